@@ -1,0 +1,69 @@
+package ckptsidecar
+
+// Caller is who asks, as the kernel says.
+type Caller struct {
+	Owner string // "uid:1000", or a SID
+	PID   int    // a hint for the audit log; pids are reused
+	Admin bool
+}
+
+// Scope is who asks and whose agents the question is about.
+type Scope struct {
+	Caller
+	Target string // an owner, AllOwners, or "" for the caller's own
+}
+
+// For decides whose agents a call is about. Only an administrator may name
+// somebody else.
+func (c Caller) For(owner string) (Scope, error) {
+	if owner == "" || owner == c.Owner {
+		return Scope{Caller: c}, nil
+	}
+	if !c.Admin {
+		return Scope{}, Errorf(CodeDenied, "only an administrator may name another owner")
+	}
+	return Scope{Caller: c, Target: owner}, nil
+}
+
+// Whose is the owner whose agents names refer to.
+func (s Scope) Whose() string {
+	if s.Target == "" {
+		return s.Caller.Owner
+	}
+	return s.Target
+}
+
+// Foreign says whether the call reaches beyond the caller's own.
+func (s Scope) Foreign() bool { return s.Target != "" }
+
+// Agent is what is known of an agent.
+type Agent struct {
+	Agent       string `json:"agent" db:"agent"`
+	Owner       string `json:"owner" db:"owner"`
+	CreatedAt   Time   `json:"created_at" db:"created_at"`
+	UpdatedAt   Time   `json:"updated_at" db:"updated_at"` // of its newest run
+	Runs        int64  `json:"runs" db:"runs"`
+	Checkpoints int64  `json:"checkpoints" db:"checkpoints"`
+	StoredBytes int64  `json:"stored_bytes" db:"stored_bytes"`
+}
+
+// AgentPage is one page of agents, by owner and name.
+type AgentPage struct {
+	Agents []Agent `json:"agents"`
+	Next   Ref     `json:"next"`
+}
+
+// AgentFilter chooses agents.
+type AgentFilter struct {
+	Before string // a cursor: the Next of the page before
+	Limit  int
+}
+
+// Erased is what is left to say of an agent that was erased.
+type Erased struct {
+	Agent       string `json:"agent"`
+	Owner       string `json:"owner"`
+	Runs        int64  `json:"runs"`
+	Checkpoints int64  `json:"checkpoints"`
+	StoredBytes int64  `json:"stored_bytes"`
+}

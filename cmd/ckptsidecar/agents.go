@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+type agentsCmd struct{}
+
+func (c *agentsCmd) Run(ctx context.Context, a *app) error {
+	page, err := allAgents(ctx, a)
+	switch {
+	case err != nil:
+		return err
+	case a.cli.JSON:
+		return writeJSON(a.stdout, page)
+	case len(page.Agents) == 0:
+		a.tell("no agent has saved anything yet")
+		return nil
+	}
+	t := newTable("AGENT", "OWNER", ">RUNS", ">CHECKPOINTS", ">STORED", "UPDATED")
+	for _, ag := range page.Agents {
+		t.add(ag.Agent, ag.Owner, fmt.Sprint(ag.Runs), fmt.Sprint(ag.Checkpoints), bytesText(ag.StoredBytes), timeText(ag.UpdatedAt))
+	}
+	t.write(a.stdout, a.out)
+	return nil
+}
+
+func allAgents(ctx context.Context, a *app) (*ckpt.AgentPage, error) {
+	client, filter := a.client(), ckpt.AgentFilter{Limit: ckpt.MaxLimit}
+	all, err := client.Agents(ctx, filter)
+	for err == nil && all.Next != "" {
+		var page *ckpt.AgentPage
+		filter.Before = string(all.Next)
+		if page, err = client.Agents(ctx, filter); err == nil {
+			all.Agents, all.Next = append(all.Agents, page.Agents...), page.Next
+		}
+	}
+	return all, err
+}
+
+type eraseCmd struct {
+	Agent string `arg:"" help:"The agent's name."`
+	Yes   bool   `help:"Do not ask."`
+}
+
+func (c *eraseCmd) Run(ctx context.Context, a *app) error {
+	if err := checked(ckpt.CheckAgentName(c.Agent)); err != nil {
+		return err
+	}
+	if !c.Yes {
+		if err := a.confirm(c.Agent); err != nil {
+			return err
+		}
+	}
+	gone, err := a.client().Erase(ctx, c.Agent)
+	switch {
+	case err != nil:
+		return err
+	case a.cli.JSON:
+		return writeJSON(a.stdout, gone)
+	}
+	fmt.Fprintf(a.stdout, "%s  erased: %s, %s, %s\n", gone.Agent,
+		count(gone.Runs, "run"), count(gone.Checkpoints, "checkpoint"), bytesText(gone.StoredBytes))
+	return nil
+}
+
+// confirm asks for the agent's name; a yes is typed too easily.
+func (a *app) confirm(agent string) error {
+	if !a.interactive {
+		return usagef("erase asks before it erases, and there is nobody to ask: say --yes")
+	}
+	fmt.Fprintf(a.stderr, "This erases all checkpoints of %s, for good. Type its name to go on: ", a.err.bold(agent))
+	var typed string
+	if _, _ = fmt.Fscanln(a.stdin, &typed); typed != agent {
+		return &exitError{exitFailed, "that is not its name: nothing was erased"}
+	}
+	return nil
+}
+
+type pruneCmd struct {
+	Agent  string `arg:"" optional:"" help:"The agent's name. Default: every agent."`
+	DryRun bool   `help:"Only say what would go, and why."`
+}
+
+func (c *pruneCmd) Run(ctx context.Context, a *app) error {
+	if err := checked(given(c.Agent, ckpt.CheckAgentName)); err != nil {
+		return err
+	}
+	report, _, err := a.client().Prune(ctx, ckpt.PruneRequest{Agent: c.Agent, DryRun: c.DryRun}, "")
+	switch {
+	case err != nil:
+		return err
+	case a.cli.JSON:
+		return writeJSON(a.stdout, report)
+	}
+	pruneText(a, report)
+	return nil
+}
+
+func pruneText(a *app, report *ckpt.PruneReport) {
+	if len(report.Removed) > 0 {
+		t := newTable("AGENT", "RUN", ">SEQ", "KIND", "ID", ">SIZE", "WHY")
+		for _, r := range report.Removed {
+			t.add(r.Agent, r.Run, fmt.Sprint(r.Seq), kindText(r.Kind, a.out), r.Checkpoint, bytesText(r.StoredSize), r.Reason)
+		}
+		t.write(a.stdout, a.out)
+	}
+	verb := "went"
+	if report.DryRun {
+		verb = "would go"
+	}
+	a.tell("%s %s", count(len(report.Removed), "checkpoint"), verb)
+	if report.Guarded {
+		a.tell("nothing goes by age just now: the daemon has just started, or the clock jumped")
+	}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+type tagCmd struct {
+	ID     string   `arg:"" help:"The checkpoint's id."`
+	Labels []string `arg:"" help:"k=v sets a label, k- takes it away."`
+}
+
+func (c *tagCmd) Run(ctx context.Context, a *app) error {
+	if err := checked(ckpt.CheckID(c.ID)); err != nil {
+		return err
+	}
+	if _, err := relabel(nil, c.Labels); err != nil {
+		return err
+	}
+	before, err := a.client().Checkpoint(ctx, c.ID, false)
+	if err != nil {
+		return err
+	}
+	after, err := relabel(before.Labels, c.Labels)
+	if err != nil {
+		return err
+	}
+	return a.patch(ctx, c.ID, ckpt.CheckpointPatch{Labels: &after})
+}
+
+// relabel applies changes to labels: k=v sets, k- takes away.
+func relabel(old ckpt.Labels, changes []string) (ckpt.Labels, error) {
+	labels := maps.Clone(old)
+	if labels == nil {
+		labels = ckpt.Labels{}
+	}
+	for _, change := range changes {
+		if key, value, found := strings.Cut(change, "="); found {
+			labels[key] = value
+		} else if key, found := strings.CutSuffix(change, "-"); found && key != "" {
+			delete(labels, key)
+		} else {
+			return nil, usagef("%q is no change of a label: write k=v to set it, or k- to take it away", change)
+		}
+	}
+	return labels, checked(ckpt.CheckLabels(labels))
+}
+
+type pinCmd struct {
+	ID string `arg:"" help:"The checkpoint's id."`
+}
+
+func (c *pinCmd) Run(ctx context.Context, a *app) error { return a.setPinned(ctx, c.ID, true) }
+
+type unpinCmd struct {
+	ID string `arg:"" help:"The checkpoint's id."`
+}
+
+func (c *unpinCmd) Run(ctx context.Context, a *app) error { return a.setPinned(ctx, c.ID, false) }
+
+func (a *app) setPinned(ctx context.Context, id string, pinned bool) error {
+	if err := checked(ckpt.CheckID(id)); err != nil {
+		return err
+	}
+	return a.patch(ctx, id, ckpt.CheckpointPatch{Pinned: &pinned})
+}
+
+func (a *app) patch(ctx context.Context, id string, p ckpt.CheckpointPatch) error {
+	got, err := a.client().Patch(ctx, id, p)
+	switch {
+	case err != nil:
+		return err
+	case a.cli.JSON:
+		return writeJSON(a.stdout, got)
+	case p.Labels != nil:
+		fmt.Fprintf(a.stdout, "%s  labels: %s\n", got.ID, orNone(labelText(got.Labels)))
+	case got.Pinned:
+		fmt.Fprintf(a.stdout, "%s  is pinned: retention never removes it\n", got.ID)
+	default:
+		fmt.Fprintf(a.stdout, "%s  is not pinned: it goes when its policy says so\n", got.ID)
+	}
+	return nil
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+type deleteCmd struct {
+	ID string `arg:"" help:"The checkpoint's id."`
+}
+
+func (c *deleteCmd) Run(ctx context.Context, a *app) error {
+	if err := checked(ckpt.CheckID(c.ID)); err != nil {
+		return err
+	}
+	gone, err := a.client().Delete(ctx, c.ID)
+	switch {
+	case err != nil:
+		return err
+	case a.cli.JSON:
+		return writeJSON(a.stdout, gone)
+	}
+	fmt.Fprintf(a.stdout, "%s  deleted: number %d of run %s of %s\n", gone.Checkpoint, gone.Seq, gone.Run, gone.Agent)
+	return nil
+}

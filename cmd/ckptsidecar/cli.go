@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// grammar is the command line. Each command is a file or a part of one.
+type grammar struct {
+	Socket string `help:"The daemon's socket or pipe. Default: $$CKPTSIDECAR_SOCKET, then your own daemon's, then the system's." placeholder:"PATH"`
+	Owner  string `help:"Act on the agents of this owner, for example uid:1000, or * for everybody's. For administrators." placeholder:"ID"`
+	JSON   bool   `name:"json" help:"Write JSON instead of text for people."`
+
+	Serve      serveCmd      `cmd:"" group:"daemon" help:"Run the daemon."`
+	Save       saveCmd       `cmd:"" group:"checkpoints" help:"Save a checkpoint of an agent and print its id."`
+	Restore    restoreCmd    `cmd:"" group:"checkpoints" help:"Give back a saved state, and record that it was."`
+	List       listCmd       `cmd:"" group:"checkpoints" help:"List an agent's checkpoints, newest first."`
+	Show       showCmd       `cmd:"" group:"checkpoints" help:"Show one checkpoint."`
+	Diff       diffCmd       `cmd:"" group:"checkpoints" help:"Show what changed between two checkpoints."`
+	Tag        tagCmd        `cmd:"" group:"checkpoints" help:"Set or take away labels of a checkpoint."`
+	Pin        pinCmd        `cmd:"" group:"checkpoints" help:"Keep a checkpoint for good: retention never removes it."`
+	Unpin      unpinCmd      `cmd:"" group:"checkpoints" help:"Let retention remove a checkpoint again."`
+	Delete     deleteCmd     `cmd:"" group:"checkpoints" help:"Delete one checkpoint."`
+	Export     exportCmd     `cmd:"" group:"agents" help:"Write all of an agent as NDJSON with checksums."`
+	Import     importCmd     `cmd:"" group:"agents" help:"Read what export wrote."`
+	Prune      pruneCmd      `cmd:"" group:"agents" help:"Apply the retention policies now."`
+	Erase      eraseCmd      `cmd:"" group:"agents" help:"Erase all of an agent, for good."`
+	Agents     agentsCmd     `cmd:"" group:"agents" help:"List agents."`
+	Policy     policyCmd     `cmd:"" group:"agents" help:"Show or change the settings of an agent."`
+	Status     statusCmd     `cmd:"" group:"daemon" help:"Say how the daemon is doing."`
+	Verify     verifyCmd     `cmd:"" group:"daemon" help:"Check the whole database: chain, hashes, invariants, SQLite's own integrity."`
+	Backup     backupCmd     `cmd:"" group:"daemon" help:"Copy the database, also while a daemon runs. The copy is verified before it gets its name."`
+	Doctor     doctorCmd     `cmd:"" group:"daemon" help:"Look for what could go wrong on this machine, and say what to do."`
+	Demo       demoCmd       `cmd:"" group:"more" help:"Kill a working agent and watch it go on where it was."`
+	Bench      benchCmd      `cmd:"" group:"more" help:"Measure this machine."`
+	Version    versionCmd    `cmd:"" group:"more" help:"Say which version this is."`
+	Completion completionCmd `cmd:"" group:"more" help:"Print a completion script for a shell."`
+	DemoAgent  demoAgentCmd  `cmd:"" hidden:"" help:"The agent of the demo."`
+}
+
+var groups = []kong.Group{
+	{Key: "checkpoints", Title: "Checkpoints"},
+	{Key: "agents", Title: "Agents"},
+	{Key: "daemon", Title: "Daemon"},
+	{Key: "more", Title: "More"},
+}
+
+const description = "The flight recorder of AI agents: checkpoints that are safe on disk when they are acknowledged.\n\n" +
+	"Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 conflict, 5 damaged data, 75 no daemon or try again later. " +
+	"`serve` also: 4 already running, 74 it stopped itself to be started again, 78 somebody must act first."
+
+// process is what a command sees of its process, so that tests can be one.
+type process struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	env            daemon.Environment
+	environ        []string        // the same, whole, for children
+	interactive    bool            // a person sits at stdin
+	hurry          <-chan struct{} // closes when a person asks a second time to stop
+}
+
+// app is what every command gets.
+type app struct {
+	process
+	cli    *grammar
+	parser *kong.Kong
+	out    *style // of stdout
+	err    *style // of stderr
+
+	connect    sync.Once
+	connection *ipc.Client
+}
+
+// client is the one connection of this command. Commands do not try again by
+// themselves: exit code 75 tells a script that it may.
+func (a *app) client() *ipc.Client {
+	a.connect.Do(func() { a.connection = &ipc.Client{Socket: a.cli.Socket, Owner: a.cli.Owner} })
+	return a.connection
+}
+
+// run is the whole program but for signals and os.Exit.
+func run(ctx context.Context, args []string, p process) int {
+	a := &app{process: p, cli: &grammar{}, out: newStyle(p.stdout, p.env), err: newStyle(p.stderr, p.env)}
+	ended := -1
+	parser, err := kong.New(a.cli, kong.Name("ckptsidecar"), kong.Description(description),
+		kong.Writers(p.stdout, p.stderr), kong.Exit(func(code int) { ended = code }),
+		kong.ExplicitGroups(groups), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.WithHyphenPrefixedParameters(true))
+	if err != nil {
+		return a.fail(err)
+	}
+	a.parser = parser
+	parsed, err := parser.Parse(args)
+	if ended >= 0 { // --help has spoken
+		return ended
+	}
+	if err != nil {
+		return a.fail(usageOf(err))
+	}
+	parsed.BindTo(ctx, (*context.Context)(nil))
+	return a.fail(parsed.Run(a))
+}
+
+// usageOf words a mistake on the command line.
+func usageOf(err error) error {
+	command := "ckptsidecar"
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context != nil {
+		if selected := parse.Context.Selected(); selected != nil {
+			command = selected.FullPath()
+		}
+	}
+	return usagef("%v (`%s --help` says more)", err, command)
+}
+
+// usagef is an error in how the command was called.
+func usagef(format string, args ...any) error {
+	return &usageError{fmt.Sprintf(format, args...)}
+}
+
+type usageError struct{ message string }
+
+func (e *usageError) Error() string { return e.message }

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+type completionCmd struct {
+	Shell string `arg:"" enum:"bash,zsh,fish,powershell" help:"bash, zsh, fish or powershell."`
+}
+
+// Help is what `completion --help` adds.
+func (c *completionCmd) Help() string {
+	return `bash:        source <(ckptsidecar completion bash)
+zsh:         source <(ckptsidecar completion zsh)
+fish:        ckptsidecar completion fish | source
+powershell:  ckptsidecar completion powershell | Out-String | Invoke-Expression`
+}
+
+func (c *completionCmd) Run(a *app) error {
+	write := map[string]func(io.Writer, []place){
+		"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion, "powershell": powershellCompletion,
+	}[c.Shell]
+	write(a.stdout, places(a.parser.Model.Node))
+	return nil
+}
+
+// place is a point on the command line, "" or "policy set", and the words
+// that may follow there.
+type place struct {
+	path  string
+	words []word
+}
+
+type word struct {
+	text string
+	help string
+	flag bool
+	file bool // a flag that is followed by a file name
+}
+
+// places walks kong's model, so that a new command or flag completes by itself.
+func places(root *kong.Node) []place {
+	var list []place
+	var walk func(n *kong.Node, path []string)
+	walk = func(n *kong.Node, path []string) {
+		p := place{path: strings.Join(path, " ")}
+		for _, child := range n.Children {
+			if !child.Hidden {
+				p.words = append(p.words, word{text: child.Name, help: firstSentence(child.Help)})
+			}
+		}
+		p.words = append(p.words, values(n)...)
+		p.words = append(p.words, flags(n)...)
+		list = append(list, p)
+		for _, child := range n.Children {
+			if !child.Hidden {
+				walk(child, append(slices.Clone(path), child.Name))
+			}
+		}
+	}
+	walk(root, nil)
+	return list
+}
+
+// values are what an argument with a fixed set of values may be.
+func values(n *kong.Node) (list []word) {
+	for _, arg := range n.Positional {
+		for _, v := range arg.EnumSlice() {
+			if v != "" {
+				list = append(list, word{text: v})
+			}
+		}
+	}
+	return list
+}
+
+// flags are a node's own and those of the nodes above it.
+func flags(n *kong.Node) (list []word) {
+	for _, group := range n.AllFlags(true) {
+		for _, f := range group {
+			file := f.PlaceHolder == "FILE" || f.PlaceHolder == "PATH" || f.PlaceHolder == "DIR"
+			list = append(list, word{text: "--" + f.Name, help: firstSentence(f.Help), flag: true, file: file})
+		}
+	}
+	return list
+}
+
+func firstSentence(help string) string {
+	if before, _, found := strings.Cut(help, ". "); found {
+		return before
+	}
+	return strings.TrimSuffix(help, ".")
+}
+
+func texts(words []word) string {
+	var list []string
+	for _, w := range words {
+		list = append(list, w.text)
+	}
+	return strings.Join(list, " ")
+}
+
+func bashCompletion(w io.Writer, list []place) {
+	fmt.Fprint(w, `# Completion of ckptsidecar for bash.
+_ckptsidecar_words() {
+    case "$1" in
+`)
+	for _, p := range list {
+		fmt.Fprintf(w, "    %q) echo %q ;;\n", p.path, texts(p.words))
+	}
+	fmt.Fprintf(w, `    esac
+}
+_ckptsidecar() {
+    local here="" next i current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}"
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        next="${here:+$here }${COMP_WORDS[i]}"
+        [[ -n "$(_ckptsidecar_words "$next")" ]] && here="$next"
+    done
+    case "$previous" in %s) COMPREPLY=($(compgen -f -- "$current")); return ;; esac
+    COMPREPLY=($(compgen -W "$(_ckptsidecar_words "$here")" -- "$current"))
+    [[ ${#COMPREPLY[@]} -eq 0 && "$current" != -* ]] && COMPREPLY=($(compgen -f -- "$current"))
+    return 0
+}
+complete -o filenames -F _ckptsidecar ckptsidecar
+`, strings.Join(fileFlags(list), "|"))
+}
+
+// fileFlags are the flags after which a file name comes, and "-o".
+func fileFlags(list []place) []string {
+	names := []string{"-o"}
+	for _, p := range list {
+		for _, w := range p.words {
+			if w.file && !slices.Contains(names, w.text) {
+				names = append(names, w.text)
+			}
+		}
+	}
+	return names
+}

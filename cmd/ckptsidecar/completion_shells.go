@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+func zshCompletion(w io.Writer, list []place) {
+	fmt.Fprint(w, `#compdef ckptsidecar
+# Completion of ckptsidecar for zsh.
+_ckptsidecar_words() {
+    reply=()
+    case "$1" in
+`)
+	for _, p := range list {
+		fmt.Fprintf(w, "    %s) reply=(", quote(p.path))
+		for _, word := range p.words {
+			fmt.Fprintf(w, "\n        %s", quote(described(word)))
+		}
+		fmt.Fprint(w, ") ;;\n")
+	}
+	fmt.Fprint(w, `    esac
+}
+_ckptsidecar() {
+    local here="" next i
+    local -a reply
+    for ((i = 2; i < CURRENT; i++)); do
+        next="${here:+$here }${words[i]}"
+        _ckptsidecar_words "$next"
+        (( ${#reply} )) && here="$next"
+    done
+    _ckptsidecar_words "$here"
+    _describe ckptsidecar reply || _files
+}
+compdef _ckptsidecar ckptsidecar
+`)
+}
+
+// described is zsh's form of a word and what it means.
+func described(w word) string {
+	if w.help == "" {
+		return w.text
+	}
+	return w.text + ":" + strings.ReplaceAll(w.help, ":", "\\:")
+}
+
+// quote is a word in single quotes, as every Unix shell reads it.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+func fishCompletion(w io.Writer, list []place) {
+	fmt.Fprintln(w, "# Completion of ckptsidecar for fish.")
+	for _, p := range list {
+		condition := "__fish_use_subcommand"
+		if p.path != "" {
+			condition = "__fish_seen_subcommand_from " + strings.ReplaceAll(p.path, " ", "; and __fish_seen_subcommand_from ")
+		}
+		for _, word := range p.words {
+			fmt.Fprintln(w, fishLine(condition, word))
+		}
+	}
+}
+
+func fishLine(condition string, w word) string {
+	line := fmt.Sprintf("complete -c ckptsidecar -n %s", fishQuote(condition))
+	switch {
+	case w.file:
+		line += " -r -l " + strings.TrimPrefix(w.text, "--")
+	case w.flag:
+		line += " -l " + strings.TrimPrefix(w.text, "--")
+	default:
+		line += " -a " + w.text
+	}
+	if w.help != "" {
+		line += " -d " + fishQuote(w.help)
+	}
+	return line
+}
+
+func fishQuote(s string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
+}
+
+func powershellCompletion(w io.Writer, list []place) {
+	fmt.Fprint(w, `# Completion of ckptsidecar for PowerShell.
+$ckptsidecarWords = @{
+`)
+	for _, p := range list {
+		fmt.Fprintf(w, "    '%s' = '%s'\n", p.path, texts(p.words))
+	}
+	fmt.Fprint(w, `}
+Register-ArgumentCompleter -Native -CommandName ckptsidecar -ScriptBlock {
+    param($word, $ast, $position)
+    $here = ''
+    foreach ($element in $ast.CommandElements | Select-Object -Skip 1) {
+        $next = "$here $element".Trim()
+        if ($ckptsidecarWords.ContainsKey($next)) { $here = $next }
+    }
+    $ckptsidecarWords[$here] -split ' ' | Where-Object { $_ -like "$word*" } |
+        ForEach-Object { [System.Management.Automation.CompletionResult]::new($_) }
+}
+`)
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// demoAgent is the agent's name.
+const demoAgent = "demo"
+
+// work is the state of a long job. Each step needs the one before, so that a
+// step that is left out or done twice changes the result.
+type work struct {
+	Step int    `json:"step"`
+	Sum  int64  `json:"sum"`
+	Hash string `json:"hash"`
+}
+
+func (w work) next() work {
+	n := w.Step + 1
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", w.Hash, n))
+	return work{Step: n, Sum: w.Sum + int64(n)*int64(n), Hash: hex.EncodeToString(sum[:])}
+}
+
+type demoAgentCmd struct {
+	Steps int           `required:""`
+	Pause time.Duration `default:"4ms"`
+}
+
+// Run is all that an agent has to do: ask what there is, go on from it, and
+// save after each step.
+func (c *demoAgentCmd) Run(ctx context.Context, a *app) error {
+	client, state := a.client(), work{}
+	got, _, err := client.Restore(ctx, ckpt.RestoreRequest{Agent: demoAgent, Reason: "start"})
+	switch {
+	case ckpt.CodeOf(err) == ckpt.CodeNotFound: // the first start
+	case err != nil:
+		return err
+	default:
+		if err := json.Unmarshal(got.State, &state); err != nil {
+			return err
+		}
+	}
+	for state.Step < c.Steps {
+		time.Sleep(c.Pause) // the work
+		state = state.next()
+		if err := save(ctx, client, state); err != nil {
+			return err
+		}
+		fmt.Fprintf(a.stdout, "step %d saved\n", state.Step)
+	}
+	return nil
+}
+
+func save(ctx context.Context, client *ipc.Client, state work) error {
+	text, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	_, err = client.Save(ctx, &ckpt.SaveRequest{
+		Agent: demoAgent, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: text,
+	})
+	return err
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+type diffCmd struct {
+	A       string `arg:"" help:"The id of the first checkpoint."`
+	B       string `arg:"" help:"The id of the second."`
+	Unified bool   `short:"u" xor:"form" help:"Show the indented states line by line, as diff -u does."`
+	Short   bool   `short:"s" xor:"form" help:"Show only which members of the top level differ."`
+}
+
+func (c *diffCmd) Run(ctx context.Context, a *app) error {
+	if err := checked(ckpt.CheckID(c.A), ckpt.CheckID(c.B)); err != nil {
+		return err
+	}
+	client := a.client()
+	d, err := client.Diff(ctx, c.A, c.B)
+	switch {
+	case err != nil:
+		return err
+	case a.cli.JSON:
+		return writeJSON(a.stdout, d)
+	case c.Short:
+		shortDiff(a, &d.Summary)
+		return nil
+	}
+	from, err := client.Checkpoint(ctx, c.A, true)
+	if err != nil {
+		return err
+	}
+	if !c.Unified {
+		return pathDiff(a, from.State, d.Patch)
+	}
+	to, err := client.Checkpoint(ctx, c.B, true)
+	if err != nil {
+		return err
+	}
+	unifiedDiff(a, from, to)
+	return nil
+}
+
+// shortDiff is a line for each member of the top level.
+func shortDiff(a *app, s *ipc.DiffSummary) {
+	for _, f := range s.Removed {
+		fmt.Fprintf(a.stdout, "%s  %s\n", a.out.red("- "+rooted(f.Path)), bytesText(f.FromSize))
+	}
+	for _, f := range s.Changed {
+		fmt.Fprintf(a.stdout, "%s  %s → %s\n", a.out.yellow("~ "+rooted(f.Path)), valueOrSize(f.From, f.FromSize), valueOrSize(f.To, f.ToSize))
+	}
+	for _, f := range s.Added {
+		fmt.Fprintf(a.stdout, "%s  %s\n", a.out.green("+ "+rooted(f.Path)), valueOrSize(f.To, f.ToSize))
+	}
+	if len(s.Removed)+len(s.Changed)+len(s.Added) == 0 {
+		a.tell("the states are the same")
+	}
+}
+
+func rooted(path string) string {
+	if path == "" {
+		return "/"
+	}
+	return path
+}
+
+// valueOrSize shows a value where it fits into the line.
+func valueOrSize(value json.RawMessage, size int64) string {
+	if len(value) > 0 && size <= 40 {
+		return string(value)
+	}
+	return bytesText(size)
+}
+
+// pathDiff is each change by its path, with the old value and the new one.
+func pathDiff(a *app, from []byte, patch json.RawMessage) error {
+	changes, err := explainPatch(from, patch)
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		fmt.Fprintln(a.stdout, a.out.bold(rooted(c.path)))
+		if c.old != nil {
+			fmt.Fprintln(a.stdout, a.out.red("  - "+clipped(c.old)))
+		}
+		if c.new != nil {
+			fmt.Fprintln(a.stdout, a.out.green("  + "+clipped(c.new)))
+		}
+	}
+	if len(changes) == 0 {
+		a.tell("the states are the same")
+	}
+	return nil
+}
+
+// clipped keeps a long value from filling the screen; --json has it whole.
+func clipped(value json.RawMessage) string {
+	const most = 500
+	text := strings.ToValidUTF8(string(value), "\uFFFD")
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("… (%s)", bytesText(int64(len(value))))
+}
+
+func unifiedDiff(a *app, from, to *ckpt.Checkpoint) {
+	text := diff.Diff(diffName(from), indented(from.State), diffName(to), indented(to.State))
+	if len(text) == 0 {
+		a.tell("the states are the same")
+	}
+	_, text, _ = bytes.Cut(text, []byte("\n")) // its first line repeats the next two
+	for line := range strings.Lines(string(text)) {
+		fmt.Fprintln(a.stdout, diffLine(strings.TrimSuffix(line, "\n"), a.out))
+	}
+}
+
+func diffName(c *ckpt.Checkpoint) string {
+	return fmt.Sprintf("%s/%s/%d %s", c.Agent, c.Run, c.Seq, c.ID)
+}
+
+func diffLine(line string, s *style) string {
+	switch {
+	case strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "+++ "):
+		return s.bold(line)
+	case strings.HasPrefix(line, "@@"):
+		return s.cyan(line)
+	case strings.HasPrefix(line, "-"):
+		return s.red(line)
+	case strings.HasPrefix(line, "+"):
+		return s.green(line)
+	}
+	return line
+}
+
+// indented is a state with a line for each value; one that is no JSON stays as it is.
+func indented(state []byte) []byte {
+	var b bytes.Buffer
+	if json.Indent(&b, bytes.TrimSpace(state), "", "  ") != nil {
+		return state
+	}
+	b.WriteByte('\n')
+	return b.Bytes()
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+type doctorCmd struct {
+	databaseFlag `embed:""`
+}
+
+// finding is what one check found.
+type finding struct {
+	Check string `json:"check"`
+	Level level  `json:"level"`
+	What  string `json:"what"`
+	Do    string `json:"do,omitempty"`
+}
+
+type level string
+
+const (
+	levelOK   level = "ok"
+	levelWarn level = "warn"
+	levelFail level = "fail"
+)
+
+func ok(format string, args ...any) finding {
+	return finding{Level: levelOK, What: fmt.Sprintf(format, args...)}
+}
+
+func warn(do, format string, args ...any) finding {
+	return finding{Level: levelWarn, What: fmt.Sprintf(format, args...), Do: do}
+}
+
+func fail(do, format string, args ...any) finding {
+	return finding{Level: levelFail, What: fmt.Sprintf(format, args...), Do: do}
+}
+
+// patient is the machine, as far as several checks need it.
+type patient struct {
+	app    *app
+	db     string
+	status *ckpt.Status // nil where no daemon answers
+	failed error        // why not
+}
+
+// checks are made in this order; each answers at least one finding.
+var checks = []struct {
+	name string
+	look func(context.Context, *patient) []finding
+}{
+	{"program", lookProgram},
+	{"identity", lookIdentity},
+	{"daemon", lookDaemon},
+	{"endpoint", lookEndpoint},
+	{"files", lookFiles},
+	{"disk", lookDisk},
+	{"space", lookSpace},
+	{"clock", lookClock},
+	{"journal", lookJournal},
+	{"retention", lookRetention},
+	{"sqlite3", lookSQLite},
+}
+
+// Run ends with 1 where a check failed. A warning is advice.
+func (c *doctorCmd) Run(ctx context.Context, a *app) error {
+	p := &patient{app: a}
+	p.status, p.failed = a.client().Status(ctx)
+	var err error
+	if p.db, err = c.path(ctx, a); err != nil {
+		return err
+	}
+	var found []finding
+	for _, check := range checks {
+		for _, f := range check.look(ctx, p) {
+			f.Check = check.name
+			found = append(found, f)
+			if !a.cli.JSON {
+				findingText(a, f)
+			}
+		}
+	}
+	if a.cli.JSON {
+		if err := writeJSON(a.stdout, found); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(found, func(f finding) bool { return f.Level == levelFail }) {
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}
+
+func findingText(a *app, f finding) {
+	mark := map[level]string{levelOK: a.out.green("ok  "), levelWarn: a.out.yellow("warn"), levelFail: a.out.red("FAIL")}[f.Level]
+	fmt.Fprintf(a.stdout, "%s  %-10s %s\n", mark, f.Check, f.What)
+	if f.Do != "" {
+		fmt.Fprintf(a.stdout, "%17s%s %s\n", "", a.out.dim("→"), f.Do)
+	}
+}

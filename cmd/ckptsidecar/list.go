@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+type listCmd struct {
+	Agent   string            `arg:"" help:"The agent's name."`
+	InRun   string            `name:"run" help:"Only this run. Default: every run." placeholder:"NAME"`
+	Kind    string            `help:"Only this kind: routine, pre_operation or recovery." placeholder:"KIND"`
+	Label   map[string]string `mapsep:"none" help:"Only with this label; may be repeated." placeholder:"K=V"`
+	Suspect *bool             `negatable:"" help:"Only suspect ones, or with --no-suspect only clean ones."`
+	Limit   int               `short:"n" default:"50" help:"How many. Default: ${default}."`
+	Before  string            `help:"Go on after this cursor of the page before." placeholder:"CURSOR"`
+	All     bool              `help:"All of them, however many."`
+}
+
+func (c *listCmd) Run(ctx context.Context, a *app) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	page, err := c.pages(ctx, a)
+	if err != nil {
+		return err
+	}
+	if a.cli.JSON {
+		return writeJSON(a.stdout, page)
+	}
+	if len(page.Checkpoints) == 0 {
+		a.tell("no checkpoint of %s matches", c.Agent)
+		return nil
+	}
+	checkpointTable(page.Checkpoints, a.out).write(a.stdout, a.out)
+	if page.Next != "" {
+		a.tell("there are more: --all, or --before %s", page.Next)
+	}
+	return nil
+}
+
+func (c *listCmd) check() error {
+	if c.Limit < 1 || c.Limit > ckpt.MaxLimit {
+		return usagef("--limit is %d: it is between 1 and %d, or say --all", c.Limit, ckpt.MaxLimit)
+	}
+	return checked(
+		ckpt.CheckAgentName(c.Agent),
+		given(c.InRun, ckpt.CheckRunName),
+		given(c.Kind, func(k string) error { return ckpt.CheckKind(ckpt.Kind(k)) }),
+		ckpt.CheckLabels(c.Label),
+	)
+}
+
+// pages reads one page, or with --all every page.
+func (c *listCmd) pages(ctx context.Context, a *app) (*ckpt.CheckpointPage, error) {
+	filter := ckpt.CheckpointFilter{
+		Agent: c.Agent, Run: c.InRun, Kind: ckpt.Kind(c.Kind), Labels: c.Label,
+		Suspect: c.Suspect, Before: c.Before, Limit: c.Limit,
+	}
+	if c.All {
+		filter.Limit = ckpt.MaxLimit
+	}
+	client := a.client()
+	all, err := client.Checkpoints(ctx, filter)
+	for err == nil && c.All && all.Next != "" {
+		var page *ckpt.CheckpointPage
+		filter.Before = string(all.Next)
+		if page, err = client.Checkpoints(ctx, filter); err == nil {
+			all.Checkpoints, all.Next = append(all.Checkpoints, page.Checkpoints...), page.Next
+		}
+	}
+	return all, err
+}
+
+func checkpointTable(list []ckpt.Checkpoint, s *style) *table {
+	t := newTable("ID", "RUN", ">SEQ", "KIND", "CREATED", ">SIZE", "LABELS", "")
+	for i := range list {
+		c := &list[i]
+		t.add(c.ID, c.Run, fmt.Sprint(c.Seq), kindText(c.Kind, s), timeText(c.CreatedAt),
+			bytesText(c.Size), labelText(c.Labels), marks(c, s))
+	}
+	return t
+}
+
+func kindText(k ckpt.Kind, s *style) string {
+	switch k {
+	case ckpt.KindRecovery:
+		return s.yellow(string(k))
+	case ckpt.KindPreOperation:
+		return s.cyan(string(k))
+	}
+	return string(k)
+}

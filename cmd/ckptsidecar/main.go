@@ -1,0 +1,37 @@
+// Command ckptsidecar is the flight recorder of AI agents: the daemon, and
+// every command that a person or a script needs to talk to it.
+//
+// This package may import the root, internal/daemon, internal/ipc, client and
+// packaging.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+)
+
+func main() {
+	ctx, hurry := untilSignal(stopSignals...)
+	os.Exit(run(ctx, os.Args[1:], process{
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, interactive: isTerminal(os.Stdin),
+		env: os.Getenv, environ: os.Environ(), hurry: hurry,
+	}))
+}
+
+// untilSignal gives a context that ends at the first signal and a channel that
+// closes at the second. The third kills the process the hard way, which is
+// safe: what was acknowledged is on disk.
+func untilSignal(which ...os.Signal) (context.Context, <-chan struct{}) {
+	ctx, stop := context.WithCancel(context.Background())
+	signals, hurry := make(chan os.Signal, 2), make(chan struct{})
+	signal.Notify(signals, which...)
+	go func() {
+		<-signals
+		stop()
+		<-signals
+		close(hurry)
+		signal.Reset(which...)
+	}()
+	return ctx, hurry
+}

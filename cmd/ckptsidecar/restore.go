@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"unicode/utf8"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+type restoreCmd struct {
+	Agent      string `arg:"" help:"The agent's name."`
+	Output     string `short:"o" help:"Write the state to this file, whole or not at all, instead of standard output." placeholder:"FILE"`
+	Checkpoint string `help:"The checkpoint to go back to. Default: the newest that the other flags allow." placeholder:"ID"`
+	Kind       string `help:"Only a checkpoint of this kind: routine, pre_operation or recovery." placeholder:"KIND"`
+	Clean      bool   `help:"Pass over checkpoints that drift has made suspect."`
+	InRun      string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	Reason     string `help:"Why, for the audit log." placeholder:"TEXT"`
+	Force      bool   `help:"Write to a terminal what is not text."`
+}
+
+func (c *restoreCmd) Run(ctx context.Context, a *app) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	got, _, err := a.client().Restore(ctx, ckpt.RestoreRequest{
+		Agent: c.Agent, Checkpoint: c.Checkpoint, Kind: ckpt.Kind(c.Kind), Clean: c.Clean, Run: c.InRun, Reason: c.Reason,
+	})
+	switch {
+	case err != nil:
+		return err
+	case a.cli.JSON:
+		return a.writeCheckpoint(got)
+	case c.Output != "":
+		return c.toFile(a, got)
+	case a.out.terminal && !c.Force && !isText(got.State):
+		return usagef("the state is %s of %s, which a terminal does not show: use -o FILE, or --force", bytesText(got.Size), got.ContentType)
+	}
+	_, err = a.stdout.Write(got.State)
+	return err
+}
+
+func (c *restoreCmd) check() error {
+	return checked(
+		ckpt.CheckAgentName(c.Agent),
+		given(c.InRun, ckpt.CheckRunName),
+		given(c.Kind, func(k string) error { return ckpt.CheckKind(ckpt.Kind(k)) }),
+		given(c.Checkpoint, ckpt.CheckID),
+		ckpt.CheckReason(c.Reason),
+	)
+}
+
+func (c *restoreCmd) toFile(a *app, got *ckpt.Checkpoint) error {
+	if err := writeFileAtomically(c.Output, got.State); err != nil {
+		return fmt.Errorf("the state was restored but not written: %w", err)
+	}
+	a.tell("%s number %d of run %s, %s, to %s", a.err.green("restored:"), got.Seq, got.Run, bytesText(got.Size), c.Output)
+	return nil
+}
+
+// given checks an optional argument.
+func given(s string, check func(string) error) error {
+	if s == "" {
+		return nil
+	}
+	return check(s)
+}
+
+// isText says whether a terminal shows these bytes without harm.
+func isText(b []byte) bool {
+	return utf8.Valid(b) && !bytes.ContainsFunc(b, func(r rune) bool {
+		return r < ' ' && r != '\n' && r != '\t' && r != '\r' || r == 0x7f || r >= 0x80 && r < 0xa0
+	})
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// called is what a command did when it was run inside the test.
+type called struct {
+	code           int
+	stdout, stderr string
+}
+
+func call(t *testing.T, stdin string, args ...string) called {
+	t.Helper()
+	var out, errs bytes.Buffer
+	env := map[string]string{"HOME": t.TempDir(), "CKPTSIDECAR_SOCKET": "/nonexistent/sock"}
+	code := run(context.Background(), args, process{
+		stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs, env: func(name string) string { return env[name] },
+	})
+	return called{code, out.String(), errs.String()}
+}
+
+func TestUsageIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	const id = "0197f6a0-0000-7000-8000-000000000001"
+	tests := []struct {
+		args []string
+		want string // of the message
+	}{
+		{nil, "expected one of"},
+		{[]string{"frobnicate"}, "unexpected argument frobnicate"},
+		{[]string{"save"}, `expected "<agent>`},
+		{[]string{"save", "bad name"}, `the agent name "bad name" has ' ' at position 4`},
+		{[]string{"save", "a", "--kind", "weekly"}, `kind "weekly" is unknown`},
+		{[]string{"save", "a", "--run", "../x"}, "the run name"},
+		{[]string{"save", "a", "--label", "novalue"}, "novalue"},
+		{[]string{"save", "a", "--metadata", "[1]"}, "the metadata must be a JSON object"},
+		{[]string{"save", "a", "--id", "7"}, `"7" is not an id`},
+		{[]string{"save", "a", "--epoch", "x"}, "--epoch"},
+		{[]string{"save", "a", "--colour"}, "unknown flag --colour"},
+		{[]string{"restore", "a", "--checkpoint", "7"}, `"7" is not an id`},
+		{[]string{"restore", "a", "--kind", "x"}, `kind "x" is unknown`},
+		{[]string{"list", "a", "--limit", "0"}, "--limit is 0"},
+		{[]string{"list", ""}, "the agent has no name"},
+		{[]string{"show", "abc"}, `"abc" is not an id`},
+		{[]string{"diff", id, "abc"}, `"abc" is not an id`},
+		{[]string{"diff", id, id, "-u", "-s"}, "can't be used together"},
+		{[]string{"tag", id}, "expected"},
+		{[]string{"tag", id, "novalue"}, `"novalue" is no change of a label`},
+		{[]string{"policy", "set", "a"}, "say what to set"},
+		{[]string{"policy", "set", "a", "colour=1"}, `a policy has no "colour": it has`},
+		{[]string{"policy", "set", "a", "routine_keep=-1"}, "routine_keep is -1"},
+		{[]string{"policy", "set", "a", "routine_keep=many"}, "the policy is wrong"},
+		{[]string{"policy", "set", "a", "secrets=shout"}, `secrets is "shout"`},
+		{[]string{"erase", "a"}, "say --yes"},
+		{[]string{"prune", "a b"}, "the agent name"},
+		{[]string{"import", "--agent", "a b", "x"}, "the agent name"},
+		{[]string{"completion", "tcsh"}, "tcsh"},
+		{[]string{"demo", "--steps", "1"}, "--steps is 1"},
+		{[]string{"bench", "save", "--time", "x"}, "--time is"},
+		{[]string{"bench", "save", "--sizes", "big"}, "--sizes has"},
+		{[]string{"bench", "save", "--clients", "0"}, "--clients has 0"},
+		{[]string{"serve", "--set", "colour=1"}, `there is no setting "colour"`},
+		{[]string{"serve", "--set", "limits.max_body=big"}, `"big" is not a size`},
+	}
+	for _, tt := range tests {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			got := call(t, "", tt.args...)
+			if got.code != exitUsage || !strings.Contains(got.stderr, tt.want) || got.stdout != "" {
+				t.Errorf("exit %d, stderr %q, stdout %q; want exit 2 and %q", got.code, got.stderr, got.stdout, tt.want)
+			}
+		})
+	}
+}
+
+func TestWithoutADaemonEveryCommandSaysWhatToDo(t *testing.T) {
+	const id = "0197f6a0-0000-7000-8000-000000000001"
+	for _, args := range [][]string{
+		{"save", "a"}, {"restore", "a"}, {"list", "a"}, {"show", id}, {"diff", id, id}, {"tag", id, "k=v"},
+		{"pin", id}, {"unpin", id}, {"delete", id}, {"export", "a"}, {"import"}, {"prune"}, {"erase", "a", "--yes"},
+		{"agents"}, {"policy", "get", "a"}, {"policy", "set", "a", "routine_keep=5"}, {"status"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			got := call(t, "{}", append(args, "--socket", "/nonexistent/sock")...)
+			if got.code != exitTryLater || !strings.Contains(got.stderr, "ckptsidecar serve") {
+				t.Errorf("exit %d, stderr %q; want 75 and how to start a daemon", got.code, got.stderr)
+			}
+			if n := strings.Count(got.stderr, "\n"); n != 1 {
+				t.Errorf("%d lines, want one: %q", n, got.stderr)
+			}
+		})
+	}
+}
+
+func TestErrorsAreJSONWhereJSONIsAskedFor(t *testing.T) {
+	got := call(t, "", "status", "--json", "--socket", "/nonexistent/sock")
+	var shape struct {
+		Detail    string `json:"detail"`
+		Retryable bool   `json:"retryable"`
+		Exit      int    `json:"exit_code"`
+	}
+	if err := json.Unmarshal([]byte(got.stderr), &shape); err != nil {
+		t.Fatalf("%v: %q", err, got.stderr)
+	}
+	if shape.Exit != exitTryLater || !shape.Retryable || shape.Detail == "" {
+		t.Errorf("%+v", shape)
+	}
+}
+
+func TestHelpOfEveryCommand(t *testing.T) {
+	for _, p := range commandPaths(t) {
+		got := call(t, "", append(strings.Fields(p), "--help")...)
+		if got.code != exitDone || !strings.Contains(got.stdout, "Usage: ckptsidecar") {
+			t.Errorf("%s --help: exit %d, %q", p, got.code, got.stderr)
+		}
+	}
+}
+
+func TestConfigurationMistakesEndWith78(t *testing.T) {
+	got := call(t, "", "serve", "--config", "/nonexistent/config.toml")
+	if got.code != 78 || !strings.Contains(got.stderr, "/nonexistent/config.toml") {
+		t.Errorf("exit %d, %q", got.code, got.stderr)
+	}
+}
+
+func TestPrintConfigIsAFile(t *testing.T) {
+	got := call(t, "", "serve", "--print-config", "--db", "/x/ckpt.db", "--set", "limits.max_body=1MiB")
+	for _, want := range []string{`database = "/x/ckpt.db"`, "[limits]", `max_body = "1MiB"`, "# Environment: CKPTSIDECAR_DB"} {
+		if got.code != 0 || !strings.Contains(got.stdout, want) {
+			t.Errorf("exit %d, no %q in:\n%s", got.code, want, got.stdout)
+		}
+	}
+}

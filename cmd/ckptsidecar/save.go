@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+type saveCmd struct {
+	Agent       string            `arg:"" help:"The agent's name."`
+	File        string            `arg:"" optional:"" default:"-" help:"The file with the state; - or nothing for standard input."`
+	InRun       string            `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	Kind        string            `default:"routine" help:"Why it is taken: routine, pre_operation or recovery. Default: ${default}."`
+	Label       map[string]string `mapsep:"none" help:"A label for finding it again; may be repeated." placeholder:"K=V"`
+	ContentType string            `help:"What the state is. Default: application/json where it is JSON, else application/octet-stream." placeholder:"TYPE"`
+	Metadata    string            `help:"A JSON object to keep beside the state." placeholder:"JSON"`
+	ID          string            `name:"id" help:"The id to give it, a UUID of version 7. The same id is never saved twice, so a script may try again." placeholder:"UUID"`
+	Parent      string            `help:"The checkpoint that this state came from. Default: the run's newest." placeholder:"ID"`
+	Epoch       *int64            `help:"The run's epoch that you hold; a newer owner's run then refuses the save." placeholder:"N"`
+}
+
+// Run prints the id alone on standard output, so that id=$(ckptsidecar save …)
+// works, and the rest beside it on standard error.
+func (c *saveCmd) Run(ctx context.Context, a *app) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	state, err := a.read(c.File)
+	if err != nil {
+		return err
+	}
+	saved, err := a.client().Save(ctx, c.request(state))
+	if err != nil {
+		return err
+	}
+	if a.cli.JSON {
+		return writeJSON(a.stdout, saved)
+	}
+	fmt.Fprintln(a.stdout, saved.ID)
+	a.tell("%s", savedText(saved, a.err))
+	return nil
+}
+
+// check refuses wrong arguments before anything is read or sent.
+func (c *saveCmd) check() error {
+	r := c.request(nil)
+	r.ContentType = ""
+	return checked(r.Check())
+}
+
+func (c *saveCmd) request(state []byte) *ckpt.SaveRequest {
+	r := &ckpt.SaveRequest{
+		ID: c.ID, Agent: c.Agent, Run: c.InRun, Kind: ckpt.Kind(c.Kind), Epoch: c.Epoch,
+		Parent: ckpt.Ref(c.Parent), Labels: c.Label, Metadata: json.RawMessage(c.Metadata),
+		ContentType: c.ContentType, State: state,
+	}
+	if r.ContentType == "" {
+		r.ContentType = guessType(state)
+	}
+	return r
+}
+
+func guessType(state []byte) string {
+	if ckpt.CheckJSON(state) == nil {
+		return ckpt.ContentTypeJSON
+	}
+	return "application/octet-stream"
+}
+
+func savedText(s *ckpt.Saved, st *style) string {
+	text := fmt.Sprintf("%s number %d of run %s, %s, %s", st.green("saved:"), s.Seq, s.Run, s.Kind, bytesText(s.Size))
+	if s.Replayed {
+		text += ", the same as before"
+	}
+	for i, id := range s.Pruned {
+		if i == 0 {
+			text += "; pruned"
+		}
+		text += " " + id
+	}
+	return text
+}
+
+// read reads a file, or standard input for "-".
+func (a *app) read(name string) ([]byte, error) {
+	if name != "-" {
+		return os.ReadFile(name)
+	}
+	if a.interactive {
+		a.tell("reading the state from the keyboard; end it with Ctrl-D")
+	}
+	return io.ReadAll(a.stdin)
+}
+
+// tell says something beside the result.
+func (a *app) tell(format string, args ...any) { fmt.Fprintf(a.stderr, format+"\n", args...) }

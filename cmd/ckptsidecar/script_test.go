@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"ckptsidecar": main})
+}
+
+// TestStories plays testdata/*.txtar: each is a story with the real daemon in
+// the background, and sqlite3 where it is installed.
+func TestStories(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			env.Setenv("CKPTSIDECAR_DB", filepath.Join(env.WorkDir, "data", "ckpt.db"))
+			env.Setenv("CKPTSIDECAR_SOCKET", filepath.Join(env.WorkDir, "run", "sock"))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"ready": ready, "exits": exits, "capture": capture, "soon": soon,
+		},
+		RequireExplicitExec: true,
+	})
+}
+
+// ready waits until the daemon answers.
+func ready(ts *testscript.TestScript, _ bool, _ []string) {
+	client := ipc.Client{Socket: ts.Getenv("CKPTSIDECAR_SOCKET")}
+	defer client.Close()
+	until(ts, "the daemon does not become ready", func() bool { return client.Ready(context.Background()) == nil })
+}
+
+// exits runs a command and checks its exit code: exits 3 ckptsidecar show …
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	var exit *exec.ExitError
+	code := 0
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if code != want {
+		ts.Fatalf("exit code %d, want %d", code, want)
+	}
+}
+
+// capture puts what was last written to standard output into a variable.
+func capture(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}
+
+// soon repeats a command until it succeeds: soon test -e file
+func soon(ts *testscript.TestScript, _ bool, args []string) {
+	until(ts, strings.Join(args, " ")+" does not come true", func() bool { return ts.Exec(args[0], args[1:]...) == nil })
+}
+
+func until(ts *testscript.TestScript, complaint string, done func() bool) {
+	for end := time.Now().Add(10 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			ts.Fatalf("%s in 10 seconds", complaint)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+type showCmd struct {
+	ID    string `arg:"" help:"The checkpoint's id."`
+	State bool   `help:"Also show the state."`
+}
+
+func (c *showCmd) Run(ctx context.Context, a *app) error {
+	if err := checked(ckpt.CheckID(c.ID)); err != nil {
+		return err
+	}
+	got, err := a.client().Checkpoint(ctx, c.ID, c.State)
+	switch {
+	case err != nil:
+		return err
+	case a.cli.JSON:
+		return a.writeCheckpoint(got)
+	}
+	checkpointPairs(got, a.out).write(a.stdout, a.out)
+	if c.State {
+		fmt.Fprintf(a.stdout, "\n%s\n", stateText(got))
+	}
+	return nil
+}
+
+func checkpointPairs(c *ckpt.Checkpoint, s *style) *pairs {
+	p := &pairs{}
+	p.add("id", s.bold(c.ID))
+	p.add("agent", c.Agent)
+	p.add("owner", c.Owner)
+	p.add("run", fmt.Sprintf("%s, number %d", c.Run, c.Seq))
+	p.add("kind", kindText(c.Kind, s))
+	p.add("created", timeText(c.CreatedAt))
+	p.add("size", fmt.Sprintf("%s (%d bytes), stored as %s", bytesText(c.Size), c.Size, bytesText(c.StoredSize)))
+	p.add("sha256", c.SHA256)
+	p.add("content type", c.ContentType)
+	for _, more := range [][2]string{
+		{"parent", string(c.Parent)}, {"step", string(c.Step)}, {"operation", string(c.Operation)},
+		{"labels", labelText(c.Labels)}, {"metadata", metadataText(c.Metadata)}, {"marks", marks(c, s)},
+	} {
+		if more[1] != "" {
+			p.add(more[0], more[1])
+		}
+	}
+	if c.Program != nil {
+		p.add("program", fmt.Sprintf("%d of %d bytes have run", c.Program.Executed, len(c.Program.Source)))
+	}
+	return p
+}
+
+func metadataText(m json.RawMessage) string {
+	if text := string(m); text != "{}" && text != "null" {
+		return text
+	}
+	return ""
+}
+
+// stateText is the state as people read it: JSON indented, other text as it
+// is, and of anything else only how much there is.
+func stateText(c *ckpt.Checkpoint) string {
+	var b bytes.Buffer
+	switch {
+	case ckpt.IsJSON(c.ContentType) && json.Indent(&b, bytes.TrimSpace(c.State), "", "  ") == nil:
+		return b.String()
+	case isText(c.State):
+		return strings.TrimSuffix(string(c.State), "\n")
+	}
+	return fmt.Sprintf("(%s that are not text: `ckptsidecar restore %s --checkpoint %s -o FILE` writes them)", bytesText(c.Size), c.Agent, c.ID)
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+type statusCmd struct{}
+
+// Run ends with 1 where the daemon answers but is not well, so that a script
+// need not read the text.
+func (c *statusCmd) Run(ctx context.Context, a *app) error {
+	s, err := a.client().Status(ctx)
+	if err != nil {
+		return err
+	}
+	if a.cli.JSON {
+		err = writeJSON(a.stdout, s)
+	} else {
+		statusText(a, s)
+	}
+	if err == nil && s.State != "ready" {
+		return &exitError{code: exitFailed}
+	}
+	return err
+}
+
+func statusText(a *app, s *ckpt.Status) {
+	fmt.Fprintf(a.stdout, "%s  %s\n", a.out.bold("ckptsidecar "+s.Version), stateWord(s.State, a.out))
+	for _, problem := range s.Problems {
+		fmt.Fprintf(a.stdout, "  %s %s\n", a.out.red("!"), problem)
+	}
+	p := &pairs{}
+	p.add("process", fmt.Sprintf("pid %d, started %s", s.PID, ago(s.Now.Time, s.StartedAt.Time)))
+	p.add("endpoint", s.Endpoint)
+	p.add("stored", storedText(s))
+	p.add("database", databaseText(&s.Database))
+	p.add("journal", journalText(s))
+	p.add("writing", writerText(&s.Writer))
+	p.add("retention", workerText(s))
+	p.add("audit", fmt.Sprintf("%s, head %s", count(s.Database.AuditRows, "row"), head(s.Database.AuditHead)))
+	p.write(a.stdout, a.out)
+}
+
+func stateWord(state string, s *style) string {
+	switch state {
+	case "ready":
+		return s.green(state)
+	case "degraded", "read_only":
+		return s.yellow(state)
+	}
+	return s.red(state)
+}
+
+func storedText(s *ckpt.Status) string {
+	var all int64
+	var kinds []string
+	for _, k := range ckpt.Kinds {
+		all += s.Counts[k]
+		if n := s.Counts[k]; n > 0 {
+			kinds = append(kinds, fmt.Sprintf("%d %s", n, k))
+		}
+	}
+	text := fmt.Sprintf("%s of %s", count(all, "checkpoint"), count(s.Agents, "agent"))
+	if len(kinds) > 0 {
+		text += " (" + strings.Join(kinds, ", ") + ")"
+	}
+	return text + ", " + bytesText(s.Stored)
+}
+
+func databaseText(d *ckpt.DatabaseStatus) string {
+	text := fmt.Sprintf("%s, %s", d.Path, bytesText(d.Bytes))
+	if d.MaxBytes > 0 {
+		text += fmt.Sprintf(" of at most %s", bytesText(d.MaxBytes))
+	}
+	if d.FreeBytes > 0 {
+		text += fmt.Sprintf(", %s of it free", bytesText(d.FreeBytes))
+	}
+	return fmt.Sprintf("%s, schema %d, SQLite %s", text, d.SchemaVersion, d.SQLite)
+}
+
+func journalText(s *ckpt.Status) string {
+	d := &s.Database
+	text := fmt.Sprintf("%s, %s", bytesText(d.WALBytes), copiedText(s))
+	if d.WALPending > 0 {
+		text += fmt.Sprintf(", %s wait to be", bytesText(d.WALPending))
+	}
+	if d.WALFailures > 0 {
+		text += fmt.Sprintf(", failed %s in a row", count(d.WALFailures, "time"))
+	}
+	return text
+}
+
+// copiedText says when the journal was last copied into the database file.
+func copiedText(s *ckpt.Status) string {
+	if s.Database.LastWALCheckpoint.IsZero() {
+		return "not yet copied into the database"
+	}
+	return "copied into the database " + ago(s.Now.Time, s.Database.LastWALCheckpoint.Time)
+}
+
+func writerText(w *ckpt.WriterStatus) string {
+	text := fmt.Sprintf("%s in %s", count(w.Operations, "write"), count(w.Commits, "commit"))
+	if w.Commits > 0 {
+		text += fmt.Sprintf(", a commit takes %s (1 in 100: %s)", millis(w.CommitP50), millis(w.CommitP99))
+	}
+	for _, more := range []struct {
+		n    int64
+		what string
+	}{{w.Retries, "tried again"}, {w.Failures, "failed"}, {int64(w.Waiting), "waiting"}} {
+		if more.n > 0 {
+			text += fmt.Sprintf(", %d %s", more.n, more.what)
+		}
+	}
+	return text
+}
+
+func workerText(s *ckpt.Status) string {
+	w := &s.Worker
+	text := fmt.Sprintf("last run %s, %s removed since the start", ago(s.Now.Time, w.LastRun.Time), count(w.Removed, "checkpoint"))
+	if left := w.GuardedUntil.Sub(s.Now.Time); left > 0 {
+		text += fmt.Sprintf(", nothing goes by age for another %s", left.Round(time.Second))
+	}
+	if w.LastError != "" {
+		text += ", failed: " + w.LastError
+	}
+	return text
+}
+
+func millis(ms float64) string { return digits(ms) + " ms" }
+
+// head is the beginning of a hash: enough to compare by eye.
+func head(hash string) string {
+	if len(hash) > 16 {
+		return hash[:16] + "…"
+	}
+	return orNone(hash)
+}

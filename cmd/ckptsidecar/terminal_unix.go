@@ -1,0 +1,8 @@
+//go:build unix
+
+package main
+
+import "io"
+
+// prepareTerminal says whether the terminal understands colours. Those of Unix do.
+func prepareTerminal(io.Writer) bool { return true }

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+func TestBytesText(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0 B", 999: "999 B", 1000: "1.00 kB", 2048: "2.05 kB", 99_949: "99.9 kB", 999_499: "999 kB", 999_600: "1.00 MB",
+		12_345_678: "12.3 MB", 5_000_000_000: "5.00 GB", 7e15: "7000 TB",
+	} {
+		if got := bytesText(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}
+
+func TestAgo(t *testing.T) {
+	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	for d, want := range map[time.Duration]string{
+		0: "just now", 5 * time.Second: "5 s ago", 5 * time.Minute: "5 min ago", 5 * time.Hour: "5 h ago", 50 * time.Hour: "2 days ago", -time.Hour: "just now",
+	} {
+		if got := ago(now, now.Add(-d)); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+	if got := ago(now, time.Time{}); got != "never" {
+		t.Error(got)
+	}
+}
+
+func TestTableIsAlignedWhateverItsColours(t *testing.T) {
+	for _, s := range []*style{{}, {colour: true}} {
+		table := newTable("NAME", ">SIZE", "NOTE")
+		table.add(s.red("a"), "1", "x")
+		table.add("größer", "1000", s.green("y"))
+		var b bytes.Buffer
+		table.write(&b, s)
+		got := b.String()
+		for _, code := range []string{"\x1b[0m", "\x1b[1m", "\x1b[31m", "\x1b[32m"} {
+			got = strings.ReplaceAll(got, code, "")
+		}
+		want := "NAME    SIZE  NOTE\na          1  x\ngrößer  1000  y\n"
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("colour %v:\n%s", s.colour, diff)
+		}
+	}
+}
+
+func TestNoColourWhereNobodySees(t *testing.T) {
+	if s := newStyle(&bytes.Buffer{}, func(string) string { return "" }); s.colour || s.red("x") != "x" {
+		t.Error("a buffer was coloured")
+	}
+}
+
+func TestExplainPatch(t *testing.T) {
+	from := `{"a":1.50,"b":[1,2,3],"c":{"d~/e":"x"},"gone":null}`
+	patch := `[{"op":"replace","path":"/a","value":2},{"op":"remove","path":"/b/0"},{"op":"replace","path":"/b/0","value":9},
+		{"op":"add","path":"/b/-","value":4},{"op":"add","path":"/b/0","value":{"z":1}},{"op":"replace","path":"/c/d~0~1e","value":[]},{"op":"remove","path":"/gone"},{"op":"add","path":"/n","value":null}]`
+	changes, err := explainPatch([]byte(from), []byte(patch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range changes {
+		got = append(got, fmt.Sprintf("%s %s %s", c.path, orNone(string(c.old)), orNone(string(c.new))))
+	}
+	want := []string{
+		"/a 1.50 2", "/b/0 1 none", "/b/0 2 9", "/b/- none 4", `/b/0 none {"z":1}`, `/c/d~0~1e "x" []`, "/gone null none", "/n none null",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := explainPatch([]byte(`{"a":[]}`), []byte(`[{"op":"remove","path":"/a/3"}]`)); err == nil {
+		t.Error("a patch that does not fit was explained")
+	}
+}
+
+func TestRelabel(t *testing.T) {
+	got, err := relabel(ckpt.Labels{"a": "1", "b": "2"}, []string{"a-", "c=x=y", "b="})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(ckpt.Labels{"b": "", "c": "x=y"}, got); diff != "" {
+		t.Error(diff)
+	}
+	for _, bad := range []string{"a", "-", "bad key=1"} {
+		if _, err := relabel(nil, []string{bad}); err == nil {
+			t.Errorf("%q was accepted", bad)
+		}
+	}
+}
+
+func TestChangePolicy(t *testing.T) {
+	got, err := changePolicy(ckpt.DefaultPolicy(), []string{"routine_keep=10", "recovery_keep=14d", "max_bytes=2MiB", "secrets=off", "ended_keep=3600"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ckpt.DefaultPolicy()
+	want.RoutineKeep, want.MaxBytes, want.Secrets = 10, 2<<20, ckpt.SecretsOff
+	want.RecoveryKeep, want.EndedKeep = ckpt.Duration(14*ckpt.Day), ckpt.Duration(time.Hour)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for code, want := range map[ckpt.Code]int{
+		ckpt.CodeInvalid: 1, ckpt.CodeDenied: 1, ckpt.CodeNotFound: 3, ckpt.CodeConflict: 4, ckpt.CodeFenced: 4,
+		ckpt.CodeBaseMissing: 4, ckpt.CodeTooLarge: 1, ckpt.CodeIdempotencyMismatch: 4, ckpt.CodeSchemaMismatch: 1,
+		ckpt.CodeQuota: 75, ckpt.CodeBusy: 75, ckpt.CodeCorrupt: 5, ckpt.CodeStorageFull: 75, ckpt.CodeInternal: 1,
+	} {
+		if got := exitCode(fmt.Errorf("wrapped: %w", ckpt.Errorf(code, "x"))); got != want {
+			t.Errorf("%s: %d, want %d", code, got, want)
+		}
+	}
+	if got := exitCode(errors.New("x")); got != 1 {
+		t.Error(got)
+	}
+	if got := messageOf(context.Canceled); !strings.Contains(got, "stopped") {
+		t.Error(got)
+	}
+}
+
+func TestFilesAreWrittenWholeOrNotAtAll(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state")
+	if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	err := fillFileAtomically(path, func(w io.Writer) error {
+		_, _ = w.Write([]byte("half"))
+		return errors.New("broken off")
+	})
+	if err == nil || read(t, path) != "old" {
+		t.Errorf("%v, %q", err, read(t, path))
+	}
+	if err := writeFileAtomically(path, []byte("new")); err != nil || read(t, path) != "new" {
+		t.Errorf("%v, %q", err, read(t, path))
+	}
+	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 1 {
+		t.Errorf("%d files are left", len(left))
+	}
+	if err := writeFileAtomically(filepath.Join(dir, "none", "state"), nil); err == nil {
+		t.Error("written into a folder that is not there")
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestStatesAreNeverAlike(t *testing.T) {
+	source, seen := newStates(1, 64), map[string]bool{}
+	for range 1000 {
+		state := string(source.next())
+		if len(state) != 64 || seen[state] {
+			t.Fatalf("%d bytes, seen %v", len(state), seen[state])
+		}
+		seen[state] = true
+	}
+}
+
+func TestRawLogSharesFlushes(t *testing.T) {
+	log, err := openRawLog(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.remove()
+	done := make(chan error)
+	for range 20 {
+		go func() { done <- log.append(make([]byte, 100)) }()
+	}
+	for range 20 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if info, err := log.file.Stat(); err != nil || info.Size() != 2000 {
+		t.Errorf("%d bytes, %v", info.Size(), err)
+	}
+}
+
+func TestTheDemosWorkNoticesWhatIsLeftOut(t *testing.T) {
+	whole, short := work{}, work{}
+	for n := range 10 {
+		whole = whole.next()
+		if n != 5 {
+			short = short.next()
+		}
+	}
+	if whole == short || whole.Step != 10 {
+		t.Errorf("%+v, %+v", whole, short)
+	}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+type exportCmd struct {
+	Agent  string `arg:"" help:"The agent's name."`
+	Output string `short:"o" help:"Write to this file, whole or not at all, instead of standard output." placeholder:"FILE"`
+}
+
+func (c *exportCmd) Run(ctx context.Context, a *app) error {
+	if err := checked(ckpt.CheckAgentName(c.Agent)); err != nil {
+		return err
+	}
+	if c.Output == "" {
+		return a.client().Export(ctx, c.Agent, a.stdout)
+	}
+	p := a.progress("exporting, bytes:")
+	err := fillFileAtomically(c.Output, func(w io.Writer) error {
+		return a.client().Export(ctx, c.Agent, &counter{w: w, step: p.step})
+	})
+	p.done()
+	return err
+}
+
+type importCmd struct {
+	File  string `arg:"" optional:"" default:"-" help:"The file that export wrote; - or nothing for standard input."`
+	Agent string `help:"Give the agent this name instead of its own." placeholder:"NAME"`
+}
+
+func (c *importCmd) Run(ctx context.Context, a *app) error {
+	if err := checked(given(c.Agent, ckpt.CheckAgentName)); err != nil {
+		return err
+	}
+	from := a.stdin
+	if c.File != "-" {
+		f, err := os.Open(c.File)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		from = f
+	}
+	p := a.progress("importing, bytes:")
+	report, err := a.client().Import(ctx, ckpt.ImportRequest{Agent: c.Agent}, &counter{r: from, step: p.step})
+	p.done()
+	switch {
+	case err != nil:
+		return err
+	case a.cli.JSON:
+		return writeJSON(a.stdout, report)
+	}
+	fmt.Fprintf(a.stdout, "%s  imported: %s, %d were there already\n", report.Agent, count(report.Imported, "checkpoint"), report.Present)
+	for old, now := range report.Renamed {
+		fmt.Fprintf(a.stdout, "%s  is now %s, because another agent has that id\n", old, now)
+	}
+	for _, id := range report.Pruned {
+		fmt.Fprintf(a.stdout, "%s  pruned: the agent's policy does not keep it\n", id)
+	}
+	return nil
+}
+
+// counter reports how many bytes have passed.
+type counter struct {
+	r    io.Reader
+	w    io.Writer
+	n    int64
+	step func(done, total int64)
+}
+
+func (c *counter) Read(b []byte) (int, error)  { return c.count(c.r.Read(b)) }
+func (c *counter) Write(b []byte) (int, error) { return c.count(c.w.Write(b)) }
+
+func (c *counter) count(n int, err error) (int, error) {
+	c.n += int64(n)
+	c.step(c.n, 0)
+	return n, err
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+)
+
+// databaseFlag names the database of commands that read it themselves, and so
+// work also where no daemon runs.
+type databaseFlag struct {
+	DB     string `name:"db" help:"The database file. Default: $$CKPTSIDECAR_DB, then the running daemon's, then the configured one." placeholder:"FILE"`
+	System bool   `help:"The system service's database, where no daemon runs."`
+}
+
+func (f *databaseFlag) path(ctx context.Context, a *app) (string, error) {
+	if f.DB != "" {
+		return filepath.Abs(f.DB)
+	}
+	if named := a.env("CKPTSIDECAR_DB"); named != "" {
+		return filepath.Abs(named)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if s, err := a.client().Status(ctx); err == nil && s.Database.Path != "" {
+		return s.Database.Path, nil
+	}
+	config, err := (&serveCmd{System: f.System}).settings(a)
+	return config.Database, err
+}
+
+// existing is the path of a database that is there.
+func (f *databaseFlag) existing(ctx context.Context, a *app) (string, error) {
+	path, err := f.path(ctx, a)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return "", &exitError{exitNotFound, fmt.Sprintf("there is no database %s: name one with --db", path)}
+	}
+	return path, nil
+}
+
+type verifyCmd struct {
+	databaseFlag `embed:""`
+}
+
+func (c *verifyCmd) Run(ctx context.Context, a *app) error {
+	path, err := c.existing(ctx, a)
+	if err != nil {
+		return err
+	}
+	p := a.progress("verifying")
+	report, err := daemon.Verify(ctx, path, p.step)
+	p.done()
+	if err != nil {
+		return err
+	}
+	return verifyText(a, report)
+}
+
+// verifyText says each problem in one line.
+func verifyText(a *app, r *daemon.VerifyReport) error {
+	if a.cli.JSON {
+		if err := writeJSON(a.stdout, r); err != nil {
+			return err
+		}
+	} else {
+		for _, problem := range r.Problems {
+			fmt.Fprintln(a.stdout, a.out.red(problem.String()))
+		}
+	}
+	if n := len(r.Problems); n > 0 {
+		return &exitError{exitDamaged, fmt.Sprintf("%s has %s: keep it as it is, and serve a backup; what is undamaged can still be read and exported", r.Path, count(n, "problem"))}
+	}
+	if !a.cli.JSON {
+		fmt.Fprintf(a.stdout, "%s  %s: %s (%s) and %s, head %s\n", a.out.green("sound"), r.Path,
+			count(r.Checkpoints, "checkpoint"), bytesText(r.StateBytes), count(r.AuditRows, "audit row"), r.AuditHead)
+	}
+	return nil
+}
+
+type backupCmd struct {
+	Out          string `arg:"" help:"The file to write. It must not exist."`
+	databaseFlag `embed:""`
+}
+
+type backupShape struct {
+	Database string `json:"database"`
+	Backup   string `json:"backup"`
+	Bytes    int64  `json:"bytes"`
+}
+
+func (c *backupCmd) Run(ctx context.Context, a *app) error {
+	path, err := c.existing(ctx, a)
+	if err != nil {
+		return err
+	}
+	p := a.progress("checking the copy")
+	err = daemon.Backup(ctx, path, c.Out, p.step)
+	p.done()
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(c.Out)
+	if err != nil {
+		return err
+	}
+	if a.cli.JSON {
+		return writeJSON(a.stdout, backupShape{path, c.Out, info.Size()})
+	}
+	fmt.Fprintf(a.stdout, "%s  %s of %s, verified: to use it, stop the daemon and serve it with --db\n", c.Out, bytesText(info.Size()), path)
+	return nil
+}

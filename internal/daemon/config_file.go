@@ -1,0 +1,110 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Load reads a file over c. A mistake is named with its file and line.
+func (c *Config) Load(path string) error {
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no configuration file %s", path)
+	case err != nil:
+		return fmt.Errorf("the configuration file cannot be read: %w", err)
+	}
+	return c.parse(path, string(text))
+}
+
+// LoadIfThere is Load for the default file, which need not exist.
+func (c *Config) LoadIfThere(path string) error {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return c.Load(path)
+}
+
+func (c *Config) parse(path, text string) error {
+	var tree map[string]any
+	if _, err := toml.Decode(text, &tree); err != nil {
+		return syntaxError(path, err)
+	}
+	return c.apply(path, text, "", tree)
+}
+
+// apply sets what a table holds, in the order of its keys, so that the same
+// file always names the same mistake first.
+func (c *Config) apply(path, text, prefix string, table map[string]any) error {
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		key := prefix + name
+		if inner, ok := table[name].(map[string]any); ok && c.isTable(key) {
+			if err := c.apply(path, text, key+".", inner); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := c.setFromFile(key, table[name]); err != nil {
+			return fmt.Errorf("%s:%d: %w", path, lineOf(text, key), err)
+		}
+	}
+	return nil
+}
+
+func (c *Config) isTable(key string) bool {
+	return slices.ContainsFunc(c.Settings(), func(s Setting) bool { return strings.HasPrefix(s.Key, key+".") })
+}
+
+func (c *Config) setFromFile(key string, v any) error {
+	for _, s := range c.Settings() {
+		if s.Key != key {
+			continue
+		}
+		if err := s.setTOML(v); err != nil {
+			return fmt.Errorf("%s %w", key, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("there is no setting %q%s", key, c.nearest(key))
+}
+
+func syntaxError(path string, err error) error {
+	var parse toml.ParseError
+	if errors.As(err, &parse) {
+		return fmt.Errorf("%s:%d: %s", path, parse.Position.Line, parse.Message)
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// lineOf finds the line where a file sets a key. The library knows the place
+// of a syntax error only; the file is small and its tables are one level deep,
+// so looking again is enough.
+func lineOf(text, key string) int {
+	prefix, first := "", 1
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "[") {
+			prefix = bare(strings.Trim(line[:strings.LastIndexByte(line+"]", ']')], "[] \t")) + "."
+			if strings.HasPrefix(key+".", prefix) {
+				first = i + 1
+			}
+			continue
+		}
+		if name, _, found := strings.Cut(line, "="); found && prefix+bare(name) == key || found && bare(name) == key {
+			return i + 1
+		}
+	}
+	return first
+}
+
+// bare takes quotes and blanks out of a key.
+func bare(s string) string {
+	return strings.NewReplacer(`"`, "", "'", "", " ", "", "\t", "").Replace(s)
+}

@@ -1,0 +1,220 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// home is an environment of a user who has a home folder.
+func home(more ...string) Environment {
+	vars := map[string]string{"HOME": "/home/ann", "ProgramData": `C:\ProgramData`}
+	for i := 0; i < len(more); i += 2 {
+		vars[more[i]] = more[i+1]
+	}
+	return func(name string) string { return vars[name] }
+}
+
+// sound is a configuration that Check accepts.
+func sound(t *testing.T) Config {
+	t.Helper()
+	c := Default(false, home())
+	c.Database = filepath.Join(t.TempDir(), "ckpt.db")
+	c.Socket = filepath.Join(t.TempDir(), "sock")
+	return c
+}
+
+func TestDefaultIsSound(t *testing.T) {
+	for _, system := range []bool{false, true} {
+		c := Default(system, home())
+		if err := c.Check(); err != nil {
+			t.Errorf("system %v: %v", system, err)
+		}
+	}
+}
+
+func TestWithoutAnyHomeTheMessageSaysWhatToDo(t *testing.T) {
+	nothing := func(string) string { return "" }
+	c := Default(false, nothing)
+	err := c.Check()
+	if err == nil || !strings.Contains(err.Error(), "--db") {
+		t.Errorf("Check: %v, want a hint at --db", err)
+	}
+}
+
+func TestMistakesAreNamedWithTheirLine(t *testing.T) {
+	tests := []struct{ name, text, want string }{
+		{"syntax", "database = \"/a\"\nsocket = \n", "c.toml:2: "},
+		{"twice", "socket = \"/a\"\nsocket = \"/b\"\n", "c.toml:2: "},
+		{"unknown at the top", "\n\ncolour = 1\n", `c.toml:3: there is no setting "colour"`},
+		{"unknown in a table", "[limits]\nmax_body = \"1MiB\"\nspeed = 3\n", `c.toml:3: there is no setting "limits.speed"`},
+		{"unknown table", "[log]\nlevel = \"info\"\n\n[extras]\na = 1\n", `c.toml:4: there is no setting "extras"`},
+		{"a setting in the wrong place", "max_body = \"1MiB\"\n", `c.toml:1: there is no setting "max_body"; did you mean limits.max_body?`},
+		{"wrong case", "Database = \"/a\"\n", `c.toml:1: there is no setting "Database"`},
+		{"number for a string", "socket = 7\n", "c.toml:1: socket must be a string in quotes, not a number"},
+		{"string for a number", "[limits]\n\nconnections = \"7\"\n", "c.toml:3: limits.connections must be a whole number, not a string"},
+		{"fraction for a number", "[limits]\nconnections = 7.5\n", "c.toml:2: limits.connections must be a whole number, not a number with a point"},
+		{"string for a truth value", "multi_user = \"yes\"\n", "c.toml:1: multi_user must be true or false, not a string"},
+		{"list for a size", "[limits]\nmax_body = [1]\n", `c.toml:2: limits.max_body must be a size like "64MiB", not a list`},
+		{"bad size", "[limits]\nmax_body = \"64 elephants\"\n", `c.toml:2: limits.max_body "64 elephants" is not a size`},
+		{"negative size", "[limits]\nmax_body = -1\n", "c.toml:2: limits.max_body must be a size"},
+		{"number for a duration", "stop_timeout = 5\n", `c.toml:1: stop_timeout must be a duration like "30s", not a number`},
+		{"bad duration", "stop_timeout = \"soon\"\n", `c.toml:1: stop_timeout "soon" is not a duration`},
+		{"bad mode", "[access]\nsocket_mode = \"rw\"\n", `c.toml:2: access.socket_mode "rw" is not a file mode`},
+		{"number for a mode", "[access]\nsocket_mode = 660\n", `c.toml:2: access.socket_mode must be a mode in quotes like "0660", not a number`},
+		{"value for a table", "log = 1\n", `c.toml:1: there is no setting "log"`},
+		{"table for a value", "[socket]\npath = \"/a\"\n", "c.toml:1: socket must be a string in quotes, not a table"},
+		{"date", "socket = 2026-01-01\n", "c.toml:1: socket must be a string in quotes, not a date"},
+		{"dotted key", "log.colour = 1\n", `c.toml:1: there is no setting "log.colour"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := sound(t)
+			err := c.parse("c.toml", tt.text)
+			if err == nil {
+				t.Fatal("was accepted")
+			}
+			if !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("got  %v\nwant %s…", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestCheckNamesTheSetting(t *testing.T) {
+	tests := []struct {
+		want   string
+		change func(*Config)
+	}{
+		{"database", func(c *Config) { c.Database = "ckpt.db" }},
+		{"database", func(c *Config) { c.Database = "" }},
+		{"socket", func(c *Config) { c.Socket = "" }},
+		{"access.socket_mode", func(c *Config) { c.SocketMode = 0o666 }},
+		{"access.socket_mode", func(c *Config) { c.SocketMode = 0o060 }},
+		{"access.database_mode", func(c *Config) { c.DatabaseMode = 0o644 }},
+		{"log.format", func(c *Config) { c.LogFormat = "xml" }},
+		{"log.level", func(c *Config) { c.LogLevel = "loud" }},
+		{"limits.max_body", func(c *Config) { c.MaxBody = 10 }},
+		{"limits.max_body", func(c *Config) { c.MaxBody = 2 << 30 }},
+		{"limits.max_database", func(c *Config) { c.MaxDatabase = 1 }},
+		{"limits.owner_connections", func(c *Config) { c.OwnerConnections = 0 }},
+		{"limits.owner_saves_per_second", func(c *Config) { c.OwnerSavesPerSecond = -1 }},
+		{"limits.connections", func(c *Config) { c.Connections = 0 }},
+		{"limits.write_timeout", func(c *Config) { c.WriteTimeout = 0 }},
+		{"retention.interval", func(c *Config) { c.RetentionInterval = ckpt.Duration(2 * ckpt.Day) }},
+		{"stop_timeout", func(c *Config) { c.StopTimeout = ckpt.Duration(time.Hour) }},
+	}
+	for _, tt := range tests {
+		c := sound(t)
+		tt.change(&c)
+		err := c.Check()
+		if err == nil || !strings.HasPrefix(err.Error(), "the setting "+tt.want+" ") {
+			t.Errorf("got %v, want a word about %s", err, tt.want)
+		}
+	}
+}
+
+func TestEnvironmentGoesOverTheFile(t *testing.T) {
+	c := sound(t)
+	if err := c.parse("c.toml", "socket = \"/file\"\nstop_timeout = \"3s\"\n[limits]\nmax_body = 2048\n"); err != nil {
+		t.Fatal(err)
+	}
+	env := home("CKPTSIDECAR_SOCKET", "/env", "CKPTSIDECAR_DB", "/env.db", "CKPTSIDECAR_LIMITS_CONNECTIONS", "9", "CKPTSIDECAR_MULTI_USER", "true")
+	if err := c.Environment(env); err != nil {
+		t.Fatal(err)
+	}
+	want := Config{Socket: "/env", Database: "/env.db", Connections: 9, MultiUser: true, MaxBody: 2048, StopTimeout: ckpt.Duration(3 * time.Second)}
+	got := Config{Socket: c.Socket, Database: c.Database, Connections: c.Connections, MultiUser: c.MultiUser, MaxBody: c.MaxBody, StopTimeout: c.StopTimeout}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestEnvironmentNamesTheVariable(t *testing.T) {
+	for name, value := range map[string]string{
+		"CKPTSIDECAR_LIMITS_MAX_BODY":    "big",
+		"CKPTSIDECAR_LIMITS_CONNECTIONS": "many",
+		"CKPTSIDECAR_MULTI_USER":         "perhaps",
+		"CKPTSIDECAR_STOP_TIMEOUT":       "soon",
+	} {
+		c := sound(t)
+		err := c.Environment(home(name, value))
+		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), value) {
+			t.Errorf("%s=%s: %v", name, value, err)
+		}
+	}
+}
+
+func TestEverySettingIsDocumentedAndItsOwn(t *testing.T) {
+	c := sound(t)
+	seen := map[string]bool{}
+	for _, s := range c.Settings() {
+		if len(s.Doc) < 20 || !strings.HasSuffix(s.Doc, ".") {
+			t.Errorf("%s: %q is no sentence", s.Key, s.Doc)
+		}
+		if seen[s.Env] || seen[s.Key] {
+			t.Errorf("%s or %s is there twice", s.Key, s.Env)
+		}
+		seen[s.Env], seen[s.Key] = true, true
+	}
+}
+
+func TestPrintedConfigurationReadsBack(t *testing.T) {
+	want := sound(t)
+	want.MaxDatabase, want.OwnerSavesPerSecond, want.AdminGroup = 3<<30, 12, `a"b`
+	path := filepath.Join(t.TempDir(), "config.toml")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := want.Print(f); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	var got Config
+	if err := got.Load(path); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestLoadSaysWhichFile(t *testing.T) {
+	c := sound(t)
+	missing := filepath.Join(t.TempDir(), "none.toml")
+	if err := c.Load(missing); err == nil || !strings.Contains(err.Error(), missing) {
+		t.Errorf("Load: %v", err)
+	}
+	if err := c.LoadIfThere(missing); err != nil {
+		t.Errorf("LoadIfThere: %v", err)
+	}
+	if err := c.Load(t.TempDir()); err == nil {
+		t.Error("a folder was read")
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for text, want := range map[string]Size{
+		"0": 0, "512": 512, "1kB": 1000, "64KiB": 65536, "64 KiB": 65536, "10MB": 10_000_000, "2GiB": 2 << 30, "7B": 7,
+	} {
+		got, err := ParseSize(text)
+		if err != nil || got != want {
+			t.Errorf("%q: %d, %v; want %d", text, got, err, want)
+		}
+		if again, err := ParseSize(got.String()); err != nil || again != got {
+			t.Errorf("%q does not read back: %v, %v", got.String(), again, err)
+		}
+	}
+	for _, text := range []string{"", "-1", "1.5MiB", "KiB", "9999999999TiB", "1 elephant", "0x10"} {
+		if got, err := ParseSize(text); err == nil {
+			t.Errorf("%q gave %d", text, got)
+		}
+	}
+}

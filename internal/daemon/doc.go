@@ -1,0 +1,12 @@
+// Package daemon is the service: its configuration, the wiring of the rooms
+// below it, and the order in which they start and stop.
+//
+// It starts configuration, identity check, database, endpoint, READY, and
+// stops listener, requests in flight, workers, readers, writer. How it ended
+// is an *EndError, which carries the exit code for the service manager.
+//
+// The commands may not import the database's room, so what they need of it
+// without a daemon, Verify and Backup, is handed on here.
+//
+// This package may import the rooms of level 0 and 1.
+package daemon

@@ -1,0 +1,48 @@
+package daemon
+
+import (
+	"errors"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+)
+
+// The exit codes of the daemon. A service manager starts it again after
+// ExitFault, and not after the others.
+const (
+	ExitRunning  = 4  // another daemon has the database or the endpoint
+	ExitFault    = 74 // EX_IOERR: it stopped itself, because what is on disk was not certain
+	ExitOperator = 78 // EX_CONFIG: somebody must mend something first
+)
+
+// EndError is why a daemon ended, with the exit code that tells the service
+// manager whether to start it again.
+type EndError struct {
+	ExitCode int
+	Err      error
+}
+
+func (e *EndError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *EndError) Unwrap() error { return e.Err }
+
+// Misconfigured is the end of a daemon whose settings are wrong: to start it
+// again would not help.
+func Misconfigured(err error) error { return &EndError{ExitOperator, err} }
+
+// endOfStart sorts what stopped a start. What may pass by itself, such as a
+// database that somebody holds locked, is worth another start; what is not
+// known to be is not, because a restart loop helps nobody.
+func endOfStart(err error) error {
+	var refusal *ckpt.Error
+	var fatal *db.FatalError
+	switch {
+	case errors.Is(err, db.ErrLocked), errors.Is(err, endpoint.ErrInUse):
+		return &EndError{ExitRunning, err}
+	case errors.As(err, &fatal), errors.As(err, &refusal) && refusal.Retryable():
+		return &EndError{ExitFault, err}
+	}
+	return &EndError{ExitOperator, err}
+}

@@ -1,0 +1,31 @@
+package daemon
+
+import "fmt"
+
+// Environment looks up an environment variable. The command hands in the real
+// one; nothing in this room reads the process's environment by itself.
+type Environment func(name string) string
+
+// Environment puts the CKPTSIDECAR_* variables over c. An empty one counts as
+// not set.
+func (c *Config) Environment(env Environment) error {
+	for _, s := range c.Settings() {
+		text := env(s.Env)
+		if text == "" {
+			continue
+		}
+		if err := s.setText(text); err != nil {
+			return fmt.Errorf("the environment variable %s is wrong: %w", s.Env, err)
+		}
+	}
+	return nil
+}
+
+// paths are where things lie when nobody says otherwise.
+type paths struct{ database, config string }
+
+// DefaultFile is the configuration file that is read where none is named, ""
+// where the environment names no folder for one.
+func DefaultFile(system bool, env Environment) string {
+	return defaultPaths(system, env).config
+}

@@ -1,0 +1,164 @@
+package daemon
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// metrics are what /metrics answers. No label names an agent, an owner or
+// anything that came with a request: their values are the fixed sets of routes,
+// codes, kinds and states.
+type metrics struct {
+	status   func(context.Context) (*ckpt.Status, error)
+	stats    func() ipc.Stats
+	registry *prometheus.Registry
+	requests *prometheus.CounterVec
+	took     *prometheus.HistogramVec
+	body     prometheus.Histogram
+}
+
+// scrapeTime is how long a scrape may ask the database.
+const scrapeTime = 5 * time.Second
+
+func newMetrics(status func(context.Context) (*ckpt.Status, error), stats func() ipc.Stats) *metrics {
+	m := &metrics{status: status, stats: stats, registry: prometheus.NewRegistry()}
+	m.requests = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "ckptsidecar_requests_total", Help: "Answered requests, by call and by error code (ok where there was none).",
+	}, []string{"route", "code"})
+	m.took = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "ckptsidecar_request_seconds", Help: "How long requests took.",
+		Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .02, .05, .1, .25, 1, 5, 30},
+	}, []string{"route"})
+	m.body = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "ckptsidecar_request_bytes", Help: "How large the bodies of requests were.",
+		Buckets: prometheus.ExponentialBuckets(256, 4, 10),
+	})
+	m.registry.MustRegister(m.requests, m.took, m.body, m,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+}
+
+// observe counts one request. What reached no route counts as "none", because
+// what a client made up must not become a label.
+func (m *metrics) observe(o ipc.Observation) {
+	route, code := o.Route, string(o.Code)
+	if route == "" {
+		route = "none"
+	}
+	if code == "" {
+		code = "ok"
+	}
+	m.requests.WithLabelValues(route, code).Inc()
+	m.took.WithLabelValues(route).Observe(o.Took.Seconds())
+	if o.Body > 0 {
+		m.body.Observe(float64(o.Body))
+	}
+}
+
+// gauge is a number that is read out of the status at each scrape.
+type gauge struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	of   func(*ckpt.Status) float64
+}
+
+func counted(name, help string, of func(*ckpt.Status) float64) gauge {
+	return gauge{prometheus.NewDesc("ckptsidecar_"+name, help, nil, nil), prometheus.CounterValue, of}
+}
+
+func measured(name, help string, of func(*ckpt.Status) float64) gauge {
+	return gauge{prometheus.NewDesc("ckptsidecar_"+name, help, nil, nil), prometheus.GaugeValue, of}
+}
+
+var gauges = []gauge{
+	measured("agents", "Agents that have saved something.", func(s *ckpt.Status) float64 { return float64(s.Agents) }),
+	measured("runs", "Runs that are stored.", func(s *ckpt.Status) float64 { return float64(s.Runs) }),
+	measured("stored_bytes", "Bytes of states, as stored.", func(s *ckpt.Status) float64 { return float64(s.Stored) }),
+	measured("database_bytes", "Size of the database file.", func(s *ckpt.Status) float64 { return float64(s.Database.Bytes) }),
+	measured("database_free_bytes", "Part of the database file that is free.", func(s *ckpt.Status) float64 { return float64(s.Database.FreeBytes) }),
+	measured("database_max_bytes", "Limit of the database file, 0 for none.", func(s *ckpt.Status) float64 { return float64(s.Database.MaxBytes) }),
+	measured("wal_bytes", "Size of the write-ahead log.", func(s *ckpt.Status) float64 { return float64(s.Database.WALBytes) }),
+	measured("wal_pending_bytes", "Bytes in the write-ahead log that are not yet in the database file.", func(s *ckpt.Status) float64 { return float64(s.Database.WALPending) }),
+	measured("wal_checkpoint_failures", "Failures in a row to copy the write-ahead log into the database file.", func(s *ckpt.Status) float64 { return float64(s.Database.WALFailures) }),
+	measured("wal_checkpoint_time_seconds", "When the write-ahead log was last copied, Unix time.", func(s *ckpt.Status) float64 { return unix(s.Database.LastWALCheckpoint) }),
+	counted("audit_rows_total", "Rows of the audit log.", func(s *ckpt.Status) float64 { return float64(s.Database.AuditRows) }),
+	counted("commits_total", "Commits since the start.", func(s *ckpt.Status) float64 { return float64(s.Writer.Commits) }),
+	counted("writes_total", "Writes since the start; a commit carries one or more.", func(s *ckpt.Status) float64 { return float64(s.Writer.Operations) }),
+	counted("write_retries_total", "Transactions that were tried again.", func(s *ckpt.Status) float64 { return float64(s.Writer.Retries) }),
+	counted("write_failures_total", "Writes that failed.", func(s *ckpt.Status) float64 { return float64(s.Writer.Failures) }),
+	measured("writes_waiting", "Writes that wait for the writer.", func(s *ckpt.Status) float64 { return float64(s.Writer.Waiting) }),
+	measured("commit_p50_seconds", "Median time of the last commits.", func(s *ckpt.Status) float64 { return s.Writer.CommitP50 / 1000 }),
+	measured("commit_p99_seconds", "Time of the slowest in a hundred of the last commits.", func(s *ckpt.Status) float64 { return s.Writer.CommitP99 / 1000 }),
+	counted("retention_removed_total", "Checkpoints that the retention worker removed since the start.", func(s *ckpt.Status) float64 { return float64(s.Worker.Removed) }),
+	measured("retention_time_seconds", "When the retention worker last ran, Unix time.", func(s *ckpt.Status) float64 { return unix(s.Worker.LastRun) }),
+	measured("start_time_seconds", "When the daemon started, Unix time.", func(s *ckpt.Status) float64 { return unix(s.StartedAt) }),
+}
+
+func unix(t ckpt.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}
+
+var (
+	checkpointsDesc = prometheus.NewDesc("ckptsidecar_checkpoints", "Checkpoints that are stored, by kind.", []string{"kind"}, nil)
+	stateDesc       = prometheus.NewDesc("ckptsidecar_state", "1 for the daemon's state.", []string{"state"}, nil)
+	connectionsDesc = prometheus.NewDesc("ckptsidecar_connections", "Connections that are open.", nil, nil)
+	inWorkDesc      = prometheus.NewDesc("ckptsidecar_requests_in_work", "Requests that are being answered.", nil, nil)
+	panicsDesc      = prometheus.NewDesc("ckptsidecar_panics_total", "Requests that failed because of a mistake in the program.", nil, nil)
+)
+
+// Describe is for Prometheus.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, g := range gauges {
+		ch <- g.desc
+	}
+	for _, d := range []*prometheus.Desc{checkpointsDesc, stateDesc, connectionsDesc, inWorkDesc, panicsDesc} {
+		ch <- d
+	}
+}
+
+// Collect is for Prometheus: it asks the store once a scrape. Where the store
+// does not answer, its numbers are left out, and the others still tell.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	stats := m.stats()
+	ch <- prometheus.MustNewConstMetric(connectionsDesc, prometheus.GaugeValue, float64(stats.Connections))
+	ch <- prometheus.MustNewConstMetric(inWorkDesc, prometheus.GaugeValue, float64(stats.InWork))
+	ch <- prometheus.MustNewConstMetric(panicsDesc, prometheus.CounterValue, float64(stats.Panics))
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
+	defer cancel()
+	status, err := m.status(ctx)
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(stateDesc, err)
+		return
+	}
+	for _, g := range gauges {
+		ch <- prometheus.MustNewConstMetric(g.desc, g.kind, g.of(status))
+	}
+	for _, kind := range ckpt.Kinds {
+		ch <- prometheus.MustNewConstMetric(checkpointsDesc, prometheus.GaugeValue, float64(status.Counts[kind]), string(kind))
+	}
+	for _, state := range []string{"ready", "degraded", "read_only", "failed"} {
+		ch <- prometheus.MustNewConstMetric(stateDesc, prometheus.GaugeValue, truth(state == status.State), state)
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

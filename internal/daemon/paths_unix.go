@@ -1,0 +1,33 @@
+//go:build unix
+
+package daemon
+
+import "path/filepath"
+
+// homeVariables are what decides where a user's own files lie, for messages.
+const homeVariables = "XDG_STATE_HOME, HOME"
+
+func defaultPaths(system bool, env Environment) paths {
+	if system {
+		return paths{
+			database: "/var/lib/ckptsidecar/ckpt.db",
+			config:   "/etc/ckptsidecar/config.toml",
+		}
+	}
+	return paths{
+		database: userFile(env, "XDG_STATE_HOME", ".local/state", "ckptsidecar/ckpt.db"),
+		config:   userFile(env, "XDG_CONFIG_HOME", ".config", "ckptsidecar/config.toml"),
+	}
+}
+
+// userFile is a file below a folder of the XDG standard, which says to ignore a
+// folder that is not absolute; "" where the environment names none at all.
+func userFile(env Environment, variable, belowHome, name string) string {
+	if dir := env(variable); filepath.IsAbs(dir) {
+		return filepath.Join(dir, name)
+	}
+	if home := env("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, belowHome, name)
+	}
+	return ""
+}

@@ -1,0 +1,16 @@
+package daemon
+
+import "path/filepath"
+
+const homeVariables = "ProgramData"
+
+// Windows has one place for both: the pipe's descriptor and the agents' owners
+// tell users apart.
+func defaultPaths(_ bool, env Environment) paths {
+	p := paths{}
+	if data := env("ProgramData"); data != "" {
+		p.database = filepath.Join(data, "ckptsidecar", "ckpt.db")
+		p.config = filepath.Join(data, "ckptsidecar", "config.toml")
+	}
+	return p
+}

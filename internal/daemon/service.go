@@ -1,0 +1,123 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
+)
+
+// service is what a running daemon is made of, in the order of starting.
+type service struct {
+	daemon   *Daemon
+	log      *slog.Logger
+	guard    *retention.Guard
+	store    *db.Store
+	worker   *retention.Worker
+	listener net.Listener
+	server   *ipc.Server
+
+	serving chan error         // how serving ended
+	upkeep  chan error         // how the store's maintenance ended
+	workers sync.WaitGroup     // the loops beside the requests
+	endWork context.CancelFunc // ends them
+}
+
+// start takes the steps of the room's comment. What was started when one
+// fails is in s.
+func (s *service) start(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{
+		s.checkIdentity, s.openDatabase, s.openEndpoint, s.startWorkers, s.startServing,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *service) checkIdentity(context.Context) error {
+	if !s.daemon.Config.MultiUser {
+		return nil
+	}
+	return endpoint.CheckIdentityMap()
+}
+
+// openDatabase makes the guard of the clock first: the store asks it.
+func (s *service) openDatabase(ctx context.Context) error {
+	c := &s.daemon.Config
+	s.guard = retention.NewGuard(retention.GuardSettings{Wall: s.daemon.Now, Log: s.log})
+	var err error
+	s.store, err = db.Open(ctx, db.Options{
+		Path:          c.Database,
+		Mode:          os.FileMode(c.DatabaseMode),
+		Retention:     retention.Plan,
+		Now:           s.daemon.Now,
+		Trusted:       s.guard.Trusted,
+		MaxBytes:      int64(c.MaxDatabase),
+		MaxOwnerBytes: int64(c.OwnerBytes),
+		WriteTimeout:  time.Duration(c.WriteTimeout),
+		Log:           s.log,
+		Version:       s.daemon.Version,
+	})
+	return err
+}
+
+func (s *service) openEndpoint(ctx context.Context) error {
+	c := &s.daemon.Config
+	var err error
+	s.listener, err = endpoint.Listen(ctx, endpoint.Options{
+		Path:       c.Socket,
+		Mode:       os.FileMode(c.SocketMode),
+		Group:      c.SocketGroup,
+		AdminGroup: c.AdminGroup,
+		SingleUser: !c.MultiUser,
+		Report:     func(err error) { s.log.Warn("a connection was not taken", "error", err) },
+	})
+	return err
+}
+
+// startWorkers starts what goes on beside the requests. Its context is not the
+// caller's: the loops end after the requests, not with them.
+func (s *service) startWorkers(context.Context) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.endWork = cancel
+	s.worker = &retention.Worker{
+		Store: s.store, Guard: s.guard, Log: s.log, Interval: time.Duration(s.daemon.Config.RetentionInterval),
+	}
+	s.upkeep = make(chan error, 1)
+	s.workers.Go(func() { s.upkeep <- s.store.Run(ctx) })
+	s.workers.Go(func() { _ = s.worker.Run(ctx) }) // it logs its own errors and goes on
+	return nil
+}
+
+func (s *service) startServing(context.Context) error {
+	s.server = s.newServer()
+	s.serving = make(chan error, 1)
+	go func() { s.serving <- s.server.Serve(context.Background(), s.listener) }()
+	return nil
+}
+
+// wait answers why the daemon ends: nil for a stop that was asked for.
+func (s *service) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		s.log.Info("stopping: requests in flight are answered first")
+		return nil
+	case <-s.store.Failed():
+		return <-s.upkeep
+	case err := <-s.upkeep:
+		return err
+	case err := <-s.serving:
+		s.serving <- err
+		return errors.Join(errors.New("serving ended by itself"), err)
+	}
+}

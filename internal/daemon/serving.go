@@ -1,0 +1,55 @@
+package daemon
+
+import (
+	"context"
+	"os"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// newServer puts the API over the store.
+func (s *service) newServer() *ipc.Server {
+	c := &s.daemon.Config
+	served := &served{Store: s.store, service: s, started: ckpt.At(s.daemon.Now())}
+	var server *ipc.Server
+	m := newMetrics(
+		func(ctx context.Context) (*ckpt.Status, error) {
+			return served.Status(ctx, ckpt.Scope{Caller: ckpt.Caller{Owner: "daemon", Admin: true}})
+		},
+		func() ipc.Stats { return server.Stats() })
+	server = ipc.NewServer(ipc.Options{
+		Store:   served,
+		Log:     s.log,
+		Metrics: m.handler(),
+		Version: s.daemon.Version,
+		Observe: m.observe,
+		Limits: ipc.Limits{
+			MaxBody:             int64(c.MaxBody),
+			Connections:         c.Connections,
+			OwnerConnections:    c.OwnerConnections,
+			OwnerSavesPerSecond: c.OwnerSavesPerSecond,
+		},
+	})
+	return server
+}
+
+// served is the store as the API sees it: its status also has what only the
+// daemon knows.
+type served struct {
+	ipc.Store
+	service *service
+	started ckpt.Time
+}
+
+// Status is the store's, completed.
+func (v *served) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error) {
+	st, err := v.Store.Status(ctx, sc)
+	if err != nil {
+		return nil, err
+	}
+	st.PID, st.StartedAt = os.Getpid(), v.started
+	st.Endpoint = v.service.daemon.Config.Socket
+	st.Worker = v.service.worker.Status()
+	return st, nil
+}

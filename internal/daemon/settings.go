@@ -1,0 +1,177 @@
+package daemon
+
+import (
+	"encoding"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Setting is one setting of the configuration: its name, what it does, and
+// where it is kept.
+type Setting struct {
+	Key string // as in the file: "limits.max_body" is max_body in [limits]
+	Env string // the environment variable
+	Doc string // one or two sentences
+
+	at any // points into a Config: *string, *bool, *int, or something that reads text
+}
+
+// Settings lists every setting of c. It is the one table behind the file, the
+// environment, the flags and the printed example.
+func (c *Config) Settings() []Setting {
+	list := []Setting{
+		{"database", "CKPTSIDECAR_DB", "The database file. Its folder is made if it is missing.", &c.Database},
+		{"socket", "CKPTSIDECAR_SOCKET", "The Unix socket or the named pipe at which agents call.", &c.Socket},
+		{"multi_user", "", "Several users share this daemon. It then refuses to start where the kernel cannot tell users apart.", &c.MultiUser},
+		{"stop_timeout", "", "How long a stop waits for requests in flight before it ends them.", &c.StopTimeout},
+		{"access.database_mode", "", "The permissions of the database files: 0600, or 0640 to let the group of their folder's auditors read.", &c.DatabaseMode},
+		{"access.socket_mode", "", "The permissions of the socket: 0600, or 0660 to let its group in.", &c.SocketMode},
+		{"access.socket_group", "", "The group that the socket belongs to; empty for the daemon's own.", &c.SocketGroup},
+		{"access.admin_group", "", "The group whose members may read and administer everybody's agents, as root may; empty for none.", &c.AdminGroup},
+		{"log.format", "", "The form of the log: text for people, or json for collectors.", &c.LogFormat},
+		{"log.level", "", "What is logged: debug, info, warn or error.", &c.LogLevel},
+		{"limits.max_body", "", "The largest request, and so the largest state.", &c.MaxBody},
+		{"limits.max_database", "", "The largest database file; 0 for no limit. Reads and deletes go on when it is reached.", &c.MaxDatabase},
+		{"limits.owner_bytes", "", "How much one user may have stored; 0 for no limit.", &c.OwnerBytes},
+		{"limits.owner_saves_per_second", "", "How many saves a second one user may send; 0 for no limit.", &c.OwnerSavesPerSecond},
+		{"limits.owner_connections", "", "How many connections one user may have open.", &c.OwnerConnections},
+		{"limits.connections", "", "How many connections may be open at all.", &c.Connections},
+		{"limits.write_timeout", "", "How long a write waits for a locked database before it is answered with busy.", &c.WriteTimeout},
+		{"retention.interval", "", "How often checkpoints are looked at that go by age or budget.", &c.RetentionInterval},
+	}
+	for i := range list {
+		if list[i].Env == "" {
+			list[i].Env = "CKPTSIDECAR_" + strings.ToUpper(strings.ReplaceAll(list[i].Key, ".", "_"))
+		}
+	}
+	return list
+}
+
+// Set changes one setting by its name, from the text that a person wrote.
+func (c *Config) Set(key, text string) error {
+	for _, s := range c.Settings() {
+		if s.Key == key {
+			return s.setText(text)
+		}
+	}
+	return fmt.Errorf("there is no setting %q%s", key, c.nearest(key))
+}
+
+// nearest offers the settings whose last word is the same or contains the key's.
+func (c *Config) nearest(key string) string {
+	word := key[strings.LastIndexByte(key, '.')+1:]
+	for _, s := range c.Settings() {
+		if word != "" && strings.Contains(s.Key, word) {
+			return fmt.Sprintf("; did you mean %s?", s.Key)
+		}
+	}
+	return "; `ckptsidecar serve --print-config` lists all"
+}
+
+func (s Setting) setText(text string) error {
+	var err error
+	switch at := s.at.(type) {
+	case *string:
+		*at = text
+	case *bool:
+		*at, err = strconv.ParseBool(text)
+		err = because(err, "%q is neither true nor false", text)
+	case *int:
+		*at, err = strconv.Atoi(text)
+		err = because(err, "%q is not a whole number", text)
+	case encoding.TextUnmarshaler:
+		err = at.UnmarshalText([]byte(text))
+	}
+	return because(err, "%s: %w", s.Key, err)
+}
+
+// because replaces a parser's message with one for people.
+func because(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
+// setTOML takes a value as the file has it, refusing another type than the setting's.
+func (s Setting) setTOML(v any) error {
+	switch at := s.at.(type) {
+	case *bool:
+		if b, ok := v.(bool); ok {
+			*at = b
+			return nil
+		}
+		return fmt.Errorf("must be true or false, not %s", tomlType(v))
+	case *int:
+		if n, ok := v.(int64); ok && int64(int(n)) == n {
+			*at = int(n)
+			return nil
+		}
+		return fmt.Errorf("must be a whole number, not %s", tomlType(v))
+	case *Size:
+		if n, ok := v.(int64); ok && n >= 0 {
+			*at = Size(n)
+			return nil
+		}
+	}
+	text, ok := v.(string)
+	if !ok {
+		return fmt.Errorf("must be %s, not %s", s.wants(), tomlType(v))
+	}
+	if at, ok := s.at.(*string); ok {
+		*at = text
+		return nil
+	}
+	return s.at.(encoding.TextUnmarshaler).UnmarshalText([]byte(text))
+}
+
+func (s Setting) wants() string {
+	switch s.at.(type) {
+	case *Size:
+		return `a size like "64MiB"`
+	case *FileMode:
+		return `a mode in quotes like "0660"`
+	case *string:
+		return "a string in quotes"
+	}
+	return `a duration like "30s"`
+}
+
+func tomlType(v any) string {
+	switch v.(type) {
+	case bool:
+		return "a truth value"
+	case int64:
+		return "a number"
+	case float64:
+		return "a number with a point"
+	case string:
+		return "a string"
+	case []any, []map[string]any:
+		return "a list"
+	case map[string]any:
+		return "a table"
+	}
+	return "a date"
+}
+
+// tomlText is the setting's value as the file would write it.
+func (s Setting) tomlText() string {
+	switch at := s.at.(type) {
+	case *bool:
+		return strconv.FormatBool(*at)
+	case *int:
+		return strconv.Itoa(*at)
+	case *string:
+		return strconv.Quote(*at)
+	}
+	return strconv.Quote(fmt.Sprint(deref(s.at)))
+}
+
+func deref(v any) fmt.Stringer {
+	if at, ok := v.(*FileMode); ok {
+		return *at
+	}
+	return v.(fmt.Stringer)
+}

@@ -1,0 +1,98 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// afterFault is how long those are waited for who asked before a fail-stop:
+// their answers need no disk.
+const afterFault = time.Second
+
+// stop ends everything in order: listener, requests in flight, workers,
+// readers and writer. Nobody is waited for beyond the limit; what was
+// acknowledged is on disk whichever way it ends.
+func (s *service) stop(cause error) error {
+	limit := time.Duration(s.daemon.Config.StopTimeout)
+	if cause != nil {
+		limit = min(limit, afterFault)
+	}
+	ctx, cancel := s.bounded(limit)
+	defer cancel()
+	began := time.Now()
+	errs := []error{s.stopServing(ctx), s.stopWorkers(ctx), s.closeStore(ctx)}
+	if cause != nil {
+		return &EndError{ExitFault, cause}
+	}
+	if err := errors.Join(errs...); err != nil {
+		s.log.Warn("stopped, but not everybody was waited for", "error", err, "took", time.Since(began))
+		return nil
+	}
+	s.log.Info("stopped", "took", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// bounded ends after a time, or when somebody is in a hurry.
+func (s *service) bounded(limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	go func() {
+		select {
+		case <-s.daemon.Hurry:
+			s.log.Warn("asked a second time to stop: waiting for nobody")
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// stopServing takes the endpoint away and waits for the requests in flight.
+func (s *service) stopServing(ctx context.Context) error {
+	if err := s.server.Shutdown(ctx); err != nil {
+		return fmt.Errorf("some requests were still in flight: %w", err)
+	}
+	return nil
+}
+
+func (s *service) stopWorkers(ctx context.Context) error {
+	s.endWork()
+	return waitFor(ctx, "the workers", func() error { s.workers.Wait(); return nil })
+}
+
+func (s *service) closeStore(ctx context.Context) error {
+	return waitFor(ctx, "the database", s.store.Close)
+}
+
+// waitFor waits for something that ends soon, unless ctx ends before.
+func waitFor(ctx context.Context, what string, end func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- end() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	// Those who were asked to end may just be doing so.
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(200 * time.Millisecond):
+		return fmt.Errorf("%s did not end in time", what)
+	}
+}
+
+// abandon takes back what a start that failed had begun.
+func (s *service) abandon() {
+	if s.endWork != nil {
+		s.endWork()
+		s.workers.Wait()
+	}
+	if s.listener != nil {
+		_ = s.listener.Close()
+	}
+	if s.store != nil {
+		_ = s.store.Close()
+	}
+}

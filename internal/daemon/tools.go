@@ -1,0 +1,45 @@
+package daemon
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+)
+
+// VerifyReport is what Verify found.
+type VerifyReport = db.VerifyReport
+
+// Verify checks a whole database without changing it, also while a daemon runs.
+func Verify(ctx context.Context, path string, progress func(done, total int64)) (*VerifyReport, error) {
+	return db.Verify(ctx, path, progress)
+}
+
+// Backup copies a database, also while a daemon runs. The copy gets its name
+// when it has been verified.
+func Backup(ctx context.Context, path, out string, progress func(done, total int64)) error {
+	return db.Backup(ctx, path, out, progress)
+}
+
+// SQLiteVersion is the version of the SQLite that is built in, as it says itself.
+func SQLiteVersion() string {
+	memory, err := sql.Open("sqlite", ":memory:") // the driver of internal/db
+	if err != nil {
+		return "unknown"
+	}
+	defer memory.Close()
+	version := "unknown"
+	_ = memory.QueryRow(`SELECT sqlite_version()`).Scan(&version)
+	return version
+}
+
+// Unreachable says whether an error means that no daemon could be reached.
+func Unreachable(err error) bool {
+	var dial *endpoint.DialError
+	return errors.As(err, &dial)
+}
+
+// CheckIdentityMap says why users could not be told apart here, nil where they can.
+func CheckIdentityMap() error { return endpoint.CheckIdentityMap() }

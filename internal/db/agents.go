@@ -1,0 +1,199 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// agentRow is an agent as the writer needs it.
+type agentRow struct {
+	ID     int64  `db:"id"`
+	Owner  string `db:"owner"`
+	Name   string `db:"name"`
+	Policy string `db:"policy"`
+
+	policy ckpt.Policy
+}
+
+type agentKey struct{ owner, name string }
+
+// agentCache spares each save two look-ups. It holds committed rows alone; the
+// writer, the only one who changes agents, keeps it.
+type agentCache struct{ rows sync.Map } // agentKey to *agentRow
+
+const selectAgent = `SELECT id, owner, name, policy FROM agents WHERE owner = ? AND name = ?`
+
+// parsed reads the stored policy over the defaults of today.
+func (a *agentRow) parsed() (*agentRow, error) {
+	a.policy = ckpt.DefaultPolicy()
+	if err := json.Unmarshal([]byte(a.Policy), &a.policy); err != nil {
+		return nil, ckpt.Wrap(ckpt.CodeCorrupt, err, "the stored policy of agent %s is damaged: set it again", a.Name)
+	}
+	return a, nil
+}
+
+// agent finds an agent of the scope in the transaction, nil where there is none.
+func (s *Store) agent(tx *tx, owner, name string) (*agentRow, error) {
+	key := agentKey{owner, name}
+	if row, ok := tx.agents[key]; ok {
+		return row, nil
+	}
+	if row, ok := s.agents.rows.Load(key); ok {
+		return row.(*agentRow), nil
+	}
+	var row agentRow
+	found, err := tx.get(&row, selectAgent, owner, name)
+	if err != nil || !found {
+		return nil, err
+	}
+	parsed, err := row.parsed()
+	if err == nil {
+		tx.onCommit(func() { s.agents.rows.Store(key, parsed) })
+	}
+	return parsed, err
+}
+
+// changeAgent makes a changed agent seen by the rest of this transaction, and
+// once it is on disk by everybody. nil is an agent that is gone.
+func (s *Store) changeAgent(tx *tx, key agentKey, row *agentRow) {
+	tx.agents[key] = row
+	tx.onCommit(func() {
+		if row == nil {
+			s.agents.rows.Delete(key)
+		} else {
+			s.agents.rows.Store(key, row)
+		}
+	})
+}
+
+// needAgent is agent, and not_found where there is none.
+func (s *Store) needAgent(tx *tx, sc ckpt.Scope, name string) (*agentRow, error) {
+	row, err := s.agent(tx, sc.Whose(), name)
+	if err == nil && row == nil {
+		return nil, noAgent(name)
+	}
+	return row, err
+}
+
+func noAgent(name string) error {
+	return ckpt.Errorf(ckpt.CodeNotFound, "there is no agent %s here: its first save makes it", name)
+}
+
+// makeAgent finds an agent or makes it.
+func (s *Store) makeAgent(tx *tx, owner, name string) (*agentRow, error) {
+	row, err := s.agent(tx, owner, name)
+	if err != nil || row != nil {
+		return row, err
+	}
+	err = tx.exec(`INSERT INTO agents (owner, name, created_at, policy_at) VALUES (?, ?, ?, ?)`, owner, name, tx.now, tx.now)
+	if err != nil {
+		return nil, err
+	}
+	return s.agent(tx, owner, name)
+}
+
+// findAgent is for reads: by the cache, else by a read connection.
+func (s *Store) findAgent(ctx context.Context, sc ckpt.Scope, name string) (*agentRow, error) {
+	if err := ckpt.CheckAgentName(name); err != nil {
+		return nil, err
+	}
+	if row, ok := s.agents.rows.Load(agentKey{sc.Whose(), name}); ok {
+		return row.(*agentRow), nil
+	}
+	var row agentRow
+	err := s.ro.GetContext(ctx, &row, selectAgent, sc.Whose(), name)
+	if isNoRows(err) {
+		return nil, noAgent(name)
+	}
+	if err != nil {
+		return nil, readError(err)
+	}
+	return row.parsed()
+}
+
+// Policy answers an agent's settings.
+func (s *Store) Policy(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Policy, error) {
+	s.auditForeign(sc, "read_policy", name, "")
+	row, err := s.findAgent(ctx, sc, name)
+	if err != nil {
+		return nil, err
+	}
+	return &row.policy, nil
+}
+
+// SetPolicy replaces an agent's settings and applies them to all of its runs
+// at once, so that no invariant waits for the next round of retention. It makes
+// the agent where there is none.
+func (s *Store) SetPolicy(_ context.Context, sc ckpt.Scope, name string, p ckpt.Policy) (*ckpt.Policy, error) {
+	if err := ckpt.CheckAgentName(name); err != nil {
+		return nil, err
+	}
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	e := entry(sc, "set_policy", name)
+	err := s.write(&op{owner: sc.Caller.Owner, entry: e, apply: func(tx *tx) error {
+		return s.setPolicy(tx, sc, name, p, e)
+	}})
+	return &p, err
+}
+
+func (s *Store) setPolicy(tx *tx, sc ckpt.Scope, name string, p ckpt.Policy, e auditEntry) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	row, err := s.makeAgent(tx, sc.Whose(), name)
+	if err != nil {
+		return err
+	}
+	err = tx.exec(`UPDATE agents SET policy = ?, policy_at = ?, recovery_keep_s = ? WHERE id = ?`,
+		string(text), tx.now, int64(time.Duration(p.RecoveryKeep).Seconds()), row.ID)
+	if err != nil {
+		return err
+	}
+	changed := &agentRow{ID: row.ID, Owner: row.Owner, Name: row.Name, Policy: string(text), policy: p}
+	s.changeAgent(tx, agentKey{row.Owner, row.Name}, changed)
+	e.Detail = map[string]any{"policy": json.RawMessage(text)}
+	if err := tx.audit(e); err != nil {
+		return err
+	}
+	_, err = s.retainAll(tx, changed, e)
+	return err
+}
+
+// Agents lists the scope's agents, by owner and name.
+func (s *Store) Agents(ctx context.Context, sc ckpt.Scope, f ckpt.AgentFilter) (*ckpt.AgentPage, error) {
+	limit, err := pageSizeOf(f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	owner, name, err := readAgentCursor(f.Before)
+	if err != nil {
+		return nil, err
+	}
+	if sc.Admin && sc.Target == "" {
+		sc.Target = ckpt.AllOwners // what an administrator asks of nobody in particular is about everybody
+	}
+	page := &ckpt.AgentPage{Agents: []ckpt.Agent{}}
+	err = s.ro.SelectContext(ctx, &page.Agents, `SELECT agent, owner, created_at, updated_at, runs, checkpoints, stored_bytes
+		FROM audit_agents WHERE (owner = ? OR ? = '*') AND (owner, agent) > (?, ?) ORDER BY owner, agent LIMIT ?`,
+		sc.Whose(), sc.Whose(), owner, name, limit+1)
+	if err != nil {
+		return nil, readError(err)
+	}
+	if len(page.Agents) > limit {
+		page.Agents = page.Agents[:limit]
+		last := page.Agents[limit-1]
+		page.Next = ckpt.Ref(last.Owner + "/" + last.Agent)
+	}
+	if slices.ContainsFunc(page.Agents, func(a ckpt.Agent) bool { return a.Owner != sc.Caller.Owner }) {
+		s.auditForeign(sc, "list_agents", "", "")
+	}
+	return page, nil
+}

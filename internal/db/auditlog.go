@@ -1,0 +1,44 @@
+package db
+
+import (
+	"context"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Audit lists audit rows about the scope's agents, oldest first. An
+// administrator who names nobody sees all.
+func (s *Store) Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*ckpt.AuditPage, error) {
+	limit, err := pageSizeOf(f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	if f.Agent != "" {
+		if err := ckpt.CheckAgentName(f.Agent); err != nil {
+			return nil, err
+		}
+	}
+	if sc.Admin && sc.Target == "" {
+		sc.Target = ckpt.AllOwners
+	}
+	s.auditForeign(sc, "read_audit", f.Agent, "")
+	page := &ckpt.AuditPage{Audit: []ckpt.AuditRow{}}
+	err = s.ro.SelectContext(ctx, &page.Audit, `SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash
+		FROM audit_log WHERE n > ?1 AND (owner = ?2 OR ?2 = '*') AND (?3 = '' OR agent = ?3) AND (?4 = '' OR action = ?4) ORDER BY n LIMIT ?5`,
+		f.After, sc.Whose(), f.Agent, f.Action, limit+1)
+	if err != nil {
+		return nil, readError(err)
+	}
+	if len(page.Audit) > limit {
+		page.Audit = page.Audit[:limit]
+		page.Next = &page.Audit[limit-1].N
+	}
+	return page, nil
+}
+
+// Refused records a refusal that never reached another method.
+func (s *Store) Refused(_ context.Context, sc ckpt.Scope, r ckpt.Refusal) {
+	e := entry(sc, r.Action, r.Agent)
+	e.Owner, e.Outcome, e.Reason = sc.Caller.Owner, string(r.Code), r.Reason
+	s.record(e)
+}

@@ -1,0 +1,158 @@
+package db
+
+import (
+	"context"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// ownedRow is a checkpoint, its run and its agent, for what changes one by its id.
+type ownedRow struct {
+	heldRow
+	RunID int64  `db:"run_id"`
+	Owner string `db:"owner"`
+	Agent string `db:"agent"`
+}
+
+// owned finds a checkpoint that the scope may change.
+func (s *Store) owned(tx *tx, sc ckpt.Scope, id string) (*ownedRow, *agentRow, *runRow, error) {
+	var row ownedRow
+	found, err := tx.get(&row, `SELECT c.n, c.id, c.seq, c.kind, c.created_at, c.stored_size, c.pinned, c.suspect, c.operation, c.pieces,
+		c.run_id, a.owner, a.name AS agent`+readTables+`WHERE c.id = ?`, id)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if !found || !mayRead(sc, row.Owner) {
+		return nil, nil, nil, noCheckpoint(id)
+	}
+	run, err := tx.runByID(row.RunID)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	agent, err := s.agent(tx, row.Owner, row.Agent)
+	return &row, agent, run, err
+}
+
+// changeEntry begins the audit entry of a change by id.
+func changeEntry(sc ckpt.Scope, action, id string) auditEntry {
+	e := entry(sc, action, "")
+	e.Subject = id
+	return e
+}
+
+// Patch changes labels and the pin. Unpinning applies the policy at once, so
+// that what only the pin had kept may be gone after the answer.
+func (s *Store) Patch(_ context.Context, sc ckpt.Scope, id string, p ckpt.CheckpointPatch) (*ckpt.Checkpoint, error) {
+	if err := checkPatch(id, p); err != nil {
+		return nil, err
+	}
+	e := changeEntry(sc, "change", id)
+	var c *ckpt.Checkpoint
+	err := s.write(&op{owner: sc.Caller.Owner, entry: e, apply: func(tx *tx) error {
+		row, agent, run, err := s.owned(tx, sc, id)
+		if err != nil {
+			return err
+		}
+		if err := s.patch(tx, row, agent, run, p, e); err != nil {
+			return err
+		}
+		if c, err = tx.reread(id); err != nil || p.Pinned == nil || *p.Pinned {
+			return err
+		}
+		_, err = s.retainRun(tx, agent, run, e)
+		return err
+	}})
+	return c, err
+}
+
+func checkPatch(id string, p ckpt.CheckpointPatch) error {
+	if err := ckpt.CheckID(id); err != nil {
+		return err
+	}
+	if p.Labels == nil && p.Pinned == nil {
+		return ckpt.Errorf(ckpt.CodeInvalid, "nothing to change: say labels, pinned, or both")
+	}
+	if p.Labels == nil {
+		return nil
+	}
+	return ckpt.CheckLabels(*p.Labels)
+}
+
+func (s *Store) patch(tx *tx, row *ownedRow, agent *agentRow, run *runRow, p ckpt.CheckpointPatch, e auditEntry) error {
+	e.Owner, e.Agent, e.Run, e.Detail = agent.Owner, agent.Name, run.Name, map[string]any{}
+	if p.Labels != nil {
+		e.Detail["labels"] = *p.Labels
+		if err := tx.exec(`UPDATE checkpoints SET labels = ? WHERE n = ?`, *p.Labels, row.N); err != nil {
+			return err
+		}
+	}
+	if p.Pinned != nil {
+		e.Detail["pinned"] = *p.Pinned
+		if err := tx.exec(`UPDATE checkpoints SET pinned = ? WHERE n = ?`, *p.Pinned, row.N); err != nil {
+			return err
+		}
+	}
+	if err := tx.exec(`UPDATE runs SET updated_at = ? WHERE id = ?`, tx.now, run.ID); err != nil {
+		return err
+	}
+	return tx.audit(e)
+}
+
+// reread answers a checkpoint as this transaction has left it.
+func (tx *tx) reread(id string) (*ckpt.Checkpoint, error) {
+	var row readRow
+	found, err := tx.get(&row, `SELECT `+readColumns+readTables+`WHERE c.id = ?`, id)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, noCheckpoint(id)
+	}
+	return row.checkpoint()
+}
+
+// Delete removes one checkpoint because somebody says so. A pinned one must be
+// unpinned first, and one that something needs stays.
+func (s *Store) Delete(_ context.Context, sc ckpt.Scope, id string) (*ckpt.Removal, error) {
+	if err := ckpt.CheckID(id); err != nil {
+		return nil, err
+	}
+	e := changeEntry(sc, "delete", id)
+	var r *ckpt.Removal
+	err := s.write(&op{owner: sc.Caller.Owner, entry: e, apply: func(tx *tx) error {
+		var err error
+		r, err = s.deleteOne(tx, sc, id, e)
+		return err
+	}})
+	return r, err
+}
+
+func (s *Store) deleteOne(tx *tx, sc ckpt.Scope, id string, e auditEntry) (*ckpt.Removal, error) {
+	row, agent, run, err := s.owned(tx, sc, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := mayDelete(tx, row, run); err != nil {
+		return nil, err
+	}
+	e.Owner, e.Agent = agent.Owner, agent.Name
+	reason := "deleted by " + sc.Caller.Owner
+	if _, err := s.remove(tx, agent, run, []heldRow{row.heldRow}, []string{reason}, e); err != nil {
+		return nil, err
+	}
+	if string(run.Head) == id {
+		err = tx.exec(`UPDATE runs SET head = (SELECT id FROM checkpoints WHERE run_id = ?1 ORDER BY n DESC LIMIT 1) WHERE id = ?1`, run.ID)
+	}
+	return &ckpt.Removal{Checkpoint: id, Agent: agent.Name, Run: run.Name, Kind: row.Kind, Seq: row.Seq, StoredSize: row.StoredSize, Reason: reason}, err
+}
+
+func mayDelete(tx *tx, row *ownedRow, run *runRow) error {
+	if row.Pinned {
+		return ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s is pinned: unpin it first", row.ID)
+	}
+	by, err := tx.neededBy(run, row.ID)
+	if err != nil || by == "" || by == "the next save" {
+		return err
+	}
+	return ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s is needed by %s", row.ID, by)
+}

@@ -1,0 +1,53 @@
+package db
+
+import (
+	"database/sql"
+	"errors"
+	"strconv"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+func isNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }
+
+// pageSizeOf answers the size of a page that was asked for.
+func pageSizeOf(limit int) (int, error) {
+	switch {
+	case limit == 0:
+		return ckpt.DefaultLimit, nil
+	case limit < 0 || limit > ckpt.MaxLimit:
+		return 0, ckpt.Errorf(ckpt.CodeInvalid, "limit is %d: it is 1 to %d", limit, ckpt.MaxLimit)
+	}
+	return limit, nil
+}
+
+// readCursor reads the cursor of a list of checkpoints: a position in the
+// order of all saves.
+func readCursor(cursor string) (int64, error) {
+	if cursor == "" {
+		return 1 << 62, nil
+	}
+	n, err := strconv.ParseInt(cursor, 36, 64)
+	if err != nil || n <= 0 {
+		return 0, badCursor()
+	}
+	return n, nil
+}
+
+func writeCursor(n int64) ckpt.Ref { return ckpt.Ref(strconv.FormatInt(n, 36)) }
+
+func readAgentCursor(cursor string) (owner, name string, err error) {
+	if cursor == "" {
+		return "", "", nil
+	}
+	owner, name, found := strings.Cut(cursor, "/")
+	if !found {
+		return "", "", badCursor()
+	}
+	return owner, name, nil
+}
+
+func badCursor() error {
+	return ckpt.Errorf(ckpt.CodeInvalid, "the cursor is not one that a list has given: pass \"next\" of the page before as it is")
+}

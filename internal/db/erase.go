@@ -1,0 +1,108 @@
+package db
+
+import (
+	"context"
+	"fmt"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Erase removes all of an agent for good: rows, states and keys, zeroed in the
+// file, and the write-ahead log emptied of them. The audit log keeps that the
+// agent was there and that it was erased; it holds no payload.
+func (s *Store) Erase(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Erased, error) {
+	if err := ckpt.CheckAgentName(name); err != nil {
+		return nil, err
+	}
+	e := entry(sc, "erase", name)
+	var erased *ckpt.Erased
+	err := s.write(&op{owner: sc.Caller.Owner, entry: e, apply: func(tx *tx) error {
+		agent, err := s.needAgent(tx, sc, name)
+		if err != nil {
+			return err
+		}
+		erased, err = s.erase(tx, agent, e)
+		return err
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return erased, s.scrub(ctx)
+}
+
+// erasures are what belongs to an agent, what refers to others first.
+var erasures = []string{
+	`DELETE FROM prompts WHERE run_id IN (SELECT id FROM runs WHERE agent_id = ?)`,
+	`DELETE FROM findings WHERE run_id IN (SELECT id FROM runs WHERE agent_id = ?)`,
+	`DELETE FROM events WHERE run_id IN (SELECT id FROM runs WHERE agent_id = ?)`,
+	`DELETE FROM operations WHERE run_id IN (SELECT id FROM runs WHERE agent_id = ?)`,
+	`DELETE FROM steps WHERE run_id IN (SELECT id FROM runs WHERE agent_id = ?)`,
+	`DELETE FROM checkpoints WHERE run_id IN (SELECT id FROM runs WHERE agent_id = ?)`,
+	`DELETE FROM segments WHERE run_id IN (SELECT id FROM runs WHERE agent_id = ?)`,
+	`DELETE FROM runs WHERE agent_id = ?`,
+	`DELETE FROM idempotency WHERE agent_id = ?`,
+	`DELETE FROM agents WHERE id = ?`,
+}
+
+func (s *Store) erase(tx *tx, agent *agentRow, e auditEntry) (*ckpt.Erased, error) {
+	erased := &ckpt.Erased{Agent: agent.Name, Owner: agent.Owner}
+	row := struct {
+		Runs        int64 `db:"runs"`
+		Checkpoints int64 `db:"checkpoints"`
+		StoredBytes int64 `db:"stored_bytes"`
+	}{}
+	_, err := tx.get(&row, `SELECT count(*) AS runs, coalesce(sum(last_seq - removed), 0) AS checkpoints,
+		coalesce(sum(stored_bytes), 0) AS stored_bytes FROM runs WHERE agent_id = ?`, agent.ID)
+	if err != nil {
+		return nil, err
+	}
+	erased.Runs, erased.Checkpoints, erased.StoredBytes = row.Runs, row.Checkpoints, row.StoredBytes
+	for _, statement := range append([]string{`PRAGMA secure_delete = 1`}, erasures...) {
+		if err := tx.eraseStep(statement, agent.ID); err != nil {
+			return nil, err
+		}
+	}
+	s.changeAgent(tx, agentKey{agent.Owner, agent.Name}, nil)
+	s.countOwner(tx, agent.Owner, -erased.StoredBytes)
+	e.Detail = map[string]any{"runs": erased.Runs, "checkpoints": erased.Checkpoints, "stored_bytes": erased.StoredBytes}
+	return erased, tx.audit(e)
+}
+
+func (tx *tx) eraseStep(statement string, agentID int64) error {
+	if statement[0] == 'P' { // a pragma takes no argument, and answers a row
+		var on int
+		_, err := tx.get(&on, statement)
+		return err
+	}
+	return tx.exec(statement, agentID)
+}
+
+// scrub gives every free page back, so that none keeps an older state, and
+// empties the write-ahead log.
+func (s *Store) scrub(ctx context.Context) error {
+	for {
+		freed, err := s.vacuum(vacuumPages * 16)
+		if err != nil {
+			return err
+		}
+		if freed == 0 {
+			break
+		}
+	}
+	if err := s.deleteFast(); err != nil {
+		s.log.Warn("deletes go on zeroing more than they need", "error", err)
+	}
+	if err := s.emptyWAL(ctx); err != nil {
+		return &ckpt.Error{Code: ckpt.CodeBusy, Outcome: ckpt.OutcomeSaved, Err: err,
+			Message: fmt.Sprintf("the agent is erased, but a reader still holds the write-ahead log, in which traces remain until it is overwritten: %v", err)}
+	}
+	return nil
+}
+
+// deleteFast undoes what erase set: ordinary deletes zero only what they touch.
+func (s *Store) deleteFast() error {
+	return s.write(&op{owner: daemon, outside: func(w *writer) error {
+		var now int
+		return w.conn.GetContext(context.Background(), &now, `PRAGMA secure_delete = FAST`)
+	}})
+}

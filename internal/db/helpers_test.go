@@ -1,0 +1,147 @@
+package db_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
+)
+
+var (
+	ann  = ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1001", PID: 11}}
+	bob  = ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1002", PID: 12}}
+	root = ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0", PID: 10, Admin: true}}
+)
+
+// clock is a wall clock that tests move.
+type clock struct {
+	mu      sync.Mutex
+	now     time.Time
+	guarded bool
+}
+
+func newClock() *clock { return &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) Trusted() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.guarded {
+		return time.Time{}
+	}
+	return c.now
+}
+
+func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+func options(path string, c *clock) db.Options {
+	return db.Options{Path: path, Retention: retention.Plan, Now: c.Now, Trusted: c.Trusted, Version: "test"}
+}
+
+// open opens a store in a folder of the test's own.
+func open(t testing.TB) (*db.Store, *clock) {
+	t.Helper()
+	c := newClock()
+	return openWith(t, options(filepath.Join(t.TempDir(), "ckpt.db"), c)), c
+}
+
+func openWith(t testing.TB, o db.Options) *db.Store {
+	t.Helper()
+	s, err := db.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func request(agent string, kind ckpt.Kind, state string) *ckpt.SaveRequest {
+	return &ckpt.SaveRequest{Agent: agent, Kind: kind, ContentType: ckpt.ContentTypeJSON, State: []byte(state)}
+}
+
+// save saves a JSON state and fails the test where that does not succeed.
+func save(t testing.TB, s *db.Store, sc ckpt.Scope, agent string, kind ckpt.Kind, state string) *ckpt.Saved {
+	t.Helper()
+	c, err := s.Save(t.Context(), sc, request(agent, kind, state))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// wantCode fails the test unless err has the code.
+func wantCode(t testing.TB, err error, code ckpt.Code) {
+	t.Helper()
+	if got := ckpt.CodeOf(err); got != code {
+		t.Fatalf("error %v: code %q, want %q", err, got, code)
+	}
+}
+
+func hashOf(state string) string {
+	sum := sha256.Sum256([]byte(state))
+	return hex.EncodeToString(sum[:])
+}
+
+// seqs lists what an agent has, newest first, as "kind seq".
+func seqs(t testing.TB, s *db.Store, sc ckpt.Scope, agent string) []string {
+	t.Helper()
+	page, err := s.Checkpoints(t.Context(), sc, ckpt.CheckpointFilter{Agent: agent, Limit: ckpt.MaxLimit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := []string{}
+	for _, c := range page.Checkpoints {
+		list = append(list, fmt.Sprintf("%s %d", c.Kind, c.Seq))
+	}
+	return list
+}
+
+// sound fails the test unless the whole database verifies.
+func sound(t testing.TB, path string) *db.VerifyReport {
+	t.Helper()
+	report, err := db.Verify(context.Background(), path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range report.Problems {
+		t.Errorf("verify: %s", p)
+	}
+	return report
+}
+
+// sqlite3 asks the real command, as an auditor does.
+func sqlite3(t testing.TB, args ...string) string {
+	t.Helper()
+	path, err := exec.LookPath("sqlite3")
+	if err != nil {
+		t.Skip("the sqlite3 command is not installed")
+	}
+	out, err := exec.Command(path, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("sqlite3 %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func contextWithCancel(t testing.TB) (context.Context, context.CancelFunc) {
+	return context.WithCancel(t.Context())
+}

@@ -1,0 +1,206 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"modernc.org/sqlite"
+)
+
+// The rhythm of maintenance. The write-ahead log is copied into the file once
+// about so much has been written; then the writer makes one short copy itself
+// between two batches, so that the log begins anew and is overwritten in
+// place, which costs half of growing it.
+const (
+	walTarget     = 32 << 20
+	watchEvery    = 500 * time.Millisecond
+	walIdle       = 5 * time.Second // what waits in the log this long is copied even where it is little
+	walAlarm      = 8 * walTarget   // somebody holds a snapshot: say so
+	vacuumPages   = 256
+	vacuumAt      = 512 // free pages below this many are left for the next saves
+	auditLogEvery = time.Hour
+)
+
+// wal is how the copying of the write-ahead log goes.
+type wal struct {
+	written  atomic.Int64 // pages written by the writer in all
+	copied   atomic.Int64 // written, when the log was last copied whole
+	wrapDue  atomic.Bool  // the background copy is done: the writer may make the log begin anew
+	failures atomic.Int64 // in a row
+	last     atomic.Int64 // when the last copy succeeded, Unix milliseconds
+	lastErr  atomic.Value // string
+}
+
+func (w *wal) pending() int64 { return (w.written.Load() - w.copied.Load()) * pageSize }
+
+// Run does the maintenance until the context ends or the store must stop: it
+// watches the files, copies the log and gives free pages back. It answers a *FatalError at a fail-stop.
+func (s *Store) Run(ctx context.Context) error {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	due := newDue(s)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.Failed():
+			return s.writer.failed()
+		case now := <-tick.C:
+			due.tick(ctx, now)
+		}
+	}
+}
+
+// dues knows when which part of maintenance was last done.
+type dues struct {
+	store   *Store
+	wal     time.Time
+	audit   time.Time
+	written int64
+}
+
+func newDue(s *Store) *dues {
+	now := time.Now()
+	return &dues{store: s, wal: now, audit: now}
+}
+
+func (d *dues) tick(ctx context.Context, now time.Time) {
+	s := d.store
+	if err := s.writer.checkFiles(); err != nil {
+		_ = s.writer.explain(err)
+		return
+	}
+	idle := d.written == s.wal.written.Load()
+	d.written = s.wal.written.Load()
+	if s.wal.pending() >= walTarget || (idle && s.wal.pending() > 0 && now.Sub(d.wal) >= walIdle) {
+		d.wal = now
+		s.copyWAL(ctx)
+	}
+	if idle || now.Second()%5 == 0 {
+		if _, err := s.vacuum(vacuumPages); err != nil {
+			s.log.Warn("free pages could not be given back", "error", err)
+		}
+	}
+	if now.Sub(d.audit) >= auditLogEvery {
+		d.audit = now
+		s.logHead()
+	}
+}
+
+// copyWAL copies the log into the file on a connection of its own, beside the
+// writer. Its result is health: SQLite itself is silent about failures here.
+func (s *Store) copyWAL(ctx context.Context) {
+	before := s.wal.written.Load()
+	var busy, log, done int64
+	err := s.side.QueryRowContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`).Scan(&busy, &log, &done)
+	if err != nil {
+		s.wal.lastErr.Store(err.Error())
+		if n := s.wal.failures.Add(1); n == 1 || n%60 == 0 {
+			s.log.Error("the write-ahead log could not be copied into the database", "times", n, "error", err)
+		}
+		return
+	}
+	s.wal.failures.Store(0)
+	s.wal.last.Store(time.Now().UnixMilli())
+	if log == done {
+		s.wal.copied.Store(max(before, s.wal.copied.Load()))
+		s.watch.checkpointed(false)
+	}
+	s.wal.wrapDue.Store(true)
+	if log*pageSize > walAlarm {
+		s.log.Warn("the write-ahead log is long because a reader has held its snapshot for a while", "bytes", log*pageSize, "copied", done*pageSize)
+	}
+}
+
+// maintainBetween is what the writer itself does between two batches: count
+// what was written and, where a copy has just been made, make the short second
+// one after which the log begins anew.
+func (s *Store) maintainBetween(w *writer) {
+	s.wal.written.Store(w.pagesWritten())
+	if !s.wal.wrapDue.CompareAndSwap(true, false) {
+		return
+	}
+	var row struct {
+		Busy int64 `db:"busy"`
+		Log  int64 `db:"log"`
+		Done int64 `db:"checkpointed"`
+	}
+	t := tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts}
+	if _, err := t.get(&row, `PRAGMA wal_checkpoint(PASSIVE)`); err != nil {
+		s.log.Warn("the write-ahead log could not be made to begin anew", "error", err)
+	} else if row.Log == row.Done {
+		s.wal.copied.Store(s.wal.written.Load())
+	}
+}
+
+// pagesWritten counts the pages that the writer has put into the log.
+func (w *writer) pagesWritten() (pages int64) {
+	err := w.conn.Raw(func(conn any) error {
+		current, _, err := conn.(sqlite.DBStatus).Status(sqlite.DBStatusCacheWrite, false)
+		pages = int64(current)
+		return err
+	})
+	if err != nil {
+		return w.store.wal.written.Load()
+	}
+	return pages
+}
+
+// emptyWAL copies the log and cuts it to nothing, as only erase needs. It waits
+// for readers as long as a write may wait.
+func (s *Store) emptyWAL(ctx context.Context) error {
+	return backoff.Retry(func() error {
+		var busy, log, done int64
+		err := s.write(&op{owner: daemon, outside: func(w *writer) error {
+			err := w.conn.QueryRowxContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &log, &done)
+			if err == nil && busy == 0 {
+				s.watch.checkpointed(true)
+			}
+			return err
+		}})
+		if err == nil && busy != 0 {
+			return errors.New("a reader holds a snapshot")
+		}
+		return err
+	}, backoff.WithContext(patience(s.opt.WriteTimeout), ctx))
+}
+
+// vacuum gives at most so many free pages back to the file system, in the
+// writer's turn. A few are left, so that saves find room without growing the file.
+func (s *Store) vacuum(pages int64) (freed int64, err error) {
+	var before, after, count int64
+	if err := s.ro.Get(&before, `PRAGMA freelist_count`); err != nil {
+		return 0, err
+	}
+	leave := int64(vacuumAt)
+	if pages > vacuumPages { // erase leaves none
+		leave = 0
+	}
+	if before <= leave {
+		return 0, nil
+	}
+	err = s.write(&op{owner: daemon, apply: func(tx *tx) error {
+		if err := tx.exec(fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, min(pages, before-leave))); err != nil {
+			return err
+		}
+		if _, err := tx.get(&after, `PRAGMA freelist_count`); err != nil {
+			return err
+		}
+		_, err := tx.get(&count, `PRAGMA page_count`)
+		s.watch.willShrink(count * pageSize)
+		return err
+	}})
+	return max(before-after, 0), err
+}
+
+// logHead puts the head of the audit log where an intruder into the database
+// does not reach it.
+func (s *Store) logHead() {
+	s.writer.mu.Lock()
+	defer s.writer.mu.Unlock()
+	s.log.Info("audit head", "n", s.writer.shown.n, "hash", s.writer.shown.hash)
+}

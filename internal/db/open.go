@@ -1,0 +1,313 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/jmoiron/sqlx"
+)
+
+// Options are the settings of a store. The zero value of each has a default.
+type Options struct {
+	Path          string           // of the database file
+	Mode          fs.FileMode      // of the files made; 0600, or 0640 where auditors' group reads
+	Retention     ckpt.Retention   // what stays; required
+	Now           func() time.Time // the wall clock
+	Trusted       func() time.Time // the clock as the clock guard sees it, zero while it holds ages back; nil trusts Now
+	MaxBytes      int64            // of the database; 0 for no limit
+	MaxOwnerBytes int64            // of the stored states of one owner; 0 for no limit
+	WriteTimeout  time.Duration    // how long a write may wait for the database; 10 s
+	MaxWaiting    int              // writes that may wait before busy is answered; 4096
+	MaxWaitBytes  int64            // and their bytes; 512 MiB
+	Readers       int              // read connections; 4
+	Log           *slog.Logger
+	Version       string
+}
+
+func (o *Options) setDefaults() {
+	setDefault(&o.Mode, 0o600)
+	setDefault(&o.WriteTimeout, 10*time.Second)
+	setDefault(&o.MaxWaiting, 4096)
+	setDefault(&o.MaxWaitBytes, 512<<20)
+	setDefault(&o.Readers, 4)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Trusted == nil {
+		o.Trusted = o.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Store is one open database.
+type Store struct {
+	opt    Options
+	log    *slog.Logger
+	lock   *os.File
+	watch  *fileWatch
+	writer *writer
+	rw     *sqlx.DB // one connection: the writer's
+	ro     *sqlx.DB // the readers'
+	side   *sqlx.DB // one connection: WAL checkpoints in the background
+	agents agentCache
+	usage  usage
+	health health
+	wal    wal
+	id     string // of this database, made when it was
+}
+
+// Open opens the database, makes it where there is none, brings its schema up
+// to date, and checks it where the last daemon stopped because of a fault.
+//
+// Its errors are ErrLocked where another daemon has the database, and
+// *OperatorError where somebody must mend something first.
+func Open(ctx context.Context, opt Options) (_ *Store, err error) {
+	opt.setDefaults()
+	if opt.Retention == nil {
+		return nil, errors.New("db.Open: Options.Retention is required")
+	}
+	s := &Store{opt: opt, log: opt.Log}
+	defer func() {
+		if err != nil {
+			_ = s.close()
+		}
+	}()
+	steps := []func(context.Context) error{
+		s.takeLock, s.prepareFile, s.openWriter, s.migrate, s.openReaders, s.recover, s.startUp,
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *Store) takeLock(context.Context) error {
+	if err := os.MkdirAll(filepath.Dir(s.opt.Path), 0o750); err != nil {
+		return &OperatorError{"the folder of the database cannot be made", err}
+	}
+	var err error
+	s.lock, err = lockFile(s.opt.Path + ".lock")
+	if err == nil || errors.Is(err, ErrLocked) {
+		return err
+	}
+	return &OperatorError{fmt.Sprintf("the folder of %s cannot be written: check who owns it", s.opt.Path), err}
+}
+
+// prepareFile makes the empty file with the right mode whatever the umask, and
+// refuses what is not a plain file of ours. It closes a file only before
+// SQLite has opened any.
+func (s *Store) prepareFile(context.Context) error {
+	info, err := os.Lstat(s.opt.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return s.makeFile()
+	case err != nil:
+		return &OperatorError{"the database cannot be looked at", err}
+	case !info.Mode().IsRegular():
+		return &OperatorError{fmt.Sprintf("%s is not a plain file (%s): name another with --db", s.opt.Path, info.Mode().Type()), nil}
+	case links(info) > 1:
+		return &OperatorError{fmt.Sprintf("%s has a second name (a hard link): remove one, so that two daemons cannot open it", s.opt.Path), nil}
+	}
+	return nil
+}
+
+func (s *Store) makeFile() error {
+	f, err := os.OpenFile(s.opt.Path, os.O_RDWR|os.O_CREATE|os.O_EXCL, s.opt.Mode)
+	if err != nil {
+		return &OperatorError{"the database cannot be made", err}
+	}
+	defer f.Close()
+	if err := f.Chmod(s.opt.Mode); err != nil {
+		return &OperatorError{"the database cannot be made readable for its auditors", err}
+	}
+	return nil
+}
+
+func (s *Store) openWriter(ctx context.Context) error {
+	var err error
+	if s.rw, err = pool(s.opt.Path, "rw", 1, writerPragmas); err != nil {
+		return err
+	}
+	if err := s.refuseForeign(ctx); err != nil {
+		return err
+	}
+	if err := s.format(ctx); err != nil {
+		return err
+	}
+	return s.readBack(ctx)
+}
+
+// refuseForeign looks before anything is written.
+func (s *Store) refuseForeign(ctx context.Context) error {
+	var appID, version, tables int64
+	err := s.rw.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id()),
+		(SELECT user_version FROM pragma_user_version()), (SELECT count(*) FROM sqlite_schema)`).Scan(&appID, &version, &tables)
+	switch {
+	case err != nil:
+		return s.openError(err)
+	case appID == 0 && tables == 0:
+		return nil
+	case appID != ckpt.ApplicationID:
+		return &OperatorError{fmt.Sprintf("%s is a database of another program (application_id %d): name another with --db", s.opt.Path, appID), nil}
+	case version > ckpt.SchemaVersion:
+		return &OperatorError{fmt.Sprintf("%s has schema version %d, this program knows up to %d: use the newer ckptsidecar that made it", s.opt.Path, version, ckpt.SchemaVersion), nil}
+	}
+	return nil
+}
+
+// openError says what to do about a file that cannot be opened.
+func (s *Store) openError(err error) error {
+	path := s.opt.Path
+	switch code := sqliteCode(err); {
+	case code == 26:
+		return &OperatorError{fmt.Sprintf("%s is not a SQLite database, or its first page is damaged: nothing was changed; restore a backup or name another file with --db", path), err}
+	case code == 11 || code&0xff == 11:
+		return &OperatorError{fmt.Sprintf("%s is damaged: nothing was changed; run ckptsidecar verify --db %s, then restore a backup", path, path), err}
+	case code&0xff == 8:
+		return &OperatorError{fmt.Sprintf("%s cannot be written: the file, its folder or its file system is read-only for this user", path), err}
+	case code&0xff == 14:
+		return &OperatorError{fmt.Sprintf("%s cannot be opened: check that this user may read and write it and its folder", path), err}
+	case classify(err) == classTransient:
+		return ckpt.Wrap(ckpt.CodeBusy, err, "another program has %s locked", path)
+	case classify(err) == classFull:
+		return &OperatorError{"the disk is full: " + path, err}
+	case classify(err) == classFatal:
+		return &FatalError{err}
+	}
+	return &OperatorError{fmt.Sprintf("%s cannot be opened", path), err}
+}
+
+// format gives a new file its page size, vacuum mode and journal, in the one
+// order in which SQLite takes them.
+func (s *Store) format(ctx context.Context) error {
+	return s.patiently(ctx, func() error {
+		var pages int64
+		if err := s.rw.GetContext(ctx, &pages, `PRAGMA page_count`); err != nil {
+			return err
+		}
+		statements := []string{`PRAGMA journal_mode = WAL`}
+		if pages == 0 {
+			statements = []string{fmt.Sprintf(`PRAGMA page_size = %d`, pageSize), `PRAGMA auto_vacuum = INCREMENTAL`, `PRAGMA journal_mode = WAL`}
+		}
+		for _, statement := range statements {
+			if _, err := s.rw.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// readBack trusts no pragma that was not read back.
+func (s *Store) readBack(ctx context.Context) error {
+	want := map[string]string{
+		"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "auto_vacuum": "2",
+		"wal_autocheckpoint": "0", "secure_delete": "2", "trusted_schema": "0",
+	}
+	for pragma, value := range want {
+		var got string
+		if err := s.rw.GetContext(ctx, &got, `PRAGMA `+pragma); err != nil {
+			return s.openError(err)
+		}
+		if got != value {
+			return &OperatorError{fmt.Sprintf("SQLite keeps PRAGMA %s at %s where %s is needed (is the file on a network file system?)", pragma, got, value), nil}
+		}
+	}
+	return nil
+}
+
+func (s *Store) openReaders(context.Context) error {
+	var err error
+	if s.ro, err = pool(s.opt.Path, "ro", s.opt.Readers, readerPragmas); err != nil {
+		return err
+	}
+	s.side, err = pool(s.opt.Path, "rw", 1, writerPragmas)
+	return err
+}
+
+// startUp makes the writer, which keeps the one writing connection, proves by a row that it can write, and begins to
+// watch the files.
+func (s *Store) startUp(ctx context.Context) (err error) {
+	if err := s.limitSize(ctx); err != nil {
+		return s.openError(err)
+	}
+	if err := s.loadUsage(ctx); err != nil {
+		return s.openError(err)
+	}
+	if s.writer, err = newWriter(ctx, s); err != nil {
+		return s.openError(err)
+	}
+	if s.watch, err = watchFile(s.opt.Path); err != nil {
+		return &OperatorError{"the database changed while it was opened", err}
+	}
+	if err := s.probe(); err != nil {
+		return err
+	}
+	return s.ro.GetContext(ctx, &s.id, `SELECT value FROM meta WHERE key = 'database_id'`)
+}
+
+// limitSize keeps the quota inside SQLite, where deletes go on working.
+func (s *Store) limitSize(ctx context.Context) error {
+	pages := int64(1<<32 - 2)
+	if s.opt.MaxBytes > 0 {
+		pages = max(s.opt.MaxBytes/pageSize, 64)
+	}
+	_, err := s.rw.ExecContext(ctx, fmt.Sprintf(`PRAGMA max_page_count = %d`, pages))
+	return err
+}
+
+// probe writes a row and so shows that a save would succeed.
+func (s *Store) probe() error {
+	if s.health.readOnly != "" {
+		return nil
+	}
+	err := s.write(&op{apply: func(tx *tx) error {
+		return tx.audit(auditEntry{Who: daemon, PID: os.Getpid(), Action: "start", Outcome: outcomeDone,
+			Detail: map[string]any{"version": s.opt.Version}})
+	}})
+	if ckpt.CodeOf(err) == ckpt.CodeStorageFull {
+		s.log.Warn("no room for a new row: serving reads and deletes until there is", "path", s.opt.Path)
+		return nil
+	}
+	return err
+}
+
+// Close ends the writer after what waits in it, and closes the database. The
+// write-ahead log stays in place, so that a read-only auditor can still read.
+func (s *Store) Close() error {
+	if s.writer != nil {
+		s.writer.close()
+	}
+	return s.close()
+}
+
+func (s *Store) close() error {
+	var errs []error
+	for _, pool := range []*sqlx.DB{s.ro, s.side, s.rw} {
+		if pool != nil {
+			errs = append(errs, pool.Close())
+		}
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	return errors.Join(errs...)
+}

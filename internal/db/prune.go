@@ -1,0 +1,157 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// daemonEntry begins the audit entry of what the daemon does by itself.
+func daemonEntry(agent *agentRow, action string) auditEntry {
+	return auditEntry{Who: daemon, PID: os.Getpid(), Action: action, Owner: agent.Owner, Agent: agent.Name, Outcome: outcomeDone}
+}
+
+// pruning is one application of policies to runs, inside a transaction.
+type pruning struct {
+	store *Store
+	tx    *tx
+	plan  ckpt.Retention
+	now   time.Time
+	limit int // removals; 0 for no limit
+	dry   bool
+	who   func(agent *agentRow) auditEntry
+
+	removed []ckpt.Removal
+}
+
+var errLimit = errors.New("the limit of one transaction is reached")
+
+func (p *pruning) runs(ids []int64) error {
+	for _, id := range ids {
+		if err := p.run(id); err != nil {
+			if errors.Is(err, errLimit) {
+				return nil
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *pruning) run(id int64) error {
+	run, agent, err := p.store.runWithAgent(p.tx, id)
+	if err != nil || run == nil {
+		return err
+	}
+	rows, err := p.tx.history(run.ID)
+	if err != nil {
+		return err
+	}
+	verdicts, err := p.tx.judge(p.plan, agent.policy, p.now, run, rows)
+	if err != nil {
+		return err
+	}
+	return p.apply(agent, run, rows, verdicts)
+}
+
+// apply removes what the verdicts say, the oldest first, as far as the limit goes.
+func (p *pruning) apply(agent *agentRow, run *runRow, rows []heldRow, verdicts []ckpt.Verdict) error {
+	var gone []heldRow
+	var reasons []string
+	full := false
+	for i := len(verdicts) - 1; i >= 0 && !full; i-- {
+		if !verdicts[i].Remove {
+			continue
+		}
+		gone, reasons = append(gone, rows[i]), append(reasons, verdicts[i].Reason)
+		p.removed = append(p.removed, removal(agent, run, &rows[i], verdicts[i].Reason))
+		full = p.limit > 0 && !p.dry && len(p.removed) >= p.limit
+	}
+	if len(gone) > 0 && !p.dry {
+		if _, err := p.store.remove(p.tx, agent, run, gone, reasons, p.who(agent)); err != nil {
+			return err
+		}
+	}
+	if full {
+		return errLimit
+	}
+	return nil
+}
+
+func removal(agent *agentRow, run *runRow, row *heldRow, reason string) ckpt.Removal {
+	return ckpt.Removal{Checkpoint: row.ID, Agent: agent.Name, Run: run.Name, Kind: row.Kind, Seq: row.Seq, StoredSize: row.StoredSize, Reason: reason}
+}
+
+// runWithAgent finds a run by its row id, nil where it is gone.
+func (s *Store) runWithAgent(tx *tx, id int64) (*runRow, *agentRow, error) {
+	run, err := tx.runByID(id)
+	if err != nil || run == nil {
+		return nil, nil, err
+	}
+	var key struct {
+		Owner string `db:"owner"`
+		Name  string `db:"name"`
+	}
+	if _, err := tx.get(&key, `SELECT owner, name FROM agents WHERE id = ?`, run.AgentID); err != nil {
+		return nil, nil, err
+	}
+	agent, err := s.agent(tx, key.Owner, key.Name)
+	return run, agent, err
+}
+
+// Prune applies the policies of one agent, or of all of the owner's, at once.
+func (s *Store) Prune(ctx context.Context, sc ckpt.Scope, r ckpt.PruneRequest, key string) (*ckpt.PruneReport, bool, error) {
+	agentID := int64(0)
+	if r.Agent != "" {
+		agent, err := s.findAgent(ctx, sc, r.Agent)
+		if err != nil {
+			return nil, false, err
+		}
+		agentID = agent.ID
+	}
+	print, err := fingerprint([]any{"prune", sc.Whose(), r})
+	if err != nil {
+		return nil, false, err
+	}
+	var rep *ckpt.PruneReport
+	var replayed bool
+	err = s.write(&op{owner: sc.Caller.Owner, entry: entry(sc, "prune", r.Agent), apply: func(tx *tx) error {
+		rep = &ckpt.PruneReport{}
+		if replayed, err = tx.replayed(agentID, key, print, rep); replayed || err != nil {
+			return err
+		}
+		return s.prune(tx, sc, r, agentID, key, print, rep)
+	}})
+	return rep, replayed, err
+}
+
+func (s *Store) prune(tx *tx, sc ckpt.Scope, r ckpt.PruneRequest, agentID int64, key, print string, rep *ckpt.PruneReport) error {
+	var ids []int64
+	err := tx.list(&ids, `SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id
+		WHERE (a.owner = ?1 OR ?1 = '*') AND (?2 = 0 OR a.id = ?2) ORDER BY r.id`, sc.Whose(), agentID)
+	if err != nil {
+		return err
+	}
+	p := &pruning{store: s, tx: tx, plan: s.opt.Retention, now: tx.trusted.Time, dry: r.DryRun, removed: []ckpt.Removal{},
+		who: func(agent *agentRow) auditEntry {
+			e := entry(sc, "remove", agent.Name)
+			e.Owner = agent.Owner
+			return e
+		}}
+	if err := p.runs(ids); err != nil {
+		return err
+	}
+	*rep = ckpt.PruneReport{DryRun: r.DryRun, Removed: p.removed, Guarded: tx.trusted.IsZero()}
+	if r.DryRun {
+		return nil
+	}
+	e := entry(sc, "prune", r.Agent)
+	e.Detail = map[string]any{"removed": len(p.removed)}
+	if err := tx.audit(e); err != nil {
+		return err
+	}
+	return tx.remember(agentID, key, print, rep)
+}

@@ -1,0 +1,236 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/jmoiron/sqlx"
+)
+
+// readRow is a checkpoint as it is read.
+type readRow struct {
+	checkpointRow
+	Owner  string  `db:"owner"`
+	Agent  string  `db:"agent"`
+	Run    string  `db:"run"`
+	Body   []byte  `db:"body"`
+	Pieces *string `db:"pieces"`
+}
+
+const (
+	readColumns = `c.n, c.run_id, c.id, c.seq, c.kind, c.parent, c.created_at, c.size, c.stored_size, c.sha256, c.content_type,
+		c.labels, c.metadata, c.step, c.operation, c.pinned, c.suspect, c.program, a.owner, a.name AS agent, r.name AS run`
+	stateColumns = `, c.body, c.pieces`
+	readTables   = ` FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id `
+)
+
+// checkpoint is the row as the world sees it.
+func (r *readRow) checkpoint() (*ckpt.Checkpoint, error) {
+	c := &ckpt.Checkpoint{
+		ID: r.ID, Agent: r.Agent, Owner: r.Owner, Run: r.Run, Seq: r.Seq, Kind: r.Kind, Parent: r.Parent, CreatedAt: r.CreatedAt,
+		Size: r.Size, StoredSize: r.StoredSize, SHA256: r.SHA256, ContentType: r.ContentType, Labels: r.Labels,
+		Metadata: json.RawMessage(r.Metadata), Step: r.Step, Operation: r.Operation, Pinned: r.Pinned, Suspect: r.Suspect,
+	}
+	if r.Program == nil {
+		return c, nil
+	}
+	c.Program = &ckpt.Program{}
+	if err := json.Unmarshal([]byte(*r.Program), c.Program); err != nil {
+		return nil, ckpt.Wrap(ckpt.CodeCorrupt, err, "the program of checkpoint %s is damaged", r.ID)
+	}
+	return c, nil
+}
+
+// reading runs f on one snapshot of the database.
+func (s *Store) reading(ctx context.Context, f func(q *sqlx.Tx) error) error {
+	q, err := s.ro.BeginTxx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return readError(err)
+	}
+	defer q.Rollback()
+	return readError(f(q))
+}
+
+// withState completes a row with its state, where that is asked for.
+func withState(ctx context.Context, q sqlx.QueryerContext, r *readRow, state bool) (*ckpt.Checkpoint, error) {
+	c, err := r.checkpoint()
+	if err != nil || !state {
+		return c, err
+	}
+	c.State, err = decode(ctx, q, &stateRow{N: r.N, ID: r.ID, Size: r.Size, SHA256: r.SHA256, Body: r.Body, Pieces: r.Pieces})
+	return c, err
+}
+
+// Checkpoint reads one by its id. Another owner's is as good as missing,
+// except to an administrator.
+func (s *Store) Checkpoint(ctx context.Context, sc ckpt.Scope, id string, state bool) (*ckpt.Checkpoint, error) {
+	if err := ckpt.CheckID(id); err != nil {
+		return nil, err
+	}
+	var c *ckpt.Checkpoint
+	err := s.reading(ctx, func(q *sqlx.Tx) error {
+		row, err := readOne(ctx, q, id, state)
+		if err != nil {
+			return err
+		}
+		if !mayRead(sc, row.Owner) {
+			return noCheckpoint(id)
+		}
+		c, err = withState(ctx, q, row, state)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if c.Owner != sc.Caller.Owner {
+		s.auditForeignOf(sc, "read", c.Owner, c.Agent, id)
+	}
+	return c, nil
+}
+
+func readOne(ctx context.Context, q sqlx.QueryerContext, id string, state bool) (*readRow, error) {
+	columns := readColumns
+	if state {
+		columns += stateColumns
+	}
+	var row readRow
+	err := sqlx.GetContext(ctx, q, &row, `SELECT `+columns+readTables+`WHERE c.id = ?`, id)
+	if isNoRows(err) {
+		return nil, noCheckpoint(id)
+	}
+	return &row, err
+}
+
+// mayRead says whether a scope reaches an owner's things by their ids.
+func mayRead(sc ckpt.Scope, owner string) bool {
+	if sc.Target != "" && sc.Target != ckpt.AllOwners {
+		return sc.Target == owner
+	}
+	return owner == sc.Caller.Owner || sc.Admin
+}
+
+func noCheckpoint(id string) error {
+	return ckpt.Errorf(ckpt.CodeNotFound, "there is no checkpoint %s here: it was never saved, was removed by retention, or belongs to somebody else", id)
+}
+
+// Checkpoints lists an agent's checkpoints, newest first.
+func (s *Store) Checkpoints(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error) {
+	limit, err := pageSizeOf(f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	before, err := readCursor(f.Before)
+	if err != nil {
+		return nil, err
+	}
+	agent, err := s.findAgent(ctx, sc, f.Agent)
+	if err != nil {
+		return nil, err
+	}
+	s.auditForeign(sc, "list", f.Agent, "")
+	page := &ckpt.CheckpointPage{Checkpoints: []ckpt.Checkpoint{}}
+	err = s.reading(ctx, func(q *sqlx.Tx) error {
+		rows, err := listRows(ctx, q, agent.ID, f, before, limit+1, false)
+		if err != nil {
+			return err
+		}
+		if len(rows) > limit {
+			rows = rows[:limit]
+			page.Next = writeCursor(rows[limit-1].N)
+		}
+		for i := range rows {
+			c, err := rows[i].checkpoint()
+			if err != nil {
+				return err
+			}
+			page.Checkpoints = append(page.Checkpoints, *c)
+		}
+		return nil
+	})
+	return page, err
+}
+
+// Latest is the newest checkpoint that the filter lets through.
+func (s *Store) Latest(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilter, state bool) (*ckpt.Checkpoint, error) {
+	agent, err := s.findAgent(ctx, sc, f.Agent)
+	if err != nil {
+		return nil, err
+	}
+	s.auditForeign(sc, "read", f.Agent, "")
+	var c *ckpt.Checkpoint
+	err = s.reading(ctx, func(q *sqlx.Tx) error {
+		rows, err := listRows(ctx, q, agent.ID, f, 1<<62, 1, state)
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			return ckpt.Errorf(ckpt.CodeNotFound, "agent %s has no checkpoint that fits", f.Agent)
+		}
+		c, err = withState(ctx, q, &rows[0], state)
+		return err
+	})
+	return c, err
+}
+
+// listRows reads the newest rows before a position. The newest of an agent are
+// among the newest of each of its runs, so that no index over all of an
+// agent's checkpoints has to be kept by every save.
+func listRows(ctx context.Context, q sqlx.QueryerContext, agentID int64, f ckpt.CheckpointFilter, before int64, limit int, state bool) ([]readRow, error) {
+	if err := checkFilter(f); err != nil {
+		return nil, err
+	}
+	kinds := ckpt.Kinds
+	if f.Kind != "" {
+		kinds = []ckpt.Kind{f.Kind}
+	}
+	conditions, conditionArgs := filterSQL(f)
+	var parts []string
+	var args []any
+	for _, kind := range kinds {
+		parts = append(parts, `SELECT n FROM (SELECT k.n FROM checkpoints k WHERE k.run_id = r.id AND k.kind = ? AND k.n < ?`+conditions+` ORDER BY k.seq DESC LIMIT ?)`)
+		args = append(append(append(args, string(kind), before), conditionArgs...), limit)
+	}
+	columns := readColumns
+	if state {
+		columns += stateColumns
+	}
+	query := `SELECT ` + columns + ` FROM runs r JOIN agents a ON a.id = r.agent_id
+		JOIN checkpoints c ON c.n IN (` + strings.Join(parts, ` UNION ALL `) + `)
+		WHERE r.agent_id = ? AND (? = '' OR r.name = ?) ORDER BY c.n DESC LIMIT ?`
+	args = append(args, agentID, f.Run, f.Run, limit)
+	var rows []readRow
+	return rows, sqlx.SelectContext(ctx, q, &rows, query, args...)
+}
+
+func checkFilter(f ckpt.CheckpointFilter) error {
+	if f.Kind != "" {
+		if err := ckpt.CheckKind(f.Kind); err != nil {
+			return err
+		}
+	}
+	if f.Run != "" {
+		if err := ckpt.CheckRunName(f.Run); err != nil {
+			return err
+		}
+	}
+	return ckpt.CheckLabels(f.Labels)
+}
+
+// filterSQL is the rest of a filter as conditions on k. The keys of labels
+// have been checked to need no quoting inside a JSON path.
+func filterSQL(f ckpt.CheckpointFilter) (string, []any) {
+	var sql strings.Builder
+	var args []any
+	if f.Suspect != nil {
+		sql.WriteString(` AND k.suspect = ?`)
+		args = append(args, *f.Suspect)
+	}
+	for key, value := range f.Labels {
+		sql.WriteString(` AND json_extract(k.labels, ?) = ?`)
+		args = append(args, `$."`+key+`"`, value)
+	}
+	return sql.String(), args
+}

@@ -1,0 +1,216 @@
+package db
+
+import (
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// heldRow is a checkpoint as retention sees it.
+type heldRow struct {
+	N          int64     `db:"n"`
+	ID         string    `db:"id"`
+	Seq        int64     `db:"seq"`
+	Kind       ckpt.Kind `db:"kind"`
+	CreatedAt  ckpt.Time `db:"created_at"`
+	StoredSize int64     `db:"stored_size"`
+	Pinned     bool      `db:"pinned"`
+	Suspect    bool      `db:"suspect"`
+	Operation  ckpt.Ref  `db:"operation"`
+	Pieces     *string   `db:"pieces"`
+}
+
+const heldColumns = `n, id, seq, kind, created_at, stored_size, pinned, suspect, operation, pieces`
+
+func (h *heldRow) held() ckpt.Held {
+	return ckpt.Held{ID: h.ID, Seq: h.Seq, Kind: h.Kind, CreatedAt: h.CreatedAt.Time, StoredSize: h.StoredSize, Pinned: h.Pinned, Suspect: h.Suspect}
+}
+
+// retainRoutine applies the policy inside a save: what came may push the
+// oldest routine checkpoint out. Only the routine ones are looked at, unless
+// all that would stay are suspect; then the way back may be of another kind.
+func (s *Store) retainRoutine(tx *tx, agent *agentRow, run *runRow, kind ckpt.Kind, e auditEntry) ([]string, error) {
+	keep := agent.policy.RoutineKeep
+	if kind != ckpt.KindRoutine || keep == 0 || run.LastSeq-run.Removed <= int64(keep) {
+		return []string{}, nil
+	}
+	var rows []heldRow
+	err := tx.list(&rows, `SELECT `+heldColumns+` FROM checkpoints WHERE run_id = ? AND kind = 'routine' ORDER BY seq DESC`, run.ID)
+	if err != nil || len(rows) <= keep {
+		return []string{}, err
+	}
+	for _, row := range rows[:keep] {
+		if !row.Suspect {
+			return s.retain(tx, agent, run, rows, e)
+		}
+	}
+	return s.retainRun(tx, agent, run, e)
+}
+
+// retainRun applies the whole policy to a run and answers what went.
+func (s *Store) retainRun(tx *tx, agent *agentRow, run *runRow, e auditEntry) ([]string, error) {
+	rows, err := tx.history(run.ID)
+	if err != nil {
+		return nil, err
+	}
+	return s.retain(tx, agent, run, rows, e)
+}
+
+// retainAll applies the whole policy to every run of an agent.
+func (s *Store) retainAll(tx *tx, agent *agentRow, e auditEntry) ([]string, error) {
+	var runs []runRow
+	if err := tx.list(&runs, `SELECT `+runColumns+` FROM runs WHERE agent_id = ?`, agent.ID); err != nil {
+		return nil, err
+	}
+	gone := []string{}
+	for i := range runs {
+		e.Run = runs[i].Name
+		ids, err := s.retainRun(tx, agent, &runs[i], e)
+		if err != nil {
+			return nil, err
+		}
+		gone = append(gone, ids...)
+	}
+	return gone, nil
+}
+
+func (tx *tx) history(runID int64) ([]heldRow, error) {
+	var rows []heldRow
+	err := tx.list(&rows, `SELECT `+heldColumns+` FROM checkpoints WHERE run_id = ? ORDER BY seq DESC`, runID)
+	return rows, err
+}
+
+// retain asks the policy about rows, newest first, and removes what it says.
+func (s *Store) retain(tx *tx, agent *agentRow, run *runRow, rows []heldRow, e auditEntry) ([]string, error) {
+	verdicts, err := tx.judge(s.opt.Retention, agent.policy, tx.trusted.Time, run, rows)
+	if err != nil {
+		return nil, err
+	}
+	var gone []heldRow
+	var reasons []string
+	for i, v := range verdicts {
+		if v.Remove {
+			gone, reasons = append(gone, rows[i]), append(reasons, v.Reason)
+		}
+	}
+	if len(gone) == 0 {
+		return []string{}, nil
+	}
+	return s.remove(tx, agent, run, gone, reasons, e)
+}
+
+// judge asks the plan. Who needs a checkpoint is looked up for those alone
+// that would otherwise go.
+func (tx *tx) judge(plan ckpt.Retention, p ckpt.Policy, now time.Time, run *runRow, rows []heldRow) ([]ckpt.Verdict, error) {
+	h := ckpt.History{Status: run.Status, EndedAt: run.EndedAt.Time, Checkpoints: make([]ckpt.Held, len(rows))}
+	for i := range rows {
+		h.Checkpoints[i] = rows[i].held()
+		if err := tx.released(run.ID, &rows[i], &h.Checkpoints[i]); err != nil {
+			return nil, err
+		}
+	}
+	verdicts := plan(h, p, now)
+	needed := false
+	for i, v := range verdicts {
+		if !v.Remove {
+			continue
+		}
+		by, err := tx.neededBy(run, v.ID)
+		if err != nil {
+			return nil, err
+		}
+		h.Checkpoints[i].NeededBy = by
+		needed = needed || by != ""
+	}
+	if needed {
+		verdicts = plan(h, p, now)
+	}
+	return verdicts, nil
+}
+
+// complete adds what is known of a checkpoint only by looking elsewhere.
+func (tx *tx) complete(run *runRow, row *heldRow, held *ckpt.Held) (err error) {
+	if err := tx.released(run.ID, row, held); err != nil {
+		return err
+	}
+	held.NeededBy, err = tx.neededBy(run, row.ID)
+	return err
+}
+
+// released sets whether a pre_operation checkpoint's operation succeeded.
+func (tx *tx) released(runID int64, row *heldRow, held *ckpt.Held) error {
+	if row.Kind != ckpt.KindPreOperation || row.Operation == "" {
+		return nil
+	}
+	_, err := tx.get(&held.Released, `SELECT EXISTS (SELECT 1 FROM operations WHERE run_id = ? AND key = ? AND status = 'succeeded')`, runID, row.Operation)
+	return err
+}
+
+// neededBy answers who needs a checkpoint, as the view needed_checkpoints does.
+func (tx *tx) neededBy(run *runRow, id string) (string, error) {
+	if string(run.Head) == id && run.EndedAt.IsZero() {
+		return "the next save", nil
+	}
+	var by string
+	_, err := tx.get(&by, `SELECT 'an ' || status || ' operation' FROM operations WHERE run_id = ?1 AND checkpoint = ?2 AND status IN ('open', 'uncertain')
+		UNION ALL SELECT 'a prompt' FROM prompts WHERE run_id = ?1 AND checkpoint = ?2 AND answered_at IS NULL
+		UNION ALL SELECT 'a fork' FROM runs WHERE forked_from = ?2 AND last_seq = 0 AND ended_at IS NULL
+		LIMIT 1`, run.ID, id)
+	return by, err
+}
+
+// remove takes checkpoints of one run away, with an audit row for each, and
+// answers their ids. What of their material nobody else uses goes as well.
+func (s *Store) remove(tx *tx, agent *agentRow, run *runRow, gone []heldRow, reasons []string, e auditEntry) ([]string, error) {
+	ids := make([]string, len(gone))
+	var freed int64
+	for i, row := range gone {
+		ids[i] = row.ID
+		bytes, err := tx.removeOne(run, &row)
+		if err != nil {
+			return nil, err
+		}
+		freed += bytes
+		r := e
+		r.Action, r.Run, r.Subject, r.Reason = "remove", run.Name, row.ID, reasons[i]
+		r.Detail = map[string]any{"kind": row.Kind, "seq": row.Seq}
+		if err := tx.audit(r); err != nil {
+			return nil, err
+		}
+	}
+	run.Removed += int64(len(gone))
+	run.StoredBytes -= freed
+	s.countOwner(tx, agent.Owner, -freed)
+	return ids, tx.exec(`UPDATE runs SET removed = ?, stored_bytes = ?, updated_at = ? WHERE id = ?`,
+		run.Removed, run.StoredBytes, tx.now, run.ID)
+}
+
+// removeOne deletes a checkpoint and answers how many stored bytes that freed.
+func (tx *tx) removeOne(run *runRow, row *heldRow) (int64, error) {
+	var freed int64
+	if row.Pieces == nil {
+		freed = row.StoredSize
+	}
+	if err := tx.exec(`DELETE FROM checkpoints WHERE n = ?`, row.N); err != nil {
+		return 0, err
+	}
+	if row.Pieces == nil {
+		return freed, nil
+	}
+	return tx.sweep(run.ID, *row.Pieces)
+}
+
+// sweep removes those segments of a list of pieces that no checkpoint of the
+// run uses any more, and answers their bytes.
+func (tx *tx) sweep(runID int64, pieces string) (int64, error) {
+	var sizes []int64
+	err := tx.list(&sizes, `DELETE FROM segments WHERE id IN (SELECT json_extract(value, '$[0]') FROM json_each(?2))
+		AND id NOT IN (SELECT json_extract(p.value, '$[0]') FROM checkpoints c, json_each(c.pieces) p WHERE c.run_id = ?1 AND c.pieces IS NOT NULL)
+		RETURNING length(data)`, runID, pieces)
+	tx.wrote = true
+	var freed int64
+	for _, size := range sizes {
+		freed += size
+	}
+	return freed, err
+}

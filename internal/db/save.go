@@ -1,0 +1,273 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/google/uuid"
+)
+
+// Save puts a state on disk. It answers once the transaction that holds it has
+// been flushed, and everything that the save implies with it: the pruning of
+// its run, the idempotency key, the audit rows.
+func (s *Store) Save(_ context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	v, err := newSave(sc, r)
+	if err != nil {
+		return nil, err
+	}
+	err = s.write(&op{owner: sc.Caller.Owner, size: int64(len(r.State)), entry: v.entry, apply: func(tx *tx) error {
+		return s.save(tx, v)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return v.saved, nil
+}
+
+// save is one save on its way: what was asked, made ready outside the writer.
+type save struct {
+	scope   ckpt.Scope
+	request *ckpt.SaveRequest
+	state   encoded
+	key     string // the idempotency key: the client's, or its id
+	print   string
+	program any
+	entry   auditEntry
+
+	saved *ckpt.Saved
+}
+
+func newSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*save, error) {
+	v := &save{scope: sc, request: r, state: encode(r.State), key: r.IdempotencyKey, entry: entry(sc, "save", r.Agent)}
+	v.entry.Run, v.entry.Subject = runName(r.Run), r.ID
+	if r.ID != "" {
+		v.key = r.ID
+	}
+	if r.Program != nil {
+		text, err := json.Marshal(r.Program)
+		if err != nil {
+			return nil, err
+		}
+		v.program = string(text)
+	}
+	if v.key == "" {
+		return v, nil
+	}
+	var err error
+	v.print, err = fingerprint([]any{"save", runName(r.Run), r.Kind, r.Parent, r.Step, r.Labels, string(r.Metadata), v.program, r.ContentType, v.state.sha256})
+	return v, err
+}
+
+// savedReply is what of a save's answer does not follow from the request. It
+// is kept with the key, and a repeated request gives the rest again.
+type savedReply struct {
+	ID         string    `json:"id"`
+	Seq        int64     `json:"seq"`
+	Parent     ckpt.Ref  `json:"parent"`
+	CreatedAt  ckpt.Time `json:"created_at"`
+	StoredSize int64     `json:"stored_size"`
+	Pruned     []string  `json:"pruned"`
+}
+
+// save is one save inside the writer's transaction. It refuses before it
+// changes anything, except that it may have made the agent and the run.
+func (s *Store) save(tx *tx, v *save) error {
+	v.saved = nil
+	agent, err := s.agent(tx, v.scope.Whose(), v.request.Agent)
+	if err != nil {
+		return err
+	}
+	if agent != nil {
+		if replayed, err := s.replaySave(tx, v, agent); replayed || err != nil {
+			return err
+		}
+	}
+	if err := s.admit(v); err != nil {
+		return err
+	}
+	agent, run, err := s.runToSave(tx, v, agent)
+	if err != nil {
+		return err
+	}
+	reply, err := s.insertCheckpoint(tx, v, agent, run)
+	if err != nil {
+		return err
+	}
+	v.saved = v.answer(agent, reply)
+	return tx.remember(agent.ID, v.key, v.print, reply)
+}
+
+func (s *Store) replaySave(tx *tx, v *save, agent *agentRow) (bool, error) {
+	var reply savedReply
+	found, err := tx.replayed(agent.ID, v.key, v.print, &reply)
+	if found && err == nil {
+		v.saved = v.answer(agent, reply)
+		v.saved.Replayed = true
+	}
+	return found, err
+}
+
+// runToSave finds the agent and its run, or makes them, and checks the fence
+// and the parent first.
+func (s *Store) runToSave(tx *tx, v *save, agent *agentRow) (*agentRow, *runRow, error) {
+	var run *runRow
+	var err error
+	if agent != nil {
+		if run, err = tx.run(agent.ID, runName(v.request.Run)); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := v.mayFollow(tx, agent, run); err != nil {
+		return nil, nil, err
+	}
+	if agent == nil {
+		if agent, err = s.makeAgent(tx, v.scope.Whose(), v.request.Agent); err != nil {
+			return nil, nil, err
+		}
+	}
+	if run == nil {
+		run, err = tx.makeRun(agent.ID, runName(v.request.Run))
+	}
+	return agent, run, err
+}
+
+// mayFollow refuses a writer that was fenced off, a parent that is not there,
+// and an id that is taken.
+func (v *save) mayFollow(tx *tx, agent *agentRow, run *runRow) error {
+	if run != nil {
+		if err := run.fence(v.request.Epoch); err != nil {
+			return err
+		}
+	}
+	if v.request.Parent != "" {
+		if err := tx.checkParent(agent, string(v.request.Parent)); err != nil {
+			return err
+		}
+	}
+	if v.request.ID == "" {
+		return nil
+	}
+	var taken bool
+	if _, err := tx.get(&taken, `SELECT EXISTS (SELECT 1 FROM checkpoints WHERE id = ?)`, v.request.ID); err != nil {
+		return err
+	}
+	if taken { // by another agent, or by this one so long ago that the key is forgotten
+		return ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "the id %s is taken: make a new UUID of version 7 for each save", v.request.ID)
+	}
+	return nil
+}
+
+func (tx *tx) checkParent(agent *agentRow, parent string) error {
+	if agent != nil {
+		var mine bool
+		_, err := tx.get(&mine, `SELECT EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.id = ? AND r.agent_id = ?)`, parent, agent.ID)
+		if err != nil || mine {
+			return err
+		}
+	}
+	return ckpt.Errorf(ckpt.CodeNotFound, "the parent %s is not a checkpoint of this agent", parent)
+}
+
+// insertCheckpoint writes the row, the state, the audit row, and what follows
+// for the run.
+func (s *Store) insertCheckpoint(tx *tx, v *save, agent *agentRow, run *runRow) (savedReply, error) {
+	r := v.request
+	reply := savedReply{ID: r.ID, Seq: run.LastSeq + 1, Parent: r.Parent, CreatedAt: tx.now, StoredSize: v.state.stored(), Pruned: []string{}}
+	if reply.ID == "" {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return reply, err
+		}
+		reply.ID = id.String()
+	}
+	if reply.Parent == "" {
+		reply.Parent = run.Head
+	}
+	row := checkpointRow{
+		N: tx.head.n + 1, ID: reply.ID, Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent, CreatedAt: reply.CreatedAt, StoredSize: reply.StoredSize,
+		ContentType: r.ContentType, Labels: r.Labels, Metadata: metadataText(r.Metadata), Step: r.Step, program: v.program,
+	}
+	if err := tx.insert(run, &row, &v.state); err != nil {
+		return reply, err
+	}
+	if err := tx.auditSave(v, reply); err != nil {
+		return reply, err
+	}
+	run.Head = ckpt.Ref(reply.ID)
+	var err error
+	reply.Pruned, err = s.retainRoutine(tx, agent, run, r.Kind, v.entry)
+	s.countOwner(tx, agent.Owner, reply.StoredSize)
+	return reply, err
+}
+
+func (tx *tx) auditSave(v *save, reply savedReply) error {
+	e := v.entry
+	e.Subject = reply.ID
+	e.Detail = map[string]any{"kind": v.request.Kind, "seq": reply.Seq, "sha256": v.state.sha256, "size": v.state.size}
+	return tx.audit(e)
+}
+
+// answer puts the checkpoint together from what was asked and what was decided.
+func (v *save) answer(agent *agentRow, reply savedReply) *ckpt.Saved {
+	r := v.request
+	return &ckpt.Saved{Pruned: reply.Pruned, Checkpoint: ckpt.Checkpoint{
+		ID: reply.ID, Agent: agent.Name, Owner: agent.Owner, Run: runName(r.Run), Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent,
+		CreatedAt: reply.CreatedAt, Size: v.state.size, StoredSize: reply.StoredSize, SHA256: v.state.sha256, ContentType: r.ContentType,
+		Labels: r.Labels, Metadata: json.RawMessage(metadataText(r.Metadata)), Program: r.Program, Step: r.Step,
+	}}
+}
+
+func metadataText(m json.RawMessage) string {
+	if len(m) == 0 {
+		return "{}"
+	}
+	return string(m)
+}
+
+// checkpointRow is a checkpoint as it is stored, without its state.
+type checkpointRow struct {
+	N           int64       `db:"n"`
+	RunID       int64       `db:"run_id"`
+	ID          string      `db:"id"`
+	Seq         int64       `db:"seq"`
+	Kind        ckpt.Kind   `db:"kind"`
+	Parent      ckpt.Ref    `db:"parent"`
+	CreatedAt   ckpt.Time   `db:"created_at"`
+	Size        int64       `db:"size"`
+	StoredSize  int64       `db:"stored_size"`
+	SHA256      string      `db:"sha256"`
+	ContentType string      `db:"content_type"`
+	Labels      ckpt.Labels `db:"labels"`
+	Metadata    string      `db:"metadata"`
+	Step        ckpt.Ref    `db:"step"`
+	Operation   ckpt.Ref    `db:"operation"`
+	Pinned      bool        `db:"pinned"`
+	Suspect     bool        `db:"suspect"`
+	Program     *string     `db:"program"`
+
+	program any
+}
+
+// insert writes a checkpoint and its state, and counts it in its run.
+func (tx *tx) insert(run *runRow, c *checkpointRow, state *encoded) error {
+	body, pieces, err := state.store(tx, run.ID)
+	if err != nil {
+		return err
+	}
+	err = tx.exec(`INSERT INTO checkpoints (n, id, run_id, seq, kind, parent, created_at, size, stored_size, sha256, content_type,
+		labels, metadata, step, operation, pinned, suspect, program, pieces, body)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		c.N, c.ID, run.ID, c.Seq, string(c.Kind), c.Parent, c.CreatedAt, state.size, state.stored(), state.sha256, c.ContentType,
+		c.Labels, c.Metadata, c.Step, c.Operation, c.Pinned, c.Suspect, c.program, pieces, body)
+	if err != nil {
+		return err
+	}
+	run.LastSeq = c.Seq
+	run.StoredBytes += state.stored()
+	return tx.exec(`UPDATE runs SET last_seq = ?, head = ?, stored_bytes = ?, updated_at = ? WHERE id = ?`,
+		run.LastSeq, c.ID, run.StoredBytes, tx.now, run.ID)
+}

@@ -1,0 +1,112 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/jmoiron/sqlx"
+)
+
+// Ready answers nil when saves are acknowledged, else why they are not.
+func (s *Store) Ready(context.Context) error {
+	if err := s.writer.failed(); err != nil {
+		return stopped(err)
+	}
+	if s.health.readOnly != "" {
+		return ckpt.Errorf(ckpt.CodeCorrupt, "only reads are served: %s", s.health.readOnly)
+	}
+	return nil
+}
+
+// Status is the state of the store, with counts of what the scope may see.
+func (s *Store) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error) {
+	if sc.Admin && sc.Target == "" {
+		sc.Target = ckpt.AllOwners
+	}
+	st := &ckpt.Status{Version: s.opt.Version, Now: ckpt.At(s.opt.Now()), State: "ready", Problems: []string{}, Counts: map[ckpt.Kind]int64{}}
+	for _, kind := range ckpt.Kinds {
+		st.Counts[kind] = 0
+	}
+	err := s.reading(ctx, func(q *sqlx.Tx) error {
+		if err := countOwned(ctx, q, sc.Whose(), st); err != nil {
+			return err
+		}
+		return s.databaseStatus(ctx, q, &st.Database)
+	})
+	if err != nil {
+		return nil, err
+	}
+	st.Writer = s.writerStatus()
+	s.problems(st)
+	return st, nil
+}
+
+func countOwned(ctx context.Context, q *sqlx.Tx, owner string, st *ckpt.Status) error {
+	err := q.QueryRowContext(ctx, `SELECT count(DISTINCT a.id), count(r.id), coalesce(sum(r.stored_bytes), 0)
+		FROM agents a LEFT JOIN runs r ON r.agent_id = a.id WHERE a.owner = ?1 OR ?1 = '*'`, owner).Scan(&st.Agents, &st.Runs, &st.Stored)
+	if err != nil {
+		return err
+	}
+	var rows []struct {
+		Kind  ckpt.Kind `db:"kind"`
+		Count int64     `db:"count"`
+	}
+	err = q.SelectContext(ctx, &rows, `SELECT c.kind, count(*) AS count FROM agents a JOIN runs r ON r.agent_id = a.id
+		JOIN checkpoints c INDEXED BY checkpoints_of_run ON c.run_id = r.id WHERE a.owner = ?1 OR ?1 = '*' GROUP BY c.kind`, owner)
+	for _, row := range rows {
+		st.Counts[row.Kind] = row.Count
+	}
+	return err
+}
+
+func (s *Store) databaseStatus(ctx context.Context, q *sqlx.Tx, d *ckpt.DatabaseStatus) error {
+	var free int64
+	err := q.QueryRowContext(ctx, `SELECT (SELECT user_version FROM pragma_user_version()), sqlite_version(),
+		(SELECT freelist_count FROM pragma_freelist_count()), n, hash FROM audit_head`).Scan(&d.SchemaVersion, &d.SQLite, &free, &d.AuditRows, &d.AuditHead)
+	d.Path, d.ID, d.MaxBytes = s.opt.Path, s.id, s.opt.MaxBytes
+	d.Bytes, d.WALBytes = s.watch.sizes()
+	d.FreeBytes, d.WALPending = free*pageSize, s.wal.pending()
+	d.WALFailures = s.wal.failures.Load()
+	if last := s.wal.last.Load(); last > 0 {
+		d.LastWALCheckpoint = ckpt.At(time.UnixMilli(last))
+	}
+	return err
+}
+
+func (s *Store) writerStatus() ckpt.WriterStatus {
+	w := s.writer
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ms := func(q float64) float64 { return float64(w.stats.quantile(q).Microseconds()) / 1000 }
+	return ckpt.WriterStatus{
+		Commits: w.stats.commits, Operations: w.stats.operations, Retries: w.stats.retries, Failures: w.stats.failures,
+		Waiting: w.queue.len(), CommitP50: ms(0.5), CommitP99: ms(0.99),
+	}
+}
+
+// problems says what is wrong, in order of weight; the first decides the state.
+func (s *Store) problems(st *ckpt.Status) {
+	add := func(state, text string) {
+		st.Problems = append(st.Problems, text)
+		if st.State == "ready" {
+			st.State = state
+		}
+	}
+	if err := s.writer.failed(); err != nil {
+		add("failed", "saving has stopped because of a fault, and the daemon is to be restarted: "+err.Error())
+	}
+	if s.health.readOnly != "" {
+		add("read_only", "only reads are served: "+s.health.readOnly)
+	}
+	if n := s.wal.failures.Load(); n > 0 {
+		last, _ := s.wal.lastErr.Load().(string)
+		add("degraded", fmt.Sprintf("the write-ahead log could not be copied into the database, %d times in a row: %s; saves go on, but check the disk", n, last))
+	}
+	if pending := s.wal.pending(); pending > walAlarm {
+		add("degraded", fmt.Sprintf("%d MiB wait in the write-ahead log, because a reader holds an old snapshot: end long-running readers of the database", pending>>20))
+	}
+	st.Problems = slices.Clip(st.Problems)
+}

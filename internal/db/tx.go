@@ -1,0 +1,81 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/jmoiron/sqlx"
+)
+
+// tx is the writer's transaction as one operation of a batch sees it. It has
+// one time, knows how often it was tried before, and carries the audit chain.
+type tx struct {
+	ctx     context.Context
+	conn    *sqlx.Conn
+	stmts   map[string]*sqlx.Stmt // prepared once for the life of the connection
+	now     ckpt.Time
+	trusted ckpt.Time // now, or the zero time while the clock guard holds ages back
+	retries int
+	head    chainHead
+	wrote   bool                   // whether anything was changed, so that leaving needs a rollback
+	agents  map[agentKey]*agentRow // agents that this transaction changed; nil is one that is gone
+	after   []func()               // to be done once all of it is on disk
+}
+
+func (tx *tx) prepare(query string) (*sqlx.Stmt, error) {
+	if stmt, ok := tx.stmts[query]; ok {
+		return stmt, nil
+	}
+	stmt, err := tx.conn.PreparexContext(tx.ctx, query)
+	if err == nil {
+		tx.stmts[query] = stmt
+	}
+	return stmt, err
+}
+
+// exec changes something. query is a constant: the statements are kept by it.
+func (tx *tx) exec(query string, args ...any) error {
+	_, err := tx.execCount(query, args...)
+	return err
+}
+
+// execCount is exec and answers how many rows were changed.
+func (tx *tx) execCount(query string, args ...any) (int64, error) {
+	stmt, err := tx.prepare(query)
+	if err != nil {
+		return 0, err
+	}
+	tx.wrote = true
+	result, err := stmt.ExecContext(tx.ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// get reads one row into dest and answers false where there is none.
+func (tx *tx) get(dest any, query string, args ...any) (bool, error) {
+	stmt, err := tx.prepare(query)
+	if err != nil {
+		return false, err
+	}
+	err = stmt.GetContext(tx.ctx, dest, args...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// list reads all rows into the slice that dest points to.
+func (tx *tx) list(dest any, query string, args ...any) error {
+	stmt, err := tx.prepare(query)
+	if err != nil {
+		return err
+	}
+	return stmt.SelectContext(tx.ctx, dest, args...)
+}
+
+// onCommit does f once the transaction is on disk, and never otherwise.
+func (tx *tx) onCommit(f func()) { tx.after = append(tx.after, f) }

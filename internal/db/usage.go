@@ -1,0 +1,60 @@
+package db
+
+import (
+	"context"
+	"sync"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// usage is how many bytes of states each owner has stored, for the quota. It
+// is counted at start and kept by the writer.
+type usage struct {
+	mu    sync.Mutex
+	bytes map[string]int64
+}
+
+func (s *Store) loadUsage(ctx context.Context) error {
+	var rows []struct {
+		Owner string `db:"owner"`
+		Bytes int64  `db:"bytes"`
+	}
+	err := s.rw.SelectContext(ctx, &rows, `SELECT a.owner, coalesce(sum(r.stored_bytes), 0) AS bytes
+		FROM agents a JOIN runs r ON r.agent_id = a.id GROUP BY a.owner`)
+	if err != nil {
+		return err
+	}
+	s.usage.bytes = make(map[string]int64, len(rows))
+	for _, row := range rows {
+		s.usage.bytes[row.Owner] = row.Bytes
+	}
+	return nil
+}
+
+// countOwner adds to an owner's bytes once the transaction is on disk.
+func (s *Store) countOwner(tx *tx, owner string, bytes int64) {
+	if bytes == 0 {
+		return
+	}
+	tx.onCommit(func() {
+		s.usage.mu.Lock()
+		defer s.usage.mu.Unlock()
+		s.usage.bytes[owner] += bytes
+	})
+}
+
+// admit refuses a save for which its owner has no room left. A batch may go
+// over by what waits in it, never more.
+func (s *Store) admit(v *save) error {
+	most := s.opt.MaxOwnerBytes
+	if most == 0 {
+		return nil
+	}
+	s.usage.mu.Lock()
+	used := s.usage.bytes[v.scope.Whose()]
+	s.usage.mu.Unlock()
+	if used+v.state.stored() <= most {
+		return nil
+	}
+	return ckpt.Errorf(ckpt.CodeQuota, "%s has %d of %d bytes stored, and this state needs %d: delete checkpoints or shorten what the policies keep", v.scope.Whose(), used, most, v.state.stored())
+}

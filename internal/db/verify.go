@@ -1,0 +1,234 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/jmoiron/sqlx"
+)
+
+// verifierPragmas leave query_only off: VACUUM INTO writes, though not here.
+var verifierPragmas = []string{
+	"busy_timeout(5000)", "cache_size(-16384)", "cell_size_check(1)", "temp_store(2)", "trusted_schema(0)",
+}
+
+// Problem is one thing that is wrong with a database.
+type Problem struct {
+	Rule    string `json:"rule" db:"rule"`
+	Subject string `json:"subject" db:"subject"`
+	Detail  string `json:"detail" db:"detail"`
+}
+
+func (p Problem) String() string { return p.Rule + " " + p.Subject + ": " + p.Detail }
+
+// VerifyReport says what was checked and what is wrong.
+type VerifyReport struct {
+	Path        string    `json:"path"`
+	Checkpoints int64     `json:"checkpoints"`
+	StateBytes  int64     `json:"state_bytes"`
+	AuditRows   int64     `json:"audit_rows"`
+	AuditHead   string    `json:"audit_head"`
+	Problems    []Problem `json:"problems"`
+}
+
+// Verify checks a database from the file up: SQLite's own integrity, foreign
+// keys, the invariants of audit_violations, the chain of the audit log, and
+// every state against its hash. It only reads, and may run beside a daemon.
+func Verify(ctx context.Context, path string, progress func(done, total int64)) (*VerifyReport, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, &OperatorError{"there is no database to verify", err}
+	}
+	db, err := pool(path, "ro", 2, verifierPragmas)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	if progress == nil {
+		progress = func(int64, int64) {}
+	}
+	v := &verifier{db: db, report: &VerifyReport{Path: path, Problems: []Problem{}}, progress: progress}
+	if err := v.identity(ctx); err != nil {
+		return nil, err
+	}
+	for _, check := range []func(context.Context) error{v.integrity, v.foreignKeys, v.invariants, v.chain, v.states} {
+		if err := check(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return v.report, nil
+}
+
+type verifier struct {
+	db       *sqlx.DB
+	report   *VerifyReport
+	progress func(done, total int64)
+}
+
+func (v *verifier) found(rule, subject, format string, args ...any) {
+	v.report.Problems = append(v.report.Problems, Problem{rule, subject, fmt.Sprintf(format, args...)})
+}
+
+// met takes an error of SQLite as a finding: a damaged file must not keep the
+// rest from being checked.
+func (v *verifier) met(ctx context.Context, what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case classify(err) == classFatal:
+		v.found("unreadable", what, "%v", err)
+		return nil
+	}
+	return err
+}
+
+func (v *verifier) identity(ctx context.Context) error {
+	var appID, version int64
+	err := v.db.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id()), (SELECT user_version FROM pragma_user_version())`).Scan(&appID, &version)
+	switch {
+	case sqliteCode(err) == 26:
+		v.found("unreadable", v.report.Path, "it is not a SQLite database, or its first page is damaged")
+		return nil
+	case err != nil:
+		return v.met(ctx, v.report.Path, err)
+	case appID != ckpt.ApplicationID:
+		return &OperatorError{fmt.Sprintf("%s is a database of another program (application_id %d)", v.report.Path, appID), nil}
+	case version != ckpt.SchemaVersion:
+		return &OperatorError{fmt.Sprintf("%s has schema version %d, this program checks %d: let the daemon migrate it, or use the program that made it", v.report.Path, version, ckpt.SchemaVersion), nil}
+	}
+	return nil
+}
+
+func (v *verifier) integrity(ctx context.Context) error {
+	var lines []string
+	err := v.db.SelectContext(ctx, &lines, `PRAGMA integrity_check(100)`)
+	for _, line := range lines {
+		if line != "ok" {
+			v.found("integrity", "database", "%s", line)
+		}
+	}
+	return v.met(ctx, "integrity_check", err)
+}
+
+func (v *verifier) foreignKeys(ctx context.Context) error {
+	var rows []struct {
+		Table  string        `db:"table"`
+		RowID  sql.NullInt64 `db:"rowid"`
+		Parent string        `db:"parent"`
+		FKID   int64         `db:"fkid"`
+	}
+	err := v.db.SelectContext(ctx, &rows, `PRAGMA foreign_key_check`)
+	for _, row := range rows {
+		v.found("foreign_key", fmt.Sprintf("%s row %d", row.Table, row.RowID.Int64), "refers to a row of %s that is not there", row.Parent)
+	}
+	return v.met(ctx, "foreign_key_check", err)
+}
+
+func (v *verifier) invariants(ctx context.Context) error {
+	var rows []Problem
+	err := v.db.SelectContext(ctx, &rows, `SELECT rule, subject, detail FROM audit_violations LIMIT 1000`)
+	v.report.Problems = append(v.report.Problems, rows...)
+	return v.met(ctx, "audit_violations", err)
+}
+
+// chain recomputes the hash of every audit row. It reads the head first: rows
+// that are added meanwhile come after it.
+func (v *verifier) chain(ctx context.Context) error {
+	var head chainHead
+	err := v.db.QueryRowContext(ctx, `SELECT n, hash FROM audit_head`).Scan(&head.n, &head.hash)
+	if errors.Is(err, sql.ErrNoRows) {
+		v.found("audit_chain", "head", "the head is missing")
+		return nil
+	}
+	if err != nil {
+		return v.met(ctx, "audit_head", err)
+	}
+	rows, err := v.db.QueryxContext(ctx, `SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash
+		FROM audit_log WHERE n <= ? ORDER BY n`, head.n)
+	if err != nil {
+		return v.met(ctx, "audit_log", err)
+	}
+	defer rows.Close()
+	before := chainHead{}
+	for rows.Next() {
+		if before, err = v.link(rows, before, head.n); err != nil {
+			return v.met(ctx, "audit_log", err)
+		}
+	}
+	v.report.AuditHead = head.hash
+	if before != head {
+		v.found("audit_chain", "head", "the head names row %d, the last row is %d: rows are missing or were changed", head.n, before.n)
+	}
+	return v.met(ctx, "audit_log", rows.Err())
+}
+
+func (v *verifier) link(rows *sqlx.Rows, before chainHead, total int64) (chainHead, error) {
+	var row ckpt.AuditRow
+	if err := rows.StructScan(&row); err != nil {
+		return before, err
+	}
+	subject := fmt.Sprintf("row %d", row.N)
+	if row.N != before.n+1 || row.Prev != before.hash {
+		v.found("audit_chain", subject, "does not follow row %d", before.n)
+	}
+	if auditHash(&row) != row.Hash {
+		v.found("audit_chain", subject, "its hash does not match what it says")
+	}
+	v.report.AuditRows++
+	if row.N%1000 == 0 {
+		v.progress(row.N, total)
+	}
+	return chainHead{row.N, row.Hash}, nil
+}
+
+// verifyAtOnce is how many states are read on one snapshot, so that a long
+// check does not hold the write-ahead log of a busy daemon.
+const verifyAtOnce = 64
+
+func (v *verifier) states(ctx context.Context) error {
+	var total, last int64
+	if err := v.db.GetContext(ctx, &total, `SELECT count(*) FROM checkpoints`); err != nil {
+		return v.met(ctx, "checkpoints", err)
+	}
+	for {
+		n, err := v.someStates(ctx, &last)
+		if err != nil {
+			return v.met(ctx, fmt.Sprintf("checkpoints after n %d", last), err)
+		}
+		if n == 0 {
+			return nil
+		}
+		v.progress(v.report.Checkpoints, total)
+	}
+}
+
+func (v *verifier) someStates(ctx context.Context, last *int64) (int, error) {
+	q, err := v.db.BeginTxx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return 0, err
+	}
+	defer q.Rollback()
+	var rows []stateRow
+	err = q.SelectContext(ctx, &rows, `SELECT n, id, size, sha256, body, pieces FROM checkpoints WHERE n > ? ORDER BY n LIMIT ?`, *last, verifyAtOnce)
+	if err != nil {
+		return 0, err
+	}
+	for i := range rows {
+		*last = rows[i].N
+		v.report.Checkpoints++
+		v.report.StateBytes += rows[i].Size
+		if _, err := decode(ctx, q, &rows[i]); err != nil {
+			var damage *damageError
+			if !errors.As(err, &damage) && ckpt.CodeOf(err) != ckpt.CodeCorrupt {
+				return 0, err
+			}
+			v.found("damaged", rows[i].ID, "%s", ckpt.AsError(err).Err)
+		}
+	}
+	return len(rows), nil
+}

@@ -1,0 +1,212 @@
+package db
+
+import (
+	"context"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// What the worker of internal/retention needs: each method is one short
+// transaction, and decides on what it finds inside it.
+
+// Due answers runs of which something may have to go, by ascending id.
+func (s *Store) Due(ctx context.Context, now time.Time, after int64, limit int) ([]int64, error) {
+	ids := []int64{}
+	at := ckpt.At(now).String() // "" while ages are not to be judged: then nothing is older
+	err := s.ro.SelectContext(ctx, &ids, `SELECT id FROM (
+		SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id
+		WHERE r.id > ?1 AND r.last_seq - r.removed > coalesce(json_extract(a.policy, '$.routine_keep'), 3)
+		  AND coalesce(json_extract(a.policy, '$.routine_keep'), 3) > 0
+		UNION SELECT r.id FROM runs r WHERE r.id > ?1 AND r.ended_at IS NOT NULL AND ?2 <> ''
+		UNION SELECT c.run_id FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id
+		WHERE c.run_id > ?1 AND c.kind = 'recovery' AND ?2 <> ''
+		  AND c.created_at <= strftime('%Y-%m-%dT%H:%M:%fZ', ?2, '-' || a.recovery_keep_s || ' seconds')
+		UNION SELECT o.run_id FROM operations o JOIN checkpoints c ON c.run_id = o.run_id AND c.kind = 'pre_operation' AND c.operation = o.key
+		WHERE o.run_id > ?1 AND o.status = 'succeeded'
+		) ORDER BY id LIMIT ?3`, after, at, limit)
+	return ids, readError(err)
+}
+
+// Apply asks the plan about each of the runs and removes what it says, at most
+// limit checkpoints. A dry run answers everything that would go.
+func (s *Store) Apply(_ context.Context, runs []int64, plan ckpt.Retention, now time.Time, limit int, dry bool) ([]ckpt.Removal, error) {
+	var p *pruning
+	err := s.write(&op{owner: daemon, apply: func(tx *tx) error {
+		p = &pruning{store: s, tx: tx, plan: plan, now: now, limit: limit, dry: dry, who: func(a *agentRow) auditEntry { return daemonEntry(a, "remove") }}
+		return p.runs(runs)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return p.removed, nil
+}
+
+// dropAtOnce bounds the rows of one transaction that drops runs.
+const dropAtOnce = 2000
+
+// Drop removes those of the runs that are over and have no checkpoint left,
+// with all that belongs to them.
+func (s *Store) Drop(_ context.Context, runs []int64, over func(ckpt.History, ckpt.Policy, time.Time) bool, now time.Time) (dropped int, more bool, err error) {
+	err = s.write(&op{owner: daemon, apply: func(tx *tx) error {
+		dropped, more = 0, false
+		rows := int64(0)
+		for _, id := range runs {
+			if rows > dropAtOnce {
+				more = true
+				return nil
+			}
+			n, err := s.drop(tx, id, over, now)
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				dropped++
+			}
+			rows += n
+		}
+		return nil
+	}})
+	return dropped, more, err
+}
+
+// drop removes one run where it is over, and answers how many rows went.
+func (s *Store) drop(tx *tx, id int64, over func(ckpt.History, ckpt.Policy, time.Time) bool, now time.Time) (int64, error) {
+	run, agent, err := s.runWithAgent(tx, id)
+	if err != nil || run == nil || run.LastSeq > run.Removed {
+		return 0, err
+	}
+	if !over(ckpt.History{Status: run.Status, EndedAt: run.EndedAt.Time}, agent.policy, now) {
+		return 0, nil
+	}
+	var rows int64
+	for _, table := range []string{"prompts", "findings", "events", "operations", "steps", "segments"} {
+		n, err := tx.execCount(`DELETE FROM `+table+` WHERE run_id = ?`, id)
+		if err != nil {
+			return 0, err
+		}
+		rows += n
+	}
+	if err := tx.exec(`DELETE FROM runs WHERE id = ?`, id); err != nil {
+		return 0, err
+	}
+	e := daemonEntry(agent, "drop_run")
+	e.Run, e.Reason = run.Name, "the run has ended and its time is over"
+	return rows + 1, tx.audit(e)
+}
+
+// OverBudget answers agents that have more stored than their policy allows.
+func (s *Store) OverBudget(ctx context.Context, after int64, limit int) ([]int64, error) {
+	ids := []int64{}
+	err := s.ro.SelectContext(ctx, &ids, `SELECT a.id FROM agents a WHERE a.id > ? AND json_extract(a.policy, '$.max_bytes') > 0
+		AND (SELECT sum(stored_bytes) FROM runs r WHERE r.agent_id = a.id) > json_extract(a.policy, '$.max_bytes') ORDER BY a.id LIMIT ?`, after, limit)
+	return ids, readError(err)
+}
+
+// trimRuns is of how many runs, the largest first, a budget is asked at once.
+const trimRuns = 200
+
+// Trim brings an agent, or with 0 the whole database, nearer to its budget.
+func (s *Store) Trim(_ context.Context, agent int64, budget func([]ckpt.History, int64) ([]ckpt.Verdict, int64), limit int, dry bool) (removed []ckpt.Removal, over int64, err error) {
+	err = s.write(&op{owner: daemon, apply: func(tx *tx) error {
+		p := &pruning{store: s, tx: tx, limit: limit, dry: dry, who: func(a *agentRow) auditEntry { return daemonEntry(a, "remove") }}
+		if over, err = s.overBy(tx, agent); err != nil || over <= 0 {
+			return err
+		}
+		if err := p.trim(agent, over, budget); err != nil {
+			return err
+		}
+		removed = p.removed
+		if dry {
+			for _, r := range removed {
+				over -= r.StoredSize
+			}
+			return nil
+		}
+		over, err = s.overBy(tx, agent)
+		return err
+	}})
+	return removed, over, err
+}
+
+// overBy is how many bytes an agent, or the database, is over its budget.
+func (s *Store) overBy(tx *tx, agent int64) (over int64, err error) {
+	if agent != 0 {
+		_, err = tx.get(&over, `SELECT coalesce(sum(r.stored_bytes), 0) - json_extract(a.policy, '$.max_bytes')
+			FROM agents a JOIN runs r ON r.agent_id = a.id WHERE a.id = ? AND json_extract(a.policy, '$.max_bytes') > 0`, agent)
+		return over, err
+	}
+	if s.opt.MaxBytes == 0 {
+		return 0, nil
+	}
+	var used int64
+	_, err = tx.get(&used, `SELECT page_count - freelist_count FROM pragma_page_count(), pragma_freelist_count()`)
+	return used*pageSize - s.opt.MaxBytes/100*95, err // some room must be left for what comes
+}
+
+func (p *pruning) trim(agent, over int64, budget func([]ckpt.History, int64) ([]ckpt.Verdict, int64)) error {
+	var ids []int64
+	err := p.tx.list(&ids, `SELECT id FROM runs WHERE (?1 = 0 OR agent_id = ?1) AND last_seq > removed ORDER BY stored_bytes DESC LIMIT ?2`, agent, trimRuns)
+	if err != nil {
+		return err
+	}
+	var histories []ckpt.History
+	owners := map[string]trimmed{}
+	for _, id := range ids {
+		h, err := p.historyOf(id, owners)
+		if err != nil {
+			return err
+		}
+		histories = append(histories, h)
+	}
+	verdicts, _ := budget(histories, over)
+	for _, v := range verdicts {
+		t, ok := owners[v.ID]
+		if !v.Remove || !ok || (p.limit > 0 && !p.dry && len(p.removed) >= p.limit) {
+			continue
+		}
+		if err := p.apply(t.agent, t.run, []heldRow{t.row}, []ckpt.Verdict{v}); err != nil && err != errLimit {
+			return err
+		}
+	}
+	return nil
+}
+
+// trimmed is a checkpoint that a budget may name, and whose it is.
+type trimmed struct {
+	agent *agentRow
+	run   *runRow
+	row   heldRow
+}
+
+func (p *pruning) historyOf(id int64, owners map[string]trimmed) (ckpt.History, error) {
+	run, agent, err := p.store.runWithAgent(p.tx, id)
+	if err != nil {
+		return ckpt.History{}, err
+	}
+	rows, err := p.tx.history(id)
+	if err != nil {
+		return ckpt.History{}, err
+	}
+	h := ckpt.History{Status: run.Status, EndedAt: run.EndedAt.Time}
+	for _, row := range rows {
+		held := row.held()
+		if err := p.tx.complete(run, &row, &held); err != nil {
+			return h, err
+		}
+		h.Checkpoints = append(h.Checkpoints, held)
+		owners[row.ID] = trimmed{agent, run, row}
+	}
+	return h, nil
+}
+
+// Judged notes when all ages were last judged, for audit_violations. Where
+// they cannot be judged now, a note ahead of the wall clock is taken away.
+func (s *Store) Judged(_ context.Context, at time.Time) error {
+	return s.write(&op{owner: daemon, apply: func(tx *tx) error {
+		if at.IsZero() {
+			return tx.exec(`DELETE FROM meta WHERE key = 'ages_judged_at' AND value > ?`, tx.now)
+		}
+		return tx.exec(`INSERT INTO meta (key, value) VALUES ('ages_judged_at', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, ckpt.At(at))
+	}})
+}

@@ -1,0 +1,331 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/jmoiron/sqlx"
+)
+
+// The bounds of one transaction: enough to share a flush among all who wait,
+// small enough that nobody waits long for it.
+const (
+	maxBatch      = 512
+	maxBatchBytes = 64 << 20
+	yields        = 4 // how often a leader lets others come before it commits
+)
+
+// op is one operation on its way through the writer. apply may run more than
+// once, since a transaction may be tried again: it must set its results anew
+// each time. It must refuse, where it does, before it changes anything.
+type op struct {
+	owner   string     // whose turn it takes
+	size    int64      // bytes that it carries
+	entry   auditEntry // what a refusal is recorded as; without an Action it is not
+	apply   func(*tx) error
+	outside func(*writer) error // instead of apply: what must run in the writer's turn but outside a transaction
+
+	err  error
+	done bool
+	wake chan struct{} // told when done, or when to lead
+}
+
+// writer is the only way to change the database. Whoever finds it free leads:
+// it commits, on its own goroutine, for all who wait. So a lone caller pays no
+// hand-off, and many share one flush.
+type writer struct {
+	store *Store
+	conn  *sqlx.Conn
+	stmts map[string]*sqlx.Stmt
+	head  chainHead
+
+	mu      sync.Mutex
+	shown   chainHead // head, for those who are not the writer
+	queue   turns
+	leading bool
+	closed  bool
+	fatal   error
+	idle    sync.Cond // leading has become false
+
+	stats writerStats
+}
+
+func newWriter(ctx context.Context, s *Store) (*writer, error) {
+	conn, err := s.rw.Connx(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{store: s, conn: conn, stmts: map[string]*sqlx.Stmt{}}
+	w.idle.L = &w.mu
+	err = conn.QueryRowxContext(ctx, `SELECT n, hash FROM audit_head`).Scan(&w.head.n, &w.head.hash)
+	w.shown = w.head
+	return w, err
+}
+
+// write puts an operation through the writer and waits for its end. It does
+// not end early when the caller hangs up: what has begun is finished.
+func (s *Store) write(o *op) error {
+	o.wake = make(chan struct{}, 1)
+	w := s.writer
+	lead, err := w.enter(o)
+	if err != nil {
+		return err
+	}
+	if !lead {
+		<-o.wake
+	}
+	if !o.done {
+		w.lead(o)
+	}
+	return o.err
+}
+
+// enter puts an operation into the queue and says whether its caller leads.
+func (w *writer) enter(o *op) (lead bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.fatal != nil:
+		return false, stopped(w.fatal)
+	case w.store.health.readOnly != "":
+		return false, ckpt.Errorf(ckpt.CodeCorrupt, "only reads are served: %s", w.store.health.readOnly)
+	case w.closed:
+		return false, &ckpt.Error{Code: ckpt.CodeBusy, Message: "the daemon is stopping: try again when it is back", RetryAfter: time.Second}
+	case w.queue.len() >= w.store.opt.MaxWaiting || w.queue.bytes+o.size > w.store.opt.MaxWaitBytes:
+		return false, &ckpt.Error{Code: ckpt.CodeBusy, Message: "too many writes are waiting: try again", RetryAfter: time.Second}
+	}
+	w.queue.push(o)
+	lead = !w.leading
+	w.leading = true
+	return lead, nil
+}
+
+// lead commits batch after batch until the leader's own operation is done, and
+// then hands over to whoever waits.
+func (w *writer) lead(mine *op) {
+	for !mine.done {
+		batch := w.take()
+		w.commit(batch)
+		for _, o := range batch {
+			if o != mine {
+				o.wake <- struct{}{}
+			}
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if next := w.queue.first(); next != nil {
+		next.wake <- struct{}{}
+		return
+	}
+	w.leading = false
+	w.idle.Broadcast()
+}
+
+// take takes what waits, in turns between the owners. Where others are known
+// to be about, it lets them come first: a flush costs more than a few yields.
+func (w *writer) take() []*op {
+	w.mu.Lock()
+	busy := w.queue.len() > 1 || w.stats.lastBatch > 1
+	w.mu.Unlock()
+	for i := 0; busy && i < yields; i++ {
+		runtime.Gosched()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.queue.take(maxBatch, maxBatchBytes)
+}
+
+// commit brings a batch to disk and sets each operation's result.
+func (w *writer) commit(batch []*op) {
+	begin := time.Now()
+	batch, rest := w.runOutside(batch)
+	defer markDone(rest)
+	if len(batch) == 0 {
+		return
+	}
+	err := w.tryAll(batch)
+	if err != nil && len(batch) > 1 && classify(err) != classFatal && w.failed() == nil && !exhausted(err) {
+		for _, o := range batch { // one of them is to blame; the others must not suffer
+			_ = w.tryAll([]*op{o})
+		}
+	}
+	markDone(batch)
+	w.mu.Lock()
+	w.stats.record(len(batch), time.Since(begin))
+	w.shown = w.head
+	w.mu.Unlock()
+	w.store.maintainBetween(w)
+}
+
+func markDone(batch []*op) {
+	for _, o := range batch {
+		o.done = true
+	}
+}
+
+// runOutside runs what may not be in a transaction, before the transaction of
+// the rest.
+func (w *writer) runOutside(batch []*op) (inside, outside []*op) {
+	for _, o := range batch {
+		if o.outside == nil {
+			inside = append(inside, o)
+			continue
+		}
+		o.err = o.outside(w)
+		outside = append(outside, o)
+	}
+	return inside, outside
+}
+
+// tryAll runs one transaction for all of batch, again where that may help. The
+// error is what ended the transaction, and every operation's own is set.
+func (w *writer) tryAll(batch []*op) error {
+	var after []func()
+	retries, err := retry(context.Background(), w.store.opt.WriteTimeout, func(retries int) error {
+		var err error
+		after, err = w.transaction(batch, retries)
+		return err
+	})
+	w.mu.Lock()
+	w.stats.retries += int64(retries)
+	w.mu.Unlock()
+	if err != nil {
+		err = w.explain(err)
+		for _, o := range batch {
+			o.err = err
+		}
+		return err
+	}
+	for _, f := range after {
+		f()
+	}
+	return nil
+}
+
+// errRefusedLate is an operation's refusal after it had changed something. It
+// ends the transaction, so that the others are tried without it.
+type errRefusedLate struct{ error }
+
+func (e errRefusedLate) Unwrap() error { return e.error }
+
+// transaction is one try. Nothing is acknowledged unless the files are still
+// the ones that were opened.
+func (w *writer) transaction(batch []*op, retries int) (after []func(), err error) {
+	if err := w.failed(); err != nil {
+		return nil, &FatalError{err}
+	}
+	if err := w.checkFiles(); err != nil {
+		return nil, err
+	}
+	t := w.begin(retries)
+	if err := w.do(`BEGIN IMMEDIATE`); err != nil {
+		return nil, err
+	}
+	if err := applyAll(t, batch); err != nil {
+		w.rollback()
+		return nil, err
+	}
+	if t.head != w.head {
+		if err := t.exec(`UPDATE audit_head SET n = ?, hash = ? WHERE id = 1`, t.head.n, t.head.hash); err != nil {
+			w.rollback()
+			return nil, err
+		}
+	}
+	if err := w.do(`COMMIT`); err != nil {
+		w.rollback()
+		return nil, commitError(err)
+	}
+	w.head = t.head
+	if err := w.checkFiles(); err != nil {
+		return nil, &FatalError{errAtCommit{err}}
+	}
+	return t.after, nil
+}
+
+func (w *writer) begin(retries int) *tx {
+	t := &tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts, now: ckpt.At(w.store.opt.Now()), retries: retries, head: w.head, agents: map[agentKey]*agentRow{}}
+	if now := w.store.opt.Trusted(); !now.IsZero() {
+		t.trusted = ckpt.At(now)
+	}
+	return t
+}
+
+// applyAll runs the operations. One that refuses before it has changed
+// anything has its own answer and leaves the others alone.
+func applyAll(t *tx, batch []*op) error {
+	for _, o := range batch {
+		t.wrote = false
+		mark := len(t.after)
+		err := o.apply(t)
+		var refusal *ckpt.Error
+		switch {
+		case err == nil:
+		case !errors.As(err, &refusal):
+			return err
+		case t.wrote:
+			return errRefusedLate{err}
+		default:
+			t.after = t.after[:mark]
+			if err := t.refused(o, refusal); err != nil {
+				return err
+			}
+		}
+		o.err = err
+	}
+	return nil
+}
+
+// refused records that an operation was refused, and why.
+func (tx *tx) refused(o *op, refusal *ckpt.Error) error {
+	if o.entry.Action == "" {
+		return nil
+	}
+	e := o.entry
+	e.Outcome, e.Reason = string(refusal.Code), refusal.Message
+	return tx.audit(e)
+}
+
+func (w *writer) do(statement string) error {
+	t := tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts}
+	return t.exec(statement)
+}
+
+// rollback also runs where SQLite has rolled back by itself; that is no error.
+func (w *writer) rollback() { _ = w.do(`ROLLBACK`) }
+
+// checkFiles is a fail-stop where the files are not the ones that were opened.
+func (w *writer) checkFiles() error {
+	if w.store.watch == nil {
+		return nil
+	}
+	if err := w.store.watch.check(); err != nil {
+		return &FatalError{err}
+	}
+	return nil
+}
+
+// failed is the fault that stopped the writer, nil while it writes.
+func (w *writer) failed() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fatal
+}
+
+// close waits for what is in the queue and takes no more.
+func (w *writer) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	for w.leading {
+		w.idle.Wait()
+	}
+	for _, stmt := range w.stmts {
+		_ = stmt.Close()
+	}
+	_ = w.conn.Close()
+}

@@ -1,0 +1,322 @@
+package ipc
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// call is one request on its way through the server. It is the ResponseWriter
+// that handlers see, so that the way out knows what has been written.
+type call struct {
+	http.ResponseWriter
+	r      *http.Request
+	server *Server
+	conn   *conn
+	began  time.Time
+
+	route *route
+	scope ckpt.Scope
+	query query
+	agent string // {agent} of the path, checked
+	key   string // the Idempotency-Key, checked
+
+	holds  [4]hold // places in lanes, given back at the end
+	held   int
+	status int   // 0 until something was written
+	body   int64 // bytes of the request's body
+	err    error
+}
+
+// WriteHeader notes that the reply has begun.
+func (c *call) WriteHeader(status int) {
+	if c.status == 0 {
+		c.status = status
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes a part of the reply.
+func (c *call) Write(p []byte) (int, error) {
+	if c.status == 0 {
+		c.status = http.StatusOK
+	}
+	return c.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (c *call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{ResponseWriter: w, r: r, server: s, began: time.Now()}
+	c.conn = r.Context().Value(connKey{}).(*conn)
+	c.scope.Caller = c.conn.caller
+	s.inWork.Add(1)
+	defer c.finish()
+	if c.err = c.admit(); c.err == nil {
+		s.mux.ServeHTTP(c, r)
+	}
+}
+
+// admit refuses what no route should see.
+func (c *call) admit() error {
+	if c.conn.refused != nil {
+		c.Header().Set("Connection", "close")
+		return c.conn.refused
+	}
+	if c.r.Header["Origin"] != nil || c.r.Header["Referer"] != nil {
+		return c.refuse(ckpt.Errorf(ckpt.CodeDenied, "requests from web pages (with Origin or Referer) are refused"))
+	}
+	// net/http would redirect what is not clean, and nothing of ours is not.
+	if p := c.r.URL.EscapedPath(); p == "" || p[0] != '/' || path.Clean(p) != p {
+		return noSuchPath()
+	}
+	return nil
+}
+
+// run checks what all calls have in common, then calls.
+func (c *call) run(rt *route) error {
+	c.route = rt
+	for _, step := range [...]func(*call) error{(*call).checkPath, (*call).readScope, (*call).readKey, (*call).takeTurn} {
+		if err := step(c); err != nil {
+			return err
+		}
+	}
+	return rt.do(c)
+}
+
+// checkPath checks the names in the path before anything else.
+func (c *call) checkPath() error {
+	if c.agent = c.r.PathValue("agent"); c.agent != "" {
+		if err := ckpt.CheckAgentName(c.agent); err != nil {
+			return err
+		}
+	}
+	for _, name := range [...]string{"id", "a", "b"} {
+		if id := c.r.PathValue(name); id != "" {
+			if err := ckpt.CheckID(id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readScope reads the query, and from it whose agents the call is about.
+func (c *call) readScope() error {
+	var err error
+	if c.query, err = readQuery(c.r.URL.RawQuery, c.route.params); err != nil {
+		return err
+	}
+	name := c.query.get(ownerParameter)
+	if c.scope, err = c.conn.caller.For(name); err != nil {
+		c.scope.Caller = c.conn.caller
+		return c.refuse(err)
+	}
+	if name == "" {
+		return nil
+	}
+	return c.checkOwner(name)
+}
+
+// checkOwner keeps a misspelt owner from becoming a new one, and "everybody's"
+// from being asked of one agent.
+func (c *call) checkOwner(name string) error {
+	if name == ckpt.AllOwners {
+		if c.agent != "" {
+			return ckpt.Errorf(ckpt.CodeInvalid, "name one owner: an agent belongs to one")
+		}
+		return nil
+	}
+	if !isOwner(name) {
+		return ckpt.Errorf(ckpt.CodeInvalid, "the owner %q is neither uid:NUMBER nor a SID", shown(name))
+	}
+	return nil
+}
+
+// readKey reads the idempotency key of a POST.
+func (c *call) readKey() error {
+	if c.r.Method != http.MethodPost {
+		return nil
+	}
+	key, err := c.header("Idempotency-Key")
+	if err != nil || key == nil {
+		return err
+	}
+	c.key = *key
+	return ckpt.CheckKey("Idempotency-Key", c.key)
+}
+
+// header is a header that may come once, nil where it did not.
+func (c *call) header(name string) (*string, error) {
+	switch values := c.r.Header[name]; len(values) {
+	case 0:
+		return nil, nil
+	case 1:
+		return &values[0], nil
+	}
+	return nil, ckpt.Errorf(ckpt.CodeInvalid, "the header %s came twice", name)
+}
+
+func (c *call) takeTurn() error {
+	if c.route.free {
+		return nil
+	}
+	return c.hold(&c.conn.owner.requests, 1)
+}
+
+// hold waits for n places of a lane and keeps them until the call is done.
+func (c *call) hold(l *lane, n int64) error {
+	if err := l.enter(c.r.Context(), n, c.server.limits.Wait); err != nil {
+		return err
+	}
+	c.keep(l, n)
+	return nil
+}
+
+// keep notes places that were taken. A call that holds more in the same lane
+// than before holds them together.
+func (c *call) keep(l *lane, n int64) {
+	for i := range c.holds[:c.held] {
+		if c.holds[i].lane == l {
+			c.holds[i].n += n
+			return
+		}
+	}
+	c.holds[c.held] = hold{l, n}
+	c.held++
+}
+
+// refuse records a refusal that no other method of the store will see.
+func (c *call) refuse(err error) error {
+	if c.conn.owner.refusals.take() > 0 {
+		return err
+	}
+	e := ckpt.AsError(err)
+	action := "request"
+	if c.route != nil {
+		action = c.route.name
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), c.server.limits.WriteTimeout)
+	defer cancel()
+	c.server.store.Refused(ctx, c.scope, ckpt.Refusal{Action: action, Agent: c.agent, Code: e.Code, Reason: e.Message})
+	return err
+}
+
+// writing is the context of a write: it does not end when the client hangs up,
+// only when the server has waited for long enough.
+func (c *call) writing(most time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(c.r.Context()), most)
+}
+
+// halfClosed is how long a read goes on after its client stopped sending: one
+// that has closed only its writing half looks the same and still listens.
+const halfClosed = time.Second
+
+// reading is the context of a read.
+func (c *call) reading(most time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), most)
+	unhook := context.AfterFunc(c.r.Context(), func() { time.AfterFunc(halfClosed, cancel) })
+	return ctx, func() { unhook(); cancel() }
+}
+
+// finish is the one way out: it turns a panic or an error into a reply, gives
+// places back, counts and logs.
+func (c *call) finish() {
+	abort := false
+	if v := recover(); v != nil {
+		abort = c.panicked(v)
+	}
+	if c.err != nil {
+		abort = c.fail(c.err) || abort
+	}
+	for _, h := range c.holds[:c.held] {
+		h.lane.leave(h.n)
+	}
+	c.account()
+	if abort {
+		panic(http.ErrAbortHandler) // net/http's way to break a connection
+	}
+}
+
+// panicked answers whether the connection must be broken off.
+func (c *call) panicked(v any) bool {
+	if v == http.ErrAbortHandler {
+		return true
+	}
+	c.server.panics.Add(1)
+	c.server.log.Error("a request panicked", "route", c.routeName(), "panic", v, "stack", string(debug.Stack()))
+	e := ckpt.Errorf(ckpt.CodeInternal, "something went wrong inside the daemon; its log says what")
+	if c.route != nil && c.route.write {
+		e.Outcome = ckpt.OutcomeUnknown
+	}
+	c.err = e
+	return false
+}
+
+// fail tells the caller of err. Where a reply has begun, all that can be told
+// is that it is not whole, and the answer is true.
+func (c *call) fail(err error) (abort bool) {
+	e := c.clear(err)
+	c.err = e
+	if e.Code == ckpt.CodeInternal || e.Code == ckpt.CodeCorrupt || e.Outcome == ckpt.OutcomeUnknown {
+		c.server.log.Error("a request failed", "route", c.routeName(), "owner", c.scope.Owner, "agent", c.agent, "error", err)
+	}
+	if c.status != 0 {
+		return true
+	}
+	p := NewProblem(e)
+	var other *statusError
+	if errors.As(err, &other) {
+		p.Status = other.status
+	}
+	c.patience(0)
+	p.write(c)
+	return false
+}
+
+// clear makes err one of ours. A context that ended by itself is no fault.
+func (c *call) clear(err error) *ckpt.Error {
+	var e *ckpt.Error
+	if errors.As(err, &e) || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		return ckpt.AsError(err)
+	}
+	e = ckpt.Wrap(ckpt.CodeBusy, err, "the database took too long: try again")
+	if c.route != nil && c.route.write {
+		e.Outcome = ckpt.OutcomeUnknown
+		e.Message = "the database took too long, and it is not known whether this was done: ask again with the same idempotency key"
+	}
+	return e
+}
+
+func (c *call) routeName() string {
+	if c.route == nil {
+		return ""
+	}
+	return c.route.name
+}
+
+func (c *call) account() {
+	s := c.server
+	s.inWork.Add(-1)
+	s.answered.Add(1)
+	if c.status >= 500 {
+		s.failed.Add(1)
+	}
+	took := time.Since(c.began)
+	if s.observe != nil {
+		s.observe(Observation{Route: c.routeName(), Status: c.status, Code: ckpt.CodeOf(c.err), Took: took, Body: c.body})
+	}
+	if !s.log.Enabled(c.r.Context(), slog.LevelDebug) {
+		return
+	}
+	s.log.Debug("answered", "route", c.routeName(), "status", c.status, "code", string(ckpt.CodeOf(c.err)),
+		"owner", c.scope.Owner, "agent", c.agent, "pid", c.scope.PID, "took", took)
+}

@@ -1,0 +1,186 @@
+package ipc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+)
+
+// expectContinue is the size from which the daemon is asked first whether it
+// takes the body. Below it, asking costs more than sending.
+const expectContinue = 4 << 20
+
+// transport dials the endpoint, whatever the host says. It never looks at the
+// environment for a proxy.
+func (c *Client) transport() *http.Transport {
+	return &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return endpoint.Dial(ctx, c.Socket)
+		},
+		DisableCompression:    true,
+		ExpectContinueTimeout: 5 * time.Second,
+		WriteBufferSize:       16 << 10,
+		ReadBufferSize:        16 << 10,
+	}
+}
+
+// values is a query that keeps its order.
+type values []parameter
+
+func (v *values) add(name, value string) {
+	if value != "" {
+		*v = append(*v, parameter{name, value})
+	}
+}
+
+func (v values) encode() string {
+	var b []byte
+	for i, p := range v {
+		if i > 0 {
+			b = append(b, '&')
+		}
+		b = append(append(append(b, p.name...), '='), url.QueryEscape(p.value)...)
+	}
+	return string(b)
+}
+
+// request makes the HTTP request of an ask.
+func (c *Client) request(ctx context.Context, a *ask, body io.Reader) *http.Request {
+	query := a.query
+	query.add(ownerParameter, c.Owner)
+	u := &url.URL{Scheme: "http", Host: "ckptsidecar", Path: a.path, RawQuery: query.encode()}
+	r := &http.Request{Method: a.method, URL: u, Host: u.Host, Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	for name, v := range a.header {
+		r.Header[name] = v
+	}
+	if a.contentType != "" {
+		r.Header["Content-Type"] = []string{a.contentType}
+	}
+	if a.repeatable && r.Header["Idempotency-Key"] == nil {
+		r.Header["Idempotency-Key"] = []string{} // not sent: tells net/http that it may use another connection
+	}
+	if body != nil {
+		r.Body = io.NopCloser(body)
+	}
+	return r.WithContext(ctx)
+}
+
+// try makes a call once.
+func (c *Client) try(ctx context.Context, a *ask) (*answer, error) {
+	c.init()
+	var sent atomic.Bool
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }}
+	r := c.request(httptrace.WithClientTrace(ctx, trace), a, nil)
+	if len(a.body) > 0 {
+		r.ContentLength = int64(len(a.body))
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(a.body)), nil }
+		r.Body, _ = r.GetBody()
+		if len(a.body) >= expectContinue {
+			r.Header.Set("Expect", "100-continue")
+		}
+	}
+	resp, err := c.keep.RoundTrip(r)
+	if err != nil {
+		return nil, broken(err, a.write && sent.Load())
+	}
+	defer resp.Body.Close()
+	body, err := readAll(resp)
+	if err != nil {
+		return nil, broken(err, a.write)
+	}
+	if resp.StatusCode/100 != 2 {
+		return nil, readProblem(resp.StatusCode, resp.Header, body, a.write)
+	}
+	return &answer{resp.Header, body}, nil
+}
+
+func readAll(resp *http.Response) ([]byte, error) {
+	if resp.ContentLength < 0 {
+		return io.ReadAll(resp.Body)
+	}
+	body := make([]byte, resp.ContentLength)
+	_, err := io.ReadFull(resp.Body, body)
+	return body, err
+}
+
+// broken is what an error of the connection means. A failed dial says best
+// itself what to do.
+func broken(err error, sent bool) error {
+	var nobody *endpoint.DialError
+	if errors.As(err, &nobody) {
+		return nobody
+	}
+	e := ckpt.Wrap(ckpt.CodeBusy, err, "the connection to the daemon broke before the answer came")
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		e.Message = "the answer of the daemon was not waited for"
+	}
+	if sent {
+		e.Outcome = ckpt.OutcomeUnknown
+		e.Message += ", so it is not known whether this was done"
+	}
+	return e
+}
+
+// stream makes a call once, over a connection of its own, and hands out the
+// reply's body.
+func (c *Client) stream(ctx context.Context, a *ask, body io.Reader) (io.ReadCloser, error) {
+	c.init()
+	resp, err := c.streams.RoundTrip(c.request(ctx, a, body))
+	if err != nil {
+		return nil, broken(err, a.write)
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	text, err := readAll(resp)
+	if err != nil {
+		return nil, broken(err, a.write)
+	}
+	return nil, readProblem(resp.StatusCode, resp.Header, text, a.write)
+}
+
+// fetch makes a call whose answer is v's JSON.
+func (c *Client) fetch(ctx context.Context, a *ask, v any) (*answer, error) {
+	ans, err := c.do(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	return ans, readAnswer(ans.body, v, a.write)
+}
+
+// readAnswer is lenient: a newer daemon may answer more than this client knows.
+func readAnswer(body []byte, v any, write bool) error {
+	if err := json.Unmarshal(body, v); err != nil {
+		return misunderstood(err, write)
+	}
+	return nil
+}
+
+func misunderstood(err error, write bool) error {
+	e := ckpt.Wrap(ckpt.CodeInternal, err, "the answer of the daemon cannot be understood: are both of the same version?")
+	if write {
+		e.Outcome = ckpt.OutcomeUnknown
+	}
+	return e
+}
+
+// jsonAsk is a call with a JSON body.
+func jsonAsk(method, path string, v any) (*ask, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, ckpt.Wrap(ckpt.CodeInvalid, err, "the request cannot be written as JSON")
+	}
+	return &ask{method: method, path: path, body: body, contentType: ckpt.ContentTypeJSON, write: true}, nil
+}

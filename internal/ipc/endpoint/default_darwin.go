@@ -1,0 +1,4 @@
+package endpoint
+
+// macOS has no /run, and its root folder is read-only.
+const systemRun = "/var/run"

@@ -1,0 +1,45 @@
+//go:build linux || darwin
+
+package endpoint
+
+import (
+	"os"
+	"path/filepath"
+)
+
+const socketName = "ckptsidecar.sock"
+
+// Default is where the system's daemon listens, or the user's own. The user's
+// is "" when neither XDG_RUNTIME_DIR, XDG_STATE_HOME nor a home is known.
+func Default(system bool) string {
+	if system {
+		return filepath.Join(systemRun, "ckptsidecar", socketName)
+	}
+	if dir := absEnv("XDG_RUNTIME_DIR"); dir != "" {
+		return filepath.Join(dir, socketName)
+	}
+	if dir := stateHome(); dir != "" {
+		return filepath.Join(dir, "ckptsidecar", socketName)
+	}
+	return ""
+}
+
+// stateHome is where the user's database lies.
+func stateHome() string {
+	if dir := absEnv("XDG_STATE_HOME"); dir != "" {
+		return dir
+	}
+	home, err := os.UserHomeDir()
+	if err != nil || !filepath.IsAbs(home) {
+		return ""
+	}
+	return filepath.Join(home, ".local", "state")
+}
+
+// absEnv ignores relative values, as the XDG specification asks.
+func absEnv(name string) string {
+	if v := os.Getenv(name); filepath.IsAbs(v) {
+		return v
+	}
+	return ""
+}

@@ -1,0 +1,67 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"strings"
+)
+
+// DialError says that nobody could be reached at Path, why, and what to do.
+type DialError struct {
+	Path string
+	Err  error
+}
+
+func (e *DialError) Unwrap() error { return e.Err }
+
+func (e *DialError) Error() string {
+	const start = `start one with "ckptsidecar serve", or name another endpoint with --socket or ` + EnvSocket
+	switch {
+	case errors.Is(e.Err, fs.ErrNotExist):
+		return "no daemon answers at " + e.Path + ": " + start
+	case isStale(e.Err):
+		return "no daemon answers at " + e.Path + ", only the socket of one that ended is there: " + start
+	case errors.Is(e.Err, fs.ErrPermission):
+		return "not allowed to connect to " + e.Path + ": join the group that owns it, or name another endpoint with --socket or " + EnvSocket
+	case isBusy(e.Err):
+		return "the daemon at " + e.Path + " takes no more connections just now: try again later"
+	}
+	return "cannot connect to " + e.Path + ": " + e.Err.Error()
+}
+
+// Dial connects to the daemon at path. With an empty path it tries Candidates
+// in order. Its errors are *DialError, save for the context's own.
+func Dial(ctx context.Context, path string) (net.Conn, error) {
+	if path == "" {
+		return dialFirst(ctx, Candidates())
+	}
+	c, err := dial(ctx, path)
+	if err == nil {
+		return c, nil
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return nil, &DialError{Path: path, Err: err}
+}
+
+// dialFirst goes through the paths. An endpoint that is there and refuses us
+// says more than one that is missing, so its error is the one to show.
+func dialFirst(ctx context.Context, paths []string) (net.Conn, error) {
+	var telling error
+	for _, p := range paths {
+		c, err := Dial(ctx, p)
+		if err == nil || ctx.Err() != nil {
+			return c, err
+		}
+		if telling == nil && !errors.Is(err, fs.ErrNotExist) {
+			telling = err
+		}
+	}
+	if telling != nil {
+		return nil, telling
+	}
+	return nil, &DialError{Path: strings.Join(paths, " or "), Err: fs.ErrNotExist}
+}

@@ -1,0 +1,26 @@
+//go:build linux || darwin
+
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+func dial(ctx context.Context, path string) (net.Conn, error) {
+	abs, err := absolute(path)
+	if err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", abs)
+}
+
+// isStale: the socket file is there and nobody listens behind it.
+func isStale(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }
+
+// isBusy: the listener is there and its backlog is full.
+func isBusy(err error) bool { return errors.Is(err, unix.EAGAIN) }

@@ -1,0 +1,42 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/Microsoft/go-winio"
+	"golang.org/x/sys/windows"
+)
+
+// dialTime bounds the wait for a free instance of the pipe, for which go-winio
+// would wait as long as the context lives.
+const dialTime = 5 * time.Second
+
+// dial opens the pipe anonymously: the daemon asks the kernel for our process
+// anyway, and a squatter gets nothing to impersonate.
+func dial(ctx context.Context, path string) (net.Conn, error) {
+	if err := checkName(path); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	c, err := winio.DialPipeAccess(ctx, path, clientRights)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkOwner(c); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// isStale: a pipe goes with its last server, so none is ever left over.
+func isStale(error) bool { return false }
+
+// isBusy: the pipe is there and no instance became free in time.
+func isBusy(err error) bool {
+	return errors.Is(err, windows.ERROR_PIPE_BUSY) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,109 @@
+//go:build linux || darwin
+
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+)
+
+// Listen makes the socket and listens on it. The context bounds the opening
+// only: it is Close that ends the listener. Options.Path that a daemon answers
+// at gives ErrInUse, one that something else occupies an *OccupiedError.
+func Listen(ctx context.Context, o Options) (net.Listener, error) {
+	door, err := o.door()
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSite(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := prepareFolder(s.dir, s.dirMode); err != nil {
+		return nil, err
+	}
+	lock, err := lockBeside(s.path)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.open(ctx, o, door)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	l.release = lock.Close
+	return l, nil
+}
+
+// FromListener wraps a listener that was inherited, as systemd's socket
+// activation hands over. The socket belongs to whoever made it: Close leaves
+// its file, and its permissions are not looked at.
+func FromListener(inner net.Listener, o Options) (net.Listener, error) {
+	ul, ok := inner.(*net.UnixListener)
+	if !ok || ul.Addr().Network() != "unix" {
+		return nil, fmt.Errorf("inherited listener %s %s is no Unix stream socket, and no other tells who connects: use ListenStream= with a path", inner.Addr().Network(), inner.Addr())
+	}
+	door, err := o.door()
+	if err != nil {
+		return nil, err
+	}
+	ul.SetUnlinkOnClose(false)
+	return newListener(ul, o, door.identify), nil
+}
+
+// door settles who may pass before anybody can knock.
+func (o Options) door() (doorman, error) {
+	if !o.SingleUser {
+		if err := CheckIdentityMap(); err != nil {
+			return doorman{}, err
+		}
+	}
+	return newDoorman(o)
+}
+
+// site is a socket's place and looks, with all defaults settled.
+type site struct {
+	path, dir     string
+	mode, dirMode os.FileMode
+	gid           int
+}
+
+func newSite(o Options) (site, error) {
+	path, err := absolute(o.Path)
+	if err != nil {
+		return site{}, err
+	}
+	gid, err := groupID(o.Group)
+	if err != nil {
+		return site{}, fmt.Errorf("socket %w", err)
+	}
+	s := site{path: path, dir: filepath.Dir(path), mode: 0o660, dirMode: 0o755, gid: gid}
+	if o.SingleUser {
+		s.mode, s.dirMode = 0o600, 0o700
+	}
+	if o.Mode != 0 {
+		s.mode = o.Mode
+	}
+	if s.mode&^os.ModePerm != 0 {
+		return site{}, fmt.Errorf("socket mode %v has more than permission bits", s.mode)
+	}
+	return s, checkLength(path, len(s.dir)+len(longestBeside))
+}
+
+// open runs under the lock, so nobody else of ours changes the path meanwhile.
+func (s site) open(ctx context.Context, o Options, door doorman) (*listener, error) {
+	if err := clearWay(ctx, s.path); err != nil {
+		return nil, err
+	}
+	inner, made, err := s.bind(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("make the socket %s: %w", s.path, err)
+	}
+	l := newListener(inner, o, door.identify)
+	l.addr = &net.UnixAddr{Name: s.path, Net: "unix"}
+	l.withdraw = func() error { return removeIfSame(s.path, made) }
+	return l, nil
+}

@@ -1,0 +1,103 @@
+package endpoint
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// The pause after an accept that failed for a passing reason. It starts short,
+// because the next descriptor may be free in a moment, and is bounded, because
+// a listener that sleeps for long looks dead.
+const (
+	firstPause = 5 * time.Millisecond
+	longPause  = time.Second
+)
+
+// listener is the part of accepting that all platforms share.
+type listener struct {
+	inner    net.Listener
+	addr     net.Addr
+	identify func(net.Conn) (PeerConn, error)
+	report   func(error)
+	// withdraw takes the endpoint out of reach before the inner listener closes,
+	// release gives up what guarded it afterwards. Both may be nil.
+	withdraw func() error
+	release  func() error
+
+	done chan struct{}
+	once sync.Once
+	err  error
+}
+
+func newListener(inner net.Listener, o Options, identify func(net.Conn) (PeerConn, error)) *listener {
+	l := &listener{inner: inner, addr: inner.Addr(), identify: identify, report: o.Report, done: make(chan struct{})}
+	if l.report == nil {
+		l.report = func(error) {}
+	}
+	return l
+}
+
+// Accept waits for a peer that may connect. Its connections are PeerConns.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.next()
+		if err != nil {
+			return nil, err
+		}
+		pc, err := l.identify(c)
+		if err == nil {
+			return pc, nil
+		}
+		// One peer that cannot be named must not end the service of the others.
+		_ = c.Close()
+		l.report(err)
+	}
+}
+
+// next accepts, and waits out the errors that pass by themselves.
+func (l *listener) next() (net.Conn, error) {
+	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		c, err := l.inner.Accept()
+		if err == nil || !passing(err) {
+			return c, err
+		}
+		l.report(fmt.Errorf("accept failed, next try in %v: %w", pause, err))
+		if !l.sleep(pause) {
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+// sleep reports false when the listener was closed meanwhile.
+func (l *listener) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-l.done:
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// Close takes the endpoint away, if it is still ours, and stops accepting.
+// Connections that were accepted stay open.
+func (l *listener) Close() error {
+	l.once.Do(func() {
+		close(l.done)
+		for _, step := range []func() error{l.withdraw, l.inner.Close, l.release} {
+			if step == nil {
+				continue
+			}
+			if err := step(); err != nil && l.err == nil {
+				l.err = err
+			}
+		}
+	})
+	return l.err
+}
+
+// Addr is the endpoint's path as configured.
+func (l *listener) Addr() net.Addr { return l.addr }

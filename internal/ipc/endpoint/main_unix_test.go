@@ -1,0 +1,164 @@
+//go:build linux || darwin
+
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// roleEnv makes the test binary play another process, which is how a second
+// user comes into these tests.
+const roleEnv = "ENDPOINT_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleEnv) {
+	case "":
+		os.Exit(m.Run())
+	case "ask":
+		fmt.Print(ask(os.Args[1]))
+	case "listen":
+		playServer(os.Args[1])
+	case "idmap":
+		playMapped(os.Args[1])
+	}
+}
+
+// ask connects and returns what the server says of us.
+func ask(path string) string {
+	c, err := Dial(context.Background(), path)
+	if err != nil {
+		return "dial: " + err.Error()
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	text, err := io.ReadAll(c)
+	if errors.Is(err, syscall.ECONNRESET) || err == nil && len(text) == 0 {
+		return "closed"
+	}
+	if err != nil {
+		return "read: " + err.Error()
+	}
+	return string(text)
+}
+
+// playMapped says what a user namespace is good for.
+func playMapped(path string) {
+	fmt.Println("check:", CheckIdentityMap())
+	for _, single := range []bool{false, true} {
+		l, err := Listen(context.Background(), Options{Path: path, SingleUser: single})
+		fmt.Printf("single %v: %v\n", single, err)
+		if err == nil {
+			_ = l.Close()
+		}
+	}
+}
+
+// playServer is a user's own daemon that serves one listener until killed. Its
+// umask takes away everything, which an ordinary user feels where root does not.
+func playServer(path string) {
+	syscall.Umask(0o777)
+	l, err := Listen(context.Background(), Options{Path: path, SingleUser: true, Mode: 0o666})
+	if err != nil {
+		fmt.Println("listen:", err)
+		return
+	}
+	fmt.Println("ready")
+	answer(l)
+}
+
+// answer tells each peer who it is.
+func answer(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		p, _ := PeerOf(c)
+		fmt.Fprint(c, describe(p))
+		_ = c.Close()
+	}
+}
+
+func describe(p Peer) string { return fmt.Sprintf("%s pid:%d admin:%v", p.Owner, p.PID, p.Admin) }
+
+func self(admin bool) string {
+	return describe(Peer{Owner: "uid:" + strconv.Itoa(os.Getuid()), PID: os.Getpid(), Admin: admin})
+}
+
+// folder is short, because the names of t.TempDir do not fit into sun_path, and
+// open to others, because the second user must get to the socket.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ep")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	must(t, os.Chmod(dir, 0o755))
+	return dir
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// listen starts a listener that answers until the test ends.
+func listen(t *testing.T, o Options) net.Listener {
+	t.Helper()
+	l, err := Listen(t.Context(), o)
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	go answer(l)
+	return l
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to act as several users")
+	}
+}
+
+// child prepares the test binary in a role, as the given user. The binary is
+// copied first: go test builds it in a folder that is closed to other users.
+func child(t *testing.T, role, arg string, attr *syscall.SysProcAttr) *exec.Cmd {
+	t.Helper()
+	bin := filepath.Join(folder(t), "endpoint.test")
+	exe, err := os.Executable()
+	must(t, err)
+	data, err := os.ReadFile(exe)
+	must(t, err)
+	must(t, os.WriteFile(bin, data, 0o755))
+	must(t, os.Chmod(bin, 0o755))
+	cmd := exec.Command(bin, arg)
+	cmd.Env = []string{roleEnv + "=" + role, "GORACE=atexit_sleep_ms=0"}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = attr
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// askAs connects as another user and returns what the server said, and the pid.
+func askAs(t *testing.T, path string, cred *syscall.Credential) (string, int) {
+	t.Helper()
+	var out strings.Builder
+	cmd := child(t, "ask", path, &syscall.SysProcAttr{Credential: cred})
+	cmd.Stdout = &out
+	must(t, cmd.Run())
+	return out.String(), cmd.Process.Pid
+}
+
+func asUser(uid uint32) *syscall.Credential { return &syscall.Credential{Uid: uid, Gid: uid} }

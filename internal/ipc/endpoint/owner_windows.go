@@ -1,0 +1,67 @@
+package endpoint
+
+import (
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/windows"
+)
+
+// serviceAccount is the virtual account of the service of our name.
+const serviceAccount = `NT SERVICE\ckptsidecar`
+
+// ownerError says that a pipe belongs to somebody we would not trust with state.
+type ownerError struct{ sid string }
+
+func (e *ownerError) Error() string {
+	return "the pipe belongs to " + e.sid + ", which is neither the service, an administrator nor you; end the program that made it"
+}
+
+// checkOwner is what a client does against squatters: any user can make a pipe
+// of any free name, but none that belongs to another account.
+func checkOwner(c net.Conn) error {
+	h, err := handleOf(c)
+	if err != nil {
+		return err
+	}
+	sd, err := windows.GetSecurityInfo(h, windows.SE_KERNEL_OBJECT, windows.OWNER_SECURITY_INFORMATION)
+	if err != nil {
+		return fmt.Errorf("cannot read whom the pipe belongs to: %w", err)
+	}
+	owner, _, err := sd.Owner()
+	if err != nil {
+		return fmt.Errorf("cannot read whom the pipe belongs to: %w", err)
+	}
+	if owner == nil || !trusted(owner) {
+		return &ownerError{sid: owner.String()}
+	}
+	return nil
+}
+
+func trusted(owner *windows.SID) bool {
+	if owner.IsWellKnown(windows.WinLocalSystemSid) || owner.IsWellKnown(windows.WinBuiltinAdministratorsSid) {
+		return true
+	}
+	if self, err := selfSID(); err == nil && owner.String() == self {
+		return true
+	}
+	service, _, _, err := windows.LookupSID("", serviceAccount)
+	return err == nil && owner.Equals(service)
+}
+
+func selfSID() (string, error) {
+	u, err := windows.GetCurrentProcessToken().GetTokenUser()
+	if err != nil {
+		return "", fmt.Errorf("who am I: %w", err)
+	}
+	return u.User.Sid.String(), nil
+}
+
+// handleOf reaches through go-winio's connection to the pipe's handle.
+func handleOf(c net.Conn) (windows.Handle, error) {
+	f, ok := c.(interface{ Fd() uintptr })
+	if !ok {
+		return 0, fmt.Errorf("%T has no pipe handle", c)
+	}
+	return windows.Handle(f.Fd()), nil
+}

@@ -1,0 +1,98 @@
+//go:build linux || darwin
+
+package endpoint
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+)
+
+// overflowID is what the kernel reports for a user or group that has no place
+// in this user namespace. Many different ones look like it, so it names nobody.
+const overflowID = 65534
+
+// credentials are what the kernel knows of the process that connected.
+type credentials struct {
+	uid, gid uint32
+	groups   []uint32
+	pid      int
+}
+
+// doorman decides who gets in and who is an admin.
+type doorman struct {
+	self       uint32
+	singleUser bool
+	adminGID   int
+}
+
+func newDoorman(o Options) (doorman, error) {
+	gid, err := groupID(o.AdminGroup)
+	if err != nil {
+		return doorman{}, fmt.Errorf("admin %w", err)
+	}
+	if gid == overflowID {
+		return doorman{}, fmt.Errorf("admin group %q has the number %d, which stands for every unknown group: choose another", o.AdminGroup, overflowID)
+	}
+	return doorman{self: uint32(os.Geteuid()), singleUser: o.SingleUser, adminGID: gid}, nil
+}
+
+// admit is the whole rule.
+func (d doorman) admit(c credentials) (Peer, error) {
+	if d.singleUser && c.uid != 0 && c.uid != d.self {
+		return Peer{}, refused("uid %d is not the owner of this daemon (uid %d)", c.uid, d.self)
+	}
+	if !d.singleUser && c.uid == overflowID {
+		return Peer{}, refused("uid %d stands for every unknown user and names nobody", c.uid)
+	}
+	owner := "uid:" + strconv.FormatUint(uint64(c.uid), 10)
+	return Peer{Owner: owner, PID: c.pid, Admin: c.uid == 0 || d.inAdminGroup(c)}, nil
+}
+
+func (d doorman) inAdminGroup(c credentials) bool {
+	if d.adminGID == noGroup {
+		return false
+	}
+	gid := uint32(d.adminGID)
+	return c.gid == gid || slices.Contains(c.groups, gid)
+}
+
+// unixPeerConn keeps the methods of *net.UnixConn, CloseWrite among them, which
+// net/http uses to end a reply without a reset.
+type unixPeerConn struct {
+	*net.UnixConn
+	peer Peer
+}
+
+func (c *unixPeerConn) Peer() Peer { return c.peer }
+
+func (d doorman) identify(c net.Conn) (PeerConn, error) {
+	uc, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil, refused("%T has no kernel identity", c)
+	}
+	cred, err := d.read(uc)
+	if err != nil {
+		return nil, refused("cannot read who connected: %w", err)
+	}
+	peer, err := d.admit(cred)
+	if err != nil {
+		return nil, err
+	}
+	return &unixPeerConn{UnixConn: uc, peer: peer}, nil
+}
+
+// read asks the kernel, on the connection's descriptor.
+func (d doorman) read(uc *net.UnixConn) (c credentials, err error) {
+	raw, err := uc.SyscallConn()
+	if err != nil {
+		return c, err
+	}
+	ctlErr := raw.Control(func(fd uintptr) { c, err = peerCredentials(int(fd), d.adminGID != noGroup) })
+	if ctlErr != nil {
+		return c, ctlErr
+	}
+	return c, err
+}

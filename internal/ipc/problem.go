@@ -1,0 +1,124 @@
+package ipc
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// kinds is the one table of codes: the HTTP status of each, and its title for
+// people.
+var kinds = map[ckpt.Code]struct {
+	status int
+	title  string
+}{
+	ckpt.CodeInvalid:             {http.StatusBadRequest, "The request is wrong"},
+	ckpt.CodeDenied:              {http.StatusForbidden, "Not allowed"},
+	ckpt.CodeNotFound:            {http.StatusNotFound, "Not found"},
+	ckpt.CodeConflict:            {http.StatusConflict, "It contradicts what is there"},
+	ckpt.CodeFenced:              {http.StatusConflict, "A newer owner has taken the run over"},
+	ckpt.CodeBaseMissing:         {http.StatusConflict, "The base of the change is not there: send the whole state"},
+	ckpt.CodeTooLarge:            {http.StatusRequestEntityTooLarge, "Too large"},
+	ckpt.CodeIdempotencyMismatch: {http.StatusUnprocessableEntity, "The key came before with another request"},
+	ckpt.CodeSchemaMismatch:      {http.StatusUnprocessableEntity, "The state breaks the agent's schema"},
+	ckpt.CodeQuota:               {http.StatusTooManyRequests, "Your share is used up"},
+	ckpt.CodeBusy:                {http.StatusServiceUnavailable, "Busy: try again"},
+	ckpt.CodeCorrupt:             {http.StatusInternalServerError, "The stored data is damaged"},
+	ckpt.CodeStorageFull:         {http.StatusInsufficientStorage, "No room"},
+	ckpt.CodeInternal:            {http.StatusInternalServerError, "Our fault"},
+}
+
+const (
+	problemType   = "application/problem+json"
+	problemPrefix = "urn:ckptsidecar:problem:"
+)
+
+// Problem is an error on the wire: RFC 9457 with three members of ours.
+type Problem struct {
+	Type      string       `json:"type"`
+	Title     string       `json:"title"`
+	Status    int          `json:"status"`
+	Detail    string       `json:"detail"`
+	Code      ckpt.Code    `json:"code"`
+	Retryable bool         `json:"retryable"`
+	Outcome   ckpt.Outcome `json:"outcome"`
+
+	// RetryAfter is the header of that name, 0 for none.
+	RetryAfter time.Duration `json:"-"`
+}
+
+// NewProblem is how err is told to a caller. Causes stay behind.
+func NewProblem(err error) *Problem {
+	e := ckpt.AsError(err)
+	kind, known := kinds[e.Code]
+	if !known {
+		kind = kinds[ckpt.CodeInternal]
+	}
+	return &Problem{
+		Type:       problemPrefix + string(e.Code),
+		Title:      kind.title,
+		Status:     kind.status,
+		Detail:     e.Message,
+		Code:       e.Code,
+		Retryable:  e.Retryable(),
+		Outcome:    e.OutcomeOrDefault(),
+		RetryAfter: retryAfter(e),
+	}
+}
+
+// retryAfter is whole seconds, because the header is, and never nothing where
+// waiting is what helps.
+func retryAfter(e *ckpt.Error) time.Duration {
+	after := e.RetryAfter
+	if after <= 0 && (e.Code == ckpt.CodeBusy || e.Code == ckpt.CodeQuota) {
+		after = time.Second
+	}
+	return (after + time.Second - 1).Truncate(time.Second)
+}
+
+// Err is the error that the problem tells of: the inverse of NewProblem.
+func (p *Problem) Err() *ckpt.Error {
+	return &ckpt.Error{Code: p.Code, Message: p.Detail, Outcome: p.Outcome, RetryAfter: p.RetryAfter}
+}
+
+func (p *Problem) write(w http.ResponseWriter) {
+	body, err := json.Marshal(p)
+	if err != nil { // a Problem is made of strings; kept for the compiler's peace
+		body = nil
+	}
+	h := w.Header()
+	h.Set("Content-Type", problemType)
+	h.Set("Content-Length", strconv.Itoa(len(body)+1))
+	if p.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(p.RetryAfter/time.Second)))
+	}
+	w.WriteHeader(p.Status)
+	w.Write(append(body, '\n')) // to a client that has gone, nobody can be told
+}
+
+// readProblem is the error of a reply. A reply that is no problem of ours
+// comes from net/http itself, or from something else that answers there.
+func readProblem(status int, h http.Header, body []byte, write bool) *ckpt.Error {
+	var p Problem
+	if err := json.Unmarshal(body, &p); err != nil || p.Code == "" {
+		return foreignProblem(status, write)
+	}
+	if s, err := strconv.Atoi(h.Get("Retry-After")); err == nil && s > 0 {
+		p.RetryAfter = time.Duration(s) * time.Second
+	}
+	return p.Err()
+}
+
+func foreignProblem(status int, write bool) *ckpt.Error {
+	e := ckpt.Errorf(ckpt.CodeInvalid, "the daemon refused the request with HTTP status %d", status)
+	if status >= 500 || status < 400 {
+		e.Code = ckpt.CodeInternal
+		if write {
+			e.Outcome = ckpt.OutcomeUnknown
+		}
+	}
+	return e
+}

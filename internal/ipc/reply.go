@@ -1,0 +1,179 @@
+package ipc
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// The headers of replies that are ours.
+const (
+	// headerReplayed marks a reply that was given before.
+	headerReplayed = "Idempotent-Replayed"
+	// headerSHA256 is the hash of the bytes of a state.
+	headerSHA256 = "Ckpt-Sha256"
+	// headerStateRange is where in the body the value of state or state_base64
+	// stands: the first and the last byte, as in HTTP's own ranges.
+	headerStateRange = "Ckpt-State-Range"
+)
+
+// These are values of headers, shared by all replies; net/http only reads them.
+var (
+	typeJSON   = []string{ckpt.ContentTypeJSON}
+	typeNDJSON = []string{"application/x-ndjson"}
+	isTrue     = []string{"true"}
+)
+
+// typeBytes is the content type of a state that came without one.
+const typeBytes = "application/octet-stream"
+
+// buffers are for the small JSON of replies.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+func getBuffer() *bytes.Buffer { return buffers.Get().(*bytes.Buffer) }
+
+func putBuffer(b *bytes.Buffer) {
+	if b.Cap() > 64<<10 {
+		return // one long list must not stay in memory
+	}
+	b.Reset()
+	buffers.Put(b)
+}
+
+// patience gives the client time to take n bytes.
+func (c *call) patience(n int64) {
+	// A connection that takes no deadline any more is gone, and the write says so.
+	_ = c.conn.SetWriteDeadline(time.Now().Add(c.server.limits.patience(n)))
+}
+
+// head begins a reply of n bytes.
+func (c *call) head(status int, contentType []string, n int64) {
+	h := c.Header()
+	h["Content-Type"] = contentType
+	h["Content-Length"] = []string{strconv.FormatInt(n, 10)}
+	c.patience(n)
+	c.WriteHeader(status)
+}
+
+// send answers with a body that is in memory. To a client that has gone nobody
+// can tell anything, so errors of writing end here.
+func (c *call) send(status int, contentType []string, body []byte) {
+	c.head(status, contentType, int64(len(body)))
+	_, _ = c.Write(body)
+}
+
+// sendJSON answers with one of the product's types.
+func (c *call) sendJSON(status int, v any) error {
+	b := getBuffer()
+	defer putBuffer(b)
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return ckpt.Wrap(ckpt.CodeInternal, err, "the answer cannot be written as JSON")
+	}
+	c.send(status, typeJSON, b.Bytes())
+	return nil
+}
+
+// sendSaved answers a save.
+func (c *call) sendSaved(saved *ckpt.Saved) {
+	c.markReplayed(saved.Replayed)
+	b := getBuffer()
+	defer putBuffer(b)
+	b.Write(appendSaved(b.AvailableBuffer(), saved))
+	c.send(http.StatusCreated, typeJSON, b.Bytes())
+}
+
+func (c *call) markReplayed(replayed bool) {
+	if replayed {
+		c.Header()[headerReplayed] = isTrue
+	}
+}
+
+// sendPage answers a list.
+func (c *call) sendPage(p *ckpt.CheckpointPage) {
+	b := getBuffer()
+	defer putBuffer(b)
+	b.Write(appendPage(b.AvailableBuffer(), p))
+	c.send(http.StatusOK, typeJSON, b.Bytes())
+}
+
+// sendCheckpoint answers with a checkpoint, and with its state where it was
+// asked for: last, and as it is.
+func (c *call) sendCheckpoint(ck *ckpt.Checkpoint, state bool) {
+	b := getBuffer()
+	defer putBuffer(b)
+	b.Write(appendCheckpoint(b.AvailableBuffer(), ck))
+	const end = "}\n"
+	if !state {
+		b.WriteString(end)
+		c.send(http.StatusOK, typeJSON, b.Bytes())
+		return
+	}
+	value := stateValue(ck)
+	b.WriteString(value.name)
+	first := int64(b.Len())
+	c.Header().Set(headerStateRange, strconv.FormatInt(first, 10)+"-"+strconv.FormatInt(first+value.size-1, 10))
+	c.head(http.StatusOK, typeJSON, first+value.size+int64(len(end)))
+	_, _ = c.Write(b.Bytes())
+	if value.write(c) == nil {
+		_, _ = io.WriteString(c, end)
+	}
+}
+
+// embedded is a state as a member of a JSON object.
+type embedded struct {
+	name  string
+	size  int64
+	write func(io.Writer) error
+}
+
+func stateValue(ck *ckpt.Checkpoint) embedded {
+	if ckpt.IsJSON(ck.ContentType) && len(ck.State) > 0 {
+		return embedded{`,"state":`, int64(len(ck.State)), func(w io.Writer) error {
+			_, err := w.Write(ck.State)
+			return err
+		}}
+	}
+	size := int64(base64.StdEncoding.EncodedLen(len(ck.State))) + 2
+	return embedded{`,"state_base64":`, size, func(w io.Writer) error { return writeBase64(w, ck.State) }}
+}
+
+func writeBase64(w io.Writer, state []byte) error {
+	if _, err := io.WriteString(w, `"`); err != nil {
+		return err
+	}
+	enc := base64.NewEncoder(base64.StdEncoding, w)
+	if _, err := enc.Write(state); err != nil {
+		return err
+	}
+	if err := enc.Close(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, `"`)
+	return err
+}
+
+// stream is a reply of unknown length. It begins with its first byte, so that
+// an error before that is still an ordinary error, and each part must be taken
+// in time.
+type stream struct {
+	c           *call
+	contentType []string
+}
+
+// Write sends one part.
+func (s stream) Write(p []byte) (int, error) {
+	if s.c.status == 0 {
+		s.c.Header()["Content-Type"] = s.contentType
+	}
+	s.c.patience(int64(len(p)))
+	return s.c.Write(p)
+}

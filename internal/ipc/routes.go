@@ -1,0 +1,145 @@
+package ipc
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// route is one call of the API.
+type route struct {
+	name   string // for logs, metrics and the audit of refusals
+	method string
+	path   string
+	params []string // query parameters besides owner
+	write  bool     // it goes on when its client hangs up, and an unclear end is outcome unknown
+	free   bool     // it needs no turn, so that probes are answered under load
+	do     func(*call) error
+}
+
+var (
+	saveParams   = []string{"kind", "run", "epoch", "parent", "step", "label"}
+	postParams   = append(slices.Clone(saveParams), "base")
+	listParams   = []string{"run", "kind", "label", "suspect", "before", "limit"}
+	latestParams = []string{"run", "kind", "clean", "state"}
+)
+
+// routes is the whole API, as section 10 of the design has it.
+var routes = []route{
+	{name: "save", method: "POST", path: "/v1/agents/{agent}/checkpoints", params: postParams, write: true, do: (*call).postCheckpoint},
+	{name: "save", method: "PUT", path: "/v1/agents/{agent}/checkpoints/{id}", params: postParams, write: true, do: (*call).putCheckpoint},
+	{name: "list", method: "GET", path: "/v1/agents/{agent}/checkpoints", params: listParams, do: (*call).listCheckpoints},
+	{name: "latest", method: "GET", path: "/v1/agents/{agent}/checkpoints/latest", params: latestParams, do: (*call).latestCheckpoint},
+	{name: "show", method: "GET", path: "/v1/checkpoints/{id}", params: []string{"state"}, do: (*call).getCheckpoint},
+	{name: "state", method: "GET", path: "/v1/checkpoints/{id}/state", do: (*call).getState},
+	{name: "patch", method: "PATCH", path: "/v1/checkpoints/{id}", write: true, do: (*call).patchCheckpoint},
+	{name: "delete", method: "DELETE", path: "/v1/checkpoints/{id}", write: true, do: (*call).deleteCheckpoint},
+	{name: "diff", method: "GET", path: "/v1/checkpoints/{a}/diff/{b}", do: (*call).diffCheckpoints},
+	{name: "restore", method: "POST", path: "/v1/agents/{agent}/restore", write: true, do: (*call).restore},
+
+	{name: "agents", method: "GET", path: "/v1/agents", params: []string{"before", "limit"}, do: (*call).listAgents},
+	{name: "erase", method: "DELETE", path: "/v1/agents/{agent}", write: true, do: (*call).eraseAgent},
+	{name: "policy", method: "GET", path: "/v1/agents/{agent}/policy", do: (*call).getPolicy},
+	{name: "set_policy", method: "PUT", path: "/v1/agents/{agent}/policy", write: true, do: (*call).putPolicy},
+	{name: "export", method: "GET", path: "/v1/agents/{agent}/export", do: (*call).exportAgent},
+	{name: "import", method: "POST", path: "/v1/import", params: []string{"agent"}, write: true, do: (*call).importAgent},
+	{name: "prune", method: "POST", path: "/v1/prune", write: true, do: (*call).prune},
+
+	{name: "audit", method: "GET", path: "/v1/audit", params: []string{"agent", "action", "after", "limit"}, do: (*call).listAudit},
+	{name: "status", method: "GET", path: "/v1/status", do: (*call).getStatus},
+	{name: "version", method: "GET", path: "/v1/version", free: true, do: (*call).getVersion},
+	{name: "health", method: "GET", path: "/healthz", free: true, do: (*call).getHealth},
+	{name: "ready", method: "GET", path: "/readyz", free: true, do: (*call).getReadiness},
+	{name: "metrics", method: "GET", path: "/metrics", free: true, do: (*call).getMetrics},
+}
+
+// Route is one call of the API, for checking its description.
+type Route struct {
+	Method, Path string
+	Query        []string // parameters besides owner
+}
+
+// Routes lists the whole API.
+func Routes() []Route {
+	list := make([]Route, len(routes))
+	for i, r := range routes {
+		list[i] = Route{r.method, r.path, slices.Clone(r.params)}
+	}
+	return list
+}
+
+// resource is what answers at one path.
+type resource struct {
+	path   string
+	routes []*route
+	allow  string
+}
+
+// newMux knows paths only: net/http would answer a wrong method with text.
+func newMux() *http.ServeMux {
+	paths := make(map[string]*resource)
+	for i := range routes {
+		r := &routes[i]
+		if paths[r.path] == nil {
+			paths[r.path] = &resource{path: r.path}
+		}
+		paths[r.path].routes = append(paths[r.path].routes, r)
+	}
+	mux := http.NewServeMux()
+	for path, res := range paths {
+		res.allow = res.allowed()
+		mux.Handle(path, res)
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { w.(*call).err = noSuchPath() })
+	return mux
+}
+
+func (res *resource) allowed() string {
+	methods := []string{http.MethodOptions}
+	for _, r := range res.routes {
+		methods = append(methods, r.method)
+		if r.method == http.MethodGet {
+			methods = append(methods, http.MethodHead)
+		}
+	}
+	slices.Sort(methods)
+	return strings.Join(methods, ", ")
+}
+
+// ServeHTTP hands the call to the route of its method.
+func (res *resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := w.(*call)
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	for _, rt := range res.routes {
+		if rt.method == method {
+			c.err = c.run(rt)
+			return
+		}
+	}
+	c.Header().Set("Allow", res.allow)
+	if method == http.MethodOptions {
+		c.WriteHeader(http.StatusNoContent)
+		return
+	}
+	c.err = &statusError{http.StatusMethodNotAllowed, ckpt.Errorf(ckpt.CodeInvalid, "%s takes %s, not %s", res.path, res.allow, shown(r.Method))}
+}
+
+func noSuchPath() error {
+	return ckpt.Errorf(ckpt.CodeNotFound, "there is no such path: all calls begin with /v1/, and GET /v1/version says which daemon this is")
+}
+
+// statusError is an error that HTTP has a status of its own for.
+type statusError struct {
+	status int
+	err    *ckpt.Error
+}
+
+func (e *statusError) Error() string { return e.err.Error() }
+
+// Unwrap gives the product's error.
+func (e *statusError) Unwrap() error { return e.err }

@@ -1,0 +1,178 @@
+package retention
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Plan is a [ckpt.Retention]: it says of every checkpoint of a run whether it
+// stays, and why. The verdicts have the order of the checkpoints.
+//
+// What is unclear stays: a run is alive unless both its status and its end say
+// otherwise, a count or an age that is not positive keeps all, and so does a
+// missing date.
+func Plan(h ckpt.History, p ckpt.Policy, now time.Time) []ckpt.Verdict {
+	j := newJudge(h, p, now)
+	verdicts := make([]ckpt.Verdict, len(h.Checkpoints))
+	for i := range h.Checkpoints {
+		c := &h.Checkpoints[i]
+		remove, reason := j.judge(c)
+		verdicts[i] = ckpt.Verdict{ID: c.ID, Remove: remove, Reason: reason}
+	}
+	return verdicts
+}
+
+// Over says whether an ended run is over: it ended so long ago that it goes,
+// with its steps and events, as soon as none of its checkpoints is left.
+func Over(h ckpt.History, p ckpt.Policy, now time.Time) bool {
+	return ended(h) && aged(h.EndedAt, p.EndedKeep, now)
+}
+
+// judge is what has to be known of a run before its checkpoints are judged.
+type judge struct {
+	policy  ckpt.Policy
+	now     time.Time
+	over    bool
+	anchor  anchor
+	routine int64  // the sequence number of the oldest routine checkpoint that the count keeps
+	among   string // the reason of those
+}
+
+func newJudge(h ckpt.History, p ckpt.Policy, now time.Time) judge {
+	list := newestFirst(h.Checkpoints)
+	j := judge{policy: p, now: now, over: Over(h, p, now), anchor: findAnchor(h, list)}
+	j.routine = oldestKept(list, p.RoutineKeep)
+	j.among = "the newest routine checkpoint"
+	if p.RoutineKeep > 1 {
+		j.among = "among the newest " + strconv.Itoa(p.RoutineKeep) + " routine checkpoints"
+	}
+	return j
+}
+
+func (j *judge) judge(c *ckpt.Held) (remove bool, reason string) {
+	if why := held(c); why != "" {
+		return false, why
+	}
+	if j.over {
+		return true, "its run ended and the " + j.policy.EndedKeep.String() + " after that are over"
+	}
+	remove, reason = j.byKind(c)
+	if remove && c.Seq == j.anchor.seq {
+		return false, j.anchor.why + ", though " + reason
+	}
+	return remove, reason
+}
+
+// held says why somebody holds on to a checkpoint whatever the policy says, ""
+// where nobody does.
+func held(c *ckpt.Held) string {
+	switch {
+	case c.Pinned:
+		return "pinned"
+	case c.NeededBy != "":
+		return "needed by " + c.NeededBy
+	}
+	return ""
+}
+
+func (j *judge) byKind(c *ckpt.Held) (remove bool, reason string) {
+	switch c.Kind {
+	case ckpt.KindRoutine:
+		return j.byCount(c)
+	case ckpt.KindRecovery:
+		return j.byAge(c)
+	case ckpt.KindPreOperation:
+		if c.Released {
+			return true, reasonReleased
+		}
+		return false, "its operation has not succeeded"
+	}
+	return false, "of a kind that has no rule"
+}
+
+const reasonReleased = "its operation succeeded"
+
+func (j *judge) byCount(c *ckpt.Held) (remove bool, reason string) {
+	switch {
+	case j.policy.RoutineKeep <= 0:
+		return false, "the policy keeps all routine checkpoints"
+	case c.Seq >= j.routine:
+		return false, j.among
+	}
+	return true, "not " + j.among
+}
+
+func (j *judge) byAge(c *ckpt.Held) (remove bool, reason string) {
+	switch {
+	case j.policy.RecoveryKeep <= 0:
+		return false, "the policy keeps all recovery checkpoints"
+	case j.now.IsZero():
+		return false, "a recovery checkpoint, and the clock is not trusted"
+	}
+	days := "its " + j.policy.RecoveryKeep.String() + " as a recovery checkpoint are "
+	if aged(c.CreatedAt, j.policy.RecoveryKeep, j.now) {
+		return true, days + "over"
+	}
+	return false, days + "not over"
+}
+
+// anchor is the one checkpoint of a run that the rules of the kinds do not
+// remove: the way back of a run that may go on, the last word of one that ended.
+type anchor struct {
+	seq int64
+	why string
+}
+
+func findAnchor(h ckpt.History, newestFirst []ckpt.Held) anchor {
+	if len(newestFirst) == 0 {
+		return anchor{}
+	}
+	if ended(h) {
+		return anchor{newestFirst[0].Seq, "the final checkpoint of an ended run"}
+	}
+	for i := range newestFirst {
+		if !newestFirst[i].Suspect {
+			return anchor{newestFirst[i].Seq, "the newest clean checkpoint of a resumable run"}
+		}
+	}
+	return anchor{newestFirst[0].Seq, "the newest checkpoint of a resumable run that has only suspect ones"}
+}
+
+// oldestKept is the sequence number of the oldest routine checkpoint that is
+// among the newest keep of them.
+func oldestKept(newestFirst []ckpt.Held, keep int) int64 {
+	for i := range newestFirst {
+		if newestFirst[i].Kind != ckpt.KindRoutine {
+			continue
+		}
+		if keep--; keep == 0 {
+			return newestFirst[i].Seq
+		}
+	}
+	return math.MinInt64
+}
+
+// newestFirst is the list itself where it has the order that History promises.
+func newestFirst(list []ckpt.Held) []ckpt.Held {
+	if slices.IsSortedFunc(list, bySeqDown) {
+		return list
+	}
+	list = slices.Clone(list)
+	slices.SortFunc(list, bySeqDown)
+	return list
+}
+
+func bySeqDown(a, b ckpt.Held) int { return cmp.Compare(b.Seq, a.Seq) }
+
+func ended(h ckpt.History) bool { return !h.Status.Resumable() && !h.EndedAt.IsZero() }
+
+// aged says whether at is keep or longer ago. Neither a clock that is not
+// trusted nor a missing date makes anything old.
+func aged(at time.Time, keep ckpt.Duration, now time.Time) bool {
+	return keep > 0 && !now.IsZero() && !at.IsZero() && now.Sub(at) >= time.Duration(keep)
+}

@@ -1,0 +1,186 @@
+package ckptsidecar
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Limits of names and small values. Bodies have limits of their own in the
+// daemon's configuration.
+const (
+	MaxAgentName   = 128
+	MaxRunName     = 255
+	MaxKey         = 512 // a step key or an idempotency key, bytes
+	MaxLabels      = 32
+	MaxLabelKey    = 63
+	MaxLabelValue  = 256
+	MaxMetadata    = 64 << 10 // bytes of JSON
+	MaxContentType = 255
+	MaxReason      = 1024
+)
+
+// CheckAgentName accepts ^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$.
+func CheckAgentName(name string) error {
+	return checkName("agent", name, MaxAgentName, "._-")
+}
+
+// CheckRunName accepts ^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,254}$.
+func CheckRunName(name string) error {
+	return checkName("run", name, MaxRunName, "._:@+-")
+}
+
+func checkName(what, name string, most int, punctuation string) error {
+	if name == "" {
+		return Errorf(CodeInvalid, "the %s has no name: give one of letters, digits and %s", what, punctuation)
+	}
+	if len(name) > most {
+		return Errorf(CodeInvalid, "the %s name is %d bytes long: at most %d are allowed", what, len(name), most)
+	}
+	for i := range len(name) {
+		c := name[i]
+		if isAlphanumeric(c) || (i > 0 && strings.IndexByte(punctuation, c) >= 0) {
+			continue
+		}
+		return Errorf(CodeInvalid, "the %s name %q has %q at position %d: it must begin with a letter or digit and go on with letters, digits and %s",
+			what, name, rune(c), i+1, punctuation)
+	}
+	return nil
+}
+
+func isAlphanumeric(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
+// CheckKind accepts the three kinds; the message for "" says that it is missing.
+func CheckKind(k Kind) error {
+	if slices.Contains(Kinds, k) {
+		return nil
+	}
+	if k == "" {
+		return Errorf(CodeInvalid, "kind is missing: say routine, pre_operation or recovery")
+	}
+	return Errorf(CodeInvalid, "kind %q is unknown: it is routine, pre_operation or recovery", cut(string(k)))
+}
+
+// CheckID accepts a UUID of version 7 in lower case, as RFC 9562 writes it.
+func CheckID(id string) error {
+	if !isUUID(id) {
+		return Errorf(CodeInvalid, "%q is not an id: ids are UUIDs in lower case", cut(id))
+	}
+	if id[14] != '7' || strings.IndexByte("89ab", id[19]) < 0 {
+		return Errorf(CodeInvalid, "%q is not a UUID of version 7", id)
+	}
+	return nil
+}
+
+func isUUID(id string) bool {
+	if len(id) != 36 {
+		return false
+	}
+	for i := range 36 {
+		switch c := id[i]; i {
+		case 8, 13, 18, 23:
+			if c != '-' {
+				return false
+			}
+		default:
+			if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// CheckKey accepts 1 to MaxKey bytes of printable UTF-8: step and idempotency keys.
+func CheckKey(what, key string) error {
+	switch {
+	case key == "":
+		return Errorf(CodeInvalid, "the %s is empty", what)
+	case len(key) > MaxKey:
+		return Errorf(CodeInvalid, "the %s is %d bytes long: at most %d are allowed", what, len(key), MaxKey)
+	}
+	return checkText(what, key)
+}
+
+// CheckReason accepts an empty or printable text of at most MaxReason bytes.
+func CheckReason(reason string) error {
+	if len(reason) > MaxReason {
+		return Errorf(CodeInvalid, "the reason is %d bytes long: at most %d are allowed", len(reason), MaxReason)
+	}
+	return checkText("reason", reason)
+}
+
+func checkText(what, s string) error {
+	if !utf8.ValidString(s) {
+		return Errorf(CodeInvalid, "the %s is not valid UTF-8", what)
+	}
+	if strings.IndexFunc(s, unicode.IsControl) >= 0 {
+		return Errorf(CodeInvalid, "the %s %q has a control character", what, cut(s))
+	}
+	return nil
+}
+
+// CheckLabels accepts at most MaxLabels labels with keys of letters, digits
+// and ._/- and values of printable UTF-8.
+func CheckLabels(labels Labels) error {
+	if len(labels) > MaxLabels {
+		return Errorf(CodeInvalid, "there are %d labels: at most %d are allowed", len(labels), MaxLabels)
+	}
+	for key, value := range labels {
+		if err := checkName("label", key, MaxLabelKey, "._/-"); err != nil {
+			return err
+		}
+		if len(value) > MaxLabelValue {
+			return Errorf(CodeInvalid, "label %s is %d bytes long: at most %d are allowed", key, len(value), MaxLabelValue)
+		}
+		if err := checkText("label "+key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckMetadata accepts nothing, or one strict JSON object of at most
+// MaxMetadata bytes.
+func CheckMetadata(metadata json.RawMessage) error {
+	switch {
+	case len(metadata) == 0:
+		return nil
+	case len(metadata) > MaxMetadata:
+		return Errorf(CodeTooLarge, "the metadata is %d bytes long: at most %d are allowed; put large things into the state", len(metadata), MaxMetadata)
+	}
+	if err := CheckJSON(metadata); err != nil {
+		return Errorf(CodeInvalid, "the metadata is not JSON: %v", err)
+	}
+	if !bytes.HasPrefix(bytes.TrimLeft(metadata, " \t\r\n"), []byte("{")) {
+		return Errorf(CodeInvalid, "the metadata must be a JSON object")
+	}
+	return nil
+}
+
+// CheckContentType accepts a media type of printable ASCII.
+func CheckContentType(s string) error {
+	if len(s) > MaxContentType {
+		return Errorf(CodeInvalid, "the Content-Type is %d bytes long: at most %d are allowed", len(s), MaxContentType)
+	}
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return Errorf(CodeInvalid, "the Content-Type has a byte that is not printable ASCII")
+		}
+	}
+	return nil
+}
+
+// cut shortens a caller's text for a message.
+func cut(s string) string {
+	const most = 64
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

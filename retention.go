@@ -1,0 +1,37 @@
+package ckptsidecar
+
+import "time"
+
+// Held is what retention knows of one checkpoint.
+type Held struct {
+	ID         string
+	Seq        int64
+	Kind       Kind
+	CreatedAt  time.Time
+	StoredSize int64
+	Pinned     bool
+	Suspect    bool
+	NeededBy   string // "an open operation", "a fork", "a prompt", …: who needs it; "" for nobody
+	Released   bool   // its operation succeeded; only of pre_operation checkpoints
+}
+
+// History is what retention knows of one run: its checkpoints, newest first.
+type History struct {
+	Status      RunStatus
+	EndedAt     time.Time // zero while the run is resumable
+	Checkpoints []Held
+}
+
+// Verdict is what retention says of one checkpoint.
+type Verdict struct {
+	ID     string
+	Remove bool
+	Reason string // one phrase, for the audit log and for people
+}
+
+// Retention decides what of a run stays. internal/retention has the real one;
+// the store takes it as a value, so that neither room imports the other.
+//
+// Ages are judged at now; a zero now means that the clock is not to be
+// trusted, and then nothing goes by age.
+type Retention func(h History, p Policy, now time.Time) []Verdict

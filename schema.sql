@@ -1,0 +1,394 @@
+-- The database of ckptsidecar, schema version 1.
+--
+-- For auditors: read the views whose names begin with audit_. They are a
+-- contract and work in SQLite 3.40 and newer; the tables below them may change
+-- between versions. docs/AUDIT.md shows how to ask.
+--
+-- Times are text: RFC 3339, UTC, milliseconds. They sort as text. JSON is text.
+-- Truth values are 0 and 1. Nothing here needs a function that the sqlite3
+-- command does not have.
+
+-- ---------------------------------------------------------------- tables ---
+
+-- What is true of the whole database: its id, when retention last ran, …
+CREATE TABLE IF NOT EXISTS meta (
+    key   TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- An agent is a name owned by an identity of the operating system.
+CREATE TABLE IF NOT EXISTS agents (
+    id         INTEGER PRIMARY KEY,
+    owner      TEXT NOT NULL,              -- uid:1000, or a Windows SID
+    name       TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    policy     TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(policy)), -- what is missing has the default
+    policy_at  TEXT NOT NULL,              -- when the policy was last set
+    recovery_keep_s INTEGER NOT NULL DEFAULT 604800, -- the policy's recovery_keep in seconds, for audit_violations
+    UNIQUE (owner, name)
+) STRICT;
+
+-- A run is one execution of an agent. The run 'main' exists by itself.
+-- The counters are kept by the writer in the same transaction as what they count.
+CREATE TABLE IF NOT EXISTS runs (
+    id            INTEGER PRIMARY KEY,
+    agent_id      INTEGER NOT NULL REFERENCES agents (id),
+    name          TEXT NOT NULL,
+    status        TEXT NOT NULL DEFAULT 'running' CHECK (status IN
+        ('running', 'suspended', 'awaiting_continuation', 'interrupted', 'timed_out', 'completed', 'failed')),
+    epoch         INTEGER NOT NULL DEFAULT 1, -- the fencing token: a write that names an older one is refused
+    attempt       INTEGER NOT NULL DEFAULT 1, -- how often it was begun or resumed
+    started_at    TEXT NOT NULL,
+    updated_at    TEXT NOT NULL,
+    ended_at      TEXT,
+    last_seq      INTEGER NOT NULL DEFAULT 0, -- of its checkpoints; never reused
+    removed       INTEGER NOT NULL DEFAULT 0, -- checkpoints that are gone: last_seq = what is there + removed
+    stored_bytes  INTEGER NOT NULL DEFAULT 0, -- of all its states, as stored
+    head          TEXT,                       -- the checkpoint that the next save comes from
+    workflow      TEXT,
+    pid           INTEGER,                    -- of the owner, with what tells it from a later process of that number
+    process_start TEXT,
+    boot_id       TEXT,
+    parent_run    TEXT,
+    forked_from   TEXT,                       -- the checkpoint that a fork began with
+    segment_at    TEXT,                       -- when the present segment began
+    accumulated_ms INTEGER NOT NULL DEFAULT 0, -- time over all segments before
+    heartbeat_at  TEXT,
+    heartbeat_timeout_ms INTEGER NOT NULL DEFAULT 0, -- 0: not watched
+    progress_timeout_ms  INTEGER NOT NULL DEFAULT 0,
+    progress      REAL,
+    progress_at   TEXT,
+    goal          TEXT,
+    continuation_prompt TEXT,
+    external_session    TEXT,
+    labels        TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(labels)),
+    result        TEXT,
+    error         TEXT,
+    last_event    INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (agent_id, name)
+) STRICT;
+CREATE INDEX IF NOT EXISTS runs_forked ON runs (forked_from) WHERE forked_from IS NOT NULL;
+
+-- A checkpoint: what is known of a saved state, and the state. A small state
+-- stands in body as it is. A larger one is a list of pieces: a JSON array of
+-- [segment, offset, length], to be put one after the other. Checkpoints share
+-- segments; none depends on another.
+CREATE TABLE IF NOT EXISTS checkpoints (
+    n            INTEGER PRIMARY KEY,       -- the audit_log row that records the save: the order of all saves
+    id           TEXT NOT NULL UNIQUE,      -- UUID of version 7
+    run_id       INTEGER NOT NULL REFERENCES runs (id),
+    seq          INTEGER NOT NULL,          -- 1, 2, … in its run, in the order of acknowledgement
+    kind         TEXT NOT NULL CHECK (kind IN ('routine', 'pre_operation', 'recovery')),
+    parent       TEXT,                      -- the checkpoint that this state came from; it may be gone
+    created_at   TEXT NOT NULL,
+    size         INTEGER NOT NULL,          -- bytes of the state
+    stored_size  INTEGER NOT NULL,          -- bytes that the save added
+    sha256       TEXT NOT NULL CHECK (length(sha256) = 64),
+    content_type TEXT NOT NULL,
+    labels       TEXT NOT NULL DEFAULT '{}',
+    metadata     TEXT NOT NULL DEFAULT '{}',
+    step         TEXT,
+    operation    TEXT,                      -- the key of the operation that it was taken for
+    pinned       INTEGER NOT NULL DEFAULT 0 CHECK (pinned IN (0, 1)),
+    suspect      INTEGER NOT NULL DEFAULT 0 CHECK (suspect IN (0, 1)), -- saved after the first evidence of drift
+    program      TEXT,                      -- {"source", "executed"}
+    pieces       TEXT,
+    body         BLOB
+) STRICT;
+
+-- The newest of a run, and of a kind in a run; retention asks the same.
+CREATE INDEX IF NOT EXISTS checkpoints_of_run ON checkpoints (run_id, kind, seq);
+-- Recovery checkpoints go by age.
+CREATE INDEX IF NOT EXISTS checkpoints_by_age ON checkpoints (created_at) WHERE kind = 'recovery';
+
+-- Bytes that states are made of. data is plain where its length is size, and
+-- zlib otherwise: sqlar_uncompress(data, size) gives the bytes either way.
+CREATE TABLE IF NOT EXISTS segments (
+    id     INTEGER PRIMARY KEY,
+    run_id INTEGER NOT NULL REFERENCES runs (id),
+    size   INTEGER NOT NULL,
+    data   BLOB NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS segments_of_run ON segments (run_id);
+
+-- A step is one unit of work: a tool call, a model call, a statement.
+CREATE TABLE IF NOT EXISTS steps (
+    id           INTEGER PRIMARY KEY,
+    run_id       INTEGER NOT NULL REFERENCES runs (id),
+    key          TEXT NOT NULL,
+    attempt      INTEGER NOT NULL DEFAULT 1,
+    name         TEXT NOT NULL,
+    status       TEXT NOT NULL CHECK (status IN ('started', 'succeeded', 'failed', 'interrupted')),
+    args         TEXT,
+    result       TEXT,
+    error        TEXT,
+    started_at   TEXT NOT NULL,
+    ended_at     TEXT,
+    duration_ms  INTEGER,
+    input_tokens INTEGER,
+    output_tokens INTEGER,
+    cost_usd     REAL,
+    progress     REAL,
+    after_seq    INTEGER NOT NULL DEFAULT 0, -- the run's newest checkpoint when it ended, or when it began
+    UNIQUE (run_id, key)
+) STRICT;
+
+-- An operation is a risky step: it began with a pre_operation checkpoint, which
+-- stays until an attempt of the same key has succeeded.
+CREATE TABLE IF NOT EXISTS operations (
+    id         INTEGER PRIMARY KEY,
+    run_id     INTEGER NOT NULL REFERENCES runs (id),
+    key        TEXT NOT NULL,
+    attempt    INTEGER NOT NULL DEFAULT 1,
+    name       TEXT NOT NULL,
+    status     TEXT NOT NULL CHECK (status IN ('open', 'succeeded', 'failed', 'uncertain')),
+    checkpoint TEXT,
+    started_at TEXT NOT NULL,
+    ended_at   TEXT,
+    result     TEXT,
+    error      TEXT,
+    UNIQUE (run_id, key, attempt)
+) STRICT;
+
+-- The journal of a run: seq is 1, 2, … without gaps.
+CREATE TABLE IF NOT EXISTS events (
+    run_id  INTEGER NOT NULL REFERENCES runs (id),
+    seq     INTEGER NOT NULL,
+    at      TEXT NOT NULL,
+    type    TEXT NOT NULL,
+    payload TEXT NOT NULL CHECK (json_valid(payload)),
+    PRIMARY KEY (run_id, seq)
+) STRICT, WITHOUT ROWID;
+
+-- What a drift detector, or the search for secrets, saw.
+CREATE TABLE IF NOT EXISTS findings (
+    id           TEXT NOT NULL PRIMARY KEY,
+    run_id       INTEGER NOT NULL REFERENCES runs (id),
+    at           TEXT NOT NULL,
+    rule         TEXT NOT NULL,
+    severity     TEXT NOT NULL CHECK (severity IN ('info', 'warn', 'critical')),
+    message      TEXT NOT NULL,
+    evidence     TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(evidence)),
+    checkpoint   TEXT, -- the checkpoint in which it was seen
+    since_seq    INTEGER, -- checkpoints from this sequence number on are suspect
+    dismissed_at TEXT,
+    dismissed_by TEXT
+) STRICT;
+CREATE INDEX IF NOT EXISTS findings_of_run ON findings (run_id, at);
+
+-- A question to the operator.
+CREATE TABLE IF NOT EXISTS prompts (
+    id          TEXT NOT NULL PRIMARY KEY,
+    run_id      INTEGER NOT NULL REFERENCES runs (id),
+    at          TEXT NOT NULL,
+    question    TEXT NOT NULL,
+    reason      TEXT NOT NULL,
+    checkpoint  TEXT,
+    memory_diff TEXT,
+    choice      TEXT CHECK (choice IN ('resume', 'reinitialize', 'abandon')),
+    answered_at TEXT,
+    answered_by TEXT
+) STRICT;
+CREATE INDEX IF NOT EXISTS prompts_of_run ON prompts (run_id);
+
+-- Idempotency keys and the first reply to each. n is the audit_log row of that
+-- time, so the oldest come first. agent_id is 0 where no agent was named.
+CREATE TABLE IF NOT EXISTS idempotency (
+    n           INTEGER PRIMARY KEY,
+    agent_id    INTEGER NOT NULL,
+    key         TEXT NOT NULL,
+    fingerprint TEXT NOT NULL, -- SHA-256 of what was asked
+    reply       TEXT NOT NULL,
+    created_at  TEXT NOT NULL,
+    UNIQUE (agent_id, key)
+) STRICT;
+
+-- Who did what, when, and how it went. Rows are only ever added. prev is the
+-- hash of the row before; audit_head holds the last row's, so that taking rows
+-- away, also the last ones, shows.
+CREATE TABLE IF NOT EXISTS audit_log (
+    n       INTEGER PRIMARY KEY, -- 1, 2, … without gaps
+    at      TEXT NOT NULL,
+    who     TEXT NOT NULL,
+    pid     INTEGER NOT NULL,
+    action  TEXT NOT NULL,
+    owner   TEXT,
+    agent   TEXT,
+    run     TEXT,
+    subject TEXT,
+    outcome TEXT NOT NULL,
+    reason  TEXT,
+    retries INTEGER NOT NULL,
+    detail  TEXT NOT NULL,
+    prev    TEXT NOT NULL,
+    hash    TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS audit_head (
+    id   INTEGER PRIMARY KEY CHECK (id = 1),
+    n    INTEGER NOT NULL,
+    hash TEXT NOT NULL
+) STRICT;
+CREATE TRIGGER IF NOT EXISTS audit_log_is_never_changed BEFORE UPDATE ON audit_log
+BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER IF NOT EXISTS audit_log_is_never_shortened BEFORE DELETE ON audit_log
+BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER IF NOT EXISTS audit_head_is_never_removed BEFORE DELETE ON audit_head
+BEGIN SELECT RAISE(ABORT, 'the audit log keeps its head'); END;
+
+
+-- ----------------------------------------------------------------- views ---
+-- Contract: names and columns stay. Each view is made anew, so that a newer
+-- version can add to it.
+
+DROP VIEW IF EXISTS audit_violations;
+DROP VIEW IF EXISTS audit_agents;
+DROP VIEW IF EXISTS audit_runs;
+DROP VIEW IF EXISTS audit_checkpoints;
+DROP VIEW IF EXISTS audit_states;
+DROP VIEW IF EXISTS audit_steps;
+DROP VIEW IF EXISTS audit_operations;
+DROP VIEW IF EXISTS audit_findings;
+DROP VIEW IF EXISTS audit_prompts;
+DROP VIEW IF EXISTS audit_events;
+DROP VIEW IF EXISTS needed_checkpoints;
+
+CREATE VIEW audit_agents (agent, owner, created_at, updated_at, runs, checkpoints, stored_bytes, policy) AS
+SELECT a.name, a.owner, a.created_at, coalesce(max(r.updated_at), a.created_at), count(r.id),
+       coalesce(sum(r.last_seq - r.removed), 0), coalesce(sum(r.stored_bytes), 0), a.policy
+FROM agents a LEFT JOIN runs r ON r.agent_id = a.id
+GROUP BY a.id;
+
+CREATE VIEW audit_runs (agent, owner, run, workflow, status, epoch, attempt, pid, parent_run, started_at, updated_at,
+    ended_at, accumulated_ms, goal, progress, continuation_prompt, external_session, labels, checkpoints, stored_bytes) AS
+SELECT a.name, a.owner, r.name, r.workflow,
+       CASE WHEN r.status = 'running' AND r.last_seq = 0 THEN 'starting' ELSE r.status END,
+       r.epoch, r.attempt, r.pid, r.parent_run, r.started_at, r.updated_at, r.ended_at, r.accumulated_ms, r.goal,
+       r.progress, r.continuation_prompt, r.external_session, r.labels, r.last_seq - r.removed, r.stored_bytes
+FROM runs r JOIN agents a ON a.id = r.agent_id;
+
+CREATE VIEW audit_checkpoints (id, owner, agent, run, seq, kind, created_at, size, stored_size, sha256, parent, step,
+    operation, pinned, suspect, labels, metadata, content_type, program) AS
+SELECT c.id, a.owner, a.name, r.name, c.seq, c.kind, c.created_at, c.size, c.stored_size, c.sha256, c.parent, c.step,
+       c.operation, c.pinned, c.suspect, c.labels, c.metadata, c.content_type, c.program
+FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id;
+
+-- The states that are JSON, as text. sqlar_uncompress is in the sqlite3 command.
+CREATE VIEW audit_states (id, owner, agent, run, seq, kind, state) AS
+SELECT c.id, a.owner, a.name, r.name, c.seq, c.kind,
+       CASE WHEN c.pieces IS NULL THEN CAST(c.body AS TEXT)
+       ELSE (SELECT group_concat(bytes, '') FROM
+               (SELECT CAST(substr(sqlar_uncompress(s.data, s.size),
+                                   json_extract(p.value, '$[1]') + 1, json_extract(p.value, '$[2]')) AS TEXT) AS bytes
+                FROM json_each(c.pieces) p JOIN segments s ON s.id = json_extract(p.value, '$[0]')
+                ORDER BY p.key))
+       END
+FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id
+WHERE c.content_type LIKE 'application/json%' OR c.content_type LIKE '%+json%';
+
+CREATE VIEW audit_steps (agent, owner, run, key, attempt, name, status, args, result, error, started_at, ended_at,
+    duration_ms, input_tokens, output_tokens, cost_usd, progress) AS
+SELECT a.name, a.owner, r.name, s.key, s.attempt, s.name, s.status, s.args, s.result, s.error, s.started_at, s.ended_at,
+       s.duration_ms, s.input_tokens, s.output_tokens, s.cost_usd, s.progress
+FROM steps s JOIN runs r ON r.id = s.run_id JOIN agents a ON a.id = r.agent_id;
+
+CREATE VIEW audit_operations (agent, owner, run, key, attempt, name, status, checkpoint, started_at, ended_at, result, error) AS
+SELECT a.name, a.owner, r.name, o.key, o.attempt, o.name, o.status, o.checkpoint, o.started_at, o.ended_at, o.result, o.error
+FROM operations o JOIN runs r ON r.id = o.run_id JOIN agents a ON a.id = r.agent_id;
+
+CREATE VIEW audit_findings (id, agent, owner, run, at, rule, severity, message, evidence, checkpoint, dismissed_at, dismissed_by) AS
+SELECT f.id, a.name, a.owner, r.name, f.at, f.rule, f.severity, f.message, f.evidence, f.checkpoint, f.dismissed_at, f.dismissed_by
+FROM findings f JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id;
+
+CREATE VIEW audit_prompts (id, agent, owner, run, at, question, reason, checkpoint, choice, answered_at, answered_by) AS
+SELECT p.id, a.name, a.owner, r.name, p.at, p.question, p.reason, p.checkpoint, p.choice, p.answered_at, p.answered_by
+FROM prompts p JOIN runs r ON r.id = p.run_id JOIN agents a ON a.id = r.agent_id;
+
+CREATE VIEW audit_events (agent, owner, run, seq, at, type, payload) AS
+SELECT a.name, a.owner, r.name, e.seq, e.at, e.type, e.payload
+FROM events e JOIN runs r ON r.id = e.run_id JOIN agents a ON a.id = r.agent_id;
+
+-- The checkpoints that something still needs, and what. Retention passes them over.
+CREATE VIEW needed_checkpoints (id, needed_by) AS
+SELECT checkpoint, 'an ' || status || ' operation' FROM operations WHERE status IN ('open', 'uncertain') AND checkpoint IS NOT NULL
+UNION ALL
+SELECT checkpoint, 'a prompt' FROM prompts WHERE answered_at IS NULL AND checkpoint IS NOT NULL
+UNION ALL
+SELECT forked_from, 'a fork' FROM runs WHERE forked_from IS NOT NULL AND last_seq = 0 AND ended_at IS NULL
+UNION ALL
+SELECT head, 'the next save' FROM runs WHERE head IS NOT NULL AND ended_at IS NULL;
+
+-- Every broken invariant; empty at all times. What only a program can check
+-- (the hashes of states and of the audit chain) is checked by
+-- 'ckptsidecar verify'.
+CREATE VIEW audit_violations (rule, subject, detail) AS
+WITH
+policies AS (
+    SELECT id AS agent_id, coalesce(json_extract(policy, '$.routine_keep'), 3) AS routine_keep FROM agents
+),
+way_back AS ( -- of a resumable run its newest checkpoint that is not suspect, else its newest; of an ended one its final one
+    SELECT r.id AS run_id,
+           coalesce((SELECT max(c.seq) FROM checkpoints c WHERE c.run_id = r.id AND c.suspect = 0 AND r.ended_at IS NULL),
+                    (SELECT max(c.seq) FROM checkpoints c WHERE c.run_id = r.id)) AS seq
+    FROM runs r
+),
+free AS ( -- what retention may remove
+    SELECT c.* FROM checkpoints c
+    WHERE c.pinned = 0
+      AND c.id NOT IN (SELECT id FROM needed_checkpoints)
+      AND NOT EXISTS (SELECT 1 FROM way_back w WHERE w.run_id = c.run_id AND w.seq = c.seq)
+),
+ranked AS (
+    SELECT run_id, id, row_number() OVER (PARTITION BY run_id ORDER BY seq DESC) AS place
+    FROM checkpoints WHERE kind = 'routine'
+),
+pieces AS (
+    SELECT c.id, c.size, json_extract(p.value, '$[0]') AS segment, json_extract(p.value, '$[1]') AS start,
+           json_extract(p.value, '$[2]') AS length
+    FROM checkpoints c, json_each(c.pieces) p WHERE c.pieces IS NOT NULL
+),
+linked AS (
+    SELECT n, prev, lag(hash, 1, '') OVER (ORDER BY n) AS hash_before, lag(n, 1, 0) OVER (ORDER BY n) AS n_before FROM audit_log
+)
+SELECT 'routine_excess', f.id, 'routine checkpoint number ' || k.place || ' of its run; the policy keeps ' || p.routine_keep
+FROM free f JOIN ranked k ON k.id = f.id JOIN runs r ON r.id = f.run_id JOIN policies p ON p.agent_id = r.agent_id
+WHERE f.kind = 'routine' AND p.routine_keep > 0 AND k.place > p.routine_keep AND r.ended_at IS NULL
+UNION ALL -- age is judged when retention last looked and could trust the clock; what changed since then has a day
+SELECT 'recovery_expired', f.id, 'made ' || f.created_at || ', kept for ' || a.recovery_keep_s || ' s, ages last judged ' || m.value
+FROM free f JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id JOIN meta m ON m.key = 'ages_judged_at'
+WHERE f.kind = 'recovery'
+  AND (julianday(m.value) - julianday(f.created_at)) * 86400
+      > a.recovery_keep_s + 1 + CASE WHEN max(r.updated_at, a.policy_at) > m.value THEN 86400 ELSE 0 END
+UNION ALL
+SELECT 'operation_succeeded', f.id, 'its operation ' || o.key || ' succeeded ' || o.ended_at
+FROM free f JOIN operations o ON o.run_id = f.run_id AND o.key = f.operation
+WHERE f.kind = 'pre_operation' AND o.status = 'succeeded'
+UNION ALL
+SELECT 'state_missing', id, 'has neither a body nor pieces, or both' FROM checkpoints WHERE (body IS NULL) = (pieces IS NULL)
+UNION ALL
+SELECT 'state_size', id, 'the body has ' || length(body) || ' bytes, the state ' || size
+FROM checkpoints WHERE body IS NOT NULL AND length(body) <> size
+UNION ALL
+SELECT 'piece_missing', p.id, 'segment ' || p.segment || ' is missing or too short'
+FROM pieces p LEFT JOIN segments s ON s.id = p.segment WHERE s.id IS NULL OR p.start < 0 OR p.start + p.length > s.size
+UNION ALL
+SELECT 'state_size', id, 'the pieces have ' || sum(length) || ' bytes, the state ' || size
+FROM pieces GROUP BY id HAVING sum(length) <> size
+UNION ALL
+SELECT 'sequence', a.name || '/' || r.name, 'last_seq ' || r.last_seq || ', removed ' || r.removed || ', there ' || count(c.n)
+FROM runs r JOIN agents a ON a.id = r.agent_id LEFT JOIN checkpoints c ON c.run_id = r.id
+GROUP BY r.id HAVING count(c.n) <> r.last_seq - r.removed OR coalesce(max(c.seq), 0) > r.last_seq
+UNION ALL
+SELECT 'sequence', min(id), 'the sequence number ' || seq || ' occurs ' || count(*) || ' times in a run'
+FROM checkpoints GROUP BY run_id, seq HAVING count(*) > 1
+UNION ALL
+SELECT 'sequence', a.name || '/' || r.name, 'events 1 to ' || r.last_event || ': ' || count(e.seq) || ' from ' || min(e.seq) || ' to ' || max(e.seq)
+FROM runs r JOIN agents a ON a.id = r.agent_id JOIN events e ON e.run_id = r.id
+GROUP BY r.id HAVING max(e.seq) <> r.last_event OR count(*) <> max(e.seq) - min(e.seq) + 1
+UNION ALL
+SELECT 'audit_chain', 'row ' || n, 'does not follow the row before' FROM linked WHERE n <> n_before + 1 OR prev <> hash_before
+UNION ALL
+SELECT 'audit_chain', 'head', 'the head names row ' || h.n || ', the last row is ' || coalesce((SELECT max(n) FROM audit_log), 0)
+FROM audit_head h WHERE h.n <> coalesce((SELECT max(n) FROM audit_log), 0)
+   OR h.hash <> coalesce((SELECT hash FROM audit_log ORDER BY n DESC LIMIT 1), '')
+UNION ALL
+SELECT 'audit_chain', 'head', 'the head is missing' WHERE NOT EXISTS (SELECT 1 FROM audit_head);

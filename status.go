@@ -1,0 +1,56 @@
+package ckptsidecar
+
+// Status is everything that a person asks of a daemon. Counts are of the
+// caller's own agents; an administrator sees all.
+type Status struct {
+	Version   string         `json:"version"`
+	PID       int            `json:"pid"`
+	StartedAt Time           `json:"started_at"`
+	Now       Time           `json:"now"`
+	State     string         `json:"state"`    // ready, degraded, read_only or failed
+	Problems  []string       `json:"problems"` // each a sentence, with what to do
+	Endpoint  string         `json:"endpoint"`
+	Agents    int64          `json:"agents"`
+	Runs      int64          `json:"runs"`
+	Counts    map[Kind]int64 `json:"checkpoints"`
+	Stored    int64          `json:"stored_bytes"`
+	Database  DatabaseStatus `json:"database"`
+	Writer    WriterStatus   `json:"writer"`
+	Worker    WorkerStatus   `json:"retention"`
+}
+
+// DatabaseStatus is the file and its write-ahead log.
+type DatabaseStatus struct {
+	Path             string `json:"path"`
+	ID               string `json:"id"`
+	SchemaVersion    int    `json:"schema_version"`
+	SQLite           string `json:"sqlite"`
+	Bytes            int64  `json:"bytes"`
+	MaxBytes         int64  `json:"max_bytes"` // 0 for none
+	FreeBytes        int64  `json:"free_bytes"`
+	WALBytes         int64  `json:"wal_bytes"`
+	WALPending       int64  `json:"wal_pending_bytes"` // not yet copied into the file
+	LastWALCheckpoint Time   `json:"last_wal_checkpoint"`
+	WALFailures      int64  `json:"wal_checkpoint_failures"` // in a row
+	AuditRows        int64  `json:"audit_rows"`
+	AuditHead        string `json:"audit_head"`
+}
+
+// WriterStatus is how writing goes.
+type WriterStatus struct {
+	Commits    int64   `json:"commits"`
+	Operations int64   `json:"operations"`
+	Retries    int64   `json:"retries"`
+	Failures   int64   `json:"failures"`
+	Waiting    int     `json:"waiting"`
+	CommitP50  float64 `json:"commit_p50_ms"` // of the last commits
+	CommitP99  float64 `json:"commit_p99_ms"`
+}
+
+// WorkerStatus is how retention goes.
+type WorkerStatus struct {
+	LastRun      Time   `json:"last_run"`
+	Removed      int64  `json:"removed"`
+	GuardedUntil Time   `json:"guarded_until"` // nothing goes by age before
+	LastError    string `json:"last_error"`
+}
