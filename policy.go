@@ -9,7 +9,12 @@ type Policy struct {
 	RecoveryKeep Duration    `json:"recovery_keep"` // how long a recovery checkpoint stays
 	EndedKeep    Duration    `json:"ended_keep"`    // how long an ended run and its checkpoints stay
 	MaxBytes     int64       `json:"max_bytes"`     // budget of stored bytes; 0 for none
+	MaxEvents    int         `json:"max_events"`    // of a run; the oldest go
 	Secrets      SecretsMode `json:"secrets"`
+
+	Autoresume       bool     `json:"autoresume"`        // an interrupted run waits to be resumed; without it an operator is asked
+	HeartbeatTimeout Duration `json:"heartbeat_timeout"` // of runs that set none themselves; 0 for none
+	ProgressTimeout  Duration `json:"progress_timeout"`  // likewise
 }
 
 // DefaultPolicy is the policy of an agent that has set none.
@@ -18,7 +23,9 @@ func DefaultPolicy() Policy {
 		RoutineKeep:  3,
 		RecoveryKeep: Duration(7 * Day),
 		EndedKeep:    Duration(30 * Day),
+		MaxEvents:    100_000,
 		Secrets:      SecretsWarn,
+		Autoresume:   true,
 	}
 }
 
@@ -33,6 +40,15 @@ func (p Policy) Check() error {
 		return Errorf(CodeInvalid, "ended_keep is %s: it must be at least 1s", p.EndedKeep)
 	case p.MaxBytes < 0:
 		return Errorf(CodeInvalid, "max_bytes is %d: say a number of bytes, or 0 for no budget", p.MaxBytes)
+	}
+	if p.MaxEvents < 1 || p.MaxEvents > 10_000_000 {
+		return Errorf(CodeInvalid, "max_events is %d: say 1 to 10000000", p.MaxEvents)
+	}
+	if err := checkTimeout("heartbeat_timeout", &p.HeartbeatTimeout); err != nil {
+		return err
+	}
+	if err := checkTimeout("progress_timeout", &p.ProgressTimeout); err != nil {
+		return err
 	}
 	switch p.Secrets {
 	case SecretsOff, SecretsWarn, SecretsRedact, SecretsReject:

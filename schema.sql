@@ -44,6 +44,7 @@ CREATE TABLE IF NOT EXISTS runs (
     last_seq      INTEGER NOT NULL DEFAULT 0, -- of its checkpoints; never reused
     removed       INTEGER NOT NULL DEFAULT 0, -- checkpoints that are gone: last_seq = what is there + removed
     stored_bytes  INTEGER NOT NULL DEFAULT 0, -- of all its states, as stored
+    base_seq      INTEGER NOT NULL DEFAULT 0, -- it was begun anew after this one: what came before is history only
     head          TEXT,                       -- the checkpoint that the next save comes from
     workflow      TEXT,
     pid           INTEGER,                    -- of the owner, with what tells it from a later process of that number
@@ -51,7 +52,8 @@ CREATE TABLE IF NOT EXISTS runs (
     boot_id       TEXT,
     parent_run    TEXT,
     forked_from   TEXT,                       -- the checkpoint that a fork began with
-    segment_at    TEXT,                       -- when the present segment began
+    segment_at    TEXT,                       -- when the present segment began; NULL between two
+    interrupted_at TEXT,                      -- when it was last found without its owner
     accumulated_ms INTEGER NOT NULL DEFAULT 0, -- time over all segments before
     heartbeat_at  TEXT,
     heartbeat_timeout_ms INTEGER NOT NULL DEFAULT 0, -- 0: not watched
@@ -132,6 +134,8 @@ CREATE TABLE IF NOT EXISTS steps (
     after_seq    INTEGER NOT NULL DEFAULT 0, -- the run's newest checkpoint when it ended, or when it began
     UNIQUE (run_id, key)
 ) STRICT;
+-- A resume plan asks for the steps since a checkpoint.
+CREATE INDEX IF NOT EXISTS steps_of_run ON steps (run_id, after_seq);
 
 -- An operation is a risky step: it began with a pre_operation checkpoint, which
 -- stays until an attempt of the same key has succeeded.
@@ -352,12 +356,12 @@ linked AS (
 SELECT 'routine_excess', f.id, 'routine checkpoint number ' || k.place || ' of its run; the policy keeps ' || p.routine_keep
 FROM free f JOIN ranked k ON k.id = f.id JOIN runs r ON r.id = f.run_id JOIN policies p ON p.agent_id = r.agent_id
 WHERE f.kind = 'routine' AND p.routine_keep > 0 AND k.place > p.routine_keep AND r.ended_at IS NULL
-UNION ALL -- age is judged when retention last looked and could trust the clock; what changed since then has a day
+UNION ALL -- age is judged when retention last looked and could trust the clock; what changed since then waits for it to look again
 SELECT 'recovery_expired', f.id, 'made ' || f.created_at || ', kept for ' || a.recovery_keep_s || ' s, ages last judged ' || m.value
 FROM free f JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id JOIN meta m ON m.key = 'ages_judged_at'
 WHERE f.kind = 'recovery'
-  AND (julianday(m.value) - julianday(f.created_at)) * 86400
-      > a.recovery_keep_s + 1 + CASE WHEN max(r.updated_at, a.policy_at) > m.value THEN 86400 ELSE 0 END
+  AND (julianday(m.value) - julianday(f.created_at)) * 86400 > a.recovery_keep_s + 1
+  AND max(r.updated_at, a.policy_at) < m.value
 UNION ALL
 SELECT 'operation_succeeded', f.id, 'its operation ' || o.key || ' succeeded ' || o.ended_at
 FROM free f JOIN operations o ON o.run_id = f.run_id AND o.key = f.operation

@@ -21,19 +21,19 @@ type Status struct {
 
 // DatabaseStatus is the file and its write-ahead log.
 type DatabaseStatus struct {
-	Path             string `json:"path"`
-	ID               string `json:"id"`
-	SchemaVersion    int    `json:"schema_version"`
-	SQLite           string `json:"sqlite"`
-	Bytes            int64  `json:"bytes"`
-	MaxBytes         int64  `json:"max_bytes"` // 0 for none
-	FreeBytes        int64  `json:"free_bytes"`
-	WALBytes         int64  `json:"wal_bytes"`
-	WALPending       int64  `json:"wal_pending_bytes"` // not yet copied into the file
+	Path              string `json:"path"`
+	ID                string `json:"id"`
+	SchemaVersion     int    `json:"schema_version"`
+	SQLite            string `json:"sqlite"`
+	Bytes             int64  `json:"bytes"`
+	MaxBytes          int64  `json:"max_bytes"` // 0 for none
+	FreeBytes         int64  `json:"free_bytes"`
+	WALBytes          int64  `json:"wal_bytes"`
+	WALPending        int64  `json:"wal_pending_bytes"` // not yet copied into the file
 	LastWALCheckpoint Time   `json:"last_wal_checkpoint"`
-	WALFailures      int64  `json:"wal_checkpoint_failures"` // in a row
-	AuditRows        int64  `json:"audit_rows"`
-	AuditHead        string `json:"audit_head"`
+	WALFailures       int64  `json:"wal_checkpoint_failures"` // in a row
+	AuditRows         int64  `json:"audit_rows"`
+	AuditHead         string `json:"audit_head"`
 }
 
 // WriterStatus is how writing goes.

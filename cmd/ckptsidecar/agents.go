@@ -51,7 +51,7 @@ func (c *eraseCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if !c.Yes {
-		if err := a.confirm(c.Agent); err != nil {
+		if err := a.confirm(ctx, c.Agent); err != nil {
 			return err
 		}
 	}
@@ -68,13 +68,19 @@ func (c *eraseCmd) Run(ctx context.Context, a *app) error {
 }
 
 // confirm asks for the agent's name; a yes is typed too easily.
-func (a *app) confirm(agent string) error {
+func (a *app) confirm(ctx context.Context, agent string) error {
 	if !a.interactive {
 		return usagef("erase asks before it erases, and there is nobody to ask: say --yes")
 	}
 	fmt.Fprintf(a.stderr, "This erases all checkpoints of %s, for good. Type its name to go on: ", a.err.bold(agent))
-	var typed string
-	if _, _ = fmt.Fscanln(a.stdin, &typed); typed != agent {
+	typed, err := stoppable(ctx, func() (typed string, _ error) {
+		_, _ = fmt.Fscanln(a.stdin, &typed) // nothing typed is not its name either
+		return typed, nil
+	})
+	if err != nil {
+		return err
+	}
+	if typed != agent {
 		return &exitError{exitFailed, "that is not its name: nothing was erased"}
 	}
 	return nil

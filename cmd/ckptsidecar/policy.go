@@ -59,7 +59,7 @@ func (c *policySetCmd) Run(ctx context.Context, a *app) error {
 
 func (c *policySetCmd) policy(ctx context.Context, a *app) (ckpt.Policy, error) {
 	if c.File != "" {
-		text, err := a.read(c.File)
+		text, err := a.read(ctx, c.File)
 		if err != nil {
 			return ckpt.Policy{}, err
 		}
@@ -70,6 +70,9 @@ func (c *policySetCmd) policy(ctx context.Context, a *app) (ckpt.Policy, error) 
 		return ckpt.Policy{}, err
 	}
 	old, err := a.client().Policy(ctx, c.Agent)
+	if ckpt.CodeOf(err) == ckpt.CodeNotFound { // an agent may have a policy before its first save
+		return changePolicy(ckpt.DefaultPolicy(), c.Settings)
+	}
 	if err != nil {
 		return ckpt.Policy{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 )
@@ -131,6 +132,32 @@ func TestPrintConfigIsAFile(t *testing.T) {
 	for _, want := range []string{`database = "/x/ckpt.db"`, "[limits]", `max_body = "1MiB"`, "# Environment: CKPTSIDECAR_DB"} {
 		if got.code != 0 || !strings.Contains(got.stdout, want) {
 			t.Errorf("exit %d, no %q in:\n%s", got.code, want, got.stdout)
+		}
+	}
+}
+
+func TestEraseAsksForTheName(t *testing.T) {
+	for typed, want := range map[string]int{"a\n": exitTryLater, "yes\n": exitFailed, "": exitFailed} {
+		var out, errs bytes.Buffer
+		code := run(context.Background(), []string{"erase", "a", "--socket", "/nonexistent/sock"}, process{
+			stdin: strings.NewReader(typed), stdout: &out, stderr: &errs, interactive: true, env: func(string) string { return "" },
+		})
+		if code != want || !strings.Contains(errs.String(), "Type its name") {
+			t.Errorf("typed %q: exit %d, want %d: %s", typed, code, want, &errs)
+		}
+	}
+}
+
+// TestWaitingForInputCanBeStopped: a first Ctrl-C is enough.
+func TestWaitingForInputCanBeStopped(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	never, _ := io.Pipe()
+	for _, args := range [][]string{{"save", "a"}, {"erase", "a"}, {"policy", "set", "a", "--file", "-"}} {
+		var out, errs bytes.Buffer
+		code := run(ctx, args, process{stdin: never, stdout: &out, stderr: &errs, interactive: true, env: func(string) string { return "" }})
+		if code != exitFailed || !strings.Contains(errs.String(), "stopped before it was done") {
+			t.Errorf("%q: exit %d, %s", args, code, &errs)
 		}
 	}
 }

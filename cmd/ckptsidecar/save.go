@@ -29,7 +29,7 @@ func (c *saveCmd) Run(ctx context.Context, a *app) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	state, err := a.read(c.File)
+	state, err := a.read(ctx, c.File)
 	if err != nil {
 		return err
 	}
@@ -86,14 +86,35 @@ func savedText(s *ckpt.Saved, st *style) string {
 }
 
 // read reads a file, or standard input for "-".
-func (a *app) read(name string) ([]byte, error) {
+func (a *app) read(ctx context.Context, name string) ([]byte, error) {
 	if name != "-" {
 		return os.ReadFile(name)
 	}
 	if a.interactive {
-		a.tell("reading the state from the keyboard; end it with Ctrl-D")
+		a.tell("reading from the keyboard; end it with Ctrl-D")
 	}
-	return io.ReadAll(a.stdin)
+	return stoppable(ctx, func() ([]byte, error) { return io.ReadAll(a.stdin) })
+}
+
+// stoppable waits for something that may never come, such as what a person
+// types, unless ctx ends before. The wait is then left behind.
+func stoppable[T any](ctx context.Context, wait func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := wait()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
 }
 
 // tell says something beside the result.

@@ -25,6 +25,7 @@ func TestStories(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
+			env.Setenv("GORACE", "atexit_sleep_ms=10") // a program under the race detector waits a second at its end
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("CKPTSIDECAR_DB", filepath.Join(env.WorkDir, "data", "ckpt.db"))
 			env.Setenv("CKPTSIDECAR_SOCKET", filepath.Join(env.WorkDir, "run", "sock"))

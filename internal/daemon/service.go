@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
@@ -19,7 +20,7 @@ import (
 type service struct {
 	daemon   *Daemon
 	log      *slog.Logger
-	guard    *retention.Guard
+	guard    atomic.Pointer[retention.Guard]
 	store    *db.Store
 	worker   *retention.Worker
 	listener net.Listener
@@ -51,24 +52,38 @@ func (s *service) checkIdentity(context.Context) error {
 	return endpoint.CheckIdentityMap()
 }
 
-// openDatabase makes the guard of the clock first: the store asks it.
+// openDatabase opens the store, and then makes the guard of the clock from what
+// the store has seen.
 func (s *service) openDatabase(ctx context.Context) error {
 	c := &s.daemon.Config
-	s.guard = retention.NewGuard(retention.GuardSettings{Wall: s.daemon.Now, Log: s.log})
 	var err error
 	s.store, err = db.Open(ctx, db.Options{
 		Path:          c.Database,
 		Mode:          os.FileMode(c.DatabaseMode),
 		Retention:     retention.Plan,
 		Now:           s.daemon.Now,
-		Trusted:       s.guard.Trusted,
+		Trusted:       s.trusted,
 		MaxBytes:      int64(c.MaxDatabase),
 		MaxOwnerBytes: int64(c.OwnerBytes),
 		WriteTimeout:  time.Duration(c.WriteTimeout),
 		Log:           s.log,
 		Version:       s.daemon.Version,
 	})
+	if err != nil {
+		return err
+	}
+	newest, err := s.store.Newest(ctx)
+	s.guard.Store(retention.NewGuard(retention.GuardSettings{Wall: s.daemon.Now, Log: s.log, Newest: newest.Time}))
 	return err
+}
+
+// trusted is the clock as its guard sees it. Until the database has said what
+// the newest time in it is, there is no guard and no trust.
+func (s *service) trusted() time.Time {
+	if guard := s.guard.Load(); guard != nil {
+		return guard.Trusted()
+	}
+	return time.Time{}
 }
 
 func (s *service) openEndpoint(ctx context.Context) error {
@@ -91,10 +106,10 @@ func (s *service) startWorkers(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.endWork = cancel
 	s.worker = &retention.Worker{
-		Store: s.store, Guard: s.guard, Log: s.log, Interval: time.Duration(s.daemon.Config.RetentionInterval),
+		Store: s.store, Guard: s.guard.Load(), Log: s.log, Interval: time.Duration(s.daemon.Config.RetentionInterval),
 	}
 	s.upkeep = make(chan error, 1)
-	s.workers.Go(func() { s.upkeep <- s.store.Run(ctx) })
+	s.workers.Go(func() { s.upkeep <- s.store.Maintain(ctx) })
 	s.workers.Go(func() { _ = s.worker.Run(ctx) }) // it logs its own errors and goes on
 	return nil
 }

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
@@ -23,17 +22,8 @@ func Backup(ctx context.Context, path, out string, progress func(done, total int
 	return db.Backup(ctx, path, out, progress)
 }
 
-// SQLiteVersion is the version of the SQLite that is built in, as it says itself.
-func SQLiteVersion() string {
-	memory, err := sql.Open("sqlite", ":memory:") // the driver of internal/db
-	if err != nil {
-		return "unknown"
-	}
-	defer memory.Close()
-	version := "unknown"
-	_ = memory.QueryRow(`SELECT sqlite_version()`).Scan(&version)
-	return version
-}
+// SQLiteVersion is the version of the SQLite that is built in.
+func SQLiteVersion() string { return db.SQLiteVersion() }
 
 // Unreachable says whether an error means that no daemon could be reached.
 func Unreachable(err error) bool {

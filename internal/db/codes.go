@@ -50,8 +50,9 @@ func sqliteCode(err error) int {
 }
 
 // classify decides by number, never by text.
-func classify(err error) class {
-	code := sqliteCode(err)
+func classify(err error) class { return classOf(sqliteCode(err)) }
+
+func classOf(code int) class {
 	if code == 0 {
 		return classNone
 	}

@@ -51,3 +51,16 @@ func readAgentCursor(cursor string) (owner, name string, err error) {
 func badCursor() error {
 	return ckpt.Errorf(ckpt.CodeInvalid, "the cursor is not one that a list has given: pass \"next\" of the page before as it is")
 }
+
+// readRunCursor reads the cursor of a list of runs: when one last changed, and
+// which it was.
+func readRunCursor(cursor string) (at string, id int64, err error) {
+	if cursor == "" {
+		return "9999", 0, nil
+	}
+	at, number, found := strings.Cut(cursor, "/")
+	if id, err = strconv.ParseInt(number, 36, 64); err != nil || !found {
+		return "", 0, badCursor()
+	}
+	return at, id, nil
+}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/jmoiron/sqlx"
 	"modernc.org/sqlite"
-	_ "modernc.org/sqlite/lib" // pins what the result codes in codes.go were read from
 )
 
 // pageSize was measured: 8 KiB writes fewer pages a save than 4 and wastes

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ const (
 
 // wal is how the copying of the write-ahead log goes.
 type wal struct {
+	target   int64        // tests: copy after so many bytes, not walTarget
 	written  atomic.Int64 // pages written by the writer in all
 	copied   atomic.Int64 // written, when the log was last copied whole
 	wrapDue  atomic.Bool  // the background copy is done: the writer may make the log begin anew
@@ -37,9 +39,12 @@ type wal struct {
 
 func (w *wal) pending() int64 { return (w.written.Load() - w.copied.Load()) * pageSize }
 
-// Run does the maintenance until the context ends or the store must stop: it
+// full says that enough waits in the log to be copied.
+func (w *wal) full() bool { return w.pending() >= cmp.Or(w.target, walTarget) }
+
+// Maintain does the maintenance until the context ends or the store must stop: it
 // watches the files, copies the log and gives free pages back. It answers a *FatalError at a fail-stop.
-func (s *Store) Run(ctx context.Context) error {
+func (s *Store) Maintain(ctx context.Context) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	due := newDue(s)
@@ -76,7 +81,7 @@ func (d *dues) tick(ctx context.Context, now time.Time) {
 	}
 	idle := d.written == s.wal.written.Load()
 	d.written = s.wal.written.Load()
-	if s.wal.pending() >= walTarget || (idle && s.wal.pending() > 0 && now.Sub(d.wal) >= walIdle) {
+	if s.wal.full() || (idle && s.wal.pending() > 0 && now.Sub(d.wal) >= walIdle) {
 		d.wal = now
 		s.copyWAL(ctx)
 	}

@@ -12,6 +12,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/jmoiron/sqlx"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // Options are the settings of a store. The zero value of each has a default.
@@ -19,6 +20,8 @@ type Options struct {
 	Path          string           // of the database file
 	Mode          fs.FileMode      // of the files made; 0600, or 0640 where auditors' group reads
 	Retention     ckpt.Retention   // what stays; required
+	Resume        ckpt.Resumer     // how to go on after a death; Resume needs it
+	Processes     ckpt.Processes   // looks at processes; nil knows none
 	Now           func() time.Time // the wall clock
 	Trusted       func() time.Time // the clock as the clock guard sees it, zero while it holds ages back; nil trusts Now
 	MaxBytes      int64            // of the database; 0 for no limit
@@ -43,6 +46,9 @@ func (o *Options) setDefaults() {
 	if o.Trusted == nil {
 		o.Trusted = o.Now
 	}
+	if o.Processes == nil {
+		o.Processes = noProcesses{}
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -54,6 +60,12 @@ func setDefault[T comparable](field *T, value T) {
 		*field = value
 	}
 }
+
+// noProcesses knows nothing of processes.
+type noProcesses struct{}
+
+func (noProcesses) Identify(pid int) ckpt.Process    { return ckpt.Process{PID: pid} }
+func (noProcesses) Alive(ckpt.Process) ckpt.Liveness { return ckpt.LivenessUnknown }
 
 // Store is one open database.
 type Store struct {
@@ -69,6 +81,7 @@ type Store struct {
 	usage  usage
 	health health
 	wal    wal
+	events changes
 	id     string // of this database, made when it was
 }
 
@@ -130,6 +143,9 @@ func (s *Store) prepareFile(context.Context) error {
 }
 
 func (s *Store) makeFile() error {
+	if _, err := os.Lstat(s.marker()); err == nil {
+		return &OperatorError{fmt.Sprintf("%s is gone, and the last daemon stopped because of a fault: bring it or a backup back; to begin with an empty database instead, remove %s", s.opt.Path, s.marker()), nil}
+	}
 	f, err := os.OpenFile(s.opt.Path, os.O_RDWR|os.O_CREATE|os.O_EXCL, s.opt.Mode)
 	if err != nil {
 		return &OperatorError{"the database cannot be made", err}
@@ -287,7 +303,20 @@ func (s *Store) probe() error {
 		s.log.Warn("no room for a new row: serving reads and deletes until there is", "path", s.opt.Path)
 		return nil
 	}
+	if classify(err) == classOperator { // a file that only this user may not write is opened without a word
+		return s.openError(err)
+	}
 	return err
+}
+
+// SQLiteVersion is the version of the SQLite that is built in.
+func SQLiteVersion() string { return sqlite3.SQLITE_VERSION }
+
+// Newest is the time of the newest audit row: the database has seen no later one.
+func (s *Store) Newest(ctx context.Context) (ckpt.Time, error) {
+	var at ckpt.Time
+	err := s.ro.GetContext(ctx, &at, `SELECT at FROM audit_log ORDER BY n DESC LIMIT 1`)
+	return at, readError(err)
 }
 
 // Close ends the writer after what waits in it, and closes the database. The

@@ -27,22 +27,34 @@ func (h *heldRow) held() ckpt.Held {
 }
 
 // retainRoutine applies the policy inside a save: what came may push the
-// oldest routine checkpoint out. Only the routine ones are looked at, unless
-// all that would stay are suspect; then the way back may be of another kind.
+// oldest routine checkpoint out, and it takes the place of the head and of the
+// way back, so that a routine checkpoint, or one whose operation succeeded, may
+// go that only this had kept. Only those are looked at, unless what came is not
+// among them or suspect; then the way back may be of another kind.
 func (s *Store) retainRoutine(tx *tx, agent *agentRow, run *runRow, kind ckpt.Kind, e auditEntry) ([]string, error) {
 	keep := agent.policy.RoutineKeep
-	if kind != ckpt.KindRoutine || keep == 0 || run.LastSeq-run.Removed <= int64(keep) {
+	if run.LastSeq-run.Removed < 2 {
 		return []string{}, nil
 	}
 	var rows []heldRow
-	err := tx.list(&rows, `SELECT `+heldColumns+` FROM checkpoints WHERE run_id = ? AND kind = 'routine' ORDER BY seq DESC`, run.ID)
-	if err != nil || len(rows) <= keep {
-		return []string{}, err
+	err := tx.list(&rows, `SELECT `+heldColumns+` FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND ?2 > 0
+		UNION ALL SELECT `+heldColumns+` FROM checkpoints c WHERE run_id = ?1 AND kind = 'pre_operation' AND pinned = 0
+		AND EXISTS (SELECT 1 FROM operations o WHERE o.run_id = ?1 AND o.key = c.operation AND o.status = 'succeeded')
+		ORDER BY seq DESC`, run.ID, keep)
+	if err != nil {
+		return nil, err
 	}
-	for _, row := range rows[:keep] {
-		if !row.Suspect {
-			return s.retain(tx, agent, run, rows, e)
+	routine := 0
+	for _, row := range rows {
+		if row.Kind == ckpt.KindRoutine {
+			routine++
 		}
+	}
+	switch {
+	case routine == len(rows) && routine <= keep:
+		return []string{}, nil
+	case kind == ckpt.KindRoutine && keep > 0 && !rows[0].Suspect:
+		return s.retain(tx, agent, run, rows, e)
 	}
 	return s.retainRun(tx, agent, run, e)
 }
@@ -147,15 +159,16 @@ func (tx *tx) released(runID int64, row *heldRow, held *ckpt.Held) error {
 }
 
 // neededBy answers who needs a checkpoint, as the view needed_checkpoints does.
+// The next save is named where nobody else does: a delete may overrule it.
 func (tx *tx) neededBy(run *runRow, id string) (string, error) {
-	if string(run.Head) == id && run.EndedAt.IsZero() {
-		return "the next save", nil
-	}
 	var by string
 	_, err := tx.get(&by, `SELECT 'an ' || status || ' operation' FROM operations WHERE run_id = ?1 AND checkpoint = ?2 AND status IN ('open', 'uncertain')
 		UNION ALL SELECT 'a prompt' FROM prompts WHERE run_id = ?1 AND checkpoint = ?2 AND answered_at IS NULL
 		UNION ALL SELECT 'a fork' FROM runs WHERE forked_from = ?2 AND last_seq = 0 AND ended_at IS NULL
 		LIMIT 1`, run.ID, id)
+	if by == "" && string(run.Head) == id && run.EndedAt.IsZero() {
+		by = "the next save"
+	}
 	return by, err
 }
 

@@ -1,38 +1,59 @@
 package db
 
 import (
+	"context"
+	"database/sql"
+	"strconv"
+	"time"
+
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 // runRow is a run as the writer needs it.
 type runRow struct {
-	ID          int64          `db:"id"`
-	AgentID     int64          `db:"agent_id"`
-	Name        string         `db:"name"`
-	Status      ckpt.RunStatus `db:"status"`
-	Epoch       int64          `db:"epoch"`
-	LastSeq     int64          `db:"last_seq"`
-	Removed     int64          `db:"removed"`
-	StoredBytes int64          `db:"stored_bytes"`
-	Head        ckpt.Ref       `db:"head"`
-	EndedAt     ckpt.Time      `db:"ended_at"`
+	ID            int64          `db:"id"`
+	AgentID       int64          `db:"agent_id"`
+	Name          string         `db:"name"`
+	Status        ckpt.RunStatus `db:"status"`
+	Epoch         int64          `db:"epoch"`
+	Attempt       int64          `db:"attempt"`
+	LastSeq       int64          `db:"last_seq"`
+	BaseSeq       int64          `db:"base_seq"`
+	Removed       int64          `db:"removed"`
+	StoredBytes   int64          `db:"stored_bytes"`
+	Head          ckpt.Ref       `db:"head"`
+	ForkedFrom    ckpt.Ref       `db:"forked_from"`
+	PID           sql.NullInt64  `db:"pid"`
+	ProcessStart  ckpt.Ref       `db:"process_start"`
+	BootID        ckpt.Ref       `db:"boot_id"`
+	StartedAt     ckpt.Time      `db:"started_at"`
+	UpdatedAt     ckpt.Time      `db:"updated_at"`
+	EndedAt       ckpt.Time      `db:"ended_at"`
+	SegmentAt     ckpt.Time      `db:"segment_at"`
+	InterruptedAt ckpt.Time      `db:"interrupted_at"`
+	HeartbeatAt   ckpt.Time      `db:"heartbeat_at"`
+	AccumulatedMS int64          `db:"accumulated_ms"`
+	HeartbeatMS   int64          `db:"heartbeat_timeout_ms"`
+	ProgressMS    int64          `db:"progress_timeout_ms"`
+	ProgressAt    ckpt.Time      `db:"progress_at"`
+	Progress      *float64       `db:"progress"`
+	LastEvent     int64          `db:"last_event"`
 }
 
-const runColumns = `id, agent_id, name, status, epoch, last_seq, removed, stored_bytes, head, ended_at`
+const runColumns = `id, agent_id, name, status, epoch, attempt, last_seq, base_seq, removed, stored_bytes, head, forked_from, pid,
+	process_start, boot_id, started_at, updated_at, ended_at, segment_at, interrupted_at, heartbeat_at, accumulated_ms,
+	heartbeat_timeout_ms, progress_timeout_ms, progress_at, progress, last_event`
 
 // run finds a run, nil where there is none.
 func (tx *tx) run(agentID int64, name string) (*runRow, error) {
-	var row runRow
-	found, err := tx.get(&row, `SELECT `+runColumns+` FROM runs WHERE agent_id = ? AND name = ?`, agentID, name)
-	if err != nil || !found {
-		return nil, err
-	}
-	return &row, nil
+	return tx.runWhere(`agent_id = ? AND name = ?`, agentID, name)
 }
 
-func (tx *tx) runByID(id int64) (*runRow, error) {
+func (tx *tx) runByID(id int64) (*runRow, error) { return tx.runWhere(`id = ?`, id) }
+
+func (tx *tx) runWhere(condition string, args ...any) (*runRow, error) {
 	var row runRow
-	found, err := tx.get(&row, `SELECT `+runColumns+` FROM runs WHERE id = ?`, id)
+	found, err := tx.get(&row, `SELECT `+runColumns+` FROM runs WHERE `+condition, args...)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -65,9 +86,196 @@ func (r *runRow) fence(epoch *int64) error {
 	return ckpt.Errorf(ckpt.CodeInvalid, "epoch %d was never given out: run %s is at epoch %d", *epoch, r.Name, r.Epoch)
 }
 
+// lastSign is when the run last showed that it lives.
+func (r *runRow) lastSign() time.Time {
+	if r.HeartbeatAt.After(r.UpdatedAt.Time) {
+		return r.HeartbeatAt.Time
+	}
+	return r.UpdatedAt.Time
+}
+
+// accumulated is the time over all segments, the open one up to an instant.
+func (r *runRow) accumulated(until time.Time) int64 {
+	if r.SegmentAt.IsZero() || until.Before(r.SegmentAt.Time) {
+		return r.AccumulatedMS
+	}
+	return r.AccumulatedMS + until.Sub(r.SegmentAt.Time).Milliseconds()
+}
+
+// process is the owner's, as it was registered.
+func (r *runRow) process() ckpt.Process {
+	return ckpt.Process{PID: int(r.PID.Int64), Start: string(r.ProcessStart), Boot: string(r.BootID)}
+}
+
 func runName(name string) string {
 	if name == "" {
 		return ckpt.MainRun
 	}
 	return name
+}
+
+func noRun(agent, run string) error {
+	return ckpt.Errorf(ckpt.CodeNotFound, "agent %s has no run %s: see its runs with ckptsidecar runs %s", agent, run, agent)
+}
+
+// openRun finds the run that a writer names, checks its epoch, and takes the
+// write for a sign of life. An agent or a run that is not there is made.
+func (s *Store) openRun(tx *tx, sc ckpt.Scope, ref ckpt.RunRef) (*agentRow, *runRow, error) {
+	agent, err := s.agent(tx, sc.Whose(), ref.Agent)
+	if err != nil {
+		return nil, nil, err
+	}
+	var run *runRow
+	if agent != nil {
+		if run, err = tx.run(agent.ID, runName(ref.Run)); err != nil {
+			return nil, nil, err
+		}
+	}
+	if run != nil {
+		if err := run.mayWrite(ref.Epoch); err != nil {
+			return nil, nil, err
+		}
+	}
+	if agent == nil {
+		if agent, err = s.makeAgent(tx, sc.Whose(), ref.Agent); err != nil {
+			return nil, nil, err
+		}
+	}
+	if run == nil {
+		run, err = tx.makeRun(agent.ID, runName(ref.Run))
+		return agent, run, err
+	}
+	return agent, run, tx.revive(run, sc)
+}
+
+// mayWrite refuses a writer that was fenced off and a run that is over.
+func (r *runRow) mayWrite(epoch *int64) error {
+	if err := r.fence(epoch); err != nil {
+		return err
+	}
+	if !r.EndedAt.IsZero() {
+		return ckpt.Errorf(ckpt.CodeConflict, "run %s has ended (%s): resume it to begin anew, or name another run", r.Name, r.Status)
+	}
+	return nil
+}
+
+// revive takes back that a run was found dead, when it writes all the same. If
+// it is another process that writes, the owner is not known any more.
+func (tx *tx) revive(run *runRow, sc ckpt.Scope) error {
+	if run.Status != ckpt.RunInterrupted && run.Status != ckpt.RunTimedOut {
+		return nil
+	}
+	run.Status, run.SegmentAt = ckpt.RunRunning, tx.now
+	if run.PID.Int64 != int64(sc.PID) {
+		run.PID = sql.NullInt64{}
+	}
+	return tx.exec(`UPDATE runs SET status = 'running', segment_at = ?, pid = ?, updated_at = ? WHERE id = ?`, run.SegmentAt, run.PID, tx.now, run.ID)
+}
+
+// readRun is a run as it is read.
+type readRun struct {
+	ckpt.Run
+	ID          int64     `db:"id"`
+	SegmentAt   ckpt.Time `db:"segment_at"`
+	HeartbeatMS int64     `db:"heartbeat_timeout_ms"`
+	ProgressMS  int64     `db:"progress_timeout_ms"`
+}
+
+const (
+	readRunColumns = `r.id, a.name AS agent, a.owner, r.name AS run, r.workflow,
+		CASE WHEN r.status = 'running' AND r.last_seq = r.base_seq THEN 'starting' ELSE r.status END AS status, r.epoch, r.attempt,
+		coalesce(r.pid, 0) AS pid, r.parent_run, r.forked_from, r.started_at, r.updated_at, r.ended_at, r.accumulated_ms, r.goal, r.progress,
+		r.continuation_prompt, r.external_session, r.labels, r.result, r.error, r.segment_at, r.heartbeat_timeout_ms, r.progress_timeout_ms`
+	readRunTables = ` FROM runs r JOIN agents a ON a.id = r.agent_id `
+)
+
+// shown is the run as the world sees it at an instant.
+func (r *readRun) shown(now ckpt.Time) *ckpt.Run {
+	run := r.Run
+	run.HeartbeatTimeout = ckpt.Duration(time.Duration(r.HeartbeatMS) * time.Millisecond)
+	run.ProgressTimeout = ckpt.Duration(time.Duration(r.ProgressMS) * time.Millisecond)
+	if !r.SegmentAt.IsZero() && now.After(r.SegmentAt.Time) {
+		run.AccumulatedMS += now.Sub(r.SegmentAt.Time).Milliseconds()
+	}
+	return &run
+}
+
+// shownRun reads a run as this transaction has left it.
+func (tx *tx) shownRun(id int64) (*ckpt.Run, error) {
+	var row readRun
+	if _, err := tx.get(&row, `SELECT `+readRunColumns+readRunTables+`WHERE r.id = ?`, id); err != nil {
+		return nil, err
+	}
+	return row.shown(tx.now), nil
+}
+
+// Run reads one run.
+func (s *Store) Run(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.Run, error) {
+	row, err := s.findRun(ctx, sc, ref)
+	if err != nil {
+		return nil, err
+	}
+	s.auditForeign(sc, "read_run", ref.Agent, "")
+	return row.shown(ckpt.At(s.opt.Now())), nil
+}
+
+// findRun is for reads.
+func (s *Store) findRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*readRun, error) {
+	if err := ref.Check(); err != nil {
+		return nil, err
+	}
+	agent, err := s.findAgent(ctx, sc, ref.Agent)
+	if err != nil {
+		return nil, err
+	}
+	var row readRun
+	err = s.ro.GetContext(ctx, &row, `SELECT `+readRunColumns+readRunTables+`WHERE r.agent_id = ? AND r.name = ?`, agent.ID, runName(ref.Run))
+	if isNoRows(err) {
+		return nil, noRun(ref.Agent, runName(ref.Run))
+	}
+	return &row, readError(err)
+}
+
+// Runs lists runs of one agent or of all of the owner's, the last changed first.
+func (s *Store) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckpt.RunPage, error) {
+	limit, err := pageSizeOf(f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	at, id, err := readRunCursor(f.Before)
+	if err != nil {
+		return nil, err
+	}
+	agentID := int64(0)
+	if f.Agent != "" {
+		agent, err := s.findAgent(ctx, sc, f.Agent)
+		if err != nil {
+			return nil, err
+		}
+		agentID = agent.ID
+	}
+	if sc.Admin && sc.Target == "" && f.Agent == "" {
+		sc.Target = ckpt.AllOwners
+	}
+	var rows []readRun
+	err = s.ro.SelectContext(ctx, &rows, `SELECT * FROM (SELECT `+readRunColumns+readRunTables+`
+		WHERE (a.owner = ?1 OR ?1 = '*') AND (?2 = 0 OR a.id = ?2) AND (r.updated_at, r.id) < (?3, ?4))
+		WHERE ?5 = '' OR status = ?5 ORDER BY updated_at DESC, id DESC LIMIT ?6`, sc.Whose(), agentID, at, id, string(f.Status), limit+1)
+	if err != nil {
+		return nil, readError(err)
+	}
+	page := &ckpt.RunPage{Runs: []ckpt.Run{}}
+	foreign := false
+	for i := range rows[:min(limit, len(rows))] {
+		page.Runs = append(page.Runs, *rows[i].shown(ckpt.At(s.opt.Now())))
+		foreign = foreign || rows[i].Owner != sc.Caller.Owner
+	}
+	if len(rows) > limit {
+		last := rows[limit-1]
+		page.Next = ckpt.Ref(last.UpdatedAt.String() + "/" + strconv.FormatInt(last.ID, 36))
+	}
+	if foreign {
+		s.auditForeign(sc, "list_runs", f.Agent, "")
+	}
+	return page, nil
 }

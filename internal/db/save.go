@@ -30,13 +30,14 @@ func (s *Store) Save(_ context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ck
 
 // save is one save on its way: what was asked, made ready outside the writer.
 type save struct {
-	scope   ckpt.Scope
-	request *ckpt.SaveRequest
-	state   encoded
-	key     string // the idempotency key: the client's, or its id
-	print   string
-	program any
-	entry   auditEntry
+	scope     ckpt.Scope
+	request   *ckpt.SaveRequest
+	state     encoded
+	key       string // the idempotency key: the client's, or its id
+	print     string
+	program   any
+	operation ckpt.Ref // the key of the operation that it is taken for
+	entry     auditEntry
 
 	saved *ckpt.Saved
 }
@@ -47,19 +48,22 @@ func newSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*save, error) {
 	if r.ID != "" {
 		v.key = r.ID
 	}
-	if r.Program != nil {
-		text, err := json.Marshal(r.Program)
-		if err != nil {
-			return nil, err
-		}
-		v.program = string(text)
-	}
-	if v.key == "" {
-		return v, nil
+	if err := v.encodeProgram(); err != nil || v.key == "" {
+		return v, err
 	}
 	var err error
 	v.print, err = fingerprint([]any{"save", runName(r.Run), r.Kind, r.Parent, r.Step, r.Labels, string(r.Metadata), v.program, r.ContentType, v.state.sha256})
 	return v, err
+}
+
+// encodeProgram makes the program ready for its column.
+func (v *save) encodeProgram() error {
+	if v.request.Program == nil {
+		return nil
+	}
+	text, err := json.Marshal(v.request.Program)
+	v.program = string(text)
+	return err
 }
 
 // savedReply is what of a save's answer does not follow from the request. It
@@ -91,6 +95,9 @@ func (s *Store) save(tx *tx, v *save) error {
 	}
 	agent, run, err := s.runToSave(tx, v, agent)
 	if err != nil {
+		return err
+	}
+	if err := tx.revive(run, v.scope); err != nil {
 		return err
 	}
 	reply, err := s.insertCheckpoint(tx, v, agent, run)
@@ -139,7 +146,7 @@ func (s *Store) runToSave(tx *tx, v *save, agent *agentRow) (*agentRow, *runRow,
 // and an id that is taken.
 func (v *save) mayFollow(tx *tx, agent *agentRow, run *runRow) error {
 	if run != nil {
-		if err := run.fence(v.request.Epoch); err != nil {
+		if err := run.mayWrite(v.request.Epoch); err != nil {
 			return err
 		}
 	}
@@ -189,7 +196,7 @@ func (s *Store) insertCheckpoint(tx *tx, v *save, agent *agentRow, run *runRow) 
 	}
 	row := checkpointRow{
 		N: tx.head.n + 1, ID: reply.ID, Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent, CreatedAt: reply.CreatedAt, StoredSize: reply.StoredSize,
-		ContentType: r.ContentType, Labels: r.Labels, Metadata: metadataText(r.Metadata), Step: r.Step, program: v.program,
+		ContentType: r.ContentType, Labels: r.Labels, Metadata: metadataText(r.Metadata), Step: r.Step, Operation: v.operation, program: v.program,
 	}
 	if err := tx.insert(run, &row, &v.state); err != nil {
 		return reply, err

@@ -115,10 +115,11 @@ func readAll(resp *http.Response) ([]byte, error) {
 }
 
 // broken is what an error of the connection means. A failed dial says best
-// itself what to do.
+// itself what to do, unless something was sent before: net/http repeats by
+// itself what broke off, and then the dial that failed is its second.
 func broken(err error, sent bool) error {
 	var nobody *endpoint.DialError
-	if errors.As(err, &nobody) {
+	if errors.As(err, &nobody) && !sent {
 		return nobody
 	}
 	e := ckpt.Wrap(ckpt.CodeBusy, err, "the connection to the daemon broke before the answer came")
@@ -126,6 +127,7 @@ func broken(err error, sent bool) error {
 		e.Message = "the answer of the daemon was not waited for"
 	}
 	if sent {
+		e.Err = errors.New(err.Error()) // without the failed dial, which says that nothing was sent
 		e.Outcome = ckpt.OutcomeUnknown
 		e.Message += ", so it is not known whether this was done"
 	}
@@ -138,7 +140,8 @@ func (c *Client) stream(ctx context.Context, a *ask, body io.Reader) (io.ReadClo
 	c.init()
 	resp, err := c.streams.RoundTrip(c.request(ctx, a, body))
 	if err != nil {
-		return nil, broken(err, a.write)
+		var nobody *endpoint.DialError
+		return nil, broken(err, a.write && !errors.As(err, &nobody)) // never repeated by net/http
 	}
 	if resp.StatusCode/100 == 2 {
 		return resp.Body, nil

@@ -217,7 +217,6 @@ func TestAnOwnersFloodHarmsHimAlone(t *testing.T) {
 		}
 		return nil
 	}
-	flooder, other := w.as("uid:1001", false), w.as("uid:1002", false)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	codes := make(map[ckpt.Code]int)
@@ -229,13 +228,12 @@ func TestAnOwnersFloodHarmsHimAlone(t *testing.T) {
 		codes[ckpt.CodeOf(err)]++
 		mu.Unlock()
 	}
-	_ = flooder
 	w.as("uid:1001", false)
 	for i := range 12 {
 		wg.Go(func() { flood(i) })
 	}
 	waitFor(t, func() bool { mu.Lock(); defer mu.Unlock(); return codes[ckpt.CodeBusy] == 8 })
-	w.as("uid:1002", false)
+	other := w.as("uid:1002", false)
 	began := time.Now()
 	_, err := other.Save(t.Context(), &ckpt.SaveRequest{Agent: "calm", Kind: ckpt.KindRoutine, State: []byte("x")})
 	check(t, err)
@@ -307,10 +305,16 @@ func TestConnections(t *testing.T) {
 	r := w.send("GET", "/healthz", "")
 	equal(t, "code", r.problem(t).Code, ckpt.CodeQuota)
 	equal(t, "closed", r.closed, true)
-	for range spareConnections + 5 { // these are closed unanswered
+	waitFor(t, func() bool { return w.server.Stats().Connections == 2 })
+	for range spareConnections {
 		w.dial()
 	}
 	waitFor(t, func() bool { return w.server.Stats().Connections == 2+spareConnections })
+	for range 5 {
+		n, _ := io.Copy(io.Discard, w.dial())
+		equal(t, "what one too many reads", n, 0)
+	}
+	equal(t, "connections", w.server.Stats().Connections, 2+spareConnections)
 	w.as("uid:1002", false)
 	equal(t, "somebody else", w.send("GET", "/healthz", "").status, 200)
 }

@@ -100,3 +100,20 @@ func keyName(key []byte) string {
 func places(doc []byte) int {
 	return 1 + bytes.Count(doc, []byte{','}) + bytes.Count(doc, []byte{':'})
 }
+
+// depth is how many objects and arrays are open inside one another at most.
+func depth(doc []byte) int {
+	open, most := 0, 0
+	for p := 0; p < len(doc); p++ {
+		switch doc[p] {
+		case '"':
+			p = stringEnd(doc, p) - 1
+		case '{', '[':
+			open++
+			most = max(most, open)
+		case '}', ']':
+			open--
+		}
+	}
+	return most
+}

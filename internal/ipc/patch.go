@@ -14,6 +14,7 @@ import (
 const (
 	maxPlaces    = 1 << 20 // values in base and patch together
 	maxPatchWork = 1 << 27 // operations times values
+	maxPatchScan = 1 << 31 // depth times bytes: each level that a patch enters is read again
 )
 
 // patchSave applies the body to the checkpoint that the query calls base.
@@ -81,6 +82,9 @@ func (c *call) change(base, patch []byte, form string) ([]byte, error) {
 	var state []byte
 	var err error
 	if form == typeMergePatch {
+		if depth(patch)*(len(base)+len(patch)) > maxPatchScan {
+			return nil, tooDeep()
+		}
 		state = mergePatch(base, patch)
 	} else {
 		state, err = jsonPatch(base, patch, limit)
@@ -89,6 +93,10 @@ func (c *call) change(base, patch []byte, form string) ([]byte, error) {
 		err = ckpt.Errorf(ckpt.CodeTooLarge, "the patched state is larger than the %d bytes that are allowed", limit)
 	}
 	return state, err
+}
+
+func tooDeep() error {
+	return ckpt.Errorf(ckpt.CodeTooLarge, "the patch goes too deep into a state of this size: send it whole")
 }
 
 // mergePatch is RFC 7396 on texts: what the patch does not touch keeps its
@@ -153,6 +161,9 @@ func jsonPatch(doc, patch []byte, limit int64) (state []byte, err error) {
 	if len(ops)*(places(doc)+places(patch)) > maxPatchWork {
 		return nil, ckpt.Errorf(ckpt.CodeTooLarge, "the patch has too many operations for a state of this size: send it whole")
 	}
+	if deepest(ops)*(len(doc)+len(patch)) > maxPatchScan {
+		return nil, tooDeep()
+	}
 	options := jsonpatch.NewApplyOptions()
 	options.SupportNegativeIndices = false
 	options.AccumulatedCopySizeLimit = limit
@@ -172,6 +183,19 @@ func checkOperations(ops jsonpatch.Patch) error {
 		}
 	}
 	return nil
+}
+
+// deepest is how many levels the longest pointer of the patch has.
+func deepest(ops jsonpatch.Patch) int {
+	most := 0
+	for _, op := range ops {
+		for _, name := range [...]string{"path", "from"} {
+			if pointer := op[name]; pointer != nil {
+				most = max(most, bytes.Count(*pointer, []byte{'/'}))
+			}
+		}
+	}
+	return most
 }
 
 // patchError classifies the library's errors. Their texts may hold values.

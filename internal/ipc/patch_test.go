@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
@@ -204,4 +205,24 @@ func TestDiffOfTooManyValuesIsRefused(t *testing.T) {
 	big := []byte("[" + strings.Repeat("1,", maxPlaces) + "1]")
 	_, err := diff(big, big)
 	wantCode(t, err, ckpt.CodeTooLarge)
+}
+
+// Levels are read one by one, so depth and size together are bounded.
+func TestPatchesThatGoTooDeep(t *testing.T) {
+	w := newWorld(t)
+	const levels = 500
+	deep := strings.Repeat(`{"a":`, levels) + `"` + strings.Repeat("x", 8<<20) + `"` + strings.Repeat("}", levels)
+	base := w.save("a", deep)
+	for form, patch := range map[string]string{
+		typeMergePatch: strings.Repeat(`{"a":`, levels) + `1` + strings.Repeat("}", levels),
+		typeJSONPatch:  `[{"op":"add","path":"` + strings.Repeat("/a", levels) + `","value":1}]`,
+	} {
+		began := time.Now()
+		r := w.send("POST", saves+"?kind=routine&base="+base.ID, patch, "Content-Type: "+form)
+		equal(t, form, r.problem(t).Code, ckpt.CodeTooLarge)
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	}
+	equal(t, "depth", depth([]byte(`{"a]":[{"b":"{[\\"{"}],"c":[[[]]]}`)), 4)
 }

@@ -64,7 +64,7 @@ func (d *door) Accept() (net.Conn, error) {
 		if c := d.admit(inner); c != nil {
 			return c, nil
 		}
-		inner.Close()
+		_ = inner.Close()
 	}
 }
 

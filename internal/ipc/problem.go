@@ -96,7 +96,7 @@ func (p *Problem) write(w http.ResponseWriter) {
 		h.Set("Retry-After", strconv.Itoa(int(p.RetryAfter/time.Second)))
 	}
 	w.WriteHeader(p.Status)
-	w.Write(append(body, '\n')) // to a client that has gone, nobody can be told
+	_, _ = w.Write(append(body, '\n')) // to a client that has gone, nobody can be told
 }
 
 // readProblem is the error of a reply. A reply that is no problem of ours

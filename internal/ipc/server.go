@@ -113,7 +113,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	unhook := context.AfterFunc(ctx, func() {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.limits.StopTimeout)
 		defer cancel()
-		s.Shutdown(grace)
+		_ = s.Shutdown(grace) // Serve answers with its error
 	})
 	defer unhook()
 	err := s.http.Serve(&door{Listener: ln, log: s.log, limits: s.limits, owners: s.owners, peerOf: s.peerOf, open: &s.connections})
@@ -131,7 +131,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop.Do(func() {
 		defer close(s.stopped)
 		if s.stopErr = s.http.Shutdown(ctx); s.stopErr != nil {
-			s.http.Close()
+			_ = s.http.Close()
 		}
 	})
 	<-s.stopped

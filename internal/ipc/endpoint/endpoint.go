@@ -19,7 +19,8 @@ type Peer struct {
 	// a hint: pids are reused, and the process may have handed the socket on.
 	PID int
 	// Admin is set for root and for members of Options.AdminGroup. On Windows it
-	// is set for LocalSystem and for Administrators who are elevated.
+	// is set for LocalSystem and for Administrators who are elevated. In a user's
+	// own daemon it is set for that user too.
 	Admin bool
 }
 

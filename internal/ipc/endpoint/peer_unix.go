@@ -39,7 +39,7 @@ func newDoorman(o Options) (doorman, error) {
 	return doorman{self: uint32(os.Geteuid()), singleUser: o.SingleUser, adminGID: gid}, nil
 }
 
-// admit is the whole rule.
+// admit is the whole rule. In a user's own daemon whoever gets in is its admin.
 func (d doorman) admit(c credentials) (Peer, error) {
 	if d.singleUser && c.uid != 0 && c.uid != d.self {
 		return Peer{}, refused("uid %d is not the owner of this daemon (uid %d)", c.uid, d.self)
@@ -48,7 +48,7 @@ func (d doorman) admit(c credentials) (Peer, error) {
 		return Peer{}, refused("uid %d stands for every unknown user and names nobody", c.uid)
 	}
 	owner := "uid:" + strconv.FormatUint(uint64(c.uid), 10)
-	return Peer{Owner: owner, PID: c.pid, Admin: c.uid == 0 || d.inAdminGroup(c)}, nil
+	return Peer{Owner: owner, PID: c.pid, Admin: c.uid == 0 || d.singleUser || d.inAdminGroup(c)}, nil
 }
 
 func (d doorman) inAdminGroup(c credentials) bool {

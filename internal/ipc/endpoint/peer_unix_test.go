@@ -57,7 +57,7 @@ func TestSingleUserLetsInItsUserAndRootOnly(t *testing.T) {
 	path := filepath.Join(dir, "s")
 	startServer(t, path, 1000)
 	own, pid := askAs(t, path, asUser(1000))
-	if want := fmt.Sprintf("uid:1000 pid:%d admin:false", pid); own != want {
+	if want := fmt.Sprintf("uid:1000 pid:%d admin:true", pid); own != want {
 		t.Errorf("its own user got %q, want %q", own, want)
 	}
 	if other, _ := askAs(t, path, asUser(1001)); other != "closed" {
@@ -85,10 +85,10 @@ func TestAdmit(t *testing.T) {
 		{"supplementary group", multi, credentials{uid: 1000, groups: []uint32{7, 50}}, true, true},
 		{"overflow", multi, credentials{uid: overflowID}, false, false},
 		{"overflow in the admin group", multi, credentials{uid: overflowID, gid: 50}, false, false},
-		{"own", single, credentials{uid: 1000}, true, false},
+		{"own", single, credentials{uid: 1000}, true, true},
 		{"own root", single, credentials{uid: 0}, true, true},
 		{"own other", single, credentials{uid: 1001}, false, false},
-		{"no admin group is no group", single, credentials{uid: 1000, gid: 0xffffffff, groups: []uint32{0xffffffff}}, true, false},
+		{"no admin group is no group", doorman{self: 900, adminGID: noGroup}, credentials{uid: 1000, gid: 0xffffffff, groups: []uint32{0xffffffff}}, true, false},
 	} {
 		p, err := tc.door.admit(tc.cred)
 		if (err == nil) != tc.in || p.Admin != tc.admin {

@@ -43,7 +43,8 @@ func newDoorman(o Options) (doorman, error) {
 	return doorman{self: self, singleUser: o.SingleUser, adminGroup: admin}, nil
 }
 
-// admit is the whole rule. The descriptor has refused the network and the
+// admit is the whole rule. In a user's own daemon whoever gets in is its
+// admin. The descriptor has refused the network and the
 // anonymous already; their check here costs nothing and depends on no list.
 func (d doorman) admit(c credentials) (Peer, error) {
 	root := c.user == sidSystem || slices.Contains(c.groups, sidAdmins)
@@ -55,7 +56,7 @@ func (d doorman) admit(c credentials) (Peer, error) {
 	case d.singleUser && !root && c.user != d.self:
 		return Peer{}, refused("%s is not the owner of this daemon (%s)", c.user, d.self)
 	}
-	admin := root || d.adminGroup != "" && slices.Contains(c.groups, d.adminGroup)
+	admin := root || d.singleUser || d.adminGroup != "" && slices.Contains(c.groups, d.adminGroup)
 	return Peer{Owner: c.user, PID: c.pid, Admin: admin}, nil
 }
 

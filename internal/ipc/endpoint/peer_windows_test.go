@@ -33,7 +33,7 @@ func TestAdmit(t *testing.T) {
 		{"anonymous", multi, credentials{user: sidAnonymous}, false, false},
 		{"nobody", multi, credentials{}, false, false},
 		{"network", multi, credentials{user: sidB, groups: []string{sidNetwork, sidAdmins}}, false, false},
-		{"own", single, credentials{user: sidA}, true, false},
+		{"own", single, credentials{user: sidA}, true, true},
 		{"own, elevated other", single, credentials{user: sidB, groups: []string{sidAdmins}}, true, true},
 		{"own, other", single, credentials{user: sidB}, false, false},
 		{"own, other of the admin group", single, credentials{user: sidB, groups: []string{sidGroup}}, false, false},

@@ -1,0 +1,223 @@
+package ckptsidecar_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/ckptsidecar/ckptsidecar"
+
+// root is the name of the root package in the tables below.
+const root = "."
+
+// arrows is the plan of the house: which rooms a room may import. A room that
+// is not here may not exist, and one that is here need not exist yet. Whoever
+// needs a new arrow draws it here, in docs/ARCHITECTURE.md and in the room's
+// doc.go, in the same commit.
+var arrows = map[string][]string{
+	// Level 0: words, the operating system, files.
+	root:                    {},
+	"internal/ipc/endpoint": {},
+	"packaging":             {},
+
+	// Level 1: one room for each technology or question. None knows its siblings.
+	"internal/delta":     {},
+	"internal/db":        {root, "internal/delta"},
+	"internal/retention": {root},
+	"internal/drift":     {root},
+	"internal/resume":    {root},
+	"internal/monitor":   {root},
+	"internal/ipc":       {root, "internal/ipc/endpoint"},
+
+	// Level 2: the rooms are wired, and agents are served.
+	"internal/daemon": {
+		root, "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db",
+		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/ipc",
+	},
+	"client": {root, "internal/ipc"},
+
+	// Level 3: people.
+	"cmd/ckptsidecar": {root, "internal/daemon", "internal/ipc", "client", "packaging"},
+}
+
+// homes are the only rooms that may name a technology.
+var homes = map[string]string{
+	"modernc.org/sqlite":            "internal/db",
+	"modernc.org/libc":              "internal/db",
+	"github.com/jmoiron/sqlx":       "internal/db",
+	"github.com/Microsoft/go-winio": "internal/ipc/endpoint",
+}
+
+// source is one Go file that is no test, for whatever platform.
+type source struct {
+	room, path string
+	imports    []string
+}
+
+func TestArrowsBetweenRooms(t *testing.T) {
+	for _, s := range sources(t) {
+		allowed, known := arrows[s.room]
+		if !known {
+			t.Errorf("%s: the room %s is not in the table of arrows", s.path, s.room)
+			continue
+		}
+		for _, path := range s.imports {
+			if to, ours := room(path); ours && !slices.Contains(allowed, to) {
+				t.Errorf("%s: %s may not import %s; it may import %q", s.path, s.room, to, allowed)
+			}
+		}
+	}
+}
+
+func TestArrowsPointToRoomsAndDown(t *testing.T) {
+	for from, list := range arrows {
+		for _, to := range list {
+			if _, known := arrows[to]; !known {
+				t.Errorf("%s may import %s, which is no room", from, to)
+			}
+		}
+		if path := wayBack(from, from, nil); path != nil {
+			t.Errorf("the arrows go in a circle: %s", strings.Join(path, " -> "))
+		}
+	}
+}
+
+// wayBack follows the arrows from a room until it finds the one to search for.
+func wayBack(from, search string, path []string) []string {
+	path = append(path, from)
+	for _, to := range arrows[from] {
+		if to == search {
+			return append(path, to)
+		}
+		if found := wayBack(to, search, path); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+func TestRootImportsTheStandardLibraryOnly(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, path := range s.imports {
+			if s.room == root && !isStandard(path) {
+				t.Errorf("%s imports %s: the root package takes nothing but the standard library", s.path, path)
+			}
+		}
+	}
+}
+
+func TestTechnologiesStayAtHome(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, path := range s.imports {
+			for technology, home := range homes {
+				if within(path, technology) && s.room != home {
+					t.Errorf("%s imports %s, which only %s may name", s.path, path, home)
+				}
+			}
+		}
+	}
+}
+
+func TestNoCgo(t *testing.T) {
+	for _, s := range sources(t) {
+		if slices.Contains(s.imports, "C") {
+			t.Errorf("%s uses cgo: the program is one static binary", s.path)
+		}
+	}
+}
+
+func TestRoomsSayWhatTheyMayImport(t *testing.T) {
+	docs := map[string]string{}
+	err := walk(func(path string) error {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.PackageClauseOnly)
+		if err == nil && file.Doc != nil {
+			docs[roomOf(path)] += file.Doc.Text()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sources(t) {
+		if !strings.Contains(docs[s.room], "may import") {
+			t.Errorf("the package comment of %s does not say what it may import", s.room)
+			docs[s.room] = "may import" // say it once
+		}
+	}
+}
+
+// sources reads the imports of every Go file of the module that is no test.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var list []source
+	err := walk(func(path string) error {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		list = append(list, source{roomOf(path), path, imports(file)})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) < 10 {
+		t.Fatalf("only %d files were found: %v", len(list), list)
+	}
+	return list
+}
+
+func imports(file *ast.File) []string {
+	paths := map[string]bool{}
+	for _, spec := range file.Imports {
+		if path, err := strconv.Unquote(spec.Path.Value); err == nil {
+			paths[path] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(paths))
+}
+
+// walk visits the Go files of the module that are no tests, whatever their
+// build tags.
+func walk(visit func(path string) error) error {
+	return filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || name == "dist"):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		return visit(path)
+	})
+}
+
+func roomOf(path string) string { return filepath.ToSlash(filepath.Dir(path)) }
+
+// room is the room that an import path names, if it is one of ours.
+func room(path string) (string, bool) {
+	if path == module {
+		return root, true
+	}
+	return strings.CutPrefix(path, module+"/")
+}
+
+func within(path, module string) bool {
+	return path == module || strings.HasPrefix(path, module+"/")
+}
+
+// isStandard says whether an import is of the standard library: all others
+// have a domain in their first part.
+func isStandard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".") && path != "C"
+}

@@ -1,0 +1,179 @@
+//go:build unix
+
+package db_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+)
+
+// childRole makes the test binary play another process that uses the store.
+const childRole = "CKPTSIDECAR_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(childRole); role != "" {
+		os.Exit(playChild(role, os.Getenv("CKPTSIDECAR_TEST_DB")))
+	}
+	os.Exit(m.Run())
+}
+
+func playChild(role, path string) int {
+	runtime.LockOSThread() // strace counts calls by thread
+	s, err := db.Open(context.Background(), options(path, newClock()))
+	if err != nil {
+		var operator *db.OperatorError
+		fmt.Printf("open %t %t %v\n", errors.As(err, &operator), errors.Is(err, db.ErrLocked), err)
+		return 1
+	}
+	fmt.Println("opened")
+	switch role {
+	case "hold":
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	case "save":
+		saves, _ := strconv.Atoi(os.Getenv("CKPTSIDECAR_TEST_SAVES"))
+		return childSaves(s, saves)
+	}
+	return closed(s.Close())
+}
+
+func closed(err error) int {
+	if err != nil {
+		fmt.Println("close", err)
+		return 1
+	}
+	return 0
+}
+
+// childSaves saves and says of each save what was answered, so that the test
+// knows what it may hold the store to.
+func childSaves(s *db.Store, saves int) int {
+	for i := range saves {
+		_, err := s.Save(context.Background(), ann, childSave(i))
+		if err != nil {
+			fmt.Println(ckpt.AsError(err).OutcomeOrDefault(), i, ckpt.CodeOf(err))
+		} else {
+			fmt.Println("saved", i)
+		}
+		select {
+		case <-s.Failed():
+			fmt.Println("failed")
+			return 3
+		default:
+		}
+		if i%4 == 3 {
+			s.CopyWAL()
+		}
+	}
+	return closed(s.Close())
+}
+
+// childSave is the i-th save of a child, with the id that is its key.
+func childSave(i int) *ckpt.SaveRequest {
+	r := request(fmt.Sprintf("agent%d", i%3), ckpt.KindRecovery, fmt.Sprintf(`{"save":%d,"text":"%s"}`, i, strings.Repeat("ab", 1500*(i%3))))
+	r.ID = fmt.Sprintf("01900000-0000-7000-8000-%012x", i+1)
+	return r
+}
+
+// child is a process of the test's own.
+type child struct {
+	*exec.Cmd
+	lines *bufio.Scanner
+}
+
+// startChild starts the test binary in a role, behind wrapper where there is
+// one, and as another user where uid is not 0.
+func startChild(t testing.TB, role, path string, uid uint32, wrapper ...string) *child {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	if uid != 0 {
+		if os.Getuid() != 0 {
+			t.Skip("only root may become another user")
+		}
+		cmd = exec.Command(copyOfSelf(t, self))
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	}
+	if len(wrapper) > 0 {
+		cmd = exec.Command(wrapper[0], append(wrapper[1:], self)...)
+	}
+	cmd.Env = append(os.Environ(), childRole+"="+role, "CKPTSIDECAR_TEST_DB="+path, "CKPTSIDECAR_TEST_SAVES=12", "GOMAXPROCS=2", "GOCOVERDIR="+t.TempDir())
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return &child{cmd, bufio.NewScanner(out)}
+}
+
+// copyOfSelf puts the test binary where every user may run it.
+func copyOfSelf(t testing.TB, self string) string {
+	t.Helper()
+	b, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(openFolder(t), "db.test")
+	if err := os.WriteFile(to, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// openFolder is a folder that every user may enter.
+func openFolder(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, d := range []string{filepath.Dir(dir), dir} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// line reads the child's next line.
+func (c *child) line(t testing.TB) string {
+	t.Helper()
+	if !c.lines.Scan() {
+		t.Fatalf("the child said nothing: %v", c.lines.Err())
+	}
+	return c.lines.Text()
+}
+
+// all reads what the child says until it ends.
+func (c *child) all(t testing.TB) []string {
+	t.Helper()
+	stop := time.AfterFunc(30*time.Second, func() { _ = c.Process.Kill() })
+	defer stop.Stop()
+	var lines []string
+	for c.lines.Scan() {
+		lines = append(lines, c.lines.Text())
+	}
+	_ = c.Wait()
+	return lines
+}

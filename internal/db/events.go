@@ -1,0 +1,105 @@
+package db
+
+import (
+	"context"
+	"sync"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// changes tells followers that there is something new. It is a channel that is
+// closed and replaced, so that no follower can be missed or can hold a writer up.
+type changes struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+func (c *changes) wait() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ch == nil {
+		c.ch = make(chan struct{})
+	}
+	return c.ch
+}
+
+func (c *changes) tell() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ch != nil {
+		close(c.ch)
+		c.ch = nil
+	}
+}
+
+// Changed is closed when the next transaction with events is on disk.
+func (s *Store) Changed() <-chan struct{} { return s.events.wait() }
+
+// Append adds a batch to a run's journal: all of it or nothing, in order,
+// without gaps. Beyond the policy's max_events the oldest go.
+func (s *Store) Append(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, events []ckpt.NewEvent, key string) (*ckpt.Appended, bool, error) {
+	if err := ref.Check(); err != nil {
+		return nil, false, err
+	}
+	if err := ckpt.CheckEvents(events); err != nil {
+		return nil, false, err
+	}
+	e := entry(sc, "append_events", ref.Agent)
+	e.Run = runName(ref.Run)
+	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: key, print: events, entry: e, make: true}, func(tx *tx, _ *agentRow) (*ckpt.Appended, error) {
+		agent, run, err := s.openRun(tx, sc, ref)
+		if err != nil {
+			return nil, err
+		}
+		a, err := tx.appendEvents(agent, run, events)
+		if err != nil {
+			return nil, err
+		}
+		tx.onCommit(s.events.tell)
+		e.Detail = map[string]any{"first": a.First, "last": a.Last}
+		return a, tx.audit(e)
+	})
+}
+
+func (tx *tx) appendEvents(agent *agentRow, run *runRow, events []ckpt.NewEvent) (*ckpt.Appended, error) {
+	a := &ckpt.Appended{First: run.LastEvent + 1}
+	for i := range events {
+		payload := events[i].Payload
+		if len(payload) == 0 {
+			payload = ckpt.JSON("{}")
+		}
+		run.LastEvent++
+		err := tx.exec(`INSERT INTO events (run_id, seq, at, type, payload) VALUES (?, ?, ?, ?, ?)`, run.ID, run.LastEvent, tx.now, events[i].Type, payload)
+		if err != nil {
+			return nil, err
+		}
+	}
+	a.Last = run.LastEvent
+	err := tx.exec(`DELETE FROM events WHERE run_id = ? AND seq <= ?`, run.ID, run.LastEvent-int64(agent.policy.MaxEvents))
+	if err != nil {
+		return nil, err
+	}
+	return a, tx.exec(`UPDATE runs SET last_event = ?, updated_at = ? WHERE id = ?`, run.LastEvent, tx.now, run.ID)
+}
+
+// Events reads events after a sequence number, oldest first.
+func (s *Store) Events(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, after int64, limit int) (*ckpt.EventPage, error) {
+	limit, err := pageSizeOf(limit)
+	if err != nil {
+		return nil, err
+	}
+	run, err := s.findRun(ctx, sc, ref)
+	if err != nil {
+		return nil, err
+	}
+	if after == 0 {
+		s.auditForeign(sc, "read_events", ref.Agent, "")
+	}
+	page := &ckpt.EventPage{Events: []ckpt.Event{}}
+	err = s.ro.SelectContext(ctx, &page.Events, `SELECT seq, at, type, payload FROM events WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?`, run.ID, after, limit+1)
+	if len(page.Events) > limit {
+		page.Events = page.Events[:limit]
+		page.Next = &page.Events[limit-1].Seq
+	}
+	return page, readError(err)
+}

@@ -1,0 +1,53 @@
+package db
+
+import (
+	"context"
+	"os"
+	"time"
+)
+
+// What tests need of the inside, and nobody else.
+
+// Write puts an operation of a test's own through the writer. apply gets a
+// function that changes the database in the operation's transaction.
+func (s *Store) Write(owner string, size int64, apply func(exec func(query string, args ...any) error) error) error {
+	return s.write(&op{owner: owner, size: size, entry: auditEntry{Who: owner, Action: "test", Owner: owner}, apply: func(tx *tx) error {
+		return apply(tx.exec)
+	}})
+}
+
+// Waiting is how many operations are in the writer's queue.
+func (s *Store) Waiting() int {
+	s.writer.mu.Lock()
+	defer s.writer.mu.Unlock()
+	return s.writer.queue.len()
+}
+
+// CheckFiles is what the writer does before and after each commit.
+func (s *Store) CheckFiles() error { return s.writer.checkFiles() }
+
+// CopyWAL is one background copy of the write-ahead log.
+func (s *Store) CopyWAL() { s.copyWAL(context.Background()) }
+
+// EmptyWAL is what erase does with the write-ahead log.
+func (s *Store) EmptyWAL() error { return s.emptyWAL(context.Background()) }
+
+// PendingWAL is how many bytes wait in the write-ahead log.
+func (s *Store) PendingWAL() int64 { return s.wal.pending() }
+
+// Tick is one round of maintenance at a time.
+func (s *Store) Tick(now time.Time) { newDue(s).tick(context.Background(), now) }
+
+// SetWALTarget makes the log wrap after fewer bytes, until the test ends.
+func (s *Store) SetWALTarget(bytes int64) { s.wal.target = bytes }
+
+// CrashWriter lets the test have what a faulty operation would do.
+func (s *Store) CrashWriter(message string) error {
+	return s.write(&op{owner: "uid:1", apply: func(*tx) error { panic(message) }})
+}
+
+// MarkFailed leaves the marker of a fault, as a fail-stop does.
+func MarkFailed(path string) error { return os.WriteFile(path+".failed", []byte(`{}`), 0o600) }
+
+// MaxBatch is how many operations share a transaction at most.
+const MaxBatch = maxBatch

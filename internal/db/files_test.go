@@ -1,0 +1,78 @@
+package db_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// closedDatabase makes a database with something in it and closes it.
+func closedDatabase(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	s := openWith(t, options(path, newClock()))
+	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+	if err := s.EmptyWAL(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func sql(t testing.TB, path string, statements string) {
+	t.Helper()
+	sqlite3(t, path, statements)
+}
+
+// contents is what a file is, and the hash of what is in it.
+func contents(t testing.TB, path string) string {
+	t.Helper()
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !info.Mode().IsRegular() {
+		return info.Mode().String()
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%s %d %x", info.Mode(), len(b), sha256.Sum256(b))
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t testing.TB, path string, b []byte) {
+	t.Helper()
+	must(t, os.WriteFile(path, b, 0o600))
+}
+
+// replace puts what is in one file into another, whose inode stays: as cp does.
+func replace(t testing.TB, from, to string) {
+	t.Helper()
+	b, err := os.ReadFile(from)
+	must(t, err)
+	write(t, to, b)
+}
+
+// damageAt copies a file and overwrites some of its bytes.
+func damageAt(t testing.TB, from, to string, at, n int) {
+	t.Helper()
+	b, err := os.ReadFile(from)
+	must(t, err)
+	copy(b[at:at+n], bytes.Repeat([]byte{0xa5}, n))
+	write(t, to, b)
+}

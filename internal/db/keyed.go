@@ -1,0 +1,54 @@
+package db
+
+import (
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// keyedRequest is a write whose first reply is given again to the same key.
+type keyedRequest struct {
+	agent string
+	key   string
+	print any // what was asked
+	entry auditEntry
+	make  bool // whether the agent is made where there is none
+}
+
+// keyed runs a write of an agent under its idempotency key. do must write an
+// audit row before it returns.
+func keyed[T any](s *Store, sc ckpt.Scope, r keyedRequest, do func(*tx, *agentRow) (*T, error)) (result *T, replayed bool, err error) {
+	print := ""
+	if r.key != "" {
+		if err := ckpt.CheckKey("Idempotency-Key", r.key); err != nil {
+			return nil, false, err
+		}
+		if print, err = fingerprint([]any{r.entry.Action, r.entry.Run, r.print}); err != nil {
+			return nil, false, err
+		}
+	}
+	err = s.write(&op{owner: sc.Caller.Owner, entry: r.entry, apply: func(tx *tx) error {
+		agent, err := s.agentFor(tx, sc, r)
+		if err != nil {
+			return err
+		}
+		first := new(T)
+		if replayed, err = tx.replayed(agent.ID, r.key, print, first); replayed || err != nil {
+			result = first
+			return err
+		}
+		if result, err = do(tx, agent); err != nil {
+			return err
+		}
+		return tx.remember(agent.ID, r.key, print, result)
+	}})
+	if err != nil {
+		return nil, false, err
+	}
+	return result, replayed, nil
+}
+
+func (s *Store) agentFor(tx *tx, sc ckpt.Scope, r keyedRequest) (*agentRow, error) {
+	if r.make {
+		return s.makeAgent(tx, sc.Whose(), r.agent)
+	}
+	return s.needAgent(tx, sc, r.agent)
+}

@@ -1,0 +1,176 @@
+package db
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
+	"github.com/google/go-cmp/cmp"
+	"github.com/jmoiron/sqlx"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// raw opens a file of the test's own, past the store.
+func raw(t *testing.T, path string) *sqlx.DB {
+	t.Helper()
+	db, err := pool(path, "rwc", 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// dump is the schema of a database as text. Views are not in it: they are made
+// anew by every version.
+func dump(t *testing.T, db *sqlx.DB, kinds string) string {
+	t.Helper()
+	var lines []string
+	err := db.Select(&lines, `SELECT sql || ';' FROM sqlite_schema WHERE sql IS NOT NULL AND instr(?, type) ORDER BY type = 'trigger', type = 'index', type = 'view', name`, kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(lines, "\n\n") + "\n"
+}
+
+const everything = "table index trigger view"
+
+func openAt(t *testing.T, path string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), Options{Path: path, Retention: retention.Plan})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// TestSchemaIsIdempotent runs the schema again over a database in use: nothing
+// changes, and nothing is lost.
+func TestSchemaIsIdempotent(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1"}}
+	if _, err := s.Save(t.Context(), sc, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, State: []byte(`1`)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db := raw(t, s.opt.Path)
+	before := dump(t, db, everything)
+	for range 2 {
+		db.MustExec(ckpt.Schema)
+	}
+	if diff := cmp.Diff(before, dump(t, db, everything)); diff != "" {
+		t.Errorf("the schema is another the second time:\n%s", diff)
+	}
+	var n int
+	if err := db.Get(&n, `SELECT count(*) FROM checkpoints`); err != nil || n != 1 {
+		t.Errorf("%d checkpoints, %v", n, err)
+	}
+}
+
+// TestGoldenSchemas builds each released schema from its golden file, lets
+// Open migrate it, and compares with a new database. The present version's
+// file is written by -update, and never again once it was released.
+func TestGoldenSchemas(t *testing.T) {
+	fresh := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	if *update {
+		golden := "-- The tables of schema version " + strconv.Itoa(ckpt.SchemaVersion) + ", as they were released.\n\n" + dump(t, fresh.ro, "table index trigger")
+		if err := os.MkdirAll("testdata/schema", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile("testdata/schema/v"+strconv.Itoa(ckpt.SchemaVersion)+".sql", []byte(golden), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for version := 1; version <= ckpt.SchemaVersion; version++ {
+		golden, err := os.ReadFile("testdata/schema/v" + strconv.Itoa(version) + ".sql")
+		if err != nil {
+			t.Fatalf("a released schema has no golden file (make it with -update): %v", err)
+		}
+		path := filepath.Join(t.TempDir(), "ckpt.db")
+		db := raw(t, path)
+		for _, statement := range []string{
+			`PRAGMA page_size = 8192`, `PRAGMA auto_vacuum = 2`, `PRAGMA journal_mode = WAL`, string(golden),
+			`PRAGMA application_id = ` + strconv.Itoa(ckpt.ApplicationID), `PRAGMA user_version = ` + strconv.Itoa(version),
+			`INSERT INTO audit_head (id, n, hash) VALUES (1, 0, '')`, `INSERT INTO meta VALUES ('database_id', 'x')`,
+		} {
+			db.MustExec(statement)
+		}
+		_ = db.Close()
+		s := openAt(t, path)
+		if diff := cmp.Diff(dump(t, fresh.ro, "table index trigger"), dump(t, s.ro, "table index trigger")); diff != "" {
+			t.Errorf("version %d becomes another schema than a new database has:\n%s", version, diff)
+		}
+	}
+}
+
+// TestMigrateFromNothing makes the same database again where only a part was
+// made before the process died: the file, or its format.
+func TestMigrateFromNothing(t *testing.T) {
+	fresh := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	for name, begin := range map[string]func(path string){
+		"an empty file": func(path string) {
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"only the format": func(path string) {
+			db := raw(t, path)
+			db.MustExec(`PRAGMA page_size = 8192`)
+			db.MustExec(`PRAGMA auto_vacuum = 2`)
+			db.MustExec(`PRAGMA journal_mode = WAL`)
+			_ = db.Close()
+		},
+	} {
+		path := filepath.Join(t.TempDir(), "ckpt.db")
+		begin(path)
+		s := openAt(t, path)
+		if diff := cmp.Diff(dump(t, fresh.ro, everything), dump(t, s.ro, everything)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// TestMigrationsAreNamedForVersions finds a file that stepUp would choke on.
+func TestMigrationsAreNamedForVersions(t *testing.T) {
+	db := raw(t, filepath.Join(t.TempDir(), "x.db"))
+	conn, err := db.Connx(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := stepUp(t.Context(), conn, ckpt.SchemaVersion); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOlderVersionIsCopiedFirst: what is about to be migrated is copied aside,
+// and the copy keeps what was there.
+func TestOlderVersionIsCopiedFirst(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	s, err := Open(t.Context(), Options{Path: path, Retention: retention.Plan, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.backupBefore(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	copied := raw(t, path+".v1-20260301T120000Z")
+	if diff := cmp.Diff(dump(t, s.ro, everything), dump(t, copied, everything)); diff != "" {
+		t.Error(diff)
+	}
+	if err := s.backupBefore(t.Context(), 1); err == nil {
+		t.Error("the copy was replaced")
+	}
+}

@@ -1,0 +1,881 @@
+package db_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// The model is a store as section 8 of the design promises it, in memory and
+// without a thought for speed: whatever is asked is counted anew. It shares no
+// code with the store or with internal/retention.
+type model struct {
+	wall    time.Time     // the wall clock, which jumps
+	mono    time.Duration // a clock that nobody sets
+	held    time.Duration // when the daemon started or the wall clock jumped, by mono
+	agents  []*mAgent
+	sent    []*mSent            // saves whose keys are still known
+	removed map[string][]mCause // by checkpoint id: why each removal was
+	judged  time.Time           // when a round last judged the ages, zero where none has
+	dirty   bool                // a hook changed what the store could not see: audit_violations must wait for a round
+	names   int
+}
+
+type mAgent struct {
+	scope  ckpt.Scope
+	name   string
+	policy ckpt.Policy
+	exists bool
+	runs   []*mRun // in the order in which they were made
+}
+
+type mRun struct {
+	agent   *mAgent
+	name    string
+	ended   bool
+	endedAt time.Time
+	last    int64  // sequence number
+	head    string // what the next save comes from
+	forkOf  string // the checkpoint that the first save needs
+	list    []*mCheckpoint
+	ops     []*mOperation
+	prompts []*mPrompt
+}
+
+type mCheckpoint struct {
+	id, parent, operation string
+	run                   *mRun
+	seq                   int64
+	kind                  ckpt.Kind
+	at                    time.Time
+	pinned, suspect       bool
+}
+
+type mOperation struct {
+	key, checkpoint string
+	attempt         int
+	status          ckpt.OperationStatus
+}
+
+type mPrompt struct {
+	id, checkpoint string
+	answered       bool
+}
+
+// mSent is a save that was acknowledged, and what was answered.
+type mSent struct {
+	agent   *mAgent
+	request ckpt.SaveRequest
+	seq     int64
+	parent  string
+	at      time.Time
+	pruned  []string
+}
+
+// mCause is why a checkpoint has to go.
+type mCause string
+
+const (
+	staysYet  mCause = ""
+	byCount   mCause = "count"
+	byAge     mCause = "age"
+	byRelease mCause = "release"
+	byEnd     mCause = "end"
+	byHand    mCause = "hand"
+)
+
+// reasons is what the audit row of each must say.
+var reasons = map[mCause]string{
+	byCount: "routine", byAge: "recovery", byRelease: "its operation succeeded", byEnd: "its run ended", byHand: "deleted by",
+}
+
+func newModel() *model {
+	return &model{wall: newClock().now, removed: map[string][]mCause{}, agents: []*mAgent{
+		{scope: ann, name: "alpha"}, {scope: ann, name: "beta"}, {scope: bob, name: "alpha"},
+	}}
+}
+
+// trusted says whether ages may be judged: not in the ten minutes after a start
+// or a jump.
+func (m *model) trusted() bool { return m.mono-m.held >= 10*time.Minute }
+
+func (m *model) pass(d time.Duration) { m.wall, m.mono = m.wall.Add(d), m.mono+d }
+
+func (m *model) jump(d time.Duration) { m.wall, m.held = m.wall.Add(d), m.mono }
+
+func (m *model) runs() (list []*mRun) {
+	for _, a := range m.agents {
+		list = append(list, a.runs...)
+	}
+	return list
+}
+
+func (m *model) checkpoints() (list []*mCheckpoint) {
+	for _, r := range m.runs() {
+		list = append(list, r.list...)
+	}
+	return list
+}
+
+func (m *model) find(id string) *mCheckpoint {
+	for _, c := range m.checkpoints() {
+		if c.id == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// needed says whether an open operation, a prompt or a fork needs a checkpoint.
+func (m *model) needed(c *mCheckpoint) bool {
+	for _, o := range c.run.ops {
+		if o.checkpoint == c.id && (o.status == ckpt.OperationOpen || o.status == ckpt.OperationUncertain) {
+			return true
+		}
+	}
+	for _, p := range c.run.prompts {
+		if p.checkpoint == c.id && !p.answered {
+			return true
+		}
+	}
+	for _, r := range m.runs() {
+		if r.forkOf == c.id && r.last == 0 && !r.ended {
+			return true
+		}
+	}
+	return false
+}
+
+// wayBack is the newest clean checkpoint of a run that may go on, and the
+// newest where there is none; of a run that ended it is the final one.
+func (r *mRun) wayBack() *mCheckpoint {
+	var newest, clean *mCheckpoint
+	for _, c := range r.list {
+		newest = c
+		if !c.suspect {
+			clean = c
+		}
+	}
+	if !r.ended && clean != nil {
+		return clean
+	}
+	return newest
+}
+
+// cause says by which rule of the design a checkpoint has to go now.
+func (m *model) cause(c *mCheckpoint) mCause {
+	r, p := c.run, c.run.agent.policy
+	if c.pinned || m.needed(c) {
+		return staysYet
+	}
+	if !r.ended && r.head == c.id { // the next save comes from it
+		return staysYet
+	}
+	if r.ended && m.trusted() && !m.wall.Before(r.endedAt.Add(time.Duration(p.EndedKeep))) {
+		return byEnd
+	}
+	if r.wayBack() == c {
+		return staysYet
+	}
+	switch c.kind {
+	case ckpt.KindRoutine:
+		newer := 0
+		for _, other := range r.list {
+			if other.kind == ckpt.KindRoutine && other.seq > c.seq {
+				newer++
+			}
+		}
+		if p.RoutineKeep > 0 && newer >= p.RoutineKeep {
+			return byCount
+		}
+	case ckpt.KindRecovery:
+		if m.trusted() && !m.wall.Before(c.at.Add(time.Duration(p.RecoveryKeep))) {
+			return byAge
+		}
+	case ckpt.KindPreOperation:
+		for _, o := range r.ops {
+			if o.key == c.operation && o.status == ckpt.OperationSucceeded {
+				return byRelease
+			}
+		}
+	}
+	return staysYet
+}
+
+// due is what has to go of some runs, and why. The causes are found before any
+// goes: removing by one rule frees nothing from another.
+func (m *model) due(runs ...*mRun) map[string]mCause {
+	list := map[string]mCause{}
+	for _, r := range runs {
+		for _, c := range r.list {
+			if why := m.cause(c); why != staysYet {
+				list[c.id] = why
+			}
+		}
+	}
+	return list
+}
+
+// only is the part of due that goes by some causes.
+func only(due map[string]mCause, causes ...mCause) map[string]mCause {
+	part := map[string]mCause{}
+	for id, why := range due {
+		if slices.Contains(causes, why) {
+			part[id] = why
+		}
+	}
+	return part
+}
+
+func (m *model) remove(id string, why mCause) {
+	c := m.find(id)
+	c.run.list = slices.DeleteFunc(c.run.list, func(o *mCheckpoint) bool { return o == c })
+	m.removed[id] = append(m.removed[id], why)
+}
+
+// drop removes the ended runs whose time is over and that have nothing left.
+func (m *model) drop() (dropped int) {
+	for _, a := range m.agents {
+		a.runs = slices.DeleteFunc(a.runs, func(r *mRun) bool {
+			over := r.ended && m.trusted() && len(r.list) == 0 && !m.wall.Before(r.endedAt.Add(time.Duration(a.policy.EndedKeep)))
+			if over {
+				dropped++
+			}
+			return over
+		})
+	}
+	return dropped
+}
+
+// outcome is what a step does besides what change has done to the model: which
+// checkpoints must have gone when it is answered, and which may. A save applies
+// the counts; what has reached an age waits for a round, but may go before.
+type outcome struct {
+	must, may map[string]mCause
+	settled   func(removed []string) // is told what went
+}
+
+func exactly(due map[string]mCause) outcome { return outcome{must: due, may: due} }
+
+// step is one step, for the model and for the store.
+type step struct {
+	what   string
+	code   ckpt.Code        // the refusal to expect; then nothing changes
+	change func() outcome   // of the model
+	do     func(h *harness) // to the store
+}
+
+// generator makes steps out of a seed and of what the model holds, so that the
+// same seed makes the same steps.
+type generator struct {
+	*model
+	r *rand.Rand
+}
+
+func newGenerator(seed uint64) *generator {
+	return &generator{newModel(), rand.New(rand.NewPCG(seed, 25))}
+}
+
+func (g *generator) chance(percent int) bool { return g.r.IntN(100) < percent }
+
+func pick[T any](g *generator, list []T) (one T, ok bool) {
+	if len(list) == 0 {
+		return one, false
+	}
+	return list[g.r.IntN(len(list))], true
+}
+
+// id is a UUID of version 7 out of the seed.
+func (g *generator) id() string {
+	a, b := g.r.Uint64(), g.r.Uint64()
+	return fmt.Sprintf("%08x-%04x-7%03x-8%03x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>52, b&(1<<48-1))
+}
+
+// next makes a step. What cannot be done just now is drawn again.
+func (g *generator) next() *step {
+	kinds := []struct {
+		weight int
+		make   func() *step
+	}{
+		{40, g.save}, {4, g.saveAgain}, {6, g.pin}, {5, g.unpin}, {4, g.delete}, {5, g.restore}, {4, g.policy},
+		{5, g.suspect}, {4, g.unsuspect}, {6, g.begin}, {7, g.end}, {2, g.endRun}, {2, g.prompt}, {2, g.answer}, {1, g.fork},
+		{12, g.time}, {3, g.clockJump}, {7, g.round}, {5, g.prune}, {2, g.reopen}, {1, g.crash},
+	}
+	total := 0
+	for _, k := range kinds {
+		total += k.weight
+	}
+	for {
+		n := g.r.IntN(total)
+		for _, k := range kinds {
+			if n -= k.weight; n < 0 {
+				if s := k.make(); s != nil {
+					return s
+				}
+				break
+			}
+		}
+	}
+}
+
+// live picks a run that has not ended, or a new one.
+func (g *generator) live() (*mAgent, string) {
+	a, _ := pick(g, g.agents)
+	var names []string
+	for _, r := range a.runs {
+		if !r.ended {
+			names = append(names, r.name)
+		}
+	}
+	if len(names) < 3 && g.chance(20) || len(names) == 0 {
+		g.names++
+		return a, fmt.Sprint("run", g.names)
+	}
+	name, _ := pick(g, names)
+	return a, name
+}
+
+func (a *mAgent) run(name string) *mRun {
+	for _, r := range a.runs {
+		if r.name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+// makeRun finds a run or makes it, and its agent with it.
+func (a *mAgent) makeRun(name string) *mRun {
+	a.make()
+	r := a.run(name)
+	if r == nil {
+		r = &mRun{agent: a, name: name}
+		a.runs = append(a.runs, r)
+	}
+	return r
+}
+
+func (a *mAgent) make() {
+	if !a.exists {
+		a.exists, a.policy = true, ckpt.DefaultPolicy()
+	}
+}
+
+func (g *generator) state() []byte {
+	size := 10
+	if g.chance(5) {
+		size = 6000 // a segment of its own
+	}
+	return fmt.Appendf(nil, `{"n":%d,"text":"%s"}`, g.r.Uint32(), strings.Repeat("xy", size/2))
+}
+
+func (g *generator) save() *step {
+	a, name := g.live()
+	kind := []ckpt.Kind{ckpt.KindRoutine, ckpt.KindRoutine, ckpt.KindRoutine, ckpt.KindRecovery, ckpt.KindPreOperation}[g.r.IntN(5)]
+	req := ckpt.SaveRequest{ID: g.id(), Agent: a.name, Run: name, Kind: kind, ContentType: ckpt.ContentTypeJSON, State: g.state()}
+	s := &step{what: fmt.Sprintf("save %s %s/%s %s", kind, a.scope.Caller.Owner, a.name, name)}
+	if g.chance(15) {
+		of, _ := pick(g, g.agents)
+		var all []*mCheckpoint
+		for _, r := range of.runs {
+			all = append(all, r.list...)
+		}
+		if c, ok := pick(g, all); ok {
+			req.Parent = ckpt.Ref(c.id)
+			s.what += " from " + c.id
+			if of != a {
+				s.code = ckpt.CodeNotFound
+			}
+		}
+	}
+	s.what += " as " + req.ID
+	var pruned []string
+	s.change = func() outcome {
+		r := a.makeRun(name)
+		c := &mCheckpoint{id: req.ID, parent: string(req.Parent), run: r, seq: r.last + 1, kind: kind, at: g.wall}
+		if c.parent == "" {
+			c.parent = r.head
+		}
+		r.last, r.head = c.seq, c.id
+		r.list = append(r.list, c)
+		due := g.due(r)
+		sent := &mSent{agent: a, request: req, seq: c.seq, parent: c.parent, at: g.wall}
+		g.sent = append(g.sent, sent)
+		must := only(due, byCount, byRelease)
+		return outcome{must: must, may: due, settled: func(removed []string) { sent.pruned = removed; pruned = removed }}
+	}
+	s.do = func(h *harness) {
+		got, ok := answered(h.store.Save(h.ctx, a.scope, &req))(h, s.code)
+		if !ok {
+			return
+		}
+		h.after(func() {
+			c := g.find(req.ID)
+			if got.Replayed || got.Seq != c.seq || string(got.Parent) != c.parent || !got.CreatedAt.Equal(c.at) {
+				h.fail("the save was answered with %+v, the model has %+v", got.Checkpoint, c)
+			}
+			h.same("pruned", got.Pruned, pruned)
+		})
+	}
+	return s
+}
+
+// saveAgain sends an id again: the same request gets the first reply, another
+// one under the id a refusal.
+func (g *generator) saveAgain() *step {
+	sent, ok := pick(g, g.sent)
+	if !ok {
+		return nil
+	}
+	req := sent.request
+	s := &step{what: "save again " + req.ID, change: func() outcome { return outcome{} }}
+	if g.chance(30) {
+		req.State, s.code = []byte(`"another"`), ckpt.CodeIdempotencyMismatch
+		s.what += " with other bytes"
+	}
+	s.do = func(h *harness) {
+		got, ok := answered(h.store.Save(h.ctx, sent.agent.scope, &req))(h, s.code)
+		if !ok {
+			return
+		}
+		if !got.Replayed || got.ID != req.ID || got.Seq != sent.seq || string(got.Parent) != sent.parent || !got.CreatedAt.Equal(sent.at) {
+			h.fail("the repeated save was answered with %+v, first it was %+v", got, sent)
+		}
+		h.same("pruned", got.Pruned, sent.pruned)
+	}
+	return s
+}
+
+// that picks a checkpoint among those that pass.
+func (g *generator) that(pass func(c *mCheckpoint) bool) (*mCheckpoint, bool) {
+	var list []*mCheckpoint
+	for _, c := range g.checkpoints() {
+		if pass(c) {
+			list = append(list, c)
+		}
+	}
+	return pick(g, list)
+}
+
+func (g *generator) pin() *step {
+	c, ok := g.that(func(c *mCheckpoint) bool { return !c.pinned })
+	if !ok {
+		return nil
+	}
+	return g.setPin(c, true)
+}
+
+func (g *generator) unpin() *step {
+	c, ok := g.that(func(c *mCheckpoint) bool { return c.pinned })
+	if !ok {
+		return nil
+	}
+	return g.setPin(c, false)
+}
+
+func (g *generator) setPin(c *mCheckpoint, pinned bool) *step {
+	return &step{what: fmt.Sprintf("pin %s %t", c.id, pinned), change: func() outcome {
+		c.pinned = pinned
+		if pinned {
+			return outcome{}
+		}
+		due := g.due(c.run)
+		return outcome{must: only(due, byCount, byRelease), may: due}
+	}, do: func(h *harness) {
+		got, ok := answered(h.store.Patch(h.ctx, c.run.agent.scope, c.id, ckpt.CheckpointPatch{Pinned: &pinned}))(h, "")
+		if ok && got.Pinned != pinned {
+			h.fail("pinned is %t", got.Pinned)
+		}
+	}}
+}
+
+func (g *generator) delete() *step {
+	c, ok := g.that(func(*mCheckpoint) bool { return true })
+	if !ok {
+		return nil
+	}
+	s := &step{what: "delete " + c.id}
+	if c.pinned || g.needed(c) {
+		s.code = ckpt.CodeConflict
+	}
+	s.change = func() outcome {
+		g.remove(c.id, byHand)
+		if c.run.head == c.id {
+			c.run.head = ""
+			if n := len(c.run.list); n > 0 {
+				c.run.head = c.run.list[n-1].id
+			}
+		}
+		return outcome{}
+	}
+	s.do = func(h *harness) {
+		got, ok := answered(h.store.Delete(h.ctx, c.run.agent.scope, c.id))(h, s.code)
+		if ok && (got.Checkpoint != c.id || got.Reason == "") {
+			h.fail("the removal was answered with %+v", got)
+		}
+	}
+	return s
+}
+
+func (g *generator) restore() *step {
+	c, ok := g.that(func(*mCheckpoint) bool { return true })
+	if !ok {
+		return nil
+	}
+	a, r := c.run.agent, ckpt.RestoreRequest{Agent: c.run.agent.name, Checkpoint: c.id, Reason: "a test"}
+	if g.chance(50) { // have it chosen
+		r.Checkpoint, r.Run, r.Clean = "", c.run.name, true
+		c = nil
+		for _, o := range a.run(r.Run).list {
+			if !o.suspect {
+				c = o
+			}
+		}
+	}
+	s := &step{what: fmt.Sprintf("restore %+v", r)}
+	if c == nil {
+		s.code = ckpt.CodeNotFound
+	}
+	s.change = func() outcome {
+		c.run.head = c.id
+		g.dirty = true // nothing goes at a restore, not even what only the head had kept
+		return outcome{}
+	}
+	s.do = func(h *harness) {
+		got, _, err := h.store.Restore(h.ctx, a.scope, r)
+		if got, ok := answered(got, err)(h, s.code); ok && got.ID != c.id {
+			h.fail("restored %s, the model says %s", got.ID, c.id)
+		}
+	}
+	return s
+}
+
+func (g *generator) policy() *step {
+	a, _ := pick(g, g.agents)
+	p := ckpt.DefaultPolicy()
+	p.RoutineKeep = []int{0, 1, 2, 3, 3, 5}[g.r.IntN(6)]
+	p.RecoveryKeep = ckpt.Duration([]time.Duration{time.Second, time.Hour, 36*time.Hour + 500*time.Millisecond, 7 * ckpt.Day, 7 * ckpt.Day, 60 * ckpt.Day}[g.r.IntN(6)])
+	p.EndedKeep = ckpt.Duration([]time.Duration{time.Hour, 30 * ckpt.Day, 30 * ckpt.Day}[g.r.IntN(3)])
+	return &step{what: fmt.Sprintf("policy of %s/%s %+v", a.scope.Caller.Owner, a.name, p), change: func() outcome {
+		a.make()
+		a.policy = p
+		due := g.due(a.runs...)
+		return outcome{must: only(due, byCount), may: due}
+	}, do: func(h *harness) {
+		answered(h.store.SetPolicy(h.ctx, a.scope, a.name, p))(h, "")
+	}}
+}
+
+// hook is a change that drift detection, operations or prompts make; they come
+// with other parts of the house.
+func (g *generator) hook(what string, change func(), statements ...statement) *step {
+	return &step{what: what, change: func() outcome {
+		change()
+		g.dirty = true
+		return outcome{}
+	}, do: func(h *harness) { h.hook(statements...) }}
+}
+
+type statement struct {
+	query string
+	args  []any
+}
+
+const thisRun = `(SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id WHERE a.owner = ? AND a.name = ? AND r.name = ?)`
+
+// sql is a statement whose last ? are those of thisRun.
+func (r *mRun) sql(query string, args ...any) statement {
+	return statement{query, append(args, r.agent.scope.Caller.Owner, r.agent.name, r.name)}
+}
+
+// suspect marks a checkpoint, and often all that came after it.
+func (g *generator) suspect() *step {
+	c, ok := g.that(func(c *mCheckpoint) bool { return !c.suspect })
+	if !ok {
+		return nil
+	}
+	last := c.seq
+	if g.chance(60) {
+		last = c.run.last
+	}
+	return g.hook(fmt.Sprintf("suspect %s up to %d", c.id, last), func() {
+		for _, o := range c.run.list {
+			o.suspect = o.suspect || o.seq >= c.seq && o.seq <= last
+		}
+	}, c.run.sql(`UPDATE checkpoints SET suspect = 1 WHERE seq BETWEEN ? AND ? AND run_id = `+thisRun, c.seq, last))
+}
+
+func (g *generator) unsuspect() *step {
+	c, ok := g.that(func(c *mCheckpoint) bool { return c.suspect })
+	if !ok {
+		return nil
+	}
+	return g.hook("not suspect "+c.id, func() { c.suspect = false },
+		statement{`UPDATE checkpoints SET suspect = 0 WHERE id = ?`, []any{c.id}})
+}
+
+// begin begins an operation, or a new attempt of one that failed.
+func (g *generator) begin() *step {
+	c, ok := g.that(func(c *mCheckpoint) bool {
+		return c.kind == ckpt.KindPreOperation && c.operation == "" && !c.run.ended
+	})
+	if !ok {
+		return nil
+	}
+	r := c.run
+	o := &mOperation{key: fmt.Sprint("op", g.r.IntN(4)), checkpoint: c.id, status: ckpt.OperationOpen, attempt: 1}
+	for _, other := range r.ops {
+		if other.key == o.key {
+			o.attempt++
+			if other.status != ckpt.OperationFailed {
+				return nil
+			}
+		}
+	}
+	return g.hook(fmt.Sprintf("begin %s attempt %d at %s", o.key, o.attempt, c.id), func() {
+		c.operation = o.key
+		r.ops = append(r.ops, o)
+	}, statement{`UPDATE checkpoints SET operation = ? WHERE id = ?`, []any{o.key, c.id}},
+		r.sql(`INSERT INTO operations (key, attempt, name, status, checkpoint, started_at, run_id) VALUES (?, ?, 'risk', 'open', ?, ?, `+thisRun+`)`,
+			o.key, o.attempt, c.id, ckpt.At(g.wall)))
+}
+
+// end ends an operation that is open, or leaves it uncertain, or resolves that.
+func (g *generator) end() *step {
+	type open struct {
+		r *mRun
+		o *mOperation
+	}
+	var list []open
+	for _, r := range g.runs() {
+		for _, o := range r.ops {
+			if o.status == ckpt.OperationOpen || o.status == ckpt.OperationUncertain {
+				list = append(list, open{r, o})
+			}
+		}
+	}
+	at, ok := pick(g, list)
+	if !ok {
+		return nil
+	}
+	to := []ckpt.OperationStatus{ckpt.OperationSucceeded, ckpt.OperationSucceeded, ckpt.OperationFailed, ckpt.OperationUncertain}[g.r.IntN(4)]
+	return g.hook(fmt.Sprintf("operation %s of %s %s", at.o.key, at.r.name, to), func() { at.o.status = to },
+		at.r.sql(`UPDATE operations SET status = ?, ended_at = ? WHERE key = ? AND attempt = ? AND run_id = `+thisRun,
+			string(to), ckpt.At(g.wall), at.o.key, at.o.attempt))
+}
+
+func (g *generator) endRun() *step {
+	var list []*mRun
+	for _, r := range g.runs() {
+		if !r.ended {
+			list = append(list, r)
+		}
+	}
+	r, ok := pick(g, list)
+	if !ok {
+		return nil
+	}
+	status := []ckpt.RunStatus{ckpt.RunCompleted, ckpt.RunFailed}[g.r.IntN(2)]
+	now := ckpt.At(g.wall)
+	return g.hook(fmt.Sprintf("end %s/%s %s", r.agent.name, r.name, status), func() { r.ended, r.endedAt = true, g.wall },
+		r.sql(`UPDATE runs SET status = ?, ended_at = ?, updated_at = ? WHERE id = `+thisRun, string(status), now, now))
+}
+
+func (g *generator) prompt() *step {
+	c, ok := g.that(func(c *mCheckpoint) bool { return !c.run.ended })
+	if !ok {
+		return nil
+	}
+	p := &mPrompt{id: g.id(), checkpoint: c.id}
+	return g.hook("prompt about "+c.id, func() { c.run.prompts = append(c.run.prompts, p) },
+		c.run.sql(`INSERT INTO prompts (id, at, question, reason, checkpoint, run_id) VALUES (?, ?, 'go on?', 'a test', ?, `+thisRun+`)`,
+			p.id, ckpt.At(g.wall), p.checkpoint))
+}
+
+func (g *generator) answer() *step {
+	var list []*mPrompt
+	for _, r := range g.runs() {
+		for _, p := range r.prompts {
+			if !p.answered {
+				list = append(list, p)
+			}
+		}
+	}
+	p, ok := pick(g, list)
+	if !ok {
+		return nil
+	}
+	return g.hook("answer "+p.id, func() { p.answered = true },
+		statement{`UPDATE prompts SET choice = 'resume', answered_at = ?, answered_by = 'uid:0' WHERE id = ?`, []any{ckpt.At(g.wall), p.id}})
+}
+
+// fork begins a run at a checkpoint of another one; its first save frees that.
+func (g *generator) fork() *step {
+	c, ok := g.that(func(*mCheckpoint) bool { return true })
+	if !ok || len(c.run.agent.runs) > 6 {
+		return nil
+	}
+	g.names++
+	name := fmt.Sprint("fork", g.names)
+	a, now := c.run.agent, ckpt.At(g.wall)
+	return g.hook(fmt.Sprintf("fork %s as %s", c.id, name), func() { a.makeRun(name).forkOf = c.id },
+		statement{`INSERT INTO runs (name, forked_from, started_at, updated_at, agent_id)
+			VALUES (?, ?, ?, ?, (SELECT id FROM agents WHERE owner = ? AND name = ?))`, []any{name, c.id, now, now, a.scope.Caller.Owner, a.name}})
+}
+
+// time lets time pass, often up to the very moment at which something ages.
+func (g *generator) time() *step {
+	d := []time.Duration{time.Millisecond, time.Second, time.Minute, 10*time.Minute - time.Millisecond, 10 * time.Minute,
+		time.Hour, ckpt.Day, 7 * ckpt.Day, 31 * ckpt.Day}[g.r.IntN(9)]
+	var moments []time.Time
+	for _, r := range g.runs() {
+		if r.ended {
+			moments = append(moments, r.endedAt.Add(time.Duration(r.agent.policy.EndedKeep)))
+		}
+		for _, c := range r.list {
+			if c.kind == ckpt.KindRecovery {
+				moments = append(moments, c.at.Add(time.Duration(r.agent.policy.RecoveryKeep)))
+			}
+		}
+	}
+	if at, ok := pick(g, moments); ok && g.chance(60) && at.After(g.wall) && at.Sub(g.wall) < 100*ckpt.Day {
+		d = max(at.Sub(g.wall)-time.Duration(g.r.IntN(2))*time.Millisecond, 0)
+	}
+	return &step{what: "time passes: " + d.String(), change: func() outcome { g.pass(d); return outcome{} },
+		do: func(h *harness) { h.clocks.pass(d); h.guard.Now() }}
+}
+
+func (g *generator) clockJump() *step {
+	by := []time.Duration{10 * 365 * ckpt.Day, -10 * 365 * ckpt.Day, -ckpt.Day, -ckpt.Day, 8 * ckpt.Day, time.Hour, -3 * time.Second,
+		time.Date(2038, 1, 19, 3, 14, 8, 0, time.UTC).Sub(g.wall)}[g.r.IntN(8)]
+	if to := g.wall.Add(by); to.Year() < 2000 || to.Year() > 2100 {
+		by = newClock().now.Sub(g.wall)
+	}
+	if by.Abs() <= 2*time.Second {
+		return nil
+	}
+	return &step{what: "the clock jumps by " + by.String(), change: func() outcome { g.jump(by); return outcome{} },
+		do: func(h *harness) { h.clocks.jump(by); h.guard.Now() }}
+}
+
+// round is a round of the worker, at times a dry one first.
+func (g *generator) round() *step {
+	dry, slice := g.chance(30), 1+g.r.IntN(8)
+	var due map[string]mCause
+	dropped := 0
+	return &step{what: fmt.Sprintf("round, slice %d, dry first %t", slice, dry), change: func() outcome {
+		due = g.due(g.runs()...)
+		return outcome{must: due, may: due, settled: func([]string) {
+			dropped = g.drop()
+			g.forget()
+			g.noteJudged()
+			g.dirty = false
+		}}
+	}, do: func(h *harness) {
+		guarded := !g.trusted()
+		if dry {
+			if got := h.round(true, slice); got.Guarded != guarded || !h.same("dry round", removals(got.Would), ids(due)) {
+				h.fail("the dry round answered %+v", got)
+			}
+		}
+		got := h.round(false, slice)
+		h.after(func() {
+			if got.Removed != len(due) || got.Dropped != dropped || got.Guarded != guarded || got.Failed > 0 || got.PutOff {
+				h.fail("the round answered %+v, the model removes %d and drops %d", got, len(due), dropped)
+			}
+		})
+	}}
+}
+
+// forget forgets the keys of saves that are more than seven days old. A later
+// save under such an id is another test's.
+func (g *generator) forget() {
+	if g.trusted() {
+		before := g.wall.Add(-7 * ckpt.Day)
+		g.sent = slices.DeleteFunc(g.sent, func(s *mSent) bool { return s.at.Before(before) })
+	}
+}
+
+func (g *generator) noteJudged() {
+	switch {
+	case g.trusted():
+		g.judged = g.wall
+	case g.judged.After(g.wall):
+		g.judged = time.Time{}
+	}
+}
+
+// prune asks for a prune of one agent, of an owner, or of all: first a dry run.
+func (g *generator) prune() *step {
+	a, _ := pick(g, g.agents)
+	sc, r := a.scope, ckpt.PruneRequest{}
+	runs := a.runs
+	switch {
+	case g.chance(30):
+		sc.Caller, sc.Target = root.Caller, ckpt.AllOwners
+		runs = g.runs()
+	case g.chance(30):
+		runs = nil
+		for _, o := range g.agents {
+			if o.scope == a.scope {
+				runs = append(runs, o.runs...)
+			}
+		}
+	default:
+		r.Agent = a.name
+	}
+	s := &step{what: fmt.Sprintf("prune %s of %s", r.Agent, sc.Whose())}
+	if r.Agent != "" && !a.exists {
+		s.code = ckpt.CodeNotFound
+	}
+	var due map[string]mCause
+	s.change = func() outcome {
+		due = g.due(runs...)
+		return exactly(due)
+	}
+	s.do = func(h *harness) {
+		guarded := !g.trusted()
+		for _, dry := range []bool{true, false} {
+			r.DryRun = dry
+			got, _, err := h.store.Prune(h.ctx, sc, r, "")
+			got, ok := answered(got, err)(h, s.code)
+			if !ok {
+				continue
+			}
+			if got.DryRun != dry || got.Guarded != guarded {
+				h.fail("the prune answered %+v", got)
+			}
+			h.same(fmt.Sprintf("removed, dry %t", dry), removals(got.Removed), ids(due))
+		}
+	}
+	return s
+}
+
+// reopen stops the store and starts it again.
+func (g *generator) reopen() *step {
+	return &step{what: "reopen", change: func() outcome { g.held = g.mono; return outcome{} }, do: (*harness).reopen}
+}
+
+// crash goes on with the files as they are while the store is open, as after a
+// kill.
+func (g *generator) crash() *step {
+	return &step{what: "crash", change: func() outcome { g.held = g.mono; return outcome{} }, do: (*harness).crash}
+}
+
+func ids(due map[string]mCause) (list []string) {
+	for id := range due {
+		list = append(list, id)
+	}
+	return list
+}
+
+func removals(list []ckpt.Removal) (ids []string) {
+	for _, r := range list {
+		ids = append(ids, r.Checkpoint)
+	}
+	return ids
+}

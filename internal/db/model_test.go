@@ -1,0 +1,553 @@
+package db_test
+
+import (
+	"bufio"
+	"context"
+	stdsql "database/sql"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
+)
+
+// To replay a failure: go test ./internal/db -run 'TestModel$' -model.seed=N.
+// To look for new ones: … -model.seed=1000 -model.databases=200 -timeout 1h.
+var (
+	modelSeed      = flag.Uint64("model.seed", 0, "begin the model test at this seed; 0 means its usual ones")
+	modelDatabases = flag.Uint64("model.databases", 1, "how many seeds to try from model.seed on")
+	modelSteps     = flag.Int("model.steps", 1250, "how many steps to make with each")
+)
+
+// TestModel makes 10,000 random steps on the real store, with the real plan,
+// guard and worker, and compares what is there after every one of them with a
+// model written from section 8 of the design.
+func TestModel(t *testing.T) {
+	first, n := uint64(1), uint64(8)
+	if *modelSeed != 0 {
+		first, n = *modelSeed, *modelDatabases
+	}
+	for seed := first; seed < first+n; seed++ {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
+			h := newHarness(t, seed, filepath.Join(t.TempDir(), "ckpt.db"))
+			for range *modelSteps {
+				h.step(h.next())
+			}
+			h.finish()
+		})
+	}
+}
+
+// clocks are a wall clock that jumps and a monotonic one that does not.
+type clocks struct {
+	mu   sync.Mutex
+	wall time.Time
+	mono time.Duration
+}
+
+func (c *clocks) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall, c.mono = c.wall.Add(d), c.mono+d
+}
+
+func (c *clocks) jump(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall = c.wall.Add(d)
+}
+
+func (c *clocks) Wall() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wall
+}
+
+func (c *clocks) Monotonic() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mono
+}
+
+// guarded is a store with the real plan, guard and worker, and clocks that tests move.
+type guarded struct {
+	clocks *clocks
+	guard  *retention.Guard
+	path   string
+	store  *db.Store
+}
+
+func (s *guarded) open(ctx context.Context) (err error) {
+	s.guard = retention.NewGuard(retention.GuardSettings{Wall: s.clocks.Wall, Monotonic: s.clocks.Monotonic})
+	s.store, err = db.Open(ctx, db.Options{Path: s.path, Retention: retention.Plan, Now: s.clocks.Wall, Trusted: s.guard.Trusted, Version: "test"})
+	return err
+}
+
+func (s *guarded) worker() *retention.Worker {
+	return &retention.Worker{Store: s.store, Guard: s.guard, Pause: time.Nanosecond}
+}
+
+// openGuarded opens a store whose clock is trusted.
+func openGuarded(t testing.TB) *guarded {
+	t.Helper()
+	s := &guarded{clocks: &clocks{wall: newClock().now}, path: filepath.Join(t.TempDir(), "ckpt.db")}
+	if err := s.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.store.Close() })
+	s.clocks.pass(retention.DefaultHold)
+	return s
+}
+
+// harness makes the steps of a generator on the real store.
+type harness struct {
+	*generator
+	guarded
+	t      testing.TB
+	ctx    context.Context
+	seed   uint64
+	n      int        // of the step
+	recent []string   // what was done last
+	checks []func()   // to be made once the model has settled
+	acks   io.Writer  // in a child: told of every step that is done
+	reader *stdsql.DB // an auditor's connection
+}
+
+func newHarness(t testing.TB, seed uint64, path string) *harness {
+	h := &harness{generator: newGenerator(seed), t: t, ctx: context.Background(), seed: seed}
+	h.path, h.clocks = path, &clocks{wall: h.wall}
+	h.start()
+	t.Cleanup(func() {
+		_ = h.reader.Close()
+		_ = h.store.Close()
+	})
+	return h
+}
+
+func (h *harness) start() {
+	h.t.Helper()
+	if err := h.open(h.ctx); err != nil {
+		h.fail("open: %v", err)
+	}
+	h.reader = auditor(h.t, h.path)
+}
+
+// auditor is a connection of somebody else, who only reads.
+func auditor(t testing.TB, path string) *stdsql.DB {
+	t.Helper()
+	reader, err := stdsql.Open("sqlite", "file:"+path+"?mode=ro&_pragma=busy_timeout(2000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader.SetMaxOpenConns(1)
+	return reader
+}
+
+func (h *harness) fail(format string, args ...any) {
+	h.t.Helper()
+	h.t.Fatalf("step %d: %s\nthe last steps:\n  %s\nreplay: go test ./internal/db -run 'TestModel$' -model.seed=%d -model.steps=%d\n",
+		h.n, fmt.Sprintf(format, args...), strings.Join(h.recent, "\n  "), h.seed, *modelSteps)
+}
+
+// answered takes an answer and says whether it is the one to look at: where a
+// refusal was expected it checks that.
+func answered[T any](got T, err error) func(h *harness, code ckpt.Code) (T, bool) {
+	return func(h *harness, code ckpt.Code) (T, bool) {
+		h.t.Helper()
+		if is := ckpt.CodeOf(err); is != code {
+			h.fail("answered %q (%v), expected %q", is, err, code)
+		}
+		return got, code == ""
+	}
+}
+
+// after makes a check once the model knows what went.
+func (h *harness) after(check func()) { h.checks = append(h.checks, check) }
+
+// same compares ids without their order, and fails where they differ.
+func (h *harness) same(what string, got, want []string) bool {
+	h.t.Helper()
+	if a, b := slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want)); !slices.Equal(a, b) {
+		h.fail("%s: the store says %v, the model %v", what, a, b)
+	}
+	return true
+}
+
+func (h *harness) step(s *step) {
+	h.t.Helper()
+	h.n++
+	h.recent = append(h.recent, fmt.Sprintf("%d %s: %s %s", h.n, h.wall.Format(ckpt.TimeLayout), s.what, s.code))
+	h.recent = h.recent[max(0, len(h.recent)-25):]
+	h.checks = nil
+	var o outcome
+	if s.code == "" {
+		o = s.change()
+	}
+	s.do(h)
+	removed := h.settle(o, h.ids())
+	for _, check := range h.checks {
+		check()
+	}
+	if h.n%10 == 0 {
+		h.same("checkpoints", rows(h.t, h.reader), h.rows())
+	}
+	if h.n%50 == 0 {
+		h.noViolations()
+	}
+	if h.n%100 == 0 {
+		h.store.CopyWAL()
+	}
+	if h.acks != nil {
+		fmt.Fprintln(h.acks, "ack", h.n, strings.Join(removed, " "))
+	}
+}
+
+// settle compares the ids that are there with the model, and takes out of it
+// what went. It answers that.
+func (h *harness) settle(o outcome, there map[string]bool) (removed []string) {
+	h.t.Helper()
+	for _, c := range h.checkpoints() {
+		switch {
+		case there[c.id] && o.must[c.id] != staysYet:
+			h.fail("%+v must have gone by %s", *c, o.must[c.id])
+		case !there[c.id] && o.may[c.id] == staysYet:
+			h.fail("%+v of %s is gone, and no rule lets it go", *c, c.run.name)
+		case !there[c.id]:
+			removed = append(removed, c.id)
+		}
+		delete(there, c.id)
+	}
+	if len(there) > 0 {
+		h.fail("the model does not have %v", slices.Collect(maps.Keys(there)))
+	}
+	h.apply(o, removed)
+	return removed
+}
+
+// apply takes out of the model what went at a step.
+func (m *model) apply(o outcome, removed []string) {
+	for _, id := range removed {
+		m.remove(id, o.may[id])
+	}
+	if o.settled != nil {
+		o.settled(removed)
+	}
+}
+
+func (h *harness) ids() map[string]bool {
+	h.t.Helper()
+	list, err := column(h.reader, `SELECT id FROM checkpoints`)
+	if err != nil {
+		h.fail("%v", err)
+	}
+	there := map[string]bool{}
+	for _, id := range list {
+		there[id] = true
+	}
+	return there
+}
+
+// column reads the first column of every row.
+func column(reader *stdsql.DB, query string) (list []string, err error) {
+	found, err := reader.Query(query)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	for found.Next() {
+		var s string
+		if err := found.Scan(&s); err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, found.Err()
+}
+
+// rows is what the database has, one line for each checkpoint.
+func rows(t testing.TB, reader *stdsql.DB) []string {
+	t.Helper()
+	list, err := column(reader, `SELECT concat_ws(' ', id, owner, agent, run, seq, kind, created_at, coalesce(parent, '-'),
+		coalesce(operation, '-'), pinned, suspect) FROM audit_checkpoints`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// rows is what the model has, in the same form.
+func (m *model) rows() (list []string) {
+	orDash := func(s string) string {
+		if s == "" {
+			return "-"
+		}
+		return s
+	}
+	bit := map[bool]int{true: 1}
+	for _, c := range m.checkpoints() {
+		a := c.run.agent
+		list = append(list, fmt.Sprint(c.id, " ", a.scope.Caller.Owner, " ", a.name, " ", c.run.name, " ", c.seq, " ", c.kind, " ", ckpt.At(c.at), " ",
+			orDash(c.parent), " ", orDash(c.operation), " ", bit[c.pinned], " ", bit[c.suspect]))
+	}
+	return list
+}
+
+// noViolations asks what an auditor asks. Two things wait for a round of the
+// worker, which makes one a minute: what a hook of this test has changed behind
+// the store's back, and the note of when ages were judged, where the clock was
+// set back since.
+func (h *harness) noViolations() {
+	h.t.Helper()
+	query := `SELECT concat_ws(' ', rule, subject, detail) FROM audit_violations`
+	if h.judged.After(h.wall) {
+		query += ` WHERE rule <> 'recovery_expired'`
+	}
+	if h.dirty {
+		query = `SELECT concat_ws(' ', rule, subject, detail) FROM audit_violations
+			WHERE rule NOT IN ('recovery_expired', 'routine_excess', 'operation_succeeded')`
+	}
+	list, err := column(h.reader, query)
+	if err != nil || len(list) > 0 {
+		h.fail("audit_violations: %v %s", err, strings.Join(list, "\n"))
+	}
+}
+
+// hook changes the database from inside the writer.
+func (h *harness) hook(statements ...statement) {
+	h.t.Helper()
+	err := h.store.Write("daemon", 0, func(exec func(string, ...any) error) error {
+		for _, s := range statements {
+			if err := exec(s.query, s.args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		h.fail("%v", err)
+	}
+}
+
+func (h *harness) round(dry bool, slice int) retention.Result {
+	h.t.Helper()
+	w := h.worker()
+	w.DryRun, w.Slice = dry, slice
+	result, err := w.Once(h.ctx)
+	if err != nil {
+		h.fail("the worker: %v", err)
+	}
+	return result
+}
+
+func (h *harness) reopen() {
+	h.t.Helper()
+	_ = h.reader.Close()
+	if err := h.store.Close(); err != nil {
+		h.fail("close: %v", err)
+	}
+	h.start()
+}
+
+// crash goes on with a copy of the files, made while the store is open. In a
+// child the parent does the crashing.
+func (h *harness) crash() {
+	h.t.Helper()
+	if h.acks != nil {
+		h.reopen()
+		return
+	}
+	left, old := h.store, h.path
+	_ = h.reader.Close()
+	h.path = filepath.Join(h.t.TempDir(), "ckpt.db")
+	for _, suffix := range []string{"", "-wal"} {
+		b, err := os.ReadFile(old + suffix)
+		if err == nil {
+			err = os.WriteFile(h.path+suffix, b, 0o600)
+		}
+		if err != nil {
+			h.fail("%v", err)
+		}
+	}
+	_ = left.Close()
+	h.start()
+}
+
+// finish brings the database to rest and checks it from the file up.
+func (h *harness) finish() {
+	h.t.Helper()
+	h.step(&step{what: "the hold passes", change: func() outcome { h.pass(time.Hour); return outcome{} },
+		do: func(h *harness) { h.clocks.pass(time.Hour) }})
+	h.step(h.generator.round())
+	h.noViolations()
+	h.same("checkpoints", rows(h.t, h.reader), h.rows())
+	h.oneAuditRowEach()
+	sound(h.t, h.path)
+}
+
+// oneAuditRowEach: each removal has exactly one row, with the reason.
+func (h *harness) oneAuditRowEach() {
+	h.t.Helper()
+	list, err := column(h.reader, `SELECT subject || ' ' || outcome || ' ' || coalesce(reason, '') FROM audit_log WHERE action = 'remove' ORDER BY n`)
+	if err != nil {
+		h.fail("%v", err)
+	}
+	left := maps.Clone(h.removed)
+	for _, row := range list {
+		id, said, _ := strings.Cut(row, " ")
+		causes := left[id]
+		if len(causes) == 0 {
+			h.fail("an audit row too many: %s", row)
+		}
+		if why := reasons[causes[0]]; !strings.HasPrefix(said, "done ") || !strings.Contains(said, why) {
+			h.fail("the audit row says %q, the rule was %s", row, causes[0])
+		}
+		left[id] = causes[1:]
+	}
+	for id, causes := range left {
+		if len(causes) > 0 {
+			h.fail("no audit row for the removal of %s by %v", id, causes)
+		}
+	}
+}
+
+// The environment of a child that makes the steps of a seed until it is killed.
+const (
+	modelChildPath = "CKPTSIDECAR_TEST_MODEL_DB"
+	modelChildSeed = "CKPTSIDECAR_TEST_MODEL_SEED"
+)
+
+// TestModelChild is the child of TestModelKilled.
+func TestModelChild(t *testing.T) {
+	path := os.Getenv(modelChildPath)
+	if path == "" {
+		t.Skip("it is the child of TestModelKilled")
+	}
+	seed, err := strconv.ParseUint(os.Getenv(modelChildSeed), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, seed, path)
+	h.acks = os.Stdout
+	for {
+		h.step(h.next())
+	}
+}
+
+// TestModelKilled kills a process in the middle of the steps of a seed. What it
+// had answered is there, and of the step that it was in all, a part that the
+// model allows, or nothing.
+func TestModelKilled(t *testing.T) {
+	first, n := uint64(100), uint64(6)
+	if *modelSeed != 0 {
+		first, n = *modelSeed, *modelDatabases
+	}
+	for seed := first; seed < first+n; seed++ {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { killed(t, seed) })
+	}
+}
+
+func killed(t *testing.T, seed uint64) {
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	acks, rest := killChild(t, seed, path)
+	t.Logf("killed after %d steps", len(acks))
+
+	// The child's steps, on the model alone.
+	g := newGenerator(seed)
+	for i, removed := range acks {
+		s := g.next()
+		if s.code != "" {
+			continue
+		}
+		o := s.change()
+		for id := range o.must {
+			if !slices.Contains(removed, id) {
+				t.Fatalf("step %d: the child did not remove %s\n%s", i+1, id, rest)
+			}
+		}
+		g.apply(o, removed)
+	}
+
+	h := &harness{generator: g, t: t, ctx: t.Context(), seed: seed, n: len(acks) + 1}
+	h.path, h.clocks = path, &clocks{wall: g.wall, mono: g.mono}
+	h.start()
+	defer h.store.Close()
+	defer h.reader.Close()
+	there := rows(t, h.reader)
+	if slices.Sort(there); !slices.Equal(there, slices.Sorted(slices.Values(h.rows()))) {
+		s := g.next() // the step that it was in has reached the disk
+		h.recent = []string{s.what}
+		if s.code != "" {
+			h.fail("there is %v, and the refused step had nothing to change", there)
+		}
+		o := s.change()
+		o.must, o.settled = nil, nil
+		h.settle(o, h.ids())
+		h.same("checkpoints", there, h.rows())
+	}
+
+	g.held = g.mono
+	g.pass(time.Hour)
+	h.clocks.mu.Lock()
+	h.clocks.wall, h.clocks.mono = g.wall, g.mono
+	h.clocks.mu.Unlock()
+	o := exactly(g.due(g.runs()...))
+	h.round(false, 5)
+	h.settle(o, h.ids())
+	h.same("checkpoints", rows(t, h.reader), h.rows())
+	h.oneAuditRowEach()
+	sound(t, path)
+}
+
+// killChild runs the steps of a seed in a process of their own, kills it, and
+// answers what it had removed at each step that it had answered.
+func killChild(t *testing.T, seed uint64, path string) (acks [][]string, rest string) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, uint64(time.Now().UnixNano())))
+	until := 50 + r.IntN(250)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestModelChild$", "-test.timeout=60s")
+	cmd.Env = append(os.Environ(), modelChildPath+"="+path, modelChildSeed+"="+strconv.FormatUint(seed, 10), "GOCOVERDIR="+t.TempDir())
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	dead := false
+	for lines.Scan() {
+		words := strings.Fields(lines.Text())
+		if len(words) < 2 || words[0] != "ack" {
+			rest += lines.Text() + "\n"
+			continue
+		}
+		acks = append(acks, words[2:])
+		if len(acks) == until {
+			dead = true
+			go func() {
+				time.Sleep(time.Duration(r.IntN(4000)) * time.Microsecond)
+				_ = cmd.Process.Kill()
+			}()
+		}
+	}
+	if err := cmd.Wait(); err == nil || !dead || strings.Contains(rest, "--- FAIL") {
+		t.Fatalf("the child ended by itself after %d steps: %v\n%s", len(acks), err, rest)
+	}
+	return acks, rest
+}

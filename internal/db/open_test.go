@@ -1,0 +1,116 @@
+//go:build unix
+
+package db_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+)
+
+// TestNewFile reads back with the real command what a new database is made of.
+func TestNewFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sub", "ckpt.db")
+	s := openWith(t, options(path, newClock()))
+	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+	want := map[string]string{
+		"page_size": "8192", "auto_vacuum": "2", "journal_mode": "wal",
+		"application_id": fmt.Sprint(ckpt.ApplicationID), "user_version": fmt.Sprint(ckpt.SchemaVersion),
+	}
+	for pragma, value := range want {
+		if got := sqlite3(t, "-readonly", path, "PRAGMA "+pragma); got != value {
+			t.Errorf("%s is %s, want %s", pragma, got, value)
+		}
+	}
+	if got := sqlite3(t, "-readonly", path, "SELECT count(*) FROM meta WHERE key IN ('database_id', 'created_at')"); got != "2" {
+		t.Errorf("%s of 2 lines in meta", got)
+	}
+}
+
+// TestModes checks that the umask neither narrows nor widens what was asked
+// for, and that the log and its index are as open as the database.
+func TestModes(t *testing.T) {
+	for _, umask := range []int{0, 0o022, 0o077} {
+		for _, mode := range []os.FileMode{0o600, 0o640} {
+			path := filepath.Join(t.TempDir(), "ckpt.db")
+			o := options(path, newClock())
+			o.Mode = mode
+			old := syscall.Umask(umask)
+			s := openWith(t, o)
+			save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+			syscall.Umask(old)
+			for _, suffix := range []string{"", "-wal", "-shm"} {
+				info, err := os.Lstat(path + suffix)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if info.Mode().Perm() != mode {
+					t.Errorf("umask %o: %s has mode %o, want %o", umask, filepath.Base(path+suffix), info.Mode().Perm(), mode)
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestSecondDaemon finds out at once that the database is taken, from the same
+// process and from another, and leaves the first alone.
+func TestSecondDaemon(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	s := openWith(t, options(path, newClock()))
+	begin := time.Now()
+	if _, err := db.Open(t.Context(), options(path, newClock())); !errors.Is(err, db.ErrLocked) {
+		t.Errorf("a second store in this process: %v", err)
+	}
+	said := startChild(t, "hold", path, 0).all(t)
+	if took := time.Since(begin); took > time.Second {
+		t.Errorf("it took %s to say so", took)
+	}
+	if len(said) != 1 || !strings.HasPrefix(said[0], "open false true already running") {
+		t.Errorf("a second store in another process said %q", said)
+	}
+	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := startChild(t, "hold", path, 0)
+	if got := c.line(t); got != "opened" {
+		t.Errorf("after the first has ended, another process said %q", got)
+	}
+	if _, err := db.Open(t.Context(), options(path, newClock())); !errors.Is(err, db.ErrLocked) {
+		t.Errorf("beside another process: %v", err)
+	}
+}
+
+// TestOpenNeedsARetention finds the wiring mistake at start, not at the first save.
+func TestOpenNeedsARetention(t *testing.T) {
+	if _, err := db.Open(t.Context(), db.Options{Path: filepath.Join(t.TempDir(), "ckpt.db")}); err == nil {
+		t.Error("a store without a retention was opened")
+	}
+}
+
+// TestOddPaths opens databases whose names have a meaning in URIs and shells.
+func TestOddPaths(t *testing.T) {
+	for _, name := range []string{"a b.db", "100%.db", "x?mode=ro.db", "a#b&c=d.db", "日本.db", "file:x.db"} {
+		path := filepath.Join(t.TempDir(), name)
+		s := openWith(t, options(path, newClock()))
+		save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path + "-wal"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		sound(t, path)
+	}
+}

@@ -1,0 +1,140 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/google/uuid"
+)
+
+const (
+	promptColumns = `p.id, a.name AS agent, a.owner, r.name AS run, p.at, p.question, p.reason, p.checkpoint, p.memory_diff, p.choice, p.answered_at, p.answered_by`
+	promptTables  = ` FROM prompts p JOIN runs r ON r.id = p.run_id JOIN agents a ON a.id = r.agent_id `
+)
+
+// openPrompt answers the run's open prompt, and makes one where there is none.
+func (tx *tx) openPrompt(agent *agentRow, run *runRow, plan *ckpt.Plan) (*ckpt.Prompt, error) {
+	var p ckpt.Prompt
+	found, err := tx.get(&p, `SELECT `+promptColumns+promptTables+`WHERE p.run_id = ? AND p.answered_at IS NULL ORDER BY p.at DESC LIMIT 1`, run.ID)
+	if err != nil || found {
+		return &p, err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, err
+	}
+	p = ckpt.Prompt{ID: id.String(), Agent: agent.Name, Owner: agent.Owner, Run: run.Name, At: tx.now, Reason: strings.Join(plan.Reasons, " "), MemoryDiff: plan.MemoryDiff}
+	p.Question = fmt.Sprintf("Run %s of agent %s stopped. Resume it, re-initialize it (begin with an empty state), or abandon it?", run.Name, agent.Name)
+	if plan.Checkpoint != nil {
+		p.Checkpoint = ckpt.Ref(plan.Checkpoint.ID)
+	}
+	err = tx.exec(`INSERT INTO prompts (id, run_id, at, question, reason, checkpoint, memory_diff) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		p.ID, run.ID, p.At, p.Question, p.Reason, p.Checkpoint, p.MemoryDiff)
+	return &p, err
+}
+
+// Prompts lists the scope's prompts, newest first. An administrator who names
+// nobody sees all.
+func (s *Store) Prompts(ctx context.Context, sc ckpt.Scope, f ckpt.PromptFilter) (*ckpt.PromptPage, error) {
+	limit, err := pageSizeOf(f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	if f.Before == "" {
+		f.Before = "~" // after every id
+	}
+	if sc.Admin && sc.Target == "" {
+		sc.Target = ckpt.AllOwners
+	}
+	page := &ckpt.PromptPage{Prompts: []ckpt.Prompt{}}
+	err = s.ro.SelectContext(ctx, &page.Prompts, `SELECT `+promptColumns+promptTables+`WHERE (a.owner = ?1 OR ?1 = '*') AND (NOT ?2 OR p.answered_at IS NULL)
+		AND p.id < ?3 ORDER BY p.id DESC LIMIT ?4`, sc.Whose(), f.Open, f.Before, limit+1)
+	if len(page.Prompts) > limit {
+		page.Prompts = page.Prompts[:limit]
+		page.Next = ckpt.Ref(page.Prompts[limit-1].ID)
+	}
+	return page, readError(err)
+}
+
+// AnswerPrompt does what the operator decided: let the run be resumed, begin it
+// with nothing, or give it up.
+func (s *Store) AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAnswer) (*ckpt.Prompt, bool, error) {
+	if err := a.Check(); err != nil {
+		return nil, false, err
+	}
+	p, err := s.findPrompt(ctx, sc, a.ID)
+	if err != nil {
+		return nil, false, err
+	}
+	if p.Owner != sc.Caller.Owner {
+		sc.Target = p.Owner
+	}
+	e := entry(sc, "answer_prompt", p.Agent)
+	e.Run, e.Subject, e.Reason, e.Detail = p.Run, a.ID, a.Reason, map[string]any{"choice": a.Choice}
+	return keyed(s, sc, keyedRequest{agent: p.Agent, key: a.IdempotencyKey, print: a, entry: e}, func(tx *tx, agent *agentRow) (*ckpt.Prompt, error) {
+		run, err := tx.run(agent.ID, p.Run)
+		if err != nil || run == nil {
+			return nil, errOr(err, noRun(p.Agent, p.Run))
+		}
+		return s.answer(tx, sc, agent, run, a, e)
+	})
+}
+
+func errOr(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}
+
+func (s *Store) findPrompt(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Prompt, error) {
+	var p ckpt.Prompt
+	err := s.ro.GetContext(ctx, &p, `SELECT `+promptColumns+promptTables+`WHERE p.id = ?`, id)
+	if isNoRows(err) || (err == nil && !mayRead(sc, p.Owner)) {
+		return nil, ckpt.Errorf(ckpt.CodeNotFound, "there is no prompt %s here: see the open ones with ckptsidecar prompts", id)
+	}
+	return &p, readError(err)
+}
+
+func (s *Store) answer(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, a ckpt.PromptAnswer, e auditEntry) (*ckpt.Prompt, error) {
+	changed, err := tx.execCount(`UPDATE prompts SET choice = ?, answered_at = ?, answered_by = ? WHERE id = ? AND answered_at IS NULL`,
+		string(a.Choice), tx.now, sc.Caller.Owner, a.ID)
+	if err != nil {
+		return nil, err
+	}
+	if changed == 0 {
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "prompt %s has been answered already", a.ID)
+	}
+	switch a.Choice {
+	case ckpt.ChoiceReinitialize:
+		err = tx.reinitialize(run)
+	case ckpt.ChoiceAbandon:
+		err = tx.end(run, ckpt.EndRequest{Status: ckpt.RunFailed, Error: ckpt.Ref("abandoned by " + sc.Caller.Owner)})
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.audit(e); err != nil {
+		return nil, err
+	}
+	if _, err := s.retainRun(tx, agent, run, e); err != nil { // the prompt needs its checkpoint no more
+		return nil, err
+	}
+	var p ckpt.Prompt
+	_, err = tx.get(&p, `SELECT `+promptColumns+promptTables+`WHERE p.id = ?`, a.ID)
+	return &p, err
+}
+
+// reinitialize makes the next resume begin with nothing. What was saved stays
+// as history.
+func (tx *tx) reinitialize(run *runRow) error {
+	for _, table := range []string{"steps", "operations"} {
+		if err := tx.exec(`DELETE FROM `+table+` WHERE run_id = ?`, run.ID); err != nil {
+			return err
+		}
+	}
+	run.BaseSeq, run.Head = run.LastSeq, ""
+	return tx.exec(`UPDATE runs SET base_seq = last_seq, head = NULL, forked_from = NULL, continuation_prompt = NULL, interrupted_at = NULL, updated_at = ? WHERE id = ?`, tx.now, run.ID)
+}

@@ -1,0 +1,262 @@
+package db
+
+import (
+	"context"
+	"errors"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Resume answers how to go on with a run and, where that is safe, makes the
+// caller its owner in the same transaction: the epoch rises, and the old
+// owner's next write is refused. A dry run only looks.
+func (s *Store) Resume(ctx context.Context, sc ckpt.Scope, r ckpt.ResumeRequest) (*ckpt.Plan, bool, error) {
+	if err := r.Check(); err != nil {
+		return nil, false, err
+	}
+	if s.opt.Resume == nil {
+		return nil, false, errors.New("db.Open: Options.Resume is required to resume")
+	}
+	e := entry(sc, "resume", r.Agent)
+	e.Run, e.Reason = runName(r.Run), r.Reason
+	if r.DryRun {
+		plan, err := s.look(sc, r)
+		return plan, false, err
+	}
+	plan, replayed, err := keyed(s, sc, keyedRequest{agent: r.Agent, key: r.IdempotencyKey, print: r, entry: e, make: true}, func(tx *tx, agent *agentRow) (*ckpt.Plan, error) {
+		return s.resume(tx, sc, agent, r, e)
+	})
+	if replayed && plan.Checkpoint != nil { // the state was not kept with the key
+		plan.Checkpoint, err = s.Checkpoint(ctx, sc, plan.Checkpoint.ID, true)
+	}
+	return plan, replayed, err
+}
+
+// look makes the plan and changes nothing.
+func (s *Store) look(sc ckpt.Scope, r ckpt.ResumeRequest) (*ckpt.Plan, error) {
+	var plan *ckpt.Plan
+	err := s.write(&op{owner: sc.Caller.Owner, apply: func(tx *tx) error {
+		agent, err := s.agent(tx, sc.Whose(), r.Agent)
+		if err != nil {
+			return err
+		}
+		var run *runRow
+		if agent != nil {
+			if run, err = tx.run(agent.ID, runName(r.Run)); err != nil {
+				return err
+			}
+		}
+		plan, err = s.plan(tx, sc, agent, run, r)
+		return err
+	}})
+	return plan, err
+}
+
+// plan gathers the facts and asks the planner.
+func (s *Store) plan(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckpt.ResumeRequest) (*ckpt.Plan, error) {
+	f, err := s.facts(tx, sc, agent, run, r)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := s.opt.Resume(f)
+	if err == nil {
+		plan.Agent, plan.Run = r.Agent, runName(r.Run)
+	}
+	return plan, err
+}
+
+func (s *Store) resume(tx *tx, sc ckpt.Scope, agent *agentRow, r ckpt.ResumeRequest, e auditEntry) (*ckpt.Plan, error) {
+	run, err := tx.run(agent.ID, runName(r.Run))
+	if err != nil {
+		return nil, err
+	}
+	plan, err := s.plan(tx, sc, agent, run, r)
+	if err != nil {
+		return nil, err
+	}
+	switch plan.Verdict {
+	case ckpt.VerdictUnsafe:
+	case ckpt.VerdictAsk:
+		err = s.ask(tx, agent, run, plan)
+	default:
+		err = s.claim(tx, sc, agent, run, r, plan)
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.Detail = map[string]any{"verdict": plan.Verdict, "epoch": plan.Epoch, "claimed": plan.Claimed, "force": r.Force}
+	if plan.Checkpoint != nil {
+		e.Subject = plan.Checkpoint.ID
+	}
+	return plan, tx.audit(e)
+}
+
+// ask leaves the run to the operator: it is settled as its owner left it, and
+// there is one open prompt.
+func (s *Store) ask(tx *tx, agent *agentRow, run *runRow, plan *ckpt.Plan) error {
+	if run.Status == ckpt.RunRunning {
+		if err := tx.interrupt(run, ckpt.RunInterrupted); err != nil {
+			return err
+		}
+	}
+	var err error
+	plan.Prompt, err = tx.openPrompt(agent, run, plan)
+	return err
+}
+
+// claim makes the caller the owner.
+func (s *Store) claim(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckpt.ResumeRequest, plan *ckpt.Plan) error {
+	var err error
+	switch {
+	case run == nil:
+		if run, err = tx.makeRun(agent.ID, runName(r.Run)); err != nil {
+			return err
+		}
+	case !run.EndedAt.IsZero():
+		if err := s.beginAnew(tx, run); err != nil {
+			return err
+		}
+	default:
+		if err := tx.takeOver(run); err != nil {
+			return err
+		}
+	}
+	head := run.Head
+	if plan.Checkpoint != nil {
+		head = ckpt.Ref(plan.Checkpoint.ID)
+	}
+	err = tx.exec(`UPDATE runs SET status = 'running', epoch = ?, attempt = ?, segment_at = ?, interrupted_at = NULL, head = ? WHERE id = ?`,
+		run.Epoch, run.Attempt, tx.now, head, run.ID)
+	if err != nil {
+		return err
+	}
+	run.SegmentAt = tx.now
+	if err := tx.own(agent, run, s.owner(sc, r.PID), r.HeartbeatTimeout, r.ProgressTimeout); err != nil {
+		return err
+	}
+	plan.Epoch, plan.Attempt, plan.Claimed, plan.AccumulatedMS = run.Epoch, run.Attempt, true, run.AccumulatedMS
+	return nil
+}
+
+// takeOver ends the old owner's segment and raises the epoch.
+func (tx *tx) takeOver(run *runRow) error {
+	if !run.SegmentAt.IsZero() {
+		if err := tx.interrupt(run, ckpt.RunInterrupted); err != nil {
+			return err
+		}
+	}
+	if err := tx.leaveOpen(run); err != nil {
+		return err
+	}
+	run.Epoch++
+	run.Attempt++
+	return nil
+}
+
+// factCheckpoints is how many checkpoints of each kind a plan looks at. Beyond
+// them the newest clean one is looked up by itself.
+const factCheckpoints = 64
+
+// facts are all that is known of a run.
+func (s *Store) facts(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckpt.ResumeRequest) (*ckpt.Facts, error) {
+	f := &ckpt.Facts{Now: tx.now.Time, Force: r.Force, DryRun: r.DryRun, Autoresume: true}
+	if agent != nil {
+		f.Autoresume = agent.policy.Autoresume
+		f.Load = func(id string) (*ckpt.Checkpoint, error) {
+			return tx.checkpointOf(agent, ckpt.RestoreRequest{Agent: agent.Name, Checkpoint: id})
+		}
+	}
+	if run == nil {
+		return f, nil
+	}
+	shown, err := tx.shownRun(run.ID)
+	if err != nil {
+		return nil, err
+	}
+	f.Run, f.Exists, f.LastEvent = *shown, true, run.LastEvent
+	f.Run.Status = run.Status
+	f.Run.AccumulatedMS = run.accumulated(run.lastSign())
+	f.OwnerAlive = s.alive(run, tx.now.Time)
+	f.CallerOwns = run.PID.Valid && run.process() == s.owner(sc, r.PID)
+	f.Interrupted = run.InterruptedAt.Time
+	if run.Status == ckpt.RunRunning && run.PID.Valid && !f.OwnerAlive {
+		f.Interrupted = tx.now.Time
+	}
+	for _, load := range []func(*runRow, *ckpt.Facts) error{tx.factCheckpoints, tx.factSteps, tx.factOperations, tx.factPrompt} {
+		if err := load(run, f); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+func (tx *tx) factCheckpoints(run *runRow, f *ckpt.Facts) error {
+	var rows []heldRow
+	err := tx.list(&rows, `SELECT `+heldColumns+` FROM checkpoints WHERE n IN (
+			SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 ORDER BY seq DESC LIMIT ?3)
+			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 ORDER BY seq DESC LIMIT ?3)
+			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 ORDER BY seq DESC LIMIT ?3)
+			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
+			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
+			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
+			UNION SELECT n FROM checkpoints WHERE id = ?4)
+		ORDER BY n DESC`, run.ID, run.BaseSeq, factCheckpoints, forkWithout(run))
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		f.Checkpoints = append(f.Checkpoints, ckpt.FactCheckpoint{ID: row.ID, Seq: row.Seq, Kind: row.Kind, Suspect: row.Suspect, At: row.CreatedAt.Time})
+		if row.Seq == 1 && run.BaseSeq == 0 {
+			f.Initial, err = f.Load(row.ID)
+			if code := ckpt.CodeOf(err); err != nil && code != ckpt.CodeCorrupt {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// forkWithout is the checkpoint that a fork began with, as long as it has none
+// of its own.
+func forkWithout(run *runRow) ckpt.Ref {
+	if run.LastSeq > run.BaseSeq {
+		return ""
+	}
+	return run.ForkedFrom
+}
+
+// factSteps are those since the oldest checkpoint that may be chosen, and all
+// that have no end.
+func (tx *tx) factSteps(run *runRow, f *ckpt.Facts) error {
+	oldest := int64(0)
+	if n := len(f.Checkpoints); n > 0 && run.LastSeq > run.BaseSeq {
+		oldest = f.Checkpoints[n-1].Seq
+	}
+	var rows []stepRow
+	err := tx.list(&rows, `SELECT `+stepColumns+` FROM steps WHERE run_id = ?1 AND after_seq >= ?2
+		UNION SELECT `+stepColumns+` FROM steps WHERE run_id = ?1 AND status IN ('started', 'interrupted') ORDER BY id`, run.ID, oldest)
+	for _, row := range rows {
+		f.Steps = append(f.Steps, row.Step)
+		f.StepsAfter = append(f.StepsAfter, row.AfterSeq)
+	}
+	return err
+}
+
+func (tx *tx) factOperations(run *runRow, f *ckpt.Facts) error {
+	var rows []operationRow
+	err := tx.list(&rows, `SELECT `+operationColumns+` FROM operations o WHERE run_id = ? AND status IN ('open', 'uncertain')
+		AND attempt = (SELECT max(attempt) FROM operations x WHERE x.run_id = o.run_id AND x.key = o.key) ORDER BY id`, run.ID)
+	for _, row := range rows {
+		f.Operations = append(f.Operations, row.Operation)
+	}
+	return err
+}
+
+func (tx *tx) factPrompt(run *runRow, f *ckpt.Facts) error {
+	var p ckpt.Prompt
+	found, err := tx.get(&p, `SELECT `+promptColumns+promptTables+`WHERE p.run_id = ? ORDER BY p.at DESC, p.id DESC LIMIT 1`, run.ID)
+	if found {
+		f.Prompt = &p
+	}
+	return err
+}

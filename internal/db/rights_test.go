@@ -1,0 +1,82 @@
+//go:build linux
+
+package db_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// nobody is a user of no rights.
+const nobody = 65534
+
+// TestRights starts as another user who lacks one right after the other: one
+// clear line, the OperatorError that stops restarts, and nothing changed.
+func TestRights(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root may become another user")
+	}
+	cases := map[string]struct {
+		make func(t *testing.T, dir string)
+		says string
+	}{
+		"read-only folder": {func(t *testing.T, dir string) {}, "check who owns it"},
+		"missing folder":   {func(t *testing.T, dir string) { must(t, os.Remove(dir)) }, "folder"},
+		"owner of the file": {func(t *testing.T, dir string) {
+			replace(t, closedDatabase(t), filepath.Join(dir, "ckpt.db"))
+			must(t, os.Chown(dir, nobody, nobody))
+		}, "this user"},
+		"read-only file": {func(t *testing.T, dir string) {
+			path := filepath.Join(dir, "ckpt.db")
+			replace(t, closedDatabase(t), path)
+			must(t, os.Chmod(path, 0o444))
+			must(t, os.Chown(dir, nobody, nobody))
+		}, "this user"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(openFolder(t), "data")
+			must(t, os.Mkdir(dir, 0o755))
+			c.make(t, dir)
+			said := startChild(t, "hold", filepath.Join(dir, "ckpt.db"), nobody).all(t)
+			if len(said) != 1 || !strings.HasPrefix(said[0], "open true false ") || !strings.Contains(said[0], c.says) {
+				t.Errorf("the start said %q", said)
+			}
+		})
+	}
+}
+
+// TestReadOnlyFileSystem refuses to start on a file system that takes no writes.
+func TestReadOnlyFileSystem(t *testing.T) {
+	from := closedDatabase(t)
+	dir := mountTmpfs(t, "4m")
+	path := filepath.Join(dir, "ckpt.db")
+	replace(t, from, path)
+	write(t, path+".lock", nil)
+	must(t, syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
+	said := startChild(t, "hold", path, 0).all(t)
+	if len(said) != 1 || !strings.HasPrefix(said[0], "open true false ") {
+		t.Errorf("the start said %q", said)
+	}
+}
+
+// mountTmpfs gives the test a file system of its own, of a size.
+func mountTmpfs(t testing.TB, size string) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root may mount a file system")
+	}
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Skipf("no file system can be mounted here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}

@@ -1,0 +1,138 @@
+package db
+
+import (
+	"context"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Beat takes a heartbeat. It makes no audit row: it says nothing that the next
+// write or the lack of one would not.
+func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.Heartbeat) (*ckpt.Run, error) {
+	if err := ref.Check(); err != nil {
+		return nil, err
+	}
+	ref.Epoch = b.Epoch
+	var shown *ckpt.Run
+	err := s.write(&op{owner: sc.Caller.Owner, apply: func(tx *tx) error {
+		run, err := s.needRun(tx, sc, ref)
+		if err != nil {
+			return err
+		}
+		if err := tx.revive(run, sc); err != nil {
+			return err
+		}
+		if err := tx.progress(run, b.Progress); err != nil {
+			return err
+		}
+		if err := tx.exec(`UPDATE runs SET heartbeat_at = ? WHERE id = ?`, tx.now, run.ID); err != nil {
+			return err
+		}
+		shown, err = tx.shownRun(run.ID)
+		return err
+	}})
+	return shown, err
+}
+
+// needRun is the run that a writer names, which must be there and not over.
+func (s *Store) needRun(tx *tx, sc ckpt.Scope, ref ckpt.RunRef) (*runRow, error) {
+	agent, err := s.needAgent(tx, sc, ref.Agent)
+	if err != nil {
+		return nil, err
+	}
+	run, err := tx.run(agent.ID, runName(ref.Run))
+	if err != nil {
+		return nil, err
+	}
+	if run == nil {
+		return nil, noRun(ref.Agent, runName(ref.Run))
+	}
+	return run, run.mayWrite(ref.Epoch)
+}
+
+// progress notes how far a run says it has come, and when that last grew.
+func (tx *tx) progress(run *runRow, progress *float64) error {
+	if progress == nil {
+		return nil
+	}
+	grew := run.ProgressAt
+	if run.Progress == nil || *progress > *run.Progress {
+		grew = tx.now
+	}
+	run.Progress, run.ProgressAt = progress, grew
+	return tx.exec(`UPDATE runs SET progress = ?, progress_at = ? WHERE id = ?`, progress, grew, run.ID)
+}
+
+// EndRun ends a run for good (completed, failed), or the present segment of it.
+func (s *Store) EndRun(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.EndRequest) (*ckpt.Run, bool, error) {
+	if err := ref.Check(); err != nil {
+		return nil, false, err
+	}
+	if err := r.Check(); err != nil {
+		return nil, false, err
+	}
+	ref.Epoch = r.Epoch
+	e := entry(sc, "end_run", ref.Agent)
+	e.Run, e.Detail = runName(ref.Run), map[string]any{"status": r.Status}
+	var final *save
+	if len(r.State) > 0 {
+		var err error
+		if final, err = newSave(sc, &ckpt.SaveRequest{Agent: ref.Agent, Run: ref.Run, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: r.State}); err != nil {
+			return nil, false, err
+		}
+	}
+	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, entry: e}, func(tx *tx, agent *agentRow) (*ckpt.Run, error) {
+		run, err := s.needRun(tx, sc, ref)
+		if err != nil {
+			return nil, err
+		}
+		if final != nil {
+			if err := s.admit(final); err != nil {
+				return nil, err
+			}
+			if _, err := s.insertCheckpoint(tx, final, agent, run); err != nil {
+				return nil, err
+			}
+		}
+		if err := tx.end(run, r); err != nil {
+			return nil, err
+		}
+		if err := tx.audit(e); err != nil {
+			return nil, err
+		}
+		return tx.shownRun(run.ID)
+	})
+}
+
+func (tx *tx) end(run *runRow, r ckpt.EndRequest) error {
+	if err := tx.leaveOpen(run); err != nil {
+		return err
+	}
+	var ended ckpt.Time
+	if !r.Status.Resumable() {
+		ended = tx.now
+	}
+	return tx.exec(`UPDATE runs SET status = ?, ended_at = ?, accumulated_ms = ?, segment_at = NULL, pid = NULL, continuation_prompt = ?, error = ?, result = ?, updated_at = ?
+		WHERE id = ?`, string(r.Status), ended, run.accumulated(tx.now.Time), r.ContinuationPrompt, r.Error, r.Result, tx.now, run.ID)
+}
+
+// leaveOpen settles what the owner did not: nobody knows how its open steps and
+// operations ended.
+func (tx *tx) leaveOpen(run *runRow) error {
+	err := tx.exec(`UPDATE steps SET status = 'interrupted', ended_at = ? WHERE run_id = ? AND status = 'started'`, tx.now, run.ID)
+	if err != nil {
+		return err
+	}
+	return tx.exec(`UPDATE operations SET status = 'uncertain', ended_at = ? WHERE run_id = ? AND status = 'open'`, tx.now, run.ID)
+}
+
+// interrupt ends a segment without its owner's word, at the last sign of life.
+func (tx *tx) interrupt(run *runRow, status ckpt.RunStatus) error {
+	if err := tx.leaveOpen(run); err != nil {
+		return err
+	}
+	run.AccumulatedMS = run.accumulated(run.lastSign())
+	run.Status, run.SegmentAt, run.InterruptedAt = status, ckpt.Time{}, tx.now
+	return tx.exec(`UPDATE runs SET status = ?, accumulated_ms = ?, segment_at = NULL, interrupted_at = ?, updated_at = ? WHERE id = ?`,
+		string(status), run.AccumulatedMS, tx.now, tx.now, run.ID)
+}

@@ -1,0 +1,141 @@
+package db
+
+import (
+	"context"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// StartRun registers a run: who owns it, how it is watched, what it is for. A
+// run that its saves have made is adopted; one that has ended begins anew; one
+// that somebody left unfinished must be resumed instead.
+func (s *Store) StartRun(_ context.Context, sc ckpt.Scope, r ckpt.RunRequest) (*ckpt.Run, bool, error) {
+	if err := r.Check(); err != nil {
+		return nil, false, err
+	}
+	e := entry(sc, "start_run", r.Agent)
+	e.Run = runName(r.Run)
+	return keyed(s, sc, keyedRequest{agent: r.Agent, key: r.IdempotencyKey, print: r, entry: e, make: true},
+		func(tx *tx, agent *agentRow) (*ckpt.Run, error) { return s.startRun(tx, sc, agent, r, e) })
+}
+
+func (s *Store) startRun(tx *tx, sc ckpt.Scope, agent *agentRow, r ckpt.RunRequest, e auditEntry) (*ckpt.Run, error) {
+	owner := s.owner(sc, r.PID)
+	run, err := tx.run(agent.ID, runName(r.Run))
+	if err != nil {
+		return nil, err
+	}
+	if run != nil {
+		if err := s.mayStart(run, owner); err != nil {
+			return nil, err
+		}
+	}
+	if err := tx.checkFork(agent, run, r.ForkFrom); err != nil {
+		return nil, err
+	}
+	if run == nil {
+		if run, err = tx.makeRun(agent.ID, runName(r.Run)); err != nil {
+			return nil, err
+		}
+	}
+	if !run.EndedAt.IsZero() {
+		if err := s.beginAnew(tx, run); err != nil {
+			return nil, err
+		}
+	}
+	if err := tx.own(agent, run, owner, r.HeartbeatTimeout, r.ProgressTimeout); err != nil {
+		return nil, err
+	}
+	err = tx.exec(`UPDATE runs SET status = 'running', workflow = coalesce(?, workflow), parent_run = coalesce(?, parent_run), goal = coalesce(?, goal),
+		external_session = coalesce(?, external_session), labels = CASE WHEN ?5 = '{}' THEN labels ELSE ?5 END, forked_from = coalesce(?6, forked_from),
+		head = coalesce(?6, head) WHERE id = ?7`, r.Workflow, r.ParentRun, r.Goal, r.ExternalSession, r.Labels, r.ForkFrom, run.ID)
+	if err != nil {
+		return nil, err
+	}
+	e.Detail = map[string]any{"pid": owner.PID}
+	if err := tx.audit(e); err != nil {
+		return nil, err
+	}
+	return tx.shownRun(run.ID)
+}
+
+// owner is the process that is to own a run: the one that was named, else the
+// caller's.
+func (s *Store) owner(sc ckpt.Scope, pid int) ckpt.Process {
+	if pid == 0 {
+		pid = sc.PID
+	}
+	return s.opt.Processes.Identify(pid)
+}
+
+// alive says whether a run's owner lives and, where it is watched, beats.
+func (s *Store) alive(run *runRow, now time.Time) bool {
+	if run.Status != ckpt.RunRunning || !run.PID.Valid || s.opt.Processes.Alive(run.process()) != ckpt.LivenessAlive {
+		return false
+	}
+	return run.HeartbeatMS == 0 || now.Sub(run.lastSign()) <= time.Duration(run.HeartbeatMS)*time.Millisecond
+}
+
+// mayStart refuses to begin a run that is somebody else's or left unfinished.
+func (s *Store) mayStart(run *runRow, owner ckpt.Process) error {
+	switch {
+	case !run.EndedAt.IsZero(), run.Status == ckpt.RunRunning && !run.PID.Valid, run.Status == ckpt.RunRunning && run.process() == owner:
+		return nil
+	case s.alive(run, s.opt.Now()):
+		return ckpt.Errorf(ckpt.CodeConflict, "run %s is owned by process %d, which is alive: name another run, or resume it with force", run.Name, run.PID.Int64)
+	}
+	return ckpt.Errorf(ckpt.CodeConflict, "run %s was left unfinished (%s): resume it, so that nothing is done twice", run.Name, run.Status)
+}
+
+// checkFork refuses a fork of what is not this agent's, or into a run that has
+// checkpoints of its own.
+func (tx *tx) checkFork(agent *agentRow, run *runRow, from ckpt.Ref) error {
+	if from == "" {
+		return nil
+	}
+	if run != nil && run.LastSeq > run.BaseSeq {
+		return ckpt.Errorf(ckpt.CodeConflict, "run %s has checkpoints of its own: fork into a new run", run.Name)
+	}
+	return tx.checkParent(agent, string(from))
+}
+
+// own gives a run its owner and how that is watched: by the request, else by
+// the agent's policy.
+func (tx *tx) own(agent *agentRow, run *runRow, owner ckpt.Process, heartbeat, progress *ckpt.Duration) error {
+	beat, grow := agent.policy.HeartbeatTimeout, agent.policy.ProgressTimeout
+	if heartbeat != nil {
+		beat = *heartbeat
+	}
+	if progress != nil {
+		grow = *progress
+	}
+	var pid any
+	if owner.PID > 0 {
+		pid = owner.PID
+	}
+	segment := run.SegmentAt
+	if segment.IsZero() || run.LastSeq == 0 {
+		segment = tx.now
+	}
+	return tx.exec(`UPDATE runs SET pid = ?, process_start = ?, boot_id = ?, heartbeat_timeout_ms = ?, progress_timeout_ms = ?,
+		heartbeat_at = ?, progress_at = ?, segment_at = ?, updated_at = ? WHERE id = ?`, pid, ckpt.Ref(owner.Start), ckpt.Ref(owner.Boot),
+		time.Duration(beat).Milliseconds(), time.Duration(grow).Milliseconds(), tx.now, tx.now, segment, tx.now, run.ID)
+}
+
+// beginAnew makes a run start over: what it did is history, its steps are to
+// be done again, and no older writer may go on.
+func (s *Store) beginAnew(tx *tx, run *runRow) error {
+	for _, table := range []string{"steps", "operations"} {
+		if err := tx.exec(`DELETE FROM `+table+` WHERE run_id = ?`, run.ID); err != nil {
+			return err
+		}
+	}
+	run.Epoch++
+	run.Attempt++
+	run.BaseSeq, run.Head, run.AccumulatedMS = run.LastSeq, "", 0
+	run.Status, run.EndedAt, run.SegmentAt, run.InterruptedAt, run.Progress = ckpt.RunRunning, ckpt.Time{}, tx.now, ckpt.Time{}, nil
+	return tx.exec(`UPDATE runs SET epoch = ?, attempt = ?, base_seq = last_seq, head = NULL, accumulated_ms = 0, status = 'running', ended_at = NULL,
+		segment_at = ?, interrupted_at = NULL, started_at = ?, result = NULL, error = NULL, progress = NULL, continuation_prompt = NULL, updated_at = ? WHERE id = ?`,
+		run.Epoch, run.Attempt, tx.now, tx.now, tx.now, run.ID)
+}

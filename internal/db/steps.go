@@ -1,0 +1,167 @@
+package db
+
+import (
+	"context"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// stepRow is a step as it is stored.
+type stepRow struct {
+	ckpt.Step
+	ID       int64 `db:"id"`
+	AfterSeq int64 `db:"after_seq"`
+}
+
+const stepColumns = `id, key, name, args, status, attempt, result, error, started_at, ended_at, duration_ms, input_tokens, output_tokens, cost_usd, progress, after_seq`
+
+func (tx *tx) step(runID int64, key string) (*stepRow, error) {
+	var row stepRow
+	found, err := tx.get(&row, `SELECT `+stepColumns+` FROM steps WHERE run_id = ? AND key = ?`, runID, key)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &row, nil
+}
+
+// BeginStep begins a step or records a whole one. A key that has succeeded
+// answers its stored result: it is not to be done again.
+func (s *Store) BeginStep(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest) (*ckpt.Step, bool, error) {
+	if err := r.Check(false); err != nil {
+		return nil, false, err
+	}
+	return s.stepWrite(sc, ref, r, "begin_step", func(tx *tx, run *runRow, old *stepRow, e auditEntry) (*ckpt.Step, error) {
+		if old != nil && old.Status == ckpt.StepSucceeded {
+			old.Replayed = true
+			return &old.Step, nil
+		}
+		return tx.putStep(run, old, r, e)
+	})
+}
+
+// FinishStep records how a step ended. One that has succeeded stays as it is.
+func (s *Store) FinishStep(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest) (*ckpt.Step, bool, error) {
+	if r.Status == "" {
+		r.Status = ckpt.StepSucceeded
+	}
+	if err := r.Check(true); err != nil {
+		return nil, false, err
+	}
+	return s.stepWrite(sc, ref, r, "finish_step", func(tx *tx, run *runRow, old *stepRow, e auditEntry) (*ckpt.Step, error) {
+		switch {
+		case old == nil:
+			return nil, ckpt.Errorf(ckpt.CodeNotFound, "run %s has no step %s: begin it first, or record it whole", run.Name, r.Key)
+		case old.Status == ckpt.StepSucceeded:
+			old.Replayed = true
+			return &old.Step, nil
+		}
+		r.Name, r.Args = old.Name, old.Args
+		return tx.endStep(run, old, r, e)
+	})
+}
+
+// stepWrite is what writing steps has in common.
+func (s *Store) stepWrite(sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest, action string,
+	do func(*tx, *runRow, *stepRow, auditEntry) (*ckpt.Step, error)) (*ckpt.Step, bool, error) {
+	if err := ref.Check(); err != nil {
+		return nil, false, err
+	}
+	ref.Epoch = r.Epoch
+	e := entry(sc, action, ref.Agent)
+	e.Run, e.Subject = runName(ref.Run), r.Key
+	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, entry: e, make: true}, func(tx *tx, _ *agentRow) (*ckpt.Step, error) {
+		_, run, err := s.openRun(tx, sc, ref)
+		if err != nil {
+			return nil, err
+		}
+		old, err := tx.step(run.ID, r.Key)
+		if err != nil {
+			return nil, err
+		}
+		step, err := do(tx, run, old, e)
+		if err != nil || step.Replayed {
+			return step, err
+		}
+		if err := tx.progress(run, r.Progress); err != nil {
+			return nil, err
+		}
+		return step, tx.exec(`UPDATE runs SET updated_at = ? WHERE id = ?`, tx.now, run.ID)
+	})
+}
+
+// putStep begins a step, or its next attempt, or records a whole one.
+func (tx *tx) putStep(run *runRow, old *stepRow, r ckpt.StepRequest, e auditEntry) (*ckpt.Step, error) {
+	step := ckpt.Step{Key: r.Key, Name: r.Name, Args: r.Args, Status: r.Status, Attempt: 1, Result: r.Result, Error: r.Error, StartedAt: tx.now, Measures: r.Measured()}
+	if step.Status == "" {
+		step.Status = ckpt.StepStarted
+	}
+	if step.Status != ckpt.StepStarted {
+		step.EndedAt = tx.now
+	}
+	if old != nil {
+		step.Attempt = old.Attempt + 1
+		if err := tx.exec(`DELETE FROM steps WHERE id = ?`, old.ID); err != nil {
+			return nil, err
+		}
+	}
+	err := tx.exec(`INSERT INTO steps (run_id, key, attempt, name, status, args, result, error, started_at, ended_at, duration_ms, input_tokens, output_tokens, cost_usd, progress, after_seq)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, run.ID, step.Key, step.Attempt, step.Name, string(step.Status), step.Args, step.Result, step.Error,
+		step.StartedAt, step.EndedAt, step.DurationMS, step.InputTokens, step.OutputTokens, step.CostUSD, step.Progress, run.LastSeq)
+	if err != nil {
+		return nil, err
+	}
+	e.Detail = map[string]any{"name": step.Name, "status": step.Status, "attempt": step.Attempt}
+	return &step, tx.audit(e)
+}
+
+func (tx *tx) endStep(run *runRow, old *stepRow, r ckpt.StepRequest, e auditEntry) (*ckpt.Step, error) {
+	step := old.Step
+	step.Status, step.Result, step.Error, step.EndedAt, step.Measures = r.Status, r.Result, r.Error, tx.now, r.Measured()
+	if step.DurationMS == nil {
+		took := tx.now.Sub(step.StartedAt.Time).Milliseconds()
+		step.DurationMS = &took
+	}
+	err := tx.exec(`UPDATE steps SET status = ?, result = ?, error = ?, ended_at = ?, duration_ms = ?, input_tokens = ?, output_tokens = ?, cost_usd = ?, progress = ?, after_seq = ?
+		WHERE id = ?`, string(step.Status), step.Result, step.Error, step.EndedAt, step.DurationMS, step.InputTokens, step.OutputTokens, step.CostUSD, step.Progress, run.LastSeq, old.ID)
+	if err != nil {
+		return nil, err
+	}
+	e.Detail = map[string]any{"name": step.Name, "status": step.Status, "attempt": step.Attempt}
+	return &step, tx.audit(e)
+}
+
+// Steps lists a run's steps in the order in which they began.
+func (s *Store) Steps(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f ckpt.ListFilter) (*ckpt.StepPage, error) {
+	run, after, limit, err := s.listOf(ctx, sc, ref, f, "read_steps")
+	if err != nil {
+		return nil, err
+	}
+	var rows []stepRow
+	err = s.ro.SelectContext(ctx, &rows, `SELECT `+stepColumns+` FROM steps WHERE run_id = ? AND id > ? AND (? = '' OR status = ?) ORDER BY id LIMIT ?`,
+		run.ID, after, f.Status, f.Status, limit+1)
+	page := &ckpt.StepPage{Steps: []ckpt.Step{}}
+	for i := range rows[:min(limit, len(rows))] {
+		page.Steps = append(page.Steps, rows[i].Step)
+	}
+	if len(rows) > limit {
+		page.Next = writeCursor(rows[limit-1].ID)
+	}
+	return page, readError(err)
+}
+
+// listOf prepares a page of what belongs to a run.
+func (s *Store) listOf(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f ckpt.ListFilter, action string) (run *readRun, from int64, limit int, err error) {
+	if limit, err = pageSizeOf(f.Limit); err != nil {
+		return nil, 0, 0, err
+	}
+	if f.Before != "" {
+		if from, err = readCursor(f.Before); err != nil {
+			return nil, 0, 0, err
+		}
+	}
+	if run, err = s.findRun(ctx, sc, ref); err != nil {
+		return nil, 0, 0, err
+	}
+	s.auditForeign(sc, action, ref.Agent, "")
+	return run, from, limit, nil
+}

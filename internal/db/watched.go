@@ -1,0 +1,83 @@
+package db
+
+import (
+	"context"
+	"os"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// What the monitor of internal/monitor needs.
+
+// Watched answers running runs with a known owner process or a timeout, by
+// ascending id.
+func (s *Store) Watched(ctx context.Context, after int64, limit int) ([]ckpt.WatchedRun, error) {
+	var rows []struct {
+		runRow
+		Owner string `db:"owner"`
+		Agent string `db:"agent"`
+	}
+	err := s.ro.SelectContext(ctx, &rows, `SELECT r.id, r.agent_id, r.name, r.epoch, r.pid, r.process_start, r.boot_id, r.started_at, r.updated_at, r.heartbeat_at,
+		r.progress_at, r.heartbeat_timeout_ms, r.progress_timeout_ms, a.owner, a.name AS agent FROM runs r JOIN agents a ON a.id = r.agent_id
+		WHERE r.id > ? AND r.status = 'running' AND (r.pid IS NOT NULL OR r.heartbeat_timeout_ms > 0 OR r.progress_timeout_ms > 0) ORDER BY r.id LIMIT ?`, after, limit)
+	if err != nil {
+		return nil, readError(err)
+	}
+	runs := make([]ckpt.WatchedRun, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		runs[i] = ckpt.WatchedRun{ID: r.ID, Owner: r.Owner, Agent: r.Agent, Run: r.Name, Epoch: r.Epoch, Process: r.process(), LastBeat: r.lastSign(),
+			LastProgress: r.ProgressAt.Time, HeartbeatTimeout: time.Duration(r.HeartbeatMS) * time.Millisecond, ProgressTimeout: time.Duration(r.ProgressMS) * time.Millisecond}
+		if r.ProgressAt.IsZero() {
+			runs[i].LastProgress = r.StartedAt.Time
+		}
+	}
+	return runs, nil
+}
+
+// Interrupt ends the segment of a run that was found dead, and answers whether
+// it did: not where the run has changed hands or shown a sign of life since.
+func (s *Store) Interrupt(_ context.Context, w ckpt.WatchedRun, status ckpt.RunStatus, reason string) (did bool, err error) {
+	err = s.write(&op{owner: daemon, apply: func(tx *tx) error {
+		did = false
+		run, agent, err := s.runWithAgent(tx, w.ID)
+		if err != nil || run == nil || run.Epoch != w.Epoch || run.Status != ckpt.RunRunning {
+			return err
+		}
+		if status == ckpt.RunTimedOut && !stillLate(run, w) {
+			return nil
+		}
+		did = true
+		return s.foundDead(tx, agent, run, status, reason)
+	}})
+	return did, err
+}
+
+// stillLate says whether nothing has come since the monitor looked.
+func stillLate(run *runRow, w ckpt.WatchedRun) bool {
+	noBeat := run.HeartbeatMS > 0 && !run.lastSign().After(w.LastBeat)
+	noProgress := run.ProgressMS > 0 && !run.ProgressAt.After(w.LastProgress)
+	return noBeat || noProgress
+}
+
+func (s *Store) foundDead(tx *tx, agent *agentRow, run *runRow, status ckpt.RunStatus, reason string) error {
+	if err := tx.interrupt(run, status); err != nil {
+		return err
+	}
+	e := auditEntry{Who: daemon, PID: os.Getpid(), Action: "interrupt_run", Owner: agent.Owner, Agent: agent.Name, Run: run.Name, Outcome: outcomeDone,
+		Reason: reason, Detail: map[string]any{"status": status, "epoch": run.Epoch}}
+	if err := tx.audit(e); err != nil {
+		return err
+	}
+	if agent.policy.Autoresume || s.opt.Resume == nil {
+		return nil
+	}
+	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: agent.Owner}}
+	plan, err := s.plan(tx, sc, agent, run, ckpt.ResumeRequest{Agent: agent.Name, Run: run.Name, DryRun: true})
+	if err != nil {
+		return err
+	}
+	_, err = tx.openPrompt(agent, run, plan)
+	return err
+}

@@ -1,0 +1,250 @@
+package faulttest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// startTime is how long a daemon may take until it answers, on a machine that
+// does other things too. The product's own promise is below a second.
+const startTime = 10 * time.Second
+
+// Daemon is a place for a daemon and the process that serves there, which may
+// be started, ended in every way, and started again.
+type Daemon struct {
+	Dir, Socket, DB string
+	Flags           []string // of serve, besides those that name the place
+	Env             []string // besides the few that are always there
+
+	t   *testing.T
+	log *logBuffer
+
+	mu  sync.Mutex
+	cmd *exec.Cmd
+	end chan struct{} // closed when cmd has ended
+}
+
+// NewDaemon chooses a place with a short path. Start starts the daemon.
+func NewDaemon(t *testing.T, flags ...string) *Daemon {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ft")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Daemon{
+		Dir: dir, Socket: filepath.Join(dir, "run", "s"), DB: filepath.Join(dir, "data", "ckpt.db"),
+		Flags: flags, t: t, log: &logBuffer{},
+	}
+	t.Cleanup(d.cleanUp)
+	return d
+}
+
+// cleanUp fails the test for what no test expects of a daemon.
+func (d *Daemon) cleanUp() {
+	if d.Running() {
+		d.Kill()
+	}
+	log := d.log.String()
+	for _, sign := range []string{"DATA RACE", "panic", "goroutine 1 ["} {
+		if strings.Contains(log, sign) {
+			d.t.Errorf("the daemon's log has %q:\n%s", sign, tail(log, 6000))
+		}
+	}
+	if d.t.Failed() {
+		d.t.Logf("the end of the daemon's log (%s):\n%s", d.Dir, tail(log, 3000))
+	}
+	if os.Getenv("KEEP")=="" {_ = os.RemoveAll(d.Dir)}
+}
+
+// command is one of the program's commands at this place.
+func (d *Daemon) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(program, args...)
+	cmd.Env = append([]string{"HOME=" + d.Dir, "PATH=" + os.Getenv("PATH"), "GOTRACEBACK=all"}, d.Env...)
+	cmd.Dir = d.Dir
+	return cmd
+}
+
+// Serve starts a daemon that need not become ready.
+func (d *Daemon) Serve(flags ...string) (*exec.Cmd, *bytes.Buffer) {
+	d.t.Helper()
+	cmd := d.command(slices.Concat([]string{"serve", "--socket", d.Socket, "--db", d.DB}, d.Flags, flags)...)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	return cmd, &said
+}
+
+// Start starts the daemon and waits until it acknowledges saves. It answers
+// how long that took.
+func (d *Daemon) Start() time.Duration {
+	d.t.Helper()
+	took, err := d.start()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return took
+}
+
+// start is Start for goroutines other than the test's.
+func (d *Daemon) start() (time.Duration, error) {
+	began := time.Now()
+	cmd := d.command(slices.Concat([]string{"serve", "--socket", d.Socket, "--db", d.DB}, d.Flags)...)
+	cmd.Stdout, cmd.Stderr = d.log, d.log
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	end := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // its state is read by who waits for end
+		close(end)
+	}()
+	d.mu.Lock()
+	d.cmd, d.end = cmd, end
+	d.mu.Unlock()
+	err := d.waitReady(began, end)
+	return time.Since(began), err
+}
+
+func (d *Daemon) waitReady(began time.Time, end <-chan struct{}) error {
+	c := &ipc.Client{Socket: d.Socket}
+	defer c.Close()
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), startTime)
+		err := c.Ready(ctx)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-end:
+			return fmt.Errorf("the daemon ended before it was ready (%v):\n%s", d.exitCode(), tail(d.Log(), 3000))
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Since(began) > startTime {
+			return fmt.Errorf("the daemon is not ready after %v (%w):\n%s", startTime, err, tail(d.Log(), 3000))
+		}
+	}
+}
+
+// Signal sends the process a signal.
+func (d *Daemon) Signal(sig syscall.Signal) {
+	d.t.Helper()
+	if err := d.signal(sig); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *Daemon) signal(sig syscall.Signal) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.cmd.Process.Signal(sig)
+}
+
+// Kill ends the process without a warning and waits until it is gone.
+func (d *Daemon) Kill() {
+	_ = d.signal(syscall.SIGKILL) // it may have ended by itself; tests look at how
+	_, _ = d.Wait(startTime)
+}
+
+// Stop asks the process to end and answers its exit code and how long it took.
+func (d *Daemon) Stop() (code int, took time.Duration) {
+	d.t.Helper()
+	began := time.Now()
+	d.Signal(syscall.SIGTERM)
+	code, err := d.Wait(3 * startTime)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return code, time.Since(began)
+}
+
+// Wait waits until the process has ended.
+func (d *Daemon) Wait(most time.Duration) (code int, err error) {
+	d.mu.Lock()
+	end := d.end
+	d.mu.Unlock()
+	select {
+	case <-end:
+		return d.exitCode(), nil
+	case <-time.After(most):
+		return 0, errors.New("the daemon did not end in " + most.String())
+	}
+}
+
+func (d *Daemon) exitCode() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.cmd.ProcessState.ExitCode()
+}
+
+// Running says whether there is a process.
+func (d *Daemon) Running() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.end == nil {
+		return false
+	}
+	select {
+	case <-d.end:
+		return false
+	default:
+		return true
+	}
+}
+
+// PID is the number of the process.
+func (d *Daemon) PID() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.cmd.Process.Pid
+}
+
+// Log is what all processes at this place have written so far.
+func (d *Daemon) Log() string { return d.log.String() }
+
+// Client is a client of its own connection. It does not retry.
+func (d *Daemon) Client() *ipc.Client {
+	c := &ipc.Client{Socket: d.Socket}
+	d.t.Cleanup(c.Close)
+	return c
+}
+
+// logBuffer is written by the process and read by the test.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func tail(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return "… " + s[len(s)-most:]
+}

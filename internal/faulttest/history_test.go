@@ -1,0 +1,172 @@
+package faulttest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+)
+
+// History is what clients sent and were answered: the half of the truth that
+// no daemon can touch. It is written by many clients at once, and Check holds
+// it against what is stored.
+type History struct {
+	mu    sync.Mutex
+	began time.Time
+	saves map[string]*Sent // by id
+}
+
+// NewHistory begins to record.
+func NewHistory() *History {
+	return &History{began: time.Now(), saves: map[string]*Sent{}}
+}
+
+// Sent is one save as its client knows it, whatever the number of tries.
+type Sent struct {
+	ID, Agent, Run string
+	Size           int64
+	SHA256         string
+	First          time.Duration // when it was sent first, since the history began
+	Tries          int
+	Answered       time.Duration // when it was acknowledged; 0 for never
+	Seq            int64         // as acknowledged
+	Unknown        bool          // a try ended without a word about its outcome
+	Refused        bool          // the last word about it was not_saved
+	Word           string        // that word
+	Contradictions []string      // acknowledgements of the same save that differ
+}
+
+// Acked says whether a reply promised that the save is on disk.
+func (s *Sent) Acked() bool { return s.Answered > 0 }
+
+// Send records that a save is about to be sent, before it can take effect.
+func (h *History) Send(r *ckpt.SaveRequest) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.saves[r.ID]
+	if s == nil {
+		run := r.Run
+		if run == "" {
+			run = ckpt.MainRun
+		}
+		s = &Sent{ID: r.ID, Agent: r.Agent, Run: run, Size: int64(len(r.State)), SHA256: sum(r.State), First: time.Since(h.began)}
+		h.saves[r.ID] = s
+	}
+	s.Tries++
+}
+
+// Answer records how a try ended.
+func (h *History) Answer(r *ckpt.SaveRequest, saved *ckpt.Saved, err error) {
+	now := time.Since(h.began)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.saves[r.ID]
+	if err == nil {
+		s.acknowledge(saved, now)
+		return
+	}
+	s.Refused, s.Word = outcome(err) == ckpt.OutcomeNotSaved, err.Error()
+	s.Unknown = s.Unknown || !s.Refused
+}
+
+func (s *Sent) acknowledge(saved *ckpt.Saved, now time.Duration) {
+	if s.Answered == 0 {
+		s.Answered, s.Seq = now, saved.Seq
+	}
+	switch {
+	case saved.ID != s.ID:
+		s.Contradictions = append(s.Contradictions, "another id was acknowledged: "+saved.ID)
+	case saved.SHA256 != s.SHA256 || saved.Size != s.Size:
+		s.Contradictions = append(s.Contradictions, "other bytes were acknowledged")
+	case saved.Seq != s.Seq:
+		s.Contradictions = append(s.Contradictions, "two sequence numbers were acknowledged")
+	}
+	s.Refused = false
+}
+
+// outcome is what an error says about the save. A daemon that was never
+// reached has saved nothing.
+func outcome(err error) ckpt.Outcome {
+	var nobody *endpoint.DialError
+	var e *ckpt.Error
+	switch {
+	case errors.As(err, &e):
+		return e.OutcomeOrDefault()
+	case errors.As(err, &nobody):
+		return ckpt.OutcomeNotSaved
+	}
+	return ckpt.OutcomeUnknown
+}
+
+// Save sends a save once and records both ends of it.
+func (h *History) Save(ctx context.Context, c *ipc.Client, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
+	h.Send(r)
+	saved, err := c.Save(ctx, r)
+	h.Answer(r, saved, err)
+	return saved, err
+}
+
+// SaveUntilAnswered sends the same save again for as long as its outcome may
+// change, as our clients do, until the context ends.
+func (h *History) SaveUntilAnswered(ctx context.Context, c *ipc.Client, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
+	for {
+		saved, err := h.Save(ctx, c, r)
+		if err == nil || ctx.Err() != nil || !passes(err) {
+			return saved, err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(3 * time.Millisecond):
+		}
+	}
+}
+
+// passes says whether an error may pass by itself.
+func passes(err error) bool {
+	var nobody *endpoint.DialError
+	var e *ckpt.Error
+	return errors.As(err, &nobody) || errors.As(err, &e) && e.Retryable()
+}
+
+// Sum is what a history amounts to.
+type Sum struct {
+	Saves, Acked, Retried, Unanswered int
+	Bytes                             int64
+}
+
+// Sum counts.
+func (h *History) Sum() Sum {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var n Sum
+	for _, s := range h.saves {
+		n.Saves++
+		if s.Acked() {
+			n.Acked++
+			n.Bytes += s.Size
+		} else {
+			n.Unanswered++
+		}
+		if s.Tries > 1 {
+			n.Retried++
+		}
+	}
+	return n
+}
+
+// list is every save in the order of first sending.
+func (h *History) list() []Sent {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := make([]Sent, 0, len(h.saves))
+	for _, s := range h.saves {
+		list = append(list, *s)
+	}
+	slices.SortFunc(list, func(a, b Sent) int { return int(a.First - b.First) })
+	return list
+}

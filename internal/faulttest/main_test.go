@@ -1,0 +1,57 @@
+package faulttest
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+var (
+	seed   = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of all that is random, to play a failure again")
+	rounds = flag.Int("rounds", 20, "how often TestKillNine kills the daemon")
+)
+
+// program is the daemon under test, built once a run.
+var program string
+
+func TestMain(m *testing.M) {
+	if os.Getenv(relayVariable) != "" { // this process plays another user
+		os.Exit(relay(os.Stdin, os.Stdout))
+	}
+	flag.Parse()
+	code, err := buildAndRun(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+func buildAndRun(m *testing.M) (int, error) {
+	dir, err := os.MkdirTemp("", "ft")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	program = filepath.Join(dir, "ckptsidecar")
+	args := append([]string{"build", "-o", program}, buildFlags...)
+	build := exec.Command("go", append(args, "../../cmd/ckptsidecar")...)
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		return 1, fmt.Errorf("the program does not build: %w", err)
+	}
+	return m.Run(), nil
+}
+
+// newRand is a source for one test or client, printed where it begins.
+func newRand(t *testing.T, stream uint64) *rand.Rand {
+	t.Helper()
+	if stream == 0 {
+		t.Logf("seed %d (-seed)", *seed)
+	}
+	return rand.New(rand.NewPCG(*seed, stream))
+}

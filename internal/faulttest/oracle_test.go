@@ -1,0 +1,141 @@
+package faulttest
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// Verify is the program's own judgement of the database (I5).
+func (d *Daemon) Verify() {
+	d.t.Helper()
+	began := time.Now()
+	out, err := d.command("verify", "--db", d.DB).CombinedOutput()
+	if err != nil {
+		d.t.Errorf("verify: %v\n%s", err, tail(string(out), 3000))
+		return
+	}
+	d.t.Logf("%s in %v", strings.TrimSpace(string(out)), time.Since(began).Round(time.Millisecond))
+}
+
+// Audit is an auditor's judgement: the violations that the sqlite3 command
+// finds, with nothing of ours in between (I5).
+func (d *Daemon) Audit() {
+	d.t.Helper()
+	if !haveSqlite() {
+		d.t.Log("there is no sqlite3 command here: audit_violations was not asked")
+		return
+	}
+	out, err := sqlite(d.DB, "-readonly", "SELECT * FROM audit_violations")
+	switch {
+	case err != nil:
+		d.t.Errorf("audit_violations: %v", err)
+	case out != "":
+		d.t.Errorf("audit_violations has rows:\n%s", tail(out, 2000))
+	}
+}
+
+func haveSqlite() bool {
+	_, err := exec.LookPath("sqlite3")
+	return err == nil
+}
+
+func needSqlite(t *testing.T) {
+	t.Helper()
+	if !haveSqlite() {
+		t.Skip("there is no sqlite3 command here")
+	}
+}
+
+// sqlite runs the command with options and one statement.
+func sqlite(db string, args ...string) (string, error) {
+	args, statement := args[:len(args)-1], args[len(args)-1]
+	out, err := exec.Command("sqlite3", append(args, db, statement)...).CombinedOutput()
+	text := strings.TrimSpace(string(out))
+	if err != nil {
+		return "", fmt.Errorf("sqlite3 %s: %w: %s", strings.Join(args, " "), err, text)
+	}
+	return text, nil
+}
+
+// RSS is the memory of the process in bytes, and the most that it ever had.
+func (d *Daemon) RSS() (now, peak int64) {
+	d.t.Helper()
+	f, err := os.Open("/proc/" + strconv.Itoa(d.PID()) + "/status")
+	if err != nil {
+		d.t.Skipf("the memory of a process cannot be read here: %v", err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 2 {
+			continue
+		}
+		kib, _ := strconv.ParseInt(fields[1], 10, 64)
+		switch fields[0] {
+		case "VmRSS:":
+			now = kib << 10
+		case "VmHWM:":
+			peak = kib << 10
+		}
+	}
+	return now, peak
+}
+
+// inode is a file's number, looked at by stat only: to open a database file
+// beside SQLite could drop somebody's locks.
+func inode(t *testing.T, path string) uint64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Sys().(*syscall.Stat_t).Ino
+}
+
+// keepAll is a policy under which an oracle can count.
+func keepAll(t *testing.T, c *ipc.Client, agents ...string) {
+	t.Helper()
+	p := ckpt.DefaultPolicy()
+	p.RoutineKeep = 0
+	for _, agent := range agents {
+		if _, err := c.SetPolicy(context.Background(), agent, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// listAll reads every checkpoint of an agent without its state.
+func listAll(c *ipc.Client, f ckpt.CheckpointFilter) ([]ckpt.Checkpoint, error) {
+	var list []ckpt.Checkpoint
+	f.Limit = ckpt.MaxLimit
+	for {
+		page, err := c.Checkpoints(context.Background(), f)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, page.Checkpoints...)
+		if page.Next == "" {
+			return list, nil
+		}
+		f.Before = string(page.Next)
+	}
+}
+
+func sum(state []byte) string {
+	h := sha256.Sum256(state)
+	return hex.EncodeToString(h[:])
+}

@@ -1,0 +1,289 @@
+package ipc_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
+)
+
+// api is a server over a real store, whose every answer is held against the
+// description.
+type api struct {
+	t     *testing.T
+	doc   *description
+	ask   http.Handler
+	store ipc.Store
+}
+
+func newAPI(t *testing.T) *api {
+	t.Helper()
+	store, err := db.Open(t.Context(), db.Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: retention.Plan, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		_, _ = io.WriteString(w, "up 1\n")
+	})
+	server := ipc.NewServer(ipc.Options{Store: store, Version: "test", Metrics: metrics, Limits: ipc.Limits{MaxBody: 1 << 20}})
+	return &api{t, readDescription(t), server.HandlerFor(ckpt.Caller{Owner: "uid:0", PID: 1, Admin: true}), store}
+}
+
+// as is the same server, asked by somebody else.
+func (a *api) as(caller ckpt.Caller) *api {
+	copied := *a
+	copied.ask = ipc.NewServer(ipc.Options{Store: a.store}).HandlerFor(caller)
+	return &copied
+}
+
+type request struct {
+	method, target, body, contentType string
+	header                            map[string]string
+}
+
+func get(target string) request { return request{method: "GET", target: target} }
+func del(target string) request { return request{method: "DELETE", target: target} }
+func post(target, body string) request {
+	return request{"POST", target, body, ckpt.ContentTypeJSON, nil}
+}
+func put(target, body string) request { return request{"PUT", target, body, ckpt.ContentTypeJSON, nil} }
+func patch(target, body string) request {
+	return request{"PATCH", target, body, ckpt.ContentTypeJSON, nil}
+}
+func (r request) of(contentType string) request { r.contentType = contentType; return r }
+func (r request) with(name, value string) request {
+	r.header = map[string]string{name: value}
+	return r
+}
+
+func (r request) http() *http.Request {
+	req := httptest.NewRequest(r.method, r.target, strings.NewReader(r.body))
+	if r.contentType != "" {
+		req.Header.Set("Content-Type", r.contentType)
+	}
+	for name, value := range r.header {
+		req.Header.Set(name, value)
+	}
+	return req
+}
+
+// want sends a request and holds the answer against the description; one that
+// was taken must itself be as described.
+func (a *api) want(status int, r request) string {
+	a.t.Helper()
+	rec := httptest.NewRecorder()
+	a.ask.ServeHTTP(rec, r.http())
+	name := r.method + " " + r.target
+	if rec.Code != status {
+		a.t.Errorf("%s answers %d, want %d: %s", name, rec.Code, status, rec.Body)
+	}
+	body := rec.Body.String()
+	ok, errs := a.doc.validator.GetResponseBodyValidator().ValidateResponseBody(r.http(), rec.Result())
+	if !ok {
+		a.t.Errorf("the answer to %s is not as described: %d %s\n%s", name, rec.Code, body, explain(errs))
+	}
+	if rec.Code < 300 {
+		if ok, errs := a.doc.validator.ValidateHttpRequestSync(r.http()); !ok {
+			a.t.Errorf("%s was taken and is not as described:\n%s", name, explain(errs))
+		}
+	}
+	return body
+}
+
+func explain[E error](errs []E) string {
+	var b strings.Builder
+	for _, e := range errs {
+		fmt.Fprintln(&b, " ", e)
+	}
+	return b.String()
+}
+
+const (
+	idA = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1a01"
+	idB = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1a02"
+	idC = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1a03"
+	idZ = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1aff" // nobody has it
+
+	saves = "/v1/agents/a/checkpoints"
+)
+
+func TestAnswersAreAsDescribed(t *testing.T) {
+	a := newAPI(t)
+	t.Run("saving", func(t *testing.T) { a.within(t).saving() })
+	t.Run("reading", func(t *testing.T) { a.within(t).reading() })
+	t.Run("changing", func(t *testing.T) { a.within(t).changing() })
+	t.Run("agents", func(t *testing.T) { a.within(t).agents() })
+	t.Run("daemon", func(t *testing.T) { a.within(t).daemon() })
+	t.Run("refusals", func(t *testing.T) { a.within(t).refusals() })
+}
+
+func (a *api) within(t *testing.T) *api {
+	copied := *a
+	copied.t = t
+	return &copied
+}
+
+func (a *api) saving() {
+	a.want(201, post(saves, `{"kind":"routine","state":{"step":0}}`).with("Idempotency-Key", "k1"))
+	a.want(201, post(saves, `{"kind":"routine","state":{"step":0}}`).with("Idempotency-Key", "k1")) // replayed
+	a.want(422, post(saves, `{"kind":"routine","state":{"step":1}}`).with("Idempotency-Key", "k1"))
+	a.want(201, post(saves, `{"kind":"recovery","state":[1,null],"run":"r","labels":{"a":"b"},"metadata":{"m":[1]},"program":{"source":"a\nb","executed":2}}`))
+	a.want(201, put(saves+"/"+idA+"?kind=routine", `{"step":1}`))
+	a.want(201, put(saves+"/"+idA+"?kind=routine", `{"step":1}`)) // replayed
+	a.want(422, put(saves+"/"+idA+"?kind=routine", `{"step":2}`))
+	a.want(201, put(saves+"/"+idB+"?kind=pre_operation&run=r&epoch=1&parent="+idA+"&step=s1&label=a%3Db&label=c%3Dd", `{"step":2}`).
+		with("Ckpt-Metadata", `{"m":1}`).with("Ckpt-Program", `{"source":"x","executed":1}`))
+	a.want(201, put(saves+"/"+idC+"?kind=routine", "\x00raw\xff").of("application/x-pickle"))
+	a.want(201, post(saves+"?kind=recovery", "raw").of("text/plain"))
+	a.want(201, post(saves+"?kind=recovery&base="+idA, `{"more":true}`).of("application/merge-patch+json"))
+	a.want(201, post(saves+"?kind=recovery&base="+idA, `[{"op":"add","path":"/x","value":[]}]`).of("application/json-patch+json"))
+	for range 4 {
+		a.want(201, post(saves, `{"kind":"routine","state":null,"run":"pruned"}`))
+	}
+
+	a.want(400, post(saves, `{"kind":"routine"}`))
+	a.want(400, post(saves, `{"kind":"other","state":1}`))
+	a.want(400, post(saves, `{"kind":"routine","state":1,"state":2}`))
+	a.want(400, post(saves+"?kind=routine", `{"kind":"routine","state":1}`))
+	a.want(400, put(saves+"/"+idZ, `1`))
+	a.want(400, put(saves+"/"+idZ+"?kind=routine&base="+idA, `1`))
+	a.want(400, put(saves+"/not-an-id?kind=routine", `1`))
+	a.want(404, put(saves+"/"+idZ+"?kind=routine&parent="+idZ, `1`))
+	a.want(409, post(saves+"?kind=routine&base="+idZ, `{}`).of("application/merge-patch+json"))
+	a.want(409, post(saves+"?kind=routine&base="+idA, `[{"op":"remove","path":"/none"}]`).of("application/json-patch+json"))
+	a.want(409, put(saves+"/"+idZ+"?kind=routine&base="+idA, `[]`).of("application/vnd.ckptsidecar.delta"))
+	a.want(413, put(saves+"/"+idZ+"?kind=routine", `"`+strings.Repeat("x", 1<<20)+`"`))
+}
+
+func (a *api) reading() {
+	a.want(200, get(saves))
+	page := a.want(200, get(saves+"?limit=1&kind=recovery"))
+	var first ckpt.CheckpointPage
+	if err := json.Unmarshal([]byte(page), &first); err != nil || first.Next == "" {
+		a.t.Fatalf("no next page: %v %s", err, page)
+	}
+	a.want(200, get(saves+"?limit=1&kind=recovery&before="+string(first.Next)))
+	a.want(200, get(saves+"?run=r&label=a%3Db&suspect=false"))
+	a.want(400, get(saves+"?before=."))
+	a.want(400, get(saves+"?limit=1001"))
+	a.want(404, get("/v1/agents/nobody/checkpoints"))
+
+	a.want(200, get(saves+"/latest"))
+	a.want(200, get(saves+"/latest?run=r&kind=pre_operation&clean=true&state=false"))
+	a.want(404, get(saves+"/latest?run=none"))
+	a.want(400, get(saves+"/latest?clean=yes"))
+
+	a.want(200, get("/v1/checkpoints/"+idA))
+	a.want(200, get("/v1/checkpoints/"+idA+"?state=false"))
+	a.want(200, get("/v1/checkpoints/"+idB))
+	a.want(200, get("/v1/checkpoints/"+idC)) // as base64
+	a.want(404, get("/v1/checkpoints/"+idZ))
+	a.want(400, get("/v1/checkpoints/x"))
+	a.want(200, get("/v1/checkpoints/"+idA+"/state"))
+	a.want(404, get("/v1/checkpoints/"+idZ+"/state"))
+
+	a.want(200, get("/v1/checkpoints/"+idA+"/diff/"+idB))
+	a.want(200, get("/v1/checkpoints/"+idA+"/diff/"+idA))
+	a.want(409, get("/v1/checkpoints/"+idA+"/diff/"+idC))
+	a.want(404, get("/v1/checkpoints/"+idA+"/diff/"+idZ))
+
+	a.want(200, post("/v1/agents/a/restore", `{}`))
+	a.want(200, post("/v1/agents/a/restore", `{"kind":"recovery","clean":true,"run":"r","reason":"test"}`))
+	a.want(200, post("/v1/agents/a/restore", `{"checkpoint":"`+idC+`"}`).with("Idempotency-Key", "r1"))
+	a.want(200, post("/v1/agents/a/restore", `{"checkpoint":"`+idC+`"}`).with("Idempotency-Key", "r1"))
+	a.want(422, post("/v1/agents/a/restore", `{"checkpoint":"`+idA+`"}`).with("Idempotency-Key", "r1"))
+	a.want(400, post("/v1/agents/a/restore", `{"checkpoint":"`+idA+`","clean":true}`))
+	a.want(404, post("/v1/agents/nobody/restore", ``).of(""))
+	a.want(409, post("/v1/agents/a/restore", `{"checkpoint":"`+idA+`","run":"r"}`))
+}
+
+func (a *api) changing() {
+	a.want(200, patch("/v1/checkpoints/"+idA, `{"pinned":true,"labels":{"k":"v"}}`))
+	a.want(400, patch("/v1/checkpoints/"+idA, `{}`))
+	a.want(404, patch("/v1/checkpoints/"+idZ, `{"pinned":true}`))
+	a.want(409, del("/v1/checkpoints/"+idA))
+	a.want(200, patch("/v1/checkpoints/"+idA, `{"pinned":false}`))
+	a.want(200, del("/v1/checkpoints/"+idA))
+	a.want(404, del("/v1/checkpoints/"+idA))
+}
+
+func (a *api) agents() {
+	a.want(200, get("/v1/agents?limit=1"))
+	a.want(200, get("/v1/agents?owner=uid%3A0"))
+	a.want(400, get("/v1/agents?before=x"))
+	a.want(200, get("/v1/agents/a/policy"))
+	a.want(404, get("/v1/agents/nobody/policy"))
+	a.want(200, put("/v1/agents/a/policy", `{"routine_keep":5,"recovery_keep":3600,"ended_keep":"1d12h","max_bytes":1000000,"secrets":"off"}`))
+	a.want(400, put("/v1/agents/a/policy", `{"recovery_keep":"0s"}`))
+	a.want(200, post("/v1/prune", `{"dry_run":true}`))
+	a.want(200, put("/v1/agents/a/policy", `{"routine_keep":1,"recovery_keep":1}`))
+	a.want(200, post("/v1/prune", `{"agent":"a"}`).with("Idempotency-Key", "p1"))
+	a.want(200, post("/v1/prune", `{"agent":"a"}`).with("Idempotency-Key", "p1"))
+	a.want(422, post("/v1/prune", `{"agent":"a","dry_run":true}`).with("Idempotency-Key", "p1"))
+	a.want(404, post("/v1/prune", `{"agent":"nobody"}`))
+
+	export := a.want(200, get("/v1/agents/a/export"))
+	a.want(404, get("/v1/agents/nobody/export"))
+	a.want(200, post("/v1/import?agent=copy", export).of("application/x-ndjson")) // ids are renamed
+	a.want(200, post("/v1/import", export).of("application/x-ndjson"))            // all are there
+	a.want(400, post("/v1/import", export[:len(export)/2]).of("application/x-ndjson"))
+	a.want(200, del("/v1/agents/copy"))
+	a.want(404, del("/v1/agents/copy"))
+}
+
+func (a *api) daemon() {
+	a.want(200, get("/v1/audit?limit=1"))
+	a.want(200, get("/v1/audit?agent=a&action=save&after=1"))
+	a.want(400, get("/v1/audit?after=-1"))
+	a.want(200, get("/v1/status"))
+	a.want(200, get("/v1/version"))
+	a.want(200, get("/healthz"))
+	a.want(200, get("/readyz"))
+	a.want(200, get("/metrics"))
+	a.as(ckpt.Caller{Owner: "uid:1000"}).want(404, get("/v1/checkpoints/"+idB)) // another's
+	a.as(ckpt.Caller{Owner: "uid:1000"}).want(403, get("/metrics"))
+	a.as(ckpt.Caller{Owner: "uid:0", Admin: true}).want(404, get("/metrics")) // a server without any
+}
+
+// refusals asks each route for what every route refuses.
+func (a *api) refusals() {
+	stranger := a.as(ckpt.Caller{Owner: "uid:1000"})
+	for _, r := range ipc.Routes() {
+		ask := asked(r.Method, r.Path)
+		a.want(403, ask.with("Origin", "http://evil"))
+		unknown := ask
+		unknown.target += "&none=1"
+		a.want(400, unknown)
+		foreign := ask
+		foreign.target += "&owner=uid%3A7"
+		stranger.want(403, foreign)
+	}
+}
+
+// asked is a request of a route that reaches the store.
+func asked(method, path string) request {
+	r := request{method: method, contentType: ckpt.ContentTypeJSON, body: "{}"}
+	r.target = strings.NewReplacer("{agent}", "a", "{id}", idB, "{a}", idB, "{b}", idB).Replace(path) + "?"
+	switch {
+	case method == "PUT" && strings.HasSuffix(path, "{id}"):
+		r.target += "kind=routine"
+	case method == "POST" && strings.HasSuffix(path, "/checkpoints"):
+		r.body = `{"kind":"routine","state":{}}`
+	case method == "PATCH":
+		r.body = `{"pinned":true}`
+	case method == "GET" || method == "DELETE":
+		r.body, r.contentType = "", ""
+	}
+	return r
+}

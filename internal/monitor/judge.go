@@ -1,0 +1,58 @@
+package monitor
+
+import (
+	"fmt"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Seen is what the monitor has seen of a run by itself. The lengths are
+// measured by a clock that nobody sets and count only while the monitor was
+// looking, so neither a jump of the wall clock nor a stop of the daemon or of
+// the whole machine is in them.
+type Seen struct {
+	Owner ckpt.Liveness
+	Quiet time.Duration // how long LastBeat has stood as it is
+	Stuck time.Duration // how long LastProgress has
+}
+
+// Judge says which status a running run must get, and why in a sentence; "" and
+// "" where it goes on.
+func Judge(run ckpt.WatchedRun, seen Seen) (ckpt.RunStatus, string) {
+	switch {
+	case seen.Owner == ckpt.LivenessDead:
+		return ckpt.RunInterrupted, fmt.Sprintf("the owner's process %d has ended; %s", run.Process.PID, last("sign of life", run.LastBeat))
+	case reached(seen.Quiet, run.HeartbeatTimeout):
+		return ckpt.RunTimedOut, fmt.Sprintf("no sign of life for %s, the limit is %s; %s%s",
+			rounded(seen.Quiet), ckpt.Duration(run.HeartbeatTimeout), last("sign of life", run.LastBeat), standsStill(run, seen))
+	case reached(seen.Stuck, run.ProgressTimeout):
+		return ckpt.RunTimedOut, fmt.Sprintf("no progress for %s, the limit is %s; %s, %s",
+			rounded(seen.Stuck), ckpt.Duration(run.ProgressTimeout), last("progress", run.LastProgress), last("sign of life", run.LastBeat))
+	}
+	return "", ""
+}
+
+func reached(d, limit time.Duration) bool { return limit > 0 && d >= limit }
+
+// rounded keeps what matters: tenths of a second, of short times milliseconds.
+func rounded(d time.Duration) ckpt.Duration {
+	if d < 10*time.Second {
+		return ckpt.Duration(d.Round(time.Millisecond))
+	}
+	return ckpt.Duration(d.Round(100 * time.Millisecond))
+}
+
+func last(what string, t time.Time) string {
+	if t.IsZero() {
+		return "there was no " + what + " yet"
+	}
+	return "the last " + what + " was at " + ckpt.At(t).String()
+}
+
+func standsStill(run ckpt.WatchedRun, seen Seen) string {
+	if seen.Owner != ckpt.LivenessAlive {
+		return ""
+	}
+	return fmt.Sprintf("; its process %d is there and may be frozen", run.Process.PID)
+}

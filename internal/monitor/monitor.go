@@ -1,0 +1,165 @@
+package monitor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// The defaults of a Monitor.
+const (
+	DefaultInterval = time.Second
+	DefaultSlice    = 500
+)
+
+// Monitor interrupts the runs whose owner has died, is silent or gets nowhere.
+// Store and Processes must be set; the rest may be left zero.
+type Monitor struct {
+	Store     store
+	Processes ckpt.Processes
+	Log       *slog.Logger         // nil means none
+	Interval  time.Duration        // between rounds, give or take a tenth; 0 means DefaultInterval
+	Slice     int                  // how many runs are read at once; 0 means DefaultSlice
+	Monotonic func() time.Duration // a clock that nobody sets, from any zero; nil means the system's
+
+	mu     sync.Mutex
+	start  time.Time
+	sights map[int64]*sight // by run
+	said   string           // the failure that was last logged
+}
+
+// Result is what a round did.
+type Result struct {
+	Watched     int // runs that were looked at
+	Interrupted int
+	TimedOut    int
+	PutOff      bool    // the database was busy; the next round does the rest
+	Failed      int     // runs, or slices of them, that failed; the others were done
+	Errors      []error // the first few of their errors
+}
+
+// maxErrors is how many errors a Result carries.
+const maxErrors = 10
+
+// Run makes a round at once and then one every interval, until ctx ends. It
+// logs what went wrong and goes on: the next round tries again.
+func (m *Monitor) Run(ctx context.Context) error {
+	for {
+		result, err := m.Once(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		m.log(result, err)
+		if wait(ctx, jitter(m.interval())) != nil {
+			return nil
+		}
+	}
+}
+
+// Once makes one round. The first one is the sweep: runs of dead processes are
+// interrupted, while nothing can time out yet, because nobody could beat while
+// the daemon was down. Its error is what ended the round: ctx, or a store that
+// no longer knows what is on disk.
+func (m *Monitor) Once(ctx context.Context) (Result, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := &round{Monitor: m, owners: map[ckpt.Process]ckpt.Liveness{}}
+	err := r.all(ctx)
+	if errors.Is(err, errPutOff) {
+		r.PutOff, err = true, nil
+	}
+	m.forget()
+	return r.Result, err
+}
+
+// sight finds what was seen of a run.
+func (m *Monitor) sight(run ckpt.WatchedRun) *sight {
+	now := m.now()
+	s, known := m.sights[run.ID]
+	if !known {
+		s = &sight{epoch: run.Epoch, beat: run.LastBeat, progress: run.LastProgress, at: now}
+		if m.sights == nil {
+			m.sights = map[int64]*sight{}
+		}
+		m.sights[run.ID] = s
+	}
+	s.look(run, now, 2*m.interval())
+	return s
+}
+
+// forget drops what was seen of runs that are no longer watched. A run that a
+// failing store left out for so long begins anew.
+func (m *Monitor) forget() {
+	now, most := m.now(), 10*m.interval()
+	for id, s := range m.sights {
+		if now-s.at > most {
+			delete(m.sights, id)
+		}
+	}
+}
+
+// now is the monotonic time since the first round.
+func (m *Monitor) now() time.Duration {
+	if m.Monotonic != nil {
+		return m.Monotonic()
+	}
+	if m.start.IsZero() {
+		m.start = time.Now()
+	}
+	return time.Since(m.start)
+}
+
+// log says what went wrong, once for as long as it stays the same.
+func (m *Monitor) log(r Result, err error) {
+	said, text := m.said, ""
+	switch {
+	case err != nil:
+		text = err.Error()
+	case r.Failed > 0:
+		text = r.Errors[0].Error()
+	}
+	if m.said = text; m.Log == nil || text == said || text == "" {
+		return
+	}
+	if err != nil {
+		m.Log.Error("the monitor stopped in the middle of a round", logErr, err)
+		return
+	}
+	m.Log.Warn("the monitor could not look after every run", logFailed, r.Failed, logErr, r.Errors[0])
+}
+
+func (m *Monitor) interval() time.Duration { return cmp.Or(m.Interval, DefaultInterval) }
+
+// jitter is d, give or take a tenth.
+func jitter(d time.Duration) time.Duration {
+	return d - d/10 + rand.N(d/5+1)
+}
+
+// wait sleeps, or answers at once why ctx has ended.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return ctx.Err()
+	}
+}
+
+// The keys of this package's log lines.
+const (
+	logErr    = "err"
+	logFailed = "failed"
+	logOwner  = "owner"
+	logAgent  = "agent"
+	logRun    = "run"
+	logStatus = "status"
+	logReason = "reason"
+)

@@ -1,0 +1,85 @@
+package monitor
+
+import (
+	"math"
+	"sync"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Processes looks at the processes of this machine. The zero value is ready,
+// and several goroutines may use it at once.
+type Processes struct {
+	mu   sync.Mutex
+	boot string
+}
+
+var _ ckpt.Processes = (*Processes)(nil)
+
+// standing is what the system says of a process number.
+type standing int
+
+const (
+	hidden standing = iota // somebody has it, or that cannot be told; who it is cannot be seen
+	gone                   // nobody has it, or one that has ended and was not waited for
+	there                  // a process that has not ended has it
+)
+
+// Identify answers what tells the process from every other one, the zero
+// Process for a number that none can have. Start is "" where there is no such
+// process or it cannot be seen: the number may then be of another process
+// namespace, or its process has ended already.
+func (p *Processes) Identify(pid int) ckpt.Process {
+	if !possible(pid) {
+		return ckpt.Process{}
+	}
+	start, _ := look(pid)
+	return ckpt.Process{PID: pid, Start: start, Boot: p.bootID()}
+}
+
+// Alive says whether that very process still runs. A later process of the same
+// number, another boot and a zombie are all dead; a stopped process lives.
+func (p *Processes) Alive(process ckpt.Process) ckpt.Liveness {
+	if !possible(process.PID) {
+		return ckpt.LivenessUnknown
+	}
+	boot := p.bootID()
+	if otherBoot(process, boot) {
+		return ckpt.LivenessDead
+	}
+	start, standing := look(process.PID)
+	return compare(process, boot, start, standing, startNeedsBoot)
+}
+
+// compare holds what is known of a process against what has its number now.
+func compare(process ckpt.Process, boot, start string, standing standing, needsBoot bool) ckpt.Liveness {
+	switch {
+	case otherBoot(process, boot), standing == gone:
+		return ckpt.LivenessDead
+	case standing == hidden, process.Start == "", start == "":
+		return ckpt.LivenessUnknown
+	case process.Start != start:
+		return ckpt.LivenessDead
+	case needsBoot && (process.Boot == "" || boot == ""):
+		return ckpt.LivenessUnknown
+	}
+	return ckpt.LivenessAlive
+}
+
+func otherBoot(process ckpt.Process, boot string) bool {
+	return process.Boot != "" && boot != "" && process.Boot != boot
+}
+
+// possible says whether a process can have the number. Systems cut larger ones
+// and would answer for another process.
+func possible(pid int) bool { return pid > 0 && pid <= math.MaxInt32 }
+
+// bootID remembers the id of this boot once it could be read.
+func (p *Processes) bootID() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.boot == "" {
+		p.boot = readBoot()
+	}
+	return p.boot
+}

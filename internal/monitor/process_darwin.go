@@ -1,0 +1,38 @@
+package monitor
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// startNeedsBoot: macOS notes the time of day at which a process began.
+const startNeedsBoot = false
+
+// zombie is SZOMB of sys/proc.h.
+const zombie = 5
+
+// readBoot does not read kern.boottime: that moves whenever the clock is set.
+func readBoot() string {
+	id, err := unix.Sysctl("kern.bootsessionuuid")
+	if err != nil {
+		return ""
+	}
+	return id
+}
+
+func look(pid int) (start string, s standing) {
+	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
+	if err != nil || int(info.Proc.P_pid) != pid {
+		if unix.Kill(pid, 0) == unix.ESRCH {
+			return "", gone
+		}
+		return "", hidden
+	}
+	began := info.Proc.P_starttime
+	start = fmt.Sprintf("%d.%06d", began.Sec, began.Usec)
+	if info.Proc.P_stat == zombie {
+		return start, gone
+	}
+	return start, there
+}

@@ -1,0 +1,89 @@
+package monitor
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// startNeedsBoot: Linux counts the start of a process in ticks since the boot.
+const startNeedsBoot = true
+
+const procfs = "/proc"
+
+func readBoot() string { return readBootOf(procfs) }
+
+func readBootOf(proc string) string {
+	b, err := os.ReadFile(filepath.Join(proc, "sys/kernel/random/boot_id"))
+	if err != nil {
+		return ""
+	}
+	return string(bytes.TrimSpace(b))
+}
+
+func look(pid int) (start string, s standing) { return lookIn(procfs, pid) }
+
+// lookIn reads /proc/PID/stat. That it is not there proves nothing, because
+// hidepid (systemd's ProtectProc=) hides other users' processes: only kill says
+// that nobody has the number.
+func lookIn(proc string, pid int) (start string, s standing) {
+	if line, err := readStat(proc, pid); err == nil {
+		start, ended, ok := parseStat(line)
+		switch {
+		case ended:
+			return start, gone
+		case ok:
+			return start, there
+		}
+	}
+	if unix.Kill(pid, 0) == unix.ESRCH {
+		return "", gone
+	}
+	return "", hidden
+}
+
+// readStat is os.ReadFile without what a file costs beyond its system calls.
+func readStat(proc string, pid int) ([]byte, error) {
+	fd, err := unix.Open(proc+"/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	line := make([]byte, 1024) // it has at most 52 numbers and a short name
+	n, err := unix.Read(fd, line)
+	return line[:max(n, 0)], err
+}
+
+// The fields of stat after the name, which is in parentheses and may itself
+// have parentheses and spaces.
+const (
+	statState   = 0
+	statThreads = 17
+	statStart   = 19
+)
+
+// parseStat reads the start of a process, and whether it has ended. A first
+// thread that has ended while others go on looks like a zombie but is none.
+func parseStat(line []byte) (start string, ended, ok bool) {
+	var state, threads string
+	rest := line[bytes.LastIndexByte(line, ')')+1:]
+	i := 0
+	for field := range bytes.FieldsSeq(rest) {
+		switch i {
+		case statState:
+			state = string(field)
+		case statThreads:
+			threads = string(field)
+		case statStart:
+			if _, err := strconv.ParseUint(string(field), 10, 64); err != nil {
+				return "", false, false
+			}
+			return string(field), state == "X" || state == "Z" && (threads == "1" || threads == "0"), true
+		}
+		i++
+	}
+	return "", false, false
+}

@@ -1,0 +1,294 @@
+package monitor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+func init() {
+	stories["headless"] = headless
+	stories["reuse"] = reuse
+	stories["hidepid"] = hidepid
+	if os.Getenv(roleEnv) == "headless" {
+		runtime.LockOSThread() // in init: to the first thread
+	}
+}
+
+// A stopped process lives: that it is frozen shows by its silence.
+func TestStoppedProcess(t *testing.T) {
+	cmd := child(t, "wait")
+	p := &Processes{}
+	c := p.Identify(cmd.Process.Pid)
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it stopped", func() bool { return state(c.PID) == "T" })
+	want(t, "stopped", ckpt.LivenessAlive, p.Alive(c))
+
+	run := owned(1, 0)
+	run.Process, run.HeartbeatTimeout = c, 40*time.Millisecond
+	m := newMemory(run)
+	w := &Monitor{Store: m, Processes: p, Interval: 5 * time.Millisecond}
+	start(t, w)
+	until(t, "it timed out", func() bool { return m.status(1) == ckpt.RunTimedOut })
+	if reason := m.reasons[1]; !strings.HasSuffix(reason, "is there and may be frozen") {
+		t.Error(reason)
+	}
+	cmd.Process.Kill()
+	is(t, "a zombie", p, c, ckpt.LivenessDead)
+	want(t, "state", "Z", state(c.PID))
+	if p.Identify(c.PID) != c {
+		t.Error("the zombie is another one")
+	}
+}
+
+// The agent dies: the monitor notices within a round.
+func TestKilledProcess(t *testing.T) {
+	cmd := child(t, "wait")
+	p := &Processes{}
+	run := owned(1, 0)
+	run.Process = p.Identify(cmd.Process.Pid)
+	m := newMemory(run)
+	start(t, &Monitor{Store: m, Processes: p, Interval: 5 * time.Millisecond})
+	time.Sleep(50 * time.Millisecond)
+	want(t, "before", ckpt.RunStatus(""), m.status(1))
+	cmd.Process.Kill()
+	until(t, "it was interrupted", func() bool { return m.status(1) == ckpt.RunInterrupted })
+}
+
+func until(t *testing.T, what string, yes func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !yes(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not until now:", what)
+		}
+	}
+}
+
+func state(pid int) string {
+	line, _ := readStat(procfs, pid)
+	_, rest, _ := strings.Cut(string(line), ") ")
+	state, _, _ := strings.Cut(rest, " ")
+	return state
+}
+
+// The first thread of a process has ended, others go on: in /proc it looks like a zombie.
+func TestProcessWithoutItsFirstThread(t *testing.T) {
+	cmd := child(t, "headless")
+	p := &Processes{}
+	c := p.Identify(cmd.Process.Pid)
+	until(t, "its first thread ended", func() bool { return state(c.PID) == "Z" })
+	want(t, "without its first thread", ckpt.LivenessAlive, p.Alive(c))
+	cmd.Process.Kill()
+	is(t, "killed", p, c, ckpt.LivenessDead)
+}
+
+func headless() {
+	go func() {
+		ready()
+		io.Copy(io.Discard, os.Stdin)
+		syscall.Exit(0)
+	}()
+	time.Sleep(10 * time.Millisecond)
+	syscall.Syscall(unix.SYS_EXIT, 0, 0, 0) // of this thread only
+}
+
+// inside runs a story as root of new namespaces of processes and mounts. What
+// it finds wrong it says instead of "ready".
+func inside(t *testing.T, role string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root can make a process namespace")
+	}
+	child(t, role, func(cmd *exec.Cmd) {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
+	})
+}
+
+func TestReusedNumber(t *testing.T)  { inside(t, "reuse") }
+func TestHiddenProcess(t *testing.T) { inside(t, "hidepid") }
+
+// tell ends a story with what it found.
+func tell(err error) {
+	if err != nil {
+		fmt.Println(err)
+		syscall.Exit(1)
+	}
+	ready()
+}
+
+// ownProc gives the namespace a /proc of its own.
+func ownProc(options string) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	return unix.Mount("proc", "/proc", "proc", 0, options)
+}
+
+func sleeper() (*exec.Cmd, error) {
+	cmd := exec.Command("sleep", "60")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd, cmd.Start()
+}
+
+// reuse gives a number to a second process and looks for the first.
+func reuse() { tell(reused()) }
+
+func reused() error {
+	runtime.LockOSThread() // whose end would kill the sleepers
+	if err := ownProc(""); err != nil {
+		return err
+	}
+	p := &Processes{}
+	for range 100 {
+		first, err := sleeper()
+		if err != nil {
+			return err
+		}
+		owner := p.Identify(first.Process.Pid)
+		if is := p.Alive(owner); is != ckpt.LivenessAlive {
+			return fmt.Errorf("%+v is %d", owner, is)
+		}
+		first.Process.Kill()
+		first.Wait()
+		time.Sleep(20 * time.Millisecond) // the start is counted in hundredths of a second
+		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(owner.PID-1)), 0); err != nil {
+			return err
+		}
+		second, err := sleeper()
+		if err != nil {
+			return err
+		}
+		reused, old, now := second.Process.Pid == owner.PID, p.Alive(owner), p.Alive(p.Identify(second.Process.Pid))
+		second.Process.Kill()
+		second.Wait()
+		if old != ckpt.LivenessDead || now != ckpt.LivenessAlive {
+			return fmt.Errorf("%+v is %d, who has its number is %d", owner, old, now)
+		}
+		if reused {
+			return nil
+		}
+	}
+	return fmt.Errorf("no number was reused in 100 tries")
+}
+
+// hidepid looks at another user's process where /proc hides it.
+func hidepid() { tell(hiddenProcess()) }
+
+func hiddenProcess() error {
+	runtime.LockOSThread()
+	if err := ownProc("hidepid=2"); err != nil {
+		return err
+	}
+	p := &Processes{}
+	other, err := sleeper()
+	if err != nil {
+		return err
+	}
+	seen := p.Identify(other.Process.Pid)
+	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(65534), syscall.Setuid(65534)); err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join("/proc", strconv.Itoa(seen.PID))); err == nil {
+		return fmt.Errorf("the process is not hidden")
+	}
+	if is := p.Alive(seen); is != ckpt.LivenessUnknown {
+		return fmt.Errorf("the hidden process is %d", is)
+	}
+	if id := p.Identify(seen.PID); id.Start != "" || id.Boot != seen.Boot {
+		return fmt.Errorf("the hidden process is %+v", id)
+	}
+	if is := p.Alive(ckpt.Process{PID: 30000, Start: "1", Boot: seen.Boot}); is != ckpt.LivenessDead {
+		return fmt.Errorf("a process that is not there is %d", is)
+	}
+	return nil
+}
+
+func TestParseStat(t *testing.T) {
+	line := func(name, state, threads, start string) string {
+		return "7 (" + name + ") " + state + " 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 " + threads + " 0 " + start + " 99 1\n"
+	}
+	for _, c := range []struct {
+		line  string
+		start string
+		ended bool
+		ok    bool
+	}{
+		{line("sleep", "S", "1", "123"), "123", false, true},
+		{line("a) R (b c", "S", "1", "123"), "123", false, true},
+		{line(")))", "T", "1", "123"), "123", false, true},
+		{line("sleep", "Z", "1", "123"), "123", true, true},
+		{line("sleep", "Z", "0", "123"), "123", true, true},
+		{line("python", "Z", "3", "123"), "123", false, true},
+		{line("python", "Z", "10", "123"), "123", false, true},
+		{line("sleep", "X", "1", "123"), "123", true, true},
+		{line("sleep", "S", "1", "-5"), "", false, false},
+		{"7 (sleep) S 1 7", "", false, false},
+		{"7 (sleep", "", false, false},
+		{"", "", false, false},
+	} {
+		start, ended, ok := parseStat([]byte(c.line))
+		if start != c.start || ended != c.ended || ok != c.ok {
+			t.Errorf("%q: %q %v %v", c.line, start, ended, ok)
+		}
+	}
+}
+
+func TestLookWithoutData(t *testing.T) {
+	empty := t.TempDir()
+	me := os.Getpid()
+	if start, s := lookIn(empty, me); start != "" || s != hidden {
+		t.Errorf("nothing in /proc: %q, %d", start, s)
+	}
+	if boot := readBootOf(empty); boot != "" {
+		t.Errorf("boot %q", boot)
+	}
+	dir := filepath.Join(empty, strconv.Itoa(me))
+	if err := os.MkdirAll(filepath.Join(dir, "stat"), 0o755); err != nil { // a folder reads as an error
+		t.Fatal(err)
+	}
+	if _, s := lookIn(empty, me); s != hidden {
+		t.Errorf("unreadable: %d", s)
+	}
+	os.Remove(filepath.Join(dir, "stat"))
+	if err := os.WriteFile(filepath.Join(dir, "stat"), []byte("rubbish"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, s := lookIn(empty, me); s != hidden {
+		t.Errorf("rubbish: %d", s)
+	}
+}
+
+// With no descriptor left nobody may be taken for dead.
+func TestLookWithoutDescriptors(t *testing.T) {
+	p := &Processes{}
+	me := p.Identify(os.Getpid())
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	low := before
+	low.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	is := p.Alive(me)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "without descriptors", ckpt.LivenessUnknown, is)
+}

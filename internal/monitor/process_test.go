@@ -1,0 +1,168 @@
+package monitor
+
+import (
+	"bufio"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// stories are what this binary does as a child, by the name in roleEnv.
+var stories = map[string]func(){
+	"wait": func() { ready(); io.Copy(io.Discard, os.Stdin) },
+}
+
+const roleEnv = "MONITOR_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	if story := stories[os.Getenv(roleEnv)]; story != nil {
+		story()
+		syscall.Exit(0) // without the report on coverage that os.Exit makes
+	}
+	os.Exit(m.Run())
+}
+
+// ready tells the parent that the child has come to where it wants to be.
+func ready() { os.Stdout.WriteString("ready\n") }
+
+// child starts this binary as something else, and waits until it is ready. It
+// ends with the test.
+func child(t *testing.T, role string, prepare ...func(*exec.Cmd)) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), roleEnv+"="+role)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range prepare {
+		p(cmd)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Skip("cannot start the child:", err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("the child says %q, %v", line, err)
+	}
+	return cmd
+}
+
+// is waits a little until a process is what it should be.
+func is(t *testing.T, what string, p *Processes, process ckpt.Process, want ckpt.Liveness) {
+	t.Helper()
+	var got ckpt.Liveness
+	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		if got = p.Alive(process); got == want {
+			return
+		}
+	}
+	t.Errorf("%s: %+v is %d, not %d", what, process, got, want)
+}
+
+func TestProcesses(t *testing.T) {
+	p := &Processes{}
+	me := p.Identify(os.Getpid())
+	want(t, "pid", os.Getpid(), me.PID)
+	if me.Start == "" {
+		t.Fatal("this process does not know when it began")
+	}
+	want(t, "the same again", me, (&Processes{}).Identify(os.Getpid()))
+	is(t, "this process", p, me, ckpt.LivenessAlive)
+
+	cmd := child(t, "wait")
+	c := p.Identify(cmd.Process.Pid)
+	is(t, "the child", p, c, ckpt.LivenessAlive)
+	forged := c
+	forged.Start = me.Start // the number was another process's before
+	if forged.Start == c.Start {
+		forged.Start += "0"
+	}
+	want(t, "a reused number", ckpt.LivenessDead, p.Alive(forged))
+	forged = c
+	forged.Boot = "another boot"
+	if me.Boot != "" {
+		want(t, "another boot", ckpt.LivenessDead, p.Alive(forged))
+	}
+	forged.Boot, forged.Start = c.Boot, ""
+	want(t, "no start", ckpt.LivenessUnknown, p.Alive(forged))
+
+	cmd.Process.Kill()
+	is(t, "killed, not waited for", p, c, ckpt.LivenessDead)
+	cmd.Wait()
+	is(t, "killed", p, c, ckpt.LivenessDead)
+	is(t, "killed, its start was not known", p, forged, ckpt.LivenessDead)
+	want(t, "identify the dead", "", p.Identify(c.PID).Start)
+}
+
+func TestProcessesOfImpossibleNumbers(t *testing.T) {
+	p := &Processes{}
+	for _, pid := range []int{0, -1, math.MinInt, math.MaxInt32 + 1, 1<<32 + os.Getpid()} {
+		want(t, "identity", ckpt.Process{}, p.Identify(pid))
+		want(t, "alive", ckpt.LivenessUnknown, p.Alive(ckpt.Process{PID: pid, Start: "1"}))
+	}
+}
+
+func TestCompare(t *testing.T) {
+	owner := ckpt.Process{PID: 7, Start: "100", Boot: "b"}
+	noBoot, noStart := ckpt.Process{PID: 7, Start: "100"}, ckpt.Process{PID: 7, Boot: "b"}
+	for _, c := range []struct {
+		process     ckpt.Process
+		boot, start string
+		standing    standing
+		needsBoot   bool
+		want        ckpt.Liveness
+	}{
+		{owner, "b", "100", there, true, ckpt.LivenessAlive},
+		{owner, "b", "100", gone, true, ckpt.LivenessDead}, // a zombie
+		{owner, "b", "", gone, true, ckpt.LivenessDead},
+		{owner, "b", "", hidden, true, ckpt.LivenessUnknown},
+		{owner, "b", "", there, true, ckpt.LivenessUnknown},
+		{owner, "b", "101", there, true, ckpt.LivenessDead},
+		{owner, "c", "100", there, true, ckpt.LivenessDead},
+		{owner, "c", "", hidden, true, ckpt.LivenessDead},
+		{owner, "", "100", there, true, ckpt.LivenessUnknown}, // perhaps of another boot
+		{owner, "", "100", there, false, ckpt.LivenessAlive},
+		{owner, "", "101", there, true, ckpt.LivenessDead},
+		{noBoot, "b", "100", there, true, ckpt.LivenessUnknown},
+		{noBoot, "b", "100", there, false, ckpt.LivenessAlive},
+		{noBoot, "b", "", gone, true, ckpt.LivenessDead},
+		{noStart, "b", "100", there, true, ckpt.LivenessUnknown},
+		{noStart, "b", "", gone, true, ckpt.LivenessDead},
+		{noStart, "c", "100", there, true, ckpt.LivenessDead},
+	} {
+		if got := compare(c.process, c.boot, c.start, c.standing, c.needsBoot); got != c.want {
+			t.Errorf("%+v is %d, not %d", c, got, c.want)
+		}
+	}
+}
+
+func BenchmarkAlive(b *testing.B) {
+	p := &Processes{}
+	me := p.Identify(os.Getpid())
+	b.ReportAllocs()
+	for b.Loop() {
+		if p.Alive(me) != ckpt.LivenessAlive {
+			b.Fatal("dead")
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package monitor
+
+import (
+	"errors"
+	"strconv"
+
+	"golang.org/x/sys/windows"
+)
+
+// startNeedsBoot: Windows notes the time of day at which a process began, to
+// 100 ns.
+const startNeedsBoot = false
+
+// readBoot has nothing to say. The boot times that Windows gives move when the
+// clock is set, and the start of a process already tells boots apart.
+func readBoot() string { return "" }
+
+func look(pid int) (start string, s standing) {
+	process, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION|windows.SYNCHRONIZE, false, uint32(pid))
+	if errors.Is(err, windows.ERROR_INVALID_PARAMETER) {
+		return "", gone
+	}
+	if err != nil {
+		return "", hidden
+	}
+	defer windows.CloseHandle(process)
+	var began, ended, kernel, user windows.Filetime
+	if windows.GetProcessTimes(process, &began, &ended, &kernel, &user) == nil {
+		start = strconv.FormatUint(uint64(began.HighDateTime)<<32|uint64(began.LowDateTime), 10)
+	}
+	// A process that has ended keeps its number while somebody holds it open.
+	switch event, err := windows.WaitForSingleObject(process, 0); {
+	case err != nil:
+		return start, hidden
+	case event == windows.WAIT_OBJECT_0:
+		return start, gone
+	}
+	return start, there
+}

@@ -1,0 +1,106 @@
+package monitor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// round is one round of a monitor.
+type round struct {
+	*Monitor
+	Result
+	owners map[ckpt.Process]ckpt.Liveness // an owner of many runs is looked at once
+}
+
+// errPutOff ends a round of which the next one does the rest.
+var errPutOff = errors.New("put off")
+
+// all goes over the watched runs, slice by slice.
+func (r *round) all(ctx context.Context) error {
+	limit := cmp.Or(r.Slice, DefaultSlice)
+	for after := int64(0); ; {
+		runs, err := r.Store.Watched(ctx, after, limit)
+		if err != nil {
+			return r.fail(ctx, err)
+		}
+		for _, run := range runs {
+			if err := r.one(ctx, run); err != nil {
+				return err
+			}
+		}
+		if len(runs) < limit {
+			return nil
+		}
+		after = runs[len(runs)-1].ID
+	}
+}
+
+// one looks at a run and interrupts it if it must be.
+func (r *round) one(ctx context.Context, run ckpt.WatchedRun) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r.Watched++
+	s := r.sight(run)
+	status, reason := Judge(run, Seen{Owner: r.owner(run.Process), Quiet: s.quiet, Stuck: s.stuck})
+	if status == "" || s.at < s.retry {
+		return nil
+	}
+	did, err := r.Store.Interrupt(ctx, run, status, reason)
+	if err != nil {
+		s.failed(r.now(), r.interval())
+		return r.fail(ctx, err)
+	}
+	s.failures = 0
+	if did {
+		delete(r.sights, run.ID)
+		r.note(run, status, reason)
+	}
+	return nil
+}
+
+func (r *round) owner(process ckpt.Process) ckpt.Liveness {
+	if process.PID == 0 {
+		return ckpt.LivenessUnknown
+	}
+	liveness, known := r.owners[process]
+	if !known {
+		liveness = r.Processes.Alive(process)
+		r.owners[process] = liveness
+	}
+	return liveness
+}
+
+func (r *round) note(run ckpt.WatchedRun, status ckpt.RunStatus, reason string) {
+	if status == ckpt.RunTimedOut {
+		r.TimedOut++
+	} else {
+		r.Interrupted++
+	}
+	if r.Log != nil {
+		r.Log.Warn("interrupted a run", logOwner, run.Owner, logAgent, run.Agent, logRun, run.Run, logStatus, status, logReason, reason)
+	}
+}
+
+// fail takes a failure down, or answers with what the round ends. Where the
+// database was busy nobody could beat, so what was seen does not count.
+func (r *round) fail(ctx context.Context, err error) error {
+	e := ckpt.AsError(err)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case e.Code == ckpt.CodeBusy:
+		clear(r.sights)
+		return errPutOff
+	case e.Outcome == ckpt.OutcomeUnknown:
+		return err
+	}
+	r.Failed++
+	if len(r.Errors) < maxErrors {
+		r.Errors = append(r.Errors, err)
+	}
+	return nil
+}

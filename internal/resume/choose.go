@@ -1,0 +1,80 @@
+package resume
+
+import (
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// choice is the checkpoint to go on from, and those that were passed over.
+type choice struct {
+	fact    ckpt.FactCheckpoint
+	loaded  *ckpt.Checkpoint // nil where there is none
+	skipped []ckpt.Skipped   // newest first
+	damaged int              // how many of the skipped are damaged
+	oldest  int64            // the sequence number of the oldest suspect one that was passed over, 0 for none
+}
+
+func (c *choice) suspect() bool { return c.loaded != nil && c.fact.Suspect }
+
+const whySuspect = "suspect: it was saved after the first evidence of critical drift"
+
+// choose takes the newest checkpoint that is clean and reads back intact, and
+// where there is none the newest intact one of those that are suspect.
+func choose(f *ckpt.Facts) (choice, error) {
+	c := choice{skipped: []ckpt.Skipped{}}
+	damage := make(map[int]string)
+	at, err := c.load(f, false, damage)
+	if err == nil && at < 0 {
+		at, err = c.load(f, true, damage)
+	}
+	if err != nil {
+		return choice{}, err
+	}
+	for i, fact := range f.Checkpoints {
+		why := damage[i]
+		switch {
+		case why != "":
+			c.damaged++
+		case fact.Suspect && i < at:
+			why, c.oldest = whySuspect, fact.Seq
+		default:
+			continue
+		}
+		c.skipped = append(c.skipped, ckpt.Skipped{ID: fact.ID, Seq: fact.Seq, Reason: why})
+	}
+	return c, nil
+}
+
+// load reads the clean or the suspect ones until one is intact, and answers its
+// place, -1 where none is.
+func (c *choice) load(f *ckpt.Facts, suspect bool, damage map[int]string) (int, error) {
+	for i, fact := range f.Checkpoints {
+		if fact.Suspect != suspect {
+			continue
+		}
+		loaded, err := f.Load(fact.ID)
+		if err == nil {
+			err = check(loaded, fact.ID)
+		}
+		switch {
+		case err == nil:
+			c.fact, c.loaded = fact, loaded
+			return i, nil
+		case ckpt.CodeOf(err) != ckpt.CodeCorrupt:
+			return -1, err
+		}
+		damage[i] = "damaged: " + ckpt.AsError(err).Message
+	}
+	return -1, nil
+}
+
+// check refuses what the store cannot have meant. The hash of a checkpoint
+// covers its state, not its program: an offset that cannot be is damage too.
+func check(c *ckpt.Checkpoint, id string) error {
+	if c == nil || c.ID != id {
+		return ckpt.Errorf(ckpt.CodeInternal, "checkpoint %s was asked for and another one, or none, was given", id)
+	}
+	if err := c.Program.Check(); err != nil {
+		return ckpt.Wrap(ckpt.CodeCorrupt, err, "its state is intact, but %s", ckpt.AsError(err).Message)
+	}
+	return nil
+}

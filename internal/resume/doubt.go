@@ -1,0 +1,127 @@
+package resume
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// doubt is something that an operator must decide.
+type doubt struct {
+	text string
+	// covered says whether a prompt was about this, so that its answer counts.
+	covered func(*ckpt.Prompt) bool
+	// settled says that the operator has answered resume to such a prompt.
+	settled bool
+}
+
+// findDoubts lists what must be decided, and what was.
+func (m *maker) findDoubts() []doubt {
+	var doubts []doubt
+	for i := range m.plan.UncertainOperations {
+		o := &m.plan.UncertainOperations[i]
+		doubts = append(doubts, doubt{covered: madeSince(m.uncertainSince(o))})
+	}
+	if m.held() {
+		doubts = append(doubts, doubt{
+			text:    "The policy says autoresume: false, so an operator decides whether the run goes on.",
+			covered: madeSince(m.f.Interrupted),
+		})
+	}
+	if m.choice.suspect() {
+		doubts = append(doubts, doubt{
+			text: "No clean checkpoint is left: each one that reads back intact was saved after the first evidence of critical drift. " +
+				"The newest of them is offered, and an operator must decide whether to trust it.",
+			covered: func(p *ckpt.Prompt) bool { return string(p.Checkpoint) == m.choice.fact.ID },
+		})
+	}
+	for i := range doubts {
+		p := m.f.Prompt
+		doubts[i].settled = p != nil && p.Choice == ckpt.Ref(ckpt.ChoiceResume) && doubts[i].covered(p)
+	}
+	return doubts
+}
+
+// madeSince covers what began at a moment by prompts that were made at it or
+// after, so that whoever answered could know. Stored times are milliseconds.
+func madeSince(moment time.Time) func(*ckpt.Prompt) bool {
+	moment = ckpt.At(moment).Time
+	return func(p *ckpt.Prompt) bool { return !p.At.Before(moment) }
+}
+
+// uncertainSince is when an operation became uncertain. One that is still
+// recorded as open did when its owner went, and never before it began.
+func (m *maker) uncertainSince(o *ckpt.Operation) time.Time {
+	since := o.EndedAt.Time
+	if since.IsZero() {
+		since = m.f.Interrupted
+	}
+	if since.Before(o.StartedAt.Time) {
+		since = o.StartedAt.Time
+	}
+	return since
+}
+
+// held says whether the policy wants an operator to look before the run goes
+// on. It does not where the owner itself stopped.
+func (m *maker) held() bool {
+	if m.f.Autoresume || released(m.f) {
+		return false
+	}
+	return !m.f.Interrupted.IsZero() || m.f.Run.Status == ckpt.RunTimedOut
+}
+
+func (m *maker) asks() bool {
+	for _, d := range m.doubts {
+		if !d.settled {
+			return true
+		}
+	}
+	return false
+}
+
+// decided says whether something goes on because the operator said so.
+func (m *maker) decided() bool {
+	for _, d := range m.doubts {
+		if d.settled {
+			return true
+		}
+	}
+	return false
+}
+
+// waitingFor is the prompt without an answer, if answering it would let the run
+// go on. An older one, about something else, is not it.
+func (m *maker) waitingFor() *ckpt.Prompt {
+	p := m.f.Prompt
+	if !m.asks() || p == nil || p.Choice != "" {
+		return nil
+	}
+	for _, d := range m.doubts {
+		if !d.settled && !d.covered(p) {
+			return nil
+		}
+	}
+	return p
+}
+
+// Question is what a prompt for a plan asks, in one sentence.
+func Question(p *ckpt.Plan) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Resume run %s of agent %s", p.Run, p.Agent)
+	if p.Checkpoint != nil {
+		fmt.Fprintf(&b, " from its %s checkpoint %d (%s, saved %s)", p.Checkpoint.Kind, p.Checkpoint.Seq, p.Checkpoint.ID, p.Checkpoint.CreatedAt)
+	} else {
+		b.WriteString(" without a checkpoint, from the results of its steps")
+	}
+	if n := len(p.UncertainOperations); n > 0 {
+		fmt.Fprintf(&b, " although nobody knows whether %s took effect", operationNames(p.UncertainOperations))
+	}
+	b.WriteString(", re-initialize it (begin anew and leave all of this behind), or abandon it?")
+	return b.String()
+}
+
+// Reason is why a prompt for a plan asks: what happened and what is known.
+func Reason(p *ckpt.Plan) string { return strings.Join(p.Reasons, " ") }

@@ -1,0 +1,323 @@
+package resume
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// maxNamed is how many things of one sort the reasons tell one by one; the
+// lists of the plan have them all.
+const maxNamed = 5
+
+// explain says why, in the order in which a person asks: what happened, who
+// must decide, what was decided, what to load, what not to repeat.
+func (m *maker) explain() {
+	m.say(m.happened())
+	m.say(m.aboutOperations()...)
+	for _, d := range m.doubts {
+		m.say(d.text)
+	}
+	if m.decided() {
+		m.say(m.operatorDecided())
+	}
+	if p := m.plan.Prompt; p != nil {
+		m.say(fmt.Sprintf("Prompt %s has waited for an answer since %s.", p.ID, m.when(p.At.Time)))
+	}
+	m.say(m.toLoad())
+	m.say(m.passedOver()...)
+	m.say(m.completedSteps())
+	m.say(m.interruptedSteps()...)
+	m.say(m.program())
+	m.say(m.conclusion())
+}
+
+func (m *maker) conclusion() string {
+	switch {
+	case m.plan.Verdict == ckpt.VerdictAsk:
+		return "Do not go on before an operator has answered."
+	case m.ownedByAnother():
+		return "Go on only once the old owner is stopped."
+	case m.decided():
+		return "Go on as the operator decided, with the changes that are listed here."
+	case m.plan.Verdict == ckpt.VerdictRepair:
+		return "It is safe to go on with the changes that are listed here."
+	}
+	return "It is safe to go on."
+}
+
+func (m *maker) thereIsNone() string {
+	if m.f.Run.Run == "" {
+		return "There is no such run yet, so there is nothing to resume: begin anew."
+	}
+	return "There is no " + m.run() + " yet, so there is nothing to resume: begin anew."
+}
+
+func (m *maker) itEnded() string {
+	r := &m.f.Run
+	return fmt.Sprintf("The %s ended as %s%s, so there is nothing to resume: begin anew, as a new attempt.", m.run(), r.Status, m.at(r.EndedAt.Time))
+}
+
+func (m *maker) forkedFrom() string {
+	if m.f.Run.ForkedFrom == "" {
+		return ""
+	}
+	return fmt.Sprintf("The run is a fork: its beginning is the state of checkpoint %s.", m.f.Run.ForkedFrom)
+}
+
+func (m *maker) ownerLives() string {
+	return fmt.Sprintf("The %s belongs to %s, which is alive and at work. "+
+		"Two owners would do the same work twice. Stop that process first, or resume with force to take the run over: "+
+		"its writes are then refused, but what it does elsewhere is not stopped.", m.run(), m.owner())
+}
+
+// happened says how the last segment came to its end.
+func (m *maker) happened() string {
+	f := m.f
+	switch {
+	case m.ownedByAnother():
+		return fmt.Sprintf("The %s is taken over by force from %s, which is still alive: its writes are refused from now on, "+
+			"but what it does elsewhere is not stopped. Stop it.", m.run(), m.owner())
+	case f.CallerOwns && f.OwnerAlive:
+		return fmt.Sprintf("The %s is resumed by its own owner.", m.run())
+	}
+	switch f.Run.Status {
+	case ckpt.RunSuspended:
+		return fmt.Sprintf("The %s was suspended by its owner%s.", m.run(), m.at(m.lastWord()))
+	case ckpt.RunAwaitingContinuation:
+		return fmt.Sprintf("The %s was left by its owner%s to be continued.", m.run(), m.at(m.lastWord()))
+	case ckpt.RunTimedOut:
+		return fmt.Sprintf("The %s timed out%s: %s stopped beating or made no progress.", m.run(), m.at(f.Interrupted), m.owner())
+	default:
+	}
+	switch {
+	case released(f):
+		return fmt.Sprintf("The %s was stopped by its owner%s and ended as interrupted.", m.run(), m.at(m.lastWord()))
+	case !f.Interrupted.IsZero():
+		return fmt.Sprintf("The %s was interrupted%s: %s ended without saying so.", m.run(), m.at(f.Interrupted), m.owner())
+	}
+	return fmt.Sprintf("The %s is recorded as %s, but no owner of it is known to be alive.", m.run(), f.Run.Status)
+}
+
+func (m *maker) lastWord() time.Time {
+	if !m.f.Run.EndedAt.IsZero() {
+		return m.f.Run.EndedAt.Time
+	}
+	return m.f.Run.UpdatedAt.Time
+}
+
+func (m *maker) operatorDecided() string {
+	p := m.f.Prompt
+	by := ""
+	if p.AnsweredBy != "" {
+		by = " by " + string(p.AnsweredBy)
+	}
+	return fmt.Sprintf("The operator decided to go on: prompt %s was answered resume%s%s.", p.ID, by, m.at(p.AnsweredAt.Time))
+}
+
+// aboutOperations tells of each uncertain operation, and of the state from
+// before it where that is not the one to load.
+func (m *maker) aboutOperations() []string {
+	list := m.plan.UncertainOperations
+	said := make([]string, 0, len(list))
+	for i := range list {
+		if i == maxNamed && len(list) > maxNamed {
+			return append(said, fmt.Sprintf("%d more operations are uncertain in the same way.", len(list)-i))
+		}
+		o := &list[i]
+		s := fmt.Sprintf("Operation %s, attempt %d, began%s and its end was never recorded: nobody knows whether it took effect. "+
+			"Find out, and resolve it as succeeded or failed.", stepName(o.Key, o.Name), o.Attempt, m.at(o.StartedAt.Time))
+		if o.Checkpoint != "" && (m.choice.loaded == nil || string(o.Checkpoint) != m.choice.fact.ID) {
+			s += fmt.Sprintf(" Checkpoint %s was taken just before it.", o.Checkpoint)
+		}
+		said = append(said, s)
+	}
+	return said
+}
+
+func operationNames(list []ckpt.Operation) string {
+	names := make([]string, 0, maxNamed)
+	for i := range list {
+		if i == maxNamed {
+			return fmt.Sprintf("%s and %d more operations", strings.Join(names, ", "), len(list)-i)
+		}
+		names = append(names, stepName(list[i].Key, list[i].Name))
+	}
+	if len(names) == 1 {
+		return "operation " + names[0]
+	}
+	return "operations " + strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+}
+
+// toLoad names the checkpoint to go on from.
+func (m *maker) toLoad() string {
+	if m.choice.loaded == nil {
+		return "No checkpoint was saved: begin with the run's own beginning, and use the results of the steps."
+	}
+	s := "Load " + m.checkpoint(&m.choice.fact)
+	switch {
+	case m.choice.suspect():
+		s += ", which is suspect"
+	case len(m.choice.skipped) > 0:
+		s += ", the newest that is clean and intact"
+	case m.choice.fact.Seq != 0:
+		s += ", the newest, clean and intact"
+	}
+	for i := range m.plan.UncertainOperations {
+		o := &m.plan.UncertainOperations[i]
+		if string(o.Checkpoint) == m.choice.fact.ID {
+			s += "; it is the state from just before operation " + stepName(o.Key, o.Name)
+			break
+		}
+	}
+	return s + "."
+}
+
+func (m *maker) nothingIntact() string {
+	if len(m.f.Checkpoints) == 1 {
+		return "The run's only checkpoint does not read back intact."
+	}
+	return fmt.Sprintf("None of the run's %d checkpoints reads back intact.", len(m.f.Checkpoints))
+}
+
+// passedOver tells of the checkpoints that were not taken: the suspect ones
+// together, the damaged ones by name.
+func (m *maker) passedOver() []string {
+	var said []string
+	if n := len(m.choice.skipped) - m.choice.damaged; n == 1 {
+		said = append(said, fmt.Sprintf("Checkpoint number %d is newer, but was saved after the first evidence of critical drift: it is passed over.", m.choice.oldest))
+	} else if n > 1 {
+		said = append(said, fmt.Sprintf("%d newer checkpoints, from number %d on, were saved after the first evidence of critical drift: they are passed over.", n, m.choice.oldest))
+	}
+	told := 0
+	for _, s := range m.choice.skipped {
+		if s.Reason == whySuspect {
+			continue
+		}
+		if told == maxNamed {
+			said = append(said, fmt.Sprintf("%d more checkpoints are damaged.", m.choice.damaged-told))
+			break
+		}
+		told++
+		said = append(said, fmt.Sprintf("Checkpoint %s (number %d) is passed over as %s", s.ID, s.Seq, sentence(s.Reason)))
+	}
+	return said
+}
+
+// completedSteps says how many steps need not be run again, and which of them
+// were done while the agent was drifting.
+func (m *maker) completedSteps() string {
+	n := len(m.plan.CompletedSteps)
+	if n == 0 {
+		return ""
+	}
+	since := ""
+	if m.choice.loaded != nil {
+		since = " since that checkpoint"
+	}
+	s := fmt.Sprintf("%d steps succeeded%s: use their results and do not run them again.", n, since)
+	if n == 1 {
+		s = fmt.Sprintf("1 step succeeded%s: use its result and do not run it again.", since)
+	}
+	if m.drifted {
+		s += " Look at the results before you trust them: the agent was drifting when some of this was done."
+	}
+	return s
+}
+
+func (m *maker) interruptedSteps() []string {
+	list := m.plan.InterruptedSteps
+	var said []string
+	for i := range list {
+		if i == maxNamed {
+			return append(said, fmt.Sprintf("%d more steps were interrupted in the same way.", len(list)-i))
+		}
+		s := &list[i]
+		said = append(said, fmt.Sprintf("Step %s began%s and its result was lost: it may or may not have taken effect. "+
+			"Give its synthetic result to the model, and check before repeating it.", stepName(s.Key, s.Name), m.at(s.StartedAt.Time)))
+	}
+	return said
+}
+
+func (m *maker) program() string {
+	p := m.plan.Program
+	switch {
+	case p == nil:
+		return ""
+	case p.Remaining == "":
+		return fmt.Sprintf("All %d bytes of its program have run.", p.Executed)
+	}
+	return fmt.Sprintf("Of its program the first %d bytes have run: run exactly the %d that remain.", p.Executed, len(p.Remaining))
+}
+
+func (m *maker) run() string { return fmt.Sprintf("run %s of agent %s", m.f.Run.Run, m.f.Run.Agent) }
+
+func (m *maker) owner() string {
+	if m.f.Run.PID == 0 {
+		return "its owner"
+	}
+	return "its owner (process " + strconv.Itoa(m.f.Run.PID) + ")"
+}
+
+// checkpoint names one so that a person finds it in a list. Number 0 is no
+// checkpoint of this run: it is the one that it was forked from.
+func (m *maker) checkpoint(c *ckpt.FactCheckpoint) string {
+	if c.Seq == 0 {
+		return fmt.Sprintf("checkpoint %s, which the run was forked from", c.ID)
+	}
+	return fmt.Sprintf("checkpoint %s (%s, number %d, saved%s)", c.ID, c.Kind, c.Seq, m.at(c.At))
+}
+
+// stepName is a key, with the name where it tells more.
+func stepName(key, name string) string {
+	if name == "" || name == key {
+		return strconv.Quote(key)
+	}
+	return strconv.Quote(key) + " (" + name + ")"
+}
+
+// sentence gives a message the full stop that it may lack.
+func sentence(s string) string { return strings.TrimRight(s, ".") + "." }
+
+// at is " at" a time, or nothing where none is known.
+func (m *maker) at(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return " at " + m.when(t)
+}
+
+// when is a time with its age. What the clock calls the future has none.
+func (m *maker) when(t time.Time) string {
+	s := ckpt.At(t).String()
+	if d := m.f.Now.Sub(t); d >= 0 && !m.f.Now.IsZero() {
+		s += " (" + age(d) + " ago)"
+	}
+	return s
+}
+
+// age is a length of time in its two largest units.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return "under a second"
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	case d < ckpt.Day:
+		return two(d, time.Hour, "h", time.Minute, "min")
+	}
+	return two(d, ckpt.Day, "d", time.Hour, "h")
+}
+
+func two(d, large time.Duration, l string, small time.Duration, s string) string {
+	out := fmt.Sprintf("%d %s", d/large, l)
+	if rest := d % large / small; rest > 0 {
+		out += fmt.Sprintf(" %d %s", rest, s)
+	}
+	return out
+}

@@ -1,0 +1,217 @@
+package ckptsidecar
+
+import "time"
+
+// Run is one execution of an agent's loop, workflow or thread.
+type Run struct {
+	Agent              string    `json:"agent" db:"agent"`
+	Owner              string    `json:"owner" db:"owner"`
+	Run                string    `json:"run" db:"run"`
+	Workflow           Ref       `json:"workflow" db:"workflow"`
+	Status             RunStatus `json:"status" db:"status"`
+	Epoch              int64     `json:"epoch" db:"epoch"`     // the fencing token that the owner's writes name
+	Attempt            int64     `json:"attempt" db:"attempt"` // how often it was begun or resumed
+	PID                int       `json:"pid" db:"pid"`         // of the owner, 0 where none is known
+	ParentRun          Ref       `json:"parent_run" db:"parent_run"`
+	ForkedFrom         Ref       `json:"forked_from" db:"forked_from"` // the checkpoint of another run that it began with
+	StartedAt          Time      `json:"started_at" db:"started_at"`
+	UpdatedAt          Time      `json:"updated_at" db:"updated_at"`
+	EndedAt            Time      `json:"ended_at" db:"ended_at"`
+	AccumulatedMS      int64     `json:"accumulated_ms" db:"accumulated_ms"` // time over all segments, the present one included
+	Goal               Ref       `json:"goal" db:"goal"`
+	Progress           *float64  `json:"progress" db:"progress"` // as declared; it should only grow
+	ContinuationPrompt Ref       `json:"continuation_prompt" db:"continuation_prompt"`
+	ExternalSession    Ref       `json:"external_session" db:"external_session"`
+	Labels             Labels    `json:"labels" db:"labels"`
+	HeartbeatTimeout   Duration  `json:"heartbeat_timeout" db:"-"` // 0: not watched
+	ProgressTimeout    Duration  `json:"progress_timeout" db:"-"`
+	Result             JSON      `json:"result" db:"result"`
+	Error              Ref       `json:"error" db:"error"`
+}
+
+// RunRequest registers a run, or adopts one that its saves have made.
+type RunRequest struct {
+	Agent            string    `json:"-"`
+	Run              string    `json:"run,omitempty"` // "" means MainRun
+	Workflow         Ref       `json:"workflow,omitempty"`
+	PID              int       `json:"pid,omitempty"` // of the owner; 0 means the caller's
+	ParentRun        Ref       `json:"parent_run,omitempty"`
+	ForkFrom         Ref       `json:"fork_from,omitempty"` // a checkpoint of the same agent to begin with
+	HeartbeatTimeout *Duration `json:"heartbeat_timeout,omitempty"`
+	ProgressTimeout  *Duration `json:"progress_timeout,omitempty"`
+	Goal             Ref       `json:"goal,omitempty"`
+	ExternalSession  Ref       `json:"external_session,omitempty"`
+	Labels           Labels    `json:"labels,omitempty"`
+	IdempotencyKey   string    `json:"-"`
+}
+
+// The limits of what runs carry.
+const (
+	MaxText    = 64 << 10 // a goal, a continuation prompt, an error
+	MaxValue   = 8 << 20  // JSON arguments, results, payloads
+	MaxEvents  = 1000     // of one batch
+	MaxTimeout = 30 * Day
+)
+
+// Check refuses a request that is wrong in itself.
+func (r *RunRequest) Check() error {
+	checks := []func() error{
+		func() error { return CheckAgentName(r.Agent) },
+		func() error { return optional(r.Run, CheckRunName) },
+		func() error { return optional(string(r.ParentRun), CheckRunName) },
+		func() error { return optional(string(r.ForkFrom), CheckID) },
+		func() error { return checkLong("workflow", string(r.Workflow)) },
+		func() error { return checkLong("goal", string(r.Goal)) },
+		func() error { return checkLong("external_session", string(r.ExternalSession)) },
+		func() error { return CheckLabels(r.Labels) },
+		func() error { return checkTimeout("heartbeat_timeout", r.HeartbeatTimeout) },
+		func() error { return checkTimeout("progress_timeout", r.ProgressTimeout) },
+	}
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	if r.PID < 0 {
+		return Errorf(CodeInvalid, "pid is %d: say the owner's process id, or nothing for the caller's", r.PID)
+	}
+	return nil
+}
+
+func checkLong(what, s string) error {
+	if len(s) > MaxText {
+		return Errorf(CodeTooLarge, "the %s is %d bytes long: at most %d are allowed", what, len(s), MaxText)
+	}
+	return nil
+}
+
+func checkTimeout(what string, d *Duration) error {
+	if d == nil || (*d >= 0 && time.Duration(*d) <= MaxTimeout) {
+		return nil
+	}
+	return Errorf(CodeInvalid, "%s is %s: say 0 for none, or at most %s", what, *d, Duration(MaxTimeout))
+}
+
+func checkValue(what string, value []byte) error {
+	if len(value) > MaxValue {
+		return Errorf(CodeTooLarge, "the %s is %d bytes long: at most %d are allowed", what, len(value), MaxValue)
+	}
+	if len(value) == 0 {
+		return nil
+	}
+	if err := CheckJSON(value); err != nil {
+		return Errorf(CodeInvalid, "the %s is not JSON: %v", what, err)
+	}
+	return nil
+}
+
+// RunFilter chooses runs, the last changed first.
+type RunFilter struct {
+	Agent  string
+	Status RunStatus // "" means every status
+	Before string    // a cursor
+	Limit  int
+}
+
+// RunPage is one page of runs.
+type RunPage struct {
+	Runs []Run `json:"runs"`
+	Next Ref   `json:"next"`
+}
+
+// RunRef names a run, and the epoch of the writer that names it.
+type RunRef struct {
+	Agent string
+	Run   string // "" means MainRun
+	Epoch *int64 // nil where the writer knows none; then it is not fenced
+}
+
+// Check refuses names that cannot be.
+func (r RunRef) Check() error {
+	if err := CheckAgentName(r.Agent); err != nil {
+		return err
+	}
+	return optional(r.Run, CheckRunName)
+}
+
+// Heartbeat says that the owner lives, and how far it has come.
+type Heartbeat struct {
+	Epoch    *int64   `json:"epoch,omitempty"`
+	Progress *float64 `json:"progress,omitempty"`
+}
+
+// EndRequest ends a run, or the present segment of it.
+type EndRequest struct {
+	Epoch              *int64    `json:"epoch,omitempty"`
+	Status             RunStatus `json:"status"` // completed, failed, suspended, awaiting_continuation or interrupted
+	ContinuationPrompt Ref       `json:"continuation_prompt,omitempty"`
+	Error              Ref       `json:"error,omitempty"`
+	Result             JSON      `json:"result,omitempty"`
+	State              JSON      `json:"state,omitempty"` // saved as the final checkpoint, where given
+	IdempotencyKey     string    `json:"-"`
+}
+
+// Check refuses statuses that an owner cannot give.
+func (r *EndRequest) Check() error {
+	switch r.Status {
+	case RunCompleted, RunFailed, RunSuspended, RunAwaitingContinuation, RunInterrupted:
+	default:
+		return Errorf(CodeInvalid, "status %q cannot end a run: say completed, failed, suspended, awaiting_continuation or interrupted", cut(string(r.Status)))
+	}
+	if err := checkLong("continuation_prompt", string(r.ContinuationPrompt)); err != nil {
+		return err
+	}
+	if err := checkLong("error", string(r.Error)); err != nil {
+		return err
+	}
+	if err := checkValue("result", r.Result); err != nil {
+		return err
+	}
+	if len(r.State) == 0 {
+		return nil
+	}
+	if err := CheckJSON(r.State); err != nil {
+		return Errorf(CodeInvalid, "the state is not JSON: %v", err)
+	}
+	return nil
+}
+
+// WatchedRun is what the monitor needs of a running run.
+type WatchedRun struct {
+	ID               int64
+	Owner            string
+	Agent            string
+	Run              string
+	Epoch            int64
+	Process          Process
+	LastBeat         time.Time // the last heartbeat, or the last write
+	LastProgress     time.Time // when progress last grew
+	HeartbeatTimeout time.Duration
+	ProgressTimeout  time.Duration
+}
+
+// Process is a process that no later one of the same number can be taken for.
+type Process struct {
+	PID   int    `json:"pid"`
+	Start string `json:"start"` // when it began, as the system counts; "" where not known
+	Boot  string `json:"boot"`  // which boot of the machine
+}
+
+// Liveness is what can be said of a process.
+type Liveness int
+
+// The answers about a process.
+const (
+	LivenessUnknown Liveness = iota
+	LivenessAlive
+	LivenessDead
+)
+
+// Processes looks at the processes of this machine. internal/monitor has the
+// real one; the store takes it as a value.
+type Processes interface {
+	// Identify answers what tells the process from every other; PID 0 for none.
+	Identify(pid int) Process
+	// Alive says whether that very process still runs.
+	Alive(p Process) Liveness
+}

@@ -1,0 +1,231 @@
+package ckptsidecar
+
+// StepStatus is where a step stands.
+type StepStatus string
+
+// The statuses of a step. An interrupted one lost its owner while it ran.
+const (
+	StepStarted     StepStatus = "started"
+	StepSucceeded   StepStatus = "succeeded"
+	StepFailed      StepStatus = "failed"
+	StepInterrupted StepStatus = "interrupted"
+)
+
+// Measures are what a step cost and how far it brought the run.
+type Measures struct {
+	DurationMS   *int64   `json:"duration_ms" db:"duration_ms"`
+	InputTokens  *int64   `json:"input_tokens" db:"input_tokens"`
+	OutputTokens *int64   `json:"output_tokens" db:"output_tokens"`
+	CostUSD      *float64 `json:"cost_usd" db:"cost_usd"`
+	Progress     *float64 `json:"progress" db:"progress"`
+}
+
+// Step is one unit of work inside a run.
+type Step struct {
+	Key       string     `json:"key" db:"key"`
+	Name      string     `json:"name" db:"name"`
+	Args      JSON       `json:"args" db:"args"`
+	Status    StepStatus `json:"status" db:"status"`
+	Attempt   int64      `json:"attempt" db:"attempt"`
+	Result    JSON       `json:"result" db:"result"`
+	Error     Ref        `json:"error" db:"error"`
+	StartedAt Time       `json:"started_at" db:"started_at"`
+	EndedAt   Time       `json:"ended_at" db:"ended_at"`
+	Measures
+	Replayed bool `json:"replayed" db:"-"` // it succeeded before: use its result, do not run it again
+}
+
+// StepRequest begins a step, or with a status records a whole one.
+type StepRequest struct {
+	Key            string     `json:"key"`
+	Name           string     `json:"name"`
+	Epoch          *int64     `json:"epoch,omitempty"`
+	Args           JSON       `json:"args,omitempty"`
+	Status         StepStatus `json:"status,omitempty"` // "" or started begins it; succeeded or failed records it whole
+	Result         JSON       `json:"result,omitempty"`
+	Error          Ref        `json:"error,omitempty"`
+	DurationMS     *int64     `json:"duration_ms,omitempty"`
+	InputTokens    *int64     `json:"input_tokens,omitempty"`
+	OutputTokens   *int64     `json:"output_tokens,omitempty"`
+	CostUSD        *float64   `json:"cost_usd,omitempty"`
+	Progress       *float64   `json:"progress,omitempty"`
+	IdempotencyKey string     `json:"-"`
+}
+
+// Measured are the request's measures.
+func (r *StepRequest) Measured() Measures {
+	return Measures{r.DurationMS, r.InputTokens, r.OutputTokens, r.CostUSD, r.Progress}
+}
+
+// Check refuses a request that is wrong in itself. To finish, a step needs no name.
+func (r *StepRequest) Check(finish bool) error {
+	if err := CheckKey("step key", r.Key); err != nil {
+		return err
+	}
+	if !finish {
+		if err := CheckKey("step name", r.Name); err != nil {
+			return err
+		}
+	}
+	switch r.Status {
+	case StepSucceeded, StepFailed:
+	case "", StepStarted:
+		if finish {
+			return Errorf(CodeInvalid, "a step is finished with status succeeded or failed")
+		}
+		if r.Result != nil || r.Error != "" {
+			return Errorf(CodeInvalid, "a step that begins has no result and no error yet: say status succeeded or failed to record a whole step")
+		}
+	default:
+		return Errorf(CodeInvalid, "status %q is unknown: a step is started, succeeded or failed", cut(string(r.Status)))
+	}
+	if err := checkValue("args", r.Args); err != nil {
+		return err
+	}
+	if err := checkValue("result", r.Result); err != nil {
+		return err
+	}
+	return checkLong("error", string(r.Error))
+}
+
+// StepPage is one page of steps, in the order in which they began.
+type StepPage struct {
+	Steps []Step `json:"steps"`
+	Next  Ref    `json:"next"`
+}
+
+// ListFilter chooses a page of something that belongs to a run.
+type ListFilter struct {
+	Status string
+	Before string // a cursor: the Next of the page before
+	Limit  int
+}
+
+// Operation is a risky step. It began with a pre_operation checkpoint.
+type Operation struct {
+	Key        string          `json:"key" db:"key"`
+	Name       string          `json:"name" db:"name"`
+	Attempt    int64           `json:"attempt" db:"attempt"`
+	Status     OperationStatus `json:"status" db:"status"`
+	Checkpoint Ref             `json:"checkpoint" db:"checkpoint"` // the pre_operation checkpoint; null where the run had no state yet
+	StartedAt  Time            `json:"started_at" db:"started_at"`
+	EndedAt    Time            `json:"ended_at" db:"ended_at"`
+	Result     JSON            `json:"result" db:"result"`
+	Error      Ref             `json:"error" db:"error"`
+	Replayed   bool            `json:"replayed" db:"-"` // it succeeded before: do not run it again
+}
+
+// OperationEnded is the answer to the end of an operation.
+type OperationEnded struct {
+	Operation
+	Released []string    `json:"released"`          // the pre_operation checkpoints that its success let go
+	Restore  *Checkpoint `json:"restore,omitempty"` // after a failure: the pre_operation checkpoint with its state
+}
+
+// OperationRequest begins an operation.
+type OperationRequest struct {
+	Key            string `json:"key"`
+	Name           string `json:"name"`
+	Epoch          *int64 `json:"epoch,omitempty"`
+	State          JSON   `json:"state,omitempty"` // the state to go back to; without it the run's newest
+	Labels         Labels `json:"labels,omitempty"`
+	IdempotencyKey string `json:"-"`
+}
+
+// Check refuses a request that is wrong in itself.
+func (r *OperationRequest) Check() error {
+	if err := CheckKey("operation key", r.Key); err != nil {
+		return err
+	}
+	if err := CheckKey("operation name", r.Name); err != nil {
+		return err
+	}
+	if err := CheckLabels(r.Labels); err != nil {
+		return err
+	}
+	if len(r.State) == 0 {
+		return nil
+	}
+	if err := CheckJSON(r.State); err != nil {
+		return Errorf(CodeInvalid, "the state is not JSON: %v", err)
+	}
+	return nil
+}
+
+// OperationEnd ends an operation: by its owner, or resolved by an operator who
+// has found out what happened.
+type OperationEnd struct {
+	Key            string          `json:"-"`
+	Epoch          *int64          `json:"epoch,omitempty"`
+	Status         OperationStatus `json:"status,omitempty"` // to resolve: succeeded or failed
+	Result         JSON            `json:"result,omitempty"`
+	Error          Ref             `json:"error,omitempty"`
+	Reason         string          `json:"reason,omitempty"` // to resolve: how it is known
+	Resolve        bool            `json:"-"`
+	IdempotencyKey string          `json:"-"`
+}
+
+// Check refuses a request that is wrong in itself.
+func (r *OperationEnd) Check() error {
+	if err := CheckKey("operation key", r.Key); err != nil {
+		return err
+	}
+	if r.Status != OperationSucceeded && r.Status != OperationFailed {
+		return Errorf(CodeInvalid, "an operation ends with status succeeded or failed, not %q", cut(string(r.Status)))
+	}
+	if err := checkValue("result", r.Result); err != nil {
+		return err
+	}
+	if err := CheckReason(r.Reason); err != nil {
+		return err
+	}
+	return checkLong("error", string(r.Error))
+}
+
+// OperationPage is one page of operations, newest first.
+type OperationPage struct {
+	Operations []Operation `json:"operations"`
+	Next       Ref         `json:"next"`
+}
+
+// Event is a line of a run's append-only journal.
+type Event struct {
+	Seq     int64  `json:"seq" db:"seq"` // 1, 2, … in its run, without gaps
+	At      Time   `json:"at" db:"at"`
+	Type    string `json:"type" db:"type"`
+	Payload JSON   `json:"payload" db:"payload"`
+}
+
+// NewEvent is an event that is to be appended.
+type NewEvent struct {
+	Type    string `json:"type"`
+	Payload JSON   `json:"payload,omitempty"` // nil means {}
+}
+
+// CheckEvents refuses a batch that is wrong in itself.
+func CheckEvents(events []NewEvent) error {
+	if len(events) == 0 || len(events) > MaxEvents {
+		return Errorf(CodeInvalid, "there are %d events: send 1 to %d at once", len(events), MaxEvents)
+	}
+	for i := range events {
+		if err := CheckKey("event type", events[i].Type); err != nil {
+			return err
+		}
+		if err := checkValue("payload", events[i].Payload); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Appended is the answer to a batch of events: their sequence numbers.
+type Appended struct {
+	First int64 `json:"first"`
+	Last  int64 `json:"last"`
+}
+
+// EventPage is some events, oldest first.
+type EventPage struct {
+	Events []Event `json:"events"`
+	Next   *int64  `json:"next"` // the after of the next page, null on the last
+}
