@@ -31,7 +31,7 @@ type Client struct {
 
 	once    sync.Once
 	keep    *http.Transport // the one connection
-	streams *http.Transport // exports and imports have one each, so that they delay nothing
+	streams *http.Transport // exports, imports and followers have one each, so that they delay nothing
 }
 
 // Close closes the connection. The client may be used again.
@@ -53,7 +53,7 @@ func (c *Client) init() {
 
 // ask is a request that may be made more than once.
 type ask struct {
-	method, path string
+	method, path string // the path is escaped
 	query        values
 	header       http.Header
 	body         []byte

@@ -59,7 +59,8 @@ func (v values) encode() string {
 func (c *Client) request(ctx context.Context, a *ask, body io.Reader) *http.Request {
 	query := a.query
 	query.add(ownerParameter, c.Owner)
-	u := &url.URL{Scheme: "http", Host: "ckptsidecar", Path: a.path, RawQuery: query.encode()}
+	u := &url.URL{Scheme: "http", Host: "ckptsidecar", RawPath: a.path, RawQuery: query.encode()}
+	u.Path, _ = url.PathUnescape(a.path) // ours, and escaped by segment
 	r := &http.Request{Method: a.method, URL: u, Host: u.Host, Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 	for name, v := range a.header {
 		r.Header[name] = v
