@@ -18,7 +18,7 @@ const (
 type ResumeRequest struct {
 	Agent            string    `json:"-"`
 	Run              string    `json:"-"`
-	PID              int       `json:"pid,omitempty"` // of the new owner; 0 means the caller's
+	PID              int       `json:"pid,omitempty"` // of the new owner; 0: none is known, and only timeouts watch the run
 	HeartbeatTimeout *Duration `json:"heartbeat_timeout,omitempty"`
 	ProgressTimeout  *Duration `json:"progress_timeout,omitempty"`
 	Reason           string    `json:"reason,omitempty"`
@@ -33,7 +33,7 @@ func (r *ResumeRequest) Check() error {
 		return err
 	}
 	if r.PID < 0 {
-		return Errorf(CodeInvalid, "pid is %d: say the new owner's process id, or nothing for the caller's", r.PID)
+		return Errorf(CodeInvalid, "pid is %d: say the new owner's process id, or nothing", r.PID)
 	}
 	if err := checkTimeout("heartbeat_timeout", r.HeartbeatTimeout); err != nil {
 		return err

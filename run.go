@@ -34,7 +34,7 @@ type RunRequest struct {
 	Agent            string    `json:"-"`
 	Run              string    `json:"run,omitempty"` // "" means MainRun
 	Workflow         Ref       `json:"workflow,omitempty"`
-	PID              int       `json:"pid,omitempty"` // of the owner; 0 means the caller's
+	PID              int       `json:"pid,omitempty"` // of the owner; 0: none is known, and only timeouts watch the run
 	ParentRun        Ref       `json:"parent_run,omitempty"`
 	ForkFrom         Ref       `json:"fork_from,omitempty"` // a checkpoint of the same agent to begin with
 	HeartbeatTimeout *Duration `json:"heartbeat_timeout,omitempty"`
@@ -73,7 +73,7 @@ func (r *RunRequest) Check() error {
 		}
 	}
 	if r.PID < 0 {
-		return Errorf(CodeInvalid, "pid is %d: say the owner's process id, or nothing for the caller's", r.PID)
+		return Errorf(CodeInvalid, "pid is %d: say the owner's process id, or nothing", r.PID)
 	}
 	return nil
 }

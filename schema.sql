@@ -329,7 +329,7 @@ WITH
 policies AS (
     SELECT id AS agent_id, coalesce(json_extract(policy, '$.routine_keep'), 3) AS routine_keep FROM agents
 ),
-way_back AS ( -- of a resumable run its newest checkpoint that is not suspect, else its newest; of an ended one its final one
+way_back AS MATERIALIZED ( -- once for all; of a resumable run its newest checkpoint that is not suspect, else its newest; of an ended one its final one
     SELECT r.id AS run_id,
            coalesce((SELECT max(c.seq) FROM checkpoints c WHERE c.run_id = r.id AND c.suspect = 0 AND r.ended_at IS NULL),
                     (SELECT max(c.seq) FROM checkpoints c WHERE c.run_id = r.id)) AS seq

@@ -30,8 +30,8 @@ func untilSignal(which ...os.Signal) (context.Context, <-chan struct{}) {
 		<-signals
 		stop()
 		<-signals
-		close(hurry)
 		signal.Reset(which...)
+		close(hurry)
 	}()
 	return ctx, hurry
 }

@@ -90,6 +90,9 @@ func (s *Store) makeAgent(tx *tx, owner, name string) (*agentRow, error) {
 	if err != nil || row != nil {
 		return row, err
 	}
+	if owner == ckpt.AllOwners {
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "an agent belongs to one owner: name one, not %s", owner)
+	}
 	err = tx.exec(`INSERT INTO agents (owner, name, created_at, policy_at) VALUES (?, ?, ?, ?)`, owner, name, tx.now, tx.now)
 	if err != nil {
 		return nil, err

@@ -114,7 +114,7 @@ func startChild(t testing.TB, role, path string, uid uint32, wrapper ...string) 
 	if len(wrapper) > 0 {
 		cmd = exec.Command(wrapper[0], append(wrapper[1:], self)...)
 	}
-	cmd.Env = append(os.Environ(), childRole+"="+role, "CKPTSIDECAR_TEST_DB="+path, "CKPTSIDECAR_TEST_SAVES=12", "GOMAXPROCS=2", "GOCOVERDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), childRole+"="+role, "CKPTSIDECAR_TEST_DB="+path, "CKPTSIDECAR_TEST_SAVES=12", "GOMAXPROCS=2", "GOCOVERDIR="+coverFolder(t))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -176,4 +176,13 @@ func (c *child) all(t testing.TB) []string {
 	}
 	_ = c.Wait()
 	return lines
+}
+
+// coverFolder is where a child of any user leaves its coverage, which is not
+// counted.
+func coverFolder(t testing.TB) string {
+	t.Helper()
+	dir := openFolder(t)
+	must(t, os.Chmod(dir, 0o777))
+	return dir
 }

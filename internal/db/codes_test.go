@@ -56,16 +56,19 @@ func TestRealCodes(t *testing.T) {
 	}
 	defer db.Close()
 	db.MustExec(`CREATE TABLE t (x INTEGER PRIMARY KEY CHECK (x > 0)) STRICT`)
-	for statement, want := range map[string]class{
-		`INSERT INTO t VALUES (-1)`:                        classClient,
-		`INSERT INTO t VALUES (1), (1)`:                    classClient,
-		`nonsense`:                                         classBug,
-		`SELECT zeroblob(2000000000)`:                      classClient,
-		`PRAGMA query_only = 1; INSERT INTO t VALUES (17)`: classOperator,
+	for _, c := range []struct {
+		statement string
+		want      class
+	}{
+		{`INSERT INTO t VALUES (-1)`, classClient},
+		{`INSERT INTO t VALUES (1), (1)`, classClient},
+		{`nonsense`, classBug},
+		{`SELECT zeroblob(2000000000)`, classClient},
+		{`PRAGMA query_only = 1; INSERT INTO t VALUES (17)`, classOperator},
 	} {
-		_, err := db.Exec(statement)
-		if got := classify(fmt.Errorf("wrapped: %w", err)); got != want {
-			t.Errorf("%s: %v is of class %d, want %d", statement, err, got, want)
+		_, err := db.Exec(c.statement)
+		if got := classify(fmt.Errorf("wrapped: %w", err)); got != c.want {
+			t.Errorf("%s: %v is of class %d, want %d", c.statement, err, got, c.want)
 		}
 	}
 	if classify(errors.New("database is locked (5)")) != classNone {

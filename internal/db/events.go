@@ -79,7 +79,10 @@ func (tx *tx) appendEvents(agent *agentRow, run *runRow, events []ckpt.NewEvent)
 	if err != nil {
 		return nil, err
 	}
-	return a, tx.exec(`UPDATE runs SET last_event = ?, updated_at = ? WHERE id = ?`, run.LastEvent, tx.now, run.ID)
+	if err := tx.exec(`UPDATE runs SET last_event = ? WHERE id = ?`, run.LastEvent, run.ID); err != nil {
+		return nil, err
+	}
+	return a, tx.signOfLife(run)
 }
 
 // Events reads events after a sequence number, oldest first.

@@ -22,6 +22,7 @@ const (
 	exportVersion  = 1
 	lineBegin      = "ckptsidecar_export"
 	lineCheckpoint = "checkpoint"
+	lineDamaged    = "damaged" // a checkpoint that cannot be read, in its place, and why
 	lineEnd        = "end"
 )
 
@@ -34,8 +35,9 @@ type exportLine struct {
 	ExportedAt *ckpt.Time       `json:"exported_at,omitempty"`
 	Policy     json.RawMessage  `json:"policy,omitempty"`
 	Checkpoint *ckpt.Checkpoint `json:"checkpoint,omitempty"`
-	State      json.RawMessage  `json:"state,omitempty"`        // a JSON state without line breaks, byte for byte
+	State      json.RawMessage  `json:"state,omitempty"`        // a JSON state on one line, byte for byte
 	Base64     *string          `json:"state_base64,omitempty"` // any other
+	Reason     string           `json:"reason,omitempty"`
 	Lines      int64            `json:"lines,omitempty"`
 	SHA256     string           `json:"sha256,omitempty"`
 }
@@ -82,6 +84,11 @@ func (s *Store) exportSome(ctx context.Context, agentID, last int64, x *exporter
 		}
 		for i := range rows {
 			c, err := withState(ctx, q, &rows[i], true)
+			if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
+				s.log.Warn("a damaged checkpoint was left out of an export", "checkpoint", rows[i].ID, "error", err)
+				x.damaged(&rows[i], c, err)
+				continue
+			}
 			if err != nil {
 				return err
 			}
@@ -128,10 +135,18 @@ func (x *exporter) fail(err error) {
 	}
 }
 
+// damaged writes what is known of a checkpoint that cannot be read.
+func (x *exporter) damaged(row *readRow, c *ckpt.Checkpoint, err error) {
+	if c == nil {
+		c = &ckpt.Checkpoint{ID: row.ID, Run: row.Run, Seq: row.Seq, Kind: row.Kind, CreatedAt: row.CreatedAt}
+	}
+	x.line(exportLine{Type: lineDamaged, Checkpoint: c, Reason: ckpt.AsError(err).Message})
+}
+
 // checkpoint writes the line by hand around a JSON state, whose bytes
 // encoding/json would not leave alone.
 func (x *exporter) checkpoint(c *ckpt.Checkpoint) {
-	if !ckpt.IsJSON(c.ContentType) || bytes.ContainsAny(c.State, "\r\n") {
+	if !ckpt.IsJSON(c.ContentType) || bytes.ContainsAny(c.State, "\r\n") || len(bytes.TrimSpace(c.State)) != len(c.State) {
 		text := base64.StdEncoding.EncodeToString(c.State)
 		x.line(exportLine{Type: lineCheckpoint, Checkpoint: c, Base64: &text})
 		return

@@ -23,8 +23,8 @@ func (s *Store) Waiting() int {
 	return s.writer.queue.len()
 }
 
-// CheckFiles is what the writer does before and after each commit.
-func (s *Store) CheckFiles() error { return s.writer.checkFiles() }
+// CheckFiles is what maintenance looks at, beside the writer.
+func (s *Store) CheckFiles() error { return s.watch.check() }
 
 // CopyWAL is one background copy of the write-ahead log.
 func (s *Store) CopyWAL() { s.copyWAL(context.Background()) }
@@ -51,3 +51,8 @@ func MarkFailed(path string) error { return os.WriteFile(path+".failed", []byte(
 
 // MaxBatch is how many operations share a transaction at most.
 const MaxBatch = maxBatch
+
+// ExecForTest changes the database in a transaction of the writer.
+func (s *Store) ExecForTest(query string, args ...any) error {
+	return s.write(&op{owner: "test", apply: func(tx *tx) error { return tx.exec(query, args...) }})
+}

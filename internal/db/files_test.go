@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -75,4 +76,16 @@ func damageAt(t testing.TB, from, to string, at, n int) {
 	must(t, err)
 	copy(b[at:at+n], bytes.Repeat([]byte{0xa5}, n))
 	write(t, to, b)
+}
+
+// noise is a state that does not deflate.
+func noise(seed uint64, size int) []byte {
+	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
+	b := make([]byte, size)
+	_, _ = r.Read(b)
+	return b
+}
+
+func binary(agent string, kind ckpt.Kind, state []byte) *ckpt.SaveRequest {
+	return &ckpt.SaveRequest{Agent: agent, Kind: kind, ContentType: "application/octet-stream", State: state}
 }

@@ -120,6 +120,7 @@ func checkExport(f *os.File) (*exportLine, error) {
 			if begin, err = checkBegin(line); err != nil {
 				return nil, err
 			}
+		case line.Type == lineDamaged: // what the exporter could not read is not there to be imported
 		case line.Type == lineEnd:
 			return begin, checkEnd(l, line, hex.EncodeToString(sum.Sum(nil)))
 		default:
@@ -161,6 +162,15 @@ func checkCheckpointLine(number int64, line *exportLine) error {
 	if err == nil {
 		err = r.Check()
 	}
+	if err == nil {
+		err = ckpt.CheckID(c.ID) // a save may do without
+	}
+	if err == nil && c.Operation != "" {
+		err = ckpt.CheckKey("operation", string(c.Operation))
+	}
+	if err == nil && c.CreatedAt.IsZero() {
+		err = errors.New("created_at is missing")
+	}
 	if err == nil && encodeHash(r.State) != c.SHA256 {
 		err = errors.New("the state does not match its sha256")
 	}
@@ -183,7 +193,7 @@ func (line *exportLine) request(agent string) (*ckpt.SaveRequest, *ckpt.Checkpoi
 			return nil, nil, errors.New("state_base64 is not base64")
 		}
 	}
-	return &ckpt.SaveRequest{ID: c.ID, Agent: agent, Run: c.Run, Kind: c.Kind, Step: c.Step, Labels: c.Labels, Metadata: c.Metadata,
+	return &ckpt.SaveRequest{ID: c.ID, Agent: agent, Run: c.Run, Kind: c.Kind, Parent: c.Parent, Step: c.Step, Labels: c.Labels, Metadata: c.Metadata,
 		Program: c.Program, ContentType: c.ContentType, State: state}, c, nil
 }
 
@@ -200,6 +210,7 @@ type importing struct {
 	agent   string
 	renamed map[string]string // ids that were taken by another agent, and the new ones
 	report  *ckpt.ImportReport
+	added   int64 // bytes that this transaction stores
 }
 
 // imported is one checkpoint on its way in.
@@ -249,7 +260,7 @@ func (im *importing) save(ctx context.Context, batch []imported) error {
 	}
 	before := *im.report
 	return im.store.write(&op{owner: im.scope.Caller.Owner, entry: entry(im.scope, "import", im.agent), apply: func(tx *tx) error {
-		*im.report = before
+		*im.report, im.added = before, 0
 		agent, err := im.target(tx)
 		if err != nil {
 			return err
@@ -285,6 +296,10 @@ func (im *importing) one(tx *tx, agent *agentRow, c *imported, heads map[int64]c
 	if err != nil || present {
 		return err
 	}
+	if err := im.store.room(agent.Owner, im.added, c.state.stored()); err != nil {
+		return err
+	}
+	im.added += c.state.stored()
 	run, err := tx.makeRun(agent.ID, runName(c.request.Run))
 	if err != nil {
 		return err

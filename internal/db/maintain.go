@@ -75,9 +75,15 @@ func newDue(s *Store) *dues {
 
 func (d *dues) tick(ctx context.Context, now time.Time) {
 	s := d.store
-	if err := s.writer.checkFiles(); err != nil {
-		_ = s.writer.explain(err)
-		return
+	if err := s.watch.check(); err != nil {
+		if s.health.readOnly != "" {
+			_ = s.writer.explain(&FatalError{err})
+			return
+		}
+		// The writer says what it means, in its turn: nobody commits meanwhile.
+		if s.write(&op{owner: daemon, outside: func(w *writer) error { return w.checkNow() }}) != nil {
+			return
+		}
 	}
 	idle := d.written == s.wal.written.Load()
 	d.written = s.wal.written.Load()
@@ -101,7 +107,9 @@ func (d *dues) tick(ctx context.Context, now time.Time) {
 func (s *Store) copyWAL(ctx context.Context) {
 	before := s.wal.written.Load()
 	var busy, log, done int64
+	ended := s.watch.writing(false)
 	err := s.side.QueryRowContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`).Scan(&busy, &log, &done)
+	ended(err == nil && log == done, false)
 	if err != nil {
 		s.wal.lastErr.Store(err.Error())
 		if n := s.wal.failures.Add(1); n == 1 || n%60 == 0 {
@@ -113,7 +121,6 @@ func (s *Store) copyWAL(ctx context.Context) {
 	s.wal.last.Store(time.Now().UnixMilli())
 	if log == done {
 		s.wal.copied.Store(max(before, s.wal.copied.Load()))
-		s.watch.checkpointed(false)
 	}
 	s.wal.wrapDue.Store(true)
 	if log*pageSize > walAlarm {
@@ -135,7 +142,10 @@ func (s *Store) maintainBetween(w *writer) {
 		Done int64 `db:"checkpointed"`
 	}
 	t := tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts}
-	if _, err := t.get(&row, `PRAGMA wal_checkpoint(PASSIVE)`); err != nil {
+	ended := s.watch.writing(false)
+	_, err := t.get(&row, `PRAGMA wal_checkpoint(PASSIVE)`)
+	ended(err == nil && row.Log == row.Done, false)
+	if err != nil {
 		s.log.Warn("the write-ahead log could not be made to begin anew", "error", err)
 	} else if row.Log == row.Done {
 		s.wal.copied.Store(s.wal.written.Load())
@@ -161,10 +171,9 @@ func (s *Store) emptyWAL(ctx context.Context) error {
 	return backoff.Retry(func() error {
 		var busy, log, done int64
 		err := s.write(&op{owner: daemon, outside: func(w *writer) error {
+			ended := s.watch.writing(true)
 			err := w.conn.QueryRowxContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &log, &done)
-			if err == nil && busy == 0 {
-				s.watch.checkpointed(true)
-			}
+			ended(err == nil && busy == 0, err == nil && busy == 0)
 			return err
 		}})
 		if err == nil && busy != 0 {
@@ -197,6 +206,7 @@ func (s *Store) vacuum(pages int64) (freed int64, err error) {
 		}
 		_, err := tx.get(&count, `PRAGMA page_count`)
 		s.watch.willShrink(count * pageSize)
+		tx.onCommit(func() { s.watch.willShrink(count * pageSize) }) // again: a copy that began before the commit does not have it
 		return err
 	}})
 	return max(before-after, 0), err

@@ -396,13 +396,17 @@ func (g *generator) save() *step {
 	var pruned []string
 	s.change = func() outcome {
 		r := a.makeRun(name)
+		changed := []*mRun{r}
+		if from := g.find(r.forkOf); from != nil && r.last == 0 && from.run != r {
+			changed = append(changed, from.run) // the fork needs it no more
+		}
 		c := &mCheckpoint{id: req.ID, parent: string(req.Parent), run: r, seq: r.last + 1, kind: kind, at: g.wall}
 		if c.parent == "" {
 			c.parent = r.head
 		}
 		r.last, r.head = c.seq, c.id
 		r.list = append(r.list, c)
-		due := g.due(r)
+		due := g.due(changed...)
 		sent := &mSent{agent: a, request: req, seq: c.seq, parent: c.parent, at: g.wall}
 		g.sent = append(g.sent, sent)
 		must := only(due, byCount, byRelease)
@@ -722,9 +726,11 @@ func (g *generator) fork() *step {
 	g.names++
 	name := fmt.Sprint("fork", g.names)
 	a, now := c.run.agent, ckpt.At(g.wall)
-	return g.hook(fmt.Sprintf("fork %s as %s", c.id, name), func() { a.makeRun(name).forkOf = c.id },
-		statement{`INSERT INTO runs (name, forked_from, started_at, updated_at, agent_id)
-			VALUES (?, ?, ?, ?, (SELECT id FROM agents WHERE owner = ? AND name = ?))`, []any{name, c.id, now, now, a.scope.Caller.Owner, a.name}})
+	return g.hook(fmt.Sprintf("fork %s as %s", c.id, name), func() {
+		r := a.makeRun(name)
+		r.forkOf, r.head = c.id, c.id
+	}, statement{`INSERT INTO runs (name, forked_from, head, started_at, updated_at, agent_id)
+			VALUES (?, ?, ?, ?, ?, (SELECT id FROM agents WHERE owner = ? AND name = ?))`, []any{name, c.id, c.id, now, now, a.scope.Caller.Owner, a.name}})
 }
 
 // time lets time pass, often up to the very moment at which something ages.

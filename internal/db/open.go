@@ -131,6 +131,9 @@ func (s *Store) prepareFile(context.Context) error {
 	info, err := os.Lstat(s.opt.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if err := s.refuseLeftovers("gone"); err != nil {
+			return err
+		}
 		return s.makeFile()
 	case err != nil:
 		return &OperatorError{"the database cannot be looked at", err}
@@ -138,6 +141,22 @@ func (s *Store) prepareFile(context.Context) error {
 		return &OperatorError{fmt.Sprintf("%s is not a plain file (%s): name another with --db", s.opt.Path, info.Mode().Type()), nil}
 	case links(info) > 1:
 		return &OperatorError{fmt.Sprintf("%s has a second name (a hard link): remove one, so that two daemons cannot open it", s.opt.Path), nil}
+	case info.Size() == 0:
+		return s.refuseLeftovers("empty")
+	}
+	return nil
+}
+
+// refuseLeftovers protects the write-ahead log of a database that is gone or
+// was emptied: SQLite would delete it, and the saves that are in it alone. And
+// what a fault has ended is not silently begun anew.
+func (s *Store) refuseLeftovers(database string) error {
+	path := s.opt.Path
+	if info, err := os.Lstat(path + "-wal"); err == nil && info.Size() > 0 {
+		return &OperatorError{fmt.Sprintf("%s is %s, but its write-ahead log %s-wal is there: put the database back, or move the log away to begin anew", path, database, path), nil}
+	}
+	if _, err := os.Lstat(s.marker()); err == nil {
+		return &OperatorError{fmt.Sprintf("%s is %s since the last daemon stopped because of a fault: restore a backup, or remove %s to begin anew", path, database, s.marker()), nil}
 	}
 	return nil
 }
@@ -203,7 +222,7 @@ func (s *Store) openError(err error) error {
 		return &OperatorError{fmt.Sprintf("%s cannot be opened: check that this user may read and write it and its folder", path), err}
 	case classify(err) == classTransient:
 		return ckpt.Wrap(ckpt.CodeBusy, err, "another program has %s locked", path)
-	case classify(err) == classFull:
+	case classify(err) == classFull || code == 4874: // IOERR_SHMSIZE
 		return &OperatorError{"the disk is full: " + path, err}
 	case classify(err) == classFatal:
 		return &FatalError{err}

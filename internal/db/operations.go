@@ -105,7 +105,7 @@ func (s *Store) beginOperation(tx *tx, agent *agentRow, run *runRow, old *operat
 	if err := tx.audit(e); err != nil {
 		return nil, err
 	}
-	return &o, tx.exec(`UPDATE runs SET updated_at = ? WHERE id = ?`, tx.now, run.ID)
+	return &o, tx.signOfLife(run)
 }
 
 // newestAsBefore takes the run's newest state for the one to go back to, where
@@ -180,8 +180,10 @@ func (s *Store) endOperation(tx *tx, sc ckpt.Scope, agent *agentRow, ref ckpt.Ru
 	if err := tx.audit(e); err != nil {
 		return nil, err
 	}
-	if err := tx.exec(`UPDATE runs SET updated_at = ? WHERE id = ?`, tx.now, run.ID); err != nil {
-		return nil, err
+	if !r.Resolve { // an operator's word is no sign of the owner's life
+		if err := tx.signOfLife(run); err != nil {
+			return nil, err
+		}
 	}
 	if r.Status == ckpt.OperationSucceeded {
 		err = tx.exec(`UPDATE operations SET status = 'failed', ended_at = ? WHERE run_id = ? AND key = ? AND attempt < ? AND status IN ('open', 'uncertain')`, tx.now, run.ID, o.Key, o.Attempt)

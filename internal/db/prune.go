@@ -111,6 +111,8 @@ func (s *Store) Prune(ctx context.Context, sc ckpt.Scope, r ckpt.PruneRequest, k
 			return nil, false, err
 		}
 		agentID = agent.ID
+	} else if key != "" {
+		key = sc.Caller.Owner + " " + key // no agent keeps one owner's keys from another's
 	}
 	print, err := fingerprint([]any{"prune", sc.Whose(), r})
 	if err != nil {

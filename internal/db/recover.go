@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
@@ -65,10 +66,19 @@ func (s *Store) doubt(ctx context.Context) string {
 	if result != "ok" {
 		return "after a fault the integrity check found damage: " + result + "; run ckptsidecar verify, then restore a backup"
 	}
-	var busy, log, done int
-	err := s.rw.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &log, &done)
-	if err != nil || busy != 0 {
-		return fmt.Sprintf("after a fault the write-ahead log could not be written into the database (busy %d, %v)", busy, err)
+	err := backoff.Retry(func() error { // an auditor who reads just now is no damage: he is waited for
+		var busy, log, done int
+		err := s.rw.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &log, &done)
+		if err == nil && busy != 0 {
+			return errors.New("another program reads or writes the database")
+		}
+		if err != nil && classify(err) != classTransient {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithContext(patience(s.opt.WriteTimeout), ctx))
+	if err != nil {
+		return fmt.Sprintf("after a fault the write-ahead log could not be written into the database: %v", err)
 	}
 	return ""
 }

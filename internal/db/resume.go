@@ -176,10 +176,10 @@ func (s *Store) facts(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckp
 	f.Run, f.Exists, f.LastEvent = *shown, true, run.LastEvent
 	f.Run.Status = run.Status
 	f.Run.AccumulatedMS = run.accumulated(run.lastSign())
-	f.OwnerAlive = s.alive(run, tx.now.Time)
+	f.OwnerAlive = s.alive(run)
 	f.CallerOwns = run.PID.Valid && run.process() == s.owner(sc, r.PID)
 	f.Interrupted = run.InterruptedAt.Time
-	if run.Status == ckpt.RunRunning && run.PID.Valid && !f.OwnerAlive {
+	if run.Status == ckpt.RunRunning && run.PID.Valid && !f.OwnerAlive && !f.CallerOwns {
 		f.Interrupted = tx.now.Time
 	}
 	for _, load := range []func(*runRow, *ckpt.Facts) error{tx.factCheckpoints, tx.factSteps, tx.factOperations, tx.factPrompt} {

@@ -33,6 +33,9 @@ func (h *heldRow) held() ckpt.Held {
 // among them or suspect; then the way back may be of another kind.
 func (s *Store) retainRoutine(tx *tx, agent *agentRow, run *runRow, kind ckpt.Kind, e auditEntry) ([]string, error) {
 	keep := agent.policy.RoutineKeep
+	if run.LastSeq == 1 && run.ForkedFrom != "" {
+		return s.retainForked(tx, run, e)
+	}
 	if run.LastSeq-run.Removed < 2 {
 		return []string{}, nil
 	}
@@ -55,6 +58,21 @@ func (s *Store) retainRoutine(tx *tx, agent *agentRow, run *runRow, kind ckpt.Ki
 		return []string{}, nil
 	case kind == ckpt.KindRoutine && keep > 0 && !rows[0].Suspect:
 		return s.retain(tx, agent, run, rows, e)
+	}
+	return s.retainRun(tx, agent, run, e)
+}
+
+// retainForked applies the policy to the run from which a fork has just saved
+// its first own checkpoint: the fork needs the other's no more.
+func (s *Store) retainForked(tx *tx, fork *runRow, e auditEntry) ([]string, error) {
+	var id int64
+	found, err := tx.get(&id, `SELECT run_id FROM checkpoints WHERE id = ?`, fork.ForkedFrom)
+	if err != nil || !found {
+		return []string{}, err
+	}
+	run, agent, err := s.runWithAgent(tx, id)
+	if err != nil {
+		return nil, err
 	}
 	return s.retainRun(tx, agent, run, e)
 }

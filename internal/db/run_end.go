@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
@@ -19,11 +20,14 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 		if err != nil {
 			return err
 		}
-		if err := tx.revive(run, sc); err != nil {
-			return err
-		}
+		stuck := run.stuck(tx.now.Time)
 		if err := tx.progress(run, b.Progress); err != nil {
 			return err
+		}
+		if !stuck || !run.stuck(tx.now.Time) { // to beat is not to progress
+			if err := tx.revive(run, sc); err != nil {
+				return err
+			}
 		}
 		if err := tx.exec(`UPDATE runs SET heartbeat_at = ? WHERE id = ?`, tx.now, run.ID); err != nil {
 			return err
@@ -32,6 +36,12 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 		return err
 	}})
 	return shown, err
+}
+
+// stuck says that a run was given up for its lack of progress, which its
+// heartbeats do not mend.
+func (r *runRow) stuck(now time.Time) bool {
+	return r.Status == ckpt.RunTimedOut && r.ProgressMS > 0 && now.Sub(r.lastProgress()) >= time.Duration(r.ProgressMS)*time.Millisecond
 }
 
 // needRun is the run that a writer names, which must be there and not over.

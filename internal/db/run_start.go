@@ -60,30 +60,39 @@ func (s *Store) startRun(tx *tx, sc ckpt.Scope, agent *agentRow, r ckpt.RunReque
 	return tx.shownRun(run.ID)
 }
 
-// owner is the process that is to own a run: the one that was named, else the
-// caller's.
+// owner is the process that is to own a run. Where none is named, none is
+// known: who asks by curl or from a script is gone before the run is. A number
+// that names no process here, perhaps one of a container, stands for the caller.
 func (s *Store) owner(sc ckpt.Scope, pid int) ckpt.Process {
 	if pid == 0 {
-		pid = sc.PID
+		return ckpt.Process{}
 	}
-	return s.opt.Processes.Identify(pid)
+	p := s.opt.Processes.Identify(pid)
+	if p.Start == "" && pid != sc.PID {
+		return s.opt.Processes.Identify(sc.PID)
+	}
+	return p
 }
 
-// alive says whether a run's owner lives and, where it is watched, beats.
-func (s *Store) alive(run *runRow, now time.Time) bool {
-	if run.Status != ckpt.RunRunning || !run.PID.Valid || s.opt.Processes.Alive(run.process()) != ckpt.LivenessAlive {
+// alive says whether a run's owner lives, as far as is known. That it beats is
+// for the monitor to judge: it has timed out those that do not.
+func (s *Store) alive(run *runRow) bool {
+	if run.Status != ckpt.RunRunning {
 		return false
 	}
-	return run.HeartbeatMS == 0 || now.Sub(run.lastSign()) <= time.Duration(run.HeartbeatMS)*time.Millisecond
+	if run.PID.Valid {
+		return s.opt.Processes.Alive(run.process()) == ckpt.LivenessAlive
+	}
+	return run.HeartbeatMS > 0
 }
 
 // mayStart refuses to begin a run that is somebody else's or left unfinished.
 func (s *Store) mayStart(run *runRow, owner ckpt.Process) error {
 	switch {
-	case !run.EndedAt.IsZero(), run.Status == ckpt.RunRunning && !run.PID.Valid, run.Status == ckpt.RunRunning && run.process() == owner:
+	case !run.EndedAt.IsZero(), run.Status == ckpt.RunRunning && !run.PID.Valid && run.HeartbeatMS == 0, run.Status == ckpt.RunRunning && run.process() == owner:
 		return nil
-	case s.alive(run, s.opt.Now()):
-		return ckpt.Errorf(ckpt.CodeConflict, "run %s is owned by process %d, which is alive: name another run, or resume it with force", run.Name, run.PID.Int64)
+	case s.alive(run):
+		return ckpt.Errorf(ckpt.CodeConflict, "run %s has an owner that is alive (process %d): name another run, or resume it with force", run.Name, run.PID.Int64)
 	}
 	return ckpt.Errorf(ckpt.CodeConflict, "run %s was left unfinished (%s): resume it, so that nothing is done twice", run.Name, run.Status)
 }

@@ -66,8 +66,8 @@ func (tx *tx) makeRun(agentID int64, name string) (*runRow, error) {
 	if err != nil || row != nil {
 		return row, err
 	}
-	err = tx.exec(`INSERT INTO runs (agent_id, name, started_at, updated_at, segment_at) VALUES (?, ?, ?, ?, ?)`,
-		agentID, name, tx.now, tx.now, tx.now)
+	err = tx.exec(`INSERT INTO runs (agent_id, name, started_at, updated_at, heartbeat_at, segment_at) VALUES (?1, ?2, ?3, ?3, ?3, ?3)`,
+		agentID, name, tx.now)
 	if err != nil {
 		return nil, err
 	}
@@ -86,12 +86,26 @@ func (r *runRow) fence(epoch *int64) error {
 	return ckpt.Errorf(ckpt.CodeInvalid, "epoch %d was never given out: run %s is at epoch %d", *epoch, r.Name, r.Epoch)
 }
 
-// lastSign is when the run last showed that it lives.
+// lastSign is when the run's owner last showed that it lives: by a heartbeat or
+// by a write.
 func (r *runRow) lastSign() time.Time {
-	if r.HeartbeatAt.After(r.UpdatedAt.Time) {
-		return r.HeartbeatAt.Time
+	if r.HeartbeatAt.IsZero() {
+		return r.StartedAt.Time
 	}
-	return r.UpdatedAt.Time
+	return r.HeartbeatAt.Time
+}
+
+// lastProgress is when the progress that the run declares last grew.
+func (r *runRow) lastProgress() time.Time {
+	if r.ProgressAt.IsZero() {
+		return r.StartedAt.Time
+	}
+	return r.ProgressAt.Time
+}
+
+// signOfLife notes a write of the owner.
+func (tx *tx) signOfLife(run *runRow) error {
+	return tx.exec(`UPDATE runs SET updated_at = ?1, heartbeat_at = ?1 WHERE id = ?2`, tx.now, run.ID)
 }
 
 // accumulated is the time over all segments, the open one up to an instant.

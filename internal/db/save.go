@@ -275,6 +275,6 @@ func (tx *tx) insert(run *runRow, c *checkpointRow, state *encoded) error {
 	}
 	run.LastSeq = c.Seq
 	run.StoredBytes += state.stored()
-	return tx.exec(`UPDATE runs SET last_seq = ?, head = ?, stored_bytes = ?, updated_at = ? WHERE id = ?`,
+	return tx.exec(`UPDATE runs SET last_seq = ?1, head = ?2, stored_bytes = ?3, updated_at = ?4, heartbeat_at = ?4 WHERE id = ?5`,
 		run.LastSeq, c.ID, run.StoredBytes, tx.now, run.ID)
 }

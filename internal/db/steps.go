@@ -85,7 +85,7 @@ func (s *Store) stepWrite(sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest, ac
 		if err := tx.progress(run, r.Progress); err != nil {
 			return nil, err
 		}
-		return step, tx.exec(`UPDATE runs SET updated_at = ? WHERE id = ?`, tx.now, run.ID)
+		return step, tx.signOfLife(run)
 	})
 }
 

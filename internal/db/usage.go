@@ -45,16 +45,20 @@ func (s *Store) countOwner(tx *tx, owner string, bytes int64) {
 
 // admit refuses a save for which its owner has no room left. A batch may go
 // over by what waits in it, never more.
-func (s *Store) admit(v *save) error {
+func (s *Store) admit(v *save) error { return s.room(v.scope.Whose(), 0, v.state.stored()) }
+
+// room refuses what an owner has no room for, beside what the same transaction
+// has already added.
+func (s *Store) room(owner string, added, bytes int64) error {
 	most := s.opt.MaxOwnerBytes
 	if most == 0 {
 		return nil
 	}
 	s.usage.mu.Lock()
-	used := s.usage.bytes[v.scope.Whose()]
+	used := s.usage.bytes[owner] + added
 	s.usage.mu.Unlock()
-	if used+v.state.stored() <= most {
+	if used+bytes <= most {
 		return nil
 	}
-	return ckpt.Errorf(ckpt.CodeQuota, "%s has %d of %d bytes stored, and this state needs %d: delete checkpoints or shorten what the policies keep", v.scope.Whose(), used, most, v.state.stored())
+	return ckpt.Errorf(ckpt.CodeQuota, "%s has %d of %d bytes stored, and this state needs %d: delete checkpoints or shorten what the policies keep", owner, used, most, bytes)
 }

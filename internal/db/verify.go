@@ -80,11 +80,11 @@ func (v *verifier) met(ctx context.Context, what string, err error) error {
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case classify(err) == classFatal:
-		v.found("unreadable", what, "%v", err)
-		return nil
+	case classify(err) == classTransient:
+		return err
 	}
-	return err
+	v.found("unreadable", what, "%v", err)
+	return nil
 }
 
 func (v *verifier) identity(ctx context.Context) error {

@@ -1,10 +1,12 @@
 package db
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"sync"
+	"time"
 )
 
 // fileWatch knows which files the store opened. SQLite does not notice when
@@ -17,16 +19,26 @@ type fileWatch struct {
 	database  fs.FileInfo
 	minSize   int64 // the database may not be smaller
 	shrinking bool  // a vacuum has committed whose shorter file is not written yet
+	shrinks   int64 // how many vacuums were announced
 	wal       fs.FileInfo
 	walSize   int64
+
+	written  time.Time // when the database file was last written, by us
+	touched  time.Time // when it was last written, by whomever
+	copying  int       // copies of the log under way, which write the file
+	emptying bool      // one of them cuts the log
 }
+
+// errTouched says that somebody else has written into the database file, as cp
+// does over it. Whether it still holds together is to be examined.
+var errTouched = errors.New("the database file was written by somebody else")
 
 func watchFile(path string) (*fileWatch, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
 	}
-	w := &fileWatch{path: path, database: info}
+	w := &fileWatch{path: path, database: info, written: writtenAt(info)}
 	return w, w.check()
 }
 
@@ -37,7 +49,13 @@ func (w *fileWatch) check() error {
 	if err := w.checkDatabase(); err != nil {
 		return err
 	}
-	return w.checkWAL()
+	if err := w.checkWAL(); err != nil {
+		return err
+	}
+	if w.copying == 0 && !w.touched.Equal(w.written) {
+		return errTouched
+	}
+	return nil
 }
 
 func (w *fileWatch) checkDatabase() error {
@@ -55,6 +73,7 @@ func (w *fileWatch) checkDatabase() error {
 	if !w.shrinking {
 		w.minSize = info.Size()
 	}
+	w.touched = writtenAt(info)
 	return nil
 }
 
@@ -67,7 +86,7 @@ func (w *fileWatch) checkWAL() error {
 		return fmt.Errorf("the write-ahead log is gone: %w", err)
 	case w.wal != nil && !os.SameFile(info, w.wal):
 		return fmt.Errorf("the write-ahead log %s-wal was replaced by another", w.path)
-	case info.Size() < w.walSize:
+	case info.Size() < w.walSize && !w.emptying:
 		return fmt.Errorf("the write-ahead log was cut from %d to %d bytes", w.walSize, info.Size())
 	}
 	w.wal, w.walSize = info, info.Size()
@@ -80,17 +99,43 @@ func (w *fileWatch) willShrink(size int64) {
 	defer w.mu.Unlock()
 	w.minSize = min(w.minSize, size)
 	w.shrinking = true
+	w.shrinks++
 }
 
-// checkpointed says that all of the log has been written into the file, and
-// with truncated also that the log was emptied by us.
-func (w *fileWatch) checkpointed(truncated bool) {
+// writing announces that a copy of the log begins, which writes the database
+// file and, where it empties the log, cuts that. What it answers is to be
+// called at the end: with whole, where all of the log was copied, and emptied,
+// where the log was cut to nothing.
+func (w *fileWatch) writing(empties bool) (ended func(whole, emptied bool)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.shrinking = false
-	if truncated {
-		w.walSize = 0
+	w.copying++
+	w.emptying = w.emptying || empties
+	shrinks := w.shrinks
+	return func(whole, emptied bool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.copying--
+		if whole && shrinks == w.shrinks { // a vacuum that came meanwhile is not written yet
+			w.shrinking = false
+		}
+		if empties {
+			w.emptying = false
+		}
+		if emptied {
+			w.walSize = 0
+		}
+		if info, err := os.Lstat(w.path); err == nil && w.copying == 0 {
+			w.written = writtenAt(info)
+		}
 	}
+}
+
+// accept says that what somebody else has written was examined and is sound.
+func (w *fileWatch) accept() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.written = w.touched
 }
 
 // sizes answers the present sizes of the database and its log, for status.

@@ -5,6 +5,7 @@ package db
 import (
 	"io/fs"
 	"syscall"
+	"time"
 )
 
 // links counts the names of a file; a removed one that is still open has none,
@@ -16,3 +17,6 @@ func links(info fs.FileInfo) uint64 {
 	}
 	return uint64(st.Nlink)
 }
+
+// writtenAt is when a file was last written.
+func writtenAt(info fs.FileInfo) time.Time { return info.ModTime() }

@@ -13,6 +13,9 @@ import (
 // Watched answers running runs with a known owner process or a timeout, by
 // ascending id.
 func (s *Store) Watched(ctx context.Context, after int64, limit int) ([]ckpt.WatchedRun, error) {
+	if err := s.Ready(ctx); err != nil {
+		return nil, err // no heartbeat can arrive either
+	}
 	var rows []struct {
 		runRow
 		Owner string `db:"owner"`
@@ -28,10 +31,7 @@ func (s *Store) Watched(ctx context.Context, after int64, limit int) ([]ckpt.Wat
 	for i := range rows {
 		r := &rows[i]
 		runs[i] = ckpt.WatchedRun{ID: r.ID, Owner: r.Owner, Agent: r.Agent, Run: r.Name, Epoch: r.Epoch, Process: r.process(), LastBeat: r.lastSign(),
-			LastProgress: r.ProgressAt.Time, HeartbeatTimeout: time.Duration(r.HeartbeatMS) * time.Millisecond, ProgressTimeout: time.Duration(r.ProgressMS) * time.Millisecond}
-		if r.ProgressAt.IsZero() {
-			runs[i].LastProgress = r.StartedAt.Time
-		}
+			LastProgress: r.lastProgress(), HeartbeatTimeout: time.Duration(r.HeartbeatMS) * time.Millisecond, ProgressTimeout: time.Duration(r.ProgressMS) * time.Millisecond}
 	}
 	return runs, nil
 }
@@ -54,11 +54,10 @@ func (s *Store) Interrupt(_ context.Context, w ckpt.WatchedRun, status ckpt.RunS
 	return did, err
 }
 
-// stillLate says whether nothing has come since the monitor looked.
+// stillLate says whether nothing has come since the monitor looked. The marks
+// are compared for equality: the wall clock may have been set back.
 func stillLate(run *runRow, w ckpt.WatchedRun) bool {
-	noBeat := run.HeartbeatMS > 0 && !run.lastSign().After(w.LastBeat)
-	noProgress := run.ProgressMS > 0 && !run.ProgressAt.After(w.LastProgress)
-	return noBeat || noProgress
+	return run.lastSign().Equal(w.LastBeat) && run.lastProgress().Equal(w.LastProgress)
 }
 
 func (s *Store) foundDead(tx *tx, agent *agentRow, run *runRow, status ckpt.RunStatus, reason string) error {

@@ -3,7 +3,9 @@ package db
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -176,7 +178,7 @@ func (w *writer) runOutside(batch []*op) (inside, outside []*op) {
 			inside = append(inside, o)
 			continue
 		}
-		o.err = o.outside(w)
+		o.err = guarded(func() error { return o.outside(w) })
 		outside = append(outside, o)
 	}
 	return inside, outside
@@ -195,6 +197,7 @@ func (w *writer) tryAll(batch []*op) error {
 	w.stats.retries += int64(retries)
 	w.mu.Unlock()
 	if err != nil {
+		w.noteLate(batch, err)
 		err = w.explain(err)
 		for _, o := range batch {
 			o.err = err
@@ -212,6 +215,15 @@ func (w *writer) tryAll(batch []*op) error {
 type errRefusedLate struct{ error }
 
 func (e errRefusedLate) Unwrap() error { return e.error }
+
+// noteLate records a late refusal, whose own transaction has left no trace.
+func (w *writer) noteLate(batch []*op, err error) {
+	var late errRefusedLate
+	var refusal *ckpt.Error
+	if len(batch) == 1 && errors.As(err, &late) && errors.As(err, &refusal) {
+		_ = w.tryAll([]*op{{apply: func(tx *tx) error { return tx.refused(batch[0], refusal) }}})
+	}
+}
 
 // transaction is one try. Nothing is acknowledged unless the files are still
 // the ones that were opened.
@@ -261,7 +273,7 @@ func applyAll(t *tx, batch []*op) error {
 	for _, o := range batch {
 		t.wrote = false
 		mark := len(t.after)
-		err := o.apply(t)
+		err := guarded(func() error { return o.apply(t) })
 		var refusal *ckpt.Error
 		switch {
 		case err == nil:
@@ -278,6 +290,17 @@ func applyAll(t *tx, batch []*op) error {
 		o.err = err
 	}
 	return nil
+}
+
+// guarded makes a panic of an operation into its error: who recovers it
+// further up (net/http does) would leave the writer locked for ever.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("an operation panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return f()
 }
 
 // refused records that an operation was refused, and why.
@@ -298,13 +321,26 @@ func (w *writer) do(statement string) error {
 // rollback also runs where SQLite has rolled back by itself; that is no error.
 func (w *writer) rollback() { _ = w.do(`ROLLBACK`) }
 
-// checkFiles is a fail-stop where the files are not the ones that were opened.
+// checkFiles is a fail-stop where the files are not the ones that were opened,
+// or were written by somebody else and do not hold together any more.
 func (w *writer) checkFiles() error {
 	if w.store.watch == nil {
 		return nil
 	}
-	if err := w.store.watch.check(); err != nil {
+	err := w.store.watch.check()
+	if errors.Is(err, errTouched) {
+		err = w.store.examine(w.head)
+	}
+	if err != nil {
 		return &FatalError{err}
+	}
+	return nil
+}
+
+// checkNow is checkFiles between two transactions.
+func (w *writer) checkNow() error {
+	if err := w.checkFiles(); err != nil {
+		return w.explain(err)
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (d *Daemon) cleanUp() {
 	if d.t.Failed() {
 		d.t.Logf("the end of the daemon's log (%s):\n%s", d.Dir, tail(log, 3000))
 	}
-	if os.Getenv("KEEP")=="" {_ = os.RemoveAll(d.Dir)}
+	_ = os.RemoveAll(d.Dir)
 }
 
 // command is one of the program's commands at this place.

@@ -125,11 +125,27 @@ func bodyError(err error, limit int64) error {
 
 // decode reads a JSON body strictly into v. Its Content-Type is not looked at,
 // because nothing else than JSON is taken.
-func (c *call) decode(v any) error {
-	body, err := c.readBody(maxSmallBody, 2)
+func (c *call) decode(v any) error { return c.decodeUpTo(maxSmallBody, v) }
+
+// decodeUpTo is decode for bodies that carry values of an agent.
+func (c *call) decodeUpTo(limit int64, v any) error {
+	body, err := c.readBody(limit, 2)
 	if err != nil {
 		return err
 	}
+	return decodeBody(body, v)
+}
+
+// decodeOptional is decode where no body is the same as {}.
+func (c *call) decodeOptional(limit int64, v any) error {
+	body, err := c.readBody(limit, 2)
+	if err != nil || len(body) == 0 {
+		return err
+	}
+	return decodeBody(body, v)
+}
+
+func decodeBody(body []byte, v any) error {
 	if err := ckpt.DecodeStrict(body, v); err != nil {
 		return ckpt.Errorf(ckpt.CodeInvalid, "the body is wrong: %v", err)
 	}

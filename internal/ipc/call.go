@@ -81,6 +81,9 @@ func (c *call) admit() error {
 // run checks what all calls have in common, then calls.
 func (c *call) run(rt *route) error {
 	c.route = rt
+	if rt.runs && c.server.runs == nil {
+		return ckpt.Errorf(ckpt.CodeNotFound, "this daemon keeps no runs")
+	}
 	for _, step := range [...]func(*call) error{(*call).checkPath, (*call).readScope, (*call).readKey, (*call).takeTurn} {
 		if err := step(c); err != nil {
 			return err
@@ -93,6 +96,11 @@ func (c *call) run(rt *route) error {
 func (c *call) checkPath() error {
 	if c.agent = c.r.PathValue("agent"); c.agent != "" {
 		if err := ckpt.CheckAgentName(c.agent); err != nil {
+			return err
+		}
+	}
+	if run := c.r.PathValue("run"); run != "" {
+		if err := ckpt.CheckRunName(run); err != nil {
 			return err
 		}
 	}
@@ -189,6 +197,16 @@ func (c *call) keep(l *lane, n int64) {
 	}
 	c.holds[c.held] = hold{l, n}
 	c.held++
+}
+
+// giveBack gives the places of a lane back before the call is done.
+func (c *call) giveBack(l *lane) {
+	for i := range c.holds[:c.held] {
+		if c.holds[i].lane == l {
+			l.leave(c.holds[i].n)
+			c.holds[i].n = 0
+		}
+	}
 }
 
 // refuse records a refusal that no other method of the store will see.

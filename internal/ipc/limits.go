@@ -3,6 +3,8 @@ package ipc
 import (
 	"runtime"
 	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 // Limits bound what callers may ask of the server. A zero field has the
@@ -19,6 +21,7 @@ type Limits struct {
 	Connections      int // of all owners together; 4096
 	OwnerConnections int // 1024
 	OwnerRequests    int // of one owner, in work at once; 512. More wait in order
+	OwnerFollowers   int // of one owner, following events at once; 256. They take no place among the requests
 
 	// OwnerSavesPerSecond is off at 0: it is the turns above that keep owners
 	// from harming one another, a rate only keeps an owner from harming himself.
@@ -40,6 +43,11 @@ const (
 	maxSmallBody = 1 << 20
 	// envelopeRoom is what an envelope may have beside its state.
 	envelopeRoom = 1 << 20
+	// maxValues is for bodies with values that are bounded each: arguments and
+	// result of a step, a batch of events.
+	maxValues = 2*ckpt.MaxValue + envelopeRoom
+	// maxValueBody is for bodies with one of them.
+	maxValueBody = ckpt.MaxValue + envelopeRoom
 	// spareConnections above a limit are still answered, so that a client
 	// learns why; those above them are closed unanswered.
 	spareConnections = 64
@@ -55,6 +63,7 @@ func (l Limits) withDefaults() Limits {
 	orElse(&l.Connections, 4096)
 	orElse(&l.OwnerConnections, 1024)
 	orElse(&l.OwnerRequests, 512)
+	orElse(&l.OwnerFollowers, 256)
 	orElse(&l.Wait, 2*time.Second)
 	orElse(&l.HeaderTimeout, 10*time.Second)
 	orElse(&l.BodyGrace, 10*time.Second)
@@ -79,9 +88,12 @@ func orElse[T int | int64 | time.Duration](v *T, def T) {
 // maxEnvelope is the largest body that a save may have.
 func (l Limits) maxEnvelope() int64 { return l.MaxBody + envelopeRoom }
 
-// largestHold is the memory of the largest envelope: its body and the state
-// that is copied out of it.
-func (l Limits) largestHold() int64 { return 2 * l.maxEnvelope() }
+// maxRunEnd is the largest body that the end of a run may have: a final state
+// and a result.
+func (l Limits) maxRunEnd() int64 { return l.maxEnvelope() + ckpt.MaxValue }
+
+// largestHold is the memory of the largest body and of what is copied out of it.
+func (l Limits) largestHold() int64 { return 2 * max(l.maxRunEnd(), maxValues) }
 
 // patience is how long moving n bytes may take.
 func (l Limits) patience(n int64) time.Duration {

@@ -73,12 +73,20 @@ func (c *call) send(status int, contentType []string, body []byte) {
 func (c *call) sendJSON(status int, v any) error {
 	b := getBuffer()
 	defer putBuffer(b)
+	if err := encodeJSON(b, v); err != nil {
+		return err
+	}
+	c.send(status, typeJSON, b.Bytes())
+	return nil
+}
+
+// encodeJSON writes a value in one line.
+func encodeJSON(b *bytes.Buffer, v any) error {
 	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return ckpt.Wrap(ckpt.CodeInternal, err, "the answer cannot be written as JSON")
 	}
-	c.send(status, typeJSON, b.Bytes())
 	return nil
 }
 
@@ -105,8 +113,52 @@ func (c *call) sendPage(p *ckpt.CheckpointPage) {
 	c.send(http.StatusOK, typeJSON, b.Bytes())
 }
 
+// sendPlan answers a resume.
+func (c *call) sendPlan(plan *ckpt.Plan) error {
+	const name = `,"checkpoint":`
+	rest := struct {
+		*ckpt.Plan
+		Checkpoint *struct{} `json:"checkpoint,omitempty"` // hides the plan's, which comes last
+	}{Plan: plan}
+	if plan.Checkpoint == nil {
+		return c.sendAround(rest, name+"null", nil)
+	}
+	return c.sendAround(rest, name, plan.Checkpoint)
+}
+
+// sendEnded answers the end of an operation.
+func (c *call) sendEnded(ended *ckpt.OperationEnded) error {
+	if ended.Restore == nil {
+		return c.sendJSON(http.StatusOK, ended)
+	}
+	return c.sendAround(struct {
+		*ckpt.OperationEnded
+		Restore *struct{} `json:"restore,omitempty"`
+	}{OperationEnded: ended}, `,"restore":`, ended.Restore)
+}
+
+// sendAround answers with an object, and as its last member a checkpoint with
+// its state, where there is one.
+func (c *call) sendAround(v any, name string, ck *ckpt.Checkpoint) error {
+	b := getBuffer()
+	defer putBuffer(b)
+	if err := encodeJSON(b, v); err != nil {
+		return err
+	}
+	b.Truncate(b.Len() - len("}\n"))
+	b.WriteString(name)
+	if ck == nil {
+		b.WriteString("}\n")
+		c.send(http.StatusOK, typeJSON, b.Bytes())
+		return nil
+	}
+	b.Write(appendCheckpoint(b.AvailableBuffer(), ck))
+	c.sendState(b, ck, "}}\n")
+	return nil
+}
+
 // sendCheckpoint answers with a checkpoint, and with its state where it was
-// asked for: last, and as it is.
+// asked for.
 func (c *call) sendCheckpoint(ck *ckpt.Checkpoint, state bool) {
 	b := getBuffer()
 	defer putBuffer(b)
@@ -117,6 +169,11 @@ func (c *call) sendCheckpoint(ck *ckpt.Checkpoint, state bool) {
 		c.send(http.StatusOK, typeJSON, b.Bytes())
 		return
 	}
+	c.sendState(b, ck, end)
+}
+
+// sendState answers with what b has, a state as it is, and the end of the text.
+func (c *call) sendState(b *bytes.Buffer, ck *ckpt.Checkpoint, end string) {
 	value := stateValue(ck)
 	b.WriteString(value.name)
 	first := int64(b.Len())

@@ -16,6 +16,7 @@ type route struct {
 	params []string // query parameters besides owner
 	write  bool     // it goes on when its client hangs up, and an unclear end is outcome unknown
 	free   bool     // it needs no turn, so that probes are answered under load
+	runs   bool     // it needs a RunStore
 	do     func(*call) error
 }
 
@@ -24,7 +25,17 @@ var (
 	postParams   = append(slices.Clone(saveParams), "base")
 	listParams   = []string{"run", "kind", "label", "suspect", "before", "limit"}
 	latestParams = []string{"run", "kind", "clean", "state"}
+	partParams   = []string{"status", "before", "limit"}
 )
+
+const (
+	runsPath   = "/v1/agents/{agent}/runs"
+	oneRunPath = runsPath + "/{run}"
+)
+
+// followRoute is what a call of events becomes that follows, so that its hours
+// are not counted among the milliseconds of the others.
+var followRoute = route{name: "follow"}
 
 // routes is the whole API, as section 10 of the design has it.
 var routes = []route{
@@ -46,6 +57,26 @@ var routes = []route{
 	{name: "export", method: "GET", path: "/v1/agents/{agent}/export", do: (*call).exportAgent},
 	{name: "import", method: "POST", path: "/v1/import", params: []string{"agent"}, write: true, do: (*call).importAgent},
 	{name: "prune", method: "POST", path: "/v1/prune", write: true, do: (*call).prune},
+
+	{name: "start_run", method: "POST", path: runsPath, write: true, runs: true, do: (*call).startRun},
+	{name: "runs", method: "GET", path: runsPath, params: []string{"status", "before", "limit"}, runs: true, do: (*call).listRuns},
+	{name: "runs", method: "GET", path: "/v1/runs", params: []string{"status", "agent", "before", "limit"}, runs: true, do: (*call).listRuns},
+	{name: "run", method: "GET", path: oneRunPath, runs: true, do: (*call).getRun},
+	{name: "beat", method: "POST", path: oneRunPath + "/heartbeat", write: true, runs: true, do: (*call).beat},
+	{name: "end_run", method: "POST", path: oneRunPath + "/end", write: true, runs: true, do: (*call).endRun},
+	{name: "resume", method: "POST", path: oneRunPath + "/resume", write: true, runs: true, do: (*call).resume},
+	{name: "begin_step", method: "POST", path: oneRunPath + "/steps", write: true, runs: true, do: (*call).beginStep},
+	{name: "finish_step", method: "POST", path: oneRunPath + "/steps/{key}/finish", write: true, runs: true, do: (*call).finishStep},
+	{name: "steps", method: "GET", path: oneRunPath + "/steps", params: partParams, runs: true, do: (*call).listSteps},
+	{name: "begin_operation", method: "POST", path: oneRunPath + "/operations", write: true, runs: true, do: (*call).beginOperation},
+	{name: "end_operation", method: "POST", path: oneRunPath + "/operations/{key}/succeed", write: true, runs: true, do: (*call).succeedOperation},
+	{name: "end_operation", method: "POST", path: oneRunPath + "/operations/{key}/fail", write: true, runs: true, do: (*call).failOperation},
+	{name: "resolve_operation", method: "POST", path: oneRunPath + "/operations/{key}/resolve", write: true, runs: true, do: (*call).resolveOperation},
+	{name: "operations", method: "GET", path: oneRunPath + "/operations", params: partParams, runs: true, do: (*call).listOperations},
+	{name: "append_events", method: "POST", path: oneRunPath + "/events", params: []string{"epoch"}, write: true, runs: true, do: (*call).appendEvents},
+	{name: "events", method: "GET", path: oneRunPath + "/events", params: []string{"after", "limit", "follow"}, runs: true, do: (*call).getEvents},
+	{name: "prompts", method: "GET", path: "/v1/prompts", params: []string{"open", "before", "limit"}, runs: true, do: (*call).listPrompts},
+	{name: "answer_prompt", method: "POST", path: "/v1/prompts/{id}/answer", write: true, runs: true, do: (*call).answerPrompt},
 
 	{name: "audit", method: "GET", path: "/v1/audit", params: []string{"agent", "action", "after", "limit"}, do: (*call).listAudit},
 	{name: "status", method: "GET", path: "/v1/status", do: (*call).getStatus},

@@ -17,6 +17,7 @@ import (
 // Options are what a server is made of. Store is required.
 type Options struct {
 	Store   Store
+	Runs    RunStore     // nil for none: then the calls about runs answer not_found
 	Log     *slog.Logger // nil for none
 	Metrics http.Handler // what /metrics answers, to administrators; nil for not_found
 	Version string
@@ -51,6 +52,7 @@ type Stats struct {
 // Server answers requests. Make it with NewServer.
 type Server struct {
 	store   Store
+	runs    RunStore
 	log     *slog.Logger
 	metrics http.Handler
 	version string
@@ -65,6 +67,9 @@ type Server struct {
 
 	connections, inWork, answered, failed, panics atomic.Int64
 
+	stopping context.Context // ends when Shutdown begins: who follows is let go
+	letGo    context.CancelFunc
+
 	stop    sync.Once
 	stopped chan struct{} // closed when Shutdown is done
 	stopErr error
@@ -74,10 +79,11 @@ type Server struct {
 func NewServer(o Options) *Server {
 	limits := o.Limits.withDefaults()
 	s := &Server{
-		store: o.Store, log: o.Log, metrics: o.Metrics, version: o.Version, limits: limits,
+		store: o.Store, runs: o.Runs, log: o.Log, metrics: o.Metrics, version: o.Version, limits: limits,
 		ready: o.Ready, observe: o.Observe, peerOf: o.peerOf,
 		owners: newOwners(limits), stopped: make(chan struct{}),
 	}
+	s.stopping, s.letGo = context.WithCancel(context.Background())
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -124,12 +130,13 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return s.stopErr
 }
 
-// Shutdown stops accepting, lets the requests in flight be answered, and then
-// closes. When ctx ends first, what is still in flight is cut off and the
+// Shutdown stops accepting, lets the requests in flight be answered and those
+// who follow go, and then closes. When ctx ends first, what is still in flight is cut off and the
 // context's error is the answer.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop.Do(func() {
 		defer close(s.stopped)
+		s.letGo()
 		if s.stopErr = s.http.Shutdown(ctx); s.stopErr != nil {
 			_ = s.http.Close()
 		}

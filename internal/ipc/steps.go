@@ -1,6 +1,8 @@
 package ipc
 
 import (
+	"context"
+	"net/http"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
@@ -17,4 +19,47 @@ type stepEnd struct {
 	OutputTokens *int64          `json:"output_tokens,omitempty"`
 	CostUSD      *float64        `json:"cost_usd,omitempty"`
 	Progress     *float64        `json:"progress,omitempty"`
+}
+
+func (c *call) beginStep() error {
+	r := ckpt.StepRequest{IdempotencyKey: c.key}
+	if err := c.decodeUpTo(maxValues, &r); err != nil {
+		return err
+	}
+	r.Args, r.Result = given(r.Args), given(r.Result)
+	return write(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Step, bool, error) {
+		return c.server.runs.BeginStep(ctx, c.scope, c.ref(), r)
+	})
+}
+
+func (c *call) finishStep() error {
+	var end stepEnd
+	if err := c.decodeOptional(maxValueBody, &end); err != nil {
+		return err
+	}
+	r := ckpt.StepRequest{
+		Key: c.r.PathValue("key"), Epoch: end.Epoch, Status: end.Status, Result: given(end.Result), Error: end.Error,
+		DurationMS: end.DurationMS, InputTokens: end.InputTokens, OutputTokens: end.OutputTokens, CostUSD: end.CostUSD, Progress: end.Progress,
+		IdempotencyKey: c.key,
+	}
+	return write(c, http.StatusOK, func(ctx context.Context) (*ckpt.Step, bool, error) {
+		return c.server.runs.FinishStep(ctx, c.scope, c.ref(), r)
+	})
+}
+
+func (c *call) listSteps() error {
+	f, err := c.partFilter()
+	if err != nil {
+		return err
+	}
+	return read(c, true, func(ctx context.Context) (*ckpt.StepPage, error) {
+		return c.server.runs.Steps(ctx, c.scope, c.ref(), f)
+	})
+}
+
+// partFilter is what lists of what belongs to a run have in common.
+func (c *call) partFilter() (f ckpt.ListFilter, err error) {
+	f.Status, f.Before = c.query.get("status"), c.query.get("before")
+	f.Limit, err = c.query.limit()
+	return f, err
 }

@@ -74,6 +74,7 @@ type owner struct {
 	bytes       lane
 	states      lane
 	heavy       lane
+	followers   lane
 	saves       bucket
 	refusals    bucket // recorded ones; refusing is free, so recording must be bounded
 }
@@ -113,8 +114,9 @@ func (o *owners) make() *owner {
 		bytes:    lane{half(o.limits.InFlightBytes), o.bytes, "too many large requests at once: try again"},
 		states:   lane{half(int64(o.limits.StateReads)), o.states, "too many states are being read at once: try again"},
 		heavy:    lane{half(int64(o.limits.HeavyJobs)), o.heavy, "too many changes and differences are being computed at once: try again"},
-		saves:    bucket{rate: float64(o.limits.OwnerSavesPerSecond)},
-		refusals: bucket{rate: recordedRefusals},
+		followers: lane{semaphore.NewWeighted(int64(o.limits.OwnerFollowers)), nil, ""},
+		saves:     bucket{rate: float64(o.limits.OwnerSavesPerSecond)},
+		refusals:  bucket{rate: recordedRefusals},
 	}
 }
 

@@ -233,6 +233,7 @@ func TestMonitorStoodStill(t *testing.T) {
 	once(t, w)
 	c.now += 8 * time.Hour // and it forgets nothing, so that the rest of the time counts
 	want(t, "after 8 hours", Result{Watched: 3}, once(t, w))
+	want(t, "of which count", 2*time.Second, w.sights[2].quiet)
 	c.now += time.Second
 	want(t, "a second later", Result{Watched: 3, TimedOut: 1}, once(t, w))
 	for range 28 {
@@ -240,6 +241,7 @@ func TestMonitorStoodStill(t *testing.T) {
 		once(t, w)
 	}
 	want(t, "statuses", map[int64]ckpt.RunStatus{1: ckpt.RunTimedOut, 2: ckpt.RunTimedOut, 3: ckpt.RunTimedOut}, m.statuses)
+	want(t, "processes asked", 0, w.Processes.(*living).asked)
 }
 
 func TestResumedAndEndedRuns(t *testing.T) {
@@ -332,6 +334,44 @@ func TestErrorsOfTheStore(t *testing.T) {
 	m.refuse = func(id int64) error { return fmt.Errorf("boom %d", id) }
 	result = once(t, &Monitor{Store: m, Processes: newLiving()})
 	want(t, "failed, errors", []int{20, maxErrors}, []int{result.Failed, len(result.Errors)})
+}
+
+// A full disk takes no heartbeats either: once there is room again, a run has
+// its whole time.
+func TestTimeCountsAnewAfterFailure(t *testing.T) {
+	c := &clock{}
+	m := newMemory(timed(1, 3*time.Second, 0))
+	w := &Monitor{Store: m, Processes: newLiving(), Monotonic: c.read}
+	m.refuse = func(int64) error { return ckpt.Errorf(ckpt.CodeStorageFull, "full") }
+	var done []time.Duration
+	for ; c.now < 10*time.Second; c.now += time.Second {
+		if m.tries[1] == 1 {
+			m.refuse = nil
+		}
+		if once(t, w).TimedOut > 0 {
+			done = append(done, c.now)
+		}
+	}
+	want(t, "timed out at", []time.Duration{6 * time.Second}, done)
+}
+
+// How often it failed before does not hold up what is new.
+func TestFailuresAreForgotten(t *testing.T) {
+	c := &clock{}
+	m := newMemory(owned(1, dead), owned(2, dead))
+	w := &Monitor{Store: m, Processes: newLiving(), Monotonic: c.read}
+	m.refuse = func(int64) error { return errors.New("boom") }
+	once(t, w)
+	c.now += 2 * time.Second
+	once(t, w)
+	want(t, "failures", []int{2, 2}, []int{w.sights[1].failures, w.sights[2].failures})
+	m.refuse = nil
+	m.change(1, func(r *ckpt.WatchedRun) { r.Epoch, r.Process.PID = 2, alive })
+	m.before = func(id int64) { m.change(id, func(r *ckpt.WatchedRun) { r.Epoch++ }) }
+	c.now += 4 * time.Second
+	want(t, "result", Result{Watched: 2}, once(t, w))
+	want(t, "failures of a new owner's, of one that was taken over", []int{0, 0}, []int{w.sights[1].failures, w.sights[2].failures})
+	want(t, "new owner's retry", 0, w.sights[1].retry)
 }
 
 // A busy database takes no heartbeats either, so the time counts anew.

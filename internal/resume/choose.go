@@ -7,10 +7,10 @@ import (
 // choice is the checkpoint to go on from, and those that were passed over.
 type choice struct {
 	fact    ckpt.FactCheckpoint
-	loaded  *ckpt.Checkpoint // nil where there is none
-	skipped []ckpt.Skipped   // newest first
-	damaged int              // how many of the skipped are damaged
-	oldest  int64            // the sequence number of the oldest suspect one that was passed over, 0 for none
+	loaded  *ckpt.Checkpoint    // nil where there is none
+	skipped []ckpt.Skipped      // newest first
+	damaged int                 // how many of the skipped are damaged
+	oldest  ckpt.FactCheckpoint // the oldest suspect one that was passed over; zero for none
 }
 
 func (c *choice) suspect() bool { return c.loaded != nil && c.fact.Suspect }
@@ -35,7 +35,7 @@ func choose(f *ckpt.Facts) (choice, error) {
 		case why != "":
 			c.damaged++
 		case fact.Suspect && i < at:
-			why, c.oldest = whySuspect, fact.Seq
+			why, c.oldest = whySuspect, fact
 		default:
 			continue
 		}

@@ -15,13 +15,13 @@ func Make(f *ckpt.Facts) (*ckpt.Plan, error) {
 		m.fresh(m.thereIsNone())
 	case ended(f.Run.Status):
 		m.plan.ContinuationPrompt, m.plan.ExternalSession = "", ""
-		m.fresh(m.itEnded())
+		m.fresh(m.itEnded(), m.operatorEnded(ckpt.ChoiceAbandon))
 	case m.ownedByAnother() && !f.Force:
 		m.plan.Verdict = ckpt.VerdictUnsafe
 		m.say(m.ownerLives())
 	case !begun(f):
-		m.fresh(m.happened(), "Nothing was saved and no step was done, so there is nothing to resume: begin anew.")
-		m.say(m.forkedFrom())
+		m.fresh(m.happened(), m.operatorEnded(ckpt.ChoiceReinitialize),
+			"Nothing is saved and no step is done, so there is nothing to resume: begin anew.", m.forkedFrom())
 	default:
 		if err := m.goOn(); err != nil {
 			return nil, err
@@ -92,7 +92,7 @@ func (m *maker) goOn() error {
 		m.say(m.passedOver()...)
 		m.say(m.aboutOperations()...)
 		m.say(m.interruptedSteps()...)
-		m.say("Nothing is handed out. Bring a checkpoint back from a backup or an export, or re-initialize the run.")
+		m.say("Nothing is handed out. Bring a checkpoint back from a backup or an export, or begin a new run.")
 		return nil
 	}
 	m.takeProgram()
@@ -143,6 +143,12 @@ func released(f *ckpt.Facts) bool {
 // ownedByAnother says whether somebody who lives would be pushed aside.
 func (m *maker) ownedByAnother() bool {
 	return m.f.OwnerAlive && !m.f.CallerOwns && !released(m.f)
+}
+
+// resumesItself says whether a running owner asks for its own run, for example
+// because its loop began anew inside the same process.
+func (m *maker) resumesItself() bool {
+	return m.f.CallerOwns && m.f.Run.Status == ckpt.RunRunning
 }
 
 // begun says whether there is anything to go on with. A run that uses steps

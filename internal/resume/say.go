@@ -41,7 +41,7 @@ func (m *maker) conclusion() string {
 		return "Do not go on before an operator has answered."
 	case m.ownedByAnother():
 		return "Go on only once the old owner is stopped."
-	case m.decided():
+	case m.plan.Verdict == ckpt.VerdictRepair && m.decided():
 		return "Go on as the operator decided, with the changes that are listed here."
 	case m.plan.Verdict == ckpt.VerdictRepair:
 		return "It is safe to go on with the changes that are listed here."
@@ -69,7 +69,7 @@ func (m *maker) forkedFrom() string {
 }
 
 func (m *maker) ownerLives() string {
-	return fmt.Sprintf("The %s belongs to %s, which is alive and at work. "+
+	return fmt.Sprintf("The %s belongs to %s, which is alive. "+
 		"Two owners would do the same work twice. Stop that process first, or resume with force to take the run over: "+
 		"its writes are then refused, but what it does elsewhere is not stopped.", m.run(), m.owner())
 }
@@ -81,7 +81,7 @@ func (m *maker) happened() string {
 	case m.ownedByAnother():
 		return fmt.Sprintf("The %s is taken over by force from %s, which is still alive: its writes are refused from now on, "+
 			"but what it does elsewhere is not stopped. Stop it.", m.run(), m.owner())
-	case f.CallerOwns && f.OwnerAlive:
+	case m.resumesItself():
 		return fmt.Sprintf("The %s is resumed by its own owner.", m.run())
 	}
 	switch f.Run.Status {
@@ -109,13 +109,21 @@ func (m *maker) lastWord() time.Time {
 	return m.f.Run.UpdatedAt.Time
 }
 
+// operatorEnded says that the run begins anew because the operator wanted so.
+func (m *maker) operatorEnded(choice ckpt.PromptChoice) string {
+	if m.f.Prompt == nil || m.f.Prompt.Choice != ckpt.Ref(choice) {
+		return ""
+	}
+	return m.operatorDecided()
+}
+
 func (m *maker) operatorDecided() string {
 	p := m.f.Prompt
 	by := ""
 	if p.AnsweredBy != "" {
 		by = " by " + string(p.AnsweredBy)
 	}
-	return fmt.Sprintf("The operator decided to go on: prompt %s was answered resume%s%s.", p.ID, by, m.at(p.AnsweredAt.Time))
+	return fmt.Sprintf("The operator decided: prompt %s was answered %s%s%s.", p.ID, p.Choice, by, m.at(p.AnsweredAt.Time))
 }
 
 // aboutOperations tells of each uncertain operation, and of the state from
@@ -157,10 +165,14 @@ func (m *maker) toLoad() string {
 	if m.choice.loaded == nil {
 		return "No checkpoint was saved: begin with the run's own beginning, and use the results of the steps."
 	}
-	s := "Load " + m.checkpoint(&m.choice.fact)
+	s := "Load "
+	if m.plan.Verdict == ckpt.VerdictAsk {
+		s = "If the answer is resume, load "
+	}
+	s += m.checkpoint(&m.choice.fact)
 	switch {
 	case m.choice.suspect():
-		s += ", which is suspect"
+		s += ", although it is suspect"
 	case len(m.choice.skipped) > 0:
 		s += ", the newest that is clean and intact"
 	case m.choice.fact.Seq != 0:
@@ -188,9 +200,11 @@ func (m *maker) nothingIntact() string {
 func (m *maker) passedOver() []string {
 	var said []string
 	if n := len(m.choice.skipped) - m.choice.damaged; n == 1 {
-		said = append(said, fmt.Sprintf("Checkpoint number %d is newer, but was saved after the first evidence of critical drift: it is passed over.", m.choice.oldest))
+		said = append(said, fmt.Sprintf("Checkpoint %s (number %d) is newer, but was saved after the first evidence of critical drift: it is passed over.",
+			m.choice.oldest.ID, m.choice.oldest.Seq))
 	} else if n > 1 {
-		said = append(said, fmt.Sprintf("%d newer checkpoints, from number %d on, were saved after the first evidence of critical drift: they are passed over.", n, m.choice.oldest))
+		said = append(said, fmt.Sprintf("%d newer checkpoints, from %s (number %d) on, were saved after the first evidence of critical drift: they are passed over.",
+			n, m.choice.oldest.ID, m.choice.oldest.Seq))
 	}
 	told := 0
 	for _, s := range m.choice.skipped {
@@ -266,9 +280,9 @@ func (m *maker) owner() string {
 // checkpoint of this run: it is the one that it was forked from.
 func (m *maker) checkpoint(c *ckpt.FactCheckpoint) string {
 	if c.Seq == 0 {
-		return fmt.Sprintf("checkpoint %s, which the run was forked from", c.ID)
+		return fmt.Sprintf("checkpoint %s, from which the run was forked", c.ID)
 	}
-	return fmt.Sprintf("checkpoint %s (%s, number %d, saved%s)", c.ID, c.Kind, c.Seq, m.at(c.At))
+	return fmt.Sprintf("checkpoint %s (%s, number %d), saved%s", c.ID, c.Kind, c.Seq, m.at(c.At))
 }
 
 // stepName is a key, with the name where it tells more.

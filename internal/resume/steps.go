@@ -45,7 +45,7 @@ func (m *maker) whileDrifting(i int) bool {
 	if m.choice.suspect() {
 		return true
 	}
-	return m.choice.oldest > 0 && i < len(m.f.StepsAfter) && m.f.StepsAfter[i] >= m.choice.oldest
+	return m.choice.oldest.ID != "" && i < len(m.f.StepsAfter) && m.f.StepsAfter[i] >= m.choice.oldest.Seq
 }
 
 // dealtWith says whether the chosen checkpoint was saved by a later owner, who
@@ -64,7 +64,7 @@ func (m *maker) lost() string {
 	switch {
 	case m.ownedByAnother():
 		return "its run was taken over"
-	case m.f.OwnerAlive && m.f.CallerOwns:
+	case m.resumesItself():
 		return "its run was resumed"
 	case m.f.Run.Status == ckpt.RunTimedOut:
 		return "its process stopped answering"
@@ -93,7 +93,7 @@ func synthesize(s *ckpt.Step, lost string) ckpt.SyntheticResult {
 	}
 }
 
-// object writes a struct of plain fields, which cannot fail.
+// object writes what is made of plain fields and checked JSON, which cannot fail.
 func object(v any) ckpt.JSON {
 	b, _ := json.Marshal(v)
 	return b

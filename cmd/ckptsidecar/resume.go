@@ -1,0 +1,336 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+type resumeCmd struct {
+	Agent            string         `arg:"" help:"The agent's name."`
+	InRun            string         `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	Output           string         `short:"o" help:"Write the state to go on from to this file, whole or not at all." placeholder:"FILE"`
+	DryRun           bool           `help:"Only look: claim and change nothing."`
+	Force            bool           `help:"Take the run over from an owner that is alive. Its writes are refused from then on."`
+	Reason           string         `help:"Why, for the audit log." placeholder:"TEXT"`
+	PID              int            `name:"pid" help:"The process that owns the run from now on. Default: the script that calls this; typed at a terminal, nobody for longer than this command." placeholder:"N"`
+	HeartbeatTimeout *ckpt.Duration `help:"After so long without a heartbeat or a write the run is timed_out. Default: the agent's policy." placeholder:"TIME"`
+	ProgressTimeout  *ckpt.Duration `help:"After so long without progress it is timed_out too. Default: the agent's policy." placeholder:"TIME"`
+}
+
+// Help is what `resume --help` adds.
+func (c *resumeCmd) Help() string {
+	return "Exit codes: 0 fresh or resume (go on), 10 repair (go on with the changes that are listed), 20 ask (an operator must decide first), 30 unsafe."
+}
+
+func (c *resumeCmd) Run(ctx context.Context, a *app) error {
+	r := ckpt.ResumeRequest{
+		Agent: c.Agent, Run: a.inRun(c.Agent, c.InRun), PID: a.ownerPID(c.PID), HeartbeatTimeout: c.HeartbeatTimeout,
+		ProgressTimeout: c.ProgressTimeout, Reason: c.Reason, DryRun: c.DryRun, Force: c.Force,
+	}
+	if err := checked(r.Check()); err != nil {
+		return err
+	}
+	plan, err := a.client().Resume(ctx, r)
+	if err != nil {
+		return err
+	}
+	if err := c.write(a, plan); err != nil {
+		return err
+	}
+	if code := exitOfVerdict(plan.Verdict); code != exitDone {
+		return &exitError{code: code}
+	}
+	return nil
+}
+
+func (c *resumeCmd) write(a *app, plan *ckpt.Plan) error {
+	if c.Output != "" && plan.Checkpoint != nil {
+		if err := writeFileAtomically(c.Output, plan.Checkpoint.State); err != nil {
+			return fmt.Errorf("the run was resumed (epoch %d), but its state was not written: %w", plan.Epoch, err)
+		}
+	}
+	if a.cli.JSON {
+		return writeJSON(a.stdout, shapeOf(plan))
+	}
+	planText(a.stdout, a.out, plan, "ckptsidecar resume")
+	if c.Output != "" && plan.Checkpoint == nil {
+		a.tell("there is no state, so %s was not written", c.Output)
+	}
+	return nil
+}
+
+// The exit codes of the verdicts that say more than go on.
+const (
+	exitRepair = 10
+	exitAsk    = 20
+	exitUnsafe = 30
+)
+
+func exitOfVerdict(v ckpt.ResumeVerdict) int {
+	switch v {
+	case ckpt.VerdictFresh, ckpt.VerdictResume:
+		return exitDone
+	case ckpt.VerdictRepair:
+		return exitRepair
+	case ckpt.VerdictAsk:
+		return exitAsk
+	default: // what a newer daemon may say is not known to be safe
+		return exitUnsafe
+	}
+}
+
+// planShape is a plan with the state of its checkpoint, as the API writes it.
+type planShape struct {
+	*ckpt.Plan
+	Checkpoint *checkpointShape `json:"checkpoint"`
+}
+
+func shapeOf(p *ckpt.Plan) planShape {
+	s := planShape{Plan: p}
+	if p.Checkpoint != nil {
+		s.Checkpoint = shapeOfCheckpoint(p.Checkpoint)
+	}
+	return s
+}
+
+// planText tells a plan to a person who was woken by it: the verdict, why, the
+// facts, and what to type next.
+func planText(w io.Writer, s *style, p *ckpt.Plan, by string) {
+	fmt.Fprintf(w, "%s  run %s of %s: %s\n", verdictText(p.Verdict, s), p.Run, p.Agent, verdictMeaning[p.Verdict])
+	for _, reason := range p.Reasons {
+		fmt.Fprintf(w, "  %s\n", reason)
+	}
+	fmt.Fprintln(w)
+	facts := &pairs{}
+	facts.add("epoch", epochText(p))
+	if c := p.Checkpoint; c != nil {
+		facts.add("load", fmt.Sprintf("%s  number %d, %s, %s, saved %s %s", s.bold(c.ID), c.Seq, c.Kind, bytesText(c.Size), timeText(c.CreatedAt), marks(c, s)))
+	}
+	for _, skipped := range p.Skipped {
+		facts.add("passed over", fmt.Sprintf("%s  number %d, %s", skipped.ID, skipped.Seq, skipped.Reason))
+	}
+	if n := len(p.CompletedSteps); n > 0 {
+		facts.add("done", fmt.Sprintf("%s since: %s", count(n, "step"), names(p.CompletedSteps, func(c ckpt.CompletedStep) string { return c.Key })))
+	}
+	for _, step := range p.InterruptedSteps {
+		facts.add("interrupted", fmt.Sprintf("step %s (%s), begun %s", step.Key, step.Name, timeText(step.StartedAt)))
+	}
+	for _, o := range p.UncertainOperations {
+		facts.add("uncertain", fmt.Sprintf("operation %s (%s), begun %s", o.Key, o.Name, timeText(o.StartedAt)))
+	}
+	if p.Program != nil {
+		facts.add("program", fmt.Sprintf("%s have run, %s are left", count(p.Program.Executed, "byte"), bytesText(int64(len(p.Program.Remaining)))))
+	}
+	for _, more := range [][2]string{{"continue with", string(p.ContinuationPrompt)}, {"session", string(p.ExternalSession)}} {
+		if more[1] != "" {
+			facts.add(more[0], firstLine(more[1]))
+		}
+	}
+	if p.AccumulatedMS > 0 {
+		facts.add("worked for", workedText(p.AccumulatedMS))
+	}
+	facts.write(w, s)
+	if next := nextSteps(p, by); len(next) > 0 {
+		fmt.Fprintf(w, "\n%s\n", s.bold("What to type next:"))
+		for _, line := range next {
+			fmt.Fprintf(w, "  %s\n", line)
+		}
+	}
+}
+
+var verdictMeaning = map[ckpt.ResumeVerdict]string{
+	ckpt.VerdictFresh:  "there is nothing to resume; begin anew",
+	ckpt.VerdictResume: "it is safe to go on",
+	ckpt.VerdictRepair: "it is safe to go on, with the changes below",
+	ckpt.VerdictAsk:    "somebody must decide first",
+	ckpt.VerdictUnsafe: "it is not safe to go on",
+}
+
+func verdictText(v ckpt.ResumeVerdict, s *style) string {
+	text := strings.ToUpper(string(v))
+	switch v {
+	case ckpt.VerdictFresh, ckpt.VerdictResume:
+		return s.green(text)
+	case ckpt.VerdictRepair:
+		return s.yellow(text)
+	default:
+		return s.red(text)
+	}
+}
+
+func epochText(p *ckpt.Plan) string {
+	if p.Claimed {
+		return fmt.Sprintf("%d, which is yours now (attempt %d)", p.Epoch, p.Attempt)
+	}
+	return fmt.Sprintf("%d, not claimed", p.Epoch)
+}
+
+// nextSteps are the commands that a person would look for now. by is the
+// command that has just been refused or done.
+func nextSteps(p *ckpt.Plan, by string) []string {
+	run := runFlag(p.Run)
+	switch p.Verdict {
+	case ckpt.VerdictAsk:
+		return nextOfAsk(p, by, run)
+	case ckpt.VerdictUnsafe:
+		return nextOfUnsafe(p, by, run)
+	}
+	if !p.Claimed {
+		return []string{
+			fmt.Sprintf("ckptsidecar resume %s%s -o state   to claim the run and get its state", p.Agent, run),
+			fmt.Sprintf("ckptsidecar exec --agent %s%s -- COMMAND   to have the agent started with all of this", p.Agent, run),
+		}
+	}
+	next := []string{fmt.Sprintf("ckptsidecar save %s FILE%s --epoch %d", p.Agent, run, p.Epoch)}
+	if len(p.InterruptedSteps) > 0 {
+		step := p.InterruptedSteps[0]
+		next = append(next, fmt.Sprintf("ckptsidecar step begin %s %s%s --epoch %d   to do an interrupted step again; --json above has an error result for it", p.Agent, shellWord(step.Key), run, p.Epoch))
+	}
+	if len(p.CompletedSteps) > 0 {
+		next = append(next, fmt.Sprintf("ckptsidecar steps %s%s   for what is done and must not be done again", p.Agent, run))
+	}
+	return next
+}
+
+func nextOfAsk(p *ckpt.Plan, by, run string) (next []string) {
+	for _, o := range p.UncertainOperations {
+		next = append(next,
+			fmt.Sprintf("Find out whether %s took effect, then say which:", o.Name),
+			fmt.Sprintf("  ckptsidecar operation resolve %s %s succeeded%s --reason 'how you know'", p.Agent, shellWord(o.Key), run),
+			fmt.Sprintf("  ckptsidecar operation resolve %s %s failed%s --reason 'how you know'", p.Agent, shellWord(o.Key), run),
+		)
+	}
+	if p.Prompt != nil {
+		next = append(next, answers(p.Prompt)...)
+	} else {
+		next = append(next, fmt.Sprintf("ckptsidecar resume %s%s   (without --dry-run) to have the question put", p.Agent, run))
+	}
+	return append(next, fmt.Sprintf("Then again: %s", again(p, by, run)))
+}
+
+func again(p *ckpt.Plan, by, run string) string {
+	if strings.HasSuffix(by, "exec") {
+		return fmt.Sprintf("%s --agent %s%s -- …", by, p.Agent, run)
+	}
+	return fmt.Sprintf("%s %s%s", by, p.Agent, run)
+}
+
+// answers are the three ways to answer a prompt, with what each does.
+func answers(p *ckpt.Prompt) []string {
+	lost := ""
+	if n := operationsOf(p.MemoryDiff); n > 0 {
+		lost = fmt.Sprintf(" (%s of the state would be lost: ckptsidecar prompts show %s)", count(n, "change"), p.ID)
+	}
+	return []string{
+		fmt.Sprintf("ckptsidecar prompts answer %s resume          to go on as it is", p.ID),
+		fmt.Sprintf("ckptsidecar prompts answer %s reinitialize    to begin anew; what was saved stays as history%s", p.ID, lost),
+		fmt.Sprintf("ckptsidecar prompts answer %s abandon         to give the run up", p.ID),
+	}
+}
+
+func nextOfUnsafe(p *ckpt.Plan, by, run string) []string {
+	if len(p.Skipped) > 0 { // nothing reads back intact
+		return []string{
+			"ckptsidecar verify   to see all that is damaged",
+			fmt.Sprintf("ckptsidecar list %s%s   for what was saved", p.Agent, run),
+			fmt.Sprintf("ckptsidecar import FILE   to bring %s back from an export, or serve a backup of the database", p.Agent),
+		}
+	}
+	force := fmt.Sprintf("%s %s%s --force", by, p.Agent, run)
+	if strings.HasSuffix(by, "exec") {
+		force = fmt.Sprintf("%s --force --agent %s%s -- …", by, p.Agent, run)
+	}
+	return []string{
+		fmt.Sprintf("ckptsidecar run show %s%s   to see who owns it", p.Agent, run),
+		force + "   to take it over all the same; the owner's writes are refused from then on",
+	}
+}
+
+// operationsOf counts what an RFC 6902 patch does.
+func operationsOf(patch ckpt.JSON) int {
+	list, err := patchOperations(patch)
+	if err != nil {
+		return 0
+	}
+	return len(list)
+}
+
+// names lists a few of many.
+func names[T any](list []T, name func(T) string) string {
+	const most = 8
+	var words []string
+	for i, v := range list {
+		if i == most {
+			return strings.Join(words, ", ") + fmt.Sprintf(" and %d more", len(list)-most)
+		}
+		words = append(words, name(v))
+	}
+	return strings.Join(words, ", ")
+}
+
+// workedText is a length of time for people, in two units at most.
+func workedText(ms int64) string {
+	d := time.Duration(ms) * time.Millisecond
+	switch {
+	case d < time.Second:
+		return d.String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return d.Round(time.Second).String()
+	}
+	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+}
+
+func firstLine(text string) string {
+	line, _, more := strings.Cut(strings.TrimSpace(text), "\n")
+	if more {
+		return line + " …"
+	}
+	return line
+}
+
+// shellWord quotes a word where a shell would not take it as it is.
+func shellWord(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-:/@%+=,", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// runFlag names a run where it is not the one that goes without saying.
+func runFlag(run string) string {
+	if run == "" || run == ckpt.MainRun {
+		return ""
+	}
+	return " --run " + run
+}
+
+// inRun is the run that was named, else the one that exec has started this
+// process for, where it is the same agent's.
+func (a *app) inRun(agent, named string) string {
+	if named == "" && agent == a.env("CKPTSIDECAR_AGENT") {
+		return a.env("CKPTSIDECAR_RUN")
+	}
+	return named
+}
+
+// ownerPID is the process that is to own a run. A command ends at once, so it
+// is the script that calls it, which goes on with the run. At a terminal that
+// would be a shell that lives for days and does nothing: then 0, which stands
+// for the command itself.
+func (a *app) ownerPID(named int) int {
+	if named != 0 || a.interactive {
+		return named
+	}
+	return os.Getppid()
+}

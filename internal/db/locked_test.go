@@ -1,0 +1,136 @@
+package db_test
+
+import (
+	"bufio"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+)
+
+// shell is the real sqlite3 command, kept open.
+type shell struct {
+	in  io.WriteCloser
+	cmd *exec.Cmd
+	out *bufio.Scanner
+}
+
+// sqlite3Shell opens the command on a database and has it do something.
+func sqlite3Shell(t testing.TB, path, statements string, args ...string) *shell {
+	t.Helper()
+	command, err := exec.LookPath("sqlite3")
+	if err != nil {
+		t.Skip("the sqlite3 command is not installed")
+	}
+	cmd := exec.Command(command, append(args, path)...)
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	sh := &shell{in, cmd, bufio.NewScanner(out)}
+	t.Cleanup(sh.close)
+	_, err = io.WriteString(in, statements+"\n.system echo done\n")
+	must(t, err)
+	for sh.out.Scan() && sh.out.Text() != "done" {
+	}
+	return sh
+}
+
+func (sh *shell) close() {
+	_ = sh.in.Close()
+	for sh.out.Scan() {
+	}
+	_ = sh.cmd.Wait()
+}
+
+// TestLockHeldForAWhile: somebody holds the write lock for two seconds; the
+// save waits and succeeds, and the audit log says that it had to try again.
+func TestLockHeldForAWhile(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t)
+	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+	st, err := s.Status(t.Context(), ann)
+	must(t, err)
+	sh := sqlite3Shell(t, st.Database.Path, "BEGIN IMMEDIATE;")
+	time.AfterFunc(2*time.Second, sh.close)
+	begin := time.Now()
+	save(t, s, ann, "a", ckpt.KindRoutine, `2`)
+	if took := time.Since(begin); took < 1500*time.Millisecond || took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	page, err := s.Audit(t.Context(), ann, ckpt.AuditFilter{Agent: "a"})
+	must(t, err)
+	if last := page.Audit[len(page.Audit)-1]; last.Retries == 0 {
+		t.Errorf("the audit row says nothing of retries: %+v", last)
+	}
+}
+
+// TestLockHeldTooLong: busy is answered in bounded time, nothing is saved, reads
+// go on meanwhile, and saves succeed again by themselves.
+func TestLockHeldTooLong(t *testing.T) {
+	t.Parallel()
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+	o.WriteTimeout = time.Second
+	s := openWith(t, o)
+	first := save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+	sh := sqlite3Shell(t, o.Path, "BEGIN IMMEDIATE;")
+	begin := time.Now()
+	r := request("a", ckpt.KindRoutine, `2`)
+	r.ID = newID(t)
+	_, err := s.Save(t.Context(), ann, r)
+	wantCode(t, err, ckpt.CodeBusy)
+	if e := ckpt.AsError(err); e.OutcomeOrDefault() != ckpt.OutcomeNotSaved || !e.Retryable() || e.RetryAfter == 0 {
+		t.Errorf("the answer: %+v", e)
+	}
+	if took := time.Since(begin); took < 500*time.Millisecond || took > 2*time.Second {
+		t.Errorf("busy was answered after %s", took)
+	}
+	if c, err := s.Checkpoint(t.Context(), ann, first.ID, true); err != nil || string(c.State) != `1` {
+		t.Errorf("a read while the lock is held: %v", err)
+	}
+	must(t, s.Ready(t.Context()))
+	sh.close()
+	again, err := s.Save(t.Context(), ann, r)
+	must(t, err)
+	if again.Replayed || again.Seq != 2 {
+		t.Errorf("the save that was refused had left something: %+v", again)
+	}
+}
+
+// TestOpenWhileLocked waits for the lock at start, for a bounded time.
+func TestOpenWhileLocked(t *testing.T) {
+	t.Parallel()
+	path := closedDatabase(t)
+	sh := sqlite3Shell(t, path, "BEGIN IMMEDIATE;")
+	o := options(path, newClock())
+	o.WriteTimeout = 300 * time.Millisecond
+	_, err := db.Open(t.Context(), o)
+	wantCode(t, err, ckpt.CodeBusy)
+	time.AfterFunc(500*time.Millisecond, sh.close)
+	o.WriteTimeout = 5 * time.Second
+	openWith(t, o)
+}
+
+// TestRecoveryWaitsForReaders: after a fault, an auditor who reads just then
+// must not make the daemon serve reads only.
+func TestRecoveryWaitsForReaders(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	s := openWith(t, options(path, newClock()))
+	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+	sh := sqlite3Shell(t, path, "BEGIN; SELECT count(*) FROM checkpoints;", "-readonly")
+	save(t, s, ann, "a", ckpt.KindRoutine, `2`)
+	must(t, s.Close())
+	must(t, db.MarkFailed(path))
+	time.AfterFunc(time.Second, sh.close)
+	s = openWith(t, options(path, newClock()))
+	if err := s.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	save(t, s, ann, "a", ckpt.KindRoutine, `3`)
+}

@@ -1,0 +1,105 @@
+package db_test
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// TestOwnersQuota fills one owner's share to the byte: one more is refused, the
+// other owner saves on, and a delete makes room again, also after a restart.
+func TestOwnersQuota(t *testing.T) {
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+	o.MaxOwnerBytes = 1000
+	s := openWith(t, o)
+	state := `"` + strings.Repeat("q", 98) + `"`
+	var ids []string
+	for range 10 {
+		ids = append(ids, save(t, s, ann, "a", ckpt.KindRecovery, state).ID)
+	}
+	full := func() {
+		t.Helper()
+		_, err := s.Save(t.Context(), ann, request("other", ckpt.KindRecovery, `1`))
+		wantCode(t, err, ckpt.CodeQuota)
+		if e := ckpt.AsError(err); e.OutcomeOrDefault() != ckpt.OutcomeNotSaved {
+			t.Errorf("the answer: %+v", e)
+		}
+	}
+	full()
+	save(t, s, bob, "a", ckpt.KindRecovery, state)
+	must(t, s.Close())
+	s = openWith(t, o)
+	full()
+	if _, err := s.Delete(t.Context(), ann, ids[0]); err != nil {
+		t.Fatal(err)
+	}
+	save(t, s, ann, "a", ckpt.KindRecovery, state)
+	full()
+	if _, err := s.Erase(t.Context(), ann, "a"); err != nil {
+		t.Fatal(err)
+	}
+	save(t, s, ann, "b", ckpt.KindRecovery, state)
+}
+
+// TestQuotaHoldsForImports: an import is no way around the share.
+func TestQuotaHoldsForImports(t *testing.T) {
+	from, _ := open(t)
+	for i := range 20 {
+		save(t, from, ann, "a", ckpt.KindRecovery, fmt.Sprintf(`"%d%s"`, i, strings.Repeat("q", 98)))
+	}
+	var out bytes.Buffer
+	must(t, from.Export(t.Context(), ann, "a", &out))
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+	o.MaxOwnerBytes = 1000
+	s := openWith(t, o)
+	_, err := s.Import(t.Context(), ann, ckpt.ImportRequest{}, &out)
+	wantCode(t, err, ckpt.CodeQuota)
+	if agents, err := s.Agents(t.Context(), ann, ckpt.AgentFilter{}); err != nil || len(agents.Agents) != 0 {
+		t.Errorf("the refused import left %v, %v", agents, err)
+	}
+}
+
+// TestDatabaseQuota fills the database to its limit: saves are refused, reads
+// and deletes go on, and what they free is used again.
+func TestDatabaseQuota(t *testing.T) {
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+	o.MaxBytes = 2 << 20
+	s := openWith(t, o)
+	var ids []string
+	var err error
+	for i := 0; err == nil; i++ {
+		if i > 100 {
+			t.Fatal("the database does not fill")
+		}
+		var c *ckpt.Saved
+		if c, err = s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(uint64(i), 100_000))); err == nil {
+			ids = append(ids, c.ID)
+		}
+	}
+	wantCode(t, err, ckpt.CodeStorageFull)
+	if e := ckpt.AsError(err); e.OutcomeOrDefault() != ckpt.OutcomeNotSaved {
+		t.Errorf("the answer: %+v", e)
+	}
+	if len(ids) < 15 || len(ids) > 20 {
+		t.Errorf("%d states of 100 kB fit into 2 MiB", len(ids))
+	}
+	if _, err := s.Checkpoint(t.Context(), ann, ids[0], true); err != nil {
+		t.Error(err)
+	}
+	for _, id := range ids[:3] {
+		if _, err := s.Delete(t.Context(), ann, id); err != nil {
+			t.Fatalf("a delete at the limit: %v", err)
+		}
+	}
+	for i := range 2 {
+		if _, err := s.Save(t.Context(), bob, binary("b", ckpt.KindRecovery, noise(uint64(500+i), 100_000))); err != nil {
+			t.Errorf("with room again: %v", err)
+		}
+	}
+	must(t, s.Close())
+	sound(t, o.Path)
+}

@@ -1,0 +1,252 @@
+package db_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+)
+
+// die kills the owner of the main run and lets the monitor's word come.
+func die(t testing.TB, s *db.Store, p *processes, pid int, status ckpt.RunStatus) {
+	t.Helper()
+	p.kill(pid)
+	watched, err := s.Watched(t.Context(), 0, 10)
+	if err != nil || len(watched) != 1 {
+		t.Fatalf("watched %v, %v", watched, err)
+	}
+	did, err := s.Interrupt(t.Context(), watched[0], status, "its process is gone")
+	if err != nil || !did {
+		t.Fatalf("interrupted %v, %v", did, err)
+	}
+}
+
+func TestFreshRun(t *testing.T) {
+	s, _, _ := openRuns(t)
+	plan := claim(t, s, 11, func(r *ckpt.ResumeRequest) { r.DryRun = true })
+	wantVerdict(t, plan, ckpt.VerdictFresh)
+	if plan.Claimed {
+		t.Error("a dry run claimed")
+	}
+	if page, _ := s.Agents(t.Context(), ann, ckpt.AgentFilter{}); len(page.Agents) != 0 {
+		t.Error("a dry run made an agent")
+	}
+	plan = claim(t, s, 11)
+	wantVerdict(t, plan, ckpt.VerdictFresh)
+	if !plan.Claimed || plan.Epoch != 1 {
+		t.Errorf("%+v", plan)
+	}
+}
+
+func TestResumeAfterDeath(t *testing.T) {
+	s, c, p := openRuns(t)
+	start(t, s, 11)
+	save(t, s, as(11), "a", ckpt.KindRoutine, `{"done": 1}`)
+	step := func(key string, status ckpt.StepStatus) {
+		if _, _, err := s.BeginStep(t.Context(), as(11), mainRun, ckpt.StepRequest{Key: key, Name: key, Status: status}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step("s1", ckpt.StepSucceeded)
+	last := save(t, s, as(11), "a", ckpt.KindRoutine, `{"done": 2}`)
+	step("s2", ckpt.StepSucceeded)
+	step("s3", "")
+	c.add(time.Minute)
+	if _, err := s.Beat(t.Context(), as(11), mainRun, ckpt.Heartbeat{}); err != nil {
+		t.Fatal(err)
+	}
+	c.add(time.Hour) // dead and unnoticed
+	die(t, s, p, 11, ckpt.RunInterrupted)
+	plan := claim(t, s, 12)
+	wantVerdict(t, plan, ckpt.VerdictRepair)
+	if plan.Checkpoint.ID != last.ID || string(plan.Checkpoint.State) != `{"done": 2}` {
+		t.Errorf("resumes with %+v", plan.Checkpoint)
+	}
+	if len(plan.CompletedSteps) != 1 || plan.CompletedSteps[0].Key != "s2" {
+		t.Errorf("completed since: %+v", plan.CompletedSteps)
+	}
+	if len(plan.InterruptedSteps) != 1 || plan.InterruptedSteps[0].Key != "s3" {
+		t.Errorf("interrupted: %+v", plan.InterruptedSteps)
+	}
+	if plan.AccumulatedMS != 60_000 {
+		t.Errorf("accumulated %d ms, want the time to the last sign of life", plan.AccumulatedMS)
+	}
+	next := save(t, s, as(12), "a", ckpt.KindRoutine, `{"done": 3}`)
+	if string(next.Parent) != last.ID {
+		t.Errorf("the next save comes from %s", next.Parent)
+	}
+	sound(t, pathOf(s))
+}
+
+func TestLiveOwnerIsUnsafe(t *testing.T) {
+	s, _, _ := openRuns(t)
+	start(t, s, 11)
+	save(t, s, as(11), "a", ckpt.KindRoutine, `1`)
+	plan := claim(t, s, 12)
+	wantVerdict(t, plan, ckpt.VerdictUnsafe)
+	if plan.Claimed {
+		t.Error("an unsafe run was claimed")
+	}
+	forced := claim(t, s, 12, func(r *ckpt.ResumeRequest) { r.Force = true })
+	if !forced.Claimed || forced.Checkpoint == nil {
+		t.Errorf("forced: %+v", forced)
+	}
+}
+
+func TestReusedPIDIsNotTheOwner(t *testing.T) {
+	s, _, _ := openRuns(t)
+	start(t, s, 11)
+	save(t, s, as(11), "a", ckpt.KindRoutine, `1`)
+	if err := s.ExecForTest(`UPDATE runs SET process_start = '99'`); err != nil { // another process has the number now
+		t.Fatal(err)
+	}
+	plan := claim(t, s, 12)
+	if !plan.Claimed {
+		t.Errorf("a reused pid was taken for the owner: %+v", plan)
+	}
+}
+
+func TestSuspectsArePassedOver(t *testing.T) {
+	s, _, p := openRuns(t)
+	start(t, s, 11)
+	clean := save(t, s, as(11), "a", ckpt.KindRoutine, `{"good":true}`)
+	// From here on a detector marks each checkpoint in the transaction that saves it.
+	if err := s.ExecForTest(`CREATE TRIGGER drift AFTER INSERT ON checkpoints BEGIN UPDATE checkpoints SET suspect = 1 WHERE n = new.n; END`); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 6 {
+		save(t, s, as(11), "a", ckpt.KindRoutine, fmt.Sprint(i))
+	}
+	die(t, s, p, 11, ckpt.RunInterrupted)
+	plan := claim(t, s, 12)
+	wantVerdict(t, plan, ckpt.VerdictRepair)
+	if plan.Checkpoint.ID != clean.ID || len(plan.Skipped) != 3 {
+		t.Errorf("resumes with %+v, skipped %+v", plan.Checkpoint, plan.Skipped)
+	}
+}
+
+func TestDamagedCheckpointsArePassedOver(t *testing.T) {
+	s, _, p := openRuns(t)
+	start(t, s, 11)
+	good := save(t, s, as(11), "a", ckpt.KindRoutine, `{"n":1}`)
+	bad := save(t, s, as(11), "a", ckpt.KindRoutine, `{"n":2}`)
+	if err := s.ExecForTest(`UPDATE checkpoints SET body = CAST('{"n":9}' AS BLOB) WHERE id = ?`, bad.ID); err != nil {
+		t.Fatal(err)
+	}
+	die(t, s, p, 11, ckpt.RunInterrupted)
+	plan := claim(t, s, 12)
+	wantVerdict(t, plan, ckpt.VerdictRepair)
+	if plan.Checkpoint.ID != good.ID || len(plan.Skipped) != 1 || plan.Skipped[0].ID != bad.ID {
+		t.Fatalf("%+v %+v", plan.Checkpoint, plan.Skipped)
+	}
+	if err := s.ExecForTest(`UPDATE checkpoints SET body = CAST('{"n":9}' AS BLOB)`); err != nil {
+		t.Fatal(err)
+	}
+	plan = claim(t, s, 13, func(r *ckpt.ResumeRequest) { r.Force = true })
+	wantVerdict(t, plan, ckpt.VerdictUnsafe)
+	if plan.Checkpoint != nil || plan.Claimed {
+		t.Errorf("damaged states were served: %+v", plan)
+	}
+}
+
+func TestPromptsWithoutAutoresume(t *testing.T) {
+	answers := map[ckpt.PromptChoice]ckpt.ResumeVerdict{
+		ckpt.ChoiceResume: ckpt.VerdictResume, ckpt.ChoiceReinitialize: ckpt.VerdictFresh, ckpt.ChoiceAbandon: ckpt.VerdictFresh,
+	}
+	for choice, want := range answers {
+		t.Run(string(choice), func(t *testing.T) {
+			s, c, p := openRuns(t)
+			policy := ckpt.DefaultPolicy()
+			policy.Autoresume = false
+			if _, err := s.SetPolicy(t.Context(), ann, "a", policy); err != nil {
+				t.Fatal(err)
+			}
+			start(t, s, 11)
+			save(t, s, as(11), "a", ckpt.KindRoutine, `{"memory":"much"}`)
+			c.add(time.Minute)
+			die(t, s, p, 11, ckpt.RunTimedOut)
+			page, err := s.Prompts(t.Context(), ann, ckpt.PromptFilter{Open: true})
+			if err != nil || len(page.Prompts) != 1 {
+				t.Fatalf("%+v, %v", page, err)
+			}
+			if diff := string(page.Prompts[0].MemoryDiff); !strings.HasPrefix(diff, "[") {
+				t.Errorf("the prompt does not show what would be lost: %s", diff)
+			}
+			c.add(time.Minute)
+			wantVerdict(t, claim(t, s, 12), ckpt.VerdictAsk)
+			c.add(time.Minute)
+			a := ckpt.PromptAnswer{ID: page.Prompts[0].ID, Choice: choice}
+			if _, _, err := s.AnswerPrompt(t.Context(), bob, a); ckpt.CodeOf(err) != ckpt.CodeNotFound {
+				t.Errorf("somebody else could answer: %v", err)
+			}
+			answered, _, err := s.AnswerPrompt(t.Context(), ann, a)
+			if err != nil || answered.Choice != ckpt.Ref(choice) || string(answered.AnsweredBy) != ann.Caller.Owner {
+				t.Fatalf("%+v, %v", answered, err)
+			}
+			_, _, err = s.AnswerPrompt(t.Context(), ann, a)
+			wantCode(t, err, ckpt.CodeConflict)
+			c.add(time.Minute)
+			run, err := s.Run(t.Context(), ann, mainRun)
+			if err != nil || (choice == ckpt.ChoiceAbandon) != (run.Status == ckpt.RunFailed) {
+				t.Errorf("the run is %+v, %v", run, err)
+			}
+			plan := claim(t, s, 12)
+			wantVerdict(t, plan, want)
+			if !plan.Claimed || (plan.Checkpoint != nil) != (choice == ckpt.ChoiceResume) {
+				t.Errorf("%+v", plan)
+			}
+			sound(t, pathOf(s))
+		})
+	}
+}
+
+func TestInterruptLooksAgain(t *testing.T) {
+	s, c, _ := openRuns(t)
+	beat := ckpt.Duration(10 * time.Second)
+	if _, _, err := s.StartRun(t.Context(), as(11), ckpt.RunRequest{Agent: "a", HeartbeatTimeout: &beat}); err != nil {
+		t.Fatal(err)
+	}
+	watched, err := s.Watched(t.Context(), 0, 10)
+	if err != nil || len(watched) != 1 || watched[0].HeartbeatTimeout != 10*time.Second {
+		t.Fatalf("%+v, %v", watched, err)
+	}
+	c.add(time.Minute)
+	if _, err := s.Beat(t.Context(), as(11), mainRun, ckpt.Heartbeat{}); err != nil {
+		t.Fatal(err)
+	}
+	did, err := s.Interrupt(t.Context(), watched[0], ckpt.RunTimedOut, "late")
+	if err != nil || did {
+		t.Errorf("a run that had beaten since was interrupted: %v, %v", did, err)
+	}
+}
+
+func TestWriteRevivesARunFoundDead(t *testing.T) {
+	s, _, p := openRuns(t)
+	start(t, s, 11)
+	die(t, s, p, 11, ckpt.RunTimedOut)
+	save(t, s, as(11), "a", ckpt.KindRoutine, `1`)
+	run, err := s.Run(t.Context(), ann, mainRun)
+	if err != nil || run.Status != ckpt.RunRunning {
+		t.Errorf("%+v, %v", run, err)
+	}
+}
+
+func TestSuspendedRun(t *testing.T) {
+	s, c, _ := openRuns(t)
+	run := start(t, s, 11)
+	save(t, s, as(11), "a", ckpt.KindRoutine, `1`)
+	c.add(time.Minute)
+	run, _, err := s.EndRun(t.Context(), as(11), mainRun, ckpt.EndRequest{Epoch: &run.Epoch, Status: ckpt.RunAwaitingContinuation, ContinuationPrompt: "go on with step 7"})
+	if err != nil || run.AccumulatedMS != 60_000 {
+		t.Fatalf("%+v, %v", run, err)
+	}
+	c.add(time.Hour)
+	plan := claim(t, s, 12)
+	wantVerdict(t, plan, ckpt.VerdictResume)
+	if plan.ContinuationPrompt != "go on with step 7" || plan.AccumulatedMS != 60_000 {
+		t.Errorf("%+v", plan)
+	}
+}

@@ -1,0 +1,97 @@
+package db_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/resume"
+)
+
+// processes are made up: each pid is a process that lives until it is killed.
+type processes struct {
+	mu   sync.Mutex
+	dead map[int]bool
+}
+
+func (p *processes) Identify(pid int) ckpt.Process {
+	return ckpt.Process{PID: pid, Start: "100", Boot: "b1"}
+}
+
+func (p *processes) Alive(of ckpt.Process) ckpt.Liveness {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dead[of.PID] || of.Start != "100" {
+		return ckpt.LivenessDead
+	}
+	return ckpt.LivenessAlive
+}
+
+func (p *processes) kill(pid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dead[pid] = true
+}
+
+// openRuns opens a store that can resume.
+func openRuns(t testing.TB) (*db.Store, *clock, *processes) {
+	t.Helper()
+	c := newClock()
+	p := &processes{dead: map[int]bool{}}
+	o := options(t.TempDir()+"/ckpt.db", c)
+	o.Resume, o.Processes = resume.Make, p
+	return openWith(t, o), c, p
+}
+
+// as is ann, calling from another process.
+func as(pid int) ckpt.Scope {
+	return ckpt.Scope{Caller: ckpt.Caller{Owner: ann.Caller.Owner, PID: pid}}
+}
+
+var mainRun = ckpt.RunRef{Agent: "a"}
+
+func at(epoch int64) ckpt.RunRef {
+	return ckpt.RunRef{Agent: "a", Epoch: &epoch}
+}
+
+// start registers the main run for a process.
+func start(t testing.TB, s *db.Store, pid int) *ckpt.Run {
+	t.Helper()
+	run, _, err := s.StartRun(t.Context(), as(pid), ckpt.RunRequest{Agent: "a", PID: pid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// claim resumes the main run for a process.
+func claim(t testing.TB, s *db.Store, pid int, change ...func(*ckpt.ResumeRequest)) *ckpt.Plan {
+	t.Helper()
+	r := ckpt.ResumeRequest{Agent: "a", PID: pid}
+	for _, f := range change {
+		f(&r)
+	}
+	plan, _, err := s.Resume(t.Context(), as(pid), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+func wantVerdict(t testing.TB, plan *ckpt.Plan, v ckpt.ResumeVerdict) {
+	t.Helper()
+	if plan.Verdict != v {
+		t.Fatalf("verdict %s, want %s: %v", plan.Verdict, v, plan.Reasons)
+	}
+}
+
+// pathOf is where a store of openRuns keeps its database.
+func pathOf(s *db.Store) string {
+	st, err := s.Status(context.Background(), root)
+	if err != nil {
+		panic(err)
+	}
+	return st.Database.Path
+}

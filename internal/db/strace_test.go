@@ -1,0 +1,140 @@
+//go:build linux
+
+package db_test
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+)
+
+// underStrace plays a child that saves, with a fault injected into its system
+// calls, and answers what it said.
+func underStrace(t *testing.T, path, calls, inject string) []string {
+	t.Helper()
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip("strace is not installed")
+	}
+	if out, err := exec.Command(strace, "-e", "trace=fsync", "true").CombinedOutput(); err != nil {
+		t.Skipf("strace may not trace here: %s", out)
+	}
+	wrapper := []string{strace, "-f", "-qq", "-o", filepath.Join(t.TempDir(), "trace"), "-e", "trace=" + calls, "-e", "inject=" + inject}
+	return startChild(t, "save", path, 0, wrapper...).all(t)
+}
+
+// holdTo opens the database after a fault, has the client ask again for all
+// that was not acknowledged, and holds the store to every promise.
+func holdTo(t *testing.T, path string, said []string) {
+	t.Helper()
+	s, err := db.Open(t.Context(), options(path, newClock()))
+	if err != nil {
+		t.Fatalf("the next start: %v", err)
+	}
+	defer s.Close()
+	must(t, s.Ready(t.Context()))
+	for i := range 12 {
+		r := childSave(i)
+		c, err := s.Checkpoint(t.Context(), ann, r.ID, true)
+		was := slices.Contains(said, fmt.Sprint("saved ", i))
+		switch {
+		case err == nil && string(c.State) != string(r.State):
+			t.Errorf("save %d came back as something else", i)
+		case err != nil && was:
+			t.Errorf("save %d was acknowledged and is lost: %v", i, err)
+		case err == nil && slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, fmt.Sprintf("not_saved %d ", i)) }):
+			t.Errorf("save %d was answered as not saved, and is there", i)
+		}
+		again, err := s.Save(t.Context(), ann, r)
+		if err != nil {
+			t.Fatalf("the same key again: %v", err)
+		}
+		if was && !again.Replayed {
+			t.Errorf("save %d was saved a second time", i)
+		}
+	}
+	for agent := range 3 {
+		if got := seqs(t, s, ann, fmt.Sprintf("agent%d", agent)); len(got) != 4 {
+			t.Errorf("agent%d has %v", agent, got)
+		}
+	}
+	must(t, s.Close())
+	sound(t, path)
+}
+
+func has(said []string, prefix string) bool {
+	return slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, prefix) })
+}
+
+// TestFailedFsync: the disk fails in a flush. The answer is unknown, nothing is
+// acknowledged after it, and the key gives exactly one row after the restart.
+func TestFailedFsync(t *testing.T) {
+	unknown := false
+	for _, n := range []int{3, 4, 6, 7, 8, 9, 10, 16} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			path := closedDatabase(t)
+			said := underStrace(t, path, "fsync,fdatasync", fmt.Sprintf("fsync,fdatasync:error=EIO:when=%d", n))
+			t.Log(said)
+			if has(said, "unknown") {
+				unknown = true
+				if said[len(said)-1] != "failed" {
+					t.Errorf("after an unknown outcome the store went on: %q", said)
+				}
+			}
+			holdTo(t, path, said)
+		})
+	}
+	if !unknown {
+		t.Error("no fault met a commit")
+	}
+}
+
+// TestKilledAtASystemCall kills the process at some of its writes, also while
+// the database is made and while the log is copied.
+func TestKilledAtASystemCall(t *testing.T) {
+	for _, at := range []string{
+		"pwrite64:signal=SIGKILL:when=1", "pwrite64:signal=SIGKILL:when=2", "pwrite64:signal=SIGKILL:when=9", "pwrite64:signal=SIGKILL:when=40",
+		"pwrite64:signal=SIGKILL:when=75", "pwrite64:signal=SIGKILL:when=120", "fsync,fdatasync:signal=SIGKILL:when=2", "fsync,fdatasync:signal=SIGKILL:when=9",
+		"ftruncate:signal=SIGKILL:when=1",
+	} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "ckpt.db")
+			calls, _, _ := strings.Cut(at, ":")
+			said := underStrace(t, path, calls, at)
+			t.Log(said)
+			holdTo(t, path, said)
+		})
+	}
+}
+
+// TestFailedWrites has one write fail, or all from then on, for want of room or
+// because of the disk.
+func TestFailedWrites(t *testing.T) {
+	for _, at := range []string{
+		"pwrite64:error=ENOSPC:when=50", "pwrite64:error=ENOSPC:when=60+", "pwrite64:error=EIO:when=55", "pwrite64:error=EIO:when=30+", "ftruncate:error=EIO:when=1",
+	} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			path := closedDatabase(t)
+			calls, _, _ := strings.Cut(at, ":")
+			said := underStrace(t, path, calls, at)
+			t.Log(said)
+			if strings.Contains(at, "ENOSPC") && (has(said, "failed") || !has(said, "not_saved")) {
+				t.Errorf("want of room: %q", said)
+			}
+			if has(said, "not_saved") && strings.Contains(at, "ENOSPC") {
+				if !slices.ContainsFunc(said, func(s string) bool { return strings.HasSuffix(s, string(ckpt.CodeStorageFull)) }) {
+					t.Errorf("want of room is answered as %q", said)
+				}
+			}
+			holdTo(t, path, said)
+		})
+	}
+}

@@ -1,0 +1,216 @@
+-- The tables of schema version 1, as they were released.
+
+CREATE TABLE agents (
+    id         INTEGER PRIMARY KEY,
+    owner      TEXT NOT NULL,              -- uid:1000, or a Windows SID
+    name       TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    policy     TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(policy)), -- what is missing has the default
+    policy_at  TEXT NOT NULL,              -- when the policy was last set
+    recovery_keep_s INTEGER NOT NULL DEFAULT 604800, -- the policy's recovery_keep in seconds, for audit_violations
+    UNIQUE (owner, name)
+) STRICT;
+
+CREATE TABLE audit_head (
+    id   INTEGER PRIMARY KEY CHECK (id = 1),
+    n    INTEGER NOT NULL,
+    hash TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE audit_log (
+    n       INTEGER PRIMARY KEY, -- 1, 2, … without gaps
+    at      TEXT NOT NULL,
+    who     TEXT NOT NULL,
+    pid     INTEGER NOT NULL,
+    action  TEXT NOT NULL,
+    owner   TEXT,
+    agent   TEXT,
+    run     TEXT,
+    subject TEXT,
+    outcome TEXT NOT NULL,
+    reason  TEXT,
+    retries INTEGER NOT NULL,
+    detail  TEXT NOT NULL,
+    prev    TEXT NOT NULL,
+    hash    TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE checkpoints (
+    n            INTEGER PRIMARY KEY,       -- the audit_log row that records the save: the order of all saves
+    id           TEXT NOT NULL UNIQUE,      -- UUID of version 7
+    run_id       INTEGER NOT NULL REFERENCES runs (id),
+    seq          INTEGER NOT NULL,          -- 1, 2, … in its run, in the order of acknowledgement
+    kind         TEXT NOT NULL CHECK (kind IN ('routine', 'pre_operation', 'recovery')),
+    parent       TEXT,                      -- the checkpoint that this state came from; it may be gone
+    created_at   TEXT NOT NULL,
+    size         INTEGER NOT NULL,          -- bytes of the state
+    stored_size  INTEGER NOT NULL,          -- bytes that the save added
+    sha256       TEXT NOT NULL CHECK (length(sha256) = 64),
+    content_type TEXT NOT NULL,
+    labels       TEXT NOT NULL DEFAULT '{}',
+    metadata     TEXT NOT NULL DEFAULT '{}',
+    step         TEXT,
+    operation    TEXT,                      -- the key of the operation that it was taken for
+    pinned       INTEGER NOT NULL DEFAULT 0 CHECK (pinned IN (0, 1)),
+    suspect      INTEGER NOT NULL DEFAULT 0 CHECK (suspect IN (0, 1)), -- saved after the first evidence of drift
+    program      TEXT,                      -- {"source", "executed"}
+    pieces       TEXT,
+    body         BLOB
+) STRICT;
+
+CREATE TABLE events (
+    run_id  INTEGER NOT NULL REFERENCES runs (id),
+    seq     INTEGER NOT NULL,
+    at      TEXT NOT NULL,
+    type    TEXT NOT NULL,
+    payload TEXT NOT NULL CHECK (json_valid(payload)),
+    PRIMARY KEY (run_id, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE findings (
+    id           TEXT NOT NULL PRIMARY KEY,
+    run_id       INTEGER NOT NULL REFERENCES runs (id),
+    at           TEXT NOT NULL,
+    rule         TEXT NOT NULL,
+    severity     TEXT NOT NULL CHECK (severity IN ('info', 'warn', 'critical')),
+    message      TEXT NOT NULL,
+    evidence     TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(evidence)),
+    checkpoint   TEXT, -- the checkpoint in which it was seen
+    since_seq    INTEGER, -- checkpoints from this sequence number on are suspect
+    dismissed_at TEXT,
+    dismissed_by TEXT
+) STRICT;
+
+CREATE TABLE idempotency (
+    n           INTEGER PRIMARY KEY,
+    agent_id    INTEGER NOT NULL,
+    key         TEXT NOT NULL,
+    fingerprint TEXT NOT NULL, -- SHA-256 of what was asked
+    reply       TEXT NOT NULL,
+    created_at  TEXT NOT NULL,
+    UNIQUE (agent_id, key)
+) STRICT;
+
+CREATE TABLE meta (
+    key   TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE operations (
+    id         INTEGER PRIMARY KEY,
+    run_id     INTEGER NOT NULL REFERENCES runs (id),
+    key        TEXT NOT NULL,
+    attempt    INTEGER NOT NULL DEFAULT 1,
+    name       TEXT NOT NULL,
+    status     TEXT NOT NULL CHECK (status IN ('open', 'succeeded', 'failed', 'uncertain')),
+    checkpoint TEXT,
+    started_at TEXT NOT NULL,
+    ended_at   TEXT,
+    result     TEXT,
+    error      TEXT,
+    UNIQUE (run_id, key, attempt)
+) STRICT;
+
+CREATE TABLE prompts (
+    id          TEXT NOT NULL PRIMARY KEY,
+    run_id      INTEGER NOT NULL REFERENCES runs (id),
+    at          TEXT NOT NULL,
+    question    TEXT NOT NULL,
+    reason      TEXT NOT NULL,
+    checkpoint  TEXT,
+    memory_diff TEXT,
+    choice      TEXT CHECK (choice IN ('resume', 'reinitialize', 'abandon')),
+    answered_at TEXT,
+    answered_by TEXT
+) STRICT;
+
+CREATE TABLE runs (
+    id            INTEGER PRIMARY KEY,
+    agent_id      INTEGER NOT NULL REFERENCES agents (id),
+    name          TEXT NOT NULL,
+    status        TEXT NOT NULL DEFAULT 'running' CHECK (status IN
+        ('running', 'suspended', 'awaiting_continuation', 'interrupted', 'timed_out', 'completed', 'failed')),
+    epoch         INTEGER NOT NULL DEFAULT 1, -- the fencing token: a write that names an older one is refused
+    attempt       INTEGER NOT NULL DEFAULT 1, -- how often it was begun or resumed
+    started_at    TEXT NOT NULL,
+    updated_at    TEXT NOT NULL,
+    ended_at      TEXT,
+    last_seq      INTEGER NOT NULL DEFAULT 0, -- of its checkpoints; never reused
+    removed       INTEGER NOT NULL DEFAULT 0, -- checkpoints that are gone: last_seq = what is there + removed
+    stored_bytes  INTEGER NOT NULL DEFAULT 0, -- of all its states, as stored
+    base_seq      INTEGER NOT NULL DEFAULT 0, -- it was begun anew after this one: what came before is history only
+    head          TEXT,                       -- the checkpoint that the next save comes from
+    workflow      TEXT,
+    pid           INTEGER,                    -- of the owner, with what tells it from a later process of that number
+    process_start TEXT,
+    boot_id       TEXT,
+    parent_run    TEXT,
+    forked_from   TEXT,                       -- the checkpoint that a fork began with
+    segment_at    TEXT,                       -- when the present segment began; NULL between two
+    interrupted_at TEXT,                      -- when it was last found without its owner
+    accumulated_ms INTEGER NOT NULL DEFAULT 0, -- time over all segments before
+    heartbeat_at  TEXT,
+    heartbeat_timeout_ms INTEGER NOT NULL DEFAULT 0, -- 0: not watched
+    progress_timeout_ms  INTEGER NOT NULL DEFAULT 0,
+    progress      REAL,
+    progress_at   TEXT,
+    goal          TEXT,
+    continuation_prompt TEXT,
+    external_session    TEXT,
+    labels        TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(labels)),
+    result        TEXT,
+    error         TEXT,
+    last_event    INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (agent_id, name)
+) STRICT;
+
+CREATE TABLE segments (
+    id     INTEGER PRIMARY KEY,
+    run_id INTEGER NOT NULL REFERENCES runs (id),
+    size   INTEGER NOT NULL,
+    data   BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE steps (
+    id           INTEGER PRIMARY KEY,
+    run_id       INTEGER NOT NULL REFERENCES runs (id),
+    key          TEXT NOT NULL,
+    attempt      INTEGER NOT NULL DEFAULT 1,
+    name         TEXT NOT NULL,
+    status       TEXT NOT NULL CHECK (status IN ('started', 'succeeded', 'failed', 'interrupted')),
+    args         TEXT,
+    result       TEXT,
+    error        TEXT,
+    started_at   TEXT NOT NULL,
+    ended_at     TEXT,
+    duration_ms  INTEGER,
+    input_tokens INTEGER,
+    output_tokens INTEGER,
+    cost_usd     REAL,
+    progress     REAL,
+    after_seq    INTEGER NOT NULL DEFAULT 0, -- the run's newest checkpoint when it ended, or when it began
+    UNIQUE (run_id, key)
+) STRICT;
+
+CREATE INDEX checkpoints_by_age ON checkpoints (created_at) WHERE kind = 'recovery';
+
+CREATE INDEX checkpoints_of_run ON checkpoints (run_id, kind, seq);
+
+CREATE INDEX findings_of_run ON findings (run_id, at);
+
+CREATE INDEX prompts_of_run ON prompts (run_id);
+
+CREATE INDEX runs_forked ON runs (forked_from) WHERE forked_from IS NOT NULL;
+
+CREATE INDEX segments_of_run ON segments (run_id);
+
+CREATE INDEX steps_of_run ON steps (run_id, after_seq);
+
+CREATE TRIGGER audit_head_is_never_removed BEFORE DELETE ON audit_head
+BEGIN SELECT RAISE(ABORT, 'the audit log keeps its head'); END;
+
+CREATE TRIGGER audit_log_is_never_changed BEFORE UPDATE ON audit_log
+BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+
+CREATE TRIGGER audit_log_is_never_shortened BEFORE DELETE ON audit_log
+BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;

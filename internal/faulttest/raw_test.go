@@ -1,0 +1,91 @@
+package faulttest
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// rawReply is an answer to raw bytes.
+type rawReply struct {
+	*http.Response
+	body []byte
+}
+
+// raw writes bytes to the daemon as they are and reads every answer until it
+// closes the connection or has answered often enough. half closes the writing
+// end after the bytes.
+func raw(socket, text string, answers int, half bool) ([]rawReply, error) {
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := io.WriteString(c, text)
+		if half && err == nil {
+			err = c.(*net.UnixConn).CloseWrite()
+		}
+		wrote <- err
+	}()
+	replies, err := readReplies(bufio.NewReader(c), answers, strings.HasPrefix(text, "HEAD "))
+	c.Close()
+	<-wrote // a daemon that has answered need not read the rest
+	return replies, err
+}
+
+func readReplies(r *bufio.Reader, most int, head bool) (replies []rawReply, err error) {
+	request := &http.Request{Method: http.MethodGet}
+	if head {
+		request.Method = http.MethodHead
+	}
+	for len(replies) < most {
+		resp, err := http.ReadResponse(r, request)
+		var network net.Error
+		switch {
+		case errors.As(err, &network) && network.Timeout():
+			return replies, errors.New("no answer and no end of the connection")
+		case err != nil:
+			return replies, nil // the connection has ended
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return replies, fmt.Errorf("the answer %s is not whole: %w", resp.Status, err)
+		}
+		if resp.StatusCode != http.StatusContinue {
+			replies = append(replies, rawReply{resp, body})
+		}
+	}
+	return replies, nil
+}
+
+// problem is what every refusal must be: 4xx, and a problem that says it all.
+func (r rawReply) problem() (p ipc.Problem, err error) {
+	switch {
+	case r.StatusCode < 400 || r.StatusCode >= 500:
+		return p, fmt.Errorf("status %d: %s", r.StatusCode, tail(string(r.body), 300))
+	case r.Header.Get("Content-Type") != "application/problem+json":
+		return p, fmt.Errorf("status %d with Content-Type %q: %s", r.StatusCode, r.Header.Get("Content-Type"), tail(string(r.body), 300))
+	case r.Request.Method == http.MethodHead:
+		return p, nil
+	}
+	if err := json.Unmarshal(bytes.TrimSpace(r.body), &p); err != nil {
+		return p, fmt.Errorf("status %d: %w: %s", r.StatusCode, err, r.body)
+	}
+	if p.Status != r.StatusCode || p.Code == "" || p.Detail == "" || p.Outcome != ckpt.OutcomeNotSaved {
+		return p, fmt.Errorf("a problem with something missing: %s", r.body)
+	}
+	return p, nil
+}
