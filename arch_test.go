@@ -35,12 +35,13 @@ var arrows = map[string][]string{
 	"internal/drift":     {root},
 	"internal/resume":    {root},
 	"internal/monitor":   {root},
+	"internal/secrets":   {root},
 	"internal/ipc":       {root, "internal/ipc/endpoint"},
 
 	// Level 2: the rooms are wired, and agents are served.
 	"internal/daemon": {
 		root, "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db",
-		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/ipc",
+		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/secrets", "internal/ipc",
 	},
 	"client": {root, "internal/ipc"},
 

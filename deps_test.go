@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	driver = "modernc.org/sqlite"
-	libc   = "modernc.org/libc"
+	driverModule = "modernc.org/sqlite"
+	libcModule   = "modernc.org/libc"
 )
 
 // The driver is C code translated for exactly one version of its libc. Another
 // one compiles and then corrupts memory, so an upgrade of the one without the
 // other must not pass unseen.
 func TestDriverHasTheLibcItWasMadeFor(t *testing.T) {
-	wanted := required(t, goModOf(t, driver), libc)
-	if is := selected(t, libc).Version; is != wanted {
-		t.Errorf("%s is %s, but %s asks for %s: set it back with `go mod edit -require=%s@%s`", libc, is, driver, wanted, libc, wanted)
+	wanted := required(t, goModOf(t, driverModule), libcModule)
+	if is := selected(t, libcModule).Version; is != wanted {
+		t.Errorf("%s is %s, but %s asks for %s: set it back with `go mod edit -require=%s@%s`", libcModule, is, driverModule, wanted, libcModule, wanted)
 	}
-	if named := required(t, "go.mod", libc); named != wanted {
-		t.Errorf("go.mod names %s %s, not %s", libc, named, wanted)
+	if named := required(t, "go.mod", libcModule); named != wanted {
+		t.Errorf("go.mod names %s %s, not %s", libcModule, named, wanted)
 	}
 }
 

@@ -120,7 +120,7 @@ func checkText(what, s string) error {
 		return Errorf(CodeInvalid, "the %s is not valid UTF-8", what)
 	}
 	if strings.IndexFunc(s, unicode.IsControl) >= 0 {
-		return Errorf(CodeInvalid, "the %s %q has a control character", what, cut(s))
+		return Errorf(CodeInvalid, "the %s has a control character", what)
 	}
 	return nil
 }
@@ -138,8 +138,8 @@ func CheckLabels(labels Labels) error {
 		if len(value) > MaxLabelValue {
 			return Errorf(CodeInvalid, "label %s is %d bytes long: at most %d are allowed", key, len(value), MaxLabelValue)
 		}
-		if err := checkText("label "+key, value); err != nil {
-			return err
+		if checkText("label", value) != nil { // without the value, which may be a secret
+			return Errorf(CodeInvalid, "label %s has a control character or is not valid UTF-8", key)
 		}
 	}
 	return nil

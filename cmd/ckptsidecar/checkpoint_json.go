@@ -14,11 +14,15 @@ type checkpointShape struct {
 }
 
 func (a *app) writeCheckpoint(c *ckpt.Checkpoint) error {
-	shape := checkpointShape{Checkpoint: c}
+	return writeJSON(a.stdout, shapeOfCheckpoint(c))
+}
+
+func shapeOfCheckpoint(c *ckpt.Checkpoint) *checkpointShape {
+	shape := &checkpointShape{Checkpoint: c}
 	if ckpt.IsJSON(c.ContentType) {
 		shape.State = c.State
 	} else {
 		shape.StateBase64 = c.State
 	}
-	return writeJSON(a.stdout, shape)
+	return shape
 }

@@ -29,6 +29,16 @@ type grammar struct {
 	Pin        pinCmd        `cmd:"" group:"checkpoints" help:"Keep a checkpoint for good: retention never removes it."`
 	Unpin      unpinCmd      `cmd:"" group:"checkpoints" help:"Let retention remove a checkpoint again."`
 	Delete     deleteCmd     `cmd:"" group:"checkpoints" help:"Delete one checkpoint."`
+	Resume     resumeCmd     `cmd:"" group:"runs" help:"Claim a run after whatever became of its owner, and say how to go on safely."`
+	Exec       execCmd       `cmd:"" group:"runs" help:"Run a command as an agent: claim its run, beat for it, and start it again after a crash or a freeze."`
+	Runs       runsCmd       `cmd:"" group:"runs" help:"List runs, the last changed first."`
+	Run        runCmd        `cmd:"" group:"runs" help:"Start, keep alive, end or show one run."`
+	Steps      stepsCmd      `cmd:"" group:"runs" help:"List a run's steps, oldest first."`
+	Step       stepCmd       `cmd:"" group:"runs" help:"Begin, finish or record one step."`
+	Operations operationsCmd `cmd:"" group:"runs" help:"List a run's risky operations, newest first."`
+	Operation  operationCmd  `cmd:"" group:"runs" help:"Begin, end or resolve one risky operation."`
+	Events     eventsCmd     `cmd:"" group:"runs" help:"Show, follow or append to a run's journal."`
+	Prompts    promptsCmd    `cmd:"" group:"runs" help:"Show and answer the questions that wait for an operator."`
 	Export     exportCmd     `cmd:"" group:"agents" help:"Write all of an agent as NDJSON with checksums."`
 	Import     importCmd     `cmd:"" group:"agents" help:"Read what export wrote."`
 	Prune      pruneCmd      `cmd:"" group:"agents" help:"Apply the retention policies now."`
@@ -44,10 +54,12 @@ type grammar struct {
 	Version    versionCmd    `cmd:"" group:"more" help:"Say which version this is."`
 	Completion completionCmd `cmd:"" group:"more" help:"Print a completion script for a shell."`
 	DemoAgent  demoAgentCmd  `cmd:"" hidden:"" help:"The agent of the demo."`
+	platformCommands
 }
 
 var groups = []kong.Group{
 	{Key: "checkpoints", Title: "Checkpoints"},
+	{Key: "runs", Title: "Runs"},
 	{Key: "agents", Title: "Agents"},
 	{Key: "daemon", Title: "Daemon"},
 	{Key: "more", Title: "More"},
@@ -55,6 +67,7 @@ var groups = []kong.Group{
 
 const description = "The flight recorder of AI agents: checkpoints that are safe on disk when they are acknowledged.\n\n" +
 	"Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 conflict, 5 damaged data, 75 no daemon or try again later. " +
+	"`resume` and `exec` also: 10 go on with changes, 20 somebody must decide first, 30 unsafe. " +
 	"`serve` also: 4 already running, 74 it stopped itself to be started again, 78 somebody must act first."
 
 // process is what a command sees of its process, so that tests can be one.

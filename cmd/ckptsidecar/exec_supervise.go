@@ -46,6 +46,8 @@ type outcome struct {
 	code   int           // the child's exit code
 	why    string        // it ended, in words
 	lived  time.Duration // how long it had run
+	died   time.Time     // when it had ended
+	beaten time.Time     // when the daemon last took a heartbeat for it
 	frozen bool          // it was killed because it hung
 	fenced bool          // it was stopped because somebody else owns the run
 	drift  bool          // it was stopped because of critical drift
@@ -193,7 +195,8 @@ func (s *supervisor) claim(ctx context.Context, owner int) (*ckpt.Plan, error) {
 func (s *supervisor) resume(ctx context.Context, r ckpt.ResumeRequest) (*ckpt.Plan, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute) // so that a daemon that hangs cannot hang this too
 	defer cancel()
-	return s.client.Resume(ctx, r)
+	plan, _, err := s.client.Resume(ctx, r)
+	return plan, err
 }
 
 // away says whether a call failed because nobody answers just now.
@@ -262,8 +265,10 @@ func (s *supervisor) watch(ctx context.Context, c *child) *outcome {
 	for {
 		select {
 		case state := <-c.ended:
+			end.died = time.Now()
 			stop()
 			<-quiet
+			end.beaten = b.lastBeat
 			s.read(end, state)
 			if end.code != 0 {
 				c.sweep() // nothing of this attempt may work on beside the next
@@ -340,7 +345,11 @@ func (s *supervisor) settle(ctx context.Context, end *outcome) (own bool) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	run, err := retry(ctx, func() (*ckpt.Run, error) { return s.client.Run(ctx, s.ref(nil)) })
+	tries := 0
+	run, err := retry(ctx, func() (*ckpt.Run, error) {
+		tries++
+		return s.client.Run(ctx, s.ref(nil))
+	})
 	switch {
 	case err != nil:
 		s.note("untold", "how the run ended could not be told to the daemon: %s", messageOf(err))
@@ -350,12 +359,26 @@ func (s *supervisor) settle(ctx context.Context, end *outcome) (own bool) {
 	case end.frozen: // timed_out says more
 		return false
 	}
-	status, reason := ckpt.RunCompleted, ""
-	if end.code != 0 || s.asked() {
-		status, reason = ckpt.RunInterrupted, end.why
+	switch {
+	case end.code == 0 && !s.asked():
+		s.end(ctx, limit, ckpt.RunCompleted, "")
+	case tries > 1 && end.died.Sub(end.beaten) < time.Since(end.died):
+		// The daemon was away. The run, found dead, ends at its last sign of
+		// life, which is nearer to the truth than now.
+	case !s.asked() && s.operatorDecides(ctx):
+		_, _ = s.client.Beat(ctx, s.ref(&s.epoch), ckpt.Heartbeat{}) // its last sign of life
+	default:
+		s.end(ctx, limit, ckpt.RunInterrupted, end.why)
 	}
-	s.end(ctx, limit, status, reason)
 	return false
+}
+
+// operatorDecides says whether the agent's policy wants somebody to look before
+// the run goes on. Then the monitor must find it dead and ask: what exec said of
+// it would count as its own word.
+func (s *supervisor) operatorDecides(ctx context.Context) bool {
+	policy, err := s.client.Policy(ctx, s.cmd.Agent)
+	return err == nil && !policy.Autoresume
 }
 
 // endedByOwner says whether a run stands as its owner left it, not as the
@@ -374,7 +397,8 @@ func (s *supervisor) end(ctx context.Context, limit time.Duration, status ckpt.R
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	_, err := retry(ctx, func() (*ckpt.Run, error) {
-		return s.client.EndRun(ctx, s.ref(nil), ckpt.EndRequest{Epoch: &s.epoch, Status: status, Error: ckpt.Ref(reason)})
+		run, _, err := s.client.EndRun(ctx, s.ref(&s.epoch), ckpt.EndRequest{Status: status, Error: ckpt.Ref(reason)})
+		return run, err
 	})
 	if err != nil {
 		s.note("untold", "that the run is %s could not be told to the daemon: %s", status, messageOf(err))

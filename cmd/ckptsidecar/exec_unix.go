@@ -92,11 +92,12 @@ func (c *child) start() error {
 func (c *child) pid() int   { return c.cmd.Process.Pid }
 func (c *child) owner() int { return c.pid() }
 
-// begin opens the gate.
+// begin opens the gate. A child that died before counts as one that died after:
+// the attempt ends as any other.
 func (c *child) begin(env []string, path string, args []string) error {
 	defer c.gate.Close()
-	if err := json.NewEncoder(c.gate).Encode(order{os.Getpid(), path, args, env}); err != nil {
-		return fmt.Errorf("the command could not be started: %w", err)
+	if json.NewEncoder(c.gate).Encode(order{os.Getpid(), path, args, env}) != nil {
+		_ = c.kill()
 	}
 	return nil
 }

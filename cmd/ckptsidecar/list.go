@@ -16,12 +16,14 @@ type listCmd struct {
 	Limit   int               `short:"n" default:"50" help:"How many. Default: ${default}."`
 	Before  string            `help:"Go on after this cursor of the page before." placeholder:"CURSOR"`
 	All     bool              `help:"All of them, however many."`
+	Tree    bool              `help:"Draw how they came from each other, oldest first, with every branch. Goes with --run only."`
 }
 
 func (c *listCmd) Run(ctx context.Context, a *app) error {
 	if err := c.check(); err != nil {
 		return err
 	}
+	c.All = c.All || c.Tree
 	page, err := c.pages(ctx, a)
 	if err != nil {
 		return err
@@ -31,6 +33,10 @@ func (c *listCmd) Run(ctx context.Context, a *app) error {
 	}
 	if len(page.Checkpoints) == 0 {
 		a.tell("no checkpoint of %s matches", c.Agent)
+		return nil
+	}
+	if c.Tree {
+		newHistory(page.Checkpoints).write(a.stdout, a.out)
 		return nil
 	}
 	checkpointTable(page.Checkpoints, a.out).write(a.stdout, a.out)
@@ -43,6 +49,9 @@ func (c *listCmd) Run(ctx context.Context, a *app) error {
 func (c *listCmd) check() error {
 	if c.Limit < 1 || c.Limit > ckpt.MaxLimit {
 		return usagef("--limit is %d: it is between 1 and %d, or say --all", c.Limit, ckpt.MaxLimit)
+	}
+	if c.Tree && (c.Kind != "" || len(c.Label) > 0 || c.Suspect != nil || c.Before != "") {
+		return usagef("--tree shows all of an agent or of one run: leave the other choices out")
 	}
 	return checked(
 		ckpt.CheckAgentName(c.Agent),

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,7 +38,7 @@ func (c *resumeCmd) Run(ctx context.Context, a *app) error {
 	if err := checked(r.Check()); err != nil {
 		return err
 	}
-	plan, err := a.client().Resume(ctx, r)
+	plan, _, err := a.client().Resume(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -254,10 +256,8 @@ func nextOfUnsafe(p *ckpt.Plan, by, run string) []string {
 
 // operationsOf counts what an RFC 6902 patch does.
 func operationsOf(patch ckpt.JSON) int {
-	list, err := patchOperations(patch)
-	if err != nil {
-		return 0
-	}
+	var list []json.RawMessage
+	_ = json.Unmarshal(patch, &list) // what is none counts as none
 	return len(list)
 }
 
@@ -313,6 +313,18 @@ func runFlag(run string) string {
 		return ""
 	}
 	return " --run " + run
+}
+
+// ref is the run that a command is about. What is left out comes from exec
+// where it has started this process for that run.
+func (a *app) ref(agent, run string, epoch *int64) ckpt.RunRef {
+	r := ckpt.RunRef{Agent: agent, Run: a.inRun(agent, run), Epoch: epoch}
+	if r.Epoch == nil && agent == a.env("CKPTSIDECAR_AGENT") && r.Run == a.env("CKPTSIDECAR_RUN") {
+		if n, err := strconv.ParseInt(a.env("CKPTSIDECAR_EPOCH"), 10, 64); err == nil {
+			r.Epoch = &n
+		}
+	}
+	return r
 }
 
 // inRun is the run that was named, else the one that exec has started this

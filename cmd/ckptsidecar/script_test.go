@@ -16,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"ckptsidecar": main})
+	testscript.Main(m, map[string]func(){"ckptsidecar": main, "statements": statements})
 }
 
 // TestStories plays testdata/*.txtar: each is a story with the real daemon in

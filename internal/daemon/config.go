@@ -8,6 +8,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+	"github.com/ckptsidecar/ckptsidecar/internal/monitor"
 )
 
 // Config is every setting of the daemon. settings names them for the file and
@@ -34,6 +35,7 @@ type Config struct {
 	WriteTimeout        ckpt.Duration
 
 	RetentionInterval ckpt.Duration
+	MonitorInterval   ckpt.Duration
 	StopTimeout       ckpt.Duration
 }
 
@@ -62,6 +64,7 @@ func Default(system bool, env Environment) Config {
 		Connections:         4096,
 		WriteTimeout:        ckpt.Duration(10 * time.Second),
 		RetentionInterval:   ckpt.Duration(time.Minute),
+		MonitorInterval:     ckpt.Duration(monitor.DefaultInterval),
 		StopTimeout:         ckpt.Duration(5 * time.Second),
 	}
 	if system {
@@ -124,6 +127,7 @@ func (c *Config) checkTimes() error {
 	}{
 		{"limits.write_timeout", c.WriteTimeout, 100 * time.Millisecond, 5 * time.Minute},
 		{"retention.interval", c.RetentionInterval, time.Second, ckpt.Day},
+		{"monitor.interval", c.MonitorInterval, 50 * time.Millisecond, time.Minute},
 		{"stop_timeout", c.StopTimeout, 100 * time.Millisecond, 5 * time.Minute},
 	} {
 		if is := time.Duration(t.is); is < t.least || is > t.most {

@@ -108,6 +108,7 @@ func TestCheckNamesTheSetting(t *testing.T) {
 		{"limits.connections", func(c *Config) { c.Connections = 0 }},
 		{"limits.write_timeout", func(c *Config) { c.WriteTimeout = 0 }},
 		{"retention.interval", func(c *Config) { c.RetentionInterval = ckpt.Duration(2 * ckpt.Day) }},
+		{"monitor.interval", func(c *Config) { c.MonitorInterval = ckpt.Duration(ckpt.Day) }},
 		{"stop_timeout", func(c *Config) { c.StopTimeout = ckpt.Duration(time.Hour) }},
 	}
 	for _, tt := range tests {

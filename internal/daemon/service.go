@@ -10,21 +10,27 @@ import (
 	"sync/atomic"
 	"time"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+	"github.com/ckptsidecar/ckptsidecar/internal/monitor"
+	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
+	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
 // service is what a running daemon is made of, in the order of starting.
 type service struct {
-	daemon   *Daemon
-	log      *slog.Logger
-	guard    atomic.Pointer[retention.Guard]
-	store    *db.Store
-	worker   *retention.Worker
-	listener net.Listener
-	server   *ipc.Server
+	daemon    *Daemon
+	processes monitor.Processes
+	log       *slog.Logger
+	guard     atomic.Pointer[retention.Guard]
+	store     *db.Store
+	worker    *retention.Worker
+	monitor   *monitor.Monitor
+	listener  net.Listener
+	server    *ipc.Server
 
 	serving chan error         // how serving ended
 	upkeep  chan error         // how the store's maintenance ended
@@ -61,6 +67,10 @@ func (s *service) openDatabase(ctx context.Context) error {
 		Path:          c.Database,
 		Mode:          os.FileMode(c.DatabaseMode),
 		Retention:     retention.Plan,
+		Resume:        resume.Make,
+		Ask:           func(p *ckpt.Plan) (question, reason string) { return resume.Question(p), resume.Reason(p) },
+		Secrets:       secrets.Scan{},
+		Processes:     &s.processes,
 		Now:           s.daemon.Now,
 		Trusted:       s.trusted,
 		MaxBytes:      int64(c.MaxDatabase),
@@ -108,9 +118,13 @@ func (s *service) startWorkers(context.Context) error {
 	s.worker = &retention.Worker{
 		Store: s.store, Guard: s.guard.Load(), Log: s.log, Interval: time.Duration(s.daemon.Config.RetentionInterval),
 	}
+	s.monitor = &monitor.Monitor{
+		Store: s.store, Processes: &s.processes, Log: s.log, Interval: time.Duration(s.daemon.Config.MonitorInterval),
+	}
 	s.upkeep = make(chan error, 1)
 	s.workers.Go(func() { s.upkeep <- s.store.Maintain(ctx) })
-	s.workers.Go(func() { _ = s.worker.Run(ctx) }) // it logs its own errors and goes on
+	s.workers.Go(func() { _ = s.worker.Run(ctx) }) // these two log their own errors and go on
+	s.workers.Go(func() { _ = s.monitor.Run(ctx) })
 	return nil
 }
 

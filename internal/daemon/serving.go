@@ -20,6 +20,7 @@ func (s *service) newServer() *ipc.Server {
 		func() ipc.Stats { return server.Stats() })
 	server = ipc.NewServer(ipc.Options{
 		Store:   served,
+		Runs:    s.store,
 		Log:     s.log,
 		Metrics: m.handler(),
 		Version: s.daemon.Version,

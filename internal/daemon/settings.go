@@ -39,6 +39,7 @@ func (c *Config) Settings() []Setting {
 		{"limits.connections", "", "How many connections may be open at all.", &c.Connections},
 		{"limits.write_timeout", "", "How long a write waits for a locked database before it is answered with busy.", &c.WriteTimeout},
 		{"retention.interval", "", "How often checkpoints are looked at that go by age or budget.", &c.RetentionInterval},
+		{"monitor.interval", "", "How often the owners of runs are looked at. A run is found dead or timed out so much later, at most.", &c.MonitorInterval},
 	}
 	for i := range list {
 		if list[i].Env == "" {

@@ -38,6 +38,12 @@ func (s *Store) PendingWAL() int64 { return s.wal.pending() }
 // Tick is one round of maintenance at a time.
 func (s *Store) Tick(now time.Time) { newDue(s).tick(context.Background(), now) }
 
+// Ticker is the same for several rounds, which remember one another.
+func (s *Store) Ticker() func(now time.Time) {
+	d := newDue(s)
+	return func(now time.Time) { d.tick(context.Background(), now) }
+}
+
 // SetWALTarget makes the log wrap after fewer bytes, until the test ends.
 func (s *Store) SetWALTarget(bytes int64) { s.wal.target = bytes }
 

@@ -38,7 +38,7 @@ func (tx *tx) replayed(agentID int64, key, print string, reply any) (bool, error
 		return false, err
 	}
 	if row.Fingerprint != print {
-		return false, ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "the key %s came before with another request: use a new key for each new request", key)
+		return false, ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "this key or id came before with another request: use a new one for each new request")
 	}
 	return true, json.Unmarshal([]byte(row.Reply), reply)
 }
@@ -58,11 +58,20 @@ func (tx *tx) remember(agentID int64, key, print string, reply any) error {
 }
 
 // Expire forgets the keys that were first used before a time, the oldest first
-// and at most limit, and answers how many went.
-func (s *Store) Expire(_ context.Context, before time.Time, limit int) (n int, err error) {
+// and at most limit, and answers how many went. They are looked for on a read
+// connection, so that a long table does not hold the writer.
+func (s *Store) Expire(ctx context.Context, before time.Time, limit int) (n int, err error) {
+	var old []int64
+	err = s.ro.SelectContext(ctx, &old, `SELECT n FROM idempotency WHERE created_at < ? ORDER BY n LIMIT ?`, ckpt.At(before), limit)
+	if err != nil || len(old) == 0 {
+		return 0, readError(err)
+	}
+	list, err := json.Marshal(old)
+	if err != nil {
+		return 0, err
+	}
 	err = s.write(&op{owner: daemon, apply: func(tx *tx) error {
-		gone, err := tx.execCount(`DELETE FROM idempotency WHERE n IN
-			(SELECT n FROM (SELECT n, created_at FROM idempotency ORDER BY n LIMIT ?) WHERE created_at < ?)`, limit, ckpt.At(before))
+		gone, err := tx.execCount(`DELETE FROM idempotency WHERE n IN (SELECT value FROM json_each(?))`, string(list))
 		n = int(gone)
 		return err
 	}})

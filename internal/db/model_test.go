@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,8 +30,21 @@ import (
 var (
 	modelSeed      = flag.Uint64("model.seed", 0, "begin the model test at this seed; 0 means its usual ones")
 	modelDatabases = flag.Uint64("model.databases", 1, "how many seeds to try from model.seed on")
-	modelSteps     = flag.Int("model.steps", 1250, "how many steps to make with each")
+	modelSteps     = flag.Int("model.steps", usualSteps(), "how many steps to make with each")
 )
+
+// usualSteps are fewer under the race detector, where a step takes ten times as
+// long and the writer has one goroutine at a time to deal with here anyway.
+func usualSteps() int {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "-race" && s.Value == "true" {
+				return 150
+			}
+		}
+	}
+	return 1250
+}
 
 // TestModel makes 10,000 random steps on the real store, with the real plan,
 // guard and worker, and compares what is there after every one of them with a

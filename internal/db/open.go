@@ -17,19 +17,21 @@ import (
 
 // Options are the settings of a store. The zero value of each has a default.
 type Options struct {
-	Path          string           // of the database file
-	Mode          fs.FileMode      // of the files made; 0600, or 0640 where auditors' group reads
-	Retention     ckpt.Retention   // what stays; required
-	Resume        ckpt.Resumer     // how to go on after a death; Resume needs it
-	Processes     ckpt.Processes   // looks at processes; nil knows none
-	Now           func() time.Time // the wall clock
-	Trusted       func() time.Time // the clock as the clock guard sees it, zero while it holds ages back; nil trusts Now
-	MaxBytes      int64            // of the database; 0 for no limit
-	MaxOwnerBytes int64            // of the stored states of one owner; 0 for no limit
-	WriteTimeout  time.Duration    // how long a write may wait for the database; 10 s
-	MaxWaiting    int              // writes that may wait before busy is answered; 4096
-	MaxWaitBytes  int64            // and their bytes; 512 MiB
-	Readers       int              // read connections; 4
+	Path          string                                     // of the database file
+	Mode          fs.FileMode                                // of the files made; 0600, or 0640 where auditors' group reads
+	Retention     ckpt.Retention                             // what stays; required
+	Resume        ckpt.Resumer                               // how to go on after a death; Resume needs it
+	Ask           func(*ckpt.Plan) (question, reason string) // the words of a prompt
+	Secrets       ckpt.SecretScan                            // looks for secrets in states; nil does not look
+	Processes     ckpt.Processes                             // looks at processes; nil knows none
+	Now           func() time.Time                           // the wall clock
+	Trusted       func() time.Time                           // the clock as the clock guard sees it, zero while it holds ages back; nil trusts Now
+	MaxBytes      int64                                      // of the database; 0 for no limit
+	MaxOwnerBytes int64                                      // of the stored states of one owner; 0 for no limit
+	WriteTimeout  time.Duration                              // how long a write may wait for the database; 10 s
+	MaxWaiting    int                                        // writes that may wait before busy is answered; 4096
+	MaxWaitBytes  int64                                      // and their bytes; 512 MiB
+	Readers       int                                        // read connections; 4
 	Log           *slog.Logger
 	Version       string
 }
@@ -45,6 +47,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Trusted == nil {
 		o.Trusted = o.Now
+	}
+	if o.Ask == nil {
+		o.Ask = plainQuestion
 	}
 	if o.Processes == nil {
 		o.Processes = noProcesses{}

@@ -24,6 +24,17 @@ func (tx *tx) operation(runID int64, key string) (*operationRow, error) {
 	return &row, nil
 }
 
+// uncertain is the newest uncertain attempt of an operation's key, and where
+// there is none the newest attempt.
+func (tx *tx) uncertain(runID int64, newest *operationRow) (*operationRow, error) {
+	var row operationRow
+	found, err := tx.get(&row, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND key = ? AND status = 'uncertain' ORDER BY attempt DESC LIMIT 1`, runID, newest.Key)
+	if err != nil || !found {
+		return newest, err
+	}
+	return &row, nil
+}
+
 // BeginOperation begins something risky: the state to go back to is saved in
 // the same transaction as the operation's row. A key that has succeeded is not
 // begun again; any other begins its next attempt.
@@ -37,7 +48,7 @@ func (s *Store) BeginOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef
 	ref.Epoch = r.Epoch
 	e := entry(sc, "begin_operation", ref.Agent)
 	e.Run, e.Subject = runName(ref.Run), r.Key
-	before, err := stateBefore(sc, ref, r)
+	before, err := s.stateBefore(sc, ref, r)
 	if err != nil {
 		return nil, false, err
 	}
@@ -59,11 +70,11 @@ func (s *Store) BeginOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef
 }
 
 // stateBefore makes the pre_operation save ready, nil where no state was sent.
-func stateBefore(sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationRequest) (*save, error) {
+func (s *Store) stateBefore(sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationRequest) (*save, error) {
 	if len(r.State) == 0 {
 		return nil, nil
 	}
-	v, err := newSave(sc, &ckpt.SaveRequest{Agent: ref.Agent, Run: ref.Run, Kind: ckpt.KindPreOperation, Labels: r.Labels, ContentType: ckpt.ContentTypeJSON, State: r.State})
+	v, err := s.newSave(sc, &ckpt.SaveRequest{Agent: ref.Agent, Run: ref.Run, Kind: ckpt.KindPreOperation, Labels: r.Labels, ContentType: ckpt.ContentTypeJSON, State: r.State})
 	if err == nil {
 		v.operation = ckpt.Ref(r.Key)
 	}
@@ -160,6 +171,9 @@ func (s *Store) endOperation(tx *tx, sc ckpt.Scope, agent *agentRow, ref ckpt.Ru
 		return nil, err
 	}
 	o, err := tx.operation(run.ID, r.Key)
+	if err == nil && r.Resolve && o != nil {
+		o, err = tx.uncertain(run.ID, o)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -233,6 +247,9 @@ func mayEnd(run *runRow, o *operationRow, r ckpt.OperationEnd) error {
 
 // Operations lists a run's operations, newest first.
 func (s *Store) Operations(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f ckpt.ListFilter) (*ckpt.OperationPage, error) {
+	if err := ckpt.CheckStatus("operation", ckpt.OperationStatus(f.Status), ckpt.OperationStatuses); err != nil {
+		return nil, err
+	}
 	run, before, limit, err := s.listOf(ctx, sc, ref, f, "read_operations")
 	if err != nil {
 		return nil, err

@@ -14,25 +14,32 @@ const (
 	promptTables  = ` FROM prompts p JOIN runs r ON r.id = p.run_id JOIN agents a ON a.id = r.agent_id `
 )
 
-// openPrompt answers the run's open prompt, and makes one where there is none.
-func (tx *tx) openPrompt(agent *agentRow, run *runRow, plan *ckpt.Plan) (*ckpt.Prompt, error) {
-	var p ckpt.Prompt
-	found, err := tx.get(&p, `SELECT `+promptColumns+promptTables+`WHERE p.run_id = ? AND p.answered_at IS NULL ORDER BY p.at DESC LIMIT 1`, run.ID)
-	if err != nil || found {
-		return &p, err
+// openPrompt answers the prompt that the plan waits for, or makes one. An older
+// one that nobody has answered is about something else and is withdrawn.
+func (s *Store) openPrompt(tx *tx, agent *agentRow, run *runRow, plan *ckpt.Plan) (*ckpt.Prompt, error) {
+	if plan.Prompt != nil && plan.Prompt.AnsweredAt.IsZero() {
+		return plan.Prompt, nil
+	}
+	err := tx.exec(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND answered_at IS NULL`, tx.now, daemon, run.ID)
+	if err != nil {
+		return nil, err
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, err
 	}
-	p = ckpt.Prompt{ID: id.String(), Agent: agent.Name, Owner: agent.Owner, Run: run.Name, At: tx.now, Reason: strings.Join(plan.Reasons, " "), MemoryDiff: plan.MemoryDiff}
-	p.Question = fmt.Sprintf("Run %s of agent %s stopped. Resume it, re-initialize it (begin with an empty state), or abandon it?", run.Name, agent.Name)
+	p := &ckpt.Prompt{ID: id.String(), Agent: agent.Name, Owner: agent.Owner, Run: run.Name, At: tx.now, MemoryDiff: plan.MemoryDiff}
+	p.Question, p.Reason = s.opt.Ask(plan)
 	if plan.Checkpoint != nil {
 		p.Checkpoint = ckpt.Ref(plan.Checkpoint.ID)
 	}
-	err = tx.exec(`INSERT INTO prompts (id, run_id, at, question, reason, checkpoint, memory_diff) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+	return p, tx.exec(`INSERT INTO prompts (id, run_id, at, question, reason, checkpoint, memory_diff) VALUES (?, ?, ?, ?, ?, ?, ?)`,
 		p.ID, run.ID, p.At, p.Question, p.Reason, p.Checkpoint, p.MemoryDiff)
-	return &p, err
+}
+
+// plainQuestion is asked where nobody has said how to ask.
+func plainQuestion(plan *ckpt.Plan) (question, reason string) {
+	return fmt.Sprintf("Run %s of agent %s stopped. Resume it, re-initialize it (begin with nothing), or abandon it?", plan.Run, plan.Agent), strings.Join(plan.Reasons, " ")
 }
 
 // Prompts lists the scope's prompts, newest first. An administrator who names

@@ -100,7 +100,7 @@ func (s *Store) ask(tx *tx, agent *agentRow, run *runRow, plan *ckpt.Plan) error
 		}
 	}
 	var err error
-	plan.Prompt, err = tx.openPrompt(agent, run, plan)
+	plan.Prompt, err = s.openPrompt(tx, agent, run, plan)
 	return err
 }
 
@@ -190,23 +190,29 @@ func (s *Store) facts(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckp
 	return f, nil
 }
 
+// factCheckpoints are those that the run may go on from. Where an earlier one
+// was restored and nothing saved since, what came after it was given up.
 func (tx *tx) factCheckpoints(run *runRow, f *ckpt.Facts) error {
+	newest := int64(1 << 62)
+	if _, err := tx.get(&newest, `SELECT seq FROM checkpoints WHERE id = ? AND run_id = ?`, run.Head, run.ID); err != nil {
+		return err
+	}
 	var rows []heldRow
 	err := tx.list(&rows, `SELECT `+heldColumns+` FROM checkpoints WHERE n IN (
-			SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 ORDER BY seq DESC LIMIT ?3)
-			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 ORDER BY seq DESC LIMIT ?3)
-			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 ORDER BY seq DESC LIMIT ?3)
-			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
-			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
-			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
+			SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT ?3)
+			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT ?3)
+			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT ?3)
+			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND seq <= ?5 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
+			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND seq <= ?5 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
+			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
 			UNION SELECT n FROM checkpoints WHERE id = ?4)
-		ORDER BY n DESC`, run.ID, run.BaseSeq, factCheckpoints, forkWithout(run))
+		ORDER BY n DESC`, run.ID, run.BaseSeq, factCheckpoints, forkWithout(run), newest)
 	if err != nil {
 		return err
 	}
 	for _, row := range rows {
 		f.Checkpoints = append(f.Checkpoints, ckpt.FactCheckpoint{ID: row.ID, Seq: row.Seq, Kind: row.Kind, Suspect: row.Suspect, At: row.CreatedAt.Time})
-		if row.Seq == 1 && run.BaseSeq == 0 {
+		if row.Seq == 1 && run.LastSeq > 0 && run.BaseSeq == 0 {
 			f.Initial, err = f.Load(row.ID)
 			if code := ckpt.CodeOf(err); err != nil && code != ckpt.CodeCorrupt {
 				return err
@@ -244,8 +250,7 @@ func (tx *tx) factSteps(run *runRow, f *ckpt.Facts) error {
 
 func (tx *tx) factOperations(run *runRow, f *ckpt.Facts) error {
 	var rows []operationRow
-	err := tx.list(&rows, `SELECT `+operationColumns+` FROM operations o WHERE run_id = ? AND status IN ('open', 'uncertain')
-		AND attempt = (SELECT max(attempt) FROM operations x WHERE x.run_id = o.run_id AND x.key = o.key) ORDER BY id`, run.ID)
+	err := tx.list(&rows, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND status IN ('open', 'uncertain') ORDER BY id`, run.ID)
 	for _, row := range rows {
 		f.Operations = append(f.Operations, row.Operation)
 	}

@@ -87,7 +87,7 @@ func (s *Store) EndRun(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt
 	var final *save
 	if len(r.State) > 0 {
 		var err error
-		if final, err = newSave(sc, &ckpt.SaveRequest{Agent: ref.Agent, Run: ref.Run, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: r.State}); err != nil {
+		if final, err = s.newSave(sc, &ckpt.SaveRequest{Agent: ref.Agent, Run: ref.Run, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: r.State}); err != nil {
 			return nil, false, err
 		}
 	}

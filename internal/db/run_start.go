@@ -145,6 +145,6 @@ func (s *Store) beginAnew(tx *tx, run *runRow) error {
 	run.BaseSeq, run.Head, run.AccumulatedMS = run.LastSeq, "", 0
 	run.Status, run.EndedAt, run.SegmentAt, run.InterruptedAt, run.Progress = ckpt.RunRunning, ckpt.Time{}, tx.now, ckpt.Time{}, nil
 	return tx.exec(`UPDATE runs SET epoch = ?, attempt = ?, base_seq = last_seq, head = NULL, accumulated_ms = 0, status = 'running', ended_at = NULL,
-		segment_at = ?, interrupted_at = NULL, started_at = ?, result = NULL, error = NULL, progress = NULL, continuation_prompt = NULL, updated_at = ? WHERE id = ?`,
+		segment_at = ?, interrupted_at = NULL, started_at = ?, result = NULL, error = NULL, progress = NULL, continuation_prompt = NULL, external_session = NULL, updated_at = ? WHERE id = ?`,
 		run.Epoch, run.Attempt, tx.now, tx.now, tx.now, run.ID)
 }

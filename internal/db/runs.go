@@ -256,6 +256,9 @@ func (s *Store) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckp
 	if err != nil {
 		return nil, err
 	}
+	if err := ckpt.CheckStatus("run", f.Status, ckpt.RunStatuses); err != nil {
+		return nil, err
+	}
 	at, id, err := readRunCursor(f.Before)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ func (s *Store) Save(_ context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ck
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
-	v, err := newSave(sc, r)
+	v, err := s.newSave(sc, r)
 	if err != nil {
 		return nil, err
 	}
@@ -36,14 +36,20 @@ type save struct {
 	key       string // the idempotency key: the client's, or its id
 	print     string
 	program   any
-	operation ckpt.Ref // the key of the operation that it is taken for
+	operation ckpt.Ref      // the key of the operation that it is taken for
+	secrets   []ckpt.Secret // what in the state looks like one
 	entry     auditEntry
 
 	saved *ckpt.Saved
 }
 
-func newSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*save, error) {
-	v := &save{scope: sc, request: r, state: encode(r.State), key: r.IdempotencyKey, entry: entry(sc, "save", r.Agent)}
+// newSave does all of a save that needs no transaction.
+func (s *Store) newSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*save, error) {
+	state, found, err := s.searchSecrets(sc, r)
+	if err != nil {
+		return nil, err
+	}
+	v := &save{scope: sc, request: r, secrets: found, state: encode(state), key: r.IdempotencyKey, entry: entry(sc, "save", r.Agent)}
 	v.entry.Run, v.entry.Subject = runName(r.Run), r.ID
 	if r.ID != "" {
 		v.key = r.ID
@@ -51,7 +57,6 @@ func newSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*save, error) {
 	if err := v.encodeProgram(); err != nil || v.key == "" {
 		return v, err
 	}
-	var err error
 	v.print, err = fingerprint([]any{"save", runName(r.Run), r.Kind, r.Parent, r.Step, r.Labels, string(r.Metadata), v.program, r.ContentType, v.state.sha256})
 	return v, err
 }
@@ -202,6 +207,9 @@ func (s *Store) insertCheckpoint(tx *tx, v *save, agent *agentRow, run *runRow) 
 		return reply, err
 	}
 	if err := tx.auditSave(v, reply); err != nil {
+		return reply, err
+	}
+	if err := tx.reportSecrets(run, reply.ID, v.secrets); err != nil {
 		return reply, err
 	}
 	run.Head = ckpt.Ref(reply.ID)

@@ -132,6 +132,9 @@ func (tx *tx) endStep(run *runRow, old *stepRow, r ckpt.StepRequest, e auditEntr
 
 // Steps lists a run's steps in the order in which they began.
 func (s *Store) Steps(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f ckpt.ListFilter) (*ckpt.StepPage, error) {
+	if err := ckpt.CheckStatus("step", ckpt.StepStatus(f.Status), ckpt.StepStatuses); err != nil {
+		return nil, err
+	}
 	run, after, limit, err := s.listOf(ctx, sc, ref, f, "read_steps")
 	if err != nil {
 		return nil, err

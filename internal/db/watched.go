@@ -77,6 +77,6 @@ func (s *Store) foundDead(tx *tx, agent *agentRow, run *runRow, status ckpt.RunS
 	if err != nil {
 		return err
 	}
-	_, err = tx.openPrompt(agent, run, plan)
+	_, err = s.openPrompt(tx, agent, run, plan)
 	return err
 }

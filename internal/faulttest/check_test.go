@@ -213,7 +213,9 @@ func TestTheOracle(t *testing.T) {
 		"":                    func(s []Stored) []Stored { return s },
 		"I1: id3":             func(s []Stored) []Stored { return s[:3] },
 		"I1: id1 is not what": func(s []Stored) []Stored { s[1].Read = sum(nil); return s },
-		"I2: alien":           func(s []Stored) []Stored { return append(s, Stored{ID: "alien", Agent: "a", Run: ckpt.MainRun, Seq: 5}) },
+		"I2: alien": func(s []Stored) []Stored {
+			return append(s, Stored{ID: "alien", Agent: "a", Run: ckpt.MainRun, Seq: 5})
+		},
 		"I2: busy": func(s []Stored) []Stored {
 			return append(s, Stored{ID: "busy", Agent: "a", Run: ckpt.MainRun, Seq: 5, SHA256: sum(busy.State), Read: sum(busy.State)})
 		},

@@ -33,6 +33,9 @@ type Sent struct {
 	SHA256         string
 	First          time.Duration // when it was sent first, since the history began
 	Tries          int
+	Last           time.Time     // when it was sent last
+	Open           bool          // its last try has not ended
+	Longest        time.Duration // of its tries
 	Answered       time.Duration // when it was acknowledged; 0 for never
 	Seq            int64         // as acknowledged
 	Unknown        bool          // a try ended without a word about its outcome
@@ -58,6 +61,7 @@ func (h *History) Send(r *ckpt.SaveRequest) {
 		h.saves[r.ID] = s
 	}
 	s.Tries++
+	s.Last, s.Open = time.Now(), true
 }
 
 // Answer records how a try ended.
@@ -66,6 +70,7 @@ func (h *History) Answer(r *ckpt.SaveRequest, saved *ckpt.Saved, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.saves[r.ID]
+	s.Open, s.Longest = false, max(s.Longest, time.Since(s.Last))
 	if err == nil {
 		s.acknowledge(saved, now)
 		return
@@ -135,8 +140,9 @@ func passes(err error) bool {
 
 // Sum is what a history amounts to.
 type Sum struct {
-	Saves, Acked, Retried, Unanswered int
-	Bytes                             int64
+	Saves, Acked, Retried, Unanswered, Unknown int
+	Bytes                                      int64
+	Longest                                    time.Duration // of all tries
 }
 
 // Sum counts.
@@ -154,6 +160,24 @@ func (h *History) Sum() Sum {
 		}
 		if s.Tries > 1 {
 			n.Retried++
+		}
+		if s.Unknown {
+			n.Unknown++
+		}
+		n.Longest = max(n.Longest, s.Longest)
+	}
+	return n
+}
+
+// InFlightSince counts the tries that were begun before a moment and have not
+// ended yet.
+func (h *History) InFlightSince(moment time.Time) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for _, s := range h.saves {
+		if s.Open && s.Last.Before(moment) {
+			n++
 		}
 	}
 	return n

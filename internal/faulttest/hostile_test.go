@@ -186,7 +186,9 @@ func hostileHeaders() []hostile {
 }
 
 func hostileBodies() []hostile {
-	head := func(headers string) string { return "POST " + saveTarget + " HTTP/1.1\r\nHost: d\r\n" + isJSON + headers + "\r\n" }
+	head := func(headers string) string {
+		return "POST " + saveTarget + " HTTP/1.1\r\nHost: d\r\n" + isJSON + headers + "\r\n"
+	}
 	large := `{"kind":"routine","state":"` + strings.Repeat("x", maxBody+1) + `"}`
 	chunked := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", 4<<20, bytes.Repeat([]byte("x"), 4<<20))
 	return []hostile{

@@ -139,3 +139,18 @@ func sum(state []byte) string {
 	h := sha256.Sum256(state)
 	return hex.EncodeToString(h[:])
 }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// slack gives a daemon that looks for data races more time.
+func slack(d time.Duration) time.Duration {
+	if len(buildFlags) > 0 {
+		return 10 * d
+	}
+	return d
+}

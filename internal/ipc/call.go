@@ -3,7 +3,9 @@ package ipc
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"path"
+	"strings"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -23,6 +25,8 @@ type call struct {
 	query query
 	agent string // {agent} of the path, checked
 	key   string // the Idempotency-Key, checked
+
+	loneSlash bool // {key} of the path is "/"
 
 	holds  [4]hold // places in lanes, given back at the end
 	held   int
@@ -58,8 +62,33 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.inWork.Add(1)
 	defer c.finish()
 	if c.err = c.admit(); c.err == nil {
-		s.mux.ServeHTTP(c, r)
+		c.hideLoneSlash()
+		s.mux.ServeHTTP(c, c.r)
 	}
+}
+
+var loneSlashes = strings.NewReplacer("/%2F/", "/%252F/", "/%2f/", "/%252F/")
+
+// hideLoneSlash lets a part of the path be an escaped slash alone, as a key may
+// be: net/http's mux takes it for the end of the path.
+func (c *call) hideLoneSlash() {
+	path := loneSlashes.Replace(c.r.URL.RawPath)
+	if path == c.r.URL.RawPath {
+		return
+	}
+	u := *c.r.URL
+	u.RawPath = path
+	u.Path, _ = url.PathUnescape(path) // it was well escaped before
+	c.r = c.r.WithContext(c.r.Context())
+	c.r.URL, c.loneSlash = &u, true
+}
+
+// pathKey is {key} of the path, which the store checks.
+func (c *call) pathKey() string {
+	if c.loneSlash {
+		return "/"
+	}
+	return c.r.PathValue("key")
 }
 
 // admit refuses what no route should see.
@@ -81,13 +110,13 @@ func (c *call) admit() error {
 // run checks what all calls have in common, then calls.
 func (c *call) run(rt *route) error {
 	c.route = rt
-	if rt.runs && c.server.runs == nil {
-		return ckpt.Errorf(ckpt.CodeNotFound, "this daemon keeps no runs")
-	}
 	for _, step := range [...]func(*call) error{(*call).checkPath, (*call).readScope, (*call).readKey, (*call).takeTurn} {
 		if err := step(c); err != nil {
 			return err
 		}
+	}
+	if rt.runs && c.server.runs == nil {
+		return ckpt.Errorf(ckpt.CodeNotFound, "this daemon keeps no runs")
 	}
 	return rt.do(c)
 }

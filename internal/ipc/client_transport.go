@@ -128,7 +128,9 @@ func broken(err error, sent bool) error {
 		e.Message = "the answer of the daemon was not waited for"
 	}
 	if sent {
-		e.Err = errors.New(err.Error()) // without the failed dial, which says that nothing was sent
+		if nobody != nil {
+			e.Err = errors.New(err.Error()) // without the failed dial, which says that nothing was sent
+		}
 		e.Outcome = ckpt.OutcomeUnknown
 		e.Message += ", so it is not known whether this was done"
 	}

@@ -3,6 +3,7 @@ package ipc
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -60,6 +61,10 @@ const (
 	letGoTime = 250 * time.Millisecond
 )
 
+// errGone is that nobody takes the reply any more, or not in time. Nobody can
+// be told.
+var errGone = errors.New("the client does not read any more")
+
 // follow streams the events of a run, as lines of JSON, until the client goes
 // or the server stops. It takes a place among the owner's followers instead of
 // one among his requests. A client that does not read in time is cut off, and
@@ -78,13 +83,16 @@ func (c *call) follow(after int64) error {
 	for {
 		changed := c.server.runs.Changed() // before reading, so that nothing slips between
 		page, err := c.eventsAfter(ctx, after)
+		if err == nil {
+			err = c.sendEvents(ctx, page.Events)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return c.letGo()
+		case errors.Is(err, errGone) || c.r.Method == http.MethodHead && err == nil:
+			return nil
 		case err != nil:
 			return err
-		case c.sendEvents(ctx, page.Events) != nil || c.r.Method == http.MethodHead:
-			return nil // nobody listens any more
 		}
 		if n := len(page.Events); n > 0 {
 			after = page.Events[n-1].Seq
@@ -175,9 +183,13 @@ func (c *call) sendPart(ctx context.Context, b *bytes.Buffer) error {
 		c.Header()["Cache-Control"] = []string{"no-store"}
 		c.WriteHeader(http.StatusOK)
 	}
-	if _, err := c.Write(b.Bytes()); err != nil {
-		return err
+	_, err := c.Write(b.Bytes())
+	if err == nil {
+		err = http.NewResponseController(c).Flush()
+	}
+	if err != nil {
+		return errGone
 	}
 	b.Reset()
-	return http.NewResponseController(c).Flush()
+	return nil
 }

@@ -1,6 +1,7 @@
 package ipc_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,10 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
@@ -22,12 +25,12 @@ type api struct {
 	t     *testing.T
 	doc   *description
 	ask   http.Handler
-	store ipc.Store
+	store *db.Store
 }
 
 func newAPI(t *testing.T) *api {
 	t.Helper()
-	store, err := db.Open(t.Context(), db.Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: retention.Plan, Version: "test"})
+	store, err := db.Open(t.Context(), db.Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: retention.Plan, Resume: resume.Make, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,14 +39,14 @@ func newAPI(t *testing.T) *api {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		_, _ = io.WriteString(w, "up 1\n")
 	})
-	server := ipc.NewServer(ipc.Options{Store: store, Version: "test", Metrics: metrics, Limits: ipc.Limits{MaxBody: 1 << 20}})
+	server := ipc.NewServer(ipc.Options{Store: store, Runs: store, Version: "test", Metrics: metrics, Limits: ipc.Limits{MaxBody: 1 << 20}})
 	return &api{t, readDescription(t), server.HandlerFor(ckpt.Caller{Owner: "uid:0", PID: 1, Admin: true}), store}
 }
 
 // as is the same server, asked by somebody else.
 func (a *api) as(caller ckpt.Caller) *api {
 	copied := *a
-	copied.ask = ipc.NewServer(ipc.Options{Store: a.store}).HandlerFor(caller)
+	copied.ask = ipc.NewServer(ipc.Options{Store: a.store, Runs: a.store}).HandlerFor(caller)
 	return &copied
 }
 
@@ -124,6 +127,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	t.Run("reading", func(t *testing.T) { a.within(t).reading() })
 	t.Run("changing", func(t *testing.T) { a.within(t).changing() })
 	t.Run("agents", func(t *testing.T) { a.within(t).agents() })
+	t.Run("runs", func(t *testing.T) { a.within(t).runs() })
 	t.Run("daemon", func(t *testing.T) { a.within(t).daemon() })
 	t.Run("refusals", func(t *testing.T) { a.within(t).refusals() })
 }
@@ -242,6 +246,110 @@ func (a *api) agents() {
 	a.want(404, del("/v1/agents/copy"))
 }
 
+const aRun = "/v1/agents/worker/runs"
+
+func (a *api) runs() {
+	a.want(201, post(aRun, `{"run":"r1","workflow":"w","pid":0,"heartbeat_timeout":"30s","progress_timeout":60,"goal":"g","external_session":"s","labels":{"a":"b"}}`).
+		with("Idempotency-Key", "k1"))
+	a.want(201, post(aRun, ``).of(""))
+	a.want(400, post(aRun, `{"pid":-1}`))
+	a.want(400, post(aRun, `{"agent":"a"}`))
+	a.want(422, post(aRun, `{"run":"r2"}`).with("Idempotency-Key", "k1"))
+	a.want(200, get(aRun+"?limit=1"))
+	a.want(200, get("/v1/runs?agent=worker&status=running"))
+	a.want(200, get("/v1/runs"))
+	a.want(200, get(aRun+"/r1"))
+	a.want(404, get(aRun+"/none"))
+	a.want(200, post(aRun+"/r1/heartbeat", `{"epoch":1,"progress":0.25}`))
+	a.want(200, post(aRun+"/r1/heartbeat", ``).of(""))
+	a.want(404, post(aRun+"/none/heartbeat", `{}`))
+
+	a.want(201, post("/v1/agents/worker/checkpoints", `{"kind":"routine","run":"r1","state":{"n":1},"program":{"source":"a;b","executed":2}}`))
+	a.steps()
+	a.operations()
+	a.events()
+
+	a.want(200, post(aRun+"/r1/resume", `{"dry_run":true}`))
+	a.want(200, post(aRun+"/r1/resume", `{"pid":0,"force":true,"heartbeat_timeout":"1m","progress_timeout":0,"reason":"test"}`).with("Idempotency-Key", "k2"))
+	a.want(200, post(aRun+"/r1/resume", `{"pid":0,"force":true,"heartbeat_timeout":"1m","progress_timeout":0,"reason":"test"}`).with("Idempotency-Key", "k2"))
+	a.want(200, post("/v1/agents/fresh/runs/main/resume", ``).of(""))
+	a.prompts()
+	a.want(200, post(aRun+"/r1/resume", `{"force":true}`))
+	a.want(409, post(aRun+"/r1/heartbeat", `{"epoch":1}`)) // fenced
+	a.want(400, post(aRun+"/r1/end", `{"status":"running"}`))
+	a.want(200, post(aRun+"/main/end", `{"status":"completed","result":[1],"state":{"done":true},"continuation_prompt":"p","error":"e"}`))
+	a.want(409, post(aRun+"/main/steps", `{"key":"s","name":"n"}`)) // it has ended
+}
+
+func (a *api) steps() {
+	a.want(201, post(aRun+"/r1/steps", `{"key":"s1","name":"read","args":{"path":"a"},"epoch":1}`))
+	a.want(200, post(aRun+"/r1/steps/s1/finish", `{"status":"succeeded","result":[1],"duration_ms":3,"input_tokens":4,"output_tokens":5,"cost_usd":0.5,"progress":0.5}`))
+	a.want(201, post(aRun+"/r1/steps", `{"key":"s1","name":"read"}`)) // has succeeded
+	a.want(201, post(aRun+"/r1/steps", `{"key":"s2","name":"write","status":"failed","error":"no"}`))
+	a.want(201, post(aRun+"/r1/steps", `{"key":"s3","name":"long","args":null}`)) // stays open
+	a.want(400, post(aRun+"/r1/steps", `{"key":"s4"}`))
+	a.want(404, post(aRun+"/r1/steps/none/finish", ``).of(""))
+	a.want(200, get(aRun+"/r1/steps?limit=1"))
+	a.want(200, get(aRun+"/r1/steps?status=succeeded"))
+}
+
+func (a *api) operations() {
+	a.want(201, post(aRun+"/r1/operations", `{"key":"o1","name":"push","state":{"before":1},"labels":{},"epoch":1}`))
+	a.want(200, post(aRun+"/r1/operations/o1/fail", `{"error":"refused"}`)) // with the state to go back to
+	a.want(201, post(aRun+"/r1/operations", `{"key":"o1","name":"push"}`))
+	a.want(200, post(aRun+"/r1/operations/o1/succeed", ``).of(""))
+	a.want(201, post(aRun+"/r1/operations", `{"key":"o1","name":"push"}`)) // has succeeded
+	a.want(400, post(aRun+"/r1/operations/o1/fail", `{"status":"succeeded"}`))
+	a.want(404, post(aRun+"/r1/operations/none/succeed", `{}`))
+	a.want(201, post(aRun+"/r1/operations", `{"key":"o2","name":"open"}`))
+	a.want(409, post(aRun+"/r1/operations/o2/resolve", `{"status":"succeeded"}`)) // its owner may still end it
+	a.want(400, post(aRun+"/r1/operations/o2/resolve", `{}`))
+	a.want(200, get(aRun+"/r1/operations?status=open"))
+	a.want(200, get(aRun+"/r1/operations?limit=1"))
+}
+
+func (a *api) events() {
+	a.want(201, post(aRun+"/r1/events?epoch=1", `[{"type":"note","payload":{"a":1}},{"type":"note"}]`))
+	a.want(400, post(aRun+"/r1/events", `[]`))
+	a.want(200, get(aRun+"/r1/events?after=0&limit=1"))
+	a.want(200, get(aRun+"/r1/events"))
+	a.want(400, get(aRun+"/r1/events?follow=true&limit=1"))
+	a.want(404, get(aRun+"/none/events"))
+	a.follow()
+}
+
+// follow follows for a moment: a stream ends when its client goes.
+func (a *api) follow() {
+	r := get(aRun + "/r1/events?follow=true")
+	ctx, cancel := context.WithTimeout(a.t.Context(), 100*time.Millisecond)
+	defer cancel()
+	rec := httptest.NewRecorder()
+	a.ask.ServeHTTP(rec, r.http().WithContext(ctx))
+	if got := rec.Header().Get("Content-Type"); got != "application/x-ndjson" || rec.Code != 200 || strings.Count(rec.Body.String(), "\n") != 2 {
+		a.t.Errorf("following answers %d %s %q", rec.Code, got, rec.Body)
+	}
+	if ok, errs := a.doc.validator.GetResponseBodyValidator().ValidateResponseBody(r.http(), rec.Result()); !ok {
+		a.t.Error(explain(errs))
+	}
+}
+
+// prompts makes a question: an operation lost its owner when r1 was resumed.
+func (a *api) prompts() {
+	page := a.want(200, get("/v1/prompts?open=true"))
+	var open ckpt.PromptPage
+	if err := json.Unmarshal([]byte(page), &open); err != nil || len(open.Prompts) == 0 {
+		a.t.Fatalf("there is no prompt: %v %s", err, page)
+	}
+	a.want(200, get("/v1/prompts?limit=1"))
+	answer := "/v1/prompts/" + open.Prompts[0].ID + "/answer"
+	a.want(400, post(answer, `{"choice":"perhaps"}`))
+	a.want(200, post(answer, `{"choice":"resume","reason":"looked"}`).with("Idempotency-Key", "k3"))
+	a.want(200, post(answer, `{"choice":"resume","reason":"looked"}`).with("Idempotency-Key", "k3"))
+	a.want(409, post(answer, `{"choice":"abandon"}`))
+	a.want(404, post("/v1/prompts/"+idZ+"/answer", `{"choice":"resume"}`))
+	a.want(200, post(aRun+"/r1/operations/o2/resolve", `{"status":"failed","reason":"looked"}`))
+}
+
 func (a *api) daemon() {
 	a.want(200, get("/v1/audit?limit=1"))
 	a.want(200, get("/v1/audit?agent=a&action=save&after=1"))
@@ -274,12 +382,14 @@ func (a *api) refusals() {
 // asked is a request of a route that reaches the store.
 func asked(method, path string) request {
 	r := request{method: method, contentType: ckpt.ContentTypeJSON, body: "{}"}
-	r.target = strings.NewReplacer("{agent}", "a", "{id}", idB, "{a}", idB, "{b}", idB).Replace(path) + "?"
+	r.target = strings.NewReplacer("{agent}", "a", "{id}", idB, "{run}", "r", "{key}", "k", "{a}", idB, "{b}", idB).Replace(path) + "?"
 	switch {
 	case method == "PUT" && strings.HasSuffix(path, "{id}"):
 		r.target += "kind=routine"
 	case method == "POST" && strings.HasSuffix(path, "/checkpoints"):
 		r.body = `{"kind":"routine","state":{}}`
+	case method == "POST" && strings.HasSuffix(path, "/events"):
+		r.body = `[{"type":"t"}]`
 	case method == "PATCH":
 		r.body = `{"pinned":true}`
 	case method == "GET" || method == "DELETE":

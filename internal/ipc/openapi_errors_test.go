@@ -39,7 +39,7 @@ func TestErrorsAreAsDescribed(t *testing.T) {
 				e := &ckpt.Error{Code: code, Message: "a test made this", Outcome: outcome, RetryAfter: time.Second}
 				ask := asked(r.Method, r.Path)
 				rec := httptest.NewRecorder()
-				ipc.NewServer(ipc.Options{Store: failing{e}}).HandlerFor(ckpt.Caller{Owner: "uid:1"}).ServeHTTP(rec, ask.http())
+				ipc.NewServer(ipc.Options{Store: failing{e}, Runs: failing{e}}).HandlerFor(ckpt.Caller{Owner: "uid:1"}).ServeHTTP(rec, ask.http())
 				described := operations[r.Method+" "+r.Path].Responses.Codes.GetOrZero(strconv.Itoa(ipc.NewProblem(e).Status)) != nil
 				if rec.Code < 400 || rec.Code != ipc.NewProblem(e).Status || !described {
 					continue // it asks nothing of the store, or its store does not fail so
@@ -150,3 +150,69 @@ func (f failing) Refused(context.Context, ckpt.Scope, ckpt.Refusal) {}
 func (f failing) Status(context.Context, ckpt.Scope) (*ckpt.Status, error) { return nil, f.err }
 
 func (f failing) Ready(context.Context) error { return f.err }
+
+func (f failing) StartRun(context.Context, ckpt.Scope, ckpt.RunRequest) (*ckpt.Run, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Run(context.Context, ckpt.Scope, ckpt.RunRef) (*ckpt.Run, error) {
+	return nil, f.err
+}
+
+func (f failing) Runs(context.Context, ckpt.Scope, ckpt.RunFilter) (*ckpt.RunPage, error) {
+	return nil, f.err
+}
+
+func (f failing) Beat(context.Context, ckpt.Scope, ckpt.RunRef, ckpt.Heartbeat) (*ckpt.Run, error) {
+	return nil, f.err
+}
+
+func (f failing) EndRun(context.Context, ckpt.Scope, ckpt.RunRef, ckpt.EndRequest) (*ckpt.Run, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Resume(context.Context, ckpt.Scope, ckpt.ResumeRequest) (*ckpt.Plan, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) BeginStep(context.Context, ckpt.Scope, ckpt.RunRef, ckpt.StepRequest) (*ckpt.Step, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) FinishStep(context.Context, ckpt.Scope, ckpt.RunRef, ckpt.StepRequest) (*ckpt.Step, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Steps(context.Context, ckpt.Scope, ckpt.RunRef, ckpt.ListFilter) (*ckpt.StepPage, error) {
+	return nil, f.err
+}
+
+func (f failing) BeginOperation(context.Context, ckpt.Scope, ckpt.RunRef, ckpt.OperationRequest) (*ckpt.Operation, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) EndOperation(context.Context, ckpt.Scope, ckpt.RunRef, ckpt.OperationEnd) (*ckpt.OperationEnded, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Operations(context.Context, ckpt.Scope, ckpt.RunRef, ckpt.ListFilter) (*ckpt.OperationPage, error) {
+	return nil, f.err
+}
+
+func (f failing) Append(context.Context, ckpt.Scope, ckpt.RunRef, []ckpt.NewEvent, string) (*ckpt.Appended, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Events(context.Context, ckpt.Scope, ckpt.RunRef, int64, int) (*ckpt.EventPage, error) {
+	return nil, f.err
+}
+
+func (f failing) Prompts(context.Context, ckpt.Scope, ckpt.PromptFilter) (*ckpt.PromptPage, error) {
+	return nil, f.err
+}
+
+func (f failing) AnswerPrompt(context.Context, ckpt.Scope, ckpt.PromptAnswer) (*ckpt.Prompt, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Changed() <-chan struct{} { return nil }

@@ -99,6 +99,14 @@ func TestDescriptionHasTheFieldsOfTheTypes(t *testing.T) {
 		"ImportReport": ckpt.ImportReport{}, "AuditRow": ckpt.AuditRow{}, "AuditPage": ckpt.AuditPage{},
 		"Status": ckpt.Status{}, "DatabaseStatus": ckpt.DatabaseStatus{}, "WriterStatus": ckpt.WriterStatus{},
 		"WorkerStatus": ckpt.WorkerStatus{}, "Diff": ipc.Diff{}, "DiffSummary": ipc.DiffSummary{}, "DiffField": ipc.DiffField{},
+		"Run": ckpt.Run{}, "RunPage": ckpt.RunPage{}, "RunRequest": ckpt.RunRequest{}, "Heartbeat": ckpt.Heartbeat{},
+		"EndRequest": ckpt.EndRequest{}, "ResumeRequest": ckpt.ResumeRequest{}, "Plan": ckpt.Plan{},
+		"CompletedStep": ckpt.CompletedStep{}, "InterruptedStep": ckpt.InterruptedStep{}, "SyntheticResult": ckpt.SyntheticResult{},
+		"Skipped": ckpt.Skipped{}, "ProgramRest": ckpt.ProgramRest{}, "Step": ckpt.Step{}, "StepPage": ckpt.StepPage{},
+		"StepRequest": ckpt.StepRequest{}, "Operation": ckpt.Operation{}, "OperationEnded": ckpt.OperationEnded{},
+		"OperationPage": ckpt.OperationPage{}, "OperationRequest": ckpt.OperationRequest{}, "OperationEnd": ckpt.OperationEnd{},
+		"Event": ckpt.Event{}, "EventPage": ckpt.EventPage{}, "NewEvent": ckpt.NewEvent{}, "Appended": ckpt.Appended{},
+		"Prompt": ckpt.Prompt{}, "PromptPage": ckpt.PromptPage{}, "PromptAnswer": ckpt.PromptAnswer{},
 		"Version": ipc.Version{}, "Health": ipc.Health{}, "Problem": ipc.Problem{},
 	}
 	for name, v := range types {

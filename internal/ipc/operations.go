@@ -30,7 +30,7 @@ func (c *call) resolveOperation() error { return c.endOperation("") }
 // endOperation ends an operation with the status that the path says, or else
 // the body.
 func (c *call) endOperation(status ckpt.OperationStatus) error {
-	r := ckpt.OperationEnd{Key: c.r.PathValue("key"), Resolve: status == "", IdempotencyKey: c.key}
+	r := ckpt.OperationEnd{Key: c.pathKey(), Resolve: status == "", IdempotencyKey: c.key}
 	if err := c.decodeOptional(maxValueBody, &r); err != nil {
 		return err
 	}

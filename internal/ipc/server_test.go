@@ -51,7 +51,7 @@ func TestPathsAndMethods(t *testing.T) {
 // Every route refuses an unknown parameter, by name.
 func TestNoRouteTakesAnUnknownParameter(t *testing.T) {
 	w := newWorld(t)
-	fill := strings.NewReplacer("{agent}", "a", "{id}", id1, "{a}", id1, "{b}", id2)
+	fill := strings.NewReplacer("{agent}", "a", "{id}", id1, "{a}", id1, "{b}", id2, "{run}", "r", "{key}", "k")
 	for _, rt := range Routes() {
 		r := w.send(rt.Method, fill.Replace(rt.Path)+"?colour=red", "")
 		equal(t, rt.Method+" "+rt.Path, r.status, 400)

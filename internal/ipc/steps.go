@@ -38,7 +38,7 @@ func (c *call) finishStep() error {
 		return err
 	}
 	r := ckpt.StepRequest{
-		Key: c.r.PathValue("key"), Epoch: end.Epoch, Status: end.Status, Result: given(end.Result), Error: end.Error,
+		Key: c.pathKey(), Epoch: end.Epoch, Status: end.Status, Result: given(end.Result), Error: end.Error,
 		DurationMS: end.DurationMS, InputTokens: end.InputTokens, OutputTokens: end.OutputTokens, CostUSD: end.CostUSD, Progress: end.Progress,
 		IdempotencyKey: c.key,
 	}

@@ -110,10 +110,10 @@ func (o *owners) of(name string) *owner {
 func (o *owners) make() *owner {
 	half := func(n int64) *semaphore.Weighted { return semaphore.NewWeighted(max(1, n/2)) }
 	return &owner{
-		requests: lane{semaphore.NewWeighted(int64(o.limits.OwnerRequests)), nil, "you have more requests in work than are taken at once: try again"},
-		bytes:    lane{half(o.limits.InFlightBytes), o.bytes, "too many large requests at once: try again"},
-		states:   lane{half(int64(o.limits.StateReads)), o.states, "too many states are being read at once: try again"},
-		heavy:    lane{half(int64(o.limits.HeavyJobs)), o.heavy, "too many changes and differences are being computed at once: try again"},
+		requests:  lane{semaphore.NewWeighted(int64(o.limits.OwnerRequests)), nil, "you have more requests in work than are taken at once: try again"},
+		bytes:     lane{half(o.limits.InFlightBytes), o.bytes, "too many large requests at once: try again"},
+		states:    lane{half(int64(o.limits.StateReads)), o.states, "too many states are being read at once: try again"},
+		heavy:     lane{half(int64(o.limits.HeavyJobs)), o.heavy, "too many changes and differences are being computed at once: try again"},
 		followers: lane{semaphore.NewWeighted(int64(o.limits.OwnerFollowers)), nil, ""},
 		saves:     bucket{rate: float64(o.limits.OwnerSavesPerSecond)},
 		refusals:  bucket{rate: recordedRefusals},

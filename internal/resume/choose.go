@@ -57,6 +57,9 @@ func (c *choice) load(f *ckpt.Facts, suspect bool, damage map[int]string) (int, 
 		}
 		switch {
 		case err == nil:
+			if loaded.Run != f.Run.Run { // a fork's beginning: its number counts another run's
+				fact.Seq = 0
+			}
 			c.fact, c.loaded = fact, loaded
 			return i, nil
 		case ckpt.CodeOf(err) != ckpt.CodeCorrupt:

@@ -35,7 +35,7 @@ const mark = "--- answer\n"
 //	caller owns
 //	force
 //	dry run
-//	checkpoint 5 routine 2m suspect damaged unreadable type=text/plain state='{"a":1}' source='a()\nb()\n' executed=4
+//	checkpoint 5 routine 2m suspect damaged unreadable of=otherrun type=text/plain state='{"a":1}' source='a()\nb()\n' executed=4
 //	initial '{}' type=text/plain
 //	step call_1 search succeeded after=5 began=3m ended=2m result='{"n":1}' args='{}'
 //	operation deploy release uncertain began=7m ended=6m checkpoint=c5 attempt=1
@@ -197,6 +197,8 @@ func (s *scene) takeCheckpoint(words []string) error {
 			s.errs[c.ID] = ckpt.Errorf(ckpt.CodeCorrupt, "checkpoint %s does not have the hash that it was saved with", c.ID)
 		case "unreadable":
 			s.errs[c.ID] = ckpt.Errorf(ckpt.CodeBusy, "the database is locked")
+		case "of":
+			c.Run = value
 		case "type":
 			c.ContentType = value
 		case "state":

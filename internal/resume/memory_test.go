@@ -146,3 +146,18 @@ func BenchmarkMemoryDiff(b *testing.B) {
 		})
 	}
 }
+
+func TestDeepStatesAreReplacedWhole(t *testing.T) {
+	nested := func(depth int, value string) []byte {
+		return []byte(strings.Repeat(`{"a":`, depth) + value + strings.Repeat(`}`, depth))
+	}
+	for depth, path := range map[int]string{maxDepth: strings.Repeat("/a", maxDepth), maxDepth + 1: ""} {
+		var operations []struct{ Path string }
+		if err := json.Unmarshal(patch(nested(depth, "1"), nested(depth, "2")), &operations); err != nil {
+			t.Fatal(err)
+		}
+		if len(operations) != 1 || operations[0].Path != path {
+			t.Errorf("%d levels: %+v", depth, operations)
+		}
+	}
+}

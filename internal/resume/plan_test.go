@@ -30,7 +30,7 @@ func invent(r *rand.Rand) (*ckpt.Facts, map[string]bool) {
 		c := ckpt.FactCheckpoint{ID: fmt.Sprint("c", seq), Seq: seq, Kind: pick(r, ckpt.Kinds...), Suspect: maybe(r), At: past(r)}
 		f.Checkpoints = append(f.Checkpoints, c)
 		damaged[c.ID] = maybe(r)
-		all[c.ID] = &ckpt.Checkpoint{ID: c.ID, Seq: seq, Suspect: c.Suspect, ContentType: pick(r, "application/json", "text/plain"), State: []byte(`{"a":1}`)}
+		all[c.ID] = &ckpt.Checkpoint{ID: c.ID, Run: "main", Seq: seq, Suspect: c.Suspect, ContentType: pick(r, "application/json", "text/plain"), State: []byte(`{"a":1}`)}
 	}
 	for i := range r.IntN(6) {
 		f.Steps = append(f.Steps, ckpt.Step{Key: fmt.Sprint("s", i), Name: "n", StartedAt: ckpt.At(past(r)), EndedAt: ckpt.At(past(r)),

@@ -18,7 +18,7 @@ func withProgram(source string, executed int64) *ckpt.Facts {
 		Checkpoints: []ckpt.FactCheckpoint{{ID: "new", Seq: 2, Kind: ckpt.KindRoutine}, {ID: "old", Seq: 1, Kind: ckpt.KindRoutine}},
 	}
 	f.Load = func(id string) (*ckpt.Checkpoint, error) {
-		c := &ckpt.Checkpoint{ID: id, ContentType: "text/plain"}
+		c := &ckpt.Checkpoint{ID: id, Run: "main", ContentType: "text/plain"}
 		if id == "new" {
 			c.Program = &ckpt.Program{Source: source, Executed: executed}
 		}

@@ -276,8 +276,8 @@ func (m *maker) owner() string {
 	return "its owner (process " + strconv.Itoa(m.f.Run.PID) + ")"
 }
 
-// checkpoint names one so that a person finds it in a list. Number 0 is no
-// checkpoint of this run: it is the one that it was forked from.
+// checkpoint names one so that a person finds it in a list. Number 0
+// stands for the one of another run that this one was forked from.
 func (m *maker) checkpoint(c *ckpt.FactCheckpoint) string {
 	if c.Seq == 0 {
 		return fmt.Sprintf("checkpoint %s, from which the run was forked", c.ID)

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+type eventsCmd struct {
+	List   eventsListCmd   `cmd:"" default:"withargs" help:"Show a run's journal, oldest first."`
+	Append eventsAppendCmd `cmd:"" help:"Add to a run's journal."`
+}
+
+type eventsListCmd struct {
+	Agent  string `arg:"" help:"The agent's name."`
+	InRun  string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	Follow bool   `short:"f" help:"Go on as events come, also over a restart of the daemon, until Ctrl-C."`
+	After  int64  `help:"Begin after this sequence number." placeholder:"N"`
+	Limit  int    `short:"n" help:"How many at most. Default: all." placeholder:"N"`
+}
+
+// Run writes a line for each event; with --json that line is JSON.
+func (c *eventsListCmd) Run(ctx context.Context, a *app) error {
+	ref := a.ref(c.Agent, c.InRun, nil)
+	if err := checked(ref.Check()); err != nil {
+		return err
+	}
+	if c.After < 0 || c.Limit < 0 {
+		return usagef("--after and --limit are counts: neither may be less than 0")
+	}
+	shown := 0
+	show := func(e ckpt.Event) error {
+		if err := a.writeEvent(&e); err != nil {
+			return err
+		}
+		if shown++; shown == c.Limit {
+			return errEnough
+		}
+		return nil
+	}
+	var err error
+	if c.Follow {
+		err = a.client().Follow(ctx, ref, c.After, show)
+	} else {
+		err = c.list(ctx, a, ref, show)
+	}
+	switch {
+	case errors.Is(err, errEnough):
+		return nil
+	case ctx.Err() != nil: // Ctrl-C is how following ends
+		return nil
+	case err == nil && shown == 0 && !a.cli.JSON:
+		a.tell("no event of %s yet", c.Agent)
+	}
+	return err
+}
+
+var errEnough = errors.New("enough events were shown")
+
+func (c *eventsListCmd) list(ctx context.Context, a *app, ref ckpt.RunRef, show func(ckpt.Event) error) error {
+	after := c.After
+	for {
+		page, err := a.client().Events(ctx, ref, after, ckpt.MaxLimit)
+		if err != nil {
+			return err
+		}
+		for _, e := range page.Events {
+			if err := show(e); err != nil {
+				return err
+			}
+		}
+		if page.Next == nil {
+			return nil
+		}
+		after = *page.Next
+	}
+}
+
+// writeEvent writes one line, so that followers can read line by line.
+func (a *app) writeEvent(e *ckpt.Event) error {
+	var line bytes.Buffer
+	if a.cli.JSON {
+		enc := json.NewEncoder(&line)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(e); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(&line, "%6d  %s  %s  %s\n", e.Seq, timeText(e.At), a.out.cyan(e.Type), oneLine(e.Payload))
+	}
+	_, err := a.stdout.Write(line.Bytes())
+	return err
+}
+
+func oneLine(value ckpt.JSON) string {
+	var b bytes.Buffer
+	if json.Compact(&b, value) != nil {
+		return string(value)
+	}
+	return b.String()
+}
+
+type eventsAppendCmd struct {
+	Agent   string `arg:"" help:"The agent's name."`
+	Type    string `arg:"" optional:"" help:"What happened. Without it, events are read from standard input, one JSON object {\"type\", \"payload\"} a line."`
+	Payload string `arg:"" optional:"" help:"More about it, as JSON."`
+	InRun   string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	Epoch   *int64 `help:"The run's epoch that you hold; a newer owner's run then refuses it." placeholder:"N"`
+}
+
+// Run prints the sequence number of the last event on standard output.
+func (c *eventsAppendCmd) Run(ctx context.Context, a *app) error {
+	ref := a.ref(c.Agent, c.InRun, c.Epoch)
+	if err := checked(ref.Check()); err != nil {
+		return err
+	}
+	events, err := c.events(ctx, a)
+	if err != nil {
+		return err
+	}
+	var done ckpt.Appended
+	for len(events) > 0 {
+		batch := events[:min(len(events), ckpt.MaxEvents)]
+		if err := checked(ckpt.CheckEvents(batch)); err != nil {
+			return err
+		}
+		appended, _, err := a.client().Append(ctx, ref, batch, "")
+		if err != nil {
+			return err
+		}
+		if done.First == 0 {
+			done.First = appended.First
+		}
+		done.Last, events = appended.Last, events[len(batch):]
+	}
+	if a.cli.JSON {
+		return writeJSON(a.stdout, done)
+	}
+	fmt.Fprintln(a.stdout, done.Last)
+	return nil
+}
+
+func (c *eventsAppendCmd) events(ctx context.Context, a *app) ([]ckpt.NewEvent, error) {
+	if c.Type != "" {
+		return []ckpt.NewEvent{{Type: c.Type, Payload: jsonOf(c.Payload)}}, nil
+	}
+	text, err := a.read(ctx, "-")
+	if err != nil {
+		return nil, err
+	}
+	var events []ckpt.NewEvent
+	lines := bufio.NewReader(bytes.NewReader(text))
+	for n := 1; ; n++ {
+		line, err := lines.ReadBytes('\n')
+		if len(bytes.TrimSpace(line)) > 0 {
+			var e ckpt.NewEvent
+			if err := ckpt.DecodeStrict(line, &e); err != nil {
+				return nil, usagef("line %d is no event: %v", n, err)
+			}
+			events = append(events, e)
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+	}
+	if len(events) == 0 {
+		return nil, usagef("there was no event on standard input")
+	}
+	return events, nil
+}

@@ -1,0 +1,354 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+var (
+	long     = flag.Bool("long", os.Getenv("CKPTSIDECAR_LONG") != "", "kill 100 times instead of a few")
+	killSeed = flag.Uint64("kill-seed", uint64(time.Now().UnixNano()), "of the moments at which is killed")
+)
+
+// supervised is an agent under exec, with its daemon, in processes of their own.
+type supervised struct {
+	t          *testing.T
+	dir        string
+	env        []string
+	client     *ipc.Client
+	daemon     *exec.Cmd
+	exec       *exec.Cmd
+	said       syncBuffer
+	ended      chan error
+	mu         sync.Mutex
+	worked     time.Duration // of all attempts, as this process sees them
+	lastChild  int
+	childBegan time.Time
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func newSupervised(t *testing.T) *supervised {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ck") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &supervised{t: t, dir: dir, ended: make(chan error, 1)}
+	socket := filepath.Join(dir, "s")
+	s.env = append(os.Environ(), "HOME="+dir, "CKPTSIDECAR_DB="+filepath.Join(dir, "ckpt.db"), "CKPTSIDECAR_SOCKET="+socket, "GORACE=atexit_sleep_ms=10")
+	s.client = &ipc.Client{Socket: socket, Retry: 20 * time.Second}
+	t.Cleanup(func() {
+		if s.exec != nil && s.exec.ProcessState == nil {
+			_ = s.exec.Process.Kill()
+		}
+		_ = s.daemon.Process.Kill()
+		_ = s.daemon.Wait()
+		s.client.Close()
+		if t.Failed() {
+			t.Logf("exec said:\n%s", s.said.String())
+		}
+		_ = os.RemoveAll(dir)
+	})
+	s.serve()
+	return s
+}
+
+func (s *supervised) serve() {
+	s.t.Helper()
+	s.daemon = exec.Command("ckptsidecar", "serve", "--set", "monitor.interval=100ms")
+	s.daemon.Env = s.env
+	s.daemon.Stderr = os.Stderr
+	if !testing.Verbose() {
+		s.daemon.Stderr = nil
+	}
+	if err := s.daemon.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for s.client.Ready(ctx) != nil {
+		if ctx.Err() != nil {
+			s.t.Fatal("the daemon does not become ready")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (s *supervised) killDaemon() {
+	_ = s.daemon.Process.Kill()
+	_ = s.daemon.Wait()
+}
+
+// start runs exec with the flags, and watches its children come and go.
+func (s *supervised) start(args ...string) {
+	s.t.Helper()
+	s.exec = exec.Command("ckptsidecar", append([]string{"exec"}, args...)...)
+	s.exec.Env, s.exec.Stderr = s.env, &s.said
+	if err := s.exec.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	go func() { s.ended <- s.exec.Wait() }()
+}
+
+// child is the pid of exec's child, 0 where there is none just now.
+func (s *supervised) child() int {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", s.exec.Process.Pid))
+	for _, list := range lists {
+		text, _ := os.ReadFile(list)
+		if fields := strings.Fields(string(text)); len(fields) > 0 {
+			pid, _ := strconv.Atoi(fields[0])
+			if state := processState(pid); state != 0 && state != 'Z' {
+				return pid
+			}
+		}
+	}
+	return 0
+}
+
+// processState is the letter that the kernel has for how a process is, 0 for none.
+func processState(pid int) byte {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	return text[bytes.LastIndexByte(text, ')')+2]
+}
+
+// look keeps the time for which children live.
+func (s *supervised) look() int {
+	pid, now := s.child(), time.Now()
+	if pid == s.lastChild {
+		return pid
+	}
+	if s.lastChild != 0 {
+		s.worked += now.Sub(s.childBegan)
+	}
+	s.lastChild, s.childBegan = pid, now
+	return pid
+}
+
+// exitCode waits for exec, killing at random moments for as long as there are
+// kills left.
+func (s *supervised) play(r *rand.Rand, kills int, every time.Duration, kill func(child int)) int {
+	s.t.Helper()
+	deadline := time.After(100 * time.Second)
+	next := time.Now().Add(rand.N(every))
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-s.ended:
+			s.look()
+			if kills > 0 {
+				s.t.Logf("%d kills were left", kills)
+			}
+			var exit *exec.ExitError
+			if errors.As(err, &exit) {
+				return exit.ExitCode()
+			}
+			return 0
+		case <-deadline:
+			s.t.Fatalf("exec does not end:\n%s", s.said.String())
+		case <-tick.C:
+		}
+		if child := s.look(); child != 0 && kills > 0 && time.Now().After(next) {
+			kill(child)
+			kills--
+			next = time.Now().Add(every/2 + time.Duration(r.Int64N(int64(every))))
+		}
+	}
+}
+
+// TestEveryEffectOnceHoweverOftenItIsKilled is the promise of steps and exec: a
+// program of 200 statements is killed again and again, and each statement whose
+// step was reported done took effect exactly once.
+func TestEveryEffectOnceHoweverOftenItIsKilled(t *testing.T) {
+	const number = 200
+	kills := 5
+	if *long {
+		kills = 100
+	}
+	t.Logf("-kill-seed %d", *killSeed)
+	for name, who := range map[string]string{"agent": "a", "daemon": "d", "both": "ad"} {
+		t.Run(name, func(t *testing.T) {
+			if !*long {
+				t.Parallel()
+			}
+			s, r := newSupervised(t), rand.New(rand.NewPCG(*killSeed, uint64(len(who))+uint64(who[0])))
+			every := 250 * time.Millisecond
+			pause := time.Duration(kills+1) * every / number
+			s.start("--agent", "prog", "--max-restarts", "1000", "--backoff", "1ms", "--max-backoff", "5ms", "--heartbeat", "50ms",
+				"--", "statements", s.dir, strconv.Itoa(number), pause.String())
+			code := s.play(r, kills, every, func(child int) {
+				if strings.Contains(who, "d") {
+					s.killDaemon()
+				}
+				if strings.Contains(who, "a") {
+					_ = syscall.Kill(child, syscall.SIGKILL)
+				}
+				if strings.Contains(who, "d") {
+					s.serve()
+				}
+			})
+			if code != 0 {
+				t.Fatalf("exec ended with %d", code)
+			}
+			s.judge(number)
+		})
+	}
+}
+
+func (s *supervised) judge(number int) {
+	s.t.Helper()
+	effects, reported := linesOf(s.t, filepath.Join(s.dir, "effects")), linesOf(s.t, filepath.Join(s.dir, "reported"))
+	for n := 1; n <= number; n++ {
+		key := fmt.Sprintf("statement-%03d", n)
+		if effects[key] != 1 {
+			s.t.Errorf("%s took effect %d times", key, effects[key])
+		}
+		delete(reported, key)
+	}
+	if len(reported) > 0 {
+		s.t.Errorf("reported, and no statement: %v", reported)
+	}
+	ctx := context.Background()
+	run, err := s.client.Run(ctx, ckpt.RunRef{Agent: "prog"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if run.Status != ckpt.RunCompleted {
+		s.t.Errorf("the run is %s", run.Status)
+	}
+	accumulated := time.Duration(run.AccumulatedMS) * time.Millisecond
+	if off := (accumulated - s.worked).Abs(); off > s.worked/10 {
+		s.t.Errorf("accumulated %s, but its segments were %s", accumulated, s.worked)
+	}
+	s.t.Logf("attempt %d, accumulated %s, measured %s", run.Attempt, accumulated, s.worked)
+	for before := ""; ; {
+		page, err := s.client.Steps(ctx, ckpt.RunRef{Agent: "prog"}, ckpt.ListFilter{Before: before, Limit: ckpt.MaxLimit})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, step := range page.Steps {
+			if step.Status != ckpt.StepSucceeded {
+				s.t.Errorf("step %s is %s", step.Key, step.Status)
+			}
+		}
+		if page.Next == "" {
+			return
+		}
+		before = string(page.Next)
+	}
+}
+
+func linesOf(t *testing.T, path string) map[string]int {
+	t.Helper()
+	lines := map[string]int{}
+	for line := range strings.Lines(read(t, path)) {
+		lines[strings.TrimSpace(line)]++
+	}
+	return lines
+}
+
+// TestFrozenChildIsKilledAndStartedAgain: a stopped process is found within
+// its limit, and nobody beats for it.
+func TestFrozenChildIsKilledAndStartedAgain(t *testing.T) {
+	t.Parallel()
+	s := newSupervised(t)
+	s.start("--agent", "ice", "--backoff", "1ms", "--heartbeat", "100ms", "--heartbeat-timeout", "500ms", "--",
+		"sh", "-c", `n=$(cat n 2>/dev/null || echo 0); echo $((n+1)) > n; if [ $n = 0 ]; then kill -STOP $$; fi; exit 0`)
+	if code := s.play(rand.New(rand.NewPCG(1, 1)), 0, time.Second, nil); code != 0 {
+		t.Fatalf("exec ended with %d", code)
+	}
+	if said := s.said.String(); !strings.Contains(said, "frozen") {
+		t.Errorf("it does not say that it froze:\n%s", said)
+	}
+	run, err := s.client.Run(context.Background(), ckpt.RunRef{Agent: "ice"})
+	if err != nil || run.Status != ckpt.RunCompleted || run.Attempt != 2 {
+		t.Errorf("%+v, %v", run, err)
+	}
+}
+
+// TestNobodyOutlivesExec: a killed supervisor takes its child along, so that
+// two never work at once.
+func TestNobodyOutlivesExec(t *testing.T) {
+	t.Parallel()
+	s := newSupervised(t)
+	s.start("--agent", "tied", "--", "sleep", "1000")
+	child := 0
+	for child == 0 || !strings.HasPrefix(commandLine(child), "sleep") {
+		child = s.child()
+		time.Sleep(time.Millisecond)
+	}
+	_ = s.exec.Process.Kill()
+	for end := time.Now().Add(10 * time.Second); processState(child) != 0 && processState(child) != 'Z'; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the child lives on")
+		}
+	}
+	plan, _, err := s.client.Resume(context.Background(), ckpt.ResumeRequest{Agent: "tied", DryRun: true})
+	if err != nil || plan.Verdict != ckpt.VerdictFresh {
+		t.Errorf("%+v, %v", plan, err)
+	}
+}
+
+func commandLine(pid int) string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return string(text)
+}
+
+// TestSignalsReachTheChild: who is asked to stop may clean up, and a run that
+// was stopped is to be resumed, whatever its exit code says.
+func TestSignalsReachTheChild(t *testing.T) {
+	t.Parallel()
+	s := newSupervised(t)
+	s.start("--agent", "polite", "--", "sh", "-c", `trap 'echo bye > `+s.dir+`/bye; exit 0' TERM; echo > `+s.dir+`/ready; while :; do sleep 0.01; done`)
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(s.dir, "ready")); err == nil {
+			break
+		}
+	}
+	_ = s.exec.Process.Signal(syscall.SIGTERM)
+	if code := s.play(rand.New(rand.NewPCG(1, 1)), 0, time.Second, nil); code != 0 {
+		t.Errorf("exec ended with %d", code)
+	}
+	if got := read(t, filepath.Join(s.dir, "bye")); got != "bye\n" {
+		t.Errorf("%q", got)
+	}
+	run, err := s.client.Run(context.Background(), ckpt.RunRef{Agent: "polite"})
+	if err != nil || run.Status != ckpt.RunInterrupted {
+		t.Errorf("%+v, %v", run, err)
+	}
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+type operationsCmd struct {
+	Agent  string `arg:"" help:"The agent's name."`
+	InRun  string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	Status string `enum:",open,succeeded,failed,uncertain" default:"" help:"Only operations of this status: open, succeeded, failed or uncertain." placeholder:"STATUS"`
+	paged
+}
+
+func (c *operationsCmd) Run(ctx context.Context, a *app) error {
+	ref := a.ref(c.Agent, c.InRun, nil)
+	if err := checked(ref.Check(), c.paged.check()); err != nil {
+		return err
+	}
+	all := &ckpt.OperationPage{Operations: []ckpt.Operation{}}
+	var err error
+	all.Next, err = c.paged.read(func(before string, limit int) (ckpt.Ref, error) {
+		page, err := a.client().Operations(ctx, ref, ckpt.ListFilter{Status: c.Status, Before: before, Limit: limit})
+		if err != nil {
+			return "", err
+		}
+		all.Operations = append(all.Operations, page.Operations...)
+		return page.Next, nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case a.cli.JSON:
+		return writeJSON(a.stdout, all)
+	case len(all.Operations) == 0:
+		a.tell("no operation of %s matches", c.Agent)
+		return nil
+	}
+	t := newTable("KEY", "NAME", ">ATTEMPT", "STATUS", "BEGAN", "ENDED", "CHECKPOINT", "RESULT OR ERROR")
+	uncertain := ""
+	for i := range all.Operations {
+		o := &all.Operations[i]
+		t.add(o.Key, o.Name, fmt.Sprint(o.Attempt), operationStatusText(o.Status, a.out), timeText(o.StartedAt), endedText(o.EndedAt),
+			string(o.Checkpoint), came(o.Result, o.Error))
+		if o.Status == ckpt.OperationUncertain {
+			uncertain = o.Key
+		}
+	}
+	t.write(a.stdout, a.out)
+	c.paged.more(a, all.Next)
+	if uncertain != "" {
+		a.tell("uncertain: its owner died in it, so nobody knows whether it took effect. When you know: ckptsidecar operation resolve %s %s succeeded|failed%s --reason 'how you know'",
+			c.Agent, shellWord(uncertain), runFlag(ref.Run))
+	}
+	return nil
+}
+
+func endedText(t ckpt.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return timeText(t)
+}
+
+func operationStatusText(status ckpt.OperationStatus, s *style) string {
+	switch status {
+	case ckpt.OperationSucceeded:
+		return s.green(string(status))
+	case ckpt.OperationUncertain:
+		return s.red(string(status))
+	case ckpt.OperationFailed:
+		return s.yellow(string(status))
+	default:
+		return s.cyan(string(status))
+	}
+}
+
+type operationCmd struct {
+	Begin   operationBeginCmd   `cmd:"" help:"Begin something risky: save the state to go back to, and print open, or succeeded where it has been done before."`
+	Succeed operationSucceedCmd `cmd:"" help:"Say that it succeeded, which lets its checkpoint go."`
+	Fail    operationFailCmd    `cmd:"" help:"Say that it failed, and get the state to go back to."`
+	Resolve operationResolveCmd `cmd:"" help:"Say what became of an uncertain one, once you have found out."`
+}
+
+// ofOperation is what every operation command has.
+type ofOperation struct {
+	Agent string `arg:"" help:"The agent's name."`
+	Key   string `arg:"" help:"The operation's key: the same work has the same key whenever it is tried."`
+	InRun string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+}
+
+type operationBeginCmd struct {
+	ofOperation
+	Epoch *int64            `help:"The run's epoch that you hold; a newer owner's run then refuses it." placeholder:"N"`
+	Name  string            `help:"What is done. Default: the key." placeholder:"TEXT"`
+	State string            `help:"The state to go back to, a JSON file; - for standard input. Default: the run's newest." placeholder:"FILE"`
+	Label map[string]string `mapsep:"none" help:"A label of the checkpoint; may be repeated." placeholder:"K=V"`
+}
+
+// Run prints the status alone on standard output, so that
+// if [ "$(ckptsidecar operation begin …)" = open ] works.
+func (c *operationBeginCmd) Run(ctx context.Context, a *app) error {
+	ref := a.ref(c.Agent, c.InRun, c.Epoch)
+	r := ckpt.OperationRequest{Key: c.Key, Name: c.Name, Labels: c.Label}
+	if r.Name == "" {
+		r.Name = c.Key
+	}
+	if err := checked(ref.Check(), r.Check()); err != nil {
+		return err
+	}
+	if c.State != "" {
+		state, err := a.read(ctx, c.State)
+		if err != nil {
+			return err
+		}
+		r.State = state
+		if err := checked(r.Check()); err != nil {
+			return err
+		}
+	}
+	o, _, err := a.client().BeginOperation(ctx, ref, r)
+	switch {
+	case err != nil:
+		return err
+	case a.cli.JSON:
+		return writeJSON(a.stdout, o)
+	}
+	fmt.Fprintln(a.stdout, o.Status)
+	switch {
+	case o.Replayed:
+		a.tell("operation %s was done before, at %s: do not do it again%s", o.Key, timeText(o.EndedAt), resultText(o.Result))
+	case o.Checkpoint == "":
+		a.tell("%s %s, attempt %d; the run has no state yet, so there is none to go back to", a.err.green("open:"), o.Key, o.Attempt)
+	default:
+		a.tell("%s %s, attempt %d; the state to go back to is checkpoint %s", a.err.green("open:"), o.Key, o.Attempt, o.Checkpoint)
+	}
+	return nil
+}
+
+type operationSucceedCmd struct {
+	ofOperation
+	Epoch  *int64 `help:"The run's epoch that you hold; a newer owner's run then refuses it." placeholder:"N"`
+	Result string `help:"What came out, as JSON." placeholder:"JSON"`
+}
+
+func (c *operationSucceedCmd) Run(ctx context.Context, a *app) error {
+	return c.end(ctx, a, c.Epoch, ckpt.OperationEnd{Status: ckpt.OperationSucceeded, Result: jsonOf(c.Result)}, "")
+}
+
+type operationFailCmd struct {
+	ofOperation
+	Epoch  *int64 `help:"The run's epoch that you hold; a newer owner's run then refuses it." placeholder:"N"`
+	Error  string `help:"What went wrong." placeholder:"TEXT"`
+	Output string `short:"o" help:"Write the state to go back to to this file, whole or not at all." placeholder:"FILE"`
+}
+
+func (c *operationFailCmd) Run(ctx context.Context, a *app) error {
+	return c.end(ctx, a, c.Epoch, ckpt.OperationEnd{Status: ckpt.OperationFailed, Error: ckpt.Ref(c.Error)}, c.Output)
+}
+
+type operationResolveCmd struct {
+	Agent  string `arg:"" help:"The agent's name."`
+	Key    string `arg:"" help:"The operation's key."`
+	Status string `arg:"" enum:"succeeded,failed" help:"What became of it: succeeded or failed."`
+	InRun  string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	Reason string `help:"How it is known, for the audit log." placeholder:"TEXT"`
+	Result string `help:"What came out, as JSON." placeholder:"JSON"`
+	Error  string `help:"What went wrong." placeholder:"TEXT"`
+}
+
+func (c *operationResolveCmd) Run(ctx context.Context, a *app) error {
+	o := ofOperation{Agent: c.Agent, Key: c.Key, InRun: c.InRun}
+	return o.end(ctx, a, nil, ckpt.OperationEnd{
+		Status: ckpt.OperationStatus(c.Status), Result: jsonOf(c.Result), Error: ckpt.Ref(c.Error), Reason: c.Reason, Resolve: true,
+	}, "")
+}
+
+func (c *ofOperation) end(ctx context.Context, a *app, epoch *int64, r ckpt.OperationEnd, output string) error {
+	ref := a.ref(c.Agent, c.InRun, epoch)
+	r.Key = c.Key
+	if r.Resolve {
+		ref.Epoch = nil // an operator needs none
+	}
+	if err := checked(ref.Check(), r.Check()); err != nil {
+		return err
+	}
+	o, _, err := a.client().EndOperation(ctx, ref, r)
+	if err != nil {
+		return err
+	}
+	if output != "" && o.Restore != nil {
+		if err := writeFileAtomically(output, o.Restore.State); err != nil {
+			return fmt.Errorf("the failure was recorded, but the state was not written: %w", err)
+		}
+	}
+	if a.cli.JSON {
+		return writeJSON(a.stdout, endedShapeOf(o))
+	}
+	operationEnded(a, o, output)
+	return nil
+}
+
+// endedShape is the answer with the state to go back to, as the API writes it.
+type endedShape struct {
+	*ckpt.OperationEnded
+	Restore *checkpointShape `json:"restore,omitempty"`
+}
+
+func endedShapeOf(o *ckpt.OperationEnded) endedShape {
+	shape := endedShape{OperationEnded: o}
+	if o.Restore != nil {
+		shape.Restore = shapeOfCheckpoint(o.Restore)
+	}
+	return shape
+}
+
+func operationEnded(a *app, o *ckpt.OperationEnded, output string) {
+	fmt.Fprintln(a.stdout, o.Status)
+	switch {
+	case o.Replayed:
+		a.tell("operation %s had %s already, at %s", o.Key, o.Status, timeText(o.EndedAt))
+	case o.Restore != nil && output != "":
+		a.tell("the state to go back to, number %d of run %s, is in %s", o.Restore.Seq, o.Restore.Run, output)
+	case o.Restore != nil:
+		a.tell("to go back: ckptsidecar restore %s%s --checkpoint %s", o.Restore.Agent, runFlag(o.Restore.Run), o.Restore.ID)
+	}
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+type promptsCmd struct {
+	List   promptsListCmd   `cmd:"" default:"withargs" help:"List the questions that wait for an operator."`
+	Show   promptsShowCmd   `cmd:"" help:"Show one, with what a new beginning would lose."`
+	Answer promptsAnswerCmd `cmd:"" help:"Answer one."`
+}
+
+type promptsListCmd struct {
+	Answered bool `help:"Also those that have been answered."`
+	paged
+}
+
+func (c *promptsListCmd) Run(ctx context.Context, a *app) error {
+	if err := c.paged.check(); err != nil {
+		return err
+	}
+	all := &ckpt.PromptPage{Prompts: []ckpt.Prompt{}}
+	var err error
+	all.Next, err = c.paged.read(func(before string, limit int) (ckpt.Ref, error) {
+		page, err := a.client().Prompts(ctx, ckpt.PromptFilter{Open: !c.Answered, Before: before, Limit: limit})
+		if err != nil {
+			return "", err
+		}
+		all.Prompts = append(all.Prompts, page.Prompts...)
+		return page.Next, nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case a.cli.JSON:
+		return writeJSON(a.stdout, all)
+	case len(all.Prompts) == 0:
+		a.tell("nothing waits for an answer")
+		return nil
+	}
+	for i := range all.Prompts {
+		if i > 0 {
+			fmt.Fprintln(a.stdout)
+		}
+		promptText(a, &all.Prompts[i])
+	}
+	c.paged.more(a, all.Next)
+	return nil
+}
+
+func promptText(a *app, p *ckpt.Prompt) {
+	fmt.Fprintf(a.stdout, "%s  run %s of %s, asked %s\n", a.out.bold(p.ID), p.Run, p.Agent, timeText(p.At))
+	fmt.Fprintf(a.stdout, "  %s\n", p.Question)
+	if p.Reason != "" {
+		fmt.Fprintf(a.stdout, "  %s\n", p.Reason)
+	}
+	if p.Choice != "" {
+		fmt.Fprintf(a.stdout, "  answered %s by %s: %s\n", timeText(p.AnsweredAt), p.AnsweredBy, a.out.green(string(p.Choice)))
+		return
+	}
+	for _, line := range answers(p) {
+		fmt.Fprintf(a.stdout, "  %s\n", line)
+	}
+}
+
+type promptsShowCmd struct {
+	ID string `arg:"" help:"The prompt's id."`
+}
+
+func (c *promptsShowCmd) Run(ctx context.Context, a *app) error {
+	if err := checked(ckpt.CheckID(c.ID)); err != nil {
+		return err
+	}
+	p, err := findPrompt(ctx, a, c.ID)
+	switch {
+	case err != nil:
+		return err
+	case a.cli.JSON:
+		return writeJSON(a.stdout, p)
+	}
+	promptText(a, p)
+	if operationsOf(p.MemoryDiff) == 0 || p.Checkpoint == "" {
+		return nil
+	}
+	from, err := a.client().Checkpoint(ctx, string(p.Checkpoint), true)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.stdout, "\nTo begin anew would change, from checkpoint %s:\n", p.Checkpoint)
+	return pathDiff(a, from.State, []byte(p.MemoryDiff))
+}
+
+// findPrompt looks through the pages; the API has no call for one.
+func findPrompt(ctx context.Context, a *app, id string) (*ckpt.Prompt, error) {
+	filter := ckpt.PromptFilter{Limit: ckpt.MaxLimit}
+	for {
+		page, err := a.client().Prompts(ctx, filter)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Prompts {
+			if page.Prompts[i].ID == id {
+				return &page.Prompts[i], nil
+			}
+		}
+		if page.Next == "" {
+			return nil, ckpt.Errorf(ckpt.CodeNotFound, "there is no prompt %s: see all with ckptsidecar prompts --answered", id)
+		}
+		filter.Before = string(page.Next)
+	}
+}
+
+type promptsAnswerCmd struct {
+	ID     string `arg:"" help:"The prompt's id."`
+	Choice string `arg:"" enum:"resume,reinitialize,abandon" help:"resume: go on as it is. reinitialize: begin anew. abandon: give the run up."`
+	Reason string `help:"Why, for the audit log." placeholder:"TEXT"`
+}
+
+func (c *promptsAnswerCmd) Run(ctx context.Context, a *app) error {
+	answer := ckpt.PromptAnswer{ID: c.ID, Choice: ckpt.PromptChoice(c.Choice), Reason: c.Reason}
+	if err := checked(answer.Check()); err != nil {
+		return err
+	}
+	p, _, err := a.client().AnswerPrompt(ctx, answer)
+	switch {
+	case err != nil:
+		return err
+	case a.cli.JSON:
+		return writeJSON(a.stdout, p)
+	}
+	fmt.Fprintf(a.stdout, "%s  answered: %s\n", p.ID, p.Choice)
+	run := runFlag(p.Run)
+	switch ckpt.PromptChoice(p.Choice) {
+	case ckpt.ChoiceAbandon:
+		a.tell("run %s of %s has failed for good", p.Run, p.Agent)
+	case ckpt.ChoiceReinitialize:
+		a.tell("run %s of %s begins anew when it is resumed: ckptsidecar resume %s%s", p.Run, p.Agent, p.Agent, run)
+	default:
+		a.tell("run %s of %s may go on: ckptsidecar resume %s%s", p.Run, p.Agent, p.Agent, run)
+	}
+	return nil
+}

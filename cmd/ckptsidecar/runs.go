@@ -1,0 +1,290 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// paged are the flags of long lists.
+type paged struct {
+	Limit  int    `short:"n" default:"50" help:"How many. Default: ${default}."`
+	Before string `help:"Go on after this cursor of the page before." placeholder:"CURSOR"`
+	All    bool   `help:"All of them, however many."`
+}
+
+func (p *paged) check() error {
+	if p.Limit < 1 || p.Limit > ckpt.MaxLimit {
+		return usagef("--limit is %d: it is between 1 and %d, or say --all", p.Limit, ckpt.MaxLimit)
+	}
+	return nil
+}
+
+// read reads one page, or with --all every page. add takes a page in and
+// answers where the next one begins.
+func (p *paged) read(page func(before string, limit int) (next ckpt.Ref, err error)) (next ckpt.Ref, err error) {
+	limit := p.Limit
+	if p.All {
+		limit = ckpt.MaxLimit
+	}
+	next, err = page(p.Before, limit)
+	for err == nil && p.All && next != "" {
+		next, err = page(string(next), limit)
+	}
+	return next, err
+}
+
+func (p *paged) more(a *app, next ckpt.Ref) {
+	if next != "" {
+		a.tell("there are more: --all, or --before %s", next)
+	}
+}
+
+type runsCmd struct {
+	Agent  string `arg:"" optional:"" help:"The agent's name. Default: every agent."`
+	Status string `help:"Only runs of this status: starting, running, suspended, awaiting_continuation, interrupted, timed_out, completed or failed." placeholder:"STATUS"`
+	paged
+}
+
+func (c *runsCmd) Run(ctx context.Context, a *app) error {
+	if err := checked(c.paged.check(), given(c.Agent, ckpt.CheckAgentName), given(c.Status, checkRunStatus)); err != nil {
+		return err
+	}
+	all := &ckpt.RunPage{Runs: []ckpt.Run{}}
+	var err error
+	all.Next, err = c.paged.read(func(before string, limit int) (ckpt.Ref, error) {
+		page, err := a.client().Runs(ctx, ckpt.RunFilter{Agent: c.Agent, Status: ckpt.RunStatus(c.Status), Before: before, Limit: limit})
+		if err != nil {
+			return "", err
+		}
+		all.Runs = append(all.Runs, page.Runs...)
+		return page.Next, nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case a.cli.JSON:
+		return writeJSON(a.stdout, all)
+	case len(all.Runs) == 0:
+		a.tell("no run matches")
+		return nil
+	}
+	t := newTable("AGENT", "RUN", "STATUS", ">EPOCH", ">ATTEMPT", ">PID", ">WORKED", "CHANGED", "GOAL")
+	for i := range all.Runs {
+		r := &all.Runs[i]
+		t.add(r.Agent, r.Run, runStatusText(r.Status, a.out), fmt.Sprint(r.Epoch), fmt.Sprint(r.Attempt), pidText(r.PID),
+			workedText(r.AccumulatedMS), timeText(r.UpdatedAt), firstLine(string(r.Goal)))
+	}
+	t.write(a.stdout, a.out)
+	c.paged.more(a, all.Next)
+	return nil
+}
+
+var runStatuses = []ckpt.RunStatus{
+	ckpt.RunStarting, ckpt.RunRunning, ckpt.RunSuspended, ckpt.RunAwaitingContinuation, ckpt.RunInterrupted,
+	ckpt.RunTimedOut, ckpt.RunCompleted, ckpt.RunFailed,
+}
+
+func checkRunStatus(status string) error {
+	var all []string
+	for _, s := range runStatuses {
+		if status == string(s) {
+			return nil
+		}
+		all = append(all, string(s))
+	}
+	return fmt.Errorf("status %q is unknown: it is %s", status, strings.Join(all, ", "))
+}
+
+func runStatusText(r ckpt.RunStatus, s *style) string {
+	switch r {
+	case ckpt.RunRunning, ckpt.RunCompleted:
+		return s.green(string(r))
+	case ckpt.RunInterrupted, ckpt.RunTimedOut, ckpt.RunAwaitingContinuation, ckpt.RunSuspended:
+		return s.yellow(string(r))
+	case ckpt.RunFailed:
+		return s.red(string(r))
+	default:
+		return string(r)
+	}
+}
+
+func pidText(pid int) string {
+	if pid == 0 {
+		return "-"
+	}
+	return fmt.Sprint(pid)
+}
+
+type runCmd struct {
+	Start runStartCmd `cmd:"" help:"Register a run and print its epoch."`
+	Beat  runBeatCmd  `cmd:"" help:"Say that the run's owner lives, and how far it has come."`
+	End   runEndCmd   `cmd:"" help:"End a run, or the present segment of it."`
+	Show  runShowCmd  `cmd:"" help:"Show one run."`
+}
+
+type runStartCmd struct {
+	Agent            string            `arg:"" help:"The agent's name."`
+	InRun            string            `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	Workflow         string            `help:"What kind of run it is." placeholder:"TEXT"`
+	Goal             string            `help:"What it is for." placeholder:"TEXT"`
+	ParentRun        string            `help:"The run of the same agent that it is a part of." placeholder:"NAME"`
+	ForkFrom         string            `help:"A checkpoint of the same agent to begin with." placeholder:"ID"`
+	ExternalSession  string            `help:"The name of its session elsewhere." placeholder:"TEXT"`
+	Label            map[string]string `mapsep:"none" help:"A label; may be repeated." placeholder:"K=V"`
+	PID              int               `name:"pid" help:"The process that owns it. Default: the script that calls this; typed at a terminal, nobody for longer than this command." placeholder:"N"`
+	HeartbeatTimeout *ckpt.Duration    `help:"After so long without a heartbeat or a write it is timed_out. Default: the agent's policy." placeholder:"TIME"`
+	ProgressTimeout  *ckpt.Duration    `help:"After so long without progress it is timed_out too. Default: the agent's policy." placeholder:"TIME"`
+}
+
+// Run prints the epoch alone on standard output, so that
+// epoch=$(ckptsidecar run start …) works.
+func (c *runStartCmd) Run(ctx context.Context, a *app) error {
+	r := ckpt.RunRequest{
+		Agent: c.Agent, Run: a.inRun(c.Agent, c.InRun), Workflow: ckpt.Ref(c.Workflow), PID: a.ownerPID(c.PID), ParentRun: ckpt.Ref(c.ParentRun),
+		ForkFrom: ckpt.Ref(c.ForkFrom), HeartbeatTimeout: c.HeartbeatTimeout, ProgressTimeout: c.ProgressTimeout,
+		Goal: ckpt.Ref(c.Goal), ExternalSession: ckpt.Ref(c.ExternalSession), Labels: c.Label,
+	}
+	if err := checked(r.Check()); err != nil {
+		return err
+	}
+	run, _, err := a.client().StartRun(ctx, r)
+	switch {
+	case err != nil:
+		return err
+	case a.cli.JSON:
+		return writeJSON(a.stdout, run)
+	}
+	fmt.Fprintln(a.stdout, run.Epoch)
+	a.tell("%s run %s of %s, attempt %d, owned by process %s; name --epoch %d in its writes", a.err.green("started:"), run.Run, run.Agent, run.Attempt, pidText(run.PID), run.Epoch)
+	return nil
+}
+
+type runBeatCmd struct {
+	Agent    string   `arg:"" help:"The agent's name."`
+	InRun    string   `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	Epoch    *int64   `help:"The run's epoch that you hold; a newer owner's run then refuses the beat." placeholder:"N"`
+	Progress *float64 `help:"How far the run has come, as it counts itself; it should only grow." placeholder:"X"`
+}
+
+func (c *runBeatCmd) Run(ctx context.Context, a *app) error {
+	ref := a.ref(c.Agent, c.InRun, c.Epoch)
+	if err := checked(ref.Check()); err != nil {
+		return err
+	}
+	run, err := a.client().Beat(ctx, ref, ckpt.Heartbeat{Progress: c.Progress})
+	switch {
+	case err != nil:
+		return err
+	case a.cli.JSON:
+		return writeJSON(a.stdout, run)
+	}
+	fmt.Fprintln(a.stdout, run.Status)
+	return nil
+}
+
+type runEndCmd struct {
+	Agent              string `arg:"" help:"The agent's name."`
+	Status             string `arg:"" enum:"completed,failed,suspended,awaiting_continuation,interrupted" help:"completed or failed for good; suspended, awaiting_continuation or interrupted to be resumed."`
+	InRun              string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	Epoch              *int64 `help:"The run's epoch that you hold; a newer owner's run then refuses it." placeholder:"N"`
+	State              string `help:"Save this JSON file as the final checkpoint; - for standard input." placeholder:"FILE"`
+	Result             string `help:"What came out, as JSON." placeholder:"JSON"`
+	Error              string `help:"What went wrong." placeholder:"TEXT"`
+	ContinuationPrompt string `help:"What to tell whoever resumes it." placeholder:"TEXT"`
+}
+
+func (c *runEndCmd) Run(ctx context.Context, a *app) error {
+	ref := a.ref(c.Agent, c.InRun, c.Epoch)
+	r := ckpt.EndRequest{
+		Status: ckpt.RunStatus(c.Status), ContinuationPrompt: ckpt.Ref(c.ContinuationPrompt), Error: ckpt.Ref(c.Error), Result: jsonOf(c.Result),
+	}
+	if err := checked(ref.Check(), r.Check()); err != nil {
+		return err
+	}
+	if c.State != "" {
+		var err error
+		if r.State, err = a.read(ctx, c.State); err != nil {
+			return err
+		}
+		if err := checked(r.Check()); err != nil {
+			return err
+		}
+	}
+	run, _, err := a.client().EndRun(ctx, ref, r)
+	if err != nil {
+		return err
+	}
+	return a.showRun(run)
+}
+
+// jsonOf is an optional JSON argument; what is wrong with it is found by the
+// check of its request.
+func jsonOf(text string) ckpt.JSON {
+	if text == "" {
+		return nil
+	}
+	return ckpt.JSON(text)
+}
+
+type runShowCmd struct {
+	Agent string `arg:"" help:"The agent's name."`
+	InRun string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+}
+
+func (c *runShowCmd) Run(ctx context.Context, a *app) error {
+	ref := a.ref(c.Agent, c.InRun, nil)
+	if err := checked(ref.Check()); err != nil {
+		return err
+	}
+	run, err := a.client().Run(ctx, ref)
+	if err != nil {
+		return err
+	}
+	return a.showRun(run)
+}
+
+func (a *app) showRun(r *ckpt.Run) error {
+	if a.cli.JSON {
+		return writeJSON(a.stdout, r)
+	}
+	p := &pairs{}
+	p.add("run", a.out.bold(r.Run)+" of "+r.Agent)
+	p.add("status", runStatusText(r.Status, a.out))
+	p.add("owner", fmt.Sprintf("%s, process %s, epoch %d, attempt %d", r.Owner, pidText(r.PID), r.Epoch, r.Attempt))
+	p.add("worked for", workedText(r.AccumulatedMS))
+	p.add("started", timeText(r.StartedAt))
+	p.add("changed", timeText(r.UpdatedAt))
+	if !r.EndedAt.IsZero() {
+		p.add("ended", timeText(r.EndedAt))
+	}
+	if r.Progress != nil {
+		p.add("progress", fmt.Sprint(*r.Progress))
+	}
+	if r.HeartbeatTimeout > 0 || r.ProgressTimeout > 0 {
+		p.add("limits", fmt.Sprintf("heartbeat %s, progress %s", limitText(r.HeartbeatTimeout), limitText(r.ProgressTimeout)))
+	}
+	for _, more := range [][2]string{
+		{"workflow", string(r.Workflow)}, {"goal", string(r.Goal)}, {"parent run", string(r.ParentRun)}, {"forked from", string(r.ForkedFrom)},
+		{"session", string(r.ExternalSession)}, {"labels", labelText(r.Labels)}, {"continue with", string(r.ContinuationPrompt)},
+		{"result", came(r.Result, "")}, {"error", string(r.Error)},
+	} {
+		if more[1] != "" {
+			p.add(more[0], more[1])
+		}
+	}
+	p.write(a.stdout, a.out)
+	if r.Status.Resumable() && r.Status != ckpt.RunRunning && r.Status != ckpt.RunStarting {
+		a.tell("to go on: ckptsidecar resume %s%s", r.Agent, runFlag(r.Run))
+	}
+	return nil
+}
+
+func limitText(d ckpt.Duration) string {
+	if d == 0 {
+		return "none"
+	}
+	return d.String()
+}

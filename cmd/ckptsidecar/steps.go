@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+type stepsCmd struct {
+	Agent  string `arg:"" help:"The agent's name."`
+	InRun  string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	Status string `enum:",started,succeeded,failed,interrupted" default:"" help:"Only steps of this status: started, succeeded, failed or interrupted." placeholder:"STATUS"`
+	paged
+}
+
+func (c *stepsCmd) Run(ctx context.Context, a *app) error {
+	ref := a.ref(c.Agent, c.InRun, nil)
+	if err := checked(ref.Check(), c.paged.check()); err != nil {
+		return err
+	}
+	all := &ckpt.StepPage{Steps: []ckpt.Step{}}
+	var err error
+	all.Next, err = c.paged.read(func(before string, limit int) (ckpt.Ref, error) {
+		page, err := a.client().Steps(ctx, ref, ckpt.ListFilter{Status: c.Status, Before: before, Limit: limit})
+		if err != nil {
+			return "", err
+		}
+		all.Steps = append(all.Steps, page.Steps...)
+		return page.Next, nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case a.cli.JSON:
+		return writeJSON(a.stdout, all)
+	case len(all.Steps) == 0:
+		a.tell("no step of %s matches", c.Agent)
+		return nil
+	}
+	t := newTable("KEY", "NAME", "STATUS", ">ATTEMPT", "BEGAN", ">TOOK", "RESULT OR ERROR")
+	for i := range all.Steps {
+		s := &all.Steps[i]
+		t.add(s.Key, s.Name, stepStatusText(s.Status, a.out), fmt.Sprint(s.Attempt), timeText(s.StartedAt), tookText(s), came(s.Result, s.Error))
+	}
+	t.write(a.stdout, a.out)
+	c.paged.more(a, all.Next)
+	return nil
+}
+
+func stepStatusText(status ckpt.StepStatus, s *style) string {
+	switch status {
+	case ckpt.StepSucceeded:
+		return s.green(string(status))
+	case ckpt.StepFailed:
+		return s.red(string(status))
+	case ckpt.StepInterrupted:
+		return s.yellow(string(status))
+	default:
+		return string(status)
+	}
+}
+
+func tookText(s *ckpt.Step) string {
+	if s.DurationMS == nil {
+		return "-"
+	}
+	return workedText(*s.DurationMS)
+}
+
+// came is what came of something, short enough for a line.
+func came(result ckpt.JSON, problem ckpt.Ref) string {
+	text := firstLine(string(problem))
+	if problem == "" {
+		text = firstLine(string(result))
+	}
+	if text == "null" {
+		return ""
+	}
+	if runes := []rune(text); len(runes) > 60 {
+		return string(runes[:59]) + "…"
+	}
+	return text
+}
+
+type stepCmd struct {
+	Begin  stepBeginCmd  `cmd:"" help:"Begin a step, and print started, or succeeded where it has been done before and is not to be done again."`
+	Finish stepFinishCmd `cmd:"" help:"Say how a step ended."`
+	Record stepRecordCmd `cmd:"" help:"Record a whole step that has ended."`
+}
+
+// ofStep is what every step command has.
+type ofStep struct {
+	Agent string `arg:"" help:"The agent's name."`
+	Key   string `arg:"" help:"The step's key: the same work has the same key whenever it is tried."`
+	InRun string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	Epoch *int64 `help:"The run's epoch that you hold; a newer owner's run then refuses it." placeholder:"N"`
+}
+
+// began is what a step begins with.
+type began struct {
+	Name string `help:"What is done, such as the tool's name. Default: the key." placeholder:"TEXT"`
+	Args string `help:"The arguments, as JSON." placeholder:"JSON"`
+}
+
+// stepEnd is how a step ended.
+type stepEnd struct {
+	Failed       bool     `help:"It failed. Goes without saying where there is an --error."`
+	Result       string   `help:"What came out, as JSON." placeholder:"JSON"`
+	Error        string   `help:"What went wrong." placeholder:"TEXT"`
+	DurationMS   *int64   `name:"duration-ms" help:"How long it took. Default: as measured." placeholder:"N"`
+	InputTokens  *int64   `help:"Tokens that a model read." placeholder:"N"`
+	OutputTokens *int64   `help:"Tokens that a model wrote." placeholder:"N"`
+	CostUSD      *float64 `name:"cost-usd" help:"What it cost." placeholder:"X"`
+	Progress     *float64 `help:"How far the run has come now." placeholder:"X"`
+}
+
+func (e *stepEnd) into(r *ckpt.StepRequest) {
+	r.Status = ckpt.StepSucceeded
+	if e.Failed || e.Error != "" {
+		r.Status = ckpt.StepFailed
+	}
+	r.Result, r.Error = jsonOf(e.Result), ckpt.Ref(e.Error)
+	r.DurationMS, r.InputTokens, r.OutputTokens, r.CostUSD, r.Progress = e.DurationMS, e.InputTokens, e.OutputTokens, e.CostUSD, e.Progress
+}
+
+func (b *began) into(r *ckpt.StepRequest) {
+	r.Name, r.Args = b.Name, jsonOf(b.Args)
+	if r.Name == "" {
+		r.Name = r.Key
+	}
+}
+
+type stepBeginCmd struct {
+	ofStep
+	began
+}
+
+func (c *stepBeginCmd) Run(ctx context.Context, a *app) error {
+	r := ckpt.StepRequest{Key: c.Key}
+	c.began.into(&r)
+	return c.ofStep.put(ctx, a, r)
+}
+
+type stepRecordCmd struct {
+	ofStep
+	began
+	stepEnd
+}
+
+func (c *stepRecordCmd) Run(ctx context.Context, a *app) error {
+	r := ckpt.StepRequest{Key: c.Key}
+	c.began.into(&r)
+	c.stepEnd.into(&r)
+	return c.ofStep.put(ctx, a, r)
+}
+
+func (c *ofStep) put(ctx context.Context, a *app, r ckpt.StepRequest) error {
+	ref := a.ref(c.Agent, c.InRun, c.Epoch)
+	if err := checked(ref.Check(), r.Check(false)); err != nil {
+		return err
+	}
+	step, _, err := a.client().BeginStep(ctx, ref, r)
+	if err != nil {
+		return err
+	}
+	return a.showStep(step)
+}
+
+type stepFinishCmd struct {
+	ofStep
+	stepEnd
+}
+
+func (c *stepFinishCmd) Run(ctx context.Context, a *app) error {
+	ref, r := a.ref(c.Agent, c.InRun, c.Epoch), ckpt.StepRequest{Key: c.Key}
+	c.stepEnd.into(&r)
+	if err := checked(ref.Check(), r.Check(true)); err != nil {
+		return err
+	}
+	step, _, err := a.client().FinishStep(ctx, ref, r)
+	if err != nil {
+		return err
+	}
+	return a.showStep(step)
+}
+
+// showStep prints the status alone on standard output, so that
+// if [ "$(ckptsidecar step begin …)" = started ] works.
+func (a *app) showStep(s *ckpt.Step) error {
+	if a.cli.JSON {
+		return writeJSON(a.stdout, s)
+	}
+	fmt.Fprintln(a.stdout, s.Status)
+	switch {
+	case s.Replayed:
+		a.tell("step %s was done before, at %s: do not do it again%s", s.Key, timeText(s.EndedAt), resultText(s.Result))
+	case s.Attempt > 1:
+		a.tell("step %s, attempt %d", s.Key, s.Attempt)
+	}
+	return nil
+}
+
+func resultText(result ckpt.JSON) string {
+	if text := came(result, ""); text != "" {
+		return "; its result is " + text
+	}
+	return ""
+}

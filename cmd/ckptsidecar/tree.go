@@ -1,0 +1,108 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// history is an agent's checkpoints as a tree: restoring or forking and saving
+// again makes a branch, and nothing is ever overwritten.
+type history struct {
+	children map[string][]*ckpt.Checkpoint // oldest first
+	roots    []*ckpt.Checkpoint
+	newest   map[string]string // run to id
+	there    map[string]*ckpt.Checkpoint
+}
+
+func newHistory(list []ckpt.Checkpoint) *history {
+	h := &history{children: map[string][]*ckpt.Checkpoint{}, newest: map[string]string{}, there: map[string]*ckpt.Checkpoint{}}
+	for i := range list {
+		h.there[list[i].ID] = &list[i]
+	}
+	sorted := make([]*ckpt.Checkpoint, len(list))
+	for i := range list {
+		sorted[i] = &list[i]
+	}
+	slices.SortFunc(sorted, func(a, b *ckpt.Checkpoint) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt.Time), cmp.Compare(a.Run, b.Run), cmp.Compare(a.Seq, b.Seq))
+	})
+	seqs := map[string]int64{}
+	for _, c := range sorted {
+		if h.there[string(c.Parent)] != nil {
+			h.children[string(c.Parent)] = append(h.children[string(c.Parent)], c)
+		} else {
+			h.roots = append(h.roots, c)
+		}
+		if c.Seq > seqs[c.Run] {
+			seqs[c.Run], h.newest[c.Run] = c.Seq, c.ID
+		}
+	}
+	return h
+}
+
+// trunk is the child that goes on in its parent's column: the newest of the
+// same run, else the newest.
+func (h *history) trunk(c *ckpt.Checkpoint) (trunk *ckpt.Checkpoint, branches []*ckpt.Checkpoint) {
+	for _, child := range h.children[c.ID] {
+		if trunk == nil || child.Run == c.Run || trunk.Run != c.Run {
+			trunk = child
+		}
+	}
+	for _, child := range h.children[c.ID] {
+		if child != trunk {
+			branches = append(branches, child)
+		}
+	}
+	return trunk, branches
+}
+
+// write draws the tree from the oldest down. A chain stays in its column, so
+// that a long history is not wide.
+func (h *history) write(w io.Writer, s *style) {
+	for i, root := range h.roots {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if root.Parent != "" {
+			fmt.Fprintf(w, "%s\n", s.dim(fmt.Sprintf("⋮ its parent %s was removed", root.Parent)))
+		}
+		h.chain(w, s, root, nil, "", "")
+	}
+}
+
+// chain draws a checkpoint and what came of it: the first line behind one
+// prefix, the others behind another.
+func (h *history) chain(w io.Writer, s *style, c, parent *ckpt.Checkpoint, first, prefix string) {
+	for ; c != nil; first = prefix {
+		fmt.Fprintf(w, "%s%s\n", first, h.line(c, parent, s))
+		trunk, branches := h.trunk(c)
+		for _, b := range branches {
+			h.chain(w, s, b, c, prefix+"├─", prefix+"│ ")
+		}
+		c, parent = trunk, c
+	}
+}
+
+// line is what a reader must know of a checkpoint here.
+func (h *history) line(c, parent *ckpt.Checkpoint, s *style) string {
+	words := []string{"●", fmt.Sprintf("%d", c.Seq)}
+	if parent == nil || parent.Run != c.Run {
+		words = append(words, s.bold("run "+c.Run))
+	}
+	words = append(words, kindText(c.Kind, s), timeText(c.CreatedAt), bytesText(c.Size), s.dim(c.ID))
+	if labels := labelText(c.Labels); labels != "" {
+		words = append(words, labels)
+	}
+	if m := marks(c, s); m != "" {
+		words = append(words, m)
+	}
+	if h.newest[c.Run] == c.ID {
+		words = append(words, s.green("← newest of "+c.Run))
+	}
+	return strings.Join(words, "  ")
+}

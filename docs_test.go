@@ -1,0 +1,101 @@
+package ckptsidecar_test
+
+import (
+	"database/sql"
+	"database/sql/driver"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"modernc.org/sqlite"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestConfigurationDescribesEverySetting(t *testing.T) {
+	doc := read(t, "docs/CONFIGURATION.md")
+	var c daemon.Config
+	for _, s := range c.Settings() {
+		if !strings.Contains(doc, "| `"+s.Key+"`<br>"+s.Doc+" | `"+s.Env+"` |") {
+			t.Errorf("docs/CONFIGURATION.md does not describe %s as the program does: %s", s.Key, s.Doc)
+		}
+	}
+}
+
+func TestAuditDescribesEveryViewAndColumn(t *testing.T) {
+	doc := read(t, "docs/AUDIT.md")
+	// The sqlite3 command has this function; here it need only be there.
+	sqlite.MustRegisterScalarFunction("sqlar_uncompress", 2, func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
+		return nil, nil
+	})
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	if _, err := db.ExecContext(t.Context(), ckpt.Schema); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := db.QueryContext(t.Context(), `SELECT m.name, group_concat(c.name, ', ') FROM sqlite_schema m, pragma_table_info(m.name) c
+		WHERE m.name LIKE 'audit\_%' ESCAPE '\' AND m.type IN ('view', 'table') AND m.name <> 'audit_head' GROUP BY m.name`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	found := 0
+	for rows.Next() {
+		var view, columns string
+		if err := rows.Scan(&view, &columns); err != nil {
+			t.Fatal(err)
+		}
+		found++
+		if !regexp.MustCompile("(?m)^\\| `" + view + "` \\|.*\\| " + columns + " \\|$").MatchString(doc) {
+			t.Errorf("docs/AUDIT.md does not describe %s with the columns %s", view, columns)
+		}
+	}
+	if err := rows.Err(); err != nil || found < 11 {
+		t.Errorf("%d views were found, error %v", found, err)
+	}
+}
+
+func TestAuditDescribesEveryRule(t *testing.T) {
+	doc := read(t, "docs/AUDIT.md")
+	_, violations, _ := strings.Cut(ckpt.Schema, "CREATE VIEW audit_violations")
+	rules := regexp.MustCompile(`(?m)^SELECT '([a-z_]+)',`).FindAllStringSubmatch(violations, -1)
+	if len(rules) < 5 {
+		t.Fatalf("only %d rules were found", len(rules))
+	}
+	for _, rule := range rules {
+		if !strings.Contains(doc, "`"+rule[1]+"`") {
+			t.Errorf("docs/AUDIT.md does not say what %s means", rule[1])
+		}
+	}
+}
+
+func TestLinksOfTheDocumentsLeadSomewhere(t *testing.T) {
+	files, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	for _, file := range append(files, "README.md", "CHANGELOG.md") {
+		for _, m := range link.FindAllStringSubmatch(read(t, file), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
+				t.Errorf("%s has a link to %s: %v", file, m[1], err)
+			}
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package db_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+)
+
+// busyLog is a database whose audit log has rows of several kinds.
+func busyLog(t *testing.T) (*db.Store, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	s := openWith(t, options(path, newClock()))
+	for i := range 5 {
+		save(t, s, ann, "a", ckpt.KindRoutine, fmt.Sprint(i))
+	}
+	_, _, err := s.Restore(t.Context(), ann, ckpt.RestoreRequest{Agent: "a", Reason: "<tested> & \"quoted\" \u2028 ü"})
+	must(t, err)
+	_, _, err = s.Restore(t.Context(), bob, ckpt.RestoreRequest{Agent: "a"})
+	wantCode(t, err, ckpt.CodeNotFound)
+	_, err = s.SetPolicy(t.Context(), ann, "a", ckpt.DefaultPolicy())
+	must(t, err)
+	return s, path
+}
+
+// TestAuditChain recomputes the chain from what the real command prints, by
+// the description in DESIGN.md and nothing else of ours.
+func TestAuditChain(t *testing.T) {
+	_, path := busyLog(t)
+	var rows []map[string]any
+	out := sqlite3(t, "-readonly", "-json", path, "SELECT * FROM audit_log ORDER BY n")
+	d := json.NewDecoder(strings.NewReader(out))
+	d.UseNumber()
+	must(t, d.Decode(&rows))
+	if len(rows) < 10 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	before := ""
+	for i, row := range rows {
+		var fields []any
+		for _, column := range strings.Fields("n at who pid action owner agent run subject outcome reason retries detail prev") {
+			fields = append(fields, row[column])
+		}
+		b, err := json.Marshal(fields)
+		must(t, err)
+		sum := sha256.Sum256(b)
+		if hash := hex.EncodeToString(sum[:]); row["hash"] != hash || row["prev"] != before || fmt.Sprint(row["n"]) != fmt.Sprint(i+1) {
+			t.Fatalf("row %d: hash %s, want %s\n%s", i+1, row["hash"], hash, b)
+		}
+		before = row["hash"].(string)
+	}
+	if head := sqlite3(t, path, "SELECT n || ' ' || hash FROM audit_head"); head != fmt.Sprintf("%d %s", len(rows), before) {
+		t.Errorf("the head is %s", head)
+	}
+}
+
+// TestAuditLogIsAppendOnly: not even the real command may change or remove a row.
+func TestAuditLogIsAppendOnly(t *testing.T) {
+	_, path := busyLog(t)
+	for _, statement := range []string{
+		"UPDATE audit_log SET who = 'x' WHERE n = 2", "DELETE FROM audit_log WHERE n = 2", "DELETE FROM audit_log", "DELETE FROM audit_head",
+		"INSERT OR REPLACE INTO audit_head VALUES (2, 0, '')",
+	} {
+		if out, err := exec.Command("sqlite3", path, statement).CombinedOutput(); err == nil {
+			t.Errorf("%s succeeded: %s", statement, out)
+		}
+	}
+}
+
+// TestTamperingIsFound changes the log behind the triggers' back, in every way
+// that one might, and has verify find it.
+func TestTamperingIsFound(t *testing.T) {
+	const drop = "DROP TRIGGER audit_log_is_never_changed; DROP TRIGGER audit_log_is_never_shortened; DROP TRIGGER audit_head_is_never_removed;"
+	for name, statement := range map[string]string{
+		"changed":            "UPDATE audit_log SET who = 'uid:7' WHERE n = 3",
+		"changed detail":     `UPDATE audit_log SET detail = replace(detail, '1', '2') WHERE n = 3`,
+		"one row gone":       "DELETE FROM audit_log WHERE n = 3",
+		"last rows gone":     "DELETE FROM audit_log WHERE n > 5",
+		"emptied":            "DELETE FROM audit_log",
+		"emptied, head too":  "DELETE FROM audit_log; DELETE FROM audit_head",
+		"head moved":         "UPDATE audit_head SET n = 5, hash = (SELECT hash FROM audit_log WHERE n = 5)",
+		"changed and linked": "UPDATE audit_log SET who = 'uid:7', hash = 'x' WHERE n = 3; UPDATE audit_log SET prev = 'x' WHERE n = 4",
+		"swapped":            "UPDATE audit_log SET n = -1 WHERE n = 3; UPDATE audit_log SET n = 3 WHERE n = 4; UPDATE audit_log SET n = 4 WHERE n = -1",
+		"unreadable":         "UPDATE audit_log SET at = 'yesterday' WHERE n = 3",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, path := busyLog(t)
+			must(t, s.Close())
+			sql(t, path, drop+statement)
+			report, err := db.Verify(t.Context(), path, nil)
+			must(t, err)
+			if len(report.Problems) == 0 {
+				t.Error("the tampering was not found")
+			}
+		})
+	}
+}
+
+// TestWhatIsRecorded names who did what: administrators' reads, refusals that
+// never reached the store, the daemon's start.
+func TestWhatIsRecorded(t *testing.T) {
+	s, path := busyLog(t)
+	sc, err := root.Caller.For("uid:1001")
+	must(t, err)
+	page, err := s.Checkpoints(t.Context(), sc, ckpt.CheckpointFilter{Agent: "a"})
+	must(t, err)
+	_, err = s.Checkpoint(t.Context(), root, page.Checkpoints[0].ID, true)
+	must(t, err)
+	_, err = s.Latest(t.Context(), sc, ckpt.CheckpointFilter{Agent: "a"}, true)
+	must(t, err)
+	_, err = s.Policy(t.Context(), sc, "a")
+	must(t, err)
+	_, err = s.Agents(t.Context(), root, ckpt.AgentFilter{})
+	must(t, err)
+	_, err = s.Audit(t.Context(), root, ckpt.AuditFilter{})
+	must(t, err)
+	must(t, s.Export(t.Context(), sc, "a", &bytes.Buffer{}))
+	s.Refused(t.Context(), ann, ckpt.Refusal{Action: "save", Agent: "a", Code: ckpt.CodeTooLarge, Reason: "over the limit"})
+	for where, want := range map[string]string{
+		"who = 'uid:0' AND action = 'admin_list' AND owner = 'uid:1001' AND agent = 'a' AND pid = 10": "1",
+		"who = 'uid:0' AND action = 'admin_read' AND owner = 'uid:1001'":                              "2",
+		"who = 'uid:0' AND action = 'admin_read_policy' AND owner = 'uid:1001'":                       "1",
+		"who = 'uid:0' AND action = 'admin_list_agents'":                                              "1",
+		"who = 'uid:0' AND action = 'admin_read_audit'":                                               "1",
+		"who = 'uid:0' AND action = 'export' AND owner = 'uid:1001'":                                  "1",
+		"outcome = 'too_large' AND reason = 'over the limit' AND owner = 'uid:1001'":                  "1",
+		"action = 'restore' AND outcome = 'not_found' AND who = 'uid:1002' AND owner = 'uid:1002'":    "1",
+		"action = 'start' AND who = 'daemon'":                                                         "1",
+		"action = 'remove' AND subject IS NOT NULL AND reason IS NOT NULL":                            "2",
+	} {
+		if got := sqlite3(t, path, "SELECT count(*) FROM audit_log WHERE "+where); got != want {
+			t.Errorf("%s rows are recorded, %s expected, where %s", got, want, where)
+		}
+	}
+	sound(t, path)
+}
+
+// TestAuditPages pages through the log and sees only one's own.
+func TestAuditPages(t *testing.T) {
+	s, _ := busyLog(t)
+	save(t, s, bob, "a", ckpt.KindRoutine, `1`)
+	var got []int64
+	for after := int64(0); ; {
+		page, err := s.Audit(t.Context(), ann, ckpt.AuditFilter{After: after, Limit: 3})
+		must(t, err)
+		for _, row := range page.Audit {
+			if row.Owner != "uid:1001" {
+				t.Errorf("ann sees %+v", row)
+			}
+			got = append(got, row.N)
+		}
+		if page.Next == nil {
+			break
+		}
+		after = *page.Next
+	}
+	all, err := s.Audit(t.Context(), ann, ckpt.AuditFilter{Limit: ckpt.MaxLimit})
+	must(t, err)
+	if len(got) != len(all.Audit) || len(got) < 9 {
+		t.Errorf("%d rows by pages, %d at once", len(got), len(all.Audit))
+	}
+	saves, err := s.Audit(t.Context(), ann, ckpt.AuditFilter{Agent: "a", Action: "save"})
+	must(t, err)
+	if len(saves.Audit) != 5 {
+		t.Errorf("%d saves", len(saves.Audit))
+	}
+	_, err = s.Audit(t.Context(), ann, ckpt.AuditFilter{Agent: "../x"})
+	wantCode(t, err, ckpt.CodeInvalid)
+	_, err = s.Audit(t.Context(), ann, ckpt.AuditFilter{Limit: ckpt.MaxLimit + 1})
+	wantCode(t, err, ckpt.CodeInvalid)
+}
+
+// TestCanary puts a secret into everything that an agent may send: it stands in
+// no audit row and in no error.
+func TestCanary(t *testing.T) {
+	const canary = "sk-canary-4711"
+	s, path := busyLog(t)
+	r := func() *ckpt.SaveRequest {
+		r := request("a", ckpt.KindRecovery, `{"key":"`+canary+`"}`)
+		r.Labels, r.Metadata = ckpt.Labels{"token": canary}, []byte(`{"k":"`+canary+`"}`)
+		r.Program = &ckpt.Program{Source: canary}
+		return r
+	}
+	c, err := s.Save(t.Context(), ann, r())
+	must(t, err)
+	pinned := true
+	_, err = s.Patch(t.Context(), ann, c.ID, ckpt.CheckpointPatch{Labels: &ckpt.Labels{"token": canary, "b": canary}, Pinned: &pinned})
+	must(t, err)
+	_, _, err = s.Restore(t.Context(), ann, ckpt.RestoreRequest{Agent: "a", Checkpoint: c.ID})
+	must(t, err)
+	var out bytes.Buffer
+	must(t, s.Export(t.Context(), ann, "a", &out))
+	_, err = s.Import(t.Context(), bob, ckpt.ImportRequest{}, &out)
+	must(t, err)
+	for name, change := range map[string]func(*ckpt.SaveRequest){
+		"state":    func(r *ckpt.SaveRequest) { r.State = []byte(`{"a":"` + canary + `",}`) },
+		"metadata": func(r *ckpt.SaveRequest) { r.Metadata = []byte(`["` + canary + `"]`) },
+		"broken":   func(r *ckpt.SaveRequest) { r.Metadata = []byte(`{"a":` + canary + `}`) },
+		"label":    func(r *ckpt.SaveRequest) { r.Labels = ckpt.Labels{"a": canary + "\x00"} },
+		"parent":   func(r *ckpt.SaveRequest) { r.Parent = ckpt.Ref(newID(t)) },
+		"epoch":    func(r *ckpt.SaveRequest) { r.Epoch = new(int64) },
+		"program":  func(r *ckpt.SaveRequest) { r.Program.Executed = 1000 },
+		"key":      func(r *ckpt.SaveRequest) { r.ID = c.ID },
+	} {
+		bad := r()
+		change(bad)
+		_, err := s.Save(t.Context(), ann, bad)
+		if err == nil || strings.Contains(err.Error(), canary) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := sqlite3(t, path, "SELECT count(*) FROM audit_log WHERE audit_log.detail || coalesce(reason, '') || coalesce(subject, '') LIKE '%canary%'"); got != "0" {
+		t.Errorf("the canary stands in %s audit rows: %s", got, sqlite3(t, path, "SELECT action, detail FROM audit_log WHERE detail LIKE '%canary%'"))
+	}
+}

@@ -1,0 +1,233 @@
+package db_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/google/go-cmp/cmp"
+)
+
+// awkward are states whose bytes an encoder might not leave alone.
+var awkward = []struct{ contentType, state string }{
+	{ckpt.ContentTypeJSON, `{"b":1.50,"a":[ ],"é":"\u00e9<>&` + "\u2028" + `"}`}, {ckpt.ContentTypeJSON, "{\n  \"a\": 1\r\n}\n"},
+	{ckpt.ContentTypeJSON, ` {"a":1}`}, {ckpt.ContentTypeJSON, "{\"a\":1}\t "}, {ckpt.ContentTypeJSON, `null`}, {ckpt.ContentTypeJSON, `1e400`}, {ckpt.ContentTypeJSON, `-0.0`},
+	{"application/x+json; charset=utf-8", `["` + strings.Repeat("long ", 3000) + `"]`}, {"application/octet-stream", "\x00\xff\n"}, {"", ""}, {"text/plain", "{}"},
+}
+
+// exported is an agent of everything, and its export.
+func exported(t *testing.T) (*db.Store, []*ckpt.Saved, string) {
+	t.Helper()
+	s, c := open(t)
+	p := ckpt.DefaultPolicy()
+	p.RoutineKeep = 50
+	_, err := s.SetPolicy(t.Context(), ann, "a", p)
+	must(t, err)
+	var all []*ckpt.Saved
+	for i, a := range awkward {
+		c.add(1e9)
+		saved, err := s.Save(t.Context(), ann, &ckpt.SaveRequest{Agent: "a", Run: fmt.Sprintf("r%d", i%2), Kind: ckpt.Kinds[i%3], ContentType: a.contentType, State: []byte(a.state),
+			Labels: ckpt.Labels{"i": fmt.Sprint(i)}, Metadata: []byte(`{"i":1}`), Step: "s", Program: &ckpt.Program{Source: "x <&> y", Executed: 1}})
+		must(t, err)
+		all = append(all, saved)
+	}
+	_, err = s.Patch(t.Context(), ann, all[0].ID, pin(t, true))
+	must(t, err)
+	all[0].Pinned = true
+	var out bytes.Buffer
+	must(t, s.Export(t.Context(), ann, "a", &out))
+	return s, all, out.String()
+}
+
+// TestExportAndImport brings an agent into another database byte for byte, with
+// all that is known of it, and a second time changes nothing.
+func TestExportAndImport(t *testing.T) {
+	_, all, text := exported(t)
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	s := openWith(t, options(path, newClock()))
+	report, err := s.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text))
+	must(t, err)
+	if diff := cmp.Diff(&ckpt.ImportReport{Agent: "a", Imported: len(all), Pruned: []string{}}, report); diff != "" {
+		t.Error(diff)
+	}
+	for i, want := range all {
+		got, err := s.Checkpoint(t.Context(), ann, want.ID, true)
+		must(t, err)
+		if string(got.State) != awkward[i].state {
+			t.Errorf("state %d became %q", i, got.State)
+		}
+		got.State = nil
+		if diff := cmp.Diff(want.Checkpoint, *got); diff != "" {
+			t.Errorf("checkpoint %d:\n%s", i, diff)
+		}
+	}
+	if p, err := s.Policy(t.Context(), ann, "a"); err != nil || p.RoutineKeep != 50 {
+		t.Errorf("the policy did not come along: %+v, %v", p, err)
+	}
+	report, err = s.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text))
+	must(t, err)
+	if report.Present != len(all) || report.Imported != 0 {
+		t.Errorf("the second time: %+v", report)
+	}
+	var again bytes.Buffer
+	must(t, s.Export(t.Context(), ann, "a", &again))
+	if checkpoints(again.String()) != checkpoints(text) {
+		t.Error("the export of what was imported is another")
+	}
+	sound(t, path)
+}
+
+// checkpoints are the lines of an export between the first and the last.
+func checkpoints(text string) string {
+	lines := strings.SplitAfter(text, "\n")
+	return strings.Join(lines[1:len(lines)-2], "")
+}
+
+// TestImportForAnother brings it to another owner and to another name in the
+// same database: the ids that are taken are exchanged, the same way each time.
+func TestImportForAnother(t *testing.T) {
+	s, all, text := exported(t)
+	for _, to := range []struct {
+		sc    ckpt.Scope
+		agent string
+	}{{bob, ""}, {ann, "copy"}} {
+		report, err := s.Import(t.Context(), to.sc, ckpt.ImportRequest{Agent: to.agent}, strings.NewReader(text))
+		must(t, err)
+		if report.Imported != len(all) || len(report.Renamed) != len(all) {
+			t.Fatalf("%+v", report)
+		}
+		agent := map[bool]string{true: "a", false: to.agent}[to.agent == ""]
+		for i, from := range all {
+			got, err := s.Checkpoint(t.Context(), to.sc, report.Renamed[from.ID], true)
+			must(t, err)
+			if string(got.State) != awkward[i].state || got.Agent != agent || got.Owner != to.sc.Owner || string(got.Parent) != report.Renamed[string(from.Parent)] {
+				t.Errorf("checkpoint %d: %+v", i, got)
+			}
+			must(t, ckpt.CheckID(got.ID))
+		}
+		again, err := s.Import(t.Context(), to.sc, ckpt.ImportRequest{Agent: to.agent}, strings.NewReader(text))
+		must(t, err)
+		if again.Present != len(all) || again.Imported != 0 {
+			t.Errorf("the second time: %+v", again)
+		}
+	}
+}
+
+// TestImportAppliesThePolicy leaves no more than the policy of the agent that
+// is there allows, and its head where it was.
+func TestImportAppliesThePolicy(t *testing.T) {
+	from, _ := open(t)
+	p := ckpt.DefaultPolicy()
+	p.RoutineKeep = 0
+	_, err := from.SetPolicy(t.Context(), ann, "a", p)
+	must(t, err)
+	for i := range 100 { // more than one transaction takes
+		save(t, from, ann, "a", ckpt.KindRoutine, fmt.Sprint(i))
+	}
+	var out bytes.Buffer
+	must(t, from.Export(t.Context(), ann, "a", &out))
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	s := openWith(t, options(path, newClock()))
+	own := save(t, s, ann, "a", ckpt.KindRecovery, `"own"`)
+	report, err := s.Import(t.Context(), ann, ckpt.ImportRequest{}, &out)
+	must(t, err)
+	if report.Imported != 100 || len(report.Pruned) != 97 {
+		t.Errorf("%d imported, %d pruned", report.Imported, len(report.Pruned))
+	}
+	if next := save(t, s, ann, "a", ckpt.KindRecovery, `1`); string(next.Parent) != own.ID {
+		t.Errorf("the next save comes from %s", next.Parent)
+	}
+	sound(t, path)
+}
+
+// TestBadImports: what is torn, changed, extended or made up is refused whole.
+func TestBadImports(t *testing.T) {
+	_, _, text := exported(t)
+	lines := strings.SplitAfter(text, "\n")
+	last := len(lines) - 2
+	sealed := func(change func(string) string) string {
+		body := change(strings.Join(lines[:last], ""))
+		sum := sha256.Sum256([]byte(body))
+		return body + fmt.Sprintf(`{"type":"end","lines":%d,"sha256":"%s"}`+"\n", strings.Count(body, "\n"), hex.EncodeToString(sum[:]))
+	}
+	first := func(pattern, with string) string {
+		return sealed(func(body string) string {
+			at := regexp.MustCompile(pattern).FindStringIndex(body)
+			if at == nil {
+				t.Fatalf("%s is not in the export", pattern)
+			}
+			return body[:at[0]] + with + body[at[1]:]
+		})
+	}
+	if sealed(func(s string) string { return s }) != text {
+		t.Fatal("the test does not seal as the export does")
+	}
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	s := openWith(t, options(path, newClock()))
+	for name, bad := range map[string]string{
+		"empty": "", "text": "hello\n", "no last line": strings.Join(lines[:last], ""), "torn": text[:len(text)-20], "torn in the middle": text[:len(text)/2],
+		"a line less": strings.Join(append(append([]string{}, lines[:2]...), lines[3:]...), ""), "a line more": text + lines[1], "twice": text + text,
+		"changed":       strings.Replace(text, `"step":"s"`, `"step":"t"`, 1),
+		"no first line": strings.Join(lines[1:], ""), "version": first(`"version":1`, `"version":2`), "policy": first(`"routine_keep":50`, `"routine_keep":-1`),
+		"agent": first(`"agent":"a"`, `"agent":"../a"`), "kind": first(`"kind":"routine"`, `"kind":"odd"`), "state": first(`"b":1.50`, `"b":1.51`),
+		"id": first(`"id":"[^"]*"`, `"id":"x"`), "no id": first(`"id":"[^"]*"`, `"id":""`), "parent": first(`"parent":"[^"]*"`, `"parent":"x y"`),
+		"operation": first(`"operation":null`, `"operation":"a\u0000b"`), "no time": first(`"created_at":"[^"]*"`, `"created_at":null`),
+		"base64": first(`"state_base64":"[^"]*"`, `"state_base64":"%%"`), "unknown field": first(`"type":"checkpoint"`, `"type":"checkpoint","x":1`),
+		"unknown type": first(`"type":"checkpoint"`, `"type":"other"`), "no checkpoint": first(`"checkpoint":\{[^}]*\}[^}]*\}[^}]*\}[^}]*\}`, `"checkpoint":null`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := s.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(bad))
+			wantCode(t, err, ckpt.CodeInvalid)
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than a line: %v", err)
+			}
+			agents, err := s.Agents(t.Context(), ann, ckpt.AgentFilter{})
+			must(t, err)
+			if len(agents.Agents) != 0 {
+				t.Error("something was imported")
+			}
+			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".import-*")); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+// TestImportRefusals: a name that is none, a body that breaks off, an id whose
+// state is another.
+func TestImportRefusals(t *testing.T) {
+	s, all, text := exported(t)
+	_, err := s.Import(t.Context(), ann, ckpt.ImportRequest{Agent: "/"}, strings.NewReader(text))
+	wantCode(t, err, ckpt.CodeInvalid)
+	_, err = s.Import(t.Context(), ann, ckpt.ImportRequest{}, io.MultiReader(strings.NewReader(text[:100]), broken{errors.New("the client went away")}))
+	wantCode(t, err, ckpt.CodeInvalid)
+	_, err = s.Import(t.Context(), ann, ckpt.ImportRequest{}, broken{ckpt.Errorf(ckpt.CodeTooLarge, "too large")})
+	wantCode(t, err, ckpt.CodeTooLarge)
+	other, _ := open(t)
+	r := request("a", ckpt.KindRoutine, `"another state"`)
+	r.ID = all[3].ID
+	_, err = other.Save(t.Context(), ann, r)
+	must(t, err)
+	_, err = other.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text))
+	wantCode(t, err, ckpt.CodeConflict)
+	if got := seqs(t, other, ann, "a"); len(got) != 1 {
+		t.Errorf("the refused import left %v", got)
+	}
+	if err := s.Export(t.Context(), ann, "a", broken{errors.New("the client went away")}); err == nil {
+		t.Error("an export into nothing succeeded")
+	}
+}
+
+type broken struct{ error }
+
+func (b broken) Read([]byte) (int, error)  { return 0, b.error }
+func (b broken) Write([]byte) (int, error) { return 0, b.error }

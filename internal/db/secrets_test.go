@@ -1,0 +1,102 @@
+package db_test
+
+import (
+	"strings"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
+)
+
+// TestSecretsPolicy: each mode does what it says, and no message, finding or
+// audit row carries the value.
+func TestSecretsPolicy(t *testing.T) {
+	const state = `{"config":{"password":"canary-hunter2"},"n":1}`
+	for mode, want := range map[ckpt.SecretsMode]struct {
+		code     ckpt.Code
+		findings string
+		kept     bool
+	}{
+		ckpt.SecretsOff:    {"", "0", true},
+		ckpt.SecretsWarn:   {"", "1", true},
+		ckpt.SecretsRedact: {"", "1", false},
+		ckpt.SecretsReject: {ckpt.CodeInvalid, "0", false},
+	} {
+		t.Run(string(mode), func(t *testing.T) {
+			c := newClock()
+			o := options(t.TempDir()+"/ckpt.db", c)
+			o.Secrets = secrets.Scan{}
+			s := openWith(t, o)
+			p := ckpt.DefaultPolicy()
+			p.Secrets = mode
+			if _, err := s.SetPolicy(t.Context(), ann, "a", p); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // the same place is reported once
+				saved, err := s.Save(t.Context(), ann, request("a", ckpt.KindRoutine, state))
+				wantCode(t, err, want.code)
+				if err != nil {
+					if strings.Contains(err.Error(), "canary") || !strings.Contains(err.Error(), "/config/password") {
+						t.Errorf("the refusal is %v", err)
+					}
+					continue
+				}
+				read, err := s.Checkpoint(t.Context(), ann, saved.ID, true)
+				if err != nil || strings.Contains(string(read.State), "canary") != want.kept {
+					t.Errorf("read back %s, %v", read.State, err)
+				}
+			}
+			if got := sqlite3(t, "-readonly", o.Path, `SELECT count(*) FROM audit_findings WHERE rule = 'secret' AND evidence LIKE '%/config/password%'`); got != want.findings {
+				t.Errorf("%s findings, want %s", got, want.findings)
+			}
+			if got := sqlite3(t, "-readonly", o.Path, `SELECT count(*) FROM audit_findings, audit_log WHERE message || evidence || detail || coalesce(reason, '') LIKE '%canary%'`); got != "0" {
+				t.Error("a value stands where it must not")
+			}
+		})
+	}
+}
+
+// TestRestoreThenResume: a run whose operator went back to an earlier
+// checkpoint resumes from there, until it saves again.
+func TestRestoreThenResume(t *testing.T) {
+	s, _, p := openRuns(t)
+	start(t, s, 11)
+	first := save(t, s, as(11), "a", ckpt.KindRoutine, `1`)
+	save(t, s, as(11), "a", ckpt.KindRoutine, `2`)
+	p.kill(11)
+	if _, _, err := s.Restore(t.Context(), ann, ckpt.RestoreRequest{Agent: "a", Checkpoint: first.ID, Reason: "the second is wrong"}); err != nil {
+		t.Fatal(err)
+	}
+	if plan := claim(t, s, 12); plan.Checkpoint.ID != first.ID {
+		t.Errorf("resumes with %+v", plan.Checkpoint)
+	}
+	third := save(t, s, as(12), "a", ckpt.KindRoutine, `3`)
+	p.kill(12)
+	if plan := claim(t, s, 13); plan.Checkpoint.ID != third.ID {
+		t.Errorf("resumes with %+v", plan.Checkpoint)
+	}
+}
+
+// TestEveryUncertainAttemptIsAsked: a later attempt that failed does not hide
+// an earlier one of which nobody knows the end.
+func TestEveryUncertainAttemptIsAsked(t *testing.T) {
+	s, _, p := openRuns(t)
+	start(t, s, 11)
+	begin := ckpt.OperationRequest{Key: "pay", Name: "pay", State: ckpt.JSON(`{}`)}
+	for range 2 { // the second attempt leaves the first uncertain
+		if _, _, err := s.BeginOperation(t.Context(), as(11), mainRun, begin); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := s.EndOperation(t.Context(), as(11), mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationFailed}); err != nil {
+		t.Fatal(err)
+	}
+	p.kill(11)
+	wantVerdict(t, claim(t, s, 12), ckpt.VerdictAsk)
+	if _, _, err := s.EndOperation(t.Context(), ann, mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationFailed, Resolve: true}); err != nil {
+		t.Fatal(err)
+	}
+	if plan := claim(t, s, 12); !plan.Claimed {
+		t.Errorf("after it was resolved: %+v", plan)
+	}
+}

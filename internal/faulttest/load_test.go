@@ -1,0 +1,132 @@
+package faulttest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// load is a number of clients that save for as long as they may. The first half
+// have an agent each, the others share a run.
+type load struct {
+	t        *testing.T
+	daemon   *Daemon
+	clients  int
+	crashing int           // how many of them never repeat a save
+	pause    time.Duration // between two saves of a client
+	most     int           // bytes of a state, about
+	agents   []string
+	acked    atomic.Int64
+
+	history *History
+	wait    sync.WaitGroup
+	end     context.CancelFunc // no new saves
+	errs    chan error
+}
+
+func newLoad(t *testing.T, d *Daemon, clients int) *load {
+	t.Helper()
+	l := &load{t: t, daemon: d, clients: clients, pause: 2 * time.Millisecond, most: 8 << 10}
+	for i := range clients {
+		l.agents = append(l.agents, l.agent(i))
+	}
+	l.agents = slices.Compact(l.agents)
+	keepAll(t, d.Client(), l.agents...)
+	return l
+}
+
+func (l *load) agent(client int) string {
+	if client < l.clients/2 {
+		return fmt.Sprintf("agent-%d", client)
+	}
+	return "shared"
+}
+
+func (l *load) start(h *History) {
+	ctx, end := context.WithCancel(context.Background())
+	l.history, l.end, l.errs = h, end, make(chan error, l.clients)
+	for i := range l.clients {
+		c, random := l.daemon.Client(), newRand(l.t, uint64(i)+1)
+		l.wait.Go(func() { l.errs <- l.work(ctx, c, i, random) })
+	}
+	l.t.Cleanup(func() { end(); l.wait.Wait() })
+}
+
+// finish lets each client get its last answer.
+func (l *load) finish() {
+	l.t.Helper()
+	l.end()
+	l.wait.Wait()
+	close(l.errs)
+	for err := range l.errs {
+		if err != nil {
+			l.t.Error(err)
+		}
+	}
+}
+
+func (l *load) work(ctx context.Context, c *ipc.Client, client int, random *rand.Rand) error {
+	for n := 0; ctx.Err() == nil; n++ {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return err
+		}
+		r := &ckpt.SaveRequest{ID: id.String(), Agent: l.agent(client), Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON,
+			State: someState(random, fmt.Sprintf("%d/%d", client, n), l.most)}
+		if err := l.save(c, r, client >= l.clients-l.crashing); err != nil {
+			return fmt.Errorf("client %d, save %d: %w", client, n, err)
+		}
+		time.Sleep(l.pause)
+	}
+	return nil
+}
+
+// save gets an answer, or gives up after a time that no daemon may need.
+func (l *load) save(c *ipc.Client, r *ckpt.SaveRequest, crashing bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var err error
+	if crashing {
+		if _, err = l.history.Save(ctx, c, r); err != nil && passes(err) {
+			return nil
+		}
+	} else {
+		_, err = l.history.SaveUntilAnswered(ctx, c, r)
+	}
+	if err == nil {
+		l.acked.Add(1)
+	}
+	return err
+}
+
+// someState is JSON that no other save has, of a size that stays inside a row
+// at one time and needs many pages at another.
+func someState(random *rand.Rand, name string, most int) []byte {
+	noise := make([]byte, random.IntN(most/2)+1)
+	for i := range noise {
+		noise[i] = byte(random.Uint32())
+	}
+	text, _ := json.Marshal(map[string]any{"save": name, "nonce": random.Uint64(), "noise": noise,
+		"text": string(bytes.Repeat([]byte("the same again "), random.IntN(most/40)+1))})
+	return text
+}
+
+// newSave is a save of a small state that no other has.
+func newSave(t *testing.T, agent string) *ckpt.SaveRequest {
+	t.Helper()
+	id, err := uuid.NewV7()
+	must(t, err)
+	return &ckpt.SaveRequest{ID: id.String(), Agent: agent, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: []byte(`{"save":"` + id.String() + `"}`)}
+}

@@ -1,0 +1,98 @@
+package faulttest
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// TestSlowClients is F27 in small: connections that do nothing, and clients
+// that send a byte a second, cost the others nothing.
+func TestSlowClients(t *testing.T) {
+	const idle, slow, saves = 300, 20, 300
+	d := NewDaemon(t)
+	d.Start()
+	c := d.Client()
+	files := openFiles(t, d)
+	alone := median(t, c, saves)
+	var crowd []net.Conn
+	for range idle + slow {
+		conn, err := net.Dial("unix", d.Socket)
+		must(t, err)
+		crowd = append(crowd, conn)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for _, conn := range crowd[idle:] {
+		go drip(ctx, conn)
+	}
+	time.Sleep(1500 * time.Millisecond) // they have all sent something
+	among := median(t, c, saves)
+	held := openFiles(t, d)
+	cancel()
+	for _, conn := range crowd {
+		conn.Close()
+	}
+	after := openFiles(t, d)
+	for began := time.Now(); after > files+5 && time.Since(began) < 5*time.Second; after = openFiles(t, d) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	_, peak := d.RSS()
+	t.Logf("p50 of a save: %v alone, %v among %d idle and %d slow clients; open files %d, %d, %d afterwards; memory at most %.0f MB",
+		alone, among, idle, slow, files, held, after, float64(peak)/1e6)
+	if among > 5*alone+20*time.Millisecond {
+		t.Errorf("a save takes %v among slow clients, %v alone", among, alone)
+	}
+	if after > files+5 {
+		t.Errorf("%d files are open after the crowd has gone, %d before (I8)", after, files)
+	}
+	if code, _ := d.Stop(); code != 0 {
+		t.Errorf("the daemon ended with exit code %d", code)
+	}
+}
+
+// drip sends a save that never ends, a byte a second.
+func drip(ctx context.Context, conn net.Conn) {
+	text := "POST " + saveTarget + " HTTP/1.1\r\nHost: d\r\n" + isJSON + "Content-Length: 1000\r\n\r\n"
+	_, _ = io.WriteString(conn, text[:len(text)/2]) // its connection may be closed on it, which is right
+	for i := len(text) / 2; ctx.Err() == nil; i++ {
+		_, _ = conn.Write([]byte{text[min(i, len(text)-1)]})
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// median is the time of the middle one of some saves, one after the other.
+func median(t *testing.T, c *ipc.Client, saves int) time.Duration {
+	t.Helper()
+	times := make([]time.Duration, saves)
+	for i := range times {
+		r := newSave(t, "agent-0")
+		began := time.Now()
+		if _, err := c.Save(context.Background(), r); err != nil {
+			t.Fatal(err)
+		}
+		times[i] = time.Since(began)
+	}
+	slices.Sort(times)
+	return times[saves/2].Round(time.Microsecond)
+}
+
+// openFiles counts the descriptors of the daemon.
+func openFiles(t *testing.T, d *Daemon) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/" + strconv.Itoa(d.PID()) + "/fd")
+	if err != nil {
+		t.Skipf("the open files of a process cannot be counted here: %v", err)
+	}
+	return len(list)
+}

@@ -1,0 +1,77 @@
+package faulttest
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestStopUnderLoad is F22: a stop in the middle of the work lets everybody
+// have an answer or a closed connection, and loses nothing.
+func TestStopUnderLoad(t *testing.T) {
+	d := NewDaemon(t)
+	d.Start()
+	h, load := NewHistory(), newLoad(t, d, 16)
+	load.pause = 0
+	load.start(h)
+	time.Sleep(700 * time.Millisecond)
+	code, took := d.Stop()
+	stopped := time.Now()
+	t.Logf("stopped under 16 clients in %v with exit code %d after %d acknowledged saves", took.Round(time.Millisecond), code, load.acked.Load())
+	if code != 0 || took > slack(5*time.Second) {
+		t.Errorf("the stop took %v and ended with exit code %d", took, code)
+	}
+	for h.InFlightSince(stopped) > 0 {
+		if time.Since(stopped) > 5*time.Second {
+			t.Fatalf("%d clients still wait 5 s after the end of the daemon", h.InFlightSince(stopped))
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	d.Start()
+	before := load.acked.Load()
+	time.Sleep(300 * time.Millisecond)
+	if load.acked.Load() == before {
+		t.Error("nobody saved after the restart")
+	}
+	load.finish()
+	n := h.Sum()
+	t.Logf("the longest try took %v; %d saves were told an unknown outcome and asked again", n.Longest.Round(time.Millisecond), n.Unknown)
+	if n.Longest > slack(5*time.Second) {
+		t.Errorf("somebody waited %v for an answer", n.Longest)
+	}
+	h.Check(t, d.Client, load.agents...)
+	d.Audit()
+	d.Stop()
+	d.Verify()
+}
+
+// TestFrozen is the other half of F22: a daemon that does not run for a while
+// goes on where it was, and so do its clients.
+func TestFrozen(t *testing.T) {
+	const frozen = 2 * time.Second
+	d := NewDaemon(t)
+	d.Start()
+	h, load := NewHistory(), newLoad(t, d, 8)
+	load.start(h)
+	time.Sleep(300 * time.Millisecond)
+	d.Signal(syscall.SIGSTOP)
+	time.Sleep(frozen)
+	before := load.acked.Load()
+	d.Signal(syscall.SIGCONT)
+	time.Sleep(500 * time.Millisecond)
+	if load.acked.Load() == before {
+		t.Error("nobody saved after the freeze")
+	}
+	load.finish()
+	n := h.Sum()
+	t.Logf("frozen for %v: the longest try took %v, %d of %d saves were sent again", frozen, n.Longest.Round(time.Millisecond), n.Retried, n.Saves)
+	if n.Retried+n.Unanswered > 0 || n.Longest < frozen-100*time.Millisecond {
+		t.Errorf("the freeze was not just waited for: %+v", n)
+	}
+	h.Check(t, d.Client, load.agents...)
+	d.Audit()
+	if code, _ := d.Stop(); code != 0 {
+		t.Errorf("the daemon ended with exit code %d", code)
+	}
+	d.Verify()
+}
