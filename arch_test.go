@@ -26,17 +26,17 @@ var arrows = map[string][]string{
 	// Level 0: words, the operating system, files.
 	root:                    {},
 	"internal/ipc/endpoint": {},
+	"internal/delta":        {},
 	"packaging":             {},
 
 	// Level 1: one room for each technology or question. None knows its siblings.
-	"internal/delta":     {},
 	"internal/db":        {root, "internal/delta"},
 	"internal/retention": {root},
 	"internal/drift":     {root},
 	"internal/resume":    {root},
 	"internal/monitor":   {root},
 	"internal/secrets":   {root},
-	"internal/ipc":       {root, "internal/ipc/endpoint"},
+	"internal/ipc":       {root, "internal/ipc/endpoint", "internal/delta"},
 
 	// Level 2: the rooms are wired, and agents are served.
 	"internal/daemon": {

@@ -25,7 +25,7 @@
 // says at which bytes of the body it stands, so that a client may cut it out
 // instead of parsing it.
 //
-// This package may import the root package and internal/ipc/endpoint; of
+// This package may import the root package, internal/ipc/endpoint and internal/delta; of
 // others, golang.org/x/sync, google/uuid, cenkalti/backoff/v4 (client),
 // evanphx/json-patch/v5 and wI2L/jsondiff (changes and differences).
 package ipc
