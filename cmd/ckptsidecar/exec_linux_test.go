@@ -288,7 +288,7 @@ func TestFrozenChildIsKilledAndStartedAgain(t *testing.T) {
 	t.Parallel()
 	s := newSupervised(t)
 	s.start("--agent", "ice", "--backoff", "1ms", "--heartbeat", "100ms", "--heartbeat-timeout", "500ms", "--",
-		"sh", "-c", `n=$(cat n 2>/dev/null || echo 0); echo $((n+1)) > n; if [ $n = 0 ]; then kill -STOP $$; fi; exit 0`)
+		"sh", "-c", `cd `+s.dir+`; n=$(cat n 2>/dev/null || echo 0); echo $((n+1)) > n; if [ $n = 0 ]; then kill -STOP $$; fi; exit 0`)
 	if code := s.play(rand.New(rand.NewPCG(1, 1)), 0, time.Second, nil); code != 0 {
 		t.Fatalf("exec ended with %d", code)
 	}

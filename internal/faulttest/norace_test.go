@@ -2,4 +2,4 @@
 
 package faulttest
 
-var buildFlags []string
+const lookingForRaces = false

@@ -149,7 +149,7 @@ func must(t *testing.T, err error) {
 
 // slack gives a daemon that looks for data races more time.
 func slack(d time.Duration) time.Duration {
-	if len(buildFlags) > 0 {
+	if lookingForRaces {
 		return 10 * d
 	}
 	return d
