@@ -36,6 +36,7 @@ var arrows = map[string][]string{
 	"internal/resume":    {root},
 	"internal/monitor":   {root},
 	"internal/secrets":   {root},
+	"internal/foreign":   {root},
 	"internal/ipc":       {root, "internal/ipc/endpoint"},
 
 	// Level 2: the rooms are wired, and agents are served.

@@ -36,7 +36,6 @@ type supervised struct {
 	exec       *exec.Cmd
 	said       syncBuffer
 	ended      chan error
-	mu         sync.Mutex
 	worked     time.Duration // of all attempts, as this process sees them
 	lastChild  int
 	childBegan time.Time
@@ -106,11 +105,6 @@ func (s *supervised) serve() {
 	}
 }
 
-func (s *supervised) killDaemon() {
-	_ = s.daemon.Process.Kill()
-	_ = s.daemon.Wait()
-}
-
 // start runs exec with the flags, and watches its children come and go.
 func (s *supervised) start(args ...string) {
 	s.t.Helper()
@@ -146,20 +140,24 @@ func processState(pid int) byte {
 	return text[bytes.LastIndexByte(text, ')')+2]
 }
 
-// look keeps the time for which children live.
+// look keeps the time for which children work, and answers the pid of one that
+// may also still wait to begin.
 func (s *supervised) look() int {
 	pid, now := s.child(), time.Now()
-	if pid == s.lastChild {
-		return pid
+	working := pid
+	if working != s.lastChild && strings.Contains(commandLine(pid), "exec-child") {
+		working = 0
 	}
-	if s.lastChild != 0 {
-		s.worked += now.Sub(s.childBegan)
+	if working != s.lastChild {
+		if s.lastChild != 0 {
+			s.worked += now.Sub(s.childBegan)
+		}
+		s.lastChild, s.childBegan = working, now
 	}
-	s.lastChild, s.childBegan = pid, now
 	return pid
 }
 
-// exitCode waits for exec, killing at random moments for as long as there are
+// play waits for exec to end, and kills at random moments for as long as there are
 // kills left.
 func (s *supervised) play(r *rand.Rand, kills int, every time.Duration, kill func(child int)) int {
 	s.t.Helper()
@@ -209,16 +207,17 @@ func TestEveryEffectOnceHoweverOftenItIsKilled(t *testing.T) {
 			s, r := newSupervised(t), rand.New(rand.NewPCG(*killSeed, uint64(len(who))+uint64(who[0])))
 			every := 250 * time.Millisecond
 			pause := time.Duration(kills+1) * every / number
-			s.start("--agent", "prog", "--max-restarts", "1000", "--backoff", "1ms", "--max-backoff", "5ms", "--heartbeat", "50ms",
+			s.start("--agent", "prog", "--max-restarts", "1000", "--backoff", "1ms", "--max-backoff", "5ms", "--heartbeat", "25ms",
 				"--", "statements", s.dir, strconv.Itoa(number), pause.String())
 			code := s.play(r, kills, every, func(child int) {
 				if strings.Contains(who, "d") {
-					s.killDaemon()
+					_ = s.daemon.Process.Kill()
 				}
 				if strings.Contains(who, "a") {
 					_ = syscall.Kill(child, syscall.SIGKILL)
 				}
 				if strings.Contains(who, "d") {
+					_ = s.daemon.Wait()
 					s.serve()
 				}
 			})
