@@ -207,7 +207,7 @@ func TestEveryEffectOnceHoweverOftenItIsKilled(t *testing.T) {
 			s, r := newSupervised(t), rand.New(rand.NewPCG(*killSeed, uint64(len(who))+uint64(who[0])))
 			every := 250 * time.Millisecond
 			pause := time.Duration(kills+1) * every / number
-			s.start("--agent", "prog", "--max-restarts", "1000", "--backoff", "1ms", "--max-backoff", "5ms", "--heartbeat", "25ms",
+			s.start("--agent", "prog", "--max-restarts", "1000", "--backoff", "1ms", "--max-backoff", "5ms", "--heartbeat", "10ms",
 				"--", "statements", s.dir, strconv.Itoa(number), pause.String())
 			code := s.play(r, kills, every, func(child int) {
 				if strings.Contains(who, "d") {

@@ -74,9 +74,10 @@ func TestExecutedCodeBecomesAnOffset(t *testing.T) {
 		"other quotes":             {"a('x')\n", "a(\"x\")", "-"},
 		"in the middle":            {"a()\nb()\n", "b()", "-"},
 		"a block":                  {"Look:\n" + fence + "python\na()\nb()\n" + fence + "\nthat is it", "a()\n", "b()\n"},
-		"the second block":         {fence + "\nx\n" + fence + "\n" + fence + "py\na()\nb()\n" + fence, "a()", "\nb()\n"},
-		"over two blocks":          {fence + "\na()\n" + fence + "\nand\n" + fence + "\nb()\nc()\n" + fence, "a()\nb()\n", "c()\n"},
+		"two blocks":               {fence + "\nx\n" + fence + "\n" + fence + "py\na()\nb()\n" + fence, "a()", "-"},
+		"over two blocks":          {fence + "\na()\n" + fence + "\nand\n" + fence + "\nb()\nc()\n" + fence, "a()\nb()\n", "-"},
 		"a block that is not shut": {fence + "\na()\nb()", "a()\n", "b()"},
+		"backquotes in the code":   {"s = '''\n" + fence + "\n" + fence + "\n'''\nb()\n", "s = '''\n" + fence + "\n" + fence + "\n'''\n", "b()\n"},
 		"windows":                  {"a()\r\nb()\r\n", "a()", "\r\nb()\r\n"},
 		"not ASCII":                {"say('grüß')\nb()\n", "say('grüß')\n", "b()\n"},
 	} {
@@ -274,7 +275,7 @@ func TestFoldersOfLoops(t *testing.T) {
 		".running/orphan.events.jsonl: it has events of a loop without a state true",
 		".history/r-l/events.jsonl:2: skipped: it is no JSON object false",
 		".history/r-l/events.jsonl:3: skipped: it is no JSON object false",
-		`.running/bad.state.json: not the state of a loop: JSON line 1, column 14 (byte 13), at "/loop_name": text ends too early true`,
+		`.running/bad.state.json: not the state of a loop: JSON line 1, column 14 (byte 13), at "/loop_name": unexpected end true`,
 	}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Error(diff)

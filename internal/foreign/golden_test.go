@@ -170,7 +170,7 @@ func TestIdsFollowFromWhatIsImported(t *testing.T) {
 		}
 		seen[id] = true
 	}
-	if want := "019f1297"; !strings.HasPrefix(first.Saves[0].ID, want) {
+	if want := "019f17c1-bc74"; !strings.HasPrefix(first.Saves[0].ID, want) {
 		t.Errorf("%s does not begin with the original time, %s", first.Saves[0].ID, want)
 	}
 }

@@ -4,16 +4,24 @@ import (
 	"strings"
 )
 
-// sources are what may be the code in a model's answer, the likeliest first:
-// each fenced block by itself; all of them in a row, if they are several; and
-// the answer as it stands.
-func sources(answer string) []string {
+// codeOf finds the code in a model's answer and how much of it has run: the
+// answer itself where it begins with what has run, else its block between
+// fences, else all of it. Of several blocks nobody can say which were to run.
+func codeOf(answer, executed string) (source string, offset int, why string) {
 	blocks := fenced(answer)
-	list := blocks
-	if len(blocks) > 1 {
-		list = append(list, strings.Join(blocks, ""))
+	if offset, ok := offsetOf(answer, executed); ok && (executed != "" || len(blocks) == 0) {
+		return answer, offset, ""
 	}
-	return append(list, answer)
+	switch len(blocks) {
+	case 0:
+	case 1:
+		if offset, ok := offsetOf(blocks[0], executed); ok {
+			return blocks[0], offset, ""
+		}
+	default:
+		return "", 0, "its llm_response has several blocks of code, and which of them were to run is not known"
+	}
+	return "", 0, "its executed_code is not the beginning of the code in its llm_response"
 }
 
 // fenced are the blocks of code between lines that begin with three backquotes.

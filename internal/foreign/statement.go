@@ -102,22 +102,18 @@ func programOf(metadata object) (_ *ckpt.Program, why string) {
 	if response == "" {
 		return nil, ""
 	}
-	executed := metadata.text("executed_code")
-	for _, source := range sources(response) {
-		offset, ok := offsetOf(source, executed)
-		if !ok {
-			continue
-		}
-		p := &ckpt.Program{Source: source, Executed: int64(offset)}
-		switch size, err := headerSize(p); {
-		case err != nil:
-			return nil, "its llm_response cannot be sent"
-		case size > maxProgram:
-			return nil, fmt.Sprintf("its llm_response is too long for a program (%d bytes as JSON, at most %d)", size, maxProgram)
-		}
-		return p, ""
+	source, offset, why := codeOf(response, metadata.text("executed_code"))
+	if why != "" {
+		return nil, why
 	}
-	return nil, "its executed_code is not the beginning of the code in its llm_response"
+	p := &ckpt.Program{Source: source, Executed: int64(offset)}
+	switch size, err := headerSize(p); {
+	case err != nil:
+		return nil, "its llm_response cannot be sent"
+	case size > maxProgram:
+		return nil, fmt.Sprintf("its llm_response is too long for a program (%d bytes as JSON, at most %d)", size, maxProgram)
+	}
+	return p, ""
 }
 
 // headerSize is how long a program is as JSON in ASCII.
