@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -162,11 +163,19 @@ func (m *mover) readFolder(ctx context.Context, name string) error {
 	}
 	defer root.Close()
 	loops, problems := foreign.FindLoops(root.FS())
-	for _, p := range problems {
+	within := func(list []foreign.Problem) []foreign.Problem {
+		for i := range list {
+			list[i].File = filepath.Join(name, list[i].File)
+		}
+		return list
+	}
+	for _, p := range within(problems) {
 		m.tell(p)
 	}
 	for _, l := range loops {
-		if err := m.take(ctx, foreign.ReadLoop(root.FS(), l, m.options)); err != nil {
+		r := foreign.ReadLoop(root.FS(), l, m.options)
+		within(r.Problems)
+		if err := m.take(ctx, r); err != nil {
 			return err
 		}
 	}

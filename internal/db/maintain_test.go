@@ -166,11 +166,13 @@ func TestStatus(t *testing.T) {
 	if st.Counts[ckpt.KindRoutine] != 2 || st.Counts[ckpt.KindPreOperation] != 2 || st.Counts[ckpt.KindRecovery] != 1 {
 		t.Errorf("%+v", st.Counts)
 	}
-	d := st.Database
+	all, err := s.Status(t.Context(), root)
+	must(t, err)
+	d := all.Database
 	if d.Path != path || d.ID == "" || d.SchemaVersion != ckpt.SchemaVersion || d.MaxBytes != o.MaxBytes || d.Bytes == 0 || d.WALBytes == 0 || d.AuditRows != 6 || len(d.AuditHead) != 64 {
 		t.Errorf("%+v", d)
 	}
-	if w := st.Writer; w.Commits != 6 || w.Operations != 6 || w.CommitP50 <= 0 || w.CommitP99 < w.CommitP50 || w.Waiting != 0 {
+	if w := all.Writer; w.Commits != 6 || w.Operations != 6 || w.CommitP50 <= 0 || w.CommitP99 < w.CommitP50 || w.Waiting != 0 {
 		t.Errorf("%+v", w)
 	}
 }

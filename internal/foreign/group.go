@@ -95,7 +95,9 @@ func (o Options) fill(p *Plan, list []found, finish func(*Plan, []found) error) 
 	}
 	last := list[len(list)-1]
 	p.Start.Workflow = p.long("name of the workflow", last.workflow)
-	p.Start.ExternalSession = p.long("name of the run", last.run)
+	if last.run != p.Run {
+		p.Start.ExternalSession = p.long("name of the run", last.run)
+	}
 	if err := finish(p, list); err != nil {
 		return err
 	}
