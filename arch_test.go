@@ -36,6 +36,7 @@ var arrows = map[string][]string{
 	"internal/resume":    {root},
 	"internal/monitor":   {root},
 	"internal/secrets":   {root},
+	"internal/foreign":   {root},
 	"internal/ipc":       {root, "internal/ipc/endpoint", "internal/delta"},
 
 	// Level 2: the rooms are wired, and agents are served.
@@ -46,7 +47,7 @@ var arrows = map[string][]string{
 	"client": {root, "internal/ipc"},
 
 	// Level 3: people.
-	"cmd/ckptsidecar": {root, "internal/daemon", "internal/ipc", "client", "packaging"},
+	"cmd/ckptsidecar": {root, "internal/daemon", "internal/foreign", "internal/ipc", "client", "packaging"},
 }
 
 // homes are the only rooms that may name a technology.

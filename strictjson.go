@@ -1262,7 +1262,8 @@ func isJSONNumber(data []byte, p int) bool {
 
 // jsonNumber keeps a number's text, also if it comes in a string.
 func (d *jsonDecoder) jsonNumber(p int, v reflect.Value) (int, *JSONError) {
-	text, end := d.data[p:p], p
+	var text []byte
+	var end int
 	switch {
 	case isJSONNumber(d.data, p):
 		end = skipScalar(d.data, p)

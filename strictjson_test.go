@@ -539,25 +539,25 @@ type strictEmbedded struct {
 type strictDoc struct {
 	strictEmbedded
 	*strictOther
-	Name    string                 `json:"name"`
-	Inner   *strictInner           `json:"inner"`
-	List    []strictInner          `json:"list"`
-	Map     map[string]strictInner `json:"map"`
-	ByID    map[int]bool           `json:"by_id"`
-	Any     any                    `json:"any"`
-	When    time.Time              `json:"when"`
-	Text    strictText             `json:"text"`
-	Blob    []byte                 `json:"blob"`
-	Pair    [2]float32             `json:"pair"`
-	Num     json.Number            `json:"num"`
-	Quoted  uint16                 `json:"quoted,string"`
-	Shade   int                    `json:"shade"`
-	Hidden  string                 `json:"-"`
-	Dash    string                 `json:"-,"`
-	Bad     string                 `json:"a\"b"`
-	Chan    chan int               `json:"chan"`
-	Nested  strictNested           `json:"nested"`
-	private string
+	Name   string                 `json:"name"`
+	Inner  *strictInner           `json:"inner"`
+	List   []strictInner          `json:"list"`
+	Map    map[string]strictInner `json:"map"`
+	ByID   map[int]bool           `json:"by_id"`
+	Any    any                    `json:"any"`
+	When   time.Time              `json:"when"`
+	Text   strictText             `json:"text"`
+	Blob   []byte                 `json:"blob"`
+	Pair   [2]float32             `json:"pair"`
+	Num    json.Number            `json:"num"`
+	Quoted uint16                 `json:"quoted,string"`
+	Shade  int                    `json:"shade"`
+	Hidden string                 `json:"-"`
+	Dash   string                 `json:"-,"`
+	Bad    string                 `json:"a\"b"`
+	Chan   chan int               `json:"chan"`
+	Nested strictNested           `json:"nested"`
+	_      string                 // fields that are not exported are passed over
 }
 
 type strictOther struct{ Other bool }

@@ -29,13 +29,16 @@ func commandPaths(t *testing.T) []string {
 
 func TestEveryCommandOfTheIssueIsThere(t *testing.T) {
 	paths := commandPaths(t)
-	for _, want := range strings.Fields("serve save restore list show diff tag pin unpin delete export import prune erase agents policy status verify backup doctor demo bench version completion") {
+	for _, want := range strings.Fields("serve save restore list show diff tag pin unpin delete export import prune erase agents policy status verify backup doctor demo bench version completion " +
+		"resume runs run steps step events operations operation prompts exec") {
 		if !slices.Contains(paths, want) {
 			t.Errorf("there is no %s", want)
 		}
 	}
-	if slices.Contains(paths, "demo-agent") {
-		t.Error("a hidden command shows")
+	for _, hidden := range []string{"demo-agent", "exec-child"} {
+		if slices.Contains(paths, hidden) {
+			t.Errorf("%s shows", hidden)
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ type eventsCmd struct {
 
 type eventsListCmd struct {
 	Agent  string `arg:"" help:"The agent's name."`
-	InRun  string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	InRun  string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Follow bool   `short:"f" help:"Go on as events come, also over a restart of the daemon, until Ctrl-C."`
 	After  int64  `help:"Begin after this sequence number." placeholder:"N"`
 	Limit  int    `short:"n" help:"How many at most. Default: all." placeholder:"N"`
@@ -110,7 +110,7 @@ type eventsAppendCmd struct {
 	Agent   string `arg:"" help:"The agent's name."`
 	Type    string `arg:"" optional:"" help:"What happened. Without it, events are read from standard input, one JSON object {\"type\", \"payload\"} a line."`
 	Payload string `arg:"" optional:"" help:"More about it, as JSON."`
-	InRun   string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	InRun   string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Epoch   *int64 `help:"The run's epoch that you hold; a newer owner's run then refuses it." placeholder:"N"`
 }
 

@@ -36,7 +36,6 @@ type supervised struct {
 	exec       *exec.Cmd
 	said       syncBuffer
 	ended      chan error
-	mu         sync.Mutex
 	worked     time.Duration // of all attempts, as this process sees them
 	lastChild  int
 	childBegan time.Time
@@ -67,7 +66,7 @@ func newSupervised(t *testing.T) *supervised {
 	}
 	s := &supervised{t: t, dir: dir, ended: make(chan error, 1)}
 	socket := filepath.Join(dir, "s")
-	s.env = append(os.Environ(), "HOME="+dir, "CKPTSIDECAR_DB="+filepath.Join(dir, "ckpt.db"), "CKPTSIDECAR_SOCKET="+socket, "GORACE=atexit_sleep_ms=10")
+	s.env = append(os.Environ(), "HOME="+dir, "TMPDIR="+dir, "CKPTSIDECAR_DB="+filepath.Join(dir, "ckpt.db"), "CKPTSIDECAR_SOCKET="+socket, "GORACE=atexit_sleep_ms=10")
 	s.client = &ipc.Client{Socket: socket, Retry: 20 * time.Second}
 	t.Cleanup(func() {
 		if s.exec != nil && s.exec.ProcessState == nil {
@@ -106,11 +105,6 @@ func (s *supervised) serve() {
 	}
 }
 
-func (s *supervised) killDaemon() {
-	_ = s.daemon.Process.Kill()
-	_ = s.daemon.Wait()
-}
-
 // start runs exec with the flags, and watches its children come and go.
 func (s *supervised) start(args ...string) {
 	s.t.Helper()
@@ -146,20 +140,24 @@ func processState(pid int) byte {
 	return text[bytes.LastIndexByte(text, ')')+2]
 }
 
-// look keeps the time for which children live.
+// look keeps the time for which children work, and answers the pid of one that
+// may also still wait to begin.
 func (s *supervised) look() int {
 	pid, now := s.child(), time.Now()
-	if pid == s.lastChild {
-		return pid
+	working := pid
+	if working != s.lastChild && strings.Contains(commandLine(pid), "exec-child") {
+		working = 0
 	}
-	if s.lastChild != 0 {
-		s.worked += now.Sub(s.childBegan)
+	if working != s.lastChild {
+		if s.lastChild != 0 {
+			s.worked += now.Sub(s.childBegan)
+		}
+		s.lastChild, s.childBegan = working, now
 	}
-	s.lastChild, s.childBegan = pid, now
 	return pid
 }
 
-// exitCode waits for exec, killing at random moments for as long as there are
+// play waits for exec to end, and kills at random moments for as long as there are
 // kills left.
 func (s *supervised) play(r *rand.Rand, kills int, every time.Duration, kill func(child int)) int {
 	s.t.Helper()
@@ -209,16 +207,17 @@ func TestEveryEffectOnceHoweverOftenItIsKilled(t *testing.T) {
 			s, r := newSupervised(t), rand.New(rand.NewPCG(*killSeed, uint64(len(who))+uint64(who[0])))
 			every := 250 * time.Millisecond
 			pause := time.Duration(kills+1) * every / number
-			s.start("--agent", "prog", "--max-restarts", "1000", "--backoff", "1ms", "--max-backoff", "5ms", "--heartbeat", "50ms",
+			s.start("--agent", "prog", "--max-restarts", "1000", "--backoff", "1ms", "--max-backoff", "5ms", "--heartbeat", "10ms",
 				"--", "statements", s.dir, strconv.Itoa(number), pause.String())
 			code := s.play(r, kills, every, func(child int) {
 				if strings.Contains(who, "d") {
-					s.killDaemon()
+					_ = s.daemon.Process.Kill()
 				}
 				if strings.Contains(who, "a") {
 					_ = syscall.Kill(child, syscall.SIGKILL)
 				}
 				if strings.Contains(who, "d") {
+					_ = s.daemon.Wait()
 					s.serve()
 				}
 			})
@@ -288,7 +287,7 @@ func TestFrozenChildIsKilledAndStartedAgain(t *testing.T) {
 	t.Parallel()
 	s := newSupervised(t)
 	s.start("--agent", "ice", "--backoff", "1ms", "--heartbeat", "100ms", "--heartbeat-timeout", "500ms", "--",
-		"sh", "-c", `n=$(cat n 2>/dev/null || echo 0); echo $((n+1)) > n; if [ $n = 0 ]; then kill -STOP $$; fi; exit 0`)
+		"sh", "-c", `cd `+s.dir+`; n=$(cat n 2>/dev/null || echo 0); echo $((n+1)) > n; if [ $n = 0 ]; then kill -STOP $$; fi; exit 0`)
 	if code := s.play(rand.New(rand.NewPCG(1, 1)), 0, time.Second, nil); code != 0 {
 		t.Fatalf("exec ended with %d", code)
 	}

@@ -168,23 +168,23 @@ func (s *supervisor) attempt(ctx context.Context, socket string) (*outcome, erro
 	return end, nil
 }
 
-// claim resumes the run. The first time a daemon must be there; later it is
-// waited for, because nobody would start the agent again otherwise.
+// claim resumes the run. The first time a daemon must be there, though it may
+// be restarting just now; later it is waited for, because nobody would start the
+// agent again otherwise.
 func (s *supervisor) claim(ctx context.Context, owner int) (*ckpt.Plan, error) {
 	request := s.cmd.request(owner)
 	if s.restarts > 0 {
 		request.Force, request.Reason = false, "exec restarts it"
 	}
-	pauses := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
-	for said := false; ; {
+	pauses := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
+	for began, tries := time.Now(), 1; ; tries++ {
 		plan, err := s.resume(ctx, request)
-		if err == nil || s.restarts == 0 || !away(err) {
+		first := s.restarts == 0 && (tries == 1 && daemon.Unreachable(err) || time.Since(began) > endRetry)
+		if err == nil || first || !away(err) {
 			return plan, err
 		}
-		if !said {
-			s.note("daemon_away", "the daemon is away; the command is started again when it is back")
-			said = true
+		if tries == 1 {
+			s.note("daemon_away", "the daemon is away; the command is started when it is back")
 		}
 		if !s.pause(pauses.NextBackOff()) {
 			return nil, &exitError{exitTryLater, "stopped while the daemon was away"}

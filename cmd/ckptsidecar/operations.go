@@ -3,13 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 type operationsCmd struct {
 	Agent  string `arg:"" help:"The agent's name."`
-	InRun  string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	InRun  string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Status string `enum:",open,succeeded,failed,uncertain" default:"" help:"Only operations of this status: open, succeeded, failed or uncertain." placeholder:"STATUS"`
 	paged
 }
@@ -88,7 +89,7 @@ type operationCmd struct {
 type ofOperation struct {
 	Agent string `arg:"" help:"The agent's name."`
 	Key   string `arg:"" help:"The operation's key: the same work has the same key whenever it is tried."`
-	InRun string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	InRun string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 }
 
 type operationBeginCmd struct {
@@ -164,7 +165,7 @@ type operationResolveCmd struct {
 	Agent  string `arg:"" help:"The agent's name."`
 	Key    string `arg:"" help:"The operation's key."`
 	Status string `arg:"" enum:"succeeded,failed" help:"What became of it: succeeded or failed."`
-	InRun  string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	InRun  string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Reason string `help:"How it is known, for the audit log." placeholder:"TEXT"`
 	Result string `help:"What came out, as JSON." placeholder:"JSON"`
 	Error  string `help:"What went wrong." placeholder:"TEXT"`
@@ -221,6 +222,8 @@ func operationEnded(a *app, o *ckpt.OperationEnded, output string) {
 	switch {
 	case o.Replayed:
 		a.tell("operation %s had %s already, at %s", o.Key, o.Status, timeText(o.EndedAt))
+	case len(o.Released) > 0:
+		a.tell("let go, because it succeeded: checkpoint %s", strings.Join(o.Released, ", "))
 	case o.Restore != nil && output != "":
 		a.tell("the state to go back to, number %d of run %s, is in %s", o.Restore.Seq, o.Restore.Run, output)
 	case o.Restore != nil:

@@ -15,7 +15,7 @@ type restoreCmd struct {
 	Checkpoint string `help:"The checkpoint to go back to. Default: the newest that the other flags allow." placeholder:"ID"`
 	Kind       string `help:"Only a checkpoint of this kind: routine, pre_operation or recovery." placeholder:"KIND"`
 	Clean      bool   `help:"Pass over checkpoints that drift has made suspect."`
-	InRun      string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	InRun      string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Reason     string `help:"Why, for the audit log." placeholder:"TEXT"`
 	Force      bool   `help:"Write to a terminal what is not text."`
 }
@@ -25,7 +25,7 @@ func (c *restoreCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	got, _, err := a.client().Restore(ctx, ckpt.RestoreRequest{
-		Agent: c.Agent, Checkpoint: c.Checkpoint, Kind: ckpt.Kind(c.Kind), Clean: c.Clean, Run: c.InRun, Reason: c.Reason,
+		Agent: c.Agent, Checkpoint: c.Checkpoint, Kind: ckpt.Kind(c.Kind), Clean: c.Clean, Run: a.inRun(c.Agent, c.InRun), Reason: c.Reason,
 	})
 	switch {
 	case err != nil:

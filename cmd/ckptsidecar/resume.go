@@ -15,7 +15,7 @@ import (
 
 type resumeCmd struct {
 	Agent            string         `arg:"" help:"The agent's name."`
-	InRun            string         `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	InRun            string         `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Output           string         `short:"o" help:"Write the state to go on from to this file, whole or not at all." placeholder:"FILE"`
 	DryRun           bool           `help:"Only look: claim and change nothing."`
 	Force            bool           `help:"Take the run over from an owner that is alive. Its writes are refused from then on."`
@@ -112,7 +112,8 @@ func planText(w io.Writer, s *style, p *ckpt.Plan, by string) {
 	facts := &pairs{}
 	facts.add("epoch", epochText(p))
 	if c := p.Checkpoint; c != nil {
-		facts.add("load", fmt.Sprintf("%s  number %d, %s, %s, saved %s %s", s.bold(c.ID), c.Seq, c.Kind, bytesText(c.Size), timeText(c.CreatedAt), marks(c, s)))
+		text := fmt.Sprintf("%s  number %d, %s, %s, saved %s", s.bold(c.ID), c.Seq, c.Kind, bytesText(c.Size), timeText(c.CreatedAt))
+		facts.add("load", strings.TrimSpace(text+"  "+marks(c, s)))
 	}
 	for _, skipped := range p.Skipped {
 		facts.add("passed over", fmt.Sprintf("%s  number %d, %s", skipped.ID, skipped.Seq, skipped.Reason))
@@ -242,6 +243,7 @@ func nextOfUnsafe(p *ckpt.Plan, by, run string) []string {
 			"ckptsidecar verify   to see all that is damaged",
 			fmt.Sprintf("ckptsidecar list %s%s   for what was saved", p.Agent, run),
 			fmt.Sprintf("ckptsidecar import FILE   to bring %s back from an export, or serve a backup of the database", p.Agent),
+			fmt.Sprintf("ckptsidecar run end %s failed%s   to give it up; the next resume begins anew, and what was saved stays as history", p.Agent, run),
 		}
 	}
 	force := fmt.Sprintf("%s %s%s --force", by, p.Agent, run)

@@ -127,7 +127,7 @@ type runCmd struct {
 
 type runStartCmd struct {
 	Agent            string            `arg:"" help:"The agent's name."`
-	InRun            string            `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	InRun            string            `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Workflow         string            `help:"What kind of run it is." placeholder:"TEXT"`
 	Goal             string            `help:"What it is for." placeholder:"TEXT"`
 	ParentRun        string            `help:"The run of the same agent that it is a part of." placeholder:"NAME"`
@@ -164,7 +164,7 @@ func (c *runStartCmd) Run(ctx context.Context, a *app) error {
 
 type runBeatCmd struct {
 	Agent    string   `arg:"" help:"The agent's name."`
-	InRun    string   `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	InRun    string   `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Epoch    *int64   `help:"The run's epoch that you hold; a newer owner's run then refuses the beat." placeholder:"N"`
 	Progress *float64 `help:"How far the run has come, as it counts itself; it should only grow." placeholder:"X"`
 }
@@ -188,7 +188,7 @@ func (c *runBeatCmd) Run(ctx context.Context, a *app) error {
 type runEndCmd struct {
 	Agent              string `arg:"" help:"The agent's name."`
 	Status             string `arg:"" enum:"completed,failed,suspended,awaiting_continuation,interrupted" help:"completed or failed for good; suspended, awaiting_continuation or interrupted to be resumed."`
-	InRun              string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	InRun              string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Epoch              *int64 `help:"The run's epoch that you hold; a newer owner's run then refuses it." placeholder:"N"`
 	State              string `help:"Save this JSON file as the final checkpoint; - for standard input." placeholder:"FILE"`
 	Result             string `help:"What came out, as JSON." placeholder:"JSON"`
@@ -231,7 +231,7 @@ func jsonOf(text string) ckpt.JSON {
 
 type runShowCmd struct {
 	Agent string `arg:"" help:"The agent's name."`
-	InRun string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	InRun string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 }
 
 func (c *runShowCmd) Run(ctx context.Context, a *app) error {

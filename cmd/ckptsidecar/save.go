@@ -13,7 +13,7 @@ import (
 type saveCmd struct {
 	Agent       string            `arg:"" help:"The agent's name."`
 	File        string            `arg:"" optional:"" default:"-" help:"The file with the state; - or nothing for standard input."`
-	InRun       string            `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	InRun       string            `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Kind        string            `default:"routine" help:"Why it is taken: routine, pre_operation or recovery. Default: ${default}."`
 	Label       map[string]string `mapsep:"none" help:"A label for finding it again; may be repeated." placeholder:"K=V"`
 	ContentType string            `help:"What the state is. Default: application/json where it is JSON, else application/octet-stream." placeholder:"TYPE"`
@@ -33,7 +33,9 @@ func (c *saveCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	saved, err := a.client().Save(ctx, c.request(state))
+	request, ref := c.request(state), a.ref(c.Agent, c.InRun, c.Epoch)
+	request.Run, request.Epoch = ref.Run, ref.Epoch
+	saved, err := a.client().Save(ctx, request)
 	if err != nil {
 		return err
 	}

@@ -68,11 +68,11 @@ func runStatements() error {
 	}
 	for n := state.Done + 1; n <= number; n++ {
 		if err := p.statement(n); err != nil {
-			return err
+			return fmt.Errorf("statement %d: %w", n, err)
 		}
 		if n%20 == 0 {
 			if err := p.save(n); err != nil {
-				return err
+				return fmt.Errorf("save after %d: %w", n, err)
 			}
 		}
 	}

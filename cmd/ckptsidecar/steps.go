@@ -9,7 +9,7 @@ import (
 
 type stepsCmd struct {
 	Agent  string `arg:"" help:"The agent's name."`
-	InRun  string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	InRun  string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Status string `enum:",started,succeeded,failed,interrupted" default:"" help:"Only steps of this status: started, succeeded, failed or interrupted." placeholder:"STATUS"`
 	paged
 }
@@ -93,7 +93,7 @@ type stepCmd struct {
 type ofStep struct {
 	Agent string `arg:"" help:"The agent's name."`
 	Key   string `arg:"" help:"The step's key: the same work has the same key whenever it is tried."`
-	InRun string `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	InRun string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Epoch *int64 `help:"The run's epoch that you hold; a newer owner's run then refuses it." placeholder:"N"`
 }
 

@@ -30,17 +30,28 @@ func (c *exportCmd) Run(ctx context.Context, a *app) error {
 }
 
 type importCmd struct {
-	File  string `arg:"" optional:"" default:"-" help:"The file that export wrote; - or nothing for standard input."`
-	Agent string `help:"Give the agent this name instead of its own." placeholder:"NAME"`
+	Files   []string `arg:"" optional:"" help:"The file that export wrote; - or nothing for standard input. With another --format its files, or the folder that has .running and .history." placeholder:"FILE"`
+	Agent   string   `help:"Give the agent this name instead of its own." placeholder:"NAME"`
+	Format  string   `default:"ndjson" enum:"ndjson,workflow-snapshot,fsm-loop,statement-checkpoint" help:"What the files are: ndjson (what export wrote), workflow-snapshot, fsm-loop or statement-checkpoint. Default: ${default}." placeholder:"FORMAT"`
+	DryRun  bool     `help:"Only say what would be imported. Not with ndjson."`
+	Stopped bool     `help:"No loop runs any more, whatever process has its number now. With fsm-loop."`
 }
 
 func (c *importCmd) Run(ctx context.Context, a *app) error {
 	if err := checked(given(c.Agent, ckpt.CheckAgentName)); err != nil {
 		return err
 	}
+	switch {
+	case c.Format != "ndjson":
+		return c.runForeign(ctx, a)
+	case c.DryRun || c.Stopped:
+		return usagef("--dry-run and --stopped go with the foreign formats: name one with --format")
+	case len(c.Files) > 1:
+		return usagef("one export is imported at a time")
+	}
 	from := a.stdin
-	if c.File != "-" {
-		f, err := os.Open(c.File)
+	if len(c.Files) == 1 && c.Files[0] != "-" {
+		f, err := os.Open(c.Files[0])
 		if err != nil {
 			return err
 		}

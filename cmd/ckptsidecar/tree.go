@@ -69,7 +69,7 @@ func (h *history) write(w io.Writer, s *style) {
 			fmt.Fprintln(w)
 		}
 		if root.Parent != "" {
-			fmt.Fprintf(w, "%s\n", s.dim(fmt.Sprintf("⋮ its parent %s was removed", root.Parent)))
+			fmt.Fprintf(w, "%s\n", s.dim(fmt.Sprintf("⋮ its parent %s was removed or is of another run", root.Parent)))
 		}
 		h.chain(w, s, root, nil, "", "")
 	}

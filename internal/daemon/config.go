@@ -53,7 +53,7 @@ func Default(system bool, env Environment) Config {
 	c := Config{
 		Database:            p.database,
 		Socket:              endpoint.Default(system),
-		MultiUser:           system,
+		MultiUser:           system || servesAll(),
 		DatabaseMode:        0o600,
 		SocketMode:          0o600,
 		LogFormat:           LogText,

@@ -2,7 +2,17 @@
 
 package daemon
 
-import "path/filepath"
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+)
+
+// servesAll says whether a daemon that was started by hand takes more than its
+// own user's calls: root's does, where the kernel can tell users apart. Who
+// reaches its socket is still for the socket's mode and folder to say.
+func servesAll() bool { return os.Geteuid() == 0 && endpoint.CheckIdentityMap() == nil }
 
 // homeVariables are what decides where a user's own files lie, for messages.
 const homeVariables = "XDG_STATE_HOME, HOME"

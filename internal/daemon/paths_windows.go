@@ -14,3 +14,7 @@ func defaultPaths(_ bool, env Environment) paths {
 	}
 	return p
 }
+
+// servesAll says whether a daemon that was started by hand takes more than its
+// own user's calls.
+func servesAll() bool { return false }

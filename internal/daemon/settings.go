@@ -23,7 +23,7 @@ func (c *Config) Settings() []Setting {
 	list := []Setting{
 		{"database", "CKPTSIDECAR_DB", "The database file. Its folder is made if it is missing.", &c.Database},
 		{"socket", "CKPTSIDECAR_SOCKET", "The Unix socket or the named pipe at which agents call.", &c.Socket},
-		{"multi_user", "", "Several users share this daemon. It then refuses to start where the kernel cannot tell users apart.", &c.MultiUser},
+		{"multi_user", "", "Several users share this daemon. It then refuses to start where the kernel cannot tell users apart. A daemon that root starts by hand is shared too.", &c.MultiUser},
 		{"stop_timeout", "", "How long a stop waits for requests in flight before it ends them.", &c.StopTimeout},
 		{"access.database_mode", "", "The permissions of the database files: 0600, or 0640 to let the group of their folder's auditors read.", &c.DatabaseMode},
 		{"access.socket_mode", "", "The permissions of the socket: 0600, or 0660 to let its group in.", &c.SocketMode},
@@ -39,7 +39,7 @@ func (c *Config) Settings() []Setting {
 		{"limits.connections", "", "How many connections may be open at all.", &c.Connections},
 		{"limits.write_timeout", "", "How long a write waits for a locked database before it is answered with busy.", &c.WriteTimeout},
 		{"retention.interval", "", "How often checkpoints are looked at that go by age or budget.", &c.RetentionInterval},
-		{"monitor.interval", "", "How often the owners of runs are looked at. A run is found dead or timed out so much later, at most.", &c.MonitorInterval},
+		{"monitor.interval", "", "How often the owners of runs are looked at; a dead one is found that much later at most.", &c.MonitorInterval},
 	}
 	for i := range list {
 		if list[i].Env == "" {

@@ -9,6 +9,10 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
+// pageBytes is about how much a page of large things carries at most; the rest
+// is on the next.
+const pageBytes = 16 << 20
+
 func isNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }
 
 // pageSizeOf answers the size of a page that was asked for.

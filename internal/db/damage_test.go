@@ -223,3 +223,25 @@ func TestVerifyRefuses(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
+
+// TestDamagedDetails: what stands beside a state may be damaged too. Such a
+// checkpoint is refused, and named in an export.
+func TestDamagedDetails(t *testing.T) {
+	s, _ := open(t)
+	r := request("a", ckpt.KindRecovery, `1`)
+	r.Program = &ckpt.Program{Source: "x()"}
+	bad, err := s.Save(t.Context(), ann, r)
+	must(t, err)
+	good := save(t, s, ann, "a", ckpt.KindRecovery, `2`)
+	must(t, s.ExecForTest(`UPDATE checkpoints SET program = '{"source' WHERE id = ?`, bad.ID))
+	_, err = s.Checkpoint(t.Context(), ann, bad.ID, false)
+	wantCode(t, err, ckpt.CodeCorrupt)
+	if _, err := s.Checkpoint(t.Context(), ann, good.ID, true); err != nil {
+		t.Error(err)
+	}
+	var out bytes.Buffer
+	must(t, s.Export(t.Context(), ann, "a", &out))
+	if !strings.Contains(out.String(), `"type":"damaged","checkpoint":{"id":"`+bad.ID) || !strings.Contains(out.String(), good.ID) {
+		t.Errorf("the export:\n%s", &out)
+	}
+}

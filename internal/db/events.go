@@ -95,14 +95,14 @@ func (s *Store) Events(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, afte
 	if err != nil {
 		return nil, err
 	}
-	if after == 0 {
-		s.auditForeign(sc, "read_events", ref.Agent, "")
-	}
+	s.auditFollowing(sc, "read_events", ref.Agent)
 	page := &ckpt.EventPage{Events: []ckpt.Event{}}
-	err = s.ro.SelectContext(ctx, &page.Events, `SELECT seq, at, type, payload FROM events WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?`, run.ID, after, limit+1)
-	if len(page.Events) > limit {
-		page.Events = page.Events[:limit]
-		page.Next = &page.Events[limit-1].Seq
+	err = s.ro.SelectContext(ctx, &page.Events, `SELECT seq, at, type, payload FROM
+		(SELECT seq, at, type, payload, sum(length(payload)) OVER (ORDER BY seq) - length(payload) AS before FROM events WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?)
+		WHERE before < ? ORDER BY seq`, run.ID, after, limit+1, pageBytes)
+	if n := min(len(page.Events), limit); n > 0 && page.Events[n-1].Seq < run.LastEvent {
+		page.Events = page.Events[:n]
+		page.Next = &page.Events[n-1].Seq
 	}
 	return page, readError(err)
 }

@@ -1,6 +1,11 @@
 package db
 
-import ckpt "github.com/ckptsidecar/ckptsidecar"
+import (
+	"sync"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
 
 // auditForeign records that an administrator looks at what is another's. The
 // row need not be on disk before the answer is given, but it is: who reads
@@ -8,6 +13,34 @@ import ckpt "github.com/ckptsidecar/ckptsidecar"
 func (s *Store) auditForeign(sc ckpt.Scope, action, agent, subject string) {
 	if sc.Foreign() {
 		s.auditForeignOf(sc, action, sc.Target, agent, subject)
+	}
+}
+
+// foreignReads is what is remembered of reads that go on and on, as a follower's.
+type foreignReads struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+// auditFollowing is auditForeign for a read that is repeated all the time: it
+// is recorded when it begins and then once a minute.
+func (s *Store) auditFollowing(sc ckpt.Scope, action, agent string) {
+	if !sc.Foreign() {
+		return
+	}
+	key := sc.Caller.Owner + "\x00" + sc.Target + "\x00" + agent
+	now := time.Now()
+	s.following.mu.Lock()
+	again := now.Sub(s.following.last[key]) < time.Minute
+	if !again {
+		if s.following.last == nil || len(s.following.last) > 1000 {
+			s.following.last = map[string]time.Time{}
+		}
+		s.following.last[key] = now
+	}
+	s.following.mu.Unlock()
+	if !again {
+		s.auditForeign(sc, action, agent, "")
 	}
 }
 

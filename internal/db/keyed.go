@@ -13,8 +13,9 @@ type keyedRequest struct {
 	make  bool // whether the agent is made where there is none
 }
 
-// keyed runs a write of an agent under its idempotency key. do must write an
-// audit row before it returns.
+// keyed runs a write of an agent under its idempotency key. do writes an audit
+// row before it returns, or changes nothing: then there is nothing to remember,
+// and asking again gives the same.
 func keyed[T any](s *Store, sc ckpt.Scope, r keyedRequest, do func(*tx, *agentRow) (*T, error)) (result *T, replayed bool, err error) {
 	print := ""
 	if r.key != "" {
@@ -35,7 +36,8 @@ func keyed[T any](s *Store, sc ckpt.Scope, r keyedRequest, do func(*tx, *agentRo
 			result = first
 			return err
 		}
-		if result, err = do(tx, agent); err != nil {
+		before := tx.head.n
+		if result, err = do(tx, agent); err != nil || tx.head.n == before {
 			return err
 		}
 		return tx.remember(agent.ID, r.key, print, result)

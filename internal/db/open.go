@@ -74,20 +74,21 @@ func (noProcesses) Alive(ckpt.Process) ckpt.Liveness { return ckpt.LivenessUnkno
 
 // Store is one open database.
 type Store struct {
-	opt    Options
-	log    *slog.Logger
-	lock   *os.File
-	watch  *fileWatch
-	writer *writer
-	rw     *sqlx.DB // one connection: the writer's
-	ro     *sqlx.DB // the readers'
-	side   *sqlx.DB // one connection: WAL checkpoints in the background
-	agents agentCache
-	usage  usage
-	health health
-	wal    wal
-	events changes
-	id     string // of this database, made when it was
+	opt       Options
+	log       *slog.Logger
+	lock      *os.File
+	watch     *fileWatch
+	writer    *writer
+	rw        *sqlx.DB // one connection: the writer's
+	ro        *sqlx.DB // the readers'
+	side      *sqlx.DB // one connection: WAL checkpoints in the background
+	agents    agentCache
+	usage     usage
+	health    health
+	wal       wal
+	events    changes
+	following foreignReads
+	id        string // of this database, made when it was
 }
 
 // Open opens the database, makes it where there is none, brings its schema up

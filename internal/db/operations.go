@@ -160,9 +160,19 @@ func (s *Store) EndOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 		return s.endOperation(tx, sc, agent, ref, r, e)
 	})
 	if replayed && ended.Status == ckpt.OperationFailed && ended.Checkpoint != "" { // the state was not kept with the key
-		ended.Restore, err = s.Checkpoint(context.Background(), sc, string(ended.Checkpoint), true)
+		ended.Restore, err = s.again(sc, string(ended.Checkpoint))
 	}
 	return ended, replayed, err
+}
+
+// again loads a checkpoint that a first reply carried. That it has gone since, or
+// is damaged, does not undo the reply.
+func (s *Store) again(sc ckpt.Scope, id string) (*ckpt.Checkpoint, error) {
+	c, err := s.Checkpoint(context.Background(), sc, id, true)
+	if code := ckpt.CodeOf(err); code == ckpt.CodeNotFound || code == ckpt.CodeCorrupt {
+		return nil, nil
+	}
+	return c, err
 }
 
 func (s *Store) endOperation(tx *tx, sc ckpt.Scope, agent *agentRow, ref ckpt.RunRef, r ckpt.OperationEnd, e auditEntry) (*ckpt.OperationEnded, error) {

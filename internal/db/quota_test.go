@@ -103,3 +103,47 @@ func TestDatabaseQuota(t *testing.T) {
 	must(t, s.Close())
 	sound(t, o.Path)
 }
+
+// TestTrimOfTheDatabase removes what a budget names, in bounded portions, until
+// there is some room left under the database's limit; a dry run removes nothing.
+func TestTrimOfTheDatabase(t *testing.T) {
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+	o.MaxBytes = 2 << 20
+	s := openWith(t, o)
+	var err error
+	for i := 0; err == nil; i++ {
+		_, err = s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(uint64(i), 60_000)))
+	}
+	wantCode(t, err, ckpt.CodeStorageFull)
+	count := len(seqs(t, s, ann, "a"))
+	oldest := func(runs []ckpt.History, over int64) (verdicts []ckpt.Verdict, left int64) {
+		for _, run := range runs {
+			for i := len(run.Checkpoints) - 1; i > 0 && over > 0; i-- {
+				over -= run.Checkpoints[i].StoredSize
+				verdicts = append(verdicts, ckpt.Verdict{ID: run.Checkpoints[i].ID, Remove: true, Reason: "over the budget"})
+			}
+		}
+		return verdicts, max(over, 0)
+	}
+	would, _, err := s.Trim(t.Context(), 0, oldest, 1, true)
+	must(t, err)
+	if got := len(seqs(t, s, ann, "a")); got != count || len(would) == 0 {
+		t.Errorf("a dry run names %d and leaves %d of %d", len(would), got, count)
+	}
+	removed := 0
+	for over := int64(1); over > 0; {
+		var gone []ckpt.Removal
+		gone, over, err = s.Trim(t.Context(), 0, oldest, 1, false)
+		must(t, err)
+		if len(gone) > 1 || len(gone) == 0 && over > 0 {
+			t.Fatalf("%d removed at once, %d bytes over", len(gone), over)
+		}
+		removed += len(gone)
+	}
+	if removed != len(would) {
+		t.Errorf("%d removed, a dry run named %d", removed, len(would))
+	}
+	if _, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(1, 60_000))); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+}

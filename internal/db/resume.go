@@ -10,7 +10,7 @@ import (
 // Resume answers how to go on with a run and, where that is safe, makes the
 // caller its owner in the same transaction: the epoch rises, and the old
 // owner's next write is refused. A dry run only looks.
-func (s *Store) Resume(ctx context.Context, sc ckpt.Scope, r ckpt.ResumeRequest) (*ckpt.Plan, bool, error) {
+func (s *Store) Resume(_ context.Context, sc ckpt.Scope, r ckpt.ResumeRequest) (*ckpt.Plan, bool, error) {
 	if err := r.Check(); err != nil {
 		return nil, false, err
 	}
@@ -27,7 +27,7 @@ func (s *Store) Resume(ctx context.Context, sc ckpt.Scope, r ckpt.ResumeRequest)
 		return s.resume(tx, sc, agent, r, e)
 	})
 	if replayed && plan.Checkpoint != nil { // the state was not kept with the key
-		plan.Checkpoint, err = s.Checkpoint(ctx, sc, plan.Checkpoint.ID, true)
+		plan.Checkpoint, err = s.again(sc, plan.Checkpoint.ID)
 	}
 	return plan, replayed, err
 }

@@ -4,10 +4,13 @@ package db_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 // nobody is a user of no rights.
@@ -61,6 +64,35 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	if len(said) != 1 || !strings.HasPrefix(said[0], "open true false ") {
 		t.Errorf("the start said %q", said)
 	}
+}
+
+// TestAuditorWithoutRights reads as a user who may write neither the files nor
+// their folder, while the store is open and after a clean stop.
+func TestAuditorWithoutRights(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root may become another user")
+	}
+	o := options(filepath.Join(openFolder(t), "ckpt.db"), newClock())
+	o.Mode = 0o644
+	s := openWith(t, o)
+	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+	check := func() {
+		t.Helper()
+		cmd := exec.Command("sqlite3", "-readonly", o.Path, "SELECT state FROM audit_states")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		if out, err := cmd.CombinedOutput(); err != nil || string(out) != "1\n" {
+			t.Errorf("the auditor reads %q, %v", out, err)
+		}
+		cmd = exec.Command("sqlite3", o.Path, "DELETE FROM checkpoints")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		if out, err := cmd.CombinedOutput(); err == nil {
+			t.Errorf("the auditor has written: %s", out)
+		}
+	}
+	sqlite3(t, "-version")
+	check()
+	must(t, s.Close())
+	check()
 }
 
 // mountTmpfs gives the test a file system of its own, of a size.

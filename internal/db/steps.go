@@ -11,6 +11,7 @@ type stepRow struct {
 	ckpt.Step
 	ID       int64 `db:"id"`
 	AfterSeq int64 `db:"after_seq"`
+	More     bool  `db:"more"` // in a list: another comes after it
 }
 
 const stepColumns = `id, key, name, args, status, attempt, result, error, started_at, ended_at, duration_ms, input_tokens, output_tokens, cost_usd, progress, after_seq`
@@ -140,14 +141,17 @@ func (s *Store) Steps(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f ckp
 		return nil, err
 	}
 	var rows []stepRow
-	err = s.ro.SelectContext(ctx, &rows, `SELECT `+stepColumns+` FROM steps WHERE run_id = ? AND id > ? AND (? = '' OR status = ?) ORDER BY id LIMIT ?`,
-		run.ID, after, f.Status, f.Status, limit+1)
+	err = s.ro.SelectContext(ctx, &rows, `SELECT `+stepColumns+`, more FROM (SELECT *,
+			sum(coalesce(length(args), 0) + coalesce(length(result), 0)) OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before,
+			lead(id) OVER (ORDER BY id) IS NOT NULL AS more
+			FROM steps WHERE run_id = ? AND id > ? AND (? = '' OR status = ?) ORDER BY id LIMIT ?)
+		WHERE coalesce(before, 0) < ? ORDER BY id`, run.ID, after, f.Status, f.Status, limit+1, pageBytes)
 	page := &ckpt.StepPage{Steps: []ckpt.Step{}}
 	for i := range rows[:min(limit, len(rows))] {
 		page.Steps = append(page.Steps, rows[i].Step)
 	}
-	if len(rows) > limit {
-		page.Next = writeCursor(rows[limit-1].ID)
+	if n := len(page.Steps); n > 0 && rows[n-1].More {
+		page.Next = writeCursor(rows[n-1].ID)
 	}
 	return page, readError(err)
 }

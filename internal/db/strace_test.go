@@ -95,23 +95,40 @@ func TestFailedFsync(t *testing.T) {
 	}
 }
 
-// TestKilledAtASystemCall kills the process at some of its writes, also while
-// the database is made and while the log is copied.
+// TestKilledAtASystemCall kills the process at some of its writes, while it
+// saves and while the log is copied.
 func TestKilledAtASystemCall(t *testing.T) {
 	for _, at := range []string{
+		"pwrite64:signal=SIGKILL:when=30", "pwrite64:signal=SIGKILL:when=43", "pwrite64:signal=SIGKILL:when=57", "pwrite64:signal=SIGKILL:when=80",
+		"pwrite64:signal=SIGKILL:when=110", "fsync,fdatasync:signal=SIGKILL:when=4", "fsync,fdatasync:signal=SIGKILL:when=9", "fsync,fdatasync:signal=SIGKILL:when=14",
+	} {
+		t.Run(at, func(t *testing.T) { killedAt(t, closedDatabase(t), at) })
+	}
+}
+
+// TestKilledWhileItIsMade kills the process while it makes the file and its
+// schema: the next start finds nothing or all of it.
+func TestKilledWhileItIsMade(t *testing.T) {
+	for _, at := range []string{
 		"pwrite64:signal=SIGKILL:when=1", "pwrite64:signal=SIGKILL:when=2", "pwrite64:signal=SIGKILL:when=9", "pwrite64:signal=SIGKILL:when=40",
-		"pwrite64:signal=SIGKILL:when=75", "pwrite64:signal=SIGKILL:when=120", "fsync,fdatasync:signal=SIGKILL:when=2", "fsync,fdatasync:signal=SIGKILL:when=9",
-		"ftruncate:signal=SIGKILL:when=1",
+		"fsync,fdatasync:signal=SIGKILL:when=1", "fsync,fdatasync:signal=SIGKILL:when=3", "ftruncate:signal=SIGKILL:when=1",
 	} {
 		t.Run(at, func(t *testing.T) {
-			t.Parallel()
-			path := filepath.Join(t.TempDir(), "ckpt.db")
-			calls, _, _ := strings.Cut(at, ":")
-			said := underStrace(t, path, calls, at)
-			t.Log(said)
-			holdTo(t, path, said)
+			said := killedAt(t, filepath.Join(t.TempDir(), "ckpt.db"), at)
+			if len(said) > 0 {
+				t.Errorf("it was made before it was killed: %q", said)
+			}
 		})
 	}
+}
+
+func killedAt(t *testing.T, path, at string) []string {
+	t.Helper()
+	calls, _, _ := strings.Cut(at, ":")
+	said := underStrace(t, path, calls, at)
+	t.Log(said)
+	holdTo(t, path, said)
+	return said
 }
 
 // TestFailedWrites has one write fail, or all from then on, for want of room or
@@ -121,7 +138,6 @@ func TestFailedWrites(t *testing.T) {
 		"pwrite64:error=ENOSPC:when=50", "pwrite64:error=ENOSPC:when=60+", "pwrite64:error=EIO:when=55", "pwrite64:error=EIO:when=30+", "ftruncate:error=EIO:when=1",
 	} {
 		t.Run(at, func(t *testing.T) {
-			t.Parallel()
 			path := closedDatabase(t)
 			calls, _, _ := strings.Cut(at, ":")
 			said := underStrace(t, path, calls, at)

@@ -1,3 +1,5 @@
+//go:build unix
+
 package faulttest
 
 import (
@@ -37,8 +39,8 @@ func (h *History) Check(t *testing.T, connect func() *ipc.Client, agents ...stri
 		t.Error(p)
 	}
 	n := h.Sum()
-	t.Logf("%d saves sent, %d of them more than once, %d acknowledged (%.1f MB), %d without an answer; %d stored and read back in %v, %d problems",
-		n.Saves, n.Retried, n.Acked, float64(n.Bytes)/1e6, n.Unanswered, len(found), time.Since(began).Round(time.Millisecond), len(problems))
+	t.Logf("%d saves sent, %d of them more than once (%d had been saved without an answer), %d acknowledged (%.1f MB), %d without an answer; %d stored and read back in %v, %d problems",
+		n.Saves, n.Retried, n.Replayed, n.Acked, float64(n.Bytes)/1e6, n.Unanswered, len(found), time.Since(began).Round(time.Millisecond), len(problems))
 }
 
 // readBack reads the agents side by side.

@@ -1,3 +1,5 @@
+//go:build unix
+
 package faulttest
 
 import (
@@ -103,8 +105,11 @@ func (d *Daemon) Start() time.Duration {
 // start is Start for goroutines other than the test's.
 func (d *Daemon) start() (time.Duration, error) {
 	began := time.Now()
-	cmd := d.command(slices.Concat([]string{"serve", "--socket", d.Socket, "--db", d.DB}, d.Flags)...)
+	cmd := d.command(slices.Concat([]string{"serve", "--while-stdin", "--socket", d.Socket, "--db", d.DB}, d.Flags)...)
 	cmd.Stdout, cmd.Stderr = d.log, d.log
+	if _, err := cmd.StdinPipe(); err != nil { // it closes with this process, so that a test that panics leaves no daemon
+		return 0, err
+	}
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}

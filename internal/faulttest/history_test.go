@@ -1,3 +1,5 @@
+//go:build unix
+
 package faulttest
 
 import (
@@ -41,6 +43,7 @@ type Sent struct {
 	Unknown        bool          // a try ended without a word about its outcome
 	Refused        bool          // the last word about it was not_saved
 	Word           string        // that word
+	Replayed       bool          // it had been saved by a try whose answer did not come
 	Contradictions []string      // acknowledgements of the same save that differ
 }
 
@@ -91,7 +94,7 @@ func (s *Sent) acknowledge(saved *ckpt.Saved, now time.Duration) {
 	case saved.Seq != s.Seq:
 		s.Contradictions = append(s.Contradictions, "two sequence numbers were acknowledged")
 	}
-	s.Refused = false
+	s.Refused, s.Replayed = false, s.Replayed || saved.Replayed
 }
 
 // outcome is what an error says about the save. A daemon that was never
@@ -140,9 +143,10 @@ func passes(err error) bool {
 
 // Sum is what a history amounts to.
 type Sum struct {
-	Saves, Acked, Retried, Unanswered, Unknown int
-	Bytes                                      int64
-	Longest                                    time.Duration // of all tries
+	Saves, Acked, Retried, Unanswered, Unknown, Replayed int
+
+	Bytes   int64
+	Longest time.Duration // of all tries
 }
 
 // Sum counts.
@@ -163,6 +167,9 @@ func (h *History) Sum() Sum {
 		}
 		if s.Unknown {
 			n.Unknown++
+		}
+		if s.Replayed {
+			n.Replayed++
 		}
 		n.Longest = max(n.Longest, s.Longest)
 	}

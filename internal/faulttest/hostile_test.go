@@ -1,13 +1,13 @@
+//go:build unix
+
 package faulttest
 
 import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
@@ -227,44 +227,4 @@ func hostileFraming() []hostile {
 		list[i].notHTTP = true
 	}
 	return append(list, hostile{name: "HTTP/1.0", text: "GET /v1/nothing HTTP/1.0\r\n\r\n"}, hostile{name: "half-closed", text: post("{"), half: true})
-}
-
-// mutate changes a few bytes. What comes of it may be anything, also a good
-// request; it must never be the daemon's fault.
-func mutate(random *rand.Rand, text string) string {
-	b := []byte(text)
-	for range random.IntN(6) + 1 {
-		switch at := random.IntN(len(b)); random.IntN(3) {
-		case 0:
-			b[at] = byte(random.Uint32())
-		case 1:
-			b = append(b[:at], b[min(len(b), at+random.IntN(8)):]...)
-		default:
-			b = append(b[:at], append([]byte{byte(random.Uint32())}, b[at:]...)...)
-		}
-		if len(b) == 0 {
-			return "x"
-		}
-	}
-	return string(b)
-}
-
-// pipelined requests are answered in order, the bad ones among them too.
-func pipelined(t *testing.T, d *Daemon) {
-	t.Helper()
-	var text strings.Builder
-	for range 50 {
-		text.WriteString(post("{") + request("GET", "/healthz", "", ""))
-	}
-	began := time.Now()
-	replies, err := raw(d.Socket, text.String(), 100, false)
-	if err != nil || len(replies) != 100 {
-		t.Errorf("%d of 100 pipelined requests were answered: %v", len(replies), err)
-	}
-	for i, r := range replies {
-		if want := []int{400, 200}[i%2]; r.StatusCode != want {
-			t.Errorf("pipelined request %d: %s, not %d", i, r.Status, want)
-		}
-	}
-	t.Logf("100 pipelined requests in %v", time.Since(began).Round(time.Millisecond))
 }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package faulttest
 
 import (
@@ -38,8 +40,7 @@ func buildAndRun(m *testing.M) (int, error) {
 	}
 	defer os.RemoveAll(dir)
 	program = filepath.Join(dir, "ckptsidecar")
-	args := append([]string{"build", "-o", program}, buildFlags...)
-	build := exec.Command("go", append(args, "../../cmd/ckptsidecar")...)
+	build := exec.Command("go", "build", fmt.Sprintf("-race=%t", lookingForRaces), "-o", program, "../../cmd/ckptsidecar")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		return 1, fmt.Errorf("the program does not build: %w", err)

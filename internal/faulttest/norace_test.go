@@ -1,5 +1,5 @@
-//go:build !race
+//go:build !race && unix
 
 package faulttest
 
-var buildFlags []string
+const lookingForRaces = false

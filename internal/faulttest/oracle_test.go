@@ -1,3 +1,5 @@
+//go:build unix
+
 package faulttest
 
 import (
@@ -149,7 +151,7 @@ func must(t *testing.T, err error) {
 
 // slack gives a daemon that looks for data races more time.
 func slack(d time.Duration) time.Duration {
-	if len(buildFlags) > 0 {
+	if lookingForRaces {
 		return 10 * d
 	}
 	return d

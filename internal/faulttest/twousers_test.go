@@ -1,3 +1,5 @@
+//go:build unix
+
 package faulttest
 
 import (
@@ -132,6 +134,12 @@ func (n *neighbours) sameAsMissing(t *testing.T) {
 		if missing.Status < 400 || missing.Status >= 500 {
 			t.Errorf("%s %s: %d %s", a.Method, a.Path, missing.Status, missing.Body)
 		}
+	}
+	// Ids are unique among all owners, so a save under another's id cannot
+	// succeed: who knows the id learns that it is taken, and nothing else.
+	got := n.two.do(ask{"PUT", "/v1/agents/assistant/checkpoints/" + theirs + "?kind=recovery", "text/plain", []byte("mine")})
+	if got.Status != http.StatusUnprocessableEntity || bytes.Contains(got.Body, []byte("canary")) {
+		t.Errorf("a save under another's id: %d %s", got.Status, got.Body)
 	}
 }
 

@@ -45,9 +45,13 @@ const maxShownValue = 160
 // by place.
 const maxLCS = 1 << 22
 
+// maxPathBytes bounds the paths of a patch: a long key above many values would
+// be written once for each of them.
+const maxPathBytes = 64 << 20
+
 func diff(from, to []byte) (*Diff, error) {
 	a, b := places(from), places(to)
-	if a+b > maxPlaces {
+	if a+b > maxPlaces || pathBytes(from)+pathBytes(to) > maxPathBytes {
 		return nil, ckpt.Errorf(ckpt.CodeTooLarge, "the states have too many values to be compared: get both and compare them")
 	}
 	options := []jsondiff.Option{jsondiff.UnmarshalFunc(unmarshalExact)}

@@ -18,6 +18,16 @@
 // envelope, from raw bytes with a query, or from a change to an earlier
 // checkpoint. The store checks the request; nothing here repeats its rules.
 //
+// # Runs
+//
+// What a run consists of (steps, operations, events, prompts) comes from the
+// second half of the store (runstore.go) and needs no more than decoding and
+// passing on. Keys stand in paths as one escaped part, whatever they are.
+// Following events is the one call that does not end by itself (events.go): it
+// has a share of its own, waits for the store to say that something changed,
+// and ends when the client goes or does not read, and when the server stops.
+// The client's Follow then comes back with the last sequence number it has.
+//
 // # States are never re-encoded
 //
 // The bytes of a state pass through as they are in both directions. Replies

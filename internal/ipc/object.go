@@ -101,6 +101,30 @@ func places(doc []byte) int {
 	return 1 + bytes.Count(doc, []byte{','}) + bytes.Count(doc, []byte{':'})
 }
 
+// pathBytes is the length of the JSON pointers to all values of a document,
+// taken together: what a list of them would need at the least.
+func pathBytes(doc []byte) (total int) {
+	lengths := []int{0} // of the pointers to the objects and arrays that are open
+	key := 1            // the length of the key or index whose value comes next
+	for p := 0; p < len(doc); p++ {
+		switch doc[p] {
+		case '"':
+			end := stringEnd(doc, p)
+			key = max(key, end-p)
+			p = end - 1
+		case '{', '[':
+			lengths = append(lengths, lengths[len(lengths)-1]+1+key)
+			key = 1
+		case '}', ']':
+			lengths = lengths[:max(len(lengths)-1, 1)]
+		case ',':
+			total += lengths[len(lengths)-1] + 1 + key
+			key = 1
+		}
+	}
+	return total
+}
+
 // depth is how many objects and arrays are open inside one another at most.
 func depth(doc []byte) int {
 	open, most := 0, 0

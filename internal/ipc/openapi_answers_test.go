@@ -258,6 +258,7 @@ func (a *api) runs() {
 	a.want(200, get(aRun+"?limit=1"))
 	a.want(200, get("/v1/runs?agent=worker&status=running"))
 	a.want(200, get("/v1/runs"))
+	a.want(400, get("/v1/runs?status=none"))
 	a.want(200, get(aRun+"/r1"))
 	a.want(404, get(aRun+"/none"))
 	a.want(200, post(aRun+"/r1/heartbeat", `{"epoch":1,"progress":0.25}`))
@@ -291,6 +292,7 @@ func (a *api) steps() {
 	a.want(404, post(aRun+"/r1/steps/none/finish", ``).of(""))
 	a.want(200, get(aRun+"/r1/steps?limit=1"))
 	a.want(200, get(aRun+"/r1/steps?status=succeeded"))
+	a.want(400, get(aRun+"/r1/steps?status=none"))
 }
 
 func (a *api) operations() {

@@ -160,7 +160,7 @@ func TestConnectionsWithoutIdentityAreClosed(t *testing.T) {
 func TestPanicsAreAnswered(t *testing.T) {
 	w := newWorld(t)
 	w.store.onSave = func(context.Context, *ckpt.SaveRequest) error { panic("boom") }
-	w.store.onRead = func(context.Context) error { var m map[string]int; m["x"] = 1; return nil }
+	w.store.onRead = func(context.Context) error { var none *int; _ = *none; return nil }
 	p := w.send("PUT", saves+"/"+id1+"?kind=routine", "canary-payload").problem(t)
 	equal(t, "code", p.Code, ckpt.CodeInternal)
 	equal(t, "outcome of a write", p.Outcome, ckpt.OutcomeUnknown)

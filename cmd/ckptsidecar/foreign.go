@@ -1,0 +1,400 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/foreign"
+)
+
+// maxForeignBytes bounds what one import holds in memory of files.
+const maxForeignBytes = 1 << 30
+
+// foreignReport is what became of foreign files.
+type foreignReport struct {
+	Format   foreign.Format    `json:"format"`
+	DryRun   bool              `json:"dry_run"`
+	Runs     []foreignRun      `json:"runs"`
+	Problems []foreign.Problem `json:"problems"`
+}
+
+// The outcomes of a run.
+const (
+	foreignImported = "imported"
+	foreignPlanned  = "would_import" // in a dry run
+	foreignPresent  = "present"      // it was there already
+	foreignFailed   = "failed"
+)
+
+type foreignRun struct {
+	Agent       string              `json:"agent"`
+	Run         string              `json:"run"`
+	Outcome     string              `json:"outcome"`
+	Status      ckpt.RunStatus      `json:"status"`
+	Sources     []string            `json:"sources"`
+	Checkpoints []foreignCheckpoint `json:"checkpoints"`
+	Steps       int                 `json:"steps"`
+	Events      int                 `json:"events"`
+	Pruned      []string            `json:"pruned"` // what the agent's policy does not keep
+	Notes       []string            `json:"notes"`
+	Error       string              `json:"error,omitempty"`
+}
+
+type foreignCheckpoint struct {
+	ID   string `json:"id"`
+	Size int    `json:"size"`
+}
+
+// mover imports foreign runs, one after the other.
+type mover struct {
+	a       *app
+	options foreign.Options
+	report  foreignReport
+	stopped error // why the rest was not tried
+	failed  bool  // something was refused
+}
+
+// runForeign imports what another system has written.
+func (c *importCmd) runForeign(ctx context.Context, a *app) error {
+	if len(c.Files) == 0 {
+		return usagef("name what to import: the files, or for fsm-loop the folder")
+	}
+	m := &mover{a: a, options: foreign.Options{Agent: c.Agent, Owner: a.idOwner()}}
+	if !c.Stopped {
+		m.options.Alive = processLives
+	}
+	m.report = foreignReport{Format: foreign.Format(c.Format), DryRun: c.DryRun, Runs: []foreignRun{}, Problems: []foreign.Problem{}}
+	read := m.readFiles
+	if m.report.Format == foreign.FSMLoop {
+		read = m.readFolders
+	}
+	if err := read(ctx, c.Files); err != nil {
+		return err
+	}
+	if a.cli.JSON {
+		if err := writeJSON(a.stdout, m.report); err != nil {
+			return err
+		}
+	}
+	switch {
+	case m.stopped != nil:
+		return m.stopped
+	case m.failed:
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}
+
+// readFiles reads formats in which several files may be of one run.
+func (m *mover) readFiles(ctx context.Context, names []string) error {
+	var files []foreign.File
+	left := int64(maxForeignBytes)
+	for _, name := range names {
+		data, err := m.readFile(ctx, name, min(foreign.MaxState, left))
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && left < foreign.MaxState:
+			m.tell(foreign.Problem{File: name, Message: fmt.Sprintf("%v; %s are read in one go: import the rest by itself", err, bytesText(maxForeignBytes)), Refused: true})
+		case err != nil:
+			m.tell(foreign.Problem{File: name, Message: err.Error(), Refused: true})
+		default:
+			left -= int64(len(data))
+			files = append(files, foreign.File{Name: name, Data: data})
+		}
+	}
+	convert := foreign.Snapshots
+	if m.report.Format == foreign.StatementCheckpoint {
+		convert = foreign.Statements
+	}
+	return m.take(ctx, convert(files, m.options))
+}
+
+// readFile reads a regular file, or standard input, of bounded size.
+func (m *mover) readFile(ctx context.Context, name string, most int64) ([]byte, error) {
+	from := m.a.stdin
+	if name != "-" {
+		info, err := os.Stat(name)
+		switch {
+		case err != nil:
+			return nil, errors.Unwrap(err)
+		case !info.Mode().IsRegular():
+			return nil, errors.New("it is no regular file")
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, errors.Unwrap(err)
+		}
+		defer f.Close()
+		from = f
+	}
+	data, err := stoppable(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(from, most+1)) })
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("it has more than %d bytes", most)
+	}
+	return data, err
+}
+
+// readFolders reads folders of loops. Nothing outside a folder is read, also
+// where links in it lead out.
+func (m *mover) readFolders(ctx context.Context, names []string) error {
+	for _, name := range names {
+		if err := m.readFolder(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *mover) readFolder(ctx context.Context, name string) error {
+	root, err := os.OpenRoot(name)
+	if err != nil {
+		m.tell(foreign.Problem{File: name, Message: fmt.Sprintf("%v: name the folder that has .running and .history", errors.Unwrap(err)), Refused: true})
+		return nil
+	}
+	defer root.Close()
+	loops, problems := foreign.FindLoops(root.FS())
+	within := func(list []foreign.Problem) []foreign.Problem {
+		for i := range list {
+			list[i].File = filepath.Join(name, list[i].File)
+		}
+		return list
+	}
+	for _, p := range within(problems) {
+		m.tell(p)
+	}
+	for _, l := range loops {
+		r := foreign.ReadLoop(root.FS(), l, m.options)
+		within(r.Problems)
+		if err := m.take(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tell names what is wrong, at once where people read it.
+func (m *mover) tell(p foreign.Problem) {
+	m.report.Problems = append(m.report.Problems, p)
+	m.failed = m.failed || p.Refused
+	if !m.a.cli.JSON {
+		m.a.tell("%s", p)
+	}
+}
+
+// take imports what was read. It returns an error only for what is no matter of
+// a run: that the command was stopped.
+func (m *mover) take(ctx context.Context, r foreign.Result) error {
+	for _, p := range r.Problems {
+		m.tell(p)
+	}
+	for i := range r.Plans {
+		if m.stopped != nil {
+			return nil
+		}
+		m.move(ctx, &r.Plans[i])
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// move imports one run and reports it.
+func (m *mover) move(ctx context.Context, p *foreign.Plan) {
+	r := foreignRun{
+		Agent: p.Agent, Run: p.Run, Status: p.End.Status, Outcome: foreignPlanned, Sources: p.Sources,
+		Steps: len(p.Steps), Events: len(p.Events), Pruned: []string{}, Notes: append([]string{}, p.Notes...),
+	}
+	for _, s := range p.Saves {
+		r.Checkpoints = append(r.Checkpoints, foreignCheckpoint{s.ID, len(s.State)})
+	}
+	if !m.report.DryRun {
+		if err := m.send(ctx, p, &r); err != nil {
+			r.Outcome, r.Error, m.failed = foreignFailed, messageOf(err), true
+			if exitCode(err) == exitTryLater {
+				m.stopped = err
+			}
+		}
+	}
+	m.report.Runs = append(m.report.Runs, r)
+	if !m.a.cli.JSON {
+		m.say(&r)
+	}
+}
+
+func (m *mover) say(r *foreignRun) {
+	a := m.a
+	what := fmt.Sprintf("%s, %s, %s, %s", r.Status, count(len(r.Checkpoints), "checkpoint"), count(r.Steps, "step"), count(r.Events, "event"))
+	word := map[string]string{
+		foreignImported: a.out.green("imported:"), foreignPlanned: "would import:", foreignPresent: "is there already:", foreignFailed: a.out.red("not imported:"),
+	}[r.Outcome]
+	fmt.Fprintf(a.stdout, "%s run %s of %s  %s  from %s\n", word, a.out.bold(r.Run), r.Agent, what, sourcesText(r.Sources))
+	if r.Error != "" {
+		a.tell("  %s", r.Error)
+		return
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(a.stdout, "  %s\n", note)
+	}
+	if n := len(r.Pruned); n > 0 {
+		fmt.Fprintf(a.stdout, "  %s pruned: the agent's policy does not keep more (routine_keep; `ckptsidecar policy set %s routine_keep=N` before an import)\n", count(n, "checkpoint"), r.Agent)
+	}
+	if r.Outcome == foreignImported {
+		if r.Status.Resumable() {
+			fmt.Fprintf(a.stdout, "  to go on: ckptsidecar resume %s%s\n", r.Agent, runFlag(r.Run))
+		} else {
+			fmt.Fprintf(a.stdout, "  its state: ckptsidecar restore %s%s\n", r.Agent, runFlag(r.Run))
+		}
+	}
+}
+
+func sourcesText(sources []string) string {
+	const most = 3
+	if len(sources) <= most {
+		return strings.Join(sources, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(sources[:most], ", "), len(sources)-most)
+}
+
+// send does what the plan says, unless it was done before. What was begun and
+// broken off is gone on with.
+func (m *mover) send(ctx context.Context, p *foreign.Plan, r *foreignRun) error {
+	begun, err := m.begun(ctx, p)
+	switch {
+	case err != nil:
+		return err
+	case begun.done:
+		r.Outcome = foreignPresent
+		r.Pruned, r.Notes = []string{}, []string{}
+		return nil
+	}
+	client := m.a.client()
+	for i := begun.saves; i < len(p.Saves); i++ {
+		saved, err := client.Save(ctx, &p.Saves[i])
+		if err != nil {
+			return err
+		}
+		r.Pruned = append(r.Pruned, saved.Pruned...)
+	}
+	run, _, err := client.StartRun(ctx, p.Start)
+	if err != nil {
+		return err
+	}
+	ref := ckpt.RunRef{Agent: p.Agent, Run: p.Run, Epoch: &run.Epoch}
+	for i := range p.Steps {
+		if _, _, err := client.BeginStep(ctx, ref, p.Steps[i]); err != nil {
+			return err
+		}
+	}
+	for _, batch := range p.Batches(begun.events) {
+		if _, _, err := client.Append(ctx, ref, batch.Events, batch.Key); err != nil {
+			return err
+		}
+	}
+	if _, _, err := client.EndRun(ctx, ref, p.End); err != nil {
+		return err
+	}
+	r.Outcome = foreignImported
+	return nil
+}
+
+// progressOf is how far an import has come before.
+type progressOf struct {
+	done   bool
+	saves  int // how many of them are there
+	events int
+}
+
+// begun looks for the run. One that has what is to be imported is done; one
+// that an import has begun and not ended is gone on with; any other has only
+// its name in common with it.
+func (m *mover) begun(ctx context.Context, p *foreign.Plan) (progressOf, error) {
+	client := m.a.client()
+	run, err := client.Run(ctx, ckpt.RunRef{Agent: p.Agent, Run: p.Run})
+	if ckpt.CodeOf(err) == ckpt.CodeNotFound && isDomain(err) {
+		return progressOf{}, nil
+	}
+	if err != nil {
+		return progressOf{}, err
+	}
+	latest, err := client.Latest(ctx, ckpt.CheckpointFilter{Agent: p.Agent, Run: p.Run}, false)
+	if err != nil && !(isDomain(err) && ckpt.CodeOf(err) == ckpt.CodeNotFound) {
+		return progressOf{}, err
+	}
+	at := -1
+	for i := range p.Saves {
+		if latest != nil && p.Saves[i].ID == latest.ID {
+			at = i
+		}
+	}
+	same := run.Labels[foreign.LabelDigest] == p.Digest
+	unended := (run.Status == ckpt.RunRunning || run.Status == ckpt.RunStarting) && run.Attempt == 1 && (same || run.Labels[foreign.LabelDigest] == "")
+	if at >= 0 && unended {
+		plan, _, err := client.Resume(ctx, ckpt.ResumeRequest{Agent: p.Agent, Run: p.Run, DryRun: true})
+		if err != nil {
+			return progressOf{}, err
+		}
+		return progressOf{saves: at + 1, events: int(plan.EventsAfter)}, nil
+	}
+	if same || at == len(p.Saves)-1 {
+		return progressOf{done: true}, nil
+	}
+	there, err := m.has(ctx, p)
+	if err != nil || there {
+		return progressOf{done: there}, err
+	}
+	return progressOf{}, ckpt.Errorf(ckpt.CodeConflict,
+		"agent %s has a run %s already, and it is not this one: import it under another name with --agent", p.Agent, p.Run)
+}
+
+// has says whether the newest of the plan's checkpoints is in the run.
+func (m *mover) has(ctx context.Context, p *foreign.Plan) (bool, error) {
+	c, err := m.a.client().Checkpoint(ctx, p.Saves[len(p.Saves)-1].ID, false)
+	switch {
+	case err == nil:
+		return c.Agent == p.Agent && c.Run == p.Run, nil
+	case isDomain(err) && ckpt.CodeOf(err) == ckpt.CodeNotFound:
+		return false, nil
+	}
+	return false, err
+}
+
+// isDomain says whether a daemon has answered, and not the lack of one.
+func isDomain(err error) bool {
+	var e *ckpt.Error
+	return errors.As(err, &e)
+}
+
+// idOwner tells the ids of one user's imports from another's. It need not be
+// what the daemon calls the user, only always the same.
+func (a *app) idOwner() string {
+	if a.cli.Owner != "" {
+		return a.cli.Owner
+	}
+	if u, err := user.Current(); err == nil {
+		return "uid:" + u.Uid
+	}
+	return "uid:" + strconv.Itoa(os.Getuid())
+}
+
+// processLives says whether there is a process of this number, as far as can be
+// told: one that may not be asked is alive.
+func processLives(pid int) bool {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = p.Release() }()
+	err = p.Signal(syscall.Signal(0))
+	return !errors.Is(err, os.ErrProcessDone) && !errors.Is(err, syscall.ESRCH)
+}

@@ -1,0 +1,60 @@
+package foreign
+
+import (
+	"testing"
+	"testing/fstest"
+)
+
+// sound checks what must hold whatever was read: every plan passes the checks
+// of what it will send, and nothing vanishes without a word.
+func sound(t *testing.T, r Result) {
+	t.Helper()
+	if len(r.Plans)+len(r.Problems) == 0 {
+		t.Error("neither a plan nor a problem")
+	}
+	for i := range r.Plans {
+		p := &r.Plans[i]
+		if err := p.check(); err != nil {
+			t.Errorf("a plan would be refused: %v", err)
+		}
+		keys := map[string]bool{}
+		for _, s := range p.Steps {
+			if keys[s.Key] {
+				t.Errorf("two steps have the key %q", s.Key)
+			}
+			keys[s.Key] = true
+		}
+	}
+}
+
+func FuzzSnapshots(f *testing.F) {
+	for _, file := range filesOf(f, "snapshots/*.json") {
+		f.Add(file.Data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		sound(t, Snapshots([]File{{"f", data}, {"g", snapshot(nil)}}, options))
+	})
+}
+
+func FuzzStatements(f *testing.F) {
+	for _, file := range filesOf(f, "statements/*.json") {
+		f.Add(file.Data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		sound(t, Statements([]File{{"f", data}}, options))
+	})
+}
+
+func FuzzLoops(f *testing.F) {
+	for _, file := range filesOf(f, "loops/.running/*.state.json") {
+		f.Add("x", file.Data, []byte("{\"event\":\"a\"}\n{\n"))
+	}
+	f.Fuzz(func(t *testing.T, name string, state, events []byte) {
+		dir := fstest.MapFS{".history/a/state.json": {Data: state}, ".history/a/events.jsonl": {Data: events}}
+		loops, _ := FindLoops(dir)
+		for _, l := range loops {
+			l.folder = name
+			sound(t, ReadLoop(dir, l, options))
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package foreign
+
+import (
+	"encoding/hex"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// AgentName makes a name for an agent of a foreign one. A valid one stays.
+// Otherwise every run of characters that may not be in a name becomes one "-",
+// what may not stand at the beginning goes, and so do "-" at the end; what is
+// too long is cut. If nothing is left, or it was cut, eight digits of the
+// original's hash keep it apart from others.
+func AgentName(original string) string {
+	if ckpt.CheckAgentName(original) == nil {
+		return original
+	}
+	name := clean(original, "._-")
+	if name == "" {
+		name = "agent"
+	} else if len(name) <= ckpt.MaxAgentName {
+		return name
+	}
+	return withHash(name, original, ckpt.MaxAgentName)
+}
+
+// RunName does the same for a run, which may also have ":@+". Where it had to
+// change anything it always adds the digits: two runs must not become one.
+func RunName(original string) string {
+	if ckpt.CheckRunName(original) == nil {
+		return original
+	}
+	name := clean(original, "._:@+-")
+	if name == "" {
+		name = "run"
+	}
+	return withHash(name, original, ckpt.MaxRunName)
+}
+
+func clean(original, punctuation string) string {
+	var b strings.Builder
+	for _, r := range original {
+		switch {
+		case r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r)):
+			b.WriteRune(r)
+		case b.Len() == 0: // a name begins with a letter or digit
+		case strings.ContainsRune(punctuation, r):
+			b.WriteRune(r)
+		case !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+		if b.Len() > ckpt.MaxRunName {
+			break
+		}
+	}
+	return strings.TrimRight(b.String(), "-")
+}
+
+func withHash(name, original string, most int) string {
+	sum := hex.EncodeToString(newDigest(original).sum()[:4])
+	return name[:min(len(name), most-len(sum)-1)] + "-" + sum
+}
+
+// key makes a step key or an event type of a foreign name. A valid one stays;
+// one that had to change gets the digits of its hash.
+func key(original string) string {
+	if ckpt.CheckKey("key", original) == nil {
+		return original
+	}
+	return withHash(printable(original, ckpt.MaxKey-9), original, ckpt.MaxKey)
+}
+
+// printable is a text without control characters, cut to a number of bytes.
+func printable(s string, most int) string {
+	return cut(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD")), most)
+}
+
+// cut shortens a text at the edge of a character.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most]
+}
+
+// long is a text that a run may carry. What is cut off is noted.
+func (p *Plan) long(what, s string) ckpt.Ref {
+	if len(s) > ckpt.MaxText {
+		p.note("the %s is cut to %d of its %d bytes; the state has all of it", what, ckpt.MaxText, len(s))
+	}
+	return ckpt.Ref(cut(s, ckpt.MaxText))
+}

@@ -1,0 +1,179 @@
+package foreign
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// object is a JSON object whose members keep their order and their bytes. What
+// is read has passed ckpt.CheckJSON before.
+type object struct {
+	keys   []string
+	values map[string]json.RawMessage
+}
+
+// readObject reads a file whose whole content is one JSON object.
+func readObject(data []byte) (object, error) {
+	if len(data) > MaxState {
+		return object{}, fmt.Errorf("it has %d bytes: at most %d are read", len(data), MaxState)
+	}
+	if err := ckpt.CheckJSON(data); err != nil {
+		return object{}, err
+	}
+	o, ok := objectOf(data)
+	if !ok {
+		return object{}, fmt.Errorf("it is no JSON object")
+	}
+	return o, nil
+}
+
+func objectOf(raw []byte) (object, bool) {
+	if kindOf(raw) != "object" {
+		return object{}, false
+	}
+	o := object{values: map[string]json.RawMessage{}}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if _, err := d.Token(); err != nil {
+		return object{}, false
+	}
+	for d.More() {
+		name, err := d.Token()
+		text, isText := name.(string)
+		var value json.RawMessage
+		if err != nil || !isText || d.Decode(&value) != nil {
+			return object{}, false
+		}
+		o.keys = append(o.keys, text)
+		o.values[text] = value
+	}
+	return o, true
+}
+
+func listOf(raw []byte) (list []json.RawMessage, ok bool) {
+	if kindOf(raw) != "array" {
+		return nil, false
+	}
+	return list, json.Unmarshal(raw, &list) == nil
+}
+
+// kindOf names the kind of a value as JSON Schema does, "" for none.
+func kindOf(raw []byte) string {
+	raw = bytes.TrimLeft(raw, " \t\r\n")
+	if len(raw) == 0 {
+		return ""
+	}
+	switch raw[0] {
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	case '"':
+		return "string"
+	case 't', 'f':
+		return "boolean"
+	case 'n':
+		return "null"
+	}
+	return "number"
+}
+
+// has says whether a member is there and not null.
+func (o object) has(name string) bool {
+	kind := kindOf(o.values[name])
+	return kind != "" && kind != "null"
+}
+
+// value is a member, nil where it is null or not there.
+func (o object) value(names ...string) json.RawMessage {
+	for _, name := range names {
+		if o.has(name) {
+			return o.values[name]
+		}
+	}
+	return nil
+}
+
+// text is the first of some members that is a string with something in it.
+func (o object) text(names ...string) string {
+	for _, name := range names {
+		if s, ok := textOf(o.values[name]); ok && s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+func textOf(raw []byte) (s string, ok bool) {
+	return s, kindOf(raw) == "string" && json.Unmarshal(raw, &s) == nil
+}
+
+func (o object) object(name string) object {
+	inner, _ := objectOf(o.values[name])
+	return inner
+}
+
+// number is a member as a number; 0, false where it is none.
+func (o object) number(name string) (float64, bool) {
+	raw := o.values[name]
+	if kindOf(raw) != "number" {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(string(bytes.TrimSpace(raw)), 64)
+	return f, err == nil
+}
+
+// small is a value that may go into metadata, nil where it is null or large.
+func (o object) small(name string) json.RawMessage {
+	if v := o.value(name); len(v) <= maxOriginal {
+		return v
+	}
+	return nil
+}
+
+// moment is a member as a time, and as it stands there.
+func (o object) moment(names ...string) (at time.Time, text string, err error) {
+	for _, name := range names {
+		if !o.has(name) {
+			continue
+		}
+		if at, ok := timeOf(o.values[name]); ok {
+			return at, printable(string(bytes.Trim(bytes.TrimSpace(o.values[name]), `"`)), 256), nil
+		}
+		return time.Time{}, "", fmt.Errorf("at \"/%s\": it is no time: a time is RFC 3339, or a number of seconds or milliseconds since 1970", name)
+	}
+	return time.Time{}, "", nil
+}
+
+// timeLayouts are RFC 3339 and what Python's isoformat and str write of a time
+// without a zone, which is taken for UTC.
+var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999"}
+
+func timeOf(raw []byte) (time.Time, bool) {
+	s, isText := textOf(raw)
+	if !isText {
+		if kindOf(raw) != "number" {
+			return time.Time{}, false
+		}
+		s = string(bytes.TrimSpace(raw))
+	}
+	for _, layout := range timeLayouts {
+		if t, err := time.Parse(layout, s); err == nil {
+			return ckpt.At(t).Time, true
+		}
+	}
+	// Seconds until the year 5138, milliseconds from 1973 on.
+	f, err := strconv.ParseFloat(s, 64)
+	switch {
+	case err != nil, math.IsNaN(f), f < 0, f > 1e14:
+		return time.Time{}, false
+	case f < 1e11:
+		f *= 1000
+	}
+	return time.UnixMilli(int64(math.Round(f))).UTC(), true
+}

@@ -1,0 +1,270 @@
+package foreign
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"strings"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Format is a form that this package reads.
+type Format string
+
+// The formats.
+const (
+	WorkflowSnapshot    Format = "workflow-snapshot"
+	FSMLoop             Format = "fsm-loop"
+	StatementCheckpoint Format = "statement-checkpoint"
+)
+
+// The limits of what is read. The daemon has its own besides.
+const (
+	MaxState    = 64 << 20  // one foreign state: what a daemon takes by default
+	MaxJournal  = 256 << 20 // the events of one run
+	MaxLoops    = 100_000   // of one folder
+	maxProgram  = 160 << 10 // a program as JSON in ASCII, which travels in a header
+	maxBatch    = 4 << 20   // bytes of the events that are sent at once
+	maxEvents   = 1 << 20   // of one run
+	maxOriginal = 1024      // bytes of a foreign name or value in metadata
+	maxDamaged  = 20        // lines of one file that are named one by one
+)
+
+// The labels that an imported run has, and its checkpoints the first of them.
+const (
+	LabelImported = "imported"      // the format
+	LabelDigest   = "import_digest" // what was imported, so that it is known again
+	labelTime     = "original_time"
+	labelStatus   = "original_status"
+)
+
+// Options are what the plans depend on besides the files.
+type Options struct {
+	Agent string // instead of the name that the files give
+	Owner string // whose agents: ids are made from it, so that two users may import the same file
+	// Alive says whether a process of this number lives; a loop that one still
+	// runs is not imported. nil: none does.
+	Alive func(pid int) bool
+}
+
+// File is a file that was read.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// Problem is what was not imported, and why.
+type Problem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line,omitempty"`
+	Message string `json:"message"`
+	Refused bool   `json:"refused"` // a whole file or run is left out, not a line
+}
+
+func (p Problem) String() string {
+	if p.Line > 0 {
+		return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Message)
+	}
+	return p.File + ": " + p.Message
+}
+
+// refused names a file that is left out.
+func refused(file, format string, args ...any) Problem {
+	return Problem{File: file, Message: fmt.Sprintf(format, args...), Refused: true}
+}
+
+// Plan is one run as it is to be sent: the saves first, so that a state which
+// the daemon refuses leaves nothing behind, then the rest in this order.
+type Plan struct {
+	Format  Format
+	Agent   string
+	Run     string
+	Digest  string   // of all that follows
+	Sources []string // the files, in the order of the saves
+	Saves   []ckpt.SaveRequest
+	Start   ckpt.RunRequest
+	Steps   []ckpt.StepRequest
+	Events  []ckpt.NewEvent
+	End     ckpt.EndRequest
+	Notes   []string // what could not be carried over as it was; the states have it
+}
+
+// Result is what came out of some files.
+type Result struct {
+	Plans    []Plan
+	Problems []Problem
+}
+
+func (r *Result) refuse(file, format string, args ...any) {
+	r.Problems = append(r.Problems, refused(file, format, args...))
+}
+
+// Batches are the events in the pieces in which they are sent, each with its
+// idempotency key, without those that are there already.
+func (p *Plan) Batches(there int) []Batch {
+	var list []Batch
+	size := 0
+	for i, e := range p.Events {
+		if i < there {
+			continue
+		}
+		n := len(list) - 1
+		size += len(e.Payload)
+		if n < 0 || len(list[n].Events) == ckpt.MaxEvents || size > maxBatch {
+			list = append(list, Batch{Key: p.key("events", i)})
+			n, size = n+1, len(e.Payload)
+		}
+		list[n].Events = append(list[n].Events, e)
+	}
+	return list
+}
+
+// Batch is some events of a plan.
+type Batch struct {
+	Key    string
+	Events []ckpt.NewEvent
+}
+
+func (p *Plan) key(what string, n int) string {
+	return fmt.Sprintf("import-%s-%s-%d", p.Digest, what, n)
+}
+
+func (p *Plan) note(format string, args ...any) {
+	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
+}
+
+// finish computes the digest and the keys, and checks everything that will be
+// sent, so that nothing is refused halfway.
+func (p *Plan) finish() error {
+	h := newDigest(string(p.Format), p.Agent, p.Run)
+	for i := range p.Saves {
+		h.add(p.Saves[i].ID)
+	}
+	for _, part := range []any{p.Steps, &p.Start, &p.End} {
+		text, err := json.Marshal(part)
+		if err != nil {
+			return err
+		}
+		h.add(string(text))
+	}
+	for _, e := range p.Events {
+		h.add(e.Type)
+		h.add(string(e.Payload))
+	}
+	p.Digest = hex.EncodeToString(h.sum()[:16])
+	none := ckpt.Duration(0)
+	p.Start.Agent, p.Start.Run, p.Start.IdempotencyKey = p.Agent, p.Run, p.key("start", 0)
+	p.Start.HeartbeatTimeout, p.Start.ProgressTimeout = &none, &none // nobody will beat for it
+	p.Start.Labels = ckpt.Labels{LabelImported: string(p.Format), LabelDigest: p.Digest}
+	for i := range p.Steps {
+		p.Steps[i].IdempotencyKey = p.key("step", i)
+	}
+	p.End.IdempotencyKey = p.key("end", 0)
+	return p.check()
+}
+
+func (p *Plan) check() error {
+	for i := range p.Saves {
+		if err := p.Saves[i].Check(); err != nil {
+			return err
+		}
+	}
+	if err := p.Start.Check(); err != nil {
+		return err
+	}
+	for i := range p.Steps {
+		if err := p.Steps[i].Check(false); err != nil {
+			return err
+		}
+	}
+	for _, b := range p.Batches(0) {
+		if err := ckpt.CheckEvents(b.Events); err != nil {
+			return err
+		}
+	}
+	return p.End.Check()
+}
+
+// original is what a checkpoint's metadata say of where it came from.
+type original struct {
+	Format        Format          `json:"format"`
+	Version       json.RawMessage `json:"version,omitempty"`
+	Workflow      string          `json:"workflow,omitempty"`
+	Run           string          `json:"run,omitempty"`
+	Checkpoint    string          `json:"checkpoint,omitempty"`
+	Status        string          `json:"status,omitempty"`
+	StartedAt     string          `json:"started_at,omitempty"`
+	Time          string          `json:"time,omitempty"` // as it stood there
+	Position      string          `json:"position,omitempty"`
+	Counter       json.RawMessage `json:"counter,omitempty"`
+	ActiveSubLoop json.RawMessage `json:"active_sub_loop,omitempty"`
+	PID           json.RawMessage `json:"pid,omitempty"`
+	AccumulatedMS json.RawMessage `json:"accumulated_ms,omitempty"`
+}
+
+// save is the checkpoint of one foreign state.
+func (o Options) save(p *Plan, state []byte, at time.Time, from original) (ckpt.SaveRequest, error) {
+	metadata, err := json.Marshal(map[string]original{"original": from})
+	if err != nil {
+		return ckpt.SaveRequest{}, err
+	}
+	labels := ckpt.Labels{LabelImported: string(p.Format)}
+	if from.Status != "" {
+		labels[labelStatus] = printable(from.Status, ckpt.MaxLabelValue)
+	}
+	if !at.IsZero() {
+		labels[labelTime] = ckpt.At(at).String()
+	}
+	return ckpt.SaveRequest{
+		ID:          checkpointID(at, o.Owner, p, state),
+		Agent:       p.Agent,
+		Run:         p.Run,
+		Kind:        ckpt.KindRoutine,
+		Labels:      labels,
+		Metadata:    metadata,
+		ContentType: ckpt.ContentTypeJSON,
+		State:       state,
+	}, nil
+}
+
+// checkpointID is a UUID of version 7 of the original time, whose other bits
+// follow from whose state it is and what.
+func checkpointID(at time.Time, owner string, p *Plan, state []byte) string {
+	h := newDigest(string(p.Format), owner, p.Agent, p.Run)
+	h.add(string(state))
+	id := h.sum()
+	ms := min(max(at.UnixMilli(), 0), 1<<48-1)
+	if at.IsZero() {
+		ms = 0
+	}
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	id[6] = id[6]&0x0f | 0x70
+	id[8] = id[8]&0x3f | 0x80
+	text := hex.EncodeToString(id[:16])
+	return strings.Join([]string{text[:8], text[8:12], text[12:16], text[16:20], text[20:]}, "-")
+}
+
+// digest hashes texts so that no two lists of them look the same.
+type digest struct{ h hash.Hash }
+
+func newDigest(texts ...string) digest {
+	d := digest{sha256.New()}
+	for _, s := range texts {
+		d.add(s)
+	}
+	return d
+}
+
+func (d digest) add(s string) {
+	d.h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(s))))
+	d.h.Write([]byte(s))
+}
+
+func (d digest) sum() []byte { return d.h.Sum(nil) }

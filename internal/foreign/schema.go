@@ -1,0 +1,122 @@
+package foreign
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// SnapshotSchema is the JSON Schema of workflow snapshots. It is what decides:
+// snapshots that break it are refused.
+//
+//go:embed workflow-snapshot.schema.json
+var SnapshotSchema []byte
+
+// schema is the part of JSON Schema that SnapshotSchema uses.
+type schema struct {
+	Type       oneOrMore         `json:"type"`
+	Required   []string          `json:"required"`
+	Properties map[string]schema `json:"properties"`
+	Items      *schema           `json:"items"`
+	MinLength  int               `json:"minLength"`
+}
+
+// oneOrMore is a string, or several in an array.
+type oneOrMore []string
+
+// UnmarshalJSON reads either.
+func (l *oneOrMore) UnmarshalJSON(raw []byte) error {
+	if s, ok := textOf(raw); ok {
+		*l = oneOrMore{s}
+		return nil
+	}
+	return json.Unmarshal(raw, (*[]string)(l))
+}
+
+var snapshotSchema = mustSchema(SnapshotSchema)
+
+func mustSchema(text []byte) (s schema) {
+	if err := json.Unmarshal(text, &s); err != nil {
+		panic("workflow-snapshot.schema.json: " + err.Error())
+	}
+	return s
+}
+
+// check says what of a value breaks the schema first, and where.
+func (s *schema) check(path string, raw []byte) error {
+	kind := kindOf(raw)
+	if len(s.Type) > 0 && !slices.Contains(s.Type, kind) {
+		return at(path, "it is %s %s, and must be %s", article(kind), kind, strings.Join(s.Type, " or "))
+	}
+	switch kind {
+	case "string":
+		if text, _ := textOf(raw); s.MinLength > len([]rune(text)) {
+			return at(path, "it has fewer than %s", plural(s.MinLength, "character"))
+		}
+	case "array":
+		return s.checkItems(path, raw)
+	case "object":
+		return s.checkMembers(path, raw)
+	}
+	return nil
+}
+
+func (s *schema) checkItems(path string, raw []byte) error {
+	if s.Items == nil {
+		return nil
+	}
+	list, _ := listOf(raw)
+	for i, item := range list {
+		if err := s.Items.check(path+"/"+strconv.Itoa(i), item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *schema) checkMembers(path string, raw []byte) error {
+	o, _ := objectOf(raw)
+	return s.checkObject(path, o)
+}
+
+// checkObject checks the members of an object that has been read.
+func (s *schema) checkObject(path string, o object) error {
+	for _, name := range s.Required {
+		if _, there := o.values[name]; !there {
+			return at(path, "%s is missing", name)
+		}
+	}
+	for _, name := range o.keys {
+		if inner, known := s.Properties[name]; known {
+			if err := inner.check(path+"/"+name, o.values[name]); err != nil { // names in the schema need no escapes
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func at(path, format string, args ...any) error {
+	where := "top level"
+	if path != "" {
+		where = strconv.Quote(path)
+	}
+	return fmt.Errorf("at %s: %s", where, fmt.Sprintf(format, args...))
+}
+
+func article(noun string) string {
+	if strings.ContainsRune("aeiou", rune(noun[0])) {
+		return "an"
+	}
+	return "a"
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}

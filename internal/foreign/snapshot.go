@@ -1,0 +1,329 @@
+package foreign
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Snapshots reads workflow snapshots, one in each file. Those of one run become
+// its checkpoints in the order of their timestamps; steps, events and the end
+// come from the last.
+func Snapshots(files []File, o Options) Result {
+	var r Result
+	var list []found
+	for _, f := range files {
+		s, err := readSnapshot(f.Data)
+		if err != nil {
+			r.refuse(f.Name, "not a workflow snapshot: %v", err)
+			continue
+		}
+		s.file = f
+		list = append(list, s)
+	}
+	o.group(&r, WorkflowSnapshot, list, finishSnapshot)
+	return r
+}
+
+func readSnapshot(data []byte) (found, error) {
+	top, err := readObject(data)
+	if err != nil {
+		return found{}, err
+	}
+	if err := snapshotSchema.checkObject("", top); err != nil {
+		return found{}, err
+	}
+	s := found{top: top, workflow: top.text("workflowId"), run: top.text("runId")}
+	s.from = original{
+		Format: WorkflowSnapshot, Version: top.small("version"), Workflow: cut(s.workflow, maxOriginal), Run: cut(s.run, maxOriginal), Status: cut(top.text("status"), 256),
+	}
+	s.at, s.from.Time, err = top.moment("timestamp")
+	return s, err
+}
+
+// finishSnapshot takes over what a run has besides its states.
+func finishSnapshot(p *Plan, list []found) error {
+	s := list[len(list)-1].top
+	p.Start.Goal = p.long("goal", goalOf(s, s.object("executionContext")))
+	p.snapshotSteps(s)
+	p.snapshotEvents(s)
+	var why string
+	p.End.Status, why = snapshotStatus(s.text("status"))
+	if why != "" {
+		p.note("%s", why)
+	}
+	p.End.ContinuationPrompt = p.long("continuation prompt", s.text("continuation_prompt", "continuationPrompt"))
+	if message := messageOf(s.values["error"]); message != "" {
+		p.End.Error = p.long("error", message)
+	} else if p.End.Status == ckpt.RunFailed {
+		p.End.Error = p.long("error", "the workflow ended as "+s.text("status"))
+	}
+	p.End.Result = p.bounded("result of the run", s.value("result"))
+	return nil
+}
+
+func goalOf(places ...object) string {
+	for _, o := range places {
+		if goal := o.text("goal"); goal != "" {
+			return goal
+		}
+	}
+	return ""
+}
+
+// bounded is a value that the daemon takes beside the state.
+func (p *Plan) bounded(what string, value json.RawMessage) ckpt.JSON {
+	if len(value) > ckpt.MaxValue {
+		p.note("the %s has %d bytes and is left out; the state has it", what, len(value))
+		return nil
+	}
+	return ckpt.JSON(value)
+}
+
+// snapshotStatus is the status of a run whose workflow runs no more.
+func snapshotStatus(status string) (_ ckpt.RunStatus, why string) {
+	switch strings.ToLower(status) {
+	case "success", "succeeded", "completed", "complete", "done", "finished":
+		return ckpt.RunCompleted, ""
+	case "failed", "failure", "error", "errored":
+		return ckpt.RunFailed, ""
+	case "canceled", "cancelled", "aborted", "terminated":
+		return ckpt.RunFailed, "it was " + strings.ToLower(status) + ", which is failed here"
+	case "suspended", "paused", "waiting", "sleeping":
+		return ckpt.RunSuspended, ""
+	case "awaiting_continuation":
+		return ckpt.RunAwaitingContinuation, ""
+	case "interrupted":
+		return ckpt.RunInterrupted, ""
+	case "running", "pending", "starting", "started", "active", "timed_out", "timedout", "timeout":
+		return ckpt.RunInterrupted, "it was " + strings.ToLower(status) + ", and is interrupted now"
+	}
+	return ckpt.RunInterrupted, fmt.Sprintf("status %q is not known, so it is interrupted, which can be resumed", printable(status, 64))
+}
+
+// messageOf is what an error says.
+func messageOf(raw json.RawMessage) string {
+	if s, ok := textOf(raw); ok {
+		return s
+	}
+	o, ok := objectOf(raw)
+	switch {
+	case !ok:
+		return ""
+	case o.text("message") != "":
+		return o.text("message")
+	}
+	return string(raw)
+}
+
+// snapshotStep is one entry of stepResults.
+type snapshotStep struct {
+	id    string
+	value json.RawMessage
+}
+
+// snapshotSteps takes over the steps in the order of the execution path where
+// it names them, then as they stand there.
+func (p *Plan) snapshotSteps(s object) {
+	steps := entries(s.values["stepResults"])
+	byID := map[string][]snapshotStep{}
+	var order []string
+	take := func(id string) {
+		if _, there := byID[id]; there {
+			return
+		}
+		byID[id] = nil
+		for _, step := range steps {
+			if step.id == id {
+				byID[id] = append(byID[id], step)
+			}
+		}
+		if len(byID[id]) > 0 {
+			order = append(order, id)
+		}
+	}
+	if len(steps) > 0 {
+		for _, id := range pathNames(s.values["executionPath"]) {
+			take(id)
+		}
+	}
+	seen := map[string]bool{}
+	for _, id := range order {
+		seen[id] = true
+	}
+	sorted := make([]snapshotStep, 0, len(steps))
+	for _, id := range order {
+		sorted = append(sorted, byID[id]...)
+	}
+	for _, step := range steps {
+		if !seen[step.id] {
+			sorted = append(sorted, step)
+		}
+	}
+	p.takeSteps(sorted)
+}
+
+// takeSteps gives a step that occurs several times a key for each.
+func (p *Plan) takeSteps(steps []snapshotStep) {
+	times := map[string]int{}
+	left := map[string]int{}
+	for _, s := range steps {
+		r, ok := p.step(s, left)
+		if !ok {
+			continue
+		}
+		r.Key = key(s.id)
+		times[r.Key]++
+		for n := times[r.Key]; n > 1; n = times[r.Key] {
+			r.Key = key(fmt.Sprintf("%s#%d", s.id, n))
+			times[r.Key]++
+		}
+		p.Steps = append(p.Steps, r)
+	}
+	var others []string
+	for _, status := range []string{"suspended", "waiting", "pending", "skipped"} {
+		if n := left[status]; n > 0 {
+			others = append(others, fmt.Sprintf("%d %s", n, status))
+		}
+	}
+	if len(others) > 0 {
+		p.note("steps that have no end and were not running are in the state alone: %s", strings.Join(others, ", "))
+	}
+}
+
+// pathNames are the steps that an execution path names, "" none. A path may
+// also have numbers, or lists of both.
+func pathNames(raw json.RawMessage) (names []string) {
+	list, _ := listOf(raw)
+	for _, item := range list {
+		if name, ok := textOf(item); ok {
+			names = append(names, name)
+		} else if o, ok := objectOf(item); ok {
+			names = append(names, stepName(o))
+		} else {
+			names = append(names, pathNames(item)...)
+		}
+	}
+	return names
+}
+
+func stepName(o object) string { return o.text("stepId", "step_id", "id", "key", "step", "name") }
+
+// entries lists step results: an object by step id, a list of results that name
+// their step, or a list of pairs as JavaScript writes a map.
+func entries(raw json.RawMessage) (steps []snapshotStep) {
+	if o, ok := objectOf(raw); ok {
+		for _, id := range o.keys {
+			steps = append(steps, attempts(id, o.values[id])...)
+		}
+		return steps
+	}
+	list, _ := listOf(raw)
+	for i, item := range list {
+		id := fmt.Sprintf("step-%d", i+1)
+		if pair, ok := listOf(item); ok && len(pair) == 2 {
+			if name, ok := textOf(pair[0]); ok && name != "" {
+				steps = append(steps, attempts(name, pair[1])...)
+				continue
+			}
+		}
+		if o, ok := objectOf(item); ok && stepName(o) != "" {
+			id = stepName(o)
+		}
+		steps = append(steps, snapshotStep{id, item})
+	}
+	return steps
+}
+
+// attempts are the results of one step: a list where it ran for each of several
+// things, if each of them has a status.
+func attempts(id string, raw json.RawMessage) (steps []snapshotStep) {
+	list, _ := listOf(raw)
+	for _, item := range list {
+		if o, ok := objectOf(item); !ok || o.text("status") == "" {
+			return []snapshotStep{{id, raw}}
+		}
+		steps = append(steps, snapshotStep{id, item})
+	}
+	if len(steps) == 0 {
+		return []snapshotStep{{id, raw}}
+	}
+	return steps
+}
+
+// step makes a whole record of a result. One that was running has begun and
+// will be interrupted by the end of the run.
+func (p *Plan) step(s snapshotStep, left map[string]int) (ckpt.StepRequest, bool) {
+	r := ckpt.StepRequest{Name: key(s.id), Status: ckpt.StepSucceeded}
+	o, isObject := objectOf(s.value)
+	if !isObject || o.text("status") == "" { // the value is the result
+		r.Result = p.bounded("result of step "+r.Name, s.value)
+		return r, true
+	}
+	r.Args = p.bounded("input of step "+r.Name, o.value("payload", "input", "args"))
+	switch strings.ToLower(o.text("status")) {
+	case "success", "succeeded", "completed", "complete", "done", "finished":
+		r.Result = p.bounded("result of step "+r.Name, o.value("output", "result", "value"))
+	case "failed", "failure", "error", "errored", "canceled", "cancelled", "aborted":
+		r.Status = ckpt.StepFailed
+		r.Error = p.long("error of step "+r.Name, messageOf(o.values["error"]))
+		r.Result = p.bounded("result of step "+r.Name, o.value("output", "result", "value"))
+	case "suspended", "paused":
+		left["suspended"]++
+		return r, false
+	case "waiting", "sleeping":
+		left["waiting"]++
+		return r, false
+	case "pending", "queued", "idle":
+		left["pending"]++
+		return r, false
+	case "skipped":
+		left["skipped"]++
+		return r, false
+	default:
+		r.Status = ckpt.StepStarted
+		return r, true
+	}
+	if took, ok := duration(o); ok {
+		r.DurationMS = &took
+	}
+	return r, true
+}
+
+func duration(o object) (ms int64, ok bool) {
+	var both [2]time.Time
+	for i, names := range [][]string{{"startedAt", "started_at"}, {"endedAt", "ended_at", "completedAt", "finishedAt"}} {
+		at, _, err := o.moment(names...)
+		if err != nil || at.IsZero() {
+			return 0, false
+		}
+		both[i] = at
+	}
+	ms = both[1].Sub(both[0]).Milliseconds()
+	return ms, ms >= 0 && ms < math.MaxInt32*1000
+}
+
+func (p *Plan) snapshotEvents(s object) {
+	list, _ := listOf(s.values["events"])
+	for i, raw := range list {
+		if len(raw) > ckpt.MaxValue {
+			p.note("event %d has %d bytes and is left out; the state has it", i+1, len(raw))
+			continue
+		}
+		p.Events = append(p.Events, ckpt.NewEvent{Type: eventType(raw), Payload: ckpt.JSON(raw)})
+	}
+}
+
+// eventType is what an event calls itself.
+func eventType(raw []byte) string {
+	if o, ok := objectOf(raw); ok {
+		if name := o.text("event", "type", "event_type", "eventType", "kind", "name"); name != "" {
+			return key(name)
+		}
+	}
+	return "event"
+}
