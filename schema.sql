@@ -74,7 +74,8 @@ CREATE INDEX IF NOT EXISTS runs_forked ON runs (forked_from) WHERE forked_from I
 -- A checkpoint: what is known of a saved state, and the state. A small state
 -- stands in body as it is. A larger one is a list of pieces: a JSON array of
 -- [segment, offset, length], to be put one after the other. Checkpoints share
--- segments; none depends on another.
+-- segments; none depends on another. Those of a run that share a segment follow
+-- one another by seq, but for such as stand in their bodies.
 CREATE TABLE IF NOT EXISTS checkpoints (
     n            INTEGER PRIMARY KEY,       -- the audit_log row that records the save: the order of all saves
     id           TEXT NOT NULL UNIQUE,      -- UUID of version 7

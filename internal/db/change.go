@@ -19,7 +19,7 @@ type ownedRow struct {
 // owned finds a checkpoint that the scope may change.
 func (s *Store) owned(tx *tx, sc ckpt.Scope, id string) (*ownedRow, *agentRow, *runRow, error) {
 	var row ownedRow
-	found, err := tx.get(&row, `SELECT c.n, c.id, c.seq, c.kind, c.created_at, c.stored_size, c.pinned, c.suspect, c.operation, c.pieces,
+	found, err := tx.get(&row, `SELECT c.n, c.id, c.seq, c.kind, c.created_at, c.stored_size, c.pinned, c.suspect, c.operation,
 		c.run_id, a.owner, a.name AS agent`+readTables+`WHERE c.id = ?`, id)
 	if err != nil {
 		return nil, nil, nil, err

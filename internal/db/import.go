@@ -237,7 +237,7 @@ func (im *importing) all(ctx context.Context, f *os.File) error {
 			if err != nil {
 				return err
 			}
-			batch = append(batch, imported{r, c, encode(r.State)})
+			batch = append(batch, imported{r, c, encode(r.State, nil)})
 			size += int64(len(r.State))
 		}
 		if len(batch) >= importAtOnce || size >= importBytesAtOnce || line.Type == lineEnd {
@@ -317,7 +317,7 @@ func (im *importing) one(tx *tx, agent *agentRow, c *imported, heads map[int64]c
 		}
 		row.program = string(text)
 	}
-	if err := tx.insert(run, &row, &c.state); err != nil {
+	if _, err := tx.insert(run, &row, &c.state); err != nil {
 		return err
 	}
 	im.report.Imported++

@@ -96,6 +96,7 @@ func (d *dues) tick(ctx context.Context, now time.Time) {
 			s.log.Warn("free pages could not be given back", "error", err)
 		}
 	}
+	s.live.expire(now)
 	if now.Sub(d.audit) >= auditLogEvery {
 		d.audit = now
 		s.logHead()

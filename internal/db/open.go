@@ -32,6 +32,7 @@ type Options struct {
 	MaxWaiting    int                                        // writes that may wait before busy is answered; 4096
 	MaxWaitBytes  int64                                      // and their bytes; 512 MiB
 	Readers       int                                        // read connections; 4
+	LiveBytes     int64                                      // memory for the newest states of runs, which the next ones are compared with; 64 MiB, below 0 for none: then all are stored whole
 	Log           *slog.Logger
 	Version       string
 }
@@ -42,6 +43,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.MaxWaiting, 4096)
 	setDefault(&o.MaxWaitBytes, 512<<20)
 	setDefault(&o.Readers, 4)
+	setDefault(&o.LiveBytes, 64<<20)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -83,6 +85,7 @@ type Store struct {
 	ro        *sqlx.DB // the readers'
 	side      *sqlx.DB // one connection: WAL checkpoints in the background
 	agents    agentCache
+	live      live
 	usage     usage
 	health    health
 	wal       wal
@@ -102,6 +105,7 @@ func Open(ctx context.Context, opt Options) (_ *Store, err error) {
 		return nil, errors.New("db.Open: Options.Retention is required")
 	}
 	s := &Store{opt: opt, log: opt.Log}
+	s.live.most = opt.LiveBytes
 	defer func() {
 		if err != nil {
 			_ = s.close()

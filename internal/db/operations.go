@@ -52,6 +52,9 @@ func (s *Store) BeginOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef
 	if err != nil {
 		return nil, false, err
 	}
+	if before != nil {
+		defer before.leave()
+	}
 	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, entry: e, make: true}, func(tx *tx, _ *agentRow) (*ckpt.Operation, error) {
 		agent, run, err := s.openRun(tx, sc, ref)
 		if err != nil {
@@ -90,7 +93,7 @@ func (s *Store) beginOperation(tx *tx, agent *agentRow, run *runRow, old *operat
 	}
 	o := ckpt.Operation{Key: r.Key, Name: r.Name, Attempt: 1, Status: ckpt.OperationOpen, StartedAt: tx.now}
 	if before != nil {
-		if err := s.admit(before); err != nil {
+		if err := s.admit(tx, before); err != nil {
 			return nil, err
 		}
 	}
@@ -132,8 +135,12 @@ func (s *Store) newestAsBefore(tx *tx, agent *agentRow, run *runRow, r ckpt.Oper
 		}
 		return nil, err
 	}
+	again, err := tx.encodeAgain(c)
+	if err != nil {
+		return nil, err
+	}
 	v := &save{request: &ckpt.SaveRequest{Agent: agent.Name, Run: run.Name, Kind: ckpt.KindPreOperation, Labels: r.Labels, Metadata: c.Metadata,
-		Program: c.Program, ContentType: c.ContentType, State: c.State}, state: encode(c.State), entry: e, operation: ckpt.Ref(r.Key)}
+		Program: c.Program, ContentType: c.ContentType, State: c.State}, state: again, entry: e, operation: ckpt.Ref(r.Key)}
 	v.entry.Action = "save"
 	v.scope.Target = agent.Owner
 	return v, v.encodeProgram()

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -17,10 +19,9 @@ type heldRow struct {
 	Pinned     bool      `db:"pinned"`
 	Suspect    bool      `db:"suspect"`
 	Operation  ckpt.Ref  `db:"operation"`
-	Pieces     *string   `db:"pieces"`
 }
 
-const heldColumns = `n, id, seq, kind, created_at, stored_size, pinned, suspect, operation, pieces`
+const heldColumns = `n, id, seq, kind, created_at, stored_size, pinned, suspect, operation`
 
 func (h *heldRow) held() ckpt.Held {
 	return ckpt.Held{ID: h.ID, Seq: h.Seq, Kind: h.Kind, CreatedAt: h.CreatedAt.Time, StoredSize: h.StoredSize, Pinned: h.Pinned, Suspect: h.Suspect}
@@ -202,6 +203,7 @@ func (s *Store) remove(tx *tx, agent *agentRow, run *runRow, gone []heldRow, rea
 			return nil, err
 		}
 		freed += bytes
+		tx.onCommit(func() { s.live.forget(row.ID) })
 		r := e
 		r.Action, r.Run, r.Subject, r.Reason = "remove", run.Name, row.ID, reasons[i]
 		r.Detail = map[string]any{"kind": row.Kind, "seq": row.Seq}
@@ -218,30 +220,77 @@ func (s *Store) remove(tx *tx, agent *agentRow, run *runRow, gone []heldRow, rea
 
 // removeOne deletes a checkpoint and answers how many stored bytes that freed.
 func (tx *tx) removeOne(run *runRow, row *heldRow) (int64, error) {
-	var freed int64
-	if row.Pieces == nil {
-		freed = row.StoredSize
+	var pieces *string
+	if _, err := tx.get(&pieces, `SELECT pieces FROM checkpoints WHERE n = ?`, row.N); err != nil {
+		return 0, err
 	}
 	if err := tx.exec(`DELETE FROM checkpoints WHERE n = ?`, row.N); err != nil {
 		return 0, err
 	}
-	if row.Pieces == nil {
-		return freed, nil
+	if pieces == nil {
+		return row.StoredSize, nil
 	}
-	return tx.sweep(run.ID, *row.Pieces)
+	return tx.sweep(run.ID, row.Seq, *pieces)
 }
 
-// sweep removes those segments of a list of pieces that no checkpoint of the
-// run uses any more, and answers their bytes.
-func (tx *tx) sweep(runID int64, pieces string) (int64, error) {
-	var sizes []int64
-	err := tx.list(&sizes, `DELETE FROM segments WHERE id IN (SELECT json_extract(value, '$[0]') FROM json_each(?2))
-		AND id NOT IN (SELECT json_extract(p.value, '$[0]') FROM checkpoints c, json_each(c.pieces) p WHERE c.run_id = ?1 AND c.pieces IS NOT NULL)
-		RETURNING length(data)`, runID, pieces)
-	tx.wrote = true
-	var freed int64
-	for _, size := range sizes {
+// neighbours are the pieces of the nearest checkpoint of a run before a place
+// that has any, and of the nearest after it. ?1 is the run, ?2 the place.
+const (
+	neighbourBefore = `SELECT pieces FROM checkpoints WHERE n = (SELECT max(n) FROM (
+		SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq < ?2 AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)
+		UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq < ?2 AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)
+		UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq < ?2 AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)))`
+	neighbourAfter = `SELECT pieces FROM checkpoints WHERE n = (SELECT min(n) FROM (
+		SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND pieces IS NOT NULL ORDER BY seq LIMIT 1)
+		UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND pieces IS NOT NULL ORDER BY seq LIMIT 1)
+		UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND pieces IS NOT NULL ORDER BY seq LIMIT 1)))`
+)
+
+// sweep removes those segments of a removed checkpoint that no other uses, and
+// answers their bytes. It looks at two others alone: a checkpoint takes
+// segments from the newest of its run and from no other, so that those which
+// use a segment always stand next to one another.
+func (tx *tx) sweep(runID, seq int64, pieces string) (freed int64, err error) {
+	mine, err := segmentsOf(pieces)
+	if err != nil {
+		return 0, nil // a damaged list names nothing that could be freed; verify has told of it
+	}
+	for _, query := range [...]string{neighbourBefore, neighbourAfter} {
+		var theirs string
+		found, err := tx.get(&theirs, query, runID, seq)
+		if err != nil {
+			return 0, err
+		}
+		if !found {
+			continue
+		}
+		used, err := segmentsOf(theirs)
+		if err != nil { // nobody knows what it uses
+			return 0, nil
+		}
+		for id := range used {
+			delete(mine, id)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(mine)) {
+		var size int64
+		if _, err := tx.get(&size, `DELETE FROM segments WHERE id = ? AND run_id = ? RETURNING length(data)`, id, runID); err != nil {
+			return 0, err
+		}
 		freed += size
 	}
-	return freed, err
+	return freed, nil
+}
+
+// segmentsOf is the set of segments that a list of pieces names.
+func segmentsOf(pieces string) (map[int64]bool, error) {
+	list, err := readPieces(pieces)
+	if err != nil {
+		return nil, err
+	}
+	set := make(map[int64]bool, len(list))
+	for _, p := range list {
+		set[p.Segment] = true
+	}
+	return set, nil
 }

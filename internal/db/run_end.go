@@ -90,6 +90,7 @@ func (s *Store) EndRun(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt
 		if final, err = s.newSave(sc, &ckpt.SaveRequest{Agent: ref.Agent, Run: ref.Run, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: r.State}); err != nil {
 			return nil, false, err
 		}
+		defer final.leave()
 	}
 	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, entry: e}, func(tx *tx, agent *agentRow) (*ckpt.Run, error) {
 		run, err := s.needRun(tx, sc, ref)
@@ -97,7 +98,7 @@ func (s *Store) EndRun(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt
 			return nil, err
 		}
 		if final != nil {
-			if err := s.admit(final); err != nil {
+			if err := s.admit(tx, final); err != nil {
 				return nil, err
 			}
 			if _, err := s.insertCheckpoint(tx, final, agent, run); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/delta"
 	"github.com/google/uuid"
 )
 
@@ -19,6 +20,7 @@ func (s *Store) Save(_ context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ck
 	if err != nil {
 		return nil, err
 	}
+	defer v.leave()
 	err = s.write(&op{owner: sc.Caller.Owner, size: int64(len(r.State)), entry: v.entry, apply: func(tx *tx) error {
 		return s.save(tx, v)
 	}})
@@ -39,25 +41,38 @@ type save struct {
 	operation ckpt.Ref      // the key of the operation that it is taken for
 	secrets   []ckpt.Secret // what in the state looks like one
 	entry     auditEntry
+	leave     func() // lets the next save of the run begin; to be called when this one is done
 
 	saved *ckpt.Saved
 }
 
-// newSave does all of a save that needs no transaction.
+// newSave does all of a save that needs no transaction. It waits until no other
+// of the run is on its way, so that each stands on the one before.
 func (s *Store) newSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*save, error) {
 	state, found, err := s.searchSecrets(sc, r)
 	if err != nil {
 		return nil, err
 	}
-	v := &save{scope: sc, request: r, secrets: found, state: encode(state), key: r.IdempotencyKey, entry: entry(sc, "save", r.Agent)}
+	v := &save{scope: sc, request: r, secrets: found, key: r.IdempotencyKey, entry: entry(sc, "save", r.Agent)}
 	v.entry.Run, v.entry.Subject = runName(r.Run), r.ID
 	if r.ID != "" {
 		v.key = r.ID
 	}
-	if err := v.encodeProgram(); err != nil || v.key == "" {
-		return v, err
+	if err := v.encodeProgram(); err != nil {
+		return nil, err
+	}
+	key := runKey{sc.Whose(), r.Agent, runName(r.Run)}
+	if v.leave, err = s.live.enter(key, len(state), s.opt.WriteTimeout); err != nil {
+		return nil, err
+	}
+	v.state = encode(state, s.baseFor(key, len(state)))
+	if v.key == "" {
+		return v, nil
 	}
 	v.print, err = fingerprint([]any{"save", runName(r.Run), r.Kind, r.Parent, r.Step, r.Labels, string(r.Metadata), v.program, r.ContentType, v.state.sha256})
+	if err != nil {
+		v.leave()
+	}
 	return v, err
 }
 
@@ -95,7 +110,7 @@ func (s *Store) save(tx *tx, v *save) error {
 			return err
 		}
 	}
-	if err := s.admit(v); err != nil {
+	if err := s.admit(tx, v); err != nil {
 		return err
 	}
 	agent, run, err := s.runToSave(tx, v, agent)
@@ -203,9 +218,11 @@ func (s *Store) insertCheckpoint(tx *tx, v *save, agent *agentRow, run *runRow) 
 		N: tx.head.n + 1, ID: reply.ID, Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent, CreatedAt: reply.CreatedAt, StoredSize: reply.StoredSize,
 		ContentType: r.ContentType, Labels: r.Labels, Metadata: metadataText(r.Metadata), Step: r.Step, Operation: v.operation, program: v.program,
 	}
-	if err := tx.insert(run, &row, &v.state); err != nil {
+	list, err := tx.insert(run, &row, &v.state)
+	if err != nil {
 		return reply, err
 	}
+	s.keepLive(tx, runKey{agent.Owner, agent.Name, run.Name}, run.ID, &row, &v.state, list)
 	if err := tx.auditSave(v, reply); err != nil {
 		return reply, err
 	}
@@ -213,7 +230,6 @@ func (s *Store) insertCheckpoint(tx *tx, v *save, agent *agentRow, run *runRow) 
 		return reply, err
 	}
 	run.Head = ckpt.Ref(reply.ID)
-	var err error
 	reply.Pruned, err = s.retainRoutine(tx, agent, run, r.Kind, v.entry)
 	s.countOwner(tx, agent.Owner, reply.StoredSize)
 	return reply, err
@@ -267,11 +283,12 @@ type checkpointRow struct {
 	program any
 }
 
-// insert writes a checkpoint and its state, and counts it in its run.
-func (tx *tx) insert(run *runRow, c *checkpointRow, state *encoded) error {
-	body, pieces, err := state.store(tx, run.ID)
+// insert writes a checkpoint and its state, counts it in its run, and answers
+// the pieces.
+func (tx *tx) insert(run *runRow, c *checkpointRow, state *encoded) ([]delta.Piece, error) {
+	body, pieces, list, err := state.store(tx, run.ID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	err = tx.exec(`INSERT INTO checkpoints (n, id, run_id, seq, kind, parent, created_at, size, stored_size, sha256, content_type,
 		labels, metadata, step, operation, pinned, suspect, program, pieces, body)
@@ -279,10 +296,10 @@ func (tx *tx) insert(run *runRow, c *checkpointRow, state *encoded) error {
 		c.N, c.ID, run.ID, c.Seq, string(c.Kind), c.Parent, c.CreatedAt, state.size, state.stored(), state.sha256, c.ContentType,
 		c.Labels, c.Metadata, c.Step, c.Operation, c.Pinned, c.Suspect, c.program, pieces, body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	run.LastSeq = c.Seq
 	run.StoredBytes += state.stored()
-	return tx.exec(`UPDATE runs SET last_seq = ?1, head = ?2, stored_bytes = ?3, updated_at = ?4, heartbeat_at = ?4 WHERE id = ?5`,
+	return list, tx.exec(`UPDATE runs SET last_seq = ?1, head = ?2, stored_bytes = ?3, updated_at = ?4, heartbeat_at = ?4 WHERE id = ?5`,
 		run.LastSeq, c.ID, run.StoredBytes, tx.now, run.ID)
 }

@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/delta"
 	"github.com/jmoiron/sqlx"
 	"github.com/klauspost/compress/zlib"
 )
@@ -20,38 +22,23 @@ import (
 // is. Such a row costs one page less to write than a segment of its own.
 const inlineMost = 4 << 10
 
-// piece says where a part of a state stands: length bytes from offset of a
-// segment's bytes. In the database it is the JSON array [segment, offset, length].
-type piece struct{ segment, offset, length int64 }
-
-// MarshalJSON writes the array.
-func (p piece) MarshalJSON() ([]byte, error) {
-	return fmt.Appendf(nil, "[%d,%d,%d]", p.segment, p.offset, p.length), nil
-}
-
-// UnmarshalJSON reads the array.
-func (p *piece) UnmarshalJSON(b []byte) error {
-	var a [3]int64
-	if err := json.Unmarshal(b, &a); err != nil {
-		return err
-	}
-	*p = piece{a[0], a[1], a[2]}
-	return nil
-}
-
 // encoded is a state on its way into the database, made outside the writer.
 type encoded struct {
 	size   int64
 	sha256 string
-	body   []byte // the state itself, where it is small
-	data   []byte // else one new segment: zlib, or plain where that is not smaller
+	state  []byte
+	body   []byte        // the state itself, where it is small
+	pieces []delta.Piece // else what it is made of, delta.New being the new segment
+	fresh  int64         // bytes of the new segment, 0 where there is none
+	data   []byte        // the same, zlib, or plain where that is not smaller
+	base   *stored       // whose segments the pieces name, nil for none
 }
 
-// encode hashes and deflates a state. It is the costly part of a save, and
-// runs in the caller's goroutine.
-func encode(state []byte) encoded {
+// encode hashes a state, and deflates what of it is new beside a base, which
+// may be nil. It is the costly part of a save, and runs in the caller's goroutine.
+func encode(state []byte, base *stored) encoded {
 	sum := sha256.Sum256(state)
-	e := encoded{size: int64(len(state)), sha256: hex.EncodeToString(sum[:])}
+	e := encoded{size: int64(len(state)), sha256: hex.EncodeToString(sum[:]), state: state}
 	if len(state) <= inlineMost {
 		e.body = state
 		if state == nil {
@@ -59,7 +46,19 @@ func encode(state []byte) encoded {
 		}
 		return e
 	}
-	e.data = deflate(state)
+	var literal []byte
+	if base != nil {
+		e.base = base
+		e.pieces, literal = base.Encode(state)
+	} else {
+		e.pieces, literal = (*delta.Base)(nil).Encode(state)
+	}
+	if e.fresh = int64(len(literal)); e.fresh > 0 {
+		e.data = deflate(literal)
+	}
+	if e.fresh == e.size {
+		e.base = nil
+	}
 	return e
 }
 
@@ -67,18 +66,54 @@ func encode(state []byte) encoded {
 func (e *encoded) stored() int64 { return int64(len(e.body) + len(e.data)) }
 
 // store writes the new segment, where there is one, and answers what the
-// checkpoint's columns body and pieces hold.
-func (e *encoded) store(tx *tx, runID int64) (body any, pieces any, err error) {
+// checkpoint's columns body and pieces hold, and the latter as a list.
+func (e *encoded) store(tx *tx, runID int64) (body, text any, list []delta.Piece, err error) {
 	if e.body != nil {
-		return e.body, nil, nil
+		return e.body, nil, nil, nil
 	}
 	var id int64
-	_, err = tx.get(&id, `INSERT INTO segments (run_id, size, data) VALUES (?, ?, ?) RETURNING id`, runID, e.size, e.data)
-	if err != nil {
-		return nil, nil, err
+	if e.fresh > 0 {
+		_, err = tx.get(&id, `INSERT INTO segments (run_id, size, data) VALUES (?, ?, ?) RETURNING id`, runID, e.fresh, e.data)
+		tx.wrote = true
 	}
-	list, err := json.Marshal([]piece{{id, 0, e.size}})
-	return nil, string(list), err
+	list = make([]delta.Piece, len(e.pieces)) // another one each time: the transaction may be tried again
+	for i, p := range e.pieces {
+		if p.Segment == delta.New {
+			p.Segment = id
+		}
+		list[i] = p
+	}
+	return nil, writePieces(list), list, err
+}
+
+// writePieces writes a list as the column holds it: a JSON array of
+// [segment, offset, length].
+func writePieces(list []delta.Piece) string {
+	b := append(make([]byte, 0, 20*len(list)+2), '[')
+	for i, p := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(append(b, '['), p.Segment, 10)
+		b = strconv.AppendInt(append(b, ','), p.Offset, 10)
+		b = append(strconv.AppendInt(append(b, ','), p.Length, 10), ']')
+	}
+	return string(append(b, ']'))
+}
+
+func readPieces(text string) ([]delta.Piece, error) {
+	var list [][]int64
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, &damageError{"its list of pieces cannot be read"}
+	}
+	pieces := make([]delta.Piece, len(list))
+	for i, p := range list {
+		if len(p) != 3 || p[1] < 0 || p[2] < 0 {
+			return nil, &damageError{"its list of pieces is wrong"}
+		}
+		pieces[i] = delta.Piece{Segment: p[0], Offset: p[1], Length: p[2]}
+	}
+	return pieces, nil
 }
 
 var deflaters = sync.Pool{New: func() any {
@@ -102,24 +137,39 @@ func deflate(data []byte) []byte {
 	return out.Bytes()
 }
 
+// mostInflated is how many bytes zlib can make of one, and a little more.
+const mostInflated = 1100
+
+var inflaters sync.Pool // of io.ReadCloser that are zlib.Resetter
+
 // inflate undoes deflate, as sqlar_uncompress does.
 func inflate(data []byte, size int64) ([]byte, error) {
 	if int64(len(data)) == size {
 		return data, nil
 	}
-	r, err := zlib.NewReader(bytes.NewReader(data))
+	if size < 0 || size > int64(len(data))*mostInflated {
+		return nil, fmt.Errorf("the segment cannot have %d bytes", size)
+	}
+	r, err := inflater(data)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]byte, 0, size)
-	buf := bytes.NewBuffer(out)
-	if _, err := io.Copy(buf, io.LimitReader(r, size+1)); err != nil {
+	defer inflaters.Put(r)
+	out := make([]byte, size)
+	if _, err := io.ReadFull(r, out); err != nil {
 		return nil, err
 	}
-	if int64(buf.Len()) != size {
-		return nil, fmt.Errorf("the segment has %d bytes where %d are expected", buf.Len(), size)
+	if n, err := r.Read(make([]byte, 1)); n > 0 || err != io.EOF { // the end, which its checksum comes with
+		return nil, fmt.Errorf("the segment does not end after %d bytes: %w", size, err)
 	}
-	return buf.Bytes(), nil
+	return out, nil
+}
+
+func inflater(data []byte) (io.ReadCloser, error) {
+	if r, ok := inflaters.Get().(io.ReadCloser); ok {
+		return r, r.(zlib.Resetter).Reset(bytes.NewReader(data), nil)
+	}
+	return zlib.NewReader(bytes.NewReader(data))
 }
 
 // damageError is what is wrong with stored data, in words.
@@ -139,6 +189,7 @@ type stateRow struct {
 
 // segmentRow is stored material.
 type segmentRow struct {
+	ID   int64  `db:"id"`
 	Size int64  `db:"size"`
 	Data []byte `db:"data"`
 }
@@ -165,41 +216,52 @@ func assemble(ctx context.Context, q sqlx.QueryerContext, r *stateRow) ([]byte, 
 	if r.Pieces == nil {
 		return r.Body, nil
 	}
-	var pieces []piece
-	if err := json.Unmarshal([]byte(*r.Pieces), &pieces); err != nil {
-		return nil, &damageError{"its list of pieces cannot be read"}
+	pieces, err := readPieces(*r.Pieces)
+	if err != nil {
+		return nil, err
 	}
-	segments := map[int64][]byte{}
-	state := make([]byte, 0, min(max(r.Size, 0), 1<<30))
+	segments, err := loadSegments(ctx, q, pieces)
+	if err != nil {
+		return nil, err
+	}
+	length := int64(0)
 	for _, p := range pieces {
-		bytes, ok := segments[p.segment]
-		if !ok {
-			var err error
-			if bytes, err = loadSegment(ctx, q, p.segment); err != nil {
-				return nil, err
-			}
-			segments[p.segment] = bytes
+		bytes, ok := segments[p.Segment]
+		switch {
+		case !ok:
+			return nil, &damageError{fmt.Sprintf("segment %d is missing", p.Segment)}
+		case p.Offset > int64(len(bytes))-p.Length:
+			return nil, &damageError{fmt.Sprintf("segment %d is too short", p.Segment)}
 		}
-		if p.offset < 0 || p.length < 0 || p.offset > int64(len(bytes))-p.length {
-			return nil, &damageError{fmt.Sprintf("segment %d is too short", p.segment)}
+		if length += p.Length; length > r.Size {
+			return nil, &damageError{"its pieces are more than its size"}
 		}
-		state = append(state, bytes[p.offset:p.offset+p.length]...)
+		if len(pieces) == 1 {
+			return bytes[p.Offset : p.Offset+p.Length : p.Offset+p.Length], nil
+		}
+	}
+	state := make([]byte, 0, length)
+	for _, p := range pieces {
+		state = append(state, segments[p.Segment][p.Offset:p.Offset+p.Length]...)
 	}
 	return state, nil
 }
 
-func loadSegment(ctx context.Context, q sqlx.QueryerContext, id int64) ([]byte, error) {
-	var row segmentRow
-	err := sqlx.GetContext(ctx, q, &row, `SELECT size, data FROM segments WHERE id = ?`, id)
-	if isNoRows(err) {
-		return nil, &damageError{fmt.Sprintf("segment %d is missing", id)}
-	}
+// loadSegments reads all that a list names at once, and inflates it.
+func loadSegments(ctx context.Context, q sqlx.QueryerContext, pieces []delta.Piece) (map[int64][]byte, error) {
+	var rows []segmentRow
+	err := sqlx.SelectContext(ctx, q, &rows, `SELECT id, size, data FROM segments
+		WHERE id IN (SELECT json_extract(value, '$[0]') FROM json_each(?))`, writePieces(pieces))
 	if err != nil {
 		return nil, err
 	}
-	bytes, err := inflate(row.Data, row.Size)
-	if err != nil {
-		return nil, &damageError{fmt.Sprintf("segment %d does not inflate", id)}
+	segments := make(map[int64][]byte, len(rows))
+	for i := range rows {
+		row := &rows[i]
+		if segments[row.ID], err = inflate(row.Data, row.Size); err != nil {
+			return nil, &damageError{fmt.Sprintf("segment %d does not inflate", row.ID)}
+		}
+		row.Data = nil
 	}
-	return bytes, nil
+	return segments, nil
 }

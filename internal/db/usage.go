@@ -45,7 +45,12 @@ func (s *Store) countOwner(tx *tx, owner string, bytes int64) {
 
 // admit refuses a save for which its owner has no room left. A batch may go
 // over by what waits in it, never more.
-func (s *Store) admit(v *save) error { return s.room(v.scope.Whose(), 0, v.state.stored()) }
+func (s *Store) admit(tx *tx, v *save) error {
+	if err := tx.settle(&v.state); err != nil {
+		return err
+	}
+	return s.room(v.scope.Whose(), 0, v.state.stored())
+}
 
 // room refuses what an owner has no room for, beside what the same transaction
 // has already added.

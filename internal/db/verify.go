@@ -54,7 +54,7 @@ func Verify(ctx context.Context, path string, progress func(done, total int64)) 
 	if err := v.identity(ctx); err != nil {
 		return nil, err
 	}
-	for _, check := range []func(context.Context) error{v.integrity, v.foreignKeys, v.invariants, v.chain, v.states} {
+	for _, check := range []func(context.Context) error{v.integrity, v.foreignKeys, v.invariants, v.material, v.chain, v.states} {
 		if err := check(ctx); err != nil {
 			return nil, err
 		}
@@ -134,6 +134,25 @@ func (v *verifier) invariants(ctx context.Context) error {
 	err := v.db.SelectContext(ctx, &rows, `SELECT rule, subject, detail FROM audit_violations LIMIT 1000`)
 	v.report.Problems = append(v.report.Problems, rows...)
 	return v.met(ctx, "audit_violations", err)
+}
+
+// material checks that the segments are those that the checkpoints use, and
+// the bytes those that the runs count.
+func (v *verifier) material(ctx context.Context) error {
+	var rows []Problem
+	err := v.db.SelectContext(ctx, &rows, `WITH used AS MATERIALIZED (
+			SELECT DISTINCT json_extract(p.value, '$[0]') AS id FROM checkpoints c, json_each(c.pieces) p WHERE json_valid(c.pieces)
+		)
+		SELECT 'segment_unused' AS rule, 'segment ' || id AS subject, 'no checkpoint of its run uses it' AS detail
+		FROM segments WHERE id NOT IN (SELECT id FROM used WHERE id IS NOT NULL)
+		UNION ALL
+		SELECT 'stored_bytes', a.name || '/' || r.name, 'the run counts ' || r.stored_bytes || ' bytes, there are ' || coalesce(b.bytes, 0) + coalesce(s.bytes, 0)
+		FROM runs r JOIN agents a ON a.id = r.agent_id
+		LEFT JOIN (SELECT run_id, sum(length(body)) AS bytes FROM checkpoints GROUP BY run_id) b ON b.run_id = r.id
+		LEFT JOIN (SELECT run_id, sum(length(data)) AS bytes FROM segments GROUP BY run_id) s ON s.run_id = r.id
+		WHERE r.stored_bytes <> coalesce(b.bytes, 0) + coalesce(s.bytes, 0) LIMIT 1000`)
+	v.report.Problems = append(v.report.Problems, rows...)
+	return v.met(ctx, "segments", err)
 }
 
 // chain recomputes the hash of every audit row. It reads the head first: rows

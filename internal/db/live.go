@@ -1,0 +1,320 @@
+package db
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/delta"
+	"github.com/jmoiron/sqlx"
+)
+
+// liveIdle is how long a state stays in memory that nobody saves after.
+const liveIdle = 10 * time.Minute
+
+type runKey struct{ owner, agent, run string }
+
+// stored is a state that is on disk, and how: what the next one of its run is
+// compared with. It is never changed.
+type stored struct {
+	delta.Base
+	n, runID, seq int64
+	id, sha256    string
+}
+
+func (b *stored) bytes() int64 { return int64(cap(b.State)) + 128*int64(len(b.Pieces)) }
+
+// live is the newest large state of each run that is being saved, as far as
+// there is room, and who saves. It is a copy of what is on disk: nothing is
+// lost with it, and the writer looks at the disk before it trusts it.
+type live struct {
+	mu    sync.Mutex
+	most  int64 // bytes; below 0 for none
+	held  int64
+	order list.List // of *liveState, the last used first
+	runs  map[runKey]*list.Element
+	ids   map[string]*list.Element
+	turns map[runKey]*turn
+}
+
+type liveState struct {
+	key   runKey
+	state *stored
+	used  time.Time
+}
+
+// turn is whose save of a run is on its way.
+type turn struct {
+	taken chan struct{} // holds one while it is taken
+	users int
+}
+
+// enter waits until no other save of a large state of the run is on its way.
+func (l *live) enter(key runKey, size int, most time.Duration) (leave func(), err error) {
+	if size <= inlineMost || l.most < 0 {
+		return func() {}, nil
+	}
+	l.mu.Lock()
+	t := l.turns[key]
+	if t == nil {
+		t = &turn{taken: make(chan struct{}, 1)}
+		if l.turns == nil {
+			l.turns = map[runKey]*turn{}
+		}
+		l.turns[key] = t
+	}
+	t.users++
+	l.mu.Unlock()
+	select {
+	case t.taken <- struct{}{}:
+		return func() { <-t.taken; l.leave(key, t) }, nil
+	default:
+	}
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case t.taken <- struct{}{}:
+		return func() { <-t.taken; l.leave(key, t) }, nil
+	case <-timer.C:
+		l.leave(key, t)
+		return nil, &ckpt.Error{Code: ckpt.CodeBusy, Message: "other saves of this run are waiting for the database: try again", RetryAfter: time.Second}
+	}
+}
+
+func (l *live) leave(key runKey, t *turn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t.users--; t.users == 0 {
+		delete(l.turns, key)
+	}
+}
+
+// get is the newest state of a run, nil where it is not here.
+func (l *live) get(key runKey) *stored {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.use(l.runs[key])
+}
+
+// find is get by the id of the checkpoint, as far as the agent has it.
+func (l *live) find(owner, agent, id string) *stored {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.ids[id]
+	if e == nil || e.Value.(*liveState).key.owner != owner || e.Value.(*liveState).key.agent != agent {
+		return nil
+	}
+	return l.use(e)
+}
+
+func (l *live) use(e *list.Element) *stored {
+	if e == nil {
+		return nil
+	}
+	l.order.MoveToFront(e)
+	s := e.Value.(*liveState)
+	s.used = time.Now()
+	return s.state
+}
+
+// put takes a state in the place of the run's last. One that would push all
+// others out is not kept.
+func (l *live) put(key runKey, state *stored) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop(l.runs[key])
+	if state.bytes() > l.most/2 {
+		return
+	}
+	if l.runs == nil {
+		l.runs, l.ids = map[runKey]*list.Element{}, map[string]*list.Element{}
+	}
+	e := l.order.PushFront(&liveState{key, state, time.Now()})
+	l.runs[key], l.ids[state.id] = e, e
+	l.held += state.bytes()
+	for l.held > l.most {
+		l.drop(l.order.Back())
+	}
+}
+
+func (l *live) drop(e *list.Element) {
+	if e == nil {
+		return
+	}
+	s := l.order.Remove(e).(*liveState)
+	delete(l.runs, s.key)
+	delete(l.ids, s.state.id)
+	l.held -= s.state.bytes()
+}
+
+// forget lets go of a checkpoint that was removed.
+func (l *live) forget(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop(l.ids[id])
+}
+
+// forgetAgent lets go of all of an agent.
+func (l *live) forgetAgent(owner, agent string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, e := range l.runs {
+		if key.owner == owner && key.agent == agent {
+			l.drop(e)
+		}
+	}
+}
+
+// expire lets go of what nobody has saved after for a while.
+func (l *live) expire(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for e := l.order.Back(); e != nil && now.Sub(e.Value.(*liveState).used) > liveIdle; e = l.order.Back() {
+		l.drop(e)
+	}
+}
+
+// baseFor is what a new state of a run is compared with: the run's newest one,
+// from memory or read once, nil where there is none or it cannot be read.
+func (s *Store) baseFor(key runKey, size int) *stored {
+	if size <= inlineMost || int64(size) > s.live.most/2 {
+		return nil
+	}
+	if base := s.live.get(key); base != nil {
+		return base
+	}
+	base, err := s.readBase(key)
+	if err != nil {
+		s.log.Warn("a state is stored whole: the one before cannot be read", "agent", key.agent, "run", key.run, "error", err)
+	}
+	if err != nil || base == nil {
+		return nil
+	}
+	return base
+}
+
+const pieced = `SELECT n, id, seq, size, sha256, pieces FROM checkpoints WHERE n = (SELECT max(n) FROM (
+	SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)
+	UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)
+	UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)))`
+
+// readBase reads the newest state of a run that is made of pieces.
+func (s *Store) readBase(key runKey) (base *stored, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.opt.WriteTimeout)
+	defer cancel()
+	err = s.reading(ctx, func(q *sqlx.Tx) error {
+		var runID int64
+		err := q.GetContext(ctx, &runID, `SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id WHERE a.owner = ? AND a.name = ? AND r.name = ?`, key.owner, key.agent, key.run)
+		if isNoRows(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var row struct {
+			stateRow
+			Seq int64 `db:"seq"`
+		}
+		err = q.GetContext(ctx, &row, pieced, runID)
+		if isNoRows(err) || err == nil && row.Size > s.live.most/2 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		base = &stored{n: row.N, runID: runID, seq: row.Seq, id: row.ID, sha256: row.SHA256}
+		if base.State, err = decode(ctx, q, &row.stateRow); err != nil {
+			return err
+		}
+		if base.Pieces, err = readPieces(*row.Pieces); err != nil {
+			return err
+		}
+		base.Sizes = make(map[int64]int64, len(base.Pieces))
+		var sizes []segmentRow
+		err = q.SelectContext(ctx, &sizes, `SELECT id, size FROM segments WHERE id IN (SELECT json_extract(value, '$[0]') FROM json_each(?))`, *row.Pieces)
+		for _, segment := range sizes {
+			base.Sizes[segment.ID] = segment.Size
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return base, nil
+}
+
+// keepLive keeps what is being inserted for the next save of its run, once it
+// is on disk.
+func (s *Store) keepLive(tx *tx, key runKey, runID int64, row *checkpointRow, e *encoded, list []delta.Piece) {
+	if list == nil || s.live.most < 0 {
+		return
+	}
+	next := &stored{n: row.N, runID: runID, seq: row.Seq, id: row.ID, sha256: e.sha256}
+	next.State, next.Pieces, next.Sizes = e.state, list, make(map[int64]int64, len(list))
+	for i, p := range list {
+		if e.pieces[i].Segment == delta.New {
+			next.Sizes[p.Segment] = e.fresh
+		} else {
+			next.Sizes[p.Segment] = e.base.Sizes[p.Segment]
+		}
+	}
+	tx.onCommit(func() { s.live.put(key, next) })
+}
+
+// settle makes sure that what a state stands on is still there and still the
+// newest of its run: only from that may segments be taken (see sweep). If it
+// is not, the state is stored whole.
+func (tx *tx) settle(e *encoded) error {
+	if e.base == nil {
+		return nil
+	}
+	newest, err := tx.isNewest(e.base)
+	if err != nil || newest {
+		return err
+	}
+	*e = encode(e.state, nil)
+	return nil
+}
+
+func (tx *tx) isNewest(b *stored) (newest bool, err error) {
+	_, err = tx.get(&newest, `SELECT EXISTS (SELECT 1 FROM checkpoints WHERE n = ?1 AND id = ?2 AND run_id = ?3 AND pieces IS NOT NULL)
+		AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE run_id = ?3 AND kind IN ('routine', 'pre_operation', 'recovery') AND seq > ?4 AND pieces IS NOT NULL)`,
+		b.n, b.id, b.runID, b.seq)
+	return newest, err
+}
+
+// encodeAgain encodes a checkpoint's state for another one of its run, by the
+// same pieces where it is the newest.
+func (tx *tx) encodeAgain(c *ckpt.Checkpoint) (encoded, error) {
+	var row struct {
+		N      int64   `db:"n"`
+		RunID  int64   `db:"run_id"`
+		Pieces *string `db:"pieces"`
+	}
+	found, err := tx.get(&row, `SELECT n, run_id, pieces FROM checkpoints WHERE id = ?`, c.ID)
+	if err != nil {
+		return encoded{}, err
+	}
+	if !found || row.Pieces == nil {
+		return encode(c.State, nil), nil
+	}
+	base := &stored{n: row.N, runID: row.RunID, seq: c.Seq, id: c.ID, sha256: c.SHA256}
+	newest, err := tx.isNewest(base)
+	if err != nil || !newest {
+		return encode(c.State, nil), err
+	}
+	if base.Pieces, err = readPieces(*row.Pieces); err != nil {
+		return encoded{}, err
+	}
+	var sizes []segmentRow
+	if err := tx.list(&sizes, `SELECT id, size FROM segments WHERE id IN (SELECT json_extract(value, '$[0]') FROM json_each(?))`, *row.Pieces); err != nil {
+		return encoded{}, err
+	}
+	base.Sizes = make(map[int64]int64, len(sizes))
+	for _, segment := range sizes {
+		base.Sizes[segment.ID] = segment.Size
+	}
+	return encoded{size: c.Size, sha256: c.SHA256, state: c.State, pieces: base.Pieces, base: base}, nil
+}
