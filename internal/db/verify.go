@@ -230,5 +230,20 @@ func (v *verifier) someStates(ctx context.Context, last *int64) (int, error) {
 			v.found("damaged", rows[i].ID, "%s", ckpt.AsError(err).Err)
 		}
 	}
-	return len(rows), nil
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	return len(rows), v.columns(ctx, q, rows[0].N, *last)
+}
+
+// columns checks what else a checkpoint's row says.
+func (v *verifier) columns(ctx context.Context, q *sqlx.Tx, from, to int64) error {
+	var rows []readRow
+	err := q.SelectContext(ctx, &rows, `SELECT `+readColumns+readTables+`WHERE c.n BETWEEN ? AND ?`, from, to)
+	for i := range rows {
+		if _, err := rows[i].checkpoint(); err != nil {
+			v.found("damaged", rows[i].ID, "%s", ckpt.AsError(err).Message)
+		}
+	}
+	return err
 }
