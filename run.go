@@ -42,6 +42,7 @@ type RunRequest struct {
 	Goal             Ref       `json:"goal,omitempty"`
 	ExternalSession  Ref       `json:"external_session,omitempty"`
 	Labels           Labels    `json:"labels,omitempty"`
+	AccumulatedMS    *int64    `json:"accumulated_ms,omitempty"` // time that it ran elsewhere before it came here
 	IdempotencyKey   string    `json:"-"`
 }
 
@@ -74,6 +75,9 @@ func (r *RunRequest) Check() error {
 	}
 	if r.PID < 0 {
 		return Errorf(CodeInvalid, "pid is %d: say the owner's process id, or nothing", r.PID)
+	}
+	if r.AccumulatedMS != nil && *r.AccumulatedMS < 0 {
+		return Errorf(CodeInvalid, "accumulated_ms is %d: it cannot be less than 0", *r.AccumulatedMS)
 	}
 	return nil
 }

@@ -138,7 +138,7 @@ func (x *exporter) fail(err error) {
 // damaged writes what is known of a checkpoint that cannot be read.
 func (x *exporter) damaged(row *readRow, c *ckpt.Checkpoint, err error) {
 	if c == nil {
-		c = &ckpt.Checkpoint{ID: row.ID, Run: row.Run, Seq: row.Seq, Kind: row.Kind, CreatedAt: row.CreatedAt}
+		c = &ckpt.Checkpoint{ID: row.ID, Run: row.Run, Seq: row.Seq, Kind: row.Kind, CreatedAt: row.CreatedAt.value}
 	}
 	x.line(exportLine{Type: lineDamaged, Checkpoint: c, Reason: ckpt.AsError(err).Message})
 }

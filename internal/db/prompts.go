@@ -20,8 +20,7 @@ func (s *Store) openPrompt(tx *tx, agent *agentRow, run *runRow, plan *ckpt.Plan
 	if plan.Prompt != nil && plan.Prompt.AnsweredAt.IsZero() {
 		return plan.Prompt, nil
 	}
-	err := tx.exec(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND answered_at IS NULL`, tx.now, daemon, run.ID)
-	if err != nil {
+	if err := tx.withdrawPrompts(run); err != nil {
 		return nil, err
 	}
 	id, err := uuid.NewV7()
@@ -35,6 +34,11 @@ func (s *Store) openPrompt(tx *tx, agent *agentRow, run *runRow, plan *ckpt.Plan
 	}
 	return p, tx.exec(`INSERT INTO prompts (id, run_id, at, question, reason, checkpoint, memory_diff) VALUES (?, ?, ?, ?, ?, ?, ?)`,
 		p.ID, run.ID, p.At, p.Question, p.Reason, p.Checkpoint, p.MemoryDiff)
+}
+
+// withdrawPrompts closes what nobody has answered and nobody needs to any more.
+func (tx *tx) withdrawPrompts(run *runRow) error {
+	return tx.exec(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND answered_at IS NULL`, tx.now, daemon, run.ID)
 }
 
 // plainQuestion is asked where nobody has said how to ask.

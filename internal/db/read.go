@@ -12,12 +12,29 @@ import (
 
 // readRow is a checkpoint as it is read.
 type readRow struct {
-	checkpointRow
-	Owner  string  `db:"owner"`
-	Agent  string  `db:"agent"`
-	Run    string  `db:"run"`
-	Body   []byte  `db:"body"`
-	Pieces *string `db:"pieces"`
+	N           int64                `db:"n"`
+	RunID       int64                `db:"run_id"`
+	ID          string               `db:"id"`
+	Seq         int64                `db:"seq"`
+	Kind        ckpt.Kind            `db:"kind"`
+	Parent      ckpt.Ref             `db:"parent"`
+	CreatedAt   lenient[ckpt.Time]   `db:"created_at"`
+	Size        int64                `db:"size"`
+	StoredSize  int64                `db:"stored_size"`
+	SHA256      string               `db:"sha256"`
+	ContentType string               `db:"content_type"`
+	Labels      lenient[ckpt.Labels] `db:"labels"`
+	Metadata    string               `db:"metadata"`
+	Step        ckpt.Ref             `db:"step"`
+	Operation   ckpt.Ref             `db:"operation"`
+	Pinned      bool                 `db:"pinned"`
+	Suspect     bool                 `db:"suspect"`
+	Program     *string              `db:"program"`
+	Owner       string               `db:"owner"`
+	Agent       string               `db:"agent"`
+	Run         string               `db:"run"`
+	Body        []byte               `db:"body"`
+	Pieces      *string              `db:"pieces"`
 }
 
 const (
@@ -27,21 +44,29 @@ const (
 	readTables   = ` FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id `
 )
 
-// checkpoint is the row as the world sees it.
+// checkpoint is the row as the world sees it. What is damaged is never served.
 func (r *readRow) checkpoint() (*ckpt.Checkpoint, error) {
 	c := &ckpt.Checkpoint{
-		ID: r.ID, Agent: r.Agent, Owner: r.Owner, Run: r.Run, Seq: r.Seq, Kind: r.Kind, Parent: r.Parent, CreatedAt: r.CreatedAt,
-		Size: r.Size, StoredSize: r.StoredSize, SHA256: r.SHA256, ContentType: r.ContentType, Labels: r.Labels,
+		ID: r.ID, Agent: r.Agent, Owner: r.Owner, Run: r.Run, Seq: r.Seq, Kind: r.Kind, Parent: r.Parent, CreatedAt: r.CreatedAt.value,
+		Size: r.Size, StoredSize: r.StoredSize, SHA256: r.SHA256, ContentType: r.ContentType, Labels: r.Labels.value,
 		Metadata: json.RawMessage(r.Metadata), Step: r.Step, Operation: r.Operation, Pinned: r.Pinned, Suspect: r.Suspect,
 	}
-	if r.Program == nil {
-		return c, nil
+	if r.Program != nil {
+		c.Program = &ckpt.Program{}
+		if err := json.Unmarshal([]byte(*r.Program), c.Program); err != nil {
+			return nil, r.damaged("program", err)
+		}
 	}
-	c.Program = &ckpt.Program{}
-	if err := json.Unmarshal([]byte(*r.Program), c.Program); err != nil {
-		return nil, ckpt.Wrap(ckpt.CodeCorrupt, err, "the program of checkpoint %s is damaged", r.ID)
+	for column, damage := range map[string]error{"created_at": r.CreatedAt.damage, "labels": r.Labels.damage, "metadata": metadataDamage(r.Metadata)} {
+		if damage != nil {
+			return nil, r.damaged(column, damage)
+		}
 	}
 	return c, nil
+}
+
+func (r *readRow) damaged(column string, err error) error {
+	return ckpt.Wrap(ckpt.CodeCorrupt, err, "checkpoint %s is damaged in its %s and is not served; run ckptsidecar verify", r.ID, column)
 }
 
 // reading runs f on one snapshot of the database.
@@ -143,8 +168,9 @@ func (s *Store) Checkpoints(ctx context.Context, sc ckpt.Scope, f ckpt.Checkpoin
 		}
 		for i := range rows {
 			c, err := rows[i].checkpoint()
-			if err != nil {
-				return err
+			if err != nil { // the rest is still listed; verify names it
+				s.log.Error("a damaged checkpoint is left out of a list", "id", rows[i].ID, "error", err)
+				continue
 			}
 			page.Checkpoints = append(page.Checkpoints, *c)
 		}

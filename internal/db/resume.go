@@ -131,6 +131,9 @@ func (s *Store) claim(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckp
 		return err
 	}
 	run.SegmentAt = tx.now
+	if err := tx.withdrawPrompts(run); err != nil {
+		return err
+	}
 	if err := tx.own(agent, run, s.owner(sc, r.PID), r.HeartbeatTimeout, r.ProgressTimeout); err != nil {
 		return err
 	}
@@ -211,7 +214,7 @@ func (tx *tx) factCheckpoints(run *runRow, f *ckpt.Facts) error {
 		return err
 	}
 	for _, row := range rows {
-		f.Checkpoints = append(f.Checkpoints, ckpt.FactCheckpoint{ID: row.ID, Seq: row.Seq, Kind: row.Kind, Suspect: row.Suspect, At: row.CreatedAt.Time})
+		f.Checkpoints = append(f.Checkpoints, ckpt.FactCheckpoint{ID: row.ID, Seq: row.Seq, Kind: row.Kind, Suspect: row.Suspect, At: row.CreatedAt.value.Time})
 		if row.Seq == 1 && run.LastSeq > 0 && run.BaseSeq == 0 {
 			f.Initial, err = f.Load(row.ID)
 			if code := ckpt.CodeOf(err); err != nil && code != ckpt.CodeCorrupt {

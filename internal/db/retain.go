@@ -10,21 +10,21 @@ import (
 
 // heldRow is a checkpoint as retention sees it.
 type heldRow struct {
-	N          int64     `db:"n"`
-	ID         string    `db:"id"`
-	Seq        int64     `db:"seq"`
-	Kind       ckpt.Kind `db:"kind"`
-	CreatedAt  ckpt.Time `db:"created_at"`
-	StoredSize int64     `db:"stored_size"`
-	Pinned     bool      `db:"pinned"`
-	Suspect    bool      `db:"suspect"`
-	Operation  ckpt.Ref  `db:"operation"`
+	N          int64              `db:"n"`
+	ID         string             `db:"id"`
+	Seq        int64              `db:"seq"`
+	Kind       ckpt.Kind          `db:"kind"`
+	CreatedAt  lenient[ckpt.Time] `db:"created_at"` // where it is damaged the checkpoint has no age, and stays
+	StoredSize int64              `db:"stored_size"`
+	Pinned     bool               `db:"pinned"`
+	Suspect    bool               `db:"suspect"`
+	Operation  ckpt.Ref           `db:"operation"`
 }
 
 const heldColumns = `n, id, seq, kind, created_at, stored_size, pinned, suspect, operation`
 
 func (h *heldRow) held() ckpt.Held {
-	return ckpt.Held{ID: h.ID, Seq: h.Seq, Kind: h.Kind, CreatedAt: h.CreatedAt.Time, StoredSize: h.StoredSize, Pinned: h.Pinned, Suspect: h.Suspect}
+	return ckpt.Held{ID: h.ID, Seq: h.Seq, Kind: h.Kind, CreatedAt: h.CreatedAt.value.Time, StoredSize: h.StoredSize, Pinned: h.Pinned, Suspect: h.Suspect}
 }
 
 // retainRoutine applies the policy inside a save: what came may push the

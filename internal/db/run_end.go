@@ -122,6 +122,9 @@ func (tx *tx) end(run *runRow, r ckpt.EndRequest) error {
 	var ended ckpt.Time
 	if !r.Status.Resumable() {
 		ended = tx.now
+		if err := tx.withdrawPrompts(run); err != nil {
+			return err
+		}
 	}
 	return tx.exec(`UPDATE runs SET status = ?, ended_at = ?, accumulated_ms = ?, segment_at = NULL, pid = NULL, continuation_prompt = ?, error = ?, result = ?, updated_at = ?
 		WHERE id = ?`, string(r.Status), ended, run.accumulated(tx.now.Time), r.ContinuationPrompt, r.Error, r.Result, tx.now, run.ID)

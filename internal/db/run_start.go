@@ -49,7 +49,8 @@ func (s *Store) startRun(tx *tx, sc ckpt.Scope, agent *agentRow, r ckpt.RunReque
 	}
 	err = tx.exec(`UPDATE runs SET status = 'running', workflow = coalesce(?, workflow), parent_run = coalesce(?, parent_run), goal = coalesce(?, goal),
 		external_session = coalesce(?, external_session), labels = CASE WHEN ?5 = '{}' THEN labels ELSE ?5 END, forked_from = coalesce(?6, forked_from),
-		head = coalesce(?6, head) WHERE id = ?7`, r.Workflow, r.ParentRun, r.Goal, r.ExternalSession, r.Labels, r.ForkFrom, run.ID)
+		head = coalesce(?6, head), accumulated_ms = coalesce(?7, accumulated_ms) WHERE id = ?8`,
+		r.Workflow, r.ParentRun, r.Goal, r.ExternalSession, r.Labels, r.ForkFrom, r.AccumulatedMS, run.ID)
 	if err != nil {
 		return nil, err
 	}

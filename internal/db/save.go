@@ -215,7 +215,7 @@ func (s *Store) insertCheckpoint(tx *tx, v *save, agent *agentRow, run *runRow) 
 		reply.Parent = run.Head
 	}
 	row := checkpointRow{
-		N: tx.head.n + 1, ID: reply.ID, Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent, CreatedAt: reply.CreatedAt, StoredSize: reply.StoredSize,
+		N: tx.head.n + 1, ID: reply.ID, Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent, CreatedAt: reply.CreatedAt,
 		ContentType: r.ContentType, Labels: r.Labels, Metadata: metadataText(r.Metadata), Step: r.Step, Operation: v.operation, program: v.program,
 	}
 	list, err := tx.insert(run, &row, &v.state)
@@ -259,28 +259,22 @@ func metadataText(m json.RawMessage) string {
 	return string(m)
 }
 
-// checkpointRow is a checkpoint as it is stored, without its state.
+// checkpointRow is a checkpoint that is to be stored, without its state.
 type checkpointRow struct {
-	N           int64       `db:"n"`
-	RunID       int64       `db:"run_id"`
-	ID          string      `db:"id"`
-	Seq         int64       `db:"seq"`
-	Kind        ckpt.Kind   `db:"kind"`
-	Parent      ckpt.Ref    `db:"parent"`
-	CreatedAt   ckpt.Time   `db:"created_at"`
-	Size        int64       `db:"size"`
-	StoredSize  int64       `db:"stored_size"`
-	SHA256      string      `db:"sha256"`
-	ContentType string      `db:"content_type"`
-	Labels      ckpt.Labels `db:"labels"`
-	Metadata    string      `db:"metadata"`
-	Step        ckpt.Ref    `db:"step"`
-	Operation   ckpt.Ref    `db:"operation"`
-	Pinned      bool        `db:"pinned"`
-	Suspect     bool        `db:"suspect"`
-	Program     *string     `db:"program"`
-
-	program any
+	N           int64
+	ID          string
+	Seq         int64
+	Kind        ckpt.Kind
+	Parent      ckpt.Ref
+	CreatedAt   ckpt.Time
+	ContentType string
+	Labels      ckpt.Labels
+	Metadata    string
+	Step        ckpt.Ref
+	Operation   ckpt.Ref
+	Pinned      bool
+	Suspect     bool
+	program     any
 }
 
 // insert writes a checkpoint and its state, counts it in its run, and answers

@@ -141,7 +141,7 @@ func (v *verifier) invariants(ctx context.Context) error {
 func (v *verifier) material(ctx context.Context) error {
 	var rows []Problem
 	err := v.db.SelectContext(ctx, &rows, `WITH used AS MATERIALIZED (
-			SELECT DISTINCT json_extract(p.value, '$[0]') AS id FROM checkpoints c, json_each(c.pieces) p WHERE json_valid(c.pieces)
+			SELECT DISTINCT json_extract(p.value, '$[0]') AS id FROM checkpoints c, json_each(CASE WHEN json_valid(c.pieces) THEN c.pieces ELSE '[]' END) p
 		)
 		SELECT 'segment_unused' AS rule, 'segment ' || id AS subject, 'no checkpoint of its run uses it' AS detail
 		FROM segments WHERE id NOT IN (SELECT id FROM used WHERE id IS NOT NULL)
@@ -249,5 +249,20 @@ func (v *verifier) someStates(ctx context.Context, last *int64) (int, error) {
 			v.found("damaged", rows[i].ID, "%s", ckpt.AsError(err).Err)
 		}
 	}
-	return len(rows), nil
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	return len(rows), v.columns(ctx, q, rows[0].N, *last)
+}
+
+// columns checks what else a checkpoint's row says.
+func (v *verifier) columns(ctx context.Context, q *sqlx.Tx, from, to int64) error {
+	var rows []readRow
+	err := q.SelectContext(ctx, &rows, `SELECT `+readColumns+readTables+`WHERE c.n BETWEEN ? AND ?`, from, to)
+	for i := range rows {
+		if _, err := rows[i].checkpoint(); err != nil {
+			v.found("damaged", rows[i].ID, "%s", ckpt.AsError(err).Message)
+		}
+	}
+	return err
 }

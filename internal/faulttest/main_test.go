@@ -25,6 +25,15 @@ func TestMain(m *testing.M) {
 	if os.Getenv(relayVariable) != "" { // this process plays another user
 		os.Exit(relay(os.Stdin, os.Stdout))
 	}
+	for variable, play := range map[string]func(string) error{answersVariable: playAnswers, beatsVariable: playBeats} {
+		if setting := os.Getenv(variable); setting != "" { // this process plays an agent
+			if err := play(setting); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
+		}
+	}
 	flag.Parse()
 	code, err := buildAndRun(m)
 	if err != nil {

@@ -1,6 +1,8 @@
 package foreign
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 	"testing/fstest"
 )
@@ -31,8 +33,15 @@ func FuzzSnapshots(f *testing.F) {
 	for _, file := range filesOf(f, "snapshots/*.json") {
 		f.Add(file.Data)
 	}
+	for _, value := range []string{`[["a",{"status":"success"}],{"id":"a","status":"x"},7,[1]]`, `{"a":[{"status":"failed","error":{}}],"":{"status":"paused"}}`} {
+		f.Add([]byte(value))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		sound(t, Snapshots([]File{{"f", data}, {"g", snapshot(nil)}}, options))
+		if json.Valid(data) { // what is a value may be a member's
+			v := json.RawMessage(data)
+			sound(t, Snapshots([]File{{"f", snapshot(map[string]any{"stepResults": v, "events": v, "executionPath": v})}}, options))
+		}
 	})
 }
 
@@ -42,6 +51,11 @@ func FuzzStatements(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		sound(t, Statements([]File{{"f", data}}, options))
+		head, tail := string(data[:len(data)/2]), string(data[len(data)/2:])
+		source, offset, why := codeOf(head+tail, head)
+		if why == "" && (offset > len(source) || !strings.HasPrefix(source[:offset], head)) {
+			t.Errorf("%d of %q for %q", offset, source, head)
+		}
 	})
 }
 

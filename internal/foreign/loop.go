@@ -216,7 +216,8 @@ func finishLoop(p *Plan, top object) error {
 		p.note("%s", why)
 	}
 	if ms, _ := top.number("accumulated_ms"); ms > 0 {
-		p.note("accumulated_ms is in the checkpoint's metadata: the time of the run itself begins anew")
+		whole := int64(ms)
+		p.Start.AccumulatedMS = &whole
 	}
 	if p.End.Status == ckpt.RunFailed {
 		message := messageOf(top.values["error"])

@@ -24,7 +24,7 @@ type Monitor struct {
 	Store     store
 	Processes ckpt.Processes
 	Log       *slog.Logger         // nil means none
-	Interval  time.Duration        // between rounds, give or take a tenth; 0 means DefaultInterval
+	Interval  time.Duration        // between rounds at most, give or take a tenth; 0 means DefaultInterval
 	Slice     int                  // how many runs are read at once; 0 means DefaultSlice
 	Monotonic func() time.Duration // a clock that nobody sets, from any zero; nil means the system's
 
@@ -32,6 +32,7 @@ type Monitor struct {
 	start  time.Time
 	sights map[int64]*sight // by run
 	said   string           // the failure that was last logged
+	tight  time.Duration    // the shortest limit of the last round, 0 for none
 }
 
 // Result is what a round did.
@@ -56,7 +57,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 			return nil
 		}
 		m.log(result, err)
-		if wait(ctx, jitter(m.interval())) != nil {
+		if wait(ctx, jitter(m.pace())) != nil {
 			return nil
 		}
 	}
@@ -71,6 +72,7 @@ func (m *Monitor) Once(ctx context.Context) (Result, error) {
 	defer m.mu.Unlock()
 	r := &round{Monitor: m, owners: map[ckpt.Process]ckpt.Liveness{}}
 	err := r.all(ctx)
+	m.tight = r.tightest
 	if errors.Is(err, errPutOff) {
 		r.PutOff, err = true, nil
 	}
@@ -132,6 +134,20 @@ func (m *Monitor) log(r Result, err error) {
 		return
 	}
 	m.Log.Warn("the monitor could not look after every run", logFailed, r.Failed, logErr, r.Errors[0])
+}
+
+// quickest is how often the monitor looks at most, however short a limit is.
+const quickest = 50 * time.Millisecond
+
+// pace is the time to the next round: the interval, or less where a run has so
+// short a limit that it would be found long after.
+func (m *Monitor) pace() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.tight == 0 {
+		return m.interval()
+	}
+	return min(m.interval(), max(m.tight/8, quickest))
 }
 
 func (m *Monitor) interval() time.Duration { return cmp.Or(m.Interval, DefaultInterval) }

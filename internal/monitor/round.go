@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
@@ -12,7 +13,8 @@ import (
 type round struct {
 	*Monitor
 	Result
-	owners map[ckpt.Process]ckpt.Liveness // an owner of many runs is looked at once
+	owners   map[ckpt.Process]ckpt.Liveness // an owner of many runs is looked at once
+	tightest time.Duration                  // the shortest limit of a run
 }
 
 // errPutOff ends a round of which the next one does the rest.
@@ -44,6 +46,11 @@ func (r *round) one(ctx context.Context, run ckpt.WatchedRun) error {
 		return ctx.Err()
 	}
 	r.Watched++
+	for _, limit := range []time.Duration{run.HeartbeatTimeout, run.ProgressTimeout} {
+		if limit > 0 && (r.tightest == 0 || limit < r.tightest) {
+			r.tightest = limit
+		}
+	}
 	s := r.sight(run)
 	status, reason := Judge(run, Seen{Owner: r.owner(run.Process), Quiet: s.quiet, Stuck: s.stuck})
 	if status == "" || s.at < s.retry {

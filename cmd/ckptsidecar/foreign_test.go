@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/foreign"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// serveFor runs a real daemon for a test and answers its socket.
+func serveFor(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "foreign-") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	socket := ownSocket(folder)
+	cmd := exec.Command("ckptsidecar", "serve", "--while-stdin")
+	cmd.Env = append(os.Environ(), "HOME="+folder, "CKPTSIDECAR_SOCKET="+socket, "CKPTSIDECAR_DB="+filepath.Join(folder, "ckpt.db"))
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = cmd.Wait()
+	})
+	client := ipc.Client{Socket: socket}
+	defer client.Close()
+	for end := time.Now().Add(10 * time.Second); client.Ready(t.Context()) != nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the daemon does not become ready")
+		}
+	}
+	return socket
+}
+
+// longSnapshot is one of three of a run with five steps and 2500 events.
+func longSnapshot(minute int) []byte {
+	events := strings.TrimSuffix(strings.Repeat(`{"type":"tick"},`, 2500), ",")
+	return fmt.Appendf(nil, `{"version":1,"timestamp":"2026-06-30T08:%02d:00Z","runId":"r","workflowId":"w","status":"suspended",
+		"stepResults":{"a":1,"b":{"status":"failed","error":"no"},"c":{"status":"running"},"d":2,"e":3},"events":[%s]}`, minute, events)
+}
+
+// An import that is broken off anywhere is gone on with by the next one, and
+// nothing is there twice.
+func TestImportsThatWereBrokenOffAreGoneOnWith(t *testing.T) {
+	socket := serveFor(t)
+	a := &app{process: process{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}, cli: &grammar{Socket: socket, JSON: true}, out: &style{}, err: &style{}}
+	defer a.client().Close()
+	files := []foreign.File{{Name: "1", Data: longSnapshot(1)}, {Name: "2", Data: longSnapshot(2)}, {Name: "3", Data: longSnapshot(3)}}
+	actions := len(actionsOf(t, a, &foreign.Snapshots(files, foreign.Options{}).Plans[0]))
+	if actions != 3+1+5+3+1 {
+		t.Fatalf("%d actions", actions)
+	}
+	for done := range actions + 1 {
+		t.Run(fmt.Sprint(done), func(t *testing.T) {
+			r := foreign.Snapshots(files, foreign.Options{Agent: fmt.Sprintf("a%d", done), Owner: a.idOwner()})
+			p := &r.Plans[0]
+			for _, act := range actionsOf(t, a, p)[:done] {
+				if err := act(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m := &mover{a: a}
+			want := foreignImported
+			if done == actions {
+				want = foreignPresent
+			}
+			for range 2 {
+				m.move(t.Context(), p)
+				got := m.report.Runs[len(m.report.Runs)-1]
+				if got.Outcome != want || got.Error != "" {
+					t.Fatalf("%s: %s", got.Outcome, got.Error)
+				}
+				checkMoved(t, a.client(), p)
+				want = foreignPresent
+			}
+		})
+	}
+}
+
+// actionsOf is what an import sends, one request each.
+func actionsOf(t *testing.T, a *app, p *foreign.Plan) (list []func() error) {
+	c, ref := a.client(), ckpt.RunRef{Agent: p.Agent, Run: p.Run}
+	for i := range p.Saves {
+		list = append(list, func() error { _, err := c.Save(t.Context(), &p.Saves[i]); return err })
+	}
+	list = append(list, func() error { _, _, err := c.StartRun(t.Context(), p.Start); return err })
+	epoch := int64(1)
+	ref.Epoch = &epoch
+	for i := range p.Steps {
+		list = append(list, func() error { _, _, err := c.BeginStep(t.Context(), ref, p.Steps[i]); return err })
+	}
+	for _, b := range p.Batches(0) {
+		list = append(list, func() error { _, _, err := c.Append(t.Context(), ref, b.Events, b.Key); return err })
+	}
+	return append(list, func() error { _, _, err := c.EndRun(t.Context(), ref, p.End); return err })
+}
+
+func checkMoved(t *testing.T, c *ipc.Client, p *foreign.Plan) {
+	t.Helper()
+	plan, _, err := c.Resume(t.Context(), ckpt.ResumeRequest{Agent: p.Agent, Run: p.Run, DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plan.Verdict != ckpt.VerdictRepair || plan.EventsAfter != 2500 || plan.Checkpoint.Seq != 3 || len(plan.CompletedSteps) != 3 || len(plan.InterruptedSteps) != 1 {
+		t.Errorf("%s, %d events, checkpoint %d, %d and %d steps", plan.Verdict, plan.EventsAfter, plan.Checkpoint.Seq, len(plan.CompletedSteps), len(plan.InterruptedSteps))
+	}
+	if !bytes.Equal(plan.Checkpoint.State, p.Saves[2].State) {
+		t.Error("the state was changed")
+	}
+	run, err := c.Run(t.Context(), ckpt.RunRef{Agent: p.Agent, Run: p.Run})
+	if err != nil || run.Status != ckpt.RunSuspended || run.Attempt != 1 || run.Labels[foreign.LabelDigest] != p.Digest {
+		t.Errorf("%+v, %v", run, err)
+	}
+}
+
+// A state that the daemon does not take leaves no run behind.
+func TestARefusedStateLeavesNothingBehind(t *testing.T) {
+	socket := serveFor(t)
+	file := filepath.Join(t.TempDir(), "f.json")
+	c := ipc.Client{Socket: socket}
+	defer c.Close()
+	policy := ckpt.DefaultPolicy()
+	policy.Secrets = ckpt.SecretsReject
+	if _, err := c.SetPolicy(t.Context(), "w", policy); err != nil {
+		t.Fatal(err)
+	}
+	secret := bytes.Replace(longSnapshot(1), []byte(`"version":1`), []byte(`"version":1,"executionContext":{"api_key":"sk-ant-api03-`+strings.Repeat("aB3x", 24)+`"}`), 1)
+	if err := os.WriteFile(file, secret, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := call(t, "", "import", "--format", "workflow-snapshot", file, "--socket", socket)
+	if got.code != exitFailed || !strings.Contains(got.stdout, "not imported: run r of w") {
+		t.Errorf("exit %d, %s%s", got.code, got.stdout, got.stderr)
+	}
+	runs, err := c.Runs(context.Background(), ckpt.RunFilter{Agent: "w"})
+	if err != nil || len(runs.Runs) != 0 {
+		t.Errorf("%v, %v", runs, err)
+	}
+}
+
+func TestForeignImportsWithoutADaemonSayWhatToDo(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "f.json")
+	if err := os.WriteFile(file, longSnapshot(1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := call(t, "", "import", "--format", "workflow-snapshot", file, file, "--socket", "/nonexistent/sock")
+	if got.code != exitTryLater || !strings.Contains(got.stderr, "ckptsidecar serve") {
+		t.Errorf("exit %d, %s", got.code, got.stderr)
+	}
+	got = call(t, string(longSnapshot(1)), "import", "--format", "workflow-snapshot", "--dry-run", "-", "--json")
+	if got.code != exitDone || !strings.Contains(got.stdout, `"outcome": "would_import"`) {
+		t.Errorf("exit %d, %s%s", got.code, got.stdout, got.stderr)
+	}
+}
+
+func TestProcessLives(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if !processLives(os.Getpid()) || processLives(cmd.Process.Pid) {
+		t.Error("who lives is taken for dead, or the other way round")
+	}
+}

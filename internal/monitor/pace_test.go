@@ -1,0 +1,19 @@
+package monitor
+
+import (
+	"testing"
+	"time"
+)
+
+// TestPace: a short limit is looked at more often, but never without rest, and
+// a long one no less often than the interval says.
+func TestPace(t *testing.T) {
+	for tight, want := range map[time.Duration]time.Duration{
+		0: time.Second, time.Minute: time.Second, 8 * time.Second: time.Second, 4 * time.Second: 500 * time.Millisecond,
+		time.Second: 125 * time.Millisecond, 80 * time.Millisecond: quickest,
+	} {
+		if got := (&Monitor{tight: tight}).pace(); got != want {
+			t.Errorf("with a limit of %s it looks every %s, want %s", tight, got, want)
+		}
+	}
+}
