@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"sync"
 )
 
 // Literal in the place of an Op's offset says that its bytes are new.
@@ -15,20 +16,26 @@ type Op struct{ Offset, Length int }
 
 const (
 	block    = 16 // bytes that are indexed as one
+	spacing  = 64 // of such blocks in the index of a whole base; a match of minMatch + block - 1 bytes holds one
 	minMatch = 64 // shorter ones lose their way in repetitive text
 	minCopy  = 32 // a shorter common beginning is not worth an operation
 	chain    = 8  // places of the same block that are compared for the longest match
 	stride   = 31 // the largest step through what is nowhere to be found; odd, so that it meets every alignment
 )
 
+// tagless are the bits of an entry of a near window that say the place.
+const tagless = 1<<16 - 1
+
 // near are the windows of the old state that are searched first, because what
 // was edited goes on nearby.
 var near = [...]int{2 << 10, 32 << 10}
 
 // Compare describes state by copies from base and literals. Its time is linear
-// in both, whatever they hold.
-func Compare(base, state []byte) []Op {
-	d := differ{base: base, state: state, patience: 2*(len(base)+len(state)) + 1<<16, doubt: 4 * len(state)}
+// in both, whatever they hold. It stops searching after so many operations;
+// then what comes is new, but for a common end.
+func Compare(base, state []byte, most int) []Op {
+	d := differ{base: base, state: state, most: most, patience: (len(base)+len(state))/4 + 1<<16, doubt: 4 * len(state)}
+	defer d.whole.free()
 	for i, j := 0, 0; ; {
 		n := common(base[i:], state[j:])
 		d.copy(i, n)
@@ -38,19 +45,33 @@ func Compare(base, state []byte) []Op {
 		}
 		at, from, found := d.search(i, j)
 		if !found {
-			d.insert(len(state) - j)
-			return d.ops
+			return d.finish(i, j)
 		}
 		d.insert(from - j)
 		i, j = at, from
 	}
 }
 
+// finish ends the comparison with what is left.
+func (d *differ) finish(i, j int) []Op {
+	end := 0
+	if len(d.state)-j >= minMatch {
+		end = commonEnd(d.base[i:], d.state[j:])
+	}
+	if end < minMatch {
+		end = 0
+	}
+	d.insert(len(d.state) - j - end)
+	d.copy(len(d.base)-end, end)
+	return d.ops
+}
+
 // differ is one comparison on its way.
 type differ struct {
+	most        int
 	base, state []byte
 	ops         []Op
-	window      [4096]uint32 // the index of a near window: places, counted from 1
+	window      [4096]uint32 // the index of a near window: places, counted from 1, and above them bits of the hash
 	whole       index
 	patience    int // bytes of near searches left: then all of the base is indexed
 	doubt       int // bytes of matches left that may turn out too short
@@ -81,7 +102,7 @@ func (d *differ) insert(length int) {
 
 // search finds where base and state meet again after they parted at i and j.
 func (d *differ) search(i, j int) (at, from int, found bool) {
-	if len(d.state)-j < minMatch {
+	if len(d.state)-j < minMatch || len(d.ops) >= d.most {
 		return 0, 0, false
 	}
 	for _, size := range near {
@@ -103,15 +124,17 @@ func (d *differ) searchNear(i, j, size int) (at, from int, found bool) {
 	table := d.window[:1<<(64-shift)]
 	clear(table)
 	for p := (len(window) - block) / block * block; p >= 0; p -= block { // so that the first of equal blocks stays
-		table[hash(window[p:])>>shift] = uint32(p + 1)
+		h := hash(window[p:])
+		table[h>>shift] = uint32(h)&^tagless | uint32(p+1)
 	}
 	d.patience -= len(window)
-	for from = j; from <= last; from++ {
-		p := table[hash(d.state[from:])>>shift]
-		if p == 0 {
+	for from = j; from <= last; from += 1 | (from-j)>>12 {
+		h := hash(d.state[from:])
+		p := table[h>>shift]
+		if p == 0 || (p^uint32(h))&^tagless != 0 {
 			continue
 		}
-		if at, start, n := d.match(i+int(p-1), from, j); n >= minMatch {
+		if at, start, n := d.match(i+int(p&tagless-1), from, j); n >= minMatch {
 			d.patience -= from - j
 			return at, start, true
 		}
@@ -134,9 +157,10 @@ func (d *differ) match(at, from, least int) (start, begin, length int) {
 
 // index is where each block of the base stands.
 type index struct {
-	table []uint32 // by hash: the first place, in blocks from 1
-	next  []uint32 // by place: the next place of the same hash
-	shift uint
+	memory *[]uint32
+	table  []uint32 // by hash: the first place, in blocks from 1
+	next   []uint32 // by place: the next place of the same hash
+	shift  uint
 }
 
 // worthwhile says whether to index all of the base for what is left of the
@@ -145,14 +169,29 @@ func (d *differ) worthwhile(j int) bool {
 	return d.whole.table != nil || len(d.state)-j >= len(d.base)/256
 }
 
+// indexes are kept: each save would clear and fault in as much memory again.
+var indexes sync.Pool // of *[]uint32
+
+// free gives the memory back. The largest are not kept.
+func (x *index) free() {
+	if x.memory != nil && cap(*x.memory) <= 1<<20 {
+		indexes.Put(x.memory)
+	}
+}
+
 func (d *differ) buildIndex() {
-	blocks := len(d.base) / block
+	blocks := (len(d.base)-block)/spacing + 1
 	size := bits.Len(uint(blocks))
 	x := &d.whole
 	x.shift = uint(64 - size)
-	x.table, x.next = make([]uint32, 1<<size), make([]uint32, blocks+1)
+	x.memory, _ = indexes.Get().(*[]uint32)
+	if n := 1<<size + blocks + 1; x.memory == nil || cap(*x.memory) < n {
+		x.memory = new(make([]uint32, n))
+	}
+	x.table, x.next = (*x.memory)[:1<<size], (*x.memory)[1<<size:1<<size+blocks+1]
+	clear(x.table)
 	for b := blocks; b > 0; b-- {
-		h := hash(d.base[(b-1)*block:]) >> x.shift
+		h := hash(d.base[(b-1)*spacing:]) >> x.shift
 		x.next[b], x.table[h] = x.table[h], uint32(b)
 	}
 }
@@ -167,7 +206,7 @@ func (d *differ) searchWhole(j int) (at, from int, found bool) {
 		d.buildIndex()
 	}
 	x := &d.whole
-	for from = j; from <= len(d.state)-block; from += min(1|(from-j)>>10, stride) {
+	for from = j; from <= len(d.state)-block; from += min(1|(from-j)>>9, stride) {
 		b := x.table[hash(d.state[from:])>>x.shift]
 		if b == 0 {
 			continue
@@ -186,7 +225,11 @@ func (d *differ) searchWhole(j int) (at, from int, found bool) {
 func (d *differ) longest(b uint32, from, least int) (at, start int, found bool) {
 	best := 0
 	for tries := 0; b != 0 && tries < chain; tries++ {
-		p := int(b-1) * block
+		p := int(b-1) * spacing
+		if binary.LittleEndian.Uint64(d.base[p:]) != binary.LittleEndian.Uint64(d.state[from:]) { // only its hash
+			b = d.whole.next[b]
+			continue
+		}
 		a, s, n := d.match(p, from, least)
 		if n >= minMatch {
 			n = from - s + common(d.base[p:], d.state[from:])

@@ -195,7 +195,7 @@ func TestFoundAgain(t *testing.T) {
 	} {
 		base := bytes.Join([][]byte{a, b}, nil)
 		fresh := 0
-		for _, op := range Compare(base, state) {
+		for _, op := range Compare(base, state, 100) {
 			if op.Offset == Literal {
 				fresh += op.Length
 			}
@@ -293,6 +293,7 @@ func BenchmarkEncode(b *testing.B) {
 		{"one byte", noise, one},
 		{"every 80th byte", noise, scattered},
 		{"short matches", noise, traps},
+		{"shuffled", noise, shuffled(r, noise)},
 		{"period", period, append(bytes.Clone(period[5:]), period...)},
 		{"nothing of nothing", nil, noise},
 	} {

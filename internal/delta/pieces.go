@@ -33,7 +33,7 @@ func (b *Base) Encode(state []byte) (pieces []Piece, literal []byte) {
 	if b == nil || len(b.State) == 0 || len(state) == 0 {
 		return whole(state)
 	}
-	l := b.parts(Compare(b.State, state))
+	l := b.parts(Compare(b.State, state, 8*MaxPieces))
 	l = renew(l, func(i int) bool { return l[i].Length < shortPiece && besideNew(l, i) })
 	l = b.leaveWaste(l, len(state))
 	l = join(l, limit(len(state)))

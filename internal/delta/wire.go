@@ -11,7 +11,7 @@ import (
 // one line, and the literal bytes. [offset, length] copies from the base, a
 // number n takes the next n of the literal bytes.
 func Diff(base, state []byte) []byte {
-	ops := Compare(base, state)
+	ops := Compare(base, state, mostOperations)
 	literals := 0
 	for _, op := range ops {
 		if op.Offset == Literal {
@@ -41,6 +41,9 @@ func Diff(base, state []byte) []byte {
 	}
 	return wire
 }
+
+// mostOperations is of how many a change consists that we make.
+const mostOperations = 4096
 
 // Size is how many bytes Apply will make of a base, so that the room for them
 // can be asked for first. It checks all that Apply checks.
