@@ -127,11 +127,24 @@ func (s *Store) takeLock(context.Context) error {
 		return &OperatorError{"the folder of the database cannot be made", err}
 	}
 	var err error
-	s.lock, err = lockFile(s.opt.Path + ".lock")
+	s.lock, err = lockSoon(s.opt.Path + ".lock")
 	if err == nil || errors.Is(err, ErrLocked) {
 		return err
 	}
 	return &OperatorError{fmt.Sprintf("the folder of %s cannot be written: check who owns it", s.opt.Path), err}
+}
+
+// lockSoon tries for a moment: a process that has just ended, or a child that
+// another has just made and that has not yet begun its own program, may hold
+// the lock a little longer.
+func lockSoon(path string) (f *os.File, err error) {
+	for range 20 {
+		if f, err = lockFile(path); !errors.Is(err, ErrLocked) {
+			return f, err
+		}
+		time.Sleep(15 * time.Millisecond)
+	}
+	return nil, err
 }
 
 // prepareFile makes the empty file with the right mode whatever the umask, and
