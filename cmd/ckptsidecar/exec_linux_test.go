@@ -161,7 +161,7 @@ func (s *supervised) look() int {
 // kills left.
 func (s *supervised) play(r *rand.Rand, kills int, every time.Duration, kill func(child int)) int {
 	s.t.Helper()
-	deadline := time.After(100 * time.Second)
+	deadline := time.After(150 * time.Second)
 	next := time.Now().Add(rand.N(every))
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -206,6 +206,9 @@ func TestEveryEffectOnceHoweverOftenItIsKilled(t *testing.T) {
 			}
 			s, r := newSupervised(t), rand.New(rand.NewPCG(*killSeed, uint64(len(who))+uint64(who[0])))
 			every := 250 * time.Millisecond
+			if *long {
+				every *= 2
+			}
 			pause := time.Duration(kills+1) * every / number
 			s.start("--agent", "prog", "--max-restarts", "1000", "--backoff", "1ms", "--max-backoff", "5ms", "--heartbeat", "10ms",
 				"--", "statements", s.dir, strconv.Itoa(number), pause.String())
@@ -251,7 +254,13 @@ func (s *supervised) judge(number int) {
 		s.t.Errorf("the run is %s", run.Status)
 	}
 	accumulated := time.Duration(run.AccumulatedMS) * time.Millisecond
-	if off := (accumulated - s.worked).Abs(); off > s.worked/10 {
+	// To begin a segment takes some time that the parent sees and the daemon does
+	// not. Only in long segments is that little beside what is promised.
+	allowed := s.worked / 10
+	if !*long {
+		allowed += time.Duration(run.Attempt) * 20 * time.Millisecond
+	}
+	if off := (accumulated - s.worked).Abs(); off > allowed {
 		s.t.Errorf("accumulated %s, but its segments were %s", accumulated, s.worked)
 	}
 	s.t.Logf("attempt %d, accumulated %s, measured %s", run.Attempt, accumulated, s.worked)
