@@ -176,6 +176,27 @@ func (l *live) expire(now time.Time) {
 	}
 }
 
+// Base is the state of a checkpoint of an agent and its hash, for a change to
+// it. It may be the one in memory, which nobody may write to.
+func (s *Store) Base(ctx context.Context, sc ckpt.Scope, agent, id string) (state []byte, sha256 string, err error) {
+	if b := s.live.find(sc.Whose(), agent, id); b != nil {
+		return b.State, b.sha256, nil
+	}
+	err = s.reading(ctx, func(q *sqlx.Tx) error {
+		row, err := readOne(ctx, q, id, true)
+		if err != nil {
+			return err
+		}
+		if row.Owner != sc.Whose() || row.Agent != agent {
+			return noCheckpoint(id)
+		}
+		sha256 = row.SHA256
+		state, err = decode(ctx, q, &stateRow{N: row.N, ID: row.ID, Size: row.Size, SHA256: row.SHA256, Body: row.Body, Pieces: row.Pieces})
+		return err
+	})
+	return state, sha256, err
+}
+
 // baseFor is what a new state of a run is compared with: the run's newest one,
 // from memory or read once, nil where there is none or it cannot be read.
 func (s *Store) baseFor(key runKey, size int) *stored {

@@ -29,6 +29,11 @@ type Client struct {
 	// are always safe to repeat, because their id is their idempotency key.
 	Retry time.Duration
 
+	// Whole makes Save send every state whole. Otherwise the client keeps a copy
+	// of the last large state of each run, 64 MiB of them at most.
+	Whole bool
+
+	acked   ackedStates
 	once    sync.Once
 	keep    *http.Transport // the one connection
 	streams *http.Transport // exports, imports and followers have one each, so that they delay nothing

@@ -16,12 +16,30 @@ import (
 )
 
 // Save puts a state on disk. Without an id it makes one; who wants to repeat a
-// save himself, after an outcome that is unknown, gives the id.
+// save himself, after an outcome that is unknown, gives the id. Of a large state
+// only what changed since the run's last one is sent.
 func (c *Client) Save(ctx context.Context, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
 	a, err := saveAsk(r)
 	if err != nil {
 		return nil, err
 	}
+	s := c.newSaver(r, a)
+	if s == nil {
+		return c.send(ctx, a)
+	}
+	var saved *ckpt.Saved
+	change := s.change()
+	if change != nil {
+		saved, err = c.send(ctx, change)
+	}
+	if change == nil || ckpt.CodeOf(err) == ckpt.CodeBaseMissing {
+		saved, err = c.send(ctx, a)
+	}
+	s.done(saved)
+	return saved, err
+}
+
+func (c *Client) send(ctx context.Context, a *ask) (*ckpt.Saved, error) {
 	saved := new(ckpt.Saved)
 	ans, err := c.fetch(ctx, a, saved)
 	if err != nil {

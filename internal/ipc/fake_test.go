@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -24,6 +25,7 @@ type fakeStore struct {
 	policy   ckpt.Policy
 	imported []byte
 	restored []ckpt.RestoreRequest
+	bases    atomic.Int64 // that were asked for
 
 	onSave   func(context.Context, *ckpt.SaveRequest) error
 	onRead   func(context.Context) error
@@ -128,6 +130,15 @@ func (f *fakeStore) Checkpoint(ctx context.Context, sc ckpt.Scope, id string, st
 		copied.State = nil
 	}
 	return &copied, nil
+}
+
+func (f *fakeStore) Base(ctx context.Context, sc ckpt.Scope, agent, id string) ([]byte, string, error) {
+	f.bases.Add(1)
+	ck, err := f.Checkpoint(ctx, sc, id, true)
+	if err != nil || ck.Agent != agent {
+		return nil, "", noSuch(id)
+	}
+	return ck.State, ck.SHA256, nil
 }
 
 func (f *fakeStore) Checkpoints(ctx context.Context, sc ckpt.Scope, cf ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error) {

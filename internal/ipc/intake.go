@@ -101,9 +101,9 @@ func object(raw json.RawMessage) json.RawMessage {
 // the headers. With an id it is a PUT.
 func (c *call) rawSave(id, contentType string) (*ckpt.SaveRequest, error) {
 	if media(contentType) == typeDelta {
-		return nil, ckpt.Errorf(ckpt.CodeBaseMissing, "this daemon takes no changes of that form yet: send the whole state")
+		return c.deltaSave(id)
 	}
-	if err := c.query.refuse("it belongs to patches", "base"); err != nil {
+	if err := c.query.refuse("it belongs to changes", "base", "content_type"); err != nil {
 		return nil, err
 	}
 	r, err := c.saveParameters(contentType)

@@ -2,6 +2,7 @@ package ipc_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -116,6 +117,7 @@ const (
 	idA = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1a01"
 	idB = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1a02"
 	idC = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1a03"
+	idD = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1a04"
 	idZ = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1aff" // nobody has it
 
 	saves = "/v1/agents/a/checkpoints"
@@ -152,6 +154,9 @@ func (a *api) saving() {
 	a.want(201, post(saves+"?kind=recovery", "raw").of("text/plain"))
 	a.want(201, post(saves+"?kind=recovery&base="+idA, `{"more":true}`).of("application/merge-patch+json"))
 	a.want(201, post(saves+"?kind=recovery&base="+idA, `[{"op":"add","path":"/x","value":[]}]`).of("application/json-patch+json"))
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(`{"step":1}`)))
+	a.want(201, post(saves+"?kind=recovery&base="+idA, "[[0,8],2]\n8}").of("application/vnd.ckptsidecar.delta").with("Ckpt-Base-Sha256", sum))
+	a.want(201, put(saves+"/"+idD+"?kind=recovery&content_type=text%2Fplain&base="+idA, "[[0,8],2]\n9}").of("application/vnd.ckptsidecar.delta").with("Ckpt-Base-Sha256", sum))
 	for range 4 {
 		a.want(201, post(saves, `{"kind":"routine","state":null,"run":"pruned"}`))
 	}
@@ -166,7 +171,8 @@ func (a *api) saving() {
 	a.want(404, put(saves+"/"+idZ+"?kind=routine&parent="+idZ, `1`))
 	a.want(409, post(saves+"?kind=routine&base="+idZ, `{}`).of("application/merge-patch+json"))
 	a.want(409, post(saves+"?kind=routine&base="+idA, `[{"op":"remove","path":"/none"}]`).of("application/json-patch+json"))
-	a.want(409, put(saves+"/"+idZ+"?kind=routine&base="+idA, `[]`).of("application/vnd.ckptsidecar.delta"))
+	a.want(400, put(saves+"/"+idZ+"?kind=routine&base="+idA, `[]`).of("application/vnd.ckptsidecar.delta"))
+	a.want(409, put(saves+"/"+idZ+"?kind=routine&base="+idA, "[]\n").of("application/vnd.ckptsidecar.delta").with("Ckpt-Base-Sha256", strings.Repeat("0", 64)))
 	a.want(413, put(saves+"/"+idZ+"?kind=routine", `"`+strings.Repeat("x", 1<<20)+`"`))
 }
 

@@ -95,6 +95,10 @@ func (f failing) Checkpoint(context.Context, ckpt.Scope, string, bool) (*ckpt.Ch
 	return nil, f.err
 }
 
+func (f failing) Base(context.Context, ckpt.Scope, string, string) ([]byte, string, error) {
+	return nil, "", f.err
+}
+
 func (f failing) Checkpoints(context.Context, ckpt.Scope, ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error) {
 	return nil, f.err
 }

@@ -26,6 +26,9 @@ func (c *call) patchSave(form string) (*ckpt.SaveRequest, error) {
 	if err := ckpt.CheckID(id); err != nil {
 		return nil, err
 	}
+	if err := c.query.refuse("the patched state is what its base is", "content_type"); err != nil {
+		return nil, err
+	}
 	r, err := c.saveParameters(form)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ type route struct {
 
 var (
 	saveParams   = []string{"kind", "run", "epoch", "parent", "step", "label"}
-	postParams   = append(slices.Clone(saveParams), "base")
+	postParams   = append(slices.Clone(saveParams), "base", "content_type")
 	listParams   = []string{"run", "kind", "label", "suspect", "before", "limit"}
 	latestParams = []string{"run", "kind", "clean", "state"}
 	partParams   = []string{"status", "before", "limit"}

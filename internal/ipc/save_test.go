@@ -225,7 +225,9 @@ func TestPatchSaves(t *testing.T) {
 		{typeJSONPatch, "base=" + base.ID, `[{"op":"remove","path":"/x"}]`, ckpt.CodeConflict},
 		{typeMergePatch, "base=" + base.ID, strings.Repeat("[", 999) + strings.Repeat("]", 999), ""},
 		{typeMergePatch, "base=" + base.ID, `{"n":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + "}", ckpt.CodeInvalid},
-		{typeDelta, "base=" + base.ID, `[]`, ckpt.CodeBaseMissing},
+		{typeDelta, "base=" + base.ID, `[]`, ckpt.CodeInvalid}, // without the hash of the base
+		{typeMergePatch, "content_type=x&base=" + base.ID, `{}`, ckpt.CodeInvalid},
+		{"text/plain", "content_type=x", `x`, ckpt.CodeInvalid},
 		{"text/plain", "base=" + base.ID, `x`, ckpt.CodeInvalid},
 	} {
 		r := patch(c.form, c.query, c.body)
@@ -238,7 +240,7 @@ func TestPatchSaves(t *testing.T) {
 	put := w.send("PUT", saves+"/"+id2+"?kind=routine", `{"any":"thing"}`, "Content-Type: "+typeMergePatch)
 	equal(t, "a PUT of a patch is a state "+put.body, put.status, 201)
 	w.wantStateOf(id2, `{"any":"thing"}`)
-	put = w.send("PUT", saves+"/"+id1+"?kind=routine&base="+id2, "[]\n", "Content-Type: "+typeDelta)
+	put = w.send("PUT", saves+"/"+id1+"?kind=routine&base="+id2, "[]\n", "Content-Type: "+typeDelta, "Ckpt-Base-Sha256: "+strings.Repeat("0", 64))
 	equal(t, "delta", put.problem(t).Code, ckpt.CodeBaseMissing)
 }
 

@@ -18,6 +18,9 @@ type Store interface {
 	Save(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.Saved, error)
 	// Checkpoint reads one; the hash of its state is checked where state is asked for.
 	Checkpoint(ctx context.Context, sc ckpt.Scope, id string, state bool) (*ckpt.Checkpoint, error)
+	// Base is the state of a checkpoint of an agent and its hash, for a change to
+	// it. Nobody may write to the state. It may come from memory.
+	Base(ctx context.Context, sc ckpt.Scope, agent, id string) (state []byte, sha256 string, err error)
 	Checkpoints(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error)
 	Latest(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilter, state bool) (*ckpt.Checkpoint, error)
 	Patch(ctx context.Context, sc ckpt.Scope, id string, p ckpt.CheckpointPatch) (*ckpt.Checkpoint, error)
