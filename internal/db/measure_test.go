@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -132,8 +132,10 @@ func ms(d []time.Duration, q float64) float64 {
 
 // realText is program text, as agents read and write it.
 func realText(t *testing.T) [][]byte {
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	must(t, err)
 	var list [][]byte
-	err := filepath.WalkDir(filepath.Join(runtime.GOROOT(), "src", "net"), func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(filepath.Join(strings.TrimSpace(string(root)), "src", "net"), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".go") {
 			var b []byte
 			b, err = os.ReadFile(path)
