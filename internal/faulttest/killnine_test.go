@@ -11,13 +11,24 @@ import (
 // send the same save until it is answered. Two of the clients behave as agents
 // that crash with it: they never ask again for what broke off.
 func TestKillNine(t *testing.T) {
+	killNine(t, *rounds, func(*load) {})
+}
+
+// TestKillNineGrowing is the same with states that grow, of which the clients
+// send and the daemon stores only what changed.
+func TestKillNineGrowing(t *testing.T) {
+	killNine(t, (*rounds+1)/2, func(l *load) { l.growing, l.most, l.pause = true, 60<<10, 10*time.Millisecond })
+}
+
+func killNine(t *testing.T, rounds int, change func(*load)) {
 	d, random := NewDaemon(t), newRand(t, 0)
 	d.Start()
 	h, load := NewHistory(), newLoad(t, d, 8)
 	load.crashing = 2
+	change(load)
 	load.start(h)
 	var slowest time.Duration
-	for round := range *rounds {
+	for round := range rounds {
 		time.Sleep(50*time.Millisecond + time.Duration(random.Int64N(int64(450*time.Millisecond))))
 		d.Kill()
 		before := load.acked.Load()
@@ -31,7 +42,7 @@ func TestKillNine(t *testing.T) {
 		}
 	}
 	load.finish()
-	t.Logf("killed %d times, the slowest restart took %v until it was ready", *rounds, slowest.Round(time.Millisecond))
+	t.Logf("killed %d times, the slowest restart took %v until it was ready", rounds, slowest.Round(time.Millisecond))
 	h.Check(t, d.Client, load.agents...)
 	d.Audit()
 	if code, _ := d.Stop(); code != 0 {

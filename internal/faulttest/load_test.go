@@ -29,6 +29,7 @@ type load struct {
 	crashing int           // how many of them never repeat a save
 	pause    time.Duration // between two saves of a client
 	most     int           // bytes of a state, about
+	growing  bool          // each client's state is the one before and a message more, as a conversation's
 	agents   []string
 	acked    atomic.Int64
 
@@ -80,6 +81,7 @@ func (l *load) finish() {
 }
 
 func (l *load) work(ctx context.Context, c *ipc.Client, client int, random *rand.Rand) error {
+	var said conversation
 	for n := 0; ctx.Err() == nil; n++ {
 		id, err := uuid.NewV7()
 		if err != nil {
@@ -87,6 +89,9 @@ func (l *load) work(ctx context.Context, c *ipc.Client, client int, random *rand
 		}
 		r := &ckpt.SaveRequest{ID: id.String(), Agent: l.agent(client), Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON,
 			State: someState(random, fmt.Sprintf("%d/%d", client, n), l.most)}
+		if l.growing {
+			r.State = said.grow(random, fmt.Sprintf("%d/%d", client, n), l.most)
+		}
 		if err := l.save(c, r, client >= l.clients-l.crashing); err != nil {
 			return fmt.Errorf("client %d, save %d: %w", client, n, err)
 		}
@@ -122,6 +127,23 @@ func someState(random *rand.Rand, name string, most int) []byte {
 	}
 	text, _ := json.Marshal(map[string]any{"save": name, "nonce": random.Uint64(), "noise": noise,
 		"text": string(bytes.Repeat([]byte("the same again "), random.IntN(most/40)+1))})
+	return text
+}
+
+// conversation is a state that grows by a message at a time, and loses its older
+// half when it has grown too long: the daemon stores what changed of it.
+type conversation struct{ messages []string }
+
+func (c *conversation) grow(random *rand.Rand, name string, most int) []byte {
+	noise := make([]byte, 100+random.IntN(400))
+	for i := range noise {
+		noise[i] = byte(random.Uint32())
+	}
+	c.messages = append(c.messages, fmt.Sprintf("%s %x", name, noise))
+	text, _ := json.Marshal(c.messages)
+	if len(text) > most {
+		c.messages = slices.Clone(c.messages[len(c.messages)/2:])
+	}
 	return text
 }
 
