@@ -82,14 +82,9 @@ func (c *runsCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-var runStatuses = []ckpt.RunStatus{
-	ckpt.RunStarting, ckpt.RunRunning, ckpt.RunSuspended, ckpt.RunAwaitingContinuation, ckpt.RunInterrupted,
-	ckpt.RunTimedOut, ckpt.RunCompleted, ckpt.RunFailed,
-}
-
 func checkRunStatus(status string) error {
 	var all []string
-	for _, s := range runStatuses {
+	for _, s := range ckpt.RunStatuses {
 		if status == string(s) {
 			return nil
 		}

@@ -191,7 +191,7 @@ func (s *Store) Base(ctx context.Context, sc ckpt.Scope, agent, id string) (stat
 			return noCheckpoint(id)
 		}
 		sha256 = row.SHA256
-		state, err = decode(ctx, q, &stateRow{N: row.N, ID: row.ID, Size: row.Size, SHA256: row.SHA256, Body: row.Body, Pieces: row.Pieces})
+		state, err = decode(ctx, q, row.state())
 		return err
 	})
 	return state, sha256, err
@@ -209,9 +209,6 @@ func (s *Store) baseFor(key runKey, size int) *stored {
 	base, err := s.readBase(key)
 	if err != nil {
 		s.log.Warn("a state is stored whole: the one before cannot be read", "agent", key.agent, "run", key.run, "error", err)
-	}
-	if err != nil || base == nil {
-		return nil
 	}
 	return base
 }
@@ -249,21 +246,26 @@ func (s *Store) readBase(key runKey) (base *stored, err error) {
 		if base.State, err = decode(ctx, q, &row.stateRow); err != nil {
 			return err
 		}
-		if base.Pieces, err = readPieces(*row.Pieces); err != nil {
-			return err
-		}
-		base.Sizes = make(map[int64]int64, len(base.Pieces))
-		var sizes []segmentRow
-		err = q.SelectContext(ctx, &sizes, `SELECT id, size FROM segments WHERE id IN (SELECT json_extract(value, '$[0]') FROM json_each(?))`, *row.Pieces)
-		for _, segment := range sizes {
-			base.Sizes[segment.ID] = segment.Size
-		}
-		return err
+		return base.standOn(ctx, q, *row.Pieces)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return base, nil
+}
+
+// standOn reads a list of pieces, and how large the segments are that it names.
+func (b *stored) standOn(ctx context.Context, q sqlx.QueryerContext, pieces string) (err error) {
+	if b.Pieces, err = readPieces(pieces); err != nil {
+		return err
+	}
+	b.Sizes = make(map[int64]int64, len(b.Pieces))
+	var sizes []segmentRow
+	err = sqlx.SelectContext(ctx, q, &sizes, `SELECT id, size FROM segments WHERE id IN (SELECT json_extract(value, '$[0]') FROM json_each(?))`, pieces)
+	for _, segment := range sizes {
+		b.Sizes[segment.ID] = segment.Size
+	}
+	return err
 }
 
 // keepLive keeps what is being inserted for the next save of its run, once it
@@ -326,16 +328,8 @@ func (tx *tx) encodeAgain(c *ckpt.Checkpoint) (encoded, error) {
 	if err != nil || !newest {
 		return encode(c.State, nil), err
 	}
-	if base.Pieces, err = readPieces(*row.Pieces); err != nil {
+	if err := base.standOn(tx.ctx, tx.conn, *row.Pieces); err != nil {
 		return encoded{}, err
-	}
-	var sizes []segmentRow
-	if err := tx.list(&sizes, `SELECT id, size FROM segments WHERE id IN (SELECT json_extract(value, '$[0]') FROM json_each(?))`, *row.Pieces); err != nil {
-		return encoded{}, err
-	}
-	base.Sizes = make(map[int64]int64, len(sizes))
-	for _, segment := range sizes {
-		base.Sizes[segment.ID] = segment.Size
 	}
 	return encoded{size: c.Size, sha256: c.SHA256, state: c.State, pieces: base.Pieces, base: base}, nil
 }

@@ -236,18 +236,10 @@ func (s *Store) endOperation(tx *tx, sc ckpt.Scope, agent *agentRow, ref ckpt.Ru
 // runToEnd is the run of an operation. To resolve one, an operator needs no
 // epoch, and the run may be over.
 func (s *Store) runToEnd(tx *tx, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationEnd) (*runRow, error) {
-	if !r.Resolve {
-		return s.needRun(tx, sc, ref)
+	if r.Resolve {
+		return s.knownRun(tx, sc, ref)
 	}
-	agent, err := s.needAgent(tx, sc, ref.Agent)
-	if err != nil {
-		return nil, err
-	}
-	run, err := tx.run(agent.ID, runName(ref.Run))
-	if err == nil && run == nil {
-		err = noRun(ref.Agent, runName(ref.Run))
-	}
-	return run, err
+	return s.needRun(tx, sc, ref)
 }
 
 func mayEnd(run *runRow, o *operationRow, r ckpt.OperationEnd) error {

@@ -141,10 +141,8 @@ func (s *Store) answer(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, a ck
 // reinitialize makes the next resume begin with nothing. What was saved stays
 // as history.
 func (tx *tx) reinitialize(run *runRow) error {
-	for _, table := range []string{"steps", "operations"} {
-		if err := tx.exec(`DELETE FROM `+table+` WHERE run_id = ?`, run.ID); err != nil {
-			return err
-		}
+	if err := tx.forgetWork(run); err != nil {
+		return err
 	}
 	run.BaseSeq, run.Head = run.LastSeq, ""
 	return tx.exec(`UPDATE runs SET base_seq = last_seq, head = NULL, forked_from = NULL, continuation_prompt = NULL, interrupted_at = NULL, updated_at = ? WHERE id = ?`, tx.now, run.ID)

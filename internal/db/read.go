@@ -79,13 +79,18 @@ func (s *Store) reading(ctx context.Context, f func(q *sqlx.Tx) error) error {
 	return readError(f(q))
 }
 
+// state is what the row's state is read back from.
+func (r *readRow) state() *stateRow {
+	return &stateRow{N: r.N, ID: r.ID, Size: r.Size, SHA256: r.SHA256, Body: r.Body, Pieces: r.Pieces}
+}
+
 // withState completes a row with its state, where that is asked for.
 func withState(ctx context.Context, q sqlx.QueryerContext, r *readRow, state bool) (*ckpt.Checkpoint, error) {
 	c, err := r.checkpoint()
 	if err != nil || !state {
 		return c, err
 	}
-	c.State, err = decode(ctx, q, &stateRow{N: r.N, ID: r.ID, Size: r.Size, SHA256: r.SHA256, Body: r.Body, Pieces: r.Pieces})
+	c.State, err = decode(ctx, q, r.state())
 	return c, err
 }
 

@@ -46,18 +46,24 @@ func (r *runRow) stuck(now time.Time) bool {
 
 // needRun is the run that a writer names, which must be there and not over.
 func (s *Store) needRun(tx *tx, sc ckpt.Scope, ref ckpt.RunRef) (*runRow, error) {
+	run, err := s.knownRun(tx, sc, ref)
+	if err != nil {
+		return nil, err
+	}
+	return run, run.mayWrite(ref.Epoch)
+}
+
+// knownRun is the run of a name, which must be there.
+func (s *Store) knownRun(tx *tx, sc ckpt.Scope, ref ckpt.RunRef) (*runRow, error) {
 	agent, err := s.needAgent(tx, sc, ref.Agent)
 	if err != nil {
 		return nil, err
 	}
 	run, err := tx.run(agent.ID, runName(ref.Run))
-	if err != nil {
-		return nil, err
+	if err == nil && run == nil {
+		err = noRun(ref.Agent, runName(ref.Run))
 	}
-	if run == nil {
-		return nil, noRun(ref.Agent, runName(ref.Run))
-	}
-	return run, run.mayWrite(ref.Epoch)
+	return run, err
 }
 
 // progress notes how far a run says it has come, and when that last grew.

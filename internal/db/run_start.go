@@ -133,13 +133,21 @@ func (tx *tx) own(agent *agentRow, run *runRow, owner ckpt.Process, heartbeat, p
 		time.Duration(beat).Milliseconds(), time.Duration(grow).Milliseconds(), tx.now, tx.now, segment, tx.now, run.ID)
 }
 
-// beginAnew makes a run start over: what it did is history, its steps are to
-// be done again, and no older writer may go on.
-func (s *Store) beginAnew(tx *tx, run *runRow) error {
+// forgetWork makes a run's steps and operations ones that are still to be done.
+func (tx *tx) forgetWork(run *runRow) error {
 	for _, table := range []string{"steps", "operations"} {
 		if err := tx.exec(`DELETE FROM `+table+` WHERE run_id = ?`, run.ID); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// beginAnew makes a run start over: what it did is history, its steps are to
+// be done again, and no older writer may go on.
+func (s *Store) beginAnew(tx *tx, run *runRow) error {
+	if err := tx.forgetWork(run); err != nil {
+		return err
 	}
 	run.Epoch++
 	run.Attempt++
