@@ -80,11 +80,13 @@ type StepPrint struct {
 	Key        string
 	Tool       string
 	Sig        string // 32 hex digits: the call (tool and canonical arguments)
-	Res        string // 32 hex digits: the normalised result; "" where there is none
+	Res        string // 32 hex digits: the normalised result, or error where that is all there is; "" where there is neither
+	Cause      string // 16 hex digits: what it complained of, the same for other calls with the same trouble; "" where it did not complain
 	Failed     bool
 	Unparsable bool // the result begins like JSON and does not parse
 	At         time.Time
-	AfterSeq   int64 // the run's newest checkpoint when it ended
+	AfterSeq   int64   // the run's newest checkpoint when it ended
+	Broken     []Found // of the user's own rules; not stored
 	Measures
 }
 
@@ -102,16 +104,25 @@ type StatePrint struct {
 	// Counters are the numbers in it by JSON pointer, as far as they may be
 	// counters; bounded in number and depth.
 	Counters map[string]float64
-	Broken   []Found // what is wrong with it by itself: its schema, rules of the user's own
+	Broken   []Found // what is wrong with it by itself: its schema, rules of the user's own; not stored
 }
+
+// So much of a run's past is enough to go on counting.
+const (
+	MaxPastSteps  = 4096
+	MaxPastStates = 20
+	MaxBaseline   = 20 // steps of one tool
+)
 
 // RunPast is what is stored of a run, from which a watch is built anew.
 type RunPast struct {
-	Steps        []StepPrint  // the newest ones, oldest first; enough to go on counting
-	TotalSteps   int64        // all there ever were
-	States       []StatePrint // the newest ones, oldest first
-	Open         []Finding    // neither dismissed nor of another beginning of the run
-	Goal         string       // the first that was declared
+	Steps        []StepPrint          // the newest MaxPastSteps that have ended, oldest first
+	TotalSteps   int64                // all there ever were
+	States       []StatePrint         // the newest MaxPastStates, oldest first
+	Baseline     []StepPrint          // the first MaxBaseline stored steps of each tool of the agent, of whatever run, oldest first; may be empty
+	Open         []Finding            // neither dismissed nor of another beginning of the run
+	Dismissed    map[string]time.Time // by rule: when a finding of it was last dismissed
+	Goal         string               // the first that was declared
 	StartedAt    time.Time
 	LastRoutine  time.Time
 	LastRefresh  time.Time // the last recovery checkpoint or resume
@@ -125,11 +136,16 @@ type RunPast struct {
 // DriftWatch makes what the store needs to watch runs. internal/drift has the
 // real one; the store takes it as a value. It is safe for many goroutines.
 type DriftWatch interface {
-	// Step makes the print of a step that has ended. It is costly and pure.
-	Step(agent string, p *Policy, s *Step) StepPrint
-	// State makes the print of a state, previous being the run's state before,
-	// nil where it is not at hand. It is costly, bounded, and pure.
-	State(agent string, p *Policy, r RuleRun, state, previous []byte, contentType string) StatePrint
+	// Step makes the print of a step that has ended, and tries the user's own
+	// rules that do not ask for a state. It is costly, bounded, and pure. AfterSeq
+	// is the caller's to set.
+	Step(p *Policy, r RuleRun, s *Step) StepPrint
+	// State makes the print of a state, and tries its schema and the user's own
+	// rules that ask for a state. previous is the run's state before, nil where
+	// it is not at hand. It is costly, bounded, and pure. ID, Seq, At and Kind
+	// are the caller's to set. Where the policy refuses states that break the
+	// schema, the caller refuses those with a finding of RuleSchema in Broken.
+	State(p *Policy, r RuleRun, state, previous []byte, contentType string) StatePrint
 	// Check refuses a policy whose schema, rules or detectors cannot be used,
 	// with the place.
 	Check(p *Policy) error
@@ -137,12 +153,16 @@ type DriftWatch interface {
 	Watch(p *Policy, past RunPast) RunWatch
 }
 
-// RuleRun is what rules of the user's own see of the run.
+// RuleSchema is the rule of a state that breaks its schema.
+const RuleSchema = "schema"
+
+// RuleRun is what rules of the user's own see beside the step or the state.
 type RuleRun struct {
 	Agent, Run, Status, Goal string
 	Attempt, Steps           int64
 	Progress                 *float64
 	Measures                 map[string]float64 // named numbers of the watch, as its Measures answers them
+	Last                     *Step              // for rules over a state: the newest step that has ended, nil where there is none or it is not at hand
 }
 
 // RunWatch watches one run. It is used by one goroutine at a time (the
@@ -157,7 +177,6 @@ type RunWatch interface {
 	// Goal is a goal that was declared; updated says whether a goal_update
 	// event allows another than the first.
 	Goal(now time.Time, goal string, updated bool) []Found
-	// Rules are the user's own rules over a step.
 	// Forget takes back what a dismissed finding of a rule had counted.
 	Forget(rule string)
 	Measures() map[string]float64
