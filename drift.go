@@ -57,11 +57,26 @@ type Finding struct {
 	Message     string   `json:"message" db:"message"`
 	Advice      Ref      `json:"advice" db:"advice"`
 	Evidence    JSON     `json:"evidence" db:"evidence"`
-	Checkpoint  Ref      `json:"checkpoint" db:"checkpoint"`     // the one in which it was seen, or the recovery checkpoint that was made because of it
-	SinceSeq    *int64   `json:"since_seq" db:"since_seq"`       // of a critical one: routine checkpoints after this seq are suspect
-	DismissedAt Time     `json:"dismissed_at" db:"dismissed_at"` // null while it is open
+	Checkpoint  Ref      `json:"checkpoint" db:"checkpoint"` // the one in which it was seen, or the recovery checkpoint that was made because of it
+	SinceSeq    *int64   `json:"since_seq" db:"since_seq"`   // of a critical one: routine checkpoints after this seq are suspect
+	UntilSeq    *int64   `json:"until_seq" db:"until_seq"`   // and up to this one; null while it is open
+	Closed      Ref      `json:"closed" db:"closed"`         // a Closing; null while it is open
+	ClosedAt    Time     `json:"closed_at" db:"closed_at"`
+	DismissedAt Time     `json:"dismissed_at" db:"dismissed_at"` // also of one that was closed before: its suspects are clean again
 	DismissedBy Ref      `json:"dismissed_by" db:"dismissed_by"`
 }
+
+// Closing is what closed a finding: from then on it is history.
+type Closing string
+
+// What closes findings. What an operator dismissed was no drift, so that its
+// suspects are clean again; where the run went back they stay what they are.
+const (
+	ClosedDismissed Closing = "dismissed"
+	ClosedResumed   Closing = "resumed"    // a resume went back to a clean checkpoint, or began with none
+	ClosedRestored  Closing = "restored"   // a clean checkpoint was restored
+	ClosedBegun     Closing = "begun_anew" // the run was begun anew
+)
 
 // DriftVerdict comes back with every save, step and heartbeat, and to whoever
 // asks: what is open in the run, and where to go back to.
@@ -151,6 +166,18 @@ type DriftWatch interface {
 	Check(p *Policy) error
 	// Watch begins to watch a run with what is stored of it.
 	Watch(p *Policy, past RunPast) RunWatch
+	// Rules are the rules that come with the program, in the order in which
+	// people read them, as a policy makes them.
+	Rules(p *Policy) []DriftRule
+}
+
+// DriftRule is a rule that comes with the program.
+type DriftRule struct {
+	Rule     string `json:"rule"`
+	Family   string `json:"family"` // loops, operation, state, staleness, agreement, corruption
+	About    string `json:"about"`  // when it fires, in one sentence
+	Unit     string `json:"unit"`   // what its thresholds count; "" where it has none
+	Detector        // what holds for the policy: tier and thresholds, with nothing left to a default
 }
 
 // RuleSchema is the rule of a state that breaks its schema.
@@ -169,7 +196,10 @@ type RuleRun struct {
 // writer's), changes at every call, and is thrown away and built anew where a
 // transaction was rolled back.
 type RunWatch interface {
+	// Step counts a step that has ended, and answers what is Broken in it too,
+	// as far as the cooldown lets that through.
 	Step(StepPrint) []Found
+	// State does the same with a state that was saved.
 	State(StatePrint) []Found
 	// Beat is a sign of life, or only the time going by; progress is nil where
 	// none was declared.
@@ -179,5 +209,13 @@ type RunWatch interface {
 	Goal(now time.Time, goal string, updated bool) []Found
 	// Forget takes back what a dismissed finding of a rule had counted.
 	Forget(rule string)
+	// Back is the newest checkpoint before what may yet become critical evidence
+	// began, as SinceSeq would name it: the lowest of all rules, from the second
+	// sign of each on. The store keeps the newest clean one up to there from
+	// retention, so that a critical finding has one to go back to. ok is false
+	// while nothing is in the making.
+	Back() (seq int64, ok bool)
+	// Measures are named numbers for rules of the user's own. It is asked only
+	// where the policy has such rules.
 	Measures() map[string]float64
 }
