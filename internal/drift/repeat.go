@@ -1,0 +1,48 @@
+package drift
+
+import ckpt "github.com/ckptsidecar/ckptsidecar"
+
+// repeat finds one pair several times among the newest steps. Where new results
+// came in between, the agent may be at work (change, test, change, test), so
+// one time more is asked for: at warn where there were more new results than
+// returns, at critical where there was any.
+type repeat struct{}
+
+func (repeat) rule() string  { return RuleRepeat }
+func (repeat) repeats() bool { return true }
+
+func (repeat) look(h *history, set setting, span int) hit {
+	newest := h.last(0)
+	if !newest.told || !newest.old {
+		return hit{}
+	}
+	return tiers(set, func(need Threshold, critical bool) (hit, bool) {
+		allowed := 0
+		if !critical {
+			allowed = int(need.Value) - 1
+		}
+		n, news := 0, 0
+		for i := range min(need.Window, span) {
+			e := h.last(i)
+			switch {
+			case e.told && e.pair == newest.pair:
+				n++
+				if n > int(need.Value) || n == int(need.Value) && news <= allowed {
+					return hit{n: n, among: i + 1}, true
+				}
+			case e.told && !e.old:
+				news++
+			}
+		}
+		return hit{}, false
+	})
+}
+
+func (r repeat) tell(h *history, x hit) ckpt.Found {
+	newest := h.last(0)
+	f := x.found(h, RuleRepeat, func(e *entry) bool { return e.told && e.pair == newest.pair })
+	f.Message = sentence("%s was called %s with the same arguments in the last %s and always gave the same result.",
+		newest.tool, times(x.n), count(x.among, "step"))
+	f.Advice = sentence("You have made the same call to %s %s and got the same result; it will not change. Use what it said, or do something else.", newest.tool, times(x.n))
+	return f
+}

@@ -1,0 +1,52 @@
+package drift
+
+import ckpt "github.com/ckptsidecar/ckptsidecar"
+
+// minStaleKinds is how many different pairs a visit to old steps has at least;
+// fewer are a repeat or a cycle, which find them sooner.
+const minStaleKinds = 4
+
+// stale finds that most of the newest pairs were all seen before in the run:
+// the agent visits old steps, in whatever order.
+type stale struct{}
+
+func (stale) rule() string  { return RuleStale }
+func (stale) repeats() bool { return true }
+
+func (stale) look(h *history, set setting, span int) hit {
+	if !h.last(0).told || !h.last(0).old {
+		return hit{}
+	}
+	pairs := h.pairs(span)
+	return tiers(set, func(need Threshold, _ bool) (hit, bool) {
+		if h.totalPairs <= int64(need.Window) {
+			return hit{}, false // still warming up
+		}
+		n, kinds := 0, 0
+		for i := range min(need.Window, pairs) {
+			if e := h.pairBack(i); e.old {
+				n++
+				kinds += b2i(firstOfKind(h, i))
+			}
+		}
+		return hit{n: n, among: h.reach(min(need.Window, pairs)), distinct: kinds},
+			n >= int(need.Value) && kinds >= min(minStaleKinds, int(need.Value))
+	})
+}
+
+// firstOfKind says whether none of the pairs after the i-th newest is the same.
+func firstOfKind(h *history, i int) bool {
+	for j := range i {
+		if h.pairBack(j).pair == h.pairBack(i).pair {
+			return false
+		}
+	}
+	return true
+}
+
+func (s stale) tell(h *history, x hit) ckpt.Found {
+	f := x.found(h, RuleStale, func(e *entry) bool { return e.told && e.old })
+	f.Message = sentence("%d of the last %s had all been made before in this run, with the same results.", x.n, count(x.need.Window, "step"))
+	f.Advice = sentence("%d of your last %s only repeat what you did earlier in this run. Write down what you know, and choose a step that is new.", x.n, count(x.need.Window, "step"))
+	return f
+}
