@@ -47,7 +47,7 @@ var arrows = map[string][]string{
 	"client": {root, "internal/ipc"},
 
 	// Level 3: people.
-	"cmd/ckptsidecar": {root, "internal/daemon", "internal/foreign", "internal/ipc", "client", "packaging"},
+	"cmd/ckptsidecar": {root, "internal/daemon", "internal/drift", "internal/foreign", "internal/ipc", "client", "packaging"},
 }
 
 // homes are the only rooms that may name a technology.

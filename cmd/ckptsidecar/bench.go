@@ -10,7 +10,8 @@ import (
 )
 
 type benchCmd struct {
-	Save benchSaveCmd `cmd:"" help:"Durable saves a second over the socket, beside raw append and fdatasync on the same disk."`
+	Save  benchSaveCmd  `cmd:"" help:"Durable saves a second over the socket, beside raw append and fdatasync on the same disk."`
+	Drift benchDriftCmd `cmd:"" help:"How often the drift detectors fire on recorded runs whose outcome is known."`
 }
 
 type benchSaveCmd struct {

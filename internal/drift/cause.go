@@ -89,8 +89,8 @@ func complains(result ckpt.JSON, text []byte) bool {
 
 // passingTrouble are the words of services that are overloaded, slow or away.
 var passingTrouble = []string{
-	"rate limit", "rate-limit", "too many requests", "quota exceeded", "timed out", "timeout", "try again", "please retry",
-	"retry the", "retry later", "retry after", "temporary", "temporarily", "unavailable", "overloaded", "connection refused", "connection reset",
+	"rate limit", "rate-limit", "too many requests", "quota exceeded", "timed out", "try again", "please retry",
+	"retry the", "retry later", "retry after", "temporarily", "unavailable", "overloaded", "connection refused", "connection reset",
 	"http error 4", "http error 5", "http 4", "http 5", "bad gateway",
 }
 

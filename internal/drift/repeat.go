@@ -2,10 +2,9 @@ package drift
 
 import ckpt "github.com/ckptsidecar/ckptsidecar"
 
-// repeat finds one pair several times among the newest steps. Where new results
-// came in between, the agent may be at work (change, test, change, test), so
-// one time more is asked for: at warn where there were more new results than
-// returns, at critical where there was any.
+// repeat finds one pair several times among the newest steps. Where something
+// new came in between, the agent may be at work (change, test, change, test):
+// then warn asks for one time more, and critical does not fire.
 type repeat struct{}
 
 func (repeat) rule() string  { return RuleRepeat }
@@ -17,21 +16,17 @@ func (repeat) look(h *history, set setting, span int) hit {
 		return hit{}
 	}
 	return tiers(set, func(need Threshold, critical bool) (hit, bool) {
-		allowed := 0
-		if !critical {
-			allowed = int(need.Value) - 1
-		}
-		n, news := 0, 0
+		n, news := 0, false
 		for i := range min(need.Window, span) {
 			e := h.last(i)
 			switch {
 			case e.told && e.pair == newest.pair:
 				n++
-				if n > int(need.Value) || n == int(need.Value) && news <= allowed {
+				if n == int(need.Value) && !news || n > int(need.Value) && !critical {
 					return hit{n: n, among: i + 1}, true
 				}
 			case e.told && !e.old:
-				news++
+				news = true
 			}
 		}
 		return hit{}, false
