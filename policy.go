@@ -86,6 +86,16 @@ func DefaultPolicy() Policy {
 		MaxEvents:    100_000,
 		Secrets:      SecretsWarn,
 		Autoresume:   true,
+
+		Sensitivity:        SensitivityNormal,
+		Detectors:          map[string]Detector{},
+		IgnoreTools:        []string{},
+		CheckpointInterval: Duration(30 * time.Minute),
+		RefreshAfter:       Duration(2 * time.Hour),
+		SchemaMode:         SchemaRefuse,
+		SharedKeys:         []string{},
+		Settle:             Duration(time.Minute),
+		Rules:              []Rule{},
 	}
 }
 
@@ -112,7 +122,7 @@ func (p Policy) Check() error {
 	}
 	switch p.Secrets {
 	case SecretsOff, SecretsWarn, SecretsRedact, SecretsReject:
-		return nil
+		return p.checkDrift()
 	}
 	return Errorf(CodeInvalid, "secrets is %q: it is off, warn, redact or reject", cut(string(p.Secrets)))
 }
@@ -123,5 +133,6 @@ func ParsePolicy(data []byte) (Policy, error) {
 	if err := DecodeStrict(data, &p); err != nil {
 		return Policy{}, Errorf(CodeInvalid, "the policy is wrong: %v", err)
 	}
+	p.Fill()
 	return p, p.Check()
 }

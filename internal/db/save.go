@@ -40,6 +40,7 @@ type save struct {
 	program   any
 	operation ckpt.Ref      // the key of the operation that it is taken for
 	secrets   []ckpt.Secret // what in the state looks like one
+	drift     *printed      // what the detectors need of the state; nil where nobody watches
 	entry     auditEntry
 	leave     func() // lets the next save of the run begin; to be called when this one is done
 
@@ -62,6 +63,7 @@ func (s *Store) newSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*save, error) {
 		return nil, err
 	}
 	key := runKey{sc.Whose(), r.Agent, runName(r.Run)}
+	v.drift = s.printState(key, r, state)
 	if v.leave, err = s.live.enter(key, len(state), s.opt.WriteTimeout); err != nil {
 		return nil, err
 	}
@@ -94,6 +96,7 @@ type savedReply struct {
 	Parent     ckpt.Ref  `json:"parent"`
 	CreatedAt  ckpt.Time `json:"created_at"`
 	StoredSize int64     `json:"stored_size"`
+	Suspect    bool      `json:"suspect,omitempty"`
 	Pruned     []string  `json:"pruned"`
 }
 
@@ -106,7 +109,10 @@ func (s *Store) save(tx *tx, v *save) error {
 		return err
 	}
 	if agent != nil {
-		if replayed, err := s.replaySave(tx, v, agent); replayed || err != nil {
+		if replayed, err := s.replaySave(tx, v, agent); err != nil {
+			return err
+		} else if replayed {
+			v.saved.Drift, err = s.verdictFor(tx, agent, runName(v.request.Run))
 			return err
 		}
 	}
@@ -125,6 +131,9 @@ func (s *Store) save(tx *tx, v *save) error {
 		return err
 	}
 	v.saved = v.answer(agent, reply)
+	if v.saved.Drift, err = s.verdictFor(tx, agent, run.Name); err != nil {
+		return err
+	}
 	return tx.remember(agent.ID, v.key, v.print, reply)
 }
 
@@ -214,9 +223,14 @@ func (s *Store) insertCheckpoint(tx *tx, v *save, agent *agentRow, run *runRow) 
 	if reply.Parent == "" {
 		reply.Parent = run.Head
 	}
+	w, err := s.watchRun(tx, agent, run, v.pastOf())
+	if err != nil {
+		return reply, err
+	}
 	row := checkpointRow{
 		N: tx.head.n + 1, ID: reply.ID, Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent, CreatedAt: reply.CreatedAt,
 		ContentType: r.ContentType, Labels: r.Labels, Metadata: metadataText(r.Metadata), Step: r.Step, Operation: v.operation, program: v.program,
+		Suspect: w.drifting(),
 	}
 	list, err := tx.insert(run, &row, &v.state)
 	if err != nil {
@@ -226,12 +240,17 @@ func (s *Store) insertCheckpoint(tx *tx, v *save, agent *agentRow, run *runRow) 
 	if err := tx.auditSave(v, reply); err != nil {
 		return reply, err
 	}
-	if err := tx.reportSecrets(run, reply.ID, v.secrets); err != nil {
+	if err := s.reportSecrets(tx, agent, run, w, reply.ID, v.secrets); err != nil {
 		return reply, err
 	}
 	run.Head = ckpt.Ref(reply.ID)
-	reply.Pruned, err = s.retainRoutine(tx, agent, run, r.Kind, v.entry)
 	s.countOwner(tx, agent.Owner, reply.StoredSize)
+	all, err := s.watchSave(tx, v, agent, run, w, &row)
+	if err != nil {
+		return reply, err
+	}
+	reply.Suspect = w.covers(reply.Seq)
+	reply.Pruned, err = s.retainSaved(tx, agent, run, reply.Seq, r.Kind, all, v.entry)
 	return reply, err
 }
 
@@ -248,7 +267,7 @@ func (v *save) answer(agent *agentRow, reply savedReply) *ckpt.Saved {
 	return &ckpt.Saved{Pruned: reply.Pruned, Checkpoint: ckpt.Checkpoint{
 		ID: reply.ID, Agent: agent.Name, Owner: agent.Owner, Run: runName(r.Run), Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent,
 		CreatedAt: reply.CreatedAt, Size: v.state.size, StoredSize: reply.StoredSize, SHA256: v.state.sha256, ContentType: r.ContentType,
-		Labels: r.Labels, Metadata: json.RawMessage(metadataText(r.Metadata)), Program: r.Program, Step: r.Step,
+		Labels: r.Labels, Metadata: json.RawMessage(metadataText(r.Metadata)), Program: r.Program, Step: r.Step, Suspect: reply.Suspect,
 	}}
 }
 

@@ -1,0 +1,122 @@
+package db
+
+import (
+	"database/sql"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// watchSave lets the run's watch see a checkpoint that has just been inserted,
+// and does what follows. It answers whether the run's whole retention must be
+// applied, because some of what was clean is not any more.
+func (s *Store) watchSave(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, row *checkpointRow) (all bool, err error) {
+	if v.drift == nil {
+		return false, nil
+	}
+	s.share(tx, agent, run, v.drift.shared, row)
+	print := v.drift.state
+	print.ID, print.Seq, print.At, print.Kind, print.Size = row.ID, row.Seq, tx.now.Time, row.Kind, v.state.size
+	found := s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.State(print) })
+	if all, err = s.find(tx, agent, run, w, found, row.ID); err != nil {
+		return false, err
+	}
+	s.show(tx, agent, w)
+	if s.moveBack(run, w) {
+		err = tx.exec(`UPDATE runs SET back_seq = ? WHERE id = ?`, run.BackSeq, run.ID)
+	}
+	return all, err
+}
+
+// watchStep lets the run's watch see a step that has ended, notes its owner's
+// sign of life, and does what follows.
+func (s *Store) watchStep(tx *tx, agent *agentRow, run *runRow, w *watched, printed *printedStep, step *ckpt.Step, old *stepRow, e auditEntry) error {
+	if step.Status == ckpt.StepStarted {
+		return tx.signOfLife(run)
+	}
+	critical := false
+	if printed != nil {
+		print := printed.ended(step, old, run, tx.now.Time)
+		found := s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.Step(print) })
+		var err error
+		if critical, err = s.find(tx, agent, run, w, found, ""); err != nil {
+			return err
+		}
+		s.show(tx, agent, w)
+	}
+	moved := s.moveBack(run, w)
+	err := tx.exec(`UPDATE runs SET updated_at = ?1, heartbeat_at = ?1, steps_ended = steps_ended + 1, input_tokens = input_tokens + ?2,
+		output_tokens = output_tokens + ?3, cost_usd = cost_usd + ?4, back_seq = ?5 WHERE id = ?6`,
+		tx.now, used(step.InputTokens), used(step.OutputTokens), used(step.CostUSD), run.BackSeq, run.ID)
+	if err != nil || !critical && !moved {
+		return err
+	}
+	_, err = s.retainRun(tx, agent, run, e)
+	return err
+}
+
+// watchBeat lets the run's watch see that time goes by, and what follows.
+func (s *Store) watchBeat(tx *tx, agent *agentRow, run *runRow, w *watched, progress *float64) error {
+	found := s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.Beat(tx.now.Time, progress) })
+	if len(found) == 0 {
+		return nil
+	}
+	critical, err := s.find(tx, agent, run, w, found, "")
+	if err != nil || !critical {
+		return err
+	}
+	_, err = s.retainRun(tx, agent, run, daemonEntry(agent, "remove"))
+	return err
+}
+
+// used is what a step says that it has used, within what can be added up.
+func used[N int64 | float64](n *N) N {
+	if n == nil || !(*n > 0) {
+		return 0
+	}
+	return min(*n, 1e12)
+}
+
+// moveBack asks the watch up to where a way back must be kept, and says whether
+// that has changed.
+func (s *Store) moveBack(run *runRow, w *watched) bool {
+	if w.watch == nil {
+		return false
+	}
+	var back sql.NullInt64
+	s.guard(w, func() { back.Int64, back.Valid = w.watch.Back() })
+	if !back.Valid || w.watch == nil {
+		back = sql.NullInt64{}
+	}
+	moved := back != run.BackSeq
+	run.BackSeq = back
+	return moved
+}
+
+// verdictFor is the verdict of the run that an operation was about.
+func (s *Store) verdictFor(tx *tx, agent *agentRow, name string) (*ckpt.DriftVerdict, error) {
+	run, w := tx.run0, tx.watch0
+	if w == nil {
+		var err error
+		if run, err = tx.run(agent.ID, name); err != nil || run == nil {
+			return verdictOf(nil), err
+		}
+		if w, err = s.watchRun(tx, agent, run, nil); err != nil {
+			return nil, err
+		}
+	}
+	return s.verdict(tx, run, w)
+}
+
+// setDrift puts a verdict into an answer that has a place for it.
+func setDrift(answer any, v *ckpt.DriftVerdict) {
+	switch a := answer.(type) {
+	case *ckpt.Step:
+		a.Drift = v
+	case *ckpt.Run:
+		a.Drift = v
+	case *ckpt.PostedFinding:
+		a.Drift = v
+	case *ckpt.DismissedFinding:
+		a.Drift = v
+	}
+}
