@@ -47,6 +47,23 @@ func isCopies(h *history, size, n int) bool {
 	return varied
 }
 
+func (cycle) making(h *history, need Threshold, span int) int {
+	pairs, longest := h.pairs(span), 0
+	for size := minBlock; size <= maxBlock; size++ {
+		same := 0
+		for same+size < min(pairs, size*int(need.Value)) && h.pairBack(same).pair == h.pairBack(same+size).pair {
+			same++
+		}
+		if same > 0 {
+			longest = max(longest, same+size)
+		}
+	}
+	if longest == 0 {
+		return 0
+	}
+	return h.reach(longest)
+}
+
 func (c cycle) tell(h *history, x hit) ckpt.Found {
 	f := x.found(h, RuleCycle, func(e *entry) bool { return e.told })
 	f.Evidence.Threshold = sentence("%d copies of a block of %d to %d", int(x.need.Value), minBlock, maxBlock)

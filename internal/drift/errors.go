@@ -54,6 +54,17 @@ func errorsAmong(h *history, among int, told bool) hit {
 	return x
 }
 
+func (errorStreak) making(h *history, _ Threshold, span int) int {
+	row := 0
+	for row < min(span, maxStreak) && h.last(row).bad {
+		row++
+	}
+	if row < 2 {
+		return 0
+	}
+	return row
+}
+
 func (errorStreak) tell(h *history, x hit) ckpt.Found {
 	f := x.found(h, RuleErrorStreak, func(e *entry) bool { return e.bad })
 	f.Evidence.Threshold = sentence("%d in a row", int(x.need.Value))
@@ -78,6 +89,10 @@ func (errorRate) look(h *history, set setting, span int) hit {
 		x := errorsAmong(h, min(need.Window, span), critical)
 		return x, x.enough(need)
 	})
+}
+
+func (errorRate) making(h *history, need Threshold, span int) int {
+	return h.signs(min(need.Window, span), func(e *entry) bool { return e.bad })
 }
 
 func (errorRate) tell(h *history, x hit) ckpt.Found {

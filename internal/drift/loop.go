@@ -10,6 +10,9 @@ type loop interface {
 	// before was dismissed, or cleared by progress.
 	look(h *history, set setting, span int) hit
 	tell(h *history, x hit) ckpt.Found
+	// making is how many of the newest steps hold what may yet become critical,
+	// 0 where there are not two signs of it.
+	making(h *history, need Threshold, span int) int
 	// repeats says whether growth of declared progress clears the rule.
 	repeats() bool
 }
@@ -55,4 +58,19 @@ func (x hit) found(h *history, rule string, match func(*entry) bool) ckpt.Found 
 			Tool: h.last(0).tool, Steps: h.keys(x.among, match),
 		},
 	}
+}
+
+// signs is how many of the newest n steps reach back to the first that matches,
+// 0 where fewer than two do.
+func (h *history) signs(n int, match func(*entry) bool) int {
+	found, oldest := 0, 0
+	for i := range n {
+		if match(h.last(i)) {
+			found, oldest = found+1, i+1
+		}
+	}
+	if found < 2 {
+		return 0
+	}
+	return oldest
 }

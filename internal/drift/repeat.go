@@ -33,6 +33,18 @@ func (repeat) look(h *history, set setting, span int) hit {
 	})
 }
 
+func (repeat) making(h *history, need Threshold, span int) int {
+	for i := min(need.Window, span) - 1; i > 0; i-- {
+		e := h.last(i)
+		for j := 0; e.told && j < i; j++ {
+			if later := h.last(j); later.told && later.pair == e.pair {
+				return i + 1
+			}
+		}
+	}
+	return 0
+}
+
 func (r repeat) tell(h *history, x hit) ckpt.Found {
 	newest := h.last(0)
 	f := x.found(h, RuleRepeat, func(e *entry) bool { return e.told && e.pair == newest.pair })

@@ -42,6 +42,10 @@ func firstTool(h *history, i int) bool {
 	return true
 }
 
+func (sameError) making(h *history, need Threshold, span int) int {
+	return h.signs(min(need.Window, span), func(e *entry) bool { return e.bad && e.cause != 0 })
+}
+
 func (sameError) tell(h *history, x hit) ckpt.Found {
 	newest := h.last(0)
 	f := x.found(h, RuleSameError, func(e *entry) bool { return e.bad && e.cause == newest.cause })

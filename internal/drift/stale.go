@@ -44,6 +44,14 @@ func firstOfKind(h *history, i int) bool {
 	return true
 }
 
+func (stale) making(h *history, need Threshold, span int) int {
+	pairs := min(need.Window, h.pairs(span))
+	if pairs == 0 {
+		return 0
+	}
+	return h.signs(h.reach(pairs), func(e *entry) bool { return e.told && e.old })
+}
+
 func (s stale) tell(h *history, x hit) ckpt.Found {
 	f := x.found(h, RuleStale, func(e *entry) bool { return e.told && e.old })
 	f.Message = sentence("%d of the last %s had all been made before in this run, with the same results.", x.n, count(x.need.Window, "step"))

@@ -2,7 +2,11 @@ package drift
 
 import (
 	"fmt"
+	"math"
 	"strconv"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 // String is the threshold in words: "3 in 12".
@@ -42,4 +46,25 @@ func b2i(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// figure is a number with as many digits as matter.
+func figure(x float64) string {
+	if x == math.Trunc(x) && math.Abs(x) < 1e15 {
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(x, 'g', 4, 64)
+}
+
+// spentText is a length of time without digits that do not matter.
+func spentText(d time.Duration) string {
+	switch {
+	case d >= time.Hour:
+		d = d.Round(time.Minute)
+	case d >= time.Minute:
+		d = d.Round(time.Second)
+	default:
+		d = d.Round(time.Millisecond)
+	}
+	return ckpt.Duration(d).String()
 }
