@@ -39,14 +39,6 @@ func (s *Store) newStretch(tx *tx, agent *agentRow, run *runRow, from *ckpt.Chec
 	return err
 }
 
-// closingBy is what a way of going on closes, "" where it stays on what is suspect.
-func closingBy(from *ckpt.Checkpoint, closing ckpt.Closing) ckpt.Closing {
-	if from != nil && from.Suspect {
-		return ""
-	}
-	return closing
-}
-
 // goBack makes a restored checkpoint the one that the run goes on from. That
 // begins a new stretch, unless it is the newest and nothing critical is open.
 func (s *Store) goBack(tx *tx, agent *agentRow, c *ckpt.Checkpoint, e auditEntry) error {
@@ -63,7 +55,11 @@ func (s *Store) goBack(tx *tx, agent *agentRow, c *ckpt.Checkpoint, e auditEntry
 	if err := tx.exec(`UPDATE runs SET head = ?, updated_at = ? WHERE id = ?`, c.ID, tx.now, run.ID); err != nil || further {
 		return err
 	}
-	return s.newStretch(tx, agent, run, c, closingBy(c, ckpt.ClosedRestored), e)
+	closing := ckpt.ClosedRestored
+	if c.Suspect {
+		closing = ""
+	}
+	return s.newStretch(tx, agent, run, c, closing, e)
 }
 
 // Dismiss takes a finding back: it was none, or is dealt with. What was suspect

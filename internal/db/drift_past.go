@@ -221,7 +221,7 @@ func (tx *tx) pastStates(run *runRow, all *ckpt.RunPast, made *past) error {
 		Size int64              `db:"size"`
 	}
 	err := tx.list(&rows, `SELECT c.id, c.seq, c.kind, c.created_at, c.size FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.n IN (`+newestOfRun+`)
-		AND c.seq > r.base_seq AND (c.seq > r.stretch_seq OR c.seq <= r.stretch_from AND c.suspect = 0) ORDER BY c.seq DESC LIMIT ?2`, run.ID, ckpt.MaxPastStates)
+		AND c.seq > r.base_seq AND (c.seq > r.stretch_seq OR c.seq <= r.stretch_from AND c.suspect = 0 OR c.seq = r.stretch_from) ORDER BY c.seq DESC LIMIT ?2`, run.ID, ckpt.MaxPastStates)
 	if err != nil {
 		return err
 	}

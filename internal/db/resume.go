@@ -122,7 +122,8 @@ func (s *Store) claim(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckp
 		if err := tx.takeOver(run); err != nil {
 			return err
 		}
-		from, closing = plan.Checkpoint, closingBy(plan.Checkpoint, ckpt.ClosedResumed)
+		// Where no clean checkpoint is left, an operator has decided to trust this one.
+		from, closing = plan.Checkpoint, ckpt.ClosedResumed
 	}
 	head := run.Head
 	if plan.Checkpoint != nil {
