@@ -11,32 +11,24 @@ import (
 // replaced, or begins with nothing. from is the checkpoint that it goes on from,
 // nil for none. closing says what closes the findings of the stretch before; ""
 // leaves them open, because what it goes on from is suspect.
-func (s *Store) newStretch(tx *tx, agent *agentRow, run *runRow, from *ckpt.Checkpoint, closing ckpt.Closing, e auditEntry) error {
+//
+// What was kept as the way back stays until the run is next written to.
+func (s *Store) newStretch(tx *tx, run *runRow, from *ckpt.Checkpoint, closing ckpt.Closing) error {
 	var seq int64
 	if from != nil && from.Run == run.Name {
 		seq = from.Seq
 	}
 	s.watches.drop(run.ID)
 	tx.run0, tx.watch0 = nil, nil
-	err := tx.exec(`UPDATE runs SET stretch = stretch + 1, stretch_seq = last_seq, stretch_from = ?, back_seq = NULL WHERE id = ?`, seq, run.ID)
+	err := tx.exec(`UPDATE runs SET stretch = stretch + 1, stretch_seq = last_seq, stretch_from = ? WHERE id = ?`, seq, run.ID)
 	if err != nil {
 		return err
 	}
-	run.Stretch++
-	if closing != "" {
-		err = tx.exec(`UPDATE findings SET closed = ?, closed_at = ?, until_seq = CASE WHEN since_seq IS NULL THEN NULL ELSE ? END
-			WHERE run_id = ? AND closed IS NULL AND rule NOT IN ('secret', 'corruption')`, string(closing), tx.now, run.LastSeq, run.ID)
-		if err != nil {
-			return err
-		}
-	}
-	held := run.BackSeq.Valid
-	run.BackSeq.Valid = false
-	if !held {
+	if run.Stretch++; closing == "" {
 		return nil
 	}
-	_, err = s.retainRun(tx, agent, run, e)
-	return err
+	return tx.exec(`UPDATE findings SET closed = ?, closed_at = ?, until_seq = CASE WHEN since_seq IS NULL THEN NULL ELSE ? END
+		WHERE run_id = ? AND closed IS NULL AND rule NOT IN ('secret', 'corruption')`, string(closing), tx.now, run.LastSeq, run.ID)
 }
 
 // goBack makes a restored checkpoint the one that the run goes on from. That
@@ -59,7 +51,11 @@ func (s *Store) goBack(tx *tx, agent *agentRow, c *ckpt.Checkpoint, e auditEntry
 	if c.Suspect {
 		closing = ""
 	}
-	return s.newStretch(tx, agent, run, c, closing, e)
+	if err := s.newStretch(tx, run, c, closing); err != nil {
+		return err
+	}
+	_, err = s.retainRun(tx, agent, run, e) // what only the head had kept
+	return err
 }
 
 // Dismiss takes a finding back: it was none, or is dealt with. What was suspect
@@ -123,7 +119,9 @@ func (s *Store) dismiss(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, id 
 	if !w.drifting() {
 		w.recovery = ""
 	}
-	s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { watch.Forget(d.Rule); return nil })
+	if d.Closed == ckpt.Ref(ckpt.ClosedDismissed) { // it was open
+		s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { watch.Forget(d.Rule); return nil })
+	}
 	if d.Severity == ckpt.SeverityCritical && d.SinceSeq != nil {
 		if err := tx.clean(run, &d.Finding, &d.Cleaned); err != nil {
 			return nil, err
@@ -133,12 +131,13 @@ func (s *Store) dismiss(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, id 
 	if err := tx.audit(e); err != nil {
 		return nil, err
 	}
-	if s.moveBack(run, w) {
-		if err := tx.exec(`UPDATE runs SET back_seq = ? WHERE id = ?`, run.BackSeq, run.ID); err != nil {
-			return nil, err
-		}
+	moved, err := s.moveBack(tx, run, w)
+	if err == nil && moved {
+		err = tx.exec(`UPDATE runs SET back_seq = ? WHERE id = ?`, run.BackSeq, run.ID)
 	}
-	_, err = s.retainRun(tx, agent, run, e)
+	if err == nil {
+		_, err = s.retainRun(tx, agent, run, e)
+	}
 	return d, err
 }
 

@@ -21,7 +21,8 @@ func (s *Store) watchSave(tx *tx, v *save, agent *agentRow, run *runRow, w *watc
 		return false, err
 	}
 	s.show(tx, agent, w)
-	if s.moveBack(run, w) {
+	moved, err := s.moveBack(tx, run, w)
+	if err == nil && moved {
 		err = tx.exec(`UPDATE runs SET back_seq = ? WHERE id = ?`, run.BackSeq, run.ID)
 	}
 	return all, err
@@ -43,8 +44,11 @@ func (s *Store) watchStep(tx *tx, agent *agentRow, run *runRow, w *watched, prin
 		}
 		s.show(tx, agent, w)
 	}
-	moved := s.moveBack(run, w)
-	err := tx.exec(`UPDATE runs SET updated_at = ?1, heartbeat_at = ?1, steps_ended = steps_ended + 1, input_tokens = input_tokens + ?2,
+	moved, err := s.moveBack(tx, run, w)
+	if err != nil {
+		return err
+	}
+	err = tx.exec(`UPDATE runs SET updated_at = ?1, heartbeat_at = ?1, steps_ended = steps_ended + 1, input_tokens = input_tokens + ?2,
 		output_tokens = output_tokens + ?3, cost_usd = cost_usd + ?4, back_seq = ?5 WHERE id = ?6`,
 		tx.now, used(step.InputTokens), used(step.OutputTokens), used(step.CostUSD), run.BackSeq, run.ID)
 	if err != nil || !critical && !moved {
@@ -78,18 +82,43 @@ func used[N int64 | float64](n *N) N {
 
 // moveBack asks the watch up to where a way back must be kept, and says whether
 // that has changed.
-func (s *Store) moveBack(run *runRow, w *watched) bool {
-	if w.watch == nil {
-		return false
-	}
+func (s *Store) moveBack(tx *tx, run *runRow, w *watched) (moved bool, err error) {
 	var back sql.NullInt64
-	s.guard(w, func() { back.Int64, back.Valid = w.watch.Back() })
-	if !back.Valid || w.watch == nil {
-		back = sql.NullInt64{}
+	if w.watch != nil {
+		s.guard(w, func() { back.Int64, back.Valid = w.watch.Back() })
 	}
-	moved := back != run.BackSeq
+	switch {
+	case !back.Valid:
+		back = sql.NullInt64{}
+	case run.BackSeq.Valid && w.asked == back:
+		return false, nil
+	}
+	if w.asked = back; back.Valid {
+		if back.Int64, err = tx.reachable(run, back.Int64); err != nil {
+			return false, err
+		}
+	}
+	moved = back != run.BackSeq
 	run.BackSeq = back
-	return moved
+	return moved, nil
+}
+
+// reachable is up to where a way back can be kept. Where retention had let go
+// of all from before the first sign, which by itself was none, the oldest clean
+// checkpoint that is left must do: that which was so at the second.
+func (tx *tx) reachable(run *runRow, back int64) (int64, error) {
+	var oldest sql.NullInt64
+	_, err := tx.get(&oldest, `SELECT min(seq) FROM (
+		SELECT seq FROM (SELECT seq FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND suspect = 0 AND seq > ?2 ORDER BY seq LIMIT 1)
+		UNION ALL SELECT seq FROM (SELECT seq FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND suspect = 0 AND seq > ?2 ORDER BY seq LIMIT 1)
+		UNION ALL SELECT seq FROM (SELECT seq FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND suspect = 0 AND seq > ?2 ORDER BY seq LIMIT 1))`, run.ID, run.BaseSeq)
+	switch {
+	case err != nil || !oldest.Valid || oldest.Int64 <= back:
+		return back, err
+	case run.BackSeq.Valid && run.BackSeq.Int64 >= oldest.Int64:
+		return run.BackSeq.Int64, nil
+	}
+	return oldest.Int64, nil
 }
 
 // verdictFor is the verdict of the run that an operation was about.

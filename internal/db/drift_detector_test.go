@@ -95,8 +95,16 @@ func (d *detector) Rules(*ckpt.Policy) []ckpt.DriftRule { return nil }
 func (d *detector) Watch(p *ckpt.Policy, past ckpt.RunPast) ckpt.RunWatch {
 	d.flag(func() { d.made++ })
 	w := &detectorWatch{d: d, policy: p, pairs: map[string]int{}, since: map[string]int64{}, goal: past.Goal, routine: past.LastRoutine, started: past.StartedAt}
+	forgotten := time.Time{}
+	for _, at := range past.Dismissed {
+		if at.After(forgotten) {
+			forgotten = at
+		}
+	}
 	for _, s := range past.Steps {
-		w.count(s)
+		if s.At.After(forgotten) {
+			w.count(s)
+		}
 	}
 	for _, s := range past.States {
 		w.states = append(w.states, s.Size)
@@ -278,7 +286,7 @@ func (d *drifty) noViolations() {
 			WHERE f.agent = c.agent AND f.owner = c.owner AND f.run = c.run AND f.severity = 'critical' AND f.dismissed_at IS NULL
 			AND c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq))`)
 	if err != nil || len(found) > 0 {
-		d.t.Fatalf("audit_violations: %v %v", err, strings.Join(found, "\n"))
+		d.t.Errorf("audit_violations: %v %v", err, strings.Join(found, "\n"))
 	}
 }
 

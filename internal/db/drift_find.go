@@ -42,7 +42,11 @@ func (s *Store) findingOf(tx *tx, agent *agentRow, run *runRow, found *ckpt.Foun
 	}
 	f := &ckpt.Finding{Rule: found.Rule, Severity: found.Severity, Message: found.Message, Advice: ckpt.Ref(found.Advice), Evidence: evidence, Checkpoint: ckpt.Ref(at)}
 	if found.Severity == ckpt.SeverityCritical {
-		f.SinceSeq = &found.SinceSeq
+		since, err := tx.keptBack(run, found.SinceSeq)
+		if err != nil {
+			return nil, err
+		}
+		f.SinceSeq = &since
 	}
 	return f, s.begin(tx, agent, run, f)
 }
@@ -102,10 +106,22 @@ func (s *Store) note(tx *tx, agent *agentRow, run *runRow, w *watched, f *ckpt.F
 // seen: what came before was left behind, or gone back to.
 func (tx *tx) clampSince(run *runRow, since int64) (int64, error) {
 	var least int64
-	if _, err := tx.get(&least, `SELECT max(stretch_seq, base_seq) FROM runs WHERE id = ?`, run.ID); err != nil {
-		return 0, err
+	_, err := tx.get(&least, `SELECT max(stretch_seq, base_seq) FROM runs WHERE id = ?`, run.ID)
+	return min(max(since, least), run.LastSeq), err
+}
+
+// keptBack leaves clean what was kept as the way back, where nothing clean is
+// left from before the evidence.
+func (tx *tx) keptBack(run *runRow, since int64) (int64, error) {
+	if !run.BackSeq.Valid || run.BackSeq.Int64 <= since {
+		return since, nil
 	}
-	return min(max(since, least), run.LastSeq), nil
+	var clean bool
+	_, err := tx.get(&clean, `SELECT EXISTS (SELECT 1 FROM checkpoints WHERE run_id = ? AND suspect = 0 AND seq > ? AND seq <= ?)`, run.ID, run.BaseSeq, since)
+	if err != nil || clean {
+		return since, err
+	}
+	return run.BackSeq.Int64, nil
 }
 
 // suspectIfDrifting makes a checkpoint suspect that comes while a critical

@@ -202,7 +202,7 @@ func (tx *tx) pastDismissed(run *runRow, all *ckpt.RunPast) error {
 		Rule string    `db:"rule"`
 		At   ckpt.Time `db:"at"`
 	}
-	err := tx.list(&rows, `SELECT rule, max(dismissed_at) AS at FROM findings WHERE run_id = ? AND dismissed_at IS NOT NULL GROUP BY rule`, run.ID)
+	err := tx.list(&rows, `SELECT rule, max(dismissed_at) AS at FROM findings WHERE run_id = ? AND closed = 'dismissed' GROUP BY rule`, run.ID)
 	all.Dismissed = make(map[string]time.Time, len(rows))
 	for _, row := range rows {
 		all.Dismissed[row.Rule] = row.At.Time

@@ -2,6 +2,7 @@ package db
 
 import (
 	"container/list"
+	"database/sql"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -21,6 +22,7 @@ type watched struct {
 	partial  bool           // made without what is read outside the writer
 	open     []ckpt.Finding // of the run, oldest first
 	recovery ckpt.Ref       // the checkpoint that was made at the first critical one of them
+	asked    sql.NullInt64  // up to where the watch wanted a way back to be kept
 	place    *list.Element
 }
 

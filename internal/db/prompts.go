@@ -121,7 +121,7 @@ func (s *Store) answer(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, a ck
 	switch a.Choice {
 	case ckpt.ChoiceReinitialize:
 		if err = tx.reinitialize(run); err == nil {
-			err = s.newStretch(tx, agent, run, nil, ckpt.ClosedBegun, e)
+			err = s.newStretch(tx, run, nil, ckpt.ClosedBegun)
 		}
 	case ckpt.ChoiceAbandon:
 		err = tx.end(run, ckpt.EndRequest{Status: ckpt.RunFailed, Error: ckpt.Ref("abandoned by " + sc.Caller.Owner)})

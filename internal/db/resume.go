@@ -136,7 +136,10 @@ func (s *Store) claim(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckp
 	}
 	run.SegmentAt, run.Head = tx.now, head
 	if existed {
-		if err := s.newStretch(tx, agent, run, from, closing, entry(sc, "resume", agent.Name)); err != nil {
+		if err := s.newStretch(tx, run, from, closing); err != nil {
+			return err
+		}
+		if _, err := s.retainRun(tx, agent, run, entry(sc, "resume", agent.Name)); err != nil { // what only the head had kept
 			return err
 		}
 	}

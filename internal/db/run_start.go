@@ -43,7 +43,7 @@ func (s *Store) startRun(tx *tx, sc ckpt.Scope, agent *agentRow, r ckpt.RunReque
 		if err := tx.beginAnew(run); err != nil {
 			return nil, err
 		}
-		if err := s.newStretch(tx, agent, run, nil, ckpt.ClosedBegun, e); err != nil {
+		if err := s.newStretch(tx, run, nil, ckpt.ClosedBegun); err != nil {
 			return nil, err
 		}
 	}
