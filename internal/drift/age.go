@@ -37,7 +37,7 @@ func (d *due) settle(now time.Time, after time.Duration) { d.overdue(now, after)
 
 // interval is a duration of the policy at a threshold of the rule.
 func (s setting) interval(d ckpt.Duration) time.Duration {
-	scaled := float64(d) * s.warn.Value
+	scaled := float64(d) * s.warn.value
 	if scaled >= math.MaxInt64>>21 {
 		return math.MaxInt64 >> 21
 	}
@@ -51,7 +51,7 @@ func (r *run) aged(found []ckpt.Found, now time.Time) []ckpt.Found {
 		if r.routine.overdue(now, after) {
 			age := spentText(now.Sub(r.routine.since))
 			found = append(found, ckpt.Found{
-				Rule: RuleStaleCheckpoint, Severity: set.severity, SinceSeq: r.seq,
+				Rule: RuleStaleCheckpoint, Severity: set.one, SinceSeq: r.seq,
 				Message:  sentence("The last routine checkpoint is %s old; one is due every %s.", age, spentText(after)),
 				Advice:   sentence("Your last routine checkpoint is %s old. Save one now: what you did since would be lost.", age),
 				Evidence: ckpt.Evidence{Threshold: spentText(after), Observed: age},
@@ -63,7 +63,7 @@ func (r *run) aged(found []ckpt.Found, now time.Time) []ckpt.Found {
 		if r.refresh.overdue(now, after) {
 			age := spentText(now.Sub(r.refresh.since))
 			found = append(found, ckpt.Found{
-				Rule: RuleContextAge, Severity: set.severity, SinceSeq: r.seq,
+				Rule: RuleContextAge, Severity: set.one, SinceSeq: r.seq,
 				Message:  sentence("The context is %s old; a refresh is advised after %s.", age, spentText(after)),
 				Advice:   sentence("Your context is %s old. Save a recovery checkpoint with what matters, and restart from it with a fresh context.", age),
 				Evidence: ckpt.Evidence{Threshold: spentText(after), Observed: age},

@@ -73,7 +73,7 @@ func (r *run) overspent(found []ckpt.Found, now time.Time) []ckpt.Found {
 // budgetTier is tierOf with a notice below warn.
 func (s setting) budgetTier(share float64) (ckpt.Severity, float64) {
 	severity, need := s.tierOf(share)
-	if notice := budgetNotice * s.warn.Value; severity == "" && share >= notice {
+	if notice := budgetNotice * s.warn.value; severity == "" && share >= notice {
 		return ckpt.SeverityInfo, notice
 	}
 	return severity, need

@@ -24,10 +24,10 @@ func (cycle) look(h *history, set setting, span int) hit {
 		return hit{}
 	}
 	pairs := h.pairs(span)
-	return tiers(set, func(need Threshold, _ bool) (hit, bool) {
+	return tiers(set, func(need threshold, _ bool) (hit, bool) {
 		for size := minBlock; size <= maxBlock; size++ {
-			if n := size * int(need.Value); n <= pairs && isCopies(h, size, n) {
-				return hit{n: int(need.Value), among: h.reach(n), size: size}, true
+			if n := size * int(need.value); n <= pairs && isCopies(h, size, n) {
+				return hit{n: int(need.value), among: h.reach(n), size: size}, true
 			}
 		}
 		return hit{}, false
@@ -47,11 +47,11 @@ func isCopies(h *history, size, n int) bool {
 	return varied
 }
 
-func (cycle) making(h *history, need Threshold, span int) int {
+func (cycle) making(h *history, need threshold, span int) int {
 	pairs, longest := h.pairs(span), 0
 	for size := minBlock; size <= maxBlock; size++ {
 		same := 0
-		for same+size < min(pairs, size*int(need.Value)) && h.pairBack(same).pair == h.pairBack(same+size).pair {
+		for same+size < min(pairs, size*int(need.value)) && h.pairBack(same).pair == h.pairBack(same+size).pair {
 			same++
 		}
 		if same > 0 {
@@ -66,7 +66,7 @@ func (cycle) making(h *history, need Threshold, span int) int {
 
 func (c cycle) tell(h *history, x hit) ckpt.Found {
 	f := x.found(h, RuleCycle, func(e *entry) bool { return e.told })
-	f.Evidence.Threshold = sentence("%d copies of a block of %d to %d", int(x.need.Value), minBlock, maxBlock)
+	f.Evidence.Threshold = sentence("%d copies of a block of %d to %d", int(x.need.value), minBlock, maxBlock)
 	f.Evidence.Observed = sentence("%d copies of a block of %d", x.n, x.size)
 	block := make([]string, x.size)
 	for i := range block {

@@ -19,7 +19,7 @@ func (errorStreak) look(h *history, set setting, span int) hit {
 	for row < min(span, maxStreak) && h.last(row).bad {
 		row++
 	}
-	return tiers(set, func(need Threshold, critical bool) (hit, bool) {
+	return tiers(set, func(need threshold, critical bool) (hit, bool) {
 		x := errorsAmong(h, row, critical)
 		return x, x.enough(need)
 	})
@@ -28,8 +28,8 @@ func (errorStreak) look(h *history, set setting, span int) hit {
 // enough says whether there are as many errors as a tier needs. Errors that
 // differ are the answers to attempts that differ: each further kind takes half
 // an error off.
-func (x hit) enough(need Threshold) bool {
-	return 2*x.n-max(0, x.distinct-1) >= 2*int(need.Value)
+func (x hit) enough(need threshold) bool {
+	return 2*x.n-max(0, x.distinct-1) >= 2*int(need.value)
 }
 
 // errorsAmong counts the errors among the newest steps and the kinds of them.
@@ -54,7 +54,7 @@ func errorsAmong(h *history, among int, told bool) hit {
 	return x
 }
 
-func (errorStreak) making(h *history, _ Threshold, span int) int {
+func (errorStreak) making(h *history, _ threshold, span int) int {
 	row := 0
 	for row < min(span, maxStreak) && h.last(row).bad {
 		row++
@@ -67,7 +67,7 @@ func (errorStreak) making(h *history, _ Threshold, span int) int {
 
 func (errorStreak) tell(h *history, x hit) ckpt.Found {
 	f := x.found(h, RuleErrorStreak, func(e *entry) bool { return e.bad })
-	f.Evidence.Threshold = sentence("%d in a row", int(x.need.Value))
+	f.Evidence.Threshold = sentence("%d in a row", int(x.need.value))
 	f.Evidence.Observed = sentence("%d in a row, %s", x.n, count(x.distinct, "kind"))
 	f.Message = sentence("The last %s all failed, with %s of error.", count(x.n, "step"), count(x.distinct, "kind"))
 	f.Advice = sentence("Your last %s all failed. Stop calling, find out why from the newest error, and change the approach or ask for help.", count(x.n, "step"))
@@ -85,14 +85,14 @@ func (errorRate) look(h *history, set setting, span int) hit {
 	if !h.last(0).bad {
 		return hit{}
 	}
-	return tiers(set, func(need Threshold, critical bool) (hit, bool) {
-		x := errorsAmong(h, min(need.Window, span), critical)
+	return tiers(set, func(need threshold, critical bool) (hit, bool) {
+		x := errorsAmong(h, min(need.window, span), critical)
 		return x, x.enough(need)
 	})
 }
 
-func (errorRate) making(h *history, need Threshold, span int) int {
-	return h.signs(min(need.Window, span), func(e *entry) bool { return e.bad })
+func (errorRate) making(h *history, need threshold, span int) int {
+	return h.signs(min(need.window, span), func(e *entry) bool { return e.bad })
 }
 
 func (errorRate) tell(h *history, x hit) ckpt.Found {

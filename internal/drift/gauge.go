@@ -103,12 +103,12 @@ func (g *gauge) step(p *ckpt.StepPrint, set setting) *baseline {
 	if b == nil {
 		return nil
 	}
-	if b.n < set.warn.Window {
+	if b.n < set.warn.window {
 		b.learn(x)
 		return nil
 	}
-	b.add(p, x, set.warn.Value)
-	if b.sum > set.warn.Value {
+	b.add(p, x, set.warn.value)
+	if b.sum > set.warn.value {
 		return b
 	}
 	return nil
@@ -147,12 +147,12 @@ func (g *gauge) forget() {
 func (g *gauge) tell(p *ckpt.StepPrint, b *baseline, set setting) ckpt.Found {
 	now := b.total / float64(b.count)
 	return ckpt.Found{
-		Rule: g.rule, Severity: set.severity, SinceSeq: b.afterSeq,
+		Rule: g.rule, Severity: set.one, SinceSeq: b.afterSeq,
 		Message: sentence("%s %s %s %s on average over its last %s; its baseline of %s is %s.",
 			p.Tool, g.what, figure(now), g.unit, count(b.count, "step"), count(b.n, "step"), figure(b.mean)),
 		Advice: sentence("%s needs %s %s now where it used to need %s. Ask it for less at a time, or use something else, and save your state before you go on.", p.Tool, figure(now), g.unit, figure(b.mean)),
 		Evidence: ckpt.Evidence{
-			Threshold: sentence("a sum of %s standard deviations of %s above %s", figure(set.warn.Value), figure(b.deviation()), figure(b.mean)),
+			Threshold: sentence("a sum of %s standard deviations of %s above %s", figure(set.warn.value), figure(b.deviation()), figure(b.mean)),
 			Observed:  sentence("%s standard deviations, %s on average", figure(b.sum), figure(now)),
 			Window:    b.count, Tool: p.Tool, Steps: append([]string(nil), b.steps...),
 		},

@@ -28,7 +28,7 @@ func (r *run) Goal(now time.Time, declared string, updated bool) []ckpt.Found {
 	}
 	g.told = cut(declared)
 	return []ckpt.Found{{
-		Rule: RuleGoalChanged, Severity: set.severity, SinceSeq: r.seq,
+		Rule: RuleGoalChanged, Severity: set.one, SinceSeq: r.seq,
 		Message:  sentence("The goal was %q and is %q after %s, and no goal_update event came.", cut(g.first), cut(declared), count(int(r.ended), "step")),
 		Advice:   sentence("Your goal was %q, %s ago. Go back to it, or append a goal_update event that says why it changed.", cut(g.first), count(int(r.ended), "step")),
 		Evidence: ckpt.Evidence{Threshold: cut(g.first), Observed: cut(declared)},

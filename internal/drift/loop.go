@@ -12,7 +12,7 @@ type loop interface {
 	tell(h *history, x hit) ckpt.Found
 	// making is how many of the newest steps hold what may yet become critical,
 	// 0 where there are not two signs of it.
-	making(h *history, need Threshold, span int) int
+	making(h *history, need threshold, span int) int
 	// repeats says whether growth of declared progress clears the rule.
 	repeats() bool
 }
@@ -20,7 +20,7 @@ type loop interface {
 // hit is what a detector saw. Without a severity it saw nothing.
 type hit struct {
 	severity ckpt.Severity
-	need     Threshold // of the tier
+	need     threshold // of the tier
 	n        int       // what was counted
 	among    int       // in so many of the newest steps
 	distinct int       // different errors, tools or steps, as the rule says
@@ -32,14 +32,14 @@ func loops() []loop {
 }
 
 // tiers tries the critical tier first, then warn.
-func tiers(set setting, try func(need Threshold, critical bool) (hit, bool)) hit {
-	if set.critical.Value > 0 {
+func tiers(set setting, try func(need threshold, critical bool) (hit, bool)) hit {
+	if set.critical.value > 0 {
 		if x, ok := try(set.critical, true); ok {
 			x.severity, x.need = set.capped(ckpt.SeverityCritical), set.critical
 			return x
 		}
 	}
-	if set.warn.Value > 0 {
+	if set.warn.value > 0 {
 		if x, ok := try(set.warn, false); ok {
 			x.severity, x.need = ckpt.SeverityWarn, set.warn
 			return x
@@ -54,7 +54,7 @@ func (x hit) found(h *history, rule string, match func(*entry) bool) ckpt.Found 
 	return ckpt.Found{
 		Rule: rule, Severity: x.severity, SinceSeq: oldest.afterSeq,
 		Evidence: ckpt.Evidence{
-			Threshold: x.need.String(), Observed: outOf(x.n, x.among), Window: x.need.Window,
+			Threshold: x.need.String(), Observed: outOf(x.n, x.among), Window: x.need.window,
 			Tool: h.last(0).tool, Steps: h.keys(x.among, match),
 		},
 	}

@@ -38,11 +38,11 @@ func (r *run) declared(found []ckpt.Found, value *float64, now time.Time, key st
 		r.grew = r.steps.steps // the repeat rules count from here
 	}
 	set := r.set.rules[RuleProgressReversed]
-	if !fell || set.off || !r.tells(RuleProgressReversed, set.severity, r.progress.declareds, set.cooldown) {
+	if !fell || set.off || !r.tells(RuleProgressReversed, set.one, r.progress.declareds, set.cooldown) {
 		return found
 	}
 	return append(found, ckpt.Found{
-		Rule: RuleProgressReversed, Severity: set.severity, SinceSeq: r.seq,
+		Rule: RuleProgressReversed, Severity: set.one, SinceSeq: r.seq,
 		Message:  sentence("The declared progress fell from %s to %s.", figure(before), figure(*value)),
 		Advice:   sentence("Your progress fell from %s to %s. Check whether work was lost, and declare progress over the whole run, so that it only grows.", figure(before), figure(*value)),
 		Evidence: ckpt.Evidence{Threshold: sentence("not less than %s", figure(before)), Observed: figure(*value), Steps: keysOf(key)},
@@ -76,10 +76,10 @@ func (r *run) stalled(found []ckpt.Found, now time.Time, key string) []ckpt.Foun
 // tierOf is the highest tier that a value reaches, and what it needs.
 func (s setting) tierOf(value float64) (ckpt.Severity, float64) {
 	switch {
-	case s.critical.Value > 0 && value >= s.critical.Value:
-		return s.capped(ckpt.SeverityCritical), s.critical.Value
-	case s.warn.Value > 0 && value >= s.warn.Value:
-		return ckpt.SeverityWarn, s.warn.Value
+	case s.critical.value > 0 && value >= s.critical.value:
+		return s.capped(ckpt.SeverityCritical), s.critical.value
+	case s.warn.value > 0 && value >= s.warn.value:
+		return ckpt.SeverityWarn, s.warn.value
 	}
 	return "", 0
 }

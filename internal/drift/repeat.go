@@ -15,14 +15,14 @@ func (repeat) look(h *history, set setting, span int) hit {
 	if !newest.told || !newest.old {
 		return hit{}
 	}
-	return tiers(set, func(need Threshold, critical bool) (hit, bool) {
+	return tiers(set, func(need threshold, critical bool) (hit, bool) {
 		n, news := 0, false
-		for i := range min(need.Window, span) {
+		for i := range min(need.window, span) {
 			e := h.last(i)
 			switch {
 			case e.told && e.pair == newest.pair:
 				n++
-				if n == int(need.Value) && !news || n > int(need.Value) && !critical {
+				if n == int(need.value) && !news || n > int(need.value) && !critical {
 					return hit{n: n, among: i + 1}, true
 				}
 			case e.told && !e.old:
@@ -33,8 +33,8 @@ func (repeat) look(h *history, set setting, span int) hit {
 	})
 }
 
-func (repeat) making(h *history, need Threshold, span int) int {
-	for i := min(need.Window, span) - 1; i > 0; i-- {
+func (repeat) making(h *history, need threshold, span int) int {
+	for i := min(need.window, span) - 1; i > 0; i-- {
 		e := h.last(i)
 		for j := 0; e.told && j < i; j++ {
 			if later := h.last(j); later.told && later.pair == e.pair {

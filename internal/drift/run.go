@@ -41,7 +41,7 @@ func newRun(p *ckpt.Policy, past ckpt.RunPast) *run {
 	r.steps = newHistory(r.set.reach())
 	for _, g := range r.gauges {
 		for i := range past.Baseline {
-			g.learn(&past.Baseline[i], r.set.rules[g.rule].warn.Window)
+			g.learn(&past.Baseline[i], r.set.rules[g.rule].warn.window)
 		}
 	}
 	r.replay(&past)
@@ -102,7 +102,7 @@ func (r *run) gauged(found []ckpt.Found, p *ckpt.StepPrint) []ckpt.Found {
 		if set.off {
 			continue
 		}
-		if b := g.step(p, set); b != nil && r.tells(g.rule+" "+p.Tool, set.severity, r.ended, set.cooldown) {
+		if b := g.step(p, set); b != nil && r.tells(g.rule+" "+p.Tool, set.one, r.ended, set.cooldown) {
 			found = append(found, g.tell(p, b, set))
 		}
 	}
@@ -112,11 +112,11 @@ func (r *run) gauged(found []ckpt.Found, p *ckpt.StepPrint) []ckpt.Found {
 // unparsable tells of a result that begins like JSON and does not parse.
 func (r *run) unparsable(found []ckpt.Found, p *ckpt.StepPrint) []ckpt.Found {
 	set := r.set.rules[RuleUnparsable]
-	if !p.Unparsable || set.off || !r.tells(RuleUnparsable, set.severity, r.ended, set.cooldown) {
+	if !p.Unparsable || set.off || !r.tells(RuleUnparsable, set.one, r.ended, set.cooldown) {
 		return found
 	}
 	return append(found, ckpt.Found{
-		Rule: RuleUnparsable, Severity: set.severity, SinceSeq: p.AfterSeq,
+		Rule: RuleUnparsable, Severity: set.one, SinceSeq: p.AfterSeq,
 		Message:  sentence("The result of %s in step %d begins like JSON and does not parse.", p.Tool, r.ended),
 		Advice:   sentence("The result of %s in step %d is broken JSON. Do not guess what is missing: ask again, or ask for less.", p.Tool, r.ended),
 		Evidence: ckpt.Evidence{Tool: p.Tool, Steps: keysOf(p.Key)},
@@ -221,7 +221,7 @@ func (r *run) Back() (seq int64, ok bool) {
 	}
 	for _, l := range r.loops {
 		set := r.set.rules[l.rule()]
-		if set.off || set.critical.Value == 0 || set.most != ckpt.SeverityCritical {
+		if set.off || set.critical.value == 0 || set.most != ckpt.SeverityCritical {
 			continue
 		}
 		span := r.span(l)

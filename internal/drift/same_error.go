@@ -18,15 +18,15 @@ func (sameError) look(h *history, set setting, span int) hit {
 	if !newest.bad || newest.cause == 0 {
 		return hit{}
 	}
-	return tiers(set, func(need Threshold, _ bool) (hit, bool) {
-		x := hit{among: min(need.Window, span)}
+	return tiers(set, func(need threshold, _ bool) (hit, bool) {
+		x := hit{among: min(need.window, span)}
 		for i := range x.among {
 			if e := h.last(i); e.bad && e.cause == newest.cause {
 				x.n++
 				x.distinct += b2i(firstTool(h, i))
 			}
 		}
-		return x, x.n >= int(need.Value) && x.distinct >= minTools
+		return x, x.n >= int(need.value) && x.distinct >= minTools
 	})
 }
 
@@ -42,8 +42,8 @@ func firstTool(h *history, i int) bool {
 	return true
 }
 
-func (sameError) making(h *history, need Threshold, span int) int {
-	return h.signs(min(need.Window, span), func(e *entry) bool { return e.bad && e.cause != 0 })
+func (sameError) making(h *history, need threshold, span int) int {
+	return h.signs(min(need.window, span), func(e *entry) bool { return e.bad && e.cause != 0 })
 }
 
 func (sameError) tell(h *history, x hit) ckpt.Found {

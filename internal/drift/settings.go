@@ -2,6 +2,8 @@ package drift
 
 import (
 	"math"
+	"slices"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
@@ -18,21 +20,22 @@ type settings struct {
 // setting is what holds for one rule.
 type setting struct {
 	off            bool
-	warn, critical Threshold
-	severity       ckpt.Severity // of a rule with one tier
+	warn, critical threshold
+	one            ckpt.Severity // of a rule with one tier
 	most           ckpt.Severity // a finding is never more severe
 	cooldown       int64
 }
 
 // The thresholds are multiplied by the sensitivity.
 var sensitivities = map[ckpt.Sensitivity]float64{
-	"": 1, ckpt.SensitivityLow: 1.5, ckpt.SensitivityNormal: 1, ckpt.SensitivityHigh: 0.7,
+	ckpt.SensitivityLow: 1.5, ckpt.SensitivityNormal: 1, ckpt.SensitivityHigh: 0.7,
 }
 
 func settingsOf(p *ckpt.Policy) settings {
+	policy := *p
 	s := settings{
-		policy: p, off: p.Sensitivity == ckpt.SensitivityOff,
-		rules: make(map[string]setting, 24), ignore: make(map[string]bool, len(p.IgnoreTools)),
+		policy: &policy, off: p.Sensitivity == ckpt.SensitivityOff,
+		rules: make(map[string]setting, len(catalogue)), ignore: make(map[string]bool, len(p.IgnoreTools)),
 	}
 	scale := sensitivities[p.Sensitivity]
 	if scale == 0 {
@@ -41,30 +44,33 @@ func settingsOf(p *ckpt.Policy) settings {
 	for _, tool := range p.IgnoreTools {
 		s.ignore[tool] = true
 	}
-	for _, rule := range Rules() {
-		s.rules[rule.Name] = settingOf(rule, p.Detectors[rule.Name], scale)
+	for i := range catalogue {
+		s.rules[catalogue[i].name] = settingOf(&catalogue[i], p.Detectors[catalogue[i].name], scale)
 	}
 	return s
 }
 
 // own is the setting of a rule of the user's own.
 func (s *settings) own(name string) setting {
-	return settingOf(Rule{Name: name}, s.policy.Detectors[name], 1)
+	return settingOf(&ruleInfo{name: name}, s.policy.Detectors[name], 1)
 }
 
-func settingOf(rule Rule, d ckpt.Detector, scale float64) setting {
+func settingOf(rule *ruleInfo, d ckpt.Detector, scale float64) setting {
 	set := setting{
-		off:      d.Tier == "off",
-		warn:     rule.Warn.scaled(rule, scale).with(d.Warn, d.WarnWindow),
-		critical: rule.Critical.scaled(rule, scale).with(d.Critical, d.CriticalWindow),
-		severity: rule.Severity, most: ckpt.SeverityCritical, cooldown: DefaultCooldown,
+		off:      d.Tier == ckpt.TierOff,
+		warn:     rule.warn.scaled(rule, scale).with(d.Warn, d.WarnWindow),
+		critical: rule.critical.scaled(rule, scale).with(d.Critical, d.CriticalWindow),
+		one:      rule.one, most: ckpt.SeverityCritical, cooldown: defaultCooldown,
 	}
 	switch d.Tier {
-	case "warn":
+	case ckpt.TierWarn:
 		set.most = ckpt.SeverityWarn
-	case "critical":
-		if rule.Severity != "" {
-			set.severity = ckpt.SeverityCritical
+		if set.one == ckpt.SeverityCritical {
+			set.one = ckpt.SeverityWarn
+		}
+	case ckpt.TierCritical:
+		if rule.one != "" {
+			set.one = ckpt.SeverityCritical
 		}
 	}
 	if d.Cooldown > 0 {
@@ -75,28 +81,30 @@ func settingOf(rule Rule, d ckpt.Detector, scale float64) setting {
 
 // scaled is the threshold at a sensitivity. Counts stay whole and at least 2,
 // and a window grows with its count, so that it can be reached.
-func (t Threshold) scaled(rule Rule, scale float64) Threshold {
-	if t.Value == 0 || scale == 1 || rule.Name == RuleBudget {
+func (t threshold) scaled(rule *ruleInfo, scale float64) threshold {
+	if t.value == 0 || scale == 1 || rule.name == RuleBudget {
 		return t
 	}
-	if !rule.Count {
-		t.Value *= scale
+	if !rule.counts {
+		if rule.unit != "checkpoints" {
+			t.value *= scale
+		}
 		return t
 	}
-	t.Value = max(2, math.Round(t.Value*scale))
+	t.value = max(2, math.Round(t.value*scale))
 	if scale > 1 {
-		t.Window = int(math.Round(float64(t.Window) * scale))
+		t.window = int(math.Round(float64(t.window) * scale))
 	}
 	return t
 }
 
 // with is the threshold with what the policy says instead.
-func (t Threshold) with(value float64, window int) Threshold {
+func (t threshold) with(value float64, window int) threshold {
 	if value > 0 {
-		t.Value = value
+		t.value = value
 	}
 	if window > 0 {
-		t.Window = window
+		t.window = window
 	}
 	return t
 }
@@ -109,12 +117,88 @@ func (s setting) capped(severity ckpt.Severity) ckpt.Severity {
 	return severity
 }
 
+// detector is the setting in the words of a policy.
+func (s setting) detector() ckpt.Detector {
+	d := ckpt.Detector{
+		Tier: ckpt.TierCritical, Warn: s.warn.value, WarnWindow: s.warn.window,
+		Critical: s.critical.value, CriticalWindow: s.critical.window, Cooldown: int(s.cooldown),
+	}
+	switch {
+	case s.off:
+		d.Tier = ckpt.TierOff
+	case s.most != ckpt.SeverityCritical || s.one != "" && s.one != ckpt.SeverityCritical || s.one == "" && s.critical.value == 0:
+		d.Tier = ckpt.TierWarn
+	}
+	return d
+}
+
 // reach is how many steps the loop detectors look back.
 func (s *settings) reach() int {
 	reach := 64
 	for _, rule := range s.rules {
-		reach = max(reach, rule.warn.Window, rule.critical.Window)
+		reach = max(reach, rule.warn.window, rule.critical.window)
 	}
-	cycle := s.rules[RuleCycle]
-	return max(reach, maxBlock*int(cycle.warn.Value), maxBlock*int(cycle.critical.Value))
+	cycle, streak := s.rules[RuleCycle], s.rules[RuleErrorStreak]
+	for _, t := range []threshold{cycle.warn, cycle.critical} {
+		reach = max(reach, maxBlock*int(t.value))
+	}
+	return max(reach, 2*int(streak.warn.value), 2*int(streak.critical.value))
+}
+
+// checkDetectors refuses settings of rules that are not there, and thresholds
+// that no run could reach.
+func checkDetectors(p *ckpt.Policy) error {
+	for _, name := range sortedKeys(p.Detectors, len(p.Detectors)) {
+		d := p.Detectors[name]
+		i := slices.IndexFunc(catalogue, func(r ruleInfo) bool { return r.name == name })
+		own := slices.ContainsFunc(p.Rules, func(r ckpt.Rule) bool { return r.Name == name })
+		switch {
+		case i < 0 && !own && name != ckpt.RuleSecret:
+			return ckpt.Errorf(ckpt.CodeInvalid, "detectors.%s: there is no such rule: there are %s, and the rules of the policy", cut(name), strings.Join(ruleNames(), ", "))
+		case i >= 0 && catalogue[i].counts:
+			if err := checkCounts(&catalogue[i], d, p); err != nil {
+				return err
+			}
+		}
+	}
+	return checkRuleNames(p)
+}
+
+// maxCount is the largest count that a threshold may be.
+const maxCount = 200
+
+func checkCounts(rule *ruleInfo, d ckpt.Detector, p *ckpt.Policy) error {
+	set := settingsOf(p).rules[rule.name]
+	for _, tier := range []struct {
+		name string
+		threshold
+	}{{"warn", set.warn}, {"critical", set.critical}} {
+		switch {
+		case tier.value != math.Trunc(tier.value) || tier.value > maxCount:
+			return ckpt.Errorf(ckpt.CodeInvalid, "detectors.%s.%s is %s: it counts %s, and is a whole number up to %d", rule.name, tier.name, figure(tier.value), rule.unit, maxCount)
+		case tier.window > 0 && tier.value > float64(tier.window):
+			return ckpt.Errorf(ckpt.CodeInvalid, "detectors.%s.%s is %s in a window of %d: it can never be reached", rule.name, tier.name, figure(tier.value), tier.window)
+		}
+	}
+	return nil
+}
+
+// checkRuleNames refuses a rule of the user's own that is called like one that
+// comes with the program.
+func checkRuleNames(p *ckpt.Policy) error {
+	for i := range p.Rules {
+		name := p.Rules[i].Name
+		if slices.Contains(ruleNames(), name) || name == ckpt.RuleSecret {
+			return ckpt.Errorf(ckpt.CodeInvalid, "rules[%d]: %s comes with the program: call the rule something else", i, name)
+		}
+	}
+	return nil
+}
+
+func ruleNames() []string {
+	names := make([]string, 0, len(catalogue))
+	for i := range catalogue {
+		names = append(names, catalogue[i].name)
+	}
+	return names
 }

@@ -23,7 +23,7 @@ func (s *spell) tells(severity ckpt.Severity, now, cooldown int64) bool {
 	case now < s.until:
 		return false
 	default:
-		s.gap = min(2*s.gap, MaxCooldown)
+		s.gap = min(2*s.gap, maxCooldown)
 	}
 	s.level, s.until = severity, now+s.gap
 	return true

@@ -18,19 +18,19 @@ func (stale) look(h *history, set setting, span int) hit {
 		return hit{}
 	}
 	pairs := h.pairs(span)
-	return tiers(set, func(need Threshold, _ bool) (hit, bool) {
-		if h.totalPairs <= int64(need.Window) {
+	return tiers(set, func(need threshold, _ bool) (hit, bool) {
+		if h.totalPairs <= int64(need.window) {
 			return hit{}, false // still warming up
 		}
 		n, kinds := 0, 0
-		for i := range min(need.Window, pairs) {
+		for i := range min(need.window, pairs) {
 			if e := h.pairBack(i); e.old {
 				n++
 				kinds += b2i(firstOfKind(h, i))
 			}
 		}
-		return hit{n: n, among: h.reach(min(need.Window, pairs)), distinct: kinds},
-			n >= int(need.Value) && kinds >= min(minStaleKinds, int(need.Value))
+		return hit{n: n, among: h.reach(min(need.window, pairs)), distinct: kinds},
+			n >= int(need.value) && kinds >= min(minStaleKinds, int(need.value))
 	})
 }
 
@@ -44,8 +44,8 @@ func firstOfKind(h *history, i int) bool {
 	return true
 }
 
-func (stale) making(h *history, need Threshold, span int) int {
-	pairs := min(need.Window, h.pairs(span))
+func (stale) making(h *history, need threshold, span int) int {
+	pairs := min(need.window, h.pairs(span))
 	if pairs == 0 {
 		return 0
 	}
@@ -54,7 +54,7 @@ func (stale) making(h *history, need Threshold, span int) int {
 
 func (s stale) tell(h *history, x hit) ckpt.Found {
 	f := x.found(h, RuleStale, func(e *entry) bool { return e.told && e.old })
-	f.Message = sentence("%d of the last %s had all been made before in this run, with the same results.", x.n, count(x.need.Window, "step"))
-	f.Advice = sentence("%d of your last %s only repeat what you did earlier in this run. Write down what you know, and choose a step that is new.", x.n, count(x.need.Window, "step"))
+	f.Message = sentence("%d of the last %s had all been made before in this run, with the same results.", x.n, count(x.need.window, "step"))
+	f.Advice = sentence("%d of your last %s only repeat what you did earlier in this run. Write down what you know, and choose a step that is new.", x.n, count(x.need.window, "step"))
 	return f
 }

@@ -57,12 +57,12 @@ func (s *states) back(n int) []ckpt.StatePrint {
 // depth is how many checkpoints the rules look back.
 func (s *settings) depth() int {
 	size, lost, counter := s.rules[RuleCheckpointSize], s.rules[RuleLostKeys], s.rules[RuleCounterReversed]
-	return max(size.warn.Window, int(lost.warn.Value), int(counter.warn.Value), leastSizes)
+	return max(size.warn.window, int(lost.warn.value), int(counter.warn.value), leastSizes)
 }
 
 // stateFound is the part that all findings of states have.
 func (r *run) stateFound(rule string, p *ckpt.StatePrint, pointer string) ckpt.Found {
-	f := ckpt.Found{Rule: rule, Severity: r.set.rules[rule].severity, Evidence: ckpt.Evidence{Pointer: pointer}}
+	f := ckpt.Found{Rule: rule, Severity: r.set.rules[rule].one, Evidence: ckpt.Evidence{Pointer: pointer}}
 	if before := r.states.back(1); before != nil {
 		f.SinceSeq = before[0].Seq
 		f.Evidence.Checkpoints = append(f.Evidence.Checkpoints, before[0].ID)
@@ -93,8 +93,8 @@ func (r *run) resized(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ckp
 		return found
 	}
 	last := before[0].Size
-	sizes := make([]int64, 0, set.warn.Window)
-	for i := max(0, len(r.states.newest)-set.warn.Window); i < len(r.states.newest); i++ {
+	sizes := make([]int64, 0, set.warn.window)
+	for i := max(0, len(r.states.newest)-set.warn.window); i < len(r.states.newest); i++ {
 		sizes = append(sizes, r.states.newest[i].Size)
 	}
 	slices.Sort(sizes)
@@ -106,10 +106,10 @@ func (r *run) resized(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ckp
 		f.Message = sentence("The state shrank from %s to %s, by more than half.", byteText(last), byteText(p.Size))
 		f.Advice = sentence("Your state shrank from %s to %s. Check that nothing was lost; the checkpoint before has it all.", byteText(last), byteText(p.Size))
 		f.Evidence.Threshold, f.Evidence.Observed = sentence("at least %s", byteText(int64(shrinkTo*float64(last)))), byteText(p.Size)
-	case len(sizes) >= leastSizes && p.Size >= leastBytes && float64(p.Size) > set.warn.Value*float64(median):
-		f.Message = sentence("The state grew to %s, more than %s times the median of %s over the last %s.", byteText(p.Size), figure(set.warn.Value), byteText(median), count(len(sizes), "checkpoint"))
+	case len(sizes) >= leastSizes && p.Size >= leastBytes && float64(p.Size) > set.warn.value*float64(median):
+		f.Message = sentence("The state grew to %s, more than %s times the median of %s over the last %s.", byteText(p.Size), figure(set.warn.value), byteText(median), count(len(sizes), "checkpoint"))
 		f.Advice = sentence("Your state grew to %s, and was %s before. Leave out what is not needed to go on.", byteText(p.Size), byteText(median))
-		f.Evidence.Threshold, f.Evidence.Observed = sentence("at most %s times %s", figure(set.warn.Value), byteText(median)), byteText(p.Size)
+		f.Evidence.Threshold, f.Evidence.Observed = sentence("at most %s times %s", figure(set.warn.value), byteText(median)), byteText(p.Size)
 	default:
 		return found
 	}
@@ -118,7 +118,7 @@ func (r *run) resized(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ckp
 
 // lost finds top-level keys that the last checkpoints had and this one has not.
 func (r *run) lost(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ckpt.Found {
-	before := r.states.back(int(set.warn.Value))
+	before := r.states.back(int(set.warn.value))
 	if before == nil || p.Keys == nil {
 		return found
 	}
@@ -170,7 +170,7 @@ func (r *run) retyped(found []ckpt.Found, p *ckpt.StatePrint, _ setting) []ckpt.
 
 // reversed finds numbers that had only grown and fell.
 func (r *run) reversed(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ckpt.Found {
-	before := r.states.back(int(set.warn.Value))
+	before := r.states.back(int(set.warn.value))
 	if before == nil {
 		return found
 	}

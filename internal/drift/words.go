@@ -10,12 +10,12 @@ import (
 )
 
 // String is the threshold in words: "3 in 12".
-func (t Threshold) String() string {
-	value := strconv.FormatFloat(t.Value, 'g', 6, 64)
-	if t.Window == 0 {
+func (t threshold) String() string {
+	value := strconv.FormatFloat(t.value, 'g', 6, 64)
+	if t.window == 0 {
 		return value
 	}
-	return value + " in " + strconv.Itoa(t.Window)
+	return value + " in " + strconv.Itoa(t.window)
 }
 
 func outOf(n, among int) string { return strconv.Itoa(n) + " in " + strconv.Itoa(among) }
