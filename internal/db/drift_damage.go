@@ -37,7 +37,7 @@ func (s *Store) noteDamage(tx *tx, damage *damageError) error {
 		return err
 	}
 	run, agent, err := s.runWithAgent(tx, at.RunID)
-	if err != nil || run == nil {
+	if err != nil || run == nil || agent.policy.Detectors[ckpt.RuleCorruption].Tier == ckpt.TierOff {
 		return err
 	}
 	w, err := s.watchRun(tx, agent, run, nil)

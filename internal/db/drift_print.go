@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,7 +33,7 @@ func (s *Store) printState(key runKey, r *ckpt.SaveRequest, state []byte) *print
 	run, previous := s.ruleRun(key, &p, true)
 	made := &printed{past: s.prepare(key, &p)}
 	made.state = makePrint(s, key, func() ckpt.StatePrint { return s.opt.Drift.State(&p, run, state, previous, r.ContentType) })
-	if p.SchemaMode == ckpt.SchemaRefuse {
+	if p.SchemaMode == ckpt.SchemaRefuse && p.Detectors[ckpt.RuleSchema].Tier != ckpt.TierOff {
 		made.refused = refusedBySchema(made.state.Broken)
 	}
 	if ckpt.IsJSON(r.ContentType) {
@@ -43,24 +44,23 @@ func (s *Store) printState(key runKey, r *ckpt.SaveRequest, state []byte) *print
 
 // refusedBySchema is the refusal of a state, nil where it breaks no schema.
 func refusedBySchema(broken []ckpt.Found) error {
-	var places, words []string
 	for i := range broken {
-		if broken[i].Rule != ckpt.RuleSchema {
+		f := &broken[i]
+		if f.Rule != ckpt.RuleSchema {
 			continue
 		}
-		if at := broken[i].Evidence.Pointer; at != "" {
-			places = append(places, at)
+		where := ""
+		if at := f.Evidence.Pointer; at != "" && !strings.Contains(f.Message, at) {
+			where = " It begins at " + strconv.Quote(at) + "."
 		}
-		words = append(words, broken[i].Message)
+		message := strings.TrimRight(f.Message, ".")
+		if message == "" {
+			message = "The state breaks the agent's schema"
+		}
+		return ckpt.Errorf(ckpt.CodeSchemaMismatch, "%s.%s Nothing was saved: mend the state, or the schema in the agent's policy, or set its schema_mode to report",
+			strings.ToLower(message[:1])+message[1:], where)
 	}
-	if len(words) == 0 {
-		return nil
-	}
-	where := ""
-	if len(places) > 0 {
-		where = fmt.Sprintf(" at %q", places)
-	}
-	return ckpt.Errorf(ckpt.CodeSchemaMismatch, "the state breaks the schema in the agent's policy%s: %s Nothing was saved: mend the state or the schema, or set schema_mode to report", where, strings.Join(words, " "))
+	return nil
 }
 
 // makePrint keeps a mistake in a detector from reaching a save.
