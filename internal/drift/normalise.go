@@ -164,19 +164,18 @@ func numberInContext(before, b []byte) (int, string) {
 		return 0, ""
 	}
 	name, opened := nameBefore(before)
-	switch {
-	case opened: // sshd[1234]:
-		if n < len(b) && b[n] == ']' && n+1 < len(b) && b[n+1] == ':' && len(name) > 0 {
+	if opened { // sshd[1234]:
+		if n+1 < len(b) && b[n] == ']' && b[n+1] == ':' && len(name) > 0 {
 			return n, markPID
 		}
 		return 0, ""
-	case isPIDName(name):
+	}
+	switch means := meaningOf(name); {
+	case means == meansPID, means == meansProcess && n >= 3 && !isShare(b[n:]):
 		return n, markPID
-	case bytes.Equal(name, wordProcess) && n >= 3 && !isShare(b[n:]):
-		return n, markPID
-	case isDurationName(name):
+	case means == meansDuration:
 		return n, markDuration
-	case isTimeName(name) || isEpoch(b[:n]) && !isSizeName(name) && !isShare(b[n:]) && !isUnit(b[n:]):
+	case means == meansTime || isEpoch(b[:n]) && means != meansSize && !isShare(b[n:]) && !isUnit(b[n:]):
 		return n, markTime
 	}
 	return 0, ""
@@ -194,7 +193,7 @@ func nameBefore(before []byte) (name []byte, opened bool) {
 		n--
 	}
 	end := n
-	for n > 0 && end-n < 40 && (isWord(before[n-1]) || before[n-1] == '-') {
+	for n > 0 && end-n <= maxName && (isWord(before[n-1]) || before[n-1] == '-') {
 		n--
 	}
 	return before[n:end], opened

@@ -1,9 +1,6 @@
 package drift
 
-import (
-	"bytes"
-	"strings"
-)
+import "bytes"
 
 // numberLen is the length of the plain number that b begins with, 0 where a
 // word goes on.
@@ -49,12 +46,28 @@ func durationLen(b []byte) int {
 
 // shortUnit is the length of the unit of time that b begins with, or 0.
 func shortUnit(b []byte) int {
-	for _, unit := range []string{"ns", "us", "µs", "μs", "ms", "s", "m", "h", "d"} {
-		if bytes.HasPrefix(b, []byte(unit)) && (ends(b, len(unit)) || isDigit(b[len(unit)])) {
-			return len(unit)
-		}
+	if len(b) == 0 {
+		return 0
 	}
-	return 0
+	n := 1
+	switch b[0] {
+	case 's', 'h', 'd':
+	case 'm':
+		n += b2i(len(b) > 1 && b[1] == 's')
+	case 'n', 'u':
+		n = 2
+	case 0xc2, 0xce: // both signs for micro
+		n = 3
+		if len(b) < 3 || b[1] != 0xb5 && b[1] != 0xbc {
+			return 0
+		}
+	default:
+		return 0
+	}
+	if n > len(b) || n > 1 && b[n-1] != 's' || !ends(b, n) && !isDigit(b[n]) {
+		return 0
+	}
+	return n
 }
 
 // spacedDuration is the length of a number, a space and a unit of time, or 0.
@@ -83,53 +96,70 @@ func isEpoch(b []byte) bool {
 	return b[0] == '1' && b[1] >= '4' || b[0] == '2' && b[1] == '0'
 }
 
-var wordProcess = []byte("process")
+// meaning is what the name of a number says of it.
+type meaning int
 
-func isPIDName(name []byte) bool {
-	switch strings.ToLower(string(name)) {
+const (
+	meansNothing meaning = iota
+	meansPID
+	meansProcess // a process id, or how far a process is
+	meansDuration
+	meansTime
+	meansSize // something counted: ten digits of it are no time
+)
+
+// maxName is how long the name of a number may be.
+const maxName = 40
+
+// meaningOf looks at a name in whatever case.
+func meaningOf(name []byte) meaning {
+	if len(name) == 0 || len(name) > maxName {
+		return meansNothing
+	}
+	var space [maxName]byte
+	lower := space[:len(name)]
+	for i, c := range name {
+		if c >= 'A' && c <= 'Z' {
+			c |= 0x20
+		}
+		lower[i] = c
+	}
+	switch string(lower) {
 	case "pid", "ppid", "tid", "process_id", "process-id", "processid":
-		return true
-	}
-	return len(name) > 4 && (hasSuffix(name, "_pid") || hasSuffix(name, "-pid"))
-}
-
-func isDurationName(name []byte) bool {
-	switch strings.ToLower(string(name)) {
+		return meansPID
+	case "process":
+		return meansProcess
 	case "duration", "elapsed", "took", "latency", "uptime":
-		return true
-	}
-	for _, suffix := range []string{"_ms", "_us", "_ns", "_secs", "_seconds", "_sec", "_duration", "_elapsed", "_latency", "duration_s", "elapsed_s"} {
-		if hasSuffix(name, suffix) {
-			return true
-		}
-	}
-	return false
-}
-
-func isTimeName(name []byte) bool {
-	switch strings.ToLower(string(name)) {
+		return meansDuration
 	case "timestamp", "ts", "epoch", "mtime", "ctime", "atime":
-		return true
+		return meansTime
 	}
-	for _, suffix := range []string{"_at", "_ts", "_timestamp", "_epoch"} {
-		if hasSuffix(name, suffix) {
-			return true
+	for _, s := range suffixes {
+		if len(lower) > len(s.text) && bytes.HasSuffix(lower, s.text) {
+			return s.means
 		}
 	}
-	return false
+	for _, part := range sizeWords {
+		if bytes.Contains(lower, part) {
+			return meansSize
+		}
+	}
+	return meansNothing
 }
 
-// isSizeName says whether a name is of something counted, so that a number of
-// ten digits is no time.
-func isSizeName(name []byte) bool {
-	lower := strings.ToLower(string(name))
-	for _, part := range []string{"byte", "size", "count", "total", "offset", "length", "position", "id"} {
-		if strings.Contains(lower, part) {
-			return true
-		}
-	}
-	return false
+// suffixes end the names of numbers that change with time.
+var suffixes = []struct {
+	text  []byte
+	means meaning
+}{
+	{[]byte("_pid"), meansPID}, {[]byte("-pid"), meansPID},
+	{[]byte("_ms"), meansDuration}, {[]byte("_us"), meansDuration}, {[]byte("_ns"), meansDuration}, {[]byte("_sec"), meansDuration},
+	{[]byte("_secs"), meansDuration}, {[]byte("_seconds"), meansDuration}, {[]byte("_duration"), meansDuration},
+	{[]byte("_elapsed"), meansDuration}, {[]byte("_latency"), meansDuration}, {[]byte("duration_s"), meansDuration}, {[]byte("elapsed_s"), meansDuration},
+	{[]byte("_at"), meansTime}, {[]byte("_ts"), meansTime}, {[]byte("_timestamp"), meansTime}, {[]byte("_epoch"), meansTime},
 }
+
+var sizeWords = [][]byte{[]byte("byte"), []byte("size"), []byte("count"), []byte("total"), []byte("offset"), []byte("length"), []byte("position"), []byte("id")}
 
 // isShare says whether a number is so much of something.
 func isShare(after []byte) bool {
@@ -139,8 +169,4 @@ func isShare(after []byte) bool {
 // isUnit says whether a number is of something: bytes, rows, …
 func isUnit(after []byte) bool {
 	return len(after) > 1 && after[0] == ' ' && isLetter(after[1])
-}
-
-func hasSuffix(name []byte, suffix string) bool {
-	return len(name) > len(suffix) && strings.EqualFold(string(name[len(name)-len(suffix):]), suffix)
 }

@@ -1,9 +1,6 @@
 package drift
 
-import (
-	"bytes"
-	"strings"
-)
+import "bytes"
 
 // uuidLen is the length of the UUID that b begins with, or 0.
 func uuidLen(b []byte) int {
@@ -215,7 +212,7 @@ func monthDayLen(b []byte) int {
 }
 
 func isMonth(b []byte) bool {
-	return isName(b, "JanFebMarAprMayJunJulAugSepOctNovDec")
+	return len(b) > 0 && b[0] <= 'S' && isName(b, "JanFebMarAprMayJunJulAugSepOctNovDec")
 }
 
 func isDay(b []byte) bool { return isName(b, "MonTueWedThuFriSatSun") }
@@ -225,6 +222,10 @@ func isName(b []byte, names string) bool {
 	if len(b) < 3 || len(b) > 3 && isLetter(b[3]) {
 		return false
 	}
-	at := strings.Index(names, string(b[:3]))
-	return at >= 0 && at%3 == 0
+	for i := 0; i < len(names); i += 3 {
+		if names[i] == b[0] && names[i+1] == b[1] && names[i+2] == b[2] {
+			return true
+		}
+	}
+	return false
 }
