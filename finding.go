@@ -104,8 +104,23 @@ type DriftFilter struct {
 	Agent  string
 	Run    string // "" means MainRun
 	All    bool   // also findings that are closed
+	Line   bool   // with the timeline
 	Before string // a cursor
 	Limit  int
+}
+
+// TimelineLength is how many steps and checkpoints a timeline has at most.
+const TimelineLength = 200
+
+// TimelineEntry is a step or a checkpoint in the order in which they came.
+type TimelineEntry struct {
+	What    string `json:"what"` // step or checkpoint
+	At      Time   `json:"at"`   // when it ended, or was saved
+	Key     string `json:"key"`  // of the step; the id of the checkpoint
+	Name    string `json:"name"` // of the step; the kind of the checkpoint
+	Status  string `json:"status"`
+	Seq     int64  `json:"seq"`     // of the checkpoint; of the newest one before the step
+	Suspect bool   `json:"suspect"` // a checkpoint that is suspect
 }
 
 // DriftReport is what there is to know of a run's drift.
@@ -114,7 +129,8 @@ type DriftReport struct {
 	Owner string `json:"owner"`
 	Run   string `json:"run"`
 	DriftVerdict
-	Next Ref `json:"next"` // the cursor of the next page of findings, newest first
+	Next     Ref             `json:"next"`               // the cursor of the next page of findings, newest first
+	Timeline []TimelineEntry `json:"timeline,omitempty"` // the newest ones, oldest first, where it was asked for
 }
 
 // DriftStatus is how watching goes.

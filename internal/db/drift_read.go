@@ -36,6 +36,9 @@ func (s *Store) Drift(ctx context.Context, sc ckpt.Scope, f ckpt.DriftFilter) (*
 		return q.SelectContext(ctx, &report.Findings, `SELECT `+findingColumns+findingTables+`WHERE f.run_id = ? AND (? OR f.closed IS NULL) AND f.id < ?
 			ORDER BY f.id DESC LIMIT ?`, row.ID, f.All, f.Before, limit+1)
 	})
+	if err == nil && f.Line {
+		report.Timeline, err = s.timeline(ctx, row.ID)
+	}
 	if len(report.Findings) > limit {
 		report.Findings = report.Findings[:limit]
 		report.Next = ckpt.Ref(report.Findings[limit-1].ID)
@@ -72,4 +75,48 @@ func (s *Store) driftStatus(ctx context.Context, q *sqlx.Tx, owner string, d *ck
 	d.Watched, d.Findings = s.watches.held.Load(), []ckpt.FindingCount{}
 	return q.SelectContext(ctx, &d.Findings, `SELECT f.rule, f.severity, count(*) AS count FROM findings f JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id
 		WHERE f.closed IS NULL AND (a.owner = ?1 OR ?1 = '*') GROUP BY f.rule, f.severity ORDER BY f.rule, f.severity`, owner)
+}
+
+// timeline is what the run did last. A step stands after the checkpoint that
+// was the newest when it ended.
+func (s *Store) timeline(ctx context.Context, runID int64) ([]ckpt.TimelineEntry, error) {
+	var rows []struct {
+		What    string             `db:"what"`
+		At      lenient[ckpt.Time] `db:"at"`
+		Key     string             `db:"key"`
+		Name    string             `db:"name"`
+		Status  string             `db:"status"`
+		Seq     int64              `db:"seq"`
+		Suspect bool               `db:"suspect"`
+		ID      int64              `db:"id"`
+	}
+	err := s.ro.SelectContext(ctx, &rows, `SELECT * FROM (
+			SELECT * FROM (SELECT 'step' AS what, coalesce(ended_at, started_at) AS at, key, name, status, after_seq AS seq, 0 AS suspect, id FROM steps
+				WHERE run_id = ?1 ORDER BY after_seq DESC, id DESC LIMIT ?2)
+			UNION ALL SELECT 'checkpoint', created_at, id, kind, 'saved', seq, suspect, 0 FROM checkpoints WHERE n IN (`+newestOfRun+`)
+		) ORDER BY seq DESC, id DESC LIMIT ?2`, runID, ckpt.TimelineLength)
+	if err != nil {
+		return nil, readError(err)
+	}
+	line := make([]ckpt.TimelineEntry, len(rows))
+	for i := range rows {
+		r := &rows[len(rows)-1-i]
+		line[i] = ckpt.TimelineEntry{What: r.What, At: r.At.value, Key: r.Key, Name: r.Name, Status: r.Status, Seq: r.Seq, Suspect: r.Suspect}
+	}
+	return line, nil
+}
+
+// Finding reads one finding.
+func (s *Store) Finding(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Finding, error) {
+	if err := ckpt.CheckID(id); err != nil {
+		return nil, err
+	}
+	f, err := s.findFinding(ctx, sc, id)
+	if err != nil {
+		return nil, err
+	}
+	if f.Owner != sc.Caller.Owner {
+		s.auditForeignOf(sc, "read_drift", f.Owner, f.Agent, id)
+	}
+	return f, nil
 }

@@ -17,11 +17,24 @@ func (c *Client) Drift(ctx context.Context, f ckpt.DriftFilter) (*ckpt.DriftRepo
 	if f.All {
 		q.add("all", "true")
 	}
+	if f.Line {
+		q.add("timeline", "true")
+	}
 	q.add("before", f.Before)
 	q.addLimit(f.Limit)
 	report := new(ckpt.DriftReport)
 	_, err := c.fetch(ctx, &ask{method: http.MethodGet, path: agentPath(f.Agent) + "/drift", query: q, repeatable: true}, report)
 	return orNil(report, err)
+}
+
+// Finding reads one finding.
+func (c *Client) Finding(ctx context.Context, id string) (*ckpt.Finding, error) {
+	if err := ckpt.CheckID(id); err != nil {
+		return nil, err
+	}
+	f := new(ckpt.Finding)
+	_, err := c.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/findings/" + id, repeatable: true}, f)
+	return orNil(f, err)
 }
 
 // PostFinding notes a finding of the agent's own.

@@ -16,11 +16,20 @@ func (c *call) getDrift() error {
 	if f.All, err = c.query.is("all", false); err != nil {
 		return err
 	}
+	if f.Line, err = c.query.is("timeline", false); err != nil {
+		return err
+	}
 	if f.Limit, err = c.query.limit(); err != nil {
 		return err
 	}
 	return read(c, true, func(ctx context.Context) (*ckpt.DriftReport, error) {
 		return c.server.runs.Drift(ctx, c.scope, f)
+	})
+}
+
+func (c *call) getFinding() error {
+	return read(c, false, func(ctx context.Context) (*ckpt.Finding, error) {
+		return c.server.runs.Finding(ctx, c.scope, c.r.PathValue("id"))
 	})
 }
 

@@ -188,3 +188,7 @@ func (f *fakeRuns) PostFinding(ctx context.Context, sc ckpt.Scope, agent string,
 func (f *fakeRuns) Dismiss(ctx context.Context, sc ckpt.Scope, r ckpt.DismissRequest) (*ckpt.DismissedFinding, bool, error) {
 	return answerOf(f, f.dismissed, f.note(ctx, "Dismiss", sc, ckpt.RunRef{}, r))
 }
+
+func (f *fakeRuns) Finding(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Finding, error) {
+	return pageOf(f.posted.Finding, f.note(ctx, "Finding", sc, ckpt.RunRef{}, id))
+}

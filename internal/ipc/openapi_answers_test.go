@@ -306,9 +306,9 @@ func (a *api) drift() {
 	a.want(201, post("/v1/agents/drifter/checkpoints", `{"kind":"routine","state":{"n":2}}`)) // suspect, and critical
 	a.want(201, post("/v1/agents/drifter/runs/main/steps", `{"key":"s","name":"n","status":"succeeded"}`))
 	a.want(200, post("/v1/agents/drifter/runs/main/heartbeat", `{}`))
-	page := a.want(200, get(path+"?run=main&limit=1&all=true"))
+	page := a.want(200, get(path+"?run=main&limit=1&all=true&timeline=true"))
 	var first ckpt.DriftReport
-	if err := json.Unmarshal([]byte(page), &first); err != nil || first.Next == "" || first.Verdict != ckpt.SeverityCritical || first.Recovery == "" {
+	if err := json.Unmarshal([]byte(page), &first); err != nil || first.Next == "" || first.Verdict != ckpt.SeverityCritical || first.Recovery == "" || len(first.Timeline) != 4 {
 		a.t.Fatalf("%v %s", err, page)
 	}
 	a.want(200, get(path+"?limit=1&before="+string(first.Next)))
@@ -317,6 +317,8 @@ func (a *api) drift() {
 	if err := json.Unmarshal([]byte(body), &posted); err != nil || posted.ID == "" {
 		a.t.Fatalf("%v %s", err, body)
 	}
+	a.want(200, get("/v1/findings/"+posted.ID))
+	a.want(404, get("/v1/findings/"+idZ))
 	a.want(200, post("/v1/findings/"+posted.ID+"/dismiss", `{"reason":"checked"}`).with("Idempotency-Key", "d1"))
 	a.want(200, post("/v1/findings/"+posted.ID+"/dismiss", `{"reason":"checked"}`).with("Idempotency-Key", "d1"))
 	a.want(200, post("/v1/findings/"+posted.ID+"/dismiss", ``).of(""))

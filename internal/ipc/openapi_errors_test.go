@@ -232,3 +232,7 @@ func (f failing) PostFinding(context.Context, ckpt.Scope, string, ckpt.FindingRe
 func (f failing) Dismiss(context.Context, ckpt.Scope, ckpt.DismissRequest) (*ckpt.DismissedFinding, bool, error) {
 	return nil, false, f.err
 }
+
+func (f failing) Finding(context.Context, ckpt.Scope, string) (*ckpt.Finding, error) {
+	return nil, f.err
+}

@@ -124,7 +124,7 @@ func TestCallsOfRunsTravelWhole(t *testing.T) {
 		equal(t, method+" replayed", replayed, true)
 		same(t, "the answer to "+method, answer, answered)
 		same(t, "the request of "+method, got, want)
-		if slices.Contains([]string{"StartRun", "Runs", "Resume", "Prompts", "AnswerPrompt", "Drift", "PostFinding", "Dismiss"}, method) {
+		if slices.Contains([]string{"StartRun", "Runs", "Resume", "Prompts", "AnswerPrompt", "Drift", "Finding", "PostFinding", "Dismiss"}, method) {
 			return
 		}
 		equal(t, method+" names the run", at, ref)
@@ -202,9 +202,12 @@ func TestCallsOfRunsTravelWhole(t *testing.T) {
 	p, replayed, err := c.AnswerPrompt(ctx, answer)
 	tell("AnswerPrompt", replayed, err, p, &runs.asked, answer)
 
-	driftFilter := ckpt.DriftFilter{Agent: "a", Run: "r", All: true, Before: "b", Limit: 3}
+	driftFilter := ckpt.DriftFilter{Agent: "a", Run: "r", All: true, Line: true, Before: "b", Limit: 3}
 	report, err := c.Drift(ctx, driftFilter)
 	tell("Drift", true, err, report, &runs.report, driftFilter)
+
+	finding, err := c.Finding(ctx, id1)
+	tell("Finding", true, err, finding, &runs.posted.Finding, id1)
 
 	post := filled[ckpt.FindingRequest](t)
 	post.Run, post.Rule, post.Severity, post.Evidence, post.IdempotencyKey = "r", "mine", ckpt.SeverityCritical, ckpt.JSON(exact), "k9"
