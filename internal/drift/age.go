@@ -22,27 +22,19 @@ func (d *due) came(at time.Time) {
 }
 
 // overdue says whether that is to be told now.
-func (d *due) overdue(now time.Time, after time.Duration) bool {
-	if after <= 0 || d.since.IsZero() || now.Sub(d.since) <= after<<min(d.told, 20) {
+func (d *due) overdue(now time.Time, after float64) bool {
+	late := float64(now.Sub(d.since))
+	if after <= 0 || d.since.IsZero() || late <= math.Ldexp(after, d.told) {
 		return false
 	}
-	for now.Sub(d.since) > after<<min(d.told, 20) && d.told < 20 {
+	for late > math.Ldexp(after, d.told) {
 		d.told++
 	}
 	return true
 }
 
-// settle takes what is overdue as told.
-func (d *due) settle(now time.Time, after time.Duration) { d.overdue(now, after) }
-
-// interval is a duration of the policy at a threshold of the rule.
-func (s setting) interval(d ckpt.Duration) time.Duration {
-	scaled := float64(d) * s.warn.value
-	if scaled >= math.MaxInt64>>21 {
-		return math.MaxInt64 >> 21
-	}
-	return time.Duration(scaled)
-}
+// interval is a duration of the policy at the threshold of the rule.
+func (s setting) interval(d ckpt.Duration) float64 { return float64(d) * s.warn.value }
 
 // aged finds that no routine checkpoint or no refresh came for long.
 func (r *run) aged(found []ckpt.Found, now time.Time) []ckpt.Found {
@@ -52,9 +44,9 @@ func (r *run) aged(found []ckpt.Found, now time.Time) []ckpt.Found {
 			age := spentText(now.Sub(r.routine.since))
 			found = append(found, ckpt.Found{
 				Rule: RuleStaleCheckpoint, Severity: set.one, SinceSeq: r.seq,
-				Message:  sentence("The last routine checkpoint is %s old; one is due every %s.", age, spentText(after)),
-				Advice:   sentence("Your last routine checkpoint is %s old. Save one now: what you did since would be lost.", age),
-				Evidence: ckpt.Evidence{Threshold: spentText(after), Observed: age},
+				Message:  sentence("No routine checkpoint was saved for %s; one is due every %s.", age, spentText(time.Duration(after))),
+				Advice:   sentence("You have saved no routine checkpoint for %s. Save one now: what you did since would be lost.", age),
+				Evidence: ckpt.Evidence{Threshold: spentText(time.Duration(after)), Observed: age},
 			})
 		}
 	}
@@ -64,9 +56,9 @@ func (r *run) aged(found []ckpt.Found, now time.Time) []ckpt.Found {
 			age := spentText(now.Sub(r.refresh.since))
 			found = append(found, ckpt.Found{
 				Rule: RuleContextAge, Severity: set.one, SinceSeq: r.seq,
-				Message:  sentence("The context is %s old; a refresh is advised after %s.", age, spentText(after)),
-				Advice:   sentence("Your context is %s old. Save a recovery checkpoint with what matters, and restart from it with a fresh context.", age),
-				Evidence: ckpt.Evidence{Threshold: spentText(after), Observed: age},
+				Message:  sentence("The context was not refreshed for %s; that is advised after %s.", age, spentText(time.Duration(after))),
+				Advice:   sentence("Your context was not refreshed for %s. Save a recovery checkpoint with what matters, and restart from it with a fresh context.", age),
+				Evidence: ckpt.Evidence{Threshold: spentText(time.Duration(after)), Observed: age},
 			})
 		}
 	}

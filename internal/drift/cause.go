@@ -141,9 +141,7 @@ func eachWord(text []byte, visit func([]byte)) {
 			continue
 		}
 		n := wordLen(text[i:])
-		if n > 1 {
-			visit(text[i : i+n])
-		}
+		visit(text[i : i+n])
 		i += n
 	}
 }

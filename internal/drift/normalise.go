@@ -27,48 +27,46 @@ const (
 // Everything else stays: other numbers are what an answer is about. What is
 // normalised already is not changed. Time and memory are linear in the text.
 func Normalise(text []byte) []byte {
-	text = stripEscapes(text)
+	text = plain(text)
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); {
-		c := text[i]
-		switch {
-		case c == ' ' || c == '\n':
-			if c == '\n' {
-				out = bytes.TrimRight(out, " ")
-			}
-			if n := len(out); n == 0 || out[n-1] != c && out[n-1] != '\n' {
-				out = append(out, c)
-			}
+		if !isWord(text[i]) {
+			out = append(out, text[i])
 			i++
-		case !isWord(c):
-			out = append(out, c)
-			i++
-		default:
-			n, mark := volatile(out, text[i:])
-			if n == 0 {
-				n = wordLen(text[i:])
-				out = append(out, text[i:i+n]...)
-			} else {
-				out = append(out, mark...)
-			}
-			i += n
+			continue
 		}
+		n, mark := volatile(out, text[i:])
+		if n > 0 {
+			out = append(out, mark...)
+		} else {
+			n = wordLen(text[i:])
+			out = append(out, text[i:i+n]...)
+		}
+		i += n
 	}
-	return bytes.TrimRight(out, " \n")
+	return out
 }
 
-// stripEscapes removes terminal escapes and control characters, and makes all
-// white space spaces and line ends.
-func stripEscapes(text []byte) []byte {
+// plain removes terminal escapes and control characters, and makes of white
+// space one space or one line end, none at the ends.
+func plain(text []byte) []byte {
 	out := make([]byte, 0, len(text))
+	gap := byte(0)
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case c == 0x1b:
 			i += escapeLen(text[i:]) - 1
-		case c == '\t' || c == '\r' || c == '\v' || c == '\f':
-			out = append(out, ' ')
-		case c < ' ' && c != '\n' || c == 0x7f:
+		case c == '\n' || gap != '\n' && (c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'):
+			gap = c
+			if c != '\n' {
+				gap = ' '
+			}
+		case c <= ' ' || c == 0x7f:
 		default:
+			if gap != 0 && len(out) > 0 {
+				out = append(out, gap)
+			}
+			gap = 0
 			out = append(out, c)
 		}
 	}
@@ -147,11 +145,11 @@ func volatile(before, b []byte) (int, string) {
 }
 
 // isJoin says whether the number b goes on from what stands before it, like the
-// 5 of 1.5 or of a/5: then it is no word of its own.
+// 5 of 1.5 or of 1:5: then it is no word of its own.
 func isJoin(before, b []byte) bool {
 	n := len(before)
 	switch before[n-1] {
-	case '.', ',':
+	case '.', ',', ':':
 		return n > 1 && isDigit(before[n-2])
 	}
 	return false

@@ -54,6 +54,9 @@ func clockLen(b []byte, short bool) int {
 	if n+1 < len(b) && (b[n] == '.' || b[n] == ',') && isDigit(b[n+1]) {
 		n += 1 + digits(b[n+1:])
 	}
+	if n+1 < len(b) && b[n] == ':' && isDigit(b[n+1]) {
+		return 0 // an address of hardware, or a version
+	}
 	return n
 }
 

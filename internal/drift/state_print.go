@@ -115,7 +115,7 @@ func byteText(n int64) string {
 	switch {
 	case n < 10_000:
 		return count(int(n), "byte")
-	case n < 10_000_000:
+	case n < 1_000_000:
 		return sentence("%.1f kB", float64(n)/1000)
 	}
 	return sentence("%.1f MB", float64(n)/1e6)
