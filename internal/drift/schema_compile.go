@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -54,9 +55,6 @@ func compileSchema(text ckpt.JSON) (*schema, error) {
 	if err := json.Unmarshal(text, &root); err != nil {
 		return nil, fmt.Errorf("it is no JSON Schema: %w", err)
 	}
-	if _, err := root.Resolve(nil); err != nil {
-		return nil, err
-	}
 	s := &schema{
 		root: &root, draft7: strings.Contains(root.Schema, "draft-07"),
 		byPlace: map[string]*jsonschema.Schema{}, anchors: map[string]*jsonschema.Schema{}, refs: map[*jsonschema.Schema]*jsonschema.Schema{},
@@ -74,7 +72,8 @@ func compileSchema(text ckpt.JSON) (*schema, error) {
 			return nil, err
 		}
 	}
-	return s, nil
+	_, err := root.Resolve(nil) // what is wrong beside that
+	return s, err
 }
 
 // maxSchemaDepth is how deep a schema may be.
@@ -86,11 +85,16 @@ func (s *schema) visit(place string, part *jsonschema.Schema, depth int) error {
 		return nil
 	}
 	if depth > maxSchemaDepth {
-		return fmt.Errorf("%s: it is more than %d deep", place, maxSchemaDepth)
+		return fmt.Errorf("%s: it is more than %d deep", cut(place), maxSchemaDepth)
 	}
 	s.byPlace[place] = part
 	s.never[part] = part.Not != nil && reflect.ValueOf(*part.Not).IsZero()
 	s.unevaluated = s.unevaluated || part.UnevaluatedItems != nil || part.UnevaluatedProperties != nil
+	for _, kind := range append(slices.Clone(part.Types), part.Type) {
+		if kind != "" && !slices.Contains(schemaTypes, kind) {
+			return fmt.Errorf("%s: type is %q: it is one of %s", placeText(place), cut(kind), strings.Join(schemaTypes, ", "))
+		}
+	}
 	switch {
 	case part.DynamicRef != "":
 		return fmt.Errorf("%s: $dynamicRef is not supported", placeText(place))
@@ -115,6 +119,9 @@ func (s *schema) visit(place string, part *jsonschema.Schema, depth int) error {
 	})
 	return err
 }
+
+// schemaTypes are the words of JSON Schema for types.
+var schemaTypes = []string{"null", "boolean", "object", "array", "number", "string", "integer"}
 
 func placeText(place string) string {
 	if place == "" {

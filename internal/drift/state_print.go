@@ -91,7 +91,7 @@ func article(kind string) string {
 	switch kind {
 	case "null":
 		return "null"
-	case "object", "array":
+	case "object", "array", "integer":
 		return "an " + kind
 	}
 	return "a " + kind
