@@ -67,7 +67,7 @@ func (r *run) stalled(found []ckpt.Found, now time.Time, key string) []ckpt.Foun
 		Message: sentence("The declared progress has stood at %s for %s and %s.", figure(p.best), count(int(steps), "step"), spentText(spent)),
 		Advice:  sentence("Your progress has stood at %s for %s. Say what blocks it, and take another way or ask for help.", figure(p.best), count(int(steps), "step")),
 		Evidence: ckpt.Evidence{
-			Threshold: sentence("%s times %s", figure(need), stallLimit(r.set.policy)),
+			Threshold: sentence("%s × %s", figure(need), stallLimit(r.set.policy)),
 			Observed:  sentence("%s, %s", count(int(steps), "step"), spentText(spent)), Window: int(steps), Steps: keysOf(key),
 		},
 	})
@@ -95,7 +95,7 @@ func over(value, limit float64) float64 {
 func stallLimit(p *ckpt.Policy) string {
 	switch {
 	case p.NoProgressSteps > 0 && p.NoProgressTime > 0:
-		return sentence("%s or %s", count(int(p.NoProgressSteps), "step"), p.NoProgressTime)
+		return sentence("(%s or %s)", count(int(p.NoProgressSteps), "step"), p.NoProgressTime)
 	case p.NoProgressSteps > 0:
 		return count(int(p.NoProgressSteps), "step")
 	}

@@ -119,7 +119,7 @@ func (r *run) unparsable(found []ckpt.Found, p *ckpt.StepPrint) []ckpt.Found {
 		Rule: RuleUnparsable, Severity: set.one, SinceSeq: p.AfterSeq,
 		Message:  sentence("The result of %s in step %d begins like JSON and does not parse.", p.Tool, r.ended),
 		Advice:   sentence("The result of %s in step %d is broken JSON. Do not guess what is missing: ask again, or ask for less.", p.Tool, r.ended),
-		Evidence: ckpt.Evidence{Tool: p.Tool, Steps: keysOf(p.Key)},
+		Evidence: ckpt.Evidence{Threshold: "JSON that parses", Observed: "none that does", Tool: p.Tool, Steps: keysOf(p.Key)},
 	})
 }
 

@@ -62,6 +62,9 @@ func settingOf(rule *ruleInfo, d ckpt.Detector, scale float64) setting {
 		critical: rule.critical.scaled(rule, scale).with(d.Critical, d.CriticalWindow),
 		one:      rule.one, most: ckpt.SeverityCritical, cooldown: defaultCooldown,
 	}
+	if rule.counts && d.Critical == 0 && rule.warn.value > 0 {
+		set.critical.value = max(set.critical.value, set.warn.value+1) // rounding must not make the tiers one
+	}
 	switch d.Tier {
 	case ckpt.TierWarn:
 		set.most = ckpt.SeverityWarn

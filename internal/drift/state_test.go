@@ -49,7 +49,7 @@ func TestLostKeys(t *testing.T) {
 	m.expectNone()
 	m.save(form(map[string]any{"x~y/z": "gone", "plan": "gone"}))
 	m.expectPointers(RuleLostKeys, "c4 /plan")
-	if f := m.found[0]; f.SinceSeq != 3 || !strings.Contains(f.Message, `"x~y/z"`) || !strings.Contains(f.Message, "2 top-level keys") {
+	if f := m.found[0]; f.SinceSeq != 3 || !strings.Contains(f.Message, `"x~y/z"`) || !strings.Contains(f.Message, "lost 2 top-level keys") {
 		t.Errorf("%+v", f)
 	}
 	m.save(form(map[string]any{"x~y/z": "gone", "plan": "gone"}))

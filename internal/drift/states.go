@@ -143,7 +143,7 @@ func (r *run) lost(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ckpt.F
 	f := r.stateFound(RuleLostKeys, p, pointerTo(gone[0]))
 	f.Evidence.Threshold, f.Evidence.Observed = sentence("in the last %s", count(len(before), "checkpoint")), named(gone)
 	f.Evidence.Window = len(before)
-	f.Message = sentence("%s that the last %s had is gone from the state: %s.", count(len(gone), "top-level key"), count(len(before), "checkpoint"), named(gone))
+	f.Message = sentence("The state has lost %s that the last %s had: %s.", count(len(gone), "top-level key"), count(len(before), "checkpoint"), named(gone))
 	f.Advice = sentence("Your state has lost %s: %s. Take it from the checkpoint before, or say that it is no longer needed.", count(len(gone), "key"), named(gone))
 	return append(found, f)
 }
@@ -158,8 +158,8 @@ func (r *run) retyped(found []ckpt.Found, p *ckpt.StatePrint, _ setting) []ckpt.
 		}
 		f := r.stateFound(RuleTypeChanged, p, pointerTo(key))
 		f.Evidence.Threshold, f.Evidence.Observed = was, is
-		f.Message = sentence("%q in the state was %s in %s and is %s now.", key, article(was), count(int(r.states.count), "checkpoint"), article(is))
-		f.Advice = sentence("%q in your state was %s in %s and is %s now. Put the right value there before you go on.", key, article(was), count(int(r.states.count), "checkpoint"), article(is))
+		f.Message = sentence("%q in the state was %s, and is %s after %s.", cut(key), article(was), article(is), count(int(r.states.count), "checkpoint"))
+		f.Advice = sentence("%q in your state was %s, and is %s after %s. Put the right value there before you go on.", cut(key), article(was), article(is), count(int(r.states.count), "checkpoint"))
 		found = append(found, f)
 		if len(found) >= maxNamed {
 			break
@@ -182,8 +182,8 @@ func (r *run) reversed(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ck
 		f := r.stateFound(RuleCounterReversed, p, pointer)
 		f.Evidence.Threshold, f.Evidence.Observed = sentence("not less than %s", figure(from)), figure(p.Counters[pointer])
 		f.Evidence.Window = len(before)
-		f.Message = sentence("%s in the state only grew over the last %s, to %s, and fell to %s.", pointer, count(len(before), "checkpoint"), figure(from), figure(p.Counters[pointer]))
-		f.Advice = sentence("%s in your state fell from %s to %s. If you went back on purpose, go on; if not, your state is an old one.", pointer, figure(from), figure(p.Counters[pointer]))
+		f.Message = sentence("%s in the state only grew over the last %s, to %s, and fell to %s.", cut(pointer), count(len(before), "checkpoint"), figure(from), figure(p.Counters[pointer]))
+		f.Advice = sentence("%s in your state fell from %s to %s. If you went back on purpose, go on; if not, your state is an old one.", cut(pointer), figure(from), figure(p.Counters[pointer]))
 		found = append(found, f)
 		if len(found) >= maxNamed {
 			break
