@@ -127,6 +127,9 @@ func (s *driftSums) write(w io.Writer, style *style) {
 		t.add(append([]string{g.source, g.outcome, strconv.Itoa(g.runs)}, g.cells("")...)...)
 	}
 	t.write(w, style)
+	if len(s.rules) == 0 {
+		return
+	}
 	fmt.Fprintln(w)
 	t = newTable("RULE", "SOURCE", "OUTCOME", ">WARN", ">DELAY", ">CRITICAL", ">DELAY")
 	rules := make([]string, 0, len(s.rules))
