@@ -20,8 +20,23 @@ type printed struct {
 	shared  map[string]string // hashes of the values at the policy's shared keys, by pointer
 }
 
+// printAside is the size from which on a state is printed beside the encoding.
+const printAside = 64 << 10
+
+// printing begins to make of a state what the detectors need of it, and answers
+// how to get that.
+func (s *Store) printing(key runKey, r *ckpt.SaveRequest, state []byte) func() *printed {
+	if s.opt.Drift == nil || len(state) < printAside {
+		made := s.printState(key, r, state)
+		return func() *printed { return made }
+	}
+	done := make(chan *printed, 1)
+	go func() { done <- makePrint(s, key, func() *printed { return s.printState(key, r, state) }) }()
+	return func() *printed { return <-done }
+}
+
 // printState makes of a state what the detectors need of it, and refuses one
-// that breaks the agent's schema. It runs in the caller's goroutine.
+// that breaks the agent's schema. It runs outside the writer.
 func (s *Store) printState(key runKey, r *ckpt.SaveRequest, state []byte) *printed {
 	if s.opt.Drift == nil {
 		return nil

@@ -63,11 +63,12 @@ func (s *Store) newSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*save, error) {
 		return nil, err
 	}
 	key := runKey{sc.Whose(), r.Agent, runName(r.Run)}
-	v.drift = s.printState(key, r, state)
+	printed := s.printing(key, r, state)
 	if v.leave, err = s.live.enter(key, len(state), s.opt.WriteTimeout); err != nil {
 		return nil, err
 	}
 	v.state = encode(state, s.baseFor(key, len(state)))
+	v.drift = printed()
 	if v.key == "" {
 		return v, nil
 	}

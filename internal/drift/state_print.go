@@ -33,8 +33,8 @@ func printState(p *ckpt.StatePrint, state []byte, contentType string) {
 		p.Keys = map[string]string{}
 		return
 	}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(state, &members) != nil || len(members) > maxKeys {
+	members, ok := membersOf(state)
+	if !ok || len(members) > maxKeys {
 		return
 	}
 	p.Keys = make(map[string]string, len(members))
@@ -43,6 +43,16 @@ func printState(p *ckpt.StatePrint, state []byte, contentType string) {
 	}
 	p.Counters = map[string]float64{}
 	counters(p.Counters, members, "", 1)
+}
+
+// membersOf are the members of an object, as they stand there.
+func membersOf(object []byte) (map[string]json.RawMessage, bool) {
+	members := map[string]json.RawMessage{}
+	ok := ckpt.Members(object, func(name string, value []byte) bool {
+		members[name] = value
+		return len(members) <= maxKeys
+	})
+	return members, ok
 }
 
 // counters collects the whole numbers from 0 on in an object and in the objects
@@ -59,8 +69,10 @@ func counters(into map[string]float64, members map[string]json.RawMessage, place
 				into[place+pointerTo(key)] = x
 			}
 		case "object":
-			var inner map[string]json.RawMessage
-			if depth < maxCounterDepth && json.Unmarshal(value, &inner) == nil {
+			if depth == maxCounterDepth {
+				continue
+			}
+			if inner, ok := membersOf(value); ok {
 				counters(into, inner, place+pointerTo(key), depth+1)
 			}
 		}
