@@ -58,6 +58,7 @@ const (
 	insertCheckpoint = `INSERT INTO checkpoints (n, id, run_id, seq, kind, parent, created_at, size, stored_size, sha256, content_type,
 		labels, metadata, step, operation, pinned, suspect, program, pieces, body)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	deleteInline     = `DELETE FROM checkpoints WHERE n = ?`
 	deleteCheckpoint = `DELETE FROM checkpoints WHERE n = ? RETURNING pieces`
 	updateSavedRun   = `UPDATE runs SET last_seq = ?1, head = ?2, removed = ?3, stored_bytes = ?4, updated_at = ?5, heartbeat_at = ?5 WHERE id = ?6`
 	updateRemoved    = `UPDATE runs SET removed = ?, stored_bytes = ?, updated_at = ? WHERE id = ?`
@@ -68,7 +69,7 @@ const (
 )
 
 var (
-	telling  = []string{insertCheckpoint, deleteCheckpoint, updateSavedRun, updateRemoved, updateSign, updateBeat, updateProgress, updateLastEvent}
+	telling  = []string{insertCheckpoint, deleteInline, deleteCheckpoint, updateSavedRun, updateRemoved, updateSign, updateBeat, updateProgress, updateLastEvent}
 	watching = []string{"agents", "runs", "checkpoints", "operations", "prompts"}
 )
 

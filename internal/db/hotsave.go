@@ -30,7 +30,7 @@ func (s *Store) saveHot(tx *tx, v *save, agent *agentRow) (done bool, err error)
 		return false, err
 	}
 	if v.key != "" {
-		if isNew, err := tx.rememberNew(agent.ID, v.key, v.print, reply); !isNew || err != nil {
+		if isNew, err := tx.rememberNew(agent.ID, v.key, v.print, appendReply(nil, &reply)); !isNew || err != nil {
 			return false, err
 		}
 	}
@@ -53,7 +53,7 @@ func (s *Store) planHot(tx *tx, v *save, agent *agentRow, h *hotRun, run *runRow
 	rows := make([]heldRow, 0, len(h.rows)+1)
 	if keep > 0 {
 		rows = append(rows, heldRow{N: tx.head.n + 1, ID: reply.ID, Seq: reply.Seq, Kind: v.request.Kind,
-			CreatedAt: lenient[ckpt.Time]{value: reply.CreatedAt}, StoredSize: reply.StoredSize})
+			CreatedAt: lenient[ckpt.Time]{value: reply.CreatedAt}, StoredSize: reply.StoredSize, Inline: v.state.body != nil})
 	}
 	rows = append(rows, h.rows...)
 	if allStay(rows, keep) {

@@ -52,16 +52,24 @@ func (tx *tx) remember(agentID int64, key, print string, reply any) error {
 	if err != nil {
 		return err
 	}
-	return tx.exec(insertKey, key, agentID, print, string(b), tx.now)
+	return tx.rememberText(agentID, key, print, b)
+}
+
+// rememberText is remember of a reply that is written already.
+func (tx *tx) rememberText(agentID int64, key, print string, reply []byte) error {
+	if key == "" {
+		return nil
+	}
+	return tx.exec(insertKey, key, agentID, print, string(reply), tx.now)
 }
 
 const insertKey = `INSERT INTO idempotency (key, agent_id, fingerprint, reply, created_at) VALUES (?, ?, ?, ?, ?)`
 
 // rememberNew is remember where the key is most likely new, and answers false
 // where it is not: then nothing was changed. It spares a save the question.
-func (tx *tx) rememberNew(agentID int64, key, print string, reply any) (bool, error) {
+func (tx *tx) rememberNew(agentID int64, key, print string, reply []byte) (bool, error) {
 	wrote := tx.wrote
-	err := tx.remember(agentID, key, print, reply)
+	err := tx.rememberText(agentID, key, print, reply)
 	if isTaken(err) {
 		tx.wrote = wrote // the statement alone was undone
 		return false, nil

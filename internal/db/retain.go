@@ -1,6 +1,7 @@
 package db
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -19,9 +20,10 @@ type heldRow struct {
 	Pinned     bool               `db:"pinned"`
 	Suspect    bool               `db:"suspect"`
 	Operation  ckpt.Ref           `db:"operation"`
+	Inline     bool               `db:"inline"` // known to stand in its row, without pieces
 }
 
-const heldColumns = `n, id, seq, kind, created_at, stored_size, pinned, suspect, operation`
+const heldColumns = `n, id, seq, kind, created_at, stored_size, pinned, suspect, operation, pieces IS NULL AS inline`
 
 func (h *heldRow) held() ckpt.Held {
 	return ckpt.Held{ID: h.ID, Seq: h.Seq, Kind: h.Kind, CreatedAt: h.CreatedAt.value.Time, StoredSize: h.StoredSize, Pinned: h.Pinned, Suspect: h.Suspect}
@@ -231,7 +233,7 @@ func (s *Store) removeRows(tx *tx, agent *agentRow, run *runRow, gone []heldRow,
 		tx.onCommit(func() { s.live.forget(row.ID) })
 		r := e
 		r.Action, r.Run, r.Subject, r.Reason = "remove", run.Name, row.ID, reasons[i]
-		r.Detail = map[string]any{"kind": row.Kind, "seq": row.Seq}
+		r.Detail, r.detail = nil, fmt.Sprintf(`{"kind":"%s","seq":%d}`, row.Kind, row.Seq)
 		if err := tx.audit(r); err != nil {
 			return nil, err
 		}
@@ -244,6 +246,9 @@ func (s *Store) removeRows(tx *tx, agent *agentRow, run *runRow, gone []heldRow,
 
 // removeOne deletes a checkpoint and answers how many stored bytes that freed.
 func (tx *tx) removeOne(run *runRow, row *heldRow) (int64, error) {
+	if row.Inline {
+		return row.StoredSize, tx.exec(deleteInline, row.N)
+	}
 	var pieces *string
 	if _, err := tx.get(&pieces, deleteCheckpoint, row.N); err != nil {
 		return 0, err

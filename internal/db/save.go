@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
@@ -128,7 +129,7 @@ func (s *Store) save(tx *tx, v *save) error {
 		return err
 	}
 	v.saved = v.answer(agent, reply)
-	return tx.remember(agent.ID, v.key, v.print, reply)
+	return tx.rememberText(agent.ID, v.key, v.print, appendReply(nil, &reply))
 }
 
 func (s *Store) replaySave(tx *tx, v *save, agent *agentRow) (bool, error) {
@@ -258,7 +259,7 @@ func (s *Store) insertSaved(tx *tx, v *save, agent *agentRow, run *runRow, reply
 func (tx *tx) auditSave(v *save, reply savedReply) error {
 	e := v.entry
 	e.Subject = reply.ID
-	e.Detail = map[string]any{"kind": v.request.Kind, "seq": reply.Seq, "sha256": v.state.sha256, "size": v.state.size}
+	e.detail = fmt.Sprintf(`{"kind":"%s","seq":%d,"sha256":"%s","size":%d}`, v.request.Kind, reply.Seq, v.state.sha256, v.state.size)
 	return tx.audit(e)
 }
 
