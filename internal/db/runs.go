@@ -176,7 +176,7 @@ func (r *runRow) mayWrite(epoch *int64) error {
 // revive takes back that a run was found dead, when it writes all the same. If
 // it is another process that writes, the owner is not known any more.
 func (tx *tx) revive(run *runRow, sc ckpt.Scope) error {
-	if run.Status != ckpt.RunInterrupted && run.Status != ckpt.RunTimedOut {
+	if sc.Late || run.Status != ckpt.RunInterrupted && run.Status != ckpt.RunTimedOut {
 		return nil
 	}
 	run.Status, run.SegmentAt = ckpt.RunRunning, tx.now
