@@ -223,7 +223,8 @@ func (e *encoder) fields(v reflect.Value, path string) any {
 	o := object{}
 	for _, f := range reflect.VisibleFields(v.Type()) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if !f.IsExported() || name == "-" && options == "" || f.Anonymous && name == "" && structOf(f.Type) {
+		embedded := f.Anonymous && structOf(f.Type)
+		if !f.IsExported() && !embedded || name == "-" && options == "" || embedded && name == "" || insideNamed(v.Type(), f) {
 			continue
 		}
 		field, err := v.FieldByIndexErr(f.Index)
@@ -253,6 +254,17 @@ func quoted(value any) any {
 		}
 	}
 	return value
+}
+
+// insideNamed says that a field is one of an embedded struct that is a member
+// of its own.
+func insideNamed(t reflect.Type, f reflect.StructField) bool {
+	for n := 1; n < len(f.Index); n++ {
+		if name, _, _ := strings.Cut(t.FieldByIndex(f.Index[:n]).Tag.Get("json"), ","); name != "" {
+			return true
+		}
+	}
+	return false
 }
 
 func structOf(t reflect.Type) bool {
