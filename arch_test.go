@@ -47,6 +47,7 @@ var arrows = map[string][]string{
 	"client": {root, "internal/ipc"},
 
 	// Level 3: people.
+	"examples/go":     {"client"},
 	"cmd/ckptsidecar": {root, "internal/daemon", "internal/foreign", "internal/ipc", "client", "packaging"},
 }
 

@@ -3,6 +3,8 @@
 //
 //	ckptsidecar serve &
 //	go run ./examples/go
+//
+// It may import nothing of ours but client.
 package main
 
 import (
