@@ -126,7 +126,7 @@ func TestVacuumShrinksTheFile(t *testing.T) {
 	for i := range 12 {
 		tick(time.Now().Add(time.Duration(i) * 6 * time.Second))
 	}
-	if after := sizeOf(t, path); after > before/8 || after < 32*8192 {
+	if after := sizeOf(t, path); after > before/4 || after < 32*8192 {
 		t.Errorf("the file had %d bytes, and has %d", before, after)
 	}
 	must(t, s.CheckFiles())
