@@ -28,6 +28,7 @@ type auditEntry struct {
 	Outcome string
 	Reason  string
 	Detail  map[string]any
+	detail  string // instead of Detail: JSON, its keys in order
 }
 
 // chainHead is the last row of the audit log.
@@ -49,7 +50,10 @@ func (tx *tx) audit(e auditEntry) error {
 		Run: ckpt.Ref(e.Run), Subject: ckpt.Ref(e.Subject), Outcome: e.Outcome, Reason: ckpt.Ref(e.Reason),
 		Retries: tx.retries, Detail: ckpt.JSON("{}"), Prev: tx.head.hash,
 	}
-	if len(e.Detail) > 0 {
+	switch {
+	case e.detail != "":
+		row.Detail = ckpt.JSON(e.detail)
+	case len(e.Detail) > 0:
 		var err error
 		if row.Detail, err = json.Marshal(e.Detail); err != nil {
 			return err
@@ -70,11 +74,7 @@ func (tx *tx) audit(e auditEntry) error {
 // auditHash is the SHA-256 of a row's fields, the hash of the row before among
 // them, as a JSON array in the order of the columns. An absent field is null.
 func auditHash(r *ckpt.AuditRow) string {
-	b, err := json.Marshal([]any{r.N, r.At, r.Who, r.PID, r.Action, r.Owner, r.Agent, r.Run, r.Subject, r.Outcome,
-		r.Reason, r.Retries, string(r.Detail), r.Prev})
-	if err != nil {
-		panic("an audit row cannot be written as JSON: " + err.Error()) // every field is text or a number
-	}
+	b := appendAudit(make([]byte, 0, 512), r)
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }

@@ -317,7 +317,7 @@ func (im *importing) one(tx *tx, agent *agentRow, c *imported, heads map[int64]c
 		}
 		row.program = string(text)
 	}
-	if _, err := tx.insert(run, &row, &c.state); err != nil {
+	if err := tx.insert(run, &row, &c.state); err != nil {
 		return err
 	}
 	im.report.Imported++

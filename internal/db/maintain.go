@@ -142,7 +142,7 @@ func (s *Store) maintainBetween(w *writer) {
 		Log  int64 `db:"log"`
 		Done int64 `db:"checkpointed"`
 	}
-	t := tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts}
+	t := tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts, hot: &w.hot}
 	ended := s.watch.writing(false)
 	_, err := t.get(&row, `PRAGMA wal_checkpoint(PASSIVE)`)
 	ended(err == nil && row.Log == row.Done, false)

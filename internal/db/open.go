@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -91,7 +92,8 @@ type Store struct {
 	wal       wal
 	events    changes
 	following foreignReads
-	id        string // of this database, made when it was
+	keysSeen  atomic.Pointer[keyPlace] // where Expire goes on
+	id        string                   // of this database, made when it was
 }
 
 // Open opens the database, makes it where there is none, brings its schema up

@@ -29,7 +29,7 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 				return err
 			}
 		}
-		if err := tx.exec(`UPDATE runs SET heartbeat_at = ? WHERE id = ?`, tx.now, run.ID); err != nil {
+		if err := tx.exec(updateBeat, tx.now, run.ID); err != nil {
 			return err
 		}
 		shown, err = tx.shownRun(run.ID)
@@ -76,7 +76,7 @@ func (tx *tx) progress(run *runRow, progress *float64) error {
 		grew = tx.now
 	}
 	run.Progress, run.ProgressAt = progress, grew
-	return tx.exec(`UPDATE runs SET progress = ?, progress_at = ? WHERE id = ?`, progress, grew, run.ID)
+	return tx.exec(updateProgress, progress, grew, run.ID)
 }
 
 // EndRun ends a run for good (completed, failed), or the present segment of it.

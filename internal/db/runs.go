@@ -105,7 +105,7 @@ func (r *runRow) lastProgress() time.Time {
 
 // signOfLife notes a write of the owner.
 func (tx *tx) signOfLife(run *runRow) error {
-	return tx.exec(`UPDATE runs SET updated_at = ?1, heartbeat_at = ?1 WHERE id = ?2`, tx.now, run.ID)
+	return tx.exec(updateSign, tx.now, run.ID)
 }
 
 // accumulated is the time over all segments, the open one up to an instant.

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
@@ -106,6 +107,9 @@ func (s *Store) save(tx *tx, v *save) error {
 		return err
 	}
 	if agent != nil {
+		if done, err := s.saveHot(tx, v, agent); done || err != nil {
+			return err
+		}
 		if replayed, err := s.replaySave(tx, v, agent); replayed || err != nil {
 			return err
 		}
@@ -125,7 +129,7 @@ func (s *Store) save(tx *tx, v *save) error {
 		return err
 	}
 	v.saved = v.answer(agent, reply)
-	return tx.remember(agent.ID, v.key, v.print, reply)
+	return tx.rememberText(agent.ID, v.key, v.print, appendReply(nil, &reply))
 }
 
 func (s *Store) replaySave(tx *tx, v *save, agent *agentRow) (bool, error) {
@@ -202,6 +206,22 @@ func (tx *tx) checkParent(agent *agentRow, parent string) error {
 // insertCheckpoint writes the row, the state, the audit row, and what follows
 // for the run.
 func (s *Store) insertCheckpoint(tx *tx, v *save, agent *agentRow, run *runRow) (savedReply, error) {
+	reply, err := v.begin(tx, run)
+	if err != nil {
+		return reply, err
+	}
+	if err := s.insertSaved(tx, v, agent, run, reply); err != nil {
+		return reply, err
+	}
+	if err := tx.noteSaved(run); err != nil {
+		return reply, err
+	}
+	reply.Pruned, err = s.retainRoutine(tx, agent, run, v.request.Kind, v.entry)
+	return reply, err
+}
+
+// begin decides what a save's answer will be, but for what is pruned.
+func (v *save) begin(tx *tx, run *runRow) (savedReply, error) {
 	r := v.request
 	reply := savedReply{ID: r.ID, Seq: run.LastSeq + 1, Parent: r.Parent, CreatedAt: tx.now, StoredSize: v.state.stored(), Pruned: []string{}}
 	if reply.ID == "" {
@@ -214,31 +234,32 @@ func (s *Store) insertCheckpoint(tx *tx, v *save, agent *agentRow, run *runRow) 
 	if reply.Parent == "" {
 		reply.Parent = run.Head
 	}
+	return reply, nil
+}
+
+// insertSaved writes the row, the state, the audit row and the findings.
+func (s *Store) insertSaved(tx *tx, v *save, agent *agentRow, run *runRow, reply savedReply) error {
+	r := v.request
 	row := checkpointRow{
 		N: tx.head.n + 1, ID: reply.ID, Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent, CreatedAt: reply.CreatedAt,
 		ContentType: r.ContentType, Labels: r.Labels, Metadata: metadataText(r.Metadata), Step: r.Step, Operation: v.operation, program: v.program,
 	}
-	list, err := tx.insert(run, &row, &v.state)
+	list, err := tx.insertRow(run, &row, &v.state)
 	if err != nil {
-		return reply, err
+		return err
 	}
 	s.keepLive(tx, runKey{agent.Owner, agent.Name, run.Name}, run.ID, &row, &v.state, list)
-	if err := tx.auditSave(v, reply); err != nil {
-		return reply, err
-	}
-	if err := tx.reportSecrets(run, reply.ID, v.secrets); err != nil {
-		return reply, err
-	}
-	run.Head = ckpt.Ref(reply.ID)
-	reply.Pruned, err = s.retainRoutine(tx, agent, run, r.Kind, v.entry)
 	s.countOwner(tx, agent.Owner, reply.StoredSize)
-	return reply, err
+	if err := tx.auditSave(v, reply); err != nil {
+		return err
+	}
+	return tx.reportSecrets(run, reply.ID, v.secrets)
 }
 
 func (tx *tx) auditSave(v *save, reply savedReply) error {
 	e := v.entry
 	e.Subject = reply.ID
-	e.Detail = map[string]any{"kind": v.request.Kind, "seq": reply.Seq, "sha256": v.state.sha256, "size": v.state.size}
+	e.detail = fmt.Sprintf(`{"kind":"%s","seq":%d,"sha256":"%s","size":%d}`, v.request.Kind, reply.Seq, v.state.sha256, v.state.size)
 	return tx.audit(e)
 }
 
@@ -277,23 +298,37 @@ type checkpointRow struct {
 	program     any
 }
 
-// insert writes a checkpoint and its state, counts it in its run, and answers
-// the pieces.
-func (tx *tx) insert(run *runRow, c *checkpointRow, state *encoded) ([]delta.Piece, error) {
+// insert writes a checkpoint and its state and counts it in its run.
+func (tx *tx) insert(run *runRow, c *checkpointRow, state *encoded) error {
+	if _, err := tx.insertRow(run, c, state); err != nil {
+		return err
+	}
+	return tx.noteSaved(run)
+}
+
+// insertRow writes a checkpoint and its state and answers the pieces. The run's
+// row is still to be written.
+func (tx *tx) insertRow(run *runRow, c *checkpointRow, state *encoded) ([]delta.Piece, error) {
 	body, pieces, list, err := state.store(tx, run.ID)
 	if err != nil {
 		return nil, err
 	}
-	err = tx.exec(`INSERT INTO checkpoints (n, id, run_id, seq, kind, parent, created_at, size, stored_size, sha256, content_type,
-		labels, metadata, step, operation, pinned, suspect, program, pieces, body)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	err = tx.exec(insertCheckpoint,
 		c.N, c.ID, run.ID, c.Seq, string(c.Kind), c.Parent, c.CreatedAt, state.size, state.stored(), state.sha256, c.ContentType,
 		c.Labels, c.Metadata, c.Step, c.Operation, c.Pinned, c.Suspect, c.program, pieces, body)
+	if isTaken(err) {
+		return nil, ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "the id %s is taken: make a new UUID of version 7 for each save", c.ID)
+	}
 	if err != nil {
 		return nil, err
 	}
-	run.LastSeq = c.Seq
+	run.LastSeq, run.Head = c.Seq, ckpt.Ref(c.ID)
 	run.StoredBytes += state.stored()
-	return list, tx.exec(`UPDATE runs SET last_seq = ?1, head = ?2, stored_bytes = ?3, updated_at = ?4, heartbeat_at = ?4 WHERE id = ?5`,
-		run.LastSeq, c.ID, run.StoredBytes, tx.now, run.ID)
+	return list, nil
+}
+
+// noteSaved writes what saves and removals change of a run.
+func (tx *tx) noteSaved(run *runRow) error {
+	tx.hot.forget(run) // who knows better puts it back
+	return tx.exec(updateSavedRun, run.LastSeq, run.Head, run.Removed, run.StoredBytes, tx.now, run.ID)
 }

@@ -35,22 +35,20 @@ type Client struct {
 
 	acked   ackedStates
 	once    sync.Once
-	keep    *http.Transport // the one connection
+	line    *line           // the one connection
 	streams *http.Transport // exports, imports and followers have one each, so that they delay nothing
 }
 
 // Close closes the connection. The client may be used again.
 func (c *Client) Close() {
 	c.init()
-	c.keep.CloseIdleConnections()
+	c.line.close()
 	c.streams.CloseIdleConnections()
 }
 
 func (c *Client) init() {
 	c.once.Do(func() {
-		c.keep = c.transport()
-		c.keep.MaxConnsPerHost = 1
-		c.keep.IdleConnTimeout = 5 * time.Minute // less than the server's
+		c.line = newLine(c.dial)
 		c.streams = c.transport()
 		c.streams.DisableKeepAlives = true
 	})

@@ -82,14 +82,13 @@ CREATE TABLE findings (
 ) STRICT;
 
 CREATE TABLE idempotency (
-    n           INTEGER PRIMARY KEY,
-    agent_id    INTEGER NOT NULL,
     key         TEXT NOT NULL,
+    agent_id    INTEGER NOT NULL,
     fingerprint TEXT NOT NULL, -- SHA-256 of what was asked
     reply       TEXT NOT NULL,
     created_at  TEXT NOT NULL,
-    UNIQUE (agent_id, key)
-) STRICT;
+    PRIMARY KEY (key, agent_id)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE meta (
     key   TEXT NOT NULL PRIMARY KEY,
