@@ -32,26 +32,35 @@ type encoded struct {
 	fresh  int64         // bytes of the new segment, 0 where there is none
 	data   []byte        // the same, zlib, or plain where that is not smaller
 	base   *stored       // whose segments the pieces name, nil for none
+	known  known
 }
 
-// encode hashes a state, and deflates what of it is new beside a base, which
-// may be nil. It is the costly part of a save, and runs in the caller's goroutine.
-func encode(state []byte, base *stored) encoded {
+// encode hashes a state, and deflates it. It is the costly part of a save, and
+// runs in the caller's goroutine.
+func encode(state []byte) encoded {
 	sum := sha256.Sum256(state)
 	e := encoded{size: int64(len(state)), sha256: hex.EncodeToString(sum[:]), state: state}
-	if len(state) <= inlineMost {
-		e.body = state
-		if state == nil {
+	e.describe(nil, nil)
+	return e
+}
+
+// describe says what the state is made of: the operations make it of a base's,
+// which may be nil. What is new is deflated.
+func (e *encoded) describe(base *stored, ops []delta.Op) {
+	e.base, e.body, e.pieces, e.fresh, e.data = nil, nil, nil, 0, nil
+	if len(e.state) <= inlineMost {
+		e.body = e.state
+		if e.state == nil {
 			e.body = []byte{}
 		}
-		return e
+		return
 	}
 	var literal []byte
 	if base != nil {
 		e.base = base
-		e.pieces, literal = base.Encode(state)
+		e.pieces, literal = base.EncodeBy(e.state, ops)
 	} else {
-		e.pieces, literal = (*delta.Base)(nil).Encode(state)
+		e.pieces, literal = (*delta.Base)(nil).EncodeBy(e.state, nil)
 	}
 	if e.fresh = int64(len(literal)); e.fresh > 0 {
 		e.data = deflate(literal)
@@ -59,7 +68,6 @@ func encode(state []byte, base *stored) encoded {
 	if e.fresh == e.size {
 		e.base = nil
 	}
-	return e
 }
 
 // stored is how many bytes the state adds to the database.
