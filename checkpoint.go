@@ -139,6 +139,7 @@ type Saved struct {
 	Checkpoint
 	Pruned   []string `json:"pruned"` // ids of the checkpoints that this save's retention removed
 	Replayed bool     `json:"-"`      // this is the first reply, given again
+	AsSent   bool     `json:"-"`      // the state is stored byte for byte as it came: nothing was redacted
 }
 
 // CheckpointFilter chooses checkpoints of one agent.

@@ -25,10 +25,13 @@ func (k *known) bytes() int64 {
 type candidate struct {
 	state []byte
 	json  bool
-	base  *stored    // nil for none
-	ops   []delta.Op // that make the state of the base
-	keep  bool       // whether the next may come after this one
+	base  *stored     // nil for none
+	ops   []delta.Op  // that make the state of the base
+	same  []ckpt.Copy // the copies of those
+	keep  bool        // whether the next may come after this one
 	known known
+
+	redacted bool // it is another state than was sent
 }
 
 // prepare checks a state, looks for secrets in it as the policy says, hashes it
@@ -45,7 +48,9 @@ func (s *Store) prepare(key runKey, sc ckpt.Scope, r *ckpt.SaveRequest) (encoded
 	if err != nil {
 		return encoded{}, nil, err
 	}
-	return c.encode(), found, nil
+	e := c.encode()
+	e.redacted = c.redacted
+	return e, found, nil
 }
 
 // compare finds the operations, or takes them from who knows them.
@@ -54,11 +59,16 @@ func (c *candidate) compare(r *ckpt.SaveRequest) {
 		return
 	}
 	if r.SameAs == c.base.sha256 {
-		if c.ops = operations(r.Same, len(c.state)); worthTaking(c.ops, len(c.state)) {
+		if c.ops, c.same = operations(r.Same, len(c.state)), r.Same; worthTaking(c.ops, len(c.state)) {
 			return
 		}
 	}
+	c.compareAnew()
+}
+
+func (c *candidate) compareAnew() {
 	c.ops = c.base.Compare(c.state)
+	c.same = copies(c.ops)
 }
 
 // operations are copies with what is new between them.
@@ -111,7 +121,7 @@ func (c *candidate) check() (checked ckpt.JSONChecked, err error) {
 	case c.base == nil:
 		checked, err = ckpt.CheckJSONAfter(c.state, nil, nil)
 	default:
-		checked, err = ckpt.CheckJSONAfter(c.state, c.base.json, copies(c.ops))
+		checked, err = ckpt.CheckJSONAfter(c.state, c.base.json, c.same)
 	}
 	c.known.json = checked.Map
 	return checked, err
@@ -173,9 +183,9 @@ func (c *candidate) findSecrets(scan ckpt.SecretScan, checked ckpt.JSONChecked) 
 // redact makes another state of it, of which nothing is known.
 func (c *candidate) redact(scan ckpt.SecretScan) (found []ckpt.Secret, err error) {
 	c.state, found = scan.Redact(c.state, c.json)
-	c.known = known{}
+	c.known, c.redacted = known{}, true
 	if c.base != nil {
-		c.ops = c.base.Compare(c.state)
+		c.compareAnew()
 	}
 	if _, err := c.check(); err != nil { // what was found did not end where it should
 		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the state is no JSON any more once its secrets are taken out: %v; take them out before", err)

@@ -263,7 +263,7 @@ func (tx *tx) auditSave(v *save, reply savedReply) error {
 // answer puts the checkpoint together from what was asked and what was decided.
 func (v *save) answer(agent *agentRow, reply savedReply) *ckpt.Saved {
 	r := v.request
-	return &ckpt.Saved{Pruned: reply.Pruned, Checkpoint: ckpt.Checkpoint{
+	return &ckpt.Saved{Pruned: reply.Pruned, AsSent: !v.state.redacted, Checkpoint: ckpt.Checkpoint{
 		ID: reply.ID, Agent: agent.Name, Owner: agent.Owner, Run: runName(r.Run), Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent,
 		CreatedAt: reply.CreatedAt, Size: v.state.size, StoredSize: reply.StoredSize, SHA256: v.state.sha256, ContentType: r.ContentType,
 		Labels: r.Labels, Metadata: json.RawMessage(metadataText(r.Metadata)), Program: r.Program, Step: r.Step,

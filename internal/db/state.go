@@ -33,6 +33,8 @@ type encoded struct {
 	data   []byte        // the same, zlib, or plain where that is not smaller
 	base   *stored       // whose segments the pieces name, nil for none
 	known  known
+
+	redacted bool // it is not the state that was sent
 }
 
 // encode hashes a state, and deflates it. It is the costly part of a save, and
