@@ -237,7 +237,7 @@ func (im *importing) all(ctx context.Context, f *os.File) error {
 			if err != nil {
 				return err
 			}
-			batch = append(batch, imported{r, c, encode(r.State, nil)})
+			batch = append(batch, imported{r, c, encode(r.State)})
 			size += int64(len(r.State))
 		}
 		if len(batch) >= importAtOnce || size >= importBytesAtOnce || line.Type == lineEnd {

@@ -20,11 +20,14 @@ type runKey struct{ owner, agent, run string }
 // compared with. It is never changed.
 type stored struct {
 	delta.Base
+	known
 	n, runID, seq int64
 	id, sha256    string
 }
 
-func (b *stored) bytes() int64 { return int64(cap(b.State)) + 128*int64(len(b.Pieces)) }
+func (b *stored) bytes() int64 {
+	return int64(cap(b.State)) + 128*int64(len(b.Pieces)) + b.known.bytes()
+}
 
 // live is the newest large state of each run that is being saved, as far as
 // there is room, and who saves. It is a copy of what is on disk: nothing is
@@ -90,6 +93,9 @@ func (l *live) leave(key runKey, t *turn) {
 		delete(l.turns, key)
 	}
 }
+
+// keeps says whether a state of a size may be kept.
+func (l *live) keeps(size int) bool { return size > inlineMost && int64(size) <= l.most/2 }
 
 // get is the newest state of a run, nil where it is not here.
 func (l *live) get(key runKey) *stored {
@@ -200,7 +206,7 @@ func (s *Store) Base(ctx context.Context, sc ckpt.Scope, agent, id string) (stat
 // baseFor is what a new state of a run is compared with: the run's newest one,
 // from memory or read once, nil where there is none or it cannot be read.
 func (s *Store) baseFor(key runKey, size int) *stored {
-	if size <= inlineMost || int64(size) > s.live.most/2 {
+	if !s.live.keeps(size) {
 		return nil
 	}
 	if base := s.live.get(key); base != nil {
@@ -274,7 +280,7 @@ func (s *Store) keepLive(tx *tx, key runKey, runID int64, row *checkpointRow, e 
 	if list == nil || s.live.most < 0 {
 		return
 	}
-	next := &stored{n: row.N, runID: runID, seq: row.Seq, id: row.ID, sha256: e.sha256}
+	next := &stored{n: row.N, runID: runID, seq: row.Seq, id: row.ID, sha256: e.sha256, known: e.known}
 	next.State, next.Pieces, next.Sizes = e.state, list, make(map[int64]int64, len(list))
 	for i, p := range list {
 		if e.pieces[i].Segment == delta.New {
@@ -297,7 +303,7 @@ func (tx *tx) settle(e *encoded) error {
 	if err != nil || newest {
 		return err
 	}
-	*e = encode(e.state, nil)
+	e.describe(nil, nil)
 	return nil
 }
 
@@ -321,12 +327,12 @@ func (tx *tx) encodeAgain(c *ckpt.Checkpoint) (encoded, error) {
 		return encoded{}, err
 	}
 	if !found || row.Pieces == nil {
-		return encode(c.State, nil), nil
+		return encode(c.State), nil
 	}
 	base := &stored{n: row.N, runID: row.RunID, seq: c.Seq, id: c.ID, sha256: c.SHA256}
 	newest, err := tx.isNewest(base)
 	if err != nil || !newest {
-		return encode(c.State, nil), err
+		return encode(c.State), err
 	}
 	if err := base.standOn(tx.ctx, tx.conn, *row.Pieces); err != nil {
 		return encoded{}, err

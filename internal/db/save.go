@@ -14,7 +14,7 @@ import (
 // been flushed, and everything that the save implies with it: the pruning of
 // its run, the idempotency key, the audit rows.
 func (s *Store) Save(_ context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
-	if err := r.Check(); err != nil {
+	if err := r.CheckRest(); err != nil {
 		return nil, err
 	}
 	v, err := s.newSave(sc, r)
@@ -49,12 +49,8 @@ type save struct {
 
 // newSave does all of a save that needs no transaction. It waits until no other
 // of the run is on its way, so that each stands on the one before.
-func (s *Store) newSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*save, error) {
-	state, found, err := s.searchSecrets(sc, r)
-	if err != nil {
-		return nil, err
-	}
-	v := &save{scope: sc, request: r, secrets: found, key: r.IdempotencyKey, entry: entry(sc, "save", r.Agent)}
+func (s *Store) newSave(sc ckpt.Scope, r *ckpt.SaveRequest) (_ *save, err error) {
+	v := &save{scope: sc, request: r, key: r.IdempotencyKey, entry: entry(sc, "save", r.Agent)}
 	v.entry.Run, v.entry.Subject = runName(r.Run), r.ID
 	if r.ID != "" {
 		v.key = r.ID
@@ -63,17 +59,18 @@ func (s *Store) newSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*save, error) {
 		return nil, err
 	}
 	key := runKey{sc.Whose(), r.Agent, runName(r.Run)}
-	if v.leave, err = s.live.enter(key, len(state), s.opt.WriteTimeout); err != nil {
+	if v.leave, err = s.live.enter(key, len(r.State), s.opt.WriteTimeout); err != nil {
 		return nil, err
 	}
-	v.state = encode(state, s.baseFor(key, len(state)))
-	if v.key == "" {
-		return v, nil
+	defer func() {
+		if err != nil {
+			v.leave()
+		}
+	}()
+	if v.state, v.secrets, err = s.prepare(key, sc, r); err != nil || v.key == "" {
+		return v, err
 	}
 	v.print, err = fingerprint([]any{"save", runName(r.Run), r.Kind, r.Parent, r.Step, r.Labels, string(r.Metadata), v.program, r.ContentType, v.state.sha256})
-	if err != nil {
-		v.leave()
-	}
 	return v, err
 }
 
@@ -266,7 +263,7 @@ func (tx *tx) auditSave(v *save, reply savedReply) error {
 // answer puts the checkpoint together from what was asked and what was decided.
 func (v *save) answer(agent *agentRow, reply savedReply) *ckpt.Saved {
 	r := v.request
-	return &ckpt.Saved{Pruned: reply.Pruned, Checkpoint: ckpt.Checkpoint{
+	return &ckpt.Saved{Pruned: reply.Pruned, AsSent: !v.state.redacted, Checkpoint: ckpt.Checkpoint{
 		ID: reply.ID, Agent: agent.Name, Owner: agent.Owner, Run: runName(r.Run), Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent,
 		CreatedAt: reply.CreatedAt, Size: v.state.size, StoredSize: reply.StoredSize, SHA256: v.state.sha256, ContentType: r.ContentType,
 		Labels: r.Labels, Metadata: json.RawMessage(metadataText(r.Metadata)), Program: r.Program, Step: r.Step,

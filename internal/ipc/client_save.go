@@ -58,7 +58,7 @@ func (c *Client) send(ctx context.Context, a *ask) (*ckpt.Saved, error) {
 	if err != nil {
 		return nil, err
 	}
-	saved.Replayed = ans.replayed()
+	saved.Replayed, saved.AsSent = ans.replayed(), ans.header.Get(headerAsSent) == "true"
 	return saved, nil
 }
 
