@@ -56,7 +56,7 @@ func TestSaveAndRestore(t *testing.T) {
 }
 
 func TestNobodyThere(t *testing.T) {
-	c := newDaemon(t).open(t)
+	c := newDaemon(t).open(t, func(c *client.Client) { c.Deadline = -1 })
 	_, err := c.Agent("a").Save(t.Context(), 1)
 	if err == nil || !strings.Contains(err.Error(), "ckptsidecar serve") {
 		t.Errorf("%v", err)

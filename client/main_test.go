@@ -91,7 +91,7 @@ func started(t *testing.T) *daemon {
 // open is a client with a spool of the test's own.
 func (d *daemon) open(t *testing.T, change ...func(*client.Client)) *client.Client {
 	t.Helper()
-	c := &client.Client{Socket: d.socket, SpoolDir: filepath.Join(d.dir, "spool"), Deadline: 200 * time.Millisecond}
+	c := &client.Client{Socket: d.socket, SpoolDir: filepath.Join(d.dir, "spool"), Deadline: 30 * time.Second}
 	for _, f := range change {
 		f(c)
 	}
@@ -99,7 +99,7 @@ func (d *daemon) open(t *testing.T, change ...func(*client.Client)) *client.Clie
 	return c
 }
 
-func failOpen(c *client.Client) { c.FailOpen = true }
+func failOpen(c *client.Client) { c.FailOpen, c.Deadline = true, 200*time.Millisecond }
 
 func must(t testing.TB, err error) {
 	t.Helper()
