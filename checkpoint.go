@@ -77,6 +77,7 @@ type SaveRequest struct {
 	Program        *Program
 	ContentType    string
 	State          []byte // taken over: the caller must not change it afterwards
+	Lent           bool   // State is memory that the store has lent for it: the caller must not read it afterwards either
 
 	// Same is what State has in common with the state whose SHA-256 is SameAs,
 	// where that is known, in order. It saves a comparison; it must be true.

@@ -39,6 +39,7 @@ type candidate struct {
 // or is there already.
 func (s *Store) prepare(key runKey, sc ckpt.Scope, r *ckpt.SaveRequest) (encoded, []ckpt.Secret, error) {
 	c := candidate{state: r.State, json: ckpt.IsJSON(r.ContentType), base: s.baseFor(key, len(r.State)), keep: s.live.keeps(len(r.State))}
+	defer s.live.release(c.base)
 	c.compare(r)
 	checked, err := c.check()
 	if err != nil {
@@ -49,7 +50,7 @@ func (s *Store) prepare(key runKey, sc ckpt.Scope, r *ckpt.SaveRequest) (encoded
 		return encoded{}, nil, err
 	}
 	e := c.encode()
-	e.redacted = c.redacted
+	e.redacted, e.lent = c.redacted, r.Lent && !c.redacted
 	return e, found, nil
 }
 

@@ -35,6 +35,7 @@ type encoded struct {
 	base   *stored       // whose segments the pieces name, nil for none
 	known  known
 
+	lent     bool // the state's memory is Memory's
 	redacted bool // it is not the state that was sent
 }
 

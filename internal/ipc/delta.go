@@ -82,7 +82,10 @@ func (c *call) applyDelta(r *ckpt.SaveRequest, id, sum string, wire []byte) erro
 	defer c.giveBack(states) // the base is needed here alone
 	ctx, cancel := c.writing(c.server.limits.ReadTimeout)
 	defer cancel()
-	base, is, err := c.server.store.Base(ctx, c.scope, c.agent, id)
+	base, is, release, err := c.server.store.Base(ctx, c.scope, c.agent, id)
+	if err == nil {
+		defer release()
+	}
 	switch code := ckpt.CodeOf(err); {
 	case code == ckpt.CodeNotFound, code == ckpt.CodeCorrupt:
 		return ckpt.Errorf(ckpt.CodeBaseMissing, "the base %s is not a checkpoint of this agent, or not any more: send the whole state", id)
@@ -102,14 +105,14 @@ func (c *call) applyDelta(r *ckpt.SaveRequest, id, sum string, wire []byte) erro
 		return bytes.busy()
 	}
 	c.keep(bytes, int64(size))
-	state, ops, err := delta.ApplyTo(nil, base, wire)
+	state, ops, err := delta.ApplyTo(c.server.store.Memory(size), base, wire)
 	if err != nil {
 		return ckpt.Errorf(ckpt.CodeInvalid, "the change is wrong: %v", err)
 	}
 	if err := c.checkSum(state); err != nil {
 		return ckpt.Errorf(ckpt.CodeBaseMissing, "the change makes another state than it should: %v; send the whole state", err)
 	}
-	r.State, r.Same, r.SameAs = state, copiesOf(ops), is
+	r.State, r.Lent, r.Same, r.SameAs = state, true, copiesOf(ops), is
 	return nil
 }
 

@@ -135,13 +135,15 @@ func (f *fakeStore) Checkpoint(ctx context.Context, sc ckpt.Scope, id string, st
 	return &copied, nil
 }
 
-func (f *fakeStore) Base(ctx context.Context, sc ckpt.Scope, agent, id string) ([]byte, string, error) {
+func (f *fakeStore) Memory(size int) []byte { return make([]byte, size) }
+
+func (f *fakeStore) Base(ctx context.Context, sc ckpt.Scope, agent, id string) ([]byte, string, func(), error) {
 	f.bases.Add(1)
 	ck, err := f.Checkpoint(ctx, sc, id, true)
 	if err != nil || ck.Agent != agent {
-		return nil, "", noSuch(id)
+		return nil, "", nil, noSuch(id)
 	}
-	return ck.State, ck.SHA256, nil
+	return ck.State, ck.SHA256, func() {}, nil
 }
 
 func (f *fakeStore) Checkpoints(ctx context.Context, sc ckpt.Scope, cf ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error) {

@@ -114,7 +114,7 @@ func (c *call) rawSave(id, contentType string) (*ckpt.SaveRequest, error) {
 		contentType = typeBytes
 	}
 	r.ID, r.ContentType = id, contentType
-	if r.State, err = c.readBody(c.server.limits.MaxBody, 1); err != nil {
+	if err := c.readState(r); err != nil {
 		return nil, err
 	}
 	if err := c.checkSum(r.State); err != nil {
