@@ -190,6 +190,7 @@ type RuleRun struct {
 	Attempt, Steps           int64
 	Progress                 *float64
 	Measures                 map[string]float64 // named numbers of the watch, as its Measures answers them
+	Map                      *JSONMap           // where in the state values stand, nil where that is not known: to find its members quickly
 	Last                     *Step              // for rules over a state: the newest step that has ended, nil where there is none or it is not at hand
 }
 

@@ -1,5 +1,7 @@
 package ckptsidecar
 
+import "sort"
+
 // Members calls visit with each member of a JSON object, in order, until visit
 // answers false: its name, and its value as it stands in the text, which must
 // not be changed. It answers whether the text is an object and was read to its
@@ -8,45 +10,58 @@ package ckptsidecar
 // It is for texts that CheckJSON has accepted, and far faster than decoding
 // them. Of others it may miss what is wrong, but it reads nothing beyond them.
 func Members(object []byte, visit func(name string, value []byte) bool) bool {
-	p := skipSpace(object, 0)
-	if p >= len(object) || object[p] != '{' {
+	return MembersAt(object, 0, nil, func(name string, begin, end int) bool {
+		return visit(name, object[begin:end:end])
+	})
+}
+
+// MembersAt is Members for the object that begins at a place of a text, of which
+// there may be a map: then large values are passed over without a look. visit is
+// told where the value begins and ends.
+func MembersAt(text []byte, at int, m *JSONMap, visit func(name string, begin, end int) bool) bool {
+	p := skipSpace(text, at)
+	if p >= len(text) || text[p] != '{' {
 		return false
 	}
-	p = skipSpace(object, p+1)
-	if p < len(object) && object[p] == '}' {
+	p = skipSpace(text, p+1)
+	if p < len(text) && text[p] == '}' {
 		return true
 	}
 	for {
-		if p >= len(object) || object[p] != '"' {
+		if p >= len(text) || text[p] != '"' {
 			return false
 		}
-		end, reason := scanString(object, p)
+		end, reason := scanString(text, p)
 		if reason != "" {
 			return false
 		}
-		name := string(appendUnescaped(nil, object[p+1:end-1], true))
-		p = skipSpace(object, end)
-		if p >= len(object) || object[p] != ':' {
+		name := string(appendUnescaped(nil, text[p+1:end-1], true))
+		p = skipSpace(text, end)
+		if p >= len(text) || text[p] != ':' {
 			return false
 		}
-		p = skipSpace(object, p+1)
+		p = skipSpace(text, p+1)
 		begin := p
-		if p = passValue(object, p); p < 0 {
+		if p = passValue(text, p, m); p < 0 {
 			return false
 		}
-		if !visit(name, object[begin:p:p]) {
+		if !visit(name, begin, p) {
 			return true
 		}
-		p = skipSpace(object, p)
-		if p >= len(object) || object[p] != ',' {
-			return p < len(object) && object[p] == '}'
+		p = skipSpace(text, p)
+		if p >= len(text) || text[p] != ',' {
+			return p < len(text) && text[p] == '}'
 		}
-		p = skipSpace(object, p+1)
+		p = skipSpace(text, p+1)
 	}
 }
 
-// passValue is skipValue for data that may end too early: then it answers -1.
-func passValue(data []byte, p int) int {
+// passValue answers the place after the value at p, by the map where that has
+// it, and -1 where the data ends too early.
+func passValue(data []byte, p int, m *JSONMap) int {
+	if end := m.endOf(p); end > 0 && end <= len(data) {
+		return end
+	}
 	for depth := 0; p < len(data); {
 		switch data[p] {
 		case '"':
@@ -69,4 +84,19 @@ func passValue(data []byte, p int) int {
 		}
 	}
 	return -1
+}
+
+// endOf is where the value ends that begins at a place, 0 where the map does
+// not know.
+func (m *JSONMap) endOf(p int) int {
+	if m == nil {
+		return 0
+	}
+	i := sort.Search(len(m.marks), func(i int) bool { return int(m.marks[i].start) >= p })
+	for ; i < len(m.marks) && int(m.marks[i].start) == p; i++ {
+		if !m.marks[i].run() { // a run of elements stands before the value that begins it
+			return int(m.marks[i].end)
+		}
+	}
+	return 0
 }

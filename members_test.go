@@ -2,6 +2,7 @@ package ckptsidecar_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -38,6 +39,30 @@ func TestMembers(t *testing.T) {
 	n := 0
 	if !ckpt.Members([]byte(`{"a":1,"b":2,"c":3}`), func(string, []byte) bool { n++; return n < 2 }) || n != 2 {
 		t.Errorf("%d members were visited", n)
+	}
+}
+
+// TestMembersByAMap: a map changes nothing but how much is looked at.
+func TestMembersByAMap(t *testing.T) {
+	large := strings.Repeat(`{"role":"user","content":"some \"text\" ]}"},`, 200)
+	text := []byte(`{"n":1,"messages":[` + large + `{}],"inner":{"list":[` + large + `1],"deep":{"x":2,"s":"` + strings.Repeat("y", 3000) + `"}},"last":true}`)
+	checked, err := ckpt.CheckJSONAfter(text, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var walk func(at int, m *ckpt.JSONMap, place string, into map[string]string)
+	walk = func(at int, m *ckpt.JSONMap, place string, into map[string]string) {
+		ckpt.MembersAt(text, at, m, func(name string, begin, end int) bool {
+			into[place+"/"+name] = string(text[begin:end])
+			walk(begin, m, place+"/"+name, into)
+			return true
+		})
+	}
+	plain, mapped := map[string]string{}, map[string]string{}
+	walk(0, nil, "", plain)
+	walk(0, checked.Map, "", mapped)
+	if diff := cmp.Diff(plain, mapped); diff != "" || len(plain) != 8 || plain["/inner/deep/x"] != "2" || plain["/last"] != "true" {
+		t.Errorf("%d members\n%s", len(plain), diff)
 	}
 }
 

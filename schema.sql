@@ -79,6 +79,9 @@ CREATE TABLE IF NOT EXISTS runs (
     UNIQUE (agent_id, name)
 ) STRICT;
 CREATE INDEX IF NOT EXISTS runs_forked ON runs (forked_from) WHERE forked_from IS NOT NULL;
+-- The monitor asks every second for the runs that it watches; a save does not touch this.
+CREATE INDEX IF NOT EXISTS runs_watched ON runs (status)
+    WHERE status = 'running' AND (pid IS NOT NULL OR heartbeat_timeout_ms > 0 OR progress_timeout_ms > 0);
 
 -- A checkpoint: what is known of a saved state, and the state. A small state
 -- stands in body as it is. A larger one is a list of pieces: a JSON array of
@@ -218,17 +221,17 @@ CREATE TABLE IF NOT EXISTS prompts (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS prompts_of_run ON prompts (run_id);
 
--- Idempotency keys and the first reply to each. n is the audit_log row of that
--- time, so the oldest come first. agent_id is 0 where no agent was named.
+-- Idempotency keys and the first reply to each. agent_id is 0 where no agent
+-- was named. A client's own ids are its keys and grow with time, so new rows
+-- stand together at the end.
 CREATE TABLE IF NOT EXISTS idempotency (
-    n           INTEGER PRIMARY KEY,
-    agent_id    INTEGER NOT NULL,
     key         TEXT NOT NULL,
+    agent_id    INTEGER NOT NULL,
     fingerprint TEXT NOT NULL, -- SHA-256 of what was asked
     reply       TEXT NOT NULL,
     created_at  TEXT NOT NULL,
-    UNIQUE (agent_id, key)
-) STRICT;
+    PRIMARY KEY (key, agent_id)
+) STRICT, WITHOUT ROWID;
 
 -- Who did what, when, and how it went. Rows are only ever added. prev is the
 -- hash of the row before; audit_head holds the last row's, so that taking rows

@@ -490,6 +490,10 @@ func (someSecrets) Find([]byte, bool) []ckpt.Secret {
 	return []ckpt.Secret{{Path: "/password", Kind: "a password"}}
 }
 
+func (s someSecrets) FindAfter(state []byte, _ ckpt.JSONChecked, _ ckpt.SecretsSeen) ([]ckpt.Secret, ckpt.SecretsSeen) {
+	return s.Find(state, true), nil
+}
+
 func (someSecrets) Redact(state []byte, _ bool) ([]byte, []ckpt.Secret) { return state, nil }
 
 // TestHeldCheckpointGoes: when what looked like drift has passed, what was kept

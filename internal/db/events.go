@@ -82,7 +82,7 @@ func (tx *tx) appendEvents(agent *agentRow, run *runRow, events []ckpt.NewEvent)
 	if err != nil {
 		return nil, err
 	}
-	if err := tx.exec(`UPDATE runs SET last_event = ? WHERE id = ?`, run.LastEvent, run.ID); err != nil {
+	if err := tx.exec(updateLastEvent, run.LastEvent, run.ID); err != nil {
 		return nil, err
 	}
 	return a, tx.signOfLife(run)

@@ -237,7 +237,7 @@ func (im *importing) all(ctx context.Context, f *os.File) error {
 			if err != nil {
 				return err
 			}
-			batch = append(batch, imported{r, c, encode(r.State, nil)})
+			batch = append(batch, imported{r, c, encode(r.State)})
 			size += int64(len(r.State))
 		}
 		if len(batch) >= importAtOnce || size >= importBytesAtOnce || line.Type == lineEnd {
@@ -323,7 +323,7 @@ func (im *importing) one(tx *tx, agent *agentRow, c *imported, heads map[int64]c
 	if err := tx.suspectIfDrifting(run, &row); err != nil {
 		return err
 	}
-	if _, err := tx.insert(run, &row, &c.state); err != nil {
+	if err := tx.insert(run, &row, &c.state); err != nil {
 		return err
 	}
 	im.store.watches.drop(run.ID) // its past is another one now

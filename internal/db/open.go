@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -99,7 +100,8 @@ type Store struct {
 	wal       wal
 	events    changes
 	following foreignReads
-	id        string // of this database, made when it was
+	keysSeen  atomic.Pointer[keyPlace] // where Expire goes on
+	id        string                   // of this database, made when it was
 }
 
 // Open opens the database, makes it where there is none, brings its schema up

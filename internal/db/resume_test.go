@@ -119,6 +119,9 @@ func TestSuspectsArePassedOver(t *testing.T) {
 	}
 	for i := range 6 {
 		save(t, s, as(11), "a", ckpt.KindRoutine, fmt.Sprint(i))
+		if err := s.ExecForTest(`UPDATE runs SET updated_at = updated_at`); err != nil { // the store does not know what a trigger did
+			t.Fatal(err)
+		}
 	}
 	die(t, s, p, 11, ckpt.RunInterrupted)
 	plan := claim(t, s, 12)

@@ -14,7 +14,7 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 		return nil, err
 	}
 	ref.Epoch = b.Epoch
-	past := s.prepareFor(sc, ref)
+	past := s.readAheadFor(sc, ref)
 	var shown *ckpt.Run
 	err := s.write(&op{owner: sc.Caller.Owner, apply: func(tx *tx) error {
 		agent, run, err := s.knownRun(tx, sc, ref)
@@ -37,7 +37,7 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 				return err
 			}
 		}
-		if err := tx.exec(`UPDATE runs SET heartbeat_at = ? WHERE id = ?`, tx.now, run.ID); err != nil {
+		if err := tx.exec(updateBeat, tx.now, run.ID); err != nil {
 			return err
 		}
 		if err := s.watchBeat(tx, agent, run, w, b.Progress); err != nil {
@@ -90,7 +90,7 @@ func (tx *tx) progress(run *runRow, progress *float64) error {
 		grew = tx.now
 	}
 	run.Progress, run.ProgressAt = progress, grew
-	return tx.exec(`UPDATE runs SET progress = ?, progress_at = ? WHERE id = ?`, progress, grew, run.ID)
+	return tx.exec(updateProgress, progress, grew, run.ID)
 }
 
 // EndRun ends a run for good (completed, failed), or the present segment of it.

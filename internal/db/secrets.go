@@ -26,27 +26,6 @@ func (s *Store) policyOf(owner, agent string) ckpt.Policy {
 	return parsed.policy
 }
 
-// searchSecrets looks for secrets in what is to be saved, outside the writer,
-// and does what the agent's policy says: it may change the state or refuse it.
-func (s *Store) searchSecrets(sc ckpt.Scope, r *ckpt.SaveRequest) (state []byte, found []ckpt.Secret, err error) {
-	if s.opt.Secrets == nil {
-		return r.State, nil, nil
-	}
-	isJSON := ckpt.IsJSON(r.ContentType)
-	switch s.policyOf(sc.Whose(), r.Agent).Secrets {
-	case ckpt.SecretsWarn:
-		return r.State, s.opt.Secrets.Find(r.State, isJSON), nil
-	case ckpt.SecretsRedact:
-		state, found = s.opt.Secrets.Redact(r.State, isJSON)
-		return state, found, nil
-	case ckpt.SecretsReject:
-		if found = s.opt.Secrets.Find(r.State, isJSON); len(found) > 0 {
-			return nil, nil, ckpt.Errorf(ckpt.CodeInvalid, "the state holds what looks like %s at %q, and the agent's policy says secrets: reject; take it out, or set the policy to redact", found[0].Kind, found[0].Path)
-		}
-	}
-	return r.State, nil, nil
-}
-
 // reportSecrets makes a finding for each place in which a secret was seen, once
 // for a run as long as it is open.
 func (s *Store) reportSecrets(tx *tx, agent *agentRow, run *runRow, w *watched, checkpoint string, found []ckpt.Secret) error {

@@ -43,7 +43,8 @@ type op struct {
 type writer struct {
 	store *Store
 	conn  *sqlx.Conn
-	stmts map[string]*sqlx.Stmt
+	stmts map[string]*statement
+	hot   hotRuns
 	head  chainHead
 
 	mu      sync.Mutex
@@ -62,7 +63,7 @@ func newWriter(ctx context.Context, s *Store) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{store: s, conn: conn, stmts: map[string]*sqlx.Stmt{}}
+	w := &writer{store: s, conn: conn, stmts: map[string]*statement{}}
 	w.idle.L = &w.mu
 	err = conn.QueryRowxContext(ctx, `SELECT n, hash FROM audit_head`).Scan(&w.head.n, &w.head.hash)
 	w.shown = w.head
@@ -247,11 +248,19 @@ func (w *writer) transaction(batch []*op, retries int) (after []func(), err erro
 	if err := w.do(`BEGIN IMMEDIATE`); err != nil {
 		return nil, err
 	}
+	if err := t.seeOthers(); err != nil {
+		w.rollback()
+		return nil, err
+	}
 	if err := applyAll(t, batch); err != nil {
 		w.rollback()
 		return nil, err
 	}
 	if t.head != w.head {
+		if err := t.writeLog(); err != nil {
+			w.rollback()
+			return nil, err
+		}
 		if err := t.exec(`UPDATE audit_head SET n = ?, hash = ? WHERE id = 1`, t.head.n, t.head.hash); err != nil {
 			w.rollback()
 			return nil, err
@@ -269,7 +278,7 @@ func (w *writer) transaction(batch []*op, retries int) (after []func(), err erro
 }
 
 func (w *writer) begin(retries int) *tx {
-	t := &tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts, now: ckpt.At(w.store.opt.Now()), retries: retries, head: w.head, agents: map[agentKey]*agentRow{}}
+	t := &tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts, hot: &w.hot, now: ckpt.At(w.store.opt.Now()), retries: retries, head: w.head, agents: map[agentKey]*agentRow{}}
 	if now := w.store.opt.Trusted(); !now.IsZero() {
 		t.trusted = ckpt.At(now)
 	}
@@ -324,12 +333,15 @@ func (tx *tx) refused(o *op, refusal *ckpt.Error) error {
 }
 
 func (w *writer) do(statement string) error {
-	t := tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts}
+	t := tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts, hot: &w.hot}
 	return t.exec(statement)
 }
 
 // rollback also runs where SQLite has rolled back by itself; that is no error.
-func (w *writer) rollback() { _ = w.do(`ROLLBACK`) }
+func (w *writer) rollback() {
+	w.hot.forgetAll()
+	_ = w.do(`ROLLBACK`)
+}
 
 // checkFiles is a fail-stop where the files are not the ones that were opened,
 // or were written by somebody else and do not hold together any more.

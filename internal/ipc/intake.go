@@ -114,8 +114,13 @@ func (c *call) rawSave(id, contentType string) (*ckpt.SaveRequest, error) {
 		contentType = typeBytes
 	}
 	r.ID, r.ContentType = id, contentType
-	r.State, err = c.readBody(c.server.limits.MaxBody, 1)
-	return r, err
+	if err := c.readState(r); err != nil {
+		return nil, err
+	}
+	if err := c.checkSum(r.State); err != nil {
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the state is not what was sent: %v; send it again", err)
+	}
+	return r, nil
 }
 
 // saveParameters reads what a raw or patch save has outside its body.

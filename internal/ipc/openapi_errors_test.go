@@ -95,8 +95,10 @@ func (f failing) Checkpoint(context.Context, ckpt.Scope, string, bool) (*ckpt.Ch
 	return nil, f.err
 }
 
-func (f failing) Base(context.Context, ckpt.Scope, string, string) ([]byte, string, error) {
-	return nil, "", f.err
+func (f failing) Memory(size int) []byte { return make([]byte, size) }
+
+func (f failing) Base(context.Context, ckpt.Scope, string, string) ([]byte, string, func(), error) {
+	return nil, "", nil, f.err
 }
 
 func (f failing) Checkpoints(context.Context, ckpt.Scope, ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error) {

@@ -483,7 +483,7 @@ func (c *Client) getStatus(t *testing.T, target string) int {
 	c.init()
 	r := c.request(t.Context(), &ask{method: "GET", path: u.Path}, nil)
 	r.URL.RawQuery = u.RawQuery
-	resp, err := c.keep.RoundTrip(r)
+	resp, err := c.streams.RoundTrip(r)
 	check(t, err)
 	resp.Body.Close()
 	return resp.StatusCode

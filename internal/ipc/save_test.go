@@ -144,7 +144,7 @@ func sameRequest(t *testing.T, got, want *ckpt.SaveRequest) {
 	t.Helper()
 	a, b := *got, *want
 	for _, r := range []*ckpt.SaveRequest{&a, &b} {
-		r.ID, r.IdempotencyKey = "", ""
+		r.ID, r.IdempotencyKey, r.Lent = "", "", false
 		var m any
 		check(t, json.Unmarshal(r.Metadata, &m))
 		r.Metadata, _ = json.Marshal(m)

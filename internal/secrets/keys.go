@@ -37,8 +37,20 @@ func secretName(key []byte) string {
 		plain[n] = c
 		n++
 	}
+	if n == 0 || lengths[plain[0]]&(1<<n) == 0 {
+		return ""
+	}
 	return names[string(plain[:n])]
 }
+
+// lengths has for each byte with which a name may begin a bit for each length
+// that such a name may have. Most keys have none.
+var lengths = func() (bits [256]uint64) {
+	for name := range names {
+		bits[name[0]] |= 1 << len(name)
+	}
+	return bits
+}()
 
 // realValue says whether a value is more than a placeholder.
 func realValue(value []byte) bool {

@@ -86,14 +86,13 @@ CREATE TABLE findings (
 ) STRICT;
 
 CREATE TABLE idempotency (
-    n           INTEGER PRIMARY KEY,
-    agent_id    INTEGER NOT NULL,
     key         TEXT NOT NULL,
+    agent_id    INTEGER NOT NULL,
     fingerprint TEXT NOT NULL, -- SHA-256 of what was asked
     reply       TEXT NOT NULL,
     created_at  TEXT NOT NULL,
-    UNIQUE (agent_id, key)
-) STRICT;
+    PRIMARY KEY (key, agent_id)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE meta (
     key   TEXT NOT NULL PRIMARY KEY,
@@ -222,6 +221,9 @@ CREATE INDEX findings_open ON findings (run_id) WHERE closed IS NULL;
 CREATE INDEX prompts_of_run ON prompts (run_id);
 
 CREATE INDEX runs_forked ON runs (forked_from) WHERE forked_from IS NOT NULL;
+
+CREATE INDEX runs_watched ON runs (status)
+    WHERE status = 'running' AND (pid IS NOT NULL OR heartbeat_timeout_ms > 0 OR progress_timeout_ms > 0);
 
 CREATE INDEX segments_of_run ON segments (run_id);
 
