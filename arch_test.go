@@ -54,10 +54,12 @@ var arrows = map[string][]string{
 
 // homes are the only rooms that may name a technology.
 var homes = map[string]string{
-	"modernc.org/sqlite":            "internal/db",
-	"modernc.org/libc":              "internal/db",
-	"github.com/jmoiron/sqlx":       "internal/db",
-	"github.com/Microsoft/go-winio": "internal/ipc/endpoint",
+	"modernc.org/sqlite":              "internal/db",
+	"modernc.org/libc":                "internal/db",
+	"github.com/jmoiron/sqlx":         "internal/db",
+	"github.com/Microsoft/go-winio":   "internal/ipc/endpoint",
+	"github.com/expr-lang/expr":       "internal/drift",
+	"github.com/google/jsonschema-go": "internal/drift",
 }
 
 // source is one Go file that is no test, for whatever platform.

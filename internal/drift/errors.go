@@ -1,6 +1,10 @@
 package drift
 
-import ckpt "github.com/ckptsidecar/ckptsidecar"
+import (
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
 
 // maxStreak is how far back a row of errors is counted.
 const maxStreak = 256
@@ -32,24 +36,24 @@ func (x hit) enough(need threshold) bool {
 	return 2*x.n-max(0, x.distinct-1) >= 2*int(need.value)
 }
 
+// maxKinds is how many kinds of errors are told apart.
+const maxKinds = 32
+
 // errorsAmong counts the errors among the newest steps and the kinds of them.
 // Where only told, errors without any text do not count.
 func errorsAmong(h *history, among int, told bool) hit {
 	x := hit{among: among}
+	var kinds [maxKinds]uint64
 	for i := range among {
 		e := h.last(i)
 		if !e.bad || told && !e.told {
 			continue
 		}
 		x.n++
-		known := false
-		for j := range i {
-			if before := h.last(j); before.bad && before.cause == e.cause {
-				known = true
-				break
-			}
+		if x.distinct < maxKinds && !slices.Contains(kinds[:x.distinct], e.cause) {
+			kinds[x.distinct] = e.cause
+			x.distinct++
 		}
-		x.distinct += b2i(!known)
 	}
 	return x
 }

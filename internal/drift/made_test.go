@@ -28,6 +28,8 @@ type made struct {
 	last   []byte // state
 	seq    int64
 	found  []sighting
+
+	dismissed map[string]time.Time
 }
 
 // sighting is a finding and the number of the step, from 0, that made it.
@@ -53,11 +55,21 @@ func newMade(t testing.TB, change ...func(*ckpt.Policy)) *made {
 }
 
 func (m *made) past() ckpt.RunPast {
-	return ckpt.RunPast{StartedAt: start, Steps: m.prints[max(0, len(m.prints)-ckpt.MaxPastSteps):], TotalSteps: int64(len(m.prints)), States: m.states[max(0, len(m.states)-ckpt.MaxPastStates):]}
+	return ckpt.RunPast{StartedAt: start, Steps: m.prints[max(0, len(m.prints)-ckpt.MaxPastSteps):], TotalSteps: int64(len(m.prints)), Dismissed: m.dismissed, States: m.states[max(0, len(m.states)-ckpt.MaxPastStates):]}
 }
 
 // restart throws the watch away and builds it anew from what is stored.
 func (m *made) restart() { m.run = m.watch.Watch(&m.policy, m.past()) }
+
+// dismiss says that the findings of a rule were none.
+func (m *made) dismiss(rule string) {
+	if m.dismissed == nil {
+		m.dismissed = map[string]time.Time{}
+	}
+	m.now = m.now.Add(time.Second)
+	m.dismissed[rule] = m.now
+	m.run.Forget(rule)
+}
 
 // step records a step: args and result are whatever JSON can say. An error makes
 // it fail.
@@ -220,6 +232,16 @@ func TestAVisitOfOldSteps(t *testing.T) {
 	if m.first(RuleRepeat, ckpt.SeverityInfo) >= 0 || m.first(RuleCycle, ckpt.SeverityInfo) >= 0 {
 		t.Error(m.all())
 	}
+}
+
+func TestStaleWarmsUp(t *testing.T) {
+	m := newMade(t, detector(RuleStale, ckpt.Detector{Critical: 3, CriticalWindow: 6}))
+	for _, i := range []int{0, 1, 2, 1, 0, 2} {
+		m.step("read", i, "text "+strconv.Itoa(i), "")
+	}
+	m.expectNone() // the first 6 steps are the warm-up
+	m.step("read", 0, "text 0", "")
+	m.expect(RuleStale, ckpt.SeverityCritical, 6)
 }
 
 func TestErrorStreak(t *testing.T) {
@@ -474,9 +496,11 @@ func TestADismissedLoopStartsFromNothing(t *testing.T) {
 	for range 4 {
 		m.step("search", 1, "same", "")
 	}
-	m.run.Forget(RuleRepeat)
+	m.dismiss(RuleRepeat)
 	m.found = nil
-	for range 3 {
+	m.step("search", 1, "same", "")
+	m.restart()
+	for range 2 {
 		m.step("search", 1, "same", "")
 	}
 	m.expect(RuleRepeat, ckpt.SeverityWarn, 6)

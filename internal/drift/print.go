@@ -156,7 +156,9 @@ func texts(value []byte, depth int, visit func(string) bool) bool {
 // unparsable says whether a text in a result begins like JSON and is none, also
 // where that text is in JSON in a text. One that says that it was cut is not
 // judged.
-func unparsable(result ckpt.JSON) bool { return brokenText(result, 2) }
+func unparsable(result ckpt.JSON) bool {
+	return bytes.ContainsAny(result, "{[") && brokenText(result, 2)
+}
 
 func brokenText(value []byte, deeper int) bool {
 	broken := false

@@ -129,6 +129,7 @@ func TestHostileRulesAreStopped(t *testing.T) {
 		"endless":         "all(state.l, all(state.l, all(state.l, all(state.l, true))))",
 		"endless map":     "len(map(state.l, map(state.l, state.l))) > 0",
 		"large text":      "let a = state.s + state.s; let b = a + a; let c = b + b; let d = c + c; let e = d + d; let f = e + e; len(f) > 0",
+		"too much text":   "let a = state.s + state.s; let b = a + a; let c = b + b; c startsWith 'a'",
 		"text in a loop":  "any(state.l, len(state.s + 'x') < 0)",
 		"deep doubling":   "let a = [state.l, state.l]; let b = [a, a]; let c = [b, b]; let d = [c, c]; let e = [d, d]; e == [d, d] && e == [d, d]",
 		"comparing":       "all(state.l, state.l == previous.l)",
