@@ -2,6 +2,7 @@ package drift
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -200,7 +201,7 @@ func TestRulesInARun(t *testing.T) {
 	m.save(map[string]any{"n": 4})
 	m.expectNone()
 	m.save(map[string]any{"n": 2})
-	if len(m.found) != 1 || m.found[0].SinceSeq != 2 || m.found[0].Severity != ckpt.SeverityWarn {
+	if len(m.found) != 1 || m.found[0].SinceSeq != 2 || m.found[0].Severity != ckpt.SeverityWarn || !slices.Equal(m.found[0].Evidence.Checkpoints, []string{"c3"}) {
 		t.Errorf("%+v", m.found)
 	}
 	m = newMade(t, ruled("measures.errors_in_a_row >= 2 && step.tool != 'x'"))
