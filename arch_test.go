@@ -49,7 +49,7 @@ var arrows = map[string][]string{
 
 	// Level 3: people.
 	"examples/go":     {"client"},
-	"cmd/ckptsidecar": {root, "internal/daemon", "internal/foreign", "internal/ipc", "client", "packaging"},
+	"cmd/ckptsidecar": {root, "internal/daemon", "internal/drift", "internal/foreign", "internal/ipc", "client", "packaging"},
 }
 
 // homes are the only rooms that may name a technology.

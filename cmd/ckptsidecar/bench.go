@@ -20,6 +20,7 @@ type benchCmd struct {
 	Restore benchRestoreCmd `cmd:"" help:"Restoring over the socket: states of several sizes and ages."`
 	History benchHistoryCmd `cmd:"" help:"States that grow over many saves: how small the database stays, and how fast saving and restoring."`
 	Scale   benchScaleCmd   `cmd:"" help:"Up to a million checkpoints in the database: what gets slower, and how long a start takes."`
+	Drift   benchDriftCmd   `cmd:"" help:"How often the drift detectors fire on recorded runs whose outcome is known."`
 }
 
 // benchFlags are those of every measurement.

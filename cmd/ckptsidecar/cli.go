@@ -38,6 +38,7 @@ type grammar struct {
 	Operations operationsCmd `cmd:"" group:"runs" help:"List a run's risky operations, newest first."`
 	Operation  operationCmd  `cmd:"" group:"runs" help:"Begin, end or resolve one risky operation."`
 	Events     eventsCmd     `cmd:"" group:"runs" help:"Show, follow or append to a run's journal."`
+	Drift      driftCmd      `cmd:"" group:"runs" help:"Say whether an agent drifts, what was found, and where to go back to."`
 	Prompts    promptsCmd    `cmd:"" group:"runs" help:"Show and answer the questions that wait for an operator."`
 	Export     exportCmd     `cmd:"" group:"agents" help:"Write all of an agent as NDJSON with checksums."`
 	Import     importCmd     `cmd:"" group:"agents" help:"Read what export wrote."`

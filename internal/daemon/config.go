@@ -36,6 +36,8 @@ type Config struct {
 
 	RetentionInterval ckpt.Duration
 	MonitorInterval   ckpt.Duration
+	DriftInterval     ckpt.Duration
+	WatchedRuns       int
 	StopTimeout       ckpt.Duration
 }
 
@@ -65,6 +67,8 @@ func Default(system bool, env Environment) Config {
 		WriteTimeout:        ckpt.Duration(10 * time.Second),
 		RetentionInterval:   ckpt.Duration(time.Minute),
 		MonitorInterval:     ckpt.Duration(monitor.DefaultInterval),
+		DriftInterval:       ckpt.Duration(10 * time.Second),
+		WatchedRuns:         1000,
 		StopTimeout:         ckpt.Duration(5 * time.Second),
 	}
 	if system {
@@ -115,6 +119,8 @@ func (c *Config) checkLimits() error {
 		return badSetting("limits.owner_connections", "must be at least 1")
 	case c.Connections < 1:
 		return badSetting("limits.connections", "must be at least 1")
+	case c.WatchedRuns < 1 || c.WatchedRuns > 1_000_000:
+		return badSetting("drift.watched_runs", fmt.Sprintf("is %d: it must be between 1 and 1000000", c.WatchedRuns))
 	}
 	return c.checkTimes()
 }
@@ -128,6 +134,7 @@ func (c *Config) checkTimes() error {
 		{"limits.write_timeout", c.WriteTimeout, 100 * time.Millisecond, 5 * time.Minute},
 		{"retention.interval", c.RetentionInterval, time.Second, ckpt.Day},
 		{"monitor.interval", c.MonitorInterval, 50 * time.Millisecond, time.Minute},
+		{"drift.interval", c.DriftInterval, 100 * time.Millisecond, 10 * time.Minute},
 		{"stop_timeout", c.StopTimeout, 100 * time.Millisecond, 5 * time.Minute},
 	} {
 		if is := time.Duration(t.is); is < t.least || is > t.most {

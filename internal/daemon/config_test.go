@@ -109,6 +109,8 @@ func TestCheckNamesTheSetting(t *testing.T) {
 		{"limits.write_timeout", func(c *Config) { c.WriteTimeout = 0 }},
 		{"retention.interval", func(c *Config) { c.RetentionInterval = ckpt.Duration(2 * ckpt.Day) }},
 		{"monitor.interval", func(c *Config) { c.MonitorInterval = ckpt.Duration(ckpt.Day) }},
+		{"drift.interval", func(c *Config) { c.DriftInterval = 0 }},
+		{"drift.watched_runs", func(c *Config) { c.WatchedRuns = 0 }},
 		{"stop_timeout", func(c *Config) { c.StopTimeout = ckpt.Duration(time.Hour) }},
 	}
 	for _, tt := range tests {

@@ -12,6 +12,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 	"github.com/ckptsidecar/ckptsidecar/internal/monitor"
@@ -27,6 +28,7 @@ type service struct {
 	log       *slog.Logger
 	guard     atomic.Pointer[retention.Guard]
 	store     *db.Store
+	drift     ckpt.DriftWatch
 	worker    *retention.Worker
 	monitor   *monitor.Monitor
 	listener  net.Listener
@@ -62,6 +64,7 @@ func (s *service) checkIdentity(context.Context) error {
 // the store has seen.
 func (s *service) openDatabase(ctx context.Context) error {
 	c := &s.daemon.Config
+	s.drift = drift.New()
 	var err error
 	s.store, err = db.Open(ctx, db.Options{
 		Path:          c.Database,
@@ -70,6 +73,8 @@ func (s *service) openDatabase(ctx context.Context) error {
 		Resume:        resume.Make,
 		Ask:           func(p *ckpt.Plan) (question, reason string) { return resume.Question(p), resume.Reason(p) },
 		Secrets:       secrets.Scan{},
+		Drift:         s.drift,
+		Watches:       c.WatchedRuns,
 		Processes:     &s.processes,
 		Now:           s.daemon.Now,
 		Trusted:       s.trusted,
@@ -125,6 +130,9 @@ func (s *service) startWorkers(context.Context) error {
 	s.workers.Go(func() { s.upkeep <- s.store.Maintain(ctx) })
 	s.workers.Go(func() { _ = s.worker.Run(ctx) }) // these two log their own errors and go on
 	s.workers.Go(func() { _ = s.monitor.Run(ctx) })
+	s.workers.Go(func() {
+		(&ticker{store: s.store, every: time.Duration(s.daemon.Config.DriftInterval), log: s.log}).run(ctx)
+	})
 	return nil
 }
 

@@ -40,6 +40,8 @@ func (c *Config) Settings() []Setting {
 		{"limits.write_timeout", "", "How long a write waits for a locked database before it is answered with busy.", &c.WriteTimeout},
 		{"retention.interval", "", "How often checkpoints are looked at that go by age or budget.", &c.RetentionInterval},
 		{"monitor.interval", "", "How often the owners of runs are looked at; a dead one is found that much later at most.", &c.MonitorInterval},
+		{"drift.interval", "", "How often runs are looked at for what only time shows: checkpoints that are due, agents that do not agree.", &c.DriftInterval},
+		{"drift.watched_runs", "", "Of how many runs what the drift detectors know is kept in memory; of others it is read again when they are written to.", &c.WatchedRuns},
 	}
 	for i := range list {
 		if list[i].Env == "" {

@@ -5,9 +5,10 @@ import (
 )
 
 // saveHot is a save the short way: a routine one, after others of its run, of
-// which all that has to be known is known. It answers false, and has changed
-// nothing, where the long way has to be gone: also where the save is to be
-// refused, since one that was answered before is answered again all the same.
+// which all that has to be known is known, and in which no drift is seen. It
+// answers false, and has changed nothing, where the long way has to be gone:
+// also where the save is to be refused, since one that was answered before is
+// answered again all the same.
 func (s *Store) saveHot(tx *tx, v *save, agent *agentRow) (done bool, err error) {
 	r := v.request
 	if r.Kind != ckpt.KindRoutine || r.Parent != "" {
@@ -21,12 +22,16 @@ func (s *Store) saveHot(tx *tx, v *save, agent *agentRow) (done bool, err error)
 		return false, nil
 	}
 	run := h.run
-	reply, err := v.begin(tx, &run)
-	if err != nil {
+	w, err := s.watchRun(tx, agent, &run, v.pastOf())
+	if err != nil || w.drifting() || run.BackSeq.Valid {
 		return false, err
 	}
-	keep, err := s.planHot(tx, v, agent, h, &run, &reply)
-	if keep == nil || err != nil {
+	reply, err := v.begin(tx, &run)
+	if err != nil || !s.seesNothing(tx, v, w, reply) {
+		return false, err
+	}
+	p, err := s.planHot(tx, v, agent, h, &run, &reply)
+	if p == nil || err != nil {
 		return false, err
 	}
 	if v.key != "" {
@@ -34,7 +39,23 @@ func (s *Store) saveHot(tx *tx, v *save, agent *agentRow) (done bool, err error)
 			return false, err
 		}
 	}
-	return true, s.writeHot(tx, v, agent, &run, reply, keep)
+	return true, s.writeHot(tx, v, agent, &run, w, reply, p)
+}
+
+// seesNothing shows the state to the run's watch, and answers whether nothing
+// follows from it.
+func (s *Store) seesNothing(tx *tx, v *save, w *watched, reply savedReply) bool {
+	if v.drift == nil {
+		return true
+	}
+	if len(s.seeState(tx, v, w, reply)) > 0 {
+		return false
+	}
+	back := false
+	if w.watch != nil {
+		s.guard(w, func() { _, back = w.watch.Back() })
+	}
+	return !back
 }
 
 // hotPlan is what stays of a run's routine checkpoints, the new one among
@@ -83,9 +104,14 @@ func (s *Store) planHot(tx *tx, v *save, agent *agentRow, h *hotRun, run *runRow
 func nobodyNeeds(*runRow, string) (string, error) { return "", nil }
 
 // writeHot writes what was planned, and knows the run as it then is.
-func (s *Store) writeHot(tx *tx, v *save, agent *agentRow, run *runRow, reply savedReply, p *hotPlan) error {
-	if err := s.insertSaved(tx, v, agent, run, reply); err != nil {
+func (s *Store) writeHot(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply, p *hotPlan) error {
+	row, err := s.insertSaved(tx, v, agent, run, w, reply)
+	if err != nil {
 		return err
+	}
+	if v.drift != nil {
+		s.share(tx, agent, run, v.drift.shared, row)
+		s.show(tx, agent, w)
 	}
 	if _, err := s.removeRows(tx, agent, run, p.gone, p.reasons, v.entry); err != nil {
 		return err
@@ -95,5 +121,6 @@ func (s *Store) writeHot(tx *tx, v *save, agent *agentRow, run *runRow, reply sa
 	}
 	tx.hot.runs[hotKey{agent.ID, run.Name}] = &hotRun{run: *run, rows: p.stay, quiet: p.quiet}
 	v.saved = v.answer(agent, reply)
-	return nil
+	v.saved.Drift, err = s.verdict(tx, run, w)
+	return err
 }

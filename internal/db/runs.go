@@ -38,11 +38,13 @@ type runRow struct {
 	ProgressAt    ckpt.Time      `db:"progress_at"`
 	Progress      *float64       `db:"progress"`
 	LastEvent     int64          `db:"last_event"`
+	Stretch       int64          `db:"stretch"`
+	BackSeq       sql.NullInt64  `db:"back_seq"`
 }
 
 const runColumns = `id, agent_id, name, status, epoch, attempt, last_seq, base_seq, removed, stored_bytes, head, forked_from, pid,
 	process_start, boot_id, started_at, updated_at, ended_at, segment_at, interrupted_at, heartbeat_at, accumulated_ms,
-	heartbeat_timeout_ms, progress_timeout_ms, progress_at, progress, last_event`
+	heartbeat_timeout_ms, progress_timeout_ms, progress_at, progress, last_event, stretch, back_seq`
 
 // run finds a run, nil where there is none.
 func (tx *tx) run(agentID int64, name string) (*runRow, error) {

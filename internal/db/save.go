@@ -23,7 +23,12 @@ func (s *Store) Save(_ context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ck
 	}
 	defer v.leave()
 	err = s.write(&op{owner: sc.Caller.Owner, size: int64(len(r.State)), entry: v.entry, apply: func(tx *tx) error {
-		return s.save(tx, v)
+		v.seen = nil
+		err := s.save(tx, v)
+		if err != nil {
+			s.unsee(v)
+		}
+		return err
 	}})
 	if err != nil {
 		return nil, err
@@ -41,9 +46,11 @@ type save struct {
 	program   any
 	operation ckpt.Ref      // the key of the operation that it is taken for
 	secrets   []ckpt.Secret // what in the state looks like one
+	drift     *printed      // what the detectors need of the state; nil where nobody watches
 	entry     auditEntry
 	leave     func() // lets the next save of the run begin; to be called when this one is done
 
+	seen  *seen // what the short way has seen before it was left for the long one
 	saved *ckpt.Saved
 }
 
@@ -67,8 +74,12 @@ func (s *Store) newSave(sc ckpt.Scope, r *ckpt.SaveRequest) (_ *save, err error)
 			v.leave()
 		}
 	}()
-	if v.state, v.secrets, err = s.prepare(key, sc, r); err != nil || v.key == "" {
+	if v.state, v.secrets, err = s.prepare(key, sc, r); err != nil {
 		return v, err
+	}
+	v.drift = s.printState(key, r, v.state.state)
+	if v.key == "" {
+		return v, nil
 	}
 	v.print, err = fingerprint([]any{"save", runName(r.Run), r.Kind, r.Parent, r.Step, r.Labels, string(r.Metadata), v.program, r.ContentType, v.state.sha256})
 	return v, err
@@ -92,6 +103,7 @@ type savedReply struct {
 	Parent     ckpt.Ref  `json:"parent"`
 	CreatedAt  ckpt.Time `json:"created_at"`
 	StoredSize int64     `json:"stored_size"`
+	Suspect    bool      `json:"suspect,omitempty"`
 	Pruned     []string  `json:"pruned"`
 }
 
@@ -107,7 +119,11 @@ func (s *Store) save(tx *tx, v *save) error {
 		if done, err := s.saveHot(tx, v, agent); done || err != nil {
 			return err
 		}
-		if replayed, err := s.replaySave(tx, v, agent); replayed || err != nil {
+		if replayed, err := s.replaySave(tx, v, agent); err != nil {
+			return err
+		} else if replayed {
+			s.unsee(v)
+			v.saved.Drift, err = s.verdictFor(tx, agent, runName(v.request.Run))
 			return err
 		}
 	}
@@ -126,6 +142,9 @@ func (s *Store) save(tx *tx, v *save) error {
 		return err
 	}
 	v.saved = v.answer(agent, reply)
+	if v.saved.Drift, err = s.verdictFor(tx, agent, run.Name); err != nil {
+		return err
+	}
 	return tx.rememberText(agent.ID, v.key, v.print, appendReply(nil, &reply))
 }
 
@@ -207,18 +226,31 @@ func (s *Store) insertCheckpoint(tx *tx, v *save, agent *agentRow, run *runRow) 
 	if err != nil {
 		return reply, err
 	}
-	if err := s.insertSaved(tx, v, agent, run, reply); err != nil {
+	w, err := s.watchRun(tx, agent, run, v.pastOf())
+	if err != nil {
+		return reply, err
+	}
+	row, err := s.insertSaved(tx, v, agent, run, w, reply)
+	if err != nil {
 		return reply, err
 	}
 	if err := tx.noteSaved(run); err != nil {
 		return reply, err
 	}
-	reply.Pruned, err = s.retainRoutine(tx, agent, run, v.request.Kind, v.entry)
+	all, err := s.watchSave(tx, v, agent, run, w, row)
+	if err != nil {
+		return reply, err
+	}
+	reply.Suspect = w.covers(reply.Seq)
+	reply.Pruned, err = s.retainSaved(tx, agent, run, reply.Seq, v.request.Kind, all, v.entry)
 	return reply, err
 }
 
 // begin decides what a save's answer will be, but for what is pruned.
 func (v *save) begin(tx *tx, run *runRow) (savedReply, error) {
+	if v.seen != nil && v.seen.tx == tx { // it was begun before
+		return v.seen.reply, nil
+	}
 	r := v.request
 	reply := savedReply{ID: r.ID, Seq: run.LastSeq + 1, Parent: r.Parent, CreatedAt: tx.now, StoredSize: v.state.stored(), Pruned: []string{}}
 	if reply.ID == "" {
@@ -234,23 +266,25 @@ func (v *save) begin(tx *tx, run *runRow) (savedReply, error) {
 	return reply, nil
 }
 
-// insertSaved writes the row, the state, the audit row and the findings.
-func (s *Store) insertSaved(tx *tx, v *save, agent *agentRow, run *runRow, reply savedReply) error {
+// insertSaved writes the row, the state, the audit row and the findings of
+// secrets. The run's row is still to be written.
+func (s *Store) insertSaved(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply) (*checkpointRow, error) {
 	r := v.request
-	row := checkpointRow{
+	row := &checkpointRow{
 		N: tx.head.n + 1, ID: reply.ID, Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent, CreatedAt: reply.CreatedAt,
 		ContentType: r.ContentType, Labels: r.Labels, Metadata: metadataText(r.Metadata), Step: r.Step, Operation: v.operation, program: v.program,
+		Suspect: w.drifting(),
 	}
-	list, err := tx.insertRow(run, &row, &v.state)
+	list, err := tx.insertRow(run, row, &v.state)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.keepLive(tx, runKey{agent.Owner, agent.Name, run.Name}, run.ID, &row, &v.state, list)
+	s.keepLive(tx, runKey{agent.Owner, agent.Name, run.Name}, run.ID, row, &v.state, list)
 	s.countOwner(tx, agent.Owner, reply.StoredSize)
 	if err := tx.auditSave(v, reply); err != nil {
-		return err
+		return nil, err
 	}
-	return tx.reportSecrets(run, reply.ID, v.secrets)
+	return row, s.reportSecrets(tx, agent, run, w, reply.ID, v.secrets)
 }
 
 func (tx *tx) auditSave(v *save, reply savedReply) error {
@@ -266,7 +300,7 @@ func (v *save) answer(agent *agentRow, reply savedReply) *ckpt.Saved {
 	return &ckpt.Saved{Pruned: reply.Pruned, AsSent: !v.state.redacted, Checkpoint: ckpt.Checkpoint{
 		ID: reply.ID, Agent: agent.Name, Owner: agent.Owner, Run: runName(r.Run), Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent,
 		CreatedAt: reply.CreatedAt, Size: v.state.size, StoredSize: reply.StoredSize, SHA256: v.state.sha256, ContentType: r.ContentType,
-		Labels: r.Labels, Metadata: json.RawMessage(metadataText(r.Metadata)), Program: r.Program, Step: r.Step,
+		Labels: r.Labels, Metadata: json.RawMessage(metadataText(r.Metadata)), Program: r.Program, Step: r.Step, Suspect: reply.Suspect,
 	}}
 }
 
@@ -295,12 +329,14 @@ type checkpointRow struct {
 	program     any
 }
 
-// insert writes a checkpoint and its state and counts it in its run.
-func (tx *tx) insert(run *runRow, c *checkpointRow, state *encoded) error {
-	if _, err := tx.insertRow(run, c, state); err != nil {
-		return err
+// insert writes a checkpoint and its state, counts it in its run, and answers
+// the pieces.
+func (tx *tx) insert(run *runRow, c *checkpointRow, state *encoded) ([]delta.Piece, error) {
+	list, err := tx.insertRow(run, c, state)
+	if err != nil {
+		return nil, err
 	}
-	return tx.noteSaved(run)
+	return list, tx.noteSaved(run)
 }
 
 // insertRow writes a checkpoint and its state and answers the pieces. The run's

@@ -34,6 +34,9 @@ func (s *Store) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error)
 		if err := countOwned(ctx, q, sc.Whose(), st); err != nil {
 			return err
 		}
+		if err := s.driftStatus(ctx, q, sc.Whose(), &st.Drift); err != nil {
+			return err
+		}
 		return s.databaseStatus(ctx, q, &st.Database)
 	})
 	if err != nil {

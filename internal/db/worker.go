@@ -90,6 +90,7 @@ func (s *Store) drop(tx *tx, id int64, over func(ckpt.History, ckpt.Policy, time
 	if err := tx.exec(`DELETE FROM runs WHERE id = ?`, id); err != nil {
 		return 0, err
 	}
+	s.watches.drop(id) // another run may get its number
 	e := daemonEntry(agent, "drop_run")
 	e.Run, e.Reason = run.Name, "the run has ended and its time is over"
 	return rows + 1, tx.audit(e)

@@ -31,9 +31,10 @@ type op struct {
 	apply   func(*tx) error
 	outside func(*writer) error // instead of apply: what must run in the writer's turn but outside a transaction
 
-	err  error
-	done bool
-	wake chan struct{} // told when done, or when to lead
+	err    error
+	damage []error // checkpoints that it found damaged
+	done   bool
+	wake   chan struct{} // told when done, or when to lead
 }
 
 // writer is the only way to change the database. Whoever finds it free leads:
@@ -83,6 +84,9 @@ func (s *Store) write(o *op) error {
 	}
 	if !o.done {
 		w.lead(o)
+	}
+	for _, err := range o.damage {
+		s.reportDamage(err)
 	}
 	return o.err
 }
@@ -236,6 +240,11 @@ func (w *writer) transaction(batch []*op, retries int) (after []func(), err erro
 		return nil, err
 	}
 	t := w.begin(retries)
+	defer func() {
+		if err != nil {
+			w.store.forgetWatched(t)
+		}
+	}()
 	if err := w.do(`BEGIN IMMEDIATE`); err != nil {
 		return nil, err
 	}
@@ -280,9 +289,10 @@ func (w *writer) begin(retries int) *tx {
 // anything has its own answer and leaves the others alone.
 func applyAll(t *tx, batch []*op) error {
 	for _, o := range batch {
-		t.wrote = false
+		t.wrote, t.made, t.run0, t.watch0, t.damage = false, nil, nil, nil, nil
 		mark := len(t.after)
 		err := guarded(func() error { return o.apply(t) })
+		o.damage = t.damage
 		var refusal *ckpt.Error
 		switch {
 		case err == nil:

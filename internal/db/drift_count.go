@@ -1,0 +1,176 @@
+package db
+
+import (
+	"database/sql"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// watchSave lets the run's watch see a checkpoint that has just been inserted,
+// and does what follows. It answers whether the run's whole retention must be
+// applied, because some of what was clean is not any more.
+func (s *Store) watchSave(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, row *checkpointRow) (all bool, err error) {
+	if v.drift == nil {
+		return false, nil
+	}
+	s.share(tx, agent, run, v.drift.shared, row)
+	found := s.seeState(tx, v, w, savedReply{ID: row.ID, Seq: row.Seq})
+	if all, err = s.find(tx, agent, run, w, found, row.ID); err != nil {
+		return false, err
+	}
+	s.show(tx, agent, w)
+	moved, err := s.moveBack(tx, run, w)
+	if err == nil && moved {
+		err = tx.exec(`UPDATE runs SET back_seq = ? WHERE id = ?`, run.BackSeq, run.ID)
+	}
+	return all, err
+}
+
+// seen is what the short way of a save has shown to the run's watch.
+type seen struct {
+	tx    *tx // of which try
+	runID int64
+	reply savedReply
+	found []ckpt.Found
+}
+
+// seeState shows the state of a save to the run's watch, once.
+func (s *Store) seeState(tx *tx, v *save, w *watched, reply savedReply) []ckpt.Found {
+	if v.seen == nil || v.seen.tx != tx {
+		print := v.drift.state
+		print.ID, print.Seq, print.At, print.Kind, print.Size = reply.ID, reply.Seq, tx.now.Time, v.request.Kind, v.state.size
+		found := s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.State(print) })
+		v.seen = &seen{tx, w.runID, reply, found}
+	}
+	return v.seen.found
+}
+
+// unsee forgets the watch of a run that has been shown a state which is not
+// saved.
+func (s *Store) unsee(v *save) {
+	if v.seen != nil {
+		s.watches.drop(v.seen.runID)
+		v.seen = nil
+	}
+}
+
+// watchStep lets the run's watch see a step that has ended, notes its owner's
+// sign of life, and does what follows.
+func (s *Store) watchStep(tx *tx, agent *agentRow, run *runRow, w *watched, printed *printedStep, step *ckpt.Step, old *stepRow, e auditEntry) error {
+	if step.Status == ckpt.StepStarted {
+		return tx.signOfLife(run)
+	}
+	critical := false
+	if printed != nil {
+		print := printed.ended(step, old, run, tx.now.Time)
+		found := s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.Step(print) })
+		var err error
+		if critical, err = s.find(tx, agent, run, w, found, ""); err != nil {
+			return err
+		}
+		s.show(tx, agent, w)
+	}
+	moved, err := s.moveBack(tx, run, w)
+	if err != nil {
+		return err
+	}
+	err = tx.exec(updateStepped, tx.now, used(step.InputTokens), used(step.OutputTokens), used(step.CostUSD), run.BackSeq, run.ID)
+	tx.hot.stepped(run)
+	if err != nil || !critical && !moved {
+		return err
+	}
+	_, err = s.retainRun(tx, agent, run, e)
+	return err
+}
+
+// watchBeat lets the run's watch see that time goes by, and what follows.
+func (s *Store) watchBeat(tx *tx, agent *agentRow, run *runRow, w *watched, progress *float64) error {
+	found := s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.Beat(tx.now.Time, progress) })
+	if len(found) == 0 {
+		return nil
+	}
+	critical, err := s.find(tx, agent, run, w, found, "")
+	if err != nil || !critical {
+		return err
+	}
+	_, err = s.retainRun(tx, agent, run, daemonEntry(agent, "remove"))
+	return err
+}
+
+// used is what a step says that it has used, within what can be added up.
+func used[N int64 | float64](n *N) N {
+	if n == nil || !(*n > 0) {
+		return 0
+	}
+	return min(*n, 1e12)
+}
+
+// moveBack asks the watch up to where a way back must be kept, and says whether
+// that has changed.
+func (s *Store) moveBack(tx *tx, run *runRow, w *watched) (moved bool, err error) {
+	var back sql.NullInt64
+	if w.watch != nil {
+		s.guard(w, func() { back.Int64, back.Valid = w.watch.Back() })
+	}
+	switch {
+	case !back.Valid:
+		back = sql.NullInt64{}
+	case run.BackSeq.Valid && w.asked == back:
+		return false, nil
+	}
+	if w.asked = back; back.Valid {
+		if back.Int64, err = tx.reachable(run, back.Int64); err != nil {
+			return false, err
+		}
+	}
+	moved = back != run.BackSeq
+	run.BackSeq = back
+	return moved, nil
+}
+
+// reachable is up to where a way back can be kept. Where retention had let go
+// of all from before the first sign, which by itself was none, the oldest clean
+// checkpoint that is left must do: that which was so at the second.
+func (tx *tx) reachable(run *runRow, back int64) (int64, error) {
+	var oldest sql.NullInt64
+	_, err := tx.get(&oldest, `SELECT min(seq) FROM (
+		SELECT seq FROM (SELECT seq FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND suspect = 0 AND seq > ?2 ORDER BY seq LIMIT 1)
+		UNION ALL SELECT seq FROM (SELECT seq FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND suspect = 0 AND seq > ?2 ORDER BY seq LIMIT 1)
+		UNION ALL SELECT seq FROM (SELECT seq FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND suspect = 0 AND seq > ?2 ORDER BY seq LIMIT 1))`, run.ID, run.BaseSeq)
+	switch {
+	case err != nil || !oldest.Valid || oldest.Int64 <= back:
+		return back, err
+	case run.BackSeq.Valid && run.BackSeq.Int64 >= oldest.Int64:
+		return run.BackSeq.Int64, nil
+	}
+	return oldest.Int64, nil
+}
+
+// verdictFor is the verdict of the run that an operation was about.
+func (s *Store) verdictFor(tx *tx, agent *agentRow, name string) (*ckpt.DriftVerdict, error) {
+	run, w := tx.run0, tx.watch0
+	if w == nil {
+		var err error
+		if run, err = tx.run(agent.ID, name); err != nil || run == nil {
+			return verdictOf(nil), err
+		}
+		if w, err = s.watchRun(tx, agent, run, nil); err != nil {
+			return nil, err
+		}
+	}
+	return s.verdict(tx, run, w)
+}
+
+// setDrift puts a verdict into an answer that has a place for it.
+func setDrift(answer any, v *ckpt.DriftVerdict) {
+	switch a := answer.(type) {
+	case *ckpt.Step:
+		a.Drift = v
+	case *ckpt.Run:
+		a.Drift = v
+	case *ckpt.PostedFinding:
+		a.Drift = v
+	case *ckpt.DismissedFinding:
+		a.Drift = v
+	}
+}
