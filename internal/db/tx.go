@@ -22,6 +22,7 @@ type tx struct {
 	wrote   bool                   // whether anything was changed, so that leaving needs a rollback
 	agents  map[agentKey]*agentRow // agents that this transaction changed; nil is one that is gone
 	after   []func()               // to be done once all of it is on disk
+	gotOn   func()                 // tells that the transaction makes progress
 }
 
 func (tx *tx) prepare(query string) (*sqlx.Stmt, error) {

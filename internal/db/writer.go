@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -54,6 +55,8 @@ type writer struct {
 	idle    sync.Cond // leading has become false
 
 	stats writerStats
+	moved atomic.Int64 // when the writer last got on, in time since made
+	made  time.Time
 }
 
 func newWriter(ctx context.Context, s *Store) (*writer, error) {
@@ -61,7 +64,7 @@ func newWriter(ctx context.Context, s *Store) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{store: s, conn: conn, stmts: map[string]*sqlx.Stmt{}}
+	w := &writer{store: s, conn: conn, stmts: map[string]*sqlx.Stmt{}, made: time.Now()}
 	w.idle.L = &w.mu
 	err = conn.QueryRowxContext(ctx, `SELECT n, hash FROM audit_head`).Scan(&w.head.n, &w.head.hash)
 	w.shown = w.head
@@ -101,7 +104,9 @@ func (w *writer) enter(o *op) (lead bool, err error) {
 		return false, &ckpt.Error{Code: ckpt.CodeBusy, Message: "too many writes are waiting: try again", RetryAfter: time.Second}
 	}
 	w.queue.push(o)
-	lead = !w.leading
+	if lead = !w.leading; lead {
+		w.gotOn()
+	}
 	w.leading = true
 	return lead, nil
 }
@@ -179,6 +184,7 @@ func (w *writer) runOutside(batch []*op) (inside, outside []*op) {
 			continue
 		}
 		o.err = guarded(func() error { return o.outside(w) })
+		w.gotOn()
 		outside = append(outside, o)
 	}
 	return inside, outside
@@ -225,9 +231,26 @@ func (w *writer) noteLate(batch []*op, err error) {
 	}
 }
 
+// gotOn notes that the writer has begun, or got one more thing done.
+func (w *writer) gotOn() { w.moved.Store(int64(time.Since(w.made))) }
+
+// Stalled is for how long the writer has had work and not got on with it: in a
+// flush, a statement, or waiting for what never comes. It is 0 while nobody
+// wants to write.
+func (s *Store) Stalled() time.Duration {
+	w := s.writer
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.leading {
+		return 0
+	}
+	return time.Since(w.made) - time.Duration(w.moved.Load())
+}
+
 // transaction is one try. Nothing is acknowledged unless the files are still
 // the ones that were opened.
 func (w *writer) transaction(batch []*op, retries int) (after []func(), err error) {
+	defer w.gotOn()
 	if err := w.failed(); err != nil {
 		return nil, &FatalError{err}
 	}
@@ -248,6 +271,7 @@ func (w *writer) transaction(batch []*op, retries int) (after []func(), err erro
 			return nil, err
 		}
 	}
+	w.gotOn()
 	if err := w.do(`COMMIT`); err != nil {
 		w.rollback()
 		return nil, commitError(err)
@@ -260,7 +284,7 @@ func (w *writer) transaction(batch []*op, retries int) (after []func(), err erro
 }
 
 func (w *writer) begin(retries int) *tx {
-	t := &tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts, now: ckpt.At(w.store.opt.Now()), retries: retries, head: w.head, agents: map[agentKey]*agentRow{}}
+	t := &tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts, gotOn: w.gotOn, now: ckpt.At(w.store.opt.Now()), retries: retries, head: w.head, agents: map[agentKey]*agentRow{}}
 	if now := w.store.opt.Trusted(); !now.IsZero() {
 		t.trusted = ckpt.At(now)
 	}
@@ -274,6 +298,7 @@ func applyAll(t *tx, batch []*op) error {
 		t.wrote = false
 		mark := len(t.after)
 		err := guarded(func() error { return o.apply(t) })
+		t.gotOn()
 		var refusal *ckpt.Error
 		switch {
 		case err == nil:
