@@ -21,7 +21,15 @@ func (c Config) Print(w io.Writer) error {
 				fmt.Fprintf(b, "\n[%s]\n", table)
 			}
 		}
-		fmt.Fprintf(b, "\n# %s\n# Environment: %s\n%s = %s\n", s.Doc, s.Env, name, s.tomlText())
+		from := ""
+		if place := c.SetBy(s.Key); place != "" {
+			from = "; set by " + place
+		}
+		when := "a restart"
+		if s.Live {
+			when = "a reload"
+		}
+		fmt.Fprintf(b, "\n# %s\n# Environment: %s; changed by %s%s\n%s = %s\n", s.Doc, s.Env, when, from, name, s.tomlText())
 	}
 	return b.Flush()
 }

@@ -50,7 +50,7 @@ func (v *served) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error
 		return nil, err
 	}
 	st.PID, st.StartedAt = os.Getpid(), v.started
-	st.Endpoint = v.service.daemon.Config.Socket
+	st.Endpoint = v.service.endpoint
 	st.Worker = v.service.worker.Status()
 	return st, nil
 }
