@@ -29,10 +29,11 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 		return c.runService(a)
 	}
 	config, err := c.settings(a)
-	if err != nil {
+	switch {
+	case err != nil:
+		daemon.RefuseCallers()
 		return err
-	}
-	if c.PrintConfig {
+	case c.PrintConfig:
 		return config.Print(a.stdout)
 	}
 	if c.WhileStdin {

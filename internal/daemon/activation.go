@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -60,6 +61,16 @@ func (s *service) openEndpoint(ctx context.Context) error {
 
 // refuseTime is how long those are answered who wait in an inherited socket.
 const refuseTime = 250 * time.Millisecond
+
+// RefuseCallers is for a program that cannot even begin to start a daemon: it
+// answers those who wait in the socket that systemd hands over, if there is one.
+func RefuseCallers() {
+	s := &service{log: slog.New(slog.DiscardHandler)}
+	if s.takeSocket(context.Background()) == nil && s.inherited != nil {
+		s.refuseCallers()
+		_ = s.inherited.Close()
+	}
+}
 
 // refuseCallers answers those who wait in the inherited socket of a daemon that
 // cannot start. Unanswered, they would have systemd start it again and again,

@@ -36,9 +36,10 @@ func (systemd) Reloading() {
 	tell(fmt.Sprintf("%s\nMONOTONIC_USEC=%d", sd.SdNotifyReloading, monotonic().Microseconds()))
 }
 
-func (systemd) Stopping(time.Duration) {
-	tell(sd.SdNotifyStopping + "\nSTATUS=Stopping: requests in flight are answered")
+func (systemd) Stopping(within time.Duration) {
+	tell(fmt.Sprintf("%s\nEXTEND_TIMEOUT_USEC=%d\nSTATUS=Stopping: requests in flight are answered", sd.SdNotifyStopping, within.Microseconds()))
 }
+
 func (systemd) Status(text string)        { tell("STATUS=" + text) }
 func (systemd) Alive()                    { tell(sd.SdNotifyWatchdog) }
 func (s systemd) Patience() time.Duration { return s.patience }
