@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,7 +63,7 @@ func (s *service) checkIdentity(context.Context) error {
 	if !s.daemon.Config.MultiUser {
 		return nil
 	}
-	return endpoint.CheckIdentityMap()
+	return errors.Join(endpoint.CheckIdentityMap(), checkDataFolder(filepath.Dir(s.daemon.Config.Database)))
 }
 
 // openDatabase opens the store, and then makes the guard of the clock from what
