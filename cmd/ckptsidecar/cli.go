@@ -49,11 +49,13 @@ type grammar struct {
 	Verify     verifyCmd     `cmd:"" group:"daemon" help:"Check the whole database: chain, hashes, invariants, SQLite's own integrity."`
 	Backup     backupCmd     `cmd:"" group:"daemon" help:"Copy the database, also while a daemon runs. The copy is verified before it gets its name."`
 	Doctor     doctorCmd     `cmd:"" group:"daemon" help:"Look for what could go wrong on this machine, and say what to do."`
+	Config     configCmd     `cmd:"" group:"daemon" help:"Check and show the settings."`
 	Service    serviceCmd    `cmd:"" group:"daemon" help:"Install the daemon as a service of this machine, and look after it."`
 	Demo       demoCmd       `cmd:"" group:"more" help:"Kill a working agent and watch it go on where it was."`
 	Bench      benchCmd      `cmd:"" group:"more" help:"Measure this machine."`
 	Version    versionCmd    `cmd:"" group:"more" help:"Say which version this is."`
 	Completion completionCmd `cmd:"" group:"more" help:"Print a completion script for a shell."`
+	Man        manCmd        `cmd:"" hidden:"" help:"Print the manual page."`
 	DemoAgent  demoAgentCmd  `cmd:"" hidden:"" help:"The agent of the demo."`
 	platformCommands
 }

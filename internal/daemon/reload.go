@@ -59,7 +59,7 @@ func (s *service) adopt(changed []Setting, next *Config) {
 	}
 	c := &s.daemon.Config
 	for _, setting := range changed {
-		_ = c.Set(setting.Key, setting.text(), next.SetBy(setting.Key)) // it was checked, and reads what it writes
+		_ = c.Set(setting.Key, setting.Text(), next.SetBy(setting.Key)) // it was checked, and reads what it writes
 	}
 	if level, err := c.Level(); err == nil && s.daemon.Level != nil {
 		s.daemon.Level.Set(level)

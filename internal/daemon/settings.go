@@ -186,8 +186,8 @@ func tomlType(v any) string {
 	return "a date"
 }
 
-// text is the setting's value as Set takes it.
-func (s Setting) text() string {
+// Text is the setting's value as Set takes it.
+func (s Setting) Text() string {
 	if at, ok := s.at.(*string); ok {
 		return *at
 	}
