@@ -41,6 +41,7 @@ func (c *configCheckCmd) Run(a *app) error {
 type configShowCmd struct {
 	configFlags `embed:""`
 	Config      string `help:"The configuration file. Default: $$CKPTSIDECAR_CONFIG, then the usual place, where none need be." placeholder:"FILE"`
+	Example     bool   `help:"Print the defaults instead, none of them set: a file to begin with."`
 }
 
 // settingShape is one setting for programs.
@@ -54,6 +55,9 @@ type settingShape struct {
 }
 
 func (c *configShowCmd) Run(a *app) error {
+	if c.Example {
+		return daemon.Default(c.System, a.env).Example(a.stdout)
+	}
 	config, err := c.settings(a, c.Config)
 	if err != nil {
 		return err
