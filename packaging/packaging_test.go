@@ -28,7 +28,7 @@ func root(t *testing.T, user bool) string {
 	for _, u := range Units(user) {
 		put("etc/systemd/system/"+u.To, File(u.Name), 0o644)
 	}
-	for _, program := range []string{"ckptsidecar", "kill"} {
+	for _, program := range []string{"ckptsidecar", "sh"} {
 		put("usr/bin/"+program, "#!/bin/sh\n", 0o755)
 	}
 	for _, target := range []string{"sysinit", "basic", "sockets", "shutdown", "paths", "timers", "local-fs", "multi-user", "network", "default"} {

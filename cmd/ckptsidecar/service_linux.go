@@ -51,8 +51,8 @@ func newServiceHost(a *app, user bool) (serviceHost, error) {
 		h.units = filepath.Join(home, "systemd/user")
 	}
 	for _, dir := range brought {
-		if isThere(filepath.Join(dir, "ckptsidecar.service")) {
-			h.shipped = filepath.Join(dir, "ckptsidecar.service")
+		if unit := filepath.Join(dir, "ckptsidecar.service"); h.shipped == "" && isThere(unit) {
+			h.shipped = unit
 		}
 	}
 	self, err := os.Executable()
