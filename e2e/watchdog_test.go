@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 )
@@ -56,14 +57,20 @@ func (m *machine) slowDisk(t *testing.T) {
 	l.finish(t)
 }
 
+// stuckWriter lets go of the process when the watchdog has bitten: who is traced
+// cannot be buried before.
 func (m *machine) stuckWriter(t *testing.T) {
-	pid := m.pid()
+	pid, began := m.pid(), time.Now()
 	end := m.delayed(t, pid, time.Hour)
-	defer end()
 	l := m.load("stuck", 2)
-	took := m.until(90*time.Second, "the watchdog", func() bool { now := m.pid(); return now != 0 && now != pid })
-	t.Logf("the watchdog ended it after %v: %s", took, m.run("journalctl", "-u", "ckptsidecar.service", "--no-pager", "-o", "cat", "-g", "Watchdog timeout|Failed with result", "-n", "2"))
-	m.until(20*time.Second, "the daemon", m.answers)
+	m.until(60*time.Second, "the watchdog", func() bool { return m.show("Result") == "watchdog" })
+	t.Logf("the watchdog noticed after %v", time.Since(began).Round(time.Second))
+	end()
+	took := m.until(60*time.Second, "a new daemon", func() bool { now := m.pid(); return now != 0 && now != pid && m.answers() })
+	t.Logf("a new daemon answered %v later", took)
+	if out := m.run("journalctl", "-u", "ckptsidecar.service", "--no-pager", "-o", "cat", "_PID="+fmt.Sprint(pid)); !strings.Contains(out, "the writer stands still") || !strings.Contains(out, "internal/db.(*writer)") {
+		t.Errorf("the journal does not say where it stood:\n%s", tail(out, 3000))
+	}
 	l.finish(t)
 }
 

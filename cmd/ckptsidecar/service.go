@@ -40,8 +40,8 @@ type serviceHost interface {
 // watches and for --dry-run.
 type serviceStep struct {
 	say  string
-	done func(changed bool) bool // nothing to do; changed is whether a step before did something
-	do   func(context.Context) error
+	done func(changed bool) bool     // nothing to do; changed is whether a step before did something
+	do   func(context.Context) error // nil where it is only to be said
 }
 
 // serviceShape is how a service is doing.
@@ -78,7 +78,7 @@ func (c *serviceUninstallCmd) Run(ctx context.Context, a *app) error {
 	return c.carryOut(ctx, a, func(h serviceHost) ([]serviceStep, error) {
 		steps, err := h.removal()
 		for _, what := range h.kept() {
-			steps = append(steps, serviceStep{say: "keep " + what, done: func(changed bool) bool { return !changed }})
+			steps = append(steps, serviceStep{say: "kept: " + what, done: func(changed bool) bool { return !changed }})
 		}
 		return steps, err
 	}, "not installed")
@@ -133,7 +133,7 @@ func (f *serviceFlags) carryOut(ctx context.Context, a *app, plan func(serviceHo
 		}
 		taken = append(taken, s.say)
 		if !a.cli.JSON {
-			f.sayStep(a, s.say)
+			f.sayStep(a, s)
 		}
 	}
 	switch {
@@ -148,12 +148,15 @@ func (f *serviceFlags) carryOut(ctx context.Context, a *app, plan func(serviceHo
 	return nil
 }
 
-func (f *serviceFlags) sayStep(a *app, say string) {
-	if f.DryRun {
-		fmt.Fprintf(a.stdout, "%s %s\n", a.out.dim("would"), say)
-		return
+func (f *serviceFlags) sayStep(a *app, s serviceStep) {
+	switch {
+	case s.do == nil:
+		fmt.Fprintln(a.stdout, s.say)
+	case f.DryRun:
+		fmt.Fprintf(a.stdout, "%s %s\n", a.out.dim("would"), s.say)
+	default:
+		fmt.Fprintf(a.stdout, "%s %s\n", a.out.green("done"), s.say)
 	}
-	fmt.Fprintf(a.stdout, "%s %s\n", a.out.green("done"), say)
 }
 
 type serviceStatusCmd struct {

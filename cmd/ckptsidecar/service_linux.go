@@ -200,7 +200,7 @@ func (h *systemdHost) removal() ([]serviceStep, error) {
 		}),
 	}
 	if h.shipped != "" {
-		return append(steps, serviceStep{say: "leave " + h.shipped + " to its package: remove that to be rid of it"}), nil
+		return append(steps, serviceStep{say: "left: " + h.shipped + ", which belongs to a package: remove that to be rid of it"}), nil
 	}
 	copied := !h.user && isThere(h.naming())
 	paths := []string{h.naming(), filepath.Join(h.units, packaging.Backoff.To)}
