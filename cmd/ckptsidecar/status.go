@@ -42,6 +42,9 @@ func statusText(a *app, s *ckpt.Status) {
 	p.add("journal", journalText(s))
 	p.add("writing", writerText(&s.Writer))
 	p.add("retention", workerText(s))
+	if s.Backup.Folder != "" {
+		p.add("backups", backupText(s))
+	}
 	p.add("audit", fmt.Sprintf("%s, head %s", count(s.Database.AuditRows, "row"), head(s.Database.AuditHead)))
 	p.write(a.stdout, a.out)
 }
@@ -127,6 +130,21 @@ func workerText(s *ckpt.Status) string {
 	}
 	if w.LastError != "" {
 		text += ", failed: " + w.LastError
+	}
+	return text
+}
+
+func backupText(s *ckpt.Status) string {
+	b := &s.Backup
+	if b.Interval == 0 {
+		return "none are scheduled (backup.interval)"
+	}
+	text := fmt.Sprintf("every %v, none yet", b.Interval)
+	if !b.Last.IsZero() {
+		text = fmt.Sprintf("every %v, the last %s (%s), %d kept in %s", b.Interval, ago(s.Now.Time, b.Last.Time), bytesText(b.LastBytes), b.Kept, b.Folder)
+	}
+	if b.LastError != "" {
+		text += ", failed: " + b.LastError
 	}
 	return text
 }

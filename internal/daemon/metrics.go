@@ -103,6 +103,9 @@ var gauges = []gauge{
 	measured("commit_p99_seconds", "Time of the slowest in a hundred of the last commits.", func(s *ckpt.Status) float64 { return s.Writer.CommitP99 / 1000 }),
 	counted("retention_removed_total", "Checkpoints that the retention worker removed since the start.", func(s *ckpt.Status) float64 { return float64(s.Worker.Removed) }),
 	measured("retention_time_seconds", "When the retention worker last ran, Unix time.", func(s *ckpt.Status) float64 { return unixTime(s.Worker.LastRun) }),
+	measured("backup_time_seconds", "When the newest scheduled backup was made, Unix time, 0 for never.", func(s *ckpt.Status) float64 { return unixTime(s.Backup.Last) }),
+	measured("backup_bytes", "Size of the newest scheduled backup.", func(s *ckpt.Status) float64 { return float64(s.Backup.LastBytes) }),
+	measured("backup_failed", "1 where the last scheduled backup failed.", func(s *ckpt.Status) float64 { return truth(s.Backup.LastError != "") }),
 	measured("start_time_seconds", "When the daemon started, Unix time.", func(s *ckpt.Status) float64 { return unixTime(s.StartedAt) }),
 }
 

@@ -74,4 +74,5 @@ func (s *service) adopt(changed []Setting, next *Config) {
 func (s *service) pace(c *Config) {
 	s.worker.Interval = time.Duration(c.RetentionInterval)
 	s.monitor.Interval = time.Duration(c.MonitorInterval)
+	s.backups.set(c)
 }

@@ -33,6 +33,7 @@ type service struct {
 	store     *db.Store
 	worker    *retention.Worker
 	monitor   *monitor.Monitor
+	backups   *backups
 	listener  net.Listener
 	server    *ipc.Server
 
@@ -114,6 +115,7 @@ func (s *service) startWorkers(context.Context) error {
 	s.monitor = &monitor.Monitor{
 		Store: s.store, Processes: &s.processes, Log: s.log, Interval: time.Duration(c.MonitorInterval),
 	}
+	s.backups = newBackups(c, s.log, s.daemon.Now)
 	s.upkeep, s.stuck = make(chan error, 1), make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.endUpkeep = cancel
@@ -129,6 +131,7 @@ func (s *service) startPaced() {
 	s.endPaced = cancel
 	s.paced.Go(func() { _ = s.worker.Run(ctx) })
 	s.paced.Go(func() { _ = s.monitor.Run(ctx) })
+	s.paced.Go(func() { _ = s.backups.Run(ctx) })
 	s.paced.Go(func() {
 		if err := s.watch(ctx); err != nil {
 			s.stuck <- err

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
 )
 
 // companions are the files that may lie beside a database and belong to it.
@@ -126,4 +125,3 @@ func record(ctx context.Context, opt Options, backup, kept string) error {
 	}})
 	return errors.Join(err, s.Close())
 }
-
