@@ -141,7 +141,7 @@ func (m *machine) powerOff(cmd *exec.Cmd, ended chan error) {
 
 // command is a command inside the machine.
 func (m *machine) command(args ...string) *exec.Cmd {
-	all := []string{"-t", strconv.Itoa(m.leader), "-a", "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"}
+	all := []string{"-t", strconv.Itoa(m.leader), "-a", "env", "-i", "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"}
 	return exec.Command("nsenter", append(all, args...)...)
 }
 

@@ -28,6 +28,16 @@ func packages(t *testing.T) string {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
+	return dir
+}
+
+// program makes the program alone.
+func program(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "ckptsidecar"), "../cmd/ckptsidecar")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -37,7 +47,7 @@ func packages(t *testing.T) string {
 }
 
 func bookworm(t *testing.T) string {
-	return debian(t, "debian", "bookworm", "--variant=minbase", "--include=systemd,systemd-sysv,dbus,sqlite3,curl,strace")
+	return debian(t, "bookworm", "bookworm", "--variant=minbase", "--include=systemd,systemd-sysv,libpam-systemd,dbus,dbus-user-session,sqlite3,strace")
 }
 
 // TestPackage is the life of the package on one machine.
