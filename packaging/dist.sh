@@ -3,6 +3,7 @@
 #
 #   packaging/dist.sh            everything, into dist/release
 #   packaging/dist.sh deb        the .deb of this machine's architecture only
+#   packaging/dist.sh msi        the .msi only
 #
 # VERSION names the release ("1.2.0"), OUT the folder. Programs of others that
 # are missing are said: nfpm (fetched by Go), wixl for the .msi, zip.
@@ -74,13 +75,98 @@ package() { # GOARCH deb|rpm
 	"$(tool_nfpm)" package --config packaging/nfpm.yaml --packager "$2" --target "$OUT" >&2
 }
 
+# papers are what goes with every archive.
+papers() { # DIR
+	generated
+	mkdir -p "$1/docs" "$1/completions"
+	cp LICENSE README.md CHANGELOG.md "$1"
+	cp docs/*.md "$1/docs"
+	cp "$STAGES"/generated/completion.* "$1/completions"
+}
+
+# archive packs a folder of the stages, with nothing in it that tells when, where
+# or by whom.
+archive() { # NAME tar.gz|zip
+	find "$STAGES/$1" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+	rm -f "$OUT/$1.$2"
+	if [ "$2" = zip ]; then
+		(cd "$STAGES" && find "$1" -type f | sort | zip -q -X -9 -@ -) >"$OUT/$1.zip"
+	else
+		tar -C "$STAGES" --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --format=ustar -cf - "$1" | gzip -9n >"$OUT/$1.tar.gz"
+	fi
+}
+
+unix_archive() { # GOOS GOARCH
+	local name=ckptsidecar-$VERSION-$1-$2
+	papers "$STAGES/$name"
+	cp "$STAGES/generated/ckptsidecar.1.gz" "$STAGES/$name"
+	build "$1" "$2" "$STAGES/$name/ckptsidecar"
+	archive "$name" tar.gz
+}
+
+windows_archive() {
+	local name=ckptsidecar-$VERSION-windows-amd64
+	papers "$STAGES/$name"
+	cp packaging/windows/install.cmd "$STAGES/$name"
+	build windows amd64 "$STAGES/$name/ckptsidecar.exe"
+	archive "$name" zip
+}
+
+# guid is always the same for the same words.
+guid() {
+	printf 'ckptsidecar %s' "$*" | sha256sum | sed -E 's/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*/\1-\2-5\3-a\4-\5/' | tr a-f A-F
+}
+
+msi() {
+	need wixl msibuild faketime
+	local dir=$STAGES/msi number=${VERSION%%[-+~]*} out
+	out=$(realpath "$OUT")/ckptsidecar-$VERSION-windows-amd64.msi
+	mkdir -p "$dir"
+	cp packaging/windows/ckptsidecar.wxs "$dir"
+	build windows amd64 "$dir/ckptsidecar.exe"
+	touch -d "@$SOURCE_DATE_EPOCH" "$dir/ckptsidecar.exe"
+	# wixl writes the time, a new id, and an order in which an upgrade would
+	# remove the service that it has just installed; and it knows no PATH.
+	frozen() { (cd "$dir" && faketime -f "$(date -d "@$SOURCE_DATE_EPOCH" '+%Y-%m-%d %H:%M:%S')" "$@"); }
+	rm -f "$out"
+	frozen wixl -a x64 -D "Version=$number" -D "ProductCode=$(guid product "$VERSION")" -o "$out" ckptsidecar.wxs
+	frozen msibuild "$out" -s ckptsidecar "The ckptsidecar authors" "x64;1033" "{$(guid package "$VERSION" "$(sha256sum <"$dir/ckptsidecar.exe")")}"
+	while read -r query; do
+		frozen msibuild "$out" -q "$query" </dev/null
+	done <packaging/windows/msi.sql
+}
+
+need() {
+	local missing=()
+	for tool in "$@"; do command -v "$tool" >/dev/null || missing+=("$tool"); done
+	[ ${#missing[@]} -eq 0 ] && return
+	echo "dist.sh: not installed: ${missing[*]} (Debian: apt install wixl msitools faketime zip)" >&2
+	exit 1
+}
+
+all() {
+	need wixl msibuild faketime zip
+	rm -rf "$OUT"
+	mkdir -p "$OUT"
+	unix_archive linux amd64
+	unix_archive linux arm64
+	unix_archive darwin arm64
+	windows_archive
+	for arch in amd64 arm64; do
+		package $arch deb
+		package $arch rpm
+	done
+	msi
+	(cd "$OUT" && sha256sum -- * >SHA256SUMS)
+}
+
 mkdir -p "$OUT"
 case ${1:-all} in
-deb)
-	package "$(go env GOHOSTARCH)" deb
-	;;
+all) all ;;
+deb) package "$(go env GOHOSTARCH)" deb ;;
+msi) msi ;;
 *)
-	echo "not known: $1" >&2
+	echo "dist.sh: $1 is not known: all, deb or msi" >&2
 	exit 2
 	;;
 esac

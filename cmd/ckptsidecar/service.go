@@ -24,6 +24,10 @@ type serviceFlags struct {
 // errNotInstalled is for what needs a service that is there.
 var errNotInstalled = errors.New("the service is not installed: `ckptsidecar service install` does it")
 
+// errSkipped is the error of a step that cannot be taken here, and without
+// which the service runs all the same.
+var errSkipped = errors.New("skipped")
+
 // serviceHost is the service manager of this machine.
 type serviceHost interface {
 	// rights answers why this user may not change the service, in one line.
@@ -127,7 +131,12 @@ func (f *serviceFlags) carryOut(ctx context.Context, a *app, plan func(serviceHo
 			continue
 		}
 		if !f.DryRun && s.do != nil {
-			if err := s.do(ctx); err != nil {
+			err := s.do(ctx)
+			if errors.Is(err, errSkipped) {
+				fmt.Fprintf(a.stderr, "%s %s: %v\n", a.err.yellow("not done:"), s.say, err)
+				continue
+			}
+			if err != nil {
 				return fmt.Errorf("%s: %w", s.say, err)
 			}
 		}

@@ -102,36 +102,71 @@ func (h *scmHost) until(ctx context.Context, want svc.State) error {
 	}
 }
 
-// configure says to the manager what registering alone does not.
-func (h *scmHost) configure() error {
-	return withService(windows.SC_MANAGER_CONNECT, windows.SERVICE_ALL_ACCESS, func(s *mgr.Service) error {
-		config, err := s.Config()
+// binaryPath is what the manager would start.
+func (h *scmHost) binaryPath() (path string, automatic bool, err error) {
+	err = h.with(func(s *mgr.Service) error {
+		var needed uint32
+		_ = windows.QueryServiceConfig(s.Handle, nil, 0, &needed) // says how much room it needs
+		room := make([]byte, max(needed, 8192))
+		config := (*windows.QUERY_SERVICE_CONFIG)(unsafe.Pointer(&room[0]))
+		if err := windows.QueryServiceConfig(s.Handle, config, uint32(len(room)), &needed); err != nil {
+			return err
+		}
+		path, automatic = windows.UTF16PtrToString(config.BinaryPathName), config.StartType == mgr.StartAutomatic
+		return nil
+	})
+	return path, automatic, err
+}
+
+// commandLine is what the manager shall start.
+func (h *scmHost) commandLine() string {
+	return windows.ComposeCommandLine([]string{h.program, "serve", "--system", "--as-service"})
+}
+
+// startThis has the manager start this program at boot.
+func (h *scmHost) startThis() error {
+	return configuring(func(s *mgr.Service) error {
+		path, err := windows.UTF16PtrFromString(h.commandLine())
 		if err != nil {
 			return err
 		}
-		config.BinaryPathName = windows.ComposeCommandLine([]string{h.program, "serve", "--system", "--as-service"})
-		config.StartType, config.DelayedAutoStart, config.SidType = mgr.StartAutomatic, true, windows.SERVICE_SID_TYPE_UNRESTRICTED
-		if err := s.UpdateConfig(config); err != nil {
-			return err
-		}
-		if err := s.SetRecoveryActions(recoveries, forgiveness); err != nil {
-			return err
-		}
-		return keepPrivileges(s, privileges)
+		return windows.ChangeServiceConfig(s.Handle, windows.SERVICE_WIN32_OWN_PROCESS, windows.SERVICE_AUTO_START, windows.SERVICE_ERROR_NORMAL, path, nil, nil, nil, nil, nil, nil)
 	})
 }
 
-// keepPrivileges takes all other privileges from the account in this service.
-func keepPrivileges(s *mgr.Service, names []string) error {
-	var list []uint16
-	for _, name := range names {
-		text, err := windows.UTF16FromString(name)
-		if err != nil {
-			return err
+func startLate() error {
+	return configuring(func(s *mgr.Service) error {
+		info := windows.SERVICE_DELAYED_AUTO_START_INFO{IsDelayedAutoStartUp: 1}
+		return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_DELAYED_AUTO_START_INFO, (*byte)(unsafe.Pointer(&info)))
+	})
+}
+
+func recoverLater() error {
+	return configuring(func(s *mgr.Service) error { return s.SetRecoveryActions(recoveries, forgiveness) })
+}
+
+// keepPrivileges takes all other privileges of the account from the service.
+func keepPrivileges() error {
+	return configuring(func(s *mgr.Service) error {
+		var list []uint16
+		for _, name := range privileges {
+			text, err := windows.UTF16FromString(name)
+			if err != nil {
+				return err
+			}
+			list = append(list, text...)
 		}
-		list = append(list, text...)
+		list = append(list, 0)
+		info := struct{ privileges *uint16 }{&list[0]}
+		return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_REQUIRED_PRIVILEGES_INFO, (*byte)(unsafe.Pointer(&info)))
+	})
+}
+
+// configuring opens the service to change it.
+func configuring(f func(*mgr.Service) error) error {
+	err := withService(windows.SC_MANAGER_CONNECT, windows.SERVICE_ALL_ACCESS, f)
+	if errors.Is(err, windows.ERROR_INVALID_LEVEL) {
+		return fmt.Errorf("%w: this service manager does not know it (Wine's does not)", errSkipped)
 	}
-	list = append(list, 0)
-	info := struct{ privileges *uint16 }{&list[0]}
-	return windows.ChangeServiceConfig2(s.Handle, windows.SERVICE_CONFIG_REQUIRED_PRIVILEGES_INFO, (*byte)(unsafe.Pointer(&info)))
+	return err
 }

@@ -85,14 +85,15 @@ func (h *scmHost) installation() ([]serviceStep, error) {
 			done: func(bool) bool { return h.there() },
 			do:   does(h.service.Install),
 		},
-		{
-			say:  "have it run " + h.program + " as LocalSystem with one privilege, start late, and start again after a fault",
-			done: func(changed bool) bool { return !changed && h.isAsShipped() },
-			do:   does(h.configure),
-		},
+		{say: "have it start " + h.program + " at boot", done: func(changed bool) bool { return !changed && h.isAsShipped() }, do: does(h.startThis)},
+		{say: "have it start after what is more urgent", done: unchanged, do: does(startLate)},
+		{say: "have it started again after a fault: after 2 s, 15 s, then 2 min each", done: unchanged, do: does(recoverLater)},
+		{say: "take all privileges from it but " + strings.Join(privileges, ", "), done: unchanged, do: does(keepPrivileges)},
 		{say: "start the service", done: func(bool) bool { return h.state() != svc.Stopped }, do: h.start},
 	}, nil
 }
+
+func unchanged(changed bool) bool { return !changed }
 
 func (h *scmHost) removal() ([]serviceStep, error) {
 	return []serviceStep{
@@ -134,9 +135,7 @@ func (h *scmHost) status(context.Context) (*serviceShape, error) {
 		if now.State == svc.Stopped && now.ServiceSpecificExitCode != 0 {
 			s.Result = fmt.Sprintf("exit code %d", now.ServiceSpecificExitCode)
 		}
-		config, err := service.Config()
-		s.Enabled = err == nil && config.StartType == mgr.StartAutomatic
-		s.Files = config.BinaryPathName
+		s.Files, s.Enabled, err = h.binaryPath()
 		return err
 	})
 	return s, err
@@ -154,12 +153,6 @@ func scmStateText(s svc.State) string {
 
 // isAsShipped says whether the manager would start this program as it should.
 func (h *scmHost) isAsShipped() bool {
-	err := h.with(func(s *mgr.Service) error {
-		config, err := s.Config()
-		if err == nil && !strings.Contains(config.BinaryPathName, h.program) {
-			err = errors.New("another program")
-		}
-		return err
-	})
-	return err == nil
+	path, automatic, err := h.binaryPath()
+	return err == nil && automatic && path == h.commandLine()
 }

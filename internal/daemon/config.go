@@ -85,9 +85,6 @@ func Default(system bool, env Environment) Config {
 	return c
 }
 
-// serviceGroup is the group whose members may speak to the system service.
-const serviceGroup = "ckptsidecar"
-
 // Level is the level below which nothing is logged.
 func (c *Config) Level() (slog.Level, error) {
 	var l slog.Level
