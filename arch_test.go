@@ -58,6 +58,8 @@ var homes = map[string]string{
 	"modernc.org/libc":              "internal/db",
 	"github.com/jmoiron/sqlx":       "internal/db",
 	"github.com/Microsoft/go-winio": "internal/ipc/endpoint",
+	"github.com/coreos/go-systemd":  "internal/daemon",
+	"github.com/kardianos/service":  "cmd/ckptsidecar",
 }
 
 // source is one Go file that is no test, for whatever platform.

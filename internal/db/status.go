@@ -50,6 +50,14 @@ func (s *Store) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error)
 	return st, nil
 }
 
+// Health is the state of the store and what is wrong with it, as Status says
+// them, without asking the database.
+func (s *Store) Health() (state string, problems []string) {
+	st := &ckpt.Status{State: "ready"}
+	s.problems(st)
+	return st.State, st.Problems
+}
+
 func countOwned(ctx context.Context, q *sqlx.Tx, owner string, st *ckpt.Status) error {
 	err := q.QueryRowContext(ctx, `SELECT count(DISTINCT a.id), count(r.id), coalesce(sum(r.stored_bytes), 0)
 		FROM agents a LEFT JOIN runs r ON r.agent_id = a.id WHERE a.owner = ?1 OR ?1 = '*'`, owner).Scan(&st.Agents, &st.Runs, &st.Stored)
