@@ -74,7 +74,7 @@ const (
 	updateProgress   = `UPDATE runs SET progress = ?, progress_at = ? WHERE id = ?`
 	updateStepped    = `UPDATE runs SET updated_at = ?1, heartbeat_at = ?1, steps_ended = steps_ended + 1, input_tokens = input_tokens + ?2,
 		output_tokens = output_tokens + ?3, cost_usd = cost_usd + ?4, back_seq = ?5 WHERE id = ?6`
-	updateLastEvent  = `UPDATE runs SET last_event = ? WHERE id = ?`
+	updateLastEvent = `UPDATE runs SET last_event = ? WHERE id = ?`
 )
 
 var (
