@@ -8,10 +8,10 @@ TARGETS := linux/amd64 linux/arm64 windows/amd64 darwin/arm64
 FUZZTIME ?= 20s
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint cross bench fuzz $(TARGETS)
+.PHONY: help build test race lint cross bench bench-peers fuzz $(TARGETS)
 
 help: ## list the verbs
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## the program for this machine, as dist/ckptsidecar
 	$(BUILD) -o dist/ ./cmd/ckptsidecar
@@ -37,6 +37,10 @@ $(TARGETS):
 
 bench: build ## durable saves a second on this disk
 	./dist/ckptsidecar bench save
+
+bench-peers: build ## the same work against Redis, PostgreSQL, etcd, LangGraph and DBOS; PEERS=-quick for 3 minutes
+	cd bench && go build -mod=mod -o ../dist/bench-peers .
+	./dist/bench-peers $(PEERS)
 
 fuzz: ## every fuzz test for FUZZTIME (20s)
 	@set -e; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r room; do \

@@ -11,6 +11,7 @@ type Caller struct {
 type Scope struct {
 	Caller
 	Target string // an owner, AllOwners, or "" for the caller's own
+	Late   bool   // the request waited in a spool: it is no sign of life of a run's owner
 }
 
 // For decides whose agents a call is about. Only an administrator may name

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -47,6 +48,7 @@ var arrows = map[string][]string{
 	"client": {root, "internal/ipc"},
 
 	// Level 3: people.
+	"examples/go":     {"client"},
 	"cmd/ckptsidecar": {root, "internal/daemon", "internal/foreign", "internal/ipc", "client", "packaging"},
 }
 
@@ -188,7 +190,7 @@ func imports(file *ast.File) []string {
 }
 
 // walk visits the Go files of the module that are no tests, whatever their
-// build tags.
+// build tags. A folder with a go.mod of its own is another module.
 func walk(visit func(path string) error) error {
 	return filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch name := d.Name(); {
@@ -196,11 +198,18 @@ func walk(visit func(path string) error) error {
 			return err
 		case d.IsDir() && path != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || name == "dist"):
 			return filepath.SkipDir
+		case d.IsDir() && path != root && isModule(path):
+			return filepath.SkipDir
 		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
 			return nil
 		}
 		return visit(path)
 	})
+}
+
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
 }
 
 func roomOf(path string) string { return filepath.ToSlash(filepath.Dir(path)) }

@@ -70,6 +70,9 @@ CREATE TABLE IF NOT EXISTS runs (
     UNIQUE (agent_id, name)
 ) STRICT;
 CREATE INDEX IF NOT EXISTS runs_forked ON runs (forked_from) WHERE forked_from IS NOT NULL;
+-- The monitor asks every second for the runs that it watches; a save does not touch this.
+CREATE INDEX IF NOT EXISTS runs_watched ON runs (status)
+    WHERE status = 'running' AND (pid IS NOT NULL OR heartbeat_timeout_ms > 0 OR progress_timeout_ms > 0);
 
 -- A checkpoint: what is known of a saved state, and the state. A small state
 -- stands in body as it is. A larger one is a list of pieces: a JSON array of

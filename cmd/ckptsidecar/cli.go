@@ -48,6 +48,7 @@ type grammar struct {
 	Status     statusCmd     `cmd:"" group:"daemon" help:"Say how the daemon is doing."`
 	Verify     verifyCmd     `cmd:"" group:"daemon" help:"Check the whole database: chain, hashes, invariants, SQLite's own integrity."`
 	Backup     backupCmd     `cmd:"" group:"daemon" help:"Copy the database, also while a daemon runs. The copy is verified before it gets its name."`
+	Spool      spoolCmd      `cmd:"" group:"daemon" help:"Show or send what clients kept while the daemon was away."`
 	Doctor     doctorCmd     `cmd:"" group:"daemon" help:"Look for what could go wrong on this machine, and say what to do."`
 	Demo       demoCmd       `cmd:"" group:"more" help:"Kill a working agent and watch it go on where it was."`
 	Bench      benchCmd      `cmd:"" group:"more" help:"Measure this machine."`

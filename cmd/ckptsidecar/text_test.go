@@ -172,37 +172,6 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-func TestStatesAreNeverAlike(t *testing.T) {
-	source, seen := newStates(1, 64), map[string]bool{}
-	for range 1000 {
-		state := string(source.next())
-		if len(state) != 64 || seen[state] {
-			t.Fatalf("%d bytes, seen %v", len(state), seen[state])
-		}
-		seen[state] = true
-	}
-}
-
-func TestRawLogSharesFlushes(t *testing.T) {
-	log, err := openRawLog(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.remove()
-	done := make(chan error)
-	for range 20 {
-		go func() { done <- log.append(make([]byte, 100)) }()
-	}
-	for range 20 {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
-	if info, err := log.file.Stat(); err != nil || info.Size() != 2000 {
-		t.Errorf("%d bytes, %v", info.Size(), err)
-	}
-}
-
 func TestTheDemosWorkNoticesWhatIsLeftOut(t *testing.T) {
 	whole, short := work{}, work{}
 	for n := range 10 {

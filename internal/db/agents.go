@@ -184,8 +184,11 @@ func (s *Store) Agents(ctx context.Context, sc ckpt.Scope, f ckpt.AgentFilter) (
 		sc.Target = ckpt.AllOwners // what an administrator asks of nobody in particular is about everybody
 	}
 	page := &ckpt.AgentPage{Agents: []ckpt.Agent{}}
-	err = s.ro.SelectContext(ctx, &page.Agents, `SELECT agent, owner, created_at, updated_at, runs, checkpoints, stored_bytes
-		FROM audit_agents WHERE (owner = ? OR ? = '*') AND (owner, agent) > (?, ?) ORDER BY owner, agent LIMIT ?`,
+	// As audit_agents has it, but only the runs of the page's agents are looked at.
+	err = s.ro.SelectContext(ctx, &page.Agents, `SELECT a.name AS agent, a.owner, a.created_at, coalesce(max(r.updated_at), a.created_at) AS updated_at,
+			count(r.id) AS runs, coalesce(sum(r.last_seq - r.removed), 0) AS checkpoints, coalesce(sum(r.stored_bytes), 0) AS stored_bytes
+		FROM (SELECT * FROM agents WHERE (owner = ? OR ? = '*') AND (owner, name) > (?, ?) ORDER BY owner, name LIMIT ?) a
+		LEFT JOIN runs r ON r.agent_id = a.id GROUP BY a.id ORDER BY a.owner, a.name`,
 		sc.Whose(), sc.Whose(), owner, name, limit+1)
 	if err != nil {
 		return nil, readError(err)

@@ -57,3 +57,22 @@ func TestRefusedSaveChangesNothing(t *testing.T) {
 		t.Errorf("there are %v", got)
 	}
 }
+
+// TestLateSavesWakeNobody saves into a run that was found dead what had waited
+// in a spool: it is stored, and the run stays to be resumed.
+func TestLateSavesWakeNobody(t *testing.T) {
+	s, _, p := openRuns(t)
+	start(t, s, 11)
+	save(t, s, as(11), "a", ckpt.KindRoutine, `1`)
+	die(t, s, p, 11, ckpt.RunInterrupted)
+	late := as(11)
+	late.Late = true
+	save(t, s, late, "a", ckpt.KindRoutine, `2`)
+	run, err := s.Run(t.Context(), as(11), ckpt.RunRef{Agent: "a"})
+	if err != nil || run.Status != ckpt.RunInterrupted {
+		t.Errorf("%+v, %v", run, err)
+	}
+	if plan := claim(t, s, 12); plan.Checkpoint == nil || string(plan.Checkpoint.State) != `2` {
+		t.Errorf("%+v", plan)
+	}
+}

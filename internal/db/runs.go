@@ -176,7 +176,7 @@ func (r *runRow) mayWrite(epoch *int64) error {
 // revive takes back that a run was found dead, when it writes all the same. If
 // it is another process that writes, the owner is not known any more.
 func (tx *tx) revive(run *runRow, sc ckpt.Scope) error {
-	if run.Status != ckpt.RunInterrupted && run.Status != ckpt.RunTimedOut {
+	if sc.Late || run.Status != ckpt.RunInterrupted && run.Status != ckpt.RunTimedOut {
 		return nil
 	}
 	run.Status, run.SegmentAt = ckpt.RunRunning, tx.now
@@ -197,8 +197,8 @@ type readRun struct {
 }
 
 const (
-	readRunColumns = `r.id, a.name AS agent, a.owner, r.name AS run, r.workflow,
-		CASE WHEN r.status = 'running' AND r.last_seq = r.base_seq THEN 'starting' ELSE r.status END AS status, r.epoch, r.attempt,
+	shownStatus    = `CASE WHEN r.status = 'running' AND r.last_seq = r.base_seq THEN 'starting' ELSE r.status END`
+	readRunColumns = `r.id, a.name AS agent, a.owner, r.name AS run, r.workflow, ` + shownStatus + ` AS status, r.epoch, r.attempt,
 		coalesce(r.pid, 0) AS pid, r.parent_run, r.forked_from, r.started_at, r.updated_at, r.ended_at, r.accumulated_ms, r.goal, r.progress,
 		r.continuation_prompt, r.external_session, r.labels, r.result, r.error, r.segment_at, r.heartbeat_timeout_ms, r.progress_timeout_ms, r.last_event`
 	readRunTables = ` FROM runs r JOIN agents a ON a.id = r.agent_id `
@@ -276,9 +276,12 @@ func (s *Store) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckp
 		sc.Target = ckpt.AllOwners
 	}
 	var rows []readRun
-	err = s.ro.SelectContext(ctx, &rows, `SELECT * FROM (SELECT `+readRunColumns+readRunTables+`
-		WHERE (a.owner = ?1 OR ?1 = '*') AND (?2 = 0 OR a.id = ?2) AND (r.updated_at, r.id) < (?3, ?4))
-		WHERE ?5 = '' OR status = ?5 ORDER BY updated_at DESC, id DESC LIMIT ?6`, sc.Whose(), agentID, at, id, string(f.Status), limit+1)
+	// Chosen by their ids and then read, so that only those of the page are read whole.
+	err = s.ro.SelectContext(ctx, &rows, `SELECT `+readRunColumns+readRunTables+`WHERE r.id IN (
+		SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id
+		WHERE (a.owner = ?1 OR ?1 = '*') AND (?2 = 0 OR a.id = ?2) AND (r.updated_at, r.id) < (?3, ?4) AND (?5 = '' OR `+shownStatus+` = ?5)
+		ORDER BY r.updated_at DESC, r.id DESC LIMIT ?6)
+		ORDER BY r.updated_at DESC, r.id DESC`, sc.Whose(), agentID, at, id, string(f.Status), limit+1)
 	if err != nil {
 		return nil, readError(err)
 	}

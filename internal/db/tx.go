@@ -20,6 +20,7 @@ type tx struct {
 	trusted ckpt.Time // now, or the zero time while the clock guard holds ages back
 	retries int
 	head    chainHead
+	log     []ckpt.AuditRow        // rows of the audit log that are still to be written
 	wrote   bool                   // whether anything was changed, so that leaving needs a rollback
 	agents  map[agentKey]*agentRow // agents that this transaction changed; nil is one that is gone
 	after   []func()               // to be done once all of it is on disk

@@ -248,6 +248,10 @@ func (w *writer) transaction(batch []*op, retries int) (after []func(), err erro
 		return nil, err
 	}
 	if t.head != w.head {
+		if err := t.writeLog(); err != nil {
+			w.rollback()
+			return nil, err
+		}
 		if err := t.exec(`UPDATE audit_head SET n = ?, hash = ? WHERE id = 1`, t.head.n, t.head.hash); err != nil {
 			w.rollback()
 			return nil, err

@@ -154,6 +154,7 @@ func (c *call) readScope() error {
 		c.scope.Caller = c.conn.caller
 		return c.refuse(err)
 	}
+	c.scope.Late = c.r.Header[headerSpooled] != nil
 	if name == "" {
 		return nil
 	}

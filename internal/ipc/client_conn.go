@@ -205,12 +205,16 @@ func readAll(resp *http.Response) ([]byte, error) {
 
 // head writes the head of a request.
 func (c *Client) head(a *ask) ([]byte, error) {
-	query := a.query
-	query.add(ownerParameter, c.Owner)
+	query := a.rawQuery
+	if query == "" {
+		parameters := a.query
+		parameters.add(ownerParameter, c.Owner)
+		query = parameters.encode()
+	}
 	b := make([]byte, 0, 512)
 	b = append(append(append(b, a.method...), ' '), a.path...)
-	if len(query) > 0 {
-		b = append(append(b, '?'), query.encode()...)
+	if query != "" {
+		b = append(append(b, '?'), query...)
 	}
 	b = append(b, " HTTP/1.1\r\nHost: ckptsidecar\r\n"...)
 	var err error

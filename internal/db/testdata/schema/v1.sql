@@ -201,6 +201,9 @@ CREATE INDEX prompts_of_run ON prompts (run_id);
 
 CREATE INDEX runs_forked ON runs (forked_from) WHERE forked_from IS NOT NULL;
 
+CREATE INDEX runs_watched ON runs (status)
+    WHERE status = 'running' AND (pid IS NOT NULL OR heartbeat_timeout_ms > 0 OR progress_timeout_ms > 0);
+
 CREATE INDEX segments_of_run ON segments (run_id);
 
 CREATE INDEX steps_of_run ON steps (run_id, after_seq);
