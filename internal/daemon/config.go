@@ -32,6 +32,7 @@ type Config struct {
 	OwnerSavesPerSecond int
 	OwnerConnections    int
 	Connections         int
+	LiveStates          Size
 	WriteTimeout        ckpt.Duration
 
 	RetentionInterval ckpt.Duration
@@ -62,6 +63,7 @@ func Default(system bool, env Environment) Config {
 		OwnerSavesPerSecond: 0,
 		OwnerConnections:    1024,
 		Connections:         4096,
+		LiveStates:          64 << 20,
 		WriteTimeout:        ckpt.Duration(10 * time.Second),
 		RetentionInterval:   ckpt.Duration(time.Minute),
 		MonitorInterval:     ckpt.Duration(monitor.DefaultInterval),
@@ -115,6 +117,8 @@ func (c *Config) checkLimits() error {
 		return badSetting("limits.owner_connections", "must be at least 1")
 	case c.Connections < 1:
 		return badSetting("limits.connections", "must be at least 1")
+	case c.LiveStates != 0 && c.LiveStates < 1<<20:
+		return badSetting("limits.live_states", fmt.Sprintf("is %v: it must be at least 1MiB, or 0 for none", c.LiveStates))
 	}
 	return c.checkTimes()
 }

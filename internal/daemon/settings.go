@@ -37,6 +37,7 @@ func (c *Config) Settings() []Setting {
 		{"limits.owner_saves_per_second", "", "How many saves a second one user may send; 0 for no limit.", &c.OwnerSavesPerSecond},
 		{"limits.owner_connections", "", "How many connections one user may have open.", &c.OwnerConnections},
 		{"limits.connections", "", "How many connections may be open at all.", &c.Connections},
+		{"limits.live_states", "", "Memory for the newest state of each run that is being saved: of the next one only what changed is then looked at and stored. One state may take half of it; a quarter more is used for states on their way. 0 for none: every state is stored whole.", &c.LiveStates},
 		{"limits.write_timeout", "", "How long a write waits for a locked database before it is answered with busy.", &c.WriteTimeout},
 		{"retention.interval", "", "How often checkpoints are looked at that go by age or budget.", &c.RetentionInterval},
 		{"monitor.interval", "", "How often the owners of runs are looked at; a dead one is found that much later at most.", &c.MonitorInterval},
