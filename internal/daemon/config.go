@@ -35,6 +35,7 @@ type Config struct {
 	OwnerSavesPerSecond int
 	OwnerConnections    int
 	Connections         int
+	LiveStates          Size
 	WriteTimeout        ckpt.Duration
 	StuckAfter          ckpt.Duration
 
@@ -72,6 +73,7 @@ func Default(system bool, env Environment) Config {
 		OwnerSavesPerSecond: 0,
 		OwnerConnections:    1024,
 		Connections:         4096,
+		LiveStates:          64 << 20,
 		WriteTimeout:        ckpt.Duration(10 * time.Second),
 		StuckAfter:          ckpt.Duration(time.Minute),
 		RetentionInterval:   ckpt.Duration(time.Minute),

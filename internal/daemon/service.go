@@ -90,6 +90,7 @@ func (s *service) openDatabase(ctx context.Context) error {
 		MaxBytes:      int64(c.MaxDatabase),
 		MaxOwnerBytes: int64(c.OwnerBytes),
 		WriteTimeout:  time.Duration(c.WriteTimeout),
+		LiveBytes:     liveBytes(c.LiveStates),
 		Log:           s.log,
 		Version:       s.daemon.Version,
 	})
@@ -99,6 +100,14 @@ func (s *service) openDatabase(ctx context.Context) error {
 	newest, err := s.store.Newest(ctx)
 	s.guard.Store(retention.NewGuard(retention.GuardSettings{Wall: s.daemon.Now, Log: s.log, Newest: newest.Time}))
 	return err
+}
+
+// liveBytes is the setting as the store takes it, whose zero is its default.
+func liveBytes(s Size) int64 {
+	if s == 0 {
+		return -1
+	}
+	return int64(s)
 }
 
 // trusted is the clock as its guard sees it. Until the database has said what
