@@ -18,6 +18,13 @@ export class SetAside {
   ) {}
 }
 
+/** Not an outage: others of the run must go first. */
+export class Behind extends SidecarError {
+  constructor(run: RunName, folder: string) {
+    super('busy', `requests of agent ${run.agent}, run ${run.run}, wait in the spool ${folder} and must go first`);
+  }
+}
+
 /** What the backlog needs of the calls that go before it. */
 export interface Line {
   readonly connection: Connection;
@@ -25,7 +32,7 @@ export interface Line {
   turn<T>(work: () => Promise<T>, background?: boolean): Promise<T>;
   send(ask: Ask, timeout: number): Promise<Answer>;
   sender(until: Until, instead: boolean): Send;
-  locate(until: Until, instead: boolean): Promise<string>;
+  locate(until: Until, instead: boolean, ask?: boolean): Promise<string>;
 }
 
 /** Of a run whose requests wait in the spool. */
@@ -37,7 +44,7 @@ export interface RunName {
 const firstPause = 20;
 const longestPause = 1000;
 const slice = 100; // how long a replay in the background keeps others waiting
-const drainPauses = [250, 1000, 5000, 30_000];
+const drainPauses = [250, 1000, 2000, 5000];
 const probePatience = 5000;
 
 /** What waits in the spool: it goes before everything new of its run. */
@@ -67,16 +74,18 @@ export class Backlog {
   async settle(run: RunName, until: Until, instead: boolean): Promise<void> {
     const key = runKey(run.agent, run.run);
     if (this.clear.has(key)) return;
+    const { presence } = this.line;
+    if (instead && (presence.silent || presence.awayJustNow)) throw presence.error;
+    if (instead && presence.error) await this.line.locate(until, true, true); // to list a long spool would cost more than to ask
+    const behind = new Behind(run, this.settings.spool.folder);
     for (let pause = firstPause; await this.waits(key); pause = Math.min(pause * 2, longestPause)) {
-      const { presence } = this.line;
       const known = presence.error;
-      if (instead && presence.silent) throw known;
       const endpoint = await this.line.locate(until, instead);
       let failure: SidecarError | undefined;
       const send = noting(this.line.sender(until, instead), (error) => (failure = error));
-      const report = await this.attempt(endpoint, send, key, () => failure !== undefined || performance.now() > until());
+      const report = await this.attempt(endpoint, send, key, () => failure !== undefined || performance.now() > until(behind));
       if (report && report.left === 0) continue; // and look again: somebody may have added to it
-      const why = failure ?? new SidecarError('busy', `requests of agent ${run.agent}, run ${run.run}, wait in the spool ${this.settings.spool.folder} and must go first`);
+      const why = failure ?? behind;
       const left = until(why) - performance.now();
       if (left <= 0 || (instead && (known !== undefined || failure === undefined))) {
         if (failure) presence.failed(failure);
@@ -100,7 +109,7 @@ export class Backlog {
       return new SetAside('nowhere', error as SidecarError);
     }
     this.clear.delete(runKey(ask.agent, ask.run));
-    if (this.added++ === 0) warn(`what is saved waits in the spool ${spool.folder} from here on: ${messageOf(reason)}`);
+    if (!(reason instanceof Behind) && this.added++ === 0) warn(`what is saved waits in the spool ${spool.folder} from here on: ${messageOf(reason)}`);
     this.drainLater();
     return new SetAside('spool', reason);
   }
@@ -120,9 +129,13 @@ export class Backlog {
   /** Replays all that waits for this daemon. */
   async replay(until: Until): Promise<ReplayReport> {
     const endpoint = await this.line.locate(until, false);
-    const report = await this.replayer.replay(endpoint, (ask) => this.line.send(ask, this.settings.deadline), undefined, () => false);
-    if (report) return report;
-    throw new SidecarError('busy', `somebody else replays the spool ${this.settings.spool.folder} just now`);
+    for (;;) {
+      const report = await this.attempt(endpoint, (ask) => this.line.send(ask, this.settings.timeout), undefined, () => false);
+      if (report) return report;
+      const busy = new SidecarError('busy', `somebody else replays the spool ${this.settings.spool.folder} just now`);
+      if (performance.now() >= until(busy)) throw busy;
+      await sleep(firstPause);
+    }
   }
 
   /** What waits of a run, the oldest first. */
@@ -134,6 +147,7 @@ export class Backlog {
   close(): void {
     this.closed = true;
     clearTimeout(this.timer);
+    this.replayer.spool.close();
   }
 
   private async waits(key: string): Promise<boolean> {

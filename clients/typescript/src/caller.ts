@@ -105,9 +105,9 @@ export class Caller implements Line {
     return (ask) => this.send(ask, instead ? Math.max(until() - performance.now(), leastTime) : timeout);
   }
 
-  /** The endpoint of the daemon, found by asking it. */
-  async locate(until: Until, instead: boolean): Promise<string> {
-    if (!this.connection.endpoint) {
+  /** The endpoint of the daemon, found by asking it; with `always` it is asked also where it is known. */
+  async locate(until: Until, instead: boolean, always = false): Promise<string> {
+    if (always || !this.connection.endpoint) {
       const ask: Ask = { method: 'GET', path: '/v1/version', repeatable: true };
       await this.persist((send) => send(ask), until, ask, instead);
     }

@@ -45,9 +45,16 @@ function read(node: Node): unknown {
   return value === unknown ? new Tagged(node) : value;
 }
 
+const floats = new Map<unknown, number>([
+  ['nan', NaN],
+  ['inf', Infinity],
+  ['-inf', -Infinity],
+  ['-0.0', -0],
+]);
+
 const readers: Record<string, (node: Node) => unknown> = {
   undefined: () => undefined,
-  float: ({ value }) => ({ nan: NaN, inf: Infinity, '-inf': -Infinity, '-0.0': -0 })[value as string] ?? unknown,
+  float: ({ value }) => floats.get(value) ?? unknown,
   int: ({ value }) => (typeof value === 'string' ? integer(value) : unknown),
   str: ({ value }) => (typeof value === 'string' ? loose(Buffer.from(value, 'base64')) : unknown),
   datetime: (node) => date(node),

@@ -1,9 +1,12 @@
 import type { SidecarError } from './errors.js';
 import { Unreached } from './unreached.js';
 
+const moment = 50;
+
 /** What is known of whether the daemon answers. */
 export class Presence {
   private failure: SidecarError | undefined;
+  private failedAt = -Infinity;
 
   /** Why the last call that waited in vain failed; undefined where the daemon answers, or is not known not to. */
   get error(): SidecarError | undefined {
@@ -15,11 +18,17 @@ export class Presence {
     return this.failure instanceof Unreached && this.failure.timedOut;
   }
 
+  /** It did not answer a moment ago, so that to ask it again now is in vain. */
+  get awayJustNow(): boolean {
+    return this.failure !== undefined && performance.now() - this.failedAt < moment;
+  }
+
   answered(): void {
     this.failure = undefined;
   }
 
   failed(error: SidecarError): void {
     this.failure = error;
+    this.failedAt = performance.now();
   }
 }

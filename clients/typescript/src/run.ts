@@ -75,13 +75,15 @@ export class Run<S = any> {
   private readonly pulse: Pulse | undefined;
   private readonly autosaves = new Set<Autosave>();
   private readonly stopWithin: number;
+  private readonly onRest: (() => void) | undefined;
   private working: Promise<unknown> | undefined;
   private ending: Promise<RunInfo | undefined> | undefined;
   private stopping: Promise<void> | undefined;
 
   /** @internal */
-  constructor(caller: Caller, saver: Saver, name: { agent: string; run: string }, plan: Plan<S> | null, options: RunOptions<S>, epoch?: number) {
+  constructor(caller: Caller, saver: Saver, name: { agent: string; run: string }, plan: Plan<S> | null, options: RunOptions<S> & { over?: () => void }, epoch?: number) {
     this.plan = plan;
+    this.onRest = options.over;
     this.core = new Core(caller, saver, name.agent, name.run, plan?.claimed ? plan.epoch : epoch, () => this.rest());
     this.stopWithin = milliseconds(options.stopWithin ?? 5000, 'stopWithin');
     this.state = options.initial as S;
@@ -219,6 +221,7 @@ export class Run<S = any> {
     this.pulse?.stop();
     for (const autosave of this.autosaves) autosave.cancel();
     forget(this);
+    this.onRest?.();
   }
 
   /** @internal Saves a state to go back to, on an error. */

@@ -2,8 +2,10 @@
 // its form, which the clients of all languages share.
 
 import { createHash } from 'node:crypto';
+import { closeSync, fsync, openSync, renameSync, statSync, write, writeSync } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, readFile, rename, stat, unlink } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
+import { promisify } from 'node:util';
 
 import type { Ask } from './connection.js';
 import { absolute, type Environment, stateFolder } from './endpoint.js';
@@ -63,7 +65,8 @@ let files = Math.floor(Math.random() * 1e9); // threads of a process count apart
 export class Spool {
   private checkedAt = -Infinity; // when the room was last looked at
   private used = 0;
-  private safe = false;
+  private inode: number | undefined;
+  private handle: number | undefined; // of the folder, to flush it
 
   constructor(
     readonly folder: string,
@@ -101,21 +104,25 @@ export class Spool {
     }
   }
 
+  /** What takes long is left to other threads; the rest is quicker done than handed over. */
   private async write(id: string, line: Buffer, body: Buffer): Promise<void> {
     const order = this.nextOrder();
     const temporary = join(this.folder, `.${order}-${process.pid}-${files++}.tmp`);
-    const file = await open(temporary, 'wx', 0o600);
+    const file = openSync(temporary, 'wx', 0o600);
     try {
-      await writeAll(file, [line, body]);
-      await file.sync();
-      await file.close();
-      await rename(temporary, join(this.folder, `${order}-${id}.ckpt`));
+      try {
+        await writeAll(file, line);
+        await writeAll(file, body);
+        await sync(file);
+      } finally {
+        closeSync(file);
+      }
+      renameSync(temporary, join(this.folder, `${order}-${id}.ckpt`));
     } catch (error) {
-      await file.close().catch(() => undefined);
       await unlink(temporary).catch(() => undefined);
       throw error;
     }
-    await syncFolder(this.folder);
+    if (this.handle !== undefined) await sync(this.handle);
     this.used += line.length + body.length;
   }
 
@@ -128,12 +135,12 @@ export class Spool {
 
   /** Makes the folder, and refuses one that others could change. */
   private async makeSafe(): Promise<void> {
-    if (this.safe && (await exists(this.folder))) return;
+    if (this.inode !== undefined && statSync(this.folder, { throwIfNoEntry: false })?.ino === this.inode) return;
     await mkdir(dirname(this.folder), { recursive: true });
     await mkdir(this.folder, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'EEXIST') throw error;
     });
-    const found = await stat(this.folder);
+    const found = statSync(this.folder);
     if (!found.isDirectory()) throw spoolError(`the spool ${this.folder} is not a folder: remove it, or name another with CKPTSIDECAR_SPOOL`);
     if (!windows && found.uid !== process.getuid!()) {
       throw spoolError(`the spool ${this.folder} belongs to another user: name one of your own with CKPTSIDECAR_SPOOL`);
@@ -142,7 +149,15 @@ export class Spool {
       throw spoolError(`others may write to the spool ${this.folder}: take that right away with "chmod go-w ${this.folder}"`);
     }
     await this.names(); // so that what is written now comes after all that is there
-    this.safe = true;
+    this.close();
+    if (!windows) this.handle = openSync(this.folder, 'r'); // Windows flushes no folders; the rename is enough there
+    this.inode = found.ino;
+  }
+
+  /** Lets go of the folder. */
+  close(): void {
+    if (this.handle !== undefined) closeSync(this.handle);
+    this.handle = this.inode = undefined;
   }
 
   private async makeRoom(bytes: number): Promise<void> {
@@ -250,19 +265,14 @@ function readHeader(line: Buffer): SpoolHeader | null {
   return good ? (read as SpoolHeader) : null;
 }
 
-async function writeAll(file: FileHandle, parts: Buffer[]): Promise<void> {
-  for (const part of parts) {
-    for (let at = 0; at < part.length; ) at += (await file.write(part, at)).bytesWritten;
-  }
-}
+const sync = promisify(fsync);
+const write_ = promisify(write);
 
-async function syncFolder(folder: string): Promise<void> {
-  if (windows) return; // it has no such thing; the rename is enough there
-  const handle = await open(folder, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
+async function writeAll(file: number, bytes: Buffer): Promise<void> {
+  const least = 1 << 20; // from this size it takes long
+  for (let at = 0; at < bytes.length; ) {
+    if (bytes.length < least) at += writeSync(file, bytes, at);
+    else at += (await write_(file, bytes, at, bytes.length - at, null)).bytesWritten;
   }
 }
 
@@ -277,10 +287,6 @@ async function folderBytes(folder: string): Promise<number> {
     if (found?.isFile()) sum += found.size;
   }
   return sum;
-}
-
-async function exists(path: string): Promise<boolean> {
-  return (await stat(path).catch(() => undefined)) !== undefined;
 }
 
 export function isMissing(error: unknown): boolean {

@@ -1,6 +1,7 @@
+import { Behind } from './backlog.js';
 import type { Caller, Until } from './caller.js';
 import { milliseconds, onTheWire } from './duration.js';
-import { isSidecarError, type SidecarError } from './errors.js';
+import { isSidecarError, SidecarError } from './errors.js';
 import { offlinePlan } from './offline.js';
 import { type Plan, planOf, PlanRefused } from './plan.js';
 import { passes, understood } from './problem.js';
@@ -15,8 +16,29 @@ interface RunName {
   run: string;
 }
 
+/** The runs that go on in this process. */
+const active = new Map<string, object>();
+
 /** Claims a run and makes it ready to go on. */
 export async function start<S>(caller: Caller, saver: Saver, name: RunName, options: RunOptions<S>): Promise<Run<S>> {
+  const key = [caller.settings.socket ?? '', name.agent, name.run].join('|');
+  if (active.has(key) && !options.force) {
+    throw new SidecarError('conflict', `run ${name.run} of agent ${name.agent} goes on in this process already: name another run, or take it over with force`);
+  }
+  const claim = {};
+  active.set(key, claim);
+  const over = (): void => {
+    if (active.get(key) === claim) active.delete(key);
+  };
+  try {
+    return new Run<S>(caller, saver, name, await planned<S>(caller, name, options), { ...options, over });
+  } catch (error) {
+    over();
+    throw error;
+  }
+}
+
+async function planned<S>(caller: Caller, name: RunName, options: RunOptions<S>): Promise<Plan<S>> {
   let plan = await claim<S>(caller, name, options);
   if (plan.verdict === 'ask' || plan.verdict === 'unsafe') throw new PlanRefused(plan);
   if (plan.verdict === 'fresh' && !plan.offline && describes(options)) {
@@ -24,16 +46,19 @@ export async function start<S>(caller: Caller, saver: Saver, name: RunName, opti
     await register(caller, name, options, () => until);
     if (options.forkFrom) plan = { ...(await claim<S>(caller, name, options)), verdict: 'fresh' }; // with the fork's checkpoint
   }
-  return new Run<S>(caller, saver, name, plan, options);
+  return plan;
 }
 
 async function claim<S>(caller: Caller, name: RunName, options: RunOptions<S>): Promise<Plan<S>> {
   const { reason, force } = options;
   const body = objectOf({ pid: process.pid, ...timeouts(options), reason, force: force || undefined });
-  const { deadline, startDeadline, failOpen } = caller.settings;
+  const { deadline, startDeadline, timeout, failOpen } = caller.settings;
   const began = performance.now();
-  // One that was never there is not waited for as long as one that is expected back.
-  const until = (error?: SidecarError): number => began + (error instanceof Unreached && error.missing ? Math.min(deadline, startDeadline) : startDeadline);
+  // One that was never there is not waited for as long as one that is expected back, and a spool that empties is waited for longer.
+  const until = (error?: SidecarError): number => {
+    if (error instanceof Behind) return began + Math.max(timeout, startDeadline);
+    return began + (error instanceof Unreached && error.missing ? Math.min(deadline, startDeadline) : startDeadline);
+  };
   try {
     return planOf<S>(await caller.afterSpool(name, post(`/v1/agents/${name.agent}/runs/${name.run}/resume`, body, name), until));
   } catch (error) {
