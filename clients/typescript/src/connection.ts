@@ -1,6 +1,7 @@
 import { Agent as HttpAgent, request, type IncomingHttpHeaders } from 'node:http';
 
-import { candidates } from './endpoint.js';
+import { candidates, socketVariable } from './endpoint.js';
+import { invalid } from './errors.js';
 import { nobody, Unreached } from './unreached.js';
 
 /** A request that may be sent more than once. */
@@ -32,6 +33,13 @@ const askFirstPatience = 5000;
 
 const none = Buffer.alloc(0);
 
+/** A path that is too long would be cut, and another one be called. */
+function checkLength(path: string): string {
+  const most = process.platform === 'win32' ? 256 : process.platform === 'darwin' ? 103 : 107;
+  if (Buffer.byteLength(path) <= most) return path;
+  throw invalid(`the endpoint ${path} is too long: it needs ${Buffer.byteLength(path)} bytes and the system takes ${most}; name another with ${socketVariable}`);
+}
+
 /** The one connection to the daemon. It is made when it is needed, and made again when it broke. */
 export class Connection {
   private readonly agent = new HttpAgent({ keepAlive: true, maxSockets: 1, timeout: 5 * 60_000 });
@@ -52,7 +60,7 @@ export class Connection {
   /** Sends once. Throws Unreached where no whole answer came in time. */
   async send(ask: Ask, timeout: number): Promise<Answer> {
     if (this.found) return this.exchange(this.found, ask, timeout);
-    const paths = this.paths;
+    const paths = this.paths.map(checkLength);
     let telling: Unreached | undefined;
     for (const path of paths) {
       try {

@@ -1,4 +1,5 @@
 import { isSidecarError, messageOf } from './errors.js';
+import { supervised } from './exec.js';
 import type { Run, RunOptions } from './run.js';
 
 /** Does something in a run, and ends it as it ends. */
@@ -30,16 +31,10 @@ async function abandoned<S>(run: Run<S>, thrown: unknown, options: RunOptions<S>
   }
   try {
     await run.recover(thrown);
-    if (supervised(run)) run.rest();
+    if (supervised(run)) run.rest(); // what its process ends itself is not started again
     else await run.end(options.onError ?? 'interrupted', { error: messageOf(thrown) });
   } catch (error) {
     run.rest();
     run.warn(`failed (${messageOf(thrown)}), and that could not be saved: ${messageOf(error)}`);
   }
-}
-
-/** Under `ckptsidecar exec` a run that fails is left open: what its process ends itself is not started again. */
-function supervised(run: { agent: string; run: string }): boolean {
-  const { CKPTSIDECAR_PLAN: plan, CKPTSIDECAR_AGENT: agent, CKPTSIDECAR_RUN: name } = process.env;
-  return plan !== undefined && agent === run.agent && name === run.run;
 }

@@ -12,7 +12,7 @@ export interface SnapshotOptions<T> {
   agent?: string;
   /** the run's name; otherwise the object's `runId` or `id`, or `main` */
   run?: string;
-  /** what to save; otherwise the object itself, without its methods */
+  /** what to save; otherwise the object itself, as far as it is data */
   state?: (run: T) => unknown;
   onWarning?: (message: string) => void;
 }
@@ -86,7 +86,7 @@ export function withSnapshots<T extends object>(run: T, every: Duration, options
   const agent = sidecar.agent(options.agent ?? nameIn(run, ['workflowId', 'agent'], /[^A-Za-z0-9._-]/g) ?? classOf(run));
   const name = options.run ?? nameIn(run, ['runId', 'id'], /[^A-Za-z0-9._:@+-]/g) ?? 'main';
   const warn = options.onWarning ?? ((message: string) => process.emitWarning(message, 'CkptsidecarWarning'));
-  const state = options.state ?? dataOf;
+  const state = options.state ?? ((object: T): unknown => object);
   const snapshots = new Snapshots(ms, (last) => agent.saveChanged(state(run), last, { run: name }), `agent ${agent.name}, run ${name}`, warn);
   const proxy = new Proxy(run, handler(snapshots));
   wrapped.set(proxy, snapshots);
@@ -114,11 +114,6 @@ function handler<T extends object>(snapshots: Snapshots): ProxyHandler<T> {
     },
     set: (target, key, value) => Reflect.set(target, key, value, target),
   };
-}
-
-/** The members of an object without its methods. */
-function dataOf(run: object): unknown {
-  return Object.fromEntries(Object.entries(run).filter(([, member]) => typeof member !== 'function'));
 }
 
 function nameIn(run: object, members: string[], cannotBe: RegExp): string | undefined {

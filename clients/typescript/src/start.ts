@@ -2,6 +2,7 @@ import { Behind } from './backlog.js';
 import type { Caller, Until } from './caller.js';
 import { milliseconds, onTheWire } from './duration.js';
 import { isSidecarError, SidecarError } from './errors.js';
+import { execPlan } from './exec.js';
 import { offlinePlan } from './offline.js';
 import { type Plan, planOf, PlanRefused } from './plan.js';
 import { passes, understood } from './problem.js';
@@ -39,6 +40,8 @@ export async function start<S>(caller: Caller, saver: Saver, name: RunName, opti
 }
 
 async function planned<S>(caller: Caller, name: RunName, options: RunOptions<S>): Promise<Plan<S>> {
+  const given = execPlan<S>(name, caller.settings.warn);
+  if (given) return given;
   let plan = await claim<S>(caller, name, options);
   if (plan.verdict === 'ask' || plan.verdict === 'unsafe') throw new PlanRefused(plan);
   if (plan.verdict === 'fresh' && !plan.offline && describes(options)) {

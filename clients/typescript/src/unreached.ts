@@ -50,9 +50,6 @@ function say(path: string, cause: Error & { code?: string }, how: { sent: boolea
       return `not allowed to connect to ${path}: join the group that owns it, or name another endpoint with ${socketVariable}`;
     case 'EAGAIN':
       return `the daemon at ${path} takes no more connections just now: try again later`;
-    case 'EINVAL':
-    case 'ENAMETOOLONG':
-      return `${path} is no endpoint: a socket path has at most 107 bytes, 103 on macOS; name another with ${socketVariable}`;
   }
   return `cannot connect to ${path}: ${cause.message}`;
 }

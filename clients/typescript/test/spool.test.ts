@@ -179,6 +179,7 @@ test('what the daemon refuses for good is put aside with why, and the rest goes 
   renameSync(join(world.dir, file), join(world.spool, file));
   await world.stop();
   await client.agent('fine').save({ n: 3 });
+  client.close(); // so that it does not empty the spool by itself
   await world.start();
   const report = await world.client().replay();
   assert.deepEqual([report.sent, report.left, report.rejected.map((r) => [r.file, r.agent, r.run, r.code])], [1, 0, [[file, 'taken', 'main', 'fenced']]]);
