@@ -15,6 +15,7 @@ import tempfile
 import time
 import traceback
 import unittest
+import warnings
 import zlib
 from pathlib import Path
 from typing import Any, Callable, Optional
@@ -144,6 +145,7 @@ def child(work: Callable[[], Any]) -> int:
         return pid
     code = 1
     try:
+        warnings.simplefilter("ignore", ResourceWarning)  # who is killed closes nothing
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         work()
         code = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NamedTuple, Optional, Union
 from urllib.parse import unquote
 
 from . import asks
@@ -16,7 +16,7 @@ from .spool import Spool
 from .spool_form import Damaged, Lane, Spooled, TooNew
 from .typed import drive, read
 
-Resolve = Callable[[dict[str, Any]], str]
+Resolve = Callable[[dict[str, Any]], Union[str, tuple[str, Any], None]]
 
 _adopted: set[str] = set()  # the plans of supervisors that were taken up
 
@@ -71,17 +71,29 @@ def refuse(plan: Plan) -> None:
         raise Unsafe(f"run {plan.run} of {plan.agent} cannot go on: {told}", plan)
 
 
-def resolved(plan: Plan, resolve: Optional[Resolve]) -> list[tuple[str, str]]:
-    """What the agent itself knows of the operations that are uncertain: keys, and succeeded or failed."""
+class Answer(NamedTuple):
+    """What the agent itself has found out of an operation."""
+
+    key: str
+    status: str
+    result: Any
+
+
+def resolved(plan: Plan, resolve: Optional[Resolve]) -> list[Answer]:
+    """What the agent itself knows of the operations that are uncertain."""
     if plan.verdict != "ask" or resolve is None:
         return []
     answers = []
     for operation in plan.uncertain_operations:
-        answer = resolve(operation)
-        if answer not in ("succeeded", "failed", None):
-            raise ValueError(f'resolve answered {answer!r}: it answers "succeeded", "failed", or None where it does not know')
-        if answer:
-            answers.append((operation["key"], answer))
+        told = resolve(operation)
+        if told is None:
+            continue
+        status, result = told if isinstance(told, tuple) else (told, None)
+        if status not in ("succeeded", "failed"):
+            raise ValueError(
+                f'resolve answered {told!r}: it answers "succeeded", "failed", ("succeeded", result), or None where it does not know'
+            )
+        answers.append(Answer(operation["key"], status, result))
     return answers
 
 

@@ -14,7 +14,7 @@ from .http import Reply
 from .ids import new_id
 from .link import Ask
 from .models import Plan, body_of, plan_of
-from .plans import Resolve, from_spool, is_away, refuse, resolved, supervised
+from .plans import Answer, Resolve, from_spool, is_away, refuse, resolved, supervised
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -67,8 +67,8 @@ class Session:
             self._delivery.settle(self.lane)
             plan = plan_of(self.agent.sidecar._ask(self._resume()))
             answers = resolved(plan, resolve)
-            for key, answer in answers:
-                self._resolve(key, answer)
+            for answer in answers:
+                self._resolve(answer)
             if answers:
                 plan = plan_of(self.agent.sidecar._ask(self._resume()))
         except CkptError as error:
@@ -82,16 +82,17 @@ class Session:
         body = {"pid": os.getpid(), "reason": self._reason or None, "force": self._force or None, **self._timeouts}
         return asks.post(f"{self._path}/resume", body, key=key)
 
-    def _resolve(self, key: str, answer: str) -> None:
-        body = {"status": answer, "reason": "the agent has found out"}
-        self.agent.sidecar._ask(asks.post(f"{self._path}/operations/{asks.segment(key)}/resolve", body))
+    def _resolve(self, answer: Answer) -> None:
+        body = {"status": answer.status, "result": asks.value_json(answer.result), "reason": "the agent has found out"}
+        path = f"{self._path}/operations/{asks.segment(answer.key)}/resolve"
+        self.agent.sidecar._ask(asks.post(path, asks.members(body), raw=True))
 
     def _offline(self, why: CkptError, resolve: Optional[Resolve]) -> Plan:
         plan, self.known = from_spool(self._delivery.spool, self.lane, why)
-        for key, answer in resolved(plan, resolve):
-            plan.uncertain_operations = [o for o in plan.uncertain_operations if o["key"] != key]
-            verb = "succeed" if answer == "succeeded" else "fail"
-            self.send(("operations", key, verb), {})
+        for answer in resolved(plan, resolve):
+            plan.uncertain_operations = [o for o in plan.uncertain_operations if o["key"] != answer.key]
+            verb = "succeed" if answer.status == "succeeded" else "fail"
+            self.send(("operations", answer.key, verb), {"result": asks.value_json(answer.result)})
         if plan.verdict == "ask":
             if plan.uncertain_operations:
                 refuse(plan)
