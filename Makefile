@@ -38,7 +38,7 @@ $(TARGETS):
 bench: build ## durable saves a second on this disk
 	./dist/ckptsidecar bench save
 
-bench-peers: build ## the same work against Redis, PostgreSQL, etcd, LangGraph and DBOS; PEERS=-quick for 3 minutes
+bench-peers: build ## the same work against Redis, PostgreSQL, etcd, LangGraph and DBOS; PEERS=--quick for 3 minutes
 	cd bench && go build -mod=mod -o ../dist/bench-peers .
 	./dist/bench-peers $(PEERS)
 

@@ -60,6 +60,8 @@ var homes = map[string]string{
 	"github.com/Microsoft/go-winio":   "internal/ipc/endpoint",
 	"github.com/expr-lang/expr":       "internal/drift",
 	"github.com/google/jsonschema-go": "internal/drift",
+	"github.com/coreos/go-systemd":    "internal/daemon",
+	"github.com/kardianos/service":    "cmd/ckptsidecar",
 }
 
 // source is one Go file that is no test, for whatever platform.

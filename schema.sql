@@ -115,6 +115,8 @@ CREATE TABLE IF NOT EXISTS checkpoints (
 CREATE INDEX IF NOT EXISTS checkpoints_of_run ON checkpoints (run_id, kind, seq);
 -- Recovery checkpoints go by age.
 CREATE INDEX IF NOT EXISTS checkpoints_by_age ON checkpoints (created_at) WHERE kind = 'recovery';
+-- Those before operations go when these have succeeded.
+CREATE INDEX IF NOT EXISTS checkpoints_before ON checkpoints (run_id, operation) WHERE kind = 'pre_operation';
 
 -- Bytes that states are made of. data is plain where its length is size, and
 -- zlib otherwise: sqlar_uncompress(data, size) gives the bytes either way.

@@ -112,7 +112,7 @@ func (a *app) benchFolder(named string) (string, error) {
 // roomFor refuses to fill somebody's disk. Where nobody can say how much is
 // free, the disk itself will.
 func roomFor(dir string, need int64) error {
-	free, _, err := diskSpace(dir)
+	free, _, err := daemon.DiskSpace(dir)
 	if err == nil && free < need+need/4 {
 		return fmt.Errorf("this needs about %s, and %s has %s free: measure less, or name another disk with --dir", bytesText(need), dir, bytesText(free))
 	}

@@ -43,6 +43,9 @@ func statusText(a *app, s *ckpt.Status) {
 	p.add("writing", writerText(&s.Writer))
 	p.add("retention", workerText(s))
 	p.add("drift", driftLine(&s.Drift))
+	if s.Backup.Folder != "" {
+		p.add("backups", backupText(s))
+	}
 	p.add("audit", fmt.Sprintf("%s, head %s", count(s.Database.AuditRows, "row"), head(s.Database.AuditHead)))
 	p.write(a.stdout, a.out)
 }
@@ -152,6 +155,21 @@ func driftLine(d *ckpt.DriftStatus) string {
 		list = []string{"nothing is open"}
 	}
 	return count(d.Watched, "run") + " watched, " + strings.Join(list, ", ")
+}
+
+func backupText(s *ckpt.Status) string {
+	b := &s.Backup
+	if b.Interval == 0 {
+		return "none are scheduled (backup.interval)"
+	}
+	text := fmt.Sprintf("every %v, none yet", b.Interval)
+	if !b.Last.IsZero() {
+		text = fmt.Sprintf("every %v, the last %s (%s), %d kept in %s", b.Interval, ago(s.Now.Time, b.Last.Time), bytesText(b.LastBytes), b.Kept, b.Folder)
+	}
+	if b.LastError != "" {
+		text += ", failed: " + b.LastError
+	}
+	return text
 }
 
 func millis(ms float64) string { return digits(ms) + " ms" }

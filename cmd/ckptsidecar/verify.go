@@ -139,6 +139,6 @@ func (c *backupCmd) Run(ctx context.Context, a *app) error {
 	if a.cli.JSON {
 		return writeJSON(a.stdout, backupShape{path, c.Out, info.Size()})
 	}
-	fmt.Fprintf(a.stdout, "%s  %s of %s, verified: to use it, stop the daemon and serve it with --db\n", c.Out, bytesText(info.Size()), path)
+	fmt.Fprintf(a.stdout, "%s  %s of %s, verified: restore-backup puts it back\n", c.Out, bytesText(info.Size()), path)
 	return nil
 }

@@ -98,7 +98,7 @@ var gauges = []gauge{
 	measured("wal_bytes", "Size of the write-ahead log.", func(s *ckpt.Status) float64 { return float64(s.Database.WALBytes) }),
 	measured("wal_pending_bytes", "Bytes in the write-ahead log that are not yet in the database file.", func(s *ckpt.Status) float64 { return float64(s.Database.WALPending) }),
 	measured("wal_checkpoint_failures", "Failures in a row to copy the write-ahead log into the database file.", func(s *ckpt.Status) float64 { return float64(s.Database.WALFailures) }),
-	measured("wal_checkpoint_time_seconds", "When the write-ahead log was last copied, Unix time.", func(s *ckpt.Status) float64 { return unix(s.Database.LastWALCheckpoint) }),
+	measured("wal_checkpoint_time_seconds", "When the write-ahead log was last copied, Unix time.", func(s *ckpt.Status) float64 { return unixTime(s.Database.LastWALCheckpoint) }),
 	counted("audit_rows_total", "Rows of the audit log.", func(s *ckpt.Status) float64 { return float64(s.Database.AuditRows) }),
 	counted("commits_total", "Commits since the start.", func(s *ckpt.Status) float64 { return float64(s.Writer.Commits) }),
 	counted("writes_total", "Writes since the start; a commit carries one or more.", func(s *ckpt.Status) float64 { return float64(s.Writer.Operations) }),
@@ -108,12 +108,15 @@ var gauges = []gauge{
 	measured("commit_p50_seconds", "Median time of the last commits.", func(s *ckpt.Status) float64 { return s.Writer.CommitP50 / 1000 }),
 	measured("commit_p99_seconds", "Time of the slowest in a hundred of the last commits.", func(s *ckpt.Status) float64 { return s.Writer.CommitP99 / 1000 }),
 	counted("retention_removed_total", "Checkpoints that the retention worker removed since the start.", func(s *ckpt.Status) float64 { return float64(s.Worker.Removed) }),
-	measured("retention_time_seconds", "When the retention worker last ran, Unix time.", func(s *ckpt.Status) float64 { return unix(s.Worker.LastRun) }),
+	measured("retention_time_seconds", "When the retention worker last ran, Unix time.", func(s *ckpt.Status) float64 { return unixTime(s.Worker.LastRun) }),
 	measured("drift_watched_runs", "Runs of which what the drift detectors know is in memory.", func(s *ckpt.Status) float64 { return float64(s.Drift.Watched) }),
-	measured("start_time_seconds", "When the daemon started, Unix time.", func(s *ckpt.Status) float64 { return unix(s.StartedAt) }),
+	measured("backup_time_seconds", "When the newest scheduled backup was made, Unix time, 0 for never.", func(s *ckpt.Status) float64 { return unixTime(s.Backup.Last) }),
+	measured("backup_bytes", "Size of the newest scheduled backup.", func(s *ckpt.Status) float64 { return float64(s.Backup.LastBytes) }),
+	measured("backup_failed", "1 where the last scheduled backup failed.", func(s *ckpt.Status) float64 { return truth(s.Backup.LastError != "") }),
+	measured("start_time_seconds", "When the daemon started, Unix time.", func(s *ckpt.Status) float64 { return unixTime(s.StartedAt) }),
 }
 
-func unix(t ckpt.Time) float64 {
+func unixTime(t ckpt.Time) float64 {
 	if t.IsZero() {
 		return 0
 	}

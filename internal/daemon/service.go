@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,27 +25,35 @@ import (
 // service is what a running daemon is made of, in the order of starting.
 type service struct {
 	daemon    *Daemon
+	manager   Manager
 	processes monitor.Processes
 	log       *slog.Logger
+	inherited net.Listener // from systemd, nil where there is none
+	endpoint  string       // where the daemon listens
 	guard     atomic.Pointer[retention.Guard]
 	store     *db.Store
 	drift     ckpt.DriftWatch
 	worker    *retention.Worker
 	monitor   *monitor.Monitor
+	backups   *backups
 	listener  net.Listener
 	server    *ipc.Server
 
-	serving chan error         // how serving ended
-	upkeep  chan error         // how the store's maintenance ended
-	workers sync.WaitGroup     // the loops beside the requests
-	endWork context.CancelFunc // ends them
+	serving chan error // how serving ended
+	upkeep  chan error // how the store's maintenance ended
+	stuck   chan error // why the writer is given up
+
+	workers   sync.WaitGroup // the upkeep
+	endUpkeep context.CancelFunc
+	paced     sync.WaitGroup // the loops that a reload starts anew
+	endPaced  context.CancelFunc
 }
 
 // start takes the steps of the room's comment. What was started when one
 // fails is in s.
 func (s *service) start(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		s.checkIdentity, s.openDatabase, s.openEndpoint, s.startWorkers, s.startServing,
+		s.takeSocket, s.checkIdentity, s.openDatabase, s.openEndpoint, s.startWorkers, s.startServing,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -57,7 +66,7 @@ func (s *service) checkIdentity(context.Context) error {
 	if !s.daemon.Config.MultiUser {
 		return nil
 	}
-	return endpoint.CheckIdentityMap()
+	return errors.Join(endpoint.CheckIdentityMap(), checkDataFolder(filepath.Dir(s.daemon.Config.Database)))
 }
 
 // openDatabase opens the store, and then makes the guard of the clock from what
@@ -81,6 +90,7 @@ func (s *service) openDatabase(ctx context.Context) error {
 		MaxBytes:      int64(c.MaxDatabase),
 		MaxOwnerBytes: int64(c.OwnerBytes),
 		WriteTimeout:  time.Duration(c.WriteTimeout),
+		LiveBytes:     liveBytes(c.LiveStates),
 		Log:           s.log,
 		Version:       s.daemon.Version,
 	})
@@ -92,6 +102,14 @@ func (s *service) openDatabase(ctx context.Context) error {
 	return err
 }
 
+// liveBytes is the setting as the store takes it, whose zero is its default.
+func liveBytes(s Size) int64 {
+	if s == 0 {
+		return -1
+	}
+	return int64(s)
+}
+
 // trusted is the clock as its guard sees it. Until the database has said what
 // the newest time in it is, there is no guard and no trust.
 func (s *service) trusted() time.Time {
@@ -101,39 +119,41 @@ func (s *service) trusted() time.Time {
 	return time.Time{}
 }
 
-func (s *service) openEndpoint(ctx context.Context) error {
-	c := &s.daemon.Config
-	var err error
-	s.listener, err = endpoint.Listen(ctx, endpoint.Options{
-		Path:       c.Socket,
-		Mode:       os.FileMode(c.SocketMode),
-		Group:      c.SocketGroup,
-		AdminGroup: c.AdminGroup,
-		SingleUser: !c.MultiUser,
-		Report:     func(err error) { s.log.Warn("a connection was not taken", "error", err) },
-	})
-	return err
-}
-
 // startWorkers starts what goes on beside the requests. Its context is not the
 // caller's: the loops end after the requests, not with them.
 func (s *service) startWorkers(context.Context) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	s.endWork = cancel
+	c := &s.daemon.Config
 	s.worker = &retention.Worker{
-		Store: s.store, Guard: s.guard.Load(), Log: s.log, Interval: time.Duration(s.daemon.Config.RetentionInterval),
+		Store: s.store, Guard: s.guard.Load(), Log: s.log, Interval: time.Duration(c.RetentionInterval),
 	}
 	s.monitor = &monitor.Monitor{
-		Store: s.store, Processes: &s.processes, Log: s.log, Interval: time.Duration(s.daemon.Config.MonitorInterval),
+		Store: s.store, Processes: &s.processes, Log: s.log, Interval: time.Duration(c.MonitorInterval),
 	}
-	s.upkeep = make(chan error, 1)
+	s.backups = newBackups(c, s.log, s.daemon.Now)
+	s.upkeep, s.stuck = make(chan error, 1), make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	s.endUpkeep = cancel
 	s.workers.Go(func() { s.upkeep <- s.store.Maintain(ctx) })
-	s.workers.Go(func() { _ = s.worker.Run(ctx) }) // these two log their own errors and go on
-	s.workers.Go(func() { _ = s.monitor.Run(ctx) })
 	s.workers.Go(func() {
-		(&ticker{store: s.store, every: time.Duration(s.daemon.Config.DriftInterval), log: s.log}).run(ctx)
+		(&ticker{store: s.store, every: time.Duration(c.DriftInterval), log: s.log}).run(ctx)
 	})
+	s.startPaced()
 	return nil
+}
+
+// startPaced starts the loops whose pace is a setting. They log their own
+// errors and go on.
+func (s *service) startPaced() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.endPaced = cancel
+	s.paced.Go(func() { _ = s.worker.Run(ctx) })
+	s.paced.Go(func() { _ = s.monitor.Run(ctx) })
+	s.paced.Go(func() { _ = s.backups.Run(ctx) })
+	s.paced.Go(func() {
+		if err := s.watch(ctx); err != nil {
+			s.stuck <- err
+		}
+	})
 }
 
 func (s *service) startServing(context.Context) error {
@@ -145,16 +165,22 @@ func (s *service) startServing(context.Context) error {
 
 // wait answers why the daemon ends: nil for a stop that was asked for.
 func (s *service) wait(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		s.log.Info("stopping: requests in flight are answered first")
-		return nil
-	case <-s.store.Failed():
-		return <-s.upkeep
-	case err := <-s.upkeep:
-		return err
-	case err := <-s.serving:
-		s.serving <- err
-		return errors.Join(errors.New("serving ended by itself"), err)
+	for {
+		select {
+		case <-ctx.Done():
+			s.log.Info("stopping: requests in flight are answered first")
+			return nil
+		case <-s.daemon.Reload:
+			s.reload()
+		case <-s.store.Failed():
+			return <-s.upkeep
+		case err := <-s.upkeep:
+			return err
+		case err := <-s.stuck:
+			return err
+		case err := <-s.serving:
+			s.serving <- err
+			return errors.Join(errors.New("serving ended by itself"), err)
+		}
 	}
 }

@@ -61,6 +61,7 @@ func (s *Store) erase(tx *tx, agent *agentRow, e auditEntry) (*ckpt.Erased, erro
 		if err := tx.eraseStep(statement, agent.ID); err != nil {
 			return nil, err
 		}
+		tx.gotOn()
 	}
 	s.changeAgent(tx, agentKey{agent.Owner, agent.Name}, nil)
 	s.countOwner(tx, agent.Owner, -erased.StoredBytes)

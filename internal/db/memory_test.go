@@ -5,9 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 // In all tests of this room memory that is left is overwritten at once, so that
@@ -124,5 +127,52 @@ func TestHeldStatesStay(t *testing.T) {
 	put("4", true)
 	if own.State == nil || len(l.rooms.list) != 2 {
 		t.Error("memory of somebody else was taken")
+	}
+}
+
+// askingScan asks something while a state is looked at.
+type askingScan struct{ ask func() }
+
+func (a askingScan) Find([]byte, bool) []ckpt.Secret { a.ask(); return nil }
+
+func (a askingScan) FindAfter([]byte, ckpt.JSONChecked, ckpt.SecretsSeen) ([]ckpt.Secret, ckpt.SecretsSeen) {
+	a.ask()
+	return nil, nil
+}
+
+func (a askingScan) Redact(state []byte, _ bool) ([]byte, []ckpt.Secret) { return state, nil }
+
+// TestASaveHoldsItsBase for as long as it looks at the state, and no longer.
+func TestASaveHoldsItsBase(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	key, asked := runKey{"uid:1000", "a", ckpt.MainRun}, 0
+	users := func() int {
+		s.live.mu.Lock()
+		defer s.live.mu.Unlock()
+		if e := s.live.runs[key]; e != nil {
+			return e.Value.(*liveState).state.users
+		}
+		return -1
+	}
+	s.opt.Secrets = askingScan{func() {
+		if want := min(asked, 1) * 2; users()+1 != want { // none at first, then one
+			t.Errorf("save %d: %d read the base", asked, users())
+		}
+		asked++
+	}}
+	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1000"}}
+	for i := range 4 {
+		state := append(s.Memory(60_000)[:0], '"')
+		state = append(append(state, bytes.Repeat([]byte{'0' + byte(i)}, 50_000)...), '"')
+		_, err := s.Save(t.Context(), sc, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: state, Lent: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if users() != 0 {
+			t.Errorf("after save %d %d read the base", i, users())
+		}
+	}
+	if asked != 4 {
+		t.Errorf("%d states were looked at", asked)
 	}
 }

@@ -39,6 +39,8 @@ type Options struct {
 	LiveBytes     int64                                      // memory for the newest states of runs, which the next ones are compared with; 64 MiB, below 0 for none: then all are stored whole
 	Log           *slog.Logger
 	Version       string
+
+	lock *os.File // held already, by RestoreBackup
 }
 
 func (o *Options) setDefaults() {
@@ -133,6 +135,10 @@ func Open(ctx context.Context, opt Options) (_ *Store, err error) {
 }
 
 func (s *Store) takeLock(context.Context) error {
+	if s.opt.lock != nil {
+		s.lock = s.opt.lock
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(s.opt.Path), 0o750); err != nil {
 		return &OperatorError{"the folder of the database cannot be made", err}
 	}

@@ -140,6 +140,28 @@ func TestWhatIsNewIsLookedAt(t *testing.T) {
 	}
 }
 
+// TestAHintAboutAnotherState is not believed.
+func TestAHintAboutAnotherState(t *testing.T) {
+	_, stores := twoStores(t)
+	st := newStory(5)
+	for range 100 {
+		st.next(500)
+	}
+	first, second, third := st.next(500), st.next(500), st.next(500)
+	saveBytes(t, stores[0], "a", "", ckpt.KindRoutine, first)
+	saveBytes(t, stores[0], "a", "", ckpt.KindRoutine, second)
+	wrong := []ckpt.Copy{{At: 0, From: 100, Length: len(third) - 100}}
+	for _, sum := range []string{hashOf(string(first)), "", hashOf("x")} {
+		saved, err := stores[0].Save(t.Context(), ann, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: bytes.Clone(third), Same: wrong, SameAs: sum})
+		must(t, err)
+		ck, err := stores[0].Checkpoint(t.Context(), ann, saved.ID, true)
+		must(t, err)
+		if !bytes.Equal(ck.State, third) {
+			t.Fatal("another state is read back")
+		}
+	}
+}
+
 // hints are what a client's change would say of two states: sometimes poorly.
 func hints(base, state []byte) ([]ckpt.Copy, string) {
 	at := 0
@@ -161,7 +183,7 @@ func hints(base, state []byte) ([]ckpt.Copy, string) {
 func TestLentMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	o := options(path, newClock())
-	o.LiveBytes = 2 << 20 // for a few of them
+	o.LiveBytes = 1 << 20 // for a few of them
 	s := openWith(t, o)
 	var wg sync.WaitGroup
 	for g := range 8 {
@@ -171,10 +193,10 @@ func TestLentMemory(t *testing.T) {
 			agent := fmt.Sprint("a", g/2) // two runs each
 			var last *ckpt.Saved
 			for i := range 60 {
-				for len(st.messages) < 200 {
+				for len(st.messages) < 400 {
 					st.next(300)
 				}
-				state := st.next(300)
+				state := st.next(900)
 				if i%25 == 24 {
 					st.compact(20)
 				}

@@ -176,9 +176,10 @@ func (r *runRow) mayWrite(epoch *int64) error {
 }
 
 // revive takes back that a run was found dead, when it writes all the same. If
-// it is another process that writes, the owner is not known any more.
+// it is another process that writes, the owner is not known any more. A write
+// from a spool is of the past and revives nobody.
 func (tx *tx) revive(run *runRow, sc ckpt.Scope) error {
-	if sc.Late || run.Status != ckpt.RunInterrupted && run.Status != ckpt.RunTimedOut {
+	if run.Status != ckpt.RunInterrupted && run.Status != ckpt.RunTimedOut || !sc.Spooled.IsZero() {
 		return nil
 	}
 	run.Status, run.SegmentAt = ckpt.RunRunning, tx.now

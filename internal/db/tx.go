@@ -29,6 +29,7 @@ type tx struct {
 	run0    *runRow                // the run that the present operation is about, and what is kept of it
 	watch0  *watched
 	damage  []error // checkpoints that the present operation found damaged
+	gotOn   func()  // tells that the transaction makes progress
 }
 
 // statement is a prepared one. forgets says that it changes what hotRuns

@@ -210,6 +210,8 @@ CREATE TABLE steps (
     UNIQUE (run_id, key)
 ) STRICT;
 
+CREATE INDEX checkpoints_before ON checkpoints (run_id, operation) WHERE kind = 'pre_operation';
+
 CREATE INDEX checkpoints_by_age ON checkpoints (created_at) WHERE kind = 'recovery';
 
 CREATE INDEX checkpoints_of_run ON checkpoints (run_id, kind, seq);
