@@ -115,6 +115,8 @@ type Operation struct {
 	Result     JSON            `json:"result" db:"result"`
 	Error      Ref             `json:"error" db:"error"`
 	Replayed   bool            `json:"replayed" db:"-"` // it succeeded before: do not run it again
+	// Drift is in the answer to its beginning alone, which is a save.
+	Drift *DriftVerdict `json:"drift,omitempty" db:"-"`
 }
 
 // OperationEnded is the answer to the end of an operation.

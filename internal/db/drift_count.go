@@ -181,6 +181,8 @@ func setDrift(answer any, v *ckpt.DriftVerdict) {
 		a.Drift = v
 	case *ckpt.Run:
 		a.Drift = v
+	case *ckpt.Operation:
+		a.Drift = v
 	case *ckpt.PostedFinding:
 		a.Drift = v
 	case *ckpt.DismissedFinding:

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -236,6 +238,25 @@ func (d *drifty) reopen() {
 	if err := d.Close(); err != nil {
 		d.t.Fatal(err)
 	}
+	d.Store = openWith(d.t, d.options)
+}
+
+// crash goes on with a copy of the files as they are while the store is open, as
+// after a kill.
+func (d *drifty) crash() {
+	d.t.Helper()
+	left, old := d.Store, d.options.Path
+	d.options.Path = filepath.Join(d.t.TempDir(), "ckpt.db")
+	for _, suffix := range []string{"", "-wal"} {
+		b, err := os.ReadFile(old + suffix)
+		if err == nil {
+			err = os.WriteFile(d.options.Path+suffix, b, 0o600)
+		}
+		if err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	_ = left.Close()
 	d.Store = openWith(d.t, d.options)
 }
 

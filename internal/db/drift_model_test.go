@@ -116,9 +116,12 @@ func (m *driftModel) step() {
 		keep := m.r.IntN(4)
 		m.policy(func(p *ckpt.Policy) { p.RoutineKeep = keep })
 		m.did = append(m.did, fmt.Sprint("keep ", keep))
-	case n < 89:
+	case n < 88:
 		m.reopen()
 		m.did = append(m.did, "reopen")
+	case n < 89:
+		m.crash()
+		m.did = append(m.did, "crash")
 	case n < 92 && len(m.before) > 0:
 		c := m.before[m.r.IntN(len(m.before))]
 		pin := !c.Pinned

@@ -71,6 +71,17 @@ func (m *shared) get(key agentKey) (map[string]sharedValue, bool) {
 	return values, known
 }
 
+// keepOnly lets go of agents that share nothing any more.
+func (m *shared) keepOnly(agents []sharer) {
+	sharing := make(map[agentKey]bool, len(agents))
+	for i := range agents {
+		sharing[agentKey{agents[i].Owner, agents[i].Name}] = true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.values, func(key agentKey, _ map[string]sharedValue) bool { return !sharing[key] })
+}
+
 func (m *shared) forgetAgent(owner, agent string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -190,6 +201,7 @@ func (s *Store) compareShared(ctx context.Context) error {
 	if err != nil {
 		return readError(err)
 	}
+	s.shared.keepOnly(agents)
 	read := 0
 	places := map[sharedKey][]*sharer{}
 	for i := range agents {

@@ -68,7 +68,9 @@ func (s *Store) dueRuns(ctx context.Context) ([]runningRow, error) {
 	err := s.ro.SelectContext(ctx, &rows, `SELECT r.id, a.owner, a.name AS agent, r.name, a.policy, r.started_at, r.segment_at, r.progress_at,
 			coalesce((SELECT created_at FROM checkpoints c WHERE c.run_id = r.id AND c.kind = 'routine' ORDER BY c.seq DESC LIMIT 1), '') AS routine,
 			coalesce((SELECT created_at FROM checkpoints c WHERE c.run_id = r.id AND c.kind = 'recovery' ORDER BY c.seq DESC LIMIT 1), '') AS recovery
-		FROM runs r JOIN agents a ON a.id = r.agent_id WHERE r.status = 'running' AND (r.pid IS NOT NULL OR r.heartbeat_timeout_ms > 0) ORDER BY r.id LIMIT ?`, tickLooked)
+		FROM runs r JOIN agents a ON a.id = r.agent_id 
+		WHERE r.status = 'running' AND (r.pid IS NOT NULL OR r.heartbeat_timeout_ms > 0 OR r.progress_timeout_ms > 0)
+		AND (r.pid IS NOT NULL OR r.heartbeat_timeout_ms > 0) ORDER BY r.id LIMIT ?`, tickLooked)
 	if err != nil {
 		return nil, readError(err)
 	}
