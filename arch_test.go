@@ -54,12 +54,14 @@ var arrows = map[string][]string{
 
 // homes are the only rooms that may name a technology.
 var homes = map[string]string{
-	"modernc.org/sqlite":            "internal/db",
-	"modernc.org/libc":              "internal/db",
-	"github.com/jmoiron/sqlx":       "internal/db",
-	"github.com/Microsoft/go-winio": "internal/ipc/endpoint",
-	"github.com/coreos/go-systemd":  "internal/daemon",
-	"github.com/kardianos/service":  "cmd/ckptsidecar",
+	"modernc.org/sqlite":              "internal/db",
+	"modernc.org/libc":                "internal/db",
+	"github.com/jmoiron/sqlx":         "internal/db",
+	"github.com/Microsoft/go-winio":   "internal/ipc/endpoint",
+	"github.com/coreos/go-systemd":    "internal/daemon",
+	"github.com/kardianos/service":    "cmd/ckptsidecar",
+	"github.com/expr-lang/expr":       "internal/drift",
+	"github.com/google/jsonschema-go": "internal/drift",
 }
 
 // source is one Go file that is no test, for whatever platform.

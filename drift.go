@@ -153,7 +153,8 @@ type RunPast struct {
 type DriftWatch interface {
 	// Step makes the print of a step that has ended, and tries the user's own
 	// rules that do not ask for a state. It is costly, bounded, and pure. AfterSeq
-	// is the caller's to set.
+	// is the caller's to set. A step that failed should have its name and its
+	// arguments: by them two calls that complain of the same are known.
 	Step(p *Policy, r RuleRun, s *Step) StepPrint
 	// State makes the print of a state, and tries its schema and the user's own
 	// rules that ask for a state. previous is the run's state before, nil where
@@ -189,6 +190,7 @@ type RuleRun struct {
 	Attempt, Steps           int64
 	Progress                 *float64
 	Measures                 map[string]float64 // named numbers of the watch, as its Measures answers them
+	Map                      *JSONMap           // where in the state values stand, nil where that is not known: to find its members quickly
 	Last                     *Step              // for rules over a state: the newest step that has ended, nil where there is none or it is not at hand
 }
 

@@ -131,11 +131,7 @@ func (s *Store) dismiss(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, id 
 	if err := tx.audit(e); err != nil {
 		return nil, err
 	}
-	moved, err := s.moveBack(tx, run, w)
-	if err == nil && moved {
-		err = tx.exec(`UPDATE runs SET back_seq = ? WHERE id = ?`, run.BackSeq, run.ID)
-	}
-	if err == nil {
+	if _, err = s.keepBack(tx, run, w); err == nil {
 		_, err = s.retainRun(tx, agent, run, e)
 	}
 	return d, err

@@ -6,52 +6,46 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// watchSave lets the run's watch see a checkpoint that has just been inserted,
-// and does what follows. It answers whether the run's whole retention must be
-// applied, because some of what was clean is not any more.
-func (s *Store) watchSave(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, row *checkpointRow) (all bool, err error) {
-	if v.drift == nil {
-		return false, nil
-	}
-	s.share(tx, agent, run, v.drift.shared, row)
-	found := s.seeState(tx, v, w, savedReply{ID: row.ID, Seq: row.Seq})
-	if all, err = s.find(tx, agent, run, w, found, row.ID); err != nil {
-		return false, err
-	}
-	s.show(tx, agent, w)
-	moved, err := s.moveBack(tx, run, w)
-	if err == nil && moved {
-		err = tx.exec(`UPDATE runs SET back_seq = ? WHERE id = ?`, run.BackSeq, run.ID)
-	}
-	return all, err
-}
-
-// seen is what the short way of a save has shown to the run's watch.
-type seen struct {
-	tx    *tx // of which try
+// seenSave is what the run's watch saw in a save, in one transaction.
+type seenSave struct {
+	tx    *tx
 	runID int64
-	reply savedReply
 	found []ckpt.Found
 }
 
-// seeState shows the state of a save to the run's watch, once.
-func (s *Store) seeState(tx *tx, v *save, w *watched, reply savedReply) []ckpt.Found {
-	if v.seen == nil || v.seen.tx != tx {
-		print := v.drift.state
-		print.ID, print.Seq, print.At, print.Kind, print.Size = reply.ID, reply.Seq, tx.now.Time, v.request.Kind, v.state.size
-		found := s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.State(print) })
-		v.seen = &seen{tx, w.runID, reply, found}
+// seeSave lets the run's watch see a checkpoint that is about to be inserted,
+// once in a transaction.
+func (s *Store) seeSave(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply) {
+	if v.drift == nil || v.seen.tx == tx {
+		return
 	}
-	return v.seen.found
+	print := v.drift.state
+	print.ID, print.Seq, print.At, print.Kind, print.Size = reply.ID, reply.Seq, tx.now.Time, v.request.Kind, v.state.size
+	v.seen = seenSave{tx: tx, runID: run.ID}
+	v.seen.found = s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.State(print) })
+	s.show(tx, agent, w)
 }
 
-// unsee forgets the watch of a run that has been shown a state which is not
-// saved.
-func (s *Store) unsee(v *save) {
-	if v.seen != nil {
+// unsee throws the watch away that has seen a save which then was not made: it
+// was refused, or had been made before.
+func (s *Store) unsee(tx *tx, v *save, err error) {
+	if v.seen.tx == tx && (err != nil || v.saved == nil || v.saved.Replayed) {
 		s.watches.drop(v.seen.runID)
-		v.seen = nil
 	}
+}
+
+// foundInSave does what follows from what was seen in a save that has been
+// inserted. It answers whether the run's whole retention must be applied,
+// because some of what was clean is not any more.
+func (s *Store) foundInSave(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply) (all bool, err error) {
+	if v.drift == nil {
+		return false, nil
+	}
+	if all, err = s.find(tx, agent, run, w, v.seen.found, reply.ID); err != nil {
+		return false, err
+	}
+	_, err = s.keepBack(tx, run, w)
+	return all, err
 }
 
 // watchStep lets the run's watch see a step that has ended, notes its owner's
@@ -70,12 +64,11 @@ func (s *Store) watchStep(tx *tx, agent *agentRow, run *runRow, w *watched, prin
 		}
 		s.show(tx, agent, w)
 	}
-	moved, err := s.moveBack(tx, run, w)
+	err := tx.exec(updateStepped, tx.now, used(step.InputTokens), used(step.OutputTokens), used(step.CostUSD), run.ID)
 	if err != nil {
 		return err
 	}
-	err = tx.exec(updateStepped, tx.now, used(step.InputTokens), used(step.OutputTokens), used(step.CostUSD), run.BackSeq, run.ID)
-	tx.hot.stepped(run)
+	moved, err := s.keepBack(tx, run, w)
 	if err != nil || !critical && !moved {
 		return err
 	}
@@ -103,6 +96,26 @@ func used[N int64 | float64](n *N) N {
 		return 0
 	}
 	return min(*n, 1e12)
+}
+
+// keepBack writes down up to where a way back must be kept, where that has
+// changed.
+func (s *Store) keepBack(tx *tx, run *runRow, w *watched) (moved bool, err error) {
+	if moved, err = s.moveBack(tx, run, w); err != nil || !moved {
+		return false, err
+	}
+	tx.hot.forget(run)
+	return true, tx.exec(updateBack, run.BackSeq, run.ID)
+}
+
+// backMoves says whether moveBack has something to do, without asking the
+// database.
+func (s *Store) backMoves(run *runRow, w *watched) bool {
+	var back sql.NullInt64
+	if w.watch != nil {
+		s.guard(w, func() { back.Int64, back.Valid = w.watch.Back() })
+	}
+	return back.Valid != run.BackSeq.Valid || back.Valid && back != w.asked
 }
 
 // moveBack asks the watch up to where a way back must be kept, and says whether

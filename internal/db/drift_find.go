@@ -160,8 +160,12 @@ func (s *Store) addRecovery(tx *tx, agent *agentRow, run *runRow, f *ckpt.Findin
 		row.program = string(text)
 	}
 	head := run.Head
-	list, err := tx.insert(run, &row, &again)
+	list, err := tx.insertRow(run, &row, &again)
 	if err != nil {
+		return "", err
+	}
+	run.Head = head // the agent goes on from its own checkpoint, not from the copy
+	if err := tx.noteSaved(run); err != nil {
 		return "", err
 	}
 	s.keepLive(tx, runKey{agent.Owner, agent.Name, run.Name}, run.ID, &row, &again, list)
@@ -171,9 +175,7 @@ func (s *Store) addRecovery(tx *tx, agent *agentRow, run *runRow, f *ckpt.Findin
 	if err := tx.audit(e); err != nil {
 		return "", err
 	}
-	// The agent goes on from its own checkpoint, not from the copy.
-	run.Head = head
-	return ckpt.Ref(row.ID), tx.exec(`UPDATE runs SET head = ? WHERE id = ?`, head, run.ID)
+	return ckpt.Ref(row.ID), nil
 }
 
 // newestState is what the run last saved since it began, nil where there is

@@ -27,7 +27,7 @@ type driftModel struct {
 }
 
 func TestDriftModel(t *testing.T) {
-	first, n := uint64(1), uint64(6)
+	first, n := uint64(1), uint64(4)
 	if *modelSeed != 0 {
 		first, n = *modelSeed, *modelDatabases
 	}
@@ -35,7 +35,7 @@ func TestDriftModel(t *testing.T) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			m := &driftModel{drifty: openDrifty(t), r: rand.New(rand.NewPCG(seed, 7)), deleted: map[string]bool{}, second: map[string]bool{}, calls: map[string]int{}}
 			start(t, m.Store, 1)
-			for range 400 {
+			for range 250 {
 				m.step()
 			}
 			if st, err := m.Status(t.Context(), root); err != nil {

@@ -24,9 +24,9 @@ const (
 	baselineSteps  = 500     // of each
 )
 
-// pastFor reads what the writer will need to begin to watch a run, nil where
+// readAhead reads what the writer will need to begin to watch a run, nil where
 // the run is watched already or nobody watches. It costs nothing else a wait.
-func (s *Store) pastFor(key runKey, p *ckpt.Policy) *past {
+func (s *Store) readAhead(key runKey, p *ckpt.Policy) *past {
 	if s.opt.Drift == nil || p.Sensitivity == ckpt.SensitivityOff {
 		return nil
 	}

@@ -19,7 +19,7 @@ func (s *Store) PostFinding(_ context.Context, sc ckpt.Scope, agentName string, 
 	}
 	e := entry(sc, "finding", agentName)
 	e.Run = runName(r.Run)
-	past := s.prepareFor(sc, ref)
+	past := s.readAheadFor(sc, ref)
 	return keyed(s, sc, keyedRequest{agent: agentName, key: r.IdempotencyKey, print: r, entry: e, make: true, drift: true}, func(tx *tx, _ *agentRow) (*ckpt.PostedFinding, error) {
 		agent, run, err := s.openRun(tx, sc, ref)
 		if err != nil {
@@ -66,11 +66,11 @@ func (s *Store) postFinding(tx *tx, agent *agentRow, run *runRow, w *watched, r 
 	return &ckpt.PostedFinding{Finding: tx.made[len(tx.made)-1]}, nil
 }
 
-// prepareFor is prepare for what names a run.
-func (s *Store) prepareFor(sc ckpt.Scope, ref ckpt.RunRef) *past {
+// readAheadFor is readAhead for what names a run.
+func (s *Store) readAheadFor(sc ckpt.Scope, ref ckpt.RunRef) *past {
 	if s.opt.Drift == nil {
 		return nil
 	}
 	p := s.policyOf(sc.Whose(), ref.Agent)
-	return s.pastFor(runKey{sc.Whose(), ref.Agent, runName(ref.Run)}, &p)
+	return s.readAhead(runKey{sc.Whose(), ref.Agent, runName(ref.Run)}, &p)
 }

@@ -1,7 +1,6 @@
 package db
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -23,7 +22,7 @@ type printed struct {
 
 // printState makes of a state what the detectors need of it, and refuses one
 // that breaks the agent's schema. It runs in the caller's goroutine.
-func (s *Store) printState(key runKey, r *ckpt.SaveRequest, state []byte) *printed {
+func (s *Store) printState(key runKey, r *ckpt.SaveRequest, e *encoded) *printed {
 	if s.opt.Drift == nil {
 		return nil
 	}
@@ -31,14 +30,16 @@ func (s *Store) printState(key runKey, r *ckpt.SaveRequest, state []byte) *print
 	if p.Sensitivity == ckpt.SensitivityOff {
 		return nil
 	}
-	run, previous := s.ruleRun(key, &p, true)
-	made := &printed{past: s.pastFor(key, &p)}
-	made.state = makePrint(s, key, func() ckpt.StatePrint { return s.opt.Drift.State(&p, run, state, previous, r.ContentType) })
+	run, previous, release := s.ruleRun(key, &p, true)
+	defer release()
+	run.Map = e.known.json
+	made := &printed{past: s.readAhead(key, &p)}
+	made.state = makePrint(s, key, func() ckpt.StatePrint { return s.opt.Drift.State(&p, run, e.state, previous, r.ContentType) })
 	if p.SchemaMode == ckpt.SchemaRefuse && p.Detectors[ckpt.RuleSchema].Tier != ckpt.TierOff {
 		made.refused = refusedBySchema(made.state.Broken)
 	}
 	if ckpt.IsJSON(r.ContentType) {
-		made.shared = sharedValues(state, p.SharedKeys)
+		made.shared = sharedValues(e.state, e.known.json, p.SharedKeys)
 	}
 	return made
 }
@@ -79,10 +80,10 @@ func makePrint[T any](s *Store, key runKey, make func() T) (print T) {
 
 // ruleRun is what rules of the user's own see beside the step or the state.
 // Where the policy has none it costs nothing.
-func (s *Store) ruleRun(key runKey, p *ckpt.Policy, forState bool) (r ckpt.RuleRun, previous []byte) {
-	r = ckpt.RuleRun{Agent: key.agent, Run: key.run}
+func (s *Store) ruleRun(key runKey, p *ckpt.Policy, forState bool) (r ckpt.RuleRun, previous []byte, release func()) {
+	r, release = ckpt.RuleRun{Agent: key.agent, Run: key.run}, func() {}
 	if len(p.Rules) == 0 {
-		return r, nil
+		return r, nil, release
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.opt.WriteTimeout)
 	defer cancel()
@@ -95,8 +96,7 @@ func (s *Store) ruleRun(key runKey, p *ckpt.Policy, forState bool) (r ckpt.RuleR
 			return err
 		}
 		if base := s.live.get(key); base != nil {
-			previous = bytes.Clone(base.State)
-			s.live.release(base)
+			previous, release = base.State, func() { s.live.release(base) }
 			return nil
 		}
 		previous, err = readPrevious(ctx, q, id)
@@ -108,7 +108,7 @@ func (s *Store) ruleRun(key runKey, p *ckpt.Policy, forState bool) (r ckpt.RuleR
 	if shown, ok := s.watches.shown.Load(key); ok {
 		r.Measures = shown.(map[string]float64)
 	}
-	return r, previous
+	return r, previous, release
 }
 
 func readRuleRun(ctx context.Context, q *sqlx.Tx, key runKey, r *ckpt.RuleRun) (id int64, err error) {
@@ -178,11 +178,11 @@ func (s *Store) printStep(key runKey, r *ckpt.StepRequest, finish bool) *printed
 		return nil
 	}
 	step := ckpt.Step{Key: r.Key, Name: r.Name, Args: r.Args, Status: r.Status, Result: r.Result, Error: r.Error, Measures: r.Measured()}
-	made := &printedStep{past: s.pastFor(key, &p), whole: !finish}
+	made := &printedStep{past: s.readAhead(key, &p), whole: !finish}
 	if r.Status == "" || r.Status == ckpt.StepStarted { // it only begins: rules are tried at its end
 		p.Rules = nil
 	}
-	run, _ := s.ruleRun(key, &p, false)
+	run, _, _ := s.ruleRun(key, &p, false)
 	if finish && len(p.Rules) > 0 {
 		made.whole = s.readBegun(key, &step)
 	}
@@ -217,6 +217,14 @@ func (v *save) pastOf() *past {
 		return nil
 	}
 	return v.drift.past
+}
+
+// shared are the hashes of the values on which agents must agree.
+func (v *save) shared() map[string]string {
+	if v.drift == nil {
+		return nil
+	}
+	return v.drift.shared
 }
 
 // stored is the part of a print that is stored with the step.

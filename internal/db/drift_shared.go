@@ -77,53 +77,67 @@ func (m *shared) forgetAgent(owner, agent string) {
 	delete(m.values, agentKey{owner, agent})
 }
 
-// sharedValues are the hashes of what a state has at some places.
-func sharedValues(state []byte, pointers []string) map[string]string {
+// sharedValues are the hashes of what a checked state has at some places. m is
+// its map, nil where there is none.
+func sharedValues(state []byte, m *ckpt.JSONMap, pointers []string) map[string]string {
 	if len(pointers) == 0 {
 		return nil
 	}
 	hashes := make(map[string]string, len(pointers))
-	dec := json.NewDecoder(bytes.NewReader(state))
-	dec.UseNumber()
-	var whole any
-	if dec.Decode(&whole) != nil {
-		return nil
-	}
 	for _, pointer := range pointers {
 		hashes[pointer] = ""
-		if value, ok := valueAt(whole, pointer); ok {
-			hashes[pointer] = hashOfValue(value)
+		if text := textAt(state, m, pointer); text != nil {
+			hashes[pointer] = hashOfValue(text)
 		}
 	}
 	return hashes
 }
 
-// valueAt follows a JSON pointer, which has been checked.
-func valueAt(v any, pointer string) (any, bool) {
+// textAt follows a JSON pointer, which has been checked, nil where it leads
+// nowhere.
+func textAt(state []byte, m *ckpt.JSONMap, pointer string) []byte {
+	begin, end := 0, len(state)
 	for part := range strings.SplitSeq(pointer[1:], "/") {
 		name := strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
-		switch at := v.(type) {
-		case map[string]any:
-			next, ok := at[name]
-			if !ok {
-				return nil, false
+		found := false
+		isObject := ckpt.MembersAt(state, begin, m, func(member string, from, to int) bool {
+			if found = member == name; found {
+				begin, end = from, to
 			}
-			v = next
-		case []any:
-			i, err := strconv.Atoi(name)
-			if err != nil || i < 0 || i >= len(at) {
-				return nil, false
+			return !found
+		})
+		if !isObject {
+			element := elementOf(state[begin:end], name)
+			if element == nil {
+				return nil
 			}
-			v = at[i]
-		default:
-			return nil, false
+			state, m, begin, end, found = element, nil, 0, len(element), true
+		}
+		if !found {
+			return nil
 		}
 	}
-	return v, true
+	return state[begin:end]
+}
+
+// elementOf is an element of an array by its number.
+func elementOf(text []byte, name string) []byte {
+	var list []json.RawMessage
+	i, err := strconv.Atoi(name)
+	if err != nil || json.Unmarshal(text, &list) != nil || i < 0 || i >= len(list) {
+		return nil
+	}
+	return list[i]
 }
 
 // hashOfValue is the same for the same value, however it is written.
-func hashOfValue(v any) string {
+func hashOfValue(text []byte) string {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var v any
+	if dec.Decode(&v) != nil {
+		return ""
+	}
 	text, err := json.Marshal(plainNumbers(v))
 	if err != nil {
 		return ""
@@ -228,7 +242,7 @@ func (s *Store) sharedOf(ctx context.Context, a *sharer, read *int) (map[string]
 			return err
 		}
 		state, err := decode(ctx, q, &row.stateRow)
-		for pointer, hash := range sharedValues(state, a.policy.SharedKeys) {
+		for pointer, hash := range sharedValues(state, nil, a.policy.SharedKeys) {
 			values[pointer] = sharedValue{hash, row.ID, runs[0], row.At.value.Time}
 		}
 		return err

@@ -117,7 +117,7 @@ func (r *runningRow) due(now time.Time) bool {
 func (s *Store) tickSome(rows []runningRow) error {
 	pasts := make([]*past, len(rows))
 	for i := range rows {
-		pasts[i] = s.prepareFor(ckpt.Scope{Caller: ckpt.Caller{Owner: rows[i].Owner}}, ckpt.RunRef{Agent: rows[i].Agent, Run: rows[i].Name})
+		pasts[i] = s.readAheadFor(ckpt.Scope{Caller: ckpt.Caller{Owner: rows[i].Owner}}, ckpt.RunRef{Agent: rows[i].Agent, Run: rows[i].Name})
 	}
 	return s.write(&op{owner: daemon, apply: func(tx *tx) error {
 		for i := range rows {

@@ -39,13 +39,6 @@ func (h *hotRuns) forgetAll() { clear(h.runs) }
 
 func (h *hotRuns) forget(run *runRow) { delete(h.runs, hotKey{run.AgentID, run.Name}) }
 
-// stepped notes what updateStepped changes of a run that saves look at.
-func (h *hotRuns) stepped(run *runRow) {
-	if hot := h.runs[hotKey{run.AgentID, run.Name}]; hot != nil {
-		hot.run.BackSeq = run.BackSeq
-	}
-}
-
 // seeOthers forgets what was known where another program has committed.
 func (tx *tx) seeOthers() error {
 	var version int64
@@ -73,12 +66,13 @@ const (
 	updateBeat       = `UPDATE runs SET heartbeat_at = ? WHERE id = ?`
 	updateProgress   = `UPDATE runs SET progress = ?, progress_at = ? WHERE id = ?`
 	updateStepped    = `UPDATE runs SET updated_at = ?1, heartbeat_at = ?1, steps_ended = steps_ended + 1, input_tokens = input_tokens + ?2,
-		output_tokens = output_tokens + ?3, cost_usd = cost_usd + ?4, back_seq = ?5 WHERE id = ?6`
+		output_tokens = output_tokens + ?3, cost_usd = cost_usd + ?4 WHERE id = ?5`
+	updateBack      = `UPDATE runs SET back_seq = ? WHERE id = ?`
 	updateLastEvent = `UPDATE runs SET last_event = ? WHERE id = ?`
 )
 
 var (
-	telling  = []string{insertCheckpoint, deleteInline, deleteCheckpoint, updateSavedRun, updateRemoved, updateSign, updateBeat, updateProgress, updateStepped, updateLastEvent}
+	telling  = []string{insertCheckpoint, deleteInline, deleteCheckpoint, updateSavedRun, updateRemoved, updateSign, updateBeat, updateProgress, updateStepped, updateBack, updateLastEvent}
 	watching = []string{"agents", "runs", "checkpoints", "operations", "prompts"}
 )
 

@@ -5,10 +5,9 @@ import (
 )
 
 // saveHot is a save the short way: a routine one, after others of its run, of
-// which all that has to be known is known, and in which no drift is seen. It
-// answers false, and has changed nothing, where the long way has to be gone:
-// also where the save is to be refused, since one that was answered before is
-// answered again all the same.
+// which all that has to be known is known. It answers false, and has changed
+// nothing, where the long way has to be gone: also where the save is to be
+// refused, since one that was answered before is answered again all the same.
 func (s *Store) saveHot(tx *tx, v *save, agent *agentRow) (done bool, err error) {
 	r := v.request
 	if r.Kind != ckpt.KindRoutine || r.Parent != "" {
@@ -22,16 +21,19 @@ func (s *Store) saveHot(tx *tx, v *save, agent *agentRow) (done bool, err error)
 		return false, nil
 	}
 	run := h.run
-	w, err := s.watchRun(tx, agent, &run, v.pastOf())
-	if err != nil || w.drifting() || run.BackSeq.Valid {
-		return false, err
-	}
 	reply, err := v.begin(tx, &run)
-	if err != nil || !s.seesNothing(tx, v, w, reply) {
+	if err != nil {
 		return false, err
 	}
-	p, err := s.planHot(tx, v, agent, h, &run, &reply)
-	if p == nil || err != nil {
+	w, err := s.watchRun(tx, agent, &run, v.pastOf())
+	if err != nil || w.drifting() {
+		return false, err
+	}
+	if s.seeSave(tx, v, agent, &run, w, reply); len(v.seen.found) > 0 || s.backMoves(&run, w) {
+		return false, nil
+	}
+	keep, err := s.planHot(tx, v, agent, h, &run, &reply)
+	if keep == nil || err != nil {
 		return false, err
 	}
 	if v.key != "" {
@@ -39,23 +41,7 @@ func (s *Store) saveHot(tx *tx, v *save, agent *agentRow) (done bool, err error)
 			return false, err
 		}
 	}
-	return true, s.writeHot(tx, v, agent, &run, w, reply, p)
-}
-
-// seesNothing shows the state to the run's watch, and answers whether nothing
-// follows from it.
-func (s *Store) seesNothing(tx *tx, v *save, w *watched, reply savedReply) bool {
-	if v.drift == nil {
-		return true
-	}
-	if len(s.seeState(tx, v, w, reply)) > 0 {
-		return false
-	}
-	back := false
-	if w.watch != nil {
-		s.guard(w, func() { _, back = w.watch.Back() })
-	}
-	return !back
+	return true, s.writeHot(tx, v, agent, &run, w, reply, keep)
 }
 
 // hotPlan is what stays of a run's routine checkpoints, the new one among
@@ -87,7 +73,7 @@ func (s *Store) planHot(tx *tx, v *save, agent *agentRow, h *hotRun, run *runRow
 	after := *run
 	after.LastSeq, after.Head = reply.Seq, ckpt.Ref(reply.ID)
 	neededBy := tx.neededBy
-	if h.quiet {
+	if h.quiet && !run.BackSeq.Valid {
 		neededBy = nobodyNeeds
 	}
 	verdicts, err := tx.judge(s.opt.Retention, agent.policy, tx.trusted.Time, &after, rows, neededBy)
@@ -105,13 +91,8 @@ func nobodyNeeds(*runRow, string) (string, error) { return "", nil }
 
 // writeHot writes what was planned, and knows the run as it then is.
 func (s *Store) writeHot(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply, p *hotPlan) error {
-	row, err := s.insertSaved(tx, v, agent, run, w, reply)
-	if err != nil {
+	if err := s.insertSaved(tx, v, agent, run, w, reply); err != nil {
 		return err
-	}
-	if v.drift != nil {
-		s.share(tx, agent, run, v.drift.shared, row)
-		s.show(tx, agent, w)
 	}
 	if _, err := s.removeRows(tx, agent, run, p.gone, p.reasons, v.entry); err != nil {
 		return err
@@ -121,6 +102,7 @@ func (s *Store) writeHot(tx *tx, v *save, agent *agentRow, run *runRow, w *watch
 	}
 	tx.hot.runs[hotKey{agent.ID, run.Name}] = &hotRun{run: *run, rows: p.stay, quiet: p.quiet}
 	v.saved = v.answer(agent, reply)
-	v.saved.Drift, err = s.verdict(tx, run, w)
+	var err error
+	v.saved.Drift, err = s.verdictFor(tx, agent, run.Name)
 	return err
 }

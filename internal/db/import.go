@@ -323,7 +323,7 @@ func (im *importing) one(tx *tx, agent *agentRow, c *imported, heads map[int64]c
 	if err := tx.suspectIfDrifting(run, &row); err != nil {
 		return err
 	}
-	if _, err := tx.insert(run, &row, &c.state); err != nil {
+	if err := tx.insert(run, &row, &c.state); err != nil {
 		return err
 	}
 	im.store.watches.drop(run.ID) // its past is another one now

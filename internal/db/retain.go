@@ -55,6 +55,20 @@ func (s *Store) retainRoutine(tx *tx, agent *agentRow, run *runRow, kind ckpt.Ki
 	return s.retainRun(tx, agent, run, e)
 }
 
+// retainSaved is retainRoutine, and where a save has made suspects of others all
+// of the policy.
+func (s *Store) retainSaved(tx *tx, agent *agentRow, run *runRow, seq int64, kind ckpt.Kind, all bool, e auditEntry) ([]string, error) {
+	if !all {
+		return s.retainRoutine(tx, agent, run, kind, e)
+	}
+	gone, err := s.retainRun(tx, agent, run, e)
+	if err != nil || seq > 1 || run.ForkedFrom == "" {
+		return gone, err
+	}
+	freed, err := s.retainForked(tx, run, e)
+	return append(gone, freed...), err
+}
+
 // routineRows are the checkpoints that a routine save may push out, newest first.
 func (tx *tx) routineRows(run *runRow, keep int) (rows []heldRow, err error) {
 	err = tx.list(&rows, `SELECT `+heldColumns+` FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND ?2 > 0
@@ -72,20 +86,6 @@ func allStay(rows []heldRow, keep int) bool {
 		}
 	}
 	return len(rows) <= keep
-}
-
-// retainSaved is retainRoutine, and where a save has made suspects of others all
-// of the policy.
-func (s *Store) retainSaved(tx *tx, agent *agentRow, run *runRow, seq int64, kind ckpt.Kind, all bool, e auditEntry) ([]string, error) {
-	if !all {
-		return s.retainRoutine(tx, agent, run, kind, e)
-	}
-	gone, err := s.retainRun(tx, agent, run, e)
-	if err != nil || seq > 1 || run.ForkedFrom == "" {
-		return gone, err
-	}
-	freed, err := s.retainForked(tx, run, e)
-	return append(gone, freed...), err
 }
 
 // retainForked applies the policy to the run from which a fork has just saved

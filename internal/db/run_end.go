@@ -14,7 +14,7 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 		return nil, err
 	}
 	ref.Epoch = b.Epoch
-	past := s.prepareFor(sc, ref)
+	past := s.readAheadFor(sc, ref)
 	var shown *ckpt.Run
 	err := s.write(&op{owner: sc.Caller.Owner, apply: func(tx *tx) error {
 		agent, run, err := s.knownRun(tx, sc, ref)

@@ -23,12 +23,7 @@ func (s *Store) Save(_ context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ck
 	}
 	defer v.leave()
 	err = s.write(&op{owner: sc.Caller.Owner, size: int64(len(r.State)), entry: v.entry, apply: func(tx *tx) error {
-		v.seen = nil
-		err := s.save(tx, v)
-		if err != nil {
-			s.unsee(v)
-		}
-		return err
+		return s.save(tx, v)
 	}})
 	if err != nil {
 		return nil, err
@@ -47,10 +42,11 @@ type save struct {
 	operation ckpt.Ref      // the key of the operation that it is taken for
 	secrets   []ckpt.Secret // what in the state looks like one
 	drift     *printed      // what the detectors need of the state; nil where nobody watches
+	id        string        // made here, where the client made none
+	seen      seenSave
 	entry     auditEntry
 	leave     func() // lets the next save of the run begin; to be called when this one is done
 
-	seen  *seen // what the short way has seen before it was left for the long one
 	saved *ckpt.Saved
 }
 
@@ -77,8 +73,7 @@ func (s *Store) newSave(sc ckpt.Scope, r *ckpt.SaveRequest) (_ *save, err error)
 	if v.state, v.secrets, err = s.prepare(key, sc, r); err != nil {
 		return v, err
 	}
-	v.drift = s.printState(key, r, v.state.state)
-	if v.key == "" {
+	if v.drift = s.printState(key, r, &v.state); v.key == "" {
 		return v, nil
 	}
 	v.print, err = fingerprint([]any{"save", runName(r.Run), r.Kind, r.Parent, r.Step, r.Labels, string(r.Metadata), v.program, r.ContentType, v.state.sha256})
@@ -109,8 +104,9 @@ type savedReply struct {
 
 // save is one save inside the writer's transaction. It refuses before it
 // changes anything, except that it may have made the agent and the run.
-func (s *Store) save(tx *tx, v *save) error {
+func (s *Store) save(tx *tx, v *save) (err error) {
 	v.saved = nil
+	defer func() { s.unsee(tx, v, err) }()
 	agent, err := s.agent(tx, v.scope.Whose(), v.request.Agent)
 	if err != nil {
 		return err
@@ -122,7 +118,6 @@ func (s *Store) save(tx *tx, v *save) error {
 		if replayed, err := s.replaySave(tx, v, agent); err != nil {
 			return err
 		} else if replayed {
-			s.unsee(v)
 			v.saved.Drift, err = s.verdictFor(tx, agent, runName(v.request.Run))
 			return err
 		}
@@ -230,14 +225,14 @@ func (s *Store) insertCheckpoint(tx *tx, v *save, agent *agentRow, run *runRow) 
 	if err != nil {
 		return reply, err
 	}
-	row, err := s.insertSaved(tx, v, agent, run, w, reply)
-	if err != nil {
+	s.seeSave(tx, v, agent, run, w, reply)
+	if err := s.insertSaved(tx, v, agent, run, w, reply); err != nil {
 		return reply, err
 	}
 	if err := tx.noteSaved(run); err != nil {
 		return reply, err
 	}
-	all, err := s.watchSave(tx, v, agent, run, w, row)
+	all, err := s.foundInSave(tx, v, agent, run, w, reply)
 	if err != nil {
 		return reply, err
 	}
@@ -248,17 +243,17 @@ func (s *Store) insertCheckpoint(tx *tx, v *save, agent *agentRow, run *runRow) 
 
 // begin decides what a save's answer will be, but for what is pruned.
 func (v *save) begin(tx *tx, run *runRow) (savedReply, error) {
-	if v.seen != nil && v.seen.tx == tx { // it was begun before
-		return v.seen.reply, nil
-	}
 	r := v.request
 	reply := savedReply{ID: r.ID, Seq: run.LastSeq + 1, Parent: r.Parent, CreatedAt: tx.now, StoredSize: v.state.stored(), Pruned: []string{}}
 	if reply.ID == "" {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return reply, err
+		if v.id == "" {
+			id, err := uuid.NewV7()
+			if err != nil {
+				return reply, err
+			}
+			v.id = id.String()
 		}
-		reply.ID = id.String()
+		reply.ID = v.id
 	}
 	if reply.Parent == "" {
 		reply.Parent = run.Head
@@ -266,25 +261,25 @@ func (v *save) begin(tx *tx, run *runRow) (savedReply, error) {
 	return reply, nil
 }
 
-// insertSaved writes the row, the state, the audit row and the findings of
-// secrets. The run's row is still to be written.
-func (s *Store) insertSaved(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply) (*checkpointRow, error) {
+// insertSaved writes the row, the state, the audit row and the findings.
+func (s *Store) insertSaved(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply) error {
 	r := v.request
-	row := &checkpointRow{
+	row := checkpointRow{
 		N: tx.head.n + 1, ID: reply.ID, Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent, CreatedAt: reply.CreatedAt,
 		ContentType: r.ContentType, Labels: r.Labels, Metadata: metadataText(r.Metadata), Step: r.Step, Operation: v.operation, program: v.program,
 		Suspect: w.drifting(),
 	}
-	list, err := tx.insertRow(run, row, &v.state)
+	list, err := tx.insertRow(run, &row, &v.state)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s.keepLive(tx, runKey{agent.Owner, agent.Name, run.Name}, run.ID, row, &v.state, list)
+	s.keepLive(tx, runKey{agent.Owner, agent.Name, run.Name}, run.ID, &row, &v.state, list)
 	s.countOwner(tx, agent.Owner, reply.StoredSize)
 	if err := tx.auditSave(v, reply); err != nil {
-		return nil, err
+		return err
 	}
-	return row, s.reportSecrets(tx, agent, run, w, reply.ID, v.secrets)
+	s.share(tx, agent, run, v.shared(), &row)
+	return s.reportSecrets(tx, agent, run, w, reply.ID, v.secrets)
 }
 
 func (tx *tx) auditSave(v *save, reply savedReply) error {
@@ -329,14 +324,12 @@ type checkpointRow struct {
 	program     any
 }
 
-// insert writes a checkpoint and its state, counts it in its run, and answers
-// the pieces.
-func (tx *tx) insert(run *runRow, c *checkpointRow, state *encoded) ([]delta.Piece, error) {
-	list, err := tx.insertRow(run, c, state)
-	if err != nil {
-		return nil, err
+// insert writes a checkpoint and its state and counts it in its run.
+func (tx *tx) insert(run *runRow, c *checkpointRow, state *encoded) error {
+	if _, err := tx.insertRow(run, c, state); err != nil {
+		return err
 	}
-	return list, tx.noteSaved(run)
+	return tx.noteSaved(run)
 }
 
 // insertRow writes a checkpoint and its state and answers the pieces. The run's

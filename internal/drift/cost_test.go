@@ -43,6 +43,22 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
+// BenchmarkStepWide is the same with the largest windows that a policy may ask for.
+func BenchmarkStepWide(b *testing.B) {
+	policy := ckpt.DefaultPolicy()
+	policy.Detectors = map[string]ckpt.Detector{
+		RuleRepeat: {Critical: 200, CriticalWindow: 1000}, RuleStale: {Critical: 200, CriticalWindow: 1000}, RuleErrorRate: {Critical: 200, CriticalWindow: 1000},
+		RuleSameError: {Critical: 200, CriticalWindow: 1000}, RuleErrorStreak: {Critical: 200}, RuleCycle: {Critical: 200},
+	}
+	steps := prints(10_000)
+	r := New().Watch(&policy, ckpt.RunPast{StartedAt: start, Steps: steps})
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		r.Step(steps[i%len(steps)])
+		r.Back()
+	}
+}
+
 // BenchmarkBack is what the store asks after a step.
 func BenchmarkBack(b *testing.B) {
 	policy := ckpt.DefaultPolicy()

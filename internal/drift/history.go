@@ -2,8 +2,7 @@ package drift
 
 import ckpt "github.com/ckptsidecar/ckptsidecar"
 
-// maxPairs is how many pairs of a run are remembered as seen before: the newest
-// ones.
+// maxPairs is how many pairs of a run are remembered as seen before.
 const maxPairs = 4096
 
 // entry is what the loop detectors keep of a step.
@@ -17,6 +16,7 @@ type entry struct {
 	bad      bool  // failed, or it complained and brought nothing new
 	told     bool  // it has a result or an error, so that a pair is known
 	old      bool  // the pair was seen before in this run
+	before   int64 // the number of the step in which it was, -1 for none
 	afterSeq int64 // the run's newest checkpoint when it ended
 }
 
@@ -41,8 +41,10 @@ func (h *history) add(p *ckpt.StepPrint) {
 	}
 	e.pair = mix(e.sig, e.res)
 	e.bad = e.failed || e.cause != 0 && !h.bringsNews(&e)
+	e.before = -1
 	if e.told {
-		e.old = !h.seen.add(e.pair)
+		e.before = h.seen.add(e.pair, h.steps)
+		e.old = e.before >= 0
 		if len(h.pairsAt) == cap(h.pairsAt) {
 			copy(h.pairsAt, h.pairsAt[1:])
 			h.pairsAt = h.pairsAt[:len(h.pairsAt)-1]
@@ -110,30 +112,44 @@ func clip(keys []string) []string {
 	return append(keys[:ckpt.MaxEvidence-1:ckpt.MaxEvidence-1], keys[len(keys)-1])
 }
 
-// pairSet remembers the newest maxPairs pairs.
+// pairSet remembers maxPairs pairs and the steps in which they last came. What
+// has not come again since its turn was last due makes room for what is new.
 type pairSet struct {
-	ring []uint64
+	ring []known
 	next int
-	has  map[uint64]struct{}
+	at   map[uint64]int // the places in the ring
 }
 
-// add remembers a pair, and says whether it is new.
-func (s *pairSet) add(pair uint64) bool {
-	if _, known := s.has[pair]; known {
-		return false
+type known struct {
+	pair uint64
+	last int64 // the number of the step
+	used bool  // it came again
+}
+
+// add remembers a pair, and answers in which step it last came, -1 where it is new.
+func (s *pairSet) add(pair uint64, step int64) int64 {
+	if i, ok := s.at[pair]; ok {
+		before := s.ring[i].last
+		s.ring[i].last, s.ring[i].used = step, true
+		return before
 	}
-	if s.has == nil {
-		s.has = make(map[uint64]struct{})
+	if s.at == nil {
+		s.at = make(map[uint64]int)
 	}
 	if len(s.ring) < maxPairs {
-		s.ring = append(s.ring, pair)
-	} else {
-		delete(s.has, s.ring[s.next])
-		s.ring[s.next] = pair
+		s.at[pair] = len(s.ring)
+		s.ring = append(s.ring, known{pair: pair, last: step})
+		return -1
+	}
+	for s.ring[s.next].used {
+		s.ring[s.next].used = false
 		s.next = (s.next + 1) % maxPairs
 	}
-	s.has[pair] = struct{}{}
-	return true
+	delete(s.at, s.ring[s.next].pair)
+	s.at[pair] = s.next
+	s.ring[s.next] = known{pair: pair, last: step}
+	s.next = (s.next + 1) % maxPairs
+	return -1
 }
 
 // number is the first 16 hexadecimal digits of a hash; 0 for none.

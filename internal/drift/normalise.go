@@ -121,8 +121,8 @@ func volatile(before, b []byte) (int, string) {
 		if n := dateInWords(b); n > 0 {
 			return n, markTime
 		}
-		if n := uuidLen(b); n > 0 {
-			return n, markUUID
+		if isHex(b[0]) {
+			return uuidLen(b), markUUID
 		}
 		return 0, ""
 	}

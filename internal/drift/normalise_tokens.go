@@ -176,6 +176,9 @@ func clockAfter(b []byte, n int) int {
 // dateInWords is the length of a time that begins with the name of a day or a
 // month, or 0.
 func dateInWords(b []byte) int {
+	if b[0] > 'W' || len(b) < 10 || b[1]|0x20 != b[1] {
+		return 0 // no capital, or more than one
+	}
 	if isDay(b) {
 		n := 3
 		if n < len(b) && b[n] == ',' {

@@ -153,15 +153,22 @@ func texts(value []byte, depth int, visit func(string) bool) bool {
 	return true
 }
 
-// unparsable says whether a text in a result begins like JSON and is none. A
-// text that says that it was cut is not judged.
+// unparsable says whether a text in a result begins like JSON and is none, also
+// where that text is in JSON in a text. One that says that it was cut is not
+// judged.
 func unparsable(result ckpt.JSON) bool {
-	found := false
-	texts(result, 0, func(s string) bool {
-		found = beginsLikeJSON(s) && !saysItWasCut(s) && !isJSONs(s)
-		return !found
+	return bytes.ContainsAny(result, "{[") && brokenText(result, 2)
+}
+
+func brokenText(value []byte, deeper int) bool {
+	broken := false
+	texts(value, 0, func(s string) bool {
+		if beginsLikeJSON(s) && !saysItWasCut(s) {
+			broken = !isJSONs(s) || deeper > 0 && brokenText([]byte(s), deeper-1)
+		}
+		return !broken
 	})
-	return found
+	return broken
 }
 
 // beginsLikeJSON: a brace with a name or nothing in it, a bracket with a text,

@@ -97,7 +97,7 @@ func TestCause(t *testing.T) {
 func TestUnparsable(t *testing.T) {
 	for result, want := range map[string]bool{
 		`"{\"a\": 1}"`: false, `"{\"a\": "`: true, `"[{\"a\": 1}"`: true, `["{\"a\": [}"]`: true,
-		`{"content":[{"text":"{\"a\" 1}"}]}`: true, `"{\"a\":1}\n{\"a\":2}\n"`: false, `"{\"a\":1}\n{\"a\""`: true,
+		`{"content":[{"text":"{\"a\" 1}"}]}`: true, `"[\"{\\\"a\\\": }\"]"`: true, `"[\"{\\\"a\\\": 1}\"]"`: false, `"{\"a\":1}\n{\"a\":2}\n"`: false, `"{\"a\":1}\n{\"a\""`: true,
 		`"[INFO] started"`: false, `"[1234] pid"`: false, `"{not json}"`: false, `"{'a': 1}"`: false, `"{"`: false, `""`: false, `"[]"`: false,
 		`"{\"a\": [1, 2, ... and more"`: false, `"{\"a\": \"cut [truncated]"`: false, `{"a": 1}`: false, `"  [\"a\", "`: true, ``: false,
 	} {

@@ -34,15 +34,17 @@ func (repeat) look(h *history, set setting, span int) hit {
 }
 
 func (repeat) making(h *history, need threshold, span int) int {
-	for i := min(need.window, span) - 1; i > 0; i-- {
-		e := h.last(i)
-		for j := 0; e.told && j < i; j++ {
-			if later := h.last(j); later.told && later.pair == e.pair {
-				return i + 1
-			}
+	n := min(need.window, span)
+	first, oldest := h.steps-int64(n), int64(-1)
+	for i := range n {
+		if e := h.last(i); e.told && e.before >= first {
+			oldest = e.before
 		}
 	}
-	return 0
+	if oldest < 0 {
+		return 0
+	}
+	return int(h.steps - oldest)
 }
 
 func (r repeat) tell(h *history, x hit) ckpt.Found {

@@ -2,6 +2,7 @@ package drift
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -129,6 +130,7 @@ func TestHostileRulesAreStopped(t *testing.T) {
 		"endless":         "all(state.l, all(state.l, all(state.l, all(state.l, true))))",
 		"endless map":     "len(map(state.l, map(state.l, state.l))) > 0",
 		"large text":      "let a = state.s + state.s; let b = a + a; let c = b + b; let d = c + c; let e = d + d; let f = e + e; len(f) > 0",
+		"too much text":   "let a = state.s + state.s; let b = a + a; let c = b + b; c startsWith 'a'",
 		"text in a loop":  "any(state.l, len(state.s + 'x') < 0)",
 		"deep doubling":   "let a = [state.l, state.l]; let b = [a, a]; let c = [b, b]; let d = [c, c]; let e = [d, d]; e == [d, d] && e == [d, d]",
 		"comparing":       "all(state.l, state.l == previous.l)",
@@ -199,7 +201,7 @@ func TestRulesInARun(t *testing.T) {
 	m.save(map[string]any{"n": 4})
 	m.expectNone()
 	m.save(map[string]any{"n": 2})
-	if len(m.found) != 1 || m.found[0].SinceSeq != 2 || m.found[0].Severity != ckpt.SeverityWarn {
+	if len(m.found) != 1 || m.found[0].SinceSeq != 2 || m.found[0].Severity != ckpt.SeverityWarn || !slices.Equal(m.found[0].Evidence.Checkpoints, []string{"c3"}) {
 		t.Errorf("%+v", m.found)
 	}
 	m = newMade(t, ruled("measures.errors_in_a_row >= 2 && step.tool != 'x'"))

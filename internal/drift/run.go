@@ -159,6 +159,9 @@ func (r *run) State(p ckpt.StatePrint) []ckpt.Found {
 		return nil
 	}
 	found := r.own(nil, p.Broken, r.states.count+1)
+	for i := range found {
+		found[i].Evidence.Checkpoints = append(found[i].Evidence.Checkpoints, p.ID)
+	}
 	found = r.changed(found, &p)
 	r.states.add(p, r.set.depth())
 	r.seq, r.now = max(r.seq, p.Seq), later(r.now, p.At)

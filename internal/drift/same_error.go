@@ -1,9 +1,17 @@
 package drift
 
-import ckpt "github.com/ckptsidecar/ckptsidecar"
+import (
+	"slices"
 
-// minTools is how many tools must complain of the same.
-const minTools = 2
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// minTools is how many tools must complain of the same, maxToolsNamed how many
+// are counted.
+const (
+	minTools      = 2
+	maxToolsNamed = 16
+)
 
 // sameError finds that different tools complain of the same: what they share,
 // a network, a service, a quota, a permission, is at fault, and another call
@@ -20,26 +28,20 @@ func (sameError) look(h *history, set setting, span int) hit {
 	}
 	return tiers(set, func(need threshold, _ bool) (hit, bool) {
 		x := hit{among: min(need.window, span)}
+		var tools [maxToolsNamed]string
 		for i := range x.among {
-			if e := h.last(i); e.bad && e.cause == newest.cause {
-				x.n++
-				x.distinct += b2i(firstTool(h, i))
+			e := h.last(i)
+			if !e.bad || e.cause != newest.cause {
+				continue
+			}
+			x.n++
+			if x.distinct < maxToolsNamed && !slices.Contains(tools[:x.distinct], e.tool) {
+				tools[x.distinct] = e.tool
+				x.distinct++
 			}
 		}
 		return x, x.n >= int(need.value) && x.distinct >= minTools
 	})
-}
-
-// firstTool says whether no step after the i-th newest had its complaint with
-// its tool.
-func firstTool(h *history, i int) bool {
-	e := h.last(i)
-	for j := range i {
-		if after := h.last(j); after.bad && after.cause == e.cause && after.tool == e.tool {
-			return false
-		}
-	}
-	return true
 }
 
 func (sameError) making(h *history, need threshold, span int) int {

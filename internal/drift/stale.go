@@ -26,7 +26,7 @@ func (stale) look(h *history, set setting, span int) hit {
 		for i := range min(need.window, pairs) {
 			if e := h.pairBack(i); e.old {
 				n++
-				kinds += b2i(firstOfKind(h, i))
+				kinds += b2i(kinds < minStaleKinds && firstOfKind(h, i))
 			}
 		}
 		return hit{n: n, among: h.reach(min(need.window, pairs)), distinct: kinds},

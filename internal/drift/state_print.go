@@ -2,7 +2,6 @@ package drift
 
 import (
 	"bytes"
-	"encoding/json"
 	"math"
 	"strconv"
 
@@ -20,48 +19,64 @@ const (
 
 // printState fills in what the detectors keep of a state. Numbers in arrays are
 // no counters: what stands at a place in an array changes.
-func printState(p *ckpt.StatePrint, state []byte, contentType string) {
+func printState(p *ckpt.StatePrint, state []byte, m *ckpt.JSONMap, contentType string) {
 	p.Size = int64(len(state))
 	if !ckpt.IsJSON(contentType) || len(state) > maxPrinted {
 		return
 	}
-	state = bytes.TrimSpace(state)
-	if len(state) == 0 {
+	first := bytes.TrimLeft(state, " \t\r\n")
+	if len(first) == 0 {
 		return
 	}
-	if state[0] != '{' {
+	if first[0] != '{' {
 		p.Keys = map[string]string{}
 		return
 	}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(state, &members) != nil || len(members) > maxKeys {
+	members, ok := membersOf(state, 0, m)
+	if !ok || len(members) > maxKeys {
 		return
 	}
 	p.Keys = make(map[string]string, len(members))
 	for key, value := range members {
-		p.Keys[key] = typeOf(value)
+		p.Keys[key] = typeOf(state[value.begin:value.end])
 	}
 	p.Counters = map[string]float64{}
-	counters(p.Counters, members, "", 1)
+	counters(p.Counters, state, m, members, "", 1)
+}
+
+// part is where a value stands in a state.
+type part struct{ begin, end int }
+
+// membersOf are the members of the object that begins at a place of a state, of
+// which there may be a map.
+func membersOf(state []byte, at int, m *ckpt.JSONMap) (map[string]part, bool) {
+	members := map[string]part{}
+	ok := ckpt.MembersAt(state, at, m, func(name string, begin, end int) bool {
+		members[name] = part{begin, end}
+		return len(members) <= maxKeys
+	})
+	return members, ok
 }
 
 // counters collects the whole numbers from 0 on in an object and in the objects
 // in it, in the order of their keys.
-func counters(into map[string]float64, members map[string]json.RawMessage, place string, depth int) {
+func counters(into map[string]float64, state []byte, m *ckpt.JSONMap, members map[string]part, place string, depth int) {
 	for _, key := range sortedKeys(members, maxKeys) {
 		if len(into) >= maxCounters {
 			return
 		}
-		value := members[key]
-		switch typeOf(value) {
+		at := members[key]
+		switch value := state[at.begin:at.end]; typeOf(value) {
 		case "number":
 			if x, err := strconv.ParseFloat(string(value), 64); err == nil && x >= 0 && x == math.Trunc(x) && x < 1<<53 {
 				into[place+pointerTo(key)] = x
 			}
 		case "object":
-			var inner map[string]json.RawMessage
-			if depth < maxCounterDepth && json.Unmarshal(value, &inner) == nil {
-				counters(into, inner, place+pointerTo(key), depth+1)
+			if depth == maxCounterDepth {
+				continue
+			}
+			if inner, ok := membersOf(state, at.begin, m); ok {
+				counters(into, state, m, inner, place+pointerTo(key), depth+1)
 			}
 		}
 	}

@@ -218,11 +218,11 @@ func TestStatePrintIsBounded(t *testing.T) {
 		many[fmt.Sprintf("k%04d", i)] = i
 	}
 	var p ckpt.StatePrint
-	printState(&p, asJSON(t, many), ckpt.ContentTypeJSON)
+	printState(&p, asJSON(t, many), nil, ckpt.ContentTypeJSON)
 	if p.Keys != nil || p.Counters != nil {
 		t.Error("an object of 2000 keys is data, not a form")
 	}
-	printState(&p, asJSON(t, map[string]any{"a": many}), ckpt.ContentTypeJSON)
+	printState(&p, asJSON(t, map[string]any{"a": many}), nil, ckpt.ContentTypeJSON)
 	if len(p.Counters) != maxCounters {
 		t.Errorf("%d counters are kept", len(p.Counters))
 	}
@@ -231,17 +231,17 @@ func TestStatePrintIsBounded(t *testing.T) {
 		deep = map[string]any{"d": deep}
 	}
 	p = ckpt.StatePrint{}
-	printState(&p, asJSON(t, deep), ckpt.ContentTypeJSON)
+	printState(&p, asJSON(t, deep), nil, ckpt.ContentTypeJSON)
 	if len(p.Counters) != 0 || p.Keys["d"] != "object" {
 		t.Errorf("%+v", p)
 	}
 	p = ckpt.StatePrint{}
-	printState(&p, asJSON(t, map[string]any{"n": 3, "f": 1.5, "neg": -1, "big": json.RawMessage("1e300"), "s": "7", "in": map[string]any{"m/k": 4}}), ckpt.ContentTypeJSON)
+	printState(&p, asJSON(t, map[string]any{"n": 3, "f": 1.5, "neg": -1, "big": json.RawMessage("1e300"), "s": "7", "in": map[string]any{"m/k": 4}}), nil, ckpt.ContentTypeJSON)
 	if want := map[string]float64{"/n": 3, "/in/m~1k": 4}; !maps.Equal(p.Counters, want) {
 		t.Errorf("counters are %v, not %v", p.Counters, want)
 	}
 	p = ckpt.StatePrint{}
-	printState(&p, []byte("\x00\x01"), "application/octet-stream")
+	printState(&p, []byte("\x00\x01"), nil, "application/octet-stream")
 	if p.Keys != nil || p.Size != 2 {
 		t.Errorf("%+v", p)
 	}

@@ -87,7 +87,7 @@ func (w *watch) Step(p *ckpt.Policy, r ckpt.RuleRun, s *ckpt.Step) ckpt.StepPrin
 // State makes the print of a state.
 func (w *watch) State(p *ckpt.Policy, r ckpt.RuleRun, state, previous []byte, contentType string) ckpt.StatePrint {
 	var print ckpt.StatePrint
-	printState(&print, state, contentType)
+	printState(&print, state, r.Map, contentType)
 	c := w.of(p)
 	if c.schema != nil {
 		print.Broken = trySchema(c.schema, state, contentType)

@@ -1,6 +1,10 @@
 package drift
 
-import ckpt "github.com/ckptsidecar/ckptsidecar"
+import (
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
 
 // maxStreak is how far back a row of errors is counted.
 const maxStreak = 256
@@ -32,24 +36,24 @@ func (x hit) enough(need threshold) bool {
 	return 2*x.n-max(0, x.distinct-1) >= 2*int(need.value)
 }
 
+// maxKinds is how many kinds of errors are told apart.
+const maxKinds = 32
+
 // errorsAmong counts the errors among the newest steps and the kinds of them.
 // Where only told, errors without any text do not count.
 func errorsAmong(h *history, among int, told bool) hit {
 	x := hit{among: among}
+	var kinds [maxKinds]uint64
 	for i := range among {
 		e := h.last(i)
 		if !e.bad || told && !e.told {
 			continue
 		}
 		x.n++
-		known := false
-		for j := range i {
-			if before := h.last(j); before.bad && before.cause == e.cause {
-				known = true
-				break
-			}
+		if x.distinct < maxKinds && !slices.Contains(kinds[:x.distinct], e.cause) {
+			kinds[x.distinct] = e.cause
+			x.distinct++
 		}
-		x.distinct += b2i(!known)
 	}
 	return x
 }
@@ -71,33 +75,5 @@ func (errorStreak) tell(h *history, x hit) ckpt.Found {
 	f.Evidence.Observed = sentence("%d in a row, %s", x.n, count(x.distinct, "kind"))
 	f.Message = sentence("The last %s all failed, with %s of error.", count(x.n, "step"), count(x.distinct, "kind"))
 	f.Advice = sentence("Your last %s all failed. Stop calling, find out why from the newest error, and change the approach or ask for help.", count(x.n, "step"))
-	return f
-}
-
-// errorRate finds many errors among the newest steps, though some succeed in
-// between.
-type errorRate struct{}
-
-func (errorRate) rule() string  { return RuleErrorRate }
-func (errorRate) repeats() bool { return false }
-
-func (errorRate) look(h *history, set setting, span int) hit {
-	if !h.last(0).bad {
-		return hit{}
-	}
-	return tiers(set, func(need threshold, critical bool) (hit, bool) {
-		x := errorsAmong(h, min(need.window, span), critical)
-		return x, x.enough(need)
-	})
-}
-
-func (errorRate) making(h *history, need threshold, span int) int {
-	return h.signs(min(need.window, span), func(e *entry) bool { return e.bad })
-}
-
-func (errorRate) tell(h *history, x hit) ckpt.Found {
-	f := x.found(h, RuleErrorRate, func(e *entry) bool { return e.bad })
-	f.Message = sentence("%d of the last %s failed, with %s of error.", x.n, count(x.among, "step"), count(x.distinct, "kind"))
-	f.Advice = sentence("%d of your last %s failed. Look at what the failures have in common before the next call.", x.n, count(x.among, "step"))
 	return f
 }
