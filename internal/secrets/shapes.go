@@ -30,8 +30,18 @@ var shapes = []shape{
 	{mark: "npm_", kind: "an npm token", least: 36, more: alphanumeric},
 	{mark: "eyJhbGciOi", kind: "a JSON Web Token", least: 30, more: jwt},
 	{mark: "Bearer ", kind: "a bearer token", least: 20, more: bearer},
-	{mark: "-----BEGIN ", kind: "a private key", until: "PRIVATE KEY-----"},
+	{mark: "-----BEGIN ", kind: privateKey, until: "PRIVATE KEY-----"},
 }
+
+const privateKey = "a private key"
+
+// longestMark is the length of the longest mark.
+var longestMark = func() (n int) {
+	for i := range shapes {
+		n = max(n, len(shapes[i].mark))
+	}
+	return n
+}()
 
 func upper(c byte) bool        { return c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' }
 func alphanumeric(c byte) bool { return upper(c) || c >= 'a' && c <= 'z' }
@@ -109,6 +119,7 @@ func tokenAt(text []byte, from int, json bool) (hit, bool) {
 const (
 	telling = 128      // so many of a token's bytes say whether it is one
 	maxKey  = 16 << 10 // a private key as text has fewer bytes
+	keyHead = 40       // so many bytes after the mark say whether it is one
 )
 
 // end answers where the token that begins at from ends, 0 where it is none.
@@ -138,7 +149,7 @@ func (s *shape) run(text []byte, from, limit int) int {
 // endOfKey is for PEM: the kind of key stands between the mark and until, and
 // the block goes on to its last line.
 func (s *shape) endOfKey(text []byte, rest int) int {
-	head := text[rest:min(rest+40, len(text))]
+	head := text[rest:min(rest+keyHead, len(text))]
 	i := bytes.Index(head, []byte(s.until))
 	if i < 0 {
 		return 0
