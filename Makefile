@@ -8,7 +8,7 @@ TARGETS := linux/amd64 linux/arm64 windows/amd64 darwin/arm64
 FUZZTIME ?= 20s
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint cross bench fuzz dist e2e e2e-systemd e2e-windows $(TARGETS)
+.PHONY: help build test race lint cross bench bench-peers fuzz dist e2e e2e-systemd e2e-windows $(TARGETS)
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ e2e-windows: ## the Windows service under Wine; needs root, mmdebstrap, wixl, ms
 
 bench: build ## durable saves a second on this disk
 	./dist/ckptsidecar bench save
+
+bench-peers: build ## the same work against Redis, PostgreSQL, etcd, LangGraph and DBOS; PEERS=--quick for 3 minutes
+	cd bench && go build -mod=mod -o ../dist/bench-peers .
+	./dist/bench-peers $(PEERS)
 
 fuzz: ## every fuzz test for FUZZTIME (20s)
 	@set -e; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r room; do \

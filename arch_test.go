@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -47,17 +48,20 @@ var arrows = map[string][]string{
 	"client": {root, "internal/ipc"},
 
 	// Level 3: people.
-	"cmd/ckptsidecar": {root, "internal/daemon", "internal/foreign", "internal/ipc", "client", "packaging"},
+	"examples/go":     {"client"},
+	"cmd/ckptsidecar": {root, "internal/daemon", "internal/drift", "internal/foreign", "internal/ipc", "client", "packaging"},
 }
 
 // homes are the only rooms that may name a technology.
 var homes = map[string]string{
-	"modernc.org/sqlite":            "internal/db",
-	"modernc.org/libc":              "internal/db",
-	"github.com/jmoiron/sqlx":       "internal/db",
-	"github.com/Microsoft/go-winio": "internal/ipc/endpoint",
-	"github.com/coreos/go-systemd":  "internal/daemon",
-	"github.com/kardianos/service":  "cmd/ckptsidecar",
+	"modernc.org/sqlite":              "internal/db",
+	"modernc.org/libc":                "internal/db",
+	"github.com/jmoiron/sqlx":         "internal/db",
+	"github.com/Microsoft/go-winio":   "internal/ipc/endpoint",
+	"github.com/coreos/go-systemd":    "internal/daemon",
+	"github.com/kardianos/service":    "cmd/ckptsidecar",
+	"github.com/expr-lang/expr":       "internal/drift",
+	"github.com/google/jsonschema-go": "internal/drift",
 }
 
 // source is one Go file that is no test, for whatever platform.
@@ -190,7 +194,7 @@ func imports(file *ast.File) []string {
 }
 
 // walk visits the Go files of the module that are no tests, whatever their
-// build tags.
+// build tags. A folder with a go.mod of its own is another module.
 func walk(visit func(path string) error) error {
 	return filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch name := d.Name(); {
@@ -198,11 +202,18 @@ func walk(visit func(path string) error) error {
 			return err
 		case d.IsDir() && path != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || name == "dist"):
 			return filepath.SkipDir
+		case d.IsDir() && path != root && isModule(path):
+			return filepath.SkipDir
 		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
 			return nil
 		}
 		return visit(path)
 	})
+}
+
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
 }
 
 func roomOf(path string) string { return filepath.ToSlash(filepath.Dir(path)) }

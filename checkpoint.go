@@ -77,10 +77,24 @@ type SaveRequest struct {
 	Program        *Program
 	ContentType    string
 	State          []byte // taken over: the caller must not change it afterwards
+	Lent           bool   // State is memory that the store has lent for it: the caller must not read it afterwards either
+
+	// Same is what State has in common with the state whose SHA-256 is SameAs,
+	// where that is known, in order. It saves a comparison; it must be true.
+	Same   []Copy
+	SameAs string
 }
 
 // Check refuses a request that is wrong in itself, whatever is stored.
 func (r *SaveRequest) Check() error {
+	if err := r.CheckRest(); err != nil {
+		return err
+	}
+	return r.checkState()
+}
+
+// CheckRest is Check for all but the state.
+func (r *SaveRequest) CheckRest() error {
 	checks := []func() error{
 		func() error { return CheckAgentName(r.Agent) },
 		func() error { return optional(r.Run, CheckRunName) },
@@ -95,7 +109,6 @@ func (r *SaveRequest) Check() error {
 		func() error { return CheckMetadata(r.Metadata) },
 		func() error { return CheckContentType(r.ContentType) },
 		r.Program.Check,
-		r.checkState,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -125,8 +138,10 @@ func optional(s string, check func(string) error) error {
 // Saved is the answer to a save: the checkpoint, on disk.
 type Saved struct {
 	Checkpoint
-	Pruned   []string `json:"pruned"` // ids of the checkpoints that this save's retention removed
-	Replayed bool     `json:"-"`      // this is the first reply, given again
+	Pruned   []string      `json:"pruned"` // ids of the checkpoints that this save's retention removed
+	Drift    *DriftVerdict `json:"drift"`  // as it is now, also where the reply is given again
+	Replayed bool          `json:"-"`      // this is the first reply, given again
+	AsSent   bool          `json:"-"`      // the state is stored byte for byte as it came: nothing was redacted
 }
 
 // CheckpointFilter chooses checkpoints of one agent.

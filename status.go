@@ -17,6 +17,7 @@ type Status struct {
 	Database  DatabaseStatus `json:"database"`
 	Writer    WriterStatus   `json:"writer"`
 	Worker    WorkerStatus   `json:"retention"`
+	Drift     DriftStatus    `json:"drift"`
 	Backup    BackupStatus   `json:"backup"`
 }
 

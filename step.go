@@ -33,6 +33,8 @@ type Step struct {
 	EndedAt   Time       `json:"ended_at" db:"ended_at"`
 	Measures
 	Replayed bool `json:"replayed" db:"-"` // it succeeded before: use its result, do not run it again
+	// Drift is in the answers to writes alone, as it is now.
+	Drift *DriftVerdict `json:"drift,omitempty" db:"-"`
 }
 
 // StepRequest begins a step, or with a status records a whole one.

@@ -181,9 +181,10 @@ func checkJSON(data []byte) *JSONError {
 // jsonScanner walks one text without recursion. What it keeps between texts is
 // small and bounded; large key tables are left to the garbage collector.
 type jsonScanner struct {
-	stack []jsonFrame
-	keys  []jsonKeySpan   // keys of open objects that have no table, innermost last
-	free  []*jsonKeyTable // tables of minimum size, empty
+	stack  []jsonFrame
+	keys   []jsonKeySpan   // keys of open objects that have no table, innermost last
+	free   []*jsonKeyTable // tables of minimum size, empty
+	mapper *jsonMapper     // nil where no map is wanted
 }
 
 // jsonFrame is one open object or array.
@@ -202,6 +203,7 @@ func (s *jsonScanner) reset() {
 	clear(s.stack) // after an error, frames still hold tables
 	s.stack = s.stack[:0]
 	s.keys = s.keys[:0]
+	s.mapper = nil
 }
 
 // scan returns "" if data is one strict value, else a reason and its place.
@@ -286,8 +288,14 @@ func (s *jsonScanner) afterValue(data []byte, p int) (next int, done bool, reaso
 			return p + 1, false, ""
 		case c == '}' && object:
 			s.closeObject()
+			if s.mapper != nil {
+				s.mapper.closed(p + 1)
+			}
 		case c == ']' && !object:
 			s.stack = s.stack[:len(s.stack)-1]
+			if s.mapper != nil {
+				s.mapper.closed(p + 1)
+			}
 		case object:
 			return p, false, jsonReasonCommaBrace
 		default:

@@ -3,148 +3,188 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"time"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
+// benchCmd is what users measure on a disk of their own. Each measurement
+// starts daemons of its own in a folder of its own on that disk; nobody's
+// database is touched.
 type benchCmd struct {
-	Save benchSaveCmd `cmd:"" help:"Durable saves a second over the socket, beside raw append and fdatasync on the same disk."`
+	Save    benchSaveCmd    `cmd:"" help:"Durable saves a second over the socket, beside a log that is written and flushed on the same disk."`
+	Restore benchRestoreCmd `cmd:"" help:"Restoring over the socket: states of several sizes and ages."`
+	History benchHistoryCmd `cmd:"" help:"States that grow over many saves: how small the database stays, and how fast saving and restoring."`
+	Scale   benchScaleCmd   `cmd:"" help:"Up to a million checkpoints in the database: what gets slower, and how long a start takes."`
+	Drift   benchDriftCmd   `cmd:"" help:"How often the drift detectors fire on recorded runs whose outcome is known."`
 }
 
-type benchSaveCmd struct {
-	Clients []int    `default:"1,16,64" help:"How many clients save at once. Default: ${default}."`
-	Sizes   []string `default:"2KiB,64KiB" help:"How large the states are. Default: ${default}."`
-	Rounds  int      `default:"3" help:"How often each is measured, in turns; the median counts. Default: ${default}."`
-	Time    string   `default:"1s" help:"How long one measurement takes. Default: ${default}."`
-	Dir     string   `default:"." help:"A folder on the disk to measure. Default: this one." placeholder:"DIR"`
-	Seed    uint64   `default:"1" help:"Of the bytes that are saved. Default: ${default}."`
+// benchFlags are those of every measurement.
+type benchFlags struct {
+	Dir  string `help:"A folder on the disk to measure. A folder for the measurement is made in it, and goes when it ends. Default: where your database is or would be." placeholder:"DIR"`
+	Keep bool   `help:"Leave the folder of the measurement, to look into its databases."`
+	Seed uint64 `default:"1" help:"Of the states, which are generated: English-like and program-like text that compresses as real text does. The same seed gives the same states. Default: ${default}."`
 }
 
-// benchReport is the answer of --json.
-type benchReport struct {
-	Dir      string      `json:"dir"`
-	Platform string      `json:"platform"`
-	CPUs     int         `json:"cpus"`
-	Rounds   int         `json:"rounds"`
-	Seconds  float64     `json:"seconds_each"`
-	Cells    []benchCell `json:"cells"`
+// benchHead begins the JSON of every measurement.
+type benchHead struct {
+	Bench    string    `json:"bench"`
+	Version  string    `json:"version"`
+	At       ckpt.Time `json:"at"`
+	Dir      string    `json:"dir"`
+	InMemory bool      `json:"in_memory"`
+	Platform string    `json:"platform"`
+	CPUs     int       `json:"cpus"`
+	Seed     uint64    `json:"seed"`
+	Seconds  float64   `json:"seconds"`
 }
 
-// benchCell is one combination of clients and size: medians over the rounds.
-type benchCell struct {
-	Clients  int     `json:"clients"`
-	Size     int64   `json:"size"`
-	Saves    float64 `json:"saves_per_second"`
-	P50      float64 `json:"p50_ms"`
-	P99      float64 `json:"p99_ms"`
-	Raw      float64 `json:"raw_appends_per_second"`
-	RawP50   float64 `json:"raw_p50_ms"`
-	Ratio    float64 `json:"ratio"` // of saves to raw appends, within one round
-	measured []measured
+// bench is one measurement: its folder on the disk, and what it tells.
+type bench struct {
+	a       *app
+	head    benchHead
+	dir     string // made for this measurement
+	keep    bool
+	began   time.Time
+	shown   *progress
+	daemons []*measuredDaemon // all that were started
 }
 
-type measured struct{ saves, raw sample }
-
-func (c *benchSaveCmd) Run(ctx context.Context, a *app) error {
-	cells, each, err := c.plan()
-	if err != nil {
-		return err
-	}
-	b, err := a.openBench(ctx, c.Dir, each, c.Seed)
+// measure makes a measurement, which will take about so many bytes of disk, and
+// leaves nothing behind.
+func (a *app) measure(ctx context.Context, name string, f benchFlags, need int64, do func(*bench) error) error {
+	b, err := a.openBench(name, f, need)
 	if err != nil {
 		return err
 	}
 	defer b.close()
-	if err := c.measure(ctx, a, b, cells); err != nil {
-		return err
+	err = do(b)
+	if ctx.Err() != nil { // Ctrl-C ends the daemons too: what broke because of that is not what happened
+		return ctx.Err()
 	}
-	report := benchReport{
-		Dir: b.dir, Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
-		Rounds: c.Rounds, Seconds: each.Seconds(), Cells: cells,
+	return err
+}
+
+func (a *app) openBench(name string, f benchFlags, need int64) (*bench, error) {
+	where, err := a.benchFolder(f.Dir)
+	if err != nil {
+		return nil, err
 	}
-	for i := range report.Cells {
-		report.Cells[i].sum()
+	if err := roomFor(where, need); err != nil {
+		return nil, err
 	}
-	if a.cli.JSON {
-		return writeJSON(a.stdout, report)
+	b := &bench{a: a, keep: f.Keep, began: time.Now(), shown: a.progress("bench " + name)}
+	b.shown.every = 10 * time.Second
+	if b.dir, err = os.MkdirTemp(where, "ckptsidecar-bench-"); err != nil {
+		return nil, fmt.Errorf("the folder to measure cannot be written, name another with --dir: %w", err)
 	}
-	benchText(a, &report)
+	memory, _ := fileSystem(where)
+	b.head = benchHead{
+		Bench: name, Version: programVersion(), At: ckpt.At(b.began), Dir: where, InMemory: memory,
+		Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Seed: f.Seed,
+	}
+	return b, nil
+}
+
+// benchFolder is the folder that was named, or the nearest one to where the
+// database would be.
+func (a *app) benchFolder(named string) (string, error) {
+	if named != "" {
+		return filepath.Abs(named)
+	}
+	config, err := new(serveCmd).settings(a)
+	if err != nil {
+		return "", fmt.Errorf("where your database would be is not clear, name a folder with --dir: %w", err)
+	}
+	dir := filepath.Dir(config.Database)
+	for {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() || filepath.Dir(dir) == dir {
+			return dir, nil
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// roomFor refuses to fill somebody's disk. Where nobody can say how much is
+// free, the disk itself will.
+func roomFor(dir string, need int64) error {
+	free, _, err := daemon.DiskSpace(dir)
+	if err == nil && free < need+need/4 {
+		return fmt.Errorf("this needs about %s, and %s has %s free: measure less, or name another disk with --dir", bytesText(need), dir, bytesText(free))
+	}
 	return nil
 }
 
-// plan is every combination, in the order in which it is measured.
-func (c *benchSaveCmd) plan() (cells []benchCell, each time.Duration, err error) {
-	if each, err = time.ParseDuration(c.Time); err != nil || each < 10*time.Millisecond {
-		return nil, 0, usagef("--time is %q: say for example 1s, at least 10ms", c.Time)
+// close ends all daemons and removes all that was written.
+func (b *bench) close() {
+	b.shown.done()
+	for _, d := range b.daemons {
+		_ = b.end(d)
 	}
-	if c.Rounds < 1 || len(c.Clients) == 0 || len(c.Sizes) == 0 {
-		return nil, 0, usagef("there is nothing to measure: --rounds, --clients and --sizes must each name something")
+	if b.keep {
+		b.a.tell("The databases are in %s.", b.dir)
+		return
 	}
-	for _, text := range c.Sizes {
+	_ = os.RemoveAll(b.dir)
+}
+
+// report writes a finished measurement: as JSON, or as text for people.
+func (b *bench) report(head *benchHead, all any, text func(*app)) error {
+	*head = b.head
+	head.Seconds = rounded(time.Since(b.began).Seconds())
+	b.shown.done()
+	if b.a.cli.JSON {
+		return writeJSON(b.a.stdout, all)
+	}
+	text(b.a)
+	b.a.tell("\n%s, %s with %s, %s; the clients share them with the daemon. Took %.0f s.",
+		b.head.Dir, b.head.Platform, count(b.head.CPUs, "CPU"), b.head.Version, head.Seconds)
+	if b.head.InMemory {
+		b.a.tell("%s", b.a.err.yellow("This folder is in memory: nothing here has reached a disk. Name one with --dir."))
+	}
+	return nil
+}
+
+// parseSizes reads the sizes of states.
+func parseSizes(flag string, texts []string, least, most int64) ([]int64, error) {
+	var sizes []int64
+	for _, text := range texts {
 		size, err := daemon.ParseSize(text)
-		if err != nil || size < 1 || size > 64<<20 {
-			return nil, 0, usagef("--sizes has %q: say sizes like 2KiB, at most 64MiB", text)
+		if err != nil || int64(size) < least || int64(size) > most {
+			return nil, usagef("%s has %q: say sizes like 64KiB, from %s to %s", flag, text, daemon.Size(least), daemon.Size(most))
 		}
-		for _, clients := range c.Clients {
-			if clients < 1 || clients > 512 {
-				return nil, 0, usagef("--clients has %d: it is between 1 and 512", clients)
-			}
-			cells = append(cells, benchCell{Clients: clients, Size: int64(size)})
-		}
+		sizes = append(sizes, int64(size))
 	}
-	return cells, each, nil
+	if len(sizes) == 0 {
+		return nil, usagef("%s names nothing to measure", flag)
+	}
+	return sizes, nil
 }
 
-// measure goes round all combinations, raw and saved in turns, so that a disk
-// that is faster or slower for a while is so for both.
-func (c *benchSaveCmd) measure(ctx context.Context, a *app, b *bench, cells []benchCell) error {
-	p := a.progress("measuring")
-	defer p.done()
-	for round := range c.Rounds {
-		for i := range cells {
-			cell := &cells[i]
-			p.say("round %d of %d: %s of %s", round+1, c.Rounds, count(cell.Clients, "client"), bytesText(cell.Size))
-			var m measured
-			var err error
-			if m.raw, err = b.raw(ctx, cell.Clients, cell.Size); err != nil {
-				return fmt.Errorf("appending to a file: %w", err)
-			}
-			if m.saves, err = b.save(ctx, cell.Clients, cell.Size); err != nil {
-				return err
-			}
-			cell.measured = append(cell.measured, m)
+// checkClients bounds how many clients there are at once.
+func checkClients(clients []int) error {
+	for _, n := range clients {
+		if n < 1 || n > 512 {
+			return usagef("--clients has %d: it is between 1 and 512", n)
 		}
+	}
+	if len(clients) == 0 {
+		return usagef("--clients names nobody")
 	}
 	return nil
 }
 
-// sum takes the medians of the rounds.
-func (c *benchCell) sum() {
-	of := func(get func(measured) float64) float64 {
-		var all []float64
-		for _, m := range c.measured {
-			all = append(all, get(m))
-		}
-		return median(all)
+// checkRounds bounds how often and how long is measured.
+func checkRounds(rounds int, each time.Duration) error {
+	if rounds < 1 || rounds > 1000 {
+		return usagef("--rounds is %d: it is between 1 and 1000", rounds)
 	}
-	c.Saves = of(func(m measured) float64 { return m.saves.rate })
-	c.P50 = of(func(m measured) float64 { return m.saves.p50 })
-	c.P99 = of(func(m measured) float64 { return m.saves.p99 })
-	c.Raw = of(func(m measured) float64 { return m.raw.rate })
-	c.RawP50 = of(func(m measured) float64 { return m.raw.p50 })
-	c.Ratio = of(func(m measured) float64 { return m.saves.rate / m.raw.rate })
-}
-
-func benchText(a *app, r *benchReport) {
-	t := newTable(">CLIENTS", ">SIZE", ">SAVES/S", ">P50", ">P99", ">RAW/S", ">RAW P50", ">RATIO")
-	for _, c := range r.Cells {
-		t.add(fmt.Sprint(c.Clients), daemon.Size(c.Size).String(), fmt.Sprintf("%.0f", c.Saves), millis(c.P50), millis(c.P99),
-			fmt.Sprintf("%.0f", c.Raw), millis(c.RawP50), fmt.Sprintf("%.2f", c.Ratio))
+	if each < 10*time.Millisecond || each > time.Hour {
+		return usagef("--duration is %v: it is between 10ms and 1h", each)
 	}
-	t.write(a.stdout, a.out)
-	a.tell("\nEach save was acknowledged after it was safe on the disk. Raw is one log file that all clients append to,\n"+
-		"each waiting for fdatasync, those that wait sharing one. Medians of %s of %gs, on %s with %d CPUs; the clients share them with the daemon.",
-		count(r.Rounds, "round"), r.Seconds, r.Platform, r.CPUs)
+	return nil
 }

@@ -38,6 +38,7 @@ type grammar struct {
 	Operations    operationsCmd    `cmd:"" group:"runs" help:"List a run's risky operations, newest first."`
 	Operation     operationCmd     `cmd:"" group:"runs" help:"Begin, end or resolve one risky operation."`
 	Events        eventsCmd        `cmd:"" group:"runs" help:"Show, follow or append to a run's journal."`
+	Drift         driftCmd         `cmd:"" group:"runs" help:"Say whether an agent drifts, what was found, and where to go back to."`
 	Prompts       promptsCmd       `cmd:"" group:"runs" help:"Show and answer the questions that wait for an operator."`
 	Export        exportCmd        `cmd:"" group:"agents" help:"Write all of an agent as NDJSON with checksums."`
 	Import        importCmd        `cmd:"" group:"agents" help:"Read what export wrote."`
@@ -49,6 +50,7 @@ type grammar struct {
 	Verify        verifyCmd        `cmd:"" group:"daemon" help:"Check the whole database: chain, hashes, invariants, SQLite's own integrity."`
 	Backup        backupCmd        `cmd:"" group:"daemon" help:"Copy the database, also while a daemon runs. The copy is verified before it gets its name."`
 	RestoreBackup restoreBackupCmd `cmd:"" group:"daemon" help:"Put a backup in the place of the database. What was there is kept."`
+	Spool         spoolCmd         `cmd:"" group:"daemon" help:"Show or send what clients kept while the daemon was away."`
 	Doctor        doctorCmd        `cmd:"" group:"daemon" help:"Look for what could go wrong on this machine, and say what to do."`
 	Config        configCmd        `cmd:"" group:"daemon" help:"Check and show the settings."`
 	Service       serviceCmd       `cmd:"" group:"daemon" help:"Install the daemon as a service of this machine, and look after it."`

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
@@ -20,12 +21,13 @@ import (
 // files in a folder that nobody else knows. It stops when its standard input
 // closes, so it does not outlive this command however that ends.
 type ownDaemon struct {
-	folder string // for the socket and the log
+	app    *app
+	folder string // for the socket and the settings
 	db     string
 	socket string
-	cmd    *exec.Cmd
+	cmd    *exec.Cmd // nil while it does not run
 	alive  io.Closer
-	log    *bytes.Buffer
+	log    *daemonLog
 	ended  chan error
 }
 
@@ -39,11 +41,8 @@ func (a *app) startDaemon(ctx context.Context, dir string) (*ownDaemon, error) {
 	if dir == "" {
 		dir = folder
 	}
-	d := &ownDaemon{
-		folder: folder, db: filepath.Join(dir, "ckpt.db"), socket: ownSocket(folder),
-		log: &bytes.Buffer{}, ended: make(chan error, 1),
-	}
-	if err := d.start(ctx, a); err != nil {
+	d := &ownDaemon{app: a, folder: folder, db: filepath.Join(dir, "ckpt.db"), socket: ownSocket(folder)}
+	if _, err := d.start(ctx); err != nil {
 		_ = d.stop()
 		d.remove()
 		return nil, err
@@ -51,43 +50,48 @@ func (a *app) startDaemon(ctx context.Context, dir string) (*ownDaemon, error) {
 	return d, nil
 }
 
-func (d *ownDaemon) start(ctx context.Context, a *app) error {
+// start starts the process, the first time or after it was stopped or killed,
+// and answers how long it took until it had answered that it is ready.
+func (d *ownDaemon) start(ctx context.Context) (time.Duration, error) {
 	config := filepath.Join(d.folder, "config.toml") // so that nobody's own settings count
 	if err := os.WriteFile(config, nil, 0o600); err != nil {
-		return err
+		return 0, err
 	}
-	var err error
-	d.cmd, err = a.again(context.WithoutCancel(ctx), "serve", "--while-stdin",
+	cmd, err := d.app.again(context.WithoutCancel(ctx), "serve", "--while-stdin",
 		"--db", d.db, "--socket", d.socket, "--config", config)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	d.cmd.Stderr = d.log
-	if d.alive, err = d.cmd.StdinPipe(); err != nil {
-		return err
+	log, ended := newDaemonLog(), make(chan error, 1)
+	cmd.Stderr = log
+	if d.alive, err = cmd.StdinPipe(); err != nil {
+		return 0, err
 	}
-	if err := d.cmd.Start(); err != nil {
-		return err
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return 0, err
 	}
-	go func() { d.ended <- d.cmd.Wait() }()
-	return d.waitReady(ctx)
+	d.cmd, d.log, d.ended = cmd, log, ended
+	go func() { ended <- cmd.Wait() }()
+	err = d.waitReady(ctx)
+	return time.Since(began), err
 }
 
+// waitReady waits for the daemon's own word, which costs it nothing as asking
+// it over and over would, and then asks once.
 func (d *ownDaemon) waitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the daemon did not become ready in a minute"))
 	defer cancel()
-	for {
-		if d.client().Health(ctx) == nil {
-			return nil
-		}
-		select {
-		case err := <-d.ended:
-			d.ended <- err
-			return fmt.Errorf("the daemon ended at once: %v: %s", err, strings.TrimSpace(d.log.String()))
-		case <-ctx.Done():
-			return errors.New("the daemon did not become ready in 15 seconds")
-		case <-time.After(5 * time.Millisecond):
-		}
+	select {
+	case <-d.log.ready:
+		client := d.client()
+		defer client.Close()
+		return client.Ready(ctx)
+	case err := <-d.ended:
+		d.ended <- err
+		return fmt.Errorf("the daemon ended at once: %v: %s", err, d.log)
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
@@ -95,10 +99,11 @@ func (d *ownDaemon) client() *ipc.Client { return &ipc.Client{Socket: d.socket} 
 
 // stop ends the daemon cleanly, or after ten seconds the hard way.
 func (d *ownDaemon) stop() error {
-	if d.cmd == nil || d.cmd.Process == nil {
+	if d.cmd == nil {
 		return nil
 	}
 	_ = d.alive.Close()
+	defer func() { d.cmd = nil }()
 	select {
 	case err := <-d.ended:
 		return err
@@ -108,8 +113,44 @@ func (d *ownDaemon) stop() error {
 	}
 }
 
+// kill ends the daemon as a crash does: no handler runs, nothing is flushed.
+func (d *ownDaemon) kill() {
+	_ = d.cmd.Process.Kill()
+	<-d.ended
+	_ = d.alive.Close()
+	d.cmd = nil
+}
+
 // remove takes away the folder, and with it what lies in it.
 func (d *ownDaemon) remove() { _ = os.RemoveAll(d.folder) }
+
+// daemonLog is what a daemon has said.
+type daemonLog struct {
+	ready chan struct{} // closes when it has said that it is ready
+
+	mu   sync.Mutex
+	text bytes.Buffer
+	seen bool
+}
+
+func newDaemonLog() *daemonLog { return &daemonLog{ready: make(chan struct{})} }
+
+func (l *daemonLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Write(p)
+	if !l.seen && bytes.Contains(l.text.Bytes(), []byte(" msg=ready ")) {
+		l.seen = true
+		close(l.ready)
+	}
+	return len(p), nil
+}
+
+func (l *daemonLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.TrimSpace(l.text.String())
+}
 
 // again is this program as a child, without the settings of its environment.
 func (a *app) again(ctx context.Context, args ...string) (*exec.Cmd, error) {

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,7 +35,7 @@ func TestStories(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"ready": ready, "exits": exits, "capture": capture, "soon": soon,
+			"ready": ready, "exits": exits, "capture": capture, "soon": soon, "fields": fields,
 		},
 		RequireExplicitExec: true,
 	})
@@ -69,6 +72,37 @@ func capture(ts *testscript.TestScript, _ bool, args []string) {
 // soon repeats a command until it succeeds: soon test -e file
 func soon(ts *testscript.TestScript, _ bool, args []string) {
 	until(ts, strings.Join(args, " ")+" does not come true", func() bool { return ts.Exec(args[0], args[1:]...) == nil })
+}
+
+// fields checks a JSON document: fields stdout bench=save cells.0.size wants the
+// first to be that, and the others to be there and not 0, empty or null.
+func fields(ts *testscript.TestScript, _ bool, args []string) {
+	var all any
+	decoder := json.NewDecoder(strings.NewReader(ts.ReadFile(args[0])))
+	decoder.UseNumber()
+	ts.Check(decoder.Decode(&all))
+	for _, arg := range args[1:] {
+		path, want, given := strings.Cut(arg, "=")
+		value := all
+		for name := range strings.SplitSeq(path, ".") {
+			switch inside := value.(type) {
+			case map[string]any:
+				value = inside[name]
+			case []any:
+				n, err := strconv.Atoi(name)
+				ts.Check(err)
+				if value = nil; n < len(inside) {
+					value = inside[n]
+				}
+			default:
+				value = nil
+			}
+		}
+		text := fmt.Sprint(value)
+		if given && text != want || !given && slices.Contains([]string{"0", "", "<nil>"}, text) {
+			ts.Fatalf("%s is %s", arg, text)
+		}
+	}
 }
 
 func until(ts *testscript.TestScript, complaint string, done func() bool) {

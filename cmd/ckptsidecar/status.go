@@ -42,6 +42,7 @@ func statusText(a *app, s *ckpt.Status) {
 	p.add("journal", journalText(s))
 	p.add("writing", writerText(&s.Writer))
 	p.add("retention", workerText(s))
+	p.add("drift", driftLine(&s.Drift))
 	if s.Backup.Folder != "" {
 		p.add("backups", backupText(s))
 	}
@@ -132,6 +133,28 @@ func workerText(s *ckpt.Status) string {
 		text += ", failed: " + w.LastError
 	}
 	return text
+}
+
+// driftLine counts what is open, the gravest first.
+func driftLine(d *ckpt.DriftStatus) string {
+	var list []string
+	for _, severity := range []ckpt.Severity{ckpt.SeverityCritical, ckpt.SeverityWarn, ckpt.SeverityInfo} {
+		var rules []string
+		total := int64(0)
+		for _, f := range d.Findings {
+			if f.Severity == severity {
+				total += f.Count
+				rules = append(rules, fmt.Sprintf("%d %s", f.Count, f.Rule))
+			}
+		}
+		if total > 0 {
+			list = append(list, fmt.Sprintf("%d %s (%s)", total, severity, strings.Join(rules, ", ")))
+		}
+	}
+	if len(list) == 0 {
+		list = []string{"nothing is open"}
+	}
+	return count(d.Watched, "run") + " watched, " + strings.Join(list, ", ")
 }
 
 func backupText(s *ckpt.Status) string {

@@ -35,11 +35,14 @@ type Config struct {
 	OwnerSavesPerSecond int
 	OwnerConnections    int
 	Connections         int
+	LiveStates          Size
 	WriteTimeout        ckpt.Duration
 	StuckAfter          ckpt.Duration
 
 	RetentionInterval ckpt.Duration
 	MonitorInterval   ckpt.Duration
+	DriftInterval     ckpt.Duration
+	WatchedRuns       int
 	StopTimeout       ckpt.Duration
 
 	from map[string]string // where each setting was set that is not its default
@@ -70,10 +73,13 @@ func Default(system bool, env Environment) Config {
 		OwnerSavesPerSecond: 0,
 		OwnerConnections:    1024,
 		Connections:         4096,
+		LiveStates:          64 << 20,
 		WriteTimeout:        ckpt.Duration(10 * time.Second),
 		StuckAfter:          ckpt.Duration(time.Minute),
 		RetentionInterval:   ckpt.Duration(time.Minute),
 		MonitorInterval:     ckpt.Duration(monitor.DefaultInterval),
+		DriftInterval:       ckpt.Duration(10 * time.Second),
+		WatchedRuns:         1000,
 		StopTimeout:         ckpt.Duration(5 * time.Second),
 	}
 	if system {

@@ -79,6 +79,9 @@ func (k *checking) limits() {
 	if c.MaxDatabase != 0 && c.MaxDatabase < 1<<20 {
 		k.bad("limits.max_database", "is %v: it must be at least 1MiB, or 0 for no limit", c.MaxDatabase)
 	}
+	if c.LiveStates != 0 && c.LiveStates < 1<<20 {
+		k.bad("limits.live_states", "is %v: it must be at least 1MiB, or 0 for none", c.LiveStates)
+	}
 	if c.OwnerBytes < 0 {
 		k.bad("limits.owner_bytes", "is below zero: say a size, or 0 for no limit")
 	}
@@ -91,6 +94,9 @@ func (k *checking) limits() {
 	if c.Connections < 1 {
 		k.bad("limits.connections", "must be at least 1")
 	}
+	if c.WatchedRuns < 1 || c.WatchedRuns > 1_000_000 {
+		k.bad("drift.watched_runs", "is %d: it must be between 1 and 1000000", c.WatchedRuns)
+	}
 }
 
 func (k *checking) times() {
@@ -98,6 +104,7 @@ func (k *checking) times() {
 	k.between("limits.write_timeout", c.WriteTimeout, 100*time.Millisecond, 5*time.Minute)
 	k.between("retention.interval", c.RetentionInterval, time.Second, ckpt.Day)
 	k.between("monitor.interval", c.MonitorInterval, 50*time.Millisecond, time.Minute)
+	k.between("drift.interval", c.DriftInterval, 100*time.Millisecond, 10*time.Minute)
 	k.between("stop_timeout", c.StopTimeout, 100*time.Millisecond, 5*time.Minute)
 	if c.StuckAfter != 0 {
 		k.between("limits.stuck_after", c.StuckAfter, 5*time.Second, ckpt.Day)

@@ -112,9 +112,13 @@ func TestCheckNamesTheSetting(t *testing.T) {
 		{"limits.owner_connections", func(c *Config) { c.OwnerConnections = 0 }},
 		{"limits.owner_saves_per_second", func(c *Config) { c.OwnerSavesPerSecond = -1 }},
 		{"limits.connections", func(c *Config) { c.Connections = 0 }},
+		{"limits.live_states", func(c *Config) { c.LiveStates = 100 }},
+		{"limits.live_states", func(c *Config) { c.LiveStates = -1 }},
 		{"limits.write_timeout", func(c *Config) { c.WriteTimeout = 0 }},
 		{"retention.interval", func(c *Config) { c.RetentionInterval = ckpt.Duration(2 * ckpt.Day) }},
 		{"monitor.interval", func(c *Config) { c.MonitorInterval = ckpt.Duration(ckpt.Day) }},
+		{"drift.interval", func(c *Config) { c.DriftInterval = 0 }},
+		{"drift.watched_runs", func(c *Config) { c.WatchedRuns = 0 }},
 		{"stop_timeout", func(c *Config) { c.StopTimeout = ckpt.Duration(time.Hour) }},
 	}
 	for _, tt := range tests {

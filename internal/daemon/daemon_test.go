@@ -266,7 +266,7 @@ func TestStatusIsComplete(t *testing.T) {
 }
 
 func TestMetricsWithoutADatabaseStillTell(t *testing.T) {
-	m := newMetrics(func(context.Context) (*ckpt.Status, error) { return nil, errors.New("locked") }, func() ipc.Stats { return ipc.Stats{Connections: 7} })
+	m := newMetrics(func(context.Context) (*ckpt.Status, error) { return nil, errors.New("locked") }, func() ipc.Stats { return ipc.Stats{Connections: 7} }, nil)
 	m.observe(ipc.Observation{Status: 404, Code: ckpt.CodeNotFound})
 	w := httptest.NewRecorder()
 	m.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))

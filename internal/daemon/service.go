@@ -13,6 +13,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 	"github.com/ckptsidecar/ckptsidecar/internal/monitor"
@@ -31,6 +32,7 @@ type service struct {
 	endpoint  string       // where the daemon listens
 	guard     atomic.Pointer[retention.Guard]
 	store     *db.Store
+	drift     ckpt.DriftWatch
 	worker    *retention.Worker
 	monitor   *monitor.Monitor
 	backups   *backups
@@ -71,6 +73,7 @@ func (s *service) checkIdentity(context.Context) error {
 // the store has seen.
 func (s *service) openDatabase(ctx context.Context) error {
 	c := &s.daemon.Config
+	s.drift = drift.New()
 	var err error
 	s.store, err = db.Open(ctx, db.Options{
 		Path:          c.Database,
@@ -79,12 +82,15 @@ func (s *service) openDatabase(ctx context.Context) error {
 		Resume:        resume.Make,
 		Ask:           func(p *ckpt.Plan) (question, reason string) { return resume.Question(p), resume.Reason(p) },
 		Secrets:       secrets.Scan{},
+		Drift:         s.drift,
+		Watches:       c.WatchedRuns,
 		Processes:     &s.processes,
 		Now:           s.daemon.Now,
 		Trusted:       s.trusted,
 		MaxBytes:      int64(c.MaxDatabase),
 		MaxOwnerBytes: int64(c.OwnerBytes),
 		WriteTimeout:  time.Duration(c.WriteTimeout),
+		LiveBytes:     liveBytes(c.LiveStates),
 		Log:           s.log,
 		Version:       s.daemon.Version,
 	})
@@ -94,6 +100,14 @@ func (s *service) openDatabase(ctx context.Context) error {
 	newest, err := s.store.Newest(ctx)
 	s.guard.Store(retention.NewGuard(retention.GuardSettings{Wall: s.daemon.Now, Log: s.log, Newest: newest.Time}))
 	return err
+}
+
+// liveBytes is the setting as the store takes it, whose zero is its default.
+func liveBytes(s Size) int64 {
+	if s == 0 {
+		return -1
+	}
+	return int64(s)
 }
 
 // trusted is the clock as its guard sees it. Until the database has said what
@@ -120,6 +134,9 @@ func (s *service) startWorkers(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.endUpkeep = cancel
 	s.workers.Go(func() { s.upkeep <- s.store.Maintain(ctx) })
+	s.workers.Go(func() {
+		(&ticker{store: s.store, every: time.Duration(c.DriftInterval), log: s.log}).run(ctx)
+	})
 	s.startPaced()
 	return nil
 }

@@ -13,11 +13,12 @@ func (s *service) newServer() *ipc.Server {
 	c := &s.daemon.Config
 	served := &served{Store: s.store, service: s, started: ckpt.At(s.daemon.Now())}
 	var server *ipc.Server
+	policy := ckpt.DefaultPolicy()
 	m := newMetrics(
 		func(ctx context.Context) (*ckpt.Status, error) {
 			return served.Status(ctx, ckpt.Scope{Caller: ckpt.Caller{Owner: "daemon", Admin: true}})
 		},
-		func() ipc.Stats { return server.Stats() })
+		func() ipc.Stats { return server.Stats() }, s.drift.Rules(&policy))
 	server = ipc.NewServer(ipc.Options{
 		Store:   served,
 		Runs:    s.store,

@@ -43,10 +43,13 @@ func (c *Config) Settings() []Setting {
 		{"limits.owner_saves_per_second", "", "How many saves a second one user may send; 0 for no limit.", start, &c.OwnerSavesPerSecond},
 		{"limits.owner_connections", "", "How many connections one user may have open.", start, &c.OwnerConnections},
 		{"limits.connections", "", "How many connections may be open at all.", start, &c.Connections},
+		{"limits.live_states", "", "Memory for the newest state of each run that is being saved: of the next one only what changed is then looked at and stored. One state may take half of it; a quarter more is used for states on their way. 0 for none: every state is stored whole.", start, &c.LiveStates},
 		{"limits.write_timeout", "", "How long a write waits for a locked database before it is answered with busy.", start, &c.WriteTimeout},
 		{"limits.stuck_after", "", "How long the writer may stand still before the daemon ends itself, to be started afresh; 0s for ever. Where systemd's watchdog is on, half of WatchdogSec= counts instead.", live, &c.StuckAfter},
 		{"retention.interval", "", "How often checkpoints are looked at that go by age or budget.", live, &c.RetentionInterval},
 		{"monitor.interval", "", "How often the owners of runs are looked at; a dead one is found that much later at most.", live, &c.MonitorInterval},
+		{"drift.interval", "", "How often runs are looked at for what only time shows: checkpoints that are due, agents that do not agree.", start, &c.DriftInterval},
+		{"drift.watched_runs", "", "Of how many runs what the drift detectors know is kept in memory; of others it is read again when they are written to.", start, &c.WatchedRuns},
 	}
 	for i := range list {
 		if list[i].Env == "" {

@@ -34,6 +34,7 @@ func (a *agentRow) parsed() (*agentRow, error) {
 	if err := json.Unmarshal([]byte(a.Policy), &a.policy); err != nil {
 		return nil, ckpt.Wrap(ckpt.CodeCorrupt, err, "the stored policy of agent %s is damaged: set it again", a.Name)
 	}
+	a.policy.Fill()
 	return a, nil
 }
 
@@ -136,8 +137,14 @@ func (s *Store) SetPolicy(_ context.Context, sc ckpt.Scope, name string, p ckpt.
 	if err := ckpt.CheckAgentName(name); err != nil {
 		return nil, err
 	}
+	p.Fill()
 	if err := p.Check(); err != nil {
 		return nil, err
+	}
+	if s.opt.Drift != nil {
+		if err := s.opt.Drift.Check(&p); err != nil {
+			return nil, err
+		}
 	}
 	e := entry(sc, "set_policy", name)
 	err := s.write(&op{owner: sc.Caller.Owner, entry: e, apply: func(tx *tx) error {
@@ -184,8 +191,11 @@ func (s *Store) Agents(ctx context.Context, sc ckpt.Scope, f ckpt.AgentFilter) (
 		sc.Target = ckpt.AllOwners // what an administrator asks of nobody in particular is about everybody
 	}
 	page := &ckpt.AgentPage{Agents: []ckpt.Agent{}}
-	err = s.ro.SelectContext(ctx, &page.Agents, `SELECT agent, owner, created_at, updated_at, runs, checkpoints, stored_bytes
-		FROM audit_agents WHERE (owner = ? OR ? = '*') AND (owner, agent) > (?, ?) ORDER BY owner, agent LIMIT ?`,
+	// As audit_agents has it, but only the runs of the page's agents are looked at.
+	err = s.ro.SelectContext(ctx, &page.Agents, `SELECT a.name AS agent, a.owner, a.created_at, coalesce(max(r.updated_at), a.created_at) AS updated_at,
+			count(r.id) AS runs, coalesce(sum(r.last_seq - r.removed), 0) AS checkpoints, coalesce(sum(r.stored_bytes), 0) AS stored_bytes
+		FROM (SELECT * FROM agents WHERE (owner = ? OR ? = '*') AND (owner, name) > (?, ?) ORDER BY owner, name LIMIT ?) a
+		LEFT JOIN runs r ON r.agent_id = a.id GROUP BY a.id ORDER BY a.owner, a.name`,
 		sc.Whose(), sc.Whose(), owner, name, limit+1)
 	if err != nil {
 		return nil, readError(err)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
@@ -28,6 +29,7 @@ type auditEntry struct {
 	Outcome string
 	Reason  string
 	Detail  map[string]any
+	detail  string // instead of Detail: JSON, its keys in order
 }
 
 // chainHead is the last row of the audit log.
@@ -38,43 +40,82 @@ type chainHead struct {
 
 // entry begins an audit entry of something that a caller did to an agent.
 func entry(sc ckpt.Scope, action, agent string) auditEntry {
-	return auditEntry{Who: sc.Caller.Owner, PID: sc.PID, Action: action, Owner: sc.Whose(), Agent: agent, Outcome: outcomeDone}
+	e := auditEntry{Who: sc.Caller.Owner, PID: sc.PID, Action: action, Owner: sc.Whose(), Agent: agent, Outcome: outcomeDone}
+	if !sc.Spooled.IsZero() {
+		e.Reason = "spooled by the client at " + sc.Spooled.String()
+	}
+	return e
 }
 
-// audit adds a row to the log. The number of the next row is tx.head.n+1, so a
-// row of another table can be numbered for it before.
+// audit adds a row to the log, which writeLog writes at the end of the
+// transaction. The number of the next row is tx.head.n+1, so a row of another
+// table can be numbered for it before.
 func (tx *tx) audit(e auditEntry) error {
 	row := ckpt.AuditRow{
 		N: tx.head.n + 1, At: tx.now, Who: e.Who, PID: e.PID, Action: e.Action, Owner: ckpt.Ref(e.Owner), Agent: ckpt.Ref(e.Agent),
 		Run: ckpt.Ref(e.Run), Subject: ckpt.Ref(e.Subject), Outcome: e.Outcome, Reason: ckpt.Ref(e.Reason),
 		Retries: tx.retries, Detail: ckpt.JSON("{}"), Prev: tx.head.hash,
 	}
-	if len(e.Detail) > 0 {
+	switch {
+	case e.detail != "":
+		row.Detail = ckpt.JSON(e.detail)
+	case len(e.Detail) > 0:
 		var err error
 		if row.Detail, err = json.Marshal(e.Detail); err != nil {
 			return err
 		}
 	}
 	row.Hash = auditHash(&row)
-	err := tx.exec(`INSERT INTO audit_log (n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		row.N, row.At, row.Who, row.PID, row.Action, row.Owner, row.Agent, row.Run, row.Subject, row.Outcome, row.Reason,
-		row.Retries, string(row.Detail), row.Prev, row.Hash)
-	if err != nil {
-		return err
-	}
+	tx.log = append(tx.log, row)
+	tx.wrote = true
 	tx.head = chainHead{row.N, row.Hash}
+	return nil
+}
+
+// auditRows is how many rows go into the log by one statement at most.
+const auditRows = 16
+
+const (
+	insertAudit = `INSERT INTO audit_log (n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash) VALUES `
+	auditValues = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+)
+
+// auditInserts are the statements for 1, 2, 4, … rows.
+var auditInserts = func() map[int]string {
+	all := map[int]string{}
+	for n := 1; n <= auditRows; n *= 2 {
+		all[n] = insertAudit + auditValues + strings.Repeat(", "+auditValues, n-1)
+	}
+	return all
+}()
+
+// writeLog writes the rows of the log that the transaction has gathered, many
+// at once: a statement costs more than a row.
+func (tx *tx) writeLog() error {
+	rows := tx.log
+	tx.log = nil
+	for len(rows) > 0 {
+		n := 1
+		for n*2 <= min(len(rows), auditRows) {
+			n *= 2
+		}
+		args := make([]any, 0, 15*n)
+		for i := range rows[:n] {
+			r := &rows[i]
+			args = append(args, r.N, r.At, r.Who, r.PID, r.Action, r.Owner, r.Agent, r.Run, r.Subject, r.Outcome, r.Reason, r.Retries, string(r.Detail), r.Prev, r.Hash)
+		}
+		if err := tx.exec(auditInserts[n], args...); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
 	return nil
 }
 
 // auditHash is the SHA-256 of a row's fields, the hash of the row before among
 // them, as a JSON array in the order of the columns. An absent field is null.
 func auditHash(r *ckpt.AuditRow) string {
-	b, err := json.Marshal([]any{r.N, r.At, r.Who, r.PID, r.Action, r.Owner, r.Agent, r.Run, r.Subject, r.Outcome,
-		r.Reason, r.Retries, string(r.Detail), r.Prev})
-	if err != nil {
-		panic("an audit row cannot be written as JSON: " + err.Error()) // every field is text or a number
-	}
+	b := appendAudit(make([]byte, 0, 512), r)
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }

@@ -55,6 +55,9 @@ func (s *Store) Append(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, events
 		if err != nil {
 			return nil, err
 		}
+		if err := s.updateGoal(tx, agent, run, events, e); err != nil {
+			return nil, err
+		}
 		tx.onCommit(s.events.tell)
 		e.Detail = map[string]any{"first": a.First, "last": a.Last}
 		return a, tx.audit(e)
@@ -79,7 +82,7 @@ func (tx *tx) appendEvents(agent *agentRow, run *runRow, events []ckpt.NewEvent)
 	if err != nil {
 		return nil, err
 	}
-	if err := tx.exec(`UPDATE runs SET last_event = ? WHERE id = ?`, run.LastEvent, run.ID); err != nil {
+	if err := tx.exec(updateLastEvent, run.LastEvent, run.ID); err != nil {
 		return nil, err
 	}
 	return a, tx.signOfLife(run)

@@ -33,7 +33,7 @@ func (tx *tx) replayed(agentID int64, key, print string, reply any) (bool, error
 		return false, nil
 	}
 	var row replyRow
-	found, err := tx.get(&row, `SELECT fingerprint, reply FROM idempotency WHERE agent_id = ? AND key = ?`, agentID, key)
+	found, err := tx.get(&row, `SELECT fingerprint, reply FROM idempotency WHERE key = ? AND agent_id = ?`, key, agentID)
 	if err != nil || !found {
 		return false, err
 	}
@@ -43,8 +43,7 @@ func (tx *tx) replayed(agentID int64, key, print string, reply any) (bool, error
 	return true, json.Unmarshal([]byte(row.Reply), reply)
 }
 
-// remember keeps the reply to a key. It must come after the audit row that
-// records the request, whose number it takes.
+// remember keeps the reply to a key.
 func (tx *tx) remember(agentID int64, key, print string, reply any) error {
 	if key == "" {
 		return nil
@@ -53,27 +52,93 @@ func (tx *tx) remember(agentID int64, key, print string, reply any) error {
 	if err != nil {
 		return err
 	}
-	return tx.exec(`INSERT INTO idempotency (n, agent_id, key, fingerprint, reply, created_at) VALUES (?, ?, ?, ?, ?, ?)`,
-		tx.head.n, agentID, key, print, string(b), tx.now)
+	return tx.rememberText(agentID, key, print, b)
 }
 
-// Expire forgets the keys that were first used before a time, the oldest first
-// and at most limit, and answers how many went. They are looked for on a read
-// connection, so that a long table does not hold the writer.
+// rememberText is remember of a reply that is written already.
+func (tx *tx) rememberText(agentID int64, key, print string, reply []byte) error {
+	if key == "" {
+		return nil
+	}
+	return tx.exec(insertKey, key, agentID, print, string(reply), tx.now)
+}
+
+const insertKey = `INSERT INTO idempotency (key, agent_id, fingerprint, reply, created_at) VALUES (?, ?, ?, ?, ?)`
+
+// rememberNew is remember where the key is most likely new, and answers false
+// where it is not: then nothing was changed. It spares a save the question.
+func (tx *tx) rememberNew(agentID int64, key, print string, reply []byte) (bool, error) {
+	wrote := tx.wrote
+	err := tx.rememberText(agentID, key, print, reply)
+	if isTaken(err) {
+		tx.wrote = wrote // the statement alone was undone
+		return false, nil
+	}
+	return true, err
+}
+
+// isTaken says that a row was not inserted because its key is there.
+func isTaken(err error) bool {
+	switch sqliteCode(err) {
+	case 1555, 2067: // CONSTRAINT_PRIMARYKEY, CONSTRAINT_UNIQUE
+		return true
+	}
+	return false
+}
+
+// keySlice is how many keys are looked at at once for old ones.
+const keySlice = 50_000
+
+// keyPlace is a place in the order of keys.
+type keyPlace struct {
+	Key   string `db:"key"`
+	Agent int64  `db:"agent_id"`
+}
+
+// Expire forgets keys that were first used before a time, at most limit, and
+// answers how many went. They are looked for on a read connection, so that a
+// long table does not hold the writer, and only in parts of a long one: at its
+// beginning, where the oldest of the clients' own ids stand, and onwards from
+// where the last call stopped.
 func (s *Store) Expire(ctx context.Context, before time.Time, limit int) (n int, err error) {
-	var old []int64
-	err = s.ro.SelectContext(ctx, &old, `SELECT n FROM idempotency WHERE created_at < ? ORDER BY n LIMIT ?`, ckpt.At(before), limit)
+	old, next, err := s.oldKeys(ctx, keyPlace{}, before, limit)
+	if seen := s.keysSeen.Load(); err == nil && len(old) == 0 && seen != nil {
+		old, next, err = s.oldKeys(ctx, *seen, before, limit)
+	}
+	s.keysSeen.Store(&next)
 	if err != nil || len(old) == 0 {
 		return 0, readError(err)
 	}
-	list, err := json.Marshal(old)
-	if err != nil {
-		return 0, err
-	}
 	err = s.write(&op{owner: daemon, apply: func(tx *tx) error {
-		gone, err := tx.execCount(`DELETE FROM idempotency WHERE n IN (SELECT value FROM json_each(?))`, string(list))
-		n = int(gone)
-		return err
+		n = 0
+		for _, key := range old {
+			gone, err := tx.execCount(`DELETE FROM idempotency WHERE key = ? AND agent_id = ?`, key.Key, key.Agent)
+			if err != nil {
+				return err
+			}
+			n += int(gone)
+		}
+		return nil
 	}})
 	return n, err
+}
+
+// oldKeys looks at a part of the keys, after a place, and answers the next one:
+// the beginning again where the end was reached.
+func (s *Store) oldKeys(ctx context.Context, after keyPlace, before time.Time, limit int) (old []keyPlace, next keyPlace, err error) {
+	err = s.ro.GetContext(ctx, &next, `SELECT key, agent_id FROM idempotency WHERE (key, agent_id) > (?, ?) ORDER BY key, agent_id LIMIT 1 OFFSET ?`,
+		after.Key, after.Agent, keySlice-1)
+	switch {
+	case isNoRows(err):
+		err = s.ro.SelectContext(ctx, &old, `SELECT key, agent_id FROM idempotency WHERE (key, agent_id) > (?, ?) AND created_at < ? ORDER BY key, agent_id LIMIT ?`,
+			after.Key, after.Agent, ckpt.At(before), limit)
+		next = keyPlace{}
+	case err == nil:
+		err = s.ro.SelectContext(ctx, &old, `SELECT key, agent_id FROM idempotency WHERE (key, agent_id) > (?, ?) AND (key, agent_id) <= (?, ?) AND created_at < ?
+			ORDER BY key, agent_id LIMIT ?`, after.Key, after.Agent, next.Key, next.Agent, ckpt.At(before), limit)
+	}
+	if len(old) == limit { // there may be more of them here
+		next = after
+	}
+	return old, next, err
 }

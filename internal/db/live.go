@@ -17,14 +17,21 @@ const liveIdle = 10 * time.Minute
 type runKey struct{ owner, agent, run string }
 
 // stored is a state that is on disk, and how: what the next one of its run is
-// compared with. It is never changed.
+// compared with. It is never changed, until nobody has it any more.
 type stored struct {
 	delta.Base
+	known
 	n, runID, seq int64
 	id, sha256    string
+
+	lent    bool // its memory is Memory's
+	users   int  // who read it now; under the lock of live
+	dropped bool // it is not in live any more
 }
 
-func (b *stored) bytes() int64 { return int64(cap(b.State)) + 128*int64(len(b.Pieces)) }
+func (b *stored) bytes() int64 {
+	return int64(cap(b.State)) + 128*int64(len(b.Pieces)) + b.known.bytes()
+}
 
 // live is the newest large state of each run that is being saved, as far as
 // there is room, and who saves. It is a copy of what is on disk: nothing is
@@ -37,6 +44,7 @@ type live struct {
 	runs  map[runKey]*list.Element
 	ids   map[string]*list.Element
 	turns map[runKey]*turn
+	rooms rooms
 }
 
 type liveState struct {
@@ -91,11 +99,15 @@ func (l *live) leave(key runKey, t *turn) {
 	}
 }
 
-// get is the newest state of a run, nil where it is not here.
+// keeps says whether a state of a size may be kept.
+func (l *live) keeps(size int) bool { return size > inlineMost && int64(size) <= l.most/2 }
+
+// get is the newest state of a run, nil where it is not here. Whoever has it
+// must release it.
 func (l *live) get(key runKey) *stored {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.use(l.runs[key])
+	return l.use(l.runs[key]).hold()
 }
 
 // find is get by the id of the checkpoint, as far as the agent has it.
@@ -106,7 +118,7 @@ func (l *live) find(owner, agent, id string) *stored {
 	if e == nil || e.Value.(*liveState).key.owner != owner || e.Value.(*liveState).key.agent != agent {
 		return nil
 	}
-	return l.use(e)
+	return l.use(e).hold()
 }
 
 func (l *live) use(e *list.Element) *stored {
@@ -126,6 +138,8 @@ func (l *live) put(key runKey, state *stored) {
 	defer l.mu.Unlock()
 	l.drop(l.runs[key])
 	if state.bytes() > l.most/2 {
+		state.dropped = true
+		l.reuse(state)
 		return
 	}
 	if l.runs == nil {
@@ -147,6 +161,8 @@ func (l *live) drop(e *list.Element) {
 	delete(l.runs, s.key)
 	delete(l.ids, s.state.id)
 	l.held -= s.state.bytes()
+	s.state.dropped = true
+	l.reuse(s.state)
 }
 
 // forget lets go of a checkpoint that was removed.
@@ -174,13 +190,15 @@ func (l *live) expire(now time.Time) {
 	for e := l.order.Back(); e != nil && now.Sub(e.Value.(*liveState).used) > liveIdle; e = l.order.Back() {
 		l.drop(e)
 	}
+	l.rooms.expire(now)
 }
 
 // Base is the state of a checkpoint of an agent and its hash, for a change to
-// it. It may be the one in memory, which nobody may write to.
-func (s *Store) Base(ctx context.Context, sc ckpt.Scope, agent, id string) (state []byte, sha256 string, err error) {
+// it. It may be the one in memory: nobody may write to it, nor read it once it
+// was released.
+func (s *Store) Base(ctx context.Context, sc ckpt.Scope, agent, id string) (state []byte, sha256 string, release func(), err error) {
 	if b := s.live.find(sc.Whose(), agent, id); b != nil {
-		return b.State, b.sha256, nil
+		return b.State, b.sha256, func() { s.live.release(b) }, nil
 	}
 	err = s.reading(ctx, func(q *sqlx.Tx) error {
 		row, err := readOne(ctx, q, id, true)
@@ -194,13 +212,14 @@ func (s *Store) Base(ctx context.Context, sc ckpt.Scope, agent, id string) (stat
 		state, err = decode(ctx, q, row.state())
 		return err
 	})
-	return state, sha256, err
+	return state, sha256, func() {}, err
 }
 
 // baseFor is what a new state of a run is compared with: the run's newest one,
 // from memory or read once, nil where there is none or it cannot be read.
+// Whoever has it must release it.
 func (s *Store) baseFor(key runKey, size int) *stored {
-	if size <= inlineMost || int64(size) > s.live.most/2 {
+	if !s.live.keeps(size) {
 		return nil
 	}
 	if base := s.live.get(key); base != nil {
@@ -210,7 +229,7 @@ func (s *Store) baseFor(key runKey, size int) *stored {
 	if err != nil {
 		s.log.Warn("a state is stored whole: the one before cannot be read", "agent", key.agent, "run", key.run, "error", err)
 	}
-	return base
+	return base.hold()
 }
 
 const pieced = `SELECT n, id, seq, size, sha256, pieces FROM checkpoints WHERE n = (SELECT max(n) FROM (
@@ -274,7 +293,8 @@ func (s *Store) keepLive(tx *tx, key runKey, runID int64, row *checkpointRow, e 
 	if list == nil || s.live.most < 0 {
 		return
 	}
-	next := &stored{n: row.N, runID: runID, seq: row.Seq, id: row.ID, sha256: e.sha256}
+	next := &stored{n: row.N, runID: runID, seq: row.Seq, id: row.ID, sha256: e.sha256, known: e.known}
+	next.lent = e.lent
 	next.State, next.Pieces, next.Sizes = e.state, list, make(map[int64]int64, len(list))
 	for i, p := range list {
 		if e.pieces[i].Segment == delta.New {
@@ -297,7 +317,7 @@ func (tx *tx) settle(e *encoded) error {
 	if err != nil || newest {
 		return err
 	}
-	*e = encode(e.state, nil)
+	e.describe(nil, nil)
 	return nil
 }
 
@@ -321,12 +341,12 @@ func (tx *tx) encodeAgain(c *ckpt.Checkpoint) (encoded, error) {
 		return encoded{}, err
 	}
 	if !found || row.Pieces == nil {
-		return encode(c.State, nil), nil
+		return encode(c.State), nil
 	}
 	base := &stored{n: row.N, runID: row.RunID, seq: c.Seq, id: c.ID, sha256: c.SHA256}
 	newest, err := tx.isNewest(base)
 	if err != nil || !newest {
-		return encode(c.State, nil), err
+		return encode(c.State), err
 	}
 	if err := base.standOn(tx.ctx, tx.conn, *row.Pieces); err != nil {
 		return encoded{}, err

@@ -22,7 +22,9 @@ const (
 	walIdle       = 5 * time.Second // what waits in the log this long is copied even where it is little
 	walAlarm      = 8 * walTarget   // somebody holds a snapshot: say so
 	vacuumPages   = 256
-	vacuumAt      = 512 // free pages below this many are left for the next saves
+	vacuumAt      = 512 // so many free pages at most are left for the next saves
+	vacuumLeast   = 32  // and so many at least
+	vacuumPart    = 16  // and else this part of the file
 	auditLogEvery = time.Hour
 )
 
@@ -142,7 +144,7 @@ func (s *Store) maintainBetween(w *writer) {
 		Log  int64 `db:"log"`
 		Done int64 `db:"checkpointed"`
 	}
-	t := tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts}
+	t := tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts, hot: &w.hot}
 	ended := s.watch.writing(false)
 	_, err := t.get(&row, `PRAGMA wal_checkpoint(PASSIVE)`)
 	ended(err == nil && row.Log == row.Done, false)
@@ -191,7 +193,10 @@ func (s *Store) vacuum(pages int64) (freed int64, err error) {
 	if err := s.ro.Get(&before, `PRAGMA freelist_count`); err != nil {
 		return 0, err
 	}
-	leave := int64(vacuumAt)
+	if err := s.ro.Get(&count, `PRAGMA page_count`); err != nil {
+		return 0, err
+	}
+	leave := min(vacuumAt, max(vacuumLeast, (count-before)/vacuumPart))
 	if pages > vacuumPages { // erase leaves none
 		leave = 0
 	}

@@ -3,8 +3,10 @@ package db_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -124,11 +126,77 @@ func TestVacuumShrinksTheFile(t *testing.T) {
 	for i := range 12 {
 		tick(time.Now().Add(time.Duration(i) * 6 * time.Second))
 	}
-	if after := sizeOf(t, path); after > before/2 || after < 512*8192 {
+	if after := sizeOf(t, path); after > before/4 || after < 32*8192 {
 		t.Errorf("the file had %d bytes, and has %d", before, after)
 	}
 	must(t, s.CheckFiles())
 	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+	must(t, s.Close())
+	sound(t, path)
+}
+
+// TestFileIsNearAFreshCopy removes checkpoints in every way, at random, and
+// compares the file with one that is written anew.
+func TestFileIsNearAFreshCopy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	s := openWith(t, options(path, newClock()))
+	r := rand.New(rand.NewPCG(1, 2))
+	p := ckpt.DefaultPolicy()
+	p.RoutineKeep = 0
+	left := map[string][]byte{}
+	for a := range 8 {
+		agent := fmt.Sprint("a", a)
+		_, err := s.SetPolicy(t.Context(), ann, agent, p)
+		must(t, err)
+		state := noise(uint64(a), 100_000)
+		for i := range 30 {
+			state = slices.Concat(state, noise(uint64(a*100+i), 3000+r.IntN(60_000)))
+			if i%5 == 0 {
+				state = noise(uint64(a*1000+i), 1+r.IntN(100_000))
+			}
+			c, err := s.Save(t.Context(), ann, binary(agent, ckpt.KindRoutine, state))
+			must(t, err)
+			left[c.ID] = state
+		}
+	}
+	for id := range left {
+		if r.IntN(2) == 0 {
+			_, err := s.Delete(t.Context(), ann, id)
+			must(t, err)
+			delete(left, id)
+		}
+	}
+	_, err := s.Erase(t.Context(), ann, "a0")
+	must(t, err)
+	p.RoutineKeep = 3
+	_, err = s.SetPolicy(t.Context(), ann, "a1", p)
+	must(t, err)
+	tick := s.Ticker()
+	for i := range 30 {
+		tick(time.Now().Add(time.Duration(i) * 6 * time.Second))
+	}
+	there := 0
+	for id, state := range left {
+		c, err := s.Checkpoint(t.Context(), ann, id, true)
+		switch {
+		case ckpt.CodeOf(err) == ckpt.CodeNotFound: // erased, or pruned
+		case err != nil || !slices.Equal(c.State, state):
+			t.Errorf("%s does not read back: %v", id, err)
+		default:
+			there++
+		}
+	}
+	copied := filepath.Join(t.TempDir(), "copy.db")
+	reader := auditor(t, path)
+	defer reader.Close()
+	if _, err := reader.Exec(`VACUUM INTO ?`, copied); err != nil {
+		t.Fatal(err)
+	}
+	file, fresh := sizeOf(t, path), sizeOf(t, copied)
+	t.Logf("%d checkpoints are left; the file has %d bytes, a fresh copy %d: %.2f", there, file, fresh, float64(file)/float64(fresh))
+	if there < 60 || float64(file) > 1.3*float64(fresh) {
+		t.Error("the file is more than 1.3 times a fresh copy")
+	}
 	must(t, s.Close())
 	sound(t, path)
 }

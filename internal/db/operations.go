@@ -237,7 +237,8 @@ func (s *Store) endOperation(tx *tx, sc ckpt.Scope, agent *agentRow, ref ckpt.Ru
 // epoch, and the run may be over.
 func (s *Store) runToEnd(tx *tx, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationEnd) (*runRow, error) {
 	if r.Resolve {
-		return s.knownRun(tx, sc, ref)
+		_, run, err := s.knownRun(tx, sc, ref)
+		return run, err
 	}
 	return s.needRun(tx, sc, ref)
 }

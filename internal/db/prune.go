@@ -50,7 +50,7 @@ func (p *pruning) run(id int64) error {
 	if err != nil {
 		return err
 	}
-	verdicts, err := p.tx.judge(p.plan, agent.policy, p.now, run, rows)
+	verdicts, err := p.tx.judge(p.plan, agent.policy, p.now, run, rows, p.tx.neededBy)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -66,11 +67,20 @@ func (r *readRow) checkpoint() (*ckpt.Checkpoint, error) {
 }
 
 func (r *readRow) damaged(column string, err error) error {
-	return ckpt.Wrap(ckpt.CodeCorrupt, err, "checkpoint %s is damaged in its %s and is not served; run ckptsidecar verify", r.ID, column)
+	return ckpt.Wrap(ckpt.CodeCorrupt, errors.Join(err, &damageError{"its " + column + " cannot be read", r.ID}),
+		"checkpoint %s is damaged in its %s and is not served; run ckptsidecar verify", r.ID, column)
 }
 
-// reading runs f on one snapshot of the database.
+// reading runs f on one snapshot of the database. Damage that it meets is noted.
 func (s *Store) reading(ctx context.Context, f func(q *sqlx.Tx) error) error {
+	err := s.onSnapshot(ctx, f)
+	if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
+		s.reportDamage(err)
+	}
+	return err
+}
+
+func (s *Store) onSnapshot(ctx context.Context, f func(q *sqlx.Tx) error) error {
 	q, err := s.ro.BeginTxx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return readError(err)
@@ -206,9 +216,7 @@ func (s *Store) Latest(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilt
 	return c, err
 }
 
-// listRows reads the newest rows before a position. The newest of an agent are
-// among the newest of each of its runs, so that no index over all of an
-// agent's checkpoints has to be kept by every save.
+// listRows reads the newest rows before a position.
 func listRows(ctx context.Context, q sqlx.QueryerContext, agentID int64, f ckpt.CheckpointFilter, before int64, limit int, state bool) ([]readRow, error) {
 	if err := checkFilter(f); err != nil {
 		return nil, err
@@ -217,23 +225,74 @@ func listRows(ctx context.Context, q sqlx.QueryerContext, agentID int64, f ckpt.
 	if f.Kind != "" {
 		kinds = []ckpt.Kind{f.Kind}
 	}
-	conditions, conditionArgs := filterSQL(f)
-	var parts []string
-	var args []any
-	for _, kind := range kinds {
-		parts = append(parts, `SELECT n FROM (SELECT k.n FROM checkpoints k WHERE k.run_id = r.id AND k.kind = ? AND k.n < ?`+conditions+` ORDER BY k.seq DESC LIMIT ?)`)
-		args = append(append(append(args, string(kind), before), conditionArgs...), limit)
-	}
 	columns := readColumns
 	if state {
 		columns += stateColumns
 	}
-	query := `SELECT ` + columns + ` FROM runs r JOIN agents a ON a.id = r.agent_id
-		JOIN checkpoints c ON c.n IN (` + strings.Join(parts, ` UNION ALL `) + `)
-		WHERE r.agent_id = ? AND (? = '' OR r.name = ?) ORDER BY c.n DESC LIMIT ?`
-	args = append(args, agentID, f.Run, f.Run, limit)
+	var l listQuery
+	if f.Run != "" {
+		l.ofRun(columns, agentID, kinds, f, before, limit)
+	} else {
+		l.ofAllRuns(columns, agentID, kinds, f, before, limit)
+	}
 	var rows []readRow
-	return rows, sqlx.SelectContext(ctx, q, &rows, query, args...)
+	return rows, sqlx.SelectContext(ctx, q, &rows, l.text.String(), l.args...)
+}
+
+// ofRun takes the newest of each kind of one run.
+func (l *listQuery) ofRun(columns string, agentID int64, kinds []ckpt.Kind, f ckpt.CheckpointFilter, before int64, limit int) {
+	l.add(`SELECT ` + columns + ` FROM runs r JOIN agents a ON a.id = r.agent_id JOIN checkpoints c ON c.n IN (`)
+	for i, kind := range kinds {
+		if i > 0 {
+			l.add(` UNION ALL `)
+		}
+		l.add(`SELECT n FROM (`)
+		l.newest(`r.id AND k.kind = ?`, f, before, limit, string(kind))
+		l.add(`)`)
+	}
+	l.add(`) WHERE r.agent_id = ? AND r.name = ? ORDER BY c.n DESC LIMIT ?`, agentID, f.Run, limit)
+}
+
+// ofAllRuns goes in two steps, so that no index over all of an agent's
+// checkpoints has to be kept by every save. The first takes the newest one of
+// each run and kind, which an index alone answers: as many runs and kinds as
+// rows are asked for, those whose newest are the newest, have all rows that are
+// asked for. The second looks into these, down to the oldest of the first.
+func (l *listQuery) ofAllRuns(columns string, agentID int64, kinds []ckpt.Kind, f ckpt.CheckpointFilter, before int64, limit int) {
+	l.add(`WITH kinds (kind) AS (VALUES (?)`, string(kinds[0]))
+	for _, kind := range kinds[1:] {
+		l.add(`, (?)`, string(kind))
+	}
+	l.add(`), heads AS MATERIALIZED (SELECT r.id AS run_id, kinds.kind, (`)
+	l.newest(`r.id AND k.kind = kinds.kind`, f, before, 1)
+	l.add(`) AS n FROM runs r, kinds WHERE r.agent_id = ? ORDER BY n DESC LIMIT ?)
+		SELECT `+columns+` FROM heads h JOIN runs r ON r.id = h.run_id JOIN agents a ON a.id = r.agent_id
+		JOIN checkpoints c ON c.n IN (SELECT n FROM (`, agentID, limit)
+	l.newest(`h.run_id AND k.kind = h.kind`, f, before, limit)
+	l.add(`) WHERE n >= (SELECT CASE count(n) WHEN ? THEN min(n) ELSE 0 END FROM heads)) ORDER BY c.n DESC LIMIT ?`, limit, limit)
+}
+
+// listQuery is a statement that is put together, with its arguments in order.
+type listQuery struct {
+	text strings.Builder
+	args []any
+}
+
+func (l *listQuery) add(text string, args ...any) {
+	l.text.WriteString(text)
+	l.args = append(l.args, args...)
+}
+
+// newest adds a selection of the newest of a run and a kind that a filter lets through.
+func (l *listQuery) newest(run string, f ckpt.CheckpointFilter, before int64, limit int, args ...any) {
+	l.add(`SELECT k.n FROM checkpoints k WHERE k.run_id = `+run+` AND k.n < ?`, append(args, before)...)
+	if f.Suspect != nil {
+		l.add(` AND k.suspect = ?`, *f.Suspect)
+	}
+	for key, value := range f.Labels { // whose keys have been checked to need no quoting inside a JSON path
+		l.add(` AND json_extract(k.labels, ?) = ?`, `$."`+key+`"`, value)
+	}
+	l.add(` ORDER BY k.seq DESC LIMIT ?`, limit)
 }
 
 func checkFilter(f ckpt.CheckpointFilter) error {
@@ -248,20 +307,4 @@ func checkFilter(f ckpt.CheckpointFilter) error {
 		}
 	}
 	return ckpt.CheckLabels(f.Labels)
-}
-
-// filterSQL is the rest of a filter as conditions on k. The keys of labels
-// have been checked to need no quoting inside a JSON path.
-func filterSQL(f ckpt.CheckpointFilter) (string, []any) {
-	var sql strings.Builder
-	var args []any
-	if f.Suspect != nil {
-		sql.WriteString(` AND k.suspect = ?`)
-		args = append(args, *f.Suspect)
-	}
-	for key, value := range f.Labels {
-		sql.WriteString(` AND json_extract(k.labels, ?) = ?`)
-		args = append(args, `$."`+key+`"`, value)
-	}
-	return sql.String(), args
 }

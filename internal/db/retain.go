@@ -1,6 +1,7 @@
 package db
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -19,9 +20,10 @@ type heldRow struct {
 	Pinned     bool               `db:"pinned"`
 	Suspect    bool               `db:"suspect"`
 	Operation  ckpt.Ref           `db:"operation"`
+	Inline     bool               `db:"inline"` // known to stand in its row, without pieces
 }
 
-const heldColumns = `n, id, seq, kind, created_at, stored_size, pinned, suspect, operation`
+const heldColumns = `n, id, seq, kind, created_at, stored_size, pinned, suspect, operation, pieces IS NULL AS inline`
 
 func (h *heldRow) held() ckpt.Held {
 	return ckpt.Held{ID: h.ID, Seq: h.Seq, Kind: h.Kind, CreatedAt: h.CreatedAt.value.Time, StoredSize: h.StoredSize, Pinned: h.Pinned, Suspect: h.Suspect}
@@ -40,27 +42,50 @@ func (s *Store) retainRoutine(tx *tx, agent *agentRow, run *runRow, kind ckpt.Ki
 	if run.LastSeq-run.Removed < 2 {
 		return []string{}, nil
 	}
-	var rows []heldRow
-	err := tx.list(&rows, `SELECT `+heldColumns+` FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND ?2 > 0
-		UNION ALL SELECT `+heldColumns+` FROM checkpoints c WHERE run_id = ?1 AND kind = 'pre_operation' AND pinned = 0
-		AND EXISTS (SELECT 1 FROM operations o WHERE o.run_id = ?1 AND o.key = c.operation AND o.status = 'succeeded')
-		ORDER BY seq DESC`, run.ID, keep)
+	rows, err := tx.routineRows(run, keep)
 	if err != nil {
 		return nil, err
 	}
-	routine := 0
-	for _, row := range rows {
-		if row.Kind == ckpt.KindRoutine {
-			routine++
-		}
-	}
 	switch {
-	case routine == len(rows) && routine <= keep:
+	case allStay(rows, keep):
 		return []string{}, nil
 	case kind == ckpt.KindRoutine && keep > 0 && !rows[0].Suspect:
 		return s.retain(tx, agent, run, rows, e)
 	}
 	return s.retainRun(tx, agent, run, e)
+}
+
+// retainSaved is retainRoutine, and where a save has made suspects of others all
+// of the policy.
+func (s *Store) retainSaved(tx *tx, agent *agentRow, run *runRow, seq int64, kind ckpt.Kind, all bool, e auditEntry) ([]string, error) {
+	if !all {
+		return s.retainRoutine(tx, agent, run, kind, e)
+	}
+	gone, err := s.retainRun(tx, agent, run, e)
+	if err != nil || seq > 1 || run.ForkedFrom == "" {
+		return gone, err
+	}
+	freed, err := s.retainForked(tx, run, e)
+	return append(gone, freed...), err
+}
+
+// routineRows are the checkpoints that a routine save may push out, newest first.
+func (tx *tx) routineRows(run *runRow, keep int) (rows []heldRow, err error) {
+	err = tx.list(&rows, `SELECT `+heldColumns+` FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND ?2 > 0
+		UNION ALL SELECT `+heldColumns+` FROM checkpoints c WHERE run_id = ?1 AND kind = 'pre_operation' AND pinned = 0
+		AND EXISTS (SELECT 1 FROM operations o WHERE o.run_id = ?1 AND o.key = c.operation AND o.status = 'succeeded')
+		ORDER BY seq DESC`, run.ID, keep)
+	return rows, err
+}
+
+// allStay says that none of rows has to be asked about.
+func allStay(rows []heldRow, keep int) bool {
+	for i := range rows {
+		if rows[i].Kind != ckpt.KindRoutine {
+			return false
+		}
+	}
+	return len(rows) <= keep
 }
 
 // retainForked applies the policy to the run from which a fork has just saved
@@ -113,26 +138,32 @@ func (tx *tx) history(runID int64) ([]heldRow, error) {
 
 // retain asks the policy about rows, newest first, and removes what it says.
 func (s *Store) retain(tx *tx, agent *agentRow, run *runRow, rows []heldRow, e auditEntry) ([]string, error) {
-	verdicts, err := tx.judge(s.opt.Retention, agent.policy, tx.trusted.Time, run, rows)
+	verdicts, err := tx.judge(s.opt.Retention, agent.policy, tx.trusted.Time, run, rows, tx.neededBy)
 	if err != nil {
 		return nil, err
 	}
-	var gone []heldRow
-	var reasons []string
-	for i, v := range verdicts {
-		if v.Remove {
-			gone, reasons = append(gone, rows[i]), append(reasons, v.Reason)
-		}
-	}
+	_, gone, reasons := sorted(rows, verdicts)
 	if len(gone) == 0 {
 		return []string{}, nil
 	}
 	return s.remove(tx, agent, run, gone, reasons, e)
 }
 
+// sorted parts rows into those that stay and those that go.
+func sorted(rows []heldRow, verdicts []ckpt.Verdict) (stay, gone []heldRow, reasons []string) {
+	for i, v := range verdicts {
+		if v.Remove {
+			gone, reasons = append(gone, rows[i]), append(reasons, v.Reason)
+		} else {
+			stay = append(stay, rows[i])
+		}
+	}
+	return stay, gone, reasons
+}
+
 // judge asks the plan. Who needs a checkpoint is looked up for those alone
 // that would otherwise go.
-func (tx *tx) judge(plan ckpt.Retention, p ckpt.Policy, now time.Time, run *runRow, rows []heldRow) ([]ckpt.Verdict, error) {
+func (tx *tx) judge(plan ckpt.Retention, p ckpt.Policy, now time.Time, run *runRow, rows []heldRow, neededBy func(*runRow, string) (string, error)) ([]ckpt.Verdict, error) {
 	h := ckpt.History{Status: run.Status, EndedAt: run.EndedAt.Time, Checkpoints: make([]ckpt.Held, len(rows))}
 	for i := range rows {
 		h.Checkpoints[i] = rows[i].held()
@@ -146,7 +177,7 @@ func (tx *tx) judge(plan ckpt.Retention, p ckpt.Policy, now time.Time, run *runR
 		if !v.Remove {
 			continue
 		}
-		by, err := tx.neededBy(run, v.ID)
+		by, err := neededBy(run, v.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -185,15 +216,45 @@ func (tx *tx) neededBy(run *runRow, id string) (string, error) {
 		UNION ALL SELECT 'a prompt' FROM prompts WHERE run_id = ?1 AND checkpoint = ?2 AND answered_at IS NULL
 		UNION ALL SELECT 'a fork' FROM runs WHERE forked_from = ?2 AND last_seq = 0 AND ended_at IS NULL
 		LIMIT 1`, run.ID, id)
+	if err == nil && by == "" && run.BackSeq.Valid && run.EndedAt.IsZero() {
+		by, err = tx.neededToGoBack(run, id)
+	}
 	if by == "" && string(run.Head) == id && run.EndedAt.IsZero() {
-		by = "the next save"
+		by = nextSave
 	}
 	return by, err
+}
+
+// Who may be overruled by somebody who deletes a checkpoint.
+const (
+	nextSave       = "the next save"
+	beginningDrift = "drift that may be beginning"
+)
+
+// neededToGoBack says whether a checkpoint is the one to go back to, should
+// what looks like drift become critical.
+func (tx *tx) neededToGoBack(run *runRow, id string) (string, error) {
+	var is bool
+	_, err := tx.get(&is, `SELECT id = ?3 FROM checkpoints WHERE n = (SELECT n FROM checkpoints WHERE run_id = ?1 AND suspect = 0 AND seq <= ?2 ORDER BY seq DESC LIMIT 1)`, run.ID, run.BackSeq, id)
+	if err != nil || !is {
+		return "", err
+	}
+	return beginningDrift, nil
 }
 
 // remove takes checkpoints of one run away, with an audit row for each, and
 // answers their ids. What of their material nobody else uses goes as well.
 func (s *Store) remove(tx *tx, agent *agentRow, run *runRow, gone []heldRow, reasons []string, e auditEntry) ([]string, error) {
+	ids, err := s.removeRows(tx, agent, run, gone, reasons, e)
+	if err != nil {
+		return nil, err
+	}
+	tx.hot.forget(run)
+	return ids, tx.exec(updateRemoved, run.Removed, run.StoredBytes, tx.now, run.ID)
+}
+
+// removeRows is remove without the run's row, which is still to be written.
+func (s *Store) removeRows(tx *tx, agent *agentRow, run *runRow, gone []heldRow, reasons []string, e auditEntry) ([]string, error) {
 	ids := make([]string, len(gone))
 	var freed int64
 	for i, row := range gone {
@@ -206,7 +267,7 @@ func (s *Store) remove(tx *tx, agent *agentRow, run *runRow, gone []heldRow, rea
 		tx.onCommit(func() { s.live.forget(row.ID) })
 		r := e
 		r.Action, r.Run, r.Subject, r.Reason = "remove", run.Name, row.ID, reasons[i]
-		r.Detail = map[string]any{"kind": row.Kind, "seq": row.Seq}
+		r.Detail, r.detail = nil, fmt.Sprintf(`{"kind":"%s","seq":%d}`, row.Kind, row.Seq)
 		if err := tx.audit(r); err != nil {
 			return nil, err
 		}
@@ -214,19 +275,19 @@ func (s *Store) remove(tx *tx, agent *agentRow, run *runRow, gone []heldRow, rea
 	run.Removed += int64(len(gone))
 	run.StoredBytes -= freed
 	s.countOwner(tx, agent.Owner, -freed)
-	return ids, tx.exec(`UPDATE runs SET removed = ?, stored_bytes = ?, updated_at = ? WHERE id = ?`,
-		run.Removed, run.StoredBytes, tx.now, run.ID)
+	return ids, nil
 }
 
 // removeOne deletes a checkpoint and answers how many stored bytes that freed.
 func (tx *tx) removeOne(run *runRow, row *heldRow) (int64, error) {
+	if row.Inline {
+		return row.StoredSize, tx.exec(deleteInline, row.N)
+	}
 	var pieces *string
-	if _, err := tx.get(&pieces, `SELECT pieces FROM checkpoints WHERE n = ?`, row.N); err != nil {
+	if _, err := tx.get(&pieces, deleteCheckpoint, row.N); err != nil {
 		return 0, err
 	}
-	if err := tx.exec(`DELETE FROM checkpoints WHERE n = ?`, row.N); err != nil {
-		return 0, err
-	}
+	tx.wrote = true
 	if pieces == nil {
 		return row.StoredSize, nil
 	}

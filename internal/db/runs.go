@@ -38,11 +38,13 @@ type runRow struct {
 	ProgressAt    ckpt.Time      `db:"progress_at"`
 	Progress      *float64       `db:"progress"`
 	LastEvent     int64          `db:"last_event"`
+	Stretch       int64          `db:"stretch"`
+	BackSeq       sql.NullInt64  `db:"back_seq"`
 }
 
 const runColumns = `id, agent_id, name, status, epoch, attempt, last_seq, base_seq, removed, stored_bytes, head, forked_from, pid,
 	process_start, boot_id, started_at, updated_at, ended_at, segment_at, interrupted_at, heartbeat_at, accumulated_ms,
-	heartbeat_timeout_ms, progress_timeout_ms, progress_at, progress, last_event`
+	heartbeat_timeout_ms, progress_timeout_ms, progress_at, progress, last_event, stretch, back_seq`
 
 // run finds a run, nil where there is none.
 func (tx *tx) run(agentID int64, name string) (*runRow, error) {
@@ -105,7 +107,7 @@ func (r *runRow) lastProgress() time.Time {
 
 // signOfLife notes a write of the owner.
 func (tx *tx) signOfLife(run *runRow) error {
-	return tx.exec(`UPDATE runs SET updated_at = ?1, heartbeat_at = ?1 WHERE id = ?2`, tx.now, run.ID)
+	return tx.exec(updateSign, tx.now, run.ID)
 }
 
 // accumulated is the time over all segments, the open one up to an instant.
@@ -174,9 +176,10 @@ func (r *runRow) mayWrite(epoch *int64) error {
 }
 
 // revive takes back that a run was found dead, when it writes all the same. If
-// it is another process that writes, the owner is not known any more.
+// it is another process that writes, the owner is not known any more. A write
+// from a spool is of the past and revives nobody.
 func (tx *tx) revive(run *runRow, sc ckpt.Scope) error {
-	if run.Status != ckpt.RunInterrupted && run.Status != ckpt.RunTimedOut {
+	if run.Status != ckpt.RunInterrupted && run.Status != ckpt.RunTimedOut || !sc.Spooled.IsZero() {
 		return nil
 	}
 	run.Status, run.SegmentAt = ckpt.RunRunning, tx.now
@@ -197,8 +200,8 @@ type readRun struct {
 }
 
 const (
-	readRunColumns = `r.id, a.name AS agent, a.owner, r.name AS run, r.workflow,
-		CASE WHEN r.status = 'running' AND r.last_seq = r.base_seq THEN 'starting' ELSE r.status END AS status, r.epoch, r.attempt,
+	shownStatus    = `CASE WHEN r.status = 'running' AND r.last_seq = r.base_seq THEN 'starting' ELSE r.status END`
+	readRunColumns = `r.id, a.name AS agent, a.owner, r.name AS run, r.workflow, ` + shownStatus + ` AS status, r.epoch, r.attempt,
 		coalesce(r.pid, 0) AS pid, r.parent_run, r.forked_from, r.started_at, r.updated_at, r.ended_at, r.accumulated_ms, r.goal, r.progress,
 		r.continuation_prompt, r.external_session, r.labels, r.result, r.error, r.segment_at, r.heartbeat_timeout_ms, r.progress_timeout_ms, r.last_event`
 	readRunTables = ` FROM runs r JOIN agents a ON a.id = r.agent_id `
@@ -276,9 +279,12 @@ func (s *Store) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckp
 		sc.Target = ckpt.AllOwners
 	}
 	var rows []readRun
-	err = s.ro.SelectContext(ctx, &rows, `SELECT * FROM (SELECT `+readRunColumns+readRunTables+`
-		WHERE (a.owner = ?1 OR ?1 = '*') AND (?2 = 0 OR a.id = ?2) AND (r.updated_at, r.id) < (?3, ?4))
-		WHERE ?5 = '' OR status = ?5 ORDER BY updated_at DESC, id DESC LIMIT ?6`, sc.Whose(), agentID, at, id, string(f.Status), limit+1)
+	// Chosen by their ids and then read, so that only those of the page are read whole.
+	err = s.ro.SelectContext(ctx, &rows, `SELECT `+readRunColumns+readRunTables+`WHERE r.id IN (
+		SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id
+		WHERE (a.owner = ?1 OR ?1 = '*') AND (?2 = 0 OR a.id = ?2) AND (r.updated_at, r.id) < (?3, ?4) AND (?5 = '' OR `+shownStatus+` = ?5)
+		ORDER BY r.updated_at DESC, r.id DESC LIMIT ?6)
+		ORDER BY r.updated_at DESC, r.id DESC`, sc.Whose(), agentID, at, id, string(f.Status), limit+1)
 	if err != nil {
 		return nil, readError(err)
 	}

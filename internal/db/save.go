@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
@@ -13,7 +14,7 @@ import (
 // been flushed, and everything that the save implies with it: the pruning of
 // its run, the idempotency key, the audit rows.
 func (s *Store) Save(_ context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
-	if err := r.Check(); err != nil {
+	if err := r.CheckRest(); err != nil {
 		return nil, err
 	}
 	v, err := s.newSave(sc, r)
@@ -40,6 +41,9 @@ type save struct {
 	program   any
 	operation ckpt.Ref      // the key of the operation that it is taken for
 	secrets   []ckpt.Secret // what in the state looks like one
+	drift     *printed      // what the detectors need of the state; nil where nobody watches
+	id        string        // made here, where the client made none
+	seen      seenSave
 	entry     auditEntry
 	leave     func() // lets the next save of the run begin; to be called when this one is done
 
@@ -48,12 +52,8 @@ type save struct {
 
 // newSave does all of a save that needs no transaction. It waits until no other
 // of the run is on its way, so that each stands on the one before.
-func (s *Store) newSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*save, error) {
-	state, found, err := s.searchSecrets(sc, r)
-	if err != nil {
-		return nil, err
-	}
-	v := &save{scope: sc, request: r, secrets: found, key: r.IdempotencyKey, entry: entry(sc, "save", r.Agent)}
+func (s *Store) newSave(sc ckpt.Scope, r *ckpt.SaveRequest) (_ *save, err error) {
+	v := &save{scope: sc, request: r, key: r.IdempotencyKey, entry: entry(sc, "save", r.Agent)}
 	v.entry.Run, v.entry.Subject = runName(r.Run), r.ID
 	if r.ID != "" {
 		v.key = r.ID
@@ -62,17 +62,21 @@ func (s *Store) newSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*save, error) {
 		return nil, err
 	}
 	key := runKey{sc.Whose(), r.Agent, runName(r.Run)}
-	if v.leave, err = s.live.enter(key, len(state), s.opt.WriteTimeout); err != nil {
+	if v.leave, err = s.live.enter(key, len(r.State), s.opt.WriteTimeout); err != nil {
 		return nil, err
 	}
-	v.state = encode(state, s.baseFor(key, len(state)))
-	if v.key == "" {
+	defer func() {
+		if err != nil {
+			v.leave()
+		}
+	}()
+	if v.state, v.secrets, err = s.prepare(key, sc, r); err != nil {
+		return v, err
+	}
+	if v.drift = s.printState(key, r, &v.state); v.key == "" {
 		return v, nil
 	}
 	v.print, err = fingerprint([]any{"save", runName(r.Run), r.Kind, r.Parent, r.Step, r.Labels, string(r.Metadata), v.program, r.ContentType, v.state.sha256})
-	if err != nil {
-		v.leave()
-	}
 	return v, err
 }
 
@@ -94,19 +98,27 @@ type savedReply struct {
 	Parent     ckpt.Ref  `json:"parent"`
 	CreatedAt  ckpt.Time `json:"created_at"`
 	StoredSize int64     `json:"stored_size"`
+	Suspect    bool      `json:"suspect,omitempty"`
 	Pruned     []string  `json:"pruned"`
 }
 
 // save is one save inside the writer's transaction. It refuses before it
 // changes anything, except that it may have made the agent and the run.
-func (s *Store) save(tx *tx, v *save) error {
+func (s *Store) save(tx *tx, v *save) (err error) {
 	v.saved = nil
+	defer func() { s.unsee(tx, v, err) }()
 	agent, err := s.agent(tx, v.scope.Whose(), v.request.Agent)
 	if err != nil {
 		return err
 	}
 	if agent != nil {
-		if replayed, err := s.replaySave(tx, v, agent); replayed || err != nil {
+		if done, err := s.saveHot(tx, v, agent); done || err != nil {
+			return err
+		}
+		if replayed, err := s.replaySave(tx, v, agent); err != nil {
+			return err
+		} else if replayed {
+			v.saved.Drift, err = s.verdictFor(tx, agent, runName(v.request.Run))
 			return err
 		}
 	}
@@ -125,7 +137,10 @@ func (s *Store) save(tx *tx, v *save) error {
 		return err
 	}
 	v.saved = v.answer(agent, reply)
-	return tx.remember(agent.ID, v.key, v.print, reply)
+	if v.saved.Drift, err = s.verdictFor(tx, agent, run.Name); err != nil {
+		return err
+	}
+	return tx.rememberText(agent.ID, v.key, v.print, appendReply(nil, &reply))
 }
 
 func (s *Store) replaySave(tx *tx, v *save, agent *agentRow) (bool, error) {
@@ -202,53 +217,85 @@ func (tx *tx) checkParent(agent *agentRow, parent string) error {
 // insertCheckpoint writes the row, the state, the audit row, and what follows
 // for the run.
 func (s *Store) insertCheckpoint(tx *tx, v *save, agent *agentRow, run *runRow) (savedReply, error) {
+	reply, err := v.begin(tx, run)
+	if err != nil {
+		return reply, err
+	}
+	w, err := s.watchRun(tx, agent, run, v.pastOf())
+	if err != nil {
+		return reply, err
+	}
+	s.seeSave(tx, v, agent, run, w, reply)
+	if err := s.insertSaved(tx, v, agent, run, w, reply); err != nil {
+		return reply, err
+	}
+	if err := tx.noteSaved(run); err != nil {
+		return reply, err
+	}
+	all, err := s.foundInSave(tx, v, agent, run, w, reply)
+	if err != nil {
+		return reply, err
+	}
+	reply.Suspect = w.covers(reply.Seq)
+	reply.Pruned, err = s.retainSaved(tx, agent, run, reply.Seq, v.request.Kind, all, v.entry)
+	return reply, err
+}
+
+// begin decides what a save's answer will be, but for what is pruned.
+func (v *save) begin(tx *tx, run *runRow) (savedReply, error) {
 	r := v.request
 	reply := savedReply{ID: r.ID, Seq: run.LastSeq + 1, Parent: r.Parent, CreatedAt: tx.now, StoredSize: v.state.stored(), Pruned: []string{}}
 	if reply.ID == "" {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return reply, err
+		if v.id == "" {
+			id, err := uuid.NewV7()
+			if err != nil {
+				return reply, err
+			}
+			v.id = id.String()
 		}
-		reply.ID = id.String()
+		reply.ID = v.id
 	}
 	if reply.Parent == "" {
 		reply.Parent = run.Head
 	}
+	return reply, nil
+}
+
+// insertSaved writes the row, the state, the audit row and the findings.
+func (s *Store) insertSaved(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply) error {
+	r := v.request
 	row := checkpointRow{
 		N: tx.head.n + 1, ID: reply.ID, Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent, CreatedAt: reply.CreatedAt,
 		ContentType: r.ContentType, Labels: r.Labels, Metadata: metadataText(r.Metadata), Step: r.Step, Operation: v.operation, program: v.program,
+		Suspect: w.drifting(),
 	}
-	list, err := tx.insert(run, &row, &v.state)
+	list, err := tx.insertRow(run, &row, &v.state)
 	if err != nil {
-		return reply, err
+		return err
 	}
 	s.keepLive(tx, runKey{agent.Owner, agent.Name, run.Name}, run.ID, &row, &v.state, list)
-	if err := tx.auditSave(v, reply); err != nil {
-		return reply, err
-	}
-	if err := tx.reportSecrets(run, reply.ID, v.secrets); err != nil {
-		return reply, err
-	}
-	run.Head = ckpt.Ref(reply.ID)
-	reply.Pruned, err = s.retainRoutine(tx, agent, run, r.Kind, v.entry)
 	s.countOwner(tx, agent.Owner, reply.StoredSize)
-	return reply, err
+	if err := tx.auditSave(v, reply); err != nil {
+		return err
+	}
+	s.share(tx, agent, run, v.shared(), &row)
+	return s.reportSecrets(tx, agent, run, w, reply.ID, v.secrets)
 }
 
 func (tx *tx) auditSave(v *save, reply savedReply) error {
 	e := v.entry
 	e.Subject = reply.ID
-	e.Detail = map[string]any{"kind": v.request.Kind, "seq": reply.Seq, "sha256": v.state.sha256, "size": v.state.size}
+	e.detail = fmt.Sprintf(`{"kind":"%s","seq":%d,"sha256":"%s","size":%d}`, v.request.Kind, reply.Seq, v.state.sha256, v.state.size)
 	return tx.audit(e)
 }
 
 // answer puts the checkpoint together from what was asked and what was decided.
 func (v *save) answer(agent *agentRow, reply savedReply) *ckpt.Saved {
 	r := v.request
-	return &ckpt.Saved{Pruned: reply.Pruned, Checkpoint: ckpt.Checkpoint{
+	return &ckpt.Saved{Pruned: reply.Pruned, AsSent: !v.state.redacted, Checkpoint: ckpt.Checkpoint{
 		ID: reply.ID, Agent: agent.Name, Owner: agent.Owner, Run: runName(r.Run), Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent,
 		CreatedAt: reply.CreatedAt, Size: v.state.size, StoredSize: reply.StoredSize, SHA256: v.state.sha256, ContentType: r.ContentType,
-		Labels: r.Labels, Metadata: json.RawMessage(metadataText(r.Metadata)), Program: r.Program, Step: r.Step,
+		Labels: r.Labels, Metadata: json.RawMessage(metadataText(r.Metadata)), Program: r.Program, Step: r.Step, Suspect: reply.Suspect,
 	}}
 }
 
@@ -277,23 +324,37 @@ type checkpointRow struct {
 	program     any
 }
 
-// insert writes a checkpoint and its state, counts it in its run, and answers
-// the pieces.
-func (tx *tx) insert(run *runRow, c *checkpointRow, state *encoded) ([]delta.Piece, error) {
+// insert writes a checkpoint and its state and counts it in its run.
+func (tx *tx) insert(run *runRow, c *checkpointRow, state *encoded) error {
+	if _, err := tx.insertRow(run, c, state); err != nil {
+		return err
+	}
+	return tx.noteSaved(run)
+}
+
+// insertRow writes a checkpoint and its state and answers the pieces. The run's
+// row is still to be written.
+func (tx *tx) insertRow(run *runRow, c *checkpointRow, state *encoded) ([]delta.Piece, error) {
 	body, pieces, list, err := state.store(tx, run.ID)
 	if err != nil {
 		return nil, err
 	}
-	err = tx.exec(`INSERT INTO checkpoints (n, id, run_id, seq, kind, parent, created_at, size, stored_size, sha256, content_type,
-		labels, metadata, step, operation, pinned, suspect, program, pieces, body)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	err = tx.exec(insertCheckpoint,
 		c.N, c.ID, run.ID, c.Seq, string(c.Kind), c.Parent, c.CreatedAt, state.size, state.stored(), state.sha256, c.ContentType,
 		c.Labels, c.Metadata, c.Step, c.Operation, c.Pinned, c.Suspect, c.program, pieces, body)
+	if isTaken(err) {
+		return nil, ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "the id %s is taken: make a new UUID of version 7 for each save", c.ID)
+	}
 	if err != nil {
 		return nil, err
 	}
-	run.LastSeq = c.Seq
+	run.LastSeq, run.Head = c.Seq, ckpt.Ref(c.ID)
 	run.StoredBytes += state.stored()
-	return list, tx.exec(`UPDATE runs SET last_seq = ?1, head = ?2, stored_bytes = ?3, updated_at = ?4, heartbeat_at = ?4 WHERE id = ?5`,
-		run.LastSeq, c.ID, run.StoredBytes, tx.now, run.ID)
+	return list, nil
+}
+
+// noteSaved writes what saves and removals change of a run.
+func (tx *tx) noteSaved(run *runRow) error {
+	tx.hot.forget(run) // who knows better puts it back
+	return tx.exec(updateSavedRun, run.LastSeq, run.Head, run.Removed, run.StoredBytes, tx.now, run.ID)
 }

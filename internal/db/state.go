@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"sync"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -32,26 +33,38 @@ type encoded struct {
 	fresh  int64         // bytes of the new segment, 0 where there is none
 	data   []byte        // the same, zlib, or plain where that is not smaller
 	base   *stored       // whose segments the pieces name, nil for none
+	known  known
+
+	lent     bool // the state's memory is Memory's
+	redacted bool // it is not the state that was sent
 }
 
-// encode hashes a state, and deflates what of it is new beside a base, which
-// may be nil. It is the costly part of a save, and runs in the caller's goroutine.
-func encode(state []byte, base *stored) encoded {
+// encode hashes a state, and deflates it. It is the costly part of a save, and
+// runs in the caller's goroutine.
+func encode(state []byte) encoded {
 	sum := sha256.Sum256(state)
 	e := encoded{size: int64(len(state)), sha256: hex.EncodeToString(sum[:]), state: state}
-	if len(state) <= inlineMost {
-		e.body = state
-		if state == nil {
+	e.describe(nil, nil)
+	return e
+}
+
+// describe says what the state is made of: the operations make it of a base's,
+// which may be nil. What is new is deflated.
+func (e *encoded) describe(base *stored, ops []delta.Op) {
+	e.base, e.body, e.pieces, e.fresh, e.data = nil, nil, nil, 0, nil
+	if len(e.state) <= inlineMost {
+		e.body = e.state
+		if e.state == nil {
 			e.body = []byte{}
 		}
-		return e
+		return
 	}
 	var literal []byte
 	if base != nil {
 		e.base = base
-		e.pieces, literal = base.Encode(state)
+		e.pieces, literal = base.EncodeBy(e.state, ops)
 	} else {
-		e.pieces, literal = (*delta.Base)(nil).Encode(state)
+		e.pieces, literal = (*delta.Base)(nil).EncodeBy(e.state, nil)
 	}
 	if e.fresh = int64(len(literal)); e.fresh > 0 {
 		e.data = deflate(literal)
@@ -59,7 +72,6 @@ func encode(state []byte, base *stored) encoded {
 	if e.fresh == e.size {
 		e.base = nil
 	}
-	return e
 }
 
 // stored is how many bytes the state adds to the database.
@@ -102,18 +114,51 @@ func writePieces(list []delta.Piece) string {
 }
 
 func readPieces(text string) ([]delta.Piece, error) {
+	if pieces, ok := readOurPieces(text); ok {
+		return pieces, nil
+	}
 	var list [][]int64
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, &damageError{"its list of pieces cannot be read"}
+		return nil, &damageError{what: "its list of pieces cannot be read"}
 	}
 	pieces := make([]delta.Piece, len(list))
 	for i, p := range list {
 		if len(p) != 3 || p[1] < 0 || p[2] < 0 {
-			return nil, &damageError{"its list of pieces is wrong"}
+			return nil, &damageError{what: "its list of pieces is wrong"}
 		}
 		pieces[i] = delta.Piece{Segment: p[0], Offset: p[1], Length: p[2]}
 	}
 	return pieces, nil
+}
+
+// readOurPieces reads a list just as writePieces writes it: every save reads
+// several, and encoding/json would cost more than the statements.
+func readOurPieces(text string) ([]delta.Piece, bool) {
+	if text == "[]" {
+		return nil, true
+	}
+	pieces, at := make([]delta.Piece, 0, len(text)/12+1), 0
+	for open := "[["; ; open = ",[" {
+		if !strings.HasPrefix(text[at:], open) {
+			return pieces, text[at:] == "]" && at > 0
+		}
+		at += len(open)
+		var p delta.Piece
+		for _, part := range [...]struct {
+			to  *int64
+			end byte
+		}{{&p.Segment, ','}, {&p.Offset, ','}, {&p.Length, ']'}} {
+			from := at
+			for ; at < len(text) && '0' <= text[at] && text[at] <= '9' && at-from < 18; at++ {
+				*part.to = *part.to*10 + int64(text[at]-'0')
+			}
+			if at == from || at == len(text) || text[at] != part.end {
+				return nil, false
+			}
+			at++
+		}
+		pieces = append(pieces, p)
+	}
 }
 
 var deflaters = sync.Pool{New: func() any {
@@ -172,8 +217,9 @@ func inflater(data []byte) (io.ReadCloser, error) {
 	return zlib.NewReader(bytes.NewReader(data))
 }
 
-// damageError is what is wrong with stored data, in words.
-type damageError struct{ what string }
+// damageError is what is wrong with stored data, in words, and with that of
+// which checkpoint.
+type damageError struct{ what, id string }
 
 func (e *damageError) Error() string { return e.what }
 
@@ -207,7 +253,10 @@ func decode(ctx context.Context, q sqlx.QueryerContext, r *stateRow) ([]byte, er
 		if hex.EncodeToString(sum[:]) == r.SHA256 {
 			return state, nil
 		}
-		err = &damageError{"its hash does not match"}
+		err = &damageError{what: "its hash does not match", id: r.ID}
+	}
+	if damage != nil {
+		damage.id = r.ID
 	}
 	return nil, ckpt.Wrap(ckpt.CodeCorrupt, err, "checkpoint %s is damaged and is not served: %s; run ckptsidecar verify, and restore another", r.ID, err)
 }
@@ -229,12 +278,12 @@ func assemble(ctx context.Context, q sqlx.QueryerContext, r *stateRow) ([]byte, 
 		bytes, ok := segments[p.Segment]
 		switch {
 		case !ok:
-			return nil, &damageError{fmt.Sprintf("segment %d is missing", p.Segment)}
+			return nil, &damageError{what: fmt.Sprintf("segment %d is missing", p.Segment)}
 		case p.Offset > int64(len(bytes))-p.Length:
-			return nil, &damageError{fmt.Sprintf("segment %d is too short", p.Segment)}
+			return nil, &damageError{what: fmt.Sprintf("segment %d is too short", p.Segment)}
 		}
 		if length += p.Length; length > r.Size {
-			return nil, &damageError{"its pieces are more than its size"}
+			return nil, &damageError{what: "its pieces are more than its size"}
 		}
 		if len(pieces) == 1 {
 			return bytes[p.Offset : p.Offset+p.Length : p.Offset+p.Length], nil
@@ -259,7 +308,7 @@ func loadSegments(ctx context.Context, q sqlx.QueryerContext, pieces []delta.Pie
 	for i := range rows {
 		row := &rows[i]
 		if segments[row.ID], err = inflate(row.Data, row.Size); err != nil {
-			return nil, &damageError{fmt.Sprintf("segment %d does not inflate", row.ID)}
+			return nil, &damageError{what: fmt.Sprintf("segment %d does not inflate", row.ID)}
 		}
 		row.Data = nil
 	}

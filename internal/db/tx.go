@@ -14,26 +14,44 @@ import (
 type tx struct {
 	ctx     context.Context
 	conn    *sqlx.Conn
-	stmts   map[string]*sqlx.Stmt // prepared once for the life of the connection
+	stmts   map[string]*statement // prepared once for the life of the connection
+	hot     *hotRuns
 	now     ckpt.Time
 	trusted ckpt.Time // now, or the zero time while the clock guard holds ages back
 	retries int
 	head    chainHead
+	log     []ckpt.AuditRow        // rows of the audit log that are still to be written
 	wrote   bool                   // whether anything was changed, so that leaving needs a rollback
 	agents  map[agentKey]*agentRow // agents that this transaction changed; nil is one that is gone
 	after   []func()               // to be done once all of it is on disk
-	gotOn   func()                 // tells that the transaction makes progress
+	watched []int64                // runs whose watches it may have changed
+	made    []ckpt.Finding         // findings that the present operation has made
+	run0    *runRow                // the run that the present operation is about, and what is kept of it
+	watch0  *watched
+	damage  []error // checkpoints that the present operation found damaged
+	gotOn   func()  // tells that the transaction makes progress
 }
 
-func (tx *tx) prepare(query string) (*sqlx.Stmt, error) {
+// statement is a prepared one. forgets says that it changes what hotRuns
+// know, and is not one of those that tell them.
+type statement struct {
+	*sqlx.Stmt
+	forgets bool
+}
+
+func (tx *tx) prepare(query string) (*statement, error) {
 	if stmt, ok := tx.stmts[query]; ok {
+		if stmt.forgets {
+			tx.hot.forgetAll()
+		}
 		return stmt, nil
 	}
-	stmt, err := tx.conn.PreparexContext(tx.ctx, query)
-	if err == nil {
-		tx.stmts[query] = stmt
+	prepared, err := tx.conn.PreparexContext(tx.ctx, query)
+	if err != nil {
+		return nil, err
 	}
-	return stmt, err
+	tx.stmts[query] = &statement{prepared, forgets(query)}
+	return tx.prepare(query)
 }
 
 // exec changes something. query is a constant: the statements are kept by it.

@@ -8,13 +8,17 @@ import (
 )
 
 // usage is how many bytes of states each owner has stored, for the quota. It
-// is counted at start and kept by the writer.
+// is counted at start and kept by the writer. Without a quota nobody asks, and a
+// start need not look at every run.
 type usage struct {
 	mu    sync.Mutex
 	bytes map[string]int64
 }
 
 func (s *Store) loadUsage(ctx context.Context) error {
+	if s.opt.MaxOwnerBytes == 0 {
+		return nil
+	}
 	var rows []struct {
 		Owner string `db:"owner"`
 		Bytes int64  `db:"bytes"`
@@ -33,7 +37,7 @@ func (s *Store) loadUsage(ctx context.Context) error {
 
 // countOwner adds to an owner's bytes once the transaction is on disk.
 func (s *Store) countOwner(tx *tx, owner string, bytes int64) {
-	if bytes == 0 {
+	if bytes == 0 || s.opt.MaxOwnerBytes == 0 {
 		return
 	}
 	tx.onCommit(func() {
@@ -43,9 +47,13 @@ func (s *Store) countOwner(tx *tx, owner string, bytes int64) {
 	})
 }
 
-// admit refuses a save for which its owner has no room left. A batch may go
+// admit refuses a save that breaks its agent's schema or for which its owner has
+// no room left. A batch may go
 // over by what waits in it, never more.
 func (s *Store) admit(tx *tx, v *save) error {
+	if v.drift != nil && v.drift.refused != nil {
+		return v.drift.refused
+	}
 	if err := tx.settle(&v.state); err != nil {
 		return err
 	}

@@ -32,9 +32,10 @@ type op struct {
 	apply   func(*tx) error
 	outside func(*writer) error // instead of apply: what must run in the writer's turn but outside a transaction
 
-	err  error
-	done bool
-	wake chan struct{} // told when done, or when to lead
+	err    error
+	damage []error // checkpoints that it found damaged
+	done   bool
+	wake   chan struct{} // told when done, or when to lead
 }
 
 // writer is the only way to change the database. Whoever finds it free leads:
@@ -43,7 +44,8 @@ type op struct {
 type writer struct {
 	store *Store
 	conn  *sqlx.Conn
-	stmts map[string]*sqlx.Stmt
+	stmts map[string]*statement
+	hot   hotRuns
 	head  chainHead
 
 	mu      sync.Mutex
@@ -64,7 +66,7 @@ func newWriter(ctx context.Context, s *Store) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{store: s, conn: conn, stmts: map[string]*sqlx.Stmt{}, made: time.Now()}
+	w := &writer{store: s, conn: conn, stmts: map[string]*statement{}, made: time.Now()}
 	w.idle.L = &w.mu
 	err = conn.QueryRowxContext(ctx, `SELECT n, hash FROM audit_head`).Scan(&w.head.n, &w.head.hash)
 	w.shown = w.head
@@ -85,6 +87,9 @@ func (s *Store) write(o *op) error {
 	}
 	if !o.done {
 		w.lead(o)
+	}
+	for _, err := range o.damage {
+		s.reportDamage(err)
 	}
 	return o.err
 }
@@ -258,7 +263,16 @@ func (w *writer) transaction(batch []*op, retries int) (after []func(), err erro
 		return nil, err
 	}
 	t := w.begin(retries)
+	defer func() {
+		if err != nil {
+			w.store.forgetWatched(t)
+		}
+	}()
 	if err := w.do(`BEGIN IMMEDIATE`); err != nil {
+		return nil, err
+	}
+	if err := t.seeOthers(); err != nil {
+		w.rollback()
 		return nil, err
 	}
 	if err := applyAll(t, batch); err != nil {
@@ -266,6 +280,10 @@ func (w *writer) transaction(batch []*op, retries int) (after []func(), err erro
 		return nil, err
 	}
 	if t.head != w.head {
+		if err := t.writeLog(); err != nil {
+			w.rollback()
+			return nil, err
+		}
 		if err := t.exec(`UPDATE audit_head SET n = ?, hash = ? WHERE id = 1`, t.head.n, t.head.hash); err != nil {
 			w.rollback()
 			return nil, err
@@ -284,7 +302,7 @@ func (w *writer) transaction(batch []*op, retries int) (after []func(), err erro
 }
 
 func (w *writer) begin(retries int) *tx {
-	t := &tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts, gotOn: w.gotOn, now: ckpt.At(w.store.opt.Now()), retries: retries, head: w.head, agents: map[agentKey]*agentRow{}}
+	t := &tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts, hot: &w.hot, gotOn: w.gotOn, now: ckpt.At(w.store.opt.Now()), retries: retries, head: w.head, agents: map[agentKey]*agentRow{}}
 	if now := w.store.opt.Trusted(); !now.IsZero() {
 		t.trusted = ckpt.At(now)
 	}
@@ -295,9 +313,10 @@ func (w *writer) begin(retries int) *tx {
 // anything has its own answer and leaves the others alone.
 func applyAll(t *tx, batch []*op) error {
 	for _, o := range batch {
-		t.wrote = false
+		t.wrote, t.made, t.run0, t.watch0, t.damage = false, nil, nil, nil, nil
 		mark := len(t.after)
 		err := guarded(func() error { return o.apply(t) })
+		o.damage = t.damage
 		t.gotOn()
 		var refusal *ckpt.Error
 		switch {
@@ -339,12 +358,15 @@ func (tx *tx) refused(o *op, refusal *ckpt.Error) error {
 }
 
 func (w *writer) do(statement string) error {
-	t := tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts}
+	t := tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts, hot: &w.hot}
 	return t.exec(statement)
 }
 
 // rollback also runs where SQLite has rolled back by itself; that is no error.
-func (w *writer) rollback() { _ = w.do(`ROLLBACK`) }
+func (w *writer) rollback() {
+	w.hot.forgetAll()
+	_ = w.do(`ROLLBACK`)
+}
 
 // checkFiles is a fail-stop where the files are not the ones that were opened,
 // or were written by somebody else and do not hold together any more.

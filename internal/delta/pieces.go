@@ -30,10 +30,27 @@ const (
 // segment, New, whose bytes it answers as well. A state that has little in
 // common with the base is one piece, all new; b may be nil.
 func (b *Base) Encode(state []byte) (pieces []Piece, literal []byte) {
+	return b.EncodeBy(state, b.Compare(state))
+}
+
+// MaxOperations is by how many operations Encode describes a state at most.
+const MaxOperations = 8 * MaxPieces
+
+// Compare is what Encode compares by, nil where there is nothing to compare.
+func (b *Base) Compare(state []byte) []Op {
 	if b == nil || len(b.State) == 0 || len(state) == 0 {
+		return nil
+	}
+	return Compare(b.State, state, MaxOperations)
+}
+
+// EncodeBy is Encode for operations that are known, which must make the state of
+// the base's. Without any, all is new.
+func (b *Base) EncodeBy(state []byte, ops []Op) (pieces []Piece, literal []byte) {
+	if len(ops) == 0 {
 		return whole(state)
 	}
-	l := b.parts(Compare(b.State, state, 8*MaxPieces))
+	l := b.parts(ops)
 	l = renew(l, func(i int) bool { return l[i].Length < shortPiece && besideNew(l, i) })
 	l = b.leaveWaste(l, len(state))
 	l = join(l, limit(len(state)))

@@ -11,7 +11,11 @@ import (
 // one line, and the literal bytes. [offset, length] copies from the base, a
 // number n takes the next n of the literal bytes.
 func Diff(base, state []byte) []byte {
-	ops := Compare(base, state, mostOperations)
+	return Wire(state, Compare(base, state, MaxOnWire))
+}
+
+// Wire is the form in which operations that make a state travel.
+func Wire(state []byte, ops []Op) []byte {
 	literals := 0
 	for _, op := range ops {
 		if op.Offset == Literal {
@@ -42,8 +46,8 @@ func Diff(base, state []byte) []byte {
 	return wire
 }
 
-// mostOperations is of how many a change consists that we make.
-const mostOperations = 4096
+// MaxOnWire is of how many operations a change consists that we make.
+const MaxOnWire = 4096
 
 // Size is how many bytes Apply will make of a base, so that the room for them
 // can be asked for first. It checks all that Apply checks.
@@ -75,13 +79,25 @@ func Size(baseSize int, wire []byte) (int, error) {
 
 // Apply makes the state of a base and a change.
 func Apply(base, wire []byte) ([]byte, error) {
+	state, _, err := ApplyTo(nil, base, wire)
+	return state, err
+}
+
+// ApplyTo is Apply that makes the state in memory where that is large enough,
+// and answers the operations as well where they are not more than MaxOperations.
+func ApplyTo(memory, base, wire []byte) (state []byte, ops []Op, err error) {
 	size, err := Size(len(base), wire)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	line, literals, _ := split(wire)
-	state := make([]byte, 0, size)
+	if state = memory[:0]; cap(state) < size {
+		state = make([]byte, 0, size)
+	}
 	err = operations(line, func(op Op) error {
+		if len(ops) <= MaxOperations {
+			ops = append(ops, op)
+		}
 		if op.Offset == Literal {
 			state = append(state, literals[:op.Length]...)
 			literals = literals[op.Length:]
@@ -90,7 +106,10 @@ func Apply(base, wire []byte) ([]byte, error) {
 		state = append(state, base[op.Offset:op.Offset+op.Length]...)
 		return nil
 	})
-	return state, err
+	if len(ops) > MaxOperations {
+		ops = nil
+	}
+	return state, ops, err
 }
 
 // most is the largest number that an operation may name, so that sums of two

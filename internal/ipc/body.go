@@ -11,9 +11,20 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
+// readState reads a body that is a state.
+func (c *call) readState(r *ckpt.SaveRequest) (err error) {
+	r.Lent = c.r.ContentLength >= 0
+	r.State, err = c.readInto(c.server.store.Memory, c.server.limits.MaxBody, 1)
+	return err
+}
+
 // readBody reads the body into one buffer. factor is how often what was read
 // will be in memory.
 func (c *call) readBody(limit, factor int64) ([]byte, error) {
+	return c.readInto(func(n int) []byte { return make([]byte, n) }, limit, factor)
+}
+
+func (c *call) readInto(memory func(int) []byte, limit, factor int64) ([]byte, error) {
 	n := c.r.ContentLength
 	switch {
 	case c.r.Header["Content-Encoding"] != nil:
@@ -28,7 +39,7 @@ func (c *call) readBody(limit, factor int64) ([]byte, error) {
 		return nil, err
 	}
 	c.allow(n)
-	buf := make([]byte, n)
+	buf := memory(int(n))
 	if _, err := io.ReadFull(c.r.Body, buf); err != nil {
 		return nil, bodyError(err, limit)
 	}

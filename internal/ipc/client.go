@@ -33,24 +33,24 @@ type Client struct {
 	// of the last large state of each run, 64 MiB of them at most.
 	Whole bool
 
+	Outbox Outbox // nil for none: then what cannot be sent is an error
+
 	acked   ackedStates
 	once    sync.Once
-	keep    *http.Transport // the one connection
+	line    *line           // the one connection
 	streams *http.Transport // exports, imports and followers have one each, so that they delay nothing
 }
 
 // Close closes the connection. The client may be used again.
 func (c *Client) Close() {
 	c.init()
-	c.keep.CloseIdleConnections()
+	c.line.close()
 	c.streams.CloseIdleConnections()
 }
 
 func (c *Client) init() {
 	c.once.Do(func() {
-		c.keep = c.transport()
-		c.keep.MaxConnsPerHost = 1
-		c.keep.IdleConnTimeout = 5 * time.Minute // less than the server's
+		c.line = newLine(c.dial)
 		c.streams = c.transport()
 		c.streams.DisableKeepAlives = true
 	})
@@ -61,10 +61,13 @@ type ask struct {
 	method, path string // the path is escaped
 	query        values
 	header       http.Header
+	rawQuery     string // instead of query
 	body         []byte
 	contentType  string
 	write        bool
 	repeatable   bool // making it twice does it once
+
+	agent, run string // whose it is, where an outbox may keep it; else ""
 }
 
 // answer is a reply with a good status, read to its end.
@@ -75,8 +78,17 @@ type answer struct {
 
 func (a *answer) replayed() bool { return a.header.Get(headerReplayed) == "true" }
 
-// do makes a call, and makes it again for as long as Retry allows.
-func (c *Client) do(ctx context.Context, a *ask) (*answer, error) {
+// do makes a call, by way of the outbox where it is a write that may be kept.
+func (c *Client) do(ctx context.Context, a *ask) (ans *answer, err error) {
+	err = c.through(ctx, a, func(ctx context.Context) error {
+		ans, err = c.repeat(ctx, a)
+		return err
+	})
+	return orNil(ans, err)
+}
+
+// repeat makes a call, and makes it again for as long as Retry allows.
+func (c *Client) repeat(ctx context.Context, a *ask) (*answer, error) {
 	ans, err := c.try(ctx, a)
 	if err == nil || c.Retry <= 0 {
 		return ans, err

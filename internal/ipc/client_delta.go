@@ -2,8 +2,6 @@ package ipc
 
 import (
 	"container/list"
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
 	"slices"
 	"sync"
@@ -72,9 +70,9 @@ type saver struct {
 	client *Client
 	whole  *ask
 	state  []byte
-	last   *acked // nil for none
 	key    ackedKey
-	sum    chan string // the state's hash, once it is computed
+	last   *acked     // nil for none
+	ops    []delta.Op // that make the state of the last one, once they are known
 }
 
 // newSaver prepares to send only what changed, nil where that is not tried.
@@ -86,21 +84,18 @@ func (c *Client) newSaver(r *ckpt.SaveRequest, whole *ask) *saver {
 	if key.run == "" {
 		key.run = ckpt.MainRun
 	}
-	s := &saver{client: c, whole: whole, state: r.State, key: key, last: c.acked.take(key), sum: make(chan string, 1)}
-	go func() { // while the daemon works
-		sum := sha256.Sum256(r.State)
-		s.sum <- hex.EncodeToString(sum[:])
-	}()
-	return s
+	return &saver{client: c, whole: whole, state: r.State, key: key, last: c.acked.take(key)}
 }
 
 // change is the call that sends only what changed, nil where it is not much
-// less than all.
+// less than all. Its checksum makes sure that the daemon comes to this very
+// state: nobody compares the hash, which the daemon alone computes.
 func (s *saver) change() *ask {
 	if s.last == nil {
 		return nil
 	}
-	wire := delta.Diff(s.last.state, s.state)
+	s.ops = delta.Compare(s.last.state, s.state, delta.MaxOnWire)
+	wire := delta.Wire(s.state, s.ops)
 	if len(wire) > len(s.state)/2 {
 		return nil
 	}
@@ -112,7 +107,7 @@ func (s *saver) change() *ask {
 	a.query = slices.Clone(a.query)
 	a.query.add("base", s.last.id)
 	a.query.add("content_type", contentType)
-	a.header = http.Header{headerBaseSHA256: {s.last.sha256}}
+	a.header = http.Header{headerBaseSHA256: {s.last.sha256}, headerCRC32C: {crc32c(s.state)}}
 	for name, values := range s.whole.header {
 		a.header[name] = values
 	}
@@ -123,17 +118,29 @@ func (s *saver) change() *ask {
 // done keeps the state for the next save, where the daemon has the very bytes:
 // it has others where a policy redacts secrets.
 func (s *saver) done(saved *ckpt.Saved) {
-	sum := <-s.sum // also before the caller may change the state again
 	switch {
 	case saved == nil && s.last != nil: // not saved, or nobody knows: the one before is still there, or is asked for in vain
 		s.client.acked.put(s.last)
 		return
-	case saved == nil || saved.SHA256 != sum:
+	case saved == nil || !saved.AsSent:
 		return
 	}
-	var memory []byte
-	if s.last != nil {
-		memory = s.last.state[:0]
+	s.client.acked.put(&acked{s.key, saved.ID, saved.SHA256, s.kept()})
+}
+
+// kept is a copy of the state: the caller may change it again. Where the last
+// one's copy is there, only what is not in its place yet is copied.
+func (s *saver) kept() []byte {
+	if s.last == nil || s.ops == nil {
+		return slices.Clone(s.state)
 	}
-	s.client.acked.put(&acked{s.key, saved.ID, sum, append(memory, s.state...)})
+	memory := slices.Grow(s.last.state, max(len(s.state)-len(s.last.state), 0))[:len(s.state)]
+	at := 0
+	for _, op := range s.ops {
+		if op.Offset != at {
+			copy(memory[at:], s.state[at:at+op.Length])
+		}
+		at += op.Length
+	}
+	return memory
 }

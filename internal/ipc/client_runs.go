@@ -219,11 +219,7 @@ func runPath(ref ckpt.RunRef, parts ...string) (string, error) {
 	if err := ref.Check(); err != nil {
 		return "", err
 	}
-	run := ref.Run
-	if run == "" {
-		run = ckpt.MainRun
-	}
-	path := agentPath(ref.Agent) + "/runs/" + run
+	path := agentPath(ref.Agent) + "/runs/" + runOrMain(ref.Run)
 	for _, part := range parts {
 		path += "/" + segment(part)
 	}
@@ -262,6 +258,9 @@ func runAsk(ref ckpt.RunRef, body any, key string, raw []rawMember, parts ...str
 		return nil, err
 	}
 	a, err := keyedAsk(path, body, key)
+	if err == nil && mayBeKept(parts) {
+		a.agent, a.run = ref.Agent, runOrMain(ref.Run)
+	}
 	if err != nil || len(raw) == 0 {
 		return a, err
 	}

@@ -23,11 +23,21 @@ func (c *Client) Save(ctx context.Context, r *ckpt.SaveRequest) (*ckpt.Saved, er
 	if err != nil {
 		return nil, err
 	}
+	a.agent, a.run = r.Agent, runOrMain(r.Run)
+	var saved *ckpt.Saved
+	err = c.through(ctx, a, func(ctx context.Context) error {
+		saved, err = c.saveNow(ctx, r, a)
+		return err
+	})
+	return orNil(saved, err)
+}
+
+// saveNow sends what changed, or all.
+func (c *Client) saveNow(ctx context.Context, r *ckpt.SaveRequest, a *ask) (saved *ckpt.Saved, err error) {
 	s := c.newSaver(r, a)
 	if s == nil {
 		return c.send(ctx, a)
 	}
-	var saved *ckpt.Saved
 	change := s.change()
 	if change != nil {
 		saved, err = c.send(ctx, change)
@@ -41,12 +51,22 @@ func (c *Client) Save(ctx context.Context, r *ckpt.SaveRequest) (*ckpt.Saved, er
 
 func (c *Client) send(ctx context.Context, a *ask) (*ckpt.Saved, error) {
 	saved := new(ckpt.Saved)
-	ans, err := c.fetch(ctx, a, saved)
+	ans, err := c.repeat(ctx, a)
+	if err == nil {
+		err = readAnswer(ans.body, saved, true)
+	}
 	if err != nil {
 		return nil, err
 	}
-	saved.Replayed = ans.replayed()
+	saved.Replayed, saved.AsSent = ans.replayed(), ans.header.Get(headerAsSent) == "true"
 	return saved, nil
+}
+
+func runOrMain(run string) string {
+	if run == "" {
+		return ckpt.MainRun
+	}
+	return run
 }
 
 func saveAsk(r *ckpt.SaveRequest) (*ask, error) {

@@ -1,37 +1,26 @@
 package ipc
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
-	"sync/atomic"
-	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
 
-// expectContinue is the size from which the daemon is asked first whether it
-// takes the body. Below it, asking costs more than sending.
-const expectContinue = 4 << 20
-
 // transport dials the endpoint, whatever the host says. It never looks at the
 // environment for a proxy.
 func (c *Client) transport() *http.Transport {
 	return &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return endpoint.Dial(ctx, c.Socket)
-		},
-		DisableCompression:    true,
-		ExpectContinueTimeout: 5 * time.Second,
-		WriteBufferSize:       16 << 10,
-		ReadBufferSize:        16 << 10,
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },
+		DisableCompression: true,
+		WriteBufferSize:    bufferSize,
+		ReadBufferSize:     bufferSize,
 	}
 }
 
@@ -68,56 +57,15 @@ func (c *Client) request(ctx context.Context, a *ask, body io.Reader) *http.Requ
 	if a.contentType != "" {
 		r.Header["Content-Type"] = []string{a.contentType}
 	}
-	if a.repeatable && r.Header["Idempotency-Key"] == nil {
-		r.Header["Idempotency-Key"] = []string{} // not sent: tells net/http that it may use another connection
-	}
 	if body != nil {
 		r.Body = io.NopCloser(body)
 	}
 	return r.WithContext(ctx)
 }
 
-// try makes a call once.
-func (c *Client) try(ctx context.Context, a *ask) (*answer, error) {
-	c.init()
-	var sent atomic.Bool
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }}
-	r := c.request(httptrace.WithClientTrace(ctx, trace), a, nil)
-	if len(a.body) > 0 {
-		r.ContentLength = int64(len(a.body))
-		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(a.body)), nil }
-		r.Body, _ = r.GetBody()
-		if len(a.body) >= expectContinue {
-			r.Header.Set("Expect", "100-continue")
-		}
-	}
-	resp, err := c.keep.RoundTrip(r)
-	if err != nil {
-		return nil, broken(err, a.write && sent.Load())
-	}
-	defer resp.Body.Close()
-	body, err := readAll(resp)
-	if err != nil {
-		return nil, broken(err, a.write)
-	}
-	if resp.StatusCode/100 != 2 {
-		return nil, readProblem(resp.StatusCode, resp.Header, body, a.write)
-	}
-	return &answer{resp.Header, body}, nil
-}
-
-func readAll(resp *http.Response) ([]byte, error) {
-	if resp.ContentLength < 0 {
-		return io.ReadAll(resp.Body)
-	}
-	body := make([]byte, resp.ContentLength)
-	_, err := io.ReadFull(resp.Body, body)
-	return body, err
-}
-
 // broken is what an error of the connection means. A failed dial says best
-// itself what to do, unless something was sent before: net/http repeats by
-// itself what broke off, and then the dial that failed is its second.
+// itself what to do, unless something was sent before: what broke off is tried
+// once more, and then the dial that failed is the second.
 func broken(err error, sent bool) error {
 	var nobody *endpoint.DialError
 	if errors.As(err, &nobody) && !sent {

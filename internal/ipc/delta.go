@@ -1,12 +1,36 @@
 package ipc
 
 import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
 )
 
 // headerBaseSHA256 is the hash of the base as the client has it.
 const headerBaseSHA256 = "Ckpt-Base-Sha256"
+
+// headerCRC32C is the CRC-32C of a state as the client has it: a checksum that
+// costs next to nothing where a SHA-256 would cost more than the rest.
+const headerCRC32C = "Ckpt-Crc32c"
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// crc32c is a state's checksum as the header has it.
+func crc32c(state []byte) string { return fmt.Sprintf("%08x", crc32.Checksum(state, castagnoli)) }
+
+// checkSum compares a state with its checksum, where the client has sent one.
+func (c *call) checkSum(state []byte) error {
+	want, err := c.header(headerCRC32C)
+	if err != nil || want == nil || *want == crc32c(state) {
+		return err
+	}
+	return errOtherSum
+}
+
+var errOtherSum = errors.New("its CRC-32C is not what the header " + headerCRC32C + " says")
 
 // deltaSave makes the state of a change to the base that the query names. From
 // then on it is a save like any other: checked, hashed and stored whole or as
@@ -35,8 +59,7 @@ func (c *call) deltaSave(id string) (*ckpt.SaveRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.State, err = c.applyDelta(base, sum, wire)
-	return r, err
+	return r, c.applyDelta(r, base, sum, wire)
 }
 
 func (c *call) baseHash() (string, error) {
@@ -51,37 +74,56 @@ func (c *call) baseHash() (string, error) {
 }
 
 // applyDelta reads the base and makes the state, for which there must be room.
-func (c *call) applyDelta(id, sum string, wire []byte) ([]byte, error) {
+func (c *call) applyDelta(r *ckpt.SaveRequest, id, sum string, wire []byte) error {
 	states, bytes := &c.conn.owner.states, &c.conn.owner.bytes
 	if err := c.hold(states, 1); err != nil {
-		return nil, err
+		return err
 	}
 	defer c.giveBack(states) // the base is needed here alone
 	ctx, cancel := c.writing(c.server.limits.ReadTimeout)
 	defer cancel()
-	base, is, err := c.server.store.Base(ctx, c.scope, c.agent, id)
+	base, is, release, err := c.server.store.Base(ctx, c.scope, c.agent, id)
+	if err == nil {
+		defer release()
+	}
 	switch code := ckpt.CodeOf(err); {
 	case code == ckpt.CodeNotFound, code == ckpt.CodeCorrupt:
-		return nil, ckpt.Errorf(ckpt.CodeBaseMissing, "the base %s is not a checkpoint of this agent, or not any more: send the whole state", id)
+		return ckpt.Errorf(ckpt.CodeBaseMissing, "the base %s is not a checkpoint of this agent, or not any more: send the whole state", id)
 	case err != nil:
-		return nil, err
+		return err
 	case is != sum:
-		return nil, ckpt.Errorf(ckpt.CodeBaseMissing, "the base %s has another hash than the header %s says: send the whole state", id, headerBaseSHA256)
+		return ckpt.Errorf(ckpt.CodeBaseMissing, "the base %s has another hash than the header %s says: send the whole state", id, headerBaseSHA256)
 	}
 	size, err := delta.Size(len(base), wire)
 	if err != nil {
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the change is wrong: %v", err)
+		return ckpt.Errorf(ckpt.CodeInvalid, "the change is wrong: %v", err)
 	}
 	if int64(size) > c.server.limits.MaxBody {
-		return nil, bodyTooLarge(c.server.limits.MaxBody)
+		return bodyTooLarge(c.server.limits.MaxBody)
 	}
 	if !bytes.tryEnter(int64(size)) { // who holds some and waited for more could block others who do the same
-		return nil, bytes.busy()
+		return bytes.busy()
 	}
 	c.keep(bytes, int64(size))
-	state, err := delta.Apply(base, wire)
+	state, ops, err := delta.ApplyTo(c.server.store.Memory(size), base, wire)
 	if err != nil {
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the change is wrong: %v", err)
+		return ckpt.Errorf(ckpt.CodeInvalid, "the change is wrong: %v", err)
 	}
-	return state, nil
+	if err := c.checkSum(state); err != nil {
+		return ckpt.Errorf(ckpt.CodeBaseMissing, "the change makes another state than it should: %v; send the whole state", err)
+	}
+	r.State, r.Lent, r.Same, r.SameAs = state, true, copiesOf(ops), is
+	return nil
+}
+
+// copiesOf is what a state has in common with the base that operations make it of.
+func copiesOf(ops []delta.Op) []ckpt.Copy {
+	copies, at := make([]ckpt.Copy, 0, len(ops)), 0
+	for _, op := range ops {
+		if op.Offset != delta.Literal {
+			copies = append(copies, ckpt.Copy{At: at, From: op.Offset, Length: op.Length})
+		}
+		at += op.Length
+	}
+	return copies
 }

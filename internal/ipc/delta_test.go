@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -82,6 +84,104 @@ func TestARedactedStateIsNoBase(t *testing.T) {
 		equal(t, "the state", string(ck.State), strings.ReplaceAll(string(state), "secret", "******"))
 	}
 	equal(t, "bases that were asked for", w.store.bases.Load(), 0)
+}
+
+// TestManyChanges: however a state changes, the client's copy of it stays what
+// the daemon has, so that each save is one request with a change.
+func TestManyChanges(t *testing.T) {
+	w := newWorld(t)
+	r := rand.New(rand.NewPCG(3, 4))
+	state := grown(1)
+	w.saveState(w.client, "a", "", state)
+	for range 150 {
+		next := bytes.Clone(state)
+		for range 1 + r.IntN(3) {
+			at, end := r.IntN(len(next)), len(next)-3
+			switch r.IntN(5) {
+			case 0:
+				next = slices.Insert(next, min(at, end), []byte(strings.Repeat("new ", 1+r.IntN(500)))...)
+			case 1:
+				if at > 30 && len(next) > 15_000 {
+					next = slices.Delete(next, at/2+20, at+1)
+				}
+			case 2:
+				copy(next[5:], itoa(r.IntN(10)))
+			case 3:
+				next[max(30, min(at, end))-1] = 'x'
+			case 4:
+				next = append(next[:end], strings.Repeat("more ", r.IntN(900))+`"]}`...)
+			}
+		}
+		before := w.server.Stats().Answered
+		saved, err := w.client.Save(t.Context(), &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRecovery, ContentType: typeBytes, State: next})
+		check(t, err)
+		equal(t, "requests", w.server.Stats().Answered-before, 1)
+		ck, err := w.client.Checkpoint(t.Context(), saved.ID, true)
+		check(t, err)
+		if !bytes.Equal(ck.State, next) {
+			t.Fatal("another state was saved")
+		}
+		state = next
+	}
+	if n := w.store.bases.Load(); n < 130 { // the others have little in common
+		t.Errorf("only %d of 150 were sent as a change", n)
+	}
+}
+
+// TestADamagedBaseIsFound: a change to a base that is not what its hash says
+// makes another state than the client has. Then all of it is sent.
+func TestADamagedBaseIsFound(t *testing.T) {
+	w := newWorld(t)
+	for i := range 4 {
+		saved := w.saveState(w.client, "a", "", grown(i))
+		w.store.mu.Lock()
+		w.store.find(ckpt.Scope{Target: saved.Owner}, saved.ID).State[500]++
+		w.store.mu.Unlock()
+	}
+	equal(t, "bases that were asked for", w.store.bases.Load(), 3)
+}
+
+func TestChecksums(t *testing.T) {
+	w := newWorld(t)
+	base := w.save("a", `{"a":1}`)
+	good := "Ckpt-Crc32c: " + crc32c([]byte(`{"a":2}`))
+	equal(t, "the checksum of 123456789", crc32c([]byte("123456789")), "e3069283") // RFC 3720's polynomial
+	change := []string{"[[0,5],2]\n2}", "Content-Type: " + typeDelta, "Ckpt-Base-Sha256: " + base.SHA256}
+	whole := []string{`{"a":2}`, "Content-Type: application/json"}
+	for i, c := range []struct {
+		form []string
+		sums []string
+		code ckpt.Code
+	}{
+		{change, nil, ""},
+		{change, []string{good}, ""},
+		{change, []string{"Ckpt-Crc32c: 00000000"}, ckpt.CodeBaseMissing},
+		{change, []string{"Ckpt-Crc32c: x"}, ckpt.CodeBaseMissing},
+		{whole, []string{good}, ""},
+		{whole, []string{"Ckpt-Crc32c: 00000000"}, ckpt.CodeInvalid},
+		{whole, []string{good, good}, ckpt.CodeInvalid},
+	} {
+		id, err := newID()
+		check(t, err)
+		target := saves + "/" + id + "?kind=recovery"
+		if i < 4 {
+			target += "&base=" + base.ID
+		}
+		r := w.send("PUT", target, c.form[0], append(slices.Clone(c.form[1:]), c.sums...)...)
+		if c.code != "" {
+			equal(t, "the code of "+itoa(i), r.problem(t).Code, c.code)
+			continue
+		}
+		equal(t, "the status of "+itoa(i)+r.body, r.status, 201)
+		equal(t, "stored as sent", r.header.Get("Ckpt-As-Sent"), "true")
+	}
+	w.store.onSave = func(_ context.Context, r *ckpt.SaveRequest) error {
+		r.State = []byte(`"redacted"`)
+		return nil
+	}
+	r := w.send("POST", saves+"?kind=recovery", "raw")
+	equal(t, "status", r.status, 201)
+	equal(t, "not stored as sent", len(r.header["Ckpt-As-Sent"]), 0)
 }
 
 func TestAFailedSaveKeepsTheBase(t *testing.T) {

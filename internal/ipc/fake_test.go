@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -41,11 +42,13 @@ func (f *fakeStore) Save(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
+	sent := r.State
 	if f.onSave != nil {
 		if err := f.onSave(ctx, r); err != nil {
 			return nil, err
 		}
 	}
+	asSent := bytes.Equal(sent, r.State)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	sum := sha256.Sum256(r.State)
@@ -57,11 +60,11 @@ func (f *fakeStore) Save(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest
 		if old != print {
 			return nil, ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "the key came before with another request")
 		}
-		return &ckpt.Saved{Checkpoint: withoutState(f.find(sc, key)), Pruned: []string{}, Replayed: true}, nil
+		return &ckpt.Saved{Checkpoint: withoutState(f.find(sc, key)), Pruned: []string{}, Replayed: true, AsSent: asSent}, nil
 	}
 	ck := f.add(sc, r, hex.EncodeToString(sum[:]))
 	f.seen[key] = print
-	return &ckpt.Saved{Checkpoint: withoutState(ck), Pruned: f.prune(ck)}, nil
+	return &ckpt.Saved{Checkpoint: withoutState(ck), Pruned: f.prune(ck), AsSent: asSent}, nil
 }
 
 func (f *fakeStore) add(sc ckpt.Scope, r *ckpt.SaveRequest, sum string) *ckpt.Checkpoint {
@@ -132,13 +135,15 @@ func (f *fakeStore) Checkpoint(ctx context.Context, sc ckpt.Scope, id string, st
 	return &copied, nil
 }
 
-func (f *fakeStore) Base(ctx context.Context, sc ckpt.Scope, agent, id string) ([]byte, string, error) {
+func (f *fakeStore) Memory(size int) []byte { return make([]byte, size) }
+
+func (f *fakeStore) Base(ctx context.Context, sc ckpt.Scope, agent, id string) ([]byte, string, func(), error) {
 	f.bases.Add(1)
 	ck, err := f.Checkpoint(ctx, sc, id, true)
 	if err != nil || ck.Agent != agent {
-		return nil, "", noSuch(id)
+		return nil, "", nil, noSuch(id)
 	}
-	return ck.State, ck.SHA256, nil
+	return ck.State, ck.SHA256, func() {}, nil
 }
 
 func (f *fakeStore) Checkpoints(ctx context.Context, sc ckpt.Scope, cf ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error) {

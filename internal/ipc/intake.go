@@ -21,6 +21,9 @@ const (
 	headerProgram  = "Ckpt-Program"
 )
 
+// headerSpooled says when a client put a write aside: docs/SPOOL.md.
+const headerSpooled = "Ckpt-Spooled"
+
 // envelope is a save as people with curl write it.
 type envelope struct {
 	Kind     ckpt.Kind       `json:"kind"`
@@ -114,8 +117,13 @@ func (c *call) rawSave(id, contentType string) (*ckpt.SaveRequest, error) {
 		contentType = typeBytes
 	}
 	r.ID, r.ContentType = id, contentType
-	r.State, err = c.readBody(c.server.limits.MaxBody, 1)
-	return r, err
+	if err := c.readState(r); err != nil {
+		return nil, err
+	}
+	if err := c.checkSum(r.State); err != nil {
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the state is not what was sent: %v; send it again", err)
+	}
+	return r, nil
 }
 
 // saveParameters reads what a raw or patch save has outside its body.

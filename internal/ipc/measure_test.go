@@ -38,59 +38,33 @@ func TestMeasureChanges(t *testing.T) {
 }
 
 func measureChanges(t *testing.T, size, clients int, form string, scan bool) {
-	dir, err := os.MkdirTemp("", "m")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	o := db.Options{Path: filepath.Join(dir, "ckpt.db"), Retention: retention.Plan}
+	o := db.Options{}
 	if strings.HasSuffix(form, "stored whole") {
 		o.LiveBytes = -1
 	}
 	if scan {
 		o.Secrets = secrets.Scan{}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	store, err := db.Open(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go store.Maintain(ctx)
-	server := ipc.NewServer(ipc.Options{Store: store, Log: slog.New(slog.DiscardHandler)})
-	ln, err := endpoint.Listen(ctx, endpoint.Options{Path: filepath.Join(dir, "s"), SingleUser: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go server.Serve(context.Background(), ln)
+	socket := startDaemon(t, o)
 	var mu sync.Mutex
 	var times []time.Duration
 	begin := time.Now()
 	var wg sync.WaitGroup
 	for c := range clients {
 		wg.Go(func() {
-			client := &ipc.Client{Socket: filepath.Join(dir, "s"), Whole: strings.HasPrefix(form, "whole")}
+			client := &ipc.Client{Socket: socket, Whole: strings.HasPrefix(form, "whole")}
 			defer client.Close()
-			state := fmt.Appendf(nil, `{"step":%06d,"messages":[`, 100000)
-			for i := 0; len(state) < size; i++ {
-				state = fmt.Appendf(state, `{"role":"user","content":"message %x of client %d says %x"},`, i*7919, c, i*104729)
-			}
-			first := len(state)
-			state = append(state, "0]}"...)
+			s := newGrowing(size, c)
 			var mine []time.Duration
-			for i := 0; time.Since(begin) < 1500*time.Millisecond; i++ {
-				copy(state[8:], fmt.Sprint(100000+i))
-				state = fmt.Appendf(state[:len(state)-3], `{"role":"assistant","content":"%s %x"},0]}`, strings.Repeat("new words ", 150*size>>19+15), i*15485863)
+			for time.Since(begin) < 1500*time.Millisecond {
+				state := s.next()
 				start := time.Now()
-				_, err := client.Save(ctx, &ckpt.SaveRequest{Agent: fmt.Sprint("a", c), Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: state})
+				_, err := client.Save(t.Context(), &ckpt.SaveRequest{Agent: fmt.Sprint("a", c), Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: state})
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				mine = append(mine, time.Since(start))
-				if len(state) > size*3/2 {
-					state = append(state[:first], "0]}"...)
-				}
 			}
 			mu.Lock()
 			times = append(times, mine...)
@@ -101,6 +75,63 @@ func measureChanges(t *testing.T, size, clients int, form string, scan bool) {
 	rate := float64(len(times)) / time.Since(begin).Seconds()
 	slices.Sort(times)
 	fmt.Printf("| %d KiB | %d | %s | %v | %.0f | %.2f | %.2f |\n", size>>10, clients, form, scan, rate, times[len(times)/2].Seconds()*1000, times[len(times)*99/100].Seconds()*1000)
-	_ = server.Shutdown(context.Background())
-	_ = store.Close()
+}
+
+// growing is a JSON state to which each step adds a message, and whose counter
+// near the front changes as well. It begins anew when it is an eighth larger.
+type growing struct {
+	state             []byte
+	size, first, step int
+}
+
+func newGrowing(size, client int) *growing {
+	s := &growing{size: size, state: fmt.Appendf(nil, `{"step":%06d,"messages":[`, 100000)}
+	for i := 0; len(s.state) < size; i++ {
+		s.state = fmt.Appendf(s.state, `{"role":"user","content":"message %x of client %d says %x"},`, i*7919, client, i*104729)
+	}
+	s.first = len(s.state)
+	s.state = append(s.state, "0]}"...)
+	return s
+}
+
+// next is the next state. It is overwritten by the one after it.
+func (s *growing) next() []byte {
+	if len(s.state) > s.size*9/8 {
+		s.state = append(s.state[:s.first], "0]}"...)
+	}
+	copy(s.state[8:], fmt.Sprint(100000+s.step))
+	s.state = fmt.Appendf(s.state[:len(s.state)-3], `{"role":"assistant","content":"%s %x"},0]}`, strings.Repeat("new words ", 150*s.size>>19+15), s.step*15485863)
+	s.step++
+	return s.state
+}
+
+// startDaemon serves a new database until the test ends, and answers where.
+func startDaemon(t testing.TB, o db.Options) (socket string) {
+	dir, err := os.MkdirTemp("", "m") // the name of a socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Path, o.Retention = filepath.Join(dir, "ckpt.db"), retention.Plan
+	ctx, cancel := context.WithCancel(context.Background())
+	store, err := db.Open(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := ipc.NewServer(ipc.Options{Store: store, Log: slog.New(slog.DiscardHandler)})
+	socket = filepath.Join(dir, "s")
+	ln, err := endpoint.Listen(ctx, endpoint.Options{Path: socket, SingleUser: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = store.Maintain(ctx) })
+	wg.Go(func() { _ = server.Serve(context.Background(), ln) })
+	t.Cleanup(func() {
+		_ = server.Shutdown(context.Background())
+		cancel()
+		wg.Wait()
+		_ = store.Close()
+		_ = os.RemoveAll(dir)
+	})
+	return socket
 }

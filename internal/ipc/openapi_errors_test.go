@@ -95,8 +95,10 @@ func (f failing) Checkpoint(context.Context, ckpt.Scope, string, bool) (*ckpt.Ch
 	return nil, f.err
 }
 
-func (f failing) Base(context.Context, ckpt.Scope, string, string) ([]byte, string, error) {
-	return nil, "", f.err
+func (f failing) Memory(size int) []byte { return make([]byte, size) }
+
+func (f failing) Base(context.Context, ckpt.Scope, string, string) ([]byte, string, func(), error) {
+	return nil, "", nil, f.err
 }
 
 func (f failing) Checkpoints(context.Context, ckpt.Scope, ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error) {
@@ -220,3 +222,19 @@ func (f failing) AnswerPrompt(context.Context, ckpt.Scope, ckpt.PromptAnswer) (*
 }
 
 func (f failing) Changed() <-chan struct{} { return nil }
+
+func (f failing) Drift(context.Context, ckpt.Scope, ckpt.DriftFilter) (*ckpt.DriftReport, error) {
+	return nil, f.err
+}
+
+func (f failing) PostFinding(context.Context, ckpt.Scope, string, ckpt.FindingRequest) (*ckpt.PostedFinding, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Dismiss(context.Context, ckpt.Scope, ckpt.DismissRequest) (*ckpt.DismissedFinding, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Finding(context.Context, ckpt.Scope, string) (*ckpt.Finding, error) {
+	return nil, f.err
+}

@@ -17,6 +17,9 @@ import (
 const (
 	// headerReplayed marks a reply that was given before.
 	headerReplayed = "Idempotent-Replayed"
+	// headerAsSent says that a state is stored byte for byte as it was sent, or
+	// as the change that was sent makes it.
+	headerAsSent = "Ckpt-As-Sent"
 	// headerSHA256 is the hash of the bytes of a state.
 	headerSHA256 = "Ckpt-Sha256"
 	// headerStateRange is where in the body the value of state or state_base64
@@ -93,6 +96,9 @@ func encodeJSON(b *bytes.Buffer, v any) error {
 // sendSaved answers a save.
 func (c *call) sendSaved(saved *ckpt.Saved) {
 	c.markReplayed(saved.Replayed)
+	if saved.AsSent {
+		c.Header()[headerAsSent] = isTrue
+	}
 	b := getBuffer()
 	defer putBuffer(b)
 	b.Write(appendSaved(b.AvailableBuffer(), saved))

@@ -18,9 +18,13 @@ type Store interface {
 	Save(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.Saved, error)
 	// Checkpoint reads one; the hash of its state is checked where state is asked for.
 	Checkpoint(ctx context.Context, sc ckpt.Scope, id string, state bool) (*ckpt.Checkpoint, error)
+	// Memory is room for a state that is to be saved, as a SaveRequest's State
+	// with Lent set.
+	Memory(size int) []byte
 	// Base is the state of a checkpoint of an agent and its hash, for a change to
-	// it. Nobody may write to the state. It may come from memory.
-	Base(ctx context.Context, sc ckpt.Scope, agent, id string) (state []byte, sha256 string, err error)
+	// it. Nobody may write to the state, nor read it once it was released, which
+	// must be done where there is no error.
+	Base(ctx context.Context, sc ckpt.Scope, agent, id string) (state []byte, sha256 string, release func(), err error)
 	Checkpoints(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error)
 	Latest(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilter, state bool) (*ckpt.Checkpoint, error)
 	Patch(ctx context.Context, sc ckpt.Scope, id string, p ckpt.CheckpointPatch) (*ckpt.Checkpoint, error)

@@ -9,7 +9,7 @@ var names = map[string]string{
 	"secret": "a secret", "clientsecret": "a client secret", "secretkey": "a secret key", "secretaccesskey": "a secret key",
 	"awssecretaccesskey": "a secret key", "apikey": "an API key", "xapikey": "an API key", "apitoken": "an API token", "apisecret": "an API secret",
 	"accesstoken": "an access token", "refreshtoken": "a refresh token", "authtoken": "a token", "bearertoken": "a token", "sessiontoken": "a session token",
-	"idtoken": "a token", "privatekey": "a private key", "authorization": "an authorization header", "proxyauthorization": "an authorization header",
+	"idtoken": "a token", "privatekey": privateKey, "authorization": "an authorization header", "proxyauthorization": "an authorization header",
 	"setcookie": "a cookie", "dbpassword": "a password", "databasepassword": "a password", "encryptionkey": "an encryption key", "signingkey": "a signing key",
 	"openaiapikey": "an API key", "anthropicapikey": "an API key", "githubtoken": "a token", "webhooksecret": "a secret",
 }
@@ -37,8 +37,20 @@ func secretName(key []byte) string {
 		plain[n] = c
 		n++
 	}
+	if n == 0 || lengths[plain[0]]&(1<<n) == 0 {
+		return ""
+	}
 	return names[string(plain[:n])]
 }
+
+// lengths has for each byte with which a name may begin a bit for each length
+// that such a name may have. Most keys have none.
+var lengths = func() (bits [256]uint64) {
+	for name := range names {
+		bits[name[0]] |= 1 << len(name)
+	}
+	return bits
+}()
 
 // realValue says whether a value is more than a placeholder.
 func realValue(value []byte) bool {

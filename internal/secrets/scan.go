@@ -2,14 +2,18 @@ package secrets
 
 import (
 	"bytes"
-	"strconv"
-	"strings"
+	"cmp"
+	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// most is how many secrets of one state are named.
-const most = 16
+// most is how many secrets of one state are named, mostSeen of how many it is
+// remembered where they are.
+const (
+	most     = 16
+	mostSeen = 256
+)
 
 // replacement is what stands in the place of a secret.
 const replacement = "[redacted]"
@@ -22,13 +26,14 @@ var _ ckpt.SecretScan = Scan{}
 // Find answers the first few secrets of a state. A JSON state must have been
 // checked before.
 func (Scan) Find(state []byte, json bool) []ckpt.Secret {
-	return named(state, json, find(state, json, most))
+	hits, _ := look(state, json, nil, mostSeen)
+	return named(state, json, nil, first(hits, most))
 }
 
 // Redact answers the state with every secret replaced, and the first few.
 func (Scan) Redact(state []byte, json bool) ([]byte, []ckpt.Secret) {
-	hits := find(state, json, len(state))
-	if len(hits) == 0 {
+	hits, _ := look(state, json, nil, len(state))
+	if hits = first(hits, len(hits)); len(hits) == 0 {
 		return state, nil
 	}
 	out := make([]byte, 0, len(state))
@@ -37,37 +42,50 @@ func (Scan) Redact(state []byte, json bool) ([]byte, []ckpt.Secret) {
 		out = append(append(out, state[at:h.from]...), replacement...)
 		at = h.to
 	}
-	return append(out, state[at:]...), named(state, json, hits[:min(most, len(hits))])
+	return append(out, state[at:]...), named(state, json, nil, hits[:min(most, len(hits))])
 }
 
-// find answers the places of secrets in order. Those under a name come from a
-// walk over the keys; those of a shape from a search of the bytes, since a
-// token has no character that JSON would escape (but a private key's line
-// breaks, which do not matter to where it begins and ends).
-func find(state []byte, json bool, atMost int) []hit {
-	hits := findShapes(state, atMost)
-	if json {
-		hits = inOrder(append(underNames(state), hits...), atMost)
+// look answers the secrets of a state outside of what was passed over: those
+// under a name from a walk over the keys, those of a shape from a search of the
+// bytes, since a token has no character that JSON would escape (but a private
+// key's line breaks, which do not matter to where it begins and ends). Those of
+// a shape may stand inside those under a name. all is false where there are
+// more than so many.
+func look(state []byte, json bool, passed []ckpt.Copy, atMost int) (hits []hit, all bool) {
+	from := 0
+	for i := 0; i <= len(passed) && len(hits) <= atMost; i++ {
+		to, next := len(state), len(state)
+		if i < len(passed) {
+			to, next = passed[i].At, passed[i].At+passed[i].Length
+		}
+		left := atMost + 1 - len(hits)
+		shaped := shapesIn(state, from, to, json, left)
+		if json {
+			hits = append(hits, namesIn(state, from, to, left)...)
+		}
+		hits = append(hits, shaped...)
+		from = next
 	}
-	return hits
+	return hits, len(hits) <= atMost
 }
 
-// underNames answers the string values whose key says that they are secret.
-func underNames(state []byte) []hit {
+// namesIn answers the string values whose key stands in state[from:to] and says
+// that they are secret.
+func namesIn(state []byte, from, to, atMost int) []hit {
 	var hits []hit
-	for at := 0; ; {
-		open := bytes.IndexByte(state[at:], '"')
+	for at := from; at < to && len(hits) < atMost; {
+		open := bytes.IndexByte(state[at:to], '"')
 		if open < 0 {
 			return hits
 		}
-		from := at + open + 1
-		to := endOfString(state, from)
-		at = to + 1
+		key := at + open + 1
+		end := endOfString(state, key)
+		at = end + 1
 		next := skipSpace(state, at)
 		if next >= len(state) || state[next] != ':' {
 			continue
 		}
-		kind := secretName(state[from:to])
+		kind := secretName(state[key:end])
 		if kind == "" {
 			continue
 		}
@@ -75,12 +93,12 @@ func underNames(state []byte) []hit {
 		if value >= len(state) || state[value] != '"' {
 			continue
 		}
-		end := endOfString(state, value+1)
-		if realValue(state[value+1 : end]) {
-			hits = append(hits, hit{value + 1, end, kind})
+		at = endOfString(state, value+1) + 1
+		if realValue(state[value+1 : at-1]) {
+			hits = append(hits, hit{key, value + 1, at - 1, kind})
 		}
-		at = end + 1
 	}
+	return hits
 }
 
 // endOfString answers where the string that begins at from has its closing quote.
@@ -109,77 +127,21 @@ func skipSpace(s []byte, i int) int {
 	return i
 }
 
-// named turns places into what may be said of them.
-func named(state []byte, json bool, hits []hit) []ckpt.Secret {
-	if len(hits) == 0 {
-		return nil
-	}
-	found := make([]ckpt.Secret, len(hits))
-	paths := make([]string, len(hits))
-	if json {
-		paths = pointers(state, hits)
-	}
-	for i, h := range hits {
-		found[i] = ckpt.Secret{Path: paths[i], Kind: h.kind}
-	}
-	return found
-}
-
-// level is an open object or array on the way to a place.
-type level struct {
-	array bool
-	index int
-	key   string
-}
-
-// pointers answers the JSON pointers of the values in which the hits lie. It is
-// walked only where there are any.
-func pointers(state []byte, hits []hit) []string {
-	paths := make([]string, len(hits))
-	var open []level
-	next := 0
-	for i := 0; i < len(state) && next < len(hits); {
-		switch c := state[i]; c {
-		case '{', '[':
-			open = append(open, level{array: c == '['})
-			i++
-		case '}', ']':
-			open = open[:max(len(open)-1, 0)]
-			i++
-		case ',':
-			if n := len(open); n > 0 {
-				open[n-1].index++
-			}
-			i++
-		case '"':
-			end := endOfString(state, i+1)
-			after := skipSpace(state, min(end+1, len(state)))
-			if n := len(open); n > 0 && !open[n-1].array && after < len(state) && state[after] == ':' {
-				open[n-1].key = string(state[i+1 : end])
-			}
-			for next < len(hits) && hits[next].from <= end {
-				paths[next] = pointer(open)
-				next++
-			}
-			i = end + 1
-		default:
-			i++
+// first puts hits in order, drops those inside another, and answers the first
+// few.
+func first(hits []hit, atMost int) []hit {
+	slices.SortFunc(hits, func(a, b hit) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.at, b.at)) // of two at one place the one under a name
+	})
+	var kept []hit
+	for _, h := range hits {
+		if n := len(kept); n > 0 && h.from < kept[n-1].to {
+			continue
 		}
-	}
-	return paths
-}
-
-var escape = strings.NewReplacer("~", "~0", "/", "~1")
-
-func pointer(open []level) string {
-	var b strings.Builder
-	for _, l := range open {
-		b.WriteByte('/')
-		if l.array {
-			b.WriteString(strconv.Itoa(l.index))
-		} else {
-			b.WriteString(escape.Replace(l.key))
+		if len(kept) == atMost {
+			break
 		}
+		kept = append(kept, h)
 	}
-	return b.String()
+	return kept
 }

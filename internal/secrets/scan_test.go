@@ -24,6 +24,7 @@ func TestFind(t *testing.T) {
 		`{"m":[{"content":"use ` + key + ` please"}]}`:                        {{Path: "/m/0/content", Kind: "an Anthropic API key"}},
 		`{"password": "hunter2!", "n": {"client-secret":"s3cr3t!!"}}`:         {{Path: "/password", Kind: "a password"}, {Path: "/n/client-secret", Kind: "a client secret"}},
 		`{"a/b~":{"pem":"` + pem + `"}}`:                                      {{Path: "/a~1b~0/pem", Kind: "a private key"}},
+		`{"out":"LINE=1\n` + github + `\n\t` + key + `"}`:                     {{Path: "/out", Kind: "a GitHub token"}, {Path: "/out", Kind: "an Anthropic API key"}},
 		`{"headers":{"Authorization":"Bearer ` + github + `"}}`:               {{Path: "/headers/Authorization", Kind: "an authorization header"}},
 		`{"text":"the header Authorization: Bearer abc12345678901234567890"}`: {{Path: "/text", Kind: "a bearer token"}},
 	}
@@ -59,6 +60,16 @@ func TestRedact(t *testing.T) {
 	text, found := Scan{}.Redact([]byte("key="+key+"\n"), false)
 	if string(text) != "key=[redacted]\n" || len(found) != 1 || found[0].Path != "" {
 		t.Errorf("%s %v", text, found)
+	}
+}
+
+// TestAKeyEndsWithItsString: what begins in one string does not end in another.
+func TestAKeyEndsWithItsString(t *testing.T) {
+	begin, end := "-----BEGIN RSA PRIV"+"ATE KEY-----", "-----END RSA PRIV"+"ATE KEY-----"
+	state := `{"a":"` + begin + `","b":{"c":"` + end + `"}}`
+	got, found := Scan{}.Redact([]byte(state), true)
+	if want := `{"a":"[redacted]","b":{"c":"` + end + `"}}`; string(got) != want || len(found) != 1 {
+		t.Errorf("%s %v", got, found)
 	}
 }
 

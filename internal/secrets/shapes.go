@@ -1,8 +1,6 @@
 package secrets
 
-import (
-	"bytes"
-)
+import "bytes"
 
 // shape is a kind of token that can be told by how it looks.
 type shape struct {
@@ -32,8 +30,18 @@ var shapes = []shape{
 	{mark: "npm_", kind: "an npm token", least: 36, more: alphanumeric},
 	{mark: "eyJhbGciOi", kind: "a JSON Web Token", least: 30, more: jwt},
 	{mark: "Bearer ", kind: "a bearer token", least: 20, more: bearer},
-	{mark: "-----BEGIN ", kind: "a private key", until: "PRIVATE KEY-----"},
+	{mark: "-----BEGIN ", kind: privateKey, until: "PRIVATE KEY-----"},
 }
+
+const privateKey = "a private key"
+
+// longestMark is the length of the longest mark.
+var longestMark = func() (n int) {
+	for i := range shapes {
+		n = max(n, len(shapes[i].mark))
+	}
+	return n
+}()
 
 func upper(c byte) bool        { return c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' }
 func alphanumeric(c byte) bool { return upper(c) || c >= 'a' && c <= 'z' }
@@ -41,8 +49,10 @@ func word(c byte) bool         { return alphanumeric(c) || c == '-' || c == '_' 
 func jwt(c byte) bool          { return word(c) || c == '.' }
 func bearer(c byte) bool       { return jwt(c) || c == '+' || c == '/' || c == '~' || c == '=' }
 
-// hit is a token in a text.
+// hit is a secret in a text. What was found under a name belongs to its key,
+// and what has a shape to where it begins.
 type hit struct {
+	at       int
 	from, to int
 	kind     string
 }
@@ -59,15 +69,16 @@ var pairs = func() (bits [1024]uint64) {
 
 func pair(a, b byte) uint { return uint(a)<<8 | uint(b) }
 
-// findShapes answers the tokens of a text in order, at most so many.
-func findShapes(text []byte, most int) []hit {
+// shapesIn answers the tokens that begin in text[from:to], in order, at most
+// so many. In JSON they do so inside strings, and end with them.
+func shapesIn(text []byte, from, to int, json bool, most int) []hit {
 	var hits []hit
-	for i := 0; i+1 < len(text) && len(hits) < most; i++ {
+	for i := from; i < to && i+1 < len(text) && len(hits) < most; i++ {
 		p := pair(text[i], text[i+1])
-		if pairs[p>>6]&(1<<(p&63)) == 0 || i > 0 && word(text[i-1]) {
+		if pairs[p>>6]&(1<<(p&63)) == 0 || !beginsWord(text, i, json) {
 			continue
 		}
-		if h, ok := tokenAt(text, i); ok {
+		if h, ok := tokenAt(text, i, json); ok {
 			hits = append(hits, h)
 			i = h.to - 1
 		}
@@ -75,40 +86,70 @@ func findShapes(text []byte, most int) []hit {
 	return hits
 }
 
+// beginsWord says whether the byte before i is none of a word's. In JSON it may
+// be the letter of an escape: a token often stands at the beginning of a line.
+func beginsWord(text []byte, i int, json bool) bool {
+	if i == 0 || !word(text[i-1]) {
+		return true
+	}
+	if !json || i < 2 || text[i-2] != '\\' {
+		return false
+	}
+	switch text[i-1] {
+	case 'n', 'r', 't', 'f', 'b':
+		return true
+	}
+	return false
+}
+
 // tokenAt answers the token that begins at a place.
-func tokenAt(text []byte, from int) (hit, bool) {
+func tokenAt(text []byte, from int, json bool) (hit, bool) {
 	for i := range shapes {
 		s := &shapes[i]
 		if len(text)-from < len(s.mark) || string(text[from:from+len(s.mark)]) != s.mark {
 			continue
 		}
-		if to := s.end(text, from); to > 0 {
-			return hit{from, to, s.kind}, true
+		if to := s.end(text, from, json); to > 0 {
+			return hit{from, from, to, s.kind}, true
 		}
 	}
 	return hit{}, false
 }
 
+const (
+	telling = 128      // so many of a token's bytes say whether it is one
+	maxKey  = 16 << 10 // a private key as text has fewer bytes
+	keyHead = 40       // so many bytes after the mark say whether it is one
+)
+
 // end answers where the token that begins at from ends, 0 where it is none.
-func (s *shape) end(text []byte, from int) int {
+func (s *shape) end(text []byte, from int, json bool) int {
 	rest := from + len(s.mark)
 	if s.until != "" {
+		if text = text[:min(rest+maxKey, len(text))]; json {
+			text = text[:endOfString(text, rest)]
+		}
 		return s.endOfKey(text, rest)
 	}
-	to := rest
-	for to < len(text) && s.more(text[to]) {
-		to++
-	}
+	to := s.run(text, rest, min(rest+telling, len(text)))
 	if to-rest < s.least || !mixed(text[rest:to]) {
 		return 0
 	}
-	return to
+	return s.run(text, to, len(text))
+}
+
+// run answers where the token's bytes end that stand from a place on.
+func (s *shape) run(text []byte, from, limit int) int {
+	for from < limit && s.more(text[from]) {
+		from++
+	}
+	return from
 }
 
 // endOfKey is for PEM: the kind of key stands between the mark and until, and
 // the block goes on to its last line.
 func (s *shape) endOfKey(text []byte, rest int) int {
-	head := text[rest:min(rest+40, len(text))]
+	head := text[rest:min(rest+keyHead, len(text))]
 	i := bytes.Index(head, []byte(s.until))
 	if i < 0 {
 		return 0
@@ -130,24 +171,4 @@ func mixed(token []byte) bool {
 		letter = letter || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
 	}
 	return digit && letter
-}
-
-// inOrder sorts hits by place and drops those inside another.
-func inOrder(hits []hit, most int) []hit {
-	for i := 1; i < len(hits); i++ {
-		for j := i; j > 0 && hits[j].from < hits[j-1].from; j-- {
-			hits[j], hits[j-1] = hits[j-1], hits[j]
-		}
-	}
-	var kept []hit
-	for _, h := range hits {
-		if n := len(kept); n > 0 && h.from < kept[n-1].to {
-			continue
-		}
-		if len(kept) == most {
-			break
-		}
-		kept = append(kept, h)
-	}
-	return kept
 }

@@ -1,0 +1,68 @@
+// Package ours is the client of the product among the drivers. It is a room of
+// its own, so that whoever changes the product's client can check this one
+// without the libraries of all the others.
+//
+// This package may import internal/load, and of the product the root package and
+// internal/ipc.
+package ours
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/bench/internal/load"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// store is the product over its socket, with its own client and its defaults.
+// Only histories have a policy, because the default keeps three checkpoints.
+type store struct {
+	socket  string
+	version string
+	kept    sync.Map // agents whose policy keeps all
+}
+
+// Open asks the daemon at a socket whether it is there.
+func Open(ctx context.Context, socket string) (load.Store, error) {
+	c := ipc.Client{Socket: socket}
+	defer c.Close()
+	v, err := c.Version(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &store{socket: socket, version: v.Version}, nil
+}
+
+// Version is the daemon's.
+func (s *store) Version() string { return s.version }
+
+// Close has nothing to do: each client closes its own connection.
+func (s *store) Close() error { return nil }
+
+// Client saves as an agent of its own, over a connection of its own.
+func (s *store) Client(ctx context.Context, id load.Client, body func(load.Save) error) error {
+	c := ipc.Client{Socket: s.socket}
+	defer c.Close()
+	if err := s.keepAll(ctx, &c, id); err != nil {
+		return err
+	}
+	return body(func(_ int, state []byte) error {
+		saved, err := c.Save(ctx, &ckpt.SaveRequest{Agent: id.Name, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: state})
+		if err == nil && saved.Size != int64(len(state)) {
+			return fmt.Errorf("%d bytes were saved, not %d", saved.Size, len(state))
+		}
+		return err
+	})
+}
+
+func (s *store) keepAll(ctx context.Context, c *ipc.Client, id load.Client) error {
+	if _, done := s.kept.LoadOrStore(id.Name, true); done || !id.History {
+		return nil
+	}
+	policy := ckpt.DefaultPolicy()
+	policy.RoutineKeep = 0
+	_, err := c.SetPolicy(ctx, id.Name, policy)
+	return err
+}

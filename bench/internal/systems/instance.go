@@ -1,0 +1,95 @@
+package systems
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/bench/internal/host"
+	"github.com/ckptsidecar/ckptsidecar/bench/internal/load"
+)
+
+// Instance is a system that runs, in a folder of its own.
+type Instance struct {
+	Version string
+	Saves   int // that it has acknowledged
+
+	driver *driver
+	server *server  // nil for a library inside its driver
+	dir    string   // where its data lies
+	reused []string // files that do not grow with what is kept: logs that are written again and again
+	empty  int64    // bytes that were there before the first save
+}
+
+// server is a process that keeps the data, and how it is asked to end.
+type server struct {
+	*host.Process
+	signal os.Signal // nil for the end of its input
+}
+
+// stopPatience is how long a system may take to end by itself.
+const stopPatience = 15 * time.Second
+
+// Run carries out one order.
+func (i *Instance) Run(ctx context.Context, o load.Order) (*load.Answer, error) {
+	a, err := i.driver.run(ctx, o)
+	if err == nil {
+		i.Saves += a.Saves
+	}
+	return a, err
+}
+
+// CPU is the processor time that it and its driver have used so far.
+func (i *Instance) CPU() (sum time.Duration, err error) {
+	err = i.each(func(p *host.Process) error {
+		one, err := p.CPU()
+		sum += one
+		return err
+	})
+	return sum, err
+}
+
+// Pause stops all of it, so that it burns nothing while others are measured.
+func (i *Instance) Pause() error { return i.each((*host.Process).Pause) }
+
+// Resume lets it go on.
+func (i *Instance) Resume() error { return i.each((*host.Process).Resume) }
+
+func (i *Instance) each(do func(*host.Process) error) error {
+	var errs []error
+	if i.server != nil {
+		errs = append(errs, do(i.server.Process))
+	}
+	if i.driver != nil {
+		errs = append(errs, do(i.driver.process))
+	}
+	return errors.Join(errs...)
+}
+
+// Keepers are the processes that write the data.
+func (i *Instance) Keepers() ([]int, error) {
+	if i.server != nil {
+		return i.server.Tree()
+	}
+	return i.driver.process.Tree()
+}
+
+// Stop ends it cleanly, so that all data is where it stays.
+func (i *Instance) Stop() error {
+	_ = i.Resume()
+	var errs []error
+	if i.driver != nil {
+		errs = append(errs, i.driver.process.Stop(nil, stopPatience))
+	}
+	if i.server != nil {
+		errs = append(errs, i.server.Stop(i.server.signal, stopPatience))
+	}
+	return errors.Join(errs...)
+}
+
+// Stored is how many bytes of disk its data takes. Ask after Stop.
+func (i *Instance) Stored() (int64, error) {
+	use, err := host.DiskUse(i.dir, i.reused...)
+	return use - i.empty, err
+}

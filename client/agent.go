@@ -1,0 +1,168 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/google/uuid"
+)
+
+// Agent is one of the caller's agents. Its calls are about its run main; an
+// agent with runs of its own names them, see [Agent.Start].
+type Agent struct {
+	client *Client
+	Name   string
+}
+
+// Saved is the answer to a save. Of one that was spooled or dropped, only ID,
+// Agent, Run, Kind and Size are known.
+type Saved struct {
+	ckpt.Saved
+	Fate    Fate
+	Removed []string // JSON pointers of what the state could not hold, see Encode
+}
+
+// SaveOptions are what may be said of a save.
+type SaveOptions struct {
+	Kind     ckpt.Kind     // "" means routine
+	Run      string        // "" means main
+	Labels   ckpt.Labels   // to find it by
+	Metadata any           // a JSON object
+	Program  *ckpt.Program // generated code, and how far it has run
+	Step     string        // the key of the step after which it is taken
+	Parent   string        // the checkpoint that it comes from; "" for the run's last
+	ID       string        // a UUID of version 7, to repeat a save; "" makes one
+	Content  string        // the content type of a state given as []byte; "" means JSON for json.RawMessage, else bytes
+	Strict   bool          // refuse what Encode would take out
+	epoch    *int64
+}
+
+// Save saves a state: any value that JSON can hold (see [Encode]), a
+// json.RawMessage as it is, or []byte.
+func (a *Agent) Save(ctx context.Context, state any, opts ...SaveOptions) (*Saved, error) {
+	o := SaveOptions{}
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	r, removed, err := a.request(state, o)
+	if err != nil {
+		return nil, err
+	}
+	saved, err := a.client.wire.Save(ctx, r)
+	f, err := fate(err)
+	if err != nil {
+		return nil, err
+	}
+	if saved == nil {
+		saved = &ckpt.Saved{Checkpoint: ckpt.Checkpoint{ID: r.ID, Agent: r.Agent, Run: r.Run, Kind: r.Kind, Size: int64(len(r.State))}}
+	}
+	return &Saved{Saved: *saved, Fate: f, Removed: removed}, nil
+}
+
+func (a *Agent) request(state any, o SaveOptions) (*ckpt.SaveRequest, []string, error) {
+	r := &ckpt.SaveRequest{ID: o.ID, Agent: a.Name, Run: o.Run, Kind: o.Kind, Epoch: o.epoch, Parent: ckpt.Ref(o.Parent), Step: ckpt.Ref(o.Step),
+		Labels: o.Labels, Program: o.Program, ContentType: o.Content}
+	if r.Kind == "" {
+		r.Kind = ckpt.KindRoutine
+	}
+	if r.ID == "" { // made here, so that it stays the same however often it is sent
+		id, err := uuid.NewV7()
+		if err != nil {
+			return nil, nil, err
+		}
+		r.ID = id.String()
+	}
+	var removed []string
+	var err error
+	if r.State, r.ContentType, removed, err = encodeState(state, o); err != nil {
+		return nil, nil, err
+	}
+	if o.Metadata != nil {
+		if r.Metadata, err = json.Marshal(o.Metadata); err != nil {
+			return nil, nil, ckpt.Wrap(ckpt.CodeInvalid, err, "the metadata cannot be written as JSON: %v", err)
+		}
+	}
+	return r, removed, nil
+}
+
+func encodeState(state any, o SaveOptions) (body []byte, content string, removed []string, err error) {
+	switch state := state.(type) {
+	case json.RawMessage:
+		return state, ckpt.ContentTypeJSON, nil, nil
+	case []byte:
+		return state, o.Content, nil, nil
+	}
+	body, removed, err = Encode(state)
+	if err == nil && o.Strict && len(removed) > 0 {
+		err = ckpt.Errorf(ckpt.CodeInvalid, "JSON cannot hold what is at %s: change it, or save without Strict", removed[0])
+	}
+	return body, ckpt.ContentTypeJSON, removed, err
+}
+
+// RestoreOptions choose what to restore. The zero value means the newest of
+// the run main.
+type RestoreOptions struct {
+	Checkpoint string // an id
+	Kind       ckpt.Kind
+	Clean      bool // pass over what was saved after the first evidence of drift
+	Run        string
+	Reason     string // for the audit log
+}
+
+// Restore reads a state into v, which is a pointer for json.Unmarshal or a
+// *[]byte, and records that it was restored. Where there is nothing to restore
+// the error's code is ckptsidecar.CodeNotFound.
+func (a *Agent) Restore(ctx context.Context, v any, opts ...RestoreOptions) (*ckpt.Checkpoint, error) {
+	r := ckpt.RestoreRequest{Agent: a.Name}
+	if len(opts) > 0 {
+		o := opts[0]
+		r.Checkpoint, r.Kind, r.Clean, r.Run, r.Reason = o.Checkpoint, o.Kind, o.Clean, o.Run, o.Reason
+	}
+	c, _, err := a.client.wire.Restore(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return c, decodeState(c, v)
+}
+
+func decodeState(c *ckpt.Checkpoint, v any) error {
+	switch v := v.(type) {
+	case nil:
+		return nil
+	case *[]byte:
+		*v = slices.Clone(c.State)
+		return nil
+	}
+	if err := json.Unmarshal(c.State, v); err != nil {
+		return ckpt.Wrap(ckpt.CodeInvalid, err, "the state of %s does not fit into %T: %v", c.ID, v, err)
+	}
+	return nil
+}
+
+// Latest reads the newest checkpoint into v, without recording it.
+func (a *Agent) Latest(ctx context.Context, v any) (*ckpt.Checkpoint, error) {
+	c, err := a.client.wire.Latest(ctx, ckpt.CheckpointFilter{Agent: a.Name}, v != nil)
+	if err != nil || v == nil {
+		return c, err
+	}
+	return c, decodeState(c, v)
+}
+
+// List answers the newest checkpoints, newest first; f.Agent is this one's.
+func (a *Agent) List(ctx context.Context, f ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error) {
+	f.Agent = a.Name
+	return a.client.wire.Checkpoints(ctx, f)
+}
+
+// Diff compares two checkpoints: an RFC 6902 patch, and a summary by field.
+func (a *Agent) Diff(ctx context.Context, from, to string) (*ipc.Diff, error) {
+	return a.client.wire.Diff(ctx, from, to)
+}
+
+// SetPolicy replaces the agent's policy. Begin with ckptsidecar.DefaultPolicy.
+func (a *Agent) SetPolicy(ctx context.Context, p ckpt.Policy) (*ckpt.Policy, error) {
+	return a.client.wire.SetPolicy(ctx, a.Name, p)
+}

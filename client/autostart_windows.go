@@ -1,0 +1,12 @@
+package client
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/windows"
+)
+
+// detached gives a process no console, so that closing this one's does not end it.
+func detached() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{CreationFlags: windows.DETACHED_PROCESS | windows.CREATE_NEW_PROCESS_GROUP}
+}

@@ -1,0 +1,370 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/client"
+)
+
+type state struct {
+	Step  int    `json:"step"`
+	Notes string `json:"notes"`
+}
+
+func TestSaveAndRestore(t *testing.T) {
+	c := started(t).open(t)
+	agent := c.Agent("a")
+	first, err := agent.Save(t.Context(), state{1, "<ä>"})
+	must(t, err)
+	second, err := agent.Save(t.Context(), state{2, "b"}, client.SaveOptions{Labels: ckpt.Labels{"k": "v"}, Metadata: map[string]any{"x": 1}})
+	must(t, err)
+	if first.Fate != client.Stored || second.Seq != 2 || string(second.Parent) != first.ID {
+		t.Errorf("%+v\n%+v", first, second)
+	}
+	var got state
+	if _, err := agent.Restore(t.Context(), &got); err != nil || got != (state{2, "b"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := agent.Restore(t.Context(), &got, client.RestoreOptions{Checkpoint: first.ID}); err != nil || got != (state{1, "<ä>"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	page, err := agent.List(t.Context(), ckpt.CheckpointFilter{Labels: ckpt.Labels{"k": "v"}})
+	if err != nil || len(page.Checkpoints) != 1 || page.Checkpoints[0].ID != second.ID {
+		t.Errorf("%+v, %v", page, err)
+	}
+	diff, err := agent.Diff(t.Context(), first.ID, second.ID)
+	if err != nil || !strings.Contains(fmt.Sprint(diff), "notes") {
+		t.Errorf("%+v, %v", diff, err)
+	}
+	raw := []byte{0, 1, 0xff}
+	_, err = agent.Save(t.Context(), raw)
+	must(t, err)
+	var bytes []byte
+	if _, err := agent.Latest(t.Context(), &bytes); err != nil || !slices.Equal(bytes, raw) {
+		t.Errorf("%v, %v", bytes, err)
+	}
+}
+
+func TestNobodyThere(t *testing.T) {
+	c := newDaemon(t).open(t, func(c *client.Client) { c.Deadline = -1 })
+	_, err := c.Agent("a").Save(t.Context(), 1)
+	if err == nil || !strings.Contains(err.Error(), "ckptsidecar serve") {
+		t.Errorf("%v", err)
+	}
+	_, err = c.Agent("a").Start(t.Context(), client.RunOptions{})
+	if err == nil || !strings.Contains(err.Error(), "ckptsidecar serve") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestDaemonGoesAndComes stops the daemon under three clients that save all the
+// time: no error reaches them, and afterwards every save is there once, in order.
+func TestDaemonGoesAndComes(t *testing.T) {
+	away := 2 * time.Second
+	d := started(t)
+	c := d.open(t)
+	p := ckpt.DefaultPolicy()
+	p.RoutineKeep = 0
+	var workers sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	var mu sync.Mutex
+	sent := map[string][]string{}
+	spooled := 0
+	for i := range 3 {
+		name := fmt.Sprint("agent", i)
+		_, err := c.Agent(name).SetPolicy(t.Context(), p)
+		must(t, err)
+		own := d.open(t, failOpen)
+		workers.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				saved, err := own.Agent(name).Save(context.Background(), state{n, strings.Repeat("x", n%3000)})
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+					return
+				}
+				mu.Lock()
+				sent[name] = append(sent[name], saved.ID)
+				if saved.Fate == client.Spooled {
+					spooled++
+				}
+				mu.Unlock()
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	time.Sleep(300 * time.Millisecond)
+	d.stop()
+	time.Sleep(away)
+	d.start()
+	time.Sleep(2500 * time.Millisecond)
+	stop()
+	workers.Wait()
+	if r, err := d.open(t).Replay(t.Context()); err != nil || r.Left+r.Rejected+r.Other > 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if spooled == 0 {
+		t.Error("nothing was spooled: the test shows nothing")
+	}
+	for name, ids := range sent {
+		if got := all(t, c, name); !slices.Equal(got, ids) {
+			t.Errorf("%s: %d saves were sent, %d are there, in the same order: %v", name, len(ids), len(got), slices.Equal(got, ids))
+		}
+	}
+	t.Logf("%d saves were spooled", spooled)
+}
+
+// all lists an agent's checkpoints, oldest first.
+func all(t *testing.T, c *client.Client, agent string) (ids []string) {
+	t.Helper()
+	before := ""
+	for {
+		page, err := c.Agent(agent).List(t.Context(), ckpt.CheckpointFilter{Limit: ckpt.MaxLimit, Before: before})
+		must(t, err)
+		for _, ck := range page.Checkpoints {
+			ids = append(ids, ck.ID)
+		}
+		if before = string(page.Next); before == "" {
+			slices.Reverse(ids)
+			return ids
+		}
+	}
+}
+
+// TestWithoutADaemon runs an agent from start to end with none, and replays.
+func TestWithoutADaemon(t *testing.T) {
+	d := newDaemon(t)
+	c := d.open(t, failOpen)
+	did := 0
+	var took []time.Duration
+	err := c.Agent("a").Run(t.Context(), client.RunOptions{Goal: "g"}, func(ctx context.Context, run *client.Run) error {
+		for i := range 100 {
+			key := fmt.Sprint("s", i%50) // each is asked for twice
+			if _, err := client.Step(ctx, run, key, func(context.Context) (int, error) { did++; return i, nil }); err != nil {
+				return err
+			}
+			began := time.Now()
+			if _, err := run.Save(ctx, state{Step: i}); err != nil {
+				return err
+			}
+			took = append(took, time.Since(began))
+		}
+		_, err := run.Operation(ctx, "pay", state{Step: 100}, func(context.Context) error { return nil })
+		return err
+	})
+	must(t, err)
+	slices.Sort(took)
+	t.Logf("a save without a daemon: p50 %v, p99 %v", took[len(took)/2], took[len(took)*99/100])
+	if did != 50 {
+		t.Errorf("%d steps were done, want 50", did)
+	}
+	d.start()
+	for range 2 { // the second has nothing to do
+		r, err := c.Replay(t.Context())
+		if err != nil || r.Left+r.Rejected+r.Other > 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	run, err := c.Wire().Run(t.Context(), ckpt.RunRef{Agent: "a"})
+	if err != nil || run.Status != ckpt.RunCompleted {
+		t.Errorf("%+v, %v", run, err)
+	}
+	steps, err := c.Wire().Steps(t.Context(), ckpt.RunRef{Agent: "a"}, ckpt.ListFilter{Limit: 1000})
+	if err != nil || len(steps.Steps) != 50 {
+		t.Errorf("%d steps, %v", len(steps.Steps), err)
+	}
+	ck, err := c.Agent("a").Latest(t.Context(), nil)
+	if err != nil || ck.Seq != 101 {
+		t.Errorf("%+v, %v", ck, err)
+	}
+}
+
+func TestSpoolThatIsFull(t *testing.T) {
+	d := newDaemon(t)
+	c := d.open(t, failOpen, func(c *client.Client) { c.SpoolSize = 3000 })
+	agent := c.Agent("a")
+	big := strings.Repeat("x", 1500)
+	if s, err := agent.Save(t.Context(), big); err != nil || s.Fate != client.Spooled {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if _, err := agent.Save(t.Context(), big); ckpt.CodeOf(err) != ckpt.CodeStorageFull || !strings.Contains(err.Error(), "at most 3000 bytes") {
+		t.Errorf("%v", err)
+	}
+	d2 := d.open(t, failOpen, func(c *client.Client) { c.SpoolSize, c.DropWhenFull = 3000, true })
+	if s, err := d2.Agent("a").Save(t.Context(), big); err != nil || s.Fate != client.Dropped {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+func TestSpoolThatCannotBeWritten(t *testing.T) {
+	d := newDaemon(t)
+	file := filepath.Join(d.dir, "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	c := d.open(t, failOpen, func(c *client.Client) { c.SpoolDir = file })
+	if _, err := c.Agent("a").Save(t.Context(), 1); ckpt.CodeOf(err) != ckpt.CodeStorageFull || !strings.Contains(err.Error(), file) {
+		t.Errorf("%v", err)
+	}
+	open := filepath.Join(d.dir, "open")
+	must(t, os.Mkdir(open, 0o700))
+	must(t, os.Chmod(open, 0o777))
+	c = d.open(t, failOpen, func(c *client.Client) { c.SpoolDir = open })
+	if _, err := c.Agent("a").Save(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "others may write") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestDamagedAndRefusedFilesAreSetAside replays a file that was torn, one whose
+// writer has been replaced, and one that is good.
+func TestDamagedAndRefusedFilesAreSetAside(t *testing.T) {
+	d := newDaemon(t)
+	c := d.open(t, failOpen)
+	for i := range 3 {
+		_, err := c.Agent(fmt.Sprint("a", i)).Save(t.Context(), i)
+		must(t, err)
+	}
+	files, _ := filepath.Glob(filepath.Join(d.dir, "spool", "*.ckpt"))
+	content, err := os.ReadFile(files[0])
+	must(t, err)
+	must(t, os.WriteFile(files[0], content[:len(content)-1], 0o600))
+	content, err = os.ReadFile(files[1])
+	must(t, err)
+	must(t, os.WriteFile(files[1], []byte(strings.Replace(string(content), `"kind=routine"`, `"kind=nonsense"`, 1)), 0o600))
+	d.start()
+	r, err := c.Replay(t.Context())
+	if err != nil || r.Sent != 1 || r.Rejected != 2 || r.Left != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	notes, _ := filepath.Glob(filepath.Join(d.dir, "spool", "rejected", "*.json"))
+	if len(notes) != 2 {
+		t.Errorf("%d notes", len(notes))
+	}
+}
+
+func TestFencedComesAtOnce(t *testing.T) {
+	d := started(t)
+	c := d.open(t, failOpen)
+	old, err := c.Agent("a").Start(t.Context(), client.RunOptions{})
+	must(t, err)
+	_, err = old.Save(t.Context(), 1)
+	must(t, err)
+	if _, err := d.open(t).Agent("a").Start(t.Context(), client.RunOptions{Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := old.Save(t.Context(), 2); ckpt.CodeOf(err) != ckpt.CodeFenced {
+		t.Errorf("%v", err)
+	}
+	if old.Lost() == nil {
+		t.Error("the run does not know that it was lost")
+	}
+	if left, _ := filepath.Glob(filepath.Join(d.dir, "spool", "*.ckpt")); len(left) > 0 {
+		t.Errorf("spooled: %v", left)
+	}
+}
+
+func TestOperationThatFailsOffersTheState(t *testing.T) {
+	c := started(t).open(t)
+	run, err := c.Agent("a").Start(t.Context(), client.RunOptions{})
+	must(t, err)
+	broken := errors.New("broken")
+	_, err = run.Operation(t.Context(), "deploy", state{7, "before"}, func(context.Context) error { return broken })
+	var failed *client.OperationError
+	if !errors.As(err, &failed) || !errors.Is(err, broken) || failed.Restore == nil || !strings.Contains(string(failed.Restore.State), `"before"`) {
+		t.Fatalf("%v %+v", err, failed)
+	}
+	done, err := run.Operation(t.Context(), "deploy", state{7, "before"}, func(context.Context) error { return nil })
+	if !done || err != nil {
+		t.Errorf("%v, %v", done, err)
+	}
+	done, err = run.Operation(t.Context(), "deploy", nil, func(context.Context) error { t.Error("done twice"); return nil })
+	if done || err != nil {
+		t.Errorf("%v, %v", done, err)
+	}
+}
+
+func TestAnErrorLeavesTheRunToBeResumed(t *testing.T) {
+	c := started(t).open(t)
+	boom := errors.New("boom")
+	err := c.Agent("a").Run(t.Context(), client.RunOptions{}, func(ctx context.Context, run *client.Run) error {
+		run.State(func() any { return state{5, "last"} })
+		return boom
+	})
+	if !errors.Is(err, boom) {
+		t.Fatal(err)
+	}
+	err = c.Agent("a").Run(t.Context(), client.RunOptions{}, func(ctx context.Context, run *client.Run) error {
+		var got state
+		found, err := run.Restore(&got)
+		if !found || got != (state{5, "last"}) || run.Plan.Checkpoint.Kind != ckpt.KindRecovery {
+			t.Errorf("%v %+v %v", found, got, run.Plan.Verdict)
+		}
+		return err
+	})
+	must(t, err)
+}
+
+func TestAutosave(t *testing.T) {
+	c := started(t).open(t)
+	run, err := c.Agent("a").Start(t.Context(), client.RunOptions{})
+	must(t, err)
+	var mu sync.Mutex
+	now := state{}
+	run.State(func() any { mu.Lock(); defer mu.Unlock(); return now })
+	stop := run.Autosave(t.Context(), 10*time.Millisecond)
+	for i := range 3 {
+		mu.Lock()
+		now.Step = i
+		mu.Unlock()
+		var got state
+		for until := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			if _, err := c.Agent("a").Latest(t.Context(), &got); err == nil && got.Step == i {
+				break
+			}
+			if time.Now().After(until) {
+				t.Fatalf("the state of step %d was not saved", i)
+			}
+		}
+	}
+	stop()
+	must(t, run.End(t.Context(), ckpt.EndRequest{Status: ckpt.RunSuspended}))
+	if page, err := c.Agent("a").List(t.Context(), ckpt.CheckpointFilter{}); err != nil || len(page.Checkpoints) != 3 {
+		t.Errorf("%d checkpoints of three states, %v", len(page.Checkpoints), err)
+	}
+}
+
+// TestSharedByMany lets 16 goroutines use one client: each one's saves are in
+// its order.
+func TestSharedByMany(t *testing.T) {
+	c := started(t).open(t)
+	p := ckpt.DefaultPolicy()
+	p.RoutineKeep = 0
+	var group sync.WaitGroup
+	for g := range 16 {
+		agent := c.Agent(fmt.Sprint("a", g))
+		_, err := agent.SetPolicy(t.Context(), p)
+		must(t, err)
+		group.Go(func() {
+			var ids []string
+			for i := range 20 {
+				saved, err := agent.Save(t.Context(), state{Step: i})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				ids = append(ids, saved.ID)
+			}
+			if got := all(t, c, agent.Name); !slices.Equal(got, ids) {
+				t.Errorf("%s is out of order", agent.Name)
+			}
+		})
+	}
+	group.Wait()
+}

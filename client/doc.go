@@ -1,0 +1,33 @@
+// Package client is ckptsidecar for agents written in Go.
+//
+//	var sidecar client.Client
+//	agent := sidecar.Agent("fixer")
+//	agent.Save(ctx, state)
+//
+// The zero Client is ready: it finds the daemon by itself. A [Run] is one
+// execution that survives its process: it says where to go on, beats for the
+// owner, and makes steps and operations happen once.
+//
+//	err := agent.Run(ctx, client.RunOptions{Name: "nightly"}, func(ctx context.Context, run *client.Run) error {
+//		var state State
+//		if err := run.Restore(&state); err != nil {
+//			return err
+//		}
+//		page, err := client.Step(ctx, run, "fetch", func(ctx context.Context) (Page, error) { return fetch(ctx) })
+//		…
+//		return run.Save(ctx, state)
+//	})
+//
+// # When the daemon is away
+//
+// Calls try again for [Client.Deadline]. After that they are an error, or, with
+// [Client.FailOpen], what they carried is written into a folder of the user's
+// (docs/SPOOL.md) and the agent goes on; whoever comes next sends it, in order
+// and once. Errors that say something about the agent itself come at once:
+// above all that its run was taken over, ckptsidecar.CodeFenced.
+//
+// # What this room may import
+//
+// The standard library, google/uuid, cenkalti/backoff/v4; the root package and
+// internal/ipc of ours.
+package client

@@ -1,0 +1,176 @@
+package client_test
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/client"
+)
+
+// TestKilledAgents kills a worker twenty times in the middle of its work. What
+// it has reported happens once; what it died in, an operator decides.
+func TestKilledAgents(t *testing.T) {
+	d := started(t)
+	c := d.open(t)
+	effects := filepath.Join(d.dir, "effects")
+	effectsFile = effects
+	kills, asked := 0, 0
+	for round := 0; ; round++ {
+		if round > 200 {
+			t.Fatal("the work is never done")
+		}
+		cmd := exec.Command(os.Args[0], "worker", d.socket, effects)
+		var out strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &out
+		must(t, cmd.Start())
+		if kills < 20 {
+			time.Sleep(time.Duration(20+rand.IntN(60)) * time.Millisecond)
+			_ = cmd.Process.Kill()
+			kills++
+		}
+		err := cmd.Wait()
+		if err == nil {
+			break
+		}
+		if strings.Contains(out.String(), "(ask)") || answer(t, c) {
+			asked++
+		}
+	}
+	once(t)
+	if kills < 20 {
+		t.Errorf("the work was done after %d kills: the test shows too little", kills)
+	}
+	t.Logf("%d kills, %d questions", kills, asked)
+}
+
+// answer lets a run go on whose operation nobody knows the end of: the effects
+// say whether it happened, as an operator would look it up.
+func answer(t *testing.T, c *client.Client) bool {
+	t.Helper()
+	asked := false
+	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+		plan, _, err := c.Wire().Resume(t.Context(), ckpt.ResumeRequest{Agent: "w", DryRun: true})
+		if err != nil || plan.Verdict == ckpt.VerdictUnsafe {
+			continue // its death is not noticed yet
+		}
+		for _, o := range plan.UncertainOperations {
+			asked = true
+			status := ckpt.OperationFailed
+			if slices.Contains(lines(t), strings.Replace(o.Key, "operation", "operation ", 1)) {
+				status = ckpt.OperationSucceeded
+			}
+			// Until the monitor has marked the operation it may seem open.
+			_, _, err = c.Wire().EndOperation(t.Context(), ckpt.RunRef{Agent: "w"}, ckpt.OperationEnd{Key: o.Key, Status: status, Resolve: true, Reason: "looked it up"})
+		}
+		if err == nil {
+			return asked
+		}
+	}
+	return asked
+}
+
+var effectsFile string
+
+func lines(t *testing.T) (all []string) {
+	t.Helper()
+	f, err := os.Open(effectsFile)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		all = append(all, s.Text())
+	}
+	return all
+}
+
+// once checks that every operation happened once, and every step at least once
+// and more often only where the worker died in it.
+func once(t *testing.T) {
+	t.Helper()
+	count := map[string]int{}
+	for _, line := range lines(t) {
+		count[line]++
+	}
+	for i := range workSteps {
+		if n := count[fmt.Sprint("step ", i)]; n < 1 || n > 3 {
+			t.Errorf("step %d happened %d times", i, n)
+		}
+		if n := count[fmt.Sprint("operation ", i)]; i%10 == 9 && n != 1 {
+			t.Errorf("operation %d happened %d times", i, n)
+		}
+	}
+}
+
+// TestToldToEnd sends SIGTERM to a worker: it saves, and its run can be resumed.
+func TestToldToEnd(t *testing.T) {
+	d := started(t)
+	cmd := exec.Command(os.Args[0], "worker", d.socket, filepath.Join(d.dir, "effects"))
+	must(t, cmd.Start())
+	c := d.open(t)
+	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		if ck, err := c.Agent("w").Latest(t.Context(), nil); err == nil && ck.Seq > 3 {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatal("the worker does nothing")
+		}
+	}
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
+	if err := cmd.Wait(); err == nil {
+		t.Skip("it was done before the signal came")
+	}
+	run, err := c.Wire().Run(t.Context(), ckpt.RunRef{Agent: "w"})
+	if err != nil || run.Status != ckpt.RunInterrupted {
+		t.Errorf("%+v, %v", run, err)
+	}
+}
+
+// stopBySocket ends the daemon that listens at a socket.
+func stopBySocket(t *testing.T, path string) {
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	must(t, err)
+	_ = raw.Control(func(fd uintptr) {
+		if cred, err := peer(int(fd)); err == nil {
+			_ = syscall.Kill(cred, syscall.SIGTERM)
+		}
+	})
+	for range 500 {
+		if _, err := os.Stat(path); err != nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestAutostart(t *testing.T) {
+	d := newDaemon(t)
+	t.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	t.Setenv("HOME", d.dir)
+	t.Setenv("XDG_STATE_HOME", "")
+	t.Setenv("XDG_CONFIG_HOME", "")
+	t.Setenv("CKPTSIDECAR_SOCKET", d.socket)
+	t.Setenv("CKPTSIDECAR_DB", filepath.Join(d.dir, "auto.db"))
+	c := &client.Client{Autostart: true}
+	t.Cleanup(func() { c.Close(); stopBySocket(t, d.socket) })
+	saved, err := c.Agent("a").Save(t.Context(), 1)
+	if err != nil || saved.Fate != client.Stored {
+		t.Fatalf("%+v, %v", saved, err)
+	}
+}

@@ -1,0 +1,109 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/client"
+)
+
+// binary is the real daemon, built once.
+var binary string
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "worker" {
+		worker(os.Args[2:])
+		return
+	}
+	dir, err := os.MkdirTemp("", "client")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(dir, "ckptsidecar")
+	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/ckptsidecar").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// daemon is a real one in a folder of its own.
+type daemon struct {
+	t      *testing.T
+	dir    string
+	socket string
+	cmd    *exec.Cmd
+}
+
+// newDaemon does not start it yet. Its folder is short, as a socket's path must be.
+func newDaemon(t *testing.T) *daemon {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &daemon{t: t, dir: dir, socket: filepath.Join(dir, "s")}
+	t.Cleanup(func() { d.stop(); _ = os.RemoveAll(dir) })
+	return d
+}
+
+func (d *daemon) start() {
+	d.t.Helper()
+	d.cmd = exec.Command(binary, "serve", "--db", filepath.Join(d.dir, "ckpt.db"), "--socket", d.socket)
+	d.cmd.Env = append(os.Environ(), "HOME="+d.dir)
+	if err := d.cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	c := client.Client{Socket: d.socket}
+	defer c.Close()
+	for until := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if c.Wire().Ready(context.Background()) == nil {
+			return
+		}
+		if time.Now().After(until) {
+			d.t.Fatal("the daemon does not get ready")
+		}
+	}
+}
+
+func (d *daemon) stop() {
+	if d.cmd == nil {
+		return
+	}
+	_ = d.cmd.Process.Kill()
+	_ = d.cmd.Wait()
+	d.cmd = nil
+}
+
+func started(t *testing.T) *daemon {
+	d := newDaemon(t)
+	d.start()
+	return d
+}
+
+// open is a client with a spool of the test's own.
+func (d *daemon) open(t *testing.T, change ...func(*client.Client)) *client.Client {
+	t.Helper()
+	c := &client.Client{Socket: d.socket, SpoolDir: filepath.Join(d.dir, "spool"), Deadline: 30 * time.Second}
+	for _, f := range change {
+		f(c)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func failOpen(c *client.Client) { c.FailOpen, c.Deadline = true, 200*time.Millisecond }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,320 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// The defaults of a run.
+const (
+	DefaultHeartbeat        = 10 * time.Second
+	DefaultHeartbeatTimeout = 30 * time.Second
+	endMost                 = 10 * time.Second // how long the end of a run may take after its context is gone
+)
+
+// RunOptions say how a run begins.
+type RunOptions struct {
+	Name             string // "" means main
+	Workflow, Goal   string
+	ParentRun        string
+	ExternalSession  string
+	Labels           ckpt.Labels
+	Heartbeat        time.Duration // how often; 0 means DefaultHeartbeat
+	HeartbeatTimeout time.Duration // after which silence the run counts as frozen; 0 means DefaultHeartbeatTimeout
+	ProgressTimeout  time.Duration // after which lack of progress; 0 means the policy's
+	Force            bool          // take the run over from a live owner
+	Reason           string        // for the audit log
+}
+
+// NotResumableError says that the run must not go on now: a person has to
+// decide, or somebody else owns it. The plan says what and why.
+type NotResumableError struct{ Plan *ckpt.Plan }
+
+func (e *NotResumableError) Error() string {
+	why := ""
+	if len(e.Plan.Reasons) > 0 {
+		why = ": " + e.Plan.Reasons[0]
+	}
+	return fmt.Sprintf("run %s of agent %s may not go on (%s)%s", e.Plan.Run, e.Plan.Agent, e.Plan.Verdict, why)
+}
+
+// Run is one execution that this process owns. It beats in the background
+// until it ends.
+type Run struct {
+	Agent *Agent
+	Name  string
+	Plan  *ckpt.Plan // how it goes on; of a run that began without a daemon an empty one, fresh
+
+	options RunOptions
+	epoch   *int64 // nil where it began without a daemon
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+
+	mu       sync.Mutex
+	lost     error // why this process is not the owner any more
+	onLost   []func(error)
+	progress *float64
+	state    func() any
+	ended    bool
+	results  map[string][]byte // of steps that were done without a daemon
+}
+
+// Start claims a run, new or left unfinished, and begins to beat for it. The
+// caller ends it with [Run.End]; [Agent.Run] does both.
+func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
+	r := &Run{Agent: a, Name: cmp.Or(o.Name, ckpt.MainRun), options: o}
+	timeout := ckpt.Duration(cmp.Or(o.HeartbeatTimeout, DefaultHeartbeatTimeout))
+	request := ckpt.ResumeRequest{Agent: a.Name, Run: r.Name, PID: os.Getpid(), HeartbeatTimeout: &timeout, Force: o.Force, Reason: o.Reason}
+	if o.ProgressTimeout > 0 {
+		p := ckpt.Duration(o.ProgressTimeout)
+		request.ProgressTimeout = &p
+	}
+	err := a.client.claim(ctx, r, request)
+	switch {
+	case err != nil && a.client.FailOpen && passes(err) && ctx.Err() == nil:
+		a.client.log().Warn("a run begins without the daemon", "agent", a.Name, "run", r.Name, "error", err)
+		r.Plan = &ckpt.Plan{Verdict: ckpt.VerdictFresh, Agent: a.Name, Run: r.Name, Reasons: []string{"the daemon is away: " + err.Error()}}
+	case err != nil:
+		return nil, err
+	case !r.Plan.Claimed:
+		return nil, &NotResumableError{r.Plan}
+	}
+	if err := r.describe(ctx); err != nil {
+		return nil, err
+	}
+	r.beat()
+	return r, nil
+}
+
+// claim sends what waits of the run, and then asks how to go on.
+func (c *Client) claim(ctx context.Context, r *Run, request ckpt.ResumeRequest) error {
+	order := c.spool.of(r.Agent.Name, r.Name)
+	order.Lock()
+	defer order.Unlock()
+	return c.tryToSend(ctx, func(ctx context.Context) error {
+		if err := c.spool.clear(ctx, r.Agent.Name, r.Name); err != nil {
+			return err
+		}
+		plan, _, err := c.wire.Resume(ctx, request)
+		if err == nil {
+			r.Plan, r.epoch = plan, &plan.Epoch
+		}
+		return err
+	})
+}
+
+// describe says what the run is for, where the options do.
+func (r *Run) describe(ctx context.Context) error {
+	o := &r.options
+	if r.epoch == nil || o.Workflow == "" && o.Goal == "" && o.ParentRun == "" && o.ExternalSession == "" && len(o.Labels) == 0 {
+		return nil
+	}
+	timeout := ckpt.Duration(cmp.Or(o.HeartbeatTimeout, DefaultHeartbeatTimeout))
+	q := ckpt.RunRequest{Agent: r.Agent.Name, Run: r.Name, PID: os.Getpid(), HeartbeatTimeout: &timeout, Workflow: ckpt.Ref(o.Workflow), Goal: ckpt.Ref(o.Goal),
+		ParentRun: ckpt.Ref(o.ParentRun), ExternalSession: ckpt.Ref(o.ExternalSession), Labels: o.Labels}
+	if o.ProgressTimeout > 0 {
+		p := ckpt.Duration(o.ProgressTimeout)
+		q.ProgressTimeout = &p
+	}
+	_, _, err := r.Agent.client.wire.StartRun(ctx, q)
+	return err
+}
+
+func (r *Run) ref() ckpt.RunRef {
+	return ckpt.RunRef{Agent: r.Agent.Name, Run: r.Name, Epoch: r.epoch}
+}
+
+// Restore reads the state to go on from into v, and answers false where there
+// is none: the run begins.
+func (r *Run) Restore(v any) (bool, error) {
+	if r.Plan.Checkpoint == nil {
+		return false, nil
+	}
+	return true, decodeState(r.Plan.Checkpoint, v)
+}
+
+// Save saves a state of the run.
+func (r *Run) Save(ctx context.Context, state any, opts ...SaveOptions) (*Saved, error) {
+	o := SaveOptions{}
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	o.Run, o.epoch = r.Name, r.epoch
+	saved, err := r.Agent.Save(ctx, state, o)
+	r.noteLost(err)
+	return saved, err
+}
+
+// Progress declares how far the run has come; it should only grow. It is told
+// with the next heartbeat.
+func (r *Run) Progress(p float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.progress = &p
+}
+
+// Event adds a line to the run's journal.
+func (r *Run) Event(ctx context.Context, kind string, payload any) error {
+	body, _, err := Encode(payload)
+	if err != nil {
+		return err
+	}
+	_, _, err = r.Agent.client.wire.Append(ctx, r.ref(), []ckpt.NewEvent{{Type: kind, Payload: body}}, "")
+	_, err = fate(err)
+	r.noteLost(err)
+	return err
+}
+
+// State says where the run's state is to be had: for autosaves, and for the
+// last save when the process is told to end or an error ends the run. get is
+// called from other goroutines.
+func (r *Run) State(get func() any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state = get
+}
+
+// Lost is why this process does not own the run any more, nil while it does.
+func (r *Run) Lost() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lost
+}
+
+// noteLost remembers that another owner has come.
+func (r *Run) noteLost(err error) {
+	if ckpt.CodeOf(err) != ckpt.CodeFenced {
+		return
+	}
+	r.mu.Lock()
+	first := r.lost == nil
+	if first {
+		r.lost = err
+	}
+	tell := r.onLost
+	r.mu.Unlock()
+	if first {
+		for _, f := range tell {
+			f(err)
+		}
+	}
+}
+
+// beat beats until the run ends.
+func (r *Run) beat() {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	if r.epoch == nil {
+		return
+	}
+	r.done.Go(func() {
+		tick := time.NewTicker(cmp.Or(r.options.Heartbeat, DefaultHeartbeat))
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			r.mu.Lock()
+			progress := r.progress
+			r.mu.Unlock()
+			once, cancel := context.WithTimeout(ctx, cmp.Or(r.options.Heartbeat, DefaultHeartbeat))
+			_, err := r.Agent.client.wire.Beat(once, r.ref(), ckpt.Heartbeat{Progress: progress})
+			cancel()
+			r.noteLost(err)
+		}
+	})
+}
+
+// End says how a run ended: completed, failed, suspended,
+// awaiting_continuation or interrupted. All but the first two can be resumed.
+func (r *Run) End(ctx context.Context, e ckpt.EndRequest) error {
+	r.mu.Lock()
+	ended := r.ended
+	r.ended = true
+	r.mu.Unlock()
+	if ended {
+		return nil
+	}
+	r.stop()
+	r.done.Wait()
+	_, _, err := r.Agent.client.wire.EndRun(ctx, r.ref(), e)
+	_, err = fate(err)
+	return err
+}
+
+// ErrInterrupted is the cause with which the context of [Agent.Run] ends when
+// the process is told to.
+var ErrInterrupted = errors.New("the process was told to end")
+
+// Run makes a run of do: it claims the run, beats, and ends it. It is completed
+// when do returns nil. An error, a panic, or SIGTERM and an interrupt leave it
+// interrupted, to be resumed; before that the state is saved as a recovery
+// checkpoint, where [Run.State] says what it is. The context of do ends when
+// the process is told to end, and when another owner has taken the run over.
+func (a *Agent) Run(ctx context.Context, o RunOptions, do func(context.Context, *Run) error) (err error) {
+	r, err := a.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r.mu.Lock()
+	r.onLost = append(r.onLost, cancel)
+	r.mu.Unlock()
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(told)
+	go func() {
+		select {
+		case <-told:
+			cancel(ErrInterrupted)
+		case <-ctx.Done():
+		}
+	}()
+	defer func() {
+		if p := recover(); p != nil {
+			r.giveUp(fmt.Errorf("panic: %v", p))
+			panic(p)
+		}
+	}()
+	if err = do(ctx, r); err == nil && context.Cause(ctx) != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, r.giveUp(err))
+	}
+	return r.End(ctx, ckpt.EndRequest{Status: ckpt.RunCompleted})
+}
+
+// giveUp leaves the run as one that can be resumed.
+func (r *Run) giveUp(why error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), endMost)
+	defer cancel()
+	if r.Lost() != nil {
+		r.stop()
+		r.done.Wait()
+		return nil // it is another's
+	}
+	r.mu.Lock()
+	get, ended := r.state, r.ended
+	r.mu.Unlock()
+	if ended {
+		return nil
+	}
+	var saving error
+	if get != nil {
+		_, saving = r.Save(ctx, get(), SaveOptions{Kind: ckpt.KindRecovery})
+	}
+	return errors.Join(saving, r.End(ctx, ckpt.EndRequest{Status: ckpt.RunInterrupted, Error: ckpt.Ref(why.Error())}))
+}

@@ -1,0 +1,243 @@
+package client
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/google/uuid"
+)
+
+// EnvSpool names the folder of the spool.
+const EnvSpool = "CKPTSIDECAR_SPOOL"
+
+const (
+	spoolVersion = 1
+	spoolSuffix  = ".ckpt"
+	rejectedDir  = "rejected"
+	measureEvery = time.Second
+	version      = "go/0.1.0"
+)
+
+// spooled is the first line of a file in the spool. docs/SPOOL.md has its form.
+type spooled struct {
+	Version   int               `json:"version"`
+	Method    string            `json:"method"`
+	Path      string            `json:"path"`
+	Query     string            `json:"query"`
+	Headers   map[string]string `json:"headers"`
+	Agent     string            `json:"agent"`
+	Run       string            `json:"run"`
+	Endpoint  string            `json:"endpoint"`
+	CreatedAt ckpt.Time         `json:"created_at"`
+	Size      int64             `json:"size"`
+	SHA256    string            `json:"sha256"`
+	Client    string            `json:"client"`
+}
+
+// spool is a folder in which writes wait for a daemon.
+type spool struct {
+	client *Client
+	dir    string // "" for the usual one
+	most   int64
+
+	mu       sync.Mutex
+	runs     map[[2]string]*sync.Mutex
+	last     uint64 // the greatest order that was seen or given out
+	files    int
+	bytes    int64
+	measured time.Time
+	retry    time.Time // after a failure nothing is tried before it
+}
+
+// of is what keeps the writes of one run in order.
+func (s *spool) of(agent, run string) *sync.Mutex {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := [2]string{agent, run}
+	if s.runs[key] == nil {
+		if s.runs == nil {
+			s.runs = map[[2]string]*sync.Mutex{}
+		}
+		s.runs[key] = new(sync.Mutex)
+	}
+	return s.runs[key]
+}
+
+func (s *spool) folder() (string, error) {
+	if s.dir != "" {
+		return s.dir, nil
+	}
+	return SpoolDir()
+}
+
+// SpoolDir is the folder in which this user's writes wait.
+func SpoolDir() (string, error) {
+	if dir := os.Getenv(EnvSpool); dir != "" {
+		return dir, nil
+	}
+	return usualSpool()
+}
+
+// add puts a write at the end.
+func (s *spool) add(r *ipc.Request) error {
+	dir, err := s.folder()
+	if err != nil {
+		return err
+	}
+	if err := openFolder(dir); err != nil {
+		return err
+	}
+	content, err := s.content(r)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.measure(dir); err != nil {
+		return err
+	}
+	if s.bytes+int64(len(content)) > s.most {
+		return fmt.Errorf("%s holds %d of at most %d bytes: start the daemon, or raise the limit", dir, s.bytes, s.most)
+	}
+	s.last = max(s.last+1, uint64(time.Now().UnixNano()))
+	name := fmt.Sprintf("%016x-%s%s", s.last, idOf(r), spoolSuffix)
+	if err := writeFile(dir, name, content); err != nil {
+		return err
+	}
+	s.files++
+	s.bytes += int64(len(content))
+	return nil
+}
+
+func (s *spool) content(r *ipc.Request) ([]byte, error) {
+	sum := sha256.Sum256(r.Body)
+	head, err := json.Marshal(spooled{Version: spoolVersion, Method: r.Method, Path: r.Path, Query: r.Query, Headers: r.Header, Agent: r.Agent, Run: r.Run,
+		Endpoint: s.endpoint(), CreatedAt: ckpt.At(time.Now()), Size: int64(len(r.Body)), SHA256: hex.EncodeToString(sum[:]), Client: version})
+	if err != nil {
+		return nil, err
+	}
+	return append(append(head, '\n'), r.Body...), nil
+}
+
+// endpoint is the one that the user has chosen, "" where none was.
+func (s *spool) endpoint() string {
+	if s.client.Socket != "" {
+		return s.client.Socket
+	}
+	return os.Getenv(ipc.EnvSocket)
+}
+
+// idOf is the id of a save or the key of another write, and where that is no
+// id a new one.
+func idOf(r *ipc.Request) string {
+	last := r.Path[strings.LastIndexByte(r.Path, '/')+1:]
+	for _, candidate := range [...]string{last, r.Header["Idempotency-Key"]} {
+		if ckpt.CheckID(candidate) == nil {
+			return candidate
+		}
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return uuid.NewString()
+	}
+	return id.String()
+}
+
+// measure counts what is there, at most once a second. The lock is held.
+func (s *spool) measure(dir string) error {
+	if time.Since(s.measured) < measureEvery {
+		return nil
+	}
+	s.files, s.bytes = 0, 0
+	for _, folder := range [...]string{dir, filepath.Join(dir, rejectedDir)} {
+		entries, err := os.ReadDir(folder)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, entry := range entries {
+			if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
+				s.bytes += info.Size()
+			}
+			if order, ok := orderOf(entry.Name()); ok && folder == dir {
+				s.files++
+				s.last = max(s.last, order)
+			}
+		}
+	}
+	s.measured = time.Now()
+	return nil
+}
+
+// orderOf reads the name of a file that waits.
+func orderOf(name string) (uint64, bool) {
+	if !strings.HasSuffix(name, spoolSuffix) || len(name) < 17 || name[16] != '-' {
+		return 0, false
+	}
+	order, err := strconv.ParseUint(name[:16], 16, 64)
+	return order, err == nil
+}
+
+// waiting lists the names of the files that wait, in their order.
+func (s *spool) waiting() (dir string, names []string, err error) {
+	if dir, err = s.folder(); err != nil {
+		return "", nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return dir, nil, nil
+	}
+	for _, entry := range entries {
+		if _, ok := orderOf(entry.Name()); ok {
+			names = append(names, entry.Name())
+		}
+	}
+	slices.Sort(names)
+	return dir, names, err
+}
+
+// clear sends what waits of a run, and answers why something still waits.
+func (s *spool) clear(ctx context.Context, agent, run string) error {
+	s.mu.Lock()
+	dir, err := s.folder()
+	if err == nil {
+		err = s.measure(dir)
+	}
+	empty, early := s.files == 0, time.Now().Before(s.retry)
+	s.mu.Unlock()
+	if err != nil || empty {
+		return nil // what cannot be read does not wait
+	}
+	if early {
+		return errWaits
+	}
+	result, err := s.replayWhere(ctx, func(h *spooled) bool { return h.Agent == agent && h.Run == run })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.measured = time.Time{}
+	if result.Left > 0 {
+		s.retry = time.Now().Add(retryAfter)
+		if err == nil {
+			err = errWaits
+		}
+		return err
+	}
+	return nil
+}
+
+const retryAfter = time.Second
+
+var errWaits = errors.New("earlier writes of this run still wait in the spool")

@@ -1,0 +1,176 @@
+package client
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+const (
+	headMost  = 1 << 20
+	staleTemp = time.Hour
+)
+
+var tempCount atomic.Int64
+
+// openFolder makes a folder for this user alone, or checks that it is one.
+func openFolder(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is no folder", dir)
+	}
+	return checkOwner(dir, info)
+}
+
+// writeFile writes a file that is whole or not there, also after a loss of power.
+func writeFile(dir, name string, content []byte) (err error) {
+	temp := filepath.Join(dir, fmt.Sprintf(".%s-%d-%d.tmp", name[:16], os.Getpid(), tempCount.Add(1)))
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(temp)
+		}
+	}()
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	if err = os.Rename(temp, filepath.Join(dir, name)); err != nil {
+		return err
+	}
+	return syncFolder(dir)
+}
+
+// errNewer is a file of a later version, which is left alone.
+var errNewer = errors.New("it is of a newer version of the client")
+
+// readFile reads a file of the spool and checks it.
+func readFile(path string) (*spooled, []byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	in := bufio.NewReader(f)
+	head, err := readHead(in)
+	if err != nil {
+		return nil, nil, err
+	}
+	body, err := io.ReadAll(in)
+	if err != nil {
+		return nil, nil, err
+	}
+	sum := sha256.Sum256(body)
+	if int64(len(body)) != head.Size || hex.EncodeToString(sum[:]) != head.SHA256 {
+		return nil, nil, errors.New("the body is not the one that was written: its size or hash is wrong")
+	}
+	return head, body, nil
+}
+
+func readHead(in *bufio.Reader) (*spooled, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		line = append(line, part...)
+		if err == nil || len(line) > headMost {
+			break
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return nil, errors.New("the first line is not whole")
+		}
+	}
+	if len(line) > headMost {
+		return nil, errors.New("the first line is longer than 1 MiB")
+	}
+	var head spooled
+	if err := json.Unmarshal(line, &head); err != nil {
+		return nil, fmt.Errorf("the first line is not the JSON that it should be: %w", err)
+	}
+	if head.Version > spoolVersion {
+		return nil, errNewer
+	}
+	return &head, head.check()
+}
+
+// check lets nothing through but what clients spool.
+func (h *spooled) check() error {
+	if err := (ckpt.RunRef{Agent: h.Agent, Run: h.Run}).Check(); err != nil {
+		return err
+	}
+	rest, ours := strings.CutPrefix(h.Path, "/v1/agents/"+h.Agent+"/")
+	id, isSave := strings.CutPrefix(rest, "checkpoints/")
+	inRun, isRun := strings.CutPrefix(rest, "runs/"+h.Run+"/")
+	first, more, _ := strings.Cut(inRun, "/")
+	switch {
+	case !ours:
+	case h.Method == "PUT" && isSave && ckpt.CheckID(id) == nil:
+		return nil
+	case h.Method != "POST" || !isRun || h.Headers["Idempotency-Key"] == "":
+	case first == "events" || first == "end" || first == "steps" || first == "operations":
+		if !strings.HasSuffix(more, "/resolve") {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s %s is no request that is spooled", h.Method, h.Path)
+}
+
+// reject puts a file aside, with the reason.
+func reject(dir, name string, why *ckpt.Error) error {
+	aside := filepath.Join(dir, rejectedDir)
+	if err := openFolder(aside); err != nil {
+		return err
+	}
+	note, err := json.Marshal(struct {
+		Code   ckpt.Code `json:"code"`
+		Detail string    `json:"detail"`
+		At     ckpt.Time `json:"at"`
+	}{why.Code, why.Message, ckpt.At(time.Now())})
+	if err != nil {
+		return err
+	}
+	if err := writeFile(aside, strings.TrimSuffix(name, spoolSuffix)+".json", append(note, '\n')); err != nil {
+		return err
+	}
+	return os.Rename(filepath.Join(dir, name), filepath.Join(aside, name))
+}
+
+// sweepTemps removes what writers that died have left.
+func sweepTemps(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err == nil && strings.HasSuffix(entry.Name(), ".tmp") && time.Since(info.ModTime()) > staleTemp {
+			_ = os.Remove(filepath.Join(dir, entry.Name()))
+		}
+	}
+}

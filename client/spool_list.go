@@ -1,0 +1,59 @@
+package client
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// SpooledFile is a write that waits, or that was refused.
+type SpooledFile struct {
+	Path      string    `json:"path"`
+	State     string    `json:"state"` // waiting, rejected, damaged, newer
+	Agent     string    `json:"agent"`
+	Run       string    `json:"run"`
+	What      string    `json:"what"` // the request: method and path
+	CreatedAt ckpt.Time `json:"created_at"`
+	Size      int64     `json:"size"`
+}
+
+// Spool lists what is in a folder, "" for the usual one: what waits in its
+// order, then what was refused.
+func Spool(dir string) ([]SpooledFile, error) {
+	s := &spool{dir: dir}
+	dir, names, err := s.waiting()
+	if err != nil {
+		return nil, err
+	}
+	files := []SpooledFile{}
+	for _, name := range names {
+		files = append(files, describe(filepath.Join(dir, name), "waiting"))
+	}
+	aside, err := os.ReadDir(filepath.Join(dir, rejectedDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, entry := range aside {
+		if _, ok := orderOf(entry.Name()); ok {
+			files = append(files, describe(filepath.Join(dir, rejectedDir, entry.Name()), "rejected"))
+		}
+	}
+	return files, nil
+}
+
+func describe(path, state string) SpooledFile {
+	f := SpooledFile{Path: path, State: state}
+	head, _, err := readFile(path)
+	switch {
+	case errors.Is(err, errNewer):
+		f.State = "newer"
+	case err != nil && state == "waiting":
+		f.State = "damaged"
+	case err == nil:
+		f.Agent, f.Run, f.What, f.CreatedAt, f.Size = head.Agent, head.Run, head.Method+" "+head.Path, head.CreatedAt, head.Size
+	}
+	return f
+}

@@ -1,0 +1,182 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/google/uuid"
+)
+
+// Replayed is what a replay did.
+type Replayed struct {
+	Sent     int      `json:"sent"`     // stored now, or found to be stored before
+	Rejected int      `json:"rejected"` // refused for good, and put aside
+	Left     int      `json:"left"`     // still waiting
+	Other    int      `json:"other"`    // of another daemon, or of a newer version
+	Why      string   `json:"why"`      // why the first that was left was
+	Aside    []string `json:"aside"`    // the files that were put aside
+}
+
+// replay sends all that belongs to this daemon.
+func (s *spool) replay(ctx context.Context) (Replayed, error) {
+	return s.replayWhere(ctx, func(*spooled) bool { return true })
+}
+
+// replayWhere sends what is chosen, in order. After one that must wait, the
+// others of its run wait too.
+func (s *spool) replayWhere(ctx context.Context, chosen func(*spooled) bool) (r Replayed, err error) {
+	dir, names, err := s.waiting()
+	if err != nil || len(names) == 0 {
+		return r, err
+	}
+	lock, err := takeLock(ctx, dir)
+	if err != nil {
+		return r, err
+	}
+	defer lock.leave()
+	sweepTemps(dir)
+	blocked := map[[2]string]bool{}
+	for _, name := range names {
+		if ctx.Err() != nil {
+			return r, ctx.Err()
+		}
+		if err := s.replayOne(ctx, dir, name, chosen, blocked, &r); err != nil {
+			return r, err
+		}
+		lock.touch()
+	}
+	return r, nil
+}
+
+func (s *spool) replayOne(ctx context.Context, dir, name string, chosen func(*spooled) bool, blocked map[[2]string]bool, r *Replayed) error {
+	path := filepath.Join(dir, name)
+	head, body, err := readFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // another replayer was quicker
+		return nil
+	case errors.Is(err, errNewer):
+		r.Other++
+		return nil
+	case err != nil:
+		return s.putAside(dir, name, ckpt.Errorf(ckpt.CodeCorrupt, "%v", err), r)
+	case !s.isOurs(head):
+		r.Other++
+		return nil
+	case !chosen(head):
+		return nil
+	}
+	run := [2]string{head.Agent, head.Run}
+	if blocked[run] {
+		r.Left++
+		return nil
+	}
+	_, err = s.client.wire.Send(ctx, &ipc.Request{Method: head.Method, Path: head.Path, Query: head.Query, Header: head.Headers, Body: body}, head.CreatedAt)
+	switch {
+	case err == nil:
+		r.Sent++
+		return os.Remove(path)
+	case passes(err) || ctx.Err() != nil:
+		blocked[run] = true
+		r.Left++
+		if r.Why == "" {
+			r.Why = ckpt.AsError(err).Message
+		}
+		var nobody *ipc.DialError
+		if errors.As(err, &nobody) {
+			r.Why = nobody.Error()
+		}
+		return nil
+	}
+	return s.putAside(dir, name, ckpt.AsError(err), r)
+}
+
+func (s *spool) putAside(dir, name string, why *ckpt.Error, r *Replayed) error {
+	r.Rejected++
+	r.Aside = append(r.Aside, name)
+	s.client.log().Error("a spooled write was refused for good and put aside", "file", filepath.Join(dir, rejectedDir, name), "code", string(why.Code), "error", why.Message)
+	return reject(dir, name, why)
+}
+
+// isOurs says whether a file belongs to the daemon that this client speaks to.
+func (s *spool) isOurs(h *spooled) bool {
+	mine := s.endpoint()
+	return h.Endpoint == mine || (h.Endpoint == "" || mine == "") && slices.Contains(ipc.Usual(), h.Endpoint+mine)
+}
+
+// A lock keeps two replayers from doing the same work. Nothing is wrong where
+// both do it all the same.
+type lock struct{ path, token string }
+
+const (
+	lockName  = "replay.lock"
+	lockStale = 2 * time.Minute
+	lockPause = 20 * time.Millisecond
+)
+
+type lockNote struct {
+	PID   int    `json:"pid"`
+	Host  string `json:"host"`
+	Token string `json:"token"`
+}
+
+func takeLock(ctx context.Context, dir string) (*lock, error) {
+	l := &lock{filepath.Join(dir, lockName), uuid.NewString()}
+	host, _ := os.Hostname()
+	note, err := json.Marshal(lockNote{os.Getpid(), host, l.token})
+	if err != nil {
+		return nil, err
+	}
+	for {
+		f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err == nil {
+			_, err = f.Write(note)
+			return l, errors.Join(err, f.Close())
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+		if l.isStale(host) {
+			_ = os.Remove(l.path)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.New("another program is sending what waits in the spool")
+		case <-time.After(lockPause):
+		}
+	}
+}
+
+func (l *lock) isStale(host string) bool {
+	info, err := os.Stat(l.path)
+	if err != nil {
+		return false // just gone
+	}
+	if time.Since(info.ModTime()) > lockStale {
+		return true
+	}
+	var note lockNote
+	text, err := os.ReadFile(l.path)
+	return err == nil && json.Unmarshal(text, &note) == nil && note.Host == host && note.PID > 0 && note.PID != os.Getpid() && isGone(note.PID)
+}
+
+func (l *lock) touch() {
+	now := time.Now()
+	_ = os.Chtimes(l.path, now, now)
+}
+
+func (l *lock) leave() {
+	var note lockNote
+	text, err := os.ReadFile(l.path)
+	if err == nil && json.Unmarshal(text, &note) == nil && note.Token == l.token {
+		_ = os.Remove(l.path)
+	}
+}

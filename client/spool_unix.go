@@ -1,0 +1,46 @@
+//go:build unix
+
+package client
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// usualSpool is where XDG puts what must survive a restart.
+func usualSpool() (string, error) {
+	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
+		return filepath.Join(state, "ckptsidecar", "spool"), nil
+	}
+	if home := os.Getenv("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".local/state/ckptsidecar/spool"), nil
+	}
+	return "", fmt.Errorf("no folder to spool to: set %s, XDG_STATE_HOME or HOME", EnvSpool)
+}
+
+// checkOwner refuses a folder in which somebody else could put or take things.
+func checkOwner(dir string, info fs.FileInfo) error {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case ok && int(stat.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to another user (uid %d): name a folder of your own with %s", dir, stat.Uid, EnvSpool)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("others may write to %s (mode %04o): chmod 700 it", dir, info.Mode().Perm())
+	}
+	return nil
+}
+
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// isGone says whether no process of this machine has a number.
+func isGone(pid int) bool { return syscall.Kill(pid, 0) == syscall.ESRCH }

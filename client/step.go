@@ -1,0 +1,178 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// StepOptions are what may be said of a step.
+type StepOptions struct {
+	Name string // "" means the key
+	Args any    // what it is called with, for the record and for finding loops
+}
+
+// Step does something once in the life of a run: where a step of this key has
+// succeeded before, do is not called and its result is answered again. The
+// result must be something that JSON gives back whole. An error of do is
+// recorded, and the step may be tried again.
+func Step[T any](ctx context.Context, r *Run, key string, do func(context.Context) (T, error), opts ...StepOptions) (result T, err error) {
+	o := StepOptions{Name: key}
+	if len(opts) > 0 {
+		o.Args = opts[0].Args
+		if opts[0].Name != "" {
+			o.Name = opts[0].Name
+		}
+	}
+	before, err := r.beginStep(ctx, key, o)
+	if err != nil {
+		return result, err
+	}
+	if before != nil {
+		if err := json.Unmarshal(before, &result); err != nil {
+			return result, ckpt.Wrap(ckpt.CodeInvalid, err, "the stored result of step %s does not fit into %T: %v", key, result, err)
+		}
+		return result, nil
+	}
+	began := time.Now()
+	result, failed := do(ctx)
+	end := ckpt.StepRequest{Key: key, Status: ckpt.StepSucceeded}
+	took := time.Since(began).Milliseconds()
+	end.DurationMS = &took
+	if failed != nil {
+		end.Status, end.Error = ckpt.StepFailed, ckpt.Ref(failed.Error())
+	} else if end.Result, err = json.Marshal(result); err != nil {
+		return result, ckpt.Wrap(ckpt.CodeInvalid, err, "the result of step %s cannot be written as JSON, so it would be lost: %v", key, err)
+	}
+	if err := r.finishStep(ctx, end); err != nil {
+		return result, joined(failed, err)
+	}
+	return result, failed
+}
+
+// beginStep answers the stored result of a step that was done before, nil for
+// one that is to be done.
+func (r *Run) beginStep(ctx context.Context, key string, o StepOptions) ([]byte, error) {
+	r.mu.Lock()
+	result, known := r.results[key]
+	r.mu.Unlock()
+	if known {
+		return result, nil
+	}
+	request := ckpt.StepRequest{Key: key, Name: o.Name}
+	if o.Args != nil {
+		var err error
+		if request.Args, _, err = Encode(o.Args); err != nil {
+			return nil, err
+		}
+	}
+	step, _, err := r.Agent.client.wire.BeginStep(ctx, r.ref(), request)
+	_, err = fate(err)
+	r.noteLost(err)
+	if err != nil || step == nil || step.Status != ckpt.StepSucceeded {
+		return nil, err
+	}
+	if step.Result == nil {
+		return []byte("null"), nil
+	}
+	return step.Result, nil
+}
+
+// finishStep reports how a step ended, also where its context has.
+func (r *Run) finishStep(ctx context.Context, end ckpt.StepRequest) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endMost)
+	defer cancel()
+	_, _, err := r.Agent.client.wire.FinishStep(ctx, r.ref(), end)
+	what, err := fate(err)
+	r.noteLost(err)
+	if err == nil && what != Stored && end.Status == ckpt.StepSucceeded { // the daemon cannot be asked for it yet
+		r.mu.Lock()
+		if r.results == nil {
+			r.results = map[string][]byte{}
+		}
+		r.results[end.Key] = end.Result
+		r.mu.Unlock()
+	}
+	return err
+}
+
+func joined(first, second error) error {
+	if first == nil {
+		return second
+	}
+	return fmt.Errorf("%w (and it could not be recorded: %w)", first, second)
+}
+
+// OperationError is an operation that failed. Restore is the checkpoint from
+// before it, with its state, ready to go back to; nil where there is none, or
+// where the daemon is away.
+type OperationError struct {
+	Key     string
+	Err     error
+	Restore *ckpt.Checkpoint
+}
+
+func (e *OperationError) Error() string { return "operation " + e.Key + " failed: " + e.Err.Error() }
+
+// Unwrap gives what do returned.
+func (e *OperationError) Unwrap() error { return e.Err }
+
+// Operation does something risky, by a key that names it: state is what to go
+// back to, nil for the run's newest. Where it has succeeded before, do is not
+// called and done is false. If this process dies in it, nobody knows whether it
+// happened, and the run's next plan says so.
+func (r *Run) Operation(ctx context.Context, key string, state any, do func(context.Context) error) (done bool, err error) {
+	request := ckpt.OperationRequest{Key: key, Name: key}
+	if state != nil {
+		if request.State, _, err = Encode(state); err != nil {
+			return false, err
+		}
+	}
+	o, _, err := r.Agent.client.wire.BeginOperation(ctx, r.ref(), request)
+	if _, err = fate(err); err != nil {
+		r.noteLost(err)
+		return false, err
+	}
+	if o != nil && o.Status == ckpt.OperationSucceeded {
+		return false, nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			_, _ = r.endOperation(ctx, key, fmt.Errorf("panic: %v", p))
+			panic(p)
+		}
+	}()
+	failed := do(ctx)
+	ended, err := r.endOperation(ctx, key, failed)
+	if failed == nil {
+		return true, err
+	}
+	failure := &OperationError{Key: key, Err: joined2(failed, err)}
+	if ended != nil {
+		failure.Restore = ended.Restore
+	}
+	return false, failure
+}
+
+func joined2(first, second error) error {
+	if second == nil {
+		return first
+	}
+	return joined(first, second)
+}
+
+func (r *Run) endOperation(ctx context.Context, key string, failed error) (*ckpt.OperationEnded, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endMost)
+	defer cancel()
+	end := ckpt.OperationEnd{Key: key, Status: ckpt.OperationSucceeded}
+	if failed != nil {
+		end.Status, end.Error = ckpt.OperationFailed, ckpt.Ref(failed.Error())
+	}
+	ended, _, err := r.Agent.client.wire.EndOperation(ctx, r.ref(), end)
+	_, err = fate(err)
+	r.noteLost(err)
+	return ended, err
+}

@@ -1,0 +1,59 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/client"
+)
+
+const workSteps = 100
+
+// worker is an agent that is killed again and again: it does a hundred steps, an
+// operation every tenth, and writes down each effect.
+func worker(args []string) {
+	effects, err := os.OpenFile(args[1], os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	c := client.Client{Socket: args[0]}
+	err = c.Agent("w").Run(context.Background(), client.RunOptions{}, func(ctx context.Context, run *client.Run) error {
+		var s struct{ Done []int }
+		if _, err := run.Restore(&s); err != nil {
+			return err
+		}
+		for i := len(s.Done); i < workSteps; i++ {
+			n, err := client.Step(ctx, run, fmt.Sprint("step", i), func(context.Context) (int, error) {
+				time.Sleep(6 * time.Millisecond)
+				_, err := fmt.Fprintf(effects, "step %d\n", i)
+				return i * i, err
+			})
+			if err != nil {
+				return err
+			}
+			if n != i*i {
+				return fmt.Errorf("step %d gave %d", i, n)
+			}
+			if i%10 == 9 {
+				if _, err := run.Operation(ctx, fmt.Sprint("operation", i), nil, func(context.Context) error {
+					_, err := fmt.Fprintf(effects, "operation %d\n", i)
+					return err
+				}); err != nil {
+					return err
+				}
+			}
+			s.Done = append(s.Done, i)
+			if _, err := run.Save(ctx, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println("finished")
+}

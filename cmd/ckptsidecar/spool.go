@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/client"
+)
+
+type spoolCmd struct {
+	Replay spoolReplayCmd `cmd:"" help:"Send to the daemon what clients kept while it was away, in order and once."`
+	List   spoolListCmd   `cmd:"" default:"withargs" help:"Show what waits, and what was refused."`
+}
+
+type spoolFolder struct {
+	Dir string `help:"The folder of the spool. Default: $$CKPTSIDECAR_SPOOL, then the user's own." placeholder:"DIR"`
+}
+
+type spoolReplayCmd struct{ spoolFolder }
+
+// Run replays as a client of this user would. It fails where something is left.
+func (c *spoolReplayCmd) Run(ctx context.Context, a *app) error {
+	sender := &client.Client{Socket: a.cli.Socket, SpoolDir: c.Dir}
+	defer sender.Close()
+	done, err := sender.Replay(ctx)
+	if err != nil {
+		return err
+	}
+	if a.cli.JSON {
+		if err := writeJSON(a.stdout, done); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(a.stdout, "%d sent, %d refused, %d left, %d of another daemon\n", done.Sent, done.Rejected, done.Left, done.Other)
+	}
+	if done.Left > 0 {
+		return &ckpt.Error{Code: ckpt.CodeBusy, Message: fmt.Sprintf("%d writes still wait: %s", done.Left, done.Why)}
+	}
+	if done.Rejected > 0 {
+		return ckpt.Errorf(ckpt.CodeConflict, "%d writes were refused for good; the folder rejected in the spool has them, each with the reason", done.Rejected)
+	}
+	return nil
+}
+
+type spoolListCmd struct{ spoolFolder }
+
+func (c *spoolListCmd) Run(_ context.Context, a *app) error {
+	files, err := client.Spool(c.Dir)
+	if err != nil {
+		return err
+	}
+	if a.cli.JSON {
+		return writeJSON(a.stdout, struct {
+			Files []client.SpooledFile `json:"files"`
+		}{files})
+	}
+	if len(files) == 0 {
+		a.tell("nothing waits")
+		return nil
+	}
+	t := newTable("WHEN", "AGENT", "RUN", "WHAT", ">SIZE", "STATE", "FILE")
+	for _, f := range files {
+		t.add(timeText(f.CreatedAt), f.Agent, f.Run, f.What, bytesText(f.Size), f.State, f.Path)
+	}
+	t.write(a.stdout, a.out)
+	return nil
+}

@@ -1,0 +1,35 @@
+package db
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/delta"
+)
+
+// TestReadPieces: lists as we write them are read by hand, others as JSON, and
+// what is no list by neither.
+func TestReadPieces(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for n := range 200 {
+		list := make([]delta.Piece, n%70)
+		for i := range list {
+			list[i] = delta.Piece{Segment: r.Int64N(1e12), Offset: r.Int64N(1e6), Length: r.Int64N(10)}
+		}
+		text := writePieces(list)
+		got, ours := readOurPieces(text)
+		if !ours || !slices.Equal(got, list) {
+			t.Fatalf("%s is read as %v", text, got)
+		}
+	}
+	for text, want := range map[string]bool{
+		"[ [1,2,3] ]": true, "[[1,2,3],[4,5,6]]": true, "[[1,2,3] ,[4,5,6]]": true, "[[-1,2,3]]": true, "[[1e2,2,3]]": false,
+		"": false, "[": false, "[[": false, "[[1,2,3]": false, "[[1,2,3]]]": false, "[[1,2]]": false, "[[1,2,3,4]]": false, "[[1,-2,3]]": false,
+		"[[1,2,3],]": false, "[[1,2,3]x]": false, "[[1,2,99999999999999999999]]": false, "[[,2,3]]": false, "null": true, "]": false,
+	} {
+		if got, err := readPieces(text); (err == nil) != want {
+			t.Errorf("%q is read as %v, %v", text, got, err)
+		}
+	}
+}

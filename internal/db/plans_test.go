@@ -1,0 +1,67 @@
+package db
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// TestQueryPlans: what is asked often is answered by an index, whatever else
+// is in the database.
+func TestQueryPlans(t *testing.T) {
+	keep := func(ckpt.History, ckpt.Policy, time.Time) []ckpt.Verdict { return nil }
+	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: keep})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var all, one listQuery
+	all.ofAllRuns(readColumns, 1, ckpt.Kinds, ckpt.CheckpointFilter{}, 1<<62, 51)
+	one.ofRun(readColumns, 1, ckpt.Kinds, ckpt.CheckpointFilter{Run: "r"}, 1<<62, 51)
+	for _, tt := range []struct {
+		name  string
+		query listQuery
+		want  []string
+		never string
+	}{
+		{"the runs that are watched", query(selectWatched, 0, 100), []string{"SEARCH r USING INDEX runs_watched (status=? AND rowid>?)"}, "TEMP B-TREE"},
+		{"a list of all runs", all, []string{"SEARCH k USING COVERING INDEX checkpoints_of_run (run_id=? AND kind=?)", "SEARCH c USING INTEGER PRIMARY KEY", "INDEX sqlite_autoindex_runs_1 (agent_id=?)"}, "SCAN c"},
+		{"a list of one run", one, []string{"SEARCH k USING COVERING INDEX checkpoints_of_run (run_id=? AND kind=?)", "SEARCH c USING INTEGER PRIMARY KEY", "INDEX sqlite_autoindex_runs_1 (agent_id=? AND name=?)"}, "SCAN c"},
+	} {
+		plan := planOf(t, s, tt.query)
+		for _, want := range tt.want {
+			if !strings.Contains(plan, want) {
+				t.Errorf("%s: no %q in\n%s", tt.name, want, plan)
+			}
+		}
+		if strings.Contains(plan, tt.never) {
+			t.Errorf("%s: %q in\n%s", tt.name, tt.never, plan)
+		}
+	}
+}
+
+func query(text string, args ...any) (l listQuery) {
+	l.text.WriteString(text)
+	l.args = args
+	return l
+}
+
+func planOf(t *testing.T, s *Store, l listQuery) string {
+	t.Helper()
+	var steps []struct {
+		ID, Parent, Notused int64
+		Detail              string
+	}
+	if err := s.ro.SelectContext(t.Context(), &steps, `EXPLAIN QUERY PLAN `+l.text.String(), l.args...); err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, step := range steps {
+		fmt.Fprintln(&b, step.Detail)
+	}
+	return b.String()
+}

@@ -1,0 +1,199 @@
+package db
+
+import (
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/delta"
+)
+
+// known is what is known of a state beside its bytes, so that of the next one
+// only what is new need be looked at.
+type known struct {
+	json   *ckpt.JSONMap    // of a JSON state that was checked
+	seen   ckpt.SecretsSeen // where its secrets are; nil where nobody has looked
+	hashed midstates
+}
+
+func (k *known) bytes() int64 {
+	n := int64(k.json.Size() + len(k.hashed))
+	if k.seen != nil {
+		n += int64(k.seen.Size())
+	}
+	return n
+}
+
+// candidate is a state that is to be saved, beside the one that it comes after.
+type candidate struct {
+	state []byte
+	json  bool
+	base  *stored     // nil for none
+	ops   []delta.Op  // that make the state of the base
+	same  []ckpt.Copy // the copies of those
+	keep  bool        // whether the next may come after this one
+	known known
+
+	redacted bool // it is another state than was sent
+}
+
+// prepare checks a state, looks for secrets in it as the policy says, hashes it
+// and says what it is made of. None is saved that has not come through here,
+// or is there already.
+func (s *Store) prepare(key runKey, sc ckpt.Scope, r *ckpt.SaveRequest) (encoded, []ckpt.Secret, error) {
+	c := candidate{state: r.State, json: ckpt.IsJSON(r.ContentType), base: s.baseFor(key, len(r.State)), keep: s.live.keeps(len(r.State))}
+	defer s.live.release(c.base)
+	c.compare(r)
+	checked, err := c.check()
+	if err != nil {
+		return encoded{}, nil, ckpt.Errorf(ckpt.CodeInvalid, "the state is not JSON: %v", err)
+	}
+	found, err := s.searchSecrets(&c, checked, s.policyOf(sc.Whose(), r.Agent).Secrets)
+	if err != nil {
+		return encoded{}, nil, err
+	}
+	e := c.encode()
+	e.redacted, e.lent = c.redacted, r.Lent && !c.redacted
+	return e, found, nil
+}
+
+// compare finds the operations, or takes them from who knows them.
+func (c *candidate) compare(r *ckpt.SaveRequest) {
+	if c.base == nil {
+		return
+	}
+	if r.SameAs == c.base.sha256 {
+		if c.ops, c.same = operations(r.Same, len(c.state)), r.Same; worthTaking(c.ops, len(c.state)) {
+			return
+		}
+	}
+	c.compareAnew()
+}
+
+func (c *candidate) compareAnew() {
+	c.ops = c.base.Compare(c.state)
+	c.same = copies(c.ops)
+}
+
+// operations are copies with what is new between them.
+func operations(same []ckpt.Copy, size int) []delta.Op {
+	ops, at := make([]delta.Op, 0, 2*len(same)+1), 0
+	for _, c := range same {
+		if c.At > at {
+			ops = append(ops, delta.Op{Offset: delta.Literal, Length: c.At - at})
+		}
+		ops = append(ops, delta.Op{Offset: c.From, Length: c.Length})
+		at = c.At + c.Length
+	}
+	if size > at {
+		ops = append(ops, delta.Op{Offset: delta.Literal, Length: size - at})
+	}
+	return ops
+}
+
+// worthTaking says whether somebody else's operations are good enough. Where
+// they leave much as new, we may find it.
+func worthTaking(ops []delta.Op, size int) bool {
+	fresh := 0
+	for _, op := range ops {
+		if op.Offset == delta.Literal {
+			fresh += op.Length
+		}
+	}
+	return len(ops) <= delta.MaxOperations && fresh <= size/16
+}
+
+// copies are the operations without what is new.
+func copies(ops []delta.Op) []ckpt.Copy {
+	same, at := make([]ckpt.Copy, 0, len(ops)), 0
+	for _, op := range ops {
+		if op.Offset != delta.Literal {
+			same = append(same, ckpt.Copy{At: at, From: op.Offset, Length: op.Length})
+		}
+		at += op.Length
+	}
+	return same
+}
+
+// check refuses a JSON state that is none. What the base has as well was
+// checked with it.
+func (c *candidate) check() (checked ckpt.JSONChecked, err error) {
+	switch {
+	case !c.json:
+	case !c.keep:
+		err = ckpt.CheckJSON(c.state)
+	case c.base == nil:
+		checked, err = ckpt.CheckJSONAfter(c.state, nil, nil)
+	default:
+		checked, err = ckpt.CheckJSONAfter(c.state, c.base.json, c.same)
+	}
+	c.known.json = checked.Map
+	return checked, err
+}
+
+// encode hashes the state and says what it is made of.
+func (c *candidate) encode() encoded {
+	if !c.keep {
+		return encode(c.state)
+	}
+	e := encoded{size: int64(len(c.state)), state: c.state, known: c.known}
+	var before midstates
+	if c.base != nil {
+		before = c.base.hashed.upTo(commonPrefix(c.ops))
+	}
+	e.sha256, e.known.hashed = sum(c.state, before)
+	e.describe(c.base, c.ops)
+	return e
+}
+
+// commonPrefix is how many bytes operations copy from a base's beginning.
+func commonPrefix(ops []delta.Op) int {
+	if len(ops) == 0 || ops[0].Offset != 0 {
+		return 0
+	}
+	return ops[0].Length
+}
+
+// searchSecrets looks for secrets in a state that was checked and does what the
+// policy says: it may change the state or refuse it.
+func (s *Store) searchSecrets(c *candidate, checked ckpt.JSONChecked, mode ckpt.SecretsMode) (found []ckpt.Secret, err error) {
+	if s.opt.Secrets == nil || mode == ckpt.SecretsOff {
+		return nil, nil
+	}
+	found = c.findSecrets(s.opt.Secrets, checked)
+	switch {
+	case len(found) == 0:
+		return nil, nil
+	case mode == ckpt.SecretsReject:
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the state holds what looks like %s at %q, and the agent's policy says secrets: reject; take it out, or set the policy to redact", found[0].Kind, found[0].Path)
+	case mode == ckpt.SecretsRedact:
+		return c.redact(s.opt.Secrets)
+	}
+	return found, nil
+}
+
+func (c *candidate) findSecrets(scan ckpt.SecretScan, checked ckpt.JSONChecked) (found []ckpt.Secret) {
+	if !c.keep {
+		return scan.Find(c.state, c.json)
+	}
+	var before ckpt.SecretsSeen
+	if c.base != nil {
+		before = c.base.seen
+	}
+	if c.json {
+		found, c.known.seen = scan.FindAfter(c.state, checked, before)
+	} else {
+		found, c.known.seen = scan.FindBytesAfter(c.state, c.same, before)
+	}
+	return found
+}
+
+// redact makes another state of it, of which nothing is known.
+func (c *candidate) redact(scan ckpt.SecretScan) (found []ckpt.Secret, err error) {
+	c.state, found = scan.Redact(c.state, c.json)
+	c.known, c.redacted = known{}, true
+	if c.base != nil {
+		c.compareAnew()
+	}
+	if _, err := c.check(); err != nil { // what was found did not end where it should
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the state is no JSON any more once its secrets are taken out: %v; take them out before", err)
+	}
+	return found, nil
+}

@@ -1,0 +1,111 @@
+package secrets
+
+import (
+	"cmp"
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// seen are the hits of a state, by at, those inside another included.
+type seen []hit
+
+// Size implements ckpt.SecretsSeen.
+func (s seen) Size() int { return 48 * cap(s) }
+
+// FindAfter answers what Find answers of a JSON state. What was passed over are
+// whole values and elements: no secret reaches in or out, and only a key that
+// stands outside may make one of what is inside. So the hits of what was passed
+// over are those that belong to a place inside it.
+func (Scan) FindAfter(state []byte, checked ckpt.JSONChecked, before ckpt.SecretsSeen) ([]ckpt.Secret, ckpt.SecretsSeen) {
+	old, known := before.(seen)
+	passed := checked.Passed
+	if !known {
+		passed = nil
+	}
+	hits, all := look(state, true, passed, mostSeen)
+	if all {
+		hits = append(hits, old.carried(passed)...)
+		all = len(hits) <= mostSeen
+	}
+	if !all && len(passed) > 0 { // all anew, so that the answer does not depend on what was before
+		hits, all = look(state, true, nil, mostSeen)
+	}
+	var now ckpt.SecretsSeen
+	if all {
+		slices.SortFunc(hits, func(a, b hit) int { return cmp.Compare(a.at, b.at) })
+		now = seen(slices.Clone(hits))
+	}
+	return named(state, true, checked.Map, first(hits, most)), now
+}
+
+// seenBytes is seen of a state that is not JSON.
+type seenBytes []hit
+
+// Size implements ckpt.SecretsSeen.
+func (s seenBytes) Size() int { return seen(s).Size() }
+
+// FindBytesAfter answers what Find answers of a state that is not JSON.
+func (Scan) FindBytesAfter(state []byte, same []ckpt.Copy, before ckpt.SecretsSeen) ([]ckpt.Secret, ckpt.SecretsSeen) {
+	old, known := before.(seenBytes)
+	passed := inside(state, same)
+	if !known || hasKey(old) {
+		passed = nil
+	}
+	hits, all := look(state, false, passed, mostSeen)
+	if all {
+		hits = append(hits, seen(old).carried(passed)...)
+		all = len(hits) <= mostSeen
+	}
+	if len(passed) > 0 && !all {
+		hits, all = look(state, false, nil, mostSeen)
+	}
+	var now ckpt.SecretsSeen
+	if hits = first(hits, len(hits)); all {
+		now = seenBytes(slices.Clone(hits))
+	}
+	return named(state, false, nil, hits[:min(most, len(hits))]), now
+}
+
+// hasKey says whether private keys are among the hits: they hold whatever comes
+// up to their last line, and so may end elsewhere in another state.
+func hasKey(hits []hit) bool {
+	return slices.ContainsFunc(hits, func(h hit) bool { return h.kind == privateKey })
+}
+
+// inside answers the middle of what two states have in common: from the first
+// byte that no token which began before can hold, to so far before the last
+// that all which begin in it end in what is common.
+func inside(state []byte, same []ckpt.Copy) []ckpt.Copy {
+	var passed []ckpt.Copy
+	for _, c := range same {
+		from, to := c.At+longestMark, c.At+c.Length // a mark may hold any byte
+		for from < to && bearer(state[from]) {
+			from++
+		}
+		for to > from && bearer(state[to-1]) {
+			to--
+		}
+		to -= longestMark + keyHead
+		if to > from {
+			passed = append(passed, ckpt.Copy{At: from, From: c.From + from - c.At, Length: to - from})
+		}
+	}
+	return passed
+}
+
+// carried answers the hits of what was passed over, at their new places.
+func (s seen) carried(passed []ckpt.Copy) []hit {
+	if len(s) == 0 {
+		return nil
+	}
+	var hits []hit
+	for _, c := range passed {
+		i, _ := slices.BinarySearchFunc(s, c.From, func(h hit, from int) int { return cmp.Compare(h.at, from) })
+		for ; i < len(s) && s[i].at < c.From+c.Length; i++ {
+			h, by := s[i], c.At-c.From
+			hits = append(hits, hit{h.at + by, h.from + by, h.to + by, h.kind})
+		}
+	}
+	return hits
+}

@@ -1,0 +1,270 @@
+package secrets
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/google/go-cmp/cmp"
+)
+
+// part writes a value that may hold secrets, short or long.
+func part(r *rand.Rand) string {
+	long := strings.Repeat("plain words and so on, ", r.IntN(80))
+	switch r.IntN(14) {
+	case 0:
+		return `{"role":"tool","content":"` + long + key + `"}`
+	case 1:
+		return `{"role":"tool","env":{"api_key":"value ` + long + `"},"n":[1,{"token":"x"}]}`
+	case 2:
+		return `"` + long + `\n` + github + `"`
+	case 3:
+		return `["` + long + `",["` + pem + `"],"AKIA"]`
+	case 4:
+		return `{"password":"` + github + long + key + `","` + github + `":1}`
+	case 5:
+		return `{"begin":"-----BEGIN RSA PRIV` + `ATE KEY-----` + long + `"}`
+	case 6:
+		return `{"end":"` + long + `-----END RSA PRIV` + `ATE KEY-----"}`
+	case 7:
+		return fmt.Sprint(r.IntN(1e6))
+	}
+	return `{"role":"user","content":"` + long + `"}`
+}
+
+func document(r *rand.Rand) []byte {
+	b := []byte(`{"step":1,"messages":[0`)
+	for range r.IntN(30) {
+		b = fmt.Appendf(b, ",%s", part(r))
+	}
+	b = append(b, `],"notes":{"a":0`...)
+	for i := range r.IntN(6) {
+		b = fmt.Appendf(b, `,"note%d":%s`, i, part(r))
+	}
+	return append(b, `}}`...)
+}
+
+// edit changes a document in ways that often leave it JSON, and says what stays.
+func edit(r *rand.Rand, base []byte) (out []byte, same []ckpt.Copy) {
+	keep := func(from, to int) {
+		if from < to {
+			same = append(same, ckpt.Copy{At: len(out), From: from, Length: to - from})
+			out = append(out, base[from:to]...)
+		}
+	}
+	comma := func(from int) int { // where an element or member may end
+		at := from + r.IntN(len(base)-from+1)
+		if i := bytes.Index(base[at:], []byte(`,{"`)); i >= 0 && r.IntN(8) > 0 {
+			return at + i
+		}
+		return at
+	}
+	at := 0
+	for range 1 + r.IntN(3) {
+		p := comma(at)
+		keep(at, p)
+		at = p
+		switch r.IntN(6) {
+		case 0:
+			out = append(out, ","+part(r)...)
+		case 1:
+			at = comma(p)
+		case 2: // once more
+			keep(p, comma(p))
+		case 3:
+			for _, names := range [][2]string{{`"note`, `"password":0,"pass`}, {`"content"`, `"apikey"`}, {`"password"`, `"words"`}, {`"api_key"`, `"key"`}} {
+				if i := bytes.Index(base[p:], []byte(names[0])); i >= 0 && r.IntN(2) == 0 {
+					keep(p, p+i)
+					out = append(out, names[1]...)
+					at = p + i + len(names[0])
+					break
+				}
+			}
+		case 4:
+			out = append(out, []string{"x", `"`, "sk-", ".", "\\n", " "}[r.IntN(6)]...)
+		case 5:
+			at = min(p+r.IntN(9), len(base))
+		}
+	}
+	keep(at, len(base))
+	return out, same
+}
+
+// TestFindAfterAgrees changes documents again and again: what is found is what
+// a search of all of it finds.
+func TestFindAfterAgrees(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 8))
+	var good, carried, found int
+	for n := range 800 {
+		base := document(r)
+		var checked ckpt.JSONChecked
+		var seenBefore ckpt.SecretsSeen
+		agree := func(state []byte, c ckpt.JSONChecked) ckpt.SecretsSeen {
+			got, now := Scan{}.FindAfter(state, c, seenBefore)
+			if diff := cmp.Diff(Scan{}.Find(state, true), got); diff != "" {
+				t.Fatalf("%s\npassed over %v\n%s", state, c.Passed, diff)
+			}
+			found += len(got)
+			return now
+		}
+		checked, err := ckpt.CheckJSONAfter(base, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seenBefore = agree(base, checked)
+		for range 20 {
+			state, same := edit(r, base)
+			next, err := ckpt.CheckJSONAfter(state, checked.Map, same)
+			if err != nil {
+				continue
+			}
+			if n%7 == 0 && r.IntN(3) == 0 { // nobody has looked for a while
+				seenBefore = nil
+			}
+			seenBefore = agree(state, next)
+			good++
+			if old, _ := seenBefore.(seen); len(next.Passed) > 0 && len(old) > 0 {
+				carried++
+			}
+			if base, checked = state, next; len(base) > 60_000 {
+				break
+			}
+		}
+	}
+	t.Logf("%d states, %d with something carried, %d secrets", good, carried, found)
+	if good < 4000 || carried < 3000 {
+		t.Error("too few interesting states")
+	}
+}
+
+// TestFindBytesAfterAgrees is the same for states that are not JSON, whose tokens
+// may begin and end anywhere.
+func TestFindBytesAfterAgrees(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 9))
+	parts := []string{"plain words ", "and so on, ", "\n", "key=", key, github, "AKIA", "ABCDEFGH12345678", "Bearer ", "abc.def-123/456+789=", "eyJhbGciOi", "JIUzI1NiJ9.x1",
+		"sk-", "a1b2c3d4", ".", "-", "x", `"`, "-----BEGIN RSA PRIV" + "ATE KEY-----", "-----END RSA PRIV" + "ATE KEY-----"}
+	text := func(n int) (b []byte) {
+		limit := len(parts)
+		if r.IntN(3) > 0 {
+			limit -= 2 // no keys, which make all be looked at
+		}
+		for range n {
+			if r.IntN(2) == 0 {
+				b = append(b, parts[r.IntN(3)]...)
+			} else {
+				b = append(b, parts[r.IntN(limit)]...)
+			}
+		}
+		return b
+	}
+	over := 0
+	for range 2500 {
+		base := text(r.IntN(200))
+		_, before := Scan{}.FindBytesAfter(base, nil, nil)
+		for range 12 {
+			var state []byte
+			var same []ckpt.Copy
+			at := 0
+			keep := func(from, to int) {
+				if from < to {
+					same = append(same, ckpt.Copy{At: len(state), From: from, Length: to - from})
+					state = append(state, base[from:to]...)
+				}
+			}
+			for range 1 + r.IntN(3) {
+				p := at + r.IntN(len(base)-at+1)
+				keep(at, p)
+				state = append(state, text(r.IntN(3))...)
+				if at = p; r.IntN(3) == 0 {
+					at = p + r.IntN(len(base)-p+1)
+				}
+				if from := r.IntN(len(base) + 1); r.IntN(6) == 0 {
+					keep(from, from+r.IntN(len(base)-from+1))
+				}
+			}
+			keep(at, len(base))
+			got, now := Scan{}.FindBytesAfter(state, same, before)
+			if diff := cmp.Diff(Scan{}.Find(state, false), got); diff != "" {
+				t.Fatalf("%q\nafter %q\nby %v\n%s", state, base, same, diff)
+			}
+			_, all := Scan{}.FindBytesAfter(state, nil, nil)
+			if a, b := all.(seenBytes), now.(seenBytes); !slices.Equal(a, b) {
+				t.Fatalf("%q\nafter %q\nby %v\nsees %v\nnot %v", state, base, same, b, a)
+			}
+			if len(inside(state, same)) > 0 && !hasKey(now.(seenBytes)) {
+				over++
+			}
+			if base, before = state, now; len(base) > 5000 {
+				break
+			}
+		}
+	}
+	t.Logf("%d passed over something", over)
+	if over < 4000 {
+		t.Error("too few interesting texts")
+	}
+}
+
+// TestTooManySecrets: a state full of them is looked at as a whole each time.
+func TestTooManySecrets(t *testing.T) {
+	state := []byte(`{"a":["` + strings.Repeat(github+`","`, mostSeen+5) + `"],"b":0}`)
+	checked, err := ckpt.CheckJSONAfter(state, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, now := Scan{}.FindAfter(state, checked, nil)
+	if now != nil || len(found) != most {
+		t.Errorf("%v, %d found", now, len(found))
+	}
+	again := bytes.Replace(state, []byte(`"b":0`), []byte(`"b":1`), 1)
+	checked, err = ckpt.CheckJSONAfter(again, checked.Map, []ckpt.Copy{{Length: len(state) - 2}})
+	if err != nil || len(checked.Passed) == 0 {
+		t.Fatal(err)
+	}
+	if more, _ := (Scan{}).FindAfter(again, checked, now); !slices.Equal(more, found) {
+		t.Errorf("%v", more)
+	}
+}
+
+// TestHostileTexts ends soon: no text makes the search go over it again and
+// again, which would take minutes.
+func TestHostileTexts(t *testing.T) {
+	for name, part := range map[string]string{
+		"web tokens without digits": "eyJhbGciOi.", "beginnings of keys": "-----BEGIN PRIV" + "ATE KEY-----/", "short": "sk-a ",
+		"tokens": github + " ", "names": `","password":"`,
+	} {
+		text := []byte(`{"a":"` + strings.Repeat(part, 2<<20/len(part)) + `"}`)
+		begin := time.Now()
+		found := Scan{}.Find(text, true)
+		redacted, again := Scan{}.Redact(text, true)
+		t.Logf("%s: %d secrets in %v", name, len(found), time.Since(begin))
+		if len(found) != len(again) || (len(found) > 0) == bytes.Equal(text, redacted) {
+			t.Errorf("%s: %d secrets were found, %d redacted", name, len(found), len(again))
+		}
+	}
+}
+
+func BenchmarkFindAfter(b *testing.B) {
+	state := []byte(`{"messages":[` + strings.TrimSuffix(strings.Repeat(`{"role":"user","content":"all work and no play makes Jack a dull boy, said the agent"},`, 6000), ",") + `,"` + github + `"]}`)
+	first, err := ckpt.CheckJSONAfter(state, nil, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, seen := Scan{}.FindAfter(state, first, nil)
+	again, err := ckpt.CheckJSONAfter(state, first.Map, []ckpt.Copy{{At: 0, From: 0, Length: 300_000}, {At: 300_001, From: 300_001, Length: len(state) - 300_001}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(state)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if found, _ := (Scan{}).FindAfter(state, again, seen); len(found) != 1 {
+			b.Fatal(found)
+		}
+	}
+}

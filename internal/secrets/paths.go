@@ -1,0 +1,92 @@
+package secrets
+
+import (
+	"strconv"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// named turns places into what may be said of them.
+func named(state []byte, json bool, places *ckpt.JSONMap, hits []hit) []ckpt.Secret {
+	if len(hits) == 0 {
+		return nil
+	}
+	found := make([]ckpt.Secret, len(hits))
+	paths := make([]string, len(hits))
+	if json {
+		paths = pointers(state, places, hits)
+	}
+	for i, h := range hits {
+		found[i] = ckpt.Secret{Path: paths[i], Kind: h.kind}
+	}
+	return found
+}
+
+// level is an open object or array on the way to a place.
+type level struct {
+	array bool
+	index int
+	key   string
+}
+
+// pointers answers the JSON pointers of the values in which the hits lie. It is
+// walked only where there are any, and hops over what the map knows, which may
+// be nil.
+func pointers(state []byte, places *ckpt.JSONMap, hits []hit) []string {
+	paths := make([]string, len(hits))
+	hops := places.Hops()
+	var open []level
+	next := 0
+	for i := 0; i < len(state) && next < len(hits); {
+		if to, elements := hops.From(i, hits[next].from); to > i {
+			if elements > 0 {
+				open[len(open)-1].index += elements
+			}
+			i = to
+			continue
+		}
+		switch c := state[i]; c {
+		case '{', '[':
+			open = append(open, level{array: c == '['})
+			i++
+		case '}', ']':
+			open = open[:max(len(open)-1, 0)]
+			i++
+		case ',':
+			if n := len(open); n > 0 {
+				open[n-1].index++
+			}
+			i++
+		case '"':
+			end := endOfString(state, i+1)
+			after := skipSpace(state, min(end+1, len(state)))
+			if n := len(open); n > 0 && !open[n-1].array && after < len(state) && state[after] == ':' {
+				open[n-1].key = string(state[i+1 : end])
+			}
+			for next < len(hits) && hits[next].from <= end {
+				paths[next] = pointer(open)
+				next++
+			}
+			i = end + 1
+		default:
+			i++
+		}
+	}
+	return paths
+}
+
+var escape = strings.NewReplacer("~", "~0", "/", "~1")
+
+func pointer(open []level) string {
+	var b strings.Builder
+	for _, l := range open {
+		b.WriteByte('/')
+		if l.array {
+			b.WriteString(strconv.Itoa(l.index))
+		} else {
+			b.WriteString(escape.Replace(l.key))
+		}
+	}
+	return b.String()
+}
