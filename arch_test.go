@@ -62,8 +62,6 @@ var homes = map[string]string{
 	"github.com/kardianos/service":    "cmd/ckptsidecar",
 	"github.com/expr-lang/expr":       "internal/drift",
 	"github.com/google/jsonschema-go": "internal/drift",
-	"github.com/coreos/go-systemd":    "internal/daemon",
-	"github.com/kardianos/service":    "cmd/ckptsidecar",
 }
 
 // source is one Go file that is no test, for whatever platform.
