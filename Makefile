@@ -8,10 +8,10 @@ TARGETS := linux/amd64 linux/arm64 windows/amd64 darwin/arm64
 FUZZTIME ?= 20s
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint cross bench bench-peers fuzz $(TARGETS)
+.PHONY: help build test race lint cross bench bench-peers fuzz dist e2e e2e-systemd e2e-windows $(TARGETS)
 
 help: ## list the verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## the program for this machine, as dist/ckptsidecar
 	$(BUILD) -o dist/ ./cmd/ckptsidecar
@@ -34,6 +34,17 @@ cross: $(TARGETS) ## the program for every platform, in dist/, without cgo
 
 $(TARGETS):
 	GOOS=$(@D) GOARCH=$(@F) $(BUILD) -o dist/ckptsidecar-$(@D)-$(@F)$(if $(filter windows,$(@D)),.exe) ./cmd/ckptsidecar
+
+dist: ## everything that is released, with checksums, in dist/release; needs wixl, msitools, faketime, zip
+	packaging/dist.sh
+
+e2e: e2e-systemd e2e-windows ## both of these
+
+e2e-systemd: ## packages and units on a booted Debian; needs root, systemd-container, mmdebstrap
+	go test -tags e2e -count=1 -timeout 20m -v -run 'TestPackage|TestServiceCommand' ./e2e
+
+e2e-windows: ## the Windows service under Wine; needs root, mmdebstrap, wixl, msitools, faketime
+	go test -tags e2e -count=1 -timeout 20m -v -run 'TestWindows' ./e2e
 
 bench: build ## durable saves a second on this disk
 	./dist/ckptsidecar bench save

@@ -58,10 +58,10 @@ var homes = map[string]string{
 	"modernc.org/libc":                "internal/db",
 	"github.com/jmoiron/sqlx":         "internal/db",
 	"github.com/Microsoft/go-winio":   "internal/ipc/endpoint",
-	"github.com/expr-lang/expr":       "internal/drift",
-	"github.com/google/jsonschema-go": "internal/drift",
 	"github.com/coreos/go-systemd":    "internal/daemon",
 	"github.com/kardianos/service":    "cmd/ckptsidecar",
+	"github.com/expr-lang/expr":       "internal/drift",
+	"github.com/google/jsonschema-go": "internal/drift",
 }
 
 // source is one Go file that is no test, for whatever platform.

@@ -18,6 +18,9 @@ type SecretScan interface {
 	// before, which has the rest; nil for nothing, and then all is looked at. The
 	// second answer is for the next state. It is nil where it would be too much.
 	FindAfter(state []byte, checked JSONChecked, seen SecretsSeen) ([]Secret, SecretsSeen)
+	// FindBytesAfter is FindAfter for a state that is not JSON: same is what it
+	// has in common with the one before.
+	FindBytesAfter(state []byte, same []Copy, seen SecretsSeen) ([]Secret, SecretsSeen)
 	// Redact answers the state with every secret replaced, and the first few.
 	Redact(state []byte, json bool) ([]byte, []Secret)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -162,6 +163,39 @@ func TestReportForPrograms(t *testing.T) {
 	}
 	if r.Results[0].Ratio != nil || r.Storage[0].Ratio != nil || *r.Storage[1].Ratio != 100 {
 		t.Errorf("%+v", r)
+	}
+}
+
+func TestSavedReportsAreShownAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.json")
+	was := example()
+	var saved bytes.Buffer
+	if err := was.writeJSON(&saved); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, saved.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	is, err := readReport(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, form := range map[string]func(*report, io.Writer){"text": (*report).write, "markdown": (*report).writeMarkdown} {
+		var before, after bytes.Buffer
+		form(was, &before)
+		form(is, &after)
+		if before.String() != after.String() || after.Len() == 0 {
+			t.Errorf("the %s is another:\n%s\n%s", name, &before, &after)
+		}
+		if name == "markdown" && !strings.Contains(after.String(), "| redis | 1000 (1.00), 0.00, **2.00** | - | - |") {
+			t.Errorf("%s", &after)
+		}
+	}
+	if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readReport(path); err == nil {
+		t.Error("an empty object was taken for a report")
 	}
 }
 

@@ -22,7 +22,8 @@ type options struct {
 	rounds, kept             int
 	each, limit              time.Duration
 	dir, cache, server, only string
-	save                     string
+	save, from               string
+	markdown                 bool
 }
 
 func main() {
@@ -47,28 +48,35 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if o.from != "" {
+		report, err := readReport(o.from)
+		return errors.Join(err, show(o, report))
+	}
 	if err := host.Check(); err != nil {
 		return err
 	}
 	report, err := compare(ctx, o)
-	if report == nil {
-		return err
-	}
 	return errors.Join(err, show(o, report))
 }
 
-func show(o *options, r *report) error {
-	var err error
+func show(o *options, r *report) (err error) {
+	if r == nil {
+		return nil
+	}
 	if o.save != "" {
 		var text bytes.Buffer
 		if err = r.writeJSON(&text); err == nil {
 			err = os.WriteFile(o.save, text.Bytes(), 0o644)
 		}
 	}
-	if o.json {
-		return errors.Join(err, r.writeJSON(os.Stdout))
+	switch {
+	case o.json:
+		err = errors.Join(err, r.writeJSON(os.Stdout))
+	case o.markdown:
+		r.writeMarkdown(os.Stdout)
+	default:
+		r.write(os.Stdout)
 	}
-	r.write(os.Stdout)
 	return err
 }
 
@@ -77,6 +85,8 @@ func parse(args []string) (*options, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.BoolVar(&o.quick, "quick", false, "about 3 minutes instead of 12, on an idle machine")
 	f.BoolVar(&o.json, "json", false, "write the report as JSON")
+	f.BoolVar(&o.markdown, "markdown", false, "write the tables as docs/PERFORMANCE.md has them")
+	f.StringVar(&o.from, "from", "", "measure nothing: show a report that was saved")
 	f.StringVar(&o.save, "save", "", "write it as JSON into a file too")
 	f.IntVar(&o.rounds, "rounds", 0, "how many rounds there are (5, quick 3)")
 	f.DurationVar(&o.each, "time", 0, "how long one turn counts (1.2s, quick 0.45s)")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -184,4 +185,17 @@ func (r *report) writeJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(r)
+}
+
+// readReport reads what was saved.
+func readReport(path string) (*report, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := new(report)
+	if err := json.Unmarshal(text, r); err != nil || len(r.Systems) == 0 {
+		return nil, fmt.Errorf("%s is no saved report: %v", path, err)
+	}
+	return r, nil
 }

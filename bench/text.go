@@ -75,6 +75,10 @@ func (r *report) writePhase(w io.Writer, p *phase) {
 	t.write(w, 1)
 }
 
+// figuresOfCell is how many columns a cell has.
+const figuresOfCell = 5
+
+// row is what a system did in a phase; false where it did nothing.
 func (r *report) row(system string, p *phase) (row []string, any bool) {
 	row = []string{system}
 	for _, c := range p.cells {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -126,7 +127,9 @@ func (b *backups) Once(ctx context.Context) (name string, err error) {
 	}
 	began := time.Now()
 	name = filepath.Join(b.folder, backupPrefix+b.now().UTC().Format(backupTime)+backupSuffix)
-	if err := b.copy(ctx, name); err != nil {
+	err = b.copy(ctx, name)
+	debug.FreeOSMemory() // checking all states took some, and the next check is a day away
+	if err != nil {
 		return "", err
 	}
 	b.log.Info("backup made and verified", "file", name, "took", time.Since(began).Round(time.Millisecond))

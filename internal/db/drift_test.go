@@ -494,6 +494,10 @@ func (s someSecrets) FindAfter(state []byte, _ ckpt.JSONChecked, _ ckpt.SecretsS
 	return s.Find(state, true), nil
 }
 
+func (s someSecrets) FindBytesAfter(state []byte, _ []ckpt.Copy, _ ckpt.SecretsSeen) ([]ckpt.Secret, ckpt.SecretsSeen) {
+	return s.Find(state, false), nil
+}
+
 func (someSecrets) Redact(state []byte, _ bool) ([]byte, []ckpt.Secret) { return state, nil }
 
 // TestHeldCheckpointGoes: when what looked like drift has passed, what was kept

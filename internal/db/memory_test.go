@@ -140,6 +140,10 @@ func (a askingScan) FindAfter([]byte, ckpt.JSONChecked, ckpt.SecretsSeen) ([]ckp
 	return nil, nil
 }
 
+func (a askingScan) FindBytesAfter([]byte, []ckpt.Copy, ckpt.SecretsSeen) ([]ckpt.Secret, ckpt.SecretsSeen) {
+	return nil, nil
+}
+
 func (a askingScan) Redact(state []byte, _ bool) ([]byte, []ckpt.Secret) { return state, nil }
 
 // TestASaveHoldsItsBase for as long as it looks at the state, and no longer.

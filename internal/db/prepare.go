@@ -170,14 +170,18 @@ func (s *Store) searchSecrets(c *candidate, checked ckpt.JSONChecked, mode ckpt.
 }
 
 func (c *candidate) findSecrets(scan ckpt.SecretScan, checked ckpt.JSONChecked) (found []ckpt.Secret) {
-	if c.known.json == nil {
+	if !c.keep {
 		return scan.Find(c.state, c.json)
 	}
 	var before ckpt.SecretsSeen
 	if c.base != nil {
 		before = c.base.seen
 	}
-	found, c.known.seen = scan.FindAfter(c.state, checked, before)
+	if c.json {
+		found, c.known.seen = scan.FindAfter(c.state, checked, before)
+	} else {
+		found, c.known.seen = scan.FindBytesAfter(c.state, c.same, before)
+	}
 	return found
 }
 

@@ -78,7 +78,7 @@ func measureChanges(t *testing.T, size, clients int, form string, scan bool) {
 }
 
 // growing is a JSON state to which each step adds a message, and whose counter
-// near the front changes as well. It begins anew when it is half as large again.
+// near the front changes as well. It begins anew when it is an eighth larger.
 type growing struct {
 	state             []byte
 	size, first, step int
@@ -96,7 +96,7 @@ func newGrowing(size, client int) *growing {
 
 // next is the next state. It is overwritten by the one after it.
 func (s *growing) next() []byte {
-	if len(s.state) > s.size*3/2 {
+	if len(s.state) > s.size*9/8 {
 		s.state = append(s.state[:s.first], "0]}"...)
 	}
 	copy(s.state[8:], fmt.Sprint(100000+s.step))

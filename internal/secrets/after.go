@@ -39,6 +39,61 @@ func (Scan) FindAfter(state []byte, checked ckpt.JSONChecked, before ckpt.Secret
 	return named(state, true, checked.Map, first(hits, most)), now
 }
 
+// seenBytes is seen of a state that is not JSON.
+type seenBytes []hit
+
+// Size implements ckpt.SecretsSeen.
+func (s seenBytes) Size() int { return seen(s).Size() }
+
+// FindBytesAfter answers what Find answers of a state that is not JSON.
+func (Scan) FindBytesAfter(state []byte, same []ckpt.Copy, before ckpt.SecretsSeen) ([]ckpt.Secret, ckpt.SecretsSeen) {
+	old, known := before.(seenBytes)
+	passed := inside(state, same)
+	if !known || hasKey(old) {
+		passed = nil
+	}
+	hits, all := look(state, false, passed, mostSeen)
+	if all {
+		hits = append(hits, seen(old).carried(passed)...)
+		all = len(hits) <= mostSeen
+	}
+	if len(passed) > 0 && !all {
+		hits, all = look(state, false, nil, mostSeen)
+	}
+	var now ckpt.SecretsSeen
+	if hits = first(hits, len(hits)); all {
+		now = seenBytes(slices.Clone(hits))
+	}
+	return named(state, false, nil, hits[:min(most, len(hits))]), now
+}
+
+// hasKey says whether private keys are among the hits: they hold whatever comes
+// up to their last line, and so may end elsewhere in another state.
+func hasKey(hits []hit) bool {
+	return slices.ContainsFunc(hits, func(h hit) bool { return h.kind == privateKey })
+}
+
+// inside answers the middle of what two states have in common: from the first
+// byte that no token which began before can hold, to so far before the last
+// that all which begin in it end in what is common.
+func inside(state []byte, same []ckpt.Copy) []ckpt.Copy {
+	var passed []ckpt.Copy
+	for _, c := range same {
+		from, to := c.At+longestMark, c.At+c.Length // a mark may hold any byte
+		for from < to && bearer(state[from]) {
+			from++
+		}
+		for to > from && bearer(state[to-1]) {
+			to--
+		}
+		to -= longestMark + keyHead
+		if to > from {
+			passed = append(passed, ckpt.Copy{At: from, From: c.From + from - c.At, Length: to - from})
+		}
+	}
+	return passed
+}
+
 // carried answers the hits of what was passed over, at their new places.
 func (s seen) carried(passed []ckpt.Copy) []hit {
 	if len(s) == 0 {

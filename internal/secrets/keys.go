@@ -9,7 +9,7 @@ var names = map[string]string{
 	"secret": "a secret", "clientsecret": "a client secret", "secretkey": "a secret key", "secretaccesskey": "a secret key",
 	"awssecretaccesskey": "a secret key", "apikey": "an API key", "xapikey": "an API key", "apitoken": "an API token", "apisecret": "an API secret",
 	"accesstoken": "an access token", "refreshtoken": "a refresh token", "authtoken": "a token", "bearertoken": "a token", "sessiontoken": "a session token",
-	"idtoken": "a token", "privatekey": "a private key", "authorization": "an authorization header", "proxyauthorization": "an authorization header",
+	"idtoken": "a token", "privatekey": privateKey, "authorization": "an authorization header", "proxyauthorization": "an authorization header",
 	"setcookie": "a cookie", "dbpassword": "a password", "databasepassword": "a password", "encryptionkey": "an encryption key", "signingkey": "a signing key",
 	"openaiapikey": "an API key", "anthropicapikey": "an API key", "githubtoken": "a token", "webhooksecret": "a secret",
 }

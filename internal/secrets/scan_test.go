@@ -73,6 +73,18 @@ func TestAKeyEndsWithItsString(t *testing.T) {
 	}
 }
 
+// TestEveryPlace finds a token wherever it stands, and one that ends the text.
+func TestEveryPlace(t *testing.T) {
+	for i := range 40 {
+		for after := range 20 {
+			text := strings.Repeat(" ", i) + github + strings.Repeat(" ", after)
+			if found := (Scan{}).Find([]byte(text), false); len(found) != 1 {
+				t.Fatalf("%q: %v", text, found)
+			}
+		}
+	}
+}
+
 func TestNoValueIsNamed(t *testing.T) {
 	for _, s := range (Scan{}).Find([]byte(`{"api_key":"canary-value-1","x":"`+key+`"}`), true) {
 		if strings.Contains(s.Path+s.Kind, "canary") || strings.Contains(s.Path+s.Kind, key) {

@@ -1,6 +1,9 @@
 package secrets
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/binary"
+)
 
 // shape is a kind of token that can be told by how it looks.
 type shape struct {
@@ -30,8 +33,18 @@ var shapes = []shape{
 	{mark: "npm_", kind: "an npm token", least: 36, more: alphanumeric},
 	{mark: "eyJhbGciOi", kind: "a JSON Web Token", least: 30, more: jwt},
 	{mark: "Bearer ", kind: "a bearer token", least: 20, more: bearer},
-	{mark: "-----BEGIN ", kind: "a private key", until: "PRIVATE KEY-----"},
+	{mark: "-----BEGIN ", kind: privateKey, until: "PRIVATE KEY-----"},
 }
+
+const privateKey = "a private key"
+
+// longestMark is the length of the longest mark.
+var longestMark = func() (n int) {
+	for i := range shapes {
+		n = max(n, len(shapes[i].mark))
+	}
+	return n
+}()
 
 func upper(c byte) bool        { return c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' }
 func alphanumeric(c byte) bool { return upper(c) || c >= 'a' && c <= 'z' }
@@ -49,29 +62,49 @@ type hit struct {
 
 // pairs has a bit for each two bytes with which a mark begins, so that one look
 // at each place of a text is enough.
-var pairs = func() (bits [1024]uint64) {
+var pairs = func() (bits [1 << 16 / 64]uint64) {
 	for i := range shapes {
-		p := pair(shapes[i].mark[0], shapes[i].mark[1])
+		p := uint16(shapes[i].mark[0]) | uint16(shapes[i].mark[1])<<8
 		bits[p>>6] |= 1 << (p & 63)
 	}
 	return bits
 }()
 
-func pair(a, b byte) uint { return uint(a)<<8 | uint(b) }
+// isPair answers in its lowest bit whether a mark may begin with the lowest two
+// bytes.
+func isPair(two uint64) uint64 { return pairs[two>>6&1023] >> (two & 63) }
+
+// nextPair answers the first place from i on at which a mark may begin, to or
+// more where there is none. It looks at eight at a time.
+func nextPair(text []byte, i, to int) int {
+	for ; i+9 <= len(text) && i < to; i += 8 {
+		w := binary.LittleEndian.Uint64(text[i:])
+		last := w>>56 | uint64(text[i+8])<<8
+		if (isPair(w)|isPair(w>>8)|isPair(w>>16)|isPair(w>>24)|isPair(w>>32)|isPair(w>>40)|isPair(w>>48)|isPair(last))&1 != 0 {
+			break
+		}
+	}
+	for ; i+1 < len(text) && i < to; i++ {
+		if isPair(uint64(text[i])|uint64(text[i+1])<<8)&1 != 0 {
+			return i
+		}
+	}
+	return to
+}
 
 // shapesIn answers the tokens that begin in text[from:to], in order, at most
 // so many. In JSON they do so inside strings, and end with them.
 func shapesIn(text []byte, from, to int, json bool, most int) []hit {
 	var hits []hit
-	for i := from; i < to && i+1 < len(text) && len(hits) < most; i++ {
-		p := pair(text[i], text[i+1])
-		if pairs[p>>6]&(1<<(p&63)) == 0 || !beginsWord(text, i, json) {
-			continue
+	for i := nextPair(text, from, to); i < to && len(hits) < most; i = nextPair(text, i, to) {
+		if beginsWord(text, i, json) {
+			if h, ok := tokenAt(text, i, json); ok {
+				hits = append(hits, h)
+				i = h.to
+				continue
+			}
 		}
-		if h, ok := tokenAt(text, i, json); ok {
-			hits = append(hits, h)
-			i = h.to - 1
-		}
+		i++
 	}
 	return hits
 }
@@ -109,6 +142,7 @@ func tokenAt(text []byte, from int, json bool) (hit, bool) {
 const (
 	telling = 128      // so many of a token's bytes say whether it is one
 	maxKey  = 16 << 10 // a private key as text has fewer bytes
+	keyHead = 40       // so many bytes after the mark say whether it is one
 )
 
 // end answers where the token that begins at from ends, 0 where it is none.
@@ -138,7 +172,7 @@ func (s *shape) run(text []byte, from, limit int) int {
 // endOfKey is for PEM: the kind of key stands between the mark and until, and
 // the block goes on to its last line.
 func (s *shape) endOfKey(text []byte, rest int) int {
-	head := text[rest:min(rest+40, len(text))]
+	head := text[rest:min(rest+keyHead, len(text))]
 	i := bytes.Index(head, []byte(s.until))
 	if i < 0 {
 		return 0

@@ -31,7 +31,7 @@ class Begun(NamedTuple):
 
     done: bool
     result: Any
-    args: Any  # of the time when it was done, None where they are not known
+    same: bool = True  # whether it was done with the same arguments, as far as that is known
 
 
 class Steps:
@@ -40,6 +40,7 @@ class Steps:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._results: OrderedDict[str, Optional[bytes]] = OrderedDict()  # None: done, but not remembered
+        self._args: dict[str, bytes] = {}  # hashes of what steps were done with
         self._held = 0
         self._all_known = True
 
@@ -58,26 +59,30 @@ class Steps:
                 return
             for step in steps:
                 self._remember(step["key"], json.dumps(step.get("result")).encode())
+                self._args[step["key"]] = _digest(drive(read(step.get("args"))))
 
     def begin(self, key: str, name: str, args: Any) -> Begun:
         """Begins a step, or answers that it was done; raises CkptError."""
         self._session.ready()
         known = self._results.get(key)
-        if known is not None:
-            return Begun(True, loads(known), None)
         encoded = None if args is None else dumps(args).data
+        digest = _digest(None if encoded is None else loads(encoded))
+        if known is not None:
+            return Begun(True, loads(known), self._args.get(key, digest) == digest)
         reply = self._session.send(("steps",), {"key": key, "name": name, "args": encoded})
         if isinstance(reply, Kept):
             if key in self._results or not self._all_known:
                 raise type(reply.reason)(
                     f"whether step {key!r} was done is not known while the daemon is away: {reply.reason.message}"
                 )
-            return Begun(False, None, None)
+            return Begun(False, None)
         raw = body_of(reply)
         if not raw.get("replayed"):
-            return Begun(False, None, None)
+            self._args[key] = digest
+            return Begun(False, None)
         self._remember(key, json.dumps(raw.get("result")).encode())
-        return Begun(True, drive(read(raw.get("result"))), drive(read(raw.get("args"))))
+        self._args[key] = _digest(drive(read(raw.get("args"))))
+        return Begun(True, drive(read(raw.get("result"))), self._args[key] == digest)
 
     def succeed(self, key: str, result: Any, measures: Mapping[str, Any]) -> None:
         """Records that a step was done."""
@@ -141,6 +146,10 @@ def name_of(fn: Callable[..., Any], key: str) -> str:
     inner = fn.func if isinstance(fn, functools.partial) else fn
     name = getattr(inner, "__name__", "")
     return name if name and name != "<lambda>" else key
+
+
+def _digest(args: Any) -> bytes:
+    return hashlib.sha256(dumps(args).data).digest()
 
 
 def _ms(began: float) -> int:

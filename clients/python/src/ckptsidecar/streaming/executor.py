@@ -43,8 +43,12 @@ class StreamingExecutor:
     kept. ``names`` are other things that it may use. ``context`` is saved with each checkpoint: the
     model's answer, agents, meetings, whatever belongs to it; it comes back as ``context``.
 
-    ``codecs`` say how values of other classes are saved. What cannot be saved is named in ``lost``; with
-    ``refuse`` it raises LossRefused instead. With ``checkpoints=False`` nothing is saved or resumed.
+    ``codecs`` say how values of other classes are saved. ``on_lost`` says what becomes of a variable that
+    cannot be saved: "name" names it in ``lost``, and to use it after a resume raises LostValue;
+    "hold" saves no checkpoint as long as there is one, so that a resume executes again what was
+    executed since (calls of tools answer what they answered then); "refuse" raises LossRefused.
+
+    With ``checkpoints=False`` nothing is saved or resumed.
 
     This is no sandbox: the program may do what this process may do.
     """
@@ -57,10 +61,12 @@ class StreamingExecutor:
         *,
         context: Any = None,
         codecs: Sequence[Codec] = (),
-        refuse: bool = False,
+        on_lost: str = "name",
         checkpoints: bool = True,
         on_statement: Optional[Callable[[Statement], Any]] = None,
     ) -> None:
+        if on_lost not in ("name", "hold", "refuse"):
+            raise ValueError(f'on_lost is {on_lost!r}: say "name", "hold" or "refuse"')
         self.run = run if isinstance(run, AsyncRun) else AsyncRun.over(run)
         self.context = context
         self.value: Any = None  # of the last statement, where it is an expression
@@ -70,7 +76,7 @@ class StreamingExecutor:
         self._source = Source()
         self._classes = Classes()
         self._codecs = list(codecs)
-        self._refuse = refuse
+        self._on_lost = on_lost
         self._checkpoints = checkpoints
         self._on_statement = on_statement
         wrapped = {name: tool(self.run, name, fn) if checkpoints else fn for name, fn in (tools or {}).items()}
@@ -186,6 +192,8 @@ class StreamingExecutor:
     async def _save(self, statement: Statement) -> None:
         program = {"source": self.source, "executed": self.executed}
         state = self._state(statement)
+        if self.lost and self._on_lost == "hold":
+            return
         size = len(dumps(program).data)
         if size > _MOST_HEADER:
             raise Invalid(f"the program has {size} bytes as JSON, and {_MOST_HEADER} can be saved with a checkpoint: cut it in parts")
@@ -197,7 +205,7 @@ class StreamingExecutor:
         variables = {name: value for name, value in self.namespace.items() if name not in OF_MODULE}
         namespace = writer.write(variables)
         self.lost = writer.lost
-        if writer.lost and self._refuse:
+        if writer.lost and self._on_lost == "refuse":
             first = writer.lost[0]
             raise LossRefused(f"variable {first.path} ({first.type}) {first.reason}, and {len(writer.lost) - 1} more")
         return {

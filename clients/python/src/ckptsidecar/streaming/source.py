@@ -52,8 +52,8 @@ class Source:
                 found = self._split(text, after, False)
             except (SyntaxError, ValueError):
                 continue
-            if len(text) == len(whole) and found and isinstance(found[-1].node, _COMPOUND):
-                found.pop()  # more of it may come
+            if found and isinstance(found[-1].node, _COMPOUND):
+                found.pop()  # more of it may come, such as an else
             return found
         return []
 

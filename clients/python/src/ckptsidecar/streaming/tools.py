@@ -10,7 +10,7 @@ from typing import Any, Awaitable, Callable, Optional
 from ..aio import AsyncRun
 from ..encode import dumps, loads
 from ..errors import CkptError
-from ..steps import recorded
+from ..steps import Begun, recorded
 
 
 class Diverged(CkptError):
@@ -68,7 +68,7 @@ def _call(run: AsyncRun, key: str, name: str, fn: Callable[..., Any], args: tupl
     steps = run.sync._steps
     begun = steps.begin(key, name, [list(args), kwargs])
     if begun.done:
-        _same(key, begun.args, args, kwargs)
+        _check(key, begun)
         return begun.result
     with recorded(steps, key, None) as outcome:
         outcome.append(fn(*args, **kwargs))
@@ -81,7 +81,7 @@ async def _call_async(
     steps, call = run.sync._steps, run.agent.sidecar.call
     begun = await call(steps.begin, key, name, [list(args), kwargs])
     if begun.done:
-        _same(key, begun.args, args, kwargs)
+        _check(key, begun)
         return begun.result
     record = recorded(steps, key, None)
     outcome = record.__enter__()
@@ -99,11 +99,8 @@ def _kept(result: Any) -> Any:
     return loads(dumps(result).data)
 
 
-def _same(key: str, before: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    if before is None:
-        return
-    now = loads(dumps([list(args), kwargs]).data)
-    if dumps(now).data != dumps(before).data:
+def _check(key: str, begun: Begun) -> None:
+    if not begun.same:
         raise Diverged(
             f"call {key} was made before with other arguments: a statement that is executed again after a crash must make the "
             "same calls, so what it depends on (time, chance, the order of tasks) must come from a tool"
