@@ -72,6 +72,22 @@ func driftText(a *app, r *ckpt.DriftReport) {
 	}
 }
 
+// tellDrift says beside an answer what has just been found, and while it is
+// critical each time, because what is saved then is suspect.
+func (a *app) tellDrift(v *ckpt.DriftVerdict, ref ckpt.RunRef) {
+	if v == nil || v.Verdict != ckpt.SeverityCritical && len(v.Findings) == 0 {
+		return
+	}
+	why := string(v.Advice)
+	if why == "" && len(v.Findings) > 0 {
+		why = v.Findings[0].Message
+	}
+	a.tell("drift, %s: %s (see: ckptsidecar drift %s%s)", severityText(v.Verdict, a.err), why, ref.Agent, runFlag(ref.Run))
+	if v.Clean != "" {
+		a.tell("go back to %s, with: ckptsidecar resume %s%s", v.Clean, ref.Agent, runFlag(ref.Run))
+	}
+}
+
 func goBackText(r *ckpt.DriftReport) string {
 	switch {
 	case r.Clean != "":
