@@ -8,10 +8,10 @@ TARGETS := linux/amd64 linux/arm64 windows/amd64 darwin/arm64
 FUZZTIME ?= 20s
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint cross bench bench-peers fuzz dist e2e e2e-systemd e2e-windows $(TARGETS)
+.PHONY: help build test race lint cross bench bench-peers fuzz clients clients-go clients-typescript clients-python dist e2e e2e-systemd e2e-windows $(TARGETS)
 
 help: ## list the verbs
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## the program for this machine, as dist/ckptsidecar
 	$(BUILD) -o dist/ ./cmd/ckptsidecar
@@ -59,3 +59,8 @@ fuzz: ## every fuzz test for FUZZTIME (20s)
 			echo "$$room $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$room" </dev/null; \
 		done; \
 	done
+
+clients: clients-typescript ## the clients of other languages, against the daemon from here
+
+clients-typescript: build ## the TypeScript client; needs Node 18 or newer with npm
+	cd clients/typescript && npm ci && npm run build && npm run check && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' node scripts/test.mjs

@@ -22,7 +22,6 @@ type systemdHost struct {
 	units   string // the folder of the units
 	program string // this one
 	shipped string // a unit file that a package has brought, "" for none
-	version int
 }
 
 var bothUnits = []string{"ckptsidecar.socket", "ckptsidecar.service"}

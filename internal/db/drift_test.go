@@ -226,9 +226,9 @@ func TestDismiss(t *testing.T) {
 		t.Fatalf("%+v %v", got, err)
 	}
 	d.wantMarks("o1 o2 e3 o4 o5!")
-	again, _, err := d.Dismiss(t.Context(), bob, ckpt.DismissRequest{ID: first.ID})
+	_, _, err = d.Dismiss(t.Context(), bob, ckpt.DismissRequest{ID: first.ID})
 	wantCode(t, err, ckpt.CodeNotFound)
-	if again, _, err = d.Dismiss(t.Context(), ann, ckpt.DismissRequest{ID: first.ID}); err != nil || len(again.Cleaned) != 0 || again.DismissedAt != got.DismissedAt {
+	if again, _, err := d.Dismiss(t.Context(), ann, ckpt.DismissRequest{ID: first.ID}); err != nil || len(again.Cleaned) != 0 || again.DismissedAt != got.DismissedAt {
 		t.Fatalf("%+v %v", again, err)
 	}
 	if saved := d.put(`{"n":6}`); !saved.Suspect {

@@ -23,15 +23,6 @@ func schemaOf(t testing.TB, text string) *schema {
 	return s
 }
 
-func value(t testing.TB, text string) any {
-	t.Helper()
-	var v any
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
 // Every place that breaks a schema is named, and no value of the state.
 func TestSchemaNamesThePlace(t *testing.T) {
 	const form = `{"type":"object","required":["goal","loop"],"additionalProperties":false,"properties":{

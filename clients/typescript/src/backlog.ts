@@ -126,15 +126,25 @@ export class Backlog {
     this.drainLater();
   }
 
-  /** Replays all that waits for this daemon. */
-  async replay(until: Until): Promise<ReplayReport> {
-    const endpoint = await this.line.locate(until, false);
-    for (;;) {
+  /** Replays all that waits for this daemon; what it does not take at once again, as long as it gets on. */
+  async replay(deadline: number): Promise<ReplayReport> {
+    let until = performance.now() + deadline;
+    const endpoint = await this.line.locate(() => until, false);
+    const sum: ReplayReport = { sent: 0, rejected: [], left: 0 };
+    for (let pause = firstPause; ; pause = Math.min(pause * 2, longestPause)) {
       const report = await this.attempt(endpoint, (ask) => this.line.send(ask, this.settings.timeout), undefined, () => false);
-      if (report) return report;
-      const busy = new SidecarError('busy', `somebody else replays the spool ${this.settings.spool.folder} just now`);
-      if (performance.now() >= until(busy)) throw busy;
-      await sleep(firstPause);
+      if (report) {
+        sum.sent += report.sent;
+        sum.rejected.push(...report.rejected);
+        sum.left = report.left;
+        if (report.left === 0) return sum;
+        if (report.sent > 0) until = performance.now() + deadline;
+      }
+      if (performance.now() >= until) {
+        if (report) return sum;
+        throw new SidecarError('busy', `somebody else replays the spool ${this.settings.spool.folder} just now`);
+      }
+      await sleep(pause);
     }
   }
 

@@ -8,6 +8,7 @@ import { diff } from './delta.js';
 import { encode, type Trace, type Unserializable } from './encode.js';
 import { invalid, isSidecarError } from './errors.js';
 import { type Held, HeldStates } from './held.js';
+import { Pace } from './pace.js';
 import { understood } from './problem.js';
 import { runKey, type Send } from './replay.js';
 import { checkKey, headerJSON, queryOf } from './requests.js';
@@ -63,8 +64,12 @@ const deltaType = 'application/vnd.ckptsidecar.delta';
 /** Saves states, and sends only what changed where that is much less. */
 export class Saver {
   private readonly held = new HeldStates();
+  private readonly pace: Pace;
 
-  constructor(private readonly caller: Caller) {}
+  constructor(private readonly caller: Caller) {
+    const { whole } = caller.settings;
+    this.pace = new Pace(whole === undefined ? undefined : whole ? 'whole' : 'change');
+  }
 
   async save(agent: string, run: string, epoch: number | undefined, state: unknown, options: SaveOptions): Promise<Saved> {
     return this.saveBytes(agent, run, epoch, encodeState(state, options, this.caller.settings.unserializable), options);
@@ -76,8 +81,8 @@ export class Saver {
     const kept: Kept = { id: ask.id, agent, run, kind: options.kind ?? 'routine', size: bytes.length, dropped, simplified };
     if (dropped.length > 0) this.caller.settings.warn(droppedText(agent, run, dropped));
     const key = runKey(agent, run);
-    const small = this.caller.settings.whole || !HeldStates.takes(bytes.length);
-    const transfer = small ? undefined : new Transfer(this.held, key, bytes, state.contentType);
+    const large = HeldStates.takes(bytes.length) && this.caller.settings.whole !== true;
+    const transfer = large ? new Transfer(this.held, this.pace, key, bytes, state.contentType) : undefined;
     const answer = await this.caller.write(ask, transfer && ((send, own) => transfer.send(send, own)));
     if (answer instanceof SetAside) return { ...kept, stored: answer.stored, reason: answer.reason.message };
     const checkpoint = understood<Checkpoint & { pruned: string[] }>(answer, true);
@@ -140,34 +145,42 @@ class Transfer {
 
   constructor(
     private readonly held: HeldStates,
+    private readonly pace: Pace,
     private readonly key: string,
     private readonly state: Buffer,
     private readonly contentType: string,
   ) {}
 
-  /** Sends what changed, and the whole where that is not much more or the daemon has no base. */
+  /** Sends what changed, where that has been quicker, and the whole where that is not much more or the daemon has no base. */
   async send(send: Send, whole: SpoolAsk): Promise<Answer> {
+    const began = performance.now();
+    const changed = this.pace.next(this.state.length) === 'change' ? await this.sendChange(send, whole) : undefined;
+    const answer = changed ?? (await this.hashing(send(whole)));
+    this.pace.took(this.state.length, changed ? 'change' : 'whole', performance.now() - began);
+    return answer;
+  }
+
+  private async sendChange(send: Send, whole: SpoolAsk): Promise<Answer | undefined> {
     const base = this.held.get(this.key);
     if (base !== this.base) {
       this.base = base;
       this.change = base && diff(base.state, this.state);
     }
-    if (base && this.change) {
-      const query = `${whole.query ?? ''}&base=${base.id}&content_type=${encodeURIComponent(this.contentType)}`;
-      const headers = { ...whole.headers, 'Content-Type': deltaType, 'Ckpt-Base-Sha256': base.sha256 };
-      try {
-        return await this.hashing(send({ ...whole, query, headers, body: this.change }));
-      } catch (error) {
-        if (!isSidecarError(error, 'base_missing')) throw error;
-        this.held.drop(this.key);
-      }
+    if (!base || !this.change) return undefined;
+    const query = `${whole.query ?? ''}&base=${base.id}&content_type=${encodeURIComponent(this.contentType)}`;
+    const headers = { ...whole.headers, 'Content-Type': deltaType, 'Ckpt-Base-Sha256': base.sha256 };
+    try {
+      return await this.hashing(send({ ...whole, query, headers, body: this.change }));
+    } catch (error) {
+      if (!isSidecarError(error, 'base_missing')) throw error;
+      this.held.drop(this.key);
+      return undefined;
     }
-    return this.hashing(send(whole));
   }
 
   /** Computes the hash while the daemon works. */
   private hashing(answer: Promise<Answer>): Promise<Answer> {
-    if (this.sum === undefined) setImmediate(() => this.hash());
+    if (this.sum === undefined && this.isBase) setImmediate(() => this.hash());
     return answer;
   }
 
@@ -175,8 +188,14 @@ class Transfer {
     return (this.sum ??= createHash('sha256').update(this.state).digest('hex'));
   }
 
+  /** Whether the next state is to be sent as a change to this one. It is guessed before this one's time is known. */
+  private get isBase(): boolean {
+    return this.pace.next(this.state.length, 1) === 'change';
+  }
+
   /** Keeps the state for the next save, where the daemon has the very bytes: it has others where a policy redacts secrets. */
   done(saved: Checkpoint): void {
-    if (saved.sha256 === this.hash()) this.held.put(this.key, { id: saved.id, sha256: saved.sha256, state: this.state });
+    if (this.pace.next(this.state.length) !== 'change') this.held.drop(this.key);
+    else if (saved.sha256 === this.hash()) this.held.put(this.key, { id: saved.id, sha256: saved.sha256, state: this.state });
   }
 }

@@ -9,7 +9,7 @@ export interface Settings {
   failOpen: boolean;
   spool: { folder: string; maxBytes: number; whenItFails: 'raise' | 'drop' };
   autostart: boolean;
-  whole: boolean;
+  whole: boolean | undefined;
   unserializable: 'drop' | 'refuse';
   client: string;
   warn: (message: string) => void;

@@ -37,7 +37,7 @@ export interface SidecarOptions {
   };
   /** start the user's own daemon where none answers; `false` */
   autostart?: boolean;
-  /** send every state whole; otherwise the client keeps the last large state of each run, 64 MiB at most */
+  /** send every large state whole, or with `false` only what changed of it; otherwise whichever has been quicker so far */
   whole?: boolean;
   /** what to do with what JSON cannot say: `drop` it and name the places, or `refuse` the whole; `drop` */
   unserializable?: Unserializable;
@@ -68,8 +68,7 @@ export class Sidecar {
 
   /** Sends what waits in the spool, of any client. Not needed usually: each client does so by itself. */
   replay(): Promise<ReplayReport> {
-    const until = performance.now() + this.caller.settings.deadline;
-    return this.caller.turn(() => this.caller.backlog.replay(() => until));
+    return this.caller.turn(() => this.caller.backlog.replay(this.caller.settings.deadline));
   }
 
   async version(): Promise<Version> {
@@ -112,7 +111,7 @@ function settingsOf(o: SidecarOptions): Settings {
     failOpen,
     spool: { folder: o.spool?.folder ? resolve(o.spool.folder) : spoolFolder(), maxBytes, whenItFails: o.spool?.whenItFails ?? 'raise' },
     autostart: o.autostart ?? false,
-    whole: o.whole ?? false,
+    whole: o.whole,
     unserializable: o.unserializable ?? 'drop',
     client: `typescript/${version}`,
     warn: (message) => {

@@ -95,13 +95,20 @@ export class Spool {
     const line = Buffer.from(JSON.stringify(header) + '\n', 'utf8');
     if (line.length > mostHeader) throw spoolError('the request cannot be spooled: without its state it is larger than 1 MiB');
     try {
-      await this.makeSafe();
-      await this.makeRoom(line.length + body.length);
-      await this.write(ask.id, line, body);
+      await this.tryAdd(ask.id, line, body).catch((error: unknown) => {
+        if (!isMissing(error)) throw error;
+        return this.tryAdd(ask.id, line, body); // the folder was removed just now
+      });
     } catch (error) {
       if (error instanceof SidecarError) throw error;
       throw spoolError(`the spool ${this.folder} cannot be written: ${messageOf(error)}`, error);
     }
+  }
+
+  private async tryAdd(id: string, line: Buffer, body: Buffer): Promise<void> {
+    await this.makeSafe();
+    await this.makeRoom(line.length + body.length);
+    await this.write(id, line, body);
   }
 
   /** What takes long is left to other threads; the rest is quicker done than handed over. */

@@ -34,9 +34,10 @@ async function outage(how: string, go: (world: W) => Promise<void>, back: (world
 }
 
 test('the daemon is away for ten seconds under three clients', { timeout: 120_000 }, async () => {
-  await Promise.all([
+  const outages = await Promise.allSettled([
     outage('stopped', (w) => w.stop(), (w) => w.start()),
     outage('killed', (w) => w.stop('SIGKILL'), (w) => w.start()),
     outage('frozen', async (w) => w.freeze(), async (w) => w.thaw()),
   ]);
+  for (const { status, reason } of outages as PromiseRejectedResult[]) if (status === 'rejected') throw reason;
 });

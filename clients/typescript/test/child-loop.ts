@@ -13,7 +13,7 @@ const pause = (most = 12): Promise<void> => sleep(Math.random() * most);
 await new Sidecar().agent('looper').run(
   async (run) => {
     report(`begin ${run.plan?.verdict} ${run.state.n}`);
-    for (let n = run.state.n; n < 12; n = run.state.n) {
+    for (let n = run.state.n; n < 40; n = run.state.n) {
       const step = await run.step(`step-${n}`, async () => {
         await pause();
         effect(`step-${n}`);

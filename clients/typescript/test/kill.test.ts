@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { child, sleep, World } from './world.js';
 
 const kills = 20;
+const rounds = 40;
 
 test('an agent that is killed twenty times finishes, and each reported effect is there once', { timeout: 170_000 }, async () => {
   const world = await World.start();
@@ -42,14 +43,14 @@ test('an agent that is killed twenty times finishes, and each reported effect is
   assert.equal(killed, kills);
   check(lines());
   const agent = world.client().agent('looper');
-  assert.deepEqual([(await agent.info()).status, (await agent.latest())?.state], ['completed', { n: 12, log: Array.from({ length: 12 }, (_, n) => `t${n}`) }]);
-  const { steps } = JSON.parse(world.run('steps', 'looper', '--json')) as { steps: { key: string; status: string }[] };
-  assert.deepEqual(steps.map((s) => [s.key, s.status]).sort(), Array.from({ length: 12 }, (_, n) => [`step-${n}`, 'succeeded']).sort());
+  assert.deepEqual([(await agent.info()).status, (await agent.latest())?.state], ['completed', { n: rounds, log: Array.from({ length: rounds }, (_, n) => `t${n}`) }]);
+  const { steps } = JSON.parse(world.run('steps', 'looper', '--limit', '1000', '--json')) as { steps: { key: string; status: string }[] };
+  assert.deepEqual(steps.map((s) => [s.key, s.status]).sort(), Array.from({ length: rounds }, (_, n) => [`step-${n}`, 'succeeded']).sort());
 });
 
 /** Nothing takes effect again after it was reported, and no operation takes effect twice at all. */
 function check(lines: string[]): void {
-  for (let n = 0; n < 12; n++) {
+  for (let n = 0; n < rounds; n++) {
     for (const key of n % 3 === 0 ? [`step-${n}`, `operation-${n}`] : [`step-${n}`]) {
       assert.ok(lines.includes(`effect ${key}`), `${key} took no effect`);
       assert.ok(lines.includes(`report ${key}`), `${key} was not reported`);

@@ -99,8 +99,8 @@ test('wrong names are refused before anything is sent', async () => {
   await assert.rejects(sidecar.agent('a').checkpoint('../../status'), { code: 'invalid' });
 });
 
-test('a large state goes as a change, and is the same to the last byte', async () => {
-  const agent = sidecar.agent('grows');
+for (const whole of [undefined, false]) test(`a large state goes as a change, ${whole === false ? 'always' : 'where that is quicker'}, and is the same to the last byte`, async () => {
+  const agent = world.client({ whole }).agent(`grows-${whole}`);
   await agent.setPolicy({ routine_keep: 0 });
   const state = { step: 0, messages: [] as unknown[] };
   const hashes: [string, string][] = [];
@@ -120,7 +120,7 @@ test('a large state goes as a change, and is the same to the last byte', async (
 });
 
 test('a base that is gone asks for the whole', async () => {
-  const agent = sidecar.agent('base-gone');
+  const agent = world.client({ whole: false }).agent('base-gone');
   const big = (n: number): object => ({ n, text: 'words and words '.repeat(4000) });
   const first = onDaemon(await agent.save(big(1)));
   await agent.delete(first.id);
@@ -133,7 +133,7 @@ test('a base that is gone asks for the whole', async () => {
 });
 
 test('where a policy redacts, the daemon has other bytes, and the whole is sent', async () => {
-  const agent = sidecar.agent('redacts');
+  const agent = world.client({ whole: false }).agent('redacts');
   await agent.setPolicy({ secrets: 'redact' });
   const state = { password: 'hunter2hunter2', text: 'words '.repeat(5000), n: 0 };
   for (state.n = 1; state.n < 4; state.n++) await agent.save(state);

