@@ -8,10 +8,10 @@ TARGETS := linux/amd64 linux/arm64 windows/amd64 darwin/arm64
 FUZZTIME ?= 20s
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint cross bench fuzz $(TARGETS)
+.PHONY: help build test race lint cross bench fuzz clients clients-python $(TARGETS)
 
 help: ## list the verbs
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## the program for this machine, as dist/ckptsidecar
 	$(BUILD) -o dist/ ./cmd/ckptsidecar
@@ -34,6 +34,12 @@ cross: $(TARGETS) ## the program for every platform, in dist/, without cgo
 
 $(TARGETS):
 	GOOS=$(@D) GOARCH=$(@F) $(BUILD) -o dist/ckptsidecar-$(@D)-$(@F)$(if $(filter windows,$(@D)),.exe) ./cmd/ckptsidecar
+
+clients: clients-python ## the tests of the clients in other languages, over real daemons
+
+PYTHON ?= python3
+clients-python: build ## those of the Python client; needs Python 3.9 or newer and nothing else
+	cd clients/python && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' $(PYTHON) -W default -m unittest
 
 bench: build ## durable saves a second on this disk
 	./dist/ckptsidecar bench save
