@@ -46,6 +46,15 @@ e2e-systemd: ## packages and units on a booted Debian; needs root, systemd-conta
 e2e-windows: ## the Windows service under Wine; needs root, mmdebstrap, wixl, msitools, faketime
 	go test -tags e2e -count=1 -timeout 20m -v -run 'TestWindows' ./e2e
 
+clients: clients-go clients-python clients-typescript ## the clients for agents, over real daemons
+
+clients-go: ## the client for Go
+	go test -count=1 ./client
+
+PYTHON ?= python3
+clients-python: build ## those of the Python client; needs Python 3.9 or newer and nothing else
+	cd clients/python && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' $(PYTHON) -W default -m unittest
+
 bench: build ## durable saves a second on this disk
 	./dist/ckptsidecar bench save
 
@@ -59,8 +68,6 @@ fuzz: ## every fuzz test for FUZZTIME (20s)
 			echo "$$room $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$room" </dev/null; \
 		done; \
 	done
-
-clients: clients-typescript ## the clients of other languages, against the daemon from here
 
 clients-typescript: build ## the TypeScript client; needs Node 18 or newer with npm
 	cd clients/typescript && npm ci && npm run build && npm run check && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' node scripts/test.mjs

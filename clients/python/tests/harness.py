@@ -25,20 +25,21 @@ import ckptsidecar
 ROOT = Path(__file__).resolve().parents[3]
 logging.getLogger("ckptsidecar").addHandler(logging.NullHandler())
 _binary: Optional[str] = None
+_environment = dict(os.environ)  # as it was before any test changed it
 
 
 def binary() -> str:
     """The daemon's program: $CKPTSIDECAR_BIN, or built once."""
     global _binary
     if _binary is None:
-        _binary = os.environ.get("CKPTSIDECAR_BIN") or _build()
+        _binary = _environment.get("CKPTSIDECAR_BIN") or _build()
     return os.path.abspath(_binary)
 
 
 def _build() -> str:
-    folder = tempfile.mkdtemp(prefix="ckpt-bin-")
+    folder = tempfile.mkdtemp(prefix="ckptpy-bin-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    subprocess.run(["go", "build", "-o", folder + "/", "./cmd/ckptsidecar"], cwd=ROOT, check=True)
+    subprocess.run(["go", "build", "-o", folder + "/", "./cmd/ckptsidecar"], cwd=ROOT, check=True, env=_environment)
     return os.path.join(folder, "ckptsidecar")
 
 
@@ -102,12 +103,8 @@ class Daemon:
 class World(unittest.TestCase):
     """A test with a folder, an environment of its own, and a daemon that can be started."""
 
-    @classmethod
-    def setUpClass(cls) -> None:
-        binary()  # before the environment is another
-
     def setUp(self) -> None:
-        self.folder = tempfile.mkdtemp(prefix="ckpt-")
+        self.folder = tempfile.mkdtemp(prefix="ckptpy-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         before = dict(os.environ)
         self.addCleanup(os.environ.update, before)

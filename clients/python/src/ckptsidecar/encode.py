@@ -250,21 +250,30 @@ class _Writer:
 _NONE = object()
 
 
+# How to see the plain value inside one of a subclass, by its own type's methods and no others.
+_PLAINER: list[tuple[type, Callable[[Any], Any]]] = [
+    (dict, lambda v: dict(dict.items(v))),
+    (list, lambda v: list(list.__iter__(v))),
+    (tuple, lambda v: tuple(tuple.__iter__(v))),
+    (set, lambda v: set(set.__iter__(v))),
+    (frozenset, lambda v: frozenset(frozenset.__iter__(v))),
+    (str, str.__str__),
+    (int, int.__pos__),
+    (float, float.__pos__),
+    (bytes, lambda v: bytes(bytes.__iter__(v))),
+    (bytearray, lambda v: bytearray(bytearray.__iter__(v))),
+]
+
+
 def _plainer(value: Any, kind: type) -> Any:
     """The plain value that one of another class stands for."""
-    if isinstance(value, enum.Enum):
+    if issubclass(kind, enum.Enum):
         return value.value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-    for plain in (dict, list, tuple, set, frozenset, str, int, float, bytes, bytearray):
+    if dataclasses.is_dataclass(kind):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(kind)}
+    for plain, see in _PLAINER:
         if issubclass(kind, plain):
-            if plain is dict:
-                return dict(dict.items(value))
-            if plain is str:
-                return str.__str__(value)
-            if plain in (int, float):
-                return plain.__pos__(value)
-            return plain(plain.__iter__(value))
+            return see(value)
     return _NONE
 
 

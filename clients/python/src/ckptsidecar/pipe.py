@@ -68,7 +68,7 @@ class PipeStream:
 
     def stale(self) -> bool:
         try:
-            waiting, _ = _winapi.PeekNamedPipe(self._handle)
+            waiting = _winapi.PeekNamedPipe(self._handle)[0]
         except OSError:
             return True
         return bool(waiting)
@@ -137,7 +137,7 @@ def _own_sid() -> str:
             return ""
         return _text_of(advapi, ctypes.cast(room, ctypes.POINTER(ctypes.c_void_p)).contents)
     finally:
-        _winapi.CloseHandle(token.value)
+        _winapi.CloseHandle(token.value or 0)
 
 
 def _text_of(advapi: Any, sid: Any) -> str:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import hashlib
 import inspect
 import logging
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Generator, Mapping, Optional, Union
 
 from .autosave import Autosave
 from .encode import Encoded, dumps
 from .errors import CkptError, Conflict, Fenced
+from .leaving import leave
 from .models import Plan, Saved
 from .operation import Operation
-from .plans import Resolve, error_text
+from .plans import Resolve
 from .session import Session
 from .steps import Measure, Steps, call_key, name_of, recorded
 from .stop import Stopper, Terminated, terminate
@@ -137,37 +137,7 @@ class Run:
             self._session.stop()
 
     def _leave(self, error: Optional[BaseException]) -> None:
-        for autosave in self._autosaves:
-            autosave.stop()
-        if self._ended or isinstance(error, Fenced):
-            return
-        if error is None or isinstance(error, SystemExit) and error.code in (None, 0):
-            self.end("completed")
-            return
-        try:
-            if isinstance(error, Exception) and not isinstance(error, asyncio.CancelledError):
-                self._put_aside(error)
-                self.end(self._on_error, error=error_text(error))
-            else:
-                if self._current is not None:
-                    self._save(self._current(), {})
-                self.end("interrupted", error=error_text(error))
-        except CkptError as unsaid:  # not instead of the error that ends the run
-            _log.error("the end of run %s of agent %s could not be recorded: %s", self.name, self.agent.name, unsaid)
-
-    def _put_aside(self, error: Exception) -> None:
-        """Saves the state of the moment of an exception, for looking at: a resume goes back to what the agent saved."""
-        if self._last is None or not self._session._delivery.reachable():
-            return
-        value = self._current() if self._current is not None else self._last[0]
-        if value is None or self._last[2] is None:
-            return
-        encoded = self.agent.encode(value)
-        if hashlib.sha256(encoded.data).digest() == self._last[1]:
-            return
-        back = self._last[2]
-        self._save(encoded, {"kind": "recovery", "labels": {"reason": "exception"}, "metadata": {"error": type(error).__name__}})
-        self.agent.restore(back, run=self.name, reason="the newest checkpoint is of an exception, for looking at")
+        leave(self, error)
 
     def end(
         self,
@@ -290,7 +260,7 @@ class Run:
         return outcome[0]
 
     @contextlib.contextmanager
-    def _working(self) -> Iterator[None]:
+    def _working(self) -> Generator[None, None, None]:
         self._busy += 1
         try:
             yield

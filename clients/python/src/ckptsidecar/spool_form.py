@@ -63,16 +63,26 @@ def read_header(line: bytes) -> dict[str, Any]:
 
 def read_request(name: str, header: dict[str, Any], body: bytes) -> Spooled:
     """The request that a file holds; raises Damaged."""
-    texts = [header.get(key) for key in ("method", "path", "query", "agent", "run", "endpoint", "created_at")]
+
+    def text(key: str) -> str:
+        value = header.get(key)
+        if not isinstance(value, str):
+            raise Damaged(f"its head has no {key}")
+        return value
+
     headers = header.get("headers")
-    if not all(isinstance(text, str) for text in texts) or not isinstance(headers, dict):
-        raise Damaged("its head lacks something")
-    if not all(isinstance(v, str) and not set("\r\n") & set(k + v) for k, v in headers.items()):
-        raise Damaged("its head has a header that cannot be sent")
-    method, path, query, agent, run, endpoint, created_at = texts
+    if not isinstance(headers, dict) or not all(_sendable(k) and _sendable(v) for k, v in headers.items()):
+        raise Damaged("its head has headers that cannot be sent")
+    method, path, query = text("method"), text("path"), text("query")
     if not _allowed(method, path, query, headers):
         raise Damaged(f"it is a request that is never spooled: {method} {path}")
-    return Spooled(name, method, path, query, headers, agent, run, endpoint, created_at, body)
+    return Spooled(
+        name, method, path, query, headers, text("agent"), text("run"), text("endpoint"), text("created_at"), body
+    )
+
+
+def _sendable(text: Any) -> bool:
+    return isinstance(text, str) and text.isascii() and not set("\r\n") & set(text)
 
 
 def _allowed(method: str, path: str, query: str, headers: dict[str, str]) -> bool:

@@ -9,7 +9,7 @@ import json
 import logging
 import time
 from collections import OrderedDict
-from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Generator, Mapping, NamedTuple, Optional
 
 from .delivery import Kept
 from .encode import Encoded, dumps, loads
@@ -112,7 +112,7 @@ class Steps:
 
 
 @contextlib.contextmanager
-def recorded(steps: Steps, key: str, measure: Optional[Measure]) -> Iterator[list[Any]]:
+def recorded(steps: Steps, key: str, measure: Optional[Measure]) -> Generator[list[Any], None, None]:
     """Records how the work inside ends; the work puts its result into the list."""
     began = time.perf_counter()
     outcome: list[Any] = []

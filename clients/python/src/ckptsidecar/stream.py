@@ -1,10 +1,9 @@
-"""A byte stream to the daemon: a Unix socket here, a named pipe in pipe.py."""
+"""A byte stream to the daemon: a Unix socket in unix.py, a named pipe in pipe.py."""
 
 from __future__ import annotations
 
 import errno
 import shutil
-import socket
 from typing import Protocol
 
 from . import endpoint
@@ -28,50 +27,14 @@ class Stream(Protocol):
     def close(self) -> None: ...
 
 
-class UnixStream:
-    """A connection over a Unix socket."""
-
-    def __init__(self, path: str, timeout: float) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            self._socket.settimeout(timeout)
-            self._socket.connect(path)
-        except BaseException:
-            self._socket.close()
-            raise
-
-    def send(self, parts: list[bytes], timeout: float) -> None:
-        self._socket.settimeout(timeout)
-        sent = self._socket.sendmsg(parts)
-        for part in parts:
-            if sent < len(part):
-                self._socket.sendall(memoryview(part)[sent:])
-            sent = max(0, sent - len(part))
-
-    def receive(self, most: int, timeout: float) -> bytes:
-        self._socket.settimeout(timeout)
-        return self._socket.recv(most)
-
-    def stale(self) -> bool:
-        try:
-            self._socket.settimeout(0)
-            self._socket.recv(1, socket.MSG_PEEK)
-        except (BlockingIOError, InterruptedError):
-            return False
-        except OSError:
-            return True
-        return True  # closed, or a byte too many
-
-    def close(self) -> None:
-        self._socket.close()
-
-
 def dial(path: str, timeout: float) -> Stream:
     """Connects to the daemon at path; raises OSError."""
     if endpoint.WINDOWS:
         from .pipe import PipeStream
 
         return PipeStream(path, timeout)
+    from .unix import UnixStream
+
     return UnixStream(path, timeout)
 
 

@@ -98,16 +98,14 @@ class StreamingExecutor:
     # Beginning
 
     def _begin(self) -> None:
-        checkpoint = self.run.plan.checkpoint if self._checkpoints else None
-        program = checkpoint.program if checkpoint is not None else None
-        data = checkpoint.state_bytes if checkpoint is not None and program is not None else None
-        state = read_json(data) if data is not None and is_json(checkpoint.content_type) else None
-        resumed = isinstance(state, dict) and state.get("format") == FORMAT
         self.namespace["__builtins__"] = self._classes.builtins()
         self.namespace.update(self._host)
-        if resumed:
-            assert program is not None
-            self._resume(program, state)
+        checkpoint = self.run.plan.checkpoint if self._checkpoints else None
+        if checkpoint is None or checkpoint.program is None or checkpoint.state_bytes is None:
+            return
+        state = read_json(checkpoint.state_bytes) if is_json(checkpoint.content_type) else None
+        if isinstance(state, dict) and state.get("format") == FORMAT:
+            self._resume(checkpoint.program, state)
 
     def _resume(self, program: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         self._source.text, self.executed = program["source"], program["executed"]

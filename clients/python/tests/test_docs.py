@@ -1,0 +1,121 @@
+"""Every example of the documentation runs, and prints what it says; the examples survive kill -9."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import ckptsidecar
+
+from .harness import ROOT, World
+
+SNIPPET = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.M | re.S)
+
+
+class Documentation(World):
+    def run_python(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, *arguments], env=self.environment(), cwd=self.folder, capture_output=True, text=True, timeout=60
+        )
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src"), "CKPTSIDECAR_SOCKET": self.daemon.socket}
+
+    def test_every_snippet(self) -> None:
+        self.start()
+        count = 0
+        for file in ("docs/PYTHON.md", "clients/python/README.md"):
+            text = (ROOT / file).read_text(encoding="utf-8")
+            self.assertEqual(len(SNIPPET.findall(text)), text.count("```python"))
+            for code, said in SNIPPET.findall(text):
+                count += 1
+                with self.subTest(file, line=text[: text.index(code)].count("\n") + 1):
+                    done = self.run_python("-W", "error", "-c", code)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    if said:
+                        self.assertEqual(done.stdout, said)
+        self.assertGreaterEqual(count, 12)
+        self.daemon.sound(self)
+
+    def test_the_loop_survives(self) -> None:
+        self.start()
+        script = str(ROOT / "examples/python/loop.py")
+        outbox = os.path.join(self.folder, "outbox.txt")
+        ends = []
+        for kill in (True, True, True, False):
+            agent = subprocess.Popen([sys.executable, script, "20", "0.02"], env=self.environment(), cwd=self.folder, stdout=subprocess.PIPE, text=True)
+            assert agent.stdout is not None
+            lines = []
+            for line in agent.stdout:
+                lines.append(line)
+                if kill and len(lines) == 5:
+                    agent.send_signal(signal.SIGKILL)
+            agent.stdout.close()
+            ends.append(agent.wait())
+        self.assertEqual(ends, [-9, -9, -9, 0])
+        self.assertEqual(lines[-1], "finished with 20 thoughts\n")
+        self.assertEqual(Path(outbox).read_text().split("\n")[:-1], [f"mail mail-{n}" for n in (4, 9, 14, 19)])
+        self.daemon.sound(self)
+
+    def test_generated_code_survives(self) -> None:
+        self.start()
+        script = str(ROOT / "examples/python/generated.py")
+        printed = []
+        for kill in (True, False):
+            agent = subprocess.Popen([sys.executable, script, "0.05"], env=self.environment(), cwd=self.folder, stdout=subprocess.PIPE, text=True)
+            assert agent.stdout is not None
+            for line in agent.stdout:
+                printed.append(line.strip())
+                if kill and len(printed) == 4:
+                    time.sleep(0.01)
+                    agent.send_signal(signal.SIGKILL)
+            agent.stdout.close()
+            agent.wait()
+        for topic in ("checkpoints", "sidecars", "resume", "fencing"):
+            self.assertEqual(printed.count("searching " + topic), 1, printed)
+        self.assertEqual(printed[-1], "pages: 25")
+        self.daemon.sound(self)
+
+
+class Shape(World):
+    def test_python_3_9_is_enough(self) -> None:
+        """Nothing of a newer grammar, and nothing imported but the standard library."""
+        known = {"ckptsidecar", *getattr(sys, "stdlib_module_names", ())}
+        for path in (ROOT / "clients/python/src").rglob("*.py"):
+            tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))
+            self.assertIsInstance(tree.body[0], ast.Expr, f"{path} has no docstring")
+            for node in ast.walk(tree):
+                names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+                if isinstance(node, ast.ImportFrom) and not node.level:
+                    names = [node.module or ""]
+                if len(known) > 1:
+                    self.assertLessEqual({n.split(".")[0] for n in names} - {"_winapi"}, known, str(path))
+
+    def test_what_is_public_is_documented(self) -> None:
+        for name in ckptsidecar.__all__:
+            thing = getattr(ckptsidecar, name)
+            if isinstance(thing, type) and thing.__module__.startswith("ckptsidecar"):
+                self.assertTrue(thing.__doc__, name)
+                for attribute, value in vars(thing).items():
+                    if not attribute.startswith("_") and (callable(value) or isinstance(value, property)):
+                        self.assertTrue(getattr(value, "__doc__", ""), f"{name}.{attribute} has no docstring")
+
+    def test_one_version(self) -> None:
+        text = (ROOT / "clients/python/pyproject.toml").read_text()
+        self.assertIn('version = { attr = "ckptsidecar._version.__version__" }', text)
+        self.assertNotRegex(text, r'(?m)^version = "')
+        self.assertRegex(ckptsidecar.__version__, r"^\d+\.\d+\.\d+$")
+
+    def test_settings_are_documented(self) -> None:
+        import inspect
+
+        text = (ROOT / "docs/PYTHON.md").read_text()
+        table = text[text.index("## Settings of Sidecar") : text.index("## Errors")]
+        for name in list(inspect.signature(ckptsidecar.Sidecar.__init__).parameters)[1:]:
+            self.assertIn(f"`{name}`", table)
