@@ -93,7 +93,7 @@ func (s *Store) findFinding(ctx context.Context, sc ckpt.Scope, id string) (*ckp
 }
 
 func noFinding(id string) error {
-	return ckpt.Errorf(ckpt.CodeNotFound, "there is no finding %s here: see an agent's findings with ckptsidecar drift AGENT --all", id)
+	return ckpt.Errorf(ckpt.CodeNotFound, "there is no finding %s here: see an agent's findings with ckptsidecar drift AGENT --closed", id)
 }
 
 func (s *Store) dismiss(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, id string, e auditEntry) (*ckpt.DismissedFinding, error) {

@@ -581,6 +581,33 @@ func TestTickFindsWhatIsStale(t *testing.T) {
 	wantSeverity(t, run.Drift, ckpt.SeverityWarn)
 }
 
+// TestTickReachesAllRuns: where a tick cannot ask all runs, the next one goes on.
+func TestTickReachesAllRuns(t *testing.T) {
+	d := openDrifty(t)
+	var agents []string
+	for i := range 120 {
+		agents = append(agents, fmt.Sprintf("agent%d", i))
+		if _, _, err := d.StartRun(t.Context(), as(1), ckpt.RunRequest{Agent: agents[i], PID: 1}); err != nil {
+			t.Fatal(err)
+		}
+		save(t, d.Store, ann, agents[i], ckpt.KindRoutine, `{}`)
+	}
+	d.clock.add(time.Hour)
+	for range 2 {
+		d.ForgetTicks()
+		if err := d.TickDrift(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, agent := range agents {
+		report, err := d.Drift(t.Context(), ann, ckpt.DriftFilter{Agent: agent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantSeverity(t, &report.DriftVerdict, ckpt.SeverityWarn, "stale_checkpoint")
+	}
+}
+
 // TestSharedKeys: agents of one owner that differ for longer than they may are
 // warned, each of the others, once; agreement arms it again.
 func TestSharedKeys(t *testing.T) {

@@ -53,7 +53,8 @@ type runningRow struct {
 
 // dueRuns are those runs for which half of any of their policy's times has
 // passed: how long it is exactly the detectors know. A run without a process
-// and without heartbeats is not among them, for nobody knows that it lives.
+// and without heartbeats is not among them, for nobody knows that it lives. Where
+// there are too many, the next tick goes on after these.
 func (s *Store) dueRuns(ctx context.Context) ([]runningRow, error) {
 	now, mono := s.opt.Now(), time.Now()
 	if s.ticked == nil {
@@ -68,11 +69,14 @@ func (s *Store) dueRuns(ctx context.Context) ([]runningRow, error) {
 	err := s.ro.SelectContext(ctx, &rows, `SELECT r.id, a.owner, a.name AS agent, r.name, a.policy, r.started_at, r.segment_at, r.progress_at,
 			coalesce((SELECT created_at FROM checkpoints c WHERE c.run_id = r.id AND c.kind = 'routine' ORDER BY c.seq DESC LIMIT 1), '') AS routine,
 			coalesce((SELECT created_at FROM checkpoints c WHERE c.run_id = r.id AND c.kind = 'recovery' ORDER BY c.seq DESC LIMIT 1), '') AS recovery
-		FROM runs r JOIN agents a ON a.id = r.agent_id 
+		FROM runs r JOIN agents a ON a.id = r.agent_id
 		WHERE r.status = 'running' AND (r.pid IS NOT NULL OR r.heartbeat_timeout_ms > 0 OR r.progress_timeout_ms > 0)
-		AND (r.pid IS NOT NULL OR r.heartbeat_timeout_ms > 0) ORDER BY r.id LIMIT ?`, tickLooked)
+		AND (r.pid IS NOT NULL OR r.heartbeat_timeout_ms > 0) AND r.id > ? ORDER BY r.id LIMIT ?`, s.tickedTo, tickLooked)
 	if err != nil {
 		return nil, readError(err)
+	}
+	if s.tickedTo = 0; len(rows) == tickLooked {
+		s.tickedTo = rows[len(rows)-1].ID
 	}
 	var due []runningRow
 	for i := range rows {
@@ -81,6 +85,7 @@ func (s *Store) dueRuns(ctx context.Context) ([]runningRow, error) {
 		}
 		s.ticked[rows[i].ID] = mono
 		if due = append(due, rows[i]); len(due) == tickRuns {
+			s.tickedTo = rows[i].ID
 			break
 		}
 	}

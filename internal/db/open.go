@@ -96,6 +96,7 @@ type Store struct {
 	watches   watches
 	shared    shared
 	ticked    map[int64]time.Time // by run: when TickDrift last asked its watch
+	tickedTo  int64               // the run up to which it got, 0 where it saw all
 	damaged   sync.Map            // checkpoints that were found damaged since the start
 	usage     usage
 	health    health
