@@ -8,10 +8,10 @@ TARGETS := linux/amd64 linux/arm64 windows/amd64 darwin/arm64
 FUZZTIME ?= 20s
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint cross bench bench-peers fuzz $(TARGETS)
+.PHONY: help build test race lint cross bench bench-peers fuzz clients clients-go clients-typescript clients-python dist e2e e2e-systemd e2e-windows $(TARGETS)
 
 help: ## list the verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## the program for this machine, as dist/ckptsidecar
 	$(BUILD) -o dist/ ./cmd/ckptsidecar
@@ -35,10 +35,21 @@ cross: $(TARGETS) ## the program for every platform, in dist/, without cgo
 $(TARGETS):
 	GOOS=$(@D) GOARCH=$(@F) $(BUILD) -o dist/ckptsidecar-$(@D)-$(@F)$(if $(filter windows,$(@D)),.exe) ./cmd/ckptsidecar
 
+dist: ## everything that is released, with checksums, in dist/release; needs wixl, msitools, faketime, zip
+	packaging/dist.sh
+
+e2e: e2e-systemd e2e-windows ## both of these
+
+e2e-systemd: ## packages and units on a booted Debian; needs root, systemd-container, mmdebstrap
+	go test -tags e2e -count=1 -timeout 20m -v -run 'TestPackage|TestServiceCommand' ./e2e
+
+e2e-windows: ## the Windows service under Wine; needs root, mmdebstrap, wixl, msitools, faketime
+	go test -tags e2e -count=1 -timeout 20m -v -run 'TestWindows' ./e2e
+
 bench: build ## durable saves a second on this disk
 	./dist/ckptsidecar bench save
 
-bench-peers: build ## the same work against Redis, PostgreSQL, etcd, LangGraph and DBOS; PEERS=-quick for 3 minutes
+bench-peers: build ## the same work against Redis, PostgreSQL, etcd, LangGraph and DBOS; PEERS=--quick for 3 minutes
 	cd bench && go build -mod=mod -o ../dist/bench-peers .
 	./dist/bench-peers $(PEERS)
 
@@ -48,3 +59,8 @@ fuzz: ## every fuzz test for FUZZTIME (20s)
 			echo "$$room $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$room" </dev/null; \
 		done; \
 	done
+
+clients: clients-typescript ## the clients of other languages, against the daemon from here
+
+clients-typescript: build ## the TypeScript client; needs Node 18 or newer with npm
+	cd clients/typescript && npm ci && npm run build && npm run check && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' node scripts/test.mjs

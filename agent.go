@@ -11,7 +11,11 @@ type Caller struct {
 type Scope struct {
 	Caller
 	Target string // an owner, AllOwners, or "" for the caller's own
-	Late   bool   // the request waited in a spool: it is no sign of life of a run's owner
+
+	// Spooled is when a client put this write aside because there was no daemon,
+	// zero for one that comes directly. A late write says nothing of whether the
+	// owner of its run lives now.
+	Spooled Time
 }
 
 // For decides whose agents a call is about. Only an administrator may name

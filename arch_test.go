@@ -49,15 +49,19 @@ var arrows = map[string][]string{
 
 	// Level 3: people.
 	"examples/go":     {"client"},
-	"cmd/ckptsidecar": {root, "internal/daemon", "internal/foreign", "internal/ipc", "client", "packaging"},
+	"cmd/ckptsidecar": {root, "internal/daemon", "internal/drift", "internal/foreign", "internal/ipc", "client", "packaging"},
 }
 
 // homes are the only rooms that may name a technology.
 var homes = map[string]string{
-	"modernc.org/sqlite":            "internal/db",
-	"modernc.org/libc":              "internal/db",
-	"github.com/jmoiron/sqlx":       "internal/db",
-	"github.com/Microsoft/go-winio": "internal/ipc/endpoint",
+	"modernc.org/sqlite":              "internal/db",
+	"modernc.org/libc":                "internal/db",
+	"github.com/jmoiron/sqlx":         "internal/db",
+	"github.com/Microsoft/go-winio":   "internal/ipc/endpoint",
+	"github.com/coreos/go-systemd":    "internal/daemon",
+	"github.com/kardianos/service":    "cmd/ckptsidecar",
+	"github.com/expr-lang/expr":       "internal/drift",
+	"github.com/google/jsonschema-go": "internal/drift",
 }
 
 // source is one Go file that is no test, for whatever platform.

@@ -138,9 +138,10 @@ func optional(s string, check func(string) error) error {
 // Saved is the answer to a save: the checkpoint, on disk.
 type Saved struct {
 	Checkpoint
-	Pruned   []string `json:"pruned"` // ids of the checkpoints that this save's retention removed
-	Replayed bool     `json:"-"`      // this is the first reply, given again
-	AsSent   bool     `json:"-"`      // the state is stored byte for byte as it came: nothing was redacted
+	Pruned   []string      `json:"pruned"` // ids of the checkpoints that this save's retention removed
+	Drift    *DriftVerdict `json:"drift"`  // as it is now, also where the reply is given again
+	Replayed bool          `json:"-"`      // this is the first reply, given again
+	AsSent   bool          `json:"-"`      // the state is stored byte for byte as it came: nothing was redacted
 }
 
 // CheckpointFilter chooses checkpoints of one agent.

@@ -15,6 +15,66 @@ type Policy struct {
 	Autoresume       bool     `json:"autoresume"`        // an interrupted run waits to be resumed; without it an operator is asked
 	HeartbeatTimeout Duration `json:"heartbeat_timeout"` // of runs that set none themselves; 0 for none
 	ProgressTimeout  Duration `json:"progress_timeout"`  // likewise
+
+	Sensitivity        Sensitivity         `json:"sensitivity"`         // scales the thresholds of all detectors; off watches nothing
+	Detectors          map[string]Detector `json:"detectors"`           // by rule; what is not there has the default
+	IgnoreTools        []string            `json:"ignore_tools"`        // tools whose steps no loop detector counts
+	NoProgressSteps    int64               `json:"no_progress_steps"`   // declared progress must grow within so many steps; 0 for no such rule
+	NoProgressTime     Duration            `json:"no_progress_time"`    // likewise, in time
+	Budget             Budget              `json:"budget"`              // of a run
+	CheckpointInterval Duration            `json:"checkpoint_interval"` // a routine checkpoint is due after it; 0s for never
+	RefreshAfter       Duration            `json:"refresh_after"`       // a refresh is advised after it; 0s for never
+	Schema             JSON                `json:"schema"`              // a JSON Schema of the agent's states, the name of a shipped one, or null
+	SchemaMode         SchemaMode          `json:"schema_mode"`
+	SharedKeys         []string            `json:"shared_keys"` // JSON pointers on which this owner's agents must agree
+	Settle             Duration            `json:"settle"`      // for how long they may differ
+	Rules              []Rule              `json:"rules"`       // of the user's own
+}
+
+// Sensitivity scales the thresholds of the detectors.
+type Sensitivity string
+
+// The sensitivities.
+const (
+	SensitivityOff    Sensitivity = "off"
+	SensitivityLow    Sensitivity = "low"
+	SensitivityNormal Sensitivity = "normal"
+	SensitivityHigh   Sensitivity = "high"
+)
+
+// Detector is what a policy says of one rule. Zero means the default.
+type Detector struct {
+	Tier           string  `json:"tier,omitempty"`            // off; warn: never critical; critical: both tiers
+	Warn           float64 `json:"warn,omitempty"`            // the threshold of the tier, in the rule's own unit
+	WarnWindow     int     `json:"warn_window,omitempty"`     // in so many steps or checkpoints
+	Critical       float64 `json:"critical,omitempty"`        // likewise
+	CriticalWindow int     `json:"critical_window,omitempty"` // likewise
+	Cooldown       int     `json:"cooldown,omitempty"`        // steps for which the rule is silent after a finding of the same tier
+}
+
+// Budget is what a run may use. 0 is no limit.
+type Budget struct {
+	Steps    int64    `json:"steps,omitempty"`
+	Tokens   int64    `json:"tokens,omitempty"` // input and output together
+	CostUSD  float64  `json:"cost_usd,omitempty"`
+	WallTime Duration `json:"wall_time,omitempty"`
+}
+
+// SchemaMode says what becomes of a state that breaks the schema.
+type SchemaMode string
+
+// The schema modes.
+const (
+	SchemaRefuse SchemaMode = "refuse" // it is not saved: schema_mismatch
+	SchemaReport SchemaMode = "report" // it is saved, and a critical finding made
+)
+
+// Rule is one of the user's own: an expression that is true where something is wrong.
+type Rule struct {
+	Name     string   `json:"name"`
+	When     string   `json:"when"` // over state, previous, step, run, measures
+	Severity Severity `json:"severity"`
+	Message  string   `json:"message"`
 }
 
 // DefaultPolicy is the policy of an agent that has set none.
@@ -26,6 +86,16 @@ func DefaultPolicy() Policy {
 		MaxEvents:    100_000,
 		Secrets:      SecretsWarn,
 		Autoresume:   true,
+
+		Sensitivity:        SensitivityNormal,
+		Detectors:          map[string]Detector{},
+		IgnoreTools:        []string{},
+		CheckpointInterval: Duration(30 * time.Minute),
+		RefreshAfter:       Duration(2 * time.Hour),
+		SchemaMode:         SchemaRefuse,
+		SharedKeys:         []string{},
+		Settle:             Duration(time.Minute),
+		Rules:              []Rule{},
 	}
 }
 
@@ -52,7 +122,7 @@ func (p Policy) Check() error {
 	}
 	switch p.Secrets {
 	case SecretsOff, SecretsWarn, SecretsRedact, SecretsReject:
-		return nil
+		return p.checkDrift()
 	}
 	return Errorf(CodeInvalid, "secrets is %q: it is off, warn, redact or reject", cut(string(p.Secrets)))
 }
@@ -63,5 +133,6 @@ func ParsePolicy(data []byte) (Policy, error) {
 	if err := DecodeStrict(data, &p); err != nil {
 		return Policy{}, Errorf(CodeInvalid, "the policy is wrong: %v", err)
 	}
+	p.Fill()
 	return p, p.Check()
 }

@@ -60,6 +60,7 @@ type Facts struct {
 	StepsAfter  []int64          // for each of Steps: the newest checkpoint's seq when it ended or began
 	Operations  []Operation      // open and uncertain ones, in order
 	LastEvent   int64
+	Findings    []Finding   // critical ones that made suspects of checkpoints, newest first; not those that were dismissed
 	Prompt      *Prompt     // the newest prompt of the run, answered or not
 	Interrupted time.Time   // when the last segment ended without its owner's word; zero where it did not
 	Initial     *Checkpoint // the run's first checkpoint with its state, where it is still there

@@ -27,6 +27,8 @@ type Run struct {
 	ProgressTimeout    Duration  `json:"progress_timeout" db:"-"`
 	Result             JSON      `json:"result" db:"result"`
 	Error              Ref       `json:"error" db:"error"`
+	// Drift is in the answers to heartbeats and to the end of a run alone.
+	Drift *DriftVerdict `json:"drift,omitempty" db:"-"`
 }
 
 // RunRequest registers a run, or adopts one that its saves have made.

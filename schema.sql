@@ -61,6 +61,15 @@ CREATE TABLE IF NOT EXISTS runs (
     progress      REAL,
     progress_at   TEXT,
     goal          TEXT,
+    first_goal    TEXT,                       -- the goal that it began with, or that a goal_update event made its own
+    steps_ended   INTEGER NOT NULL DEFAULT 0, -- steps that ended, every attempt of each, and what they used
+    input_tokens  INTEGER NOT NULL DEFAULT 0,
+    output_tokens INTEGER NOT NULL DEFAULT 0,
+    cost_usd      REAL NOT NULL DEFAULT 0,
+    stretch       INTEGER NOT NULL DEFAULT 1, -- drift is counted anew in each: it begins where the run goes back or is taken over
+    stretch_seq   INTEGER NOT NULL DEFAULT 0, -- last_seq when it began
+    stretch_from  INTEGER NOT NULL DEFAULT 0, -- the checkpoint that it goes on from, by seq; 0 for none
+    back_seq      INTEGER,                    -- drift may be beginning: the newest clean checkpoint up to this one is kept; NULL while it is not
     continuation_prompt TEXT,
     external_session    TEXT,
     labels        TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(labels)),
@@ -106,6 +115,8 @@ CREATE TABLE IF NOT EXISTS checkpoints (
 CREATE INDEX IF NOT EXISTS checkpoints_of_run ON checkpoints (run_id, kind, seq);
 -- Recovery checkpoints go by age.
 CREATE INDEX IF NOT EXISTS checkpoints_by_age ON checkpoints (created_at) WHERE kind = 'recovery';
+-- Those before operations go when these have succeeded.
+CREATE INDEX IF NOT EXISTS checkpoints_before ON checkpoints (run_id, operation) WHERE kind = 'pre_operation';
 
 -- Bytes that states are made of. data is plain where its length is size, and
 -- zlib otherwise: sqlar_uncompress(data, size) gives the bytes either way.
@@ -136,6 +147,12 @@ CREATE TABLE IF NOT EXISTS steps (
     cost_usd     REAL,
     progress     REAL,
     after_seq    INTEGER NOT NULL DEFAULT 0, -- the run's newest checkpoint when it ended, or when it began
+    stretch      INTEGER NOT NULL DEFAULT 0, -- of its run when it ended; 0 for one that nobody watched
+    failures     INTEGER NOT NULL DEFAULT 0, -- earlier attempts of this key that failed in this stretch
+    sig          TEXT,                       -- what the drift detectors keep of it: a hash of the call,
+    res          TEXT,                       -- one of what came out, without what differs each time,
+    cause        TEXT,                       -- one of what was complained of,
+    unparsable   INTEGER NOT NULL DEFAULT 0 CHECK (unparsable IN (0, 1)), -- and whether it began like JSON and was none
     UNIQUE (run_id, key)
 ) STRICT;
 -- A resume plan asks for the steps since a checkpoint.
@@ -168,7 +185,9 @@ CREATE TABLE IF NOT EXISTS events (
     PRIMARY KEY (run_id, seq)
 ) STRICT, WITHOUT ROWID;
 
--- What a drift detector, or the search for secrets, saw.
+-- What a drift detector, an agent itself, or the search for secrets saw. While
+-- one is critical and not dismissed, all checkpoints after since_seq, up to
+-- until_seq, are suspect.
 CREATE TABLE IF NOT EXISTS findings (
     id           TEXT NOT NULL PRIMARY KEY,
     run_id       INTEGER NOT NULL REFERENCES runs (id),
@@ -176,13 +195,18 @@ CREATE TABLE IF NOT EXISTS findings (
     rule         TEXT NOT NULL,
     severity     TEXT NOT NULL CHECK (severity IN ('info', 'warn', 'critical')),
     message      TEXT NOT NULL,
+    advice       TEXT,    -- for the model: what to do now
     evidence     TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(evidence)),
-    checkpoint   TEXT, -- the checkpoint in which it was seen
-    since_seq    INTEGER, -- checkpoints from this sequence number on are suspect
-    dismissed_at TEXT,
+    checkpoint   TEXT,    -- the one in which it was seen, or the recovery checkpoint that was made because of it
+    since_seq    INTEGER, -- of a critical one: the run's newest checkpoint before the evidence began
+    until_seq    INTEGER, -- the run's newest checkpoint when it was closed
+    closed       TEXT CHECK (closed IN ('dismissed', 'resumed', 'restored', 'begun_anew')), -- by what; NULL while it is open
+    closed_at    TEXT,
+    dismissed_at TEXT,    -- an operator said that it was none, also after it was closed otherwise
     dismissed_by TEXT
 ) STRICT;
 CREATE INDEX IF NOT EXISTS findings_of_run ON findings (run_id, at);
+CREATE INDEX IF NOT EXISTS findings_open ON findings (run_id) WHERE closed IS NULL;
 
 -- A question to the operator.
 CREATE TABLE IF NOT EXISTS prompts (
@@ -303,8 +327,10 @@ CREATE VIEW audit_operations (agent, owner, run, key, attempt, name, status, che
 SELECT a.name, a.owner, r.name, o.key, o.attempt, o.name, o.status, o.checkpoint, o.started_at, o.ended_at, o.result, o.error
 FROM operations o JOIN runs r ON r.id = o.run_id JOIN agents a ON a.id = r.agent_id;
 
-CREATE VIEW audit_findings (id, agent, owner, run, at, rule, severity, message, evidence, checkpoint, dismissed_at, dismissed_by) AS
-SELECT f.id, a.name, a.owner, r.name, f.at, f.rule, f.severity, f.message, f.evidence, f.checkpoint, f.dismissed_at, f.dismissed_by
+CREATE VIEW audit_findings (id, agent, owner, run, at, rule, severity, message, evidence, checkpoint, dismissed_at, dismissed_by,
+    advice, since_seq, until_seq, closed, closed_at) AS
+SELECT f.id, a.name, a.owner, r.name, f.at, f.rule, f.severity, f.message, f.evidence, f.checkpoint, f.dismissed_at, f.dismissed_by,
+       f.advice, f.since_seq, f.until_seq, f.closed, f.closed_at
 FROM findings f JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id;
 
 CREATE VIEW audit_prompts (id, agent, owner, run, at, question, reason, checkpoint, choice, answered_at, answered_by) AS
@@ -323,7 +349,11 @@ SELECT checkpoint, 'a prompt' FROM prompts WHERE answered_at IS NULL AND checkpo
 UNION ALL
 SELECT forked_from, 'a fork' FROM runs WHERE forked_from IS NOT NULL AND last_seq = 0 AND ended_at IS NULL
 UNION ALL
-SELECT head, 'the next save' FROM runs WHERE head IS NOT NULL AND ended_at IS NULL;
+SELECT head, 'the next save' FROM runs WHERE head IS NOT NULL AND ended_at IS NULL
+UNION ALL
+SELECT c.id, 'drift that may be beginning' FROM runs r JOIN checkpoints c ON c.run_id = r.id
+WHERE r.back_seq IS NOT NULL AND r.ended_at IS NULL
+  AND c.seq = (SELECT max(o.seq) FROM checkpoints o WHERE o.run_id = r.id AND o.suspect = 0 AND o.seq <= r.back_seq);
 
 -- Every broken invariant; empty at all times. What only a program can check
 -- (the hashes of states and of the audit chain) is checked by
@@ -370,6 +400,10 @@ UNION ALL
 SELECT 'operation_succeeded', f.id, 'its operation ' || o.key || ' succeeded ' || o.ended_at
 FROM free f JOIN operations o ON o.run_id = f.run_id AND o.key = f.operation
 WHERE f.kind = 'pre_operation' AND o.status = 'succeeded'
+UNION ALL
+SELECT 'not_suspect', c.id, 'the critical finding ' || f.id || ' (' || f.rule || ') is about it'
+FROM findings f JOIN checkpoints c ON c.run_id = f.run_id AND c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq)
+WHERE f.severity = 'critical' AND f.dismissed_at IS NULL AND c.suspect = 0
 UNION ALL
 SELECT 'state_missing', id, 'has neither a body nor pieces, or both' FROM checkpoints WHERE (body IS NULL) = (pieces IS NULL)
 UNION ALL

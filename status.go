@@ -17,6 +17,8 @@ type Status struct {
 	Database  DatabaseStatus `json:"database"`
 	Writer    WriterStatus   `json:"writer"`
 	Worker    WorkerStatus   `json:"retention"`
+	Drift     DriftStatus    `json:"drift"`
+	Backup    BackupStatus   `json:"backup"`
 }
 
 // DatabaseStatus is the file and its write-ahead log.
@@ -53,4 +55,14 @@ type WorkerStatus struct {
 	Removed      int64  `json:"removed"`
 	GuardedUntil Time   `json:"guarded_until"` // nothing goes by age before
 	LastError    string `json:"last_error"`
+}
+
+// BackupStatus is how scheduled backups go. Only administrators are told.
+type BackupStatus struct {
+	Interval  Duration `json:"interval"` // 0s for none
+	Folder    string   `json:"folder"`
+	Kept      int      `json:"kept"` // how many there are
+	Last      Time     `json:"last"` // of the newest
+	LastBytes int64    `json:"last_bytes"`
+	LastError string   `json:"last_error"` // "" where the last one succeeded
 }

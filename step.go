@@ -33,6 +33,8 @@ type Step struct {
 	EndedAt   Time       `json:"ended_at" db:"ended_at"`
 	Measures
 	Replayed bool `json:"replayed" db:"-"` // it succeeded before: use its result, do not run it again
+	// Drift is in the answers to writes alone, as it is now.
+	Drift *DriftVerdict `json:"drift,omitempty" db:"-"`
 }
 
 // StepRequest begins a step, or with a status records a whole one.
@@ -113,6 +115,8 @@ type Operation struct {
 	Result     JSON            `json:"result" db:"result"`
 	Error      Ref             `json:"error" db:"error"`
 	Replayed   bool            `json:"replayed" db:"-"` // it succeeded before: do not run it again
+	// Drift is in the answer to its beginning alone, which is a save.
+	Drift *DriftVerdict `json:"drift,omitempty" db:"-"`
 }
 
 // OperationEnded is the answer to the end of an operation.

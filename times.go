@@ -148,9 +148,12 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// UnmarshalText reads the string form; configuration files use it.
+// UnmarshalText reads the string form; configuration files use it. What cannot
+// be read leaves d as it is.
 func (d *Duration) UnmarshalText(b []byte) error {
-	var err error
-	*d, err = ParseDuration(string(b))
+	read, err := ParseDuration(string(b))
+	if err == nil {
+		*d = read
+	}
 	return err
 }

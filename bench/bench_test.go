@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,7 +76,7 @@ func example() *report {
 	small := figures.Cell{Size: figures.Small, Clients: 1}
 	huge := figures.Cell{Size: figures.Huge, Step: figures.HugeStep, Clients: 16}
 	for round, ours := range []float64{2000, 1000, 3000} {
-		r.add(round, small, "ours", figures.Sample{Rate: ours, P50: 0.5, P99: 2})
+		r.add(round, small, "ours", figures.Sample{Rate: ours, P50: 0.5, P99: 2, CPU: 0.25})
 		r.add(round, small, "redis", figures.Sample{Rate: ours / 2, P50: 1, P99: 4})
 		if round != 1 {
 			r.add(round, huge, "ours", figures.Sample{Rate: 800})
@@ -108,9 +109,9 @@ func TestReportForPeople(t *testing.T) {
 		"ours ckptsidecar serve, over its Unix socket v1 102 for 101 saves",
 		"SET - not checked",
 		"without etcd: it is not installed",
-		"ours 2000 0.50 2.0",
-		"redis 1000 1.00 4.0 2.00",
-		"postgres - - - - 100 0.00 0.0 8.00 200.0 100",
+		"ours 2000 0.50 2.0 0.25",
+		"redis 1000 1.00 4.0 0.00 2.00",
+		"postgres - - - - - 100 0.00 0.0 0.00 8.00 200.0 100",
 		"redis 2 KiB, 1 client 0.9 2.00 PASS",
 		"postgres 512 KiB history, 16 clients 15 8.00 miss",
 		"postgres 512 KiB history, times fewer bytes on disk 100 100.00 PASS",
@@ -134,8 +135,9 @@ func TestReportForPrograms(t *testing.T) {
 		Results []struct {
 			System        string
 			Size, Clients int
-			Saves         float64  `json:"saves_per_second"`
-			Ratio         *float64 `json:"ours_by_it"`
+			Saves         float64    `json:"saves_per_second"`
+			Ratio         *float64   `json:"ours_by_it"`
+			Rates         []*float64 `json:"by_round"`
 		}
 		Storage []struct {
 			System string
@@ -156,8 +158,44 @@ func TestReportForPrograms(t *testing.T) {
 	if one := r.Results[1]; one.System != "redis" || one.Size != 2048 || one.Clients != 1 || one.Saves != 1000 || *one.Ratio != 2 {
 		t.Errorf("%+v", one)
 	}
+	if rates := r.Results[2].Rates; len(rates) != 3 || *rates[0] != 800 || rates[1] != nil {
+		t.Errorf("by round: %v", rates)
+	}
 	if r.Results[0].Ratio != nil || r.Storage[0].Ratio != nil || *r.Storage[1].Ratio != 100 {
 		t.Errorf("%+v", r)
+	}
+}
+
+func TestSavedReportsAreShownAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.json")
+	was := example()
+	var saved bytes.Buffer
+	if err := was.writeJSON(&saved); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, saved.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	is, err := readReport(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, form := range map[string]func(*report, io.Writer){"text": (*report).write, "markdown": (*report).writeMarkdown} {
+		var before, after bytes.Buffer
+		form(was, &before)
+		form(is, &after)
+		if before.String() != after.String() || after.Len() == 0 {
+			t.Errorf("the %s is another:\n%s\n%s", name, &before, &after)
+		}
+		if name == "markdown" && !strings.Contains(after.String(), "| redis | 1000 (1.00), 0.00, **2.00** | - | - |") {
+			t.Errorf("%s", &after)
+		}
+	}
+	if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readReport(path); err == nil {
+		t.Error("an empty object was taken for a report")
 	}
 }
 

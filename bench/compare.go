@@ -55,7 +55,7 @@ func compare(ctx context.Context, o *options) (*report, error) {
 		return nil, errors.New("interrupted; everything it has started and written is gone")
 	case errors.Is(err, context.DeadlineExceeded) && limited.Err() != nil:
 		c.say("the time of %s is over", o.limit)
-		err = nil
+		c.report.Cut, err = true, nil
 	}
 	if err != nil {
 		return nil, err

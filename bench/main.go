@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -21,6 +22,8 @@ type options struct {
 	rounds, kept             int
 	each, limit              time.Duration
 	dir, cache, server, only string
+	save, from               string
+	markdown                 bool
 }
 
 func main() {
@@ -45,25 +48,46 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if o.from != "" {
+		report, err := readReport(o.from)
+		return errors.Join(err, show(o, report))
+	}
 	if err := host.Check(); err != nil {
 		return err
 	}
 	report, err := compare(ctx, o)
-	if report == nil {
-		return err
+	return errors.Join(err, show(o, report))
+}
+
+func show(o *options, r *report) (err error) {
+	if r == nil {
+		return nil
 	}
-	if o.json {
-		return errors.Join(err, report.writeJSON(os.Stdout))
+	if o.save != "" {
+		var text bytes.Buffer
+		if err = r.writeJSON(&text); err == nil {
+			err = os.WriteFile(o.save, text.Bytes(), 0o644)
+		}
 	}
-	report.write(os.Stdout)
+	switch {
+	case o.json:
+		err = errors.Join(err, r.writeJSON(os.Stdout))
+	case o.markdown:
+		r.writeMarkdown(os.Stdout)
+	default:
+		r.write(os.Stdout)
+	}
 	return err
 }
 
 func parse(args []string) (*options, error) {
 	o := new(options)
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f.BoolVar(&o.quick, "quick", false, "about 3 minutes instead of 12")
+	f.BoolVar(&o.quick, "quick", false, "about 3 minutes instead of 12, on an idle machine")
 	f.BoolVar(&o.json, "json", false, "write the report as JSON")
+	f.BoolVar(&o.markdown, "markdown", false, "write the tables as docs/PERFORMANCE.md has them")
+	f.StringVar(&o.from, "from", "", "measure nothing: show a report that was saved")
+	f.StringVar(&o.save, "save", "", "write it as JSON into a file too")
 	f.IntVar(&o.rounds, "rounds", 0, "how many rounds there are (5, quick 3)")
 	f.DurationVar(&o.each, "time", 0, "how long one turn counts (1.2s, quick 0.45s)")
 	f.IntVar(&o.kept, "kept", 0, "how many states of a history are kept to see what they take on disk (1000, quick 250)")

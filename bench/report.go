@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -18,8 +19,10 @@ type report struct {
 	CPU     string            `json:"cpu"`
 	CPUs    int               `json:"cpus"`
 	Disk    string            `json:"disk"`
-	Load    string            `json:"load_before"` // of the machine, as /proc/loadavg has it
-	Rounds  int               `json:"rounds"`      // that were begun
+	Before  string            `json:"load_before"` // of the machine, as /proc/loadavg has it
+	After   string            `json:"load_after"`
+	Rounds  int               `json:"rounds"` // that were begun
+	Cut     bool              `json:"cut"`    // the time was over before all were done
 	Seconds float64           `json:"seconds_each"`
 	Kept    int               `json:"states_kept"` // of a history, for what they take on disk
 	Systems []*systemReport   `json:"systems"`
@@ -51,10 +54,12 @@ type systemReport struct {
 type result struct {
 	System string `json:"system"`
 	figures.Cell
-	Rate  float64  `json:"saves_per_second"`
-	P50   float64  `json:"p50_ms"`
-	P99   float64  `json:"p99_ms"`
-	Ratio *float64 `json:"ours_by_it,omitempty"`
+	Rate  float64    `json:"saves_per_second"`
+	P50   float64    `json:"p50_ms"`
+	P99   float64    `json:"p99_ms"`
+	CPU   float64    `json:"cpu_ms_per_save"` // of the system and its client
+	Ratio *float64   `json:"ours_by_it,omitempty"`
+	Rates []*float64 `json:"by_round"` // saves a second; null where it was not measured
 }
 
 // storage is what one save of a history takes on disk.
@@ -67,13 +72,18 @@ type storage struct {
 }
 
 func newReport(o *options) *report {
-	load, _ := os.ReadFile("/proc/loadavg")
 	return &report{
 		Time: time.Now().UTC().Truncate(time.Second), CPU: cpuName(), CPUs: runtime.NumCPU(),
-		Load: strings.TrimSpace(string(load)), Seconds: o.each.Seconds(), Kept: o.kept,
+		Before: machineLoad(), Seconds: o.each.Seconds(), Kept: o.kept,
 		samples: map[measured]figures.Series{}, bytes: map[measured]float64{},
 		seen: map[string]flushes{}, builds: map[string]string{},
 	}
+}
+
+// machineLoad is how busy the machine is, with what others do as well.
+func machineLoad() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	return strings.TrimSpace(string(text))
 }
 
 func cpuName() string {
@@ -107,6 +117,7 @@ func (r *report) stored(c figures.Cell, system string, bytes float64) {
 
 // finish takes the medians and judges the bars.
 func (r *report) finish(peers []*peer) {
+	r.After = machineLoad()
 	for _, p := range peers {
 		s := &systemReport{Name: p.Name(), Title: p.Title(), Version: r.builds[p.Name()], Without: p.out}
 		if seen, known := r.seen[p.Name()]; known {
@@ -126,13 +137,21 @@ func (r *report) finish(peers []*peer) {
 }
 
 func (r *report) result(system string, c figures.Cell) {
-	m, ok := r.samples[measured{system, c}].Median()
+	series := r.samples[measured{system, c}]
+	m, ok := series.Median()
 	if !ok {
 		return
 	}
-	one := &result{System: system, Cell: c, Rate: m.Rate, P50: m.P50, P99: m.P99}
+	one := &result{System: system, Cell: c, Rate: m.Rate, P50: m.P50, P99: m.P99, CPU: m.CPU}
 	if ratio, ok := r.ratio(figures.Bar{Peer: system, Cell: c}); ok && system != systems.Ours {
 		one.Ratio = &ratio
+	}
+	for _, sample := range series {
+		if sample == nil {
+			one.Rates = append(one.Rates, nil)
+		} else {
+			one.Rates = append(one.Rates, &sample.Rate)
+		}
 	}
 	r.Results = append(r.Results, one)
 }
@@ -166,4 +185,17 @@ func (r *report) writeJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(r)
+}
+
+// readReport reads what was saved.
+func readReport(path string) (*report, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := new(report)
+	if err := json.Unmarshal(text, r); err != nil || len(r.Systems) == 0 {
+		return nil, fmt.Errorf("%s is no saved report: %v", path, err)
+	}
+	return r, nil
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/ckptsidecar/ckptsidecar/bench/internal/figures"
+	"github.com/ckptsidecar/ckptsidecar/bench/internal/load"
 	"github.com/ckptsidecar/ckptsidecar/bench/internal/systems"
 )
 
@@ -109,12 +110,27 @@ func (c *comparison) turn(ctx context.Context, round int, cell figures.Cell, r *
 	}
 	err := r.Resume()
 	if err == nil {
-		answer, failure := r.Run(ctx, c.order(cell))
-		if err = failure; err == nil {
-			c.report.add(round, cell, r.Name(), figures.NewSample(answer.Micros, answer.Seconds))
+		var s figures.Sample
+		if s, err = r.sample(ctx, c.order(cell)); err == nil {
+			c.report.add(round, cell, r.Name(), s)
 		}
 	}
 	return c.failed(ctx, r.peer, errors.Join(err, r.Pause()))
+}
+
+func (r *running) sample(ctx context.Context, o load.Order) (figures.Sample, error) {
+	before, err := r.CPU()
+	if err != nil {
+		return figures.Sample{}, err
+	}
+	answer, err := r.Run(ctx, o)
+	if err != nil {
+		return figures.Sample{}, err
+	}
+	after, err := r.CPU()
+	s := figures.NewSample(answer.Micros, answer.Seconds)
+	s.CPU = (after - before).Seconds() * 1000 / float64(answer.Saves)
+	return s, err
 }
 
 // stop ends all of them.

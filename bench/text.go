@@ -13,8 +13,13 @@ import (
 func (r *report) write(w io.Writer) {
 	fmt.Fprintf(w, "Durable saves a second against what people would use instead, on %d CPUs (%s) and %s, shared by servers and clients.\n",
 		r.CPUs, r.CPU, r.Disk)
-	fmt.Fprintf(w, "Medians of %d rounds of %gs each, in turns, on %s; the load of the machine before: %s.\n\n",
-		r.Rounds, r.Seconds, r.Time.Format("2006-01-02"), r.Load)
+	before, _, _ := strings.Cut(r.Before, " ")
+	after, _, _ := strings.Cut(r.After, " ")
+	fmt.Fprintf(w, "Medians of %d rounds of %gs each, in turns, on %s; the load of the machine was %s before and %s at the end.\n\n",
+		r.Rounds, r.Seconds, r.Time.Format("2006-01-02"), before, after)
+	if r.Cut {
+		fmt.Fprintf(w, "The time was over in the last of them: give it more with --limit.\n\n")
+	}
 	r.writeSystems(w)
 	for _, p := range phases() {
 		r.writePhase(w, &p)
@@ -48,14 +53,14 @@ func (s *systemReport) durable() string {
 
 // writePhase writes a table with a row for each system.
 func (r *report) writePhase(w io.Writer, p *phase) {
-	head, under := []string{p.title}, []string{"saves/s, p50 and p99 in ms, ours/it"}
+	head, under := []string{p.title}, []string{"saves/s, ms of p50, p99 and CPU, ours/it"}
 	for _, c := range p.cells {
 		clients := fmt.Sprintf("%d CLIENTS", c.Clients)
 		if c.Clients == 1 {
 			clients = "1 CLIENT"
 		}
-		head = append(head, clients, "", "", "")
-		under = append(under, "saves/s", "p50", "p99", "ours/it")
+		head = append(head, clients, "", "", "", "")
+		under = append(under, "saves/s", "p50", "p99", "cpu", "ours/it")
 	}
 	if p.history() {
 		head, under = append(head, "ON DISK", ""), append(under, "KiB/save", "it/ours")
@@ -70,14 +75,18 @@ func (r *report) writePhase(w io.Writer, p *phase) {
 	t.write(w, 1)
 }
 
+// figuresOfCell is how many columns a cell has.
+const figuresOfCell = 5
+
+// row is what a system did in a phase; false where it did nothing.
 func (r *report) row(system string, p *phase) (row []string, any bool) {
 	row = []string{system}
 	for _, c := range p.cells {
-		cell := []string{"-", "-", "-", "-"}
+		cell := []string{"-", "-", "-", "-", "-"}
 		for _, one := range r.Results {
 			if one.System == system && one.Cell == c {
 				any = true
-				cell = []string{fmt.Sprintf("%.0f", one.Rate), fmt.Sprintf("%.2f", one.P50), fmt.Sprintf("%.1f", one.P99), times(one.Ratio)}
+				cell = []string{fmt.Sprintf("%.0f", one.Rate), fmt.Sprintf("%.2f", one.P50), fmt.Sprintf("%.1f", one.P99), fmt.Sprintf("%.2f", one.CPU), times(one.Ratio)}
 			}
 		}
 		row = append(row, cell...)

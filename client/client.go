@@ -50,6 +50,9 @@ func (c *Client) init() {
 		c.wire = &ipc.Client{Socket: c.Socket, Owner: c.Owner, Retry: max(c.deadline(), 0)}
 		c.spool = &spool{dir: c.SpoolDir, most: cmp.Or(c.SpoolSize, DefaultSpoolSize), client: c}
 		c.wire.Outbox = c
+		if c.Autostart {
+			c.wire.Absent = c.start
+		}
 	})
 }
 
@@ -128,19 +131,14 @@ func (c *Client) Write(ctx context.Context, r *ipc.Request, send func(context.Co
 	return c.keep(r, err)
 }
 
-// tryToSend sends within the deadline, and starts a daemon where there is none
-// and that was asked for.
+// tryToSend sends within the deadline.
 func (c *Client) tryToSend(ctx context.Context, send func(context.Context) error) error {
 	if d := c.deadline(); d > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, d, errSilent)
 		defer cancel()
 	}
-	err := send(ctx)
-	if err != nil && c.Autostart && c.start(ctx, err) {
-		err = send(ctx)
-	}
-	return err
+	return send(ctx)
 }
 
 var errSilent = errors.New("the daemon did not answer in time")

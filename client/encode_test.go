@@ -16,7 +16,6 @@ import (
 type node struct {
 	Name string `json:"name"`
 	Next *node  `json:"next,omitempty"`
-	skip int
 }
 
 type broken struct{}

@@ -20,6 +20,7 @@ type benchCmd struct {
 	Restore benchRestoreCmd `cmd:"" help:"Restoring over the socket: states of several sizes and ages."`
 	History benchHistoryCmd `cmd:"" help:"States that grow over many saves: how small the database stays, and how fast saving and restoring."`
 	Scale   benchScaleCmd   `cmd:"" help:"Up to a million checkpoints in the database: what gets slower, and how long a start takes."`
+	Drift   benchDriftCmd   `cmd:"" help:"How often the drift detectors fire on recorded runs whose outcome is known."`
 }
 
 // benchFlags are those of every measurement.
@@ -111,7 +112,7 @@ func (a *app) benchFolder(named string) (string, error) {
 // roomFor refuses to fill somebody's disk. Where nobody can say how much is
 // free, the disk itself will.
 func roomFor(dir string, need int64) error {
-	free, _, err := diskSpace(dir)
+	free, _, err := daemon.DiskSpace(dir)
 	if err == nil && free < need+need/4 {
 		return fmt.Errorf("this needs about %s, and %s has %s free: measure less, or name another disk with --dir", bytesText(need), dir, bytesText(free))
 	}

@@ -19,42 +19,47 @@ type grammar struct {
 	Owner  string `help:"Act on the agents of this owner, for example uid:1000, or * for everybody's. For administrators." placeholder:"ID"`
 	JSON   bool   `name:"json" help:"Write JSON instead of text for people."`
 
-	Serve      serveCmd      `cmd:"" group:"daemon" help:"Run the daemon."`
-	Save       saveCmd       `cmd:"" group:"checkpoints" help:"Save a checkpoint of an agent and print its id."`
-	Restore    restoreCmd    `cmd:"" group:"checkpoints" help:"Give back a saved state, and record that it was."`
-	List       listCmd       `cmd:"" group:"checkpoints" help:"List an agent's checkpoints, newest first."`
-	Show       showCmd       `cmd:"" group:"checkpoints" help:"Show one checkpoint."`
-	Diff       diffCmd       `cmd:"" group:"checkpoints" help:"Show what changed between two checkpoints."`
-	Tag        tagCmd        `cmd:"" group:"checkpoints" help:"Set or take away labels of a checkpoint."`
-	Pin        pinCmd        `cmd:"" group:"checkpoints" help:"Keep a checkpoint for good: retention never removes it."`
-	Unpin      unpinCmd      `cmd:"" group:"checkpoints" help:"Let retention remove a checkpoint again."`
-	Delete     deleteCmd     `cmd:"" group:"checkpoints" help:"Delete one checkpoint."`
-	Resume     resumeCmd     `cmd:"" group:"runs" help:"Claim a run after whatever became of its owner, and say how to go on safely."`
-	Exec       execCmd       `cmd:"" group:"runs" help:"Run a command as an agent: claim its run, beat for it, and start it again after a crash or a freeze."`
-	Runs       runsCmd       `cmd:"" group:"runs" help:"List runs, the last changed first."`
-	Run        runCmd        `cmd:"" group:"runs" help:"Start, keep alive, end or show one run."`
-	Steps      stepsCmd      `cmd:"" group:"runs" help:"List a run's steps, oldest first."`
-	Step       stepCmd       `cmd:"" group:"runs" help:"Begin, finish or record one step."`
-	Operations operationsCmd `cmd:"" group:"runs" help:"List a run's risky operations, newest first."`
-	Operation  operationCmd  `cmd:"" group:"runs" help:"Begin, end or resolve one risky operation."`
-	Events     eventsCmd     `cmd:"" group:"runs" help:"Show, follow or append to a run's journal."`
-	Prompts    promptsCmd    `cmd:"" group:"runs" help:"Show and answer the questions that wait for an operator."`
-	Export     exportCmd     `cmd:"" group:"agents" help:"Write all of an agent as NDJSON with checksums."`
-	Import     importCmd     `cmd:"" group:"agents" help:"Read what export wrote."`
-	Prune      pruneCmd      `cmd:"" group:"agents" help:"Apply the retention policies now."`
-	Erase      eraseCmd      `cmd:"" group:"agents" help:"Erase all of an agent, for good."`
-	Agents     agentsCmd     `cmd:"" group:"agents" help:"List agents."`
-	Policy     policyCmd     `cmd:"" group:"agents" help:"Show or change the settings of an agent."`
-	Status     statusCmd     `cmd:"" group:"daemon" help:"Say how the daemon is doing."`
-	Verify     verifyCmd     `cmd:"" group:"daemon" help:"Check the whole database: chain, hashes, invariants, SQLite's own integrity."`
-	Backup     backupCmd     `cmd:"" group:"daemon" help:"Copy the database, also while a daemon runs. The copy is verified before it gets its name."`
-	Spool      spoolCmd      `cmd:"" group:"daemon" help:"Show or send what clients kept while the daemon was away."`
-	Doctor     doctorCmd     `cmd:"" group:"daemon" help:"Look for what could go wrong on this machine, and say what to do."`
-	Demo       demoCmd       `cmd:"" group:"more" help:"Kill a working agent and watch it go on where it was."`
-	Bench      benchCmd      `cmd:"" group:"more" help:"Measure this machine."`
-	Version    versionCmd    `cmd:"" group:"more" help:"Say which version this is."`
-	Completion completionCmd `cmd:"" group:"more" help:"Print a completion script for a shell."`
-	DemoAgent  demoAgentCmd  `cmd:"" hidden:"" help:"The agent of the demo."`
+	Serve         serveCmd         `cmd:"" group:"daemon" help:"Run the daemon."`
+	Save          saveCmd          `cmd:"" group:"checkpoints" help:"Save a checkpoint of an agent and print its id."`
+	Restore       restoreCmd       `cmd:"" group:"checkpoints" help:"Give back a saved state, and record that it was."`
+	List          listCmd          `cmd:"" group:"checkpoints" help:"List an agent's checkpoints, newest first."`
+	Show          showCmd          `cmd:"" group:"checkpoints" help:"Show one checkpoint."`
+	Diff          diffCmd          `cmd:"" group:"checkpoints" help:"Show what changed between two checkpoints."`
+	Tag           tagCmd           `cmd:"" group:"checkpoints" help:"Set or take away labels of a checkpoint."`
+	Pin           pinCmd           `cmd:"" group:"checkpoints" help:"Keep a checkpoint for good: retention never removes it."`
+	Unpin         unpinCmd         `cmd:"" group:"checkpoints" help:"Let retention remove a checkpoint again."`
+	Delete        deleteCmd        `cmd:"" group:"checkpoints" help:"Delete one checkpoint."`
+	Resume        resumeCmd        `cmd:"" group:"runs" help:"Claim a run after whatever became of its owner, and say how to go on safely."`
+	Exec          execCmd          `cmd:"" group:"runs" help:"Run a command as an agent: claim its run, beat for it, and start it again after a crash or a freeze."`
+	Runs          runsCmd          `cmd:"" group:"runs" help:"List runs, the last changed first."`
+	Run           runCmd           `cmd:"" group:"runs" help:"Start, keep alive, end or show one run."`
+	Steps         stepsCmd         `cmd:"" group:"runs" help:"List a run's steps, oldest first."`
+	Step          stepCmd          `cmd:"" group:"runs" help:"Begin, finish or record one step."`
+	Operations    operationsCmd    `cmd:"" group:"runs" help:"List a run's risky operations, newest first."`
+	Operation     operationCmd     `cmd:"" group:"runs" help:"Begin, end or resolve one risky operation."`
+	Events        eventsCmd        `cmd:"" group:"runs" help:"Show, follow or append to a run's journal."`
+	Drift         driftCmd         `cmd:"" group:"runs" help:"Say whether an agent drifts, what was found, and where to go back to."`
+	Prompts       promptsCmd       `cmd:"" group:"runs" help:"Show and answer the questions that wait for an operator."`
+	Export        exportCmd        `cmd:"" group:"agents" help:"Write all of an agent as NDJSON with checksums."`
+	Import        importCmd        `cmd:"" group:"agents" help:"Read what export wrote."`
+	Prune         pruneCmd         `cmd:"" group:"agents" help:"Apply the retention policies now."`
+	Erase         eraseCmd         `cmd:"" group:"agents" help:"Erase all of an agent, for good."`
+	Agents        agentsCmd        `cmd:"" group:"agents" help:"List agents."`
+	Policy        policyCmd        `cmd:"" group:"agents" help:"Show or change the settings of an agent."`
+	Status        statusCmd        `cmd:"" group:"daemon" help:"Say how the daemon is doing."`
+	Verify        verifyCmd        `cmd:"" group:"daemon" help:"Check the whole database: chain, hashes, invariants, SQLite's own integrity."`
+	Backup        backupCmd        `cmd:"" group:"daemon" help:"Copy the database, also while a daemon runs. The copy is verified before it gets its name."`
+	RestoreBackup restoreBackupCmd `cmd:"" group:"daemon" help:"Put a backup in the place of the database. What was there is kept."`
+	Spool         spoolCmd         `cmd:"" group:"daemon" help:"Show or send what clients kept while the daemon was away."`
+	Doctor        doctorCmd        `cmd:"" group:"daemon" help:"Look for what could go wrong on this machine, and say what to do."`
+	Config        configCmd        `cmd:"" group:"daemon" help:"Check and show the settings."`
+	Service       serviceCmd       `cmd:"" group:"daemon" help:"Install the daemon as a service of this machine, and look after it."`
+	Demo          demoCmd          `cmd:"" group:"more" help:"Kill a working agent and watch it go on where it was."`
+	Bench         benchCmd         `cmd:"" group:"more" help:"Measure this machine."`
+	Version       versionCmd       `cmd:"" group:"more" help:"Say which version this is."`
+	Completion    completionCmd    `cmd:"" group:"more" help:"Print a completion script for a shell."`
+	Man           manCmd           `cmd:"" hidden:"" help:"Print the manual page."`
+	DemoAgent     demoAgentCmd     `cmd:"" hidden:"" help:"The agent of the demo."`
 	platformCommands
 }
 

@@ -33,7 +33,11 @@ _ckptsidecar() {
     _ckptsidecar_words "$here"
     _describe ckptsidecar reply || _files
 }
-compdef _ckptsidecar ckptsidecar
+if [[ ${funcstack[1]} == _ckptsidecar ]]; then
+    _ckptsidecar "$@" # loaded from a folder of completions, at the first use
+else
+    compdef _ckptsidecar ckptsidecar
+fi
 `)
 }
 

@@ -30,7 +30,7 @@ func commandPaths(t *testing.T) []string {
 func TestEveryCommandOfTheIssueIsThere(t *testing.T) {
 	paths := commandPaths(t)
 	for _, want := range strings.Fields("serve save restore list show diff tag pin unpin delete export import prune erase agents policy status verify backup doctor demo bench version completion " +
-		"resume runs run steps step events operations operation prompts exec") {
+		"resume runs run steps step events operations operation prompts exec service config") {
 		if !slices.Contains(paths, want) {
 			t.Errorf("there is no %s", want)
 		}

@@ -56,6 +56,8 @@ var checks = []struct {
 	{"program", lookProgram},
 	{"identity", lookIdentity},
 	{"daemon", lookDaemon},
+	{"service", lookService},
+	{"hardening", lookHardening},
 	{"endpoint", lookEndpoint},
 	{"files", lookFiles},
 	{"disk", lookDisk},
@@ -63,6 +65,7 @@ var checks = []struct {
 	{"clock", lookClock},
 	{"journal", lookJournal},
 	{"retention", lookRetention},
+	{"backups", lookBackups},
 	{"sqlite3", lookSQLite},
 }
 

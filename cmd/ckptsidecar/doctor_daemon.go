@@ -50,6 +50,9 @@ func lookClock(_ context.Context, p *patient) []finding {
 		return []finding{fail("set the clock, and keep it right with NTP: checkpoints go by age",
 			"the clock says %s", now.Format(time.DateTime))}
 	}
+	if why := clockUntrusted(); why != "" {
+		return []finding{warn("have it synchronized, with systemd-timesyncd or chrony: checkpoints go by age", "the clock says %s, but %s", now.Format(time.DateTime), why)}
+	}
 	if p.status == nil {
 		return []finding{ok("the clock says %s", now.Format(time.DateTime))}
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
 // lookEndpoint looks at the socket as files are looked at; whether somebody
@@ -118,7 +120,7 @@ func timeFlush(dir string) (time.Duration, error) {
 
 func lookSpace(_ context.Context, p *patient) []finding {
 	dir := existing(p.db)
-	free, total, err := diskSpace(dir)
+	free, total, err := daemon.DiskSpace(dir)
 	const do = "free some, delete checkpoints, or set limits.max_database"
 	switch {
 	case err != nil:

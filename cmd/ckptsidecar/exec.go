@@ -13,7 +13,7 @@ import (
 type execCmd struct {
 	Agent            string        `help:"The agent's name. Default: $$CKPTSIDECAR_AGENT." placeholder:"NAME"`
 	InRun            string        `name:"run" help:"The run. Default: main." placeholder:"NAME"`
-	Restart          string        `enum:"never,on-failure,on-drift" default:"on-failure" help:"When to start the command again: never, on-failure (it crashed or froze), or on-drift (also when a heartbeat's answer names critical drift). Default: ${default}." placeholder:"WHEN"`
+	Restart          string        `enum:"never,on-failure,on-drift" default:"on-failure" help:"When to start the command again: never, on-failure (it crashed or froze), or on-drift (also when critical drift was found: then from the newest clean checkpoint). Default: ${default}." placeholder:"WHEN"`
 	MaxRestarts      int           `default:"5" help:"Give up after so many restarts in a row; ten minutes of good health begin the count anew. Default: ${default}." placeholder:"N"`
 	Backoff          ckpt.Duration `default:"1s" help:"The pause before the first restart; each is twice as long as the one before. Default: ${default}." placeholder:"TIME"`
 	MaxBackoff       ckpt.Duration `default:"30s" help:"The longest such pause. Default: ${default}." placeholder:"TIME"`

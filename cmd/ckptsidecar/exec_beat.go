@@ -75,10 +75,11 @@ func (b *beater) beat(ctx context.Context) error {
 		return err
 	}
 	b.lastBeat, b.paused = time.Now(), false
-	if why := criticalDrift(run); why != "" && b.cmd.Restart == restartDrift {
+	why, err := b.criticalDrift(ctx, run)
+	if why != "" {
 		b.send(news{newsDrift, why})
 	}
-	return nil
+	return err
 }
 
 // adopt goes along where it was the child itself, or one of its children, that
@@ -130,6 +131,21 @@ func (b *beater) presence(ctx context.Context, err error) {
 	}
 }
 
-// criticalDrift is what a heartbeat's answer says of critical drift, "" for
-// none. Heartbeats carry no drift yet; when they do, this is the place to read it.
-func criticalDrift(*ckpt.Run) string { return "" }
+// criticalDrift says why the run must go back, "" where it need not. Only what
+// has a say over checkpoints counts: a checkpoint that is damaged, say, is
+// critical too, but nothing that a restart would mend.
+func (b *beater) criticalDrift(ctx context.Context, run *ckpt.Run) (string, error) {
+	if b.cmd.Restart != restartDrift || run.Drift == nil || run.Drift.Verdict != ckpt.SeverityCritical {
+		return "", nil
+	}
+	report, err := b.client.Drift(ctx, ckpt.DriftFilter{Agent: run.Agent, Run: run.Run, Limit: ckpt.MaxLimit})
+	if err != nil {
+		return "", err
+	}
+	for i := range report.Findings {
+		if f := &report.Findings[i]; coversCheckpoints(*f) {
+			return fmt.Sprintf("critical drift, so the command is stopped and goes back: %s: %s", f.Rule, f.Message), nil
+		}
+	}
+	return "", nil
+}

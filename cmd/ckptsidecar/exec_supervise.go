@@ -354,13 +354,15 @@ func (s *supervisor) settle(ctx context.Context, end *outcome) (own bool) {
 	case err != nil:
 		s.note("untold", "how the run ended could not be told to the daemon: %s", messageOf(err))
 		return false
-	case run.Epoch != s.epoch, endedByOwner(run):
+	case run.Epoch != s.epoch:
 		return true
+	case endedByOwner(run): // asked to stop because of drift, it may well say that it was interrupted
+		return !end.drift || !run.Status.Resumable()
 	case end.frozen: // timed_out says more
 		return false
 	}
 	switch {
-	case end.code == 0 && !s.asked():
+	case end.code == 0 && !s.asked() && !end.drift:
 		s.end(ctx, limit, ckpt.RunCompleted, "")
 	case tries > 1 && end.died.Sub(end.beaten) < time.Since(end.died):
 		// The daemon was away. The run, found dead, ends at its last sign of

@@ -1,8 +1,8 @@
 // Command ckptsidecar is the flight recorder of AI agents: the daemon, and
 // every command that a person or a script needs to talk to it.
 //
-// This package may import the root, internal/daemon, internal/ipc, client and
-// packaging.
+// This package may import the root, internal/daemon, internal/drift,
+// internal/foreign, internal/ipc, client and packaging.
 package main
 
 import (

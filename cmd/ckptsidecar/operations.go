@@ -137,6 +137,7 @@ func (c *operationBeginCmd) Run(ctx context.Context, a *app) error {
 	default:
 		a.tell("%s %s, attempt %d; the state to go back to is checkpoint %s", a.err.green("open:"), o.Key, o.Attempt, o.Checkpoint)
 	}
+	a.tellDrift(o.Drift, ref)
 	return nil
 }
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 )
@@ -12,3 +13,19 @@ var stopSignals = []os.Signal{os.Interrupt, syscall.SIGTERM}
 
 // ownSocket is an endpoint that only this process's folder has.
 func ownSocket(folder string) string { return filepath.Join(folder, "sock") }
+
+// reloads tells of each SIGHUP. In a terminal that signal keeps its meaning,
+// which is that the terminal has gone.
+func reloads(interactive bool) <-chan struct{} {
+	if interactive {
+		return nil
+	}
+	signals, asked := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, syscall.SIGHUP)
+	go func() {
+		for range signals {
+			asked <- struct{}{}
+		}
+	}()
+	return asked
+}

@@ -12,3 +12,6 @@ var stopSignals = []os.Signal{os.Interrupt, syscall.SIGTERM}
 
 // ownSocket is an endpoint of this process alone; pipes have no folders.
 func ownSocket(folder string) string { return `\\.\pipe\` + filepath.Base(folder) }
+
+// reloads tells of nothing: on Windows it is the service manager who asks.
+func reloads(bool) <-chan struct{} { return nil }

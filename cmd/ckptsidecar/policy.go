@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
 type policyCmd struct {
@@ -35,8 +33,8 @@ func (c *policyGetCmd) Run(ctx context.Context, a *app) error {
 
 type policySetCmd struct {
 	Agent    string   `arg:"" help:"The agent's name."`
-	Settings []string `arg:"" optional:"" help:"key=value, for example routine_keep=10 recovery_keep=14d."`
-	File     string   `help:"Replace the whole policy with this JSON file; - for standard input. What it leaves out has the default." placeholder:"FILE"`
+	Settings []string `arg:"" optional:"" help:"key=value, for example routine_keep=10 detectors.repeat.tier=off budget.steps=500 ignore_tools=sleep,wait schema=@FILE; key= for the default."`
+	File     string   `aliases:"from" help:"Replace the whole policy with this JSON file; - for standard input. What it leaves out has the default." placeholder:"FILE"`
 }
 
 func (c *policySetCmd) Run(ctx context.Context, a *app) error {
@@ -66,58 +64,38 @@ func (c *policySetCmd) policy(ctx context.Context, a *app) (ckpt.Policy, error) 
 		p, err := ckpt.ParsePolicy(text)
 		return p, checked(err)
 	}
-	if _, err := changePolicy(ckpt.DefaultPolicy(), c.Settings); err != nil {
+	changes, err := c.changes(ctx, a)
+	if err != nil {
+		return ckpt.Policy{}, err
+	}
+	if _, err := changePolicy(ckpt.DefaultPolicy(), changes); err != nil {
 		return ckpt.Policy{}, err
 	}
 	old, err := a.client().Policy(ctx, c.Agent)
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound { // an agent may have a policy before its first save
-		return changePolicy(ckpt.DefaultPolicy(), c.Settings)
+		return changePolicy(ckpt.DefaultPolicy(), changes)
 	}
 	if err != nil {
 		return ckpt.Policy{}, err
 	}
-	return changePolicy(*old, c.Settings)
+	return changePolicy(*old, changes)
 }
 
-// changePolicy goes through the policy's JSON form, so that its names and
-// rules are those of the API, whatever settings there will be.
-func changePolicy(old ckpt.Policy, changes []string) (ckpt.Policy, error) {
-	text, err := json.Marshal(old)
-	if err != nil {
-		return ckpt.Policy{}, err
-	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(text, &fields); err != nil {
-		return ckpt.Policy{}, err
-	}
-	for _, change := range changes {
-		key, value, found := strings.Cut(change, "=")
-		if !found {
-			return ckpt.Policy{}, usagef("%q sets nothing: write key=value", change)
+// changes are the settings as they were typed, with what stands in files.
+func (c *policySetCmd) changes(ctx context.Context, a *app) ([]string, error) {
+	list := slices.Clone(c.Settings)
+	for i, change := range list {
+		key, file, found := strings.Cut(change, "=@")
+		if !found || strings.Contains(key, "=") {
+			continue
 		}
-		if _, known := fields[key]; !known {
-			return ckpt.Policy{}, usagef("a policy has no %q: it has %s", key, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
+		text, err := a.read(ctx, file)
+		if err != nil {
+			return nil, err
 		}
-		fields[key] = policyValue(value)
+		list[i] = key + "=" + string(text)
 	}
-	if text, err = json.Marshal(fields); err != nil {
-		return ckpt.Policy{}, err
-	}
-	p, err := ckpt.ParsePolicy(text)
-	return p, checked(err)
-}
-
-// policyValue is what a person typed, as JSON: a number or JSON as it is, a
-// size as its bytes, anything else a string.
-func policyValue(typed string) json.RawMessage {
-	if ckpt.CheckJSON([]byte(typed)) == nil {
-		return json.RawMessage(typed)
-	}
-	if size, err := daemon.ParseSize(typed); err == nil && strings.HasSuffix(typed, "B") {
-		return json.RawMessage(fmt.Sprint(int64(size)))
-	}
-	quoted, _ := json.Marshal(typed)
-	return quoted
+	return list, nil
 }
 
 func (a *app) writePolicy(p *ckpt.Policy) error {

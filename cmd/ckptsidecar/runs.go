@@ -177,6 +177,7 @@ func (c *runBeatCmd) Run(ctx context.Context, a *app) error {
 		return writeJSON(a.stdout, run)
 	}
 	fmt.Fprintln(a.stdout, run.Status)
+	a.tellDrift(run.Drift, ref)
 	return nil
 }
 

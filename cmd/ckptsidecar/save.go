@@ -44,6 +44,7 @@ func (c *saveCmd) Run(ctx context.Context, a *app) error {
 	}
 	fmt.Fprintln(a.stdout, saved.ID)
 	a.tell("%s", savedText(saved, a.err))
+	a.tellDrift(saved.Drift, ref)
 	return nil
 }
 

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
@@ -19,36 +21,51 @@ type serveCmd struct {
 	Set         map[string]string `mapsep:"none" help:"Any other setting, by its name in the configuration file; may be repeated." placeholder:"KEY=VALUE"`
 	PrintConfig bool              `help:"Print the settings as a configuration file that explains itself, and serve nothing."`
 	WhileStdin  bool              `hidden:"" help:"Stop when standard input ends: a child that outlives no parent."`
+	AsService   bool              `hidden:"" help:"The service manager of Windows has started this."`
 }
 
 func (c *serveCmd) Run(ctx context.Context, a *app) error {
-	config, err := c.settings(a)
-	if err != nil {
-		return err
+	if c.AsService {
+		return c.runService(a)
 	}
-	if c.PrintConfig {
+	config, err := c.settings(a)
+	switch {
+	case err != nil:
+		daemon.RefuseCallers()
+		return err
+	case c.PrintConfig:
 		return config.Print(a.stdout)
 	}
 	if c.WhileStdin {
 		ctx = untilEnd(ctx, a.stdin)
 	}
-	d := &daemon.Daemon{Config: config, Version: programVersion(), Log: logger(a, &config), Hurry: a.hurry}
+	manager, err := daemon.Systemd(a.env)
+	if err != nil {
+		return daemon.Misconfigured(err)
+	}
+	log, level := config.Logger(a.stderr, false)
+	d := c.daemon(a, config)
+	d.Log, d.Level, d.Manager, d.Reload = log, level, manager, reloads(a.interactive)
 	return d.Run(ctx)
 }
 
-// settings puts flag over environment over file over default.
+// daemon is the daemon of these settings, with nobody who manages it yet.
+func (c *serveCmd) daemon(a *app, config daemon.Config) *daemon.Daemon {
+	return &daemon.Daemon{
+		Config: config, Version: programVersion(), Hurry: a.hurry,
+		Load: func() (daemon.Config, error) { return c.settings(a) },
+	}
+}
+
+// settings puts flag over environment over file over default, and names every
+// mistake in them.
 func (c *serveCmd) settings(a *app) (daemon.Config, error) {
 	config := daemon.Default(c.System, a.env)
-	if err := c.readFile(&config, a.env); err != nil {
-		return config, daemon.Misconfigured(err)
-	}
-	if err := config.Environment(a.env); err != nil {
-		return config, daemon.Misconfigured(err)
-	}
+	mistakes := errors.Join(c.readFile(&config, a.env), config.Environment(a.env))
 	if err := c.flags(&config, a.cli.Socket); err != nil {
 		return config, usagef("%v", err)
 	}
-	if err := config.Check(); err != nil {
+	if err := errors.Join(mistakes, config.Check()); err != nil {
 		return config, daemon.Misconfigured(err)
 	}
 	return config, nil
@@ -64,38 +81,28 @@ func (c *serveCmd) readFile(config *daemon.Config, env daemon.Environment) error
 }
 
 func (c *serveCmd) flags(config *daemon.Config, socket string) error {
-	given := map[string]string{"socket": socket, "log.format": c.LogFormat, "log.level": c.LogLevel}
+	given := []struct{ key, value, flag string }{
+		{"socket", socket, "--socket"}, {"log.format", c.LogFormat, "--log-format"}, {"log.level", c.LogLevel, "--log-level"},
+	}
 	if c.DB != "" {
 		path, err := filepath.Abs(c.DB)
 		if err != nil {
 			return err
 		}
-		given["database"] = path
+		given = append(given, struct{ key, value, flag string }{"database", path, "--db"})
 	}
-	for key, value := range given {
-		if value == "" {
+	for _, key := range slices.Sorted(maps.Keys(c.Set)) {
+		given = append(given, struct{ key, value, flag string }{key, c.Set[key], "--set"})
+	}
+	for _, g := range given {
+		if g.value == "" && g.flag != "--set" {
 			continue
 		}
-		if err := config.Set(key, value); err != nil {
-			return err
-		}
-	}
-	for key, value := range c.Set {
-		if err := config.Set(key, value); err != nil {
-			return fmt.Errorf("--set: %w", err)
+		if err := config.Set(g.key, g.value, g.flag); err != nil {
+			return fmt.Errorf("%s: %w", g.flag, err)
 		}
 	}
 	return nil
-}
-
-// logger writes to standard error, where service managers listen.
-func logger(a *app, config *daemon.Config) *slog.Logger {
-	level, _ := config.Level() // checked before
-	options := &slog.HandlerOptions{Level: level}
-	if config.LogFormat == daemon.LogJSON {
-		return slog.New(slog.NewJSONHandler(a.stderr, options))
-	}
-	return slog.New(slog.NewTextHandler(a.stderr, options))
 }
 
 // untilEnd ends the context when nothing more can be read.

@@ -42,6 +42,10 @@ func statusText(a *app, s *ckpt.Status) {
 	p.add("journal", journalText(s))
 	p.add("writing", writerText(&s.Writer))
 	p.add("retention", workerText(s))
+	p.add("drift", driftLine(&s.Drift))
+	if s.Backup.Folder != "" {
+		p.add("backups", backupText(s))
+	}
 	p.add("audit", fmt.Sprintf("%s, head %s", count(s.Database.AuditRows, "row"), head(s.Database.AuditHead)))
 	p.write(a.stdout, a.out)
 }
@@ -127,6 +131,43 @@ func workerText(s *ckpt.Status) string {
 	}
 	if w.LastError != "" {
 		text += ", failed: " + w.LastError
+	}
+	return text
+}
+
+// driftLine counts what is open, the gravest first.
+func driftLine(d *ckpt.DriftStatus) string {
+	var list []string
+	for _, severity := range []ckpt.Severity{ckpt.SeverityCritical, ckpt.SeverityWarn, ckpt.SeverityInfo} {
+		var rules []string
+		total := int64(0)
+		for _, f := range d.Findings {
+			if f.Severity == severity {
+				total += f.Count
+				rules = append(rules, fmt.Sprintf("%d %s", f.Count, f.Rule))
+			}
+		}
+		if total > 0 {
+			list = append(list, fmt.Sprintf("%d %s (%s)", total, severity, strings.Join(rules, ", ")))
+		}
+	}
+	if len(list) == 0 {
+		list = []string{"nothing is open"}
+	}
+	return count(d.Watched, "run") + " watched, " + strings.Join(list, ", ")
+}
+
+func backupText(s *ckpt.Status) string {
+	b := &s.Backup
+	if b.Interval == 0 {
+		return "none are scheduled (backup.interval)"
+	}
+	text := fmt.Sprintf("every %v, none yet", b.Interval)
+	if !b.Last.IsZero() {
+		text = fmt.Sprintf("every %v, the last %s (%s), %d kept in %s", b.Interval, ago(s.Now.Time, b.Last.Time), bytesText(b.LastBytes), b.Kept, b.Folder)
+	}
+	if b.LastError != "" {
+		text += ", failed: " + b.LastError
 	}
 	return text
 }

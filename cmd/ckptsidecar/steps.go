@@ -164,7 +164,7 @@ func (c *ofStep) put(ctx context.Context, a *app, r ckpt.StepRequest) error {
 	if err != nil {
 		return err
 	}
-	return a.showStep(step)
+	return a.showStep(step, ref)
 }
 
 type stepFinishCmd struct {
@@ -182,12 +182,12 @@ func (c *stepFinishCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.showStep(step)
+	return a.showStep(step, ref)
 }
 
 // showStep prints the status alone on standard output, so that
 // if [ "$(ckptsidecar step begin …)" = started ] works.
-func (a *app) showStep(s *ckpt.Step) error {
+func (a *app) showStep(s *ckpt.Step, ref ckpt.RunRef) error {
 	if a.cli.JSON {
 		return writeJSON(a.stdout, s)
 	}
@@ -198,6 +198,7 @@ func (a *app) showStep(s *ckpt.Step) error {
 	case s.Attempt > 1:
 		a.tell("step %s, attempt %d", s.Key, s.Attempt)
 	}
+	a.tellDrift(s.Drift, ref)
 	return nil
 }
 

@@ -118,6 +118,64 @@ func TestChangePolicy(t *testing.T) {
 	}
 }
 
+// TestChangePolicyInside: settings inside others are named with points, lists
+// with commas, and nothing behind the = is the default.
+func TestChangePolicyInside(t *testing.T) {
+	old := ckpt.DefaultPolicy()
+	old.Budget.Steps = 9
+	old.Detectors = map[string]ckpt.Detector{"cycle": {Tier: ckpt.TierOff}, "stale": {Critical: 7, Cooldown: 3}}
+	got, err := changePolicy(old, []string{
+		"detectors.repeat.tier=off", "detectors.my.rule.warn=2.5", "detectors.cycle=", "detectors.stale.cooldown=", "budget.wall_time=2h", "budget.steps=",
+		"ignore_tools=sleep,wait", `shared_keys=["/a,b"]`, "sensitivity=low", `rules=[{"name":"r","when":"true","severity":"info","message":"m"}]`, "schema=workflow-snapshot",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ckpt.DefaultPolicy()
+	want.Detectors = map[string]ckpt.Detector{"repeat": {Tier: ckpt.TierOff}, "my.rule": {Warn: 2.5}, "stale": {Critical: 7}}
+	want.Budget.WallTime, want.Sensitivity = ckpt.Duration(2*time.Hour), ckpt.SensitivityLow
+	want.IgnoreTools, want.SharedKeys = []string{"sleep", "wait"}, []string{"/a,b"}
+	want.Rules, want.Schema = []ckpt.Rule{{Name: "r", When: "true", Severity: "info", Message: "m"}}, ckpt.JSON(`"workflow-snapshot"`)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for _, bad := range []string{"detector.x=1", "detectors.repeat.tear=1", "routine_keep.x=1", "budget.steps=many", "settle=never", "nothing"} {
+		if _, err := changePolicy(old, []string{bad}); err == nil {
+			t.Errorf("%s was accepted", bad)
+		}
+	}
+}
+
+func TestTimelineIsDrawn(t *testing.T) {
+	entry := func(what, key, name, status string, suspect bool) ckpt.TimelineEntry {
+		return ckpt.TimelineEntry{What: what, Key: key, Name: name, Status: status, Suspect: suspect}
+	}
+	r := &ckpt.DriftReport{}
+	r.Timeline = []ckpt.TimelineEntry{
+		entry("checkpoint", "c1", "routine", "saved", false), entry("step", "k1", "a", "succeeded", false), entry("step", "k2", "a", "failed", false),
+		entry("checkpoint", "c2", "pre_operation", "saved", true), entry("step", "k3", "a", "started", false), entry("step", "k4", "a", "interrupted", false),
+		entry("checkpoint", "c3", "recovery", "saved", true), entry("checkpoint", "c4", "recovery", "saved", false),
+	}
+	r.Findings = []ckpt.Finding{
+		{Severity: ckpt.SeverityWarn, Evidence: ckpt.JSON(`{"steps":["k1","k2"]}`)},
+		{Severity: ckpt.SeverityCritical, Evidence: ckpt.JSON(`{"steps":["k2"],"checkpoints":["c3"]}`)},
+		{Severity: ckpt.SeverityCritical, Evidence: ckpt.JSON(`{"steps":7}`)},
+	}
+	var out strings.Builder
+	timelineText(&out, &style{}, r)
+	lines := strings.Split(out.String(), "\n")
+	if lines[0] != "what it did last  C.xS~?rR" || lines[1] != "what was found     '^   ^" {
+		t.Errorf("%q", lines)
+	}
+	for range lineLength {
+		r.Timeline = append(r.Timeline, entry("step", "z", "a", "succeeded", false))
+	}
+	out.Reset()
+	if timelineText(&out, &style{}, r); out.String()[:len("what it did last  ")+lineLength+1] != "what it did last  "+strings.Repeat(".", lineLength)+"\n" {
+		t.Error(out.String())
+	}
+}
+
 func TestExitCodes(t *testing.T) {
 	for code, want := range map[ckpt.Code]int{
 		ckpt.CodeInvalid: 1, ckpt.CodeDenied: 1, ckpt.CodeNotFound: 3, ckpt.CodeConflict: 4, ckpt.CodeFenced: 4,

@@ -62,7 +62,31 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	tellDamage(ctx, a, report)
 	return verifyText(a, report)
+}
+
+// damageTold is of how many damaged checkpoints a daemon is told at most.
+const damageTold = 100
+
+// tellDamage lets the daemon that has this database, if one runs, read what is
+// damaged, so that it makes a finding of each. What it answers is known here.
+func tellDamage(ctx context.Context, a *app, r *daemon.VerifyReport) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	client, told := a.client(), 0
+	for _, problem := range r.Problems {
+		if problem.Rule != "damaged" || told == damageTold {
+			continue
+		}
+		if told == 0 {
+			if s, err := client.Status(ctx); err != nil || s.Database.Path != r.Path {
+				return
+			}
+		}
+		told++
+		_, _ = client.Checkpoint(ctx, problem.Subject, true)
+	}
 }
 
 // verifyText says each problem in one line.
@@ -115,6 +139,6 @@ func (c *backupCmd) Run(ctx context.Context, a *app) error {
 	if a.cli.JSON {
 		return writeJSON(a.stdout, backupShape{path, c.Out, info.Size()})
 	}
-	fmt.Fprintf(a.stdout, "%s  %s of %s, verified: to use it, stop the daemon and serve it with --db\n", c.Out, bytesText(info.Size()), path)
+	fmt.Fprintf(a.stdout, "%s  %s of %s, verified: restore-backup puts it back\n", c.Out, bytesText(info.Size()), path)
 	return nil
 }

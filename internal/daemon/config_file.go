@@ -40,22 +40,24 @@ func (c *Config) parse(path, text string) error {
 	return c.apply(path, text, "", tree)
 }
 
-// apply sets what a table holds, in the order of its keys, so that the same
-// file always names the same mistake first.
+// apply sets what a table holds, in the order of its keys, and goes on after a
+// mistake, so that one look finds all of them.
 func (c *Config) apply(path, text, prefix string, table map[string]any) error {
+	var mistakes []error
 	for _, name := range slices.Sorted(maps.Keys(table)) {
 		key := prefix + name
 		if inner, ok := table[name].(map[string]any); ok && c.isTable(key) {
-			if err := c.apply(path, text, key+".", inner); err != nil {
-				return err
-			}
+			mistakes = append(mistakes, c.apply(path, text, key+".", inner))
 			continue
 		}
+		place := fmt.Sprintf("%s:%d", path, lineOf(text, key))
 		if err := c.setFromFile(key, table[name]); err != nil {
-			return fmt.Errorf("%s:%d: %w", path, lineOf(text, key), err)
+			mistakes = append(mistakes, fmt.Errorf("%s: %w", place, err))
+			continue
 		}
+		c.setBy(key, place)
 	}
-	return nil
+	return errors.Join(mistakes...)
 }
 
 func (c *Config) isTable(key string) bool {

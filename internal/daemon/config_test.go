@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
@@ -100,6 +102,10 @@ func TestCheckNamesTheSetting(t *testing.T) {
 		{"access.database_mode", func(c *Config) { c.DatabaseMode = 0o644 }},
 		{"log.format", func(c *Config) { c.LogFormat = "xml" }},
 		{"log.level", func(c *Config) { c.LogLevel = "loud" }},
+		{"backup.interval", func(c *Config) { c.BackupInterval = ckpt.Duration(time.Second) }},
+		{"backup.keep", func(c *Config) { c.BackupKeep = 0 }},
+		{"backup.folder", func(c *Config) { c.BackupFolder = "backups" }},
+		{"limits.stuck_after", func(c *Config) { c.StuckAfter = ckpt.Duration(time.Second) }},
 		{"limits.max_body", func(c *Config) { c.MaxBody = 10 }},
 		{"limits.max_body", func(c *Config) { c.MaxBody = 2 << 30 }},
 		{"limits.max_database", func(c *Config) { c.MaxDatabase = 1 }},
@@ -111,6 +117,8 @@ func TestCheckNamesTheSetting(t *testing.T) {
 		{"limits.write_timeout", func(c *Config) { c.WriteTimeout = 0 }},
 		{"retention.interval", func(c *Config) { c.RetentionInterval = ckpt.Duration(2 * ckpt.Day) }},
 		{"monitor.interval", func(c *Config) { c.MonitorInterval = ckpt.Duration(ckpt.Day) }},
+		{"drift.interval", func(c *Config) { c.DriftInterval = 0 }},
+		{"drift.watched_runs", func(c *Config) { c.WatchedRuns = 0 }},
 		{"stop_timeout", func(c *Config) { c.StopTimeout = ckpt.Duration(time.Hour) }},
 	}
 	for _, tt := range tests {
@@ -134,7 +142,7 @@ func TestEnvironmentGoesOverTheFile(t *testing.T) {
 	}
 	want := Config{Socket: "/env", Database: "/env.db", Connections: 9, MultiUser: true, MaxBody: 2048, StopTimeout: ckpt.Duration(3 * time.Second)}
 	got := Config{Socket: c.Socket, Database: c.Database, Connections: c.Connections, MultiUser: c.MultiUser, MaxBody: c.MaxBody, StopTimeout: c.StopTimeout}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Config{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -184,8 +192,44 @@ func TestPrintedConfigurationReadsBack(t *testing.T) {
 	if err := got.Load(path); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Config{})); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestAllMistakesAreNamedAtOnce: of syntax, of type and of range, each with its
+// line, or with the variable that it came by.
+func TestAllMistakesAreNamedAtOnce(t *testing.T) {
+	c := sound(t)
+	err := c.parse("c.toml", "colour = 1\n[limits]\nmax_body = \"big\"\nconnections = 0\n\n[log]\nlevel = \"loud\"\n")
+	err = errors.Join(err, c.Environment(home("CKPTSIDECAR_BACKUP_KEEP", "0", "CKPTSIDECAR_STOP_TIMEOUT", "soon")), c.Check())
+	for _, want := range []string{
+		"c.toml:1: there is no setting", "c.toml:3: limits.max_body", "CKPTSIDECAR_STOP_TIMEOUT",
+		"c.toml:4: the setting limits.connections must", "c.toml:7: the setting log.level", "CKPTSIDECAR_BACKUP_KEEP: the setting backup.keep",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in:\n%v", want, err)
+		}
+	}
+	if lines := strings.Count(err.Error(), "\n") + 1; lines != 6 {
+		t.Errorf("%d mistakes are named:\n%v", lines, err)
+	}
+}
+
+func TestPrintedConfigurationSaysWhereItComesFrom(t *testing.T) {
+	c := sound(t)
+	err := errors.Join(c.parse("/etc/c.toml", "\n[log]\nlevel = \"debug\"\n"), c.Environment(home("CKPTSIDECAR_BACKUP_KEEP", "9")), c.Set("stop_timeout", "2s", "--set"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := c.Print(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"set by /etc/c.toml:3\nlevel = \"debug\"", "set by CKPTSIDECAR_BACKUP_KEEP\nkeep = 9", "set by --set\nstop_timeout = \"2s\"", "a restart\ndatabase = "} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in:\n%s", want, b.String())
+		}
 	}
 }
 

@@ -6,14 +6,27 @@ import (
 	"time"
 )
 
+// The messages by which others know what happened. MessageEnded is for who runs
+// a Daemon where nobody sees its error.
+const (
+	messageReady   = "ready"
+	messageStopped = "stopped"
+	MessageEnded   = "ended"
+)
+
 // Daemon is the service as one value. Config must have been checked; the other
 // fields may be left zero.
 type Daemon struct {
 	Config  Config
 	Version string
 	Log     *slog.Logger
+	Level   *slog.LevelVar   // of Log, for a reload to change; nil where it cannot be
 	Now     func() time.Time // the wall clock; nil means the system's
 	Hurry   <-chan struct{}  // closed when a stop shall wait for nobody any more
+	Manager Manager          // who started it; nil for a person
+
+	Reload <-chan struct{}        // each one asks to read the settings anew
+	Load   func() (Config, error) // reads them; nil where they cannot be
 }
 
 // Run serves until ctx ends, which is a clean stop and nil, or until the store
@@ -25,17 +38,34 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
-	s := &service{daemon: d, log: d.Log}
-	if err := s.start(ctx); err != nil {
-		s.abandon()
-		if ctx.Err() != nil { // asked to stop before it was ready
-			return nil
-		}
-		return endOfStart(err)
+	if d.Manager == nil {
+		d.Manager = nobody{}
 	}
-	d.Log.Info("ready", "version", d.Version, "endpoint", d.Config.Socket, "database", d.Config.Database)
-	tellManager("READY=1")
+	s := &service{daemon: d, log: d.Log, manager: d.Manager}
+	started := startPatiently(d.Manager)
+	err := s.start(ctx)
+	started()
+	if err != nil {
+		return s.failedStart(ctx, err)
+	}
+	d.Log.Info(messageReady, "version", d.Version, "endpoint", s.endpoint, "database", d.Config.Database)
+	d.Manager.Ready()
 	cause := s.wait(ctx)
-	tellManager("STOPPING=1")
+	d.Manager.Stopping(time.Duration(d.Config.StopTimeout) + time.Second)
 	return s.stop(cause)
+}
+
+// failedStart takes back what was begun. Who waits in the socket is told where
+// another start would end the same way.
+func (s *service) failedStart(ctx context.Context, err error) error {
+	if ctx.Err() != nil { // asked to stop before it was ready
+		s.abandon()
+		return nil
+	}
+	end := endOfStart(err)
+	if end.ExitCode != ExitFault {
+		s.refuseCallers()
+	}
+	s.abandon()
+	return end
 }

@@ -51,9 +51,15 @@ func (b *lockedBuffer) String() string {
 
 func start(t *testing.T, c Config) *running {
 	t.Helper()
+	return startAs(t, c, func(*Daemon) {})
+}
+
+func startAs(t *testing.T, c Config, as func(*Daemon)) *running {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	r := &running{t: t, config: c, client: &ipc.Client{Socket: c.Socket}, stop: stop, hurry: make(chan struct{}), ended: make(chan error, 1), log: &lockedBuffer{}}
 	d := &Daemon{Config: c, Version: "test", Hurry: r.hurry, Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	as(d)
 	go func() { r.ended <- d.Run(ctx) }()
 	for r.client.Ready(t.Context()) != nil {
 		select {
@@ -260,7 +266,7 @@ func TestStatusIsComplete(t *testing.T) {
 }
 
 func TestMetricsWithoutADatabaseStillTell(t *testing.T) {
-	m := newMetrics(func(context.Context) (*ckpt.Status, error) { return nil, errors.New("locked") }, func() ipc.Stats { return ipc.Stats{Connections: 7} })
+	m := newMetrics(func(context.Context) (*ckpt.Status, error) { return nil, errors.New("locked") }, func() ipc.Stats { return ipc.Stats{Connections: 7} }, nil)
 	m.observe(ipc.Observation{Status: 404, Code: ckpt.CodeNotFound})
 	w := httptest.NewRecorder()
 	m.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))

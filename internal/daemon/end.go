@@ -35,7 +35,7 @@ func Misconfigured(err error) error { return &EndError{ExitOperator, err} }
 // endOfStart sorts what stopped a start. What may pass by itself, such as a
 // database that somebody holds locked, is worth another start; what is not
 // known to be is not, because a restart loop helps nobody.
-func endOfStart(err error) error {
+func endOfStart(err error) *EndError {
 	var refusal *ckpt.Error
 	var fatal *db.FatalError
 	switch {

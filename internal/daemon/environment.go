@@ -1,6 +1,9 @@
 package daemon
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Environment looks up an environment variable. The command hands in the real
 // one; nothing in this room reads the process's environment by itself.
@@ -9,16 +12,19 @@ type Environment func(name string) string
 // Environment puts the CKPTSIDECAR_* variables over c. An empty one counts as
 // not set.
 func (c *Config) Environment(env Environment) error {
+	var mistakes []error
 	for _, s := range c.Settings() {
 		text := env(s.Env)
 		if text == "" {
 			continue
 		}
 		if err := s.setText(text); err != nil {
-			return fmt.Errorf("the environment variable %s is wrong: %w", s.Env, err)
+			mistakes = append(mistakes, fmt.Errorf("the environment variable %s is wrong: %w", s.Env, err))
+			continue
 		}
+		c.setBy(s.Key, s.Env)
 	}
-	return nil
+	return errors.Join(mistakes...)
 }
 
 // paths are where things lie when nobody says otherwise.

@@ -7,10 +7,21 @@ import (
 	"strings"
 )
 
-// Print writes c as a configuration file that explains itself.
+// Print writes c as a configuration file that explains itself, and says where
+// each setting comes from.
 func (c Config) Print(w io.Writer) error {
+	return c.write(w, "# Settings of ckptsidecar. A flag goes over an environment variable, that over\n# this file, and this file over the default.\n", "")
+}
+
+// Example writes the file that packages install: each setting with its default,
+// none of them set, so that a newer default counts where nobody has chosen.
+func (c Config) Example(w io.Writer) error {
+	return c.write(w, "# Settings of ckptsidecar. What has a # before it is the default. After a change:\n# `ckptsidecar config check --system` says what is wrong, `systemctl reload\n# ckptsidecar` takes into use what a reload can change, a restart the rest.\n", "#")
+}
+
+func (c Config) write(w io.Writer, heading, before string) error {
 	b := bufio.NewWriter(w)
-	fmt.Fprint(b, "# Settings of ckptsidecar. A flag goes over an environment variable, that over\n# this file, and this file over the default.\n")
+	fmt.Fprint(b, heading)
 	table := ""
 	for _, s := range c.Settings() {
 		name := s.Key
@@ -21,7 +32,22 @@ func (c Config) Print(w io.Writer) error {
 				fmt.Fprintf(b, "\n[%s]\n", table)
 			}
 		}
-		fmt.Fprintf(b, "\n# %s\n# Environment: %s\n%s = %s\n", s.Doc, s.Env, name, s.tomlText())
+		fmt.Fprintf(b, "\n# %s\n# Environment: %s; changed by %s%s\n%s%s = %s\n", s.Doc, s.Env, s.change(), c.origin(s.Key), before, name, s.tomlText())
 	}
 	return b.Flush()
+}
+
+// change is what brings a changed setting into use.
+func (s Setting) change() string {
+	if s.Live {
+		return "a reload"
+	}
+	return "a restart"
+}
+
+func (c Config) origin(key string) string {
+	if place := c.SetBy(key); place != "" {
+		return "; set by " + place
+	}
+	return ""
 }

@@ -23,13 +23,19 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	took     *prometheus.HistogramVec
 	body     prometheus.Histogram
+	rules    map[string]bool
 }
 
 // scrapeTime is how long a scrape may ask the database.
 const scrapeTime = 5 * time.Second
 
-func newMetrics(status func(context.Context) (*ckpt.Status, error), stats func() ipc.Stats) *metrics {
-	m := &metrics{status: status, stats: stats, registry: prometheus.NewRegistry()}
+// rules are those that come with the program; others have names that users or
+// agents made up.
+func newMetrics(status func(context.Context) (*ckpt.Status, error), stats func() ipc.Stats, rules []ckpt.DriftRule) *metrics {
+	m := &metrics{status: status, stats: stats, registry: prometheus.NewRegistry(), rules: map[string]bool{ckpt.RuleSecret: true}}
+	for i := range rules {
+		m.rules[rules[i].Rule] = true
+	}
 	m.requests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "ckptsidecar_requests_total", Help: "Answered requests, by call and by error code (ok where there was none).",
 	}, []string{"route", "code"})
@@ -92,7 +98,7 @@ var gauges = []gauge{
 	measured("wal_bytes", "Size of the write-ahead log.", func(s *ckpt.Status) float64 { return float64(s.Database.WALBytes) }),
 	measured("wal_pending_bytes", "Bytes in the write-ahead log that are not yet in the database file.", func(s *ckpt.Status) float64 { return float64(s.Database.WALPending) }),
 	measured("wal_checkpoint_failures", "Failures in a row to copy the write-ahead log into the database file.", func(s *ckpt.Status) float64 { return float64(s.Database.WALFailures) }),
-	measured("wal_checkpoint_time_seconds", "When the write-ahead log was last copied, Unix time.", func(s *ckpt.Status) float64 { return unix(s.Database.LastWALCheckpoint) }),
+	measured("wal_checkpoint_time_seconds", "When the write-ahead log was last copied, Unix time.", func(s *ckpt.Status) float64 { return unixTime(s.Database.LastWALCheckpoint) }),
 	counted("audit_rows_total", "Rows of the audit log.", func(s *ckpt.Status) float64 { return float64(s.Database.AuditRows) }),
 	counted("commits_total", "Commits since the start.", func(s *ckpt.Status) float64 { return float64(s.Writer.Commits) }),
 	counted("writes_total", "Writes since the start; a commit carries one or more.", func(s *ckpt.Status) float64 { return float64(s.Writer.Operations) }),
@@ -102,11 +108,15 @@ var gauges = []gauge{
 	measured("commit_p50_seconds", "Median time of the last commits.", func(s *ckpt.Status) float64 { return s.Writer.CommitP50 / 1000 }),
 	measured("commit_p99_seconds", "Time of the slowest in a hundred of the last commits.", func(s *ckpt.Status) float64 { return s.Writer.CommitP99 / 1000 }),
 	counted("retention_removed_total", "Checkpoints that the retention worker removed since the start.", func(s *ckpt.Status) float64 { return float64(s.Worker.Removed) }),
-	measured("retention_time_seconds", "When the retention worker last ran, Unix time.", func(s *ckpt.Status) float64 { return unix(s.Worker.LastRun) }),
-	measured("start_time_seconds", "When the daemon started, Unix time.", func(s *ckpt.Status) float64 { return unix(s.StartedAt) }),
+	measured("retention_time_seconds", "When the retention worker last ran, Unix time.", func(s *ckpt.Status) float64 { return unixTime(s.Worker.LastRun) }),
+	measured("drift_watched_runs", "Runs of which what the drift detectors know is in memory.", func(s *ckpt.Status) float64 { return float64(s.Drift.Watched) }),
+	measured("backup_time_seconds", "When the newest scheduled backup was made, Unix time, 0 for never.", func(s *ckpt.Status) float64 { return unixTime(s.Backup.Last) }),
+	measured("backup_bytes", "Size of the newest scheduled backup.", func(s *ckpt.Status) float64 { return float64(s.Backup.LastBytes) }),
+	measured("backup_failed", "1 where the last scheduled backup failed.", func(s *ckpt.Status) float64 { return truth(s.Backup.LastError != "") }),
+	measured("start_time_seconds", "When the daemon started, Unix time.", func(s *ckpt.Status) float64 { return unixTime(s.StartedAt) }),
 }
 
-func unix(t ckpt.Time) float64 {
+func unixTime(t ckpt.Time) float64 {
 	if t.IsZero() {
 		return 0
 	}
@@ -118,6 +128,7 @@ var (
 	stateDesc       = prometheus.NewDesc("ckptsidecar_state", "1 for the daemon's state.", []string{"state"}, nil)
 	connectionsDesc = prometheus.NewDesc("ckptsidecar_connections", "Connections that are open.", nil, nil)
 	inWorkDesc      = prometheus.NewDesc("ckptsidecar_requests_in_work", "Requests that are being answered.", nil, nil)
+	findingsDesc    = prometheus.NewDesc("ckptsidecar_findings_open", "Drift findings that are open, by rule (own for rules of users and agents) and severity.", []string{"rule", "severity"}, nil)
 	panicsDesc      = prometheus.NewDesc("ckptsidecar_panics_total", "Requests that failed because of a mistake in the program.", nil, nil)
 )
 
@@ -126,7 +137,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, g := range gauges {
 		ch <- g.desc
 	}
-	for _, d := range []*prometheus.Desc{checkpointsDesc, stateDesc, connectionsDesc, inWorkDesc, panicsDesc} {
+	for _, d := range []*prometheus.Desc{checkpointsDesc, stateDesc, connectionsDesc, inWorkDesc, panicsDesc, findingsDesc} {
 		ch <- d
 	}
 }
@@ -151,9 +162,26 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, kind := range ckpt.Kinds {
 		ch <- prometheus.MustNewConstMetric(checkpointsDesc, prometheus.GaugeValue, float64(status.Counts[kind]), string(kind))
 	}
+	for key, n := range m.findings(status) {
+		ch <- prometheus.MustNewConstMetric(findingsDesc, prometheus.GaugeValue, float64(n), key[0], key[1])
+	}
 	for _, state := range []string{"ready", "degraded", "read_only", "failed"} {
 		ch <- prometheus.MustNewConstMetric(stateDesc, prometheus.GaugeValue, truth(state == status.State), state)
 	}
+}
+
+// findings are the open ones by rule and severity. What somebody made up must
+// not become a label.
+func (m *metrics) findings(status *ckpt.Status) map[[2]string]int64 {
+	counts := map[[2]string]int64{}
+	for _, f := range status.Drift.Findings {
+		rule := f.Rule
+		if !m.rules[rule] {
+			rule = "own"
+		}
+		counts[[2]string{rule, string(f.Severity)}] += f.Count
+	}
+	return counts
 }
 
 func truth(b bool) float64 {

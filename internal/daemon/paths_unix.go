@@ -14,6 +14,9 @@ import (
 // reaches its socket is still for the socket's mode and folder to say.
 func servesAll() bool { return os.Geteuid() == 0 && endpoint.CheckIdentityMap() == nil }
 
+// serviceGroup is the group whose members may speak to the system service.
+const serviceGroup = "ckptsidecar"
+
 // homeVariables are what decides where a user's own files lie, for messages.
 const homeVariables = "XDG_STATE_HOME, HOME"
 

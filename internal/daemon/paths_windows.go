@@ -2,6 +2,10 @@ package daemon
 
 import "path/filepath"
 
+// serviceGroup is none: every user who has logged on to this machine may speak
+// to the service, as the pipe's descriptor says.
+const serviceGroup = ""
+
 const homeVariables = "ProgramData"
 
 // Windows has one place for both: the pipe's descriptor and the agents' owners

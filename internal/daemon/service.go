@@ -6,12 +6,14 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 	"github.com/ckptsidecar/ckptsidecar/internal/monitor"
@@ -23,26 +25,35 @@ import (
 // service is what a running daemon is made of, in the order of starting.
 type service struct {
 	daemon    *Daemon
+	manager   Manager
 	processes monitor.Processes
 	log       *slog.Logger
+	inherited net.Listener // from systemd, nil where there is none
+	endpoint  string       // where the daemon listens
 	guard     atomic.Pointer[retention.Guard]
 	store     *db.Store
+	drift     ckpt.DriftWatch
 	worker    *retention.Worker
 	monitor   *monitor.Monitor
+	backups   *backups
 	listener  net.Listener
 	server    *ipc.Server
 
-	serving chan error         // how serving ended
-	upkeep  chan error         // how the store's maintenance ended
-	workers sync.WaitGroup     // the loops beside the requests
-	endWork context.CancelFunc // ends them
+	serving chan error // how serving ended
+	upkeep  chan error // how the store's maintenance ended
+	stuck   chan error // why the writer is given up
+
+	workers   sync.WaitGroup // the upkeep
+	endUpkeep context.CancelFunc
+	paced     sync.WaitGroup // the loops that a reload starts anew
+	endPaced  context.CancelFunc
 }
 
 // start takes the steps of the room's comment. What was started when one
 // fails is in s.
 func (s *service) start(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		s.checkIdentity, s.openDatabase, s.openEndpoint, s.startWorkers, s.startServing,
+		s.takeSocket, s.checkIdentity, s.openDatabase, s.openEndpoint, s.startWorkers, s.startServing,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -55,13 +66,14 @@ func (s *service) checkIdentity(context.Context) error {
 	if !s.daemon.Config.MultiUser {
 		return nil
 	}
-	return endpoint.CheckIdentityMap()
+	return errors.Join(endpoint.CheckIdentityMap(), checkDataFolder(filepath.Dir(s.daemon.Config.Database)))
 }
 
 // openDatabase opens the store, and then makes the guard of the clock from what
 // the store has seen.
 func (s *service) openDatabase(ctx context.Context) error {
 	c := &s.daemon.Config
+	s.drift = drift.New()
 	var err error
 	s.store, err = db.Open(ctx, db.Options{
 		Path:          c.Database,
@@ -70,6 +82,8 @@ func (s *service) openDatabase(ctx context.Context) error {
 		Resume:        resume.Make,
 		Ask:           func(p *ckpt.Plan) (question, reason string) { return resume.Question(p), resume.Reason(p) },
 		Secrets:       secrets.Scan{},
+		Drift:         s.drift,
+		Watches:       c.WatchedRuns,
 		Processes:     &s.processes,
 		Now:           s.daemon.Now,
 		Trusted:       s.trusted,
@@ -105,36 +119,41 @@ func (s *service) trusted() time.Time {
 	return time.Time{}
 }
 
-func (s *service) openEndpoint(ctx context.Context) error {
-	c := &s.daemon.Config
-	var err error
-	s.listener, err = endpoint.Listen(ctx, endpoint.Options{
-		Path:       c.Socket,
-		Mode:       os.FileMode(c.SocketMode),
-		Group:      c.SocketGroup,
-		AdminGroup: c.AdminGroup,
-		SingleUser: !c.MultiUser,
-		Report:     func(err error) { s.log.Warn("a connection was not taken", "error", err) },
-	})
-	return err
-}
-
 // startWorkers starts what goes on beside the requests. Its context is not the
 // caller's: the loops end after the requests, not with them.
 func (s *service) startWorkers(context.Context) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	s.endWork = cancel
+	c := &s.daemon.Config
 	s.worker = &retention.Worker{
-		Store: s.store, Guard: s.guard.Load(), Log: s.log, Interval: time.Duration(s.daemon.Config.RetentionInterval),
+		Store: s.store, Guard: s.guard.Load(), Log: s.log, Interval: time.Duration(c.RetentionInterval),
 	}
 	s.monitor = &monitor.Monitor{
-		Store: s.store, Processes: &s.processes, Log: s.log, Interval: time.Duration(s.daemon.Config.MonitorInterval),
+		Store: s.store, Processes: &s.processes, Log: s.log, Interval: time.Duration(c.MonitorInterval),
 	}
-	s.upkeep = make(chan error, 1)
+	s.backups = newBackups(c, s.log, s.daemon.Now)
+	s.upkeep, s.stuck = make(chan error, 1), make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	s.endUpkeep = cancel
 	s.workers.Go(func() { s.upkeep <- s.store.Maintain(ctx) })
-	s.workers.Go(func() { _ = s.worker.Run(ctx) }) // these two log their own errors and go on
-	s.workers.Go(func() { _ = s.monitor.Run(ctx) })
+	s.workers.Go(func() {
+		(&ticker{store: s.store, every: time.Duration(c.DriftInterval), log: s.log}).run(ctx)
+	})
+	s.startPaced()
 	return nil
+}
+
+// startPaced starts the loops whose pace is a setting. They log their own
+// errors and go on.
+func (s *service) startPaced() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.endPaced = cancel
+	s.paced.Go(func() { _ = s.worker.Run(ctx) })
+	s.paced.Go(func() { _ = s.monitor.Run(ctx) })
+	s.paced.Go(func() { _ = s.backups.Run(ctx) })
+	s.paced.Go(func() {
+		if err := s.watch(ctx); err != nil {
+			s.stuck <- err
+		}
+	})
 }
 
 func (s *service) startServing(context.Context) error {
@@ -146,16 +165,22 @@ func (s *service) startServing(context.Context) error {
 
 // wait answers why the daemon ends: nil for a stop that was asked for.
 func (s *service) wait(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		s.log.Info("stopping: requests in flight are answered first")
-		return nil
-	case <-s.store.Failed():
-		return <-s.upkeep
-	case err := <-s.upkeep:
-		return err
-	case err := <-s.serving:
-		s.serving <- err
-		return errors.Join(errors.New("serving ended by itself"), err)
+	for {
+		select {
+		case <-ctx.Done():
+			s.log.Info("stopping: requests in flight are answered first")
+			return nil
+		case <-s.daemon.Reload:
+			s.reload()
+		case <-s.store.Failed():
+			return <-s.upkeep
+		case err := <-s.upkeep:
+			return err
+		case err := <-s.stuck:
+			return err
+		case err := <-s.serving:
+			s.serving <- err
+			return errors.Join(errors.New("serving ended by itself"), err)
+		}
 	}
 }

@@ -13,11 +13,12 @@ func (s *service) newServer() *ipc.Server {
 	c := &s.daemon.Config
 	served := &served{Store: s.store, service: s, started: ckpt.At(s.daemon.Now())}
 	var server *ipc.Server
+	policy := ckpt.DefaultPolicy()
 	m := newMetrics(
 		func(ctx context.Context) (*ckpt.Status, error) {
 			return served.Status(ctx, ckpt.Scope{Caller: ckpt.Caller{Owner: "daemon", Admin: true}})
 		},
-		func() ipc.Stats { return server.Stats() })
+		func() ipc.Stats { return server.Stats() }, s.drift.Rules(&policy))
 	server = ipc.NewServer(ipc.Options{
 		Store:   served,
 		Runs:    s.store,
@@ -50,7 +51,23 @@ func (v *served) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error
 		return nil, err
 	}
 	st.PID, st.StartedAt = os.Getpid(), v.started
-	st.Endpoint = v.service.daemon.Config.Socket
+	st.Endpoint = v.service.endpoint
 	st.Worker = v.service.worker.Status()
+	if sc.Caller.Admin {
+		v.backups(st)
+	}
 	return st, nil
+}
+
+// backups tells how they go, and what is wrong with them.
+func (v *served) backups(st *ckpt.Status) {
+	st.Backup = v.service.backups.Status()
+	problem := v.service.backups.problem(st.Backup, v.service.daemon.Now())
+	if problem == "" {
+		return
+	}
+	st.Problems = append(st.Problems, problem)
+	if st.State == "ready" {
+		st.State = "degraded"
+	}
 }

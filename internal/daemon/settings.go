@@ -14,33 +14,42 @@ type Setting struct {
 	Env string // the environment variable
 	Doc string // one or two sentences
 
+	Live bool // a reload takes it into use; the others need a restart
+
 	at any // points into a Config: *string, *bool, *int, or something that reads text
 }
 
 // Settings lists every setting of c. It is the one table behind the file, the
 // environment, the flags and the printed example.
 func (c *Config) Settings() []Setting {
+	const live, start = true, false
 	list := []Setting{
-		{"database", "CKPTSIDECAR_DB", "The database file. Its folder is made if it is missing.", &c.Database},
-		{"socket", "CKPTSIDECAR_SOCKET", "The Unix socket or the named pipe at which agents call.", &c.Socket},
-		{"multi_user", "", "Several users share this daemon. It then refuses to start where the kernel cannot tell users apart. A daemon that root starts by hand is shared too.", &c.MultiUser},
-		{"stop_timeout", "", "How long a stop waits for requests in flight before it ends them.", &c.StopTimeout},
-		{"access.database_mode", "", "The permissions of the database files: 0600, or 0640 to let the group of their folder's auditors read.", &c.DatabaseMode},
-		{"access.socket_mode", "", "The permissions of the socket: 0600, or 0660 to let its group in.", &c.SocketMode},
-		{"access.socket_group", "", "The group that the socket belongs to; empty for the daemon's own.", &c.SocketGroup},
-		{"access.admin_group", "", "The group whose members may read and administer everybody's agents, as root may; empty for none.", &c.AdminGroup},
-		{"log.format", "", "The form of the log: text for people, or json for collectors.", &c.LogFormat},
-		{"log.level", "", "What is logged: debug, info, warn or error.", &c.LogLevel},
-		{"limits.max_body", "", "The largest request, and so the largest state.", &c.MaxBody},
-		{"limits.max_database", "", "The largest database file; 0 for no limit. Reads and deletes go on when it is reached.", &c.MaxDatabase},
-		{"limits.owner_bytes", "", "How much one user may have stored; 0 for no limit.", &c.OwnerBytes},
-		{"limits.owner_saves_per_second", "", "How many saves a second one user may send; 0 for no limit.", &c.OwnerSavesPerSecond},
-		{"limits.owner_connections", "", "How many connections one user may have open.", &c.OwnerConnections},
-		{"limits.connections", "", "How many connections may be open at all.", &c.Connections},
-		{"limits.live_states", "", "Memory for the newest state of each run that is being saved: of the next one only what changed is then looked at and stored. One state may take half of it; a quarter more is used for states on their way. 0 for none: every state is stored whole.", &c.LiveStates},
-		{"limits.write_timeout", "", "How long a write waits for a locked database before it is answered with busy.", &c.WriteTimeout},
-		{"retention.interval", "", "How often checkpoints are looked at that go by age or budget.", &c.RetentionInterval},
-		{"monitor.interval", "", "How often the owners of runs are looked at; a dead one is found that much later at most.", &c.MonitorInterval},
+		{"database", "CKPTSIDECAR_DB", "The database file. Its folder is made if it is missing.", start, &c.Database},
+		{"socket", "CKPTSIDECAR_SOCKET", "The Unix socket or the named pipe at which agents call. It does not count where systemd hands a socket over.", start, &c.Socket},
+		{"multi_user", "", "Several users share this daemon. It then refuses to start where the kernel cannot tell users apart. A daemon that root starts by hand is shared too.", start, &c.MultiUser},
+		{"stop_timeout", "", "How long a stop waits for requests in flight before it ends them.", live, &c.StopTimeout},
+		{"access.database_mode", "", "The permissions of the database files: 0600, or 0640 to let the group of their folder's auditors read.", start, &c.DatabaseMode},
+		{"access.socket_mode", "", "The permissions of the socket: 0600, or 0660 to let its group in.", start, &c.SocketMode},
+		{"access.socket_group", "", "The group that the socket belongs to; empty for the daemon's own.", start, &c.SocketGroup},
+		{"access.admin_group", "", "The group whose members may read and administer everybody's agents, as root may; empty for none.", start, &c.AdminGroup},
+		{"backup.interval", "", "How often the database is backed up; 0s for never.", live, &c.BackupInterval},
+		{"backup.keep", "", "How many of these backups stay; the oldest goes when a newer one has been verified.", live, &c.BackupKeep},
+		{"backup.folder", "", "Where backups go, better on another disk; empty for the folder backups beside the database.", live, &c.BackupFolder},
+		{"log.format", "", "The form of the log: text for people, json for collectors, or auto, which is the journal or the event log where the service manager listens, and else text.", start, &c.LogFormat},
+		{"log.level", "", "What is logged: debug, info, warn or error.", live, &c.LogLevel},
+		{"limits.max_body", "", "The largest request, and so the largest state.", start, &c.MaxBody},
+		{"limits.max_database", "", "The largest database file; 0 for no limit. Reads and deletes go on when it is reached.", start, &c.MaxDatabase},
+		{"limits.owner_bytes", "", "How much one user may have stored; 0 for no limit.", start, &c.OwnerBytes},
+		{"limits.owner_saves_per_second", "", "How many saves a second one user may send; 0 for no limit.", start, &c.OwnerSavesPerSecond},
+		{"limits.owner_connections", "", "How many connections one user may have open.", start, &c.OwnerConnections},
+		{"limits.connections", "", "How many connections may be open at all.", start, &c.Connections},
+		{"limits.live_states", "", "Memory for the newest state of each run that is being saved: of the next one only what changed is then looked at and stored. One state may take half of it; a quarter more is used for states on their way. 0 for none: every state is stored whole.", start, &c.LiveStates},
+		{"limits.write_timeout", "", "How long a write waits for a locked database before it is answered with busy.", start, &c.WriteTimeout},
+		{"limits.stuck_after", "", "How long the writer may stand still before the daemon ends itself, to be started afresh; 0s for ever. Where systemd's watchdog is on, half of WatchdogSec= counts instead.", live, &c.StuckAfter},
+		{"retention.interval", "", "How often checkpoints are looked at that go by age or budget.", live, &c.RetentionInterval},
+		{"monitor.interval", "", "How often the owners of runs are looked at; a dead one is found that much later at most.", live, &c.MonitorInterval},
+		{"drift.interval", "", "How often runs are looked at for what only time shows: checkpoints that are due, agents that do not agree.", start, &c.DriftInterval},
+		{"drift.watched_runs", "", "Of how many runs what the drift detectors know is kept in memory; of others it is read again when they are written to.", start, &c.WatchedRuns},
 	}
 	for i := range list {
 		if list[i].Env == "" {
@@ -50,15 +59,29 @@ func (c *Config) Settings() []Setting {
 	return list
 }
 
-// Set changes one setting by its name, from the text that a person wrote.
-func (c *Config) Set(key, text string) error {
+// Set changes one setting by its name, from the text that a person wrote in a
+// place: "--db", for example.
+func (c *Config) Set(key, text, place string) error {
 	for _, s := range c.Settings() {
 		if s.Key == key {
+			c.setBy(key, place)
 			return s.setText(text)
 		}
 	}
 	return fmt.Errorf("there is no setting %q%s", key, c.nearest(key))
 }
+
+// setBy notes where a setting comes from.
+func (c *Config) setBy(key, place string) {
+	if c.from == nil {
+		c.from = map[string]string{}
+	}
+	c.from[key] = place
+}
+
+// SetBy is where a setting comes from: a file and its line, an environment
+// variable, a flag; "" where it is the default.
+func (c *Config) SetBy(key string) string { return c.from[key] }
 
 // nearest offers the settings whose last word is the same or contains the key's.
 func (c *Config) nearest(key string) string {
@@ -68,7 +91,7 @@ func (c *Config) nearest(key string) string {
 			return fmt.Sprintf("; did you mean %s?", s.Key)
 		}
 	}
-	return "; `ckptsidecar serve --print-config` lists all"
+	return "; `ckptsidecar config show` lists all"
 }
 
 func (s Setting) setText(text string) error {
@@ -77,15 +100,23 @@ func (s Setting) setText(text string) error {
 	case *string:
 		*at = text
 	case *bool:
-		*at, err = strconv.ParseBool(text)
-		err = because(err, "%q is neither true nor false", text)
+		err = take(at, strconv.ParseBool, text, "%q is neither true nor false")
 	case *int:
-		*at, err = strconv.Atoi(text)
-		err = because(err, "%q is not a whole number", text)
+		err = take(at, strconv.Atoi, text, "%q is not a whole number")
 	case encoding.TextUnmarshaler:
 		err = at.UnmarshalText([]byte(text))
 	}
 	return because(err, "%s: %w", s.Key, err)
+}
+
+// take sets what can be read, and leaves the rest as it is.
+func take[T any](at *T, read func(string) (T, error), text, wrong string) error {
+	v, err := read(text)
+	if err != nil {
+		return fmt.Errorf(wrong, text)
+	}
+	*at = v
+	return nil
 }
 
 // because replaces a parser's message with one for people.
@@ -156,6 +187,18 @@ func tomlType(v any) string {
 		return "a table"
 	}
 	return "a date"
+}
+
+// Text is the setting's value as Set takes it.
+func (s Setting) Text() string {
+	if at, ok := s.at.(*string); ok {
+		return *at
+	}
+	text := s.tomlText()
+	if unquoted, err := strconv.Unquote(text); err == nil {
+		return unquoted
+	}
+	return text
 }
 
 // tomlText is the setting's value as the file would write it.

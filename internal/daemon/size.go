@@ -49,10 +49,12 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10)
 }
 
-// UnmarshalText reads what String writes.
+// UnmarshalText reads what String writes, and leaves s as it is where it cannot.
 func (s *Size) UnmarshalText(b []byte) error {
-	var err error
-	*s, err = ParseSize(string(b))
+	size, err := ParseSize(string(b))
+	if err == nil {
+		*s = size
+	}
 	return err
 }
 

@@ -30,7 +30,7 @@ func (s *service) stop(cause error) error {
 		s.log.Warn("stopped, but not everybody was waited for", "error", err, "took", time.Since(began))
 		return nil
 	}
-	s.log.Info("stopped", "took", time.Since(began).Round(time.Millisecond))
+	s.log.Info(messageStopped, "took", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
@@ -57,8 +57,9 @@ func (s *service) stopServing(ctx context.Context) error {
 }
 
 func (s *service) stopWorkers(ctx context.Context) error {
-	s.endWork()
-	return waitFor(ctx, "the workers", func() error { s.workers.Wait(); return nil })
+	s.endPaced()
+	s.endUpkeep()
+	return waitFor(ctx, "the workers", func() error { s.paced.Wait(); s.workers.Wait(); return nil })
 }
 
 func (s *service) closeStore(ctx context.Context) error {
@@ -85,12 +86,17 @@ func waitFor(ctx context.Context, what string, end func() error) error {
 
 // abandon takes back what a start that failed had begun.
 func (s *service) abandon() {
-	if s.endWork != nil {
-		s.endWork()
+	if s.endUpkeep != nil {
+		s.endUpkeep()
+		s.endPaced()
 		s.workers.Wait()
+		s.paced.Wait()
 	}
-	if s.listener != nil {
+	switch {
+	case s.listener != nil:
 		_ = s.listener.Close()
+	case s.inherited != nil:
+		_ = s.inherited.Close()
 	}
 	if s.store != nil {
 		_ = s.store.Close()

@@ -3,9 +3,12 @@ package daemon
 import (
 	"context"
 	"errors"
+	"os"
+	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
 // VerifyReport is what Verify found.
@@ -20,6 +23,21 @@ func Verify(ctx context.Context, path string, progress func(done, total int64)) 
 // when it has been verified.
 func Backup(ctx context.Context, path, out string, progress func(done, total int64)) error {
 	return db.Backup(ctx, path, out, progress)
+}
+
+// DamagedError says what is wrong with a file that should be a backup.
+type DamagedError = db.DamagedError
+
+// ErrRunning means that a daemon has the database.
+var ErrRunning = db.ErrLocked
+
+// RestoreBackup puts a verified backup in the place of the configured database,
+// while no daemon has it. What was there is kept under the name that it answers.
+func RestoreBackup(ctx context.Context, backup string, c Config, version string, progress func(done, total int64)) (kept string, err error) {
+	return db.RestoreBackup(ctx, backup, db.Options{
+		Path: c.Database, Mode: os.FileMode(c.DatabaseMode), Retention: retention.Plan, Version: version,
+		WriteTimeout: time.Duration(c.WriteTimeout),
+	}, progress)
 }
 
 // SQLiteVersion is the version of the SQLite that is built in.

@@ -34,6 +34,7 @@ func (a *agentRow) parsed() (*agentRow, error) {
 	if err := json.Unmarshal([]byte(a.Policy), &a.policy); err != nil {
 		return nil, ckpt.Wrap(ckpt.CodeCorrupt, err, "the stored policy of agent %s is damaged: set it again", a.Name)
 	}
+	a.policy.Fill()
 	return a, nil
 }
 
@@ -136,8 +137,14 @@ func (s *Store) SetPolicy(_ context.Context, sc ckpt.Scope, name string, p ckpt.
 	if err := ckpt.CheckAgentName(name); err != nil {
 		return nil, err
 	}
+	p.Fill()
 	if err := p.Check(); err != nil {
 		return nil, err
+	}
+	if s.opt.Drift != nil {
+		if err := s.opt.Drift.Check(&p); err != nil {
+			return nil, err
+		}
 	}
 	e := entry(sc, "set_policy", name)
 	err := s.write(&op{owner: sc.Caller.Owner, entry: e, apply: func(tx *tx) error {

@@ -37,6 +37,9 @@ func appendReply(b []byte, r *savedReply) []byte {
 	b = appendRef(append(b, `,"parent":`...), r.Parent)
 	b = appendTime(append(b, `,"created_at":`...), r.CreatedAt)
 	b = strconv.AppendInt(append(b, `,"stored_size":`...), r.StoredSize, 10)
+	if r.Suspect {
+		b = append(b, `,"suspect":true`...)
+	}
 	b = append(b, `,"pruned":[`...)
 	for i, id := range r.Pruned {
 		if i > 0 {

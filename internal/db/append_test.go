@@ -27,7 +27,7 @@ func TestAuditRowsAreWrittenAsEncodingJSONDoes(t *testing.T) {
 
 func TestRepliesAreWrittenAsEncodingJSONDoes(t *testing.T) {
 	for i, s := range strange {
-		r := savedReply{ID: s, Seq: int64(i), Parent: ckpt.Ref(s), CreatedAt: ckpt.At(time.Unix(int64(i), 0)), StoredSize: int64(i), Pruned: strange[:i]}
+		r := savedReply{ID: s, Seq: int64(i), Parent: ckpt.Ref(s), CreatedAt: ckpt.At(time.Unix(int64(i), 0)), StoredSize: int64(i), Suspect: i%2 == 1, Pruned: strange[:i]}
 		want, err := json.Marshal(r)
 		if got := appendReply(nil, &r); err != nil || string(got) != string(want) {
 			t.Errorf("%q: %s, want %s, %v", s, got, want, err)

@@ -40,7 +40,11 @@ type chainHead struct {
 
 // entry begins an audit entry of something that a caller did to an agent.
 func entry(sc ckpt.Scope, action, agent string) auditEntry {
-	return auditEntry{Who: sc.Caller.Owner, PID: sc.PID, Action: action, Owner: sc.Whose(), Agent: agent, Outcome: outcomeDone}
+	e := auditEntry{Who: sc.Caller.Owner, PID: sc.PID, Action: action, Owner: sc.Whose(), Agent: agent, Outcome: outcomeDone}
+	if !sc.Spooled.IsZero() {
+		e.Reason = "spooled by the client at " + sc.Spooled.String()
+	}
+	return e
 }
 
 // audit adds a row to the log, which writeLog writes at the end of the

@@ -63,5 +63,5 @@ func publish(file, name string) error {
 	if err := os.Link(file, name); err != nil { // unlike rename it never replaces
 		return err
 	}
-	return syncFolder(filepath.Dir(name))
+	return errors.Join(os.Remove(file), syncFolder(filepath.Dir(name)))
 }

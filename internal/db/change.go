@@ -153,7 +153,7 @@ func mayDelete(tx *tx, row *ownedRow, run *runRow) error {
 		return ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s is pinned: unpin it first", row.ID)
 	}
 	by, err := tx.neededBy(run, row.ID)
-	if err != nil || by == "" || by == "the next save" {
+	if err != nil || by == "" || by == nextSave || by == beginningDrift {
 		return err
 	}
 	return ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s is needed by %s", row.ID, by)

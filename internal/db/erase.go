@@ -61,10 +61,15 @@ func (s *Store) erase(tx *tx, agent *agentRow, e auditEntry) (*ckpt.Erased, erro
 		if err := tx.eraseStep(statement, agent.ID); err != nil {
 			return nil, err
 		}
+		tx.gotOn()
 	}
 	s.changeAgent(tx, agentKey{agent.Owner, agent.Name}, nil)
 	s.countOwner(tx, agent.Owner, -erased.StoredBytes)
-	tx.onCommit(func() { s.live.forgetAgent(agent.Owner, agent.Name) })
+	s.watches.dropAgent(agent.Owner, agent.Name)
+	tx.onCommit(func() {
+		s.live.forgetAgent(agent.Owner, agent.Name)
+		s.shared.forgetAgent(agent.Owner, agent.Name)
+	})
 	e.Detail = map[string]any{"runs": erased.Runs, "checkpoints": erased.Checkpoints, "stored_bytes": erased.StoredBytes}
 	return erased, tx.audit(e)
 }

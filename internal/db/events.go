@@ -55,6 +55,9 @@ func (s *Store) Append(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, events
 		if err != nil {
 			return nil, err
 		}
+		if err := s.updateGoal(tx, agent, run, events, e); err != nil {
+			return nil, err
+		}
 		tx.onCommit(s.events.tell)
 		e.Detail = map[string]any{"first": a.First, "last": a.Last}
 		return a, tx.audit(e)

@@ -77,6 +77,7 @@ const exportAtOnce = 32
 
 func (s *Store) exportSome(ctx context.Context, agentID, last int64, x *exporter) ([]readRow, error) {
 	var rows []readRow
+	var damage []error
 	err := s.reading(ctx, func(q *sqlx.Tx) error {
 		err := q.SelectContext(ctx, &rows, `SELECT `+readColumns+stateColumns+readTables+`WHERE a.id = ? AND c.n > ? ORDER BY c.n LIMIT ?`, agentID, last, exportAtOnce)
 		if err != nil {
@@ -87,6 +88,7 @@ func (s *Store) exportSome(ctx context.Context, agentID, last int64, x *exporter
 			if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
 				s.log.Warn("a damaged checkpoint was left out of an export", "checkpoint", rows[i].ID, "error", err)
 				x.damaged(&rows[i], c, err)
+				damage = append(damage, err)
 				continue
 			}
 			if err != nil {
@@ -96,6 +98,9 @@ func (s *Store) exportSome(ctx context.Context, agentID, last int64, x *exporter
 		}
 		return nil
 	})
+	for _, err := range damage {
+		s.reportDamage(err)
+	}
 	return rows, err
 }
 

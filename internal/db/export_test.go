@@ -62,3 +62,6 @@ const MaxBatch = maxBatch
 func (s *Store) ExecForTest(query string, args ...any) error {
 	return s.write(&op{owner: "test", apply: func(tx *tx) error { return tx.exec(query, args...) }})
 }
+
+// ForgetTicks lets the next TickDrift ask every run again.
+func (s *Store) ForgetTicks() { clear(s.ticked) }

@@ -65,11 +65,14 @@ const (
 	updateSign       = `UPDATE runs SET updated_at = ?1, heartbeat_at = ?1 WHERE id = ?2`
 	updateBeat       = `UPDATE runs SET heartbeat_at = ? WHERE id = ?`
 	updateProgress   = `UPDATE runs SET progress = ?, progress_at = ? WHERE id = ?`
-	updateLastEvent  = `UPDATE runs SET last_event = ? WHERE id = ?`
+	updateStepped    = `UPDATE runs SET updated_at = ?1, heartbeat_at = ?1, steps_ended = steps_ended + 1, input_tokens = input_tokens + ?2,
+		output_tokens = output_tokens + ?3, cost_usd = cost_usd + ?4 WHERE id = ?5`
+	updateBack      = `UPDATE runs SET back_seq = ? WHERE id = ?`
+	updateLastEvent = `UPDATE runs SET last_event = ? WHERE id = ?`
 )
 
 var (
-	telling  = []string{insertCheckpoint, deleteInline, deleteCheckpoint, updateSavedRun, updateRemoved, updateSign, updateBeat, updateProgress, updateLastEvent}
+	telling  = []string{insertCheckpoint, deleteInline, deleteCheckpoint, updateSavedRun, updateRemoved, updateSign, updateBeat, updateProgress, updateStepped, updateBack, updateLastEvent}
 	watching = []string{"agents", "runs", "checkpoints", "operations", "prompts"}
 )
 

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
@@ -66,7 +67,7 @@ func TestLateSavesWakeNobody(t *testing.T) {
 	save(t, s, as(11), "a", ckpt.KindRoutine, `1`)
 	die(t, s, p, 11, ckpt.RunInterrupted)
 	late := as(11)
-	late.Late = true
+	late.Spooled = ckpt.At(time.Now())
 	save(t, s, late, "a", ckpt.KindRoutine, `2`)
 	run, err := s.Run(t.Context(), as(11), ckpt.RunRef{Agent: "a"})
 	if err != nil || run.Status != ckpt.RunInterrupted {

@@ -25,6 +25,13 @@ func (s *Store) saveHot(tx *tx, v *save, agent *agentRow) (done bool, err error)
 	if err != nil {
 		return false, err
 	}
+	w, err := s.watchRun(tx, agent, &run, v.pastOf())
+	if err != nil || w.drifting() {
+		return false, err
+	}
+	if s.seeSave(tx, v, agent, &run, w, reply); len(v.seen.found) > 0 || s.backMoves(&run, w) {
+		return false, nil
+	}
 	keep, err := s.planHot(tx, v, agent, h, &run, &reply)
 	if keep == nil || err != nil {
 		return false, err
@@ -34,7 +41,7 @@ func (s *Store) saveHot(tx *tx, v *save, agent *agentRow) (done bool, err error)
 			return false, err
 		}
 	}
-	return true, s.writeHot(tx, v, agent, &run, reply, keep)
+	return true, s.writeHot(tx, v, agent, &run, w, reply, keep)
 }
 
 // hotPlan is what stays of a run's routine checkpoints, the new one among
@@ -66,7 +73,7 @@ func (s *Store) planHot(tx *tx, v *save, agent *agentRow, h *hotRun, run *runRow
 	after := *run
 	after.LastSeq, after.Head = reply.Seq, ckpt.Ref(reply.ID)
 	neededBy := tx.neededBy
-	if h.quiet {
+	if h.quiet && !run.BackSeq.Valid {
 		neededBy = nobodyNeeds
 	}
 	verdicts, err := tx.judge(s.opt.Retention, agent.policy, tx.trusted.Time, &after, rows, neededBy)
@@ -83,8 +90,8 @@ func (s *Store) planHot(tx *tx, v *save, agent *agentRow, h *hotRun, run *runRow
 func nobodyNeeds(*runRow, string) (string, error) { return "", nil }
 
 // writeHot writes what was planned, and knows the run as it then is.
-func (s *Store) writeHot(tx *tx, v *save, agent *agentRow, run *runRow, reply savedReply, p *hotPlan) error {
-	if err := s.insertSaved(tx, v, agent, run, reply); err != nil {
+func (s *Store) writeHot(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply, p *hotPlan) error {
+	if err := s.insertSaved(tx, v, agent, run, w, reply); err != nil {
 		return err
 	}
 	if _, err := s.removeRows(tx, agent, run, p.gone, p.reasons, v.entry); err != nil {
@@ -95,5 +102,7 @@ func (s *Store) writeHot(tx *tx, v *save, agent *agentRow, run *runRow, reply sa
 	}
 	tx.hot.runs[hotKey{agent.ID, run.Name}] = &hotRun{run: *run, rows: p.stay, quiet: p.quiet}
 	v.saved = v.answer(agent, reply)
-	return nil
+	var err error
+	v.saved.Drift, err = s.verdictFor(tx, agent, run.Name)
+	return err
 }

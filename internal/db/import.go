@@ -282,6 +282,9 @@ func (im *importing) target(tx *tx) (*agentRow, error) {
 		return agent, err
 	}
 	policy, err := ckpt.ParsePolicy(im.begin.Policy)
+	if err == nil && im.store.opt.Drift != nil {
+		err = im.store.opt.Drift.Check(&policy)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -317,9 +320,13 @@ func (im *importing) one(tx *tx, agent *agentRow, c *imported, heads map[int64]c
 		}
 		row.program = string(text)
 	}
+	if err := tx.suspectIfDrifting(run, &row); err != nil {
+		return err
+	}
 	if err := tx.insert(run, &row, &c.state); err != nil {
 		return err
 	}
+	im.store.watches.drop(run.ID) // its past is another one now
 	im.report.Imported++
 	im.store.countOwner(tx, agent.Owner, c.state.stored())
 	e := entry(im.scope, "import", agent.Name)

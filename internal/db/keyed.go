@@ -11,6 +11,7 @@ type keyedRequest struct {
 	print any // what was asked
 	entry auditEntry
 	make  bool // whether the agent is made where there is none
+	drift bool // the answer says how the run stands now; that is not remembered
 }
 
 // keyed runs a write of an agent under its idempotency key. do writes an audit
@@ -32,15 +33,21 @@ func keyed[T any](s *Store, sc ckpt.Scope, r keyedRequest, do func(*tx, *agentRo
 			return err
 		}
 		first := new(T)
-		if replayed, err = tx.replayed(agent.ID, r.key, print, first); replayed || err != nil {
-			result = first
+		if replayed, err = tx.replayed(agent.ID, r.key, print, first); err != nil {
 			return err
 		}
-		before := tx.head.n
-		if result, err = do(tx, agent); err != nil || tx.head.n == before {
+		if result = first; !replayed {
+			before := tx.head.n
+			if result, err = do(tx, agent); err == nil && tx.head.n != before {
+				err = tx.remember(agent.ID, r.key, print, result)
+			}
+		}
+		if err != nil || !r.drift {
 			return err
 		}
-		return tx.remember(agent.ID, r.key, print, result)
+		verdict, err := s.verdictFor(tx, agent, r.entry.Run)
+		setDrift(result, verdict)
+		return err
 	}})
 	if err != nil {
 		return nil, false, err

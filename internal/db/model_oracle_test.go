@@ -545,9 +545,12 @@ func (g *generator) restore() *step {
 		s.code = ckpt.CodeNotFound
 	}
 	s.change = func() outcome {
-		c.run.head = c.id
-		g.dirty = true // nothing goes at a restore, not even what only the head had kept
-		return outcome{}
+		if c.run.head == c.id {
+			return outcome{}
+		}
+		c.run.head = c.id // what only the old head had kept goes
+		due := g.due(c.run)
+		return outcome{must: only(due, byCount, byRelease), may: due}
 	}
 	s.do = func(h *harness) {
 		got, _, err := h.store.Restore(h.ctx, a.scope, r)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +25,7 @@ type Options struct {
 	Resume        ckpt.Resumer                               // how to go on after a death; Resume needs it
 	Ask           func(*ckpt.Plan) (question, reason string) // the words of a prompt
 	Secrets       ckpt.SecretScan                            // looks for secrets in states; nil does not look
+	Drift         ckpt.DriftWatch                            // watches runs for drift; nil does not
 	Processes     ckpt.Processes                             // looks at processes; nil knows none
 	Now           func() time.Time                           // the wall clock
 	Trusted       func() time.Time                           // the clock as the clock guard sees it, zero while it holds ages back; nil trusts Now
@@ -33,9 +35,12 @@ type Options struct {
 	MaxWaiting    int                                        // writes that may wait before busy is answered; 4096
 	MaxWaitBytes  int64                                      // and their bytes; 512 MiB
 	Readers       int                                        // read connections; 4
+	Watches       int                                        // runs that are watched at the same time; 1000. The one that was written to last is let go of, and read anew when it is written to again
 	LiveBytes     int64                                      // memory for the newest states of runs, which the next ones are compared with; 64 MiB, below 0 for none: then all are stored whole
 	Log           *slog.Logger
 	Version       string
+
+	lock *os.File // held already, by RestoreBackup
 }
 
 func (o *Options) setDefaults() {
@@ -45,6 +50,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.MaxWaitBytes, 512<<20)
 	setDefault(&o.Readers, 4)
 	setDefault(&o.LiveBytes, 64<<20)
+	setDefault(&o.Watches, 1000)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -87,6 +93,10 @@ type Store struct {
 	side      *sqlx.DB // one connection: WAL checkpoints in the background
 	agents    agentCache
 	live      live
+	watches   watches
+	shared    shared
+	ticked    map[int64]time.Time // by run: when TickDrift last asked its watch
+	damaged   sync.Map            // checkpoints that were found damaged since the start
 	usage     usage
 	health    health
 	wal       wal
@@ -107,7 +117,7 @@ func Open(ctx context.Context, opt Options) (_ *Store, err error) {
 		return nil, errors.New("db.Open: Options.Retention is required")
 	}
 	s := &Store{opt: opt, log: opt.Log}
-	s.live.most = opt.LiveBytes
+	s.live.most, s.watches.most = opt.LiveBytes, opt.Watches
 	defer func() {
 		if err != nil {
 			_ = s.close()
@@ -125,6 +135,10 @@ func Open(ctx context.Context, opt Options) (_ *Store, err error) {
 }
 
 func (s *Store) takeLock(context.Context) error {
+	if s.opt.lock != nil {
+		s.lock = s.opt.lock
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(s.opt.Path), 0o750); err != nil {
 		return &OperatorError{"the folder of the database cannot be made", err}
 	}

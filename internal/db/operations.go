@@ -55,7 +55,7 @@ func (s *Store) BeginOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef
 	if before != nil {
 		defer before.leave()
 	}
-	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, entry: e, make: true}, func(tx *tx, _ *agentRow) (*ckpt.Operation, error) {
+	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, entry: e, make: true, drift: true}, func(tx *tx, _ *agentRow) (*ckpt.Operation, error) {
 		agent, run, err := s.openRun(tx, sc, ref)
 		if err != nil {
 			return nil, err
@@ -237,7 +237,8 @@ func (s *Store) endOperation(tx *tx, sc ckpt.Scope, agent *agentRow, ref ckpt.Ru
 // epoch, and the run may be over.
 func (s *Store) runToEnd(tx *tx, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationEnd) (*runRow, error) {
 	if r.Resolve {
-		return s.knownRun(tx, sc, ref)
+		_, run, err := s.knownRun(tx, sc, ref)
+		return run, err
 	}
 	return s.needRun(tx, sc, ref)
 }

@@ -120,7 +120,9 @@ func (s *Store) answer(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, a ck
 	}
 	switch a.Choice {
 	case ckpt.ChoiceReinitialize:
-		err = tx.reinitialize(run)
+		if err = tx.reinitialize(run); err == nil {
+			err = s.newStretch(tx, run, nil, ckpt.ClosedBegun)
+		}
 	case ckpt.ChoiceAbandon:
 		err = tx.end(run, ckpt.EndRequest{Status: ckpt.RunFailed, Error: ckpt.Ref("abandoned by " + sc.Caller.Owner)})
 	}
@@ -145,5 +147,6 @@ func (tx *tx) reinitialize(run *runRow) error {
 		return err
 	}
 	run.BaseSeq, run.Head = run.LastSeq, ""
-	return tx.exec(`UPDATE runs SET base_seq = last_seq, head = NULL, forked_from = NULL, continuation_prompt = NULL, interrupted_at = NULL, updated_at = ? WHERE id = ?`, tx.now, run.ID)
+	return tx.exec(`UPDATE runs SET base_seq = last_seq, head = NULL, forked_from = NULL, continuation_prompt = NULL, interrupted_at = NULL,
+		first_goal = NULL, steps_ended = 0, input_tokens = 0, output_tokens = 0, cost_usd = 0, updated_at = ? WHERE id = ?`, tx.now, run.ID)
 }

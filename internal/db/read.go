@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -66,11 +67,20 @@ func (r *readRow) checkpoint() (*ckpt.Checkpoint, error) {
 }
 
 func (r *readRow) damaged(column string, err error) error {
-	return ckpt.Wrap(ckpt.CodeCorrupt, err, "checkpoint %s is damaged in its %s and is not served; run ckptsidecar verify", r.ID, column)
+	return ckpt.Wrap(ckpt.CodeCorrupt, errors.Join(err, &damageError{"its " + column + " cannot be read", r.ID}),
+		"checkpoint %s is damaged in its %s and is not served; run ckptsidecar verify", r.ID, column)
 }
 
-// reading runs f on one snapshot of the database.
+// reading runs f on one snapshot of the database. Damage that it meets is noted.
 func (s *Store) reading(ctx context.Context, f func(q *sqlx.Tx) error) error {
+	err := s.onSnapshot(ctx, f)
+	if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
+		s.reportDamage(err)
+	}
+	return err
+}
+
+func (s *Store) onSnapshot(ctx context.Context, f func(q *sqlx.Tx) error) error {
 	q, err := s.ro.BeginTxx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return readError(err)

@@ -39,7 +39,7 @@ func (s *Store) Restore(ctx context.Context, sc ckpt.Scope, r ckpt.RestoreReques
 			c, err = tx.checkpointOf(agent, ckpt.RestoreRequest{Agent: r.Agent, Checkpoint: first.Checkpoint})
 			return err
 		}
-		c, err = tx.restore(agent, r, print, e)
+		c, err = s.restore(tx, agent, r, print, e)
 		return err
 	}})
 	return c, replayed, err
@@ -63,16 +63,15 @@ func checkRestore(r ckpt.RestoreRequest) error {
 	return checkFilter(ckpt.CheckpointFilter{Kind: r.Kind, Run: r.Run})
 }
 
-func (tx *tx) restore(agent *agentRow, r ckpt.RestoreRequest, print string, e auditEntry) (*ckpt.Checkpoint, error) {
+func (s *Store) restore(tx *tx, agent *agentRow, r ckpt.RestoreRequest, print string, e auditEntry) (*ckpt.Checkpoint, error) {
 	c, err := tx.checkpointOf(agent, r)
 	if err != nil {
 		return nil, err
 	}
-	err = tx.exec(`UPDATE runs SET head = ?, updated_at = ? WHERE agent_id = ? AND name = ?`, c.ID, tx.now, agent.ID, c.Run)
-	if err != nil {
+	e.Run, e.Subject = c.Run, c.ID
+	if err := s.goBack(tx, agent, c, e); err != nil {
 		return nil, err
 	}
-	e.Run, e.Subject = c.Run, c.ID
 	e.Detail = map[string]any{"kind": c.Kind, "seq": c.Seq, "sha256": c.SHA256}
 	if err := tx.audit(e); err != nil {
 		return nil, err
@@ -93,7 +92,11 @@ func (tx *tx) checkpointOf(agent *agentRow, r ckpt.RestoreRequest) (*ckpt.Checkp
 	if err != nil {
 		return nil, err
 	}
-	return withState(tx.ctx, tx.conn, row, true)
+	c, err := withState(tx.ctx, tx.conn, row, true)
+	if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
+		tx.damage = append(tx.damage, err)
+	}
+	return c, err
 }
 
 func (tx *tx) chosen(agent *agentRow, r ckpt.RestoreRequest) (*readRow, error) {

@@ -107,19 +107,23 @@ func (s *Store) ask(tx *tx, agent *agentRow, run *runRow, plan *ckpt.Plan) error
 // claim makes the caller the owner.
 func (s *Store) claim(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckpt.ResumeRequest, plan *ckpt.Plan) error {
 	var err error
+	var from *ckpt.Checkpoint // of this beginning of the run
+	closing, existed := ckpt.ClosedBegun, run != nil
 	switch {
 	case run == nil:
 		if run, err = tx.makeRun(agent.ID, runName(r.Run)); err != nil {
 			return err
 		}
 	case !run.EndedAt.IsZero():
-		if err := s.beginAnew(tx, run); err != nil {
+		if err := tx.beginAnew(run); err != nil {
 			return err
 		}
 	default:
 		if err := tx.takeOver(run); err != nil {
 			return err
 		}
+		// Where no clean checkpoint is left, an operator has decided to trust this one.
+		from, closing = plan.Checkpoint, ckpt.ClosedResumed
 	}
 	head := run.Head
 	if plan.Checkpoint != nil {
@@ -130,7 +134,15 @@ func (s *Store) claim(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckp
 	if err != nil {
 		return err
 	}
-	run.SegmentAt = tx.now
+	run.SegmentAt, run.Head = tx.now, head
+	if existed {
+		if err := s.newStretch(tx, run, from, closing); err != nil {
+			return err
+		}
+		if _, err := s.retainRun(tx, agent, run, entry(sc, "resume", agent.Name)); err != nil { // what only the head had kept
+			return err
+		}
+	}
 	if err := tx.withdrawPrompts(run); err != nil {
 		return err
 	}
@@ -185,7 +197,7 @@ func (s *Store) facts(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckp
 	if run.Status == ckpt.RunRunning && run.PID.Valid && !f.OwnerAlive && !f.CallerOwns {
 		f.Interrupted = tx.now.Time
 	}
-	for _, load := range []func(*runRow, *ckpt.Facts) error{tx.factCheckpoints, tx.factSteps, tx.factOperations, tx.factPrompt} {
+	for _, load := range []func(*runRow, *ckpt.Facts) error{tx.factCheckpoints, tx.factSteps, tx.factOperations, tx.factPrompt, tx.factFindings} {
 		if err := load(run, f); err != nil {
 			return nil, err
 		}
@@ -268,3 +280,11 @@ func (tx *tx) factPrompt(run *runRow, f *ckpt.Facts) error {
 	}
 	return err
 }
+
+// factFindings are what made suspects of the run's checkpoints.
+func (tx *tx) factFindings(run *runRow, f *ckpt.Facts) error {
+	return tx.list(&f.Findings, `SELECT `+findingColumns+findingTables+`WHERE f.run_id = ? AND f.severity = 'critical' AND f.since_seq IS NOT NULL AND f.dismissed_at IS NULL
+		ORDER BY f.id DESC LIMIT ?`, run.ID, factFindings)
+}
+
+const factFindings = 16

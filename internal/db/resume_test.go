@@ -81,6 +81,38 @@ func TestResumeAfterDeath(t *testing.T) {
 	sound(t, pathOf(s))
 }
 
+// What a client had put aside before it died comes after its death was noticed.
+func TestSpooledWritesReviveNobody(t *testing.T) {
+	s, _, p := openRuns(t)
+	start(t, s, 11)
+	save(t, s, as(11), "a", ckpt.KindRoutine, `{"n":1}`)
+	die(t, s, p, 11, ckpt.RunInterrupted)
+	late := as(99) // whoever replays
+	late.Spooled = ckpt.At(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	last := save(t, s, late, "a", ckpt.KindRoutine, `{"n":2}`)
+	if _, _, err := s.BeginStep(t.Context(), late, mainRun, ckpt.StepRequest{Key: "s1", Name: "s", Status: ckpt.StepSucceeded}); err != nil {
+		t.Fatal(err)
+	}
+	run, err := s.Run(t.Context(), as(12), mainRun)
+	if err != nil || run.Status != ckpt.RunInterrupted {
+		t.Errorf("after a late write the run is %v, %v", run, err)
+	}
+	page, err := s.Audit(t.Context(), as(12), ckpt.AuditFilter{Action: "save"})
+	if err != nil || page.Audit[len(page.Audit)-1].Reason != "spooled by the client at 2026-03-01T12:00:00.000Z" {
+		t.Errorf("the audit log says %+v, %v", page, err)
+	}
+	plan := claim(t, s, 12, func(r *ckpt.ResumeRequest) { beat := ckpt.Duration(time.Minute); r.HeartbeatTimeout = &beat })
+	if !plan.Claimed || plan.Checkpoint.ID != last.ID || len(plan.CompletedSteps) != 1 {
+		t.Errorf("the plan is %+v", plan)
+	}
+	die(t, s, p, 12, ckpt.RunTimedOut)
+	save(t, s, as(12), "a", ckpt.KindRoutine, `{"n":3}`) // one that comes directly does
+	if run, err := s.Run(t.Context(), as(12), mainRun); err != nil || run.Status != ckpt.RunRunning {
+		t.Errorf("after its own write the run is %v, %v", run, err)
+	}
+	sound(t, pathOf(s))
+}
+
 func TestLiveOwnerIsUnsafe(t *testing.T) {
 	s, _, _ := openRuns(t)
 	start(t, s, 11)

@@ -55,6 +55,20 @@ func (s *Store) retainRoutine(tx *tx, agent *agentRow, run *runRow, kind ckpt.Ki
 	return s.retainRun(tx, agent, run, e)
 }
 
+// retainSaved is retainRoutine, and where a save has made suspects of others all
+// of the policy.
+func (s *Store) retainSaved(tx *tx, agent *agentRow, run *runRow, seq int64, kind ckpt.Kind, all bool, e auditEntry) ([]string, error) {
+	if !all {
+		return s.retainRoutine(tx, agent, run, kind, e)
+	}
+	gone, err := s.retainRun(tx, agent, run, e)
+	if err != nil || seq > 1 || run.ForkedFrom == "" {
+		return gone, err
+	}
+	freed, err := s.retainForked(tx, run, e)
+	return append(gone, freed...), err
+}
+
 // routineRows are the checkpoints that a routine save may push out, newest first.
 func (tx *tx) routineRows(run *runRow, keep int) (rows []heldRow, err error) {
 	err = tx.list(&rows, `SELECT `+heldColumns+` FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND ?2 > 0
@@ -202,10 +216,30 @@ func (tx *tx) neededBy(run *runRow, id string) (string, error) {
 		UNION ALL SELECT 'a prompt' FROM prompts WHERE run_id = ?1 AND checkpoint = ?2 AND answered_at IS NULL
 		UNION ALL SELECT 'a fork' FROM runs WHERE forked_from = ?2 AND last_seq = 0 AND ended_at IS NULL
 		LIMIT 1`, run.ID, id)
+	if err == nil && by == "" && run.BackSeq.Valid && run.EndedAt.IsZero() {
+		by, err = tx.neededToGoBack(run, id)
+	}
 	if by == "" && string(run.Head) == id && run.EndedAt.IsZero() {
-		by = "the next save"
+		by = nextSave
 	}
 	return by, err
+}
+
+// Who may be overruled by somebody who deletes a checkpoint.
+const (
+	nextSave       = "the next save"
+	beginningDrift = "drift that may be beginning"
+)
+
+// neededToGoBack says whether a checkpoint is the one to go back to, should
+// what looks like drift become critical.
+func (tx *tx) neededToGoBack(run *runRow, id string) (string, error) {
+	var is bool
+	_, err := tx.get(&is, `SELECT id = ?3 FROM checkpoints WHERE n = (SELECT n FROM checkpoints WHERE run_id = ?1 AND suspect = 0 AND seq <= ?2 ORDER BY seq DESC LIMIT 1)`, run.ID, run.BackSeq, id)
+	if err != nil || !is {
+		return "", err
+	}
+	return beginningDrift, nil
 }
 
 // remove takes checkpoints of one run away, with an audit row for each, and

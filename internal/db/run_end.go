@@ -14,9 +14,17 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 		return nil, err
 	}
 	ref.Epoch = b.Epoch
+	past := s.readAheadFor(sc, ref)
 	var shown *ckpt.Run
 	err := s.write(&op{owner: sc.Caller.Owner, apply: func(tx *tx) error {
-		run, err := s.needRun(tx, sc, ref)
+		agent, run, err := s.knownRun(tx, sc, ref)
+		if err == nil {
+			err = run.mayWrite(ref.Epoch)
+		}
+		if err != nil {
+			return err
+		}
+		w, err := s.watchRun(tx, agent, run, past)
 		if err != nil {
 			return err
 		}
@@ -32,7 +40,13 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 		if err := tx.exec(updateBeat, tx.now, run.ID); err != nil {
 			return err
 		}
-		shown, err = tx.shownRun(run.ID)
+		if err := s.watchBeat(tx, agent, run, w, b.Progress); err != nil {
+			return err
+		}
+		if shown, err = tx.shownRun(run.ID); err != nil {
+			return err
+		}
+		shown.Drift, err = s.verdict(tx, run, w)
 		return err
 	}})
 	return shown, err
@@ -46,24 +60,24 @@ func (r *runRow) stuck(now time.Time) bool {
 
 // needRun is the run that a writer names, which must be there and not over.
 func (s *Store) needRun(tx *tx, sc ckpt.Scope, ref ckpt.RunRef) (*runRow, error) {
-	run, err := s.knownRun(tx, sc, ref)
+	_, run, err := s.knownRun(tx, sc, ref)
 	if err != nil {
 		return nil, err
 	}
 	return run, run.mayWrite(ref.Epoch)
 }
 
-// knownRun is the run of a name, which must be there.
-func (s *Store) knownRun(tx *tx, sc ckpt.Scope, ref ckpt.RunRef) (*runRow, error) {
+// knownRun is the run of a name and its agent, which must be there.
+func (s *Store) knownRun(tx *tx, sc ckpt.Scope, ref ckpt.RunRef) (*agentRow, *runRow, error) {
 	agent, err := s.needAgent(tx, sc, ref.Agent)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	run, err := tx.run(agent.ID, runName(ref.Run))
 	if err == nil && run == nil {
 		err = noRun(ref.Agent, runName(ref.Run))
 	}
-	return run, err
+	return agent, run, err
 }
 
 // progress notes how far a run says it has come, and when that last grew.
@@ -98,7 +112,7 @@ func (s *Store) EndRun(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt
 		}
 		defer final.leave()
 	}
-	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, entry: e}, func(tx *tx, agent *agentRow) (*ckpt.Run, error) {
+	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, entry: e, drift: true}, func(tx *tx, agent *agentRow) (*ckpt.Run, error) {
 		run, err := s.needRun(tx, sc, ref)
 		if err != nil {
 			return nil, err

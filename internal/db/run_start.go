@@ -40,17 +40,23 @@ func (s *Store) startRun(tx *tx, sc ckpt.Scope, agent *agentRow, r ckpt.RunReque
 		}
 	}
 	if !run.EndedAt.IsZero() {
-		if err := s.beginAnew(tx, run); err != nil {
+		if err := tx.beginAnew(run); err != nil {
 			return nil, err
 		}
+		if err := s.newStretch(tx, run, nil, ckpt.ClosedBegun); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.declareGoal(tx, agent, run, r.Goal, e); err != nil {
+		return nil, err
 	}
 	if err := tx.own(agent, run, owner, r.HeartbeatTimeout, r.ProgressTimeout); err != nil {
 		return nil, err
 	}
-	err = tx.exec(`UPDATE runs SET status = 'running', workflow = coalesce(?, workflow), parent_run = coalesce(?, parent_run), goal = coalesce(?, goal),
-		external_session = coalesce(?, external_session), labels = CASE WHEN ?5 = '{}' THEN labels ELSE ?5 END, forked_from = coalesce(?6, forked_from),
-		head = coalesce(?6, head), accumulated_ms = coalesce(?7, accumulated_ms) WHERE id = ?8`,
-		r.Workflow, r.ParentRun, r.Goal, r.ExternalSession, r.Labels, r.ForkFrom, r.AccumulatedMS, run.ID)
+	err = tx.exec(`UPDATE runs SET status = 'running', workflow = coalesce(?, workflow), parent_run = coalesce(?, parent_run),
+		external_session = coalesce(?, external_session), labels = CASE WHEN ?4 = '{}' THEN labels ELSE ?4 END, forked_from = coalesce(?5, forked_from),
+		head = coalesce(?5, head), accumulated_ms = coalesce(?6, accumulated_ms) WHERE id = ?7`,
+		r.Workflow, r.ParentRun, r.ExternalSession, r.Labels, r.ForkFrom, r.AccumulatedMS, run.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +151,7 @@ func (tx *tx) forgetWork(run *runRow) error {
 
 // beginAnew makes a run start over: what it did is history, its steps are to
 // be done again, and no older writer may go on.
-func (s *Store) beginAnew(tx *tx, run *runRow) error {
+func (tx *tx) beginAnew(run *runRow) error {
 	if err := tx.forgetWork(run); err != nil {
 		return err
 	}
@@ -154,6 +160,7 @@ func (s *Store) beginAnew(tx *tx, run *runRow) error {
 	run.BaseSeq, run.Head, run.AccumulatedMS = run.LastSeq, "", 0
 	run.Status, run.EndedAt, run.SegmentAt, run.InterruptedAt, run.Progress = ckpt.RunRunning, ckpt.Time{}, tx.now, ckpt.Time{}, nil
 	return tx.exec(`UPDATE runs SET epoch = ?, attempt = ?, base_seq = last_seq, head = NULL, accumulated_ms = 0, status = 'running', ended_at = NULL,
-		segment_at = ?, interrupted_at = NULL, started_at = ?, result = NULL, error = NULL, progress = NULL, continuation_prompt = NULL, external_session = NULL, updated_at = ? WHERE id = ?`,
+		segment_at = ?, interrupted_at = NULL, started_at = ?, result = NULL, error = NULL, progress = NULL, continuation_prompt = NULL, external_session = NULL,
+		first_goal = NULL, steps_ended = 0, input_tokens = 0, output_tokens = 0, cost_usd = 0, updated_at = ? WHERE id = ?`,
 		run.Epoch, run.Attempt, tx.now, tx.now, tx.now, run.ID)
 }

@@ -38,11 +38,13 @@ type runRow struct {
 	ProgressAt    ckpt.Time      `db:"progress_at"`
 	Progress      *float64       `db:"progress"`
 	LastEvent     int64          `db:"last_event"`
+	Stretch       int64          `db:"stretch"`
+	BackSeq       sql.NullInt64  `db:"back_seq"`
 }
 
 const runColumns = `id, agent_id, name, status, epoch, attempt, last_seq, base_seq, removed, stored_bytes, head, forked_from, pid,
 	process_start, boot_id, started_at, updated_at, ended_at, segment_at, interrupted_at, heartbeat_at, accumulated_ms,
-	heartbeat_timeout_ms, progress_timeout_ms, progress_at, progress, last_event`
+	heartbeat_timeout_ms, progress_timeout_ms, progress_at, progress, last_event, stretch, back_seq`
 
 // run finds a run, nil where there is none.
 func (tx *tx) run(agentID int64, name string) (*runRow, error) {
@@ -174,9 +176,10 @@ func (r *runRow) mayWrite(epoch *int64) error {
 }
 
 // revive takes back that a run was found dead, when it writes all the same. If
-// it is another process that writes, the owner is not known any more.
+// it is another process that writes, the owner is not known any more. A write
+// from a spool is of the past and revives nobody.
 func (tx *tx) revive(run *runRow, sc ckpt.Scope) error {
-	if sc.Late || run.Status != ckpt.RunInterrupted && run.Status != ckpt.RunTimedOut {
+	if run.Status != ckpt.RunInterrupted && run.Status != ckpt.RunTimedOut || !sc.Spooled.IsZero() {
 		return nil
 	}
 	run.Status, run.SegmentAt = ckpt.RunRunning, tx.now

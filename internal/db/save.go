@@ -41,6 +41,9 @@ type save struct {
 	program   any
 	operation ckpt.Ref      // the key of the operation that it is taken for
 	secrets   []ckpt.Secret // what in the state looks like one
+	drift     *printed      // what the detectors need of the state; nil where nobody watches
+	id        string        // made here, where the client made none
+	seen      seenSave
 	entry     auditEntry
 	leave     func() // lets the next save of the run begin; to be called when this one is done
 
@@ -67,8 +70,11 @@ func (s *Store) newSave(sc ckpt.Scope, r *ckpt.SaveRequest) (_ *save, err error)
 			v.leave()
 		}
 	}()
-	if v.state, v.secrets, err = s.prepare(key, sc, r); err != nil || v.key == "" {
+	if v.state, v.secrets, err = s.prepare(key, sc, r); err != nil {
 		return v, err
+	}
+	if v.drift = s.printState(key, r, &v.state); v.key == "" {
+		return v, nil
 	}
 	v.print, err = fingerprint([]any{"save", runName(r.Run), r.Kind, r.Parent, r.Step, r.Labels, string(r.Metadata), v.program, r.ContentType, v.state.sha256})
 	return v, err
@@ -92,13 +98,15 @@ type savedReply struct {
 	Parent     ckpt.Ref  `json:"parent"`
 	CreatedAt  ckpt.Time `json:"created_at"`
 	StoredSize int64     `json:"stored_size"`
+	Suspect    bool      `json:"suspect,omitempty"`
 	Pruned     []string  `json:"pruned"`
 }
 
 // save is one save inside the writer's transaction. It refuses before it
 // changes anything, except that it may have made the agent and the run.
-func (s *Store) save(tx *tx, v *save) error {
+func (s *Store) save(tx *tx, v *save) (err error) {
 	v.saved = nil
+	defer func() { s.unsee(tx, v, err) }()
 	agent, err := s.agent(tx, v.scope.Whose(), v.request.Agent)
 	if err != nil {
 		return err
@@ -107,7 +115,10 @@ func (s *Store) save(tx *tx, v *save) error {
 		if done, err := s.saveHot(tx, v, agent); done || err != nil {
 			return err
 		}
-		if replayed, err := s.replaySave(tx, v, agent); replayed || err != nil {
+		if replayed, err := s.replaySave(tx, v, agent); err != nil {
+			return err
+		} else if replayed {
+			v.saved.Drift, err = s.verdictFor(tx, agent, runName(v.request.Run))
 			return err
 		}
 	}
@@ -126,6 +137,9 @@ func (s *Store) save(tx *tx, v *save) error {
 		return err
 	}
 	v.saved = v.answer(agent, reply)
+	if v.saved.Drift, err = s.verdictFor(tx, agent, run.Name); err != nil {
+		return err
+	}
 	return tx.rememberText(agent.ID, v.key, v.print, appendReply(nil, &reply))
 }
 
@@ -207,13 +221,23 @@ func (s *Store) insertCheckpoint(tx *tx, v *save, agent *agentRow, run *runRow) 
 	if err != nil {
 		return reply, err
 	}
-	if err := s.insertSaved(tx, v, agent, run, reply); err != nil {
+	w, err := s.watchRun(tx, agent, run, v.pastOf())
+	if err != nil {
+		return reply, err
+	}
+	s.seeSave(tx, v, agent, run, w, reply)
+	if err := s.insertSaved(tx, v, agent, run, w, reply); err != nil {
 		return reply, err
 	}
 	if err := tx.noteSaved(run); err != nil {
 		return reply, err
 	}
-	reply.Pruned, err = s.retainRoutine(tx, agent, run, v.request.Kind, v.entry)
+	all, err := s.foundInSave(tx, v, agent, run, w, reply)
+	if err != nil {
+		return reply, err
+	}
+	reply.Suspect = w.covers(reply.Seq)
+	reply.Pruned, err = s.retainSaved(tx, agent, run, reply.Seq, v.request.Kind, all, v.entry)
 	return reply, err
 }
 
@@ -222,11 +246,14 @@ func (v *save) begin(tx *tx, run *runRow) (savedReply, error) {
 	r := v.request
 	reply := savedReply{ID: r.ID, Seq: run.LastSeq + 1, Parent: r.Parent, CreatedAt: tx.now, StoredSize: v.state.stored(), Pruned: []string{}}
 	if reply.ID == "" {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return reply, err
+		if v.id == "" {
+			id, err := uuid.NewV7()
+			if err != nil {
+				return reply, err
+			}
+			v.id = id.String()
 		}
-		reply.ID = id.String()
+		reply.ID = v.id
 	}
 	if reply.Parent == "" {
 		reply.Parent = run.Head
@@ -235,11 +262,12 @@ func (v *save) begin(tx *tx, run *runRow) (savedReply, error) {
 }
 
 // insertSaved writes the row, the state, the audit row and the findings.
-func (s *Store) insertSaved(tx *tx, v *save, agent *agentRow, run *runRow, reply savedReply) error {
+func (s *Store) insertSaved(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply) error {
 	r := v.request
 	row := checkpointRow{
 		N: tx.head.n + 1, ID: reply.ID, Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent, CreatedAt: reply.CreatedAt,
 		ContentType: r.ContentType, Labels: r.Labels, Metadata: metadataText(r.Metadata), Step: r.Step, Operation: v.operation, program: v.program,
+		Suspect: w.drifting(),
 	}
 	list, err := tx.insertRow(run, &row, &v.state)
 	if err != nil {
@@ -250,7 +278,8 @@ func (s *Store) insertSaved(tx *tx, v *save, agent *agentRow, run *runRow, reply
 	if err := tx.auditSave(v, reply); err != nil {
 		return err
 	}
-	return tx.reportSecrets(run, reply.ID, v.secrets)
+	s.share(tx, agent, run, v.shared(), &row)
+	return s.reportSecrets(tx, agent, run, w, reply.ID, v.secrets)
 }
 
 func (tx *tx) auditSave(v *save, reply savedReply) error {
@@ -266,7 +295,7 @@ func (v *save) answer(agent *agentRow, reply savedReply) *ckpt.Saved {
 	return &ckpt.Saved{Pruned: reply.Pruned, AsSent: !v.state.redacted, Checkpoint: ckpt.Checkpoint{
 		ID: reply.ID, Agent: agent.Name, Owner: agent.Owner, Run: runName(r.Run), Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent,
 		CreatedAt: reply.CreatedAt, Size: v.state.size, StoredSize: reply.StoredSize, SHA256: v.state.sha256, ContentType: r.ContentType,
-		Labels: r.Labels, Metadata: json.RawMessage(metadataText(r.Metadata)), Program: r.Program, Step: r.Step,
+		Labels: r.Labels, Metadata: json.RawMessage(metadataText(r.Metadata)), Program: r.Program, Step: r.Step, Suspect: reply.Suspect,
 	}}
 }
 

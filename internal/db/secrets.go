@@ -1,11 +1,12 @@
 package db
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/google/uuid"
 )
 
 // policyOf is the policy of an agent as it is on disk, the default where there
@@ -26,29 +27,23 @@ func (s *Store) policyOf(owner, agent string) ckpt.Policy {
 }
 
 // reportSecrets makes a finding for each place in which a secret was seen, once
-// for a run as long as nobody dismisses it.
-func (tx *tx) reportSecrets(run *runRow, checkpoint string, found []ckpt.Secret) error {
+// for a run as long as it is open.
+func (s *Store) reportSecrets(tx *tx, agent *agentRow, run *runRow, w *watched, checkpoint string, found []ckpt.Secret) error {
 	for _, secret := range found {
 		evidence, err := json.Marshal(secret)
 		if err != nil {
 			return err
 		}
-		var known bool
-		_, err = tx.get(&known, `SELECT EXISTS (SELECT 1 FROM findings WHERE run_id = ? AND rule = 'secret' AND evidence = ? AND dismissed_at IS NULL)`, run.ID, string(evidence))
-		if err != nil {
-			return err
-		}
+		known := slices.ContainsFunc(w.open, func(f ckpt.Finding) bool { return f.Rule == ckpt.RuleSecret && bytes.Equal(f.Evidence, evidence) })
 		if known {
 			continue
 		}
-		id, err := uuid.NewV7()
-		if err != nil {
+		f := &ckpt.Finding{Rule: ckpt.RuleSecret, Severity: ckpt.SeverityWarn, Evidence: evidence, Checkpoint: ckpt.Ref(checkpoint),
+			Message: fmt.Sprintf("The state holds what looks like %s at %q. Keep secrets out of states, or set the policy's secrets to redact.", secret.Kind, secret.Path)}
+		if err := s.begin(tx, agent, run, f); err != nil {
 			return err
 		}
-		message := fmt.Sprintf("The state holds what looks like %s at %q. Keep secrets out of states, or set the policy's secrets to redact.", secret.Kind, secret.Path)
-		err = tx.exec(`INSERT INTO findings (id, run_id, at, rule, severity, message, evidence, checkpoint) VALUES (?, ?, ?, 'secret', 'warn', ?, ?, ?)`,
-			id.String(), run.ID, tx.now, message, string(evidence), checkpoint)
-		if err != nil {
+		if _, err := s.note(tx, agent, run, w, f, daemonEntry(agent, "finding")); err != nil {
 			return err
 		}
 	}

@@ -119,12 +119,12 @@ func readPieces(text string) ([]delta.Piece, error) {
 	}
 	var list [][]int64
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, &damageError{"its list of pieces cannot be read"}
+		return nil, &damageError{what: "its list of pieces cannot be read"}
 	}
 	pieces := make([]delta.Piece, len(list))
 	for i, p := range list {
 		if len(p) != 3 || p[1] < 0 || p[2] < 0 {
-			return nil, &damageError{"its list of pieces is wrong"}
+			return nil, &damageError{what: "its list of pieces is wrong"}
 		}
 		pieces[i] = delta.Piece{Segment: p[0], Offset: p[1], Length: p[2]}
 	}
@@ -217,8 +217,9 @@ func inflater(data []byte) (io.ReadCloser, error) {
 	return zlib.NewReader(bytes.NewReader(data))
 }
 
-// damageError is what is wrong with stored data, in words.
-type damageError struct{ what string }
+// damageError is what is wrong with stored data, in words, and with that of
+// which checkpoint.
+type damageError struct{ what, id string }
 
 func (e *damageError) Error() string { return e.what }
 
@@ -252,7 +253,10 @@ func decode(ctx context.Context, q sqlx.QueryerContext, r *stateRow) ([]byte, er
 		if hex.EncodeToString(sum[:]) == r.SHA256 {
 			return state, nil
 		}
-		err = &damageError{"its hash does not match"}
+		err = &damageError{what: "its hash does not match", id: r.ID}
+	}
+	if damage != nil {
+		damage.id = r.ID
 	}
 	return nil, ckpt.Wrap(ckpt.CodeCorrupt, err, "checkpoint %s is damaged and is not served: %s; run ckptsidecar verify, and restore another", r.ID, err)
 }
@@ -274,12 +278,12 @@ func assemble(ctx context.Context, q sqlx.QueryerContext, r *stateRow) ([]byte, 
 		bytes, ok := segments[p.Segment]
 		switch {
 		case !ok:
-			return nil, &damageError{fmt.Sprintf("segment %d is missing", p.Segment)}
+			return nil, &damageError{what: fmt.Sprintf("segment %d is missing", p.Segment)}
 		case p.Offset > int64(len(bytes))-p.Length:
-			return nil, &damageError{fmt.Sprintf("segment %d is too short", p.Segment)}
+			return nil, &damageError{what: fmt.Sprintf("segment %d is too short", p.Segment)}
 		}
 		if length += p.Length; length > r.Size {
-			return nil, &damageError{"its pieces are more than its size"}
+			return nil, &damageError{what: "its pieces are more than its size"}
 		}
 		if len(pieces) == 1 {
 			return bytes[p.Offset : p.Offset+p.Length : p.Offset+p.Length], nil
@@ -304,7 +308,7 @@ func loadSegments(ctx context.Context, q sqlx.QueryerContext, pieces []delta.Pie
 	for i := range rows {
 		row := &rows[i]
 		if segments[row.ID], err = inflate(row.Data, row.Size); err != nil {
-			return nil, &damageError{fmt.Sprintf("segment %d does not inflate", row.ID)}
+			return nil, &damageError{what: fmt.Sprintf("segment %d does not inflate", row.ID)}
 		}
 		row.Data = nil
 	}

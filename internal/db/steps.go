@@ -9,12 +9,15 @@ import (
 // stepRow is a step as it is stored.
 type stepRow struct {
 	ckpt.Step
-	ID       int64 `db:"id"`
-	AfterSeq int64 `db:"after_seq"`
-	More     bool  `db:"more"` // in a list: another comes after it
+	ID       int64    `db:"id"`
+	AfterSeq int64    `db:"after_seq"`
+	Stretch  int64    `db:"stretch"`
+	Failures int64    `db:"failures"`
+	Sig      ckpt.Ref `db:"sig"`
+	More     bool     `db:"more"` // in a list: another comes after it
 }
 
-const stepColumns = `id, key, name, args, status, attempt, result, error, started_at, ended_at, duration_ms, input_tokens, output_tokens, cost_usd, progress, after_seq`
+const stepColumns = `id, key, name, args, status, attempt, result, error, started_at, ended_at, duration_ms, input_tokens, output_tokens, cost_usd, progress, after_seq, stretch, failures, sig`
 
 func (tx *tx) step(runID int64, key string) (*stepRow, error) {
 	var row stepRow
@@ -31,12 +34,12 @@ func (s *Store) BeginStep(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r c
 	if err := r.Check(false); err != nil {
 		return nil, false, err
 	}
-	return s.stepWrite(sc, ref, r, "begin_step", func(tx *tx, run *runRow, old *stepRow, e auditEntry) (*ckpt.Step, error) {
+	return s.stepWrite(sc, ref, r, "begin_step", func(tx *tx, run *runRow, old *stepRow, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
 		if old != nil && old.Status == ckpt.StepSucceeded {
 			old.Replayed = true
 			return &old.Step, nil
 		}
-		return tx.putStep(run, old, r, e)
+		return tx.putStep(run, old, r, print, e)
 	})
 }
 
@@ -48,7 +51,7 @@ func (s *Store) FinishStep(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r 
 	if err := r.Check(true); err != nil {
 		return nil, false, err
 	}
-	return s.stepWrite(sc, ref, r, "finish_step", func(tx *tx, run *runRow, old *stepRow, e auditEntry) (*ckpt.Step, error) {
+	return s.stepWrite(sc, ref, r, "finish_step", func(tx *tx, run *runRow, old *stepRow, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
 		switch {
 		case old == nil:
 			return nil, ckpt.Errorf(ckpt.CodeNotFound, "run %s has no step %s: begin it first, or record it whole", run.Name, r.Key)
@@ -57,21 +60,26 @@ func (s *Store) FinishStep(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r 
 			return &old.Step, nil
 		}
 		r.Name, r.Args = old.Name, old.Args
-		return tx.endStep(run, old, r, e)
+		return tx.endStep(run, old, r, print, e)
 	})
 }
 
 // stepWrite is what writing steps has in common.
 func (s *Store) stepWrite(sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest, action string,
-	do func(*tx, *runRow, *stepRow, auditEntry) (*ckpt.Step, error)) (*ckpt.Step, bool, error) {
+	do func(*tx, *runRow, *stepRow, *ckpt.StepPrint, auditEntry) (*ckpt.Step, error)) (*ckpt.Step, bool, error) {
 	if err := ref.Check(); err != nil {
 		return nil, false, err
 	}
 	ref.Epoch = r.Epoch
 	e := entry(sc, action, ref.Agent)
 	e.Run, e.Subject = runName(ref.Run), r.Key
-	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, entry: e, make: true}, func(tx *tx, _ *agentRow) (*ckpt.Step, error) {
-		_, run, err := s.openRun(tx, sc, ref)
+	printed := s.printStep(runKey{sc.Whose(), ref.Agent, e.Run}, &r, action == "finish_step")
+	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, entry: e, make: true, drift: true}, func(tx *tx, _ *agentRow) (*ckpt.Step, error) {
+		agent, run, err := s.openRun(tx, sc, ref)
+		if err != nil {
+			return nil, err
+		}
+		w, err := s.watchRun(tx, agent, run, printed.pastOf())
 		if err != nil {
 			return nil, err
 		}
@@ -79,19 +87,19 @@ func (s *Store) stepWrite(sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest, ac
 		if err != nil {
 			return nil, err
 		}
-		step, err := do(tx, run, old, e)
+		step, err := do(tx, run, old, printed.stored(), e)
 		if err != nil || step.Replayed {
 			return step, err
 		}
 		if err := tx.progress(run, r.Progress); err != nil {
 			return nil, err
 		}
-		return step, tx.signOfLife(run)
+		return step, s.watchStep(tx, agent, run, w, printed, step, old, e)
 	})
 }
 
 // putStep begins a step, or its next attempt, or records a whole one.
-func (tx *tx) putStep(run *runRow, old *stepRow, r ckpt.StepRequest, e auditEntry) (*ckpt.Step, error) {
+func (tx *tx) putStep(run *runRow, old *stepRow, r ckpt.StepRequest, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
 	step := ckpt.Step{Key: r.Key, Name: r.Name, Args: r.Args, Status: r.Status, Attempt: 1, Result: r.Result, Error: r.Error, StartedAt: tx.now, Measures: r.Measured()}
 	if step.Status == "" {
 		step.Status = ckpt.StepStarted
@@ -99,15 +107,18 @@ func (tx *tx) putStep(run *runRow, old *stepRow, r ckpt.StepRequest, e auditEntr
 	if step.Status != ckpt.StepStarted {
 		step.EndedAt = tx.now
 	}
+	failures := int64(0)
 	if old != nil {
-		step.Attempt = old.Attempt + 1
+		step.Attempt, failures = old.Attempt+1, old.failuresIn(run)
 		if err := tx.exec(`DELETE FROM steps WHERE id = ?`, old.ID); err != nil {
 			return nil, err
 		}
 	}
-	err := tx.exec(`INSERT INTO steps (run_id, key, attempt, name, status, args, result, error, started_at, ended_at, duration_ms, input_tokens, output_tokens, cost_usd, progress, after_seq)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, run.ID, step.Key, step.Attempt, step.Name, string(step.Status), step.Args, step.Result, step.Error,
-		step.StartedAt, step.EndedAt, step.DurationMS, step.InputTokens, step.OutputTokens, step.CostUSD, step.Progress, run.LastSeq)
+	err := tx.exec(`INSERT INTO steps (run_id, key, attempt, name, status, args, result, error, started_at, ended_at, duration_ms, input_tokens, output_tokens, cost_usd, progress, after_seq,
+		stretch, failures, sig, res, cause, unparsable)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, run.ID, step.Key, step.Attempt, step.Name, string(step.Status), step.Args, step.Result, step.Error,
+		step.StartedAt, step.EndedAt, step.DurationMS, step.InputTokens, step.OutputTokens, step.CostUSD, step.Progress, run.LastSeq,
+		run.Stretch, failures, ckpt.Ref(print.Sig), ckpt.Ref(print.Res), ckpt.Ref(print.Cause), print.Unparsable)
 	if err != nil {
 		return nil, err
 	}
@@ -115,15 +126,28 @@ func (tx *tx) putStep(run *runRow, old *stepRow, r ckpt.StepRequest, e auditEntr
 	return &step, tx.audit(e)
 }
 
-func (tx *tx) endStep(run *runRow, old *stepRow, r ckpt.StepRequest, e auditEntry) (*ckpt.Step, error) {
+// failuresIn is how many attempts of a step have failed since a run's stretch
+// began, this one included.
+func (s *stepRow) failuresIn(run *runRow) int64 {
+	switch {
+	case s.Stretch != run.Stretch:
+		return 0
+	case s.Status == ckpt.StepFailed:
+		return s.Failures + 1
+	}
+	return s.Failures
+}
+
+func (tx *tx) endStep(run *runRow, old *stepRow, r ckpt.StepRequest, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
 	step := old.Step
 	step.Status, step.Result, step.Error, step.EndedAt, step.Measures = r.Status, r.Result, r.Error, tx.now, r.Measured()
 	if step.DurationMS == nil {
 		took := tx.now.Sub(step.StartedAt.Time).Milliseconds()
 		step.DurationMS = &took
 	}
-	err := tx.exec(`UPDATE steps SET status = ?, result = ?, error = ?, ended_at = ?, duration_ms = ?, input_tokens = ?, output_tokens = ?, cost_usd = ?, progress = ?, after_seq = ?
-		WHERE id = ?`, string(step.Status), step.Result, step.Error, step.EndedAt, step.DurationMS, step.InputTokens, step.OutputTokens, step.CostUSD, step.Progress, run.LastSeq, old.ID)
+	err := tx.exec(`UPDATE steps SET status = ?, result = ?, error = ?, ended_at = ?, duration_ms = ?, input_tokens = ?, output_tokens = ?, cost_usd = ?, progress = ?, after_seq = ?,
+		stretch = ?, failures = ?, res = ?, cause = ?, unparsable = ? WHERE id = ?`, string(step.Status), step.Result, step.Error, step.EndedAt, step.DurationMS, step.InputTokens, step.OutputTokens, step.CostUSD, step.Progress, run.LastSeq,
+		run.Stretch, old.failuresIn(run), ckpt.Ref(print.Res), ckpt.Ref(print.Cause), print.Unparsable, old.ID)
 	if err != nil {
 		return nil, err
 	}

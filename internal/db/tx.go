@@ -24,6 +24,12 @@ type tx struct {
 	wrote   bool                   // whether anything was changed, so that leaving needs a rollback
 	agents  map[agentKey]*agentRow // agents that this transaction changed; nil is one that is gone
 	after   []func()               // to be done once all of it is on disk
+	watched []int64                // runs whose watches it may have changed
+	made    []ckpt.Finding         // findings that the present operation has made
+	run0    *runRow                // the run that the present operation is about, and what is kept of it
+	watch0  *watched
+	damage  []error // checkpoints that the present operation found damaged
+	gotOn   func()  // tells that the transaction makes progress
 }
 
 // statement is a prepared one. forgets says that it changes what hotRuns

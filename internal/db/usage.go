@@ -47,9 +47,13 @@ func (s *Store) countOwner(tx *tx, owner string, bytes int64) {
 	})
 }
 
-// admit refuses a save for which its owner has no room left. A batch may go
+// admit refuses a save that breaks its agent's schema or for which its owner has
+// no room left. A batch may go
 // over by what waits in it, never more.
 func (s *Store) admit(tx *tx, v *save) error {
+	if v.drift != nil && v.drift.refused != nil {
+		return v.drift.refused
+	}
 	if err := tx.settle(&v.state); err != nil {
 		return err
 	}

@@ -18,12 +18,14 @@ func (s *Store) Due(ctx context.Context, now time.Time, after int64, limit int) 
 		SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id
 		WHERE r.id > ?1 AND r.last_seq - r.removed > coalesce(json_extract(a.policy, '$.routine_keep'), 3)
 		  AND coalesce(json_extract(a.policy, '$.routine_keep'), 3) > 0
+		  AND EXISTS (SELECT 1 FROM checkpoints c INDEXED BY checkpoints_of_run WHERE c.run_id = r.id AND c.kind = 'routine'
+			LIMIT 1 OFFSET coalesce(json_extract(a.policy, '$.routine_keep'), 3))
 		UNION SELECT r.id FROM runs r WHERE r.id > ?1 AND r.ended_at IS NOT NULL AND ?2 <> ''
-		UNION SELECT c.run_id FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id
+		UNION SELECT c.run_id FROM checkpoints c INDEXED BY checkpoints_by_age JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id
 		WHERE c.run_id > ?1 AND c.kind = 'recovery' AND ?2 <> ''
 		  AND c.created_at <= strftime('%Y-%m-%dT%H:%M:%fZ', ?2, '-' || a.recovery_keep_s || ' seconds')
-		UNION SELECT o.run_id FROM operations o JOIN checkpoints c ON c.run_id = o.run_id AND c.kind = 'pre_operation' AND c.operation = o.key
-		WHERE o.run_id > ?1 AND o.status = 'succeeded'
+		UNION SELECT c.run_id FROM checkpoints c INDEXED BY checkpoints_before JOIN operations o ON o.run_id = c.run_id AND o.key = c.operation
+		WHERE c.run_id > ?1 AND c.kind = 'pre_operation' AND o.status = 'succeeded'
 		) ORDER BY id LIMIT ?3`, after, at, limit)
 	return ids, readError(err)
 }
@@ -90,6 +92,7 @@ func (s *Store) drop(tx *tx, id int64, over func(ckpt.History, ckpt.Policy, time
 	if err := tx.exec(`DELETE FROM runs WHERE id = ?`, id); err != nil {
 		return 0, err
 	}
+	s.watches.drop(id) // another run may get its number
 	e := daemonEntry(agent, "drop_run")
 	e.Run, e.Reason = run.Name, "the run has ended and its time is over"
 	return rows + 1, tx.audit(e)

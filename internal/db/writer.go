@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -31,9 +32,10 @@ type op struct {
 	apply   func(*tx) error
 	outside func(*writer) error // instead of apply: what must run in the writer's turn but outside a transaction
 
-	err  error
-	done bool
-	wake chan struct{} // told when done, or when to lead
+	err    error
+	damage []error // checkpoints that it found damaged
+	done   bool
+	wake   chan struct{} // told when done, or when to lead
 }
 
 // writer is the only way to change the database. Whoever finds it free leads:
@@ -55,6 +57,8 @@ type writer struct {
 	idle    sync.Cond // leading has become false
 
 	stats writerStats
+	moved atomic.Int64 // when the writer last got on, in time since made
+	made  time.Time
 }
 
 func newWriter(ctx context.Context, s *Store) (*writer, error) {
@@ -62,7 +66,7 @@ func newWriter(ctx context.Context, s *Store) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{store: s, conn: conn, stmts: map[string]*statement{}}
+	w := &writer{store: s, conn: conn, stmts: map[string]*statement{}, made: time.Now()}
 	w.idle.L = &w.mu
 	err = conn.QueryRowxContext(ctx, `SELECT n, hash FROM audit_head`).Scan(&w.head.n, &w.head.hash)
 	w.shown = w.head
@@ -84,6 +88,9 @@ func (s *Store) write(o *op) error {
 	if !o.done {
 		w.lead(o)
 	}
+	for _, err := range o.damage {
+		s.reportDamage(err)
+	}
 	return o.err
 }
 
@@ -102,7 +109,9 @@ func (w *writer) enter(o *op) (lead bool, err error) {
 		return false, &ckpt.Error{Code: ckpt.CodeBusy, Message: "too many writes are waiting: try again", RetryAfter: time.Second}
 	}
 	w.queue.push(o)
-	lead = !w.leading
+	if lead = !w.leading; lead {
+		w.gotOn()
+	}
 	w.leading = true
 	return lead, nil
 }
@@ -180,6 +189,7 @@ func (w *writer) runOutside(batch []*op) (inside, outside []*op) {
 			continue
 		}
 		o.err = guarded(func() error { return o.outside(w) })
+		w.gotOn()
 		outside = append(outside, o)
 	}
 	return inside, outside
@@ -226,9 +236,26 @@ func (w *writer) noteLate(batch []*op, err error) {
 	}
 }
 
+// gotOn notes that the writer has begun, or got one more thing done.
+func (w *writer) gotOn() { w.moved.Store(int64(time.Since(w.made))) }
+
+// Stalled is for how long the writer has had work and not got on with it: in a
+// flush, a statement, or waiting for what never comes. It is 0 while nobody
+// wants to write.
+func (s *Store) Stalled() time.Duration {
+	w := s.writer
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.leading {
+		return 0
+	}
+	return time.Since(w.made) - time.Duration(w.moved.Load())
+}
+
 // transaction is one try. Nothing is acknowledged unless the files are still
 // the ones that were opened.
 func (w *writer) transaction(batch []*op, retries int) (after []func(), err error) {
+	defer w.gotOn()
 	if err := w.failed(); err != nil {
 		return nil, &FatalError{err}
 	}
@@ -236,6 +263,11 @@ func (w *writer) transaction(batch []*op, retries int) (after []func(), err erro
 		return nil, err
 	}
 	t := w.begin(retries)
+	defer func() {
+		if err != nil {
+			w.store.forgetWatched(t)
+		}
+	}()
 	if err := w.do(`BEGIN IMMEDIATE`); err != nil {
 		return nil, err
 	}
@@ -257,6 +289,7 @@ func (w *writer) transaction(batch []*op, retries int) (after []func(), err erro
 			return nil, err
 		}
 	}
+	w.gotOn()
 	if err := w.do(`COMMIT`); err != nil {
 		w.rollback()
 		return nil, commitError(err)
@@ -269,7 +302,7 @@ func (w *writer) transaction(batch []*op, retries int) (after []func(), err erro
 }
 
 func (w *writer) begin(retries int) *tx {
-	t := &tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts, hot: &w.hot, now: ckpt.At(w.store.opt.Now()), retries: retries, head: w.head, agents: map[agentKey]*agentRow{}}
+	t := &tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts, hot: &w.hot, gotOn: w.gotOn, now: ckpt.At(w.store.opt.Now()), retries: retries, head: w.head, agents: map[agentKey]*agentRow{}}
 	if now := w.store.opt.Trusted(); !now.IsZero() {
 		t.trusted = ckpt.At(now)
 	}
@@ -280,9 +313,11 @@ func (w *writer) begin(retries int) *tx {
 // anything has its own answer and leaves the others alone.
 func applyAll(t *tx, batch []*op) error {
 	for _, o := range batch {
-		t.wrote = false
+		t.wrote, t.made, t.run0, t.watch0, t.damage = false, nil, nil, nil, nil
 		mark := len(t.after)
 		err := guarded(func() error { return o.apply(t) })
+		o.damage = t.damage
+		t.gotOn()
 		var refusal *ckpt.Error
 		switch {
 		case err == nil:

@@ -211,3 +211,18 @@ func TestCloseUnderLoadAnswersEverybody(t *testing.T) {
 	}
 	sound(t, path)
 }
+
+// TestAWriterThatStandsStillIsSeen: who has nothing to do does not stand still,
+// and who gets on with it does not either.
+func TestAWriterThatStandsStillIsSeen(t *testing.T) {
+	s, _ := open(t)
+	save(t, s, ann, "a", ckpt.KindRoutine, "1")
+	time.Sleep(20 * time.Millisecond)
+	if stalled := s.Stalled(); stalled != 0 {
+		t.Errorf("an idle writer has stood still for %v", stalled)
+	}
+	release := blocked(t, s)
+	waitFor(t, "the writer to be seen standing still", func() bool { return s.Stalled() > 50*time.Millisecond })
+	release()
+	waitFor(t, "the writer to be idle again", func() bool { return s.Stalled() == 0 })
+}

@@ -167,11 +167,11 @@ func TestSchemaIsChecked(t *testing.T) {
 			visit(inner)
 		}
 	}
-	if err := ckpt.CheckJSON(SnapshotSchema); err != nil {
+	if err := ckpt.CheckJSON(ckpt.SnapshotSchema); err != nil {
 		t.Fatal(err)
 	}
-	visit(SnapshotSchema)
-	top, _ := objectOf(SnapshotSchema)
+	visit(ckpt.SnapshotSchema)
+	top, _ := objectOf(ckpt.SnapshotSchema)
 	want := strings.Fields("version timestamp runId workflowId status stepResults executionPath suspendedPaths events executionGraph result error logs executionContext")
 	if diff := cmp.Diff(want, top.object("properties").keys); diff != "" {
 		t.Error(diff)

@@ -1,21 +1,16 @@
 package foreign
 
 import (
-	_ "embed"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// SnapshotSchema is the JSON Schema of workflow snapshots. It is what decides:
-// snapshots that break it are refused.
-//
-//go:embed workflow-snapshot.schema.json
-var SnapshotSchema []byte
-
-// schema is the part of JSON Schema that SnapshotSchema uses.
+// schema is the part of JSON Schema that ckpt.SnapshotSchema uses.
 type schema struct {
 	Type       oneOrMore         `json:"type"`
 	Required   []string          `json:"required"`
@@ -36,7 +31,7 @@ func (l *oneOrMore) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*[]string)(l))
 }
 
-var snapshotSchema = mustSchema(SnapshotSchema)
+var snapshotSchema = mustSchema(ckpt.SnapshotSchema)
 
 func mustSchema(text []byte) (s schema) {
 	if err := json.Unmarshal(text, &s); err != nil {

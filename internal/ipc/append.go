@@ -1,6 +1,7 @@
 package ipc
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -49,7 +50,26 @@ func appendSaved(b []byte, s *ckpt.Saved) []byte {
 		}
 		b = appendString(b, id)
 	}
-	return append(b, "]}\n"...)
+	return append(appendVerdict(append(b, `],"drift":`...), s.Drift), "}\n"...)
+}
+
+// noDrift is the verdict that nearly all saves are answered with.
+const noDrift = `{"verdict":"none","advice":null,"findings":[],"clean":null,"recovery":null}`
+
+// appendVerdict writes what is known of drift. Where there is something to say,
+// the few that hear it can wait for encoding/json.
+func appendVerdict(b []byte, v *ckpt.DriftVerdict) []byte {
+	if v == nil {
+		return append(b, "null"...)
+	}
+	if v.Verdict == ckpt.SeverityNone && len(v.Findings) == 0 && v.Advice == "" && v.Clean == "" && v.Recovery == "" {
+		return append(b, noDrift...)
+	}
+	var text bytes.Buffer
+	if err := encodeJSON(&text, v); err != nil {
+		return append(b, "null"...) // evidence is checked when it is stored
+	}
+	return append(b, bytes.TrimSpace(text.Bytes())...)
 }
 
 // appendPage writes one page of a list.

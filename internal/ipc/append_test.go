@@ -45,10 +45,15 @@ func TestHandWrittenCheckpointIsWhatEncodingJSONWrites(t *testing.T) {
 		check(t, err)
 		sameJSON(t, string(appendCheckpoint(nil, &ck))+"}", string(want))
 
-		saved := ckpt.Saved{Checkpoint: ck, Pruned: []string{"x", "y"}}
-		want, err = json.Marshal(saved)
-		check(t, err)
-		sameJSON(t, string(appendSaved(nil, &saved)), string(want))
+		for _, drift := range []*ckpt.DriftVerdict{
+			nil, {Verdict: ckpt.SeverityNone, Findings: []ckpt.Finding{}},
+			{Verdict: ckpt.SeverityCritical, Advice: "stop", Clean: "c", Recovery: "r", Findings: []ckpt.Finding{{Rule: "repeat", Evidence: ckpt.JSON(`{"a":"<&>"}`)}}},
+		} {
+			saved := ckpt.Saved{Checkpoint: ck, Pruned: []string{"x", "y"}, Drift: drift}
+			want, err = json.Marshal(saved)
+			check(t, err)
+			sameJSON(t, string(appendSaved(nil, &saved)), string(want))
+		}
 
 		for _, page := range []ckpt.CheckpointPage{{Checkpoints: []ckpt.Checkpoint{}}, {Checkpoints: []ckpt.Checkpoint{ck, {}}, Next: "cursor"}} {
 			want, err = json.Marshal(page)

@@ -110,7 +110,7 @@ func (c *call) admit() error {
 // run checks what all calls have in common, then calls.
 func (c *call) run(rt *route) error {
 	c.route = rt
-	for _, step := range [...]func(*call) error{(*call).checkPath, (*call).readScope, (*call).readKey, (*call).takeTurn} {
+	for _, step := range [...]func(*call) error{(*call).checkPath, (*call).readScope, (*call).readSpooled, (*call).readKey, (*call).takeTurn} {
 		if err := step(c); err != nil {
 			return err
 		}
@@ -154,7 +154,6 @@ func (c *call) readScope() error {
 		c.scope.Caller = c.conn.caller
 		return c.refuse(err)
 	}
-	c.scope.Late = c.r.Header[headerSpooled] != nil
 	if name == "" {
 		return nil
 	}
@@ -172,6 +171,18 @@ func (c *call) checkOwner(name string) error {
 	}
 	if !isOwner(name) {
 		return ckpt.Errorf(ckpt.CodeInvalid, "the owner %q is neither uid:NUMBER nor a SID", shown(name))
+	}
+	return nil
+}
+
+// readSpooled reads when a client put the write aside.
+func (c *call) readSpooled() error {
+	s, err := c.header(headerSpooled)
+	if err != nil || s == nil {
+		return err
+	}
+	if c.scope.Spooled, err = ckpt.ParseTime(*s); err != nil {
+		return ckpt.Errorf(ckpt.CodeInvalid, "the header %s is no time: write it as 2026-03-01T12:00:00.000Z", headerSpooled)
 	}
 	return nil
 }

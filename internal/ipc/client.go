@@ -33,6 +33,9 @@ type Client struct {
 	// of the last large state of each run, 64 MiB of them at most.
 	Whole bool
 
+	// Absent, if set, is told when nobody can be reached, and answers whether
+	// somebody can be now.
+	Absent func(context.Context, error) bool
 	Outbox Outbox // nil for none: then what cannot be sent is an error
 
 	acked   ackedStates

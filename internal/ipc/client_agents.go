@@ -27,6 +27,7 @@ func (c *Client) Policy(ctx context.Context, agent string) (*ckpt.Policy, error)
 	}
 	p := new(ckpt.Policy)
 	_, err := c.fetch(ctx, &ask{method: http.MethodGet, path: agentPath(agent) + "/policy", repeatable: true}, p)
+	p.Fill()
 	return orNil(p, err)
 }
 
@@ -42,6 +43,7 @@ func (c *Client) SetPolicy(ctx context.Context, agent string, p ckpt.Policy) (*c
 	a.repeatable = true
 	set := new(ckpt.Policy)
 	_, err = c.fetch(ctx, a, set)
+	set.Fill()
 	return orNil(set, err)
 }
 

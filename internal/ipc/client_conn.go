@@ -261,4 +261,11 @@ func (c *Client) try(ctx context.Context, a *ask) (*answer, error) {
 	return &answer{r.header, r.body}, nil
 }
 
-func (c *Client) dial(ctx context.Context) (net.Conn, error) { return endpoint.Dial(ctx, c.Socket) }
+// dial connects, once more where Absent has done something about it.
+func (c *Client) dial(ctx context.Context) (net.Conn, error) {
+	conn, err := endpoint.Dial(ctx, c.Socket)
+	if err != nil && c.Absent != nil && c.Absent(ctx, err) {
+		return endpoint.Dial(ctx, c.Socket)
+	}
+	return conn, err
+}

@@ -37,10 +37,6 @@ type Request struct {
 	Body         []byte
 }
 
-// headerSpooled says when a request was first tried: to make it later is no
-// sign of life.
-const headerSpooled = "Ckpt-Spooled"
-
 // Send makes a kept request. It neither repeats nor keeps it.
 func (c *Client) Send(ctx context.Context, r *Request, at ckpt.Time) (replayed bool, err error) {
 	a := &ask{method: r.Method, path: r.Path, header: http.Header{headerSpooled: {at.String()}}, body: r.Body, write: true, repeatable: true, rawQuery: r.Query}

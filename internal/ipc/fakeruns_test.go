@@ -27,6 +27,10 @@ type fakeRuns struct {
 	ended ckpt.OperationEnded
 	asked ckpt.Prompt
 
+	report    ckpt.DriftReport
+	posted    ckpt.PostedFinding
+	dismissed ckpt.DismissedFinding
+
 	events  []ckpt.Event
 	changed chan struct{}
 	reads   int
@@ -171,4 +175,20 @@ func (f *fakeRuns) Changed() <-chan struct{} {
 		f.changed = make(chan struct{})
 	}
 	return f.changed
+}
+
+func (f *fakeRuns) Drift(ctx context.Context, sc ckpt.Scope, df ckpt.DriftFilter) (*ckpt.DriftReport, error) {
+	return pageOf(f.report, f.note(ctx, "Drift", sc, ckpt.RunRef{}, df))
+}
+
+func (f *fakeRuns) PostFinding(ctx context.Context, sc ckpt.Scope, agent string, r ckpt.FindingRequest) (*ckpt.PostedFinding, bool, error) {
+	return answerOf(f, f.posted, f.note(ctx, "PostFinding", sc, ckpt.RunRef{Agent: agent}, r))
+}
+
+func (f *fakeRuns) Dismiss(ctx context.Context, sc ckpt.Scope, r ckpt.DismissRequest) (*ckpt.DismissedFinding, bool, error) {
+	return answerOf(f, f.dismissed, f.note(ctx, "Dismiss", sc, ckpt.RunRef{}, r))
+}
+
+func (f *fakeRuns) Finding(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Finding, error) {
+	return pageOf(f.posted.Finding, f.note(ctx, "Finding", sc, ckpt.RunRef{}, id))
 }

@@ -21,6 +21,9 @@ const (
 	headerProgram  = "Ckpt-Program"
 )
 
+// headerSpooled says when a client put a write aside: docs/SPOOL.md.
+const headerSpooled = "Ckpt-Spooled"
+
 // envelope is a save as people with curl write it.
 type envelope struct {
 	Kind     ckpt.Kind       `json:"kind"`

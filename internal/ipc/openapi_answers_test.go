@@ -130,6 +130,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	t.Run("changing", func(t *testing.T) { a.within(t).changing() })
 	t.Run("agents", func(t *testing.T) { a.within(t).agents() })
 	t.Run("runs", func(t *testing.T) { a.within(t).runs() })
+	t.Run("drift", func(t *testing.T) { a.within(t).drift() })
 	t.Run("daemon", func(t *testing.T) { a.within(t).daemon() })
 	t.Run("refusals", func(t *testing.T) { a.within(t).refusals() })
 }
@@ -286,6 +287,45 @@ func (a *api) runs() {
 	a.want(400, post(aRun+"/r1/end", `{"status":"running"}`))
 	a.want(200, post(aRun+"/main/end", `{"status":"completed","result":[1],"state":{"done":true},"continuation_prompt":"p","error":"e"}`))
 	a.want(409, post(aRun+"/main/steps", `{"key":"s","name":"n"}`)) // it has ended
+}
+
+func (a *api) drift() {
+	const path = "/v1/agents/drifter/drift"
+	a.want(404, get(path))
+	a.want(201, post("/v1/agents/drifter/checkpoints", `{"kind":"routine","state":{"n":1}}`))
+	a.want(200, get(path))
+	finding := post(path+"/findings", `{"rule":"tired","severity":"warn","message":"m","advice":"rest","evidence":{"n":[1]},"epoch":1,"run":"main"}`).with("Idempotency-Key", "f1")
+	a.want(201, finding)
+	a.want(201, finding) // replayed
+	body := a.want(201, post(path+"/findings", `{"rule":"lost","severity":"critical","message":"m","since_seq":0,"evidence":null}`))
+	a.want(400, post(path+"/findings", `{"rule":"lost","severity":"none","message":"m"}`))
+	a.want(400, post(path+"/findings", `{"rule":"lost","severity":"warn","message":"m","more":1}`))
+	a.want(201, post("/v1/agents/drifter/checkpoints", `{"kind":"routine","state":1,"run":"gone"}`))
+	a.want(200, post("/v1/agents/drifter/runs/gone/end", `{"status":"completed"}`))
+	a.want(409, post(path+"/findings", `{"rule":"lost","severity":"warn","message":"m","run":"gone"}`))
+	a.want(201, post("/v1/agents/drifter/checkpoints", `{"kind":"routine","state":{"n":2}}`)) // suspect, and critical
+	a.want(201, post("/v1/agents/drifter/runs/main/steps", `{"key":"s","name":"n","status":"succeeded"}`))
+	a.want(200, post("/v1/agents/drifter/runs/main/heartbeat", `{}`))
+	page := a.want(200, get(path+"?run=main&limit=1&all=true&timeline=true"))
+	var first ckpt.DriftReport
+	if err := json.Unmarshal([]byte(page), &first); err != nil || first.Next == "" || first.Verdict != ckpt.SeverityCritical || first.Recovery == "" || len(first.Timeline) != 4 {
+		a.t.Fatalf("%v %s", err, page)
+	}
+	a.want(200, get(path+"?limit=1&before="+string(first.Next)))
+	a.want(400, get(path+"?all=yes"))
+	var posted ckpt.PostedFinding
+	if err := json.Unmarshal([]byte(body), &posted); err != nil || posted.ID == "" {
+		a.t.Fatalf("%v %s", err, body)
+	}
+	a.want(200, get("/v1/findings/"+posted.ID))
+	a.want(404, get("/v1/findings/"+idZ))
+	a.want(200, post("/v1/findings/"+posted.ID+"/dismiss", `{"reason":"checked"}`).with("Idempotency-Key", "d1"))
+	a.want(200, post("/v1/findings/"+posted.ID+"/dismiss", `{"reason":"checked"}`).with("Idempotency-Key", "d1"))
+	a.want(200, post("/v1/findings/"+posted.ID+"/dismiss", ``).of(""))
+	a.want(422, post("/v1/findings/"+posted.ID+"/dismiss", `{}`).with("Idempotency-Key", "d1"))
+	a.want(404, post("/v1/findings/"+idZ+"/dismiss", `{}`))
+	a.want(400, post("/v1/findings/x/dismiss", `{}`))
+	a.want(200, get("/v1/status"))
 }
 
 func (a *api) steps() {

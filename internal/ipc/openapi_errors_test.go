@@ -222,3 +222,19 @@ func (f failing) AnswerPrompt(context.Context, ckpt.Scope, ckpt.PromptAnswer) (*
 }
 
 func (f failing) Changed() <-chan struct{} { return nil }
+
+func (f failing) Drift(context.Context, ckpt.Scope, ckpt.DriftFilter) (*ckpt.DriftReport, error) {
+	return nil, f.err
+}
+
+func (f failing) PostFinding(context.Context, ckpt.Scope, string, ckpt.FindingRequest) (*ckpt.PostedFinding, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Dismiss(context.Context, ckpt.Scope, ckpt.DismissRequest) (*ckpt.DismissedFinding, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Finding(context.Context, ckpt.Scope, string) (*ckpt.Finding, error) {
+	return nil, f.err
+}

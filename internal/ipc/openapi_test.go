@@ -107,6 +107,9 @@ func TestDescriptionHasTheFieldsOfTheTypes(t *testing.T) {
 		"OperationPage": ckpt.OperationPage{}, "OperationRequest": ckpt.OperationRequest{}, "OperationEnd": ckpt.OperationEnd{},
 		"Event": ckpt.Event{}, "EventPage": ckpt.EventPage{}, "NewEvent": ckpt.NewEvent{}, "Appended": ckpt.Appended{},
 		"Prompt": ckpt.Prompt{}, "PromptPage": ckpt.PromptPage{}, "PromptAnswer": ckpt.PromptAnswer{},
+		"Detector": ckpt.Detector{}, "Budget": ckpt.Budget{}, "Rule": ckpt.Rule{}, "Finding": ckpt.Finding{}, "FindingRequest": ckpt.FindingRequest{},
+		"PostedFinding": ckpt.PostedFinding{}, "DismissRequest": ckpt.DismissRequest{}, "DismissedFinding": ckpt.DismissedFinding{},
+		"DriftVerdict": ckpt.DriftVerdict{}, "DriftReport": ckpt.DriftReport{}, "DriftStatus": ckpt.DriftStatus{}, "FindingCount": ckpt.FindingCount{}, "TimelineEntry": ckpt.TimelineEntry{},
 		"Version": ipc.Version{}, "Health": ipc.Health{}, "Problem": ipc.Problem{},
 	}
 	for name, v := range types {

@@ -78,6 +78,11 @@ var routes = []route{
 	{name: "prompts", method: "GET", path: "/v1/prompts", params: []string{"open", "before", "limit"}, runs: true, do: (*call).listPrompts},
 	{name: "answer_prompt", method: "POST", path: "/v1/prompts/{id}/answer", write: true, runs: true, do: (*call).answerPrompt},
 
+	{name: "drift", method: "GET", path: "/v1/agents/{agent}/drift", params: []string{"run", "all", "timeline", "before", "limit"}, runs: true, do: (*call).getDrift},
+	{name: "post_finding", method: "POST", path: "/v1/agents/{agent}/drift/findings", write: true, runs: true, do: (*call).postFinding},
+	{name: "finding", method: "GET", path: "/v1/findings/{id}", runs: true, do: (*call).getFinding},
+	{name: "dismiss_finding", method: "POST", path: "/v1/findings/{id}/dismiss", write: true, runs: true, do: (*call).dismissFinding},
+
 	{name: "audit", method: "GET", path: "/v1/audit", params: []string{"agent", "action", "after", "limit"}, do: (*call).listAudit},
 	{name: "status", method: "GET", path: "/v1/status", do: (*call).getStatus},
 	{name: "version", method: "GET", path: "/v1/version", free: true, do: (*call).getVersion},

@@ -32,6 +32,8 @@ func newRunWorld(t *testing.T, change ...func(*Options)) (*world, *fakeRuns) {
 		},
 		ended: ckpt.OperationEnded{Operation: filled[ckpt.Operation](t), Released: []string{id1}},
 		asked: filled[ckpt.Prompt](t),
+
+		report: filled[ckpt.DriftReport](t), posted: filled[ckpt.PostedFinding](t), dismissed: filled[ckpt.DismissedFinding](t),
 	}
 	w := newWorld(t, append([]func(*Options){func(o *Options) { o.Runs = runs }}, change...)...)
 	return w, runs
@@ -82,6 +84,13 @@ func fill(t testing.TB, v reflect.Value) {
 			f.SetFloat(float64(i) + 0.25)
 		case reflect.Bool:
 			f.SetBool(true)
+		case reflect.Struct:
+			fill(t, f)
+		case reflect.Slice:
+			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+			if f.Index(0).Kind() == reflect.Struct {
+				fill(t, f.Index(0))
+			}
 		default:
 			t.Fatalf("the field %s is new and of a new type: fill it", field.Name)
 		}
@@ -115,7 +124,7 @@ func TestCallsOfRunsTravelWhole(t *testing.T) {
 		equal(t, method+" replayed", replayed, true)
 		same(t, "the answer to "+method, answer, answered)
 		same(t, "the request of "+method, got, want)
-		if slices.Contains([]string{"StartRun", "Runs", "Resume", "Prompts", "AnswerPrompt"}, method) {
+		if slices.Contains([]string{"StartRun", "Runs", "Resume", "Prompts", "AnswerPrompt", "Drift", "Finding", "PostFinding", "Dismiss"}, method) {
 			return
 		}
 		equal(t, method+" names the run", at, ref)
@@ -192,6 +201,22 @@ func TestCallsOfRunsTravelWhole(t *testing.T) {
 	answer := ckpt.PromptAnswer{ID: id1, Choice: ckpt.ChoiceAbandon, Reason: "so", IdempotencyKey: "k8"}
 	p, replayed, err := c.AnswerPrompt(ctx, answer)
 	tell("AnswerPrompt", replayed, err, p, &runs.asked, answer)
+
+	driftFilter := ckpt.DriftFilter{Agent: "a", Run: "r", All: true, Line: true, Before: "b", Limit: 3}
+	report, err := c.Drift(ctx, driftFilter)
+	tell("Drift", true, err, report, &runs.report, driftFilter)
+
+	finding, err := c.Finding(ctx, id1)
+	tell("Finding", true, err, finding, &runs.posted.Finding, id1)
+
+	post := filled[ckpt.FindingRequest](t)
+	post.Run, post.Rule, post.Severity, post.Evidence, post.IdempotencyKey = "r", "mine", ckpt.SeverityCritical, ckpt.JSON(exact), "k9"
+	posted, replayed, err := c.PostFinding(ctx, "a", post)
+	tell("PostFinding", replayed, err, posted, &runs.posted, post)
+
+	dismiss := ckpt.DismissRequest{ID: id1, Reason: "so", IdempotencyKey: "k10"}
+	dismissed, replayed, err := c.Dismiss(ctx, dismiss)
+	tell("Dismiss", replayed, err, dismissed, &runs.dismissed, dismiss)
 }
 
 // exact is JSON that no encoder writes by itself.

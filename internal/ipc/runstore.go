@@ -35,4 +35,9 @@ type RunStore interface {
 
 	Prompts(ctx context.Context, sc ckpt.Scope, f ckpt.PromptFilter) (*ckpt.PromptPage, error)
 	AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAnswer) (*ckpt.Prompt, bool, error)
+
+	Drift(ctx context.Context, sc ckpt.Scope, f ckpt.DriftFilter) (*ckpt.DriftReport, error)
+	Finding(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Finding, error)
+	PostFinding(ctx context.Context, sc ckpt.Scope, agent string, r ckpt.FindingRequest) (*ckpt.PostedFinding, bool, error)
+	Dismiss(ctx context.Context, sc ckpt.Scope, r ckpt.DismissRequest) (*ckpt.DismissedFinding, bool, error)
 }

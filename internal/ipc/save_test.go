@@ -309,6 +309,8 @@ func TestHostileSaves(t *testing.T) {
 		{saves + "?kind=routine", `x`, "Ckpt-Metadata: {\"a\":1,\"a\":2}", 400, "duplicate"},
 		{saves + "?kind=routine", `x`, "Ckpt-Metadata: {}\r\nCkpt-Metadata: {}", 400, "twice"},
 		{saves + "?kind=routine", `x`, "Ckpt-Metadata:", 400, "empty"},
+		{saves + "?kind=routine", `x`, "Ckpt-Spooled: yesterday", 400, "Ckpt-Spooled"},
+		{saves + "?kind=routine", `x`, "Ckpt-Spooled: 2026-03-01T12:00:00Z\r\nCkpt-Spooled: 2026-03-01T12:00:00Z", 400, "twice"},
 		{saves + "?kind=routine", `x`, "Ckpt-Program: {\"source\":\"x\",\"done\":1}", 400, "done"},
 		{saves + "?kind=routine", `x`, "Content-Encoding: gzip", 400, "Content-Encoding"},
 		{saves + "?kind=routine", `x`, "Content-Type: \xff\xff", 400, "ASCII"},

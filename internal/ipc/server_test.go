@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
@@ -325,7 +327,9 @@ func TestAgentCalls(t *testing.T) {
 	ctx := t.Context()
 	p, err := w.client.Policy(ctx, "a")
 	check(t, err)
-	equal(t, "policy", *p, ckpt.DefaultPolicy())
+	if diff := cmp.Diff(ckpt.DefaultPolicy(), *p); diff != "" {
+		t.Error(diff)
+	}
 	p.RoutineKeep = 9
 	set, err := w.client.SetPolicy(ctx, "a", *p)
 	check(t, err)

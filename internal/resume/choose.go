@@ -1,21 +1,43 @@
 package resume
 
 import (
+	"strings"
+
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 // choice is the checkpoint to go on from, and those that were passed over.
 type choice struct {
-	fact    ckpt.FactCheckpoint
-	loaded  *ckpt.Checkpoint    // nil where there is none
-	skipped []ckpt.Skipped      // newest first
-	damaged int                 // how many of the skipped are damaged
-	oldest  ckpt.FactCheckpoint // the oldest suspect one that was passed over; zero for none
+	fact     ckpt.FactCheckpoint
+	loaded   *ckpt.Checkpoint    // nil where there is none
+	skipped  []ckpt.Skipped      // newest first
+	damaged  int                 // how many of the skipped are damaged
+	suspects int                 // how many of them are suspect
+	oldest   ckpt.FactCheckpoint // the oldest suspect one that was passed over; zero for none
 }
 
 func (c *choice) suspect() bool { return c.loaded != nil && c.fact.Suspect }
 
 const whySuspect = "suspect: it was saved after the first evidence of critical drift"
+
+// suspicion says why a checkpoint is suspect, with what was found where that is
+// known.
+func suspicion(f *ckpt.Facts, seq int64) string {
+	for i := range f.Findings {
+		if finding := &f.Findings[i]; covers(finding, seq) {
+			return whySuspect + " (" + inWords(finding) + ")"
+		}
+	}
+	return whySuspect
+}
+
+// covers says whether a checkpoint is suspect because of a finding.
+func covers(f *ckpt.Finding, seq int64) bool {
+	return f.SinceSeq != nil && seq > *f.SinceSeq && (f.UntilSeq == nil || seq <= *f.UntilSeq)
+}
+
+// inWords is a finding in a line: its rule and its sentence.
+func inWords(f *ckpt.Finding) string { return f.Rule + ": " + strings.TrimRight(f.Message, ".") }
 
 // choose takes the newest checkpoint that is clean and reads back intact, and
 // where there is none the newest intact one of those that are suspect.
@@ -35,7 +57,8 @@ func choose(f *ckpt.Facts) (choice, error) {
 		case why != "":
 			c.damaged++
 		case fact.Suspect && i < at:
-			why, c.oldest = whySuspect, fact
+			why, c.oldest = suspicion(f, fact.Seq), fact
+			c.suspects++
 		default:
 			continue
 		}

@@ -39,6 +39,7 @@ const mark = "--- answer\n"
 //	initial '{}' type=text/plain
 //	step call_1 search succeeded after=5 began=3m ended=2m result='{"n":1}' args='{}'
 //	operation deploy release uncertain began=7m ended=6m checkpoint=c5 attempt=1
+//	finding repeat since=3 until=5 made=6m says='search was called 5 times.'
 //	prompt p1 made=6m checkpoint=c5 choice=resume answered=5m by=uid:0
 //
 // Checkpoint 5 has the id c5. They stand newest first.
@@ -128,6 +129,8 @@ func (s *scene) take(words []string) error {
 		return s.takeOperation(words[1:])
 	case "prompt":
 		return s.takePrompt(words[1:])
+	case "finding":
+		return s.takeFinding(words[1:])
 	}
 	return fmt.Errorf("what is %s?", words[0])
 }
@@ -215,6 +218,30 @@ func (s *scene) takeCheckpoint(words []string) error {
 	c.Size = int64(len(c.State))
 	s.states[c.ID] = c
 	s.Checkpoints = append(s.Checkpoints, ckpt.FactCheckpoint{ID: c.ID, Seq: seq, Kind: c.Kind, Suspect: c.Suspect, At: at.Time})
+	return err
+}
+
+func (s *scene) takeFinding(words []string) error {
+	f := ckpt.Finding{ID: "f-" + words[0], Rule: words[0], Severity: ckpt.SeverityCritical}
+	err := pairs(words[1:], func(key, value string) (err error) {
+		var seq int64
+		switch key {
+		case "made":
+			f.At, err = ago(value)
+		case "since":
+			seq, err = strconv.ParseInt(value, 10, 64)
+			f.SinceSeq = &seq
+		case "until":
+			seq, err = strconv.ParseInt(value, 10, 64)
+			f.UntilSeq = &seq
+		case "says":
+			f.Message = value
+		default:
+			err = fmt.Errorf("what is %s?", key)
+		}
+		return err
+	})
+	s.Findings = append(s.Findings, f)
 	return err
 }
 

@@ -199,16 +199,17 @@ func (m *maker) nothingIntact() string {
 // together, the damaged ones by name.
 func (m *maker) passedOver() []string {
 	var said []string
-	if n := len(m.choice.skipped) - m.choice.damaged; n == 1 {
+	if n := m.choice.suspects; n == 1 {
 		said = append(said, fmt.Sprintf("Checkpoint %s (number %d) is newer, but was saved after the first evidence of critical drift: it is passed over.",
 			m.choice.oldest.ID, m.choice.oldest.Seq))
 	} else if n > 1 {
 		said = append(said, fmt.Sprintf("%d newer checkpoints, from %s (number %d) on, were saved after the first evidence of critical drift: they are passed over.",
 			n, m.choice.oldest.ID, m.choice.oldest.Seq))
 	}
+	said = append(said, m.found()...)
 	told := 0
 	for _, s := range m.choice.skipped {
-		if s.Reason == whySuspect {
+		if strings.HasPrefix(s.Reason, whySuspect) {
 			continue
 		}
 		if told == maxNamed {
@@ -217,6 +218,27 @@ func (m *maker) passedOver() []string {
 		}
 		told++
 		said = append(said, fmt.Sprintf("Checkpoint %s (number %d) is passed over as %s", s.ID, s.Seq, sentence(s.Reason)))
+	}
+	return said
+}
+
+// found tells what made suspects of the checkpoints that were passed over, or of
+// the one that is taken although it is suspect.
+func (m *maker) found() []string {
+	var said []string
+	for i := range m.f.Findings {
+		f := &m.f.Findings[i]
+		about := m.choice.suspect() && covers(f, m.choice.fact.Seq)
+		for _, s := range m.choice.skipped {
+			about = about || strings.HasPrefix(s.Reason, whySuspect) && covers(f, s.Seq)
+		}
+		if !about {
+			continue
+		}
+		if len(said) == maxNamed {
+			return append(said, "More was found; ckptsidecar drift "+m.f.Run.Agent+" --all has it.")
+		}
+		said = append(said, fmt.Sprintf("Critical drift was found%s: %s.", m.at(f.At.Time), inWords(f)))
 	}
 	return said
 }

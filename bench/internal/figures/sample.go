@@ -10,6 +10,7 @@ type Sample struct {
 	Rate float64 // saves a second
 	P50  float64 // milliseconds
 	P99  float64
+	CPU  float64 // milliseconds of processor time for a save, of the system and its client
 }
 
 // NewSample takes the times of the saves that ended in a span of seconds.
@@ -63,6 +64,7 @@ func (s Series) Median() (Sample, bool) {
 		Rate: of(func(s *Sample) float64 { return s.Rate }),
 		P50:  of(func(s *Sample) float64 { return s.P50 }),
 		P99:  of(func(s *Sample) float64 { return s.P99 }),
+		CPU:  of(func(s *Sample) float64 { return s.CPU }),
 	}
 	return m, !math.IsNaN(m.Rate)
 }

@@ -110,6 +110,27 @@ func TestRunSaysWhatWasSaidAndEndsWithItsContext(t *testing.T) {
 	}
 }
 
+func TestCPUCountsChildren(t *testing.T) {
+	p, err := Start(Spec{Name: "burner", Path: "/bin/sh", Args: []string{"-c", `(i=0; while :; do i=$((i+1)); done) & wait`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Kill)
+	waitFor(t, "30 ms of work", func() bool {
+		used, err := p.CPU()
+		return err == nil && used >= 30*time.Millisecond
+	})
+	if err := p.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond) // until the signal has come
+	before, _ := p.CPU()
+	time.Sleep(100 * time.Millisecond)
+	if after, _ := p.CPU(); after != before {
+		t.Errorf("while it was stopped it used %s", after-before)
+	}
+}
+
 // A child must not outlive a parent that is killed. The parent here is this
 // test binary, started again.
 func TestChildrenDieWithTheirParent(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"time"
 )
 
 // Check says whether this machine can run the benchmark.
@@ -18,6 +19,9 @@ func (p *Process) Pause() error { return ErrLinuxOnly }
 
 // Resume is for Linux.
 func (p *Process) Resume() error { return ErrLinuxOnly }
+
+// CPU is for Linux.
+func (p *Process) CPU() (time.Duration, error) { return 0, ErrLinuxOnly }
 
 type member struct{ pid int }
 

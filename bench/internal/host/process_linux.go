@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -113,6 +115,7 @@ func tree(root int) ([]member, error) {
 type stat struct {
 	member
 	parent int
+	ticks  int64 // of processor time
 }
 
 // look reads what the kernel says of a process.
@@ -121,12 +124,30 @@ func look(pid int) (stat, error) {
 	if err != nil {
 		return stat{}, err
 	}
-	// The name stands in parentheses and may hold anything. After it come the
-	// state, the parent, and as the 20th the time of birth.
+	// The name stands in parentheses and may hold anything. After it come, as
+	// proc(5) numbers them from 3, the state, the parent, …
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) < 20 {
 		return stat{}, fmt.Errorf("/proc/%d/stat has only %d fields", pid, len(fields))
 	}
-	parent, err := strconv.Atoi(string(fields[1]))
-	return stat{member{pid, string(fields[19])}, parent}, err
+	field := func(n int) string { return string(fields[n-3]) }
+	parent, err1 := strconv.Atoi(field(4))
+	user, err2 := strconv.ParseInt(field(14), 10, 64)
+	system, err3 := strconv.ParseInt(field(15), 10, 64)
+	return stat{member{pid, field(22)}, parent, user + system}, errors.Join(err1, err2, err3)
+}
+
+// tick is what the kernel counts processor time in, for programs.
+const tick = 10 * time.Millisecond
+
+// CPU is the processor time that the processes of the tree have used so far.
+func (p *Process) CPU() (time.Duration, error) {
+	family, err := p.family()
+	var ticks int64
+	for _, m := range family {
+		if s, err := look(m.pid); err == nil && s.member == m {
+			ticks += s.ticks
+		}
+	}
+	return time.Duration(ticks) * tick, err
 }

@@ -40,6 +40,16 @@ func (i *Instance) Run(ctx context.Context, o load.Order) (*load.Answer, error) 
 	return a, err
 }
 
+// CPU is the processor time that it and its driver have used so far.
+func (i *Instance) CPU() (sum time.Duration, err error) {
+	err = i.each(func(p *host.Process) error {
+		one, err := p.CPU()
+		sum += one
+		return err
+	})
+	return sum, err
+}
+
 // Pause stops all of it, so that it burns nothing while others are measured.
 func (i *Instance) Pause() error { return i.each((*host.Process).Pause) }
 

@@ -74,10 +74,14 @@ CREATE TABLE findings (
     rule         TEXT NOT NULL,
     severity     TEXT NOT NULL CHECK (severity IN ('info', 'warn', 'critical')),
     message      TEXT NOT NULL,
+    advice       TEXT,    -- for the model: what to do now
     evidence     TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(evidence)),
-    checkpoint   TEXT, -- the checkpoint in which it was seen
-    since_seq    INTEGER, -- checkpoints from this sequence number on are suspect
-    dismissed_at TEXT,
+    checkpoint   TEXT,    -- the one in which it was seen, or the recovery checkpoint that was made because of it
+    since_seq    INTEGER, -- of a critical one: the run's newest checkpoint before the evidence began
+    until_seq    INTEGER, -- the run's newest checkpoint when it was closed
+    closed       TEXT CHECK (closed IN ('dismissed', 'resumed', 'restored', 'begun_anew')), -- by what; NULL while it is open
+    closed_at    TEXT,
+    dismissed_at TEXT,    -- an operator said that it was none, also after it was closed otherwise
     dismissed_by TEXT
 ) STRICT;
 
@@ -154,6 +158,15 @@ CREATE TABLE runs (
     progress      REAL,
     progress_at   TEXT,
     goal          TEXT,
+    first_goal    TEXT,                       -- the goal that it began with, or that a goal_update event made its own
+    steps_ended   INTEGER NOT NULL DEFAULT 0, -- steps that ended, every attempt of each, and what they used
+    input_tokens  INTEGER NOT NULL DEFAULT 0,
+    output_tokens INTEGER NOT NULL DEFAULT 0,
+    cost_usd      REAL NOT NULL DEFAULT 0,
+    stretch       INTEGER NOT NULL DEFAULT 1, -- drift is counted anew in each: it begins where the run goes back or is taken over
+    stretch_seq   INTEGER NOT NULL DEFAULT 0, -- last_seq when it began
+    stretch_from  INTEGER NOT NULL DEFAULT 0, -- the checkpoint that it goes on from, by seq; 0 for none
+    back_seq      INTEGER,                    -- drift may be beginning: the newest clean checkpoint up to this one is kept; NULL while it is not
     continuation_prompt TEXT,
     external_session    TEXT,
     labels        TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(labels)),
@@ -188,14 +201,24 @@ CREATE TABLE steps (
     cost_usd     REAL,
     progress     REAL,
     after_seq    INTEGER NOT NULL DEFAULT 0, -- the run's newest checkpoint when it ended, or when it began
+    stretch      INTEGER NOT NULL DEFAULT 0, -- of its run when it ended; 0 for one that nobody watched
+    failures     INTEGER NOT NULL DEFAULT 0, -- earlier attempts of this key that failed in this stretch
+    sig          TEXT,                       -- what the drift detectors keep of it: a hash of the call,
+    res          TEXT,                       -- one of what came out, without what differs each time,
+    cause        TEXT,                       -- one of what was complained of,
+    unparsable   INTEGER NOT NULL DEFAULT 0 CHECK (unparsable IN (0, 1)), -- and whether it began like JSON and was none
     UNIQUE (run_id, key)
 ) STRICT;
+
+CREATE INDEX checkpoints_before ON checkpoints (run_id, operation) WHERE kind = 'pre_operation';
 
 CREATE INDEX checkpoints_by_age ON checkpoints (created_at) WHERE kind = 'recovery';
 
 CREATE INDEX checkpoints_of_run ON checkpoints (run_id, kind, seq);
 
 CREATE INDEX findings_of_run ON findings (run_id, at);
+
+CREATE INDEX findings_open ON findings (run_id) WHERE closed IS NULL;
 
 CREATE INDEX prompts_of_run ON prompts (run_id);
 

@@ -1,0 +1,173 @@
+"""One agent: saving, restoring, looking, and the way to its runs."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional
+
+from . import asks
+from .acked import saver
+from .autosave import Autosave
+from .delivery import Kept
+from .encode import Encoded, dumps
+from .errors import NotFound
+from .ids import new_id
+from .models import Checkpoint, Diff, Saved, body_of, checkpoint_of, saved_of, with_state
+
+if TYPE_CHECKING:
+    from .client import Sidecar
+    from .run import Run
+
+
+class Agent:
+    """An agent of this user, by its name."""
+
+    def __init__(self, sidecar: "Sidecar", name: str) -> None:
+        self.sidecar = sidecar
+        self.name = asks.check_agent(name)
+        self._path = f"/v1/agents/{self.name}"
+
+    def __repr__(self) -> str:
+        return f"Agent({self.name!r})"
+
+    def save(
+        self,
+        state: Any,
+        *,
+        kind: str = "routine",
+        run: str = asks.MAIN,
+        epoch: Optional[int] = None,
+        parent: Optional[str] = None,
+        step: Optional[str] = None,
+        labels: Optional[Mapping[str, str]] = None,
+        metadata: Optional[Mapping[str, Any]] = None,
+        program: Optional[Mapping[str, Any]] = None,
+        content_type: Optional[str] = None,
+        id: Optional[str] = None,
+    ) -> Saved:
+        """Saves a state and answers when it is on disk.
+
+        Bytes are saved as they are, of the ``content_type`` that is named; anything else as JSON, see
+        ``dumps`` (the result of which is taken as well): what of it was dropped or simplified is in the answer. ``kind`` is routine,
+        pre_operation or recovery. The ``id`` is made here; who wants to repeat a save gives it.
+        """
+        encoded = self.encode(state)
+        content_type = content_type or encoded.content_type
+        ask = asks.save(
+            self.name, asks.check_id(id) if id else new_id(), encoded.data, kind=kind, content_type=content_type,
+            run=asks.check_run(run), epoch=epoch, parent=parent, step=step, labels=labels, metadata=metadata,
+            program=program,
+        )  # fmt: skip
+        delta = saver(self.sidecar._acked, ask) if self.sidecar._acked is not None else None
+        reply = self.sidecar._deliver(ask)
+        if isinstance(reply, Kept):
+            saved = Saved(ask.id, self.name, run, kind, size=len(encoded.data), content_type=content_type)
+            saved.labels, saved.metadata = dict(labels or {}), dict(metadata or {})
+            saved.spooled, saved.lost = reply.dropped is None, reply.dropped is not None
+            saved.why = reply.dropped or reply.reason
+        else:
+            saved = saved_of(body_of(reply), reply.replayed)
+            if delta is not None:
+                delta.done(saved.id, saved.sha256)
+        saved.dropped, saved.simplified = encoded.dropped, encoded.simplified
+        return saved
+
+    def encode(self, state: Any) -> Encoded:
+        """A state as it is saved: bytes as they are, anything else as JSON."""
+        if isinstance(state, Encoded):
+            return state
+        if type(state) is bytes:
+            return Encoded(state, [], [], asks.BYTES)
+        return dumps(state, default=self.sidecar._default, refuse=self.sidecar._refuse)
+
+    def restore(
+        self,
+        checkpoint: Optional[str] = None,
+        *,
+        kind: Optional[str] = None,
+        clean: bool = False,
+        run: Optional[str] = None,
+        reason: str = "",
+    ) -> Checkpoint:
+        """Goes back to a checkpoint: the newest that fits, or the one named. It is recorded who did and why.
+
+        Nothing is removed: the run's next save has it as its parent. Raises NotFound where there is none.
+        """
+        body = {
+            "checkpoint": asks.check_id(checkpoint) if checkpoint else None,
+            "kind": kind, "clean": clean or None, "run": run, "reason": reason or None,
+        }  # fmt: skip
+        self._settled(run)
+        return with_state(self.sidecar._ask(asks.post(f"{self._path}/restore", body)))
+
+    def latest(
+        self, *, run: Optional[str] = None, kind: Optional[str] = None, clean: bool = False, state: bool = True
+    ) -> Optional[Checkpoint]:
+        """The newest checkpoint, None where there is none. Nothing is recorded or changed."""
+        self._settled(run)
+        pairs = [("run", run), ("kind", kind), ("clean", clean or None), ("state", None if state else False)]
+        try:
+            return with_state(self.sidecar._ask(asks.get(f"{self._path}/checkpoints/latest", *pairs)))
+        except NotFound:
+            return None
+
+    def _settled(self, run: Optional[str]) -> None:
+        """Sends what waits of a run first, or the answer would be old."""
+        self.sidecar._delivery.settle((self.name, run or asks.MAIN))
+
+    def get(self, checkpoint: str, *, state: bool = True) -> Checkpoint:
+        """Reads a checkpoint by its id."""
+        return self.sidecar.checkpoint(checkpoint, state=state)
+
+    def list(
+        self,
+        *,
+        run: Optional[str] = None,
+        kind: Optional[str] = None,
+        labels: Optional[Mapping[str, str]] = None,
+        suspect: Optional[bool] = None,
+        limit: Optional[int] = None,
+    ) -> Iterator[Checkpoint]:
+        """The checkpoints, newest first, without states; all of them where there is no limit."""
+        pairs: list[tuple[str, Any]] = [("run", run), ("kind", kind), ("suspect", suspect)]
+        pairs.extend(("label", f"{key}={value}") for key, value in sorted((labels or {}).items()))
+        for raw in self.sidecar._pages(f"{self._path}/checkpoints", "checkpoints", *pairs, limit=limit):
+            yield checkpoint_of(raw)
+
+    def diff(self, a: str, b: str) -> Diff:
+        """What leads from the state of one checkpoint to that of another."""
+        return self.sidecar.diff(a, b)
+
+    def policy(self) -> dict[str, Any]:
+        """The agent's settings: retention, drift, secrets, monitor."""
+        return self.sidecar._dict(asks.get(f"{self._path}/policy"))
+
+    def set_policy(self, **settings: Any) -> dict[str, Any]:
+        """Changes some of the agent's settings, for example ``routine_keep=10``."""
+        try:
+            settings = {**self.policy(), **settings}
+        except NotFound:
+            pass
+        ask = asks.post(f"{self._path}/policy", settings)
+        ask.method, ask.headers = "PUT", {"Content-Type": asks.JSON}
+        return self.sidecar._dict(ask)
+
+    def erase(self) -> dict[str, Any]:
+        """Erases the agent and all that it has, for good."""
+        return self.sidecar._dict(asks.Ask("DELETE", self._path, write=True))
+
+    def runs(self, *, status: Optional[str] = None) -> Iterator[dict[str, Any]]:
+        """The agent's runs, the last changed first."""
+        return self.sidecar._pages(f"{self._path}/runs", "runs", ("status", status))
+
+    def run(self, name: str = asks.MAIN, **options: Any) -> "Run":
+        """A run, to be used with ``with``: see Run."""
+        from .run import Run
+
+        return Run(self, name, **options)
+
+    def autosave(
+        self, state: Callable[[], Any], *, every: float = 900.0, refresh_after: float = 7200.0, run: str = asks.MAIN
+    ) -> Autosave:
+        """Saves what ``state()`` answers every so many seconds, in the background: see Autosave."""
+        return Autosave(functools.partial(self.save, run=run), self.encode, state, every, refresh_after)

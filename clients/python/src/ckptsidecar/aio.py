@@ -1,0 +1,305 @@
+"""The same client for asyncio.
+
+Each AsyncSidecar does its requests in one thread of its own, so that they stay in order and never
+hold up the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import functools
+import inspect
+from types import TracebackType
+from typing import Any, AsyncIterator, Awaitable, Callable, Mapping, Optional, TypeVar, Union
+
+from .agent import Agent
+from .autosave import Autosave
+from .client import Sidecar
+from .errors import AlreadyDone
+from .models import Checkpoint, Diff, Plan, Saved
+from .operation import Operation
+from .replay import Replayed
+from .run import Run
+from .steps import Measure, call_key, name_of, recorded
+from .stop import Stopper, Terminated
+
+T = TypeVar("T")
+
+
+class AsyncSidecar:
+    """A client of the daemon for asyncio. It takes what Sidecar takes; ``sync`` is the Sidecar inside."""
+
+    def __init__(self, socket: Optional[str] = None, **options: Any) -> None:
+        self.sync = options["over"] if "over" in options else Sidecar(socket, **options)
+        self._executor = concurrent.futures.ThreadPoolExecutor(1, "ckptsidecar")
+
+    @classmethod
+    def over(cls, sidecar: Sidecar) -> "AsyncSidecar":
+        """The same client for asyncio."""
+        return cls(over=sidecar)
+
+    async def call(self, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Calls a function in the thread of this client, after all that was asked before.
+
+        Where the awaiting task is cancelled, the function is done all the same.
+        """
+        loop = asyncio.get_running_loop()
+        return await asyncio.shield(loop.run_in_executor(self._executor, functools.partial(fn, *args, **kwargs)))
+
+    def agent(self, name: str) -> "AsyncAgent":
+        """The agent of this name."""
+        return AsyncAgent(self, self.sync.agent(name))
+
+    async def checkpoint(self, id: str, *, state: bool = True) -> Checkpoint:
+        """Reads a checkpoint."""
+        return await self.call(self.sync.checkpoint, id, state=state)
+
+    async def status(self) -> dict[str, Any]:
+        """Everything that a person asks of a daemon."""
+        return await self.call(self.sync.status)
+
+    async def replay(self) -> Replayed:
+        """Sends all that waits in the spool."""
+        return await self.call(self.sync.replay)
+
+    async def close(self) -> None:
+        """Closes the connection, as Sidecar.close does."""
+        await self.call(self.sync.close)
+        self._executor.shutdown(wait=False)
+
+    async def __aenter__(self) -> "AsyncSidecar":
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        await self.close()
+
+
+class AsyncAgent:
+    """An agent, for asyncio; ``sync`` is the Agent inside. Methods are those of Agent."""
+
+    def __init__(self, sidecar: AsyncSidecar, agent: Agent) -> None:
+        self.sidecar = sidecar
+        self.sync = agent
+        self.name = agent.name
+
+    async def save(self, state: Any, **options: Any) -> Saved:
+        """Saves a state; see Agent.save."""
+        return await self.sidecar.call(self.sync.save, state, **options)
+
+    async def restore(self, checkpoint: Optional[str] = None, **options: Any) -> Checkpoint:
+        """Goes back to a checkpoint; see Agent.restore."""
+        return await self.sidecar.call(self.sync.restore, checkpoint, **options)
+
+    async def latest(self, **options: Any) -> Optional[Checkpoint]:
+        """The newest checkpoint, None where there is none; see Agent.latest."""
+        return await self.sidecar.call(self.sync.latest, **options)
+
+    async def list(self, **options: Any) -> AsyncIterator[Checkpoint]:
+        """The checkpoints, newest first; see Agent.list."""
+        found = self.sync.list(**options)
+        while True:
+            some = await self.sidecar.call(lambda: [c for _, c in zip(range(50), found)])
+            for checkpoint in some:
+                yield checkpoint
+            if len(some) < 50:
+                return
+
+    async def diff(self, a: str, b: str) -> Diff:
+        """What leads from one state to another; see Agent.diff."""
+        return await self.sidecar.call(self.sync.diff, a, b)
+
+    async def policy(self) -> dict[str, Any]:
+        """The agent's settings."""
+        return await self.sidecar.call(self.sync.policy)
+
+    async def set_policy(self, **settings: Any) -> dict[str, Any]:
+        """Changes some of the agent's settings."""
+        return await self.sidecar.call(self.sync.set_policy, **settings)
+
+    def run(self, name: str = "main", **options: Any) -> "AsyncRun":
+        """A run, to be used with ``async with``; see Run."""
+        return AsyncRun(self, name, **options)
+
+    def autosave(self, state: Callable[[], Any], **options: Any) -> Autosave:
+        """Saves what ``state()`` answers every so many seconds; see Agent.autosave."""
+        return self.sync.autosave(state, **options)
+
+
+class AsyncRun:
+    """A run, for asyncio; ``sync`` is the Run inside. What Run says holds here too.
+
+    After the ``grace`` of a SIGTERM the task that entered the run is cancelled.
+    """
+
+    def __init__(self, agent: AsyncAgent, name: str = "main", *, sigterm: bool = True, grace: float = 5.0, **options: Any) -> None:
+        self.agent = agent
+        self.name = name
+        self.sync = Run(agent.sync, name, sigterm=False, grace=grace, **options)
+        self._call = agent.sidecar.call
+        self._sigterm = sigterm
+        self._grace = grace
+
+    @classmethod
+    def over(cls, run: Run) -> "AsyncRun":
+        """A run that has begun, for asyncio. Who began it ends it."""
+        agent = AsyncAgent(AsyncSidecar.over(run.agent.sidecar), run.agent)
+        made = cls(agent, run.name)
+        made.sync = run
+        return made
+
+    async def __aenter__(self) -> "AsyncRun":
+        await self._call(self.sync.begin)
+        if self._sigterm:
+            task, loop = asyncio.current_task(), asyncio.get_running_loop()
+            assert task is not None
+            self.sync._stopper = Stopper(self._grace, lambda: _cancel(loop, task))
+            self.sync._stopper.install()
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        try:
+            await self._call(self.sync._leave, error)
+        finally:
+            self.sync._stopper.remove()
+            await self._call(self.sync._session.stop)
+        if isinstance(error, asyncio.CancelledError) and self.sync.stopping:
+            raise Terminated() from error
+
+    @property
+    def plan(self) -> Plan:
+        """How to go on."""
+        return self.sync.plan
+
+    @property
+    def state(self) -> Any:
+        """What to go on from, None where there is nothing."""
+        return self.sync.state
+
+    @property
+    def epoch(self) -> Optional[int]:
+        """The fencing token, None as long as the daemon is away."""
+        return self.sync.epoch
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the run was asked to stop."""
+        return self.sync.stopping
+
+    def stop(self) -> None:
+        """Asks the run to stop, as SIGTERM does."""
+        self.sync.stop()
+
+    async def save(self, state: Any, **options: Any) -> Saved:
+        """Saves a state of the run; see Run.save."""
+        return await self._call(self.sync.save, state, **options)
+
+    def step(
+        self,
+        key: Union[str, Callable[..., Any]],
+        *,
+        name: Optional[str] = None,
+        args: Any = None,
+        measure: Optional[Measure] = None,
+    ) -> Callable[..., Awaitable[Any]]:
+        """A piece of work that is done once; see Run.step. The function may be a coroutine function or not."""
+        if callable(key):
+            fn = key
+
+            @functools.wraps(fn)
+            async def stepped(*args: Any, **kwargs: Any) -> Any:
+                return await self._do(call_key(fn, args, kwargs), fn, args, kwargs, name, None, measure)
+
+            return stepped
+        return lambda fn, *a, **kw: self._do(key, fn, a, kw, name, args, measure)
+
+    async def _do(
+        self, key: str, fn: Callable[..., Any], a: tuple[Any, ...], kw: Mapping[str, Any],
+        name: Optional[str], args: Any, measure: Optional[Measure],
+    ) -> Any:  # fmt: skip
+        run = self.sync
+        run._boundary()
+        begun = await self._call(run._steps.begin, key, name or name_of(fn, key), args)
+        if begun.done:
+            return begun.result
+        record = recorded(run._steps, key, measure)
+        outcome = record.__enter__()
+        with run._working():
+            try:
+                result = fn(*a, **kw)
+                outcome.append(await result if inspect.isawaitable(result) else result)
+            except Exception as error:
+                await self._call(record.__exit__, type(error), error, error.__traceback__)
+                raise
+            await self._call(record.__exit__, None, None, None)
+        return outcome[0]
+
+    def operation(
+        self, name: str, state: Any = None, *, key: Optional[str] = None, labels: Optional[Mapping[str, str]] = None
+    ) -> "AsyncOperation":
+        """Something risky; see Run.operation."""
+        return AsyncOperation(self, Operation(self.sync, name, state, key, labels))
+
+    async def event(self, type: str, payload: Any = None) -> None:
+        """Appends a line to the run's journal."""
+        await self._call(self.sync.event, type, payload)
+
+    async def progress(self, value: float) -> None:
+        """Says how far the run has come."""
+        await self._call(self.sync.progress, value)
+
+    async def end(self, status: str = "completed", **options: Any) -> None:
+        """Ends the run; see Run.end."""
+        await self._call(self.sync.end, status, **options)
+
+    def autosave(self, state: Callable[[], Any], **options: Any) -> Autosave:
+        """Saves what ``state()`` answers every so many seconds; see Run.autosave."""
+        return self.sync.autosave(state, **options)
+
+
+class AsyncOperation:
+    """Something risky, for ``async with``, or to be called with the function that does it; see Operation."""
+
+    def __init__(self, run: AsyncRun, operation: Operation) -> None:
+        self.sync = operation
+        self._call = run._call
+
+    @property
+    def result(self) -> Any:
+        """What it gave; to be set inside, and kept."""
+        return self.sync.result
+
+    @result.setter
+    def result(self, value: Any) -> None:
+        self.sync.result = value
+
+    @property
+    def restore(self) -> Optional[Checkpoint]:
+        """After a failure the checkpoint to go back to."""
+        return self.sync.restore
+
+    async def __aenter__(self) -> "AsyncOperation":
+        await self._call(self.sync.__enter__)
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        await self._call(self.sync.__exit__, kind, error, trace)
+
+    async def __call__(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            async with self:
+                result = fn(*args, **kwargs)
+                self.result = await result if inspect.isawaitable(result) else result
+        except AlreadyDone as done:
+            return done.result
+        return self.result
+
+
+def _cancel(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]") -> None:
+    loop.call_soon_threadsafe(task.cancel)

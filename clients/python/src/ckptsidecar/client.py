@@ -1,0 +1,220 @@
+"""The client: one connection to the daemon, and what belongs to no single agent."""
+
+from __future__ import annotations
+
+import json
+import threading
+from types import TracebackType
+from typing import Any, Iterator, Mapping, Optional, Union
+
+from . import asks
+from .acked import AckedStates
+from .agent import Agent
+from .delivery import Delivery, Kept, Settings
+from .encode import Default
+from .endpoint import spool_folder
+from .http import Reply
+from .link import Ask, Link
+from .models import Checkpoint, Diff, body_of, checkpoint_of, with_state
+from .replay import Replayed
+from .spool import Spool
+
+DEFAULT_SPOOL_BYTES = 1 << 30
+
+
+class Sidecar:
+    """A client of the daemon. It is safe for concurrent use; requests go out in order.
+
+    ``socket``: where the daemon listens; without it ``CKPTSIDECAR_SOCKET``, the user's own
+    and the system's endpoint are tried in this order, and the client stays with the one that answered.
+
+    ``deadline``: seconds that a call waits for a daemon that is away, busy or silent. After it, what
+    changes a run goes to the spool and the agent goes on (``fail_open``), or raises; reads raise.
+
+    ``timeout``: seconds that one answer may take where there is no way around it.
+
+    ``spool``: the folder; without it ``CKPTSIDECAR_SPOOL`` or the usual place of this user.
+    ``spool_bytes``: what it may hold. ``on_spool_error``: "raise", or "drop" to lose the write, say so in
+    the log, and answer ``lost``.
+
+    ``autostart``: where no daemon answers, start the user's own (``ckptsidecar serve`` on the PATH).
+
+    ``default`` and ``refuse``: for values that are not JSON, see ``dumps``.
+
+    ``whole``: send every state whole, not only what changed of a large one.
+
+    ``owner``: whose agents calls are about, for administrators.
+    """
+
+    def __init__(
+        self,
+        socket: Optional[str] = None,
+        *,
+        deadline: float = 5.0,
+        timeout: float = 60.0,
+        fail_open: bool = True,
+        spool: Optional[str] = None,
+        spool_bytes: int = DEFAULT_SPOOL_BYTES,
+        on_spool_error: str = "raise",
+        autostart: bool = False,
+        default: Optional[Default] = None,
+        refuse: bool = False,
+        whole: bool = False,
+        owner: Optional[str] = None,
+    ) -> None:
+        if on_spool_error not in ("raise", "drop"):
+            raise ValueError(f'on_spool_error is {on_spool_error!r}: say "raise" or "drop"')
+        if deadline < 0 or timeout <= 0:
+            raise ValueError("deadline and timeout are seconds, and more than 0")
+        self._delivery = Delivery(
+            Link(socket, autostart),
+            Spool(spool_folder(spool), spool_bytes),
+            Settings(deadline, timeout, fail_open, on_spool_error),
+        )
+        self._acked: Optional[AckedStates] = None if whole else AckedStates()
+        self._default = default
+        self._refuse = refuse
+        self._owner = owner
+
+    def agent(self, name: str) -> Agent:
+        """The agent of this name. It comes into being with its first save."""
+        return Agent(self, name)
+
+    # What is asked by id
+
+    def checkpoint(self, id: str, *, state: bool = True) -> Checkpoint:
+        """Reads a checkpoint."""
+        path = f"/v1/checkpoints/{asks.check_id(id)}"
+        return with_state(self._ask(asks.get(path, ("state", None if state else False))))
+
+    def diff(self, a: str, b: str) -> Diff:
+        """Compares the states of two checkpoints."""
+        raw = self._json(asks.get(f"/v1/checkpoints/{asks.check_id(a)}/diff/{asks.check_id(b)}"))
+        return Diff(raw["patch"], raw["summary"])
+
+    def change(
+        self, id: str, *, labels: Optional[Mapping[str, str]] = None, pinned: Optional[bool] = None
+    ) -> Checkpoint:
+        """Changes the labels (all of them) or the pin of a checkpoint."""
+        body = asks.members({"labels": None if labels is None else dict(labels), "pinned": pinned})
+        ask = Ask(
+            "PATCH", f"/v1/checkpoints/{asks.check_id(id)}", "", {"Content-Type": asks.JSON}, body, True, repeatable=True
+        )
+        return checkpoint_of(self._json(ask))
+
+    def delete(self, id: str) -> None:
+        """Removes a checkpoint."""
+        self._ask(Ask("DELETE", f"/v1/checkpoints/{asks.check_id(id)}", write=True))
+
+    # The daemon
+
+    def status(self) -> dict[str, Any]:
+        """Everything that a person asks of a daemon."""
+        return self._dict(asks.get("/v1/status"))
+
+    def version(self) -> dict[str, Any]:
+        """Which daemon answers."""
+        return self._dict(asks.get("/v1/version"))
+
+    def agents(self) -> Iterator[dict[str, Any]]:
+        """The agents of this user."""
+        return self._pages("/v1/agents", "agents")
+
+    def prompts(self, *, open: bool = False) -> Iterator[dict[str, Any]]:
+        """Questions to the operator, newest first."""
+        return self._pages("/v1/prompts", "prompts", ("open", open or None))
+
+    def answer(self, prompt: str, choice: str, *, reason: str = "") -> dict[str, Any]:
+        """Answers a question: "resume", "reinitialize" or "abandon"."""
+        body = {"choice": choice, "reason": reason or None}
+        return self._dict(asks.post(f"/v1/prompts/{asks.check_id(prompt)}/answer", body))
+
+    def request(
+        self, method: str, path: str, *, query: Optional[Mapping[str, Any]] = None, json_body: Any = None
+    ) -> Any:
+        """Any other call of the HTTP API, with a JSON body; answers the JSON of the answer."""
+        body = b"" if json_body is None else json.dumps(json_body, allow_nan=False).encode()
+        headers = {"Content-Type": asks.JSON} if body else {}
+        ask = Ask(
+            method, path, asks.query(*(query or {}).items()), headers, body, method != "GET", repeatable=method == "GET"
+        )
+        reply = self._ask(ask)
+        return body_of(reply) if reply.body else None
+
+    # The spool
+
+    def replay(self) -> Replayed:
+        """Sends all that waits in the spool, of any agent; raises CkptError where nobody answers."""
+        return self._delivery.replay()
+
+    @property
+    def spooled(self) -> int:
+        """How many writes wait in the spool."""
+        return len(self._delivery.spool.waiting())
+
+    # Its own life
+
+    @property
+    def endpoint(self) -> str:
+        """Where the daemon is, "" before one was found."""
+        return self._delivery.link.endpoint
+
+    def close(self) -> None:
+        """Sends what waits in the spool, if the daemon is there, and closes the connection. The client may be used again."""
+        self._delivery.close(flush=True)
+
+    def __enter__(self) -> "Sidecar":
+        return self
+
+    def __exit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self.close()
+
+    # For this package
+
+    def _deliver(self, ask: Ask) -> Union[Reply, Kept]:
+        if self._owner is not None:
+            owner = asks.query(("owner", self._owner))
+            ask.query = f"{ask.query}&{owner}" if ask.query else owner
+        return self._delivery.deliver(ask)
+
+    def _ask(self, ask: Ask) -> Reply:
+        """Makes a request that is never spooled."""
+        ask.id = ""
+        reply = self._deliver(ask)
+        assert isinstance(reply, Reply)
+        return reply
+
+    def _json(self, ask: Ask) -> Any:
+        return body_of(self._ask(ask))
+
+    def _dict(self, ask: Ask) -> dict[str, Any]:
+        raw = self._json(ask)
+        return raw if isinstance(raw, dict) else {}
+
+    def _pages(self, path: str, name: str, *pairs: tuple[str, Any], limit: Optional[int] = None) -> Iterator[dict[str, Any]]:
+        """The items of all pages, at most limit."""
+        before, left = None, limit
+        while left is None or left > 0:
+            size = None if left is None else min(left, 1000)
+            page = self._json(asks.get(path, *pairs, ("before", before), ("limit", size)))
+            yield from page[name]
+            before = page["next"]
+            if left is not None:
+                left -= len(page[name])
+            if before is None:
+                return
+
+
+_shared: Optional[Sidecar] = None
+_shared_lock = threading.Lock()
+
+
+def agent(name: str) -> Agent:
+    """The agent of this name, over a client with all defaults that the process shares."""
+    global _shared
+    with _shared_lock:
+        if _shared is None:
+            _shared = Sidecar()
+        return _shared.agent(name)

@@ -1,0 +1,67 @@
+"""Where daemons listen and where this user's files lie."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Optional
+
+SOCKET = "CKPTSIDECAR_SOCKET"
+SPOOL = "CKPTSIDECAR_SPOOL"
+PIPE = r"\\.\pipe\ckptsidecar"
+WINDOWS = sys.platform == "win32"
+
+
+def state_home() -> Optional[str]:
+    """The folder of this user's state, None where no home is known."""
+    if WINDOWS:
+        return os.environ.get("LOCALAPPDATA") or None
+    named = os.environ.get("XDG_STATE_HOME", "")
+    if os.path.isabs(named):
+        return named
+    home = os.path.expanduser("~")
+    return os.path.join(home, ".local", "state") if os.path.isabs(home) else None
+
+
+def users_own() -> Optional[str]:
+    """Where the user's own daemon listens, None where that is not known."""
+    if WINDOWS:
+        return PIPE
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if os.path.isabs(runtime):
+        return os.path.join(runtime, "ckptsidecar.sock")
+    state = state_home()
+    return os.path.join(state, "ckptsidecar", "ckptsidecar.sock") if state else None
+
+
+def systems() -> str:
+    """Where the system's daemon listens."""
+    if WINDOWS:
+        return PIPE
+    run = "/var/run" if sys.platform == "darwin" else "/run"
+    return os.path.join(run, "ckptsidecar", "ckptsidecar.sock")
+
+
+def candidates() -> list[str]:
+    """The endpoints that a client tries which was told none, in order."""
+    found = [os.environ.get(SOCKET, ""), users_own(), systems()]
+    return list(dict.fromkeys(absolute(path) for path in found if path))
+
+
+def usual() -> list[str]:
+    """The endpoints where a daemon of this user or of the system listens by default."""
+    return [path for path in (users_own(), systems()) if path]
+
+
+def absolute(path: str) -> str:
+    """The whole path of a socket; the name of a pipe as it is."""
+    return path if WINDOWS else os.path.abspath(path)
+
+
+def spool_folder(chosen: Optional[str]) -> str:
+    """The folder of the spool, "" where none can be found."""
+    folder = chosen or os.environ.get(SPOOL, "")
+    if folder:
+        return os.path.abspath(folder)
+    state = state_home()
+    return os.path.join(state, "ckptsidecar", "spool") if state else ""

@@ -1,0 +1,208 @@
+"""What can go wrong, in the words of the daemon."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Mapping
+
+
+class CkptError(Exception):
+    """An error of the daemon or of this client.
+
+    ``code`` is for programs; ``outcome`` says what is known of a write: ``saved``,
+    ``not_saved`` or ``unknown``; ``retry_after`` is in seconds, 0 for none; ``status`` is the
+    HTTP status, 0 where nothing was answered.
+    """
+
+    code = "internal"
+
+    def __init__(
+        self, message: str, *, outcome: str = "not_saved", retry_after: float = 0.0, status: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.outcome = outcome
+        self.retry_after = retry_after
+        self.status = status
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed later, unchanged."""
+        return self.code in _RETRYABLE or self.outcome == "unknown"
+
+
+class Invalid(CkptError):
+    """The request is wrong, and saying it again will not help."""
+
+    code = "invalid"
+
+
+class Denied(CkptError):
+    """Only an administrator may do this."""
+
+    code = "denied"
+
+
+class NotFound(CkptError):
+    """Missing, or another user's."""
+
+    code = "not_found"
+
+
+class Conflict(CkptError):
+    """It contradicts what is there."""
+
+    code = "conflict"
+
+
+class Fenced(Conflict):
+    """A newer owner has taken the run over: stop, or resume the run."""
+
+    code = "fenced"
+
+
+class BaseMissing(Conflict):
+    """The base of a change is not there: the whole state is wanted."""
+
+    code = "base_missing"
+
+
+class TooLarge(CkptError):
+    """Over a limit of size."""
+
+    code = "too_large"
+
+
+class IdempotencyMismatch(CkptError):
+    """The same id or key came before with another request."""
+
+    code = "idempotency_mismatch"
+
+
+class SchemaMismatch(CkptError):
+    """The state breaks the agent's schema."""
+
+    code = "schema_mismatch"
+
+
+class Quota(CkptError):
+    """The user's share is used up."""
+
+    code = "quota"
+
+
+class Busy(CkptError):
+    """Too much at once, or the connection broke: try again."""
+
+    code = "busy"
+
+
+class Corrupt(CkptError):
+    """Stored data is damaged and is not served, or the daemon serves only reads."""
+
+    code = "corrupt"
+
+
+class StorageFull(CkptError):
+    """No room on the disk or in the database."""
+
+    code = "storage_full"
+
+
+class Internal(CkptError):
+    """A mistake of the daemon, or an answer that cannot be understood."""
+
+
+class NoDaemon(CkptError):
+    """Nobody answers at the endpoint; the message says what to do."""
+
+    code = "no_daemon"
+
+
+class SpoolError(CkptError):
+    """The daemon is away and the spool cannot take the write: it is full or cannot be written."""
+
+    code = "spool"
+
+
+class NotSerializable(CkptError):
+    """A value cannot be saved as it is, and the caller asked to refuse that."""
+
+    code = "not_serializable"
+
+    def __init__(self, message: str, traces: list[Any]) -> None:
+        super().__init__(message)
+        self.traces = traces
+
+
+class PlanRefused(CkptError):
+    """A run cannot begin; ``plan`` says why and what to do."""
+
+    code = "conflict"
+
+    def __init__(self, message: str, plan: Any) -> None:
+        super().__init__(message)
+        self.plan = plan
+
+
+class NeedsOperator(PlanRefused):
+    """Somebody must decide first: the verdict is ``ask``."""
+
+
+class Unsafe(PlanRefused):
+    """The owner of the run lives, or no checkpoint reads back intact: the verdict is ``unsafe``."""
+
+
+class AlreadyDone(CkptError):
+    """The operation succeeded before: it must not be done again. ``result`` is what it gave."""
+
+    code = "conflict"
+
+    def __init__(self, message: str, result: Any) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+_BY_CODE = {
+    kind.code: kind
+    for kind in (
+        Invalid, Denied, NotFound, Conflict, Fenced, BaseMissing, TooLarge, IdempotencyMismatch,
+        SchemaMismatch, Quota, Busy, Corrupt, StorageFull, Internal,
+    )
+}  # fmt: skip
+_RETRYABLE = frozenset(("busy", "storage_full", "quota", "no_daemon"))
+
+# What met no daemon, or one that cannot save just now: waiting or the spool helps.
+AWAY = frozenset(("busy", "quota", "storage_full", "internal", "corrupt", "no_daemon"))
+
+
+def from_reply(status: int, headers: Mapping[str, str], body: bytes, write: bool) -> CkptError:
+    """The error that a reply tells of."""
+    try:
+        problem = json.loads(body)
+        code, detail = problem["code"], problem["detail"]
+    except (ValueError, KeyError, TypeError):
+        return _foreign(status, write)
+    error = _BY_CODE.get(code, Internal)(
+        detail, outcome=problem.get("outcome", "not_saved"), status=status, retry_after=_seconds(headers)
+    )
+    error.code = code
+    return error
+
+
+def _seconds(headers: Mapping[str, str]) -> float:
+    try:
+        return max(0.0, float(headers.get("retry-after", "0")))
+    except ValueError:
+        return 0.0
+
+
+def _foreign(status: int, write: bool) -> CkptError:
+    """The error of a reply that is no problem of ours, such as one of the HTTP layer itself."""
+    text = f"the daemon refused the request with HTTP status {status}"
+    if 400 <= status < 500:
+        return Invalid(text, status=status)
+    return Internal(text, status=status, outcome="unknown" if write else "not_saved")

@@ -1,0 +1,115 @@
+"""The one connection of a client: finding the daemon, and asking it once."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Callable, Mapping, Optional
+
+from . import endpoint
+from .autostart import start
+from .errors import BaseMissing, Busy, CkptError, NoDaemon, from_reply
+from .http import Broken, Connection, Reply
+from .stream import dial_first
+
+CONNECT_TIMEOUT = 5.0
+
+
+@dataclasses.dataclass
+class Ask:
+    """A request that may be made more than once."""
+
+    method: str
+    path: str  # escaped
+    query: str = ""  # encoded
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    body: bytes = b""
+    write: bool = False
+    repeatable: bool = False  # making it twice does it once
+    lane: Optional[tuple[str, str]] = None  # the agent and run that it changes
+    id: str = ""  # what makes it repeatable; such a one may be spooled
+    smaller: Optional[Callable[[], Optional["Ask"]]] = None  # the same as a change, to be tried first
+    meanwhile: Optional[Callable[[], None]] = None  # to be done while the daemon works
+
+    @property
+    def target(self) -> str:
+        return f"{self.path}?{self.query}" if self.query else self.path
+
+
+class Link:
+    """Keeps one connection. It belongs to one thread at a time."""
+
+    def __init__(self, socket: Optional[str], autostart: bool) -> None:
+        self._chosen = endpoint.absolute(socket) if socket else ""
+        self._autostart = autostart
+        self._found = ""  # where a daemon answered: a client stays with it
+        self._connection: Optional[Connection] = None
+
+    @property
+    def endpoint(self) -> str:
+        """Where this client's daemon is, "" where it has found none and was told of none."""
+        return self._found or self._chosen
+
+    def paths(self) -> list[str]:
+        return [self.endpoint] if self.endpoint else endpoint.candidates()
+
+    def owns(self, wanted: str) -> bool:
+        """Whether a file of the spool that names an endpoint belongs to the connected daemon."""
+        return self._found in ([wanted] if wanted else endpoint.usual())
+
+    def connect(self) -> Connection:
+        """A connection that may be used; raises NoDaemon."""
+        if self._connection is not None and self._connection.usable():
+            return self._connection
+        self.close()
+        try:
+            stream, path = dial_first(self.paths(), CONNECT_TIMEOUT)
+        except NoDaemon:
+            if not self._autostart:
+                raise
+            start(self._chosen)
+            stream, path = dial_first(self.paths(), CONNECT_TIMEOUT)
+        self._found = path
+        self._connection = Connection(stream, path)
+        return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def ask(self, ask: Ask, until: float) -> Reply:
+        """Makes a request once and answers the good reply; raises CkptError otherwise."""
+        if ask.smaller is not None:
+            smaller = ask.smaller()
+            if smaller is not None:
+                try:
+                    return self._exchange(smaller, until)
+                except BaseMissing:
+                    pass
+        return self._exchange(ask, until)
+
+    def _exchange(self, ask: Ask, until: float) -> Reply:
+        connection = self.connect()
+        try:
+            reply = connection.ask(ask.method, ask.target, ask.headers, ask.body, until, ask.meanwhile)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, Broken):
+                raise _broken(error, ask.write) from error
+            raise
+        if not reply.good:
+            raise from_reply(reply.status, reply.headers, reply.body, ask.write)
+        return reply
+
+
+def _broken(error: Broken, write: bool) -> CkptError:
+    text = "the answer of the daemon was not waited for" if error.timed_out else "the connection to the daemon broke"
+    if write and error.sent:
+        return Busy(f"{text}, so it is not known whether this was done ({error})", outcome="unknown")
+    return Busy(f"{text} ({error})")
+
+
+def deadline(seconds: float) -> float:
+    """A moment so far from now, on the monotonic clock."""
+    return time.monotonic() + seconds

@@ -1,0 +1,83 @@
+"""The lock of those who replay a spool: a file that says who does."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from typing import Any
+
+from .endpoint import WINDOWS
+from .ids import new_id
+
+_STALE = 120.0  # seconds after which an untouched lock counts no more
+
+
+class Lock:
+    """The file that says that somebody replays. It saves work; nothing depends on it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._token = new_id()
+
+    def take(self) -> bool:
+        for _ in range(3):
+            try:
+                descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            except FileExistsError:
+                if not self._stale():
+                    return False
+                remove_file(self._path)
+                continue
+            with os.fdopen(descriptor, "w") as file:
+                json.dump({"pid": os.getpid(), "host": socket.gethostname(), "token": self._token}, file)
+            return True
+        return False
+
+    def touch(self) -> None:
+        try:
+            os.utime(self._path)
+        except OSError:
+            pass  # somebody thought it stale
+
+    def release(self) -> None:
+        if self._holder().get("token") == self._token:
+            remove_file(self._path)
+
+    def _holder(self) -> dict[str, Any]:
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                holder = json.load(file)
+            return holder if isinstance(holder, dict) else {}
+        except (OSError, ValueError):
+            return {}
+
+    def _stale(self) -> bool:
+        try:
+            if time.time() - os.stat(self._path).st_mtime > _STALE:
+                return True
+        except OSError:
+            return True
+        holder = self._holder()
+        return holder.get("host") == socket.gethostname() and not _alive(holder.get("pid"))
+
+
+def remove_file(path: str) -> None:
+    """Removes a file that may be gone already."""
+    try:
+        os.remove(path)
+    except FileNotFoundError:
+        pass
+
+
+def _alive(pid: Any) -> bool:
+    if WINDOWS or not isinstance(pid, int) or pid <= 0:
+        return True  # only time will tell
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

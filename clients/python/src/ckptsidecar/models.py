@@ -1,0 +1,181 @@
+"""The shapes of what the daemon answers. What a newer daemon says more is in ``raw``."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from typing import Any, Mapping, Optional
+
+from .encode import Trace, loads
+from .errors import Internal
+from .http import Reply
+
+_FIELDS = (
+    "id", "agent", "owner", "run", "seq", "kind", "parent", "created_at", "size", "stored_size", "sha256",
+    "content_type", "labels", "metadata", "step", "operation", "pinned", "suspect", "program",
+)  # fmt: skip
+
+
+@dataclasses.dataclass
+class Checkpoint:
+    """A saved state, with or without the state itself."""
+
+    id: str
+    agent: str
+    run: str
+    kind: str
+    owner: str = ""
+    seq: int = 0  # 1, 2, … in its run; 0 where it is not known yet
+    parent: Optional[str] = None
+    created_at: str = ""
+    size: int = 0  # bytes of the state
+    stored_size: int = 0
+    sha256: str = ""
+    content_type: str = "application/json"
+    labels: dict[str, str] = dataclasses.field(default_factory=dict)
+    metadata: dict[str, Any] = dataclasses.field(default_factory=dict)
+    step: Optional[str] = None
+    operation: Optional[str] = None
+    pinned: bool = False
+    suspect: bool = False
+    program: Optional[dict[str, Any]] = None
+    state_bytes: Optional[bytes] = dataclasses.field(default=None, repr=False)  # None where it was not asked for
+    raw: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+
+    @property
+    def state(self) -> Any:
+        """The state: read from JSON, or the bytes where it is something else. Each call reads anew."""
+        if self.state_bytes is None:
+            raise ValueError("the state was not asked for: use get() or latest() with state=True")
+        return loads(self.state_bytes) if is_json(self.content_type) else self.state_bytes
+
+
+@dataclasses.dataclass
+class Saved(Checkpoint):
+    """The answer to a save.
+
+    Where the daemon was away, ``spooled`` is true and the rest is what the client knows: the
+    checkpoint is on this machine's disk, in the spool. ``lost`` is true where not even that went
+    and the user chose to drop it.
+    """
+
+    pruned: list[str] = dataclasses.field(default_factory=list)  # what retention removed in the same transaction
+    replayed: bool = False  # it was saved before under this id
+    spooled: bool = False
+    lost: bool = False
+    why: Optional[Exception] = dataclasses.field(default=None, repr=False)  # why it is in the spool, or lost
+    dropped: list[Trace] = dataclasses.field(default_factory=list)  # what of the state could not be saved
+    simplified: list[Trace] = dataclasses.field(default_factory=list)
+    drift: Any = None  # the daemon's verdict
+
+
+@dataclasses.dataclass
+class Diff:
+    """What leads from one state to another: an RFC 6902 patch, and a line for each member of the top."""
+
+    patch: list[dict[str, Any]]
+    summary: dict[str, Any]
+
+
+@dataclasses.dataclass
+class Plan:
+    """How to go on with a run. ``verdict`` is fresh, resume, repair, ask or unsafe.
+
+    Where the daemon was away when the run began it is ``offline``, and what is known comes from
+    the spool.
+    """
+
+    verdict: str
+    reasons: list[str]
+    agent: str
+    run: str
+    epoch: Optional[int]
+    attempt: int = 1
+    claimed: bool = False
+    checkpoint: Optional[Checkpoint] = None
+    completed_steps: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    interrupted_steps: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    uncertain_operations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    skipped: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    events_after: int = 0
+    program: Optional[dict[str, Any]] = None
+    continuation_prompt: Optional[str] = None
+    accumulated_ms: int = 0
+    external_session: Optional[str] = None
+    memory_diff: Any = None
+    prompt: Optional[dict[str, Any]] = None
+    raw: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+
+    @property
+    def state(self) -> Any:
+        """The state to go on from, None where there is none."""
+        return self.checkpoint.state if self.checkpoint is not None else None
+
+
+def is_json(content_type: str) -> bool:
+    """Whether a content type promises one JSON value."""
+    media = content_type.split(";")[0].strip().lower()
+    return media == "application/json" or media.endswith("+json")
+
+
+def body_of(reply: Reply) -> Any:
+    """The JSON of an answer."""
+    try:
+        return json.loads(reply.body)
+    except ValueError as error:
+        raise _misunderstood() from error
+
+
+def checkpoint_of(raw: Mapping[str, Any], state: Optional[bytes] = None) -> Checkpoint:
+    """A checkpoint of an answer."""
+    try:
+        return Checkpoint(**{name: raw[name] for name in _FIELDS if name in raw}, state_bytes=state, raw=dict(raw))
+    except TypeError as error:
+        raise _misunderstood() from error
+
+
+def saved_of(raw: Mapping[str, Any], replayed: bool) -> Saved:
+    try:
+        fields = {name: raw[name] for name in _FIELDS if name in raw}
+        return Saved(**fields, pruned=raw.get("pruned", []), replayed=replayed, drift=raw.get("drift"), raw=dict(raw))
+    except TypeError as error:
+        raise _misunderstood() from error
+
+
+def cut_state(reply: Reply) -> tuple[Any, Optional[bytes]]:
+    """An answer that has a state somewhere inside, and the state's own bytes."""
+    where = reply.headers.get("ckpt-state-range")
+    if where is None:
+        return body_of(reply), None
+    try:
+        first, last = (int(part) for part in where.split("-"))
+        before, value, after = reply.body[:first], reply.body[first : last + 1], reply.body[last + 1 :]
+        raw = json.loads(before + b"null" + after)
+        return raw, base64.b64decode(value.strip(b'"')) if before.endswith(b'"state_base64":') else value
+    except ValueError as error:
+        raise _misunderstood() from error
+
+
+def with_state(reply: Reply) -> Checkpoint:
+    """The checkpoint of an answer, with its state where the answer has it."""
+    raw, state = cut_state(reply)
+    return checkpoint_of(raw, state)
+
+
+def plan_of(reply: Reply) -> Plan:
+    """A resume plan, with the state of its checkpoint."""
+    raw, state = cut_state(reply)
+    names = [f.name for f in dataclasses.fields(Plan) if f.name not in ("raw", "checkpoint")]
+    checkpoint = raw.get("checkpoint")
+    try:
+        plan = Plan(**{name: raw[name] for name in names if name in raw}, raw=raw)
+    except TypeError as error:
+        raise _misunderstood() from error
+    if checkpoint is not None:
+        plan.checkpoint = checkpoint_of(checkpoint, state)
+    return plan
+
+
+def _misunderstood() -> Internal:
+    return Internal("the answer of the daemon cannot be understood: are both of the same version?", outcome="unknown")

@@ -1,0 +1,112 @@
+"""Operations: risky pieces of work, with a state to go back to."""
+
+from __future__ import annotations
+
+import logging
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
+
+from .delivery import Kept
+from .encode import Encoded
+from .errors import AlreadyDone, CkptError, Fenced
+from .models import Checkpoint, body_of, checkpoint_of, cut_state
+from .plans import error_text
+from .typed import drive, read
+
+if TYPE_CHECKING:
+    from .run import Run
+
+_log = logging.getLogger("ckptsidecar")
+
+
+class Operation:
+    """Something risky, to be used with ``with``, or called with the function that does it.
+
+    It begins with a ``pre_operation`` checkpoint. An exception makes it failed, and ``restore`` is then
+    the checkpoint to go back to, with its state. An interrupt or the death of the process leaves it
+    uncertain: nobody knows whether it took effect. One that succeeded before is not to be done again:
+    ``with`` raises AlreadyDone, and a call answers what was answered then.
+    """
+
+    def __init__(
+        self, run: "Run", name: str, state: Any, key: Optional[str], labels: Optional[Mapping[str, str]]
+    ) -> None:
+        self.name = name
+        self.key = key or name
+        self.result: Any = None  # to be set inside, and kept
+        self.restore: Optional[Checkpoint] = None  # after a failure
+        self._run = run
+        self._encoded: Optional[Encoded] = None if state is None else run.agent.encode(state)
+        self._labels = labels
+
+    def _begin(self) -> bool:
+        """Begins it; false where it was done before."""
+        self._run._boundary()
+        state = self._encoded.data if self._encoded is not None else None
+        if self._encoded is not None and self._encoded.content_type != "application/json":
+            raise ValueError("the state of an operation must be JSON: save the bytes before, and give none")
+        done, result = self._run._operations.get(self.key, (False, None))
+        if not done:
+            body = {"key": self.key, "name": self.name, "state": state, "labels": dict(self._labels or {}) or None}
+            reply = self._run._session.send(("operations",), body)
+            raw = {} if isinstance(reply, Kept) else body_of(reply)
+            done, result = bool(raw.get("replayed")), drive(read(raw.get("result")))
+        self.result = result
+        return not done
+
+    def _succeed(self) -> None:
+        encoded = None if self.result is None else self._run.agent.encode(self.result)
+        if encoded is not None and encoded.content_type != "application/json":
+            encoded = None
+            _log.warning("the result of operation %s is bytes and is not kept", self.key)
+        body = {"result": encoded.data if encoded else None}
+        self._run._session.send(("operations", self.key, "succeed"), body)
+        self._run._operations[self.key] = (True, self.result)
+
+    def _fail(self, error: BaseException) -> None:
+        reply = self._run._session.send(("operations", self.key, "fail"), {"error": error_text(error)})
+        if isinstance(reply, Kept):
+            self.restore = self._known()
+            return
+        raw, state = cut_state(reply)
+        if raw.get("restore") is not None:
+            self.restore = checkpoint_of(raw["restore"], state)
+
+    def _known(self) -> Optional[Checkpoint]:
+        """The state to go back to, where the daemon cannot be asked for it."""
+        if self._encoded is None:
+            return None
+        run = self._run
+        return Checkpoint("", run.agent.name, run.name, "pre_operation", state_bytes=self._encoded.data)
+
+    def __enter__(self) -> "Operation":
+        if not self._begin():
+            raise AlreadyDone(
+                f"operation {self.key!r} succeeded before: it must not be done again. Give each its own key, or let "
+                "run.operation(…)(function) answer the result of then",
+                self.result,
+            )
+        self._run._busy += 1
+        return self
+
+    def __exit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self._run._busy -= 1
+        if error is None:
+            self._succeed()
+        elif isinstance(error, Exception) and not isinstance(error, Fenced):
+            try:
+                self._fail(error)
+            except CkptError as unrecorded:
+                _log.warning("the failure of operation %s could not be recorded: %s", self.key, unrecorded)
+
+    def __call__(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            with self:
+                self.result = fn(*args, **kwargs)
+        except AlreadyDone as done:
+            return done.result
+        return self.result
+
+

@@ -1,0 +1,178 @@
+"""How a run begins: the plan of the daemon, of a supervisor, or what the spool knows."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from typing import Any, Callable, NamedTuple, Optional, Union
+from urllib.parse import unquote
+
+from . import asks
+from .encode import dumps
+from .errors import AWAY, CkptError, NeedsOperator, Unsafe
+from .models import Checkpoint, Plan, plan_of
+from .spool import Spool
+from .spool_form import Damaged, Lane, Spooled, TooNew
+from .typed import drive, read
+
+Resolve = Callable[[dict[str, Any]], Union[str, tuple[str, Any], None]]
+
+_adopted: set[str] = set()  # the plans of supervisors that were taken up
+
+
+def supervised(lane: Lane) -> Optional[Plan]:
+    """The plan that ``ckptsidecar exec`` has handed over, None where there is none for this run."""
+    env = os.environ
+    file = env.get("CKPTSIDECAR_PLAN", "")
+    if not file or file in _adopted or lane != (env.get("CKPTSIDECAR_AGENT"), env.get("CKPTSIDECAR_RUN", asks.MAIN)):
+        return None
+    try:
+        with open(file, encoding="utf-8") as handed:
+            raw = json.load(handed)
+        plan = _plan_from(raw)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None  # it is gone, or of another version
+    if str(plan.epoch) != env.get("CKPTSIDECAR_EPOCH"):
+        return None
+    _adopted.add(file)
+    return plan
+
+
+def _plan_from(raw: dict[str, Any]) -> Plan:
+    from .http import Reply
+
+    checkpoint = raw.get("checkpoint")
+    plan = plan_of(Reply(200, {}, json.dumps({**raw, "checkpoint": None}).encode()))
+    if checkpoint is not None:
+        from .models import checkpoint_of
+
+        if "state_base64" in checkpoint:
+            state: Optional[bytes] = base64.b64decode(checkpoint["state_base64"])
+        else:
+            state = json.dumps(checkpoint.get("state"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+        plan.checkpoint = checkpoint_of(checkpoint, state)
+    return plan
+
+
+def refuse(plan: Plan) -> None:
+    """Raises where the plan does not let the run begin."""
+    told = " ".join(plan.reasons)
+    if plan.verdict == "ask":
+        keys = ", ".join(repr(o["key"]) for o in plan.uncertain_operations)
+        hint = (
+            f"find out whether {keys} took effect and say so: "
+            f"ckptsidecar operation resolve {plan.agent} KEY succeeded|failed, or the argument resolve of run()"
+            if keys
+            else "answer the prompt: ckptsidecar prompts"
+        )
+        raise NeedsOperator(f"somebody must decide before run {plan.run} of {plan.agent} goes on: {told} To do: {hint}", plan)
+    if plan.verdict == "unsafe" or not plan.claimed:
+        raise Unsafe(f"run {plan.run} of {plan.agent} cannot go on: {told}", plan)
+
+
+class Answer(NamedTuple):
+    """What the agent itself has found out of an operation."""
+
+    key: str
+    status: str
+    result: Any
+
+
+def resolved(plan: Plan, resolve: Optional[Resolve]) -> list[Answer]:
+    """What the agent itself knows of the operations that are uncertain."""
+    if plan.verdict != "ask" or resolve is None:
+        return []
+    answers = []
+    for operation in plan.uncertain_operations:
+        told = resolve(operation)
+        if told is None:
+            continue
+        status, result = told if isinstance(told, tuple) else (told, None)
+        if status not in ("succeeded", "failed"):
+            raise ValueError(
+                f'resolve answered {told!r}: it answers "succeeded", "failed", ("succeeded", result), or None where it does not know'
+            )
+        answers.append(Answer(operation["key"], status, result))
+    return answers
+
+
+def from_spool(spool: Spool, lane: Lane, why: CkptError) -> tuple[Plan, dict[str, bytes]]:
+    """What the spool knows of a run whose daemon is away: a plan, and the results of the steps that succeeded."""
+    plan = Plan("offline", [f"The daemon is away ({why.message}), so only what lies in the spool is known."], *lane, None)
+    known = _Known()
+    for name in spool.waiting(lane):
+        try:
+            known.learn(spool.read(name))
+        except (Damaged, TooNew, OSError, ValueError):
+            plan.skipped.append({"id": name, "seq": 0, "reason": "this file of the spool cannot be read"})
+    plan.checkpoint = known.checkpoint
+    plan.completed_steps = [
+        {"key": key, "name": known.names.get(key, key), "result": drive(read(json.loads(result)))}
+        for key, result in known.done.items()
+    ]
+    plan.interrupted_steps = [{"key": key, "name": name} for key, name in known.names.items() if key not in known.done]
+    plan.uncertain_operations = list(known.open.values())
+    if plan.uncertain_operations:
+        plan.verdict = "ask"
+    return plan, known.done
+
+
+class _Known:
+    """What the requests of a run tell, one after the other."""
+
+    def __init__(self) -> None:
+        self.checkpoint: Optional[Checkpoint] = None
+        self.done: dict[str, bytes] = {}
+        self.names: dict[str, str] = {}
+        self.open: dict[str, dict[str, Any]] = {}
+
+    def learn(self, request: Spooled) -> None:
+        if request.method == "PUT":
+            self._saved(request)
+            return
+        part = request.path.split("/runs/", 1)[1].split("/")[1:]
+        if part == ["end"]:
+            if json.loads(request.body).get("status") in ("completed", "failed"):
+                self.__init__()  # type: ignore[misc]  # what comes begins anew
+        elif part[0] == "steps":
+            self._step(part, json.loads(request.body))
+        elif part[0] == "operations":
+            self._operation(part, json.loads(request.body))
+
+    def _saved(self, request: Spooled) -> None:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        program = json.loads(headers["ckpt-program"]) if "ckpt-program" in headers else None
+        self.checkpoint = Checkpoint(
+            request.path.rsplit("/", 1)[1], request.agent, request.run, "routine", created_at=request.created_at,
+            size=len(request.body), content_type=headers.get("content-type", asks.BYTES), program=program,
+            state_bytes=request.body,
+        )  # fmt: skip
+
+    def _step(self, part: list[str], body: dict[str, Any]) -> None:
+        if len(part) == 1:
+            self.names[body["key"]] = body["name"]
+        elif body.get("status", "succeeded") == "succeeded":
+            self.done[unquote(part[1])] = json.dumps(body.get("result")).encode()
+
+    def _operation(self, part: list[str], body: dict[str, Any]) -> None:
+        if len(part) == 1:
+            self.open[body["key"]] = {"key": body["key"], "name": body["name"], "status": "uncertain"}
+        else:
+            self.open.pop(unquote(part[1]), None)
+
+
+def is_away(error: CkptError) -> bool:
+    """Whether an error says that the daemon cannot be had now."""
+    return error.code in AWAY
+
+
+def error_text(error: BaseException) -> str:
+    """An exception in words that the daemon takes."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return text.encode("utf-8", "replace")[:4096].decode("utf-8", "ignore")
+
+
+def json_of(value: Any) -> bytes:
+    """A value of the agent's as JSON."""
+    return dumps(value).data

@@ -1,0 +1,98 @@
+"""Sending what waits in the spool."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import NamedTuple, Optional
+
+from .errors import AWAY, Busy, CkptError, Invalid
+from .link import Ask, Link, deadline
+from .lock import Lock
+from .spool import Spool
+from .spool_form import Damaged, Lane, Spooled, TooNew
+
+_log = logging.getLogger("ckptsidecar")
+_PROBE = Ask("GET", "/healthz")
+_PATIENCE = 10.0  # seconds for one request, and one more for each MiB
+
+
+class Replayed(NamedTuple):
+    """What a replay did: how many requests the daemon took, how many it refused for good, how many wait on."""
+
+    sent: int
+    rejected: int
+    left: int
+
+
+def replay(spool: Spool, link: Link, lane: Optional[Lane], until: float, probe: float) -> Replayed:
+    """Sends what waits of a run, or of all, in order; raises CkptError where nobody answers.
+
+    Of what belongs to another daemon it knows nothing. After ``until`` it begins no second request. It first asks whether the daemon answers at all, for at
+    most ``probe`` seconds.
+    """
+    if not spool.waiting(lane):
+        return Replayed(0, 0, 0)
+    link.ask(_PROBE, deadline(probe))
+    if not spool.waiting(lane, link.owns):
+        return Replayed(0, 0, 0)
+    lock = spool.lock()
+    while lock is None:
+        if time.monotonic() > until:
+            raise Busy("another process is replaying the spool")
+        time.sleep(0.05)
+        if not spool.waiting(lane, link.owns):
+            return Replayed(0, 0, 0)
+        lock = spool.lock()
+    try:
+        return _replay(spool, link, lock, lane, until)
+    finally:
+        lock.release()
+
+
+def _replay(spool: Spool, link: Link, lock: Lock, lane: Optional[Lane], until: float) -> Replayed:
+    sent = rejected = 0
+    blocked: set[Lane] = set()
+    for name in spool.waiting(lane, link.owns):
+        if sent + rejected and time.monotonic() > until:
+            break
+        lock.touch()
+        request, refused = _read(spool, name)
+        rejected += refused
+        if request is None or request.lane in blocked:
+            continue
+        try:
+            link.ask(_ask(request), deadline(_PATIENCE + len(request.body) / (1 << 20)))
+            spool.remove(name)
+            sent += 1
+        except CkptError as error:
+            if error.code == "no_daemon" or error.code == "busy" and error.status == 0:
+                raise
+            if error.code in AWAY:
+                _log.warning("the daemon does not take %s of the spool now: %s", name, error)
+                blocked.add(request.lane)
+            else:
+                _log.error("the daemon refused %s of the spool for good, it is in rejected now: %s", name, error)
+                spool.reject(name, error)
+                rejected += 1
+    return Replayed(sent, rejected, len(spool.waiting(lane, link.owns)))
+
+
+def _read(spool: Spool, name: str) -> tuple[Optional[Spooled], int]:
+    """Reads a file, None where it is gone or cannot be read; and how many were put aside."""
+    try:
+        return spool.read(name), 0
+    except FileNotFoundError:
+        return None, 0  # another replayer was here first
+    except Damaged as error:
+        _log.error("%s of the spool is damaged, it is in rejected now: %s", name, error)
+        spool.reject(name, Invalid(str(error)))
+        return None, 1
+    except (TooNew, OSError) as error:
+        _log.warning("%s of the spool cannot be read: %s", name, error)
+        return None, 0
+
+
+def _ask(request: Spooled) -> Ask:
+    headers = {**request.headers, "Ckpt-Spooled": request.created_at}
+    return Ask(request.method, request.path, request.query, headers, request.body, write=True, repeatable=True)

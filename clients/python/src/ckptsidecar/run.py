@@ -1,0 +1,342 @@
+"""A run: one execution of an agent's loop, which goes on where the last one ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import hashlib
+import inspect
+import logging
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Union
+
+from .autosave import Autosave
+from .encode import Encoded, dumps
+from .errors import CkptError, Conflict, Fenced
+from .models import Plan, Saved
+from .operation import Operation
+from .plans import Resolve, error_text
+from .session import Session
+from .steps import Measure, Steps, call_key, name_of, recorded
+from .stop import Stopper, Terminated, terminate
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+_log = logging.getLogger("ckptsidecar")
+
+
+class Run:
+    """One execution of an agent, to be used with ``with``.
+
+    Entering claims the run: ``plan`` says how to go on, ``state`` is what to go on from (None for
+    nothing). A heartbeat tells the daemon every ``heartbeat`` seconds that this process lives; after
+    ``heartbeat_timeout`` seconds without one the run counts as timed out, after
+    ``progress_timeout`` seconds in which ``progress`` did not grow too.
+
+    Leaving ends the run as completed; after an exception as interrupted, so that it can be resumed
+    (``on_error="failed"`` ends it for good). SIGTERM lets the agent come to its next ``save``, ``step`` or
+    ``operation``, at most ``grace`` seconds, and ends the run as interrupted; a program that handles
+    SIGTERM itself calls ``stop``.
+
+    ``state``: a function that answers what to save when the run must end early.
+    ``resolve``: asked about each operation that is uncertain; answers "succeeded", "failed",
+    ("succeeded", result), or None where it does not know.
+    ``force``: take the run over from an owner that lives. ``require_daemon``: never begin without it.
+    ``workflow``, ``goal``, ``labels``, ``parent_run``, ``external_session``: what the run is, for people.
+    ``fork_from``: a checkpoint of this agent that a new run begins with.
+    """
+
+    def __init__(
+        self,
+        agent: "Agent",
+        name: str = "main",
+        *,
+        heartbeat: float = 10.0,
+        heartbeat_timeout: Optional[float] = 30.0,
+        progress_timeout: Optional[float] = None,
+        state: Optional[Callable[[], Any]] = None,
+        resolve: Optional[Resolve] = None,
+        on_error: str = "interrupted",
+        sigterm: bool = True,
+        grace: float = 5.0,
+        force: bool = False,
+        reason: str = "",
+        require_daemon: bool = False,
+        fork_from: Optional[str] = None,
+        workflow: Optional[str] = None,
+        goal: Optional[str] = None,
+        labels: Optional[Mapping[str, str]] = None,
+        parent_run: Optional[str] = None,
+        external_session: Optional[str] = None,
+    ) -> None:
+        if on_error not in ("interrupted", "failed"):
+            raise ValueError(f'on_error is {on_error!r}: say "interrupted" or "failed"')
+        self.agent = agent
+        self.name = name
+        self.plan: Plan = Plan("fresh", ["the run has not begun"], agent.name, name, None)
+        timeouts = {"heartbeat_timeout": heartbeat_timeout, "progress_timeout": progress_timeout}
+        self._session = Session(agent, name, heartbeat=heartbeat, timeouts=timeouts, reason=reason, force=force)
+        self._steps = Steps(self._session)
+        self._operations: dict[str, tuple[bool, Any]] = {}  # those that succeeded, by key
+        self._details = {
+            "workflow": workflow, "goal": goal, "labels": dict(labels) if labels else None,
+            "parent_run": parent_run, "external_session": external_session,
+        }  # fmt: skip
+        self._fork_from = fork_from
+        self._current = state
+        self._resolve = resolve
+        self._require_daemon = require_daemon
+        self._on_error = on_error
+        self._stopper = Stopper(grace, terminate)
+        self._sigterm = sigterm
+        self._busy = 0  # steps and operations that are being done
+        self._last: Optional[tuple[Any, bytes, Optional[str]]] = None  # what was saved last: itself, hash, id
+        self._ended = False
+        self._autosaves: list[Autosave] = []
+
+    # Its life
+
+    def begin(self) -> Plan:
+        """Claims the run; ``with`` does it. Raises NeedsOperator, Unsafe or another CkptError."""
+        if self._fork_from is not None:
+            try:
+                self._session.register({**self._details, "fork_from": self._fork_from})
+            except Conflict:
+                pass  # it was forked before, and goes on
+        self.plan = self._session.begin(self._resolve, self._require_daemon)
+        try:
+            self._learn()
+        except BaseException:
+            self._session.stop()
+            raise
+        if self._sigterm:
+            self._stopper.install()
+        return self.plan
+
+    def _learn(self) -> None:
+        checkpoint = self.plan.checkpoint
+        if checkpoint is not None and checkpoint.state_bytes is not None:
+            self._last = (None, hashlib.sha256(checkpoint.state_bytes).digest(), checkpoint.id)
+        if any(self._details.values()) and self.epoch is not None and not self._session.supervised:
+            self._session.register(self._details)
+        self._steps.learn(self.plan)
+
+    def __enter__(self) -> "Run":
+        self.begin()
+        return self
+
+    def __exit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        try:
+            self._leave(error)
+        finally:
+            self._stopper.remove()
+            self._session.stop()
+
+    def _leave(self, error: Optional[BaseException]) -> None:
+        for autosave in self._autosaves:
+            autosave.stop()
+        if self._ended or isinstance(error, Fenced):
+            return
+        if error is None or isinstance(error, SystemExit) and error.code in (None, 0):
+            self.end("completed")
+            return
+        try:
+            if isinstance(error, Exception) and not isinstance(error, asyncio.CancelledError):
+                self._put_aside(error)
+                self.end(self._on_error, error=error_text(error))
+            else:
+                if self._current is not None:
+                    self._save(self._current(), {})
+                self.end("interrupted", error=error_text(error))
+        except CkptError as unsaid:  # not instead of the error that ends the run
+            _log.error("the end of run %s of agent %s could not be recorded: %s", self.name, self.agent.name, unsaid)
+
+    def _put_aside(self, error: Exception) -> None:
+        """Saves the state of the moment of an exception, for looking at: a resume goes back to what the agent saved."""
+        if self._last is None or not self._session._delivery.reachable():
+            return
+        value = self._current() if self._current is not None else self._last[0]
+        if value is None or self._last[2] is None:
+            return
+        encoded = self.agent.encode(value)
+        if hashlib.sha256(encoded.data).digest() == self._last[1]:
+            return
+        back = self._last[2]
+        self._save(encoded, {"kind": "recovery", "labels": {"reason": "exception"}, "metadata": {"error": type(error).__name__}})
+        self.agent.restore(back, run=self.name, reason="the newest checkpoint is of an exception, for looking at")
+
+    def end(
+        self,
+        status: str = "completed",
+        *,
+        result: Any = None,
+        error: Optional[str] = None,
+        continuation_prompt: Optional[str] = None,
+        state: Any = None,
+    ) -> None:
+        """Ends the run: completed or failed for good; suspended, awaiting_continuation or interrupted until it is resumed.
+
+        With a state the final checkpoint is saved in the same transaction.
+        """
+        body = {
+            "status": status, "error": error, "continuation_prompt": continuation_prompt,
+            "result": None if result is None else dumps(result).data,
+            "state": None if state is None else self.agent.encode(state).data,
+        }  # fmt: skip
+        self._session.send(("end",), body)
+        self._ended = True
+
+    @property
+    def state(self) -> Any:
+        """What to go on from, None where there is nothing. Each call reads it anew."""
+        return self.plan.state
+
+    @property
+    def epoch(self) -> Optional[int]:
+        """The fencing token, None as long as the daemon is away."""
+        return self._session.epoch
+
+    def stop(self) -> None:
+        """Asks the run to stop, as SIGTERM does: for programs with a handler of their own, which is left alone."""
+        self._stopper.asked = True
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the run was asked to stop."""
+        return self._stopper.asked
+
+    def _boundary(self) -> None:
+        """Between two pieces of work: the place to stop."""
+        if self._stopper.asked and self._busy == 0:
+            raise Terminated()
+
+    # Its work
+
+    def save(
+        self,
+        state: Any,
+        *,
+        kind: str = "routine",
+        step: Optional[str] = None,
+        labels: Optional[Mapping[str, str]] = None,
+        metadata: Optional[Mapping[str, Any]] = None,
+        program: Optional[Mapping[str, Any]] = None,
+        content_type: Optional[str] = None,
+    ) -> Saved:
+        """Saves a state of the run; see Agent.save."""
+        options = {
+            "kind": kind, "step": step, "labels": labels, "metadata": metadata, "program": program,
+            "content_type": content_type,
+        }  # fmt: skip
+        saved = self._save(state, options)
+        self._boundary()
+        return saved
+
+    def _save(self, state: Any, options: dict[str, Any]) -> Saved:
+        self._session.ready()
+        encoded = self.agent.encode(state)
+        try:
+            saved = self.agent.save(encoded, run=self.name, epoch=self.epoch, **options)
+        except Fenced as error:
+            self._session._lost = error
+            raise
+        if options.get("kind", "routine") != "recovery":
+            self._last = (state, hashlib.sha256(encoded.data).digest(), None if saved.lost else saved.id)
+        return saved
+
+    def step(
+        self,
+        key: Union[str, Callable[..., Any]],
+        *,
+        name: Optional[str] = None,
+        args: Any = None,
+        measure: Optional[Measure] = None,
+    ) -> Callable[..., Any]:
+        """A piece of work that is done once in a run, and whose result is kept.
+
+        ``run.step("fetch")(fn, …)`` calls ``fn(…)`` now, unless a step of this key has succeeded
+        before: then it answers the result of then. ``@run.step`` makes each call of a function a step, with a key
+        made of the function's name and the arguments. A step that raises has failed, and is done again when it is asked for again.
+
+        ``args`` is noted with the step; ``measure(result)`` answers a dict of ``input_tokens``,
+        ``output_tokens``, ``cost_usd`` and ``progress``, for drift detection.
+        """
+        if callable(key):
+            fn = key
+
+            @functools.wraps(fn)
+            def stepped(*args: Any, **kwargs: Any) -> Any:
+                return self._do(call_key(fn, args, kwargs), fn, args, kwargs, name, None, measure)
+
+            return stepped
+        return lambda fn, *a, **kw: self._do(key, fn, a, kw, name, args, measure)
+
+    def _do(
+        self, key: str, fn: Callable[..., Any], a: tuple[Any, ...], kw: dict[str, Any],
+        name: Optional[str], args: Any, measure: Optional[Measure],
+    ) -> Any:  # fmt: skip
+        if inspect.iscoroutinefunction(fn):
+            raise TypeError("a coroutine function needs an AsyncRun: use AsyncSidecar")
+        self._boundary()
+        begun = self._steps.begin(key, name or name_of(fn, key), args)
+        if begun.done:
+            return begun.result
+        with self._working(), recorded(self._steps, key, measure) as outcome:
+            outcome.append(fn(*a, **kw))
+        return outcome[0]
+
+    @contextlib.contextmanager
+    def _working(self) -> Iterator[None]:
+        self._busy += 1
+        try:
+            yield
+        finally:
+            self._busy -= 1
+
+    def operation(
+        self,
+        name: str,
+        state: Any = None,
+        *,
+        key: Optional[str] = None,
+        labels: Optional[Mapping[str, str]] = None,
+    ) -> Operation:
+        """Something risky: see Operation. ``state`` is what to go back to, without it what was saved last.
+
+        The ``key`` is the name where none is given; in a loop each turn needs its own.
+        """
+        return Operation(self, name, state, key, labels)
+
+    def event(self, type: str, payload: Any = None) -> None:
+        """Appends a line to the run's journal."""
+        parts = [b'{"type":', dumps(type).data]
+        if payload is not None:
+            parts += [b',"payload":', dumps(payload).data]
+        self._session.send_events(b"[" + b"".join(parts) + b"}]")
+
+    def progress(self, value: float) -> None:
+        """Says how far the run has come, from 0 to 1 or in any unit that grows."""
+        self._session.check()
+        self._session.progress = value
+        try:
+            self._session.beat()
+        except CkptError as error:
+            if isinstance(error, Conflict):
+                raise
+            _log.debug("progress is told with the next heartbeat: %s", error)
+
+    def autosave(
+        self, state: Callable[[], Any], *, every: float = 900.0, refresh_after: float = 7200.0
+    ) -> Autosave:
+        """Saves what ``state()`` answers every so many seconds, until it is stopped or the run ends: see Autosave."""
+
+        def save(value: Encoded, **options: Any) -> Saved:
+            return self._save(value, options)
+
+        autosave = Autosave(save, self.agent.encode, state, every, refresh_after)
+        self._autosaves.append(autosave)
+        return autosave

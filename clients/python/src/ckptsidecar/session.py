@@ -1,0 +1,198 @@
+"""The claim on a run: its epoch, its heartbeat, and what it writes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+from . import asks
+from .delivery import Kept
+from .errors import CkptError, Conflict, Fenced
+from .http import Reply
+from .ids import new_id
+from .link import Ask
+from .models import Plan, body_of, plan_of
+from .plans import Answer, Resolve, from_spool, is_away, refuse, resolved, supervised
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+_log = logging.getLogger("ckptsidecar")
+
+
+class Session:
+    """One process's ownership of a run. It is safe for concurrent use."""
+
+    def __init__(
+        self, agent: "Agent", run: str, *, heartbeat: float, timeouts: dict[str, Any], reason: str, force: bool
+    ) -> None:
+        self.agent = agent
+        self.run = asks.check_run(run)
+        self.lane = (agent.name, self.run)
+        self.epoch: Optional[int] = None
+        self.known: dict[str, bytes] = {}  # results of steps that only the spool knows
+        self.supervised = False
+        self.progress: Optional[float] = None
+        self._path = f"/v1/agents/{agent.name}/runs/{self.run}"
+        self._delivery = agent.sidecar._delivery
+        self._heartbeat = heartbeat
+        self._timeouts = timeouts
+        self._reason = reason
+        self._force = force
+        self._lost: Optional[CkptError] = None  # why the run is not ours any more
+        self._stopped = threading.Event()
+        self._thread: Optional[threading.Thread] = None
+        self._claiming = threading.RLock()
+        self._claim = new_id()  # so that a claim whose answer did not come is not made twice
+
+    # Beginning
+
+    def begin(self, resolve: Optional[Resolve], require_daemon: bool) -> Plan:
+        """Claims the run and answers the plan; raises NeedsOperator, Unsafe or another CkptError."""
+        plan = supervised(self.lane)
+        if plan is not None:
+            self.supervised = True
+        else:
+            plan = self._plan(resolve, require_daemon)
+        self.epoch = plan.epoch
+        if self._heartbeat > 0 and not self.supervised:
+            self._thread = threading.Thread(target=self._beats, name="ckptsidecar heartbeat", daemon=True)
+            self._thread.start()
+        return plan
+
+    def _plan(self, resolve: Optional[Resolve], require_daemon: bool) -> Plan:
+        try:
+            self._delivery.settle(self.lane)
+            plan = plan_of(self.agent.sidecar._ask(self._resume()))
+            answers = resolved(plan, resolve)
+            for answer in answers:
+                self._resolve(answer)
+            if answers:
+                plan = plan_of(self.agent.sidecar._ask(self._resume()))
+        except CkptError as error:
+            if not is_away(error) or require_daemon or not self._delivery.settings.fail_open:
+                raise
+            return self._offline(error, resolve)
+        refuse(plan)
+        return plan
+
+    def _resume(self, key: Optional[str] = None) -> Ask:
+        body = {"pid": os.getpid(), "reason": self._reason or None, "force": self._force or None, **self._timeouts}
+        return asks.post(f"{self._path}/resume", body, key=key)
+
+    def _resolve(self, answer: Answer) -> None:
+        body = {"status": answer.status, "result": asks.value_json(answer.result), "reason": "the agent has found out"}
+        path = f"{self._path}/operations/{asks.segment(answer.key)}/resolve"
+        self.agent.sidecar._ask(asks.post(path, asks.members(body), raw=True))
+
+    def _offline(self, why: CkptError, resolve: Optional[Resolve]) -> Plan:
+        plan, self.known = from_spool(self._delivery.spool, self.lane, why)
+        for answer in resolved(plan, resolve):
+            plan.uncertain_operations = [o for o in plan.uncertain_operations if o["key"] != answer.key]
+            verb = "succeed" if answer.status == "succeeded" else "fail"
+            self.send(("operations", answer.key, verb), {"result": asks.value_json(answer.result)})
+        if plan.verdict == "ask":
+            if plan.uncertain_operations:
+                refuse(plan)
+            plan.verdict = "offline"
+        _log.warning("run %s of agent %s begins without the daemon: %s", self.run, self.agent.name, why)
+        return plan
+
+    def claimed(self) -> bool:
+        """Claims the run as soon as the daemon is back, where it began without; whether it is claimed."""
+        if self.epoch is not None or not self._delivery.reachable():
+            return self.epoch is not None
+        with self._claiming:
+            if self.epoch is not None:
+                return True
+            try:
+                plan = plan_of(self._delivery.attempt(self.lane, self._resume(self._claim)))
+            except CkptError as error:
+                if is_away(error):
+                    return False
+                raise
+            if plan.verdict == "unsafe":
+                self._lost = Fenced(f"run {self.run} of {self.agent.name} has another owner: {' '.join(plan.reasons)}")
+                raise self._lost
+            if plan.claimed:
+                self.epoch = plan.epoch
+            return plan.claimed
+
+    # Writing
+
+    def check(self) -> None:
+        """Raises where the run is not ours any more."""
+        if self._lost is not None:
+            raise self._lost
+
+    def ready(self) -> None:
+        """To be called before a write is put together, because that names the epoch."""
+        self.check()
+        self.claimed()
+
+    def send(self, parts: tuple[str, ...], body: dict[str, Any]) -> Union[Reply, Kept]:
+        """Makes a write to the run, or spools it."""
+        self.ready()
+        path = "/".join([self._path, *map(asks.segment, parts)])
+        return self.deliver(asks.post(path, {"epoch": self.epoch, **body}, lane=self.lane))
+
+    def send_events(self, events: bytes) -> Union[Reply, Kept]:
+        self.ready()
+        ask = asks.post(f"{self._path}/events", events, lane=self.lane, raw=True)
+        ask.query = asks.query(("epoch", self.epoch))
+        return self.deliver(ask)
+
+    def deliver(self, ask: Ask) -> Union[Reply, Kept]:
+        try:
+            return self.agent.sidecar._deliver(ask)
+        except Fenced as error:
+            self._lost = error
+            raise
+
+    def register(self, details: dict[str, Any]) -> None:
+        """Tells the daemon more of the run, which is ours already or does not exist."""
+        body = {"run": self.run, "pid": os.getpid(), **self._timeouts, **details}
+        self.agent.sidecar._ask(asks.post(f"/v1/agents/{self.agent.name}/runs", body))
+
+    def read(self, part: str, name: str, status: str, pages: int) -> tuple[list[dict[str, Any]], bool]:
+        """The first pages of a list of the run's, and whether that is all of it."""
+        found: list[dict[str, Any]] = []
+        before = None
+        for _ in range(pages):
+            ask = asks.get(f"{self._path}/{part}", ("status", status), ("before", before), ("limit", 1000))
+            page = body_of(self.agent.sidecar._ask(ask))
+            found.extend(page[name])
+            before = page["next"]
+            if before is None:
+                return found, True
+        return found, False
+
+    # The heartbeat
+
+    def beat(self) -> None:
+        """Says once that the owner lives, and how far it has come."""
+        if not self.claimed():
+            return
+        body = asks.members({"epoch": self.epoch, "progress": self.progress})
+        ask = Ask("POST", f"{self._path}/heartbeat", "", {"Content-Type": asks.JSON}, body, write=True, repeatable=True)
+        self._delivery.attempt(self.lane, ask)
+
+    def _beats(self) -> None:
+        while not self._stopped.wait(self._heartbeat):
+            try:
+                self.beat()
+            except (Fenced, Conflict) as error:
+                if not self._stopped.is_set():
+                    self._lost = error if isinstance(error, Fenced) else None
+                    _log.error("the run %s of agent %s is not ours any more: %s", self.run, self.agent.name, error)
+                return
+            except Exception as error:  # the daemon is away: it does not count its own absence against us
+                _log.debug("no heartbeat: %s", error)
+
+    def stop(self) -> None:
+        """Ends the heartbeat."""
+        self._stopped.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(self._delivery.settings.deadline + 1)

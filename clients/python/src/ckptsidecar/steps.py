@@ -1,0 +1,161 @@
+"""Steps: pieces of work that are done once, whose results are kept."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import logging
+import time
+from collections import OrderedDict
+from typing import Any, Callable, Iterator, Mapping, NamedTuple, Optional
+
+from .delivery import Kept
+from .encode import Encoded, dumps, loads
+from .errors import CkptError, NotSerializable
+from .models import Plan, body_of
+from .plans import error_text
+from .session import Session
+from .typed import drive, read
+
+_log = logging.getLogger("ckptsidecar")
+_MOST = 32 << 20  # bytes of results that are remembered here; the daemon has them all
+_PAGES = 5  # of a resumed run's steps that are read at its beginning
+
+Measure = Callable[[Any], Mapping[str, Any]]
+
+
+class Begun(NamedTuple):
+    """The answer to the beginning of a step: whether it was done before, and then its result."""
+
+    done: bool
+    result: Any
+    same: bool = True  # whether it was done with the same arguments, as far as that is known
+
+
+class Steps:
+    """The steps of one run. It is safe for concurrent use."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._results: OrderedDict[str, Optional[bytes]] = OrderedDict()  # None: done, but not remembered
+        self._args: dict[str, bytes] = {}  # hashes of what steps were done with
+        self._held = 0
+        self._all_known = True
+
+    def learn(self, plan: Plan) -> None:
+        """Learns which steps were done before, so that none is done twice while the daemon is away."""
+        for key, result in self._session.known.items():
+            self._remember(key, result)
+        for step in plan.completed_steps:
+            if step["key"] not in self._results:
+                self._remember(step["key"], json.dumps(step.get("result")).encode())
+        if plan.attempt > 1:
+            try:
+                steps, self._all_known = self._session.read("steps", "steps", "succeeded", _PAGES)
+            except CkptError:
+                self._all_known = False
+                return
+            for step in steps:
+                self._remember(step["key"], json.dumps(step.get("result")).encode())
+                self._args[step["key"]] = _digest(drive(read(step.get("args"))))
+
+    def begin(self, key: str, name: str, args: Any) -> Begun:
+        """Begins a step, or answers that it was done; raises CkptError."""
+        self._session.ready()
+        known = self._results.get(key)
+        encoded = None if args is None else dumps(args).data
+        digest = _digest(None if encoded is None else loads(encoded))
+        if known is not None:
+            return Begun(True, loads(known), self._args.get(key, digest) == digest)
+        reply = self._session.send(("steps",), {"key": key, "name": name, "args": encoded})
+        if isinstance(reply, Kept):
+            if key in self._results or not self._all_known:
+                raise type(reply.reason)(
+                    f"whether step {key!r} was done is not known while the daemon is away: {reply.reason.message}"
+                )
+            return Begun(False, None)
+        raw = body_of(reply)
+        if not raw.get("replayed"):
+            self._args[key] = digest
+            return Begun(False, None)
+        self._remember(key, json.dumps(raw.get("result")).encode())
+        self._args[key] = _digest(drive(read(raw.get("args"))))
+        return Begun(True, drive(read(raw.get("result"))), self._args[key] == digest)
+
+    def succeed(self, key: str, result: Any, measures: Mapping[str, Any]) -> None:
+        """Records that a step was done."""
+        encoded = dumps(result)
+        _warn(key, encoded)
+        body = {"status": "succeeded", "result": None if result is None else encoded.data, **measures}
+        self._session.send(("steps", key, "finish"), body)
+        self._remember(key, encoded.data)
+
+    def fail(self, key: str, error: BaseException, duration_ms: int) -> None:
+        """Records that a step failed. It is done again when it is asked for again."""
+        body = {"status": "failed", "error": error_text(error), "duration_ms": duration_ms}
+        self._session.send(("steps", key, "finish"), body)
+
+    def _remember(self, key: str, result: bytes) -> None:
+        old = self._results.pop(key, None)
+        self._held += len(result) - len(old or b"")
+        self._results[key] = result
+        if self._held <= _MOST:
+            return
+        for other, kept in self._results.items():
+            if kept is not None:
+                self._results[other] = None
+                self._held -= len(kept)
+                if self._held <= _MOST:
+                    break
+
+
+@contextlib.contextmanager
+def recorded(steps: Steps, key: str, measure: Optional[Measure]) -> Iterator[list[Any]]:
+    """Records how the work inside ends; the work puts its result into the list."""
+    began = time.perf_counter()
+    outcome: list[Any] = []
+    try:
+        yield outcome
+    except Exception as error:
+        try:
+            steps.fail(key, error, _ms(began))
+        except CkptError as unrecorded:
+            _log.warning("the failure of step %s could not be recorded: %s", key, unrecorded)
+        raise
+    result = outcome[0] if outcome else None
+    measures = dict(measure(result)) if measure is not None else {}
+    steps.succeed(key, result, {"duration_ms": _ms(began), **measures})
+
+
+def call_key(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """The key of a call: the function's name and its arguments."""
+    try:
+        told = dumps([list(args), dict(sorted(kwargs.items()))], refuse=True).data
+    except NotSerializable as error:
+        raise NotSerializable(
+            f"the arguments of {fn.__qualname__} make no key, because {error.message}: name one with run.step(KEY)(…)",
+            error.traces,
+        ) from error
+    return f"{fn.__qualname__}:{hashlib.sha256(told).hexdigest()[:16]}"
+
+
+def name_of(fn: Callable[..., Any], key: str) -> str:
+    """The name of a step: the function's, where it has one."""
+    inner = fn.func if isinstance(fn, functools.partial) else fn
+    name = getattr(inner, "__name__", "")
+    return name if name and name != "<lambda>" else key
+
+
+def _digest(args: Any) -> bytes:
+    return hashlib.sha256(dumps(args).data).digest()
+
+
+def _ms(began: float) -> int:
+    return int((time.perf_counter() - began) * 1000)
+
+
+def _warn(key: str, encoded: Encoded) -> None:
+    for trace in encoded.dropped[:5]:
+        _log.warning("of the result of step %s, %s (%s) %s", key, trace.path or "all", trace.type, trace.reason)

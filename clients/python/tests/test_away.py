@@ -1,0 +1,231 @@
+"""Daemons that are stopped, frozen or never there: no exception reaches the agent, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+
+from .harness import World, child, ckptsidecar, percentile, report, until, wait
+
+
+class Away(World):
+    def states(self, agent: str, run: str = "main") -> list[dict[str, object]]:
+        rows = self.daemon.rows("SELECT state FROM audit_states WHERE agent = ? AND run = ? ORDER BY seq", agent, run)
+        return [json.loads(text) for (text,) in rows]
+
+    def test_ten_seconds(self) -> None:
+        """Show 2: stopped for ten seconds under three clients."""
+        self.start()
+        for n in range(3):
+            self.sidecar().agent(f"c{n}").set_policy(routine_keep=0)
+
+        def work(n: int) -> None:
+            with ckptsidecar.Sidecar(self.daemon.socket, deadline=1.0) as sidecar:
+                agent = sidecar.agent(f"c{n}")
+                end, i, spooled = time.monotonic() + 14, 0, 0
+                while time.monotonic() < end:
+                    saved = agent.save({"n": n, "i": i, "pad": "x" * (15_000 if n == 1 else 100)})
+                    assert not saved.lost
+                    spooled += saved.spooled
+                    i += 1
+                    time.sleep(0.01)
+                with open(os.path.join(self.folder, f"count{n}"), "w") as file:
+                    json.dump([i, spooled], file)
+
+        children = [child(lambda n=n: work(n)) for n in range(3)]  # type: ignore[misc]
+        time.sleep(2)
+        self.daemon.stop()
+        time.sleep(10)
+        self.start()
+        self.assertEqual([wait(pid) for pid in children], [0, 0, 0])
+        self.sidecar().replay()  # what they had no time for
+        told = []
+        for n in range(3):
+            with open(os.path.join(self.folder, f"count{n}")) as file:
+                count, spooled = json.load(file)
+            self.assertGreater(spooled, 0)
+            self.assertEqual([s["i"] for s in self.states(f"c{n}")], list(range(count)))
+            told.append(f"{count} saves ({spooled} by way of the spool)")
+        self.assertEqual(self.waiting(), [])
+        self.daemon.sound(self)
+        report("show 2, ten seconds away: " + ", ".join(told) + "; every one there once and in order, no exception")
+
+    def test_never_there(self) -> None:
+        """Show 3: absent from start to end; replayed later exactly once."""
+        deadline, told = 0.1, []
+        with self.quiet():
+            sidecar = self.sidecar(deadline=deadline)
+            for n in range(2):
+                agent, beyond = sidecar.agent(f"n{n}"), []
+                with agent.run() as run:
+                    self.assertEqual((run.plan.verdict, run.state, run.epoch), ("offline", None, None))
+                    for i in range(300):
+                        began = time.perf_counter()
+                        saved = run.save({"i": i, "pad": "x" * 2000})
+                        beyond.append(max(0.0, time.perf_counter() - began - deadline))
+                        self.assertTrue(saved.spooled)
+                        if i % 100 == 0:
+                            self.assertEqual(run.step(f"s{i}")(lambda i=i: {"i": i}), {"i": i})  # type: ignore[misc]
+                told.append(f"p50 {percentile(beyond, 0.5):.2f}, p99 {percentile(beyond, 0.99):.2f} ms")
+            sidecar._delivery.close(flush=False)
+        self.start()
+        replayed = [0, 0]
+        for n in range(2):
+            self.sidecar().agent(f"n{n}").set_policy(routine_keep=0)
+        for _ in range(2):  # twice does no harm
+            done = self.sidecar().replay()
+            replayed.append(done.sent)
+            self.assertEqual((done.rejected, done.left), (0, 0))
+        for n in range(2):
+            self.assertEqual([s["i"] for s in self.states(f"n{n}")], list(range(300)))
+            steps = self.daemon.rows("SELECT key, status FROM audit_steps WHERE agent = ? ORDER BY key", f"n{n}")
+            self.assertEqual(steps, [("s0", "succeeded"), ("s100", "succeeded"), ("s200", "succeeded")])
+            self.assertEqual(self.daemon.rows("SELECT status FROM audit_runs WHERE agent = ?", f"n{n}"), [("completed",)])
+        self.daemon.sound(self)
+        report(f"show 3, never there: a 2 KiB save costs beyond the deadline of 100 ms {'; '.join(told)}; {sum(replayed)} writes replayed")
+
+    def test_what_the_deadline_costs(self) -> None:
+        """The same, where each save waits the whole deadline, because the daemon is there and silent."""
+        self.start()
+        sidecar = self.sidecar(deadline=0.15)
+        agent = sidecar.agent("frozen")
+        agent.set_policy(routine_keep=0)
+        agent.save({"i": 0})
+        self.daemon.pause()
+        beyond, waited = [], 0
+        with self.quiet():
+            for i in range(1, 120):
+                began = time.perf_counter()
+                self.assertTrue(agent.save({"i": i, "pad": "x" * 2000}).spooled)
+                took = time.perf_counter() - began
+                waited += took > 0.15
+                beyond.append(max(0.0, took - 0.15))
+                time.sleep(0.005)
+            self.daemon.go_on()
+            self.assertTrue(until(lambda: not self.waiting(), 20))
+            agent.save({"i": 120})
+        self.assertEqual([s["i"] for s in self.states("frozen")], list(range(121)))
+        report(f"show 3, frozen: {waited} of 119 saves waited; beyond the deadline p99 {percentile(beyond, 0.99):.2f} ms")
+
+    def test_killed_in_the_middle(self) -> None:
+        """Saves with an unknown outcome are there once: the daemon is killed again and again under load."""
+        self.start()
+        agent = self.sidecar(deadline=2.0).agent("killed")
+        agent.set_policy(routine_keep=0)
+        stop = threading.Event()
+        sent: list[int] = []
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                while not stop.is_set():
+                    agent.save({"i": len(sent), "pad": "x" * (len(sent) % 3 * 10_000)})
+                    sent.append(len(sent))
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        for _ in range(8):
+            time.sleep(0.15)
+            self.daemon.stop(signal.SIGKILL)
+            self.start()
+        stop.set()
+        thread.join()
+        self.sidecar().replay()
+        self.assertEqual(errors, [])
+        self.assertEqual([s["i"] for s in self.states("killed")], sent)
+        self.daemon.sound(self)
+
+    def test_a_client_that_dies_leaves_its_spool(self) -> None:
+        def work() -> None:
+            agent = ckptsidecar.Sidecar(self.daemon.socket, deadline=0.0).agent("dies")
+            with agent.run("r") as run:
+                for i in range(5):
+                    run.save({"i": i})
+                run.step("done")(lambda: "effect")
+                run._steps.begin("half", "half", None)
+                os.kill(os.getpid(), 9)
+
+        self.assertEqual(wait(child(work)), -9)
+        # The next one begins without the daemon too: it goes on from the spool.
+        with self.quiet(), self.sidecar(deadline=0.0).agent("dies").run("r") as run:
+            self.assertEqual((run.plan.verdict, run.state), ("offline", {"i": 4}))
+            self.assertEqual([s["key"] for s in run.plan.completed_steps], ["done"])
+            self.assertEqual([s["key"] for s in run.plan.interrupted_steps], ["half"])
+            self.assertEqual(run.step("done")(lambda: 1 / 0), "effect")
+            run.end("suspended")
+        self.start()
+        # And one with the daemon gets all of it, before its plan is made.
+        with self.sidecar().agent("dies").run("r") as run:
+            self.assertEqual(run.state, {"i": 4})
+            self.assertEqual([s["key"] for s in run.plan.completed_steps], ["done"])
+            self.assertEqual(run.step("done")(lambda: 1 / 0), "effect")
+        self.daemon.sound(self)
+
+    def test_fenced_is_never_spooled(self) -> None:
+        self.start()
+        agent = self.sidecar().agent("fenced")
+        run = agent.run("r", heartbeat=0)
+        run.begin()
+        run.save(1)
+        other = self.sidecar().agent("fenced").run("r", force=True, heartbeat=0, sigterm=False)
+        other.begin()
+        began = time.perf_counter()
+        with self.assertRaises(ckptsidecar.Fenced):
+            run.save(2)
+        with self.assertRaises(ckptsidecar.Fenced):
+            run.step("s")(lambda: self.fail("a fenced run goes on"))
+        self.assertLess(time.perf_counter() - began, 2.0)
+        self.assertEqual(self.waiting(), [])
+        other.save(3)
+        with self.assertRaises(ckptsidecar.Fenced):
+            run.__exit__(None, None, None)  # it cannot end a run that is not its own
+        self.assertEqual(self.daemon.rows("SELECT status FROM audit_runs"), [("running",)])
+        other.__exit__(None, None, None)
+
+    def test_fenced_while_away(self) -> None:
+        """Who was taken over while it spooled learns it, and its late writes are put aside."""
+        self.start()
+        agent = self.sidecar(deadline=0.5).agent("taken")
+        run = agent.run("r", heartbeat=0)
+        run.begin()
+        run.save({"i": 1})
+        self.daemon.stop()
+        with self.quiet():
+            self.assertTrue(run.save({"i": 2}).spooled)
+            agent.sidecar._delivery._closed.set()  # no background replay: the other one is first
+            time.sleep(0.6)
+            self.start()
+            taken = ckptsidecar.Sidecar(self.daemon.socket, spool=self.folder + "/other")
+            self.addCleanup(taken.close)
+            other = taken.agent("taken").run("r", force=True, heartbeat=0, sigterm=False)
+            other.begin()
+            with self.assertRaises(ckptsidecar.Fenced):
+                run.save({"i": 3})
+        self.assertEqual(self.waiting(), [])
+        self.assertEqual(len(os.listdir(os.path.join(self.spool, "rejected"))), 2)
+        self.assertEqual([s["i"] for s in self.states("taken", "r")], [1])
+        other.__exit__(None, None, None)
+
+    def test_claimed_late(self) -> None:
+        with self.quiet():
+            run = self.sidecar(deadline=0.05).agent("late").run("r", heartbeat=0.1)
+            run.begin()
+            self.assertIsNone(run.epoch)
+            run.save({"i": 0})
+            self.start()
+            self.assertTrue(until(lambda: run.epoch))  # the heartbeat does it
+        run.save({"i": 1})
+        self.assertEqual([s["i"] for s in self.states("late", "r")], [0, 1])
+        run.__exit__(None, None, None)
+        self.assertEqual(self.daemon.rows("SELECT status, epoch FROM audit_runs"), [("completed", run.epoch)])
+
+    def test_a_run_that_needs_the_daemon(self) -> None:
+        with self.assertRaises(ckptsidecar.NoDaemon):
+            self.sidecar(deadline=0.0).agent("a").run(require_daemon=True).begin()
+        with self.assertRaises(ckptsidecar.NoDaemon):
+            self.sidecar(deadline=0.0, fail_open=False).agent("a").run().begin()

@@ -1,0 +1,73 @@
+"""What a save costs. Nothing here asserts a time: the numbers are printed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import subprocess
+import time
+from typing import Any
+
+from .harness import World, binary, ckptsidecar, percentile, report
+
+
+class Cost(World):
+    def test_only_the_change(self) -> None:
+        """Show 6: a step of 1.6 KB of a 526 KB history, against the same client that sends the whole."""
+        self.start()
+        chance = random.Random(6)
+        letters = "abcdefghijklmnopqrstuvwxyz      .,\n"
+        messages = [{"role": "user", "content": "".join(chance.choices(letters, k=1550))} for _ in range(330)]
+        agents = {}
+        for name, whole in (("change", False), ("whole", True)):
+            sidecar = self.sidecar(whole=whole)
+            agents[name] = (sidecar.agent(name + "-bytes"), sidecar.agent(name + "-objects"))
+        took: dict[str, list[float]] = {}
+        hashes: dict[str, list[str]] = {}
+        state: dict[str, Any] = {"step": 0, "messages": messages, "end": {"tokens": 0}}
+        for n in range(60):
+            state["step"], state["end"]["tokens"] = n, n * 812
+            state["messages"].append({"role": "assistant", "content": "".join(chance.choices(letters, k=1550))})
+            data = json.dumps(state, separators=(",", ":")).encode()
+            for name, (of_bytes, of_objects) in agents.items():
+                for form, agent, value, kind in (("bytes", of_bytes, data, "application/json"), ("objects", of_objects, state, None)):
+                    began = time.perf_counter()
+                    saved = agent.save(value, content_type=kind)
+                    if n:
+                        took.setdefault(f"{name} {form}", []).append(time.perf_counter() - began)
+                    hashes.setdefault(f"{name} {form}", []).append(saved.sha256)
+            self.assertEqual(saved.sha256, hashlib.sha256(data).hexdigest())
+        self.assertEqual(len({tuple(h) for h in hashes.values()}), 1)  # identical states, by hash
+        p50 = {name: percentile(values, 0.5) for name, values in took.items()}
+        report(
+            f"show 6, {len(data) // 1000} KB states, p50 of a save: as bytes {p50['change bytes']:.2f} ms with only the change sent, "
+            f"{p50['whole bytes']:.2f} whole: {p50['whole bytes'] / p50['change bytes']:.1f} times faster; "
+            f"as objects {p50['change objects']:.2f} and {p50['whole objects']:.2f}: {p50['whole objects'] / p50['change objects']:.1f} times"
+        )
+        self.daemon.sound(self)
+
+    def test_three_lines(self) -> None:
+        """Show 7: a save of 2 KiB, beside the Go client on the same disk, in turns."""
+        self.start()
+        agent = self.sidecar().agent("small")
+        state = {"text": "".join(random.Random(7).choices("abcdefgh \n", k=2000))}
+        ours, theirs = [], []
+        for _ in range(3):
+            out = subprocess.run(
+                [binary(), "bench", "save", "--json", "--clients", "1", "--sizes", "2KiB", "--rounds", "1", "--time", "700ms", "--dir", self.folder],
+                capture_output=True, text=True, check=True, env={**os.environ, "CKPTSIDECAR_SOCKET": ""},
+            )  # fmt: skip
+            theirs.append(json.loads(out.stdout)["cells"][0]["p50_ms"])
+            took = []
+            end = time.perf_counter() + 0.7
+            while time.perf_counter() < end:
+                began = time.perf_counter()
+                agent.save(state)
+                took.append(time.perf_counter() - began)
+            ours.append(percentile(took, 0.5))
+        ours.sort()
+        theirs.sort()
+        report(f"show 7, a save of 2 KiB, p50: {ours[1]:.2f} ms, the Go client {theirs[1]:.2f} ms: {ours[1] / theirs[1]:.2f} times")
+        self.assertIsInstance(agent.restore(), ckptsidecar.Checkpoint)

@@ -1,0 +1,372 @@
+"""Runs: how they begin, go on and end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from .harness import ROOT, World, binary, child, ckptsidecar, until, wait
+
+
+class Runs(World):
+    def setUp(self) -> None:
+        super().setUp()
+        self.start()
+        self.agent = self.sidecar().agent("a")
+
+    def status(self, run: str = "main") -> str:
+        return str(self.daemon.rows("SELECT status FROM audit_runs WHERE run = ?", run)[0][0])
+
+    def test_from_beginning_to_end(self) -> None:
+        with self.agent.run("r", workflow="w", goal="win", labels={"a": "b"}, external_session="x-1") as run:
+            self.assertEqual((run.plan.verdict, run.state, run.epoch), ("fresh", None, 1))
+            run.save({"i": 1})
+            run.event("note", {"text": "ü", "when": (1, 2)})
+            run.progress(0.5)
+            self.assertEqual(self.status("r"), "running")
+        row = self.daemon.rows("SELECT status, workflow, goal, labels, external_session, progress, pid FROM audit_runs")[0]
+        self.assertEqual(row[:6], ("completed", "w", "win", '{"a":"b"}', "x-1", 0.5))
+        self.assertEqual(self.daemon.rows("SELECT type, payload FROM audit_events"), [("note", '{"text":"ü","when":{"$ckpt":"tuple","value":[1,2]}}')])
+        with self.agent.run("r") as run:  # what has ended begins anew
+            self.assertEqual((run.plan.verdict, run.plan.attempt), ("fresh", 2))
+        self.daemon.sound(self)
+
+    def test_steps(self) -> None:
+        calls: list[Any] = []
+
+        def work(x: int, y: int = 0) -> dict[str, Any]:
+            calls.append((x, y))
+            return {"sum": (x, y)}
+
+        with self.agent.run() as run:
+            self.assertEqual(run.step("one", args={"x": 1})(work, 1, y=2), {"sum": (1, 2)})
+            self.assertEqual(run.step("one")(work, 5), {"sum": (1, 2)})
+            stepped = run.step(work)
+            self.assertEqual(stepped.__name__, "work")
+            self.assertEqual([stepped(1), stepped(1), stepped(2), stepped(x=2)], [{"sum": (1, 0)}] * 2 + [{"sum": (2, 0)}] * 2)
+            self.assertIsNone(run.step("nothing")(lambda: None))
+            self.assertIsNone(run.step("nothing")(lambda: 1 / 0))
+            with self.assertRaises(ZeroDivisionError):
+                run.step("fails")(lambda: 1 / 0)
+            self.assertEqual(run.step("fails")(lambda: "later"), "later")
+            measured = run.step("measured", measure=lambda r: {"input_tokens": r, "output_tokens": 2, "cost_usd": 0.5, "progress": 3})
+            measured(lambda: 7)
+            with self.assertRaises(ckptsidecar.NotSerializable):
+                stepped(object())
+            with self.quiet():
+                run.step("odd")(lambda: {"fine": 1, "not": object()})
+        self.assertEqual(calls, [(1, 2), (1, 0), (2, 0), (2, 0)])
+        rows = {r[0]: r[1:] for r in self.daemon.rows("SELECT key, name, status, attempt, args, error, input_tokens, cost_usd, progress, duration_ms FROM audit_steps")}
+        self.assertEqual(rows["one"][:4], ("work", "succeeded", 1, '{"x":1}'))
+        self.assertEqual(rows["fails"][1:3], ("succeeded", 2))
+        self.assertEqual(rows["measured"][5:8], (7, 0.5, 3.0))
+        self.assertIsNotNone(rows["measured"][8])
+        self.assertEqual(len(rows), 8)
+
+    def test_operations(self) -> None:
+        with self.agent.run() as run:
+            run.save({"newest": True})
+            with run.operation("push", {"before": (1,)}) as push:
+                push.result = {"sha": b"\x01"}
+            with self.assertRaises(ckptsidecar.AlreadyDone) as done:
+                with run.operation("push", {"before": 2}):
+                    self.fail("what succeeded is done again")
+            self.assertEqual(done.exception.result, {"sha": b"\x01"})
+            self.assertEqual(run.operation("push")(lambda: 1 / 0), {"sha": b"\x01"})
+            with self.assertRaises(ZeroDivisionError):
+                with run.operation("deploy", {"before": (3,)}, key="deploy-1", labels={"x": "y"}) as deploy:
+                    1 / 0
+            assert deploy.restore is not None
+            self.assertEqual((deploy.restore.state, deploy.restore.kind, deploy.restore.labels), ({"before": (3,)}, "pre_operation", {"x": "y"}))
+            self.assertEqual(run.operation("deploy", key="deploy-1")(lambda n: n * 2, 4), 8)
+            self.assertEqual(run.operation("deploy", key="deploy-1")(lambda: 1 / 0), 8)
+        rows = self.daemon.rows("SELECT key, attempt, status, error FROM audit_operations ORDER BY started_at, attempt")
+        self.assertEqual([r[:3] for r in rows], [("push", 1, "succeeded"), ("deploy-1", 1, "failed"), ("deploy-1", 2, "succeeded")])
+        self.assertIn("ZeroDivisionError", rows[1][3])
+        self.daemon.sound(self)
+
+    def test_after_a_crash(self) -> None:
+        def first() -> None:
+            with ckptsidecar.Sidecar(self.daemon.socket).agent("a").run("r") as run:
+                run.save({"i": 1})
+                run.step("done")(lambda: "result")
+                run.save({"i": 2})
+                run.step("since")(lambda: {"x": (1,)})
+                run._steps.begin("open", "tool", {"path": "x"})
+                os.kill(os.getpid(), 9)
+
+        self.assertEqual(wait(child(first)), -9)
+        with self.agent.run("r") as run:
+            self.assertEqual((run.plan.verdict, run.plan.attempt, run.state), ("repair", 2, {"i": 2}))
+            self.assertEqual([s["key"] for s in run.plan.completed_steps], ["since"])
+            self.assertEqual([s["key"] for s in run.plan.interrupted_steps], ["open"])
+            for key, result in (("done", "result"), ("since", {"x": (1,)})):
+                self.assertEqual(run.step(key)(lambda: 1 / 0), result)
+        self.daemon.sound(self)
+
+    def test_an_operation_that_nobody_knows_the_end_of(self) -> None:
+        world = os.path.join(self.folder, "world")
+
+        def first(effect: bool) -> None:
+            with ckptsidecar.Sidecar(self.daemon.socket).agent("a").run("r", resolve=lambda o: "failed") as run:
+                run.save({"i": 1})
+                with run.operation("deploy", {"i": 1}):
+                    if effect:
+                        open(world, "w").close()
+                    os.kill(os.getpid(), 9)
+
+        self.assertEqual(wait(child(lambda: first(False))), -9)
+        with self.assertRaises(ckptsidecar.NeedsOperator) as caught:
+            self.agent.run("r").begin()
+        self.assertEqual(caught.exception.plan.uncertain_operations[0]["key"], "deploy")
+        self.assertIn("ckptsidecar operation resolve a KEY", str(caught.exception))
+        with self.assertRaises(ckptsidecar.NeedsOperator):  # it does not know either
+            self.agent.run("r", resolve=lambda o: None).begin()  # type: ignore[arg-type,return-value]
+        self.assertEqual(wait(child(lambda: first(True))), -9)
+        asked = []
+
+        def resolve(operation: dict[str, Any]) -> str:
+            asked.append(operation["key"])
+            return "succeeded" if os.path.exists(world) else "failed"
+
+        with self.agent.run("r", resolve=resolve) as run:
+            self.assertIn(run.plan.verdict, ("resume", "repair"))
+            self.assertIsNone(run.operation("deploy")(lambda: self.fail("it took effect")))
+        self.assertEqual(asked, ["deploy"])
+        self.daemon.sound(self)
+
+    def test_a_live_owner(self) -> None:
+        with self.agent.run("r", heartbeat=0.1) as run:
+            run.save(1)
+
+            def other() -> None:
+                agent = ckptsidecar.Sidecar(self.daemon.socket).agent("a")
+                try:
+                    agent.run("r").begin()
+                except ckptsidecar.Unsafe as error:
+                    assert error.plan.verdict == "unsafe", error.plan
+                else:
+                    raise AssertionError("a live owner's run was resumed")
+                with agent.run("r", force=True) as taken:
+                    assert taken.state == 1
+                    taken.end("suspended")
+
+            with self.quiet():
+                self.assertEqual(wait(child(other)), 0)
+                self.assertTrue(until(lambda: run._session._lost))  # the heartbeat learns it
+            with self.assertRaises(ckptsidecar.Fenced):
+                run.save(2)
+            run._ended = True
+
+    def test_the_heartbeat(self) -> None:
+        with self.agent.run("r", heartbeat=0.05, heartbeat_timeout=2.0) as run:
+            run.save(1)
+            time.sleep(4.5)
+            self.assertEqual(self.status("r"), "running")
+        with self.agent.run("s", heartbeat=0, heartbeat_timeout=1.0) as run:
+            run.save(1)
+            self.assertTrue(until(lambda: self.status("s") == "timed_out", 15))
+            run.save(2)  # it lives after all
+            self.assertEqual(self.status("s"), "running")
+
+    def test_an_exception(self) -> None:
+        state = {"i": 1, "log": ["fine"]}
+        with self.assertRaises(KeyError):
+            with self.agent.run("r") as run:
+                kept = run.save(state)
+                state["log"].append("half done")
+                raise KeyError("lost")
+        self.assertEqual(self.status("r"), "interrupted")
+        [aside] = self.agent.list(run="r", kind="recovery")
+        self.assertEqual(self.agent.get(aside.id).state["log"], ["fine", "half done"])
+        self.assertEqual((aside.labels, aside.metadata), ({"reason": "exception"}, {"error": "KeyError"}))
+        with self.agent.run("r") as run:  # it goes on from what the agent saved, not from the middle of things
+            self.assertEqual((run.state, run.plan.checkpoint and run.plan.checkpoint.id), ({"i": 1, "log": ["fine"]}, kept.id))
+        with self.assertRaises(KeyError):
+            with self.agent.run("s", on_error="failed") as run:
+                run.save(1)
+                raise KeyError("lost")
+        self.assertEqual(self.status("s"), "failed")
+        self.assertEqual(list(self.agent.list(run="s", kind="recovery")), [])
+        with self.assertRaises(KeyboardInterrupt):
+            with self.agent.run("t", state=lambda: {"now": 2}) as run:
+                run.save({"now": 1})
+                raise KeyboardInterrupt()
+        self.assertEqual(self.status("t"), "interrupted")
+        self.assertEqual(self.agent.restore(run="t").state, {"now": 2})
+        self.daemon.sound(self)
+
+    def test_ending_by_its_own_word(self) -> None:
+        with self.agent.run("r") as run:
+            run.save({"i": 1})
+            run.end("awaiting_continuation", continuation_prompt="go on with the parser", state={"i": 2}, result={"x": 1})
+        self.assertEqual(self.status("r"), "awaiting_continuation")
+        with self.agent.run("r") as run:
+            self.assertEqual((run.state, run.plan.continuation_prompt), ({"i": 2}, "go on with the parser"))
+            self.assertGreaterEqual(run.plan.accumulated_ms, 0)
+
+    def test_a_fork(self) -> None:
+        with self.agent.run("main") as run:
+            first = run.save({"i": 1})
+            run.save({"i": 2})
+        for _ in range(2):
+            with self.agent.run("branch", fork_from=first.id) as run:
+                self.assertIn(run.state, ({"i": 1}, {"i": "branch"}))
+                run.save({"i": "branch"})
+                run.end("suspended")
+        self.assertEqual([c.parent for c in self.agent.list(run="branch")][-1], first.id)
+
+
+PROGRAM = """
+import json, sys, time
+import ckptsidecar
+folder, how = sys.argv[1:]
+with ckptsidecar.Sidecar(folder + "/s").agent("term").run("r", grace=1.0) as run:
+    state = run.state or {"i": 0}
+    print("ready", flush=True)
+    if how == "loop":
+        while True:
+            state["half"] = True
+            time.sleep(0.01)
+            state["i"] += 1
+            del state["half"]
+            run.save(state)
+    if how == "step":
+        run.save(state)
+        run.step("long")(lambda: time.sleep(0.7) or "finished")
+        run.step("next")(lambda: print("too much", flush=True))
+    if how == "hang":
+        run.save(state)
+        run.step("hangs")(time.sleep, 60)
+"""
+
+
+class Stopping(World):
+    def program(self, how: str) -> subprocess.Popen[str]:
+        env = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src")}
+        made = subprocess.Popen([sys.executable, "-c", PROGRAM, self.folder, how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+        self.addCleanup(made.stdout.close)  # type: ignore[union-attr]
+        self.addCleanup(made.stderr.close)  # type: ignore[union-attr]
+        assert made.stdout is not None
+        self.assertEqual(made.stdout.readline(), "ready\n")
+        time.sleep(0.3)
+        made.send_signal(signal.SIGTERM)
+        return made
+
+    def test_sigterm(self) -> None:
+        """L8: it finishes the state, saves and ends as interrupted."""
+        self.start()
+        program = self.program("loop")
+        self.assertEqual(program.wait(20), 143)
+        self.assertEqual(self.daemon.rows("SELECT status FROM audit_runs"), [("interrupted",)])
+        state = self.sidecar().agent("term").restore(run="r").state
+        self.assertGreater(state["i"], 0)
+        self.assertNotIn("half", state)
+        self.assertEqual(list(self.sidecar().agent("term").list(kind="recovery")), [])
+
+    def test_sigterm_in_a_step(self) -> None:
+        self.start()
+        program = self.program("step")
+        self.assertEqual(program.wait(20), 143)
+        assert program.stdout is not None
+        self.assertEqual(program.stdout.read(), "")
+        self.assertEqual(self.daemon.rows("SELECT key, status, result FROM audit_steps"), [("long", "succeeded", '"finished"')])
+        self.assertEqual(self.daemon.rows("SELECT status FROM audit_runs"), [("interrupted",)])
+
+    def test_sigterm_that_cannot_wait(self) -> None:
+        self.start()
+        began = time.monotonic()
+        program = self.program("hang")
+        self.assertEqual(program.wait(20), 143)
+        self.assertLess(time.monotonic() - began, 15)
+        self.assertEqual(self.daemon.rows("SELECT key, status FROM audit_steps"), [("hangs", "interrupted")])
+        self.assertEqual(self.daemon.rows("SELECT status FROM audit_runs"), [("interrupted",)])
+
+    def test_a_handler_of_the_programs_own_stays(self) -> None:
+        self.start()
+        got = []
+        before = signal.signal(signal.SIGTERM, lambda *_: got.append(1))
+        try:
+            with self.assertRaises(ckptsidecar.Terminated), self.sidecar().agent("a").run() as run:
+                os.kill(os.getpid(), signal.SIGTERM)
+                run.save(1)
+                self.assertEqual(got, [1])
+                run.stop()
+                run.save(2)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        self.assertEqual(self.sidecar().agent("a").restore().state, 2)
+
+    def test_exec(self) -> None:
+        """Under a supervisor the plan is handed over, and nobody is fenced."""
+        self.start()
+        script = os.path.join(self.folder, "agent.py")
+        with open(script, "w") as file:
+            file.write(
+                "import os, sys, ckptsidecar\n"
+                "with ckptsidecar.agent('sup').run('r') as run:\n"
+                "    state = run.state or {'i': 0, 'seen': (1,)}\n"
+                "    assert run._session.supervised and state['seen'] == (1,)\n"
+                "    for i in range(state['i'], 6):\n"
+                "        run.step(f's{i}')(lambda: i)\n"
+                "        state['i'] = i + 1\n"
+                "        run.save(state)\n"
+                "        if i % 2 and run.plan.attempt <= 3:\n"
+                "            os.kill(os.getpid(), 9)\n"
+            )
+        env = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src")}
+        command = [binary(), "--socket", self.daemon.socket, "exec", "--agent", "sup", "--run", "r", "--backoff", "10ms", "--", sys.executable, script]
+        out = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+        self.assertEqual(out.returncode, 0, out.stderr)
+        self.assertEqual(self.daemon.rows("SELECT status, attempt FROM audit_runs"), [("completed", 4)])
+        self.assertEqual(self.daemon.rows("SELECT key, attempt FROM audit_steps ORDER BY key"), [(f"s{i}", 1) for i in range(6)])
+        self.daemon.sound(self)
+
+
+class Automatic(World):
+    def test_autosave(self) -> None:
+        """D10, T5: a routine one every so often, and a forced one after a while; the agent's code is not changed."""
+        self.start()
+        agent = self.sidecar().agent("auto")
+        agent.set_policy(routine_keep=0)
+        state = {"i": 0}
+        with agent.autosave(lambda: dict(state), every=0.1, refresh_after=1.0) as autosave:
+            self.assertTrue(until(lambda: autosave.saves == 1))
+            time.sleep(0.5)
+            self.assertEqual(autosave.saves, 1)  # nothing changed
+            state["i"] = 1
+            self.assertTrue(until(lambda: autosave.saves == 2))
+            self.assertTrue(until(lambda: autosave.saves == 3))  # refreshed
+            state["i"] = 2
+        states = [agent.get(c.id).state for c in agent.list()]
+        self.assertEqual((states[0], states[-1]), ({"i": 2}, {"i": 0}))
+        self.assertEqual({c.labels["autosave"] for c in agent.list()}, {"true"})
+
+    def test_in_a_run(self) -> None:
+        self.start()
+        agent = self.sidecar().agent("auto")
+        with agent.run("r") as run:
+            run.autosave(lambda: {"t": 1}, every=0.05)
+            self.assertTrue(until(lambda: agent.latest(run="r")))
+        self.assertEqual(self.daemon.rows("SELECT DISTINCT run FROM audit_checkpoints"), [("r",)])
+
+    def test_trouble_is_told(self) -> None:
+        self.start()
+        agent = self.sidecar().agent("auto")
+
+        def state() -> Any:
+            raise ValueError("no state")
+
+        with self.quiet() as log:
+            autosave = agent.autosave(state, every=0.02)
+            self.assertTrue(until(lambda: autosave.error))
+            autosave.stop()
+        self.assertTrue(any("no state" in line for line in log.output))
+        with self.assertRaises(ValueError):
+            agent.autosave(state, every=0)
+
+

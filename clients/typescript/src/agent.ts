@@ -1,0 +1,193 @@
+import type { Caller } from './caller.js';
+import { cutState, type Stored, withState } from './checkpoint.js';
+import type { Answer, Ask } from './connection.js';
+import { isSidecarError } from './errors.js';
+import { understood } from './problem.js';
+import { checkAgent, checkRun, get, objectOf, post, queryOf } from './requests.js';
+import type { Run, RunOptions } from './run.js';
+import { runOn } from './running.js';
+import { encodeState, type Saved, type SaveOptions, type Saver } from './saver.js';
+import { start } from './start.js';
+import type { Checkpoint, CheckpointPage, Diff, Kind, Labels, Policy, Removal, RunInfo, RunPage, RunStatus } from './wire.js';
+
+export interface RestoreOptions {
+  /** a certain one, by its id */
+  checkpoint?: string;
+  /** otherwise the newest of this kind */
+  kind?: Kind;
+  /** pass over suspect checkpoints */
+  clean?: boolean;
+  run?: string;
+  /** why, for the audit log */
+  reason?: string;
+}
+
+export interface ListFilter {
+  run?: string;
+  kind?: Kind;
+  /** all of these must match */
+  labels?: Labels;
+  /** only suspect ones; with `false` only clean ones */
+  suspect?: boolean;
+  /** the `next` of the page before */
+  before?: string;
+  /** of one page, 1 to 1000; 50 */
+  limit?: number;
+}
+
+/** One agent: what is saved under its name, and its runs. */
+export class Agent {
+  constructor(
+    private readonly caller: Caller,
+    private readonly saver: Saver,
+    readonly name: string,
+  ) {}
+
+  /**
+   * Saves a state. The promise is kept when the state is on disk: the daemon's,
+   * or where the daemon stays away, the spool's (`stored` says which).
+   */
+  save(state: unknown, options: SaveOptions & { run?: string } = {}): Promise<Saved> {
+    return this.saver.save(this.name, this.runOf(options.run), undefined, state, options);
+  }
+
+  /** @internal Saves a state where its bytes are not the last ones. */
+  async saveChanged(state: unknown, last: Buffer | undefined, options: SaveOptions & { run: string }): Promise<{ saved: Saved; bytes: Buffer } | undefined> {
+    const encoded = encodeState(state, options, this.caller.settings.unserializable);
+    if (last?.equals(encoded.bytes)) return undefined;
+    return { saved: await this.saver.saveBytes(this.name, this.runOf(options.run), undefined, encoded, options), bytes: encoded.bytes };
+  }
+
+  /** Goes back to a checkpoint: its state, and a note in the audit log. The run's next save has it as its parent. */
+  async restore<S = any>(options: RestoreOptions = {}): Promise<Stored<S>> {
+    const { checkpoint, kind, clean, run, reason } = options;
+    const named = run ?? this.namedRun();
+    const body = objectOf({ checkpoint, kind, clean: clean || undefined, run: named === undefined ? undefined : checkRun(named), reason });
+    const answer = await this.ask(post(`${this.path}/restore`, body, { agent: this.name, run: this.runOf(run) }), run);
+    return stored<S>(answer, true);
+  }
+
+  /** The newest checkpoint with its state, null where there is none. It records nothing. */
+  async latest<S = any>(filter: { run?: string; kind?: Kind; clean?: boolean } = {}): Promise<Stored<S> | null> {
+    const query = queryOf({ run: filter.run ?? this.namedRun(), kind: filter.kind, clean: filter.clean || undefined });
+    try {
+      return stored<S>(await this.ask(get(`${this.path}/checkpoints/latest`, query), filter.run), false);
+    } catch (error) {
+      if (isSidecarError(error, 'not_found')) return null;
+      throw error;
+    }
+  }
+
+  /** One page of checkpoints without their states, newest first. An agent that has saved nothing yet has none. */
+  async list(filter: ListFilter = {}): Promise<CheckpointPage> {
+    const { labels, ...rest } = filter;
+    try {
+      return understood(await this.ask(get(`${this.path}/checkpoints`, queryOf(rest, labels)), filter.run), false);
+    } catch (error) {
+      if (isSidecarError(error, 'not_found')) return { checkpoints: [], next: null };
+      throw error;
+    }
+  }
+
+  /** All checkpoints without their states, newest first, page by page. */
+  async *all(filter: Omit<ListFilter, 'before'> = {}): AsyncGenerator<Checkpoint, void, undefined> {
+    for (let before: string | undefined; ; ) {
+      const page = await this.list({ limit: 1000, ...filter, ...(before ? { before } : {}) });
+      yield* page.checkpoints;
+      if (!page.next) return;
+      before = page.next;
+    }
+  }
+
+  /** One checkpoint with its state. */
+  async checkpoint<S = any>(id: string): Promise<Stored<S>> {
+    return stored<S>(await this.caller.call(get(`/v1/checkpoints/${encodeURIComponent(id)}`)), false);
+  }
+
+  /** What leads from the state of one checkpoint to that of another, as an RFC 6902 patch, and a summary. */
+  async diff(from: string | { id: string }, to: string | { id: string }): Promise<Diff> {
+    const [a, b] = [from, to].map((of) => encodeURIComponent(typeof of === 'string' ? of : of.id));
+    return understood(await this.caller.call(get(`/v1/checkpoints/${a}/diff/${b}`)), false);
+  }
+
+  /** Changes the pin, or replaces all labels, of a checkpoint. */
+  async mark(id: string, change: { pinned?: boolean; labels?: Labels }): Promise<Checkpoint> {
+    const ask: Ask = {
+      method: 'PATCH',
+      path: `/v1/checkpoints/${encodeURIComponent(id)}`,
+      headers: { 'Content-Type': 'application/json' },
+      body: objectOf(change),
+      write: true,
+      repeatable: true,
+    };
+    return understood(await this.caller.call(ask), true);
+  }
+
+  /** Removes a checkpoint. */
+  async delete(id: string): Promise<Removal> {
+    return understood(await this.caller.call({ method: 'DELETE', path: `/v1/checkpoints/${encodeURIComponent(id)}`, write: true }), true);
+  }
+
+  async policy(): Promise<Policy> {
+    return understood(await this.caller.call(get(`${this.path}/policy`)), false);
+  }
+
+  /** Changes some settings of the policy and leaves the others. */
+  async setPolicy(change: Partial<Policy>): Promise<Policy> {
+    const old = await this.policy().catch((error: unknown) => {
+      if (isSidecarError(error, 'not_found')) return {};
+      throw error;
+    });
+    const headers = { 'Content-Type': 'application/json' };
+    const ask: Ask = { method: 'PUT', path: `${this.path}/policy`, headers, body: objectOf({ ...old, ...change }), write: true, repeatable: true };
+    return understood(await this.caller.call(ask), true);
+  }
+
+  /** The agent's runs, the last changed first. */
+  async runs(filter: { status?: RunStatus; before?: string; limit?: number } = {}): Promise<RunPage> {
+    return understood(await this.caller.call(get(`${this.path}/runs`, queryOf(filter))), false);
+  }
+
+  /** One run as the daemon knows it. */
+  async info(run?: string): Promise<RunInfo> {
+    const name = this.runOf(run);
+    return understood(await this.ask(get(`${this.path}/runs/${name}`), run), false);
+  }
+
+  /**
+   * Begins or resumes a run and does something in it: it beats while `work`
+   * goes on, and ends with it. Throws where a person must act first.
+   */
+  async run<T, S = any>(work: (run: Run<S>) => T | Promise<T>, options: RunOptions<S> = {}): Promise<T> {
+    return runOn(await this.start<S>(options), work, options);
+  }
+
+  /** Begins or resumes a run, which the caller must end. */
+  start<S = any>(options: RunOptions<S> = {}): Promise<Run<S>> {
+    return start<S>(this.caller, this.saver, { agent: this.name, run: this.runOf(options.run) }, options);
+  }
+
+  private get path(): string {
+    return `/v1/agents/${this.name}`;
+  }
+
+  /** The run that `ckptsidecar exec` names, where it is about this agent. */
+  private namedRun(): string | undefined {
+    return process.env['CKPTSIDECAR_AGENT'] === this.name ? process.env['CKPTSIDECAR_RUN'] : undefined;
+  }
+
+  private runOf(run: string | undefined): string {
+    return checkRun(run ?? this.namedRun() ?? 'main');
+  }
+
+  /** What waits in the spool of the run goes first, so that it is seen. */
+  private ask(ask: Ask, run: string | undefined): Promise<Answer> {
+    const until = performance.now() + this.caller.settings.deadline;
+    return this.caller.afterSpool({ agent: checkAgent(this.name), run: this.runOf(run) }, ask, () => until);
+  }
+}
+
+function stored<S>(answer: Answer, write: boolean): Stored<S> {
+  const { body, state } = cutState(answer);
+  return withState<S>(understood<Checkpoint>({ ...answer, body }, write), state ?? Buffer.alloc(0));
+}

@@ -1,0 +1,117 @@
+import { SetAside } from './backlog.js';
+import type { Caller } from './caller.js';
+import { revive } from './decode.js';
+import { isSidecarError, SidecarError } from './errors.js';
+import { understood } from './problem.js';
+import { encodeState, type EncodedState, type Saved, type SaveOptions, Saver } from './saver.js';
+import type { SpoolAsk } from './spool.js';
+
+/** What the parts of a run have in common: who it is, whether it may still write, and how. */
+export class Core {
+  /** steps and operations that have succeeded here, for when the daemon cannot be asked */
+  readonly done = new Map<string, unknown>();
+  /** how many steps and operations are going on */
+  busy = 0;
+  private readonly controller = new AbortController();
+  private lost: SidecarError | undefined;
+  private ended = false;
+  private saved: EncodedState | undefined;
+
+  constructor(
+    readonly caller: Caller,
+    private readonly saver: Saver,
+    readonly agent: string,
+    readonly run: string,
+    /** the fencing token; undefined where the run began without the daemon */
+    public epoch: number | undefined,
+    /** called once, when another owner has the run */
+    private readonly onLost: () => void,
+  ) {}
+
+  get path(): string {
+    return `/v1/agents/${this.agent}/runs/${this.run}`;
+  }
+
+  get signal(): AbortSignal {
+    return this.controller.signal;
+  }
+
+  /** Whether it has ended, or is somebody else's. */
+  get over(): boolean {
+    return this.ended || this.lost !== undefined;
+  }
+
+  end(): void {
+    this.ended = true;
+  }
+
+  /** Nothing new is to begin. */
+  abort(reason: SidecarError): void {
+    this.controller.abort(reason);
+  }
+
+  /** Throws where nothing more may be written. */
+  check(): void {
+    if (this.lost) throw this.lost;
+    if (this.ended) throw new SidecarError('conflict', `run ${this.run} of agent ${this.agent} has ended: start it again`);
+  }
+
+  /** Throws where nothing new may begin. */
+  mayBegin(): void {
+    this.check();
+    if (this.controller.signal.aborted) throw this.controller.signal.reason;
+  }
+
+  /** The run is another owner's now. */
+  lose(error: SidecarError): void {
+    if (this.lost) return;
+    this.lost = error;
+    this.onLost();
+    this.controller.abort(error);
+  }
+
+  /** Notes what an error means for the run, and hands it on. */
+  noted(error: unknown): unknown {
+    if (isSidecarError(error, 'fenced')) this.lose(error);
+    return error;
+  }
+
+  /** Sends a write. */
+  async send<T extends object>(ask: SpoolAsk): Promise<T | SetAside> {
+    const answer = await this.write(ask);
+    return answer instanceof SetAside ? answer : (revive(understood<T>(answer, true)) as T);
+  }
+
+  async write(ask: SpoolAsk): ReturnType<Caller['write']> {
+    this.check();
+    try {
+      return await this.caller.write(ask);
+    } catch (error) {
+      throw this.noted(error);
+    }
+  }
+
+  encode(state: unknown, options: SaveOptions): EncodedState {
+    this.check();
+    return encodeState(state, options, this.caller.settings.unserializable);
+  }
+
+  /** The state that the run has, as it was saved. */
+  loaded(state: EncodedState): void {
+    this.saved = state;
+  }
+
+  isSaved(state: EncodedState): boolean {
+    return this.saved !== undefined && this.saved.contentType === state.contentType && this.saved.bytes.equals(state.bytes);
+  }
+
+  async save(state: EncodedState, options: SaveOptions): Promise<Saved> {
+    try {
+      const saved = await this.saver.saveBytes(this.agent, this.run, this.epoch, state, options);
+      if (saved.stored !== 'nowhere') this.saved = state;
+      return saved;
+    } catch (error) {
+      throw this.noted(error);
+    }
+  }
+}

@@ -1,0 +1,43 @@
+import { readFileSync } from 'node:fs';
+
+import { withState } from './checkpoint.js';
+import { revive } from './decode.js';
+import { messageOf } from './errors.js';
+import type { Plan } from './plan.js';
+import type { Checkpoint, PlanInfo } from './wire.js';
+
+let used = false;
+
+/**
+ * The plan that `ckptsidecar exec` hands over to the agent that it starts: it
+ * has claimed the run already. Undefined where there is none of this run, and
+ * for all but the first time.
+ */
+export function execPlan<S>(name: { agent: string; run: string }, warn: (message: string) => void): Plan<S> | undefined {
+  const { CKPTSIDECAR_PLAN: file, CKPTSIDECAR_AGENT: agent, CKPTSIDECAR_RUN: run } = process.env;
+  if (used || !file || agent !== name.agent || run !== name.run) return undefined;
+  used = true;
+  try {
+    return read<S>(file);
+  } catch (error) {
+    warn(`the plan ${file} cannot be read, so the run is resumed once more: ${messageOf(error)}`);
+    return undefined;
+  }
+}
+
+type Written = PlanInfo & { checkpoint: (Checkpoint & { state?: unknown; state_base64?: string }) | null };
+
+function read<S>(file: string): Plan<S> {
+  const plan = JSON.parse(readFileSync(file, 'utf8')) as Written;
+  const { checkpoint } = plan;
+  const bytes = checkpoint?.state_base64 === undefined ? Buffer.from(JSON.stringify(checkpoint?.state ?? null)) : Buffer.from(checkpoint.state_base64, 'base64');
+  for (const step of plan.completed_steps) step.result = revive(step.result) as typeof step.result;
+  for (const step of plan.interrupted_steps) step.args = revive(step.args) as typeof step.args;
+  return { ...plan, checkpoint: checkpoint && withState<S>(checkpoint, bytes), offline: false };
+}
+
+/** Whether `ckptsidecar exec` looks after a run. */
+export function supervised(name: { agent: string; run: string }): boolean {
+  const { CKPTSIDECAR_PLAN: file, CKPTSIDECAR_AGENT: agent, CKPTSIDECAR_RUN: run } = process.env;
+  return file !== undefined && agent === name.agent && run === name.run;
+}

@@ -1,0 +1,152 @@
+import type { Caller } from './caller.js';
+import { isJSON, type Stored, withState } from './checkpoint.js';
+import { revive } from './decode.js';
+import type { SidecarError } from './errors.js';
+import type { Plan } from './plan.js';
+import type { SpoolHeader } from './spool.js';
+import type { Checkpoint, Json, Kind, Labels, OperationInfo, Program } from './wire.js';
+
+/** What the spool tells of a run. */
+class Told {
+  checkpoint: Stored | null = null;
+  program: Plan['program'] = null;
+  readonly done = new Map<string, { key: string; name: string; result: Json }>();
+  readonly begun = new Map<string, { key: string; name: string; args: Json; at: string }>();
+  readonly open = new Map<string, OperationInfo>();
+
+  take(header: SpoolHeader, body: Buffer): void {
+    if (header.method === 'PUT') {
+      this.checkpoint = checkpointOf(header, body);
+      this.program = programRest(header.headers['Ckpt-Program']);
+      this.done.clear(); // the state knows of them
+      return;
+    }
+    const path = header.path.split('/').slice(6).map(decodeURIComponent); // what follows /v1/agents/{agent}/runs/{run}/
+    const said = JSON.parse(body.toString('utf8')) as Record<string, Json>;
+    if (path[0] === 'steps') this.step(header, path, said);
+    else if (path[0] === 'operations') this.operation(header, path, said);
+    else if (path[0] === 'end' && (said['status'] === 'completed' || said['status'] === 'failed')) this.over();
+  }
+
+  private step(header: SpoolHeader, path: string[], said: Record<string, Json>): void {
+    const key = path[1] ?? String(said['key']);
+    const name = this.begun.get(key)?.name ?? String(said['name'] ?? key);
+    if (!path[1] && (said['status'] ?? 'started') === 'started') {
+      this.begun.set(key, { key, name, args: said['args'] ?? null, at: header.created_at });
+      return;
+    }
+    this.begun.delete(key);
+    if ((said['status'] ?? 'succeeded') === 'succeeded') this.done.set(key, { key, name, result: revive(said['result'] ?? null) as Json });
+  }
+
+  private operation(header: SpoolHeader, path: string[], said: Record<string, Json>): void {
+    if (path[1]) {
+      this.open.delete(path[1]);
+      return;
+    }
+    const key = String(said['key']);
+    const none = { attempt: 1, checkpoint: null, ended_at: null, result: null, error: null, replayed: false };
+    if (said['state'] !== undefined) {
+      this.checkpoint = checkpointOf({ ...header, query: 'kind=pre_operation' }, Buffer.from(JSON.stringify(said['state'])));
+      this.program = null;
+      this.done.clear();
+    }
+    this.open.set(key, { ...none, key, name: String(said['name']), status: 'uncertain', started_at: header.created_at });
+  }
+
+  private over(): void {
+    this.checkpoint = this.program = null;
+    for (const list of [this.done, this.begun, this.open]) list.clear();
+  }
+}
+
+/**
+ * A plan without the daemon: from what an earlier process of this run had to
+ * spool. What the daemon knows of the run it cannot know.
+ */
+export async function offlinePlan<S>(caller: Caller, name: { agent: string; run: string }, away: SidecarError): Promise<Plan<S>> {
+  const told = new Told();
+  const { spool, names } = await caller.backlog.waiting(name).catch(() => ({ spool: undefined, names: [] as string[] }));
+  for (const file of names) {
+    const found = await spool!.read(file).catch(() => undefined);
+    if (found?.header?.version === 1) told.take(found.header, found.body);
+  }
+  const fresh = names.length === 0 || (!told.checkpoint && told.done.size + told.begun.size + told.open.size === 0);
+  const reasons = [`The daemon is away: ${away.message}.`];
+  if (fresh) reasons.push('The spool holds nothing of this run, so it begins anew; whether the daemon has something to resume is not known.');
+  else reasons.push('The run goes on from what its former process has spooled.');
+  if (told.open.size > 0) reasons.push(`Nobody knows whether ${[...told.open.keys()].map((key) => JSON.stringify(key)).join(', ')} took effect.`);
+  caller.settings.warn(`agent ${name.agent}, run ${name.run}, begins without the daemon. ${reasons.join(' ')}`);
+  return {
+    verdict: told.open.size > 0 ? 'ask' : fresh ? 'fresh' : told.begun.size > 0 ? 'repair' : 'resume',
+    reasons,
+    ...name,
+    epoch: 0,
+    attempt: 0,
+    claimed: false,
+    checkpoint: told.checkpoint as Stored<S> | null,
+    completed_steps: [...told.done.values()],
+    interrupted_steps: [...told.begun.values()].map((step) => interrupted(step)),
+    uncertain_operations: [...told.open.values()],
+    skipped: [],
+    events_after: 0,
+    program: told.program,
+    continuation_prompt: null,
+    accumulated_ms: 0,
+    external_session: null,
+    memory_diff: null,
+    prompt: null,
+    offline: true,
+  };
+}
+
+function interrupted(step: { key: string; name: string; args: Json; at: string }): Plan['interrupted_steps'][number] {
+  const text = `The step ${step.key} was interrupted: its process ended before the result was recorded. It may or may not have taken effect; check before repeating it.`;
+  return {
+    key: step.key,
+    name: step.name,
+    args: step.args,
+    started_at: step.at,
+    synthetic_result: {
+      text,
+      anthropic: { type: 'tool_result', tool_use_id: step.key, is_error: true, content: text },
+      openai: { role: 'tool', tool_call_id: step.key, content: text },
+    },
+  };
+}
+
+function programRest(header: string | undefined): Plan['program'] {
+  if (!header) return null;
+  const { source, executed } = JSON.parse(header) as Program;
+  return { executed, remaining: Buffer.from(source, 'utf8').subarray(executed).toString('utf8') };
+}
+
+/** A checkpoint as far as its request tells of it. */
+function checkpointOf(header: SpoolHeader, body: Buffer): Stored {
+  const query = new URLSearchParams(header.query);
+  const contentType = header.headers['Content-Type'] ?? 'application/octet-stream';
+  const labels: Labels = {};
+  for (const label of query.getAll('label')) labels[label.slice(0, label.indexOf('='))] = label.slice(label.indexOf('=') + 1);
+  const metadata = header.headers['Ckpt-Metadata'];
+  const checkpoint: Checkpoint = {
+    id: header.path.split('/').pop()!,
+    agent: header.agent,
+    owner: '',
+    run: header.run,
+    seq: 0,
+    kind: (query.get('kind') ?? 'routine') as Kind,
+    parent: query.get('parent'),
+    created_at: header.created_at,
+    size: body.length,
+    stored_size: 0,
+    sha256: header.sha256,
+    content_type: isJSON(contentType) ? 'application/json' : contentType,
+    labels,
+    metadata: metadata ? (JSON.parse(metadata) as Record<string, Json>) : {},
+    step: query.get('step'),
+    operation: null,
+    pinned: false,
+    suspect: false,
+  };
+  return withState(checkpoint, body);
+}

@@ -1,0 +1,74 @@
+import type { Ask } from './connection.js';
+import type { Core } from './core.js';
+import { milliseconds } from './duration.js';
+import { isSidecarError, SidecarError } from './errors.js';
+import { planOf } from './plan.js';
+import { understood } from './problem.js';
+import { objectOf, post } from './requests.js';
+import type { RunOptions } from './run.js';
+import { register, timeouts } from './start.js';
+import type { RunInfo } from './wire.js';
+
+const patience = 5000;
+const atOnce = (): number => 0; // nobody is to wait behind it
+
+/** Says every so often that a run's owner lives. It does not keep the process alive. */
+export class Pulse {
+  progress: number | undefined;
+  private readonly timer: NodeJS.Timeout;
+  private beating = false;
+
+  constructor(
+    private readonly core: Core,
+    private readonly options: RunOptions,
+  ) {
+    const every = milliseconds(options.heartbeatEvery ?? 10_000, 'heartbeatEvery');
+    this.timer = setInterval(() => void this.beat(), Math.max(every, 10));
+    this.timer.unref();
+  }
+
+  stop(): void {
+    clearInterval(this.timer);
+  }
+
+  private async beat(): Promise<void> {
+    const { core } = this;
+    if (this.beating || core.caller.presence.silent) return;
+    this.beating = true;
+    try {
+      if (core.epoch === undefined) await this.claim();
+      else await this.tell(core.epoch);
+    } catch (error) {
+      core.noted(error); // other errors pass, or are told to who calls next
+    } finally {
+      this.beating = false;
+    }
+  }
+
+  private async tell(epoch: number): Promise<void> {
+    const body = objectOf({ epoch, progress: this.progress });
+    const headers = { 'Content-Type': 'application/json' };
+    const ask: Ask = { method: 'POST', path: `${this.core.path}/heartbeat`, headers, body, write: true, repeatable: true, background: true };
+    understood<RunInfo>(await this.core.caller.once(ask, patience), true);
+  }
+
+  /** A run that began without the daemon is registered when that is back. */
+  private async claim(): Promise<void> {
+    const { core } = this;
+    try {
+      core.epoch = await register(core.caller, core, this.options, atOnce);
+    } catch (error) {
+      if (!isSidecarError(error, 'conflict')) throw error;
+      if (core.busy === 0) await this.resume(); // which would settle what is going on
+    }
+  }
+
+  /** It had been left unfinished before: what is done since goes on top. */
+  private async resume(): Promise<void> {
+    const { core } = this;
+    const body = objectOf({ pid: process.pid, ...timeouts(this.options), reason: 'it began while the daemon was away' });
+    const plan = planOf(await core.caller.afterSpool(core, post(`${core.path}/resume`, body, core), atOnce));
+    if (plan.claimed) core.epoch = plan.epoch;
+    else core.lose(new SidecarError('conflict', `run ${core.run} of agent ${core.agent} began while the daemon was away, and cannot go on: ${plan.reasons.join(' ')}`));
+  }
+}

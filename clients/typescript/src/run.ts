@@ -1,0 +1,276 @@
+import { Autosave } from './autosave.js';
+import { SetAside } from './backlog.js';
+import type { Caller } from './caller.js';
+import { Core } from './core.js';
+import { type Duration, milliseconds } from './duration.js';
+import { encode } from './encode.js';
+import { messageOf, SidecarError } from './errors.js';
+import { doOperation, type OperationOptions } from './operation.js';
+import type { Plan } from './plan.js';
+import { Pulse } from './pulse.js';
+import { checkAgent, checkKey, checkRun, objectOf, post, queryOf } from './requests.js';
+import type { Saved, SaveOptions, Saver } from './saver.js';
+import { forget, watch } from './shutdown.js';
+import { doStep, type StepContext, type StepOptions } from './step.js';
+import type { Appended, Labels, RunInfo } from './wire.js';
+
+export interface RunOptions<S = any> {
+  /** its name; otherwise `CKPTSIDECAR_RUN`, or `main` */
+  run?: string;
+  /** the state of a run that has none yet */
+  initial?: S;
+  workflow?: string;
+  goal?: string;
+  parentRun?: string;
+  /** a checkpoint of the same agent that a new run begins with */
+  forkFrom?: string;
+  externalSession?: string;
+  labels?: Labels;
+  /** for the audit log: why it is resumed */
+  reason?: string;
+  /** take the run over from an owner that is alive; its writes are refused from then on */
+  force?: boolean;
+  /** throw where the daemon is away, rather than begin without it */
+  needDaemon?: boolean;
+  /** after so long without a sign of life the run counts as dead; 30 s */
+  heartbeatTimeout?: Duration;
+  /** how often it gives one; 10 s */
+  heartbeatEvery?: Duration;
+  /** after so long without progress it counts as dead; the agent's policy */
+  progressTimeout?: Duration;
+  /** save the state every so often, where it has changed */
+  autosave?: Duration;
+  /** the signals at which it saves, ends as interrupted, and dies; SIGTERM and SIGINT. `[]` for none */
+  signals?: NodeJS.Signals[];
+  /** how long it may go on after one; 5 s */
+  stopWithin?: Duration;
+  /** as what a run ends whose work throws: `interrupted` can be resumed, `failed` begins anew. `interrupted` */
+  onError?: 'interrupted' | 'failed';
+}
+
+export interface EndOptions {
+  result?: unknown;
+  error?: string;
+  /** what the next owner should be told */
+  continuationPrompt?: string;
+}
+
+/** As what an owner may end a run. */
+export type EndStatus = 'completed' | 'failed' | 'suspended' | 'awaiting_continuation' | 'interrupted';
+
+/** What another thread or process needs to work in a run; plain data. */
+export interface SharedRun {
+  agent: string;
+  run: string;
+  epoch: number | undefined;
+}
+
+/** A run that is going on. */
+export class Run<S = any> {
+  /** what it works on: assign it or change it, and save it */
+  state: S;
+  /** how it was begun; null where it was joined */
+  readonly plan: Plan<S> | null;
+  private readonly core: Core;
+  private readonly pulse: Pulse | undefined;
+  private readonly autosaves = new Set<Autosave>();
+  private readonly stopWithin: number;
+  private readonly onRest: (() => void) | undefined;
+  private working: Promise<unknown> | undefined;
+  private ending: Promise<RunInfo | undefined> | undefined;
+  private stopping: Promise<void> | undefined;
+
+  /** @internal */
+  constructor(caller: Caller, saver: Saver, name: { agent: string; run: string }, plan: Plan<S> | null, options: RunOptions<S> & { over?: () => void }, epoch?: number) {
+    this.plan = plan;
+    this.onRest = options.over;
+    this.core = new Core(caller, saver, name.agent, name.run, plan?.claimed ? plan.epoch : epoch, () => this.rest());
+    this.stopWithin = milliseconds(options.stopWithin ?? 5000, 'stopWithin');
+    this.state = options.initial as S;
+    if (!plan) return;
+    if (plan.checkpoint) {
+      const { state, bytes, content_type: contentType } = plan.checkpoint;
+      this.state = state;
+      this.core.loaded({ bytes, contentType, dropped: [], simplified: [] });
+    }
+    for (const step of plan.completed_steps) this.core.done.set(`step ${step.key}`, step.result);
+    this.pulse = new Pulse(this.core, options);
+    watch(this, options.signals ?? ['SIGTERM', 'SIGINT']);
+    if (options.autosave !== undefined) this.autosave(options.autosave);
+  }
+
+  get agent(): string {
+    return this.core.agent;
+  }
+
+  /** Its name. */
+  get run(): string {
+    return this.core.run;
+  }
+
+  /** The fencing token; undefined where the run began without the daemon. */
+  get epoch(): number | undefined {
+    return this.core.epoch;
+  }
+
+  /** Aborted when the run is to stop, or another owner has it. */
+  get signal(): AbortSignal {
+    return this.core.signal;
+  }
+
+  /** Saves a state, which becomes the run's; without one, the run's. */
+  async save(state: S = this.state, options: SaveOptions = {}): Promise<Saved> {
+    this.state = state;
+    return this.core.save(this.core.encode(state, options), options);
+  }
+
+  /** Saves the state where it has changed since it was saved; undefined where it has not. */
+  async saveIfChanged(options: SaveOptions = {}): Promise<Saved | undefined> {
+    return this.saveThis(this.state, options);
+  }
+
+  /** Does something once: a key that has succeeded in this run gives its stored result again. */
+  step<T>(key: string, work: (step: StepContext) => T | Promise<T>, options: StepOptions = {}): Promise<T> {
+    return doStep(this.core, key, work, options);
+  }
+
+  /**
+   * Does something risky: `state` is saved before, and where `work` throws,
+   * OperationFailed offers it. A key that has succeeded is not done again.
+   */
+  operation<T>(name: string, state: unknown, work: (operation: StepContext) => T | Promise<T>, options: OperationOptions = {}): Promise<T> {
+    return doOperation(this.core, name, state, work, options);
+  }
+
+  /** Appends to the journal, all of it or nothing. Undefined where it waits in the spool. */
+  async events(events: { type: string; payload?: unknown }[]): Promise<Appended | undefined> {
+    const { epoch, path, caller } = this.core;
+    const list = events.map(({ type, payload }) => {
+      const encoded = payload === undefined ? undefined : encode(payload, caller.settings.unserializable, `the payload of event ${type}`);
+      return objectOf({ type: checkKey('event type', type) }, { payload: encoded?.bytes });
+    });
+    const body = Buffer.from(`[${list.map(String).join(',')}]`);
+    const said = await this.core.send<Appended>(post(`${path}/events`, body, this.core, queryOf({ epoch })));
+    return said instanceof SetAside ? undefined : said;
+  }
+
+  /** Appends one event to the journal. */
+  event(type: string, payload?: unknown): Promise<Appended | undefined> {
+    return this.events([{ type, payload }]);
+  }
+
+  /** Says how far the work has come; it should only grow. The next heartbeat carries it. */
+  progress(progress: number): void {
+    if (this.pulse) this.pulse.progress = progress;
+  }
+
+  /** Saves the state every so often, where it has changed, until the run ends. */
+  autosave(every: Duration, state: () => unknown = () => this.state): Autosave {
+    const run = {
+      name: `agent ${this.agent}, run ${this.run}`,
+      over: () => this.core.over,
+      save: () => this.saveThis(state(), {}),
+      warn: this.core.caller.settings.warn,
+      stopped: (autosave: Autosave) => this.autosaves.delete(autosave),
+    };
+    const autosave = new Autosave(run, milliseconds(every, 'autosave'));
+    this.autosaves.add(autosave);
+    return autosave;
+  }
+
+  /** Ends the run, or with a status that can be resumed its present segment. A state that has changed is saved first. */
+  end(status: EndStatus = 'completed', options: EndOptions = {}): Promise<RunInfo | undefined> {
+    return (this.ending = this.finish(status, options));
+  }
+
+  /** For `Sidecar.join` in another thread or process. */
+  share(): SharedRun {
+    return { agent: this.agent, run: this.run, epoch: this.epoch };
+  }
+
+  /** Asks the run to stop, as a signal does: what goes on may finish, then the state is saved, and the run ends as interrupted. */
+  stop(reason = 'stop'): Promise<void> {
+    return this.windUp(reason, new Promise(() => undefined));
+  }
+
+  /** @internal Stops once; `hurry` is not to wait for what goes on. */
+  windUp(reason: string, hurry: Promise<unknown>): Promise<void> {
+    if (this.core.over) return Promise.resolve();
+    return (this.stopping ??= this.wind(reason, hurry));
+  }
+
+  /** @internal Does the work of this run, as long as which it may go on. */
+  during<T>(work: (run: Run<S>) => T | Promise<T>): Promise<T> {
+    const working = (async () => work(this))();
+    this.working = working.catch(() => undefined);
+    return working;
+  }
+
+  /** @internal When it has stopped; undefined where nobody asked it to. */
+  get stopped(): Promise<void> | undefined {
+    return this.stopping;
+  }
+
+  /** @internal */
+  get over(): boolean {
+    return this.core.over;
+  }
+
+  /** @internal Stops beating and listening, and tells the daemon nothing. */
+  rest(): void {
+    this.pulse?.stop();
+    for (const autosave of this.autosaves) autosave.cancel();
+    forget(this);
+    this.onRest?.();
+  }
+
+  /** @internal Saves a state to go back to, on an error. */
+  async recover(thrown: unknown): Promise<void> {
+    if (this.state === undefined) return;
+    await this.save(this.state, { kind: 'recovery', metadata: { error: messageOf(thrown).slice(0, 4000) } });
+  }
+
+  /** @internal */
+  warn(message: string): void {
+    this.core.caller.settings.warn(`agent ${this.agent}, run ${this.run}, ${message}`);
+  }
+
+  private async saveThis(state: unknown, options: SaveOptions): Promise<Saved | undefined> {
+    if (state === undefined) return undefined;
+    const encoded = this.core.encode(state, options);
+    return this.core.isSaved(encoded) ? undefined : this.core.save(encoded, options);
+  }
+
+  private async finish(status: EndStatus, options: EndOptions): Promise<RunInfo | undefined> {
+    this.core.check();
+    this.rest();
+    await this.saveIfChanged();
+    const { result, error, continuationPrompt } = options;
+    const encoded = result === undefined ? undefined : encode(result, 'drop', 'the result of the run');
+    const members = { epoch: this.epoch, status, error: error?.slice(0, 16_000), continuation_prompt: continuationPrompt };
+    const said = await this.core.send<RunInfo>(post(`${this.core.path}/end`, objectOf(members, { result: encoded?.bytes }), this.core));
+    this.core.end();
+    return said instanceof SetAside ? undefined : said;
+  }
+
+  private async wind(reason: string, hurry: Promise<unknown>): Promise<void> {
+    this.core.abort(new SidecarError('interrupted', `run ${this.run} of agent ${this.agent} was asked to stop: ${reason}`));
+    let timer: NodeJS.Timeout | undefined;
+    const over = new Promise((done) => (timer = setTimeout(done, this.stopWithin)));
+    await Promise.race([this.working ?? this.idle(), over, hurry]);
+    clearTimeout(timer);
+    if (this.ending) await this.ending.catch(() => undefined);
+    if (!this.core.over) await this.end('interrupted', { error: reason });
+  }
+
+  /** When no step or operation is going on. */
+  private async idle(): Promise<void> {
+    while (this.core.busy > 0) await new Promise((done) => setTimeout(done, 5));
+  }
+}
+
+/** @internal */
+export function joinRun<S>(caller: Caller, saver: Saver, shared: SharedRun): Run<S> {
+  const name = { agent: checkAgent(shared.agent), run: checkRun(shared.run) };
+  return new Run<S>(caller, saver, name, null, {}, shared.epoch);
+}

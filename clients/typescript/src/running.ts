@@ -1,0 +1,40 @@
+import { isSidecarError, messageOf } from './errors.js';
+import { supervised } from './exec.js';
+import type { Run, RunOptions } from './run.js';
+
+/** Does something in a run, and ends it as it ends. */
+export async function runOn<T, S>(run: Run<S>, work: (run: Run<S>) => T | Promise<T>, options: RunOptions<S>): Promise<T> {
+  let value: T;
+  try {
+    value = await run.during(work);
+  } catch (thrown) {
+    await abandoned(run, thrown, options);
+    throw thrown;
+  }
+  if (run.stopped) {
+    await run.stopped;
+    throw run.signal.reason;
+  }
+  if (!run.over) await run.end('completed', { result: value });
+  return value;
+}
+
+/** The work threw: a state to go back to is saved, and the run ends so that it can be resumed. */
+async function abandoned<S>(run: Run<S>, thrown: unknown, options: RunOptions<S>): Promise<void> {
+  if (run.stopped) {
+    await run.stopped.catch(() => undefined);
+    return;
+  }
+  if (run.over || isSidecarError(thrown, 'fenced')) {
+    run.rest();
+    return;
+  }
+  try {
+    await run.recover(thrown);
+    if (supervised(run)) run.rest(); // what its process ends itself is not started again
+    else await run.end(options.onError ?? 'interrupted', { error: messageOf(thrown) });
+  } catch (error) {
+    run.rest();
+    run.warn(`failed (${messageOf(thrown)}), and that could not be saved: ${messageOf(error)}`);
+  }
+}

@@ -1,0 +1,121 @@
+import { Agent } from './agent.js';
+import { Caller } from './caller.js';
+import { type Duration, milliseconds } from './duration.js';
+import type { Unserializable } from './encode.js';
+import { invalid } from './errors.js';
+import { understood } from './problem.js';
+import type { ReplayReport } from './replay.js';
+import { checkAgent, get, objectOf, post, queryOf } from './requests.js';
+import { joinRun, type Run, type SharedRun } from './run.js';
+import { Saver } from './saver.js';
+import { resolve } from 'node:path';
+import type { Settings } from './settings.js';
+import { spoolFolder } from './spool.js';
+import { version } from './version.js';
+import type { Prompt, PromptPage, RunPage, RunStatus, Version } from './wire.js';
+
+export interface SidecarOptions {
+  /** the daemon's socket or pipe; otherwise `CKPTSIDECAR_SOCKET`, the user's own, the system's */
+  socket?: string;
+  /** whose agents the calls are about, for administrators */
+  owner?: string;
+  /** how long a call waits for a daemon that is away or busy; 5 s */
+  deadline?: Duration;
+  /** how long the begin of a run waits for one that is expected to come back; 10 s */
+  startDeadline?: Duration;
+  /** how long the answer to one request may take where nothing else can be done; 60 s */
+  timeout?: Duration;
+  /** what changes a run is spooled when the deadline is over; with `false` it throws. `true` */
+  failOpen?: boolean;
+  spool?: {
+    /** otherwise `CKPTSIDECAR_SPOOL`, or beside the user's own database */
+    folder?: string;
+    /** how much may wait there; 1 GiB */
+    maxBytes?: number;
+    /** what becomes of a write that the spool does not take: an error, or it is dropped and a warning says so; `raise` */
+    whenItFails?: 'raise' | 'drop';
+  };
+  /** start the user's own daemon where none answers; `false` */
+  autostart?: boolean;
+  /** send every large state whole, or with `false` only what changed of it; otherwise whichever has been quicker so far */
+  whole?: boolean;
+  /** what to do with what JSON cannot say: `drop` it and name the places, or `refuse` the whole; `drop` */
+  unserializable?: Unserializable;
+  /** told what a person should know; otherwise `process.emitWarning` */
+  onWarning?: (message: string) => void;
+}
+
+/** One client of the daemon: one connection, one call after the other. It is safe to share among promises. */
+export class Sidecar {
+  private readonly caller: Caller;
+  private readonly saver: Saver;
+
+  /** Nothing is connected before the first call. */
+  constructor(options: SidecarOptions = {}) {
+    this.caller = new Caller(settingsOf(options));
+    this.saver = new Saver(this.caller);
+  }
+
+  /** An agent by its name; without one it is `CKPTSIDECAR_AGENT`, as `ckptsidecar exec` sets it. */
+  agent(name: string = process.env['CKPTSIDECAR_AGENT'] ?? ''): Agent {
+    return new Agent(this.caller, this.saver, checkAgent(name));
+  }
+
+  /** A run that another client owns, for a worker thread or a child process of the owner. */
+  join<S = any>(shared: SharedRun): Run<S> {
+    return joinRun<S>(this.caller, this.saver, shared);
+  }
+
+  /** Sends what waits in the spool, of any client. Not needed usually: each client does so by itself. */
+  replay(): Promise<ReplayReport> {
+    return this.caller.turn(() => this.caller.backlog.replay(this.caller.settings.deadline));
+  }
+
+  async version(): Promise<Version> {
+    return understood(await this.caller.call(get('/v1/version')), false);
+  }
+
+  /** The runs of all agents, the last changed first. */
+  async runs(filter: { agent?: string; status?: RunStatus; before?: string; limit?: number } = {}): Promise<RunPage> {
+    return understood(await this.caller.call(get('/v1/runs', queryOf(filter))), false);
+  }
+
+  /** Questions to the operator, newest first. */
+  async prompts(filter: { open?: boolean; before?: string; limit?: number } = {}): Promise<PromptPage> {
+    return understood(await this.caller.call(get('/v1/prompts', queryOf({ ...filter, open: filter.open || undefined }))), false);
+  }
+
+  async answer(prompt: string, choice: 'resume' | 'reinitialize' | 'abandon', reason?: string): Promise<Prompt> {
+    const ask = post(`/v1/prompts/${encodeURIComponent(prompt)}/answer`, objectOf({ choice, reason }), { agent: '', run: '' });
+    return understood(await this.caller.call(ask), true);
+  }
+
+  /** Closes the connection. What waits in the spool stays there for a later client. */
+  close(): void {
+    this.caller.close();
+  }
+}
+
+function settingsOf(o: SidecarOptions): Settings {
+  const deadline = milliseconds(o.deadline ?? 5000, 'deadline');
+  const maxBytes = o.spool?.maxBytes ?? 1 << 30;
+  if (!(maxBytes >= 0)) throw invalid(`spool.maxBytes is ${maxBytes}: say how many bytes may wait`);
+  const failOpen = o.failOpen ?? true;
+  const warn = o.onWarning ?? ((message: string) => process.emitWarning(message, 'CkptsidecarWarning'));
+  return {
+    socket: o.socket,
+    owner: o.owner,
+    deadline,
+    startDeadline: Math.max(milliseconds(o.startDeadline ?? 10_000, 'startDeadline'), o.startDeadline === undefined ? deadline : 0),
+    timeout: milliseconds(o.timeout ?? 60_000, 'timeout'),
+    failOpen,
+    spool: { folder: o.spool?.folder ? resolve(o.spool.folder) : spoolFolder(), maxBytes, whenItFails: o.spool?.whenItFails ?? 'raise' },
+    autostart: o.autostart ?? false,
+    whole: o.whole,
+    unserializable: o.unserializable ?? 'drop',
+    client: `typescript/${version}`,
+    warn: (message) => {
+      if (message !== '') warn(message);
+    },
+  };
+}

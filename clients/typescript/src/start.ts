@@ -1,0 +1,100 @@
+import { Behind } from './backlog.js';
+import type { Caller, Until } from './caller.js';
+import { milliseconds, onTheWire } from './duration.js';
+import { isSidecarError, SidecarError } from './errors.js';
+import { execPlan } from './exec.js';
+import { offlinePlan } from './offline.js';
+import { type Plan, planOf, PlanRefused } from './plan.js';
+import { passes, understood } from './problem.js';
+import { objectOf, post } from './requests.js';
+import { Run, type RunOptions } from './run.js';
+import type { Saver } from './saver.js';
+import { Unreached } from './unreached.js';
+import type { RunInfo } from './wire.js';
+
+interface RunName {
+  agent: string;
+  run: string;
+}
+
+/** The runs that go on in this process. */
+const active = new Map<string, object>();
+
+/** Claims a run and makes it ready to go on. */
+export async function start<S>(caller: Caller, saver: Saver, name: RunName, options: RunOptions<S>): Promise<Run<S>> {
+  const key = [caller.settings.socket ?? '', name.agent, name.run].join('|');
+  if (active.has(key) && !options.force) {
+    throw new SidecarError('conflict', `run ${name.run} of agent ${name.agent} goes on in this process already: name another run, or take it over with force`);
+  }
+  const claim = {};
+  active.set(key, claim);
+  const over = (): void => {
+    if (active.get(key) === claim) active.delete(key);
+  };
+  try {
+    return new Run<S>(caller, saver, name, await planned<S>(caller, name, options), { ...options, over });
+  } catch (error) {
+    over();
+    throw error;
+  }
+}
+
+async function planned<S>(caller: Caller, name: RunName, options: RunOptions<S>): Promise<Plan<S>> {
+  const given = execPlan<S>(name, caller.settings.warn);
+  if (given) return given;
+  let plan = await claim<S>(caller, name, options);
+  if (plan.verdict === 'ask' || plan.verdict === 'unsafe') throw new PlanRefused(plan);
+  if (plan.verdict === 'fresh' && !plan.offline && describes(options)) {
+    const until = performance.now() + caller.settings.deadline;
+    await register(caller, name, options, () => until);
+    if (options.forkFrom) plan = { ...(await claim<S>(caller, name, options)), verdict: 'fresh' }; // with the fork's checkpoint
+  }
+  return plan;
+}
+
+async function claim<S>(caller: Caller, name: RunName, options: RunOptions<S>): Promise<Plan<S>> {
+  const { reason, force } = options;
+  const body = objectOf({ pid: process.pid, ...timeouts(options), reason, force: force || undefined });
+  const { deadline, startDeadline, timeout, failOpen } = caller.settings;
+  const began = performance.now();
+  // One that was never there is not waited for as long as one that is expected back, and a spool that empties is waited for longer.
+  const until = (error?: SidecarError): number => {
+    if (error instanceof Behind) return began + Math.max(timeout, startDeadline);
+    return began + (error instanceof Unreached && error.missing ? Math.min(deadline, startDeadline) : startDeadline);
+  };
+  try {
+    return planOf<S>(await caller.afterSpool(name, post(`/v1/agents/${name.agent}/runs/${name.run}/resume`, body, name), until));
+  } catch (error) {
+    if (!failOpen || options.needDaemon || !isSidecarError(error) || !passes(error, true)) throw error;
+    return offlinePlan<S>(caller, name, error);
+  }
+}
+
+/** Registers a run and what a plan does not take: what it is. Answers its epoch. */
+export async function register<S>(caller: Caller, name: RunName, o: RunOptions<S>, until: Until): Promise<number> {
+  const body = objectOf({
+    run: name.run,
+    pid: process.pid,
+    ...timeouts(o),
+    workflow: o.workflow,
+    goal: o.goal,
+    parent_run: o.parentRun,
+    fork_from: o.forkFrom,
+    external_session: o.externalSession,
+    labels: o.labels,
+  });
+  const answer = await caller.afterSpool(name, post(`/v1/agents/${name.agent}/runs`, body, name), until);
+  return understood<RunInfo>(answer, true).epoch;
+}
+
+export function timeouts<S>(options: RunOptions<S>): { heartbeat_timeout: string; progress_timeout?: string } {
+  const { heartbeatTimeout = 30_000, progressTimeout } = options;
+  return {
+    heartbeat_timeout: onTheWire(milliseconds(heartbeatTimeout, 'heartbeatTimeout')),
+    ...(progressTimeout === undefined ? {} : { progress_timeout: onTheWire(milliseconds(progressTimeout, 'progressTimeout')) }),
+  };
+}
+
+function describes<S>(o: RunOptions<S>): boolean {
+  return [o.workflow, o.goal, o.parentRun, o.forkFrom, o.externalSession, o.labels].some((value) => value !== undefined);
+}

@@ -1,0 +1,116 @@
+import { SetAside } from './backlog.js';
+import type { Core } from './core.js';
+import { decode } from './decode.js';
+import { encode, type Encoded } from './encode.js';
+import { messageOf, SidecarError } from './errors.js';
+import { checkKey, objectOf, post, segment } from './requests.js';
+import type { StepInfo } from './wire.js';
+
+export interface StepOptions {
+  /** what it is, for people; otherwise the key */
+  name?: string;
+  /** its arguments, for the plan and the audit */
+  args?: unknown;
+}
+
+/** What a step cost, and how far it brought the core. */
+export interface Measures {
+  inputTokens?: number;
+  outputTokens?: number;
+  costUsd?: number;
+  progress?: number;
+}
+
+/** What the work of a step or an operation is given. */
+export class StepContext {
+  readonly measures: Measures = {};
+
+  constructor(
+    readonly key: string,
+    /** 1 for the first time; undefined where the daemon is away */
+    readonly attempt: number | undefined,
+    /** aborted when the run is to stop */
+    readonly signal: AbortSignal,
+  ) {}
+
+  /** Notes what it cost; what is noted again counts anew. */
+  measure(measures: Measures): void {
+    Object.assign(this.measures, measures);
+  }
+}
+
+/** A longer result is not kept in memory. */
+const mostKept = 4096;
+/** Stands for a result that is not. */
+const elsewhere = Symbol('elsewhere');
+
+export async function doStep<T>(core: Core, key: string, work: (step: StepContext) => T | Promise<T>, options: StepOptions): Promise<T> {
+  core.mayBegin();
+  checkKey('step key', key);
+  const args = options.args === undefined ? undefined : encode(options.args, 'drop', `the arguments of step ${key}`).bytes;
+  core.busy++;
+  try {
+    const begun = await core.send<StepInfo>(post(`${core.path}/steps`, objectOf({ key, name: options.name ?? key, epoch: core.epoch }, { args }), core));
+    if (!(begun instanceof SetAside) && begun.replayed) return begun.result as T;
+    if (begun instanceof SetAside && core.done.has(`step ${key}`)) return known<T>(core, 'step', key);
+    const context = new StepContext(key, begun instanceof SetAside ? undefined : begun.attempt, core.signal);
+    const began = performance.now();
+    const finish = (status: 'succeeded' | 'failed', members: object, raw: Record<string, Buffer> = {}): Promise<unknown> => {
+      const { inputTokens: input_tokens, outputTokens: output_tokens, costUsd: cost_usd, progress } = context.measures;
+      const duration_ms = Math.round(performance.now() - began);
+      const body = objectOf({ epoch: core.epoch, status, duration_ms, input_tokens, output_tokens, cost_usd, progress, ...members }, raw);
+      return core.send(post(`${core.path}/steps/${segment(key)}/finish`, body, core));
+    };
+    let value: T;
+    try {
+      value = await work(context);
+    } catch (thrown) {
+      await told(core, thrown, finish('failed', { error: errorText(thrown) }));
+      throw thrown;
+    }
+    const result = resultOf(value, `the result of step ${key}`);
+    await finish('succeeded', {}, { result: result.bytes });
+    return remember<T>(core, `step ${key}`, value, result);
+  } finally {
+    core.busy--;
+  }
+}
+
+/** What was done before, when the daemon cannot be asked. */
+export function known<T>(core: Core, what: string, key: string): T {
+  const result = core.done.get(`${what} ${key}`);
+  if (result !== elsewhere) return result as T;
+  throw new SidecarError('no_daemon', `${what} ${key} has succeeded, and its result cannot be read while the daemon is away`);
+}
+
+/** What is returned now is what a resumed run is given. */
+export function remember<T>(core: Core, what: string, value: T, result: Encoded): T {
+  const same = result.dropped.length + result.simplified.length === 0 && value !== undefined;
+  const given = same ? value : (decode(result.bytes) as T);
+  core.done.set(what, result.bytes.length <= mostKept ? given : elsewhere);
+  return given;
+}
+
+/** A result is never refused: what it came from has happened. */
+export function resultOf(value: unknown, what: string): Encoded {
+  const none = { bytes: Buffer.from('null'), dropped: [], simplified: [] };
+  if (value === undefined) return none;
+  try {
+    return encode(value, 'drop', what);
+  } catch (error) {
+    return { ...none, dropped: [{ path: '', type: typeof value, reason: messageOf(error) }] };
+  }
+}
+
+export function errorText(thrown: unknown): string {
+  return messageOf(thrown).slice(0, 16_000);
+}
+
+/** Waits for the note of a failure. That it fails in turn must not hide what was thrown. */
+export async function told(core: Core, thrown: unknown, note: Promise<unknown>): Promise<void> {
+  try {
+    await note;
+  } catch (error) {
+    core.caller.settings.warn(`that something failed (${messageOf(thrown)}) could not be told to the daemon: ${messageOf(error)}`);
+  }
+}

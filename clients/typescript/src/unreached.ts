@@ -1,0 +1,81 @@
+import { accessSync, constants, statSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+
+import { socketVariable } from './endpoint.js';
+import { SidecarError } from './errors.js';
+
+const away = ['ENOENT', 'ECONNREFUSED'];
+
+/** No whole answer came from one endpoint. */
+export class Unreached extends SidecarError {
+  /** the connection was there, so the daemon may have got the request */
+  readonly sent: boolean;
+  readonly timedOut: boolean;
+  /** the connection was an old one, which the daemon may have closed in between */
+  readonly stale: boolean;
+  /** there is no endpoint at all */
+  readonly missing: boolean;
+
+  constructor(path: string, cause: Error & { code?: string }, how: { sent: boolean; timedOut: boolean; stale: boolean; write: boolean }) {
+    super(how.sent || how.timedOut ? 'busy' : 'no_daemon', say(path, cause, how), { outcome: how.sent && how.write ? 'unknown' : 'not_saved', cause });
+    this.sent = how.sent;
+    this.timedOut = how.timedOut;
+    this.stale = how.stale && how.sent;
+    this.missing = !how.sent && cause.code === 'ENOENT';
+  }
+
+  /** Nobody listens: a daemon would have to be started. */
+  get nobody(): boolean {
+    return !this.sent && away.includes((this.cause as { code?: string } | undefined)?.code ?? '');
+  }
+}
+
+/** No endpoint of several is there. */
+export function nobody(paths: string[]): Unreached {
+  const cause = Object.assign(new Error('none is there'), { code: 'ENOENT' });
+  return new Unreached(paths.join(' or '), cause, { sent: false, timedOut: false, stale: false, write: false });
+}
+
+function say(path: string, cause: Error & { code?: string }, how: { sent: boolean; timedOut: boolean; write: boolean }): string {
+  const doubt = how.sent && how.write ? ', so it is not known whether this was done' : '';
+  if (how.timedOut) return `the daemon at ${path} did not answer in time${doubt}`;
+  if (how.sent) return `the connection to the daemon at ${path} broke before the answer came${doubt}: ${cause.message}`;
+  switch (cause.code) {
+    case 'ENOENT':
+      return `no daemon answers at ${path}: ${remedy()}`;
+    case 'ECONNREFUSED':
+      return `no daemon answers at ${path}, only the socket of one that ended is there: ${remedy()}`;
+    case 'EACCES':
+    case 'EPERM':
+      return `not allowed to connect to ${path}: join the group that owns it, or name another endpoint with ${socketVariable}`;
+    case 'EAGAIN':
+      return `the daemon at ${path} takes no more connections just now: try again later`;
+  }
+  return `cannot connect to ${path}: ${cause.message}`;
+}
+
+let looked = { at: -Infinity, found: false };
+
+/** The one command that helps. */
+function remedy(): string {
+  const now = performance.now();
+  if (now - looked.at > 1000) looked = { at: now, found: findDaemon() !== undefined };
+  if (looked.found) return 'start one with "ckptsidecar serve", or let the client do it with autostart: true';
+  return 'ckptsidecar is not installed; get it and start it with "go install github.com/ckptsidecar/ckptsidecar/cmd/ckptsidecar@latest && ckptsidecar serve"';
+}
+
+/** The daemon's program on PATH, undefined where there is none. */
+export function findDaemon(env: Record<string, string | undefined> = process.env): string | undefined {
+  const name = process.platform === 'win32' ? 'ckptsidecar.exe' : 'ckptsidecar';
+  for (const folder of (env['PATH'] ?? '').split(delimiter)) {
+    if (folder === '') continue;
+    const file = join(folder, name);
+    try {
+      accessSync(file, constants.X_OK);
+      if (statSync(file).isFile()) return file;
+    } catch {
+      // not here
+    }
+  }
+  return undefined;
+}

@@ -1,0 +1,260 @@
+// What the daemon answers, in its own names. A later daemon may answer more.
+
+export type Kind = 'routine' | 'pre_operation' | 'recovery';
+export type RunStatus =
+  | 'starting'
+  | 'running'
+  | 'suspended'
+  | 'awaiting_continuation'
+  | 'interrupted'
+  | 'timed_out'
+  | 'completed'
+  | 'failed';
+export type Labels = Record<string, string>;
+/** RFC 3339, UTC, milliseconds. */
+export type Time = string;
+/** Any JSON value. */
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+
+/** Generated code, and how many bytes of it have run. */
+export interface Program {
+  source: string;
+  executed: number;
+}
+
+export interface Checkpoint {
+  id: string;
+  agent: string;
+  owner: string;
+  run: string;
+  /** 1, 2, … in its run, in the order of acknowledgement */
+  seq: number;
+  kind: Kind;
+  parent: string | null;
+  created_at: Time;
+  /** bytes of the state */
+  size: number;
+  /** bytes that the save added to the database */
+  stored_size: number;
+  sha256: string;
+  content_type: string;
+  labels: Labels;
+  metadata: Record<string, Json>;
+  program?: Program;
+  step: string | null;
+  operation: string | null;
+  /** retention never removes it */
+  pinned: boolean;
+  /** saved after the first evidence of drift */
+  suspect: boolean;
+}
+
+export interface CheckpointPage {
+  checkpoints: Checkpoint[];
+  /** the `before` of the next page; null on the last */
+  next: string | null;
+}
+
+export interface Removal {
+  checkpoint: string;
+  agent: string;
+  run: string;
+  kind: Kind;
+  seq: number;
+  stored_size: number;
+  reason: string;
+}
+
+/** One operation of RFC 6902. */
+export interface PatchOperation {
+  op: 'add' | 'remove' | 'replace' | 'move' | 'copy' | 'test';
+  path: string;
+  from?: string;
+  value?: Json;
+}
+
+export interface DiffField {
+  /** a JSON pointer */
+  path: string;
+  from?: Json;
+  to?: Json;
+  from_size: number;
+  to_size: number;
+  /** a value was cut, because it is long */
+  cut?: boolean;
+}
+
+export interface Diff {
+  patch: PatchOperation[];
+  summary: { added: DiffField[]; removed: DiffField[]; changed: DiffField[] };
+}
+
+export interface RunInfo {
+  agent: string;
+  owner: string;
+  run: string;
+  workflow: string | null;
+  status: RunStatus;
+  epoch: number;
+  attempt: number;
+  pid: number;
+  parent_run: string | null;
+  forked_from: string | null;
+  started_at: Time;
+  updated_at: Time;
+  ended_at: Time | null;
+  accumulated_ms: number;
+  goal: string | null;
+  progress: number | null;
+  continuation_prompt: string | null;
+  external_session: string | null;
+  labels: Labels;
+  heartbeat_timeout: string;
+  progress_timeout: string;
+  result: Json;
+  error: string | null;
+}
+
+export interface RunPage {
+  runs: RunInfo[];
+  next: string | null;
+}
+
+export type StepStatus = 'started' | 'succeeded' | 'failed' | 'interrupted';
+
+export interface StepInfo {
+  key: string;
+  name: string;
+  args: Json;
+  status: StepStatus;
+  attempt: number;
+  result: Json;
+  error: string | null;
+  started_at: Time;
+  ended_at: Time | null;
+  duration_ms: number | null;
+  input_tokens: number | null;
+  output_tokens: number | null;
+  cost_usd: number | null;
+  progress: number | null;
+  /** it succeeded before */
+  replayed: boolean;
+}
+
+export interface StepPage {
+  steps: StepInfo[];
+  next: string | null;
+}
+
+export interface OperationInfo {
+  key: string;
+  name: string;
+  attempt: number;
+  status: 'open' | 'succeeded' | 'failed' | 'uncertain';
+  /** the `pre_operation` checkpoint */
+  checkpoint: string | null;
+  started_at: Time;
+  ended_at: Time | null;
+  result: Json;
+  error: string | null;
+  replayed: boolean;
+}
+
+export interface OperationPage {
+  operations: OperationInfo[];
+  next: string | null;
+}
+
+export interface Event {
+  seq: number;
+  at: Time;
+  type: string;
+  payload: Json;
+}
+
+export interface EventPage {
+  events: Event[];
+  /** the `after` of the next page; null on the last */
+  next: number | null;
+}
+
+export interface Appended {
+  first: number;
+  last: number;
+}
+
+export interface CompletedStep {
+  key: string;
+  name: string;
+  result: Json;
+}
+
+export interface InterruptedStep {
+  key: string;
+  name: string;
+  args: Json;
+  started_at: Time | null;
+  /** an answer to the tool call whose result was lost, in the forms that model APIs accept */
+  synthetic_result: { text: string; anthropic: Json; openai: Json };
+}
+
+export interface Prompt {
+  id: string;
+  agent: string;
+  owner: string;
+  run: string;
+  at: Time;
+  question: string;
+  reason: string;
+  checkpoint: string | null;
+  memory_diff: Json;
+  choice: 'resume' | 'reinitialize' | 'abandon' | null;
+  answered_at: Time | null;
+  answered_by: string | null;
+}
+
+export interface PromptPage {
+  prompts: Prompt[];
+  next: string | null;
+}
+
+/** How to go on with a run. `checkpoint` is apart: it comes with its state. */
+export interface PlanInfo {
+  verdict: 'fresh' | 'resume' | 'repair' | 'ask' | 'unsafe';
+  reasons: string[];
+  agent: string;
+  run: string;
+  epoch: number;
+  attempt: number;
+  claimed: boolean;
+  completed_steps: CompletedStep[];
+  interrupted_steps: InterruptedStep[];
+  uncertain_operations: OperationInfo[];
+  skipped: { id: string; seq: number; reason: string }[];
+  events_after: number;
+  program: { executed: number; remaining: string } | null;
+  continuation_prompt: string | null;
+  accumulated_ms: number;
+  external_session: string | null;
+  memory_diff: Json;
+  prompt: Prompt | null;
+}
+
+export interface Policy {
+  routine_keep: number;
+  recovery_keep: string;
+  ended_keep: string;
+  max_bytes: number;
+  max_events: number;
+  secrets: 'off' | 'warn' | 'redact' | 'reject';
+  autoresume: boolean;
+  heartbeat_timeout: string;
+  progress_timeout: string;
+}
+
+export interface Version {
+  name: string;
+  version: string;
+  api: number;
+  schema: number;
+}

@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict';
+import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { after, test } from 'node:test';
+
+import { Sidecar } from 'ckptsidecar';
+import { bin, folder, until, World } from './world.js';
+
+const windows = process.platform === 'win32';
+const kept = { ...process.env };
+after(() => Object.assign(process.env, kept));
+
+function environment(values: Record<string, string | undefined>): void {
+  for (const [name, value] of Object.entries(values)) {
+    if (value === undefined) delete process.env[name];
+    else process.env[name] = value;
+  }
+}
+
+const quick = { deadline: 50, failOpen: false, onWarning: () => undefined };
+
+test('the daemon is found by the setting, the variable, the user and the system', { skip: windows }, async () => {
+  const one = await World.start();
+  const runtime = folder();
+  environment({ CKPTSIDECAR_SOCKET: undefined, XDG_RUNTIME_DIR: runtime });
+  await assert.rejects(new Sidecar(quick).version(), (error: Error & { code: string }) => {
+    assert.equal(error.code, 'no_daemon');
+    assert.match(error.message, new RegExp(`no daemon answers at ${join(runtime, 'ckptsidecar.sock')} or /(var/)?run/ckptsidecar/ckptsidecar.sock: `));
+    return true;
+  });
+  environment({ CKPTSIDECAR_SOCKET: one.socket });
+  assert.equal((await new Sidecar(quick).version()).name, 'ckptsidecar');
+  environment({ CKPTSIDECAR_SOCKET: join(runtime, 'none'), XDG_RUNTIME_DIR: dirname(one.socket) });
+  copyFileSync(join(one.dir, 'ckpt.db'), join(runtime, 'x'));
+  await assert.rejects(new Sidecar(quick).version(), { code: 'no_daemon' });
+  await assert.rejects(new Sidecar({ ...quick, socket: 'x'.repeat(200) }).version(), { code: 'invalid', message: /too long: it needs \d+ bytes and the system takes 10\d/ });
+  writeFileSync(join(runtime, 'stale'), '');
+  await assert.rejects(new Sidecar({ ...quick, socket: join(runtime, 'stale') }).version(), { code: 'no_daemon', message: /only the socket of one that ended is there/ });
+});
+
+test('where nothing is installed, the error has the one command that helps', { skip: windows }, async () => {
+  const empty = folder();
+  const path = process.env['PATH'];
+  environment({ PATH: empty });
+  const say = (o: object): Promise<string> => new Sidecar({ ...quick, socket: join(empty, 's'), ...o }).version().then(() => '', (error: Error) => error.message);
+  assert.match(await say({}), /ckptsidecar is not installed; get it and start it with "go install .*@latest && ckptsidecar serve"$/);
+  const warnings: string[] = [];
+  await say({ autostart: true, onWarning: (w: string) => warnings.push(w) });
+  assert.match(warnings.join(), /there is no ckptsidecar on PATH/);
+  copyFileSync(bin, join(empty, 'ckptsidecar'));
+  chmodSync(join(empty, 'ckptsidecar'), 0o755);
+  await new Promise((done) => setTimeout(done, 1100)); // it is looked for once a second
+  assert.match(await say({}), /start one with "ckptsidecar serve", or let the client do it with autostart: true$/);
+  environment({ PATH: path });
+});
+
+test('with autostart the user\'s own daemon is started once, outlives the client, and is used', { skip: windows, timeout: 60_000 }, async () => {
+  const home = folder();
+  const tools = join(home, 'bin');
+  mkdirSync(tools);
+  // Its process number is written down, so that the test can end it.
+  writeFileSync(join(tools, 'ckptsidecar'), `#!/bin/sh\necho $$ >> ${join(home, 'pids')}\nexec ${bin} "$@"\n`, { mode: 0o755 });
+  environment({ PATH: `${tools}:${process.env['PATH']}`, CKPTSIDECAR_SOCKET: undefined, XDG_RUNTIME_DIR: home, XDG_STATE_HOME: join(home, 'state') });
+  const warnings: string[] = [];
+  const options = { autostart: true, onWarning: (w: string) => void warnings.push(w) };
+  try {
+    const saves = await Promise.all([1, 2, 3].map((n) => new Sidecar(options).agent('auto').save({ n })));
+    assert.deepEqual(saves.map((s) => s.stored), ['daemon', 'daemon', 'daemon']);
+    assert.ok(existsSync(join(home, 'state', 'ckptsidecar', 'ckpt.db')));
+    assert.ok(existsSync(join(home, 'ckptsidecar.sock')));
+    assert.equal((await new Sidecar({ deadline: 1000 }).agent('auto').list()).checkpoints.length, 3);
+    assert.deepEqual(warnings, []);
+  } finally {
+    for (const pid of readFileSync(join(home, 'pids'), 'utf8').trim().split('\n').map(Number)) {
+      try {
+        process.kill(pid, 'SIGTERM');
+      } catch {
+        // it found another daemon in its place
+      }
+    }
+  }
+  await until('it is gone', () => !existsSync(join(home, 'ckptsidecar.sock')));
+  writeFileSync(join(tools, 'ckptsidecar'), '#!/bin/sh\necho "no room on the moon" >&2\nexit 3\n', { mode: 0o755 });
+  await new Sidecar({ ...options, deadline: 100, failOpen: false }).agent('auto').save(1).catch(() => undefined);
+  assert.match(warnings.join(), /serve" was started, but it ended with exit code 3: no room on the moon/);
+});

@@ -1,0 +1,254 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { OperationFailed, type Run, type StepContext } from 'ckptsidecar';
+import { sleep, until, World } from './world.js';
+
+const world = await World.start();
+const sidecar = world.client();
+
+test('a run begins, works, and ends completed with its state and result', async () => {
+  const agent = sidecar.agent('works');
+  const answer = await agent.run(
+    async (run) => {
+      assert.equal(run.plan?.verdict, 'fresh');
+      assert.deepEqual([run.agent, run.run, run.epoch, run.state], ['works', 'nightly', 1, { n: 0 }]);
+      run.state.n = 5;
+      return { files: 3, at: new Date(0) };
+    },
+    { run: 'nightly', initial: { n: 0 }, workflow: 'w1', goal: 'do it', externalSession: 'x-1', labels: { team: 'a' } },
+  );
+  assert.deepEqual(answer, { files: 3, at: new Date(0) });
+  const info = await agent.info('nightly');
+  assert.deepEqual([info.status, info.workflow, info.goal, info.external_session, info.labels], ['completed', 'w1', 'do it', 'x-1', { team: 'a' }]);
+  assert.deepEqual(info.result, { files: 3, at: { $ckpt: 'datetime', value: '1970-01-01T00:00:00.000+00:00' } });
+  assert.deepEqual((await agent.latest({ run: 'nightly' }))?.state, { n: 5 });
+});
+
+test('a step is done once, and gives the same again', async () => {
+  const agent = sidecar.agent('steps');
+  let done = 0;
+  const work = async (step: StepContext): Promise<unknown> => {
+    step.measure({ inputTokens: 10, outputTokens: 3, costUsd: 0.5, progress: 0.25 });
+    return { n: ++done, when: new Date(1000), gone: undefined };
+  };
+  await agent.run(async (run) => {
+    const first = await run.step('read/../ü "1"', work, { name: 'read_file', args: { path: 'a.go' } });
+    assert.deepStrictEqual(first, { n: 1, when: new Date(1000) }, 'as a resumed run gets it');
+    assert.deepStrictEqual(await run.step('read/../ü "1"', work), first);
+    assert.equal(await run.step('nothing', () => undefined), null);
+    assert.equal(await run.step('nothing', () => 'not run'), null);
+    for (const key of ['.', '..', '%2F']) assert.equal(await run.step(key, () => key), key);
+    await assert.rejects(run.step('', () => 1), { code: 'invalid' });
+    await assert.rejects(run.step('x'.repeat(513), () => 1), { code: 'invalid' });
+    await assert.rejects(run.step('half \ud800', () => 1), { code: 'invalid' });
+    assert.equal(await run.step('a function', () => () => 1), null, 'what happened is kept, also without its result');
+  });
+  assert.equal(done, 1);
+  const steps = JSON.parse(world.run('steps', 'steps', '--json')) as { steps: Record<string, unknown>[] };
+  const { name, args, status, input_tokens, output_tokens, cost_usd, progress } = steps.steps[0]!;
+  assert.deepEqual({ name, args, status, input_tokens, output_tokens, cost_usd, progress }, {
+    name: 'read_file', args: { path: 'a.go' }, status: 'succeeded', input_tokens: 10, output_tokens: 3, cost_usd: 0.5, progress: 0.25,
+  });
+});
+
+test('a step that throws is failed, and is done again', async () => {
+  const agent = sidecar.agent('fails');
+  await agent.run(async (run) => {
+    const boom = new Error('boom');
+    await assert.rejects(run.step('s', () => Promise.reject(boom)), (error) => error === boom);
+    await assert.rejects(run.step('s', () => { throw boom; }), (error) => error === boom);
+    assert.equal(await run.step('s', ({ attempt }) => attempt), 3);
+  });
+});
+
+test('an operation that throws offers the state from before', async () => {
+  const agent = sidecar.agent('operations');
+  await agent.run(async (run) => {
+    const before = { files: ['a'], at: new Date(5) };
+    const cause = new Error('no such remote');
+    const failed = await run.operation('git push', before, () => Promise.reject(cause)).catch((error: unknown) => error);
+    assert.ok(failed instanceof OperationFailed);
+    assert.deepEqual([failed.code, failed.operation, failed.cause, failed.state], ['operation_failed', 'git push', cause, before]);
+    assert.equal(failed.checkpoint?.kind, 'pre_operation');
+    let pushed = 0;
+    const push = (): number => ++pushed;
+    assert.equal(await run.operation('git push', before, push, { labels: { risky: 'yes' } }), 1);
+    assert.equal(await run.operation('git push', before, push), 1, 'what succeeded is not done again');
+    assert.equal(await run.operation('git push', before, push, { key: 'another' }), 2);
+    await run.save(before);
+    assert.equal(await run.operation('without a state', undefined, () => 'ok'), 'ok');
+  });
+  const { checkpoints } = await agent.list({ kind: 'pre_operation' });
+  assert.deepEqual(checkpoints.map((c) => c.operation), ['without a state'], 'success lets them go, but for the newest of all');
+});
+
+test('events are a journal without gaps', async () => {
+  await sidecar.agent('journal').run(async (run) => {
+    assert.deepEqual(await run.event('begin'), { first: 1, last: 1 });
+    assert.deepEqual(await run.events([{ type: 'a', payload: { x: 1n } }, { type: 'b', payload: 'text ü' }]), { first: 2, last: 3 });
+    await assert.rejects(run.event(''), { code: 'invalid' });
+  });
+  const events = world.run('events', 'list', 'journal', '--json').trim().split('\n').map((line) => JSON.parse(line) as { payload: unknown });
+  assert.deepEqual(events.map((e) => e.payload), [{}, { x: { $ckpt: 'int', value: '1' } }, 'text ü']);
+});
+
+test('work that throws leaves a way back, and the run can be resumed', async () => {
+  const agent = sidecar.agent('throws');
+  const boom = new Error('the model is away');
+  const work = async (run: Run): Promise<void> => {
+    run.state = { n: 1 };
+    await run.save();
+    await run.step('paid', () => 'receipt');
+    run.state.n = 2;
+    throw boom;
+  };
+  await assert.rejects(agent.run(work), (error) => error === boom);
+  const info = await agent.info();
+  assert.deepEqual([info.status, info.error], ['interrupted', 'the model is away']);
+  const back = await agent.latest();
+  assert.deepEqual([back?.kind, back?.state, back?.metadata], ['recovery', { n: 2 }, { error: 'the model is away' }]);
+  await agent.run(async (run) => {
+    assert.equal(run.plan?.verdict, 'resume');
+    assert.deepEqual([run.epoch, run.state], [2, { n: 2 }]);
+    assert.equal(await run.step('paid', () => assert.fail('it was done before')), 'receipt');
+  });
+  assert.equal((await agent.info()).status, 'completed');
+  await assert.rejects(agent.run(() => Promise.reject(boom), { run: 'other', onError: 'failed' }));
+  assert.equal((await agent.info('other')).status, 'failed');
+  await agent.run((run) => assert.equal(run.plan?.verdict, 'fresh'));
+});
+
+test('an explicit run ends as it is told, once', async () => {
+  const agent = sidecar.agent('explicit');
+  const run = await agent.start({ run: 'r' });
+  run.state = 'first';
+  await run.end('awaiting_continuation', { continuationPrompt: 'go on at noon' });
+  await assert.rejects(run.save('late'), { code: 'conflict' });
+  await assert.rejects(run.end(), { code: 'conflict' });
+  const again = await agent.start({ run: 'r' });
+  assert.deepEqual([again.plan?.continuation_prompt, again.state], ['go on at noon', 'first']);
+  await assert.rejects(agent.start({ run: 'r' }), { code: 'conflict', message: /goes on in this process already/ });
+  await again.end('suspended');
+  await assert.rejects(agent.start({ run: 'r2', forkFrom: 'nonsense' }), { code: 'invalid' });
+  await (await agent.start({ run: 'r2' })).end();
+});
+
+test('a fork begins with the checkpoint of another run', async () => {
+  const agent = sidecar.agent('forks');
+  const saved = await agent.save({ n: 7 }, { run: 'trunk' });
+  await agent.run((run) => assert.deepEqual([run.plan?.verdict, run.state], ['fresh', { n: 7 }]), { run: 'branch', forkFrom: saved.id, parentRun: 'trunk' });
+  assert.equal((await agent.info('branch')).forked_from, saved.id);
+});
+
+test('an owner that is alive is not taken over unless by force; then it is fenced at once', async () => {
+  const agent = sidecar.agent('fenced');
+  const sleeper = (await import('node:child_process')).spawn('sleep', ['60']);
+  try {
+    world.run('run', 'start', 'fenced', '--pid', String(sleeper.pid));
+    await assert.rejects(agent.start(), (error: { code: string; plan: { reasons: string[] }; message: string }) => {
+      assert.equal(error.code, 'unsafe');
+      assert.match(error.message, /is alive/);
+      return true;
+    });
+  } finally {
+    sleeper.kill();
+  }
+  const old = await agent.start({ force: true, heartbeatEvery: 20, autosave: 20 });
+  old.state = { mine: 1 };
+  await old.save();
+  const other = world.client();
+  const fresh = await other.agent('fenced').start({ force: true, signals: [] });
+  const spooled = world.spooled().length;
+  await until('the heartbeat tells of it', () => old.signal.aborted);
+  for (const write of [old.save({ mine: 2 }), old.step('s', () => 1), old.operation('o', 1, () => 1), old.event('e'), old.end()]) {
+    await assert.rejects(write, { code: 'fenced' });
+  }
+  assert.equal((old.signal.reason as { code: string }).code, 'fenced');
+  assert.equal(world.spooled().length, spooled, 'nothing of it is spooled');
+  await fresh.save({ mine: 3 });
+  await fresh.end();
+  assert.deepEqual((await agent.latest())?.state, { mine: 3 });
+});
+
+test('work whose run is taken over gets the error of it, and saves nothing more', async () => {
+  const agent = sidecar.agent('taken');
+  const other = world.client().agent('taken');
+  await assert.rejects(
+    agent.run(async (run) => {
+      run.state = { a: 1 };
+      await run.save();
+      await (await other.start({ force: true, signals: [] })).end();
+      await run.save({ a: 2 });
+    }),
+    { code: 'fenced' },
+  );
+  assert.deepEqual((await agent.latest())?.state, { a: 1 });
+});
+
+test('a run that does not beat is timed out, one that does is not', async () => {
+  const agent = sidecar.agent('beats');
+  const quiet = await agent.start({ run: 'quiet', heartbeatTimeout: 300, heartbeatEvery: '1h', signals: [] });
+  const loud = await agent.start({ run: 'loud', heartbeatTimeout: 300, heartbeatEvery: 50 });
+  loud.progress(0.5);
+  await until('it is timed out', async () => (await agent.info('quiet')).status === 'timed_out');
+  const info = await agent.info('loud');
+  assert.deepEqual([info.status, info.progress], ['starting', 0.5]);
+  await quiet.end('suspended');
+  await loud.end();
+});
+
+test('autosave saves what has changed, and only that', async () => {
+  const agent = sidecar.agent('autosaves');
+  await agent.setPolicy({ routine_keep: 0 });
+  const run = await agent.start({ initial: { n: 0 }, autosave: 20 });
+  await until('the first', async () => (await agent.list()).checkpoints.length === 1);
+  await sleep(100);
+  assert.equal((await agent.list()).checkpoints.length, 1, 'nothing has changed');
+  run.state.n = 1;
+  await until('the second', async () => (await agent.list()).checkpoints.length === 2);
+  run.state.n = 2;
+  await run.end();
+  assert.deepEqual((await agent.list()).checkpoints.length, 3, 'the end saves the last');
+  const other = await agent.start({ run: 'own' });
+  let value = 'a';
+  const autosave = other.autosave('1h', () => ({ value }));
+  await autosave.now();
+  await autosave.now();
+  value = 'b';
+  await autosave.stop();
+  assert.deepEqual((await agent.list({ run: 'own' })).checkpoints.length, 2);
+  await other.end();
+  await autosave.stop();
+});
+
+test('stop lets a step finish, saves, and ends as interrupted', async () => {
+  const agent = sidecar.agent('stops');
+  let finish: (() => void) | undefined;
+  const seen: string[] = [];
+  const going = agent.run(
+    async (run) => {
+      run.state = [] as string[];
+      const stopped = (async () => {
+        await until('the step goes on', () => finish !== undefined);
+        const stop = run.stop('enough');
+        assert.equal(run.signal.aborted, true);
+        finish!();
+        return stop;
+      })();
+      for (let n = 0; ; n++) {
+        run.state.push(await run.step(`s${n}`, () => (n < 1 ? 'at once' : new Promise<string>((done) => (finish = () => done('finished'))))));
+        seen.push(...run.state);
+        void stopped;
+      }
+    },
+    { stopWithin: 5000 },
+  );
+  await assert.rejects(going, { code: 'interrupted' });
+  const info = await agent.info();
+  assert.deepEqual([info.status, info.error], ['interrupted', 'enough']);
+  assert.deepEqual((await agent.latest())?.state, ['at once', 'finished']);
+  const run = await agent.start();
+  assert.deepEqual([run.plan?.verdict, run.plan?.interrupted_steps], ['resume', []]);
+  await run.end();
+});

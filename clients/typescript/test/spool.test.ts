@@ -1,0 +1,304 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { chmodSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+import { Sidecar } from 'ckptsidecar';
+import { child, quantile, until, World } from './world.js';
+
+/** A world whose daemon is not started yet. */
+function absent(): World {
+  return new World('monitor.interval=50ms');
+}
+
+const patient = { deadline: 50, startDeadline: 50 };
+
+function fileOf(world: World, name: string): { header: Record<string, unknown> & { headers: Record<string, string> }; body: Buffer } {
+  const content = readFileSync(join(world.spool, name));
+  const end = content.indexOf(10);
+  return { header: JSON.parse(content.subarray(0, end).toString()) as never, body: content.subarray(end + 1) };
+}
+
+test('a file of the spool has the form that all clients share', async () => {
+  const world = absent();
+  const agent = world.client(patient).agent('form');
+  const saved = await agent.save({ a: 'ünï' }, { run: 'r:1', kind: 'recovery', labels: { k: 'v w' }, metadata: { m: 'ü' } });
+  assert.equal(saved.stored, 'spool');
+  const [name] = world.spooled() as [string];
+  assert.match(name, new RegExp(`^[0-9a-f]{16}-${saved.id}\\.ckpt$`));
+  const order = Number(BigInt('0x' + name.slice(0, 16)) / 1_000_000n);
+  assert.ok(Math.abs(order - Date.now()) < 10_000);
+  const { header, body } = fileOf(world, name);
+  assert.equal(body.toString(), '{"a":"ünï"}');
+  const { created_at, ...rest } = header;
+  assert.match(created_at as string, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+  assert.deepEqual(rest, {
+    version: 1,
+    method: 'PUT',
+    path: `/v1/agents/form/checkpoints/${saved.id}`,
+    query: 'kind=recovery&run=r%3A1&label=k%3Dv%20w',
+    headers: { 'Content-Type': 'application/json', 'Ckpt-Metadata': '{"m":"\\u00fc"}' },
+    agent: 'form',
+    run: 'r:1',
+    endpoint: world.socket,
+    size: body.length,
+    sha256: createHash('sha256').update(body).digest('hex'),
+    client: 'typescript/0.1.0',
+  });
+  assert.equal(statSync(world.spool).mode & 0o777, 0o700);
+  assert.equal(statSync(join(world.spool, name)).mode & 0o777, 0o600);
+  assert.deepEqual(readdirSync(world.spool), [name], 'nothing else is left');
+  await world.start();
+  await world.client().replay();
+  const back = await world.client().agent('form').latest({ run: 'r:1' });
+  assert.deepEqual([back?.id, back?.state, back?.labels, back?.metadata, back?.kind], [saved.id, { a: 'ünï' }, { k: 'v w' }, { m: 'ü' }, 'recovery']);
+});
+
+test('agents run on without a daemon, and all is there later, once and in order', { timeout: 60_000 }, async () => {
+  const world = absent();
+  const deadline = 300;
+  const count = 200;
+  const agents = ['a', 'b', 'c'].map((name) => child('child-agent.js', world.env, name, String(count), String(deadline)));
+  const beyond: number[] = [];
+  for (const agent of agents) {
+    const { code } = await agent.ended;
+    assert.equal(code, 0, agent.output());
+    const said = JSON.parse(agent.output()) as { offline: boolean; beyond: number[] };
+    assert.equal(said.offline, true);
+    beyond.push(...said.beyond);
+  }
+  console.log(`a save without a daemon, three agents at once, beyond the deadline: p50 ${quantile(beyond, 0.5).toFixed(2)} ms, p99 ${quantile(beyond, 0.99).toFixed(2)} ms, of ${beyond.length}`);
+  await world.start();
+  const client = world.client();
+  await Promise.all(['a', 'b', 'c'].map((name) => client.agent(name).setPolicy({ routine_keep: 0 })));
+  const report = await client.replay();
+  assert.deepEqual([report.left, report.rejected], [0, []]);
+  for (const name of ['a', 'b', 'c']) {
+    const states: unknown[] = [];
+    const agent = client.agent(name);
+    for await (const c of agent.all({ run: 'offline', kind: 'routine' })) states.unshift((await agent.checkpoint(c.id)).state);
+    assert.deepEqual(states, Array.from({ length: count }, (_, n) => ({ n: n + 1 })));
+    assert.equal((await agent.info('offline')).status, 'completed');
+    const steps = JSON.parse(world.run('steps', name, '--run', 'offline', '--json')) as { steps: { key: string; status: string; attempt: number; result: unknown }[] };
+    assert.deepEqual(steps.steps.map((s) => [s.key, s.status, s.attempt, s.result]), [['a step', 'succeeded', 1, { cost: 5 }]]);
+    const operations = JSON.parse(world.run('operations', name, '--run', 'offline', '--json')) as { operations: { key: string; status: string; attempt: number }[] };
+    assert.deepEqual(operations.operations.map((o) => [o.key, o.status, o.attempt]), [['a failing one', 'failed', 1], ['an operation', 'succeeded', 1]]);
+    const events = world.run('events', 'list', name, '--run', 'offline', '--json').trim().split('\n').map((line) => JSON.parse(line) as { type: string; payload: unknown });
+    assert.deepEqual(events.map((e) => [e.type, e.payload]), [['failed', { n: count }], ['an event', { n: 1 }]]);
+  }
+  assert.deepEqual(world.spooled(), []);
+  assert.equal((await client.replay()).sent, 0);
+});
+
+test('a full spool is an error that says what to do, or is dropped and said so', async () => {
+  const world = absent();
+  const state = { text: 'x'.repeat(3000) };
+  const raising = world.client({ ...patient, spool: { maxBytes: 8000 } }).agent('full');
+  assert.equal((await raising.save(state)).stored, 'spool');
+  assert.equal((await raising.save(state)).stored, 'spool');
+  await assert.rejects(raising.save(state), (error: Error & { code: string; outcome: string }) => {
+    assert.equal(error.code, 'spool');
+    assert.equal(error.outcome, 'not_saved');
+    assert.match(error.message, /is full: it holds \d+ bytes and may hold 8000; start the daemon.*spool\.maxBytes; it is needed because no daemon answers at/);
+    return true;
+  });
+  const dropping = world.client({ ...patient, spool: { maxBytes: 8000, whenItFails: 'drop' } }).agent('full');
+  const before = world.warnings.length;
+  const lost = await dropping.save(state);
+  assert.equal(lost.stored, 'nowhere');
+  assert.match((lost as { reason: string }).reason, /is full/);
+  assert.equal((await dropping.save(state)).stored, 'nowhere');
+  assert.match(world.warnings.slice(before).join('\n'), /what is saved is lost from here on/);
+  await world.start();
+  await until('it is there again', async () => (await dropping.save(state)).stored === 'daemon');
+  assert.match(world.warnings.join('\n'), /the daemon answers again; 0 requests were spooled; \d more were lost/);
+});
+
+test('a spool that cannot be written is an error that says why', async () => {
+  const world = absent();
+  writeFileSync(join(world.dir, 'file'), '');
+  const under = world.client({ ...patient, spool: { folder: join(world.dir, 'file', 'spool') } }).agent('no');
+  await assert.rejects(under.save(1), { code: 'spool', message: /cannot be written: .*(ENOTDIR|EEXIST)/ });
+  const open = join(world.dir, 'open');
+  mkdirSync(open);
+  chmodSync(open, 0o777);
+  const shared = world.client({ ...patient, spool: { folder: open } }).agent('no');
+  await assert.rejects(shared.save(1), { code: 'spool', message: /others may write to the spool .*chmod go-w/ });
+  await assert.rejects(world.client({ ...patient, failOpen: false }).agent('no').save(1), { code: 'no_daemon' });
+  assert.deepEqual(world.spooled(), []);
+});
+
+test('what waits goes before what is new, in one client and in the next', async () => {
+  const world = absent();
+  const client = world.client(patient);
+  for (let n = 1; n <= 5; n++) await client.agent('order').save({ n });
+  client.close(); // so that it does not empty the spool by itself
+  await world.start();
+  await world.client().agent('other').save('another run goes at once');
+  const second = world.client().agent('order');
+  const saved = await second.save({ n: 6 });
+  assert.deepEqual([saved.stored, (saved as { seq?: number }).seq], ['daemon', 6]);
+  const seqs: unknown[] = [];
+  await second.setPolicy({ routine_keep: 0 });
+  for await (const c of second.all()) seqs.push(c.seq);
+  assert.deepEqual(seqs, [6, 5, 4]);
+  assert.equal((await second.latest())?.state.n, 6);
+});
+
+test('a resume and a look see what waits', async () => {
+  const world = absent();
+  await world.client(patient).agent('seen').save({ n: 1 });
+  await world.start();
+  assert.deepEqual((await world.client().agent('seen').latest())?.state, { n: 1 });
+  await world.stop();
+  await world.client(patient).agent('seen').save({ n: 2 });
+  await world.start();
+  await world.client().agent('seen').run((run) => assert.deepEqual([run.plan?.verdict, run.state], ['resume', { n: 2 }]));
+});
+
+test('it empties by itself once the daemon is back, without another call', async () => {
+  const world = absent();
+  const agent = world.client(patient).agent('drains');
+  for (let n = 0; n < 40; n++) await agent.save({ n });
+  await world.start();
+  await until('it is empty', () => world.spooled().length === 0, 30_000);
+});
+
+test('what the daemon refuses for good is put aside with why, and the rest goes on', async () => {
+  const world = await World.start();
+  const client = world.client({ deadline: 2000 });
+  const owner = await client.agent('taken').start({ signals: [] });
+  await owner.save({ n: 1 });
+  await world.stop();
+  assert.equal((await owner.save({ n: 2 })).stored, 'spool');
+  const file = world.spooled()[0]!;
+  renameSync(join(world.spool, file), join(world.dir, file)); // so that somebody can take the run over
+  await world.start();
+  await world.client().agent('taken').start({ force: true, signals: [] });
+  renameSync(join(world.dir, file), join(world.spool, file));
+  await world.stop();
+  await client.agent('fine').save({ n: 3 });
+  client.close(); // so that it does not empty the spool by itself
+  await world.start();
+  const report = await world.client().replay();
+  assert.deepEqual([report.sent, report.left, report.rejected.map((r) => [r.file, r.agent, r.run, r.code])], [1, 0, [[file, 'taken', 'main', 'fenced']]]);
+  assert.deepEqual(world.spooled('rejected'), [file]);
+  const why = JSON.parse(readFileSync(join(world.spool, 'rejected', file.replace('.ckpt', '.json')), 'utf8')) as Record<string, unknown>;
+  assert.deepEqual([why['code'], why['status'], Object.keys(why).sort()], ['fenced', 409, ['at', 'code', 'detail', 'status']]);
+  assert.match(world.warnings.join('\n'), /the daemon refused what agent taken, run main, had spooled at/);
+  await assert.rejects(owner.save({ n: 4 }), { code: 'fenced' });
+});
+
+test('damaged files and those of no client are put aside, later versions and other daemons are left', async () => {
+  const world = absent();
+  const agent = world.client(patient).agent('damage');
+  for (let n = 0; n < 5; n++) await agent.save({ n });
+  const names = world.spooled().sort();
+  const change = (name: string, what: (text: string) => string): void => writeFileSync(join(world.spool, name), what(readFileSync(join(world.spool, name), 'utf8')));
+  change(names[0]!, (text) => text.slice(0, -1));
+  change(names[1]!, (text) => text.replace('"method":"PUT"', '"method":"DELETE"'));
+  change(names[2]!, (text) => text.replace('"version":1', '"version":2'));
+  change(names[3]!, (text) => text.replace(world.socket, '/elsewhere'));
+  writeFileSync(join(world.spool, names[4]!), 'nonsense');
+  await world.start();
+  const report = await world.client().replay();
+  assert.deepEqual([report.sent, report.left, report.rejected], [0, 0, []]);
+  assert.deepEqual(world.spooled().sort(), [names[2], names[3]]);
+  assert.deepEqual(world.spooled('rejected').sort(), [names[0], names[1], names[4]]);
+  await until('it saves again', async () => (await agent.save({ n: 9 })).stored === 'daemon');
+  assert.deepEqual((await agent.latest())?.state, { n: 9 });
+});
+
+test('two replay at once and all is there once; a stale lock is broken', async () => {
+  const world = absent();
+  const agent = world.client(patient).agent('two');
+  for (let n = 1; n <= 30; n++) await agent.save({ n });
+  const lock = join(world.spool, 'replay.lock');
+  writeFileSync(lock, JSON.stringify({ pid: 1, host: 'elsewhere', token: 'x' }));
+  await world.start();
+  const [one, two] = [world.client(), world.client()];
+  await one.agent('two').setPolicy({ routine_keep: 0 });
+  await assert.rejects(world.client({ deadline: 300 }).replay(), { code: 'busy' }, 'somebody of another machine has it');
+  utimesSync(lock, new Date(Date.now() - 121_000), new Date(Date.now() - 121_000));
+  rmSync(lock); // and then two who do not know of each other
+  const results = await Promise.allSettled([one.replay(), two.replay()]);
+  assert.ok(results.some((r) => r.status === 'fulfilled'));
+  await until('all is sent', () => world.spooled().length === 0);
+  const kept: number[] = [];
+  for await (const c of one.agent('two').all()) kept.unshift(c.seq);
+  assert.deepEqual(kept, Array.from({ length: 30 }, (_, n) => n + 1));
+  await world.stop();
+  await agent.save({ n: 31 });
+  writeFileSync(lock, JSON.stringify({ pid: 2 ** 22 + 1, host: hostname(), token: 'dead' }));
+  await world.start();
+  assert.equal((await world.client().replay()).sent, 1, 'the lock of a process that is gone counts no more');
+  await world.stop();
+  await agent.save({ n: 32 });
+  writeFileSync(lock, JSON.stringify({ pid: 1, host: 'elsewhere', token: 'old' }));
+  utimesSync(lock, new Date(Date.now() - 121_000), new Date(Date.now() - 121_000));
+  await world.start();
+  assert.equal((await world.client().replay()).sent, 1);
+  assert.throws(() => statSync(lock), 'it is removed');
+});
+
+test('a run that dies without a daemon goes on from the spool', async () => {
+  const world = absent();
+  const client = (): Sidecar => world.client(patient);
+  const first = await client().agent('dies').start({ signals: [], initial: { n: 0 } });
+  assert.deepEqual([first.plan?.verdict, first.plan?.offline, first.epoch], ['fresh', true, undefined]);
+  await first.step('before', () => 1);
+  await first.save({ n: 1 });
+  let done = 0;
+  await first.step('paid', () => ++done);
+  void first.step('hangs', () => new Promise(() => undefined), { args: { to: 'x' } });
+  await until('it is spooled', () => world.spooled().length === 6);
+  await first.stop; // its process dies here
+  const second = await client().agent('dies').start({ signals: [], force: true });
+  assert.deepEqual([second.plan?.verdict, second.state], ['repair', { n: 1 }]);
+  assert.deepEqual(second.plan?.completed_steps, [{ key: 'paid', name: 'paid', result: 1 }]);
+  assert.deepEqual(second.plan?.interrupted_steps.map((s) => [s.key, s.args]), [['hangs', { to: 'x' }]]);
+  assert.equal(await second.step('paid', () => ++done), 1);
+  assert.equal(done, 1);
+  void second.operation('risky', { n: 2 }, () => new Promise(() => undefined));
+  await until('it is spooled', () => world.spooled().length === 8);
+  await assert.rejects(client().agent('dies').start({ force: true }), { code: 'ask', message: /Nobody knows whether "risky" took effect. Start the daemon/ });
+  await world.start();
+  await assert.rejects(client().agent('dies').start({ force: true }), { code: 'ask' });
+  world.run('operation', 'resolve', 'dies', 'risky', 'succeeded', '--reason', 'looked');
+  const third = await client().agent('dies').start({ force: true, signals: [] });
+  assert.deepEqual(third.state, { n: 2 });
+  await third.end();
+});
+
+test('a run that began without the daemon is registered when that is back', async () => {
+  const world = absent();
+  const client = world.client({ deadline: 1000, startDeadline: 50 });
+  const run = await client.agent('late').start({ heartbeatEvery: 20, goal: 'late' });
+  await run.save({ n: 1 });
+  await run.step('s', () => 1);
+  await world.start();
+  await until('it has its epoch', () => run.epoch !== undefined);
+  const info = await client.agent('late').info();
+  assert.deepEqual([info.pid, info.goal, info.epoch], [process.pid, 'late', run.epoch]);
+  await run.save({ n: 2 });
+  await run.end();
+  assert.equal((await client.agent('late').info()).status, 'completed');
+});
+
+test('with needDaemon a run does not begin without one', async () => {
+  const world = absent();
+  await assert.rejects(world.client(patient).agent('needs').start({ needDaemon: true }), { code: 'no_daemon' });
+  await assert.rejects(world.client({ ...patient, failOpen: false }).agent('needs').start(), { code: 'no_daemon' });
+});
+
+test('a daemon that is full or only serves reads is spooled to as well', async () => {
+  const world = await World.start('limits.owner_bytes=20KiB');
+  const agent = world.client({ deadline: 300 }).agent('quota');
+  const { randomBytes } = await import('node:crypto');
+  let spooled = 0;
+  for (let n = 0; n < 6; n++) if ((await agent.save(randomBytes(6000).toString('hex'))).stored === 'spool') spooled++;
+  assert.ok(spooled > 0);
+  assert.equal(world.spooled().length, spooled);
+});

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+)
+
+type configCmd struct {
+	Check configCheckCmd `cmd:"" help:"Say every mistake in the settings, with its line. The exit code is 78 where there is one."`
+	Show  configShowCmd  `cmd:"" help:"Print the settings as they are, and where each comes from, as a file that explains itself."`
+}
+
+// configFlags say which daemon's settings are meant.
+type configFlags struct {
+	System bool `help:"The system's daemon instead of your own."`
+}
+
+func (f *configFlags) settings(a *app, file string) (daemon.Config, error) {
+	return (&serveCmd{System: f.System, Config: file}).settings(a)
+}
+
+type configCheckCmd struct {
+	configFlags `embed:""`
+	File        string `arg:"" optional:"" help:"The configuration file. Default: $$CKPTSIDECAR_CONFIG, then the usual place, where none need be." placeholder:"FILE"`
+}
+
+func (c *configCheckCmd) Run(a *app) error {
+	if _, err := c.settings(a, c.File); err != nil {
+		return err
+	}
+	if a.cli.JSON {
+		return writeJSON(a.stdout, struct {
+			Sound bool `json:"sound"`
+		}{true})
+	}
+	fmt.Fprintf(a.stdout, "%s  the settings are sound\n", a.out.green("ok"))
+	return nil
+}
+
+type configShowCmd struct {
+	configFlags `embed:""`
+	Config      string `help:"The configuration file. Default: $$CKPTSIDECAR_CONFIG, then the usual place, where none need be." placeholder:"FILE"`
+	Example     bool   `help:"Print the defaults instead, none of them set: a file to begin with."`
+}
+
+// settingShape is one setting for programs.
+type settingShape struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+	SetBy string `json:"set_by"` // "" for the default
+	Env   string `json:"environment"`
+	Live  bool   `json:"live"` // a reload is enough
+	Doc   string `json:"doc"`
+}
+
+func (c *configShowCmd) Run(a *app) error {
+	if c.Example {
+		return daemon.Default(c.System, a.env).Example(a.stdout)
+	}
+	config, err := c.settings(a, c.Config)
+	if err != nil {
+		return err
+	}
+	if !a.cli.JSON {
+		return config.Print(a.stdout)
+	}
+	var list []settingShape
+	for _, s := range config.Settings() {
+		list = append(list, settingShape{s.Key, s.Text(), config.SetBy(s.Key), s.Env, s.Live, s.Doc})
+	}
+	return writeJSON(a.stdout, list)
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+type driftCmd struct {
+	Show    driftShowCmd    `cmd:"" default:"withargs" help:"Say how a run stands, what was found, and what it did last."`
+	Rules   driftRulesCmd   `cmd:"" help:"List the rules, with the thresholds that hold by default or for an agent."`
+	Explain driftExplainCmd `cmd:"" help:"Say what a finding is about, what it rests on, and what to do."`
+	Dismiss driftDismissCmd `cmd:"" help:"Say that findings were none, or are dealt with: what was suspect because of them is clean again."`
+}
+
+type driftShowCmd struct {
+	Agent  string `arg:"" help:"The agent's name."`
+	InRun  string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
+	Closed bool   `help:"Also findings that are closed."`
+	paged
+}
+
+func (c *driftShowCmd) Run(ctx context.Context, a *app) error {
+	ref := a.ref(c.Agent, c.InRun, nil)
+	if err := checked(ref.Check(), c.paged.check()); err != nil {
+		return err
+	}
+	var all *ckpt.DriftReport
+	next, err := c.paged.read(func(before string, limit int) (ckpt.Ref, error) {
+		page, err := a.client().Drift(ctx, ckpt.DriftFilter{Agent: ref.Agent, Run: ref.Run, All: c.Closed, Line: all == nil, Before: before, Limit: limit})
+		if err != nil {
+			return "", err
+		}
+		if all == nil {
+			all = page
+		} else {
+			all.Findings = append(all.Findings, page.Findings...)
+		}
+		return page.Next, nil
+	})
+	if err != nil {
+		return err
+	}
+	if all.Next = next; a.cli.JSON {
+		return writeJSON(a.stdout, all)
+	}
+	driftText(a, all)
+	c.paged.more(a, all.Next)
+	return nil
+}
+
+func driftText(a *app, r *ckpt.DriftReport) {
+	fmt.Fprintf(a.stdout, "%s  %s\n", a.out.bold("run "+r.Run+" of "+r.Agent), severityText(r.Verdict, a.out))
+	p := &pairs{}
+	for _, row := range [][2]string{{"advice", string(r.Advice)}, {"go back to", goBackText(r)}, {"recovery", string(r.Recovery)}} {
+		if row[1] != "" {
+			p.add(row[0], row[1])
+		}
+	}
+	p.write(a.stdout, a.out)
+	if len(r.Findings) == 0 {
+		fmt.Fprintln(a.stdout, "no findings")
+	} else {
+		fmt.Fprintln(a.stdout)
+		findingTable(r.Findings, a.out).write(a.stdout, a.out)
+	}
+	if len(r.Timeline) > 0 {
+		fmt.Fprintln(a.stdout)
+		timelineText(a.stdout, a.out, r)
+	}
+}
+
+// tellDrift says beside an answer what has just been found, and while it is
+// critical each time, because what is saved then is suspect.
+func (a *app) tellDrift(v *ckpt.DriftVerdict, ref ckpt.RunRef) {
+	if v == nil || v.Verdict != ckpt.SeverityCritical && len(v.Findings) == 0 {
+		return
+	}
+	why := string(v.Advice)
+	if why == "" && len(v.Findings) > 0 {
+		why = v.Findings[0].Message
+	}
+	a.tell("drift, %s: %s (see: ckptsidecar drift %s%s)", severityText(v.Verdict, a.err), why, ref.Agent, runFlag(ref.Run))
+	if v.Clean != "" {
+		a.tell("go back to %s, with: ckptsidecar resume %s%s", v.Clean, ref.Agent, runFlag(ref.Run))
+	}
+}
+
+func goBackText(r *ckpt.DriftReport) string {
+	switch {
+	case r.Clean != "":
+		return fmt.Sprintf("%s, with: ckptsidecar resume %s%s", r.Clean, r.Agent, runFlag(r.Run))
+	case r.Verdict == ckpt.SeverityCritical && slices.ContainsFunc(r.Findings, coversCheckpoints):
+		return "nothing: no clean checkpoint is left, so a resume asks an operator"
+	}
+	return ""
+}
+
+// coversCheckpoints says whether an open finding makes suspects.
+func coversCheckpoints(f ckpt.Finding) bool {
+	return f.Severity == ckpt.SeverityCritical && f.Closed == "" && f.SinceSeq != nil
+}
+
+func severityText(s ckpt.Severity, st *style) string {
+	switch s {
+	case ckpt.SeverityCritical:
+		return st.red(string(s))
+	case ckpt.SeverityWarn:
+		return st.yellow(string(s))
+	case ckpt.SeverityNone:
+		return st.green("no drift")
+	case ckpt.SeverityInfo:
+	}
+	return string(s)
+}
+
+func findingTable(list []ckpt.Finding, s *style) *table {
+	t := newTable("WHEN", "RULE", "SEVERITY", "NOW", "WHAT", "ID")
+	for i := range list {
+		f := &list[i]
+		t.add(timeText(f.At), f.Rule, severityText(f.Severity, s), nowText(f), shortened(f.Message, 90), f.ID)
+	}
+	return t
+}
+
+// nowText is whether a finding is open, or what closed it.
+func nowText(f *ckpt.Finding) string {
+	switch {
+	case f.Closed == "":
+		return "open"
+	case !f.DismissedAt.IsZero():
+		return "dismissed"
+	}
+	return string(f.Closed)
+}
+
+func shortened(text string, most int) string {
+	text = firstLine(text)
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return text
+}
+
+type driftDismissCmd struct {
+	IDs    []string `arg:"" name:"id" help:"The findings' ids, or names of agents with --open."`
+	Open   bool     `help:"Dismiss all open findings of these agents' runs."`
+	InRun  string   `name:"run" help:"With --open: the run. Default: main." placeholder:"NAME"`
+	Reason string   `help:"Why, for the audit log." placeholder:"TEXT"`
+}
+
+func (c *driftDismissCmd) Run(ctx context.Context, a *app) error {
+	ids, err := c.findings(ctx, a)
+	if err != nil {
+		return err
+	}
+	done := []*ckpt.DismissedFinding{}
+	for _, id := range ids {
+		f, _, err := a.client().Dismiss(ctx, ckpt.DismissRequest{ID: id, Reason: c.Reason})
+		if err != nil {
+			return err
+		}
+		done = append(done, f)
+		if !a.cli.JSON {
+			fmt.Fprintf(a.stdout, "%s  %s of run %s of %s: dismissed", f.ID, f.Rule, f.Run, f.Agent)
+			if n := len(f.Cleaned); n > 0 {
+				fmt.Fprintf(a.stdout, ", %s clean again", count(n, "checkpoint"))
+			}
+			fmt.Fprintln(a.stdout)
+		}
+	}
+	if a.cli.JSON {
+		return writeJSON(a.stdout, map[string]any{"findings": done})
+	}
+	if len(done) == 0 {
+		a.tell("nothing is open")
+	}
+	return nil
+}
+
+// findings are the ids that were typed, or those that are open of what was named.
+func (c *driftDismissCmd) findings(ctx context.Context, a *app) ([]string, error) {
+	if err := checked(ckpt.CheckReason(c.Reason)); err != nil {
+		return nil, err
+	}
+	if !c.Open {
+		for _, id := range c.IDs {
+			if err := checked(ckpt.CheckID(id)); err != nil {
+				return nil, err
+			}
+		}
+		return c.IDs, nil
+	}
+	var ids []string
+	for _, agent := range c.IDs {
+		ref := a.ref(agent, c.InRun, nil)
+		if err := checked(ref.Check()); err != nil {
+			return nil, err
+		}
+		for before := ""; ; {
+			page, err := a.client().Drift(ctx, ckpt.DriftFilter{Agent: ref.Agent, Run: ref.Run, Before: before, Limit: ckpt.MaxLimit})
+			if err != nil {
+				return nil, err
+			}
+			for i := range page.Findings {
+				ids = append(ids, page.Findings[i].ID)
+			}
+			if before = string(page.Next); before == "" {
+				break
+			}
+		}
+	}
+	return ids, nil
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// lineLength is how many steps and checkpoints stand in a line.
+const lineLength = 100
+
+// timelineText draws what the run did last: one character for each step and
+// checkpoint, and below them marks at those that the findings rest on.
+func timelineText(w io.Writer, s *style, r *ckpt.DriftReport) {
+	line := r.Timeline[max(0, len(r.Timeline)-lineLength):]
+	named := evidenceOf(r.Findings)
+	var drawn, marks strings.Builder
+	found := false
+	for i := range line {
+		e := &line[i]
+		mark := severityMark(named[e.What+" "+e.Key])
+		found = found || mark != ' '
+		c := string(entryMark(e))
+		switch {
+		case mark != ' ' || e.Status == string(ckpt.StepFailed):
+			c = s.red(c)
+		case e.Suspect:
+			c = s.yellow(c)
+		case e.What == "checkpoint":
+			c = s.green(c)
+		}
+		drawn.WriteString(c)
+		marks.WriteByte(mark)
+	}
+	fmt.Fprintf(w, "%s  %s\n", s.dim("what it did last"), drawn.String())
+	if found {
+		fmt.Fprintf(w, "%s  %s\n", s.dim("what was found  "), s.red(strings.TrimRight(marks.String(), " ")))
+	}
+	fmt.Fprintf(w, "%s\n", s.dim("steps: . succeeded, x failed, ~ not ended, ? interrupted   checkpoints: C clean, S suspect, R recovery, r suspect recovery   found: ^ critical, ' others"))
+}
+
+func entryMark(e *ckpt.TimelineEntry) byte {
+	if e.What == "checkpoint" {
+		switch {
+		case e.Name == string(ckpt.KindRecovery) && e.Suspect:
+			return 'r'
+		case e.Name == string(ckpt.KindRecovery):
+			return 'R'
+		case e.Suspect:
+			return 'S'
+		}
+		return 'C'
+	}
+	switch ckpt.StepStatus(e.Status) {
+	case ckpt.StepFailed:
+		return 'x'
+	case ckpt.StepInterrupted:
+		return '?'
+	case ckpt.StepStarted:
+		return '~'
+	case ckpt.StepSucceeded:
+	}
+	return '.'
+}
+
+// evidenceOf are the steps and checkpoints that findings rest on, with the
+// highest severity.
+func evidenceOf(findings []ckpt.Finding) map[string]ckpt.Severity {
+	named := map[string]ckpt.Severity{}
+	for i := range findings {
+		var e ckpt.Evidence
+		if json.Unmarshal(findings[i].Evidence, &e) != nil { // an agent's own
+			continue
+		}
+		keys := make([]string, 0, len(e.Steps)+len(e.Checkpoints))
+		for _, key := range e.Steps {
+			keys = append(keys, "step "+key)
+		}
+		for _, id := range e.Checkpoints {
+			keys = append(keys, "checkpoint "+id)
+		}
+		for _, key := range keys {
+			if named[key] != ckpt.SeverityCritical {
+				named[key] = findings[i].Severity
+			}
+		}
+	}
+	return named
+}
+
+func severityMark(s ckpt.Severity) byte {
+	switch s {
+	case "":
+		return ' '
+	case ckpt.SeverityCritical:
+		return '^'
+	}
+	return '\''
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+)
+
+type driftRulesCmd struct {
+	Agent string `arg:"" optional:"" help:"The agent whose policy holds. Default: the rules as they are without one."`
+}
+
+// rulesAnswer is what drift rules --json writes.
+type rulesAnswer struct {
+	Agent string           `json:"agent,omitempty"`
+	Rules []ckpt.DriftRule `json:"rules"`
+	Own   []ckpt.Rule      `json:"own"` // of the policy
+}
+
+func (c *driftRulesCmd) Run(ctx context.Context, a *app) error {
+	p, err := c.policy(ctx, a)
+	if err != nil {
+		return err
+	}
+	answer := rulesAnswer{Agent: c.Agent, Rules: drift.New().Rules(p), Own: p.Rules}
+	if a.cli.JSON {
+		return writeJSON(a.stdout, answer)
+	}
+	byDefault := ckpt.DefaultPolicy()
+	plain := map[string]ckpt.DriftRule{}
+	for _, r := range drift.New().Rules(&byDefault) {
+		plain[r.Rule] = r
+	}
+	t := newTable("RULE", "FAMILY", "TIER", "WARN", "CRITICAL", "WHEN IT FIRES")
+	for i := range answer.Rules {
+		r := &answer.Rules[i]
+		was := plain[r.Rule]
+		t.add(r.Rule, r.Family, changed(r.Tier, was.Tier, a.out), changed(thresholdText(r.Warn, r.WarnWindow), thresholdText(was.Warn, was.WarnWindow), a.out),
+			changed(thresholdText(r.Critical, r.CriticalWindow), thresholdText(was.Critical, was.CriticalWindow), a.out), r.About)
+	}
+	for i := range answer.Own {
+		r := &answer.Own[i]
+		t.add(r.Name, "own", string(r.Severity), "-", "-", r.When)
+	}
+	t.write(a.stdout, a.out)
+	if c.Agent != "" && p.Sensitivity != ckpt.SensitivityNormal {
+		a.tell("sensitivity is %s", p.Sensitivity)
+	}
+	a.tell("to change one: ckptsidecar policy set %s detectors.RULE.tier=off|warn|critical, .warn=N, .warn_window=N, …; what differs from the default is marked *", orAgent(c.Agent))
+	return nil
+}
+
+// policy is the agent's, or the default.
+func (c *driftRulesCmd) policy(ctx context.Context, a *app) (*ckpt.Policy, error) {
+	if c.Agent == "" {
+		p := ckpt.DefaultPolicy()
+		return &p, nil
+	}
+	if err := checked(ckpt.CheckAgentName(c.Agent)); err != nil {
+		return nil, err
+	}
+	return a.client().Policy(ctx, c.Agent)
+}
+
+func orAgent(name string) string {
+	if name == "" {
+		return "AGENT"
+	}
+	return name
+}
+
+func changed(is, was string, s *style) string {
+	if is == was {
+		return is
+	}
+	return s.cyan(is + "*")
+}
+
+// thresholdText is a threshold and its window: "5 in 20".
+func thresholdText(value float64, window int) string {
+	if value == 0 {
+		return "-"
+	}
+	text := strconv.FormatFloat(value, 'g', 6, 64)
+	if window > 0 {
+		text += " in " + strconv.Itoa(window)
+	}
+	return text
+}
+
+type driftExplainCmd struct {
+	ID string `arg:"" help:"The finding's id."`
+}
+
+// explanation is what drift explain --json writes.
+type explanation struct {
+	Finding *ckpt.Finding   `json:"finding"`
+	Rule    *ckpt.DriftRule `json:"rule"` // null for rules of users and agents
+	Own     *ckpt.Rule      `json:"own"`  // the rule of the policy, null for others
+	Advice  []string        `json:"todo"` // commands, with what they do
+}
+
+func (c *driftExplainCmd) Run(ctx context.Context, a *app) error {
+	if err := checked(ckpt.CheckID(c.ID)); err != nil {
+		return err
+	}
+	f, err := a.client().Finding(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	p, err := a.client().Policy(ctx, f.Agent)
+	if err != nil {
+		return err
+	}
+	e := explain(f, p)
+	if a.cli.JSON {
+		return writeJSON(a.stdout, e)
+	}
+	explanationText(a, e)
+	return nil
+}
+
+func explain(f *ckpt.Finding, p *ckpt.Policy) *explanation {
+	e := &explanation{Finding: f, Advice: todo(f)}
+	for _, r := range drift.New().Rules(p) {
+		if r.Rule == f.Rule {
+			e.Rule = &r
+		}
+	}
+	for i := range p.Rules {
+		if p.Rules[i].Name == f.Rule {
+			e.Own = &p.Rules[i]
+		}
+	}
+	return e
+}
+
+// todo says with which commands to go on.
+func todo(f *ckpt.Finding) []string {
+	if f.Closed != "" && (f.SinceSeq == nil || !f.DismissedAt.IsZero()) {
+		return []string{}
+	}
+	list := []string{}
+	if coversCheckpoints(*f) {
+		list = append(list, fmt.Sprintf("ckptsidecar resume %s%s   goes back to the newest clean checkpoint", f.Agent, runFlag(f.Run)))
+	}
+	dismiss := "ckptsidecar drift dismiss " + f.ID + "   says that it was none, or is dealt with"
+	if f.SinceSeq != nil {
+		dismiss += ": its suspects are clean again"
+	}
+	return append(list, dismiss)
+}
+
+func explanationText(a *app, e *explanation) {
+	f := e.Finding
+	fmt.Fprintf(a.stdout, "%s  %s\n%s\n", a.out.bold(f.Rule), severityText(f.Severity, a.out), f.Message)
+	p := &pairs{}
+	p.add("found", fmt.Sprintf("%s in run %s of %s", timeText(f.At), f.Run, f.Agent))
+	p.add("now", nowLine(f))
+	if f.Advice != "" {
+		p.add("advice", string(f.Advice))
+	}
+	switch {
+	case e.Own != nil:
+		p.add("the rule", "one of the policy's own: "+e.Own.When)
+	case e.Rule != nil:
+		p.add("the rule", e.Rule.About)
+		p.add("holds", fmt.Sprintf("%s; warn at %s, critical at %s %s", e.Rule.Tier, thresholdText(e.Rule.Warn, e.Rule.WarnWindow), thresholdText(e.Rule.Critical, e.Rule.CriticalWindow), e.Rule.Unit))
+	}
+	evidencePairs(p, f)
+	if f.Checkpoint != "" {
+		p.add("checkpoint", string(f.Checkpoint))
+	}
+	if f.SinceSeq != nil {
+		p.add("suspect", suspectLine(f))
+	}
+	p.write(a.stdout, a.out)
+	for _, line := range e.Advice {
+		fmt.Fprintln(a.stdout, line)
+	}
+}
+
+func nowLine(f *ckpt.Finding) string {
+	switch {
+	case !f.DismissedAt.IsZero():
+		return fmt.Sprintf("dismissed %s by %s", timeText(f.DismissedAt), f.DismissedBy)
+	case f.Closed != "":
+		return fmt.Sprintf("closed %s: %s", timeText(f.ClosedAt), strings.ReplaceAll(string(f.Closed), "_", " "))
+	}
+	return "open"
+}
+
+func suspectLine(f *ckpt.Finding) string {
+	switch {
+	case !f.DismissedAt.IsZero():
+		return "nothing any more"
+	case f.UntilSeq != nil:
+		return fmt.Sprintf("checkpoints %d to %d", *f.SinceSeq+1, *f.UntilSeq)
+	}
+	return fmt.Sprintf("all checkpoints from number %d on", *f.SinceSeq+1)
+}
+
+// evidencePairs shows what a finding rests on. That of an agent's own is shown
+// as it is.
+func evidencePairs(p *pairs, f *ckpt.Finding) {
+	var e ckpt.Evidence
+	if err := ckpt.DecodeStrict(f.Evidence, &e); err != nil {
+		var text bytes.Buffer
+		if json.Compact(&text, f.Evidence) == nil {
+			p.add("evidence", shortened(text.String(), 400))
+		}
+		return
+	}
+	for _, row := range [][2]string{
+		{"threshold", e.Threshold}, {"observed", e.Observed}, {"tool", e.Tool}, {"steps", strings.Join(e.Steps, " ")},
+		{"checkpoints", strings.Join(e.Checkpoints, " ")}, {"place", e.Pointer}, {"others", strings.Join(e.Others, ", ")},
+	} {
+		if row[1] != "" {
+			p.add(row[0], row[1])
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+)
+
+// changePolicy goes through the policy's JSON form, so that its names and
+// rules are those of the API, whatever settings there will be.
+func changePolicy(old ckpt.Policy, changes []string) (ckpt.Policy, error) {
+	text, err := json.Marshal(old)
+	if err != nil {
+		return ckpt.Policy{}, err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return ckpt.Policy{}, err
+	}
+	known := slices.Sorted(maps.Keys(fields))
+	for _, change := range changes {
+		key, value, found := strings.Cut(change, "=")
+		if !found {
+			return ckpt.Policy{}, usagef("%q sets nothing: write key=value, or key= for the default", change)
+		}
+		path := policyPath(key)
+		if !slices.Contains(known, path[0]) {
+			return ckpt.Policy{}, usagef("a policy has no %q: it has %s", path[0], strings.Join(known, ", "))
+		}
+		if err := setPath(fields, path, policyValue(path, value)); err != nil {
+			return ckpt.Policy{}, usagef("%s: %v", key, err)
+		}
+	}
+	if text, err = json.Marshal(fields); err != nil {
+		return ckpt.Policy{}, err
+	}
+	p, err := ckpt.ParsePolicy(text)
+	return p, checked(err)
+}
+
+// policyPath splits a key at its points. The name of a rule may have some.
+func policyPath(key string) []string {
+	parts := strings.Split(key, ".")
+	if n := len(parts); parts[0] == "detectors" && n > 3 {
+		return []string{parts[0], strings.Join(parts[1:n-1], "."), parts[n-1]}
+	}
+	return parts
+}
+
+// setPath sets a member of an object, or of one inside it; nil takes it away, so
+// that it has the default.
+func setPath(fields map[string]json.RawMessage, path []string, value json.RawMessage) error {
+	if len(path) == 1 {
+		if fields[path[0]] = value; value == nil {
+			delete(fields, path[0])
+		}
+		return nil
+	}
+	inner := map[string]json.RawMessage{}
+	if text := fields[path[0]]; text != nil && json.Unmarshal(text, &inner) != nil {
+		return fmt.Errorf("%s has no parts", path[0])
+	}
+	if err := setPath(inner, path[1:], value); err != nil {
+		return err
+	}
+	text, err := json.Marshal(inner)
+	fields[path[0]] = text
+	return err
+}
+
+// policyValue is what a person typed, as JSON: a number or JSON as it is, a
+// size as its bytes, a list with commas as a list, anything else a string. nil
+// is nothing at all.
+func policyValue(path []string, typed string) json.RawMessage {
+	switch {
+	case typed == "":
+		return nil
+	case path[0] == "ignore_tools" || path[0] == "shared_keys":
+		if !strings.HasPrefix(strings.TrimSpace(typed), "[") {
+			list, _ := json.Marshal(strings.Split(typed, ","))
+			return list
+		}
+	}
+	if ckpt.CheckJSON([]byte(typed)) == nil {
+		return json.RawMessage(typed)
+	}
+	if size, err := daemon.ParseSize(typed); err == nil && strings.HasSuffix(typed, "B") {
+		return json.RawMessage(fmt.Sprint(int64(size)))
+	}
+	quoted, _ := json.Marshal(typed)
+	return quoted
+}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"context"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+)
+
+// runService serves under the service control manager. Nobody hears standard
+// error there, so the end of a daemon is in the event log.
+func (c *serveCmd) runService(a *app) error {
+	s := &daemon.Service{Run: func(ctx context.Context, m daemon.Manager, reload, hurry <-chan struct{}) error {
+		config, err := c.settings(a)
+		log, level := config.Logger(a.stderr, true)
+		if err == nil {
+			d := c.daemon(a, config)
+			d.Log, d.Level, d.Manager, d.Reload, d.Hurry = log, level, m, reload, hurry
+			err = d.Run(ctx)
+		}
+		if err != nil {
+			log.Error(daemon.MessageEnded, "error", err, "exit_code", exitCode(err))
+		}
+		return err
+	}}
+	return s.Serve()
+}

@@ -1,0 +1,241 @@
+//go:build e2e && linux
+
+// Package e2e installs the packages on machines that are booted for it, and
+// looks at what becomes of them. It takes minutes, needs root and the network
+// once, and says what it misses: `make e2e-systemd`, `make e2e-windows`.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// cache is the folder where what takes long to make is kept between runs.
+func cache(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("CKPTSIDECAR_E2E_CACHE")
+	if dir == "" {
+		dir = filepath.Join(os.TempDir(), "ckptsidecar-e2e")
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// need skips where a program is missing, or the right to use it.
+func need(t *testing.T, programs ...string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: only root can boot a machine")
+	}
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			t.Skipf("skipped: %s is not installed", p)
+		}
+	}
+}
+
+// debian is a root folder with the packages, made once. It is never changed:
+// machines lay a volatile one over it.
+func debian(t *testing.T, name, suite string, args ...string) string {
+	t.Helper()
+	root := filepath.Join(cache(t), name)
+	if _, err := os.Stat(root); err == nil {
+		return root
+	}
+	part := root + ".part"
+	_ = os.RemoveAll(part)
+	t.Logf("making %s, which takes a while the first time", root)
+	out, err := exec.Command("mmdebstrap", append(args, suite, part)...).CombinedOutput()
+	if err != nil {
+		t.Skipf("skipped: Debian could not be fetched: %v\n%s", err, tail(string(out), 2000))
+	}
+	if err := os.Rename(part, root); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// machine is a booted system.
+type machine struct {
+	t      *testing.T
+	leader int // its process 1, as we see it
+	shared string
+}
+
+// boot boots a machine that sees the shared folder at /mnt.
+func boot(t *testing.T, root, shared string) *machine {
+	t.Helper()
+	name := fmt.Sprintf("ckpt%d", os.Getpid())
+	console, err := os.Create(filepath.Join(t.TempDir(), "console"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer console.Close()
+	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "--", "./boot.sh", root, name, shared)
+	cmd.Stdout, cmd.Stderr = console, console
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Skipf("skipped: a machine cannot be booted here: %v", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	m := &machine{t: t, shared: shared}
+	t.Cleanup(func() { m.powerOff(cmd, ended) })
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		select {
+		case err := <-ended:
+			text, _ := os.ReadFile(console.Name())
+			ended <- err
+			t.Skipf("skipped: a machine cannot be booted here: %v\n%s", err, tail(string(text), 2000))
+		default:
+		}
+		if m.leader = child(cmd.Process.Pid); m.leader != 0 {
+			if out, _ := m.try("systemctl", "is-system-running"); strings.Contains(out, "running") || strings.Contains(out, "degraded") {
+				return m
+			}
+		}
+		if time.Now().After(end) {
+			text, _ := os.ReadFile(console.Name())
+			t.Fatalf("the machine does not come up:\n%s", tail(string(text), 3000))
+		}
+	}
+}
+
+// child is the first child of a process, 0 for none.
+func child(pid int) int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	fields := strings.Fields(string(text))
+	if err != nil || len(fields) == 0 {
+		return 0
+	}
+	n, _ := strconv.Atoi(fields[0])
+	return n
+}
+
+const powerOffSignal = syscall.Signal(34 + 4) // SIGRTMIN+4
+
+func (m *machine) powerOff(cmd *exec.Cmd, ended chan error) {
+	if m.leader != 0 {
+		_ = syscall.Kill(m.leader, powerOffSignal)
+	}
+	select {
+	case <-ended:
+	case <-time.After(30 * time.Second):
+		_ = cmd.Process.Kill()
+	}
+}
+
+// command is a command inside the machine.
+func (m *machine) command(args ...string) *exec.Cmd {
+	all := []string{"-t", strconv.Itoa(m.leader), "-a", "env", "-i", "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"}
+	return exec.Command("nsenter", append(all, args...)...)
+}
+
+// try runs a command and answers all that it said.
+func (m *machine) try(args ...string) (string, error) {
+	var out bytes.Buffer
+	cmd := m.command(args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return strings.TrimSpace(out.String()), err
+}
+
+// run is try where a failure is the test's.
+func (m *machine) run(args ...string) string {
+	m.t.Helper()
+	out, err := m.try(args...)
+	if err != nil {
+		m.t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// sh runs a line of shell.
+func (m *machine) sh(line string) string {
+	m.t.Helper()
+	return m.run("sh", "-c", line)
+}
+
+// as runs a line of shell as a user of the machine.
+func (m *machine) as(user, line string) (string, error) {
+	return m.try("runuser", "-u", user, "--", "env", "HOME=/home/"+user, "sh", "-c", line)
+}
+
+// exitCode of what try answered.
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	return 0
+}
+
+// client speaks to the machine's daemon from outside, as root. It tries again
+// for as long as a client of ours would.
+func (m *machine) client() *ipc.Client {
+	c := &ipc.Client{Socket: fmt.Sprintf("/proc/%d/root/run/ckptsidecar/ckptsidecar.sock", m.leader), Retry: 90 * time.Second}
+	m.t.Cleanup(c.Close)
+	return c
+}
+
+// show is a property of the service.
+func (m *machine) show(property string) string {
+	m.t.Helper()
+	return m.run("systemctl", "show", "ckptsidecar.service", "--value", "--property="+property)
+}
+
+func (m *machine) pid() int {
+	n, _ := strconv.Atoi(m.show("MainPID"))
+	return n
+}
+
+// kill sends a signal to the daemon, if it runs.
+func (m *machine) kill(signal string, pid int) {
+	m.t.Helper()
+	if pid > 1 {
+		m.sh(fmt.Sprintf("kill -%s %d", signal, pid)) // the shell has one of its own
+	}
+}
+
+// until waits for something to come true.
+func (m *machine) until(most time.Duration, what string, is func() bool) time.Duration {
+	m.t.Helper()
+	began := time.Now()
+	for !is() {
+		if time.Since(began) > most {
+			journal, _ := m.try("journalctl", "-u", "ckptsidecar.service", "-n", "40", "--no-pager")
+			m.t.Fatalf("waited %v in vain for %s\n%s", most, what, journal)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return time.Since(began).Round(100 * time.Millisecond)
+}
+
+func (m *machine) answers() bool {
+	c := &ipc.Client{Socket: fmt.Sprintf("/proc/%d/root/run/ckptsidecar/ckptsidecar.sock", m.leader)}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return c.Ready(ctx) == nil
+}
+
+func tail(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return "… " + s[len(s)-most:]
+}

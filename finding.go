@@ -1,0 +1,147 @@
+package ckptsidecar
+
+import "bytes"
+
+// The rules that the store itself finds; the detectors have the others.
+const (
+	RuleSecret     = "secret"      // a state holds what looks like a secret
+	RuleCorruption = "corruption"  // a stored state does not read back intact
+	RuleSharedKeys = "shared_keys" // agents do not agree
+)
+
+// EventGoalUpdate is the type of the event that lets a run have another goal
+// than its first. Its payload may name it: {"goal": "…"}.
+const EventGoalUpdate = "goal_update"
+
+// MaxFindings is how many findings of a run may be open: what comes beyond it
+// is not noted, except what is critical while nothing else that is critical is.
+const MaxFindings = 1000
+
+// FindingRequest is a finding of the agent's own.
+type FindingRequest struct {
+	Run      string   `json:"run,omitempty"` // "" means MainRun
+	Epoch    *int64   `json:"epoch,omitempty"`
+	Rule     string   `json:"rule"`
+	Severity Severity `json:"severity"`
+	Message  string   `json:"message"`
+	Advice   Ref      `json:"advice,omitempty"`
+	Evidence JSON     `json:"evidence,omitempty"` // an object
+	// SinceSeq is of a critical one the newest checkpoint that is still good;
+	// without it the run's newest. 0 says that none is.
+	SinceSeq       *int64 `json:"since_seq,omitempty"`
+	IdempotencyKey string `json:"-"`
+}
+
+// Check refuses a request that is wrong in itself.
+func (r *FindingRequest) Check() error {
+	if err := CheckRuleName(r.Rule); err != nil {
+		return err
+	}
+	if err := CheckSeverity(r.Severity); err != nil {
+		return err
+	}
+	if r.Message == "" {
+		return Errorf(CodeInvalid, "message is missing: say in a sentence what is wrong")
+	}
+	if err := checkMessage("message", r.Message); err != nil {
+		return err
+	}
+	if err := checkMessage("advice", string(r.Advice)); err != nil {
+		return err
+	}
+	if r.SinceSeq != nil && *r.SinceSeq < 0 {
+		return Errorf(CodeInvalid, "since_seq is %d: say the seq of the newest checkpoint that is still good, or 0 for none", *r.SinceSeq)
+	}
+	return r.checkEvidence()
+}
+
+func (r *FindingRequest) checkEvidence() error {
+	switch {
+	case len(r.Evidence) == 0:
+		return nil
+	case len(r.Evidence) > MaxMetadata:
+		return Errorf(CodeTooLarge, "the evidence is %d bytes long: at most %d are allowed", len(r.Evidence), MaxMetadata)
+	}
+	if err := CheckJSON(r.Evidence); err != nil {
+		return Errorf(CodeInvalid, "the evidence is not JSON: %v", err)
+	}
+	if !bytes.HasPrefix(bytes.TrimLeft(r.Evidence, " \t\r\n"), []byte("{")) {
+		return Errorf(CodeInvalid, "the evidence must be a JSON object")
+	}
+	return nil
+}
+
+// PostedFinding is the answer to a finding of the agent's own.
+type PostedFinding struct {
+	Finding
+	Drift *DriftVerdict `json:"drift"`
+}
+
+// DismissRequest says that a finding was none, or is dealt with.
+type DismissRequest struct {
+	ID             string `json:"-"`
+	Reason         string `json:"reason,omitempty"`
+	IdempotencyKey string `json:"-"`
+}
+
+// Check refuses a request that is wrong in itself.
+func (r *DismissRequest) Check() error {
+	if err := CheckID(r.ID); err != nil {
+		return err
+	}
+	return CheckReason(r.Reason)
+}
+
+// DismissedFinding is the answer to that.
+type DismissedFinding struct {
+	Finding
+	Cleaned []string      `json:"cleaned"` // the checkpoints that are suspect no more
+	Drift   *DriftVerdict `json:"drift"`
+}
+
+// DriftFilter chooses what a drift report says.
+type DriftFilter struct {
+	Agent  string
+	Run    string // "" means MainRun
+	All    bool   // also findings that are closed
+	Line   bool   // with the timeline
+	Before string // a cursor
+	Limit  int
+}
+
+// TimelineLength is how many steps and checkpoints a timeline has at most.
+const TimelineLength = 200
+
+// TimelineEntry is a step or a checkpoint in the order in which they came.
+type TimelineEntry struct {
+	What    string `json:"what"` // step or checkpoint
+	At      Time   `json:"at"`   // when it ended, or was saved
+	Key     string `json:"key"`  // of the step; the id of the checkpoint
+	Name    string `json:"name"` // of the step; the kind of the checkpoint
+	Status  string `json:"status"`
+	Seq     int64  `json:"seq"`     // of the checkpoint; of the newest one before the step
+	Suspect bool   `json:"suspect"` // a checkpoint that is suspect
+}
+
+// DriftReport is what there is to know of a run's drift.
+type DriftReport struct {
+	Agent string `json:"agent"`
+	Owner string `json:"owner"`
+	Run   string `json:"run"`
+	DriftVerdict
+	Next     Ref             `json:"next"`               // the cursor of the next page of findings, newest first
+	Timeline []TimelineEntry `json:"timeline,omitempty"` // the newest ones, oldest first, where it was asked for
+}
+
+// DriftStatus is how watching goes.
+type DriftStatus struct {
+	Watched  int64          `json:"watched"`  // runs whose steps and states are being watched, as far as memory holds them
+	Findings []FindingCount `json:"findings"` // open ones, by rule and severity
+}
+
+// FindingCount is how many findings of a rule are open.
+type FindingCount struct {
+	Rule     string   `json:"rule" db:"rule"`
+	Severity Severity `json:"severity" db:"severity"`
+	Count    int64    `json:"count" db:"count"`
+}

@@ -1,0 +1,110 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+)
+
+// takeSocket takes the socket that systemd may have handed over. It is taken
+// first, so that whatever goes wrong later can be told to who waits in it.
+func (s *service) takeSocket(context.Context) error {
+	all, err := inherited()
+	switch {
+	case err != nil:
+		return fmt.Errorf("the socket that systemd hands over cannot be used: %w", err)
+	case len(all) > 1:
+		for _, l := range all {
+			_ = l.Close()
+		}
+		return fmt.Errorf("systemd hands over %d sockets: one is used, so the socket unit may have one ListenStream= only", len(all))
+	case len(all) == 1:
+		s.inherited = all[0]
+	}
+	return nil
+}
+
+// openEndpoint takes the inherited socket into use, or makes one.
+func (s *service) openEndpoint(ctx context.Context) error {
+	c := &s.daemon.Config
+	options := endpoint.Options{
+		Path:       c.Socket,
+		Mode:       os.FileMode(c.SocketMode),
+		Group:      c.SocketGroup,
+		AdminGroup: c.AdminGroup,
+		SingleUser: !c.MultiUser,
+		Report:     func(err error) { s.log.Warn("a connection was not taken", "error", err) },
+	}
+	var err error
+	if s.inherited == nil {
+		s.endpoint = c.Socket
+		s.listener, err = endpoint.Listen(ctx, options)
+		return err
+	}
+	s.endpoint = s.inherited.Addr().String()
+	if s.endpoint != c.Socket {
+		s.log.Warn("the setting socket does not count, because systemd hands over another", "setting", c.Socket, "handed", s.endpoint)
+	}
+	s.listener, err = endpoint.FromListener(s.inherited, options)
+	return err
+}
+
+// refuseTime is how long those are answered who wait in an inherited socket.
+const refuseTime = 250 * time.Millisecond
+
+// RefuseCallers is for a program that cannot even begin to start a daemon: it
+// answers those who wait in the socket that systemd hands over, if there is one.
+func RefuseCallers() {
+	s := &service{log: slog.New(slog.DiscardHandler)}
+	if s.takeSocket(context.Background()) == nil && s.inherited != nil {
+		s.refuseCallers()
+		_ = s.inherited.Close()
+	}
+}
+
+// refuseCallers answers those who wait in the inherited socket of a daemon that
+// cannot start. Unanswered, they would have systemd start it again and again,
+// and would wait for what only a person can bring about.
+func (s *service) refuseCallers() {
+	if s.inherited == nil {
+		return
+	}
+	problem := ipc.NewProblem(&ckpt.Error{Code: ckpt.CodeBusy, Message: "the daemon cannot start, and its log says why: ask who looks after it (`ckptsidecar service status`)"})
+	body, _ := json.Marshal(problem)
+	server := &http.Server{ReadHeaderTimeout: refuseTime, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.Header().Set("Retry-After", "10")
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(problem.Status)
+		_, _ = w.Write(body)
+	})}
+	told := make(chan struct{})
+	time.AfterFunc(refuseTime, func() {
+		defer close(told)
+		ctx, cancel := context.WithTimeout(context.Background(), refuseTime)
+		defer cancel()
+		_ = server.Shutdown(ctx) // who is not told by then finds the connection closed
+	})
+	if err := server.Serve(s.inherited); !errors.Is(err, http.ErrServerClosed) {
+		s.log.Warn("those who wait in the socket could not be told", "error", err)
+	}
+	<-told
+}
+
+// keepSocketFile keeps the file of a socket that belongs to who made it.
+func keepSocketFile(l net.Listener) net.Listener {
+	if unix, ok := l.(*net.UnixListener); ok {
+		unix.SetUnlinkOnClose(false)
+	}
+	return l
+}

@@ -1,0 +1,20 @@
+package daemon
+
+import (
+	"errors"
+	"net"
+
+	"github.com/coreos/go-systemd/v22/activation"
+)
+
+// inherited are the sockets that systemd hands over, and nobody after us.
+func inherited() ([]net.Listener, error) {
+	list, err := activation.Listeners()
+	for i, l := range list {
+		if l == nil {
+			return nil, errors.New("one of them is no listening stream socket")
+		}
+		list[i] = keepSocketFile(l)
+	}
+	return list, err
+}

@@ -1,0 +1,237 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+)
+
+// The names of scheduled backups, which sort by their time. Other files in the
+// folder are nobody's business here.
+const (
+	backupPrefix = "ckpt-"
+	backupSuffix = ".db"
+	backupTime   = "20060102T150405Z"
+)
+
+// The pauses of backups: the first one lets the start pass, and a failure is
+// tried again before the next one is due.
+const (
+	firstBackup = time.Minute
+	retryBackup = time.Hour
+)
+
+// backups copies the database when it is time, and removes the oldest copies
+// when a newer one has been verified. What cannot be verified is no backup and
+// gets no name.
+type backups struct {
+	database, folder string
+	mode             fs.FileMode // of the folder, where it has to be made
+	interval         time.Duration
+	keep             int
+	log              *slog.Logger
+	now              func() time.Time
+	copy             func(ctx context.Context, out string) error
+
+	mu      sync.Mutex
+	lastErr string
+}
+
+func newBackups(c *Config, log *slog.Logger, now func() time.Time) *backups {
+	b := &backups{log: log, now: now}
+	b.set(c)
+	b.copy = func(ctx context.Context, out string) error { return db.Backup(ctx, b.database, out, nil) }
+	return b
+}
+
+// set takes settings into use. Nobody else uses b meanwhile, but for status.
+func (b *backups) set(c *Config) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.database, b.folder, b.mode = c.Database, c.backupFolder(), 0o700
+	if c.DatabaseMode&0o040 != 0 {
+		b.mode = 0o750
+	}
+	b.interval, b.keep = time.Duration(c.BackupInterval), c.BackupKeep
+}
+
+// backupFolder is where backups go.
+func (c *Config) backupFolder() string {
+	if c.BackupFolder != "" {
+		return c.BackupFolder
+	}
+	return filepath.Join(filepath.Dir(c.Database), "backups")
+}
+
+// Run makes a backup whenever one is due, until ctx ends. It logs what went
+// wrong and goes on.
+func (b *backups) Run(ctx context.Context) error {
+	if b.interval == 0 {
+		return nil
+	}
+	pause := max(firstBackup, b.due())
+	for {
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+		if _, err := b.Once(ctx); err != nil && ctx.Err() == nil {
+			b.log.Error("there is no new backup", "error", err, "folder", b.folder)
+			pause = min(retryBackup, b.interval)
+			continue
+		}
+		pause = max(time.Second, b.due())
+	}
+}
+
+// due is how long it is until the next backup. A newest one from the future was
+// made before the clock was set back, and says nothing.
+func (b *backups) due() time.Duration {
+	list, err := b.list()
+	if err != nil || len(list) == 0 {
+		return 0
+	}
+	age := b.now().Sub(list[len(list)-1].at)
+	if age < 0 {
+		return 0
+	}
+	return b.interval - age
+}
+
+// Once makes a backup, and answers its name.
+func (b *backups) Once(ctx context.Context) (name string, err error) {
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.lastErr = ""; err != nil && ctx.Err() == nil {
+			b.lastErr = err.Error()
+		}
+	}()
+	if err := b.prepare(); err != nil {
+		return "", err
+	}
+	began := time.Now()
+	name = filepath.Join(b.folder, backupPrefix+b.now().UTC().Format(backupTime)+backupSuffix)
+	err = b.copy(ctx, name)
+	debug.FreeOSMemory() // checking all states took some, and the next check is a day away
+	if err != nil {
+		return "", err
+	}
+	b.log.Info("backup made and verified", "file", name, "took", time.Since(began).Round(time.Millisecond))
+	return name, b.thin(name)
+}
+
+// prepare makes the folder, and refuses where the copy would fill the disk: the
+// daemon needs what is left.
+func (b *backups) prepare() error {
+	if err := os.MkdirAll(b.folder, b.mode); err != nil {
+		return err
+	}
+	info, err := os.Stat(b.database)
+	if err != nil {
+		return err
+	}
+	free, _, err := DiskSpace(b.folder)
+	if err != nil {
+		return err
+	}
+	if need := info.Size() + info.Size()/10 + 16<<20; free < need {
+		return fmt.Errorf("the disk of %s has %v left, and a backup needs %v with some to spare: free some, or set backup.folder to another disk",
+			b.folder, Size(free>>20<<20), Size(need>>20<<20))
+	}
+	return nil
+}
+
+// thin removes the oldest backups beyond those that stay, never the one that
+// was just made.
+func (b *backups) thin(made string) error {
+	list, err := b.list()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, old := range list[:max(0, len(list)-b.keep)] {
+		if old.path != made {
+			errs = append(errs, os.Remove(old.path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// backupFile is a scheduled backup.
+type backupFile struct {
+	path  string
+	at    time.Time
+	bytes int64
+}
+
+// list is the scheduled backups, the oldest first.
+func (b *backups) list() ([]backupFile, error) {
+	b.mu.Lock()
+	folder := b.folder
+	b.mu.Unlock()
+	return listBackups(folder)
+}
+
+func listBackups(folder string) ([]backupFile, error) {
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var list []backupFile
+	for _, entry := range entries {
+		stamp, ours := strings.CutPrefix(entry.Name(), backupPrefix)
+		stamp, named := strings.CutSuffix(stamp, backupSuffix)
+		at, wrong := time.Parse(backupTime, stamp)
+		info, gone := entry.Info()
+		if ours && named && wrong == nil && gone == nil && info.Mode().IsRegular() {
+			list = append(list, backupFile{filepath.Join(folder, entry.Name()), at, info.Size()})
+		}
+	}
+	slices.SortFunc(list, func(a, b backupFile) int { return a.at.Compare(b.at) })
+	return list, err
+}
+
+// Status is how backups go.
+func (b *backups) Status() ckpt.BackupStatus {
+	list, err := b.list()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := ckpt.BackupStatus{Interval: ckpt.Duration(b.interval), Folder: b.folder, Kept: len(list), LastError: b.lastErr}
+	if err != nil && s.LastError == "" {
+		s.LastError = err.Error()
+	}
+	if len(list) > 0 {
+		newest := list[len(list)-1]
+		s.Last, s.LastBytes = ckpt.At(newest.at), newest.bytes
+	}
+	return s
+}
+
+// problem says what is wrong with backups, "" where nothing is.
+func (b *backups) problem(s ckpt.BackupStatus, now time.Time) string {
+	switch {
+	case s.Interval == 0:
+		return ""
+	case s.LastError != "":
+		return "the last backup failed: " + s.LastError
+	case !s.Last.IsZero() && now.Sub(s.Last.Time) > 2*time.Duration(s.Interval)+retryBackup:
+		return fmt.Sprintf("the newest backup is of %s, though one is due every %v", s.Last, s.Interval)
+	}
+	return ""
+}

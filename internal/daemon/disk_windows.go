@@ -1,0 +1,15 @@
+package daemon
+
+import "golang.org/x/sys/windows"
+
+// DiskSpace is what a user may still fill of the disk of a folder, and all
+// there is, in bytes.
+func DiskSpace(dir string) (free, total int64, err error) {
+	name, err := windows.UTF16PtrFromString(dir)
+	if err != nil {
+		return 0, 0, err
+	}
+	var mine, all uint64
+	err = windows.GetDiskFreeSpaceEx(name, &mine, &all, nil)
+	return int64(mine), int64(all), err
+}

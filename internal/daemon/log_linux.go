@@ -1,0 +1,53 @@
+package daemon
+
+import (
+	"log/slog"
+	"strings"
+
+	"github.com/coreos/go-systemd/v22/journal"
+)
+
+// managersLog is the journal where standard error goes there, else nil. Spoken
+// to directly, it keeps each field, so that `journalctl CKPT_ERROR=…` finds it.
+func managersLog(bool) func(entry) error {
+	if is, err := journal.StderrIsJournalStream(); err != nil || !is || !journal.Enabled() {
+		return nil
+	}
+	return func(e entry) error {
+		fields := map[string]string{"SYSLOG_IDENTIFIER": "ckptsidecar"}
+		for _, f := range e.fields {
+			fields[journalName(f.Key)] = f.Value.String()
+		}
+		message := e.message
+		if e.text != "" {
+			message += ": " + e.text
+		}
+		return journal.Send(message, priority(e.level), fields)
+	}
+}
+
+func priority(l slog.Level) journal.Priority {
+	switch {
+	case l >= slog.LevelError:
+		return journal.PriErr
+	case l >= slog.LevelWarn:
+		return journal.PriWarning
+	case l >= slog.LevelInfo:
+		return journal.PriInfo
+	}
+	return journal.PriDebug
+}
+
+// journalName makes "request.route" into CKPT_REQUEST_ROUTE: the journal takes
+// capitals, digits and underscores only.
+func journalName(key string) string {
+	return "CKPT_" + strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, key)
+}

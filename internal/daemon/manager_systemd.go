@@ -1,0 +1,45 @@
+package daemon
+
+import (
+	"fmt"
+	"time"
+
+	sd "github.com/coreos/go-systemd/v22/daemon"
+)
+
+// systemd is the manager that hears through the socket in NOTIFY_SOCKET. That
+// nobody listens there any more is no error.
+type systemd struct{ patience time.Duration }
+
+// Systemd is the manager that the environment speaks of, nil where systemd did
+// not start this process or does not want to know.
+func Systemd(env Environment) (Manager, error) {
+	if env("NOTIFY_SOCKET") == "" {
+		return nil, nil
+	}
+	patience, err := sd.SdWatchdogEnabled(false)
+	if err != nil {
+		return nil, fmt.Errorf("what systemd says about its watchdog cannot be understood: %w", err)
+	}
+	return systemd{patience}, nil
+}
+
+func tell(state string) { _, _ = sd.SdNotify(false, state) }
+
+func (systemd) Starting(more time.Duration) {
+	tell(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\nSTATUS=Starting: the database is being checked", more.Microseconds()))
+}
+
+func (systemd) Ready() { tell(sd.SdNotifyReady) }
+
+func (systemd) Reloading() {
+	tell(fmt.Sprintf("%s\nMONOTONIC_USEC=%d", sd.SdNotifyReloading, monotonic().Microseconds()))
+}
+
+func (systemd) Stopping(within time.Duration) {
+	tell(fmt.Sprintf("%s\nEXTEND_TIMEOUT_USEC=%d\nSTATUS=Stopping: requests in flight are answered", sd.SdNotifyStopping, within.Microseconds()))
+}
+
+func (systemd) Status(text string)        { tell("STATUS=" + text) }
+func (systemd) Alive()                    { tell(sd.SdNotifyWatchdog) }
+func (s systemd) Patience() time.Duration { return s.patience }

@@ -1,0 +1,102 @@
+package db_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+)
+
+// What watching costs where nothing is found: the same saves and steps with
+// the real detectors and without any.
+// go test ./internal/db -run '^$' -bench Watching -count 6
+
+func benchStore(b *testing.B, watched bool) *db.Store {
+	o := options(b.TempDir()+"/ckpt.db", newClock())
+	if watched {
+		o.Drift = drift.New()
+	}
+	return openWith(b, o)
+}
+
+func watching(b *testing.B, run func(b *testing.B, s *db.Store)) {
+	for _, watched := range []bool{false, true} {
+		b.Run(map[bool]string{false: "off", true: "on"}[watched], func(b *testing.B) {
+			s, before := benchStore(b, watched), processorTime(b)
+			run(b, s)
+			b.ReportMetric(float64((processorTime(b)-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
+// processorTime is what this process has used: it tells more than the clock
+// where others work on the machine too.
+func processorTime(b *testing.B) time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// growing is a transcript that grows by a message each time.
+func growing(size int) func(i int) []byte {
+	r := rand.New(rand.NewPCG(1, 2))
+	var messages strings.Builder
+	for messages.Len() < size {
+		fmt.Fprintf(&messages, `{"role":"assistant","content":"%x %x %x","tokens":%d},`, r.Uint64(), r.Uint64(), r.Uint64(), r.IntN(1000))
+	}
+	return func(i int) []byte {
+		return fmt.Appendf(nil, `{"step":%d,"plan":["a","b"],"messages":[%s{"role":"user","content":"%d"}]}`, i, messages.String(), i)
+	}
+}
+
+func BenchmarkWatchingSaves(b *testing.B) {
+	for _, size := range []int{200, 4 << 10, 100 << 10, 1 << 20} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			watching(b, func(b *testing.B, s *db.Store) {
+				state := growing(size)
+				i := 0
+				for b.Loop() {
+					if _, err := s.Save(b.Context(), ann, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: state(i)}); err != nil {
+						b.Fatal(err)
+					}
+					i++
+				}
+			})
+		})
+	}
+}
+
+func BenchmarkWatchingSteps(b *testing.B) {
+	watching(b, func(b *testing.B, s *db.Store) {
+		i := 0
+		for b.Loop() {
+			r := ckpt.StepRequest{Key: fmt.Sprint("k", i), Name: []string{"read", "write", "search"}[i%3], Args: ckpt.JSON(fmt.Sprintf(`{"path":"file%d.go","line":%d}`, i, i)),
+				Status: ckpt.StepSucceeded, Result: ckpt.JSON(fmt.Sprintf(`{"text":"%s","n":%d}`, strings.Repeat("line of text ", 40), i))}
+			if _, _, err := s.BeginStep(b.Context(), ann, mainRun, r); err != nil {
+				b.Fatal(err)
+			}
+			i++
+		}
+	})
+}
+
+func BenchmarkWatchingBeats(b *testing.B) {
+	watching(b, func(b *testing.B, s *db.Store) {
+		if _, _, err := s.StartRun(b.Context(), ann, ckpt.RunRequest{Agent: "a"}); err != nil {
+			b.Fatal(err)
+		}
+		for b.Loop() {
+			if _, err := s.Beat(b.Context(), ann, mainRun, ckpt.Heartbeat{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

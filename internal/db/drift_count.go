@@ -1,0 +1,191 @@
+package db
+
+import (
+	"database/sql"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// seenSave is what the run's watch saw in a save, in one transaction.
+type seenSave struct {
+	tx    *tx
+	runID int64
+	found []ckpt.Found
+}
+
+// seeSave lets the run's watch see a checkpoint that is about to be inserted,
+// once in a transaction.
+func (s *Store) seeSave(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply) {
+	if v.drift == nil || v.seen.tx == tx {
+		return
+	}
+	print := v.drift.state
+	print.ID, print.Seq, print.At, print.Kind, print.Size = reply.ID, reply.Seq, tx.now.Time, v.request.Kind, v.state.size
+	v.seen = seenSave{tx: tx, runID: run.ID}
+	v.seen.found = s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.State(print) })
+	s.show(tx, agent, w)
+}
+
+// unsee throws the watch away that has seen a save which then was not made: it
+// was refused, or had been made before.
+func (s *Store) unsee(tx *tx, v *save, err error) {
+	if v.seen.tx == tx && (err != nil || v.saved == nil || v.saved.Replayed) {
+		s.watches.drop(v.seen.runID)
+	}
+}
+
+// foundInSave does what follows from what was seen in a save that has been
+// inserted. It answers whether the run's whole retention must be applied,
+// because some of what was clean is not any more.
+func (s *Store) foundInSave(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply) (all bool, err error) {
+	if v.drift == nil {
+		return false, nil
+	}
+	if all, err = s.find(tx, agent, run, w, v.seen.found, reply.ID); err != nil {
+		return false, err
+	}
+	_, err = s.keepBack(tx, run, w)
+	return all, err
+}
+
+// watchStep lets the run's watch see a step that has ended, notes its owner's
+// sign of life, and does what follows.
+func (s *Store) watchStep(tx *tx, agent *agentRow, run *runRow, w *watched, printed *printedStep, step *ckpt.Step, old *stepRow, e auditEntry) error {
+	if step.Status == ckpt.StepStarted {
+		return tx.signOfLife(run)
+	}
+	critical := false
+	if printed != nil {
+		print := printed.ended(step, old, run, tx.now.Time)
+		found := s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.Step(print) })
+		var err error
+		if critical, err = s.find(tx, agent, run, w, found, ""); err != nil {
+			return err
+		}
+		s.show(tx, agent, w)
+	}
+	err := tx.exec(updateStepped, tx.now, used(step.InputTokens), used(step.OutputTokens), used(step.CostUSD), run.ID)
+	if err != nil {
+		return err
+	}
+	moved, err := s.keepBack(tx, run, w)
+	if err != nil || !critical && !moved {
+		return err
+	}
+	_, err = s.retainRun(tx, agent, run, e)
+	return err
+}
+
+// watchBeat lets the run's watch see that time goes by, and what follows.
+func (s *Store) watchBeat(tx *tx, agent *agentRow, run *runRow, w *watched, progress *float64) error {
+	found := s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.Beat(tx.now.Time, progress) })
+	if len(found) == 0 {
+		return nil
+	}
+	critical, err := s.find(tx, agent, run, w, found, "")
+	if err != nil || !critical {
+		return err
+	}
+	_, err = s.retainRun(tx, agent, run, daemonEntry(agent, "remove"))
+	return err
+}
+
+// used is what a step says that it has used, within what can be added up.
+func used[N int64 | float64](n *N) N {
+	if n == nil || !(*n > 0) {
+		return 0
+	}
+	return min(*n, 1e12)
+}
+
+// keepBack writes down up to where a way back must be kept, where that has
+// changed.
+func (s *Store) keepBack(tx *tx, run *runRow, w *watched) (moved bool, err error) {
+	if moved, err = s.moveBack(tx, run, w); err != nil || !moved {
+		return false, err
+	}
+	tx.hot.forget(run)
+	return true, tx.exec(updateBack, run.BackSeq, run.ID)
+}
+
+// backMoves says whether moveBack has something to do, without asking the
+// database.
+func (s *Store) backMoves(run *runRow, w *watched) bool {
+	var back sql.NullInt64
+	if w.watch != nil {
+		s.guard(w, func() { back.Int64, back.Valid = w.watch.Back() })
+	}
+	return back.Valid != run.BackSeq.Valid || back.Valid && back != w.asked
+}
+
+// moveBack asks the watch up to where a way back must be kept, and says whether
+// that has changed.
+func (s *Store) moveBack(tx *tx, run *runRow, w *watched) (moved bool, err error) {
+	var back sql.NullInt64
+	if w.watch != nil {
+		s.guard(w, func() { back.Int64, back.Valid = w.watch.Back() })
+	}
+	switch {
+	case !back.Valid:
+		back = sql.NullInt64{}
+	case run.BackSeq.Valid && w.asked == back:
+		return false, nil
+	}
+	if w.asked = back; back.Valid {
+		if back.Int64, err = tx.reachable(run, back.Int64); err != nil {
+			return false, err
+		}
+	}
+	moved = back != run.BackSeq
+	run.BackSeq = back
+	return moved, nil
+}
+
+// reachable is up to where a way back can be kept. Where retention had let go
+// of all from before the first sign, which by itself was none, the oldest clean
+// checkpoint that is left must do: that which was so at the second.
+func (tx *tx) reachable(run *runRow, back int64) (int64, error) {
+	var oldest sql.NullInt64
+	_, err := tx.get(&oldest, `SELECT min(seq) FROM (
+		SELECT seq FROM (SELECT seq FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND suspect = 0 AND seq > ?2 ORDER BY seq LIMIT 1)
+		UNION ALL SELECT seq FROM (SELECT seq FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND suspect = 0 AND seq > ?2 ORDER BY seq LIMIT 1)
+		UNION ALL SELECT seq FROM (SELECT seq FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND suspect = 0 AND seq > ?2 ORDER BY seq LIMIT 1))`, run.ID, run.BaseSeq)
+	switch {
+	case err != nil || !oldest.Valid || oldest.Int64 <= back:
+		return back, err
+	case run.BackSeq.Valid && run.BackSeq.Int64 >= oldest.Int64:
+		return run.BackSeq.Int64, nil
+	}
+	return oldest.Int64, nil
+}
+
+// verdictFor is the verdict of the run that an operation was about.
+func (s *Store) verdictFor(tx *tx, agent *agentRow, name string) (*ckpt.DriftVerdict, error) {
+	run, w := tx.run0, tx.watch0
+	if w == nil {
+		var err error
+		if run, err = tx.run(agent.ID, name); err != nil || run == nil {
+			return verdictOf(nil), err
+		}
+		if w, err = s.watchRun(tx, agent, run, nil); err != nil {
+			return nil, err
+		}
+	}
+	return s.verdict(tx, run, w)
+}
+
+// setDrift puts a verdict into an answer that has a place for it.
+func setDrift(answer any, v *ckpt.DriftVerdict) {
+	switch a := answer.(type) {
+	case *ckpt.Step:
+		a.Drift = v
+	case *ckpt.Run:
+		a.Drift = v
+	case *ckpt.Operation:
+		a.Drift = v
+	case *ckpt.PostedFinding:
+		a.Drift = v
+	case *ckpt.DismissedFinding:
+		a.Drift = v
+	}
+}

@@ -1,0 +1,65 @@
+package db
+
+import (
+	"encoding/json"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// declareGoal lets the run's watch hear of a goal that was declared at the
+// start of a run, and does what follows.
+func (s *Store) declareGoal(tx *tx, agent *agentRow, run *runRow, goal ckpt.Ref, e auditEntry) error {
+	if goal == "" {
+		return nil
+	}
+	w, err := s.watchRun(tx, agent, run, nil)
+	if err != nil {
+		return err
+	}
+	if err := tx.exec(`UPDATE runs SET goal = ?1, first_goal = coalesce(first_goal, ?1) WHERE id = ?2`, goal, run.ID); err != nil {
+		return err
+	}
+	return s.hearGoal(tx, agent, run, w, string(goal), false, e)
+}
+
+func (s *Store) hearGoal(tx *tx, agent *agentRow, run *runRow, w *watched, goal string, updated bool, e auditEntry) error {
+	found := s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.Goal(tx.now.Time, goal, updated) })
+	critical, err := s.find(tx, agent, run, w, found, "")
+	if err != nil || !critical {
+		return err
+	}
+	_, err = s.retainRun(tx, agent, run, e)
+	return err
+}
+
+// updateGoal takes the events among a batch that let the run have another goal:
+// the one that they name, or whichever is declared next.
+func (s *Store) updateGoal(tx *tx, agent *agentRow, run *runRow, events []ckpt.NewEvent, e auditEntry) error {
+	for i := range events {
+		if events[i].Type != ckpt.EventGoalUpdate {
+			continue
+		}
+		var payload struct {
+			Goal string `json:"goal"`
+		}
+		_ = json.Unmarshal(events[i].Payload, &payload) // what names no goal names none
+		if payload.Goal == "" || len(payload.Goal) > ckpt.MaxText {
+			s.watches.drop(run.ID)
+			if err := tx.exec(`UPDATE runs SET first_goal = NULL WHERE id = ?`, run.ID); err != nil {
+				return err
+			}
+			continue
+		}
+		w, err := s.watchRun(tx, agent, run, nil)
+		if err != nil {
+			return err
+		}
+		if err := tx.exec(`UPDATE runs SET goal = ?1, first_goal = ?1 WHERE id = ?2`, payload.Goal, run.ID); err != nil {
+			return err
+		}
+		if err := s.hearGoal(tx, agent, run, w, payload.Goal, true, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/jmoiron/sqlx"
+)
+
+// printed is what was made of a state outside the writer, for the detectors.
+type printed struct {
+	state   ckpt.StatePrint
+	past    *past
+	refused error             // the state breaks the agent's schema, and the policy says to refuse it
+	shared  map[string]string // hashes of the values at the policy's shared keys, by pointer
+}
+
+// printState makes of a state what the detectors need of it, and refuses one
+// that breaks the agent's schema. It runs in the caller's goroutine.
+func (s *Store) printState(key runKey, r *ckpt.SaveRequest, e *encoded) *printed {
+	if s.opt.Drift == nil {
+		return nil
+	}
+	p := s.policyOf(key.owner, key.agent)
+	if p.Sensitivity == ckpt.SensitivityOff {
+		return nil
+	}
+	run, previous, release := s.ruleRun(key, &p, true)
+	defer release()
+	run.Map = e.known.json
+	made := &printed{past: s.readAhead(key, &p)}
+	made.state = makePrint(s, key, func() ckpt.StatePrint { return s.opt.Drift.State(&p, run, e.state, previous, r.ContentType) })
+	if p.SchemaMode == ckpt.SchemaRefuse && p.Detectors[ckpt.RuleSchema].Tier != ckpt.TierOff {
+		made.refused = refusedBySchema(made.state.Broken)
+	}
+	if ckpt.IsJSON(r.ContentType) {
+		made.shared = sharedValues(e.state, e.known.json, p.SharedKeys)
+	}
+	return made
+}
+
+// refusedBySchema is the refusal of a state, nil where it breaks no schema.
+func refusedBySchema(broken []ckpt.Found) error {
+	for i := range broken {
+		f := &broken[i]
+		if f.Rule != ckpt.RuleSchema {
+			continue
+		}
+		where := ""
+		if at := f.Evidence.Pointer; at != "" && !strings.Contains(f.Message, at) {
+			where = " It begins at " + strconv.Quote(at) + "."
+		}
+		message := strings.TrimRight(f.Message, ".")
+		if message == "" {
+			message = "The state breaks the agent's schema"
+		}
+		return ckpt.Errorf(ckpt.CodeSchemaMismatch, "%s.%s Nothing was saved: mend the state, or the schema in the agent's policy, or set its schema_mode to report",
+			strings.ToLower(message[:1])+message[1:], where)
+	}
+	return nil
+}
+
+// makePrint keeps a mistake in a detector from reaching a save.
+func makePrint[T any](s *Store, key runKey, make func() T) (print T) {
+	defer func() {
+		if p := recover(); p != nil {
+			var none T
+			print = none
+			s.watches.panics.Add(1)
+			s.log.Error("a drift detector panicked: it does not count this", "agent", key.agent, "run", key.run, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	return make()
+}
+
+// ruleRun is what rules of the user's own see beside the step or the state.
+// Where the policy has none it costs nothing.
+func (s *Store) ruleRun(key runKey, p *ckpt.Policy, forState bool) (r ckpt.RuleRun, previous []byte, release func()) {
+	r, release = ckpt.RuleRun{Agent: key.agent, Run: key.run}, func() {}
+	if len(p.Rules) == 0 {
+		return r, nil, release
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.opt.WriteTimeout)
+	defer cancel()
+	err := s.reading(ctx, func(q *sqlx.Tx) error {
+		id, err := readRuleRun(ctx, q, key, &r)
+		if err != nil || id == 0 || !forState {
+			return err
+		}
+		if r.Last, err = readLastStep(ctx, q, id); err != nil {
+			return err
+		}
+		if base := s.live.get(key); base != nil {
+			previous, release = base.State, func() { s.live.release(base) }
+			return nil
+		}
+		previous, err = readPrevious(ctx, q, id)
+		return err
+	})
+	if err != nil {
+		s.log.Warn("the agent's own rules are tried without what the run did before", "agent", key.agent, "run", key.run, "error", err)
+	}
+	if shown, ok := s.watches.shown.Load(key); ok {
+		r.Measures = shown.(map[string]float64)
+	}
+	return r, previous, release
+}
+
+func readRuleRun(ctx context.Context, q *sqlx.Tx, key runKey, r *ckpt.RuleRun) (id int64, err error) {
+	var row struct {
+		ID       int64    `db:"id"`
+		Status   string   `db:"status"`
+		Goal     ckpt.Ref `db:"goal"`
+		Attempt  int64    `db:"attempt"`
+		Steps    int64    `db:"steps_ended"`
+		Progress *float64 `db:"progress"`
+	}
+	err = q.GetContext(ctx, &row, `SELECT r.id, r.status, r.goal, r.attempt, r.steps_ended, r.progress FROM runs r JOIN agents a ON a.id = r.agent_id
+		WHERE a.owner = ? AND a.name = ? AND r.name = ?`, key.owner, key.agent, key.run)
+	if isNoRows(err) {
+		return 0, nil
+	}
+	r.Status, r.Goal, r.Attempt, r.Steps, r.Progress = row.Status, string(row.Goal), row.Attempt, row.Steps, row.Progress
+	return row.ID, err
+}
+
+func readLastStep(ctx context.Context, q *sqlx.Tx, runID int64) (*ckpt.Step, error) {
+	var row stepRow
+	err := q.GetContext(ctx, &row, `SELECT `+stepColumns+` FROM steps WHERE run_id = ? AND status IN ('succeeded', 'failed') ORDER BY after_seq DESC, id DESC LIMIT 1`, runID)
+	if isNoRows(err) {
+		return nil, nil
+	}
+	return &row.Step, err
+}
+
+// previousMost is the size of the largest state that is read only for rules to
+// compare with.
+const previousMost = 1 << 20
+
+// readPrevious reads the run's newest state. One that is damaged is none.
+func readPrevious(ctx context.Context, q *sqlx.Tx, runID int64) ([]byte, error) {
+	var row stateRow
+	err := q.GetContext(ctx, &row, `SELECT n, id, size, sha256, body, pieces FROM checkpoints WHERE n = (SELECT max(n) FROM (`+newestOfRun+`)) AND size <= ?`, runID, 1, previousMost)
+	if isNoRows(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	state, err := decode(ctx, q, &row)
+	if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
+		return nil, nil
+	}
+	return state, err
+}
+
+// printedStep is what was made of a step outside the writer. Of one that began
+// in an earlier request only the end is known; the rest was stored then.
+type printedStep struct {
+	print ckpt.StepPrint
+	past  *past
+	whole bool
+}
+
+// printStep makes of a step what the detectors need of it, nil where nobody
+// watches.
+func (s *Store) printStep(key runKey, r *ckpt.StepRequest, finish bool) *printedStep {
+	if s.opt.Drift == nil {
+		return nil
+	}
+	p := s.policyOf(key.owner, key.agent)
+	if p.Sensitivity == ckpt.SensitivityOff {
+		return nil
+	}
+	step := ckpt.Step{Key: r.Key, Name: r.Name, Args: r.Args, Status: r.Status, Result: r.Result, Error: r.Error, Measures: r.Measured()}
+	made := &printedStep{past: s.readAhead(key, &p), whole: !finish}
+	if r.Status == "" || r.Status == ckpt.StepStarted { // it only begins: rules are tried at its end
+		p.Rules = nil
+	}
+	run, _, _ := s.ruleRun(key, &p, false)
+	if finish && len(p.Rules) > 0 {
+		made.whole = s.readBegun(key, &step)
+	}
+	made.print = makePrint(s, key, func() ckpt.StepPrint { return s.opt.Drift.Step(&p, run, &step) })
+	return made
+}
+
+// readBegun adds to the end of a step how it began, for rules of the user's own.
+func (s *Store) readBegun(key runKey, step *ckpt.Step) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), s.opt.WriteTimeout)
+	defer cancel()
+	var row stepRow
+	err := s.ro.GetContext(ctx, &row, `SELECT s.id, s.key, s.name, s.args, s.status, s.attempt, s.started_at FROM steps s JOIN runs r ON r.id = s.run_id JOIN agents a ON a.id = r.agent_id
+		WHERE a.owner = ? AND a.name = ? AND r.name = ? AND s.key = ?`, key.owner, key.agent, key.run, step.Key)
+	if err != nil {
+		return false
+	}
+	step.Name, step.Args, step.Attempt, step.StartedAt = row.Name, row.Args, row.Attempt, row.StartedAt
+	return true
+}
+
+// pastOf is what was read of the run's past, nil where that was not needed.
+func (p *printedStep) pastOf() *past {
+	if p == nil {
+		return nil
+	}
+	return p.past
+}
+
+func (v *save) pastOf() *past {
+	if v.drift == nil {
+		return nil
+	}
+	return v.drift.past
+}
+
+// shared are the hashes of the values on which agents must agree.
+func (v *save) shared() map[string]string {
+	if v.drift == nil {
+		return nil
+	}
+	return v.drift.shared
+}
+
+// stored is the part of a print that is stored with the step.
+func (p *printedStep) stored() *ckpt.StepPrint {
+	if p == nil {
+		return &ckpt.StepPrint{}
+	}
+	return &p.print
+}
+
+// ended completes the print of a step with what only the writer knows.
+func (p *printedStep) ended(step *ckpt.Step, old *stepRow, run *runRow, now time.Time) ckpt.StepPrint {
+	print := p.print
+	if !p.whole && old != nil {
+		print.Sig = string(old.Sig)
+	}
+	print.Key, print.Tool, print.At, print.AfterSeq, print.Measures = step.Key, step.Name, now, run.LastSeq, step.Measures
+	return print
+}

@@ -1,0 +1,109 @@
+package db_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+)
+
+// The store with the real detectors.
+
+func openReal(t testing.TB) *drifty {
+	return openDrifty(t, func(o *db.Options) { o.Drift = drift.New() })
+}
+
+// TestHostileRuleHoldsUpNobody: a policy full of rules that would run for ever
+// is stopped at its bound and said to be, its agent's saves are made all the
+// same, and other agents' go on beside it.
+func TestHostileRuleHoldsUpNobody(t *testing.T) {
+	d := openReal(t)
+	d.policy(func(p *ckpt.Policy) {
+		for i := range ckpt.MaxRules {
+			p.Rules = append(p.Rules, ckpt.Rule{Name: fmt.Sprint("hostile", i), When: "any(state.l, any(state.l, any(state.l, # > 1e9)))", Severity: ckpt.SeverityCritical, Message: "m"})
+		}
+	})
+	state := `{"l":[` + strings.Repeat("1,", 20000) + `1]}`
+	var others sync.WaitGroup
+	for i := range 4 {
+		others.Go(func() {
+			for n := range 10 {
+				if _, err := d.Save(t.Context(), bob, request(fmt.Sprint("b", i), ckpt.KindRoutine, fmt.Sprintf(`{"n":%d}`, n))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	saved := d.put(state)
+	others.Wait()
+	if saved.Suspect || saved.Drift.Verdict != ckpt.SeverityWarn || !strings.Contains(saved.Drift.Findings[0].Message, "was stopped") {
+		t.Fatalf("%+v", saved.Drift)
+	}
+	d.noViolations()
+}
+
+// TestRealLoop is the acceptance of section 9 with the detectors that users
+// have: within its threshold a loop is critical, and there is a way back,
+// although a checkpoint was saved twice after every step.
+func TestRealLoop(t *testing.T) {
+	for _, each := range []int{1, 2, 4} {
+		t.Run(fmt.Sprint(each), func(t *testing.T) {
+			d := openReal(t)
+			start(t, d.Store, 1)
+			d.put(`{"plan":["a"],"n":0}`)
+			var last *ckpt.Step
+			for i := range 5 {
+				last = d.record("search", "nothing")
+				if d.reopen(); i == 4 {
+					break
+				}
+				for n := range each {
+					d.put(fmt.Sprintf(`{"plan":["a"],"n":%d}`, i*each+n+1))
+				}
+			}
+			if last.Drift.Verdict != ckpt.SeverityCritical || last.Drift.Clean == "" || last.Drift.Recovery == "" || last.Drift.Advice == "" {
+				t.Fatalf("%+v, there is %s", last.Drift, d.marks())
+			}
+			d.noViolations()
+			plan := claim(t, d.Store, 1)
+			if wantVerdict(t, plan, ckpt.VerdictRepair); plan.Checkpoint.ID != string(last.Drift.Clean) {
+				t.Fatalf("resumes from %s, the verdict named %s", plan.Checkpoint.ID, last.Drift.Clean)
+			}
+			d.record("write", "done")
+			if saved := d.put(`{"plan":[],"n":99}`); saved.Suspect || saved.Drift.Verdict != ckpt.SeverityNone {
+				t.Fatalf("%+v", saved)
+			}
+			d.noViolations()
+			sound(t, d.options.Path)
+		})
+	}
+}
+
+// TestPollingIsNoLoop: new results make it work.
+func TestPollingIsNoLoop(t *testing.T) {
+	d := openReal(t)
+	d.put(`{"n":0}`)
+	for i := range 30 {
+		if step := d.record("status", fmt.Sprint("stage ", strings.Repeat("i", i))); step.Drift.Verdict != ckpt.SeverityNone {
+			t.Fatalf("poll %d: %+v", i, step.Drift)
+		}
+	}
+}
+
+// TestShippedSchema: the form of workflow snapshots can be asked for by name.
+func TestShippedSchema(t *testing.T) {
+	d := openReal(t)
+	p := ckpt.DefaultPolicy()
+	p.Schema = ckpt.JSON(`"no-such-schema"`)
+	_, err := d.SetPolicy(t.Context(), ann, "a", p)
+	wantCode(t, err, ckpt.CodeInvalid)
+	d.policy(func(p *ckpt.Policy) { p.Schema = ckpt.JSON(`"workflow-snapshot"`) })
+	_, err = d.Save(t.Context(), ann, request("a", ckpt.KindRoutine, `{"version":"1.0.0","runId":7}`))
+	if wantCode(t, err, ckpt.CodeSchemaMismatch); !strings.Contains(err.Error(), "/runId") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,720 @@
+package db_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+)
+
+// loop saves a state after each of n identical steps, as looping agents do.
+func (d *drifty) loop(n int) (last *ckpt.Step) {
+	d.t.Helper()
+	for range n {
+		last = d.record("search", "nothing")
+		d.put(fmt.Sprintf(`{"step":%d}`, d.steps))
+	}
+	return last
+}
+
+// TestCriticalDriftLeavesAWayBack: although the policy keeps three routine
+// checkpoints and a loop saves many, the clean one from before is there, the
+// newest state is kept as a recovery checkpoint, and all since are suspect.
+func TestCriticalDriftLeavesAWayBack(t *testing.T) {
+	d := openDrifty(t)
+	d.record("think", "well")
+	clean := d.put(`{"step":0}`)
+	wantSeverity(t, clean.Drift, ckpt.SeverityNone)
+	d.loop(2)
+	step := d.record("search", "nothing")
+	wantSeverity(t, step.Drift, ckpt.SeverityWarn, "repeat")
+	if step.Drift.Advice != "Do something else." || step.Drift.Clean != "" {
+		t.Fatalf("%+v", step.Drift)
+	}
+	d.put(`{"step":4}`)
+	d.wantMarks("o1 o2 o3 o4") // the first is held, though not among the newest three
+	d.loop(1)
+	step = d.record("search", "nothing")
+	wantSeverity(t, step.Drift, ckpt.SeverityCritical, "repeat")
+	d.wantMarks("o1 o3! o4! o5! e6!")
+	f := step.Drift.Findings[0]
+	if step.Drift.Clean != ckpt.Ref(clean.ID) || step.Drift.Recovery == "" || f.Checkpoint != step.Drift.Recovery || *f.SinceSeq != 1 || f.Closed != "" {
+		t.Fatalf("%+v", step.Drift)
+	}
+	recovery, err := d.Checkpoint(t.Context(), ann, string(step.Drift.Recovery), true)
+	if err != nil || string(recovery.State) != `{"step":5}` || recovery.Kind != ckpt.KindRecovery {
+		t.Fatalf("%+v %v", recovery, err)
+	}
+
+	late := d.put(`{"step":9}`)
+	if !late.Suspect || late.Parent == step.Drift.Recovery {
+		t.Fatalf("a save while drifting: %+v", late.Checkpoint)
+	}
+	wantSeverity(t, late.Drift, ckpt.SeverityCritical)
+	d.wantMarks("o1 o4! o5! e6! o7!")
+	sound(t, d.options.Path)
+}
+
+// TestResumeBeginsAnotherStretch: what is resumed from the clean checkpoint is
+// clean, counts from nothing, and the finding stays as history.
+func TestResumeBeginsAnotherStretch(t *testing.T) {
+	d := openDrifty(t)
+	start(t, d.Store, 1)
+	clean := d.put(`{"step":0}`)
+	wantSeverity(t, d.loop(5).Drift, ckpt.SeverityCritical, "repeat")
+
+	plan := claim(t, d.Store, 1)
+	wantVerdict(t, plan, ckpt.VerdictRepair)
+	if plan.Checkpoint.ID != clean.ID {
+		t.Fatalf("resumes from %s", plan.Checkpoint.ID)
+	}
+	if why := strings.Join(plan.Reasons, " "); !strings.Contains(why, "repeat: search was called 5 times with the same result") {
+		t.Errorf("the reasons do not name the finding: %s", why)
+	}
+	wantSeverity(t, &d.report(false).DriftVerdict, ckpt.SeverityNone)
+	all := d.report(true)
+	if f := all.Findings[0]; f.Closed != "resumed" || f.UntilSeq == nil || *f.UntilSeq < *f.SinceSeq || !f.DismissedAt.IsZero() {
+		t.Fatalf("%+v", f)
+	}
+	wantSeverity(t, d.loop(4).Drift, ckpt.SeverityWarn) // the last step of four found nothing new
+	saved := d.put(`{"step":99}`)
+	if saved.Suspect {
+		t.Fatal("a save after going back is suspect")
+	}
+	d.noViolations()
+
+	// The operator says that it was none after all: what was suspect is clean.
+	id := ""
+	for _, f := range all.Findings {
+		if f.Severity == ckpt.SeverityCritical {
+			id = f.ID
+		}
+	}
+	gone, _, err := d.Dismiss(t.Context(), ann, ckpt.DismissRequest{ID: id, Reason: "it was polling"})
+	if err != nil || gone.Closed != "resumed" || gone.DismissedBy != "uid:1001" || len(gone.Cleaned) == 0 {
+		t.Fatalf("%+v %v", gone, err)
+	}
+	if strings.Contains(d.marks(), "!") {
+		t.Fatal(d.marks())
+	}
+	d.noViolations()
+	sound(t, d.options.Path)
+}
+
+// TestStreakOutlivesTheDaemon: stopped and started after every step, it counts on.
+func TestStreakOutlivesTheDaemon(t *testing.T) {
+	d := openDrifty(t)
+	d.put(`{"was":1}`)
+	for range 4 {
+		d.record("search", "nothing")
+		d.reopen()
+	}
+	wantSeverity(t, d.record("search", "nothing").Drift, ckpt.SeverityCritical, "repeat")
+	d.reopen()
+	step := d.record("search", "nothing")
+	wantSeverity(t, step.Drift, ckpt.SeverityCritical) // open, and not made twice
+	if step.Drift.Clean == "" || step.Drift.Recovery == "" {
+		t.Fatalf("%+v", step.Drift)
+	}
+	d.reopen()
+	saved := d.put(`{"other":1}`) // what the state was before the stop is known too
+	wantSeverity(t, saved.Drift, ckpt.SeverityCritical, "lost_keys")
+	d.noViolations()
+}
+
+// TestStepThatBeginsAndEnds: the call is known from its beginning, the result
+// from its end, also where a daemon stopped in between; a failed attempt under
+// the same key counts.
+func TestStepThatBeginsAndEnds(t *testing.T) {
+	d := openDrifty(t)
+	d.put(`{}`)
+	for i := range 5 {
+		key := fmt.Sprint("s", i)
+		if _, _, err := d.BeginStep(t.Context(), ann, mainRun, ckpt.StepRequest{Key: key, Name: "search", Args: ckpt.JSON(`{"a":1}`)}); err != nil {
+			t.Fatal(err)
+		}
+		d.reopen()
+		step, _, err := d.FinishStep(t.Context(), ann, mainRun, ckpt.StepRequest{Key: key, Result: ckpt.JSON(`"nothing"`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := []ckpt.Severity{"none", "none", "warn", "warn", "critical"}[i]; step.Drift.Verdict != want {
+			t.Fatalf("step %d: %s", i, step.Drift.Verdict)
+		}
+	}
+	var last *ckpt.Step
+	for range 3 {
+		var err error
+		if last, _, err = d.BeginStep(t.Context(), ann, mainRun, ckpt.StepRequest{Key: "again", Name: "write", Status: ckpt.StepFailed}); err != nil {
+			t.Fatal(err)
+		}
+		d.reopen()
+	}
+	wantSeverity(t, last.Drift, ckpt.SeverityCritical, "repeat") // a third time
+}
+
+// TestRolledBackStepIsNotCounted: a transaction that fails leaves no trace in
+// what is counted.
+func TestRolledBackStepIsNotCounted(t *testing.T) {
+	d := openDrifty(t)
+	d.put(`{}`)
+	d.record("search", "nothing")
+	d.record("search", "nothing")
+	for range 3 { // each would be the third
+		d.detector.flag(func() { d.detector.bogus = true })
+		_, _, err := d.BeginStep(t.Context(), ann, mainRun, ckpt.StepRequest{Key: "x", Name: "search", Args: ckpt.JSON(`{"a":1}`), Status: ckpt.StepSucceeded, Result: ckpt.JSON(`"nothing"`)})
+		wantCode(t, err, ckpt.CodeConflict)
+	}
+	wantSeverity(t, d.record("search", "nothing").Drift, ckpt.SeverityWarn, "repeat")
+	wantSeverity(t, d.record("search", "nothing").Drift, ckpt.SeverityWarn)
+	wantSeverity(t, d.record("search", "nothing").Drift, ckpt.SeverityCritical, "repeat")
+}
+
+// TestReplayIsNotCounted: a step or a save that is sent again counts once, and
+// is told how the run stands now.
+func TestReplayIsNotCounted(t *testing.T) {
+	d := openDrifty(t)
+	r := request("a", ckpt.KindRoutine, `{}`)
+	r.ID = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1a01"
+	if _, err := d.Save(t.Context(), ann, r); err != nil {
+		t.Fatal(err)
+	}
+	step := ckpt.StepRequest{Key: "x", Name: "search", Status: ckpt.StepSucceeded, Result: ckpt.JSON(`1`), IdempotencyKey: "once"}
+	for i := range 8 {
+		got, replayed, err := d.BeginStep(t.Context(), ann, mainRun, step)
+		if err != nil || replayed != (i > 0) || got.Drift.Verdict != ckpt.SeverityNone {
+			t.Fatalf("%+v %t %v", got, replayed, err)
+		}
+	}
+	for range 5 {
+		d.record("search", "nothing")
+	}
+	got, replayed, err := d.BeginStep(t.Context(), ann, mainRun, step)
+	if err != nil || !replayed {
+		t.Fatal(replayed, err)
+	}
+	wantSeverity(t, got.Drift, ckpt.SeverityCritical)
+	saved, err := d.Save(t.Context(), ann, r)
+	if err != nil || !saved.Replayed || saved.Suspect {
+		t.Fatalf("%+v %v", saved, err)
+	}
+	wantSeverity(t, saved.Drift, ckpt.SeverityCritical)
+}
+
+// TestDismiss: only what no other finding covers becomes clean; twice is once;
+// somebody else's is not there.
+func TestDismiss(t *testing.T) {
+	d := openDrifty(t)
+	d.policy(func(p *ckpt.Policy) { p.RoutineKeep = 0 })
+	d.put(`{"n":1}`)
+	d.put(`{"n":2,"bad":true}`)
+	first := d.report(false).Findings[0]
+	d.put(`{"n":4}`)
+	d.put(`{"n":5,"bad":true}`)
+	second := d.report(false).Findings[0]
+	d.wantMarks("o1 o2! e3! o4! o5!")
+	if first.ID == second.ID || *second.SinceSeq != 4 || second.Checkpoint != first.Checkpoint {
+		t.Fatalf("%+v %+v", first, second)
+	}
+	_, _, err := d.Dismiss(t.Context(), bob, ckpt.DismissRequest{ID: first.ID})
+	wantCode(t, err, ckpt.CodeNotFound)
+	got, _, err := d.Dismiss(t.Context(), ann, ckpt.DismissRequest{ID: first.ID, Reason: "no"})
+	if err != nil || len(got.Cleaned) != 3 || got.Closed != "dismissed" || got.Drift.Verdict != ckpt.SeverityCritical {
+		t.Fatalf("%+v %v", got, err)
+	}
+	d.wantMarks("o1 o2 e3 o4 o5!")
+	_, _, err = d.Dismiss(t.Context(), bob, ckpt.DismissRequest{ID: first.ID})
+	wantCode(t, err, ckpt.CodeNotFound)
+	if again, _, err := d.Dismiss(t.Context(), ann, ckpt.DismissRequest{ID: first.ID}); err != nil || len(again.Cleaned) != 0 || again.DismissedAt != got.DismissedAt {
+		t.Fatalf("%+v %v", again, err)
+	}
+	if saved := d.put(`{"n":6}`); !saved.Suspect {
+		t.Fatal("the second is still open")
+	}
+	if got, _, err = d.Dismiss(t.Context(), root, ckpt.DismissRequest{ID: second.ID}); err != nil || got.Drift.Verdict != ckpt.SeverityNone || got.DismissedBy != "uid:0" {
+		t.Fatalf("%+v %v", got, err)
+	}
+	d.wantMarks("o1 o2 e3 o4 o5 o6")
+	if d.put(`{"n":7}`).Suspect {
+		t.Fatal("nothing is open")
+	}
+	if n := sqlite3(t, d.options.Path, `SELECT count(*) FROM audit_log WHERE action = 'dismiss_finding' AND outcome = 'done'`); n != "2" {
+		t.Errorf("%s audit rows of two dismissals", n)
+	}
+	sound(t, d.options.Path)
+}
+
+// TestRestoreCloses: to restore a clean checkpoint goes back, to restore a
+// suspect one does not.
+func TestRestoreCloses(t *testing.T) {
+	d := openDrifty(t)
+	d.put(`{"n":1}`)
+	bad := d.put(`{"n":2,"bad":true}`)
+	if _, _, err := d.Restore(t.Context(), ann, ckpt.RestoreRequest{Agent: "a", Checkpoint: bad.ID}); err != nil {
+		t.Fatal(err)
+	}
+	if !d.put(`{"n":3}`).Suspect {
+		t.Fatal("it stands on a suspect state")
+	}
+	c, _, err := d.Restore(t.Context(), ann, ckpt.RestoreRequest{Agent: "a", Clean: true})
+	if err != nil || c.Seq != 1 {
+		t.Fatalf("%+v %v", c, err)
+	}
+	wantSeverity(t, &d.report(false).DriftVerdict, ckpt.SeverityNone)
+	if f := d.report(true).Findings[0]; f.Closed != "restored" {
+		t.Fatalf("%+v", f)
+	}
+	saved := d.put(`{"n":4}`)
+	if saved.Suspect || string(saved.Parent) != c.ID {
+		t.Fatalf("%+v", saved)
+	}
+	d.noViolations()
+}
+
+// TestPosted: an agent's own finding counts as any other.
+func TestPosted(t *testing.T) {
+	d := openDrifty(t)
+	d.put(`{"n":1}`)
+	d.put(`{"n":2}`)
+	post := func(r ckpt.FindingRequest) (*ckpt.PostedFinding, error) {
+		got, _, err := d.PostFinding(t.Context(), ann, "a", r)
+		return got, err
+	}
+	got, err := post(ckpt.FindingRequest{Rule: "tired", Severity: ckpt.SeverityWarn, Message: "I repeat myself.", Evidence: ckpt.JSON(`{"n":3}`)})
+	if err != nil || got.ID == "" || got.Drift.Verdict != ckpt.SeverityWarn || string(got.Evidence) != `{"n":3}` {
+		t.Fatalf("%+v %v", got, err)
+	}
+	for _, bad := range []ckpt.FindingRequest{
+		{Rule: "x y", Severity: ckpt.SeverityWarn, Message: "m"}, {Rule: "x", Severity: "none", Message: "m"}, {Rule: "x", Severity: ckpt.SeverityInfo},
+		{Rule: "x", Severity: ckpt.SeverityInfo, Message: "m", Evidence: ckpt.JSON(`[1]`)},
+	} {
+		_, err := post(bad)
+		wantCode(t, err, ckpt.CodeInvalid)
+	}
+	old := int64(7)
+	_, err = post(ckpt.FindingRequest{Rule: "x", Severity: ckpt.SeverityInfo, Message: "m", Epoch: &old})
+	wantCode(t, err, ckpt.CodeInvalid)
+	one := int64(1)
+	got, err = post(ckpt.FindingRequest{Rule: "lost", Severity: ckpt.SeverityCritical, Message: "I lost my plan.", SinceSeq: &one})
+	if err != nil || got.Drift.Verdict != ckpt.SeverityCritical || got.Drift.Recovery != got.Checkpoint {
+		t.Fatalf("%+v %v", got, err)
+	}
+	d.wantMarks("o1 o2! e3!")
+	if n := sqlite3(t, d.options.Path, `SELECT group_concat(who, ' ') FROM audit_log WHERE action = 'finding' AND outcome = 'done'`); n != "uid:1001 uid:1001" {
+		t.Errorf("noted by %s", n)
+	}
+}
+
+// TestFindingsAreBounded: beyond the cap nothing is noted, except what is
+// critical first.
+func TestFindingsAreBounded(t *testing.T) {
+	d := openDrifty(t)
+	d.put(`{"n":1}`)
+	note := ckpt.FindingRequest{Rule: "x", Severity: ckpt.SeverityInfo, Message: "m"}
+	for range ckpt.MaxFindings {
+		if _, _, err := d.PostFinding(t.Context(), ann, "a", note); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _, err := d.PostFinding(t.Context(), ann, "a", note)
+	wantCode(t, err, ckpt.CodeConflict)
+	saved := d.put(`{"bad":true}`)
+	wantSeverity(t, saved.Drift, ckpt.SeverityCritical, "bad_state")
+	saved = d.put(`{"bad":true}`)
+	wantSeverity(t, saved.Drift, ckpt.SeverityCritical)
+	d.noViolations()
+}
+
+// TestSchema: refused with the place, whatever the kind, or reported.
+func TestSchema(t *testing.T) {
+	d := openDrifty(t)
+	before := request("a", ckpt.KindRoutine, `{}`)
+	before.ID = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1a02"
+	if _, err := d.Save(t.Context(), ann, before); err != nil {
+		t.Fatal(err)
+	}
+	d.policy(func(p *ckpt.Policy) { p.Schema = ckpt.JSON(`{}`) })
+	_, err := d.Save(t.Context(), ann, request("a", ckpt.KindRecovery, `{"n":1}`))
+	wantCode(t, err, ckpt.CodeSchemaMismatch)
+	if text := err.Error(); !strings.Contains(text, `"/ok"`) || !strings.Contains(text, "schema_mode") {
+		t.Error(text)
+	}
+	if n := sqlite3(t, d.options.Path, `SELECT count(*) FROM audit_log WHERE outcome = 'schema_mismatch' AND action = 'save'`); n != "1" {
+		t.Errorf("%s refusals are recorded", n)
+	}
+	if saved, err := d.Save(t.Context(), ann, before); err != nil || !saved.Replayed {
+		t.Fatalf("what was saved before the schema came: %v", err)
+	}
+	_, _, err = d.BeginOperation(t.Context(), ann, mainRun, ckpt.OperationRequest{Key: "o", Name: "o", State: ckpt.JSON(`{}`)})
+	wantCode(t, err, ckpt.CodeSchemaMismatch)
+	_, _, err = d.EndRun(t.Context(), ann, mainRun, ckpt.EndRequest{Status: ckpt.RunCompleted, State: ckpt.JSON(`{}`)})
+	wantCode(t, err, ckpt.CodeSchemaMismatch)
+	d.put(`{"ok":1}`)
+	d.wantMarks("o1 o2")
+
+	d.policy(func(p *ckpt.Policy) { p.Schema, p.SchemaMode = ckpt.JSON(`{}`), ckpt.SchemaReport })
+	saved := d.put(`{}`)
+	wantSeverity(t, saved.Drift, ckpt.SeverityCritical, "schema")
+	d.wantMarks("o1 o2 o3! e4!")
+}
+
+// TestRulesOfTheUsersOwn see the run and what was counted of it, a step whole,
+// and a bad one is refused with its place.
+func TestRulesOfTheUsersOwn(t *testing.T) {
+	d := openDrifty(t)
+	p := ckpt.DefaultPolicy()
+	p.Rules = []ckpt.Rule{{Name: "r", When: "is", Severity: ckpt.SeverityWarn, Message: "m"}}
+	_, err := d.SetPolicy(t.Context(), ann, "a", p)
+	if wantCode(t, err, ckpt.CodeInvalid); !strings.Contains(err.Error(), "rules[0].when") {
+		t.Error(err)
+	}
+	d.policy(func(p *ckpt.Policy) {
+		p.Rules = []ckpt.Rule{{Name: "no_rm", When: "has rm -rf", Severity: ckpt.SeverityCritical, Message: "m"}}
+	})
+	if _, _, err := d.StartRun(t.Context(), ann, ckpt.RunRequest{Agent: "a", Goal: "tidy up"}); err != nil {
+		t.Fatal(err)
+	}
+	d.put(`{"n":1}`)
+	d.record("think", "well")
+	if _, _, err := d.BeginStep(t.Context(), ann, mainRun, ckpt.StepRequest{Key: "x", Name: "shell", Args: ckpt.JSON(`"rm -rf /"`)}); err != nil {
+		t.Fatal(err)
+	}
+	step, _, err := d.FinishStep(t.Context(), ann, mainRun, ckpt.StepRequest{Key: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSeverity(t, step.Drift, ckpt.SeverityCritical, "no_rm")
+	if m := step.Drift.Findings[0].Message; m != `m, goal "tidy up", 1 counted` {
+		t.Error(m)
+	}
+}
+
+// TestGoal: another goal than the first is told to the watch, and an event
+// lets there be one.
+func TestGoal(t *testing.T) {
+	d := openDrifty(t)
+	begin := func(goal ckpt.Ref) {
+		t.Helper()
+		if _, _, err := d.StartRun(t.Context(), ann, ckpt.RunRequest{Agent: "a", Goal: goal}); err != nil {
+			t.Fatal(err)
+		}
+		d.reopen()
+	}
+	event := func(payload string) {
+		t.Helper()
+		if _, _, err := d.Append(t.Context(), ann, mainRun, []ckpt.NewEvent{{Type: "goal_update", Payload: ckpt.JSON(payload)}}, ""); err != nil {
+			t.Fatal(err)
+		}
+		d.reopen()
+	}
+	begin("one")
+	begin("one")
+	wantSeverity(t, &d.report(false).DriftVerdict, ckpt.SeverityNone)
+	event(`{"goal":"two"}`)
+	begin("two")
+	event(`{}`)
+	begin("three")
+	wantSeverity(t, &d.report(false).DriftVerdict, ckpt.SeverityNone)
+	begin("four")
+	wantSeverity(t, &d.report(false).DriftVerdict, ckpt.SeverityWarn, "goal_changed")
+	if m := d.report(false).Findings[0].Message; m != "The goal was three, now it is four." {
+		t.Error(m)
+	}
+}
+
+// TestMistakenDetectorStopsNoSave: a panic in any part of a detector costs its
+// findings and nothing else.
+func TestMistakenDetectorStopsNoSave(t *testing.T) {
+	d := openDrifty(t)
+	d.put(`{"n":1}`)
+	d.detector.flag(func() { d.detector.panics = true })
+	wantSeverity(t, d.put(`{"n":2}`).Drift, ckpt.SeverityNone)
+	wantSeverity(t, d.record("search", "nothing").Drift, ckpt.SeverityNone)
+	d.detector.flag(func() { d.detector.panics = false })
+	d.reopen()
+	wantSeverity(t, d.put(`{"bad":true}`).Drift, ckpt.SeverityCritical, "bad_state")
+}
+
+// TestFewWatches: with room for one, two runs take turns and both are counted
+// rightly.
+func TestFewWatches(t *testing.T) {
+	d := openDrifty(t, func(o *db.Options) { o.Watches = 1 })
+	for i := range 5 {
+		for _, run := range []string{"one", "two", "three"} {
+			step, _, err := d.BeginStep(t.Context(), ann, ckpt.RunRef{Agent: "a", Run: run}, ckpt.StepRequest{Key: fmt.Sprint(i), Name: "search", Status: ckpt.StepSucceeded, Result: ckpt.JSON(`0`)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := []ckpt.Severity{"none", "none", "warn", "warn", "critical"}[i]; step.Drift.Verdict != want {
+				t.Fatalf("step %d of %s: %s", i, run, step.Drift.Verdict)
+			}
+		}
+	}
+	st, err := d.Status(t.Context(), ann)
+	if err != nil || st.Drift.Watched != 1 || len(st.Drift.Findings) != 2 || st.Drift.Findings[0] != (ckpt.FindingCount{Rule: "repeat", Severity: "critical", Count: 3}) {
+		t.Fatalf("%+v %v", st.Drift, err)
+	}
+}
+
+// TestOffIsOff: with sensitivity off nothing is counted; turned on again, it
+// begins with what comes.
+func TestOffIsOff(t *testing.T) {
+	d := openDrifty(t)
+	d.policy(func(p *ckpt.Policy) { p.Sensitivity = ckpt.SensitivityOff })
+	for range 9 {
+		wantSeverity(t, d.record("search", "nothing").Drift, ckpt.SeverityNone)
+	}
+	wantSeverity(t, d.put(`{"bad":true}`).Drift, ckpt.SeverityNone)
+	d.policy(func(*ckpt.Policy) {})
+	d.record("search", "nothing")
+	wantSeverity(t, d.record("search", "nothing").Drift, ckpt.SeverityNone)
+	wantSeverity(t, d.record("search", "nothing").Drift, ckpt.SeverityWarn, "repeat")
+}
+
+// TestSecretsShowInTheVerdict, and a resume does not close them.
+func TestSecretsShowInTheVerdict(t *testing.T) {
+	d := openDrifty(t, func(o *db.Options) { o.Secrets = someSecrets{} })
+	start(t, d.Store, 1)
+	wantSeverity(t, d.put(`{"password":"x"}`).Drift, ckpt.SeverityWarn, "secret")
+	wantSeverity(t, d.put(`{"password":"x"}`).Drift, ckpt.SeverityWarn)
+	claim(t, d.Store, 1)
+	wantSeverity(t, d.put(`{"password":"x"}`).Drift, ckpt.SeverityWarn)
+}
+
+type someSecrets struct{}
+
+func (someSecrets) Find([]byte, bool) []ckpt.Secret {
+	return []ckpt.Secret{{Path: "/password", Kind: "a password"}}
+}
+
+func (s someSecrets) FindAfter(state []byte, _ ckpt.JSONChecked, _ ckpt.SecretsSeen) ([]ckpt.Secret, ckpt.SecretsSeen) {
+	return s.Find(state, true), nil
+}
+
+func (s someSecrets) FindBytesAfter(state []byte, _ []ckpt.Copy, _ ckpt.SecretsSeen) ([]ckpt.Secret, ckpt.SecretsSeen) {
+	return s.Find(state, false), nil
+}
+
+func (someSecrets) Redact(state []byte, _ bool) ([]byte, []ckpt.Secret) { return state, nil }
+
+// TestHeldCheckpointGoes: when what looked like drift has passed, what was kept
+// for it goes in the same transaction.
+func TestHeldCheckpointGoes(t *testing.T) {
+	d := openDrifty(t)
+	d.put(`{"n":1}`)
+	d.record("search", "nothing")
+	d.put(`{"n":2}`)
+	d.record("search", "nothing")
+	for i := range 4 {
+		d.put(fmt.Sprintf(`{"n":%d}`, i+3))
+	}
+	d.wantMarks("o1 o4 o5 o6")
+	d.record("search", "nothing")
+	for _, f := range d.report(false).Findings { // the detector forgets what it counted
+		if _, _, err := d.Dismiss(t.Context(), ann, ckpt.DismissRequest{ID: f.ID}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.wantMarks("o4 o5 o6")
+}
+
+// TestHeldCheckpointMayBeDeleted by hand, as the newest may.
+func TestHeldCheckpointMayBeDeleted(t *testing.T) {
+	d := openDrifty(t)
+	first := d.put(`{"n":1}`)
+	d.loop(2)
+	d.loop(2)
+	d.wantMarks("o1 o3 o4 o5")
+	if _, err := d.Delete(t.Context(), ann, first.ID); err != nil {
+		t.Fatal(err)
+	}
+	d.wantMarks("o3 o4 o5")
+}
+
+// TestEverythingOfAnErasedAgentGoes, what is watched of it as well: the numbers
+// of its runs may come again.
+func TestEverythingOfAnErasedAgentGoes(t *testing.T) {
+	d := openDrifty(t)
+	d.loop(4)
+	if _, err := d.Erase(t.Context(), ann, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := d.Status(t.Context(), root); err != nil || st.Drift.Watched != 0 || len(st.Drift.Findings) != 0 {
+		t.Fatalf("%+v %v", st.Drift, err)
+	}
+	d.put(`{"n":1}`)
+	wantSeverity(t, d.record("search", "nothing").Drift, ckpt.SeverityNone)
+}
+
+// TestTickFindsWhatIsStale of runs that are known to live, once.
+func TestTickFindsWhatIsStale(t *testing.T) {
+	d := openDrifty(t)
+	start(t, d.Store, 1)
+	d.put(`{"n":1}`)
+	save(t, d.Store, ann, "b", ckpt.KindRoutine, `{}`) // nobody knows whether it lives
+	d.clock.add(29 * time.Minute)
+	tick := func() {
+		t.Helper()
+		d.ForgetTicks()
+		if err := d.TickDrift(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tick()
+	wantSeverity(t, &d.report(false).DriftVerdict, ckpt.SeverityNone)
+	d.clock.add(time.Minute)
+	d.reopen()
+	tick()
+	tick()
+	wantSeverity(t, &d.report(false).DriftVerdict, ckpt.SeverityWarn, "stale_checkpoint")
+	other, err := d.Drift(t.Context(), ann, ckpt.DriftFilter{Agent: "b"})
+	if err != nil || len(other.Findings) != 0 {
+		t.Fatalf("%+v %v", other, err)
+	}
+	run, err := d.Beat(t.Context(), ann, mainRun, ckpt.Heartbeat{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSeverity(t, run.Drift, ckpt.SeverityWarn)
+}
+
+// TestSharedKeys: agents of one owner that differ for longer than they may are
+// warned, each of the others, once; agreement arms it again.
+func TestSharedKeys(t *testing.T) {
+	d := openDrifty(t)
+	share := func(sc ckpt.Scope, agent string, pointers ...string) {
+		t.Helper()
+		p := ckpt.DefaultPolicy()
+		p.SharedKeys = pointers
+		if _, err := d.SetPolicy(t.Context(), sc, agent, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tick := func(after time.Duration) {
+		t.Helper()
+		d.clock.add(after)
+		if err := d.TickDrift(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := func(sc ckpt.Scope, agent string) []ckpt.Finding {
+		t.Helper()
+		r, err := d.Drift(t.Context(), sc, ckpt.DriftFilter{Agent: agent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Findings
+	}
+	save(t, d.Store, ann, "a", ckpt.KindRoutine, `{"task":{"status":"open"},"v":1.0}`)
+	for _, agent := range []string{"a", "b", "c"} {
+		share(ann, agent, "/task/status", "/v", "/nowhere")
+	}
+	share(bob, "a", "/v")
+	save(t, d.Store, bob, "a", ckpt.KindRoutine, `{"v":99}`) // somebody else's
+	save(t, d.Store, ann, "b", ckpt.KindRoutine, `{"v":1,"task":{"status":"done"}}`)
+	save(t, d.Store, ann, "c", ckpt.KindRoutine, `{"v":1e0}`) // it has no such task
+	d.reopen()                                                // what they share is read once
+	tick(time.Second)
+	tick(58 * time.Second)
+	if n := len(found(ann, "a")); n != 0 {
+		t.Fatalf("%d findings before they had time to settle", n)
+	}
+	tick(2 * time.Second)
+	for agent, other := range map[string]string{"a": "b", "b": "a"} {
+		list := found(ann, agent)
+		if len(list) != 1 || list[0].Rule != "shared_keys" || list[0].Severity != ckpt.SeverityWarn || list[0].Checkpoint == "" ||
+			!strings.Contains(string(list[0].Evidence), `"others":["`+other+`"]`) || !strings.Contains(list[0].Message, "/task/status") {
+			t.Fatalf("%s: %+v", agent, list)
+		}
+	}
+	if len(found(ann, "c")) != 0 || len(found(bob, "a")) != 0 {
+		t.Fatal("who has no part in it is warned")
+	}
+	tick(time.Hour)
+	if len(found(ann, "a")) != 1 {
+		t.Fatal("warned again")
+	}
+	for _, agent := range []string{"a", "b"} {
+		if _, _, err := d.Dismiss(t.Context(), ann, ckpt.DismissRequest{ID: found(ann, agent)[0].ID}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tick(time.Hour)
+	if len(found(ann, "a")) != 0 {
+		t.Fatal("warned of what was dismissed")
+	}
+	save(t, d.Store, ann, "b", ckpt.KindRoutine, `{"task":{"status":"open"}}`)
+	tick(time.Second)
+	save(t, d.Store, ann, "b", ckpt.KindRoutine, `{"task":{"status":"done"}}`)
+	tick(2 * time.Minute)
+	if len(found(ann, "b")) != 1 {
+		t.Fatal("a new disagreement is not seen")
+	}
+	d.clock.add(time.Second)
+	if _, _, err := d.EndRun(t.Context(), ann, ckpt.RunRef{Agent: "b"}, ckpt.EndRequest{Status: ckpt.RunCompleted}); err != nil {
+		t.Fatal(err)
+	}
+	save(t, d.Store, ann, "a", ckpt.KindRoutine, `{"task":{"status":"shut"}}`)
+	tick(time.Hour)
+	if n := len(found(ann, "a")); n != 1 {
+		t.Fatalf("%d findings: who has ended takes no part", n)
+	}
+	d.noViolations()
+}
+
+// TestDamageIsNotedOnce, however often it is met, and makes nothing suspect.
+func TestDamageIsNotedOnce(t *testing.T) {
+	d := openDrifty(t)
+	start(t, d.Store, 1)
+	d.put(`{"n":1}`)
+	bad := d.put(`{"n":2}`)
+	err := d.Write("daemon", 0, func(exec func(string, ...any) error) error {
+		return exec(`UPDATE checkpoints SET body = CAST('{"n":9}' AS BLOB) WHERE id = ?`, bad.ID)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, _, err := d.Resume(t.Context(), as(1), ckpt.ResumeRequest{Agent: "a", PID: 1, DryRun: true})
+	if err != nil || plan.Checkpoint.Seq != 1 {
+		t.Fatalf("%+v %v", plan, err)
+	}
+	for range 2 {
+		_, err = d.Checkpoint(t.Context(), ann, bad.ID, true)
+		wantCode(t, err, ckpt.CodeCorrupt)
+		_, _, err = d.Restore(t.Context(), ann, ckpt.RestoreRequest{Agent: "a", Checkpoint: bad.ID})
+		wantCode(t, err, ckpt.CodeCorrupt)
+		_, err = d.Latest(t.Context(), ann, ckpt.CheckpointFilter{Agent: "a"}, true)
+		wantCode(t, err, ckpt.CodeCorrupt)
+		d.reopen()
+	}
+	r := d.report(true)
+	wantSeverity(t, &r.DriftVerdict, ckpt.SeverityCritical, "corruption")
+	if f := r.Findings[0]; f.Checkpoint != ckpt.Ref(bad.ID) || f.SinceSeq != nil || r.Clean != "" || !strings.Contains(f.Message, "hash") {
+		t.Fatalf("%+v", f)
+	}
+	claim(t, d.Store, 1)
+	if d.put(`{"n":3}`).Suspect {
+		t.Fatal("damage elsewhere makes nothing suspect")
+	}
+	wantSeverity(t, &d.report(false).DriftVerdict, ckpt.SeverityCritical, "corruption")
+}
+
+// TestImportIntoADriftingRun: what comes in is as suspect as what is saved.
+func TestImportIntoADriftingRun(t *testing.T) {
+	d := openDrifty(t)
+	d.put(`{"n":1}`)
+	var out strings.Builder
+	if err := d.Export(t.Context(), ann, "a", &out); err != nil {
+		t.Fatal(err)
+	}
+	other := openDrifty(t)
+	other.put(`{"n":7}`)
+	other.put(`{"bad":true}`)
+	if _, err := other.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(out.String())); err != nil {
+		t.Fatal(err)
+	}
+	other.wantMarks("o1 o2! e3! o4!")
+}

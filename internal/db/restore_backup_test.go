@@ -1,0 +1,119 @@
+package db_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+)
+
+// TestRestoreBackup goes back to a backup, keeps what was there, and says so in
+// the audit log; and from there forward again.
+func TestRestoreBackup(t *testing.T) {
+	dir := t.TempDir()
+	path, backup := filepath.Join(dir, "ckpt.db"), filepath.Join(dir, "backup")
+	s := openWith(t, options(path, newClock()))
+	before := save(t, s, ann, "a", ckpt.KindRecovery, "1")
+	must(t, db.Backup(t.Context(), path, backup, nil))
+	after := save(t, s, ann, "a", ckpt.KindRecovery, "2")
+	if _, err := db.RestoreBackup(t.Context(), backup, options(path, newClock()), nil); !errors.Is(err, db.ErrLocked) {
+		t.Fatalf("under a daemon: %v", err)
+	}
+	must(t, s.Close())
+
+	kept, err := db.RestoreBackup(t.Context(), backup, options(path, newClock()), nil)
+	must(t, err)
+	holds(t, path, map[string]bool{before.ID: true, after.ID: false})
+	report := sound(t, path)
+	if got := sqlite3(t, "-readonly", path, "SELECT action || ' ' || json_extract(detail, '$.backup') FROM audit_log WHERE action = 'restore_backup'"); got != "restore_backup "+backup {
+		t.Errorf("the audit log of %d rows ends with %q", report.AuditRows, got)
+	}
+
+	again, err := db.RestoreBackup(t.Context(), kept, options(path, newClock()), nil)
+	must(t, err)
+	holds(t, path, map[string]bool{before.ID: true, after.ID: true})
+	for _, file := range []string{kept, again, backup} {
+		if _, err := os.Stat(file); err != nil {
+			t.Errorf("%s is gone", file)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".re*")); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+	if _, err := os.Stat(path + ".failed"); err == nil {
+		t.Error("the marker of a fault is left")
+	}
+}
+
+// holds checks which checkpoints a database has, as the next daemon finds it.
+func holds(t *testing.T, path string, want map[string]bool) {
+	t.Helper()
+	s := openWith(t, options(path, newClock()))
+	for id, there := range want {
+		if _, err := s.Checkpoint(t.Context(), ann, id, true); (err == nil) != there {
+			t.Errorf("%s is there: %v, want %v", id, err == nil, there)
+		}
+	}
+	must(t, s.Close())
+}
+
+func TestRestoreBackupWhereNothingIs(t *testing.T) {
+	source := closedDatabase(t)
+	path := filepath.Join(t.TempDir(), "new", "ckpt.db")
+	kept, err := db.RestoreBackup(t.Context(), source, options(path, newClock()), nil)
+	must(t, err)
+	if kept != "" {
+		t.Errorf("kept %s, where nothing was", kept)
+	}
+	sound(t, path)
+}
+
+// TestRestoreBackupRefusals change nothing.
+func TestRestoreBackupRefusals(t *testing.T) {
+	_, damagedPath, _, _ := damaged(t)
+	path := closedDatabase(t)
+	text, err := os.ReadFile(path)
+	must(t, err)
+	_, err = db.RestoreBackup(t.Context(), damagedPath, options(path, newClock()), nil)
+	var damage *db.DamagedError
+	if !errors.As(err, &damage) || !strings.Contains(err.Error(), damagedPath) {
+		t.Errorf("a damaged backup: %v", err)
+	}
+	foreign := filepath.Join(t.TempDir(), "x.db")
+	sqlite3(t, foreign, "CREATE TABLE t (x)")
+	for _, file := range []string{foreign, path + ".none"} {
+		var operator *db.OperatorError
+		if _, err := db.RestoreBackup(t.Context(), file, options(path, newClock()), nil); !errors.As(err, &operator) {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	if now, err := os.ReadFile(path); err != nil || string(now) != string(text) {
+		t.Errorf("the database was changed: %v", err)
+	}
+	if entries, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*before*")); len(entries) > 0 {
+		t.Errorf("something was moved: %v", entries)
+	}
+}
+
+// TestACrashInTheMiddleOfARestoreBeginsNothingAnew plays the moment in which the
+// old database has been moved away and the backup is not there yet.
+func TestACrashInTheMiddleOfARestoreBeginsNothingAnew(t *testing.T) {
+	path := closedDatabase(t)
+	write(t, path+".failed", []byte("{}"))
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Rename(path+suffix, path+".before"+suffix); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+	}
+	var operator *db.OperatorError
+	if s, err := db.Open(t.Context(), options(path, newClock())); !errors.As(err, &operator) {
+		t.Fatalf("a daemon began anew: %v, %v", s, err)
+	}
+	_, err := db.RestoreBackup(t.Context(), path+".before", options(path, newClock()), nil)
+	must(t, err)
+	sound(t, path)
+}

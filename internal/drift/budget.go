@@ -1,0 +1,136 @@
+package drift
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// budgetNotice is the share of a budget that is told as info, of the share that
+// warn has.
+const budgetNotice = 2.0 / 3
+
+// The resources of a budget.
+const (
+	budgetSteps = iota
+	budgetTokens
+	budgetCost
+	budgetWall
+	budgets
+)
+
+// budgetUnits end the thresholds of the findings, and tell them apart.
+var budgetUnits = [budgets]string{"steps", "tokens", "dollars", "of wall time"}
+
+// spent is what a run has used, and what was told of it.
+type spent struct {
+	used [budgets]float64
+	told [budgets]ckpt.Severity
+}
+
+func (s *spent) add(m *ckpt.Measures) {
+	s.used[budgetSteps]++
+	for _, n := range []*int64{m.InputTokens, m.OutputTokens} {
+		if n != nil && *n > 0 {
+			s.used[budgetTokens] += float64(*n)
+		}
+	}
+	if m.CostUSD != nil && *m.CostUSD > 0 {
+		s.used[budgetCost] += *m.CostUSD
+	}
+}
+
+// limits are the budget of a policy, 0 for none.
+func limits(b *ckpt.Budget) [budgets]float64 {
+	return [budgets]float64{float64(b.Steps), float64(b.Tokens), b.CostUSD, float64(b.WallTime)}
+}
+
+// overspent finds that a budget is used up, or nearly.
+func (r *run) overspent(found []ckpt.Found, now time.Time) []ckpt.Found {
+	set := r.set.rules[RuleBudget]
+	if set.off {
+		return found
+	}
+	if !r.startedAt.IsZero() {
+		r.spent.used[budgetWall] = float64(now.Sub(r.startedAt))
+	}
+	for what, limit := range limits(&r.set.policy.Budget) {
+		if limit <= 0 {
+			continue
+		}
+		severity, need := set.budgetTier(r.spent.used[what] / limit)
+		if rank(severity) <= rank(r.spent.told[what]) {
+			continue
+		}
+		r.spent.told[what] = severity
+		found = append(found, r.tellBudget(what, severity, need, limit))
+	}
+	return found
+}
+
+// budgetTier is tierOf with a notice below warn.
+func (s setting) budgetTier(share float64) (ckpt.Severity, float64) {
+	severity, need := s.tierOf(share)
+	if notice := budgetNotice * s.warn.value; severity == "" && share >= notice {
+		return ckpt.SeverityInfo, notice
+	}
+	return severity, need
+}
+
+func (r *run) tellBudget(what int, severity ckpt.Severity, need, limit float64) ckpt.Found {
+	used := r.spent.used[what]
+	share := sentence("%.0f %%", 100*used/limit)
+	f := ckpt.Found{
+		Rule: RuleBudget, Severity: severity, SinceSeq: r.seq,
+		Message: sentence("The run has used %s of %s %s, %s of its budget.", amount(what, used), amount(what, limit), budgetUnits[what], share),
+		Advice:  sentence("You have used %s of your budget of %s %s. Come to an end with what you have, and save it first.", share, amount(what, limit), budgetUnits[what]),
+		Evidence: ckpt.Evidence{
+			Threshold: sentence("%.0f %% of %s %s", 100*need, amount(what, limit), budgetUnits[what]),
+			Observed:  sentence("%s %s, %s", amount(what, used), budgetUnits[what], share),
+		},
+	}
+	if severity == ckpt.SeverityInfo {
+		f.Advice = sentence("You have used %s of your budget of %s %s. Plan what is left.", share, amount(what, limit), budgetUnits[what])
+	}
+	return f
+}
+
+func amount(what int, value float64) string {
+	switch what {
+	case budgetWall:
+		return spentText(time.Duration(value))
+	case budgetCost:
+		return sentence("%.2f", value)
+	}
+	return figure(value)
+}
+
+// remember takes back what was told of budgets before a restart.
+func (s *spent) remember(open []ckpt.Finding) {
+	for i := range open {
+		if open[i].Rule != RuleBudget {
+			continue
+		}
+		var e ckpt.Evidence
+		if json.Unmarshal(open[i].Evidence, &e) != nil {
+			continue
+		}
+		for what, unit := range budgetUnits {
+			if strings.HasSuffix(e.Threshold, " "+unit) && rank(open[i].Severity) > rank(s.told[what]) {
+				s.told[what] = open[i].Severity
+			}
+		}
+	}
+}
+
+// settle takes all tiers that were reached as told.
+func (r *run) settle() {
+	set := r.set.rules[RuleBudget]
+	for what, limit := range limits(&r.set.policy.Budget) {
+		if limit > 0 {
+			r.spent.told[what], _ = set.budgetTier(r.spent.used[what] / limit)
+		}
+	}
+}

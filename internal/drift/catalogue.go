@@ -1,0 +1,119 @@
+package drift
+
+import ckpt "github.com/ckptsidecar/ckptsidecar"
+
+// The names of the rules that are found here. Rules of the user's own have
+// names of their own.
+const (
+	RuleRepeat           = "repeat"
+	RuleCycle            = "cycle"
+	RuleStale            = "stale"
+	RuleErrorStreak      = "error_streak"
+	RuleErrorRate        = "error_rate"
+	RuleSameError        = "same_error"
+	RuleNoProgress       = "no_progress"
+	RuleProgressReversed = "progress_reversed"
+	RuleLatencyDrift     = "latency_drift"
+	RuleTokenDrift       = "token_drift"
+	RuleCheckpointSize   = "checkpoint_size"
+	RuleBudget           = "budget"
+	RuleUnparsable       = "unparsable_result"
+	RuleSchema           = ckpt.RuleSchema
+	RuleSchemaStopped    = "schema_stopped"
+	RuleLostKeys         = "lost_keys"
+	RuleTypeChanged      = "type_changed"
+	RuleCounterReversed  = "counter_reversed"
+	RuleGoalChanged      = "goal_changed"
+	RuleStaleCheckpoint  = "stale_checkpoint"
+	RuleContextAge       = "context_age"
+)
+
+// The families of rules.
+const (
+	familyLoops      = "loops"
+	familyOperation  = "operation"
+	familyState      = "state"
+	familyStaleness  = "staleness"
+	familyAgreement  = "agreement"
+	familyCorruption = "corruption"
+)
+
+// ruleInfo is a rule as it is where the policy says nothing.
+type ruleInfo struct {
+	name, family, about string
+	unit                string        // what the thresholds count; "" where there are none
+	one                 ckpt.Severity // of a rule with one tier; "" has two
+	warn, critical      threshold
+	counts              bool // the thresholds are whole numbers, and sensitivity scales them with their windows
+	elsewhere           bool // the store finds it
+}
+
+// threshold is what a tier needs: so much, in so many steps or checkpoints.
+// Zero is a tier that the rule does not have.
+type threshold struct {
+	value  float64
+	window int
+}
+
+// The cooldown: for how many steps a rule is silent after a finding. It doubles
+// with every finding of one unbroken spell.
+const (
+	defaultCooldown = 20
+	maxCooldown     = 100_000
+)
+
+// catalogue has all rules, in the order in which people read them.
+var catalogue = []ruleInfo{
+	{name: RuleRepeat, family: familyLoops, about: "One call gave the same result so many times among the newest steps, with nothing new in between; once more is needed for warn where something new came in between.",
+		unit: "times", warn: threshold{3, 12}, critical: threshold{5, 20}, counts: true},
+	{name: RuleCycle, family: familyLoops, about: "The newest steps are so many copies of one block of 2 to 5 steps, with the same results.",
+		unit: "copies", warn: threshold{2, 0}, critical: threshold{3, 0}, counts: true},
+	{name: RuleStale, family: familyLoops, about: "So many of the newest steps, at least 4 of them different, were made before in this run with the same results.",
+		unit: "old steps", critical: threshold{6, 8}, counts: true},
+	{name: RuleErrorStreak, family: familyLoops, about: "So many steps in a row failed; each further kind of error takes half an error off.",
+		unit: "errors in a row", warn: threshold{3, 0}, critical: threshold{5, 0}, counts: true},
+	{name: RuleErrorRate, family: familyLoops, about: "So many of the newest steps failed; each further kind of error takes half an error off.",
+		unit: "errors", warn: threshold{5, 10}, critical: threshold{7, 10}, counts: true},
+	{name: RuleSameError, family: familyLoops, about: "At least 2 tools failed with the same error, so many times among the newest steps.",
+		unit: "times the same error", warn: threshold{2, 6}, critical: threshold{5, 10}, counts: true},
+	{name: RuleNoProgress, family: familyLoops, about: "The declared progress has not grown for so many times the steps or the time that the policy allows (no_progress_steps, no_progress_time).",
+		unit: "times what the policy allows", warn: threshold{1, 0}, critical: threshold{2, 0}},
+	{name: RuleProgressReversed, family: familyLoops, about: "The declared progress fell.", one: ckpt.SeverityWarn},
+	{name: RuleLatencyDrift, family: familyOperation, about: "A tool takes longer than in its first steps, by so many standard deviations summed up over time; the window is how many steps the baseline has.",
+		unit: "standard deviations", one: ckpt.SeverityWarn, warn: threshold{5, 20}},
+	{name: RuleTokenDrift, family: familyOperation, about: "A tool uses more tokens than in its first steps, by so many standard deviations summed up over time; the window is how many steps the baseline has.",
+		unit: "standard deviations", one: ckpt.SeverityWarn, warn: threshold{5, 20}},
+	{name: RuleCheckpointSize, family: familyOperation, about: "The state shrank by more than half, or is larger than so many times the median of the newest checkpoints.",
+		unit: "times the median", one: ckpt.SeverityWarn, warn: threshold{10, 20}},
+	{name: RuleBudget, family: familyOperation, about: "The run has used so much of the policy's budget; two thirds of what warn needs are told as info.",
+		unit: "of the budget", warn: threshold{0.9, 0}, critical: threshold{1, 0}},
+	{name: RuleUnparsable, family: familyState, about: "A result begins like JSON and does not parse.", one: ckpt.SeverityWarn},
+	{name: RuleSchema, family: familyState, about: "The state breaks the JSON Schema in the policy.", one: ckpt.SeverityCritical},
+	{name: RuleSchemaStopped, family: familyState, about: "The JSON Schema in the policy costs too much to be tried on the state.", one: ckpt.SeverityWarn},
+	{name: RuleLostKeys, family: familyState, about: "A top-level key that so many checkpoints in a row had is gone.",
+		unit: "checkpoints", one: ckpt.SeverityWarn, warn: threshold{3, 0}},
+	{name: RuleTypeChanged, family: familyState, about: "A top-level value has another JSON type than before; null is no type.", one: ckpt.SeverityWarn},
+	{name: RuleCounterReversed, family: familyState, about: "A whole number that only grew over so many checkpoints fell.",
+		unit: "checkpoints", one: ckpt.SeverityWarn, warn: threshold{5, 0}},
+	{name: RuleGoalChanged, family: familyState, about: "The declared goal is not the run's first, and no goal_update event came.", one: ckpt.SeverityWarn},
+	{name: RuleStaleCheckpoint, family: familyStaleness, about: "No routine checkpoint came for so many times the policy's checkpoint_interval.",
+		unit: "intervals", one: ckpt.SeverityWarn, warn: threshold{1, 0}},
+	{name: RuleContextAge, family: familyStaleness, about: "No recovery checkpoint and no resume came for so many times the policy's refresh_after.",
+		unit: "times refresh_after", one: ckpt.SeverityInfo, warn: threshold{1, 0}},
+	{name: ckpt.RuleSharedKeys, family: familyAgreement, about: "Agents do not agree on what the policy's shared_keys name, for longer than settle.", one: ckpt.SeverityWarn, elsewhere: true},
+	{name: ckpt.RuleCorruption, family: familyCorruption, about: "A stored state does not read back intact.", one: ckpt.SeverityCritical, elsewhere: true},
+}
+
+// Rules are the rules that come with the program, as a policy makes them.
+func (w *watch) Rules(p *ckpt.Policy) []ckpt.DriftRule {
+	set := settingsOf(p)
+	list := make([]ckpt.DriftRule, 0, len(catalogue))
+	for i := range catalogue {
+		rule := &catalogue[i]
+		list = append(list, ckpt.DriftRule{
+			Rule: rule.name, Family: rule.family, About: rule.about, Unit: rule.unit,
+			Detector: set.rules[rule.name].detector(),
+		})
+	}
+	return list
+}

@@ -1,0 +1,198 @@
+package drift
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// So much of a text is looked at to tell a complaint, and so much of the
+// arguments to know the call's own words. A longer text that was no error is a
+// document, whatever it speaks of.
+const (
+	maxComplaint = 300
+	maxCause     = 400
+	maxArgsText  = 4096
+)
+
+// causeOf is the print of what a step complained of: the same for two calls
+// that had the same trouble, though each names its own words. "" where it did
+// not complain.
+func causeOf(s *ckpt.Step, result []byte) string {
+	failed := s.Status == ckpt.StepFailed
+	text := []byte(s.Error)
+	if len(text) == 0 {
+		text = innerText(result)
+	}
+	if !failed && !complains(s.Result, text) {
+		return ""
+	}
+	masked := maskWords(Normalise(text[:min(len(text), 4*maxCause)]), ownWords(s))
+	if len(masked) == 0 {
+		return ""
+	}
+	return digest(16, masked)
+}
+
+// innerText is the text of a result that wraps one text in arrays or in JSON in
+// a string, as tools and frameworks do; else the text of the result.
+func innerText(text []byte) []byte {
+	for range 3 {
+		trimmed := bytes.TrimSpace(text)
+		if len(trimmed) < 2 || len(trimmed) > maxArgsText || trimmed[0] != '[' && trimmed[0] != '"' && trimmed[0] != '{' {
+			return text
+		}
+		var found []string
+		if ckpt.CheckJSON(trimmed) != nil {
+			return text
+		}
+		texts(trimmed, 0, func(s string) bool {
+			found = append(found, s)
+			return len(found) < maxTexts
+		})
+		if len(found) == 0 {
+			return text
+		}
+		text = []byte(strings.Join(found, "\n"))
+	}
+	return text
+}
+
+// complains says whether a result that was not called a failure is one: an
+// object that says so, or a short text that begins like an error or speaks of
+// trouble that passes.
+func complains(result ckpt.JSON, text []byte) bool {
+	if saysFailure(result) {
+		return true
+	}
+	trimmed := bytes.TrimSpace(text)
+	if len(trimmed) == 0 || len(trimmed) > maxComplaint {
+		return false
+	}
+	lower := string(bytes.ToLower(bytes.TrimLeft(trimmed, "<[(*#!'\" \t\n")))
+	for _, word := range []string{"error", "exception", "traceback", "failed", "failure", "fatal"} {
+		if rest, ok := strings.CutPrefix(lower, word); ok && (rest == "" || !isWord(rest[0])) {
+			return true
+		}
+	}
+	for _, words := range passingTrouble {
+		if strings.Contains(lower, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// passingTrouble are the words of services that are overloaded, slow or away.
+var passingTrouble = []string{
+	"rate limit", "rate-limit", "too many requests", "quota exceeded", "timed out", "try again", "please retry",
+	"retry the", "retry later", "retry after", "temporarily", "unavailable", "overloaded", "connection refused", "connection reset",
+	"http error 4", "http error 5", "http 4", "http 5", "bad gateway",
+}
+
+// saysFailure says whether a result is an object that calls itself a failure.
+func saysFailure(result ckpt.JSON) bool {
+	result = bytes.TrimSpace(result)
+	if len(result) < 2 || result[0] != '{' || len(result) > maxArgsText {
+		return false
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(result, &members) != nil {
+		return false
+	}
+	for key, value := range members {
+		switch key {
+		case "isError", "is_error":
+			if string(value) == "true" {
+				return true
+			}
+		case "success", "ok":
+			if string(value) == "false" {
+				return true
+			}
+		case "error":
+			switch string(value) {
+			case "null", "false", `""`, "0", "{}", "[]":
+			default:
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ownWords are the words of a call: its tool and its arguments.
+func ownWords(s *ckpt.Step) map[string]bool {
+	words := map[string]bool{strings.ToLower(s.Name): true}
+	eachWord([]byte(s.Name), func(word []byte) { words[string(bytes.ToLower(word))] = true })
+	args := textOf(s.Args)
+	eachWord(args[:min(len(args), maxArgsText)], func(word []byte) { words[string(bytes.ToLower(word))] = true })
+	return words
+}
+
+func eachWord(text []byte, visit func([]byte)) {
+	for i := 0; i < len(text); {
+		if !isWord(text[i]) {
+			i++
+			continue
+		}
+		n := wordLen(text[i:])
+		visit(text[i : i+n])
+		i += n
+	}
+}
+
+// maskWords takes out of a complaint what is of the call and not of the
+// trouble: the call's own words, what stands in quotes, and numbers.
+func maskWords(text []byte, own map[string]bool) []byte {
+	text = bytes.ToLower(text[:min(len(text), maxCause)])
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); {
+		c := text[i]
+		switch {
+		case c == '\'' && i > 0 && isWord(text[i-1]):
+			i++ // an apostrophe
+		case c == '\'' || c == '"' || c == '`':
+			n := quoted(text[i:])
+			if n > 1 {
+				out = append(out, '"')
+			}
+			i += n
+		case !isWord(c):
+			if c != ' ' && c != '\n' {
+				out = append(out, c)
+			}
+			i++
+		default:
+			n := wordLen(text[i:])
+			if word := text[i : i+n]; !own[string(word)] && digits(word) < n {
+				out = append(append(out, ' '), withoutDigits(word)...)
+			}
+			i += n
+		}
+	}
+	return bytes.TrimSpace(out)
+}
+
+// quoted is the length of the short quotation that b begins with, or 1.
+func quoted(b []byte) int {
+	end := bytes.IndexByte(b[1:min(len(b), 100)], b[0])
+	if end < 0 {
+		return 1
+	}
+	return end + 2
+}
+
+func withoutDigits(word []byte) []byte {
+	return slices.DeleteFunc(slices.Clone(word), isDigit)
+}
+
+// sortedKeys are the first keys of a map in order.
+func sortedKeys[V any](m map[string]V, most int) []string {
+	keys := slices.Sorted(maps.Keys(m))
+	return keys[:min(len(keys), most)]
+}

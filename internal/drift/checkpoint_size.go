@@ -1,0 +1,46 @@
+package drift
+
+import (
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// How the size of a state is judged. Of fewer states than leastSizes there is
+// no median, and smaller states than leastBytes may change as they like.
+const (
+	shrinkTo   = 0.5
+	leastSizes = 3
+	leastBytes = 64
+)
+
+// resized finds a state that is much smaller than the one before, or much
+// larger than they were.
+func (r *run) resized(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ckpt.Found {
+	before := r.states.back(1)
+	if before == nil {
+		return found
+	}
+	last := before[0].Size
+	sizes := make([]int64, 0, set.warn.window)
+	for i := max(0, len(r.states.newest)-set.warn.window); i < len(r.states.newest); i++ {
+		sizes = append(sizes, r.states.newest[i].Size)
+	}
+	slices.Sort(sizes)
+	median := sizes[len(sizes)/2]
+	f := r.stateFound(RuleCheckpointSize, p, "")
+	f.Evidence.Window = len(sizes)
+	switch {
+	case last >= leastBytes && float64(p.Size) < shrinkTo*float64(last):
+		f.Message = sentence("The state shrank from %s to %s, by more than half.", byteText(last), byteText(p.Size))
+		f.Advice = sentence("Your state shrank from %s to %s. Check that nothing was lost; the checkpoint before has it all.", byteText(last), byteText(p.Size))
+		f.Evidence.Threshold, f.Evidence.Observed = sentence("at least %s", byteText(int64(shrinkTo*float64(last)))), byteText(p.Size)
+	case len(sizes) >= leastSizes && p.Size >= leastBytes && float64(p.Size) > set.warn.value*float64(median):
+		f.Message = sentence("The state grew to %s, more than %s times the median of %s over the last %s.", byteText(p.Size), figure(set.warn.value), byteText(median), count(len(sizes), "checkpoint"))
+		f.Advice = sentence("Your state grew to %s, and was %s before. Leave out what is not needed to go on.", byteText(p.Size), byteText(median))
+		f.Evidence.Threshold, f.Evidence.Observed = sentence("at most %s times %s", figure(set.warn.value), byteText(median)), byteText(p.Size)
+	default:
+		return found
+	}
+	return append(found, f)
+}

@@ -1,0 +1,144 @@
+package drift
+
+import (
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// prints are n prints of a run that loops, fails, polls and works in turns.
+func prints(n int) []ckpt.StepPrint {
+	w, p := New(), ckpt.DefaultPolicy()
+	list := make([]ckpt.StepPrint, n)
+	for i := range list {
+		took := int64(100 + i%17)
+		s := ckpt.Step{
+			Key: "s" + strconv.Itoa(i), Name: "tool" + strconv.Itoa(i%5), Args: ckpt.JSON(strconv.Itoa(i % 50)),
+			Result: ckpt.JSON(strconv.Quote("result " + strconv.Itoa(i*i))), Status: ckpt.StepSucceeded, EndedAt: ckpt.At(start.Add(time.Duration(i) * time.Second)),
+		}
+		s.DurationMS = &took
+		switch {
+		case i%100 < 20:
+			s.Args, s.Result = ckpt.JSON("1"), ckpt.JSON(`"the same"`)
+		case i%100 < 40:
+			s.Status, s.Error = ckpt.StepFailed, ckpt.Ref("failure "+string(rune('a'+i%7)))
+		}
+		list[i] = w.Step(&p, ckpt.RuleRun{}, &s)
+	}
+	return list
+}
+
+// BenchmarkStep is what a step costs in the writer: the detectors at their
+// default windows of up to 20.
+func BenchmarkStep(b *testing.B) {
+	policy := ckpt.DefaultPolicy()
+	steps := prints(10_000)
+	r := New().Watch(&policy, ckpt.RunPast{StartedAt: start})
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		r.Step(steps[i%len(steps)])
+	}
+}
+
+// BenchmarkStepWide is the same with the largest windows that a policy may ask for.
+func BenchmarkStepWide(b *testing.B) {
+	policy := ckpt.DefaultPolicy()
+	policy.Detectors = map[string]ckpt.Detector{
+		RuleRepeat: {Critical: 200, CriticalWindow: 1000}, RuleStale: {Critical: 200, CriticalWindow: 1000}, RuleErrorRate: {Critical: 200, CriticalWindow: 1000},
+		RuleSameError: {Critical: 200, CriticalWindow: 1000}, RuleErrorStreak: {Critical: 200}, RuleCycle: {Critical: 200},
+	}
+	steps := prints(10_000)
+	r := New().Watch(&policy, ckpt.RunPast{StartedAt: start, Steps: steps})
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		r.Step(steps[i%len(steps)])
+		r.Back()
+	}
+}
+
+// BenchmarkBack is what the store asks after a step.
+func BenchmarkBack(b *testing.B) {
+	policy := ckpt.DefaultPolicy()
+	r := New().Watch(&policy, ckpt.RunPast{StartedAt: start, Steps: prints(1000)})
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Back()
+	}
+}
+
+// BenchmarkPrint is what a step costs outside the writer, with 1 kB of result.
+func BenchmarkPrint(b *testing.B) {
+	w, policy := New(), ckpt.DefaultPolicy()
+	text := ""
+	for i := range 25 {
+		text += "2026-11-21T10:00:00Z line " + strconv.Itoa(i) + " took 12ms"
+	}
+	s := ckpt.Step{Key: "k", Name: "bash", Args: ckpt.JSON(`{"command":"make test"}`), Result: asJSON(b, text), Status: ckpt.StepSucceeded}
+	b.SetBytes(int64(len(s.Result)))
+	b.ReportAllocs()
+	for b.Loop() {
+		w.Step(&policy, ckpt.RuleRun{}, &s)
+	}
+}
+
+// BenchmarkWatch is what a restart costs for a run with the longest past.
+func BenchmarkWatch(b *testing.B) {
+	policy := ckpt.DefaultPolicy()
+	past := ckpt.RunPast{StartedAt: start, Steps: prints(ckpt.MaxPastSteps), TotalSteps: ckpt.MaxPastSteps}
+	w := New()
+	b.ReportAllocs()
+	for b.Loop() {
+		w.Watch(&policy, past)
+	}
+}
+
+// A run of a million steps keeps no more than one of a hundred thousand.
+func TestAMillionStepsKeepMemoryFlat(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
+	policy := ckpt.DefaultPolicy()
+	r := New().Watch(&policy, ckpt.RunPast{StartedAt: start})
+	took, print := int64(5), ckpt.StepPrint{}
+	step := func(i int) {
+		print = ckpt.StepPrint{
+			Key: "k" + strconv.Itoa(i), Tool: "tool" + strconv.Itoa(i%1000), Sig: digest(32, []byte(strconv.Itoa(i))), Res: digest(32, []byte(strconv.Itoa(i/3))),
+			Failed: i%3 == 0, At: start.Add(time.Duration(i) * time.Second),
+		}
+		print.DurationMS = &took
+		r.Step(print)
+	}
+	var at100k uint64
+	for i := range 1_000_000 {
+		if i == 100_000 {
+			at100k = heap()
+		}
+		step(i)
+	}
+	if now := heap(); now > at100k+1<<20 {
+		t.Errorf("the heap grew from %d to %d bytes between 100,000 and 1,000,000 steps", at100k, now)
+	}
+	runtime.KeepAlive(r)
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// A step that finds nothing allocates nothing worth naming.
+func TestAStepAllocatesLittle(t *testing.T) {
+	policy := ckpt.DefaultPolicy()
+	steps := prints(10_000)
+	r := New().Watch(&policy, ckpt.RunPast{StartedAt: start, Steps: steps[:5000]})
+	i := 5000
+	if n := testing.AllocsPerRun(4000, func() { r.Step(steps[i%len(steps)]); i++ }); n > 4 {
+		t.Errorf("a step makes %.1f allocations on average", n)
+	}
+}

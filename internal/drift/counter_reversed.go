@@ -1,0 +1,47 @@
+package drift
+
+import (
+	"maps"
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// reversed finds numbers that had only grown and fell.
+func (r *run) reversed(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ckpt.Found {
+	before := r.states.back(int(set.warn.value))
+	if before == nil {
+		return found
+	}
+	for _, pointer := range slices.Sorted(maps.Keys(p.Counters)) {
+		from, had := before[len(before)-1].Counters[pointer]
+		if !had || p.Counters[pointer] >= from || !onlyGrew(before, pointer) {
+			continue
+		}
+		f := r.stateFound(RuleCounterReversed, p, pointer)
+		f.Evidence.Threshold, f.Evidence.Observed = sentence("not less than %s", figure(from)), figure(p.Counters[pointer])
+		f.Evidence.Window = len(before)
+		f.Message = sentence("%s in the state only grew over the last %s, to %s, and fell to %s.", cut(pointer), count(len(before), "checkpoint"), figure(from), figure(p.Counters[pointer]))
+		f.Advice = sentence("%s in your state fell from %s to %s. If you went back on purpose, go on; if not, your state is an old one.", cut(pointer), figure(from), figure(p.Counters[pointer]))
+		found = append(found, f)
+		if len(found) >= maxNamed {
+			break
+		}
+	}
+	return found
+}
+
+// onlyGrew says whether a number never fell over checkpoints, and stood still
+// between two of them at most once.
+func onlyGrew(over []ckpt.StatePrint, pointer string) bool {
+	still := 0
+	for i := 1; i < len(over); i++ {
+		from, had := over[i-1].Counters[pointer]
+		to, has := over[i].Counters[pointer]
+		if !had || !has || to < from {
+			return false
+		}
+		still += b2i(to == from)
+	}
+	return still <= 1
+}

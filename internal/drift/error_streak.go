@@ -1,0 +1,79 @@
+package drift
+
+import (
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// maxStreak is how far back a row of errors is counted.
+const maxStreak = 256
+
+// errorStreak finds errors in a row.
+type errorStreak struct{}
+
+func (errorStreak) rule() string  { return RuleErrorStreak }
+func (errorStreak) repeats() bool { return false }
+
+func (errorStreak) look(h *history, set setting, span int) hit {
+	if !h.last(0).bad {
+		return hit{}
+	}
+	row := 0
+	for row < min(span, maxStreak) && h.last(row).bad {
+		row++
+	}
+	return tiers(set, func(need threshold, critical bool) (hit, bool) {
+		x := errorsAmong(h, row, critical)
+		return x, x.enough(need)
+	})
+}
+
+// enough says whether there are as many errors as a tier needs. Errors that
+// differ are the answers to attempts that differ: each further kind takes half
+// an error off.
+func (x hit) enough(need threshold) bool {
+	return 2*x.n-max(0, x.distinct-1) >= 2*int(need.value)
+}
+
+// maxKinds is how many kinds of errors are told apart.
+const maxKinds = 32
+
+// errorsAmong counts the errors among the newest steps and the kinds of them.
+// Where only told, errors without any text do not count.
+func errorsAmong(h *history, among int, told bool) hit {
+	x := hit{among: among}
+	var kinds [maxKinds]uint64
+	for i := range among {
+		e := h.last(i)
+		if !e.bad || told && !e.told {
+			continue
+		}
+		x.n++
+		if x.distinct < maxKinds && !slices.Contains(kinds[:x.distinct], e.cause) {
+			kinds[x.distinct] = e.cause
+			x.distinct++
+		}
+	}
+	return x
+}
+
+func (errorStreak) making(h *history, _ threshold, span int) int {
+	row := 0
+	for row < min(span, maxStreak) && h.last(row).bad {
+		row++
+	}
+	if row < 2 {
+		return 0
+	}
+	return row
+}
+
+func (errorStreak) tell(h *history, x hit) ckpt.Found {
+	f := x.found(h, RuleErrorStreak, func(e *entry) bool { return e.bad })
+	f.Evidence.Threshold = sentence("%d in a row", int(x.need.value))
+	f.Evidence.Observed = sentence("%d in a row, %s", x.n, count(x.distinct, "kind"))
+	f.Message = sentence("The last %s all failed, with %s of error.", count(x.n, "step"), count(x.distinct, "kind"))
+	f.Advice = sentence("Your last %s all failed. Stop calling, find out why from the newest error, and change the approach or ask for help.", count(x.n, "step"))
+	return f
+}

@@ -1,0 +1,160 @@
+package drift
+
+import (
+	"math"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// How a gauge judges: the slack of its sum and the most that one step adds to
+// it, in standard deviations, and the least standard deviation as a share of
+// the mean. One slow step alone says nothing, whatever it took.
+const (
+	gaugeSlack    = 0.5
+	gaugeMost     = 4.0
+	gaugeLeastDev = 0.05
+	gaugeCeiling  = 4 // times the threshold, so that the sum comes down again
+	maxTools      = 256
+)
+
+// gauge watches one measure of each tool: a baseline over the first steps, then
+// frozen, and a one-sided cumulative sum of what goes beyond it.
+type gauge struct {
+	rule  string
+	what  string // "took"
+	unit  string
+	value func(*ckpt.StepPrint) (float64, bool)
+	tools map[string]*baseline
+}
+
+// baseline is what a tool's measure was at first, and what came since.
+type baseline struct {
+	n        int
+	mean, m2 float64
+	sum      float64  // what has gone beyond the mean, in standard deviations
+	steps    []string // since the sum was 0: their keys, count, total, and the checkpoint before
+	count    int
+	total    float64
+	afterSeq int64
+}
+
+func durationGauge() *gauge {
+	return &gauge{rule: RuleLatencyDrift, what: "took", unit: "ms", tools: map[string]*baseline{}, value: func(p *ckpt.StepPrint) (float64, bool) {
+		return valueOf(p.DurationMS)
+	}}
+}
+
+// tokenGauge watches what the model wrote, or where only that is known what it
+// read, which grows with every step of a conversation.
+func tokenGauge() *gauge {
+	return &gauge{rule: RuleTokenDrift, what: "used", unit: "tokens", tools: map[string]*baseline{}, value: func(p *ckpt.StepPrint) (float64, bool) {
+		if p.OutputTokens != nil {
+			return valueOf(p.OutputTokens)
+		}
+		return valueOf(p.InputTokens)
+	}}
+}
+
+func valueOf(n *int64) (float64, bool) {
+	if n == nil {
+		return 0, false
+	}
+	return float64(*n), true
+}
+
+// of is the baseline of a tool, nil where there are too many tools.
+func (g *gauge) of(tool string) *baseline {
+	b := g.tools[tool]
+	if b == nil && len(g.tools) < maxTools {
+		b = &baseline{}
+		g.tools[tool] = b
+	}
+	return b
+}
+
+// learn takes a step into the baseline of its tool while it is warming up.
+func (g *gauge) learn(p *ckpt.StepPrint, warmUp int) {
+	if x, ok := g.value(p); ok {
+		if b := g.of(p.Tool); b != nil && b.n < warmUp {
+			b.learn(x)
+		}
+	}
+}
+
+// learn is Welford's: mean and variance in one pass.
+func (b *baseline) learn(x float64) {
+	b.n++
+	d := x - b.mean
+	b.mean += d / float64(b.n)
+	b.m2 += d * (x - b.mean)
+}
+
+func (b *baseline) deviation() float64 {
+	return max(math.Sqrt(b.m2/float64(max(1, b.n-1))), gaugeLeastDev*math.Abs(b.mean), 1)
+}
+
+// step takes in a step and says whether its tool has drifted.
+func (g *gauge) step(p *ckpt.StepPrint, set setting) *baseline {
+	x, ok := g.value(p)
+	if !ok {
+		return nil
+	}
+	b := g.of(p.Tool)
+	if b == nil {
+		return nil
+	}
+	if b.n < set.warn.window {
+		b.learn(x)
+		return nil
+	}
+	b.add(p, x, set.warn.value)
+	if b.sum > set.warn.value {
+		return b
+	}
+	return nil
+}
+
+func (b *baseline) add(p *ckpt.StepPrint, x, threshold float64) {
+	b.sum += min((x-b.mean)/b.deviation(), gaugeMost) - gaugeSlack
+	if b.sum <= 0 {
+		b.forget()
+		return
+	}
+	b.sum = min(b.sum, gaugeCeiling*threshold)
+	if b.count == 0 {
+		b.afterSeq = p.AfterSeq
+	}
+	b.count++
+	b.total += x
+	if len(b.steps) < ckpt.MaxEvidence {
+		b.steps = append(b.steps, p.Key)
+	} else {
+		b.steps[ckpt.MaxEvidence-1] = p.Key
+	}
+}
+
+// forget goes back to a sum of 0; the baseline stays.
+func (b *baseline) forget() {
+	b.sum, b.count, b.total, b.steps = 0, 0, 0, b.steps[:0]
+}
+
+func (g *gauge) forget() {
+	for _, b := range g.tools {
+		b.forget()
+	}
+}
+
+func (g *gauge) tell(p *ckpt.StepPrint, b *baseline, set setting) ckpt.Found {
+	now := b.total / float64(b.count)
+	return ckpt.Found{
+		Rule: g.rule, Severity: set.one, SinceSeq: b.afterSeq,
+		Message: sentence("%s %s %s %s on average over its last %s; its baseline of %s is %s.",
+			p.Tool, g.what, figure(now), g.unit, count(b.count, "step"), count(b.n, "step"), figure(b.mean)),
+		Advice: sentence("%s needs %s %s now where it used to need %s. Ask it for less at a time, or use something else, and save your state before you go on.", p.Tool, figure(now), g.unit, figure(b.mean)),
+		Evidence: ckpt.Evidence{
+			Threshold: sentence("a sum of %s standard deviations of %s above %s", figure(set.warn.value), figure(b.deviation()), figure(b.mean)),
+			Observed:  sentence("%s standard deviations, %s on average", figure(b.sum), figure(now)),
+			Window:    b.count, Tool: p.Tool, Steps: append([]string(nil), b.steps...),
+		},
+	}
+}

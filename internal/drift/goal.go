@@ -1,0 +1,46 @@
+package drift
+
+import (
+	"encoding/json"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// goal is what the run was begun for.
+type goal struct {
+	first string
+	told  string // the other goal that was told, as the evidence has it
+}
+
+// Goal takes in a goal that was declared.
+func (r *run) Goal(now time.Time, declared string, updated bool) []ckpt.Found {
+	if r.set.off || declared == "" {
+		return nil
+	}
+	g, set := &r.goal, r.set.rules[RuleGoalChanged]
+	switch {
+	case g.first == "" || updated:
+		g.first, g.told = declared, ""
+		return nil
+	case declared == g.first || cut(declared) == g.told || set.off:
+		return nil
+	}
+	g.told = cut(declared)
+	return []ckpt.Found{{
+		Rule: RuleGoalChanged, Severity: set.one, SinceSeq: r.seq,
+		Message:  sentence("The goal was %q and is %q after %s, and no goal_update event came.", cut(g.first), cut(declared), count(int(r.ended), "step")),
+		Advice:   sentence("Your goal was %q, %s ago. Go back to it, or append a goal_update event that says why it changed.", cut(g.first), count(int(r.ended), "step")),
+		Evidence: ckpt.Evidence{Threshold: cut(g.first), Observed: cut(declared)},
+	}}
+}
+
+// remember takes back what was told of goals before a restart.
+func (g *goal) remember(open []ckpt.Finding) {
+	for i := range open {
+		var e ckpt.Evidence
+		if open[i].Rule == RuleGoalChanged && json.Unmarshal(open[i].Evidence, &e) == nil {
+			g.told = e.Observed
+		}
+	}
+}

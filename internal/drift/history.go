@@ -1,0 +1,179 @@
+package drift
+
+import ckpt "github.com/ckptsidecar/ckptsidecar"
+
+// maxPairs is how many pairs of a run are remembered as seen before.
+const maxPairs = 4096
+
+// entry is what the loop detectors keep of a step.
+type entry struct {
+	key      string
+	tool     string
+	sig, res uint64
+	cause    uint64 // 0: it did not complain
+	pair     uint64
+	failed   bool  // it was recorded as failed
+	bad      bool  // failed, or it complained and brought nothing new
+	told     bool  // it has a result or an error, so that a pair is known
+	old      bool  // the pair was seen before in this run
+	before   int64 // the number of the step in which it was, -1 for none
+	afterSeq int64 // the run's newest checkpoint when it ended
+}
+
+// history is the newest steps of a run that loop detectors count.
+type history struct {
+	ring       []entry
+	steps      int64   // all that were counted
+	pairsAt    []int64 // the numbers of the newest steps with a pair
+	totalPairs int64
+	seen       pairSet
+}
+
+func newHistory(size int) *history {
+	return &history{ring: make([]entry, size), pairsAt: make([]int64, 0, size)}
+}
+
+// add takes in a step.
+func (h *history) add(p *ckpt.StepPrint) {
+	e := entry{
+		key: p.Key, tool: p.Tool, sig: number(p.Sig), res: number(p.Res), cause: number(p.Cause),
+		failed: p.Failed, told: p.Res != "", afterSeq: p.AfterSeq,
+	}
+	e.pair = mix(e.sig, e.res)
+	e.bad = e.failed || e.cause != 0 && !h.bringsNews(&e)
+	e.before = -1
+	if e.told {
+		e.before = h.seen.add(e.pair, h.steps)
+		e.old = e.before >= 0
+		if len(h.pairsAt) == cap(h.pairsAt) {
+			copy(h.pairsAt, h.pairsAt[1:])
+			h.pairsAt = h.pairsAt[:len(h.pairsAt)-1]
+		}
+		h.pairsAt = append(h.pairsAt, h.steps)
+		h.totalPairs++
+	}
+	h.ring[h.steps%int64(len(h.ring))] = e
+	h.steps++
+}
+
+// bringsNews says whether a call was made before and answered something else:
+// then it polls, and what it says about waiting is no complaint.
+func (h *history) bringsNews(e *entry) bool {
+	for i := range h.len() {
+		if before := h.last(i); before.sig == e.sig && before.told {
+			return before.res != e.res
+		}
+	}
+	return false
+}
+
+// len is how many steps are at hand.
+func (h *history) len() int { return int(min(h.steps, int64(len(h.ring)))) }
+
+// last is the step i before the newest one.
+func (h *history) last(i int) *entry {
+	return &h.ring[(h.steps-1-int64(i))%int64(len(h.ring))]
+}
+
+// pairs is how many of the newest span steps have a pair.
+func (h *history) pairs(span int) int {
+	n := len(h.pairsAt)
+	for n > 0 && h.pairsAt[len(h.pairsAt)-n] < h.steps-int64(span) {
+		n--
+	}
+	return n
+}
+
+// pairBack is the i-th newest step with a pair.
+func (h *history) pairBack(i int) *entry {
+	return &h.ring[h.pairsAt[len(h.pairsAt)-1-i]%int64(len(h.ring))]
+}
+
+// reach is how many of the newest steps hold the newest n pairs.
+func (h *history) reach(n int) int { return int(h.steps - h.pairsAt[len(h.pairsAt)-n]) }
+
+// keys are the keys of the newest n steps that match, oldest first, as many as
+// an evidence names.
+func (h *history) keys(n int, match func(*entry) bool) []string {
+	var keys []string
+	for i := n - 1; i >= 0; i-- {
+		if e := h.last(i); match(e) {
+			keys = append(keys, e.key)
+		}
+	}
+	return clip(keys)
+}
+
+// clip keeps the first ones and the last one of a list that is too long.
+func clip(keys []string) []string {
+	if len(keys) <= ckpt.MaxEvidence {
+		return keys
+	}
+	return append(keys[:ckpt.MaxEvidence-1:ckpt.MaxEvidence-1], keys[len(keys)-1])
+}
+
+// pairSet remembers maxPairs pairs and the steps in which they last came. What
+// has not come again since its turn was last due makes room for what is new.
+type pairSet struct {
+	ring []known
+	next int
+	at   map[uint64]int // the places in the ring
+}
+
+type known struct {
+	pair uint64
+	last int64 // the number of the step
+	used bool  // it came again
+}
+
+// add remembers a pair, and answers in which step it last came, -1 where it is new.
+func (s *pairSet) add(pair uint64, step int64) int64 {
+	if i, ok := s.at[pair]; ok {
+		before := s.ring[i].last
+		s.ring[i].last, s.ring[i].used = step, true
+		return before
+	}
+	if s.at == nil {
+		s.at = make(map[uint64]int)
+	}
+	if len(s.ring) < maxPairs {
+		s.at[pair] = len(s.ring)
+		s.ring = append(s.ring, known{pair: pair, last: step})
+		return -1
+	}
+	for s.ring[s.next].used {
+		s.ring[s.next].used = false
+		s.next = (s.next + 1) % maxPairs
+	}
+	delete(s.at, s.ring[s.next].pair)
+	s.at[pair] = s.next
+	s.ring[s.next] = known{pair: pair, last: step}
+	s.next = (s.next + 1) % maxPairs
+	return -1
+}
+
+// number is the first 16 hexadecimal digits of a hash; 0 for none.
+func number(hash string) uint64 {
+	var n uint64
+	for i := 0; i < len(hash) && i < 16; i++ {
+		c := hash[i]
+		switch {
+		case isDigit(c):
+			n = n<<4 | uint64(c-'0')
+		default:
+			n = n<<4 | uint64(c|0x20-'a'+10)&15
+		}
+	}
+	if n == 0 && hash != "" {
+		return 1
+	}
+	return n
+}
+
+// mix makes one number of two, so that their order counts.
+func mix(a, b uint64) uint64 {
+	a ^= b*0x9e3779b97f4a7c15 + 0x632be59bd9b4e019
+	a ^= a >> 29
+	a *= 0xbf58476d1ce4e5b9
+	return a ^ a>>32
+}

@@ -1,0 +1,39 @@
+package drift
+
+import (
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// lost finds top-level keys that the last checkpoints had and this one has not.
+func (r *run) lost(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ckpt.Found {
+	before := r.states.back(int(set.warn.value))
+	if before == nil || p.Keys == nil {
+		return found
+	}
+	var gone []string
+	for key := range before[0].Keys {
+		if _, there := p.Keys[key]; there {
+			continue
+		}
+		always := true
+		for i := range before {
+			_, there := before[i].Keys[key]
+			always = always && there
+		}
+		if always {
+			gone = append(gone, key)
+		}
+	}
+	if len(gone) == 0 {
+		return found
+	}
+	slices.Sort(gone)
+	f := r.stateFound(RuleLostKeys, p, pointerTo(gone[0]))
+	f.Evidence.Threshold, f.Evidence.Observed = sentence("in the last %s", count(len(before), "checkpoint")), named(gone)
+	f.Evidence.Window = len(before)
+	f.Message = sentence("The state has lost %s that the last %s had: %s.", count(len(gone), "top-level key"), count(len(before), "checkpoint"), named(gone))
+	f.Advice = sentence("Your state has lost %s: %s. Take it from the checkpoint before, or say that it is no longer needed.", count(len(gone), "key"), named(gone))
+	return append(found, f)
+}

@@ -1,0 +1,163 @@
+package drift
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// start is when the made-up runs begin.
+var start = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+
+// made is a made-up run: steps go through the print and the watch as they do in
+// the store.
+type made struct {
+	t      testing.TB
+	watch  ckpt.DriftWatch
+	policy ckpt.Policy
+	run    ckpt.RunWatch
+	now    time.Time
+	prints []ckpt.StepPrint
+	states []ckpt.StatePrint
+	last   []byte // state
+	seq    int64
+	found  []sighting
+
+	dismissed map[string]time.Time
+}
+
+// sighting is a finding and the number of the step, from 0, that made it.
+type sighting struct {
+	step int
+	ckpt.Found
+}
+
+func newMade(t testing.TB, change ...func(*ckpt.Policy)) *made {
+	t.Helper()
+	m := &made{t: t, watch: New(), policy: ckpt.DefaultPolicy(), now: start}
+	for _, c := range change {
+		c(&m.policy)
+	}
+	if err := m.policy.Check(); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.watch.Check(&m.policy); err != nil {
+		t.Fatal(err)
+	}
+	m.run = m.watch.Watch(&m.policy, m.past())
+	return m
+}
+
+func (m *made) past() ckpt.RunPast {
+	return ckpt.RunPast{StartedAt: start, Steps: m.prints[max(0, len(m.prints)-ckpt.MaxPastSteps):], TotalSteps: int64(len(m.prints)), Dismissed: m.dismissed, States: m.states[max(0, len(m.states)-ckpt.MaxPastStates):]}
+}
+
+// restart throws the watch away and builds it anew from what is stored.
+func (m *made) restart() { m.run = m.watch.Watch(&m.policy, m.past()) }
+
+// dismiss says that the findings of a rule were none.
+func (m *made) dismiss(rule string) {
+	if m.dismissed == nil {
+		m.dismissed = map[string]time.Time{}
+	}
+	m.now = m.now.Add(time.Second)
+	m.dismissed[rule] = m.now
+	m.run.Forget(rule)
+}
+
+// step records a step: args and result are whatever JSON can say. An error makes
+// it fail.
+func (m *made) step(tool string, args, result any, failure string, change ...func(*ckpt.Step)) []ckpt.Found {
+	m.t.Helper()
+	m.now = m.now.Add(time.Second)
+	s := ckpt.Step{
+		Key: "s" + strconv.Itoa(len(m.prints)), Name: tool, Args: asJSON(m.t, args), Result: asJSON(m.t, result),
+		Error: ckpt.Ref(failure), Status: ckpt.StepSucceeded, Attempt: 1, EndedAt: ckpt.At(m.now),
+	}
+	if failure != "" {
+		s.Status = ckpt.StepFailed
+	}
+	for _, c := range change {
+		c(&s)
+	}
+	print := m.watch.Step(&m.policy, ckpt.RuleRun{Agent: "a", Run: "main", Measures: m.run.Measures()}, &s)
+	print.AfterSeq = m.seq
+	found := m.run.Step(print)
+	print.Broken = nil
+	m.prints = append(m.prints, print)
+	m.note(found)
+	return found
+}
+
+// save records a routine checkpoint.
+func (m *made) save(state any) []ckpt.Found {
+	m.t.Helper()
+	m.now = m.now.Add(time.Second)
+	m.seq++
+	body := asJSON(m.t, state)
+	print := m.watch.State(&m.policy, ckpt.RuleRun{Agent: "a", Run: "main", Measures: m.run.Measures()}, body, m.last, ckpt.ContentTypeJSON)
+	print.ID, print.Seq, print.At, print.Kind = "c"+strconv.FormatInt(m.seq, 10), m.seq, m.now, ckpt.KindRoutine
+	found := m.run.State(print)
+	print.Broken = nil
+	m.states, m.last = append(m.states, print), body
+	m.note(found)
+	return found
+}
+
+func (m *made) note(found []ckpt.Found) {
+	for _, f := range found {
+		m.found = append(m.found, sighting{len(m.prints) - 1, f})
+	}
+}
+
+func asJSON(t testing.TB, v any) ckpt.JSON {
+	if v == nil {
+		return nil
+	}
+	if raw, ok := v.(json.RawMessage); ok {
+		return ckpt.JSON(raw)
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// first is the number of the first step at which a rule fired at a severity or
+// above, -1 for never.
+func (m *made) first(rule string, severity ckpt.Severity) int {
+	for _, f := range m.found {
+		if f.Rule == rule && rank(f.Severity) >= rank(severity) {
+			return f.step
+		}
+	}
+	return -1
+}
+
+func (m *made) expect(rule string, severity ckpt.Severity, at int) {
+	m.t.Helper()
+	if got := m.first(rule, severity); got != at {
+		m.t.Errorf("%s fired at %s at step %d, not %d; all: %s", rule, severity, got, at, m.all())
+	}
+}
+
+func (m *made) expectNone() {
+	m.t.Helper()
+	if len(m.found) > 0 {
+		m.t.Errorf("there are findings: %s", m.all())
+	}
+}
+
+func (m *made) all() string {
+	var list []string
+	for _, f := range m.found {
+		list = append(list, fmt.Sprintf("%d: %s %s", f.step, f.Rule, f.Severity))
+	}
+	return strings.Join(list, ", ")
+}

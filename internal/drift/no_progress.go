@@ -1,0 +1,41 @@
+package drift
+
+import (
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// stalled finds that declared progress has not grown for long.
+func (r *run) stalled(found []ckpt.Found, now time.Time, key string) []ckpt.Found {
+	set, p := r.set.rules[RuleNoProgress], &r.progress
+	if set.off || !p.declared {
+		return found
+	}
+	steps, spent := r.ended-p.grewStep, now.Sub(p.grewAt)
+	share := max(over(float64(steps), float64(r.set.policy.NoProgressSteps)), over(float64(spent), float64(r.set.policy.NoProgressTime)))
+	severity, need := set.tierOf(share)
+	if rank(severity) <= rank(p.told) {
+		return found
+	}
+	p.told = severity
+	return append(found, ckpt.Found{
+		Rule: RuleNoProgress, Severity: severity, SinceSeq: p.grewSeq,
+		Message: sentence("The declared progress has stood at %s for %s and %s.", figure(p.best), count(int(steps), "step"), spentText(spent)),
+		Advice:  sentence("Your progress has stood at %s for %s. Say what blocks it, and take another way or ask for help.", figure(p.best), count(int(steps), "step")),
+		Evidence: ckpt.Evidence{
+			Threshold: sentence("%s × %s", figure(need), stallLimit(r.set.policy)),
+			Observed:  sentence("%s, %s", count(int(steps), "step"), spentText(spent)), Window: int(steps), Steps: keysOf(key),
+		},
+	})
+}
+
+func stallLimit(p *ckpt.Policy) string {
+	switch {
+	case p.NoProgressSteps > 0 && p.NoProgressTime > 0:
+		return sentence("(%s or %s)", count(int(p.NoProgressSteps), "step"), p.NoProgressTime)
+	case p.NoProgressSteps > 0:
+		return count(int(p.NoProgressSteps), "step")
+	}
+	return p.NoProgressTime.String()
+}

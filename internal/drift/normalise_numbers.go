@@ -1,0 +1,172 @@
+package drift
+
+import "bytes"
+
+// numberLen is the length of the plain number that b begins with, 0 where a
+// word goes on.
+func numberLen(b []byte) int {
+	n := digits(b)
+	if n+1 < len(b) && b[n] == '.' && isDigit(b[n+1]) {
+		n += 1 + digits(b[n+1:])
+	}
+	if n == 0 || !ends(b, n) {
+		return 0
+	}
+	return n
+}
+
+// durationLen is the length of the duration that b begins with, or 0: numbers
+// with units, joined like 1m30s or one with a space like 1.5 seconds.
+func durationLen(b []byte) int {
+	n, parts := 0, 0
+	for {
+		number := digits(b[n:])
+		if number == 0 {
+			break
+		}
+		if at := n + number; at+1 < len(b) && b[at] == '.' && isDigit(b[at+1]) {
+			number += 1 + digits(b[at+1:])
+		}
+		unit := shortUnit(b[n+number:])
+		if unit == 0 {
+			break
+		}
+		n += number + unit
+		parts++
+	}
+	if n > 0 && ends(b, n) {
+		// 5m alone may be metres or millions.
+		if last := b[n-1]; parts > 1 || last == 's' {
+			return n
+		}
+		return 0
+	}
+	return spacedDuration(b)
+}
+
+// shortUnit is the length of the unit of time that b begins with, or 0.
+func shortUnit(b []byte) int {
+	if len(b) == 0 {
+		return 0
+	}
+	n := 1
+	switch b[0] {
+	case 's', 'h', 'd':
+	case 'm':
+		n += b2i(len(b) > 1 && b[1] == 's')
+	case 'n', 'u':
+		n = 2
+	case 0xc2, 0xce: // both signs for micro
+		n = 3
+		if len(b) < 3 || b[1] != 0xb5 && b[1] != 0xbc {
+			return 0
+		}
+	default:
+		return 0
+	}
+	if n > len(b) || n > 1 && b[n-1] != 's' || !ends(b, n) && !isDigit(b[n]) {
+		return 0
+	}
+	return n
+}
+
+// spacedDuration is the length of a number, a space and a unit of time, or 0.
+func spacedDuration(b []byte) int {
+	n := numberLen(b)
+	if n == 0 || n+1 >= len(b) || b[n] != ' ' || !isLetter(b[n+1]) && b[n+1] < 0x80 {
+		return 0
+	}
+	unit := wordLen(b[n+1:])
+	switch string(b[n+1 : n+1+unit]) {
+	case "ns", "us", "µs", "μs", "ms", "s", "sec", "secs", "second", "seconds", "min", "mins", "minute", "minutes",
+		"hour", "hours", "milliseconds", "microseconds", "nanoseconds", "msec":
+		return n + 1 + unit
+	}
+	return 0
+}
+
+// isEpoch says whether a number may be seconds since 1970 in the years 2014 to
+// 2036, or the thousandths, millionths or billionths of them.
+func isEpoch(b []byte) bool {
+	switch digits(b) {
+	case 10, 13, 16, 19:
+	default:
+		return false
+	}
+	return b[0] == '1' && b[1] >= '4' || b[0] == '2' && b[1] == '0'
+}
+
+// meaning is what the name of a number says of it.
+type meaning int
+
+const (
+	meansNothing meaning = iota
+	meansPID
+	meansProcess // a process id, or how far a process is
+	meansDuration
+	meansTime
+	meansSize // something counted: ten digits of it are no time
+)
+
+// maxName is how long the name of a number may be.
+const maxName = 40
+
+// meaningOf looks at a name in whatever case.
+func meaningOf(name []byte) meaning {
+	if len(name) == 0 || len(name) > maxName {
+		return meansNothing
+	}
+	var space [maxName]byte
+	lower := space[:len(name)]
+	for i, c := range name {
+		if c >= 'A' && c <= 'Z' {
+			c |= 0x20
+		}
+		lower[i] = c
+	}
+	switch string(lower) {
+	case "pid", "ppid", "tid", "process_id", "process-id", "processid":
+		return meansPID
+	case "process":
+		return meansProcess
+	case "duration", "elapsed", "took", "latency", "uptime":
+		return meansDuration
+	case "timestamp", "ts", "epoch", "mtime", "ctime", "atime":
+		return meansTime
+	}
+	for _, s := range suffixes {
+		if len(lower) > len(s.text) && bytes.HasSuffix(lower, s.text) {
+			return s.means
+		}
+	}
+	for _, part := range sizeWords {
+		if bytes.Contains(lower, part) {
+			return meansSize
+		}
+	}
+	return meansNothing
+}
+
+// suffixes end the names of numbers that change with time.
+var suffixes = []struct {
+	text  []byte
+	means meaning
+}{
+	{[]byte("_pid"), meansPID}, {[]byte("-pid"), meansPID},
+	{[]byte("_ms"), meansDuration}, {[]byte("_us"), meansDuration}, {[]byte("_ns"), meansDuration}, {[]byte("_sec"), meansDuration},
+	{[]byte("_secs"), meansDuration}, {[]byte("_seconds"), meansDuration}, {[]byte("_duration"), meansDuration},
+	{[]byte("_elapsed"), meansDuration}, {[]byte("_latency"), meansDuration}, {[]byte("duration_s"), meansDuration}, {[]byte("elapsed_s"), meansDuration},
+	{[]byte("_at"), meansTime}, {[]byte("_ts"), meansTime}, {[]byte("_timestamp"), meansTime}, {[]byte("_epoch"), meansTime},
+}
+
+var sizeWords = [][]byte{[]byte("byte"), []byte("size"), []byte("count"), []byte("total"), []byte("offset"), []byte("length"), []byte("position"), []byte("id")}
+
+// isShare says whether a number is so much of something.
+func isShare(after []byte) bool {
+	return len(after) > 0 && (after[0] == '/' || after[0] == '%') || bytes.HasPrefix(after, []byte(" of ")) || bytes.HasPrefix(after, []byte(" %"))
+}
+
+// isUnit says whether a number is of something: bytes, rows, …
+func isUnit(after []byte) bool {
+	return len(after) > 1 && after[0] == ' ' && isLetter(after[1])
+}

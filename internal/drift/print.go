@@ -1,0 +1,213 @@
+package drift
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// printOf makes the print of a step that has ended.
+func printOf(s *ckpt.Step) ckpt.StepPrint {
+	print := ckpt.StepPrint{
+		Key: s.Key, Tool: s.Name, Sig: sigOf(s.Name, s.Args),
+		Failed: s.Status == ckpt.StepFailed, At: s.EndedAt.Time, Measures: s.Measures,
+	}
+	result := textOf(s.Result)
+	outcome := result
+	if len(outcome) == 0 {
+		outcome = []byte(s.Error)
+	}
+	if normal := Normalise(outcome); len(normal) > 0 {
+		print.Res = digest(32, normal)
+	}
+	print.Unparsable = unparsable(s.Result)
+	print.Cause = causeOf(s, result)
+	return print
+}
+
+// sigOf is the hash of a call: its tool, and its arguments in canonical form.
+func sigOf(tool string, args ckpt.JSON) string {
+	if len(args) == 0 {
+		args = ckpt.JSON("null")
+	}
+	canonical, err := ckpt.CanonicalJSON(args)
+	if err != nil {
+		canonical = args // no JSON of ours; as it stands it still names the call
+	}
+	return digest(32, []byte(tool), []byte{0}, canonical)
+}
+
+// digest is the beginning of the SHA-256 of parts, in so many hexadecimal digits.
+func digest(length int, parts ...[]byte) string {
+	h := sha256.New()
+	for _, part := range parts {
+		h.Write(part)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:length]
+}
+
+// textOf is the text of a JSON value: of a string what it says, of another
+// value its canonical form, in which the strings say what they say. It is empty
+// where nothing was said: null, "", [] and {}.
+func textOf(value ckpt.JSON) []byte {
+	value = bytes.TrimSpace(value)
+	if len(value) == 0 {
+		return nil
+	}
+	if value[0] == '"' {
+		return []byte(stringOf(value))
+	}
+	canonical, err := ckpt.CanonicalJSON(value)
+	if err != nil {
+		return value
+	}
+	switch string(canonical) {
+	case "null", "[]", "{}", `[""]`, "[null]":
+		return nil
+	}
+	return unescape(canonical)
+}
+
+// stringOf is what a JSON string says, "" for another value.
+func stringOf(value []byte) string {
+	var s string
+	if json.Unmarshal(value, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// unescape replaces the strings of a JSON text by what they say. The quotes stay.
+func unescape(canonical []byte) []byte {
+	if bytes.IndexByte(canonical, '\\') < 0 {
+		return canonical
+	}
+	out := make([]byte, 0, len(canonical))
+	for i := 0; i < len(canonical); {
+		if canonical[i] != '"' {
+			out = append(out, canonical[i])
+			i++
+			continue
+		}
+		end := stringEnd(canonical, i)
+		out = append(out, '"')
+		out = append(out, stringOf(canonical[i:end])...)
+		out = append(out, '"')
+		i = end
+	}
+	return out
+}
+
+// stringEnd is the place after the JSON string that begins at i.
+func stringEnd(b []byte, i int) int {
+	for i++; i < len(b); i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return len(b)
+}
+
+// How many texts of a result are looked at, and how deep in it they are.
+const (
+	maxTexts     = 16
+	maxTextDepth = 4
+)
+
+// texts calls visit with the strings of a JSON value until it answers false.
+func texts(value []byte, depth int, visit func(string) bool) bool {
+	value = bytes.TrimSpace(value)
+	if len(value) == 0 || depth > maxTextDepth {
+		return true
+	}
+	switch value[0] {
+	case '"':
+		return visit(stringOf(value))
+	case '[':
+		var items []json.RawMessage
+		if json.Unmarshal(value, &items) != nil {
+			return true
+		}
+		for _, item := range items[:min(len(items), maxTexts)] {
+			if !texts(item, depth+1, visit) {
+				return false
+			}
+		}
+	case '{':
+		var members map[string]json.RawMessage
+		if json.Unmarshal(value, &members) != nil {
+			return true
+		}
+		for _, key := range sortedKeys(members, maxTexts) {
+			if !texts(members[key], depth+1, visit) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// unparsable says whether a text in a result begins like JSON and is none, also
+// where that text is in JSON in a text. One that says that it was cut is not
+// judged.
+func unparsable(result ckpt.JSON) bool {
+	return bytes.ContainsAny(result, "{[") && brokenText(result, 2)
+}
+
+func brokenText(value []byte, deeper int) bool {
+	broken := false
+	texts(value, 0, func(s string) bool {
+		if beginsLikeJSON(s) && !saysItWasCut(s) {
+			broken = !isJSONs(s) || deeper > 0 && brokenText([]byte(s), deeper-1)
+		}
+		return !broken
+	})
+	return broken
+}
+
+// beginsLikeJSON: a brace with a name or nothing in it, a bracket with a text,
+// an object or an array in it. A bracket with a word or a number is a log line.
+func beginsLikeJSON(s string) bool {
+	b := bytes.TrimLeft([]byte(s[:min(len(s), 256)]), " \t\r\n\ufeff")
+	if len(b) < 2 {
+		return false
+	}
+	rest := bytes.TrimLeft(b[1:], " \t\r\n")
+	if len(rest) == 0 {
+		return false
+	}
+	switch b[0] {
+	case '{':
+		return rest[0] == '"' || rest[0] == '}'
+	case '[':
+		return rest[0] == '"' || rest[0] == '{' || rest[0] == '['
+	}
+	return false
+}
+
+func saysItWasCut(s string) bool {
+	for _, mark := range []string{"...", "…", "truncated", "omitted"} {
+		if bytes.Contains([]byte(s), []byte(mark)) {
+			return true
+		}
+	}
+	return false
+}
+
+// isJSONs says whether a text is one JSON value or several in a row.
+func isJSONs(s string) bool {
+	decoder := json.NewDecoder(bytes.NewReader([]byte(s)))
+	for decoder.More() {
+		var value json.RawMessage
+		if decoder.Decode(&value) != nil {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,55 @@
+package drift
+
+import (
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// progress is what the run has declared of how far it is.
+type progress struct {
+	declared   bool
+	best, last float64
+	grewAt     time.Time
+	grewStep   int64 // how many steps had ended when it last grew
+	grewSeq    int64 // the run's newest checkpoint then
+	declareds  int64
+	told       ckpt.Severity // of no_progress, since it last grew
+}
+
+// declare takes in a declared progress, and says whether it grew or fell.
+func (p *progress) declare(value float64, now time.Time, step, seq int64) (grew, fell bool, before float64) {
+	grew, fell, before = !p.declared || value > p.best, p.declared && value < p.last, p.last
+	p.declared, p.last = true, value
+	p.declareds++
+	if grew {
+		p.best, p.grewAt, p.grewStep, p.grewSeq, p.told = value, now, step, seq, ""
+	}
+	return grew, fell, before
+}
+
+// tierOf is the highest tier that a value reaches, and what it needs.
+func (s setting) tierOf(value float64) (ckpt.Severity, float64) {
+	switch {
+	case s.critical.value > 0 && value >= s.critical.value:
+		return s.capped(ckpt.SeverityCritical), s.critical.value
+	case s.warn.value > 0 && value >= s.warn.value:
+		return ckpt.SeverityWarn, s.warn.value
+	}
+	return "", 0
+}
+
+// over is a share of a limit, 0 where there is none.
+func over(value, limit float64) float64 {
+	if limit <= 0 {
+		return 0
+	}
+	return value / limit
+}
+
+func keysOf(key string) []string {
+	if key == "" {
+		return nil
+	}
+	return []string{key}
+}

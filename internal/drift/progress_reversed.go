@@ -1,0 +1,28 @@
+package drift
+
+import (
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// declared takes in what a step or a heartbeat says of progress.
+func (r *run) declared(found []ckpt.Found, value *float64, now time.Time, key string) []ckpt.Found {
+	if value == nil {
+		return found
+	}
+	grew, fell, before := r.progress.declare(*value, now, r.ended, r.seq)
+	if grew {
+		r.grew = r.steps.steps // the repeat rules count from here
+	}
+	set := r.set.rules[RuleProgressReversed]
+	if !fell || set.off || !r.tells(RuleProgressReversed, set.one, r.progress.declareds, set.cooldown) {
+		return found
+	}
+	return append(found, ckpt.Found{
+		Rule: RuleProgressReversed, Severity: set.one, SinceSeq: r.seq,
+		Message:  sentence("The declared progress fell from %s to %s.", figure(before), figure(*value)),
+		Advice:   sentence("Your progress fell from %s to %s. Check whether work was lost, and declare progress over the whole run, so that it only grows.", figure(before), figure(*value)),
+		Evidence: ckpt.Evidence{Threshold: sentence("not less than %s", figure(before)), Observed: figure(*value), Steps: keysOf(key)},
+	})
+}

@@ -1,0 +1,57 @@
+package drift
+
+import ckpt "github.com/ckptsidecar/ckptsidecar"
+
+// repeat finds one pair several times among the newest steps. Where something
+// new came in between, the agent may be at work (change, test, change, test):
+// then warn asks for one time more, and critical does not fire.
+type repeat struct{}
+
+func (repeat) rule() string  { return RuleRepeat }
+func (repeat) repeats() bool { return true }
+
+func (repeat) look(h *history, set setting, span int) hit {
+	newest := h.last(0)
+	if !newest.told || !newest.old {
+		return hit{}
+	}
+	return tiers(set, func(need threshold, critical bool) (hit, bool) {
+		n, news := 0, false
+		for i := range min(need.window, span) {
+			e := h.last(i)
+			switch {
+			case e.told && e.pair == newest.pair:
+				n++
+				if n == int(need.value) && !news || n > int(need.value) && !critical {
+					return hit{n: n, among: i + 1}, true
+				}
+			case e.told && !e.old:
+				news = true
+			}
+		}
+		return hit{}, false
+	})
+}
+
+func (repeat) making(h *history, need threshold, span int) int {
+	n := min(need.window, span)
+	first, oldest := h.steps-int64(n), int64(-1)
+	for i := range n {
+		if e := h.last(i); e.told && e.before >= first {
+			oldest = e.before
+		}
+	}
+	if oldest < 0 {
+		return 0
+	}
+	return int(h.steps - oldest)
+}
+
+func (r repeat) tell(h *history, x hit) ckpt.Found {
+	newest := h.last(0)
+	f := x.found(h, RuleRepeat, func(e *entry) bool { return e.told && e.pair == newest.pair })
+	f.Message = sentence("%s was called %s with the same arguments in the last %s and always gave the same result.",
+		newest.tool, times(x.n), count(x.among, "step"))
+	f.Advice = sentence("You have made the same call to %s %s and got the same result; it will not change. Use what it said, or do something else.", newest.tool, times(x.n))
+	return f
+}

@@ -1,0 +1,127 @@
+package drift
+
+import (
+	"slices"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// replay goes through what is stored of a run, so that a watch goes on where
+// the one before it was: the same steps give the same counts, streaks and
+// cooldowns. What is found on the way was told already.
+func (r *run) replay(past *ckpt.RunPast) {
+	r.ended = max(0, past.TotalSteps-int64(len(past.Steps)))
+	r.steps.steps = 0
+	waiting := dismissals(past.Dismissed)
+	for i := range past.Steps {
+		for len(waiting) > 0 && waiting[0].at.Before(past.Steps[i].At) {
+			r.Forget(waiting[0].rule)
+			waiting = waiting[1:]
+		}
+		r.Step(past.Steps[i])
+	}
+	for _, d := range waiting {
+		r.Forget(d.rule)
+	}
+	for i := range past.States {
+		r.State(past.States[i])
+	}
+	r.goal = goal{first: past.Goal}
+	r.goal.remember(past.Open)
+	r.resumeProgress(past)
+	r.resumeBudget(past)
+	r.resumeAges(past)
+}
+
+// dismissal is that a rule was told to forget.
+type dismissal struct {
+	rule string
+	at   time.Time
+}
+
+func dismissals(byRule map[string]time.Time) []dismissal {
+	list := make([]dismissal, 0, len(byRule))
+	for rule, at := range byRule {
+		list = append(list, dismissal{rule, at})
+	}
+	slices.SortFunc(list, func(a, b dismissal) int { return a.at.Compare(b.at) })
+	return list
+}
+
+// resumeProgress takes what was declared by heartbeats too.
+func (r *run) resumeProgress(past *ckpt.RunPast) {
+	if past.Progress == nil {
+		return
+	}
+	p := &r.progress
+	if !p.declared || *past.Progress > p.best {
+		p.best = *past.Progress
+	}
+	p.declared, p.last = true, *past.Progress
+	if past.ProgressAt.After(p.grewAt) {
+		p.grewAt, p.grewStep, p.grewSeq = past.ProgressAt, r.ended, r.seq
+		for i := len(past.Steps) - 1; i >= 0 && past.Steps[i].At.After(past.ProgressAt); i-- {
+			p.grewStep--
+			p.grewSeq = past.Steps[i].AfterSeq
+		}
+		counted := r.steps.steps
+		for i := len(past.Steps) - 1; i >= 0 && past.Steps[i].At.After(past.ProgressAt); i-- {
+			counted -= int64(b2i(!r.set.ignore[past.Steps[i].Tool]))
+		}
+		r.grew = max(r.grew, counted)
+	}
+	if at := past.Dismissed[RuleNoProgress]; at.After(p.grewAt) {
+		p.grewAt, p.grewStep, p.grewSeq = at, r.ended, r.seq
+	}
+	p.told = severityOf(past.Open, RuleNoProgress)
+}
+
+// resumeBudget takes the totals, of which the newest steps are only a part.
+func (r *run) resumeBudget(past *ckpt.RunPast) {
+	r.spent = spent{}
+	r.spent.used[budgetSteps] = float64(past.TotalSteps)
+	r.spent.used[budgetTokens] = float64(past.InputTokens + past.OutputTokens)
+	r.spent.used[budgetCost] = past.CostUSD
+	if _, dismissed := past.Dismissed[RuleBudget]; dismissed {
+		if !r.startedAt.IsZero() && r.now.After(r.startedAt) {
+			r.spent.used[budgetWall] = float64(r.now.Sub(r.startedAt))
+		}
+		r.settle()
+	}
+	r.spent.remember(past.Open)
+}
+
+func (r *run) resumeAges(past *ckpt.RunPast) {
+	for _, d := range []struct {
+		due   *due
+		rule  string
+		last  time.Time
+		after ckpt.Duration
+	}{
+		{&r.routine, RuleStaleCheckpoint, past.LastRoutine, r.set.policy.CheckpointInterval},
+		{&r.refresh, RuleContextAge, past.LastRefresh, r.set.policy.RefreshAfter},
+	} {
+		*d.due = due{since: later(past.StartedAt, d.last)}
+		told := past.Dismissed[d.rule]
+		for i := range past.Open {
+			if past.Open[i].Rule == d.rule {
+				told = later(told, past.Open[i].At.Time)
+			}
+		}
+		if told.After(d.due.since) {
+			d.due.overdue(told.Add(time.Second), r.set.rules[d.rule].interval(d.after))
+		}
+	}
+}
+
+// severityOf is the highest severity of the open findings of a rule.
+func severityOf(open []ckpt.Finding, rule string) ckpt.Severity {
+	var highest ckpt.Severity
+	for i := range open {
+		if open[i].Rule == rule && rank(open[i].Severity) > rank(highest) {
+			highest = open[i].Severity
+		}
+	}
+	return highest
+}

@@ -1,0 +1,273 @@
+package drift
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+func ruled(when string) func(*ckpt.Policy) {
+	return func(p *ckpt.Policy) {
+		p.Rules = []ckpt.Rule{{Name: "mine", When: when, Severity: ckpt.SeverityCritical, Message: "it is too much"}}
+	}
+}
+
+// tried works an expression out over a fixed state, previous state, step, run
+// and measures.
+func tried(t *testing.T, when string) (found []ckpt.Found) {
+	t.Helper()
+	r, err := compile(ckpt.Rule{Name: "mine", When: when, Severity: ckpt.SeverityWarn})
+	if err != nil {
+		t.Errorf("%s: %v", when, err)
+		return nil
+	}
+	took, progress := int64(1500), 0.4
+	step := ckpt.Step{Key: "k", Name: "bash", Args: ckpt.JSON(`{"cmd":"ls"}`), Result: ckpt.JSON(`"ok"`), Status: ckpt.StepSucceeded, Attempt: 1}
+	step.DurationMS = &took
+	run := ckpt.RuleRun{
+		Agent: "a", Run: "main", Status: "running", Goal: "count sheep", Attempt: 2, Steps: 7, Progress: &progress,
+		Measures: map[string]float64{"steps": 7, "errors_in_10": 4}, Last: &step,
+	}
+	state := []byte(`{"n":5,"share":0.25,"name":"Dolly","tags":["a","b"],"ok":true,"none":null,"text":"Grün und gut",
+		"tasks":[{"id":1,"done":true,"cost":2},{"id":2,"done":false,"cost":3.5},{"id":3,"done":false,"cost":1}],"in":{"side":{"x":1}},"a-b":9}`)
+	previous := []byte(`{"n":6,"tasks":[],"in":{"side":{"x":1}}}`)
+	if !r.state {
+		return tryStep([]*rule{r}, run, &step)
+	}
+	return tryState([]*rule{r}, run, state, previous, ckpt.ContentTypeJSON)
+}
+
+func TestExpressions(t *testing.T) {
+	for when, want := range map[string]bool{
+		"true": true, "false": false, "1 < 2": true, "1 >= 2": false, "'a' < 'b'": true, "1 == 1.0": true, "'1' == 1": false,
+		"1 + 2 * 3 == 7": true, "(1 + 2) * 3 == 9": true, "7 / 2 == 3.5": true, "7 % 4 == 3": true, "-2 < +1": true, "1 / 0 > 0": false,
+		"not false && !false": true, "true and false or true": true, "nil == nil": true, "(nil ?? 3) == 3": true,
+		"state.n == 5": true, "state.n > 4 && state.share < 0.5": true, "state.n < previous.n": true, "state['a-b'] == 9": true,
+		"state.missing.deeper > 3": false, "state.missing == nil": true, "state.none == nil": true, "state.n > nil": false, "state?.in?.side?.x == 1": true,
+		"state.in == previous.in": true, "state.tasks == previous.tasks": false, "state.tags == ['a', 'b']": true,
+		"state.tags[0] == 'a' && state.tags[-1] == 'b' && state.tags[2] == nil": true,
+		"len(state.tasks) == 3 && len(state.name) == 5 && len(state.in) == 1":   true, "len(state.text) == 12": true,
+		"any(state.tasks, .done)": true, "all(state.tasks, .cost > 1)": false, "none(state.tasks, .id == 9)": true, "one(state.tasks, .done)": true,
+		"count(state.tasks, !.done) == 2": true, "sum(state.tasks, .cost) == 6.5": true, "len(filter(state.tasks, {.cost > 1})) == 2": true,
+		"map(state.tasks, .id) == [1, 2, 3]": true, "find(state.tasks, .id == 2).cost == 3.5": true, "any(state.tasks, # == state.tasks[1])": true,
+		"any(state.tags, # == 'b' && #index == 1)": true, "count(state.tasks, any(state.tags, # == 'a')) == 3": true,
+		"state.tasks | filter(.done) | len() == 1": true,
+		"'a' in state.tags":                        true, "'n' in state": true, "'zz' not in state": true, "'oll' in state.name": true,
+		"state.name contains 'oll'": true, "state.name startsWith 'D'": true, "state.name endsWith 'x'": false, "state.name matches '^D.*y$'": true,
+		"lower(state.name) == 'dolly'": true, "state.name + '!' == 'Dolly!'": true, "state.name + 1 == nil": true,
+		"max(state.n, 9) == 9 && min(2, state.n) == 2 && abs(-3) == 3": true, "keys(state.in) == ['side']": true,
+		"let open = count(state.tasks, !.done); open == 2": true, "state.ok ? state.n == 5 : false": true,
+		"step.tool == 'bash' && step.duration_ms > 1000 && step.args.cmd == 'ls'": true, "step.failed": false, "step.cost_usd > 0": false,
+		"run.steps == 7 && run.goal contains 'sheep' && run.progress < 0.5": true, "measures.errors_in_10 >= 4": true,
+		"state.n": false, "step": false, "'true'": false, "all(state.n, true)": false, "any(state.none, true)": false,
+	} {
+		if got := tried(t, when); (len(got) == 1) != want {
+			t.Errorf("%s: %+v", when, got)
+		}
+	}
+}
+
+func TestBadRulesAreRefusedWithTheirPlace(t *testing.T) {
+	for when, want := range map[string]string{
+		"state.n >":                        "line 1, column 9",
+		"state.n > 3 &&\n  stat.n > 3":     "line 2, column 3: stat is not known",
+		"measures.error_streak > 3":        "measures has no error_streak",
+		"step.durationms > 3":              "step has no durationms",
+		"run.name == 'x'":                  "run has no name",
+		"state.x matches state.y":          "the pattern of matches must be a text",
+		"state.x matches '('":              "the pattern is wrong",
+		"state.x matches '(a{500}){500}'":  "the pattern",
+		"state.x matches '((a{90}){90})'":  "the pattern",
+		"now() > 3":                        "the function now is not known",
+		"env('HOME') == ''":                "the function",
+		"toJSON(state) == ''":              "the function toJSON is not known",
+		"reduce(state.l, #acc + #, 0) > 1": "the function reduce is not known",
+		"1..1000000 == nil":                "the operator .. is not known",
+		"{'a': 1} == state":                "not part of the language",
+		"state.l[1:2] == nil":              "not part of the language",
+		"$env.state == 1":                  "$env is not known",
+		"# == 1":                           "",
+		"len(state.a, state.b) == 1":       "",
+		"":                                 "",
+		strings.Repeat("(", 500) + "1" + strings.Repeat(")", 500) + strings.Repeat(" || state.a == 1", 400): "too large",
+	} {
+		p := ckpt.DefaultPolicy()
+		p.Rules = []ckpt.Rule{{Name: "first", When: "true", Severity: ckpt.SeverityInfo}, {Name: "mine", When: when, Severity: ckpt.SeverityWarn}}
+		err := New().Check(&p)
+		if err == nil || ckpt.CodeOf(err) != ckpt.CodeInvalid || !strings.Contains(err.Error(), "rules[1].when of mine") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60q: %v", when, err)
+		}
+	}
+}
+
+// hostileState is a state of which much can be made.
+func hostileState() []byte {
+	list := make([]any, 20_000)
+	for i := range list {
+		list[i] = map[string]any{"i": i, "same": strings.Repeat("x", 20)}
+	}
+	state, _ := json.Marshal(map[string]any{"l": list, "s": strings.Repeat("a", 500_000), "deep": nested(2000)})
+	return state
+}
+
+func nested(depth int) any {
+	var v any = 1.0
+	for range depth {
+		v = []any{v}
+	}
+	return v
+}
+
+// Rules without end, too large and too deep are stopped, and named.
+func TestHostileRulesAreStopped(t *testing.T) {
+	state := hostileState()
+	for name, when := range map[string]string{
+		"endless":         "all(state.l, all(state.l, all(state.l, all(state.l, true))))",
+		"endless map":     "len(map(state.l, map(state.l, state.l))) > 0",
+		"large text":      "let a = state.s + state.s; let b = a + a; let c = b + b; let d = c + c; let e = d + d; let f = e + e; len(f) > 0",
+		"too much text":   "let a = state.s + state.s; let b = a + a; let c = b + b; c startsWith 'a'",
+		"text in a loop":  "any(state.l, len(state.s + 'x') < 0)",
+		"deep doubling":   "let a = [state.l, state.l]; let b = [a, a]; let c = [b, b]; let d = [c, c]; let e = [d, d]; e == [d, d] && e == [d, d]",
+		"comparing":       "all(state.l, state.l == previous.l)",
+		"comparing flat":  strings.Repeat("state.l == previous.l && ", 60) + "true",
+		"pattern":         `state.s matches "(a|aa|aaa|a?a?a?a?a?a?a?a?a?a?a?a?a?a?)+b"`,
+		"pattern in loop": `any(state.l, .same matches "x*x*x*x*y")`,
+		"looking":         "all(state.l, !(state.s contains 'b'))",
+		"looking in list": "all(state.l, !('y' in state.l))",
+		"keys":            "all(state.l, len(keys(#)) == 2 && len(keys(state)) == 3)",
+		"lower":           "all(state.l, lower(state.s) != '')",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := ckpt.DefaultPolicy()
+			p.Rules = []ckpt.Rule{{Name: "hostile", When: when, Severity: ckpt.SeverityCritical}, {Name: "fine", When: "len(state.l) == 20000", Severity: ckpt.SeverityInfo}}
+			w := New()
+			if err := w.Check(&p); err != nil {
+				t.Fatal(err)
+			}
+			found := w.State(&p, ckpt.RuleRun{}, state, state, ckpt.ContentTypeJSON).Broken
+			if len(found) != 2 || found[0].Rule != "hostile" || found[0].Severity != ckpt.SeverityWarn || !strings.Contains(found[0].Message, "The rule hostile of the policy was stopped") {
+				t.Fatalf("%+v", found)
+			}
+			if found[1].Rule != "fine" {
+				t.Errorf("the rule after it was not tried: %+v", found[1])
+			}
+		})
+	}
+}
+
+// All rules of a policy together have a limit too.
+func TestManyHostileRulesAreStopped(t *testing.T) {
+	p := ckpt.DefaultPolicy()
+	for i := range ckpt.MaxRules {
+		p.Rules = append(p.Rules, ckpt.Rule{Name: "r" + string(rune('A'+i)), When: "all(state.l, all(state.l, true))", Severity: ckpt.SeverityInfo})
+	}
+	found := New().State(&p, ckpt.RuleRun{}, hostileState(), nil, ckpt.ContentTypeJSON).Broken
+	if len(found) != ckpt.MaxRules {
+		t.Errorf("%d of %d rules were stopped", len(found), ckpt.MaxRules)
+	}
+}
+
+func TestRulesAreNotTriedOnHugeStates(t *testing.T) {
+	p := ckpt.DefaultPolicy()
+	p.Rules = []ckpt.Rule{{Name: "mine", When: "state == 1", Severity: ckpt.SeverityInfo}}
+	state := asJSON(t, strings.Repeat("x", MaxRuleState+20_000))
+	found := New().State(&p, ckpt.RuleRun{}, state, nil, ckpt.ContentTypeJSON).Broken
+	if len(found) != 1 || !strings.Contains(found[0].Message, "was stopped: the state has 4.2 MB") {
+		t.Errorf("%+v", found)
+	}
+}
+
+func TestRulesInARun(t *testing.T) {
+	m := newMade(t, ruled("step.tool == 'bash' && step.result == 'no'"))
+	m.step("bash", 1, "yes", "")
+	m.step("bash", 2, "no", "")
+	m.expect("mine", ckpt.SeverityCritical, 1)
+	if f := m.found[0]; f.Message != "it is too much" || f.Advice != "it is too much" || f.Evidence.Steps[0] != "s1" || f.Evidence.Tool != "bash" {
+		t.Errorf("%+v", f)
+	}
+	for i := range 10 {
+		m.step("bash", 3+i, "no", "")
+	}
+	if len(m.found) != 1 {
+		t.Errorf("the cooldown lets through %s", m.all())
+	}
+	m = newMade(t, ruled("state.n < previous.n"), func(p *ckpt.Policy) { p.Detectors["mine"] = ckpt.Detector{Tier: "warn"} })
+	m.save(map[string]any{"n": 3})
+	m.save(map[string]any{"n": 4})
+	m.expectNone()
+	m.save(map[string]any{"n": 2})
+	if len(m.found) != 1 || m.found[0].SinceSeq != 2 || m.found[0].Severity != ckpt.SeverityWarn || !slices.Equal(m.found[0].Evidence.Checkpoints, []string{"c3"}) {
+		t.Errorf("%+v", m.found)
+	}
+	m = newMade(t, ruled("measures.errors_in_a_row >= 2 && step.tool != 'x'"))
+	for i := range 3 {
+		m.step("t", i, nil, "bad")
+	}
+	m.expect("mine", ckpt.SeverityCritical, 2) // the measures are those before the step
+}
+
+func TestPoliciesOfRulesAndDetectors(t *testing.T) {
+	for want, change := range map[string]func(*ckpt.Policy){
+		"rules[0]: repeat comes with the program": func(p *ckpt.Policy) {
+			p.Rules = []ckpt.Rule{{Name: "repeat", When: "true", Severity: ckpt.SeverityInfo}}
+		},
+		"detectors.repeet: there is no such rule":         detector("repeet", ckpt.Detector{Tier: "off"}),
+		"detectors.repeat.warn is 2.5":                    detector(RuleRepeat, ckpt.Detector{Warn: 2.5}),
+		"detectors.repeat.critical is 9 in a window of 5": detector(RuleRepeat, ckpt.Detector{Critical: 9, CriticalWindow: 5}),
+		"detectors.stale.critical is 9 in a window of 8":  detector(RuleStale, ckpt.Detector{Critical: 9}),
+		"detectors.cycle.critical is 201":                 detector(RuleCycle, ckpt.Detector{Critical: 201}),
+	} {
+		p := ckpt.DefaultPolicy()
+		change(&p)
+		if err := New().Check(&p); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	p := ckpt.DefaultPolicy()
+	p.Detectors = map[string]ckpt.Detector{RuleBudget: {Warn: 0.5}, ckpt.RuleSharedKeys: {Tier: "off"}, "mine": {Cooldown: 5}, RuleCycle: {Warn: 3}}
+	p.Rules = []ckpt.Rule{{Name: "mine", When: "true", Severity: ckpt.SeverityInfo}}
+	if err := New().Check(&p); err != nil {
+		t.Error(err)
+	}
+	for _, rule := range New().Rules(&p) {
+		if rule.About == "" || rule.Family == "" || rule.Tier == "" || rule.Rule == RuleBudget && rule.Warn != 0.5 {
+			t.Errorf("%+v", rule)
+		}
+	}
+}
+
+// A watch is used by many at once.
+func TestAWatchIsForManyGoroutines(t *testing.T) {
+	w := New()
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for j := range 300 {
+				p := ckpt.DefaultPolicy()
+				p.Rules = []ckpt.Rule{{Name: "mine", When: "state.n == " + time.Duration(i * j).String()[:1], Severity: ckpt.SeverityInfo}}
+				w.State(&p, ckpt.RuleRun{}, []byte(`{"n":1}`), nil, ckpt.ContentTypeJSON)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Whatever an expression is, it is refused or works out, in bounded work.
+func FuzzRule(f *testing.F) {
+	for _, when := range []string{"state.n > 3", "any(state.l, .x == #index)", "let a = 1; a + 2 == 3", "state.s matches 'a+'", "'a' in keys(state)", "!(1 ?? nil)[0]", "sum(map(state.l, len(#)), #) > 1"} {
+		f.Add(when, `{"n":1,"l":[{"x":0},"abc",[1]],"s":"aaa"}`)
+	}
+	f.Fuzz(func(t *testing.T, when, state string) {
+		r, err := compile(ckpt.Rule{Name: "mine", When: when, Severity: ckpt.SeverityWarn})
+		if err != nil {
+			return
+		}
+		tryStep([]*rule{r}, ckpt.RuleRun{}, &ckpt.Step{Result: ckpt.JSON(state)})
+		tryState([]*rule{r}, ckpt.RuleRun{}, []byte(state), []byte(state), ckpt.ContentTypeJSON)
+	})
+}

@@ -1,0 +1,193 @@
+package drift
+
+import (
+	"encoding/json"
+	"fmt"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// MaxRuleState is the size of the largest state, and of the largest arguments
+// and result of a step, that rules of the user's own are tried on.
+const MaxRuleState = 4 << 20
+
+// knownMembers are the members of step, run and measures.
+func knownMembers() map[string][]string {
+	return map[string][]string{
+		"step":     {"key", "tool", "args", "status", "failed", "attempt", "result", "error", "duration_ms", "input_tokens", "output_tokens", "cost_usd", "progress"},
+		"run":      {"agent", "run", "status", "goal", "attempt", "steps", "progress"},
+		"measures": measureNames(),
+	}
+}
+
+// compileRules makes all rules of a policy, or says which is wrong and where.
+func compileRules(rules []ckpt.Rule) ([]*rule, error) {
+	list := make([]*rule, 0, len(rules))
+	for i := range rules {
+		r, err := compile(rules[i])
+		if err != nil {
+			return nil, fmt.Errorf("rules[%d].when of %s: %w", i, rules[i].Name, err)
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+// trial is one step or one state on which rules are tried.
+type trial struct {
+	names map[string]any
+	size  int    // of what they may read
+	what  string // "step" or "state"
+	found ckpt.Evidence
+}
+
+// try answers the rules that hold, and those that had to be stopped.
+func (t *trial) try(rules []*rule) []ckpt.Found {
+	var found []ckpt.Found
+	left := MaxRulesWork
+	for _, r := range rules {
+		if t.size > MaxRuleState {
+			found = append(found, t.tooLarge(r))
+			continue
+		}
+		work := min(left, MaxRuleWork)
+		yes, stopped, rest := r.holds(t.names, work)
+		left -= work - rest
+		switch {
+		case stopped:
+			found = append(found, t.stopped(r, work))
+		case yes:
+			found = append(found, t.holding(r))
+		}
+	}
+	return found
+}
+
+func (t *trial) holding(r *rule) ckpt.Found {
+	f := ckpt.Found{Rule: r.Name, Severity: r.Severity, Message: r.Message, Advice: r.Message, Evidence: t.found}
+	f.Evidence.Threshold, f.Evidence.Observed = cut(r.When), "true"
+	if f.Message == "" {
+		f.Message = sentence("The rule %s of the policy holds: %s.", r.Name, cut(r.When))
+		f.Advice = sentence("The rule %s of your policy holds: %s. Look at what it names before you go on.", r.Name, cut(r.When))
+	}
+	return f
+}
+
+func (t *trial) stopped(r *rule, work int) ckpt.Found {
+	f := ckpt.Found{Rule: r.Name, Severity: ckpt.SeverityWarn, Evidence: t.found}
+	f.Evidence.Threshold, f.Evidence.Observed = sentence("at most %d units of work and %s of text", work, byteText(maxRuleText)), "stopped"
+	f.Message = sentence("The rule %s of the policy was stopped: it needs more than %d units of work or %s of text for one %s.", r.Name, work, byteText(maxRuleText), t.what)
+	f.Advice = sentence("The rule %s of your policy was stopped after %d units of work, and says nothing. Whoever wrote it must make it simpler.", r.Name, work)
+	return f
+}
+
+func (t *trial) tooLarge(r *rule) ckpt.Found {
+	f := ckpt.Found{Rule: r.Name, Severity: ckpt.SeverityWarn, Evidence: t.found}
+	f.Evidence.Threshold, f.Evidence.Observed = sentence("at most %s", byteText(MaxRuleState)), byteText(int64(t.size))
+	f.Message = sentence("The rule %s of the policy was stopped: the %s has %s, and rules are tried on at most %s.", r.Name, t.what, byteText(int64(t.size)), byteText(MaxRuleState))
+	f.Advice = sentence("The rule %s of your policy was not tried on %s. Make the %s smaller.", r.Name, byteText(int64(t.size)), t.what)
+	return f
+}
+
+// tryStep tries the rules that do not ask for a state.
+func tryStep(rules []*rule, run ckpt.RuleRun, s *ckpt.Step) []ckpt.Found {
+	var chosen []*rule
+	for _, r := range rules {
+		if !r.state {
+			chosen = append(chosen, r)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil
+	}
+	t := trial{what: "step", size: len(s.Args) + len(s.Result), found: ckpt.Evidence{Tool: s.Name, Steps: keysOf(s.Key)}}
+	t.names = runNames(run)
+	if t.size <= MaxRuleState {
+		t.names["step"] = stepNames(s)
+	}
+	return t.try(chosen)
+}
+
+// tryState tries the rules that ask for a state, and those that ask for neither
+// a state nor a step.
+func tryState(rules []*rule, run ckpt.RuleRun, state, previous []byte, contentType string) []ckpt.Found {
+	var chosen []*rule
+	before := false
+	for _, r := range rules {
+		if r.state || !r.step {
+			chosen, before = append(chosen, r), before || r.before
+		}
+	}
+	if len(chosen) == 0 {
+		return nil
+	}
+	t := trial{what: "state", size: len(state), names: runNames(run)}
+	if before {
+		t.size += len(previous)
+	}
+	if run.Last != nil {
+		t.size += len(run.Last.Args) + len(run.Last.Result)
+	}
+	if t.size <= MaxRuleState {
+		if ckpt.IsJSON(contentType) {
+			t.names["state"] = decoded(state)
+		}
+		if before {
+			t.names["previous"] = decoded(previous)
+		}
+		if run.Last != nil {
+			t.names["step"] = stepNames(run.Last)
+		}
+	}
+	return t.try(chosen)
+}
+
+// decoded is a JSON value as expressions see it, nil where it is none.
+func decoded(value []byte) any {
+	var v any
+	if len(value) == 0 || json.Unmarshal(value, &v) != nil {
+		return nil
+	}
+	return v
+}
+
+func runNames(r ckpt.RuleRun) map[string]any {
+	measures := make(map[string]any, len(r.Measures))
+	for name, value := range r.Measures {
+		measures[name] = value
+	}
+	return map[string]any{"measures": measures, "run": map[string]any{
+		"agent": r.Agent, "run": r.Run, "status": r.Status, "goal": r.Goal, "attempt": float64(r.Attempt), "steps": float64(r.Steps),
+		"progress": floatOrNil(r.Progress),
+	}}
+}
+
+func stepNames(s *ckpt.Step) map[string]any {
+	return map[string]any{
+		"key": s.Key, "tool": s.Name, "args": decoded(s.Args), "status": string(s.Status), "failed": s.Status == ckpt.StepFailed,
+		"attempt": float64(s.Attempt), "result": decoded(s.Result), "error": textOrNil(string(s.Error)),
+		"duration_ms": intOrNil(s.DurationMS), "input_tokens": intOrNil(s.InputTokens), "output_tokens": intOrNil(s.OutputTokens),
+		"cost_usd": floatOrNil(s.CostUSD), "progress": floatOrNil(s.Progress),
+	}
+}
+
+func textOrNil(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+func intOrNil(n *int64) any {
+	if n == nil {
+		return nil
+	}
+	return float64(*n)
+}
+
+func floatOrNil(f *float64) any {
+	if f == nil {
+		return nil
+	}
+	return *f
+}

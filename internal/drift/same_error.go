@@ -1,0 +1,58 @@
+package drift
+
+import (
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// minTools is how many tools must complain of the same, maxToolsNamed how many
+// are counted.
+const (
+	minTools      = 2
+	maxToolsNamed = 16
+)
+
+// sameError finds that different tools complain of the same: what they share,
+// a network, a service, a quota, a permission, is at fault, and another call
+// will not help.
+type sameError struct{}
+
+func (sameError) rule() string  { return RuleSameError }
+func (sameError) repeats() bool { return false }
+
+func (sameError) look(h *history, set setting, span int) hit {
+	newest := h.last(0)
+	if !newest.bad || newest.cause == 0 {
+		return hit{}
+	}
+	return tiers(set, func(need threshold, _ bool) (hit, bool) {
+		x := hit{among: min(need.window, span)}
+		var tools [maxToolsNamed]string
+		for i := range x.among {
+			e := h.last(i)
+			if !e.bad || e.cause != newest.cause {
+				continue
+			}
+			x.n++
+			if x.distinct < maxToolsNamed && !slices.Contains(tools[:x.distinct], e.tool) {
+				tools[x.distinct] = e.tool
+				x.distinct++
+			}
+		}
+		return x, x.n >= int(need.value) && x.distinct >= minTools
+	})
+}
+
+func (sameError) making(h *history, need threshold, span int) int {
+	return h.signs(min(need.window, span), func(e *entry) bool { return e.bad && e.cause != 0 })
+}
+
+func (sameError) tell(h *history, x hit) ckpt.Found {
+	newest := h.last(0)
+	f := x.found(h, RuleSameError, func(e *entry) bool { return e.bad && e.cause == newest.cause })
+	f.Evidence.Observed = sentence("%s, from %s", outOf(x.n, x.among), count(x.distinct, "tool"))
+	f.Message = sentence("%d of the last %s failed with the same error, from %s: what the tools share is at fault.", x.n, count(x.among, "step"), count(x.distinct, "tool"))
+	f.Advice = sentence("The same error came %s from %s, so another tool will not help. Wait, or do what needs none of them, or say what is not available.", times(x.n), count(x.distinct, "tool"))
+	return f
+}

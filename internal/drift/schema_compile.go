@@ -1,0 +1,234 @@
+package drift
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"reflect"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// SnapshotSchemaName is the name by which a policy asks for the schema of
+// workflow snapshots.
+const SnapshotSchemaName = "workflow-snapshot"
+
+// schema is a JSON Schema, ready to be tried: draft 2020-12 or, where it says
+// so, draft-07. The library reads and resolves it; the trying is done here, with
+// a meter, so that no schema can hang, and so that the place in the state is
+// known and no value of the state gets into a message.
+type schema struct {
+	root        *jsonschema.Schema
+	draft7      bool
+	unevaluated bool // some part asks for what others have evaluated
+	byPlace     map[string]*jsonschema.Schema
+	anchors     map[string]*jsonschema.Schema
+	refs        map[*jsonschema.Schema]*jsonschema.Schema
+	patterns    map[*jsonschema.Schema]*pattern
+	names       map[*jsonschema.Schema][]namePattern
+	never       map[*jsonschema.Schema]bool // the parts that are false
+}
+
+// namePattern is one of patternProperties.
+type namePattern struct {
+	*pattern
+	schema *jsonschema.Schema
+}
+
+// compileSchema reads the schema of a policy, or says what is wrong with it.
+func compileSchema(text ckpt.JSON) (*schema, error) {
+	if name := stringOf(text); name != "" {
+		if name != SnapshotSchemaName {
+			return nil, fmt.Errorf("no schema that comes with the program is called %q: there is %q", cut(name), SnapshotSchemaName)
+		}
+		text = ckpt.SnapshotSchema
+	}
+	var root jsonschema.Schema
+	if err := json.Unmarshal(text, &root); err != nil {
+		return nil, fmt.Errorf("it is no JSON Schema: %w", err)
+	}
+	s := &schema{
+		root: &root, draft7: strings.Contains(root.Schema, "draft-07"),
+		byPlace: map[string]*jsonschema.Schema{}, anchors: map[string]*jsonschema.Schema{}, refs: map[*jsonschema.Schema]*jsonschema.Schema{},
+		patterns: map[*jsonschema.Schema]*pattern{}, names: map[*jsonschema.Schema][]namePattern{},
+		never: map[*jsonschema.Schema]bool{},
+	}
+	if v := root.Schema; v != "" && !s.draft7 && !strings.Contains(v, "2020-12") {
+		return nil, fmt.Errorf("$schema is %q: draft 2020-12 and draft-07 are known", cut(v))
+	}
+	if err := s.visit("", &root, 0); err != nil {
+		return nil, err
+	}
+	for place, part := range s.byPlace {
+		if err := s.resolve(place, part); err != nil {
+			return nil, err
+		}
+	}
+	_, err := root.Resolve(nil) // what is wrong beside that
+	return s, err
+}
+
+// maxSchemaDepth is how deep a schema may be.
+const maxSchemaDepth = 200
+
+// visit notes a part of the schema and all parts below it.
+func (s *schema) visit(place string, part *jsonschema.Schema, depth int) error {
+	if part == nil {
+		return nil
+	}
+	if depth > maxSchemaDepth {
+		return fmt.Errorf("%s: it is more than %d deep", cut(place), maxSchemaDepth)
+	}
+	s.byPlace[place] = part
+	s.never[part] = part.Not != nil && reflect.ValueOf(*part.Not).IsZero()
+	s.unevaluated = s.unevaluated || part.UnevaluatedItems != nil || part.UnevaluatedProperties != nil
+	for _, kind := range append(slices.Clone(part.Types), part.Type) {
+		if kind != "" && !slices.Contains(schemaTypes, kind) {
+			return fmt.Errorf("%s: type is %q: it is one of %s", placeText(place), cut(kind), strings.Join(schemaTypes, ", "))
+		}
+	}
+	switch {
+	case part.DynamicRef != "":
+		return fmt.Errorf("%s: $dynamicRef is not supported", placeText(place))
+	case part.ID != "" && place != "" && !(s.draft7 && strings.HasPrefix(part.ID, "#")):
+		return fmt.Errorf("%s: an $id inside the schema is not supported", placeText(place))
+	case s.draft7 && strings.HasPrefix(part.ID, "#"):
+		s.anchors[part.ID[1:]] = part
+	}
+	for _, anchor := range []string{part.Anchor, part.DynamicAnchor} {
+		if anchor != "" {
+			s.anchors[anchor] = part
+		}
+	}
+	if err := s.compilePatterns(place, part); err != nil {
+		return err
+	}
+	var err error
+	below(part, func(name string, child *jsonschema.Schema) {
+		if err == nil {
+			err = s.visit(place+name, child, depth+1)
+		}
+	})
+	return err
+}
+
+// schemaTypes are the words of JSON Schema for types.
+var schemaTypes = []string{"null", "boolean", "object", "array", "number", "string", "integer"}
+
+func placeText(place string) string {
+	if place == "" {
+		return "the schema itself"
+	}
+	return place
+}
+
+func (s *schema) compilePatterns(place string, part *jsonschema.Schema) error {
+	if part.Pattern != "" {
+		p, err := compilePattern(part.Pattern)
+		if err != nil {
+			return fmt.Errorf("%s/pattern: %w", place, err)
+		}
+		s.patterns[part] = p
+	}
+	for _, text := range sortedKeys(part.PatternProperties, len(part.PatternProperties)) {
+		p, err := compilePattern(text)
+		if err != nil {
+			return fmt.Errorf("%s/patternProperties: %w", place, err)
+		}
+		s.names[part] = append(s.names[part], namePattern{p, part.PatternProperties[text]})
+	}
+	return nil
+}
+
+// resolve finds what a part refers to. Only parts of the same schema can be
+// referred to: a daemon fetches nothing.
+func (s *schema) resolve(place string, part *jsonschema.Schema) error {
+	if part.Ref == "" {
+		return nil
+	}
+	fragment, ok := strings.CutPrefix(part.Ref, "#")
+	if !ok {
+		return fmt.Errorf("%s: $ref is %q: it can only point into the schema itself (#…)", placeText(place), cut(part.Ref))
+	}
+	fragment, err := url.PathUnescape(fragment)
+	if err != nil {
+		return fmt.Errorf("%s: $ref is %q: %w", placeText(place), cut(part.Ref), err)
+	}
+	target := s.byPlace[fragment]
+	if !strings.HasPrefix(fragment, "/") && fragment != "" {
+		target = s.anchors[fragment]
+	}
+	if target == nil {
+		return fmt.Errorf("%s: $ref is %q, and nothing is there", placeText(place), cut(part.Ref))
+	}
+	s.refs[part] = target
+	return nil
+}
+
+// below visits the parts right below a part, with their places in it.
+func below(s *jsonschema.Schema, visit func(name string, child *jsonschema.Schema)) {
+	for name, child := range map[string]*jsonschema.Schema{
+		"items": s.Items, "additionalItems": s.AdditionalItems, "contains": s.Contains, "unevaluatedItems": s.UnevaluatedItems,
+		"additionalProperties": s.AdditionalProperties, "propertyNames": s.PropertyNames, "unevaluatedProperties": s.UnevaluatedProperties,
+		"not": s.Not, "if": s.If, "then": s.Then, "else": s.Else, "contentSchema": s.ContentSchema,
+	} {
+		if child != nil {
+			visit("/"+name, child)
+		}
+	}
+	for name, list := range map[string][]*jsonschema.Schema{
+		"prefixItems": s.PrefixItems, "items": s.ItemsArray, "allOf": s.AllOf, "anyOf": s.AnyOf, "oneOf": s.OneOf,
+	} {
+		for i, child := range list {
+			visit("/"+name+"/"+strconv.Itoa(i), child)
+		}
+	}
+	for name, children := range map[string]map[string]*jsonschema.Schema{
+		"$defs": s.Defs, "definitions": s.Definitions, "dependencies": s.DependencySchemas, "dependentSchemas": s.DependentSchemas,
+		"properties": s.Properties, "patternProperties": s.PatternProperties,
+	} {
+		for key, child := range children {
+			visit("/"+name+pointerTo(key), child)
+		}
+	}
+}
+
+// maxPattern is how many instructions a compiled pattern has at most.
+const maxPattern = 2000
+
+// pattern is a regular expression and what 8 bytes of text cost in it.
+type pattern struct {
+	*regexp.Regexp
+	cost int
+}
+
+// compilePattern refuses patterns that are wrong or too large.
+func compilePattern(text string) (*pattern, error) {
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return nil, fmt.Errorf("the pattern is wrong: %w", err)
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil || len(program.Inst) > maxPattern {
+		return nil, errors.New("the pattern is too large")
+	}
+	compiled, err := regexp.Compile(text)
+	if err != nil {
+		return nil, fmt.Errorf("the pattern is wrong: %w", err)
+	}
+	return &pattern{compiled, 1 + len(program.Inst)/8}, nil
+}
+
+// match pays for every byte by the size of the pattern, before it looks.
+func (p *pattern) match(m *meter, s string) bool {
+	m.pay(1 + len(s)/8*p.cost)
+	return p.MatchString(s)
+}

@@ -1,0 +1,43 @@
+package drift
+
+import ckpt "github.com/ckptsidecar/ckptsidecar"
+
+// spell is a time in which a rule held again and again. It is told once at each
+// severity, and then at growing distances, so that one loop does not make a
+// hundred findings. What the rule counts goes on all the while.
+type spell struct {
+	level              ckpt.Severity // the last that was told
+	heldAt, until, gap int64         // in steps
+}
+
+// tells says whether what holds now is to be told. A spell is over when the
+// rule did not hold for the length of the cooldown.
+func (s *spell) tells(severity ckpt.Severity, now, cooldown int64) bool {
+	if s.level != "" && now-s.heldAt > cooldown {
+		*s = spell{}
+	}
+	s.heldAt = now
+	switch {
+	case rank(severity) > rank(s.level):
+		s.gap = max(s.gap, cooldown)
+	case now < s.until:
+		return false
+	default:
+		s.gap = min(2*s.gap, maxCooldown)
+	}
+	s.level, s.until = severity, now+s.gap
+	return true
+}
+
+// rank orders severities.
+func rank(s ckpt.Severity) int {
+	switch s {
+	case ckpt.SeverityInfo:
+		return 1
+	case ckpt.SeverityWarn:
+		return 2
+	case ckpt.SeverityCritical:
+		return 3
+	}
+	return 0
+}

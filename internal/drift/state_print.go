@@ -1,0 +1,137 @@
+package drift
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// What is kept of a state: so many top-level keys (an object with more is data,
+// not a form), so many counters, so deep.
+const (
+	maxKeys         = 1000
+	maxCounters     = 256
+	maxCounterDepth = 4
+	maxPrinted      = 64 << 20 // bytes of a state that is read for it
+)
+
+// printState fills in what the detectors keep of a state. Numbers in arrays are
+// no counters: what stands at a place in an array changes.
+func printState(p *ckpt.StatePrint, state []byte, m *ckpt.JSONMap, contentType string) {
+	p.Size = int64(len(state))
+	if !ckpt.IsJSON(contentType) || len(state) > maxPrinted {
+		return
+	}
+	first := bytes.TrimLeft(state, " \t\r\n")
+	if len(first) == 0 {
+		return
+	}
+	if first[0] != '{' {
+		p.Keys = map[string]string{}
+		return
+	}
+	members, ok := membersOf(state, 0, m)
+	if !ok || len(members) > maxKeys {
+		return
+	}
+	p.Keys = make(map[string]string, len(members))
+	for key, value := range members {
+		p.Keys[key] = typeOf(state[value.begin:value.end])
+	}
+	p.Counters = map[string]float64{}
+	counters(p.Counters, state, m, members, "", 1)
+}
+
+// part is where a value stands in a state.
+type part struct{ begin, end int }
+
+// membersOf are the members of the object that begins at a place of a state, of
+// which there may be a map.
+func membersOf(state []byte, at int, m *ckpt.JSONMap) (map[string]part, bool) {
+	members := map[string]part{}
+	ok := ckpt.MembersAt(state, at, m, func(name string, begin, end int) bool {
+		members[name] = part{begin, end}
+		return len(members) <= maxKeys
+	})
+	return members, ok
+}
+
+// counters collects the whole numbers from 0 on in an object and in the objects
+// in it, in the order of their keys.
+func counters(into map[string]float64, state []byte, m *ckpt.JSONMap, members map[string]part, place string, depth int) {
+	for _, key := range sortedKeys(members, maxKeys) {
+		if len(into) >= maxCounters {
+			return
+		}
+		at := members[key]
+		switch value := state[at.begin:at.end]; typeOf(value) {
+		case "number":
+			if x, err := strconv.ParseFloat(string(value), 64); err == nil && x >= 0 && x == math.Trunc(x) && x < 1<<53 {
+				into[place+pointerTo(key)] = x
+			}
+		case "object":
+			if depth == maxCounterDepth {
+				continue
+			}
+			if inner, ok := membersOf(state, at.begin, m); ok {
+				counters(into, state, m, inner, place+pointerTo(key), depth+1)
+			}
+		}
+	}
+}
+
+// typeOf is the JSON type of a value.
+func typeOf(value []byte) string {
+	if len(value) == 0 {
+		return "null"
+	}
+	switch value[0] {
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	case '"':
+		return "string"
+	case 't', 'f':
+		return "boolean"
+	case 'n':
+		return "null"
+	}
+	return "number"
+}
+
+func article(kind string) string {
+	switch kind {
+	case "null":
+		return "null"
+	case "object", "array", "integer":
+		return "an " + kind
+	}
+	return "a " + kind
+}
+
+// cut shortens a text for a message.
+func cut(s string) string {
+	const most = 60
+	if len(s) <= most {
+		return s
+	}
+	end := most
+	for end > 0 && s[end]&0xC0 == 0x80 {
+		end--
+	}
+	return s[:end] + "…"
+}
+
+// byteText is a size for people.
+func byteText(n int64) string {
+	switch {
+	case n < 10_000:
+		return count(int(n), "byte")
+	case n < 1_000_000:
+		return sentence("%.1f kB", float64(n)/1000)
+	}
+	return sentence("%.1f MB", float64(n)/1e6)
+}

@@ -1,0 +1,94 @@
+package drift
+
+import (
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// maxNamed is how many names a message has at most; the evidence has the first.
+const maxNamed = 8
+
+// states is what the newest checkpoints were like, newest last.
+type states struct {
+	count  int64
+	newest []ckpt.StatePrint
+	types  map[string]string // of every top-level value, as it last was and was not null
+}
+
+const maxTypes = 4096
+
+// add takes in a checkpoint; depth is how many are looked at.
+func (s *states) add(p ckpt.StatePrint, depth int) {
+	s.count++
+	p.Broken = nil
+	if len(s.newest) >= depth {
+		s.newest = append(s.newest[:0], s.newest[len(s.newest)-depth+1:]...)
+	}
+	s.newest = append(s.newest, p)
+	for key, kind := range p.Keys {
+		if kind != "null" && (len(s.types) < maxTypes || s.types[key] != "") {
+			if s.types == nil {
+				s.types = map[string]string{}
+			}
+			s.types[key] = kind
+		}
+	}
+}
+
+// back is the newest n checkpoints, nil where there are fewer.
+func (s *states) back(n int) []ckpt.StatePrint {
+	if n < 1 || len(s.newest) < n {
+		return nil
+	}
+	return s.newest[len(s.newest)-n:]
+}
+
+// depth is how many checkpoints the rules look back.
+func (s *settings) depth() int {
+	size, lost, counter := s.rules[RuleCheckpointSize], s.rules[RuleLostKeys], s.rules[RuleCounterReversed]
+	return max(size.warn.window, int(lost.warn.value), int(counter.warn.value), leastSizes)
+}
+
+// stateFound is the part that all findings of states have.
+func (r *run) stateFound(rule string, p *ckpt.StatePrint, pointer string) ckpt.Found {
+	f := ckpt.Found{Rule: rule, Severity: r.set.rules[rule].one, Evidence: ckpt.Evidence{Pointer: pointer}}
+	if before := r.states.back(1); before != nil {
+		f.SinceSeq = before[0].Seq
+		f.Evidence.Checkpoints = append(f.Evidence.Checkpoints, before[0].ID)
+	}
+	f.Evidence.Checkpoints = append(f.Evidence.Checkpoints, p.ID)
+	return f
+}
+
+// changed is what a checkpoint has that the ones before did not, or the other
+// way round.
+func (r *run) changed(found []ckpt.Found, p *ckpt.StatePrint) []ckpt.Found {
+	for _, look := range []struct {
+		rule string
+		look func(*run, []ckpt.Found, *ckpt.StatePrint, setting) []ckpt.Found
+	}{{RuleCheckpointSize, (*run).resized}, {RuleLostKeys, (*run).lost}, {RuleTypeChanged, (*run).retyped}, {RuleCounterReversed, (*run).reversed}} {
+		if set := r.set.rules[look.rule]; !set.off {
+			found = look.look(r, found, p, set)
+		}
+	}
+	return found
+}
+
+// pointerTo is the JSON pointer to a top-level key.
+func pointerTo(key string) string {
+	return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+}
+
+// named lists names, the first of them where they are many.
+func named(names []string) string {
+	quoted := make([]string, 0, maxNamed)
+	for _, name := range names[:min(len(names), maxNamed)] {
+		quoted = append(quoted, sentence("%q", cut(name)))
+	}
+	list := strings.Join(quoted, ", ")
+	if more := len(names) - maxNamed; more > 0 {
+		list += sentence(" and %d more", more)
+	}
+	return list
+}

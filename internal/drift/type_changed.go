@@ -1,0 +1,28 @@
+package drift
+
+import (
+	"maps"
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// retyped finds top-level values of another JSON type than before. null is no
+// type: what was null may become anything, and anything null.
+func (r *run) retyped(found []ckpt.Found, p *ckpt.StatePrint, _ setting) []ckpt.Found {
+	for _, key := range slices.Sorted(maps.Keys(p.Keys)) {
+		was, is := r.states.types[key], p.Keys[key]
+		if was == "" || is == "null" || was == is {
+			continue
+		}
+		f := r.stateFound(RuleTypeChanged, p, pointerTo(key))
+		f.Evidence.Threshold, f.Evidence.Observed = was, is
+		f.Message = sentence("%q in the state was %s, and is %s after %s.", cut(key), article(was), article(is), count(int(r.states.count), "checkpoint"))
+		f.Advice = sentence("%q in your state was %s, and is %s after %s. Put the right value there before you go on.", cut(key), article(was), article(is), count(int(r.states.count), "checkpoint"))
+		found = append(found, f)
+		if len(found) >= maxNamed {
+			break
+		}
+	}
+	return found
+}

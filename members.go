@@ -1,0 +1,102 @@
+package ckptsidecar
+
+import "sort"
+
+// Members calls visit with each member of a JSON object, in order, until visit
+// answers false: its name, and its value as it stands in the text, which must
+// not be changed. It answers whether the text is an object and was read to its
+// end or to where visit wanted it.
+//
+// It is for texts that CheckJSON has accepted, and far faster than decoding
+// them. Of others it may miss what is wrong, but it reads nothing beyond them.
+func Members(object []byte, visit func(name string, value []byte) bool) bool {
+	return MembersAt(object, 0, nil, func(name string, begin, end int) bool {
+		return visit(name, object[begin:end:end])
+	})
+}
+
+// MembersAt is Members for the object that begins at a place of a text, of which
+// there may be a map: then large values are passed over without a look. visit is
+// told where the value begins and ends.
+func MembersAt(text []byte, at int, m *JSONMap, visit func(name string, begin, end int) bool) bool {
+	p := skipSpace(text, at)
+	if p >= len(text) || text[p] != '{' {
+		return false
+	}
+	p = skipSpace(text, p+1)
+	if p < len(text) && text[p] == '}' {
+		return true
+	}
+	for {
+		if p >= len(text) || text[p] != '"' {
+			return false
+		}
+		end, reason := scanString(text, p)
+		if reason != "" {
+			return false
+		}
+		name := string(appendUnescaped(nil, text[p+1:end-1], true))
+		p = skipSpace(text, end)
+		if p >= len(text) || text[p] != ':' {
+			return false
+		}
+		p = skipSpace(text, p+1)
+		begin := p
+		if p = passValue(text, p, m); p < 0 {
+			return false
+		}
+		if !visit(name, begin, p) {
+			return true
+		}
+		p = skipSpace(text, p)
+		if p >= len(text) || text[p] != ',' {
+			return p < len(text) && text[p] == '}'
+		}
+		p = skipSpace(text, p+1)
+	}
+}
+
+// passValue answers the place after the value at p, by the map where that has
+// it, and -1 where the data ends too early.
+func passValue(data []byte, p int, m *JSONMap) int {
+	if end := m.endOf(p); end > 0 && end <= len(data) {
+		return end
+	}
+	for depth := 0; p < len(data); {
+		switch data[p] {
+		case '"':
+			end, reason := scanString(data, p)
+			if reason != "" {
+				return -1
+			}
+			p = end
+		case '{', '[':
+			depth++
+			p++
+		case '}', ']':
+			depth--
+			p++
+		default:
+			p = skipScalar(data, p)
+		}
+		if depth <= 0 {
+			return p
+		}
+	}
+	return -1
+}
+
+// endOf is where the value ends that begins at a place, 0 where the map does
+// not know.
+func (m *JSONMap) endOf(p int) int {
+	if m == nil {
+		return 0
+	}
+	i := sort.Search(len(m.marks), func(i int) bool { return int(m.marks[i].start) >= p })
+	for ; i < len(m.marks) && int(m.marks[i].start) == p; i++ {
+		if !m.marks[i].run() { // a run of elements stands before the value that begins it
+			return int(m.marks[i].end)
+		}
+	}
+	return 0
+}

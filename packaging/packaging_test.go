@@ -1,0 +1,128 @@
+package packaging
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// root is a machine as far as systemd-analyze looks at it: our units, the
+// programs that they name, and the targets that every unit refers to. A user's
+// units are checked as if they were the system's, whose words are the same.
+func root(t *testing.T, user bool) string {
+	t.Helper()
+	dir := t.TempDir()
+	put := func(name, text string, mode os.FileMode) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, u := range Units(user) {
+		put("etc/systemd/system/"+u.To, File(u.Name), 0o644)
+	}
+	for _, program := range []string{"ckptsidecar", "sh"} {
+		put("usr/bin/"+program, "#!/bin/sh\n", 0o755)
+	}
+	for _, target := range []string{"sysinit", "basic", "sockets", "shutdown", "paths", "timers", "local-fs", "multi-user", "network", "default"} {
+		put("usr/lib/systemd/system/"+target+".target", "[Unit]\nDescription="+target+"\n", 0o644)
+	}
+	for _, slice := range []string{"-.slice", "system.slice", "-.mount"} {
+		put("usr/lib/systemd/system/"+slice, "[Unit]\n", 0o644)
+	}
+	return dir
+}
+
+func analyze(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	tool, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not installed")
+	}
+	out, err := exec.CommandContext(t.Context(), tool, args...).CombinedOutput()
+	return string(out), err
+}
+
+// TestSystemdSaysNothingAboutTheUnits: systemd-analyze ends with 0 also where it
+// does not know a word, so any output is a complaint.
+func TestSystemdSaysNothingAboutTheUnits(t *testing.T) {
+	for _, user := range []bool{false, true} {
+		dir := root(t, user)
+		if out := verify(t, dir); out != "" {
+			t.Errorf("user %v: systemd-analyze verify says:\n%s", user, out)
+		}
+		path := filepath.Join(dir, "etc/systemd/system/ckptsidecar.service")
+		if err := os.WriteFile(path, []byte(File(Units(user)[0].Name)+"\n[Service]\nColour=red\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if out := verify(t, dir); !strings.Contains(out, "Colour") {
+			t.Errorf("the check finds nothing where there is something to find: %q", out)
+		}
+	}
+}
+
+func verify(t *testing.T, dir string) string {
+	t.Helper()
+	out, err := analyze(t, "verify", "--man=no", "--root="+dir, "ckptsidecar.service", "ckptsidecar.socket")
+	if err != nil {
+		out += err.Error()
+	}
+	return out
+}
+
+// TestHardening: 0.5 or better, and the three things off that the daemon would
+// not work behind.
+func TestHardening(t *testing.T) {
+	out, err := analyze(t, "security", "--offline=true", "--threshold=5", "--root="+root(t, false), "ckptsidecar.service")
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	t.Log(regexp.MustCompile(`→ .*`).FindString(out))
+	unit := File("systemd/ckptsidecar.service")
+	for _, key := range []string{"PrivateUsers", "ProtectProc", "ProcSubset", "DynamicUser", "PrivatePIDs"} {
+		if regexp.MustCompile(`(?m)^` + key + `=`).MatchString(unit) {
+			t.Errorf("%s= is set: the daemon must tell users apart and see their processes", key)
+		}
+	}
+}
+
+// TestBackoffIsForNewSystemdOnly: it is installed where systemd knows its words
+// and nowhere else, because others would complain at each start.
+func TestBackoffIsForNewSystemdOnly(t *testing.T) {
+	dir := root(t, false)
+	path := filepath.Join(dir, "etc/systemd/system", Backoff.To)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(File(Backoff.Name)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	version, _ := analyze(t, "--version")
+	out := verify(t, dir)
+	old := regexp.MustCompile(`^systemd (1\d\d|2[0-4]\d|25[0-3])\b`).MatchString(version)
+	if complains := out != ""; complains != old {
+		t.Errorf("%s says of the drop-in: %q", strings.SplitN(version, "\n", 2)[0], out)
+	}
+}
+
+// TestTheSameRulesForBoth: what is said about restarts and the watchdog is the
+// same for the system's daemon and a person's own.
+func TestTheSameRulesForBoth(t *testing.T) {
+	system, user := File("systemd/ckptsidecar.service"), File("systemd/user/ckptsidecar.service")
+	for _, key := range []string{
+		"Type", "Restart", "RestartSec", "RestartPreventExitStatus", "WatchdogSec", "Environment", "TimeoutStartSec",
+		"TimeoutStopSec", "TimeoutAbortSec", "StartLimitIntervalSec", "ExecReload", "LimitCORE", "UMask",
+	} {
+		line := regexp.MustCompile(`(?m)^` + key + `=.*$`)
+		if a, b := line.FindString(system), line.FindString(user); a == "" || a != b {
+			t.Errorf("%s: %q for the system, %q for a user", key, a, b)
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package ckptsidecar
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// The limits of what a policy says of drift.
+const (
+	MaxIgnoreTools = 256
+	MaxSchema      = 256 << 10 // bytes of JSON
+	MaxSharedKeys  = 32
+	MaxRules       = 64
+	MaxRuleName    = 64
+	MaxWhen        = 4 << 10 // bytes of an expression
+	MaxMessage     = 1 << 10 // bytes of a finding's message and advice
+	MaxPointer     = 512     // bytes of a JSON pointer
+	MaxWindow      = 1000    // steps or checkpoints that a detector looks back
+)
+
+// The tiers of a detector.
+const (
+	TierOff      = "off"
+	TierWarn     = "warn"     // it never becomes critical
+	TierCritical = "critical" // both tiers
+)
+
+// Fill makes empty lists of those that are missing, so that they are written
+// as such.
+func (p *Policy) Fill() {
+	if p.Detectors == nil {
+		p.Detectors = map[string]Detector{}
+	}
+	if p.IgnoreTools == nil {
+		p.IgnoreTools = []string{}
+	}
+	if p.SharedKeys == nil {
+		p.SharedKeys = []string{}
+	}
+	if p.Rules == nil {
+		p.Rules = []Rule{}
+	}
+	if bytes.Equal(bytes.TrimSpace(p.Schema), []byte("null")) {
+		p.Schema = nil
+	}
+}
+
+// checkDrift checks what a policy says of drift as far as that can be done
+// without the detectors; DriftWatch.Check does the rest.
+func (p *Policy) checkDrift() error {
+	for _, check := range []func() error{
+		p.checkDriftWords, p.checkDetectors, p.checkIgnoreTools, p.checkDriftTimes, p.Budget.check, p.checkSchema, p.checkSharedKeys, p.checkRules,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Policy) checkDriftWords() error {
+	switch p.Sensitivity {
+	case SensitivityOff, SensitivityLow, SensitivityNormal, SensitivityHigh:
+	default:
+		return Errorf(CodeInvalid, "sensitivity is %q: it is off, low, normal or high", cut(string(p.Sensitivity)))
+	}
+	switch p.SchemaMode {
+	case SchemaRefuse, SchemaReport:
+		return nil
+	}
+	return Errorf(CodeInvalid, "schema_mode is %q: it is refuse or report", cut(string(p.SchemaMode)))
+}
+
+func (p *Policy) checkDetectors() error {
+	for name, d := range p.Detectors {
+		if err := CheckRuleName(name); err != nil {
+			return Errorf(CodeInvalid, "detectors: %s", AsError(err).Message)
+		}
+		if err := d.check("detectors." + name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Detector) check(place string) error {
+	switch d.Tier {
+	case "", TierOff, TierWarn, TierCritical:
+	default:
+		return Errorf(CodeInvalid, "%s.tier is %q: it is off, warn or critical", place, cut(d.Tier))
+	}
+	for name, threshold := range map[string]float64{"warn": d.Warn, "critical": d.Critical} {
+		if !(threshold >= 0 && threshold <= 1e9) { // also not a number
+			return Errorf(CodeInvalid, "%s.%s is %v: it is a number from 0, which means the default, to 1000000000", place, name, threshold)
+		}
+	}
+	for name, window := range map[string]int{"warn_window": d.WarnWindow, "critical_window": d.CriticalWindow, "cooldown": d.Cooldown} {
+		if window < 0 || window > MaxWindow {
+			return Errorf(CodeInvalid, "%s.%s is %d: it is a number from 0, which means the default, to %d", place, name, window, MaxWindow)
+		}
+	}
+	return nil
+}
+
+func (p *Policy) checkIgnoreTools() error {
+	if len(p.IgnoreTools) > MaxIgnoreTools {
+		return Errorf(CodeInvalid, "ignore_tools has %d names: at most %d are allowed", len(p.IgnoreTools), MaxIgnoreTools)
+	}
+	for i, tool := range p.IgnoreTools {
+		if err := CheckKey("name", tool); err != nil {
+			return Errorf(CodeInvalid, "ignore_tools[%d]: %s", i, AsError(err).Message)
+		}
+	}
+	return nil
+}
+
+func (p *Policy) checkDriftTimes() error {
+	for name, d := range map[string]Duration{
+		"no_progress_time": p.NoProgressTime, "checkpoint_interval": p.CheckpointInterval, "refresh_after": p.RefreshAfter,
+	} {
+		if d < 0 || time.Duration(d) > MaxTimeout || d > 0 && time.Duration(d) < time.Second {
+			return Errorf(CodeInvalid, "%s is %s: say 0s for never, or 1s to %s", name, d, Duration(MaxTimeout))
+		}
+	}
+	if time.Duration(p.Settle) < time.Second || time.Duration(p.Settle) > MaxTimeout {
+		return Errorf(CodeInvalid, "settle is %s: say 1s to %s", p.Settle, Duration(MaxTimeout))
+	}
+	if p.NoProgressSteps < 0 {
+		return Errorf(CodeInvalid, "no_progress_steps is %d: say a number of steps, or 0 for no such rule", p.NoProgressSteps)
+	}
+	return nil
+}
+
+func (b *Budget) check() error {
+	switch {
+	case b.Steps < 0:
+		return Errorf(CodeInvalid, "budget.steps is %d: say a number of steps, or 0 for no limit", b.Steps)
+	case b.Tokens < 0:
+		return Errorf(CodeInvalid, "budget.tokens is %d: say a number of tokens, or 0 for no limit", b.Tokens)
+	case !(b.CostUSD >= 0) || math.IsInf(b.CostUSD, 0):
+		return Errorf(CodeInvalid, "budget.cost_usd is %v: say how many dollars, or 0 for no limit", b.CostUSD)
+	case b.WallTime < 0:
+		return Errorf(CodeInvalid, "budget.wall_time is %s: say how long, or 0s for no limit", b.WallTime)
+	}
+	return nil
+}
+
+func (p *Policy) checkSchema() error {
+	if p.Schema == nil {
+		return nil
+	}
+	if len(p.Schema) > MaxSchema {
+		return Errorf(CodeTooLarge, "the schema is %d bytes long: at most %d are allowed", len(p.Schema), MaxSchema)
+	}
+	if err := CheckJSON(p.Schema); err != nil {
+		return Errorf(CodeInvalid, "schema is not JSON: %v", err)
+	}
+	switch bytes.TrimSpace(p.Schema)[0] {
+	case '{', '"', 't', 'f':
+		return nil
+	}
+	return Errorf(CodeInvalid, "schema is neither a JSON Schema nor the name of one that comes with the program, nor null")
+}
+
+func (p *Policy) checkSharedKeys() error {
+	if len(p.SharedKeys) > MaxSharedKeys {
+		return Errorf(CodeInvalid, "shared_keys has %d pointers: at most %d are allowed", len(p.SharedKeys), MaxSharedKeys)
+	}
+	for i, pointer := range p.SharedKeys {
+		if err := CheckPointer(pointer); err != nil {
+			return Errorf(CodeInvalid, "shared_keys[%d]: %s", i, AsError(err).Message)
+		}
+		if slices.Contains(p.SharedKeys[:i], pointer) {
+			return Errorf(CodeInvalid, "shared_keys[%d]: %q came before", i, pointer)
+		}
+	}
+	return nil
+}
+
+func (p *Policy) checkRules() error {
+	if len(p.Rules) > MaxRules {
+		return Errorf(CodeInvalid, "there are %d rules: at most %d are allowed", len(p.Rules), MaxRules)
+	}
+	for i := range p.Rules {
+		if err := p.Rules[i].check(); err != nil {
+			return Errorf(CodeInvalid, "rules[%d]: %s", i, AsError(err).Message)
+		}
+		if slices.ContainsFunc(p.Rules[:i], func(r Rule) bool { return r.Name == p.Rules[i].Name }) {
+			return Errorf(CodeInvalid, "rules[%d]: another rule is called %s", i, p.Rules[i].Name)
+		}
+	}
+	return nil
+}
+
+func (r *Rule) check() error {
+	if err := CheckRuleName(r.Name); err != nil {
+		return err
+	}
+	if err := CheckSeverity(r.Severity); err != nil {
+		return err
+	}
+	switch {
+	case strings.TrimSpace(r.When) == "":
+		return Errorf(CodeInvalid, "when is missing: say an expression that is true where something is wrong")
+	case len(r.When) > MaxWhen:
+		return Errorf(CodeInvalid, "when is %d bytes long: at most %d are allowed", len(r.When), MaxWhen)
+	case !utf8.ValidString(r.When):
+		return Errorf(CodeInvalid, "when is not valid UTF-8")
+	}
+	return checkMessage("message", r.Message)
+}
+
+// checkMessage accepts an empty or printable text of at most MaxMessage bytes.
+func checkMessage(what, s string) error {
+	if len(s) > MaxMessage {
+		return Errorf(CodeInvalid, "the %s is %d bytes long: at most %d are allowed", what, len(s), MaxMessage)
+	}
+	return checkText(what, s)
+}
+
+// CheckRuleName accepts ^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$.
+func CheckRuleName(name string) error { return checkName("rule", name, MaxRuleName, "._-") }
+
+// CheckSeverity accepts the severities that a finding may have.
+func CheckSeverity(s Severity) error {
+	switch s {
+	case SeverityInfo, SeverityWarn, SeverityCritical:
+		return nil
+	case "":
+		return Errorf(CodeInvalid, "severity is missing: say info, warn or critical")
+	}
+	return Errorf(CodeInvalid, "severity %q is unknown: it is info, warn or critical", cut(string(s)))
+}
+
+// CheckPointer accepts a JSON pointer (RFC 6901) to something inside a value.
+func CheckPointer(pointer string) error {
+	switch {
+	case pointer == "" || pointer[0] != '/':
+		return Errorf(CodeInvalid, "%q is no JSON pointer to a part of a state: it begins with /", cut(pointer))
+	case len(pointer) > MaxPointer:
+		return Errorf(CodeInvalid, "the JSON pointer is %d bytes long: at most %d are allowed", len(pointer), MaxPointer)
+	}
+	for i := range len(pointer) {
+		if pointer[i] == '~' && (i+1 == len(pointer) || pointer[i+1] != '0' && pointer[i+1] != '1') {
+			return Errorf(CodeInvalid, "%s is no JSON pointer: ~ is written ~0, and / inside a name ~1", strconv.Quote(cut(pointer)))
+		}
+	}
+	return checkText("JSON pointer", pointer)
+}
