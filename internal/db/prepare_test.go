@@ -195,7 +195,7 @@ func TestLentMemory(t *testing.T) {
 			st := newStory(uint64(g))
 			agent := fmt.Sprint("a", g/2) // two runs each
 			var last *ckpt.Saved
-			for i := range 60 {
+			for i := range 30 {
 				for len(st.messages) < 400 {
 					st.next(300)
 				}
@@ -224,7 +224,8 @@ func TestLentMemory(t *testing.T) {
 				}
 				last = saved
 				if r.IntN(30) == 0 {
-					if _, err := s.Erase(context.Background(), ann, agent); err != nil && ckpt.CodeOf(err) != ckpt.CodeNotFound {
+					_, err := s.Erase(context.Background(), ann, agent)
+					if code := ckpt.CodeOf(err); err != nil && code != ckpt.CodeNotFound && code != ckpt.CodeBusy { // busy: a reader sees traces
 						t.Error(err)
 					}
 				}
