@@ -67,6 +67,7 @@ func TestPackage(t *testing.T) {
 		{"reload", (*machine).reload},
 		{"wrong settings", (*machine).wrongSettings},
 		{"stop under load", (*machine).stopUnderLoad},
+		{"backups", (*machine).backups},
 		{"watchdog", (*machine).watchdog},
 		{"upgrade", (*machine).upgrade},
 		{"service command", (*machine).serviceOfAPackage},
@@ -254,6 +255,34 @@ func (m *machine) stopUnderLoad(t *testing.T) {
 	m.run("systemctl", "start", "ckptsidecar.socket", "ckptsidecar.service")
 	time.Sleep(300 * time.Millisecond)
 	l.finish(t)
+}
+
+// backups are made behind all the hardening, and one is put back as the
+// operator's drill says.
+func (m *machine) backups(t *testing.T) {
+	m.sh(`printf '[backup]\ninterval = "1m"\n' > /etc/ckptsidecar/config.toml`)
+	m.run("systemctl", "reload", "ckptsidecar.service")
+	const newest = `ls /var/lib/ckptsidecar/backups/*.db | tail -1`
+	took := m.until(60*time.Second, "a backup", func() bool { _, err := m.try("sh", "-c", newest+" | grep ."); return err == nil })
+	backup := m.sh(newest)
+	t.Logf("%s after %v: %s", backup, took, m.run("ckptsidecar", "verify", "--db", backup))
+	m.sh("echo '{\"after\":true}' | ckptsidecar save drill")
+	if out, err := m.try("ckptsidecar", "restore-backup", "--system", backup); exitCode(err) != 4 {
+		t.Errorf("under the daemon: %v: %s", err, out)
+	}
+	m.run("ckptsidecar", "service", "stop")
+	t.Log(m.run("ckptsidecar", "restore-backup", "--system", backup))
+	m.run("ckptsidecar", "service", "start")
+	m.until(10*time.Second, "the daemon", m.answers)
+	if out, err := m.try("ckptsidecar", "restore", "drill"); exitCode(err) != 3 {
+		t.Errorf("what was saved after the backup is there: %v: %s", err, out)
+	}
+	if out, err := m.as("bob", "ckptsidecar restore coder"); err != nil || out != `{"of":"bob"}` {
+		t.Errorf("from the backup bob restores %q, %v", out, err)
+	}
+	m.run("ckptsidecar", "verify")
+	m.sh(`: > /etc/ckptsidecar/config.toml; rm /var/lib/ckptsidecar/ckpt.db.before-*`)
+	t.Log(m.run("ckptsidecar", "doctor"))
 }
 
 func (m *machine) upgrade(t *testing.T) {

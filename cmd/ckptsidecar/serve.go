@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
@@ -52,7 +53,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 // daemon is the daemon of these settings, with nobody who manages it yet.
 func (c *serveCmd) daemon(a *app, config daemon.Config) *daemon.Daemon {
 	return &daemon.Daemon{
-		Config: config, Version: programVersion(), Hurry: a.hurry,
+		Config: config, Version: programVersion(), Hurry: a.hurry, Backup: a.backupAside,
 		Load: func() (daemon.Config, error) { return c.settings(a) },
 	}
 }
@@ -113,4 +114,18 @@ func untilEnd(ctx context.Context, r io.Reader) context.Context {
 		cancel()
 	}()
 	return ctx
+}
+
+// backupAside makes a scheduled backup in a process of its own: it takes a
+// hundred megabytes to check a large database, which the daemon would keep.
+func (a *app) backupAside(ctx context.Context, database, out string) error {
+	cmd, err := a.again(ctx, "backup", out, "--db", database)
+	if err != nil {
+		return err
+	}
+	said, err := cmd.CombinedOutput()
+	if text := strings.TrimPrefix(strings.TrimSpace(string(said)), "ckptsidecar: "); err != nil && text != "" {
+		return errors.New(text)
+	}
+	return err
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -43,7 +42,7 @@ type backups struct {
 	keep             int
 	log              *slog.Logger
 	now              func() time.Time
-	copy             func(ctx context.Context, out string) error
+	copy             func(ctx context.Context, database, out string) error
 
 	mu      sync.Mutex
 	lastErr string
@@ -52,7 +51,7 @@ type backups struct {
 func newBackups(c *Config, log *slog.Logger, now func() time.Time) *backups {
 	b := &backups{log: log, now: now}
 	b.set(c)
-	b.copy = func(ctx context.Context, out string) error { return db.Backup(ctx, b.database, out, nil) }
+	b.copy = func(ctx context.Context, database, out string) error { return db.Backup(ctx, database, out, nil) }
 	return b
 }
 
@@ -81,7 +80,7 @@ func (b *backups) Run(ctx context.Context) error {
 	if b.interval == 0 {
 		return nil
 	}
-	pause := max(firstBackup, b.due())
+	pause := max(min(firstBackup, b.interval/10), b.due())
 	for {
 		timer := time.NewTimer(pause)
 		select {
@@ -127,9 +126,7 @@ func (b *backups) Once(ctx context.Context) (name string, err error) {
 	}
 	began := time.Now()
 	name = filepath.Join(b.folder, backupPrefix+b.now().UTC().Format(backupTime)+backupSuffix)
-	err = b.copy(ctx, name)
-	debug.FreeOSMemory() // checking all states took some, and the next check is a day away
-	if err != nil {
+	if err := b.copy(ctx, b.database, name); err != nil {
 		return "", err
 	}
 	b.log.Info("backup made and verified", "file", name, "took", time.Since(began).Round(time.Millisecond))

@@ -26,7 +26,7 @@ func scheduled(t *testing.T) (*backups, *time.Time) {
 	}
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	b := newBackups(&c, slog.New(slog.DiscardHandler), func() time.Time { return now })
-	b.copy = func(_ context.Context, out string) error { return os.WriteFile(out, []byte("copy"), 0o600) }
+	b.copy = func(_ context.Context, _, out string) error { return os.WriteFile(out, []byte("copy"), 0o600) }
 	return b, &now
 }
 
@@ -77,7 +77,7 @@ func TestAFailedBackupCostsNoOlderOne(t *testing.T) {
 		}
 		*now = now.Add(time.Hour)
 	}
-	b.copy = func(context.Context, string) error { return errors.New("the copy is damaged") }
+	b.copy = func(context.Context, string, string) error { return errors.New("the copy is damaged") }
 	for range 5 {
 		if _, err := b.Once(t.Context()); err == nil {
 			t.Fatal("a damaged copy is a backup")

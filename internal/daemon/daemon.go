@@ -25,6 +25,10 @@ type Daemon struct {
 	Hurry   <-chan struct{}  // closed when a stop shall wait for nobody any more
 	Manager Manager          // who started it; nil for a person
 
+	// Backup makes a verified copy of the database and gives it a name. nil makes
+	// it in this process, which then keeps some of the memory that it takes.
+	Backup func(ctx context.Context, database, out string) error
+
 	Reload <-chan struct{}        // each one asks to read the settings anew
 	Load   func() (Config, error) // reads them; nil where they cannot be
 }

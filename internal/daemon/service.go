@@ -130,6 +130,9 @@ func (s *service) startWorkers(context.Context) error {
 		Store: s.store, Processes: &s.processes, Log: s.log, Interval: time.Duration(c.MonitorInterval),
 	}
 	s.backups = newBackups(c, s.log, s.daemon.Now)
+	if s.daemon.Backup != nil {
+		s.backups.copy = s.daemon.Backup
+	}
 	s.upkeep, s.stuck = make(chan error, 1), make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.endUpkeep = cancel

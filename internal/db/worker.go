@@ -18,8 +18,8 @@ func (s *Store) Due(ctx context.Context, now time.Time, after int64, limit int) 
 		SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id
 		WHERE r.id > ?1 AND r.last_seq - r.removed > coalesce(json_extract(a.policy, '$.routine_keep'), 3)
 		  AND coalesce(json_extract(a.policy, '$.routine_keep'), 3) > 0
-		  AND EXISTS (SELECT 1 FROM checkpoints c INDEXED BY checkpoints_of_run WHERE c.run_id = r.id AND c.kind = 'routine'
-			LIMIT 1 OFFSET coalesce(json_extract(a.policy, '$.routine_keep'), 3))
+		  AND (SELECT count(*) FROM checkpoints c INDEXED BY checkpoints_of_run WHERE c.run_id = r.id AND c.kind = 'routine')
+		      > coalesce(json_extract(a.policy, '$.routine_keep'), 3)
 		UNION SELECT r.id FROM runs r WHERE r.id > ?1 AND r.ended_at IS NOT NULL AND ?2 <> ''
 		UNION SELECT c.run_id FROM checkpoints c INDEXED BY checkpoints_by_age JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id
 		WHERE c.run_id > ?1 AND c.kind = 'recovery' AND ?2 <> ''
