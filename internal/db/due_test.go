@@ -1,0 +1,30 @@
+package db_test
+
+import (
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// TestDueIsForRoutineCheckpointsAndAges: a long history of recovery checkpoints
+// that are young is nothing to look at again in every round.
+func TestDueIsForRoutineCheckpointsAndAges(t *testing.T) {
+	s, clock := open(t)
+	for range 10 {
+		save(t, s, ann, "a", ckpt.KindRecovery, "1")
+	}
+	for range 5 {
+		save(t, s, ann, "b", ckpt.KindRoutine, "1")
+	}
+	due, err := s.Due(t.Context(), clock.Now(), 0, 100)
+	must(t, err)
+	if len(due) != 0 {
+		t.Errorf("due are %v", due)
+	}
+	clock.add(8 * ckpt.Day)
+	due, err = s.Due(t.Context(), clock.Now(), 0, 100)
+	must(t, err)
+	if len(due) != 1 {
+		t.Errorf("after 8 days due are %v", due)
+	}
+}
