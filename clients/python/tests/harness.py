@@ -137,7 +137,9 @@ def child(work: Callable[[], Any]) -> int:
     """Does work in a process of its own, and answers its pid. An exception ends it with 1."""
     sys.stdout.flush()
     sys.stderr.flush()
-    pid = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads of clients: the child uses none of theirs
+        pid = os.fork()
     if pid:
         return pid
     code = 1

@@ -59,17 +59,21 @@ class Away(World):
         with self.quiet():
             sidecar = self.sidecar(deadline=deadline)
             for n in range(2):
-                agent, beyond = sidecar.agent(f"n{n}"), []
+                agent, took = sidecar.agent(f"n{n}"), []
                 with agent.run() as run:
                     self.assertEqual((run.plan.verdict, run.state, run.epoch), ("offline", None, None))
                     for i in range(300):
                         began = time.perf_counter()
                         saved = run.save({"i": i, "pad": "x" * 2000})
-                        beyond.append(max(0.0, time.perf_counter() - began - deadline))
+                        took.append(time.perf_counter() - began)
                         self.assertTrue(saved.spooled)
                         if i % 100 == 0:
                             self.assertEqual(run.step(f"s{i}")(lambda i=i: {"i": i}), {"i": i})  # type: ignore[misc]
-                told.append(f"p50 {percentile(beyond, 0.5):.2f}, p99 {percentile(beyond, 0.99):.2f} ms")
+                beyond = [max(0.0, t - deadline) for t in took]
+                told.append(
+                    f"p50 {percentile(took, 0.5):.2f}, p99 {percentile(took, 0.99):.2f} ms in all, "
+                    f"p99 {percentile(beyond, 0.99):.2f}, at most {max(beyond) * 1000:.2f} ms beyond the deadline"
+                )
             sidecar._delivery.close(flush=False)
         self.start()
         replayed = [0, 0]
@@ -85,7 +89,7 @@ class Away(World):
             self.assertEqual(steps, [("s0", "succeeded"), ("s100", "succeeded"), ("s200", "succeeded")])
             self.assertEqual(self.daemon.rows("SELECT status FROM audit_runs WHERE agent = ?", f"n{n}"), [("completed",)])
         self.daemon.sound(self)
-        report(f"show 3, never there: a 2 KiB save costs beyond the deadline of 100 ms {'; '.join(told)}; {sum(replayed)} writes replayed")
+        report(f"show 3, never there, a save of 2 KiB, deadline 100 ms: {'; '.join(told)}; {sum(replayed)} writes replayed once")
 
     def test_what_the_deadline_costs(self) -> None:
         """The same, where each save waits the whole deadline, because the daemon is there and silent."""

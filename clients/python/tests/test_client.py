@@ -120,7 +120,7 @@ class Client(World):
         for call in (
             lambda: sidecar.agent("bad/name"), lambda: agent.save(1, run="../x"), lambda: agent.save(1, kind="hourly"),
             lambda: agent.get("nonsense"), lambda: agent.save(1, metadata={"x": float("nan")}), lambda: agent.save(1, id="X"),
-            lambda: agent.save(1, labels={"a b": "c"}),
+            lambda: agent.save(1, labels={"a b": "c"}), lambda: agent.save(b"", content_type="a\r\nX-Evil: 1"),
         ):  # fmt: skip
             with self.assertRaises(ckptsidecar.Invalid) as caught:
                 call()

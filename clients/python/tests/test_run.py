@@ -308,7 +308,7 @@ class Stopping(World):
         with open(script, "w") as file:
             file.write(
                 "import os, sys, ckptsidecar\n"
-                "with ckptsidecar.agent('sup').run('r') as run:\n"
+                "with ckptsidecar.agent('sup').run() as run:\n"
                 "    state = run.state or {'i': 0, 'seen': (1,)}\n"
                 "    assert run._session.supervised and state['seen'] == (1,)\n"
                 "    for i in range(state['i'], 6):\n"

@@ -31,9 +31,10 @@ from .stop import Terminated
 from .typed import Dropped
 
 __all__ = [
-    "Agent", "AlreadyDone", "AsyncAgent", "AsyncOperation", "AsyncRun", "AsyncSidecar", "Autosave", "BaseMissing", "Busy", "Checkpoint", "CkptError", "Conflict", "Corrupt",
-    "Denied", "Diff", "Dropped", "Encoded", "Fenced", "IdempotencyMismatch", "Internal", "Invalid", "NeedsOperator",
-    "NoDaemon", "NotFound", "NotSerializable", "Operation", "Plan", "PlanRefused", "Quota", "Replayed", "Run", "Saved",
+    "Agent", "AlreadyDone", "AsyncAgent", "AsyncOperation", "AsyncRun", "AsyncSidecar", "Autosave",
+    "BaseMissing", "Busy", "Checkpoint", "CkptError", "Conflict", "Corrupt", "Denied", "Diff", "Dropped",
+    "Encoded", "Fenced", "IdempotencyMismatch", "Internal", "Invalid", "NeedsOperator", "NoDaemon",
+    "NotFound", "NotSerializable", "Operation", "Plan", "PlanRefused", "Quota", "Replayed", "Run", "Saved",
     "SchemaMismatch", "Sidecar", "SpoolError", "StorageFull", "Terminated", "TooLarge", "Trace", "Unsafe",
     "__version__", "agent", "dumps", "loads",
 ]  # fmt: skip

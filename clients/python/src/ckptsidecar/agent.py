@@ -48,8 +48,9 @@ class Agent:
         """Saves a state and answers when it is on disk.
 
         Bytes are saved as they are, of the ``content_type`` that is named; anything else as JSON, see
-        ``dumps`` (the result of which is taken as well): what of it was dropped or simplified is in the answer. ``kind`` is routine,
-        pre_operation or recovery. The ``id`` is made here; who wants to repeat a save gives it.
+        ``dumps`` (the result of which is taken as well): what of it was dropped or simplified is in
+        the answer. ``kind`` is routine, pre_operation or recovery. The ``id`` is made here; who wants to
+        repeat a save gives it.
         """
         encoded = self.encode(state)
         content_type = content_type or encoded.content_type
@@ -160,7 +161,7 @@ class Agent:
         """The agent's runs, the last changed first."""
         return self.sidecar._pages(f"{self._path}/runs", "runs", ("status", status))
 
-    def run(self, name: str = asks.MAIN, **options: Any) -> "Run":
+    def run(self, name: Optional[str] = None, **options: Any) -> "Run":
         """A run, to be used with ``with``: see Run."""
         from .run import Run
 

@@ -119,7 +119,7 @@ class AsyncAgent:
         """Changes some of the agent's settings."""
         return await self.sidecar.call(self.sync.set_policy, **settings)
 
-    def run(self, name: str = "main", **options: Any) -> "AsyncRun":
+    def run(self, name: Optional[str] = None, **options: Any) -> "AsyncRun":
         """A run, to be used with ``async with``; see Run."""
         return AsyncRun(self, name, **options)
 
@@ -134,10 +134,12 @@ class AsyncRun:
     After the ``grace`` of a SIGTERM the task that entered the run is cancelled.
     """
 
-    def __init__(self, agent: AsyncAgent, name: str = "main", *, sigterm: bool = True, grace: float = 5.0, **options: Any) -> None:
+    def __init__(
+        self, agent: AsyncAgent, name: Optional[str] = None, *, sigterm: bool = True, grace: float = 5.0, **options: Any
+    ) -> None:
         self.agent = agent
-        self.name = name
         self.sync = Run(agent.sync, name, sigterm=False, grace=grace, **options)
+        self.name = self.sync.name
         self._call = agent.sidecar.call
         self._sigterm = sigterm
         self._grace = grace

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping, Optional, Union
 from urllib.parse import quote, quote_plus
 
 from .encode import dumps
 from .errors import Invalid
 from .ids import is_id, new_id
 from .link import Ask
+from .spool_form import Lane
 
 JSON = "application/json"
 BYTES = "application/octet-stream"
@@ -24,14 +25,18 @@ _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,254}\Z")
 def check_agent(name: str) -> str:
     """Refuses what cannot be the name of an agent."""
     if not isinstance(name, str) or not _AGENT.match(name):
-        raise Invalid(f"{name!r} is no name of an agent: letters, digits and ._- are, up to 128 of them, a letter or digit first")
+        raise Invalid(
+            f"{name!r} is no name of an agent: letters, digits and ._- are, up to 128 of them, a letter or digit first"
+        )
     return name
 
 
 def check_run(name: str) -> str:
     """Refuses what cannot be the name of a run."""
     if not isinstance(name, str) or not _RUN.match(name):
-        raise Invalid(f"{name!r} is no name of a run: letters, digits and ._:@+- are, up to 255 of them, a letter or digit first")
+        raise Invalid(
+            f"{name!r} is no name of a run: letters, digits and ._:@+- are, up to 255 of them, a letter or digit first"
+        )
     return name
 
 
@@ -73,10 +78,12 @@ def get(path: str, *pairs: tuple[str, Any]) -> Ask:
     return Ask("GET", path, query(*pairs), repeatable=True)
 
 
-def post(path: str, body: Any, *, key: Optional[str] = None, lane: Optional[tuple[str, str]] = None, raw: bool = False) -> Ask:
+def post(
+    path: str, body: Union[bytes, Mapping[str, Any]], *, key: Optional[str] = None, lane: Optional[Lane] = None
+) -> Ask:
     """A POST with a JSON body and a key that makes it repeatable. With a lane it may be spooled."""
     key = key or new_id()
-    data = body if raw else members(body)
+    data = body if isinstance(body, bytes) else members(body)
     headers = {"Content-Type": JSON, "Idempotency-Key": key}
     return Ask("POST", path, "", headers, data, write=True, repeatable=True, lane=lane, id=key)
 
@@ -113,6 +120,8 @@ def save(
     program: Optional[Mapping[str, Any]],
 ) -> Ask:
     """A save under an id of ours."""
+    if not content_type.isascii() or not content_type.isprintable():
+        raise Invalid("the content type has a character that is not printable ASCII")
     headers = {"Content-Type": content_type}
     if metadata is not None:
         headers["Ckpt-Metadata"] = header_json(dict(metadata))

@@ -26,8 +26,9 @@ def start(socket: str) -> None:
     log = _log_file()
     command = [program, "serve", *(["--socket", socket] if socket else [])]
     with open(log, "ab") as out:
+        root = os.path.abspath(os.sep)
         daemon = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, close_fds=True, cwd=os.path.abspath(os.sep)
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, cwd=root
         )
     paths = [socket] if socket else endpoint.candidates()
     end = time.monotonic() + PATIENCE

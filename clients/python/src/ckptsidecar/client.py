@@ -97,9 +97,8 @@ class Sidecar:
     ) -> Checkpoint:
         """Changes the labels (all of them) or the pin of a checkpoint."""
         body = asks.members({"labels": None if labels is None else dict(labels), "pinned": pinned})
-        ask = Ask(
-            "PATCH", f"/v1/checkpoints/{asks.check_id(id)}", "", {"Content-Type": asks.JSON}, body, True, repeatable=True
-        )
+        path, headers = f"/v1/checkpoints/{asks.check_id(id)}", {"Content-Type": asks.JSON}
+        ask = Ask("PATCH", path, "", headers, body, write=True, repeatable=True)
         return checkpoint_of(self._json(ask))
 
     def delete(self, id: str) -> None:
@@ -160,7 +159,7 @@ class Sidecar:
         return self._delivery.link.endpoint
 
     def close(self) -> None:
-        """Sends what waits in the spool, if the daemon is there, and closes the connection. The client may be used again."""
+        """Sends what waits in the spool, if the daemon is there, and closes the connection. It may be used again."""
         self._delivery.close(flush=True)
 
     def __enter__(self) -> "Sidecar":
@@ -193,7 +192,9 @@ class Sidecar:
         raw = self._json(ask)
         return raw if isinstance(raw, dict) else {}
 
-    def _pages(self, path: str, name: str, *pairs: tuple[str, Any], limit: Optional[int] = None) -> Iterator[dict[str, Any]]:
+    def _pages(
+        self, path: str, name: str, *pairs: tuple[str, Any], limit: Optional[int] = None
+    ) -> Iterator[dict[str, Any]]:
         """The items of all pages, at most limit."""
         before, left = None, limit
         while left is None or left > 0:

@@ -133,7 +133,8 @@ class Delivery:
 
     def _give_up(self, error: CkptError) -> None:
         if self._away is None:
-            _log.warning("%s; what is saved goes to the spool %s meanwhile", error, self.spool.folder)
+            goes = f"what is saved goes to the spool {self.spool.folder}" if self.settings.fail_open else "saves fail"
+            _log.warning("%s; %s meanwhile", error, goes)
         self._away = error
         self._rest = min(max(self._rest * 2, _FIRST_REST), _LONGEST_REST)
         self._rest_until = time.monotonic() + self._rest * random.uniform(0.5, 1.0)
@@ -175,7 +176,7 @@ class Delivery:
         if not self.spool.waiting(lane):
             self._clean.add(lane)
             return
-        if self._away is not None and time.monotonic() < self._rest_until:
+        if self._away is not None and self.settings.fail_open and time.monotonic() < self._rest_until:
             raise self._away
         while True:
             try:

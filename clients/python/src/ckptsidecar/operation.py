@@ -86,13 +86,13 @@ class Operation:
                 "run.operation(…)(function) answer the result of then",
                 self.result,
             )
-        self._run._busy += 1
+        self._run._work(1)
         return self
 
     def __exit__(
         self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        self._run._busy -= 1
+        self._run._work(-1)
         if error is None:
             self._succeed()
         elif isinstance(error, Exception) and not isinstance(error, Fenced):

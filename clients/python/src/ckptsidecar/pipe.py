@@ -81,13 +81,10 @@ class PipeStream:
 
 def _open(path: str, timeout: float) -> int:
     until = time.monotonic() + timeout
+    flags = _winapi.FILE_FLAG_OVERLAPPED | _ANONYMOUS
     while True:
         try:
-            return int(
-                _winapi.CreateFile(
-                    path, _RIGHTS, 0, _winapi.NULL, _winapi.OPEN_EXISTING, _winapi.FILE_FLAG_OVERLAPPED | _ANONYMOUS, _winapi.NULL
-                )
-            )
+            return _winapi.CreateFile(path, _RIGHTS, 0, _winapi.NULL, _winapi.OPEN_EXISTING, flags, _winapi.NULL)
         except OSError as error:
             if getattr(error, "winerror", 0) != _BUSY:
                 raise
@@ -101,7 +98,8 @@ def _check_owner(handle: int) -> None:
     owner = _owner_of(handle)
     if owner not in (*_TRUSTED, _own_sid(), _service_sid(_SERVICE)):
         raise PermissionError(
-            f"the pipe belongs to {owner}, which is neither the service, an administrator nor you; end the program that made it"
+            f"the pipe belongs to {owner}, which is neither the service, an administrator nor you; "
+            "end the program that made it"
         )
 
 

@@ -9,9 +9,9 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 from urllib.parse import unquote
 
 from . import asks
-from .encode import dumps
 from .errors import AWAY, CkptError, NeedsOperator, Unsafe
-from .models import Checkpoint, Plan, plan_of
+from .http import Reply
+from .models import Checkpoint, Plan, checkpoint_of, plan_of
 from .spool import Spool
 from .spool_form import Damaged, Lane, Spooled, TooNew
 from .typed import drive, read
@@ -19,6 +19,14 @@ from .typed import drive, read
 Resolve = Callable[[dict[str, Any]], Union[str, tuple[str, Any], None]]
 
 _adopted: set[str] = set()  # the plans of supervisors that were taken up
+
+
+def usual_run(agent: str) -> str:
+    """The run of an agent where none is named: the supervisor's, or main."""
+    env = os.environ
+    if env.get("CKPTSIDECAR_PLAN", "") not in ("", *_adopted) and env.get("CKPTSIDECAR_AGENT") == agent:
+        return env.get("CKPTSIDECAR_RUN") or asks.MAIN
+    return asks.MAIN
 
 
 def supervised(lane: Lane) -> Optional[Plan]:
@@ -40,13 +48,9 @@ def supervised(lane: Lane) -> Optional[Plan]:
 
 
 def _plan_from(raw: dict[str, Any]) -> Plan:
-    from .http import Reply
-
     checkpoint = raw.get("checkpoint")
     plan = plan_of(Reply(200, {}, json.dumps({**raw, "checkpoint": None}).encode()))
     if checkpoint is not None:
-        from .models import checkpoint_of
-
         if "state_base64" in checkpoint:
             state: Optional[bytes] = base64.b64decode(checkpoint["state_base64"])
         else:
@@ -66,7 +70,9 @@ def refuse(plan: Plan) -> None:
             if keys
             else "answer the prompt: ckptsidecar prompts"
         )
-        raise NeedsOperator(f"somebody must decide before run {plan.run} of {plan.agent} goes on: {told} To do: {hint}", plan)
+        raise NeedsOperator(
+            f"somebody must decide before run {plan.run} of {plan.agent} goes on: {told} To do: {hint}", plan
+        )
     if plan.verdict == "unsafe" or not plan.claimed:
         raise Unsafe(f"run {plan.run} of {plan.agent} cannot go on: {told}", plan)
 
@@ -91,7 +97,8 @@ def resolved(plan: Plan, resolve: Optional[Resolve]) -> list[Answer]:
         status, result = told if isinstance(told, tuple) else (told, None)
         if status not in ("succeeded", "failed"):
             raise ValueError(
-                f'resolve answered {told!r}: it answers "succeeded", "failed", ("succeeded", result), or None where it does not know'
+                f'resolve answered {told!r}: it answers "succeeded", "failed", ("succeeded", result), '
+                "or None where it does not know"
             )
         answers.append(Answer(operation["key"], status, result))
     return answers
@@ -99,7 +106,8 @@ def resolved(plan: Plan, resolve: Optional[Resolve]) -> list[Answer]:
 
 def from_spool(spool: Spool, lane: Lane, why: CkptError) -> tuple[Plan, dict[str, bytes]]:
     """What the spool knows of a run whose daemon is away: a plan, and the results of the steps that succeeded."""
-    plan = Plan("offline", [f"The daemon is away ({why.message}), so only what lies in the spool is known."], *lane, None)
+    reason = f"The daemon is away ({why.message}), so only what lies in the spool is known."
+    plan = Plan("offline", [reason], *lane, None)
     known = _Known()
     for name in spool.waiting(lane):
         try:
@@ -171,8 +179,3 @@ def error_text(error: BaseException) -> str:
     """An exception in words that the daemon takes."""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return text.encode("utf-8", "replace")[:4096].decode("utf-8", "ignore")
-
-
-def json_of(value: Any) -> bytes:
-    """A value of the agent's as JSON."""
-    return dumps(value).data

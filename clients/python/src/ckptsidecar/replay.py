@@ -14,7 +14,7 @@ from .spool_form import Damaged, Lane, Spooled, TooNew
 
 _log = logging.getLogger("ckptsidecar")
 _PROBE = Ask("GET", "/healthz")
-_PATIENCE = 10.0  # seconds for one request, and one more for each MiB
+_PATIENCE, _LONGEST = 10.0, 60.0  # seconds for one request, with one more for each MiB
 
 
 class Replayed(NamedTuple):
@@ -28,8 +28,8 @@ class Replayed(NamedTuple):
 def replay(spool: Spool, link: Link, lane: Optional[Lane], until: float, probe: float) -> Replayed:
     """Sends what waits of a run, or of all, in order; raises CkptError where nobody answers.
 
-    Of what belongs to another daemon it knows nothing. After ``until`` it begins no second request. It first asks whether the daemon answers at all, for at
-    most ``probe`` seconds.
+    What belongs to another daemon is left alone. After ``until`` it begins no second request. It
+    first asks whether the daemon answers at all, for at most ``probe`` seconds.
     """
     if not spool.waiting(lane):
         return Replayed(0, 0, 0)
@@ -62,7 +62,7 @@ def _replay(spool: Spool, link: Link, lock: Lock, lane: Optional[Lane], until: f
         if request is None or request.lane in blocked:
             continue
         try:
-            link.ask(_ask(request), deadline(_PATIENCE + len(request.body) / (1 << 20)))
+            link.ask(_ask(request), deadline(min(_PATIENCE + len(request.body) / (1 << 20), _LONGEST)))
             spool.remove(name)
             sent += 1
         except CkptError as error:

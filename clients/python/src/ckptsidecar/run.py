@@ -7,6 +7,7 @@ import functools
 import hashlib
 import inspect
 import logging
+import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Generator, Mapping, Optional, Union
 
@@ -16,7 +17,7 @@ from .errors import CkptError, Conflict, Fenced
 from .leaving import leave
 from .models import Plan, Saved
 from .operation import Operation
-from .plans import Resolve
+from .plans import Resolve, usual_run
 from .session import Session
 from .steps import Measure, Steps, call_key, name_of, recorded
 from .stop import Stopper, Terminated, terminate
@@ -28,7 +29,7 @@ _log = logging.getLogger("ckptsidecar")
 
 
 class Run:
-    """One execution of an agent, to be used with ``with``.
+    """One execution of an agent, to be used with ``with``. It is ``main`` where no name is given.
 
     Entering claims the run: ``plan`` says how to go on, ``state`` is what to go on from (None for
     nothing). A heartbeat tells the daemon every ``heartbeat`` seconds that this process lives; after
@@ -51,7 +52,7 @@ class Run:
     def __init__(
         self,
         agent: "Agent",
-        name: str = "main",
+        name: Optional[str] = None,
         *,
         heartbeat: float = 10.0,
         heartbeat_timeout: Optional[float] = 30.0,
@@ -74,7 +75,7 @@ class Run:
         if on_error not in ("interrupted", "failed"):
             raise ValueError(f'on_error is {on_error!r}: say "interrupted" or "failed"')
         self.agent = agent
-        self.name = name
+        self.name = name = name or usual_run(agent.name)
         self.plan: Plan = Plan("fresh", ["the run has not begun"], agent.name, name, None)
         timeouts = {"heartbeat_timeout": heartbeat_timeout, "progress_timeout": progress_timeout}
         self._session = Session(agent, name, heartbeat=heartbeat, timeouts=timeouts, reason=reason, force=force)
@@ -92,6 +93,7 @@ class Run:
         self._stopper = Stopper(grace, terminate)
         self._sigterm = sigterm
         self._busy = 0  # steps and operations that are being done
+        self._lock = threading.Lock()
         self._last: Optional[tuple[Any, bytes, Optional[str]]] = None  # what was saved last: itself, hash, id
         self._ended = False
         self._autosaves: list[Autosave] = []
@@ -148,7 +150,7 @@ class Run:
         continuation_prompt: Optional[str] = None,
         state: Any = None,
     ) -> None:
-        """Ends the run: completed or failed for good; suspended, awaiting_continuation or interrupted until it is resumed.
+        """Ends the run: completed or failed for good; suspended, awaiting_continuation or interrupted until a resume.
 
         With a state the final checkpoint is saved in the same transaction.
         """
@@ -230,7 +232,8 @@ class Run:
 
         ``run.step("fetch")(fn, …)`` calls ``fn(…)`` now, unless a step of this key has succeeded
         before: then it answers the result of then. ``@run.step`` makes each call of a function a step, with a key
-        made of the function's name and the arguments. A step that raises has failed, and is done again when it is asked for again.
+        made of the function's name and the arguments. A step that raises has failed, and is done again
+        when it is asked for again.
 
         ``args`` is noted with the step; ``measure(result)`` answers a dict of ``input_tokens``,
         ``output_tokens``, ``cost_usd`` and ``progress``, for drift detection.
@@ -261,11 +264,16 @@ class Run:
 
     @contextlib.contextmanager
     def _working(self) -> Generator[None, None, None]:
-        self._busy += 1
+        self._work(1)
         try:
             yield
         finally:
-            self._busy -= 1
+            self._work(-1)
+
+    def _work(self, more: int) -> None:
+        """Counts the steps and operations that are being done."""
+        with self._lock:
+            self._busy += more
 
     def operation(
         self,

@@ -85,7 +85,7 @@ class Session:
     def _resolve(self, answer: Answer) -> None:
         body = {"status": answer.status, "result": asks.value_json(answer.result), "reason": "the agent has found out"}
         path = f"{self._path}/operations/{asks.segment(answer.key)}/resolve"
-        self.agent.sidecar._ask(asks.post(path, asks.members(body), raw=True))
+        self.agent.sidecar._ask(asks.post(path, body))
 
     def _offline(self, why: CkptError, resolve: Optional[Resolve]) -> Plan:
         plan, self.known = from_spool(self._delivery.spool, self.lane, why)
@@ -140,7 +140,7 @@ class Session:
 
     def send_events(self, events: bytes) -> Union[Reply, Kept]:
         self.ready()
-        ask = asks.post(f"{self._path}/events", events, lane=self.lane, raw=True)
+        ask = asks.post(f"{self._path}/events", events, lane=self.lane)
         ask.query = asks.query(("epoch", self.epoch))
         return self.deliver(ask)
 

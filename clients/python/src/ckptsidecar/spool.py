@@ -40,8 +40,9 @@ class Spool:
     # Writing
 
     def write(
-        self, method: str, path: str, query: str, headers: dict[str, str], body: bytes, lane: Lane, id: str, endpoint: str
-    ) -> str:
+        self, method: str, path: str, query: str, headers: dict[str, str], body: bytes,
+        lane: Lane, id: str, endpoint: str,
+    ) -> str:  # fmt: skip
         """Puts a request on disk and answers its name; raises SpoolError."""
         if not self.folder:
             raise SpoolError("there is no folder for the spool: set CKPTSIDECAR_SPOOL to one of yours")

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import logging
+import threading
 import time
 from collections import OrderedDict
 from typing import Any, Callable, Generator, Mapping, NamedTuple, Optional
@@ -43,6 +44,7 @@ class Steps:
         self._args: dict[str, bytes] = {}  # hashes of what steps were done with
         self._held = 0
         self._all_known = True
+        self._lock = threading.Lock()
 
     def learn(self, plan: Plan) -> None:
         """Learns which steps were done before, so that none is done twice while the daemon is away."""
@@ -98,15 +100,13 @@ class Steps:
         self._session.send(("steps", key, "finish"), body)
 
     def _remember(self, key: str, result: bytes) -> None:
-        old = self._results.pop(key, None)
-        self._held += len(result) - len(old or b"")
-        self._results[key] = result
-        if self._held <= _MOST:
-            return
-        for other, kept in self._results.items():
-            if kept is not None:
+        with self._lock:
+            old = self._results.pop(key, None)
+            self._held += len(result) - len(old or b"")
+            self._results[key] = result
+            for other in list(self._results) if self._held > _MOST else []:
+                self._held -= len(self._results[other] or b"")
                 self._results[other] = None
-                self._held -= len(kept)
                 if self._held <= _MOST:
                     break
 
@@ -135,7 +135,7 @@ def call_key(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str,
         told = dumps([list(args), dict(sorted(kwargs.items()))], refuse=True).data
     except NotSerializable as error:
         raise NotSerializable(
-            f"the arguments of {fn.__qualname__} make no key, because {error.message}: name one with run.step(KEY)(…)",
+            f"the arguments of {fn.__qualname__} make no key, because {error.message}: name one with run.step(KEY)",
             error.traces,
         ) from error
     return f"{fn.__qualname__}:{hashlib.sha256(told).hexdigest()[:16]}"

@@ -17,7 +17,7 @@ class Turn:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._waiting: deque[threading.Lock] = deque()
+        self._waiting: deque[tuple[threading.Lock, int]] = deque()
         self._holder: Optional[int] = None
 
     def __enter__(self) -> None:
@@ -26,24 +26,24 @@ class Turn:
             if self._holder is None:
                 self._holder = me
                 return
-            if self._holder == me:
+            if self._holder == me or any(me == waiter for _, waiter in self._waiting):
                 raise RuntimeError(
                     "this thread is in the middle of a request already: do not call the client from a signal handler"
                 )
             gate = threading.Lock()
             gate.acquire()
-            self._waiting.append(gate)
+            self._waiting.append((gate, me))
         try:
             gate.acquire()
         except BaseException:  # an interrupt of the main thread
-            self._give_up(gate)
+            self._give_up((gate, me))
             raise
         self._holder = me
 
-    def _give_up(self, gate: threading.Lock) -> None:
+    def _give_up(self, place: tuple[threading.Lock, int]) -> None:
         with self._mutex:
-            if gate in self._waiting:
-                self._waiting.remove(gate)
+            if place in self._waiting:
+                self._waiting.remove(place)
                 return
         self._pass_on()
 
@@ -56,4 +56,4 @@ class Turn:
         with self._mutex:
             self._holder = -1 if self._waiting else None  # nobody's, but taken
             if self._waiting:
-                self._waiting.popleft().release()
+                self._waiting.popleft()[0].release()

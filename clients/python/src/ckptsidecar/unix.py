@@ -18,16 +18,22 @@ class UnixStream:
             raise
 
     def send(self, parts: list[bytes], timeout: float) -> None:
-        self._socket.settimeout(timeout)
-        sent = self._socket.sendmsg(parts)
-        for part in parts:
-            if sent < len(part):
-                self._socket.sendall(memoryview(part)[sent:])
-            sent = max(0, sent - len(part))
+        try:
+            self._socket.settimeout(timeout)
+            sent = self._socket.sendmsg(parts)
+            for part in parts:
+                if sent < len(part):
+                    self._socket.sendall(memoryview(part)[sent:])
+                sent = max(0, sent - len(part))
+        except socket.timeout as error:  # before Python 3.10 it is no TimeoutError
+            raise TimeoutError("the daemon did not take the request in time") from error
 
     def receive(self, most: int, timeout: float) -> bytes:
-        self._socket.settimeout(timeout)
-        return self._socket.recv(most)
+        try:
+            self._socket.settimeout(timeout)
+            return self._socket.recv(most)
+        except socket.timeout as error:
+            raise TimeoutError("the daemon did not answer in time") from error
 
     def stale(self) -> bool:
         try:

@@ -154,8 +154,8 @@ class StreamingExecutor:
     def _take(self, source: str) -> None:
         if self.executed and not source.encode().startswith(self.source.encode()[: self.executed]):
             raise ProgramChanged(
-                f"the first {self.executed} bytes, which have run, are not those of this program: give the same program, "
-                "go on with execute(executor.source), or begin another run"
+                f"the first {self.executed} bytes, which have run, are not those of this program: "
+                "give the same program, go on with execute(executor.source), or begin another run"
             )
         self._source.text = source
 
@@ -194,11 +194,15 @@ class StreamingExecutor:
             return
         size = len(dumps(program).data)
         if size > _MOST_HEADER:
-            raise Invalid(f"the program has {size} bytes as JSON, and {_MOST_HEADER} can be saved with a checkpoint: cut it in parts")
+            raise Invalid(
+                f"the program has {size} bytes as JSON, and {_MOST_HEADER} can be saved with a checkpoint: "
+                "cut it in parts"
+            )
         await self.run.save(Encoded(write_json(state), self.lost, []), program=program)
 
     def _state(self, statement: Statement) -> Any:
-        host = {id(value): name for name, value in self._host.items() if not isinstance(value, (str, int, float, type(None)))}
+        plain = (str, int, float, type(None))
+        host = {id(value): name for name, value in self._host.items() if not isinstance(value, plain)}
         writer = Writer(self._source, self.namespace, host, self._classes, self._codecs)
         variables = {name: value for name, value in self.namespace.items() if name not in OF_MODULE}
         namespace = writer.write(variables)

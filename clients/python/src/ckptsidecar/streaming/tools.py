@@ -64,7 +64,9 @@ def _key(name: str) -> str:
     return calls.key(name)
 
 
-def _call(run: AsyncRun, key: str, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call(
+    run: AsyncRun, key: str, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     steps = run.sync._steps
     begun = steps.begin(key, name, [list(args), kwargs])
     if begun.done:
@@ -102,6 +104,6 @@ def _kept(result: Any) -> Any:
 def _check(key: str, begun: Begun) -> None:
     if not begun.same:
         raise Diverged(
-            f"call {key} was made before with other arguments: a statement that is executed again after a crash must make the "
-            "same calls, so what it depends on (time, chance, the order of tasks) must come from a tool"
+            f"call {key} was made before with other arguments: a statement that is executed again after a crash must "
+            "make the same calls, so what it depends on (time, chance, the order of tasks) must come from a tool"
         )
