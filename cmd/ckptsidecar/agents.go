@@ -46,6 +46,11 @@ type eraseCmd struct {
 	Yes   bool   `help:"Do not ask."`
 }
 
+// Help is what `erase --help` adds.
+func (c *eraseCmd) Help() string {
+	return "Backups that were made before keep the agent until they go; remove them by hand where that is too late."
+}
+
 func (c *eraseCmd) Run(ctx context.Context, a *app) error {
 	if err := checked(ckpt.CheckAgentName(c.Agent)); err != nil {
 		return err

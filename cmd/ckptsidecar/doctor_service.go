@@ -66,9 +66,10 @@ func lookBackups(_ context.Context, p *patient) []finding {
 	case b.Interval > 0 && now.Sub(b.Last.Time) > 2*time.Duration(b.Interval)+time.Hour:
 		return []finding{warn("look into the daemon's log", "the last one was made %s, though one is due every %v", ago(now, b.Last.Time), b.Interval)}
 	}
-	found := []finding{ok("%d in %s, the last of %s, %s", b.Kept, b.Folder, ago(now, b.Last.Time), bytesText(b.LastBytes))}
+	found := ok("%d in %s, the last of %s, %s", b.Kept, b.Folder, ago(now, b.Last.Time), bytesText(b.LastBytes))
 	if sameDisk(b.Folder, p.db) {
-		found = append(found, warn("set backup.folder to another disk, or copy them away", "they are on the disk of the database, and go with it"))
+		found.What += ", on the disk of the database, with which they would go"
+		found.Do = "set backup.folder to another disk, or copy them away"
 	}
-	return found
+	return []finding{found}
 }

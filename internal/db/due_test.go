@@ -16,6 +16,7 @@ func TestDueIsForRoutineCheckpointsAndAges(t *testing.T) {
 	for range 5 {
 		save(t, s, ann, "b", ckpt.KindRoutine, "1")
 	}
+	save(t, s, ann, "b", ckpt.KindRecovery, "1")
 	due, err := s.Due(t.Context(), clock.Now(), 0, 100)
 	must(t, err)
 	if len(due) != 0 {
@@ -24,7 +25,7 @@ func TestDueIsForRoutineCheckpointsAndAges(t *testing.T) {
 	clock.add(8 * ckpt.Day)
 	due, err = s.Due(t.Context(), clock.Now(), 0, 100)
 	must(t, err)
-	if len(due) != 1 {
+	if len(due) != 2 {
 		t.Errorf("after 8 days due are %v", due)
 	}
 }
