@@ -258,7 +258,7 @@ func (s *supervised) judge(number int) {
 	// not. Only in long segments is that little beside what is promised.
 	allowed := s.worked / 10
 	if !*long {
-		allowed += time.Duration(run.Attempt) * 20 * time.Millisecond
+		allowed += time.Duration(run.Attempt) * 200 * time.Millisecond
 	}
 	if off := (accumulated - s.worked).Abs(); off > allowed {
 		s.t.Errorf("accumulated %s, but its segments were %s", accumulated, s.worked)

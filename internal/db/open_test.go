@@ -73,7 +73,7 @@ func TestSecondDaemon(t *testing.T) {
 		t.Errorf("a second store in this process: %v", err)
 	}
 	said := startChild(t, "hold", path, 0).all(t)
-	if took := time.Since(begin); took > time.Second {
+	if took := time.Since(begin); took > 20*time.Second { // it does not wait for the lock; how quick it is depends on the machine
 		t.Errorf("it took %s to say so", took)
 	}
 	if len(said) != 1 || !strings.HasPrefix(said[0], "open false true already running") {
