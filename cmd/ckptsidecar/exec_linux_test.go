@@ -162,6 +162,7 @@ func (s *supervised) look() int {
 func (s *supervised) play(r *rand.Rand, kills int, every time.Duration, kill func(child int)) int {
 	s.t.Helper()
 	deadline := time.After(150 * time.Second)
+	claimed := false // before that, exec rightly gives up where there is no daemon
 	next := time.Now().Add(rand.N(every))
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -181,7 +182,13 @@ func (s *supervised) play(r *rand.Rand, kills int, every time.Duration, kill fun
 			s.t.Fatalf("exec does not end:\n%s", s.said.String())
 		case <-tick.C:
 		}
-		if child := s.look(); child != 0 && kills > 0 && time.Now().After(next) {
+		child := s.look()
+		if !claimed && kills > 0 {
+			run, err := s.client.Run(context.Background(), ckpt.RunRef{Agent: "prog"})
+			claimed = err == nil && run.PID != 0
+			continue
+		}
+		if child != 0 && kills > 0 && time.Now().After(next) {
 			kill(child)
 			kills--
 			next = time.Now().Add(every/2 + time.Duration(r.Int64N(int64(every))))
