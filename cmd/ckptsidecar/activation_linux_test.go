@@ -93,7 +93,9 @@ func TestAnInheritedSocketLosesNothing(t *testing.T) {
 			sig = syscall.SIGKILL
 		}
 		_ = cmd.Process.Signal(sig)
-		if err := cmd.Wait(); err != nil && sig == syscall.SIGTERM {
+		err := cmd.Wait()
+		early := said.Len() == 0 // on a busy machine it may be told to end before it listens to signals
+		if err != nil && sig == syscall.SIGTERM && !early {
 			t.Errorf("round %d: %v: %s", round, err, said)
 		}
 		if _, err := os.Stat(filepath.Join(a.dir, "s")); err != nil {
