@@ -163,9 +163,9 @@ class Runs(World):
             run._ended = True
 
     def test_the_heartbeat(self) -> None:
-        with self.agent.run("r", heartbeat=0.05, heartbeat_timeout=2.0) as run:
+        with self.agent.run("r", heartbeat=0.05, heartbeat_timeout=3.0) as run:
             run.save(1)
-            time.sleep(4.5)
+            time.sleep(5)
             self.assertEqual(self.status("r"), "running")
         with self.agent.run("s", heartbeat=0, heartbeat_timeout=1.0) as run:
             run.save(1)
@@ -334,7 +334,7 @@ class Automatic(World):
         agent = self.sidecar().agent("auto")
         agent.set_policy(routine_keep=0)
         state = {"i": 0}
-        with agent.autosave(lambda: dict(state), every=0.1, refresh_after=1.0) as autosave:
+        with agent.autosave(lambda: dict(state), every=0.1, refresh_after=3.0) as autosave:
             self.assertTrue(until(lambda: autosave.saves == 1))
             time.sleep(0.5)
             self.assertEqual(autosave.saves, 1)  # nothing changed
