@@ -56,7 +56,7 @@ class Cost(World):
         ours, theirs = [], []
         for _ in range(3):
             out = subprocess.run(
-                [binary(), "bench", "save", "--json", "--clients", "1", "--sizes", "2KiB", "--rounds", "1", "--time", "700ms", "--dir", self.folder],
+                [binary(), "bench", "save", "--json", "--clients", "1", "--sizes", "2KiB", "--rounds", "1", "--duration", "700ms", "--dir", self.folder],
                 capture_output=True, text=True, check=True, env={**os.environ, "CKPTSIDECAR_SOCKET": ""},
             )  # fmt: skip
             theirs.append(json.loads(out.stdout)["cells"][0]["p50_ms"])
