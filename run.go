@@ -143,6 +143,7 @@ func (r RunRef) Check() error {
 // Heartbeat says that the owner lives, and how far it has come.
 type Heartbeat struct {
 	Epoch    *int64   `json:"epoch,omitempty"`
+	PID      int      `json:"pid,omitempty"` // the owner it is told for, by a supervisor; default: the caller
 	Progress *float64 `json:"progress,omitempty"`
 }
 

@@ -68,7 +68,7 @@ func (b *beater) beat(ctx context.Context) error {
 	case endedByOwner(run), stopped:
 		return nil
 	}
-	if run, err = b.client.Beat(ctx, b.ref(&b.epoch), ckpt.Heartbeat{}); err != nil {
+	if run, err = b.client.Beat(ctx, b.ref(&b.epoch), ckpt.Heartbeat{PID: run.PID}); err != nil {
 		if ckpt.CodeOf(err) == ckpt.CodeFenced || ckpt.CodeOf(err) == ckpt.CodeConflict { // between the two calls: the next look tells
 			return nil
 		}

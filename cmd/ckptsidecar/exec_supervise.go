@@ -368,7 +368,7 @@ func (s *supervisor) settle(ctx context.Context, end *outcome) (own bool) {
 		// The daemon was away. The run, found dead, ends at its last sign of
 		// life, which is nearer to the truth than now.
 	case !s.asked() && s.operatorDecides(ctx):
-		_, _ = s.client.Beat(ctx, s.ref(&s.epoch), ckpt.Heartbeat{}) // its last sign of life
+		_, _ = s.client.Beat(ctx, s.ref(&s.epoch), ckpt.Heartbeat{PID: run.PID}) // its last sign of life, which must not make it live
 	default:
 		s.end(ctx, limit, ckpt.RunInterrupted, end.why)
 	}

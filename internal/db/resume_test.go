@@ -269,6 +269,25 @@ func TestWriteRevivesARunFoundDead(t *testing.T) {
 	}
 }
 
+// TestSupervisorsBeatRevivesNobody is the last word of a supervisor about an
+// owner that the monitor has found dead a moment before: the run must not look
+// owned again, by nobody knows whom, and so never be resumed.
+func TestSupervisorsBeatRevivesNobody(t *testing.T) {
+	s, _, p := openRuns(t)
+	minute := ckpt.Duration(time.Minute)
+	run, _, err := s.StartRun(t.Context(), as(11), ckpt.RunRequest{Agent: "a", PID: 11, HeartbeatTimeout: &minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	die(t, s, p, 11, ckpt.RunInterrupted)
+	if _, err := s.Beat(t.Context(), as(10), mainRun, ckpt.Heartbeat{Epoch: &run.Epoch, PID: 11}); err != nil {
+		t.Fatal(err)
+	}
+	if plan := claim(t, s, 12); plan.Epoch != run.Epoch+1 {
+		t.Errorf("the run was not claimed: %+v", plan)
+	}
+}
+
 func TestSuspendedRun(t *testing.T) {
 	s, c, _ := openRuns(t)
 	run := start(t, s, 11)

@@ -33,7 +33,11 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 			return err
 		}
 		if !stuck || !run.stuck(tx.now.Time) { // to beat is not to progress
-			if err := tx.revive(run, sc); err != nil {
+			speaker := sc
+			if b.PID != 0 {
+				speaker.PID = b.PID
+			}
+			if err := tx.revive(run, speaker); err != nil {
 				return err
 			}
 		}
