@@ -243,6 +243,30 @@ test('two replay at once and all is there once; a stale lock is broken', async (
   assert.throws(() => statSync(lock), 'it is removed');
 });
 
+test('replayers that are killed lose nothing and send nothing twice', { timeout: 60_000 }, async () => {
+  const world = absent();
+  const client = world.client(patient);
+  const count = 150;
+  for (let n = 1; n <= count; n++) await client.agent('killed').save({ n });
+  client.close();
+  await world.start();
+  await world.client({ spool: { folder: join(world.dir, 'none') } }).agent('killed').setPolicy({ routine_keep: 0 });
+  let kills = 0;
+  while (world.spooled().length > 0) {
+    const before = world.spooled().length;
+    const replayer = child('child-replayer.js', world.env);
+    while (world.spooled().length === before && replayer.exitCode === null) await new Promise((done) => setTimeout(done, 1));
+    if (kills < 8) replayer.kill('SIGKILL');
+    if ((await replayer.ended).signal === 'SIGKILL') kills++;
+  }
+  assert.ok(kills > 3, `only ${kills} were killed in time`);
+  const kept: number[] = [];
+  const agent = world.client().agent('killed');
+  for await (const c of agent.all()) kept.unshift((await agent.checkpoint(c.id)).state.n as number);
+  assert.deepEqual(kept, Array.from({ length: count }, (_, n) => n + 1));
+  assert.deepEqual(world.spooled('rejected'), []);
+});
+
 test('a run that dies without a daemon goes on from the spool', async () => {
   const world = absent();
   const client = (): Sidecar => world.client(patient);
