@@ -72,7 +72,7 @@ function integer(text: string): bigint {
 
 /** A time that is a Date to the last digit; others stay as they are. */
 function date(node: Node): unknown {
-  const exact = typeof node.value === 'string' && /^([+-]\d{6}|\d{4})-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00$/.test(node.value);
+  const exact = typeof node.value === 'string' && /^([+-]\d{6}|\d{4})-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3}(000)?)?\+00:00$/.test(node.value);
   return exact && Object.keys(node).length === 2 ? new Date((node.value as string).replace('+00:00', 'Z')) : unknown;
 }
 

@@ -3,12 +3,13 @@
 
 /** Matches shorter than this lose their way in repetitive text. */
 const block = 64;
-/** How far from the expected place is looked first, and how many blocks of it. */
+/** How far from the expected place is looked first, and at which distances the blocks lie that are looked for. */
 const near = 4096;
-const nearBlocks = 32;
+const nearBlocks = [0, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048];
 /** Distances of the blocks that are looked for in all of the other state. */
 const farBlocks = [0, 64, 256, 1024, 4096, 16384, 65536];
 const mostOperations = 4096;
+const leastBudget = 256 << 10; // bytes that may be searched, however small the states are
 
 /**
  * The form in which a change travels: a JSON array of operations on one line
@@ -33,7 +34,7 @@ class Change {
     private readonly base: Buffer,
     private readonly state: Buffer,
   ) {
-    this.budget = 4 * (base.length + state.length);
+    this.budget = leastBudget + 4 * (base.length + state.length);
   }
 
   find(): void {
@@ -67,7 +68,7 @@ class Change {
 
   /** Where the two meet again: first near the expected place, then anywhere. */
   private meet(b: number, q: number, end: number): [number, number] | undefined {
-    for (let d = 0; d < nearBlocks * block; d += block) {
+    for (const d of nearBlocks) {
       const met = this.meetAt(b, q, d, end, near);
       if (met) return met;
     }
@@ -82,11 +83,13 @@ class Change {
   /** Looks for the block at distance d of each in the other. */
   private meetAt(b: number, q: number, d: number, end: number, reach: number): [number, number] | undefined {
     const { base, state } = this;
-    if (b + d + block <= base.length) {
+    const [inBase, inState] = [b + d + block <= base.length, q + d + block <= end];
+    if (inBase && inState && same(base, b + d, state, q + d, block)) return [b + d, q + d]; // as far as before: in repetitive text others are found as well
+    if (inBase) {
       const at = this.search(state, base, b + d, q, Math.min(end, q + d + reach));
       if (at >= 0) return [b + d, at];
     }
-    if (q + d + block <= end) {
+    if (inState) {
       const from = reach === Infinity ? 0 : b;
       const at = this.search(base, state, q + d, from, Math.min(base.length, b + d + reach));
       if (at >= 0) return [at, q + d];

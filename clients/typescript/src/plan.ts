@@ -22,7 +22,8 @@ export class PlanRefused extends SidecarError {
 
 function whatToDo(plan: Plan): string {
   if (plan.offline) return 'Start the daemon ("ckptsidecar serve") to decide it.';
-  return `See "ckptsidecar resume ${plan.agent} --run ${plan.run} --dry-run".`;
+  if (plan.uncertain_operations.length === 0) return `See "ckptsidecar resume ${plan.agent} --run ${plan.run} --dry-run" and "ckptsidecar prompts list".`;
+  return `Find out and say so with "ckptsidecar operation resolve ${plan.agent} --run ${plan.run} KEY succeeded|failed", or give agent.run a function resolve.`;
 }
 
 export function planOf<S>(answer: Answer): Plan<S> {

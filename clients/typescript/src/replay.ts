@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 
 import type { Answer, Ask } from './connection.js';
-import { usual } from './endpoint.js';
+import { candidates } from './endpoint.js';
 import { isSidecarError, SidecarError } from './errors.js';
 import { ReplayLock } from './lock.js';
 import { passes } from './problem.js';
@@ -83,12 +83,14 @@ export class Replayer {
         const key = runKey(header.agent, header.run);
         if (stuck.has(key) || over()) {
           report.left++;
-        } else if (!(await this.one(name, send, report))) {
-          stuck.add(key);
-          report.left++;
+          continue;
         }
         await lock.touch();
+        if (await this.one(name, send, report)) continue;
+        stuck.add(key);
+        report.left++;
       }
+      await this.spool.tidy();
     } finally {
       await lock.release();
     }
@@ -139,10 +141,10 @@ export class Replayer {
   }
 }
 
-/** Whether a request waits for the daemon at an endpoint. */
+/** Whether a request waits for the daemon at an endpoint. Where its client had found none, it is for any that it would have found. */
 function belongs(header: SpoolHeader, endpoint: string | undefined): boolean {
   if (endpoint === undefined) return true;
-  return header.endpoint === endpoint || (header.endpoint === '' && usual().includes(endpoint));
+  return header.endpoint === endpoint || (header.endpoint === '' && candidates(undefined).includes(endpoint));
 }
 
 /** Why a file must not be sent. */

@@ -12,7 +12,7 @@ import { checkAgent, checkKey, checkRun, objectOf, post, queryOf } from './reque
 import type { Saved, SaveOptions, Saver } from './saver.js';
 import { forget, watch } from './shutdown.js';
 import { doStep, type StepContext, type StepOptions } from './step.js';
-import type { Appended, Labels, RunInfo } from './wire.js';
+import type { Appended, Labels, OperationInfo, RunInfo } from './wire.js';
 
 export interface RunOptions<S = any> {
   /** its name; otherwise `CKPTSIDECAR_RUN`, or `main` */
@@ -32,6 +32,11 @@ export interface RunOptions<S = any> {
   force?: boolean;
   /** throw where the daemon is away, rather than begin without it */
   needDaemon?: boolean;
+  /**
+   * Asked about each operation of which nobody knows whether it took effect,
+   * where the agent can find out itself; undefined where it cannot.
+   */
+  resolve?: (operation: OperationInfo) => Resolution | undefined | Promise<Resolution | undefined>;
   /** after so long without a sign of life the run counts as dead; 30 s */
   heartbeatTimeout?: Duration;
   /** how often it gives one; 10 s */
@@ -47,6 +52,9 @@ export interface RunOptions<S = any> {
   /** as what a run ends whose work throws: `interrupted` can be resumed, `failed` begins anew. `interrupted` */
   onError?: 'interrupted' | 'failed';
 }
+
+/** What became of an uncertain operation, and how that is known. */
+export type Resolution = 'succeeded' | 'failed' | { status: 'succeeded' | 'failed'; result?: unknown; reason?: string };
 
 export interface EndOptions {
   result?: unknown;

@@ -115,6 +115,9 @@ export interface EncodedState {
 /** Bytes and, with a content type, text are saved as they are; all else is JSON. */
 export function encodeState(state: unknown, options: SaveOptions, unserializable: Unserializable): EncodedState {
   const { contentType } = options;
+  if (contentType !== undefined && !/^[!-~]([ -~]{0,253}[!-~])?$/.test(contentType)) {
+    throw invalid(`the content type ${JSON.stringify(contentType)} cannot be: it is 1 to 255 printable ASCII characters`);
+  }
   const plain = { dropped: [], simplified: [] };
   if (state instanceof Uint8Array) {
     return { ...plain, bytes: Buffer.from(state), contentType: contentType ?? 'application/octet-stream' }; // a copy: the caller may go on to write into it

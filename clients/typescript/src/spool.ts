@@ -2,7 +2,7 @@
 // its form, which the clients of all languages share.
 
 import { createHash } from 'node:crypto';
-import { closeSync, fsync, openSync, renameSync, statSync, write, writeSync } from 'node:fs';
+import { closeSync, constants, fsync, openSync, renameSync, statSync, write, writeSync } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, readFile, rename, stat, unlink } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
@@ -43,6 +43,8 @@ export interface SpoolAsk extends Ask {
 
 export const fileName = /^([0-9a-f]{16})-([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})\.ckpt$/;
 const mostHeader = 1 << 20;
+const leftOver = 3_600_000; // a temporary file so old belongs to nobody
+const noLinks = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0);
 const windows = process.platform === 'win32';
 
 /** Where the spool is by default; `""` where no home is known. */
@@ -203,9 +205,10 @@ export class Spool {
   async header(name: string): Promise<SpoolHeader | null | undefined> {
     let file: FileHandle;
     try {
-      file = await open(join(this.folder, name), 'r');
+      file = await open(join(this.folder, name), noLinks);
     } catch (error) {
       if (isMissing(error)) return undefined;
+      if (isLink(error)) return null;
       throw error;
     }
     try {
@@ -225,14 +228,24 @@ export class Spool {
   async read(name: string): Promise<{ header: SpoolHeader | null; body: Buffer } | undefined> {
     let content: Buffer;
     try {
-      content = await readFile(join(this.folder, name));
+      content = await readFile(join(this.folder, name), { flag: noLinks });
     } catch (error) {
       if (isMissing(error)) return undefined;
+      if (isLink(error)) return { header: null, body: Buffer.alloc(0) };
       throw error;
     }
     const end = content.indexOf(10);
     if (end < 0) return { header: null, body: content };
     return { header: readHeader(content.subarray(0, end)), body: content.subarray(end + 1) };
+  }
+
+  /** Removes what writers that died have left over. */
+  async tidy(): Promise<void> {
+    for (const name of await readdir(this.folder)) {
+      if (!/^\..*\.tmp$/.test(name)) continue;
+      const found = await stat(join(this.folder, name)).catch(() => undefined);
+      if (found && Date.now() - found.mtimeMs > leftOver) await unlink(join(this.folder, name)).catch(() => undefined);
+    }
   }
 
   async remove(name: string): Promise<void> {
@@ -294,6 +307,10 @@ async function folderBytes(folder: string): Promise<number> {
     if (found?.isFile()) sum += found.size;
   }
   return sum;
+}
+
+function isLink(error: unknown): boolean {
+  return (error as NodeJS.ErrnoException | undefined)?.code === 'ELOOP';
 }
 
 export function isMissing(error: unknown): boolean {

@@ -1,12 +1,13 @@
 import { Behind } from './backlog.js';
 import type { Caller, Until } from './caller.js';
 import { milliseconds, onTheWire } from './duration.js';
+import { encode } from './encode.js';
 import { isSidecarError, SidecarError } from './errors.js';
 import { execPlan } from './exec.js';
 import { offlinePlan } from './offline.js';
 import { type Plan, planOf, PlanRefused } from './plan.js';
 import { passes, understood } from './problem.js';
-import { objectOf, post } from './requests.js';
+import { objectOf, post, segment } from './requests.js';
 import { Run, type RunOptions } from './run.js';
 import type { Saver } from './saver.js';
 import { Unreached } from './unreached.js';
@@ -43,6 +44,7 @@ async function planned<S>(caller: Caller, name: RunName, options: RunOptions<S>)
   const given = execPlan<S>(name, caller.settings.warn);
   if (given) return given;
   let plan = await claim<S>(caller, name, options);
+  if (plan.verdict === 'ask' && !plan.offline && options.resolve && (await resolved(caller, plan, options.resolve))) plan = await claim<S>(caller, name, options);
   if (plan.verdict === 'ask' || plan.verdict === 'unsafe') throw new PlanRefused(plan);
   if (plan.verdict === 'fresh' && !plan.offline && describes(options)) {
     const until = performance.now() + caller.settings.deadline;
@@ -50,6 +52,21 @@ async function planned<S>(caller: Caller, name: RunName, options: RunOptions<S>)
     if (options.forkFrom) plan = { ...(await claim<S>(caller, name, options)), verdict: 'fresh' }; // with the fork's checkpoint
   }
   return plan;
+}
+
+/** Whether the agent itself knew what became of some operation. */
+async function resolved(caller: Caller, plan: Plan, resolve: NonNullable<RunOptions['resolve']>): Promise<boolean> {
+  let any = false;
+  for (const operation of plan.uncertain_operations) {
+    const answer = await resolve(operation);
+    if (answer === undefined) continue;
+    const { status, result, reason = 'the agent itself found out' } = typeof answer === 'string' ? { status: answer, result: undefined } : answer;
+    const body = objectOf({ status, reason }, { result: result === undefined ? undefined : encode(result, 'drop', 'the result of an operation').bytes });
+    const until = performance.now() + caller.settings.deadline;
+    await caller.afterSpool(plan, post(`/v1/agents/${plan.agent}/runs/${plan.run}/operations/${segment(operation.key)}/resolve`, body, plan), () => until);
+    any = true;
+  }
+  return any;
 }
 
 async function claim<S>(caller: Caller, name: RunName, options: RunOptions<S>): Promise<Plan<S>> {

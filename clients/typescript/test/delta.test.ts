@@ -76,6 +76,15 @@ test('what is sent of a growing history is little', () => {
   }
 });
 
+test('small states with much cut away are found too', () => {
+  const messages = Array.from({ length: 60 }, (_, n) => ({ n, text: `message ${n} `.repeat(40) }));
+  const base = Buffer.from(JSON.stringify({ step: 273, messages: messages.slice(0, 40) }));
+  const state = Buffer.from(JSON.stringify({ step: 280, messages: [...messages.slice(0, 3), ...messages.slice(23, 41)] }));
+  const change = diff(base, state);
+  assert.ok(change && change.length < 800, `${change?.length} bytes`);
+  assert.ok(apply(base, change).equals(state));
+});
+
 test('nothing in common is sent whole, and soon seen', () => {
   const pick = random(5);
   const noise = (): Buffer => Buffer.from(Array.from({ length: 1 << 19 }, () => pick(256)));

@@ -151,6 +151,7 @@ test('what the Python client writes is read, and what is unknown stays as it is'
   assert.deepStrictEqual(state['d'], new Map([[1, 'one']]));
   assert.deepStrictEqual(state['k'], { $ckpt: 1 });
   assert.deepStrictEqual(state['day'], new Date('2026-03-01T12:00:00.120Z'));
+  for (const text of ['00', '00.120', '00.120000']) assert.deepStrictEqual(decode(`{"$ckpt":"datetime","value":"2026-03-01T12:00:${text}+00:00"}`), new Date(`2026-03-01T12:00:${text.slice(0, 6)}Z`));
   assert.ok(state['t'] instanceof Tagged && state['micro'] instanceof Tagged);
   const again = JSON.parse(text(state)) as Record<string, unknown>;
   const first = JSON.parse(python) as Record<string, unknown>;

@@ -222,6 +222,22 @@ test('autosave saves what has changed, and only that', async () => {
   await autosave.stop();
 });
 
+test('an agent that can find out itself what became of an operation is asked', async () => {
+  const agent = sidecar.agent('resolves');
+  const first = await agent.start({ signals: [] });
+  for (const name of ['a', 'b']) void first.operation(name, { name }, () => new Promise(() => undefined));
+  await until('both are open', async () => (JSON.parse(world.run('operations', 'resolves', '--json')) as { operations: unknown[] }).operations.length === 2);
+  await assert.rejects(agent.start({ force: true }), { code: 'ask', message: /Find out and say so with "ckptsidecar operation resolve resolves --run main KEY/ });
+  const asked: string[] = [];
+  await assert.rejects(agent.run(() => assert.fail(), { force: true, resolve: (o) => (asked.push(o.key), o.key === 'a' ? 'failed' : undefined) }), { code: 'ask' });
+  const answer = await agent.run((run) => Promise.all([run.operation('a', 1, () => 'again'), run.operation('b', 2, () => assert.fail())]), {
+    force: true,
+    resolve: async (o) => (asked.push(o.key), { status: 'succeeded', result: 'it was there', reason: 'the log has it' }),
+  });
+  assert.deepEqual(answer, ['again', 'it was there']);
+  assert.deepEqual(asked, ['a', 'b', 'b']);
+});
+
 test('stop lets a step finish, saves, and ends as interrupted', async () => {
   const agent = sidecar.agent('stops');
   let finish: (() => void) | undefined;

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { chmodSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { test } from 'node:test';
+import { after, test } from 'node:test';
 
 import { Sidecar } from 'ckptsidecar';
 import { child, quantile, until, World } from './world.js';
@@ -71,6 +71,8 @@ test('agents run on without a daemon, and all is there later, once and in order'
   }
   console.log(`a save without a daemon, three agents at once, beyond the deadline: p50 ${quantile(beyond, 0.5).toFixed(2)} ms, p99 ${quantile(beyond, 0.99).toFixed(2)} ms, of ${beyond.length}`);
   await world.start();
+  process.env['CKPTSIDECAR_SOCKET'] = world.socket; // as the agents had it, who never found a daemon there
+  after(() => delete process.env['CKPTSIDECAR_SOCKET']);
   const client = world.client();
   await Promise.all(['a', 'b', 'c'].map((name) => client.agent(name).setPolicy({ routine_keep: 0 })));
   const report = await client.replay();
@@ -168,7 +170,7 @@ test('it empties by itself once the daemon is back, without another call', async
 
 test('what the daemon refuses for good is put aside with why, and the rest goes on', async () => {
   const world = await World.start();
-  const client = world.client({ deadline: 2000 });
+  const client = world.client({ deadline: 4000 });
   const owner = await client.agent('taken').start({ signals: [] });
   await owner.save({ n: 1 });
   await world.stop();
@@ -188,12 +190,14 @@ test('what the daemon refuses for good is put aside with why, and the rest goes 
   const why = JSON.parse(readFileSync(join(world.spool, 'rejected', file.replace('.ckpt', '.json')), 'utf8')) as Record<string, unknown>;
   assert.deepEqual([why['code'], why['status'], Object.keys(why).sort()], ['fenced', 409, ['at', 'code', 'detail', 'status']]);
   assert.match(world.warnings.join('\n'), /the daemon refused what agent taken, run main, had spooled at/);
-  await assert.rejects(owner.save({ n: 4 }), { code: 'fenced' });
+  await assert.rejects(owner.save({ n: 4 }).then((saved) => console.log(saved)), { code: 'fenced' });
 });
 
 test('damaged files and those of no client are put aside, later versions and other daemons are left', async () => {
   const world = absent();
-  const agent = world.client(patient).agent('damage');
+  const client = world.client(patient);
+  client.close();
+  const agent = client.agent('damage');
   for (let n = 0; n < 5; n++) await agent.save({ n });
   const names = world.spooled().sort();
   const change = (name: string, what: (text: string) => string): void => writeFileSync(join(world.spool, name), what(readFileSync(join(world.spool, name), 'utf8')));
@@ -202,11 +206,19 @@ test('damaged files and those of no client are put aside, later versions and oth
   change(names[2]!, (text) => text.replace('"version":1', '"version":2'));
   change(names[3]!, (text) => text.replace(world.socket, '/elsewhere'));
   writeFileSync(join(world.spool, names[4]!), 'nonsense');
+  const [link, left] = [`ffff${names[4]!.slice(4)}`, join(world.spool, '.1-2-3.tmp')];
+  renameSync(join(world.spool, names[4]!), join(world.dir, 'x'));
+  symlinkSync(join(world.dir, 'x'), join(world.spool, link));
+  for (const name of [left, join(world.spool, '.1-2-4.tmp')]) writeFileSync(name, '');
+  utimesSync(left, new Date(Date.now() - 3_700_000), new Date(Date.now() - 3_700_000));
+  await agent.save({ n: 'fine' }, { run: 'other' });
   await world.start();
   const report = await world.client().replay();
-  assert.deepEqual([report.sent, report.left, report.rejected], [0, 0, []]);
+  assert.deepEqual([report.sent, report.left, report.rejected], [1, 0, []]);
+  assert.equal(existsSync(left), false, 'left over by a writer that died');
+  assert.equal(existsSync(join(world.spool, '.1-2-4.tmp')), true);
   assert.deepEqual(world.spooled().sort(), [names[2], names[3]]);
-  assert.deepEqual(world.spooled('rejected').sort(), [names[0], names[1], names[4]]);
+  assert.deepEqual(world.spooled('rejected').sort(), [names[0], names[1], link]);
   await until('it saves again', async () => (await agent.save({ n: 9 })).stored === 'daemon');
   assert.deepEqual((await agent.latest())?.state, { n: 9 });
 });
@@ -241,6 +253,30 @@ test('two replay at once and all is there once; a stale lock is broken', async (
   await world.start();
   assert.equal((await world.client().replay()).sent, 1);
   assert.throws(() => statSync(lock), 'it is removed');
+});
+
+test('replayers that are killed lose nothing and send nothing twice', { timeout: 60_000 }, async () => {
+  const world = absent();
+  const client = world.client(patient);
+  const count = 150;
+  for (let n = 1; n <= count; n++) await client.agent('killed').save({ n });
+  client.close();
+  await world.start();
+  await world.client({ spool: { folder: join(world.dir, 'none') } }).agent('killed').setPolicy({ routine_keep: 0 });
+  let kills = 0;
+  while (world.spooled().length > 0) {
+    const before = world.spooled().length;
+    const replayer = child('child-replayer.js', world.env);
+    while (world.spooled().length === before && replayer.exitCode === null) await new Promise((done) => setTimeout(done, 1));
+    if (kills < 8) replayer.kill('SIGKILL');
+    if ((await replayer.ended).signal === 'SIGKILL') kills++;
+  }
+  assert.ok(kills > 3, `only ${kills} were killed in time`);
+  const kept: number[] = [];
+  const agent = world.client().agent('killed');
+  for await (const c of agent.all()) kept.unshift((await agent.checkpoint(c.id)).state.n as number);
+  assert.deepEqual(kept, Array.from({ length: count }, (_, n) => n + 1));
+  assert.deepEqual(world.spooled('rejected'), []);
 });
 
 test('a run that dies without a daemon goes on from the spool', async () => {

@@ -25,7 +25,7 @@ export function script(name: string): string {
 }
 
 export class World {
-  readonly dir = folder();
+  readonly dir = mkdtempSync(join(tmpdir(), 'ckpt-ts-'));
   readonly socket = join(this.dir, 's');
   readonly db = join(this.dir, 'ckpt.db');
   readonly spool = join(this.dir, 'spool');
@@ -41,6 +41,7 @@ export class World {
       this.over = true;
       for (const client of this.clients) client.close();
       await this.stop('SIGKILL');
+      rmSync(this.dir, { recursive: true, force: true, maxRetries: 5 });
     });
   }
 

@@ -1,0 +1,4 @@
+import { Sidecar } from 'ckptsidecar';
+
+console.log('begins');
+console.log(await new Sidecar().replay());
