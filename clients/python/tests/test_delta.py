@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 from ckptsidecar import delta
-from ckptsidecar.acked import AckedStates
+from ckptsidecar.acked import AckedStates, Pace
 
 from .harness import World
 
@@ -59,7 +59,7 @@ class Changes(World):
 
     def test_the_daemon_makes_the_same_bytes(self) -> None:
         self.start()
-        sidecar = self.sidecar()
+        sidecar = self.sidecar(send="changes")
         sent: list[tuple[str, int]] = []
         link = sidecar._delivery.link
         exchange = link._exchange
@@ -90,7 +90,7 @@ class Changes(World):
 
     def test_a_base_that_is_gone(self) -> None:
         self.start()
-        agent = self.sidecar().agent("gone")
+        agent = self.sidecar(send="changes").agent("gone")
         state = {"text": "x" * 20_000, "n": 0}
         first = agent.save(state, run="r")
         agent.sidecar.delete(first.id)
@@ -102,7 +102,7 @@ class Changes(World):
 
     def test_redacted_states_are_no_base(self) -> None:
         self.start()
-        sidecar = self.sidecar()
+        sidecar = self.sidecar(send="changes")
         agent = sidecar.agent("secret")
         agent.set_policy(secrets="redact")
         state = {"api_key": "sk-" + "a" * 40, "text": "x" * 20_000}
@@ -113,6 +113,29 @@ class Changes(World):
         self.assertEqual((saved.seq, latest.state["n"]), (3, 2))
         self.assertNotIn("sk-", json.dumps(latest.state))
         self.assertIsNone(sidecar._acked.last(("secret", "main")))
+
+    def test_the_faster_form_is_used(self) -> None:
+        for change, whole in ((1.0, 2.0), (2.0, 1.0)):
+            pace, used = Pace("auto"), []
+            for _ in range(200):
+                used.append(pace.change())
+                pace.note(used[-1], change if used[-1] else whole, 500_000)
+            self.assertEqual(used[:8], [False, True] * 4)  # both, at first
+            self.assertEqual(sum(used[8:]), 186 if change < whole else 6)  # then the faster, and the other now and then
+
+    def test_changes_and_wholes_in_turns(self) -> None:
+        """With "auto" both go over the wire, and the daemon makes the same of them."""
+        self.start()
+        agent = self.sidecar().agent("turns")
+        state: dict[str, Any] = {"n": 0, "text": words(random.Random(5), 8000)}
+        for n in range(80):
+            state["n"] = n
+            saved = agent.save(state)
+            data = json.dumps(state, separators=(",", ":")).encode()
+            self.assertEqual(saved.sha256, hashlib.sha256(data).hexdigest())
+        latest = agent.latest()
+        assert latest is not None
+        self.assertEqual(latest.state, state)
 
     def test_what_a_client_keeps_is_bounded(self) -> None:
         from ckptsidecar.acked import MOST, Acked

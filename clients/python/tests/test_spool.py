@@ -7,6 +7,7 @@ import json
 import os
 import re
 import stat
+import subprocess
 import threading
 import time
 from typing import Any
@@ -16,7 +17,7 @@ from ckptsidecar import spool as spool_module
 from ckptsidecar.lock import Lock
 from ckptsidecar.spool import Spool
 
-from .harness import World, child, ckptsidecar, until, wait
+from .harness import World, binary, child, ckptsidecar, until, wait
 
 FORM = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\.ckpt\Z")
 
@@ -58,7 +59,7 @@ class TheForm(World):
 
     def test_changes_are_spooled_whole(self) -> None:
         self.start()
-        agent = self.sidecar(deadline=0.05).agent("a")
+        agent = self.sidecar(deadline=1.0, send="changes").agent("a")
         state = {"n": 0, "text": "x" * 50_000}
         agent.save(state)
         self.daemon.stop()
@@ -338,6 +339,33 @@ class Replaying(World):
         self.assertEqual(self.numbers("quiet"), [0, 1])
         self.sidecar().replay()
         self.assertEqual(self.numbers("full"), [0, 1])
+
+    def test_the_command_replays(self) -> None:
+        """What this client has spooled, `ckptsidecar spool replay` sends, once and in order."""
+        with self.quiet():
+            agent = self.sidecar(deadline=0.0).agent("a")
+            ids = [agent.save({"n": n, "text": "ü" * n}, labels={"n": str(n)}, metadata={"m": "ü"}).id for n in range(20)]
+            with self.sidecar(deadline=0.0).agent("b").run("r-1", sigterm=False) as run:
+                run.step("s/ü %")(lambda: {"done": (1,)})
+                with run.operation("op", {"before": 1}):
+                    pass
+                run.event("note", {"x": 1})
+                run.save({"n": 1})
+        command = [binary(), "--socket", self.daemon.socket, "spool", "replay"]
+        if subprocess.run([*command, "--help"], capture_output=True).returncode != 0:
+            self.skipTest("this program has no spool command")
+        self.start()
+        self.keep_all()
+        for _ in range(2):
+            done = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual((self.waiting(), os.path.isdir(os.path.join(self.spool, "rejected"))), ([], False))
+        self.assertEqual([i for (i,) in self.daemon.rows("SELECT id FROM audit_checkpoints WHERE agent = 'a' ORDER BY seq")], ids)
+        self.assertEqual(self.numbers(), list(range(20)))
+        self.assertEqual(self.daemon.rows("SELECT key, status FROM audit_steps"), [("s/ü %", "succeeded")])
+        self.assertEqual(self.daemon.rows("SELECT key, status FROM audit_operations"), [("op", "succeeded")])
+        self.assertEqual(self.daemon.rows("SELECT run, status FROM audit_runs WHERE agent = 'b'"), [("r-1", "completed")])
+        self.daemon.sound(self)
 
     def test_left_overs_go(self) -> None:
         self.fill(1)

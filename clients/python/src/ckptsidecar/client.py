@@ -41,7 +41,8 @@ class Sidecar:
 
     ``default`` and ``refuse``: for values that are not JSON, see ``dumps``.
 
-    ``whole``: send every state whole, not only what changed of a large one.
+    ``send``: of a large state "changes" sends only what changed since the last one, "whole" all of it;
+    "auto" measures now and then which of them is faster here.
 
     ``owner``: whose agents calls are about, for administrators.
     """
@@ -59,11 +60,13 @@ class Sidecar:
         autostart: bool = False,
         default: Optional[Default] = None,
         refuse: bool = False,
-        whole: bool = False,
+        send: str = "auto",
         owner: Optional[str] = None,
     ) -> None:
         if on_spool_error not in ("raise", "drop"):
             raise ValueError(f'on_spool_error is {on_spool_error!r}: say "raise" or "drop"')
+        if send not in ("auto", "changes", "whole"):
+            raise ValueError(f'send is {send!r}: say "auto", "changes" or "whole"')
         if deadline < 0 or timeout <= 0:
             raise ValueError("deadline and timeout are seconds, and more than 0")
         self._delivery = Delivery(
@@ -71,7 +74,7 @@ class Sidecar:
             Spool(spool_folder(spool), spool_bytes),
             Settings(deadline, timeout, fail_open, on_spool_error),
         )
-        self._acked: Optional[AckedStates] = None if whole else AckedStates()
+        self._acked: Optional[AckedStates] = None if send == "whole" else AckedStates(send)
         self._default = default
         self._refuse = refuse
         self._owner = owner
