@@ -1,7 +1,8 @@
 // A conversation of 200 steps with three channels of 64 KiB that do not change
 // and a list of messages that grows, kept by this package's checkpointer and by
-// LangGraph's own for SQLite, one step after the other in one process. Both
-// flush every put. Prints bytes on disk, and how long put and getTuple take.
+// LangGraph's own for SQLite. They take turns of 20 steps in one process, so
+// that neither waits for what the other has written. Both flush every put.
+// Prints bytes on disk, and how long put and getTuple take.
 //
 //   npm ci && node compare.mjs [steps]       (CKPTSIDECAR_BIN names the daemon)
 import { spawn } from 'node:child_process';
@@ -28,9 +29,14 @@ function text(seed, size) {
 
 const channels = { plan: text(1, still), documents: [text(2, still)], profile: { text: text(3, still) } };
 
-/** The bytes of a database and of all that belongs to it. */
+/** The bytes of a database with all that is in its log, and of that log, which is used again and does not grow with what is kept. */
 function bytes(folder) {
-  return readdirSync(folder).filter((name) => name.includes('.db')).reduce((sum, name) => sum + statSync(join(folder, name)).size, 0);
+  const name = readdirSync(folder).find((name) => name.endsWith('.db'));
+  const db = new Database(join(folder, name), { readonly: true });
+  const pages = db.pragma('page_count', { simple: true }) * db.pragma('page_size', { simple: true });
+  const log = readdirSync(folder).filter((name) => name.endsWith('.db-wal')).reduce((sum, name) => sum + statSync(join(folder, name)).size, 0);
+  db.close();
+  return { pages, log };
 }
 
 async function daemon(folder) {
@@ -86,16 +92,19 @@ const quantile = (list, q) => [...list].sort((a, b) => a - b)[Math.floor(q * lis
 const folder = () => mkdtempSync(join(tmpdir(), 'ckpt-bench-'));
 const [ours, theirs] = [folder(), folder()];
 const talks = { ckptsidecar: new Talk(await daemon(ours), ours), 'langgraph-checkpoint-sqlite': new Talk(await sqlite(theirs), theirs) };
-const messages = [];
-for (let n = 0; n < steps; n++) {
-  messages.push({ role: n % 2 ? 'assistant' : 'user', content: text(n + 10, 500) });
-  for (const talk of Object.values(talks)) await talk.step(n, messages);
+const turn = 20;
+const messages = Array.from({ length: steps }, (_, n) => ({ role: n % 2 ? 'assistant' : 'user', content: text(n + 10, 500) }));
+for (let from = 0; from < steps; from += turn) {
+  for (const talk of Object.values(talks)) {
+    for (let n = from; n < Math.min(from + turn, steps); n++) await talk.step(n, messages.slice(0, n + 1));
+  }
 }
 console.log(`${steps} steps, 3 channels of ${still >> 10} KiB that do not change, a message of 500 bytes each; load ${loadavg()[0].toFixed(1)}`);
 const size = {};
 for (const [name, talk] of Object.entries(talks)) {
-  size[name] = await talk.end();
-  console.log(`${name.padEnd(28)} ${String(size[name]).padStart(11)} bytes   put p50 ${quantile(talk.puts, 0.5)} ms, p99 ${quantile(talk.puts, 0.99)}   getTuple p50 ${quantile(talk.gets, 0.5)} ms, p99 ${quantile(talk.gets, 0.99)}`);
+  const { pages, log } = await talk.end();
+  size[name] = pages;
+  console.log(`${name.padEnd(28)} ${String(pages).padStart(9)} bytes (and a log of ${log})   put p50 ${quantile(talk.puts, 0.5)} ms, p99 ${quantile(talk.puts, 0.99)}   getTuple p50 ${quantile(talk.gets, 0.5)} ms, p99 ${quantile(talk.gets, 0.99)}`);
 }
-console.log(`bytes: 1/${(size['langgraph-checkpoint-sqlite'] / size.ckptsidecar).toFixed(0)}`);
+console.log(`ckptsidecar has 1/${(size['langgraph-checkpoint-sqlite'] / size.ckptsidecar).toFixed(1)} of the other's bytes`);
 for (const path of [ours, theirs]) rmSync(path, { recursive: true, force: true });
