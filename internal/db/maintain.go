@@ -62,6 +62,14 @@ func (s *Store) Maintain(ctx context.Context) error {
 	}
 }
 
+// Upkeep does at once what Maintain does when it is due: it copies the log and
+// gives free pages back.
+func (s *Store) Upkeep(ctx context.Context) error {
+	s.copyWAL(ctx)
+	_, err := s.vacuum(vacuumPages)
+	return err
+}
+
 // dues knows when which part of maintenance was last done.
 type dues struct {
 	store   *Store
