@@ -19,7 +19,7 @@ import (
 )
 
 // writing are the system calls that change a file or its name.
-const writing = "pwrite64,fsync,fdatasync,ftruncate,unlink,unlinkat,write,fallocate,rename,renameat,renameat2,openat,mkdirat"
+const writing = "pwrite64,fsync,fdatasync,ftruncate,unlink,unlinkat,write,fallocate,rename,renameat,renameat2,open,openat,mkdir,mkdirat"
 
 func init() {
 	plays[sessionVariable] = playSession
@@ -78,7 +78,7 @@ func pointsOf(t *testing.T, strace string, set session) (points []point) {
 		thread, call, args := m[1], m[2], m[3]
 		counts[thread+call]++
 		ours := strings.Contains(args, set.DB)
-		reads := call == "openat" && !strings.Contains(args, "O_CREAT")
+		reads := strings.HasPrefix(call, "open") && !strings.Contains(args, "O_CREAT")
 		if p := (point{call, counts[thread+call]}); ours && !reads && !seen[p] {
 			seen[p] = true
 			points = append(points, p)
