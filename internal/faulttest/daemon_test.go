@@ -74,7 +74,7 @@ func (d *Daemon) cleanUp() {
 // command is one of the program's commands at this place.
 func (d *Daemon) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
-	cmd.Env = append([]string{"HOME=" + d.Dir, "PATH=" + os.Getenv("PATH"), "GOTRACEBACK=all"}, d.Env...)
+	cmd.Env = append([]string{"HOME=" + d.Dir, "PATH=" + os.Getenv("PATH"), "GOTRACEBACK=all", plantedVariable + "=" + os.Getenv(plantedVariable)}, d.Env...)
 	cmd.Dir = d.Dir
 	return cmd
 }

@@ -131,16 +131,6 @@ func losePower(t *testing.T, rounds int) {
 	d.Verify()
 }
 
-// goesOn is I8: within 5 s after a fault has ended saves succeed.
-func (l *load) goesOn(acked int64, what string) {
-	l.t.Helper()
-	for began := time.Now(); l.acked.Load() == acked; time.Sleep(time.Millisecond) {
-		if time.Since(began) > slack(5*time.Second) {
-			l.t.Fatalf("%s: no save succeeded within 5 s of the end of the fault (I8)", what)
-		}
-	}
-}
-
 // fullDisk is F11 over the socket: a disk that fills up refuses saves and
 // nothing else, and needs no restart when there is room again.
 func fullDisk(t *testing.T) {

@@ -67,6 +67,16 @@ func (l *load) start(h *History) {
 	l.t.Cleanup(func() { end(); l.wait.Wait() })
 }
 
+// goesOn is I8: within 5 s after a fault has ended saves succeed.
+func (l *load) goesOn(acked int64, what string) {
+	l.t.Helper()
+	for began := time.Now(); l.acked.Load() == acked; time.Sleep(time.Millisecond) {
+		if time.Since(began) > slack(5*time.Second) {
+			l.t.Fatalf("%s: no save succeeded within 5 s of the end of the fault (I8)", what)
+		}
+	}
+}
+
 // finish lets each client get its last answer.
 func (l *load) finish() {
 	l.t.Helper()

@@ -18,6 +18,9 @@ var (
 	rounds = flag.Int("rounds", 20, "how often TestKillNine kills the daemon")
 )
 
+// plantedVariable chooses a planted mistake, in builds that have them.
+const plantedVariable = "CKPTSIDECAR_PLANTED"
+
 // plays are what the test program plays in a process of its own, by the
 // variable that says so.
 var plays = map[string]func(string) error{answersVariable: playAnswers, beatsVariable: playBeats}
