@@ -147,8 +147,12 @@ func (k *keeper) play(_ context.Context, m *mixed, c *ipc.Client, random *rand.R
 		return nil
 	}
 	k.routine, k.lately = append(k.routine, saved.Seq), append(k.lately, saved.ID)
+	want := []string{}
 	if len(k.lately) > m.keep {
-		k.lately = k.lately[1:]
+		want, k.lately = k.lately[:1], k.lately[1:]
+	}
+	if !slices.Equal(saved.Pruned, want) {
+		m.problem("I6: number %d of %s took the place of %v, and should have of %v", saved.Seq, k.agent, saved.Pruned, want)
 	}
 	if random.IntN(20) == 0 { // a look at what must be there
 		return k.look(m, c, k.lately[random.IntN(len(k.lately))])
