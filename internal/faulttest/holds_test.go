@@ -54,10 +54,10 @@ func lockedLong(t *testing.T, long time.Duration) {
 	h, load := NewHistory(), newLoad(t, d, 4)
 	load.start(h)
 	unlock := lockDatabase(t, d.DB)
-	before, busy := load.acked.Load(), 0
+	before, busy, c := load.acked.Load(), 0, d.Client()
 	for began := time.Now(); time.Since(began) < long; {
 		asked := time.Now()
-		_, err := h.Save(context.Background(), d.Client(), newSave(t, "agent-0"))
+		_, err := h.Save(context.Background(), c, newSave(t, "agent-0"))
 		if e := ckpt.AsError(err); err == nil || e.Code != ckpt.CodeBusy || e.OutcomeOrDefault() != ckpt.OutcomeNotSaved || time.Since(asked) > slack(15*time.Second) {
 			t.Errorf("behind a lock: %v after %v", err, time.Since(asked))
 		}
@@ -145,7 +145,7 @@ func removedFiles(t *testing.T) {
 		"rm":       func(db string) error { return os.Remove(db) },
 		"mv":       func(db string) error { return os.Rename(db, db+".away") },
 		"rm log":   func(db string) error { return os.Remove(db + "-wal") },
-		"truncate": func(db string) error { return os.Truncate(db, 8192) },
+		"truncate": func(db string) error { return os.Truncate(db, 512) },
 		"cp":       func(db string) error { return run("cp", "/etc/passwd", db) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -168,16 +168,9 @@ func removedFiles(t *testing.T) {
 			}
 			t.Logf("ended after %v", time.Since(began).Round(time.Millisecond))
 			count(t, figures{rounds: 1})
-			load.end()
-			d.unreachable(load)
+			load.abandon()
 		})
 	}
-}
-
-// unreachable lets clients give up that nobody will answer.
-func (d *Daemon) unreachable(l *load) {
-	_ = os.RemoveAll(filepath.Dir(d.Socket))
-	go func() { l.wait.Wait() }()
 }
 
 // noPlace is F20 over the command line: one line, an exit code, no loop.
