@@ -87,7 +87,7 @@ func memoryGroup(t *testing.T, limit int64) (procs string) {
 // littleMemory is the other half: where the kernel ends the daemon for its
 // memory, nothing that was acknowledged is lost.
 func littleMemory(t *testing.T) {
-	const limit = 64 << 20
+	const limit = 48 << 20
 	procs := memoryGroup(t, limit)
 	d := NewDaemon(t)
 	d.Wrap = []string{"sh", "-c", `echo $$ > "$0"; exec "$@"`, procs}
@@ -95,9 +95,10 @@ func littleMemory(t *testing.T) {
 	h, load := NewHistory(), newLoad(t, d, 8)
 	load.growing, load.most = true, 200<<10
 	load.start(h)
-	kills := 0
-	for began := time.Now(); time.Since(began) < 8*time.Second; time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > 4*time.Second && kills == 0 && d.Running() {
+	kills, sent := 0, false
+	for began := time.Now(); time.Since(began) < 5*time.Second || kills == 0 && time.Since(began) < 25*time.Second; time.Sleep(20 * time.Millisecond) {
+		if !sent && time.Since(began) > 2*time.Second && d.Running() {
+			sent = true
 			go large(d) // it does not fit
 		}
 		if !d.Running() {

@@ -115,7 +115,7 @@ func (l *load) work(ctx context.Context, c *ipc.Client, client int, random *rand
 
 // save gets an answer, or gives up after a time that no daemon may need.
 func (l *load) save(c *ipc.Client, r *ckpt.SaveRequest, crashing bool) error {
-	ctx, cancel := context.WithTimeout(l.answers, 20*time.Second)
+	ctx, cancel := context.WithTimeout(l.answers, time.Minute)
 	defer cancel()
 	var err error
 	if crashing {

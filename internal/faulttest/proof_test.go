@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func init() { addRow("F10", "the harness itself: planted mistakes", true, plantedMistakes) }
+func init() { addRow("F10", "the harness itself: planted mistakes", false, plantedMistakes) }
 
 // mistakes are planted in builds of their own, and what finds each.
 var mistakes = []struct{ name, what, sign string }{
