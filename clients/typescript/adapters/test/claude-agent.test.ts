@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 
 import {
   deleteSession,
@@ -12,6 +13,7 @@ import {
   getSubagentMessages,
   importSessionToStore,
   InMemorySessionStore,
+  query,
   listSessions,
   listSubagents,
   renameSession,
@@ -46,8 +48,6 @@ async function exercise(s: Full): Promise<unknown[]> {
     for (const key of [main, other]) seen.push((await s.listSubkeys(key)).sort());
   };
   await look();
-  await s.append(main, []);
-  await look();
   await s.append(sub, [entry('sub', { uuid: 'u1' })]);
   await look();
   await s.append(main, [entry('a', { uuid: 'u1', nested: { x: [1, 2, { y: null }] } }), entry('title', { text: 'ä "quoted" \u2028' })]);
@@ -68,6 +68,16 @@ async function exercise(s: Full): Promise<unknown[]> {
 
 test('it does what the store of the SDK does, step by step', async () => {
   assert.deepEqual(await exercise(store('stepwise')), await exercise(new InMemorySessionStore()));
+});
+
+test('to append nothing does nothing', async () => {
+  const mine = store('nothing');
+  const key = { projectKey: 'p', sessionId: 's' };
+  await mine.append(key, []);
+  assert.deepEqual([await mine.load(key), await mine.listSessions('p')], [null, []]);
+  await mine.append(key, [entry('a')]);
+  await mine.append(key, []);
+  assert.deepEqual(await mine.load(key), [entry('a')]);
 });
 
 test('an entry that comes again is there once, also from another process', async () => {
@@ -121,7 +131,7 @@ test('mtime is when it was written to last, in whole milliseconds', async () => 
   const mine = store('times');
   const before = Date.now();
   await mine.append({ projectKey: 'p', sessionId: 's' }, [entry('a')]);
-  const [{ mtime }] = (await mine.listSessions('p')) as [{ mtime: number }];
+  const { mtime } = (await mine.listSessions('p'))[0]!;
   assert.ok(Number.isInteger(mtime) && mtime >= before && mtime <= Date.now(), `${before} ${mtime}`);
 });
 
@@ -189,4 +199,25 @@ test('the functions of the SDK work on it: import, messages, subagents, rename, 
   assert.deepEqual(await ids(), [fork.sessionId]);
   assert.deepEqual(await getSessionMessages(sessionId, options), []);
   assert.deepEqual(await listSubagents(sessionId, options), []);
+});
+
+/** One turn of the SDK with the stand-in for Claude Code; what it answers. */
+async function turn(prompt: string, dir: string, sessionStore: SessionStore, resume?: string): Promise<{ answer: string; sessionId: string }> {
+  const options = { cwd: dir, sessionStore, pathToClaudeCodeExecutable: fileURLToPath(new URL('claude-code.js', import.meta.url)), ...(resume ? { resume } : {}) };
+  for await (const message of query({ prompt, options })) {
+    if (message.type === 'system' && message.subtype === 'mirror_error') assert.fail(message.error);
+    if (message.type === 'result' && message.subtype === 'success') return { answer: message.result, sessionId: message.session_id };
+  }
+  return assert.fail('no result came');
+}
+
+test('query mirrors into it, and resumes from it in a folder where nothing is left', { timeout: 60_000 }, async () => {
+  const dir = folder();
+  const first = await turn('hello', dir, store('query'));
+  assert.equal(first.answer, 'you have said: hello');
+  rmSync(join(process.env['CLAUDE_CONFIG_DIR']!, 'projects'), { recursive: true });
+  const second = await turn('and again', dir, store('query'), first.sessionId);
+  assert.equal(second.answer, 'you have said: hello, and again');
+  const messages = await getSessionMessages(first.sessionId, { dir, sessionStore: store('query') });
+  assert.deepEqual(messages.map((m) => m.type), ['user', 'assistant', 'user', 'assistant']);
 });

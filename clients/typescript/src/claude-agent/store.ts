@@ -78,7 +78,8 @@ export class SidecarSessionStore {
     const run = nameOf(key);
     const known = this.open.get(run);
     this.open.delete(run);
-    const document = known ?? this.agent.document(run, about(projectKey, sessionId, subpath), form({ projectKey, sessionId, ...(subpath === undefined ? {} : { subpath }) }));
+    const whole = { projectKey, sessionId, ...(subpath === undefined ? {} : { subpath }) };
+    const document = known ?? this.agent.document(run, about(whole), form(whole));
     this.open.set(run, document);
     if (this.open.size > mostOpen) this.open.delete(this.open.keys().next().value!);
     return document;
@@ -112,7 +113,7 @@ function nameOf({ projectKey, sessionId, subpath }: SessionKey): string {
   return runNameOf(sessionId, projectKey, sessionId, ...(subpath === undefined ? [] : [subpath]));
 }
 
-function about(projectKey: string, sessionId: string, subpath: string | undefined): About {
+function about({ projectKey, sessionId, subpath }: SessionKey): About {
   const subagent = subpath === undefined ? {} : { parentRun: nameOf({ projectKey, sessionId }), labels: { subpath } };
   return { workflow: projectKey, externalSession: sessionId, ...subagent };
 }

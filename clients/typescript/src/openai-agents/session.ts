@@ -90,7 +90,9 @@ export class SidecarSession<Item extends object = any> {
    * and throws where it was another. The change and its id are one checkpoint.
    */
   async applyHistoryTransaction({ operationId, transaction }: { operationId: string; transaction: HistoryTransaction<Item> }): Promise<void> {
-    if (typeof operationId !== 'string' || operationId.trim() === '') throw invalid('the operationId is empty: give each change a name that stays the same when it is tried again');
+    if (typeof operationId !== 'string' || operationId.trim() === '') {
+      throw invalid('the operationId is empty: give each change a name that stays the same when it is tried again');
+    }
     const own = checked(plain(transaction));
     const what = print(own);
     await this.history.change((h) => {
@@ -104,8 +106,8 @@ export class SidecarSession<Item extends object = any> {
 
 function checked<Item>(t: HistoryTransaction<Item>): HistoryTransaction<Item> {
   const lists = t?.type === 'append_items' ? [t.items] : t?.type === 'replace_suffix' ? [t.expectedSuffix, t.replacement] : [undefined];
-  if (!lists.every(Array.isArray)) throw invalid(`a change of type ${JSON.stringify(t?.type)} cannot be: it is append_items with items, or replace_suffix with expectedSuffix and replacement`);
-  return t;
+  if (lists.every(Array.isArray)) return t;
+  throw invalid(`a change of type ${JSON.stringify(t?.type)} cannot be: it is append_items with items, or replace_suffix with expectedSuffix and replacement`);
 }
 
 function applied<Item>(t: HistoryTransaction<Item>, items: Item[]): Item[] {
