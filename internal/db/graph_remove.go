@@ -246,7 +246,7 @@ func (g *graphRemoving) pruneRun(id int64) error {
 
 // needed are the newest checkpoint of a run and the ancestors without which it is
 // not whole: back to a value of each of its delta channels, and for one of an
-// old format the parent, which has its sends.
+// old format the parent, where that has its sends.
 func (g *graphRemoving) needed(runID int64) (keep map[string]bool, newest string, err error) {
 	var link graphLink
 	found, err := g.tx.get(&link, selectGraphLink, runID, "")
@@ -256,6 +256,9 @@ func (g *graphRemoving) needed(runID int64) (keep map[string]bool, newest string
 	newest = link.ID
 	keep = map[string]bool{newest: true}
 	open, steps, err := g.deltaChannels(link.N)
+	if err == nil && steps > 0 {
+		steps, err = g.sends(runID, link.Parent)
+	}
 	if err != nil {
 		return nil, "", err
 	}
@@ -309,6 +312,12 @@ func (g *graphRemoving) deltaChannels(n int64) (open map[string]bool, steps int,
 		steps = 1
 	}
 	return open, steps, nil
+}
+
+// sends is 1 where the tasks of a checkpoint have sent to nodes, else 0.
+func (g *graphRemoving) sends(runID int64, id ckpt.Ref) (some int, err error) {
+	_, err = g.tx.get(&some, `SELECT EXISTS (SELECT 1 FROM graph_writes WHERE run_id = ? AND checkpoint = ? AND channel = ?)`, runID, string(id), ckpt.GraphTasks)
+	return some, err
 }
 
 // document reads the state of a checkpoint in the writer's transaction.

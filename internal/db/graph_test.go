@@ -488,6 +488,32 @@ func TestGraphDeleteRuns(t *testing.T) {
 	s.put(ckpt.GraphThread{Thread: "t1"}, "1", "8", `{}`, nil) // the head is gone, and another one is
 }
 
+// A checkpoint of before version 4 takes its tasks from its parent's writes.
+func TestGraphPruneKeepsTheParentOfAnOldCheckpointForItsSendsAlone(t *testing.T) {
+	s := newSaver(t)
+	for _, thread := range []string{"with", "without"} {
+		th := ckpt.GraphThread{Thread: thread}
+		for _, id := range []string{"1", "2", "3"} {
+			parent := map[string]ckpt.Ref{"2": "1", "3": "2"}[id]
+			_, err := s.GraphPut(t.Context(), ann, &ckpt.GraphPut{Agent: "langgraph", GraphThread: th, Parent: parent,
+				Checkpoint: ckpt.JSON(`{"v":1,"id":"` + id + `","channel_versions":{}}`), Metadata: ckpt.JSON(`{}`)})
+			must(t, err)
+			s.writes(th, id, "t", written(0, "m", `"x"`))
+		}
+	}
+	s.writes(ckpt.GraphThread{Thread: "with"}, "2", "t", written(1, ckpt.GraphTasks, `"sent"`))
+	_, err := s.GraphPrune(t.Context(), ann, ckpt.GraphPrune{Agent: "langgraph", Threads: []string{"with", "without"}, Strategy: ckpt.GraphKeepLatest})
+	must(t, err)
+	var left []string
+	for _, tuple := range s.list(nil) {
+		left = append(left, tuple.Thread+"/"+tuple.ID)
+	}
+	slices.Sort(left)
+	if !slices.Equal(left, []string{"with/2", "with/3", "without/3"}) {
+		t.Errorf("left are %q", left)
+	}
+}
+
 func TestGraphPruneKeepsWhatTheNewestNeeds(t *testing.T) {
 	s := newSaver(t)
 	sub := ckpt.GraphThread{Thread: root1.Thread, NS: "sub:1"}
