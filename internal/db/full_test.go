@@ -16,7 +16,7 @@ func TestFullDisk(t *testing.T) {
 	dir := mountTmpfs(t, "12m")
 	path, ballast := filepath.Join(dir, "ckpt.db"), filepath.Join(dir, "ballast")
 	s := openWith(t, options(path, newClock()))
-	write(t, ballast, make([]byte, 4<<20))
+	write(t, ballast, make([]byte, 4<<20-200_000)) // so much that a save does not fit, and the pages of a delete into what it has left
 	states := map[string][]byte{}
 	var ids []string
 	var err error
