@@ -41,6 +41,7 @@ type grammar struct {
 	Drift         driftCmd         `cmd:"" group:"runs" help:"Say whether an agent drifts, what was found, and where to go back to."`
 	Prompts       promptsCmd       `cmd:"" group:"runs" help:"Show and answer the questions that wait for an operator."`
 	MCP           mcpCmd           `cmd:"" name:"mcp" group:"hosts" help:"Serve an agent's checkpoints to a model, over the Model Context Protocol."`
+	Hook          hookCmd          `cmd:"" group:"hosts" help:"Record a coding agent by its hooks: Claude Code, Codex, Gemini CLI."`
 	Export        exportCmd        `cmd:"" group:"agents" help:"Write all of an agent as NDJSON with checksums."`
 	Import        importCmd        `cmd:"" group:"agents" help:"Read what export wrote."`
 	Prune         pruneCmd         `cmd:"" group:"agents" help:"Apply the retention policies now."`
@@ -123,7 +124,11 @@ func run(ctx context.Context, args []string, p process) int {
 	if ended >= 0 { // --help has spoken
 		return ended
 	}
-	if err != nil {
+	switch {
+	case err != nil && handlesHook(args):
+		a.tell("ckptsidecar hook: %v", err)
+		return exitDone
+	case err != nil:
 		return a.fail(usageOf(err))
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
