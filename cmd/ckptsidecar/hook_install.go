@@ -136,14 +136,29 @@ func (c *hookPlace) change(a *app, file string, edit func([]byte) ([]byte, error
 		a.tell("nothing was written")
 		return false, nil
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return false, err
-	}
-	if err := writeFileAtomically(file, changed); err != nil {
+	if err := writeSettings(file, changed); err != nil {
 		return false, err
 	}
 	a.tell("%s %s", a.err.green("written:"), file)
 	return true, nil
+}
+
+// writeSettings writes a file that may be a link to another and keeps its mode.
+func writeSettings(file string, text []byte) error {
+	if target, err := filepath.EvalSymlinks(file); err == nil {
+		file = target
+	}
+	mode := fs.FileMode(0o644)
+	if info, err := os.Stat(file); err == nil {
+		mode = info.Mode().Perm()
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	if err := writeFileAtomically(file, text); err != nil {
+		return err
+	}
+	return os.Chmod(file, mode)
 }
 
 // agrees asks a person.
