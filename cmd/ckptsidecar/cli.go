@@ -111,6 +111,9 @@ func (a *app) client() *ipc.Client {
 // run is the whole program but for signals and os.Exit.
 func run(ctx context.Context, args []string, p process) int {
 	a := &app{process: p, cli: &grammar{}, out: newStyle(p.stdout, p.env), err: newStyle(p.stderr, p.env)}
+	if handlesHook(args) {
+		return a.hook(ctx, args[1:])
+	}
 	ended := -1
 	parser, err := kong.New(a.cli, kong.Name("ckptsidecar"), kong.Description(description),
 		kong.Writers(p.stdout, p.stderr), kong.Exit(func(code int) { ended = code }),
@@ -124,11 +127,7 @@ func run(ctx context.Context, args []string, p process) int {
 	if ended >= 0 { // --help has spoken
 		return ended
 	}
-	switch {
-	case err != nil && handlesHook(args):
-		a.tell("ckptsidecar hook: %v", err)
-		return exitDone
-	case err != nil:
+	if err != nil {
 		return a.fail(usageOf(err))
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))

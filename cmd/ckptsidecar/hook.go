@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
@@ -48,13 +51,13 @@ type hookSettings struct {
 	SaveEvery int64    `default:"20" help:"Save a checkpoint after so many tool calls; 0 for never." placeholder:"N"`
 }
 
-func (s *hookSettings) risky() (*hook.Risky, error) {
+func (s *hookSettings) risky() *hook.Risky {
 	return hook.NewRisky(s.Risky, s.NotRisky, s.OnlyRisky)
 }
 
 // check finds what is wrong before it is written into anybody's settings.
 func (s *hookSettings) check() error {
-	_, err := s.risky()
+	err := s.risky().Check()
 	if s.SaveEvery < 0 {
 		err = fmt.Errorf("--save-every is %d: it cannot be less than 0", s.SaveEvery)
 	}
@@ -128,11 +131,7 @@ func (c *hookHandleCmd) handle(ctx context.Context, a *app) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	risky, err := c.risky()
-	if err != nil {
-		return nil, err
-	}
-	h := &hook.Handler{Product: hook.Product(c.For), Agent: c.agent(a, in), PID: c.owner(), Risky: risky, SaveEvery: c.SaveEvery}
+	h := &hook.Handler{Product: hook.Product(c.For), Agent: c.agent(a, in), PID: c.owner(), Risky: c.risky(), SaveEvery: c.SaveEvery}
 	if run := a.inRun(h.Agent, ""); run != "" {
 		ref := a.ref(h.Agent, "", nil) // exec has begun it, and looks after it
 		h.Run, h.Epoch = ref.Run, ref.Epoch
@@ -159,9 +158,42 @@ func (c *hookHandleCmd) owner() int {
 	return hook.OwnerOf(os.Getppid())
 }
 
-// handlesHook says that this is the call of a hook. Its exit code 2 would forbid
-// the agent what it is about to do, so that not even a wrong flag may give it.
+// handlesHook says that this is the call of a hook.
 func handlesHook(args []string) bool {
-	i := slices.Index(args, "hook")
-	return i == 0 && !slices.Contains(args, "install") && !slices.Contains(args, "uninstall")
+	if len(args) == 0 || args[0] != "hook" {
+		return false
+	}
+	elsewhere := []string{"install", "uninstall", "-h", "--help"}
+	return !slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(elsewhere, arg) })
+}
+
+// hookGrammar is the part of the grammar that a hook needs. Reading all of it
+// would cost an agent more at every call than the call itself.
+type hookGrammar struct {
+	Socket string
+	Owner  string
+	hookHandleCmd
+}
+
+// hookMemory is where a hook begins to collect garbage: it is over before.
+const hookMemory = 256 << 20
+
+// hook is the whole program as a hook. It always ends with 0: exit code 2 would
+// forbid the agent what it is about to do, so that not even a wrong flag may
+// give it.
+func (a *app) hook(ctx context.Context, args []string) int {
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(hookMemory)
+	var g hookGrammar
+	parser, err := kong.New(&g, kong.Name("ckptsidecar hook"), kong.Writers(a.stderr, a.stderr), kong.NoDefaultHelp())
+	if err == nil {
+		_, err = parser.Parse(args)
+	}
+	if err != nil {
+		a.tell("ckptsidecar hook: %v", err)
+		return exitDone
+	}
+	a.cli.Socket, a.cli.Owner = g.Socket, g.Owner
+	_ = g.hookHandleCmd.Run(ctx, a) // it answers none
+	return exitDone
 }

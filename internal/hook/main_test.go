@@ -62,11 +62,7 @@ func newDaemon(t testing.TB) (socket string) {
 // newHandler is a handler over a daemon of its own.
 func newHandler(t testing.TB) *hook.Handler {
 	t.Helper()
-	risky, err := hook.NewRisky(nil, nil, false)
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := &ipc.Client{Socket: newDaemon(t)}
 	t.Cleanup(c.Close)
-	return &hook.Handler{Client: c, Agent: "shop", PID: os.Getpid(), Risky: risky, SaveEvery: 20}
+	return &hook.Handler{Client: c, Agent: "shop", PID: os.Getpid(), Risky: hook.NewRisky(nil, nil, false), SaveEvery: 20}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // DefaultRisky are the calls that begin an operation: what cannot be undone, and
@@ -43,31 +44,51 @@ var DefaultRisky = []string{
 }
 
 // Risky are the patterns by which a call is risky, or is not all the same.
-type Risky struct{ yes, no []*regexp.Regexp }
+type Risky struct {
+	yes, no []string
+	once    sync.Once // reading them costs a hook more than most events are worth
 
-// NewRisky reads patterns: more of them than the default ones, or instead of
+	yesRead, noRead []*regexp.Regexp
+	err             error
+}
+
+// NewRisky takes patterns: more of them than the default ones, or instead of
 // them, and those that take calls out again.
-func NewRisky(more, not []string, instead bool) (*Risky, error) {
+func NewRisky(more, not []string, instead bool) *Risky {
 	if !instead {
 		more = append(append([]string{}, DefaultRisky...), more...)
 	}
-	r := &Risky{}
-	for list, patterns := range map[*[]*regexp.Regexp][]string{&r.yes: more, &r.no: not} {
-		for _, p := range patterns {
-			compiled, err := regexp.Compile(p)
-			if err != nil {
-				return nil, fmt.Errorf("the pattern %q is no regular expression: %w", p, err)
-			}
-			*list = append(*list, compiled)
+	return &Risky{yes: more, no: not}
+}
+
+// Check finds a pattern that is none.
+func (r *Risky) Check() error {
+	r.once.Do(func() {
+		if r.yesRead, r.err = readPatterns(r.yes); r.err == nil {
+			r.noRead, r.err = readPatterns(r.no)
 		}
+	})
+	return r.err
+}
+
+func readPatterns(patterns []string) (list []*regexp.Regexp, err error) {
+	for _, p := range patterns {
+		read, err := regexp.Compile(p)
+		if err != nil {
+			return nil, fmt.Errorf("the pattern %q is no regular expression: %w", p, err)
+		}
+		list = append(list, read)
 	}
-	return r, nil
+	return list, nil
 }
 
 // Is says whether a call is risky, and names what is.
 func (r *Risky) Is(in *Input) (what string, risky bool) {
+	if r.Check() != nil {
+		return "", false
+	}
 	for _, line := range callLines(in) {
-		if matchesAny(r.yes, line) && !matchesAny(r.no, line) {
+		if matchesAny(r.yesRead, line) && !matchesAny(r.noRead, line) {
 			return line, true
 		}
 	}

@@ -20,10 +20,7 @@ func operationOf(t *testing.T, r *hook.Risky, tool string, args any) string {
 }
 
 func TestWhatIsRisky(t *testing.T) {
-	r, err := hook.NewRisky(nil, nil, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := hook.NewRisky(nil, nil, false)
 	for command, want := range map[string]string{
 		"rm -rf build":                            "rm -rf build",
 		"cd x && git push origin main":            "git push origin main",
@@ -72,14 +69,8 @@ func TestWhatIsRisky(t *testing.T) {
 }
 
 func TestRiskyIsASetting(t *testing.T) {
-	r, err := hook.NewRisky([]string{`^Write .*\.env`, `^shell just ship`}, []string{`^shell rm -rf build`}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	only, err := hook.NewRisky([]string{`^shell just ship`}, nil, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := hook.NewRisky([]string{`^Write .*\.env`, `^shell just ship`}, []string{`^shell rm -rf build`}, false)
+	only := hook.NewRisky([]string{`^shell just ship`}, nil, true)
 	for _, test := range []struct {
 		r          *hook.Risky
 		tool, args string
@@ -93,7 +84,7 @@ func TestRiskyIsASetting(t *testing.T) {
 			t.Errorf("%s %s is risky: %v", test.tool, test.args, got)
 		}
 	}
-	if _, err := hook.NewRisky([]string{"("}, nil, false); err == nil || !strings.Contains(err.Error(), `"("`) {
+	if err := hook.NewRisky([]string{"("}, nil, false).Check(); err == nil || !strings.Contains(err.Error(), `"("`) {
 		t.Errorf("a pattern that is none: %v", err)
 	}
 }
