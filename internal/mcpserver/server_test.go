@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -337,5 +338,17 @@ func TestResourcesAndThePrompt(t *testing.T) {
 	run, err := d.client().Run(t.Context(), ckpt.RunRef{Agent: "librarian"})
 	if err != nil || run.Epoch != 1 || time.Since(run.StartedAt.Time) > time.Hour {
 		t.Errorf("the prompt has claimed the run: %+v, error %v", run, err)
+	}
+}
+
+func TestTheDocumentNamesEveryTool(t *testing.T) {
+	text, err := os.ReadFile("../../docs/MCP.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, use := range uses {
+		if !strings.Contains(string(text), "| `"+use.tool+"` |") {
+			t.Errorf("docs/MCP.md does not describe %s", use.tool)
+		}
 	}
 }
