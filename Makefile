@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 SOAK ?= 2h
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint cross bench bench-peers fuzz faults faults-short soak clients clients-go clients-typescript clients-python dist e2e e2e-systemd e2e-windows $(TARGETS)
+.PHONY: help build test race lint cross bench bench-peers fuzz faults faults-short soak clients clients-go clients-typescript clients-python clients-mcp clients-adapters dist e2e e2e-systemd e2e-windows $(TARGETS)
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,7 +47,7 @@ e2e-systemd: ## packages and units on a booted Debian; needs root, systemd-conta
 e2e-windows: ## the Windows service under Wine; needs root, mmdebstrap, wixl, msitools, faketime
 	go test -tags e2e -count=1 -timeout 20m -v -run 'TestWindows' ./e2e
 
-clients: clients-go clients-python clients-typescript ## the clients for agents, over real daemons
+clients: clients-go clients-python clients-typescript clients-mcp clients-adapters ## the clients for agents, over real daemons
 
 clients-go: ## the client for Go
 	go test -count=1 ./client
@@ -90,3 +90,11 @@ soak: ## mixed faults for SOAK (2h) under 16 clients, and whether memory, descri
 
 clients-typescript: build ## the TypeScript client; needs Node 18 or newer with npm
 	cd clients/typescript && npm ci && npm run build && npm run check && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' node scripts/test.mjs
+
+clients-mcp: build ## the MCP server under the official inspector and TypeScript SDK; needs Node 20 or newer with npm
+	cd e2e/mcp && npm ci --ignore-scripts && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' npm test
+
+clients-adapters: build ## the adapters for OpenAI Agents, Claude Agent and eino, with those SDKs; needs npm
+	cd adapters/eino && go vet -mod=mod . && go test -mod=mod -count=1 .
+	cd clients/typescript && npm ci && npm run build
+	cd clients/typescript/adapters && npm ci && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' npm test
