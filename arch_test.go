@@ -45,11 +45,12 @@ var arrows = map[string][]string{
 		root, "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db",
 		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/secrets", "internal/ipc",
 	},
-	"client": {root, "internal/ipc"},
+	"client":             {root, "internal/ipc"},
+	"internal/mcpserver": {root, "internal/ipc"},
 
 	// Level 3: people.
 	"examples/go":     {"client"},
-	"cmd/ckptsidecar": {root, "internal/daemon", "internal/drift", "internal/foreign", "internal/ipc", "client", "packaging"},
+	"cmd/ckptsidecar": {root, "internal/daemon", "internal/drift", "internal/foreign", "internal/ipc", "internal/mcpserver", "client", "packaging"},
 }
 
 // homes are the only rooms that may name a technology.
@@ -62,6 +63,7 @@ var homes = map[string]string{
 	"github.com/kardianos/service":    "cmd/ckptsidecar",
 	"github.com/expr-lang/expr":       "internal/drift",
 	"github.com/google/jsonschema-go": "internal/drift",
+	"github.com/modelcontextprotocol": "internal/mcpserver",
 }
 
 // source is one Go file that is no test, for whatever platform.

@@ -18,6 +18,7 @@ type Run struct {
 	UpdatedAt          Time      `json:"updated_at" db:"updated_at"`
 	EndedAt            Time      `json:"ended_at" db:"ended_at"`
 	AccumulatedMS      int64     `json:"accumulated_ms" db:"accumulated_ms"` // time over all segments, the present one included
+	StepsEnded         int64     `json:"steps_ended" db:"steps_ended"`       // since its present beginning, every attempt of each
 	Goal               Ref       `json:"goal" db:"goal"`
 	Progress           *float64  `json:"progress" db:"progress"` // as declared; it should only grow
 	ContinuationPrompt Ref       `json:"continuation_prompt" db:"continuation_prompt"`

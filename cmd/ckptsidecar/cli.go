@@ -40,6 +40,7 @@ type grammar struct {
 	Events        eventsCmd        `cmd:"" group:"runs" help:"Show, follow or append to a run's journal."`
 	Drift         driftCmd         `cmd:"" group:"runs" help:"Say whether an agent drifts, what was found, and where to go back to."`
 	Prompts       promptsCmd       `cmd:"" group:"runs" help:"Show and answer the questions that wait for an operator."`
+	MCP           mcpCmd           `cmd:"" name:"mcp" group:"hosts" help:"Serve an agent's checkpoints to a model, over the Model Context Protocol."`
 	Export        exportCmd        `cmd:"" group:"agents" help:"Write all of an agent as NDJSON with checksums."`
 	Import        importCmd        `cmd:"" group:"agents" help:"Read what export wrote."`
 	Prune         pruneCmd         `cmd:"" group:"agents" help:"Apply the retention policies now."`
@@ -66,6 +67,7 @@ type grammar struct {
 var groups = []kong.Group{
 	{Key: "checkpoints", Title: "Checkpoints"},
 	{Key: "runs", Title: "Runs"},
+	{Key: "hosts", Title: "Coding agents and hosts of models"},
 	{Key: "agents", Title: "Agents"},
 	{Key: "daemon", Title: "Daemon"},
 	{Key: "more", Title: "More"},

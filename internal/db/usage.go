@@ -50,14 +50,21 @@ func (s *Store) countOwner(tx *tx, owner string, bytes int64) {
 }
 
 // admit refuses a save that breaks its agent's schema or for which its owner has
-// no room left. A batch may go
-// over by what waits in it, never more.
+// no room left. A batch may go over by what waits in it, never more.
 func (s *Store) admit(tx *tx, v *save) error {
 	if v.drift != nil && v.drift.refused != nil {
 		return v.drift.refused
 	}
 	if err := tx.settle(&v.state); err != nil {
 		return err
+	}
+	return s.room(v.scope.Whose(), 0, v.state.stored())
+}
+
+// admitHot is admit for a run of which is known what its newest state is.
+func (s *Store) admitHot(tx *tx, v *save, h *hotRun) error {
+	if v.state.base == nil || !h.newestIs(v.state.base) || v.drift != nil && v.drift.refused != nil {
+		return s.admit(tx, v)
 	}
 	return s.room(v.scope.Whose(), 0, v.state.stored())
 }

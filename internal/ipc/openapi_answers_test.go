@@ -382,6 +382,16 @@ func (a *api) steps() {
 	a.want(201, post(aRun+"/r1/steps", `{"key":"s1","name":"read"}`)) // has succeeded
 	a.want(201, post(aRun+"/r1/steps", `{"key":"s2","name":"write","status":"failed","error":"no"}`))
 	a.want(201, post(aRun+"/r1/steps", `{"key":"s3","name":"long","args":null}`)) // stays open
+	a.want(201, post(aRun+"/r1/steps", `{"gen_ai.tool.call.id":"s5","gen_ai.tool.name":"search","gen_ai.tool.call.arguments":{"q":1},"gen_ai.system":"x"}`))
+	a.want(200, post(aRun+"/r1/steps/s5/finish", `{"error.type":"timeout","gen_ai.usage.input_tokens":"7","gen_ai.execute_tool.duration":0.5,"gen_ai.tool.name":"search"}`))
+	told := a.want(200, get(aRun+"/r1/steps?status=failed"))
+	for _, want := range []string{`"key":"s5"`, `"name":"search"`, `"args":{"q":1}`, `"error":"timeout"`, `"input_tokens":7`, `"duration_ms":500`} {
+		if !strings.Contains(told, want) {
+			a.t.Errorf("the step of telemetry is not told as %s: %s", want, told)
+		}
+	}
+	a.want(400, post(aRun+"/r1/steps", `{"key":"s6","gen_ai.tool.name":"n","gen_ai.usage.input_tokens":"many"}`))
+	a.want(400, post(aRun+"/r1/steps", `{"key":"s6","gen_ai.tool.name":"n","telemetry":1}`))
 	a.want(400, post(aRun+"/r1/steps", `{"key":"s4"}`))
 	a.want(404, post(aRun+"/r1/steps/none/finish", ``).of(""))
 	a.want(200, get(aRun+"/r1/steps?limit=1"))

@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -23,7 +24,7 @@ type stepEnd struct {
 
 func (c *call) beginStep() error {
 	r := ckpt.StepRequest{IdempotencyKey: c.key}
-	if err := c.decodeUpTo(maxValues, &r); err != nil {
+	if err := c.decodeStep(maxValues, &r, false); err != nil {
 		return err
 	}
 	r.Args, r.Result = given(r.Args), given(r.Result)
@@ -34,7 +35,7 @@ func (c *call) beginStep() error {
 
 func (c *call) finishStep() error {
 	var end stepEnd
-	if err := c.decodeOptional(maxValueBody, &end); err != nil {
+	if err := c.decodeStep(maxValueBody, &end, true); err != nil {
 		return err
 	}
 	r := ckpt.StepRequest{
@@ -45,6 +46,28 @@ func (c *call) finishStep() error {
 	return write(c, http.StatusOK, func(ctx context.Context) (*ckpt.Step, bool, error) {
 		return c.server.runs.FinishStep(ctx, c.scope, c.ref(), r)
 	})
+}
+
+// decodeStep reads a step, whose fields may have the names of OpenTelemetry. To
+// finish one, no body is the same as {}.
+func (c *call) decodeStep(limit int64, v any, finish bool) error {
+	body, err := c.readBody(limit, 2)
+	if err != nil || finish && len(body) == 0 {
+		return err
+	}
+	if body, err = ckpt.StepFromTelemetry(body, finish); err != nil {
+		return ckpt.Errorf(ckpt.CodeInvalid, "the body is wrong: %s", reason(err))
+	}
+	return decodeBody(body, v)
+}
+
+// reason is an error's sentence without its code.
+func reason(err error) string {
+	var e *ckpt.Error
+	if errors.As(err, &e) {
+		return e.Message
+	}
+	return err.Error()
 }
 
 func (c *call) listSteps() error {

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/mcpserver"
+)
+
+// mcpPatience is how long a tool waits for a daemon that is busy or just being
+// started anew.
+const mcpPatience = time.Second
+
+type mcpCmd struct {
+	Agent string `help:"Whose checkpoints the tools are about. Default: $$CKPTSIDECAR_AGENT, then the name of the project folder." placeholder:"NAME"`
+	InRun string `name:"run" help:"The run where a tool names none. Default: main, or under exec its run." placeholder:"NAME"`
+}
+
+// Help is what `mcp --help` adds.
+func (c *mcpCmd) Help() string {
+	return "A host such as Claude Code, Cursor or VS Code starts this command and speaks to it over standard input and output. " +
+		"Settings for the usual hosts are in docs/MCP.md."
+}
+
+func (c *mcpCmd) Run(ctx context.Context, a *app) error {
+	folder, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	o := mcpserver.Options{Agent: a.projectAgent(c.Agent, folder), Version: programVersion()}
+	o.Run = a.inRun(o.Agent, c.InRun)
+	if err := checked((ckpt.RunRef{Agent: o.Agent, Run: o.Run}).Check()); err != nil {
+		return err
+	}
+	o.Client = &ipc.Client{Socket: a.cli.Socket, Owner: a.cli.Owner, Retry: mcpPatience}
+	defer o.Client.Close()
+	return mcpserver.New(o).Serve(ctx, closable(a.stdin), unclosed{a.stdout})
+}
+
+// closable is standard input, which is closed to end a read that waits.
+func closable(r io.Reader) io.ReadCloser {
+	if c, ok := r.(io.ReadCloser); ok {
+		return c
+	}
+	return io.NopCloser(r)
+}
+
+// unclosed is standard output, which stays open for what is said at the end.
+type unclosed struct{ io.Writer }
+
+func (unclosed) Close() error { return nil }

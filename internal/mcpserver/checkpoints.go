@@ -1,0 +1,151 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+func (s *Server) addCheckpointTools() {
+	add(s, tool[saveIn, saveOut]{
+		name: "save_checkpoint", title: "Save a checkpoint",
+		description: "Save the state of your work durably: when this returns, it survives a crash of you, of the machine and of the daemon. " +
+			"Call it after every piece of work that would be costly to do again, before you hand over or stop, and before your context is compacted. " +
+			"Pass as state a JSON object with all that is needed to go on without this conversation: the goal, the plan, what is done with its results, what is next, decisions, open questions. " +
+			"Each save holds the whole state, not a change. Returns the checkpoint's id and number, and advice where you seem to go in circles.",
+		do: s.save,
+	})
+	add(s, tool[listIn, listOut]{
+		name: "list_checkpoints", title: "List checkpoints", reads: true,
+		description: "List saved checkpoints, newest first, without their states. Call it to choose one to go back to, or to see what earlier sessions have saved. " +
+			"To simply go on with unfinished work call resume_run instead.",
+		do: s.list,
+	})
+	add(s, tool[restoreIn, restoreOut]{
+		name: "restore_checkpoint", title: "Go back to a checkpoint", repeatable: true,
+		description: "Go back to a saved state: after a mistake, a failed attempt, or when drift_status tells you to. Returns the state; it does not touch files or anything else in the world, so bring those into line with it yourself. " +
+			"Nothing is deleted: what was saved later stays, and the next save continues from the restored state. " +
+			"Without a checkpoint it takes the newest of the run that was not saved while drifting.",
+		do: s.restore,
+	})
+}
+
+type saveIn struct {
+	State   ckpt.JSON   `json:"state" type:"object" doc:"The whole state of the work as a JSON object: goal, plan, done, next, decisions, open questions"`
+	Summary string      `json:"summary,omitempty" doc:"One sentence on where the work stands; it is shown in lists."`
+	Kind    string      `json:"kind,omitempty" enum:"routine,recovery" doc:"routine (the default): one of the regular ones, of which the newest few are kept. recovery: saved because something went wrong; kept for days."`
+	Labels  ckpt.Labels `json:"labels,omitempty" doc:"Names to find it by, such as {\"phase\": \"tests\"}."`
+	Run     string      `json:"run,omitempty" doc:"The run it belongs to, such as a task's name. Default: the run of this server."`
+}
+
+type saveOut struct {
+	Message    string     `json:"message"`
+	Checkpoint checkpoint `json:"checkpoint"`
+	Drift      *drift     `json:"drift,omitempty"`
+}
+
+func (s *Server) save(ctx context.Context, in *saveIn) (*saveOut, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, err
+	}
+	r := &ckpt.SaveRequest{ID: id.String(), Agent: s.agent, Run: in.Run, Kind: ckpt.KindRoutine, Labels: in.Labels, ContentType: ckpt.ContentTypeJSON, State: in.State}
+	if in.Kind != "" {
+		r.Kind = ckpt.Kind(in.Kind)
+	}
+	if in.Summary != "" {
+		if r.Metadata, err = plainJSON(map[string]string{"summary": in.Summary}); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	ref, err := s.own(ctx, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	r.Run, r.Epoch = ref.Run, ref.Epoch
+	saved, err := s.client.Save(ctx, r)
+	if err != nil {
+		return nil, s.note(ref.Run, err)
+	}
+	return &saveOut{
+		Message:    fmt.Sprintf("Saved: checkpoint number %d of run %s, on disk.%s", saved.Seq, saved.Run, warning(saved.Drift)),
+		Checkpoint: shownCheckpoint(&saved.Checkpoint), Drift: shownDrift(saved.Drift),
+	}, nil
+}
+
+type listIn struct {
+	Run    string `json:"run,omitempty" doc:"Only those of this run. Default: of all runs."`
+	Kind   string `json:"kind,omitempty" enum:"routine,pre_operation,recovery" doc:"Only those of this kind."`
+	Limit  int    `json:"limit,omitempty" doc:"How many, 1 to 100. Default: 20."`
+	Before string `json:"before,omitempty" doc:"The next of the answer before, for older ones."`
+}
+
+type listOut struct {
+	Message     string       `json:"message"`
+	Checkpoints []checkpoint `json:"checkpoints"`
+	Next        string       `json:"next,omitempty" doc:"There are older ones: pass this as before."`
+}
+
+const (
+	listDefault = 20
+	listMost    = 100
+)
+
+func (s *Server) list(ctx context.Context, in *listIn) (*listOut, error) {
+	if in.Limit < 0 || in.Limit > listMost {
+		return nil, fmt.Errorf("the argument limit is %d: say 1 to %d", in.Limit, listMost)
+	}
+	f := ckpt.CheckpointFilter{Agent: s.agent, Run: in.Run, Kind: ckpt.Kind(in.Kind), Before: in.Before, Limit: in.Limit}
+	if f.Limit == 0 {
+		f.Limit = listDefault
+	}
+	page, err := s.client.Checkpoints(ctx, f)
+	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
+		page, err = &ckpt.CheckpointPage{}, nil // an agent that never saved has none
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &listOut{Checkpoints: []checkpoint{}, Next: string(page.Next)}
+	for i := range page.Checkpoints {
+		out.Checkpoints = append(out.Checkpoints, shownCheckpoint(&page.Checkpoints[i]))
+	}
+	out.Message = fmt.Sprintf("%d checkpoints of agent %s, newest first.", len(out.Checkpoints), s.agent)
+	if len(out.Checkpoints) == 0 {
+		out.Message = fmt.Sprintf("Agent %s has saved nothing that matches.", s.agent)
+	}
+	return out, nil
+}
+
+type restoreIn struct {
+	Reason     string `json:"reason" doc:"Why you go back, in a sentence; it is kept in the audit log"`
+	Checkpoint string `json:"checkpoint,omitempty" doc:"The id of the checkpoint, from list_checkpoints or from the advice of drift_status."`
+	Run        string `json:"run,omitempty" doc:"Whose newest checkpoint is wanted, where no checkpoint is named. Default: the run of this server."`
+	Kind       string `json:"kind,omitempty" enum:"routine,pre_operation,recovery" doc:"Only one of this kind, where no checkpoint is named."`
+}
+
+type restoreOut struct {
+	Message    string     `json:"message"`
+	Checkpoint checkpoint `json:"checkpoint"`
+	state
+}
+
+func (s *Server) restore(ctx context.Context, in *restoreIn) (*restoreOut, error) {
+	r := ckpt.RestoreRequest{Agent: s.agent, Checkpoint: in.Checkpoint, Kind: ckpt.Kind(in.Kind), Reason: in.Reason}
+	if in.Checkpoint == "" {
+		r.Run, r.Clean = s.named(in.Run), true
+	}
+	found, _, err := s.client.Restore(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	out := &restoreOut{Checkpoint: shownCheckpoint(found), state: shownState(found)}
+	out.Message = fmt.Sprintf("This is the state of checkpoint number %d of run %s. Go on from it; files and other things outside are as they were left.%s", found.Seq, found.Run, out.where(found))
+	return out, nil
+}

@@ -1,0 +1,90 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// named is the run that a tool means.
+func (s *Server) named(run string) string {
+	if run == "" {
+		return s.run
+	}
+	return run
+}
+
+// epoch is that of a run which this process has claimed.
+func (s *Server) epoch(run string) (int64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	epoch, ok := s.held[run]
+	return epoch, ok
+}
+
+func (s *Server) hold(run string, epoch int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[run] = epoch
+}
+
+func (s *Server) letGo(run string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.held, run)
+}
+
+// own is the run for something that is written. A new run is claimed at once.
+// One that somebody has begun is not: its model has to hear first what is done
+// and what is uncertain, which is what resume_run is for.
+func (s *Server) own(ctx context.Context, run string) (ckpt.RunRef, error) {
+	ref := ckpt.RunRef{Agent: s.agent, Run: s.named(run)}
+	if err := ref.Check(); err != nil {
+		return ref, err
+	}
+	if epoch, ok := s.epoch(ref.Run); ok {
+		ref.Epoch = &epoch
+		return ref, nil
+	}
+	request := ckpt.ResumeRequest{Agent: s.agent, Run: ref.Run, PID: s.pid, DryRun: true, Reason: "an MCP server wants to write"}
+	plan, _, err := s.client.Resume(ctx, request)
+	if err != nil {
+		return ref, err
+	}
+	if plan.Verdict != ckpt.VerdictFresh {
+		return ref, mustResume(plan)
+	}
+	request.DryRun = false
+	if plan, _, err = s.client.Resume(ctx, request); err != nil {
+		return ref, err
+	}
+	if !plan.Claimed {
+		return ref, mustResume(plan)
+	}
+	s.hold(ref.Run, plan.Epoch)
+	ref.Epoch = &plan.Epoch
+	return ref, nil
+}
+
+// mustResume says why a run cannot be written to as it is.
+func mustResume(p *ckpt.Plan) error {
+	if p.Verdict == ckpt.VerdictUnsafe && len(p.Skipped) == 0 {
+		return ckpt.Errorf(ckpt.CodeConflict, "run %s of agent %s is being worked on by another process. Nothing was done. "+
+			"Use another run (argument run), or, if you know that the other one is gone for good, call resume_run with force true", p.Run, p.Agent)
+	}
+	return ckpt.Errorf(ckpt.CodeConflict, "run %s of agent %s was begun in an earlier session. Nothing was done. "+
+		"Call resume_run first: it says what is done already and gives back the state. To begin something unrelated, use another run (argument run)", p.Run, p.Agent)
+}
+
+// note remembers from an error that a run is not this process's any more.
+func (s *Server) note(run string, err error) error {
+	if ckpt.CodeOf(err) == ckpt.CodeFenced {
+		s.letGo(run)
+		return fmt.Errorf("%w. Nothing was done: another process has taken run %s over. Stop working on it, or call resume_run to see how it stands", err, run)
+	}
+	if ckpt.CodeOf(err) == ckpt.CodeConflict {
+		s.letGo(run) // it may have ended: then the next write asks anew
+	}
+	return err
+}

@@ -1,0 +1,166 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+func (s *Server) addRunTools() {
+	add(s, tool[resumeIn, resumeOut]{
+		name: "resume_run", title: "Begin or go on with a run", repeatable: true,
+		description: "Ask how to go on, and take the run over. Call it first of all in a session, and whenever another tool tells you to. " +
+			"It says whether an earlier session left work unfinished, gives back the newest sound state, and lists what is done already and must not be done again, what was interrupted, and what is uncertain because nobody knows whether it took effect. " +
+			"verdict fresh: nothing is there, begin; resume: load state and go on; repair: go on, heeding the lists; ask: a person has to decide first, tell the user the question; unsafe: somebody else works on it.",
+		do: s.resume,
+	})
+	add(s, tool[driftIn, driftOut]{
+		name: "drift_status", title: "Ask whether you drift", reads: true,
+		description: "Ask whether you go in circles, repeat errors, make no progress or overspend. Call it when an approach has failed more than once, and before you try the same thing again. " +
+			"Returns a verdict (none, info, warn, critical), advice, and while critical the checkpoint to go back to.",
+		do: s.drift,
+	})
+}
+
+type resumeIn struct {
+	Run    string `json:"run,omitempty" doc:"The run. Default: the run of this server."`
+	Reason string `json:"reason,omitempty" doc:"Why, for the audit log."`
+	Look   bool   `json:"look_only,omitempty" doc:"Only look: take nothing over."`
+	Force  bool   `json:"force,omitempty" doc:"Take the run over from a process that is alive. Only where the user says that the other one is not working on it any more."`
+}
+
+type resumeOut struct {
+	Message    string      `json:"message" doc:"What to do now, in words."`
+	Verdict    string      `json:"verdict" enum:"fresh,resume,repair,ask,unsafe"`
+	Run        string      `json:"run"`
+	Claimed    bool        `json:"claimed" doc:"The run is yours now."`
+	Attempt    int64       `json:"attempt" doc:"How often it was begun or resumed."`
+	Reasons    []string    `json:"reasons"`
+	Checkpoint *checkpoint `json:"checkpoint,omitempty" doc:"What the state is from."`
+	state
+	Completed   []doneStep  `json:"completed_steps" doc:"Done since that checkpoint: do not do these again, use their results."`
+	Interrupted []openStep  `json:"interrupted_steps" doc:"Begun and never finished: look whether they took effect before you do them again."`
+	Uncertain   []operation `json:"uncertain_operations" doc:"Risky things of which nobody knows whether they took effect: find out, do not repeat them blindly."`
+	Continue    string      `json:"continuation_prompt,omitempty" doc:"What the session before wanted to tell you."`
+	Question    string      `json:"question,omitempty" doc:"What a person has to decide."`
+}
+
+type doneStep struct {
+	Key    string    `json:"key"`
+	Name   string    `json:"name"`
+	Result ckpt.JSON `json:"result"`
+}
+
+type openStep struct {
+	Key   string    `json:"key"`
+	Name  string    `json:"name"`
+	Args  ckpt.JSON `json:"args"`
+	Began string    `json:"started_at"`
+}
+
+type operation struct {
+	Key   string `json:"key"`
+	Name  string `json:"name"`
+	Began string `json:"started_at"`
+}
+
+func (s *Server) resume(ctx context.Context, in *resumeIn) (*resumeOut, error) {
+	r := ckpt.ResumeRequest{Agent: s.agent, Run: s.named(in.Run), PID: s.pid, Reason: in.Reason, DryRun: in.Look, Force: in.Force}
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	plan, _, err := s.client.Resume(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if plan.Claimed {
+		s.hold(r.Run, plan.Epoch)
+	}
+	return shownPlan(plan), nil
+}
+
+func shownPlan(p *ckpt.Plan) *resumeOut {
+	out := &resumeOut{
+		Verdict: string(p.Verdict), Run: p.Run, Claimed: p.Claimed, Attempt: p.Attempt, Reasons: p.Reasons, Continue: string(p.ContinuationPrompt),
+		Completed: []doneStep{}, Interrupted: []openStep{}, Uncertain: []operation{},
+	}
+	if c := p.Checkpoint; c != nil {
+		shown := shownCheckpoint(c)
+		out.Checkpoint, out.state = &shown, shownState(c)
+	}
+	for _, step := range p.CompletedSteps {
+		out.Completed = append(out.Completed, doneStep{step.Key, step.Name, step.Result})
+	}
+	for _, step := range p.InterruptedSteps {
+		out.Interrupted = append(out.Interrupted, openStep{step.Key, step.Name, step.Args, step.StartedAt.String()})
+	}
+	for _, o := range p.UncertainOperations {
+		out.Uncertain = append(out.Uncertain, operation{o.Key, o.Name, o.StartedAt.String()})
+	}
+	if p.Prompt != nil {
+		out.Question = p.Prompt.Question
+	}
+	out.Message = advice(p)
+	if p.Checkpoint != nil {
+		out.Message += out.where(p.Checkpoint)
+	}
+	return out
+}
+
+// advice says in words what a plan asks of a model.
+func advice(p *ckpt.Plan) string {
+	var say []string
+	switch p.Verdict {
+	case ckpt.VerdictFresh:
+		say = append(say, fmt.Sprintf("There is nothing to resume in run %s: begin.", p.Run))
+	case ckpt.VerdictResume:
+		say = append(say, fmt.Sprintf("Run %s can go on: take up the state, and continue from there.", p.Run))
+	case ckpt.VerdictRepair:
+		say = append(say, fmt.Sprintf("Run %s can go on from the state, with these changes: %s", p.Run, strings.Join(p.Reasons, " ")))
+	case ckpt.VerdictAsk:
+		say = append(say, fmt.Sprintf("A person has to decide first, so run %s was not taken over: %s", p.Run, strings.Join(p.Reasons, " ")), "Tell the user, and how to answer:")
+		for _, o := range p.UncertainOperations {
+			say = append(say, fmt.Sprintf("once it is known whether %s took effect: ckptsidecar operation resolve %s '%s' succeeded|failed --run %s;", o.Name, p.Agent, o.Key, p.Run))
+		}
+		if p.Prompt != nil {
+			say = append(say, fmt.Sprintf("ckptsidecar prompts answer %s resume|reinitialize|abandon.", p.Prompt.ID))
+		}
+		return strings.Join(append(say, "Then call resume_run again."), " ")
+	default:
+		say = append(say, fmt.Sprintf("It is not safe to go on with run %s: %s Use another run, or ask the user.", p.Run, strings.Join(p.Reasons, " ")))
+		return strings.Join(say, " ")
+	}
+	if len(p.CompletedSteps) > 0 {
+		say = append(say, "What is in completed_steps is done: do not do it again.")
+	}
+	if len(p.InterruptedSteps) > 0 {
+		say = append(say, "What is in interrupted_steps was begun: look whether it took effect before you do it again.")
+	}
+	return strings.Join(say, " ")
+}
+
+type driftIn struct {
+	Run string `json:"run,omitempty" doc:"The run. Default: the run of this server."`
+}
+
+type driftOut struct {
+	Message string `json:"message"`
+	drift
+}
+
+func (s *Server) drift(ctx context.Context, in *driftIn) (*driftOut, error) {
+	report, err := s.client.Drift(ctx, ckpt.DriftFilter{Agent: s.agent, Run: s.named(in.Run)})
+	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
+		return &driftOut{Message: "Nothing was reported in this run yet, so nothing can be said.", drift: drift{Verdict: string(ckpt.SeverityNone), Findings: []finding{}}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &driftOut{Message: "Nothing is open.", drift: *shownDrift(&report.DriftVerdict)}
+	if report.Verdict != ckpt.SeverityNone {
+		out.Message = strings.TrimSpace(fmt.Sprintf("%d findings are open.%s", len(report.Findings), warning(&report.DriftVerdict)))
+	}
+	return out, nil
+}

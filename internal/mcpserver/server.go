@@ -1,0 +1,92 @@
+package mcpserver
+
+import (
+	"context"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// Options say whose server it is.
+type Options struct {
+	Client  *ipc.Client // the connection to the daemon
+	Agent   string      // whose checkpoints the tools are about
+	Run     string      // the run where a tool names none; "" means main
+	PID     int         // the process that owns the runs; 0 means this one
+	Version string
+}
+
+// Server is one server, for one host.
+type Server struct {
+	client *ipc.Client
+	agent  string
+	run    string
+	pid    int
+	mcp    *mcp.Server
+
+	mu   sync.Mutex
+	held map[string]int64 // by run: the epoch with which this process has claimed it
+}
+
+const instructions = `ckptsidecar keeps durable checkpoints of your work, so that it can go on after a crash, a lost connection or a mistake.
+1. At the beginning of a piece of work call resume_run: it says whether an earlier session left it unfinished, and gives back the state to go on from.
+2. Call save_checkpoint after every piece of work that would be costly to do again, with all that you would need to go on without this conversation: goal, plan, what is done, what is next, open questions.
+3. Before anything that cannot be undone (a deployment, a payment, a message to people, a deletion, a push) call begin_operation, and afterwards finish_operation.
+4. Report tool calls with report_step: it notices when you go in circles and says so. Take its advice.
+Nothing here deletes anything.`
+
+// New makes a server.
+func New(o Options) *Server {
+	s := &Server{client: o.Client, agent: o.Agent, run: o.Run, pid: o.PID, held: map[string]int64{}}
+	if s.run == "" {
+		s.run = ckpt.MainRun
+	}
+	if s.pid == 0 {
+		s.pid = os.Getpid()
+	}
+	s.mcp = mcp.NewServer(
+		&mcp.Implementation{Name: "ckptsidecar", Title: "Checkpoints that survive", Version: o.Version},
+		&mcp.ServerOptions{
+			Instructions: instructions,
+			// Lists never change by themselves, so nothing is promised about that.
+			Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Resources: &mcp.ResourceCapabilities{}, Prompts: &mcp.PromptCapabilities{}},
+		})
+	s.addCheckpointTools()
+	s.addRunTools()
+	s.addStepTools()
+	s.addResources()
+	s.addPrompt()
+	return s
+}
+
+// Serve speaks to one host until it hangs up. Then the runs that this process
+// has claimed are suspended: nobody works on them.
+func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
+	err := s.mcp.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out})
+	s.leave(context.WithoutCancel(ctx))
+	if ctx.Err() != nil {
+		return nil // it was told to end, which is no error
+	}
+	return err
+}
+
+// leaveMost is how long a server that ends waits for the daemon.
+const leaveMost = 2 * time.Second
+
+func (s *Server) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaveMost)
+	defer cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for run, epoch := range s.held {
+		// A daemon that is away finds out by itself that this process is gone.
+		_, _, _ = s.client.EndRun(ctx, ckpt.RunRef{Agent: s.agent, Run: run, Epoch: &epoch}, ckpt.EndRequest{Status: ckpt.RunSuspended})
+		delete(s.held, run)
+	}
+}

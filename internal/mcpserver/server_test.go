@@ -1,0 +1,341 @@
+package mcpserver_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// uses are a good call of every tool, in an order that works.
+var uses = []struct{ tool, arguments string }{
+	{"resume_run", `{}`},
+	{"save_checkpoint", `{"state":{"goal":"<tea>","n":12345678901234567890},"summary":"water is hot","kind":"routine","labels":{"phase":"boil"}}`},
+	{"begin_operation", `{"key":"pour","name":"pour the water"}`},
+	{"finish_operation", `{"key":"pour","status":"failed","error":"no cup"}`},
+	{"begin_operation", `{"key":"serve","state":{"goal":"tea","cup":1}}`},
+	{"finish_operation", `{"key":"serve","status":"succeeded","result":{"cups":1}}`},
+	{"report_step", `{"name":"taste","key":"t1","args":{"n":1},"result":"good","duration_ms":5,"input_tokens":1,"output_tokens":2,"cost_usd":0.5,"progress":0.5}`},
+	{"report_step", `{"name":"taste","error":"too hot"}`},
+	{"list_checkpoints", `{"run":"main","kind":"routine","limit":5}`},
+	{"restore_checkpoint", `{"reason":"once more"}`},
+	{"drift_status", `{}`},
+}
+
+func TestEveryToolDoesWhatItsSchemasSay(t *testing.T) {
+	h := newDaemon(t).host("cook")
+	listed, err := h.session.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := map[string]*mcp.Tool{}
+	for _, tool := range listed.Tools {
+		tools[tool.Name] = tool
+		if tool.Title == "" || len(tool.Description) < 80 || tool.Annotations == nil || *tool.Annotations.DestructiveHint || *tool.Annotations.OpenWorldHint {
+			t.Errorf("%s is not described well: %+v", tool.Name, tool)
+		}
+	}
+	want := []string{"begin_operation", "drift_status", "finish_operation", "list_checkpoints", "report_step", "restore_checkpoint", "resume_run", "save_checkpoint"}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(tools))); diff != "" {
+		t.Fatalf("tools: %s", diff)
+	}
+	for _, name := range []string{"list_checkpoints", "drift_status"} {
+		if !tools[name].Annotations.ReadOnlyHint {
+			t.Errorf("%s does not say that it only reads", name)
+		}
+	}
+	for _, use := range uses {
+		matches(t, use.tool+" takes", tools[use.tool].InputSchema, []byte(use.arguments))
+		result, text := h.call(use.tool, use.arguments)
+		if result.IsError {
+			t.Fatalf("%s %s: %s", use.tool, use.arguments, text)
+		}
+		structured, err := json.Marshal(result.StructuredContent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		matches(t, use.tool+" gives", tools[use.tool].OutputSchema, structured)
+		matches(t, use.tool+" says", tools[use.tool].OutputSchema, []byte(text))
+	}
+}
+
+// matches holds a JSON text against a schema.
+func matches(t *testing.T, what string, schema any, text []byte) {
+	t.Helper()
+	written, err := json.Marshal(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s jsonschema.Schema
+	if err := json.Unmarshal(written, &s); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	var v any
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatal(err)
+	}
+	if err := resolved.Validate(v); err != nil {
+		t.Errorf("%s %s: %v", what, text, err)
+	}
+}
+
+func TestStateComesBackAsItWas(t *testing.T) {
+	d := newDaemon(t)
+	h := d.host("exact")
+	const state = `{"z":1,"a":12345678901234567890.50,"html":"<b>&</b>","unicode":"é\u00e9"}`
+	id := h.done("save_checkpoint", `{"state":`+state+`}`)["checkpoint"].(map[string]any)["id"].(string)
+	stored, err := d.client().State(t.Context(), id)
+	if err != nil || string(stored) != state {
+		t.Errorf("stored is %s, error %v", stored, err)
+	}
+	if _, text := h.call("restore_checkpoint", `{"reason":"look","checkpoint":"`+id+`"}`); !strings.Contains(text, `"state":`+state) {
+		t.Errorf("the state is not in %s", text)
+	}
+	read, err := h.session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "ckptsidecar://checkpoint/" + id})
+	if err != nil || read.Contents[0].Text != state || read.Contents[0].MIMEType != "application/json" {
+		t.Errorf("the resource is %+v, error %v", read, err)
+	}
+}
+
+func TestWrongArgumentsAreAnsweredForAModel(t *testing.T) {
+	h := newDaemon(t).host("cook")
+	for _, test := range []struct {
+		tool, arguments string
+		want            []string
+	}{
+		{"save_checkpoint", `{}`, []string{"state is missing", "JSON object", "Required: state; optional: summary"}},
+		{"save_checkpoint", `{"state":"text"}`, []string{"state must be a JSON object"}},
+		{"save_checkpoint", `{"state":null}`, []string{"state is missing"}},
+		{"save_checkpoint", `{"state":{},"kind":"weekly"}`, []string{`kind is "weekly"`, "one of routine, recovery"}},
+		{"save_checkpoint", `{"state":{},"labels":{"a b":"x"}}`, []string{"label name"}},
+		{"save_checkpoint", `{"state":{},"run":"../x"}`, []string{"The run name"}},
+		{"save_checkpoint", `{"state":{},"summry":"x"}`, []string{`unknown field "summry"`, "optional: summary"}},
+		{"save_checkpoint", `{"state":{},"summary":7}`, []string{"expected a string", "summary"}},
+		{"list_checkpoints", `{"limit":1000}`, []string{"limit is 1000: say 1 to 100"}},
+		{"restore_checkpoint", `{}`, []string{"reason is missing"}},
+		{"restore_checkpoint", `{"reason":"r","checkpoint":"7"}`, []string{`"7" is not an id`}},
+		{"restore_checkpoint", `{"reason":"r"}`, []string{"cook"}},
+		{"begin_operation", `{"name":"x"}`, []string{"key is missing"}},
+		{"finish_operation", `{"key":"x"}`, []string{"status is missing"}},
+		{"finish_operation", `{"key":"x","status":"done"}`, []string{"one of succeeded, failed"}},
+		{"finish_operation", `{"key":"never","status":"succeeded"}`, []string{"never"}},
+		{"report_step", `{"key":"x"}`, []string{"name is missing"}},
+		{"report_step", `{"name":"x","status":"started","error":"e"}`, []string{"no error yet"}},
+		{"report_step", `{"name":"x","duration_ms":"long"}`, []string{"duration_ms"}},
+	} {
+		h.refused(test.tool, test.arguments, test.want...)
+	}
+}
+
+func TestErrorsOfTheProtocolAreErrorsOfTheProtocol(t *testing.T) {
+	h := newDaemon(t).host("cook")
+	h.done("save_checkpoint", `{"state":{}}`)
+	for what, call := range map[string]func() error{
+		"a tool that deletes": func() error {
+			_, err := h.session.CallTool(t.Context(), &mcp.CallToolParams{Name: "delete_checkpoint"})
+			return err
+		},
+		"a checkpoint that is not there": func() error {
+			_, err := h.session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "ckptsidecar://checkpoint/0197f6a0-0000-7000-8000-000000000001"})
+			return err
+		},
+		"a checkpoint that is none": func() error {
+			_, err := h.session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "ckptsidecar://checkpoint/7"})
+			return err
+		},
+		"a run that is not there": func() error {
+			_, err := h.session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "ckptsidecar://latest/nothing"})
+			return err
+		},
+		"a resource of another kind": func() error {
+			_, err := h.session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "file:///etc/passwd"})
+			return err
+		},
+		"a prompt that is not there": func() error {
+			_, err := h.session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "nothing"})
+			return err
+		},
+	} {
+		var wire *jsonrpc.Error
+		if err := call(); !errors.As(err, &wire) || wire.Code != jsonrpc.CodeInvalidParams {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestASessionGoesOnWhereAKilledOneWas(t *testing.T) {
+	d := newDaemon(t)
+	first := d.host("builder")
+	first.done("save_checkpoint", `{"state":{"done":["a"]}}`)
+	first.done("begin_operation", `{"key":"deploy","name":"deploy to production"}`)
+	first.done("report_step", `{"name":"compile","key":"c1","result":"ok"}`)
+	first.done("report_step", `{"name":"test","key":"t1","status":"started","args":{"all":true}}`)
+	first.kill()
+
+	second := d.host("builder")
+	second.refused("save_checkpoint", `{"state":{}}`, "begun in an earlier session", "Call resume_run first")
+	asked := second.done("resume_run", `{}`)
+	wantText(t, "verdict", asked["verdict"], "ask")
+	wantText(t, "message", asked["message"], "deploy to production", "ckptsidecar operation resolve builder 'deploy' succeeded|failed --run main")
+	second.refused("save_checkpoint", `{"state":{}}`, "Call resume_run first")
+
+	end := ckpt.OperationEnd{Key: "deploy", Status: ckpt.OperationSucceeded, Resolve: true, Reason: "looked"}
+	if _, _, err := d.client().EndOperation(t.Context(), ckpt.RunRef{Agent: "builder"}, end); err != nil {
+		t.Fatal(err)
+	}
+	resumed := second.done("resume_run", `{"reason":"looked"}`)
+	wantText(t, "verdict", resumed["verdict"], "repair")
+	wantText(t, "state", resumed["state"], "done:[a]")
+	wantText(t, "completed", resumed["completed_steps"], "c1", "ok")
+	wantText(t, "interrupted", resumed["interrupted_steps"], "t1", "all:true")
+	wantText(t, "message", resumed["message"], "do not do it again", "look whether it took effect")
+	second.done("save_checkpoint", `{"state":{"done":["a","b"]}}`)
+	again := second.done("begin_operation", `{"key":"deploy"}`)
+	if again["go_ahead"] != false {
+		t.Errorf("the deployment would be done twice: %v", again)
+	}
+	replayed := second.done("report_step", `{"name":"compile","key":"c1","status":"started"}`)
+	if replayed["replayed"] != true || replayed["result"] != "ok" {
+		t.Errorf("the step would be done twice: %v", replayed)
+	}
+}
+
+func TestTwoServersDoNotShareARun(t *testing.T) {
+	d := newDaemon(t)
+	first, second := d.host("twin"), d.host("twin")
+	first.done("save_checkpoint", `{"state":{"by":1}}`)
+	second.refused("save_checkpoint", `{"state":{"by":2}}`, "another process", "argument run", "force true")
+	wantText(t, "verdict", second.done("resume_run", `{}`)["verdict"], "unsafe")
+	second.done("save_checkpoint", `{"state":{"by":2},"run":"mine"}`)
+	if taken := second.done("resume_run", `{"force":true,"reason":"the other one hangs"}`); taken["claimed"] != true {
+		t.Fatalf("not taken over: %v", taken)
+	}
+	first.refused("save_checkpoint", `{"state":{"by":1}}`, "another process has taken run main over", "Stop working on it")
+	second.done("save_checkpoint", `{"state":{"by":2}}`)
+}
+
+func TestAHostThatHangsUpSuspendsItsRun(t *testing.T) {
+	d := newDaemon(t)
+	h := d.host("guest")
+	h.done("save_checkpoint", `{"state":{}}`)
+	if err := h.session.Close(); err != nil {
+		t.Error(err)
+	}
+	run, err := d.client().Run(t.Context(), ckpt.RunRef{Agent: "guest"})
+	if err != nil || run.Status != ckpt.RunSuspended {
+		t.Errorf("the run is %+v, error %v", run, err)
+	}
+	wantText(t, "verdict", d.host("guest").done("resume_run", `{}`)["verdict"], "resume")
+}
+
+func TestADaemonMayBeAwayForAWhile(t *testing.T) {
+	d := newDaemon(t)
+	h := d.host("patient")
+	h.done("save_checkpoint", `{"state":{"n":1}}`)
+	d.stop()
+	for _, use := range uses {
+		h.refused(use.tool, use.arguments, "daemon is away", "ckptsidecar serve", "works again")
+	}
+	if _, err := h.session.ListResources(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "ckptsidecar serve") {
+		t.Errorf("the list of resources: %v", err)
+	}
+	d.start()
+	if saved := h.done("save_checkpoint", `{"state":{"n":2}}`); saved["checkpoint"].(map[string]any)["seq"] != 2.0 {
+		t.Errorf("after the daemon came back: %v", saved)
+	}
+}
+
+func TestLoopsAreToldInTheAnswer(t *testing.T) {
+	h := newDaemon(t).host("looper")
+	clean := h.done("save_checkpoint", `{"state":{"n":1}}`)["checkpoint"].(map[string]any)["id"].(string)
+	var said []string
+	for range 5 {
+		said = append(said, fmt.Sprint(h.done("report_step", `{"name":"search","args":{"q":"x"},"result":"nothing"}`)["message"]))
+	}
+	for i, want := range []string{"", "", "Drift, warn: ", "", "Drift, critical: "} {
+		if told := strings.Contains(said[i], "Drift"); told != (want != "") || !strings.Contains(said[i], want) {
+			t.Errorf("step %d is answered %q, want %q", i+1, said[i], want)
+		}
+	}
+	wantText(t, "the last answer", said[4], "restore_checkpoint with checkpoint "+clean)
+	status := h.done("drift_status", `{}`)
+	if status["verdict"] != "critical" || status["go_back_to"] != clean || status["recovery"] == nil {
+		t.Errorf("drift_status: %v", status)
+	}
+	h.done("restore_checkpoint", `{"reason":"went in circles","checkpoint":"`+clean+`"}`)
+	wantText(t, "the verdict afterwards", h.done("drift_status", `{}`)["verdict"], "none")
+}
+
+func TestALargeStateIsReadAsAResource(t *testing.T) {
+	h := newDaemon(t).host("big")
+	large := `{"text":"` + strings.Repeat("abcdefgh", 40_000) + `"}`
+	h.done("save_checkpoint", `{"state":`+large+`}`)
+	restored := h.done("restore_checkpoint", `{"reason":"look"}`)
+	uri, _ := restored["state_resource"].(string)
+	if restored["state"] != nil || uri == "" {
+		t.Fatalf("the state is shown whole, or nowhere: %.200v", restored)
+	}
+	wantText(t, "message", restored["message"], uri, fmt.Sprint(len(large)))
+	read, err := h.session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
+	if err != nil || read.Contents[0].Text != large {
+		t.Errorf("the resource is another one, error %v", err)
+	}
+}
+
+func TestResourcesAndThePrompt(t *testing.T) {
+	d := newDaemon(t)
+	h := d.host("librarian")
+	if list, err := h.session.ListResources(t.Context(), nil); err != nil || len(list.Resources) != 0 {
+		t.Errorf("before anything was saved: %+v, error %v", list, err)
+	}
+	h.done("save_checkpoint", `{"state":{"n":1},"summary":"begun"}`)
+	h.done("save_checkpoint", `{"state":{"n":2},"summary":"on it"}`)
+	d.host("other").done("save_checkpoint", `{"state":{"secret":1}}`)
+
+	list, err := h.session.ListResources(t.Context(), nil)
+	if err != nil || len(list.Resources) != 2 {
+		t.Fatalf("resources: %+v, error %v", list, err)
+	}
+	wantText(t, "the newest", list.Resources[0].Description, "on it")
+	templates, err := h.session.ListResourceTemplates(t.Context(), nil)
+	if err != nil || len(templates.ResourceTemplates) != 2 {
+		t.Errorf("templates: %+v, error %v", templates, err)
+	}
+	read, err := h.session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "ckptsidecar://latest/main"})
+	if err != nil || read.Contents[0].Text != `{"n":2}` {
+		t.Errorf("latest: %+v, error %v", read, err)
+	}
+	others, err := d.client().Latest(t.Context(), ckpt.CheckpointFilter{Agent: "other"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read, err := h.session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "ckptsidecar://checkpoint/" + others.ID}); err == nil {
+		t.Errorf("another agent's checkpoint is shown: %+v", read)
+	}
+	h.kill()
+	later := d.host("librarian")
+	prompt, err := later.session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "resume", Arguments: map[string]string{"run": "main"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantText(t, "the prompt", prompt.Messages[0].Content.(*mcp.TextContent).Text, "First call resume_run", `"state":{"n":2}`)
+	run, err := d.client().Run(t.Context(), ckpt.RunRef{Agent: "librarian"})
+	if err != nil || run.Epoch != 1 || time.Since(run.StartedAt.Time) > time.Hour {
+		t.Errorf("the prompt has claimed the run: %+v, error %v", run, err)
+	}
+}

@@ -1,0 +1,107 @@
+package mcpserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// maxShownState is how large a state may be to be in an answer; a larger one is
+// to be read as a resource.
+const maxShownState = 256 << 10
+
+// checkpoint is one as a model needs it.
+type checkpoint struct {
+	ID      string      `json:"id" doc:"The checkpoint's id, for restore_checkpoint."`
+	Run     string      `json:"run"`
+	Seq     int64       `json:"seq" doc:"Its number in the run; higher is newer."`
+	Kind    string      `json:"kind" doc:"routine, recovery (before a repair) or pre_operation (before something risky)."`
+	Created string      `json:"created_at"`
+	Size    int64       `json:"size" doc:"Bytes of the state."`
+	Summary string      `json:"summary,omitempty" doc:"What it was saved with."`
+	Labels  ckpt.Labels `json:"labels,omitempty"`
+	Suspect bool        `json:"suspect" doc:"Saved after the agent had begun to drift: prefer an older one."`
+	Pinned  bool        `json:"pinned,omitempty"`
+}
+
+func shownCheckpoint(c *ckpt.Checkpoint) checkpoint {
+	shown := checkpoint{ID: c.ID, Run: c.Run, Seq: c.Seq, Kind: string(c.Kind), Created: c.CreatedAt.String(), Size: c.Size, Labels: c.Labels, Suspect: c.Suspect, Pinned: c.Pinned}
+	var metadata struct {
+		Summary string `json:"summary"`
+	}
+	if json.Unmarshal(c.Metadata, &metadata) == nil {
+		shown.Summary = metadata.Summary
+	}
+	return shown
+}
+
+// state is the state of a checkpoint as far as it can be shown.
+type state struct {
+	State    ckpt.JSON `json:"state,omitempty" doc:"The saved state, exactly as it was saved."`
+	Text     string    `json:"state_text,omitempty" doc:"The saved state, where it is text and no JSON."`
+	Resource string    `json:"state_resource,omitempty" doc:"Where to read a state that is too large or too binary to be shown here: a resource of this server."`
+}
+
+func shownState(c *ckpt.Checkpoint) (s state) {
+	switch {
+	case len(c.State) > maxShownState:
+		s.Resource = checkpointURI(c.ID)
+	case ckpt.IsJSON(c.ContentType):
+		s.State = c.State
+	case utf8.Valid(c.State):
+		s.Text = string(c.State)
+	default:
+		s.Resource = checkpointURI(c.ID)
+	}
+	return s
+}
+
+// where says in words where the state is.
+func (s state) where(c *ckpt.Checkpoint) string {
+	if s.Resource != "" {
+		return fmt.Sprintf(" Its state of %d bytes is not shown: read the resource %s.", c.Size, s.Resource)
+	}
+	return ""
+}
+
+// drift is what the detectors say, as a model needs it.
+type drift struct {
+	Verdict  string    `json:"verdict" enum:"none,info,warn,critical"`
+	Advice   string    `json:"advice,omitempty" doc:"What to do now. Follow it."`
+	Findings []finding `json:"findings" doc:"What was noticed; in an answer to a save or a step only what is new."`
+	GoBackTo string    `json:"go_back_to,omitempty" doc:"The newest checkpoint from before the trouble, for restore_checkpoint."`
+	Recovery string    `json:"recovery,omitempty" doc:"The checkpoint that was made of the state in trouble."`
+}
+
+type finding struct {
+	Rule     string `json:"rule"`
+	Severity string `json:"severity"`
+	Message  string `json:"message"`
+	Advice   string `json:"advice,omitempty"`
+}
+
+func shownDrift(v *ckpt.DriftVerdict) *drift {
+	if v == nil {
+		return nil
+	}
+	d := &drift{Verdict: string(v.Verdict), Advice: string(v.Advice), Findings: []finding{}, GoBackTo: string(v.Clean), Recovery: string(v.Recovery)}
+	for i := range v.Findings {
+		f := &v.Findings[i]
+		d.Findings = append(d.Findings, finding{f.Rule, string(f.Severity), f.Message, string(f.Advice)})
+	}
+	return d
+}
+
+// warning is what a message adds where there is something to heed.
+func warning(v *ckpt.DriftVerdict) string {
+	if v == nil || v.Verdict != ckpt.SeverityCritical && len(v.Findings) == 0 || v.Verdict == ckpt.SeverityNone {
+		return ""
+	}
+	text := fmt.Sprintf(" Drift, %s: %s", v.Verdict, v.Advice)
+	if v.Verdict == ckpt.SeverityCritical && v.Clean != "" {
+		text += fmt.Sprintf(" To go back, call restore_checkpoint with checkpoint %s.", v.Clean)
+	}
+	return text
+}

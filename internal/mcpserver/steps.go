@@ -1,0 +1,171 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+func (s *Server) addStepTools() {
+	add(s, tool[beginIn, beginOut]{
+		name: "begin_operation", title: "Begin something risky", repeatable: true,
+		description: "Call it right before anything that cannot be undone or must not happen twice: a deployment, a payment, a message to people, a deletion, a push, a migration. " +
+			"It saves the state to go back to, and notes that the operation is under way, so that a crash in the middle is found. Afterwards always call finish_operation with the same key. " +
+			"Do the thing only if go_ahead is true: where it is false, it was done before, and its result is given.",
+		do: s.begin,
+	})
+	add(s, tool[finishIn, finishOut]{
+		name: "finish_operation", title: "Say how something risky ended", repeatable: true,
+		description: "Say how the operation of begin_operation ended. After a failure the answer has the state to go back to.",
+		do:          s.finish,
+	})
+	add(s, tool[stepIn, stepOut]{
+		name: "report_step", title: "Report a step", repeatable: true,
+		description: "Report a unit of work after it ended: a tool call, a query, a test run, with its arguments, its result or error, and what it cost. Loops, repeated errors and standstill are found from these reports, and the answer says so at once: follow its advice. " +
+			"Steps are remembered across crashes: resume_run lists what is done. Give the same key to the same work, so that it is never done twice; with status started you can ask before doing it, and a key that succeeded before answers with its result.",
+		do: s.step,
+	})
+}
+
+type beginIn struct {
+	Key   string    `json:"key" doc:"Names this operation: the same operation has the same key whenever it is tried, such as deploy-v1.4 or pay-invoice-77"`
+	Name  string    `json:"name,omitempty" doc:"What is done, for people. Default: the key."`
+	State ckpt.JSON `json:"state,omitempty" type:"object" doc:"The state to go back to if it fails, as in save_checkpoint. Default: the newest that was saved."`
+	Run   string    `json:"run,omitempty" doc:"The run. Default: the run of this server."`
+}
+
+type beginOut struct {
+	Message    string    `json:"message"`
+	GoAhead    bool      `json:"go_ahead" doc:"Do it now. If false it was done before: use the result."`
+	Status     string    `json:"status" enum:"open,succeeded,failed,uncertain"`
+	Attempt    int64     `json:"attempt"`
+	Result     ckpt.JSON `json:"result" doc:"Of a time before."`
+	Checkpoint string    `json:"checkpoint,omitempty" doc:"The checkpoint to go back to."`
+	Drift      *drift    `json:"drift,omitempty"`
+}
+
+func (s *Server) begin(ctx context.Context, in *beginIn) (*beginOut, error) {
+	r := ckpt.OperationRequest{Key: in.Key, Name: in.Name, State: in.State}
+	if r.Name == "" {
+		r.Name = r.Key
+	}
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	ref, err := s.own(ctx, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	o, _, err := s.client.BeginOperation(ctx, ref, r)
+	if err != nil {
+		return nil, s.note(ref.Run, err)
+	}
+	out := &beginOut{GoAhead: !o.Replayed, Status: string(o.Status), Attempt: o.Attempt, Result: o.Result, Checkpoint: string(o.Checkpoint), Drift: shownDrift(o.Drift)}
+	switch {
+	case o.Replayed:
+		out.Message = fmt.Sprintf("%s was done before, at %s: do not do it again, use its result.", o.Key, o.EndedAt)
+	case o.Checkpoint == "":
+		out.Message = fmt.Sprintf("Do it now, then call finish_operation with key %s. The run has no state yet, so there is none to go back to.", o.Key)
+	default:
+		out.Message = fmt.Sprintf("Do it now, then call finish_operation with key %s.", o.Key)
+	}
+	out.Message += warning(o.Drift)
+	return out, nil
+}
+
+type finishIn struct {
+	Key    string    `json:"key" doc:"The key of begin_operation"`
+	Status string    `json:"status" enum:"succeeded,failed" doc:"How it ended: succeeded or failed"`
+	Result ckpt.JSON `json:"result,omitempty" doc:"What came out, any JSON: kept, and given back when the same key is begun again."`
+	Error  string    `json:"error,omitempty" doc:"What went wrong."`
+	Run    string    `json:"run,omitempty" doc:"The run. Default: the run of this server."`
+}
+
+type finishOut struct {
+	Message    string      `json:"message"`
+	Status     string      `json:"status" enum:"open,succeeded,failed,uncertain"`
+	Checkpoint *checkpoint `json:"checkpoint,omitempty" doc:"After a failure: what to go back to."`
+	state
+}
+
+func (s *Server) finish(ctx context.Context, in *finishIn) (*finishOut, error) {
+	r := ckpt.OperationEnd{Key: in.Key, Status: ckpt.OperationStatus(in.Status), Result: in.Result, Error: ckpt.Ref(in.Error)}
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	ref, err := s.own(ctx, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	ended, _, err := s.client.EndOperation(ctx, ref, r)
+	if err != nil {
+		return nil, s.note(ref.Run, err)
+	}
+	out := &finishOut{Status: string(ended.Status), Message: fmt.Sprintf("Noted: %s has %s.", ended.Key, ended.Status)}
+	if c := ended.Restore; c != nil {
+		shown := shownCheckpoint(c)
+		out.Checkpoint, out.state = &shown, shownState(c)
+		out.Message += " The state before it is given: go on from there, and undo by hand what it left behind." + out.where(c)
+	}
+	return out, nil
+}
+
+type stepIn struct {
+	Name         string    `json:"name" doc:"What was done, such as the tool's name"`
+	Key          string    `json:"key,omitempty" doc:"Names this piece of work: the same work has the same key whenever it is tried. Default: a new one, which is right for calls that may well be repeated."`
+	Args         ckpt.JSON `json:"args,omitempty" doc:"Its arguments, any JSON. Loops are found by them."`
+	Status       string    `json:"status,omitempty" enum:"started,succeeded,failed" doc:"How it ended. Default: failed where there is an error, else succeeded. started: it only begins."`
+	Result       ckpt.JSON `json:"result,omitempty" doc:"What came out, any JSON. Loops are found by it."`
+	Error        string    `json:"error,omitempty" doc:"What went wrong."`
+	DurationMS   *int64    `json:"duration_ms,omitempty" doc:"How long it took."`
+	InputTokens  *int64    `json:"input_tokens,omitempty"`
+	OutputTokens *int64    `json:"output_tokens,omitempty"`
+	CostUSD      *float64  `json:"cost_usd,omitempty"`
+	Progress     *float64  `json:"progress,omitempty" doc:"How far the whole work has come, as you count it; it should only grow."`
+	Run          string    `json:"run,omitempty" doc:"The run. Default: the run of this server."`
+}
+
+type stepOut struct {
+	Message  string    `json:"message"`
+	Key      string    `json:"key"`
+	Status   string    `json:"status" enum:"started,succeeded,failed,interrupted"`
+	Replayed bool      `json:"replayed" doc:"It succeeded before: use its result, do not do it again."`
+	Result   ckpt.JSON `json:"result" doc:"Of a time before, where replayed."`
+	Drift    *drift    `json:"drift,omitempty"`
+}
+
+func (s *Server) step(ctx context.Context, in *stepIn) (*stepOut, error) {
+	r := ckpt.StepRequest{
+		Key: in.Key, Name: in.Name, Args: in.Args, Status: ckpt.StepStatus(in.Status), Result: in.Result, Error: ckpt.Ref(in.Error),
+		DurationMS: in.DurationMS, InputTokens: in.InputTokens, OutputTokens: in.OutputTokens, CostUSD: in.CostUSD, Progress: in.Progress,
+	}
+	if r.Key == "" {
+		r.Key = "step-" + uuid.NewString()
+	}
+	if r.Status == "" {
+		r.Status = ckpt.StepSucceeded
+		if in.Error != "" {
+			r.Status = ckpt.StepFailed
+		}
+	}
+	if err := r.Check(false); err != nil {
+		return nil, err
+	}
+	ref, err := s.own(ctx, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	step, _, err := s.client.BeginStep(ctx, ref, r)
+	if err != nil {
+		return nil, s.note(ref.Run, err)
+	}
+	out := &stepOut{Key: step.Key, Status: string(step.Status), Replayed: step.Replayed, Drift: shownDrift(step.Drift), Message: fmt.Sprintf("Noted: %s has %s.", step.Name, step.Status)}
+	if step.Replayed {
+		out.Result, out.Message = step.Result, fmt.Sprintf("%s succeeded before, at %s: do not do it again, use its result.", step.Key, step.EndedAt)
+	}
+	out.Message += warning(step.Drift)
+	return out, nil
+}

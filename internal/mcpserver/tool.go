@@ -1,0 +1,96 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"reflect"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// tool is one tool: what it takes and gives are structs.
+type tool[In, Out any] struct {
+	name, title, description string
+	reads                    bool // it changes nothing
+	repeatable               bool // twice with the same arguments does it once
+	do                       func(context.Context, *In) (*Out, error)
+}
+
+func add[In, Out any](s *Server, t tool[In, Out]) {
+	no := false
+	s.mcp.AddTool(&mcp.Tool{
+		Name: t.name, Title: t.title, Description: t.description,
+		InputSchema:  schemaOf(reflect.TypeFor[In]()),
+		OutputSchema: schemaOf(reflect.TypeFor[Out]()),
+		Annotations:  &mcp.ToolAnnotations{Title: t.title, ReadOnlyHint: t.reads, IdempotentHint: t.repeatable || t.reads, DestructiveHint: &no, OpenWorldHint: &no},
+	}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		in := new(In)
+		if err := readArguments(r.Params.Arguments, in); err != nil {
+			return failed(err), nil
+		}
+		out, err := t.do(ctx, in)
+		if err != nil {
+			return failed(err), nil
+		}
+		text, err := plainJSON(out)
+		if err != nil {
+			return nil, err
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}, StructuredContent: json.RawMessage(text)}, nil
+	})
+}
+
+// plainJSON is JSON for a model: without escapes that only browsers need.
+func plainJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSpace(b.Bytes()), err
+}
+
+// failed is a result that a model can act on.
+func failed(err error) *mcp.CallToolResult {
+	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: sentence(err)}}}
+}
+
+// sentence says what went wrong and what helps.
+func sentence(err error) string {
+	var e *ckpt.Error
+	if !errors.As(err, &e) {
+		if gone(err) {
+			return "The checkpoint daemon is away, so nothing was done: " + err.Error() +
+				". Tell the user; the work itself can go on, and this tool works again as soon as the daemon is back."
+		}
+		return capitalised(err.Error())
+	}
+	text := e.Message
+	if err != error(e) { // something was added to it
+		text = err.Error()
+	}
+	switch {
+	case e.Outcome == ckpt.OutcomeUnknown:
+		text += ". It is not known whether it was done: call this tool again with the same arguments"
+	case e.Retryable():
+		text += ". Try again in a moment"
+	}
+	return capitalised(text) + "."
+}
+
+// gone says that nobody answers.
+func gone(err error) bool {
+	var nobody *ipc.DialError
+	return errors.As(err, &nobody)
+}
+
+func capitalised(text string) string {
+	if text == "" {
+		return text
+	}
+	return string(bytes.ToUpper([]byte(text[:1]))) + text[1:]
+}
