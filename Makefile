@@ -6,9 +6,10 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
 TARGETS := linux/amd64 linux/arm64 windows/amd64 darwin/arm64
 FUZZTIME ?= 20s
+SOAK ?= 2h
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint cross bench bench-peers fuzz clients clients-go clients-typescript clients-python clients-mcp dist e2e e2e-systemd e2e-windows $(TARGETS)
+.PHONY: help build test race lint cross bench bench-peers fuzz faults faults-short soak clients clients-go clients-typescript clients-python clients-mcp clients-adapters dist e2e e2e-systemd e2e-windows $(TARGETS)
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,7 +47,7 @@ e2e-systemd: ## packages and units on a booted Debian; needs root, systemd-conta
 e2e-windows: ## the Windows service under Wine; needs root, mmdebstrap, wixl, msitools, faketime
 	go test -tags e2e -count=1 -timeout 20m -v -run 'TestWindows' ./e2e
 
-clients: clients-go clients-python clients-typescript clients-mcp ## the clients for agents, over real daemons
+clients: clients-go clients-python clients-typescript clients-mcp clients-adapters ## the clients for agents, over real daemons
 
 clients-go: ## the client for Go
 	go test -count=1 ./client
@@ -69,12 +70,31 @@ bench-peers: build ## the same work against Redis, PostgreSQL, etcd, LangGraph a
 fuzz: ## every fuzz test for FUZZTIME (20s)
 	@set -e; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r room; do \
 		grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$$room"/*_test.go | sed 's/func //' | sort -u | while read -r name; do \
-			echo "$$room $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$room" </dev/null; \
+			echo "$$room $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x "$$room" </dev/null; \
 		done; \
 	done
+
+# The matrix of faults, docs/RELIABILITY.md. FAULTS=F8,F9 runs only those, FROM=F9
+# that and all after it; SEED=1 plays one again. Much of it needs root, strace,
+# sqlite3 and e2fsprogs, and says so where it is skipped.
+MATRIX = go test -count=1 -timeout 90m ./internal/faulttest -v -args -test.run '^TestFaults$$' $(if $(SEED),-seed $(SEED)) -rows '$(FAULTS)' -from '$(FROM)'
+
+faults-short: ## the matrix of faults in three minutes
+	$(MATRIX) -faults short
+
+faults: ## all of it, in forty; FAULTS=F8,F9 FROM=F9 SEED=1
+	$(MATRIX) -faults all
+
+soak: ## mixed faults for SOAK (2h) under 16 clients, and whether memory, descriptors and files stay flat
+	go test -count=1 -timeout 48h ./internal/faulttest -v -args -test.run '^TestSoak$$' -soak $(SOAK) $(if $(SEED),-seed $(SEED))
 
 clients-typescript: build ## the TypeScript client; needs Node 18 or newer with npm
 	cd clients/typescript && npm ci && npm run build && npm run check && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' node scripts/test.mjs
 
 clients-mcp: build ## the MCP server under the official inspector and TypeScript SDK; needs Node 20 or newer with npm
 	cd e2e/mcp && npm ci --ignore-scripts && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' npm test
+
+clients-adapters: build ## the adapters for OpenAI Agents, Claude Agent and eino, with those SDKs; needs npm
+	cd adapters/eino && go vet -mod=mod . && go test -mod=mod -count=1 .
+	cd clients/typescript && npm ci && npm run build
+	cd clients/typescript/adapters && npm ci && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' npm test

@@ -223,6 +223,43 @@ CREATE TABLE IF NOT EXISTS prompts (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS prompts_of_run ON prompts (run_id);
 
+-- What LangGraph's savers keep beside: a run is one thread and namespace, a
+-- checkpoint is one of LangGraph's under the id that LangGraph gave it. Its values
+-- are in its state. See docs/LANGGRAPH.md.
+CREATE TABLE IF NOT EXISTS graph_threads (
+    run_id   INTEGER PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
+    agent_id INTEGER NOT NULL REFERENCES agents (id),
+    thread   TEXT NOT NULL,
+    ns       TEXT NOT NULL, -- '' is the root graph
+    UNIQUE (agent_id, thread, ns)
+) STRICT;
+CREATE TABLE IF NOT EXISTS graph_checkpoints (
+    n        INTEGER PRIMARY KEY REFERENCES checkpoints (n) ON DELETE CASCADE, -- it goes with its checkpoint, whoever removes that
+    run_id   INTEGER NOT NULL REFERENCES graph_threads (run_id) ON DELETE CASCADE,
+    id       TEXT NOT NULL, -- LangGraph's; they sort by time
+    parent   TEXT,          -- LangGraph's id of the checkpoint that it came from; it may be gone
+    channels TEXT NOT NULL, -- a JSON array: those that have a value in it
+    UNIQUE (run_id, id)
+) STRICT;
+-- What tasks have written that is not in a checkpoint yet. It may come before
+-- the checkpoint that it is for, and goes with it. data is plain where its
+-- length is size, and zlib otherwise.
+CREATE TABLE IF NOT EXISTS graph_writes (
+    run_id     INTEGER NOT NULL REFERENCES graph_threads (run_id) ON DELETE CASCADE,
+    checkpoint TEXT NOT NULL, -- LangGraph's id
+    task       TEXT NOT NULL,
+    idx        INTEGER NOT NULL,
+    path       TEXT NOT NULL,
+    channel    TEXT NOT NULL,
+    type       TEXT NOT NULL,
+    size       INTEGER NOT NULL,
+    crc        INTEGER NOT NULL, -- CRC-32C of the bytes
+    data       BLOB NOT NULL,
+    PRIMARY KEY (run_id, checkpoint, task, idx)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS graph_writes_go_with_their_checkpoint AFTER DELETE ON graph_checkpoints
+BEGIN DELETE FROM graph_writes WHERE run_id = OLD.run_id AND checkpoint = OLD.id; END;
+
 -- Idempotency keys and the first reply to each. agent_id is 0 where no agent
 -- was named. A client's own ids are its keys and grow with time, so new rows
 -- stand together at the end.
@@ -282,6 +319,8 @@ DROP VIEW IF EXISTS audit_operations;
 DROP VIEW IF EXISTS audit_findings;
 DROP VIEW IF EXISTS audit_prompts;
 DROP VIEW IF EXISTS audit_events;
+DROP VIEW IF EXISTS audit_graph_checkpoints;
+DROP VIEW IF EXISTS audit_graph_writes;
 DROP VIEW IF EXISTS needed_checkpoints;
 
 CREATE VIEW audit_agents (agent, owner, created_at, updated_at, runs, checkpoints, stored_bytes, policy) AS
@@ -340,6 +379,19 @@ FROM prompts p JOIN runs r ON r.id = p.run_id JOIN agents a ON a.id = r.agent_id
 CREATE VIEW audit_events (agent, owner, run, seq, at, type, payload) AS
 SELECT a.name, a.owner, r.name, e.seq, e.at, e.type, e.payload
 FROM events e JOIN runs r ON r.id = e.run_id JOIN agents a ON a.id = r.agent_id;
+
+-- LangGraph's checkpoints, and the ordinary ones that they are; audit_states has
+-- their values, by id.
+CREATE VIEW audit_graph_checkpoints (id, agent, owner, run, seq, created_at, thread, ns, checkpoint, parent, channels, metadata) AS
+SELECT c.id, a.name, a.owner, r.name, c.seq, c.created_at, t.thread, t.ns, g.id, g.parent, g.channels, c.metadata
+FROM graph_checkpoints g JOIN checkpoints c ON c.n = g.n JOIN graph_threads t ON t.run_id = g.run_id
+JOIN runs r ON r.id = g.run_id JOIN agents a ON a.id = r.agent_id;
+
+-- The writes of its tasks. value is text where the type says that it is JSON.
+CREATE VIEW audit_graph_writes (agent, owner, run, thread, ns, checkpoint, task, idx, path, channel, type, size, value) AS
+SELECT a.name, a.owner, r.name, t.thread, t.ns, w.checkpoint, w.task, w.idx, w.path, w.channel, w.type, w.size,
+       CASE WHEN w.type LIKE '%json' THEN CAST(sqlar_uncompress(w.data, w.size) AS TEXT) ELSE sqlar_uncompress(w.data, w.size) END
+FROM graph_writes w JOIN graph_threads t ON t.run_id = w.run_id JOIN runs r ON r.id = w.run_id JOIN agents a ON a.id = r.agent_id;
 
 -- The checkpoints that something still needs, and what. Retention passes them over.
 CREATE VIEW needed_checkpoints (id, needed_by) AS
@@ -426,6 +478,9 @@ UNION ALL
 SELECT 'sequence', a.name || '/' || r.name, 'events 1 to ' || r.last_event || ': ' || count(e.seq) || ' from ' || min(e.seq) || ' to ' || max(e.seq)
 FROM runs r JOIN agents a ON a.id = r.agent_id JOIN events e ON e.run_id = r.id
 GROUP BY r.id HAVING max(e.seq) <> r.last_event OR count(*) <> max(e.seq) - min(e.seq) + 1
+UNION ALL
+SELECT 'graph_run', c.id, 'LangGraph''s checkpoint ' || g.id || ' is listed under another run'
+FROM graph_checkpoints g JOIN checkpoints c ON c.n = g.n WHERE g.run_id <> c.run_id
 UNION ALL
 SELECT 'audit_chain', 'row ' || n, 'does not follow the row before' FROM linked WHERE n <> n_before + 1 OR prev <> hash_before
 UNION ALL

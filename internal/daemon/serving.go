@@ -22,6 +22,7 @@ func (s *service) newServer() *ipc.Server {
 	server = ipc.NewServer(ipc.Options{
 		Store:   served,
 		Runs:    s.store,
+		Graphs:  s.store,
 		Log:     s.log,
 		Metrics: m.handler(),
 		Version: s.daemon.Version,

@@ -17,7 +17,7 @@ func (s *Store) saveHot(tx *tx, v *save, agent *agentRow) (done bool, err error)
 	if h == nil || err != nil {
 		return false, err
 	}
-	if h.run.mayWrite(r.Epoch) != nil || s.admit(tx, v) != nil {
+	if h.run.mayWrite(r.Epoch) != nil || s.admitHot(tx, v, h) != nil {
 		return false, nil
 	}
 	run := h.run

@@ -326,6 +326,11 @@ func (im *importing) one(tx *tx, agent *agentRow, c *imported, heads map[int64]c
 	if err := tx.insert(run, &row, &c.state); err != nil {
 		return err
 	}
+	if row.ContentType == ckpt.ContentTypeGraph {
+		if err := tx.graphImported(agent, run, row.N, c.request.State); err != nil {
+			return err
+		}
+	}
 	im.store.watches.drop(run.ID) // its past is another one now
 	im.report.Imported++
 	im.store.countOwner(tx, agent.Owner, c.state.stored())

@@ -126,6 +126,27 @@ func TestFailedCopies(t *testing.T) {
 	}
 }
 
+// TestFailedCopiesAreBounded: where the log cannot be copied saves go on, until
+// it has grown too long; then a fresh process must look.
+func TestFailedCopiesAreBounded(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	s.side = raw(t, filepath.Join(t.TempDir(), "closed.db"))
+	_ = s.side.Close()
+	for range 2 * copyTries {
+		s.copyWAL(t.Context())
+	}
+	if err := s.Ready(t.Context()); err != nil {
+		t.Errorf("a short log: %v", err)
+	}
+	s.wal.written.Store(s.wal.copied.Load() + 2*walAlarm/pageSize)
+	s.copyWAL(t.Context())
+	select {
+	case <-s.Failed():
+	default:
+		t.Error("a long log that cannot be copied is gone on with")
+	}
+}
+
 // TestWindowsPaths makes a path into what SQLite's URIs want.
 func TestWindowsPaths(t *testing.T) {
 	for path, want := range map[string]string{`C:\a\b.db`: "/C:/a/b.db", "/a/b.db": "/a/b.db"} {

@@ -321,6 +321,15 @@ func (tx *tx) settle(e *encoded) error {
 	return nil
 }
 
+// newestIs says that a state is the newest of the run, where that is known.
+func (h *hotRun) newestIs(b *stored) bool {
+	if len(h.rows) == 0 || h.run.ID != b.runID {
+		return false
+	}
+	row := &h.rows[0]
+	return row.N == b.n && row.ID == b.id && row.Seq == b.seq && row.Seq == h.run.LastSeq && !row.Inline
+}
+
 func (tx *tx) isNewest(b *stored) (newest bool, err error) {
 	_, err = tx.get(&newest, `SELECT EXISTS (SELECT 1 FROM checkpoints WHERE n = ?1 AND id = ?2 AND run_id = ?3 AND pieces IS NOT NULL)
 		AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE run_id = ?3 AND kind IN ('routine', 'pre_operation', 'recovery') AND seq > ?4 AND pieces IS NOT NULL)`,

@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"os/exec"
 	"path/filepath"
@@ -99,6 +100,33 @@ func TestLockHeldTooLong(t *testing.T) {
 	must(t, err)
 	if again.Replayed || again.Seq != 2 {
 		t.Errorf("the save that was refused had left something: %+v", again)
+	}
+}
+
+// TestWaitingInTheQueueCounts: who came while another waited for the lock is told
+// with it, and does not begin to wait anew.
+func TestWaitingInTheQueueCounts(t *testing.T) {
+	t.Parallel()
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+	o.WriteTimeout = 3 * time.Second
+	s := openWith(t, o)
+	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+	sh := sqlite3Shell(t, o.Path, "BEGIN IMMEDIATE;")
+	defer sh.close()
+	ended := make(chan time.Time, 2)
+	for agent := range 2 {
+		go func() {
+			_, _ = s.Save(t.Context(), ann, request(fmt.Sprintf("agent%d", agent), ckpt.KindRoutine, `2`))
+			ended <- time.Now()
+		}()
+		for s.Waiting() < agent { // the first has left the queue, the second waits in it
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	first := <-ended
+	if apart := (<-ended).Sub(first); apart > 2*time.Second {
+		t.Errorf("the second was told %v after the first", apart)
 	}
 }
 

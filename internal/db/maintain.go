@@ -21,6 +21,8 @@ const (
 	watchEvery    = 500 * time.Millisecond
 	walIdle       = 5 * time.Second // what waits in the log this long is copied even where it is little
 	walAlarm      = 8 * walTarget   // somebody holds a snapshot: say so
+	copyTries     = 10              // failures in a row, before a log of that length is a fault
+	walMost       = 4               // a log of more than so many times its target is cut, once it is copied
 	vacuumPages   = 256
 	vacuumAt      = 512 // so many free pages at most are left for the next saves
 	vacuumLeast   = 32  // and so many at least
@@ -42,7 +44,9 @@ type wal struct {
 func (w *wal) pending() int64 { return (w.written.Load() - w.copied.Load()) * pageSize }
 
 // full says that enough waits in the log to be copied.
-func (w *wal) full() bool { return w.pending() >= cmp.Or(w.target, walTarget) }
+func (w *wal) full() bool { return w.pending() >= w.aim() }
+
+func (w *wal) aim() int64 { return cmp.Or(w.target, walTarget) }
 
 // Maintain does the maintenance until the context ends or the store must stop: it
 // watches the files, copies the log and gives free pages back. It answers a *FatalError at a fail-stop.
@@ -60,6 +64,14 @@ func (s *Store) Maintain(ctx context.Context) error {
 			due.tick(ctx, now)
 		}
 	}
+}
+
+// Upkeep does at once what Maintain does when it is due: it copies the log and
+// gives free pages back.
+func (s *Store) Upkeep(ctx context.Context) error {
+	s.copyWAL(ctx)
+	_, err := s.vacuum(vacuumPages)
+	return err
 }
 
 // dues knows when which part of maintenance was last done.
@@ -93,6 +105,9 @@ func (d *dues) tick(ctx context.Context, now time.Time) {
 		d.wal = now
 		s.copyWAL(ctx)
 	}
+	if _, size := s.watch.sizes(); size > walMost*s.wal.aim() && !s.wal.full() {
+		s.cutWAL(ctx)
+	}
 	if idle || now.Second()%5 == 0 {
 		if _, err := s.vacuum(vacuumPages); err != nil {
 			s.log.Warn("free pages could not be given back", "error", err)
@@ -114,10 +129,7 @@ func (s *Store) copyWAL(ctx context.Context) {
 	err := s.side.QueryRowContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`).Scan(&busy, &log, &done)
 	ended(err == nil && log == done, false)
 	if err != nil {
-		s.wal.lastErr.Store(err.Error())
-		if n := s.wal.failures.Add(1); n == 1 || n%60 == 0 {
-			s.log.Error("the write-ahead log could not be copied into the database", "times", n, "error", err)
-		}
+		s.copyFailed(err)
 		return
 	}
 	s.wal.failures.Store(0)
@@ -128,6 +140,19 @@ func (s *Store) copyWAL(ctx context.Context) {
 	s.wal.wrapDue.Store(true)
 	if log*pageSize > walAlarm {
 		s.log.Warn("the write-ahead log is long because a reader has held its snapshot for a while", "bytes", log*pageSize, "copied", done*pageSize)
+	}
+}
+
+// copyFailed counts failures. Saves go on, but not for ever: a log that grows and
+// cannot be copied is for a fresh process to look at, while it is of bounded size.
+func (s *Store) copyFailed(err error) {
+	s.wal.lastErr.Store(err.Error())
+	n := s.wal.failures.Add(1)
+	if n == 1 || n%60 == 0 {
+		s.log.Error("the write-ahead log could not be copied into the database", "times", n, "error", err)
+	}
+	if n >= copyTries && s.wal.pending() > walAlarm {
+		_ = s.writer.stop(&FatalError{fmt.Errorf("%d MiB wait in the write-ahead log, which could not be copied into the database %d times in a row: %w", s.wal.pending()>>20, n, err)})
 	}
 }
 
@@ -171,19 +196,33 @@ func (w *writer) pagesWritten() (pages int64) {
 // emptyWAL copies the log and cuts it to nothing, as only erase needs. It waits
 // for readers as long as a write may wait.
 func (s *Store) emptyWAL(ctx context.Context) error {
-	return backoff.Retry(func() error {
-		var busy, log, done int64
-		err := s.write(&op{owner: daemon, outside: func(w *writer) error {
-			ended := s.watch.writing(true)
-			err := w.conn.QueryRowxContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &log, &done)
-			ended(err == nil && busy == 0, err == nil && busy == 0)
-			return err
-		}})
-		if err == nil && busy != 0 {
-			return errors.New("a reader holds a snapshot")
-		}
+	return backoff.Retry(func() error { return s.truncateWAL(ctx) }, backoff.WithContext(patience(s.opt.WriteTimeout), ctx))
+}
+
+// errSnapshot says that the log could not be cut just now.
+var errSnapshot = errors.New("a reader holds a snapshot")
+
+func (s *Store) truncateWAL(ctx context.Context) error {
+	var busy, log, done int64
+	err := s.write(&op{owner: daemon, outside: func(w *writer) error {
+		ended := s.watch.writing(true)
+		err := w.conn.QueryRowxContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &log, &done)
+		ended(err == nil && busy == 0, err == nil && busy == 0)
 		return err
-	}, backoff.WithContext(patience(s.opt.WriteTimeout), ctx))
+	}})
+	if err == nil && busy != 0 {
+		return errSnapshot
+	}
+	return err
+}
+
+// cutWAL gives back what a log has that grew while a reader held its snapshot,
+// or while it could not be copied.
+func (s *Store) cutWAL(ctx context.Context) {
+	err := s.truncateWAL(ctx)
+	if err != nil && !errors.Is(err, errSnapshot) {
+		s.log.Warn("the write-ahead log could not be cut", "error", err)
+	}
 }
 
 // vacuum gives at most so many free pages back to the file system, in the

@@ -103,6 +103,11 @@ func TestLongReaderShows(t *testing.T) {
 	if grown := sizeOf(t, path+"-wal"); grown > size {
 		t.Errorf("the log grows from %d to %d after the reader has gone", size, grown)
 	}
+	if size > 1200<<10 { // four times the target, and a save
+		t.Errorf("the log keeps %d bytes after the reader has gone", size)
+	}
+	must(t, s.Close())
+	sound(t, path)
 }
 
 // TestVacuumShrinksTheFile gives free pages back after many deletes, a few at a

@@ -81,7 +81,18 @@ func (s *Store) drop(tx *tx, id int64, over func(ckpt.History, ckpt.Policy, time
 	if !over(ckpt.History{Status: run.Status, EndedAt: run.EndedAt.Time}, agent.policy, now) {
 		return 0, nil
 	}
-	var rows int64
+	rows, err := s.dropRows(tx, id)
+	if err != nil {
+		return 0, err
+	}
+	e := daemonEntry(agent, "drop_run")
+	e.Run, e.Reason = run.Name, "the run has ended and its time is over"
+	return rows + 1, tx.audit(e)
+}
+
+// dropRows removes a run that has no checkpoint left and all that belongs to it,
+// and answers how many other rows went.
+func (s *Store) dropRows(tx *tx, id int64) (rows int64, err error) {
 	for _, table := range []string{"prompts", "findings", "events", "operations", "steps", "segments"} {
 		n, err := tx.execCount(`DELETE FROM `+table+` WHERE run_id = ?`, id)
 		if err != nil {
@@ -89,13 +100,8 @@ func (s *Store) drop(tx *tx, id int64, over func(ckpt.History, ckpt.Policy, time
 		}
 		rows += n
 	}
-	if err := tx.exec(`DELETE FROM runs WHERE id = ?`, id); err != nil {
-		return 0, err
-	}
 	s.watches.drop(id) // another run may get its number
-	e := daemonEntry(agent, "drop_run")
-	e.Run, e.Reason = run.Name, "the run has ended and its time is over"
-	return rows + 1, tx.audit(e)
+	return rows, tx.exec(`DELETE FROM runs WHERE id = ?`, id)
 }
 
 // OverBudget answers agents that have more stored than their policy allows.

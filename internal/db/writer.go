@@ -32,6 +32,7 @@ type op struct {
 	apply   func(*tx) error
 	outside func(*writer) error // instead of apply: what must run in the writer's turn but outside a transaction
 
+	at     time.Time // when it came
 	err    error
 	damage []error // checkpoints that it found damaged
 	done   bool
@@ -76,7 +77,7 @@ func newWriter(ctx context.Context, s *Store) (*writer, error) {
 // write puts an operation through the writer and waits for its end. It does
 // not end early when the caller hangs up: what has begun is finished.
 func (s *Store) write(o *op) error {
-	o.wake = make(chan struct{}, 1)
+	o.wake, o.at = make(chan struct{}, 1), time.Now()
 	w := s.writer
 	lead, err := w.enter(o)
 	if err != nil {
@@ -199,7 +200,7 @@ func (w *writer) runOutside(batch []*op) (inside, outside []*op) {
 // error is what ended the transaction, and every operation's own is set.
 func (w *writer) tryAll(batch []*op) error {
 	var after []func()
-	retries, err := retry(context.Background(), w.store.opt.WriteTimeout, func(retries int) error {
+	retries, err := retry(context.Background(), w.patience(batch), func(retries int) error {
 		var err error
 		after, err = w.transaction(batch, retries)
 		return err
@@ -219,6 +220,18 @@ func (w *writer) tryAll(batch []*op) error {
 		f()
 	}
 	return nil
+}
+
+// patience is for how long a batch may still wait for a lock. Its operations have
+// waited for the batch before, behind the same lock: that counts.
+func (w *writer) patience(batch []*op) time.Duration {
+	oldest := time.Now()
+	for _, o := range batch {
+		if !o.at.IsZero() && o.at.Before(oldest) {
+			oldest = o.at
+		}
+	}
+	return max(w.store.opt.WriteTimeout-time.Since(oldest), time.Millisecond) // 0 would be for ever
 }
 
 // errRefusedLate is an operation's refusal after it had changed something. It
@@ -290,6 +303,15 @@ func (w *writer) transaction(batch []*op, retries int) (after []func(), err erro
 		}
 	}
 	w.gotOn()
+	if plantedEarlyAnswers {
+		for _, o := range batch {
+			o.done = true
+			select {
+			case o.wake <- struct{}{}:
+			default:
+			}
+		}
+	}
 	if err := w.do(`COMMIT`); err != nil {
 		w.rollback()
 		return nil, commitError(err)

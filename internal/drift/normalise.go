@@ -106,7 +106,10 @@ func escapeLen(b []byte) int {
 		}
 		return 1
 	case '(', ')': // choice of a character set
-		return min(3, len(b))
+		if len(b) > 2 && b[2] >= 0x30 && b[2] <= 0x7e {
+			return 3
+		}
+		return 1
 	}
 	if b[1] >= 0x30 && b[1] <= 0x7e {
 		return 2

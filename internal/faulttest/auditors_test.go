@@ -18,6 +18,10 @@ const auditTime = 6 * time.Second
 // moment is the close: whoever closes last deletes the write-ahead log, and a
 // lost lock makes an auditor believe that he is the last.
 func TestAuditorsUnderLoad(t *testing.T) {
+	audit(t, auditTime)
+}
+
+func audit(t *testing.T, auditTime time.Duration) {
 	needSqlite(t)
 	d := NewDaemon(t)
 	d.Start()
@@ -36,7 +40,8 @@ func TestAuditorsUnderLoad(t *testing.T) {
 	}
 	wait.Wait()
 	load.finish()
-	t.Logf("in %v %d questions of %d views by sqlite3 -readonly, the slowest %v; plain sqlite3 opened and closed %d times, the slowest %v",
+	count(t, figures{rounds: reader.asked + writer.asked})
+	note(t, "in %v %d questions of %d views by sqlite3 -readonly, the slowest %v; plain sqlite3 opened and closed %d times, the slowest %v",
 		auditTime, reader.asked, len(views), reader.slowest, writer.asked, writer.slowest)
 	if now := inode(t, d.DB+"-wal"); now != wal {
 		t.Errorf("the write-ahead log was replaced: inode %d became %d", wal, now)

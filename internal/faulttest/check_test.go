@@ -39,6 +39,9 @@ func (h *History) Check(t *testing.T, connect func() *ipc.Client, agents ...stri
 		t.Error(p)
 	}
 	n := h.Sum()
+	if err == nil {
+		count(t, figures{acked: n.Acked, lost: len(missing(h.list(), found))})
+	}
 	t.Logf("%d saves sent, %d of them more than once (%d had been saved without an answer), %d acknowledged (%.1f MB), %d without an answer; %d stored and read back in %v, %d problems",
 		n.Saves, n.Retried, n.Replayed, n.Acked, float64(n.Bytes)/1e6, n.Unanswered, len(found), time.Since(began).Round(time.Millisecond), len(problems))
 }

@@ -30,6 +30,7 @@ type Daemon struct {
 	Dir, Socket, DB string
 	Flags           []string // of serve, besides those that name the place
 	Env             []string // besides the few that are always there
+	Wrap            []string // a command that runs the program, where it needs one
 
 	t   *testing.T
 	log *logBuffer
@@ -73,8 +74,9 @@ func (d *Daemon) cleanUp() {
 
 // command is one of the program's commands at this place.
 func (d *Daemon) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(program, args...)
-	cmd.Env = append([]string{"HOME=" + d.Dir, "PATH=" + os.Getenv("PATH"), "GOTRACEBACK=all"}, d.Env...)
+	args = slices.Concat(d.Wrap, []string{program}, args)
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append([]string{"HOME=" + d.Dir, "PATH=" + os.Getenv("PATH"), "GOTRACEBACK=all", plantedVariable + "=" + os.Getenv(plantedVariable)}, d.Env...)
 	cmd.Dir = d.Dir
 	return cmd
 }

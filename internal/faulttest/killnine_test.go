@@ -3,9 +3,23 @@
 package faulttest
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
+
+func init() {
+	addRow("F3", "kill -9 under load", true, func(t *testing.T) {
+		rounds := 200
+		if isShort() {
+			rounds = 10
+		}
+		t.Run("whole states", func(t *testing.T) { killNine(t, rounds/2, func(*load) {}) })
+		t.Run("changes", func(t *testing.T) { killNine(t, rounds/2, growingStates) })
+	})
+}
+
+func growingStates(l *load) { l.growing, l.most, l.pause = true, 60<<10, 10*time.Millisecond }
 
 // TestKillNine is F3: the daemon is killed again and again under clients that
 // send the same save until it is answered. Two of the clients behave as agents
@@ -17,7 +31,7 @@ func TestKillNine(t *testing.T) {
 // TestKillNineGrowing is the same with states that grow, of which the clients
 // send and the daemon stores only what changed.
 func TestKillNineGrowing(t *testing.T) {
-	killNine(t, (*rounds+1)/2, func(l *load) { l.growing, l.most, l.pause = true, 60<<10, 10*time.Millisecond })
+	killNine(t, (*rounds+1)/2, growingStates)
 }
 
 func killNine(t *testing.T, rounds int, change func(*load)) {
@@ -27,22 +41,19 @@ func killNine(t *testing.T, rounds int, change func(*load)) {
 	load.crashing = 2
 	change(load)
 	load.start(h)
+	others := startMixed(t, d, 1, 5*time.Millisecond)
 	var slowest time.Duration
 	for round := range rounds {
 		time.Sleep(50*time.Millisecond + time.Duration(random.Int64N(int64(450*time.Millisecond))))
 		d.Kill()
 		before := load.acked.Load()
 		slowest = max(slowest, d.Start())
-		began := time.Now()
-		for load.acked.Load() == before {
-			if time.Since(began) > 5*time.Second {
-				t.Fatalf("round %d: no save succeeded within 5 s of the restart (I8)", round)
-			}
-			time.Sleep(time.Millisecond)
-		}
+		load.goesOn(before, fmt.Sprintf("round %d", round))
 	}
 	load.finish()
-	t.Logf("killed %d times, the slowest restart took %v until it was ready", rounds, slowest.Round(time.Millisecond))
+	others.finish()
+	count(t, figures{rounds: rounds})
+	note(t, "killed %d times, the slowest restart took %v until it was ready", rounds, slowest.Round(time.Millisecond))
 	h.Check(t, d.Client, load.agents...)
 	d.Audit()
 	if code, _ := d.Stop(); code != 0 {

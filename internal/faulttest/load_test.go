@@ -34,6 +34,8 @@ type load struct {
 	acked    atomic.Int64
 
 	history *History
+	over    context.CancelFunc // no waiting for answers either
+	answers context.Context
 	wait    sync.WaitGroup
 	end     context.CancelFunc // no new saves
 	errs    chan error
@@ -60,11 +62,22 @@ func (l *load) agent(client int) string {
 func (l *load) start(h *History) {
 	ctx, end := context.WithCancel(context.Background())
 	l.history, l.end, l.errs = h, end, make(chan error, l.clients)
+	l.answers, l.over = context.WithCancel(context.Background())
 	for i := range l.clients {
 		c, random := l.daemon.Client(), newRand(l.t, uint64(i)+1)
 		l.wait.Go(func() { l.errs <- l.work(ctx, c, i, random) })
 	}
-	l.t.Cleanup(func() { end(); l.wait.Wait() })
+	l.t.Cleanup(func() { end(); l.wait.Wait(); l.over() })
+}
+
+// goesOn is I8: within 5 s after a fault has ended saves succeed.
+func (l *load) goesOn(acked int64, what string) {
+	l.t.Helper()
+	for began := time.Now(); l.acked.Load() == acked; time.Sleep(time.Millisecond) {
+		if time.Since(began) > slack(5*time.Second) {
+			l.t.Fatalf("%s: no save succeeded within 5 s of the end of the fault (I8)", what)
+		}
+	}
 }
 
 // finish lets each client get its last answer.
@@ -102,7 +115,7 @@ func (l *load) work(ctx context.Context, c *ipc.Client, client int, random *rand
 
 // save gets an answer, or gives up after a time that no daemon may need.
 func (l *load) save(c *ipc.Client, r *ckpt.SaveRequest, crashing bool) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(l.answers, time.Minute)
 	defer cancel()
 	var err error
 	if crashing {
@@ -116,6 +129,13 @@ func (l *load) save(c *ipc.Client, r *ckpt.SaveRequest, crashing bool) error {
 		l.acked.Add(1)
 	}
 	return err
+}
+
+// abandon lets the clients go without an answer, where nobody will give any.
+func (l *load) abandon() {
+	l.end()
+	l.over()
+	l.wait.Wait()
 }
 
 // someState is JSON that no other save has, of a size that stays inside a row

@@ -67,7 +67,7 @@ func (d *Daemon) lockedOut(h *History) time.Duration {
 // lockDatabase takes the write lock with the sqlite3 command.
 func lockDatabase(t *testing.T, db string) (unlock func()) {
 	t.Helper()
-	cmd := exec.Command("sqlite3", db)
+	cmd := exec.Command("sqlite3", "-bail", "-cmd", ".timeout 10000", db)
 	in, err := cmd.StdinPipe()
 	must(t, err)
 	out, err := cmd.StdoutPipe()

@@ -18,6 +18,13 @@ var (
 	rounds = flag.Int("rounds", 20, "how often TestKillNine kills the daemon")
 )
 
+// plantedVariable chooses a planted mistake, in builds that have them.
+const plantedVariable = "CKPTSIDECAR_PLANTED"
+
+// plays are what the test program plays in a process of its own, by the
+// variable that says so.
+var plays = map[string]func(string) error{answersVariable: playAnswers, beatsVariable: playBeats}
+
 // program is the daemon under test, built once a run.
 var program string
 
@@ -25,7 +32,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(relayVariable) != "" { // this process plays another user
 		os.Exit(relay(os.Stdin, os.Stdout))
 	}
-	for variable, play := range map[string]func(string) error{answersVariable: playAnswers, beatsVariable: playBeats} {
+	for variable, play := range plays {
 		if setting := os.Getenv(variable); setting != "" { // this process plays an agent
 			if err := play(setting); err != nil {
 				fmt.Fprintln(os.Stderr, err)
@@ -49,7 +56,7 @@ func buildAndRun(m *testing.M) (int, error) {
 	}
 	defer os.RemoveAll(dir)
 	program = filepath.Join(dir, "ckptsidecar")
-	build := exec.Command("go", "build", fmt.Sprintf("-race=%t", lookingForRaces), "-o", program, "../../cmd/ckptsidecar")
+	build := exec.Command("go", "build", fmt.Sprintf("-race=%t", lookingForRaces), "-tags", buildTags, "-o", program, "../../cmd/ckptsidecar")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		return 1, fmt.Errorf("the program does not build: %w", err)

@@ -53,7 +53,10 @@ func TestStopUnderLoad(t *testing.T) {
 // TestFrozen is the other half of F22: a daemon that does not run for a while
 // goes on where it was, and so do its clients.
 func TestFrozen(t *testing.T) {
-	const frozen = 2 * time.Second
+	freeze(t, 2*time.Second)
+}
+
+func freeze(t *testing.T, frozen time.Duration) {
 	d := NewDaemon(t)
 	d.Start()
 	h, load := NewHistory(), newLoad(t, d, 8)

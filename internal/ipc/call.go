@@ -118,6 +118,9 @@ func (c *call) run(rt *route) error {
 	if rt.runs && c.server.runs == nil {
 		return ckpt.Errorf(ckpt.CodeNotFound, "this daemon keeps no runs")
 	}
+	if rt.graphs && c.server.graphs == nil {
+		return ckpt.Errorf(ckpt.CodeNotFound, "this daemon keeps no checkpoints of LangGraph")
+	}
 	return rt.do(c)
 }
 

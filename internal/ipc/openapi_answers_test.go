@@ -40,14 +40,14 @@ func newAPI(t *testing.T) *api {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		_, _ = io.WriteString(w, "up 1\n")
 	})
-	server := ipc.NewServer(ipc.Options{Store: store, Runs: store, Version: "test", Metrics: metrics, Limits: ipc.Limits{MaxBody: 1 << 20}})
+	server := ipc.NewServer(ipc.Options{Store: store, Runs: store, Graphs: store, Version: "test", Metrics: metrics, Limits: ipc.Limits{MaxBody: 1 << 20}})
 	return &api{t, readDescription(t), server.HandlerFor(ckpt.Caller{Owner: "uid:0", PID: 1, Admin: true}), store}
 }
 
 // as is the same server, asked by somebody else.
 func (a *api) as(caller ckpt.Caller) *api {
 	copied := *a
-	copied.ask = ipc.NewServer(ipc.Options{Store: a.store, Runs: a.store}).HandlerFor(caller)
+	copied.ask = ipc.NewServer(ipc.Options{Store: a.store, Runs: a.store, Graphs: a.store}).HandlerFor(caller)
 	return &copied
 }
 
@@ -131,6 +131,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	t.Run("agents", func(t *testing.T) { a.within(t).agents() })
 	t.Run("runs", func(t *testing.T) { a.within(t).runs() })
 	t.Run("drift", func(t *testing.T) { a.within(t).drift() })
+	t.Run("langgraph", func(t *testing.T) { a.within(t).langgraph() })
 	t.Run("daemon", func(t *testing.T) { a.within(t).daemon() })
 	t.Run("refusals", func(t *testing.T) { a.within(t).refusals() })
 }
@@ -287,6 +288,53 @@ func (a *api) runs() {
 	a.want(400, post(aRun+"/r1/end", `{"status":"running"}`))
 	a.want(200, post(aRun+"/main/end", `{"status":"completed","result":[1],"state":{"done":true},"continuation_prompt":"p","error":"e"}`))
 	a.want(409, post(aRun+"/main/steps", `{"key":"s","name":"n"}`)) // it has ended
+}
+
+func (a *api) langgraph() {
+	const path = "/v1/agents/langgraph/graph/"
+	const framed = "application/vnd.ckptsidecar.graph"
+	call := func(method, body string) request { return post(path+method, body) }
+	frame := func(method, body string) request { return call(method, body).of(framed) }
+	a.want(200, call("get", `{"thread":"t"}`)) // nobody is there yet
+	a.want(200, call("delete_thread", `{"thread":"t"}`))
+	put := `{"thread":"t","ns":"n","checkpoint":{"v":4,"id":"1","channel_versions":{"a":1}},"metadata":{"run_id":"r"},"values":[{"channel":"a","type":"json","length":3}]}`
+	if got := a.want(200, frame("put", put+"\n"+`"x"`)); !strings.Contains(got, `"missing":[]`) {
+		a.t.Error(got)
+	}
+	a.want(200, frame("put", `{"thread":"t","ns":"n","parent":"1","checkpoint":{"v":3,"id":"2","channel_versions":{"a":1}},"carry":["a"]}`+"\n"))
+	if got := a.want(200, frame("put", `{"thread":"t","parent":"1","checkpoint":{"id":"2"},"carry":["a"]}`+"\n")); !strings.Contains(got, `"missing":["a"],"checkpoint":null`) {
+		a.t.Error(got)
+	}
+	a.want(200, frame("put_writes", `{"thread":"t","ns":"n","checkpoint":"1","task":"k","path":"p","writes":[{"idx":0,"channel":"__pregel_tasks","type":"json","length":4},{"idx":-1,"channel":"b","type":"x","length":0}]}`+"\nnull"))
+	for name, wrong := range map[string]request{
+		"no line feed":   frame("put", put),
+		"too few bytes":  frame("put", put+"\n12"),
+		"too many bytes": frame("put", put+"\n1234"),
+		"a wrong length": frame("put", strings.Replace(put, `"length":3`, `"length":-3`, 1)+"\n123"),
+		"no thread":      call("get", `{}`),
+		"no limit":       call("list", `{"limit":0}`),
+		"unknown":        call("list", `{"threads":1}`),
+		"no cursor":      call("list", `{"cursor":"x"}`),
+		"no strategy":    call("prune", `{"threads":[]}`),
+	} {
+		if got := a.want(400, wrong); !strings.Contains(got, `"invalid"`) {
+			a.t.Errorf("%s: %s", name, got)
+		}
+	}
+	got := a.want(200, call("get", `{"thread":"t","ns":"n"}`))
+	if want := `{"tuples":[{"thread":"t","ns":"n","id":"2","parent":"1","checkpoint":{"v":3,"id":"2","channel_versions":{"a":1}},"metadata":{},` +
+		`"values":[{"channel":"a","version":1,"type":"json","length":3}],"writes":[],"sends":[{"type":"json","length":4}]}],"next":null}` + "\n" + `"x"null`; got != want {
+		a.t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	a.want(200, call("list", `{"thread":"t","ns":null,"checkpoint":"","before":"3","filter":{"run_id":"r"},"limit":5}`))
+	a.want(200, call("list", `{}`))
+	if got := a.want(200, call("history", `{"thread":"t","ns":"n","channels":["a","b"]}`)); !strings.HasSuffix(got, "\n"+`"x"`) {
+		a.t.Error(got)
+	}
+	a.want(200, call("copy_thread", `{"from":"t","to":"u"}`))
+	a.want(200, call("delete_runs", `{"run_ids":["r"]}`))
+	a.want(200, call("prune", `{"threads":["t"],"strategy":"keep_latest"}`))
+	a.want(200, call("delete_thread", `{"thread":"u"}`))
 }
 
 func (a *api) drift() {
@@ -448,6 +496,10 @@ func asked(method, path string) request {
 		r.body = `{"kind":"routine","state":{}}`
 	case method == "POST" && strings.HasSuffix(path, "/events"):
 		r.body = `[{"type":"t"}]`
+	case strings.HasSuffix(path, "/put"), strings.HasSuffix(path, "/put_writes"):
+		r.body, r.contentType = "{}\n", "application/vnd.ckptsidecar.graph"
+	case strings.HasSuffix(path, "/graph/get"):
+		r.body = `{"thread":"t"}`
 	case method == "PATCH":
 		r.body = `{"pinned":true}`
 	case method == "GET" || method == "DELETE":

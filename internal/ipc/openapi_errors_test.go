@@ -39,7 +39,7 @@ func TestErrorsAreAsDescribed(t *testing.T) {
 				e := &ckpt.Error{Code: code, Message: "a test made this", Outcome: outcome, RetryAfter: time.Second}
 				ask := asked(r.Method, r.Path)
 				rec := httptest.NewRecorder()
-				ipc.NewServer(ipc.Options{Store: failing{e}, Runs: failing{e}}).HandlerFor(ckpt.Caller{Owner: "uid:1"}).ServeHTTP(rec, ask.http())
+				ipc.NewServer(ipc.Options{Store: failing{e}, Runs: failing{e}, Graphs: failing{e}}).HandlerFor(ckpt.Caller{Owner: "uid:1"}).ServeHTTP(rec, ask.http())
 				described := operations[r.Method+" "+r.Path].Responses.Codes.GetOrZero(strconv.Itoa(ipc.NewProblem(e).Status)) != nil
 				if rec.Code < 400 || rec.Code != ipc.NewProblem(e).Status || !described {
 					continue // it asks nothing of the store, or its store does not fail so
@@ -236,5 +236,37 @@ func (f failing) Dismiss(context.Context, ckpt.Scope, ckpt.DismissRequest) (*ckp
 }
 
 func (f failing) Finding(context.Context, ckpt.Scope, string) (*ckpt.Finding, error) {
+	return nil, f.err
+}
+
+func (f failing) GraphPut(context.Context, ckpt.Scope, *ckpt.GraphPut) (*ckpt.GraphSaved, error) {
+	return nil, f.err
+}
+
+func (f failing) GraphPutWrites(context.Context, ckpt.Scope, *ckpt.GraphPutWrites) (*ckpt.GraphWritten, error) {
+	return nil, f.err
+}
+
+func (f failing) GraphTuples(context.Context, ckpt.Scope, ckpt.GraphQuery) (*ckpt.GraphPage, error) {
+	return nil, f.err
+}
+
+func (f failing) GraphHistory(context.Context, ckpt.Scope, ckpt.GraphHistoryQuery) ([]ckpt.GraphHistory, error) {
+	return nil, f.err
+}
+
+func (f failing) GraphDeleteThread(context.Context, ckpt.Scope, string, string) (*ckpt.GraphRemoved, error) {
+	return nil, f.err
+}
+
+func (f failing) GraphDeleteRuns(context.Context, ckpt.Scope, string, []string) (*ckpt.GraphRemoved, error) {
+	return nil, f.err
+}
+
+func (f failing) GraphPrune(context.Context, ckpt.Scope, ckpt.GraphPrune) (*ckpt.GraphRemoved, error) {
+	return nil, f.err
+}
+
+func (f failing) GraphCopyThread(context.Context, ckpt.Scope, ckpt.GraphCopy) (*ckpt.GraphCopied, error) {
 	return nil, f.err
 }

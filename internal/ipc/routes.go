@@ -17,6 +17,7 @@ type route struct {
 	write  bool     // it goes on when its client hangs up, and an unclear end is outcome unknown
 	free   bool     // it needs no turn, so that probes are answered under load
 	runs   bool     // it needs a RunStore
+	graphs bool     // it needs a GraphStore
 	do     func(*call) error
 }
 
@@ -82,6 +83,16 @@ var routes = []route{
 	{name: "post_finding", method: "POST", path: "/v1/agents/{agent}/drift/findings", write: true, runs: true, do: (*call).postFinding},
 	{name: "finding", method: "GET", path: "/v1/findings/{id}", runs: true, do: (*call).getFinding},
 	{name: "dismiss_finding", method: "POST", path: "/v1/findings/{id}/dismiss", write: true, runs: true, do: (*call).dismissFinding},
+
+	{name: "graph_put", method: "POST", path: graphPath + "/put", write: true, graphs: true, do: (*call).putGraph},
+	{name: "graph_writes", method: "POST", path: graphPath + "/put_writes", write: true, graphs: true, do: (*call).putGraphWrites},
+	{name: "graph_get", method: "POST", path: graphPath + "/get", graphs: true, do: (*call).getGraph},
+	{name: "graph_list", method: "POST", path: graphPath + "/list", graphs: true, do: (*call).listGraph},
+	{name: "graph_history", method: "POST", path: graphPath + "/history", graphs: true, do: (*call).graphHistory},
+	{name: "delete_thread", method: "POST", path: graphPath + "/delete_thread", write: true, graphs: true, do: (*call).deleteGraphThread},
+	{name: "delete_runs", method: "POST", path: graphPath + "/delete_runs", write: true, graphs: true, do: (*call).deleteGraphRuns},
+	{name: "copy_thread", method: "POST", path: graphPath + "/copy_thread", write: true, graphs: true, do: (*call).copyGraphThread},
+	{name: "prune_threads", method: "POST", path: graphPath + "/prune", write: true, graphs: true, do: (*call).pruneGraph},
 
 	{name: "audit", method: "GET", path: "/v1/audit", params: []string{"agent", "action", "after", "limit"}, do: (*call).listAudit},
 	{name: "status", method: "GET", path: "/v1/status", do: (*call).getStatus},

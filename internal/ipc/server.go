@@ -18,6 +18,7 @@ import (
 type Options struct {
 	Store   Store
 	Runs    RunStore     // nil for none: then the calls about runs answer not_found
+	Graphs  GraphStore   // nil for none: likewise for LangGraph's checkpointers
 	Log     *slog.Logger // nil for none
 	Metrics http.Handler // what /metrics answers, to administrators; nil for not_found
 	Version string
@@ -53,6 +54,7 @@ type Stats struct {
 type Server struct {
 	store   Store
 	runs    RunStore
+	graphs  GraphStore
 	log     *slog.Logger
 	metrics http.Handler
 	version string
@@ -79,7 +81,7 @@ type Server struct {
 func NewServer(o Options) *Server {
 	limits := o.Limits.withDefaults()
 	s := &Server{
-		store: o.Store, runs: o.Runs, log: o.Log, metrics: o.Metrics, version: o.Version, limits: limits,
+		store: o.Store, runs: o.Runs, graphs: o.Graphs, log: o.Log, metrics: o.Metrics, version: o.Version, limits: limits,
 		ready: o.Ready, observe: o.Observe, peerOf: o.peerOf,
 		owners: newOwners(limits), stopped: make(chan struct{}),
 	}

@@ -54,7 +54,7 @@ class Cost(World):
         command = [binary(), "bench", "save", "--json", "--clients", "1", "--sizes", "2KiB", "--rounds", "1", "--duration", "700ms", "--dir", self.folder]
         env = {**os.environ, "CKPTSIDECAR_SOCKET": ""}
         out = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
-        return float(json.loads(out.stdout)["cells"][0]["p50_ms"])
+        return float(json.loads(out.stdout)["cells"][0]["save"]["p50_ms"])
 
     def test_three_lines(self) -> None:
         """Show 7: a save of 2 KiB, beside the Go client on the same disk, in turns."""

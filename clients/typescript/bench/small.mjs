@@ -26,7 +26,7 @@ async function ours() {
 }
 
 for (let round = 1; round <= rounds; round++) {
-  const go = JSON.parse(execFileSync(bin, ['bench', 'save', '--json', '--clients', '1', '--sizes', '2KiB', '--duration', `${each}ms`, '--rounds', '1'])).cells[0];
+  const go = JSON.parse(execFileSync(bin, ['bench', 'save', '--json', '--clients', '1', '--sizes', '2KiB', '--duration', `${each}ms`, '--rounds', '1'])).cells[0].save;
   const took = await ours();
   const p50 = quantile(took, 0.5);
   console.log(`2 KiB, round ${round}: Go p50 ${go.p50_ms.toFixed(3)} ms, p99 ${go.p99_ms.toFixed(2)} | TypeScript p50 ${p50.toFixed(3)} ms, p99 ${quantile(took, 0.99).toFixed(2)}, ${took.length} saves | ${(p50 / go.p50_ms).toFixed(2)} x`);

@@ -7,6 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { langgraph } from './langgraph.mjs';
+
 const root = fileURLToPath(new URL('..', import.meta.url));
 const tsc = createRequire(import.meta.url).resolve('typescript/bin/tsc');
 const build = join(root, 'build');
@@ -48,5 +50,6 @@ const files = readdirSync(build)
   .map((name) => join(build, name));
 const waits = (file) => file.endsWith('away.test.js'); // it has little to do, so the others need not wait for it
 const codes = await Promise.all([run(files.filter((file) => !waits(file)), false), run(files.filter(waits), true)]);
+if (wanted.length === 0 || wanted.some((name) => 'langgraph-suite'.startsWith(name))) codes.push(langgraph(env));
 rmSync(home, { recursive: true, force: true });
 process.exit(Math.max(...codes));

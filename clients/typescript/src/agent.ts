@@ -1,6 +1,7 @@
 import type { Caller } from './caller.js';
 import { cutState, type Stored, withState } from './checkpoint.js';
 import type { Answer, Ask } from './connection.js';
+import { type About, Document, type Form } from './document.js';
 import { isSidecarError } from './errors.js';
 import { understood } from './problem.js';
 import { checkAgent, checkRun, get, objectOf, post, queryOf } from './requests.js';
@@ -165,6 +166,11 @@ export class Agent {
   /** Begins or resumes a run, which the caller must end. */
   start<S = any>(options: RunOptions<S> = {}): Promise<Run<S>> {
     return start<S>(this.caller, this.saver, { agent: this.name, run: this.runOf(options.run) }, options);
+  }
+
+  /** @internal Something that is read and changed as a whole, in a run of its own. */
+  document<C>(run: string, about: About, form: Form<C>): Document<C> {
+    return new Document(this.caller, this.saver, { agent: this.name, run: checkRun(run) }, about, form);
   }
 
   private get path(): string {

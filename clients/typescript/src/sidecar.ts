@@ -47,7 +47,8 @@ export interface SidecarOptions {
 
 /** One client of the daemon: one connection, one call after the other. It is safe to share among promises. */
 export class Sidecar {
-  private readonly caller: Caller;
+  /** @internal */
+  readonly caller: Caller;
   private readonly saver: Saver;
 
   /** Nothing is connected before the first call. */

@@ -250,6 +250,7 @@ export interface Policy {
   autoresume: boolean;
   heartbeat_timeout: string;
   progress_timeout: string;
+  sensitivity: 'off' | 'low' | 'normal' | 'high';
 }
 
 export interface Version {

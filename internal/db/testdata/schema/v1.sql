@@ -85,6 +85,37 @@ CREATE TABLE findings (
     dismissed_by TEXT
 ) STRICT;
 
+CREATE TABLE graph_checkpoints (
+    n        INTEGER PRIMARY KEY REFERENCES checkpoints (n) ON DELETE CASCADE, -- it goes with its checkpoint, whoever removes that
+    run_id   INTEGER NOT NULL REFERENCES graph_threads (run_id) ON DELETE CASCADE,
+    id       TEXT NOT NULL, -- LangGraph's; they sort by time
+    parent   TEXT,          -- LangGraph's id of the checkpoint that it came from; it may be gone
+    channels TEXT NOT NULL, -- a JSON array: those that have a value in it
+    UNIQUE (run_id, id)
+) STRICT;
+
+CREATE TABLE graph_threads (
+    run_id   INTEGER PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
+    agent_id INTEGER NOT NULL REFERENCES agents (id),
+    thread   TEXT NOT NULL,
+    ns       TEXT NOT NULL, -- '' is the root graph
+    UNIQUE (agent_id, thread, ns)
+) STRICT;
+
+CREATE TABLE graph_writes (
+    run_id     INTEGER NOT NULL REFERENCES graph_threads (run_id) ON DELETE CASCADE,
+    checkpoint TEXT NOT NULL, -- LangGraph's id
+    task       TEXT NOT NULL,
+    idx        INTEGER NOT NULL,
+    path       TEXT NOT NULL,
+    channel    TEXT NOT NULL,
+    type       TEXT NOT NULL,
+    size       INTEGER NOT NULL,
+    crc        INTEGER NOT NULL, -- CRC-32C of the bytes
+    data       BLOB NOT NULL,
+    PRIMARY KEY (run_id, checkpoint, task, idx)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE idempotency (
     key         TEXT NOT NULL,
     agent_id    INTEGER NOT NULL,
@@ -239,3 +270,6 @@ BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 
 CREATE TRIGGER audit_log_is_never_shortened BEFORE DELETE ON audit_log
 BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+
+CREATE TRIGGER graph_writes_go_with_their_checkpoint AFTER DELETE ON graph_checkpoints
+BEGIN DELETE FROM graph_writes WHERE run_id = OLD.run_id AND checkpoint = OLD.id; END;

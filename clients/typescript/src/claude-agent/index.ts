@@ -1,0 +1,1 @@
+export { type SessionKey, type SessionStoreEntry, SidecarSessionStore, type SidecarSessionStoreOptions } from './store.js';

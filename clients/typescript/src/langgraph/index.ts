@@ -1,0 +1,1 @@
+export { type PruneStrategy, SidecarSaver, type SidecarSaverOptions } from './saver.js';

@@ -1,0 +1,277 @@
+import type { RunnableConfig } from '@langchain/core/runnables';
+import {
+  BaseCheckpointSaver,
+  type ChannelVersions,
+  type Checkpoint,
+  type CheckpointListOptions,
+  type CheckpointMetadata,
+  type CheckpointPendingWrite,
+  type CheckpointTuple,
+  type DeltaChannelHistory,
+  getCheckpointId,
+  maxChannelVersion,
+  MemorySaver,
+  type PendingWrite,
+  type SerializerProtocol,
+  TASKS,
+  WRITES_IDX_MAP,
+} from '@langchain/langgraph-checkpoint';
+
+import type { Caller } from '../caller.js';
+import { invalid, SidecarError } from '../errors.js';
+import { understood } from '../problem.js';
+import { checkAgent } from '../requests.js';
+import { Sidecar, type SidecarOptions } from '../sidecar.js';
+import { contentType, frame, Framed, type Typed } from './frame.js';
+import type { HistoryHead, PageHead, PutAnswer, TaskHead, TupleHead } from './wire.js';
+
+export interface SidecarSaverOptions extends SidecarOptions {
+  /** a client that is there already; otherwise the saver makes its own, which waits 30 s for a daemon that is away */
+  sidecar?: Sidecar;
+  /** the agent under which everything is kept; `langgraph` */
+  agent?: string;
+  /** how channel values become bytes; otherwise LangGraph's own */
+  serde?: SerializerProtocol;
+}
+
+/** What a prune leaves of each thread: the newest checkpoint of each namespace, or nothing. */
+export type PruneStrategy = 'keep_latest' | 'delete';
+
+/** Metadata is always plain JSON, whatever becomes of values, so that it can be filtered by and read by auditors. */
+const plain = new MemorySaver().serde;
+
+/**
+ * A checkpointer over the ckptsidecar daemon. What it has acknowledged is on disk; a channel that has not changed costs
+ * nothing, and one that grows what it grew by.
+ */
+export class SidecarSaver extends BaseCheckpointSaver {
+  readonly agent: string;
+  private readonly sidecar: Sidecar;
+  private readonly own: boolean;
+
+  constructor(options: SidecarSaverOptions = {}) {
+    const { sidecar, agent, serde, ...rest } = options;
+    super(serde);
+    this.agent = checkAgent(agent ?? 'langgraph');
+    this.own = sidecar === undefined;
+    this.sidecar = sidecar ?? new Sidecar({ deadline: 30_000, ...rest });
+  }
+
+  /** Closes the connection, unless it is somebody else's. */
+  close(): void {
+    if (this.own) this.sidecar.close();
+  }
+
+  async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
+    const thread = threadOf(config);
+    if (thread === undefined) return undefined;
+    const answer = await this.ask<PageHead>('get', { thread, ns: nsOf(config) ?? '', checkpoint: getCheckpointId(config) ?? '' });
+    const head = answer.head.tuples[0];
+    return head && this.tuple(head, answer);
+  }
+
+  async *list(config: RunnableConfig, options: CheckpointListOptions = {}): AsyncGenerator<CheckpointTuple> {
+    const { before, filter } = options;
+    let left = options.limit ?? Infinity;
+    const query: Record<string, unknown> = {
+      thread: threadOf(config),
+      ns: nsOf(config),
+      checkpoint: config.configurable?.['checkpoint_id'] ?? '',
+      before: before?.configurable?.['checkpoint_id'] ?? '',
+      filter: await filterOf(filter),
+    };
+    while (left > 0) {
+      if (left < Infinity) query['limit'] = left;
+      const page = await this.ask<PageHead>('list', query);
+      for (const head of page.head.tuples) yield await this.tuple(head, page);
+      left -= page.head.tuples.length;
+      if (!page.head.next) return;
+      query['cursor'] = page.head.next;
+    }
+  }
+
+  async put(config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, newVersions: ChannelVersions): Promise<RunnableConfig> {
+    const thread = needThread(config, 'put a checkpoint');
+    const ns = nsOf(config) ?? '';
+    const parent = (config.configurable?.['checkpoint_id'] as string | undefined) || null;
+    const { channel_values: values, ...bare } = checkpoint;
+    const { sent, carry } = partition(checkpoint, newVersions, parent !== null);
+    const head = { thread, ns, parent, checkpoint: bare, metadata: await plainOf(metadata) };
+    let answer = await this.putOnce(head, sent, carry, values);
+    if (answer.missing.length > 0) {
+      const missing = new Set(answer.missing);
+      answer = await this.putOnce(head, [...sent, ...missing], carry.filter((name) => !missing.has(name)), values);
+    }
+    if (answer.missing.length > 0) throw new SidecarError('internal', `the daemon does not take the channels ${answer.missing.join(', ')}: nothing was saved`);
+    return configOf(thread, ns, checkpoint.id);
+  }
+
+  async putWrites(config: RunnableConfig, writes: PendingWrite[], taskId: string, taskPath = ''): Promise<void> {
+    const thread = needThread(config, 'put writes');
+    const checkpoint = config.configurable?.['checkpoint_id'] as string | undefined;
+    if (!checkpoint) throw invalid('cannot put writes: the config has no configurable.checkpoint_id, which says what they belong to');
+    const bytes: Uint8Array[] = [];
+    const heads = [];
+    for (const [i, [channel, value]] of writes.entries()) {
+      const typed = await this.dump(value);
+      bytes.push(typed.data);
+      heads.push({ idx: WRITES_IDX_MAP[channel] ?? i, channel, type: typed.type, length: typed.data.length });
+    }
+    await this.send('put_writes', frame({ thread, ns: nsOf(config) ?? '', checkpoint, task: taskId, path: taskPath, writes: heads }, bytes));
+  }
+
+  async deleteThread(threadId: string): Promise<void> {
+    await this.change('delete_thread', { thread: String(threadId) });
+  }
+
+  /** Deletes the checkpoints that runs have made, by the `run_id` in their metadata. */
+  async deleteForRuns(runIds: string[]): Promise<void> {
+    await this.change('delete_runs', { run_ids: runIds });
+  }
+
+  /** Copies all checkpoints and writes of a thread, under the same ids. */
+  async copyThread(fromThreadId: string, toThreadId: string): Promise<void> {
+    await this.change('copy_thread', { from: String(fromThreadId), to: String(toThreadId) });
+  }
+
+  /** Shortens threads. With the newest checkpoints stays what their delta channels are made of. */
+  async prune(threadIds: string[], strategy: PruneStrategy = 'keep_latest'): Promise<void> {
+    await this.change('prune', { threads: threadIds.map(String), strategy });
+  }
+
+  override async getDeltaChannelHistory(options: { config: RunnableConfig; channels: string[] }): Promise<Record<string, DeltaChannelHistory>> {
+    const { config, channels } = options;
+    const result: Record<string, DeltaChannelHistory> = {};
+    if (channels.length === 0) return result;
+    const thread = threadOf(config);
+    if (thread === undefined) return Object.fromEntries(channels.map((channel) => [channel, { writes: [] }]));
+    const answer = await this.ask<HistoryHead>('history', { thread, ns: nsOf(config) ?? '', checkpoint: getCheckpointId(config) ?? '', channels });
+    for (const { channel, seed, writes } of answer.head.channels) {
+      const loaded = seed && { seed: await this.load(answer.take(seed)) };
+      result[channel] = { writes: await this.writes(writes, answer), ...loaded };
+    }
+    return result;
+  }
+
+  /** One checkpoint of an answer, whose bytes come next in it. */
+  private async tuple(head: TupleHead, from: Framed<unknown>): Promise<CheckpointTuple> {
+    const values: Record<string, unknown> = {};
+    for (const value of head.values) setOwn(values, value.channel, await this.load(from.take(value)));
+    const checkpoint = { ...head.checkpoint, channel_values: values } as Checkpoint;
+    const pendingWrites = await this.writes(head.writes, from);
+    const sends = [];
+    for (const send of head.sends) sends.push(await this.load(from.take(send)));
+    if (checkpoint.v < 4 && head.parent !== null) this.migrate(checkpoint, sends);
+    return {
+      config: configOf(head.thread, head.ns, head.id),
+      checkpoint,
+      metadata: (await plain.loadsTyped('json', JSON.stringify(head.metadata))) as CheckpointMetadata,
+      pendingWrites,
+      ...(head.parent === null ? {} : { parentConfig: configOf(head.thread, head.ns, head.parent) }),
+    };
+  }
+
+  /** Checkpoints of before version 4 have what tasks send in a channel. */
+  private migrate(checkpoint: Checkpoint, sends: unknown[]): void {
+    checkpoint.channel_values[TASKS] = sends;
+    const versions = Object.values(checkpoint.channel_versions ?? {});
+    checkpoint.channel_versions = { ...checkpoint.channel_versions, [TASKS]: versions.length > 0 ? maxChannelVersion(...versions) : this.getNextVersion(undefined) };
+  }
+
+  private async writes(heads: TaskHead[], from: Framed<unknown>): Promise<CheckpointPendingWrite[]> {
+    const writes: CheckpointPendingWrite[] = [];
+    for (const head of heads) writes.push([head.task, head.channel, await this.load(from.take(head))]);
+    return writes;
+  }
+
+  private async putOnce(head: object, sent: string[], carry: string[], values: Record<string, unknown>): Promise<PutAnswer> {
+    const bytes: Uint8Array[] = [];
+    const heads = [];
+    for (const channel of sent) {
+      const typed = await this.dump(values[channel]);
+      bytes.push(typed.data);
+      heads.push({ channel, type: typed.type, length: typed.data.length });
+    }
+    return understood<PutAnswer>(await this.send('put', frame({ ...head, values: heads, carry }, bytes)), true);
+  }
+
+  private async dump(value: unknown): Promise<Typed> {
+    const [type, data] = await this.serde.dumpsTyped(value);
+    return { type, data: typeof data === 'string' ? Buffer.from(data) : data };
+  }
+
+  private load(value: Typed): Promise<unknown> {
+    return this.serde.loadsTyped(value.type, value.data);
+  }
+
+  private get caller(): Caller {
+    return this.sidecar.caller;
+  }
+
+  private path(method: string): string {
+    return `/v1/agents/${this.agent}/graph/${method}`;
+  }
+
+  /** A framed call that changes something. Doing it twice does it once. */
+  private send(method: string, body: Buffer): ReturnType<Caller['call']> {
+    return this.caller.call({ method: 'POST', path: this.path(method), headers: { 'Content-Type': contentType }, body, write: true, repeatable: true });
+  }
+
+  private async change(method: string, body: unknown): Promise<void> {
+    const headers = { 'Content-Type': 'application/json' };
+    const answer = await this.caller.call({ method: 'POST', path: this.path(method), headers, body: Buffer.from(JSON.stringify(body)), write: true, repeatable: true });
+    understood(answer, true);
+  }
+
+  private async ask<Head>(method: string, body: unknown): Promise<Framed<Head>> {
+    const headers = { 'Content-Type': 'application/json' };
+    const answer = await this.caller.call({ method: 'POST', path: this.path(method), headers, body: Buffer.from(JSON.stringify(body)), repeatable: true });
+    return new Framed<Head>(answer.body);
+  }
+}
+
+/** Which channels are sent, and which the daemon takes over from the parent. */
+function partition(checkpoint: Checkpoint, newVersions: ChannelVersions, parent: boolean): { sent: string[]; carry: string[] } {
+  const sent: string[] = [];
+  const carry: string[] = [];
+  for (const channel of Object.keys(checkpoint.channel_values)) {
+    if (Object.hasOwn(newVersions, channel) || !Object.hasOwn(checkpoint.channel_versions, channel)) sent.push(channel);
+    else if (parent) carry.push(channel);
+  }
+  return { sent, carry };
+}
+
+async function plainOf(value: unknown): Promise<unknown> {
+  const [, data] = await plain.dumpsTyped(value);
+  return JSON.parse(Buffer.from(data).toString('utf8'));
+}
+
+/** A filter as the metadata would have it; what is undefined filters nothing. */
+async function filterOf(filter: Record<string, unknown> | undefined): Promise<unknown> {
+  const members = Object.entries(filter ?? {}).filter(([, value]) => value !== undefined);
+  return members.length > 0 ? plainOf(Object.fromEntries(members)) : undefined;
+}
+
+function threadOf(config: RunnableConfig): string | undefined {
+  const thread = config.configurable?.['thread_id'] as unknown;
+  return thread === undefined || thread === null || thread === '' ? undefined : String(thread);
+}
+
+function needThread(config: RunnableConfig, what: string): string {
+  const thread = threadOf(config);
+  if (thread === undefined) throw invalid(`cannot ${what}: the config has no configurable.thread_id, which names the conversation; give one, as in { configurable: { thread_id: "1" } }`);
+  return thread;
+}
+
+function nsOf(config: RunnableConfig): string | undefined {
+  return config.configurable?.['checkpoint_ns'] as string | undefined;
+}
+
+function configOf(thread: string, ns: string, id: string): RunnableConfig {
+  return { configurable: { thread_id: thread, checkpoint_ns: ns, checkpoint_id: id } };
+}
+
+/** A member that may be called __proto__. */
+function setOwn(object: Record<string, unknown>, name: string, value: unknown): void {
+  Object.defineProperty(object, name, { value, writable: true, enumerable: true, configurable: true });
+}

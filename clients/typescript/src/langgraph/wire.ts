@@ -1,0 +1,48 @@
+// What the daemon's calls for checkpointers take and answer: docs/LANGGRAPH.md.
+
+import type { Checkpoint } from '@langchain/langgraph-checkpoint';
+
+export interface Sized {
+  type: string;
+  length: number;
+}
+
+export interface StoredHead extends Sized {
+  channel: string;
+}
+
+export interface TaskHead extends Sized {
+  task: string;
+  idx: number;
+  channel: string;
+}
+
+export interface TupleHead {
+  thread: string;
+  ns: string;
+  id: string;
+  parent: string | null;
+  checkpoint: Omit<Checkpoint, 'channel_values'>;
+  metadata: unknown;
+  values: StoredHead[];
+  writes: TaskHead[];
+  sends: Sized[];
+}
+
+export interface PageHead {
+  tuples: TupleHead[];
+  next: string | null;
+}
+
+export interface HistoryHead {
+  channels: { channel: string; seed: Sized | null; writes: TaskHead[] }[];
+}
+
+/** The answer to a put; where something is missing, nothing was written. */
+export interface PutAnswer {
+  missing: string[];
+  checkpoint: string | null;
+  run: string;
+  seq: number;
+  replaced: boolean;
+}

@@ -1,0 +1,1 @@
+export { type HistoryMutation, type HistoryTransaction, SidecarSession, type SidecarSessionOptions } from './session.js';

@@ -1,0 +1,376 @@
+package ckptsidecar
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// The words of LangGraph's checkpointers: docs/LANGGRAPH.md has what they mean.
+
+// The limits of what a checkpointer may say.
+const (
+	MaxGraphName     = 4096 // bytes of the name of a thread, a namespace, a checkpoint, a task or a channel
+	MaxGraphChannels = 10_000
+	MaxGraphWrites   = 10_000 // in one call
+)
+
+// ContentTypeGraph is the content type of a state that is a checkpoint of LangGraph.
+const ContentTypeGraph = "application/vnd.ckptsidecar.langgraph+json"
+
+// GraphTasks is the channel of LangGraph on which tasks send to nodes.
+const GraphTasks = "__pregel_tasks"
+
+// GraphThread names a thread and a namespace in it; "" is the root graph's.
+type GraphThread struct {
+	Thread string `json:"thread"`
+	NS     string `json:"ns"`
+}
+
+// Check refuses names that cannot be stored.
+func (t GraphThread) Check() error {
+	if err := checkGraphName("thread", t.Thread); err != nil {
+		return err
+	}
+	return checkGraphText("ns", t.NS)
+}
+
+// GraphBytes is a value that nobody here interprets.
+type GraphBytes struct {
+	Type string
+	Data []byte
+}
+
+// GraphValue is the value of a channel in a checkpoint.
+type GraphValue struct {
+	Channel string
+	Version JSON // as the checkpoint has it, nil for none
+	GraphBytes
+}
+
+// GraphWrite is a write of a task.
+type GraphWrite struct {
+	Task    string
+	Idx     int64 // below 0 for LangGraph's special channels
+	Path    string
+	Channel string
+	GraphBytes
+}
+
+// GraphPut asks for a checkpoint.
+type GraphPut struct {
+	Agent string
+	GraphThread
+	Parent     Ref
+	Checkpoint JSON // LangGraph's, without channel_values
+	Metadata   JSON // an object; nil for none
+	Values     []GraphValue
+	Carry      []string // channels whose values are the parent's
+}
+
+// Check refuses what is wrong in itself.
+func (p *GraphPut) Check() error {
+	if err := p.GraphThread.Check(); err != nil {
+		return err
+	}
+	if p.Parent != "" {
+		if err := checkGraphName("parent", string(p.Parent)); err != nil {
+			return err
+		}
+	}
+	if err := CheckMetadata(json.RawMessage(p.Metadata)); err != nil {
+		return err
+	}
+	return p.checkChannels()
+}
+
+// checkChannels refuses a channel that comes twice.
+func (p *GraphPut) checkChannels() error {
+	if n := len(p.Values) + len(p.Carry); n > MaxGraphChannels {
+		return Errorf(CodeInvalid, "there are %d channels: at most %d are allowed", n, MaxGraphChannels)
+	}
+	seen := make(map[string]bool, len(p.Values)+len(p.Carry))
+	check := func(channel string) error {
+		if seen[channel] {
+			return Errorf(CodeInvalid, "the channel %q came twice", cut(channel))
+		}
+		seen[channel] = true
+		return checkGraphName("channel", channel)
+	}
+	for i := range p.Values {
+		if err := check(p.Values[i].Channel); err != nil {
+			return err
+		}
+		if err := checkGraphText("type", p.Values[i].Type); err != nil {
+			return err
+		}
+	}
+	for _, channel := range p.Carry {
+		if err := check(channel); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// GraphHead is what is looked at in LangGraph's checkpoint.
+type GraphHead struct {
+	ID       string
+	Format   float64 // v; 0 where it is missing
+	Versions map[string]JSON
+}
+
+// ReadGraphHead reads the head of a checkpoint that is strict JSON.
+func ReadGraphHead(checkpoint []byte) (h GraphHead, err error) {
+	if !bytes.HasPrefix(bytes.TrimLeft(checkpoint, " \t\r\n"), []byte("{")) {
+		return h, Errorf(CodeInvalid, "checkpoint is missing or no JSON object")
+	}
+	var members map[string]JSON // by their exact names, which struct tags would not ask for
+	if err := json.Unmarshal(checkpoint, &members); err != nil {
+		return h, Errorf(CodeInvalid, "the checkpoint is wrong: %v", err)
+	}
+	if members["channel_values"] != nil {
+		return h, Errorf(CodeInvalid, "the checkpoint has channel_values: they are sent beside it, as values")
+	}
+	for name, to := range map[string]any{"id": &h.ID, "v": &h.Format, "channel_versions": &h.Versions} {
+		if members[name] == nil {
+			continue
+		}
+		if err := json.Unmarshal(members[name], to); err != nil {
+			return h, Errorf(CodeInvalid, "the checkpoint's %s is wrong: %v", name, err)
+		}
+	}
+	return h, checkGraphName("id of the checkpoint", h.ID)
+}
+
+// GraphSaved is the answer to a put.
+type GraphSaved struct {
+	Missing    []string `json:"missing"`    // channels that the parent has not: then nothing was written
+	Checkpoint Ref      `json:"checkpoint"` // our id of it
+	Run        string   `json:"run"`
+	Seq        int64    `json:"seq"`
+	Replaced   bool     `json:"replaced"` // another one of that id
+}
+
+// GraphPutWrites asks for writes of a task.
+type GraphPutWrites struct {
+	Agent string
+	GraphThread
+	Checkpoint string
+	Writes     []GraphWrite
+}
+
+// Check refuses what is wrong in itself.
+func (p *GraphPutWrites) Check() error {
+	if err := p.GraphThread.Check(); err != nil {
+		return err
+	}
+	if err := checkGraphName("checkpoint", p.Checkpoint); err != nil {
+		return err
+	}
+	if len(p.Writes) > MaxGraphWrites {
+		return Errorf(CodeInvalid, "there are %d writes: at most %d are allowed", len(p.Writes), MaxGraphWrites)
+	}
+	for i := range p.Writes {
+		if err := p.Writes[i].check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *GraphWrite) check() error {
+	if err := checkGraphName("task", w.Task); err != nil {
+		return err
+	}
+	if err := checkGraphName("channel", w.Channel); err != nil {
+		return err
+	}
+	if err := checkGraphText("path", w.Path); err != nil {
+		return err
+	}
+	return checkGraphText("type", w.Type)
+}
+
+// Special says whether all writes are to LangGraph's special channels: then
+// they replace those that are there.
+func (p *GraphPutWrites) Special() bool {
+	for i := range p.Writes {
+		if p.Writes[i].Idx >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// GraphWritten is the answer to writes.
+type GraphWritten struct {
+	Written int64 `json:"written"`
+}
+
+// GraphQuery asks for checkpoints, newest first. nil restricts nothing.
+type GraphQuery struct {
+	Agent      string
+	Thread     *string
+	NS         *string
+	Checkpoint string          // its id; "" for any
+	Before     string          // an id; "" for none
+	Filter     map[string]JSON // members of the metadata
+	Limit      int             // 0 for the size of a page
+	Cursor     string
+}
+
+// Check refuses what is wrong in itself.
+func (q *GraphQuery) Check() error {
+	for name, text := range map[string]*string{"thread": q.Thread, "ns": q.NS, "checkpoint": &q.Checkpoint, "before": &q.Before} {
+		if text == nil {
+			continue
+		}
+		if err := checkGraphText(name, *text); err != nil {
+			return err
+		}
+	}
+	if q.Limit < 0 {
+		return Errorf(CodeInvalid, "limit is %d: it is 1 or more", q.Limit)
+	}
+	return nil
+}
+
+// GraphTuple is a checkpoint with all that belongs to it.
+type GraphTuple struct {
+	GraphThread
+	ID         string
+	Parent     Ref
+	Checkpoint JSON
+	Metadata   JSON
+	Values     []GraphValue
+	Writes     []GraphWrite
+	Sends      []GraphBytes // of old checkpoints: what the parent's tasks have sent
+}
+
+// GraphPage is a page of a list.
+type GraphPage struct {
+	Tuples []GraphTuple
+	Next   Ref
+}
+
+// GraphHistoryQuery asks what delta channels are made of; "" is the newest checkpoint.
+type GraphHistoryQuery struct {
+	Agent string
+	GraphThread
+	Checkpoint string
+	Channels   []string
+}
+
+// Check refuses what is wrong in itself.
+func (q *GraphHistoryQuery) Check() error {
+	if err := q.GraphThread.Check(); err != nil {
+		return err
+	}
+	if len(q.Channels) > MaxGraphChannels {
+		return Errorf(CodeInvalid, "there are %d channels: at most %d are allowed", len(q.Channels), MaxGraphChannels)
+	}
+	for _, channel := range q.Channels {
+		if err := checkGraphName("channel", channel); err != nil {
+			return err
+		}
+	}
+	return checkGraphText("checkpoint", q.Checkpoint)
+}
+
+// GraphHistory is what a delta channel is made of: writes, oldest first, upon a
+// seed, nil for none.
+type GraphHistory struct {
+	Channel string
+	Seed    *GraphBytes
+	Writes  []GraphWrite
+}
+
+// GraphStrategy says what a prune leaves.
+type GraphStrategy string
+
+// The strategies.
+const (
+	GraphKeepLatest GraphStrategy = "keep_latest"
+	GraphDelete     GraphStrategy = "delete"
+)
+
+// GraphPrune asks to shorten threads.
+type GraphPrune struct {
+	Agent    string        `json:"-"`
+	Threads  []string      `json:"threads"`
+	Strategy GraphStrategy `json:"strategy"`
+}
+
+// Check refuses what is wrong in itself.
+func (p *GraphPrune) Check() error {
+	if p.Strategy != GraphKeepLatest && p.Strategy != GraphDelete {
+		return Errorf(CodeInvalid, "strategy is %q: it is keep_latest or delete", cut(string(p.Strategy)))
+	}
+	for _, thread := range p.Threads {
+		if err := checkGraphName("thread", thread); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// GraphCopy asks to copy a thread.
+type GraphCopy struct {
+	Agent string `json:"-"`
+	From  string `json:"from"`
+	To    string `json:"to"`
+}
+
+// Check refuses what is wrong in itself.
+func (c *GraphCopy) Check() error {
+	if err := checkGraphName("thread from which to copy", c.From); err != nil {
+		return err
+	}
+	return checkGraphName("thread to which to copy", c.To)
+}
+
+// GraphRemoved is how many checkpoints went.
+type GraphRemoved struct {
+	Removed int64 `json:"removed"`
+}
+
+// GraphCopied is how many checkpoints were copied.
+type GraphCopied struct {
+	Copied int64 `json:"copied"`
+}
+
+// GraphPolicy is the policy of an agent whose first save is a checkpointer's:
+// the whole history stays, and nothing takes going back for drift.
+func GraphPolicy() Policy {
+	p := DefaultPolicy()
+	p.RoutineKeep = 0
+	p.Sensitivity = SensitivityOff
+	p.CheckpointInterval, p.RefreshAfter = 0, 0
+	return p
+}
+
+// checkGraphName accepts any text that is not empty.
+func checkGraphName(what, s string) error {
+	if s == "" {
+		return Errorf(CodeInvalid, "the %s is missing or empty", what)
+	}
+	return checkGraphText(what, s)
+}
+
+// checkGraphText accepts any text that SQLite's command line shows whole.
+func checkGraphText(what, s string) error {
+	switch {
+	case len(s) > MaxGraphName:
+		return Errorf(CodeInvalid, "the %s is %d bytes long: at most %d are allowed", what, len(s), MaxGraphName)
+	case !utf8.ValidString(s):
+		return Errorf(CodeInvalid, "the %s is not valid UTF-8", what)
+	case strings.IndexByte(s, 0) >= 0:
+		return Errorf(CodeInvalid, "the %s has the character U+0000", what)
+	}
+	return nil
+}
+
+// CheckGraphThread accepts the name of a thread.
+func CheckGraphThread(thread string) error { return checkGraphName("thread", thread) }

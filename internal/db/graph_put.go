@@ -1,0 +1,318 @@
+package db
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/jmoiron/sqlx"
+)
+
+// graphRunName names the run that a thread and namespace are: readable, and
+// different for each.
+func graphRunName(t ckpt.GraphThread) string {
+	sum := sha256.Sum256([]byte(t.Thread + "\x00" + t.NS))
+	name := plainName(t.Thread)
+	if t.NS != "" {
+		name += "+" + plainName(t.NS)
+	}
+	return name + "-" + hex.EncodeToString(sum[:8])
+}
+
+// plainName is the beginning of a text, in letters that the name of a run may have.
+func plainName(text string) string {
+	name := strings.Map(func(r rune) rune {
+		if r < 0x80 && (r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune("._:@-", r)) {
+			return r
+		}
+		return '-'
+	}, text[:min(len(text), 64)])
+	if name = strings.TrimLeft(name, "._:@-"); name == "" {
+		return "t"
+	}
+	return name
+}
+
+// graphPut is a put on its way: an ordinary save, and what is kept beside it.
+type graphPut struct {
+	*save
+	document *graphDocument
+	id       string
+	channels string
+
+	saved *ckpt.GraphSaved
+}
+
+// GraphPut puts a checkpoint of LangGraph on disk. What it leaves to its parent is
+// taken over from there; where the parent has it not, nothing is written, and
+// the answer says what is missing.
+func (s *Store) GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut) (*ckpt.GraphSaved, error) {
+	if err := ckpt.CheckAgentName(r.Agent); err != nil {
+		return nil, err
+	}
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	head, err := ckpt.ReadGraphHead(r.Checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	d := &graphDocument{GraphThread: r.GraphThread, Parent: r.Parent, Checkpoint: r.Checkpoint, Metadata: r.Metadata, Values: graphValues(r.Values, head.Versions)}
+	if len(r.Carry) == 0 {
+		return s.graphSave(sc, r.Agent, d, head.ID)
+	}
+	release, missing, err := s.graphCarry(ctx, sc, r, d, head.Versions)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if len(missing) > 0 {
+		return &ckpt.GraphSaved{Missing: missing, Run: graphRunName(r.GraphThread)}, nil
+	}
+	return s.graphSave(sc, r.Agent, d, head.ID)
+}
+
+// graphCarry completes a document by its parent, whose state must be released
+// once the document was written.
+func (s *Store) graphCarry(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut, d *graphDocument, versions map[string]ckpt.JSON) (release func(), missing []string, err error) {
+	if base := s.live.get(runKey{sc.Whose(), r.Agent, graphRunName(r.GraphThread)}); base != nil { // most often the parent is the newest
+		if parent, _ := readGraphDocument(base.State); parent.is(string(r.Parent)) {
+			return func() { s.live.release(base) }, d.carry(parent, r.Carry, versions), nil
+		}
+		s.live.release(base)
+	}
+	state, release, err := s.graphState(ctx, sc, r.Agent, r.GraphThread, string(r.Parent))
+	if ckpt.CodeOf(err) == ckpt.CodeNotFound || ckpt.CodeOf(err) == ckpt.CodeCorrupt {
+		return func() {}, r.Carry, nil // the client has the values
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	parent, err := readGraphDocument(state)
+	if err != nil {
+		s.log.Warn("a checkpoint of LangGraph takes nothing over: its parent cannot be read", "agent", r.Agent, "error", err)
+		release()
+		return func() {}, r.Carry, nil
+	}
+	return release, d.carry(parent, r.Carry, versions), nil
+}
+
+// is says whether a document is that of LangGraph's checkpoint of an id.
+func (d *graphDocument) is(id string) bool {
+	if d == nil {
+		return false
+	}
+	head, err := ckpt.ReadGraphHead(d.Checkpoint)
+	return err == nil && head.ID == id
+}
+
+// graphState is the state of a checkpoint by LangGraph's names.
+func (s *Store) graphState(ctx context.Context, sc ckpt.Scope, agent string, t ckpt.GraphThread, id string) (state []byte, release func(), err error) {
+	row, err := s.findAgent(ctx, sc, agent)
+	if err != nil {
+		return nil, nil, err
+	}
+	var ours string
+	err = s.ro.GetContext(ctx, &ours, `SELECT c.id FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.n = g.n
+		WHERE t.agent_id = ? AND t.thread = ? AND t.ns = ? AND g.id = ?`, row.ID, t.Thread, t.NS, id)
+	if isNoRows(err) {
+		return nil, nil, noCheckpoint(id)
+	}
+	if err != nil {
+		return nil, nil, readError(err)
+	}
+	state, _, release, err = s.Base(ctx, sc, agent, ours)
+	return state, release, err
+}
+
+// graphSave saves a document that is whole.
+func (s *Store) graphSave(sc ckpt.Scope, agent string, d *graphDocument, id string) (*ckpt.GraphSaved, error) {
+	state, err := d.write(s.Memory)
+	if err != nil {
+		return nil, err
+	}
+	r := &ckpt.SaveRequest{Agent: agent, Run: graphRunName(d.GraphThread), Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeGraph,
+		Metadata: []byte(d.Metadata), State: state, Lent: true}
+	if err := r.CheckRest(); err != nil {
+		return nil, err
+	}
+	p := &graphPut{document: d, id: id}
+	if p.channels, err = d.channels(); err != nil {
+		return nil, err
+	}
+	if p.save, err = s.newSave(sc, r); err != nil {
+		return nil, err
+	}
+	defer p.leave()
+	err = s.write(&op{owner: sc.Caller.Owner, size: int64(len(state)), entry: p.entry, apply: func(tx *tx) error {
+		return s.putGraph(tx, p)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return p.saved, nil
+}
+
+// graphThere is what is there of a checkpoint and of its parent.
+type graphThere struct {
+	ID         string   `db:"id"` // LangGraph's
+	N          int64    `db:"n"`
+	Checkpoint string   `db:"checkpoint"` // ours
+	SHA256     string   `db:"sha256"`
+	Seq        int64    `db:"seq"`
+	Head       ckpt.Ref `db:"head"`
+	RunID      int64    `db:"run_id"`
+}
+
+func (s *Store) putGraph(tx *tx, p *graphPut) error {
+	agent, err := s.graphAgent(tx, p.scope, p.request.Agent)
+	if err != nil {
+		return err
+	}
+	old, parent, err := tx.graphThere(agent, p)
+	if err != nil {
+		return err
+	}
+	if old == nil && parent == nil { // the thread may be new
+		if err := tx.checkGraphRun(agent, p.request.Run, p.document.GraphThread); err != nil {
+			return err
+		}
+	}
+	p.saved = &ckpt.GraphSaved{Missing: []string{}, Run: p.request.Run}
+	if old != nil && old.SHA256 == p.state.sha256 { // this put again
+		p.saved.Checkpoint, p.saved.Seq = ckpt.Ref(old.Checkpoint), old.Seq
+		return nil
+	}
+	p.request.Parent = ""
+	if parent != nil && parent.Head != ckpt.Ref(parent.Checkpoint) {
+		p.request.Parent = ckpt.Ref(parent.Checkpoint)
+	}
+	if err := s.save(tx, p.save); err != nil {
+		return err
+	}
+	p.saved.Checkpoint, p.saved.Seq, p.saved.Replaced = ckpt.Ref(p.save.saved.ID), p.save.saved.Seq, old != nil
+	return s.noteGraph(tx, agent, p, old, parent)
+}
+
+// graphAgent finds an agent or makes it. One that nobody has set a policy for gets
+// that of checkpointers.
+func (s *Store) graphAgent(tx *tx, sc ckpt.Scope, name string) (*agentRow, error) {
+	agent, err := s.agent(tx, sc.Whose(), name)
+	if err != nil || agent != nil && agent.Policy != "{}" {
+		return agent, err
+	}
+	if err := s.setPolicy(tx, sc, name, ckpt.GraphPolicy(), entry(sc, "set_policy", name)); err != nil {
+		return nil, err
+	}
+	return s.agent(tx, sc.Whose(), name)
+}
+
+// checkGraphRun refuses a run that is another thread's.
+func (tx *tx) checkGraphRun(agent *agentRow, run string, t ckpt.GraphThread) error {
+	var there ckpt.GraphThread
+	found, err := tx.get(&there, `SELECT t.thread, t.ns FROM runs r JOIN graph_threads t ON t.run_id = r.id WHERE r.agent_id = ? AND r.name = ?`, agent.ID, run)
+	if err == nil && found && there != t {
+		return ckpt.Errorf(ckpt.CodeConflict, "the run %s is of another thread: name this one otherwise", run)
+	}
+	return err
+}
+
+func (tx *tx) graphThere(agent *agentRow, p *graphPut) (old, parent *graphThere, err error) {
+	var rows []graphThere
+	err = tx.list(&rows, `SELECT g.id, g.n, c.id AS checkpoint, c.sha256, c.seq, r.head, r.id AS run_id FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id
+		JOIN checkpoints c ON c.n = g.n JOIN runs r ON r.id = t.run_id WHERE t.agent_id = ? AND t.thread = ? AND t.ns = ? AND g.id IN (?, ?)`,
+		agent.ID, p.document.Thread, p.document.NS, p.id, p.document.Parent)
+	for i := range rows {
+		if rows[i].ID == p.id {
+			old = &rows[i]
+		} else {
+			parent = &rows[i]
+		}
+	}
+	return old, parent, err
+}
+
+// noteGraph writes what is kept beside a save, and removes what it replaces.
+func (s *Store) noteGraph(tx *tx, agent *agentRow, p *graphPut, old, parent *graphThere) error {
+	var runID int64
+	switch {
+	case parent != nil:
+		runID = parent.RunID
+	case old != nil:
+		runID = old.RunID
+	default:
+		run, err := tx.run(agent.ID, p.request.Run)
+		if err != nil {
+			return err
+		}
+		if err := tx.graphThread(agent, run, p.document.GraphThread); err != nil {
+			return err
+		}
+		runID = run.ID
+	}
+	err := tx.exec(`INSERT INTO graph_checkpoints (n, run_id, id, parent, channels) SELECT n, ?2, ?3, ?4, ?5 FROM checkpoints WHERE id = ?1
+		ON CONFLICT (run_id, id) DO UPDATE SET n = excluded.n, parent = excluded.parent, channels = excluded.channels`,
+		p.save.saved.ID, runID, p.id, p.document.Parent, p.channels)
+	if err != nil || old == nil {
+		return err
+	}
+	return s.removeReplaced(tx, agent, runID, old, p)
+}
+
+// removeReplaced removes a checkpoint that LangGraph has put again, unless
+// somebody holds it.
+func (s *Store) removeReplaced(tx *tx, agent *agentRow, runID int64, old *graphThere, p *graphPut) error {
+	var row heldRow
+	found, err := tx.get(&row, `SELECT `+heldColumns+` FROM checkpoints WHERE n = ? AND pinned = 0`, old.N)
+	if err != nil || !found { // the save's retention has taken it, or it is pinned
+		return err
+	}
+	run, err := tx.runByID(runID)
+	if err != nil {
+		return err
+	}
+	by, err := tx.neededBy(run, row.ID)
+	if err != nil || by != "" {
+		return err
+	}
+	_, err = s.remove(tx, agent, run, []heldRow{row}, []string{"put again, as " + p.save.saved.ID}, p.entry)
+	return err
+}
+
+// graphThread notes which thread a run is.
+func (tx *tx) graphThread(agent *agentRow, run *runRow, t ckpt.GraphThread) error {
+	return tx.exec(`INSERT INTO graph_threads (run_id, agent_id, thread, ns) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`, run.ID, agent.ID, t.Thread, t.NS)
+}
+
+// graphImported notes a checkpoint of LangGraph that came by an import. What
+// cannot be read, or is there already, stays an ordinary checkpoint.
+func (tx *tx) graphImported(agent *agentRow, run *runRow, n int64, state []byte) error {
+	d, manifest, _, err := readGraphHead(state)
+	if err != nil || run.Name != graphRunName(d.GraphThread) {
+		return nil
+	}
+	head, err := ckpt.ReadGraphHead(d.Checkpoint)
+	if err != nil {
+		return nil
+	}
+	for i := range manifest {
+		d.Values = append(d.Values, manifest[i].value(nil))
+	}
+	channels, err := d.channels()
+	if err != nil {
+		return err
+	}
+	if err := tx.graphThread(agent, run, d.GraphThread); err != nil {
+		return err
+	}
+	return tx.exec(`INSERT INTO graph_checkpoints (n, run_id, id, parent, channels) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, n, run.ID, head.ID, d.Parent, channels)
+}
+
+// graphRuns are the runs of a thread, or of all threads of an agent, and of a
+// namespace or of all.
+func graphRuns(ctx context.Context, q sqlx.QueryerContext, agentID int64, thread, ns *string) (ids []int64, err error) {
+	return ids, sqlx.SelectContext(ctx, q, &ids, `SELECT run_id FROM graph_threads WHERE agent_id = ?1 AND (?2 IS NULL OR thread = ?2) AND (?3 IS NULL OR ns = ?3)`,
+		agentID, thread, ns)
+}

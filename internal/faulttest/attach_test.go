@@ -1,0 +1,193 @@
+//go:build linux
+
+package faulttest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+func init() {
+	addRow("F6", "checkpoint fsync error only", false, failedCopies)
+	addRow("F13", "a lying disk: writes that are lost", true, lostWrites)
+	addRow("F14", "a slow disk: 300 ms for each flush", true, slowDisk)
+}
+
+// disturb injects faults into the system calls of the running daemon, until
+// end is called or the daemon has ended.
+func (d *Daemon) disturb(args ...string) (end func()) {
+	t := d.t
+	t.Helper()
+	pid := d.PID()
+	cmd := exec.Command(needStrace(t), append([]string{"-f", "-qq", "-o", "/dev/null", "-p", strconv.Itoa(pid)}, args...)...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	must(t, cmd.Start())
+	for began := time.Now(); !traced(pid); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			_ = cmd.Process.Kill()
+			t.Fatalf("strace does not attach: %s", &said)
+		}
+	}
+	time.Sleep(50 * time.Millisecond) // its other threads come one by one
+	over := false
+	end = func() {
+		if !over {
+			over = true
+			_ = cmd.Process.Signal(os.Interrupt) // it lets go
+			_ = cmd.Wait()
+		}
+	}
+	t.Cleanup(end)
+	return end
+}
+
+// traced says whether somebody traces a process.
+func traced(pid int) bool {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	return err == nil && !strings.Contains(string(text), "TracerPid:\t0\n")
+}
+
+// failedCopies is F6: the write-ahead log cannot be copied into the database,
+// because its flush fails. Saves go on, status says why, and the log is bounded:
+// where it grows too long, a fresh process takes over.
+func failedCopies(t *testing.T) {
+	d, h := NewDaemon(t), NewHistory()
+	d.Start()
+	c := d.Client()
+	keepAll(t, c, "agent-0", "agent-1")
+	end := d.disturb("-P", d.DB, "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO")
+	degraded, longest, stopped := false, int64(0), time.Duration(0)
+	began := time.Now()
+	for n := 0; d.Running() && time.Since(began) < 4*time.Minute; n++ {
+		r := newSave(t, "agent-0")
+		r.ContentType, r.State = "application/octet-stream", noise(uint64(n), 1_000_000)
+		_, err := h.Save(context.Background(), c, r)
+		if info, e := os.Stat(d.DB + "-wal"); e == nil {
+			longest = max(longest, info.Size())
+		}
+		if st, e := c.Status(context.Background()); err == nil && e == nil && st.State == "degraded" {
+			degraded = true
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	stopped = time.Since(began)
+	code, err := d.Wait(startTime)
+	end()
+	if err != nil || code != 74 {
+		t.Errorf("the daemon did not end itself with exit code 74: %d, %v", code, err)
+	}
+	note(t, "degraded: %t; the daemon ended itself after %v, the log had at most %d MiB", degraded, stopped.Round(time.Second), longest>>20)
+	if !degraded || longest > 700<<20 {
+		t.Errorf("degraded %t, the log had %d MiB", degraded, longest>>20)
+	}
+	d.Start()
+	h.Check(t, d.Client, "agent-0")
+	_, err = NewHistory().SaveUntilAnswered(t.Context(), d.Client(), newSave(t, "agent-1"))
+	must(t, err)
+	count(t, figures{rounds: 1})
+	d.Stop()
+	d.Verify()
+}
+
+// lostWrites is F13: the disk says that it has written, and has not. What was
+// lost cannot be kept; it must be found, and never served as something else.
+func lostWrites(t *testing.T) {
+	rounds := 12
+	if isShort() {
+		rounds = 3
+	}
+	random, lies, after := newRand(t, 0), 0, 0
+	for range rounds {
+		d, h := NewDaemon(t), NewHistory()
+		d.Start()
+		keepAll(t, d.Client(), "agent-0")
+		sent := map[string]*ckpt.SaveRequest{}
+		save := func(n int) {
+			r := newSave(t, "agent-0")
+			r.ContentType, r.State = "application/octet-stream", noise(random.Uint64(), 500+n*700)
+			sent[r.ID] = r
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			_, _ = h.Save(ctx, d.Client(), r) // whatever it says: this disk lies
+		}
+		for n := range 10 {
+			save(n)
+		}
+		end := d.disturb("-P", d.DB+"-wal", "-e", "trace=pwrite64", "-e", fmt.Sprintf("inject=pwrite64:retval=8192:when=%d+%d", 2+2*random.IntN(20), 24))
+		for n := range 10 {
+			save(n)
+		}
+		end()
+		found := d.readLies(t, sent)
+		if d.Running() {
+			_ = d.signal(syscall.SIGTERM)
+			_, _ = d.Wait(startTime)
+		}
+		again := d.readLies(t, sent) // what a fresh process makes of it
+		d.Kill()
+		lies, after = lies+found, after+again
+		count(t, figures{rounds: 1, points: found})
+		d.cleanUp()
+	}
+	note(t, "%d states were lost by the disk and refused while the daemon ran, %d by a fresh process; none was served as something else", lies, after)
+	if lies == 0 {
+		t.Error("no lost write was noticed")
+	}
+}
+
+// readLies reads all that was sent and answers how many are not served. None may
+// be served as something else.
+func (d *Daemon) readLies(t *testing.T, sent map[string]*ckpt.SaveRequest) (refused int) {
+	if !d.Running() {
+		if _, err := d.start(); err != nil { // it is so damaged that a start refuses it, which is found too
+			return len(sent)
+		}
+	}
+	for id, r := range sent {
+		got, err := d.Client().State(context.Background(), id)
+		switch {
+		case err == nil && !bytes.Equal(got, r.State):
+			t.Errorf("I1: another state of %s is served than was saved", id)
+		case err != nil:
+			refused++
+		}
+	}
+	return refused
+}
+
+// slowDisk is F14: nobody is ended for it, and nobody waits for ever.
+func slowDisk(t *testing.T) {
+	d := NewDaemon(t)
+	d.Start()
+	h, load := NewHistory(), newLoad(t, d, 8)
+	load.start(h)
+	end := d.disturb("-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:delay_enter=300000")
+	time.Sleep(5 * time.Second)
+	before := load.acked.Load()
+	end()
+	load.goesOn(before, "a slow disk")
+	load.finish()
+	n := h.Sum()
+	note(t, "the longest save took %v; %d were sent again", n.Longest.Round(time.Millisecond), n.Retried)
+	if before == 0 || n.Longest > slack(10*time.Second) || n.Retried > 0 {
+		t.Errorf("%d were saved while the disk was slow, the longest took %v, %d were sent again", before, n.Longest, n.Retried)
+	}
+	h.Check(t, d.Client, load.agents...)
+	count(t, figures{rounds: 1})
+	d.Audit()
+	if code, _ := d.Stop(); code != 0 {
+		t.Errorf("the daemon ended with exit code %d", code)
+	}
+	d.Verify()
+}

@@ -1,0 +1,180 @@
+//go:build linux
+
+package faulttest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+func init() {
+	addRow("F8", "power loss: ext4 is shut down under load", true, powerLosses)
+	addRow("F11", "disk full, then room again", true, fullDisk)
+}
+
+// image is a file system of its own in a file, or in memory.
+type image struct {
+	t         *testing.T
+	file, dir string
+}
+
+// run runs a command of the system.
+func run(name string, args ...string) error {
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %v: %w: %s", name, args, err, out)
+	}
+	return nil
+}
+
+func needRoot(t *testing.T, what string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root may " + what)
+	}
+}
+
+// newExt4 makes an ext4 file system and mounts it.
+func newExt4(t *testing.T, size int64) *image {
+	t.Helper()
+	needRoot(t, "mount")
+	if _, err := exec.LookPath("mkfs.ext4"); err != nil {
+		t.Skip("mkfs.ext4 is not installed (e2fsprogs)")
+	}
+	dir, err := os.MkdirTemp("", "ft")
+	must(t, err)
+	m := &image{t: t, file: filepath.Join(dir, "image"), dir: filepath.Join(dir, "mnt")}
+	t.Cleanup(func() { _ = run("umount", m.dir); os.RemoveAll(dir) })
+	must(t, os.Mkdir(m.dir, 0o755))
+	must(t, os.WriteFile(m.file, nil, 0o600))
+	must(t, os.Truncate(m.file, size))
+	must(t, run("mkfs.ext4", "-q", "-F", m.file))
+	if err := m.mount(); err != nil {
+		t.Skipf("a file system cannot be mounted here: %v", err)
+	}
+	return m
+}
+
+func (m *image) mount() error { return run("mount", "-o", "loop", m.file, m.dir) }
+
+// umount waits for whoever is about to let go of it.
+func (m *image) umount() error {
+	var err error
+	for range 100 {
+		if err = run("umount", m.dir); err == nil {
+			return nil
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return err
+}
+
+// goDown is EXT4_IOC_SHUTDOWN without a flush of the journal: nothing reaches the disk from here on.
+func (m *image) goDown() error {
+	f, err := os.Open(m.dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	const shutdown, noFlush = 0x8004587d, 2
+	flag := uint32(noFlush)
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), shutdown, uintptr(unsafe.Pointer(&flag))); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// powerLosses is F8: a file system that loses all that was not flushed, again and
+// again, under clients that go on.
+func powerLosses(t *testing.T) {
+	rounds := 20
+	if isShort() {
+		rounds = 3
+	}
+	losePower(t, rounds)
+}
+
+func losePower(t *testing.T, rounds int) {
+	m := newExt4(t, 512<<20)
+	d, random := NewDaemon(t), newRand(t, 0)
+	d.DB = filepath.Join(m.dir, "data", "ckpt.db")
+	d.Start()
+	h, load := NewHistory(), newLoad(t, d, 8)
+	load.growing, load.most = true, 60<<10
+	load.start(h)
+	var slowest time.Duration
+	for round := range rounds {
+		time.Sleep(100*time.Millisecond + time.Duration(random.Int64N(int64(900*time.Millisecond))))
+		must(t, m.goDown())
+		time.Sleep(time.Duration(random.Int64N(int64(50 * time.Millisecond)))) // the daemon may notice, or not
+		d.Kill()
+		must(t, m.umount())
+		must(t, m.mount())
+		before := load.acked.Load()
+		slowest = max(slowest, d.Start())
+		load.goesOn(before, fmt.Sprintf("round %d", round))
+	}
+	load.finish()
+	count(t, figures{rounds: rounds})
+	note(t, "the slowest restart took %v until it was ready", slowest.Round(time.Millisecond))
+	h.Check(t, d.Client, load.agents...)
+	d.Audit()
+	d.Stop()
+	d.Verify()
+}
+
+// fullDisk is F11 over the socket: a disk that fills up refuses saves and
+// nothing else, and needs no restart when there is room again.
+func fullDisk(t *testing.T) {
+	m := newExt4(t, 48<<20)
+	d, h := NewDaemon(t), NewHistory()
+	d.DB = filepath.Join(m.dir, "data", "ckpt.db")
+	d.Start()
+	c, ballast := d.Client(), filepath.Join(m.dir, "ballast")
+	keepAll(t, c, "agent-0")
+	must(t, os.WriteFile(ballast, make([]byte, 20<<20), 0o600))
+	var first *ckpt.Saved
+	var err error
+	for n := 0; err == nil; n++ {
+		r := newSave(t, "agent-0")
+		r.ContentType, r.State = "application/octet-stream", noise(uint64(n), 300_000)
+		var saved *ckpt.Saved
+		if saved, err = h.Save(context.Background(), c, r); first == nil {
+			first = saved
+		}
+	}
+	if e := ckpt.AsError(err); e.Code != ckpt.CodeStorageFull || e.OutcomeOrDefault() != ckpt.OutcomeNotSaved {
+		t.Errorf("a full disk is answered as %v, %s", err, e.OutcomeOrDefault())
+	}
+	if _, err := c.Status(context.Background()); err != nil {
+		t.Errorf("status on a full disk: %v", err)
+	}
+	if _, err := c.State(context.Background(), first.ID); err != nil {
+		t.Errorf("a read on a full disk: %v", err)
+	}
+	h.Check(t, d.Client, "agent-0")
+	if _, err := c.Delete(context.Background(), first.ID); err != nil {
+		t.Errorf("a delete on a full disk: %v", err)
+	}
+	pid := d.PID()
+	must(t, os.Remove(ballast))
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err = NewHistory().SaveUntilAnswered(ctx, c, newSave(t, "agent-1")); err != nil || d.PID() != pid || !d.Running() {
+		t.Errorf("with room again: %v", err)
+	}
+	note(t, "with room again a save took %v; %d were refused", time.Since(began).Round(time.Millisecond), h.Sum().Unanswered)
+	count(t, figures{rounds: 1})
+	d.Audit()
+	d.Stop()
+	d.Verify()
+}

@@ -1,0 +1,177 @@
+//go:build unix
+
+package faulttest
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The matrix of faults runs only where it is asked for: make faults-short and
+// make faults.
+var (
+	matrix = flag.String("faults", "", "run the matrix of faults: short or all")
+	only   = flag.String("rows", "", "of the matrix only these, as in F8,F9")
+	from   = flag.String("from", "", "of the matrix only this row and those after it")
+)
+
+// row is one fault of the matrix, and what makes it happen.
+type row struct {
+	name, fault string
+	short       bool // whether the short run has it too
+	run         func(*testing.T)
+}
+
+// rows are in the order of the matrix. Those of a platform add themselves.
+var rows []row
+
+func addRow(name, fault string, short bool, run func(*testing.T)) {
+	rows = append(rows, row{name, fault, short, run})
+}
+
+// figures are what a row of the matrix amounts to.
+type figures struct {
+	rounds, points, acked, lost int
+	notes                       []string
+}
+
+// tally adds up for the row that is running. A test outside the matrix adds to
+// nothing that anybody reads.
+var tally struct {
+	mu sync.Mutex
+	figures
+}
+
+// count adds to the row's figures; a loss also fails the test.
+func count(t *testing.T, f figures) {
+	t.Helper()
+	tally.mu.Lock()
+	defer tally.mu.Unlock()
+	tally.rounds += f.rounds
+	tally.points += f.points
+	tally.acked += f.acked
+	tally.lost += f.lost
+	if f.lost > 0 {
+		t.Errorf("%d acknowledged saves are lost or damaged", f.lost)
+	}
+}
+
+// note is a figure in words, for the table and the log.
+func note(t *testing.T, format string, args ...any) {
+	t.Helper()
+	text := fmt.Sprintf(format, args...)
+	t.Log(text)
+	tally.mu.Lock()
+	defer tally.mu.Unlock()
+	tally.notes = append(tally.notes, text)
+}
+
+// isShort says that less is done, for a run in minutes.
+func isShort() bool { return *matrix != "all" }
+
+// TestFaults is the matrix of faults as a program. Each row says how it ended
+// as soon as it has, and a table comes at the end.
+func TestFaults(t *testing.T) {
+	if *matrix == "" {
+		t.Skip("make faults-short and make faults run the matrix of faults")
+	}
+	fmt.Printf("seed %d\n", *seed)
+	var table []string
+	began := time.Now()
+	for _, r := range chosen(t) {
+		tally.mu.Lock()
+		tally.figures = figures{}
+		tally.mu.Unlock()
+		start, skipped := time.Now(), false
+		ok := t.Run(r.name, func(t *testing.T) {
+			defer func() { skipped = t.Skipped() }()
+			r.run(t)
+		})
+		line := r.line(ok, skipped, time.Since(start))
+		fmt.Println(line)
+		for _, n := range tally.notes {
+			fmt.Println("      " + n)
+		}
+		table = append(table, line)
+	}
+	fmt.Printf("\n%s\n%s\nseed %d, %v in all\n", heading, strings.Join(table, "\n"), *seed, time.Since(began).Round(time.Second))
+}
+
+const heading = "row  fault                                          rounds  points   acked  losses    time  result"
+
+func (r row) line(ok, skipped bool, took time.Duration) string {
+	result := "ok"
+	switch {
+	case !ok:
+		result = fmt.Sprintf("FAILED, again with FAULTS=%s SEED=%d", r.name, *seed)
+	case skipped:
+		result = "skipped"
+	}
+	return fmt.Sprintf("%-4s %-46s %6d  %6d  %6d  %6d  %5.0fs  %s", r.name, r.fault, tally.rounds, tally.points, tally.acked, tally.lost, took.Seconds(), result)
+}
+
+// chosen are the rows that were asked for.
+func chosen(t *testing.T) (list []row) {
+	slices.SortStableFunc(rows, func(a, b row) int { return number(a.name) - number(b.name) })
+	names := strings.FieldsFunc(*only, func(r rune) bool { return r == ',' || r == ' ' })
+	for _, r := range rows {
+		switch {
+		case len(names) > 0 && !slices.Contains(names, r.name):
+		case number(r.name) < number(*from):
+		case isShort() && !r.short && len(names) == 0:
+		default:
+			list = append(list, r)
+		}
+	}
+	if len(list) == 0 {
+		t.Fatalf("there is no row %s%s", *only, *from)
+	}
+	return list
+}
+
+func number(name string) int {
+	n, _ := strconv.Atoi(strings.TrimPrefix(name, "F"))
+	return n
+}
+
+// several runs tests of this room as one row, each under its name.
+func several(tests map[string]func(*testing.T)) func(*testing.T) {
+	return func(t *testing.T) {
+		for name, test := range tests {
+			t.Run(name, test)
+			count(t, figures{rounds: 1})
+		}
+	}
+}
+
+// elsewhere runs tests of other rooms, often where there is time: the rows of
+// the matrix that need the inside of a room, and so are tested there.
+func elsewhere(tests map[string]string, often int) func(*testing.T) {
+	return func(t *testing.T) {
+		if isShort() && *only == "" {
+			t.Skip("go test ./... has this; make faults does it often")
+		}
+		for room, pattern := range tests {
+			args := []string{"test", "-count", strconv.Itoa(often), "-timeout", "10m", "-v", "-run", "^(" + pattern + ")$", "../" + room}
+			cmd := exec.Command("go", args...)
+			cmd.Env = os.Environ()
+			out, err := cmd.CombinedOutput()
+			passed := strings.Count(string(out), "\n--- PASS")
+			count(t, figures{rounds: passed})
+			if err != nil || passed == 0 {
+				t.Errorf("go %s: %v\n%s", strings.Join(args, " "), err, tail(string(out), 4000))
+			}
+			if n := strings.Count(string(out), "--- SKIP"); n > 0 {
+				note(t, "internal/%s skipped %d", room, n)
+			}
+		}
+	}
+}
