@@ -14,7 +14,7 @@ const buildTags = "planted"
 // mistake in the program, and must fail.
 func TestPlanted(t *testing.T) {
 	find := map[string]map[string]func(*testing.T){
-		"early":     {"kill -9": killed(10)},
+		"early":     {"kill -9": func(t *testing.T) { killNine(t, 30, func(l *load) { l.pause = 0 }) }},
 		"normal":    {"replay": tornWrites, "ext4": powerLosses},
 		"keys":      {"kill -9": killed(10)},
 		"fence":     {"kill -9": killed(2)},
