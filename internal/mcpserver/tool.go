@@ -33,6 +33,10 @@ func add[In, Out any](s *Server, t tool[In, Out]) {
 		if err := readArguments(r.Params.Arguments, in); err != nil {
 			return failed(err), nil
 		}
+		if !t.reads {
+			s.turn.Lock()
+			defer s.turn.Unlock()
+		}
 		out, err := t.do(ctx, in)
 		if err != nil {
 			return failed(err), nil
