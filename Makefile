@@ -70,7 +70,7 @@ bench-peers: build ## the same work against Redis, PostgreSQL, etcd, LangGraph a
 fuzz: ## every fuzz test for FUZZTIME (20s)
 	@set -e; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r room; do \
 		grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$$room"/*_test.go | sed 's/func //' | sort -u | while read -r name; do \
-			echo "$$room $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$room" </dev/null; \
+			echo "$$room $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x "$$room" </dev/null; \
 		done; \
 	done
 

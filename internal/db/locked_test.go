@@ -1,8 +1,8 @@
 package db_test
 
 import (
-	"fmt"
 	"bufio"
+	"fmt"
 	"io"
 	"os/exec"
 	"path/filepath"

@@ -4,6 +4,9 @@
 // Every test ends in the same oracle, the invariants of History.Check and
 // Daemon.Audit.
 //
+// TestFaults is the matrix of faults as a program, TestSoak goes on for hours, and
+// docs/RELIABILITY.md says what was found: make faults-short, make faults, make soak.
+//
 // It is made of tests only, so nothing can import it. It may import everything
 // of ours; the program it only runs.
 package faulttest

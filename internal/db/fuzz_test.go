@@ -1,0 +1,111 @@
+package db_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+)
+
+// FuzzImport gives the store exports that it never wrote, with the right last
+// line, because that is what a hostile one would have: it takes them or refuses
+// them, and is sound after both.
+func FuzzImport(f *testing.F) {
+	path := filepath.Join(f.TempDir(), "ckpt.db")
+	s, err := db.Open(f.Context(), options(path, newClock()))
+	must(f, err)
+	for _, r := range []*ckpt.SaveRequest{request("a", ckpt.KindRoutine, `{"b":1.50}`), request("a", ckpt.KindRecovery, `"x"`), binary("a", ckpt.KindPreOperation, noise(1, 5000))} {
+		_, err := s.Save(f.Context(), ann, r)
+		must(f, err)
+	}
+	var out bytes.Buffer
+	must(f, s.Export(f.Context(), ann, "a", &out))
+	lines := strings.SplitAfter(out.String(), "\n")
+	f.Add(strings.Join(lines[:len(lines)-2], ""))
+	f.Add(lines[0])
+	f.Add(lines[0] + lines[1] + lines[1])
+	f.Add(strings.Replace(lines[0]+lines[1], `"routine"`, `"pre_operation"`, 1))
+	f.Add("{}\n")
+	f.Fuzz(func(t *testing.T, body string) {
+		sum := sha256.Sum256([]byte(body))
+		body += fmt.Sprintf(`{"type":"end","lines":%d,"sha256":"%s"}`+"\n", strings.Count(body, "\n"), hex.EncodeToString(sum[:]))
+		into := filepath.Join(t.TempDir(), "ckpt.db")
+		s := openWith(t, options(into, newClock()))
+		_, err := s.Import(t.Context(), bob, ckpt.ImportRequest{}, strings.NewReader(body))
+		switch code := ckpt.CodeOf(err); {
+		case code == ckpt.CodeInternal || code == ckpt.CodeCorrupt:
+			t.Errorf("the answer is %s: %v", code, err)
+		case err != nil && s.Ready(t.Context()) != nil:
+			t.Errorf("after a refused import: %v", s.Ready(t.Context()))
+		}
+		_, err = s.Save(t.Context(), bob, request("after", ckpt.KindRoutine, `1`))
+		must(t, err)
+		must(t, s.Close())
+		sound(t, into)
+	})
+}
+
+// FuzzDatabase opens databases that somebody has written into: an error, or
+// states that are what their hashes say, and never a panic.
+func FuzzDatabase(f *testing.F) {
+	path := filepath.Join(f.TempDir(), "ckpt.db")
+	s, err := db.Open(f.Context(), options(path, newClock()))
+	must(f, err)
+	for i, state := range []string{`{"b":1}`, `"` + strings.Repeat("text that deflates ", 500) + `"`, `"` + strings.Repeat("text that deflates ", 520) + `"`} {
+		_, err := s.Save(f.Context(), ann, request("a", ckpt.KindRecovery, state))
+		must(f, err)
+		_, _, err = s.BeginStep(f.Context(), ann, ckpt.RunRef{Agent: "a"}, ckpt.StepRequest{Key: fmt.Sprint(i), Name: "look"})
+		must(f, err)
+	}
+	must(f, s.EmptyWAL())
+	must(f, s.Close())
+	whole, err := os.ReadFile(path)
+	must(f, err)
+	f.Add(uint32(0), []byte("SQLite format 4"), uint32(0), []byte{})
+	f.Add(uint32(18), []byte{1, 1}, uint32(20), []byte{200})
+	f.Add(uint32(28), []byte{0xff, 0xff, 0xff, 0xff}, uint32(36), []byte{1})
+	f.Add(uint32(60), []byte{0, 0, 0, 99}, uint32(68), []byte{0})
+	for page := uint32(0); int(page)*8192 < len(whole); page += 2 {
+		f.Add(page*8192, []byte{13, 0, 0, 0, 9}, page*8192+8100, []byte{0xff, 0x81, 0x80, 0x80})
+	}
+	f.Fuzz(func(t *testing.T, at uint32, patch []byte, at2 uint32, patch2 []byte) {
+		bad := bytes.Clone(whole)
+		copy(bad[int(at)%len(bad):], patch)
+		copy(bad[int(at2)%len(bad):], patch2)
+		file := filepath.Join(t.TempDir(), "bad.db")
+		write(t, file, bad)
+		hostileFile(t, file)
+	})
+}
+
+func hostileFile(t *testing.T, file string) {
+	t.Helper()
+	var operator *db.OperatorError
+	if _, err := db.Verify(t.Context(), file, nil); err != nil && !errors.As(err, &operator) {
+		t.Errorf("verify: %T %v", err, err)
+	}
+	s, err := db.Open(t.Context(), options(file, newClock()))
+	if err != nil {
+		return
+	}
+	defer s.Close()
+	page, err := s.Checkpoints(t.Context(), ann, ckpt.CheckpointFilter{Agent: "a"})
+	if err == nil {
+		for _, c := range page.Checkpoints {
+			got, err := s.Checkpoint(t.Context(), ann, c.ID, true)
+			if err == nil && hashOf(string(got.State)) != got.SHA256 {
+				t.Errorf("a false state of %s is served", c.ID)
+			}
+		}
+	}
+	_, _ = s.Steps(t.Context(), ann, ckpt.RunRef{Agent: "a"}, ckpt.ListFilter{})
+	_, _ = s.Save(t.Context(), ann, request("a", ckpt.KindRoutine, `2`)) // saved, or refused
+}
