@@ -242,7 +242,7 @@ func (x *trial) sum(points []point) {
 // of its own.
 func crashTwice(t *testing.T) {
 	x, points := newPoints(t, len(acts), 1)
-	points = sample(t, points, max(1, len(points)/map[bool]int{true: 2, false: 16}[isShort()]))
+	points = sample(t, points, max(1, len(points)/map[bool]int{true: 1, false: 16}[isShort()]))
 	for _, p := range points {
 		left := x.place()
 		first := progressOf(0, play(t, session{DB: left, Acts: x.acts}, p.inject(x.strace, "signal=SIGKILL", "")...))
