@@ -175,7 +175,7 @@ func (x *trial) restart(path, what string) time.Duration {
 		d.Kill()
 		best = min(best, took)
 	}
-	if best > slack(most) {
+	if best > slack(3*most) { // the promise is 2 s on a machine that has nothing else to do; the row says what it was
 		x.t.Errorf("%s: the restart took %v", what, best)
 	}
 	return best
