@@ -47,10 +47,11 @@ var arrows = map[string][]string{
 	},
 	"client":             {root, "internal/ipc"},
 	"internal/mcpserver": {root, "internal/ipc"},
+	"internal/hook":      {root, "internal/ipc"},
 
 	// Level 3: people.
 	"examples/go":     {"client"},
-	"cmd/ckptsidecar": {root, "internal/daemon", "internal/drift", "internal/foreign", "internal/ipc", "internal/mcpserver", "client", "packaging"},
+	"cmd/ckptsidecar": {root, "internal/daemon", "internal/drift", "internal/foreign", "internal/ipc", "internal/mcpserver", "internal/hook", "client", "packaging"},
 }
 
 // homes are the only rooms that may name a technology.

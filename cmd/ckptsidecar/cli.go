@@ -41,6 +41,7 @@ type grammar struct {
 	Drift         driftCmd         `cmd:"" group:"runs" help:"Say whether an agent drifts, what was found, and where to go back to."`
 	Prompts       promptsCmd       `cmd:"" group:"runs" help:"Show and answer the questions that wait for an operator."`
 	MCP           mcpCmd           `cmd:"" name:"mcp" group:"hosts" help:"Serve an agent's checkpoints to a model, over the Model Context Protocol."`
+	Hook          hookCmd          `cmd:"" group:"hosts" help:"Record a coding agent by its hooks: Claude Code, Codex, Gemini CLI."`
 	Export        exportCmd        `cmd:"" group:"agents" help:"Write all of an agent as NDJSON with checksums."`
 	Import        importCmd        `cmd:"" group:"agents" help:"Read what export wrote."`
 	Prune         pruneCmd         `cmd:"" group:"agents" help:"Apply the retention policies now."`
@@ -110,6 +111,9 @@ func (a *app) client() *ipc.Client {
 // run is the whole program but for signals and os.Exit.
 func run(ctx context.Context, args []string, p process) int {
 	a := &app{process: p, cli: &grammar{}, out: newStyle(p.stdout, p.env), err: newStyle(p.stderr, p.env)}
+	if handlesHook(args) {
+		return a.hook(ctx, args[1:])
+	}
 	ended := -1
 	parser, err := kong.New(a.cli, kong.Name("ckptsidecar"), kong.Description(description),
 		kong.Writers(p.stdout, p.stderr), kong.Exit(func(code int) { ended = code }),

@@ -2,7 +2,8 @@
 // every command that a person or a script needs to talk to it.
 //
 // This package may import the root, internal/daemon, internal/drift,
-// internal/foreign, internal/ipc, internal/mcpserver, client and packaging.
+// internal/foreign, internal/ipc, internal/mcpserver,
+// internal/hook, client and packaging.
 package main
 
 import (

@@ -59,10 +59,7 @@ func (s *Store) GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut) (
 	if err != nil {
 		return nil, err
 	}
-	d := &graphDocument{GraphThread: r.GraphThread, Parent: r.Parent, Checkpoint: r.Checkpoint, Metadata: r.Metadata, Values: r.Values}
-	for i := range d.Values {
-		d.Values[i].Version = head.Versions[d.Values[i].Channel]
-	}
+	d := &graphDocument{GraphThread: r.GraphThread, Parent: r.Parent, Checkpoint: r.Checkpoint, Metadata: r.Metadata, Values: graphValues(r.Values, head.Versions)}
 	if len(r.Carry) == 0 {
 		return s.graphSave(sc, r.Agent, d, head.ID)
 	}
@@ -80,7 +77,12 @@ func (s *Store) GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut) (
 // graphCarry completes a document by its parent, whose state must be released
 // once the document was written.
 func (s *Store) graphCarry(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut, d *graphDocument, versions map[string]ckpt.JSON) (release func(), missing []string, err error) {
-	release = func() {}
+	if base := s.live.get(runKey{sc.Whose(), r.Agent, graphRunName(r.GraphThread)}); base != nil { // most often the parent is the newest
+		if parent, _ := readGraphDocument(base.State); parent.is(string(r.Parent)) {
+			return func() { s.live.release(base) }, d.carry(parent, r.Carry, versions), nil
+		}
+		s.live.release(base)
+	}
 	state, release, err := s.graphState(ctx, sc, r.Agent, r.GraphThread, string(r.Parent))
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound || ckpt.CodeOf(err) == ckpt.CodeCorrupt {
 		return func() {}, r.Carry, nil // the client has the values
@@ -95,6 +97,15 @@ func (s *Store) graphCarry(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut,
 		return func() {}, r.Carry, nil
 	}
 	return release, d.carry(parent, r.Carry, versions), nil
+}
+
+// is says whether a document is that of LangGraph's checkpoint of an id.
+func (d *graphDocument) is(id string) bool {
+	if d == nil {
+		return false
+	}
+	head, err := ckpt.ReadGraphHead(d.Checkpoint)
+	return err == nil && head.ID == id
 }
 
 // graphState is the state of a checkpoint by LangGraph's names.
@@ -152,6 +163,7 @@ type graphThere struct {
 	SHA256     string   `db:"sha256"`
 	Seq        int64    `db:"seq"`
 	Head       ckpt.Ref `db:"head"`
+	RunID      int64    `db:"run_id"`
 }
 
 func (s *Store) putGraph(tx *tx, p *graphPut) error {
@@ -159,12 +171,14 @@ func (s *Store) putGraph(tx *tx, p *graphPut) error {
 	if err != nil {
 		return err
 	}
-	if err := tx.checkGraphRun(agent, p.request.Run, p.document.GraphThread); err != nil {
-		return err
-	}
 	old, parent, err := tx.graphThere(agent, p)
 	if err != nil {
 		return err
+	}
+	if old == nil && parent == nil { // the thread may be new
+		if err := tx.checkGraphRun(agent, p.request.Run, p.document.GraphThread); err != nil {
+			return err
+		}
 	}
 	p.saved = &ckpt.GraphSaved{Missing: []string{}, Run: p.request.Run}
 	if old != nil && old.SHA256 == p.state.sha256 { // this put again
@@ -179,7 +193,7 @@ func (s *Store) putGraph(tx *tx, p *graphPut) error {
 		return err
 	}
 	p.saved.Checkpoint, p.saved.Seq, p.saved.Replaced = ckpt.Ref(p.save.saved.ID), p.save.saved.Seq, old != nil
-	return s.noteGraph(tx, agent, p, old)
+	return s.noteGraph(tx, agent, p, old, parent)
 }
 
 // graphAgent finds an agent or makes it. One that nobody has set a policy for gets
@@ -207,8 +221,9 @@ func (tx *tx) checkGraphRun(agent *agentRow, run string, t ckpt.GraphThread) err
 
 func (tx *tx) graphThere(agent *agentRow, p *graphPut) (old, parent *graphThere, err error) {
 	var rows []graphThere
-	err = tx.list(&rows, `SELECT g.id, g.n, c.id AS checkpoint, c.sha256, c.seq, r.head FROM runs r JOIN graph_checkpoints g ON g.run_id = r.id
-		JOIN checkpoints c ON c.n = g.n WHERE r.agent_id = ? AND r.name = ? AND g.id IN (?, ?)`, agent.ID, p.request.Run, p.id, p.document.Parent)
+	err = tx.list(&rows, `SELECT g.id, g.n, c.id AS checkpoint, c.sha256, c.seq, r.head, r.id AS run_id FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id
+		JOIN checkpoints c ON c.n = g.n JOIN runs r ON r.id = t.run_id WHERE t.agent_id = ? AND t.thread = ? AND t.ns = ? AND g.id IN (?, ?)`,
+		agent.ID, p.document.Thread, p.document.NS, p.id, p.document.Parent)
 	for i := range rows {
 		if rows[i].ID == p.id {
 			old = &rows[i]
@@ -220,29 +235,42 @@ func (tx *tx) graphThere(agent *agentRow, p *graphPut) (old, parent *graphThere,
 }
 
 // noteGraph writes what is kept beside a save, and removes what it replaces.
-func (s *Store) noteGraph(tx *tx, agent *agentRow, p *graphPut, old *graphThere) error {
-	run, err := tx.run(agent.ID, p.request.Run)
-	if err != nil {
-		return err
+func (s *Store) noteGraph(tx *tx, agent *agentRow, p *graphPut, old, parent *graphThere) error {
+	var runID int64
+	switch {
+	case parent != nil:
+		runID = parent.RunID
+	case old != nil:
+		runID = old.RunID
+	default:
+		run, err := tx.run(agent.ID, p.request.Run)
+		if err != nil {
+			return err
+		}
+		if err := tx.graphThread(agent, run, p.document.GraphThread); err != nil {
+			return err
+		}
+		runID = run.ID
 	}
-	if err := tx.graphThread(agent, run, p.document.GraphThread); err != nil {
-		return err
-	}
-	err = tx.exec(`INSERT INTO graph_checkpoints (n, run_id, id, parent, channels) SELECT n, ?2, ?3, ?4, ?5 FROM checkpoints WHERE id = ?1
+	err := tx.exec(`INSERT INTO graph_checkpoints (n, run_id, id, parent, channels) SELECT n, ?2, ?3, ?4, ?5 FROM checkpoints WHERE id = ?1
 		ON CONFLICT (run_id, id) DO UPDATE SET n = excluded.n, parent = excluded.parent, channels = excluded.channels`,
-		p.save.saved.ID, run.ID, p.id, p.document.Parent, p.channels)
+		p.save.saved.ID, runID, p.id, p.document.Parent, p.channels)
 	if err != nil || old == nil {
 		return err
 	}
-	return s.removeReplaced(tx, agent, run, old, p)
+	return s.removeReplaced(tx, agent, runID, old, p)
 }
 
 // removeReplaced removes a checkpoint that LangGraph has put again, unless
 // somebody holds it.
-func (s *Store) removeReplaced(tx *tx, agent *agentRow, run *runRow, old *graphThere, p *graphPut) error {
+func (s *Store) removeReplaced(tx *tx, agent *agentRow, runID int64, old *graphThere, p *graphPut) error {
 	var row heldRow
 	found, err := tx.get(&row, `SELECT `+heldColumns+` FROM checkpoints WHERE n = ? AND pinned = 0`, old.N)
 	if err != nil || !found { // the save's retention has taken it, or it is pinned
+		return err
+	}
+	run, err := tx.runByID(runID)
+	if err != nil {
 		return err
 	}
 	by, err := tx.neededBy(run, row.ID)

@@ -202,7 +202,7 @@ func (s *Store) graphTuple(ctx context.Context, q *sqlx.Tx, n int64) (*ckpt.Grap
 	if err != nil {
 		return nil, err
 	}
-	t := &ckpt.GraphTuple{GraphThread: d.GraphThread, ID: row.Graph, Parent: row.Parent, Checkpoint: d.Checkpoint, Metadata: d.Metadata, Values: d.Values}
+	t := &ckpt.GraphTuple{GraphThread: d.GraphThread, ID: row.Graph, Parent: row.Parent, Checkpoint: d.Checkpoint, Metadata: d.Metadata, Values: d.plain()}
 	if t.Writes, err = readGraphWrites(ctx, q, row.RunID, row.Graph); err != nil {
 		return nil, err
 	}

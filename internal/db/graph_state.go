@@ -15,12 +15,13 @@ import (
 // The state of a checkpoint of LangGraph is one JSON document that a person can
 // read:
 //
-//	{"langgraph":1,"thread":…,"ns":…,"parent":…,"checkpoint":{…},"metadata":{…},
-//	 "manifest":[{"channel":…,"version":…,"type":…,"encoding":…,"length":…}, …],"values":{channel: value, …}}
+//	{"langgraph":1,"thread":…,"ns":…,"values":{channel: value, …},"parent":…,"checkpoint":{…},"metadata":{…},
+//	 "manifest":[{"channel":…,"version":…,"type":…,"encoding":…,"length":…}, …],"head_at":…}
 //
 // A value whose type says that it is JSON, and which is, stands there byte for
-// byte; any other is base64. length is that of the value itself. So values are
-// found without reading the document.
+// byte; any other is base64. length is that of the value itself, and head_at is where
+// "parent" begins, so that values are found without reading the document. What
+// has not changed since the parent comes first: its hash is known.
 
 // graphFormat is the number behind "langgraph".
 const graphFormat = 1
@@ -45,24 +46,34 @@ type graphDocument struct {
 	Parent     ckpt.Ref
 	Checkpoint ckpt.JSON
 	Metadata   ckpt.JSON
-	Values     []ckpt.GraphValue
+	Values     []graphValue
+}
+
+// graphValue is a value and how it stands in a document; "" where nobody has
+// looked yet.
+type graphValue struct {
+	ckpt.GraphValue
+	encoding string
 }
 
 // write makes the state, in memory that is given by its size.
 func (d *graphDocument) write(memory func(int) []byte) ([]byte, error) {
 	manifest := make([]manifestEntry, len(d.Values))
-	size := len(`"values":{}}`)
+	size := len(d.Thread)*6 + len(d.NS)*6 + 128
 	for i := range d.Values {
 		v := &d.Values[i]
-		manifest[i] = manifestEntry{v.Channel, v.Version, v.Type, encodingOf(v), len(v.Data)}
+		manifest[i] = manifestEntry{v.Channel, v.Version, v.Type, v.standsAs(), len(v.Data)}
 		size += len(v.Channel)*6 + len(`"":"",`) + base64.StdEncoding.EncodedLen(len(v.Data))
 	}
 	head, err := d.head(manifest)
 	if err != nil {
 		return nil, err
 	}
-	b := append(memory(len(head) + size)[:0], head...)
-	b = append(b, `"values":{`...)
+	b := append(memory(size + len(head))[:0], `{"langgraph":`...)
+	b = strconv.AppendInt(b, graphFormat, 10)
+	b = appendString(append(b, `,"thread":`...), d.Thread)
+	b = appendString(append(b, `,"ns":`...), d.NS)
+	b = append(b, `,"values":{`...)
 	for i := range d.Values {
 		if i > 0 {
 			b = append(b, ',')
@@ -70,31 +81,36 @@ func (d *graphDocument) write(memory func(int) []byte) ([]byte, error) {
 		b = append(appendString(b, d.Values[i].Channel), ':')
 		b = appendGraphValue(b, manifest[i].Encoding, d.Values[i].Data)
 	}
-	return append(b, "}}"...), nil
+	b = append(b, "},"...)
+	at := len(b)
+	b = append(append(b, head...), headAt...)
+	return append(strconv.AppendInt(b, int64(at), 10), '}'), nil
 }
 
-// head is the document up to its values.
+// headAt is the last member of a document.
+const headAt = `,"head_at":`
+
+// head is what comes after the values.
 func (d *graphDocument) head(manifest []manifestEntry) ([]byte, error) {
 	list, err := json.Marshal(manifest)
 	if err != nil {
 		return nil, err
 	}
-	b := append([]byte(`{"langgraph":`), strconv.Itoa(graphFormat)...)
-	b = appendString(append(b, `,"thread":`...), d.Thread)
-	b = appendString(append(b, `,"ns":`...), d.NS)
-	b = appendRef(append(b, `,"parent":`...), d.Parent)
+	b := appendRef([]byte(`"parent":`), d.Parent)
 	b = append(append(b, `,"checkpoint":`...), d.Checkpoint...)
 	b = append(append(b, `,"metadata":`...), metadataText(json.RawMessage(d.Metadata))...)
-	b = append(append(b, `,"manifest":`...), list...)
-	return append(b, ','), nil
+	return append(append(b, `,"manifest":`...), list...), nil
 }
 
-// encodingOf says how a value stands in the document.
-func encodingOf(v *ckpt.GraphValue) string {
-	if isGraphJSON(&v.GraphBytes) {
-		return encodingJSON
+// standsAs says how a value stands in the document.
+func (v *graphValue) standsAs() string {
+	if v.encoding == "" {
+		v.encoding = encodingBase64
+		if isGraphJSON(&v.GraphBytes) {
+			v.encoding = encodingJSON
+		}
 	}
-	return encodingBase64
+	return v.encoding
 }
 
 // isGraphJSON says whether a value is what its type may say: JSON.
@@ -111,52 +127,93 @@ func appendGraphValue(b []byte, encoding string, data []byte) []byte {
 
 // readGraphDocument reads a state. The values are parts of it, or copies.
 func readGraphDocument(state []byte) (*graphDocument, error) {
-	d, manifest, at, err := readGraphHead(state)
+	d, manifest, values, err := readGraphHead(state)
 	if err != nil {
 		return nil, &damageError{what: "its head cannot be read: " + err.Error()}
 	}
-	if d.cutValues(state[at:], manifest) {
+	if d.cutValues(values, manifest) {
 		return d, nil
 	}
-	return d, d.parseValues(state[at:], manifest)
+	return d, d.parseValues(values, manifest)
 }
 
-// readGraphHead reads all but the values, and answers where they begin.
-func readGraphHead(state []byte) (*graphDocument, []manifestEntry, int64, error) {
-	d, manifest, format := &graphDocument{}, []manifestEntry{}, 0
+// graphMembers are all members of a document but the values.
+type graphMembers struct {
+	Format     int             `json:"langgraph"`
+	Thread     string          `json:"thread"`
+	NS         string          `json:"ns"`
+	Parent     ckpt.Ref        `json:"parent"`
+	Checkpoint ckpt.JSON       `json:"checkpoint"`
+	Metadata   ckpt.JSON       `json:"metadata"`
+	Manifest   []manifestEntry `json:"manifest"`
+}
+
+// readGraphHead reads all but the values, and answers the text of those.
+func readGraphHead(state []byte) (*graphDocument, []manifestEntry, []byte, error) {
+	m, values := readGraphMembers(state)
+	if m == nil { // a secret was taken out, and all stands elsewhere
+		var whole struct {
+			graphMembers
+			Values json.RawMessage `json:"values"`
+		}
+		if err := json.Unmarshal(state, &whole); err != nil {
+			return nil, nil, nil, err
+		}
+		m, values = &whole.graphMembers, whole.Values
+	}
+	if m.Format != graphFormat || m.Thread == "" || m.Checkpoint == nil {
+		return nil, nil, nil, &damageError{what: "it is no checkpoint of LangGraph"}
+	}
+	return &graphDocument{GraphThread: ckpt.GraphThread{Thread: m.Thread, NS: m.NS}, Parent: m.Parent, Checkpoint: m.Checkpoint, Metadata: m.Metadata}, m.Manifest, values, nil
+}
+
+// readGraphMembers reads what stands before the values and, by head_at, what
+// stands after them; nil where that is not as it was written.
+func readGraphMembers(state []byte) (*graphMembers, []byte) {
+	tail := state[max(0, len(state)-len(headAt)-20):]
+	last := bytes.LastIndex(tail, []byte(headAt))
+	if last < 0 || len(tail) < last+len(headAt)+2 {
+		return nil, nil
+	}
+	at, err := strconv.Atoi(string(tail[last+len(headAt) : len(tail)-1]))
+	if err != nil || at < 2 || at >= len(state) || !bytes.HasPrefix(state[at:], []byte(`"parent":`)) {
+		return nil, nil
+	}
+	m := new(graphMembers)
+	if json.Unmarshal(append([]byte{'{'}, state[at:]...), m) != nil {
+		return nil, nil
+	}
+	from, ok := m.readBefore(state)
+	if !ok || from > at-1 {
+		return nil, nil
+	}
+	return m, state[from : at-1]
+}
+
+// readBefore reads what stands before the values, and answers where these begin.
+func (m *graphMembers) readBefore(state []byte) (int, bool) {
 	in := json.NewDecoder(bytes.NewReader(state))
-	if _, err := in.Token(); err != nil {
-		return nil, nil, 0, err
-	}
-	members := map[string]any{"langgraph": &format, "thread": &d.Thread, "ns": &d.NS, "parent": &d.Parent,
-		"checkpoint": &d.Checkpoint, "metadata": &d.Metadata, "manifest": &manifest}
-	for {
-		name, err := in.Token()
-		if err != nil {
-			return nil, nil, 0, err
+	_, err := in.Token()
+	for _, to := range []any{&m.Format, &m.Thread, &m.NS} {
+		if err == nil {
+			_, err = in.Token()
 		}
-		if name == "values" {
-			break
-		}
-		to, known := members[name.(string)]
-		if !known {
-			to = new(json.RawMessage)
-		}
-		if err := in.Decode(to); err != nil {
-			return nil, nil, 0, err
+		if err == nil {
+			err = in.Decode(to)
 		}
 	}
-	if format != graphFormat || d.Thread == "" || d.Checkpoint == nil {
-		return nil, nil, 0, &damageError{what: "it is no checkpoint of LangGraph"}
+	if err != nil {
+		return 0, false
 	}
-	at := in.InputOffset()
-	return d, manifest, at + int64(bytes.IndexByte(state[at:], '{')), nil
+	const values = `,"values":`
+	from := int(in.InputOffset())
+	return from + len(values), bytes.HasPrefix(state[from:], []byte(values))
 }
 
 // cutValues finds the values by their lengths, and answers false where they
 // stand otherwise: a secret was taken out.
 func (d *graphDocument) cutValues(text []byte, manifest []manifestEntry) bool {
-	d.Values = make([]ckpt.GraphValue, len(manifest))
+	d.Values = make([]graphValue, len(manifest))
 	var name []byte
 	for i := range manifest {
 		m := &manifest[i]
@@ -182,7 +239,7 @@ func (d *graphDocument) cutValues(text []byte, manifest []manifestEntry) bool {
 		}
 		d.Values[i] = m.value(data)
 	}
-	return bytes.Equal(text, []byte("}}")) || len(manifest) == 0
+	return bytes.Equal(text, []byte("}")) || len(manifest) == 0
 }
 
 // decode undoes appendGraphValue.
@@ -197,21 +254,21 @@ func (m *manifestEntry) decode(raw []byte) ([]byte, bool) {
 	return data, err == nil
 }
 
-func (m *manifestEntry) value(data []byte) ckpt.GraphValue {
+func (m *manifestEntry) value(data []byte) graphValue {
 	version := m.Version
 	if string(version) == "null" {
 		version = nil
 	}
-	return ckpt.GraphValue{Channel: m.Channel, Version: version, GraphBytes: ckpt.GraphBytes{Type: m.Type, Data: data}}
+	return graphValue{ckpt.GraphValue{Channel: m.Channel, Version: version, GraphBytes: ckpt.GraphBytes{Type: m.Type, Data: data}}, m.Encoding}
 }
 
 // parseValues reads the values as JSON says where they are.
 func (d *graphDocument) parseValues(text []byte, manifest []manifestEntry) error {
 	var values map[string]json.RawMessage
-	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&values); err != nil {
+	if err := json.Unmarshal(text, &values); err != nil {
 		return &damageError{what: "its values cannot be read"}
 	}
-	d.Values = make([]ckpt.GraphValue, 0, len(manifest))
+	d.Values = make([]graphValue, 0, len(manifest))
 	for i := range manifest {
 		raw, there := values[manifest[i].Channel]
 		data, ok := manifest[i].decode(raw)
@@ -234,38 +291,41 @@ func (d *graphDocument) channels() (string, error) {
 }
 
 // carry takes over what a request leaves to its parent, at the versions that
-// its checkpoint names, and answers what the parent has not. Values stay where
-// the parent has them.
+// its checkpoint names, and answers what the parent has not. Those come first, in
+// the parent's order. Their bytes are the parent's.
 func (d *graphDocument) carry(parent *graphDocument, names []string, versions map[string]ckpt.JSON) (missing []string) {
-	sent := make(map[string]*ckpt.GraphValue, len(d.Values))
-	for i := range d.Values {
-		sent[d.Values[i].Channel] = &d.Values[i]
-	}
 	wanted := make(map[string]bool, len(names))
 	for _, name := range names {
 		wanted[name] = true
 	}
-	values := make([]ckpt.GraphValue, 0, len(sent)+len(names))
-	for i := range parent.Values { // in its order, so that what has not changed stays where it is
-		v := &parent.Values[i]
-		switch own := sent[v.Channel]; {
-		case own != nil:
-			values = append(values, *own)
-		case wanted[v.Channel] && sameVersion(v.Version, versions[v.Channel]):
+	values := make([]graphValue, 0, len(d.Values)+len(names))
+	for i := range parent.Values {
+		if v := &parent.Values[i]; wanted[v.Channel] && sameVersion(v.Version, versions[v.Channel]) {
 			values = append(values, *v)
-		default:
-			continue
-		}
-		delete(sent, v.Channel)
-		delete(wanted, v.Channel)
-	}
-	for i := range d.Values {
-		if sent[d.Values[i].Channel] != nil {
-			values = append(values, d.Values[i])
+			delete(wanted, v.Channel)
 		}
 	}
-	d.Values = values
+	d.Values = append(values, d.Values...)
 	return slices.Sorted(maps.Keys(wanted))
+}
+
+// graphValues are values as a client has sent them.
+func graphValues(values []ckpt.GraphValue, versions map[string]ckpt.JSON) []graphValue {
+	list := make([]graphValue, len(values))
+	for i := range values {
+		list[i].GraphValue = values[i]
+		list[i].Version = versions[values[i].Channel]
+	}
+	return list
+}
+
+// plain are the values without how they stand in the document.
+func (d *graphDocument) plain() []ckpt.GraphValue {
+	list := make([]ckpt.GraphValue, len(d.Values))
+	for i := range d.Values {
+		list[i] = d.Values[i].GraphValue
+	}
+	return list
 }
 
 // sameVersion compares two versions, as JSON. There is none of a value that has

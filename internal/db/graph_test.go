@@ -134,9 +134,9 @@ func TestGraphCheckpointIsAnOrdinaryOne(t *testing.T) {
 	}
 	c, err := s.Checkpoint(t.Context(), ann, string(saved.Checkpoint), true)
 	must(t, err)
-	want := `{"langgraph":1,"thread":"thread 1/ü","ns":"","parent":null,"checkpoint":` + string(checkpointOf("1", `{"a":1,"b":1}`)) +
+	want := `{"langgraph":1,"thread":"thread 1/ü","ns":"","values":{"a":{"x": "ü"},"b":[1]},"parent":null,"checkpoint":` + string(checkpointOf("1", `{"a":1,"b":1}`)) +
 		`,"metadata":{"source":"loop","step":1},"manifest":[{"channel":"a","version":1,"type":"json","encoding":"json","length":11},` +
-		`{"channel":"b","version":1,"type":"json","encoding":"json","length":3}],"values":{"a":{"x": "ü"},"b":[1]}}`
+		`{"channel":"b","version":1,"type":"json","encoding":"json","length":3}],"head_at":81}`
 	if diff := cmp.Diff(want, string(c.State)); diff != "" {
 		t.Error(diff)
 	}
@@ -204,8 +204,8 @@ func TestGraphCarriesOverFromTheParentAlone(t *testing.T) {
 	s.put(root1, "2", "4", `{"a":2,"b":2}`, channels{"b": `"b2"`}, "a")
 	s.put(root1, "3", "5", `{"a":2,"b":1,"c":1}`, channels{"c": `"c1"`}, "a", "b")
 	s.want(root1, "4", `a@2=json:"left" b@2=json:"b2"`)
-	s.want(root1, "5", `a@2=json:"right" b@1=json:"b1" c@1=json:"c1"`)
-	s.want(root1, "", `a@2=json:"right" b@1=json:"b1" c@1=json:"c1"`)
+	s.want(root1, "5", `b@1=json:"b1" a@2=json:"right" c@1=json:"c1"`)
+	s.want(root1, "", `b@1=json:"b1" a@2=json:"right" c@1=json:"c1"`)
 	s.want(root1, "9", "none")
 
 	before := len(s.list(nil))

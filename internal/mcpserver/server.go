@@ -30,8 +30,11 @@ type Server struct {
 	pid    int
 	mcp    *mcp.Server
 
-	mu   sync.Mutex
-	held map[string]int64 // by run: the epoch with which this process has claimed it
+	turn sync.Mutex // held by the tool that writes: two that claim at once would fence each other off
+
+	mu    sync.Mutex
+	held  map[string]int64   // by run: the epoch with which this process has claimed it
+	begun map[[2]string]bool // steps by run and key that were reported as started
 }
 
 const instructions = `ckptsidecar keeps durable checkpoints of your work, so that it can go on after a crash, a lost connection or a mistake.
@@ -43,7 +46,7 @@ Nothing here deletes anything.`
 
 // New makes a server.
 func New(o Options) *Server {
-	s := &Server{client: o.Client, agent: o.Agent, run: o.Run, pid: o.PID, held: map[string]int64{}}
+	s := &Server{client: o.Client, agent: o.Agent, run: o.Run, pid: o.PID, held: map[string]int64{}, begun: map[[2]string]bool{}}
 	if s.run == "" {
 		s.run = ckpt.MainRun
 	}

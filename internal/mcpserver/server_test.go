@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -215,6 +217,38 @@ func TestASessionGoesOnWhereAKilledOneWas(t *testing.T) {
 	}
 }
 
+func TestAStepThatWasStartedIsEndedUnderItsKey(t *testing.T) {
+	d := newDaemon(t)
+	h := d.host("stepper")
+	h.done("report_step", `{"name":"build","key":"b","status":"started","args":{"all":true}}`)
+	h.done("report_step", `{"name":"build","key":"b","result":"ok"}`)
+	page, err := d.client().Steps(t.Context(), ckpt.RunRef{Agent: "stepper"}, ckpt.ListFilter{})
+	if err != nil || len(page.Steps) != 1 {
+		t.Fatalf("steps: %+v, error %v", page, err)
+	}
+	if s := page.Steps[0]; s.Status != ckpt.StepSucceeded || s.Attempt != 1 || string(s.Args) != `{"all":true}` || string(s.Result) != `"ok"` {
+		t.Errorf("the step is %+v", s)
+	}
+}
+
+// A host may send calls at the same time: none of them fences another off.
+func TestCallsAtTheSameTime(t *testing.T) {
+	h := newDaemon(t).host("busy")
+	var group sync.WaitGroup
+	for i := range 20 {
+		group.Go(func() {
+			name, arguments := "save_checkpoint", fmt.Sprintf(`{"state":{"n":%d}}`, i)
+			if i%5 == 0 {
+				name, arguments = "resume_run", `{}`
+			}
+			if result, text := h.call(name, arguments); result.IsError {
+				t.Errorf("%s: %s", name, text)
+			}
+		})
+	}
+	group.Wait()
+}
+
 func TestTwoServersDoNotShareARun(t *testing.T) {
 	d := newDaemon(t)
 	first, second := d.host("twin"), d.host("twin")
@@ -337,5 +371,17 @@ func TestResourcesAndThePrompt(t *testing.T) {
 	run, err := d.client().Run(t.Context(), ckpt.RunRef{Agent: "librarian"})
 	if err != nil || run.Epoch != 1 || time.Since(run.StartedAt.Time) > time.Hour {
 		t.Errorf("the prompt has claimed the run: %+v, error %v", run, err)
+	}
+}
+
+func TestTheDocumentNamesEveryTool(t *testing.T) {
+	text, err := os.ReadFile("../../docs/MCP.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, use := range uses {
+		if !strings.Contains(string(text), "| `"+use.tool+"` |") {
+			t.Errorf("docs/MCP.md does not describe %s", use.tool)
+		}
 	}
 }

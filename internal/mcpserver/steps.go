@@ -158,7 +158,7 @@ func (s *Server) step(ctx context.Context, in *stepIn) (*stepOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	step, _, err := s.client.BeginStep(ctx, ref, r)
+	step, err := s.putStep(ctx, ref, r)
 	if err != nil {
 		return nil, s.note(ref.Run, err)
 	}
@@ -168,4 +168,22 @@ func (s *Server) step(ctx context.Context, in *stepIn) (*stepOut, error) {
 	}
 	out.Message += warning(step.Drift)
 	return out, nil
+}
+
+// putStep begins a step, ends one that this server has begun, or records one
+// whole.
+func (s *Server) putStep(ctx context.Context, ref ckpt.RunRef, r ckpt.StepRequest) (*ckpt.Step, error) {
+	which := [2]string{ref.Run, r.Key}
+	if s.begun[which] && r.Status != ckpt.StepStarted {
+		step, _, err := s.client.FinishStep(ctx, ref, r)
+		if ckpt.CodeOf(err) != ckpt.CodeNotFound {
+			delete(s.begun, which)
+			return step, err
+		}
+	}
+	step, _, err := s.client.BeginStep(ctx, ref, r)
+	if err == nil && step.Status == ckpt.StepStarted {
+		s.begun[which] = true
+	}
+	return step, err
 }

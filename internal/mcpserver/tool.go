@@ -33,6 +33,10 @@ func add[In, Out any](s *Server, t tool[In, Out]) {
 		if err := readArguments(r.Params.Arguments, in); err != nil {
 			return failed(err), nil
 		}
+		if !t.reads {
+			s.turn.Lock()
+			defer s.turn.Unlock()
+		}
 		out, err := t.do(ctx, in)
 		if err != nil {
 			return failed(err), nil
@@ -70,9 +74,6 @@ func sentence(err error) string {
 		return capitalised(err.Error())
 	}
 	text := e.Message
-	if err != error(e) { // something was added to it
-		text = err.Error()
-	}
 	switch {
 	case e.Outcome == ckpt.OutcomeUnknown:
 		text += ". It is not known whether it was done: call this tool again with the same arguments"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import itertools
 import os
 import re
@@ -239,6 +240,10 @@ class Conformance:
         self.assertEqual([found[("task", c)] for c in ("__error__", "__interrupt__", "__resume__")], [2, 2, 2])
         self.assertEqual((found[("mixed", "__scheduled__")], found[("mixed", "c")]), (1, 1))
         self.assertEqual(len(self.get("t").pending_writes), 7)
+
+    def test_writes_without_a_checkpoint_are_refused(self: Any) -> None:
+        with self.assertRaisesRegex(ckptsidecar.Invalid, "checkpoint_id"):
+            self.s.call("put_writes", config("t"), [("a", 1)], "task")
 
     def test_writes_may_come_before_their_checkpoint_and_belong_to_one_alone(self: Any) -> None:
         cp = checkpoint()
@@ -503,7 +508,9 @@ class OverADaemon(World):
         self.assertEqual((runs, count), ((1,), 40), "the whole history is kept")
         self.assertLess(stored, size / 10)
         ((state,),) = self.daemon.rows("SELECT state FROM audit_states WHERE agent = 'langgraph' ORDER BY seq DESC LIMIT 1")
-        self.assertIn(messages[-1], state)
+        self.assertTrue('"channel":"messages","version":40,' in state)
+        if SHIMMED:  # LangGraph's own serializer makes bytes
+            self.assertTrue(messages[-1] in state)
 
     def test_versions_grow(self) -> None:
         saver = self.saver()
@@ -526,7 +533,7 @@ class OverADaemon(World):
         self.assertGreaterEqual(len(snippets), 1)
         for code in snippets:
             compile(code, "docs/LANGGRAPH.md", "exec")
-        if SHIMMED:
+        if SHIMMED or importlib.util.find_spec("langgraph.graph") is None:
             self.skipTest("LangGraph is not installed: the examples were compiled, not run")
         self.start()
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src"), "CKPTSIDECAR_SOCKET": self.daemon.socket}

@@ -4,7 +4,7 @@ import type { Caller } from './caller.js';
 import { cutState, type Stored, withState } from './checkpoint.js';
 import type { Answer, Ask } from './connection.js';
 import { sleep } from './duration.js';
-import { invalid, isSidecarError } from './errors.js';
+import { invalid, isSidecarError, SidecarError } from './errors.js';
 import { planOf, PlanRefused } from './plan.js';
 import { passes, understood } from './problem.js';
 import { get, objectOf, post, queryOf } from './requests.js';
@@ -26,8 +26,9 @@ export interface Form<C> {
   write: (content: C) => EncodedState;
 }
 
-const tries = 20; // to write, while others do
-const longestPause = 50;
+const tries = 50; // to write, while others do
+const firstPause = 20;
+const longestPause = 1000;
 
 /**
  * Something that is read and changed as a whole, such as a conversation: it is
@@ -66,14 +67,15 @@ export class Document<C> {
   change(work: (content: C) => C | undefined): Promise<void> {
     return this.turn(async () => {
       let refused: { why: unknown } | undefined;
-      await this.insist(async ({ epoch, content }) => {
+      await this.insist(async ({ epoch, content }, known) => {
         let next: C | undefined;
+        refused = undefined;
         try {
           next = work(content);
         } catch (why) {
           refused = { why };
         }
-        if (next === undefined) return;
+        if (next === undefined) return known ? this.verify(epoch) : undefined;
         await this.saver.saveBytes(this.name.agent, this.name.run, epoch, this.form.write(next), {});
         this.claimed = { epoch, content: next };
       });
@@ -108,17 +110,28 @@ export class Document<C> {
   }
 
   /** Does something as the run's owner, again where another has become it. */
-  private async insist(work: (claimed: { epoch: number; content: C }) => Promise<unknown>): Promise<void> {
-    for (let n = 1; ; n++) {
+  private async insist(work: (claimed: { epoch: number; content: C }, known: boolean) => Promise<unknown>): Promise<void> {
+    for (let n = 1, pause = firstPause; ; n++, pause = Math.min(pause * 1.5, longestPause)) {
+      const known = this.claimed !== undefined;
       try {
-        await work((this.claimed ??= await this.claim()));
+        await work((this.claimed ??= await this.claim()), known);
         return;
       } catch (error) {
         this.claimed = undefined; // whatever it was: what the daemon has is not known any more
         if (n >= tries || !(isSidecarError(error, 'fenced') || isSidecarError(error, 'conflict'))) throw error;
-        await sleep(Math.random() * longestPause);
+        await sleep(Math.random() * pause);
       }
     }
+  }
+
+  /** Throws where another has become the owner, so that what is known here may be old. A daemon that is away cannot say so. */
+  private async verify(epoch: number): Promise<void> {
+    if (this.caller.presence.error) return;
+    const run = await this.info().catch((error: unknown) => {
+      if (isSidecarError(error) && passes(error, false)) return null;
+      throw error;
+    });
+    if (run !== null && (run?.epoch !== epoch || run.ended_at !== null)) throw new SidecarError('fenced', `run ${this.name.run} has another owner`);
   }
 
   private async claim(): Promise<{ epoch: number; content: C }> {
@@ -149,10 +162,13 @@ export class Document<C> {
 
   /** Whether the run has been written to since it began. */
   private async begun(): Promise<boolean> {
+    const run = await this.info();
+    return run !== undefined && run.ended_at === null && run.status !== 'starting';
+  }
+
+  private async info(): Promise<RunInfo | undefined> {
     const answer = await this.ask(get(this.path)).catch(notFound);
-    if (!answer) return false;
-    const run = understood<RunInfo>(answer, false);
-    return run.ended_at === null && run.status !== 'starting';
+    return answer && understood<RunInfo>(answer, false);
   }
 
   private async newest(): Promise<Stored | undefined> {

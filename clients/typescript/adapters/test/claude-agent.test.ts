@@ -97,6 +97,16 @@ test('an entry that comes again is there once, also from another process', async
   assert.equal((await agent.info(run)).updated_at, before, 'nothing new saves nothing');
 });
 
+test('a transcript that another process has deleted is begun anew', async () => {
+  const key = { projectKey: 'p', sessionId: 's' };
+  const a = entry('a', { uuid: 'u1' });
+  const first = store('deleted');
+  await first.append(key, [a]);
+  await store('deleted').delete(key);
+  await first.append(key, [a]);
+  assert.deepEqual(await first.load(key), [a]);
+});
+
 test('what many processes append at once is all there, each in its order', async () => {
   const key = { projectKey: 'p', sessionId: 's' };
   await Promise.all(Array.from({ length: 4 }, async (_, who) => {

@@ -90,6 +90,21 @@ test('another process finds it, and knows which changes were made', async () => 
   assert.deepEqual(texts(await session('other').getItems()), []);
 });
 
+test('what another process has done is seen also where nothing is to be written', async () => {
+  const [first, second] = [session('seen'), session('seen')];
+  await first.addItems([says('a')]);
+  await first.popItem();
+  await second.addItems([says('b')]);
+  assert.deepEqual(texts([(await first.popItem())!]), ['b']);
+  assert.equal(await second.popItem(), undefined);
+  await first.addItems([says('c')]);
+  await second.addItems([says('d')]);
+  await first.applyHistoryTransaction({ operationId: 'o', transaction: { type: 'replace_suffix', expectedSuffix: [says('c'), says('d')], replacement: [says('e')] } });
+  await second.clearSession();
+  await first.applyHistoryTransaction({ operationId: 'o', transaction: { type: 'append_items', items: [says('f')] } });
+  assert.deepEqual(texts(await second.getItems()), ['f']);
+});
+
 test('what many clients add at once is all there', async () => {
   const sessions = Array.from({ length: 4 }, () => session('crowd'));
   await Promise.all(sessions.map(async (s, who) => {

@@ -7,6 +7,7 @@ from typing import Any, AsyncIterator, Iterator, Mapping, Optional, Sequence
 
 from ..aio import AsyncSidecar
 from ..client import Sidecar
+from ..errors import Internal, Invalid
 from .calls import Calls
 from .frames import Frame, Parts, json_of
 
@@ -53,7 +54,9 @@ class SidecarSaver(BaseCheckpointSaver):
         names = {"thread": thread, "ns": ns, "parent": parent, "checkpoint": head, "metadata": about}
         missing = self._put(names, {c: values[c] for c in given}, carry)
         if missing:
-            self._put(names, {c: values[c] for c in (*given, *missing)}, [c for c in carry if c not in missing])
+            missing = self._put(names, {c: values[c] for c in (*given, *missing)}, [c for c in carry if c not in missing])
+        if missing:
+            raise Internal(f"the daemon does not take the channels {', '.join(missing)}: nothing was saved")
         return _config(thread, ns, checkpoint["id"])
 
     def _put(self, names: Mapping[str, Any], values: Mapping[str, Any], carry: list[str]) -> list[str]:
@@ -68,6 +71,8 @@ class SidecarSaver(BaseCheckpointSaver):
         if not writes:
             return
         thread, ns, checkpoint = _place(config)
+        if checkpoint is None:
+            raise Invalid("writes belong to a checkpoint: the config names none as its checkpoint_id")
         frame = Frame()
         named = [
             frame.add(self.serde.dumps_typed(value), idx=WRITES_IDX_MAP.get(channel, n), channel=channel)

@@ -1,0 +1,236 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { test, type TestContext } from 'node:test';
+
+import { Annotation, Command, END, interrupt, MemorySaver, START, StateGraph } from '@langchain/langgraph';
+import { emptyCheckpoint, uuid6, type SerializerProtocol } from '@langchain/langgraph-checkpoint';
+
+import { isSidecarError } from 'ckptsidecar';
+import { SidecarSaver, type SidecarSaverOptions } from 'ckptsidecar/langgraph';
+
+import { child, sleep, until, World } from './world.js';
+
+process.env['LANGSMITH_TRACING'] = 'false';
+
+function saverOf(t: TestContext, world: World, options: SidecarSaverOptions = {}): SidecarSaver {
+  const saver = new SidecarSaver({ socket: world.socket, spool: { folder: world.spool }, ...options });
+  t.after(() => saver.close());
+  return saver;
+}
+
+const meta = { source: 'loop', step: 0, parents: {} } as const;
+
+function checkpoint(values: Record<string, unknown>, versions: Record<string, number>): ReturnType<typeof emptyCheckpoint> {
+  return { ...emptyCheckpoint(), id: uuid6(1), channel_values: values, channel_versions: versions };
+}
+
+const thread = (id: string): { configurable: Record<string, string> } => ({ configurable: { thread_id: id, checkpoint_ns: '' } });
+
+const nodes = ['a', 'b1', 'b2', 'b3', 'q1:yes', 'q2:yes', 's1', 's2', 'z'];
+const inState = ['a', 'b1', 'b2', 'b3', 'q1:yes', 'q2:yes', 's1 of sub', 's2 of sub', 'z'];
+
+test('a graph that is killed 20 times, and its daemon too, loses and repeats nothing', { timeout: 280_000 }, async (t) => {
+  const world = await World.start();
+  const effects = join(world.dir, 'effects');
+  const [threads, kills] = [4, 20];
+  const lines = (): string[] => {
+    try {
+      return readFileSync(effects, 'utf8').trimEnd().split('\n');
+    } catch {
+      return [];
+    }
+  };
+  const start = (): ReturnType<typeof child> => child('child-graph.js', { ...world.env, LANGSMITH_TRACING: 'false' }, effects, String(threads));
+  for (let kill = 0; kill < kills; kill++) {
+    const running = start();
+    const from = lines().length;
+    await until(`life ${kill}: ${running.output()}`, () => lines().length > from + (kill % 3) || running.exitCode !== null, 60_000);
+    if (kill % 4 === 1) {
+      await world.stop('SIGKILL');
+      await world.start();
+      await until(`life ${kill} after its daemon died: ${running.output()}`, () => lines().length > from + 3 || running.exitCode !== null, 60_000);
+    }
+    await sleep(Math.random() * 15);
+    running.kill('SIGKILL');
+    assert.equal((await running.ended).signal, 'SIGKILL', `it was done before it was killed ${kill} times`);
+  }
+  const last = start();
+  assert.equal((await last.ended).code, 0, last.output());
+
+  const seen = lines();
+  let again = 0;
+  for (let n = 0; n < threads; n++) {
+    const tuple = await saverOf(t, world).getTuple({ configurable: { thread_id: `t${n}` } });
+    assert.deepEqual([...(tuple!.checkpoint.channel_values['done'] as string[])].sort(), inState);
+    for (const node of nodes) {
+      const effect = seen.flatMap((line, at) => (line === `effect t${n} ${node}` ? [at] : []));
+      const kept = seen.indexOf(`kept t${n} ${node}`);
+      assert.ok(effect.length > 0, `${node} of t${n} was never done`);
+      assert.ok(kept < 0 || effect.every((at) => at < kept), `${node} of t${n} was done again after its writes were kept`);
+      again += effect.length - 1;
+    }
+  }
+  t.diagnostic(`${kills} kills of the graph, ${kills / 4} of the daemon: ${threads * nodes.length} effects, ${again} done again because they were not kept yet`);
+});
+
+const Log = Annotation.Root({ log: Annotation<string[]>({ reducer: (a, b) => a.concat(b), default: () => [] }) });
+
+/** A graph whose nodes say their names. */
+function chain(saver: SidecarSaver | MemorySaver) {
+  return new StateGraph(Log)
+    .addNode('one', () => ({ log: ['one'] }))
+    .addNode('two', () => ({ log: ['two'] }))
+    .addNode('three', ({ log }) => ({ log: [`three after ${log.length}`] }))
+    .addEdge(START, 'one')
+    .addEdge('one', 'two')
+    .addEdge('two', 'three')
+    .addEdge('three', END)
+    .compile({ checkpointer: saver });
+}
+
+test('time travel, and two forks from one checkpoint', async (t) => {
+  const graph = chain(saverOf(t, await World.start()));
+  const config = thread('travel');
+  assert.deepEqual((await graph.invoke({ log: ['begin'] }, config)).log, ['begin', 'one', 'two', 'three after 3']);
+  const history = [];
+  for await (const state of graph.getStateHistory(config)) history.push(state);
+  assert.deepEqual(history.map((state) => state.next), [[], ['three'], ['two'], ['one'], ['__start__']]);
+  const before = history[2]!;
+  assert.deepEqual(before.values.log, ['begin', 'one']);
+
+  // From there again: history is added to, and not changed.
+  assert.deepEqual((await graph.invoke(null, before.config)).log, ['begin', 'one', 'two', 'three after 3']);
+
+  const left = await graph.updateState(before.config, { log: ['left'] }, 'one');
+  const right = await graph.updateState(before.config, { log: ['right'] }, 'one');
+  assert.deepEqual((await graph.invoke(null, left)).log, ['begin', 'one', 'left', 'two', 'three after 4']);
+  assert.deepEqual((await graph.invoke(null, right)).log, ['begin', 'one', 'right', 'two', 'three after 4']);
+  for (const [fork, name] of [[left, 'left'], [right, 'right']] as const) {
+    const state = await graph.getState(fork);
+    assert.deepEqual(state.values.log, ['begin', 'one', name]);
+    assert.equal(state.parentConfig!.configurable!['checkpoint_id'], before.config.configurable!['checkpoint_id']);
+  }
+  assert.deepEqual((await graph.getState(before.config)).values.log, ['begin', 'one']);
+});
+
+test('what LangGraph sees is what its own memory saver gives', async (t) => {
+  const ours = chain(saverOf(t, await World.start()));
+  const theirs = chain(new MemorySaver());
+  const shown = [];
+  for (const graph of [ours, theirs]) {
+    await graph.invoke({ log: ['begin'] }, thread('same'));
+    await graph.invoke({ log: ['again'] }, thread('same'));
+    const states = [];
+    for await (const state of graph.getStateHistory(thread('same'))) states.push({ values: state.values, next: state.next, metadata: state.metadata, tasks: state.tasks.map(({ id: _, ...task }) => task) });
+    shown.push(states);
+  }
+  assert.deepEqual(shown[0], shown[1]);
+});
+
+/** Answers questions of two nodes at once, some of them together, and says what was open each time. */
+async function answering(saver: SidecarSaver | MemorySaver): Promise<{ log: string[]; open: string[][] }> {
+  const asking = (name: string) => () => ({ log: [`${name}: ${interrupt<string, string>(`${name}?`)} ${interrupt<string, string>(`${name} again?`)}`] });
+  const graph = new StateGraph(Log)
+    .addNode('left', asking('left'))
+    .addNode('right', asking('right'))
+    .addEdge(START, 'left')
+    .addEdge(START, 'right')
+    .compile({ checkpointer: saver });
+  const config = thread('ask');
+  const open: string[][] = [];
+  let { log } = await graph.invoke({ log: [] }, config);
+  for (const answers of [{ 'left?': 'L1' }, { 'left again?': 'L2', 'right?': 'R1' }, { 'right again?': 'R2' }] as Record<string, string>[]) {
+    const asked = (await graph.getState(config)).tasks.flatMap((task) => task.interrupts);
+    open.push(asked.map(({ value }) => String(value)));
+    const resume = Object.fromEntries(asked.filter(({ value }) => String(value) in answers).map(({ id, value }) => [id!, answers[String(value)]]));
+    ({ log } = await graph.invoke(new Command({ resume }), config));
+  }
+  return { log, open };
+}
+
+test('several interrupts are answered one by one and together', async (t) => {
+  const ours = await answering(saverOf(t, await World.start()));
+  assert.deepEqual(ours.log, ['left: L1 L2', 'right: R1 R2']);
+  assert.deepEqual(ours.open.slice(0, 2), [['left?', 'right?'], ['left again?', 'right?']]);
+  assert.deepEqual(ours, await answering(new MemorySaver()));
+});
+
+test('only what has changed is sent, and what the parent lacks is sent again', async (t) => {
+  const world = await World.start();
+  const saver = saverOf(t, world);
+  const big = 'x'.repeat(100_000);
+  const first = await saver.put(thread('1'), checkpoint({ big, n: 1 }, { big: 1, n: 1 }), meta, { big: 1, n: 1 });
+  const second = await saver.put(first, checkpoint({ big: 'not looked at', n: 2 }, { big: 1, n: 2 }), meta, { n: 2 });
+  assert.deepEqual((await saver.getTuple(second))!.checkpoint.channel_values, { big, n: 2 });
+
+  // A thread that was shortened behind the saver's back.
+  await saver.prune(['1']);
+  const third = await saver.put(first, checkpoint({ big: 'sent anew', n: 3, free: true }, { big: 1, n: 3 }), meta, { n: 3 });
+  assert.deepEqual((await saver.getTuple(third))!.checkpoint.channel_values, { big: 'sent anew', n: 3, free: true });
+  assert.equal((await saver.getTuple(first)), undefined);
+
+  await saver.copyThread('1', '2');
+  await saver.deleteThread('1');
+  const copies = [];
+  for await (const tuple of saver.list({ configurable: {} })) copies.push(tuple.config.configurable!['thread_id']);
+  assert.deepEqual(copies, ['2', '2']);
+  await saver.deleteForRuns(['nobody']);
+  assert.match(world.run('list', 'langgraph'), /2-[0-9a-f]{16}/);
+});
+
+test('values are whatever a serializer makes of them', async (t) => {
+  const world = await World.start();
+  const upside: SerializerProtocol = {
+    dumpsTyped: (value) => Promise.resolve(['upside-down', Buffer.from(JSON.stringify(value) ?? 'undefined').reverse()]),
+    loadsTyped: (type, data) => {
+      assert.equal(type, 'upside-down');
+      return Promise.resolve(JSON.parse(Buffer.from(data as Uint8Array).reverse().toString('utf8')));
+    },
+  };
+  const saver = saverOf(t, world, { serde: upside, agent: 'other' });
+  const config = await saver.put(thread('1'), checkpoint({ a: { b: 'ü' } }, { a: 1 }), { ...meta, user: new Map([['k', 1]]) } as never, { a: 1 });
+  await saver.putWrites(config, [['a', [1]]], 'task');
+  const tuple = (await saver.getTuple(config))!;
+  assert.deepEqual(tuple.checkpoint.channel_values, { a: { b: 'ü' } });
+  assert.deepEqual(tuple.pendingWrites, [['task', 'a', [1]]]);
+  assert.deepEqual((tuple.metadata as unknown as { user: unknown }).user, new Map([['k', 1]]));
+  const found = [];
+  for await (const one of saver.list({ configurable: {} }, { filter: { user: new Map([['k', 1]]), none: undefined } })) found.push(one);
+  assert.equal(found.length, 1);
+});
+
+test('names may be any text', async (t) => {
+  const saver = saverOf(t, await World.start());
+  for (const id of ['..', 'a/b?c#d', 'ü \u{1F600}', "'; DROP TABLE runs; --", '__proto__']) {
+    const config = await saver.put({ configurable: { thread_id: id, checkpoint_ns: `${id}|x:1` } }, checkpoint({ [id]: id }, { [id]: 1 }), meta, { [id]: 1 });
+    const tuple = (await saver.getTuple(config))!;
+    assert.deepEqual(Object.entries(tuple.checkpoint.channel_values), [[id, id]]);
+    assert.deepEqual(tuple.config, config);
+  }
+});
+
+test('a put waits for a daemon that was killed, as long as it was told to', async (t) => {
+  const world = await World.start();
+  const saver = saverOf(t, world, { deadline: 60_000 });
+  const first = await saver.put(thread('1'), checkpoint({ n: 1 }, { n: 1 }), meta, { n: 1 });
+  await world.stop('SIGKILL');
+  const waiting = saver.put(first, checkpoint({ n: 2 }, { n: 2 }), meta, { n: 2 });
+  await sleep(200);
+  await world.start();
+  const second = await waiting;
+  assert.deepEqual((await saver.getTuple(thread('1')))!.config, second);
+  assert.equal((await saver.getTuple(first))!.checkpoint.channel_values['n'], 1);
+
+  await world.stop('SIGKILL');
+  const hasty = saverOf(t, world, { deadline: 100 });
+  await assert.rejects(hasty.put(first, checkpoint({}, {}), meta, {}), (error) => isSidecarError(error, 'no_daemon'));
+  assert.deepEqual(world.spooled(), []); // a checkpointer never says that something is kept which is not
+});
+
+test('CommonJS has it as well', () => {
+  const { SidecarSaver: required } = createRequire(import.meta.url)('ckptsidecar/langgraph') as { SidecarSaver: typeof SidecarSaver };
+  assert.equal(new required({ socket: '/nobody' }).agent, 'langgraph');
+  assert.throws(() => new required({ agent: 'no agent' }), (error) => isSidecarError(error, 'invalid'));
+});

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/hook"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// What a hook may take of an agent's time and of its memory.
+const (
+	hookDeadline = 300 * time.Millisecond
+	hookMost     = 32 << 20
+)
+
+type hookCmd struct {
+	Handle    hookHandleCmd    `cmd:"" default:"withargs" hidden:"" help:"Handle what a coding agent tells on standard input."`
+	Install   hookInstallCmd   `cmd:"" help:"Add the hooks to the settings of a coding agent, after showing what is written."`
+	Uninstall hookUninstallCmd `cmd:"" help:"Take the hooks out of the settings of a coding agent again."`
+}
+
+// Help is what `hook --help` adds.
+func (c *hookCmd) Help() string {
+	return "Without a subcommand it reads the JSON that Claude Code, Codex or Gemini CLI give to a hook, and notes it: a run for each session, a step for each tool call, " +
+		"an operation around what is risky, checkpoints. It prints what the model should know, and nothing otherwise. It never stops an agent: whatever goes wrong, " +
+		"it ends with 0 within 300 ms. docs/HOOKS.md says all of it."
+}
+
+// forProduct is which coding agent it is about.
+type forProduct struct {
+	For string `enum:",claude-code,codex,gemini" default:"" help:"Which coding agent: claude-code, codex or gemini." placeholder:"PRODUCT"`
+}
+
+// hookSettings are what a hook can be told on its command line; install writes
+// them there.
+type hookSettings struct {
+	Agent     string   `help:"Whose runs they are. Default: $$CKPTSIDECAR_AGENT, then the name of the project folder." placeholder:"NAME"`
+	Risky     []string `sep:"none" help:"A regular expression for calls that are risky, beside those that come with the program; held against TOOL ARGUMENTS, and for commands against shell COMMAND. May be repeated." placeholder:"REGEX"`
+	NotRisky  []string `sep:"none" help:"One for calls that are not risky all the same. May be repeated." placeholder:"REGEX"`
+	OnlyRisky bool     `help:"Take --risky instead of what comes with the program."`
+	SaveEvery int64    `default:"20" help:"Save a checkpoint after so many tool calls; 0 for never." placeholder:"N"`
+}
+
+func (s *hookSettings) risky() *hook.Risky {
+	return hook.NewRisky(s.Risky, s.NotRisky, s.OnlyRisky)
+}
+
+// check finds what is wrong before it is written into anybody's settings.
+func (s *hookSettings) check() error {
+	err := s.risky().Check()
+	if s.SaveEvery < 0 {
+		err = fmt.Errorf("--save-every is %d: it cannot be less than 0", s.SaveEvery)
+	}
+	return checked(err, given(s.Agent, ckpt.CheckAgentName))
+}
+
+// words are the settings as a command line has them.
+func (s *hookSettings) words() (words []string) {
+	if s.Agent != "" {
+		words = append(words, "--agent", s.Agent)
+	}
+	for _, p := range s.Risky {
+		words = append(words, "--risky", p)
+	}
+	for _, p := range s.NotRisky {
+		words = append(words, "--not-risky", p)
+	}
+	if s.OnlyRisky {
+		words = append(words, "--only-risky")
+	}
+	if s.SaveEvery != 20 {
+		words = append(words, "--save-every", strconv.FormatInt(s.SaveEvery, 10))
+	}
+	return words
+}
+
+type hookHandleCmd struct {
+	forProduct
+	hookSettings
+	PID   int  `name:"pid" help:"The agent's process. Default: the nearest above this one that is no shell." placeholder:"N"`
+	Debug bool `help:"Say on standard error what went wrong. It still ends with 0."`
+}
+
+// Run never answers an error: an agent must not be stopped by its recorder.
+func (c *hookHandleCmd) Run(ctx context.Context, a *app) error {
+	ctx, cancel := context.WithTimeout(ctx, hookDeadline)
+	defer cancel()
+	type outcome struct {
+		say []byte
+		err error
+	}
+	handled := make(chan outcome, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				handled <- outcome{err: fmt.Errorf("panic: %v", p)}
+			}
+		}()
+		say, err := c.handle(ctx, a)
+		handled <- outcome{say, err}
+	}()
+	var o outcome
+	select {
+	case o = <-handled:
+	case <-ctx.Done():
+		o.err = fmt.Errorf("not done in %s", hookDeadline)
+	}
+	if o.err != nil && c.Debug {
+		a.tell("ckptsidecar hook: %s", messageOf(o.err))
+	}
+	_, _ = a.stdout.Write(o.say)
+	return nil
+}
+
+func (c *hookHandleCmd) handle(ctx context.Context, a *app) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(a.stdin, hookMost))
+	if err != nil {
+		return nil, err
+	}
+	in, err := hook.Read(text)
+	if err != nil {
+		return nil, err
+	}
+	h := &hook.Handler{Product: hook.Product(c.For), Agent: c.agent(a, in), PID: c.owner(), Risky: c.risky(), SaveEvery: c.SaveEvery}
+	if run := a.inRun(h.Agent, ""); run != "" {
+		ref := a.ref(h.Agent, "", nil) // exec has begun it, and looks after it
+		h.Run, h.Epoch = ref.Run, ref.Epoch
+	}
+	h.Client = &ipc.Client{Socket: a.cli.Socket, Owner: a.cli.Owner}
+	defer h.Client.Close()
+	return h.Handle(ctx, in)
+}
+
+// agent is that of the flag or the environment, else of the project.
+func (c *hookHandleCmd) agent(a *app, in *hook.Input) string {
+	for _, name := range []string{"CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR"} {
+		if folder := a.env(name); folder != "" {
+			return a.projectAgent(c.Agent, folder)
+		}
+	}
+	return a.projectAgent(c.Agent, in.Folder)
+}
+
+func (c *hookHandleCmd) owner() int {
+	if c.PID != 0 {
+		return c.PID
+	}
+	return hook.OwnerOf(os.Getppid())
+}
+
+// handlesHook says that this is the call of a hook.
+func handlesHook(args []string) bool {
+	if len(args) == 0 || args[0] != "hook" {
+		return false
+	}
+	elsewhere := []string{"install", "uninstall", "-h", "--help"}
+	return !slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(elsewhere, arg) })
+}
+
+// hookGrammar is the part of the grammar that a hook needs. Reading all of it
+// would cost an agent more at every call than the call itself.
+type hookGrammar struct {
+	Socket string
+	Owner  string
+	hookHandleCmd
+}
+
+// hookMemory is where a hook begins to collect garbage: it is over before.
+const hookMemory = 256 << 20
+
+// hook is the whole program as a hook. It always ends with 0: exit code 2 would
+// forbid the agent what it is about to do, so that not even a wrong flag may
+// give it.
+func (a *app) hook(ctx context.Context, args []string) int {
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(hookMemory)
+	var g hookGrammar
+	parser, err := kong.New(&g, kong.Name("ckptsidecar hook"), kong.Writers(a.stderr, a.stderr), kong.NoDefaultHelp())
+	if err == nil {
+		_, err = parser.Parse(args)
+	}
+	if err != nil {
+		a.tell("ckptsidecar hook: %v", err)
+		return exitDone
+	}
+	a.cli.Socket, a.cli.Owner = g.Socket, g.Owner
+	_ = g.hookHandleCmd.Run(ctx, a) // it answers none
+	return exitDone
+}

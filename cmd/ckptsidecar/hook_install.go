@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/hook"
+)
+
+// hookPlace is where the settings are.
+type hookPlace struct {
+	forProduct
+	Project bool   `xor:"place" help:"In the settings of the project that this folder belongs to."`
+	User    bool   `xor:"place" help:"In your own settings, for all projects. This is the default."`
+	File    string `xor:"place" help:"In this file." placeholder:"FILE"`
+	Yes     bool   `short:"y" help:"Write without asking."`
+	DryRun  bool   `help:"Show what would be written, and write nothing."`
+}
+
+type hookInstallCmd struct {
+	hookPlace
+	hookSettings
+}
+
+type hookUninstallCmd struct{ hookPlace }
+
+func (c *hookInstallCmd) Run(ctx context.Context, a *app) error {
+	if err := c.hookSettings.check(); err != nil {
+		return err
+	}
+	file, err := c.hookPlace.file(a)
+	if err != nil {
+		return err
+	}
+	command, err := c.command(a)
+	if err != nil {
+		return err
+	}
+	done, err := c.hookPlace.change(a, file, func(settings []byte) ([]byte, error) { return hook.Install(hook.Product(c.For), settings, command) })
+	if err == nil && done && hook.Product(c.For) == hook.Codex {
+		a.tell("Codex runs hooks that you have reviewed: open /hooks in it. Older versions want codex_hooks = true under [features] in config.toml.")
+	}
+	return err
+}
+
+func (c *hookUninstallCmd) Run(ctx context.Context, a *app) error {
+	file, err := c.hookPlace.file(a)
+	if err != nil {
+		return err
+	}
+	_, err = c.hookPlace.change(a, file, hook.Uninstall)
+	return err
+}
+
+// file is the product's file of settings.
+func (c *hookPlace) file(a *app) (string, error) {
+	if c.For == "" {
+		return "", usagef("say which coding agent: --for claude-code, codex or gemini")
+	}
+	if c.File != "" {
+		return c.File, nil
+	}
+	names := map[hook.Product][3]string{ // the folder, the variable that names it, the file
+		hook.ClaudeCode: {".claude", "CLAUDE_CONFIG_DIR", "settings.json"},
+		hook.Codex:      {".codex", "CODEX_HOME", "hooks.json"},
+		hook.Gemini:     {".gemini", "", "settings.json"},
+	}[hook.Product(c.For)]
+	if c.Project {
+		folder, err := os.Getwd()
+		return filepath.Join(projectOf(folder), names[0], names[2]), err
+	}
+	if names[1] != "" && a.env(names[1]) != "" {
+		return filepath.Join(a.env(names[1]), names[2]), nil
+	}
+	home, err := os.UserHomeDir()
+	return filepath.Join(home, names[0], names[2]), err
+}
+
+// command is how the product is to call this program: by its name, where that is
+// found by it, else by its path.
+func (c *hookInstallCmd) command(a *app) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("this program cannot find itself: %w", err)
+	}
+	program := self
+	if found, err := exec.LookPath("ckptsidecar"); err == nil && sameFile(found, self) {
+		program = "ckptsidecar"
+	}
+	words := []string{commandWord(program), "hook", "--for", c.For}
+	for _, word := range c.hookSettings.words() {
+		words = append(words, commandWord(word))
+	}
+	if a.cli.Socket != "" {
+		words = append(words, "--socket", commandWord(a.cli.Socket))
+	}
+	return strings.Join(words, " "), nil
+}
+
+func sameFile(one, two string) bool {
+	a, err1 := os.Stat(one)
+	b, err2 := os.Stat(two)
+	return err1 == nil && err2 == nil && os.SameFile(a, b)
+}
+
+// change shows what a file of settings would become, asks, and writes it.
+func (c *hookPlace) change(a *app, file string, edit func([]byte) ([]byte, error)) (done bool, err error) {
+	settings, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	changed, err := edit(settings)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w; nothing was changed", file, err)
+	}
+	if bytes.Equal(settings, changed) || len(settings) == 0 && strings.TrimSpace(string(changed)) == "{}" {
+		a.tell("%s is as it should be: there is nothing to change", file)
+		return false, nil
+	}
+	fmt.Fprintf(a.stdout, "%s\n", changed)
+	switch {
+	case c.DryRun:
+		a.tell("this is what %s would be; nothing was written", file)
+		return false, nil
+	case !c.Yes && !a.interactive:
+		return false, usagef("nobody is there to be asked: say --yes to write this to %s, or --dry-run to only look", file)
+	case !c.Yes && !a.agrees(fmt.Sprintf("Write this to %s? [y/N] ", file)):
+		a.tell("nothing was written")
+		return false, nil
+	}
+	if err := writeSettings(file, changed); err != nil {
+		return false, err
+	}
+	a.tell("%s %s", a.err.green("written:"), file)
+	return true, nil
+}
+
+// writeSettings writes a file that may be a link to another and keeps its mode.
+func writeSettings(file string, text []byte) error {
+	if target, err := filepath.EvalSymlinks(file); err == nil {
+		file = target
+	}
+	mode := fs.FileMode(0o644)
+	if info, err := os.Stat(file); err == nil {
+		mode = info.Mode().Perm()
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	if err := writeFileAtomically(file, text); err != nil {
+		return err
+	}
+	return os.Chmod(file, mode)
+}
+
+// agrees asks a person.
+func (a *app) agrees(question string) bool {
+	fmt.Fprint(a.stderr, question)
+	line, _ := bufio.NewReader(a.stdin).ReadString('\n')
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return answer == "y" || answer == "yes"
+}

@@ -1,0 +1,514 @@
+package hook
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// Handler handles what hooks are told.
+type Handler struct {
+	Client    *ipc.Client
+	Product   Product // "" to find out
+	Agent     string
+	Run       string // "" for one of each session; else somebody else owns it, as exec does
+	Epoch     *int64 // of Run
+	PID       int    // the agent's process; 0 where it is not known
+	Risky     *Risky
+	SaveEvery int64 // tool calls; 0 for never
+}
+
+// Handle does what an input asks for, and answers what to print.
+func (h *Handler) Handle(ctx context.Context, in *Input) ([]byte, error) {
+	c := &call{Handler: h, in: in, product: in.product(h.Product), ref: ckpt.RunRef{Agent: h.Agent, Run: h.Run, Epoch: h.Epoch}}
+	if h.Run == "" {
+		c.ref.Run = runOf(in.Session, in.SubagentID)
+	}
+	text, err := c.handle(ctx)
+	return answer(c.product, in.Event, text), err
+}
+
+// call is one input under way.
+type call struct {
+	*Handler
+	in      *Input
+	product Product
+	ref     ckpt.RunRef
+}
+
+func (c *call) handle(ctx context.Context) (string, error) {
+	switch events[c.in.Event] {
+	case sessionStarts:
+		return c.start(ctx)
+	case promptGiven:
+		return c.prompted(ctx)
+	case toolBegins:
+		return c.begin(ctx)
+	case toolEnded, toolFailed:
+		return c.end(ctx)
+	case compacts:
+		return c.save(ctx)
+	case turnEnds:
+		return "", first(c.settle(ctx), second(c.save(ctx)))
+	case subagentStarts:
+		_, err := c.register(ctx, c.subagent())
+		return "", err
+	case subagentEnds:
+		return "", c.over(ctx)
+	case sessionEnds:
+		_, err := c.save(ctx)
+		return "", first(c.over(ctx), err)
+	}
+	return "", nil
+}
+
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func second(_ string, err error) error { return err }
+
+// runOf names the run of a session, or of a part of it that works by itself.
+func runOf(session, part string) string {
+	run := session
+	if part != "" {
+		run += "." + part
+	}
+	if ckpt.CheckRunName(run) == nil {
+		return run
+	}
+	sum := sha256.Sum256([]byte(run))
+	return "session-" + hex.EncodeToString(sum[:12])
+}
+
+// owned says that the run is this session's own: nobody else begins and ends it.
+func (c *call) owned() bool { return c.Run == "" }
+
+func (c *call) request() ckpt.RunRequest {
+	return ckpt.RunRequest{
+		Agent: c.Agent, Run: c.ref.Run, Workflow: ckpt.Ref(c.product), PID: c.PID, ExternalSession: ckpt.Ref(limit(c.in.Session, 1024)),
+		Labels: ckpt.Labels{"product": string(c.product)},
+	}
+}
+
+func (c *call) subagent() ckpt.RunRequest {
+	r := c.request()
+	r.ParentRun = ckpt.Ref(runOf(c.in.Session, ""))
+	if c.in.SubagentType != "" {
+		r.Labels["subagent"] = strings.Map(printable, limit(c.in.SubagentType, 200))
+	}
+	return r
+}
+
+func printable(r rune) rune {
+	if r < ' ' || r == 0x7f {
+		return ' '
+	}
+	return r
+}
+
+// register makes the session the owner of its run. Where the run broke off it
+// is resumed, and the plan says how it was left; else there is none.
+func (c *call) register(ctx context.Context, r ckpt.RunRequest) (*ckpt.Plan, error) {
+	if !c.owned() {
+		return nil, nil
+	}
+	_, _, err := c.Client.StartRun(ctx, r)
+	if ckpt.CodeOf(err) != ckpt.CodeConflict {
+		return nil, err
+	}
+	plan, _, err := c.Client.Resume(ctx, ckpt.ResumeRequest{Agent: c.Agent, Run: r.Run, PID: c.PID, Reason: "the session goes on"})
+	if err != nil {
+		return nil, err
+	}
+	return plan, nil
+}
+
+// start begins a session, and tells it what was left of one that broke off.
+func (c *call) start(ctx context.Context) (string, error) {
+	if c.in.Source == "compact" {
+		return c.afterCompaction(ctx)
+	}
+	request := c.request()
+	var broken *ckpt.Plan
+	if c.owned() && c.in.Source != "resume" {
+		var err error
+		if broken, err = c.brokenBefore(ctx); err != nil {
+			return "", err
+		}
+		if broken != nil {
+			request.Labels["after"] = limit(broken.Run, ckpt.MaxLabelValue-4)
+		}
+	}
+	plan, err := c.register(ctx, request)
+	switch {
+	case err != nil:
+		return "", err
+	case plan != nil && plan.Verdict != ckpt.VerdictUnsafe && plan.Verdict != ckpt.VerdictFresh:
+		return planText(plan, true), nil
+	case broken != nil:
+		return planText(broken, false), nil
+	}
+	return "", nil
+}
+
+// recent is how many of an agent's runs are looked at for one that broke off.
+const recent = 20
+
+// brokenBefore looks at the session before this one. If it broke off it answers
+// how it was left; what was told to a session once is not told to the next.
+func (c *call) brokenBefore(ctx context.Context) (*ckpt.Plan, error) {
+	page, err := c.Client.Runs(ctx, ckpt.RunFilter{Agent: c.Agent, Limit: recent})
+	if err != nil {
+		return nil, ignore(err, ckpt.CodeNotFound)
+	}
+	for i := range page.Runs {
+		r := &page.Runs[i]
+		if r.Run == c.ref.Run || r.ParentRun != "" || r.Labels["product"] == "" {
+			continue
+		}
+		switch r.Status {
+		case ckpt.RunRunning, ckpt.RunStarting:
+			if r.PID == 0 {
+				continue // perhaps another session, at work beside this one
+			}
+		case ckpt.RunInterrupted, ckpt.RunTimedOut:
+		default:
+			return nil, nil
+		}
+		if told(page.Runs, r.Run) {
+			return nil, nil
+		}
+		plan, _, err := c.Client.Resume(ctx, ckpt.ResumeRequest{Agent: c.Agent, Run: r.Run, DryRun: true})
+		if err != nil || plan.Verdict != ckpt.VerdictUnsafe || len(plan.Skipped) > 0 {
+			return plan, err
+		}
+	}
+	return nil, nil
+}
+
+func told(runs []ckpt.Run, broken string) bool {
+	for i := range runs {
+		if runs[i].Labels["after"] == limit(broken, ckpt.MaxLabelValue-4) {
+			return true
+		}
+	}
+	return false
+}
+
+// afterCompaction gives back what a summary may have lost.
+func (c *call) afterCompaction(ctx context.Context) (string, error) {
+	latest, err := c.Client.Latest(ctx, ckpt.CheckpointFilter{Agent: c.Agent, Run: c.ref.Run}, true)
+	if err != nil {
+		return "", err
+	}
+	s := readSnapshot(latest)
+	if s == nil || len(s.Plan) == 0 && s.Goal == "" {
+		return "", nil
+	}
+	return "[ckptsidecar] Before the compaction:\n" + strings.Join(s.told(latest.CreatedAt.String()), "\n"), nil
+}
+
+// prompted begins a turn. The run is registered again, which mends that the
+// daemon was away when the session began; the first prompt is its goal.
+func (c *call) prompted(ctx context.Context) (string, error) {
+	run, err := c.Client.Run(ctx, c.ref)
+	known := err == nil
+	if err != nil && ckpt.CodeOf(err) != ckpt.CodeNotFound {
+		return "", err
+	}
+	request := c.request()
+	if !known || run.Goal == "" {
+		request.Goal = ckpt.Ref(limit(c.in.Prompt, maxPrompt))
+	}
+	var plan *ckpt.Plan
+	if !known || run.Goal == "" || run.Status != ckpt.RunRunning {
+		if plan, err = c.register(ctx, request); err != nil {
+			return "", err
+		}
+	}
+	payload, err := json.Marshal(map[string]string{"prompt": limit(c.in.Prompt, maxPrompt)})
+	if err != nil {
+		return "", err
+	}
+	_, _, err = c.Client.Append(ctx, c.ref, []ckpt.NewEvent{{Type: "prompt", Payload: payload}}, "")
+	if plan != nil && plan.Claimed && plan.Verdict != ckpt.VerdictFresh {
+		return planText(plan, true), err
+	}
+	return "", err
+}
+
+// maxKept is how much of a tool's arguments or result is kept.
+const maxKept = 64 << 10
+
+// kept is a value as it is kept: whole, or what tells it from others.
+func kept(value ckpt.JSON) ckpt.JSON {
+	if len(value) == 0 || string(value) == "null" {
+		return nil
+	}
+	if len(value) <= maxKept {
+		return value
+	}
+	sum := sha256.Sum256(value)
+	short, err := json.Marshal(map[string]any{
+		"cut": true, "bytes": len(value), "sha256": hex.EncodeToString(sum[:]), "begin": limit(string(value), maxKept/4),
+	})
+	if err != nil {
+		return nil
+	}
+	return short
+}
+
+// prefix begins the key of a call whose product gives it no id: so its end finds
+// its beginning.
+func (c *call) prefix() string {
+	sum := sha256.Sum256([]byte(c.in.Tool + "\x00" + string(c.in.ToolInput)))
+	return "call-" + hex.EncodeToString(sum[:8]) + "-"
+}
+
+// newKey is the key of a call that begins.
+func (c *call) newKey() string {
+	if c.in.ToolUseID != "" {
+		return limit(strings.Map(printable, c.in.ToolUseID), ckpt.MaxKey-4)
+	}
+	return c.prefix() + strconv.FormatInt(time.Now().UnixNano(), 36)
+}
+
+// openKey is the key of a call that ends, "" where its beginning is not known.
+func (c *call) openKey(ctx context.Context) (string, error) {
+	if c.in.ToolUseID != "" {
+		return c.newKey(), nil
+	}
+	page, err := c.Client.Steps(ctx, c.ref, ckpt.ListFilter{Status: string(ckpt.StepStarted), Limit: ckpt.MaxLimit})
+	if err != nil {
+		return "", err
+	}
+	for i := len(page.Steps) - 1; i >= 0; i-- {
+		if strings.HasPrefix(page.Steps[i].Key, c.prefix()) {
+			return page.Steps[i].Key, nil
+		}
+	}
+	return "", nil
+}
+
+// maxName is how much of a name is kept.
+const maxName = 200
+
+func (c *call) toolName() string {
+	if name := strings.Map(printable, limit(c.in.Tool, maxName)); name != "" {
+		return name
+	}
+	return "tool"
+}
+
+// begin notes that a call of a tool begins, and of a risky one an operation.
+func (c *call) begin(ctx context.Context) (string, error) {
+	key := c.newKey()
+	step := ckpt.StepRequest{Key: key, Name: c.toolName(), Args: kept(c.in.ToolInput)}
+	begun, _, err := c.Client.BeginStep(ctx, c.ref, step)
+	if ckpt.CodeOf(err) == ckpt.CodeConflict { // the run had ended: the session goes on all the same
+		if _, err = c.register(ctx, c.request()); err == nil {
+			begun, _, err = c.Client.BeginStep(ctx, c.ref, step)
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	what, risky := c.Risky.Is(c.in)
+	if !risky {
+		return adviceOf(c.ref, begun.Drift), nil
+	}
+	state, err := c.state(ctx)
+	if err != nil {
+		return "", err
+	}
+	_, _, err = c.Client.BeginOperation(ctx, c.ref, ckpt.OperationRequest{Key: key, Name: strings.Map(printable, limit(strings.TrimSpace(what), maxName)), State: state})
+	return adviceOf(c.ref, begun.Drift), err
+}
+
+// end notes how a call of a tool ended.
+func (c *call) end(ctx context.Context) (string, error) {
+	key, err := c.openKey(ctx)
+	if err != nil && ckpt.CodeOf(err) != ckpt.CodeNotFound {
+		return "", err
+	}
+	r := ckpt.StepRequest{Key: key, Name: c.toolName(), Args: kept(c.in.ToolInput), Status: ckpt.StepSucceeded, Result: kept(c.in.ToolResponse), DurationMS: c.in.DurationMS}
+	if failure := c.in.failure(); failure != "" {
+		r.Status, r.Error = ckpt.StepFailed, ckpt.Ref(limit(failure, maxKept/2))
+	}
+	step, err := c.finish(ctx, r)
+	if err != nil {
+		return "", err
+	}
+	say := adviceOf(c.ref, step.Drift)
+	if _, risky := c.Risky.Is(c.in); risky {
+		err = c.endOperation(ctx, step.Key, r)
+	}
+	return say, first(err, c.saveIfDue(ctx))
+}
+
+// finish ends a step, or records it whole where its beginning was not told.
+func (c *call) finish(ctx context.Context, r ckpt.StepRequest) (*ckpt.Step, error) {
+	if r.Key != "" {
+		step, _, err := c.Client.FinishStep(ctx, c.ref, r)
+		if ckpt.CodeOf(err) != ckpt.CodeNotFound {
+			return step, err
+		}
+	} else {
+		r.Key = c.newKey()
+	}
+	step, _, err := c.Client.BeginStep(ctx, c.ref, r)
+	return step, err
+}
+
+func (c *call) endOperation(ctx context.Context, key string, r ckpt.StepRequest) error {
+	status := ckpt.OperationSucceeded
+	if r.Status == ckpt.StepFailed {
+		status = ckpt.OperationFailed
+	}
+	_, _, err := c.Client.EndOperation(ctx, c.ref, ckpt.OperationEnd{Key: key, Status: status, Result: r.Result, Error: r.Error})
+	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
+		return nil // it was not risky when it began, or nobody was told
+	}
+	return err
+}
+
+// saveIfDue saves every so many calls, and when the model has written a plan.
+func (c *call) saveIfDue(ctx context.Context) error {
+	if c.in.plan() == nil && c.SaveEvery <= 0 {
+		return nil
+	}
+	earlier, calls, err := c.known(ctx)
+	if err != nil {
+		return err
+	}
+	last := int64(0)
+	if earlier != nil && earlier.ToolCalls <= calls {
+		last = earlier.ToolCalls
+	}
+	if c.in.plan() == nil && calls-last < c.SaveEvery {
+		return nil
+	}
+	_, err = c.put(ctx, snapshot(c.in, c.product, earlier, calls))
+	return err
+}
+
+// known is the session's newest snapshot, and how many calls have ended.
+func (c *call) known(ctx context.Context) (*Snapshot, int64, error) {
+	run, err := c.Client.Run(ctx, c.ref)
+	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	latest, err := c.Client.Latest(ctx, ckpt.CheckpointFilter{Agent: c.Agent, Run: c.ref.Run}, true)
+	if err != nil && ckpt.CodeOf(err) != ckpt.CodeNotFound {
+		return nil, 0, err
+	}
+	earlier := readSnapshot(latest)
+	if run.Goal != "" && (earlier == nil || earlier.Goal == "") {
+		if earlier == nil {
+			earlier = &Snapshot{}
+		}
+		earlier.Goal = string(run.Goal)
+	}
+	return earlier, run.StepsEnded, nil
+}
+
+// state is the session's state at this moment.
+func (c *call) state(ctx context.Context) (ckpt.JSON, error) {
+	earlier, calls, err := c.known(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return snapshot(c.in, c.product, earlier, calls).text()
+}
+
+func (c *call) save(ctx context.Context) (string, error) {
+	earlier, calls, err := c.known(ctx)
+	if err != nil {
+		return "", err
+	}
+	return c.put(ctx, snapshot(c.in, c.product, earlier, calls))
+}
+
+func (c *call) put(ctx context.Context, s *Snapshot) (string, error) {
+	text, err := s.text()
+	if err != nil {
+		return "", err
+	}
+	saved, err := c.Client.Save(ctx, &ckpt.SaveRequest{
+		Agent: c.Agent, Run: c.ref.Run, Epoch: c.ref.Epoch, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: text,
+		Labels: ckpt.Labels{"event": c.in.Event},
+	})
+	if err != nil {
+		return "", err
+	}
+	return adviceOf(c.ref, saved.Drift), nil
+}
+
+// neverTold is said of a call whose end no hook has told, after the turn that
+// it belongs to is over.
+const neverTold = "no result was told: it was denied, or did not run"
+
+// settle ends what the turn has left open. A tool that is denied tells no end.
+func (c *call) settle(ctx context.Context) error {
+	page, err := c.Client.Operations(ctx, c.ref, ckpt.ListFilter{Status: string(ckpt.OperationOpen), Limit: ckpt.MaxLimit})
+	if err != nil {
+		return ignore(err, ckpt.CodeNotFound)
+	}
+	for i := range page.Operations {
+		_, _, err := c.Client.EndOperation(ctx, c.ref, ckpt.OperationEnd{Key: page.Operations[i].Key, Status: ckpt.OperationFailed, Error: neverTold})
+		if err != nil {
+			return err
+		}
+	}
+	steps, err := c.Client.Steps(ctx, c.ref, ckpt.ListFilter{Status: string(ckpt.StepStarted), Limit: ckpt.MaxLimit})
+	if err != nil {
+		return err
+	}
+	for i := range steps.Steps {
+		if _, _, err := c.Client.FinishStep(ctx, c.ref, ckpt.StepRequest{Key: steps.Steps[i].Key, Status: ckpt.StepFailed, Error: neverTold}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ignore(err error, code ckpt.Code) error {
+	if ckpt.CodeOf(err) == code {
+		return nil
+	}
+	return err
+}
+
+// over ends the run. A session that is taken up again begins it anew.
+func (c *call) over(ctx context.Context) error {
+	if !c.owned() {
+		return nil
+	}
+	end := ckpt.EndRequest{Status: ckpt.RunCompleted}
+	if c.in.Reason != "" {
+		reason, err := json.Marshal(map[string]string{"reason": c.in.Reason})
+		if err != nil {
+			return fmt.Errorf("the reason of the end: %w", err)
+		}
+		end.Result = reason
+	}
+	_, _, err := c.Client.EndRun(ctx, c.ref, end)
+	return ignore(err, ckpt.CodeNotFound)
+}

@@ -1,0 +1,210 @@
+package hook
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// wanted are the events of a product that are asked for.
+var wanted = map[Product][]string{
+	ClaudeCode: {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PreCompact", "SubagentStart", "SubagentStop", "Stop", "SessionEnd"},
+	Codex:      {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PreCompact", "SubagentStart", "SubagentStop", "Stop"},
+	Gemini:     {"SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "PreCompress", "AfterAgent", "SessionEnd"},
+}
+
+// group is what is written for an event: the command, and for tools that it is
+// about all of them. The limit on its time is in the product's unit; the command
+// itself ends long before.
+func group(p Product, name, command string) json.RawMessage {
+	hook := map[string]any{"type": "command", "command": command, "timeout": 5}
+	if p == Gemini {
+		hook["name"], hook["timeout"] = "ckptsidecar", 5000
+	}
+	g := map[string]any{"hooks": []any{hook}}
+	switch events[name] {
+	case toolBegins, toolEnded, toolFailed:
+		g["matcher"] = map[Product]string{ClaudeCode: "*", Codex: ".*", Gemini: ".*"}[p]
+	}
+	text, err := plain(g)
+	if err != nil {
+		panic(err) // of strings alone
+	}
+	return text
+}
+
+// ours is a command that calls this program's hook, wherever it is installed.
+var ours = regexp.MustCompile(`(^|[/\\\s"'])ckptsidecar(\.exe)?["']?(\s+-\S+)*\s+hook(\s|$)`)
+
+// Install adds our hooks to a file of settings, in the place of such as were
+// there before. All else stays as it is, in its order.
+func Install(p Product, settings []byte, command string) ([]byte, error) {
+	return edit(settings, func(name string, groups []json.RawMessage) []json.RawMessage {
+		for _, w := range wanted[p] {
+			if w == name {
+				groups = append(groups, group(p, name, command))
+			}
+		}
+		return groups
+	}, wanted[p])
+}
+
+// Uninstall takes our hooks out again.
+func Uninstall(settings []byte) ([]byte, error) {
+	return edit(settings, func(_ string, groups []json.RawMessage) []json.RawMessage { return groups }, nil)
+}
+
+// edit takes our hooks out of all events, lets change add to what is left, and
+// makes the events that are missing.
+func edit(settings []byte, change func(string, []json.RawMessage) []json.RawMessage, events []string) ([]byte, error) {
+	settings = bytes.TrimPrefix(settings, []byte("\ufeff"))
+	if len(bytes.TrimSpace(settings)) == 0 {
+		settings = []byte("{}")
+	}
+	if err := ckpt.CheckJSON(settings); err != nil {
+		return nil, fmt.Errorf("these settings are no plain JSON (comments are none): %w", err)
+	}
+	top, ok := membersOf(settings)
+	if !ok {
+		return nil, fmt.Errorf("these settings are no JSON object")
+	}
+	hooks, ok := membersOf(top.get("hooks", "{}"))
+	if !ok {
+		return nil, fmt.Errorf("hooks in these settings is no JSON object")
+	}
+	for _, name := range events {
+		hooks.set(name, hooks.get(name, "[]"))
+	}
+	var left object
+	for _, m := range hooks {
+		var groups []json.RawMessage
+		if json.Unmarshal(m.value, &groups) != nil {
+			return nil, fmt.Errorf("hooks.%s in these settings is no JSON array", m.name)
+		}
+		before := len(groups)
+		groups = change(m.name, withoutOurs(groups))
+		if len(groups) == 0 && before > 0 {
+			continue // it was ours alone
+		}
+		text, err := plain(groups)
+		if err != nil {
+			return nil, err
+		}
+		left = append(left, member{m.name, text})
+	}
+	if len(left) > 0 {
+		top.set("hooks", left.text())
+	} else {
+		top.remove("hooks")
+	}
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, top.text(), "", "  "); err != nil {
+		return nil, err
+	}
+	pretty.WriteByte('\n')
+	return pretty.Bytes(), nil
+}
+
+// withoutOurs takes our commands out of the groups of an event, and groups that
+// have no other.
+func withoutOurs(groups []json.RawMessage) []json.RawMessage {
+	left := []json.RawMessage{}
+	for _, g := range groups {
+		members, ok := membersOf(g)
+		var hooks []json.RawMessage
+		if !ok || json.Unmarshal(members.get("hooks", "null"), &hooks) != nil {
+			left = append(left, g)
+			continue
+		}
+		others := []json.RawMessage{}
+		for _, h := range hooks {
+			var command struct {
+				Command string `json:"command"`
+			}
+			if json.Unmarshal(h, &command) != nil || !ours.MatchString(command.Command) {
+				others = append(others, h)
+			}
+		}
+		switch {
+		case len(others) == len(hooks):
+			left = append(left, g)
+		case len(others) > 0:
+			text, err := plain(others)
+			if err != nil {
+				return groups
+			}
+			members.set("hooks", text)
+			left = append(left, members.text())
+		}
+	}
+	return left
+}
+
+// object is a JSON object whose members keep their order and their bytes.
+type object []member
+
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+func membersOf(text []byte) (o object, ok bool) {
+	ok = ckpt.Members(text, func(name string, value []byte) bool {
+		o = append(o, member{name, value})
+		return true
+	})
+	return o, ok
+}
+
+func (o object) get(name, missing string) json.RawMessage {
+	for _, m := range o {
+		if m.name == name {
+			return m.value
+		}
+	}
+	return json.RawMessage(missing)
+}
+
+func (o *object) set(name string, value json.RawMessage) {
+	for i := range *o {
+		if (*o)[i].name == name {
+			(*o)[i].value = value
+			return
+		}
+	}
+	*o = append(*o, member{name, value})
+}
+
+func (o *object) remove(name string) {
+	for i := range *o {
+		if (*o)[i].name == name {
+			*o = append((*o)[:i:i], (*o)[i+1:]...)
+			return
+		}
+	}
+}
+
+func (o object) text() json.RawMessage {
+	var parts []string
+	for _, m := range o {
+		name, err := plain(m.name)
+		if err != nil {
+			continue // a string always can be written
+		}
+		parts = append(parts, string(name)+":"+string(m.value))
+	}
+	return json.RawMessage("{" + strings.Join(parts, ",") + "}")
+}
+
+// plain is JSON without escapes that only browsers need.
+func plain(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSpace(b.Bytes()), err
+}

@@ -1,0 +1,118 @@
+package hook_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/hook"
+)
+
+const others = `{
+  "model": "opus",
+  "permissions": {
+    "allow": [
+      "Bash(ls:*)"
+    ],
+    "n": 12345678901234567890
+  },
+  "hooks": {
+    "PreToolUse": [
+      {
+        "matcher": "Bash",
+        "hooks": [
+          {
+            "type": "command",
+            "command": "check <x> && y"
+          }
+        ]
+      }
+    ],
+    "Notification": []
+  },
+  "z": null
+}
+`
+
+func TestInstallKeepsWhatIsThere(t *testing.T) {
+	for _, p := range hook.Products {
+		once, err := hook.Install(p, []byte(others), "ckptsidecar hook --for "+string(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		twice, err := hook.Install(p, once, "/usr/bin/ckptsidecar hook --for "+string(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(strings.ReplaceAll(string(once), "ckptsidecar hook", "/usr/bin/ckptsidecar hook"), string(twice)); diff != "" {
+			t.Errorf("%s, once and twice: %s", p, diff)
+		}
+		back, err := hook.Uninstall(twice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(others, string(back)); diff != "" {
+			t.Errorf("%s, before and after: %s", p, diff)
+		}
+		var settings struct {
+			Hooks map[string][]struct {
+				Matcher string
+				Hooks   []struct {
+					Type, Command string
+					Timeout       int
+				}
+			}
+		}
+		if err := json.Unmarshal(once, &settings); err != nil {
+			t.Fatal(err)
+		}
+		inputs, _ := recorded(t, p)
+		for _, in := range inputs {
+			groups := settings.Hooks[in.Event]
+			if len(groups) == 0 {
+				t.Errorf("%s: nothing is installed for %s", p, in.Event)
+				continue
+			}
+			g := groups[len(groups)-1]
+			if h := g.Hooks[0]; h.Type != "command" || h.Command != "ckptsidecar hook --for "+string(p) || h.Timeout == 0 || (g.Matcher != "") != (in.Tool != "") {
+				t.Errorf("%s: for %s is installed %+v", p, in.Event, g)
+			}
+		}
+	}
+}
+
+func TestInstallIntoNothing(t *testing.T) {
+	for _, empty := range []string{"", "{}", "\ufeff{}\n", "{\"hooks\":{}}"} {
+		installed, err := hook.Install(hook.ClaudeCode, []byte(empty), "ckptsidecar hook --for claude-code")
+		if err != nil || strings.Count(string(installed), "ckptsidecar hook") != 10 {
+			t.Errorf("%q becomes %s, error %v", empty, installed, err)
+		}
+		if back, err := hook.Uninstall(installed); err != nil || strings.TrimSpace(string(back)) != "{}" {
+			t.Errorf("%q becomes %s again, error %v", empty, back, err)
+		}
+	}
+}
+
+func TestUninstallTakesOursAlone(t *testing.T) {
+	const mixed = `{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"say ckptsidecar hooks are good"},{"type":"command","command":"\"C:/Program Files/ckptsidecar/ckptsidecar.exe\" hook --for claude-code"}]}]}}`
+	left, err := hook.Uninstall([]byte(mixed))
+	if err != nil || strings.Contains(string(left), ".exe") || !strings.Contains(string(left), "say ckptsidecar hooks are good") {
+		t.Errorf("left is %s, error %v", left, err)
+	}
+}
+
+func TestSettingsThatCannotBeEditedAreRefused(t *testing.T) {
+	for settings, want := range map[string]string{
+		"{ // mine\n}":                  "no plain JSON",
+		"[]":                            "no JSON object",
+		`{"hooks":[]}`:                  "hooks in these settings is no JSON object",
+		`{"hooks":{"PreToolUse":"x"}}`:  "hooks.PreToolUse in these settings is no JSON array",
+		`{"hooks":{},"hooks":{"a":[]}}`: "duplicate key",
+	} {
+		if got, err := hook.Install(hook.ClaudeCode, []byte(settings), "ckptsidecar hook"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s becomes %s, error %v", settings, got, err)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package hook_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/hook"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// binary is the real program, built once.
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "hook")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(dir, "ckptsidecar.exe")
+	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/ckptsidecar").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// newDaemon starts a real one in a folder of its own, and answers where it
+// listens.
+func newDaemon(t testing.TB) (socket string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "h") // short, as a socket's path must be
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket = socketIn(dir)
+	cmd := exec.Command(binary, "serve", "--db", filepath.Join(dir, "ckpt.db"), "--socket", socket)
+	cmd.Env = append(os.Environ(), "HOME="+dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = os.RemoveAll(dir)
+	})
+	c := &ipc.Client{Socket: socket}
+	defer c.Close()
+	for until := time.Now().Add(time.Minute); c.Ready(t.Context()) != nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("the daemon does not get ready")
+		}
+	}
+	return socket
+}
+
+// newHandler is a handler over a daemon of its own.
+func newHandler(t testing.TB) *hook.Handler {
+	t.Helper()
+	c := &ipc.Client{Socket: newDaemon(t)}
+	t.Cleanup(c.Close)
+	return &hook.Handler{Client: c, Agent: "shop", PID: os.Getpid(), Risky: hook.NewRisky(nil, nil, false), SaveEvery: 20}
+}

@@ -1,0 +1,34 @@
+package hook
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// shells start hooks for an agent; they are not the agent.
+var shells = []string{"sh", "bash", "dash", "zsh", "ksh", "fish", "ash", "busybox", "env", "timeout", "cmd", "powershell", "pwsh", "conhost"}
+
+// maxAncestors bounds the search: no product puts so many shells between.
+const maxAncestors = 8
+
+// OwnerOf is the process for which a hook was started: the nearest one above it
+// that is no shell. 0 where that cannot be found out.
+func OwnerOf(pid int) int {
+	for range maxAncestors {
+		name, parent, ok := processOf(pid)
+		if !ok || pid <= 1 {
+			return 0
+		}
+		if !isShell(name) {
+			return pid
+		}
+		pid = parent
+	}
+	return 0
+}
+
+func isShell(name string) bool {
+	name = strings.ToLower(filepath.Base(strings.ReplaceAll(name, `\`, "/")))
+	return slices.Contains(shells, strings.TrimPrefix(strings.TrimSuffix(name, ".exe"), "-"))
+}

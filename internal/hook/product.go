@@ -1,0 +1,218 @@
+package hook
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Product is a coding agent whose hooks are understood.
+type Product string
+
+// The products.
+const (
+	ClaudeCode Product = "claude-code"
+	Codex      Product = "codex"
+	Gemini     Product = "gemini"
+)
+
+// Products are all of them.
+var Products = []Product{ClaudeCode, Codex, Gemini}
+
+// event is what happened, whatever the product calls it.
+type event int
+
+const (
+	other event = iota // nothing that is of interest here
+	sessionStarts
+	promptGiven
+	toolBegins
+	toolEnded
+	toolFailed
+	compacts
+	turnEnds
+	subagentStarts
+	subagentEnds
+	sessionEnds
+)
+
+// events are the names of the products for what happens.
+var events = map[string]event{
+	"SessionStart": sessionStarts,
+	"SessionEnd":   sessionEnds,
+
+	"UserPromptSubmit": promptGiven,
+	"BeforeAgent":      promptGiven,
+
+	"PreToolUse":         toolBegins,
+	"BeforeTool":         toolBegins,
+	"PostToolUse":        toolEnded,
+	"AfterTool":          toolEnded,
+	"PostToolUseFailure": toolFailed,
+
+	"PreCompact":  compacts,
+	"PreCompress": compacts,
+
+	"Stop":       turnEnds,
+	"AfterAgent": turnEnds,
+
+	"SubagentStart": subagentStarts,
+	"SubagentStop":  subagentEnds,
+}
+
+// Input is what a hook is given: the members of all products taken together.
+type Input struct {
+	Event          string `json:"hook_event_name"`
+	Session        string `json:"session_id"`
+	Transcript     string `json:"transcript_path"`
+	Folder         string `json:"cwd"`
+	Source         string `json:"source"` // of a session: startup, resume, clear, compact
+	Trigger        string `json:"trigger"`
+	Reason         string `json:"reason"`
+	Prompt         string `json:"prompt"`
+	PromptResponse string `json:"prompt_response"`
+	LastMessage    string `json:"last_assistant_message"`
+	TurnID         string `json:"turn_id"`
+	Timestamp      string `json:"timestamp"`
+	Model          string `json:"model"`
+
+	Tool         string    `json:"tool_name"`
+	ToolInput    ckpt.JSON `json:"tool_input"`
+	ToolResponse ckpt.JSON `json:"tool_response"`
+	ToolUseID    string    `json:"tool_use_id"`
+	Error        string    `json:"error"`
+	Interrupt    bool      `json:"is_interrupt"`
+	DurationMS   *int64    `json:"duration_ms"`
+
+	SubagentID   string `json:"agent_id"`
+	SubagentType string `json:"agent_type"`
+}
+
+// Read reads what a hook is given. Members that are not known are passed over:
+// products add some with every release.
+func Read(text []byte) (*Input, error) {
+	in := new(Input)
+	if err := json.Unmarshal(bytes.TrimPrefix(text, []byte("\ufeff")), in); err != nil {
+		// A member of another type than expected is worth less than the rest.
+		var mismatch *json.UnmarshalTypeError
+		if !errors.As(err, &mismatch) {
+			return nil, err
+		}
+	}
+	if in.Event == "" || in.Session == "" {
+		return nil, errors.New("this is no input of a hook: hook_event_name or session_id is missing")
+	}
+	return in, nil
+}
+
+// product is the one that was named, else the one that it must be.
+func (in *Input) product(named Product) Product {
+	switch {
+	case named != "":
+		return named
+	case strings.HasPrefix(in.Event, "Before"), strings.HasPrefix(in.Event, "After"), in.Event == "PreCompress", in.Timestamp != "":
+		return Gemini
+	case in.TurnID != "":
+		return Codex
+	}
+	return ClaudeCode
+}
+
+// shellTools are the tools by which the products run commands.
+var shellTools = map[string]bool{
+	"Bash": true, "PowerShell": true, // Claude Code
+	"shell": true, "local_shell": true, "exec_command": true, "unified_exec": true, "shell_command": true, // Codex; Bash too
+	"run_shell_command": true, // Gemini CLI
+}
+
+// command is what a tool that runs commands would run.
+func (in *Input) command() (string, bool) {
+	if !shellTools[in.Tool] {
+		return "", false
+	}
+	var args struct {
+		Command json.RawMessage `json:"command"`
+		Cmd     string          `json:"cmd"`
+	}
+	_ = json.Unmarshal(in.ToolInput, &args) // what is none of it stays empty
+	var line string
+	var words []string
+	switch {
+	case json.Unmarshal(args.Command, &line) == nil:
+		return line, true
+	case json.Unmarshal(args.Command, &words) == nil:
+		return strings.Join(words, " "), true
+	}
+	return args.Cmd, true
+}
+
+// planTools are the tools by which models keep a plan, and where in their
+// arguments it is.
+var planTools = map[string]string{
+	"TodoWrite": "todos", "ExitPlanMode": "plan", // Claude Code
+	"update_plan": "plan",  // Codex
+	"write_todos": "todos", // Gemini CLI
+}
+
+// plan is the plan that a call of a tool has just written, nil for none.
+func (in *Input) plan() (plan ckpt.JSON) {
+	member, ok := planTools[in.Tool]
+	if !ok {
+		return nil
+	}
+	ckpt.Members(in.ToolInput, func(name string, value []byte) bool {
+		if name == member {
+			plan = value
+		}
+		return plan == nil
+	})
+	return plan
+}
+
+// failure says what went wrong in a call of a tool, "" where nothing did.
+func (in *Input) failure() string {
+	if events[in.Event] == toolFailed {
+		switch {
+		case in.Interrupt:
+			return "interrupted by the user"
+		case in.Error != "":
+			return in.Error
+		}
+		return "failed"
+	}
+	var r struct {
+		Error   json.RawMessage `json:"error"`
+		IsError bool            `json:"is_error"`
+		Failed  bool            `json:"isError"`
+		Success *bool           `json:"success"`
+		Code    *int            `json:"exit_code"`
+		ExitOf  *int            `json:"exitCode"`
+		Meta    struct {
+			Code *int `json:"exit_code"`
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(in.ToolResponse, &r) != nil {
+		return ""
+	}
+	var text string
+	var structured struct {
+		Message string `json:"message"`
+	}
+	switch {
+	case len(r.Error) > 0 && json.Unmarshal(r.Error, &text) == nil && text != "":
+		return text
+	case len(r.Error) > 0 && json.Unmarshal(r.Error, &structured) == nil && structured.Message != "":
+		return structured.Message
+	case r.IsError, r.Failed, r.Success != nil && !*r.Success:
+		return "the tool says that it failed"
+	}
+	for _, code := range []*int{r.Code, r.ExitOf, r.Meta.Code} {
+		if code != nil && *code != 0 {
+			return "the command failed"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,153 @@
+package hook
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// DefaultRisky are the calls that begin an operation: what cannot be undone, and
+// what must not happen twice. A pattern is held against "TOOL ARGUMENTS"; where
+// the tool runs commands, against "shell COMMAND" for each command of the line,
+// without sudo, environment and the like before it.
+var DefaultRisky = []string{
+	// files and disks
+	`^shell (rm|rmdir|shred|unlink|truncate|wipefs|mkfs\S*|dd|fdisk|parted) `,
+	`^shell (del|erase|rd|format|remove-item) `,
+	`^shell find .* -(delete|exec(dir)? rm)\b`,
+	// what others see of a repository
+	`^shell git (-\S+ (\S+ )?)*(push|reset --hard|clean -\S*f|branch -D|tag -d|filter-branch|rebase|stash (drop|clear))\b`,
+	`^shell (gh|glab) (pr|mr) merge\b`,
+	`^shell (gh|glab) (release|repo|issue|secret|workflow) (create|delete|edit|close|run|set)\b`,
+	`^shell hub release\b`,
+	// packages and images
+	`^shell (npm|pnpm|yarn|cargo|poetry|hatch|uv|flit|gem|dart pub|mix hex\.|helm|vsce) (.* )?(publish|unpublish|push|yank)\b`,
+	`^shell twine upload\b`,
+	`^shell (docker|podman|buildah) (.* )?(push|system prune|volume rm|rmi)\b`,
+	// infrastructure and deployments
+	`^shell (terraform|tofu|pulumi|cdk|serverless|sls|sam|terragrunt) (.* )?(apply|destroy|deploy|up|import|remove|taint)\b`,
+	`^shell kubectl (.* )?(apply|create|delete|replace|patch|scale|rollout|drain|cordon|exec)\b`,
+	`^shell helm (.* )?(install|upgrade|uninstall|rollback)\b`,
+	`^shell (aws|gcloud|az|doctl|heroku|fly|flyctl|vercel|netlify|wrangler|firebase|ansible-playbook|cap|eb) (.* )?(deploy|delete|create|update|put|rm|sync|terminate|scale|publish|destroy|remove|restart|set|mv|cp|promote|rollback|\S+\.ya?ml)\b`,
+	`^shell (systemctl|service) (.* )?(stop|restart|disable|mask)\b`,
+	`^shell (make|just|task|npm run|pnpm|yarn|rake|invoke|fab) (.* )?\S*(deploy|release|publish|migrate|prod)\S*`,
+	// databases
+	`^shell (psql|mysql|sqlite3|mongosh|redis-cli|sqlcmd) (?i:.*\b(drop|delete|truncate|update|insert|alter|flushall|flushdb)\b)`,
+	`^shell (alembic|flyway|liquibase|prisma|knex|sequelize|dbmate|goose|atlas) (.* )?(upgrade|downgrade|migrate|update|reset|deploy|apply|up|down|rollback)\b`,
+	`^shell (\S+ )?(manage\.py|artisan|rails|rake) (.* )?(db:|migrate|flush)`,
+	// messages and money
+	`^shell (mail|sendmail|mutt|msmtp|stripe) `,
+	`^shell curl .*(-X ?|--request[ =])(POST|PUT|PATCH|DELETE)\b`,
+	// tools of MCP servers whose name says it
+	`^mcp__\S*__\S*(delete|remove|drop|destroy|deploy|publish|send|post_|create_(issue|pull|release)|merge|push|pay|transfer|refund|purchase|execute_sql|apply_migration)\S* `,
+}
+
+// Risky are the patterns by which a call is risky, or is not all the same.
+type Risky struct {
+	yes, no []string
+	once    sync.Once // reading them costs a hook more than most events are worth
+
+	yesRead, noRead []*regexp.Regexp
+	err             error
+}
+
+// NewRisky takes patterns: more of them than the default ones, or instead of
+// them, and those that take calls out again.
+func NewRisky(more, not []string, instead bool) *Risky {
+	if !instead {
+		more = append(append([]string{}, DefaultRisky...), more...)
+	}
+	return &Risky{yes: more, no: not}
+}
+
+// Check finds a pattern that is none.
+func (r *Risky) Check() error {
+	r.once.Do(func() {
+		if r.yesRead, r.err = readPatterns(r.yes); r.err == nil {
+			r.noRead, r.err = readPatterns(r.no)
+		}
+	})
+	return r.err
+}
+
+func readPatterns(patterns []string) (list []*regexp.Regexp, err error) {
+	for _, p := range patterns {
+		read, err := regexp.Compile(p)
+		if err != nil {
+			return nil, fmt.Errorf("the pattern %q is no regular expression: %w", p, err)
+		}
+		list = append(list, read)
+	}
+	return list, nil
+}
+
+// Is says whether a call is risky, and names what is.
+func (r *Risky) Is(in *Input) (what string, risky bool) {
+	if r.Check() != nil {
+		return "", false
+	}
+	for _, line := range callLines(in) {
+		if matchesAny(r.yesRead, line) && !matchesAny(r.noRead, line) {
+			return line, true
+		}
+	}
+	return "", false
+}
+
+func matchesAny(list []*regexp.Regexp, line string) bool {
+	for _, p := range list {
+		if p.MatchString(line) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxLine bounds what patterns are held against.
+const maxLine = 16 << 10
+
+// callLines are what patterns are held against.
+func callLines(in *Input) (lines []string) {
+	command, shell := in.command()
+	if !shell {
+		return []string{limit(in.Tool+" "+string(in.ToolInput), maxLine)}
+	}
+	for _, one := range commandsOf(limit(command, maxLine)) {
+		lines = append(lines, "shell "+one)
+	}
+	return lines
+}
+
+var (
+	between = regexp.MustCompile(`\s*(&&|\|\||[;|&\n]|\$\(|` + "`" + `|\bthen\b|\bdo\b)\s*`)
+	before  = regexp.MustCompile(`^([({]\s*|[A-Za-z_][A-Za-z0-9_]*=\S*\s+|(sudo|doas|env|time|nohup|nice|command|exec|xargs|timeout|stdbuf|setsid|watch|parallel)(\s+-\S+)*(\s+\d+[smh]?)?\s+|(ba|z|da|k)?sh\s+-\S*c\s+["']?|/\S*/)`)
+)
+
+// commandsOf takes a line of a shell apart into its commands, each without what
+// stands before it. It is no parser: what it gets wrong is at most one more or
+// one fewer operation.
+func commandsOf(line string) (list []string) {
+	for _, one := range between.Split(line, -1) {
+		one = strings.TrimSpace(one)
+		for {
+			rest := strings.TrimSpace(before.ReplaceAllString(one, ""))
+			if rest == one {
+				break
+			}
+			one = rest
+		}
+		if one != "" {
+			list = append(list, strings.Join(strings.Fields(one), " ")+" ")
+		}
+	}
+	return list
+}
+
+// limit cuts a text to so many bytes, at a character.
+func limit(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
