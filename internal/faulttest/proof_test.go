@@ -14,13 +14,14 @@ import (
 func init() { addRow("F10", "the harness itself: planted mistakes", false, plantedMistakes) }
 
 // mistakes are planted in builds of their own, and what finds each.
-var mistakes = []struct{ name, what, sign string }{
-	{"early", "acknowledged before the commit", `I1: .* is missing`},
-	{"normal", "synchronous=NORMAL", `power loss after event.*|I1: .* is missing`},
-	{"keys", "no idempotency", `I3: .*|I2: .*`},
-	{"fence", "no fencing", `fence: .* was answered with <nil>`},
-	{"retention", "retention one too eager", `I6: .*`},
-	{"hash", "hash not checked", `I1: .* is served`},
+var mistakes = []struct{ name, what, by, sign string }{
+	{"early", "acknowledged before the commit", "kill -9", `I1: .* is missing|I6: .* is gone`},
+	{"normal", "synchronous=NORMAL", "replay", `bad: [1-9].*`},
+	{"normal", "synchronous=NORMAL", "ext4", `[0-9]+ acknowledged saves are lost`},
+	{"keys", "no idempotency", "kill -9", `I3: .*|I2: .*`},
+	{"fence", "no fencing", "kill -9", `fence: .* was answered with <nil>`},
+	{"retention", "retention one too eager", "kill -9", `I6: .*`},
+	{"hash", "hash not checked", "flipped bits", `I1: .* is served`},
 }
 
 // plantedMistakes is F10: the harness, built with each mistake in turn, must
@@ -30,8 +31,9 @@ func plantedMistakes(t *testing.T) {
 		t.Skip("this build has a planted mistake itself")
 	}
 	for _, m := range mistakes {
-		t.Run(m.name, func(t *testing.T) {
-			cmd := exec.Command("go", "test", "-tags", "planted", "-count=1", "-timeout", "10m", "-run", "^TestPlanted$", "-v", ".", "-seed", fmt.Sprint(*seed))
+		t.Run(m.name+" by "+m.by, func(t *testing.T) {
+			find := "^TestPlanted$/^" + strings.ReplaceAll(m.by, " ", "_") + "$"
+			cmd := exec.Command("go", "test", "-tags", "planted", "-count=1", "-timeout", "10m", "-run", find, "-v", ".", "-seed", fmt.Sprint(*seed))
 			cmd.Env = append(os.Environ(), plantedVariable+"="+m.name)
 			out, err := cmd.CombinedOutput()
 			found := regexp.MustCompile(m.sign).FindString(string(out))
@@ -43,7 +45,7 @@ func plantedMistakes(t *testing.T) {
 			case err == nil || found == "":
 				t.Errorf("%s was not found (seed %d): %v\n%s", m.what, *seed, err, tail(string(out), 3000))
 			default:
-				note(t, "%-32s found with seed %d: %s", m.what, *seed, tail(found, 160))
+				note(t, "%s, found by %s with seed %d: %s", m.what, m.by, *seed, tail(found, 160))
 			}
 			count(t, figures{rounds: 1})
 		})

@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"context"
-	"fmt"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
@@ -81,7 +80,7 @@ func mustResume(p *ckpt.Plan) error {
 func (s *Server) note(run string, err error) error {
 	if ckpt.CodeOf(err) == ckpt.CodeFenced {
 		s.letGo(run)
-		return fmt.Errorf("%w. Nothing was done: another process has taken run %s over. Stop working on it, or call resume_run to see how it stands", err, run)
+		return ckpt.Errorf(ckpt.CodeFenced, "nothing was done: another process has taken run %s over. Stop working on it, or call resume_run to see how it stands", run)
 	}
 	if ckpt.CodeOf(err) == ckpt.CodeConflict {
 		s.letGo(run) // it may have ended: then the next write asks anew

@@ -74,9 +74,6 @@ func sentence(err error) string {
 		return capitalised(err.Error())
 	}
 	text := e.Message
-	if err != error(e) { // something was added to it
-		text = err.Error()
-	}
 	switch {
 	case e.Outcome == ckpt.OutcomeUnknown:
 		text += ". It is not known whether it was done: call this tool again with the same arguments"
