@@ -713,6 +713,15 @@ func TestGraphDamageIsNotServed(t *testing.T) {
 	path := pathOf(s)
 	must(t, s.Close())
 	sqlite3(t, path, `UPDATE graph_writes SET data = CAST('"holes"' AS BLOB); UPDATE segments SET data = zeroblob(length(data))`)
+	report, err := db.Verify(t.Context(), path, nil)
+	must(t, err)
+	var rules []string
+	for _, p := range report.Problems {
+		rules = append(rules, p.Rule)
+	}
+	if !slices.Contains(rules, "graph_write") {
+		t.Errorf("verify finds %q", rules)
+	}
 	s = openWith(t, options(path, newClock()))
 	for _, id := range []string{"1", "2"} {
 		_, err := s.GraphTuples(t.Context(), ann, ckpt.GraphQuery{Agent: "langgraph", Thread: &root1.Thread, NS: new(string), Checkpoint: id, Limit: 1})

@@ -37,7 +37,7 @@ type VerifyReport struct {
 
 // Verify checks a database from the file up: SQLite's own integrity, foreign
 // keys, the invariants of audit_violations, the chain of the audit log, and
-// every state against its hash. It only reads, and may run beside a daemon.
+// every state and every write of LangGraph's tasks against its hash. It only reads, and may run beside a daemon.
 func Verify(ctx context.Context, path string, progress func(done, total int64)) (*VerifyReport, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, &OperatorError{"there is no database to verify", err}
@@ -54,7 +54,7 @@ func Verify(ctx context.Context, path string, progress func(done, total int64)) 
 	if err := v.identity(ctx); err != nil {
 		return nil, err
 	}
-	for _, check := range []func(context.Context) error{v.integrity, v.foreignKeys, v.invariants, v.material, v.chain, v.states} {
+	for _, check := range []func(context.Context) error{v.integrity, v.foreignKeys, v.invariants, v.material, v.chain, v.states, v.graphWrites} {
 		if err := check(ctx); err != nil {
 			return nil, err
 		}
