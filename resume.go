@@ -75,6 +75,15 @@ type FactCheckpoint struct {
 	Kind    Kind
 	Suspect bool
 	At      time.Time
+	StateOf *int64 // the seq of the earlier one whose state it is once more; nil: its own
+}
+
+// StateSeq is when its state was saved first: what came later, it does not know.
+func (c *FactCheckpoint) StateSeq() int64 {
+	if c.StateOf != nil {
+		return *c.StateOf
+	}
+	return c.Seq
 }
 
 // Resumer makes the plan. internal/resume has the real one; the store takes it

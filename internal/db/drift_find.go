@@ -142,7 +142,7 @@ func (s *Store) addRecovery(tx *tx, agent *agentRow, run *runRow, f *ckpt.Findin
 	if c == nil || err != nil {
 		return "", err
 	}
-	again, err := tx.encodeAgain(c)
+	again, err := tx.encodeAgain(run, c)
 	if err != nil {
 		return "", err
 	}

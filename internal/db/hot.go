@@ -56,8 +56,8 @@ func (tx *tx) seeOthers() error {
 // nothing that they know.
 const (
 	insertCheckpoint = `INSERT INTO checkpoints (n, id, run_id, seq, kind, parent, created_at, size, stored_size, sha256, content_type,
-		labels, metadata, step, operation, pinned, suspect, program, pieces, body)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		labels, metadata, step, operation, pinned, suspect, state_of, program, pieces, body)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	deleteInline     = `DELETE FROM checkpoints WHERE n = ?`
 	deleteCheckpoint = `DELETE FROM checkpoints WHERE n = ? RETURNING pieces`
 	updateSavedRun   = `UPDATE runs SET last_seq = ?1, head = ?2, removed = ?3, stored_bytes = ?4, updated_at = ?5, heartbeat_at = ?5 WHERE id = ?6`

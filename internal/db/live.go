@@ -3,6 +3,7 @@ package db
 import (
 	"container/list"
 	"context"
+	"database/sql"
 	"sync"
 	"time"
 
@@ -337,18 +338,28 @@ func (tx *tx) isNewest(b *stored) (newest bool, err error) {
 	return newest, err
 }
 
-// encodeAgain encodes a checkpoint's state for another one of its run, by the
-// same pieces where it is the newest.
-func (tx *tx) encodeAgain(c *ckpt.Checkpoint) (encoded, error) {
+// encodeAgain encodes a checkpoint's state for another one of a run, by the same
+// pieces where it is the newest. What has happened since the first one is no
+// part of the copy either, so it notes which that was.
+func (tx *tx) encodeAgain(run *runRow, c *ckpt.Checkpoint) (e encoded, err error) {
 	var row struct {
-		N      int64   `db:"n"`
-		RunID  int64   `db:"run_id"`
-		Pieces *string `db:"pieces"`
+		N       int64         `db:"n"`
+		RunID   int64         `db:"run_id"`
+		Pieces  *string       `db:"pieces"`
+		StateOf sql.NullInt64 `db:"state_of"`
 	}
-	found, err := tx.get(&row, `SELECT n, run_id, pieces FROM checkpoints WHERE id = ?`, c.ID)
+	found, err := tx.get(&row, `SELECT n, run_id, pieces, state_of FROM checkpoints WHERE id = ?`, c.ID)
 	if err != nil {
 		return encoded{}, err
 	}
+	of := sql.NullInt64{Valid: true} // another run's, with which a fork began
+	switch {
+	case found && row.RunID == run.ID && row.StateOf.Valid:
+		of = row.StateOf
+	case found && row.RunID == run.ID:
+		of.Int64 = c.Seq
+	}
+	defer func() { e.of = of }()
 	if !found || row.Pieces == nil {
 		return encode(c.State), nil
 	}

@@ -135,7 +135,7 @@ func (s *Store) newestAsBefore(tx *tx, agent *agentRow, run *runRow, r ckpt.Oper
 		}
 		return nil, err
 	}
-	again, err := tx.encodeAgain(c)
+	again, err := tx.encodeAgain(run, c)
 	if err != nil {
 		return nil, err
 	}

@@ -226,7 +226,7 @@ func (tx *tx) factCheckpoints(run *runRow, f *ckpt.Facts) error {
 		return err
 	}
 	for _, row := range rows {
-		f.Checkpoints = append(f.Checkpoints, ckpt.FactCheckpoint{ID: row.ID, Seq: row.Seq, Kind: row.Kind, Suspect: row.Suspect, At: row.CreatedAt.value.Time})
+		f.Checkpoints = append(f.Checkpoints, ckpt.FactCheckpoint{ID: row.ID, Seq: row.Seq, Kind: row.Kind, Suspect: row.Suspect, At: row.CreatedAt.value.Time, StateOf: row.StateOf})
 		if row.Seq == 1 && run.LastSeq > 0 && run.BaseSeq == 0 {
 			f.Initial, err = f.Load(row.ID)
 			if code := ckpt.CodeOf(err); err != nil && code != ckpt.CodeCorrupt {
@@ -252,6 +252,9 @@ func (tx *tx) factSteps(run *runRow, f *ckpt.Facts) error {
 	oldest := int64(0)
 	if n := len(f.Checkpoints); n > 0 && run.LastSeq > run.BaseSeq {
 		oldest = f.Checkpoints[n-1].Seq
+		for i := range f.Checkpoints {
+			oldest = min(oldest, f.Checkpoints[i].StateSeq())
+		}
 	}
 	var rows []stepRow
 	err := tx.list(&rows, `SELECT `+stepColumns+` FROM steps WHERE run_id = ?1 AND after_seq >= ?2

@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -285,6 +286,42 @@ func TestSupervisorsBeatRevivesNobody(t *testing.T) {
 	}
 	if plan := claim(t, s, 12); plan.Epoch != run.Epoch+1 {
 		t.Errorf("the run was not claimed: %+v", plan)
+	}
+}
+
+// TestCopiesKnowNoMoreThanTheirState begins operations that bring no state, so
+// that the newest one is kept once more: what was done since that was saved is
+// not in it, and the plan still says that it is done.
+func TestCopiesKnowNoMoreThanTheirState(t *testing.T) {
+	for _, size := range []int{10, 20_000} { // in the row, and in pieces
+		s, _, p := openRuns(t)
+		start(t, s, 11)
+		save(t, s, as(11), "a", ckpt.KindRoutine, `"`+strings.Repeat("x", size)+`"`)
+		did := func(key string) {
+			r := ckpt.StepRequest{Key: key, Name: "fetch", Status: ckpt.StepSucceeded, Result: ckpt.JSON(`1`)}
+			if _, _, err := s.BeginStep(t.Context(), as(11), mainRun, r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		risk := func(key string) {
+			if _, _, err := s.BeginOperation(t.Context(), as(11), mainRun, ckpt.OperationRequest{Key: key, Name: "rm"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		did("s1")
+		risk("o1")
+		did("s2")
+		risk("o2") // a copy of the copy
+		did("s3")
+		die(t, s, p, 11, ckpt.RunInterrupted)
+		var keys []string
+		plan := claim(t, s, 12)
+		for _, step := range plan.CompletedSteps {
+			keys = append(keys, step.Key)
+		}
+		if !slices.Equal(keys, []string{"s1", "s2", "s3"}) || plan.Checkpoint.Kind != ckpt.KindPreOperation {
+			t.Errorf("done since the %s checkpoint %d: %v", plan.Checkpoint.Kind, plan.Checkpoint.Seq, keys)
+		}
 	}
 }
 

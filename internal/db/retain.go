@@ -21,9 +21,10 @@ type heldRow struct {
 	Suspect    bool               `db:"suspect"`
 	Operation  ckpt.Ref           `db:"operation"`
 	Inline     bool               `db:"inline"` // known to stand in its row, without pieces
+	StateOf    *int64             `db:"state_of"`
 }
 
-const heldColumns = `n, id, seq, kind, created_at, stored_size, pinned, suspect, operation, pieces IS NULL AS inline`
+const heldColumns = `n, id, seq, kind, created_at, stored_size, pinned, suspect, operation, pieces IS NULL AS inline, state_of`
 
 func (h *heldRow) held() ckpt.Held {
 	return ckpt.Held{ID: h.ID, Seq: h.Seq, Kind: h.Kind, CreatedAt: h.CreatedAt.value.Time, StoredSize: h.StoredSize, Pinned: h.Pinned, Suspect: h.Suspect}

@@ -341,7 +341,7 @@ func (tx *tx) insertRow(run *runRow, c *checkpointRow, state *encoded) ([]delta.
 	}
 	err = tx.exec(insertCheckpoint,
 		c.N, c.ID, run.ID, c.Seq, string(c.Kind), c.Parent, c.CreatedAt, state.size, state.stored(), state.sha256, c.ContentType,
-		c.Labels, c.Metadata, c.Step, c.Operation, c.Pinned, c.Suspect, c.program, pieces, body)
+		c.Labels, c.Metadata, c.Step, c.Operation, c.Pinned, c.Suspect, state.of, c.program, pieces, body)
 	if isTaken(err) {
 		return nil, ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "the id %s is taken: make a new UUID of version 7 for each save", c.ID)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -34,6 +35,7 @@ type encoded struct {
 	data   []byte        // the same, zlib, or plain where that is not smaller
 	base   *stored       // whose segments the pieces name, nil for none
 	known  known
+	of     sql.NullInt64 // the seq of the checkpoint whose state it is once more
 
 	lent     bool // the state's memory is Memory's
 	redacted bool // it is not the state that was sent

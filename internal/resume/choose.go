@@ -81,7 +81,7 @@ func (c *choice) load(f *ckpt.Facts, suspect bool, damage map[int]string) (int, 
 		switch {
 		case err == nil:
 			if loaded.Run != f.Run.Run { // a fork's beginning: its number counts another run's
-				fact.Seq = 0
+				fact.Seq, fact.StateOf = 0, nil
 			}
 			c.fact, c.loaded = fact, loaded
 			return i, nil

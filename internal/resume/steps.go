@@ -36,7 +36,7 @@ func (m *maker) since(i int) bool {
 	if m.choice.loaded == nil || i >= len(m.f.StepsAfter) {
 		return true
 	}
-	return m.f.StepsAfter[i] >= m.choice.fact.Seq
+	return m.f.StepsAfter[i] >= m.choice.fact.StateSeq()
 }
 
 // whileDrifting says whether a step ended after the first suspect checkpoint

@@ -53,6 +53,7 @@ CREATE TABLE checkpoints (
     operation    TEXT,                      -- the key of the operation that it was taken for
     pinned       INTEGER NOT NULL DEFAULT 0 CHECK (pinned IN (0, 1)),
     suspect      INTEGER NOT NULL DEFAULT 0 CHECK (suspect IN (0, 1)), -- saved after the first evidence of drift
+    state_of     INTEGER,                   -- the seq of the earlier checkpoint whose state this is once more; NULL: its own
     program      TEXT,                      -- {"source", "executed"}
     pieces       TEXT,
     body         BLOB
