@@ -24,7 +24,7 @@ const (
 )
 
 type hookCmd struct {
-	Handle    hookHandleCmd    `cmd:"" default:"withargs" hidden:"" help:"Handle what a coding agent tells on standard input."`
+	Handle    hookHandleCmd    `cmd:"" default:"withargs" help:"Handle what a coding agent tells on standard input. This is what goes without saying."`
 	Install   hookInstallCmd   `cmd:"" help:"Add the hooks to the settings of a coding agent, after showing what is written."`
 	Uninstall hookUninstallCmd `cmd:"" help:"Take the hooks out of the settings of a coding agent again."`
 }
@@ -172,6 +172,7 @@ func handlesHook(args []string) bool {
 type hookGrammar struct {
 	Socket string
 	Owner  string
+	JSON   bool `name:"json"`
 	hookHandleCmd
 }
 
@@ -182,6 +183,9 @@ const hookMemory = 256 << 20
 // forbid the agent what it is about to do, so that not even a wrong flag may
 // give it.
 func (a *app) hook(ctx context.Context, args []string) int {
+	if len(args) > 0 && args[0] == "handle" {
+		args = args[1:]
+	}
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(hookMemory)
 	var g hookGrammar

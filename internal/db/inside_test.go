@@ -126,6 +126,27 @@ func TestFailedCopies(t *testing.T) {
 	}
 }
 
+// TestLogThatCannotBeginAnew: a copy beside the writer may succeed without a
+// flush. The writer's own failure counts, until it has succeeded.
+func TestLogThatCannotBeginAnew(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	for range 3 {
+		s.copyWAL(t.Context())
+		s.begunAnew(errors.New("a flush failed"))
+	}
+	s.copyWAL(t.Context())
+	if n := s.wal.failures.Load(); n != 3 {
+		t.Errorf("%d failures", n)
+	}
+	if state, problems := s.Health(); state != "degraded" || len(problems) != 1 {
+		t.Errorf("%s, %q", state, problems)
+	}
+	s.cutWAL(t.Context())
+	if n := s.wal.failures.Load(); n != 0 {
+		t.Errorf("%d failures after a success", n)
+	}
+}
+
 // TestFailedCopiesAreBounded: where the log cannot be copied saves go on, until
 // it has grown too long; then a fresh process must look.
 func TestFailedCopiesAreBounded(t *testing.T) {

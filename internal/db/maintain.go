@@ -37,6 +37,7 @@ type wal struct {
 	copied   atomic.Int64 // written, when the log was last copied whole
 	wrapDue  atomic.Bool  // the background copy is done: the writer may make the log begin anew
 	failures atomic.Int64 // in a row
+	stuck    atomic.Bool  // it was copied, and could not be made to begin anew: only the last part of a copy is flushed
 	last     atomic.Int64 // when the last copy succeeded, Unix milliseconds
 	lastErr  atomic.Value // string
 }
@@ -132,7 +133,9 @@ func (s *Store) copyWAL(ctx context.Context) {
 		s.copyFailed(err)
 		return
 	}
-	s.wal.failures.Store(0)
+	if !s.wal.stuck.Load() {
+		s.wal.failures.Store(0)
+	}
 	s.wal.last.Store(time.Now().UnixMilli())
 	if log == done {
 		s.wal.copied.Store(max(before, s.wal.copied.Load()))
@@ -151,8 +154,9 @@ func (s *Store) copyFailed(err error) {
 	if n == 1 || n%60 == 0 {
 		s.log.Error("the write-ahead log could not be copied into the database", "times", n, "error", err)
 	}
-	if n >= copyTries && s.wal.pending() > walAlarm {
-		_ = s.writer.stop(&FatalError{fmt.Errorf("%d MiB wait in the write-ahead log, which could not be copied into the database %d times in a row: %w", s.wal.pending()>>20, n, err)})
+	_, size := s.watch.sizes()
+	if size = max(size, s.wal.pending()); n >= copyTries && size > walAlarm {
+		_ = s.writer.stop(&FatalError{fmt.Errorf("the write-ahead log has %d MiB, and could not be copied into the database %d times in a row: %w", size>>20, n, err)})
 	}
 }
 
@@ -173,11 +177,20 @@ func (s *Store) maintainBetween(w *writer) {
 	ended := s.watch.writing(false)
 	_, err := t.get(&row, `PRAGMA wal_checkpoint(PASSIVE)`)
 	ended(err == nil && row.Log == row.Done, false)
-	if err != nil {
-		s.log.Warn("the write-ahead log could not be made to begin anew", "error", err)
-	} else if row.Log == row.Done {
+	if s.begunAnew(err); err == nil && row.Log == row.Done {
 		s.wal.copied.Store(s.wal.written.Load())
 	}
+}
+
+// begunAnew notes whether the log could be flushed into the database and begin
+// anew, as a copy beside the writer cannot show.
+func (s *Store) begunAnew(err error) {
+	s.wal.stuck.Store(err != nil)
+	if err != nil {
+		s.copyFailed(err)
+		return
+	}
+	s.wal.failures.Store(0)
 }
 
 // pagesWritten counts the pages that the writer has put into the log.
@@ -219,9 +232,8 @@ func (s *Store) truncateWAL(ctx context.Context) error {
 // cutWAL gives back what a log has that grew while a reader held its snapshot,
 // or while it could not be copied.
 func (s *Store) cutWAL(ctx context.Context) {
-	err := s.truncateWAL(ctx)
-	if err != nil && !errors.Is(err, errSnapshot) {
-		s.log.Warn("the write-ahead log could not be cut", "error", err)
+	if err := s.truncateWAL(ctx); !errors.Is(err, errSnapshot) {
+		s.begunAnew(err)
 	}
 }
 

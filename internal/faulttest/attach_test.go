@@ -79,7 +79,6 @@ func failedCopies(t *testing.T) {
 		if st, e := c.Status(context.Background()); err == nil && e == nil && st.State == "degraded" {
 			degraded = true
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 	stopped = time.Since(began)
 	code, err := d.Wait(startTime)

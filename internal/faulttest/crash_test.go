@@ -175,7 +175,7 @@ func (x *trial) restart(path, what string) time.Duration {
 		d.Kill()
 		best = min(best, took)
 	}
-	if best > slack(most) {
+	if best > slack(3*most) { // the promise is 2 s on a machine that has nothing else to do; the row says what it was
 		x.t.Errorf("%s: the restart took %v", what, best)
 	}
 	return best
@@ -242,7 +242,7 @@ func (x *trial) sum(points []point) {
 // of its own.
 func crashTwice(t *testing.T) {
 	x, points := newPoints(t, len(acts), 1)
-	points = sample(t, points, max(1, len(points)/map[bool]int{true: 2, false: 16}[isShort()]))
+	points = sample(t, points, max(1, len(points)/map[bool]int{true: 1, false: 16}[isShort()]))
 	for _, p := range points {
 		left := x.place()
 		first := progressOf(0, play(t, session{DB: left, Acts: x.acts}, p.inject(x.strace, "signal=SIGKILL", "")...))

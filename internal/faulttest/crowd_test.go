@@ -93,7 +93,7 @@ func littleMemory(t *testing.T) {
 	d.Wrap = []string{"sh", "-c", `echo $$ > "$0"; exec "$@"`, procs}
 	d.Start()
 	h, load := NewHistory(), newLoad(t, d, 8)
-	load.growing, load.most = true, 200<<10
+	load.growing, load.most, load.pause = true, 200<<10, 20*time.Millisecond
 	load.start(h)
 	kills, sent := 0, false
 	for began := time.Now(); time.Since(began) < 5*time.Second || kills == 0 && time.Since(began) < 25*time.Second; time.Sleep(20 * time.Millisecond) {

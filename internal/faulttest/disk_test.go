@@ -194,9 +194,11 @@ func fullDisk(t *testing.T) {
 		t.Errorf("a read on a full disk: %v", err)
 	}
 	h.Check(t, d.Client, "agent-0")
-	if _, err := c.Delete(context.Background(), first.ID); err != nil {
+	_, err = c.Delete(context.Background(), first.ID) // it needs room in the log, which may be full to its end
+	if e := ckpt.AsError(err); err != nil && (e.Code != ckpt.CodeStorageFull || e.OutcomeOrDefault() != ckpt.OutcomeNotSaved) {
 		t.Errorf("a delete on a full disk: %v", err)
 	}
+	note(t, "a delete on the full disk succeeded: %t", err == nil)
 	pid := d.PID()
 	must(t, os.Remove(ballast))
 	began := time.Now()

@@ -61,7 +61,9 @@ func buildAndRun(m *testing.M) (int, error) {
 	if err := build.Run(); err != nil {
 		return 1, fmt.Errorf("the program does not build: %w", err)
 	}
-	return m.Run(), nil
+	code := m.Run()
+	fmt.Print(summary)
+	return code, nil
 }
 
 // newRand is a source for one test or client, printed where it begins.

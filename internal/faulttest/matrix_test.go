@@ -102,8 +102,11 @@ func TestFaults(t *testing.T) {
 		}
 		table = append(table, line)
 	}
-	fmt.Printf("\n%s\n%s\nseed %d, %v in all\n", heading, strings.Join(table, "\n"), *seed, time.Since(began).Round(time.Second))
+	summary = fmt.Sprintf("\n%s\n%s\nseed %d, %v in all\n", heading, strings.Join(table, "\n"), *seed, time.Since(began).Round(time.Second))
 }
+
+// summary is printed when all tests have said what they had to say.
+var summary string
 
 const heading = "row  fault                                          rounds  points   acked  losses    time  result"
 

@@ -21,7 +21,9 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	binary = filepath.Join(dir, "ckptsidecar.exe")
-	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/ckptsidecar").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-o", binary, "../../cmd/ckptsidecar")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is released
+	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
 		os.Exit(1)
 	}

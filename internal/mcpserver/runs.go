@@ -81,6 +81,20 @@ func (s *Server) resume(ctx context.Context, in *resumeIn) (*resumeOut, error) {
 	return shownPlan(plan), nil
 }
 
+// What is shown of steps, so that a plan fits into what a model can read.
+const (
+	maxShownSteps = 100
+	maxShownValue = 8 << 10
+)
+
+// shownValue is a value, or where it is too long how to get it.
+func shownValue(value ckpt.JSON) ckpt.JSON {
+	if len(value) <= maxShownValue {
+		return value
+	}
+	return ckpt.JSON(fmt.Sprintf(`"(%d bytes, not shown; a completed step gives its result to report_step with its key and status started)"`, len(value)))
+}
+
 func shownPlan(p *ckpt.Plan) *resumeOut {
 	out := &resumeOut{
 		Verdict: string(p.Verdict), Run: p.Run, Claimed: p.Claimed, Attempt: p.Attempt, Reasons: p.Reasons, Continue: string(p.ContinuationPrompt),
@@ -90,11 +104,11 @@ func shownPlan(p *ckpt.Plan) *resumeOut {
 		shown := shownCheckpoint(c)
 		out.Checkpoint, out.state = &shown, shownState(c)
 	}
-	for _, step := range p.CompletedSteps {
-		out.Completed = append(out.Completed, doneStep{step.Key, step.Name, step.Result})
+	for _, step := range p.CompletedSteps[max(0, len(p.CompletedSteps)-maxShownSteps):] {
+		out.Completed = append(out.Completed, doneStep{step.Key, step.Name, shownValue(step.Result)})
 	}
-	for _, step := range p.InterruptedSteps {
-		out.Interrupted = append(out.Interrupted, openStep{step.Key, step.Name, step.Args, step.StartedAt.String()})
+	for _, step := range p.InterruptedSteps[max(0, len(p.InterruptedSteps)-maxShownSteps):] {
+		out.Interrupted = append(out.Interrupted, openStep{step.Key, step.Name, shownValue(step.Args), step.StartedAt.String()})
 	}
 	for _, o := range p.UncertainOperations {
 		out.Uncertain = append(out.Uncertain, operation{o.Key, o.Name, o.StartedAt.String()})
@@ -103,6 +117,9 @@ func shownPlan(p *ckpt.Plan) *resumeOut {
 		out.Question = p.Prompt.Question
 	}
 	out.Message = advice(p)
+	if n := len(p.CompletedSteps); n > maxShownSteps {
+		out.Message += fmt.Sprintf(" Of %d completed steps the newest %d are listed: before you do anything that may have been done, ask with report_step and status started under its key.", n, maxShownSteps)
+	}
 	if p.Checkpoint != nil {
 		out.Message += out.where(p.Checkpoint)
 	}

@@ -231,6 +231,26 @@ func TestAStepThatWasStartedIsEndedUnderItsKey(t *testing.T) {
 	}
 }
 
+func TestAPlanFitsIntoWhatAModelCanRead(t *testing.T) {
+	d := newDaemon(t)
+	h := d.host("long")
+	h.done("save_checkpoint", `{"state":{}}`)
+	for i := range 120 {
+		result := `"short"`
+		if i == 119 {
+			result = `"` + strings.Repeat("x", 20_000) + `"`
+		}
+		h.done("report_step", fmt.Sprintf(`{"name":"page","key":"p%d","args":%d,"result":%s}`, i, i, result))
+	}
+	_, text := h.call("resume_run", `{"look_only":true}`)
+	if len(text) > 30_000 || !strings.Contains(text, "Of 120 completed steps the newest 100 are listed") || !strings.Contains(text, "20002 bytes, not shown") || strings.Contains(text, `"p19"`) || !strings.Contains(text, `"p20"`) {
+		t.Errorf("%d bytes: %.600s", len(text), text)
+	}
+	if again := h.done("report_step", `{"name":"page","key":"p119","status":"started"}`); len(again["result"].(string)) != 20_000 {
+		t.Errorf("the result that was not shown: %.100v", again)
+	}
+}
+
 // A host may send calls at the same time: none of them fences another off.
 func TestCallsAtTheSameTime(t *testing.T) {
 	h := newDaemon(t).host("busy")

@@ -33,7 +33,7 @@ func (s *Server) addStepTools() {
 type beginIn struct {
 	Key   string    `json:"key" doc:"Names this operation: the same operation has the same key whenever it is tried, such as deploy-v1.4 or pay-invoice-77"`
 	Name  string    `json:"name,omitempty" doc:"What is done, for people. Default: the key."`
-	State ckpt.JSON `json:"state,omitempty" type:"object" doc:"The state to go back to if it fails, as in save_checkpoint. Default: the newest that was saved."`
+	State ckpt.JSON `json:"state,omitempty" type:"object" doc:"The state to go back to if it fails, as in save_checkpoint. Default: the newest that was saved; pass it where more was done since."`
 	Run   string    `json:"run,omitempty" doc:"The run. Default: the run of this server."`
 }
 

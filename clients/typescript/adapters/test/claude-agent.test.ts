@@ -137,6 +137,20 @@ test('more sessions than are kept in memory, and names of any kind', async () =>
   await assert.rejects(mine.append({ projectKey: 'p', sessionId: 's', subpath: '' }, [entry('x')]), { code: 'invalid', message: /subpath/ });
 });
 
+test('people see the project, the session, and whose subagent it was', async () => {
+  const mine = store('shown');
+  const key = { projectKey: '-home-me', sessionId: 'a0eebc99' };
+  await mine.append(key, [entry('a')]);
+  await mine.append({ ...key, subpath: 'subagents/agent-x' }, [entry('b')]);
+  const { runs } = await world.client().agent('shown').runs();
+  const [main, sub] = [runs.find((r) => !r.parent_run)!, runs.find((r) => r.parent_run)!];
+  assert.match(main.run, /^a0eebc99-[0-9a-f]{16}$/);
+  assert.deepEqual([sub.parent_run, sub.labels], [main.run, { subpath: 'subagents/agent-x' }]);
+  for (const run of runs) assert.deepEqual([run.workflow, run.external_session], ['-home-me', 'a0eebc99']);
+  const shown = JSON.parse(world.run('restore', 'shown', '--run', sub.run)) as unknown;
+  assert.deepEqual(shown, { ...key, subpath: 'subagents/agent-x', entries: [{ type: 'b' }] });
+});
+
 test('mtime is when it was written to last, in whole milliseconds', async () => {
   const mine = store('times');
   const before = Date.now();

@@ -157,6 +157,14 @@ test('a session is a run that people can look at, cleared it is gone from the di
   assert.deepEqual(texts(await session('thread 7').getItems()), ['three']);
 });
 
+test('an agent that is there already keeps its policy', async () => {
+  const sidecar = world.client();
+  await sidecar.agent('own').setPolicy({ routine_keep: 7 });
+  await new SidecarSession({ sidecar, agent: 'own', sessionId: 's' }).addItems([says('a')]);
+  const { routine_keep: keep, sensitivity } = await sidecar.agent('own').policy();
+  assert.deepEqual([keep, sensitivity], [7, 'normal']);
+});
+
 test('a long session costs what is added to it', async () => {
   const s = session('long');
   const noise = (n: number): string => Array.from({ length: 2000 }, (_, i) => ((i * 2654435761 + n * 40503) >>> 7).toString(36)).join('');
