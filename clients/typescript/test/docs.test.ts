@@ -9,7 +9,7 @@ import { bin, script, World } from './world.js';
 
 const root = script('..');
 const repository = join(root, '..', '..');
-const sources = { docs: join(repository, 'docs', 'TYPESCRIPT.md'), readme: join(root, 'README.md') };
+const sources = { docs: join(repository, 'docs', 'TYPESCRIPT.md'), langgraph: join(repository, 'docs', 'LANGGRAPH.md'), readme: join(root, 'README.md') };
 
 /** The TypeScript of a document, block by block. */
 function snippets(file: string): string[] {
@@ -23,7 +23,7 @@ function installed(name: string): string {
   mkdirSync(join(path, 'node_modules'), { recursive: true });
   symlinkSync(root, join(path, 'node_modules', 'ckptsidecar'), 'junction');
   writeFileSync(join(path, 'package.json'), '{ "type": "module" }');
-  const compilerOptions = { target: 'ES2022', module: 'Node16', strict: true, types: ['node'], typeRoots: ['../../node_modules/@types'] };
+  const compilerOptions = { target: 'ES2022', module: 'Node16', strict: true, skipLibCheck: true, types: ['node'], typeRoots: ['../../node_modules/@types'] };
   writeFileSync(join(path, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.ts'] }));
   return path;
 }
