@@ -184,10 +184,13 @@ func TestBugIsAnsweredAndSurvived(t *testing.T) {
 func TestCloseUnderLoadAnswersEverybody(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
-	var wg sync.WaitGroup
+	var wg, begun sync.WaitGroup
 	acknowledged := make([]int, 12)
+	begun.Add(len(acknowledged))
 	for w := range acknowledged {
 		wg.Go(func() {
+			begin := sync.OnceFunc(begun.Done)
+			defer begin()
 			for {
 				_, err := s.Save(t.Context(), ann, request(fmt.Sprintf("a%d", w), ckpt.KindRecovery, `1`))
 				if err != nil {
@@ -197,9 +200,11 @@ func TestCloseUnderLoadAnswersEverybody(t *testing.T) {
 					return
 				}
 				acknowledged[w]++
+				begin()
 			}
 		})
 	}
+	begun.Wait()
 	time.Sleep(50 * time.Millisecond)
 	must(t, s.Close())
 	wg.Wait()
