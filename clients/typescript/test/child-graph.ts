@@ -81,7 +81,9 @@ for (let thread = 0; thread < threads; thread++) {
       await graph.invoke({ done: [] }, config);
       continue;
     }
-    if (state.values.done.includes('z')) break; // not where `next` is empty: z's writes may be kept and its checkpoint not
+    // The state has what a task has written already, before its checkpoint is made; `next` is empty then, too.
+    const kept = (await saver.getTuple(config))?.checkpoint.channel_values['done'] as string[] | undefined;
+    if (kept?.includes('z')) break;
     const open = state.tasks.flatMap((task) => task.interrupts);
     const resume = Object.fromEntries(open.map((i) => [i.id!, 'yes']));
     await graph.invoke(open.length > 0 ? new Command({ resume }) : null, config);

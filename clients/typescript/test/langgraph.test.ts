@@ -75,6 +75,31 @@ test('a graph that is killed 20 times, and its daemon too, loses and repeats not
   t.diagnostic(`${kills} kills of the graph, ${kills / 4} of the daemon: ${threads * nodes.length} effects, ${again} done again because they were not kept yet`);
 });
 
+test('writes are made in the order of their calls, however long one takes to serialize', async (t) => {
+  const world = await World.start();
+  const plain = new MemorySaver().serde;
+  const serde = {
+    dumpsTyped: async (value: unknown): Promise<[string, Uint8Array]> => {
+      if (value === 'slow') await sleep(100);
+      if (value === 'bad') throw new Error('no');
+      return plain.dumpsTyped(value);
+    },
+    loadsTyped: (type: string, data: string | Uint8Array): Promise<unknown> => plain.loadsTyped(type, data),
+  };
+  const saver = saverOf(t, world, { serde });
+  const done: string[] = [];
+  const made = checkpoint({ a: 'slow' }, { a: 1 });
+  const at = { configurable: { ...thread('order').configurable, checkpoint_id: made.id } };
+  await Promise.all([
+    saver.put(thread('order'), made, meta, { a: 1 }).then(() => done.push('put')),
+    saver.putWrites(at, [['a', 'quick']], 'task').then(() => done.push('writes')),
+    assert.rejects(saver.putWrites(at, [['a', 'bad']], 'other'), /no/),
+    saver.putWrites(at, [['a', 'last']], 'task2').then(() => done.push('more writes')),
+  ]);
+  assert.deepEqual(done, ['put', 'writes', 'more writes']);
+  assert.equal((await saver.getTuple(at))!.pendingWrites!.length, 2);
+});
+
 const Log = Annotation.Root({ log: Annotation<string[]>({ reducer: (a, b) => a.concat(b), default: () => [] }) });
 
 /** A graph whose nodes say their names. */

@@ -37,6 +37,9 @@ export interface SidecarSaverOptions extends SidecarOptions {
 /** What a prune leaves of each thread: the newest checkpoint of each namespace, or nothing. */
 export type PruneStrategy = 'keep_latest' | 'delete';
 
+/** A value on its way to the daemon. */
+type Channel = Typed & { channel: string };
+
 /** Metadata is always plain JSON, whatever becomes of values, so that it can be filtered by and read by auditors. */
 const plain = new MemorySaver().serde;
 
@@ -48,6 +51,7 @@ export class SidecarSaver extends BaseCheckpointSaver {
   readonly agent: string;
   private readonly sidecar: Sidecar;
   private readonly own: boolean;
+  private tail: Promise<unknown> = Promise.resolve();
 
   constructor(options: SidecarSaverOptions = {}) {
     const { sidecar, agent, serde, ...rest } = options;
@@ -96,28 +100,28 @@ export class SidecarSaver extends BaseCheckpointSaver {
     const parent = (config.configurable?.['checkpoint_id'] as string | undefined) || null;
     const { channel_values: values, ...bare } = checkpoint;
     const { sent, carry } = partition(checkpoint, newVersions, parent !== null);
-    const head = { thread, ns, parent, checkpoint: bare, metadata: await plainOf(metadata) };
-    let answer = await this.putOnce(head, sent, carry, values);
-    if (answer.missing.length > 0) {
-      const missing = new Set(answer.missing);
-      answer = await this.putOnce(head, [...sent, ...missing], carry.filter((name) => !missing.has(name)), values);
-    }
-    if (answer.missing.length > 0) throw new SidecarError('internal', `the daemon does not take the channels ${answer.missing.join(', ')}: nothing was saved`);
-    return configOf(thread, ns, checkpoint.id);
+    return this.inOrder(Promise.all([plainOf(metadata), this.dumpAll(sent, values)]), async ([plainMetadata, typed]) => {
+      const head = { thread, ns, parent, checkpoint: bare, metadata: plainMetadata };
+      let answer = await this.putOnce(head, typed, carry);
+      if (answer.missing.length > 0) {
+        const missing = new Set(answer.missing);
+        const all = [...typed, ...(await this.dumpAll([...missing], values))];
+        answer = await this.putOnce(head, all, carry.filter((name) => !missing.has(name)));
+      }
+      if (answer.missing.length > 0) throw new SidecarError('internal', `the daemon does not take the channels ${answer.missing.join(', ')}: nothing was saved`);
+      return configOf(thread, ns, checkpoint.id);
+    });
   }
 
   async putWrites(config: RunnableConfig, writes: PendingWrite[], taskId: string, taskPath = ''): Promise<void> {
     const thread = needThread(config, 'put writes');
     const checkpoint = config.configurable?.['checkpoint_id'] as string | undefined;
     if (!checkpoint) throw invalid('cannot put writes: the config has no configurable.checkpoint_id, which says what they belong to');
-    const bytes: Uint8Array[] = [];
-    const heads = [];
-    for (const [i, [channel, value]] of writes.entries()) {
-      const typed = await this.dump(value);
-      bytes.push(typed.data);
-      heads.push({ idx: WRITES_IDX_MAP[channel] ?? i, channel, type: typed.type, length: typed.data.length });
-    }
-    await this.send('put_writes', frame({ thread, ns: nsOf(config) ?? '', checkpoint, task: taskId, path: taskPath, writes: heads }, bytes));
+    await this.inOrder(Promise.all(writes.map(([, value]) => this.dump(value))), async (typed) => {
+      const heads = writes.map(([channel], i) => ({ idx: WRITES_IDX_MAP[channel] ?? i, channel, type: typed[i]!.type, length: typed[i]!.data.length }));
+      const head = { thread, ns: nsOf(config) ?? '', checkpoint, task: taskId, path: taskPath, writes: heads };
+      await this.send('put_writes', frame(head, typed.map(({ data }) => data)));
+    });
   }
 
   async deleteThread(threadId: string): Promise<void> {
@@ -184,15 +188,21 @@ export class SidecarSaver extends BaseCheckpointSaver {
     return writes;
   }
 
-  private async putOnce(head: object, sent: string[], carry: string[], values: Record<string, unknown>): Promise<PutAnswer> {
-    const bytes: Uint8Array[] = [];
-    const heads = [];
-    for (const channel of sent) {
-      const typed = await this.dump(values[channel]);
-      bytes.push(typed.data);
-      heads.push({ channel, type: typed.type, length: typed.data.length });
-    }
-    return understood<PutAnswer>(await this.send('put', frame({ ...head, values: heads, carry }, bytes)), true);
+  /** Writes are on disk in the order of their calls, also where one takes longer to serialize or two requests: those of a task never before their checkpoint. */
+  private inOrder<P, T>(prepared: Promise<P>, write: (prepared: P) => Promise<T>): Promise<T> {
+    prepared.catch(() => undefined); // it is looked at when its turn has come
+    const result = this.tail.then(() => prepared).then(write);
+    this.tail = result.catch(() => undefined);
+    return result;
+  }
+
+  private async putOnce(head: object, values: Channel[], carry: string[]): Promise<PutAnswer> {
+    const heads = values.map(({ channel, type, data }) => ({ channel, type, length: data.length }));
+    return understood<PutAnswer>(await this.send('put', frame({ ...head, values: heads, carry }, values.map(({ data }) => data))), true);
+  }
+
+  private dumpAll(channels: string[], values: Record<string, unknown>): Promise<Channel[]> {
+    return Promise.all(channels.map(async (channel) => ({ channel, ...(await this.dump(values[channel])) })));
   }
 
   private async dump(value: unknown): Promise<Typed> {
