@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any, AsyncIterator, Iterator, Mapping, Optional, Sequence
 
 from ..aio import AsyncSidecar
@@ -37,6 +38,7 @@ class SidecarSaver(BaseCheckpointSaver):
         self.sidecar = sidecar if sidecar is not None else Sidecar()
         self._calls = Calls(self.sidecar, agent)
         self._async = AsyncSidecar.over(self.sidecar)
+        self._order = threading.Lock()  # so that no write comes between the two requests that a put may take
 
     # What is written
 
@@ -52,9 +54,10 @@ class SidecarSaver(BaseCheckpointSaver):
         about.pop("writes", None)  # of versions that kept them twice
         json_of(about, "the metadata of a checkpoint")
         names = {"thread": thread, "ns": ns, "parent": parent, "checkpoint": head, "metadata": about}
-        missing = self._put(names, {c: values[c] for c in given}, carry)
-        if missing:
-            missing = self._put(names, {c: values[c] for c in (*given, *missing)}, [c for c in carry if c not in missing])
+        with self._order:
+            missing = self._put(names, {c: values[c] for c in given}, carry)
+            if missing:
+                missing = self._put(names, {c: values[c] for c in (*given, *missing)}, [c for c in carry if c not in missing])
         if missing:
             raise Internal(f"the daemon does not take the channels {', '.join(missing)}: nothing was saved")
         return _config(thread, ns, checkpoint["id"])
@@ -79,7 +82,8 @@ class SidecarSaver(BaseCheckpointSaver):
             for n, (channel, value) in enumerate(writes)
         ]
         header = {"thread": thread, "ns": ns, "checkpoint": checkpoint, "task": task_id, "path": task_path, "writes": named}
-        self._calls.send("put_writes", frame.body(header, "writes"))
+        with self._order:
+            self._calls.send("put_writes", frame.body(header, "writes"))
 
     # What is read
 
