@@ -174,13 +174,3 @@ func newSave(t *testing.T, agent string) *ckpt.SaveRequest {
 	must(t, err)
 	return &ckpt.SaveRequest{ID: id.String(), Agent: agent, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: []byte(`{"save":"` + id.String() + `"}`)}
 }
-
-// savesAgain is I8: within 5 s more is acknowledged than before.
-func (l *load) savesAgain(t *testing.T, before int64, after string) {
-	t.Helper()
-	for began := time.Now(); l.acked.Load() == before; time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > slack(5*time.Second) {
-			t.Fatalf("nobody saved within 5 s after the %s", after)
-		}
-	}
-}

@@ -30,7 +30,7 @@ func TestStopUnderLoad(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	d.Start()
-	load.savesAgain(t, load.acked.Load(), "restart")
+	load.goesOn(load.acked.Load(), "after the restart")
 	load.finish()
 	n := h.Sum()
 	t.Logf("the longest try took %v; %d saves were told an unknown outcome and asked again, %d of them had been saved", n.Longest.Round(time.Millisecond), n.Unknown, n.Replayed)
@@ -62,7 +62,7 @@ func freeze(t *testing.T, frozen time.Duration) {
 	time.Sleep(frozen)
 	before := load.acked.Load()
 	d.Signal(syscall.SIGCONT)
-	load.savesAgain(t, before, "freeze")
+	load.goesOn(before, "after the freeze")
 	load.finish()
 	n := h.Sum()
 	t.Logf("frozen for %v: the longest try took %v, %d of %d saves were sent again", frozen, n.Longest.Round(time.Millisecond), n.Retried, n.Saves)
