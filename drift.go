@@ -15,6 +15,19 @@ const (
 	SeverityCritical Severity = "critical"
 )
 
+// Rank orders severities: 0 for none, and more for what is graver.
+func (s Severity) Rank() int {
+	switch s {
+	case SeverityInfo:
+		return 1
+	case SeverityWarn:
+		return 2
+	case SeverityCritical:
+		return 3
+	}
+	return 0
+}
+
 // Evidence is what a finding rests on, in words and numbers. Fields that say
 // nothing about a rule are left out.
 type Evidence struct {

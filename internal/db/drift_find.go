@@ -224,21 +224,9 @@ func (s *Store) verdict(tx *tx, run *runRow, w *watched) (*ckpt.DriftVerdict, er
 func verdictOf(open []ckpt.Finding) *ckpt.DriftVerdict {
 	v := &ckpt.DriftVerdict{Verdict: ckpt.SeverityNone, Findings: []ckpt.Finding{}}
 	for i := range open {
-		if weight(open[i].Severity) >= weight(v.Verdict) {
+		if open[i].Severity.Rank() >= v.Verdict.Rank() {
 			v.Verdict, v.Advice = open[i].Severity, open[i].Advice
 		}
 	}
 	return v
-}
-
-func weight(s ckpt.Severity) int {
-	switch s {
-	case ckpt.SeverityInfo:
-		return 1
-	case ckpt.SeverityWarn:
-		return 2
-	case ckpt.SeverityCritical:
-		return 3
-	}
-	return 0
 }

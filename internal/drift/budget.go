@@ -61,7 +61,7 @@ func (r *run) overspent(found []ckpt.Found, now time.Time) []ckpt.Found {
 			continue
 		}
 		severity, need := set.budgetTier(r.spent.used[what] / limit)
-		if rank(severity) <= rank(r.spent.told[what]) {
+		if severity.Rank() <= r.spent.told[what].Rank() {
 			continue
 		}
 		r.spent.told[what] = severity
@@ -118,7 +118,7 @@ func (s *spent) remember(open []ckpt.Finding) {
 			continue
 		}
 		for what, unit := range budgetUnits {
-			if strings.HasSuffix(e.Threshold, " "+unit) && rank(open[i].Severity) > rank(s.told[what]) {
+			if strings.HasSuffix(e.Threshold, " "+unit) && open[i].Severity.Rank() > s.told[what].Rank() {
 				s.told[what] = open[i].Severity
 			}
 		}

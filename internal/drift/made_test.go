@@ -133,7 +133,7 @@ func asJSON(t testing.TB, v any) ckpt.JSON {
 // above, -1 for never.
 func (m *made) first(rule string, severity ckpt.Severity) int {
 	for _, f := range m.found {
-		if f.Rule == rule && rank(f.Severity) >= rank(severity) {
+		if f.Rule == rule && f.Severity.Rank() >= severity.Rank() {
 			return f.step
 		}
 	}

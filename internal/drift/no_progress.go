@@ -15,7 +15,7 @@ func (r *run) stalled(found []ckpt.Found, now time.Time, key string) []ckpt.Foun
 	steps, spent := r.ended-p.grewStep, now.Sub(p.grewAt)
 	share := max(over(float64(steps), float64(r.set.policy.NoProgressSteps)), over(float64(spent), float64(r.set.policy.NoProgressTime)))
 	severity, need := set.tierOf(share)
-	if rank(severity) <= rank(p.told) {
+	if severity.Rank() <= p.told.Rank() {
 		return found
 	}
 	p.told = severity

@@ -119,7 +119,7 @@ func (r *run) resumeAges(past *ckpt.RunPast) {
 func severityOf(open []ckpt.Finding, rule string) ckpt.Severity {
 	var highest ckpt.Severity
 	for i := range open {
-		if open[i].Rule == rule && rank(open[i].Severity) > rank(highest) {
+		if open[i].Rule == rule && open[i].Severity.Rank() > highest.Rank() {
 			highest = open[i].Severity
 		}
 	}

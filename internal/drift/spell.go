@@ -18,7 +18,7 @@ func (s *spell) tells(severity ckpt.Severity, now, cooldown int64) bool {
 	}
 	s.heldAt = now
 	switch {
-	case rank(severity) > rank(s.level):
+	case severity.Rank() > s.level.Rank():
 		s.gap = max(s.gap, cooldown)
 	case now < s.until:
 		return false
@@ -27,17 +27,4 @@ func (s *spell) tells(severity ckpt.Severity, now, cooldown int64) bool {
 	}
 	s.level, s.until = severity, now+s.gap
 	return true
-}
-
-// rank orders severities.
-func rank(s ckpt.Severity) int {
-	switch s {
-	case ckpt.SeverityInfo:
-		return 1
-	case ckpt.SeverityWarn:
-		return 2
-	case ckpt.SeverityCritical:
-		return 3
-	}
-	return 0
 }
