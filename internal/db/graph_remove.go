@@ -61,6 +61,11 @@ func (s *Store) GraphDeleteThread(_ context.Context, sc ckpt.Scope, agent, threa
 
 // thread removes all of a thread, as far as one transaction goes.
 func (g *graphRemoving) thread(thread string) error {
+	return g.eachRun(thread, g.run)
+}
+
+// eachRun does something with each run of a thread, as far as the transaction goes.
+func (g *graphRemoving) eachRun(thread string, do func(id int64) error) error {
 	runs, err := g.runs(thread)
 	if err != nil {
 		return err
@@ -69,7 +74,7 @@ func (g *graphRemoving) thread(thread string) error {
 		if g.left <= 0 {
 			return nil
 		}
-		if err := g.run(id); err != nil {
+		if err := do(id); err != nil {
 			return err
 		}
 	}
@@ -198,19 +203,7 @@ func (s *Store) GraphPrune(_ context.Context, sc ckpt.Scope, r ckpt.GraphPrune) 
 
 // prune leaves of each namespace the newest checkpoint and what that needs.
 func (g *graphRemoving) prune(thread string) error {
-	runs, err := g.runs(thread)
-	if err != nil {
-		return err
-	}
-	for _, id := range runs {
-		if g.left <= 0 {
-			return nil
-		}
-		if err := g.pruneRun(id); err != nil {
-			return err
-		}
-	}
-	return nil
+	return g.eachRun(thread, g.pruneRun)
 }
 
 func (g *graphRemoving) pruneRun(id int64) error {
@@ -222,8 +215,8 @@ func (g *graphRemoving) pruneRun(id int64) error {
 		heldRow
 		Graph string `db:"graph_id"`
 	}
-	err = g.tx.list(&rows, `SELECT c.n, c.id, c.seq, c.kind, c.created_at, c.stored_size, c.pinned, c.suspect, c.operation, c.pieces IS NULL AS inline, g.id AS graph_id
-		FROM graph_checkpoints g JOIN checkpoints c ON c.n = g.n WHERE g.run_id = ? AND c.pinned = 0 AND g.id < ? ORDER BY g.id`, id, newest)
+	err = g.tx.list(&rows, `SELECT `+heldColumns+`, graph_id FROM (SELECT c.*, g.id AS graph_id
+		FROM graph_checkpoints g JOIN checkpoints c ON c.n = g.n WHERE g.run_id = ? AND c.pinned = 0 AND g.id < ?) ORDER BY graph_id`, id, newest)
 	if err != nil {
 		return err
 	}
