@@ -148,6 +148,14 @@ type Heartbeat struct {
 	Progress *float64 `json:"progress,omitempty"`
 }
 
+// Check refuses an owner that cannot be.
+func (b *Heartbeat) Check() error {
+	if b.PID < 0 {
+		return Errorf(CodeInvalid, "pid is %d: say the process id of the owner that you speak for, or nothing", b.PID)
+	}
+	return nil
+}
+
 // EndRequest ends a run, or the present segment of it.
 type EndRequest struct {
 	Epoch              *int64    `json:"epoch,omitempty"`

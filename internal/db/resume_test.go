@@ -284,6 +284,8 @@ func TestSupervisorsBeatRevivesNobody(t *testing.T) {
 	if _, err := s.Beat(t.Context(), as(10), mainRun, ckpt.Heartbeat{Epoch: &run.Epoch, PID: 11}); err != nil {
 		t.Fatal(err)
 	}
+	_, err = s.Beat(t.Context(), as(10), mainRun, ckpt.Heartbeat{Epoch: &run.Epoch, PID: -1})
+	wantCode(t, err, ckpt.CodeInvalid)
 	if plan := claim(t, s, 12); plan.Epoch != run.Epoch+1 {
 		t.Errorf("the run was not claimed: %+v", plan)
 	}

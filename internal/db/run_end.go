@@ -13,6 +13,9 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 	if err := ref.Check(); err != nil {
 		return nil, err
 	}
+	if err := b.Check(); err != nil {
+		return nil, err
+	}
 	ref.Epoch = b.Epoch
 	past := s.readAheadFor(sc, ref)
 	var shown *ckpt.Run
