@@ -21,14 +21,23 @@ const firstPause = 20;
 const longestPause = 1000;
 const leastTime = 50; // that an attempt has, also when the deadline is over
 
+let awaited = 0;
+let alive: NodeJS.Timeout | undefined;
+
+/** Keeps the process while somebody waits, also while only something in the background is on the wire. */
+function stayAlive(more: 1 | -1): void {
+  alive ??= setInterval(() => undefined, 1 << 30);
+  awaited += more;
+  if (awaited > 0) alive.ref();
+  else alive.unref();
+}
+
 /** Makes calls: one after the other, again where that helps, and into the spool where it does not. */
 export class Caller implements Line {
   readonly connection: Connection;
   readonly presence = new Presence();
   readonly backlog: Backlog;
   private tail: Promise<unknown> = Promise.resolve();
-  private awaited = 0;
-  private alive: NodeJS.Timeout | undefined; // keeps the process, also while only something in the background is on the wire
   private mayStart: boolean;
 
   constructor(readonly settings: Settings) {
@@ -80,10 +89,12 @@ export class Caller implements Line {
   /** Calls are made in the order in which they were asked for. Somebody waits for those that are not in the background. */
   turn<T>(work: () => Promise<T>, background = false): Promise<T> {
     const result = this.tail.then(work);
-    if (!background && this.awaited++ === 0) this.alive = setInterval(() => undefined, 1 << 30);
-    const done = (): void => {
-      if (!background && --this.awaited === 0) clearInterval(this.alive);
-    };
+    if (background) {
+      this.tail = result.catch(() => undefined);
+      return result;
+    }
+    stayAlive(1);
+    const done = (): void => stayAlive(-1);
     this.tail = result.then(done, done);
     return result;
   }

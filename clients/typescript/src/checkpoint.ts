@@ -26,10 +26,11 @@ export function cutState(answer: Answer): { body: Buffer; state: Buffer | undefi
   return { body, state: Buffer.from(value.subarray(1, -1).toString('latin1'), 'base64') };
 }
 
-/** Puts the state to its checkpoint. */
+/** Puts the state to its checkpoint, in place. */
 export function withState<S>(checkpoint: Checkpoint, bytes: Buffer): Stored<S> {
-  const { state, state_base64, ...rest } = checkpoint as Checkpoint & { state?: unknown; state_base64?: unknown };
-  const read = { ...rest, state: isJSON(rest.content_type) ? decode(bytes) : new Uint8Array(bytes) };
+  const read = checkpoint as Checkpoint & { state?: unknown; state_base64?: unknown };
+  if ('state_base64' in read) delete read.state_base64;
+  read.state = isJSON(read.content_type) ? decode(bytes) : new Uint8Array(bytes);
   return Object.defineProperty(read, 'bytes', { value: bytes, enumerable: false }) as Stored<S>;
 }
 

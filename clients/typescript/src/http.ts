@@ -1,13 +1,12 @@
 // HTTP/1.1 as this side of one connection speaks it: the head of a request, and answers as they come in, piece by piece.
 
-import { constants } from 'node:buffer';
-
 import type { Answer, Ask } from './connection.js';
 import { invalid } from './errors.js';
 
 /** Bytes of the status line and headers of an answer; all that is not the body is read through a buffer of this size. */
 const mostHead = 64 << 10;
 const mostLine = 1 << 10; // before a chunk
+const mostBody = 2 ** 32; // what every Node can hold in one piece
 
 const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const framing = /^(content-length|transfer-encoding|connection|expect|host|upgrade|te|trailer)$/i;
@@ -150,7 +149,7 @@ export class Reader {
   /** Makes room for a body, and puts there what of it has come with the head. */
   private allocate(length: string): void {
     const size = /^\d{1,15}$/.test(length) ? Number(length) : Infinity;
-    if (size > constants.MAX_LENGTH) throw malformed(`its Content-Length is ${length}`);
+    if (size > mostBody) throw malformed(`its Content-Length is ${length}`);
     this.body = size < 4096 ? Buffer.allocUnsafe(size) : Buffer.allocUnsafeSlow(size);
     this.got = Math.min(size, this.filled - this.from);
     this.buffer.copy(this.body, 0, this.from, this.from + this.got);

@@ -78,16 +78,19 @@ export class Saver {
   async saveBytes(agent: string, run: string, epoch: number | undefined, state: EncodedState, options: SaveOptions): Promise<Saved> {
     const ask = saveAsk(agent, run, epoch, state, options);
     const { bytes, dropped, simplified } = state;
-    const kept: Kept = { id: ask.id, agent, run, kind: options.kind ?? 'routine', size: bytes.length, dropped, simplified };
     if (dropped.length > 0) this.caller.settings.warn(droppedText(agent, run, dropped));
     const key = runKey(agent, run);
     const large = HeldStates.takes(bytes.length) && this.caller.settings.whole !== true;
     const transfer = large ? new Transfer(this.held, this.pace, key, bytes, state.contentType) : undefined;
     const answer = await this.caller.write(ask, transfer && ((send, own) => transfer.send(send, own)));
-    if (answer instanceof SetAside) return { ...kept, stored: answer.stored, reason: answer.reason.message };
+    if (answer instanceof SetAside) {
+      const kept: Kept = { id: ask.id, agent, run, kind: options.kind ?? 'routine', size: bytes.length, dropped, simplified };
+      return { ...kept, stored: answer.stored, reason: answer.reason.message };
+    }
     const checkpoint = understood<Checkpoint & { pruned: string[] }>(answer, true);
     transfer?.done(checkpoint);
-    return { ...kept, ...checkpoint, stored: 'daemon', replayed: answer.headers['idempotent-replayed'] === 'true' };
+    const replayed = answer.headers['idempotent-replayed'] === 'true';
+    return Object.assign(checkpoint, { dropped, simplified, stored: 'daemon' as const, replayed }); // to spread it into a new object takes ten times as long
   }
 }
 
@@ -131,7 +134,7 @@ export function encodeState(state: unknown, options: SaveOptions, unserializable
 
 function saveAsk(agent: string, run: string, epoch: number | undefined, state: EncodedState, o: SaveOptions): SpoolAsk {
   const id = o.id ?? uuid7();
-  if (!isUuid7(id)) throw invalid(`the id ${JSON.stringify(id)} of a save cannot be: it is a UUID of version 7 in lower case`);
+  if (o.id !== undefined && !isUuid7(id)) throw invalid(`the id ${JSON.stringify(id)} of a save cannot be: it is a UUID of version 7 in lower case`);
   if (o.step !== undefined) checkKey('step key', o.step);
   const query = queryOf({ kind: o.kind ?? 'routine', run, epoch, parent: o.parent, step: o.step }, o.labels);
   const headers: Record<string, string> = { 'Content-Type': state.contentType };

@@ -3,7 +3,7 @@ import { Sidecar } from 'ckptsidecar';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const [agentName, lasts, deadline] = process.argv.slice(2) as [string, string, string];
-const sidecar = new Sidecar({ deadline: Number(deadline), onWarning: () => undefined });
+const sidecar = new Sidecar({ socket: process.env['CKPTSIDECAR_SOCKET'], deadline: Number(deadline), onWarning: () => undefined }) // named, so that what it spools is for this daemon, also where it has not reached it yet;
 const agent = sidecar.agent(agentName);
 const saved = { daemon: 0, spool: 0, nowhere: 0 };
 let n = 0;
