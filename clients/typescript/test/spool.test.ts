@@ -223,6 +223,22 @@ test('damaged files and those of no client are put aside, later versions and oth
   assert.deepEqual((await agent.latest())?.state, { n: 9 });
 });
 
+test('what no request can be made of is put aside with why, and the rest goes on', async () => {
+  const world = absent();
+  const client = world.client(patient);
+  client.close();
+  for (let n = 0; n < 2; n++) await client.agent('broken').save({ n });
+  const [first] = world.spooled().sort() as [string];
+  const file = join(world.spool, first);
+  const text = readFileSync(file, 'utf8').replace('"application/json"', '"text/plain\\r\\nEvil: 1"');
+  assert.match(text, /Evil/);
+  writeFileSync(file, text);
+  await world.start();
+  const report = await world.client().replay();
+  assert.deepEqual([report.sent, report.left, report.rejected.map((r) => [r.file, r.code])], [1, 0, [[first, 'invalid']]]);
+  assert.deepEqual([world.spooled(), world.spooled('rejected')], [[], [first]]);
+});
+
 test('two replay at once and all is there once; a stale lock is broken', async () => {
   const world = absent();
   const agent = world.client(patient).agent('two');
