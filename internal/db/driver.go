@@ -89,13 +89,31 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 
 // pool opens a pool of at most size connections.
 func pool(path, mode string, size int, pragmas []string) (*sqlx.DB, error) {
-	useOFDLocks()
-	base, err := sqlite.NewConnector(dsn(path, mode, pragmas))
+	base, err := connect(path, mode, pragmas)
 	if err != nil {
 		return nil, err
 	}
-	db := sql.OpenDB(connector{base})
+	return poolOf(base, size), nil
+}
+
+// readers is a pool that reads, with connections that keep what they prepare.
+func readers(path string, size int) (*sqlx.DB, error) {
+	base, err := connect(path, "ro", readerPragmas)
+	if err != nil {
+		return nil, err
+	}
+	return poolOf(keeper{base}, size), nil
+}
+
+func connect(path, mode string, pragmas []string) (driver.Connector, error) {
+	useOFDLocks()
+	base, err := sqlite.NewConnector(dsn(path, mode, pragmas))
+	return connector{base}, err
+}
+
+func poolOf(c driver.Connector, size int) *sqlx.DB {
+	db := sql.OpenDB(c)
 	db.SetMaxOpenConns(size)
 	db.SetMaxIdleConns(size)
-	return sqlx.NewDb(db, "sqlite3"), nil
+	return sqlx.NewDb(db, "sqlite3")
 }

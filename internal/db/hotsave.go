@@ -89,8 +89,13 @@ func (s *Store) planHot(tx *tx, v *save, agent *agentRow, h *hotRun, run *runRow
 
 func nobodyNeeds(*runRow, string) (string, error) { return "", nil }
 
-// writeHot writes what was planned, and knows the run as it then is.
+// writeHot writes what was planned, and knows the run as it then is. Small
+// states go before the new one comes, which finds their room: the other way
+// round the table would grow by a page and shrink again at every save.
 func (s *Store) writeHot(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply, p *hotPlan) error {
+	if err := tx.removeInline(p.gone); err != nil {
+		return err
+	}
 	if err := s.insertSaved(tx, v, agent, run, w, reply); err != nil {
 		return err
 	}

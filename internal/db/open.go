@@ -311,7 +311,7 @@ func (s *Store) readBack(ctx context.Context) error {
 
 func (s *Store) openReaders(context.Context) error {
 	var err error
-	if s.ro, err = pool(s.opt.Path, "ro", s.opt.Readers, readerPragmas); err != nil {
+	if s.ro, err = readers(s.opt.Path, s.opt.Readers); err != nil {
 		return err
 	}
 	s.side, err = pool(s.opt.Path, "rw", 1, writerPragmas)

@@ -22,6 +22,7 @@ type heldRow struct {
 	Operation  ckpt.Ref           `db:"operation"`
 	Inline     bool               `db:"inline"` // known to stand in its row, without pieces
 	StateOf    *int64             `db:"state_of"`
+	removed    bool               // its row is gone already
 }
 
 const heldColumns = `n, id, seq, kind, created_at, stored_size, pinned, suspect, operation, pieces IS NULL AS inline, state_of`
@@ -279,8 +280,25 @@ func (s *Store) removeRows(tx *tx, agent *agentRow, run *runRow, gone []heldRow,
 	return ids, nil
 }
 
+// removeInline deletes those rows that stand alone; removeRows does the rest
+// and reports all.
+func (tx *tx) removeInline(gone []heldRow) error {
+	for i := range gone {
+		if row := &gone[i]; row.Inline {
+			if err := tx.exec(deleteInline, row.N); err != nil {
+				return err
+			}
+			row.removed = true
+		}
+	}
+	return nil
+}
+
 // removeOne deletes a checkpoint and answers how many stored bytes that freed.
 func (tx *tx) removeOne(run *runRow, row *heldRow) (int64, error) {
+	if row.removed {
+		return row.StoredSize, nil
+	}
 	if row.Inline {
 		return row.StoredSize, tx.exec(deleteInline, row.N)
 	}

@@ -1,0 +1,123 @@
+package db
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+)
+
+// statementsMost is how many statements a reading connection keeps prepared.
+// What is read again and again is about thirty; a few more are put together
+// by what a list asks for.
+const statementsMost = 64
+
+// keeper opens connections that keep what they have prepared: SQLite takes
+// longer to prepare most of our reads than to answer them.
+type keeper struct{ driver.Connector }
+
+// fullConn is all that database/sql asks of SQLite's connections.
+type fullConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.Pinger
+	driver.SessionResetter
+	driver.Validator
+}
+
+func (k keeper) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := k.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	full, ok := conn.(fullConn)
+	if !ok {
+		_ = conn.Close()
+		return nil, fmt.Errorf("the SQLite driver's connections are not as they were: %T", conn)
+	}
+	return &keepingConn{full, map[string]*keptStatement{}}, nil
+}
+
+// keepingConn is a connection that keeps statements. Only its one user of the
+// moment calls it.
+type keepingConn struct {
+	fullConn
+	kept map[string]*keptStatement
+}
+
+type keptStatement struct {
+	driver.StmtQueryContext
+	stmt driver.Stmt
+	busy bool // its rows are still being read
+}
+
+// QueryContext prepares a query once. Where its rows are still being read, it
+// is prepared once more for the moment.
+func (c *keepingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	s, err := c.keep(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil || s.busy {
+		return c.fullConn.QueryContext(ctx, query, args)
+	}
+	rows, err := s.QueryContext(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	s.busy = true
+	return &keptRows{rows, s}, nil
+}
+
+// keep answers a query's statement, nil where it cannot be kept.
+func (c *keepingConn) keep(ctx context.Context, query string) (*keptStatement, error) {
+	if s := c.kept[query]; s != nil {
+		return s, nil
+	}
+	stmt, err := c.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	q, ok := stmt.(driver.StmtQueryContext)
+	if !ok || !c.makeRoom() {
+		return nil, stmt.Close()
+	}
+	s := &keptStatement{StmtQueryContext: q, stmt: stmt}
+	c.kept[query] = s
+	return s, nil
+}
+
+// makeRoom forgets any statement where there are many.
+func (c *keepingConn) makeRoom() bool {
+	if len(c.kept) < statementsMost {
+		return true
+	}
+	for query, s := range c.kept {
+		if !s.busy {
+			delete(c.kept, query)
+			return s.stmt.Close() == nil
+		}
+	}
+	return false
+}
+
+func (c *keepingConn) Close() error {
+	for _, s := range c.kept {
+		_ = s.stmt.Close() // the connection goes with it
+	}
+	clear(c.kept)
+	return c.fullConn.Close()
+}
+
+// keptRows tells when they have been read.
+type keptRows struct {
+	driver.Rows
+	of *keptStatement
+}
+
+func (r *keptRows) Close() error {
+	r.of.busy = false
+	return r.Rows.Close()
+}
