@@ -16,7 +16,7 @@ func (s *Store) Erase(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Er
 	}
 	e := entry(sc, "erase", name)
 	var erased *ckpt.Erased
-	err := s.write(&op{owner: sc.Caller.Owner, entry: e, apply: func(tx *tx) error {
+	err := s.write(&op{owner: sc.Caller.Owner, claim: frees, entry: e, apply: func(tx *tx) error {
 		agent, err := s.needAgent(tx, sc, name)
 		if err != nil {
 			return err
