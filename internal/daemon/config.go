@@ -31,6 +31,7 @@ type Config struct {
 
 	MaxBody             Size
 	MaxDatabase         Size
+	Reserve             Size
 	OwnerBytes          Size
 	OwnerSavesPerSecond int
 	OwnerConnections    int
@@ -70,6 +71,7 @@ func Default(system bool, env Environment) Config {
 		LogFormat:           LogAuto,
 		LogLevel:            "info",
 		MaxBody:             64 << 20,
+		Reserve:             4 << 20,
 		OwnerSavesPerSecond: 0,
 		OwnerConnections:    1024,
 		Connections:         4096,

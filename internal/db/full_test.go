@@ -185,3 +185,155 @@ func TestOpenOnAFullDisk(t *testing.T) {
 	must(t, os.Remove(f.Name()))
 	save(t, s, ann, "a", ckpt.KindRoutine, `2`)
 }
+
+// full is a store on a disk that has not a byte left, and no room in the log either.
+func full(t *testing.T, saves int) (s *db.Store, o db.Options, c *clock, b *ballast, ids []string) {
+	t.Helper()
+	dir := mountTmpfs(t, "80m")
+	c = newClock()
+	o = options(filepath.Join(dir, "ckpt.db"), c)
+	b = newBallast(t, dir)
+	s = openWith(t, o)
+	for i := range saves {
+		c, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(uint64(i), 100_000)))
+		must(t, err)
+		ids = append(ids, c.ID)
+	}
+	must(t, s.EmptyWAL())
+	b.grow()
+	return s, o, c, b, ids
+}
+
+// auditRows is how many rows the audit log has.
+func auditRows(t *testing.T, s *db.Store) int64 {
+	t.Helper()
+	st, err := s.Status(t.Context(), root)
+	must(t, err)
+	return st.Database.AuditRows
+}
+
+// TestSavesLeaveTheReserve: what a delete has let go is not there for saves, neither then nor after a restart.
+func TestSavesLeaveTheReserve(t *testing.T) {
+	s, o, _, b, ids := full(t, 6)
+	first := binary("keyed", ckpt.KindRoutine, []byte("1"))
+	first.IdempotencyKey = "key-1"
+	b.drop()
+	_, err := s.Save(t.Context(), ann, first)
+	must(t, err)
+	must(t, s.EmptyWAL())
+	b.grow()
+	refused := func() {
+		t.Helper()
+		logBefore, rows := sizeOf(t, o.Path+"-wal"), auditRows(t, s)
+		for i := range 20 {
+			_, err := s.Save(t.Context(), ann, request("b", ckpt.KindRoutine, fmt.Sprint(i)))
+			wantCode(t, err, ckpt.CodeStorageFull)
+		}
+		if logNow, now := sizeOf(t, o.Path+"-wal"), auditRows(t, s); logNow != logBefore || now != rows {
+			t.Errorf("refused saves took room: the log has %d, not %d bytes, and %d rows came", logNow, logBefore, now-rows)
+		}
+		if c, err := s.Save(t.Context(), ann, first); err != nil || !c.Replayed {
+			t.Errorf("a save that was acknowledged before: %+v, %v", c, err)
+		}
+		if state, problems := s.Health(); state != "degraded" || len(problems) != 1 {
+			t.Errorf("status says %s, %q", state, problems)
+		}
+	}
+	_, err = s.Delete(t.Context(), ann, ids[0])
+	must(t, err)
+	refused()
+	for range 3 {
+		must(t, s.Close())
+		s = openWith(t, o)
+		refused()
+		_, err = s.Delete(t.Context(), ann, ids[1])
+		must(t, err)
+		ids = ids[1:]
+	}
+	b.drop()
+	s.Tick(time.Now().Add(time.Minute))
+	save(t, s, ann, "b", ckpt.KindRoutine, `1`)
+	if state, problems := s.Health(); state != "ready" {
+		t.Errorf("with room again status says %s, %q", state, problems)
+	}
+	must(t, s.Close())
+	sound(t, o.Path)
+}
+
+// TestRemovalsOnAFullDisk: all that removes works where no byte is left.
+func TestRemovalsOnAFullDisk(t *testing.T) {
+	removals := map[string]func(*db.Store, []string) error{
+		"a policy": func(s *db.Store, _ []string) error {
+			p := ckpt.DefaultPolicy()
+			p.RecoveryKeep = ckpt.Duration(time.Hour)
+			_, err := s.SetPolicy(t.Context(), ann, "a", p)
+			return err
+		},
+		"prune": func(s *db.Store, ids []string) error {
+			report, _, err := s.Prune(t.Context(), ann, ckpt.PruneRequest{}, "key")
+			if err == nil && len(report.Removed) != len(ids)-1 {
+				return fmt.Errorf("%d were pruned", len(report.Removed))
+			}
+			return err
+		},
+		"erase": func(s *db.Store, _ []string) error {
+			_, err := s.Erase(t.Context(), ann, "a")
+			return err
+		},
+		"deletes while a reader holds its snapshot": func(s *db.Store, ids []string) error {
+			for _, id := range ids[:10] {
+				if _, err := s.Delete(t.Context(), ann, id); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	for name, remove := range removals {
+		t.Run(name, func(t *testing.T) {
+			s, o, c, _, ids := full(t, 20)
+			c.add(8 * ckpt.Day)
+			if name[0] == 'd' {
+				r := auditor(t, o.Path)
+				tx, err := r.Begin()
+				must(t, err)
+				var n int
+				must(t, tx.QueryRow(`SELECT count(*) FROM checkpoints`).Scan(&n))
+				defer tx.Rollback()
+			}
+			if err := remove(s, ids); err != nil {
+				t.Error(err)
+			}
+			must(t, s.Ready(t.Context()))
+		})
+	}
+}
+
+// TestIndexOnAFullDisk: a log that is written again after a restart finds room in its index too. SQLite makes that longer
+// when the commit is in the log already, and could not say any more what is saved.
+func TestIndexOnAFullDisk(t *testing.T) {
+	dir := mountTmpfs(t, "200m")
+	path, b := filepath.Join(dir, "ckpt.db"), newBallast(t, dir)
+	s := openWith(t, options(path, newClock()))
+	states := map[string][]byte{}
+	for range 160 {
+		saveNoise(t, s, states)
+	}
+	s.CopyWAL()
+	saveNoise(t, s, states) // the log begins anew, so that the next daemon begins with a short index
+	saveNoise(t, s, states)
+	must(t, s.Close())
+	s = openWith(t, options(path, newClock()))
+	b.grow()
+	i := 0
+	for id := range states {
+		if _, err := s.Delete(t.Context(), ann, id); err != nil {
+			t.Fatalf("delete %d: %v", i, err)
+		}
+		if _, err := s.Save(t.Context(), ann, binary("b", ckpt.KindRecovery, noise(uint64(i), 290_000))); err != nil {
+			wantCode(t, err, ckpt.CodeStorageFull)
+		}
+		i++
+	}
+	must(t, s.Ready(t.Context()))
+}

@@ -347,7 +347,7 @@ func (s *Store) startUp(ctx context.Context) (err error) {
 		return &OperatorError{"the database changed while it was opened", err}
 	}
 	if s.health.readOnly == "" {
-		if err := s.regain(s.writer); err != nil {
+		if err := s.firstReserve(); err != nil {
 			s.log.Warn("no room can be kept for deletes: where the disk is full they may be refused", "file", s.reserve.path, "bytes", s.reserve.base, "error", err)
 		}
 	}

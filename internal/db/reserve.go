@@ -201,6 +201,32 @@ func (s *Store) regain(w *writer) error {
 	return nil
 }
 
+// indexPart is a part of the log's index, which has room for indexFrames pages of the log.
+const (
+	indexPart   = 32 << 10
+	indexFrames = 4096
+)
+
+// firstReserve makes the reserve at the start, and takes room for the index of a log as long as one becomes.
+func (s *Store) firstReserve() error {
+	if s.reserve.base == 0 {
+		return nil
+	}
+	_, log := s.watch.sizes()
+	parts := max(log, walAlarm)/(indexFrames*pageSize) + 2
+	if err := growIndex(s.opt.Path+"-shm", parts*indexPart); err != nil {
+		s.log.Debug("no room could be taken for the index of the log", "error", err)
+	}
+	if r, size := &s.reserve, s.reserve.size.Load(); size > 0 && allocate(r.file, size, size) != nil { // it was copied, with holes in it
+		r.out.Store(true)
+		r.size.Store(0)
+		if err := r.file.Truncate(0); err != nil {
+			return err
+		}
+	}
+	return s.regain(s.writer)
+}
+
 // reserveLeast is the least that is worth to be kept of it.
 const reserveLeast = 64 << 10
 
