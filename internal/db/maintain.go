@@ -211,6 +211,9 @@ func (s *Store) emptyWAL(ctx context.Context) error {
 	return backoff.Retry(func() error { return s.truncateWAL(ctx) }, backoff.WithContext(patience(s.opt.WriteTimeout), ctx))
 }
 
+// errAgain says that there is room now where there was none.
+var errAgain = errors.New("the disk was full")
+
 // errSnapshot says that the log could not be cut just now.
 var errSnapshot = errors.New("a reader holds a snapshot")
 
@@ -220,6 +223,9 @@ func (s *Store) truncateWAL(ctx context.Context) error {
 		ended := s.watch.writing(true)
 		err := w.conn.QueryRowxContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &log, &done)
 		ended(err == nil && busy == 0, err == nil && busy == 0)
+		if noRoom(err) && s.letGo() {
+			return errAgain
+		}
 		return err
 	}})
 	if err == nil && busy != 0 {
@@ -231,7 +237,7 @@ func (s *Store) truncateWAL(ctx context.Context) error {
 // cutWAL gives back what a log has that grew while a reader held its snapshot,
 // or while it could not be copied.
 func (s *Store) cutWAL(ctx context.Context) {
-	if err := s.truncateWAL(ctx); !errors.Is(err, errSnapshot) {
+	if err := s.truncateWAL(ctx); !errors.Is(err, errSnapshot) && !errors.Is(err, errAgain) {
 		s.begunAnew(err)
 	}
 }
@@ -253,7 +259,11 @@ func (s *Store) vacuum(pages int64) (freed int64, err error) {
 	if before <= leave {
 		return 0, nil
 	}
-	err = s.write(&op{owner: daemon, claim: goesOn, apply: func(tx *tx) error {
+	room := goesOn
+	if pages > vacuumPages {
+		room = frees
+	}
+	err = s.write(&op{owner: daemon, claim: room, apply: func(tx *tx) error {
 		if err := tx.exec(fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, min(pages, before-leave))); err != nil {
 			return err
 		}

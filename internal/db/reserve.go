@@ -241,7 +241,7 @@ func (s *Store) keepReserve(ctx context.Context, now time.Time) {
 	switch {
 	case r.base == 0, s.health.readOnly != "", now.Sub(r.tried) < reserveEvery:
 		return
-	case whole && (size <= 5*r.base || s.wal.pending() > 0):
+	case whole && size <= 5*r.base:
 		return
 	}
 	r.tried = now
