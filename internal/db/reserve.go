@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
+
+// reserveSuffix names the reserve after its database.
+const reserveSuffix = "-reserve"
 
 // claim is what an operation may do where the disk is full.
 type claim int
@@ -47,7 +51,7 @@ func (r *reserve) most() int64 { return r.base / 2 } // for the log
 // openReserve takes the file that the last daemon left. One that is empty was let go.
 func (s *Store) openReserve(context.Context) error {
 	r := &s.reserve
-	r.path, r.base = s.opt.Path+"-reserve", max(s.opt.ReserveBytes, 0)
+	r.path, r.base = s.opt.Path+reserveSuffix, max(s.opt.ReserveBytes, 0)
 	info, err := os.Lstat(r.path)
 	if err != nil {
 		return nil
@@ -57,13 +61,13 @@ func (s *Store) openReserve(context.Context) error {
 		return nil
 	}
 	if !info.Mode().IsRegular() || links(info) > 1 {
-		s.log.Warn("the file that keeps room for deletes cannot be used: remove it", "file", r.path)
+		s.log.Warn("no room can be kept for deletes, because its file is no plain file of ours: remove it", "file", r.path)
 		r.base = 0
 		return nil
 	}
 	if r.file, err = os.OpenFile(r.path, os.O_RDWR, 0o600); err != nil {
-		s.log.Warn("the file that keeps room for deletes cannot be used", "file", r.path, "error", err)
-		r.base = 0
+		s.log.Warn("no room can be kept for deletes", "file", r.path, "error", err)
+		r.file, r.base = nil, 0
 		return nil
 	}
 	r.size.Store(info.Size())
@@ -130,7 +134,7 @@ func (r *reserve) measure(t *tx) (int64, error) {
 	return r.growth, nil
 }
 
-func (r *reserve) database() string { return r.path[:len(r.path)-len("-reserve")] }
+func (r *reserve) database() string { return strings.TrimSuffix(r.path, reserveSuffix) }
 
 // covered is asked before a commit that stores something: what waits in the log, this among it, must find
 // room in the database file on a disk that is full by then.
