@@ -50,7 +50,7 @@ e2e-windows: ## the Windows service under Wine; needs root, mmdebstrap, wixl, ms
 clients: clients-go clients-python clients-typescript clients-mcp clients-adapters ## the clients for agents, over real daemons
 
 clients-go: ## the client for Go
-	go test -count=1 ./client
+	go test -count=1 ./client -args -away 10s
 
 PYTHON ?= python3
 # Most of their time is waiting, so two go at once; what measures goes alone.

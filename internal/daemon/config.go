@@ -8,6 +8,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 	"github.com/ckptsidecar/ckptsidecar/internal/monitor"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
 // Config is every setting of the daemon. settings names them for the file and
@@ -41,6 +42,7 @@ type Config struct {
 	StuckAfter          ckpt.Duration
 
 	RetentionInterval ckpt.Duration
+	RetentionKeys     ckpt.Duration
 	MonitorInterval   ckpt.Duration
 	DriftInterval     ckpt.Duration
 	WatchedRuns       int
@@ -79,6 +81,7 @@ func Default(system bool, env Environment) Config {
 		WriteTimeout:        ckpt.Duration(10 * time.Second),
 		StuckAfter:          ckpt.Duration(time.Minute),
 		RetentionInterval:   ckpt.Duration(time.Minute),
+		RetentionKeys:       ckpt.Duration(retention.DefaultKeyKeep),
 		MonitorInterval:     ckpt.Duration(monitor.DefaultInterval),
 		DriftInterval:       ckpt.Duration(10 * time.Second),
 		WatchedRuns:         1000,

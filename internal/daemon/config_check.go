@@ -106,6 +106,7 @@ func (k *checking) times() {
 	c := k.c
 	k.between("limits.write_timeout", c.WriteTimeout, 100*time.Millisecond, 5*time.Minute)
 	k.between("retention.interval", c.RetentionInterval, time.Second, ckpt.Day)
+	k.between("retention.keys", c.RetentionKeys, time.Hour, 3650*ckpt.Day)
 	k.between("monitor.interval", c.MonitorInterval, 50*time.Millisecond, time.Minute)
 	k.between("drift.interval", c.DriftInterval, 100*time.Millisecond, 10*time.Minute)
 	k.between("stop_timeout", c.StopTimeout, 100*time.Millisecond, 5*time.Minute)

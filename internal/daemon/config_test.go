@@ -116,6 +116,7 @@ func TestCheckNamesTheSetting(t *testing.T) {
 		{"limits.live_states", func(c *Config) { c.LiveStates = 100 }},
 		{"limits.live_states", func(c *Config) { c.LiveStates = -1 }},
 		{"limits.write_timeout", func(c *Config) { c.WriteTimeout = 0 }},
+		{"retention.keys", func(c *Config) { c.RetentionKeys = ckpt.Duration(time.Minute) }},
 		{"retention.interval", func(c *Config) { c.RetentionInterval = ckpt.Duration(2 * ckpt.Day) }},
 		{"monitor.interval", func(c *Config) { c.MonitorInterval = ckpt.Duration(ckpt.Day) }},
 		{"drift.interval", func(c *Config) { c.DriftInterval = 0 }},

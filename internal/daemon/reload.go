@@ -72,7 +72,7 @@ func (s *service) adopt(changed []Setting, next *Config) {
 
 // pace gives the loops their intervals. They do not run just now.
 func (s *service) pace(c *Config) {
-	s.worker.Interval = time.Duration(c.RetentionInterval)
+	s.worker.Interval, s.worker.KeyKeep = time.Duration(c.RetentionInterval), time.Duration(c.RetentionKeys)
 	s.monitor.Interval = time.Duration(c.MonitorInterval)
 	s.backups.set(c)
 }

@@ -125,7 +125,7 @@ func (s *service) trusted() time.Time {
 func (s *service) startWorkers(context.Context) error {
 	c := &s.daemon.Config
 	s.worker = &retention.Worker{
-		Store: s.store, Guard: s.guard.Load(), Log: s.log, Interval: time.Duration(c.RetentionInterval),
+		Store: s.store, Guard: s.guard.Load(), Log: s.log, Interval: time.Duration(c.RetentionInterval), KeyKeep: time.Duration(c.RetentionKeys),
 	}
 	s.monitor = &monitor.Monitor{
 		Store: s.store, Processes: &s.processes, Log: s.log, Interval: time.Duration(c.MonitorInterval),

@@ -48,6 +48,7 @@ func (c *Config) Settings() []Setting {
 		{"limits.write_timeout", "", "How long a write waits for a locked database before it is answered with busy.", start, &c.WriteTimeout},
 		{"limits.stuck_after", "", "How long the writer may stand still before the daemon ends itself, to be started afresh; 0s for ever. Where systemd's watchdog is on, half of WatchdogSec= counts instead.", live, &c.StuckAfter},
 		{"retention.interval", "", "How often checkpoints are looked at that go by age or budget.", live, &c.RetentionInterval},
+		{"retention.keys", "", "How long idempotency keys are remembered: who asks again within this time gets the first answer, and nothing is done twice. A client that was cut off may ask so much later.", live, &c.RetentionKeys},
 		{"monitor.interval", "", "How often the owners of runs are looked at; a dead one is found that much later at most.", live, &c.MonitorInterval},
 		{"drift.interval", "", "How often runs are looked at for what only time shows: checkpoints that are due, agents that do not agree.", start, &c.DriftInterval},
 		{"drift.watched_runs", "", "Of how many runs what the drift detectors know is kept in memory; of others it is read again when they are written to.", start, &c.WatchedRuns},

@@ -16,6 +16,10 @@ import (
 
 var soakTime = flag.Duration("soak", 0, "how long TestSoak takes; make soak")
 
+// soakPause is how long each client rests after each act. Hours of all that the
+// machine can do would mostly make a large audit log.
+const soakPause = 100 * time.Millisecond
+
 // probe is the daemon at one moment.
 type probe struct {
 	at            time.Duration
@@ -33,7 +37,7 @@ func TestSoak(t *testing.T) {
 	}
 	d, random := NewDaemon(t), newRand(t, 0)
 	d.Start()
-	m := startMixed(t, d, 4, 20*time.Millisecond)
+	m := startMixed(t, d, 4, soakPause)
 	var probes []probe
 	every := min(time.Minute, *soakTime/20)
 	fmt.Printf("%8s %9s %6s %9s %9s %9s %7s  %s\n", "at", "memory", "files", "database", "log", "acts", "faults", "last fault")

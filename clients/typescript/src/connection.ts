@@ -1,7 +1,6 @@
-import { Agent as HttpAgent, request, type IncomingHttpHeaders } from 'node:http';
-
 import { candidates, socketVariable } from './endpoint.js';
 import { invalid } from './errors.js';
+import { Line } from './line.js';
 import { nobody, Unreached } from './unreached.js';
 
 /** A request that may be sent more than once. */
@@ -23,15 +22,10 @@ export interface Ask {
 
 export interface Answer {
   status: number;
-  headers: IncomingHttpHeaders;
+  /** by their names in lower case */
+  headers: Record<string, string | undefined>;
   body: Buffer;
 }
-
-/** From this size the daemon is asked first whether it takes the body: it may refuse, and hang up on who goes on sending. */
-const askFirst = 4 << 20;
-const askFirstPatience = 5000;
-
-const none = Buffer.alloc(0);
 
 /** A path that is too long would be cut, and another one be called. */
 function checkLength(path: string): string {
@@ -42,7 +36,7 @@ function checkLength(path: string): string {
 
 /** The one connection to the daemon. It is made when it is needed, and made again when it broke. */
 export class Connection {
-  private readonly agent = new HttpAgent({ keepAlive: true, maxSockets: 1, timeout: 5 * 60_000 });
+  private readonly line = new Line();
   private found: string | undefined;
 
   constructor(private readonly socket: string | undefined) {}
@@ -59,12 +53,12 @@ export class Connection {
 
   /** Sends once. Throws Unreached where no whole answer came in time. */
   async send(ask: Ask, timeout: number): Promise<Answer> {
-    if (this.found) return this.exchange(this.found, ask, timeout);
+    if (this.found) return this.line.ask(this.found, ask, timeout);
     const paths = this.paths.map(checkLength);
     let telling: Unreached | undefined;
     for (const path of paths) {
       try {
-        const answer = await this.exchange(path, ask, timeout);
+        const answer = await this.line.ask(path, ask, timeout);
         this.found = path;
         return answer;
       } catch (error) {
@@ -77,68 +71,6 @@ export class Connection {
   }
 
   close(): void {
-    this.agent.destroy();
-  }
-
-  private exchange(path: string, ask: Ask, timeout: number): Promise<Answer> {
-    return new Promise((resolve, reject) => {
-      const body = ask.body ?? none;
-      const first = body.length >= askFirst;
-      const headers: Record<string, string | number> = { ...ask.headers };
-      if (body.length > 0 || ask.method !== 'GET') headers['Content-Length'] = body.length;
-      if (first) headers['Expect'] = '100-continue';
-      const req = request({
-        socketPath: path,
-        agent: this.agent,
-        host: 'ckptsidecar',
-        method: ask.method,
-        path: ask.query ? `${ask.path}?${ask.query}` : ask.path,
-        headers,
-      });
-      let connected = false;
-      let timedOut = false;
-      let waiting: NodeJS.Timeout | undefined;
-      const timer = setTimeout(() => {
-        timedOut = true;
-        req.destroy(new Error('no answer in time'));
-      }, timeout);
-      if (ask.background) timer.unref();
-      const settle = (): void => {
-        clearTimeout(timer);
-        clearTimeout(waiting);
-      };
-      const fail = (cause: Error): void => {
-        settle();
-        reject(new Unreached(path, cause, { sent: connected, timedOut, stale: req.reusedSocket && !timedOut, write: ask.write === true }));
-      };
-      req.on('socket', (socket) => {
-        if (ask.background) socket.unref();
-        if (!socket.connecting) connected = true;
-        else socket.once('connect', () => (connected = true));
-      });
-      req.on('error', fail);
-      req.on('response', (res) => {
-        const chunks: Buffer[] = [];
-        res.on('data', (chunk: Buffer) => chunks.push(chunk));
-        res.on('error', fail);
-        res.on('end', () => {
-          if (!res.complete) return fail(new Error('the answer is not whole'));
-          settle();
-          if (!req.writableEnded) req.destroy(); // it was refused before the body was sent
-          resolve({ status: res.statusCode!, headers: res.headers, body: chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks) });
-        });
-      });
-      if (!first) {
-        req.end(body);
-        return;
-      }
-      const go = (): void => {
-        clearTimeout(waiting);
-        if (!req.writableEnded && !req.destroyed) req.end(body);
-      };
-      waiting = setTimeout(go, askFirstPatience);
-      req.on('continue', go);
-      req.flushHeaders();
-    });
+    this.line.close();
   }
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { child, type World as W, sleep, World } from './world.js';
+import { child, type World as W, sleep, until, World } from './world.js';
 
 const away = 10_000;
 const deadline = 700;
@@ -12,7 +12,8 @@ async function outage(how: string, go: (world: W) => Promise<void>, back: (world
   const names = ['one', 'two', 'three'];
   for (const name of names) await world.client().agent(name).setPolicy({ routine_keep: 0 });
   const agents = names.map((name) => child('child-saver.js', world.env, name, String(away + 4500), String(deadline)));
-  await sleep(1500);
+  for (const name of names) await until(`${name} has saved`, async () => (await world.client().agent(name).latest()) !== null);
+  await sleep(500);
   await go(world);
   await sleep(away);
   await back(world);
