@@ -229,6 +229,8 @@ func TestSavesLeaveTheReserve(t *testing.T) {
 			_, err := s.Save(t.Context(), ann, request("b", ckpt.KindRoutine, fmt.Sprint(i)))
 			wantCode(t, err, ckpt.CodeStorageFull)
 		}
+		_, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(7, 24<<20))) // more than SQLite holds back before a commit
+		wantCode(t, err, ckpt.CodeStorageFull)
 		if logNow, now := sizeOf(t, o.Path+"-wal"), auditRows(t, s); logNow != logBefore || now != rows {
 			t.Errorf("refused saves took room: the log has %d, not %d bytes, and %d rows came", logNow, logBefore, now-rows)
 		}
