@@ -346,6 +346,11 @@ func (s *Store) startUp(ctx context.Context) (err error) {
 	if s.watch, err = watchFile(s.opt.Path); err != nil {
 		return &OperatorError{"the database changed while it was opened", err}
 	}
+	var pages int64
+	if err := s.ro.GetContext(ctx, &pages, `PRAGMA page_count`); err != nil {
+		return s.openError(err)
+	}
+	s.watch.willShrink(pages * pageSize) // a vacuum of the last daemon may still wait in the log
 	if s.health.readOnly == "" {
 		if err := s.firstReserve(); err != nil {
 			s.log.Warn("no room can be kept for deletes: where the disk is full they may be refused", "file", s.reserve.path, "bytes", s.reserve.base, "error", err)

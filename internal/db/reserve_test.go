@@ -41,6 +41,38 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// TestVacuumThatWasNotCopied: the last daemon made the file shorter, and ended before that was copied out of the log. It is
+// this one that cuts the file, and nobody else.
+func TestVacuumThatWasNotCopied(t *testing.T) {
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+	s := openWith(t, o)
+	ids := []string{}
+	for i := range 10 {
+		c, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(uint64(i), 300_000)))
+		must(t, err)
+		ids = append(ids, c.ID)
+	}
+	for _, id := range ids {
+		_, err := s.Delete(t.Context(), ann, id)
+		must(t, err)
+	}
+	s.CopyWAL()
+	save(t, s, ann, "b", ckpt.KindRoutine, `1`)
+	s.Tick(time.Now().Truncate(time.Minute)) // it gives pages back
+	killed := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock()) // a clean end would copy the log
+	for _, suffix := range []string{"", "-wal"} {
+		replace(t, o.Path+suffix, killed.Path+suffix)
+	}
+	before := sizeOf(t, killed.Path)
+	s = openWith(t, killed)
+	s.CopyWAL()
+	if now := sizeOf(t, killed.Path); now >= before {
+		t.Fatalf("the file was not cut: it had %d bytes and has %d", before, now)
+	}
+	must(t, s.CheckFiles())
+	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+}
+
 // TestNoReserve: none is made where none is wanted, and what was there goes.
 func TestNoReserve(t *testing.T) {
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
