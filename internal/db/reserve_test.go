@@ -58,7 +58,7 @@ func TestVacuumThatWasNotCopied(t *testing.T) {
 	}
 	s.CopyWAL()
 	save(t, s, ann, "b", ckpt.KindRoutine, `1`)
-	s.Tick(time.Now().Truncate(time.Minute)) // it gives pages back
+	s.Tick(time.Now().Truncate(time.Minute))                             // it gives pages back
 	killed := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock()) // a clean end would copy the log
 	for _, suffix := range []string{"", "-wal"} {
 		replace(t, o.Path+suffix, killed.Path+suffix)
