@@ -32,6 +32,7 @@ type Config struct {
 
 	MaxBody             Size
 	MaxDatabase         Size
+	Reserve             Size
 	OwnerBytes          Size
 	OwnerSavesPerSecond int
 	OwnerConnections    int
@@ -72,6 +73,7 @@ func Default(system bool, env Environment) Config {
 		LogFormat:           LogAuto,
 		LogLevel:            "info",
 		MaxBody:             64 << 20,
+		Reserve:             4 << 20,
 		OwnerSavesPerSecond: 0,
 		OwnerConnections:    1024,
 		Connections:         4096,

@@ -79,6 +79,9 @@ func (k *checking) limits() {
 	if c.MaxDatabase != 0 && c.MaxDatabase < 1<<20 {
 		k.bad("limits.max_database", "is %v: it must be at least 1MiB, or 0 for no limit", c.MaxDatabase)
 	}
+	if c.Reserve != 0 && c.Reserve < 1<<20 {
+		k.bad("limits.reserve", "is %v: it must be at least 1MiB, or 0 for none", c.Reserve)
+	}
 	if c.LiveStates != 0 && c.LiveStates < 1<<20 {
 		k.bad("limits.live_states", "is %v: it must be at least 1MiB, or 0 for none", c.LiveStates)
 	}

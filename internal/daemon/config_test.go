@@ -112,6 +112,7 @@ func TestCheckNamesTheSetting(t *testing.T) {
 		{"limits.owner_connections", func(c *Config) { c.OwnerConnections = 0 }},
 		{"limits.owner_saves_per_second", func(c *Config) { c.OwnerSavesPerSecond = -1 }},
 		{"limits.connections", func(c *Config) { c.Connections = 0 }},
+		{"limits.reserve", func(c *Config) { c.Reserve = 100 }},
 		{"limits.live_states", func(c *Config) { c.LiveStates = 100 }},
 		{"limits.live_states", func(c *Config) { c.LiveStates = -1 }},
 		{"limits.write_timeout", func(c *Config) { c.WriteTimeout = 0 }},

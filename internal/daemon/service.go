@@ -90,7 +90,8 @@ func (s *service) openDatabase(ctx context.Context) error {
 		MaxBytes:      int64(c.MaxDatabase),
 		MaxOwnerBytes: int64(c.OwnerBytes),
 		WriteTimeout:  time.Duration(c.WriteTimeout),
-		LiveBytes:     liveBytes(c.LiveStates),
+		ReserveBytes:  orNone(c.Reserve),
+		LiveBytes:     orNone(c.LiveStates),
 		Log:           s.log,
 		Version:       s.daemon.Version,
 	})
@@ -102,8 +103,8 @@ func (s *service) openDatabase(ctx context.Context) error {
 	return err
 }
 
-// liveBytes is the setting as the store takes it, whose zero is its default.
-func liveBytes(s Size) int64 {
+// orNone is a setting as the store takes it, whose zero is its default.
+func orNone(s Size) int64 {
 	if s == 0 {
 		return -1
 	}

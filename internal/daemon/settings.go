@@ -39,6 +39,7 @@ func (c *Config) Settings() []Setting {
 		{"log.level", "", "What is logged: debug, info, warn or error.", live, &c.LogLevel},
 		{"limits.max_body", "", "The largest request, and so the largest state.", start, &c.MaxBody},
 		{"limits.max_database", "", "The largest database file; 0 for no limit. Reads and deletes go on when it is reached.", start, &c.MaxDatabase},
+		{"limits.reserve", "", "Room on the disk that is kept by a file beside the database, so that deletes work where the disk is full; it grows with what waits in the log. 0 for none.", start, &c.Reserve},
 		{"limits.owner_bytes", "", "How much one user may have stored; 0 for no limit.", start, &c.OwnerBytes},
 		{"limits.owner_saves_per_second", "", "How many saves a second one user may send; 0 for no limit.", start, &c.OwnerSavesPerSecond},
 		{"limits.owner_connections", "", "How many connections one user may have open.", start, &c.OwnerConnections},

@@ -50,7 +50,7 @@ func (s *Store) Patch(_ context.Context, sc ckpt.Scope, id string, p ckpt.Checkp
 	}
 	e := changeEntry(sc, "change", id)
 	var c *ckpt.Checkpoint
-	err := s.write(&op{owner: sc.Caller.Owner, entry: e, apply: func(tx *tx) error {
+	err := s.write(&op{owner: sc.Caller.Owner, claim: frees, entry: e, apply: func(tx *tx) error {
 		row, agent, run, err := s.owned(tx, sc, id)
 		if err != nil {
 			return err
@@ -121,7 +121,7 @@ func (s *Store) Delete(_ context.Context, sc ckpt.Scope, id string) (*ckpt.Remov
 	}
 	e := changeEntry(sc, "delete", id)
 	var r *ckpt.Removal
-	err := s.write(&op{owner: sc.Caller.Owner, entry: e, apply: func(tx *tx) error {
+	err := s.write(&op{owner: sc.Caller.Owner, claim: frees, entry: e, apply: func(tx *tx) error {
 		var err error
 		r, err = s.deleteOne(tx, sc, id, e)
 		return err

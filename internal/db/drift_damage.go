@@ -18,7 +18,7 @@ func (s *Store) reportDamage(err error) {
 	if _, known := s.damaged.LoadOrStore(damage.id, true); known || s.writer == nil {
 		return
 	}
-	err = s.write(&op{owner: daemon, apply: func(tx *tx) error { return s.noteDamage(tx, damage) }})
+	err = s.write(&op{owner: daemon, claim: goesOn, apply: func(tx *tx) error { return s.noteDamage(tx, damage) }})
 	if err != nil {
 		s.damaged.Delete(damage.id) // the next who reads it tries again
 		s.log.Warn("that a checkpoint is damaged could not be noted", "checkpoint", damage.id, "error", err)

@@ -16,7 +16,7 @@ func (s *Store) Erase(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Er
 	}
 	e := entry(sc, "erase", name)
 	var erased *ckpt.Erased
-	err := s.write(&op{owner: sc.Caller.Owner, entry: e, apply: func(tx *tx) error {
+	err := s.write(&op{owner: sc.Caller.Owner, claim: frees, entry: e, apply: func(tx *tx) error {
 		agent, err := s.needAgent(tx, sc, name)
 		if err != nil {
 			return err
@@ -88,6 +88,9 @@ func (tx *tx) eraseStep(statement string, agentID int64) error {
 func (s *Store) scrub(ctx context.Context) error {
 	for {
 		freed, err := s.vacuum(vacuumPages * 16)
+		if ckpt.CodeOf(err) == ckpt.CodeStorageFull {
+			return traces(err, "there is no room to zero")
+		}
 		if err != nil {
 			return err
 		}
@@ -99,10 +102,15 @@ func (s *Store) scrub(ctx context.Context) error {
 		s.log.Warn("deletes go on zeroing more than they need", "error", err)
 	}
 	if err := s.emptyWAL(ctx); err != nil {
-		return &ckpt.Error{Code: ckpt.CodeBusy, Outcome: ckpt.OutcomeSaved, Err: err,
-			Message: fmt.Sprintf("the agent is erased, but a reader still holds the write-ahead log, in which traces remain until it is overwritten: %v", err)}
+		return traces(err, "a reader still holds")
 	}
 	return nil
+}
+
+// traces says that an agent is gone and not yet all that was written of it.
+func traces(err error, why string) error {
+	return &ckpt.Error{Code: ckpt.CodeBusy, Outcome: ckpt.OutcomeSaved, Err: err,
+		Message: fmt.Sprintf("the agent is erased, but %s the write-ahead log, in which traces remain until it is overwritten: %v", why, err)}
 }
 
 // deleteFast undoes what erase set: ordinary deletes zero only what they touch.

@@ -49,7 +49,7 @@ func (s *Store) Export(ctx context.Context, sc ckpt.Scope, name string, w io.Wri
 		return err
 	}
 	e := entry(sc, "export", name)
-	if err := s.write(&op{owner: sc.Caller.Owner, apply: func(tx *tx) error { return tx.audit(e) }}); err != nil {
+	if err := s.write(&op{owner: sc.Caller.Owner, claim: goesOn, apply: func(tx *tx) error { return tx.audit(e) }}); err != nil {
 		return err
 	}
 	x := newExporter(w)

@@ -52,7 +52,7 @@ func (s *Store) auditForeignOf(sc ckpt.Scope, action, owner, agent, subject stri
 
 // record writes an audit row that stands for itself.
 func (s *Store) record(e auditEntry) {
-	err := s.write(&op{owner: e.Who, apply: func(tx *tx) error { return tx.audit(e) }})
+	err := s.write(&op{owner: e.Who, claim: goesOn, apply: func(tx *tx) error { return tx.audit(e) }})
 	if err != nil {
 		s.log.Error("an audit row could not be written", "action", e.Action, "who", e.Who, "error", err)
 	}

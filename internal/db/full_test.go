@@ -3,64 +3,161 @@
 package db_test
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
-// TestFullDisk fills the file system: saves are refused and nothing else
-// stops, and saves succeed again without a restart once there is room.
-func TestFullDisk(t *testing.T) {
-	dir := mountTmpfs(t, "12m")
-	path, ballast := filepath.Join(dir, "ckpt.db"), filepath.Join(dir, "ballast")
-	s := openWith(t, options(path, newClock()))
-	write(t, ballast, make([]byte, 4<<20-200_000)) // so much that a save does not fit, and the pages of a delete into what it has left
-	states := map[string][]byte{}
-	var ids []string
+// ballast is a file that takes room from everybody else.
+type ballast struct {
+	t    *testing.T
+	file *os.File
+}
+
+func newBallast(t *testing.T, dir string) *ballast {
+	t.Helper()
+	f, err := os.Create(filepath.Join(dir, "ballast"))
+	must(t, err)
+	t.Cleanup(func() { _ = f.Close() })
+	return &ballast{t, f}
+}
+
+// grow takes the last byte that there is.
+func (b *ballast) grow() {
+	b.t.Helper()
 	var err error
-	for i := 0; err == nil; i++ {
-		if i > 100 {
-			t.Fatal("the disk does not fill")
+	for size := 1 << 20; size > 0; size /= 2 {
+		for _, err = b.file.Write(make([]byte, size)); err == nil; _, err = b.file.Write(make([]byte, size)) {
 		}
-		state := noise(uint64(i), 300_000)
-		var c *ckpt.Saved
-		if c, err = s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, state)); err == nil {
-			ids = append(ids, c.ID)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		b.t.Fatal(err)
+	}
+}
+
+// drop gives all of it back.
+func (b *ballast) drop() {
+	b.t.Helper()
+	must(b.t, b.file.Truncate(0))
+	_, err := b.file.Seek(0, io.SeekStart)
+	must(b.t, err)
+}
+
+// saveUntilFull saves until a save is refused for want of room.
+func saveUntilFull(t *testing.T, s *db.Store, states map[string][]byte) {
+	t.Helper()
+	for i := range 500 {
+		state := noise(uint64(1000+len(states)), 300_000)
+		c, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, state))
+		if err == nil {
 			states[c.ID] = state
+			continue
+		}
+		wantCode(t, err, ckpt.CodeStorageFull)
+		if e := ckpt.AsError(err); e.OutcomeOrDefault() != ckpt.OutcomeNotSaved || !e.Retryable() {
+			t.Errorf("the answer: %+v", e)
+		}
+		t.Logf("%d saves were acknowledged, %d of them on the full disk", len(states), i)
+		return
+	}
+	t.Fatal("the disk does not fill")
+}
+
+// TestFullDisk fills the file system to its last byte, with the log in each of its states: saves are refused, and reads,
+// status and every delete go on; with room again saves succeed without a restart.
+func TestFullDisk(t *testing.T) {
+	logs := map[string]func(*testing.T, *db.Store, map[string][]byte){
+		"nothing was saved but what is there": func(*testing.T, *db.Store, map[string][]byte) {},
+		"the log is empty":                    func(t *testing.T, s *db.Store, _ map[string][]byte) { must(t, s.EmptyWAL()) },
+		"the log was just copied":             func(_ *testing.T, s *db.Store, _ map[string][]byte) { s.CopyWAL() },
+		"the log has begun anew": func(t *testing.T, s *db.Store, states map[string][]byte) {
+			s.CopyWAL()
+			for range 3 {
+				saveNoise(t, s, states)
+			}
+		},
+		"much waits in the log": func(t *testing.T, s *db.Store, states map[string][]byte) {
+			for range 40 {
+				saveNoise(t, s, states)
+			}
+		},
+	}
+	for name, prepare := range logs {
+		for _, greedy := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, greedy %t", name, greedy), func(t *testing.T) { fullDisk(t, prepare, greedy) })
 		}
 	}
-	wantCode(t, err, ckpt.CodeStorageFull)
-	if e := ckpt.AsError(err); e.OutcomeOrDefault() != ckpt.OutcomeNotSaved || !e.Retryable() {
-		t.Errorf("the answer: %+v", e)
+}
+
+func saveNoise(t *testing.T, s *db.Store, states map[string][]byte) {
+	t.Helper()
+	state := noise(uint64(len(states)), 300_000)
+	c, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, state))
+	must(t, err)
+	states[c.ID] = state
+}
+
+func fullDisk(t *testing.T, prepare func(*testing.T, *db.Store, map[string][]byte), greedy bool) {
+	dir := mountTmpfs(t, "80m")
+	path, b := filepath.Join(dir, "ckpt.db"), newBallast(t, dir)
+	s := openWith(t, options(path, newClock()))
+	states := map[string][]byte{}
+	for range 6 {
+		saveNoise(t, s, states)
 	}
-	for i := range 5 {
-		_, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(uint64(1000+i), 300_000)))
-		wantCode(t, err, ckpt.CodeStorageFull)
-	}
+	prepare(t, s, states)
+	b.grow()
+	saveUntilFull(t, s, states)
+	b.grow()
 	must(t, s.Ready(t.Context()))
 	if _, err := s.Status(t.Context(), ann); err != nil {
 		t.Errorf("status on a full disk: %v", err)
 	}
 	for id, state := range states {
-		c, err := s.Checkpoint(t.Context(), ann, id, true)
-		if err != nil || string(c.State) != string(state) {
+		if c, err := s.Checkpoint(t.Context(), ann, id, true); err != nil || string(c.State) != string(state) {
 			t.Errorf("a read on a full disk: %v", err)
 		}
 	}
-	if _, err := s.Delete(t.Context(), ann, ids[0]); err != nil {
-		t.Errorf("a delete on a full disk: %v", err)
+	tick, now := s.Ticker(), time.Now()
+	left := len(states)
+	for id := range states {
+		if _, err := s.Delete(t.Context(), ann, id); err != nil {
+			t.Fatalf("a delete on a full disk, with %d left: %v", left, err)
+		}
+		if left--; greedy {
+			b.grow()
+		}
+		if left%4 == 0 {
+			now = now.Add(10 * time.Second)
+			tick(now)
+		}
 	}
-	must(t, os.Remove(ballast))
+	must(t, s.Ready(t.Context()))
+	b.drop()
+	now = now.Add(10 * time.Second)
+	tick(now)
 	for i := range 5 {
 		if _, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(uint64(2000+i), 300_000))); err != nil {
 			t.Fatalf("with room again: %v", err)
 		}
 	}
+	if size := sizeOf(t, path+"-reserve"); size < 4<<20 {
+		t.Errorf("the reserve has %d bytes again", size)
+	}
+	if state, problems := s.Health(); state != "ready" {
+		t.Errorf("with room again: %s, %v", state, problems)
+	}
 	must(t, s.Close())
-	if report := sound(t, path); report.Checkpoints != int64(len(ids)-1+5) {
-		t.Errorf("%d checkpoints, want %d", report.Checkpoints, len(ids)-1+5)
+	if report := sound(t, path); report.Checkpoints != 5 {
+		t.Errorf("%d checkpoints, want 5", report.Checkpoints)
 	}
 }
 
@@ -87,4 +184,158 @@ func TestOpenOnAFullDisk(t *testing.T) {
 	}
 	must(t, os.Remove(f.Name()))
 	save(t, s, ann, "a", ckpt.KindRoutine, `2`)
+}
+
+// full is a store on a disk that has not a byte left, and no room in the log either.
+func full(t *testing.T, saves int) (s *db.Store, o db.Options, c *clock, b *ballast, ids []string) {
+	t.Helper()
+	dir := mountTmpfs(t, "80m")
+	c = newClock()
+	o = options(filepath.Join(dir, "ckpt.db"), c)
+	b = newBallast(t, dir)
+	s = openWith(t, o)
+	for i := range saves {
+		c, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(uint64(i), 100_000)))
+		must(t, err)
+		ids = append(ids, c.ID)
+	}
+	must(t, s.EmptyWAL())
+	b.grow()
+	return s, o, c, b, ids
+}
+
+// auditRows is how many rows the audit log has.
+func auditRows(t *testing.T, s *db.Store) int64 {
+	t.Helper()
+	st, err := s.Status(t.Context(), root)
+	must(t, err)
+	return st.Database.AuditRows
+}
+
+// TestSavesLeaveTheReserve: what a delete has let go is not there for saves, neither then nor after a restart.
+func TestSavesLeaveTheReserve(t *testing.T) {
+	s, o, _, b, ids := full(t, 6)
+	first := binary("keyed", ckpt.KindRoutine, []byte("1"))
+	first.IdempotencyKey = "key-1"
+	b.drop()
+	_, err := s.Save(t.Context(), ann, first)
+	must(t, err)
+	must(t, s.EmptyWAL())
+	b.grow()
+	refused := func() {
+		t.Helper()
+		logBefore, rows := sizeOf(t, o.Path+"-wal"), auditRows(t, s)
+		for i := range 20 {
+			_, err := s.Save(t.Context(), ann, request("b", ckpt.KindRoutine, fmt.Sprint(i)))
+			wantCode(t, err, ckpt.CodeStorageFull)
+		}
+		_, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(7, 24<<20))) // more than SQLite holds back before a commit
+		wantCode(t, err, ckpt.CodeStorageFull)
+		if logNow, now := sizeOf(t, o.Path+"-wal"), auditRows(t, s); logNow != logBefore || now != rows {
+			t.Errorf("refused saves took room: the log has %d, not %d bytes, and %d rows came", logNow, logBefore, now-rows)
+		}
+		if c, err := s.Save(t.Context(), ann, first); err != nil || !c.Replayed {
+			t.Errorf("a save that was acknowledged before: %+v, %v", c, err)
+		}
+		if state, problems := s.Health(); state != "degraded" || len(problems) != 1 {
+			t.Errorf("status says %s, %q", state, problems)
+		}
+	}
+	_, err = s.Delete(t.Context(), ann, ids[0])
+	must(t, err)
+	refused()
+	for range 3 {
+		must(t, s.Close())
+		s = openWith(t, o)
+		refused()
+		_, err = s.Delete(t.Context(), ann, ids[1])
+		must(t, err)
+		ids = ids[1:]
+	}
+	b.drop()
+	s.Tick(time.Now().Add(time.Minute))
+	save(t, s, ann, "b", ckpt.KindRoutine, `1`)
+	if state, problems := s.Health(); state != "ready" {
+		t.Errorf("with room again status says %s, %q", state, problems)
+	}
+	must(t, s.Close())
+	sound(t, o.Path)
+}
+
+// TestRemovalsOnAFullDisk: all that removes works where no byte is left.
+func TestRemovalsOnAFullDisk(t *testing.T) {
+	removals := map[string]func(*db.Store, []string) error{
+		"a policy": func(s *db.Store, _ []string) error {
+			p := ckpt.DefaultPolicy()
+			p.RecoveryKeep = ckpt.Duration(time.Hour)
+			_, err := s.SetPolicy(t.Context(), ann, "a", p)
+			return err
+		},
+		"prune": func(s *db.Store, ids []string) error {
+			report, _, err := s.Prune(t.Context(), ann, ckpt.PruneRequest{}, "key")
+			if err == nil && len(report.Removed) != len(ids)-1 {
+				return fmt.Errorf("%d were pruned", len(report.Removed))
+			}
+			return err
+		},
+		"erase": func(s *db.Store, _ []string) error {
+			_, err := s.Erase(t.Context(), ann, "a")
+			return err
+		},
+		"deletes while a reader holds its snapshot": func(s *db.Store, ids []string) error {
+			for _, id := range ids[:10] {
+				if _, err := s.Delete(t.Context(), ann, id); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	for name, remove := range removals {
+		t.Run(name, func(t *testing.T) {
+			s, o, c, _, ids := full(t, 20)
+			c.add(8 * ckpt.Day)
+			if name[0] == 'd' {
+				r := auditor(t, o.Path)
+				tx, err := r.Begin()
+				must(t, err)
+				var n int
+				must(t, tx.QueryRow(`SELECT count(*) FROM checkpoints`).Scan(&n))
+				defer tx.Rollback()
+			}
+			if err := remove(s, ids); err != nil {
+				t.Error(err)
+			}
+			must(t, s.Ready(t.Context()))
+		})
+	}
+}
+
+// TestIndexOnAFullDisk: a log that is written again after a restart finds room in its index too. SQLite makes that longer
+// when the commit is in the log already, and could not say any more what is saved.
+func TestIndexOnAFullDisk(t *testing.T) {
+	dir := mountTmpfs(t, "200m")
+	path, b := filepath.Join(dir, "ckpt.db"), newBallast(t, dir)
+	s := openWith(t, options(path, newClock()))
+	states := map[string][]byte{}
+	for range 160 {
+		saveNoise(t, s, states)
+	}
+	s.CopyWAL()
+	saveNoise(t, s, states) // the log begins anew, so that the next daemon begins with a short index
+	saveNoise(t, s, states)
+	must(t, s.Close())
+	s = openWith(t, options(path, newClock()))
+	b.grow()
+	i := 0
+	for id := range states {
+		if _, err := s.Delete(t.Context(), ann, id); err != nil {
+			t.Fatalf("delete %d: %v", i, err)
+		}
+		if _, err := s.Save(t.Context(), ann, binary("b", ckpt.KindRecovery, noise(uint64(i), 290_000))); err != nil {
+			wantCode(t, err, ckpt.CodeStorageFull)
+		}
+		i++
+	}
+	must(t, s.Ready(t.Context()))
 }

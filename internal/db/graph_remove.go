@@ -32,7 +32,7 @@ func (s *Store) graphRemove(sc ckpt.Scope, name string, e auditEntry, reason str
 	total := &ckpt.GraphRemoved{}
 	for more := true; more; {
 		var g *graphRemoving
-		err := s.write(&op{owner: sc.Caller.Owner, entry: e, apply: func(tx *tx) error {
+		err := s.write(&op{owner: sc.Caller.Owner, claim: frees, entry: e, apply: func(tx *tx) error {
 			g = &graphRemoving{store: s, tx: tx, entry: e, reason: reason, left: graphAtOnce}
 			agent, err := s.agent(tx, sc.Whose(), name)
 			if err != nil || agent == nil {

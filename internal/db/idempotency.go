@@ -68,6 +68,9 @@ const intoKeys = ` INTO idempotency (key, agent_id, fingerprint, reply, created_
 // rememberNew is remember where the key is most likely new, and answers false
 // where it is not: then nothing was changed. It spares a save the question.
 func (tx *tx) rememberNew(agentID int64, key, print string, reply []byte) (bool, error) {
+	if tx.barred { // whoever asks again has an answer all the same
+		return false, nil
+	}
 	wrote := tx.wrote
 	err := tx.rememberText(agentID, key, print, reply)
 	if isTaken(err) {
@@ -109,7 +112,7 @@ func (s *Store) Expire(ctx context.Context, before time.Time, limit int) (n int,
 	if err != nil || len(old) == 0 {
 		return 0, readError(err)
 	}
-	err = s.write(&op{owner: daemon, apply: func(tx *tx) error {
+	err = s.write(&op{owner: daemon, claim: frees, apply: func(tx *tx) error {
 		n = 0
 		for _, key := range old {
 			gone, err := tx.execCount(`DELETE FROM idempotency WHERE key = ? AND agent_id = ?`, key.Key, key.Agent)

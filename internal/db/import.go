@@ -241,7 +241,7 @@ func (im *importing) all(ctx context.Context, f *os.File) error {
 			size += int64(len(r.State))
 		}
 		if len(batch) >= importAtOnce || size >= importBytesAtOnce || line.Type == lineEnd {
-			if err := im.save(ctx, batch); err != nil {
+			if err := im.save(ctx, batch, size); err != nil {
 				return err
 			}
 			batch, size = nil, 0
@@ -254,12 +254,12 @@ func (im *importing) all(ctx context.Context, f *os.File) error {
 
 // save brings some checkpoints in, in one transaction that leaves no run with
 // more than its policy allows.
-func (im *importing) save(ctx context.Context, batch []imported) error {
+func (im *importing) save(ctx context.Context, batch []imported, size int64) error {
 	if err := ctx.Err(); err != nil {
 		return readError(err)
 	}
 	before := *im.report
-	return im.store.write(&op{owner: im.scope.Caller.Owner, entry: entry(im.scope, "import", im.agent), apply: func(tx *tx) error {
+	return im.store.write(&op{owner: im.scope.Caller.Owner, size: size, entry: entry(im.scope, "import", im.agent), apply: func(tx *tx) error {
 		*im.report, im.added = before, 0
 		agent, err := im.target(tx)
 		if err != nil {

@@ -1,9 +1,12 @@
 package db
 
 import (
+	"bytes"
+	"compress/zlib"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -174,5 +177,33 @@ func TestWindowsPaths(t *testing.T) {
 		if got := slashed(path); got != want {
 			t.Errorf("%s became %s", path, got)
 		}
+	}
+}
+
+// TestFilledReserve: where a file system cannot be asked for room, bytes take it.
+func TestFilledReserve(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "reserve"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, size := range []int64{100_000, 300_001} {
+		info, err := f.Stat()
+		if err == nil {
+			err = fill(f, info.Size(), size)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(f.Name())
+	if err != nil || len(b) != 300_001 {
+		t.Fatalf("%d bytes, %v", len(b), err)
+	}
+	var packed bytes.Buffer
+	w := zlib.NewWriter(&packed)
+	_, _ = w.Write(b)
+	if err := w.Close(); err != nil || packed.Len() < len(b) {
+		t.Errorf("%d bytes are packed into %d, %v", len(b), packed.Len(), err)
 	}
 }

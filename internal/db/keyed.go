@@ -10,6 +10,8 @@ type keyedRequest struct {
 	key   string
 	print any // what was asked
 	entry auditEntry
+	size  int64 // as in op
+	claim claim
 	make  bool // whether the agent is made where there is none
 	drift bool // the answer says how the run stands now; that is not remembered
 }
@@ -27,7 +29,7 @@ func keyed[T any](s *Store, sc ckpt.Scope, r keyedRequest, do func(*tx, *agentRo
 			return nil, false, err
 		}
 	}
-	err = s.write(&op{owner: sc.Caller.Owner, entry: r.entry, apply: func(tx *tx) error {
+	err = s.write(&op{owner: sc.Caller.Owner, size: r.size, claim: r.claim, entry: r.entry, apply: func(tx *tx) error {
 		agent, err := s.agentFor(tx, sc, r)
 		if err != nil {
 			return err

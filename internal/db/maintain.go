@@ -114,6 +114,7 @@ func (d *dues) tick(ctx context.Context, now time.Time) {
 			s.log.Warn("free pages could not be given back", "error", err)
 		}
 	}
+	s.keepReserve(ctx, now)
 	s.live.expire(now)
 	if now.Sub(d.audit) >= auditLogEvery {
 		d.audit = now
@@ -129,6 +130,15 @@ func (s *Store) copyWAL(ctx context.Context) {
 	ended := s.watch.writing(false)
 	err := s.side.QueryRowContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`).Scan(&busy, &log, &done)
 	ended(err == nil && log == done, false)
+	if classify(err) == classFull {
+		_ = s.write(&op{owner: daemon, outside: func(w *writer) error {
+			s.letGo()
+			err := w.copyLog()
+			w.takeBack()
+			return err
+		}})
+		return
+	}
 	if err != nil {
 		s.copyFailed(err)
 		return
@@ -155,7 +165,7 @@ func (s *Store) copyFailed(err error) {
 		s.log.Error("the write-ahead log could not be copied into the database", "times", n, "error", err)
 	}
 	_, size := s.watch.sizes()
-	if size = max(size, s.wal.pending()); n >= copyTries && size > walAlarm {
+	if size = max(size, s.wal.pending()); n >= copyTries && size > walAlarm && classify(err) != classFull {
 		_ = s.writer.stop(&FatalError{fmt.Errorf("the write-ahead log has %d MiB, and could not be copied into the database %d times in a row: %w", size>>20, n, err)})
 	}
 }
@@ -168,18 +178,7 @@ func (s *Store) maintainBetween(w *writer) {
 	if !s.wal.wrapDue.CompareAndSwap(true, false) {
 		return
 	}
-	var row struct {
-		Busy int64 `db:"busy"`
-		Log  int64 `db:"log"`
-		Done int64 `db:"checkpointed"`
-	}
-	t := tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts, hot: &w.hot}
-	ended := s.watch.writing(false)
-	_, err := t.get(&row, `PRAGMA wal_checkpoint(PASSIVE)`)
-	ended(err == nil && row.Log == row.Done, false)
-	if s.begunAnew(err); err == nil && row.Log == row.Done {
-		s.wal.copied.Store(s.wal.written.Load())
-	}
+	_ = w.copyLog() // it counts its failures
 }
 
 // begunAnew notes whether the log could be flushed into the database and begin
@@ -212,6 +211,9 @@ func (s *Store) emptyWAL(ctx context.Context) error {
 	return backoff.Retry(func() error { return s.truncateWAL(ctx) }, backoff.WithContext(patience(s.opt.WriteTimeout), ctx))
 }
 
+// errAgain says that there is room now where there was none.
+var errAgain = errors.New("the disk was full")
+
 // errSnapshot says that the log could not be cut just now.
 var errSnapshot = errors.New("a reader holds a snapshot")
 
@@ -221,6 +223,9 @@ func (s *Store) truncateWAL(ctx context.Context) error {
 		ended := s.watch.writing(true)
 		err := w.conn.QueryRowxContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &log, &done)
 		ended(err == nil && busy == 0, err == nil && busy == 0)
+		if noRoom(err) && s.letGo() {
+			return errAgain
+		}
 		return err
 	}})
 	if err == nil && busy != 0 {
@@ -232,7 +237,7 @@ func (s *Store) truncateWAL(ctx context.Context) error {
 // cutWAL gives back what a log has that grew while a reader held its snapshot,
 // or while it could not be copied.
 func (s *Store) cutWAL(ctx context.Context) {
-	if err := s.truncateWAL(ctx); !errors.Is(err, errSnapshot) {
+	if err := s.truncateWAL(ctx); !errors.Is(err, errSnapshot) && !errors.Is(err, errAgain) {
 		s.begunAnew(err)
 	}
 }
@@ -248,13 +253,17 @@ func (s *Store) vacuum(pages int64) (freed int64, err error) {
 		return 0, err
 	}
 	leave := min(vacuumAt, max(vacuumLeast, (count-before)/vacuumPart))
-	if pages > vacuumPages { // erase leaves none
+	if pages > vacuumPages || s.reserve.out.Load() { // erase leaves none, nor who needs room
 		leave = 0
 	}
 	if before <= leave {
 		return 0, nil
 	}
-	err = s.write(&op{owner: daemon, apply: func(tx *tx) error {
+	room := goesOn
+	if pages > vacuumPages {
+		room = frees
+	}
+	err = s.write(&op{owner: daemon, claim: room, apply: func(tx *tx) error {
 		if err := tx.exec(fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, min(pages, before-leave))); err != nil {
 			return err
 		}

@@ -36,6 +36,7 @@ type Options struct {
 	MaxWaitBytes  int64                                      // and their bytes; 512 MiB
 	Readers       int                                        // read connections; 4
 	Watches       int                                        // runs that are watched at the same time; 1000. The one that was written to last is let go of, and read anew when it is written to again
+	ReserveBytes  int64                                      // room on the disk that is kept for deletes; 4 MiB, below 0 for none
 	LiveBytes     int64                                      // memory for the newest states of runs, which the next ones are compared with; 64 MiB, below 0 for none: then all are stored whole
 	Log           *slog.Logger
 	Version       string
@@ -50,6 +51,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.MaxWaitBytes, 512<<20)
 	setDefault(&o.Readers, 4)
 	setDefault(&o.LiveBytes, 64<<20)
+	setDefault(&o.ReserveBytes, 4<<20)
 	setDefault(&o.Watches, 1000)
 	if o.Now == nil {
 		o.Now = time.Now
@@ -101,6 +103,7 @@ type Store struct {
 	usage     usage
 	health    health
 	wal       wal
+	reserve   reserve
 	events    changes
 	following foreignReads
 	keysSeen  atomic.Pointer[keyPlace] // where Expire goes on
@@ -125,7 +128,7 @@ func Open(ctx context.Context, opt Options) (_ *Store, err error) {
 		}
 	}()
 	steps := []func(context.Context) error{
-		s.takeLock, s.prepareFile, s.openWriter, s.migrate, s.openReaders, s.recover, s.startUp,
+		s.takeLock, s.prepareFile, s.openReserve, s.openWriter, s.migrate, s.openReaders, s.recover, s.startUp,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -216,7 +219,17 @@ func (s *Store) makeFile() error {
 	return nil
 }
 
+// openWriter opens the database. Where there is no room even for the log's index, the reserve has some.
 func (s *Store) openWriter(ctx context.Context) error {
+	err := s.openToWrite(ctx)
+	if noRoom(err) && s.letGo() {
+		_ = s.rw.Close()
+		return s.openToWrite(ctx)
+	}
+	return err
+}
+
+func (s *Store) openToWrite(ctx context.Context) error {
 	var err error
 	if s.rw, err = pool(s.opt.Path, "rw", 1, writerPragmas); err != nil {
 		return err
@@ -333,6 +346,16 @@ func (s *Store) startUp(ctx context.Context) (err error) {
 	if s.watch, err = watchFile(s.opt.Path); err != nil {
 		return &OperatorError{"the database changed while it was opened", err}
 	}
+	var pages int64
+	if err := s.ro.GetContext(ctx, &pages, `PRAGMA page_count`); err != nil {
+		return s.openError(err)
+	}
+	s.watch.willShrink(pages * pageSize) // a vacuum of the last daemon may still wait in the log
+	if s.health.readOnly == "" {
+		if err := s.firstReserve(); err != nil {
+			s.log.Warn("no room can be kept for deletes: where the disk is full they may be refused", "file", s.reserve.path, "bytes", s.reserve.base, "error", err)
+		}
+	}
 	if err := s.probe(); err != nil {
 		return err
 	}
@@ -354,7 +377,7 @@ func (s *Store) probe() error {
 	if s.health.readOnly != "" {
 		return nil
 	}
-	err := s.write(&op{apply: func(tx *tx) error {
+	err := s.write(&op{claim: goesOn, apply: func(tx *tx) error {
 		return tx.audit(auditEntry{Who: daemon, PID: os.Getpid(), Action: "start", Outcome: outcomeDone,
 			Detail: map[string]any{"version": s.opt.Version}})
 	}})
@@ -393,6 +416,9 @@ func (s *Store) close() error {
 		if pool != nil {
 			errs = append(errs, pool.Close())
 		}
+	}
+	if s.reserve.file != nil {
+		errs = append(errs, s.reserve.file.Close())
 	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())

@@ -55,7 +55,7 @@ func (s *Store) BeginOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef
 	if before != nil {
 		defer before.leave()
 	}
-	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, entry: e, make: true, drift: true}, func(tx *tx, _ *agentRow) (*ckpt.Operation, error) {
+	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.State)), entry: e, make: true, drift: true}, func(tx *tx, _ *agentRow) (*ckpt.Operation, error) {
 		agent, run, err := s.openRun(tx, sc, ref)
 		if err != nil {
 			return nil, err
@@ -163,7 +163,7 @@ func (s *Store) EndOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	ref.Epoch = r.Epoch
 	e := entry(sc, action, ref.Agent)
 	e.Run, e.Subject, e.Reason = runName(ref.Run), r.Key, r.Reason
-	ended, replayed, err := keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, entry: e}, func(tx *tx, agent *agentRow) (*ckpt.OperationEnded, error) {
+	ended, replayed, err := keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, entry: e, claim: frees}, func(tx *tx, agent *agentRow) (*ckpt.OperationEnded, error) {
 		return s.endOperation(tx, sc, agent, ref, r, e)
 	})
 	if replayed && ended.Status == ckpt.OperationFailed && ended.Checkpoint != "" { // the state was not kept with the key

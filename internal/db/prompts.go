@@ -84,7 +84,7 @@ func (s *Store) AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAn
 	}
 	e := entry(sc, "answer_prompt", p.Agent)
 	e.Run, e.Subject, e.Reason, e.Detail = p.Run, a.ID, a.Reason, map[string]any{"choice": a.Choice}
-	return keyed(s, sc, keyedRequest{agent: p.Agent, key: a.IdempotencyKey, print: a, entry: e}, func(tx *tx, agent *agentRow) (*ckpt.Prompt, error) {
+	return keyed(s, sc, keyedRequest{agent: p.Agent, key: a.IdempotencyKey, print: a, entry: e, claim: goesOn}, func(tx *tx, agent *agentRow) (*ckpt.Prompt, error) {
 		run, err := tx.run(agent.ID, p.Run)
 		if err != nil || run == nil {
 			return nil, errOr(err, noRun(p.Agent, p.Run))

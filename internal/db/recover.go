@@ -72,6 +72,9 @@ func (s *Store) doubt(ctx context.Context) string {
 		if err == nil && busy != 0 {
 			return errors.New("another program reads or writes the database")
 		}
+		if noRoom(err) && s.letGo() {
+			return err
+		}
 		if err != nil && classify(err) != classTransient {
 			return backoff.Permanent(err)
 		}

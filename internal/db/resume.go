@@ -23,7 +23,7 @@ func (s *Store) Resume(_ context.Context, sc ckpt.Scope, r ckpt.ResumeRequest) (
 		plan, err := s.look(sc, r)
 		return plan, false, err
 	}
-	plan, replayed, err := keyed(s, sc, keyedRequest{agent: r.Agent, key: r.IdempotencyKey, print: r, entry: e, make: true}, func(tx *tx, agent *agentRow) (*ckpt.Plan, error) {
+	plan, replayed, err := keyed(s, sc, keyedRequest{agent: r.Agent, key: r.IdempotencyKey, print: r, entry: e, claim: goesOn, make: true}, func(tx *tx, agent *agentRow) (*ckpt.Plan, error) {
 		return s.resume(tx, sc, agent, r, e)
 	})
 	if replayed && plan.Checkpoint != nil { // the state was not kept with the key
@@ -35,7 +35,7 @@ func (s *Store) Resume(_ context.Context, sc ckpt.Scope, r ckpt.ResumeRequest) (
 // look makes the plan and changes nothing.
 func (s *Store) look(sc ckpt.Scope, r ckpt.ResumeRequest) (*ckpt.Plan, error) {
 	var plan *ckpt.Plan
-	err := s.write(&op{owner: sc.Caller.Owner, apply: func(tx *tx) error {
+	err := s.write(&op{owner: sc.Caller.Owner, claim: goesOn, apply: func(tx *tx) error {
 		agent, err := s.agent(tx, sc.Whose(), r.Agent)
 		if err != nil {
 			return err

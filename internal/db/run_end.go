@@ -19,7 +19,7 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 	ref.Epoch = b.Epoch
 	past := s.readAheadFor(sc, ref)
 	var shown *ckpt.Run
-	err := s.write(&op{owner: sc.Caller.Owner, apply: func(tx *tx) error {
+	err := s.write(&op{owner: sc.Caller.Owner, claim: goesOn, apply: func(tx *tx) error {
 		agent, run, err := s.knownRun(tx, sc, ref)
 		if err == nil {
 			err = run.mayWrite(ref.Epoch)
@@ -112,14 +112,16 @@ func (s *Store) EndRun(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt
 	e := entry(sc, "end_run", ref.Agent)
 	e.Run, e.Detail = runName(ref.Run), map[string]any{"status": r.Status}
 	var final *save
+	room := frees // retention has its say
 	if len(r.State) > 0 {
 		var err error
 		if final, err = s.newSave(sc, &ckpt.SaveRequest{Agent: ref.Agent, Run: ref.Run, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: r.State}); err != nil {
 			return nil, false, err
 		}
 		defer final.leave()
+		room = adds
 	}
-	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, entry: e, drift: true}, func(tx *tx, agent *agentRow) (*ckpt.Run, error) {
+	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, entry: e, claim: room, drift: true}, func(tx *tx, agent *agentRow) (*ckpt.Run, error) {
 		run, err := s.needRun(tx, sc, ref)
 		if err != nil {
 			return nil, err

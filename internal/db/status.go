@@ -135,6 +135,9 @@ func (s *Store) problems(st *ckpt.Status) {
 	if pending := s.wal.pending(); pending > walAlarm {
 		add("degraded", fmt.Sprintf("%d MiB wait in the write-ahead log, because a reader holds an old snapshot: end long-running readers of the database", pending>>20))
 	}
+	if s.reserve.out.Load() {
+		add("degraded", s.reserve.problem())
+	}
 	if n := s.watches.panics.Load(); n > 0 {
 		add("degraded", fmt.Sprintf("drift detectors failed %d times since the start, so some runs are not watched: the log says more; saves go on", n))
 	}

@@ -21,6 +21,8 @@ type tx struct {
 	retries int
 	head    chainHead
 	log     []ckpt.AuditRow        // rows of the audit log that are still to be written
+	barred  bool                   // whether the present operation may write nothing, because the disk is full
+	adds    int64                  // at most so many bytes were stored by those that the disk may have no room for
 	wrote   bool                   // whether anything was changed, so that leaving needs a rollback
 	agents  map[agentKey]*agentRow // agents that this transaction changed; nil is one that is gone
 	after   []func()               // to be done once all of it is on disk
@@ -62,6 +64,9 @@ func (tx *tx) exec(query string, args ...any) error {
 
 // execCount is exec and answers how many rows were changed.
 func (tx *tx) execCount(query string, args ...any) (int64, error) {
+	if tx.barred {
+		return 0, errNoRoom
+	}
 	stmt, err := tx.prepare(query)
 	if err != nil {
 		return 0, err

@@ -43,7 +43,7 @@ func (s *Store) Watched(ctx context.Context, after int64, limit int) ([]ckpt.Wat
 // Interrupt ends the segment of a run that was found dead, and answers whether
 // it did: not where the run has changed hands or shown a sign of life since.
 func (s *Store) Interrupt(_ context.Context, w ckpt.WatchedRun, status ckpt.RunStatus, reason string) (did bool, err error) {
-	err = s.write(&op{owner: daemon, apply: func(tx *tx) error {
+	err = s.write(&op{owner: daemon, claim: goesOn, apply: func(tx *tx) error {
 		did = false
 		run, agent, err := s.runWithAgent(tx, w.ID)
 		if err != nil || run == nil || run.Epoch != w.Epoch || run.Status != ckpt.RunRunning {

@@ -34,7 +34,7 @@ func (s *Store) Due(ctx context.Context, now time.Time, after int64, limit int) 
 // limit checkpoints. A dry run answers everything that would go.
 func (s *Store) Apply(_ context.Context, runs []int64, plan ckpt.Retention, now time.Time, limit int, dry bool) ([]ckpt.Removal, error) {
 	var p *pruning
-	err := s.write(&op{owner: daemon, apply: func(tx *tx) error {
+	err := s.write(&op{owner: daemon, claim: frees, apply: func(tx *tx) error {
 		p = &pruning{store: s, tx: tx, plan: plan, now: now, limit: limit, dry: dry, who: func(a *agentRow) auditEntry { return daemonEntry(a, "remove") }}
 		return p.runs(runs)
 	}})
@@ -50,7 +50,7 @@ const dropAtOnce = 2000
 // Drop removes those of the runs that are over and have no checkpoint left,
 // with all that belongs to them.
 func (s *Store) Drop(_ context.Context, runs []int64, over func(ckpt.History, ckpt.Policy, time.Time) bool, now time.Time) (dropped int, more bool, err error) {
-	err = s.write(&op{owner: daemon, apply: func(tx *tx) error {
+	err = s.write(&op{owner: daemon, claim: frees, apply: func(tx *tx) error {
 		dropped, more = 0, false
 		rows := int64(0)
 		for _, id := range runs {
@@ -117,7 +117,7 @@ const trimRuns = 200
 
 // Trim brings an agent, or with 0 the whole database, nearer to its budget.
 func (s *Store) Trim(_ context.Context, agent int64, budget func([]ckpt.History, int64) ([]ckpt.Verdict, int64), limit int, dry bool) (removed []ckpt.Removal, over int64, err error) {
-	err = s.write(&op{owner: daemon, apply: func(tx *tx) error {
+	err = s.write(&op{owner: daemon, claim: frees, apply: func(tx *tx) error {
 		p := &pruning{store: s, tx: tx, limit: limit, dry: dry, who: func(a *agentRow) auditEntry { return daemonEntry(a, "remove") }}
 		if over, err = s.overBy(tx, agent); err != nil || over <= 0 {
 			return err
@@ -212,7 +212,7 @@ func (p *pruning) historyOf(id int64, owners map[string]trimmed) (ckpt.History, 
 // Judged notes when all ages were last judged, for audit_violations. Where
 // they cannot be judged now, a note ahead of the wall clock is taken away.
 func (s *Store) Judged(_ context.Context, at time.Time) error {
-	return s.write(&op{owner: daemon, apply: func(tx *tx) error {
+	return s.write(&op{owner: daemon, claim: frees, apply: func(tx *tx) error {
 		if at.IsZero() {
 			return tx.exec(`DELETE FROM meta WHERE key = 'ages_judged_at' AND value > ?`, tx.now)
 		}

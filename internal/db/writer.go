@@ -19,7 +19,8 @@ import (
 const (
 	maxBatch      = 512
 	maxBatchBytes = 64 << 20
-	yields        = 4 // how often a leader lets others come before it commits
+	addedMost     = 256 << 10 // an operation stores that much besides what it carries
+	yields        = 4         // how often a leader lets others come before it commits
 )
 
 // op is one operation on its way through the writer. apply may run more than
@@ -28,6 +29,7 @@ const (
 type op struct {
 	owner   string     // whose turn it takes
 	size    int64      // bytes that it carries
+	claim   claim      // what it may do where the disk is full
 	entry   auditEntry // what a refusal is recorded as; without an Action it is not
 	apply   func(*tx) error
 	outside func(*writer) error // instead of apply: what must run in the writer's turn but outside a transaction
@@ -199,12 +201,11 @@ func (w *writer) runOutside(batch []*op) (inside, outside []*op) {
 // tryAll runs one transaction for all of batch, again where that may help. The
 // error is what ended the transaction, and every operation's own is set.
 func (w *writer) tryAll(batch []*op) error {
-	var after []func()
-	retries, err := retry(context.Background(), w.patience(batch), func(retries int) error {
-		var err error
-		after, err = w.transaction(batch, retries)
-		return err
-	})
+	after, retries, err := w.tryFor(batch)
+	for try := 0; classify(err) == classFull && len(batch) == 1 && batch[0].claim == frees && w.makeRoom(try); try++ {
+		after, retries, err = w.tryFor(batch)
+		w.takeBack()
+	}
 	w.mu.Lock()
 	w.stats.retries += int64(retries)
 	w.mu.Unlock()
@@ -220,6 +221,16 @@ func (w *writer) tryAll(batch []*op) error {
 		f()
 	}
 	return nil
+}
+
+// tryFor runs a transaction until the batch's time is over.
+func (w *writer) tryFor(batch []*op) (after []func(), retries int, err error) {
+	retries, err = retry(context.Background(), w.patience(batch), func(retries int) error {
+		var err error
+		after, err = w.transaction(batch, retries)
+		return err
+	})
+	return after, retries, err
 }
 
 // patience is for how long a batch may still wait for a lock. Its operations have
@@ -288,9 +299,15 @@ func (w *writer) transaction(batch []*op, retries int) (after []func(), err erro
 		w.rollback()
 		return nil, err
 	}
-	if err := applyAll(t, batch); err != nil {
+	if err := applyAll(t, batch, w.store.reserve.out.Load()); err != nil {
 		w.rollback()
 		return nil, err
+	}
+	if t.adds > 0 {
+		if err := w.store.covered(t, t.adds); err != nil {
+			w.rollback()
+			return nil, err
+		}
 	}
 	if t.head != w.head {
 		if err := t.writeLog(); err != nil {
@@ -333,8 +350,10 @@ func (w *writer) begin(retries int) *tx {
 
 // applyAll runs the operations. One that refuses before it has changed
 // anything has its own answer and leaves the others alone.
-func applyAll(t *tx, batch []*op) error {
+func applyAll(t *tx, batch []*op, full bool) error {
+	defer func() { t.barred = false }()
 	for _, o := range batch {
+		t.barred = o.claim == adds && full
 		t.wrote, t.made, t.run0, t.watch0, t.damage = false, nil, nil, nil, nil
 		mark := len(t.after)
 		err := guarded(func() error { return o.apply(t) })
@@ -343,7 +362,7 @@ func applyAll(t *tx, batch []*op) error {
 		var refusal *ckpt.Error
 		switch {
 		case err == nil:
-		case !errors.As(err, &refusal):
+		case errors.Is(err, errNoRoom), !errors.As(err, &refusal):
 			return err
 		case t.wrote:
 			return errRefusedLate{err}
@@ -353,7 +372,9 @@ func applyAll(t *tx, batch []*op) error {
 				return err
 			}
 		}
-		o.err = err
+		if o.err = err; err == nil && t.wrote && o.claim == adds {
+			t.adds += o.size + addedMost
+		}
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
 func init() {
@@ -164,46 +165,48 @@ func (d *Daemon) stopped() bool {
 	return err == nil && len(threads) > 0
 }
 
-// fullDisk is F11 over the socket: a disk that fills up refuses saves and
-// nothing else, and needs no restart when there is room again.
+// fullDisk is F11 over the socket: a disk without a byte left refuses saves and
+// nothing else, also after a kill, and needs no restart when there is room again.
 func fullDisk(t *testing.T) {
-	m := newExt4(t, 48<<20)
+	m := newExt4(t, 64<<20)
 	d, h := NewDaemon(t), NewHistory()
 	d.DB = filepath.Join(m.dir, "data", "ckpt.db")
 	d.Start()
-	c, ballast := d.Client(), filepath.Join(m.dir, "ballast")
+	c, b := d.Client(), newBallast(t, filepath.Join(m.dir, "ballast"))
 	keepAll(t, c, "agent-0")
-	must(t, os.WriteFile(ballast, make([]byte, 20<<20), 0o600))
-	var first *ckpt.Saved
-	var err error
-	for n := 0; err == nil; n++ {
-		r := newSave(t, "agent-0")
-		r.ContentType, r.State = "application/octet-stream", noise(uint64(n), 300_000)
-		var saved *ckpt.Saved
-		if saved, err = h.Save(context.Background(), c, r); first == nil {
-			first = saved
-		}
-	}
-	if e := ckpt.AsError(err); e.Code != ckpt.CodeStorageFull || e.OutcomeOrDefault() != ckpt.OutcomeNotSaved {
-		t.Errorf("a full disk is answered as %v, %s", err, e.OutcomeOrDefault())
-	}
+	b.grow(20 << 20)
+	saves := saveUntilFull(t, h, c)
+	b.grow(64 << 20)
 	if _, err := c.Status(context.Background()); err != nil {
 		t.Errorf("status on a full disk: %v", err)
 	}
-	if _, err := c.State(context.Background(), first.ID); err != nil {
-		t.Errorf("a read on a full disk: %v", err)
-	}
 	h.Check(t, d.Client, "agent-0")
-	_, err = c.Delete(context.Background(), first.ID) // it needs room in the log, which may be full to its end
-	if e := ckpt.AsError(err); err != nil && (e.Code != ckpt.CodeStorageFull || e.OutcomeOrDefault() != ckpt.OutcomeNotSaved) {
-		t.Errorf("a delete on a full disk: %v", err)
+	for _, saved := range saves {
+		if _, err := c.State(context.Background(), saved.ID); err != nil {
+			t.Errorf("a read on a full disk: %v", err)
+		}
 	}
-	note(t, "a delete on the full disk succeeded: %t", err == nil)
+	deleted := 0
+	for i, saved := range saves {
+		if i == len(saves)/2 {
+			d.Kill()
+			d.Start()
+			c = d.Client()
+		}
+		if _, err := c.Delete(context.Background(), saved.ID); err != nil {
+			t.Errorf("a delete on a full disk: %v", err)
+			continue
+		}
+		deleted++
+		b.grow(64 << 20) // somebody else takes what it has given back
+	}
+	note(t, "%d of %d deletes on the full disk succeeded, with a kill among them", deleted, len(saves))
 	pid := d.PID()
-	must(t, os.Remove(ballast))
+	must(t, os.Remove(b.path))
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
+	var err error
 	if _, err = NewHistory().SaveUntilAnswered(ctx, c, newSave(t, "agent-1")); err != nil || d.PID() != pid || !d.Running() {
 		t.Errorf("with room again: %v", err)
 	}
@@ -212,4 +215,49 @@ func fullDisk(t *testing.T) {
 	d.Audit()
 	d.Stop()
 	d.Verify()
+}
+
+// ballast is a file that takes room from everybody else.
+type ballast struct {
+	t    *testing.T
+	path string
+}
+
+func newBallast(t *testing.T, path string) *ballast {
+	t.Helper()
+	must(t, os.WriteFile(path, nil, 0o600))
+	return &ballast{t, path}
+}
+
+// grow takes so many bytes more, or all that there are.
+func (b *ballast) grow(most int64) {
+	b.t.Helper()
+	f, err := os.OpenFile(b.path, os.O_WRONLY|os.O_APPEND, 0)
+	must(b.t, err)
+	defer f.Close()
+	for size := int64(1 << 20); size > 0 && most > 0; {
+		n, err := f.Write(make([]byte, min(size, most)))
+		if most -= int64(n); err != nil {
+			size /= 2
+		}
+	}
+	_ = f.Sync()
+}
+
+// saveUntilFull saves until that is refused, and checks how.
+func saveUntilFull(t *testing.T, h *History, c *ipc.Client) (saves []*ckpt.Saved) {
+	t.Helper()
+	for n := 0; ; n++ {
+		r := newSave(t, "agent-0")
+		r.ContentType, r.State = "application/octet-stream", noise(uint64(n), 300_000)
+		saved, err := h.Save(context.Background(), c, r)
+		if err == nil {
+			saves = append(saves, saved)
+			continue
+		}
+		if e := ckpt.AsError(err); e.Code != ckpt.CodeStorageFull || e.OutcomeOrDefault() != ckpt.OutcomeNotSaved {
+			t.Errorf("a full disk is answered as %v, %s", err, e.OutcomeOrDefault())
+		}
+		return saves
+	}
 }

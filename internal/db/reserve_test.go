@@ -1,0 +1,116 @@
+package db_test
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// TestReserve is made at the start, for its owner alone, grows with what waits in the log beyond the database file, and is
+// shorter again when that has been copied.
+func TestReserve(t *testing.T) {
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+	o.ReserveBytes = 1 << 20
+	s := openWith(t, o)
+	file := o.Path + "-reserve"
+	if got := sizeOf(t, file); got < o.ReserveBytes || got > 3*o.ReserveBytes {
+		t.Errorf("at the start it has %d bytes", got)
+	}
+	if info, err := os.Stat(file); err != nil || runtime.GOOS != "windows" && info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	const saves, size = 30, 300_000
+	for i := range saves {
+		_, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(uint64(i), size)))
+		must(t, err)
+	}
+	if got, waits := sizeOf(t, file), int64(saves*size)-sizeOf(t, o.Path); got < waits+o.ReserveBytes/2 {
+		t.Errorf("it has %d bytes where %d wait in the log", got, waits)
+	}
+	must(t, s.EmptyWAL())
+	s.Tick(time.Now())
+	if got := sizeOf(t, file); got < o.ReserveBytes || got > 3*o.ReserveBytes {
+		t.Errorf("after all was copied it has %d bytes", got)
+	}
+	if state, problems := s.Health(); state != "ready" {
+		t.Errorf("%s, %q", state, problems)
+	}
+}
+
+// TestVacuumThatWasNotCopied: the last daemon made the file shorter, and ended before that was copied out of the log. It is
+// this one that cuts the file, and nobody else.
+func TestVacuumThatWasNotCopied(t *testing.T) {
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+	s := openWith(t, o)
+	ids := []string{}
+	for i := range 10 {
+		c, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(uint64(i), 300_000)))
+		must(t, err)
+		ids = append(ids, c.ID)
+	}
+	for _, id := range ids {
+		_, err := s.Delete(t.Context(), ann, id)
+		must(t, err)
+	}
+	s.CopyWAL()
+	save(t, s, ann, "b", ckpt.KindRoutine, `1`)
+	s.Tick(time.Now().Truncate(time.Minute))                             // it gives pages back
+	killed := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock()) // a clean end would copy the log
+	for _, suffix := range []string{"", "-wal"} {
+		replace(t, o.Path+suffix, killed.Path+suffix)
+	}
+	before := sizeOf(t, killed.Path)
+	s = openWith(t, killed)
+	s.CopyWAL()
+	if now := sizeOf(t, killed.Path); now >= before {
+		t.Fatalf("the file was not cut: it had %d bytes and has %d", before, now)
+	}
+	must(t, s.CheckFiles())
+	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+}
+
+// TestNoReserve: none is made where none is wanted, and what was there goes.
+func TestNoReserve(t *testing.T) {
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+	must(t, openWith(t, o).Close())
+	o.ReserveBytes = -1
+	s := openWith(t, o)
+	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+	if _, err := os.Lstat(o.Path + "-reserve"); !os.IsNotExist(err) {
+		t.Errorf("the reserve is there: %v", err)
+	}
+}
+
+// TestStrangeReserve: what cannot be the reserve is left alone, and in nobody's way.
+func TestStrangeReserve(t *testing.T) {
+	strange := map[string]func(path string) error{
+		"a folder": func(path string) error { return os.Mkdir(path, 0o700) },
+		"two names": func(path string) error {
+			if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+				return err
+			}
+			return os.Link(path, path+".other")
+		},
+	}
+	if runtime.GOOS != "windows" {
+		strange["a link"] = func(path string) error { return os.Symlink("/dev/null", path) }
+	}
+	for name, make := range strange {
+		t.Run(name, func(t *testing.T) {
+			o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+			must(t, make(o.Path+"-reserve"))
+			before, err := os.Lstat(o.Path + "-reserve")
+			must(t, err)
+			s := openWith(t, o)
+			save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+			after, err := os.Lstat(o.Path + "-reserve")
+			if err != nil || after.Mode() != before.Mode() || !after.IsDir() && after.Size() != before.Size() {
+				t.Errorf("it was changed: %v", err)
+			}
+		})
+	}
+}
