@@ -113,9 +113,9 @@ func (l *load) work(ctx context.Context, c *ipc.Client, client int, random *rand
 	return nil
 }
 
-// save gets an answer, or gives up after a time that no daemon may need.
+// save gets an answer, or gives up after a time that no daemon may need: a lock of a minute is waited for.
 func (l *load) save(c *ipc.Client, r *ckpt.SaveRequest, crashing bool) error {
-	ctx, cancel := context.WithTimeout(l.answers, time.Minute)
+	ctx, cancel := context.WithTimeout(l.answers, 2*time.Minute)
 	defer cancel()
 	var err error
 	if crashing {
