@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +41,18 @@ type wal struct {
 	stuck    atomic.Bool  // it was copied, and could not be made to begin anew: only the last part of a copy is flushed
 	last     atomic.Int64 // when the last copy succeeded, Unix milliseconds
 	lastErr  atomic.Value // string
+	long     atomic.Int64 // how long it was when that was last said, 0 where it is not
+}
+
+// tellLong says that the log is long, and again each time it has doubled.
+func (w *wal) tellLong(log *slog.Logger, bytes, copied int64) {
+	switch said := w.long.Load(); {
+	case bytes <= walAlarm:
+		w.long.Store(0)
+	case bytes >= 2*said:
+		w.long.Store(bytes)
+		log.Warn("the write-ahead log is long because a reader has held its snapshot for a while", "bytes", bytes, "copied", copied)
+	}
 }
 
 func (w *wal) pending() int64 { return (w.written.Load() - w.copied.Load()) * pageSize }
@@ -151,9 +164,7 @@ func (s *Store) copyWAL(ctx context.Context) {
 		s.wal.copied.Store(max(before, s.wal.copied.Load()))
 	}
 	s.wal.wrapDue.Store(true)
-	if log*pageSize > walAlarm {
-		s.log.Warn("the write-ahead log is long because a reader has held its snapshot for a while", "bytes", log*pageSize, "copied", done*pageSize)
-	}
+	s.wal.tellLong(s.log, log*pageSize, done*pageSize)
 }
 
 // copyFailed counts failures. Saves go on, but not for ever: a log that grows and

@@ -108,7 +108,22 @@ func littleMemory(t *testing.T) {
 			load.goesOn(before, "after the kernel had ended the daemon")
 		}
 	}
-	load.finish()
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		load.finish()
+	}()
+	for waiting := true; waiting; { // what was sent last may end it once more
+		select {
+		case <-finished:
+			waiting = false
+		case <-time.After(20 * time.Millisecond):
+			if !d.Running() {
+				kills++
+				d.Start()
+			}
+		}
+	}
 	d.Kill()
 	d.Wrap = nil // to read it all back takes more
 	d.Start()
