@@ -31,6 +31,14 @@ func (d *Daemon) checkTime() time.Duration {
 	return time.Duration(fileSize(d.DB)/aSecond) * time.Second
 }
 
+func fileSize(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
 // Daemon is a place for a daemon and the process that serves there, which may
 // be started, ended in every way, and started again.
 type Daemon struct {

@@ -131,14 +131,6 @@ func longSnapshot(t *testing.T, long time.Duration) {
 	d.Verify()
 }
 
-func fileSize(path string) int64 {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0
-	}
-	return info.Size()
-}
-
 // removedFiles is F18 over the socket: nothing is acknowledged any more, and the
 // daemon ends with its own exit code, within a second or at the next save.
 func removedFiles(t *testing.T) {
