@@ -35,7 +35,7 @@ func (s *ours) Start(ctx context.Context, dir string) (*Instance, error) {
 	}
 	i, err := s.w.attach(ctx, &server{p, nil}, s.Name(), socket, data)
 	if err == nil {
-		i.reused = []string{"ckpt.db-wal", "ckpt.db-shm"}
+		i.reused = []string{"ckpt.db-wal", "ckpt.db-shm", "ckpt.db-reserve"}
 	}
 	return i, err
 }
