@@ -34,7 +34,7 @@ func FuzzHandle(f *testing.F) {
 		if err != nil {
 			return
 		}
-		in.Folder = t.TempDir() // else it would look for git in any folder
+		in.Folder = t.TempDir()                                      // else it would look for git in any folder
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // the command gives it less
 		defer cancel()
 		out, err := h.Handle(ctx, in)
