@@ -264,14 +264,15 @@ func (s *Store) vacuum(pages int64) (freed int64, err error) {
 		return 0, err
 	}
 	leave := min(vacuumAt, max(vacuumLeast, (count-before)/vacuumPart))
-	if pages > vacuumPages || s.reserve.out.Load() { // erase leaves none, nor who needs room
+	erasing := pages > vacuumPages
+	if erasing || s.reserve.out.Load() { // who needs room leaves none either
 		leave = 0
 	}
 	if before <= leave {
 		return 0, nil
 	}
 	room := goesOn
-	if pages > vacuumPages {
+	if erasing {
 		room = frees
 	}
 	err = s.write(&op{owner: daemon, claim: room, apply: func(tx *tx) error {

@@ -270,6 +270,36 @@ func TestWriteRevivesARunFoundDead(t *testing.T) {
 	}
 }
 
+// TestLateWritesOfAnEndedSegment writes into a run whose owner has said that it
+// ends, as a save does that was not waited for: it is kept, and the run stays
+// ended until somebody resumes it, also where it had been found dead before.
+func TestLateWritesOfAnEndedSegment(t *testing.T) {
+	for _, status := range []ckpt.RunStatus{ckpt.RunInterrupted, ckpt.RunSuspended, ckpt.RunAwaitingContinuation} {
+		for _, diedBefore := range []bool{false, true} {
+			s, _, p := openRuns(t)
+			epoch := claim(t, s, 11).Epoch
+			if diedBefore {
+				die(t, s, p, 11, ckpt.RunInterrupted)
+				save(t, s, as(11), "a", ckpt.KindRoutine, `0`)
+			}
+			if _, _, err := s.EndRun(t.Context(), as(11), mainRun, ckpt.EndRequest{Epoch: &epoch, Status: status}); err != nil {
+				t.Fatal(err)
+			}
+			late := save(t, s, as(11), "a", ckpt.KindRoutine, `1`)
+			if _, err := s.Beat(t.Context(), as(11), mainRun, ckpt.Heartbeat{Epoch: &epoch}); err != nil {
+				t.Fatal(err)
+			}
+			if run, err := s.Run(t.Context(), ann, mainRun); err != nil || run.Status != status {
+				t.Errorf("%s, died before: %t: %+v, %v", status, diedBefore, run, err)
+			}
+			plan := claim(t, s, 12)
+			if plan.Epoch != epoch+1 || plan.Checkpoint == nil || plan.Checkpoint.ID != late.ID {
+				t.Errorf("%s, died before: %t: the late save is not what the next owner goes on from: %+v", status, diedBefore, plan)
+			}
+		}
+	}
+}
+
 // TestSupervisorsBeatRevivesNobody is the last word of a supervisor about an
 // owner that the monitor has found dead a moment before: the run must not look
 // owned again, by nobody knows whom, and so never be resumed.

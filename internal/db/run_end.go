@@ -155,7 +155,7 @@ func (tx *tx) end(run *runRow, r ckpt.EndRequest) error {
 			return err
 		}
 	}
-	return tx.exec(`UPDATE runs SET status = ?, ended_at = ?, accumulated_ms = ?, segment_at = NULL, pid = NULL, continuation_prompt = ?, error = ?, result = ?, updated_at = ?
+	return tx.exec(`UPDATE runs SET status = ?, ended_at = ?, accumulated_ms = ?, segment_at = NULL, interrupted_at = NULL, pid = NULL, continuation_prompt = ?, error = ?, result = ?, updated_at = ?
 		WHERE id = ?`, string(r.Status), ended, run.accumulated(tx.now.Time), r.ContinuationPrompt, r.Error, r.Result, tx.now, run.ID)
 }
 

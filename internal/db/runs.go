@@ -177,9 +177,12 @@ func (r *runRow) mayWrite(epoch *int64) error {
 
 // revive takes back that a run was found dead, when it writes all the same. If
 // it is another process that writes, the owner is not known any more. A write
-// from a spool is of the past and revives nobody.
+// from a spool is of the past and revives nobody. Nor does one that comes after
+// its owner's own word: whoever gave up waiting for an answer, and then ended
+// the run, may have both arrive in either order.
 func (tx *tx) revive(run *runRow, sc ckpt.Scope) error {
-	if run.Status != ckpt.RunInterrupted && run.Status != ckpt.RunTimedOut || !sc.Spooled.IsZero() {
+	foundDead := !run.InterruptedAt.IsZero() && (run.Status == ckpt.RunInterrupted || run.Status == ckpt.RunTimedOut)
+	if !foundDead || !sc.Spooled.IsZero() {
 		return nil
 	}
 	run.Status, run.SegmentAt = ckpt.RunRunning, tx.now

@@ -85,9 +85,6 @@ func (e *encoded) store(tx *tx, runID int64) (body, text any, list []delta.Piece
 	if e.body != nil {
 		return e.body, nil, nil, nil
 	}
-	if tx.barred {
-		return nil, nil, nil, errNoRoom
-	}
 	var id int64
 	if e.fresh > 0 {
 		_, err = tx.get(&id, `INSERT INTO segments (run_id, size, data) VALUES (?, ?, ?) RETURNING id`, runID, e.fresh, e.data)

@@ -48,9 +48,13 @@ type keepingConn struct {
 }
 
 type keptStatement struct {
-	driver.StmtQueryContext
-	stmt driver.Stmt
+	readStatement
 	busy bool // its rows are still being read
+}
+
+type readStatement interface {
+	driver.Stmt
+	driver.StmtQueryContext
 }
 
 // QueryContext prepares a query once. Where its rows are still being read, it
@@ -80,11 +84,11 @@ func (c *keepingConn) keep(ctx context.Context, query string) (*keptStatement, e
 	if err != nil {
 		return nil, err
 	}
-	q, ok := stmt.(driver.StmtQueryContext)
+	reads, ok := stmt.(readStatement)
 	if !ok || !c.makeRoom() {
 		return nil, stmt.Close()
 	}
-	s := &keptStatement{StmtQueryContext: q, stmt: stmt}
+	s := &keptStatement{readStatement: reads}
 	c.kept[query] = s
 	return s, nil
 }
@@ -97,7 +101,7 @@ func (c *keepingConn) makeRoom() bool {
 	for query, s := range c.kept {
 		if !s.busy {
 			delete(c.kept, query)
-			return s.stmt.Close() == nil
+			return s.Close() == nil
 		}
 	}
 	return false
@@ -105,7 +109,7 @@ func (c *keepingConn) makeRoom() bool {
 
 func (c *keepingConn) Close() error {
 	for _, s := range c.kept {
-		_ = s.stmt.Close() // the connection goes with it
+		_ = s.Close() // the connection goes with it
 	}
 	clear(c.kept)
 	return c.fullConn.Close()

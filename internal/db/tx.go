@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/jmoiron/sqlx"
@@ -39,21 +40,34 @@ type tx struct {
 type statement struct {
 	*sqlx.Stmt
 	forgets bool
+	writes  bool
 }
 
+// prepare answers a query's statement, and refuses one that writes where the
+// operation may not.
 func (tx *tx) prepare(query string) (*statement, error) {
-	if stmt, ok := tx.stmts[query]; ok {
-		if stmt.forgets {
-			tx.hot.forgetAll()
+	stmt := tx.stmts[query]
+	if stmt == nil {
+		prepared, err := tx.conn.PreparexContext(tx.ctx, query)
+		if err != nil {
+			return nil, err
 		}
-		return stmt, nil
+		stmt = &statement{prepared, forgets(query), writes(query)}
+		tx.stmts[query] = stmt
 	}
-	prepared, err := tx.conn.PreparexContext(tx.ctx, query)
-	if err != nil {
-		return nil, err
+	if tx.barred && stmt.writes {
+		return nil, errNoRoom
 	}
-	tx.stmts[query] = &statement{prepared, forgets(query)}
-	return tx.prepare(query)
+	if stmt.forgets {
+		tx.hot.forgetAll()
+	}
+	return stmt, nil
+}
+
+// writes says whether a statement changes a table.
+func writes(query string) bool {
+	verb, _, _ := strings.Cut(strings.TrimSpace(query), " ")
+	return verb == "INSERT" || verb == "UPDATE" || verb == "DELETE" || verb == "REPLACE"
 }
 
 // exec changes something. query is a constant: the statements are kept by it.
@@ -64,9 +78,6 @@ func (tx *tx) exec(query string, args ...any) error {
 
 // execCount is exec and answers how many rows were changed.
 func (tx *tx) execCount(query string, args ...any) (int64, error) {
-	if tx.barred {
-		return 0, errNoRoom
-	}
 	stmt, err := tx.prepare(query)
 	if err != nil {
 		return 0, err

@@ -204,7 +204,7 @@ func fullDisk(t *testing.T) {
 	pid := d.PID()
 	must(t, os.Remove(b.path))
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	var err error
 	if _, err = NewHistory().SaveUntilAnswered(ctx, c, newSave(t, "agent-1")); err != nil || d.PID() != pid || !d.Running() {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +39,7 @@ type line struct {
 	in   *bufio.Reader
 	out  []byte
 	used time.Time
+	owed bool // the answer to a write that its caller gave up is still to come
 }
 
 func newLine(dial func(context.Context) (net.Conn, error)) *line {
@@ -54,7 +56,7 @@ func (l *line) close() {
 func (l *line) drop() {
 	if l.conn != nil {
 		_ = l.conn.Close()
-		l.conn = nil
+		l.conn, l.owed = nil, false
 	}
 }
 
@@ -79,6 +81,9 @@ func (l *line) ask(ctx context.Context, a *ask, head []byte) (r *response, sent 
 	if l.conn != nil && time.Since(l.used) > idleMost {
 		l.drop()
 	}
+	if err := l.settle(ctx); err != nil {
+		return nil, false, err
+	}
 	if old := l.conn != nil; old {
 		r, wrote, err := l.once(ctx, a, head)
 		if err == nil || ctx.Err() != nil || wrote && !a.repeatable && a.write {
@@ -95,21 +100,68 @@ func (l *line) ask(ctx context.Context, a *ask, head []byte) (r *response, sent 
 }
 
 // once makes a request over the connection, which is there. One that ends with
-// an error closes it.
+// an error closes it, unless all that is missing is the answer to a write.
 func (l *line) once(ctx context.Context, a *ask, head []byte) (r *response, wrote bool, err error) {
-	_ = l.conn.SetDeadline(time.Time{})
-	conn := l.conn
-	unhook := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	l.in.Reset(conn)
-	r, wrote, err = l.exchange(a, head)
-	if !unhook() || err != nil {
-		if ctx.Err() != nil && err != nil {
-			err = ctx.Err()
+	l.in.Reset(l.conn)
+	err = l.within(ctx, func() error {
+		r, wrote, err = l.exchange(a, head)
+		return err
+	})
+	return r, wrote, err
+}
+
+// settle waits for the answer that is owed: what its caller gave up is done or
+// refused before the next request is sent, and cannot come after it. Only the
+// end of ctx is an error.
+func (l *line) settle(ctx context.Context) error {
+	if !l.owed {
+		return nil
+	}
+	err := l.within(ctx, func() error {
+		if err := l.await(); err != nil {
+			return err
 		}
+		resp, err := l.next(nil)
+		if err == nil {
+			_, err = l.read(resp)
+		}
+		if err == nil && resp.Close {
+			l.drop()
+		}
+		return err
+	})
+	if ctx.Err() != nil {
+		return err
+	}
+	return nil // a connection that broke owes nothing
+}
+
+// within does something with the connection until the context ends, and closes
+// it on an error, unless the answer to a write is all that is missing.
+func (l *line) within(ctx context.Context, do func() error) error {
+	conn := l.conn
+	_ = conn.SetDeadline(time.Time{})
+	unhook := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	err := do()
+	l.used = time.Now()
+	if unhook() && err == nil {
+		return nil
+	}
+	if !l.owed {
 		l.drop()
 	}
-	l.used = time.Now()
-	return r, wrote, err
+	if ctx.Err() != nil && err != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// await waits for the first byte of the answer to a write, which is owed from
+// then on where the wait is given up.
+func (l *line) await() error {
+	_, err := l.in.Peek(1)
+	l.owed = errors.Is(err, os.ErrDeadlineExceeded)
+	return err
 }
 
 func (l *line) exchange(a *ask, head []byte) (r *response, wrote bool, err error) {
@@ -132,6 +184,11 @@ func (l *line) exchange(a *ask, head []byte) (r *response, wrote bool, err error
 	wrote, err = l.write(head, a.body)
 	if err != nil && !wrote {
 		return nil, false, err
+	}
+	if err == nil && a.write {
+		if err := l.await(); err != nil {
+			return nil, true, err
+		}
 	}
 	resp, readErr := l.next(method)
 	if readErr != nil { // what the daemon said before it hung up is worth more than that it did

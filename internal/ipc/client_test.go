@@ -161,6 +161,55 @@ func TestGivingUpIsTheContextsError(t *testing.T) {
 
 const busyProblem = `{"code":"busy","detail":"try again","outcome":"not_saved","retryable":true}`
 
+// giveUp makes a save whose answer does not come in time.
+func giveUp(t *testing.T, c *Client) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	_, err := c.Save(ctx, &routine)
+	equal(t, "given up", errors.Is(err, context.DeadlineExceeded), true)
+	return err
+}
+
+// A write that was given up is done or refused before the next one is sent.
+func TestNothingOvertakesAWriteThatWasGivenUp(t *testing.T) {
+	second := make(chan struct{}, 9)
+	c := daemon(t, func(n int64, c net.Conn, _ *http.Request) {
+		if n > 1 {
+			second <- struct{}{}
+			answerWith(c, 201, "", fmt.Sprintf(`{"seq":%d}`, n))
+			return
+		}
+		select {
+		case <-second:
+			t.Error("the next write was sent before the first was answered")
+		case <-time.After(300 * time.Millisecond):
+		}
+		answerWith(c, 201, "", `{"seq":1}`)
+	})
+	equal(t, "sent and given up", ckpt.AsError(giveUp(t, c)).Outcome, ckpt.OutcomeUnknown)
+	equal(t, "given up before it was sent", ckpt.AsError(giveUp(t, c)).OutcomeOrDefault(), ckpt.OutcomeNotSaved)
+	for want := int64(2); want < 4; want++ {
+		saved, err := c.Save(t.Context(), &routine)
+		check(t, err)
+		equal(t, "its own answer", saved.Seq, want)
+	}
+}
+
+// A daemon that dies owes no answer.
+func TestAnAnswerOwedByADeadDaemon(t *testing.T) {
+	c := daemon(t, func(n int64, c net.Conn, _ *http.Request) {
+		if n == 1 {
+			time.AfterFunc(100*time.Millisecond, func() { c.Close() })
+			return
+		}
+		answerWith(c, 201, "", `{"seq":2}`)
+	})
+	_ = giveUp(t, c)
+	_, err := c.Save(t.Context(), &routine)
+	check(t, err)
+}
+
 func TestRetryUntilItIsDone(t *testing.T) {
 	var mu sync.Mutex
 	var ids []string
