@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+import unittest
 from typing import Any
 
 from .harness import ROOT, World, binary, child, ckptsidecar, until, wait
@@ -199,6 +202,32 @@ class Runs(World):
         self.assertEqual(self.status("t"), "interrupted")
         self.assertEqual(self.agent.restore(run="t").state, {"now": 2})
         self.daemon.sound(self)
+
+    @unittest.skipUnless(hasattr(signal, "setitimer"), "there are no timers that interrupt")
+    def test_an_interrupt_waits_for_the_write_in_hand(self) -> None:
+        """What is saved after an interrupt must not be overtaken by the save that was interrupted."""
+        answered = threading.Event()
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                time.sleep(0.4)
+                answered.set()
+                connection.sendall(b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n")
+
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(self.folder + "/slow")
+            listener.listen()
+            threading.Thread(target=serve).start()
+            before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+            try:
+                with ckptsidecar.Sidecar(self.folder + "/slow") as slow, self.assertRaises(KeyboardInterrupt):
+                    signal.setitimer(signal.ITIMER_REAL, 0.1)
+                    slow.agent("a").save(1)
+                self.assertTrue(answered.is_set())
+            finally:
+                signal.signal(signal.SIGALRM, before)
 
     def test_ending_by_its_own_word(self) -> None:
         with self.agent.run("r") as run:

@@ -48,6 +48,7 @@ class Connection:
         self._stream = stream
         self._rest = b""
         self._used = time.monotonic()
+        self._owed = False  # a request was sent, and nothing of its answer has come
 
     def usable(self) -> bool:
         """Whether the next request may go over it."""
@@ -55,6 +56,15 @@ class Connection:
 
     def close(self) -> None:
         self._stream.close()
+
+    def settle(self, patience: float) -> None:
+        """Waits for the answer to a request that was interrupted: what is sent next cannot overtake it then."""
+        if not self._owed:
+            return
+        try:
+            self._stream.receive(1, patience)
+        except OSError:
+            pass
 
     def ask(
         self,
@@ -81,6 +91,7 @@ class Connection:
             raise Broken(error, True) from error
         except OSError as error:
             failure = error  # the daemon may have refused and closed: then its answer is there
+        self._owed = failure is None
         if meanwhile is not None:
             meanwhile()
         try:
@@ -151,6 +162,7 @@ class Connection:
 
     def _more(self, most: int, until: float) -> bytes:
         data = self._stream.receive(most, _left(until))
+        self._owed = False
         if not data:
             raise ConnectionResetError("the daemon closed the connection")
         return data

@@ -13,6 +13,7 @@ from .http import Broken, Connection, Reply
 from .stream import dial_first
 
 CONNECT_TIMEOUT = 5.0
+_SETTLE = 1.0  # seconds that an interrupt waits for the answer to the write that it interrupted
 
 
 @dataclasses.dataclass
@@ -93,10 +94,15 @@ class Link:
         connection = self.connect()
         try:
             reply = connection.ask(ask.method, ask.target, ask.headers, ask.body, until, ask.meanwhile)
-        except BaseException as error:
+        except Broken as error:
             self.close()
-            if isinstance(error, Broken):
-                raise _broken(error, ask.write) from error
+            raise _broken(error, ask.write) from error
+        except BaseException:  # an interrupt
+            try:
+                if ask.write:
+                    connection.settle(_SETTLE)
+            finally:
+                self.close()
             raise
         if not reply.good:
             raise from_reply(reply.status, reply.headers, reply.body, ask.write)
