@@ -80,15 +80,9 @@ func TestFullDisk(t *testing.T) {
 		"the log was just copied":             func(_ *testing.T, s *db.Store, _ map[string][]byte) { s.CopyWAL() },
 		"the log has begun anew": func(t *testing.T, s *db.Store, states map[string][]byte) {
 			s.CopyWAL()
-			for range 3 {
-				saveNoise(t, s, states)
-			}
+			saveNoise(t, s, states, 3)
 		},
-		"much waits in the log": func(t *testing.T, s *db.Store, states map[string][]byte) {
-			for range 40 {
-				saveNoise(t, s, states)
-			}
-		},
+		"much waits in the log": func(t *testing.T, s *db.Store, states map[string][]byte) { saveNoise(t, s, states, 40) },
 	}
 	for name, prepare := range logs {
 		for _, greedy := range []bool{false, true} {
@@ -97,22 +91,28 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-func saveNoise(t *testing.T, s *db.Store, states map[string][]byte) {
+func saveNoise(t *testing.T, s *db.Store, states map[string][]byte, times int) {
 	t.Helper()
-	state := noise(uint64(len(states)), 300_000)
-	c, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, state))
-	must(t, err)
-	states[c.ID] = state
+	for range times {
+		state := noise(uint64(len(states)), 300_000)
+		c, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, state))
+		must(t, err)
+		states[c.ID] = state
+	}
+}
+
+// onSmallDisk opens a database in a file system of a size, makes some saves, and answers with the weight that fills the rest.
+func onSmallDisk(t *testing.T, size string, saves int) (s *db.Store, path string, states map[string][]byte, b *ballast) {
+	t.Helper()
+	dir := mountTmpfs(t, size)
+	path, b = filepath.Join(dir, "ckpt.db"), newBallast(t, dir)
+	s, states = openWith(t, options(path, newClock())), map[string][]byte{}
+	saveNoise(t, s, states, saves)
+	return s, path, states, b
 }
 
 func fullDisk(t *testing.T, prepare func(*testing.T, *db.Store, map[string][]byte), greedy bool) {
-	dir := mountTmpfs(t, "80m")
-	path, b := filepath.Join(dir, "ckpt.db"), newBallast(t, dir)
-	s := openWith(t, options(path, newClock()))
-	states := map[string][]byte{}
-	for range 6 {
-		saveNoise(t, s, states)
-	}
+	s, path, states, b := onSmallDisk(t, "80m", 6)
 	prepare(t, s, states)
 	b.grow()
 	saveUntilFull(t, s, states)
@@ -314,16 +314,9 @@ func TestRemovalsOnAFullDisk(t *testing.T) {
 // TestIndexOnAFullDisk: a log that is written again after a restart finds room in its index too. SQLite makes that longer
 // when the commit is in the log already, and could not say any more what is saved.
 func TestIndexOnAFullDisk(t *testing.T) {
-	dir := mountTmpfs(t, "200m")
-	path, b := filepath.Join(dir, "ckpt.db"), newBallast(t, dir)
-	s := openWith(t, options(path, newClock()))
-	states := map[string][]byte{}
-	for range 160 {
-		saveNoise(t, s, states)
-	}
+	s, path, states, b := onSmallDisk(t, "200m", 160)
 	s.CopyWAL()
-	saveNoise(t, s, states) // the log begins anew, so that the next daemon begins with a short index
-	saveNoise(t, s, states)
+	saveNoise(t, s, states, 2) // the log begins anew, so that the next daemon begins with a short index
 	must(t, s.Close())
 	s = openWith(t, options(path, newClock()))
 	b.grow()
