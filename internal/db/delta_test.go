@@ -66,6 +66,9 @@ func saveBytes(t testing.TB, s *db.Store, agent, run string, kind ckpt.Kind, sta
 // TestAThousandStates keeps a history of 1,000 checkpoints in a fraction of
 // its size, and stock sqlite3 puts each together from the pieces.
 func TestAThousandStates(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it is long, and nothing in it happens at the same time")
+	}
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	keepAll(t, s, "a")

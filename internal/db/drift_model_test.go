@@ -28,6 +28,9 @@ type driftModel struct {
 
 func TestDriftModel(t *testing.T) {
 	first, n := uint64(1), uint64(4)
+	if testing.Short() {
+		n = 1
+	}
 	if *modelSeed != 0 {
 		first, n = *modelSeed, *modelDatabases
 	}
