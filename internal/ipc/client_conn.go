@@ -26,6 +26,11 @@ const (
 	// asking costs more than sending.
 	expectContinue = 4 << 20
 	expectMost     = 5 * time.Second
+
+	// owedMost is how long an answer may be owed. The daemon answers a write in
+	// its write_timeout, be it that it is busy; after this something is broken,
+	// and who speaks to it had better begin anew.
+	owedMost = 30 * time.Second
 )
 
 // line is the one connection of a client, over which requests go in order. The
@@ -39,7 +44,7 @@ type line struct {
 	in   *bufio.Reader
 	out  []byte
 	used time.Time
-	owed bool // the answer to a write that its caller gave up is still to come
+	owed time.Time // since when the answer to a write that its caller gave up is still to come; zero for none
 }
 
 func newLine(dial func(context.Context) (net.Conn, error)) *line {
@@ -56,7 +61,7 @@ func (l *line) close() {
 func (l *line) drop() {
 	if l.conn != nil {
 		_ = l.conn.Close()
-		l.conn, l.owed = nil, false
+		l.conn, l.owed = nil, time.Time{}
 	}
 }
 
@@ -114,10 +119,12 @@ func (l *line) once(ctx context.Context, a *ask, head []byte) (r *response, wrot
 // refused before the next request is sent, and cannot come after it. Only the
 // end of ctx is an error.
 func (l *line) settle(ctx context.Context) error {
-	if !l.owed {
+	if l.owed.IsZero() {
 		return nil
 	}
-	err := l.within(ctx, func() error {
+	most, cancel := context.WithDeadline(ctx, l.owed.Add(owedMost))
+	defer cancel()
+	err := l.within(most, func() error {
 		if err := l.await(); err != nil {
 			return err
 		}
@@ -133,7 +140,10 @@ func (l *line) settle(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	return nil // a connection that broke owes nothing
+	if err != nil {
+		l.drop() // it owes nothing any more
+	}
+	return nil
 }
 
 // within does something with the connection until the context ends, and closes
@@ -147,7 +157,7 @@ func (l *line) within(ctx context.Context, do func() error) error {
 	if unhook() && err == nil {
 		return nil
 	}
-	if !l.owed {
+	if l.owed.IsZero() {
 		l.drop()
 	}
 	if ctx.Err() != nil && err != nil {
@@ -160,7 +170,12 @@ func (l *line) within(ctx context.Context, do func() error) error {
 // then on where the wait is given up.
 func (l *line) await() error {
 	_, err := l.in.Peek(1)
-	l.owed = errors.Is(err, os.ErrDeadlineExceeded)
+	switch {
+	case !errors.Is(err, os.ErrDeadlineExceeded):
+		l.owed = time.Time{}
+	case l.owed.IsZero():
+		l.owed = time.Now()
+	}
 	return err
 }
 

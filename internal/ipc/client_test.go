@@ -196,6 +196,19 @@ func TestNothingOvertakesAWriteThatWasGivenUp(t *testing.T) {
 	}
 }
 
+// An answer that is owed for too long is not waited for any more.
+func TestAnAnswerThatNeverComes(t *testing.T) {
+	c := daemon(t, func(n int64, c net.Conn, _ *http.Request) {
+		if n > 1 {
+			answerWith(c, 201, "", `{"seq":2}`)
+		}
+	})
+	_ = giveUp(t, c)
+	c.line.owed = c.line.owed.Add(-owedMost)
+	_, err := c.Save(t.Context(), &routine)
+	check(t, err)
+}
+
 // A daemon that dies owes no answer.
 func TestAnAnswerOwedByADeadDaemon(t *testing.T) {
 	c := daemon(t, func(n int64, c net.Conn, _ *http.Request) {
