@@ -128,13 +128,7 @@ func (l *line) settle(ctx context.Context) error {
 		if err := l.await(); err != nil {
 			return err
 		}
-		resp, err := l.next(nil)
-		if err == nil {
-			_, err = l.read(resp)
-		}
-		if err == nil && resp.Close {
-			l.drop()
-		}
+		_, err := l.answer(nil)
 		return err
 	})
 	if ctx.Err() != nil {
@@ -205,15 +199,27 @@ func (l *line) exchange(a *ask, head []byte) (r *response, wrote bool, err error
 			return nil, true, err
 		}
 	}
-	resp, readErr := l.next(method)
+	r, readErr := l.answer(method)
 	if readErr != nil { // what the daemon said before it hung up is worth more than that it did
 		return nil, true, errors.Join(err, readErr)
 	}
-	r, readErr = l.read(resp)
-	if err != nil || resp.Close {
+	if err != nil {
 		l.drop()
 	}
-	return r, true, readErr
+	return r, true, nil
+}
+
+// answer reads an answer to its end, which may be the connection's too.
+func (l *line) answer(method *http.Request) (*response, error) {
+	resp, err := l.next(method)
+	if err != nil {
+		return nil, err
+	}
+	r, err := l.read(resp)
+	if resp.Close {
+		l.drop()
+	}
+	return r, err
 }
 
 // write sends the head and the body and says whether any of it went.
