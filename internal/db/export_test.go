@@ -65,3 +65,6 @@ func (s *Store) ExecForTest(query string, args ...any) error {
 
 // ForgetTicks lets the next TickDrift ask every run again.
 func (s *Store) ForgetTicks() { clear(s.ticked) }
+
+// Doubts is how often something has cast doubt on the states in memory.
+func (s *Store) Doubts() int64 { return s.live.doubts.Load() }

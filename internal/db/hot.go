@@ -32,22 +32,29 @@ const (
 // and so does a rollback, and another program that writes.
 type hotRuns struct {
 	runs    map[hotKey]*hotRun
-	version int64 // SQLite's, which grows when another connection has committed
+	version int64  // SQLite's, which grows when another connection has committed
+	others  func() // told that another program has committed
 }
 
 func (h *hotRuns) forgetAll() { clear(h.runs) }
 
 func (h *hotRuns) forget(run *runRow) { delete(h.runs, hotKey{run.AgentID, run.Name}) }
 
-// seeOthers forgets what was known where another program has committed.
+// seeOthers forgets what was known where another program has committed. The
+// store is told, except of the first look, which only notes where things stand.
 func (tx *tx) seeOthers() error {
 	var version int64
 	if _, err := tx.get(&version, `PRAGMA data_version`); err != nil {
 		return err
 	}
-	if version != tx.hot.version {
-		tx.hot.forgetAll()
-		tx.hot.version = version
+	if version == tx.hot.version {
+		return nil
+	}
+	first := tx.hot.version == 0
+	tx.hot.forgetAll()
+	tx.hot.version = version
+	if !first && tx.hot.others != nil {
+		tx.hot.others()
 	}
 	return nil
 }

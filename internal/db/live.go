@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -28,7 +29,14 @@ type stored struct {
 	lent    bool // its memory is Memory's
 	users   int  // who read it now; under the lock of live
 	dropped bool // it is not in live any more
+
+	in     *live // whose doubts apply to it; nil for one that this transaction has read
+	doubts int64 // of live, before it was read from disk or written there
 }
+
+// doubted says that the pieces on disk may have changed since the state was
+// read or written. No new state may stand on them until they have been read.
+func (b *stored) doubted() bool { return b.in != nil && b.doubts != b.in.doubts.Load() }
 
 func (b *stored) bytes() int64 {
 	return int64(cap(b.State)) + 128*int64(len(b.Pieces)) + b.known.bytes()
@@ -36,8 +44,12 @@ func (b *stored) bytes() int64 {
 
 // live is the newest large state of each run that is being saved, as far as
 // there is room, and who saves. It is a copy of what is on disk: nothing is
-// lost with it, and the writer looks at the disk before it trusts it.
+// lost with it. The writer checks that the checkpoint is still there before a
+// new state stands on it. The pieces themselves are not read again, unless
+// something has cast doubt on them.
 type live struct {
+	doubts atomic.Int64 // how often something has cast doubt on what is on disk
+
 	mu    sync.Mutex
 	most  int64 // bytes; below 0 for none
 	held  int64
@@ -103,12 +115,17 @@ func (l *live) leave(key runKey, t *turn) {
 // keeps says whether a state of a size may be kept.
 func (l *live) keeps(size int) bool { return size > inlineMost && int64(size) <= l.most/2 }
 
-// get is the newest state of a run, nil where it is not here. Whoever has it
-// must release it.
+// get is the newest state of a run, nil where it is not here or its pieces are
+// in doubt. Whoever has it must release it.
 func (l *live) get(key runKey) *stored {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.use(l.runs[key]).hold()
+	e := l.runs[key]
+	if e != nil && e.Value.(*liveState).state.doubted() {
+		l.drop(e)
+		return nil
+	}
+	return l.use(e).hold()
 }
 
 // find is get by the id of the checkpoint, as far as the agent has it.
@@ -242,6 +259,7 @@ const pieced = `SELECT n, id, seq, size, sha256, pieces FROM checkpoints WHERE n
 func (s *Store) readBase(key runKey) (base *stored, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.opt.WriteTimeout)
 	defer cancel()
+	doubts := s.live.doubts.Load() // before the snapshot is taken: what comes later casts doubt on it
 	err = s.reading(ctx, func(q *sqlx.Tx) error {
 		var runID int64
 		err := q.GetContext(ctx, &runID, `SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id WHERE a.owner = ? AND a.name = ? AND r.name = ?`, key.owner, key.agent, key.run)
@@ -262,7 +280,7 @@ func (s *Store) readBase(key runKey) (base *stored, err error) {
 		if err != nil {
 			return err
 		}
-		base = &stored{n: row.N, runID: runID, seq: row.Seq, id: row.ID, sha256: row.SHA256}
+		base = &stored{n: row.N, runID: runID, seq: row.Seq, id: row.ID, sha256: row.SHA256, in: &s.live, doubts: doubts}
 		if base.State, err = decode(ctx, q, &row.stateRow); err != nil {
 			return err
 		}
@@ -294,7 +312,7 @@ func (s *Store) keepLive(tx *tx, key runKey, runID int64, row *checkpointRow, e 
 	if list == nil || s.live.most < 0 {
 		return
 	}
-	next := &stored{n: row.N, runID: runID, seq: row.Seq, id: row.ID, sha256: e.sha256, known: e.known}
+	next := &stored{n: row.N, runID: runID, seq: row.Seq, id: row.ID, sha256: e.sha256, known: e.known, in: &s.live, doubts: s.live.doubts.Load()}
 	next.lent = e.lent
 	next.State, next.Pieces, next.Sizes = e.state, list, make(map[int64]int64, len(list))
 	for i, p := range list {
@@ -307,9 +325,9 @@ func (s *Store) keepLive(tx *tx, key runKey, runID int64, row *checkpointRow, e 
 	tx.onCommit(func() { s.live.put(key, next) })
 }
 
-// settle makes sure that what a state stands on is still there and still the
-// newest of its run: only from that may segments be taken (see sweep). If it
-// is not, the state is stored whole.
+// settle makes sure that what a state stands on is still there, is still the
+// newest of its run (only from that may segments be taken, see sweep), and is
+// not in doubt. Otherwise the state is stored whole.
 func (tx *tx) settle(e *encoded) error {
 	if e.base == nil {
 		return nil
@@ -324,7 +342,7 @@ func (tx *tx) settle(e *encoded) error {
 
 // newestIs says that a state is the newest of the run, where that is known.
 func (h *hotRun) newestIs(b *stored) bool {
-	if len(h.rows) == 0 || h.run.ID != b.runID {
+	if len(h.rows) == 0 || h.run.ID != b.runID || b.doubted() {
 		return false
 	}
 	row := &h.rows[0]
@@ -332,6 +350,9 @@ func (h *hotRun) newestIs(b *stored) bool {
 }
 
 func (tx *tx) isNewest(b *stored) (newest bool, err error) {
+	if b.doubted() {
+		return false, nil
+	}
 	_, err = tx.get(&newest, `SELECT EXISTS (SELECT 1 FROM checkpoints WHERE n = ?1 AND id = ?2 AND run_id = ?3 AND pieces IS NOT NULL)
 		AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE run_id = ?3 AND kind IN ('routine', 'pre_operation', 'recovery') AND seq > ?4 AND pieces IS NOT NULL)`,
 		b.n, b.id, b.runID, b.seq)

@@ -69,7 +69,7 @@ func newWriter(ctx context.Context, s *Store) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{store: s, conn: conn, stmts: map[string]*statement{}, made: time.Now()}
+	w := &writer{store: s, conn: conn, stmts: map[string]*statement{}, hot: hotRuns{others: s.othersWrote}, made: time.Now()}
 	w.idle.L = &w.mu
 	err = conn.QueryRowxContext(ctx, `SELECT n, hash FROM audit_head`).Scan(&w.head.n, &w.head.hash)
 	w.shown = w.head
