@@ -44,7 +44,7 @@ const (
 
 // Detector is what a policy says of one rule. Zero means the default.
 type Detector struct {
-	Tier           string  `json:"tier,omitempty"`            // off; warn: never critical; critical: both tiers
+	Tier           string  `json:"tier,omitempty"`            // off, or the highest severity of a finding: info, warn or critical
 	Warn           float64 `json:"warn,omitempty"`            // the threshold of the tier, in the rule's own unit
 	WarnWindow     int     `json:"warn_window,omitempty"`     // in so many steps or checkpoints
 	Critical       float64 `json:"critical,omitempty"`        // likewise

@@ -26,6 +26,7 @@ const (
 // The tiers of a detector.
 const (
 	TierOff      = "off"
+	TierInfo     = "info"     // a finding is for reading later, and nothing more
 	TierWarn     = "warn"     // it never becomes critical
 	TierCritical = "critical" // both tiers
 )
@@ -90,9 +91,9 @@ func (p *Policy) checkDetectors() error {
 
 func (d *Detector) check(place string) error {
 	switch d.Tier {
-	case "", TierOff, TierWarn, TierCritical:
+	case "", TierOff, TierInfo, TierWarn, TierCritical:
 	default:
-		return Errorf(CodeInvalid, "%s.tier is %q: it is off, warn or critical", place, cut(d.Tier))
+		return Errorf(CodeInvalid, "%s.tier is %q: it is off, info, warn or critical", place, cut(d.Tier))
 	}
 	for name, threshold := range map[string]float64{"warn": d.Warn, "critical": d.Critical} {
 		if !(threshold >= 0 && threshold <= 1e9) { // also not a number

@@ -52,7 +52,7 @@ func (c *driftRulesCmd) Run(ctx context.Context, a *app) error {
 	if c.Agent != "" && p.Sensitivity != ckpt.SensitivityNormal {
 		a.tell("sensitivity is %s", p.Sensitivity)
 	}
-	a.tell("to change one: ckptsidecar policy set %s detectors.RULE.tier=off|warn|critical, .warn=N, .warn_window=N, …; what differs from the default is marked *", orAgent(c.Agent))
+	a.tell("to change one: ckptsidecar policy set %s detectors.RULE.tier=off|info|warn|critical, .warn=N, .warn_window=N, …; what differs from the default is marked *", orAgent(c.Agent))
 	return nil
 }
 

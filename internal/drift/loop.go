@@ -41,7 +41,7 @@ func tiers(set setting, try func(need threshold, critical bool) (hit, bool)) hit
 	}
 	if set.warn.value > 0 {
 		if x, ok := try(set.warn, false); ok {
-			x.severity, x.need = ckpt.SeverityWarn, set.warn
+			x.severity, x.need = set.capped(ckpt.SeverityWarn), set.warn
 			return x
 		}
 	}

@@ -254,7 +254,7 @@ func TestIgnoredToolsDoNotCount(t *testing.T) {
 }
 
 func TestLatencyRamp(t *testing.T) {
-	m := newMade(t)
+	m := newMade(t, detector(RuleLatencyDrift, ckpt.Detector{Tier: ckpt.TierWarn}))
 	took := func(ms int64) func(*ckpt.Step) { return func(s *ckpt.Step) { s.DurationMS = &ms } }
 	for i := range 40 {
 		m.step("fetch", i, i, "", took(100+int64(i%5)))
@@ -282,7 +282,8 @@ func TestTokenDriftAndTheAgentsBaseline(t *testing.T) {
 	for i := range 3 {
 		m.step("think", i, -i, "", tokens(800))
 	}
-	m.expect(RuleTokenDrift, ckpt.SeverityWarn, 1)
+	m.expect(RuleTokenDrift, ckpt.SeverityInfo, 1)
+	m.expect(RuleTokenDrift, ckpt.SeverityWarn, -1)
 }
 
 func TestNoProgress(t *testing.T) {
@@ -323,6 +324,7 @@ func TestSensitivityAndTiers(t *testing.T) {
 		{"off", func(p *ckpt.Policy) { p.Sensitivity = ckpt.SensitivityOff }, -1, -1},
 		{"rule off", detector(RuleRepeat, ckpt.Detector{Tier: "off"}), -1, -1},
 		{"rule warn", detector(RuleRepeat, ckpt.Detector{Tier: "warn"}), 2, -1},
+		{"rule info", detector(RuleRepeat, ckpt.Detector{Tier: "info"}), -1, -1},
 		{"thresholds", detector(RuleRepeat, ckpt.Detector{Warn: 4, Critical: 8, CriticalWindow: 30}), 3, 7},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -333,6 +335,19 @@ func TestSensitivityAndTiers(t *testing.T) {
 			m.expect(RuleRepeat, ckpt.SeverityWarn, test.warn)
 			m.expect(RuleRepeat, ckpt.SeverityCritical, test.critical)
 		})
+	}
+}
+
+// A gauge says info until the policy lifts it.
+func TestGaugesAreInfoByDefault(t *testing.T) {
+	for _, rule := range []string{RuleLatencyDrift, RuleTokenDrift, RuleCheckpointSize} {
+		for tier, want := range map[string]ckpt.Severity{"": "info", "info": "info", "warn": "warn", "critical": "critical"} {
+			p := ckpt.DefaultPolicy()
+			detector(rule, ckpt.Detector{Tier: tier})(&p)
+			if got := settingsOf(&p).rules[rule]; got.one != want || got.detector().Tier != string(want) {
+				t.Errorf("%s with tier %q is %s and shown as %s, not %s", rule, tier, got.one, got.detector().Tier, want)
+			}
+		}
 	}
 }
 

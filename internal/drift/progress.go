@@ -34,7 +34,7 @@ func (s setting) tierOf(value float64) (ckpt.Severity, float64) {
 	case s.critical.value > 0 && value >= s.critical.value:
 		return s.capped(ckpt.SeverityCritical), s.critical.value
 	case s.warn.value > 0 && value >= s.warn.value:
-		return ckpt.SeverityWarn, s.warn.value
+		return s.capped(ckpt.SeverityWarn), s.warn.value
 	}
 	return "", 0
 }

@@ -66,15 +66,16 @@ func settingOf(rule *ruleInfo, d ckpt.Detector, scale float64) setting {
 		set.critical.value = max(set.critical.value, set.warn.value+1) // rounding must not make the tiers one
 	}
 	switch d.Tier {
+	case ckpt.TierInfo:
+		set.most = ckpt.SeverityInfo
 	case ckpt.TierWarn:
 		set.most = ckpt.SeverityWarn
-		if set.one == ckpt.SeverityCritical {
-			set.one = ckpt.SeverityWarn
-		}
 	case ckpt.TierCritical:
-		if rule.one != "" {
-			set.one = ckpt.SeverityCritical
-		}
+	default: // what the rule has by itself
+		d.Tier = ""
+	}
+	if set.one != "" && d.Tier != "" {
+		set.one = set.most
 	}
 	if d.Cooldown > 0 {
 		set.cooldown = int64(d.Cooldown)
@@ -114,7 +115,7 @@ func (t threshold) with(value float64, window int) threshold {
 
 // capped is a severity no higher than the policy allows for the rule.
 func (s setting) capped(severity ckpt.Severity) ckpt.Severity {
-	if severity == ckpt.SeverityCritical {
+	if severity.Rank() > s.most.Rank() {
 		return s.most
 	}
 	return severity
@@ -129,7 +130,11 @@ func (s setting) detector() ckpt.Detector {
 	switch {
 	case s.off:
 		d.Tier = ckpt.TierOff
-	case s.most != ckpt.SeverityCritical || s.one != "" && s.one != ckpt.SeverityCritical || s.one == "" && s.critical.value == 0:
+	case s.one != "":
+		d.Tier = string(s.one)
+	case s.most != ckpt.SeverityCritical:
+		d.Tier = string(s.most)
+	case s.critical.value == 0:
 		d.Tier = ckpt.TierWarn
 	}
 	return d
