@@ -28,10 +28,11 @@ var arrows = map[string][]string{
 	root:                    {},
 	"internal/ipc/endpoint": {},
 	"internal/delta":        {},
+	"internal/osfile":       {},
 	"packaging":             {},
 
 	// Level 1: one room for each technology or question. None knows its siblings.
-	"internal/db":        {root, "internal/delta"},
+	"internal/db":        {root, "internal/delta", "internal/osfile"},
 	"internal/retention": {root},
 	"internal/drift":     {root},
 	"internal/resume":    {root},
@@ -45,13 +46,13 @@ var arrows = map[string][]string{
 		root, "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db",
 		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/secrets", "internal/ipc",
 	},
-	"client":             {root, "internal/ipc"},
+	"client":             {root, "internal/ipc", "internal/osfile"},
 	"internal/mcpserver": {root, "internal/ipc"},
 	"internal/hook":      {root, "internal/ipc"},
 
 	// Level 3: people.
 	"examples/go":     {"client"},
-	"cmd/ckptsidecar": {root, "internal/daemon", "internal/drift", "internal/foreign", "internal/ipc", "internal/mcpserver", "internal/hook", "client", "packaging"},
+	"cmd/ckptsidecar": {root, "internal/daemon", "internal/drift", "internal/foreign", "internal/ipc", "internal/mcpserver", "internal/hook", "internal/osfile", "client", "packaging"},
 }
 
 // homes are the only rooms that may name a technology.

@@ -28,6 +28,6 @@
 //
 // # What this room may import
 //
-// The standard library, google/uuid, cenkalti/backoff/v4; the root package and
-// internal/ipc of ours.
+// The standard library, google/uuid, cenkalti/backoff/v4; the root package,
+// internal/ipc and internal/osfile of ours.
 package client

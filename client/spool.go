@@ -18,6 +18,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 	"github.com/google/uuid"
 )
 
@@ -115,7 +116,7 @@ func (s *spool) add(r *ipc.Request) error {
 	}
 	s.last = max(s.last+1, uint64(time.Now().UnixNano()))
 	name := fmt.Sprintf("%016x-%s%s", s.last, idOf(r), spoolSuffix)
-	if err := writeFile(dir, name, content); err != nil {
+	if err := osfile.Write(filepath.Join(dir, name), content, 0o600); err != nil {
 		return err
 	}
 	s.files++

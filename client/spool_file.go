@@ -12,18 +12,16 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 const (
 	headMost  = 1 << 20
 	staleTemp = time.Hour
 )
-
-var tempCount atomic.Int64
 
 // openFolder makes a folder for this user alone, or checks that it is one.
 func openFolder(dir string) error {
@@ -33,42 +31,14 @@ func openFolder(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	info, err := os.Stat(dir)
+	info, err := os.Lstat(dir)
 	if err != nil {
 		return err
 	}
-	if !info.IsDir() {
+	if !info.IsDir() { // a link could lead into a folder that is not for this
 		return fmt.Errorf("%s is no folder", dir)
 	}
 	return checkOwner(dir, info)
-}
-
-// writeFile writes a file that is whole or not there, also after a loss of power.
-func writeFile(dir, name string, content []byte) (err error) {
-	temp := filepath.Join(dir, fmt.Sprintf(".%s-%d-%d.tmp", name[:16], os.Getpid(), tempCount.Add(1)))
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(temp)
-		}
-	}()
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return err
-	}
-	if err = os.Rename(temp, filepath.Join(dir, name)); err != nil {
-		return err
-	}
-	return syncFolder(dir)
 }
 
 // errNewer is a file of a later version, which is left alone.
@@ -158,7 +128,7 @@ func reject(dir, name string, why *ckpt.Error) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(aside, strings.TrimSuffix(name, spoolSuffix)+".json", append(note, '\n')); err != nil {
+	if err := osfile.Write(filepath.Join(aside, strings.TrimSuffix(name, spoolSuffix)+".json"), append(note, '\n'), 0o600); err != nil {
 		return err
 	}
 	return os.Rename(filepath.Join(dir, name), filepath.Join(aside, name))

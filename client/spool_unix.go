@@ -33,14 +33,5 @@ func checkOwner(dir string, info fs.FileInfo) error {
 	return nil
 }
 
-func syncFolder(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
-}
-
 // isGone says whether no process of this machine has a number.
 func isGone(pid int) bool { return syscall.Kill(pid, 0) == syscall.ESRCH }

@@ -20,9 +20,6 @@ func usualSpool() (string, error) {
 // checkOwner has nothing to do: what is below LocalAppData is the user's.
 func checkOwner(string, fs.FileInfo) error { return nil }
 
-// syncFolder has nothing to do: a folder cannot be flushed here.
-func syncFolder(string) error { return nil }
-
 // isGone says whether no process of this machine has a number.
 func isGone(pid int) bool {
 	h, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))

@@ -17,6 +17,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 const (
@@ -226,7 +227,7 @@ func (s *supervisor) writePlan(plan *ckpt.Plan) (string, error) {
 		return "", err
 	}
 	file := filepath.Join(s.folder, "plan.json")
-	return file, writeFileAtomically(file, text)
+	return file, osfile.Write(file, text, 0o600)
 }
 
 // environment is this process's, with what the agent must know.

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 // hookPlace is where the settings are.
@@ -113,6 +114,13 @@ func sameFile(one, two string) bool {
 
 // change shows what a file of settings would become, asks, and writes it.
 func (c *hookPlace) change(a *app, file string, edit func([]byte) ([]byte, error)) (done bool, err error) {
+	owner, err := osfile.Controller(filepath.Dir(file))
+	if err != nil {
+		return false, err
+	}
+	if err := owner.Become(); err != nil { // root writes nothing through a link that another user has put there
+		return false, err
+	}
 	settings, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
@@ -143,22 +151,15 @@ func (c *hookPlace) change(a *app, file string, edit func([]byte) ([]byte, error
 	return true, nil
 }
 
-// writeSettings writes a file that may be a link to another and keeps its mode.
+// writeSettings writes a file that may be a link to another and keeps its mode and owner.
 func writeSettings(file string, text []byte) error {
 	if target, err := filepath.EvalSymlinks(file); err == nil {
 		file = target
 	}
-	mode := fs.FileMode(0o644)
-	if info, err := os.Stat(file); err == nil {
-		mode = info.Mode().Perm()
-	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	if err := writeFileAtomically(file, text); err != nil {
-		return err
-	}
-	return os.Chmod(file, mode)
+	return osfile.Replace(file, text, 0o644)
 }
 
 // agrees asks a person.

@@ -3,7 +3,7 @@
 //
 // This package may import the root, internal/daemon, internal/drift,
 // internal/foreign, internal/ipc, internal/mcpserver,
-// internal/hook, client and packaging.
+// internal/hook, internal/osfile, client and packaging.
 package main
 
 import (

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 type operationsCmd struct {
@@ -193,7 +194,7 @@ func (c *ofOperation) end(ctx context.Context, a *app, epoch *int64, r ckpt.Oper
 		return err
 	}
 	if output != "" && o.Restore != nil {
-		if err := writeFileAtomically(output, o.Restore.State); err != nil {
+		if err := osfile.Write(output, o.Restore.State, 0o600); err != nil {
 			return fmt.Errorf("the failure was recorded, but the state was not written: %w", err)
 		}
 	}

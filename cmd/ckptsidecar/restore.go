@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 type restoreCmd struct {
@@ -52,7 +53,7 @@ func (c *restoreCmd) check() error {
 }
 
 func (c *restoreCmd) toFile(a *app, got *ckpt.Checkpoint) error {
-	if err := writeFileAtomically(c.Output, got.State); err != nil {
+	if err := osfile.Write(c.Output, got.State, 0o600); err != nil {
 		return fmt.Errorf("the state was restored but not written: %w", err)
 	}
 	a.tell("%s number %d of run %s, %s, to %s", a.err.green("restored:"), got.Seq, got.Run, bytesText(got.Size), c.Output)

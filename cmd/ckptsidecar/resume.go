@@ -11,6 +11,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 type resumeCmd struct {
@@ -53,7 +54,7 @@ func (c *resumeCmd) Run(ctx context.Context, a *app) error {
 
 func (c *resumeCmd) write(a *app, plan *ckpt.Plan) error {
 	if c.Output != "" && plan.Checkpoint != nil {
-		if err := writeFileAtomically(c.Output, plan.Checkpoint.State); err != nil {
+		if err := osfile.Write(c.Output, plan.Checkpoint.State, 0o600); err != nil {
 			return fmt.Errorf("the run was resumed (epoch %d), but its state was not written: %w", plan.Epoch, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 	"github.com/ckptsidecar/ckptsidecar/packaging"
 )
 
@@ -109,10 +110,7 @@ func (f installed) step() serviceStep {
 			if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
 				return err
 			}
-			if err := writeFileAtomically(f.path, f.text); err != nil {
-				return err
-			}
-			return os.Chmod(f.path, f.mode)
+			return osfile.Write(f.path, f.text, f.mode)
 		},
 	}
 }

@@ -5,10 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -191,33 +188,6 @@ func TestExitCodes(t *testing.T) {
 	}
 	if got := messageOf(context.Canceled); !strings.Contains(got, "stopped") {
 		t.Error(got)
-	}
-}
-
-func TestFilesAreWrittenWholeOrNotAtAll(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "state")
-	if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	err := fillFileAtomically(path, func(w io.Writer) error {
-		_, _ = w.Write([]byte("half"))
-		return errors.New("broken off")
-	})
-	if err == nil || read(t, path) != "old" {
-		t.Errorf("%v, %q", err, read(t, path))
-	}
-	if err := writeFileAtomically(path, []byte("new")); err != nil || read(t, path) != "new" {
-		t.Errorf("%v, %q", err, read(t, path))
-	}
-	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info.Mode(), err)
-	}
-	if left, _ := os.ReadDir(dir); len(left) != 1 {
-		t.Errorf("%d files are left", len(left))
-	}
-	if err := writeFileAtomically(filepath.Join(dir, "none", "state"), nil); err == nil {
-		t.Error("written into a folder that is not there")
 	}
 }
 

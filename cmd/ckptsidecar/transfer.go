@@ -7,6 +7,7 @@ import (
 	"os"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 type exportCmd struct {
@@ -22,7 +23,7 @@ func (c *exportCmd) Run(ctx context.Context, a *app) error {
 		return a.client().Export(ctx, c.Agent, a.stdout)
 	}
 	p := a.progress("exporting, bytes:")
-	err := fillFileAtomically(c.Output, func(w io.Writer) error {
+	err := osfile.Fill(c.Output, 0o600, func(w io.Writer) error {
 		return a.client().Export(ctx, c.Agent, &counter{w: w, step: p.step})
 	})
 	p.done()

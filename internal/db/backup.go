@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 // Backup writes a copy of a database, also while a daemon uses it, and gives
@@ -63,5 +65,5 @@ func publish(file, name string) error {
 	if err := os.Link(file, name); err != nil { // unlike rename it never replaces
 		return err
 	}
-	return errors.Join(os.Remove(file), syncFolder(filepath.Dir(name)))
+	return errors.Join(os.Remove(file), osfile.SyncFolder(filepath.Dir(name)))
 }

@@ -6,5 +6,5 @@
 // closing such a handle would drop SQLite's locks. Looking at the file is done
 // by stat alone.
 //
-// It may import the root package and internal/delta.
+// It may import the root package, internal/delta and internal/osfile.
 package db

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 // companions are the files that may lie beside a database and belong to it.
@@ -109,7 +111,7 @@ func (s *Store) exchange(ready string) (kept string, err error) {
 	if err := publish(ready, path); err != nil {
 		return kept, fmt.Errorf("the backup cannot be put into its place; what was there is %s: %w", kept, err)
 	}
-	return kept, errors.Join(os.Chmod(path, s.opt.Mode), os.Remove(s.marker()), syncFolder(filepath.Dir(path)))
+	return kept, errors.Join(os.Chmod(path, s.opt.Mode), os.Remove(s.marker()), osfile.SyncFolder(filepath.Dir(path)))
 }
 
 // record opens the restored database, which proves that a daemon can, and

@@ -1,4 +1,0 @@
-package db
-
-// syncFolder has nothing to do: NTFS journals names by itself.
-func syncFolder(string) error { return nil }

@@ -1,0 +1,39 @@
+//go:build unix
+
+package osfile
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// noFollow refuses a link as the last part of a path. O_NONBLOCK keeps the open of a FIFO from waiting.
+const noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+
+// SyncFolder makes the names in a folder survive a loss of power.
+func SyncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// Names counts the names of a file. A removed file that is still open has none.
+func Names(info fs.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Nlink)
+	}
+	return 1
+}
+
+// giveLike gives a file that root has made to the owner of another one.
+func giveLike(f *os.File, like fs.FileInfo) error {
+	st, ok := like.Sys().(*syscall.Stat_t)
+	if !ok || os.Geteuid() != 0 {
+		return nil
+	}
+	return f.Chown(int(st.Uid), int(st.Gid))
+}
