@@ -264,6 +264,7 @@ func exactly(due map[string]mCause) outcome { return outcome{must: due, may: due
 // step is one step, for the model and for the store.
 type step struct {
 	what   string
+	still  bool             // whether it changes nothing in the database
 	code   ckpt.Code        // the refusal to expect; then nothing changes
 	change func() outcome   // of the model
 	do     func(h *harness) // to the store
@@ -754,7 +755,7 @@ func (g *generator) time() *step {
 	if at, ok := pick(g, moments); ok && g.chance(60) && at.After(g.wall) && at.Sub(g.wall) < 100*ckpt.Day {
 		d = max(at.Sub(g.wall)-time.Duration(g.r.IntN(2))*time.Millisecond, 0)
 	}
-	return &step{what: "time passes: " + d.String(), change: func() outcome { g.pass(d); return outcome{} },
+	return &step{still: true, what: "time passes: " + d.String(), change: func() outcome { g.pass(d); return outcome{} },
 		do: func(h *harness) { h.clocks.pass(d); h.guard.Now() }}
 }
 
@@ -767,7 +768,7 @@ func (g *generator) clockJump() *step {
 	if by.Abs() <= 2*time.Second {
 		return nil
 	}
-	return &step{what: "the clock jumps by " + by.String(), change: func() outcome { g.jump(by); return outcome{} },
+	return &step{still: true, what: "the clock jumps by " + by.String(), change: func() outcome { g.jump(by); return outcome{} },
 		do: func(h *harness) { h.clocks.jump(by); h.guard.Now() }}
 }
 
@@ -866,13 +867,13 @@ func (g *generator) prune() *step {
 
 // reopen stops the store and starts it again.
 func (g *generator) reopen() *step {
-	return &step{what: "reopen", change: func() outcome { g.held = g.mono; return outcome{} }, do: (*harness).reopen}
+	return &step{still: true, what: "reopen", change: func() outcome { g.held = g.mono; return outcome{} }, do: (*harness).reopen}
 }
 
 // crash goes on with the files as they are while the store is open, as after a
 // kill.
 func (g *generator) crash() *step {
-	return &step{what: "crash", change: func() outcome { g.held = g.mono; return outcome{} }, do: (*harness).crash}
+	return &step{still: true, what: "crash", change: func() outcome { g.held = g.mono; return outcome{} }, do: (*harness).crash}
 }
 
 func ids(due map[string]mCause) (list []string) {

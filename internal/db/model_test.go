@@ -1,20 +1,15 @@
 package db_test
 
 import (
-	"bufio"
 	"context"
 	stdsql "database/sql"
 	"flag"
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,12 +20,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
-// To replay a failure: go test ./internal/db -run 'TestModel$' -model.seed=N.
-// To look for new ones: … -model.seed=1000 -model.databases=200 -timeout 1h.
+// A failure prints the command that replays it. To look for new ones:
+// go test ./internal/db -run 'TestModel$' -model.seed=1000 -model.databases=200 -timeout 1h.
 var (
-	modelSeed      = flag.Uint64("model.seed", 0, "begin the model test at this seed; 0 means its usual ones")
+	modelSeed      = flag.Uint64("model.seed", 0, "begin the model tests at this seed; 0 means their usual ones")
 	modelDatabases = flag.Uint64("model.databases", 1, "how many seeds to try from model.seed on")
 	modelSteps     = flag.Int("model.steps", usualSteps(), "how many steps to make with each")
+	modelAcked     = flag.Int("model.acked", -1, "TestModelKilled: cut the step after so many, between any two of its transactions")
 )
 
 // usualSteps are fewer under the race detector, where a step takes ten times as
@@ -103,12 +99,21 @@ type guarded struct {
 	guard  *retention.Guard
 	path   string
 	store  *db.Store
+	begins func() // is called before each transaction
 }
 
 func (s *guarded) open(ctx context.Context) (err error) {
 	s.guard = retention.NewGuard(retention.GuardSettings{Wall: s.clocks.Wall, Monotonic: s.clocks.Monotonic})
-	s.store, err = db.Open(ctx, db.Options{Path: s.path, Retention: retention.Plan, Now: s.clocks.Wall, Trusted: s.guard.Trusted, Version: "test"})
+	s.store, err = db.Open(ctx, db.Options{Path: s.path, Retention: retention.Plan, Now: s.clocks.Wall, Trusted: s.trustedNow, Version: "test"})
 	return err
+}
+
+// trustedNow is asked for once at the beginning of each transaction.
+func (s *guarded) trustedNow() time.Time {
+	if s.begins != nil {
+		s.begins()
+	}
+	return s.guard.Trusted()
 }
 
 func (s *guarded) worker() *retention.Worker {
@@ -137,12 +142,14 @@ type harness struct {
 	n      int        // of the step
 	recent []string   // what was done last
 	checks []func()   // to be made once the model has settled
-	acks   io.Writer  // in a child: told of every step that is done
+	acks   io.Writer  // where the steps may be cut off: told of every step that is done
 	reader *stdsql.DB // an auditor's connection
+	replay string     // the command that makes the same steps again
 }
 
 func newHarness(t testing.TB, seed uint64, path string) *harness {
 	h := &harness{generator: newGenerator(seed), t: t, ctx: context.Background(), seed: seed}
+	h.replay = fmt.Sprintf("-run 'TestModel$' -model.seed=%d -model.steps=%d", seed, *modelSteps)
 	h.path, h.clocks = path, &clocks{wall: h.wall}
 	h.start()
 	t.Cleanup(func() {
@@ -173,8 +180,8 @@ func auditor(t testing.TB, path string) *stdsql.DB {
 
 func (h *harness) fail(format string, args ...any) {
 	h.t.Helper()
-	h.t.Fatalf("step %d: %s\nthe last steps:\n  %s\nreplay: go test ./internal/db -run 'TestModel$' -model.seed=%d -model.steps=%d\n",
-		h.n, fmt.Sprintf(format, args...), strings.Join(h.recent, "\n  "), h.seed, *modelSteps)
+	h.t.Fatalf("step %d: %s\nthe last steps:\n  %s\nreplay: go test ./internal/db %s\n",
+		h.n, fmt.Sprintf(format, args...), strings.Join(h.recent, "\n  "), h.replay)
 }
 
 // answered takes an answer and says whether it is the one to look at: where a
@@ -386,16 +393,7 @@ func (h *harness) crash() {
 	}
 	left, old := h.store, h.path
 	_ = h.reader.Close()
-	h.path = filepath.Join(h.t.TempDir(), "ckpt.db")
-	for _, suffix := range []string{"", "-wal"} {
-		b, err := os.ReadFile(old + suffix)
-		if err == nil {
-			err = os.WriteFile(h.path+suffix, b, 0o600)
-		}
-		if err != nil {
-			h.fail("%v", err)
-		}
-	}
+	h.path = copyFiles(h.t, old)
 	_ = left.Close()
 	h.start()
 }
@@ -436,158 +434,4 @@ func (h *harness) oneAuditRowEach() {
 			h.fail("no audit row for the removal of %s by %v", id, causes)
 		}
 	}
-}
-
-// The environment of a child that makes the steps of a seed until it is killed.
-const (
-	modelChildPath = "CKPTSIDECAR_TEST_MODEL_DB"
-	modelChildSeed = "CKPTSIDECAR_TEST_MODEL_SEED"
-)
-
-// TestModelChild is the child of TestModelKilled.
-func TestModelChild(t *testing.T) {
-	path := os.Getenv(modelChildPath)
-	if path == "" {
-		t.Skip("it is the child of TestModelKilled")
-	}
-	seed, err := strconv.ParseUint(os.Getenv(modelChildSeed), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := newHarness(t, seed, path)
-	h.acks = os.Stdout
-	for {
-		h.step(h.next())
-	}
-}
-
-// TestModelKilled kills a process in the middle of the steps of a seed. What it
-// had answered is there, and of the step that it was in all, a part that the
-// model allows, or nothing.
-func TestModelKilled(t *testing.T) {
-	first, n := uint64(100), uint64(6)
-	if *modelSeed != 0 {
-		first, n = *modelSeed, *modelDatabases
-	}
-	for seed := first; seed < first+n; seed++ {
-		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { killed(t, seed) })
-	}
-}
-
-func killed(t *testing.T, seed uint64) {
-	path := filepath.Join(t.TempDir(), "ckpt.db")
-	acks, rest := killChild(t, seed, path)
-	t.Logf("killed after %d steps", len(acks))
-
-	// The child's steps, on the model alone.
-	g := newGenerator(seed)
-	for i, removed := range acks {
-		s := g.next()
-		if s.code != "" {
-			continue
-		}
-		o := s.change()
-		for id := range o.must {
-			if !slices.Contains(removed, id) {
-				t.Fatalf("step %d: the child did not remove %s\n%s", i+1, id, rest)
-			}
-		}
-		g.apply(o, removed)
-	}
-
-	h := &harness{generator: g, t: t, ctx: t.Context(), seed: seed, n: len(acks) + 1}
-	h.path, h.clocks = path, &clocks{wall: g.wall, mono: g.mono}
-	h.start()
-	defer h.store.Close()
-	defer h.reader.Close()
-	there := rows(t, h.reader)
-	var unseen *step // the step that it was in, if that may have reached the disk without showing
-	if slices.Sort(there); slices.Equal(there, slices.Sorted(slices.Values(h.rows()))) {
-		if unseen = g.next(); unseen.code != "" {
-			unseen = nil
-		}
-	} else {
-		s := g.next() // it has reached the disk
-		h.recent = []string{s.what}
-		if s.code != "" {
-			h.fail("there is %v, and the refused step had nothing to change", there)
-		}
-		o := s.change()
-		o.must, o.settled = nil, nil
-		h.settle(o, h.ids())
-		h.same("checkpoints", there, h.rows())
-	}
-
-	g.held = g.mono
-	g.pass(time.Hour)
-	h.clocks.mu.Lock()
-	h.clocks.wall, h.clocks.mono = g.wall, g.mono
-	h.clocks.mu.Unlock()
-	o := exactly(g.due(g.runs()...))
-	h.round(false, 5)
-	left := h.ids()
-	if unseen != nil && !g.explains(o, left) {
-		h.recent = []string{unseen.what}
-		unseen.change()
-		o = exactly(g.due(g.runs()...))
-	}
-	h.settle(o, left)
-	h.same("checkpoints", rows(t, h.reader), h.rows())
-	h.oneAuditRowEach()
-	sound(t, path)
-}
-
-// explains says whether what is left is what the model had, less what had to go
-// and some of what might.
-func (g *generator) explains(o outcome, left map[string]bool) bool {
-	for _, r := range g.runs() {
-		for _, c := range r.list {
-			_, must := o.must[c.id]
-			_, may := o.may[c.id]
-			if must == left[c.id] && (must || !may) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// killChild runs the steps of a seed in a process of their own, kills it, and
-// answers what it had removed at each step that it had answered.
-func killChild(t *testing.T, seed uint64, path string) (acks [][]string, rest string) {
-	t.Helper()
-	r := rand.New(rand.NewPCG(seed, uint64(time.Now().UnixNano())))
-	until := 50 + r.IntN(250)
-	cmd := exec.Command(os.Args[0], "-test.run=^TestModelChild$", "-test.timeout=60s")
-	cmd.Env = append(os.Environ(), modelChildPath+"="+path, modelChildSeed+"="+strconv.FormatUint(seed, 10), "GOCOVERDIR="+t.TempDir())
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	lines.Buffer(nil, 1<<20)
-	dead := false
-	for lines.Scan() {
-		words := strings.Fields(lines.Text())
-		if len(words) < 2 || words[0] != "ack" {
-			rest += lines.Text() + "\n"
-			continue
-		}
-		acks = append(acks, words[2:])
-		if len(acks) == until {
-			dead = true
-			go func() {
-				time.Sleep(time.Duration(r.IntN(4000)) * time.Microsecond)
-				_ = cmd.Process.Kill()
-			}()
-		}
-	}
-	if err := cmd.Wait(); err == nil || !dead || strings.Contains(rest, "--- FAIL") {
-		t.Fatalf("the child ended by itself after %d steps: %v\n%s", len(acks), err, rest)
-	}
-	return acks, rest
 }

@@ -1,0 +1,287 @@
+package db_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The environment of a child that makes the steps of a seed until it is killed.
+const (
+	modelChildPath = "CKPTSIDECAR_TEST_MODEL_DB"
+	modelChildSeed = "CKPTSIDECAR_TEST_MODEL_SEED"
+)
+
+// TestModelChild is the child of TestModelKilled.
+func TestModelChild(t *testing.T) {
+	path := os.Getenv(modelChildPath)
+	if path == "" {
+		t.Skip("it is the child of TestModelKilled")
+	}
+	seed, err := strconv.ParseUint(os.Getenv(modelChildSeed), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHarness(t, seed, path)
+	h.acks = os.Stdout
+	for {
+		h.step(h.next())
+	}
+}
+
+// TestModelKilled kills a process in the middle of the steps of a seed. What it
+// had answered is there, and of the step that it was in all, a part that the
+// model allows, or nothing.
+func TestModelKilled(t *testing.T) {
+	first, n := uint64(100), uint64(6)
+	if *modelSeed != 0 {
+		first, n = *modelSeed, *modelDatabases
+	}
+	for seed := first; seed < first+n; seed++ {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { killed(t, seed) })
+	}
+}
+
+// killed kills a child somewhere in a step, or, for a replay, cuts that step
+// off at each place where a kill can have made a difference.
+func killed(t *testing.T, seed uint64) {
+	if *modelAcked >= 0 {
+		acks, cuts := cutStep(t, seed, *modelAcked)
+		for _, path := range cuts {
+			judgeKilled(t, seed, acks, path)
+		}
+		return
+	}
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	acks := killChild(t, seed, path)
+	t.Logf("killed after %d steps", len(acks))
+	judgeKilled(t, seed, acks, path)
+}
+
+// TestModelCut makes steps of a few seeds in this process and cuts some of them
+// off between any two of their transactions: what a kill leaves, without its luck.
+func TestModelCut(t *testing.T) {
+	first, n := uint64(200), uint64(4)
+	if *modelSeed != 0 {
+		first, n = *modelSeed, *modelDatabases
+	}
+	for seed := first; seed < first+n; seed++ {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 7))
+			for range 3 {
+				acks, cuts := cutStep(t, seed, 50+r.IntN(250))
+				for _, path := range cuts {
+					judgeKilled(t, seed, acks, path)
+				}
+			}
+		})
+	}
+}
+
+// TestModelKilledRunEnd is what once made TestModelKilled fail: a run's end was
+// on disk, unseen, when the process was killed. The judge took it to have ended
+// when it looked, an hour later, and so missed that all of it had become due.
+func TestModelKilledRunEnd(t *testing.T) {
+	for _, at := range []struct {
+		seed  uint64
+		acked int
+	}{{101, 282}, {114, 48}} {
+		acks, cuts := cutStep(t, at.seed, at.acked)
+		g := after(t, at.seed, acks)
+		if s := g.next(); !strings.HasPrefix(s.what, "end ") {
+			t.Fatalf("step %d of seed %d is %q now: find another seed whose next step ends a run", at.acked+1, at.seed, s.what)
+		}
+		for _, path := range cuts {
+			judgeKilled(t, at.seed, acks, path)
+		}
+	}
+}
+
+// cutStep makes steps and then one more, and answers copies of the files as they
+// are before each transaction of that one and after the last: a kill at any other
+// instruction leaves one of these, since a transaction is whole or absent.
+func cutStep(t *testing.T, seed uint64, acked int) (acks [][]string, cuts []string) {
+	t.Helper()
+	var told bytes.Buffer
+	h := newHarness(t, seed, filepath.Join(t.TempDir(), "ckpt.db"))
+	h.acks = &told
+	h.replay = fmt.Sprintf("-run 'TestModelKilled$' -model.seed=%d -model.acked=%d", seed, acked)
+	for range acked {
+		h.step(h.next())
+	}
+	acks, _ = readAcks(t, &told)
+	cut := func() { cuts = append(cuts, copyFiles(t, h.path)) }
+	h.begins = cut
+	h.step(h.next())
+	h.begins = nil
+	cut()
+	return acks, cuts
+}
+
+// copyFiles copies a database that is open, as a kill would leave it.
+func copyFiles(t testing.TB, path string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "ckpt.db")
+	for _, suffix := range []string{"", "-wal"} {
+		b, err := os.ReadFile(path + suffix)
+		if err == nil {
+			err = os.WriteFile(to+suffix, b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
+}
+
+// after is the model after the steps that a child has answered.
+func after(t *testing.T, seed uint64, acks [][]string) *generator {
+	t.Helper()
+	g := newGenerator(seed)
+	for i, removed := range acks {
+		s := g.next()
+		if s.code != "" {
+			continue
+		}
+		o := s.change()
+		for id := range o.must {
+			if !slices.Contains(removed, id) {
+				t.Fatalf("step %d of seed %d: the child did not remove %s", i+1, seed, id)
+			}
+		}
+		g.apply(o, removed)
+	}
+	return g
+}
+
+// judgeKilled checks what a process has left that was killed in the step after
+// those that it had answered. An hour later a round is made, which shows what of
+// that step is on disk but not among the checkpoints.
+func judgeKilled(t *testing.T, seed uint64, acks [][]string, path string) {
+	t.Helper()
+	g := after(t, seed, acks)
+	h := &harness{generator: g, t: t, ctx: t.Context(), seed: seed, n: len(acks) + 1}
+	h.replay = fmt.Sprintf("-run 'TestModelKilled$' -model.seed=%d -model.acked=%d", seed, len(acks))
+	h.path, h.clocks = path, &clocks{wall: g.wall, mono: g.mono}
+	h.start()
+	defer h.store.Close()
+	defer h.reader.Close()
+
+	there := rows(t, h.reader)
+	slices.Sort(there)
+	s := g.next()
+	h.recent = []string{s.what + " (cut off)"}
+	if slices.Equal(there, slices.Sorted(slices.Values(h.rows()))) {
+		h.generator = after(t, seed, acks) // the step is not there, or does not show
+	} else {
+		if s.code != "" || s.still {
+			h.fail("there is %v, and the step had nothing to change", there)
+		}
+		o := s.change()
+		o.must, o.settled = nil, nil
+		h.settle(o, h.ids())
+		h.same("checkpoints", there, h.rows())
+	}
+
+	hourLater := func(g *generator) outcome {
+		g.held = g.mono
+		g.pass(time.Hour)
+		return exactly(g.due(g.runs()...))
+	}
+	o := hourLater(h.generator)
+	h.clocks.mu.Lock()
+	h.clocks.wall, h.clocks.mono = h.wall, h.mono
+	h.clocks.mu.Unlock()
+	h.round(false, 5)
+	left := h.ids()
+	if !h.explains(o, left) && s.code == "" && !s.still {
+		// The step may be there without showing. It was made when it was made, not now.
+		other := after(t, seed, acks)
+		other.next().change()
+		if o2 := hourLater(other); other.explains(o2, left) {
+			h.generator, o = other, o2
+		}
+	}
+	h.settle(o, left)
+	h.same("checkpoints", rows(t, h.reader), h.rows())
+	h.oneAuditRowEach()
+	sound(t, path)
+}
+
+// explains says whether what is left is what the model had, less what had to go
+// and some of what might.
+func (g *generator) explains(o outcome, left map[string]bool) bool {
+	for _, r := range g.runs() {
+		for _, c := range r.list {
+			_, must := o.must[c.id]
+			_, may := o.may[c.id]
+			if must == left[c.id] && (must || !may) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// killChild runs the steps of a seed in a process of their own, kills it, and
+// answers what it had removed at each step that it had answered.
+func killChild(t *testing.T, seed uint64, path string) [][]string {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, uint64(time.Now().UnixNano())))
+	until := 50 + r.IntN(250)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestModelChild$", "-test.timeout=60s")
+	cmd.Env = append(os.Environ(), modelChildPath+"="+path, modelChildSeed+"="+strconv.FormatUint(seed, 10), "GOCOVERDIR="+t.TempDir())
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	dead := false
+	acks, rest := readAcks(t, out, func(n int) {
+		if n == until {
+			dead = true
+			go func() {
+				time.Sleep(time.Duration(r.IntN(4000)) * time.Microsecond)
+				_ = cmd.Process.Kill()
+			}()
+		}
+	})
+	if err := cmd.Wait(); err == nil || !dead || strings.Contains(rest, "--- FAIL") {
+		t.Fatalf("the child ended by itself after %d steps: %v\n%s", len(acks), err, rest)
+	}
+	return acks
+}
+
+// readAcks reads what was removed at each step that was answered, and the lines
+// that say something else.
+func readAcks(t *testing.T, from io.Reader, seen ...func(n int)) (acks [][]string, rest string) {
+	t.Helper()
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		words := strings.Fields(lines.Text())
+		if len(words) < 2 || words[0] != "ack" {
+			rest += lines.Text() + "\n"
+			continue
+		}
+		acks = append(acks, words[2:])
+		for _, f := range seen {
+			f(len(acks))
+		}
+	}
+	return acks, rest
+}
