@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 SOAK ?= 2h
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint cross bench bench-peers fuzz faults faults-short soak clients clients-go clients-typescript clients-python clients-mcp clients-adapters clients-eino clients-sessions dist e2e e2e-systemd e2e-windows $(TARGETS)
+.PHONY: help build test race lint cross bench bench-peers fuzz faults faults-short soak clients clients-go clients-typescript clients-python clients-mcp clients-adapters clients-eino clients-sessions clients-latest dist e2e e2e-systemd e2e-windows $(TARGETS)
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,3 +104,6 @@ clients-eino:
 clients-sessions: build
 	cd clients/typescript && npm ci && npm run build
 	cd clients/typescript/adapters && npm ci && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' npm test
+
+clients-latest: build ## the clients with the newest LangGraph, OpenAI Agents, Claude Agent SDK and MCP SDK; needs npm; LATEST=langgraph
+	CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' node clients/latest.mjs $(LATEST)

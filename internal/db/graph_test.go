@@ -304,6 +304,35 @@ func TestGraphWritesAreKeptAndSpecialOnesReplaced(t *testing.T) {
 	}
 }
 
+func TestGraphWritesComeByPathTaskAndIndex(t *testing.T) {
+	s := newSaver(t)
+	s.put(root1, "", "0", `{"m":1}`, channels{"m": `"seed"`})
+	for task, path := range map[string]string{"d": "~1", "c": "~2", "b": "~3", "a": "~4", "y": "", "z": ""} {
+		for idx := range int64(2) {
+			w := written(idx, "m", fmt.Sprintf(`"%s%d"`, task, idx))
+			w.Path = path
+			s.writes(root1, "0", task, w)
+		}
+	}
+	s.put(root1, "0", "1", `{}`, nil)
+	const want = `y0 y1 z0 z1 d0 d1 c0 c1 b0 b1 a0 a1`
+	values := func(writes []ckpt.GraphWrite) string {
+		var list []string
+		for _, w := range writes {
+			list = append(list, strings.Trim(string(w.Data), `"`))
+		}
+		return strings.Join(list, " ")
+	}
+	history, err := s.GraphHistory(t.Context(), ann, ckpt.GraphHistoryQuery{Agent: "langgraph", GraphThread: root1, Checkpoint: "1", Channels: []string{"m"}})
+	must(t, err)
+	listed := s.list(nil)
+	for call, got := range map[string]string{"get": values(s.get(root1, "0").Writes), "list": values(listed[1].Writes), "history": values(history[0].Writes)} {
+		if got != want {
+			t.Errorf("%s answers the writes as %s\nwant %s", call, got, want)
+		}
+	}
+}
+
 func TestGraphSendsOfOldCheckpoints(t *testing.T) {
 	s := newSaver(t)
 	put := func(parent, id string, v int) {

@@ -159,9 +159,10 @@ func (tx *tx) insertGraphWrites(run *runRow, checkpoint string, rows []graphWrit
 	return written, tx.signOfLife(run)
 }
 
-// readGraphWrites reads writes to a checkpoint, by task and index.
+// readGraphWrites reads the writes to a checkpoint, ordered by path, task and index. LangGraph applies the writes
+// of a step in this order, and replays those of delta channels in the order in which they come.
 func readGraphWrites(ctx context.Context, q sqlx.QueryerContext, runID int64, checkpoint string) ([]ckpt.GraphWrite, error) {
-	return graphWritesOf(ctx, q, checkpoint, `SELECT `+graphWriteColumns+` FROM graph_writes WHERE run_id = ? AND checkpoint = ? ORDER BY task, idx`, runID, checkpoint)
+	return graphWritesOf(ctx, q, checkpoint, `SELECT `+graphWriteColumns+` FROM graph_writes WHERE run_id = ? AND checkpoint = ? ORDER BY path, task, idx`, runID, checkpoint)
 }
 
 // readGraphSends reads what tasks have sent, in the order in which LangGraph

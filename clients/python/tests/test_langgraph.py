@@ -228,6 +228,15 @@ class Conformance:
         expected = [("task 1", "a", (1, 2)), ("task 2", "b", {"x": 1}), ("task 2", "a", b"\x00"), ("task 2", "b", None)]
         self.assertEqual(self.get("t").pending_writes, expected)
 
+    def test_parallel_writes_come_back_in_the_order_of_their_paths(self: Any) -> None:
+        where = self.put(checkpoint({"m": []}))
+        for task, node in (("t1", "d"), ("t2", "a"), ("t3", "c"), ("t4", "b")):
+            self.s.call("put_writes", where, [("m", node)], task, f"~__pregel_pull, {node}")
+        end = self.put(checkpoint({}, {"m": 2}), parent=where)
+        history = self.s.call("get_delta_channel_history", config=end, channels=["m"])["m"]["writes"]
+        for writes in (self.get("t", "", where["configurable"]["checkpoint_id"]).pending_writes, self.s.list(where)[0].pending_writes, history):
+            self.assertEqual([value for _, _, value in writes], ["a", "b", "c", "d"])
+
     def test_writes_that_are_there_stay_and_special_ones_are_replaced(self: Any) -> None:
         where = self.put(checkpoint())
         for n in (1, 2):
