@@ -30,6 +30,7 @@ var arrows = map[string][]string{
 	"internal/delta":        {},
 	"internal/osfile":       {},
 	"packaging":             {},
+	"internal/testenv":      {}, // tests only: nothing else may import it
 
 	// Level 1: one room for each technology or question. None knows its siblings.
 	"internal/db":        {root, "internal/delta", "internal/osfile"},
@@ -166,6 +167,43 @@ func TestRoomsSayWhatTheyMayImport(t *testing.T) {
 	}
 }
 
+// TestTestsHaveAHomeOfTheirOwn holds every package whose tests start programs or
+// talk to a daemon to testenv, so that none of them reaches the caller's.
+func TestTestsHaveAHomeOfTheirOwn(t *testing.T) {
+	reaching := []string{
+		"os/exec", module + "/client", module + "/internal/ipc", module + "/internal/ipc/endpoint", module + "/internal/daemon",
+	}
+	exempt := map[string]string{
+		root:             "its tests ask only the go command",
+		"internal/drift": "its tests start only themselves",
+		"e2e":            "its tests work inside machines that they boot",
+	}
+	needs, has := map[string]string{}, map[string]bool{}
+	err := walkFiles(true, func(path string) error {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, imported := range imports(file) {
+			if slices.Contains(reaching, imported) {
+				needs[roomOf(path)] = path
+			}
+			if imported == module+"/internal/testenv" || roomOf(path) == "internal/testenv" {
+				has[roomOf(path)] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir, path := range needs {
+		if !has[dir] && exempt[dir] == "" {
+			t.Errorf("%s reaches other programs, but no TestMain in %s calls testenv.Main", path, dir)
+		}
+	}
+}
+
 // sources reads the imports of every Go file of the module that is no test.
 func sources(t *testing.T) []source {
 	t.Helper()
@@ -199,7 +237,10 @@ func imports(file *ast.File) []string {
 
 // walk visits the Go files of the module that are no tests, whatever their
 // build tags. A folder with a go.mod of its own is another module.
-func walk(visit func(path string) error) error {
+func walk(visit func(path string) error) error { return walkFiles(false, visit) }
+
+// walkFiles is walk, over the tests instead where tests is true.
+func walkFiles(tests bool, visit func(path string) error) error {
 	return filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch name := d.Name(); {
 		case err != nil:
@@ -208,7 +249,7 @@ func walk(visit func(path string) error) error {
 			return filepath.SkipDir
 		case d.IsDir() && path != root && isModule(path):
 			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") != tests:
 			return nil
 		}
 		return visit(path)

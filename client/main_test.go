@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
 // binary is the real daemon, built once.
@@ -20,18 +21,21 @@ func TestMain(m *testing.M) {
 		worker(os.Args[2:])
 		return
 	}
+	os.Exit(testenv.Run(func() int { return buildAndRun(m) }))
+}
+
+func buildAndRun(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "client")
 	if err != nil {
 		panic(err)
 	}
+	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "ckptsidecar")
 	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/ckptsidecar").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
-		os.Exit(1)
+		return 1
 	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	return m.Run()
 }
 
 // daemon is a real one in a folder of its own.

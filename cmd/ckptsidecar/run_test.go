@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -127,7 +128,7 @@ func TestWithoutADaemonEveryCommandSaysWhatToDo(t *testing.T) {
 		{"agents"}, {"policy", "get", "a"}, {"policy", "set", "a", "routine_keep=5"}, {"status"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
-			got := call(t, "{}", append(args, "--socket", "/nonexistent/sock")...)
+			got := call(t, "{}", withSocket(args, "/nonexistent/sock")...)
 			if got.code != exitTryLater || !strings.Contains(got.stderr, "ckptsidecar serve") {
 				t.Errorf("exit %d, stderr %q; want 75 and how to start a daemon", got.code, got.stderr)
 			}
@@ -136,6 +137,16 @@ func TestWithoutADaemonEveryCommandSaysWhatToDo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withSocket names the daemon before a "--": what follows it is another
+// program's.
+func withSocket(args []string, socket string) []string {
+	at := slices.Index(args, "--")
+	if at < 0 {
+		at = len(args)
+	}
+	return slices.Insert(slices.Clone(args), at, "--socket", socket)
 }
 
 func TestErrorsAreJSONWhereJSONIsAskedFor(t *testing.T) {

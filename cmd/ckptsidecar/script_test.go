@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -16,11 +17,18 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"ckptsidecar": main, "statements": statements})
+	testscript.Main(isolated{m}, map[string]func(){"ckptsidecar": main, "statements": statements})
 }
+
+// isolated runs the tests in a home of their own. The commands that
+// testscript plays with this binary do not come here.
+type isolated struct{ m *testing.M }
+
+func (i isolated) Run() int { return testenv.Run(i.m.Run) }
 
 // TestStories plays testdata/*.txtar: each is a story with the real daemon in
 // the background, and sqlite3 where it is installed.
@@ -29,6 +37,7 @@ func TestStories(t *testing.T) {
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", "atexit_sleep_ms=10") // a program under the race detector waits a second at its end
+			env.Setenv(testenv.Marker, os.Getenv(testenv.Marker))
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("CKPTSIDECAR_DB", filepath.Join(env.WorkDir, "data", "ckpt.db"))
 			env.Setenv("CKPTSIDECAR_SOCKET", filepath.Join(env.WorkDir, "run", "sock"))

@@ -20,6 +20,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
 // childRole makes the test binary play another process that uses the store.
@@ -29,7 +30,10 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(childRole); role != "" {
 		os.Exit(playChild(role, os.Getenv("CKPTSIDECAR_TEST_DB")))
 	}
-	os.Exit(m.Run())
+	if os.Getenv(modelChildPath) != "" { // a test that runs this binary again, as the one to be killed
+		os.Exit(m.Run())
+	}
+	testenv.Main(m)
 }
 
 func playChild(role, path string) int {

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
 var (
@@ -42,11 +44,13 @@ func TestMain(m *testing.M) {
 		}
 	}
 	flag.Parse()
-	code, err := buildAndRun(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
-	os.Exit(code)
+	os.Exit(testenv.Run(func() int {
+		code, err := buildAndRun(m)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		return code
+	}))
 }
 
 func buildAndRun(m *testing.M) (int, error) {

@@ -10,26 +10,30 @@ import (
 
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
 // binary is the real program, built once.
 var binary string
 
 func TestMain(m *testing.M) {
+	os.Exit(testenv.Run(func() int { return buildAndRun(m) }))
+}
+
+func buildAndRun(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "hook")
 	if err != nil {
 		panic(err)
 	}
+	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "ckptsidecar.exe")
 	build := exec.Command("go", "build", "-o", binary, "../../cmd/ckptsidecar")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is released
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
-		os.Exit(1)
+		return 1
 	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	return m.Run()
 }
 
 // newDaemon starts a real one in a folder of its own, and answers where it

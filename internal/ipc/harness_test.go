@@ -20,9 +20,15 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// checked looks for goroutines that are left once all tests have run.
+type checked struct{ m *testing.M }
+
+func (c checked) Run() int { return testenv.Run(c.m.Run) }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(checked{m}) }
 
 // world is a server on a real socket with a store that is played.
 type world struct {

@@ -14,24 +14,28 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
 // binary is the real program, built once: daemon and server.
 var binary string
 
 func TestMain(m *testing.M) {
+	os.Exit(testenv.Run(func() int { return buildAndRun(m) }))
+}
+
+func buildAndRun(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "mcpserver")
 	if err != nil {
 		panic(err)
 	}
+	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "ckptsidecar.exe")
 	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/ckptsidecar").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
-		os.Exit(1)
+		return 1
 	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	return m.Run()
 }
 
 // daemon is a real one in a folder of its own.

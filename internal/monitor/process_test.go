@@ -11,6 +11,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
 // stories are what this binary does as a child, by the name in roleEnv.
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 		story()
 		syscall.Exit(0) // without the report on coverage that os.Exit makes
 	}
-	os.Exit(m.Run())
+	testenv.Main(m)
 }
 
 // ready tells the parent that the child has come to where it wants to be.

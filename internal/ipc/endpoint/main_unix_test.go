@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
 // roleEnv makes the test binary play another process, which is how a second
@@ -25,7 +27,7 @@ const roleEnv = "ENDPOINT_TEST_ROLE"
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleEnv) {
 	case "":
-		os.Exit(m.Run())
+		testenv.Main(m)
 	case "ask":
 		fmt.Print(ask(os.Args[1]))
 	case "listen":
