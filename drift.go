@@ -1,6 +1,9 @@
 package ckptsidecar
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Severity says how much a finding matters: info is for reading later, warn is
 // advice, critical changes what resume gives.
@@ -167,14 +170,16 @@ type DriftWatch interface {
 	// Step makes the print of a step that has ended, and tries the user's own
 	// rules that do not ask for a state. It is costly, bounded, and pure. AfterSeq
 	// is the caller's to set. A step that failed should have its name and its
-	// arguments: by them two calls that complain of the same are known.
-	Step(p *Policy, r RuleRun, s *Step) StepPrint
+	// arguments: by them two calls that complain of the same are known. The error
+	// is that of ctx, where it ended first.
+	Step(ctx context.Context, p *Policy, r RuleRun, s *Step) (StepPrint, error)
 	// State makes the print of a state, and tries its schema and the user's own
 	// rules that ask for a state. previous is the run's state before, nil where
 	// it is not at hand. It is costly, bounded, and pure. ID, Seq, At and Kind
 	// are the caller's to set. Where the policy refuses states that break the
 	// schema, the caller refuses those with a finding of RuleSchema in Broken.
-	State(p *Policy, r RuleRun, state, previous []byte, contentType string) StatePrint
+	// The error is that of ctx, where it ended first.
+	State(ctx context.Context, p *Policy, r RuleRun, state, previous []byte, contentType string) (StatePrint, error)
 	// Check refuses a policy whose schema, rules or detectors cannot be used,
 	// with the place.
 	Check(p *Policy) error

@@ -89,7 +89,8 @@ func judge(watch ckpt.DriftWatch, policy *ckpt.Policy, t *trace) map[int][]ckpt.
 		if len(policy.Rules) > 0 {
 			run.Measures = watched.Measures()
 		}
-		if f := watched.Step(watch.Step(policy, run, &step)); len(f) > 0 {
+		print, _ := watch.Step(context.Background(), policy, run, &step) // its only error is the context's
+		if f := watched.Step(print); len(f) > 0 {
 			found[i] = f
 		}
 	}

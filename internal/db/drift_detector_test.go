@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -48,14 +49,14 @@ func short(parts ...string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-func (d *detector) Step(p *ckpt.Policy, r ckpt.RuleRun, s *ckpt.Step) ckpt.StepPrint {
+func (d *detector) Step(_ context.Context, p *ckpt.Policy, r ckpt.RuleRun, s *ckpt.Step) (ckpt.StepPrint, error) {
 	d.mayPanic()
 	print := ckpt.StepPrint{Key: s.Key, Tool: s.Name, Sig: short(s.Name, string(s.Args)), Failed: s.Status == ckpt.StepFailed, Measures: s.Measures}
 	if len(s.Result) > 0 || s.Error != "" {
 		print.Res = short(string(s.Result), string(s.Error))
 	}
 	print.Broken = d.rules(p, r, s.Name+" "+string(s.Args))
-	return print
+	return print, nil
 }
 
 // rules are of the form "has TEXT".
@@ -68,7 +69,7 @@ func (d *detector) rules(p *ckpt.Policy, r ckpt.RuleRun, text string) (broken []
 	return broken
 }
 
-func (d *detector) State(p *ckpt.Policy, r ckpt.RuleRun, state, previous []byte, _ string) ckpt.StatePrint {
+func (d *detector) State(_ context.Context, p *ckpt.Policy, r ckpt.RuleRun, state, previous []byte, _ string) (ckpt.StatePrint, error) {
 	d.mayPanic()
 	print := ckpt.StatePrint{Size: int64(len(state)), Keys: map[string]string{}, Broken: d.rules(p, r, string(state))}
 	var top map[string]any
@@ -80,7 +81,7 @@ func (d *detector) State(p *ckpt.Policy, r ckpt.RuleRun, state, previous []byte,
 	if p.Schema != nil && !bytes.Contains(state, []byte(`"ok"`)) {
 		print.Broken = append(print.Broken, ckpt.Found{Rule: ckpt.RuleSchema, Severity: ckpt.SeverityCritical, Message: `There is no "ok".`, Evidence: ckpt.Evidence{Pointer: "/ok"}})
 	}
-	return print
+	return print, nil
 }
 
 func (d *detector) Check(p *ckpt.Policy) error {

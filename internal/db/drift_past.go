@@ -80,8 +80,8 @@ func (s *Store) printStates(ctx context.Context, q *sqlx.Tx, key runKey, p *ckpt
 		if err != nil {
 			continue // whoever wants it is told
 		}
-		made.states[rows[i].ID] = makePrint(s, key, func() ckpt.StatePrint {
-			return s.opt.Drift.State(&plain, ckpt.RuleRun{Agent: key.agent, Run: key.run}, state, nil, rows[i].ContentType)
+		made.states[rows[i].ID], _ = makePrint(s, key, func() (ckpt.StatePrint, error) {
+			return s.opt.Drift.State(context.Background(), &plain, ckpt.RuleRun{Agent: key.agent, Run: key.run}, state, nil, rows[i].ContentType)
 		})
 	}
 	return nil

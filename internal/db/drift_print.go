@@ -21,27 +21,53 @@ type printed struct {
 }
 
 // printState makes of a state what the detectors need of it, and refuses one
-// that breaks the agent's schema. It runs in the caller's goroutine.
-func (s *Store) printState(key runKey, r *ckpt.SaveRequest, e *encoded) *printed {
+// that breaks the agent's schema. It runs in the caller's goroutine, and ends
+// with an error where nobody waits for the answer any more.
+func (s *Store) printState(ctx context.Context, key runKey, r *ckpt.SaveRequest, e *encoded) (*printed, error) {
 	if s.opt.Drift == nil {
-		return nil
+		return nil, nil
 	}
 	p := s.policyOf(key.owner, key.agent)
 	if p.Sensitivity == ckpt.SensitivityOff {
-		return nil
+		return nil, nil
 	}
 	run, previous, release := s.ruleRun(key, &p, true)
 	defer release()
 	run.Map = e.known.json
 	made := &printed{past: s.readAhead(key, &p)}
-	made.state = makePrint(s, key, func() ckpt.StatePrint { return s.opt.Drift.State(&p, run, e.state, previous, r.ContentType) })
+	err := preparing(ctx, &p, func(ctx context.Context) (err error) {
+		made.state, err = makePrint(s, key, func() (ckpt.StatePrint, error) {
+			return s.opt.Drift.State(ctx, &p, run, e.state, previous, r.ContentType)
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
 	if p.SchemaMode == ckpt.SchemaRefuse && p.Detectors[ckpt.RuleSchema].Tier != ckpt.TierOff {
 		made.refused = refusedBySchema(made.state.Broken)
 	}
 	if ckpt.IsJSON(r.ContentType) {
 		made.shared = sharedValues(e.state, e.known.json, p.SharedKeys)
 	}
-	return made
+	return made, nil
+}
+
+// preparing does what may take long because of what a user wrote, a schema or
+// rules. It is given up when whoever asked has gone away, or the daemon stops:
+// nothing was written yet.
+func preparing(ctx context.Context, p *ckpt.Policy, do func(context.Context) error) error {
+	if p.Schema == nil && len(p.Rules) == 0 {
+		return do(context.Background())
+	}
+	asking, cancel := ckpt.Asking(ctx)
+	defer cancel()
+	err := do(asking)
+	if err != nil && asking.Err() != nil {
+		err = ckpt.Wrap(ckpt.CodeBusy, err, "the schema and the rules of the agent's policy were not tried to their end, because the client "+
+			"went away or the daemon stops: nothing was saved")
+	}
+	return err
 }
 
 // refusedBySchema is the refusal of a state, nil where it breaks no schema.
@@ -66,11 +92,11 @@ func refusedBySchema(broken []ckpt.Found) error {
 }
 
 // makePrint keeps a mistake in a detector from reaching a save.
-func makePrint[T any](s *Store, key runKey, make func() T) (print T) {
+func makePrint[T any](s *Store, key runKey, make func() (T, error)) (print T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			var none T
-			print = none
+			print, err = none, nil
 			s.watches.panics.Add(1)
 			s.log.Error("a drift detector panicked: it does not count this", "agent", key.agent, "run", key.run, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
@@ -169,13 +195,13 @@ type printedStep struct {
 
 // printStep makes of a step what the detectors need of it, nil where nobody
 // watches.
-func (s *Store) printStep(key runKey, r *ckpt.StepRequest, finish bool) *printedStep {
+func (s *Store) printStep(ctx context.Context, key runKey, r *ckpt.StepRequest, finish bool) (*printedStep, error) {
 	if s.opt.Drift == nil {
-		return nil
+		return nil, nil
 	}
 	p := s.policyOf(key.owner, key.agent)
 	if p.Sensitivity == ckpt.SensitivityOff {
-		return nil
+		return nil, nil
 	}
 	step := ckpt.Step{Key: r.Key, Name: r.Name, Args: r.Args, Status: r.Status, Result: r.Result, Error: r.Error, Measures: r.Measured()}
 	made := &printedStep{past: s.readAhead(key, &p), whole: !finish}
@@ -186,8 +212,11 @@ func (s *Store) printStep(key runKey, r *ckpt.StepRequest, finish bool) *printed
 	if finish && len(p.Rules) > 0 {
 		made.whole = s.readBegun(key, &step)
 	}
-	made.print = makePrint(s, key, func() ckpt.StepPrint { return s.opt.Drift.Step(&p, run, &step) })
-	return made
+	err := preparing(ctx, &p, func(ctx context.Context) (err error) {
+		made.print, err = makePrint(s, key, func() (ckpt.StepPrint, error) { return s.opt.Drift.Step(ctx, &p, run, &step) })
+		return err
+	})
+	return made, err
 }
 
 // readBegun adds to the end of a step how it began, for rules of the user's own.

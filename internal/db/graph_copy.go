@@ -29,7 +29,7 @@ func (c *graphCopying) all(ctx context.Context) error {
 			return c.writes()
 		}
 		d.GraphThread, last = c.to, n
-		if _, err := c.store.graphSave(c.scope, c.agent.Name, d, id); err != nil {
+		if _, err := c.store.graphSave(ctx, c.scope, c.agent.Name, d, id); err != nil {
 			return err
 		}
 		c.copied++

@@ -61,7 +61,7 @@ func (s *Store) GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut) (
 	}
 	d := &graphDocument{GraphThread: r.GraphThread, Parent: r.Parent, Checkpoint: r.Checkpoint, Metadata: r.Metadata, Values: graphValues(r.Values, head.Versions)}
 	if len(r.Carry) == 0 {
-		return s.graphSave(sc, r.Agent, d, head.ID)
+		return s.graphSave(ctx, sc, r.Agent, d, head.ID)
 	}
 	release, missing, err := s.graphCarry(ctx, sc, r, d, head.Versions)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Store) GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut) (
 	if len(missing) > 0 {
 		return &ckpt.GraphSaved{Missing: missing, Run: graphRunName(r.GraphThread)}, nil
 	}
-	return s.graphSave(sc, r.Agent, d, head.ID)
+	return s.graphSave(ctx, sc, r.Agent, d, head.ID)
 }
 
 // graphCarry completes a document by its parent, whose state must be released
@@ -128,7 +128,7 @@ func (s *Store) graphState(ctx context.Context, sc ckpt.Scope, agent string, t c
 }
 
 // graphSave saves a document that is whole.
-func (s *Store) graphSave(sc ckpt.Scope, agent string, d *graphDocument, id string) (*ckpt.GraphSaved, error) {
+func (s *Store) graphSave(ctx context.Context, sc ckpt.Scope, agent string, d *graphDocument, id string) (*ckpt.GraphSaved, error) {
 	state, err := d.write(s.Memory)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (s *Store) graphSave(sc ckpt.Scope, agent string, d *graphDocument, id stri
 	if p.channels, err = d.channels(); err != nil {
 		return nil, err
 	}
-	if p.save, err = s.newSave(sc, r); err != nil {
+	if p.save, err = s.newSave(ctx, sc, r); err != nil {
 		return nil, err
 	}
 	defer p.leave()

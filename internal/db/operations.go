@@ -38,7 +38,7 @@ func (tx *tx) uncertain(runID int64, newest *operationRow) (*operationRow, error
 // BeginOperation begins something risky: the state to go back to is saved in
 // the same transaction as the operation's row. A key that has succeeded is not
 // begun again; any other begins its next attempt.
-func (s *Store) BeginOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationRequest) (*ckpt.Operation, bool, error) {
+func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationRequest) (*ckpt.Operation, bool, error) {
 	if err := ref.Check(); err != nil {
 		return nil, false, err
 	}
@@ -48,7 +48,7 @@ func (s *Store) BeginOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef
 	ref.Epoch = r.Epoch
 	e := entry(sc, "begin_operation", ref.Agent)
 	e.Run, e.Subject = runName(ref.Run), r.Key
-	before, err := s.stateBefore(sc, ref, r)
+	before, err := s.stateBefore(ctx, sc, ref, r)
 	if err != nil {
 		return nil, false, err
 	}
@@ -73,11 +73,11 @@ func (s *Store) BeginOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef
 }
 
 // stateBefore makes the pre_operation save ready, nil where no state was sent.
-func (s *Store) stateBefore(sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationRequest) (*save, error) {
+func (s *Store) stateBefore(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationRequest) (*save, error) {
 	if len(r.State) == 0 {
 		return nil, nil
 	}
-	v, err := s.newSave(sc, &ckpt.SaveRequest{Agent: ref.Agent, Run: ref.Run, Kind: ckpt.KindPreOperation, Labels: r.Labels, ContentType: ckpt.ContentTypeJSON, State: r.State})
+	v, err := s.newSave(ctx, sc, &ckpt.SaveRequest{Agent: ref.Agent, Run: ref.Run, Kind: ckpt.KindPreOperation, Labels: r.Labels, ContentType: ckpt.ContentTypeJSON, State: r.State})
 	if err == nil {
 		v.operation = ckpt.Ref(r.Key)
 	}

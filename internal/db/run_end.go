@@ -101,7 +101,7 @@ func (tx *tx) progress(run *runRow, progress *float64) error {
 }
 
 // EndRun ends a run for good (completed, failed), or the present segment of it.
-func (s *Store) EndRun(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.EndRequest) (*ckpt.Run, bool, error) {
+func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.EndRequest) (*ckpt.Run, bool, error) {
 	if err := ref.Check(); err != nil {
 		return nil, false, err
 	}
@@ -115,7 +115,7 @@ func (s *Store) EndRun(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt
 	room := frees // retention has its say
 	if len(r.State) > 0 {
 		var err error
-		if final, err = s.newSave(sc, &ckpt.SaveRequest{Agent: ref.Agent, Run: ref.Run, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: r.State}); err != nil {
+		if final, err = s.newSave(ctx, sc, &ckpt.SaveRequest{Agent: ref.Agent, Run: ref.Run, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: r.State}); err != nil {
 			return nil, false, err
 		}
 		defer final.leave()

@@ -13,11 +13,11 @@ import (
 // Save puts a state on disk. It answers once the transaction that holds it has
 // been flushed, and everything that the save implies with it: the pruning of
 // its run, the idempotency key, the audit rows.
-func (s *Store) Save(_ context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
+func (s *Store) Save(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
 	if err := r.CheckRest(); err != nil {
 		return nil, err
 	}
-	v, err := s.newSave(sc, r)
+	v, err := s.newSave(ctx, sc, r)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ type save struct {
 
 // newSave does all of a save that needs no transaction. It waits until no other
 // of the run is on its way, so that each stands on the one before.
-func (s *Store) newSave(sc ckpt.Scope, r *ckpt.SaveRequest) (_ *save, err error) {
+func (s *Store) newSave(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (_ *save, err error) {
 	v := &save{scope: sc, request: r, key: r.IdempotencyKey, entry: entry(sc, "save", r.Agent)}
 	v.entry.Run, v.entry.Subject = runName(r.Run), r.ID
 	if r.ID != "" {
@@ -73,8 +73,8 @@ func (s *Store) newSave(sc ckpt.Scope, r *ckpt.SaveRequest) (_ *save, err error)
 	if v.state, v.secrets, err = s.prepare(key, sc, r); err != nil {
 		return v, err
 	}
-	if v.drift = s.printState(key, r, &v.state); v.key == "" {
-		return v, nil
+	if v.drift, err = s.printState(ctx, key, r, &v.state); err != nil || v.key == "" {
+		return v, err
 	}
 	v.print, err = fingerprint([]any{"save", runName(r.Run), r.Kind, r.Parent, r.Step, r.Labels, string(r.Metadata), v.program, r.ContentType, v.state.sha256})
 	return v, err

@@ -30,11 +30,11 @@ func (tx *tx) step(runID int64, key string) (*stepRow, error) {
 
 // BeginStep begins a step or records a whole one. A key that has succeeded
 // answers its stored result: it is not to be done again.
-func (s *Store) BeginStep(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest) (*ckpt.Step, bool, error) {
+func (s *Store) BeginStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest) (*ckpt.Step, bool, error) {
 	if err := r.Check(false); err != nil {
 		return nil, false, err
 	}
-	return s.stepWrite(sc, ref, r, "begin_step", func(tx *tx, run *runRow, old *stepRow, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
+	return s.stepWrite(ctx, sc, ref, r, "begin_step", func(tx *tx, run *runRow, old *stepRow, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
 		if old != nil && old.Status == ckpt.StepSucceeded {
 			old.Replayed = true
 			return &old.Step, nil
@@ -44,14 +44,14 @@ func (s *Store) BeginStep(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r c
 }
 
 // FinishStep records how a step ended. One that has succeeded stays as it is.
-func (s *Store) FinishStep(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest) (*ckpt.Step, bool, error) {
+func (s *Store) FinishStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest) (*ckpt.Step, bool, error) {
 	if r.Status == "" {
 		r.Status = ckpt.StepSucceeded
 	}
 	if err := r.Check(true); err != nil {
 		return nil, false, err
 	}
-	return s.stepWrite(sc, ref, r, "finish_step", func(tx *tx, run *runRow, old *stepRow, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
+	return s.stepWrite(ctx, sc, ref, r, "finish_step", func(tx *tx, run *runRow, old *stepRow, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
 		switch {
 		case old == nil:
 			return nil, ckpt.Errorf(ckpt.CodeNotFound, "run %s has no step %s: begin it first, or record it whole", run.Name, r.Key)
@@ -65,7 +65,7 @@ func (s *Store) FinishStep(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r 
 }
 
 // stepWrite is what writing steps has in common.
-func (s *Store) stepWrite(sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest, action string,
+func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest, action string,
 	do func(*tx, *runRow, *stepRow, *ckpt.StepPrint, auditEntry) (*ckpt.Step, error)) (*ckpt.Step, bool, error) {
 	if err := ref.Check(); err != nil {
 		return nil, false, err
@@ -73,7 +73,10 @@ func (s *Store) stepWrite(sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest, ac
 	ref.Epoch = r.Epoch
 	e := entry(sc, action, ref.Agent)
 	e.Run, e.Subject = runName(ref.Run), r.Key
-	printed := s.printStep(runKey{sc.Whose(), ref.Agent, e.Run}, &r, action == "finish_step")
+	printed, err := s.printStep(ctx, runKey{sc.Whose(), ref.Agent, e.Run}, &r, action == "finish_step")
+	if err != nil {
+		return nil, false, err
+	}
 	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, entry: e, make: true, drift: true}, func(tx *tx, _ *agentRow) (*ckpt.Step, error) {
 		agent, run, err := s.openRun(tx, sc, ref)
 		if err != nil {

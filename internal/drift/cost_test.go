@@ -1,6 +1,7 @@
 package drift
 
 import (
+	"context"
 	"runtime"
 	"strconv"
 	"testing"
@@ -26,7 +27,7 @@ func prints(n int) []ckpt.StepPrint {
 		case i%100 < 40:
 			s.Status, s.Error = ckpt.StepFailed, ckpt.Ref("failure "+string(rune('a'+i%7)))
 		}
-		list[i] = w.Step(&p, ckpt.RuleRun{}, &s)
+		list[i], _ = w.Step(context.Background(), &p, ckpt.RuleRun{}, &s)
 	}
 	return list
 }
@@ -80,7 +81,7 @@ func BenchmarkPrint(b *testing.B) {
 	b.SetBytes(int64(len(s.Result)))
 	b.ReportAllocs()
 	for b.Loop() {
-		w.Step(&policy, ckpt.RuleRun{}, &s)
+		_, _ = w.Step(context.Background(), &policy, ckpt.RuleRun{}, &s)
 	}
 }
 

@@ -1,6 +1,7 @@
 package drift
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -85,7 +86,7 @@ func (m *made) step(tool string, args, result any, failure string, change ...fun
 	for _, c := range change {
 		c(&s)
 	}
-	print := m.watch.Step(&m.policy, ckpt.RuleRun{Agent: "a", Run: "main", Measures: m.run.Measures()}, &s)
+	print, _ := m.watch.Step(context.Background(), &m.policy, ckpt.RuleRun{Agent: "a", Run: "main", Measures: m.run.Measures()}, &s)
 	print.AfterSeq = m.seq
 	found := m.run.Step(print)
 	print.Broken = nil
@@ -100,7 +101,7 @@ func (m *made) save(state any) []ckpt.Found {
 	m.now = m.now.Add(time.Second)
 	m.seq++
 	body := asJSON(m.t, state)
-	print := m.watch.State(&m.policy, ckpt.RuleRun{Agent: "a", Run: "main", Measures: m.run.Measures()}, body, m.last, ckpt.ContentTypeJSON)
+	print, _ := m.watch.State(context.Background(), &m.policy, ckpt.RuleRun{Agent: "a", Run: "main", Measures: m.run.Measures()}, body, m.last, ckpt.ContentTypeJSON)
 	print.ID, print.Seq, print.At, print.Kind = "c"+strconv.FormatInt(m.seq, 10), m.seq, m.now, ckpt.KindRoutine
 	found := m.run.State(print)
 	print.Broken = nil
@@ -160,4 +161,16 @@ func (m *made) all() string {
 		list = append(list, fmt.Sprintf("%d: %s %s", f.step, f.Rule, f.Severity))
 	}
 	return strings.Join(list, ", ")
+}
+
+// broken is what a watch finds wrong with a state by itself.
+func broken(w ckpt.DriftWatch, p *ckpt.Policy, state, previous []byte, contentType string) []ckpt.Found {
+	print, _ := w.State(context.Background(), p, ckpt.RuleRun{}, state, previous, contentType)
+	return print.Broken
+}
+
+// allPatterns is room for the patterns of one rule.
+func allPatterns() *patternBudget {
+	b := patternBudget(maxPatterns)
+	return &b
 }

@@ -1,40 +1,89 @@
 package drift
 
 import (
+	"context"
 	"math"
 	"math/bits"
+	"slices"
 )
 
-// tooMuch is thrown where what a user wrote, a rule or a schema, cannot pay any
-// more.
+// tooMuch is thrown where a rule or a schema cannot pay for its next piece of
+// work.
 type tooMuch struct{}
 
+// cancelled is thrown where nobody waits for the answer any more.
+type cancelled struct{ err error }
+
 // meter is what a rule or a schema may still cost: units of work of about 50 ns,
-// bytes of text that it makes, and levels that it goes down. Everything is paid
-// for before it is done.
-type meter struct{ work, text, depth int }
+// bytes of text that it makes, and levels that it goes down. Every piece of work
+// is paid for before it is done.
+type meter struct {
+	ctx               context.Context // ends the work; nil never does
+	work, text, depth int
+	look              int // ctx is asked again once work is below this
+}
+
+// lookEvery is the work between two looks at the context: about half a
+// millisecond.
+const lookEvery = 10_000
 
 func (m *meter) pay(work int) {
 	if m.work -= work; m.work < 0 {
 		panic(tooMuch{})
+	}
+	if m.ctx != nil && (m.look == 0 || m.work < m.look) {
+		first := m.look == 0
+		m.look = max(1, m.work-lookEvery)
+		if !first && m.ctx.Err() != nil { // what costs little is finished in any case
+			panic(cancelled{m.ctx.Err()})
+		}
 	}
 }
 
 // payText pays for reading so many bytes of text.
 func (m *meter) payText(n int) { m.pay(1 + n/64) }
 
-// metered runs what pays, and says whether it had to be stopped.
-func metered(do func()) (stopped bool) {
+// paySort pays for sorting so many texts that have so many bytes together.
+func (m *meter) paySort(n, bytes int) {
+	m.pay(1 + (n*(4+2*bits.Len(uint(n)))+bytes/32*bits.Len(uint(n)))/4)
+}
+
+// metered runs what pays. stopped says that it cost too much; err is the error
+// of the context that ended it.
+func metered(do func()) (stopped bool, err error) {
 	defer func() {
-		if p := recover(); p != nil {
-			if _, ours := p.(tooMuch); !ours {
-				panic(p)
-			}
+		switch p := recover().(type) {
+		case nil:
+		case tooMuch:
 			stopped = true
+		case cancelled:
+			err = p.err
+		default:
+			panic(p)
 		}
 	}()
 	do()
-	return false
+	return false, nil
+}
+
+// keys are the names of the members of an object, in order. They are paid for.
+func (m *meter) keys(object map[string]any) []string {
+	m.pay(1 + len(object))
+	keys, size := make([]string, 0, len(object)), 0
+	for key := range object {
+		keys, size = append(keys, key), size+len(key)
+	}
+	m.paySort(len(keys), size)
+	slices.Sort(keys)
+	return keys
+}
+
+// member is the value of a member of an object. Looking for a name reads all of
+// it, however long it is.
+func (m *meter) member(object map[string]any, name string) (value any, there bool) {
+	m.pay(2 + len(name)/64)
+	value, there = object[name]
+	return value, there
 }
 
 // equal compares whole JSON values, and pays for every part.
@@ -65,7 +114,8 @@ func (m *meter) equal(a, b any) bool {
 			return false
 		}
 		for key, value := range a {
-			other, there := b[key]
+			m.pay(2)
+			other, there := m.member(b, key)
 			if !there || !m.equal(value, other) {
 				return false
 			}
@@ -98,7 +148,7 @@ func (m *meter) hash(v any) uint64 {
 	case map[string]any:
 		sum := uint64(4)
 		for key, value := range v {
-			m.payText(len(key))
+			m.pay(2 + len(key)/64)
 			sum += mix(hashText(key), m.hash(value)) // in whatever order
 		}
 		return sum

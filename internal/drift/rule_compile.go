@@ -30,12 +30,12 @@ type rule struct {
 }
 
 // compile makes a rule of its expression, or says what is wrong and where.
-func compile(r ckpt.Rule) (*rule, error) {
+func compile(r ckpt.Rule, budget *patternBudget) (*rule, error) {
 	tree, err := parse(r.When)
 	if err != nil {
 		return nil, err
 	}
-	c := &checker{rule: &rule{Rule: r, root: tree.Node, patterns: map[ast.Node]*pattern{}}}
+	c := &checker{rule: &rule{Rule: r, root: tree.Node, patterns: map[ast.Node]*pattern{}}, budget: budget}
 	c.check(tree.Node, nil, 0, 0)
 	if c.err != nil {
 		return nil, placed(c.err.Bind(tree.Source))
@@ -67,9 +67,10 @@ func placed(e *file.Error) error {
 
 // checker goes through a tree before it is used for the first time.
 type checker struct {
-	rule  *rule
-	nodes int
-	err   *file.Error
+	rule   *rule
+	budget *patternBudget
+	nodes  int
+	err    *file.Error
 }
 
 func (c *checker) refuse(n ast.Node, format string, args ...any) {
@@ -179,7 +180,7 @@ func (c *checker) checkPattern(n *ast.BinaryNode) {
 		c.refuse(n.Right, "the pattern of matches must be a text in the expression")
 		return
 	}
-	p, err := compilePattern(text.Value)
+	p, err := c.budget.compile(text.Value)
 	if err != nil {
 		c.refuse(n.Right, "%v", err)
 		return

@@ -1,6 +1,7 @@
 package drift
 
 import (
+	"context"
 	"math"
 
 	"github.com/expr-lang/expr/ast"
@@ -33,11 +34,11 @@ type item struct {
 }
 
 // holds works out a rule. stopped says that it cost more than the work; left is
-// what it did not need.
-func (r *rule) holds(names map[string]any, work int) (yes, stopped bool, left int) {
-	e := &evaluation{rule: r, meter: meter{work: work, text: maxRuleText}, names: names}
-	stopped = metered(func() { yes = e.eval(r.root) == true })
-	return yes && !stopped, stopped, max(0, e.work)
+// what it did not need; err is why ctx ended it.
+func (r *rule) holds(ctx context.Context, names map[string]any, work int) (yes, stopped bool, left int, err error) {
+	e := &evaluation{rule: r, meter: meter{ctx: ctx, work: work, text: maxRuleText}, names: names}
+	stopped, err = metered(func() { yes = e.eval(r.root) == true })
+	return yes && !stopped && err == nil, stopped, max(0, e.work), err
 }
 
 // eval works out a node. Values are nil, bool, float64, string, []any and
@@ -68,13 +69,14 @@ func (e *evaluation) eval(n ast.Node) any {
 	case *ast.ChainNode:
 		return e.eval(n.Node)
 	case *ast.MemberNode:
-		return member(e.eval(n.Node), e.eval(n.Property))
+		return e.part(e.eval(n.Node), e.eval(n.Property))
 	case *ast.ConditionalNode:
 		if e.eval(n.Cond) == true {
 			return e.eval(n.Exp1)
 		}
 		return e.eval(n.Exp2)
 	case *ast.ArrayNode:
+		e.pay(len(n.Nodes))
 		list := make([]any, 0, len(n.Nodes))
 		for _, item := range n.Nodes {
 			list = append(list, e.eval(item))
@@ -95,6 +97,7 @@ func (e *evaluation) eval(n ast.Node) any {
 }
 
 func (e *evaluation) named(name string) any {
+	e.pay(len(e.lets) / 4)
 	for i := len(e.lets) - 1; i >= 0; i-- {
 		if e.lets[i].name == name {
 			return e.lets[i].value
@@ -119,12 +122,13 @@ func unary(operator string, x any) any {
 	return nil
 }
 
-// member is what stands under a key or at an index. Below 0 counts from the end.
-func member(of, property any) any {
+// part is what stands under a key or at an index. Below 0 counts from the end.
+func (e *evaluation) part(of, property any) any {
 	switch of := of.(type) {
 	case map[string]any:
 		if key, ok := property.(string); ok {
-			return of[key]
+			value, _ := e.member(of, key)
+			return value
 		}
 	case []any:
 		f, ok := property.(float64)
@@ -153,6 +157,7 @@ func (e *evaluation) overList(n *ast.BuiltinNode) any {
 	}
 	fold := newFold(n.Name)
 	for i, value := range list {
+		e.pay(2) // it may become part of another list
 		e.items = append(e.items, item{value, i})
 		out := e.eval(body)
 		e.items = e.items[:len(e.items)-1]

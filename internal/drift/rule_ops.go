@@ -85,7 +85,7 @@ func (e *evaluation) in(a, b any) bool {
 		}
 	case map[string]any:
 		if key, ok := a.(string); ok {
-			_, there := b[key]
+			_, there := e.member(b, key)
 			return there
 		}
 	case string:
@@ -178,13 +178,15 @@ func (e *evaluation) call(n *ast.BuiltinNode) any {
 	case "lower":
 		if s, ok := x.(string); ok {
 			e.join(s, "")
+			e.pay(len(s) / 8)
 			return strings.ToLower(s)
 		}
 	case "keys":
 		if m, ok := x.(map[string]any); ok {
-			e.pay(4 * len(m))
-			list := make([]any, 0, len(m))
-			for _, key := range sortedKeys(m, len(m)) {
+			keys := e.keys(m)
+			e.pay(len(keys))
+			list := make([]any, 0, len(keys))
+			for _, key := range keys {
 				list = append(list, key)
 			}
 			return list

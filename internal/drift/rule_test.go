@@ -21,7 +21,7 @@ func ruled(when string) func(*ckpt.Policy) {
 // and measures.
 func tried(t *testing.T, when string) (found []ckpt.Found) {
 	t.Helper()
-	r, err := compile(ckpt.Rule{Name: "mine", When: when, Severity: ckpt.SeverityWarn})
+	r, err := compile(ckpt.Rule{Name: "mine", When: when, Severity: ckpt.SeverityWarn}, allPatterns())
 	if err != nil {
 		t.Errorf("%s: %v", when, err)
 		return nil
@@ -37,9 +37,11 @@ func tried(t *testing.T, when string) (found []ckpt.Found) {
 		"tasks":[{"id":1,"done":true,"cost":2},{"id":2,"done":false,"cost":3.5},{"id":3,"done":false,"cost":1}],"in":{"side":{"x":1}},"a-b":9}`)
 	previous := []byte(`{"n":6,"tasks":[],"in":{"side":{"x":1}}}`)
 	if !r.state {
-		return tryStep([]*rule{r}, run, &step)
+		found, _ = tryStep(t.Context(), []*rule{r}, run, &step)
+		return found
 	}
-	return tryState([]*rule{r}, run, state, previous, ckpt.ContentTypeJSON)
+	found, _ = tryState(t.Context(), []*rule{r}, run, state, previous, ckpt.ContentTypeJSON)
+	return found
 }
 
 func TestExpressions(t *testing.T) {
@@ -149,7 +151,7 @@ func TestHostileRulesAreStopped(t *testing.T) {
 			if err := w.Check(&p); err != nil {
 				t.Fatal(err)
 			}
-			found := w.State(&p, ckpt.RuleRun{}, state, state, ckpt.ContentTypeJSON).Broken
+			found := broken(w, &p, state, state, ckpt.ContentTypeJSON)
 			if len(found) != 2 || found[0].Rule != "hostile" || found[0].Severity != ckpt.SeverityWarn || !strings.Contains(found[0].Message, "The rule hostile of the policy was stopped") {
 				t.Fatalf("%+v", found)
 			}
@@ -166,7 +168,7 @@ func TestManyHostileRulesAreStopped(t *testing.T) {
 	for i := range ckpt.MaxRules {
 		p.Rules = append(p.Rules, ckpt.Rule{Name: "r" + string(rune('A'+i)), When: "all(state.l, all(state.l, true))", Severity: ckpt.SeverityInfo})
 	}
-	found := New().State(&p, ckpt.RuleRun{}, hostileState(), nil, ckpt.ContentTypeJSON).Broken
+	found := broken(New(), &p, hostileState(), nil, ckpt.ContentTypeJSON)
 	if len(found) != ckpt.MaxRules {
 		t.Errorf("%d of %d rules were stopped", len(found), ckpt.MaxRules)
 	}
@@ -176,7 +178,7 @@ func TestRulesAreNotTriedOnHugeStates(t *testing.T) {
 	p := ckpt.DefaultPolicy()
 	p.Rules = []ckpt.Rule{{Name: "mine", When: "state == 1", Severity: ckpt.SeverityInfo}}
 	state := asJSON(t, strings.Repeat("x", MaxRuleState+20_000))
-	found := New().State(&p, ckpt.RuleRun{}, state, nil, ckpt.ContentTypeJSON).Broken
+	found := broken(New(), &p, state, nil, ckpt.ContentTypeJSON)
 	if len(found) != 1 || !strings.Contains(found[0].Message, "was stopped: the state has 4.2 MB") {
 		t.Errorf("%+v", found)
 	}
@@ -250,7 +252,7 @@ func TestAWatchIsForManyGoroutines(t *testing.T) {
 			for j := range 300 {
 				p := ckpt.DefaultPolicy()
 				p.Rules = []ckpt.Rule{{Name: "mine", When: "state.n == " + time.Duration(i * j).String()[:1], Severity: ckpt.SeverityInfo}}
-				w.State(&p, ckpt.RuleRun{}, []byte(`{"n":1}`), nil, ckpt.ContentTypeJSON)
+				broken(w, &p, []byte(`{"n":1}`), nil, ckpt.ContentTypeJSON)
 			}
 		})
 	}
@@ -263,11 +265,11 @@ func FuzzRule(f *testing.F) {
 		f.Add(when, `{"n":1,"l":[{"x":0},"abc",[1]],"s":"aaa"}`)
 	}
 	f.Fuzz(func(t *testing.T, when, state string) {
-		r, err := compile(ckpt.Rule{Name: "mine", When: when, Severity: ckpt.SeverityWarn})
+		r, err := compile(ckpt.Rule{Name: "mine", When: when, Severity: ckpt.SeverityWarn}, allPatterns())
 		if err != nil {
 			return
 		}
-		tryStep([]*rule{r}, ckpt.RuleRun{}, &ckpt.Step{Result: ckpt.JSON(state)})
-		tryState([]*rule{r}, ckpt.RuleRun{}, []byte(state), []byte(state), ckpt.ContentTypeJSON)
+		_, _ = tryStep(t.Context(), []*rule{r}, ckpt.RuleRun{}, &ckpt.Step{Result: ckpt.JSON(state)})
+		_, _ = tryState(t.Context(), []*rule{r}, ckpt.RuleRun{}, []byte(state), []byte(state), ckpt.ContentTypeJSON)
 	})
 }

@@ -1,6 +1,7 @@
 package drift
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
@@ -22,9 +23,9 @@ func knownMembers() map[string][]string {
 
 // compileRules makes all rules of a policy, or says which is wrong and where.
 func compileRules(rules []ckpt.Rule) ([]*rule, error) {
-	list := make([]*rule, 0, len(rules))
+	list, budget := make([]*rule, 0, len(rules)), patternBudget(maxPatterns)
 	for i := range rules {
-		r, err := compile(rules[i])
+		r, err := compile(rules[i], &budget)
 		if err != nil {
 			return nil, fmt.Errorf("rules[%d].when of %s: %w", i, rules[i].Name, err)
 		}
@@ -42,8 +43,7 @@ type trial struct {
 }
 
 // try answers the rules that hold, and those that had to be stopped.
-func (t *trial) try(rules []*rule) []ckpt.Found {
-	var found []ckpt.Found
+func (t *trial) try(ctx context.Context, rules []*rule) (found []ckpt.Found, err error) {
 	left := MaxRulesWork
 	for _, r := range rules {
 		if t.size > MaxRuleState {
@@ -51,7 +51,10 @@ func (t *trial) try(rules []*rule) []ckpt.Found {
 			continue
 		}
 		work := min(left, MaxRuleWork)
-		yes, stopped, rest := r.holds(t.names, work)
+		yes, stopped, rest, err := r.holds(ctx, t.names, work)
+		if err != nil {
+			return nil, err
+		}
 		left -= work - rest
 		switch {
 		case stopped:
@@ -60,7 +63,7 @@ func (t *trial) try(rules []*rule) []ckpt.Found {
 			found = append(found, t.holding(r))
 		}
 	}
-	return found
+	return found, nil
 }
 
 func (t *trial) holding(r *rule) ckpt.Found {
@@ -90,7 +93,7 @@ func (t *trial) tooLarge(r *rule) ckpt.Found {
 }
 
 // tryStep tries the rules that do not ask for a state.
-func tryStep(rules []*rule, run ckpt.RuleRun, s *ckpt.Step) []ckpt.Found {
+func tryStep(ctx context.Context, rules []*rule, run ckpt.RuleRun, s *ckpt.Step) ([]ckpt.Found, error) {
 	var chosen []*rule
 	for _, r := range rules {
 		if !r.state {
@@ -98,19 +101,19 @@ func tryStep(rules []*rule, run ckpt.RuleRun, s *ckpt.Step) []ckpt.Found {
 		}
 	}
 	if len(chosen) == 0 {
-		return nil
+		return nil, nil
 	}
 	t := trial{what: "step", size: len(s.Args) + len(s.Result), found: ckpt.Evidence{Tool: s.Name, Steps: keysOf(s.Key)}}
 	t.names = runNames(run)
 	if t.size <= MaxRuleState {
 		t.names["step"] = stepNames(s)
 	}
-	return t.try(chosen)
+	return t.try(ctx, chosen)
 }
 
 // tryState tries the rules that ask for a state, and those that ask for neither
 // a state nor a step.
-func tryState(rules []*rule, run ckpt.RuleRun, state, previous []byte, contentType string) []ckpt.Found {
+func tryState(ctx context.Context, rules []*rule, run ckpt.RuleRun, state, previous []byte, contentType string) ([]ckpt.Found, error) {
 	var chosen []*rule
 	before := false
 	for _, r := range rules {
@@ -119,7 +122,7 @@ func tryState(rules []*rule, run ckpt.RuleRun, state, previous []byte, contentTy
 		}
 	}
 	if len(chosen) == 0 {
-		return nil
+		return nil, nil
 	}
 	t := trial{what: "state", size: len(state), names: runNames(run)}
 	if before {
@@ -139,7 +142,7 @@ func tryState(rules []*rule, run ckpt.RuleRun, state, previous []byte, contentTy
 			t.names["step"] = stepNames(run.Last)
 		}
 	}
-	return t.try(chosen)
+	return t.try(ctx, chosen)
 }
 
 // decoded is a JSON value as expressions see it, nil where it is none.

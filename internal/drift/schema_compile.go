@@ -33,9 +33,20 @@ type schema struct {
 	anchors     map[string]*jsonschema.Schema
 	refs        map[*jsonschema.Schema]*jsonschema.Schema
 	patterns    map[*jsonschema.Schema]*pattern
-	names       map[*jsonschema.Schema][]namePattern
-	never       map[*jsonschema.Schema]bool // the parts that are false
+	patternsOf  map[*jsonschema.Schema][]namePattern // its patternProperties
+	never       map[*jsonschema.Schema]bool          // the parts that are false
+
+	places int // bytes of the places of all parts together
+	budget patternBudget
 }
+
+// What a schema may cost to read. A part's place is the path to it, so that a
+// long name above many parts would be kept as often as there are parts.
+const (
+	maxSchemaDepth   = 200                   // parts in parts
+	maxSchemaNesting = 2*maxSchemaDepth + 20 // of the JSON: reading it costs its length for each level
+	maxSchemaPlaces  = 4 << 20               // bytes of all places together
+)
 
 // namePattern is one of patternProperties.
 type namePattern struct {
@@ -51,6 +62,9 @@ func compileSchema(text ckpt.JSON) (*schema, error) {
 		}
 		text = ckpt.SnapshotSchema
 	}
+	if depth := nesting(text); depth > maxSchemaNesting {
+		return nil, fmt.Errorf("it is more than %d deep", maxSchemaDepth)
+	}
 	var root jsonschema.Schema
 	if err := json.Unmarshal(text, &root); err != nil {
 		return nil, fmt.Errorf("it is no JSON Schema: %w", err)
@@ -58,8 +72,8 @@ func compileSchema(text ckpt.JSON) (*schema, error) {
 	s := &schema{
 		root: &root, draft7: strings.Contains(root.Schema, "draft-07"),
 		byPlace: map[string]*jsonschema.Schema{}, anchors: map[string]*jsonschema.Schema{}, refs: map[*jsonschema.Schema]*jsonschema.Schema{},
-		patterns: map[*jsonschema.Schema]*pattern{}, names: map[*jsonschema.Schema][]namePattern{},
-		never: map[*jsonschema.Schema]bool{},
+		patterns: map[*jsonschema.Schema]*pattern{}, patternsOf: map[*jsonschema.Schema][]namePattern{},
+		never: map[*jsonschema.Schema]bool{}, budget: maxPatterns,
 	}
 	if v := root.Schema; v != "" && !s.draft7 && !strings.Contains(v, "2020-12") {
 		return nil, fmt.Errorf("$schema is %q: draft 2020-12 and draft-07 are known", cut(v))
@@ -76,8 +90,22 @@ func compileSchema(text ckpt.JSON) (*schema, error) {
 	return s, err
 }
 
-// maxSchemaDepth is how deep a schema may be.
-const maxSchemaDepth = 200
+// nesting is how many arrays and objects stand in one another in a JSON text.
+func nesting(text []byte) int {
+	depth, most := 0, 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			i = stringEnd(text, i) - 1
+		case '[', '{':
+			depth++
+			most = max(most, depth)
+		case ']', '}':
+			depth--
+		}
+	}
+	return most
+}
 
 // visit notes a part of the schema and all parts below it.
 func (s *schema) visit(place string, part *jsonschema.Schema, depth int) error {
@@ -87,6 +115,9 @@ func (s *schema) visit(place string, part *jsonschema.Schema, depth int) error {
 	if depth > maxSchemaDepth {
 		return fmt.Errorf("%s: it is more than %d deep", cut(place), maxSchemaDepth)
 	}
+	if s.places += len(place); s.places > maxSchemaPlaces {
+		return fmt.Errorf("the names of its parts are too long: with the names above them they may have %s together", byteText(maxSchemaPlaces))
+	}
 	s.byPlace[place] = part
 	s.never[part] = part.Not != nil && reflect.ValueOf(*part.Not).IsZero()
 	s.unevaluated = s.unevaluated || part.UnevaluatedItems != nil || part.UnevaluatedProperties != nil
@@ -95,6 +126,8 @@ func (s *schema) visit(place string, part *jsonschema.Schema, depth int) error {
 			return fmt.Errorf("%s: type is %q: it is one of %s", placeText(place), cut(kind), strings.Join(schemaTypes, ", "))
 		}
 	}
+	slices.Sort(part.Types)
+	part.Types = slices.Compact(part.Types)
 	switch {
 	case part.DynamicRef != "":
 		return fmt.Errorf("%s: $dynamicRef is not supported", placeText(place))
@@ -132,18 +165,18 @@ func placeText(place string) string {
 
 func (s *schema) compilePatterns(place string, part *jsonschema.Schema) error {
 	if part.Pattern != "" {
-		p, err := compilePattern(part.Pattern)
+		p, err := s.budget.compile(part.Pattern)
 		if err != nil {
 			return fmt.Errorf("%s/pattern: %w", place, err)
 		}
 		s.patterns[part] = p
 	}
 	for _, text := range sortedKeys(part.PatternProperties, len(part.PatternProperties)) {
-		p, err := compilePattern(text)
+		p, err := s.budget.compile(text)
 		if err != nil {
 			return fmt.Errorf("%s/patternProperties: %w", place, err)
 		}
-		s.names[part] = append(s.names[part], namePattern{p, part.PatternProperties[text]})
+		s.patternsOf[part] = append(s.patternsOf[part], namePattern{p, part.PatternProperties[text]})
 	}
 	return nil
 }
@@ -201,17 +234,27 @@ func below(s *jsonschema.Schema, visit func(name string, child *jsonschema.Schem
 	}
 }
 
-// maxPattern is how many instructions a compiled pattern has at most.
-const maxPattern = 2000
+// What patterns may have.
+const (
+	maxPattern     = 2000    // instructions of one
+	maxPatternText = 4 << 10 // bytes of one
+	maxPatterns    = 50_000  // instructions of all in a schema, or in the rules of a policy
+)
 
-// pattern is a regular expression and what 8 bytes of text cost in it.
+// pattern is a regular expression, and how many instructions it has.
 type pattern struct {
 	*regexp.Regexp
-	cost int
+	instructions int
 }
 
-// compilePattern refuses patterns that are wrong or too large.
-func compilePattern(text string) (*pattern, error) {
+// patternBudget is how many instructions further patterns may have.
+type patternBudget int
+
+// compile refuses patterns that are wrong or too large.
+func (b *patternBudget) compile(text string) (*pattern, error) {
+	if len(text) > maxPatternText {
+		return nil, errors.New("the pattern is too large")
+	}
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
 		return nil, fmt.Errorf("the pattern is wrong: %w", err)
@@ -220,15 +263,19 @@ func compilePattern(text string) (*pattern, error) {
 	if err != nil || len(program.Inst) > maxPattern {
 		return nil, errors.New("the pattern is too large")
 	}
+	if *b -= patternBudget(len(program.Inst)); *b < 0 {
+		return nil, errors.New("the patterns are too large together")
+	}
 	compiled, err := regexp.Compile(text)
 	if err != nil {
 		return nil, fmt.Errorf("the pattern is wrong: %w", err)
 	}
-	return &pattern{compiled, 1 + len(program.Inst)/8}, nil
+	return &pattern{compiled, len(program.Inst)}, nil
 }
 
-// match pays for every byte by the size of the pattern, before it looks.
+// match pays before it looks: at worst every instruction is tried at every
+// byte, and a machine of that size is made first.
 func (p *pattern) match(m *meter, s string) bool {
-	m.pay(1 + len(s)/8*p.cost)
+	m.pay(4 + (len(s)+8)*p.instructions/8)
 	return p.MatchString(s)
 }

@@ -1,8 +1,10 @@
 package drift
 
 import (
+	"context"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -21,16 +23,50 @@ type violation struct{ pointer, what string }
 type validation struct {
 	*schema
 	meter
+	path  []segment // from the state to the value that is being tried; not kept while quiet
 	found []violation
 	quiet int // above 0 what is found does not count: it is an alternative
 }
 
+// segment is one step down in a state: a member's name, or the index of an item.
+type segment struct {
+	name  string
+	index int // -1 for a name
+}
+
+// maxPointer is how many bytes of a pointer are kept: the names in a state may
+// be of any length.
+const maxPointer = 1000
+
+// pointer is the JSON pointer to a place, cut where it is very long.
+func pointer(path []segment) string {
+	var b strings.Builder
+	for _, s := range path {
+		b.WriteByte('/')
+		if s.index >= 0 {
+			b.WriteString(strconv.Itoa(s.index))
+		} else {
+			_, _ = pointerEscapes.WriteString(&b, s.name[:min(len(s.name), maxPointer+1)])
+		}
+		if b.Len() > maxPointer {
+			return cutTo(b.String(), maxPointer)
+		}
+	}
+	return b.String()
+}
+
 // try answers what of a value breaks the schema, the first places of it.
-// stopped says that it cost too much.
-func (s *schema) try(value any) (found []violation, stopped bool) {
-	v := &validation{schema: s, meter: meter{work: MaxSchemaWork}}
-	stopped = metered(func() { v.valid(s.root, value, "", nil) })
-	return v.found, stopped
+// stopped says that it cost too much; err is why ctx ended it.
+func (s *schema) try(ctx context.Context, value any) (found []violation, stopped bool, err error) {
+	found, _, stopped, err = s.tryFor(ctx, value, MaxSchemaWork)
+	return found, stopped, err
+}
+
+// tryFor is try with another limit. left is the work that was not needed.
+func (s *schema) tryFor(ctx context.Context, value any, work int) (found []violation, left int, stopped bool, err error) {
+	v := &validation{schema: s, meter: meter{ctx: ctx, work: work}}
+	stopped, err = metered(func() { v.valid(s.root, value, nil) })
+	return v.found, max(0, v.work), stopped, err
 }
 
 // seen is what of a value the parts of a schema have evaluated.
@@ -41,57 +77,94 @@ type seen struct {
 	allItems bool
 }
 
-func (s *seen) name(key string) {
-	if s != nil {
-		if s.names == nil {
-			s.names = map[string]bool{}
-		}
-		s.names[key] = true
-	}
-}
-
-func (s *seen) item(i int) {
-	if s != nil {
-		if s.items == nil {
-			s.items = map[int]bool{}
-		}
-		s.items[i] = true
-	}
-}
-
-func (s *seen) merge(other *seen) {
-	if s == nil || other == nil {
+// name notes that a member was evaluated.
+func (v *validation) name(s *seen, key string) {
+	if s == nil {
 		return
 	}
-	for key := range other.names {
-		s.name(key)
+	v.pay(2 + len(key)/64)
+	if s.names == nil {
+		s.names = map[string]bool{}
 	}
-	for i := range other.items {
-		s.item(i)
-	}
-	s.allNames, s.allItems = s.allNames || other.allNames, s.allItems || other.allItems
+	s.names[key] = true
 }
 
-// no notes a place that breaks the schema.
-func (v *validation) no(at, format string, args ...any) bool {
-	if v.quiet == 0 && len(v.found) < maxPlaces {
-		v.found = append(v.found, violation{at, sentence(format, args...)})
+// item notes that an item was evaluated.
+func (v *validation) item(s *seen, i int) {
+	if s == nil {
+		return
 	}
+	v.pay(2)
+	if s.items == nil {
+		s.items = map[int]bool{}
+	}
+	s.items[i] = true
+}
+
+// merge adds what one part has evaluated to what others have. from is not used
+// any more, so that the larger of the two can take in the smaller.
+func (v *validation) merge(into, from *seen) {
+	if into == nil || from == nil {
+		return
+	}
+	if len(into.names) < len(from.names) {
+		into.names, from.names = from.names, into.names
+	}
+	if len(into.items) < len(from.items) {
+		into.items, from.items = from.items, into.items
+	}
+	v.pay(len(from.names) + len(from.items))
+	for key := range from.names {
+		v.name(into, key)
+	}
+	for i := range from.items {
+		v.item(into, i)
+	}
+	into.allNames, into.allItems = into.allNames || from.allNames, into.allItems || from.allItems
+}
+
+// no notes that the value breaks the schema.
+func (v *validation) no(format string, args ...any) bool {
+	if v.quiet == 0 && len(v.found) < maxPlaces {
+		v.found = append(v.found, violation{pointer(v.path), sentence(format, args...)})
+	}
+	return false
+}
+
+// noMember notes that a member of the value breaks the schema.
+func (v *validation) noMember(name, format string, args ...any) bool {
+	if v.quiet > 0 || len(v.found) >= maxPlaces {
+		return false
+	}
+	v.path = append(v.path, segment{name, -1})
+	v.no(format, args...)
+	v.path = v.path[:len(v.path)-1]
 	return false
 }
 
 // fits is valid without noting anything.
 func (v *validation) fits(s *jsonschema.Schema, value any, seen *seen) bool {
 	v.quiet++
-	ok := v.valid(s, value, "", seen)
+	ok := v.valid(s, value, seen)
 	v.quiet--
 	return ok
 }
 
-// valid tries a part of the schema on a value. Where it is valid, seen gets
+// below tries a part of the schema on a value that is inside another.
+func (v *validation) below(s *jsonschema.Schema, value any, at segment) bool {
+	if v.quiet > 0 {
+		return v.valid(s, value, nil)
+	}
+	v.path = append(v.path, at)
+	ok := v.valid(s, value, nil)
+	v.path = v.path[:len(v.path)-1]
+	return ok
+}
+
+// valid tries a part of the schema on a value. Where it is valid, into gets
 // what was evaluated.
-func (v *validation) valid(s *jsonschema.Schema, value any, at string, into *seen) bool {
-	v.pay(4)
+func (v *validation) valid(s *jsonschema.Schema, value any, into *seen) bool {
+	v.pay(6)
 	if v.depth++; v.depth > maxDown {
 		panic(tooMuch{})
 	}
@@ -102,54 +175,54 @@ func (v *validation) valid(s *jsonschema.Schema, value any, at string, into *see
 	}
 	ok := true
 	if target := v.refs[s]; target != nil {
-		ok = v.valid(target, value, at, own)
+		ok = v.valid(target, value, own)
 		if v.draft7 {
-			return ok // its neighbours do not count
+			return ok // its neighbors do not count
 		}
 	}
-	ok = v.simple(s, value, at) && ok
-	ok = v.logic(s, value, at, own) && ok
+	ok = v.simple(s, value) && ok
+	ok = v.logic(s, value, own) && ok
 	switch value := value.(type) {
 	case string:
-		ok = v.text(s, value, at) && ok
+		ok = v.text(s, value) && ok
 	case float64:
-		ok = v.number(s, value, at) && ok
+		ok = v.number(s, value) && ok
 	case []any:
-		ok = v.array(s, value, at, own) && ok
+		ok = v.array(s, value, own) && ok
 	case map[string]any:
-		ok = v.object(s, value, at, own) && ok
+		ok = v.object(s, value, own) && ok
 	}
 	if ok {
-		into.merge(own)
+		v.merge(into, own)
 	}
 	return ok
 }
 
 // simple tries type, enum and const.
-func (v *validation) simple(s *jsonschema.Schema, value any, at string) bool {
+func (v *validation) simple(s *jsonschema.Schema, value any) bool {
 	ok := true
 	if types := s.Types; s.Type != "" || types != nil {
 		if s.Type != "" {
 			types = []string{s.Type}
 		}
 		if kind := kindOf(value); !slices.Contains(types, kind) && !(kind == "integer" && slices.Contains(types, "number")) {
-			ok = v.no(at, "is %s and must be %s", article(kind), alternatives(types))
+			ok = v.no("is %s and must be %s", article(kind), alternatives(types))
 		}
 	}
 	if s.Enum != nil && !slices.ContainsFunc(s.Enum, func(e any) bool { return v.equal(e, value) }) {
-		ok = v.no(at, "is none of the %s that are allowed", count(len(s.Enum), "value"))
+		ok = v.no("is none of the %s that are allowed", count(len(s.Enum), "value"))
 	}
 	if s.Const != nil && !v.equal(*s.Const, value) {
-		ok = v.no(at, "is not the one value that is allowed")
+		ok = v.no("is not the one value that is allowed")
 	}
 	return ok
 }
 
 // logic tries what holds parts together.
-func (v *validation) logic(s *jsonschema.Schema, value any, at string, own *seen) bool {
+func (v *validation) logic(s *jsonschema.Schema, value any, own *seen) bool {
 	ok := true
 	for _, part := range s.AllOf {
-		ok = v.valid(part, value, at, own) && ok
+		ok = v.valid(part, value, own) && ok
 	}
 	if s.AnyOf != nil {
 		n := 0
@@ -157,7 +230,7 @@ func (v *validation) logic(s *jsonschema.Schema, value any, at string, own *seen
 			n += b2i(v.fits(part, value, own))
 		}
 		if n == 0 {
-			ok = v.no(at, "fits none of the %s of anyOf", count(len(s.AnyOf), "form"))
+			ok = v.no("fits none of the %s of anyOf", count(len(s.AnyOf), "form"))
 		}
 	}
 	if s.OneOf != nil {
@@ -166,11 +239,11 @@ func (v *validation) logic(s *jsonschema.Schema, value any, at string, own *seen
 			n += b2i(v.fits(part, value, own))
 		}
 		if n != 1 {
-			ok = v.no(at, "fits %d of the %s of oneOf, not one", n, count(len(s.OneOf), "form"))
+			ok = v.no("fits %d of the %s of oneOf, not one", n, count(len(s.OneOf), "form"))
 		}
 	}
 	if s.Not != nil && v.fits(s.Not, value, nil) {
-		ok = v.no(at, "is what is not allowed")
+		ok = v.no("is what is not allowed")
 	}
 	if s.If != nil {
 		next := s.Else
@@ -178,32 +251,33 @@ func (v *validation) logic(s *jsonschema.Schema, value any, at string, own *seen
 			next = s.Then
 		}
 		if next != nil {
-			ok = v.valid(next, value, at, own) && ok
+			ok = v.valid(next, value, own) && ok
 		}
 	}
 	return ok
 }
 
-func (v *validation) array(s *jsonschema.Schema, list []any, at string, own *seen) bool {
-	ok := v.items(s, list, at, own)
+func (v *validation) array(s *jsonschema.Schema, list []any, own *seen) bool {
+	ok := v.items(s, list, own)
 	if s.MinItems != nil && len(list) < *s.MinItems {
-		ok = v.no(at, "has %s, fewer than %d", count(len(list), "item"), *s.MinItems)
+		ok = v.no("has %s, fewer than %d", count(len(list), "item"), *s.MinItems)
 	}
 	if s.MaxItems != nil && len(list) > *s.MaxItems {
-		ok = v.no(at, "has %s, more than %d", count(len(list), "item"), *s.MaxItems)
+		ok = v.no("has %s, more than %d", count(len(list), "item"), *s.MaxItems)
 	}
 	if s.UniqueItems {
 		if i, j := v.twins(list); j > 0 {
-			ok = v.no(at, "has the same item at %d and %d", i, j)
+			ok = v.no("has the same item at %d and %d", i, j)
 		}
 	}
 	if s.Contains != nil {
-		ok = v.contains(s, list, at, own) && ok
+		ok = v.contains(s, list, own) && ok
 	}
 	if s.UnevaluatedItems != nil && !own.allItems {
 		for i, item := range list {
+			v.pay(1)
 			if !own.items[i] {
-				ok = v.valid(s.UnevaluatedItems, item, at+"/"+strconv.Itoa(i), nil) && ok
+				ok = v.below(s.UnevaluatedItems, item, segment{index: i}) && ok
 			}
 		}
 		own.allItems = true
@@ -212,7 +286,7 @@ func (v *validation) array(s *jsonschema.Schema, list []any, at string, own *see
 }
 
 // items tries the parts for items: those at the beginning, then the rest.
-func (v *validation) items(s *jsonschema.Schema, list []any, at string, own *seen) bool {
+func (v *validation) items(s *jsonschema.Schema, list []any, own *seen) bool {
 	first, rest := s.PrefixItems, s.Items
 	if v.draft7 {
 		first, rest = s.ItemsArray, s.Items
@@ -225,11 +299,11 @@ func (v *validation) items(s *jsonschema.Schema, list []any, at string, own *see
 		part := rest
 		if i < len(first) {
 			part = first[i]
+		} else if rest == nil {
+			break
 		}
-		if part != nil {
-			ok = v.valid(part, item, at+"/"+strconv.Itoa(i), nil) && ok
-			own.item(i)
-		}
+		ok = v.below(part, item, segment{index: i}) && ok
+		v.item(own, i)
 	}
 	if rest != nil && own != nil {
 		own.allItems = true
@@ -237,7 +311,7 @@ func (v *validation) items(s *jsonschema.Schema, list []any, at string, own *see
 	return ok
 }
 
-func (v *validation) contains(s *jsonschema.Schema, list []any, at string, own *seen) bool {
+func (v *validation) contains(s *jsonschema.Schema, list []any, own *seen) bool {
 	n, least := 0, 1
 	if s.MinContains != nil {
 		least = *s.MinContains
@@ -245,22 +319,24 @@ func (v *validation) contains(s *jsonschema.Schema, list []any, at string, own *
 	for i, item := range list {
 		if v.fits(s.Contains, item, nil) {
 			n++
-			own.item(i)
+			v.item(own, i)
 		}
 	}
 	switch {
 	case n < least:
-		return v.no(at, "has %s of the form that contains asks for, fewer than %d", count(n, "item"), least)
+		return v.no("has %s of the form that contains asks for, fewer than %d", count(n, "item"), least)
 	case s.MaxContains != nil && n > *s.MaxContains:
-		return v.no(at, "has %s of the form that contains asks for, more than %d", count(n, "item"), *s.MaxContains)
+		return v.no("has %s of the form that contains asks for, more than %d", count(n, "item"), *s.MaxContains)
 	}
 	return true
 }
 
 // twins are two equal items, 0 and 0 where there are none.
 func (v *validation) twins(list []any) (int, int) {
+	v.pay(2 * len(list))
 	byHash := make(map[uint64][]int, len(list))
 	for j, item := range list {
+		v.pay(2)
 		h := v.hash(item)
 		for _, i := range byHash[h] {
 			if v.equal(list[i], item) {

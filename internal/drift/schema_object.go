@@ -1,27 +1,30 @@
 package drift
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-func (v *validation) object(s *jsonschema.Schema, object map[string]any, at string, own *seen) bool {
-	ok := v.members(s, object, at, own)
+func (v *validation) object(s *jsonschema.Schema, object map[string]any, own *seen) bool {
+	ok := v.members(s, object, own)
 	if s.MinProperties != nil && len(object) < *s.MinProperties {
-		ok = v.no(at, "has %s, fewer than %d", count(len(object), "member"), *s.MinProperties)
+		ok = v.no("has %s, fewer than %d", count(len(object), "member"), *s.MinProperties)
 	}
 	if s.MaxProperties != nil && len(object) > *s.MaxProperties {
-		ok = v.no(at, "has %s, more than %d", count(len(object), "member"), *s.MaxProperties)
+		ok = v.no("has %s, more than %d", count(len(object), "member"), *s.MaxProperties)
 	}
-	ok = v.required(s.Required, object, at) && ok
-	ok = v.dependent(s, object, at, own) && ok
+	ok = v.required(s.Required, object) && ok
+	ok = v.dependent(s, object, own) && ok
 	if s.UnevaluatedProperties != nil && !own.allNames {
-		for key, value := range object {
+		for _, key := range v.names(object) {
+			v.payText(2 * len(key))
 			if !own.names[key] {
-				ok = v.valid(s.UnevaluatedProperties, value, at+pointerTo(key), nil) && ok
+				ok = v.below(s.UnevaluatedProperties, object[key], segment{key, -1}) && ok
 			}
 		}
 		own.allNames = true
@@ -29,98 +32,107 @@ func (v *validation) object(s *jsonschema.Schema, object map[string]any, at stri
 	return ok
 }
 
+// names are the names of the members of an object, in order where it matters
+// which of them is named first.
+func (v *validation) names(object map[string]any) []string {
+	if v.quiet == 0 && len(v.found) < maxPlaces {
+		return v.keys(object)
+	}
+	v.pay(1 + 2*len(object))
+	return slices.AppendSeq(make([]string, 0, len(object)), maps.Keys(object))
+}
+
 // members tries the parts for members: by name, by pattern, and the rest.
-func (v *validation) members(s *jsonschema.Schema, object map[string]any, at string, own *seen) bool {
+func (v *validation) members(s *jsonschema.Schema, object map[string]any, own *seen) bool {
 	ok := true
 	if s.Properties == nil && s.PatternProperties == nil && s.AdditionalProperties == nil && s.PropertyNames == nil {
 		return true
 	}
-	for _, key := range sortedKeys(object, len(object)) {
-		v.payText(len(key))
-		value, known := object[key], false
+	for _, key := range v.names(object) {
+		v.pay(2 + len(key)/32)
+		value, known, at := object[key], false, segment{key, -1}
 		if part := s.Properties[key]; part != nil {
-			ok, known = v.valid(part, value, at+pointerTo(key), nil) && ok, true
+			ok, known = v.below(part, value, at) && ok, true
 		}
-		for _, name := range v.names[s] {
+		for _, name := range v.patternsOf[s] {
 			if name.match(&v.meter, key) {
-				ok, known = v.valid(name.schema, value, at+pointerTo(key), nil) && ok, true
+				ok, known = v.below(name.schema, value, at) && ok, true
 			}
 		}
 		if !known && s.AdditionalProperties != nil {
-			ok, known = v.additional(s.AdditionalProperties, value, at+pointerTo(key)) && ok, true
+			ok, known = v.additional(s.AdditionalProperties, value, at) && ok, true
 		}
 		if known {
-			own.name(key)
+			v.name(own, key)
 		}
 		if s.PropertyNames != nil && !v.fits(s.PropertyNames, key, nil) {
-			ok = v.no(at+pointerTo(key), "has a name that is not allowed")
+			ok = v.noMember(key, "has a name that is not allowed")
 		}
 	}
 	return ok
 }
 
 // additional says of a member that is forbidden that it is not known.
-func (v *validation) additional(s *jsonschema.Schema, value any, at string) bool {
+func (v *validation) additional(s *jsonschema.Schema, value any, at segment) bool {
 	if v.never[s] {
-		return v.no(at, "is not known to the schema")
+		return v.noMember(at.name, "is not known to the schema")
 	}
-	return v.valid(s, value, at, nil)
+	return v.below(s, value, at)
 }
 
-func (v *validation) required(names []string, object map[string]any, at string) bool {
+func (v *validation) required(names []string, object map[string]any) bool {
 	ok := true
 	for _, name := range names {
-		v.pay(1)
-		if _, there := object[name]; !there {
-			ok = v.no(at+pointerTo(name), "is missing")
+		if _, there := v.member(object, name); !there {
+			ok = v.noMember(name, "is missing")
 		}
 	}
 	return ok
 }
 
 // dependent tries what is asked for because of other members.
-func (v *validation) dependent(s *jsonschema.Schema, object map[string]any, at string, own *seen) bool {
+func (v *validation) dependent(s *jsonschema.Schema, object map[string]any, own *seen) bool {
 	names, parts := s.DependentRequired, s.DependentSchemas
 	if v.draft7 {
 		names, parts = s.DependencyStrings, s.DependencySchemas
 	}
 	ok := true
 	for key, needed := range names {
-		if _, there := object[key]; there {
-			ok = v.required(needed, object, at) && ok
+		if _, there := v.member(object, key); there {
+			ok = v.required(needed, object) && ok
 		}
 	}
 	for key, part := range parts {
-		if _, there := object[key]; there {
-			ok = v.valid(part, object, at, own) && ok
+		if _, there := v.member(object, key); there {
+			ok = v.valid(part, object, own) && ok
 		}
 	}
 	return ok
 }
 
-func (v *validation) text(s *jsonschema.Schema, value, at string) bool {
+func (v *validation) text(s *jsonschema.Schema, value string) bool {
 	ok := true
 	if s.MinLength != nil || s.MaxLength != nil {
 		v.payText(len(value))
 		n := utf8.RuneCountInString(value)
 		if s.MinLength != nil && n < *s.MinLength {
-			ok = v.no(at, "has %s, fewer than %d", count(n, "character"), *s.MinLength)
+			ok = v.no("has %s, fewer than %d", count(n, "character"), *s.MinLength)
 		}
 		if s.MaxLength != nil && n > *s.MaxLength {
-			ok = v.no(at, "has %s, more than %d", count(n, "character"), *s.MaxLength)
+			ok = v.no("has %s, more than %d", count(n, "character"), *s.MaxLength)
 		}
 	}
 	if p := v.patterns[s]; p != nil && !p.match(&v.meter, value) {
-		ok = v.no(at, "does not match the pattern %q", cut(s.Pattern))
+		ok = v.no("does not match the pattern %q", cut(s.Pattern))
 	}
 	return ok
 }
 
-func (v *validation) number(s *jsonschema.Schema, x float64, at string) bool {
+func (v *validation) number(s *jsonschema.Schema, x float64) bool {
 	ok := true
 	if s.MultipleOf != nil {
 		if _, rest := math.Modf(x / *s.MultipleOf); rest != 0 {
-			ok = v.no(at, "is no multiple of %s", figure(*s.MultipleOf))
+			ok = v.no("is no multiple of %s", limit(*s.MultipleOf))
 		}
 	}
 	for _, bound := range []struct {
@@ -134,7 +146,7 @@ func (v *validation) number(s *jsonschema.Schema, x float64, at string) bool {
 		{s.ExclusiveMaximum, func(l float64) bool { return x >= l }, "is not less than %s"},
 	} {
 		if bound.limit != nil && bound.breaks(*bound.limit) {
-			ok = v.no(at, bound.words, figure(*bound.limit))
+			ok = v.no(bound.words, limit(*bound.limit))
 		}
 	}
 	return ok
@@ -160,10 +172,19 @@ func kindOf(value any) string {
 	return "object"
 }
 
-func alternatives(types []string) string {
+// alternatives are types as a message names them. It is written only where the
+// message is.
+type alternatives []string
+
+func (types alternatives) String() string {
 	words := make([]string, len(types))
 	for i, kind := range types {
 		words[i] = article(kind)
 	}
 	return strings.Join(words, " or ")
 }
+
+// limit is a number as a message names it.
+type limit float64
+
+func (l limit) String() string { return figure(float64(l)) }

@@ -48,7 +48,7 @@ func TestSchemaNamesThePlace(t *testing.T) {
 	} {
 		p := ckpt.DefaultPolicy()
 		p.Schema = ckpt.JSON(form)
-		found := New().State(&p, ckpt.RuleRun{}, []byte(state), nil, ckpt.ContentTypeJSON).Broken
+		found := broken(New(), &p, []byte(state), nil, ckpt.ContentTypeJSON)
 		switch {
 		case want == "" && len(found) != 0, want != "" && len(found) != 1:
 			t.Errorf("%s: %+v", state, found)
@@ -65,7 +65,7 @@ func TestSchemaNamesThePlace(t *testing.T) {
 func TestStatesThatAreNoJSONBreakASchema(t *testing.T) {
 	p := ckpt.DefaultPolicy()
 	p.Schema = ckpt.JSON("true")
-	if found := New().State(&p, ckpt.RuleRun{}, []byte("x"), nil, "text/plain").Broken; len(found) != 1 || found[0].Rule != RuleSchema {
+	if found := broken(New(), &p, []byte("x"), nil, "text/plain"); len(found) != 1 || found[0].Rule != RuleSchema {
 		t.Errorf("%+v", found)
 	}
 }
@@ -77,7 +77,7 @@ func TestTheShippedSchema(t *testing.T) {
 	if err := w.Check(&p); err != nil {
 		t.Fatal(err)
 	}
-	found := w.State(&p, ckpt.RuleRun{}, []byte(`{}`), nil, ckpt.ContentTypeJSON).Broken
+	found := broken(w, &p, []byte(`{}`), nil, ckpt.ContentTypeJSON)
 	if len(found) != 1 || !strings.Contains(found[0].Message, "is missing") {
 		t.Errorf("%+v", found)
 	}
@@ -135,7 +135,7 @@ func TestHostileSchemasAreStopped(t *testing.T) {
 			if err := w.Check(&p); err != nil {
 				t.Fatal(err)
 			}
-			found := w.State(&p, ckpt.RuleRun{}, []byte(test[1]), nil, ckpt.ContentTypeJSON).Broken
+			found := broken(w, &p, []byte(test[1]), nil, ckpt.ContentTypeJSON)
 			if len(found) != 1 || found[0].Rule != RuleSchemaStopped || found[0].Severity != ckpt.SeverityWarn {
 				if name == "depth" && len(found) == 0 {
 					return // deep, but fine
@@ -198,7 +198,7 @@ func TestOfficialSchemaTests(t *testing.T) {
 			}
 			for _, test := range c.Tests {
 				tried++
-				found, stopped := s.try(test.Data)
+				found, stopped, _ := s.try(t.Context(), test.Data)
 				if stopped || (len(found) == 0) != test.Valid {
 					t.Errorf("%s %s: %s: %s: %v %v", filepath.Base(filepath.Dir(file)), filepath.Base(file), c.Description, test.Description, found, stopped)
 				}
@@ -244,7 +244,7 @@ func FuzzSchema(f *testing.F) {
 			return
 		}
 		for i, p := range pairs {
-			found, stopped := p.ours.try(v)
+			found, stopped, _ := p.ours.try(t.Context(), v)
 			if err := p.theirs.Validate(v); (err == nil) != (len(found) == 0) || stopped {
 				t.Errorf("schema %d on %s: the library says %v, and this %v", i, state, err, found)
 			}

@@ -113,8 +113,10 @@ func article(kind string) string {
 }
 
 // cut shortens a text for a message.
-func cut(s string) string {
-	const most = 60
+func cut(s string) string { return cutTo(s, 60) }
+
+// cutTo shortens a text to so many bytes, and says that it did.
+func cutTo(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

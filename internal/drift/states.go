@@ -75,10 +75,11 @@ func (r *run) changed(found []ckpt.Found, p *ckpt.StatePrint) []ckpt.Found {
 	return found
 }
 
+// pointerEscapes are how names are written in a JSON pointer.
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
 // pointerTo is the JSON pointer to a top-level key.
-func pointerTo(key string) string {
-	return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
-}
+func pointerTo(key string) string { return "/" + pointerEscapes.Replace(key) }
 
 // named lists names, the first of them where they are many.
 func named(names []string) string {

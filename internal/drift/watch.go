@@ -1,6 +1,7 @@
 package drift
 
 import (
+	"context"
 	"encoding/json"
 	"hash/maphash"
 	"sync"
@@ -16,13 +17,19 @@ type watch struct {
 	seed     maphash.Seed
 	mu       sync.Mutex
 	compiled map[uint64]*compiled
+	bytes    int // of the policies that are kept compiled
 }
 
-// maxCompiled is how many policies are kept compiled.
-const maxCompiled = 256
+// What is kept compiled at most: policies, and bytes of their schemas and rules.
+// Compiled they take some ten times as much.
+const (
+	maxCompiled      = 256
+	maxCompiledBytes = 4 << 20
+)
 
 // compiled is the part of a policy that has to be compiled.
 type compiled struct {
+	once   sync.Once
 	schema *schema // nil for none
 	rules  []*rule
 	err    error
@@ -30,93 +37,140 @@ type compiled struct {
 
 var nothing compiled
 
-// of is what a policy compiles to, made once.
+// of is what a policy compiles to, made once. Who needs another policy does not
+// wait for it.
 func (w *watch) of(p *ckpt.Policy) *compiled {
 	if p.Schema == nil && len(p.Rules) == 0 {
 		return &nothing
 	}
-	key := w.key(p)
+	c := w.entry(p)
+	c.once.Do(func() { c.compile(p) })
+	return c
+}
+
+func (w *watch) entry(p *ckpt.Policy) *compiled {
+	key, size := w.key(p)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := w.compiled[key]
 	if c == nil {
-		if len(w.compiled) >= maxCompiled {
+		if len(w.compiled) >= maxCompiled || w.bytes+size > maxCompiledBytes {
 			clear(w.compiled)
+			w.bytes = 0
 		}
-		c = compilePolicy(p)
-		w.compiled[key] = c
+		c = &compiled{}
+		w.compiled[key], w.bytes = c, w.bytes+size
 	}
 	return c
 }
 
-func (w *watch) key(p *ckpt.Policy) uint64 {
+// key tells policies apart by what is compiled of them; size is how long that is.
+func (w *watch) key(p *ckpt.Policy) (key uint64, size int) {
 	var h maphash.Hash
 	h.SetSeed(w.seed)
-	h.Write(p.Schema)
+	write := func(s string) {
+		size += len(s)
+		h.WriteString(s)
+		h.WriteByte(0)
+	}
+	write(string(p.Schema))
 	for i := range p.Rules {
 		r := &p.Rules[i]
 		for _, s := range []string{r.Name, r.When, string(r.Severity), r.Message} {
-			h.WriteByte(0)
-			h.WriteString(s)
+			write(s)
 		}
 	}
-	return h.Sum64()
+	return h.Sum64(), size
 }
 
-func compilePolicy(p *ckpt.Policy) *compiled {
-	c := &compiled{}
+// compile makes what a policy needs, or notes what is wrong with it.
+func (c *compiled) compile(p *ckpt.Policy) {
+	c.err = ckpt.Errorf(ckpt.CodeInvalid, "the schema or a rule cannot be read") // it stays where a library panics
+	c.err = c.tryCompile(p)
+}
+
+func (c *compiled) tryCompile(p *ckpt.Policy) (err error) {
 	if p.Schema != nil {
-		if c.schema, c.err = compileSchema(p.Schema); c.err != nil {
-			c.err = ckpt.Errorf(ckpt.CodeInvalid, "schema: %v", c.err)
-			return c
+		if c.schema, err = compileSchema(p.Schema); err != nil {
+			return ckpt.Errorf(ckpt.CodeInvalid, "schema: %v", err)
 		}
 	}
-	if c.rules, c.err = compileRules(p.Rules); c.err != nil {
-		c.err = ckpt.Errorf(ckpt.CodeInvalid, "%v", c.err)
+	if c.rules, err = compileRules(p.Rules); err != nil {
+		return ckpt.Errorf(ckpt.CodeInvalid, "%v", err)
 	}
-	return c
+	return nil
 }
 
 // Step makes the print of a step.
-func (w *watch) Step(p *ckpt.Policy, r ckpt.RuleRun, s *ckpt.Step) ckpt.StepPrint {
-	print := printOf(s)
-	print.Broken = tryStep(w.of(p).rules, r, s)
-	return print
+func (w *watch) Step(ctx context.Context, p *ckpt.Policy, r ckpt.RuleRun, s *ckpt.Step) (print ckpt.StepPrint, err error) {
+	print = printOf(s)
+	print.Broken, err = tryStep(ctx, w.of(p).rules, r, s)
+	return print, err
 }
 
 // State makes the print of a state.
-func (w *watch) State(p *ckpt.Policy, r ckpt.RuleRun, state, previous []byte, contentType string) ckpt.StatePrint {
-	var print ckpt.StatePrint
+func (w *watch) State(ctx context.Context, p *ckpt.Policy, r ckpt.RuleRun, state, previous []byte, contentType string) (print ckpt.StatePrint, err error) {
 	printState(&print, state, r.Map, contentType)
 	c := w.of(p)
 	if c.schema != nil {
-		print.Broken = trySchema(c.schema, state, contentType)
+		if print.Broken, err = trySchema(ctx, c.schema, state, contentType); err != nil {
+			return print, err
+		}
 	}
-	print.Broken = append(print.Broken, tryState(c.rules, r, state, previous, contentType)...)
-	return print
+	broken, err := tryState(ctx, c.rules, r, state, previous, contentType)
+	print.Broken = append(print.Broken, broken...)
+	return print, err
 }
 
-// MaxSchemaState is the size of the largest state that a schema is tried on.
-const MaxSchemaState = 32 << 20
+// What a schema is tried on at most: bytes of a state, and values in it, each of
+// which takes memory of its own.
+const (
+	MaxSchemaState  = 32 << 20
+	maxSchemaValues = 2_000_000
+)
 
-// trySchema answers how a state breaks a schema. One that is no JSON breaks
+// trySchema answers how a state breaks a schema. One that is not JSON breaks
 // every schema.
-func trySchema(s *schema, state []byte, contentType string) []ckpt.Found {
+func trySchema(ctx context.Context, s *schema, state []byte, contentType string) ([]ckpt.Found, error) {
 	if len(state) > MaxSchemaState {
-		return []ckpt.Found{schemaStopped(sentence("the state has %s, and a schema is tried on at most %s", byteText(int64(len(state))), byteText(MaxSchemaState)))}
+		why := sentence("the state has %s, and a schema is tried on at most %s", byteText(int64(len(state))), byteText(MaxSchemaState))
+		return []ckpt.Found{schemaStopped(why)}, nil
+	}
+	if !ckpt.IsJSON(contentType) {
+		return []ckpt.Found{schemaBroken([]violation{{"", "is no JSON"}})}, nil
+	}
+	if n := valuesIn(state); n > maxSchemaValues {
+		return []ckpt.Found{schemaStopped(sentence("the state has %d values, and a schema is tried on at most %d", n, maxSchemaValues))}, nil
 	}
 	var value any
-	if !ckpt.IsJSON(contentType) || json.Unmarshal(state, &value) != nil {
-		return []ckpt.Found{schemaBroken([]violation{{"", "is no JSON"}})}
+	if json.Unmarshal(state, &value) != nil {
+		return []ckpt.Found{schemaBroken([]violation{{"", "is no JSON"}})}, nil
 	}
-	broken, stopped := s.try(value)
+	broken, stopped, err := s.try(ctx, value)
 	switch {
+	case err != nil:
+		return nil, err
 	case stopped:
-		return []ckpt.Found{schemaStopped(sentence("it needs more than %d units of work on this state of %s", MaxSchemaWork, byteText(int64(len(state)))))}
+		return []ckpt.Found{schemaStopped(sentence("it needs more than %d units of work on this state of %s", MaxSchemaWork, byteText(int64(len(state)))))}, nil
 	case len(broken) > 0:
-		return []ckpt.Found{schemaBroken(broken)}
+		return []ckpt.Found{schemaBroken(broken)}, nil
 	}
-	return nil
+	return nil, nil
+}
+
+// valuesIn is how many values a JSON text has, or one more for each empty array
+// or object.
+func valuesIn(text []byte) int {
+	n := 1
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			i = stringEnd(text, i) - 1
+		case '[', '{', ',':
+			n++
+		}
+	}
+	return n
 }
 
 func schemaBroken(broken []violation) ckpt.Found {

@@ -272,7 +272,12 @@ func (c *call) refuse(err error) error {
 // writing is the context of a write: it does not end when the client hangs up,
 // only when the server has waited for long enough.
 func (c *call) writing(most time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(c.r.Context()), most)
+	ctx := ckpt.WithAsking(context.WithoutCancel(c.r.Context()), func() (context.Context, context.CancelFunc) {
+		asking, cancel := c.reading(most)
+		unhook := context.AfterFunc(c.server.stopping, cancel)
+		return asking, func() { unhook(); cancel() }
+	})
+	return context.WithTimeout(ctx, most)
 }
 
 // halfClosed is how long a read goes on after its client stopped sending: one
