@@ -31,6 +31,7 @@ var arrows = map[string][]string{
 	"internal/osfile":       {},
 	"packaging":             {},
 	"internal/testenv":      {}, // tests only: nothing else may import it
+	"internal/cli/term":     {root},
 
 	// Level 1: one room for each technology or question. None knows its siblings.
 	"internal/db":        {root, "internal/delta", "internal/osfile"},
@@ -52,8 +53,11 @@ var arrows = map[string][]string{
 	"internal/hook":      {root, "internal/ipc"},
 
 	// Level 3: people.
-	"examples/go":     {"client"},
-	"cmd/ckptsidecar": {root, "internal/daemon", "internal/drift", "internal/foreign", "internal/ipc", "internal/mcpserver", "internal/hook", "internal/osfile", "client", "packaging"},
+	"examples/go": {"client"},
+	"cmd/ckptsidecar": {
+		root, "internal/cli/term", "internal/osfile",
+		"internal/daemon", "internal/drift", "internal/foreign", "internal/ipc", "internal/mcpserver", "internal/hook", "client", "packaging",
+	},
 }
 
 // homes are the only rooms that may name a technology.

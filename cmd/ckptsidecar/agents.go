@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 type agentsCmd struct{}
@@ -15,16 +16,16 @@ func (c *agentsCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return writeJSON(a.stdout, page)
+		return term.WriteJSON(a.stdout, page)
 	case len(page.Agents) == 0:
 		a.tell("no agent has saved anything yet")
 		return nil
 	}
-	t := newTable("AGENT", "OWNER", ">RUNS", ">CHECKPOINTS", ">STORED", "UPDATED")
+	t := term.NewTable("AGENT", "OWNER", ">RUNS", ">CHECKPOINTS", ">STORED", "UPDATED")
 	for _, ag := range page.Agents {
-		t.add(ag.Agent, ag.Owner, fmt.Sprint(ag.Runs), fmt.Sprint(ag.Checkpoints), bytesText(ag.StoredBytes), timeText(ag.UpdatedAt))
+		t.Add(ag.Agent, ag.Owner, fmt.Sprint(ag.Runs), fmt.Sprint(ag.Checkpoints), term.Bytes(ag.StoredBytes), term.Moment(ag.UpdatedAt))
 	}
-	t.write(a.stdout, a.out)
+	t.Write(a.stdout, a.out)
 	return nil
 }
 
@@ -65,10 +66,10 @@ func (c *eraseCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return writeJSON(a.stdout, gone)
+		return term.WriteJSON(a.stdout, gone)
 	}
 	fmt.Fprintf(a.stdout, "%s  erased: %s, %s, %s\n", gone.Agent,
-		count(gone.Runs, "run"), count(gone.Checkpoints, "checkpoint"), bytesText(gone.StoredBytes))
+		term.Count(gone.Runs, "run"), term.Count(gone.Checkpoints, "checkpoint"), term.Bytes(gone.StoredBytes))
 	return nil
 }
 
@@ -77,7 +78,7 @@ func (a *app) confirm(ctx context.Context, agent string) error {
 	if !a.interactive {
 		return usagef("erase asks before it erases, and there is nobody to ask: say --yes")
 	}
-	fmt.Fprintf(a.stderr, "This erases all checkpoints of %s, for good. Type its name to go on: ", a.err.bold(agent))
+	fmt.Fprintf(a.stderr, "This erases all checkpoints of %s, for good. Type its name to go on: ", a.err.Bold(agent))
 	typed, err := stoppable(ctx, func() (typed string, _ error) {
 		_, _ = fmt.Fscanln(a.stdin, &typed) // nothing typed is not its name either
 		return typed, nil
@@ -105,7 +106,7 @@ func (c *pruneCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return writeJSON(a.stdout, report)
+		return term.WriteJSON(a.stdout, report)
 	}
 	pruneText(a, report)
 	return nil
@@ -113,17 +114,17 @@ func (c *pruneCmd) Run(ctx context.Context, a *app) error {
 
 func pruneText(a *app, report *ckpt.PruneReport) {
 	if len(report.Removed) > 0 {
-		t := newTable("AGENT", "RUN", ">SEQ", "KIND", "ID", ">SIZE", "WHY")
+		t := term.NewTable("AGENT", "RUN", ">SEQ", "KIND", "ID", ">SIZE", "WHY")
 		for _, r := range report.Removed {
-			t.add(r.Agent, r.Run, fmt.Sprint(r.Seq), kindText(r.Kind, a.out), r.Checkpoint, bytesText(r.StoredSize), r.Reason)
+			t.Add(r.Agent, r.Run, fmt.Sprint(r.Seq), kindText(r.Kind, a.out), r.Checkpoint, term.Bytes(r.StoredSize), r.Reason)
 		}
-		t.write(a.stdout, a.out)
+		t.Write(a.stdout, a.out)
 	}
 	verb := "went"
 	if report.DryRun {
 		verb = "would go"
 	}
-	a.tell("%s %s", count(len(report.Removed), "checkpoint"), verb)
+	a.tell("%s %s", term.Count(len(report.Removed), "checkpoint"), verb)
 	if report.Guarded {
 		a.tell("nothing goes by age just now: the daemon has just started, or the clock jumped")
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
@@ -50,7 +51,7 @@ type bench struct {
 	dir     string // made for this measurement
 	keep    bool
 	began   time.Time
-	shown   *progress
+	shown   *term.Progress
 	daemons []*measuredDaemon // all that were started
 }
 
@@ -78,7 +79,7 @@ func (a *app) openBench(name string, f benchFlags, need int64) (*bench, error) {
 		return nil, err
 	}
 	b := &bench{a: a, keep: f.Keep, began: time.Now(), shown: a.progress("bench " + name)}
-	b.shown.every = 10 * time.Second
+	b.shown.Every = 10 * time.Second
 	if b.dir, err = os.MkdirTemp(where, "ckptsidecar-bench-"); err != nil {
 		return nil, fmt.Errorf("the folder to measure cannot be written, name another with --dir: %w", err)
 	}
@@ -114,14 +115,14 @@ func (a *app) benchFolder(named string) (string, error) {
 func roomFor(dir string, need int64) error {
 	free, _, err := daemon.DiskSpace(dir)
 	if err == nil && free < need+need/4 {
-		return fmt.Errorf("this needs about %s, and %s has %s free: measure less, or name another disk with --dir", bytesText(need), dir, bytesText(free))
+		return fmt.Errorf("this needs about %s, and %s has %s free: measure less, or name another disk with --dir", term.Bytes(need), dir, term.Bytes(free))
 	}
 	return nil
 }
 
 // close ends all daemons and removes all that was written.
 func (b *bench) close() {
-	b.shown.done()
+	b.shown.Done()
 	for _, d := range b.daemons {
 		_ = b.end(d)
 	}
@@ -136,15 +137,15 @@ func (b *bench) close() {
 func (b *bench) report(head *benchHead, all any, text func(*app)) error {
 	*head = b.head
 	head.Seconds = rounded(time.Since(b.began).Seconds())
-	b.shown.done()
+	b.shown.Done()
 	if b.a.cli.JSON {
-		return writeJSON(b.a.stdout, all)
+		return term.WriteJSON(b.a.stdout, all)
 	}
 	text(b.a)
 	b.a.tell("\n%s, %s with %s, %s; the clients share them with the daemon. Took %.0f s.",
-		b.head.Dir, b.head.Platform, count(b.head.CPUs, "CPU"), b.head.Version, head.Seconds)
+		b.head.Dir, b.head.Platform, term.Count(b.head.CPUs, "CPU"), b.head.Version, head.Seconds)
 	if b.head.InMemory {
-		b.a.tell("%s", b.a.err.yellow("This folder is in memory: nothing here has reached a disk. Name one with --dir."))
+		b.a.tell("%s", b.a.err.Yellow("This folder is in memory: nothing here has reached a disk. Name one with --dir."))
 	}
 	return nil
 }

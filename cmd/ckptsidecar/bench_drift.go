@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 )
 
@@ -45,20 +46,20 @@ func (c *benchDriftCmd) Run(ctx context.Context, a *app) error {
 			if part.has(t.ID) {
 				sums.add(t, judge(watch, &policy, t))
 			}
-			p.step(read, size)
+			p.Step(read, size)
 			return ctx.Err()
 		})
 		if err != nil {
-			p.done()
+			p.Done()
 			return err
 		}
 	}
-	p.done()
+	p.Done()
 	if sums.runs == 0 {
 		return fmt.Errorf("no run was judged: %s", strings.Join(c.Files, ", "))
 	}
 	if a.cli.JSON {
-		return writeJSON(a.stdout, struct {
+		return term.WriteJSON(a.stdout, struct {
 			Rows []driftRow `json:"rows"`
 		}{sums.rows()})
 	}

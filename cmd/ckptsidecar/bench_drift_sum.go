@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 // driftRow is the answer for one source and outcome, one tier and one rule, or
@@ -121,17 +122,17 @@ func medianDelay(delays []int) float64 {
 }
 
 // write is the table for people: the tiers, then what each rule adds.
-func (s *driftSums) write(w io.Writer, style *style) {
-	t := newTable("SOURCE", "OUTCOME", ">RUNS", ">WARN", ">DELAY", ">CRITICAL", ">DELAY")
+func (s *driftSums) write(w io.Writer, style *term.Style) {
+	t := term.NewTable("SOURCE", "OUTCOME", ">RUNS", ">WARN", ">DELAY", ">CRITICAL", ">DELAY")
 	for _, g := range s.groups {
-		t.add(append([]string{g.source, g.outcome, strconv.Itoa(g.runs)}, g.cells("")...)...)
+		t.Add(append([]string{g.source, g.outcome, strconv.Itoa(g.runs)}, g.cells("")...)...)
 	}
-	t.write(w, style)
+	t.Write(w, style)
 	if len(s.rules) == 0 {
 		return
 	}
 	fmt.Fprintln(w)
-	t = newTable("RULE", "SOURCE", "OUTCOME", ">WARN", ">DELAY", ">CRITICAL", ">DELAY")
+	t = term.NewTable("RULE", "SOURCE", "OUTCOME", ">WARN", ">DELAY", ">CRITICAL", ">DELAY")
 	rules := make([]string, 0, len(s.rules))
 	for rule := range s.rules {
 		rules = append(rules, rule)
@@ -140,11 +141,11 @@ func (s *driftSums) write(w io.Writer, style *style) {
 	for _, rule := range rules {
 		for _, g := range s.groups {
 			if len(g.delays[driftCell{ckpt.SeverityWarn, rule}]) > 0 {
-				t.add(append([]string{rule, g.source, g.outcome}, g.cells(rule)...)...)
+				t.Add(append([]string{rule, g.source, g.outcome}, g.cells(rule)...)...)
 			}
 		}
 	}
-	t.write(w, style)
+	t.Write(w, style)
 }
 
 // cells are the share and the delay of each tier.

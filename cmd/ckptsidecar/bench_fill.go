@@ -14,6 +14,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 // filling makes databases with ever more checkpoints, by saves of many clients
@@ -51,7 +52,7 @@ func (f *filling) databases(ctx context.Context, rows []int64) ([]scaleDatabase,
 	for i, n := range rows {
 		name := fmt.Sprintf("rows-%d", n)
 		if i > 0 {
-			f.b.shown.say("copying the database of %s checkpoints", countText(rows[i-1]))
+			f.b.shown.Say("copying the database of %s checkpoints", countText(rows[i-1]))
 			if err := copyDatabase(ctx, list[i-1].daemon.db, filepath.Join(f.b.dir, name)); err != nil {
 				return nil, err
 			}
@@ -163,7 +164,7 @@ func (f *filling) watch(ctx context.Context) {
 			saved := f.saved.Load()
 			rate := float64(saved-from) / now.Sub(at).Seconds()
 			f.points = append(f.points, fillPoint{saved, rounded(rate)})
-			f.b.shown.say("filling: %s of %s checkpoints, %s a second%s", countText(saved), countText(f.total), rateText(rate), left(f.began, saved, f.total))
+			f.b.shown.Say("filling: %s of %s checkpoints, %s a second%s", countText(saved), countText(f.total), rateText(rate), term.TimeLeft(f.began, saved, f.total))
 			at, from = now, saved
 		}
 	}

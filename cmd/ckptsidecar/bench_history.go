@@ -9,6 +9,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
@@ -139,13 +140,13 @@ func (c *benchHistoryCmd) measure(ctx context.Context, b *bench, h growth, size 
 	}
 	next := h.make(newMaterial(c.Seed), c.Saves, size)
 	for i := range c.Saves {
-		b.shown.say("%s: save %d of %d%s", h.name, i+1, c.Saves, left(b.began, int64(done*c.Saves+i), int64(all*c.Saves)))
+		b.shown.Say("%s: save %d of %d%s", h.name, i+1, c.Saves, term.TimeLeft(b.began, int64(done*c.Saves+i), int64(all*c.Saves)))
 		if err := r.save(ctx, next(), i, c.Saves); err != nil {
 			return nil, err
 		}
 	}
 	for i := range r.Ways {
-		b.shown.say("%s: restoring", h.name)
+		b.shown.Say("%s: restoring", h.name)
 		if err := r.Ways[i].finish(ctx, b, c); err != nil {
 			return nil, err
 		}

@@ -1,6 +1,10 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+)
 
 func (r *benchHistoryReport) text(a *app) {
 	for i := range r.Histories {
@@ -15,13 +19,13 @@ func (r *benchHistoryReport) text(a *app) {
 }
 
 func (r *historyReport) text(a *app, saves int) {
-	fmt.Fprintln(a.stdout, a.out.bold(fmt.Sprintf("%s: %s, %s in all, the last of %s", r.History, count(saves, "state"), bytesText(r.Bytes), bytesText(r.Last))))
-	t := newTable("KEPT", "SENT", ">STATES", ">DATABASE", ">× SMALLER", ">SAVE P50", ">FIRST", ">LAST", ">P99", ">RESTORE P50", ">P95")
+	fmt.Fprintln(a.stdout, a.out.Bold(fmt.Sprintf("%s: %s, %s in all, the last of %s", r.History, term.Count(saves, "state"), term.Bytes(r.Bytes), term.Bytes(r.Last))))
+	t := term.NewTable("KEPT", "SENT", ">STATES", ">DATABASE", ">× SMALLER", ">SAVE P50", ">FIRST", ">LAST", ">P99", ">RESTORE P50", ">P95")
 	for _, w := range r.Ways {
-		t.add(w.keptText(), w.Sent, bytesText(w.KeptBytes), bytesText(w.Database), digits(w.Smaller),
-			millis(w.Save.P50), millis(w.First.P50), millis(w.LastTenth.P50), millis(w.Save.P99), millis(w.Restore.P50), millis(w.Restore.P95))
+		t.Add(w.keptText(), w.Sent, term.Bytes(w.KeptBytes), term.Bytes(w.Database), term.Digits(w.Smaller),
+			term.Millis(w.Save.P50), term.Millis(w.First.P50), term.Millis(w.LastTenth.P50), term.Millis(w.Save.P99), term.Millis(w.Restore.P50), term.Millis(w.Restore.P95))
 	}
-	t.write(a.stdout, a.out)
+	t.Write(a.stdout, a.out)
 	for _, c := range []*chart{r.saveChart(saves), r.sizeChart(saves)} {
 		fmt.Fprintln(a.stdout)
 		c.write(a.stdout, a.out)
@@ -38,7 +42,7 @@ func (w *historyWay) keptText() string {
 // saveChart is how long saves took over the course of the history, where all
 // states are kept.
 func (r *historyReport) saveChart(saves int) *chart {
-	c := &chart{title: "save p50, all kept", first: "save 1", last: fmt.Sprint(saves), label: millis}
+	c := &chart{title: "save p50, all kept", first: "save 1", last: fmt.Sprint(saves), label: term.Millis}
 	for _, w := range r.Ways {
 		if w.Keep == 0 {
 			c.add(w.Sent, w.Series.SaveP50)
@@ -49,7 +53,7 @@ func (r *historyReport) saveChart(saves int) *chart {
 
 // sizeChart is how the databases grew.
 func (r *historyReport) sizeChart(saves int) *chart {
-	c := &chart{title: "database, only the change sent", first: "save 1", last: fmt.Sprint(saves), label: func(v float64) string { return bytesText(int64(v)) }}
+	c := &chart{title: "database, only the change sent", first: "save 1", last: fmt.Sprint(saves), label: func(v float64) string { return term.Bytes(int64(v)) }}
 	for _, w := range r.Ways {
 		if w.Sent == "change" {
 			values := make([]float64, len(w.Series.Database))

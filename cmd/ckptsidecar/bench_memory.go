@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 // memoryReport is the memory of the daemon's process that is really there
@@ -59,14 +60,14 @@ func (b *bench) memoryOfMany(ctx context.Context, during time.Duration, m *memor
 	if err != nil {
 		return err
 	}
-	b.shown.say("memory: idle")
+	b.shown.Say("memory: idle")
 	if err := sleepFor(ctx, during); err != nil {
 		return err
 	}
 	if m.Idle, _, err = processMemory(d.cmd.Process.Pid); err != nil {
 		return err
 	}
-	b.shown.say("memory: %s with states of %s", count(m.Clients, "client"), bytesText(m.Size))
+	b.shown.Say("memory: %s with states of %s", term.Count(m.Clients, "client"), term.Bytes(m.Size))
 	pool := newStates(b.head.Seed, m.Size)
 	m.Peak, err = peakMemory(d.cmd.Process.Pid, func() error {
 		f, err := b.saveLoad(ctx, d, load{clients: m.Clients, during: during}, pool)
@@ -76,7 +77,7 @@ func (b *bench) memoryOfMany(ctx context.Context, during time.Duration, m *memor
 	if err != nil {
 		return err
 	}
-	b.shown.say("memory: afterwards")
+	b.shown.Say("memory: afterwards")
 	if err := sleepFor(ctx, 2*during); err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (b *bench) memoryOfLarge(ctx context.Context, m *memoryReport) error {
 	if err != nil {
 		return err
 	}
-	b.shown.say("memory: one state of %s", bytesText(m.LargeSize))
+	b.shown.Say("memory: one state of %s", term.Bytes(m.LargeSize))
 	state := newMaterial(b.head.Seed).state(m.LargeSize)
 	m.LargePeak, err = peakMemory(d.cmd.Process.Pid, func() error { return b.saveLarge(ctx, d, state, m) })
 	if err != nil {
@@ -104,17 +105,17 @@ func (b *bench) saveLarge(ctx context.Context, d *measuredDaemon, state []byte, 
 	client := d.clientOf(0)
 	began := time.Now()
 	if _, err := saveMain(ctx, client, state); err != nil {
-		return fmt.Errorf("saving a state of %s: %w", bytesText(m.LargeSize), err)
+		return fmt.Errorf("saving a state of %s: %w", term.Bytes(m.LargeSize), err)
 	}
 	m.LargeSave = rounded(inMillis(time.Since(began)))
 	began = time.Now()
 	got, _, err := client.Restore(ctx, ckpt.RestoreRequest{Agent: benchAgent, Reason: "bench"})
 	if err != nil {
-		return fmt.Errorf("restoring a state of %s: %w", bytesText(m.LargeSize), err)
+		return fmt.Errorf("restoring a state of %s: %w", term.Bytes(m.LargeSize), err)
 	}
 	m.LargeFetch = rounded(inMillis(time.Since(began)))
 	if !bytes.Equal(got.State, state) {
-		return fmt.Errorf("the state of %s came back with other bytes than were saved", bytesText(m.LargeSize))
+		return fmt.Errorf("the state of %s came back with other bytes than were saved", term.Bytes(m.LargeSize))
 	}
 	return nil
 }
@@ -156,10 +157,10 @@ func sleepFor(ctx context.Context, d time.Duration) error {
 }
 
 func (m *memoryReport) text(a *app) {
-	fmt.Fprintln(a.stdout, "\n"+a.out.bold("memory of the daemon"))
-	var p pairs
-	p.add("idle", bytesText(m.Idle))
-	p.add(fmt.Sprintf("%s saving states of %s", count(m.Clients, "client"), bytesText(m.Size)), fmt.Sprintf("%s at most (%s saves/s), %s a while later", bytesText(m.Peak), rateText(m.Saves), bytesText(m.After)))
-	p.add(fmt.Sprintf("one state of %s", bytesText(m.LargeSize)), fmt.Sprintf("%s at most; saved in %s, restored in %s", bytesText(m.LargePeak), millis(m.LargeSave), millis(m.LargeFetch)))
-	p.write(a.stdout, a.out)
+	fmt.Fprintln(a.stdout, "\n"+a.out.Bold("memory of the daemon"))
+	var p term.Pairs
+	p.Add("idle", term.Bytes(m.Idle))
+	p.Add(fmt.Sprintf("%s saving states of %s", term.Count(m.Clients, "client"), term.Bytes(m.Size)), fmt.Sprintf("%s at most (%s saves/s), %s a while later", term.Bytes(m.Peak), rateText(m.Saves), term.Bytes(m.After)))
+	p.Add(fmt.Sprintf("one state of %s", term.Bytes(m.LargeSize)), fmt.Sprintf("%s at most; saved in %s, restored in %s", term.Bytes(m.LargePeak), term.Millis(m.LargeSave), term.Millis(m.LargeFetch)))
+	p.Write(a.stdout, a.out)
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"math"
 	"strings"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 // barPlot compares numbers by the lengths of lines, in groups.
@@ -31,17 +33,17 @@ func (p *barPlot) group(name string, bars ...bar) {
 const plotWidth = 60
 
 // write draws each group to a scale of its own: what is compared stands together.
-func (p *barPlot) write(w io.Writer, s *style) {
-	fmt.Fprintln(w, s.bold(p.title))
+func (p *barPlot) write(w io.Writer, s *term.Style) {
+	fmt.Fprintln(w, s.Bold(p.title))
 	for _, g := range p.groups {
 		fmt.Fprintln(w, g.name)
 		most, wide := 0.0, 0
 		for _, b := range g.bars {
-			most, wide = max(most, b.value), max(wide, visible(b.name))
+			most, wide = max(most, b.value), max(wide, term.Visible(b.name))
 		}
 		for _, b := range g.bars {
-			name := b.name + strings.Repeat(" ", wide-visible(b.name))
-			fmt.Fprintf(w, "  %s  %s%s\n", s.dim(name), barLine(b.value, most, plotWidth), b.text)
+			name := b.name + strings.Repeat(" ", wide-term.Visible(b.name))
+			fmt.Fprintf(w, "  %s  %s%s\n", s.Dim(name), barLine(b.value, most, plotWidth), b.text)
 		}
 	}
 }
@@ -80,7 +82,7 @@ func (c *chart) add(name string, values []float64) {
 
 // write draws the chart: a column shows the median of the values that fall
 // into it, and where two lines meet the later one stands in front.
-func (c *chart) write(w io.Writer, s *style) {
+func (c *chart) write(w io.Writer, s *term.Style) {
 	height := c.height
 	if height == 0 {
 		height = 11
@@ -97,10 +99,10 @@ func (c *chart) write(w io.Writer, s *style) {
 			}
 		}
 	}
-	fmt.Fprintln(w, s.bold(c.title)+c.legend())
+	fmt.Fprintln(w, s.Bold(c.title)+c.legend())
 	c.rows(w, rows, top)
 	fmt.Fprintf(w, "%s└%s\n", strings.Repeat(" ", labelWidth), strings.Repeat("─", plotWidth))
-	gap := max(1, plotWidth-visible(c.first)-visible(c.last))
+	gap := max(1, plotWidth-term.Visible(c.first)-term.Visible(c.last))
 	fmt.Fprintf(w, "%s %s%s%s\n", strings.Repeat(" ", labelWidth), c.first, strings.Repeat(" ", gap), c.last)
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
@@ -64,7 +65,7 @@ func (c *benchRestoreCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		for _, size := range sizes {
-			b.shown.say("saving states of %s", daemon.Size(size))
+			b.shown.Say("saving states of %s", daemon.Size(size))
 			cells, err := c.prepare(ctx, d.clientOf(0), size)
 			if err != nil {
 				return err
@@ -152,8 +153,8 @@ func (c *benchRestoreCmd) measure(ctx context.Context, b *bench, d *measuredDaem
 	for round := range c.Rounds {
 		for i := range cells {
 			cell := &cells[i]
-			b.shown.say("round %d of %d: %s of %s, %s%s", round+1, c.Rounds, count(cell.Clients, "client"), daemon.Size(cell.Size), cell.Age,
-				left(began, int64(round*len(cells)+i), total))
+			b.shown.Say("round %d of %d: %s of %s, %s%s", round+1, c.Rounds, term.Count(cell.Clients, "client"), daemon.Size(cell.Size), cell.Age,
+				term.TimeLeft(began, int64(round*len(cells)+i), total))
 			if err := c.cell(ctx, d, cell); err != nil {
 				return err
 			}
@@ -207,16 +208,16 @@ func restoreTask(of kept, get func(context.Context) ([]byte, error)) task {
 }
 
 func (r *benchRestoreReport) text(a *app) {
-	t := newTable(">SIZE", "AGE", ">CLIENTS", ">RESTORES/S", ">MB/S", ">P50", ">P99", ">READS/S", ">P50", ">P99")
+	t := term.NewTable(">SIZE", "AGE", ">CLIENTS", ">RESTORES/S", ">MB/S", ">P50", ">P99", ">READS/S", ">P50", ">P99")
 	p := &barPlot{title: "restored and recorded, p50"}
 	for _, c := range r.Cells {
-		t.add(daemon.Size(c.Size).String(), c.Age, fmt.Sprint(c.Clients), rateText(c.Restore.PerSecond), digits(c.Rate), millis(c.Restore.P50), millis(c.Restore.P99),
-			rateText(c.Read.PerSecond), millis(c.Read.P50), millis(c.Read.P99))
-		p.join(fmt.Sprintf("%s, %s", daemon.Size(c.Size), count(c.Clients, "client")), bar{c.Age, c.Restore.P50, millis(c.Restore.P50)})
+		t.Add(daemon.Size(c.Size).String(), c.Age, fmt.Sprint(c.Clients), rateText(c.Restore.PerSecond), term.Digits(c.Rate), term.Millis(c.Restore.P50), term.Millis(c.Restore.P99),
+			rateText(c.Read.PerSecond), term.Millis(c.Read.P50), term.Millis(c.Read.P99))
+		p.join(fmt.Sprintf("%s, %s", daemon.Size(c.Size), term.Count(c.Clients, "client")), bar{c.Age, c.Restore.P50, term.Millis(c.Restore.P50)})
 	}
-	t.write(a.stdout, a.out)
+	t.Write(a.stdout, a.out)
 	fmt.Fprintln(a.stdout)
 	p.write(a.stdout, a.out)
 	a.tell("\nA restore is recorded in the audit log and waits for the disk; a read is not. Both check the state's hash. ALONE is a state that was saved\n"+
-		"once; the others are of a run of %s that keeps its size, stored as pieces. Medians of %s of %gs.", count(r.Saves, "save"), count(r.Rounds, "round"), r.Duration)
+		"once; the others are of a run of %s that keeps its size, stored as pieces. Medians of %s of %gs.", term.Count(r.Saves, "save"), term.Count(r.Rounds, "round"), r.Duration)
 }

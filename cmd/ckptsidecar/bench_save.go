@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
@@ -111,8 +112,8 @@ func (c *benchSaveCmd) measure(ctx context.Context, b *bench, cells []saveCell) 
 	for round := range c.Rounds {
 		for i := range cells {
 			cell := &cells[i]
-			b.shown.say("round %d of %d: %s of %s%s", round+1, c.Rounds, count(cell.Clients, "client"), daemon.Size(cell.Size),
-				left(b.began, int64(round*len(cells)+i), total))
+			b.shown.Say("round %d of %d: %s of %s%s", round+1, c.Rounds, term.Count(cell.Clients, "client"), daemon.Size(cell.Size),
+				term.TimeLeft(b.began, int64(round*len(cells)+i), total))
 			if err := c.cell(ctx, b, d, over, cell, round); err != nil {
 				return err
 			}
@@ -211,13 +212,13 @@ func (c *saveCell) sum() {
 }
 
 func (r *benchSaveReport) text(a *app) {
-	t := newTable(">CLIENTS", ">SIZE", ">SAVES/S", ">P50", ">P99", ">APPEND/S", ">P50", ">P99", ">RATIO", ">OVERWRITE/S", ">P50", ">RATIO")
+	t := term.NewTable(">CLIENTS", ">SIZE", ">SAVES/S", ">P50", ">P99", ">APPEND/S", ">P50", ">P99", ">RATIO", ">OVERWRITE/S", ">P50", ">RATIO")
 	for _, c := range r.Cells {
-		t.add(fmt.Sprint(c.Clients), daemon.Size(c.Size).String(), rateText(c.Save.PerSecond), millis(c.Save.P50), millis(c.Save.P99),
-			rateText(c.Append.PerSecond), millis(c.Append.P50), millis(c.Append.P99), timesText(c.ToAppend),
-			rateText(c.Overwrite.PerSecond), millis(c.Overwrite.P50), timesText(c.ToOver))
+		t.Add(fmt.Sprint(c.Clients), daemon.Size(c.Size).String(), rateText(c.Save.PerSecond), term.Millis(c.Save.P50), term.Millis(c.Save.P99),
+			rateText(c.Append.PerSecond), term.Millis(c.Append.P50), term.Millis(c.Append.P99), timesText(c.ToAppend),
+			rateText(c.Overwrite.PerSecond), term.Millis(c.Overwrite.P50), timesText(c.ToOver))
 	}
-	t.write(a.stdout, a.out)
+	t.Write(a.stdout, a.out)
 	fmt.Fprintln(a.stdout)
 	r.plot().write(a.stdout, a.out)
 	if r.Memory != nil {
@@ -225,14 +226,14 @@ func (r *benchSaveReport) text(a *app) {
 	}
 	a.tell("\nEach save was acknowledged after it was safe on the disk. APPEND and OVERWRITE are one log file into which all clients write,\n"+
 		"each waiting for fdatasync, those that wait sharing one: a file that grows, and one that has its size. Medians of %s of %gs.",
-		count(r.Rounds, "round"), r.Duration)
+		term.Count(r.Rounds, "round"), r.Duration)
 }
 
 // plot sets the rates side by side.
 func (r *benchSaveReport) plot() *barPlot {
 	p := &barPlot{title: "a second, all clients together"}
 	for _, c := range r.Cells {
-		p.group(fmt.Sprintf("%s, %s", daemon.Size(c.Size), count(c.Clients, "client")),
+		p.group(fmt.Sprintf("%s, %s", daemon.Size(c.Size), term.Count(c.Clients, "client")),
 			bar{"saves", c.Save.PerSecond, rateText(c.Save.PerSecond)},
 			bar{"append", c.Append.PerSecond, rateText(c.Append.PerSecond)},
 			bar{"overwrite", c.Overwrite.PerSecond, rateText(c.Overwrite.PerSecond)})

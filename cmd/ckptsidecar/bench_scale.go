@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
@@ -149,12 +150,12 @@ func (r *benchScaleReport) text(a *app) {
 			heads = append(heads, ">")
 		}
 	}
-	t := newTable(heads...)
+	t := term.NewTable(heads...)
 	for _, o := range r.Operations {
-		t.add(o.row()...)
+		t.Add(o.row()...)
 	}
-	t.add(r.fileRow("database", func(d scaleDatabase) float64 { return float64(d.Bytes) }, func(v float64) string { return bytesText(int64(v)) })...)
-	t.write(a.stdout, a.out)
+	t.Add(r.fileRow("database", func(d scaleDatabase) float64 { return float64(d.Bytes) }, func(v float64) string { return term.Bytes(int64(v)) })...)
+	t.Write(a.stdout, a.out)
 	fmt.Fprintln(a.stdout)
 	r.bars().write(a.stdout, a.out)
 	if len(r.Fill) > 1 {
@@ -163,13 +164,13 @@ func (r *benchScaleReport) text(a *app) {
 	}
 	a.tell("\nMedians of p50 over %s of %gs; × is to the first column, within one round. States of %s; half of the checkpoints are of 16 agents with one long\n"+
 		"run each, all kept, half of 16 agents with many runs of 3. One client measures. A start is a new process until it answers that it is ready.",
-		count(r.Rounds, "round"), r.Duration, daemon.Size(r.Size))
+		term.Count(r.Rounds, "round"), r.Duration, daemon.Size(r.Size))
 }
 
 func (o *scaleOperation) row() []string {
 	cells := []string{o.What}
 	for i, c := range o.Cells {
-		cells = append(cells, millis(c.P50))
+		cells = append(cells, term.Millis(c.P50))
 		if i > 0 {
 			cells = append(cells, timesText(c.Times))
 		}
@@ -196,7 +197,7 @@ func (r *benchScaleReport) bars() *barPlot {
 			continue
 		}
 		for _, c := range o.Cells {
-			p.join(o.What, bar{countText(c.Rows), c.P50, millis(c.P50)})
+			p.join(o.What, bar{countText(c.Rows), c.P50, term.Millis(c.P50)})
 		}
 	}
 	return p

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 // probe is one operation that is measured at every size. on makes its task for
@@ -134,7 +135,7 @@ func (c *benchScaleCmd) measure(ctx context.Context, b *bench, r *benchScaleRepo
 	for round := range c.Rounds {
 		for k := range r.Databases {
 			i := (k + round) % len(r.Databases)
-			b.shown.say("round %d of %d: %s checkpoints%s", round+1, c.Rounds, countText(r.Databases[i].Rows), left(began, int64(round*len(r.Databases)+k), total))
+			b.shown.Say("round %d of %d: %s checkpoints%s", round+1, c.Rounds, countText(r.Databases[i].Rows), term.TimeLeft(began, int64(round*len(r.Databases)+k), total))
 			p := &probing{scaleDatabase: &r.Databases[i], states: pool.reader(round), random: rand.New(rand.NewPCG(c.Seed, uint64(round)))}
 			if err := c.round(ctx, p, r.Operations, i); err != nil {
 				return err

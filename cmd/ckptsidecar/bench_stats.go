@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 // figures are what one measurement gave: how often a second, and how long one
@@ -98,4 +100,4 @@ func rateText(v float64) string {
 }
 
 // timesText is a ratio for people.
-func timesText(v float64) string { return "× " + digits(v) }
+func timesText(v float64) string { return "× " + term.Digits(v) }

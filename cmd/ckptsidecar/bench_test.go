@@ -17,8 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	_ "modernc.org/sqlite"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 func TestQuantileIsATimeThatWasMeasured(t *testing.T) {
@@ -75,7 +76,7 @@ func TestPlots(t *testing.T) {
 	bars.group("one", bar{"most", 200, "200"}, bar{"half of it", 100, "100"}, bar{"very little", 0.1, "0.1"}, bar{"nothing", 0, "0"})
 	bars.join("two", bar{"größer", 3, "3"})
 	bars.join("two", bar{"x", 1.5, "1.5"})
-	bars.write(&b, &style{})
+	bars.write(&b, &term.Style{})
 
 	rising, falling, wave := make([]float64, 200), make([]float64, 200), make([]float64, 7)
 	for i := range rising {
@@ -84,19 +85,19 @@ func TestPlots(t *testing.T) {
 	for i := range wave {
 		wave[i] = 0.5 + 0.4*math.Sin(float64(i))
 	}
-	crossing := &chart{title: "two lines", first: "save 1", last: "200", label: millis}
+	crossing := &chart{title: "two lines", first: "save 1", last: "200", label: term.Millis}
 	crossing.add("rising", rising)
 	crossing.add("falling", falling)
-	few := &chart{title: "fewer values than columns", first: "left", last: "right", height: 5, label: digits}
+	few := &chart{title: "fewer values than columns", first: "left", last: "right", height: 5, label: term.Digits}
 	few.add("alone", wave)
-	none := &chart{title: "nothing", first: "0", last: "0", height: 3, label: digits}
+	none := &chart{title: "nothing", first: "0", last: "0", height: 3, label: term.Digits}
 	for _, c := range []*chart{crossing, few, none} {
 		b.WriteByte('\n')
-		c.write(&b, &style{})
+		c.write(&b, &term.Style{})
 	}
 	golden(t, "plot.txt", b.String())
 	for line := range strings.Lines(b.String()) {
-		if visible(line) > 80 || strings.TrimRight(line, " \n") != strings.TrimRight(line, "\n") {
+		if term.Visible(line) > 80 || strings.TrimRight(line, " \n") != strings.TrimRight(line, "\n") {
 			t.Errorf("too wide, or with spaces at its end: %q", line)
 		}
 	}
@@ -106,21 +107,6 @@ func TestAScaleEndsAtARoundNumber(t *testing.T) {
 	for v, want := range map[float64]float64{0: 1, 0.07: 0.08, 1: 1, 1.1: 1.5, 27: 30, 5556: 6000, 81: 100, math.NaN(): 1} {
 		if got := niceTop(v); math.Abs(got-want) > want/1e9 {
 			t.Errorf("%v: %v, want %v", v, got, want)
-		}
-	}
-}
-
-func TestTimeLeft(t *testing.T) {
-	for _, tt := range []struct {
-		elapsed     time.Duration
-		done, total int64
-		want        string
-	}{
-		{10 * time.Second, 10, 20, ", about 10 s left"}, {10 * time.Second, 1, 60, ", about 10 min left"}, {time.Hour, 1, 4, ", about 3.0 h left"},
-		{time.Millisecond, 1, 2, ""}, {time.Hour, 0, 2, ""}, {time.Hour, 2, 2, ""},
-	} {
-		if got := left(time.Now().Add(-tt.elapsed), tt.done, tt.total); got != tt.want {
-			t.Errorf("%v, %d of %d: %q", tt.elapsed, tt.done, tt.total, got)
 		}
 	}
 }
@@ -355,31 +341,6 @@ func TestTheDiskIsWhereTheDatabaseWouldBe(t *testing.T) {
 	}
 	if err := roomFor(home, 1<<62/2); err == nil || !strings.Contains(err.Error(), "--dir") {
 		t.Errorf("a measurement larger than any disk: %v", err)
-	}
-}
-
-func TestProgressIsALineNowAndThenWhereNobodySits(t *testing.T) {
-	var errs bytes.Buffer
-	a := &app{process: process{stderr: &errs}, err: &style{}}
-	p := a.progress("x")
-	p.shown = time.Now().Add(-time.Hour)
-	p.say("never")
-	p.every = time.Minute
-	p.say("one")
-	p.say("too early")
-	p.done()
-	if diff := cmp.Diff("one\n", errs.String()); diff != "" {
-		t.Error(diff)
-	}
-	errs.Reset()
-	a.err.terminal = true
-	p = a.progress("x")
-	p.say("a long line")
-	p.shown = time.Time{}
-	p.say("short")
-	p.done()
-	if diff := cmp.Diff("\ra long line\rshort      \r           \r", errs.String()); diff != "" {
-		t.Error(diff)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 type tagCmd struct {
@@ -75,7 +76,7 @@ func (a *app) patch(ctx context.Context, id string, p ckpt.CheckpointPatch) erro
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return writeJSON(a.stdout, got)
+		return term.WriteJSON(a.stdout, got)
 	case p.Labels != nil:
 		fmt.Fprintf(a.stdout, "%s  labels: %s\n", got.ID, orNone(labelText(got.Labels)))
 	case got.Pinned:
@@ -106,7 +107,7 @@ func (c *deleteCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return writeJSON(a.stdout, gone)
+		return term.WriteJSON(a.stdout, gone)
 	}
 	fmt.Fprintf(a.stdout, "%s  deleted: number %d of run %s of %s\n", gone.Checkpoint, gone.Seq, gone.Run, gone.Agent)
 	return nil

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 // checkpointShape is a checkpoint with its state, as the API writes it.
@@ -14,7 +15,7 @@ type checkpointShape struct {
 }
 
 func (a *app) writeCheckpoint(c *ckpt.Checkpoint) error {
-	return writeJSON(a.stdout, shapeOfCheckpoint(c))
+	return term.WriteJSON(a.stdout, shapeOfCheckpoint(c))
 }
 
 func shapeOfCheckpoint(c *ckpt.Checkpoint) *checkpointShape {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
@@ -94,8 +95,8 @@ type app struct {
 	process
 	cli    *grammar
 	parser *kong.Kong
-	out    *style // of stdout
-	err    *style // of stderr
+	out    *term.Style // of stdout
+	err    *term.Style // of stderr
 
 	connect    sync.Once
 	connection *ipc.Client
@@ -110,7 +111,7 @@ func (a *app) client() *ipc.Client {
 
 // run is the whole program but for signals and os.Exit.
 func run(ctx context.Context, args []string, p process) int {
-	a := &app{process: p, cli: &grammar{}, out: newStyle(p.stdout, p.env), err: newStyle(p.stderr, p.env)}
+	a := &app{process: p, cli: &grammar{}, out: term.NewStyle(p.stdout, p.env), err: term.NewStyle(p.stderr, p.env)}
 	if handlesHook(args) {
 		return a.hook(ctx, args[1:])
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
@@ -30,11 +31,11 @@ func (c *configCheckCmd) Run(a *app) error {
 		return err
 	}
 	if a.cli.JSON {
-		return writeJSON(a.stdout, struct {
+		return term.WriteJSON(a.stdout, struct {
 			Sound bool `json:"sound"`
 		}{true})
 	}
-	fmt.Fprintf(a.stdout, "%s  the settings are sound\n", a.out.green("ok"))
+	fmt.Fprintf(a.stdout, "%s  the settings are sound\n", a.out.Green("ok"))
 	return nil
 }
 
@@ -69,5 +70,5 @@ func (c *configShowCmd) Run(a *app) error {
 	for _, s := range config.Settings() {
 		list = append(list, settingShape{s.Key, s.Text(), config.SetBy(s.Key), s.Env, s.Live, s.Doc})
 	}
-	return writeJSON(a.stdout, list)
+	return term.WriteJSON(a.stdout, list)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 type demoCmd struct {
@@ -58,7 +59,7 @@ func (c *demoCmd) Run(ctx context.Context, a *app) error {
 	if err != nil || !a.cli.JSON {
 		return err
 	}
-	return writeJSON(a.stdout, d.report)
+	return term.WriteJSON(a.stdout, d.report)
 }
 
 func (d *demo) perform(ctx context.Context, keep bool) error {
@@ -130,7 +131,7 @@ func (d *demo) restore(ctx context.Context) error {
 	if state.Step < d.report.Acknowledged {
 		return fmt.Errorf("step %d was acknowledged, but step %d was restored: a save was lost", d.report.Acknowledged, state.Step)
 	}
-	d.note("restored checkpoint %s: step %d, saved at %s, %s", got.ID, state.Step, got.CreatedAt, bytesText(got.Size))
+	d.note("restored checkpoint %s: step %d, saved at %s, %s", got.ID, state.Step, got.CreatedAt, term.Bytes(got.Size))
 	return nil
 }
 
@@ -168,7 +169,7 @@ func (d *demo) judge(ctx context.Context) error {
 			got.Step, got.Sum, got.Hash, want.Step, want.Sum, want.Hash)
 	}
 	d.note("finished: %d steps, result %s", got.Step, head(got.Hash))
-	d.note("%s the same work without interruption gives %s; every step was done once", d.a.out.green("right:"), head(want.Hash))
+	d.note("%s the same work without interruption gives %s; every step was done once", d.a.out.Green("right:"), head(want.Hash))
 	return nil
 }
 
@@ -202,7 +203,7 @@ func follow(lines *bufio.Scanner, until int) (step int, err error) {
 func (d *demo) note(format string, args ...any) {
 	n := demoNote{At: time.Since(d.began).Seconds(), What: fmt.Sprintf(format, args...)}
 	d.report.Events = append(d.report.Events, n)
-	d.say("%s  %s", d.a.out.dim(fmt.Sprintf("%5.2f s", n.At)), n.What)
+	d.say("%s  %s", d.a.out.Dim(fmt.Sprintf("%5.2f s", n.At)), n.What)
 }
 
 func (d *demo) say(format string, args ...any) {
@@ -228,7 +229,7 @@ func (d *demo) audit(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("sqlite3 cannot read the database: %s", out)
 		}
-		d.say("\n%s\n%s", d.a.out.bold(fmt.Sprintf("$ sqlite3 -readonly -header -column %s \"%s\"", d.daemon.db, query)), out)
+		d.say("\n%s\n%s", d.a.out.Bold(fmt.Sprintf("$ sqlite3 -readonly -header -column %s \"%s\"", d.daemon.db, query)), out)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
@@ -30,7 +31,7 @@ func (c *diffCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return writeJSON(a.stdout, d)
+		return term.WriteJSON(a.stdout, d)
 	case c.Short:
 		shortDiff(a, &d.Summary)
 		return nil
@@ -53,13 +54,13 @@ func (c *diffCmd) Run(ctx context.Context, a *app) error {
 // shortDiff is a line for each member of the top level.
 func shortDiff(a *app, s *ipc.DiffSummary) {
 	for _, f := range s.Removed {
-		fmt.Fprintf(a.stdout, "%s  %s\n", a.out.red("- "+rooted(f.Path)), bytesText(f.FromSize))
+		fmt.Fprintf(a.stdout, "%s  %s\n", a.out.Red("- "+rooted(f.Path)), term.Bytes(f.FromSize))
 	}
 	for _, f := range s.Changed {
-		fmt.Fprintf(a.stdout, "%s  %s → %s\n", a.out.yellow("~ "+rooted(f.Path)), valueOrSize(f.From, f.FromSize), valueOrSize(f.To, f.ToSize))
+		fmt.Fprintf(a.stdout, "%s  %s → %s\n", a.out.Yellow("~ "+rooted(f.Path)), valueOrSize(f.From, f.FromSize), valueOrSize(f.To, f.ToSize))
 	}
 	for _, f := range s.Added {
-		fmt.Fprintf(a.stdout, "%s  %s\n", a.out.green("+ "+rooted(f.Path)), valueOrSize(f.To, f.ToSize))
+		fmt.Fprintf(a.stdout, "%s  %s\n", a.out.Green("+ "+rooted(f.Path)), valueOrSize(f.To, f.ToSize))
 	}
 	if len(s.Removed)+len(s.Changed)+len(s.Added) == 0 {
 		a.tell("the states are the same")
@@ -78,7 +79,7 @@ func valueOrSize(value json.RawMessage, size int64) string {
 	if len(value) > 0 && size <= 40 {
 		return string(value)
 	}
-	return bytesText(size)
+	return term.Bytes(size)
 }
 
 // pathDiff is each change by its path, with the old value and the new one.
@@ -88,12 +89,12 @@ func pathDiff(a *app, from []byte, patch json.RawMessage) error {
 		return err
 	}
 	for _, c := range changes {
-		fmt.Fprintln(a.stdout, a.out.bold(rooted(c.path)))
+		fmt.Fprintln(a.stdout, a.out.Bold(rooted(c.path)))
 		if c.old != nil {
-			fmt.Fprintln(a.stdout, a.out.red("  - "+clipped(c.old)))
+			fmt.Fprintln(a.stdout, a.out.Red("  - "+clipped(c.old)))
 		}
 		if c.new != nil {
-			fmt.Fprintln(a.stdout, a.out.green("  + "+clipped(c.new)))
+			fmt.Fprintln(a.stdout, a.out.Green("  + "+clipped(c.new)))
 		}
 	}
 	if len(changes) == 0 {
@@ -109,7 +110,7 @@ func clipped(value json.RawMessage) string {
 	if len(text) <= most {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("… (%s)", bytesText(int64(len(value))))
+	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("… (%s)", term.Bytes(int64(len(value))))
 }
 
 func unifiedDiff(a *app, from, to *ckpt.Checkpoint) {
@@ -127,16 +128,16 @@ func diffName(c *ckpt.Checkpoint) string {
 	return fmt.Sprintf("%s/%s/%d %s", c.Agent, c.Run, c.Seq, c.ID)
 }
 
-func diffLine(line string, s *style) string {
+func diffLine(line string, s *term.Style) string {
 	switch {
 	case strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "+++ "):
-		return s.bold(line)
+		return s.Bold(line)
 	case strings.HasPrefix(line, "@@"):
-		return s.cyan(line)
+		return s.Cyan(line)
 	case strings.HasPrefix(line, "-"):
-		return s.red(line)
+		return s.Red(line)
 	case strings.HasPrefix(line, "+"):
-		return s.green(line)
+		return s.Green(line)
 	}
 	return line
 }

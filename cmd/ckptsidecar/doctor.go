@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 type doctorCmd struct {
@@ -88,7 +89,7 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 		}
 	}
 	if a.cli.JSON {
-		if err := writeJSON(a.stdout, found); err != nil {
+		if err := term.WriteJSON(a.stdout, found); err != nil {
 			return err
 		}
 	}
@@ -99,9 +100,9 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 }
 
 func findingText(a *app, f finding) {
-	mark := map[level]string{levelOK: a.out.green("ok  "), levelWarn: a.out.yellow("warn"), levelFail: a.out.red("FAIL")}[f.Level]
+	mark := map[level]string{levelOK: a.out.Green("ok  "), levelWarn: a.out.Yellow("warn"), levelFail: a.out.Red("FAIL")}[f.Level]
 	fmt.Fprintf(a.stdout, "%s  %-10s %s\n", mark, f.Check, f.What)
 	if f.Do != "" {
-		fmt.Fprintf(a.stdout, "%17s%s %s\n", "", a.out.dim("→"), f.Do)
+		fmt.Fprintf(a.stdout, "%17s%s %s\n", "", a.out.Dim("→"), f.Do)
 	}
 }

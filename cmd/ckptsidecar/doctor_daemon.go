@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
@@ -34,7 +35,7 @@ func lookDaemon(_ context.Context, p *patient) []finding {
 	if p.status == nil {
 		return []finding{fail("start one: ckptsidecar serve", "%v", messageOf(p.failed))}
 	}
-	found := []finding{ok("pid %d is %s, started %s", p.status.PID, p.status.State, ago(p.status.Now.Time, p.status.StartedAt.Time))}
+	found := []finding{ok("pid %d is %s, started %s", p.status.PID, p.status.State, term.Ago(p.status.Now.Time, p.status.StartedAt.Time))}
 	if p.status.State != "ready" {
 		found[0] = fail("read its log, and the lines below", "pid %d is %s", p.status.PID, p.status.State)
 	}
@@ -71,11 +72,11 @@ func lookJournal(_ context.Context, p *patient) []finding {
 	d := &p.status.Database
 	switch {
 	case d.WALFailures > 0:
-		return []finding{fail("look at the disk and at the daemon's log", "the journal could not be copied into the database, %s in a row", count(d.WALFailures, "time"))}
+		return []finding{fail("look at the disk and at the daemon's log", "the journal could not be copied into the database, %s in a row", term.Count(d.WALFailures, "time"))}
 	case d.WALPending > large:
-		return []finding{warn("look for a program that holds the database open for long, such as a forgotten sqlite3", "%s wait in the journal", bytesText(d.WALPending))}
+		return []finding{warn("look for a program that holds the database open for long, such as a forgotten sqlite3", "%s wait in the journal", term.Bytes(d.WALPending))}
 	}
-	return []finding{ok("%s, %s", bytesText(d.WALBytes), copiedText(p.status))}
+	return []finding{ok("%s, %s", term.Bytes(d.WALBytes), copiedText(p.status))}
 }
 
 func lookRetention(_ context.Context, p *patient) []finding {
@@ -87,10 +88,10 @@ func lookRetention(_ context.Context, p *patient) []finding {
 	case w.LastError != "":
 		return []finding{warn("it tries again by itself; the daemon's log says more", "the last run failed: %s", w.LastError)}
 	case w.LastRun.IsZero() && now.Sub(p.status.StartedAt.Time) > 15*time.Minute, !w.LastRun.IsZero() && now.Sub(w.LastRun.Time) > 25*time.Hour:
-		return []finding{warn("restart the daemon and look at its log", "it has not run since %s", timeText(w.LastRun))}
+		return []finding{warn("restart the daemon and look at its log", "it has not run since %s", term.Moment(w.LastRun))}
 	case w.GuardedUntil.After(now):
 		return []finding{ok("last run %s; nothing goes by age before %s, because the daemon has just started or the clock jumped",
-			ago(now, w.LastRun.Time), timeText(w.GuardedUntil))}
+			term.Ago(now, w.LastRun.Time), term.Moment(w.GuardedUntil))}
 	}
-	return []finding{ok("last run %s, %s removed since the start", ago(now, w.LastRun.Time), count(w.Removed, "checkpoint"))}
+	return []finding{ok("last run %s, %s removed since the start", term.Ago(now, w.LastRun.Time), term.Count(w.Removed, "checkpoint"))}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
@@ -46,7 +47,7 @@ func lookFiles(_ context.Context, p *patient) []finding {
 		private{p.db, 0o037, "others may read or write the database"},
 		private{filepath.Dir(p.db), 0o022, "others may replace the database"},
 	)
-	return append([]finding{ok("%s, %s", p.db, bytesText(info.Size()))}, found...)
+	return append([]finding{ok("%s, %s", p.db, term.Bytes(info.Size()))}, found...)
 }
 
 func lookMode(p private) []finding {
@@ -126,11 +127,11 @@ func lookSpace(_ context.Context, p *patient) []finding {
 	case err != nil:
 		return []finding{warn("", "the free space of %s is not known: %v", dir, err)}
 	case free < 64<<20:
-		return []finding{fail(do, "only %s are free on the disk of %s", bytesText(free), dir)}
+		return []finding{fail(do, "only %s are free on the disk of %s", term.Bytes(free), dir)}
 	case free < 1<<30 && free < total/20:
-		return []finding{warn(do, "only %s of %s are free on the disk of %s", bytesText(free), bytesText(total), dir)}
+		return []finding{warn(do, "only %s of %s are free on the disk of %s", term.Bytes(free), term.Bytes(total), dir)}
 	}
-	return []finding{ok("%s of %s are free", bytesText(free), bytesText(total))}
+	return []finding{ok("%s of %s are free", term.Bytes(free), term.Bytes(total))}
 }
 
 func lookSQLite(ctx context.Context, _ *patient) []finding {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 // lookService looks at what starts the daemon: the system's service first, then
@@ -35,7 +37,7 @@ func serviceFindings(s *serviceShape) []finding {
 	case !s.Running:
 		found = append(found, warn("ckptsidecar service start", "%s", what))
 	case s.Restarts > 0:
-		found = append(found, warn("read its log: "+s.Log, "%s, and was restarted %s", what, count(s.Restarts, "time")))
+		found = append(found, warn("read its log: "+s.Log, "%s, and was restarted %s", what, term.Count(s.Restarts, "time")))
 	default:
 		found = append(found, ok("%s", what))
 	}
@@ -64,9 +66,9 @@ func lookBackups(_ context.Context, p *patient) []finding {
 	case b.Last.IsZero():
 		return []finding{ok("one every %v; the first comes about a minute after the start", b.Interval)}
 	case b.Interval > 0 && now.Sub(b.Last.Time) > 2*time.Duration(b.Interval)+time.Hour:
-		return []finding{warn("look into the daemon's log", "the last one was made %s, though one is due every %v", ago(now, b.Last.Time), b.Interval)}
+		return []finding{warn("look into the daemon's log", "the last one was made %s, though one is due every %v", term.Ago(now, b.Last.Time), b.Interval)}
 	}
-	found := ok("%d in %s, the last of %s, %s", b.Kept, b.Folder, ago(now, b.Last.Time), bytesText(b.LastBytes))
+	found := ok("%d in %s, the last of %s, %s", b.Kept, b.Folder, term.Ago(now, b.Last.Time), term.Bytes(b.LastBytes))
 	if sameDisk(b.Folder, p.db) {
 		found.What += ", on the disk of the database, with which they would go"
 		found.Do = "set backup.folder to another disk, or copy them away"

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 type driftCmd struct {
@@ -44,7 +45,7 @@ func (c *driftShowCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if all.Next = next; a.cli.JSON {
-		return writeJSON(a.stdout, all)
+		return term.WriteJSON(a.stdout, all)
 	}
 	driftText(a, all)
 	c.paged.more(a, all.Next)
@@ -52,19 +53,19 @@ func (c *driftShowCmd) Run(ctx context.Context, a *app) error {
 }
 
 func driftText(a *app, r *ckpt.DriftReport) {
-	fmt.Fprintf(a.stdout, "%s  %s\n", a.out.bold("run "+r.Run+" of "+r.Agent), severityText(r.Verdict, a.out))
-	p := &pairs{}
+	fmt.Fprintf(a.stdout, "%s  %s\n", a.out.Bold("run "+r.Run+" of "+r.Agent), severityText(r.Verdict, a.out))
+	p := &term.Pairs{}
 	for _, row := range [][2]string{{"advice", string(r.Advice)}, {"go back to", goBackText(r)}, {"recovery", string(r.Recovery)}} {
 		if row[1] != "" {
-			p.add(row[0], row[1])
+			p.Add(row[0], row[1])
 		}
 	}
-	p.write(a.stdout, a.out)
+	p.Write(a.stdout, a.out)
 	if len(r.Findings) == 0 {
 		fmt.Fprintln(a.stdout, "no findings")
 	} else {
 		fmt.Fprintln(a.stdout)
-		findingTable(r.Findings, a.out).write(a.stdout, a.out)
+		findingTable(r.Findings, a.out).Write(a.stdout, a.out)
 	}
 	if len(r.Timeline) > 0 {
 		fmt.Fprintln(a.stdout)
@@ -103,24 +104,24 @@ func coversCheckpoints(f ckpt.Finding) bool {
 	return f.Severity == ckpt.SeverityCritical && f.Closed == "" && f.SinceSeq != nil
 }
 
-func severityText(s ckpt.Severity, st *style) string {
+func severityText(s ckpt.Severity, st *term.Style) string {
 	switch s {
 	case ckpt.SeverityCritical:
-		return st.red(string(s))
+		return st.Red(string(s))
 	case ckpt.SeverityWarn:
-		return st.yellow(string(s))
+		return st.Yellow(string(s))
 	case ckpt.SeverityNone:
-		return st.green("no drift")
+		return st.Green("no drift")
 	case ckpt.SeverityInfo:
 	}
 	return string(s)
 }
 
-func findingTable(list []ckpt.Finding, s *style) *table {
-	t := newTable("WHEN", "RULE", "SEVERITY", "NOW", "WHAT", "ID")
+func findingTable(list []ckpt.Finding, s *term.Style) *term.Table {
+	t := term.NewTable("WHEN", "RULE", "SEVERITY", "NOW", "WHAT", "ID")
 	for i := range list {
 		f := &list[i]
-		t.add(timeText(f.At), f.Rule, severityText(f.Severity, s), nowText(f), shortened(f.Message, 90), f.ID)
+		t.Add(term.Moment(f.At), f.Rule, severityText(f.Severity, s), nowText(f), shortened(f.Message, 90), f.ID)
 	}
 	return t
 }
@@ -166,13 +167,13 @@ func (c *driftDismissCmd) Run(ctx context.Context, a *app) error {
 		if !a.cli.JSON {
 			fmt.Fprintf(a.stdout, "%s  %s of run %s of %s: dismissed", f.ID, f.Rule, f.Run, f.Agent)
 			if n := len(f.Cleaned); n > 0 {
-				fmt.Fprintf(a.stdout, ", %s clean again", count(n, "checkpoint"))
+				fmt.Fprintf(a.stdout, ", %s clean again", term.Count(n, "checkpoint"))
 			}
 			fmt.Fprintln(a.stdout)
 		}
 	}
 	if a.cli.JSON {
-		return writeJSON(a.stdout, map[string]any{"findings": done})
+		return term.WriteJSON(a.stdout, map[string]any{"findings": done})
 	}
 	if len(done) == 0 {
 		a.tell("nothing is open")

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 // lineLength is how many steps and checkpoints stand in a line.
@@ -14,7 +15,7 @@ const lineLength = 100
 
 // timelineText draws what the run did last: one character for each step and
 // checkpoint, and below them marks at those that the findings rest on.
-func timelineText(w io.Writer, s *style, r *ckpt.DriftReport) {
+func timelineText(w io.Writer, s *term.Style, r *ckpt.DriftReport) {
 	line := r.Timeline[max(0, len(r.Timeline)-lineLength):]
 	named := evidenceOf(r.Findings)
 	var drawn, marks strings.Builder
@@ -26,20 +27,20 @@ func timelineText(w io.Writer, s *style, r *ckpt.DriftReport) {
 		c := string(entryMark(e))
 		switch {
 		case mark != ' ' || e.Status == string(ckpt.StepFailed):
-			c = s.red(c)
+			c = s.Red(c)
 		case e.Suspect:
-			c = s.yellow(c)
+			c = s.Yellow(c)
 		case e.What == "checkpoint":
-			c = s.green(c)
+			c = s.Green(c)
 		}
 		drawn.WriteString(c)
 		marks.WriteByte(mark)
 	}
-	fmt.Fprintf(w, "%s  %s\n", s.dim("what it did last"), drawn.String())
+	fmt.Fprintf(w, "%s  %s\n", s.Dim("what it did last"), drawn.String())
 	if found {
-		fmt.Fprintf(w, "%s  %s\n", s.dim("what was found  "), s.red(strings.TrimRight(marks.String(), " ")))
+		fmt.Fprintf(w, "%s  %s\n", s.Dim("what was found  "), s.Red(strings.TrimRight(marks.String(), " ")))
 	}
-	fmt.Fprintf(w, "%s\n", s.dim("steps: . succeeded, x failed, ~ not ended, ? interrupted   checkpoints: C clean, S suspect, R recovery, r suspect recovery   found: ^ critical, ' others"))
+	fmt.Fprintf(w, "%s\n", s.Dim("steps: . succeeded, x failed, ~ not ended, ? interrupted   checkpoints: C clean, S suspect, R recovery, r suspect recovery   found: ^ critical, ' others"))
 }
 
 func entryMark(e *ckpt.TimelineEntry) byte {

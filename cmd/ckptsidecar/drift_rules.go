@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 )
 
@@ -30,25 +31,25 @@ func (c *driftRulesCmd) Run(ctx context.Context, a *app) error {
 	}
 	answer := rulesAnswer{Agent: c.Agent, Rules: drift.New().Rules(p), Own: p.Rules}
 	if a.cli.JSON {
-		return writeJSON(a.stdout, answer)
+		return term.WriteJSON(a.stdout, answer)
 	}
 	byDefault := ckpt.DefaultPolicy()
 	plain := map[string]ckpt.DriftRule{}
 	for _, r := range drift.New().Rules(&byDefault) {
 		plain[r.Rule] = r
 	}
-	t := newTable("RULE", "FAMILY", "TIER", "WARN", "CRITICAL", "WHEN IT FIRES")
+	t := term.NewTable("RULE", "FAMILY", "TIER", "WARN", "CRITICAL", "WHEN IT FIRES")
 	for i := range answer.Rules {
 		r := &answer.Rules[i]
 		was := plain[r.Rule]
-		t.add(r.Rule, r.Family, changed(r.Tier, was.Tier, a.out), changed(thresholdText(r.Warn, r.WarnWindow), thresholdText(was.Warn, was.WarnWindow), a.out),
+		t.Add(r.Rule, r.Family, changed(r.Tier, was.Tier, a.out), changed(thresholdText(r.Warn, r.WarnWindow), thresholdText(was.Warn, was.WarnWindow), a.out),
 			changed(thresholdText(r.Critical, r.CriticalWindow), thresholdText(was.Critical, was.CriticalWindow), a.out), r.About)
 	}
 	for i := range answer.Own {
 		r := &answer.Own[i]
-		t.add(r.Name, "own", string(r.Severity), "-", "-", r.When)
+		t.Add(r.Name, "own", string(r.Severity), "-", "-", r.When)
 	}
-	t.write(a.stdout, a.out)
+	t.Write(a.stdout, a.out)
 	if c.Agent != "" && p.Sensitivity != ckpt.SensitivityNormal {
 		a.tell("sensitivity is %s", p.Sensitivity)
 	}
@@ -75,11 +76,11 @@ func orAgent(name string) string {
 	return name
 }
 
-func changed(is, was string, s *style) string {
+func changed(is, was string, s *term.Style) string {
 	if is == was {
 		return is
 	}
-	return s.cyan(is + "*")
+	return s.Cyan(is + "*")
 }
 
 // thresholdText is a threshold and its window: "5 in 20".
@@ -120,7 +121,7 @@ func (c *driftExplainCmd) Run(ctx context.Context, a *app) error {
 	}
 	e := explain(f, p)
 	if a.cli.JSON {
-		return writeJSON(a.stdout, e)
+		return term.WriteJSON(a.stdout, e)
 	}
 	explanationText(a, e)
 	return nil
@@ -159,28 +160,28 @@ func todo(f *ckpt.Finding) []string {
 
 func explanationText(a *app, e *explanation) {
 	f := e.Finding
-	fmt.Fprintf(a.stdout, "%s  %s\n%s\n", a.out.bold(f.Rule), severityText(f.Severity, a.out), f.Message)
-	p := &pairs{}
-	p.add("found", fmt.Sprintf("%s in run %s of %s", timeText(f.At), f.Run, f.Agent))
-	p.add("now", nowLine(f))
+	fmt.Fprintf(a.stdout, "%s  %s\n%s\n", a.out.Bold(f.Rule), severityText(f.Severity, a.out), f.Message)
+	p := &term.Pairs{}
+	p.Add("found", fmt.Sprintf("%s in run %s of %s", term.Moment(f.At), f.Run, f.Agent))
+	p.Add("now", nowLine(f))
 	if f.Advice != "" {
-		p.add("advice", string(f.Advice))
+		p.Add("advice", string(f.Advice))
 	}
 	switch {
 	case e.Own != nil:
-		p.add("the rule", "one of the policy's own: "+e.Own.When)
+		p.Add("the rule", "one of the policy's own: "+e.Own.When)
 	case e.Rule != nil:
-		p.add("the rule", e.Rule.About)
-		p.add("holds", fmt.Sprintf("%s; warn at %s, critical at %s %s", e.Rule.Tier, thresholdText(e.Rule.Warn, e.Rule.WarnWindow), thresholdText(e.Rule.Critical, e.Rule.CriticalWindow), e.Rule.Unit))
+		p.Add("the rule", e.Rule.About)
+		p.Add("holds", fmt.Sprintf("%s; warn at %s, critical at %s %s", e.Rule.Tier, thresholdText(e.Rule.Warn, e.Rule.WarnWindow), thresholdText(e.Rule.Critical, e.Rule.CriticalWindow), e.Rule.Unit))
 	}
 	evidencePairs(p, f)
 	if f.Checkpoint != "" {
-		p.add("checkpoint", string(f.Checkpoint))
+		p.Add("checkpoint", string(f.Checkpoint))
 	}
 	if f.SinceSeq != nil {
-		p.add("suspect", suspectLine(f))
+		p.Add("suspect", suspectLine(f))
 	}
-	p.write(a.stdout, a.out)
+	p.Write(a.stdout, a.out)
 	for _, line := range e.Advice {
 		fmt.Fprintln(a.stdout, line)
 	}
@@ -189,9 +190,9 @@ func explanationText(a *app, e *explanation) {
 func nowLine(f *ckpt.Finding) string {
 	switch {
 	case !f.DismissedAt.IsZero():
-		return fmt.Sprintf("dismissed %s by %s", timeText(f.DismissedAt), f.DismissedBy)
+		return fmt.Sprintf("dismissed %s by %s", term.Moment(f.DismissedAt), f.DismissedBy)
 	case f.Closed != "":
-		return fmt.Sprintf("closed %s: %s", timeText(f.ClosedAt), strings.ReplaceAll(string(f.Closed), "_", " "))
+		return fmt.Sprintf("closed %s: %s", term.Moment(f.ClosedAt), strings.ReplaceAll(string(f.Closed), "_", " "))
 	}
 	return "open"
 }
@@ -208,12 +209,12 @@ func suspectLine(f *ckpt.Finding) string {
 
 // evidencePairs shows what a finding rests on. That of an agent's own is shown
 // as it is.
-func evidencePairs(p *pairs, f *ckpt.Finding) {
+func evidencePairs(p *term.Pairs, f *ckpt.Finding) {
 	var e ckpt.Evidence
 	if err := ckpt.DecodeStrict(f.Evidence, &e); err != nil {
 		var text bytes.Buffer
 		if json.Compact(&text, f.Evidence) == nil {
-			p.add("evidence", shortened(text.String(), 400))
+			p.Add("evidence", shortened(text.String(), 400))
 		}
 		return
 	}
@@ -222,7 +223,7 @@ func evidencePairs(p *pairs, f *ckpt.Finding) {
 		{"checkpoints", strings.Join(e.Checkpoints, " ")}, {"place", e.Pointer}, {"others", strings.Join(e.Others, ", ")},
 	} {
 		if row[1] != "" {
-			p.add(row[0], row[1])
+			p.Add(row[0], row[1])
 		}
 	}
 }

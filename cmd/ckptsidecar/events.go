@@ -10,6 +10,7 @@ import (
 	"io"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 type eventsCmd struct {
@@ -92,7 +93,7 @@ func (a *app) writeEvent(e *ckpt.Event) error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(&line, "%6d  %s  %s  %s\n", e.Seq, timeText(e.At), a.out.cyan(e.Type), oneLine(e.Payload))
+		fmt.Fprintf(&line, "%6d  %s  %s  %s\n", e.Seq, term.Moment(e.At), a.out.Cyan(e.Type), oneLine(e.Payload))
 	}
 	_, err := a.stdout.Write(line.Bytes())
 	return err
@@ -140,7 +141,7 @@ func (c *eventsAppendCmd) Run(ctx context.Context, a *app) error {
 		done.Last, events = appended.Last, events[len(batch):]
 	}
 	if a.cli.JSON {
-		return writeJSON(a.stdout, done)
+		return term.WriteJSON(a.stdout, done)
 	}
 	fmt.Fprintln(a.stdout, done.Last)
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
@@ -436,7 +437,7 @@ func (s *supervisor) goesOn(end *outcome, own bool) bool {
 	}
 	if s.restarts >= s.cmd.MaxRestarts {
 		s.note("give_up", "%s; it was restarted %s and is given up. To try again: ckptsidecar exec --agent %s%s -- …",
-			end.why, count(s.restarts, "time"), s.cmd.Agent, runFlag(s.cmd.InRun))
+			end.why, term.Count(s.restarts, "time"), s.cmd.Agent, runFlag(s.cmd.InRun))
 		return false
 	}
 	return true
@@ -474,7 +475,7 @@ func (s *supervisor) pause(d time.Duration) bool {
 func (s *supervisor) note(event, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if !s.a.cli.JSON {
-		s.a.tell("%s %s", s.a.err.dim("ckptsidecar exec:"), text)
+		s.a.tell("%s %s", s.a.err.Dim("ckptsidecar exec:"), text)
 		return
 	}
 	_ = json.NewEncoder(s.a.stderr).Encode(struct {

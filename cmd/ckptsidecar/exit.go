@@ -41,7 +41,7 @@ func (a *app) fail(err error) int {
 	case a.cli.JSON:
 		a.failJSON(err, code, message)
 	default:
-		fmt.Fprintf(a.stderr, "%s %s\n", a.err.red("ckptsidecar:"), message)
+		fmt.Fprintf(a.stderr, "%s %s\n", a.err.Red("ckptsidecar:"), message)
 	}
 	return code
 }

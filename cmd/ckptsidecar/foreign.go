@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/foreign"
 )
 
@@ -81,7 +82,7 @@ func (c *importCmd) runForeign(ctx context.Context, a *app) error {
 		return err
 	}
 	if a.cli.JSON {
-		if err := writeJSON(a.stdout, m.report); err != nil {
+		if err := term.WriteJSON(a.stdout, m.report); err != nil {
 			return err
 		}
 	}
@@ -104,7 +105,7 @@ func (m *mover) readFiles(ctx context.Context, names []string) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil && left < foreign.MaxState:
-			m.tell(foreign.Problem{File: name, Message: fmt.Sprintf("%v; %s are read in one go: import the rest by itself", err, bytesText(maxForeignBytes)), Refused: true})
+			m.tell(foreign.Problem{File: name, Message: fmt.Sprintf("%v; %s are read in one go: import the rest by itself", err, term.Bytes(maxForeignBytes)), Refused: true})
 		case err != nil:
 			m.tell(foreign.Problem{File: name, Message: err.Error(), Refused: true})
 		default:
@@ -234,11 +235,11 @@ func (m *mover) move(ctx context.Context, p *foreign.Plan) {
 
 func (m *mover) say(r *foreignRun) {
 	a := m.a
-	what := fmt.Sprintf("%s, %s, %s, %s", r.Status, count(len(r.Checkpoints), "checkpoint"), count(r.Steps, "step"), count(r.Events, "event"))
+	what := fmt.Sprintf("%s, %s, %s, %s", r.Status, term.Count(len(r.Checkpoints), "checkpoint"), term.Count(r.Steps, "step"), term.Count(r.Events, "event"))
 	word := map[string]string{
-		foreignImported: a.out.green("imported:"), foreignPlanned: "would import:", foreignPresent: "is there already:", foreignFailed: a.out.red("not imported:"),
+		foreignImported: a.out.Green("imported:"), foreignPlanned: "would import:", foreignPresent: "is there already:", foreignFailed: a.out.Red("not imported:"),
 	}[r.Outcome]
-	fmt.Fprintf(a.stdout, "%s run %s of %s  %s  from %s\n", word, a.out.bold(r.Run), r.Agent, what, sourcesText(r.Sources))
+	fmt.Fprintf(a.stdout, "%s run %s of %s  %s  from %s\n", word, a.out.Bold(r.Run), r.Agent, what, sourcesText(r.Sources))
 	if r.Error != "" {
 		a.tell("  %s", r.Error)
 		return
@@ -247,7 +248,7 @@ func (m *mover) say(r *foreignRun) {
 		fmt.Fprintf(a.stdout, "  %s\n", note)
 	}
 	if n := len(r.Pruned); n > 0 {
-		fmt.Fprintf(a.stdout, "  %s pruned: the agent's policy does not keep more (routine_keep; `ckptsidecar policy set %s routine_keep=N` before an import)\n", count(n, "checkpoint"), r.Agent)
+		fmt.Fprintf(a.stdout, "  %s pruned: the agent's policy does not keep more (routine_keep; `ckptsidecar policy set %s routine_keep=N` before an import)\n", term.Count(n, "checkpoint"), r.Agent)
 	}
 	if r.Outcome == foreignImported {
 		if r.Status.Resumable() {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/foreign"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
@@ -59,7 +60,7 @@ func longSnapshot(minute int) []byte {
 // nothing is there twice.
 func TestImportsThatWereBrokenOffAreGoneOnWith(t *testing.T) {
 	socket := serveFor(t)
-	a := &app{process: process{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}, cli: &grammar{Socket: socket, JSON: true}, out: &style{}, err: &style{}}
+	a := &app{process: process{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}, cli: &grammar{Socket: socket, JSON: true}, out: &term.Style{}, err: &term.Style{}}
 	defer a.client().Close()
 	files := []foreign.File{{Name: "1", Data: longSnapshot(1)}, {Name: "2", Data: longSnapshot(2)}, {Name: "3", Data: longSnapshot(3)}}
 	actions := len(actionsOf(t, a, &foreign.Snapshots(files, foreign.Options{}).Plans[0]))

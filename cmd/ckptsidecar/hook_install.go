@@ -147,7 +147,7 @@ func (c *hookPlace) change(a *app, file string, edit func([]byte) ([]byte, error
 	if err := writeSettings(file, changed); err != nil {
 		return false, err
 	}
-	a.tell("%s %s", a.err.green("written:"), file)
+	a.tell("%s %s", a.err.Green("written:"), file)
 	return true, nil
 }
 

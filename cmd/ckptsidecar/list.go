@@ -3,8 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 type listCmd struct {
@@ -29,7 +33,7 @@ func (c *listCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if a.cli.JSON {
-		return writeJSON(a.stdout, page)
+		return term.WriteJSON(a.stdout, page)
 	}
 	if len(page.Checkpoints) == 0 {
 		a.tell("no checkpoint of %s matches", c.Agent)
@@ -39,7 +43,7 @@ func (c *listCmd) Run(ctx context.Context, a *app) error {
 		newHistory(page.Checkpoints).write(a.stdout, a.out)
 		return nil
 	}
-	checkpointTable(page.Checkpoints, a.out).write(a.stdout, a.out)
+	checkpointTable(page.Checkpoints, a.out).Write(a.stdout, a.out)
 	if page.Next != "" {
 		a.tell("there are more: --all, or --before %s", page.Next)
 	}
@@ -82,22 +86,43 @@ func (c *listCmd) pages(ctx context.Context, a *app) (*ckpt.CheckpointPage, erro
 	return all, err
 }
 
-func checkpointTable(list []ckpt.Checkpoint, s *style) *table {
-	t := newTable("ID", "RUN", ">SEQ", "KIND", "CREATED", ">SIZE", "LABELS", "")
+func checkpointTable(list []ckpt.Checkpoint, s *term.Style) *term.Table {
+	t := term.NewTable("ID", "RUN", ">SEQ", "KIND", "CREATED", ">SIZE", "LABELS", "")
 	for i := range list {
 		c := &list[i]
-		t.add(c.ID, c.Run, fmt.Sprint(c.Seq), kindText(c.Kind, s), timeText(c.CreatedAt),
-			bytesText(c.Size), labelText(c.Labels), marks(c, s))
+		t.Add(c.ID, c.Run, fmt.Sprint(c.Seq), kindText(c.Kind, s), term.Moment(c.CreatedAt),
+			term.Bytes(c.Size), labelText(c.Labels), marks(c, s))
 	}
 	return t
 }
 
-func kindText(k ckpt.Kind, s *style) string {
+func kindText(k ckpt.Kind, s *term.Style) string {
 	switch k {
 	case ckpt.KindRecovery:
-		return s.yellow(string(k))
+		return s.Yellow(string(k))
 	case ckpt.KindPreOperation:
-		return s.cyan(string(k))
+		return s.Cyan(string(k))
 	}
 	return string(k)
+}
+
+// labelText is labels as they are typed: k=v, in order.
+func labelText(labels ckpt.Labels) string {
+	var list []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		list = append(list, k+"="+labels[k])
+	}
+	return strings.Join(list, " ")
+}
+
+// marks are what a reader must know of a checkpoint at a glance.
+func marks(c *ckpt.Checkpoint, s *term.Style) string {
+	var list []string
+	if c.Pinned {
+		list = append(list, s.Green("pinned"))
+	}
+	if c.Suspect {
+		list = append(list, s.Yellow("suspect"))
+	}
+	return strings.Join(list, " ")
 }

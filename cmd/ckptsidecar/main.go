@@ -1,21 +1,23 @@
 // Command ckptsidecar is the flight recorder of AI agents: the daemon, and
 // every command that a person or a script needs to talk to it.
 //
-// This package may import the root, internal/daemon, internal/drift,
-// internal/foreign, internal/ipc, internal/mcpserver,
-// internal/hook, internal/osfile, client and packaging.
+// This package may import the root, internal/cli/term, internal/daemon,
+// internal/drift, internal/foreign, internal/hook, internal/ipc,
+// internal/mcpserver, internal/osfile, client and packaging.
 package main
 
 import (
 	"context"
 	"os"
 	"os/signal"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 func main() {
 	ctx, hurry := untilSignal(stopSignals...)
 	os.Exit(run(ctx, os.Args[1:], process{
-		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, interactive: isTerminal(os.Stdin),
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, interactive: term.IsTerminal(os.Stdin),
 		env: os.Getenv, environ: os.Environ(), hurry: hurry,
 	}))
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
@@ -35,22 +36,22 @@ func (c *operationsCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return writeJSON(a.stdout, all)
+		return term.WriteJSON(a.stdout, all)
 	case len(all.Operations) == 0:
 		a.tell("no operation of %s matches", c.Agent)
 		return nil
 	}
-	t := newTable("KEY", "NAME", ">ATTEMPT", "STATUS", "BEGAN", "ENDED", "CHECKPOINT", "RESULT OR ERROR")
+	t := term.NewTable("KEY", "NAME", ">ATTEMPT", "STATUS", "BEGAN", "ENDED", "CHECKPOINT", "RESULT OR ERROR")
 	uncertain := ""
 	for i := range all.Operations {
 		o := &all.Operations[i]
-		t.add(o.Key, o.Name, fmt.Sprint(o.Attempt), operationStatusText(o.Status, a.out), timeText(o.StartedAt), endedText(o.EndedAt),
+		t.Add(o.Key, o.Name, fmt.Sprint(o.Attempt), operationStatusText(o.Status, a.out), term.Moment(o.StartedAt), endedText(o.EndedAt),
 			string(o.Checkpoint), came(o.Result, o.Error))
 		if o.Status == ckpt.OperationUncertain {
 			uncertain = o.Key
 		}
 	}
-	t.write(a.stdout, a.out)
+	t.Write(a.stdout, a.out)
 	c.paged.more(a, all.Next)
 	if uncertain != "" {
 		a.tell("uncertain: its owner died in it, so nobody knows whether it took effect. When you know: ckptsidecar operation resolve %s %s succeeded|failed%s --reason 'how you know'",
@@ -63,19 +64,19 @@ func endedText(t ckpt.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return timeText(t)
+	return term.Moment(t)
 }
 
-func operationStatusText(status ckpt.OperationStatus, s *style) string {
+func operationStatusText(status ckpt.OperationStatus, s *term.Style) string {
 	switch status {
 	case ckpt.OperationSucceeded:
-		return s.green(string(status))
+		return s.Green(string(status))
 	case ckpt.OperationUncertain:
-		return s.red(string(status))
+		return s.Red(string(status))
 	case ckpt.OperationFailed:
-		return s.yellow(string(status))
+		return s.Yellow(string(status))
 	default:
-		return s.cyan(string(status))
+		return s.Cyan(string(status))
 	}
 }
 
@@ -127,16 +128,16 @@ func (c *operationBeginCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return writeJSON(a.stdout, o)
+		return term.WriteJSON(a.stdout, o)
 	}
 	fmt.Fprintln(a.stdout, o.Status)
 	switch {
 	case o.Replayed:
-		a.tell("operation %s was done before, at %s: do not do it again%s", o.Key, timeText(o.EndedAt), resultText(o.Result))
+		a.tell("operation %s was done before, at %s: do not do it again%s", o.Key, term.Moment(o.EndedAt), resultText(o.Result))
 	case o.Checkpoint == "":
-		a.tell("%s %s, attempt %d; the run has no state yet, so there is none to go back to", a.err.green("open:"), o.Key, o.Attempt)
+		a.tell("%s %s, attempt %d; the run has no state yet, so there is none to go back to", a.err.Green("open:"), o.Key, o.Attempt)
 	default:
-		a.tell("%s %s, attempt %d; the state to go back to is checkpoint %s", a.err.green("open:"), o.Key, o.Attempt, o.Checkpoint)
+		a.tell("%s %s, attempt %d; the state to go back to is checkpoint %s", a.err.Green("open:"), o.Key, o.Attempt, o.Checkpoint)
 	}
 	a.tellDrift(o.Drift, ref)
 	return nil
@@ -199,7 +200,7 @@ func (c *ofOperation) end(ctx context.Context, a *app, epoch *int64, r ckpt.Oper
 		}
 	}
 	if a.cli.JSON {
-		return writeJSON(a.stdout, endedShapeOf(o))
+		return term.WriteJSON(a.stdout, endedShapeOf(o))
 	}
 	operationEnded(a, o, output)
 	return nil
@@ -223,7 +224,7 @@ func operationEnded(a *app, o *ckpt.OperationEnded, output string) {
 	fmt.Fprintln(a.stdout, o.Status)
 	switch {
 	case o.Replayed:
-		a.tell("operation %s had %s already, at %s", o.Key, o.Status, timeText(o.EndedAt))
+		a.tell("operation %s had %s already, at %s", o.Key, o.Status, term.Moment(o.EndedAt))
 	case len(o.Released) > 0:
 		a.tell("let go, because it succeeded: checkpoint %s", strings.Join(o.Released, ", "))
 	case o.Restore != nil && output != "":

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -81,7 +82,7 @@ func TestPlanText(t *testing.T) {
 				continue
 			}
 			fmt.Fprintf(&text, "=== %s, exit code %d\n", by, exitOfVerdict(p.Verdict))
-			planText(&text, &style{}, p, by)
+			planText(&text, &term.Style{}, p, by)
 			fmt.Fprintln(&text)
 		}
 	}
@@ -115,7 +116,7 @@ func TestHistoryIsDrawnAsATree(t *testing.T) {
 	add(11, "main", 7, 6, nil)
 	add(12, "alone", 1, 0, nil)
 	var b bytes.Buffer
-	newHistory(list).write(&b, &style{})
+	newHistory(list).write(&b, &term.Style{})
 	golden(t, "tree.txt", b.String())
 }
 

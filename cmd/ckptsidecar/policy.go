@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 type policyCmd struct {
@@ -100,13 +101,13 @@ func (c *policySetCmd) changes(ctx context.Context, a *app) ([]string, error) {
 
 func (a *app) writePolicy(p *ckpt.Policy) error {
 	if a.cli.JSON {
-		return writeJSON(a.stdout, p)
+		return term.WriteJSON(a.stdout, p)
 	}
 	return writeFields(a.stdout, a.out, p)
 }
 
 // writeFields shows a shape of the API by its JSON names, in its order.
-func writeFields(w io.Writer, s *style, v any) error {
+func writeFields(w io.Writer, s *term.Style, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -115,7 +116,7 @@ func writeFields(w io.Writer, s *style, v any) error {
 	if _, err := dec.Token(); err != nil {
 		return err
 	}
-	p := &pairs{}
+	p := &term.Pairs{}
 	for dec.More() {
 		name, err := dec.Token()
 		if err != nil {
@@ -125,8 +126,8 @@ func writeFields(w io.Writer, s *style, v any) error {
 		if err := dec.Decode(&value); err != nil {
 			return err
 		}
-		p.add(fmt.Sprint(name), strings.Trim(string(value), `"`))
+		p.Add(fmt.Sprint(name), strings.Trim(string(value), `"`))
 	}
-	p.write(w, s)
+	p.Write(w, s)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 type promptsCmd struct {
@@ -36,7 +37,7 @@ func (c *promptsListCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return writeJSON(a.stdout, all)
+		return term.WriteJSON(a.stdout, all)
 	case len(all.Prompts) == 0:
 		a.tell("nothing waits for an answer")
 		return nil
@@ -52,13 +53,13 @@ func (c *promptsListCmd) Run(ctx context.Context, a *app) error {
 }
 
 func promptText(a *app, p *ckpt.Prompt) {
-	fmt.Fprintf(a.stdout, "%s  run %s of %s, asked %s\n", a.out.bold(p.ID), p.Run, p.Agent, timeText(p.At))
+	fmt.Fprintf(a.stdout, "%s  run %s of %s, asked %s\n", a.out.Bold(p.ID), p.Run, p.Agent, term.Moment(p.At))
 	fmt.Fprintf(a.stdout, "  %s\n", p.Question)
 	if p.Reason != "" {
 		fmt.Fprintf(a.stdout, "  %s\n", p.Reason)
 	}
 	if p.Choice != "" {
-		fmt.Fprintf(a.stdout, "  answered %s by %s: %s\n", timeText(p.AnsweredAt), p.AnsweredBy, a.out.green(string(p.Choice)))
+		fmt.Fprintf(a.stdout, "  answered %s by %s: %s\n", term.Moment(p.AnsweredAt), p.AnsweredBy, a.out.Green(string(p.Choice)))
 		return
 	}
 	for _, line := range answers(p) {
@@ -79,7 +80,7 @@ func (c *promptsShowCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return writeJSON(a.stdout, p)
+		return term.WriteJSON(a.stdout, p)
 	}
 	promptText(a, p)
 	if operationsOf(p.MemoryDiff) == 0 || p.Checkpoint == "" {
@@ -129,7 +130,7 @@ func (c *promptsAnswerCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return writeJSON(a.stdout, p)
+		return term.WriteJSON(a.stdout, p)
 	}
 	fmt.Fprintf(a.stdout, "%s  answered: %s\n", p.ID, p.Choice)
 	run := runFlag(p.Run)

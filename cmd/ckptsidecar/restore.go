@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
@@ -35,8 +36,8 @@ func (c *restoreCmd) Run(ctx context.Context, a *app) error {
 		return a.writeCheckpoint(got)
 	case c.Output != "":
 		return c.toFile(a, got)
-	case a.out.terminal && !c.Force && !isText(got.State):
-		return usagef("the state is %s of %s, which a terminal does not show: use -o FILE, or --force", bytesText(got.Size), got.ContentType)
+	case a.out.Terminal && !c.Force && !isText(got.State):
+		return usagef("the state is %s of %s, which a terminal does not show: use -o FILE, or --force", term.Bytes(got.Size), got.ContentType)
 	}
 	_, err = a.stdout.Write(got.State)
 	return err
@@ -56,7 +57,7 @@ func (c *restoreCmd) toFile(a *app, got *ckpt.Checkpoint) error {
 	if err := osfile.Write(c.Output, got.State, 0o600); err != nil {
 		return fmt.Errorf("the state was restored but not written: %w", err)
 	}
-	a.tell("%s number %d of run %s, %s, to %s", a.err.green("restored:"), got.Seq, got.Run, bytesText(got.Size), c.Output)
+	a.tell("%s number %d of run %s, %s, to %s", a.err.Green("restored:"), got.Seq, got.Run, term.Bytes(got.Size), c.Output)
 	return nil
 }
 

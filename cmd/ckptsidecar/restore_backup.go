@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
@@ -32,8 +33,8 @@ func (c *restoreBackupCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	p := a.progress("checking the backup")
-	kept, err := daemon.RestoreBackup(ctx, c.Backup, config, programVersion(), p.step)
-	p.done()
+	kept, err := daemon.RestoreBackup(ctx, c.Backup, config, programVersion(), p.Step)
+	p.Done()
 	var damaged *daemon.DamagedError
 	switch {
 	case errors.As(err, &damaged):
@@ -43,9 +44,9 @@ func (c *restoreBackupCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return writeJSON(a.stdout, restoredShape{config.Database, c.Backup, kept})
+		return term.WriteJSON(a.stdout, restoredShape{config.Database, c.Backup, kept})
 	}
-	fmt.Fprintf(a.stdout, "%s  %s is the backup %s now\n", a.out.green("restored"), config.Database, c.Backup)
+	fmt.Fprintf(a.stdout, "%s  %s is the backup %s now\n", a.out.Green("restored"), config.Database, c.Backup)
 	if kept != "" {
 		fmt.Fprintf(a.stdout, "what was there is kept as %s; remove it when you are sure\n", kept)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
@@ -59,7 +60,7 @@ func (c *resumeCmd) write(a *app, plan *ckpt.Plan) error {
 		}
 	}
 	if a.cli.JSON {
-		return writeJSON(a.stdout, shapeOf(plan))
+		return term.WriteJSON(a.stdout, shapeOf(plan))
 	}
 	planText(a.stdout, a.out, plan, "ckptsidecar resume")
 	if c.Output != "" && plan.Checkpoint == nil {
@@ -104,44 +105,44 @@ func shapeOf(p *ckpt.Plan) planShape {
 
 // planText tells a plan to a person who was woken by it: the verdict, why, the
 // facts, and what to type next.
-func planText(w io.Writer, s *style, p *ckpt.Plan, by string) {
+func planText(w io.Writer, s *term.Style, p *ckpt.Plan, by string) {
 	fmt.Fprintf(w, "%s  run %s of %s: %s\n", verdictText(p.Verdict, s), p.Run, p.Agent, verdictMeaning[p.Verdict])
 	for _, reason := range p.Reasons {
 		fmt.Fprintf(w, "  %s\n", reason)
 	}
 	fmt.Fprintln(w)
-	facts := &pairs{}
-	facts.add("epoch", epochText(p))
+	facts := &term.Pairs{}
+	facts.Add("epoch", epochText(p))
 	if c := p.Checkpoint; c != nil {
-		text := fmt.Sprintf("%s  number %d, %s, %s, saved %s", s.bold(c.ID), c.Seq, c.Kind, bytesText(c.Size), timeText(c.CreatedAt))
-		facts.add("load", strings.TrimSpace(text+"  "+marks(c, s)))
+		text := fmt.Sprintf("%s  number %d, %s, %s, saved %s", s.Bold(c.ID), c.Seq, c.Kind, term.Bytes(c.Size), term.Moment(c.CreatedAt))
+		facts.Add("load", strings.TrimSpace(text+"  "+marks(c, s)))
 	}
 	for _, skipped := range p.Skipped {
-		facts.add("passed over", fmt.Sprintf("%s  number %d, %s", skipped.ID, skipped.Seq, skipped.Reason))
+		facts.Add("passed over", fmt.Sprintf("%s  number %d, %s", skipped.ID, skipped.Seq, skipped.Reason))
 	}
 	if n := len(p.CompletedSteps); n > 0 {
-		facts.add("done", fmt.Sprintf("%s since: %s", count(n, "step"), names(p.CompletedSteps, func(c ckpt.CompletedStep) string { return c.Key })))
+		facts.Add("done", fmt.Sprintf("%s since: %s", term.Count(n, "step"), names(p.CompletedSteps, func(c ckpt.CompletedStep) string { return c.Key })))
 	}
 	for _, step := range p.InterruptedSteps {
-		facts.add("interrupted", fmt.Sprintf("step %s (%s), begun %s", step.Key, step.Name, timeText(step.StartedAt)))
+		facts.Add("interrupted", fmt.Sprintf("step %s (%s), begun %s", step.Key, step.Name, term.Moment(step.StartedAt)))
 	}
 	for _, o := range p.UncertainOperations {
-		facts.add("uncertain", fmt.Sprintf("operation %s (%s), begun %s", o.Key, o.Name, timeText(o.StartedAt)))
+		facts.Add("uncertain", fmt.Sprintf("operation %s (%s), begun %s", o.Key, o.Name, term.Moment(o.StartedAt)))
 	}
 	if p.Program != nil {
-		facts.add("program", fmt.Sprintf("%s have run, %s are left", count(p.Program.Executed, "byte"), bytesText(int64(len(p.Program.Remaining)))))
+		facts.Add("program", fmt.Sprintf("%s have run, %s are left", term.Count(p.Program.Executed, "byte"), term.Bytes(int64(len(p.Program.Remaining)))))
 	}
 	for _, more := range [][2]string{{"continue with", string(p.ContinuationPrompt)}, {"session", string(p.ExternalSession)}} {
 		if more[1] != "" {
-			facts.add(more[0], firstLine(more[1]))
+			facts.Add(more[0], firstLine(more[1]))
 		}
 	}
 	if p.AccumulatedMS > 0 {
-		facts.add("worked for", workedText(p.AccumulatedMS))
+		facts.Add("worked for", workedText(p.AccumulatedMS))
 	}
-	facts.write(w, s)
+	facts.Write(w, s)
 	if next := nextSteps(p, by); len(next) > 0 {
-		fmt.Fprintf(w, "\n%s\n", s.bold("What to type next:"))
+		fmt.Fprintf(w, "\n%s\n", s.Bold("What to type next:"))
 		for _, line := range next {
 			fmt.Fprintf(w, "  %s\n", line)
 		}
@@ -156,15 +157,15 @@ var verdictMeaning = map[ckpt.ResumeVerdict]string{
 	ckpt.VerdictUnsafe: "it is not safe to go on",
 }
 
-func verdictText(v ckpt.ResumeVerdict, s *style) string {
+func verdictText(v ckpt.ResumeVerdict, s *term.Style) string {
 	text := strings.ToUpper(string(v))
 	switch v {
 	case ckpt.VerdictFresh, ckpt.VerdictResume:
-		return s.green(text)
+		return s.Green(text)
 	case ckpt.VerdictRepair:
-		return s.yellow(text)
+		return s.Yellow(text)
 	default:
-		return s.red(text)
+		return s.Red(text)
 	}
 }
 
@@ -229,7 +230,7 @@ func again(p *ckpt.Plan, by, run string) string {
 func answers(p *ckpt.Prompt) []string {
 	lost := ""
 	if n := operationsOf(p.MemoryDiff); n > 0 {
-		lost = fmt.Sprintf(" (%s of the state would be lost: ckptsidecar prompts show %s)", count(n, "change"), p.ID)
+		lost = fmt.Sprintf(" (%s of the state would be lost: ckptsidecar prompts show %s)", term.Count(n, "change"), p.ID)
 	}
 	return []string{
 		fmt.Sprintf("ckptsidecar prompts answer %s resume          to go on as it is", p.ID),

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 // paged are the flags of long lists.
@@ -66,18 +67,18 @@ func (c *runsCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return writeJSON(a.stdout, all)
+		return term.WriteJSON(a.stdout, all)
 	case len(all.Runs) == 0:
 		a.tell("no run matches")
 		return nil
 	}
-	t := newTable("AGENT", "RUN", "STATUS", ">EPOCH", ">ATTEMPT", ">PID", ">WORKED", "CHANGED", "GOAL")
+	t := term.NewTable("AGENT", "RUN", "STATUS", ">EPOCH", ">ATTEMPT", ">PID", ">WORKED", "CHANGED", "GOAL")
 	for i := range all.Runs {
 		r := &all.Runs[i]
-		t.add(r.Agent, r.Run, runStatusText(r.Status, a.out), fmt.Sprint(r.Epoch), fmt.Sprint(r.Attempt), pidText(r.PID),
-			workedText(r.AccumulatedMS), timeText(r.UpdatedAt), firstLine(string(r.Goal)))
+		t.Add(r.Agent, r.Run, runStatusText(r.Status, a.out), fmt.Sprint(r.Epoch), fmt.Sprint(r.Attempt), pidText(r.PID),
+			workedText(r.AccumulatedMS), term.Moment(r.UpdatedAt), firstLine(string(r.Goal)))
 	}
-	t.write(a.stdout, a.out)
+	t.Write(a.stdout, a.out)
 	c.paged.more(a, all.Next)
 	return nil
 }
@@ -93,14 +94,14 @@ func checkRunStatus(status string) error {
 	return fmt.Errorf("status %q is unknown: it is %s", status, strings.Join(all, ", "))
 }
 
-func runStatusText(r ckpt.RunStatus, s *style) string {
+func runStatusText(r ckpt.RunStatus, s *term.Style) string {
 	switch r {
 	case ckpt.RunRunning, ckpt.RunCompleted:
-		return s.green(string(r))
+		return s.Green(string(r))
 	case ckpt.RunInterrupted, ckpt.RunTimedOut, ckpt.RunAwaitingContinuation, ckpt.RunSuspended:
-		return s.yellow(string(r))
+		return s.Yellow(string(r))
 	case ckpt.RunFailed:
-		return s.red(string(r))
+		return s.Red(string(r))
 	default:
 		return string(r)
 	}
@@ -150,10 +151,10 @@ func (c *runStartCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return writeJSON(a.stdout, run)
+		return term.WriteJSON(a.stdout, run)
 	}
 	fmt.Fprintln(a.stdout, run.Epoch)
-	a.tell("%s run %s of %s, attempt %d, owned by process %s; name --epoch %d in its writes", a.err.green("started:"), run.Run, run.Agent, run.Attempt, pidText(run.PID), run.Epoch)
+	a.tell("%s run %s of %s, attempt %d, owned by process %s; name --epoch %d in its writes", a.err.Green("started:"), run.Run, run.Agent, run.Attempt, pidText(run.PID), run.Epoch)
 	return nil
 }
 
@@ -174,7 +175,7 @@ func (c *runBeatCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return writeJSON(a.stdout, run)
+		return term.WriteJSON(a.stdout, run)
 	}
 	fmt.Fprintln(a.stdout, run.Status)
 	a.tellDrift(run.Drift, ref)
@@ -244,23 +245,23 @@ func (c *runShowCmd) Run(ctx context.Context, a *app) error {
 
 func (a *app) showRun(r *ckpt.Run) error {
 	if a.cli.JSON {
-		return writeJSON(a.stdout, r)
+		return term.WriteJSON(a.stdout, r)
 	}
-	p := &pairs{}
-	p.add("run", a.out.bold(r.Run)+" of "+r.Agent)
-	p.add("status", runStatusText(r.Status, a.out))
-	p.add("owner", fmt.Sprintf("%s, process %s, epoch %d, attempt %d", r.Owner, pidText(r.PID), r.Epoch, r.Attempt))
-	p.add("worked for", workedText(r.AccumulatedMS))
-	p.add("started", timeText(r.StartedAt))
-	p.add("changed", timeText(r.UpdatedAt))
+	p := &term.Pairs{}
+	p.Add("run", a.out.Bold(r.Run)+" of "+r.Agent)
+	p.Add("status", runStatusText(r.Status, a.out))
+	p.Add("owner", fmt.Sprintf("%s, process %s, epoch %d, attempt %d", r.Owner, pidText(r.PID), r.Epoch, r.Attempt))
+	p.Add("worked for", workedText(r.AccumulatedMS))
+	p.Add("started", term.Moment(r.StartedAt))
+	p.Add("changed", term.Moment(r.UpdatedAt))
 	if !r.EndedAt.IsZero() {
-		p.add("ended", timeText(r.EndedAt))
+		p.Add("ended", term.Moment(r.EndedAt))
 	}
 	if r.Progress != nil {
-		p.add("progress", fmt.Sprint(*r.Progress))
+		p.Add("progress", fmt.Sprint(*r.Progress))
 	}
 	if r.HeartbeatTimeout > 0 || r.ProgressTimeout > 0 {
-		p.add("limits", fmt.Sprintf("heartbeat %s, progress %s", limitText(r.HeartbeatTimeout), limitText(r.ProgressTimeout)))
+		p.Add("limits", fmt.Sprintf("heartbeat %s, progress %s", limitText(r.HeartbeatTimeout), limitText(r.ProgressTimeout)))
 	}
 	for _, more := range [][2]string{
 		{"workflow", string(r.Workflow)}, {"goal", string(r.Goal)}, {"parent run", string(r.ParentRun)}, {"forked from", string(r.ForkedFrom)},
@@ -268,10 +269,10 @@ func (a *app) showRun(r *ckpt.Run) error {
 		{"result", came(r.Result, "")}, {"error", string(r.Error)},
 	} {
 		if more[1] != "" {
-			p.add(more[0], more[1])
+			p.Add(more[0], more[1])
 		}
 	}
-	p.write(a.stdout, a.out)
+	p.Write(a.stdout, a.out)
 	if r.Status.Resumable() && r.Status != ckpt.RunRunning && r.Status != ckpt.RunStarting {
 		a.tell("to go on: ckptsidecar resume %s%s", r.Agent, runFlag(r.Run))
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 type saveCmd struct {
@@ -40,7 +41,7 @@ func (c *saveCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if a.cli.JSON {
-		return writeJSON(a.stdout, saved)
+		return term.WriteJSON(a.stdout, saved)
 	}
 	fmt.Fprintln(a.stdout, saved.ID)
 	a.tell("%s", savedText(saved, a.err))
@@ -74,8 +75,8 @@ func guessType(state []byte) string {
 	return "application/octet-stream"
 }
 
-func savedText(s *ckpt.Saved, st *style) string {
-	text := fmt.Sprintf("%s number %d of run %s, %s, %s", st.green("saved:"), s.Seq, s.Run, s.Kind, bytesText(s.Size))
+func savedText(s *ckpt.Saved, st *term.Style) string {
+	text := fmt.Sprintf("%s number %d of run %s, %s, %s", st.Green("saved:"), s.Seq, s.Run, s.Kind, term.Bytes(s.Size))
 	if s.Replayed {
 		text += ", the same as before"
 	}
@@ -122,3 +123,6 @@ func stoppable[T any](ctx context.Context, wait func() (T, error)) (T, error) {
 
 // tell says something beside the result.
 func (a *app) tell(format string, args ...any) { fmt.Fprintf(a.stderr, format+"\n", args...) }
+
+// progress shows how far long work is.
+func (a *app) progress(what string) *term.Progress { return term.NewProgress(a.stderr, a.err, what) }

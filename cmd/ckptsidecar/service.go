@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 type serviceCmd struct {
@@ -133,7 +135,7 @@ func (f *serviceFlags) carryOut(ctx context.Context, a *app, plan func(serviceHo
 		if !f.DryRun && s.do != nil {
 			err := s.do(ctx)
 			if errors.Is(err, errSkipped) {
-				fmt.Fprintf(a.stderr, "%s %s: %v\n", a.err.yellow("not done:"), s.say, err)
+				fmt.Fprintf(a.stderr, "%s %s: %v\n", a.err.Yellow("not done:"), s.say, err)
 				continue
 			}
 			if err != nil {
@@ -147,7 +149,7 @@ func (f *serviceFlags) carryOut(ctx context.Context, a *app, plan func(serviceHo
 	}
 	switch {
 	case a.cli.JSON:
-		return writeJSON(a.stdout, struct {
+		return term.WriteJSON(a.stdout, struct {
 			DryRun bool     `json:"dry_run"`
 			Steps  []string `json:"steps"`
 		}{f.DryRun, taken})
@@ -162,9 +164,9 @@ func (f *serviceFlags) sayStep(a *app, s serviceStep) {
 	case s.do == nil:
 		fmt.Fprintln(a.stdout, s.say)
 	case f.DryRun:
-		fmt.Fprintf(a.stdout, "%s %s\n", a.out.dim("would"), s.say)
+		fmt.Fprintf(a.stdout, "%s %s\n", a.out.Dim("would"), s.say)
 	default:
-		fmt.Fprintf(a.stdout, "%s %s\n", a.out.green("done"), s.say)
+		fmt.Fprintf(a.stdout, "%s %s\n", a.out.Green("done"), s.say)
 	}
 }
 
@@ -182,7 +184,7 @@ func (c *serviceStatusCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if a.cli.JSON {
-		if err := writeJSON(a.stdout, s); err != nil {
+		if err := term.WriteJSON(a.stdout, s); err != nil {
 			return err
 		}
 	} else {
@@ -199,30 +201,30 @@ func (c *serviceStatusCmd) Run(ctx context.Context, a *app) error {
 
 func serviceText(a *app, s *serviceShape) {
 	if !s.Installed {
-		fmt.Fprintf(a.stdout, "%s: `ckptsidecar service install` does it\n", a.out.yellow("not installed"))
+		fmt.Fprintf(a.stdout, "%s: `ckptsidecar service install` does it\n", a.out.Yellow("not installed"))
 		return
 	}
-	state := a.out.green(s.State)
+	state := a.out.Green(s.State)
 	if !s.Running {
-		state = a.out.red(s.State)
+		state = a.out.Red(s.State)
 	}
-	p := pairs{{"service", state + " (" + s.Scope + ", " + s.Manager + ")"}}
+	p := term.Pairs{{"service", state + " (" + s.Scope + ", " + s.Manager + ")"}}
 	for _, row := range [][2]string{{"since", s.Since}, {"says", s.Status}, {"socket", s.Socket}, {"last end", s.Result}, {"files", s.Files}} {
 		if row[1] != "" {
-			p.add(row[0], row[1])
+			p.Add(row[0], row[1])
 		}
 	}
 	if s.PID != 0 {
-		p.add("pid", fmt.Sprint(s.PID))
+		p.Add("pid", fmt.Sprint(s.PID))
 	}
 	if s.Restarts > 0 {
-		p.add("restarts", fmt.Sprintf("%d by the manager since it was started", s.Restarts))
+		p.Add("restarts", fmt.Sprintf("%d by the manager since it was started", s.Restarts))
 	}
 	starts := "by hand only"
 	if s.Enabled {
 		starts = "by itself"
 	}
-	p.add("starts", starts)
-	p.add("log", s.Log)
-	p.write(a.stdout, a.out)
+	p.Add("starts", starts)
+	p.Add("log", s.Log)
+	p.Write(a.stdout, a.out)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 type showCmd struct {
@@ -26,34 +27,34 @@ func (c *showCmd) Run(ctx context.Context, a *app) error {
 	case a.cli.JSON:
 		return a.writeCheckpoint(got)
 	}
-	checkpointPairs(got, a.out).write(a.stdout, a.out)
+	checkpointPairs(got, a.out).Write(a.stdout, a.out)
 	if c.State {
 		fmt.Fprintf(a.stdout, "\n%s\n", stateText(got))
 	}
 	return nil
 }
 
-func checkpointPairs(c *ckpt.Checkpoint, s *style) *pairs {
-	p := &pairs{}
-	p.add("id", s.bold(c.ID))
-	p.add("agent", c.Agent)
-	p.add("owner", c.Owner)
-	p.add("run", fmt.Sprintf("%s, number %d", c.Run, c.Seq))
-	p.add("kind", kindText(c.Kind, s))
-	p.add("created", timeText(c.CreatedAt))
-	p.add("size", fmt.Sprintf("%s (%d bytes), stored as %s", bytesText(c.Size), c.Size, bytesText(c.StoredSize)))
-	p.add("sha256", c.SHA256)
-	p.add("content type", c.ContentType)
+func checkpointPairs(c *ckpt.Checkpoint, s *term.Style) *term.Pairs {
+	p := &term.Pairs{}
+	p.Add("id", s.Bold(c.ID))
+	p.Add("agent", c.Agent)
+	p.Add("owner", c.Owner)
+	p.Add("run", fmt.Sprintf("%s, number %d", c.Run, c.Seq))
+	p.Add("kind", kindText(c.Kind, s))
+	p.Add("created", term.Moment(c.CreatedAt))
+	p.Add("size", fmt.Sprintf("%s (%d bytes), stored as %s", term.Bytes(c.Size), c.Size, term.Bytes(c.StoredSize)))
+	p.Add("sha256", c.SHA256)
+	p.Add("content type", c.ContentType)
 	for _, more := range [][2]string{
 		{"parent", string(c.Parent)}, {"step", string(c.Step)}, {"operation", string(c.Operation)},
 		{"labels", labelText(c.Labels)}, {"metadata", metadataText(c.Metadata)}, {"marks", marks(c, s)},
 	} {
 		if more[1] != "" {
-			p.add(more[0], more[1])
+			p.Add(more[0], more[1])
 		}
 	}
 	if c.Program != nil {
-		p.add("program", fmt.Sprintf("%d of %d bytes have run", c.Program.Executed, len(c.Program.Source)))
+		p.Add("program", fmt.Sprintf("%d of %d bytes have run", c.Program.Executed, len(c.Program.Source)))
 	}
 	return p
 }
@@ -75,5 +76,5 @@ func stateText(c *ckpt.Checkpoint) string {
 	case isText(c.State):
 		return strings.TrimSuffix(string(c.State), "\n")
 	}
-	return fmt.Sprintf("(%s that are not text: `ckptsidecar restore %s --checkpoint %s -o FILE` writes them)", bytesText(c.Size), c.Agent, c.ID)
+	return fmt.Sprintf("(%s that are not text: `ckptsidecar restore %s --checkpoint %s -o FILE` writes them)", term.Bytes(c.Size), c.Agent, c.ID)
 }

@@ -6,6 +6,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 type spoolCmd struct {
@@ -28,7 +29,7 @@ func (c *spoolReplayCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if a.cli.JSON {
-		if err := writeJSON(a.stdout, done); err != nil {
+		if err := term.WriteJSON(a.stdout, done); err != nil {
 			return err
 		}
 	} else {
@@ -51,7 +52,7 @@ func (c *spoolListCmd) Run(_ context.Context, a *app) error {
 		return err
 	}
 	if a.cli.JSON {
-		return writeJSON(a.stdout, struct {
+		return term.WriteJSON(a.stdout, struct {
 			Files []client.SpooledFile `json:"files"`
 		}{files})
 	}
@@ -59,10 +60,10 @@ func (c *spoolListCmd) Run(_ context.Context, a *app) error {
 		a.tell("nothing waits")
 		return nil
 	}
-	t := newTable("WHEN", "AGENT", "RUN", "WHAT", ">SIZE", "STATE", "FILE")
+	t := term.NewTable("WHEN", "AGENT", "RUN", "WHAT", ">SIZE", "STATE", "FILE")
 	for _, f := range files {
-		t.add(timeText(f.CreatedAt), f.Agent, f.Run, f.What, bytesText(f.Size), f.State, f.Path)
+		t.Add(term.Moment(f.CreatedAt), f.Agent, f.Run, f.What, term.Bytes(f.Size), f.State, f.Path)
 	}
-	t.write(a.stdout, a.out)
+	t.Write(a.stdout, a.out)
 	return nil
 }

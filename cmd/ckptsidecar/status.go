@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 type statusCmd struct{}
@@ -19,7 +20,7 @@ func (c *statusCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if a.cli.JSON {
-		err = writeJSON(a.stdout, s)
+		err = term.WriteJSON(a.stdout, s)
 	} else {
 		statusText(a, s)
 	}
@@ -30,34 +31,34 @@ func (c *statusCmd) Run(ctx context.Context, a *app) error {
 }
 
 func statusText(a *app, s *ckpt.Status) {
-	fmt.Fprintf(a.stdout, "%s  %s\n", a.out.bold("ckptsidecar "+s.Version), stateWord(s.State, a.out))
+	fmt.Fprintf(a.stdout, "%s  %s\n", a.out.Bold("ckptsidecar "+s.Version), stateWord(s.State, a.out))
 	for _, problem := range s.Problems {
-		fmt.Fprintf(a.stdout, "  %s %s\n", a.out.red("!"), problem)
+		fmt.Fprintf(a.stdout, "  %s %s\n", a.out.Red("!"), problem)
 	}
-	p := &pairs{}
-	p.add("process", fmt.Sprintf("pid %d, started %s", s.PID, ago(s.Now.Time, s.StartedAt.Time)))
-	p.add("endpoint", s.Endpoint)
-	p.add("stored", storedText(s))
-	p.add("database", databaseText(&s.Database))
-	p.add("journal", journalText(s))
-	p.add("writing", writerText(&s.Writer))
-	p.add("retention", workerText(s))
-	p.add("drift", driftLine(&s.Drift))
+	p := &term.Pairs{}
+	p.Add("process", fmt.Sprintf("pid %d, started %s", s.PID, term.Ago(s.Now.Time, s.StartedAt.Time)))
+	p.Add("endpoint", s.Endpoint)
+	p.Add("stored", storedText(s))
+	p.Add("database", databaseText(&s.Database))
+	p.Add("journal", journalText(s))
+	p.Add("writing", writerText(&s.Writer))
+	p.Add("retention", workerText(s))
+	p.Add("drift", driftLine(&s.Drift))
 	if s.Backup.Folder != "" {
-		p.add("backups", backupText(s))
+		p.Add("backups", backupText(s))
 	}
-	p.add("audit", fmt.Sprintf("%s, head %s", count(s.Database.AuditRows, "row"), head(s.Database.AuditHead)))
-	p.write(a.stdout, a.out)
+	p.Add("audit", fmt.Sprintf("%s, head %s", term.Count(s.Database.AuditRows, "row"), head(s.Database.AuditHead)))
+	p.Write(a.stdout, a.out)
 }
 
-func stateWord(state string, s *style) string {
+func stateWord(state string, s *term.Style) string {
 	switch state {
 	case "ready":
-		return s.green(state)
+		return s.Green(state)
 	case "degraded", "read_only":
-		return s.yellow(state)
+		return s.Yellow(state)
 	}
-	return s.red(state)
+	return s.Red(state)
 }
 
 func storedText(s *ckpt.Status) string {
@@ -69,32 +70,32 @@ func storedText(s *ckpt.Status) string {
 			kinds = append(kinds, fmt.Sprintf("%d %s", n, k))
 		}
 	}
-	text := fmt.Sprintf("%s of %s", count(all, "checkpoint"), count(s.Agents, "agent"))
+	text := fmt.Sprintf("%s of %s", term.Count(all, "checkpoint"), term.Count(s.Agents, "agent"))
 	if len(kinds) > 0 {
 		text += " (" + strings.Join(kinds, ", ") + ")"
 	}
-	return text + ", " + bytesText(s.Stored)
+	return text + ", " + term.Bytes(s.Stored)
 }
 
 func databaseText(d *ckpt.DatabaseStatus) string {
-	text := fmt.Sprintf("%s, %s", d.Path, bytesText(d.Bytes))
+	text := fmt.Sprintf("%s, %s", d.Path, term.Bytes(d.Bytes))
 	if d.MaxBytes > 0 {
-		text += fmt.Sprintf(" of at most %s", bytesText(d.MaxBytes))
+		text += fmt.Sprintf(" of at most %s", term.Bytes(d.MaxBytes))
 	}
 	if d.FreeBytes > 0 {
-		text += fmt.Sprintf(", %s of it free", bytesText(d.FreeBytes))
+		text += fmt.Sprintf(", %s of it free", term.Bytes(d.FreeBytes))
 	}
 	return fmt.Sprintf("%s, schema %d, SQLite %s", text, d.SchemaVersion, d.SQLite)
 }
 
 func journalText(s *ckpt.Status) string {
 	d := &s.Database
-	text := fmt.Sprintf("%s, %s", bytesText(d.WALBytes), copiedText(s))
+	text := fmt.Sprintf("%s, %s", term.Bytes(d.WALBytes), copiedText(s))
 	if d.WALPending > 0 {
-		text += fmt.Sprintf(", %s wait to be", bytesText(d.WALPending))
+		text += fmt.Sprintf(", %s wait to be", term.Bytes(d.WALPending))
 	}
 	if d.WALFailures > 0 {
-		text += fmt.Sprintf(", failed %s in a row", count(d.WALFailures, "time"))
+		text += fmt.Sprintf(", failed %s in a row", term.Count(d.WALFailures, "time"))
 	}
 	return text
 }
@@ -104,13 +105,13 @@ func copiedText(s *ckpt.Status) string {
 	if s.Database.LastWALCheckpoint.IsZero() {
 		return "not yet copied into the database"
 	}
-	return "copied into the database " + ago(s.Now.Time, s.Database.LastWALCheckpoint.Time)
+	return "copied into the database " + term.Ago(s.Now.Time, s.Database.LastWALCheckpoint.Time)
 }
 
 func writerText(w *ckpt.WriterStatus) string {
-	text := fmt.Sprintf("%s in %s", count(w.Operations, "write"), count(w.Commits, "commit"))
+	text := fmt.Sprintf("%s in %s", term.Count(w.Operations, "write"), term.Count(w.Commits, "commit"))
 	if w.Commits > 0 {
-		text += fmt.Sprintf(", a commit takes %s (1 in 100: %s)", millis(w.CommitP50), millis(w.CommitP99))
+		text += fmt.Sprintf(", a commit takes %s (1 in 100: %s)", term.Millis(w.CommitP50), term.Millis(w.CommitP99))
 	}
 	for _, more := range []struct {
 		n    int64
@@ -125,7 +126,7 @@ func writerText(w *ckpt.WriterStatus) string {
 
 func workerText(s *ckpt.Status) string {
 	w := &s.Worker
-	text := fmt.Sprintf("last run %s, %s removed since the start", ago(s.Now.Time, w.LastRun.Time), count(w.Removed, "checkpoint"))
+	text := fmt.Sprintf("last run %s, %s removed since the start", term.Ago(s.Now.Time, w.LastRun.Time), term.Count(w.Removed, "checkpoint"))
 	if left := w.GuardedUntil.Sub(s.Now.Time); left > 0 {
 		text += fmt.Sprintf(", nothing goes by age for another %s", left.Round(time.Second))
 	}
@@ -154,7 +155,7 @@ func driftLine(d *ckpt.DriftStatus) string {
 	if len(list) == 0 {
 		list = []string{"nothing is open"}
 	}
-	return count(d.Watched, "run") + " watched, " + strings.Join(list, ", ")
+	return term.Count(d.Watched, "run") + " watched, " + strings.Join(list, ", ")
 }
 
 func backupText(s *ckpt.Status) string {
@@ -164,15 +165,13 @@ func backupText(s *ckpt.Status) string {
 	}
 	text := fmt.Sprintf("every %v, none yet", b.Interval)
 	if !b.Last.IsZero() {
-		text = fmt.Sprintf("every %v, the last %s (%s), %d kept in %s", b.Interval, ago(s.Now.Time, b.Last.Time), bytesText(b.LastBytes), b.Kept, b.Folder)
+		text = fmt.Sprintf("every %v, the last %s (%s), %d kept in %s", b.Interval, term.Ago(s.Now.Time, b.Last.Time), term.Bytes(b.LastBytes), b.Kept, b.Folder)
 	}
 	if b.LastError != "" {
 		text += ", failed: " + b.LastError
 	}
 	return text
 }
-
-func millis(ms float64) string { return digits(ms) + " ms" }
 
 // head is the beginning of a hash: enough to compare by eye.
 func head(hash string) string {

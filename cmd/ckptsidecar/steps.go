@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 type stepsCmd struct {
@@ -33,29 +34,29 @@ func (c *stepsCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return writeJSON(a.stdout, all)
+		return term.WriteJSON(a.stdout, all)
 	case len(all.Steps) == 0:
 		a.tell("no step of %s matches", c.Agent)
 		return nil
 	}
-	t := newTable("KEY", "NAME", "STATUS", ">ATTEMPT", "BEGAN", ">TOOK", "RESULT OR ERROR")
+	t := term.NewTable("KEY", "NAME", "STATUS", ">ATTEMPT", "BEGAN", ">TOOK", "RESULT OR ERROR")
 	for i := range all.Steps {
 		s := &all.Steps[i]
-		t.add(s.Key, s.Name, stepStatusText(s.Status, a.out), fmt.Sprint(s.Attempt), timeText(s.StartedAt), tookText(s), came(s.Result, s.Error))
+		t.Add(s.Key, s.Name, stepStatusText(s.Status, a.out), fmt.Sprint(s.Attempt), term.Moment(s.StartedAt), tookText(s), came(s.Result, s.Error))
 	}
-	t.write(a.stdout, a.out)
+	t.Write(a.stdout, a.out)
 	c.paged.more(a, all.Next)
 	return nil
 }
 
-func stepStatusText(status ckpt.StepStatus, s *style) string {
+func stepStatusText(status ckpt.StepStatus, s *term.Style) string {
 	switch status {
 	case ckpt.StepSucceeded:
-		return s.green(string(status))
+		return s.Green(string(status))
 	case ckpt.StepFailed:
-		return s.red(string(status))
+		return s.Red(string(status))
 	case ckpt.StepInterrupted:
-		return s.yellow(string(status))
+		return s.Yellow(string(status))
 	default:
 		return string(status)
 	}
@@ -189,12 +190,12 @@ func (c *stepFinishCmd) Run(ctx context.Context, a *app) error {
 // if [ "$(ckptsidecar step begin …)" = started ] works.
 func (a *app) showStep(s *ckpt.Step, ref ckpt.RunRef) error {
 	if a.cli.JSON {
-		return writeJSON(a.stdout, s)
+		return term.WriteJSON(a.stdout, s)
 	}
 	fmt.Fprintln(a.stdout, s.Status)
 	switch {
 	case s.Replayed:
-		a.tell("step %s was done before, at %s: do not do it again%s", s.Key, timeText(s.EndedAt), resultText(s.Result))
+		a.tell("step %s was done before, at %s: do not do it again%s", s.Key, term.Moment(s.EndedAt), resultText(s.Result))
 	case s.Attempt > 1:
 		a.tell("step %s, attempt %d", s.Key, s.Attempt)
 	}

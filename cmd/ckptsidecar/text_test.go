@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,56 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
-
-func TestBytesText(t *testing.T) {
-	for n, want := range map[int64]string{
-		0: "0 B", 999: "999 B", 1000: "1.00 kB", 2048: "2.05 kB", 99_949: "99.9 kB", 999_499: "999 kB", 999_600: "1.00 MB",
-		12_345_678: "12.3 MB", 5_000_000_000: "5.00 GB", 7e15: "7000 TB",
-	} {
-		if got := bytesText(n); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
-		}
-	}
-}
-
-func TestAgo(t *testing.T) {
-	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-	for d, want := range map[time.Duration]string{
-		0: "just now", 5 * time.Second: "5 s ago", 5 * time.Minute: "5 min ago", 5 * time.Hour: "5 h ago", 50 * time.Hour: "2 days ago", -time.Hour: "just now",
-	} {
-		if got := ago(now, now.Add(-d)); got != want {
-			t.Errorf("%v: %s, want %s", d, got, want)
-		}
-	}
-	if got := ago(now, time.Time{}); got != "never" {
-		t.Error(got)
-	}
-}
-
-func TestTableIsAlignedWhateverItsColours(t *testing.T) {
-	for _, s := range []*style{{}, {colour: true}} {
-		table := newTable("NAME", ">SIZE", "NOTE")
-		table.add(s.red("a"), "1", "x")
-		table.add("größer", "1000", s.green("y"))
-		var b bytes.Buffer
-		table.write(&b, s)
-		got := b.String()
-		for _, code := range []string{"\x1b[0m", "\x1b[1m", "\x1b[31m", "\x1b[32m"} {
-			got = strings.ReplaceAll(got, code, "")
-		}
-		want := "NAME    SIZE  NOTE\na          1  x\ngrößer  1000  y\n"
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("colour %v:\n%s", s.colour, diff)
-		}
-	}
-}
-
-func TestNoColourWhereNobodySees(t *testing.T) {
-	if s := newStyle(&bytes.Buffer{}, func(string) string { return "" }); s.colour || s.red("x") != "x" {
-		t.Error("a buffer was coloured")
-	}
-}
 
 func TestExplainPatch(t *testing.T) {
 	from := `{"a":1.50,"b":[1,2,3],"c":{"d~/e":"x"},"gone":null}`
@@ -159,7 +110,7 @@ func TestTimelineIsDrawn(t *testing.T) {
 		{Severity: ckpt.SeverityCritical, Evidence: ckpt.JSON(`{"steps":7}`)},
 	}
 	var out strings.Builder
-	timelineText(&out, &style{}, r)
+	timelineText(&out, &term.Style{}, r)
 	lines := strings.Split(out.String(), "\n")
 	if lines[0] != "what it did last  C.xS~?rR" || lines[1] != "what was found     '^   ^" {
 		t.Errorf("%q", lines)
@@ -168,7 +119,7 @@ func TestTimelineIsDrawn(t *testing.T) {
 		r.Timeline = append(r.Timeline, entry("step", "z", "a", "succeeded", false))
 	}
 	out.Reset()
-	if timelineText(&out, &style{}, r); out.String()[:len("what it did last  ")+lineLength+1] != "what it did last  "+strings.Repeat(".", lineLength)+"\n" {
+	if timelineText(&out, &term.Style{}, r); out.String()[:len("what it did last  ")+lineLength+1] != "what it did last  "+strings.Repeat(".", lineLength)+"\n" {
 		t.Error(out.String())
 	}
 }

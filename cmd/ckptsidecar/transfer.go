@@ -7,6 +7,7 @@ import (
 	"os"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
@@ -24,9 +25,9 @@ func (c *exportCmd) Run(ctx context.Context, a *app) error {
 	}
 	p := a.progress("exporting, bytes:")
 	err := osfile.Fill(c.Output, 0o600, func(w io.Writer) error {
-		return a.client().Export(ctx, c.Agent, &counter{w: w, step: p.step})
+		return a.client().Export(ctx, c.Agent, &counter{w: w, step: p.Step})
 	})
-	p.done()
+	p.Done()
 	return err
 }
 
@@ -60,15 +61,15 @@ func (c *importCmd) Run(ctx context.Context, a *app) error {
 		from = f
 	}
 	p := a.progress("importing, bytes:")
-	report, err := a.client().Import(ctx, ckpt.ImportRequest{Agent: c.Agent}, &counter{r: from, step: p.step})
-	p.done()
+	report, err := a.client().Import(ctx, ckpt.ImportRequest{Agent: c.Agent}, &counter{r: from, step: p.Step})
+	p.Done()
 	switch {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return writeJSON(a.stdout, report)
+		return term.WriteJSON(a.stdout, report)
 	}
-	fmt.Fprintf(a.stdout, "%s  imported: %s, %d were there already\n", report.Agent, count(report.Imported, "checkpoint"), report.Present)
+	fmt.Fprintf(a.stdout, "%s  imported: %s, %d were there already\n", report.Agent, term.Count(report.Imported, "checkpoint"), report.Present)
 	for old, now := range report.Renamed {
 		fmt.Fprintf(a.stdout, "%s  is now %s, because another agent has that id\n", old, now)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 // history is an agent's checkpoints as a tree: restoring or forking and saving
@@ -63,13 +64,13 @@ func (h *history) trunk(c *ckpt.Checkpoint) (trunk *ckpt.Checkpoint, branches []
 
 // write draws the tree from the oldest down. A chain stays in its column, so
 // that a long history is not wide.
-func (h *history) write(w io.Writer, s *style) {
+func (h *history) write(w io.Writer, s *term.Style) {
 	for i, root := range h.roots {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
 		if root.Parent != "" {
-			fmt.Fprintf(w, "%s\n", s.dim(fmt.Sprintf("⋮ its parent %s was removed or is of another run", root.Parent)))
+			fmt.Fprintf(w, "%s\n", s.Dim(fmt.Sprintf("⋮ its parent %s was removed or is of another run", root.Parent)))
 		}
 		h.chain(w, s, root, nil, "", "")
 	}
@@ -77,7 +78,7 @@ func (h *history) write(w io.Writer, s *style) {
 
 // chain draws a checkpoint and what came of it: the first line behind one
 // prefix, the others behind another.
-func (h *history) chain(w io.Writer, s *style, c, parent *ckpt.Checkpoint, first, prefix string) {
+func (h *history) chain(w io.Writer, s *term.Style, c, parent *ckpt.Checkpoint, first, prefix string) {
 	for ; c != nil; first = prefix {
 		fmt.Fprintf(w, "%s%s\n", first, h.line(c, parent, s))
 		trunk, branches := h.trunk(c)
@@ -89,12 +90,12 @@ func (h *history) chain(w io.Writer, s *style, c, parent *ckpt.Checkpoint, first
 }
 
 // line is what a reader must know of a checkpoint here.
-func (h *history) line(c, parent *ckpt.Checkpoint, s *style) string {
+func (h *history) line(c, parent *ckpt.Checkpoint, s *term.Style) string {
 	words := []string{"●", fmt.Sprintf("%d", c.Seq)}
 	if parent == nil || parent.Run != c.Run {
-		words = append(words, s.bold("run "+c.Run))
+		words = append(words, s.Bold("run "+c.Run))
 	}
-	words = append(words, kindText(c.Kind, s), timeText(c.CreatedAt), bytesText(c.Size), s.dim(c.ID))
+	words = append(words, kindText(c.Kind, s), term.Moment(c.CreatedAt), term.Bytes(c.Size), s.Dim(c.ID))
 	if labels := labelText(c.Labels); labels != "" {
 		words = append(words, labels)
 	}
@@ -102,7 +103,7 @@ func (h *history) line(c, parent *ckpt.Checkpoint, s *style) string {
 		words = append(words, m)
 	}
 	if h.newest[c.Run] == c.ID {
-		words = append(words, s.green("← newest of "+c.Run))
+		words = append(words, s.Green("← newest of "+c.Run))
 	}
 	return strings.Join(words, "  ")
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
@@ -57,8 +58,8 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	p := a.progress("verifying")
-	report, err := daemon.Verify(ctx, path, p.step)
-	p.done()
+	report, err := daemon.Verify(ctx, path, p.Step)
+	p.Done()
 	if err != nil {
 		return err
 	}
@@ -92,20 +93,20 @@ func tellDamage(ctx context.Context, a *app, r *daemon.VerifyReport) {
 // verifyText says each problem in one line.
 func verifyText(a *app, r *daemon.VerifyReport) error {
 	if a.cli.JSON {
-		if err := writeJSON(a.stdout, r); err != nil {
+		if err := term.WriteJSON(a.stdout, r); err != nil {
 			return err
 		}
 	} else {
 		for _, problem := range r.Problems {
-			fmt.Fprintln(a.stdout, a.out.red(problem.String()))
+			fmt.Fprintln(a.stdout, a.out.Red(problem.String()))
 		}
 	}
 	if n := len(r.Problems); n > 0 {
-		return &exitError{exitDamaged, fmt.Sprintf("%s has %s: keep it as it is, and serve a backup; what is undamaged can still be read and exported", r.Path, count(n, "problem"))}
+		return &exitError{exitDamaged, fmt.Sprintf("%s has %s: keep it as it is, and serve a backup; what is undamaged can still be read and exported", r.Path, term.Count(n, "problem"))}
 	}
 	if !a.cli.JSON {
-		fmt.Fprintf(a.stdout, "%s  %s: %s (%s) and %s, head %s\n", a.out.green("sound"), r.Path,
-			count(r.Checkpoints, "checkpoint"), bytesText(r.StateBytes), count(r.AuditRows, "audit row"), r.AuditHead)
+		fmt.Fprintf(a.stdout, "%s  %s: %s (%s) and %s, head %s\n", a.out.Green("sound"), r.Path,
+			term.Count(r.Checkpoints, "checkpoint"), term.Bytes(r.StateBytes), term.Count(r.AuditRows, "audit row"), r.AuditHead)
 	}
 	return nil
 }
@@ -127,8 +128,8 @@ func (c *backupCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	p := a.progress("checking the copy")
-	err = daemon.Backup(ctx, path, c.Out, p.step)
-	p.done()
+	err = daemon.Backup(ctx, path, c.Out, p.Step)
+	p.Done()
 	if err != nil {
 		return err
 	}
@@ -137,8 +138,8 @@ func (c *backupCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if a.cli.JSON {
-		return writeJSON(a.stdout, backupShape{path, c.Out, info.Size()})
+		return term.WriteJSON(a.stdout, backupShape{path, c.Out, info.Size()})
 	}
-	fmt.Fprintf(a.stdout, "%s  %s of %s, verified: restore-backup puts it back\n", c.Out, bytesText(info.Size()), path)
+	fmt.Fprintf(a.stdout, "%s  %s of %s, verified: restore-backup puts it back\n", c.Out, term.Bytes(info.Size()), path)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
@@ -27,7 +28,7 @@ func (c *versionCmd) Run(a *app) error {
 		Platform: runtime.GOOS + "/" + runtime.GOARCH, SQLite: daemon.SQLiteVersion(),
 	}
 	if a.cli.JSON {
-		return writeJSON(a.stdout, v)
+		return term.WriteJSON(a.stdout, v)
 	}
 	fmt.Fprintf(a.stdout, "ckptsidecar %s (SQLite %s, %s, %s)\n", v.Version, v.SQLite, v.Go, v.Platform)
 	return nil

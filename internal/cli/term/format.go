@@ -1,20 +1,17 @@
-package main
+package term
 
 import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// bytesText is a size for people: three digits that matter.
-func bytesText(n int64) string {
+// Bytes writes a size for people, with three significant digits.
+func Bytes(n int64) string {
 	if n < 1000 {
 		return strconv.FormatInt(n, 10) + " B"
 	}
@@ -22,13 +19,14 @@ func bytesText(n int64) string {
 	for _, unit := range []string{"kB", "MB", "GB", "TB"} {
 		value /= 1000
 		if value < 999.5 || unit == "TB" {
-			return digits(value) + " " + unit
+			return Digits(value) + " " + unit
 		}
 	}
 	return ""
 }
 
-func digits(v float64) string {
+// Digits writes a number with three significant digits.
+func Digits(v float64) string {
 	switch {
 	case v < 9.995:
 		return strconv.FormatFloat(v, 'f', 2, 64)
@@ -38,16 +36,19 @@ func digits(v float64) string {
 	return strconv.FormatFloat(v, 'f', 0, 64)
 }
 
-// timeText is a moment in the reader's own zone.
-func timeText(t ckpt.Time) string {
+// Millis writes a duration in milliseconds for people.
+func Millis(ms float64) string { return Digits(ms) + " ms" }
+
+// Moment writes a time in the reader's own time zone.
+func Moment(t ckpt.Time) string {
 	if t.IsZero() {
 		return "never"
 	}
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-// ago is how long before now a moment was, in one unit.
-func ago(now, t time.Time) string {
+// Ago says how long before now a time was, in one unit.
+func Ago(now, t time.Time) string {
 	if t.IsZero() {
 		return "never"
 	}
@@ -65,37 +66,16 @@ func ago(now, t time.Time) string {
 	return strconv.Itoa(int(d/ckpt.Day)) + " days ago"
 }
 
-// count is a number with its noun: "1 checkpoint", "3 checkpoints".
-func count[N int | int64](n N, noun string) string {
+// Count writes a number with its noun: "1 checkpoint", "3 checkpoints".
+func Count[N int | int64](n N, noun string) string {
 	if n == 1 {
 		return fmt.Sprintf("1 %s", noun)
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// labelText is labels as they are typed: k=v, in order.
-func labelText(labels ckpt.Labels) string {
-	var list []string
-	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		list = append(list, k+"="+labels[k])
-	}
-	return strings.Join(list, " ")
-}
-
-// marks are what a reader must know of a checkpoint at a glance.
-func marks(c *ckpt.Checkpoint, s *style) string {
-	var list []string
-	if c.Pinned {
-		list = append(list, s.green("pinned"))
-	}
-	if c.Suspect {
-		list = append(list, s.yellow("suspect"))
-	}
-	return strings.Join(list, " ")
-}
-
-// writeJSON writes one value, indented for people who read JSON.
-func writeJSON(w io.Writer, v any) error {
+// WriteJSON writes one value as JSON, indented for people.
+func WriteJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
