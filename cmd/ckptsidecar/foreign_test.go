@@ -15,6 +15,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/foreign"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
 // serveFor runs a real daemon for a test and answers its socket.
@@ -171,7 +172,8 @@ func TestForeignImportsWithoutADaemonSayWhatToDo(t *testing.T) {
 }
 
 func TestProcessLives(t *testing.T) {
-	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd := exec.Command(os.Args[0], "-test.run=^$") // any program that ends at once
+	cmd.Env = append(os.Environ(), testenv.Marker+"=")
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
