@@ -27,7 +27,7 @@ type startOnce struct {
 // answers whether one answers now.
 func (c *Client) start(ctx context.Context, err error) bool {
 	var nobody *ipc.DialError
-	if !errors.As(err, &nobody) {
+	if !errors.As(err, &nobody) || nobody.Stranger() {
 		return false
 	}
 	c.started.mu.Lock()

@@ -43,10 +43,11 @@ func RestoreBackup(ctx context.Context, backup string, c Config, version string,
 // SQLiteVersion is the version of the SQLite that is built in.
 func SQLiteVersion() string { return db.SQLiteVersion() }
 
-// Unreachable says whether an error means that no daemon could be reached.
+// Unreachable says whether an error means that no daemon could be reached. One
+// that is refused because a stranger listens is not: that does not pass by itself.
 func Unreachable(err error) bool {
 	var dial *endpoint.DialError
-	return errors.As(err, &dial)
+	return errors.As(err, &dial) && !dial.Stranger()
 }
 
 // CheckIdentityMap says why users could not be told apart here, nil where they can.

@@ -115,7 +115,7 @@ func (c *Client) repeat(ctx context.Context, a *ask) (*answer, error) {
 func mayRepeat(a *ask, err error) bool {
 	var nobody *endpoint.DialError
 	if errors.As(err, &nobody) {
-		return true
+		return !nobody.Stranger()
 	}
 	var e *ckpt.Error
 	return errors.As(err, &e) && e.Code == ckpt.CodeBusy && (a.repeatable || e.OutcomeOrDefault() == ckpt.OutcomeNotSaved)

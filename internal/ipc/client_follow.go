@@ -57,7 +57,7 @@ func (c *Client) Follow(ctx context.Context, ref ckpt.RunRef, after int64, f fun
 func passes(err error) bool {
 	var nobody *endpoint.DialError
 	if errors.As(err, &nobody) {
-		return true
+		return !nobody.Stranger()
 	}
 	code := ckpt.CodeOf(err)
 	return code == ckpt.CodeBusy || code == ckpt.CodeQuota

@@ -62,7 +62,8 @@ export class Connection {
         this.found = path;
         return answer;
       } catch (error) {
-        if (!(error instanceof Unreached) || error.sent) throw error;
+        // A stranger ends the search: the environment is then not what its user thinks.
+        if (!(error instanceof Unreached) || error.sent || error.stranger) throw error;
         // One that is there and refuses says more than one that is missing.
         if (!telling && !error.missing) telling = error;
       }

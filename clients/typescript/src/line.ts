@@ -2,6 +2,7 @@ import { connect, type Socket } from 'node:net';
 
 import type { Answer, Ask } from './connection.js';
 import { headOf, hungUp, Reader } from './http.js';
+import { look, lookAgain } from './trust.js';
 import { Unreached } from './unreached.js';
 
 /** From this size the daemon is asked first whether it takes the body: it may refuse, and hang up on who goes on sending. */
@@ -85,7 +86,12 @@ export class Line {
     this.current = next;
     const old = this.wire;
     if (old && (old.path !== next.path || !old.socket.writable)) this.drop();
-    const wire = (this.wire ??= this.open(next.path));
+    try {
+      this.wire ??= this.open(next.path);
+    } catch (error) {
+      return this.broken(error as Error);
+    }
+    const wire = this.wire;
     next.connected = wire.connected;
     next.reused = wire.used;
     wire.used = true;
@@ -101,11 +107,19 @@ export class Line {
   }
 
   private open(path: string): Wire {
+    const seen = look(path);
     const reader = new Reader();
     const onread = { buffer: () => reader.room(), callback: (n: number) => this.came(wire, n) };
     const socket = connect({ path, onread });
     const wire: Wire = { path, socket, reader, connected: false, used: false };
     socket.on('connect', () => {
+      // This comes before the listener that sends what was written so far.
+      try {
+        lookAgain(path, seen);
+      } catch (error) {
+        socket.destroy(error as Error);
+        return;
+      }
       wire.connected = true;
       if (this.wire === wire && this.current) this.current.connected = true;
     });

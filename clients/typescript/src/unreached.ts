@@ -3,6 +3,7 @@ import { delimiter, join } from 'node:path';
 
 import { socketVariable } from './endpoint.js';
 import { SidecarError } from './errors.js';
+import { strangerCode } from './trust.js';
 
 const away = ['ENOENT', 'ECONNREFUSED'];
 
@@ -15,6 +16,8 @@ export class Unreached extends SidecarError {
   readonly stale: boolean;
   /** there is no endpoint at all */
   readonly missing: boolean;
+  /** somebody is there who is not trusted */
+  readonly stranger: boolean;
 
   constructor(path: string, cause: Error & { code?: string }, how: { sent: boolean; timedOut: boolean; stale: boolean; write: boolean }) {
     super(how.sent || how.timedOut ? 'busy' : 'no_daemon', say(path, cause, how), { outcome: how.sent && how.write ? 'unknown' : 'not_saved', cause });
@@ -22,6 +25,7 @@ export class Unreached extends SidecarError {
     this.timedOut = how.timedOut;
     this.stale = how.stale && how.sent;
     this.missing = !how.sent && cause.code === 'ENOENT';
+    this.stranger = cause.code === strangerCode;
   }
 
   /** Nobody listens: a daemon would have to be started. */
@@ -41,6 +45,8 @@ function say(path: string, cause: Error & { code?: string }, how: { sent: boolea
   if (how.timedOut) return `the daemon at ${path} did not answer in time${doubt}`;
   if (how.sent) return `the connection to the daemon at ${path} broke before the answer came${doubt}: ${cause.message}`;
   switch (cause.code) {
+    case strangerCode:
+      return `refused to speak to the program at ${path}: ${cause.message}; name your own daemon with ${socketVariable}, or run this as that user`;
     case 'ENOENT':
       return `no daemon answers at ${path}: ${remedy()}`;
     case 'ECONNREFUSED':

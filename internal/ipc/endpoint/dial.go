@@ -16,9 +16,19 @@ type DialError struct {
 
 func (e *DialError) Unwrap() error { return e.Err }
 
+// Stranger says that somebody does listen at Path, who is not trusted. It is no
+// sign that a daemon is missing.
+func (e *DialError) Stranger() bool {
+	var stranger *StrangerError
+	return errors.As(e.Err, &stranger)
+}
+
 func (e *DialError) Error() string {
 	const start = `start one with "ckptsidecar serve", or name another endpoint with --socket or ` + EnvSocket
 	switch {
+	case e.Stranger():
+		return "refused to speak to the program at " + e.Path + ": " + e.Err.Error() +
+			"; name your own daemon with --socket or " + EnvSocket + ", or run this as that user"
 	case errors.Is(e.Err, fs.ErrNotExist):
 		return "no daemon answers at " + e.Path + ": " + start
 	case isStale(e.Err):
@@ -48,12 +58,14 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 }
 
 // dialFirst goes through the paths. An endpoint that is there and refuses us
-// says more than one that is missing, so its error is the one to show.
+// says more than one that is missing, so its error is the one to show. A
+// stranger ends the search: the environment is then not what its user thinks.
 func dialFirst(ctx context.Context, paths []string) (net.Conn, error) {
 	var telling error
 	for _, p := range paths {
 		c, err := Dial(ctx, p)
-		if err == nil || ctx.Err() != nil {
+		var failed *DialError
+		if err == nil || ctx.Err() != nil || errors.As(err, &failed) && failed.Stranger() {
 			return c, err
 		}
 		if telling == nil && !errors.Is(err, fs.ErrNotExist) {

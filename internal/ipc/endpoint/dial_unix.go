@@ -16,7 +16,15 @@ func dial(ctx context.Context, path string) (net.Conn, error) {
 		return nil, err
 	}
 	var d net.Dialer
-	return d.DialContext(ctx, "unix", abs)
+	c, err := d.DialContext(ctx, "unix", abs)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkListener(c, abs); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // isStale: the socket file is there and nobody listens behind it.

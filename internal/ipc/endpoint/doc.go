@@ -11,6 +11,20 @@
 // connection whose peer cannot be read, or may not connect, is closed inside
 // Accept and the listener goes on. Nothing a client sends takes part in it.
 //
+// # Whom a client speaks to
+//
+// Dial asks the kernel who listens, before the first byte. It speaks to root, to
+// its own user and to the user of the service. Anybody else is a StrangerError.
+// There are two ways in which root makes a user the service's:
+//
+//   - The socket's folder belongs to root, nobody else can write in it, and the
+//     socket in it belongs to the user, as SocketUser= of systemd makes it.
+//   - The socket's folder belongs to the user, and nobody but root can write in
+//     the folders above it. It is the system's endpoint, or the user is a system
+//     account: this tells /run/ckptsidecar from /run/user/1000.
+//
+// A user who has no place in the client's user namespace is a stranger.
+//
 // # Where a socket may lie
 //
 // The folder of the socket belongs to root or to the daemon's user, and nobody

@@ -51,9 +51,9 @@ func whyNot(ctx context.Context, path string, cause error) error {
 		_ = c.Close()
 		return inUse(path, "somebody answers")
 	}
-	var owner *ownerError
+	var owner *StrangerError
 	if errors.As(err, &owner) {
-		return &OccupiedError{path, "a pipe of " + owner.sid, "end the program that made it, or choose another name with --socket"}
+		return &OccupiedError{path, "a pipe of " + owner.SID, "end the program that made it, or choose another name with --socket"}
 	}
 	if isBusy(err) {
 		return inUse(path, "somebody has the pipe open")

@@ -30,8 +30,14 @@ func TestMain(m *testing.M) {
 		testenv.Main(m)
 	case "ask":
 		fmt.Print(ask(os.Args[1]))
+	case "ask anybody":
+		fmt.Print(askAnybody(os.Args[1]))
 	case "listen":
-		playServer(os.Args[1])
+		playServer(os.Args[1], Options{SingleUser: true, Mode: 0o666})
+	case "serve":
+		playServer(os.Args[1], Options{Mode: 0o666})
+	case "squat":
+		playSquatter(os.Args[1])
 	case "idmap":
 		playMapped(os.Args[1])
 	}
@@ -40,6 +46,16 @@ func TestMain(m *testing.M) {
 // ask connects and returns what the server says of us.
 func ask(path string) string {
 	c, err := Dial(context.Background(), path)
+	return told(c, err)
+}
+
+// askAnybody does the same without asking the kernel who listens.
+func askAnybody(path string) string {
+	c, err := net.Dial("unix", path)
+	return told(c, err)
+}
+
+func told(c net.Conn, err error) string {
 	if err != nil {
 		return "dial: " + err.Error()
 	}
@@ -67,17 +83,39 @@ func playMapped(path string) {
 	}
 }
 
-// playServer is a user's own daemon that serves one listener until killed. Its
-// umask takes away everything, which an ordinary user feels where root does not.
-func playServer(path string) {
+// playServer is a daemon that serves one listener until killed. Its umask takes
+// away everything, which an ordinary user feels where root does not.
+func playServer(path string, o Options) {
 	syscall.Umask(0o777)
-	l, err := Listen(context.Background(), Options{Path: path, SingleUser: true, Mode: 0o666})
+	o.Path = path
+	l, err := Listen(context.Background(), o)
 	if err != nil {
 		fmt.Println("listen:", err)
 		return
 	}
 	fmt.Println("ready")
 	answer(l)
+}
+
+// playSquatter listens where it should not, and says how much each client sent.
+func playSquatter(path string) {
+	syscall.Umask(0)
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		fmt.Println("listen:", err)
+		return
+	}
+	fmt.Println("ready")
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_ = c.(*net.UnixConn).CloseWrite() // a client that trusts us reads the end and hangs up
+		n, _ := io.Copy(io.Discard, c)
+		fmt.Println(n, "bytes")
+		_ = c.Close()
+	}
 }
 
 // answer tells each peer who it is.
@@ -156,8 +194,13 @@ func child(t *testing.T, role, arg string, attr *syscall.SysProcAttr) *exec.Cmd 
 // askAs connects as another user and returns what the server said, and the pid.
 func askAs(t *testing.T, path string, cred *syscall.Credential) (string, int) {
 	t.Helper()
+	return playAsker(t, "ask", path, cred)
+}
+
+func playAsker(t *testing.T, role, path string, cred *syscall.Credential) (string, int) {
+	t.Helper()
 	var out strings.Builder
-	cmd := child(t, "ask", path, &syscall.SysProcAttr{Credential: cred})
+	cmd := child(t, role, path, &syscall.SysProcAttr{Credential: cred})
 	cmd.Stdout = &out
 	must(t, cmd.Run())
 	return out.String(), cmd.Process.Pid

@@ -10,11 +10,12 @@ import (
 // serviceAccount is the virtual account of the service of our name.
 const serviceAccount = `NT SERVICE\ckptsidecar`
 
-// ownerError says that a pipe belongs to somebody we would not trust with state.
-type ownerError struct{ sid string }
+// StrangerError says that the pipe belongs to an account that this process does not
+// trust with states. Nothing was sent to it.
+type StrangerError struct{ SID string }
 
-func (e *ownerError) Error() string {
-	return "the pipe belongs to " + e.sid + ", which is neither the service, an administrator nor you; end the program that made it"
+func (e *StrangerError) Error() string {
+	return "the pipe belongs to " + e.SID + ", which is neither the service, an administrator nor you; end the program that made it"
 }
 
 // checkOwner is what a client does against squatters: any user can make a pipe
@@ -33,7 +34,7 @@ func checkOwner(c net.Conn) error {
 		return fmt.Errorf("cannot read whom the pipe belongs to: %w", err)
 	}
 	if owner == nil || !trusted(owner) {
-		return &ownerError{sid: owner.String()}
+		return &StrangerError{SID: owner.String()}
 	}
 	return nil
 }

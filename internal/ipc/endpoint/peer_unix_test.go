@@ -60,10 +60,10 @@ func TestSingleUserLetsInItsUserAndRootOnly(t *testing.T) {
 	if want := fmt.Sprintf("uid:1000 pid:%d admin:true", pid); own != want {
 		t.Errorf("its own user got %q, want %q", own, want)
 	}
-	if other, _ := askAs(t, path, asUser(1001)); other != "closed" {
+	if other, _ := playAsker(t, "ask anybody", path, asUser(1001)); other != "closed" {
 		t.Errorf("another user got %q, want the connection closed", other)
 	}
-	if got, want := ask(path), self(true); got != want {
+	if got, want := askAnybody(path), self(true); got != want {
 		t.Errorf("root got %q, want %q", got, want)
 	}
 }

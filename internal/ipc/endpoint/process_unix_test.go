@@ -13,17 +13,28 @@ import (
 // listens. The process is returned for tests that kill it.
 func startServer(t *testing.T, path string, uid uint32) *exec.Cmd {
 	t.Helper()
-	cmd := child(t, "listen", path, &syscall.SysProcAttr{Credential: asUser(uid)})
+	cmd := child(t, "listen", path, childOf(uid))
+	waitReady(t, cmd)
+	return cmd
+}
+
+func childOf(uid uint32) *syscall.SysProcAttr { return &syscall.SysProcAttr{Credential: asUser(uid)} }
+
+// waitReady starts a server and waits until it listens. What it says after that
+// is in the reader.
+func waitReady(t *testing.T, cmd *exec.Cmd) *bufio.Reader {
+	t.Helper()
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
+	said := bufio.NewReader(out)
+	line, err := said.ReadString('\n')
 	must(t, err)
 	if line != "ready\n" {
 		t.Fatalf("the server says %q", line)
 	}
-	return cmd
+	return said
 }
 
 func stop(t *testing.T, cmd *exec.Cmd) {

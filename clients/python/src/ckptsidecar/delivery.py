@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Optional, Union
 
-from .errors import AWAY, Busy, CkptError, SpoolError
+from .errors import AWAY, Busy, CkptError, SpoolError, Stranger
 from .http import Reply
 from .link import Ask, Link, deadline
 from .replay import Replayed, replay
@@ -246,7 +246,7 @@ class Delivery:
 def _may_repeat(ask: Ask, error: CkptError) -> bool:
     """Whether the error passes by itself and the request can do no harm twice."""
     if error.code == "no_daemon":
-        return True
+        return not isinstance(error, Stranger)
     if error.code in ("busy", "quota", "storage_full"):
         return ask.repeatable or error.outcome == "not_saved"
     return False

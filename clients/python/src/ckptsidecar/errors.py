@@ -122,6 +122,10 @@ class NoDaemon(CkptError):
     code = "no_daemon"
 
 
+class Stranger(NoDaemon):
+    """Another user listens at the endpoint; nothing was sent."""
+
+
 class SpoolError(CkptError):
     """The daemon is away and the spool cannot take the write: it is full or cannot be written."""
 

@@ -8,7 +8,7 @@ from typing import Callable, Mapping, Optional
 
 from . import endpoint
 from .autostart import start
-from .errors import BaseMissing, Busy, CkptError, NoDaemon, from_reply
+from .errors import BaseMissing, Busy, CkptError, NoDaemon, Stranger, from_reply
 from .http import Broken, Connection, Reply
 from .stream import dial_first
 
@@ -65,8 +65,8 @@ class Link:
         self.close()
         try:
             stream, path = dial_first(self.paths(), CONNECT_TIMEOUT)
-        except NoDaemon:
-            if not self._autostart:
+        except NoDaemon as error:
+            if not self._autostart or isinstance(error, Stranger):
                 raise
             start(self._chosen)
             stream, path = dial_first(self.paths(), CONNECT_TIMEOUT)

@@ -7,7 +7,8 @@ import shutil
 from typing import Protocol
 
 from . import endpoint
-from .errors import NoDaemon
+from .errors import NoDaemon, Stranger
+from .trust import StrangerListens
 
 PROGRAM = "ckptsidecar"
 INSTALL = "go install github.com/ckptsidecar/ckptsidecar/cmd/ckptsidecar@latest"
@@ -42,16 +43,25 @@ def dial_first(paths: list[str], timeout: float) -> tuple[Stream, str]:
     """Connects to the first daemon that answers; raises NoDaemon.
 
     An endpoint that is there and refuses us says more than one that is missing, so its error is
-    the one to show.
+    the one to show. A stranger ends the search: the environment is then not what its user thinks.
     """
     telling = None
     for path in paths:
         try:
             return dial(path, timeout), path
         except OSError as error:
+            if isinstance(error, StrangerListens):
+                raise _stranger(path, error) from error
             if telling is None and not isinstance(error, FileNotFoundError):
                 telling = _why(path, error)
     raise telling or _why(" or ".join(paths), FileNotFoundError())
+
+
+def _stranger(path: str, error: StrangerListens) -> Stranger:
+    return Stranger(
+        f"refused to speak to the program at {path}: {error}; "
+        f"name your own daemon in {endpoint.SOCKET}, or run this as that user"
+    )
 
 
 def _why(path: str, error: OSError) -> NoDaemon:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 
+from .trust import check_listener
+
 
 class UnixStream:
     """A connection over a Unix socket."""
@@ -13,6 +15,7 @@ class UnixStream:
         try:
             self._socket.settimeout(timeout)
             self._socket.connect(path)
+            check_listener(self._socket, path)
         except BaseException:
             self._socket.close()
             raise

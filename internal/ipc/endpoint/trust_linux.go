@@ -1,0 +1,4 @@
+package endpoint
+
+// firstPerson is UID_MIN of login.defs as distributions ship it.
+const firstPerson = 1000
