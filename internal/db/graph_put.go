@@ -45,9 +45,9 @@ type graphPut struct {
 	saved *ckpt.GraphSaved
 }
 
-// GraphPut puts a checkpoint of LangGraph on disk. What it leaves to its parent is
-// taken over from there; where the parent has it not, nothing is written, and
-// the answer says what is missing.
+// GraphPut puts a checkpoint of LangGraph on disk. The values that it leaves to its parent are taken from the parent.
+// Without a parent they are taken from the other checkpoints of the thread. If a value is not there, nothing is
+// written, and the answer names what is missing.
 func (s *Store) GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut) (*ckpt.GraphSaved, error) {
 	if err := ckpt.CheckAgentName(r.Agent); err != nil {
 		return nil, err
@@ -74,9 +74,13 @@ func (s *Store) GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut) (
 	return s.graphSave(ctx, sc, r.Agent, d, head.ID)
 }
 
-// graphCarry completes a document by its parent, whose state must be released
-// once the document was written.
+// graphCarry completes a document by its parent, or without one by the rest of its thread. What it has read must be
+// released once the document was written.
 func (s *Store) graphCarry(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut, d *graphDocument, versions map[string]ckpt.JSON) (release func(), missing []string, err error) {
+	if r.Parent == "" {
+		missing, err = s.graphElsewhere(ctx, sc, r, d, versions)
+		return func() {}, missing, err
+	}
 	if base := s.live.get(runKey{sc.Whose(), r.Agent, graphRunName(r.GraphThread)}); base != nil { // most often the parent is the newest
 		if parent, _ := readGraphDocument(base.State); parent.is(string(r.Parent)) {
 			return func() { s.live.release(base) }, d.carry(parent, r.Carry, versions), nil

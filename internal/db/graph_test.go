@@ -239,6 +239,44 @@ func TestGraphCarriesOverFromTheParentAlone(t *testing.T) {
 	}
 }
 
+// LangGraph forks the first checkpoint of a thread by a put that has neither a parent nor new versions.
+func TestGraphForkOfTheFirstCheckpointHasItsValues(t *testing.T) {
+	s := newSaver(t)
+	s.put(root1, "", "1", `{"a":1,"b":1}`, channels{"a": `"a1"`, "b": `"b1"`})
+	s.put(root1, "1", "2", `{"a":2,"b":1}`, channels{"a": `"left"`}, "b")
+	s.put(root1, "1", "3", `{"a":2,"b":1}`, channels{"a": `"right"`}, "b")
+	s.put(root1, "", "4", `{"a":1,"b":1}`, nil, "a", "b")
+	s.want(root1, "4", `a@1=json:"a1" b@1=json:"b1"`)
+	if tuple := s.get(root1, "4"); tuple.Parent != "" {
+		t.Errorf("the parent of the fork is %q", tuple.Parent)
+	}
+	if saved := s.put(root1, "", "5", `{"a":2,"b":1}`, nil, "a", "b"); !slices.Equal(saved.Missing, []string{"a"}) || saved.Checkpoint != "" {
+		t.Errorf("of a version that two forks have made: %+v", saved)
+	}
+	s.want(root1, "5", "none")
+
+	// What no checkpoint has is left out: nobody has ever sent it.
+	s.put(root1, "", "6", `{"a":9,"z":1}`, nil, "a", "z")
+	s.want(root1, "6", "")
+	for _, th := range []ckpt.GraphThread{{Thread: "new"}, {Thread: root1.Thread, NS: "sub:1"}} {
+		for range 2 {
+			if saved := s.put(th, "", "1", `{"a":1}`, nil, "a"); len(saved.Missing) > 0 {
+				t.Errorf("%v: %+v", th, saved)
+			}
+			s.want(th, "1", "")
+		}
+	}
+
+	// Long threads are not read to their end: the client has the value.
+	long := ckpt.GraphThread{Thread: "long"}
+	for n := range 40 {
+		s.put(long, "", fmt.Sprintf("%02d", n), `{"a":1}`, channels{"a": `"same"`})
+	}
+	if saved := s.put(long, "", "99", `{"a":1}`, nil, "a"); !slices.Equal(saved.Missing, []string{"a"}) {
+		t.Errorf("in a long thread: %+v", saved)
+	}
+}
+
 // The second put of an id replaces the first, and is found as such; the very
 // same put does nothing.
 func TestGraphPutAgainReplaces(t *testing.T) {

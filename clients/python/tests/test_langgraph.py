@@ -183,6 +183,17 @@ class Conformance:
         self.put(checkpoint({"a": 1, "b": 2}, {"a": 1, "b": 1}), "none", new={})
         self.assertEqual(self.get("none").checkpoint["channel_values"], {})
 
+    def test_a_fork_of_the_first_checkpoint_has_its_values(self: Any) -> None:
+        first = checkpoint({"a": "input", "b": [1]}, {"a": 1, "b": 1})
+        root = self.put(first)
+        for name in ("left", "right"):
+            self.put(checkpoint({"a": name, "b": [1]}, {"a": 2, "b": 1}), parent=root, new={"a": 2})
+        fork = self.put({**first, "id": new_id()}, new={})
+        found = self.s.call("get_tuple", fork)
+        self.assertEqual((found.checkpoint["channel_values"], found.parent_config), ({"a": "input", "b": [1]}, None))
+        which = self.put(checkpoint({"a": "left", "b": [1]}, {"a": 2, "b": 1}), new={})
+        self.assertEqual(self.s.call("get_tuple", which).checkpoint["channel_values"], {"a": "left", "b": [1]})
+
     def test_the_same_id_again_replaces(self: Any) -> None:
         cp = checkpoint({"a": 1})
         self.put(cp)

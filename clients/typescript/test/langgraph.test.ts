@@ -140,6 +140,31 @@ test('time travel, and two forks from one checkpoint', async (t) => {
   assert.deepEqual((await graph.getState(before.config)).values.log, ['begin', 'one']);
 });
 
+/** Forks the first checkpoint of a thread twice, and answers what each fork has. */
+async function forkOfTheFirst(checkpointer: SidecarSaver | MemorySaver): Promise<{ values: Record<string, unknown>; end: unknown }[]> {
+  const graph = chain(checkpointer);
+  await graph.invoke({ log: ['begin'] }, thread('copy'));
+  const history = [];
+  for await (const state of graph.getStateHistory(thread('copy'))) history.push(state);
+  const first = history.at(-1)!;
+  assert.equal(first.metadata!.step, -1);
+  const seen = [];
+  for (let n = 0; n < 2; n++) {
+    const fork = await graph.updateState(first.config, null, '__copy__');
+    const { checkpoint, parentConfig } = (await checkpointer.getTuple(fork))!;
+    const { next } = await graph.getState(fork);
+    seen.push({ values: checkpoint.channel_values, parent: parentConfig, next, end: await graph.invoke(null, fork) });
+  }
+  return seen;
+}
+
+test('a fork of the first checkpoint has the input', async (t) => {
+  const ours = await forkOfTheFirst(saverOf(t, await World.start()));
+  assert.deepEqual(ours[0]!.values['__start__'], { log: ['begin'] });
+  assert.deepEqual(ours[0]!.end, { log: ['begin', 'one', 'two', 'three after 3'] });
+  assert.deepEqual(ours, await forkOfTheFirst(new MemorySaver()));
+});
+
 test('what LangGraph sees is what its own memory saver gives', async (t) => {
   const ours = chain(saverOf(t, await World.start()));
   const theirs = chain(new MemorySaver());

@@ -99,7 +99,7 @@ export class SidecarSaver extends BaseCheckpointSaver {
     const ns = nsOf(config) ?? '';
     const parent = (config.configurable?.['checkpoint_id'] as string | undefined) || null;
     const { channel_values: values, ...bare } = checkpoint;
-    const { sent, carry } = partition(checkpoint, newVersions, parent !== null);
+    const { sent, carry } = partition(checkpoint, newVersions);
     return this.inOrder(Promise.all([plainOf(metadata), this.dumpAll(sent, values)]), async ([plainMetadata, typed]) => {
       const head = { thread, ns, parent, checkpoint: bare, metadata: plainMetadata };
       let answer = await this.putOnce(head, typed, carry);
@@ -240,13 +240,13 @@ export class SidecarSaver extends BaseCheckpointSaver {
   }
 }
 
-/** Which channels are sent, and which the daemon takes over from the parent. */
-function partition(checkpoint: Checkpoint, newVersions: ChannelVersions, parent: boolean): { sent: string[]; carry: string[] } {
+/** Which channels are sent, and which the daemon takes from the parent, or without one from the rest of the thread. */
+function partition(checkpoint: Checkpoint, newVersions: ChannelVersions): { sent: string[]; carry: string[] } {
   const sent: string[] = [];
   const carry: string[] = [];
   for (const channel of Object.keys(checkpoint.channel_values)) {
     if (Object.hasOwn(newVersions, channel) || !Object.hasOwn(checkpoint.channel_versions, channel)) sent.push(channel);
-    else if (parent) carry.push(channel);
+    else carry.push(channel);
   }
   return { sent, carry };
 }

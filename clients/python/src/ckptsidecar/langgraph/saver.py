@@ -49,7 +49,7 @@ class SidecarSaver(BaseCheckpointSaver):
         values = checkpoint.get("channel_values") or {}
         versions = head.get("channel_versions") or {}
         given = [c for c in values if c in new_versions or c not in versions]
-        carry = [c for c in values if c not in given] if parent is not None else []
+        carry = [c for c in values if c not in given]
         about = get_checkpoint_metadata(config, metadata)
         about.pop("writes", None)  # of versions that kept them twice
         json_of(about, "the metadata of a checkpoint")
