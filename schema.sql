@@ -1,4 +1,4 @@
--- The database of ckptsidecar, schema version 1.
+-- The database of ckptsidecar, schema version 2.
 --
 -- For auditors: read the views whose names begin with audit_. They are a
 -- contract and work in SQLite 3.40 and newer; the tables below them may change
@@ -298,12 +298,64 @@ CREATE TABLE IF NOT EXISTS audit_head (
     n    INTEGER NOT NULL,
     hash TEXT NOT NULL
 ) STRICT;
+
+-- ---------------------------------------------------------------- guards ---
+-- What nobody may rewrite by hand. The daemon is bound by them too. REPLACE
+-- deletes a row without a word to the triggers on DELETE, so triggers on INSERT
+-- refuse a row that is there. audit_log has none, because it would cost every
+-- save; a row that is replaced there breaks the chain. A guard that is dropped
+-- or changed is found at the next start and by 'ckptsidecar verify'.
+
 CREATE TRIGGER IF NOT EXISTS audit_log_is_never_changed BEFORE UPDATE ON audit_log
 BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 CREATE TRIGGER IF NOT EXISTS audit_log_is_never_shortened BEFORE DELETE ON audit_log
 BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 CREATE TRIGGER IF NOT EXISTS audit_head_is_never_removed BEFORE DELETE ON audit_head
 BEGIN SELECT RAISE(ABORT, 'the audit log keeps its head'); END;
+CREATE TRIGGER IF NOT EXISTS audit_head_only_moves_on BEFORE UPDATE ON audit_head
+WHEN NEW.id <> OLD.id OR NEW.n <= OLD.n OR NEW.hash IS NOT (SELECT hash FROM audit_log WHERE n = NEW.n)
+BEGIN SELECT RAISE(ABORT, 'the head of the audit log moves on to a newer row and nowhere else'); END;
+CREATE TRIGGER IF NOT EXISTS audit_head_is_never_replaced BEFORE INSERT ON audit_head
+WHEN EXISTS (SELECT 1 FROM audit_head)
+BEGIN SELECT RAISE(ABORT, 'the audit log keeps its head'); END;
+
+-- Labels, the pin and the mark of suspicion change; the rest is as it was saved.
+CREATE TRIGGER IF NOT EXISTS checkpoints_are_never_changed BEFORE UPDATE OF n, id, run_id, seq, kind, parent, created_at, size,
+    stored_size, sha256, content_type, metadata, step, operation, state_of, program, pieces, body ON checkpoints
+BEGIN SELECT RAISE(ABORT, 'a checkpoint stays as it was saved'); END;
+CREATE TRIGGER IF NOT EXISTS checkpoints_are_never_replaced BEFORE INSERT ON checkpoints
+WHEN EXISTS (SELECT 1 FROM checkpoints WHERE n = NEW.n)
+BEGIN SELECT RAISE(ABORT, 'a checkpoint stays as it was saved'); END;
+CREATE TRIGGER IF NOT EXISTS segments_are_never_changed BEFORE UPDATE ON segments
+BEGIN SELECT RAISE(ABORT, 'the pieces of states stay as they were saved'); END;
+CREATE TRIGGER IF NOT EXISTS segments_are_never_replaced BEFORE INSERT ON segments
+WHEN NEW.id > 0 AND EXISTS (SELECT 1 FROM segments WHERE id = NEW.id)
+BEGIN SELECT RAISE(ABORT, 'the pieces of states stay as they were saved'); END;
+CREATE TRIGGER IF NOT EXISTS events_are_never_changed BEFORE UPDATE ON events
+BEGIN SELECT RAISE(ABORT, 'the journal of a run is append-only'); END;
+CREATE TRIGGER IF NOT EXISTS findings_are_never_changed BEFORE UPDATE OF id, run_id, at, rule, severity, message, advice, evidence,
+    checkpoint, since_seq ON findings
+BEGIN SELECT RAISE(ABORT, 'what was found stays as it was noted; a finding is closed or dismissed'); END;
+CREATE TRIGGER IF NOT EXISTS findings_are_never_replaced BEFORE INSERT ON findings
+WHEN EXISTS (SELECT 1 FROM findings WHERE id = NEW.id)
+BEGIN SELECT RAISE(ABORT, 'what was found stays as it was noted; a finding is closed or dismissed'); END;
+CREATE TRIGGER IF NOT EXISTS prompts_are_never_changed BEFORE UPDATE OF id, run_id, at, question, reason, checkpoint, memory_diff ON prompts
+BEGIN SELECT RAISE(ABORT, 'a question stays as it was asked'); END;
+CREATE TRIGGER IF NOT EXISTS operations_are_never_changed BEFORE UPDATE OF id, run_id, key, attempt, name, checkpoint, started_at ON operations
+BEGIN SELECT RAISE(ABORT, 'an operation stays as it was begun'); END;
+CREATE TRIGGER IF NOT EXISTS idempotency_is_never_changed BEFORE UPDATE ON idempotency
+BEGIN SELECT RAISE(ABORT, 'the reply to a key stays as it was given'); END;
+CREATE TRIGGER IF NOT EXISTS agents_keep_their_names BEFORE UPDATE OF id, owner, name, created_at ON agents
+BEGIN SELECT RAISE(ABORT, 'an agent keeps its owner and its name'); END;
+CREATE TRIGGER IF NOT EXISTS runs_keep_their_names BEFORE UPDATE OF id, agent_id, name ON runs
+BEGIN SELECT RAISE(ABORT, 'a run keeps its agent and its name'); END;
+CREATE TRIGGER IF NOT EXISTS the_database_keeps_its_id BEFORE UPDATE ON meta WHEN OLD.key IN ('database_id', 'created_at')
+BEGIN SELECT RAISE(ABORT, 'the database keeps its id'); END;
+CREATE TRIGGER IF NOT EXISTS the_database_never_loses_its_id BEFORE DELETE ON meta WHEN OLD.key IN ('database_id', 'created_at')
+BEGIN SELECT RAISE(ABORT, 'the database keeps its id'); END;
+CREATE TRIGGER IF NOT EXISTS the_database_gets_one_id BEFORE INSERT ON meta
+WHEN NEW.key IN ('database_id', 'created_at') AND EXISTS (SELECT 1 FROM meta WHERE key = NEW.key)
+BEGIN SELECT RAISE(ABORT, 'the database keeps its id'); END;
 
 
 -- ----------------------------------------------------------------- views ---
@@ -437,6 +489,20 @@ pieces AS (
            json_extract(p.value, '$[2]') AS length
     FROM checkpoints c, json_each(c.pieces) p WHERE c.pieces IS NOT NULL
 ),
+recorded AS ( -- what of a checkpoint is not as the audit row of its save has it
+    SELECT c.n, c.id, l.n IS NULL AS gone,
+           CASE WHEN l.action NOT IN ('save', 'import') OR l.outcome <> 'done' THEN ', save' ELSE '' END
+           || CASE WHEN l.subject IS NOT c.id THEN ', id' ELSE '' END
+           || CASE WHEN l.owner IS NOT a.owner OR l.agent IS NOT a.name OR l.run IS NOT r.name THEN ', agent or run' ELSE '' END
+           || CASE WHEN l.action = 'save' AND l.at <> c.created_at THEN ', created_at' ELSE '' END
+           || CASE WHEN NOT json_valid(l.detail) THEN ', detail'
+              ELSE CASE WHEN json_extract(l.detail, '$.kind') IS NOT c.kind THEN ', kind' ELSE '' END
+                   || CASE WHEN json_extract(l.detail, '$.seq') IS NOT c.seq THEN ', seq' ELSE '' END
+                   || CASE WHEN json_extract(l.detail, '$.size') IS NOT c.size THEN ', size' ELSE '' END
+                   || CASE WHEN json_extract(l.detail, '$.sha256') IS NOT c.sha256 THEN ', sha256' ELSE '' END
+              END AS differs
+    FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id LEFT JOIN audit_log l ON l.n = c.n
+),
 linked AS (
     SELECT n, prev, lag(hash, 1, '') OVER (ORDER BY n) AS hash_before, lag(n, 1, 0) OVER (ORDER BY n) AS n_before FROM audit_log
 )
@@ -482,6 +548,11 @@ GROUP BY r.id HAVING max(e.seq) <> r.last_event OR count(*) <> max(e.seq) - min(
 UNION ALL
 SELECT 'graph_run', c.id, 'LangGraph''s checkpoint ' || g.id || ' is listed under another run'
 FROM graph_checkpoints g JOIN checkpoints c ON c.n = g.n WHERE g.run_id <> c.run_id
+UNION ALL
+SELECT 'audit_row', id, 'row ' || n || ' of the audit log, which records its save, is gone' FROM recorded WHERE gone
+UNION ALL
+SELECT 'audit_row', id, 'differs from row ' || n || ' of the audit log, which records its save, in its ' || substr(differs, 3)
+FROM recorded WHERE NOT gone AND differs <> ''
 UNION ALL
 SELECT 'audit_chain', 'row ' || n, 'does not follow the row before' FROM linked WHERE n <> n_before + 1 OR prev <> hash_before
 UNION ALL

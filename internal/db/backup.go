@@ -14,7 +14,24 @@ import (
 // Backup writes a copy of a database, also while a daemon uses it, and gives
 // it its name only once the copy has been verified and is on disk. It never
 // replaces a file. progress, which may be nil, hears how the checking goes.
-func Backup(ctx context.Context, path, out string, progress func(done, total int64)) (err error) {
+func Backup(ctx context.Context, path, out string, progress func(done, total int64)) error {
+	return copyTo(ctx, path, out, func(copied string) error {
+		report, err := Verify(ctx, copied, progress)
+		if err == nil && len(report.Problems) > 0 {
+			err = fmt.Errorf("the copy is damaged, so it is no backup: %s", report.Problems[0])
+		}
+		return err
+	})
+}
+
+// copyAside is Backup of a database as it is, damage included.
+func copyAside(ctx context.Context, path, out string) error {
+	return copyTo(ctx, path, out, func(string) error { return nil })
+}
+
+// copyTo copies a database, and gives the copy its name once it was approved
+// and is on disk.
+func copyTo(ctx context.Context, path, out string, approve func(copied string) error) error {
 	if _, err := os.Lstat(out); !errors.Is(err, fs.ErrNotExist) {
 		return &OperatorError{fmt.Sprintf("%s exists: a backup never replaces a file, name another", out), nil}
 	}
@@ -30,12 +47,8 @@ func Backup(ctx context.Context, path, out string, progress func(done, total int
 	if err := copyDatabase(ctx, path, copied); err != nil {
 		return err
 	}
-	report, err := Verify(ctx, copied, progress)
-	if err != nil {
+	if err := approve(copied); err != nil {
 		return err
-	}
-	if len(report.Problems) > 0 {
-		return fmt.Errorf("the copy is damaged, so it is no backup: %s", report.Problems[0])
 	}
 	return publish(copied, out)
 }

@@ -56,7 +56,7 @@ func damaged(t *testing.T) (s *db.Store, path string, bad, good []*ckpt.Saved) {
 	must(t, s.Close())
 	flip(t, path, "number-0-inline")
 	flip(t, path, "plain-0-segment")
-	sqlite3(t, path, fmt.Sprintf(`UPDATE segments SET data = CAST(substr(data, 1, 40) || x'ffff' || substr(data, 43) AS BLOB)
+	forge(t, path, fmt.Sprintf(`UPDATE segments SET data = CAST(substr(data, 1, 40) || x'ffff' || substr(data, 43) AS BLOB)
 		WHERE id = (SELECT json_extract(pieces, '$[0][0]') FROM checkpoints WHERE id = '%s')`, bad[1].ID))
 	return openWith(t, options(path, newClock())), path, bad, good
 }
@@ -148,7 +148,7 @@ func TestMissingPieces(t *testing.T) {
 		`DELETE FROM segments WHERE id = 1`, `UPDATE checkpoints SET pieces = 'x' WHERE seq = 2`, `UPDATE checkpoints SET pieces = '[[3,0,99999]]' WHERE seq = 3`,
 		`UPDATE checkpoints SET pieces = '[[4,-5,7]]' WHERE seq = 4`, `UPDATE segments SET size = 5 WHERE id = 5`,
 	} {
-		sqlite3(t, path, statement)
+		forge(t, path, statement)
 		_, err := s.Checkpoint(t.Context(), ann, ids[i], true)
 		wantCode(t, err, ckpt.CodeCorrupt)
 	}

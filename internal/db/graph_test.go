@@ -779,7 +779,7 @@ func TestGraphDamageIsNotServed(t *testing.T) {
 	g.writes(root1, "2", "t", written(0, "x", `"whole"`))
 	path := pathOf(s)
 	must(t, s.Close())
-	sqlite3(t, path, `UPDATE graph_writes SET data = CAST('"holes"' AS BLOB); UPDATE segments SET data = zeroblob(length(data))`)
+	forge(t, path, `UPDATE graph_writes SET data = CAST('"holes"' AS BLOB); UPDATE segments SET data = zeroblob(length(data))`)
 	report, err := db.Verify(t.Context(), path, nil)
 	must(t, err)
 	var rules []string

@@ -142,6 +142,12 @@ func sqlite3(t testing.TB, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// forge changes a database by the real command, past its guards.
+func forge(t testing.TB, path, statements string) {
+	t.Helper()
+	sqlite3(t, path, "BEGIN IMMEDIATE;\n"+db.Unguarded(statements)+"COMMIT;")
+}
+
 func contextWithCancel(t testing.TB) (context.Context, context.CancelFunc) {
 	return context.WithCancel(t.Context())
 }

@@ -67,7 +67,7 @@ func applyMigrations(ctx context.Context, conn *sqlx.Conn, version int, now time
 	}
 	statements := []string{
 		ckpt.Schema,
-		`INSERT OR IGNORE INTO audit_head (id, n, hash) VALUES (1, 0, '')`,
+		`INSERT INTO audit_head (id, n, hash) SELECT 1, 0, '' WHERE NOT EXISTS (SELECT 1 FROM audit_head)`,
 		fmt.Sprintf(`PRAGMA application_id = %d`, ckpt.ApplicationID),
 		fmt.Sprintf(`PRAGMA user_version = %d`, ckpt.SchemaVersion),
 	}
@@ -76,8 +76,8 @@ func applyMigrations(ctx context.Context, conn *sqlx.Conn, version int, now time
 			return err
 		}
 	}
-	_, err := conn.ExecContext(ctx, `INSERT OR IGNORE INTO meta (key, value) VALUES ('database_id', ?), ('created_at', ?)`,
-		uuid.NewString(), ckpt.At(now).String())
+	_, err := conn.ExecContext(ctx, `INSERT INTO meta (key, value) SELECT column1, column2 FROM (VALUES ('database_id', ?), ('created_at', ?))
+		WHERE column1 NOT IN (SELECT key FROM meta)`, uuid.NewString(), ckpt.At(now).String())
 	return err
 }
 
@@ -107,10 +107,12 @@ func stepUp(ctx context.Context, conn *sqlx.Conn, version int) error {
 	return nil
 }
 
-// backupBefore copies a database aside before its schema changes.
+// backupBefore copies a database aside before its schema changes. The copy is
+// faithful, not certified: a checkpoint that is damaged already must not keep
+// the daemon from starting.
 func (s *Store) backupBefore(ctx context.Context, version int) error {
 	out := fmt.Sprintf("%s.v%d-%s", s.opt.Path, version, s.opt.Now().UTC().Format("20060102T150405Z"))
-	if err := Backup(ctx, s.opt.Path, out, nil); err != nil {
+	if err := copyAside(ctx, s.opt.Path, out); err != nil {
 		return &OperatorError{"the database must be migrated, and the copy that is made before cannot be: " + out, err}
 	}
 	s.log.Info("copied the database before its schema changes", "from_version", version, "copy", out)

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -172,5 +173,90 @@ func TestOlderVersionIsCopiedFirst(t *testing.T) {
 	}
 	if err := s.backupBefore(t.Context(), 1); err == nil {
 		t.Error("the copy was replaced")
+	}
+}
+
+// TestOldDatabaseIsMigrated takes a database with checkpoints back to version 1
+// and opens it again: the guards and rules of today come, what was there stays,
+// and the copy that is made before is the old one, which verify still checks.
+func TestOldDatabaseIsMigrated(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	s := openAt(t, path)
+	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1"}}
+	saves := func(s *Store) {
+		t.Helper()
+		for range 4 {
+			if _, err := s.Save(t.Context(), sc, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, State: make([]byte, 9000)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	saves(s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db := raw(t, path)
+	golden, err := os.ReadFile("testdata/schema/v1.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range guards {
+		db.MustExec(`DROP TRIGGER ` + name)
+	}
+	for _, trigger := range regexp.MustCompile(`(?s)CREATE TRIGGER .*?END;\n`).FindAllString(string(golden), -1) {
+		db.MustExec(strings.Replace(trigger, "CREATE TRIGGER", "CREATE TRIGGER IF NOT EXISTS", 1))
+	}
+	db.MustExec(`PRAGMA user_version = 1`)
+	old := dump(t, db, "table index trigger")
+	_ = db.Close()
+	if diff := cmp.Diff(afterComment(string(golden)), afterComment(old)); diff != "" {
+		t.Fatalf("this is not the form of version 1:\n%s", diff)
+	}
+
+	s = openAt(t, path)
+	if broken, err := brokenGuards(t.Context(), s.ro); err != nil || len(broken) > 0 {
+		t.Errorf("guards that are missing after the migration: %v %v", broken, err)
+	}
+	saves(s)
+	copies, err := filepath.Glob(path + ".v1-*")
+	if err != nil || len(copies) != 1 {
+		t.Fatalf("copies: %v %v", copies, err)
+	}
+	if diff := cmp.Diff(old, dump(t, raw(t, copies[0]), "table index trigger")); diff != "" {
+		t.Errorf("the copy has another form than the database had:\n%s", diff)
+	}
+	for name, checkpoints := range map[string]int64{path: 3, copies[0]: 3} {
+		report, err := Verify(t.Context(), name, nil)
+		if err != nil || len(report.Problems) > 0 || report.Checkpoints != checkpoints {
+			t.Errorf("%s: %+v %v", name, report, err)
+		}
+	}
+}
+
+// afterComment is a golden file without the comment at its beginning.
+func afterComment(golden string) string {
+	return golden[strings.Index(golden, "CREATE "):]
+}
+
+// TestDamageDoesNotKeepFromMigrating: a database in which a checkpoint is
+// damaged is migrated as well.
+func TestDamageDoesNotKeepFromMigrating(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	s := openAt(t, path)
+	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1"}}
+	if _, err := s.Save(t.Context(), sc, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, State: []byte(`1`)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db := raw(t, path)
+	db.MustExec(`DROP TRIGGER checkpoints_are_never_changed`)
+	db.MustExec(`UPDATE checkpoints SET body = x'32'`)
+	db.MustExec(`PRAGMA user_version = 1`)
+	_ = db.Close()
+	s = openAt(t, path)
+	if _, err := s.Save(t.Context(), sc, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, State: []byte(`3`)}); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -40,7 +40,7 @@ func (s *guarded) change(t testing.TB, query string, args ...any) {
 // operate begins an operation at a checkpoint, with a status of the test's choice.
 func (s *guarded) operate(t testing.TB, key string, c *ckpt.Saved, status ckpt.OperationStatus) {
 	t.Helper()
-	s.change(t, `UPDATE checkpoints SET operation = ? WHERE id = ?`, key, c.ID)
+	forge(t, s.path, fmt.Sprintf(`UPDATE checkpoints SET operation = '%s' WHERE id = '%s'`, key, c.ID))
 	s.change(t, `INSERT INTO operations (run_id, key, name, status, checkpoint, started_at)
 		SELECT run_id, ?, 'risk', ?, id, created_at FROM checkpoints WHERE id = ?`, key, string(status), c.ID)
 }

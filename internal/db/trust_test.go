@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,7 +49,7 @@ func TestSavesAfterDamageStandAlone(t *testing.T) {
 	for turns := 100; turns < 103; turns++ {
 		save(t, s, ann, "a", ckpt.KindRoutine, conversation(turns))
 	}
-	sqlite3(t, path, breakSegments)
+	forge(t, path, breakSegments)
 	for turns := 103; turns < 111; turns++ {
 		state := conversation(turns)
 		if c := save(t, s, ann, "a", ckpt.KindRoutine, state); !readsBack(t, s, c, state) {
@@ -88,4 +89,92 @@ func TestOurOwnWorkCastsNoDoubt(t *testing.T) {
 	if s.Doubts() != 1 {
 		t.Errorf("%d doubts after another program has written", s.Doubts())
 	}
+}
+
+// wantFound fails the test unless verify names a rule about a subject that has
+// a word in it.
+func wantFound(t testing.TB, path, rule, word string) {
+	t.Helper()
+	report, err := db.Verify(t.Context(), path, nil)
+	must(t, err)
+	for _, p := range report.Problems {
+		if p.Rule == rule && strings.Contains(p.Subject+" "+p.Detail, word) {
+			return
+		}
+	}
+	t.Errorf("verify does not find %s %s: %v", rule, word, report.Problems)
+}
+
+// TestForgeriesAreFound rewrites what is stored past the guards, so that each
+// row is right by itself, and has verify and the auditors' view find it.
+func TestForgeriesAreFound(t *testing.T) {
+	other := `{"n":"other"}` // as long as what is there
+	for name, forgery := range map[string]struct{ statement, rule, word string }{
+		"state and hash": {fmt.Sprintf(`UPDATE checkpoints SET body = CAST('%s' AS BLOB), sha256 = '%s' WHERE seq = 2`, other, hashOf(other)), "audit_row", "sha256"},
+		"kind":           {`UPDATE checkpoints SET kind = 'recovery' WHERE seq = 2`, "audit_row", "kind"},
+		"time":           {`UPDATE checkpoints SET created_at = '2026-02-28T12:00:00.000Z' WHERE seq = 2`, "audit_row", "created_at"},
+		"order":          {`UPDATE checkpoints SET seq = 5 - seq WHERE seq IN (2, 3)`, "audit_row", "seq"},
+		"another id":     {`UPDATE checkpoints SET id = '01a202d3-3556-7d0b-a440-45302c5408b8' WHERE seq = 2`, "audit_row", "id"},
+		"another run":    {`UPDATE checkpoints SET run_id = (SELECT id FROM runs WHERE name = 'other') WHERE seq = 2`, "audit_row", "agent or run"},
+		"another agent":  {`UPDATE agents SET owner = 'uid:1002'`, "audit_row", "agent or run"},
+		"the log ends earlier": {`DELETE FROM audit_log WHERE n > 4;
+			UPDATE audit_head SET n = 4, hash = (SELECT hash FROM audit_log WHERE n = 4)`, "audit_row", "is gone"},
+		"the log is empty": {`DELETE FROM audit_log; UPDATE audit_head SET n = 0, hash = ''`, "audit_row", "is gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "ckpt.db")
+			s := openWith(t, options(path, newClock()))
+			for i := range 3 {
+				save(t, s, ann, "a", ckpt.KindRoutine, fmt.Sprintf(`{"n":"numb%d"}`, i))
+			}
+			_, err := s.Save(t.Context(), ann, &ckpt.SaveRequest{Agent: "a", Run: "other", Kind: ckpt.KindRoutine, State: []byte(`1`)})
+			must(t, err)
+			sound(t, path)
+			forge(t, path, forgery.statement)
+			wantFound(t, path, forgery.rule, forgery.word)
+			if forgery.rule == "audit_row" && sqlite3(t, "-readonly", path, `SELECT count(*) FROM audit_violations WHERE rule = 'audit_row'`) == "0" {
+				t.Error("audit_violations does not find it")
+			}
+		})
+	}
+}
+
+// TestNobodyRewritesByHand: the sqlite3 command alone changes nothing that was
+// saved or noted.
+func TestNobodyRewritesByHand(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	s := openWith(t, options(path, newClock()))
+	for turns := 100; turns < 103; turns++ {
+		r := request("a", ckpt.KindRoutine, conversation(turns))
+		r.ID = newID(t)
+		_, err := s.Save(t.Context(), ann, r)
+		must(t, err)
+	}
+	for _, statement := range []string{
+		breakSegments, `REPLACE INTO segments SELECT id, run_id, size, zeroblob(length(data)) FROM segments`,
+		`UPDATE checkpoints SET sha256 = lower(hex(zeroblob(32)))`, `UPDATE checkpoints SET kind = 'recovery'`, `UPDATE checkpoints SET created_at = ''`,
+		`UPDATE checkpoints SET metadata = '{"a":1}'`, `UPDATE checkpoints SET parent = NULL`, `UPDATE OR REPLACE checkpoints SET n = n + 1`,
+		`REPLACE INTO checkpoints SELECT * FROM checkpoints`, `UPDATE audit_head SET n = n - 1, hash = (SELECT hash FROM audit_log WHERE n = audit_head.n - 1)`,
+		`REPLACE INTO audit_head SELECT * FROM audit_head`, `UPDATE meta SET value = 'x' WHERE key = 'database_id'`, `DELETE FROM meta`,
+		`REPLACE INTO meta VALUES ('database_id', 'x')`, `UPDATE agents SET owner = 'uid:1'`, `UPDATE runs SET name = 'x'`, `UPDATE idempotency SET reply = '{}'`,
+	} {
+		if out, err := exec.Command("sqlite3", path, statement).CombinedOutput(); err == nil {
+			t.Errorf("%s succeeded: %s", statement, out)
+		}
+	}
+	sound(t, path)
+	forge(t, path, `SELECT 1`)
+	sound(t, path)
+	sqlite3(t, path, `DROP TRIGGER segments_are_never_changed`)
+	wantFound(t, path, "guard", "segments_are_never_changed")
+}
+
+// TestVerifyTrustsNoView: a view that was made to say nothing hides nothing.
+func TestVerifyTrustsNoView(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	s := openWith(t, options(path, newClock()))
+	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+	forge(t, path, `UPDATE checkpoints SET kind = 'recovery'; DROP VIEW audit_violations;
+		CREATE VIEW audit_violations (rule, subject, detail) AS SELECT 1, 2, 3 WHERE 0`)
+	wantFound(t, path, "audit_row", "kind")
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/jmoiron/sqlx"
@@ -36,8 +37,11 @@ type VerifyReport struct {
 }
 
 // Verify checks a database from the file up: SQLite's own integrity, foreign
-// keys, the invariants of audit_violations, the chain of the audit log, and
-// every state and every write of LangGraph's tasks against its hash. It only reads, and may run beside a daemon.
+// keys, the guards, the invariants of audit_violations, the chain of the audit
+// log, each checkpoint against the row that records its save, and every state
+// and every write of LangGraph's tasks against its hash. It trusts no view of
+// the database. It only reads, and may run beside a daemon. A database of an
+// older version, such as an old backup, is checked as well.
 func Verify(ctx context.Context, path string, progress func(done, total int64)) (*VerifyReport, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, &OperatorError{"there is no database to verify", err}
@@ -54,7 +58,7 @@ func Verify(ctx context.Context, path string, progress func(done, total int64)) 
 	if err := v.identity(ctx); err != nil {
 		return nil, err
 	}
-	for _, check := range []func(context.Context) error{v.integrity, v.foreignKeys, v.invariants, v.material, v.chain, v.states, v.graphWrites} {
+	for _, check := range []func(context.Context) error{v.integrity, v.foreignKeys, v.guards, v.invariants, v.material, v.chain, v.states, v.graphWrites} {
 		if err := check(ctx); err != nil {
 			return nil, err
 		}
@@ -66,6 +70,7 @@ type verifier struct {
 	db       *sqlx.DB
 	report   *VerifyReport
 	progress func(done, total int64)
+	version  int64 // of the schema
 }
 
 func (v *verifier) found(rule, subject, format string, args ...any) {
@@ -98,9 +103,10 @@ func (v *verifier) identity(ctx context.Context) error {
 		return v.met(ctx, v.report.Path, err)
 	case appID != ckpt.ApplicationID:
 		return &OperatorError{fmt.Sprintf("%s is a database of another program (application_id %d)", v.report.Path, appID), nil}
-	case version != ckpt.SchemaVersion:
-		return &OperatorError{fmt.Sprintf("%s has schema version %d, this program checks %d: let the daemon migrate it, or use the program that made it", v.report.Path, version, ckpt.SchemaVersion), nil}
+	case version < 1 || version > ckpt.SchemaVersion:
+		return &OperatorError{fmt.Sprintf("%s has schema version %d, this program checks up to %d: use the program that made it", v.report.Path, version, ckpt.SchemaVersion), nil}
 	}
+	v.version = version
 	return nil
 }
 
@@ -129,9 +135,35 @@ func (v *verifier) foreignKeys(ctx context.Context) error {
 	return v.met(ctx, "foreign_key_check", err)
 }
 
+// guards finds triggers that are missing or changed. An older version has others.
+func (v *verifier) guards(ctx context.Context) error {
+	if v.version != ckpt.SchemaVersion {
+		return nil
+	}
+	broken, err := brokenGuards(ctx, v.db)
+	for _, name := range broken {
+		v.found("guard", name, "the trigger is missing or was changed: rows that nobody may rewrite were open to it")
+	}
+	return v.met(ctx, "sqlite_schema", err)
+}
+
+// invariants asks audit_violations, as this program defines it: the one in the
+// database may be an older one, or may have been made to say nothing.
 func (v *verifier) invariants(ctx context.Context) error {
+	conn, err := v.db.Connx(ctx)
+	if err != nil {
+		return v.met(ctx, "audit_violations", err)
+	}
+	defer conn.Close()
+	views := statementsOf(viewText)
+	for _, name := range [...]string{"needed_checkpoints", "audit_violations"} {
+		statement := strings.Replace(views[name], "CREATE VIEW", "CREATE TEMP VIEW", 1)
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return v.met(ctx, "audit_violations", err)
+		}
+	}
 	var rows []Problem
-	err := v.db.SelectContext(ctx, &rows, `SELECT rule, subject, detail FROM audit_violations LIMIT 1000`)
+	err = conn.SelectContext(ctx, &rows, `SELECT rule, subject, detail FROM temp.audit_violations LIMIT 1000`)
 	v.report.Problems = append(v.report.Problems, rows...)
 	return v.met(ctx, "audit_violations", err)
 }
