@@ -31,6 +31,7 @@ var arrows = map[string][]string{
 	"internal/osfile":       {},
 	"packaging":             {},
 	"internal/testenv":      {}, // tests only: nothing else may import it
+	"internal/cli":          {},
 	"internal/cli/term":     {root},
 
 	// Level 1: one room for each technology or question. None knows its siblings.
@@ -47,15 +48,17 @@ var arrows = map[string][]string{
 	"internal/daemon": {
 		root, "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db",
 		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/secrets", "internal/ipc",
+		"internal/osfile",
 	},
-	"client":             {root, "internal/ipc", "internal/osfile"},
-	"internal/mcpserver": {root, "internal/ipc"},
-	"internal/hook":      {root, "internal/ipc"},
+	"client":               {root, "internal/ipc", "internal/osfile"},
+	"internal/mcpserver":   {root, "internal/ipc"},
+	"internal/hook":        {root, "internal/ipc"},
+	"internal/cli/program": {"internal/ipc"},
 
 	// Level 3: people.
 	"examples/go": {"client"},
 	"cmd/ckptsidecar": {
-		root, "internal/cli/term", "internal/osfile",
+		root, "internal/cli", "internal/cli/program", "internal/cli/term", "internal/osfile",
 		"internal/daemon", "internal/drift", "internal/foreign", "internal/ipc", "internal/mcpserver", "internal/hook", "client", "packaging",
 	},
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
@@ -76,7 +77,7 @@ func (c *eraseCmd) Run(ctx context.Context, a *app) error {
 // confirm asks for the agent's name; a yes is typed too easily.
 func (a *app) confirm(ctx context.Context, agent string) error {
 	if !a.interactive {
-		return usagef("erase asks before it erases, and there is nobody to ask: say --yes")
+		return cli.Usagef("erase asks before it erases, and there is nobody to ask: say --yes")
 	}
 	fmt.Fprintf(a.stderr, "This erases all checkpoints of %s, for good. Type its name to go on: ", a.err.Bold(agent))
 	typed, err := stoppable(ctx, func() (typed string, _ error) {
@@ -87,7 +88,7 @@ func (a *app) confirm(ctx context.Context, agent string) error {
 		return err
 	}
 	if typed != agent {
-		return &exitError{exitFailed, "that is not its name: nothing was erased"}
+		return &cli.ExitError{Code: cli.ExitFailed, Message: "that is not its name: nothing was erased"}
 	}
 	return nil
 }

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 // benchCmd is what users measure on a disk of their own. Each measurement
@@ -83,7 +85,7 @@ func (a *app) openBench(name string, f benchFlags, need int64) (*bench, error) {
 	if b.dir, err = os.MkdirTemp(where, "ckptsidecar-bench-"); err != nil {
 		return nil, fmt.Errorf("the folder to measure cannot be written, name another with --dir: %w", err)
 	}
-	memory, _ := fileSystem(where)
+	memory, _ := osfile.FileSystem(where)
 	b.head = benchHead{
 		Bench: name, Version: programVersion(), At: ckpt.At(b.began), Dir: where, InMemory: memory,
 		Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Seed: f.Seed,
@@ -113,7 +115,7 @@ func (a *app) benchFolder(named string) (string, error) {
 // roomFor refuses to fill somebody's disk. Where nobody can say how much is
 // free, the disk itself will.
 func roomFor(dir string, need int64) error {
-	free, _, err := daemon.DiskSpace(dir)
+	free, _, err := osfile.DiskSpace(dir)
 	if err == nil && free < need+need/4 {
 		return fmt.Errorf("this needs about %s, and %s has %s free: measure less, or name another disk with --dir", term.Bytes(need), dir, term.Bytes(free))
 	}
@@ -156,12 +158,12 @@ func parseSizes(flag string, texts []string, least, most int64) ([]int64, error)
 	for _, text := range texts {
 		size, err := daemon.ParseSize(text)
 		if err != nil || int64(size) < least || int64(size) > most {
-			return nil, usagef("%s has %q: say sizes like 64KiB, from %s to %s", flag, text, daemon.Size(least), daemon.Size(most))
+			return nil, cli.Usagef("%s has %q: say sizes like 64KiB, from %s to %s", flag, text, daemon.Size(least), daemon.Size(most))
 		}
 		sizes = append(sizes, int64(size))
 	}
 	if len(sizes) == 0 {
-		return nil, usagef("%s names nothing to measure", flag)
+		return nil, cli.Usagef("%s names nothing to measure", flag)
 	}
 	return sizes, nil
 }
@@ -170,11 +172,11 @@ func parseSizes(flag string, texts []string, least, most int64) ([]int64, error)
 func checkClients(clients []int) error {
 	for _, n := range clients {
 		if n < 1 || n > 512 {
-			return usagef("--clients has %d: it is between 1 and 512", n)
+			return cli.Usagef("--clients has %d: it is between 1 and 512", n)
 		}
 	}
 	if len(clients) == 0 {
-		return usagef("--clients names nobody")
+		return cli.Usagef("--clients names nobody")
 	}
 	return nil
 }
@@ -182,10 +184,10 @@ func checkClients(clients []int) error {
 // checkRounds bounds how often and how long is measured.
 func checkRounds(rounds int, each time.Duration) error {
 	if rounds < 1 || rounds > 1000 {
-		return usagef("--rounds is %d: it is between 1 and 1000", rounds)
+		return cli.Usagef("--rounds is %d: it is between 1 and 1000", rounds)
 	}
 	if each < 10*time.Millisecond || each > time.Hour {
-		return usagef("--duration is %v: it is between 10ms and 1h", each)
+		return cli.Usagef("--duration is %v: it is between 10ms and 1h", each)
 	}
 	return nil
 }

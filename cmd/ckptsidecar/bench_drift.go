@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 )
@@ -109,7 +110,7 @@ func parsePart(s string) (part, error) {
 	k, err1 := strconv.ParseUint(left, 10, 16)
 	n, err2 := strconv.ParseUint(right, 10, 16)
 	if err1 != nil || err2 != nil || k < 1 || k > n {
-		return part{}, usagef("--part is %q: say for example 1/2 for the first of two halves", s)
+		return part{}, cli.Usagef("--part is %q: say for example 1/2 for the first of two halves", s)
 	}
 	return part{k - 1, n}, nil
 }

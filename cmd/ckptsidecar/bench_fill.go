@@ -53,7 +53,7 @@ func (f *filling) databases(ctx context.Context, rows []int64) ([]scaleDatabase,
 		name := fmt.Sprintf("rows-%d", n)
 		if i > 0 {
 			f.b.shown.Say("copying the database of %s checkpoints", countText(rows[i-1]))
-			if err := copyDatabase(ctx, list[i-1].daemon.db, filepath.Join(f.b.dir, name)); err != nil {
+			if err := copyDatabase(ctx, list[i-1].daemon.Database, filepath.Join(f.b.dir, name)); err != nil {
 				return nil, err
 			}
 		}
@@ -82,11 +82,11 @@ func (f *filling) database(ctx context.Context, d *measuredDaemon, rows int64) (
 	one := &scaleDatabase{Rows: rows, Seconds: rounded(time.Since(began).Seconds()), daemon: d, ids: slices.Clone(f.ids)}
 	one.Rate = rounded(float64(rows-before) / time.Since(began).Seconds())
 	d.hangUp()
-	if err := d.stop(); err != nil {
+	if err := d.Stop(); err != nil {
 		return nil, err
 	}
 	var err error
-	one.Bytes, err = databaseBytes(d.db)
+	one.Bytes, err = databaseBytes(d.Database)
 	return one, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
@@ -99,10 +100,10 @@ func (c *benchHistoryCmd) check() (list []growth, size int64, err error) {
 		return nil, 0, err
 	}
 	if c.Saves < 10 || c.Saves > 1_000_000 {
-		return nil, 0, usagef("--saves is %d: it is between 10 and 1000000", c.Saves)
+		return nil, 0, cli.Usagef("--saves is %d: it is between 10 and 1000000", c.Saves)
 	}
 	if c.Restores < 1 || c.Restores > 1_000_000 {
-		return nil, 0, usagef("--restores is %d: it is between 1 and 1000000", c.Restores)
+		return nil, 0, cli.Usagef("--restores is %d: it is between 1 and 1000000", c.Restores)
 	}
 	var names []string
 	for _, h := range growths {
@@ -111,12 +112,12 @@ func (c *benchHistoryCmd) check() (list []growth, size int64, err error) {
 	for _, name := range c.Histories {
 		at := slices.Index(names, name)
 		if at < 0 {
-			return nil, 0, usagef("--histories has %q: there are %s", name, strings.Join(names, ", "))
+			return nil, 0, cli.Usagef("--histories has %q: there are %s", name, strings.Join(names, ", "))
 		}
 		list = append(list, growths[at])
 	}
 	if len(list) == 0 {
-		return nil, 0, usagef("--histories names nothing: there are %s", strings.Join(names, ", "))
+		return nil, 0, cli.Usagef("--histories names nothing: there are %s", strings.Join(names, ", "))
 	}
 	return list, sizes[0], nil
 }
@@ -193,7 +194,7 @@ func saveMain(ctx context.Context, client *ipc.Client, state []byte) (*ckpt.Save
 
 // point notes how things stand.
 func (w *historyWay) point() error {
-	size, err := databaseBytes(w.daemon.db)
+	size, err := databaseBytes(w.daemon.Database)
 	if err != nil {
 		return err
 	}
@@ -224,10 +225,10 @@ func (w *historyWay) finish(ctx context.Context, b *bench, c *benchHistoryCmd) e
 		return err
 	}
 	w.daemon.hangUp()
-	if err := w.daemon.stop(); err != nil {
+	if err := w.daemon.Stop(); err != nil {
 		return err
 	}
-	if w.Database, err = databaseBytes(w.daemon.db); err != nil {
+	if w.Database, err = databaseBytes(w.daemon.Database); err != nil {
 		return err
 	}
 	w.Smaller = ratio(float64(w.KeptBytes), float64(w.Database))

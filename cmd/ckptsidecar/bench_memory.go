@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
@@ -41,7 +42,7 @@ func (f *memoryFlags) plan() (*memoryReport, error) {
 		return nil, err
 	}
 	if f.Clients < 1 || f.Clients > 512 || int64(f.Clients)*sizes[0] > 1<<30 {
-		return nil, usagef("--memory-clients is %d: it is between 1 and 512, with states of at most 1 GiB together", f.Clients)
+		return nil, cli.Usagef("--memory-clients is %d: it is between 1 and 512, with states of at most 1 GiB together", f.Clients)
 	}
 	return &memoryReport{Clients: f.Clients, Size: sizes[0], LargeSize: sizes[1]}, checkRounds(1, f.Duration)
 }
@@ -64,12 +65,12 @@ func (b *bench) memoryOfMany(ctx context.Context, during time.Duration, m *memor
 	if err := sleepFor(ctx, during); err != nil {
 		return err
 	}
-	if m.Idle, _, err = processMemory(d.cmd.Process.Pid); err != nil {
+	if m.Idle, _, err = processMemory(d.Cmd.Process.Pid); err != nil {
 		return err
 	}
 	b.shown.Say("memory: %s with states of %s", term.Count(m.Clients, "client"), term.Bytes(m.Size))
 	pool := newStates(b.head.Seed, m.Size)
-	m.Peak, err = peakMemory(d.cmd.Process.Pid, func() error {
+	m.Peak, err = peakMemory(d.Cmd.Process.Pid, func() error {
 		f, err := b.saveLoad(ctx, d, load{clients: m.Clients, during: during}, pool)
 		m.Saves = f.PerSecond
 		return err
@@ -81,7 +82,7 @@ func (b *bench) memoryOfMany(ctx context.Context, during time.Duration, m *memor
 	if err := sleepFor(ctx, 2*during); err != nil {
 		return err
 	}
-	if m.After, _, err = processMemory(d.cmd.Process.Pid); err != nil {
+	if m.After, _, err = processMemory(d.Cmd.Process.Pid); err != nil {
 		return err
 	}
 	return b.end(d)
@@ -94,7 +95,7 @@ func (b *bench) memoryOfLarge(ctx context.Context, m *memoryReport) error {
 	}
 	b.shown.Say("memory: one state of %s", term.Bytes(m.LargeSize))
 	state := newMaterial(b.head.Seed).state(m.LargeSize)
-	m.LargePeak, err = peakMemory(d.cmd.Process.Pid, func() error { return b.saveLarge(ctx, d, state, m) })
+	m.LargePeak, err = peakMemory(d.Cmd.Process.Pid, func() error { return b.saveLarge(ctx, d, state, m) })
 	if err != nil {
 		return err
 	}

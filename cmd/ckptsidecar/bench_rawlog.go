@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"sync"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 // rawLog is the best that a disk gives to many who write to one file: whoever
@@ -81,7 +83,7 @@ func (l *rawLog) flush() {
 	l.waiting, l.turn = nil, &turn{done: make(chan struct{})}
 	l.mu.Unlock()
 	if now.err = l.put(batch); now.err == nil {
-		now.err = syncData(l.file)
+		now.err = osfile.SyncData(l.file)
 	}
 	close(now.done)
 	l.mu.Lock()

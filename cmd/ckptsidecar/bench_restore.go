@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
@@ -90,7 +91,7 @@ func (c *benchRestoreCmd) check() (sizes []int64, need int64, err error) {
 		return nil, 0, err
 	}
 	if c.Saves < 1 || c.Saves > 100_000 {
-		return nil, 0, usagef("--saves is %d: it is between 1 and 100000", c.Saves)
+		return nil, 0, cli.Usagef("--saves is %d: it is between 1 and 100000", c.Saves)
 	}
 	for _, size := range sizes {
 		need += 4 * size

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/program"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
@@ -75,7 +76,7 @@ func (l load) repeat(ctx context.Context, t task, until time.Time) (took []float
 // measuredDaemon is a daemon with a connection for each client, which last
 // from one measurement to the next.
 type measuredDaemon struct {
-	*ownDaemon
+	*program.Daemon
 	mu      sync.Mutex
 	clients []*ipc.Client
 }
@@ -85,7 +86,7 @@ func (d *measuredDaemon) clientOf(n int) *ipc.Client {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for len(d.clients) <= n {
-		c := d.client()
+		c := d.Client()
 		c.Retry = 10 * time.Second // a client that is told to wait waits, and its time counts
 		d.clients = append(d.clients, c)
 	}
@@ -110,7 +111,7 @@ func (b *bench) start(ctx context.Context, name string) (*measuredDaemon, error)
 	if err != nil {
 		return nil, err
 	}
-	d := &measuredDaemon{ownDaemon: own}
+	d := &measuredDaemon{Daemon: own}
 	b.daemons = append(b.daemons, d)
 	return d, nil
 }
@@ -118,10 +119,10 @@ func (b *bench) start(ctx context.Context, name string) (*measuredDaemon, error)
 // end stops a daemon and removes its database.
 func (b *bench) end(d *measuredDaemon) error {
 	d.hangUp()
-	err := d.stop()
-	d.remove()
+	err := d.Stop()
+	d.Remove()
 	if !b.keep {
-		_ = os.RemoveAll(filepath.Dir(d.db))
+		_ = os.RemoveAll(filepath.Dir(d.Database))
 	}
 	return err
 }

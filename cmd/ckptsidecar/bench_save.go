@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
@@ -86,7 +87,7 @@ func (c *benchSaveCmd) plan() (cells []saveCell, need int64, err error) {
 	for _, size := range sizes {
 		for _, clients := range c.Clients {
 			if int64(clients)*size > 1<<30 {
-				return nil, 0, usagef("%d clients with states of %s would need more than 1 GiB of memory: measure fewer or smaller ones", clients, daemon.Size(size))
+				return nil, 0, cli.Usagef("%d clients with states of %s would need more than 1 GiB of memory: measure fewer or smaller ones", clients, daemon.Size(size))
 			}
 			cells = append(cells, saveCell{Clients: clients, Size: size})
 			need = max(need, int64(clients)*size*8)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
@@ -88,15 +89,15 @@ func (c *benchScaleCmd) check() (rows []int64, size int64, err error) {
 	for _, text := range c.Rows {
 		n, err := parseCount(text)
 		if err != nil || n < 100 || n > 100_000_000 {
-			return nil, 0, usagef("--rows has %q: say numbers like 10k or 1m, from 100 to 100m", text)
+			return nil, 0, cli.Usagef("--rows has %q: say numbers like 10k or 1m, from 100 to 100m", text)
 		}
 		if len(rows) > 0 && n <= rows[len(rows)-1] {
-			return nil, 0, usagef("--rows has %s after %s: each must be more than the one before", text, c.Rows[len(rows)-1])
+			return nil, 0, cli.Usagef("--rows has %s after %s: each must be more than the one before", text, c.Rows[len(rows)-1])
 		}
 		rows = append(rows, n)
 	}
 	if len(rows) == 0 {
-		return nil, 0, usagef("--rows names nothing to measure")
+		return nil, 0, cli.Usagef("--rows names nothing to measure")
 	}
 	sizes, err := parseSizes("--size", []string{c.Size}, leastState, 1<<20)
 	if err != nil {

@@ -177,9 +177,9 @@ func (c *benchScaleCmd) round(ctx context.Context, p *probing, operations []scal
 	d := p.daemon
 	defer func() {
 		d.hangUp()
-		_ = d.stop()
+		_ = d.Stop()
 	}()
-	took, err := d.start(ctx)
+	took, err := d.Start(ctx)
 	if err != nil {
 		return err
 	}
@@ -193,8 +193,8 @@ func (c *benchScaleCmd) round(ctx context.Context, p *probing, operations []scal
 		note(k, f)
 	}
 	d.hangUp()
-	d.kill()
-	if took, err = d.start(ctx); err != nil {
+	d.Kill()
+	if took, err = d.Start(ctx); err != nil {
 		return err
 	}
 	note(len(probes)+1, figuresOf([]float64{inMillis(took)}, 0))

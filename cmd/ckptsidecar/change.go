@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
@@ -45,7 +46,7 @@ func relabel(old ckpt.Labels, changes []string) (ckpt.Labels, error) {
 		} else if key, found := strings.CutSuffix(change, "-"); found && key != "" {
 			delete(labels, key)
 		} else {
-			return nil, usagef("%q is no change of a label: write k=v to set it, or k- to take it away", change)
+			return nil, cli.Usagef("%q is no change of a label: write k=v to set it, or k- to take it away", change)
 		}
 	}
 	return labels, checked(ckpt.CheckLabels(labels))

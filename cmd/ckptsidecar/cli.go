@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
@@ -144,14 +144,5 @@ func usageOf(err error) error {
 			command = selected.FullPath()
 		}
 	}
-	return usagef("%v (`%s --help` says more)", err, command)
+	return cli.Usagef("%v (`%s --help` says more)", err, command)
 }
-
-// usagef is an error in how the command was called.
-func usagef(format string, args ...any) error {
-	return &usageError{fmt.Sprintf(format, args...)}
-}
-
-type usageError struct{ message string }
-
-func (e *usageError) Error() string { return e.message }

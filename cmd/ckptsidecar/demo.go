@@ -11,6 +11,8 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/program"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
@@ -23,7 +25,7 @@ type demoCmd struct {
 // for --json.
 type demo struct {
 	a      *app
-	daemon *ownDaemon
+	daemon *program.Daemon
 	steps  int
 	began  time.Time
 	report demoReport
@@ -49,7 +51,7 @@ type demoNote struct {
 
 func (c *demoCmd) Run(ctx context.Context, a *app) error {
 	if c.Steps < 10 || c.Steps > 10_000 {
-		return usagef("--steps is %d: it is between 10 and 10000", c.Steps)
+		return cli.Usagef("--steps is %d: it is between 10 and 10000", c.Steps)
 	}
 	d := &demo{a: a, steps: c.Steps, began: time.Now()}
 	if !a.cli.JSON {
@@ -68,20 +70,20 @@ func (d *demo) perform(ctx context.Context, keep bool) error {
 		return err
 	}
 	defer func() {
-		_ = d.daemon.stop()
+		_ = d.daemon.Stop()
 		if !keep {
-			d.daemon.remove()
+			d.daemon.Remove()
 		}
 	}()
-	d.report.Database, d.report.Steps = d.daemon.db, d.steps
-	d.note("a daemon is ready (pid %d, %s)", d.daemon.cmd.Process.Pid, d.daemon.db)
+	d.report.Database, d.report.Steps = d.daemon.Database, d.steps
+	d.note("a daemon is ready (pid %d, %s)", d.daemon.Cmd.Process.Pid, d.daemon.Database)
 	for _, act := range []func(context.Context) error{d.untilKilled, d.restore, d.untilDone, d.judge, d.audit} {
 		if err := act(ctx); err != nil {
 			return err
 		}
 	}
 	if keep {
-		d.say("\nThe folder %s is yours to look into.", d.daemon.folder)
+		d.say("\nThe folder %s is yours to look into.", d.daemon.Folder)
 	} else {
 		d.say("\nThe folder is removed now; `ckptsidecar demo --keep` leaves it.")
 	}
@@ -119,7 +121,7 @@ func (d *demo) untilKilled(ctx context.Context) error {
 
 // restore asks what is left of the dead agent.
 func (d *demo) restore(ctx context.Context) error {
-	got, _, err := d.daemon.client().Restore(ctx, ckpt.RestoreRequest{Agent: demoAgent, Reason: "the demo killed it"})
+	got, _, err := d.daemon.Client().Restore(ctx, ckpt.RestoreRequest{Agent: demoAgent, Reason: "the demo killed it"})
 	if err != nil {
 		return err
 	}
@@ -150,7 +152,7 @@ func (d *demo) untilDone(ctx context.Context) error {
 
 // judge compares what was saved at the end with the same work done at one go.
 func (d *demo) judge(ctx context.Context) error {
-	last, err := d.daemon.client().Latest(ctx, ckpt.CheckpointFilter{Agent: demoAgent}, true)
+	last, err := d.daemon.Client().Latest(ctx, ckpt.CheckpointFilter{Agent: demoAgent}, true)
 	if err != nil {
 		return err
 	}
@@ -175,7 +177,7 @@ func (d *demo) judge(ctx context.Context) error {
 
 // agent starts a process that does the work from wherever it is.
 func (d *demo) agent(ctx context.Context) (*exec.Cmd, *bufio.Scanner, error) {
-	child, err := d.a.again(ctx, "demo-agent", "--socket", d.daemon.socket, "--steps", fmt.Sprint(d.steps))
+	child, err := d.a.again(ctx, "demo-agent", "--socket", d.daemon.Socket, "--steps", fmt.Sprint(d.steps))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -216,7 +218,7 @@ func (d *demo) say(format string, args ...any) {
 func (d *demo) audit(ctx context.Context) error {
 	tool, err := exec.LookPath("sqlite3")
 	if err != nil {
-		d.say("\nThe sqlite3 command is not installed here; it would show the checkpoints and the audit log of %s.", filepath.Base(d.daemon.db))
+		d.say("\nThe sqlite3 command is not installed here; it would show the checkpoints and the audit log of %s.", filepath.Base(d.daemon.Database))
 		return nil
 	}
 	for _, query := range []string{
@@ -224,12 +226,12 @@ func (d *demo) audit(ctx context.Context) error {
 		"SELECT action, outcome, count(*) AS times, min(at) AS first, max(at) AS last FROM audit_log WHERE agent = 'demo' GROUP BY action, outcome",
 		"SELECT count(*) AS violations FROM audit_violations",
 	} {
-		show := exec.CommandContext(ctx, tool, "-readonly", "-header", "-column", d.daemon.db, query)
+		show := exec.CommandContext(ctx, tool, "-readonly", "-header", "-column", d.daemon.Database, query)
 		out, err := show.CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("sqlite3 cannot read the database: %s", out)
 		}
-		d.say("\n%s\n%s", d.a.out.Bold(fmt.Sprintf("$ sqlite3 -readonly -header -column %s \"%s\"", d.daemon.db, query)), out)
+		d.say("\n%s\n%s", d.a.out.Bold(fmt.Sprintf("$ sqlite3 -readonly -header -column %s \"%s\"", d.daemon.Database, query)), out)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
@@ -94,7 +95,7 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 		}
 	}
 	if slices.ContainsFunc(found, func(f finding) bool { return f.Level == levelFail }) {
-		return &exitError{code: exitFailed}
+		return &cli.ExitError{Code: cli.ExitFailed}
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
-	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 // lookEndpoint looks at the socket as files are looked at; whether somebody
@@ -81,7 +81,7 @@ func lookDisk(_ context.Context, p *patient) []finding {
 	case err != nil:
 		return []finding{fail("mend the disk, or give the database another place", "%s cannot be written: %v", dir, err)}
 	}
-	if memory, network := fileSystem(dir); network {
+	if memory, network := osfile.FileSystem(dir); network {
 		return []finding{fail(do, "%s is on a network file system, where SQLite's locks and its journal do not work", dir)}
 	} else if memory {
 		return []finding{warn(do, "%s is in memory: all is lost when the machine stops", dir)}
@@ -121,7 +121,7 @@ func timeFlush(dir string) (time.Duration, error) {
 
 func lookSpace(_ context.Context, p *patient) []finding {
 	dir := existing(p.db)
-	free, total, err := daemon.DiskSpace(dir)
+	free, total, err := osfile.DiskSpace(dir)
 	const do = "free some, delete checkpoints, or set limits.max_database"
 	switch {
 	case err != nil:

@@ -10,6 +10,7 @@ import (
 	"io"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
@@ -33,7 +34,7 @@ func (c *eventsListCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if c.After < 0 || c.Limit < 0 {
-		return usagef("--after and --limit are counts: neither may be less than 0")
+		return cli.Usagef("--after and --limit are counts: neither may be less than 0")
 	}
 	shown := 0
 	show := func(e ckpt.Event) error {
@@ -162,7 +163,7 @@ func (c *eventsAppendCmd) events(ctx context.Context, a *app) ([]ckpt.NewEvent, 
 		if len(bytes.TrimSpace(line)) > 0 {
 			var e ckpt.NewEvent
 			if err := ckpt.DecodeStrict(line, &e); err != nil {
-				return nil, usagef("line %d is no event: %v", n, err)
+				return nil, cli.Usagef("line %d is no event: %v", n, err)
 			}
 			events = append(events, e)
 		}
@@ -171,7 +172,7 @@ func (c *eventsAppendCmd) events(ctx context.Context, a *app) ([]ckpt.NewEvent, 
 		}
 	}
 	if len(events) == 0 {
-		return nil, usagef("there was no event on standard input")
+		return nil, cli.Usagef("there was no event on standard input")
 	}
 	return events, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 )
 
 type execCmd struct {
@@ -49,19 +50,19 @@ func (c *execCmd) Run(ctx context.Context, a *app) error {
 func (c *execCmd) check(a *app) error {
 	switch {
 	case c.Agent == "":
-		return usagef("say which agent this is: --agent NAME, or $CKPTSIDECAR_AGENT")
+		return cli.Usagef("say which agent this is: --agent NAME, or $CKPTSIDECAR_AGENT")
 	case len(c.Command) == 0:
-		return usagef("say what to run: ckptsidecar exec --agent %s -- COMMAND", c.Agent)
+		return cli.Usagef("say what to run: ckptsidecar exec --agent %s -- COMMAND", c.Agent)
 	case a.cli.Owner != "":
-		return usagef("--owner does not go with exec: the command runs as you, and so its agent is yours")
+		return cli.Usagef("--owner does not go with exec: the command runs as you, and so its agent is yours")
 	case c.MaxRestarts < 0:
-		return usagef("--max-restarts is %d: say 0 for none", c.MaxRestarts)
+		return cli.Usagef("--max-restarts is %d: say 0 for none", c.MaxRestarts)
 	case time.Duration(c.Heartbeat) < 10*time.Millisecond:
-		return usagef("--heartbeat is %s: it is at least 10ms", c.Heartbeat)
+		return cli.Usagef("--heartbeat is %s: it is at least 10ms", c.Heartbeat)
 	case c.HeartbeatTimeout != 0 && c.HeartbeatTimeout <= c.Heartbeat:
-		return usagef("--heartbeat-timeout is %s: it must be longer than --heartbeat, which is %s", c.HeartbeatTimeout, c.Heartbeat)
+		return cli.Usagef("--heartbeat-timeout is %s: it must be longer than --heartbeat, which is %s", c.HeartbeatTimeout, c.Heartbeat)
 	case c.Backoff <= 0 || c.MaxBackoff < c.Backoff:
-		return usagef("--backoff is %s and --max-backoff %s: the first must be more than 0, and the second no less than it", c.Backoff, c.MaxBackoff)
+		return cli.Usagef("--backoff is %s and --max-backoff %s: the first must be more than 0, and the second no less than it", c.Backoff, c.MaxBackoff)
 	}
 	r := c.request(0)
 	return checked(r.Check())
@@ -94,7 +95,7 @@ func lookCommand(name string) (string, error) {
 	case err == nil, errors.Is(err, exec.ErrDot): // it was named so
 		return path, nil
 	case errors.Is(err, os.ErrPermission):
-		return "", &exitError{exitNotExecutable, "cannot run " + name + ": it is not executable"}
+		return "", &cli.ExitError{Code: exitNotExecutable, Message: "cannot run " + name + ": it is not executable"}
 	}
-	return "", &exitError{exitNoCommand, "cannot run " + name + ": there is no such command"}
+	return "", &cli.ExitError{Code: exitNoCommand, Message: "cannot run " + name + ": there is no such command"}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
@@ -189,7 +190,7 @@ func (s *supervisor) claim(ctx context.Context, owner int) (*ckpt.Plan, error) {
 			s.note("daemon_away", "the daemon is away; the command is started when it is back")
 		}
 		if !s.pause(pauses.NextBackOff()) {
-			return nil, &exitError{exitTryLater, "stopped while the daemon was away"}
+			return nil, &cli.ExitError{Code: cli.ExitTryLater, Message: "stopped while the daemon was away"}
 		}
 	}
 }
@@ -218,7 +219,7 @@ func (s *supervisor) mayBegin(plan *ckpt.Plan) error {
 	} else {
 		planText(s.a.stderr, s.a.err, plan, "ckptsidecar exec")
 	}
-	return &exitError{code: code}
+	return &cli.ExitError{Code: code}
 }
 
 // writePlan writes the plan with its state to a file of this user alone.
@@ -447,11 +448,11 @@ func (s *supervisor) goesOn(end *outcome, own bool) bool {
 func (s *supervisor) last(end *outcome) error {
 	switch {
 	case end.fenced:
-		return &exitError{code: exitConflict}
+		return &cli.ExitError{Code: cli.ExitConflict}
 	case end.code == 0:
 		return nil
 	}
-	return &exitError{code: end.code}
+	return &cli.ExitError{Code: end.code}
 }
 
 // pause waits, and answers false where somebody asked to stop meanwhile.

@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 )
 
 // forwardedSignals are those that a program may want to hear about.
@@ -163,12 +165,12 @@ func (c *execChildCmd) Run() error {
 	gate := os.NewFile(3, "gate")
 	var o order
 	if gate == nil || json.NewDecoder(gate).Decode(&o) != nil {
-		return &exitError{code: exitFailed}
+		return &cli.ExitError{Code: cli.ExitFailed}
 	}
 	gate.Close()
 	if !dieWith(o.Parent) {
-		return &exitError{code: exitFailed}
+		return &cli.ExitError{Code: cli.ExitFailed}
 	}
 	err := syscall.Exec(o.Path, o.Args, o.Env)
-	return &exitError{exitNotExecutable, fmt.Sprintf("cannot run %s: %v", o.Path, err)}
+	return &cli.ExitError{Code: exitNotExecutable, Message: fmt.Sprintf("cannot run %s: %v", o.Path, err)}
 }

@@ -8,32 +8,14 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
-
-// The exit codes. Those of the daemon itself come from internal/daemon.
-const (
-	exitDone     = 0
-	exitFailed   = 1
-	exitUsage    = 2
-	exitNotFound = 3
-	exitConflict = 4
-	exitDamaged  = 5
-	exitTryLater = 75 // EX_TEMPFAIL: no daemon, or it is too busy
-)
-
-// exitError is an error with an exit code of its own.
-type exitError struct {
-	code    int
-	message string // "" where everything has been said already
-}
-
-func (e *exitError) Error() string { return e.message }
 
 // fail says what went wrong and gives the exit code; nil is success.
 func (a *app) fail(err error) int {
 	if err == nil {
-		return exitDone
+		return cli.ExitDone
 	}
 	code, message := exitCode(err), messageOf(err)
 	switch {
@@ -54,7 +36,7 @@ func (a *app) failJSON(err error, code int, message string) {
 		Outcome   ckpt.Outcome `json:"outcome,omitempty"`
 		Retryable bool         `json:"retryable"`
 		Exit      int          `json:"exit_code"`
-	}{Detail: message, Retryable: code == exitTryLater, Exit: code}
+	}{Detail: message, Retryable: code == cli.ExitTryLater, Exit: code}
 	var e *ckpt.Error
 	if errors.As(err, &e) {
 		shape.Code, shape.Outcome, shape.Retryable = e.Code, e.OutcomeOrDefault(), e.Retryable()
@@ -65,39 +47,39 @@ func (a *app) failJSON(err error, code int, message string) {
 // exitCode is the one place where errors become exit codes.
 func exitCode(err error) int {
 	var (
-		exit  *exitError
-		usage *usageError
+		exit  *cli.ExitError
+		usage *cli.UsageError
 		end   *daemon.EndError
 		e     *ckpt.Error
 	)
 	switch {
 	case errors.As(err, &exit):
-		return exit.code
+		return exit.Code
 	case errors.As(err, &usage):
-		return exitUsage
+		return cli.ExitUsage
 	case errors.As(err, &end):
 		return end.ExitCode
 	case errors.As(err, &e):
 		return exitOf(e)
 	case daemon.Unreachable(err):
-		return exitTryLater
+		return cli.ExitTryLater
 	}
-	return exitFailed
+	return cli.ExitFailed
 }
 
 func exitOf(e *ckpt.Error) int {
 	switch e.Code {
 	case ckpt.CodeNotFound:
-		return exitNotFound
+		return cli.ExitNotFound
 	case ckpt.CodeConflict, ckpt.CodeFenced, ckpt.CodeBaseMissing, ckpt.CodeIdempotencyMismatch:
-		return exitConflict
+		return cli.ExitConflict
 	case ckpt.CodeCorrupt:
-		return exitDamaged
+		return cli.ExitDamaged
 	}
 	if e.Retryable() {
-		return exitTryLater
+		return cli.ExitTryLater
 	}
-	return exitFailed
+	return cli.ExitFailed
 }
 
 // messageOf is the sentence for people: without the code's name, with what to
@@ -123,10 +105,10 @@ func checked(errs ...error) error {
 	for _, err := range errs {
 		var e *ckpt.Error
 		if errors.As(err, &e) {
-			return usagef("%s", e.Message)
+			return cli.Usagef("%s", e.Message)
 		}
 		if err != nil {
-			return usagef("%v", err)
+			return cli.Usagef("%v", err)
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/foreign"
 )
@@ -67,7 +68,7 @@ type mover struct {
 // runForeign imports what another system has written.
 func (c *importCmd) runForeign(ctx context.Context, a *app) error {
 	if len(c.Files) == 0 {
-		return usagef("name what to import: the files, or for fsm-loop the folder")
+		return cli.Usagef("name what to import: the files, or for fsm-loop the folder")
 	}
 	m := &mover{a: a, options: foreign.Options{Agent: c.Agent, Owner: a.idOwner()}}
 	if !c.Stopped {
@@ -90,7 +91,7 @@ func (c *importCmd) runForeign(ctx context.Context, a *app) error {
 	case m.stopped != nil:
 		return m.stopped
 	case m.failed:
-		return &exitError{code: exitFailed}
+		return &cli.ExitError{Code: cli.ExitFailed}
 	}
 	return nil
 }
@@ -222,7 +223,7 @@ func (m *mover) move(ctx context.Context, p *foreign.Plan) {
 	if !m.report.DryRun {
 		if err := m.send(ctx, p, &r); err != nil {
 			r.Outcome, r.Error, m.failed = foreignFailed, messageOf(err), true
-			if exitCode(err) == exitTryLater {
+			if exitCode(err) == cli.ExitTryLater {
 				m.stopped = err
 			}
 		}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/program"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/foreign"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
@@ -26,7 +28,7 @@ func serveFor(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	socket := ownSocket(folder)
+	socket := program.OwnSocket(folder)
 	cmd := exec.Command("ckptsidecar", "serve", "--while-stdin")
 	cmd.Env = append(os.Environ(), "HOME="+folder, "CKPTSIDECAR_SOCKET="+socket, "CKPTSIDECAR_DB="+filepath.Join(folder, "ckpt.db"))
 	stdin, err := cmd.StdinPipe()
@@ -147,7 +149,7 @@ func TestARefusedStateLeavesNothingBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := call(t, "", "import", "--format", "workflow-snapshot", file, "--socket", socket)
-	if got.code != exitFailed || !strings.Contains(got.stdout, "not imported: run r of w") {
+	if got.code != cli.ExitFailed || !strings.Contains(got.stdout, "not imported: run r of w") {
 		t.Errorf("exit %d, %s%s", got.code, got.stdout, got.stderr)
 	}
 	runs, err := c.Runs(context.Background(), ckpt.RunFilter{Agent: "w"})
@@ -162,11 +164,11 @@ func TestForeignImportsWithoutADaemonSayWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := call(t, "", "import", "--format", "workflow-snapshot", file, file, "--socket", "/nonexistent/sock")
-	if got.code != exitTryLater || !strings.Contains(got.stderr, "ckptsidecar serve") {
+	if got.code != cli.ExitTryLater || !strings.Contains(got.stderr, "ckptsidecar serve") {
 		t.Errorf("exit %d, %s", got.code, got.stderr)
 	}
 	got = call(t, string(longSnapshot(1)), "import", "--format", "workflow-snapshot", "--dry-run", "-", "--json")
-	if got.code != exitDone || !strings.Contains(got.stdout, `"outcome": "would_import"`) {
+	if got.code != cli.ExitDone || !strings.Contains(got.stdout, `"outcome": "would_import"`) {
 		t.Errorf("exit %d, %s%s", got.code, got.stdout, got.stderr)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
@@ -195,9 +196,9 @@ func (a *app) hook(ctx context.Context, args []string) int {
 	}
 	if err != nil {
 		a.tell("ckptsidecar hook: %v", err)
-		return exitDone
+		return cli.ExitDone
 	}
 	a.cli.Socket, a.cli.Owner = g.Socket, g.Owner
 	_ = g.hookHandleCmd.Run(ctx, a) // it answers none
-	return exitDone
+	return cli.ExitDone
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
@@ -64,7 +65,7 @@ func (c *hookUninstallCmd) Run(ctx context.Context, a *app) error {
 // file is the product's file of settings.
 func (c *hookPlace) file(a *app) (string, error) {
 	if c.For == "" {
-		return "", usagef("say which coding agent: --for claude-code, codex or gemini")
+		return "", cli.Usagef("say which coding agent: --for claude-code, codex or gemini")
 	}
 	if c.File != "" {
 		return c.File, nil
@@ -139,7 +140,7 @@ func (c *hookPlace) change(a *app, file string, edit func([]byte) ([]byte, error
 		a.tell("this is what %s would be; nothing was written", file)
 		return false, nil
 	case !c.Yes && !a.interactive:
-		return false, usagef("nobody is there to be asked: say --yes to write this to %s, or --dry-run to only look", file)
+		return false, cli.Usagef("nobody is there to be asked: say --yes to write this to %s, or --dry-run to only look", file)
 	case !c.Yes && !a.agrees(fmt.Sprintf("Write this to %s? [y/N] ", file)):
 		a.tell("nothing was written")
 		return false, nil

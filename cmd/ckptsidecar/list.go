@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
@@ -52,10 +53,10 @@ func (c *listCmd) Run(ctx context.Context, a *app) error {
 
 func (c *listCmd) check() error {
 	if c.Limit < 1 || c.Limit > ckpt.MaxLimit {
-		return usagef("--limit is %d: it is between 1 and %d, or say --all", c.Limit, ckpt.MaxLimit)
+		return cli.Usagef("--limit is %d: it is between 1 and %d, or say --all", c.Limit, ckpt.MaxLimit)
 	}
 	if c.Tree && (c.Kind != "" || len(c.Label) > 0 || c.Suspect != nil || c.Before != "") {
-		return usagef("--tree shows all of an agent or of one run: leave the other choices out")
+		return cli.Usagef("--tree shows all of an agent or of one run: leave the other choices out")
 	}
 	return checked(
 		ckpt.CheckAgentName(c.Agent),

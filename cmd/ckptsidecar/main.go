@@ -1,8 +1,8 @@
 // Command ckptsidecar is the flight recorder of AI agents: the daemon, and
 // every command that a person or a script needs to talk to it.
 //
-// This package may import the root, internal/cli/term, internal/daemon,
-// internal/drift, internal/foreign, internal/hook, internal/ipc,
+// This package may import the root, internal/cli and the packages below it,
+// internal/daemon, internal/drift, internal/foreign, internal/hook, internal/ipc,
 // internal/mcpserver, internal/osfile, client and packaging.
 package main
 

@@ -5,14 +5,10 @@ package main
 import (
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 )
 
 var stopSignals = []os.Signal{os.Interrupt, syscall.SIGTERM}
-
-// ownSocket is an endpoint that only this process's folder has.
-func ownSocket(folder string) string { return filepath.Join(folder, "sock") }
 
 // reloads tells of each SIGHUP. In a terminal that signal keeps its meaning,
 // which is that the terminal has gone.

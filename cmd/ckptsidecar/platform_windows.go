@@ -2,16 +2,12 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 	"syscall"
 )
 
 // Windows sends an interrupt for Ctrl-C and SIGTERM when the console closes,
 // the user logs off or the machine shuts down.
 var stopSignals = []os.Signal{os.Interrupt, syscall.SIGTERM}
-
-// ownSocket is an endpoint of this process alone; pipes have no folders.
-func ownSocket(folder string) string { return `\\.\pipe\` + filepath.Base(folder) }
 
 // reloads tells of nothing: on Windows it is the service manager who asks.
 func reloads(bool) <-chan struct{} { return nil }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
@@ -43,7 +44,7 @@ func (c *policySetCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if (c.File == "") == (len(c.Settings) == 0) {
-		return usagef("say what to set: key=value …, or --file FILE")
+		return cli.Usagef("say what to set: key=value …, or --file FILE")
 	}
 	p, err := c.policy(ctx, a)
 	if err != nil {

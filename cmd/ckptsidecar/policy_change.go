@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
@@ -26,14 +27,14 @@ func changePolicy(old ckpt.Policy, changes []string) (ckpt.Policy, error) {
 	for _, change := range changes {
 		key, value, found := strings.Cut(change, "=")
 		if !found {
-			return ckpt.Policy{}, usagef("%q sets nothing: write key=value, or key= for the default", change)
+			return ckpt.Policy{}, cli.Usagef("%q sets nothing: write key=value, or key= for the default", change)
 		}
 		path := policyPath(key)
 		if !slices.Contains(known, path[0]) {
-			return ckpt.Policy{}, usagef("a policy has no %q: it has %s", path[0], strings.Join(known, ", "))
+			return ckpt.Policy{}, cli.Usagef("a policy has no %q: it has %s", path[0], strings.Join(known, ", "))
 		}
 		if err := setPath(fields, path, policyValue(path, value)); err != nil {
-			return ckpt.Policy{}, usagef("%s: %v", key, err)
+			return ckpt.Policy{}, cli.Usagef("%s: %v", key, err)
 		}
 	}
 	if text, err = json.Marshal(fields); err != nil {

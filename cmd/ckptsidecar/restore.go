@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
@@ -37,7 +38,7 @@ func (c *restoreCmd) Run(ctx context.Context, a *app) error {
 	case c.Output != "":
 		return c.toFile(a, got)
 	case a.out.Terminal && !c.Force && !isText(got.State):
-		return usagef("the state is %s of %s, which a terminal does not show: use -o FILE, or --force", term.Bytes(got.Size), got.ContentType)
+		return cli.Usagef("the state is %s of %s, which a terminal does not show: use -o FILE, or --force", term.Bytes(got.Size), got.ContentType)
 	}
 	_, err = a.stdout.Write(got.State)
 	return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
@@ -38,9 +39,9 @@ func (c *restoreBackupCmd) Run(ctx context.Context, a *app) error {
 	var damaged *daemon.DamagedError
 	switch {
 	case errors.As(err, &damaged):
-		return &exitError{exitDamaged, err.Error()}
+		return &cli.ExitError{Code: cli.ExitDamaged, Message: err.Error()}
 	case errors.Is(err, daemon.ErrRunning):
-		return &exitError{exitConflict, fmt.Sprintf("a daemon has %s: stop it first (ckptsidecar service stop)", config.Database)}
+		return &cli.ExitError{Code: cli.ExitConflict, Message: fmt.Sprintf("a daemon has %s: stop it first (ckptsidecar service stop)", config.Database)}
 	case err != nil:
 		return err
 	case a.cli.JSON:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
@@ -47,8 +48,8 @@ func (c *resumeCmd) Run(ctx context.Context, a *app) error {
 	if err := c.write(a, plan); err != nil {
 		return err
 	}
-	if code := exitOfVerdict(plan.Verdict); code != exitDone {
-		return &exitError{code: code}
+	if code := exitOfVerdict(plan.Verdict); code != cli.ExitDone {
+		return &cli.ExitError{Code: code}
 	}
 	return nil
 }
@@ -79,7 +80,7 @@ const (
 func exitOfVerdict(v ckpt.ResumeVerdict) int {
 	switch v {
 	case ckpt.VerdictFresh, ckpt.VerdictResume:
-		return exitDone
+		return cli.ExitDone
 	case ckpt.VerdictRepair:
 		return exitRepair
 	case ckpt.VerdictAsk:

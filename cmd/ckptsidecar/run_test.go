@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 )
 
 // called is what a command did when it was run inside the test.
@@ -108,7 +110,7 @@ func TestUsageIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			got := call(t, "", tt.args...)
-			if got.code != exitUsage || !strings.Contains(got.stderr, tt.want) || got.stdout != "" {
+			if got.code != cli.ExitUsage || !strings.Contains(got.stderr, tt.want) || got.stdout != "" {
 				t.Errorf("exit %d, stderr %q, stdout %q; want exit 2 and %q", got.code, got.stderr, got.stdout, tt.want)
 			}
 		})
@@ -129,7 +131,7 @@ func TestWithoutADaemonEveryCommandSaysWhatToDo(t *testing.T) {
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			got := call(t, "{}", withSocket(args, "/nonexistent/sock")...)
-			if got.code != exitTryLater || !strings.Contains(got.stderr, "ckptsidecar serve") {
+			if got.code != cli.ExitTryLater || !strings.Contains(got.stderr, "ckptsidecar serve") {
 				t.Errorf("exit %d, stderr %q; want 75 and how to start a daemon", got.code, got.stderr)
 			}
 			if n := strings.Count(got.stderr, "\n"); n != 1 {
@@ -159,7 +161,7 @@ func TestErrorsAreJSONWhereJSONIsAskedFor(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.stderr), &shape); err != nil {
 		t.Fatalf("%v: %q", err, got.stderr)
 	}
-	if shape.Exit != exitTryLater || !shape.Retryable || shape.Detail == "" {
+	if shape.Exit != cli.ExitTryLater || !shape.Retryable || shape.Detail == "" {
 		t.Errorf("%+v", shape)
 	}
 }
@@ -167,7 +169,7 @@ func TestErrorsAreJSONWhereJSONIsAskedFor(t *testing.T) {
 func TestHelpOfEveryCommand(t *testing.T) {
 	for _, p := range commandPaths(t) {
 		got := call(t, "", append(strings.Fields(p), "--help")...)
-		if got.code != exitDone || !strings.Contains(got.stdout, "Usage: ckptsidecar") {
+		if got.code != cli.ExitDone || !strings.Contains(got.stdout, "Usage: ckptsidecar") {
 			t.Errorf("%s --help: exit %d, %q", p, got.code, got.stderr)
 		}
 	}
@@ -190,7 +192,7 @@ func TestPrintConfigIsAFile(t *testing.T) {
 }
 
 func TestEraseAsksForTheName(t *testing.T) {
-	for typed, want := range map[string]int{"a\n": exitTryLater, "yes\n": exitFailed, "": exitFailed} {
+	for typed, want := range map[string]int{"a\n": cli.ExitTryLater, "yes\n": cli.ExitFailed, "": cli.ExitFailed} {
 		var out, errs bytes.Buffer
 		code := run(context.Background(), []string{"erase", "a", "--socket", "/nonexistent/sock"}, process{
 			stdin: strings.NewReader(typed), stdout: &out, stderr: &errs, interactive: true, env: func(string) string { return "" },
@@ -209,7 +211,7 @@ func TestWaitingForInputCanBeStopped(t *testing.T) {
 	for _, args := range [][]string{{"save", "a"}, {"erase", "a"}, {"policy", "set", "a", "--file", "-"}} {
 		var out, errs bytes.Buffer
 		code := run(ctx, args, process{stdin: never, stdout: &out, stderr: &errs, interactive: true, env: func(string) string { return "" }})
-		if code != exitFailed || !strings.Contains(errs.String(), "stopped before it was done") {
+		if code != cli.ExitFailed || !strings.Contains(errs.String(), "stopped before it was done") {
 			t.Errorf("%q: exit %d, %s", args, code, &errs)
 		}
 	}

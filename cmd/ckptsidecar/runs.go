@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
@@ -18,7 +19,7 @@ type paged struct {
 
 func (p *paged) check() error {
 	if p.Limit < 1 || p.Limit > ckpt.MaxLimit {
-		return usagef("--limit is %d: it is between 1 and %d, or say --all", p.Limit, ckpt.MaxLimit)
+		return cli.Usagef("--limit is %d: it is between 1 and %d, or say --all", p.Limit, ckpt.MaxLimit)
 	}
 	return nil
 }

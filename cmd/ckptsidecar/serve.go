@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
@@ -64,7 +65,7 @@ func (c *serveCmd) settings(a *app) (daemon.Config, error) {
 	config := daemon.Default(c.System, a.env)
 	mistakes := errors.Join(c.readFile(&config, a.env), config.Environment(a.env))
 	if err := c.flags(&config, a.cli.Socket); err != nil {
-		return config, usagef("%v", err)
+		return config, cli.Usagef("%v", err)
 	}
 	if err := errors.Join(mistakes, config.Check()); err != nil {
 		return config, daemon.Misconfigured(err)

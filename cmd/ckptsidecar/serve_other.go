@@ -2,6 +2,8 @@
 
 package main
 
+import "github.com/ckptsidecar/ckptsidecar/internal/cli"
+
 func (c *serveCmd) runService(*app) error {
-	return usagef("--as-service is what the service manager of Windows gives")
+	return cli.Usagef("--as-service is what the service manager of Windows gives")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
@@ -192,9 +193,9 @@ func (c *serviceStatusCmd) Run(ctx context.Context, a *app) error {
 	}
 	switch {
 	case !s.Installed:
-		return &exitError{code: exitNotFound}
+		return &cli.ExitError{Code: cli.ExitNotFound}
 	case !s.Running:
-		return &exitError{code: exitFailed}
+		return &cli.ExitError{Code: cli.ExitFailed}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kardianos/service"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/packaging"
 )
 
@@ -81,7 +82,7 @@ func (h *launchdHost) kept() []string { return []string{"the checkpoints and the
 
 func (h *launchdHost) control(verb string) ([]serviceStep, error) {
 	if !h.there() {
-		return nil, &exitError{exitNotFound, errNotInstalled.Error()}
+		return nil, &cli.ExitError{Code: cli.ExitNotFound, Message: errNotInstalled.Error()}
 	}
 	do := map[string]func() error{"start": h.service.Start, "stop": h.service.Stop, "restart": h.service.Restart}[verb]
 	return []serviceStep{{say: verb + " ckptsidecar", do: does(do)}}, nil

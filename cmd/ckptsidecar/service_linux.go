@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 	"github.com/ckptsidecar/ckptsidecar/packaging"
 )
@@ -142,7 +143,7 @@ func noEnvironment(string) string { return "" }
 
 func (h *systemdHost) control(verb string) ([]serviceStep, error) {
 	if h.shipped == "" && !isThere(filepath.Join(h.units, "ckptsidecar.service")) {
-		return nil, &exitError{exitNotFound, errNotInstalled.Error()}
+		return nil, &cli.ExitError{Code: cli.ExitNotFound, Message: errNotInstalled.Error()}
 	}
 	if verb == "restart" { // who calls meanwhile waits in the socket
 		return []serviceStep{h.systemctl("restart", "ckptsidecar.service")}, nil

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/windows/svc"
 	"golang.org/x/sys/windows/svc/mgr"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
@@ -106,7 +107,7 @@ func (h *scmHost) kept() []string { return []string{h.data + ", the checkpoints 
 
 func (h *scmHost) control(verb string) ([]serviceStep, error) {
 	if !h.there() {
-		return nil, &exitError{exitNotFound, errNotInstalled.Error()}
+		return nil, &cli.ExitError{Code: cli.ExitNotFound, Message: errNotInstalled.Error()}
 	}
 	var steps []serviceStep
 	if verb != "start" {

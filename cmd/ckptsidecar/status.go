@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
@@ -25,7 +26,7 @@ func (c *statusCmd) Run(ctx context.Context, a *app) error {
 		statusText(a, s)
 	}
 	if err == nil && s.State != "ready" {
-		return &exitError{code: exitFailed}
+		return &cli.ExitError{Code: cli.ExitFailed}
 	}
 	return err
 }

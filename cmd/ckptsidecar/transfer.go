@@ -7,6 +7,7 @@ import (
 	"os"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
@@ -47,9 +48,9 @@ func (c *importCmd) Run(ctx context.Context, a *app) error {
 	case c.Format != "ndjson":
 		return c.runForeign(ctx, a)
 	case c.DryRun || c.Stopped:
-		return usagef("--dry-run and --stopped go with the foreign formats: name one with --format")
+		return cli.Usagef("--dry-run and --stopped go with the foreign formats: name one with --format")
 	case len(c.Files) > 1:
-		return usagef("one export is imported at a time")
+		return cli.Usagef("one export is imported at a time")
 	}
 	from := a.stdin
 	if len(c.Files) == 1 && c.Files[0] != "-" {

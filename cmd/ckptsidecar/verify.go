@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
@@ -43,7 +44,7 @@ func (f *databaseFlag) existing(ctx context.Context, a *app) (string, error) {
 		return "", err
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return "", &exitError{exitNotFound, fmt.Sprintf("there is no database %s: name one with --db", path)}
+		return "", &cli.ExitError{Code: cli.ExitNotFound, Message: fmt.Sprintf("there is no database %s: name one with --db", path)}
 	}
 	return path, nil
 }
@@ -102,7 +103,7 @@ func verifyText(a *app, r *daemon.VerifyReport) error {
 		}
 	}
 	if n := len(r.Problems); n > 0 {
-		return &exitError{exitDamaged, fmt.Sprintf("%s has %s: keep it as it is, and serve a backup; what is undamaged can still be read and exported", r.Path, term.Count(n, "problem"))}
+		return &cli.ExitError{Code: cli.ExitDamaged, Message: fmt.Sprintf("%s has %s: keep it as it is, and serve a backup; what is undamaged can still be read and exported", r.Path, term.Count(n, "problem"))}
 	}
 	if !a.cli.JSON {
 		fmt.Fprintf(a.stdout, "%s  %s: %s (%s) and %s, head %s\n", a.out.Green("sound"), r.Path,

@@ -15,6 +15,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 // The names of scheduled backups, which sort by their time. Other files in the
@@ -143,7 +144,7 @@ func (b *backups) prepare() error {
 	if err != nil {
 		return err
 	}
-	free, _, err := DiskSpace(b.folder)
+	free, _, err := osfile.DiskSpace(b.folder)
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,11 @@
 //go:build unix
 
-package daemon
+package osfile
 
 import "golang.org/x/sys/unix"
 
-// DiskSpace is what a user may still fill of the disk of a folder, and all
-// there is, in bytes.
+// DiskSpace is how many bytes a user may still write to the disk of a folder, and
+// how many bytes that disk has.
 func DiskSpace(dir string) (free, total int64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {

@@ -1,9 +1,9 @@
-package main
+package osfile
 
 import "golang.org/x/sys/unix"
 
-// fileSystem says whether a folder is in memory or comes over the network.
-func fileSystem(dir string) (memory, network bool) {
+// FileSystem reports whether a folder is in memory or on the network.
+func FileSystem(dir string) (memory, network bool) {
 	var s unix.Statfs_t
 	if unix.Statfs(dir, &s) != nil {
 		return false, false

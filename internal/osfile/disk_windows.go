@@ -1,9 +1,9 @@
-package daemon
+package osfile
 
 import "golang.org/x/sys/windows"
 
-// DiskSpace is what a user may still fill of the disk of a folder, and all
-// there is, in bytes.
+// DiskSpace is how many bytes a user may still write to the disk of a folder, and
+// how many bytes that disk has.
 func DiskSpace(dir string) (free, total int64, err error) {
 	name, err := windows.UTF16PtrFromString(dir)
 	if err != nil {

@@ -1,0 +1,34 @@
+package cli
+
+import "fmt"
+
+// The exit codes. Those of the daemon itself come from internal/daemon.
+const (
+	ExitDone     = 0
+	ExitFailed   = 1
+	ExitUsage    = 2
+	ExitNotFound = 3
+	ExitConflict = 4
+	ExitDamaged  = 5
+	ExitTryLater = 75 // EX_TEMPFAIL: no daemon, or it is too busy
+)
+
+// ExitError is an error with an exit code of its own.
+type ExitError struct {
+	Code    int
+	Message string // empty if the command has already said everything
+}
+
+// Error is the message, which may be empty.
+func (e *ExitError) Error() string { return e.Message }
+
+// Usagef makes an error for a mistake in how the command was called.
+func Usagef(format string, args ...any) error {
+	return &UsageError{fmt.Sprintf(format, args...)}
+}
+
+// UsageError is a mistake in how a command was called.
+type UsageError struct{ message string }
+
+// Error is the message.
+func (e *UsageError) Error() string { return e.message }

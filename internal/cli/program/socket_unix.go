@@ -1,0 +1,8 @@
+//go:build unix
+
+package program
+
+import "path/filepath"
+
+// OwnSocket is the path of a socket in a private folder.
+func OwnSocket(folder string) string { return filepath.Join(folder, "sock") }
