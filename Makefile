@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 SOAK ?= 2h
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint cross bench bench-peers fuzz faults faults-short soak clients clients-go clients-typescript clients-python clients-mcp clients-adapters clients-eino clients-sessions clients-latest dist e2e e2e-systemd e2e-windows $(TARGETS)
+.PHONY: help build test race lint cross bench bench-peers fuzz faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-adapters clients-eino clients-sessions clients-latest dist e2e e2e-systemd e2e-windows $(TARGETS)
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ faults-short: ## the matrix of faults in three minutes
 
 faults: ## all of it, in forty; FAULTS=F8,F9 FROM=F9 SEED=1
 	$(MATRIX) -faults all
+
+mutants: ## plant every mistake of internal/faulttest/mutants and see which test finds it, in an hour; ONLY=ownership/
+	go test -count=1 -timeout 4h ./internal/faulttest/mutants -v -run '^TestMutants$$' -args -plant -only '$(ONLY)'
 
 soak: ## mixed faults for SOAK (2h) under 16 clients, and whether memory, descriptors and files stay flat
 	go test -count=1 -timeout 48h ./internal/faulttest -v -args -test.run '^TestSoak$$' -soak $(SOAK) $(if $(SEED),-seed $(SEED))

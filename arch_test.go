@@ -34,6 +34,9 @@ var arrows = map[string][]string{
 	"internal/cli":          {},
 	"internal/cli/term":     {root},
 
+	// Mistakes for the tests to find; only tests import it.
+	"internal/faulttest/mutants": {},
+
 	// Level 1: one room for each technology or question. None knows its siblings.
 	"internal/db":        {root, "internal/delta", "internal/osfile"},
 	"internal/retention": {root},

@@ -26,7 +26,7 @@ var (
 		"cell_size_check(1)",
 		"foreign_keys(1)",
 		"secure_delete(FAST)", // zeroes what it touches anyway; erase goes further
-		"synchronous(" + synchronous + ")",
+		"synchronous(FULL)",
 		"temp_store(2)",
 		"trusted_schema(0)",
 		"wal_autocheckpoint(0)", // run and watched by maintain.go: its failures are silent

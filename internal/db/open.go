@@ -307,7 +307,7 @@ func (s *Store) format(ctx context.Context) error {
 // readBack trusts no pragma that was not read back.
 func (s *Store) readBack(ctx context.Context) error {
 	want := map[string]string{
-		"journal_mode": "wal", "synchronous": synchronous, "foreign_keys": "1", "auto_vacuum": "2",
+		"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "auto_vacuum": "2",
 		"wal_autocheckpoint": "0", "secure_delete": "2", "trusted_schema": "0",
 	}
 	for pragma, value := range want {

@@ -80,7 +80,7 @@ func (tx *tx) makeRun(agentID int64, name string) (*runRow, error) {
 // else has taken the run over. A writer that knows no epoch is not fenced.
 func (r *runRow) fence(epoch *int64) error {
 	switch {
-	case epoch == nil || *epoch == r.Epoch || plantedNoFence:
+	case epoch == nil || *epoch == r.Epoch:
 		return nil
 	case *epoch < r.Epoch:
 		return ckpt.Errorf(ckpt.CodeFenced, "run %s was taken over: it is at epoch %d, this writer is of epoch %d; stop, or resume the run", r.Name, r.Epoch, *epoch)

@@ -320,15 +320,6 @@ func (w *writer) transaction(batch []*op, retries int) (after []func(), err erro
 		}
 	}
 	w.gotOn()
-	if plantedEarlyAnswers {
-		for _, o := range batch {
-			o.done = true
-			select {
-			case o.wake <- struct{}{}:
-			default:
-			}
-		}
-	}
 	if err := w.do(`COMMIT`); err != nil {
 		w.rollback()
 		return nil, commitError(err)

@@ -91,7 +91,7 @@ func (d *Daemon) cleanUp() {
 func (d *Daemon) command(args ...string) *exec.Cmd {
 	args = slices.Concat(d.Wrap, []string{program}, args)
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append([]string{"HOME=" + d.Dir, "PATH=" + os.Getenv("PATH"), "GOTRACEBACK=all", plantedVariable + "=" + os.Getenv(plantedVariable)}, d.Env...)
+	cmd.Env = append([]string{"HOME=" + d.Dir, "PATH=" + os.Getenv("PATH"), "GOTRACEBACK=all"}, d.Env...)
 	cmd.Dir = d.Dir
 	return cmd
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/faulttest/mutants"
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
@@ -19,9 +20,6 @@ var (
 	seed   = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of all that is random, to play a failure again")
 	rounds = flag.Int("rounds", 20, "how often TestKillNine kills the daemon")
 )
-
-// plantedVariable chooses a planted mistake, in builds that have them.
-const plantedVariable = "CKPTSIDECAR_PLANTED"
 
 // plays are what the test program plays in a process of its own, by the
 // variable that says so.
@@ -60,7 +58,7 @@ func buildAndRun(m *testing.M) (int, error) {
 	}
 	defer os.RemoveAll(dir)
 	program = filepath.Join(dir, "ckptsidecar")
-	build := exec.Command("go", "build", fmt.Sprintf("-race=%t", lookingForRaces), "-tags", buildTags, "-o", program, "../../cmd/ckptsidecar")
+	build := exec.Command("go", "build", fmt.Sprintf("-race=%t", lookingForRaces), "-overlay", os.Getenv(mutants.OverlayVariable), "-o", program, "../../cmd/ckptsidecar")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		return 1, fmt.Errorf("the program does not build: %w", err)

@@ -1,30 +1,27 @@
-//go:build planted && linux
+//go:build linux
 
 package faulttest
 
 import (
 	"os"
 	"testing"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/faulttest/mutants"
 )
 
-// buildTags are those of the program under test: the same as of the tests.
-const buildTags = "planted"
-
-// TestPlanted is the harness's own proof, and half of F10: this is run with a
-// mistake in the program, and must fail.
+// TestPlanted is one half of F10. It runs in a build with a mistake, and must fail.
 func TestPlanted(t *testing.T) {
-	find := map[string]map[string]func(*testing.T){
-		"early":     {"kill -9": func(t *testing.T) { killNine(t, 30, func(l *load) { l.pause = 0 }) }},
-		"normal":    {"replay": tornWrites, "ext4": powerLosses},
-		"keys":      {"kill -9": killed(10)},
-		"fence":     {"kill -9": killed(2)},
-		"retention": {"kill -9": killed(2)},
-		"hash":      {"flipped bits": damageAtRest},
-	}[os.Getenv(plantedVariable)]
-	if find == nil {
-		t.Skip(plantedVariable + " chooses a planted mistake")
+	if os.Getenv(mutants.OverlayVariable) == "" {
+		t.Skip("F10 runs this in builds with a planted mistake")
 	}
-	for name, test := range find {
+	for name, test := range map[string]func(*testing.T){
+		"kill -9 fast": func(t *testing.T) { killNine(t, 30, func(l *load) { l.pause = 0 }) },
+		"kill -9 long": killed(10),
+		"kill -9":      killed(2),
+		"replay":       tornWrites,
+		"ext4":         powerLosses,
+		"flipped bits": damageAtRest,
+	} {
 		t.Run(name, test)
 	}
 }

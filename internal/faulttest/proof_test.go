@@ -9,32 +9,45 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/faulttest/mutants"
 )
 
-func init() { addRow("F10", "the harness itself: planted mistakes", false, plantedMistakes) }
+func init() { addRow("F10", "the harness itself: planted mistakes", true, plantedMistakes) }
 
-// mistakes are planted in builds of their own, and what finds each.
-var mistakes = []struct{ name, what, by, sign string }{
-	{"early", "acknowledged before the commit", "kill -9", `I1: .* is missing|I6: .* is gone`},
-	{"normal", "synchronous=NORMAL", "replay", `bad: [1-9].*`},
-	{"normal", "synchronous=NORMAL", "ext4", `[0-9]+ acknowledged saves are lost`},
-	{"keys", "no idempotency", "kill -9", `I3: .*|I2: .*`},
-	{"fence", "no fencing", "kill -9", `fence: .* was answered with <nil>`},
-	{"retention", "retention one too eager", "kill -9", `I6: .*`},
-	{"hash", "hash not checked", "flipped bits", `I1: .* is served`},
+// mistakes are mutants of internal/faulttest/mutants and what of the harness finds
+// each. The first two gate: the short matrix has them as well.
+var mistakes = []struct{ mutant, by, sign string }{
+	{"answer-before-commit", "kill -9 fast", `I1: .* is missing|I6: .* is gone`},
+	{"synchronous-normal", "replay", `bad: [1-9].*`},
+	{"synchronous-normal", "ext4", `[0-9]+ acknowledged saves are lost`},
+	{"keys-never-replayed", "kill -9 long", `I3: .*|I2: .*`},
+	{"no-fence", "kill -9", `fence: .* was answered with <nil>`},
+	{"retention-one-too-few", "kill -9", `I6: .*`},
+	{"state-hash-unchecked", "flipped bits", `I1: .* is served`},
 }
 
-// plantedMistakes is F10: the harness, built with each mistake in turn, must
-// find it. A harness that finds nothing may be blind.
+// plantedMistakes is F10: the harness must find each mistake in a build of the
+// program that has it. A harness that finds nothing may be blind.
 func plantedMistakes(t *testing.T) {
-	if buildTags != "" {
+	if os.Getenv(mutants.OverlayVariable) != "" {
 		t.Skip("this build has a planted mistake itself")
 	}
-	for _, m := range mistakes {
-		t.Run(m.name+" by "+m.by, func(t *testing.T) {
+	root, err := mutants.Root()
+	must(t, err)
+	list := mistakes
+	if isShort() {
+		list = list[:2]
+	}
+	for _, m := range list {
+		t.Run(m.mutant+" by "+m.by, func(t *testing.T) {
+			mutant, err := mutants.ByName(m.mutant)
+			must(t, err)
+			overlay, err := mutant.Plant(root, t.TempDir())
+			must(t, err)
 			find := "^TestPlanted$/^" + strings.ReplaceAll(m.by, " ", "_") + "$"
-			cmd := exec.Command("go", "test", "-tags", "planted", "-count=1", "-timeout", "10m", "-run", find, "-v", ".", "-seed", fmt.Sprint(*seed))
-			cmd.Env = append(os.Environ(), plantedVariable+"="+m.name)
+			cmd := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-timeout", "10m", "-run", find, "-v", ".", "-seed", fmt.Sprint(*seed))
+			cmd.Env = append(os.Environ(), mutants.OverlayVariable+"="+overlay)
 			out, err := cmd.CombinedOutput()
 			found := regexp.MustCompile(m.sign).FindString(string(out))
 			switch {
@@ -43,9 +56,9 @@ func plantedMistakes(t *testing.T) {
 			case err == nil && strings.Contains(string(out), "--- SKIP"):
 				t.Skipf("what would find it is skipped here:\n%s", tail(string(out), 500))
 			case err == nil || found == "":
-				t.Errorf("%s was not found (seed %d): %v\n%s", m.what, *seed, err, tail(string(out), 3000))
+				t.Errorf("%s was not found (seed %d): %v\n%s", mutant.What, *seed, err, tail(string(out), 3000))
 			default:
-				note(t, "%s, found by %s with seed %d: %s", m.what, m.by, *seed, tail(found, 160))
+				note(t, "%s Found by %s with seed %d: %s", mutant.What, m.by, *seed, tail(found, 160))
 			}
 			count(t, figures{rounds: 1})
 		})

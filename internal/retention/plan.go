@@ -46,7 +46,7 @@ type judge struct {
 func newJudge(h ckpt.History, p ckpt.Policy, now time.Time) judge {
 	list := newestFirst(h.Checkpoints)
 	j := judge{policy: p, now: now, over: Over(h, p, now), anchor: findAnchor(h, list)}
-	j.routine = oldestKept(list, p.RoutineKeep-plantedTooFew)
+	j.routine = oldestKept(list, p.RoutineKeep)
 	j.among = "the newest routine checkpoint"
 	if p.RoutineKeep > 1 {
 		j.among = "among the newest " + strconv.Itoa(p.RoutineKeep) + " routine checkpoints"
