@@ -19,13 +19,17 @@ type restoreBackupCmd struct {
 // Help is what `restore-backup --help` adds.
 func (c *restoreBackupCmd) Help() string {
 	return `The daemon must be stopped: ckptsidecar service stop. The backup is verified first.
-Nothing is deleted: what was there is kept beside it, under a name that is printed.`
+Nothing is deleted: what was there is kept beside it, under a name that is printed.
+Where it is interrupted no daemon starts: run it again, with the same backup to finish it.
+Where root restores into a folder of another user, all is done with that user's rights.`
 }
 
 type restoredShape struct {
-	Database string `json:"database"`
-	Backup   string `json:"backup"`
-	Kept     string `json:"kept,omitempty"` // what was there before
+	Database string   `json:"database"`
+	Backup   string   `json:"backup"`
+	Kept     string   `json:"kept,omitempty"`    // what was there before
+	Earlier  []string `json:"earlier,omitempty"` // what interrupted restores had set aside
+	Undone   bool     `json:"undone,omitempty"`  // an interrupted restore was taken back, and nothing restored
 }
 
 func (c *restoreBackupCmd) Run(ctx context.Context, a *app) error {
@@ -34,7 +38,11 @@ func (c *restoreBackupCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	p := a.progress("checking the backup")
-	kept, err := daemon.RestoreBackup(ctx, c.Backup, config, programVersion(), p.Step)
+	var told error
+	err = daemon.RestoreBackup(ctx, c.Backup, config, programVersion(), p.Step, func(done *daemon.Restored) {
+		p.Done()
+		told = c.tell(a, config.Database, done)
+	})
 	p.Done()
 	var damaged *daemon.DamagedError
 	switch {
@@ -42,14 +50,28 @@ func (c *restoreBackupCmd) Run(ctx context.Context, a *app) error {
 		return &cli.ExitError{Code: cli.ExitDamaged, Message: err.Error()}
 	case errors.Is(err, daemon.ErrRunning):
 		return &cli.ExitError{Code: cli.ExitConflict, Message: fmt.Sprintf("a daemon has %s: stop it first (ckptsidecar service stop)", config.Database)}
-	case err != nil:
-		return err
-	case a.cli.JSON:
-		return term.WriteJSON(a.stdout, restoredShape{config.Database, c.Backup, kept})
 	}
-	fmt.Fprintf(a.stdout, "%s  %s is the backup %s now\n", a.out.Green("restored"), config.Database, c.Backup)
-	if kept != "" {
-		fmt.Fprintf(a.stdout, "what was there is kept as %s; remove it when you are sure\n", kept)
+	return errors.Join(err, told)
+}
+
+// tell ends with what was kept and where.
+func (c *restoreBackupCmd) tell(a *app, database string, done *daemon.Restored) error {
+	if a.cli.JSON {
+		return term.WriteJSON(a.stdout, restoredShape{database, c.Backup, done.Kept, done.Earlier, done.Undone})
+	}
+	if done.Undone {
+		fmt.Fprintf(a.stdout, "%s  %s is what it was before the restore that was interrupted\n", a.out.Green("restored"), database)
+	} else {
+		fmt.Fprintf(a.stdout, "%s  %s is the backup %s now\n", a.out.Green("restored"), database, c.Backup)
+	}
+	for _, earlier := range done.Earlier {
+		fmt.Fprintf(a.stdout, "a restore that was interrupted has kept %s\n", earlier)
+	}
+	switch {
+	case done.Kept != "":
+		fmt.Fprintf(a.stdout, "what was there is kept as %s; remove it when you are sure\n", done.Kept)
+	case !done.Undone:
+		fmt.Fprintln(a.stdout, "nothing was there before, so nothing is kept")
 	}
 	return nil
 }

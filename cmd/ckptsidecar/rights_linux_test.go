@@ -1,11 +1,15 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
 // planter is the uid of a user who plants links for root to follow.
@@ -83,4 +87,75 @@ func TestHookInstallAsRootFollowsNoLinkOfAnother(t *testing.T) {
 	if uid := info.Sys().(*syscall.Stat_t).Uid; uid != planter {
 		t.Errorf("the settings belong to uid %d, not to the owner of the home", uid)
 	}
+}
+
+// TestRestoreBackupAsRootFollowsNoLinkOfAnother: the service's user has planted links to a file of root's at every name
+// that restore-backup writes to. Root restores from a backup that this user may not read.
+func TestRestoreBackupAsRootFollowsNoLinkOfAnother(t *testing.T) {
+	folder := planted(t)
+	target, untouched := precious(t)
+	path, backup := filepath.Join(folder, "ckpt.db"), filepath.Join(t.TempDir(), "backup.db")
+	env := []string{"CKPTSIDECAR_DB=" + path}
+	demo := filepath.Join(t.TempDir(), "ckpt.db")
+	makeDatabase(t, demo)
+	if out, err := asRoot(t, nil, "backup", "--db", demo, backup); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, name := range []string{".failed", ".restoring", "-reserve", "-wal", "-shm", ".lock", ""} {
+		link := path + name
+		must(t, os.Symlink(target, link))
+		out, err := asRoot(t, env, "restore-backup", backup)
+		untouched()
+		if err == nil {
+			t.Logf("with a link at %s: %s", filepath.Base(link), out)
+			wantOwner(t, folder, planter)
+		} else {
+			t.Logf("with a link at %s: refused, %s", filepath.Base(link), out)
+		}
+		must(t, clearFolder(folder))
+	}
+	if out, err := asRoot(t, env, "restore-backup", backup); err != nil {
+		t.Fatalf("without a link: %v, %s", err, out)
+	}
+	wantOwner(t, folder, planter)
+}
+
+// wantOwner checks whose all files in a folder are.
+func wantOwner(t *testing.T, folder string, uid uint32) {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	must(t, err)
+	for _, entry := range entries {
+		info, err := entry.Info()
+		must(t, err)
+		if got := info.Sys().(*syscall.Stat_t).Uid; got != uid && info.Mode().IsRegular() {
+			t.Errorf("%s belongs to uid %d, want %d", entry.Name(), got, uid)
+		}
+	}
+}
+
+func clearFolder(folder string) error {
+	entries, err := os.ReadDir(folder)
+	for _, entry := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(folder, entry.Name())))
+	}
+	return err
+}
+
+// makeDatabase makes a database with nothing in it.
+func makeDatabase(t *testing.T, path string) {
+	t.Helper()
+	s, err := db.Open(t.Context(), db.Options{Path: path, Retention: retention.Plan})
+	must(t, err)
+	must(t, s.Close())
+}
+
+// TestBackupAsRootInAFolderOfAnother: the copy is root's, since it holds what everybody has saved.
+func TestBackupAsRootInAFolderOfAnother(t *testing.T) {
+	folder, path := planted(t), filepath.Join(t.TempDir(), "ckpt.db")
+	makeDatabase(t, path)
+	if out, err := asRoot(t, nil, "backup", "--db", path, filepath.Join(folder, "backup.db")); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	wantOwner(t, folder, 0)
 }

@@ -28,16 +28,20 @@ func Backup(ctx context.Context, path, out string, progress func(done, total int
 // DamagedError says what is wrong with a file that should be a backup.
 type DamagedError = db.DamagedError
 
+// Restored says what RestoreBackup has done.
+type Restored = db.Restored
+
 // ErrRunning means that a daemon has the database.
 var ErrRunning = db.ErrLocked
 
 // RestoreBackup puts a verified backup in the place of the configured database,
-// while no daemon has it. What was there is kept under the name that it answers.
-func RestoreBackup(ctx context.Context, backup string, c Config, version string, progress func(done, total int64)) (kept string, err error) {
-	return db.RestoreBackup(ctx, backup, db.Options{
+// while no daemon has it. tell hears what was kept and where.
+func RestoreBackup(ctx context.Context, backup string, c Config, version string, progress func(done, total int64), tell func(*Restored)) error {
+	_, err := db.RestoreBackup(ctx, backup, db.Options{
 		Path: c.Database, Mode: os.FileMode(c.DatabaseMode), Retention: retention.Plan, Version: version,
 		WriteTimeout: time.Duration(c.WriteTimeout),
-	}, progress)
+	}, progress, tell)
+	return err
 }
 
 // SQLiteVersion is the version of the SQLite that is built in.

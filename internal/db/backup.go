@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/jmoiron/sqlx"
+
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
@@ -43,40 +45,108 @@ func copyTo(ctx context.Context, path, out string, approve func(copied string) e
 		return &OperatorError{"the backup's folder cannot be written", err}
 	}
 	defer os.RemoveAll(folder)
-	copied := filepath.Join(folder, "ckpt.db")
-	if err := copyDatabase(ctx, path, copied); err != nil {
-		return err
-	}
-	if err := approve(copied); err != nil {
-		return err
-	}
-	return publish(copied, out)
-}
-
-func copyDatabase(ctx context.Context, path, out string) error {
-	db, err := pool(path, "ro", 1, verifierPragmas)
+	source, err := openSource(ctx, path)
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	if _, err := db.ExecContext(ctx, `VACUUM INTO ?`, out); err != nil {
-		return fmt.Errorf("the database cannot be copied: %w", err)
+	defer source.close()
+	made, err := source.copyTo(ctx, filepath.Join(folder, "ckpt.db"))
+	if err != nil {
+		return err
+	}
+	defer made.close()
+	if err := approve(made.path); err != nil {
+		return err
+	}
+	return made.publish(out)
+}
+
+// source is a database that is to be copied. Its files are open, so that it can be read also by a process that has
+// given up the rights to open them.
+type source struct {
+	db   *sqlx.DB
+	conn *sqlx.Conn
+}
+
+func openSource(ctx context.Context, path string) (*source, error) {
+	db, err := pool(path, "ro", 1, verifierPragmas)
+	if err != nil {
+		return nil, err
+	}
+	s := &source{db: db}
+	var tables int64
+	if s.conn, err = db.Connx(ctx); err == nil {
+		err = s.conn.GetContext(ctx, &tables, `SELECT count(*) FROM sqlite_schema`) // SQLite opens its files with the first read
+	}
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("the database cannot be read: %w", err)
+	}
+	return s, nil
+}
+
+func (s *source) close() {
+	if s.conn != nil {
+		_ = s.conn.Close()
+	}
+	_ = s.db.Close()
+}
+
+// copied is a finished copy of a database and the handle by which it is known: its name may lie in a folder in which
+// somebody else can exchange files.
+type copied struct {
+	path string
+	file *os.File
+}
+
+// copyTo copies the database on one snapshot into a new file. SQLite may only fill this file and make none: it would
+// make one wherever a link leads.
+func (s *source) copyTo(ctx context.Context, path string) (_ *copied, err error) {
+	c := &copied{path: path}
+	if c.file, err = osfile.OpenPlain(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+		return nil, err
+	}
+	if _, err = s.conn.ExecContext(ctx, `VACUUM INTO ?`, dsn(path, "rw", nil)); err != nil {
+		err = fmt.Errorf("the database cannot be copied: %w", err)
+	} else {
+		err = c.check(path)
+	}
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// check says whether a path names the copy.
+func (c *copied) check(path string) error {
+	ours, err := c.file.Stat()
+	if err != nil {
+		return err
+	}
+	named, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(ours, named) || ours.Size() == 0 {
+		return fmt.Errorf("%s is not the file that was written: somebody has put another in its place", path)
 	}
 	return nil
 }
 
-// publish flushes a finished file and gives it its name, which must be free.
-func publish(file, name string) error {
-	f, err := os.OpenFile(file, os.O_RDWR, 0)
-	if err != nil {
+func (c *copied) close() { _ = c.file.Close() }
+
+// publish flushes a finished copy and gives it its name, which must be free.
+func (c *copied) publish(name string) error {
+	if err := errors.Join(c.file.Chmod(0o600), c.file.Sync()); err != nil {
 		return err
 	}
-	err = errors.Join(f.Chmod(0o600), f.Sync(), f.Close())
-	if err != nil {
+	if err := os.Link(c.path, name); err != nil { // unlike rename it never replaces
 		return err
 	}
-	if err := os.Link(file, name); err != nil { // unlike rename it never replaces
-		return err
+	if err := c.check(name); err != nil {
+		return errors.Join(err, os.Remove(name))
 	}
-	return errors.Join(os.Remove(file), osfile.SyncFolder(filepath.Dir(name)))
+	c.close()
+	return errors.Join(os.Remove(c.path), osfile.SyncFolder(filepath.Dir(name)))
 }

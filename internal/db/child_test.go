@@ -38,6 +38,9 @@ func TestMain(m *testing.M) {
 
 func playChild(role, path string) int {
 	runtime.LockOSThread() // strace counts calls by thread
+	if role == "restore" {
+		return childRestores(path)
+	}
 	s, err := db.Open(context.Background(), options(path, newClock()))
 	if err != nil {
 		var operator *db.OperatorError

@@ -41,7 +41,8 @@ type Options struct {
 	Log           *slog.Logger
 	Version       string
 
-	lock *os.File // held already, by RestoreBackup
+	lock      *os.File // held already, by RestoreBackup, which gives it back
+	restoring bool     // by RestoreBackup, which alone may open what an interrupted restore has left
 }
 
 func (o *Options) setDefaults() {
@@ -140,7 +141,6 @@ func Open(ctx context.Context, opt Options) (_ *Store, err error) {
 
 func (s *Store) takeLock(context.Context) error {
 	if s.opt.lock != nil {
-		s.lock = s.opt.lock
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(s.opt.Path), 0o750); err != nil {
@@ -171,6 +171,11 @@ func lockSoon(path string) (f *os.File, err error) {
 // refuses what is not a plain file of ours. It closes a file only before
 // SQLite has opened any.
 func (s *Store) prepareFile(context.Context) error {
+	if !s.opt.restoring {
+		if err := s.refuseHalfRestored(); err != nil {
+			return err
+		}
+	}
 	info, err := os.Lstat(s.opt.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

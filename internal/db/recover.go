@@ -11,6 +11,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 // health is whether the store acknowledges.
@@ -27,10 +28,20 @@ func (s *Store) marker() string { return s.opt.Path + ".failed" }
 func (s *Store) failStop(fatal *FatalError) {
 	s.log.Error("stopped saving: what is on disk is not certain any more; a fresh process must check it", "error", fatal.Err)
 	note, _ := json.Marshal(map[string]string{"at": ckpt.At(s.opt.Now()).String(), "error": fatal.Err.Error()})
-	if err := os.WriteFile(s.marker(), note, 0o600); err != nil {
+	if err := s.mark(note); err != nil {
 		s.log.Error("the marker of the fault could not be written", "file", s.marker(), "error", err)
 	}
 	close(s.health.failed)
+}
+
+// mark leaves the marker. It writes in place and does not flush: the disk may be full, or may not flush any more.
+func (s *Store) mark(note []byte) error {
+	f, err := osfile.OpenPlain(s.marker(), os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(note)
+	return errors.Join(err, f.Close())
 }
 
 // Failed is closed when the store has stopped acknowledging; the process

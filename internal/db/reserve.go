@@ -11,6 +11,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 // reserveSuffix names the reserve after its database.
@@ -60,12 +61,12 @@ func (s *Store) openReserve(context.Context) error {
 		_ = os.Remove(r.path)
 		return nil
 	}
-	if !info.Mode().IsRegular() || links(info) > 1 {
+	if !osfile.IsPlain(info) {
 		s.log.Warn("no room can be kept for deletes, because its file is no plain file of ours: remove it", "file", r.path)
 		r.base = 0
 		return nil
 	}
-	if r.file, err = os.OpenFile(r.path, os.O_RDWR, 0o600); err != nil {
+	if r.file, err = osfile.OpenPlain(r.path, os.O_RDWR, 0o600); err != nil {
 		s.log.Warn("no room can be kept for deletes", "file", r.path, "error", err)
 		r.file, r.base = nil, 0
 		return nil
@@ -96,7 +97,7 @@ func (r *reserve) hold(least, size int64) error {
 	made := r.file == nil
 	if made {
 		var err error
-		if r.file, err = os.OpenFile(r.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+		if r.file, err = osfile.OpenPlain(r.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 			return err
 		}
 	}

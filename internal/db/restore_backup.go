@@ -2,58 +2,282 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 // companions are the files that may lie beside a database and belong to it.
 var companions = []string{"", "-wal", "-shm"}
 
+// Restored says what RestoreBackup has done.
+type Restored struct {
+	Kept    string   // where what was there is now, "" where nothing was
+	Earlier []string // what restores before this one have set aside, which were interrupted after that
+	Undone  bool     // nothing was restored: the backup was what an interrupted restore had set aside, and it is back
+}
+
 // RestoreBackup puts a backup in the place of the database that opt names, while
 // no daemon has it. The backup is copied and the copy verified first. What was
-// there is kept under another name, which is the answer ("" where nothing was),
-// and the audit log says what was done. progress, which may be nil, hears how
-// the checking goes.
+// there is kept under another name, and the audit log says what was done.
+// progress, which may be nil, hears how the checking goes. tell, which may be
+// nil, hears what was kept and where while the note about it is still there: who
+// is killed before that is told by the next restore.
+//
+// A restore that is interrupted leaves a note, and no daemon starts until
+// another restore has read it. That one finishes what was put in its place,
+// and takes back what was not.
+//
+// Where root restores into a folder that another user controls, the process
+// gives up root's rights for that user's, for good.
 //
 // Its errors are ErrLocked where a daemon has the database, *OperatorError, and
 // *DamagedError where the backup is none.
-func RestoreBackup(ctx context.Context, backup string, opt Options, progress func(done, total int64)) (kept string, err error) {
+func RestoreBackup(ctx context.Context, backup string, opt Options, progress func(done, total int64), tell func(*Restored)) (_ *Restored, err error) {
 	opt.setDefaults()
-	if _, err := os.Lstat(backup); err != nil {
-		return "", &OperatorError{"there is no backup to restore", err}
+	if tell == nil {
+		tell = func(*Restored) {}
 	}
-	s := &Store{opt: opt, log: opt.Log}
-	if err := s.takeLock(ctx); err != nil {
-		return "", err
+	r := &restoring{opt: opt, progress: progress, tell: tell, done: &Restored{}}
+	defer func() { err = r.end(err) }()
+	if r.backup, err = filepath.Abs(backup); err != nil {
+		return nil, err
 	}
-	release := s.lock
-	defer func() { err = errors.Join(err, closeUnlessTaken(release)) }()
-	ready, err := soundCopy(ctx, backup, opt.Path, progress)
+	owner, err := osfile.Controller(filepath.Dir(opt.Path))
 	if err != nil {
-		return "", err
+		return nil, &OperatorError{"the database's folder cannot be looked at", err}
 	}
-	defer os.RemoveAll(filepath.Dir(ready))
-	owner := ownerToBe(opt.Path)
-	if kept, err = s.exchange(ready); err != nil {
-		return kept, err
+	if err := owner.During(func() error { return r.begin(ctx) }); err != nil || r.done.Undone || r.finished {
+		return r.done, err
 	}
-	opt.lock, release = release, nil // from here on it is the store's to close
-	if err := record(ctx, opt, backup, kept); err != nil {
-		return kept, err
+	source, err := r.open(ctx, owner)
+	if err != nil {
+		return nil, err
 	}
-	return kept, owner.give(opt.Path)
+	defer source.close()
+	return r.done, r.replace(ctx, source)
 }
 
-func closeUnlessTaken(f *os.File) error {
-	if f == nil {
-		return nil
+// restoring is one run of RestoreBackup.
+type restoring struct {
+	opt      Options
+	backup   string
+	progress func(done, total int64)
+	tell     func(*Restored)
+	lock     *os.File
+	owner    fileOwner
+	note     note // of this restore
+	done     *Restored
+	finished bool // an interrupted restore of the same backup was finished: there is nothing more to do
+}
+
+// note is the one file that says that a restore is under way. From the moment
+// at which it is on disk until it is gone, no daemon starts.
+//
+// The exchange has one step that decides: the verified copy is renamed from its
+// own folder to the database's name. Before it, everything is taken back; after
+// it, the rest is done. What was set aside is known by its name in the note.
+type note struct {
+	At      string    `json:"at"`
+	Backup  string    `json:"backup"`
+	Size    int64     `json:"size"`
+	Written time.Time `json:"written"` // of the backup: whether the same is asked for again
+	Aside   string    `json:"aside"`
+	Staged  string    `json:"staged"` // the copy, until it has the database's name
+	Earlier []string  `json:"earlier,omitempty"`
+}
+
+func (o *Options) notePath() string { return o.Path + ".restoring" }
+
+// stagings names the folders in which copies are made ready, each of one restore.
+func (o *Options) stagings() string {
+	return filepath.Join(filepath.Dir(o.Path), ".restore-"+filepath.Base(o.Path)+"-")
+}
+
+// sweep removes the folders of copies that interrupted restores have left.
+func (o *Options) sweep() error {
+	found, err := filepath.Glob(o.stagings() + "*")
+	for _, folder := range found {
+		err = errors.Join(err, os.RemoveAll(folder))
 	}
-	return f.Close()
+	return err
+}
+
+// readNote answers nil where no restore was interrupted.
+func (o *Options) readNote() (*note, error) {
+	f, err := osfile.OpenPlain(o.notePath(), os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	n := new(note)
+	if err == nil {
+		defer f.Close()
+		err = json.NewDecoder(f).Decode(n)
+	}
+	if err == nil && (filepath.Dir(n.Aside) != filepath.Dir(o.Path) || !strings.HasPrefix(n.Staged, o.stagings())) {
+		err = errors.New("it names a place elsewhere")
+	}
+	if err != nil {
+		return nil, &OperatorError{fmt.Sprintf("%s should say how far a restore-backup got, and cannot be read: look at the files beside it, and remove it when all is in its place", o.notePath()), err}
+	}
+	return n, nil
+}
+
+// refuseHalfRestored keeps a daemon from what an interrupted restore has left.
+func (s *Store) refuseHalfRestored() error {
+	n, err := s.opt.readNote()
+	if n == nil || err != nil {
+		return err
+	}
+	return &OperatorError{fmt.Sprintf("a restore-backup of %s was interrupted: run it again, with the same backup to finish it, or with %s to go back; what was there before is %s or still in its place",
+		n.Backup, n.Aside, n.Aside), nil}
+}
+
+// begin takes the lock and settles what an interrupted restore has left.
+func (r *restoring) begin(ctx context.Context) error {
+	s := &Store{opt: r.opt, log: r.opt.Log}
+	err := s.takeLock(ctx)
+	r.lock, r.owner = s.lock, ownerToBe(r.opt.Path)
+	if err != nil {
+		return err
+	}
+	left, err := r.opt.readNote()
+	if err != nil {
+		return err
+	}
+	if left == nil {
+		return r.opt.sweep()
+	}
+	if err := r.settle(ctx, left); err != nil {
+		return err
+	}
+	return r.opt.sweep()
+}
+
+// settle finishes an interrupted restore, or takes it back.
+func (r *restoring) settle(ctx context.Context, left *note) error {
+	published, err := r.published(left)
+	if err != nil {
+		return err
+	}
+	r.done.Earlier = left.Earlier
+	if !published {
+		r.done.Undone = r.backup == left.Aside
+		return r.takeBack(left)
+	}
+	info, err := os.Lstat(r.backup)
+	same := err == nil && r.backup == left.Backup && info.Size() == left.Size && info.ModTime().Equal(left.Written)
+	if same {
+		r.done.Kept, r.finished = keptOf(left.Aside), true
+		return r.finish(ctx, left)
+	}
+	// Another backup is asked for, perhaps because this one cannot be opened. The note stays until its own replaces it.
+	if kept := keptOf(left.Aside); kept != "" {
+		r.done.Earlier = append(r.done.Earlier, kept)
+	}
+	return nil
+}
+
+// published says whether the copy has got the database's name.
+func (r *restoring) published(n *note) (bool, error) {
+	staged, err := os.Lstat(n.Staged)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	there, err := os.Lstat(r.opt.Path) // a file system may show both names after a loss of power
+	return err == nil && os.SameFile(staged, there), nil
+}
+
+// takeBack puts what was set aside back into its place. The note goes before
+// the copy does: without the copy it would say that the copy is in its place.
+func (r *restoring) takeBack(left *note) error {
+	for _, suffix := range slices.Backward(companions) {
+		from, to := left.Aside+suffix, r.opt.Path+suffix
+		if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if _, err := os.Lstat(to); err == nil {
+			return &OperatorError{fmt.Sprintf("a restore-backup was interrupted, and now both %s and %s are there: move away the one that is not wanted, and run it again", from, to), nil}
+		}
+		if err := os.Rename(from, to); err != nil {
+			return fmt.Errorf("what was set aside as %s cannot be put back: %w", from, err)
+		}
+	}
+	if err := osfile.SyncFolder(filepath.Dir(r.opt.Path)); err != nil {
+		return err
+	}
+	if r.done.Undone {
+		r.tell(r.done)
+	}
+	return r.removeNote()
+}
+
+func (r *restoring) removeNote() error {
+	return errors.Join(os.Remove(r.opt.notePath()), osfile.SyncFolder(filepath.Dir(r.opt.Path)))
+}
+
+// keptOf names what of a database was set aside, "" where nothing was.
+func keptOf(aside string) string {
+	for _, suffix := range companions {
+		if _, err := os.Lstat(aside + suffix); err == nil {
+			return aside + suffix
+		}
+	}
+	return ""
+}
+
+// open verifies the backup and opens it. Root's rights are used for that alone,
+// and only where the folder's owner may not read the backup.
+func (r *restoring) open(ctx context.Context, owner osfile.Owner) (*source, error) {
+	var info fs.FileInfo
+	readable := owner.During(func() (err error) {
+		f, err := os.Open(r.backup)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		info, err = f.Stat()
+		return err
+	}) == nil
+	if readable {
+		if err := owner.Become(); err != nil {
+			return nil, err
+		}
+	} else {
+		var err error
+		if info, err = os.Stat(r.backup); err != nil {
+			return nil, &OperatorError{"there is no backup to restore", err}
+		}
+	}
+	r.note.Backup, r.note.Size, r.note.Written = r.backup, info.Size(), info.ModTime()
+	report, err := Verify(ctx, r.backup, r.progress)
+	if err != nil {
+		return nil, err
+	}
+	if len(report.Problems) > 0 {
+		return nil, &DamagedError{report}
+	}
+	source, err := openSource(ctx, r.backup)
+	if err != nil {
+		return nil, err
+	}
+	if err := owner.Become(); err != nil {
+		source.close()
+		return nil, err
+	}
+	return source, nil
 }
 
 // DamagedError says what is wrong with a file that should be a backup.
@@ -63,67 +287,121 @@ func (e *DamagedError) Error() string {
 	return fmt.Sprintf("%s is damaged, so it is not restored: %s; take an older backup", e.Report.Path, e.Report.Problems[0])
 }
 
-// soundCopy is a copy of a backup, in a closed folder beside the place where it
-// is to go, that has been verified.
-func soundCopy(ctx context.Context, backup, path string, progress func(done, total int64)) (string, error) {
-	report, err := Verify(ctx, backup, progress)
+// replace copies the backup, verifies the copy, and exchanges it for what is there.
+func (r *restoring) replace(ctx context.Context, source *source) error {
+	if err := r.stage(ctx, source); err != nil {
+		return errors.Join(err, os.RemoveAll(filepath.Dir(r.note.Staged)))
+	}
+	if err := r.exchange(); err != nil {
+		return err
+	}
+	if err := r.finish(ctx, &r.note); err != nil {
+		return fmt.Errorf("the backup is in its place, and cannot be opened; what was there is %s: %w", r.note.Aside, err)
+	}
+	return nil
+}
+
+// stage makes a flushed copy of the backup, in a closed folder beside the place
+// where it is to go, that has been verified.
+func (r *restoring) stage(ctx context.Context, source *source) error {
+	folder, err := os.MkdirTemp(filepath.Split(r.opt.stagings() + "*")) // 0700
 	if err != nil {
-		return "", err
+		return &OperatorError{"the database's folder cannot be written", err}
+	}
+	r.note.Staged = filepath.Join(folder, "ckpt.db")
+	made, err := source.copyTo(ctx, r.note.Staged)
+	if err != nil {
+		return err
+	}
+	defer made.close()
+	report, err := Verify(ctx, made.path, nil)
+	if err != nil {
+		return err
 	}
 	if len(report.Problems) > 0 {
-		return "", &DamagedError{report}
+		return &DamagedError{report}
 	}
-	folder, err := os.MkdirTemp(filepath.Dir(path), ".restore-")
-	if err != nil {
-		return "", &OperatorError{"the database's folder cannot be written", err}
-	}
-	copied := filepath.Join(folder, "ckpt.db")
-	if err := copyDatabase(ctx, backup, copied); err != nil {
-		return "", errors.Join(err, os.RemoveAll(folder))
-	}
-	if report, err = Verify(ctx, copied, nil); err == nil && len(report.Problems) > 0 {
-		err = &DamagedError{report}
-	}
-	if err != nil {
-		return "", errors.Join(err, os.RemoveAll(folder))
-	}
-	return copied, nil
+	return errors.Join(made.check(made.path), made.file.Chmod(r.opt.Mode), made.file.Sync(), osfile.SyncFolder(folder))
 }
 
-// exchange moves away what is there and puts the copy in its place. Until it is
-// done the marker of a fault lies beside them, so that a daemon that is started
-// after a crash in the middle does not begin anew with an empty database.
-func (s *Store) exchange(ready string) (kept string, err error) {
-	path := s.opt.Path
-	if err := os.WriteFile(s.marker(), []byte(`{"error":"a backup was being restored"}`), 0o600); err != nil {
-		return "", &OperatorError{"the database's folder cannot be written", err}
+// exchange moves away what is there and puts the copy in its place.
+func (r *restoring) exchange() error {
+	path, folder := r.opt.Path, filepath.Dir(r.opt.Path)
+	r.note.At, r.note.Earlier = ckpt.At(r.opt.Now()).String(), r.done.Earlier
+	r.note.Aside = freeName(path + ".before-" + r.opt.Now().UTC().Format("20060102T150405.000Z"))
+	text, err := json.Marshal(r.note)
+	if err != nil {
+		return err
 	}
-	aside := path + ".before-" + s.opt.Now().UTC().Format("20060102T150405.000Z")
+	draft := filepath.Join(filepath.Dir(r.note.Staged), "note")
+	err = osfile.Write(draft, text, 0o600)
+	if err == nil {
+		err = errors.Join(os.Rename(draft, r.opt.notePath()), osfile.SyncFolder(folder))
+	}
+	if err != nil {
+		return &OperatorError{"the database's folder cannot be written", err}
+	}
 	for _, suffix := range companions {
-		err := os.Rename(path+suffix, aside+suffix)
-		switch {
-		case err == nil && suffix == "":
-			kept = aside
-		case err != nil && !errors.Is(err, fs.ErrNotExist):
-			return kept, fmt.Errorf("what is there cannot be moved away: %w", err)
+		if err := os.Rename(path+suffix, r.note.Aside+suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(fmt.Errorf("what is there cannot be moved away: %w", err), r.takeBack(&r.note))
 		}
 	}
-	if err := publish(ready, path); err != nil {
-		return kept, fmt.Errorf("the backup cannot be put into its place; what was there is %s: %w", kept, err)
+	r.done.Kept = keptOf(r.note.Aside)
+	if err := osfile.SyncFolder(folder); err != nil {
+		return errors.Join(err, r.takeBack(&r.note))
 	}
-	return kept, errors.Join(os.Chmod(path, s.opt.Mode), os.Remove(s.marker()), osfile.SyncFolder(filepath.Dir(path)))
+	if err := os.Rename(r.note.Staged, path); err != nil {
+		return errors.Join(fmt.Errorf("the backup cannot be put into its place: %w", err), r.takeBack(&r.note))
+	}
+	return errors.Join(osfile.SyncFolder(folder), osfile.SyncFolder(filepath.Dir(r.note.Staged)))
 }
 
-// record opens the restored database, which proves that a daemon can, and
-// writes into its audit log where it comes from.
-func record(ctx context.Context, opt Options, backup, kept string) error {
+// freeName is a name that neither a database nor one of its companions has.
+func freeName(name string) string {
+	for n := 1; ; n++ {
+		try := name
+		if n > 1 {
+			try = fmt.Sprintf("%s-%d", name, n)
+		}
+		if keptOf(try) == "" {
+			return try
+		}
+	}
+}
+
+// finish opens the restored database, which proves that a daemon can, writes
+// into its audit log where it comes from, and takes the note away. It may find
+// that the row is there already.
+func (r *restoring) finish(ctx context.Context, n *note) error {
+	opt := r.opt
+	opt.lock, opt.restoring = r.lock, true
 	s, err := Open(ctx, opt)
 	if err != nil {
 		return err
 	}
 	err = s.write(&op{owner: daemon, apply: func(tx *tx) error {
+		var rows int64
+		if _, err := tx.get(&rows, `SELECT count(*) FROM audit_log WHERE n > (SELECT n - 64 FROM audit_head) AND action = 'restore_backup'
+			AND json_extract(detail, '$.set_aside') = ?`, n.Aside); err != nil || rows > 0 {
+			return err
+		}
 		return tx.audit(auditEntry{Who: daemon, PID: os.Getpid(), Action: "restore_backup", Outcome: outcomeDone,
-			Detail: map[string]any{"backup": backup, "kept": kept}})
+			Detail: map[string]any{"backup": n.Backup, "kept": keptOf(n.Aside), "set_aside": n.Aside}})
 	}})
-	return errors.Join(err, s.Close())
+	if err == nil {
+		r.tell(r.done)
+		err = errors.Join(os.RemoveAll(filepath.Dir(n.Staged)), r.removeNote())
+	}
+	return errors.Join(err, s.Close(), r.owner.give(r.opt.Path))
+}
+
+// end gives the lock back. A failure does not keep what earlier restores have set aside from being named.
+func (r *restoring) end(err error) error {
+	if r.lock != nil {
+		err = errors.Join(err, r.lock.Close())
+	}
+	if err != nil && len(r.done.Earlier) > 0 {
+		err = fmt.Errorf("%w (a restore that was interrupted has kept %s)", err, strings.Join(r.done.Earlier, ", "))
+	}
+	return err
 }

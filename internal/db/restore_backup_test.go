@@ -20,12 +20,12 @@ func TestRestoreBackup(t *testing.T) {
 	before := save(t, s, ann, "a", ckpt.KindRecovery, "1")
 	must(t, db.Backup(t.Context(), path, backup, nil))
 	after := save(t, s, ann, "a", ckpt.KindRecovery, "2")
-	if _, err := db.RestoreBackup(t.Context(), backup, options(path, newClock()), nil); !errors.Is(err, db.ErrLocked) {
+	if _, err := db.RestoreBackup(t.Context(), backup, options(path, newClock()), nil, nil); !errors.Is(err, db.ErrLocked) {
 		t.Fatalf("under a daemon: %v", err)
 	}
 	must(t, s.Close())
 
-	kept, err := db.RestoreBackup(t.Context(), backup, options(path, newClock()), nil)
+	first, err := db.RestoreBackup(t.Context(), backup, options(path, newClock()), nil, nil)
 	must(t, err)
 	holds(t, path, map[string]bool{before.ID: true, after.ID: false})
 	report := sound(t, path)
@@ -33,19 +33,30 @@ func TestRestoreBackup(t *testing.T) {
 		t.Errorf("the audit log of %d rows ends with %q", report.AuditRows, got)
 	}
 
-	again, err := db.RestoreBackup(t.Context(), kept, options(path, newClock()), nil)
+	again, err := db.RestoreBackup(t.Context(), first.Kept, options(path, newClock()), nil, nil)
 	must(t, err)
 	holds(t, path, map[string]bool{before.ID: true, after.ID: true})
-	for _, file := range []string{kept, again, backup} {
+	if first.Kept == again.Kept {
+		t.Errorf("both have kept %s", first.Kept)
+	}
+	for _, file := range []string{first.Kept, again.Kept, backup} {
 		if _, err := os.Stat(file); err != nil {
 			t.Errorf("%s is gone", file)
 		}
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, ".re*")); len(left) > 0 {
-		t.Errorf("left over: %v", left)
-	}
+	nothingLeft(t, path)
 	if _, err := os.Stat(path + ".failed"); err == nil {
 		t.Error("the marker of a fault is left")
+	}
+}
+
+// nothingLeft checks that a restore has left no note and no copy.
+func nothingLeft(t *testing.T, path string) {
+	t.Helper()
+	for _, pattern := range []string{path + ".restoring*", path + ".failed", filepath.Join(filepath.Dir(path), ".*")} {
+		if left, _ := filepath.Glob(pattern); len(left) > 0 {
+			t.Errorf("left over: %v", left)
+		}
 	}
 }
 
@@ -64,10 +75,10 @@ func holds(t *testing.T, path string, want map[string]bool) {
 func TestRestoreBackupWhereNothingIs(t *testing.T) {
 	source := closedDatabase(t)
 	path := filepath.Join(t.TempDir(), "new", "ckpt.db")
-	kept, err := db.RestoreBackup(t.Context(), source, options(path, newClock()), nil)
+	done, err := db.RestoreBackup(t.Context(), source, options(path, newClock()), nil, nil)
 	must(t, err)
-	if kept != "" {
-		t.Errorf("kept %s, where nothing was", kept)
+	if done.Kept != "" {
+		t.Errorf("kept %s, where nothing was", done.Kept)
 	}
 	sound(t, path)
 }
@@ -78,7 +89,7 @@ func TestRestoreBackupRefusals(t *testing.T) {
 	path := closedDatabase(t)
 	text, err := os.ReadFile(path)
 	must(t, err)
-	_, err = db.RestoreBackup(t.Context(), damagedPath, options(path, newClock()), nil)
+	_, err = db.RestoreBackup(t.Context(), damagedPath, options(path, newClock()), nil, nil)
 	var damage *db.DamagedError
 	if !errors.As(err, &damage) || !strings.Contains(err.Error(), damagedPath) {
 		t.Errorf("a damaged backup: %v", err)
@@ -87,7 +98,7 @@ func TestRestoreBackupRefusals(t *testing.T) {
 	sqlite3(t, foreign, "CREATE TABLE t (x)")
 	for _, file := range []string{foreign, path + ".none"} {
 		var operator *db.OperatorError
-		if _, err := db.RestoreBackup(t.Context(), file, options(path, newClock()), nil); !errors.As(err, &operator) {
+		if _, err := db.RestoreBackup(t.Context(), file, options(path, newClock()), nil, nil); !errors.As(err, &operator) {
 			t.Errorf("%s: %v", file, err)
 		}
 	}
@@ -113,7 +124,7 @@ func TestACrashInTheMiddleOfARestoreBeginsNothingAnew(t *testing.T) {
 	if s, err := db.Open(t.Context(), options(path, newClock())); !errors.As(err, &operator) {
 		t.Fatalf("a daemon began anew: %v, %v", s, err)
 	}
-	_, err := db.RestoreBackup(t.Context(), path+".before", options(path, newClock()), nil)
+	_, err := db.RestoreBackup(t.Context(), path+".before", options(path, newClock()), nil, nil)
 	must(t, err)
 	sound(t, path)
 }

@@ -18,6 +18,12 @@ import (
 // calls, and answers what it said.
 func underStrace(t *testing.T, path, calls, inject string) []string {
 	t.Helper()
+	return underStraceAs(t, "save", path, calls, inject)
+}
+
+// underStraceAs is the same for a child of any role.
+func underStraceAs(t *testing.T, role, path, calls, inject string) []string {
+	t.Helper()
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("strace is not installed")
@@ -26,7 +32,7 @@ func underStrace(t *testing.T, path, calls, inject string) []string {
 		t.Skipf("strace may not trace here: %s", out)
 	}
 	wrapper := []string{strace, "-f", "-qq", "-o", filepath.Join(t.TempDir(), "trace"), "-e", "trace=" + calls, "-e", "inject=" + inject}
-	return startChild(t, "save", path, 0, wrapper...).all(t)
+	return startChild(t, role, path, 0, wrapper...).all(t)
 }
 
 // holdTo opens the database after a fault, has the client ask again for all

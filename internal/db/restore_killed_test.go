@@ -1,0 +1,206 @@
+//go:build linux
+
+package db_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+)
+
+// allPoints has a test kill at every system call, and not at a sample of them.
+const allPoints = "CKPTSIDECAR_TEST_ALL_POINTS"
+
+// childRestores restores the file that lies beside the database as "backup".
+func childRestores(path string) int {
+	_, err := db.RestoreBackup(context.Background(), filepath.Join(filepath.Dir(path), "backup"), options(path, newClock()), nil, func(done *db.Restored) {
+		fmt.Println("kept", done.Kept)
+	})
+	if err != nil {
+		fmt.Println("restore", err)
+		return 1
+	}
+	fmt.Println("restored")
+	return 0
+}
+
+// scene is a backup, and a database with a save that the backup does not have. That save is in the write-ahead log
+// alone, as after a crash.
+type scene struct {
+	dir, path, backup string
+	before, after     *ckpt.Saved
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	dir := t.TempDir()
+	x := &scene{dir: dir, path: filepath.Join(dir, "ckpt.db"), backup: filepath.Join(dir, "backup")}
+	from := filepath.Join(t.TempDir(), "ckpt.db")
+	s := openWith(t, options(from, newClock()))
+	x.before = save(t, s, ann, "a", ckpt.KindRecovery, "1")
+	must(t, db.Backup(t.Context(), from, x.backup, nil))
+	s.CopyWAL()
+	x.after = save(t, s, ann, "a", ckpt.KindRecovery, "2")
+	for _, suffix := range []string{"", "-wal"} {
+		text, err := os.ReadFile(from + suffix) // nobody writes just now
+		must(t, err)
+		must(t, os.WriteFile(x.path+suffix, text, 0o600))
+	}
+	must(t, s.Close())
+	return x
+}
+
+// oldIn checks that a set-aside database has the save that the backup does not have.
+func (x *scene) oldIn(t *testing.T, path string) {
+	t.Helper()
+	if path == "" {
+		t.Fatal("nothing was kept")
+	}
+	holds(t, path, map[string]bool{x.before.ID: true, x.after.ID: true})
+}
+
+// TestRestoreKilledAtACall kills a restore at its system calls. After each, a daemon finds the old database, or the
+// backup, or refuses to start; and the same command again finishes the restore and says where the old one is.
+func TestRestoreKilledAtACall(t *testing.T) {
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip("strace is not installed")
+	}
+	calls := map[string]int{ // and how many of its calls are passed over after each one in a sample
+		"renameat,renameat2,rename": 1, "unlinkat,unlink,mkdirat": 2, "fsync,fdatasync": 3, "ftruncate": 2, "fchmod": 1, "pwrite64": 29,
+	}
+	points := 0
+	for call, step := range calls {
+		if os.Getenv(allPoints) != "" {
+			step = 1
+		}
+		for n := 1; ; n += step {
+			killed := false
+			ok := t.Run(fmt.Sprintf("%s %d", call, n), func(t *testing.T) {
+				x := newScene(t)
+				said := startChild(t, "restore", x.path, 0, strace, "-f", "-qq", "-o", filepath.Join(t.TempDir(), "trace"),
+					"-e", "trace="+call, "-e", fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", call, n)).all(t)
+				killed = !has(said, "restored")
+				if killed {
+					x.neverBetween(t)
+				}
+				x.again(t, said)
+			})
+			if !ok || !killed {
+				break
+			}
+			points++
+		}
+	}
+	t.Logf("killed at %d points", points)
+	if points < 15 {
+		t.Errorf("it was killed at %d points only", points)
+	}
+}
+
+// neverBetween starts a daemon on a copy of what was left: it finds the old database or the backup, or refuses.
+func (x *scene) neverBetween(t *testing.T) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "copy")
+	if out, err := exec.Command("cp", "-a", x.dir, dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	path := filepath.Join(dir, "ckpt.db")
+	if note, err := os.ReadFile(path + ".restoring"); err == nil { // it names places
+		must(t, os.WriteFile(path+".restoring", []byte(strings.ReplaceAll(string(note), x.dir, dir)), 0o600))
+	}
+	s, err := db.Open(t.Context(), options(path, newClock()))
+	var operator *db.OperatorError
+	if errors.As(err, &operator) {
+		if !strings.Contains(err.Error(), "restore-backup") {
+			t.Errorf("the refusal does not say why: %v", err)
+		}
+		return
+	}
+	must(t, err)
+	defer s.Close()
+	if _, err := s.Checkpoint(t.Context(), ann, x.before.ID, true); err != nil {
+		t.Errorf("what both have is not there: %v", err)
+	}
+	rows := sqlite3(t, "-readonly", path, "SELECT count(*) FROM audit_log WHERE action = 'restore_backup'")
+	if _, err := s.Checkpoint(t.Context(), ann, x.after.ID, true); (err == nil) == (rows == "1") {
+		t.Errorf("it is neither the old database nor the backup: %v, %s rows", err, rows)
+	}
+}
+
+// again runs the same command again and checks that both databases are accounted for.
+func (x *scene) again(t *testing.T, said []string) {
+	t.Helper()
+	var kept []string // all that was ever told
+	for _, line := range said {
+		if name, ok := strings.CutPrefix(line, "kept "); ok {
+			kept = append(kept, name)
+		}
+	}
+	if !has(said, "restored") {
+		done, err := db.RestoreBackup(t.Context(), x.backup, options(x.path, newClock()), nil, nil)
+		must(t, err)
+		kept = append(append(kept, done.Earlier...), done.Kept)
+	}
+	x.oldIn(t, kept[0])
+	holds(t, x.path, map[string]bool{x.before.ID: true, x.after.ID: false})
+	if rows := sqlite3(t, "-readonly", x.path, "SELECT count(*) FROM audit_log WHERE action = 'restore_backup'"); rows != "1" {
+		t.Errorf("%s rows say that it was restored", rows)
+	}
+	sound(t, x.path)
+	nothingLeft(t, x.path)
+}
+
+// TestInterruptedRestoreWithAnotherBackup: what was not put in its place is taken back, what was is finished, and all
+// that was ever set aside is named.
+func TestInterruptedRestoreWithAnotherBackup(t *testing.T) {
+	for _, at := range []string{"renameat:signal=SIGKILL:when=3", "renameat:signal=SIGKILL:when=5", "renameat:signal=SIGKILL:when=6", "unlinkat:signal=SIGKILL:when=4"} {
+		t.Run(at, func(t *testing.T) {
+			x := newScene(t)
+			said := underStraceAs(t, "restore", x.path, "renameat,unlinkat", at)
+			if has(said, "restored") {
+				t.Skipf("this machine makes other calls: %v", said)
+			}
+			other := closedDatabase(t)
+			done, err := db.RestoreBackup(t.Context(), other, options(x.path, newClock()), nil, nil)
+			must(t, err)
+			found := false
+			for _, kept := range append(done.Earlier, done.Kept) {
+				s := openWith(t, options(kept, newClock()))
+				_, err := s.Checkpoint(t.Context(), ann, x.after.ID, true)
+				found = found || err == nil
+				must(t, s.Close())
+			}
+			if !found {
+				t.Errorf("none of what was kept is the old database: %+v", done)
+			}
+			sound(t, x.path)
+			nothingLeft(t, x.path)
+		})
+	}
+}
+
+// TestInterruptedRestoreIsTakenBack: to name what was set aside is to go back.
+func TestInterruptedRestoreIsTakenBack(t *testing.T) {
+	x := newScene(t)
+	said := underStraceAs(t, "restore", x.path, "renameat", "renameat:signal=SIGKILL:when=5")
+	asides, _ := filepath.Glob(x.path + ".before-*Z")
+	if has(said, "restored") || len(asides) != 1 {
+		t.Fatalf("%v, %v", said, asides)
+	}
+	done, err := db.RestoreBackup(t.Context(), asides[0], options(x.path, newClock()), nil, nil)
+	must(t, err)
+	if !done.Undone || done.Kept != "" {
+		t.Errorf("%+v", done)
+	}
+	nothingLeft(t, x.path)
+	x.oldIn(t, x.path)
+}
