@@ -5,7 +5,6 @@ package faulttest
 import (
 	"flag"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -13,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
 // The matrix of faults runs only where it is asked for: make faults-short and
@@ -165,7 +166,7 @@ func elsewhere(tests map[string]string, often int) func(*testing.T) {
 		for room, pattern := range tests {
 			args := []string{"test", "-count", strconv.Itoa(often), "-timeout", "10m", "-v", "-run", "^(" + pattern + ")$", "../" + room}
 			cmd := exec.Command("go", args...)
-			cmd.Env = os.Environ()
+			cmd.Env = testenv.Environ()
 			out, err := cmd.CombinedOutput()
 			passed := strings.Count(string(out), "\n--- PASS")
 			count(t, figures{rounds: passed})

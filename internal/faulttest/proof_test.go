@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/faulttest/mutants"
+	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
 func init() { addRow("F10", "the harness itself: planted mistakes", true, plantedMistakes) }
@@ -47,7 +48,7 @@ func plantedMistakes(t *testing.T) {
 			must(t, err)
 			find := "^TestPlanted$/^" + strings.ReplaceAll(m.by, " ", "_") + "$"
 			cmd := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-timeout", "10m", "-run", find, "-v", ".", "-seed", fmt.Sprint(*seed))
-			cmd.Env = append(os.Environ(), mutants.OverlayVariable+"="+overlay)
+			cmd.Env = append(testenv.Environ(), mutants.OverlayVariable+"="+overlay)
 			out, err := cmd.CombinedOutput()
 			found := regexp.MustCompile(m.sign).FindString(string(out))
 			switch {

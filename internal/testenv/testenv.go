@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -19,7 +20,7 @@ import (
 const Marker = "CKPTSIDECAR_TEST_HOME"
 
 // kept are variables of ours that a caller sets on purpose for tests.
-var kept = map[string]bool{"CKPTSIDECAR_BIN": true, "CKPTSIDECAR_E2E_CACHE": true}
+var kept = map[string]bool{"CKPTSIDECAR_BIN": true, "CKPTSIDECAR_E2E_CACHE": true, "CKPTSIDECAR_OVERLAY": true}
 
 // Main runs the tests of a package in a home of their own and ends the
 // process. A package calls it in TestMain, after its child roles.
@@ -39,6 +40,12 @@ func Run(tests func() int) int {
 		code = max(code, 1)
 	}
 	return code
+}
+
+// Environ is the environment for a test that runs other packages' tests: they
+// take a home of their own.
+func Environ() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, Marker+"=") })
 }
 
 // home is the folder that a test process lives in. The names inside it are
