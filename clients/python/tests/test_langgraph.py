@@ -194,6 +194,12 @@ class Conformance:
         which = self.put(checkpoint({"a": "left", "b": [1]}, {"a": 2, "b": 1}), new={})
         self.assertEqual(self.s.call("get_tuple", which).checkpoint["channel_values"], {"a": "left", "b": [1]})
 
+    def test_a_put_without_new_versions_puts_all(self: Any) -> None:
+        first = self.s.call("put", config("t"), checkpoint({"a": 1, "b": 2}, {"a": 1, "b": 1}), META)
+        self.assertEqual(self.get("t").checkpoint["channel_values"], {"a": 1, "b": 2})
+        self.s.call("put", first, checkpoint({"a": 3, "b": 4}, {"a": 1, "b": 1}), META, None)
+        self.assertEqual(self.get("t").checkpoint["channel_values"], {"a": 3, "b": 4})
+
     def test_the_same_id_again_replaces(self: Any) -> None:
         cp = checkpoint({"a": 1})
         self.put(cp)

@@ -94,7 +94,7 @@ export class SidecarSaver extends BaseCheckpointSaver {
     }
   }
 
-  async put(config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, newVersions: ChannelVersions): Promise<RunnableConfig> {
+  async put(config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, newVersions?: ChannelVersions): Promise<RunnableConfig> {
     const thread = needThread(config, 'put a checkpoint');
     const ns = nsOf(config) ?? '';
     const parent = (config.configurable?.['checkpoint_id'] as string | undefined) || null;
@@ -240,8 +240,11 @@ export class SidecarSaver extends BaseCheckpointSaver {
   }
 }
 
-/** Which channels are sent, and which the daemon takes from the parent, or without one from the rest of the thread. */
-function partition(checkpoint: Checkpoint, newVersions: ChannelVersions): { sent: string[]; carry: string[] } {
+/**
+ * Which channels are sent, and which the daemon takes from the parent, or without one from the rest of the thread.
+ * Without `newVersions` all are new, as for LangGraph's own savers.
+ */
+function partition(checkpoint: Checkpoint, newVersions: ChannelVersions = checkpoint.channel_versions): { sent: string[]; carry: string[] } {
   const sent: string[] = [];
   const carry: string[] = [];
   for (const channel of Object.keys(checkpoint.channel_values)) {

@@ -42,13 +42,13 @@ class SidecarSaver(BaseCheckpointSaver):
 
     # What is written
 
-    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
-        """Stores a checkpoint; answers the config that names it."""
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any = None) -> Any:
+        """Stores a checkpoint; answers the config that names it. Without new_versions all values are new."""
         thread, ns, parent = _place(config)
         head = {name: value for name, value in checkpoint.items() if name != "channel_values"}
         values = checkpoint.get("channel_values") or {}
         versions = head.get("channel_versions") or {}
-        given = [c for c in values if c in new_versions or c not in versions]
+        given = [c for c in values if new_versions is None or c in new_versions or c not in versions]
         carry = [c for c in values if c not in given]
         about = get_checkpoint_metadata(config, metadata)
         about.pop("writes", None)  # of versions that kept them twice
@@ -178,7 +178,7 @@ class SidecarSaver(BaseCheckpointSaver):
 
     # The same for asyncio
 
-    async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+    async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any = None) -> Any:
         """See put."""
         return await self._async.call(self.put, config, checkpoint, metadata, new_versions)
 
