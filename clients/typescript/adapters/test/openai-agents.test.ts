@@ -134,8 +134,174 @@ test('bytes and what JSON cannot say come back; what cannot be saved is refused 
   assert.deepEqual((await s.getItems())[0], { ...says('a'), providerData: { raw: new Uint8Array([1, 2, 255]) } });
   const bad = { ...says('b'), providerData: { f: () => 1 } } as Item;
   await assert.rejects(s.addItems([bad]), { code: 'not_serializable', message: /\/0\/providerData\/f/ });
-  await assert.rejects(async () => s.applyHistoryTransaction({ operationId: 'o', transaction: { type: 'append_items', items: [bad] } }), { code: 'not_serializable' });
+  await assert.rejects(async () => s.applyHistoryTransaction({ operationId: 'o', transaction: { type: 'append_items', items: [bad] } }), { code: 'invalid' });
   assert.equal((await s.getItems()).length, 1);
+});
+
+/** Makes a transaction and answers whether it was refused. */
+async function refuses(s: Full, transaction: unknown): Promise<boolean> {
+  return Promise.resolve(s.applyHistoryTransaction({ operationId: 'o', transaction: transaction as never })).then(() => false, () => true);
+}
+
+/** What a transaction may not hold, each with a name. */
+function unsupportedItems(): Record<string, unknown> {
+  const item = (providerData: unknown): unknown => ({ ...says('a'), providerData });
+  const cycle: Record<string, unknown> = {};
+  cycle['self'] = cycle;
+  const hidden = says('hidden');
+  Object.defineProperty(hidden, 'providerData', { enumerable: false, value: { a: 1 } });
+  const accessor = Object.defineProperty(says('accessor'), 'id', { enumerable: true, get: () => 'x' });
+  const more = Object.assign([says('a')], { more: 1 });
+  return {
+    'a date': [item({ at: new Date(0) })],
+    'a cycle': [item(cycle)],
+    'a bigint': [item({ n: 1n })],
+    'a map': [item({ m: new Map() })],
+    'a function': [item({ f: () => 1 })],
+    'a symbol': [item({ s: Symbol('x') })],
+    'a symbol as a name': [item({ [Symbol('x')]: 1 })],
+    'numbers of 16 bits': [item({ n: new Uint16Array([300]) })],
+    'an object of a class': [item(new (class A {})())],
+    'a sparse array': new Array(1),
+    'an array with more members': more,
+    'a proxy': new Proxy([says('a')], {}),
+    'a hidden member': [hidden],
+    'an accessor': [accessor],
+    'a number': [42],
+    'a text': ['x'],
+    null: [null],
+    'no list': { 0: says('a'), length: 1 },
+  };
+}
+
+test('a transaction with what the SDK refuses is refused, and changes nothing', async () => {
+  const mine = session('refuse');
+  const theirs = new MemorySession();
+  for (const [name, items] of Object.entries(unsupportedItems())) {
+    for (const transaction of [{ type: 'append_items', items }, { type: 'replace_suffix', expectedSuffix: [], replacement: items }, { type: 'replace_suffix', expectedSuffix: items, replacement: [] }]) {
+      assert.equal(await refuses(theirs, transaction), true, `theirs takes ${name}`);
+      assert.equal(await refuses(mine, transaction), true, `ours takes ${name}`);
+    }
+  }
+  for (const transaction of [
+    { type: 'append_items', items: [], metadata: {} },
+    { type: 'append_items' },
+    { items: [] },
+    { type: 'replace_suffix', expectedSuffix: [], replacement: [], items: [] },
+    { type: 'replace_suffix', replacement: [] },
+    { type: 'toString', items: [] },
+    null,
+    'append_items',
+  ]) {
+    assert.equal(await refuses(theirs, transaction), true, `theirs takes ${JSON.stringify(transaction)}`);
+    assert.equal(await refuses(mine, transaction), true, `ours takes ${JSON.stringify(transaction)}`);
+  }
+  assert.deepEqual(await mine.getItems(), []);
+  await mine.applyHistoryTransaction({ operationId: 'o', transaction: { type: 'append_items', items: [says('none was noted')] } });
+  assert.deepEqual(texts(await mine.getItems()), ['none was noted']);
+});
+
+/** Items of each type that the SDK knows. */
+const known: object[] = [
+  { role: 'user', content: 'x' },
+  { type: 'message', role: 'user', id: 'i', content: [{ type: 'input_text', text: 'x' }, { type: 'input_image', image: { id: 'f' } }, { type: 'input_file', file: { url: 'u' } }, { type: 'audio', audio: 'a' }] },
+  { role: 'system', content: 'x', providerData: { a: 1 } },
+  { role: 'assistant', status: 'completed', content: [{ type: 'output_text', text: 'x' }, { type: 'refusal', refusal: 'x' }, { type: 'image', image: 'x' }] },
+  { type: 'hosted_tool_call', name: 'n', arguments: '{}', status: 's', output: 'o' },
+  { type: 'program', callId: 'c', code: 'x', fingerprint: 'f' },
+  { type: 'program_output', callId: 'c', output: 'x', status: 'completed' },
+  { type: 'function_call', callId: 'c', name: 'n', arguments: '{}', status: 'completed' },
+  { type: 'function_call_result', callId: 'c', name: 'n', status: 'completed', output: 'x' },
+  { type: 'function_call_result', callId: 'c', name: 'n', status: 'incomplete', output: { type: 'text', text: 'x' } },
+  { type: 'function_call_result', callId: 'c', name: 'n', status: 'completed', output: [{ type: 'input_text', text: 'x' }] },
+  { type: 'tool_search_output', tools: [{ a: 1 }] },
+  { type: 'computer_call', callId: 'c', status: 'completed', action: { type: 'screenshot' } },
+  { type: 'computer_call', callId: 'c', status: 'completed', actions: [{ type: 'click', x: 1, y: 2, button: 'left' }] },
+  { type: 'computer_call_result', callId: 'c', output: { type: 'computer_screenshot', data: 'd' } },
+  { type: 'shell_call', callId: 'c', action: { commands: ['ls'] } },
+  { type: 'shell_call_output', callId: 'c', output: [{ stdout: '', stderr: '', outcome: { type: 'exit', exitCode: 0 } }] },
+  { type: 'apply_patch_call', callId: 'c', status: 'completed', operation: { type: 'delete_file', path: 'p' } },
+  { type: 'apply_patch_call_output', callId: 'c', status: 'failed', output: 'x' },
+  { type: 'reasoning', content: [{ type: 'input_text', text: 'x' }] },
+  { type: 'compaction', encrypted_content: 'x' },
+  { type: 'unknown' },
+];
+
+test('an item is refused where the SDK refuses it', async () => {
+  const mine = session('items');
+  let tried = 0;
+  for (const item of known) {
+    const members = Object.keys(item).filter((name) => name !== 'type');
+    const broken = members.flatMap((name) => [{ ...item, [name]: undefined }, { ...item, [name]: 7 }, { ...item, [name]: [7] }, { ...item, [name]: 'other' }]);
+    for (const one of [item, ...broken, { ...item, id: 7 }, { ...item, providerData: 'x' }]) {
+      const given = () => ({ type: 'append_items', items: [structuredClone(one)] });
+      assert.equal(await refuses(mine, given()), await refuses(new MemorySession(), given()), `ours and theirs differ on ${JSON.stringify(one)}`);
+      await mine.clearSession();
+      tried++;
+    }
+  }
+  assert.ok(tried > 200);
+  await mine.addItems([says('a')]);
+  assert.equal(await refuses(mine, { type: 'append_items', items: [{ type: 'of_a_newer_sdk', x: 1 }] }), false, 'a type that nobody knows yet');
+});
+
+test('errors of a transaction say nothing of what it holds, and its arguments are read once', async () => {
+  const s = session('quiet');
+  const secret = 'sk-secret-of-the-caller';
+  const throwing = (name: string) =>
+    Object.defineProperty({}, name, {
+      enumerable: true,
+      get: () => {
+        throw new Error(secret);
+      },
+    });
+  const attempts: object[] = [
+    throwing('operationId'),
+    { operationId: 'o', transaction: throwing('type') },
+    { operationId: 'o', transaction: { type: 'append_items', items: [throwing('role')] } },
+    { operationId: 'o', transaction: { type: 'append_items', items: [{ ...says('a'), providerData: { key: Symbol(secret) } }] } },
+    { operationId: 'o', transaction: { type: secret, items: [] } },
+    { operationId: 'o', transaction: { type: 'append_items', items: [{ type: 'function_call', callId: secret }] } },
+  ];
+  for (const args of attempts) {
+    await assert.rejects(async () => s.applyHistoryTransaction(args as never), (error: Error) => {
+      assert.ok(!`${error.stack} ${JSON.stringify(error)} ${String(error.cause)}`.includes(secret), error.message);
+      return (error as { code?: string }).code === 'invalid';
+    });
+  }
+  for (const args of [undefined, null, 7]) await assert.rejects(async () => s.applyHistoryTransaction(args as never), { code: 'invalid' });
+  let reads = 0;
+  const transaction = { type: 'append_items', items: [says('once')] };
+  await s.applyHistoryTransaction(Object.defineProperty({ transaction }, 'operationId', { get: () => `read ${++reads}` }) as never);
+  assert.equal(reads, 1);
+  assert.deepEqual(texts(await s.getItems()), ['once']);
+});
+
+test('what a transaction holds is copied at once, and is the same however it was made', async () => {
+  const s = session('copied');
+  const shared = new Uint8Array(new SharedArrayBuffer(2));
+  shared.set([3, 7]);
+  const item = { ...says('a'), providerData: Object.assign(Object.create(null), { bytes: shared }) as object } as Item;
+  const done = s.applyHistoryTransaction({ operationId: 'o', transaction: { type: 'append_items', items: [item] } });
+  shared[0] = 9;
+  await done;
+  const again = { ...says('a'), providerData: { bytes: new Uint8Array([3, 7]) } } as Item;
+  await s.applyHistoryTransaction({ operationId: 'o', transaction: { type: 'append_items', items: [again] } });
+  const saved = await s.getItems();
+  assert.deepEqual(saved, [again]);
+  await s.applyHistoryTransaction({ operationId: 'o2', transaction: { type: 'replace_suffix', expectedSuffix: saved, replacement: [says('b')] } });
+  assert.deepEqual(texts(await s.getItems()), ['b']);
+});
+
+test('it has the optional members of the interface', async () => {
+  const s = session('optional');
+  const item = { ...says('a'), providerData: { left: undefined, kept: 1 } } as Item;
+  await s.addItems([item]);
+  assert.deepEqual(s.prepareHistoryItemsForPersistenceComparison!([item]), await s.getItems());
+  assert.equal(s.prepareHistoryItemForModelInput!(item), item);
+  assert.equal(s.preserveReasoningItemIdsForPersistence!(), false);
+  await s.replaceHistoryWithCompaction!([{ type: 'compaction', encrypted_content: 'x' }]);
+  assert.deepEqual((await s.getItems()).map(({ type }) => type), ['compaction']);
 });
 
 test('a session is a run that people can look at, cleared it is gone from the disk', async () => {

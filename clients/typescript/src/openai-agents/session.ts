@@ -3,7 +3,9 @@ import { randomUUID } from 'node:crypto';
 import { Document, runNameOf } from '../document.js';
 import { invalid } from '../errors.js';
 import { Sidecar } from '../sidecar.js';
+import { exact } from './exact.js';
 import { form, type History, plain, print } from './history.js';
+import { isItem } from './items.js';
 
 export interface SidecarSessionOptions {
   /** which conversation: any text; otherwise a new one */
@@ -89,31 +91,77 @@ export class SidecarSession<Item extends object = any> {
    * Changes the history once: an operation that is known already does nothing,
    * and throws where it was another. The change and its id are one checkpoint.
    */
-  async applyHistoryTransaction({ operationId, transaction }: { operationId: string; transaction: HistoryTransaction<Item> }): Promise<void> {
-    if (typeof operationId !== 'string' || operationId.trim() === '') {
-      throw invalid('the operationId is empty: give each change a name that stays the same when it is tried again');
-    }
-    const own = checked(plain(transaction));
+  async applyHistoryTransaction(args: { operationId: string; transaction: HistoryTransaction<Item> }): Promise<void> {
+    const { operationId, transaction: own } = checked<Item>(args);
     const what = print(own);
     await this.history.change((h) => {
       const before = h.operations.get(operationId);
       if (before === what) return undefined;
-      if (before !== undefined) throw invalid(`the operation ${JSON.stringify(operationId)} was another change before: give this one a new operationId`);
+      if (before !== undefined) throw invalid(`the operation ${JSON.stringify(operationId)} was already applied with a different transaction: give this one a new operationId`);
       return { ...h, items: applied(own, h.items), operations: new Map(h.operations).set(operationId, what) };
     });
   }
+
+  /** Items go back to the model as they were saved. */
+  prepareHistoryItemForModelInput(item: Item): Item {
+    return item;
+  }
+
+  /** Items as they come back when they have been saved, so that the SDK may compare what it has with what is here. */
+  prepareHistoryItemsForPersistenceComparison(items: Item[]): Item[] {
+    return plain(items);
+  }
+
+  /** Reasoning items are kept as the SDK hands them over, with or without ids. */
+  preserveReasoningItemIdsForPersistence(): boolean {
+    return false;
+  }
 }
 
-function checked<Item>(t: HistoryTransaction<Item>): HistoryTransaction<Item> {
-  const lists = t?.type === 'append_items' ? [t.items] : t?.type === 'replace_suffix' ? [t.expectedSuffix, t.replacement] : [undefined];
-  if (lists.every(Array.isArray)) return t;
-  throw invalid(`a change of type ${JSON.stringify(t?.type)} cannot be: it is append_items with items, or replace_suffix with expectedSuffix and replacement`);
+/** The arguments of a transaction, each read once. What is wrong with them is said without a word of what they hold. */
+function checked<Item>(args: { operationId: string; transaction: HistoryTransaction<Item> }): { operationId: string; transaction: HistoryTransaction<Item> } {
+  let operationId: unknown;
+  let given: unknown;
+  try {
+    ({ operationId, transaction: given } = args);
+  } catch {
+    throw invalid('Session history transaction arguments are invalid.');
+  }
+  if (typeof operationId !== 'string' || operationId.trim() === '') {
+    throw invalid('the operationId must be a non-empty string, which stays the same when the change is tried again');
+  }
+  if (typeof given !== 'object' || given === null) throw invalid('the transaction must be an object');
+  const transaction = supported(() => exact(given)) as HistoryTransaction<Item>;
+  const names = membersOf[transaction.type];
+  if (!Object.hasOwn(membersOf, transaction.type) || !names) {
+    throw invalid('Unsupported session history transaction type: it is append_items with items, or replace_suffix with expectedSuffix and replacement');
+  }
+  const lists = names.map((name) => (transaction as unknown as Record<string, unknown>)[name]);
+  if (Object.keys(transaction).length !== names.length + 1 || !lists.every(Array.isArray)) {
+    throw invalid(`the ${names.length > 1 ? 'suffix' : 'append'} transaction fields are invalid: they are type, ${names.join(' and ')}`);
+  }
+  if (!lists.flat().every(isItem)) throw unsupported();
+  return { operationId, transaction: plain(transaction) };
+}
+
+const membersOf: Record<HistoryTransaction<unknown>['type'], string[]> = { append_items: ['items'], replace_suffix: ['expectedSuffix', 'replacement'] };
+
+function supported<T>(read: () => T): T {
+  try {
+    return read();
+  } catch {
+    throw unsupported();
+  }
+}
+
+function unsupported(): Error {
+  return invalid('Session history transaction items contain invalid or unsupported data.');
 }
 
 function applied<Item>(t: HistoryTransaction<Item>, items: Item[]): Item[] {
   if (t.type === 'append_items') return [...items, ...t.items];
   const start = items.length - t.expectedSuffix.length;
-  if (start < 0 || print(items.slice(start)) !== print(t.expectedSuffix)) throw invalid('the history does not end with expectedSuffix: read it again');
+  if (start < 0 || print(items.slice(start)) !== print(t.expectedSuffix)) throw invalid('the history suffix no longer matches expectedSuffix: read the history again');
   return [...items.slice(0, start), ...t.replacement];
 }
 
