@@ -17,7 +17,7 @@ func (c *agentsCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return term.WriteJSON(a.stdout, page)
+		return term.WriteJSON(a.data(), page)
 	case len(page.Agents) == 0:
 		a.tell("no agent has saved anything yet")
 		return nil
@@ -67,9 +67,9 @@ func (c *eraseCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return term.WriteJSON(a.stdout, gone)
+		return term.WriteJSON(a.data(), gone)
 	}
-	fmt.Fprintf(a.stdout, "%s  erased: %s, %s, %s\n", gone.Agent,
+	term.Printf(a.stdout, "%s  erased: %s, %s, %s\n", gone.Agent,
 		term.Count(gone.Runs, "run"), term.Count(gone.Checkpoints, "checkpoint"), term.Bytes(gone.StoredBytes))
 	return nil
 }
@@ -79,7 +79,7 @@ func (a *app) confirm(ctx context.Context, agent string) error {
 	if !a.interactive {
 		return cli.Usagef("erase asks before it erases, and there is nobody to ask: say --yes")
 	}
-	fmt.Fprintf(a.stderr, "This erases all checkpoints of %s, for good. Type its name to go on: ", a.err.Bold(agent))
+	term.Printf(a.stderr, "This erases all checkpoints of %s, for good. Type its name to go on: ", a.err.Bold(agent))
 	typed, err := stoppable(ctx, func() (typed string, _ error) {
 		_, _ = fmt.Fscanln(a.stdin, &typed) // nothing typed is not its name either
 		return typed, nil
@@ -107,7 +107,7 @@ func (c *pruneCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return term.WriteJSON(a.stdout, report)
+		return term.WriteJSON(a.data(), report)
 	}
 	pruneText(a, report)
 	return nil

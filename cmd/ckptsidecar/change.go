@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"strings"
 
@@ -77,13 +76,13 @@ func (a *app) patch(ctx context.Context, id string, p ckpt.CheckpointPatch) erro
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return term.WriteJSON(a.stdout, got)
+		return term.WriteJSON(a.data(), got)
 	case p.Labels != nil:
-		fmt.Fprintf(a.stdout, "%s  labels: %s\n", got.ID, orNone(labelText(got.Labels)))
+		term.Printf(a.stdout, "%s  labels: %s\n", got.ID, orNone(labelText(got.Labels)))
 	case got.Pinned:
-		fmt.Fprintf(a.stdout, "%s  is pinned: retention never removes it\n", got.ID)
+		term.Printf(a.stdout, "%s  is pinned: retention never removes it\n", got.ID)
 	default:
-		fmt.Fprintf(a.stdout, "%s  is not pinned: it goes when its policy says so\n", got.ID)
+		term.Printf(a.stdout, "%s  is not pinned: it goes when its policy says so\n", got.ID)
 	}
 	return nil
 }
@@ -108,8 +107,8 @@ func (c *deleteCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return term.WriteJSON(a.stdout, gone)
+		return term.WriteJSON(a.data(), gone)
 	}
-	fmt.Fprintf(a.stdout, "%s  deleted: number %d of run %s of %s\n", gone.Checkpoint, gone.Seq, gone.Run, gone.Agent)
+	term.Printf(a.stdout, "%s  deleted: number %d of run %s of %s\n", gone.Checkpoint, gone.Seq, gone.Run, gone.Agent)
 	return nil
 }

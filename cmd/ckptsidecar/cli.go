@@ -80,7 +80,9 @@ const description = "The flight recorder of AI agents: checkpoints that are safe
 	"`resume` and `exec` also: 10 go on with changes, 20 somebody must decide first, 30 unsafe. " +
 	"`serve` also: 4 already running, 74 it stopped itself to be started again, 78 somebody must act first."
 
-// process is what a command sees of its process, so that tests can be one.
+// process is what a command sees of its process, so that tests can be one. A
+// command's own stdout and stderr are escaping writers: see data for what must
+// arrive as it is.
 type process struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
@@ -112,12 +114,40 @@ func (a *app) client() *ipc.Client {
 // run is the whole program but for signals and os.Exit.
 func run(ctx context.Context, args []string, p process) int {
 	a := &app{process: p, cli: &grammar{}, out: term.NewStyle(p.stdout, p.env), err: term.NewStyle(p.stderr, p.env)}
+	out, errs := term.NewWriter(p.stdout, a.out), term.NewWriter(p.stderr, a.err)
+	a.stdout, a.stderr = out, errs
+	code := a.command(ctx, args)
+	if err := errors.Join(out.Flush(), errs.Flush()); err != nil && code == cli.ExitDone {
+		return cli.ExitFailed
+	}
+	return code
+}
+
+// data is where JSON and states go: standard output as it is. On a terminal what
+// would control it is escaped, which in JSON changes no value.
+func (a *app) data() io.Writer {
+	if a.out.Terminal {
+		return a.stdout
+	}
+	return term.Raw(a.stdout)
+}
+
+// log is where the daemon's log goes.
+func (a *app) log() io.Writer {
+	if a.err.Terminal {
+		return a.stderr
+	}
+	return term.Raw(a.stderr)
+}
+
+// command reads the command line and does what it says.
+func (a *app) command(ctx context.Context, args []string) int {
 	if handlesHook(args) {
 		return a.hook(ctx, args[1:])
 	}
 	ended := -1
 	parser, err := kong.New(a.cli, kong.Name("ckptsidecar"), kong.Description(description),
-		kong.Writers(p.stdout, p.stderr), kong.Exit(func(code int) { ended = code }),
+		kong.Writers(a.stdout, a.stderr), kong.Exit(func(code int) { ended = code }),
 		kong.ExplicitGroups(groups), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.WithHyphenPrefixedParameters(true))
 	if err != nil {

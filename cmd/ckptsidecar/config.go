@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
@@ -31,11 +29,11 @@ func (c *configCheckCmd) Run(a *app) error {
 		return err
 	}
 	if a.cli.JSON {
-		return term.WriteJSON(a.stdout, struct {
+		return term.WriteJSON(a.data(), struct {
 			Sound bool `json:"sound"`
 		}{true})
 	}
-	fmt.Fprintf(a.stdout, "%s  the settings are sound\n", a.out.Green("ok"))
+	term.Printf(a.stdout, "%s  the settings are sound\n", a.out.Green("ok"))
 	return nil
 }
 
@@ -70,5 +68,5 @@ func (c *configShowCmd) Run(a *app) error {
 	for _, s := range config.Settings() {
 		list = append(list, settingShape{s.Key, s.Text(), config.SetBy(s.Key), s.Env, s.Live, s.Doc})
 	}
-	return term.WriteJSON(a.stdout, list)
+	return term.WriteJSON(a.data(), list)
 }

@@ -55,13 +55,13 @@ func (c *demoCmd) Run(ctx context.Context, a *app) error {
 	}
 	d := &demo{a: a, steps: c.Steps, began: time.Now()}
 	if !a.cli.JSON {
-		fmt.Fprintln(a.stdout, "An agent is killed in the middle of its work and goes on where it was.")
+		term.Println(a.stdout, "An agent is killed in the middle of its work and goes on where it was.")
 	}
 	err := d.perform(ctx, c.Keep)
 	if err != nil || !a.cli.JSON {
 		return err
 	}
-	return term.WriteJSON(a.stdout, d.report)
+	return term.WriteJSON(a.data(), d.report)
 }
 
 func (d *demo) perform(ctx context.Context, keep bool) error {
@@ -181,7 +181,7 @@ func (d *demo) agent(ctx context.Context) (*exec.Cmd, *bufio.Scanner, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	child.Stderr = d.a.stderr
+	child.Stderr = term.Raw(d.a.stderr)
 	out, err := child.StdoutPipe()
 	if err != nil {
 		return nil, nil, err
@@ -210,7 +210,7 @@ func (d *demo) note(format string, args ...any) {
 
 func (d *demo) say(format string, args ...any) {
 	if !d.a.cli.JSON {
-		fmt.Fprintf(d.a.stdout, format+"\n", args...)
+		term.Printf(d.a.stdout, format+"\n", args...)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
@@ -54,7 +55,7 @@ func (c *demoAgentCmd) Run(ctx context.Context, a *app) error {
 		if err := save(ctx, client, state); err != nil {
 			return err
 		}
-		fmt.Fprintf(a.stdout, "step %d saved\n", state.Step)
+		term.Printf(a.stdout, "step %d saved\n", state.Step)
 	}
 	return nil
 }

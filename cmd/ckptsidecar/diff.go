@@ -31,7 +31,7 @@ func (c *diffCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return term.WriteJSON(a.stdout, d)
+		return term.WriteJSON(a.data(), d)
 	case c.Short:
 		shortDiff(a, &d.Summary)
 		return nil
@@ -54,13 +54,13 @@ func (c *diffCmd) Run(ctx context.Context, a *app) error {
 // shortDiff is a line for each member of the top level.
 func shortDiff(a *app, s *ipc.DiffSummary) {
 	for _, f := range s.Removed {
-		fmt.Fprintf(a.stdout, "%s  %s\n", a.out.Red("- "+rooted(f.Path)), term.Bytes(f.FromSize))
+		term.Printf(a.stdout, "%s  %s\n", a.out.Red("- "+rooted(f.Path)), term.Bytes(f.FromSize))
 	}
 	for _, f := range s.Changed {
-		fmt.Fprintf(a.stdout, "%s  %s → %s\n", a.out.Yellow("~ "+rooted(f.Path)), valueOrSize(f.From, f.FromSize), valueOrSize(f.To, f.ToSize))
+		term.Printf(a.stdout, "%s  %s → %s\n", a.out.Yellow("~ "+rooted(f.Path)), valueOrSize(f.From, f.FromSize), valueOrSize(f.To, f.ToSize))
 	}
 	for _, f := range s.Added {
-		fmt.Fprintf(a.stdout, "%s  %s\n", a.out.Green("+ "+rooted(f.Path)), valueOrSize(f.To, f.ToSize))
+		term.Printf(a.stdout, "%s  %s\n", a.out.Green("+ "+rooted(f.Path)), valueOrSize(f.To, f.ToSize))
 	}
 	if len(s.Removed)+len(s.Changed)+len(s.Added) == 0 {
 		a.tell("the states are the same")
@@ -77,7 +77,7 @@ func rooted(path string) string {
 // valueOrSize shows a value where it fits into the line.
 func valueOrSize(value json.RawMessage, size int64) string {
 	if len(value) > 0 && size <= 40 {
-		return string(value)
+		return oneLine(ckpt.JSON(value))
 	}
 	return term.Bytes(size)
 }
@@ -89,12 +89,12 @@ func pathDiff(a *app, from []byte, patch json.RawMessage) error {
 		return err
 	}
 	for _, c := range changes {
-		fmt.Fprintln(a.stdout, a.out.Bold(rooted(c.path)))
+		term.Println(a.stdout, a.out.Bold(rooted(c.path)))
 		if c.old != nil {
-			fmt.Fprintln(a.stdout, a.out.Red("  - "+clipped(c.old)))
+			term.Println(a.stdout, a.out.Red("  - "+clipped(c.old)))
 		}
 		if c.new != nil {
-			fmt.Fprintln(a.stdout, a.out.Green("  + "+clipped(c.new)))
+			term.Println(a.stdout, a.out.Green("  + "+clipped(c.new)))
 		}
 	}
 	if len(changes) == 0 {
@@ -106,7 +106,7 @@ func pathDiff(a *app, from []byte, patch json.RawMessage) error {
 // clipped keeps a long value from filling the screen; --json has it whole.
 func clipped(value json.RawMessage) string {
 	const most = 500
-	text := strings.ToValidUTF8(string(value), "\uFFFD")
+	text := strings.ToValidUTF8(oneLine(ckpt.JSON(value)), "\uFFFD")
 	if len(text) <= most {
 		return text
 	}
@@ -120,12 +120,12 @@ func unifiedDiff(a *app, from, to *ckpt.Checkpoint) {
 	}
 	_, text, _ = bytes.Cut(text, []byte("\n")) // its first line repeats the next two
 	for line := range strings.Lines(string(text)) {
-		fmt.Fprintln(a.stdout, diffLine(strings.TrimSuffix(line, "\n"), a.out))
+		term.Println(a.stdout, diffLine(strings.TrimSuffix(line, "\n"), a.out))
 	}
 }
 
 func diffName(c *ckpt.Checkpoint) string {
-	return fmt.Sprintf("%s/%s/%d %s", c.Agent, c.Run, c.Seq, c.ID)
+	return term.Escape(fmt.Sprintf("%s/%s/%d %s", c.Agent, c.Run, c.Seq, c.ID))
 }
 
 func diffLine(line string, s *term.Style) string {

@@ -90,7 +90,7 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 		}
 	}
 	if a.cli.JSON {
-		if err := term.WriteJSON(a.stdout, found); err != nil {
+		if err := term.WriteJSON(a.data(), found); err != nil {
 			return err
 		}
 	}
@@ -102,8 +102,8 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 
 func findingText(a *app, f finding) {
 	mark := map[level]string{levelOK: a.out.Green("ok  "), levelWarn: a.out.Yellow("warn"), levelFail: a.out.Red("FAIL")}[f.Level]
-	fmt.Fprintf(a.stdout, "%s  %-10s %s\n", mark, f.Check, f.What)
+	term.Printf(a.stdout, "%s  %-10s %s\n", mark, f.Check, f.What)
 	if f.Do != "" {
-		fmt.Fprintf(a.stdout, "%17s%s %s\n", "", a.out.Dim("→"), f.Do)
+		term.Printf(a.stdout, "%17s%s %s\n", "", a.out.Dim("→"), f.Do)
 	}
 }

@@ -45,7 +45,7 @@ func (c *driftShowCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if all.Next = next; a.cli.JSON {
-		return term.WriteJSON(a.stdout, all)
+		return term.WriteJSON(a.data(), all)
 	}
 	driftText(a, all)
 	c.paged.more(a, all.Next)
@@ -53,7 +53,7 @@ func (c *driftShowCmd) Run(ctx context.Context, a *app) error {
 }
 
 func driftText(a *app, r *ckpt.DriftReport) {
-	fmt.Fprintf(a.stdout, "%s  %s\n", a.out.Bold("run "+r.Run+" of "+r.Agent), severityText(r.Verdict, a.out))
+	term.Printf(a.stdout, "%s  %s\n", a.out.Bold("run "+r.Run+" of "+r.Agent), severityText(r.Verdict, a.out))
 	p := &term.Pairs{}
 	for _, row := range [][2]string{{"advice", string(r.Advice)}, {"go back to", goBackText(r)}, {"recovery", string(r.Recovery)}} {
 		if row[1] != "" {
@@ -62,13 +62,13 @@ func driftText(a *app, r *ckpt.DriftReport) {
 	}
 	p.Write(a.stdout, a.out)
 	if len(r.Findings) == 0 {
-		fmt.Fprintln(a.stdout, "no findings")
+		term.Println(a.stdout, "no findings")
 	} else {
-		fmt.Fprintln(a.stdout)
+		term.Println(a.stdout)
 		findingTable(r.Findings, a.out).Write(a.stdout, a.out)
 	}
 	if len(r.Timeline) > 0 {
-		fmt.Fprintln(a.stdout)
+		term.Println(a.stdout)
 		timelineText(a.stdout, a.out, r)
 	}
 }
@@ -165,15 +165,15 @@ func (c *driftDismissCmd) Run(ctx context.Context, a *app) error {
 		}
 		done = append(done, f)
 		if !a.cli.JSON {
-			fmt.Fprintf(a.stdout, "%s  %s of run %s of %s: dismissed", f.ID, f.Rule, f.Run, f.Agent)
+			term.Printf(a.stdout, "%s  %s of run %s of %s: dismissed", f.ID, f.Rule, f.Run, f.Agent)
 			if n := len(f.Cleaned); n > 0 {
-				fmt.Fprintf(a.stdout, ", %s clean again", term.Count(n, "checkpoint"))
+				term.Printf(a.stdout, ", %s clean again", term.Count(n, "checkpoint"))
 			}
-			fmt.Fprintln(a.stdout)
+			term.Println(a.stdout)
 		}
 	}
 	if a.cli.JSON {
-		return term.WriteJSON(a.stdout, map[string]any{"findings": done})
+		return term.WriteJSON(a.data(), map[string]any{"findings": done})
 	}
 	if len(done) == 0 {
 		a.tell("nothing is open")

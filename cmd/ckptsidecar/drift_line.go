@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"strings"
 
@@ -36,11 +35,11 @@ func timelineText(w io.Writer, s *term.Style, r *ckpt.DriftReport) {
 		drawn.WriteString(c)
 		marks.WriteByte(mark)
 	}
-	fmt.Fprintf(w, "%s  %s\n", s.Dim("what it did last"), drawn.String())
+	term.Printf(w, "%s  %s\n", s.Dim("what it did last"), drawn.String())
 	if found {
-		fmt.Fprintf(w, "%s  %s\n", s.Dim("what was found  "), s.Red(strings.TrimRight(marks.String(), " ")))
+		term.Printf(w, "%s  %s\n", s.Dim("what was found  "), s.Red(strings.TrimRight(marks.String(), " ")))
 	}
-	fmt.Fprintf(w, "%s\n", s.Dim("steps: . succeeded, x failed, ~ not ended, ? interrupted   checkpoints: C clean, S suspect, R recovery, r suspect recovery   found: ^ critical, ' others"))
+	term.Printf(w, "%s\n", s.Dim("steps: . succeeded, x failed, ~ not ended, ? interrupted   checkpoints: C clean, S suspect, R recovery, r suspect recovery   found: ^ critical, ' others"))
 }
 
 func entryMark(e *ckpt.TimelineEntry) byte {

@@ -31,7 +31,7 @@ func (c *driftRulesCmd) Run(ctx context.Context, a *app) error {
 	}
 	answer := rulesAnswer{Agent: c.Agent, Rules: drift.New().Rules(p), Own: p.Rules}
 	if a.cli.JSON {
-		return term.WriteJSON(a.stdout, answer)
+		return term.WriteJSON(a.data(), answer)
 	}
 	byDefault := ckpt.DefaultPolicy()
 	plain := map[string]ckpt.DriftRule{}
@@ -121,7 +121,7 @@ func (c *driftExplainCmd) Run(ctx context.Context, a *app) error {
 	}
 	e := explain(f, p)
 	if a.cli.JSON {
-		return term.WriteJSON(a.stdout, e)
+		return term.WriteJSON(a.data(), e)
 	}
 	explanationText(a, e)
 	return nil
@@ -160,7 +160,7 @@ func todo(f *ckpt.Finding) []string {
 
 func explanationText(a *app, e *explanation) {
 	f := e.Finding
-	fmt.Fprintf(a.stdout, "%s  %s\n%s\n", a.out.Bold(f.Rule), severityText(f.Severity, a.out), f.Message)
+	term.Printf(a.stdout, "%s  %s\n%s\n", a.out.Bold(f.Rule), severityText(f.Severity, a.out), f.Message)
 	p := &term.Pairs{}
 	p.Add("found", fmt.Sprintf("%s in run %s of %s", term.Moment(f.At), f.Run, f.Agent))
 	p.Add("now", nowLine(f))
@@ -183,7 +183,7 @@ func explanationText(a *app, e *explanation) {
 	}
 	p.Write(a.stdout, a.out)
 	for _, line := range e.Advice {
-		fmt.Fprintln(a.stdout, line)
+		term.Println(a.stdout, line)
 	}
 }
 

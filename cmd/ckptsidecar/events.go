@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -93,9 +92,10 @@ func (a *app) writeEvent(e *ckpt.Event) error {
 		if err := enc.Encode(e); err != nil {
 			return err
 		}
-	} else {
-		fmt.Fprintf(&line, "%6d  %s  %s  %s\n", e.Seq, term.Moment(e.At), a.out.Cyan(e.Type), oneLine(e.Payload))
+		_, err := a.data().Write(line.Bytes())
+		return err
 	}
+	term.Printf(&line, "%6d  %s  %s  %s\n", e.Seq, term.Moment(e.At), a.out.Cyan(e.Type), oneLine(e.Payload))
 	_, err := a.stdout.Write(line.Bytes())
 	return err
 }
@@ -142,9 +142,9 @@ func (c *eventsAppendCmd) Run(ctx context.Context, a *app) error {
 		done.Last, events = appended.Last, events[len(batch):]
 	}
 	if a.cli.JSON {
-		return term.WriteJSON(a.stdout, done)
+		return term.WriteJSON(a.data(), done)
 	}
-	fmt.Fprintln(a.stdout, done.Last)
+	term.Println(a.stdout, done.Last)
 	return nil
 }
 

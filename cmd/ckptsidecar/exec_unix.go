@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 // forwardedSignals are those that a program may want to hear about.
@@ -63,7 +64,7 @@ func (s *supervisor) newChild() (*child, error) {
 	}
 	defer theirs.Close()
 	cmd.Env = s.a.environ
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.a.stdin, s.a.stdout, s.a.stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.a.stdin, term.Raw(s.a.stdout), term.Raw(s.a.stderr)
 	cmd.ExtraFiles = []*os.File{theirs}
 	c := &child{cmd: cmd, gate: ours, group: !s.a.interactive, ended: make(chan *os.ProcessState, 1)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: c.group}

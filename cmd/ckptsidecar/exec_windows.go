@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/windows"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
 // forwardedSignals are those that Windows has: Ctrl-C, and the end of a session.
@@ -35,7 +37,7 @@ func (s *supervisor) newChild() (*child, error) {
 		return nil, fmt.Errorf("no job object for the command: %w", err)
 	}
 	c := &child{cmd: &exec.Cmd{}, job: job, group: !s.a.interactive, ended: make(chan *os.ProcessState, 1)}
-	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = s.a.stdin, s.a.stdout, s.a.stderr
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = s.a.stdin, term.Raw(s.a.stdout), term.Raw(s.a.stderr)
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if c.group {
 		c.cmd.SysProcAttr.CreationFlags = windows.CREATE_NEW_PROCESS_GROUP

@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
@@ -23,7 +23,7 @@ func (a *app) fail(err error) int {
 	case a.cli.JSON:
 		a.failJSON(err, code, message)
 	default:
-		fmt.Fprintf(a.stderr, "%s %s\n", a.err.Red("ckptsidecar:"), message)
+		term.Printf(a.stderr, "%s %s\n", a.err.Red("ckptsidecar:"), message)
 	}
 	return code
 }

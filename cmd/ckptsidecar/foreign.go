@@ -83,7 +83,7 @@ func (c *importCmd) runForeign(ctx context.Context, a *app) error {
 		return err
 	}
 	if a.cli.JSON {
-		if err := term.WriteJSON(a.stdout, m.report); err != nil {
+		if err := term.WriteJSON(a.data(), m.report); err != nil {
 			return err
 		}
 	}
@@ -240,22 +240,22 @@ func (m *mover) say(r *foreignRun) {
 	word := map[string]string{
 		foreignImported: a.out.Green("imported:"), foreignPlanned: "would import:", foreignPresent: "is there already:", foreignFailed: a.out.Red("not imported:"),
 	}[r.Outcome]
-	fmt.Fprintf(a.stdout, "%s run %s of %s  %s  from %s\n", word, a.out.Bold(r.Run), r.Agent, what, sourcesText(r.Sources))
+	term.Printf(a.stdout, "%s run %s of %s  %s  from %s\n", word, a.out.Bold(r.Run), r.Agent, what, sourcesText(r.Sources))
 	if r.Error != "" {
 		a.tell("  %s", r.Error)
 		return
 	}
 	for _, note := range r.Notes {
-		fmt.Fprintf(a.stdout, "  %s\n", note)
+		term.Printf(a.stdout, "  %s\n", note)
 	}
 	if n := len(r.Pruned); n > 0 {
-		fmt.Fprintf(a.stdout, "  %s pruned: the agent's policy does not keep more (routine_keep; `ckptsidecar policy set %s routine_keep=N` before an import)\n", term.Count(n, "checkpoint"), r.Agent)
+		term.Printf(a.stdout, "  %s pruned: the agent's policy does not keep more (routine_keep; `ckptsidecar policy set %s routine_keep=N` before an import)\n", term.Count(n, "checkpoint"), r.Agent)
 	}
 	if r.Outcome == foreignImported {
 		if r.Status.Resumable() {
-			fmt.Fprintf(a.stdout, "  to go on: ckptsidecar resume %s%s\n", r.Agent, runFlag(r.Run))
+			term.Printf(a.stdout, "  to go on: ckptsidecar resume %s%s\n", r.Agent, runFlag(r.Run))
 		} else {
-			fmt.Fprintf(a.stdout, "  its state: ckptsidecar restore %s%s\n", r.Agent, runFlag(r.Run))
+			term.Printf(a.stdout, "  its state: ckptsidecar restore %s%s\n", r.Agent, runFlag(r.Run))
 		}
 	}
 }

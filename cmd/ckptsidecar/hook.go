@@ -14,6 +14,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
@@ -119,7 +120,7 @@ func (c *hookHandleCmd) Run(ctx context.Context, a *app) error {
 	if o.err != nil && c.Debug {
 		a.tell("ckptsidecar hook: %s", messageOf(o.err))
 	}
-	_, _ = a.stdout.Write(o.say)
+	_, _ = term.Raw(a.stdout).Write(o.say)
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
@@ -134,7 +135,7 @@ func (c *hookPlace) change(a *app, file string, edit func([]byte) ([]byte, error
 		a.tell("%s is as it should be: there is nothing to change", file)
 		return false, nil
 	}
-	fmt.Fprintf(a.stdout, "%s\n", changed)
+	term.Block(a.stdout, string(changed))
 	switch {
 	case c.DryRun:
 		a.tell("this is what %s would be; nothing was written", file)
@@ -165,7 +166,7 @@ func writeSettings(file string, text []byte) error {
 
 // agrees asks a person.
 func (a *app) agrees(question string) bool {
-	fmt.Fprint(a.stderr, question)
+	term.Printf(a.stderr, "%s", question)
 	line, _ := bufio.NewReader(a.stdin).ReadString('\n')
 	answer := strings.ToLower(strings.TrimSpace(line))
 	return answer == "y" || answer == "yes"

@@ -34,7 +34,7 @@ func (c *listCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if a.cli.JSON {
-		return term.WriteJSON(a.stdout, page)
+		return term.WriteJSON(a.data(), page)
 	}
 	if len(page.Checkpoints) == 0 {
 		a.tell("no checkpoint of %s matches", c.Agent)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/mcpserver"
 )
@@ -38,7 +39,7 @@ func (c *mcpCmd) Run(ctx context.Context, a *app) error {
 	}
 	o.Client = &ipc.Client{Socket: a.cli.Socket, Owner: a.cli.Owner, Retry: mcpPatience}
 	defer o.Client.Close()
-	return mcpserver.New(o).Serve(ctx, closable(a.stdin), unclosed{a.stdout})
+	return mcpserver.New(o).Serve(ctx, closable(a.stdin), unclosed{term.Raw(a.stdout)})
 }
 
 // closable is standard input, which is closed to end a read that waits.

@@ -36,7 +36,7 @@ func (c *operationsCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return term.WriteJSON(a.stdout, all)
+		return term.WriteJSON(a.data(), all)
 	case len(all.Operations) == 0:
 		a.tell("no operation of %s matches", c.Agent)
 		return nil
@@ -128,9 +128,9 @@ func (c *operationBeginCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return term.WriteJSON(a.stdout, o)
+		return term.WriteJSON(a.data(), o)
 	}
-	fmt.Fprintln(a.stdout, o.Status)
+	term.Println(a.stdout, o.Status)
 	switch {
 	case o.Replayed:
 		a.tell("operation %s was done before, at %s: do not do it again%s", o.Key, term.Moment(o.EndedAt), resultText(o.Result))
@@ -200,7 +200,7 @@ func (c *ofOperation) end(ctx context.Context, a *app, epoch *int64, r ckpt.Oper
 		}
 	}
 	if a.cli.JSON {
-		return term.WriteJSON(a.stdout, endedShapeOf(o))
+		return term.WriteJSON(a.data(), endedShapeOf(o))
 	}
 	operationEnded(a, o, output)
 	return nil
@@ -221,7 +221,7 @@ func endedShapeOf(o *ckpt.OperationEnded) endedShape {
 }
 
 func operationEnded(a *app, o *ckpt.OperationEnded, output string) {
-	fmt.Fprintln(a.stdout, o.Status)
+	term.Println(a.stdout, o.Status)
 	switch {
 	case o.Replayed:
 		a.tell("operation %s had %s already, at %s", o.Key, o.Status, term.Moment(o.EndedAt))

@@ -102,7 +102,7 @@ func (c *policySetCmd) changes(ctx context.Context, a *app) ([]string, error) {
 
 func (a *app) writePolicy(p *ckpt.Policy) error {
 	if a.cli.JSON {
-		return term.WriteJSON(a.stdout, p)
+		return term.WriteJSON(a.data(), p)
 	}
 	return writeFields(a.stdout, a.out, p)
 }

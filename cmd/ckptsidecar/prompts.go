@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
@@ -37,14 +36,14 @@ func (c *promptsListCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return term.WriteJSON(a.stdout, all)
+		return term.WriteJSON(a.data(), all)
 	case len(all.Prompts) == 0:
 		a.tell("nothing waits for an answer")
 		return nil
 	}
 	for i := range all.Prompts {
 		if i > 0 {
-			fmt.Fprintln(a.stdout)
+			term.Println(a.stdout)
 		}
 		promptText(a, &all.Prompts[i])
 	}
@@ -53,17 +52,17 @@ func (c *promptsListCmd) Run(ctx context.Context, a *app) error {
 }
 
 func promptText(a *app, p *ckpt.Prompt) {
-	fmt.Fprintf(a.stdout, "%s  run %s of %s, asked %s\n", a.out.Bold(p.ID), p.Run, p.Agent, term.Moment(p.At))
-	fmt.Fprintf(a.stdout, "  %s\n", p.Question)
+	term.Printf(a.stdout, "%s  run %s of %s, asked %s\n", a.out.Bold(p.ID), p.Run, p.Agent, term.Moment(p.At))
+	term.Printf(a.stdout, "  %s\n", p.Question)
 	if p.Reason != "" {
-		fmt.Fprintf(a.stdout, "  %s\n", p.Reason)
+		term.Printf(a.stdout, "  %s\n", p.Reason)
 	}
 	if p.Choice != "" {
-		fmt.Fprintf(a.stdout, "  answered %s by %s: %s\n", term.Moment(p.AnsweredAt), p.AnsweredBy, a.out.Green(string(p.Choice)))
+		term.Printf(a.stdout, "  answered %s by %s: %s\n", term.Moment(p.AnsweredAt), p.AnsweredBy, a.out.Green(string(p.Choice)))
 		return
 	}
 	for _, line := range answers(p) {
-		fmt.Fprintf(a.stdout, "  %s\n", line)
+		term.Printf(a.stdout, "  %s\n", line)
 	}
 }
 
@@ -80,7 +79,7 @@ func (c *promptsShowCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return term.WriteJSON(a.stdout, p)
+		return term.WriteJSON(a.data(), p)
 	}
 	promptText(a, p)
 	if operationsOf(p.MemoryDiff) == 0 || p.Checkpoint == "" {
@@ -90,7 +89,7 @@ func (c *promptsShowCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.stdout, "\nTo begin anew would change, from checkpoint %s:\n", p.Checkpoint)
+	term.Printf(a.stdout, "\nTo begin anew would change, from checkpoint %s:\n", p.Checkpoint)
 	return pathDiff(a, from.State, []byte(p.MemoryDiff))
 }
 
@@ -130,9 +129,9 @@ func (c *promptsAnswerCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return term.WriteJSON(a.stdout, p)
+		return term.WriteJSON(a.data(), p)
 	}
-	fmt.Fprintf(a.stdout, "%s  answered: %s\n", p.ID, p.Choice)
+	term.Printf(a.stdout, "%s  answered: %s\n", p.ID, p.Choice)
 	run := runFlag(p.Run)
 	switch ckpt.PromptChoice(p.Choice) {
 	case ckpt.ChoiceAbandon:

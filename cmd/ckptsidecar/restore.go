@@ -40,7 +40,11 @@ func (c *restoreCmd) Run(ctx context.Context, a *app) error {
 	case a.out.Terminal && !c.Force && !isText(got.State):
 		return cli.Usagef("the state is %s of %s, which a terminal does not show: use -o FILE, or --force", term.Bytes(got.Size), got.ContentType)
 	}
-	_, err = a.stdout.Write(got.State)
+	to := a.data()
+	if c.Force {
+		to = term.Raw(a.stdout)
+	}
+	_, err = to.Write(got.State)
 	return err
 }
 

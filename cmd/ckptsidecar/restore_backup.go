@@ -57,21 +57,21 @@ func (c *restoreBackupCmd) Run(ctx context.Context, a *app) error {
 // tell ends with what was kept and where.
 func (c *restoreBackupCmd) tell(a *app, database string, done *daemon.Restored) error {
 	if a.cli.JSON {
-		return term.WriteJSON(a.stdout, restoredShape{database, c.Backup, done.Kept, done.Earlier, done.Undone})
+		return term.WriteJSON(a.data(), restoredShape{database, c.Backup, done.Kept, done.Earlier, done.Undone})
 	}
 	if done.Undone {
-		fmt.Fprintf(a.stdout, "%s  %s is what it was before the restore that was interrupted\n", a.out.Green("restored"), database)
+		term.Printf(a.stdout, "%s  %s is what it was before the restore that was interrupted\n", a.out.Green("restored"), database)
 	} else {
-		fmt.Fprintf(a.stdout, "%s  %s is the backup %s now\n", a.out.Green("restored"), database, c.Backup)
+		term.Printf(a.stdout, "%s  %s is the backup %s now\n", a.out.Green("restored"), database, c.Backup)
 	}
 	for _, earlier := range done.Earlier {
-		fmt.Fprintf(a.stdout, "a restore that was interrupted has kept %s\n", earlier)
+		term.Printf(a.stdout, "a restore that was interrupted has kept %s\n", earlier)
 	}
 	switch {
 	case done.Kept != "":
-		fmt.Fprintf(a.stdout, "what was there is kept as %s; remove it when you are sure\n", done.Kept)
+		term.Printf(a.stdout, "what was there is kept as %s; remove it when you are sure\n", done.Kept)
 	case !done.Undone:
-		fmt.Fprintln(a.stdout, "nothing was there before, so nothing is kept")
+		term.Println(a.stdout, "nothing was there before, so nothing is kept")
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func (c *resumeCmd) write(a *app, plan *ckpt.Plan) error {
 		}
 	}
 	if a.cli.JSON {
-		return term.WriteJSON(a.stdout, shapeOf(plan))
+		return term.WriteJSON(a.data(), shapeOf(plan))
 	}
 	planText(a.stdout, a.out, plan, "ckptsidecar resume")
 	if c.Output != "" && plan.Checkpoint == nil {
@@ -107,11 +107,11 @@ func shapeOf(p *ckpt.Plan) planShape {
 // planText tells a plan to a person who was woken by it: the verdict, why, the
 // facts, and what to type next.
 func planText(w io.Writer, s *term.Style, p *ckpt.Plan, by string) {
-	fmt.Fprintf(w, "%s  run %s of %s: %s\n", verdictText(p.Verdict, s), p.Run, p.Agent, verdictMeaning[p.Verdict])
+	term.Printf(w, "%s  run %s of %s: %s\n", verdictText(p.Verdict, s), p.Run, p.Agent, verdictMeaning[p.Verdict])
 	for _, reason := range p.Reasons {
-		fmt.Fprintf(w, "  %s\n", reason)
+		term.Printf(w, "  %s\n", reason)
 	}
-	fmt.Fprintln(w)
+	term.Println(w)
 	facts := &term.Pairs{}
 	facts.Add("epoch", epochText(p))
 	if c := p.Checkpoint; c != nil {
@@ -143,9 +143,9 @@ func planText(w io.Writer, s *term.Style, p *ckpt.Plan, by string) {
 	}
 	facts.Write(w, s)
 	if next := nextSteps(p, by); len(next) > 0 {
-		fmt.Fprintf(w, "\n%s\n", s.Bold("What to type next:"))
+		term.Printf(w, "\n%s\n", s.Bold("What to type next:"))
 		for _, line := range next {
-			fmt.Fprintf(w, "  %s\n", line)
+			term.Printf(w, "  %s\n", line)
 		}
 	}
 }

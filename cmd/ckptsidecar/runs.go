@@ -68,7 +68,7 @@ func (c *runsCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return term.WriteJSON(a.stdout, all)
+		return term.WriteJSON(a.data(), all)
 	case len(all.Runs) == 0:
 		a.tell("no run matches")
 		return nil
@@ -152,9 +152,9 @@ func (c *runStartCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return term.WriteJSON(a.stdout, run)
+		return term.WriteJSON(a.data(), run)
 	}
-	fmt.Fprintln(a.stdout, run.Epoch)
+	term.Println(a.stdout, run.Epoch)
 	a.tell("%s run %s of %s, attempt %d, owned by process %s; name --epoch %d in its writes", a.err.Green("started:"), run.Run, run.Agent, run.Attempt, pidText(run.PID), run.Epoch)
 	return nil
 }
@@ -176,9 +176,9 @@ func (c *runBeatCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return term.WriteJSON(a.stdout, run)
+		return term.WriteJSON(a.data(), run)
 	}
-	fmt.Fprintln(a.stdout, run.Status)
+	term.Println(a.stdout, run.Status)
 	a.tellDrift(run.Drift, ref)
 	return nil
 }
@@ -246,7 +246,7 @@ func (c *runShowCmd) Run(ctx context.Context, a *app) error {
 
 func (a *app) showRun(r *ckpt.Run) error {
 	if a.cli.JSON {
-		return term.WriteJSON(a.stdout, r)
+		return term.WriteJSON(a.data(), r)
 	}
 	p := &term.Pairs{}
 	p.Add("run", a.out.Bold(r.Run)+" of "+r.Agent)

@@ -41,9 +41,9 @@ func (c *saveCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if a.cli.JSON {
-		return term.WriteJSON(a.stdout, saved)
+		return term.WriteJSON(a.data(), saved)
 	}
-	fmt.Fprintln(a.stdout, saved.ID)
+	term.Println(a.stdout, saved.ID)
 	a.tell("%s", savedText(saved, a.err))
 	a.tellDrift(saved.Drift, ref)
 	return nil
@@ -122,7 +122,7 @@ func stoppable[T any](ctx context.Context, wait func() (T, error)) (T, error) {
 }
 
 // tell says something beside the result.
-func (a *app) tell(format string, args ...any) { fmt.Fprintf(a.stderr, format+"\n", args...) }
+func (a *app) tell(format string, args ...any) { term.Printf(a.stderr, format+"\n", args...) }
 
 // progress shows how far long work is.
 func (a *app) progress(what string) *term.Progress { return term.NewProgress(a.stderr, a.err, what) }

@@ -45,7 +45,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return daemon.Misconfigured(err)
 	}
-	log, level := config.Logger(a.stderr, false)
+	log, level := config.Logger(a.log(), false)
 	d := c.daemon(a, config)
 	d.Log, d.Level, d.Manager, d.Reload = log, level, manager, reloads(a.interactive)
 	return d.Run(ctx)

@@ -11,7 +11,7 @@ import (
 func (c *serveCmd) runService(a *app) error {
 	s := &daemon.Service{Run: func(ctx context.Context, m daemon.Manager, reload, hurry <-chan struct{}) error {
 		config, err := c.settings(a)
-		log, level := config.Logger(a.stderr, true)
+		log, level := config.Logger(a.log(), true)
 		if err == nil {
 			d := c.daemon(a, config)
 			d.Log, d.Level, d.Manager, d.Reload, d.Hurry = log, level, m, reload, hurry

@@ -136,7 +136,7 @@ func (f *serviceFlags) carryOut(ctx context.Context, a *app, plan func(serviceHo
 		if !f.DryRun && s.do != nil {
 			err := s.do(ctx)
 			if errors.Is(err, errSkipped) {
-				fmt.Fprintf(a.stderr, "%s %s: %v\n", a.err.Yellow("not done:"), s.say, err)
+				term.Printf(a.stderr, "%s %s: %v\n", a.err.Yellow("not done:"), s.say, err)
 				continue
 			}
 			if err != nil {
@@ -150,12 +150,12 @@ func (f *serviceFlags) carryOut(ctx context.Context, a *app, plan func(serviceHo
 	}
 	switch {
 	case a.cli.JSON:
-		return term.WriteJSON(a.stdout, struct {
+		return term.WriteJSON(a.data(), struct {
 			DryRun bool     `json:"dry_run"`
 			Steps  []string `json:"steps"`
 		}{f.DryRun, taken})
 	case len(taken) == 0:
-		fmt.Fprintln(a.stdout, nothing)
+		term.Println(a.stdout, nothing)
 	}
 	return nil
 }
@@ -163,11 +163,11 @@ func (f *serviceFlags) carryOut(ctx context.Context, a *app, plan func(serviceHo
 func (f *serviceFlags) sayStep(a *app, s serviceStep) {
 	switch {
 	case s.do == nil:
-		fmt.Fprintln(a.stdout, s.say)
+		term.Println(a.stdout, s.say)
 	case f.DryRun:
-		fmt.Fprintf(a.stdout, "%s %s\n", a.out.Dim("would"), s.say)
+		term.Printf(a.stdout, "%s %s\n", a.out.Dim("would"), s.say)
 	default:
-		fmt.Fprintf(a.stdout, "%s %s\n", a.out.Green("done"), s.say)
+		term.Printf(a.stdout, "%s %s\n", a.out.Green("done"), s.say)
 	}
 }
 
@@ -185,7 +185,7 @@ func (c *serviceStatusCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if a.cli.JSON {
-		if err := term.WriteJSON(a.stdout, s); err != nil {
+		if err := term.WriteJSON(a.data(), s); err != nil {
 			return err
 		}
 	} else {
@@ -202,7 +202,7 @@ func (c *serviceStatusCmd) Run(ctx context.Context, a *app) error {
 
 func serviceText(a *app, s *serviceShape) {
 	if !s.Installed {
-		fmt.Fprintf(a.stdout, "%s: `ckptsidecar service install` does it\n", a.out.Yellow("not installed"))
+		term.Printf(a.stdout, "%s: `ckptsidecar service install` does it\n", a.out.Yellow("not installed"))
 		return
 	}
 	state := a.out.Green(s.State)

@@ -29,7 +29,7 @@ func (c *showCmd) Run(ctx context.Context, a *app) error {
 	}
 	checkpointPairs(got, a.out).Write(a.stdout, a.out)
 	if c.State {
-		fmt.Fprintf(a.stdout, "\n%s\n", stateText(got))
+		term.Block(a.stdout, "\n"+stateText(got))
 	}
 	return nil
 }

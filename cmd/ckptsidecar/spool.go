@@ -29,11 +29,11 @@ func (c *spoolReplayCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if a.cli.JSON {
-		if err := term.WriteJSON(a.stdout, done); err != nil {
+		if err := term.WriteJSON(a.data(), done); err != nil {
 			return err
 		}
 	} else {
-		fmt.Fprintf(a.stdout, "%d sent, %d refused, %d left, %d of another daemon\n", done.Sent, done.Rejected, done.Left, done.Other)
+		term.Printf(a.stdout, "%d sent, %d refused, %d left, %d of another daemon\n", done.Sent, done.Rejected, done.Left, done.Other)
 	}
 	if done.Left > 0 {
 		return &ckpt.Error{Code: ckpt.CodeBusy, Message: fmt.Sprintf("%d writes still wait: %s", done.Left, done.Why)}
@@ -52,7 +52,7 @@ func (c *spoolListCmd) Run(_ context.Context, a *app) error {
 		return err
 	}
 	if a.cli.JSON {
-		return term.WriteJSON(a.stdout, struct {
+		return term.WriteJSON(a.data(), struct {
 			Files []client.SpooledFile `json:"files"`
 		}{files})
 	}

@@ -21,7 +21,7 @@ func (c *statusCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if a.cli.JSON {
-		err = term.WriteJSON(a.stdout, s)
+		err = term.WriteJSON(a.data(), s)
 	} else {
 		statusText(a, s)
 	}
@@ -32,9 +32,9 @@ func (c *statusCmd) Run(ctx context.Context, a *app) error {
 }
 
 func statusText(a *app, s *ckpt.Status) {
-	fmt.Fprintf(a.stdout, "%s  %s\n", a.out.Bold("ckptsidecar "+s.Version), stateWord(s.State, a.out))
+	term.Printf(a.stdout, "%s  %s\n", a.out.Bold("ckptsidecar "+s.Version), stateWord(s.State, a.out))
 	for _, problem := range s.Problems {
-		fmt.Fprintf(a.stdout, "  %s %s\n", a.out.Red("!"), problem)
+		term.Printf(a.stdout, "  %s %s\n", a.out.Red("!"), problem)
 	}
 	p := &term.Pairs{}
 	p.Add("process", fmt.Sprintf("pid %d, started %s", s.PID, term.Ago(s.Now.Time, s.StartedAt.Time)))

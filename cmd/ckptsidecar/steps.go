@@ -34,7 +34,7 @@ func (c *stepsCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return term.WriteJSON(a.stdout, all)
+		return term.WriteJSON(a.data(), all)
 	case len(all.Steps) == 0:
 		a.tell("no step of %s matches", c.Agent)
 		return nil
@@ -190,9 +190,9 @@ func (c *stepFinishCmd) Run(ctx context.Context, a *app) error {
 // if [ "$(ckptsidecar step begin …)" = started ] works.
 func (a *app) showStep(s *ckpt.Step, ref ckpt.RunRef) error {
 	if a.cli.JSON {
-		return term.WriteJSON(a.stdout, s)
+		return term.WriteJSON(a.data(), s)
 	}
-	fmt.Fprintln(a.stdout, s.Status)
+	term.Println(a.stdout, s.Status)
 	switch {
 	case s.Replayed:
 		a.tell("step %s was done before, at %s: do not do it again%s", s.Key, term.Moment(s.EndedAt), resultText(s.Result))

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 
@@ -22,7 +21,7 @@ func (c *exportCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if c.Output == "" {
-		return a.client().Export(ctx, c.Agent, a.stdout)
+		return a.client().Export(ctx, c.Agent, a.data())
 	}
 	p := a.progress("exporting, bytes:")
 	err := osfile.Fill(c.Output, 0o600, func(w io.Writer) error {
@@ -68,14 +67,14 @@ func (c *importCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case a.cli.JSON:
-		return term.WriteJSON(a.stdout, report)
+		return term.WriteJSON(a.data(), report)
 	}
-	fmt.Fprintf(a.stdout, "%s  imported: %s, %d were there already\n", report.Agent, term.Count(report.Imported, "checkpoint"), report.Present)
+	term.Printf(a.stdout, "%s  imported: %s, %d were there already\n", report.Agent, term.Count(report.Imported, "checkpoint"), report.Present)
 	for old, now := range report.Renamed {
-		fmt.Fprintf(a.stdout, "%s  is now %s, because another agent has that id\n", old, now)
+		term.Printf(a.stdout, "%s  is now %s, because another agent has that id\n", old, now)
 	}
 	for _, id := range report.Pruned {
-		fmt.Fprintf(a.stdout, "%s  pruned: the agent's policy does not keep it\n", id)
+		term.Printf(a.stdout, "%s  pruned: the agent's policy does not keep it\n", id)
 	}
 	return nil
 }

@@ -67,10 +67,10 @@ func (h *history) trunk(c *ckpt.Checkpoint) (trunk *ckpt.Checkpoint, branches []
 func (h *history) write(w io.Writer, s *term.Style) {
 	for i, root := range h.roots {
 		if i > 0 {
-			fmt.Fprintln(w)
+			term.Println(w)
 		}
 		if root.Parent != "" {
-			fmt.Fprintf(w, "%s\n", s.Dim(fmt.Sprintf("⋮ its parent %s was removed or is of another run", root.Parent)))
+			term.Printf(w, "%s\n", s.Dim(fmt.Sprintf("⋮ its parent %s was removed or is of another run", root.Parent)))
 		}
 		h.chain(w, s, root, nil, "", "")
 	}
@@ -80,7 +80,7 @@ func (h *history) write(w io.Writer, s *term.Style) {
 // prefix, the others behind another.
 func (h *history) chain(w io.Writer, s *term.Style, c, parent *ckpt.Checkpoint, first, prefix string) {
 	for ; c != nil; first = prefix {
-		fmt.Fprintf(w, "%s%s\n", first, h.line(c, parent, s))
+		term.Printf(w, "%s%s\n", first, h.line(c, parent, s))
 		trunk, branches := h.trunk(c)
 		for _, b := range branches {
 			h.chain(w, s, b, c, prefix+"├─", prefix+"│ ")

@@ -94,19 +94,19 @@ func tellDamage(ctx context.Context, a *app, r *daemon.VerifyReport) {
 // verifyText says each problem in one line.
 func verifyText(a *app, r *daemon.VerifyReport) error {
 	if a.cli.JSON {
-		if err := term.WriteJSON(a.stdout, r); err != nil {
+		if err := term.WriteJSON(a.data(), r); err != nil {
 			return err
 		}
 	} else {
 		for _, problem := range r.Problems {
-			fmt.Fprintln(a.stdout, a.out.Red(problem.String()))
+			term.Println(a.stdout, a.out.Red(problem.String()))
 		}
 	}
 	if n := len(r.Problems); n > 0 {
 		return &cli.ExitError{Code: cli.ExitDamaged, Message: fmt.Sprintf("%s has %s: keep it as it is, and serve a backup; what is undamaged can still be read and exported", r.Path, term.Count(n, "problem"))}
 	}
 	if !a.cli.JSON {
-		fmt.Fprintf(a.stdout, "%s  %s: %s (%s) and %s, head %s\n", a.out.Green("sound"), r.Path,
+		term.Printf(a.stdout, "%s  %s: %s (%s) and %s, head %s\n", a.out.Green("sound"), r.Path,
 			term.Count(r.Checkpoints, "checkpoint"), term.Bytes(r.StateBytes), term.Count(r.AuditRows, "audit row"), r.AuditHead)
 	}
 	return nil
@@ -139,8 +139,8 @@ func (c *backupCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if a.cli.JSON {
-		return term.WriteJSON(a.stdout, backupShape{path, c.Out, info.Size()})
+		return term.WriteJSON(a.data(), backupShape{path, c.Out, info.Size()})
 	}
-	fmt.Fprintf(a.stdout, "%s  %s of %s, verified: restore-backup puts it back\n", c.Out, term.Bytes(info.Size()), path)
+	term.Printf(a.stdout, "%s  %s of %s, verified: restore-backup puts it back\n", c.Out, term.Bytes(info.Size()), path)
 	return nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -28,9 +27,9 @@ func (c *versionCmd) Run(a *app) error {
 		Platform: runtime.GOOS + "/" + runtime.GOARCH, SQLite: daemon.SQLiteVersion(),
 	}
 	if a.cli.JSON {
-		return term.WriteJSON(a.stdout, v)
+		return term.WriteJSON(a.data(), v)
 	}
-	fmt.Fprintf(a.stdout, "ckptsidecar %s (SQLite %s, %s, %s)\n", v.Version, v.SQLite, v.Go, v.Platform)
+	term.Printf(a.stdout, "ckptsidecar %s (SQLite %s, %s, %s)\n", v.Version, v.SQLite, v.Go, v.Platform)
 	return nil
 }
 

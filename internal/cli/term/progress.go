@@ -20,7 +20,7 @@ type Progress struct {
 
 // NewProgress shows the progress of some work on a stream, which has this style.
 func NewProgress(to io.Writer, s *Style, what string) *Progress {
-	p := &Progress{to: to, style: s, what: what}
+	p := &Progress{to: Raw(to), style: s, what: what}
 	if !s.Terminal {
 		p.shown = time.Now() // what is quick needs no line
 	}
@@ -42,7 +42,7 @@ func (p *Progress) Say(format string, args ...any) {
 		return
 	}
 	p.shown = time.Now()
-	text := fmt.Sprintf(format, args...)
+	text := Escape(fmt.Sprintf(format, args...))
 	if !p.style.Terminal {
 		fmt.Fprintln(p.to, text)
 		return

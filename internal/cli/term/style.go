@@ -67,8 +67,14 @@ type Table struct {
 // NewTable makes a table with these headings and no rows.
 func NewTable(heads ...string) *Table { return &Table{heads: heads} }
 
-// Add adds a row.
-func (t *Table) Add(cells ...string) { t.rows = append(t.rows, cells) }
+// Add adds a row. Its cells are escaped.
+func (t *Table) Add(cells ...string) {
+	row := make([]string, len(cells))
+	for i, cell := range cells {
+		row[i] = Escape(cell)
+	}
+	t.rows = append(t.rows, row)
+}
 
 // Write prints the table. Each column is as wide as its widest cell; the codes
 // of colors do not count.
@@ -120,8 +126,8 @@ func Visible(s string) int {
 // Pairs is a list of names and their values, in two columns.
 type Pairs [][2]string
 
-// Add adds a name with its value.
-func (p *Pairs) Add(name, value string) { *p = append(*p, [2]string{name, value}) }
+// Add adds a name with its value. Both are escaped.
+func (p *Pairs) Add(name, value string) { *p = append(*p, [2]string{Escape(name), Escape(value)}) }
 
 // Write prints the list.
 func (p *Pairs) Write(w io.Writer, s *Style) {
