@@ -30,16 +30,17 @@ type Config struct {
 	LogFormat string
 	LogLevel  string
 
-	MaxBody             Size
-	MaxDatabase         Size
-	Reserve             Size
-	OwnerBytes          Size
-	OwnerSavesPerSecond int
-	OwnerConnections    int
-	Connections         int
-	LiveStates          Size
-	WriteTimeout        ckpt.Duration
-	StuckAfter          ckpt.Duration
+	MaxBody              Size
+	MaxDatabase          Size
+	Reserve              Size
+	OwnerBytes           Size
+	OwnerShare           int
+	OwnerWritesPerSecond int
+	OwnerConnections     int
+	Connections          int
+	LiveStates           Size
+	WriteTimeout         ckpt.Duration
+	StuckAfter           ckpt.Duration
 
 	RetentionInterval ckpt.Duration
 	RetentionKeys     ckpt.Duration
@@ -64,34 +65,36 @@ const (
 func Default(system bool, env Environment) Config {
 	p := defaultPaths(system, env)
 	c := Config{
-		Database:            p.database,
-		Socket:              endpoint.Default(system),
-		MultiUser:           system || servesAll(),
-		DatabaseMode:        0o600,
-		SocketMode:          0o600,
-		BackupKeep:          3,
-		LogFormat:           LogAuto,
-		LogLevel:            "info",
-		MaxBody:             64 << 20,
-		Reserve:             4 << 20,
-		OwnerSavesPerSecond: 0,
-		OwnerConnections:    1024,
-		Connections:         4096,
-		LiveStates:          64 << 20,
-		WriteTimeout:        ckpt.Duration(10 * time.Second),
-		StuckAfter:          ckpt.Duration(time.Minute),
-		RetentionInterval:   ckpt.Duration(time.Minute),
-		RetentionKeys:       ckpt.Duration(retention.DefaultKeyKeep),
-		MonitorInterval:     ckpt.Duration(monitor.DefaultInterval),
-		DriftInterval:       ckpt.Duration(10 * time.Second),
-		WatchedRuns:         1000,
-		StopTimeout:         ckpt.Duration(5 * time.Second),
+		Database:             p.database,
+		Socket:               endpoint.Default(system),
+		MultiUser:            system || servesAll(),
+		DatabaseMode:         0o600,
+		SocketMode:           0o600,
+		BackupKeep:           3,
+		LogFormat:            LogAuto,
+		LogLevel:             "info",
+		MaxBody:              64 << 20,
+		Reserve:              4 << 20,
+		OwnerWritesPerSecond: 0,
+		OwnerConnections:     1024,
+		Connections:          4096,
+		LiveStates:           64 << 20,
+		WriteTimeout:         ckpt.Duration(10 * time.Second),
+		StuckAfter:           ckpt.Duration(time.Minute),
+		RetentionInterval:    ckpt.Duration(time.Minute),
+		RetentionKeys:        ckpt.Duration(retention.DefaultKeyKeep),
+		MonitorInterval:      ckpt.Duration(monitor.DefaultInterval),
+		DriftInterval:        ckpt.Duration(10 * time.Second),
+		WatchedRuns:          1000,
+		StopTimeout:          ckpt.Duration(5 * time.Second),
 	}
 	if system {
 		c.DatabaseMode = 0o640 // auditors' group reads
 		c.SocketMode = 0o660
 		c.SocketGroup = serviceGroup
 		c.BackupInterval = ckpt.Duration(ckpt.Day)
+		c.MaxDatabase, c.OwnerBytes, c.OwnerShare = 64<<30, 16<<30, 75 // many share it
+		c.OwnerWritesPerSecond = 5000
 	}
 	return c
 }

@@ -88,8 +88,11 @@ func (k *checking) limits() {
 	if c.OwnerBytes < 0 {
 		k.bad("limits.owner_bytes", "is below zero: say a size, or 0 for no limit")
 	}
-	if c.OwnerSavesPerSecond < 0 {
-		k.bad("limits.owner_saves_per_second", "is below zero: say a number, or 0 for no limit")
+	if c.OwnerShare < 0 || c.OwnerShare > 99 {
+		k.bad("limits.owner_share", "is %d: say a number of percent up to 99, or 0 for no limit", c.OwnerShare)
+	}
+	if c.OwnerWritesPerSecond < 0 {
+		k.bad("limits.owner_writes_per_second", "is below zero: say a number, or 0 for no limit")
 	}
 	if c.OwnerConnections < 1 {
 		k.bad("limits.owner_connections", "must be at least 1")

@@ -110,7 +110,8 @@ func TestCheckNamesTheSetting(t *testing.T) {
 		{"limits.max_body", func(c *Config) { c.MaxBody = 2 << 30 }},
 		{"limits.max_database", func(c *Config) { c.MaxDatabase = 1 }},
 		{"limits.owner_connections", func(c *Config) { c.OwnerConnections = 0 }},
-		{"limits.owner_saves_per_second", func(c *Config) { c.OwnerSavesPerSecond = -1 }},
+		{"limits.owner_share", func(c *Config) { c.OwnerShare = 100 }},
+		{"limits.owner_writes_per_second", func(c *Config) { c.OwnerWritesPerSecond = -1 }},
 		{"limits.connections", func(c *Config) { c.Connections = 0 }},
 		{"limits.reserve", func(c *Config) { c.Reserve = 100 }},
 		{"limits.live_states", func(c *Config) { c.LiveStates = 100 }},
@@ -180,7 +181,7 @@ func TestEverySettingIsDocumentedAndItsOwn(t *testing.T) {
 
 func TestPrintedConfigurationReadsBack(t *testing.T) {
 	want := sound(t)
-	want.MaxDatabase, want.OwnerSavesPerSecond, want.AdminGroup = 3<<30, 12, `a"b`
+	want.MaxDatabase, want.OwnerWritesPerSecond, want.AdminGroup = 3<<30, 12, `a"b`
 	path := filepath.Join(t.TempDir(), "config.toml")
 	f, err := os.Create(path)
 	if err != nil {

@@ -89,6 +89,7 @@ func (s *service) openDatabase(ctx context.Context) error {
 		Trusted:       s.trusted,
 		MaxBytes:      int64(c.MaxDatabase),
 		MaxOwnerBytes: int64(c.OwnerBytes),
+		OwnerShare:    c.OwnerShare,
 		WriteTimeout:  time.Duration(c.WriteTimeout),
 		ReserveBytes:  orNone(c.Reserve),
 		LiveBytes:     orNone(c.LiveStates),

@@ -28,10 +28,10 @@ func (s *service) newServer() *ipc.Server {
 		Version: s.daemon.Version,
 		Observe: m.observe,
 		Limits: ipc.Limits{
-			MaxBody:             int64(c.MaxBody),
-			Connections:         c.Connections,
-			OwnerConnections:    c.OwnerConnections,
-			OwnerSavesPerSecond: c.OwnerSavesPerSecond,
+			MaxBody:              int64(c.MaxBody),
+			Connections:          c.Connections,
+			OwnerConnections:     c.OwnerConnections,
+			OwnerWritesPerSecond: c.OwnerWritesPerSecond,
 		},
 	})
 	return server

@@ -147,7 +147,11 @@ func (s *Store) SetPolicy(_ context.Context, sc ckpt.Scope, name string, p ckpt.
 		}
 	}
 	e := entry(sc, "set_policy", name)
-	err := s.write(&op{owner: sc.Caller.Owner, claim: frees, entry: e, apply: func(tx *tx) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	err = s.write(&op{owner: sc.Caller.Owner, size: int64(len(text)), claim: frees, entry: e, apply: func(tx *tx) error {
 		return s.setPolicy(tx, sc, name, p, e)
 	}})
 	return &p, err

@@ -67,6 +67,9 @@ func (tx *tx) audit(e auditEntry) error {
 	}
 	row.Hash = auditHash(&row)
 	tx.log = append(tx.log, row)
+	if tx.uses != nil && causedBy(&row) {
+		tx.useOf(e.Owner).log += logLength(&row)
+	}
 	tx.wrote = true
 	tx.head = chainHead{row.N, row.Hash}
 	return nil

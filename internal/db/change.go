@@ -50,7 +50,7 @@ func (s *Store) Patch(_ context.Context, sc ckpt.Scope, id string, p ckpt.Checkp
 	}
 	e := changeEntry(sc, "change", id)
 	var c *ckpt.Checkpoint
-	err := s.write(&op{owner: sc.Caller.Owner, claim: frees, entry: e, apply: func(tx *tx) error {
+	err := s.write(&op{owner: sc.Caller.Owner, size: 1 + labelBytes(p.Labels), claim: frees, entry: e, apply: func(tx *tx) error {
 		row, agent, run, err := s.owned(tx, sc, id)
 		if err != nil {
 			return err
@@ -65,6 +65,13 @@ func (s *Store) Patch(_ context.Context, sc ckpt.Scope, id string, p ckpt.Checkp
 		return err
 	}})
 	return c, err
+}
+
+func labelBytes(labels *ckpt.Labels) int64 {
+	if labels == nil {
+		return 0
+	}
+	return lengthOf(*labels)
 }
 
 func checkPatch(id string, p ckpt.CheckpointPatch) error {

@@ -169,7 +169,6 @@ func (s *Store) addRecovery(tx *tx, agent *agentRow, run *runRow, f *ckpt.Findin
 		return "", err
 	}
 	s.keepLive(tx, runKey{agent.Owner, agent.Name, run.Name}, run.ID, &row, &again, list)
-	s.countOwner(tx, agent.Owner, again.stored())
 	e := auditEntry{Who: daemon, PID: os.Getpid(), Action: "save", Owner: agent.Owner, Agent: agent.Name, Run: run.Name, Subject: row.ID, Outcome: outcomeDone,
 		Reason: "critical drift: " + f.Rule, Detail: map[string]any{"kind": row.Kind, "seq": row.Seq, "sha256": again.sha256, "size": again.size, "finding": f.ID}}
 	if err := tx.audit(e); err != nil {

@@ -16,7 +16,7 @@ func (s *Store) declareGoal(tx *tx, agent *agentRow, run *runRow, goal ckpt.Ref,
 	if err != nil {
 		return err
 	}
-	if err := tx.exec(`UPDATE runs SET goal = ?1, first_goal = coalesce(first_goal, ?1) WHERE id = ?2`, goal, run.ID); err != nil {
+	if err := tx.exec(`UPDATE runs SET goal = ?, first_goal = coalesce(first_goal, ?) WHERE id = ?`, goal, goal, run.ID); err != nil {
 		return err
 	}
 	return s.hearGoal(tx, agent, run, w, string(goal), false, e)
@@ -54,7 +54,7 @@ func (s *Store) updateGoal(tx *tx, agent *agentRow, run *runRow, events []ckpt.N
 		if err != nil {
 			return err
 		}
-		if err := tx.exec(`UPDATE runs SET goal = ?1, first_goal = ?1 WHERE id = ?2`, payload.Goal, run.ID); err != nil {
+		if err := tx.exec(`UPDATE runs SET goal = ?, first_goal = ? WHERE id = ?`, payload.Goal, payload.Goal, run.ID); err != nil {
 			return err
 		}
 		if err := s.hearGoal(tx, agent, run, w, payload.Goal, true, e); err != nil {

@@ -27,6 +27,7 @@ func (s *Store) Erase(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Er
 	if err != nil {
 		return nil, err
 	}
+	s.recountAfter(ctx, erased.Owner)
 	return erased, s.scrub(ctx)
 }
 
@@ -57,6 +58,9 @@ func (s *Store) erase(tx *tx, agent *agentRow, e auditEntry) (*ckpt.Erased, erro
 		return nil, err
 	}
 	erased.Runs, erased.Checkpoints, erased.StoredBytes = row.Runs, row.Checkpoints, row.StoredBytes
+	if err := s.freeAgent(tx, agent); err != nil {
+		return nil, err
+	}
 	for _, statement := range append([]string{`PRAGMA secure_delete = 1`}, erasures...) {
 		if err := tx.eraseStep(statement, agent.ID); err != nil {
 			return nil, err
@@ -64,7 +68,6 @@ func (s *Store) erase(tx *tx, agent *agentRow, e auditEntry) (*ckpt.Erased, erro
 		tx.gotOn()
 	}
 	s.changeAgent(tx, agentKey{agent.Owner, agent.Name}, nil)
-	s.countOwner(tx, agent.Owner, -erased.StoredBytes)
 	s.watches.dropAgent(agent.Owner, agent.Name)
 	tx.onCommit(func() {
 		s.live.forgetAgent(agent.Owner, agent.Name)

@@ -46,12 +46,12 @@ func (s *Store) Append(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, events
 	}
 	e := entry(sc, "append_events", ref.Agent)
 	e.Run = runName(ref.Run)
-	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: key, print: events, entry: e, make: true}, func(tx *tx, _ *agentRow) (*ckpt.Appended, error) {
+	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: key, print: events, size: eventBytes(events), entry: e, make: true}, func(tx *tx, _ *agentRow) (*ckpt.Appended, error) {
 		agent, run, err := s.openRun(tx, sc, ref)
 		if err != nil {
 			return nil, err
 		}
-		a, err := tx.appendEvents(agent, run, events)
+		a, err := s.appendEvents(tx, agent, run, events)
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +64,14 @@ func (s *Store) Append(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, events
 	})
 }
 
-func (tx *tx) appendEvents(agent *agentRow, run *runRow, events []ckpt.NewEvent) (*ckpt.Appended, error) {
+func eventBytes(events []ckpt.NewEvent) (n int64) {
+	for i := range events {
+		n += int64(len(events[i].Type) + len(events[i].Payload))
+	}
+	return n
+}
+
+func (s *Store) appendEvents(tx *tx, agent *agentRow, run *runRow, events []ckpt.NewEvent) (*ckpt.Appended, error) {
 	a := &ckpt.Appended{First: run.LastEvent + 1}
 	for i := range events {
 		payload := events[i].Payload
@@ -78,15 +85,22 @@ func (tx *tx) appendEvents(agent *agentRow, run *runRow, events []ckpt.NewEvent)
 		}
 	}
 	a.Last = run.LastEvent
-	err := tx.exec(`DELETE FROM events WHERE run_id = ? AND seq <= ?`, run.ID, run.LastEvent-int64(agent.policy.MaxEvents))
+	var gone []int64
+	err := tx.list(&gone, deleteEvents, run.ID, run.LastEvent-int64(agent.policy.MaxEvents))
 	if err != nil {
 		return nil, err
+	}
+	for _, bytes := range gone {
+		s.countOwner(tx, agent.Owner, -bytes)
 	}
 	if err := tx.exec(updateLastEvent, run.LastEvent, run.ID); err != nil {
 		return nil, err
 	}
 	return a, tx.signOfLife(run)
 }
+
+// deleteEvents deletes a run's events up to a number, and answers what each took.
+var deleteEvents = `DELETE FROM events WHERE run_id = ? AND seq <= ? RETURNING ` + ofRuns["events"]
 
 // Events reads events after a sequence number, oldest first.
 func (s *Store) Events(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, after int64, limit int) (*ckpt.EventPage, error) {

@@ -98,3 +98,25 @@ func Unguarded(statements string) string {
 	}
 	return drop.String() + strings.TrimSuffix(strings.TrimSpace(statements), ";") + ";\n" + again.String()
 }
+
+// Used is what is counted of an owner: of all tables but the audit log, and of
+// that.
+func (s *Store) Used(owner string) (rows, log int64) {
+	s.usage.mu.Lock()
+	defer s.usage.mu.Unlock()
+	if o := s.usage.owners[owner]; o != nil {
+		return o.rows, o.log
+	}
+	return 0, 0
+}
+
+// StoredBy is what an owner has in all tables but the audit log, by looking.
+func (s *Store) StoredBy(owner string) (int64, error) {
+	return storedBy(context.Background(), s.ro, owner)
+}
+
+// CountAnew lets a refusal be judged by what an owner has, however short ago that was counted.
+func (s *Store) CountAnew(owner string) error { return s.recount(context.Background(), owner) }
+
+// SetRoom says how much room is left for all.
+func (s *Store) SetRoom(bytes int64) { s.usage.room.Store(bytes) }

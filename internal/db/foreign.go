@@ -52,6 +52,9 @@ func (s *Store) auditForeignOf(sc ckpt.Scope, action, owner, agent, subject stri
 
 // record writes an audit row that stands for itself.
 func (s *Store) record(e auditEntry) {
+	if e.Outcome != outcomeDone && !s.recordable(&e) {
+		return
+	}
 	err := s.write(&op{owner: e.Who, claim: goesOn, apply: func(tx *tx) error { return tx.audit(e) }})
 	if err != nil {
 		s.log.Error("an audit row could not be written", "action", e.Action, "who", e.Who, "error", err)

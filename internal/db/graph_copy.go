@@ -65,9 +65,6 @@ func (c *graphCopying) writes() error {
 		if _, err := tx.get(&size, `SELECT coalesce(sum(length(data)), 0) FROM graph_writes WHERE run_id = ?`, c.from); err != nil {
 			return err
 		}
-		if err := c.store.room(agent.Owner, 0, size); err != nil {
-			return err
-		}
 		err = tx.exec(`INSERT INTO graph_writes (run_id, checkpoint, `+graphWriteColumns+`) SELECT ?1, checkpoint, `+graphWriteColumns+`
 			FROM graph_writes WHERE run_id = ?2 ON CONFLICT DO NOTHING`, run.ID, c.from)
 		if err != nil {

@@ -101,7 +101,7 @@ func (g *graphRemoving) run(id int64) error {
 	if err := g.remove(run, rows); err != nil || g.left <= 0 { // the next transaction sees whether that was all
 		return err
 	}
-	if _, err := g.store.dropRows(g.tx, id); err != nil {
+	if _, err := g.store.dropRows(g.tx, g.agent, id); err != nil {
 		return err
 	}
 	e := g.entry

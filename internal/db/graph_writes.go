@@ -67,17 +67,13 @@ func (s *Store) GraphPutWrites(_ context.Context, sc ckpt.Scope, r *ckpt.GraphPu
 	var answer *ckpt.GraphWritten
 	err = s.write(&op{owner: sc.Caller.Owner, size: size, entry: e, apply: func(tx *tx) error {
 		answer = &ckpt.GraphWritten{}
-		agent, run, err := s.graphRun(tx, sc, r.Agent, r.GraphThread)
+		_, run, err := s.graphRun(tx, sc, r.Agent, r.GraphThread)
 		if err != nil {
-			return err
-		}
-		if err := s.room(agent.Owner, 0, size); err != nil {
 			return err
 		}
 		if answer.Written, err = tx.insertGraphWrites(run, r.Checkpoint, rows, r.Special()); err != nil || answer.Written == 0 {
 			return err
 		}
-		s.countOwner(tx, agent.Owner, size)
 		e.Detail = map[string]any{"task": r.Writes[0].Task, "writes": answer.Written}
 		return tx.audit(e)
 	}})

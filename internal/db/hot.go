@@ -65,17 +65,21 @@ const (
 	insertCheckpoint = `INSERT INTO checkpoints (n, id, run_id, seq, kind, parent, created_at, size, stored_size, sha256, content_type,
 		labels, metadata, step, operation, pinned, suspect, state_of, program, pieces, body)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	deleteInline     = `DELETE FROM checkpoints WHERE n = ?`
-	deleteCheckpoint = `DELETE FROM checkpoints WHERE n = ? RETURNING pieces`
-	updateSavedRun   = `UPDATE runs SET last_seq = ?1, head = ?2, removed = ?3, stored_bytes = ?4, updated_at = ?5, heartbeat_at = ?5 WHERE id = ?6`
-	updateRemoved    = `UPDATE runs SET removed = ?, stored_bytes = ?, updated_at = ? WHERE id = ?`
-	updateSign       = `UPDATE runs SET updated_at = ?1, heartbeat_at = ?1 WHERE id = ?2`
-	updateBeat       = `UPDATE runs SET heartbeat_at = ? WHERE id = ?`
-	updateProgress   = `UPDATE runs SET progress = ?, progress_at = ? WHERE id = ?`
-	updateStepped    = `UPDATE runs SET updated_at = ?1, heartbeat_at = ?1, steps_ended = steps_ended + 1, input_tokens = input_tokens + ?2,
+	updateSavedRun = `UPDATE runs SET last_seq = ?1, head = ?2, removed = ?3, stored_bytes = ?4, updated_at = ?5, heartbeat_at = ?5 WHERE id = ?6`
+	updateRemoved  = `UPDATE runs SET removed = ?, stored_bytes = ?, updated_at = ? WHERE id = ?`
+	updateSign     = `UPDATE runs SET updated_at = ?1, heartbeat_at = ?1 WHERE id = ?2`
+	updateBeat     = `UPDATE runs SET heartbeat_at = ? WHERE id = ?`
+	updateProgress = `UPDATE runs SET progress = ?, progress_at = ? WHERE id = ?`
+	updateStepped  = `UPDATE runs SET updated_at = ?1, heartbeat_at = ?1, steps_ended = steps_ended + 1, input_tokens = input_tokens + ?2,
 		output_tokens = output_tokens + ?3, cost_usd = cost_usd + ?4 WHERE id = ?5`
 	updateBack      = `UPDATE runs SET back_seq = ? WHERE id = ?`
 	updateLastEvent = `UPDATE runs SET last_event = ? WHERE id = ?`
+)
+
+// What deletes a checkpoint answers what its row took beside the state.
+var (
+	deleteInline     = `DELETE FROM checkpoints WHERE n = ? RETURNING ` + ofRuns["checkpoints"]
+	deleteCheckpoint = `DELETE FROM checkpoints WHERE n = ? RETURNING pieces, ` + ofRuns["checkpoints"] + ` AS beside`
 )
 
 var (

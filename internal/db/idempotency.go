@@ -114,17 +114,36 @@ func (s *Store) Expire(ctx context.Context, before time.Time, limit int) (n int,
 	}
 	err = s.write(&op{owner: daemon, claim: frees, apply: func(tx *tx) error {
 		n = 0
+		owners := map[int64]string{}
 		for _, key := range old {
-			gone, err := tx.execCount(`DELETE FROM idempotency WHERE key = ? AND agent_id = ?`, key.Key, key.Agent)
+			var bytes int64
+			gone, err := tx.get(&bytes, deleteKey, key.Key, key.Agent)
 			if err != nil {
 				return err
 			}
-			n += int(gone)
+			if !gone {
+				continue
+			}
+			tx.wrote = true
+			n++
+			owner, known := owners[key.Agent]
+			if !known {
+				if _, err := tx.get(&owner, `SELECT owner FROM agents WHERE id = ?`, key.Agent); err != nil {
+					return err
+				}
+				owners[key.Agent] = owner
+			}
+			if owner != "" {
+				s.countOwner(tx, owner, -bytes)
+			}
 		}
 		return nil
 	}})
 	return n, err
 }
+
+// deleteKey deletes a key and answers what it took.
+var deleteKey = `DELETE FROM idempotency WHERE key = ? AND agent_id = ? RETURNING ` + ofKey
 
 // oldKeys looks at a part of the keys, after a place, and answers the next one:
 // the beginning again where the end was reached.

@@ -210,7 +210,6 @@ type importing struct {
 	agent   string
 	renamed map[string]string // ids that were taken by another agent, and the new ones
 	report  *ckpt.ImportReport
-	added   int64 // bytes that this transaction stores
 }
 
 // imported is one checkpoint on its way in.
@@ -260,7 +259,7 @@ func (im *importing) save(ctx context.Context, batch []imported, size int64) err
 	}
 	before := *im.report
 	return im.store.write(&op{owner: im.scope.Caller.Owner, size: size, entry: entry(im.scope, "import", im.agent), apply: func(tx *tx) error {
-		*im.report, im.added = before, 0
+		*im.report = before
 		agent, err := im.target(tx)
 		if err != nil {
 			return err
@@ -299,10 +298,6 @@ func (im *importing) one(tx *tx, agent *agentRow, c *imported, heads map[int64]c
 	if err != nil || present {
 		return err
 	}
-	if err := im.store.room(agent.Owner, im.added, c.state.stored()); err != nil {
-		return err
-	}
-	im.added += c.state.stored()
 	run, err := tx.makeRun(agent.ID, runName(c.request.Run))
 	if err != nil {
 		return err
@@ -333,7 +328,6 @@ func (im *importing) one(tx *tx, agent *agentRow, c *imported, heads map[int64]c
 	}
 	im.store.watches.drop(run.ID) // its past is another one now
 	im.report.Imported++
-	im.store.countOwner(tx, agent.Owner, c.state.stored())
 	e := entry(im.scope, "import", agent.Name)
 	e.Run, e.Subject = run.Name, id
 	e.Detail = map[string]any{"kind": row.Kind, "seq": row.Seq, "sha256": c.state.sha256, "size": c.state.size, "from_owner": im.begin.Owner, "from_seq": c.from.Seq}

@@ -128,10 +128,15 @@ func (d *dues) tick(ctx context.Context, now time.Time) {
 		}
 	}
 	s.keepReserve(ctx, now)
+	s.lookAtRoom()
+	s.recountStale(ctx)
 	s.live.expire(now)
 	if now.Sub(d.audit) >= auditLogEvery {
 		d.audit = now
 		s.logHead()
+		if err := s.keepUsage(); err != nil {
+			s.log.Warn("what was counted for quotas could not be kept", "error", err)
+		}
 	}
 }
 

@@ -30,7 +30,8 @@ type Options struct {
 	Now           func() time.Time                           // the wall clock
 	Trusted       func() time.Time                           // the clock as the clock guard sees it, zero while it holds ages back; nil trusts Now
 	MaxBytes      int64                                      // of the database; 0 for no limit
-	MaxOwnerBytes int64                                      // of the stored states of one owner; 0 for no limit
+	MaxOwnerBytes int64                                      // of all that one owner has stored; 0 for no limit
+	OwnerShare    int                                        // percent that one owner may have of his bytes and the room that is left; 0 for no limit
 	WriteTimeout  time.Duration                              // how long a write may wait for the database; 10 s
 	MaxWaiting    int                                        // writes that may wait before busy is answered; 4096
 	MaxWaitBytes  int64                                      // and their bytes; 512 MiB
@@ -364,6 +365,7 @@ func (s *Store) startUp(ctx context.Context) (err error) {
 	if err := s.probe(); err != nil {
 		return err
 	}
+	s.lookAtRoom()
 	return s.ro.GetContext(ctx, &s.id, `SELECT value FROM meta WHERE key = 'database_id'`)
 }
 
@@ -410,6 +412,9 @@ func (s *Store) Newest(ctx context.Context) (ckpt.Time, error) {
 // write-ahead log stays in place, so that a read-only auditor can still read.
 func (s *Store) Close() error {
 	if s.writer != nil {
+		if err := s.keepUsage(); err != nil {
+			s.log.Warn("what was counted for quotas could not be kept: it is counted anew at the next start", "error", err)
+		}
 		s.writer.close()
 	}
 	return s.close()

@@ -163,7 +163,7 @@ func (s *Store) EndOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	ref.Epoch = r.Epoch
 	e := entry(sc, action, ref.Agent)
 	e.Run, e.Subject, e.Reason = runName(ref.Run), r.Key, r.Reason
-	ended, replayed, err := keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, entry: e, claim: frees}, func(tx *tx, agent *agentRow) (*ckpt.OperationEnded, error) {
+	ended, replayed, err := keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.Result) + len(r.Error)), entry: e, claim: frees}, func(tx *tx, agent *agentRow) (*ckpt.OperationEnded, error) {
 		return s.endOperation(tx, sc, agent, ref, r, e)
 	})
 	if replayed && ended.Status == ckpt.OperationFailed && ended.Checkpoint != "" { // the state was not kept with the key

@@ -10,39 +10,59 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestOwnersQuota fills one owner's share to the byte: one more is refused, the
-// other owner saves on, and a delete makes room again, also after a restart.
+// TestOwnersQuota fills one owner's share: more is refused, the other owner saves
+// on, and a delete makes room again, also after a restart.
 func TestOwnersQuota(t *testing.T) {
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
-	o.MaxOwnerBytes = 1000
+	o.MaxOwnerBytes = 1 << 20
 	s := openWith(t, o)
-	state := `"` + strings.Repeat("q", 98) + `"`
 	var ids []string
-	for range 10 {
-		ids = append(ids, save(t, s, ann, "a", ckpt.KindRecovery, state).ID)
+	state := func(n int) *ckpt.SaveRequest { return binary("a", ckpt.KindRecovery, noise(uint64(n), 64<<10)) }
+	fill := func() {
+		t.Helper()
+		for i := range 20 {
+			saved, err := s.Save(t.Context(), ann, state(i))
+			if err == nil {
+				ids = append(ids, saved.ID)
+				continue
+			}
+			wantCode(t, err, ckpt.CodeQuota)
+			if e := ckpt.AsError(err); e.OutcomeOrDefault() != ckpt.OutcomeNotSaved {
+				t.Errorf("the answer: %+v", e)
+			}
+			return
+		}
+		t.Fatalf("%d states of 64 KiB fit into 1 MiB", len(ids))
 	}
 	full := func() {
 		t.Helper()
-		_, err := s.Save(t.Context(), ann, request("other", ckpt.KindRecovery, `1`))
+		_, err := s.Save(t.Context(), ann, state(99))
 		wantCode(t, err, ckpt.CodeQuota)
-		if e := ckpt.AsError(err); e.OutcomeOrDefault() != ckpt.OutcomeNotSaved {
-			t.Errorf("the answer: %+v", e)
-		}
 	}
-	full()
-	save(t, s, bob, "a", ckpt.KindRecovery, state)
+	fill()
+	if len(ids) < 13 || len(ids) > 15 {
+		t.Errorf("%d states of 64 KiB fit into 1 MiB", len(ids))
+	}
+	save(t, s, bob, "a", ckpt.KindRecovery, `"of another owner"`)
 	must(t, s.Close())
 	s = openWith(t, o)
 	full()
 	if _, err := s.Delete(t.Context(), ann, ids[0]); err != nil {
 		t.Fatal(err)
 	}
-	save(t, s, ann, "a", ckpt.KindRecovery, state)
+	if _, err := s.Save(t.Context(), ann, state(100)); err != nil {
+		t.Fatal(err)
+	}
 	full()
 	if _, err := s.Erase(t.Context(), ann, "a"); err != nil {
 		t.Fatal(err)
 	}
-	save(t, s, ann, "b", ckpt.KindRecovery, state)
+	ids = nil
+	fill()
+	if len(ids) < 13 {
+		t.Errorf("after an erasure %d states fit", len(ids))
+	}
+	sound(t, o.Path)
 }
 
 // TestQuotaHoldsForImports: an import is no way around the share.
@@ -54,7 +74,7 @@ func TestQuotaHoldsForImports(t *testing.T) {
 	var out bytes.Buffer
 	must(t, from.Export(t.Context(), ann, "a", &out))
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
-	o.MaxOwnerBytes = 1000
+	o.MaxOwnerBytes = 8000
 	s := openWith(t, o)
 	_, err := s.Import(t.Context(), ann, ckpt.ImportRequest{}, &out)
 	wantCode(t, err, ckpt.CodeQuota)

@@ -23,6 +23,7 @@ type heldRow struct {
 	Inline     bool               `db:"inline"` // known to stand in its row, without pieces
 	StateOf    *int64             `db:"state_of"`
 	removed    bool               // its row is gone already
+	beside     int64              // and took so much beside the state
 }
 
 const heldColumns = `n, id, seq, kind, created_at, stored_size, pinned, suspect, operation, pieces IS NULL AS inline, state_of`
@@ -258,7 +259,7 @@ func (s *Store) remove(tx *tx, agent *agentRow, run *runRow, gone []heldRow, rea
 // removeRows is remove without the run's row, which is still to be written.
 func (s *Store) removeRows(tx *tx, agent *agentRow, run *runRow, gone []heldRow, reasons []string, e auditEntry) ([]string, error) {
 	ids := make([]string, len(gone))
-	var freed int64
+	var freed, beside int64
 	for i, row := range gone {
 		ids[i] = row.ID
 		bytes, err := tx.removeOne(run, &row)
@@ -266,6 +267,7 @@ func (s *Store) removeRows(tx *tx, agent *agentRow, run *runRow, gone []heldRow,
 			return nil, err
 		}
 		freed += bytes
+		beside += row.beside
 		tx.onCommit(func() { s.live.forget(row.ID) })
 		r := e
 		r.Action, r.Run, r.Subject, r.Reason = "remove", run.Name, row.ID, reasons[i]
@@ -276,7 +278,7 @@ func (s *Store) removeRows(tx *tx, agent *agentRow, run *runRow, gone []heldRow,
 	}
 	run.Removed += int64(len(gone))
 	run.StoredBytes -= freed
-	s.countOwner(tx, agent.Owner, -freed)
+	s.countOwner(tx, agent.Owner, -freed-beside)
 	return ids, nil
 }
 
@@ -285,7 +287,7 @@ func (s *Store) removeRows(tx *tx, agent *agentRow, run *runRow, gone []heldRow,
 func (tx *tx) removeInline(gone []heldRow) error {
 	for i := range gone {
 		if row := &gone[i]; row.Inline {
-			if err := tx.exec(deleteInline, row.N); err != nil {
+			if err := tx.deleteInline(row); err != nil {
 				return err
 			}
 			row.removed = true
@@ -294,23 +296,32 @@ func (tx *tx) removeInline(gone []heldRow) error {
 	return nil
 }
 
+func (tx *tx) deleteInline(row *heldRow) error {
+	_, err := tx.get(&row.beside, deleteInline, row.N)
+	tx.wrote = true
+	return err
+}
+
 // removeOne deletes a checkpoint and answers how many stored bytes that freed.
 func (tx *tx) removeOne(run *runRow, row *heldRow) (int64, error) {
 	if row.removed {
 		return row.StoredSize, nil
 	}
 	if row.Inline {
-		return row.StoredSize, tx.exec(deleteInline, row.N)
+		return row.StoredSize, tx.deleteInline(row)
 	}
-	var pieces *string
-	if _, err := tx.get(&pieces, deleteCheckpoint, row.N); err != nil {
+	var of struct {
+		Pieces *string `db:"pieces"`
+		Beside int64   `db:"beside"`
+	}
+	if _, err := tx.get(&of, deleteCheckpoint, row.N); err != nil {
 		return 0, err
 	}
-	tx.wrote = true
-	if pieces == nil {
+	tx.wrote, row.beside = true, of.Beside
+	if of.Pieces == nil {
 		return row.StoredSize, nil
 	}
-	return tx.sweep(run.ID, row.Seq, *pieces)
+	return tx.sweep(run.ID, row.Seq, *of.Pieces)
 }
 
 // neighbours are the pieces of the nearest checkpoint of a run before a place

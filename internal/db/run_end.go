@@ -121,7 +121,7 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 		defer final.leave()
 		room = adds
 	}
-	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, entry: e, claim: room, drift: true}, func(tx *tx, agent *agentRow) (*ckpt.Run, error) {
+	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.State) + len(r.Result) + len(r.Error)), entry: e, claim: room, drift: true}, func(tx *tx, agent *agentRow) (*ckpt.Run, error) {
 		run, err := s.needRun(tx, sc, ref)
 		if err != nil {
 			return nil, err

@@ -274,7 +274,6 @@ func (s *Store) insertSaved(tx *tx, v *save, agent *agentRow, run *runRow, w *wa
 		return err
 	}
 	s.keepLive(tx, runKey{agent.Owner, agent.Name, run.Name}, run.ID, &row, &v.state, list)
-	s.countOwner(tx, agent.Owner, reply.StoredSize)
 	if err := tx.auditSave(v, reply); err != nil {
 		return err
 	}

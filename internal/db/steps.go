@@ -77,7 +77,7 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 	if err != nil {
 		return nil, false, err
 	}
-	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, entry: e, make: true, drift: true}, func(tx *tx, _ *agentRow) (*ckpt.Step, error) {
+	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.Args) + len(r.Result) + len(r.Error)), entry: e, make: true, drift: true}, func(tx *tx, _ *agentRow) (*ckpt.Step, error) {
 		agent, run, err := s.openRun(tx, sc, ref)
 		if err != nil {
 			return nil, err

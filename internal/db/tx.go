@@ -21,6 +21,9 @@ type tx struct {
 	trusted ckpt.Time // now, or the zero time while the clock guard holds ages back
 	retries int
 	head    chainHead
+	store   *Store
+	uses    map[string]*use        // what it adds to each owner's bytes; nil where nobody asks
+	stored  int64                  // bytes that the present operation has stored
 	log     []ckpt.AuditRow        // rows of the audit log that are still to be written
 	barred  bool                   // whether the present operation may write nothing, because the disk is full
 	adds    int64                  // at most so many bytes were stored by those that the disk may have no room for
@@ -39,8 +42,10 @@ type tx struct {
 // know, and is not one of those that tell them.
 type statement struct {
 	*sqlx.Stmt
-	forgets bool
-	writes  bool
+	forgets  bool
+	writes   bool
+	stores   bool
+	replaces bool // it stores in the place of something
 }
 
 // prepare answers a query's statement, and refuses one that writes where the
@@ -52,7 +57,7 @@ func (tx *tx) prepare(query string) (*statement, error) {
 		if err != nil {
 			return nil, err
 		}
-		stmt = &statement{prepared, forgets(query), writes(query)}
+		stmt = &statement{prepared, forgets(query), writes(query), stores(query), strings.HasPrefix(query, "UPDATE")}
 		tx.stmts[query] = stmt
 	}
 	if tx.barred && stmt.writes {
@@ -83,6 +88,7 @@ func (tx *tx) execCount(query string, args ...any) (int64, error) {
 		return 0, err
 	}
 	tx.wrote = true
+	tx.count(stmt, args)
 	result, err := stmt.ExecContext(tx.ctx, args...)
 	if err != nil {
 		return 0, err
@@ -96,6 +102,7 @@ func (tx *tx) get(dest any, query string, args ...any) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	tx.count(stmt, args)
 	err = stmt.GetContext(tx.ctx, dest, args...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil

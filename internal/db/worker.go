@@ -81,7 +81,7 @@ func (s *Store) drop(tx *tx, id int64, over func(ckpt.History, ckpt.Policy, time
 	if !over(ckpt.History{Status: run.Status, EndedAt: run.EndedAt.Time}, agent.policy, now) {
 		return 0, nil
 	}
-	rows, err := s.dropRows(tx, id)
+	rows, err := s.dropRows(tx, agent, id)
 	if err != nil {
 		return 0, err
 	}
@@ -92,7 +92,10 @@ func (s *Store) drop(tx *tx, id int64, over func(ckpt.History, ckpt.Policy, time
 
 // dropRows removes a run that has no checkpoint left and all that belongs to it,
 // and answers how many other rows went.
-func (s *Store) dropRows(tx *tx, id int64) (rows int64, err error) {
+func (s *Store) dropRows(tx *tx, agent *agentRow, id int64) (rows int64, err error) {
+	if err := s.freeRun(tx, agent.Owner, id); err != nil {
+		return 0, err
+	}
 	for _, table := range []string{"prompts", "findings", "events", "operations", "steps", "segments"} {
 		n, err := tx.execCount(`DELETE FROM `+table+` WHERE run_id = ?`, id)
 		if err != nil {

@@ -81,6 +81,7 @@ func newWriter(ctx context.Context, s *Store) (*writer, error) {
 func (s *Store) write(o *op) error {
 	o.wake, o.at = make(chan struct{}, 1), time.Now()
 	w := s.writer
+	s.recountIfTight(o)
 	lead, err := w.enter(o)
 	if err != nil {
 		return err
@@ -163,11 +164,15 @@ func (w *writer) commit(batch []*op) {
 	if len(batch) == 0 {
 		return
 	}
-	err := w.tryAll(batch)
-	if err != nil && len(batch) > 1 && classify(err) != classFatal && w.failed() == nil && !exhausted(err) {
-		for _, o := range batch { // one of them is to blame; the others must not suffer
-			_ = w.tryAll([]*op{o})
+	together, alone := w.store.apart(batch)
+	if len(together) > 0 {
+		err := w.tryAll(together)
+		if err != nil && len(together) > 1 && classify(err) != classFatal && w.failed() == nil && !exhausted(err) {
+			alone = batch // one of them is to blame; the others must not suffer
 		}
+	}
+	for _, o := range alone {
+		_ = w.tryAll([]*op{o})
 	}
 	markDone(batch)
 	w.mu.Lock()
@@ -325,6 +330,7 @@ func (w *writer) transaction(batch []*op, retries int) (after []func(), err erro
 		return nil, commitError(err)
 	}
 	w.head = t.head
+	w.store.countUses(t.uses)
 	if err := w.checkFiles(); err != nil {
 		return nil, &FatalError{errAtCommit{err}}
 	}
@@ -333,6 +339,10 @@ func (w *writer) transaction(batch []*op, retries int) (after []func(), err erro
 
 func (w *writer) begin(retries int) *tx {
 	t := &tx{ctx: context.Background(), conn: w.conn, stmts: w.stmts, hot: &w.hot, gotOn: w.gotOn, now: ckpt.At(w.store.opt.Now()), retries: retries, head: w.head, agents: map[agentKey]*agentRow{}}
+	t.store = w.store
+	if w.store.usage.on {
+		t.uses = map[string]*use{}
+	}
 	if now := w.store.opt.Trusted(); !now.IsZero() {
 		t.trusted = ckpt.At(now)
 	}
@@ -345,9 +355,12 @@ func applyAll(t *tx, batch []*op, full bool) error {
 	defer func() { t.barred = false }()
 	for _, o := range batch {
 		t.barred = o.claim == adds && full
-		t.wrote, t.made, t.run0, t.watch0, t.damage = false, nil, nil, nil, nil
-		mark := len(t.after)
+		t.wrote, t.made, t.run0, t.watch0, t.damage, t.stored = false, nil, nil, nil, nil, 0
+		mark, before := len(t.after), t.usesOf(o)
 		err := guarded(func() error { return o.apply(t) })
+		if err == nil {
+			err = t.store.checkUse(t, o, before)
+		}
 		o.damage = t.damage
 		t.gotOn()
 		var refusal *ckpt.Error
@@ -388,6 +401,9 @@ func (tx *tx) refused(o *op, refusal *ckpt.Error) error {
 	}
 	e := o.entry
 	e.Outcome, e.Reason = string(refusal.Code), refusal.Message
+	if !tx.store.recordable(&e) {
+		return nil
+	}
 	return tx.audit(e)
 }
 

@@ -110,7 +110,7 @@ func (c *call) admit() error {
 // run checks what all calls have in common, then calls.
 func (c *call) run(rt *route) error {
 	c.route = rt
-	for _, step := range [...]func(*call) error{(*call).checkPath, (*call).readScope, (*call).readSpooled, (*call).readKey, (*call).takeTurn} {
+	for _, step := range [...]func(*call) error{(*call).checkPath, (*call).readScope, (*call).readSpooled, (*call).readKey, (*call).takeWrite, (*call).takeTurn} {
 		if err := step(c); err != nil {
 			return err
 		}
@@ -212,6 +212,20 @@ func (c *call) header(name string) (*string, error) {
 		return &values[0], nil
 	}
 	return nil, ckpt.Errorf(ckpt.CodeInvalid, "the header %s came twice", name)
+}
+
+// takeWrite keeps an owner to his rate of writes. A sign of life is never
+// refused: its run would be taken for dead.
+func (c *call) takeWrite() error {
+	if !c.route.write {
+		return nil
+	}
+	wait := c.conn.owner.writes.take()
+	if wait == 0 || c.route.urgent {
+		return nil
+	}
+	return &ckpt.Error{Code: ckpt.CodeQuota, RetryAfter: max(wait, time.Second),
+		Message: "you have sent more writes a second than you may: try again later, or write less often"}
 }
 
 func (c *call) takeTurn() error {

@@ -2,15 +2,11 @@ package ipc
 
 import (
 	"net/http"
-	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 func (c *call) postCheckpoint() error {
-	if err := c.takeSave(); err != nil {
-		return err
-	}
 	r, err := c.saveRequest()
 	if err != nil {
 		return err
@@ -19,9 +15,6 @@ func (c *call) postCheckpoint() error {
 }
 
 func (c *call) putCheckpoint() error {
-	if err := c.takeSave(); err != nil {
-		return err
-	}
 	contentType, err := c.contentType()
 	if err != nil {
 		return err
@@ -31,16 +24,6 @@ func (c *call) putCheckpoint() error {
 		return err
 	}
 	return c.save(r)
-}
-
-// takeSave keeps an owner to his rate.
-func (c *call) takeSave() error {
-	wait := c.conn.owner.saves.take()
-	if wait == 0 {
-		return nil
-	}
-	return &ckpt.Error{Code: ckpt.CodeQuota, RetryAfter: max(wait, time.Second),
-		Message: "you have sent more saves a second than you may: try again later, or save less often"}
 }
 
 func (c *call) save(r *ckpt.SaveRequest) error {

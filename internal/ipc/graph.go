@@ -39,9 +39,6 @@ type (
 )
 
 func (c *call) putGraph() error {
-	if err := c.takeSave(); err != nil {
-		return err
-	}
 	body, err := c.readBody(c.server.limits.MaxBody, 2)
 	if err != nil {
 		return err
@@ -61,9 +58,6 @@ func (c *call) putGraph() error {
 }
 
 func (c *call) putGraphWrites() error {
-	if err := c.takeSave(); err != nil {
-		return err
-	}
 	body, err := c.readBody(c.server.limits.MaxBody, 2)
 	if err != nil {
 		return err

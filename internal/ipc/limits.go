@@ -23,9 +23,9 @@ type Limits struct {
 	OwnerRequests    int // of one owner, in work at once; 512. More wait in order
 	OwnerFollowers   int // of one owner, following events at once; 256. They take no place among the requests
 
-	// OwnerSavesPerSecond is off at 0: it is the turns above that keep owners
+	// OwnerWritesPerSecond bounds all routes that write. It is off at 0: it is the turns above that keep owners
 	// from harming one another, a rate only keeps an owner from harming himself.
-	OwnerSavesPerSecond int
+	OwnerWritesPerSecond int
 
 	Wait          time.Duration // how long a request waits for its turn before it is told busy; 2s
 	HeaderTimeout time.Duration // for the line and headers of a request; 10s

@@ -15,6 +15,7 @@ type route struct {
 	path   string
 	params []string // query parameters besides owner
 	write  bool     // it goes on when its client hangs up, and an unclear end is outcome unknown
+	urgent bool     // a rate of writes does not refuse it
 	free   bool     // it needs no turn, so that probes are answered under load
 	runs   bool     // it needs a RunStore
 	graphs bool     // it needs a GraphStore
@@ -63,7 +64,7 @@ var routes = []route{
 	{name: "runs", method: "GET", path: runsPath, params: []string{"status", "before", "limit"}, runs: true, do: (*call).listRuns},
 	{name: "runs", method: "GET", path: "/v1/runs", params: []string{"status", "agent", "before", "limit"}, runs: true, do: (*call).listRuns},
 	{name: "run", method: "GET", path: oneRunPath, runs: true, do: (*call).getRun},
-	{name: "beat", method: "POST", path: oneRunPath + "/heartbeat", write: true, runs: true, do: (*call).beat},
+	{name: "beat", method: "POST", path: oneRunPath + "/heartbeat", write: true, urgent: true, runs: true, do: (*call).beat},
 	{name: "end_run", method: "POST", path: oneRunPath + "/end", write: true, runs: true, do: (*call).endRun},
 	{name: "resume", method: "POST", path: oneRunPath + "/resume", write: true, runs: true, do: (*call).resume},
 	{name: "begin_step", method: "POST", path: oneRunPath + "/steps", write: true, runs: true, do: (*call).beginStep},

@@ -75,7 +75,7 @@ type owner struct {
 	states      lane
 	heavy       lane
 	followers   lane
-	saves       bucket
+	writes      bucket
 	refusals    bucket // recorded ones; refusing is free, so recording must be bounded
 }
 
@@ -115,7 +115,7 @@ func (o *owners) make() *owner {
 		states:    lane{half(int64(o.limits.StateReads)), o.states, "too many states are being read at once: try again"},
 		heavy:     lane{half(int64(o.limits.HeavyJobs)), o.heavy, "too many changes and differences are being computed at once: try again"},
 		followers: lane{semaphore.NewWeighted(int64(o.limits.OwnerFollowers)), nil, ""},
-		saves:     bucket{rate: float64(o.limits.OwnerSavesPerSecond)},
+		writes:    bucket{rate: float64(o.limits.OwnerWritesPerSecond)},
 		refusals:  bucket{rate: recordedRefusals},
 	}
 }
