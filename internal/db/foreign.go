@@ -1,6 +1,7 @@
 package db
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -28,7 +29,7 @@ func (s *Store) auditFollowing(sc ckpt.Scope, action, agent string) {
 	if !sc.Foreign() {
 		return
 	}
-	key := sc.Caller.Owner + "\x00" + sc.Target + "\x00" + agent
+	key := strings.Join([]string{action, sc.Caller.Owner, sc.Target, agent}, "\x00")
 	now := time.Now()
 	s.following.mu.Lock()
 	again := now.Sub(s.following.last[key]) < time.Minute

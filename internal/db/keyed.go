@@ -34,15 +34,20 @@ func keyed[T any](s *Store, sc ckpt.Scope, r keyedRequest, do func(*tx, *agentRo
 		if err != nil {
 			return err
 		}
+		before := tx.head.n
 		first := new(T)
 		if replayed, err = tx.replayed(agent.ID, r.key, print, first); err != nil {
 			return err
 		}
 		if result = first; !replayed {
-			before := tx.head.n
 			if result, err = do(tx, agent); err == nil && tx.head.n != before {
 				err = tx.remember(agent.ID, r.key, print, result)
 			}
+		}
+		if err == nil && sc.Foreign() && tx.head.n == before { // what was done before is shown again, to somebody else
+			e := r.entry
+			e.Action = "admin_" + e.Action
+			err = tx.audit(e)
 		}
 		if err != nil || !r.drift {
 			return err

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -65,6 +66,9 @@ func (s *Store) Prompts(ctx context.Context, sc ckpt.Scope, f ckpt.PromptFilter)
 	if len(page.Prompts) > limit {
 		page.Prompts = page.Prompts[:limit]
 		page.Next = ckpt.Ref(page.Prompts[limit-1].ID)
+	}
+	if slices.ContainsFunc(page.Prompts, func(p ckpt.Prompt) bool { return p.Owner != sc.Caller.Owner }) {
+		s.auditFollowing(sc, "list_prompts", "")
 	}
 	return page, readError(err)
 }

@@ -105,6 +105,9 @@ func (s *Store) runWithAgent(tx *tx, id int64) (*runRow, *agentRow, error) {
 // Prune applies the policies of one agent, or of all of the owner's, at once.
 func (s *Store) Prune(ctx context.Context, sc ckpt.Scope, r ckpt.PruneRequest, key string) (*ckpt.PruneReport, bool, error) {
 	agentID := int64(0)
+	if r.DryRun {
+		s.auditForeign(sc, "read_prune", r.Agent, "")
+	}
 	if r.Agent != "" {
 		agent, err := s.findAgent(ctx, sc, r.Agent)
 		if err != nil {

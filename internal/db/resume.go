@@ -20,6 +20,7 @@ func (s *Store) Resume(_ context.Context, sc ckpt.Scope, r ckpt.ResumeRequest) (
 	e := entry(sc, "resume", r.Agent)
 	e.Run, e.Reason = runName(r.Run), r.Reason
 	if r.DryRun {
+		s.auditForeign(sc, "read_plan", r.Agent, "")
 		plan, err := s.look(sc, r)
 		return plan, false, err
 	}

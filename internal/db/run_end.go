@@ -8,7 +8,8 @@ import (
 )
 
 // Beat takes a heartbeat. It makes no audit row: it says nothing that the next
-// write or the lack of one would not.
+// write or the lack of one would not. One that an administrator sends for another
+// owner makes a row once a minute, since its answer shows the run.
 func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.Heartbeat) (*ckpt.Run, error) {
 	if err := ref.Check(); err != nil {
 		return nil, err
@@ -17,6 +18,7 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 		return nil, err
 	}
 	ref.Epoch = b.Epoch
+	s.auditFollowing(sc, "beat", ref.Agent)
 	past := s.readAheadFor(sc, ref)
 	var shown *ckpt.Run
 	err := s.write(&op{owner: sc.Caller.Owner, claim: goesOn, apply: func(tx *tx) error {

@@ -23,6 +23,7 @@ func (s *Store) Ready(context.Context) error {
 
 // Status is the state of the store, with counts of what the scope may see.
 func (s *Store) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error) {
+	s.auditFollowing(sc, "status", "")
 	if sc.Admin && sc.Target == "" {
 		sc.Target = ckpt.AllOwners
 	}
