@@ -41,7 +41,7 @@ type service struct {
 
 	serving chan error // how serving ended
 	upkeep  chan error // how the store's maintenance ended
-	stuck   chan error // why the writer is given up
+	stuck   chan error // why the writer is given up, or the socket
 
 	workers   sync.WaitGroup // the upkeep
 	endUpkeep context.CancelFunc
@@ -135,12 +135,17 @@ func (s *service) startWorkers(context.Context) error {
 	if s.daemon.Backup != nil {
 		s.backups.copy = s.daemon.Backup
 	}
-	s.upkeep, s.stuck = make(chan error, 1), make(chan error, 1)
+	s.upkeep, s.stuck = make(chan error, 1), make(chan error, 2)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.endUpkeep = cancel
 	s.workers.Go(func() { s.upkeep <- s.store.Maintain(ctx) })
 	s.workers.Go(func() {
 		(&ticker{store: s.store, every: time.Duration(c.DriftInterval), log: s.log}).run(ctx)
+	})
+	s.workers.Go(func() {
+		if err := s.watchSocket(ctx); err != nil {
+			s.stuck <- err
+		}
 	})
 	s.startPaced()
 	return nil

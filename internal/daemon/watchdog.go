@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
 
 // statusEvery is how often a manager hears how the daemon is doing, where its
@@ -43,6 +45,26 @@ func (s *service) watchWriter(ctx context.Context, stalledFor func() time.Durati
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		}
+	}
+}
+
+// reachEvery is how often it is looked whether callers still find the socket.
+const reachEvery = 500 * time.Millisecond
+
+// watchSocket answers an error once callers cannot find the socket any more: somebody has removed or replaced it, or its
+// folder. A daemon that is started afresh makes another.
+func (s *service) watchSocket(ctx context.Context) error {
+	tick := time.NewTicker(reachEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			if err := endpoint.Reachable(s.listener); err != nil {
+				return err
+			}
 		}
 	}
 }

@@ -16,6 +16,9 @@ func lockFile(path string) (*os.File, error) {
 		return nil, err
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil && !named(f, path) { // it was removed before we had its lock: the next try makes another
+		err = syscall.EWOULDBLOCK
+	}
 	if err == nil {
 		return f, nil
 	}
@@ -24,4 +27,11 @@ func lockFile(path string) (*os.File, error) {
 		return nil, ErrLocked
 	}
 	return nil, err
+}
+
+// named says whether a path still names an open file.
+func named(f *os.File, path string) bool {
+	ours, err1 := f.Stat()
+	theirs, err2 := os.Lstat(path)
+	return err1 == nil && err2 == nil && os.SameFile(ours, theirs)
 }

@@ -349,7 +349,7 @@ func (s *Store) startUp(ctx context.Context) (err error) {
 	if s.writer, err = newWriter(ctx, s); err != nil {
 		return s.openError(err)
 	}
-	if s.watch, err = watchFile(s.opt.Path); err != nil {
+	if s.watch, err = watchFile(s.opt.Path, s.lock); err != nil {
 		return &OperatorError{"the database changed while it was opened", err}
 	}
 	var pages int64

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -44,7 +45,8 @@ type reserve struct {
 	out    atomic.Bool // let go, and not yet made again
 	growth int64       // bytes that the database file had to grow by, when last measured
 	since  int64       // pages written until then
-	tried  time.Time   // when it was last tried to make it
+	held   atomic.Pointer[fs.FileInfo]
+	tried  time.Time // when it was last tried to make it
 }
 
 func (r *reserve) most() int64 { return r.base / 2 } // for the log
@@ -73,7 +75,46 @@ func (s *Store) openReserve(context.Context) error {
 	}
 	r.size.Store(info.Size())
 	r.out.Store(info.Size() < r.base)
-	return nil
+	return r.know()
+}
+
+// know remembers which file is held, for who looks from outside the writer.
+func (r *reserve) know() error {
+	info, err := r.file.Stat()
+	if err == nil {
+		r.held.Store(&info)
+	}
+	return err
+}
+
+// disturbed says that somebody has removed, replaced, cut or filled the file. Where the writer changes it just now, the
+// answer may be wrong.
+func (r *reserve) disturbed() bool {
+	held := r.held.Load()
+	if held == nil {
+		return false
+	}
+	info, err := os.Lstat(r.path)
+	return err != nil || !os.SameFile(info, *held) || info.Size() != r.size.Load()
+}
+
+// mend makes the reserve anew in the writer's turn, after others have changed its file. Until that is done it is out: the
+// room may be somebody else's by now.
+func (s *Store) mendReserve(w *writer) error {
+	r := &s.reserve
+	if r.file == nil || !r.disturbed() {
+		return nil
+	}
+	s.log.Warn("somebody has removed or changed the file that keeps room for deletes: making it anew", "file", r.path)
+	_ = r.file.Close()
+	r.file = nil
+	r.held.Store(nil)
+	r.size.Store(0)
+	r.out.Store(true)
+	if err := os.Remove(r.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return s.regain(w)
 }
 
 // letGo gives the reserve's room to whoever is about to free some, and answers false where there is none.
@@ -109,7 +150,7 @@ func (r *reserve) hold(least, size int64) error {
 	}
 	if err == nil {
 		r.size.Store(size)
-		return nil
+		return r.know()
 	}
 	if err := r.file.Truncate(before); err != nil {
 		return err
@@ -241,6 +282,11 @@ const reserveEvery = 2 * time.Second
 // keepReserve is regain from outside the writer. While the reserve is out it gives back to the file system what deletes have freed.
 func (s *Store) keepReserve(ctx context.Context, now time.Time) {
 	r := &s.reserve
+	if s.health.readOnly == "" && r.disturbed() {
+		if err := s.write(&op{owner: daemon, claim: goesOn, outside: s.mendReserve}); err != nil {
+			s.log.Debug("the room that is kept for deletes could not be made anew", "error", err)
+		}
+	}
 	size, out := r.size.Load(), r.out.Load()
 	whole := size >= r.base && !out
 	switch {

@@ -41,6 +41,36 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// TestDisturbedReserve: somebody removes the file, cuts it, fills it or puts another in its place. The next round of
+// maintenance makes it anew, and saves go on.
+func TestDisturbedReserve(t *testing.T) {
+	for name, disturb := range map[string]func(t *testing.T, file string){
+		"removed": func(t *testing.T, file string) { must(t, os.Remove(file)) },
+		"cut":     func(t *testing.T, file string) { must(t, os.Truncate(file, 0)) },
+		"filled":  func(t *testing.T, file string) { must(t, os.Truncate(file, 40<<20)) },
+		"replaced": func(t *testing.T, file string) {
+			must(t, os.Remove(file))
+			must(t, os.WriteFile(file, []byte("another"), 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+			o.ReserveBytes = 1 << 20
+			s := openWith(t, o)
+			save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+			disturb(t, o.Path+"-reserve")
+			s.Tick(time.Now())
+			if got := sizeOf(t, o.Path+"-reserve"); got < o.ReserveBytes || got > 3*o.ReserveBytes {
+				t.Errorf("it has %d bytes", got)
+			}
+			save(t, s, ann, "a", ckpt.KindRoutine, `2`)
+			if state, problems := s.Health(); state != "ready" {
+				t.Errorf("%s, %q", state, problems)
+			}
+		})
+	}
+}
+
 // TestVacuumThatWasNotCopied: the last daemon made the file shorter, and ended before that was copied out of the log. It is
 // this one that cuts the file, and nobody else.
 func TestVacuumThatWasNotCopied(t *testing.T) {

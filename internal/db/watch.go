@@ -14,6 +14,7 @@ import (
 // acknowledging into files that nobody can find again.
 type fileWatch struct {
 	path string
+	lock fs.FileInfo // of the lock file; nil where another holds the lock for us
 
 	mu        sync.Mutex
 	database  fs.FileInfo
@@ -33,12 +34,17 @@ type fileWatch struct {
 // does over it. Whether it still holds together is to be examined.
 var errTouched = errors.New("the database file was written by somebody else")
 
-func watchFile(path string) (*fileWatch, error) {
+func watchFile(path string, lock *os.File) (*fileWatch, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
 	}
 	w := &fileWatch{path: path, database: info, written: writtenAt(info)}
+	if lock != nil {
+		if w.lock, err = lock.Stat(); err != nil {
+			return nil, err
+		}
+	}
 	return w, w.check()
 }
 
@@ -52,8 +58,26 @@ func (w *fileWatch) check() error {
 	if err := w.checkWAL(); err != nil {
 		return err
 	}
+	if err := w.checkLock(); err != nil {
+		return err
+	}
 	if w.copying == 0 && !w.touched.Equal(w.written) {
 		return errTouched
+	}
+	return nil
+}
+
+// checkLock looks whether the lock that we hold is the one that a second daemon would ask for.
+func (w *fileWatch) checkLock() error {
+	if w.lock == nil {
+		return nil
+	}
+	info, err := os.Lstat(w.path + ".lock")
+	switch {
+	case err != nil:
+		return fmt.Errorf("the lock file is gone, so a second daemon could open the database: %w", err)
+	case !os.SameFile(info, w.lock):
+		return fmt.Errorf("the lock file %s.lock was replaced by another, so a second daemon could open the database", w.path)
 	}
 	return nil
 }

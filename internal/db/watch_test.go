@@ -56,6 +56,11 @@ var disturbances = map[string]disturbance{
 	"cp garbage": {does: func(t *testing.T, path, _ string) {
 		command(t, "dd", "if=/dev/urandom", "of="+path, "bs=8192", "seek=3", "count=10", "conv=notrunc", "status=none")
 	}, reopen: "damage"}, // whether a start meets it or its check finds it depends on what the schema has put there
+	"rm lock": {does: func(t *testing.T, path, _ string) { must(t, os.Remove(path+".lock")) }},
+	"another lock": {does: func(t *testing.T, path, _ string) {
+		must(t, os.Remove(path+".lock"))
+		must(t, os.WriteFile(path+".lock", nil, 0o600))
+	}},
 	"ln": {
 		does: func(t *testing.T, path, _ string) { must(t, os.Link(path, path+".2")) },
 		undo: func(t *testing.T, path string) { must(t, os.Remove(path+".2")) },

@@ -5,6 +5,7 @@ package endpoint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -89,4 +90,16 @@ func removeIfSame(path string, made fs.FileInfo) error {
 		return err
 	}
 	return unix.Unlink(path)
+}
+
+// stillThere says whether a path is the socket that was made.
+func stillThere(path string, made fs.FileInfo) error {
+	now, err := os.Lstat(path)
+	if err != nil {
+		return fmt.Errorf("the socket is gone, so nobody finds the daemon: %w", err)
+	}
+	if !os.SameFile(now, made) {
+		return fmt.Errorf("the socket %s was replaced by another, so nobody finds the daemon", path)
+	}
+	return nil
 }

@@ -105,5 +105,6 @@ func (s site) open(ctx context.Context, o Options, door doorman) (*listener, err
 	l := newListener(inner, o, door.identify)
 	l.addr = &net.UnixAddr{Name: s.path, Net: "unix"}
 	l.withdraw = func() error { return removeIfSame(s.path, made) }
+	l.reach = func() error { return stillThere(s.path, made) }
 	return l, nil
 }

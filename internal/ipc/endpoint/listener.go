@@ -25,6 +25,7 @@ type listener struct {
 	// release gives up what guarded it afterwards. Both may be nil.
 	withdraw func() error
 	release  func() error
+	reach    func() error // whether callers still find it; nil where that cannot change
 
 	done chan struct{}
 	once sync.Once
@@ -97,6 +98,14 @@ func (l *listener) Close() error {
 		}
 	})
 	return l.err
+}
+
+// Reachable says why callers cannot find what a listener of this package listens at any more, nil where they can.
+func Reachable(l net.Listener) error {
+	if ours, ok := l.(*listener); ok && ours.reach != nil {
+		return ours.reach()
+	}
+	return nil
 }
 
 // Addr is the endpoint's path as configured.
