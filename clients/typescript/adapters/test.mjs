@@ -1,7 +1,7 @@
 // Runs the adapters' tests against a real daemon and the real SDKs. The package
 // itself is built before; arguments are names of test files.
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,8 +13,9 @@ const bin = process.env.CKPTSIDECAR_BIN;
 if (!bin) throw new Error('CKPTSIDECAR_BIN is not set: name the ckptsidecar to test with, or say "make clients-adapters"');
 
 const installed = join(root, 'node_modules', 'ckptsidecar');
-rmSync(installed, { force: true });
-symlinkSync(join(root, '..'), installed, 'junction');
+rmSync(installed, { recursive: true, force: true });
+// A copy, as npm would install it: so it finds the SDKs beside itself.
+for (const name of ['dist', 'package.json']) cpSync(join(root, '..', name), join(installed, name), { recursive: true });
 rmSync(join(root, 'build'), { recursive: true, force: true });
 execFileSync(process.execPath, [tsc, '-p', 'tsconfig.json'], { cwd: root, stdio: 'inherit' });
 

@@ -24,6 +24,8 @@ export interface Form<C> {
   /** of what was saved; undefined: nothing was */
   read: (saved: Stored | undefined) => C;
   write: (content: C) => EncodedState;
+  /** what is kept beside the content, and is listed without it */
+  metadata?: (content: C) => Record<string, unknown>;
 }
 
 const tries = 50; // to write, while others do
@@ -76,7 +78,8 @@ export class Document<C> {
           refused = { why };
         }
         if (next === undefined) return known ? this.verify(epoch) : undefined;
-        await this.saver.saveBytes(this.name.agent, this.name.run, epoch, this.form.write(next), {});
+        const options = this.form.metadata ? { metadata: this.form.metadata(next) } : {};
+        await this.saver.saveBytes(this.name.agent, this.name.run, epoch, this.form.write(next), options);
         this.claimed = { epoch, content: next };
       });
       if (refused) throw refused.why;

@@ -2,8 +2,8 @@
 import { Sidecar } from 'ckptsidecar';
 import { SidecarSession } from 'ckptsidecar/openai-agents';
 
-const session = new SidecarSession<{ n: number }>({ sessionId: 'count', sidecar: new Sidecar({ deadline: '30s', startDeadline: '30s' }) });
+const session = new SidecarSession({ sessionId: 'count', sidecar: new Sidecar({ deadline: '30s', startDeadline: '30s' }) });
 for (let n = (await session.getItems()).length; ; n++) {
-  await session.applyHistoryTransaction({ operationId: `number ${n}`, transaction: { type: 'append_items', items: [{ n }] } });
+  await session.applyHistoryTransaction({ operationId: `number ${n}`, transaction: { type: 'append_items', items: [{ type: 'message', role: 'user', content: `${n}` }] } });
   process.stdout.write(`${n}\n`);
 }

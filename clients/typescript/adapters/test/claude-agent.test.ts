@@ -27,7 +27,7 @@ import { SidecarSessionStore } from 'ckptsidecar/claude-agent';
 import { folder, World } from '../../test/world.js';
 
 const world = await World.start();
-type Full = SessionStore & Required<Pick<SessionStore, 'listSessions' | 'delete' | 'listSubkeys'>>;
+type Full = SessionStore & Required<Pick<SessionStore, 'listSessions' | 'listSessionSummaries' | 'delete' | 'listSubkeys'>>;
 
 function store(agent: string): Full {
   return new SidecarSessionStore({ agent, sidecar: world.client() });
@@ -223,6 +223,66 @@ test('the functions of the SDK work on it: import, messages, subagents, rename, 
   assert.deepEqual(await ids(), [fork.sessionId]);
   assert.deepEqual(await getSessionMessages(sessionId, options), []);
   assert.deepEqual(await listSubagents(sessionId, options), []);
+});
+
+/** What is listed, without times. */
+const summaries = async (s: Full, project: string): Promise<unknown[]> =>
+  (await s.listSessionSummaries(project)).map(({ sessionId, data }) => ({ sessionId, data })).sort((a, b) => (a.sessionId < b.sessionId ? -1 : 1));
+
+test('summaries are those that the SDK would make, whoever appended', async () => {
+  const [mine, other, theirs] = [store('summed'), store('summed'), new InMemorySessionStore()];
+  const user = (text: string, more: object = {}): SessionStoreEntry => entry('user', { uuid: randomUUID(), timestamp: '2026-01-01T00:00:00.000Z', cwd: '/x', message: { role: 'user', content: text }, ...more });
+  const appended: [SessionKey, SessionStoreEntry[]][] = [
+    [{ projectKey: 'p', sessionId: 'a' }, [user('hello'), entry('custom-title', { customTitle: 'old', uuid: 'u1' })]],
+    [{ projectKey: 'p', sessionId: 'b' }, [user('another ä')]],
+    [{ projectKey: 'p', sessionId: 'a', subpath: 'subagents/agent-x' }, [user('of a subagent')]],
+    [{ projectKey: 'q', sessionId: 'a' }, [user('elsewhere', { isSidechain: true })]],
+    [{ projectKey: 'p', sessionId: 'a' }, [user('and again', { gitBranch: 'main' }), entry('custom-title', { customTitle: 'new', uuid: 'u2' }), entry('tag', { tag: 't' })]],
+    [{ projectKey: 'p', sessionId: 'b' }, [entry('tag', { tag: 't' }), entry('tag', { tag: '' })]],
+  ];
+  for (const [n, [key, entries]] of appended.entries()) {
+    await (n % 2 ? other : mine).append(key, entries);
+    await theirs.append(key, entries);
+    for (const project of ['p', 'q', 'never']) assert.deepEqual(await summaries(mine, project), await summaries(theirs, project));
+  }
+  await mine.append(...appended[4]!); // which changes nothing
+  for (const { sessionId, mtime } of await mine.listSessionSummaries('p')) {
+    assert.equal(mtime, (await mine.listSessions('p')).find((session) => session.sessionId === sessionId)!.mtime, 'both are of one clock');
+  }
+  await mine.delete({ projectKey: 'p', sessionId: 'a' });
+  assert.deepEqual((await summaries(mine, 'p')).length, 1);
+});
+
+test('a list of sessions reads no transcript, and one that was written without the SDK is summed up later', async () => {
+  const mine = store('listed');
+  const { dir, sessionId } = transcripts();
+  await importSessionToStore(sessionId, mine, { dir, batchSize: 7 });
+  const project = (await world.client().agent('listed').runs()).runs.find((run) => run.external_session === sessionId && !run.parent_run)!.workflow!;
+  const loaded: string[] = [];
+  const counted: SessionStore = {
+    append: (...given) => mine.append(...given),
+    load: (key) => (loaded.push(key.sessionId), mine.load(key)),
+    listSessions: (key) => mine.listSessions(key),
+    listSessionSummaries: (key) => mine.listSessionSummaries(key),
+  };
+  const listed = await listSessions({ dir, sessionStore: counted });
+  assert.deepEqual(loaded, []);
+  assert.deepEqual(listed.map(({ sessionId: id, firstPrompt }) => ({ id, firstPrompt })), [{ id: sessionId, firstPrompt: 'question 0' }]);
+  const { listSessionSummaries: _, ...without } = counted;
+  const plain = (sessions: object[]): unknown => sessions.map((session) => JSON.parse(JSON.stringify({ ...session, fileSize: undefined }))); // only a transcript has a size
+  assert.deepEqual(plain(await listSessions({ dir, sessionStore: without })), plain(listed), 'as from the transcript');
+
+  // An append that cannot be summed up: the SDK reads that transcript.
+  const broken = new SidecarSessionStore({ agent: 'listed', sidecar: world.client(), foldSessionSummary: () => assert.fail('no') });
+  await broken.append({ projectKey: project, sessionId }, [entry('tag', { tag: 'later', uuid: randomUUID() })]);
+  assert.deepEqual(await mine.listSessionSummaries(project), []);
+  loaded.length = 0;
+  assert.equal((await listSessions({ dir, sessionStore: counted }))[0]!.tag, 'later');
+  assert.deepEqual(loaded, [sessionId]);
+  await mine.append({ projectKey: project, sessionId }, [entry('tag', { tag: 'now', uuid: randomUUID() })]);
+  loaded.length = 0;
+  assert.deepEqual((await listSessions({ dir, sessionStore: counted })).map(({ tag, firstPrompt }) => [tag, firstPrompt]), [['now', 'question 0']]);
+  assert.deepEqual(loaded, []);
 });
 
 /** One turn of the SDK with the stand-in for Claude Code; what it answers. */

@@ -1,1 +1,2 @@
 export { type SessionKey, type SessionStoreEntry, SidecarSessionStore, type SidecarSessionStoreOptions } from './store.js';
+export type { FoldSessionSummary, SessionSummaryEntry } from './summary.js';

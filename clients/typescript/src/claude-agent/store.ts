@@ -3,13 +3,16 @@ import { type About, Document, runNameOf } from '../document.js';
 import { invalid, isSidecarError } from '../errors.js';
 import { Sidecar } from '../sidecar.js';
 import type { RunInfo } from '../wire.js';
-import { form, type Transcript, withEntries } from './transcript.js';
+import { type FoldSessionSummary, foldOfSDK, type SessionSummaryEntry } from './summary.js';
+import { form, summaryOf, type Transcript, withEntries } from './transcript.js';
 
 export interface SidecarSessionStoreOptions {
   /** the agent under whose name sessions are saved; `claude-agent` */
   agent?: string;
   /** the client to save with; otherwise one with the defaults */
   sidecar?: Sidecar;
+  /** the SDK's function of that name; otherwise that of the SDK that is installed beside this package */
+  foldSessionSummary?: FoldSessionSummary;
 }
 
 /** Which transcript: of a session, or with a subpath of one of its subagents. */
@@ -35,17 +38,21 @@ const mostOpen = 64; // transcripts that are kept in memory between two appends
  */
 export class SidecarSessionStore {
   private readonly agent: Agent;
+  private readonly fold: FoldSessionSummary | undefined;
   private readonly open = new Map<string, Document<Transcript>>(); // the last used one last
 
   constructor(options: SidecarSessionStoreOptions = {}) {
     this.agent = (options.sidecar ?? new Sidecar()).agent(options.agent ?? 'claude-agent');
+    this.fold = options.foldSessionSummary;
   }
 
   /** Appends entries; one whose uuid is there already is left out. */
   async append(key: SessionKey, entries: SessionStoreEntry[]): Promise<void> {
     if (entries.length === 0) return;
     const lines = entries.map((entry) => ({ uuid: entry.uuid, text: JSON.stringify(entry) })); // now: they are the caller's to change
-    await this.transcript(key).change((t) => withEntries(t, lines));
+    const fold = this.fold ?? (await foldOfSDK());
+    const summing = fold && key.subpath === undefined ? { fold, key: { projectKey: key.projectKey, sessionId: key.sessionId } } : undefined;
+    await this.transcript(key).change((t) => withEntries(t, lines, summing));
   }
 
   /** All entries in order, null where nothing was appended. */
@@ -58,6 +65,26 @@ export class SidecarSessionStore {
   async listSessions(projectKey: string): Promise<{ sessionId: string; mtime: number }[]> {
     const runs = await this.runs((run) => run.workflow === projectKey && run.labels['subpath'] === undefined);
     return runs.map((run) => ({ sessionId: run.external_session!, mtime: Date.parse(run.updated_at) }));
+  }
+
+  /**
+   * What the SDK lists of the sessions of a project, without a transcript being read. A session whose last append came without the SDK's
+   * `foldSessionSummary` is left out, and the SDK reads that one's transcript.
+   */
+  async listSessionSummaries(projectKey: string): Promise<SessionSummaryEntry[]> {
+    const runs = await this.runs((run) => run.workflow === projectKey && run.labels['subpath'] === undefined);
+    const open = new Map(runs.map((run) => [run.run, run]));
+    const found: SessionSummaryEntry[] = [];
+    if (open.size === 0) return found;
+    for await (const checkpoint of this.agent.all({ kind: 'routine' })) {
+      const run = open.get(checkpoint.run);
+      if (!run) continue; // an older state of one that was found, or another project's
+      open.delete(run.run);
+      const data = summaryOf(checkpoint);
+      if (data) found.push({ sessionId: run.external_session!, mtime: Date.parse(run.updated_at), data });
+      if (open.size === 0) break;
+    }
+    return found;
   }
 
   /** The transcripts of a session's subagents. */
