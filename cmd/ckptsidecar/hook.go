@@ -46,7 +46,7 @@ type forProduct struct {
 // hookSettings are what a hook can be told on its command line; install writes
 // them there.
 type hookSettings struct {
-	Agent     string   `help:"Whose runs they are. Default: $$CKPTSIDECAR_AGENT, then the name of the project folder." placeholder:"NAME"`
+	Agent     string   `help:"Whose runs they are. Default: $$CKPTSIDECAR_AGENT, then the name of the project folder with a short hash of its path." placeholder:"NAME"`
 	Risky     []string `sep:"none" help:"A regular expression for calls that are risky, beside those that come with the program; held against TOOL ARGUMENTS, and for commands against shell COMMAND. May be repeated." placeholder:"REGEX"`
 	NotRisky  []string `sep:"none" help:"One for calls that are not risky all the same. May be repeated." placeholder:"REGEX"`
 	OnlyRisky bool     `help:"Take --risky instead of what comes with the program."`
@@ -133,8 +133,11 @@ func (c *hookHandleCmd) handle(ctx context.Context, a *app) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hook.Handler{Product: hook.Product(c.For), Agent: c.agent(a, in), PID: c.owner(), Risky: c.risky(), SaveEvery: c.SaveEvery}
-	if run := a.inRun(h.Agent, ""); run != "" {
+	h := &hook.Handler{
+		Product: hook.Product(c.For), Agent: a.namedAgent(c.Agent), Project: hook.ProjectOf(c.folder(a, in)),
+		PID: c.owner(), Risky: c.risky(), SaveEvery: c.SaveEvery,
+	}
+	if run := a.inRun(h.Agent, ""); h.Agent != "" && run != "" {
 		ref := a.ref(h.Agent, "", nil) // exec has begun it, and looks after it
 		h.Run, h.Epoch = ref.Run, ref.Epoch
 	}
@@ -143,14 +146,14 @@ func (c *hookHandleCmd) handle(ctx context.Context, a *app) ([]byte, error) {
 	return h.Handle(ctx, in)
 }
 
-// agent is that of the flag or the environment, else of the project.
-func (c *hookHandleCmd) agent(a *app, in *hook.Input) string {
+// folder is where the coding agent works. The products name the project in the environment.
+func (c *hookHandleCmd) folder(a *app, in *hook.Input) string {
 	for _, name := range []string{"CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR"} {
 		if folder := a.env(name); folder != "" {
-			return a.projectAgent(c.Agent, folder)
+			return folder
 		}
 	}
-	return a.projectAgent(c.Agent, in.Folder)
+	return in.Folder
 }
 
 func (c *hookHandleCmd) owner() int {

@@ -78,7 +78,7 @@ func (c *hookPlace) file(a *app) (string, error) {
 	}[hook.Product(c.For)]
 	if c.Project {
 		folder, err := os.Getwd()
-		return filepath.Join(projectOf(folder), names[0], names[2]), err
+		return filepath.Join(hook.Root(folder), names[0], names[2]), err
 	}
 	if names[1] != "" && a.env(names[1]) != "" {
 		return filepath.Join(a.env(names[1]), names[2]), nil
@@ -123,6 +123,7 @@ func (c *hookPlace) change(a *app, file string, edit func([]byte) ([]byte, error
 	if err := owner.Become(); err != nil { // root writes nothing through a link that another user has put there
 		return false, err
 	}
+	file = behindLinks(file)
 	settings, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
@@ -153,11 +154,26 @@ func (c *hookPlace) change(a *app, file string, edit func([]byte) ([]byte, error
 	return true, nil
 }
 
-// writeSettings writes a file that may be a link to another and keeps its mode and owner.
-func writeSettings(file string, text []byte) error {
-	if target, err := filepath.EvalSymlinks(file); err == nil {
-		file = target
+// behindLinks is where a file really is or will be, which is what a person has
+// to agree to: links in its path are followed as far as there is something.
+func behindLinks(file string) string {
+	if path, err := filepath.Abs(file); err == nil {
+		file = path
 	}
+	missing := ""
+	for at := file; ; at = filepath.Dir(at) {
+		if target, err := filepath.EvalSymlinks(at); err == nil {
+			return filepath.Join(target, missing)
+		}
+		if at == filepath.Dir(at) {
+			return file
+		}
+		missing = filepath.Join(filepath.Base(at), missing)
+	}
+}
+
+// writeSettings writes a file and keeps its mode and owner.
+func writeSettings(file string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 const mcpPatience = time.Second
 
 type mcpCmd struct {
-	Agent string `help:"Whose checkpoints the tools are about. Default: $$CKPTSIDECAR_AGENT, then the name of the project folder." placeholder:"NAME"`
+	Agent string `help:"Whose checkpoints the tools are about. Default: $$CKPTSIDECAR_AGENT, then the name of the project folder with a short hash of its path." placeholder:"NAME"`
 	InRun string `name:"run" help:"The run where a tool names none. Default: main, or under exec its run." placeholder:"NAME"`
 }
 
@@ -32,7 +32,7 @@ func (c *mcpCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	o := mcpserver.Options{Agent: a.projectAgent(c.Agent, folder), Version: programVersion()}
+	o := mcpserver.Options{Agent: a.projectAgent(ctx, c.Agent, folder), Version: programVersion()}
 	o.Run = a.inRun(o.Agent, c.InRun)
 	if err := checked((ckpt.RunRef{Agent: o.Agent, Run: o.Run}).Check()); err != nil {
 		return err

@@ -1,54 +1,41 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
+	"context"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 )
 
-// nobodysFolder names the agent of a program that works in no folder of its own.
-const nobodysFolder = "assistant"
-
-// projectAgent is the agent where no command line names one: that of the
-// environment, else the name of the project that a folder belongs to.
-func (a *app) projectAgent(named, folder string) string {
+// namedAgent is the agent of the command line or of the environment, "" where
+// neither names one.
+func (a *app) namedAgent(named string) string {
 	if named != "" {
 		return named
 	}
-	if named = a.env("CKPTSIDECAR_AGENT"); named != "" {
+	return a.env("CKPTSIDECAR_AGENT")
+}
+
+// projectAgent is the agent that is named, else that of the project to which a
+// folder belongs: the same under which hooks record it.
+func (a *app) projectAgent(ctx context.Context, named, folder string) string {
+	if named = a.namedAgent(named); named != "" {
 		return named
 	}
-	return agentNameOf(filepath.Base(projectOf(folder)))
+	p := hook.ProjectOf(folder)
+	chosen, err := p.Choose(ctx, a.client())
+	if err == nil && chosen == p.Agent {
+		a.tellFormer(ctx, p)
+	}
+	return chosen
 }
 
-// projectOf is the folder of the repository that a folder lies in, else itself.
-func projectOf(folder string) string {
-	for dir := folder; ; dir = filepath.Dir(dir) {
-		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
-			return dir
-		}
-		if dir == filepath.Dir(dir) {
-			return folder
-		}
+// tellFormer says where the checkpoints of an earlier version may be. Nobody
+// knows of which folder they are.
+func (a *app) tellFormer(ctx context.Context, p hook.Project) {
+	_, errNow := a.client().Runs(ctx, ckpt.RunFilter{Agent: p.Agent, Limit: 1})
+	_, errFormer := a.client().Runs(ctx, ckpt.RunFilter{Agent: p.Former, Limit: 1})
+	if ckpt.CodeOf(errNow) == ckpt.CodeNotFound && errFormer == nil {
+		a.tell("agents are named by the folder and its path now: this is %s; --agent %s goes on with what the agent %s has", p.Agent, p.Former, p.Former)
 	}
-}
-
-// agentNameOf makes a name for an agent out of that of a folder.
-func agentNameOf(folder string) string {
-	name := strings.Map(func(r rune) rune {
-		if r < 0x80 && ckpt.CheckAgentName("a"+string(r)) == nil {
-			return r
-		}
-		return '-'
-	}, folder)
-	name = strings.Trim(name, "._-")
-	if len(name) > ckpt.MaxAgentName {
-		name = name[:ckpt.MaxAgentName]
-	}
-	if name == "" {
-		return nobodysFolder
-	}
-	return name
 }

@@ -18,7 +18,8 @@ import (
 type Handler struct {
 	Client    *ipc.Client
 	Product   Product // "" to find out
-	Agent     string
+	Agent     string  // "" for the project's
+	Project   Project
 	Run       string // "" for one of each session; else somebody else owns it, as exec does
 	Epoch     *int64 // of Run
 	PID       int    // the agent's process; 0 where it is not known
@@ -28,12 +29,39 @@ type Handler struct {
 
 // Handle does what an input asks for, and answers what to print.
 func (h *Handler) Handle(ctx context.Context, in *Input) ([]byte, error) {
-	c := &call{Handler: h, in: in, product: in.product(h.Product), ref: ckpt.RunRef{Agent: h.Agent, Run: h.Run, Epoch: h.Epoch}}
+	this := *h
+	c := &call{Handler: &this, in: in, product: in.product(h.Product), ref: ckpt.RunRef{Agent: h.Agent, Run: h.Run, Epoch: h.Epoch}}
 	if h.Run == "" {
 		c.ref.Run = runOf(in.Session, in.SubagentID)
 	}
+	if err := c.chooseAgent(ctx); err != nil {
+		return nil, err
+	}
 	text, err := c.handle(ctx)
 	return answer(c.product, in.Event, text), err
+}
+
+// chooseAgent finds the project's agent where none is named. A session stays
+// with the agent under which it began, so only its beginning looks further.
+func (c *call) chooseAgent(ctx context.Context) error {
+	if c.Agent != "" {
+		return nil
+	}
+	c.Agent = c.Project.Agent
+	session := runOf(c.in.Session, "")
+	_, err := c.Client.Run(ctx, ckpt.RunRef{Agent: c.Project.Former, Run: session})
+	switch {
+	case err == nil:
+		c.Agent = c.Project.Former
+	case ckpt.CodeOf(err) != ckpt.CodeNotFound:
+		return err
+	case events[c.in.Event] == sessionStarts:
+		if c.Agent, err = c.Project.Choose(ctx, c.Client); err != nil {
+			return err
+		}
+	}
+	c.ref.Agent = c.Agent
+	return nil
 }
 
 // call is one input under way.
@@ -100,7 +128,7 @@ func (c *call) owned() bool { return c.Run == "" }
 func (c *call) request() ckpt.RunRequest {
 	return ckpt.RunRequest{
 		Agent: c.Agent, Run: c.ref.Run, Workflow: ckpt.Ref(c.product), PID: c.PID, ExternalSession: ckpt.Ref(limit(c.in.Session, 1024)),
-		Labels: ckpt.Labels{"product": string(c.product)},
+		Labels: ckpt.Labels{"product": string(c.product), projectLabel: c.Project.ID},
 	}
 }
 
@@ -177,7 +205,7 @@ func (c *call) brokenBefore(ctx context.Context) (*ckpt.Plan, error) {
 	}
 	for i := range page.Runs {
 		r := &page.Runs[i]
-		if r.Run == c.ref.Run || r.ParentRun != "" || r.Labels["product"] == "" {
+		if r.Run == c.ref.Run || r.ParentRun != "" || r.Labels["product"] == "" || r.Labels[projectLabel] != "" && r.Labels[projectLabel] != c.Project.ID {
 			continue
 		}
 		switch r.Status {
@@ -193,6 +221,9 @@ func (c *call) brokenBefore(ctx context.Context) (*ckpt.Plan, error) {
 			return nil, nil
 		}
 		plan, _, err := c.Client.Resume(ctx, ckpt.ResumeRequest{Agent: c.Agent, Run: r.Run, DryRun: true})
+		if err == nil && r.Labels[projectLabel] == "" && c.Project.of(readSnapshot(plan.Checkpoint)) != same {
+			continue // of an earlier version, and not known to be of this folder
+		}
 		if err != nil || plan.Verdict != ckpt.VerdictUnsafe || len(plan.Skipped) > 0 {
 			return plan, err
 		}
@@ -219,7 +250,7 @@ func (c *call) afterCompaction(ctx context.Context) (string, error) {
 	if s == nil || len(s.Plan) == 0 && s.Goal == "" {
 		return "", nil
 	}
-	return "[ckptsidecar] Before the compaction:\n" + strings.Join(s.told(latest.CreatedAt.String()), "\n"), nil
+	return "[ckptsidecar] Before the compaction. " + asData(s.told(latest.CreatedAt.String())), nil
 }
 
 // prompted begins a turn. The run is registered again, which mends that the

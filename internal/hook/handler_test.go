@@ -128,7 +128,7 @@ func TestASessionOfClaudeCode(t *testing.T) {
 	if len(said) != 1 {
 		t.Errorf("said %v", said)
 	}
-	for _, part := range []string{"Before the compaction", "Goal: Make the checkout tests pass and push", `"content":"Fix total"`, "after 4 tool calls"} {
+	for _, part := range []string{"Before the compaction", `Goal: "Make the checkout tests pass and push"`, `\"content\":\"Fix total\"`, "after 4 tool calls"} {
 		if !strings.Contains(said["12-session-start-compact.json"], part) {
 			t.Errorf("after the compaction it is told %q, without %q", said["12-session-start-compact.json"], part)
 		}
@@ -281,8 +281,8 @@ func TestASessionThatBrokeOffIsToldToTheNextOnce(t *testing.T) {
 	h.PID = os.Getpid()
 	told := tells(t, h, in("SessionStart", "second", map[string]any{"source": "startup"}))
 	for _, part := range []string{
-		"An earlier session of this project (run first) broke off", "Goal: ship it", `"content":"deploy"`, "Interrupted, result unknown: Bash", "terraform apply",
-		"Risky and uncertain: shell terraform apply -auto-approve", "ckptsidecar operation resolve shop 'apply' succeeded|failed --run first",
+		"An earlier session of this project (run first) broke off", `Goal: "ship it"`, `\"content\":\"deploy\"`, `Interrupted, result unknown: "Bash"`, "terraform apply",
+		`Risky and uncertain: "shell terraform apply -auto-approve`, "ckptsidecar operation resolve shop 'apply' succeeded|failed --run first",
 	} {
 		if !strings.Contains(told, part) {
 			t.Errorf("told %q, without %q", told, part)
@@ -297,7 +297,7 @@ func TestASessionThatBrokeOffIsToldToTheNextOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	same := tells(t, h, in("SessionStart", "first", map[string]any{"source": "resume"}))
-	if !strings.Contains(same, "This session broke off before, and goes on now.") || !strings.Contains(same, "Look whether that took effect") {
+	if !strings.Contains(same, "This session broke off before, and goes on now.") || !strings.Contains(same, "Look whether the interrupted calls took effect") {
 		t.Errorf("the session itself is told %q", same)
 	}
 	run, err := h.Client.Run(t.Context(), ckpt.RunRef{Agent: "shop", Run: "first"})

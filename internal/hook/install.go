@@ -37,8 +37,9 @@ func group(p Product, name, command string) json.RawMessage {
 	return text
 }
 
-// ours is a command that calls this program's hook, wherever it is installed.
-var ours = regexp.MustCompile(`(^|[/\\\s"'])ckptsidecar(\.exe)?["']?(\s+-\S+)*\s+hook(\s|$)`)
+// ours is a command that calls this program's hook, wherever it is installed and
+// whatever its file is called: install always writes the product behind the verb.
+var ours = regexp.MustCompile(`(^|[/\\\s"'])ckptsidecar(\.exe)?["']?(\s+-\S+)*\s+hook(\s|$)|\shook\s+--for\s+(claude-code|codex|gemini)(\s|$)`)
 
 // Install adds our hooks to a file of settings, in the place of such as were
 // there before. All else stays as it is, in its order.

@@ -103,6 +103,25 @@ func TestUninstallTakesOursAlone(t *testing.T) {
 	}
 }
 
+// TestUninstallFindsOursWhateverTheProgramIsCalled: a renamed binary, a build of a developer, a wrapper.
+func TestUninstallFindsOursWhateverTheProgramIsCalled(t *testing.T) {
+	for _, program := range []string{"ckpt", "/opt/ckptsidecar-1.2.3", "'/home/kim/my tools/recorder'", `"C:/Tools/ckptsidecar-windows-amd64.exe"`, "/tmp/go-build1/b001/exe/main"} {
+		for _, p := range hook.Products {
+			installed, err := hook.Install(p, []byte(others), program+" hook --for "+string(p)+" --agent a --socket /s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if left, err := hook.Uninstall(installed); err != nil || string(left) != others {
+				t.Errorf("%s for %s: left is %s, error %v", program, p, left, err)
+			}
+			again, err := hook.Install(p, installed, "ckptsidecar hook --for "+string(p))
+			if err != nil || strings.Contains(string(again), program+" hook") {
+				t.Errorf("%s for %s is not replaced: %s, error %v", program, p, again, err)
+			}
+		}
+	}
+}
+
 func TestSettingsThatCannotBeEditedAreRefused(t *testing.T) {
 	for settings, want := range map[string]string{
 		"{ // mine\n}":                  "no plain JSON",

@@ -70,5 +70,5 @@ func newHandler(t testing.TB) *hook.Handler {
 	t.Helper()
 	c := &ipc.Client{Socket: newDaemon(t)}
 	t.Cleanup(c.Close)
-	return &hook.Handler{Client: c, Agent: "shop", PID: os.Getpid(), Risky: hook.NewRisky(nil, nil, false), SaveEvery: 20}
+	return &hook.Handler{Client: c, Agent: "shop", Project: hook.ProjectOf("/home/kim/shop"), PID: os.Getpid(), Risky: hook.NewRisky(nil, nil, false), SaveEvery: 20}
 }
