@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 SOAK ?= 2h
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint cross bench bench-peers fuzz faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-adapters clients-eino clients-sessions clients-latest dist e2e e2e-systemd e2e-windows $(TARGETS)
+.PHONY: help build test race lint cross bench bench-machine bench-peers fuzz faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-adapters clients-eino clients-sessions clients-latest dist e2e e2e-systemd e2e-windows $(TARGETS)
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,12 @@ clients-python: build ## those of the Python client; needs Python 3.9 or newer a
 
 bench: build ## durable saves a second on this disk
 	./dist/ckptsidecar bench save
+
+# MACHINE=restore, history, scale or drift, with its options; --help lists them.
+MACHINE ?= --help
+bench-machine: build ## one of the other measurements of docs/BENCHMARKS.md: MACHINE=restore, history, scale or drift
+	cd bench && go build -mod=mod -o ../dist/bench-machine ./machine
+	./dist/bench-machine $(MACHINE)
 
 bench-peers: build ## the same work against Redis, PostgreSQL, etcd, LangGraph and DBOS; PEERS=--quick for 3 minutes
 	cd bench && go build -mod=mod -o ../dist/bench-peers .

@@ -33,6 +33,7 @@ var arrows = map[string][]string{
 	"internal/testenv":      {}, // tests only: nothing else may import it
 	"internal/cli":          {},
 	"internal/cli/term":     {root},
+	"internal/cli/clitest":  {}, // tests only: nothing else may import it
 
 	// Mistakes for the tests to find; only tests import it.
 	"internal/faulttest/mutants": {},
@@ -59,9 +60,12 @@ var arrows = map[string][]string{
 	"internal/cli/program": {"internal/ipc"},
 
 	// Level 3: people.
+	"internal/cli/measure": {
+		root, "internal/cli", "internal/cli/program", "internal/cli/term", "internal/daemon", "internal/ipc", "internal/osfile",
+	},
 	"examples/go": {"client"},
 	"cmd/ckptsidecar": {
-		root, "internal/cli", "internal/cli/program", "internal/cli/term", "internal/osfile",
+		root, "internal/cli", "internal/cli/measure", "internal/cli/program", "internal/cli/term", "internal/osfile",
 		"internal/daemon", "internal/drift", "internal/foreign", "internal/ipc", "internal/mcpserver", "internal/hook", "client", "packaging",
 	},
 }

@@ -18,7 +18,9 @@
 // Before that, strace counts how often each system flushes while one client
 // saves; one that flushes less often than it acknowledges is left out.
 //
-// # The rooms
+// # The packages
+//
+// machine is a command of its own: it measures the product alone, on one machine.
 //
 // internal/figures has statistics and bars, internal/load the states and the
 // loop of the clients, internal/drivers the clients of systems that have one in

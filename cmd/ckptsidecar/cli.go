@@ -149,7 +149,7 @@ func (a *app) command(ctx context.Context, args []string) int {
 	parser, err := kong.New(a.cli, kong.Name("ckptsidecar"), kong.Description(description),
 		kong.Writers(a.stdout, a.stderr), kong.Exit(func(code int) { ended = code }),
 		kong.ExplicitGroups(groups), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.WithHyphenPrefixedParameters(true))
+		kong.WithHyphenPrefixedParameters(true), helpVars)
 	if err != nil {
 		return a.fail(err)
 	}
@@ -162,7 +162,7 @@ func (a *app) command(ctx context.Context, args []string) int {
 		return a.fail(usageOf(err))
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
-	return a.fail(parsed.Run(a))
+	return a.fail(parsed.Run(a, a.measuring()))
 }
 
 // usageOf words a mistake on the command line.

@@ -14,7 +14,7 @@ import (
 // commandPaths are all commands that help shows, as they are typed.
 func commandPaths(t *testing.T) []string {
 	t.Helper()
-	parser, err := kong.New(&grammar{}, kong.Exit(func(int) {}))
+	parser, err := kong.New(&grammar{}, kong.Exit(func(int) {}), helpVars)
 	if err != nil {
 		t.Fatal(err)
 	}

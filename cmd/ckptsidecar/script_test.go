@@ -2,20 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/clitest"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
@@ -43,9 +36,7 @@ func TestStories(t *testing.T) {
 			env.Setenv("CKPTSIDECAR_SOCKET", filepath.Join(env.WorkDir, "run", "sock"))
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"ready": ready, "exits": exits, "capture": capture, "soon": soon, "fields": fields,
-		},
+		Cmds:                clitest.Commands(map[string]clitest.Command{"ready": ready}),
 		RequireExplicitExec: true,
 	})
 }
@@ -54,70 +45,5 @@ func TestStories(t *testing.T) {
 func ready(ts *testscript.TestScript, _ bool, _ []string) {
 	client := ipc.Client{Socket: ts.Getenv("CKPTSIDECAR_SOCKET")}
 	defer client.Close()
-	until(ts, "the daemon does not become ready", func() bool { return client.Ready(context.Background()) == nil })
-}
-
-// exits runs a command and checks its exit code: exits 3 ckptsidecar show …
-func exits(ts *testscript.TestScript, _ bool, args []string) {
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	var exit *exec.ExitError
-	code := 0
-	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
-		code = exit.ExitCode()
-	} else {
-		ts.Check(err)
-	}
-	if code != want {
-		ts.Fatalf("exit code %d, want %d", code, want)
-	}
-}
-
-// capture puts what was last written to standard output into a variable.
-func capture(ts *testscript.TestScript, _ bool, args []string) {
-	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
-}
-
-// soon repeats a command until it succeeds: soon test -e file
-func soon(ts *testscript.TestScript, _ bool, args []string) {
-	until(ts, strings.Join(args, " ")+" does not come true", func() bool { return ts.Exec(args[0], args[1:]...) == nil })
-}
-
-// fields checks a JSON document: fields stdout bench=save cells.0.size wants the
-// first to be that, and the others to be there and not 0, empty or null.
-func fields(ts *testscript.TestScript, _ bool, args []string) {
-	var all any
-	decoder := json.NewDecoder(strings.NewReader(ts.ReadFile(args[0])))
-	decoder.UseNumber()
-	ts.Check(decoder.Decode(&all))
-	for _, arg := range args[1:] {
-		path, want, given := strings.Cut(arg, "=")
-		value := all
-		for name := range strings.SplitSeq(path, ".") {
-			switch inside := value.(type) {
-			case map[string]any:
-				value = inside[name]
-			case []any:
-				n, err := strconv.Atoi(name)
-				ts.Check(err)
-				if value = nil; n < len(inside) {
-					value = inside[n]
-				}
-			default:
-				value = nil
-			}
-		}
-		text := fmt.Sprint(value)
-		if given && text != want || !given && slices.Contains([]string{"0", "", "<nil>"}, text) {
-			ts.Fatalf("%s is %s", arg, text)
-		}
-	}
-}
-
-func until(ts *testscript.TestScript, complaint string, done func() bool) {
-	for end := time.Now().Add(10 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			ts.Fatalf("%s in 10 seconds", complaint)
-		}
-	}
+	clitest.Until(ts, "the daemon does not become ready", func() bool { return client.Ready(context.Background()) == nil })
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -161,5 +162,16 @@ func TestTheDemosWorkNoticesWhatIsLeftOut(t *testing.T) {
 	}
 	if whole == short || whole.Step != 10 {
 		t.Errorf("%+v, %+v", whole, short)
+	}
+}
+
+// TestTheDiskIsWhereTheDatabaseWouldBe: the nearest folder that is there.
+func TestTheDiskIsWhereTheDatabaseWouldBe(t *testing.T) {
+	home := t.TempDir()
+	a := &app{process: process{env: func(name string) string {
+		return map[string]string{"CKPTSIDECAR_DB": filepath.Join(home, "a", "b", "x.db")}[name]
+	}}, cli: &grammar{}}
+	if got, err := a.databaseFolder(); err != nil || got != home {
+		t.Errorf("%q, %v; want %q", got, err, home)
 	}
 }

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// trace is a recorded run. Onset is the number of the step at which a fault was
+// injected, nil where none was.
+type trace struct {
+	ID      string      `json:"id"`
+	Source  string      `json:"source"`
+	Outcome string      `json:"outcome"`
+	Onset   *int        `json:"onset"`
+	Steps   []traceStep `json:"steps"`
+}
+
+type traceStep struct {
+	Tool   string     `json:"tool"`
+	Args   ckpt.JSON  `json:"args"`
+	Result ckpt.JSON  `json:"result"`
+	Error  traceError `json:"error"`
+	ckpt.Measures
+}
+
+// traceError is written as a boolean, or as what went wrong.
+type traceError struct {
+	failed bool
+	text   string
+}
+
+func (e *traceError) UnmarshalJSON(b []byte) error {
+	switch string(b) {
+	case "null", "false", `""`:
+		return nil
+	case "true":
+		e.failed = true
+		return nil
+	}
+	e.failed = true
+	if json.Unmarshal(b, &e.text) != nil {
+		return fmt.Errorf("error is %.40s: it is true, false, or a text", b)
+	}
+	return nil
+}
+
+// traceStart is when every recorded run begins: recordings have no clock.
+var traceStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// step is the step as an agent would have sent it; at goes on by what it took.
+func (s *traceStep) step(number int, at *time.Time) ckpt.Step {
+	took := time.Second
+	if s.DurationMS != nil {
+		took = time.Duration(*s.DurationMS) * time.Millisecond
+	}
+	step := ckpt.Step{
+		Key: strconv.Itoa(number), Name: s.Tool, Args: s.Args, Result: s.Result, Status: ckpt.StepSucceeded, Attempt: 1,
+		Error: ckpt.Ref(s.Error.text), StartedAt: ckpt.At(*at), EndedAt: ckpt.At(at.Add(took)), Measures: s.Measures,
+	}
+	if s.Error.failed {
+		step.Status = ckpt.StepFailed
+	}
+	*at = at.Add(took)
+	return step
+}
+
+// maxTraceLine is how long a recorded run may be.
+const maxTraceLine = 256 << 20
+
+// eachTrace reads the runs of a file. Read counts the bytes of the file so far;
+// size is 0 where nobody knows it.
+func eachTrace(stdin io.Reader, path string, visit func(t *trace, read, size int64) error) error {
+	in, size, err := openTraces(stdin, path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	counted := &countingReader{in: in}
+	plain, err := unzipped(counted)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	lines := bufio.NewScanner(plain)
+	lines.Buffer(make([]byte, 0, 1<<20), maxTraceLine)
+	for number := 1; lines.Scan(); number++ {
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		t, err := parseTrace(line)
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", path, number, err)
+		}
+		if err := visit(t, counted.n, size); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+func openTraces(stdin io.Reader, path string) (io.ReadCloser, int64, error) {
+	if path == "-" {
+		return io.NopCloser(stdin), 0, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err != nil || info.IsDir() {
+		f.Close()
+		if err == nil {
+			err = fmt.Errorf("%s is a folder: name the files in it", path)
+		}
+		return nil, 0, err
+	}
+	return f, info.Size(), nil
+}
+
+// unzipped looks at the first bytes, not at the name.
+func unzipped(in io.Reader) (io.Reader, error) {
+	b := bufio.NewReaderSize(in, 64<<10)
+	if magic, _ := b.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		return b, nil
+	}
+	return gzip.NewReader(b)
+}
+
+func parseTrace(line []byte) (*trace, error) {
+	var t trace
+	if err := json.Unmarshal(line, &t); err != nil {
+		return nil, fmt.Errorf("this is no run: %w", err)
+	}
+	switch {
+	case t.Source == "" || t.Outcome == "":
+		return nil, errors.New("this is no run: it needs a source and an outcome")
+	case t.Onset != nil && *t.Onset < 0:
+		return nil, fmt.Errorf("onset is %d: it is the number of a step, from 0", *t.Onset)
+	}
+	return &t, nil
+}
+
+type countingReader struct {
+	in io.Reader
+	n  int64
+}
+
+func (r *countingReader) Read(b []byte) (int, error) {
+	n, err := r.in.Read(b)
+	r.n += int64(n)
+	return n, err
+}

@@ -1,0 +1,192 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/program"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
+)
+
+// Env is what a measurement needs of the program that runs it.
+type Env struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Out, Err       *term.Style // of stdout and of stderr
+	JSON           bool        // write JSON instead of text for people
+	Version        string
+	Where          func() (string, error)                                         // the folder to measure where --dir names none
+	Start          func(ctx context.Context, dir string) (*program.Daemon, error) // starts a daemon with its database in a folder
+}
+
+// Tell says something to the person, beside the result.
+func (a *Env) Tell(format string, args ...any) { fmt.Fprintf(a.Stderr, format+"\n", args...) }
+
+// Progress shows how far a measurement is.
+func (a *Env) Progress(what string) *term.Progress {
+	return term.NewProgress(a.Stderr, a.Err, what)
+}
+
+// folder is the folder to measure.
+func (a *Env) folder(named string) (string, error) {
+	if named != "" {
+		return filepath.Abs(named)
+	}
+	return a.Where()
+}
+
+// Flags are those of every measurement.
+type Flags struct {
+	Dir  string `help:"A folder on the disk to measure. A folder for the measurement is made in it, and goes when it ends. Default: ${disk}." placeholder:"DIR"`
+	Keep bool   `help:"Leave the folder of the measurement, to look into its databases."`
+	Seed uint64 `default:"1" help:"Of the states, which are generated: English-like and program-like text that compresses as real text does. The same seed gives the same states. Default: ${default}."`
+}
+
+// Head begins the JSON of every measurement.
+type Head struct {
+	Bench    string    `json:"bench"`
+	Version  string    `json:"version"`
+	At       ckpt.Time `json:"at"`
+	Dir      string    `json:"dir"`
+	InMemory bool      `json:"in_memory"`
+	Platform string    `json:"platform"`
+	CPUs     int       `json:"cpus"`
+	Seed     uint64    `json:"seed"`
+	Seconds  float64   `json:"seconds"`
+}
+
+// Bench is one measurement: its folder on the disk, and what it tells.
+type Bench struct {
+	a       *Env
+	head    Head
+	Dir     string // made for this measurement
+	keep    bool
+	Began   time.Time
+	Shown   *term.Progress
+	daemons []*Daemon // all that were started
+}
+
+// Measure runs a measurement that needs about so many bytes of disk, and removes
+// its files afterwards.
+func (a *Env) Measure(ctx context.Context, name string, f Flags, need int64, do func(*Bench) error) error {
+	b, err := a.openBench(name, f, need)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	err = do(b)
+	if ctx.Err() != nil { // Ctrl-C ends the daemons too: what broke because of that is not what happened
+		return ctx.Err()
+	}
+	return err
+}
+
+func (a *Env) openBench(name string, f Flags, need int64) (*Bench, error) {
+	where, err := a.folder(f.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := roomFor(where, need); err != nil {
+		return nil, err
+	}
+	b := &Bench{a: a, keep: f.Keep, Began: time.Now(), Shown: a.Progress("bench " + name)}
+	b.Shown.Every = 10 * time.Second
+	if b.Dir, err = os.MkdirTemp(where, "ckptsidecar-bench-"); err != nil {
+		return nil, fmt.Errorf("the folder to measure cannot be written, name another with --dir: %w", err)
+	}
+	memory, _ := osfile.FileSystem(where)
+	b.head = Head{
+		Bench: name, Version: a.Version, At: ckpt.At(b.Began), Dir: where, InMemory: memory,
+		Platform: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Seed: f.Seed,
+	}
+	return b, nil
+}
+
+// roomFor refuses to fill somebody's disk. Where nobody can say how much is
+// free, the disk itself will.
+func roomFor(dir string, need int64) error {
+	free, _, err := osfile.DiskSpace(dir)
+	if err == nil && free < need+need/4 {
+		return fmt.Errorf("this needs about %s, and %s has %s free: measure less, or name another disk with --dir", term.Bytes(need), dir, term.Bytes(free))
+	}
+	return nil
+}
+
+// close ends all daemons and removes all that was written.
+func (b *Bench) close() {
+	b.Shown.Done()
+	for _, d := range b.daemons {
+		_ = b.End(d)
+	}
+	if b.keep {
+		b.a.Tell("The databases are in %s.", b.Dir)
+		return
+	}
+	_ = os.RemoveAll(b.Dir)
+}
+
+// Report writes a finished measurement: as JSON, or as text for people.
+func (b *Bench) Report(head *Head, all any, text func(*Env)) error {
+	*head = b.head
+	head.Seconds = Rounded(time.Since(b.Began).Seconds())
+	b.Shown.Done()
+	if b.a.JSON {
+		return term.WriteJSON(b.a.Stdout, all)
+	}
+	text(b.a)
+	b.a.Tell("\n%s, %s with %s, %s; the clients share them with the daemon. Took %.0f s.",
+		b.head.Dir, b.head.Platform, term.Count(b.head.CPUs, "CPU"), b.head.Version, head.Seconds)
+	if b.head.InMemory {
+		b.a.Tell("%s", b.a.Err.Yellow("This folder is in memory: nothing here has reached a disk. Name one with --dir."))
+	}
+	return nil
+}
+
+// ParseSizes reads the sizes of states.
+func ParseSizes(flag string, texts []string, least, most int64) ([]int64, error) {
+	var sizes []int64
+	for _, text := range texts {
+		size, err := daemon.ParseSize(text)
+		if err != nil || int64(size) < least || int64(size) > most {
+			return nil, cli.Usagef("%s has %q: say sizes like 64KiB, from %s to %s", flag, text, daemon.Size(least), daemon.Size(most))
+		}
+		sizes = append(sizes, int64(size))
+	}
+	if len(sizes) == 0 {
+		return nil, cli.Usagef("%s names nothing to measure", flag)
+	}
+	return sizes, nil
+}
+
+// CheckClients bounds how many clients there are at once.
+func CheckClients(clients []int) error {
+	for _, n := range clients {
+		if n < 1 || n > 512 {
+			return cli.Usagef("--clients has %d: it is between 1 and 512", n)
+		}
+	}
+	if len(clients) == 0 {
+		return cli.Usagef("--clients names nobody")
+	}
+	return nil
+}
+
+// CheckRounds bounds how often and how long is measured.
+func CheckRounds(rounds int, each time.Duration) error {
+	if rounds < 1 || rounds > 1000 {
+		return cli.Usagef("--rounds is %d: it is between 1 and 1000", rounds)
+	}
+	if each < 10*time.Millisecond || each > time.Hour {
+		return cli.Usagef("--duration is %v: it is between 10ms and 1h", each)
+	}
+	return nil
+}

@@ -1,0 +1,245 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+)
+
+// Save is the command `bench save`.
+type Save struct {
+	Flags    `embed:""`
+	Clients  []int         `default:"1,16,64" help:"How many clients save at once, each for an agent and over a connection of its own. Default: ${default}."`
+	Sizes    []string      `default:"2KiB,64KiB" help:"How large the states are. They have nothing in common from one save to the next; see docs/BENCHMARKS.md for states that grow. Default: ${default}."`
+	Rounds   int           `default:"3" help:"How often each is measured, in turns; the median counts. Default: ${default}."`
+	Duration time.Duration `default:"1s" help:"How long each is measured in a round. Default: ${default}."`
+	Memory   bool          `help:"Also measure the daemon's memory: idle, under many clients with large states, and with one very large state."`
+	MemoryOf memoryFlags   `embed:"" prefix:"memory-"`
+}
+
+// SaveReport is the answer of --json.
+type SaveReport struct {
+	Head
+	Rounds   int           `json:"rounds"`
+	Duration float64       `json:"duration_seconds"`
+	Cells    []saveCell    `json:"cells"`
+	Memory   *memoryReport `json:"memory,omitempty"`
+}
+
+// saveCell is one combination of clients and size: medians over the rounds,
+// also of the ratios, which are taken within each round.
+type saveCell struct {
+	Clients   int     `json:"clients"`
+	Size      int64   `json:"size"`
+	Save      Figures `json:"save"`
+	Append    Figures `json:"append"`
+	Overwrite Figures `json:"overwrite"`
+	ToAppend  float64 `json:"save_to_append"`
+	ToOver    float64 `json:"save_to_overwrite"`
+
+	rounds []saveRound
+}
+
+type saveRound struct{ save, add, over Figures }
+
+// Run measures and reports.
+func (c *Save) Run(ctx context.Context, a *Env) error {
+	cells, need, err := c.plan()
+	if err != nil {
+		return err
+	}
+	memory, err := c.MemoryOf.plan()
+	if err != nil {
+		return err
+	}
+	return a.Measure(ctx, "save", c.Flags, need, func(b *Bench) error {
+		report := SaveReport{Rounds: c.Rounds, Duration: c.Duration.Seconds(), Cells: cells}
+		if err := c.measure(ctx, b, report.Cells); err != nil {
+			return err
+		}
+		if c.Memory {
+			report.Memory = memory
+			if err := b.memory(ctx, c.MemoryOf, memory); err != nil {
+				return err
+			}
+		}
+		return b.Report(&report.Head, &report, func(a *Env) { report.text(a) })
+	})
+}
+
+// plan is every combination, in the order in which it is measured, and about
+// how much disk that takes.
+func (c *Save) plan() (cells []saveCell, need int64, err error) {
+	sizes, err := ParseSizes("--sizes", c.Sizes, 64, 64<<20)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := CheckClients(c.Clients); err != nil {
+		return nil, 0, err
+	}
+	if err := CheckRounds(c.Rounds, c.Duration); err != nil {
+		return nil, 0, err
+	}
+	for _, size := range sizes {
+		for _, clients := range c.Clients {
+			if int64(clients)*size > 1<<30 {
+				return nil, 0, cli.Usagef("%d clients with states of %s would need more than 1 GiB of memory: measure fewer or smaller ones", clients, daemon.Size(size))
+			}
+			cells = append(cells, saveCell{Clients: clients, Size: size})
+			need = max(need, int64(clients)*size*8)
+		}
+	}
+	return cells, need + 1<<30, nil
+}
+
+// measure goes round all combinations: in each of them the two logs and the
+// daemon in turns, so that a disk that is faster or slower for a while is so
+// for all three.
+func (c *Save) measure(ctx context.Context, b *Bench, cells []saveCell) error {
+	d, err := b.Start(ctx, "save")
+	if err != nil {
+		return err
+	}
+	over, err := b.overwritten(cells)
+	if err != nil {
+		return err
+	}
+	defer over.remove()
+	total := int64(c.Rounds * len(cells))
+	for round := range c.Rounds {
+		for i := range cells {
+			cell := &cells[i]
+			b.Shown.Say("round %d of %d: %s of %s%s", round+1, c.Rounds, term.Count(cell.Clients, "client"), daemon.Size(cell.Size),
+				term.TimeLeft(b.Began, int64(round*len(cells)+i), total))
+			if err := c.cell(ctx, b, d, over, cell, round); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range cells {
+		cells[i].sum()
+	}
+	return nil
+}
+
+// overwritten is a log as large as the daemon lets its own grow, or as the
+// largest batch needs.
+func (b *Bench) overwritten(cells []saveCell) (*rawLog, error) {
+	room := int64(32 << 20)
+	for _, c := range cells {
+		room = max(room, 2*int64(c.Clients)*c.Size)
+	}
+	log, err := openRawLog(filepath.Join(b.Dir, "overwritten.log"), room)
+	if err != nil {
+		return nil, fmt.Errorf("writing a plain file: %w", err)
+	}
+	return log, nil
+}
+
+func (c *Save) cell(ctx context.Context, b *Bench, d *Daemon, over *rawLog, cell *saveCell, round int) error {
+	var r saveRound
+	l := Load{Clients: cell.Clients, During: c.Duration}
+	pool := NewStates(c.Seed, cell.Size)
+	parts := []func() error{
+		func() (err error) { r.add, err = b.appendLoad(ctx, l, pool); return err },
+		func() (err error) { r.over, err = rawLoad(ctx, l, pool, over); return err },
+		func() (err error) { r.save, err = b.saveLoad(ctx, d, l, pool); return err },
+	}
+	for i := range parts {
+		if err := parts[(i+round)%len(parts)](); err != nil {
+			return err
+		}
+	}
+	cell.rounds = append(cell.rounds, r)
+	return nil
+}
+
+// saveLoad lets clients save states.
+func (b *Bench) saveLoad(ctx context.Context, d *Daemon, l Load, pool *States) (Figures, error) {
+	return l.Run(ctx, func(n int) (Task, error) {
+		client, states := d.ClientOf(n), pool.Reader(n)
+		r := &ckpt.SaveRequest{Agent: fmt.Sprintf("bench-%d-%d", pool.size, n), Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON}
+		return func(ctx context.Context) (time.Duration, error) {
+			r.State = states.Next()
+			began := time.Now()
+			_, err := client.Save(ctx, r)
+			return time.Since(began), err
+		}, nil
+	})
+}
+
+// appendLoad lets them append to one log instead, which begins empty.
+func (b *Bench) appendLoad(ctx context.Context, l Load, pool *States) (Figures, error) {
+	log, err := openRawLog(filepath.Join(b.Dir, "appended.log"), 0)
+	if err != nil {
+		return Figures{}, fmt.Errorf("writing a plain file: %w", err)
+	}
+	defer log.remove()
+	return rawLoad(ctx, l, pool, log)
+}
+
+func rawLoad(ctx context.Context, l Load, pool *States, log *rawLog) (Figures, error) {
+	return l.Run(ctx, func(n int) (Task, error) {
+		states := pool.Reader(n)
+		return func(context.Context) (time.Duration, error) {
+			state := states.Next()
+			began := time.Now()
+			if err := log.write(state); err != nil {
+				return 0, fmt.Errorf("writing a plain file: %w", err)
+			}
+			return time.Since(began), nil
+		}, nil
+	})
+}
+
+// sum takes the medians of the rounds.
+func (c *saveCell) sum() {
+	of := func(get func(saveRound) Figures) Figures {
+		var list []Figures
+		for _, r := range c.rounds {
+			list = append(list, get(r))
+		}
+		return Medians(list)
+	}
+	c.Save = of(func(r saveRound) Figures { return r.save })
+	c.Append = of(func(r saveRound) Figures { return r.add })
+	c.Overwrite = of(func(r saveRound) Figures { return r.over })
+	c.ToAppend = medianOf(c.rounds, func(r saveRound) float64 { return Ratio(r.save.PerSecond, r.add.PerSecond) })
+	c.ToOver = medianOf(c.rounds, func(r saveRound) float64 { return Ratio(r.save.PerSecond, r.over.PerSecond) })
+}
+
+func (r *SaveReport) text(a *Env) {
+	t := term.NewTable(">CLIENTS", ">SIZE", ">SAVES/S", ">P50", ">P99", ">APPEND/S", ">P50", ">P99", ">RATIO", ">OVERWRITE/S", ">P50", ">RATIO")
+	for _, c := range r.Cells {
+		t.Add(fmt.Sprint(c.Clients), daemon.Size(c.Size).String(), Rate(c.Save.PerSecond), term.Millis(c.Save.P50), term.Millis(c.Save.P99),
+			Rate(c.Append.PerSecond), term.Millis(c.Append.P50), term.Millis(c.Append.P99), Times(c.ToAppend),
+			Rate(c.Overwrite.PerSecond), term.Millis(c.Overwrite.P50), Times(c.ToOver))
+	}
+	t.Write(a.Stdout, a.Out)
+	fmt.Fprintln(a.Stdout)
+	r.plot().Write(a.Stdout, a.Out)
+	if r.Memory != nil {
+		r.Memory.text(a)
+	}
+	a.Tell("\nEach save was acknowledged after it was safe on the disk. APPEND and OVERWRITE are one log file into which all clients write,\n"+
+		"each waiting for fdatasync, those that wait sharing one: a file that grows, and one that has its size. Medians of %s of %gs.",
+		term.Count(r.Rounds, "round"), r.Duration)
+}
+
+// plot sets the rates side by side.
+func (r *SaveReport) plot() *Bars {
+	p := &Bars{Title: "a second, all clients together"}
+	for _, c := range r.Cells {
+		p.group(fmt.Sprintf("%s, %s", daemon.Size(c.Size), term.Count(c.Clients, "client")),
+			Bar{"saves", c.Save.PerSecond, Rate(c.Save.PerSecond)},
+			Bar{"append", c.Append.PerSecond, Rate(c.Append.PerSecond)},
+			Bar{"overwrite", c.Overwrite.PerSecond, Rate(c.Overwrite.PerSecond)})
+	}
+	return p
+}
