@@ -11,6 +11,7 @@ type Held struct {
 	StoredSize int64
 	Pinned     bool
 	Suspect    bool
+	Damaged    bool   // it did not read back intact: it counts for nothing, and nobody can go back to it
 	NeededBy   string // "an open operation", "a fork", "a prompt", …: who needs it; "" for nobody
 	Released   bool   // its operation succeeded; only of pre_operation checkpoints
 }

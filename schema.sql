@@ -10,7 +10,8 @@
 
 -- ---------------------------------------------------------------- tables ---
 
--- What is true of the whole database: its id, when retention last ran, …
+-- What is true of the whole database: its id, when retention last ran, and
+-- under damaged:ID which checkpoints did not read back intact, and why.
 CREATE TABLE IF NOT EXISTS meta (
     key   TEXT NOT NULL PRIMARY KEY,
     value TEXT NOT NULL
@@ -458,19 +459,25 @@ SELECT head, 'the next save' FROM runs WHERE head IS NOT NULL AND ended_at IS NU
 UNION ALL
 SELECT c.id, 'drift that may be beginning' FROM runs r JOIN checkpoints c ON c.run_id = r.id
 WHERE r.back_seq IS NOT NULL AND r.ended_at IS NULL
-  AND c.seq = (SELECT max(o.seq) FROM checkpoints o WHERE o.run_id = r.id AND o.suspect = 0 AND o.seq <= r.back_seq);
+  AND c.seq = (SELECT max(o.seq) FROM checkpoints o WHERE o.run_id = r.id AND o.suspect = 0 AND o.seq <= r.back_seq
+               AND NOT EXISTS (SELECT 1 FROM meta WHERE key = 'damaged:' || o.id));
 
 -- Every broken invariant; empty at all times. What only a program can check
 -- (the hashes of states and of the audit chain) is checked by
--- 'ckptsidecar verify'.
+-- 'ckptsidecar verify'; what the daemon has found damaged itself is here too.
 CREATE VIEW audit_violations (rule, subject, detail) AS
 WITH
 policies AS (
     SELECT id AS agent_id, coalesce(json_extract(policy, '$.routine_keep'), 3) AS routine_keep FROM agents
 ),
-way_back AS MATERIALIZED ( -- once for all; of a resumable run its newest checkpoint that is not suspect, else its newest; of an ended one its final one
+damaged AS MATERIALIZED ( -- known to be damaged: none of these counts as kept, or as a way back
+    SELECT substr(key, 9) AS id, value AS why FROM meta WHERE key >= 'damaged:' AND key < 'damaged;'
+),
+intact AS (SELECT * FROM checkpoints WHERE id NOT IN (SELECT id FROM damaged)),
+way_back AS MATERIALIZED ( -- once for all; of a resumable run its newest intact checkpoint that is not suspect; of others, and where there is none, the newest intact one, else the newest
     SELECT r.id AS run_id,
-           coalesce((SELECT max(c.seq) FROM checkpoints c WHERE c.run_id = r.id AND c.suspect = 0 AND r.ended_at IS NULL),
+           coalesce((SELECT max(c.seq) FROM intact c WHERE c.run_id = r.id AND c.suspect = 0 AND r.ended_at IS NULL),
+                    (SELECT max(c.seq) FROM intact c WHERE c.run_id = r.id),
                     (SELECT max(c.seq) FROM checkpoints c WHERE c.run_id = r.id)) AS seq
     FROM runs r
 ),
@@ -482,7 +489,7 @@ free AS ( -- what retention may remove
 ),
 ranked AS (
     SELECT run_id, id, row_number() OVER (PARTITION BY run_id ORDER BY seq DESC) AS place
-    FROM checkpoints WHERE kind = 'routine'
+    FROM intact WHERE kind = 'routine'
 ),
 pieces AS (
     SELECT c.id, c.size, json_extract(p.value, '$[0]') AS segment, json_extract(p.value, '$[1]') AS start,
@@ -523,6 +530,8 @@ UNION ALL
 SELECT 'not_suspect', c.id, 'the critical finding ' || f.id || ' (' || f.rule || ') is about it'
 FROM findings f JOIN checkpoints c ON c.run_id = f.run_id AND c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq)
 WHERE f.severity = 'critical' AND f.dismissed_at IS NULL AND c.suspect = 0
+UNION ALL
+SELECT 'damaged', id, why FROM damaged
 UNION ALL
 SELECT 'state_missing', id, 'has neither a body nor pieces, or both' FROM checkpoints WHERE (body IS NULL) = (pieces IS NULL)
 UNION ALL

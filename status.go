@@ -36,6 +36,7 @@ type DatabaseStatus struct {
 	WALFailures       int64  `json:"wal_checkpoint_failures"` // in a row
 	AuditRows         int64  `json:"audit_rows"`
 	AuditHead         string `json:"audit_head"`
+	Damaged           int64  `json:"damaged_checkpoints"` // known to be damaged, and never served
 }
 
 // WriterStatus is how writing goes.

@@ -100,6 +100,7 @@ var gauges = []gauge{
 	measured("wal_checkpoint_failures", "Failures in a row to copy the write-ahead log into the database file.", func(s *ckpt.Status) float64 { return float64(s.Database.WALFailures) }),
 	measured("wal_checkpoint_time_seconds", "When the write-ahead log was last copied, Unix time.", func(s *ckpt.Status) float64 { return unixTime(s.Database.LastWALCheckpoint) }),
 	counted("audit_rows_total", "Rows of the audit log.", func(s *ckpt.Status) float64 { return float64(s.Database.AuditRows) }),
+	measured("damaged_checkpoints", "Checkpoints that are known to be damaged.", func(s *ckpt.Status) float64 { return float64(s.Database.Damaged) }),
 	counted("commits_total", "Commits since the start.", func(s *ckpt.Status) float64 { return float64(s.Writer.Commits) }),
 	counted("writes_total", "Writes since the start; a commit carries one or more.", func(s *ckpt.Status) float64 { return float64(s.Writer.Operations) }),
 	counted("write_retries_total", "Transactions that were tried again.", func(s *ckpt.Status) float64 { return float64(s.Writer.Retries) }),

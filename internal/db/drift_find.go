@@ -117,7 +117,8 @@ func (tx *tx) keptBack(run *runRow, since int64) (int64, error) {
 		return since, nil
 	}
 	var clean bool
-	_, err := tx.get(&clean, `SELECT EXISTS (SELECT 1 FROM checkpoints WHERE run_id = ? AND suspect = 0 AND seq > ? AND seq <= ?)`, run.ID, run.BaseSeq, since)
+	_, err := tx.get(&clean, `SELECT EXISTS (SELECT 1 FROM checkpoints WHERE run_id = ? AND suspect = 0 AND seq > ? AND seq <= ?
+		AND `+isIntact+`)`, run.ID, run.BaseSeq, since)
 	if err != nil || clean {
 		return since, err
 	}
@@ -197,9 +198,9 @@ func (tx *tx) newestState(agent *agentRow, run *runRow) (*ckpt.Checkpoint, error
 // one since the run began. ?1 is the run, ?2 its base_seq, ?3 its last_seq, ?4
 // what it was forked from as long as it has none of its own.
 const cleanCheckpoint = `SELECT c.id FROM checkpoints c WHERE c.n IN (
-			SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND suspect = 0 AND seq > ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1)
-			UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND suspect = 0 AND seq > ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1)
-			UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND suspect = 0 AND seq > ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1)
+			SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + isIntact + ` ORDER BY seq DESC LIMIT 1)
+			UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + isIntact + ` ORDER BY seq DESC LIMIT 1)
+			UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + isIntact + ` ORDER BY seq DESC LIMIT 1)
 			UNION ALL SELECT n FROM checkpoints WHERE id = ?4)
 		ORDER BY c.run_id = ?1 DESC, c.seq DESC LIMIT 1`
 

@@ -61,6 +61,9 @@ func (s *Store) erase(tx *tx, agent *agentRow, e auditEntry) (*ckpt.Erased, erro
 	if err := s.freeAgent(tx, agent); err != nil {
 		return nil, err
 	}
+	if err := s.unmarkAgent(tx, agent); err != nil {
+		return nil, err
+	}
 	for _, statement := range append([]string{`PRAGMA secure_delete = 1`}, erasures...) {
 		if err := tx.eraseStep(statement, agent.ID); err != nil {
 			return nil, err

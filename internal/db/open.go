@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -101,7 +100,7 @@ type Store struct {
 	shared    shared
 	ticked    map[int64]time.Time // by run: when TickDrift last asked its watch
 	tickedTo  int64               // the run up to which it got, 0 where it saw all
-	damaged   sync.Map            // checkpoints that were found damaged since the start
+	damages   damages             // checkpoints that are known to be damaged
 	usage     usage
 	health    health
 	wal       wal
@@ -344,6 +343,9 @@ func (s *Store) startUp(ctx context.Context) (err error) {
 		return s.openError(err)
 	}
 	if err := s.loadUsage(ctx); err != nil {
+		return s.openError(err)
+	}
+	if err := s.loadDamages(ctx); err != nil {
 		return s.openError(err)
 	}
 	if s.writer, err = newWriter(ctx, s); err != nil {

@@ -172,6 +172,7 @@ func (s *Store) Checkpoints(ctx context.Context, sc ckpt.Scope, f ckpt.Checkpoin
 	}
 	s.auditForeign(sc, "list", f.Agent, "")
 	page := &ckpt.CheckpointPage{Checkpoints: []ckpt.Checkpoint{}}
+	var damage []error
 	err = s.reading(ctx, func(q *sqlx.Tx) error {
 		rows, err := listRows(ctx, q, agent.ID, f, before, limit+1, false)
 		if err != nil {
@@ -184,13 +185,16 @@ func (s *Store) Checkpoints(ctx context.Context, sc ckpt.Scope, f ckpt.Checkpoin
 		for i := range rows {
 			c, err := rows[i].checkpoint()
 			if err != nil { // the rest is still listed; verify names it
-				s.log.Error("a damaged checkpoint is left out of a list", "id", rows[i].ID, "error", err)
+				damage = append(damage, err)
 				continue
 			}
 			page.Checkpoints = append(page.Checkpoints, *c)
 		}
 		return nil
 	})
+	for _, err := range damage {
+		s.reportDamage(err)
+	}
 	return page, err
 }
 

@@ -22,14 +22,16 @@ type heldRow struct {
 	Operation  ckpt.Ref           `db:"operation"`
 	Inline     bool               `db:"inline"` // known to stand in its row, without pieces
 	StateOf    *int64             `db:"state_of"`
+	Damaged    bool               `db:"damaged"`
 	removed    bool               // its row is gone already
 	beside     int64              // and took so much beside the state
 }
 
-const heldColumns = `n, id, seq, kind, created_at, stored_size, pinned, suspect, operation, pieces IS NULL AS inline, state_of`
+const heldColumns = `n, id, seq, kind, created_at, stored_size, pinned, suspect, operation, pieces IS NULL AS inline, state_of,
+	EXISTS (SELECT 1 FROM meta WHERE key = '` + damagedKey + `' || id) AS damaged`
 
 func (h *heldRow) held() ckpt.Held {
-	return ckpt.Held{ID: h.ID, Seq: h.Seq, Kind: h.Kind, CreatedAt: h.CreatedAt.value.Time, StoredSize: h.StoredSize, Pinned: h.Pinned, Suspect: h.Suspect}
+	return ckpt.Held{ID: h.ID, Seq: h.Seq, Kind: h.Kind, CreatedAt: h.CreatedAt.value.Time, StoredSize: h.StoredSize, Pinned: h.Pinned, Suspect: h.Suspect, Damaged: h.Damaged}
 }
 
 // retainRoutine applies the policy inside a save: what came may push the
@@ -238,7 +240,8 @@ const (
 // what looks like drift become critical.
 func (tx *tx) neededToGoBack(run *runRow, id string) (string, error) {
 	var is bool
-	_, err := tx.get(&is, `SELECT id = ?3 FROM checkpoints WHERE n = (SELECT n FROM checkpoints WHERE run_id = ?1 AND suspect = 0 AND seq <= ?2 ORDER BY seq DESC LIMIT 1)`, run.ID, run.BackSeq, id)
+	_, err := tx.get(&is, `SELECT id = ?3 FROM checkpoints WHERE n = (SELECT n FROM checkpoints WHERE run_id = ?1 AND suspect = 0 AND seq <= ?2
+		AND `+isIntact+` ORDER BY seq DESC LIMIT 1)`, run.ID, run.BackSeq, id)
 	if err != nil || !is {
 		return "", err
 	}
@@ -269,6 +272,9 @@ func (s *Store) removeRows(tx *tx, agent *agentRow, run *runRow, gone []heldRow,
 		freed += bytes
 		beside += row.beside
 		tx.onCommit(func() { s.live.forget(row.ID) })
+		if err := s.unmark(tx, row.ID); err != nil {
+			return nil, err
+		}
 		r := e
 		r.Action, r.Run, r.Subject, r.Reason = "remove", run.Name, row.ID, reasons[i]
 		r.Detail, r.detail = nil, fmt.Sprintf(`{"kind":"%s","seq":%d}`, row.Kind, row.Seq)

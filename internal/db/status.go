@@ -46,7 +46,7 @@ func (s *Store) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error)
 	st.Writer = s.writerStatus()
 	s.problems(st)
 	if !sc.Admin { // how much others write is theirs to know
-		st.Writer, st.Database.AuditRows, st.Database.AuditHead = ckpt.WriterStatus{}, 0, ""
+		st.Writer, st.Database.AuditRows, st.Database.AuditHead, st.Database.Damaged = ckpt.WriterStatus{}, 0, "", 0
 	}
 	return st, nil
 }
@@ -97,6 +97,7 @@ func (s *Store) databaseStatus(ctx context.Context, q *sqlx.Tx, d *ckpt.Database
 	d.Path, d.ID, d.MaxBytes = s.opt.Path, s.id, s.opt.MaxBytes
 	d.Bytes, d.WALBytes = s.watch.sizes()
 	d.FreeBytes, d.WALPending = free*pageSize, s.wal.pending()
+	d.Damaged = int64(s.damages.count())
 	d.WALFailures = s.wal.failures.Load()
 	if last := s.wal.last.Load(); last > 0 {
 		d.LastWALCheckpoint = ckpt.At(time.UnixMilli(last))
@@ -115,6 +116,10 @@ func (s *Store) writerStatus() ckpt.WriterStatus {
 	}
 }
 
+// damagedProblem gives no number, because each user reads it.
+const damagedProblem = "stored checkpoints are damaged and are never served: ckptsidecar verify names them; " +
+	"saves go on and stand on nothing damaged, so save once more, check the disk and delete the damaged ones"
+
 // problems says what is wrong, in order of weight; the first decides the state.
 func (s *Store) problems(st *ckpt.Status) {
 	add := func(state, text string) {
@@ -128,6 +133,9 @@ func (s *Store) problems(st *ckpt.Status) {
 	}
 	if s.health.readOnly != "" {
 		add("read_only", "only reads are served: "+s.health.readOnly)
+	}
+	if s.damages.count() > 0 {
+		add("degraded", damagedProblem)
 	}
 	if n := s.wal.failures.Load(); n > 0 {
 		last, _ := s.wal.lastErr.Load().(string)

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
 // conversation is a state of an agent after so many turns, large enough to be
@@ -177,4 +179,118 @@ func TestVerifyTrustsNoView(t *testing.T) {
 	forge(t, path, `UPDATE checkpoints SET kind = 'recovery'; DROP VIEW audit_violations;
 		CREATE VIEW audit_violations (rule, subject, detail) AS SELECT 1, 2, 3 WHERE 0`)
 	wantFound(t, path, "audit_row", "kind")
+}
+
+// resumable are options of a store that plans how runs go on.
+func resumable(path string, c *clock) db.Options {
+	o := options(path, c)
+	o.Resume = resume.Make
+	return o
+}
+
+// TestDamageCountsForNothing breaks the newest checkpoints of a run, reads one,
+// and saves on: the policy's number of intact ones stays, a resume finds one, and
+// whoever asks is told.
+func TestDamageCountsForNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	s := openWith(t, resumable(path, newClock()))
+	var all []*ckpt.Saved
+	for i := range 3 {
+		all = append(all, save(t, s, ann, "a", ckpt.KindRoutine, fmt.Sprintf(`{"n":%d}`, i)))
+	}
+	if state, problems := s.Health(); state != "ready" {
+		t.Fatalf("%s: %v", state, problems)
+	}
+	forge(t, path, `UPDATE checkpoints SET body = CAST('{"x":9}' AS BLOB) WHERE seq > 1`)
+	for _, c := range all[1:] {
+		_, err := s.Checkpoint(t.Context(), ann, c.ID, true)
+		wantCode(t, err, ckpt.CodeCorrupt)
+	}
+	wantSeqs := func(want ...string) {
+		t.Helper()
+		if got := seqs(t, s, ann, "a"); !slices.Equal(got, want) {
+			t.Fatalf("there is %v, want %v", got, want)
+		}
+	}
+	save(t, s, ann, "a", ckpt.KindRoutine, `{"n":4}`)
+	save(t, s, ann, "a", ckpt.KindRoutine, `{"n":5}`)
+	wantSeqs("routine 5", "routine 4", "routine 3", "routine 2", "routine 1") // of which three are intact
+	if found := sqlite3(t, "-readonly", path, `SELECT count(*) FROM audit_violations WHERE rule NOT IN ('damaged', 'audit_row')`); found != "0" {
+		t.Errorf("%s violations of another kind", found)
+	}
+	must(t, s.Close())
+
+	s = openWith(t, resumable(path, newClock())) // which knows it from the database
+	state, problems := s.Health()
+	if state != "degraded" || len(problems) != 1 || !strings.Contains(problems[0], "damaged") {
+		t.Errorf("%s: %v", state, problems)
+	}
+	st, err := s.Status(t.Context(), root)
+	must(t, err)
+	if st.State != "degraded" || st.Database.Damaged != 2 {
+		t.Errorf("%s, %d damaged", st.State, st.Database.Damaged)
+	}
+	if st, err = s.Status(t.Context(), bob); err != nil || st.Database.Damaged != 0 {
+		t.Errorf("a stranger is told how many are damaged: %d %v", st.Database.Damaged, err)
+	}
+	if got := sqlite3(t, "-readonly", path, `SELECT count(*) FROM audit_violations WHERE rule = 'damaged'`); got != "2" {
+		t.Errorf("audit_violations names %s damaged", got)
+	}
+	save(t, s, ann, "a", ckpt.KindRoutine, `{"n":6}`)
+	wantSeqs("routine 6", "routine 5", "routine 4") // the damaged ones are older than what the policy keeps
+	if state, problems := s.Health(); state != "ready" {
+		t.Errorf("when the damaged ones have gone: %s %v", state, problems)
+	}
+	plan, _, err := s.Resume(t.Context(), ann, ckpt.ResumeRequest{Agent: "a"})
+	must(t, err)
+	if plan.Verdict != ckpt.VerdictResume {
+		t.Errorf("resume says %s: %v", plan.Verdict, plan.Reasons)
+	}
+	sound(t, path)
+}
+
+// TestLastIntactStays: whatever comes after the last intact checkpoint is
+// damaged, so that one stays, also when others have made room for new ones.
+func TestLastIntactStays(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	s := openWith(t, resumable(path, newClock()))
+	p := ckpt.DefaultPolicy()
+	p.RoutineKeep = 1
+	_, err := s.SetPolicy(t.Context(), ann, "a", p)
+	must(t, err)
+	first := save(t, s, ann, "a", ckpt.KindRoutine, `{"n":1}`)
+	_, err = s.Patch(t.Context(), ann, first.ID, ckpt.CheckpointPatch{Pinned: new(true)})
+	must(t, err)
+	second := save(t, s, ann, "a", ckpt.KindRoutine, `{"n":2}`)
+	forge(t, path, `UPDATE checkpoints SET body = CAST('{"x":9}' AS BLOB) WHERE seq = 2`)
+	_, err = s.Checkpoint(t.Context(), ann, second.ID, true)
+	wantCode(t, err, ckpt.CodeCorrupt)
+	_, err = s.Patch(t.Context(), ann, first.ID, ckpt.CheckpointPatch{Pinned: new(false)}) // applies the policy
+	must(t, err)
+	if got := seqs(t, s, ann, "a"); !slices.Contains(got, "routine 1") {
+		t.Fatalf("the last intact checkpoint has gone, there is %v", got)
+	}
+	plan, _, err := s.Resume(t.Context(), ann, ckpt.ResumeRequest{Agent: "a"})
+	must(t, err)
+	if plan.Verdict != ckpt.VerdictRepair || plan.Checkpoint == nil || plan.Checkpoint.ID != first.ID {
+		t.Errorf("resume says %s with %v: %v", plan.Verdict, plan.Checkpoint, plan.Reasons)
+	}
+}
+
+// TestErasedDamageIsForgotten: what goes takes its mark along.
+func TestErasedDamageIsForgotten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	s := openWith(t, options(path, newClock()))
+	c := save(t, s, ann, "a", ckpt.KindRoutine, `{"n":1}`)
+	forge(t, path, `UPDATE checkpoints SET body = CAST('{"x":9}' AS BLOB)`)
+	_, err := s.Checkpoint(t.Context(), ann, c.ID, true)
+	wantCode(t, err, ckpt.CodeCorrupt)
+	_, err = s.Erase(t.Context(), ann, "a")
+	must(t, err)
+	if state, problems := s.Health(); state != "ready" {
+		t.Errorf("%s: %v", state, problems)
+	}
+	if left := sqlite3(t, "-readonly", path, `SELECT count(*) FROM meta WHERE key LIKE 'damaged:%'`); left != "0" {
+		t.Errorf("%s marks are left", left)
+	}
 }

@@ -278,3 +278,5 @@ func (f *fakeStore) Status(_ context.Context, sc ckpt.Scope) (*ckpt.Status, erro
 }
 
 func (f *fakeStore) Ready(context.Context) error { return f.notReady }
+
+func (f *fakeStore) Health() (string, []string) { return "ready", nil }

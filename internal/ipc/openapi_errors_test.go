@@ -157,6 +157,8 @@ func (f failing) Status(context.Context, ckpt.Scope) (*ckpt.Status, error) { ret
 
 func (f failing) Ready(context.Context) error { return f.err }
 
+func (f failing) Health() (string, []string) { return "failed", nil }
+
 func (f failing) StartRun(context.Context, ckpt.Scope, ckpt.RunRequest) (*ckpt.Run, bool, error) {
 	return nil, false, f.err
 }

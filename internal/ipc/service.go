@@ -17,7 +17,9 @@ type Version struct {
 
 // Health is what the probes answer when all is well.
 type Health struct {
-	Status string `json:"status"` // ok
+	Status   string   `json:"status"`             // ok
+	State    string   `json:"state,omitempty"`    // of a readiness probe: ready, or degraded where saves are acknowledged and something is wrong
+	Problems []string `json:"problems,omitempty"` // what that is
 }
 
 func (c *call) listAudit() error {
@@ -61,7 +63,7 @@ func (c *call) getVersion() error {
 }
 
 // getHealth says that the process answers, nothing more.
-func (c *call) getHealth() error { return c.sendJSON(http.StatusOK, Health{"ok"}) }
+func (c *call) getHealth() error { return c.sendJSON(http.StatusOK, Health{Status: "ok"}) }
 
 // getReadiness says whether saves are acknowledged.
 func (c *call) getReadiness() error {
@@ -77,7 +79,8 @@ func (c *call) getReadiness() error {
 	if err != nil {
 		return notReady(err)
 	}
-	return c.sendJSON(http.StatusOK, Health{"ok"})
+	state, problems := c.server.store.Health()
+	return c.sendJSON(http.StatusOK, Health{Status: "ok", State: state, Problems: problems})
 }
 
 // notReady makes anything that is not ours "busy": a probe asks when to come

@@ -48,4 +48,6 @@ type Store interface {
 	Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error)
 	// Ready answers nil when saves are acknowledged, else why they are not.
 	Ready(ctx context.Context) error
+	// Health is the state of the store and what is wrong with it, as Status says.
+	Health() (state string, problems []string)
 }

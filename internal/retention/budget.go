@@ -14,8 +14,8 @@ import (
 // 0 where the budget holds.
 //
 // First go checkpoints whose operation succeeded, then the oldest routine ones
-// that are older than what their run can go back to, then the oldest recovery
-// ones. What [Plan] protects stays, and so does every checkpoint before a risky
+// that are older than what their run can go back to or are damaged, then the
+// oldest recovery ones. What [Plan] protects stays, and so does every checkpoint before a risky
 // operation and every suspect one that is newer than the way back: dismissing
 // the finding makes it clean again.
 //
@@ -93,7 +93,7 @@ func turnOf(c *ckpt.Held, anchor int64) turn {
 		return never
 	case c.Kind == ckpt.KindPreOperation && c.Released:
 		return released
-	case c.Kind == ckpt.KindRoutine && c.Seq < anchor:
+	case c.Kind == ckpt.KindRoutine && (c.Seq < anchor || c.Damaged):
 		return oldRoutine
 	case c.Kind == ckpt.KindRecovery:
 		return oldRecovery

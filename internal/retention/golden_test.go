@@ -137,6 +137,8 @@ func (s *scene) takeCheckpoint(words []string) error {
 			c.Pinned = true
 		case "suspect":
 			c.Suspect = true
+		case "damaged":
+			c.Damaged = true
 		case "released":
 			c.Released = true
 		case "undated":

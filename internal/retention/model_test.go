@@ -24,6 +24,7 @@ func oracle(h ckpt.History, p ckpt.Policy, now time.Time) map[string]bool {
 			}
 		}
 	}
+	intact := func(c ckpt.Held) bool { return !c.Damaged }
 	newer := func(than ckpt.Held, is func(c ckpt.Held) bool) (n int) {
 		for _, c := range h.Checkpoints {
 			if c.Seq > than.Seq && is(c) {
@@ -33,8 +34,9 @@ func oracle(h ckpt.History, p ckpt.Policy, now time.Time) map[string]bool {
 		return n
 	}
 	anybody := func(ckpt.Held) bool { return true }
-	clean := func(c ckpt.Held) bool { return !c.Suspect }
+	clean := func(c ckpt.Held) bool { return !c.Suspect && !c.Damaged }
 	routine := func(c ckpt.Held) bool { return c.Kind == "routine" }
+	counts := func(c ckpt.Held) bool { return routine(c) && intact(c) }
 	trusted := now != time.Time{}
 
 	save(func(c ckpt.Held) bool { return c.Pinned })
@@ -44,19 +46,21 @@ func oracle(h ckpt.History, p ckpt.Policy, now time.Time) map[string]bool {
 	if finished && trusted && !now.Before(h.EndedAt.Add(time.Duration(p.EndedKeep))) {
 		return stays
 	}
-	save(func(c ckpt.Held) bool { return routine(c) && (p.RoutineKeep == 0 || newer(c, routine) < p.RoutineKeep) })
+	save(func(c ckpt.Held) bool { return routine(c) && (p.RoutineKeep == 0 || newer(c, counts) < p.RoutineKeep) })
 	save(func(c ckpt.Held) bool {
 		return c.Kind == "recovery" && (!trusted || now.Before(c.CreatedAt.Add(time.Duration(p.RecoveryKeep))))
 	})
 	save(func(c ckpt.Held) bool { return c.Kind == "pre_operation" && !c.Released })
 
 	switch {
-	case finished:
+	case !slices.ContainsFunc(h.Checkpoints, intact):
 		save(func(c ckpt.Held) bool { return newer(c, anybody) == 0 })
+	case finished:
+		save(func(c ckpt.Held) bool { return intact(c) && newer(c, intact) == 0 })
 	case slices.ContainsFunc(h.Checkpoints, clean):
 		save(func(c ckpt.Held) bool { return clean(c) && newer(c, clean) == 0 })
 	default:
-		save(func(c ckpt.Held) bool { return newer(c, anybody) == 0 })
+		save(func(c ckpt.Held) bool { return intact(c) && newer(c, intact) == 0 })
 	}
 	return stays
 }
@@ -72,11 +76,12 @@ func randomScene(r *rand.Rand) (ckpt.History, ckpt.Policy, time.Time) {
 		h.EndedAt = noon.Add(-nearly(r, 30*ckpt.Day))
 	}
 	suspects := []int{0, 10, 50, 100}[r.IntN(4)]
+	damaged := []int{0, 0, 20, 100}[r.IntN(4)]
 	seq := int64(1 + r.IntN(3))
 	for range r.IntN(12) {
 		c := ckpt.Held{
 			ID: fmt.Sprint("c", seq), Seq: seq, Kind: ckpt.Kinds[r.IntN(3)], CreatedAt: noon.Add(-nearly(r, 7*ckpt.Day)),
-			StoredSize: r.Int64N(100), Pinned: chance(10), Suspect: chance(suspects),
+			StoredSize: r.Int64N(100), Pinned: chance(10), Suspect: chance(suspects), Damaged: chance(damaged),
 		}
 		if chance(10) {
 			c.NeededBy = "a fork"
@@ -179,7 +184,8 @@ func checkBudget(t *testing.T, r *rand.Rand, h ckpt.History, p ckpt.Policy) {
 		i := slices.IndexFunc(h.Checkpoints, func(c ckpt.Held) bool { return c.ID == v.ID })
 		c := h.Checkpoints[i]
 		newestRoutine := c.Kind == ckpt.KindRoutine && strings.HasSuffix(may[i].Reason, "the newest routine checkpoint")
-		if !v.Remove || v.Reason == "" || !may[i].Remove && !newestRoutine {
+		damaged := c.Damaged && strings.HasPrefix(may[i].Reason, "damaged,")
+		if !v.Remove || v.Reason == "" || !may[i].Remove && !newestRoutine && !damaged {
 			t.Fatalf("the budget takes %+v, the plan says %+v", c, may[i])
 		}
 		freed, last = freed+c.StoredSize, c.StoredSize

@@ -101,6 +101,8 @@ func (j *judge) byCount(c *ckpt.Held) (remove bool, reason string) {
 	switch {
 	case j.policy.RoutineKeep <= 0:
 		return false, "the policy keeps all routine checkpoints"
+	case c.Seq >= j.routine && c.Damaged:
+		return false, "damaged, so it does not count, and it is not older than those that do"
 	case c.Seq >= j.routine:
 		return false, j.among
 	}
@@ -123,6 +125,7 @@ func (j *judge) byAge(c *ckpt.Held) (remove bool, reason string) {
 
 // anchor is the one checkpoint of a run that the rules of the kinds do not
 // remove: the way back of a run that may go on, the last word of one that ended.
+// A damaged one is neither, unless there is no other.
 type anchor struct {
 	seq int64
 	why string
@@ -132,22 +135,28 @@ func findAnchor(h ckpt.History, newestFirst []ckpt.Held) anchor {
 	if len(newestFirst) == 0 {
 		return anchor{}
 	}
-	if ended(h) {
+	intact := slices.IndexFunc(newestFirst, func(c ckpt.Held) bool { return !c.Damaged })
+	clean := slices.IndexFunc(newestFirst, func(c ckpt.Held) bool { return !c.Damaged && !c.Suspect })
+	switch {
+	case intact < 0 && ended(h):
+		return anchor{newestFirst[0].Seq, "the final checkpoint of an ended run that has only damaged ones"}
+	case intact < 0:
+		return anchor{newestFirst[0].Seq, "the newest checkpoint of a resumable run that has only damaged ones"}
+	case ended(h) && intact > 0:
+		return anchor{newestFirst[intact].Seq, "the newest intact checkpoint of an ended run"}
+	case ended(h):
 		return anchor{newestFirst[0].Seq, "the final checkpoint of an ended run"}
+	case clean < 0:
+		return anchor{newestFirst[intact].Seq, "the newest checkpoint of a resumable run that has only suspect ones"}
 	}
-	for i := range newestFirst {
-		if !newestFirst[i].Suspect {
-			return anchor{newestFirst[i].Seq, "the newest clean checkpoint of a resumable run"}
-		}
-	}
-	return anchor{newestFirst[0].Seq, "the newest checkpoint of a resumable run that has only suspect ones"}
+	return anchor{newestFirst[clean].Seq, "the newest clean checkpoint of a resumable run"}
 }
 
 // oldestKept is the sequence number of the oldest routine checkpoint that is
-// among the newest keep of them.
+// among the newest keep intact ones.
 func oldestKept(newestFirst []ckpt.Held, keep int) int64 {
 	for i := range newestFirst {
-		if newestFirst[i].Kind != ckpt.KindRoutine {
+		if newestFirst[i].Kind != ckpt.KindRoutine || newestFirst[i].Damaged {
 			continue
 		}
 		if keep--; keep == 0 {
