@@ -110,16 +110,25 @@ type DriftVerdict struct {
 type StepPrint struct {
 	Key        string
 	Tool       string
-	Sig        string // 32 hex digits: the call (tool and canonical arguments)
-	Res        string // 32 hex digits: the normalised result, or error where that is all there is; "" where there is neither
+	Sig        string // 32 hex digits: the call (tool and canonical arguments); UnknownCall where the arguments are not known
+	Res        string // 32 hex digits: the normalised result, or error where that is all there is; "" where neither is known
 	Cause      string // 16 hex digits: what it complained of, the same for other calls with the same trouble; "" where it did not complain
+	Shape      string // 16 hex digits: the command word or the names of the arguments; calls of one shape do the same kind of work
+	Effect     string // 16 hex digits: what the call sets to what, where it sets a file or a working tree; "" for others
+	Turn       string // the model's, as it was told
 	Failed     bool
-	Unparsable bool // the result begins like JSON and does not parse
+	Negative   bool      // the answer was no: it is no error
+	Unparsable bool      // the result begins like JSON and does not parse
+	Began      time.Time // of a step that was told when it began; else At
 	At         time.Time
 	AfterSeq   int64   // the run's newest checkpoint when it ended
 	Broken     []Found // of the user's own rules; not stored
 	Measures
 }
+
+// UnknownCall is the Sig of a step whose arguments were not told, or were
+// replaced or cut on the way: nobody knows which call it is the same as.
+const UnknownCall = "-"
 
 // StatePrint is what the detectors keep of a state: no value of it but the
 // numbers that may be counters.
@@ -132,6 +141,11 @@ type StatePrint struct {
 	// Keys are the types of the top-level values of a JSON object, nil for
 	// another state: "null", "boolean", "number", "string", "array", "object".
 	Keys map[string]string
+	// Talk is the size of the longest conversation in it, 0 where none is
+	// recognized: a list of messages that have a role or a type.
+	Talk int64
+	// Compacted says that the agent declared that it made the state smaller.
+	Compacted bool
 	// Counters are the numbers in it by JSON pointer, as far as they may be
 	// counters; bounded in number and depth.
 	Counters map[string]float64

@@ -13,6 +13,10 @@ const (
 // than its first. Its payload may name it: {"goal": "…"}.
 const EventGoalUpdate = "goal_update"
 
+// LabelCompaction is the label of a checkpoint that says that its state was made
+// smaller on purpose, by a summary for example. Its value is not looked at.
+const LabelCompaction = "compaction"
+
 // MaxFindings is how many findings of a run may be open: what comes beyond it
 // is not noted, except what is critical while nothing else that is critical is.
 const MaxFindings = 1000

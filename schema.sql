@@ -1,4 +1,4 @@
--- The database of ckptsidecar, schema version 2.
+-- The database of ckptsidecar, schema version 3.
 --
 -- For auditors: read the views whose names begin with audit_. They are a
 -- contract and work in SQLite 3.40 and newer; the tables below them may change
@@ -155,6 +155,10 @@ CREATE TABLE IF NOT EXISTS steps (
     res          TEXT,                       -- one of what came out, without what differs each time,
     cause        TEXT,                       -- one of what was complained of,
     unparsable   INTEGER NOT NULL DEFAULT 0 CHECK (unparsable IN (0, 1)), -- and whether it began like JSON and was none
+    turn         TEXT,                       -- the model's: the id of the answer that made this call; NULL where nobody said
+    outcome      TEXT CHECK (outcome IN ('negative')), -- negative: the answer was no, which is no error
+    shape        TEXT,                       -- for the drift detectors too: a hash of what kind of call it is,
+    effect       TEXT,                       -- and one of what it sets to what
     UNIQUE (run_id, key)
 ) STRICT;
 -- A resume plan asks for the steps since a checkpoint.
@@ -411,9 +415,9 @@ FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agen
 WHERE c.content_type LIKE 'application/json%' OR c.content_type LIKE '%+json%';
 
 CREATE VIEW audit_steps (agent, owner, run, key, attempt, name, status, args, result, error, started_at, ended_at,
-    duration_ms, input_tokens, output_tokens, cost_usd, progress) AS
+    duration_ms, input_tokens, output_tokens, cost_usd, progress, turn, outcome) AS
 SELECT a.name, a.owner, r.name, s.key, s.attempt, s.name, s.status, s.args, s.result, s.error, s.started_at, s.ended_at,
-       s.duration_ms, s.input_tokens, s.output_tokens, s.cost_usd, s.progress
+       s.duration_ms, s.input_tokens, s.output_tokens, s.cost_usd, s.progress, s.turn, s.outcome
 FROM steps s JOIN runs r ON r.id = s.run_id JOIN agents a ON a.id = r.agent_id;
 
 CREATE VIEW audit_operations (agent, owner, run, key, attempt, name, status, checkpoint, started_at, ended_at, result, error) AS

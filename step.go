@@ -11,6 +11,13 @@ const (
 	StepInterrupted StepStatus = "interrupted"
 )
 
+// StepNegative is the outcome of a step that was answered with no: a search that
+// found nothing, two files that differ. It is no error, whatever its status is.
+const StepNegative = "negative"
+
+// MaxTurn is how long the name of a turn may be.
+const MaxTurn = 256
+
 // Measures are what a step cost and how far it brought the run.
 type Measures struct {
 	DurationMS   *int64   `json:"duration_ms" db:"duration_ms"`
@@ -31,6 +38,8 @@ type Step struct {
 	Error     Ref        `json:"error" db:"error"`
 	StartedAt Time       `json:"started_at" db:"started_at"`
 	EndedAt   Time       `json:"ended_at" db:"ended_at"`
+	Turn      Ref        `json:"turn" db:"turn"`       // of the model: the id of the answer in which it made this call; null where nobody said
+	Outcome   Ref        `json:"outcome" db:"outcome"` // StepNegative, as the agent said or as its result shows; null for any other
 	Measures
 	Replayed bool `json:"replayed" db:"-"` // it succeeded before: use its result, do not run it again
 	// Drift is in the answers to writes alone, as it is now.
@@ -46,6 +55,8 @@ type StepRequest struct {
 	Status         StepStatus `json:"status,omitempty"` // "" or started begins it; succeeded or failed records it whole
 	Result         JSON       `json:"result,omitempty"`
 	Error          Ref        `json:"error,omitempty"`
+	Turn           Ref        `json:"turn,omitempty"`    // the model's: the id of the answer that made this call
+	Outcome        Ref        `json:"outcome,omitempty"` // StepNegative: it was answered, and the answer was no
 	DurationMS     *int64     `json:"duration_ms,omitempty"`
 	InputTokens    *int64     `json:"input_tokens,omitempty"`
 	OutputTokens   *int64     `json:"output_tokens,omitempty"`
@@ -81,6 +92,9 @@ func (r *StepRequest) Check(finish bool) error {
 	default:
 		return Errorf(CodeInvalid, "status %q is unknown: a step is started, succeeded or failed", cut(string(r.Status)))
 	}
+	if err := r.checkTurn(); err != nil {
+		return err
+	}
 	if err := checkValue("args", r.Args); err != nil {
 		return err
 	}
@@ -88,6 +102,19 @@ func (r *StepRequest) Check(finish bool) error {
 		return err
 	}
 	return checkLong("error", string(r.Error))
+}
+
+// checkTurn refuses a turn or an outcome that cannot be.
+func (r *StepRequest) checkTurn() error {
+	switch {
+	case len(r.Turn) > MaxTurn:
+		return Errorf(CodeInvalid, "the turn is %d bytes long: at most %d are allowed", len(r.Turn), MaxTurn)
+	case r.Outcome != "" && r.Outcome != StepNegative:
+		return Errorf(CodeInvalid, "outcome %q is unknown: say negative where the answer was no, and nothing else", cut(string(r.Outcome)))
+	case r.Outcome != "" && (r.Status == "" || r.Status == StepStarted):
+		return Errorf(CodeInvalid, "a step that begins has no outcome yet")
+	}
+	return checkText("turn", string(r.Turn))
 }
 
 // StepPage is one page of steps, in the order in which they began.

@@ -28,6 +28,7 @@ var TelemetryNames = []TelemetryName{
 	{Name: "gen_ai.tool.call.arguments", Field: "args", Begin: true},
 	{Name: "gen_ai.tool.call.result", Field: "result"},
 	{Name: "error.type", Field: "error"},
+	{Name: "gen_ai.response.id", Field: "turn"},
 	{Name: "gen_ai.usage.input_tokens", Field: "input_tokens"},
 	{Name: "gen_ai.usage.prompt_tokens", Field: "input_tokens"}, // as it was called before
 	{Name: "gen_ai.usage.output_tokens", Field: "output_tokens"},
@@ -95,7 +96,7 @@ func (t TelemetryName) read(value []byte) ([]byte, error) {
 			return []byte(inner), nil
 		}
 		return value, nil
-	case slices.Contains([]string{"key", "name", "error"}, t.Field):
+	case slices.Contains([]string{"key", "name", "error", "turn"}, t.Field):
 		if !quoted {
 			return nil, Errorf(CodeInvalid, "%s is no string", t.Name)
 		}

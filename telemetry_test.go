@@ -19,6 +19,7 @@ func TestStepsMayUseTheNamesOfOpenTelemetry(t *testing.T) {
 		{"names of before", `{"key":"k","name":"n","gen_ai.usage.prompt_tokens":1,"gen_ai.usage.completion_tokens":2}`, `{"key":"k","name":"n","input_tokens":1,"output_tokens":2}`},
 		{"the newer name counts", `{"gen_ai.usage.prompt_tokens":1,"gen_ai.usage.input_tokens":7}`, `{"input_tokens":7}`},
 		{"a failure", `{"key":"k","name":"n","error.type":"timeout"}`, `{"key":"k","name":"n","error":"timeout","status":"failed"}`},
+		{"the model's answer that made the call", `{"key":"k","gen_ai.response.id":"chatcmpl-7"}`, `{"key":"k","turn":"chatcmpl-7"}`},
 		{"its status is said", `{"key":"k","status":"succeeded","error.type":"timeout"}`, `{"key":"k","status":"succeeded","error":"timeout"}`},
 		{"our own name counts", `{"name":"mine","error":"all of it","gen_ai.tool.name":"theirs","error.type":"t"}`, `{"name":"mine","error":"all of it"}`},
 		{"names not known", `{"key":"k","gen_ai.system":"x","gen_ai.agent.id":7,"gen_ai.something.new":{"a":1}}`, `{"key":"k"}`},

@@ -109,6 +109,8 @@ type stepEnd struct {
 	Failed       bool     `help:"It failed. Goes without saying where there is an --error."`
 	Result       string   `help:"What came out, as JSON." placeholder:"JSON"`
 	Error        string   `help:"What went wrong." placeholder:"TEXT"`
+	Negative     bool     `help:"The answer was no: a search that found nothing, files that differ. It is no error."`
+	Turn         string   `help:"The model's turn: the id of its answer that made this call." placeholder:"ID"`
 	DurationMS   *int64   `name:"duration-ms" help:"How long it took. Default: as measured." placeholder:"N"`
 	InputTokens  *int64   `help:"Tokens that a model read." placeholder:"N"`
 	OutputTokens *int64   `help:"Tokens that a model wrote." placeholder:"N"`
@@ -121,7 +123,10 @@ func (e *stepEnd) into(r *ckpt.StepRequest) {
 	if e.Failed || e.Error != "" {
 		r.Status = ckpt.StepFailed
 	}
-	r.Result, r.Error = jsonOf(e.Result), ckpt.Ref(e.Error)
+	r.Result, r.Error, r.Turn = jsonOf(e.Result), ckpt.Ref(e.Error), ckpt.Ref(e.Turn)
+	if e.Negative {
+		r.Outcome = ckpt.StepNegative
+	}
 	r.DurationMS, r.InputTokens, r.OutputTokens, r.CostUSD, r.Progress = e.DurationMS, e.InputTokens, e.OutputTokens, e.CostUSD, e.Progress
 }
 

@@ -21,6 +21,7 @@ func (s *Store) seeSave(tx *tx, v *save, agent *agentRow, run *runRow, w *watche
 	}
 	print := v.drift.state
 	print.ID, print.Seq, print.At, print.Kind, print.Size = reply.ID, reply.Seq, tx.now.Time, v.request.Kind, v.state.size
+	_, print.Compacted = v.request.Labels[ckpt.LabelCompaction]
 	v.seen = seenSave{tx: tx, runID: run.ID}
 	v.seen.found = s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.State(print) })
 	s.show(tx, agent, w)

@@ -93,8 +93,8 @@ const newestOfRun = `SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 
 	UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' ORDER BY seq DESC LIMIT ?2)
 	UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' ORDER BY seq DESC LIMIT ?2)`
 
-// readBaseline reads the first steps of each tool of an agent, as far as its
-// oldest runs have them.
+// readBaseline reads the first steps of each tool and shape of an agent, as far
+// as its oldest runs have them.
 func readBaseline(ctx context.Context, q sqlx.QueryerContext, agentID int64) ([]ckpt.StepPrint, error) {
 	var runs []int64
 	err := sqlx.SelectContext(ctx, q, &runs, `SELECT id FROM runs WHERE agent_id = ? ORDER BY id LIMIT ?`, agentID, baselineRuns)
@@ -102,14 +102,15 @@ func readBaseline(ctx context.Context, q sqlx.QueryerContext, agentID int64) ([]
 		return nil, err
 	}
 	var list []ckpt.StepPrint
-	of := map[string]int{}
+	of := map[[2]string]int{}
 	for _, id := range runs {
 		steps, err := readPrints(ctx, q, `SELECT `+printColumns+` FROM steps WHERE run_id = ? AND sig IS NOT NULL AND ended_at IS NOT NULL ORDER BY after_seq, id LIMIT ?`, id, baselineSteps)
 		if err != nil {
 			return nil, err
 		}
 		for _, step := range steps {
-			if of[step.Tool]++; of[step.Tool] <= ckpt.MaxBaseline {
+			kind := [2]string{step.Tool, step.Shape}
+			if of[kind]++; of[kind] <= ckpt.MaxBaseline {
 				list = append(list, step.StepPrint)
 			}
 		}
@@ -123,8 +124,8 @@ type printRow struct {
 	id, failures int64
 }
 
-const printColumns = `id, key, name, coalesce(sig, ''), coalesce(res, ''), coalesce(cause, ''), status = 'failed', unparsable, ended_at, after_seq, failures,
-	duration_ms, input_tokens, output_tokens, cost_usd, progress`
+const printColumns = `id, key, name, coalesce(sig, ''), coalesce(res, ''), coalesce(cause, ''), status = 'failed', unparsable, started_at, ended_at, after_seq, failures,
+	duration_ms, input_tokens, output_tokens, cost_usd, progress, coalesce(turn, ''), outcome IS NOT NULL, coalesce(shape, ''), coalesce(effect, '')`
 
 // readPrints reads many rows, and so without reflection.
 func readPrints(ctx context.Context, q sqlx.QueryerContext, query string, args ...any) (list []printRow, err error) {
@@ -135,13 +136,14 @@ func readPrints(ctx context.Context, q sqlx.QueryerContext, query string, args .
 	defer rows.Close()
 	for rows.Next() {
 		var r printRow
-		var at ckpt.Time
-		err := rows.Scan(&r.id, &r.Key, &r.Tool, &r.Sig, &r.Res, &r.Cause, &r.Failed, &r.Unparsable, &at, &r.AfterSeq, &r.failures,
-			&r.DurationMS, &r.InputTokens, &r.OutputTokens, &r.CostUSD, &r.Progress)
+		var began, at ckpt.Time
+		err := rows.Scan(&r.id, &r.Key, &r.Tool, &r.Sig, &r.Res, &r.Cause, &r.Failed, &r.Unparsable, &began, &at, &r.AfterSeq, &r.failures,
+			&r.DurationMS, &r.InputTokens, &r.OutputTokens, &r.CostUSD, &r.Progress,
+			&r.Turn, &r.Negative, &r.Shape, &r.Effect)
 		if err != nil {
 			return nil, err
 		}
-		r.At = at.Time
+		r.Began, r.At = began.Time, at.Time
 		list = append(list, r)
 	}
 	return list, rows.Err()
@@ -185,7 +187,7 @@ func (tx *tx) pastSteps(run *runRow, all *ckpt.RunPast) error {
 	slices.SortFunc(rows, func(a, b printRow) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.id, b.id)) })
 	for i := range rows {
 		for range min(rows[i].failures, pastFailures) {
-			failed := ckpt.StepPrint{Key: rows[i].Key, Tool: rows[i].Tool, Sig: rows[i].Sig, Failed: true, At: rows[i].At, AfterSeq: rows[i].AfterSeq}
+			failed := ckpt.StepPrint{Key: rows[i].Key, Tool: rows[i].Tool, Sig: rows[i].Sig, Failed: true, Began: rows[i].At, At: rows[i].At, AfterSeq: rows[i].AfterSeq}
 			all.Steps = append(all.Steps, failed)
 		}
 		all.Steps = append(all.Steps, rows[i].StepPrint)

@@ -203,13 +203,13 @@ func (s *Store) printStep(ctx context.Context, key runKey, r *ckpt.StepRequest, 
 	if p.Sensitivity == ckpt.SensitivityOff {
 		return nil, nil
 	}
-	step := ckpt.Step{Key: r.Key, Name: r.Name, Args: r.Args, Status: r.Status, Result: r.Result, Error: r.Error, Measures: r.Measured()}
+	step := ckpt.Step{Key: r.Key, Name: r.Name, Args: r.Args, Status: r.Status, Result: r.Result, Error: r.Error, Outcome: r.Outcome, Measures: r.Measured()}
 	made := &printedStep{past: s.readAhead(key, &p), whole: !finish}
 	if r.Status == "" || r.Status == ckpt.StepStarted { // it only begins: rules are tried at its end
 		p.Rules = nil
 	}
 	run, _, _ := s.ruleRun(key, &p, false)
-	if finish && len(p.Rules) > 0 {
+	if finish && (len(p.Rules) > 0 || r.Status == ckpt.StepFailed) { // what it complained of is told from the words of its own arguments
 		made.whole = s.readBegun(key, &step)
 	}
 	err := preparing(ctx, &p, func(ctx context.Context) (err error) {
@@ -268,8 +268,9 @@ func (p *printedStep) stored() *ckpt.StepPrint {
 func (p *printedStep) ended(step *ckpt.Step, old *stepRow, run *runRow, now time.Time) ckpt.StepPrint {
 	print := p.print
 	if !p.whole && old != nil {
-		print.Sig = string(old.Sig)
+		print.Sig, print.Shape, print.Effect = string(old.Sig), string(old.Shape), string(old.Effect)
 	}
+	print.Began, print.Turn = step.StartedAt.Time, string(step.Turn)
 	print.Key, print.Tool, print.At, print.AfterSeq, print.Measures = step.Key, step.Name, now, run.LastSeq, step.Measures
 	return print
 }

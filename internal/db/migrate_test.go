@@ -29,6 +29,17 @@ func raw(t *testing.T, path string) *sqlx.DB {
 	return db
 }
 
+// unspaced is a schema without comments and spacing: ALTER TABLE writes the columns
+// that it adds in its own way.
+func unspaced(schema string) string {
+	lines := strings.Split(schema, "\n")
+	for i, line := range lines {
+		lines[i], _, _ = strings.Cut(line, "--")
+	}
+	text := strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
+	return strings.NewReplacer(" ,", ",", ", ", ",\n", " )", ")", "( ", "(", "; ", ";\n").Replace(text)
+}
+
 // dump is the schema of a database as text. Views are not in it: they are made
 // anew by every version.
 func dump(t *testing.T, db *sqlx.DB, kinds string) string {
@@ -93,24 +104,65 @@ func TestGoldenSchemas(t *testing.T) {
 		}
 	}
 	for version := 1; version <= ckpt.SchemaVersion; version++ {
-		golden, err := os.ReadFile("testdata/schema/v" + strconv.Itoa(version) + ".sql")
-		if err != nil {
-			t.Fatalf("a released schema has no golden file (make it with -update): %v", err)
-		}
-		path := filepath.Join(t.TempDir(), "ckpt.db")
-		db := raw(t, path)
-		for _, statement := range []string{
-			`PRAGMA page_size = 8192`, `PRAGMA auto_vacuum = 2`, `PRAGMA journal_mode = WAL`, string(golden),
-			`PRAGMA application_id = ` + strconv.Itoa(ckpt.ApplicationID), `PRAGMA user_version = ` + strconv.Itoa(version),
-			`INSERT INTO audit_head (id, n, hash) VALUES (1, 0, '')`, `INSERT INTO meta VALUES ('database_id', 'x')`,
-		} {
-			db.MustExec(statement)
-		}
-		_ = db.Close()
-		s := openAt(t, path)
-		if diff := cmp.Diff(dump(t, fresh.ro, "table index trigger"), dump(t, s.ro, "table index trigger")); diff != "" {
+		s := openAt(t, releasedAs(t, version))
+		if diff := cmp.Diff(unspaced(dump(t, fresh.ro, "table index trigger")), unspaced(dump(t, s.ro, "table index trigger"))); diff != "" {
 			t.Errorf("version %d becomes another schema than a new database has:\n%s", version, diff)
 		}
+	}
+}
+
+// releasedAs makes an empty database of a released version.
+func releasedAs(t *testing.T, version int, more ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	db := raw(t, path)
+	golden, err := os.ReadFile("testdata/schema/v" + strconv.Itoa(version) + ".sql")
+	if err != nil {
+		t.Fatalf("a released schema has no golden file (make it with -update): %v", err)
+	}
+	statements := []string{
+		`PRAGMA page_size = 8192`, `PRAGMA auto_vacuum = 2`, `PRAGMA journal_mode = WAL`, string(golden),
+		`PRAGMA application_id = ` + strconv.Itoa(ckpt.ApplicationID), `PRAGMA user_version = ` + strconv.Itoa(version),
+		`INSERT INTO audit_head (id, n, hash) VALUES (1, 0, '')`, `INSERT INTO meta VALUES ('database_id', 'x')`,
+	}
+	for _, statement := range append(statements, more...) {
+		db.MustExec(statement)
+	}
+	_ = db.Close()
+	return path
+}
+
+// TestStepsOfVersion1 reads steps that were written before steps had turns.
+func TestStepsOfVersion1(t *testing.T) {
+	path := releasedAs(t, 1,
+		`INSERT INTO agents (id, owner, name, created_at, policy_at) VALUES (1, 'uid:1', 'a', '2026-11-01T00:00:00.000Z', '2026-11-01T00:00:00.000Z')`,
+		`INSERT INTO runs (id, agent_id, name, started_at, updated_at, steps_ended) VALUES (1, 1, 'main', '2026-11-01T00:00:00.000Z', '2026-11-01T00:00:00.000Z', 1)`,
+		`INSERT INTO steps (run_id, key, name, status, args, result, started_at, ended_at, stretch, sig, res)
+			VALUES (1, 'k1', 'search', 'succeeded', '{"q":1}', '"none"', '2026-11-01T00:00:00.000Z', '2026-11-01T00:00:01.000Z', 1, 'ab', 'cd')`)
+	s := openAt(t, path)
+	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1"}}
+	ref := ckpt.RunRef{Agent: "a"}
+	_, _, err := s.BeginStep(t.Context(), sc, ref, ckpt.StepRequest{Key: "k2", Name: "search", Turn: "msg_1", Status: ckpt.StepFailed, Outcome: ckpt.StepNegative})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := s.Steps(t.Context(), sc, ref, ckpt.ListFilter{})
+	if err != nil || len(page.Steps) != 2 {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	if old, now := page.Steps[0], page.Steps[1]; old.Turn != "" || old.Outcome != "" || string(old.Result) != `"none"` || now.Turn != "msg_1" || now.Outcome != ckpt.StepNegative {
+		t.Errorf("%+v\n%+v", old, now)
+	}
+	var shown []string
+	if err := s.ro.Select(&shown, `SELECT key || ' ' || coalesce(turn, '-') || ' ' || coalesce(outcome, '-') FROM audit_steps ORDER BY key`); err != nil || strings.Join(shown, ", ") != "k1 - -, k2 msg_1 negative" {
+		t.Errorf("%q, %v", shown, err)
+	}
+	copies, err := filepath.Glob(path + ".v1-*")
+	if err != nil || len(copies) != 1 {
+		t.Fatalf("the database was not copied aside before: %q, %v", copies, err)
+	}
+	if report, err := Verify(t.Context(), copies[0], nil); err != nil || len(report.Problems) > 0 {
+		t.Errorf("the copy of the older version: %+v, %v", report, err)
 	}
 }
 
@@ -206,10 +258,11 @@ func TestOldDatabaseIsMigrated(t *testing.T) {
 	for _, trigger := range regexp.MustCompile(`(?s)CREATE TRIGGER .*?END;\n`).FindAllString(string(golden), -1) {
 		db.MustExec(strings.Replace(trigger, "CREATE TRIGGER", "CREATE TRIGGER IF NOT EXISTS", 1))
 	}
+	withoutColumnsOf3(t, db)
 	db.MustExec(`PRAGMA user_version = 1`)
 	old := dump(t, db, "table index trigger")
 	_ = db.Close()
-	if diff := cmp.Diff(afterComment(string(golden)), afterComment(old)); diff != "" {
+	if diff := cmp.Diff(unspaced(string(golden)), unspaced(old)); diff != "" {
 		t.Fatalf("this is not the form of version 1:\n%s", diff)
 	}
 
@@ -233,9 +286,19 @@ func TestOldDatabaseIsMigrated(t *testing.T) {
 	}
 }
 
-// afterComment is a golden file without the comment at its beginning.
-func afterComment(golden string) string {
-	return golden[strings.Index(golden, "CREATE "):]
+// withoutColumnsOf3 takes the columns out that version 3 has added.
+func withoutColumnsOf3(t *testing.T, db *sqlx.DB) {
+	t.Helper()
+	var views []string
+	if err := db.Select(&views, `SELECT name FROM sqlite_schema WHERE type = 'view'`); err != nil {
+		t.Fatal(err)
+	}
+	for _, view := range views {
+		db.MustExec(`DROP VIEW ` + view)
+	}
+	for _, column := range []string{"turn", "outcome", "shape", "effect"} {
+		db.MustExec(`ALTER TABLE steps DROP COLUMN ` + column)
+	}
 }
 
 // TestDamageDoesNotKeepFromMigrating: a database in which a checkpoint is
@@ -253,6 +316,7 @@ func TestDamageDoesNotKeepFromMigrating(t *testing.T) {
 	db := raw(t, path)
 	db.MustExec(`DROP TRIGGER checkpoints_are_never_changed`)
 	db.MustExec(`UPDATE checkpoints SET body = x'32'`)
+	withoutColumnsOf3(t, db)
 	db.MustExec(`PRAGMA user_version = 1`)
 	_ = db.Close()
 	s = openAt(t, path)

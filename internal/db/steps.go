@@ -14,10 +14,12 @@ type stepRow struct {
 	Stretch  int64    `db:"stretch"`
 	Failures int64    `db:"failures"`
 	Sig      ckpt.Ref `db:"sig"`
+	Shape    ckpt.Ref `db:"shape"`
+	Effect   ckpt.Ref `db:"effect"`
 	More     bool     `db:"more"` // in a list: another comes after it
 }
 
-const stepColumns = `id, key, name, args, status, attempt, result, error, started_at, ended_at, duration_ms, input_tokens, output_tokens, cost_usd, progress, after_seq, stretch, failures, sig`
+const stepColumns = `id, key, name, args, status, attempt, result, error, started_at, ended_at, duration_ms, input_tokens, output_tokens, cost_usd, progress, after_seq, stretch, failures, sig, turn, outcome, shape, effect`
 
 func (tx *tx) step(runID int64, key string) (*stepRow, error) {
 	var row stepRow
@@ -103,7 +105,7 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 
 // putStep begins a step, or its next attempt, or records a whole one.
 func (tx *tx) putStep(run *runRow, old *stepRow, r ckpt.StepRequest, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
-	step := ckpt.Step{Key: r.Key, Name: r.Name, Args: r.Args, Status: r.Status, Attempt: 1, Result: r.Result, Error: r.Error, StartedAt: tx.now, Measures: r.Measured()}
+	step := ckpt.Step{Key: r.Key, Name: r.Name, Args: r.Args, Status: r.Status, Attempt: 1, Result: r.Result, Error: r.Error, StartedAt: tx.now, Turn: r.Turn, Outcome: outcomeOf(r, print), Measures: r.Measured()}
 	if step.Status == "" {
 		step.Status = ckpt.StepStarted
 	}
@@ -118,15 +120,23 @@ func (tx *tx) putStep(run *runRow, old *stepRow, r ckpt.StepRequest, print *ckpt
 		}
 	}
 	err := tx.exec(`INSERT INTO steps (run_id, key, attempt, name, status, args, result, error, started_at, ended_at, duration_ms, input_tokens, output_tokens, cost_usd, progress, after_seq,
-		stretch, failures, sig, res, cause, unparsable)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, run.ID, step.Key, step.Attempt, step.Name, string(step.Status), step.Args, step.Result, step.Error,
+		stretch, failures, sig, res, cause, unparsable, turn, outcome, shape, effect)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, run.ID, step.Key, step.Attempt, step.Name, string(step.Status), step.Args, step.Result, step.Error,
 		step.StartedAt, step.EndedAt, step.DurationMS, step.InputTokens, step.OutputTokens, step.CostUSD, step.Progress, run.LastSeq,
-		run.Stretch, failures, ckpt.Ref(print.Sig), ckpt.Ref(print.Res), ckpt.Ref(print.Cause), print.Unparsable)
+		run.Stretch, failures, ckpt.Ref(print.Sig), ckpt.Ref(print.Res), ckpt.Ref(print.Cause), print.Unparsable, step.Turn, step.Outcome, ckpt.Ref(print.Shape), ckpt.Ref(print.Effect))
 	if err != nil {
 		return nil, err
 	}
 	e.Detail = map[string]any{"name": step.Name, "status": step.Status, "attempt": step.Attempt}
 	return &step, tx.audit(e)
+}
+
+// outcomeOf is negative where the agent said so, or where the detectors saw it.
+func outcomeOf(r ckpt.StepRequest, print *ckpt.StepPrint) ckpt.Ref {
+	if print.Negative {
+		return ckpt.StepNegative
+	}
+	return r.Outcome
 }
 
 // failuresIn is how many attempts of a step have failed since a run's stretch
@@ -144,13 +154,17 @@ func (s *stepRow) failuresIn(run *runRow) int64 {
 func (tx *tx) endStep(run *runRow, old *stepRow, r ckpt.StepRequest, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
 	step := old.Step
 	step.Status, step.Result, step.Error, step.EndedAt, step.Measures = r.Status, r.Result, r.Error, tx.now, r.Measured()
+	if r.Turn != "" {
+		step.Turn = r.Turn
+	}
+	step.Outcome = outcomeOf(r, print)
 	if step.DurationMS == nil {
 		took := tx.now.Sub(step.StartedAt.Time).Milliseconds()
 		step.DurationMS = &took
 	}
 	err := tx.exec(`UPDATE steps SET status = ?, result = ?, error = ?, ended_at = ?, duration_ms = ?, input_tokens = ?, output_tokens = ?, cost_usd = ?, progress = ?, after_seq = ?,
-		stretch = ?, failures = ?, res = ?, cause = ?, unparsable = ? WHERE id = ?`, string(step.Status), step.Result, step.Error, step.EndedAt, step.DurationMS, step.InputTokens, step.OutputTokens, step.CostUSD, step.Progress, run.LastSeq,
-		run.Stretch, old.failuresIn(run), ckpt.Ref(print.Res), ckpt.Ref(print.Cause), print.Unparsable, old.ID)
+		stretch = ?, failures = ?, res = ?, cause = ?, unparsable = ?, turn = ?, outcome = ? WHERE id = ?`, string(step.Status), step.Result, step.Error, step.EndedAt, step.DurationMS, step.InputTokens, step.OutputTokens, step.CostUSD, step.Progress, run.LastSeq,
+		run.Stretch, old.failuresIn(run), ckpt.Ref(print.Res), ckpt.Ref(print.Cause), print.Unparsable, step.Turn, step.Outcome, old.ID)
 	if err != nil {
 		return nil, err
 	}

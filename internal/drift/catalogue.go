@@ -11,6 +11,8 @@ const (
 	RuleErrorStreak      = "error_streak"
 	RuleErrorRate        = "error_rate"
 	RuleSameError        = "same_error"
+	RuleRepeatedError    = "repeated_error"
+	RuleChurn            = "churn"
 	RuleNoProgress       = "no_progress"
 	RuleProgressReversed = "progress_reversed"
 	RuleLatencyDrift     = "latency_drift"
@@ -65,25 +67,29 @@ const (
 // catalogue has all rules, in the order in which people read them.
 var catalogue = []ruleInfo{
 	{name: RuleRepeat, family: familyLoops, about: "One call gave the same result so many times among the newest steps, with nothing new in between; once more is needed for warn where something new came in between.",
-		unit: "times", warn: threshold{3, 12}, critical: threshold{5, 20}, counts: true},
-	{name: RuleCycle, family: familyLoops, about: "The newest steps are so many copies of one block of 2 to 5 steps, with the same results.",
+		unit: "times", warn: threshold{4, 12}, critical: threshold{5, 20}, counts: true},
+	{name: RuleCycle, family: familyLoops, about: "The newest steps are so many copies of one block of 2 to 5 steps, with the same results; at least 3 of them only repeat.",
 		unit: "copies", warn: threshold{2, 0}, critical: threshold{3, 0}, counts: true},
 	{name: RuleStale, family: familyLoops, about: "So many of the newest steps, at least 4 of them different, were made before in this run with the same results.",
 		unit: "old steps", critical: threshold{6, 8}, counts: true},
 	{name: RuleErrorStreak, family: familyLoops, about: "So many steps in a row failed; each further kind of error takes half an error off.",
 		unit: "errors in a row", warn: threshold{3, 0}, critical: threshold{5, 0}, counts: true},
 	{name: RuleErrorRate, family: familyLoops, about: "So many of the newest steps failed; each further kind of error takes half an error off.",
-		unit: "errors", warn: threshold{5, 10}, critical: threshold{7, 10}, counts: true},
+		unit: "errors", warn: threshold{5, 10}, critical: threshold{8, 10}, counts: true},
 	{name: RuleSameError, family: familyLoops, about: "At least 2 tools failed with the same error, so many times among the newest steps.",
 		unit: "times the same error", warn: threshold{2, 6}, critical: threshold{5, 10}, counts: true},
+	{name: RuleRepeatedError, family: familyLoops, about: "One tool failed with the same error so many times among the newest steps, whatever its arguments were; once more is needed where something new succeeded in between.",
+		unit: "times the same error", warn: threshold{4, 10}, critical: threshold{8, 12}, counts: true},
+	{name: RuleChurn, family: familyLoops, about: "One file was set to the same content, or put back as it was committed, so many times among the newest steps.",
+		unit: "times", warn: threshold{3, 50}, counts: true},
 	{name: RuleNoProgress, family: familyLoops, about: "The declared progress has not grown for so many times the steps or the time that the policy allows (no_progress_steps, no_progress_time).",
 		unit: "times what the policy allows", warn: threshold{1, 0}, critical: threshold{2, 0}},
 	{name: RuleProgressReversed, family: familyLoops, about: "The declared progress fell.", one: ckpt.SeverityWarn},
-	{name: RuleLatencyDrift, family: familyOperation, about: "A tool takes longer than in its first steps, by so many standard deviations summed up over time; the window is how many steps the baseline has.",
+	{name: RuleLatencyDrift, family: familyOperation, about: "Calls of one kind take longer than the first ones did, by so many standard deviations summed up over time; the window is how many steps the baseline has.",
 		unit: "standard deviations", one: ckpt.SeverityInfo, warn: threshold{5, 20}},
-	{name: RuleTokenDrift, family: familyOperation, about: "A tool uses more tokens than in its first steps, by so many standard deviations summed up over time; the window is how many steps the baseline has.",
+	{name: RuleTokenDrift, family: familyOperation, about: "Calls of one kind use more tokens than the first ones did, by so many standard deviations summed up over time; the window is how many steps the baseline has.",
 		unit: "standard deviations", one: ckpt.SeverityInfo, warn: threshold{5, 20}},
-	{name: RuleCheckpointSize, family: familyOperation, about: "The state shrank by more than half, or is larger than so many times the median of the newest checkpoints.",
+	{name: RuleCheckpointSize, family: familyOperation, about: "The state shrank by more than half without a compaction, or is larger than so many times the median of the newest checkpoints.",
 		unit: "times the median", one: ckpt.SeverityInfo, warn: threshold{10, 20}},
 	{name: RuleBudget, family: familyOperation, about: "The run has used so much of the policy's budget; two thirds of what warn needs are told as info.",
 		unit: "of the budget", warn: threshold{0.9, 0}, critical: threshold{1, 0}},

@@ -17,6 +17,7 @@ const (
 	maxComplaint = 300
 	maxCause     = 400
 	maxArgsText  = 4096
+	maxOutput    = 4096 // bytes at the end of a long text
 )
 
 // causeOf is the print of what a step complained of: the same for two calls
@@ -28,14 +29,40 @@ func causeOf(s *ckpt.Step, result []byte) string {
 	if len(text) == 0 {
 		text = innerText(result)
 	}
-	if !failed && !complains(s.Result, text) {
+	if !failed && !complains(s.Result, text) || isReplaced(string(text)) {
 		return ""
 	}
-	masked := maskWords(Normalise(text[:min(len(text), 4*maxCause)]), ownWords(s))
+	masked := maskWords(Normalise(complaintIn(text)), ownWords(s))
 	if len(masked) == 0 {
 		return ""
 	}
 	return digest(16, masked)
+}
+
+// complaintIn is the part of a text that says what went wrong. A long text of a
+// program that failed says that in the lines that name an error, and last what matters.
+func complaintIn(text []byte) []byte {
+	if len(text) <= 2*maxCause {
+		return text
+	}
+	var named []byte
+	for line := range bytes.Lines(text[max(0, len(text)-maxOutput):]) {
+		if namesError(line) {
+			named = append(named, line...)
+		}
+	}
+	if len(named) == 0 {
+		return text[:min(len(text), 4*maxCause)]
+	}
+	return named[max(0, len(named)-maxCause):]
+}
+
+// errorNames are the words by which programs name what went wrong.
+var errorNames = []string{"error", "exception", "failed", "failure", "fatal", "panic", "denied", "no such", "not found", "cannot", "can't", "timed out", "unable"}
+
+func namesError(line []byte) bool {
+	lower := bytes.ToLower(line)
+	return slices.ContainsFunc(errorNames, func(word string) bool { return bytes.Contains(lower, []byte(word)) })
 }
 
 // innerText is the text of a result that wraps one text in arrays or in JSON in

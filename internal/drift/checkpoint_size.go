@@ -15,7 +15,7 @@ const (
 )
 
 // resized finds a state that is much smaller than the one before, or much
-// larger than they were.
+// larger than they were. A state that was compacted has not lost anything.
 func (r *run) resized(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ckpt.Found {
 	before := r.states.back(1)
 	if before == nil {
@@ -32,6 +32,9 @@ func (r *run) resized(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ckp
 	f.Evidence.Window = len(sizes)
 	switch {
 	case last >= leastBytes && float64(p.Size) < shrinkTo*float64(last):
+		if p.Compacted || compacted(&before[0], p) {
+			return found
+		}
 		f.Message = sentence("The state shrank from %s to %s, by more than half.", byteText(last), byteText(p.Size))
 		f.Advice = sentence("Your state shrank from %s to %s. Check that nothing was lost; the checkpoint before has it all.", byteText(last), byteText(p.Size))
 		f.Evidence.Threshold, f.Evidence.Observed = sentence("at least %s", byteText(int64(shrinkTo*float64(last)))), byteText(p.Size)
@@ -43,4 +46,16 @@ func (r *run) resized(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ckp
 		return found
 	}
 	return append(found, f)
+}
+
+// leastTalk is the size of a conversation of which something is left.
+const leastTalk = 16
+
+// compacted says whether only a conversation became shorter, and something of it
+// is left. That is what agents do on purpose when their context is full.
+func compacted(before, now *ckpt.StatePrint) bool {
+	if now.Talk < leastTalk || now.Talk >= before.Talk {
+		return false
+	}
+	return float64(now.Size-now.Talk) >= shrinkTo*float64(before.Size-before.Talk)
 }

@@ -10,6 +10,7 @@ import (
 const (
 	minBlock = 2
 	maxBlock = 5
+	minAgain = 3 // steps that only repeat: with fewer the agent may be on its way out
 )
 
 // cycle finds that the newest pairs are copies of one block. Steps without a
@@ -26,7 +27,8 @@ func (cycle) look(h *history, set setting, span int) hit {
 	pairs := h.pairs(span)
 	return tiers(set, func(need threshold, _ bool) (hit, bool) {
 		for size := minBlock; size <= maxBlock; size++ {
-			if n := size * int(need.value); n <= pairs && isCopies(h, size, n) {
+			n := max(size*int(need.value), size+minAgain)
+			if n <= pairs && isCopies(h, size, n) {
 				return hit{n: int(need.value), among: h.reach(n), size: size}, true
 			}
 		}

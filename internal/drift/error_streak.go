@@ -40,13 +40,14 @@ func (x hit) enough(need threshold) bool {
 const maxKinds = 32
 
 // errorsAmong counts the errors among the newest steps and the kinds of them.
-// Where only told, errors without any text do not count.
-func errorsAmong(h *history, among int, told bool) hit {
+// Where only said, errors without any text do not count. What the model complained
+// of twice in one turn counts once.
+func errorsAmong(h *history, among int, said bool) hit {
 	x := hit{among: among}
 	var kinds [maxKinds]uint64
 	for i := range among {
 		e := h.last(i)
-		if !e.bad || told && !e.told {
+		if !e.bad || e.again || said && !e.said {
 			continue
 		}
 		x.n++

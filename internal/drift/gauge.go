@@ -10,24 +10,34 @@ import (
 // it, in standard deviations, and the least standard deviation as a share of
 // the mean. One slow step alone says nothing, whatever it took.
 const (
-	gaugeSlack    = 0.5
-	gaugeMost     = 4.0
-	gaugeLeastDev = 0.05
-	gaugeCeiling  = 4 // times the threshold, so that the sum comes down again
-	maxTools      = 256
+	gaugeSlack      = 0.5
+	gaugeMost       = 4.0
+	gaugeLeastDev   = 0.05
+	gaugeCeiling    = 4 // times the threshold, so that the sum comes down again
+	maxKindsOfCalls = 256
 )
 
-// gauge watches one measure of each tool: a baseline over the first steps, then
+// gauge watches one measure of each kind of calls: a baseline over the first steps, then
 // frozen, and a one-sided cumulative sum of what goes beyond it.
 type gauge struct {
 	rule  string
 	what  string // "took"
 	unit  string
 	value func(*ckpt.StepPrint) (float64, bool)
-	tools map[string]*baseline
+	set   setting
+	kinds map[work]*baseline
 }
 
-// baseline is what a tool's measure was at first, and what came since.
+// work is what is compared with itself: calls of one shape of one tool. A tool
+// that runs commands is as many tools as there are commands.
+type work struct {
+	tool  string
+	shape uint64
+}
+
+func workOf(p *ckpt.StepPrint) work { return work{p.Tool, number(p.Shape)} }
+
+// baseline is what a kind's measure was at first, and what came since.
 type baseline struct {
 	n        int
 	mean, m2 float64
@@ -39,7 +49,7 @@ type baseline struct {
 }
 
 func durationGauge() *gauge {
-	return &gauge{rule: RuleLatencyDrift, what: "took", unit: "ms", tools: map[string]*baseline{}, value: func(p *ckpt.StepPrint) (float64, bool) {
+	return &gauge{rule: RuleLatencyDrift, what: "took", unit: "ms", kinds: map[work]*baseline{}, value: func(p *ckpt.StepPrint) (float64, bool) {
 		return valueOf(p.DurationMS)
 	}}
 }
@@ -47,7 +57,7 @@ func durationGauge() *gauge {
 // tokenGauge watches what the model wrote, or where only that is known what it
 // read, which grows with every step of a conversation.
 func tokenGauge() *gauge {
-	return &gauge{rule: RuleTokenDrift, what: "used", unit: "tokens", tools: map[string]*baseline{}, value: func(p *ckpt.StepPrint) (float64, bool) {
+	return &gauge{rule: RuleTokenDrift, what: "used", unit: "tokens", kinds: map[work]*baseline{}, value: func(p *ckpt.StepPrint) (float64, bool) {
 		if p.OutputTokens != nil {
 			return valueOf(p.OutputTokens)
 		}
@@ -62,20 +72,20 @@ func valueOf(n *int64) (float64, bool) {
 	return float64(*n), true
 }
 
-// of is the baseline of a tool, nil where there are too many tools.
-func (g *gauge) of(tool string) *baseline {
-	b := g.tools[tool]
-	if b == nil && len(g.tools) < maxTools {
+// of is the baseline of a kind of calls, nil where there are too many kinds.
+func (g *gauge) of(k work) *baseline {
+	b := g.kinds[k]
+	if b == nil && len(g.kinds) < maxKindsOfCalls {
 		b = &baseline{}
-		g.tools[tool] = b
+		g.kinds[k] = b
 	}
 	return b
 }
 
-// learn takes a step into the baseline of its tool while it is warming up.
+// learn takes a step into the baseline of its kind while it is warming up.
 func (g *gauge) learn(p *ckpt.StepPrint, warmUp int) {
 	if x, ok := g.value(p); ok {
-		if b := g.of(p.Tool); b != nil && b.n < warmUp {
+		if b := g.of(workOf(p)); b != nil && b.n < warmUp {
 			b.learn(x)
 		}
 	}
@@ -93,13 +103,13 @@ func (b *baseline) deviation() float64 {
 	return max(math.Sqrt(b.m2/float64(max(1, b.n-1))), gaugeLeastDev*math.Abs(b.mean), 1)
 }
 
-// step takes in a step and says whether its tool has drifted.
+// step takes in a step and says whether calls of its kind have drifted.
 func (g *gauge) step(p *ckpt.StepPrint, set setting) *baseline {
 	x, ok := g.value(p)
 	if !ok {
 		return nil
 	}
-	b := g.of(p.Tool)
+	b := g.of(workOf(p))
 	if b == nil {
 		return nil
 	}
@@ -139,7 +149,7 @@ func (b *baseline) forget() {
 }
 
 func (g *gauge) forget() {
-	for _, b := range g.tools {
+	for _, b := range g.kinds {
 		b.forget()
 	}
 }

@@ -51,6 +51,19 @@ var scenes = []struct {
 			m.step([]string{"search", "read"}[i%2], i, nil, "429 Too Many Requests")
 		}
 	}},
+	{nil, func(m *made) {
+		for i := range 12 {
+			m.step("bash", map[string]any{"command": "make t" + strconv.Itoa(i)}, "make: *** no rule", "exit status 2")
+		}
+	}},
+	{nil, func(m *made) {
+		for i := range 3 {
+			m.step("bash", map[string]any{"command": "git checkout -- lock.go"}, "Updated 1 path from the index "+strconv.Itoa(i), "")
+			for j := range 5 {
+				m.step("edit", map[string]any{"path": "lock.go", "old_string": strconv.Itoa(i), "new_string": strings.Repeat("x", 10*i+j+8)}, i*100+j, "")
+			}
+		}
+	}},
 	{func(p *ckpt.Policy) { p.NoProgressSteps, p.NoProgressTime = 3, ckpt.Duration(time.Hour) }, func(m *made) {
 		for i := range 8 {
 			m.step("work", i, i, "", func(s *ckpt.Step) { p := 0.5; s.Progress = &p })

@@ -1,6 +1,10 @@
 package drift
 
-import ckpt "github.com/ckptsidecar/ckptsidecar"
+import (
+	"math/bits"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
 
 // maxPairs is how many pairs of a run are remembered as seen before.
 const maxPairs = 4096
@@ -12,9 +16,14 @@ type entry struct {
 	sig, res uint64
 	cause    uint64 // 0: it did not complain
 	pair     uint64
-	failed   bool  // it was recorded as failed
-	bad      bool  // failed, or it complained and brought nothing new
-	told     bool  // it has a result or an error, so that a pair is known
+	effect   uint64 // 0: it sets nothing that is known
+	turn     uint64 // 0: nobody said
+	began    int64  // in milliseconds
+	ended    int64
+	bad      bool  // failed, or it complained and brought nothing new; not where the answer was no
+	again    bool  // the same complaint came before in this turn: the model had not heard it yet
+	said     bool  // it has a result or an error
+	told     bool  // and the call is known, so that there is a pair
 	old      bool  // the pair was seen before in this run
 	before   int64 // the number of the step in which it was, -1 for none
 	afterSeq int64 // the run's newest checkpoint when it ended
@@ -22,7 +31,8 @@ type entry struct {
 
 // history is the newest steps of a run that loop detectors count.
 type history struct {
-	ring       []entry
+	ring       []entry // as many as a power of two, so that a place in it costs no division
+	size       int64   // how many of them count
 	steps      int64   // all that were counted
 	pairsAt    []int64 // the numbers of the newest steps with a pair
 	totalPairs int64
@@ -30,17 +40,28 @@ type history struct {
 }
 
 func newHistory(size int) *history {
-	return &history{ring: make([]entry, size), pairsAt: make([]int64, 0, size)}
+	return &history{ring: make([]entry, 1<<bits.Len(uint(size-1))), size: int64(size), pairsAt: make([]int64, 0, size)}
 }
 
-// add takes in a step.
-func (h *history) add(p *ckpt.StepPrint) {
+// add takes in a step. It answers false for one that does not count: the model
+// made the same call before in the same turn, when it could not know what would
+// come out, and the same came out.
+func (h *history) add(p *ckpt.StepPrint) bool {
 	e := entry{
-		key: p.Key, tool: p.Tool, sig: number(p.Sig), res: number(p.Res), cause: number(p.Cause),
-		failed: p.Failed, told: p.Res != "", afterSeq: p.AfterSeq,
+		key: p.Key, tool: p.Tool, res: number(p.Res), cause: number(p.Cause), effect: number(p.Effect), turn: turnOf(p.Turn), said: p.Res != "",
+		began: p.Began.UnixMilli(), ended: p.At.UnixMilli(), afterSeq: p.AfterSeq,
+	}
+	if p.Sig != "" && p.Sig != ckpt.UnknownCall {
+		e.sig, e.told = number(p.Sig), e.said
+	}
+	if p.Began.IsZero() {
+		e.began = e.ended
 	}
 	e.pair = mix(e.sig, e.res)
-	e.bad = e.failed || e.cause != 0 && !h.bringsNews(&e)
+	if h.together(&e) {
+		return false
+	}
+	e.bad = !p.Negative && (p.Failed || e.cause != 0 && !h.bringsNews(&e))
 	e.before = -1
 	if e.told {
 		e.before = h.seen.add(e.pair, h.steps)
@@ -52,15 +73,45 @@ func (h *history) add(p *ckpt.StepPrint) {
 		h.pairsAt = append(h.pairsAt, h.steps)
 		h.totalPairs++
 	}
-	h.ring[h.steps%int64(len(h.ring))] = e
+	h.ring[h.steps&int64(len(h.ring)-1)] = e
 	h.steps++
+	return true
+}
+
+func turnOf(name string) uint64 {
+	if name == "" {
+		return 0
+	}
+	return max(1, hashText(name))
+}
+
+// maxTogether is how many of the newest steps are looked at for others of the
+// same turn.
+const maxTogether = 32
+
+// together compares a step with those before it that the model asked for at the
+// same time: of the same turn, or where nobody says what turn it is, begun before
+// the other one had ended. It says whether one of them was the same call with
+// the same outcome, and notes whether one complained of the same.
+func (h *history) together(e *entry) (same bool) {
+	for i := range min(h.len(), maxTogether) {
+		other := h.last(i)
+		if e.turn != 0 && other.turn != e.turn || e.turn == 0 && (other.turn != 0 || e.began >= other.ended) {
+			break
+		}
+		if e.told && other.told && other.pair == e.pair {
+			return true
+		}
+		e.again = e.again || e.cause != 0 && other.cause == e.cause
+	}
+	return false
 }
 
 // bringsNews says whether a call was made before and answered something else:
 // then it polls, and what it says about waiting is no complaint.
 func (h *history) bringsNews(e *entry) bool {
 	for i := range h.len() {
-		if before := h.last(i); before.sig == e.sig && before.told {
+		if before := h.last(i); e.sig != 0 && before.sig == e.sig && before.told {
 			return before.res != e.res
 		}
 	}
@@ -68,11 +119,11 @@ func (h *history) bringsNews(e *entry) bool {
 }
 
 // len is how many steps are at hand.
-func (h *history) len() int { return int(min(h.steps, int64(len(h.ring)))) }
+func (h *history) len() int { return int(min(h.steps, h.size)) }
 
 // last is the step i before the newest one.
 func (h *history) last(i int) *entry {
-	return &h.ring[(h.steps-1-int64(i))%int64(len(h.ring))]
+	return &h.ring[(h.steps-1-int64(i))&int64(len(h.ring)-1)]
 }
 
 // pairs is how many of the newest span steps have a pair.
@@ -86,7 +137,7 @@ func (h *history) pairs(span int) int {
 
 // pairBack is the i-th newest step with a pair.
 func (h *history) pairBack(i int) *entry {
-	return &h.ring[h.pairsAt[len(h.pairsAt)-1-i]%int64(len(h.ring))]
+	return &h.ring[h.pairsAt[len(h.pairsAt)-1-i]&int64(len(h.ring)-1)]
 }
 
 // reach is how many of the newest steps hold the newest n pairs.
@@ -157,12 +208,7 @@ func number(hash string) uint64 {
 	var n uint64
 	for i := 0; i < len(hash) && i < 16; i++ {
 		c := hash[i]
-		switch {
-		case isDigit(c):
-			n = n<<4 | uint64(c-'0')
-		default:
-			n = n<<4 | uint64(c|0x20-'a'+10)&15
-		}
+		n = n<<4 | uint64(c&15+9*(c>>6)) // of a letter the low bits count from 1
 	}
 	if n == 0 && hash != "" {
 		return 1

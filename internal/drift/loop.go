@@ -28,7 +28,7 @@ type hit struct {
 }
 
 func loops() []loop {
-	return []loop{repeat{}, cycle{}, stale{}, errorStreak{}, errorRate{}, sameError{}}
+	return []loop{repeat{}, cycle{}, stale{}, errorStreak{}, errorRate{}, sameError{}, repeatedError{}, churn{}}
 }
 
 // tiers tries the critical tier first, then warn.

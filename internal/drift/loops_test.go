@@ -17,7 +17,7 @@ func TestIdenticalPairs(t *testing.T) {
 	for range 30 {
 		m.step("search", map[string]any{"q": "x"}, "nothing new", "")
 	}
-	m.expect(RuleRepeat, ckpt.SeverityWarn, 2)
+	m.expect(RuleRepeat, ckpt.SeverityWarn, 3)
 	m.expect(RuleRepeat, ckpt.SeverityCritical, 4)
 	if n := len(m.found); n > 3 {
 		t.Errorf("30 identical steps made %d findings: %s", n, m.all())
@@ -26,14 +26,14 @@ func TestIdenticalPairs(t *testing.T) {
 
 func TestTheSamePairIsKnownWhateverItsForm(t *testing.T) {
 	m := newMade(t)
-	for i := range 3 {
+	for i := range 4 {
 		args := json.RawMessage(fmt.Sprintf("{\"b\": %s1, \"a\": [1.0,%s2]}", strings.Repeat(" ", i), strings.Repeat(" ", i)))
 		if i == 1 {
 			args = json.RawMessage(`{"a":[1,2e0],"b":1}`)
 		}
 		m.step("search", args, fmt.Sprintf("\x1b[3%dmdone\x1b[0m at 2026-11-21T10:00:%02dZ in %d.5 s, pid %d", i, i, i+1, 100+i), "")
 	}
-	m.expect(RuleRepeat, ckpt.SeverityWarn, 2)
+	m.expect(RuleRepeat, ckpt.SeverityWarn, 3)
 }
 
 func TestOneLoopDoesNotMakeAHundredFindings(t *testing.T) {
@@ -53,7 +53,7 @@ func TestABAndABC(t *testing.T) {
 			for i := range size * 4 {
 				m.step("tool"+strconv.Itoa(i%size), i%size, "same", "")
 			}
-			m.expect(RuleCycle, ckpt.SeverityWarn, 2*size-1)
+			m.expect(RuleCycle, ckpt.SeverityWarn, size+max(size, 3)-1) // at least 3 steps only repeat
 			m.expect(RuleCycle, ckpt.SeverityCritical, 3*size-1)
 		})
 	}
@@ -65,7 +65,7 @@ func TestAWordInBetweenDoesNotEndACycle(t *testing.T) {
 		m.step("tool"+strconv.Itoa(i%2), i%2, "same", "")
 		m.step("message", "I will try again "+strconv.Itoa(i), nil, "")
 	}
-	m.expect(RuleCycle, ckpt.SeverityWarn, 6)
+	m.expect(RuleCycle, ckpt.SeverityWarn, 8)
 }
 
 func TestAVisitOfOldSteps(t *testing.T) {
@@ -138,7 +138,7 @@ func TestErrorRate(t *testing.T) {
 	m = newMade(t)
 	for i := range 20 {
 		failure := "mailbox is full"
-		if i%4 == 0 {
+		if i%5 == 0 {
 			failure = ""
 		}
 		m.step("send", i, "r"+strconv.Itoa(i), failure)
@@ -234,10 +234,10 @@ func TestProgressClearsRepetition(t *testing.T) {
 		m.step("poll", 1, "same", "", func(s *ckpt.Step) { p := float64(i / 2); s.Progress = &p })
 	}
 	m.expectNone()
-	for range 3 {
+	for range 4 {
 		m.step("poll", 1, "same", "", func(s *ckpt.Step) { p := 29.0; s.Progress = &p })
 	}
-	m.expect(RuleRepeat, ckpt.SeverityWarn, 61) // the growth in step 58 clears it
+	m.expect(RuleRepeat, ckpt.SeverityWarn, 62) // the growth in step 58 clears it
 }
 
 func TestIgnoredToolsDoNotCount(t *testing.T) {
@@ -318,14 +318,14 @@ func TestSensitivityAndTiers(t *testing.T) {
 		change         func(*ckpt.Policy)
 		warn, critical int
 	}{
-		{"normal", func(*ckpt.Policy) {}, 2, 4},
-		{"low", func(p *ckpt.Policy) { p.Sensitivity = ckpt.SensitivityLow }, 4, 7},
-		{"high", func(p *ckpt.Policy) { p.Sensitivity = ckpt.SensitivityHigh }, 1, 3},
+		{"normal", func(*ckpt.Policy) {}, 3, 4},
+		{"low", func(p *ckpt.Policy) { p.Sensitivity = ckpt.SensitivityLow }, 5, 7},
+		{"high", func(p *ckpt.Policy) { p.Sensitivity = ckpt.SensitivityHigh }, 2, 3},
 		{"off", func(p *ckpt.Policy) { p.Sensitivity = ckpt.SensitivityOff }, -1, -1},
 		{"rule off", detector(RuleRepeat, ckpt.Detector{Tier: "off"}), -1, -1},
-		{"rule warn", detector(RuleRepeat, ckpt.Detector{Tier: "warn"}), 2, -1},
+		{"rule warn", detector(RuleRepeat, ckpt.Detector{Tier: "warn"}), 3, -1},
 		{"rule info", detector(RuleRepeat, ckpt.Detector{Tier: "info"}), -1, -1},
-		{"thresholds", detector(RuleRepeat, ckpt.Detector{Warn: 4, Critical: 8, CriticalWindow: 30}), 3, 7},
+		{"thresholds", detector(RuleRepeat, ckpt.Detector{Warn: 5, Critical: 8, CriticalWindow: 30}), 4, 7},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := newMade(t, test.change)
@@ -364,10 +364,10 @@ func TestADismissedLoopStartsFromNothing(t *testing.T) {
 	m.found = nil
 	m.step("search", 1, "same", "")
 	m.restart()
-	for range 2 {
+	for range 3 {
 		m.step("search", 1, "same", "")
 	}
-	m.expect(RuleRepeat, ckpt.SeverityWarn, 6)
+	m.expect(RuleRepeat, ckpt.SeverityWarn, 7)
 }
 
 // What the evidence of a critical finding names is the checkpoint before it

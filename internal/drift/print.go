@@ -11,28 +11,41 @@ import (
 
 // printOf makes the print of a step that has ended.
 func printOf(s *ckpt.Step) ckpt.StepPrint {
+	call := callOf(s.Name, s.Args)
 	print := ckpt.StepPrint{
-		Key: s.Key, Tool: s.Name, Sig: sigOf(s.Name, s.Args),
-		Failed: s.Status == ckpt.StepFailed, At: s.EndedAt.Time, Measures: s.Measures,
+		Key: s.Key, Tool: s.Name, Sig: ckpt.UnknownCall, Shape: call.shape, Effect: call.effect, Turn: string(s.Turn),
+		Failed: s.Status == ckpt.StepFailed, Negative: isNegative(s), Began: s.StartedAt.Time, At: s.EndedAt.Time, Measures: s.Measures,
+	}
+	if call.known {
+		print.Sig = sigOf(s.Name, s.Args)
 	}
 	result := textOf(s.Result)
-	outcome := result
-	if len(outcome) == 0 {
-		outcome = []byte(s.Error)
-	}
-	if normal := Normalise(outcome); len(normal) > 0 {
+	if normal := Normalise(knownOutcome(s, result)); len(normal) > 0 {
 		print.Res = digest(32, normal)
 	}
 	print.Unparsable = unparsable(s.Result)
-	print.Cause = causeOf(s, result)
+	if !print.Negative {
+		print.Cause = causeOf(s, result)
+	}
 	return print
+}
+
+// knownOutcome is what came out of a step: its result, or where it has none its
+// error. It is empty where that was replaced or cut on the way here.
+func knownOutcome(s *ckpt.Step, result []byte) []byte {
+	switch {
+	case len(result) > 0 && len(s.Result) <= maxCallArgs && isMarked(s.Result) && saysTooLittle(s.Result, 0):
+		return nil
+	case len(result) > 0:
+		return result
+	case isReplaced(string(s.Error)):
+		return nil
+	}
+	return []byte(s.Error)
 }
 
 // sigOf is the hash of a call: its tool, and its arguments in canonical form.
 func sigOf(tool string, args ckpt.JSON) string {
-	if len(args) == 0 {
-		args = ckpt.JSON("null")
-	}
 	canonical, err := ckpt.CanonicalJSON(args)
 	if err != nil {
 		canonical = args // no JSON of ours; as it stands it still names the call

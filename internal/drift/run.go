@@ -10,7 +10,7 @@ import (
 // run watches one run.
 type run struct {
 	set    settings
-	loops  []loop
+	loops  []setLoop
 	gauges []*gauge
 
 	ended     int64 // steps, ignored ones too
@@ -30,13 +30,27 @@ type run struct {
 	goal             goal
 }
 
+// setLoop is a loop detector with what holds for it.
+type setLoop struct {
+	loop
+	set setting
+}
+
 func newRun(p *ckpt.Policy, past ckpt.RunPast) *run {
 	r := &run{
-		set: settingsOf(p), loops: loops(), gauges: []*gauge{durationGauge(), tokenGauge()},
+		set: settingsOf(p), gauges: []*gauge{durationGauge(), tokenGauge()},
 		startedAt: past.StartedAt, floors: map[string]int64{}, spells: map[string]*spell{},
 	}
 	if r.set.off {
 		return r
+	}
+	for _, l := range loops() {
+		if set := r.set.rules[l.rule()]; !set.off {
+			r.loops = append(r.loops, setLoop{l, set})
+		}
+	}
+	for _, g := range r.gauges {
+		g.set = r.set.rules[g.rule]
 	}
 	r.steps = newHistory(r.set.reach())
 	for _, g := range r.gauges {
@@ -60,7 +74,7 @@ func (r *run) Step(p ckpt.StepPrint) []ckpt.Found {
 	found = r.unparsable(found, &p)
 	counted := !r.set.ignore[p.Tool]
 	if counted {
-		r.steps.add(&p)
+		counted = r.steps.add(&p)
 	}
 	found = r.declared(found, p.Progress, p.At, p.Key)
 	if counted {
@@ -73,13 +87,13 @@ func (r *run) Step(p ckpt.StepPrint) []ckpt.Found {
 }
 
 func (r *run) lookForLoops(found []ckpt.Found) []ckpt.Found {
-	for _, l := range r.loops {
-		set := r.set.rules[l.rule()]
+	for i := range r.loops {
+		l := &r.loops[i]
 		span := r.span(l)
-		if set.off || span < 1 {
+		if span < 1 {
 			continue
 		}
-		if x := l.look(r.steps, set, span); x.severity != "" && r.tells(l.rule(), x.severity, r.steps.steps, set.cooldown) {
+		if x := l.look(r.steps, l.set, span); x.severity != "" && r.tells(l.rule(), x.severity, r.steps.steps, l.set.cooldown) {
 			found = append(found, l.tell(r.steps, x))
 		}
 	}
@@ -98,7 +112,7 @@ func (r *run) span(l loop) int {
 
 func (r *run) gauged(found []ckpt.Found, p *ckpt.StepPrint) []ckpt.Found {
 	for _, g := range r.gauges {
-		set := r.set.rules[g.rule]
+		set := g.set
 		if set.off {
 			continue
 		}
@@ -222,16 +236,16 @@ func (r *run) Back() (seq int64, ok bool) {
 	if r.set.off || r.steps.len() == 0 {
 		return 0, false
 	}
-	for _, l := range r.loops {
-		set := r.set.rules[l.rule()]
-		if set.off || set.critical.value == 0 || set.most != ckpt.SeverityCritical {
+	for i := range r.loops {
+		l := &r.loops[i]
+		if l.set.critical.value == 0 || l.set.most != ckpt.SeverityCritical {
 			continue
 		}
 		span := r.span(l)
 		if span < 1 {
 			continue
 		}
-		if n := l.making(r.steps, set.critical, span); n > 0 {
+		if n := l.making(r.steps, l.set.critical, span); n > 0 {
 			if from := r.steps.last(n - 1).afterSeq; !ok || from < seq {
 				seq, ok = from, true
 			}

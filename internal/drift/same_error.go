@@ -31,7 +31,7 @@ func (sameError) look(h *history, set setting, span int) hit {
 		var tools [maxToolsNamed]string
 		for i := range x.among {
 			e := h.last(i)
-			if !e.bad || e.cause != newest.cause {
+			if !e.bad || e.again || e.cause != newest.cause {
 				continue
 			}
 			x.n++

@@ -30,6 +30,9 @@ func printState(p *ckpt.StatePrint, state []byte, m *ckpt.JSONMap, contentType s
 	}
 	if first[0] != '{' {
 		p.Keys = map[string]string{}
+		if isTalk(state, len(state)-len(first), m) {
+			p.Talk = int64(len(first))
+		}
 		return
 	}
 	members, ok := membersOf(state, 0, m)
@@ -40,6 +43,7 @@ func printState(p *ckpt.StatePrint, state []byte, m *ckpt.JSONMap, contentType s
 	for key, value := range members {
 		p.Keys[key] = typeOf(state[value.begin:value.end])
 	}
+	p.Talk = talkIn(state, m, members, true)
 	p.Counters = map[string]float64{}
 	counters(p.Counters, state, m, members, "", 1)
 }
@@ -56,6 +60,50 @@ func membersOf(state []byte, at int, m *ckpt.JSONMap) (map[string]part, bool) {
 		return len(members) <= maxKeys
 	})
 	return members, ok
+}
+
+// talkIn is the size of the longest conversation among the members of an object
+// and of the objects in it.
+func talkIn(state []byte, m *ckpt.JSONMap, members map[string]part, deeper bool) (size int64) {
+	for _, at := range members {
+		switch state[at.begin] {
+		case '[':
+			if n := int64(at.end - at.begin); n > size && isTalk(state, at.begin, m) {
+				size = n
+			}
+		case '{':
+			if !deeper || int64(at.end-at.begin) <= size {
+				continue
+			}
+			if inner, ok := membersOf(state, at.begin, m); ok {
+				size = max(size, talkIn(state, m, inner, false))
+			}
+		}
+	}
+	return size
+}
+
+// isTalk says whether the array at a place begins with a message: an object that
+// has a role or a type, and something that was said.
+func isTalk(state []byte, at int, m *ckpt.JSONMap) bool {
+	at++
+	for at < len(state) && (state[at] == ' ' || state[at] == '\t' || state[at] == '\r' || state[at] == '\n') {
+		at++
+	}
+	if at >= len(state) || state[at] != '{' {
+		return false
+	}
+	who, what := false, false
+	ckpt.MembersAt(state, at, m, func(name string, _, _ int) bool {
+		switch name {
+		case "role", "type", "author", "source":
+			who = true
+		case "content", "text", "parts", "tool_calls", "message", "output", "data", "kwargs":
+			what = true
+		}
+		return !who || !what
+	})
+	return who && what
 }
 
 // counters collects the whole numbers from 0 on in an object and in the objects

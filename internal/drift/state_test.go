@@ -134,6 +134,40 @@ func TestCheckpointSize(t *testing.T) {
 	m.expectPointers(RuleCheckpointSize, "c17 ")
 }
 
+// A conversation that was compacted has lost nothing.
+func TestACompactionIsNoLoss(t *testing.T) {
+	talk := func(n int) []any {
+		list := []any{map[string]any{"role": "system", "content": "You count sheep."}}
+		for i := range n {
+			list = append(list, map[string]any{"role": "user", "content": strings.Repeat("baa ", 50) + fmt.Sprint(i)})
+		}
+		return list
+	}
+	for name, state := range map[string]func(n int) any{
+		"at the top":   func(n int) any { return map[string]any{"goal": "count", "messages": talk(n)} },
+		"deeper":       func(n int) any { return map[string]any{"values": map[string]any{"messages": talk(n)}, "step": n} },
+		"nothing else": func(n int) any { return talk(n) },
+	} {
+		m := newMade(t)
+		for i := range 6 {
+			m.save(state(40 + i))
+		}
+		m.save(state(3))
+		if len(m.pointers(RuleCheckpointSize)) > 0 {
+			t.Errorf("%s: %s", name, m.all())
+		}
+	}
+	lost := newMade(t) // of the conversation something is left, but the rest is gone
+	notes := strings.Repeat("x", 20_000)
+	lost.save(map[string]any{"notes": notes, "messages": talk(40)})
+	lost.save(map[string]any{"notes": "", "messages": talk(3)})
+	lost.expectPointers(RuleCheckpointSize, "c2 ")
+	empty := newMade(t)
+	empty.save(map[string]any{"messages": talk(40)})
+	empty.save(map[string]any{"messages": []any{}})
+	empty.expectPointers(RuleCheckpointSize, "c2 ")
+}
+
 func TestGoalChanged(t *testing.T) {
 	m := newMade(t)
 	for _, declared := range []struct {

@@ -376,9 +376,9 @@ func (c *call) end(ctx context.Context) (string, error) {
 	if err != nil && ckpt.CodeOf(err) != ckpt.CodeNotFound {
 		return "", err
 	}
-	r := ckpt.StepRequest{Key: key, Name: c.toolName(), Args: kept(c.in.ToolInput), Status: ckpt.StepSucceeded, Result: kept(c.in.ToolResponse), DurationMS: c.in.DurationMS}
+	r := ckpt.StepRequest{Key: key, Name: c.toolName(), Args: kept(c.in.ToolInput), Status: ckpt.StepSucceeded, Result: kept(c.in.ToolResponse), Turn: c.in.turn(), DurationMS: c.in.DurationMS}
 	if failure := c.in.failure(); failure != "" {
-		r.Status, r.Error = ckpt.StepFailed, ckpt.Ref(limit(failure, maxKept/2))
+		r.Status, r.Error, r.Outcome = ckpt.StepFailed, ckpt.Ref(limit(failure, maxKept/2)), c.in.Outcome()
 	}
 	step, err := c.finish(ctx, r)
 	if err != nil {

@@ -249,7 +249,7 @@ func TestAdviceComesAtTheRightCall(t *testing.T) {
 			told[n] = text
 		}
 	}
-	for n, want := range map[int]string{23: "Drift, warn (repeat)", 25: "Drift, critical (repeat)"} {
+	for n, want := range map[int]string{24: "Drift, warn (repeat)", 25: "Drift, critical (repeat)"} {
 		if !strings.Contains(told[n], want) {
 			t.Errorf("call %d is told %q, want %q", n, told[n], want)
 		}
@@ -358,11 +358,11 @@ func TestLargeResultsAreCutAndStillTold(t *testing.T) {
 	h := newHandler(t)
 	large := strings.Repeat("0123456789abcdef", 40_000)
 	told := ""
-	for n := range 3 {
+	for n := range 4 {
 		told = uses(t, h, "big", n, "Read", map[string]any{"file_path": "big"}, large)
 	}
 	if !strings.Contains(told, "Drift, warn (repeat)") {
-		t.Errorf("the third same large result is told %q", told)
+		t.Errorf("the fourth same large result is told %q", told)
 	}
 	steps, err := h.Client.Steps(t.Context(), ckpt.RunRef{Agent: "shop", Run: "big"}, ckpt.ListFilter{})
 	if err != nil || len(steps.Steps[0].Result) > 64<<10 || !strings.Contains(string(steps.Steps[0].Result), `"cut":true`) {

@@ -96,7 +96,7 @@ func (c *Client) FinishStep(ctx context.Context, ref ckpt.RunRef, r ckpt.StepReq
 	if err := ckpt.CheckKey("step key", r.Key); err != nil {
 		return nil, false, err
 	}
-	end := stepEnd{epochOf(r.Epoch, ref), r.Status, nil, r.Error, r.DurationMS, r.InputTokens, r.OutputTokens, r.CostUSD, r.Progress}
+	end := stepEnd{epochOf(r.Epoch, ref), r.Status, nil, r.Error, r.Turn, r.Outcome, r.DurationMS, r.InputTokens, r.OutputTokens, r.CostUSD, r.Progress}
 	a, err := runAsk(ref, end, r.IdempotencyKey, []rawMember{{"result", r.Result}}, "steps", r.Key, "finish")
 	return fetchKeyed[ckpt.Step](ctx, c, a, err)
 }

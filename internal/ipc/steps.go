@@ -15,6 +15,8 @@ type stepEnd struct {
 	Status       ckpt.StepStatus `json:"status,omitempty"`
 	Result       ckpt.JSON       `json:"result,omitempty"`
 	Error        ckpt.Ref        `json:"error,omitempty"`
+	Turn         ckpt.Ref        `json:"turn,omitempty"`
+	Outcome      ckpt.Ref        `json:"outcome,omitempty"`
 	DurationMS   *int64          `json:"duration_ms,omitempty"`
 	InputTokens  *int64          `json:"input_tokens,omitempty"`
 	OutputTokens *int64          `json:"output_tokens,omitempty"`
@@ -39,7 +41,7 @@ func (c *call) finishStep() error {
 		return err
 	}
 	r := ckpt.StepRequest{
-		Key: c.pathKey(), Epoch: end.Epoch, Status: end.Status, Result: given(end.Result), Error: end.Error,
+		Key: c.pathKey(), Epoch: end.Epoch, Status: end.Status, Result: given(end.Result), Error: end.Error, Turn: end.Turn, Outcome: end.Outcome,
 		DurationMS: end.DurationMS, InputTokens: end.InputTokens, OutputTokens: end.OutputTokens, CostUSD: end.CostUSD, Progress: end.Progress,
 		IdempotencyKey: c.key,
 	}

@@ -321,7 +321,7 @@ func TestLoopsAreToldInTheAnswer(t *testing.T) {
 	for range 5 {
 		said = append(said, fmt.Sprint(h.done("report_step", `{"name":"search","args":{"q":"x"},"result":"nothing"}`)["message"]))
 	}
-	for i, want := range []string{"", "", "Drift, warn: ", "", "Drift, critical: "} {
+	for i, want := range []string{"", "", "", "Drift, warn: ", "Drift, critical: "} {
 		if told := strings.Contains(said[i], "Drift"); told != (want != "") || !strings.Contains(said[i], want) {
 			t.Errorf("step %d is answered %q, want %q", i+1, said[i], want)
 		}
@@ -333,6 +333,25 @@ func TestLoopsAreToldInTheAnswer(t *testing.T) {
 	}
 	h.done("restore_checkpoint", `{"reason":"went in circles","checkpoint":"`+clean+`"}`)
 	wantText(t, "the verdict afterwards", h.done("drift_status", `{}`)["verdict"], "none")
+}
+
+// A host that asks for the same thing eight times in one answer, and a search
+// that finds nothing, are told of no drift.
+func TestTurnsAndNegativeAnswers(t *testing.T) {
+	h := newDaemon(t).host("turns")
+	for range 8 {
+		said := h.done("report_step", `{"name":"search","args":{"q":"x"},"result":"nothing","turn":"msg_1"}`)
+		if strings.Contains(fmt.Sprint(said["message"]), "Drift") {
+			t.Fatalf("equal calls of one turn: %v", said)
+		}
+	}
+	for i := range 8 {
+		said := h.done("report_step", fmt.Sprintf(`{"name":"grep","args":{"q":%d},"error":"exit status 1","result":"3c3","outcome":"negative"}`, i))
+		if strings.Contains(fmt.Sprint(said["message"]), "Drift") {
+			t.Fatalf("a negative answer: %v", said)
+		}
+	}
+	h.refused("report_step", `{"name":"grep","outcome":"positive"}`, "must be one of negative")
 }
 
 func TestALargeStateIsReadAsAResource(t *testing.T) {

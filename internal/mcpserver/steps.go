@@ -120,6 +120,8 @@ type stepIn struct {
 	Status       string    `json:"status,omitempty" enum:"started,succeeded,failed" doc:"How it ended. Default: failed where there is an error, else succeeded. started: it only begins."`
 	Result       ckpt.JSON `json:"result,omitempty" doc:"What came out, any JSON. Loops are found by it."`
 	Error        string    `json:"error,omitempty" doc:"What went wrong."`
+	Turn         string    `json:"turn,omitempty" doc:"The same text for all steps that you asked for in one answer, before you saw any of their results. Equal calls of one turn are no loop."`
+	Outcome      string    `json:"outcome,omitempty" enum:"negative" doc:"negative: it was answered, and the answer was no (nothing found, files differ). That is no error, whatever the status is."`
 	DurationMS   *int64    `json:"duration_ms,omitempty" doc:"How long it took."`
 	InputTokens  *int64    `json:"input_tokens,omitempty"`
 	OutputTokens *int64    `json:"output_tokens,omitempty"`
@@ -140,7 +142,7 @@ type stepOut struct {
 func (s *Server) step(ctx context.Context, in *stepIn) (*stepOut, error) {
 	r := ckpt.StepRequest{
 		Key: in.Key, Name: in.Name, Args: in.Args, Status: ckpt.StepStatus(in.Status), Result: in.Result, Error: ckpt.Ref(in.Error),
-		DurationMS: in.DurationMS, InputTokens: in.InputTokens, OutputTokens: in.OutputTokens, CostUSD: in.CostUSD, Progress: in.Progress,
+		Turn: ckpt.Ref(in.Turn), Outcome: ckpt.Ref(in.Outcome), DurationMS: in.DurationMS, InputTokens: in.InputTokens, OutputTokens: in.OutputTokens, CostUSD: in.CostUSD, Progress: in.Progress,
 	}
 	if r.Key == "" {
 		r.Key = "step-" + uuid.NewString()

@@ -1,0 +1,44 @@
+package drift
+
+import ckpt "github.com/ckptsidecar/ckptsidecar"
+
+// churn finds that a file is set to the same content again and again: written
+// back and forth, or put back as it was committed after each attempt.
+type churn struct{}
+
+func (churn) rule() string  { return RuleChurn }
+func (churn) repeats() bool { return true }
+
+func (churn) look(h *history, set setting, span int) hit {
+	newest := h.last(0)
+	if newest.effect == 0 || newest.bad {
+		return hit{}
+	}
+	return tiers(set, func(need threshold, _ bool) (hit, bool) {
+		x := hit{}
+		for i := range min(need.window, span) {
+			if newest.sameEffect(h.last(i)) {
+				x.n, x.among = x.n+1, i+1
+			}
+		}
+		return x, x.n >= int(need.value)
+	})
+}
+
+func (e *entry) sameEffect(other *entry) bool { return other.effect == e.effect && !other.bad }
+
+func (churn) making(h *history, need threshold, span int) int {
+	newest := h.last(0)
+	if newest.effect == 0 {
+		return 0
+	}
+	return h.signs(min(need.window, span), newest.sameEffect)
+}
+
+func (churn) tell(h *history, x hit) ckpt.Found {
+	newest := h.last(0)
+	f := x.found(h, RuleChurn, newest.sameEffect)
+	f.Message = sentence("%s set the same file back to the same content %s in the last %s.", newest.tool, times(x.n), count(x.among, "step"))
+	f.Advice = sentence("You have set the same file back %s. Each attempt ends where it began: say what they had in common, and plan another way before you edit again.", times(x.n))
+	return f
+}

@@ -1,0 +1,65 @@
+package drift
+
+import (
+	"encoding/json"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Nobody knows whether two calls are the same whose arguments or results were
+// not told, or were replaced or cut on the way.
+func TestUnknownIsNotEmpty(t *testing.T) {
+	for name, test := range map[string]struct{ args, result any }{
+		"both redacted":       {map[string]any{"command": "__REDACTED__"}, "__REDACTED__"},
+		"arguments redacted":  {map[string]any{"path": "a.go", "content": "[redacted]"}, "written"},
+		"result redacted":     {map[string]any{"path": "a.go"}, "[REDACTED]"},
+		"result in a list":    {map[string]any{"path": "a.go"}, []any{map[string]any{"type": "text", "text": "<redacted>"}}},
+		"no arguments":        {nil, "the same"},
+		"arguments are null":  {json.RawMessage("null"), "the same"},
+		"no result":           {map[string]any{"path": "a.go"}, nil},
+		"arguments cut":       {map[string]any{"path": "a.go", "content": "package a … [truncated]"}, "written"},
+		"arguments cut short": {map[string]any{"cut": true, "bytes": 90000, "begin": "package a"}, "written"},
+		"result cut":          {map[string]any{"path": "a.go"}, "package a\nfunc [TRUNCATED - Content exceeds 60KB limit]"},
+		"stars":               {map[string]any{"path": "a.go", "content": "********"}, "written"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMade(t)
+			for range 24 {
+				m.step("write", test.args, test.result, "")
+			}
+			m.expectNone()
+		})
+	}
+}
+
+func TestWhatIsKnownIsCompared(t *testing.T) {
+	for name, test := range map[string]struct{ args, result any }{
+		"no arguments needed":      {map[string]any{}, "the same"},
+		"an empty text":            {"", "the same"},
+		"a secret among arguments": {map[string]any{"url": "https://a", "api_key": "[redacted]"}, "the same"},
+		"a secret inside a text":   {map[string]any{"command": "curl -H 'Authorization: [redacted]' https://a"}, "the same"},
+		"cut, with a hash":         {map[string]any{"cut": true, "bytes": 90000, "sha256": "ab12"}, "the same"},
+		"speaks of cutting":        {map[string]any{"command": "grep truncated log"}, "the log was truncated at noon"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMade(t)
+			for range 5 {
+				m.step("read", test.args, test.result, "")
+			}
+			m.expect(RuleRepeat, ckpt.SeverityWarn, 3)
+		})
+	}
+}
+
+// What failed has failed, whoever called it with what: but no more than that.
+func TestUnknownCallsThatFailCount(t *testing.T) {
+	m := newMade(t)
+	for range 6 {
+		m.step("write", nil, "[redacted]", "[redacted]")
+	}
+	m.expect(RuleErrorStreak, ckpt.SeverityWarn, 2)
+	m.expect(RuleErrorStreak, ckpt.SeverityCritical, -1)
+	m.expect(RuleRepeat, ckpt.SeverityWarn, -1)
+	m.expect(RuleRepeatedError, ckpt.SeverityWarn, -1)
+}

@@ -1,0 +1,71 @@
+package hook
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// maxTail is how much of the end of a transcript is searched for a call.
+const maxTail = 512 << 10
+
+// turn is the id of the model's message that made a call, "" where it is not
+// known. Claude Code writes it into the transcript of the session, which belongs
+// to the same user as this process. Codex's turn_id is a turn of the user, in
+// which the model answers many times, so that it says nothing here.
+func (in *Input) turn() ckpt.Ref {
+	if in.ToolUseID == "" || in.Transcript == "" {
+		return ""
+	}
+	use, err := json.Marshal(in.ToolUseID)
+	if err != nil {
+		return ""
+	}
+	for line := range bytes.Lines(tailOf(in.Transcript)) {
+		if !bytes.Contains(line, use) {
+			continue
+		}
+		var entry struct {
+			Type    string `json:"type"`
+			Message struct {
+				ID      string `json:"id"`
+				Content []struct {
+					Type string `json:"type"`
+					ID   string `json:"id"`
+				} `json:"content"`
+			} `json:"message"`
+		}
+		if json.Unmarshal(line, &entry) != nil || entry.Type != "assistant" || len(entry.Message.ID) > ckpt.MaxTurn {
+			continue
+		}
+		for _, part := range entry.Message.Content {
+			if part.Type == "tool_use" && part.ID == in.ToolUseID {
+				return ckpt.Ref(entry.Message.ID)
+			}
+		}
+	}
+	return ""
+}
+
+// tailOf is the end of a regular file, nil where it cannot be read.
+func tailOf(path string) []byte {
+	info, err := os.Stat(path) // first: to open a pipe would wait for whoever writes it
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	size := min(info.Size(), maxTail)
+	tail := make([]byte, size)
+	n, err := f.ReadAt(tail, info.Size()-size)
+	if err != nil && err != io.EOF {
+		return nil
+	}
+	return tail[:n]
+}
