@@ -39,34 +39,36 @@ var arrows = map[string][]string{
 	"internal/faulttest/mutants": {},
 
 	// Level 1: one room for each technology or question. None knows its siblings.
-	"internal/db":        {root, "internal/delta", "internal/osfile"},
-	"internal/retention": {root},
-	"internal/drift":     {root},
-	"internal/resume":    {root},
-	"internal/monitor":   {root},
-	"internal/secrets":   {root},
-	"internal/foreign":   {root},
-	"internal/ipc":       {root, "internal/ipc/endpoint", "internal/delta"},
+	"internal/db":         {root, "internal/delta", "internal/osfile"},
+	"internal/retention":  {root},
+	"internal/drift":      {root},
+	"internal/resume":     {root},
+	"internal/monitor":    {root},
+	"internal/secrets":    {root},
+	"internal/foreign":    {root},
+	"internal/ipc":        {root},
+	"internal/ipc/server": {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta"},
+	"internal/ipc/client": {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta"},
 
 	// Level 2: the rooms are wired, and agents are served.
 	"internal/daemon": {
 		root, "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db",
-		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/secrets", "internal/ipc",
+		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/secrets", "internal/ipc", "internal/ipc/server",
 		"internal/osfile",
 	},
-	"client":               {root, "internal/ipc", "internal/osfile"},
-	"internal/mcpserver":   {root, "internal/ipc"},
-	"internal/hook":        {root, "internal/ipc"},
-	"internal/cli/program": {"internal/ipc"},
+	"client":               {root, "internal/ipc", "internal/ipc/client", "internal/osfile"},
+	"internal/mcpserver":   {root, "internal/ipc/client"},
+	"internal/hook":        {root, "internal/ipc/client"},
+	"internal/cli/program": {"internal/ipc/client"},
 
 	// Level 3: people.
 	"internal/cli/measure": {
-		root, "internal/cli", "internal/cli/program", "internal/cli/term", "internal/daemon", "internal/ipc", "internal/osfile",
+		root, "internal/cli", "internal/cli/program", "internal/cli/term", "internal/daemon", "internal/ipc/client", "internal/osfile",
 	},
 	"examples/go": {"client"},
 	"cmd/ckptsidecar": {
 		root, "internal/cli", "internal/cli/measure", "internal/cli/program", "internal/cli/term", "internal/osfile",
-		"internal/daemon", "internal/drift", "internal/foreign", "internal/ipc", "internal/mcpserver", "internal/hook", "client", "packaging",
+		"internal/daemon", "internal/drift", "internal/foreign", "internal/ipc", "internal/ipc/client", "internal/mcpserver", "internal/hook", "client", "packaging",
 	},
 }
 
@@ -185,12 +187,14 @@ func TestRoomsSayWhatTheyMayImport(t *testing.T) {
 // talk to a daemon to testenv, so that none of them reaches the caller's.
 func TestTestsHaveAHomeOfTheirOwn(t *testing.T) {
 	reaching := []string{
-		"os/exec", module + "/client", module + "/internal/ipc", module + "/internal/ipc/endpoint", module + "/internal/daemon",
+		"os/exec", module + "/client", module + "/internal/ipc/client", module + "/internal/ipc/endpoint", module + "/internal/daemon",
 	}
 	exempt := map[string]string{
 		root:             "its tests ask only the go command",
 		"internal/drift": "its tests start only themselves",
 		"e2e":            "its tests work inside machines that they boot",
+
+		"internal/faulttest/mutants": "it runs tests of other packages, which have homes of their own",
 	}
 	needs, has := map[string]string{}, map[string]bool{}
 	err := walkFiles(true, func(path string) error {

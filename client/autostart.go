@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 const (
@@ -26,7 +26,7 @@ type startOnce struct {
 // start starts the user's own daemon where err says that nobody is there, and
 // answers whether one answers now.
 func (c *Client) start(ctx context.Context, err error) bool {
-	var nobody *ipc.DialError
+	var nobody *client.DialError
 	if !errors.As(err, &nobody) || nobody.Stranger() {
 		return false
 	}
@@ -51,7 +51,7 @@ func (c *Client) start(ctx context.Context, err error) bool {
 }
 
 func (c *Client) answers(ctx context.Context) bool {
-	probe := &ipc.Client{Socket: c.Socket}
+	probe := &client.Client{Socket: c.Socket}
 	defer probe.Close()
 	return probe.Ready(ctx) == nil
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // The defaults of a Client.
@@ -40,14 +40,14 @@ type Client struct {
 	Log       *slog.Logger // what the client has to say about itself; nil for slog.Default
 
 	once    sync.Once
-	wire    *ipc.Client
+	wire    *client.Client
 	spool   *spool
 	started startOnce
 }
 
 func (c *Client) init() {
 	c.once.Do(func() {
-		c.wire = &ipc.Client{Socket: c.Socket, Owner: c.Owner, Retry: max(c.deadline(), 0)}
+		c.wire = &client.Client{Socket: c.Socket, Owner: c.Owner, Retry: max(c.deadline(), 0)}
 		c.spool = &spool{dir: c.SpoolDir, most: cmp.Or(c.SpoolSize, DefaultSpoolSize), client: c}
 		c.wire.Outbox = c
 		if c.Autostart {
@@ -72,7 +72,7 @@ func (c *Client) Close() {
 }
 
 // Wire is the client of the whole API, over the same connection.
-func (c *Client) Wire() *ipc.Client {
+func (c *Client) Wire() *client.Client {
 	c.init()
 	return c.wire
 }
@@ -98,7 +98,7 @@ var errDropped = errors.New("dropped: it could neither be sent nor spooled")
 
 // fate sorts the error of a write.
 func fate(err error) (Fate, error) {
-	var kept *ipc.KeptError
+	var kept *client.KeptError
 	switch {
 	case err == nil:
 		return Stored, nil
@@ -112,7 +112,7 @@ func fate(err error) (Fate, error) {
 
 // Write is the client's outbox: it is asked about every write that may be made
 // later.
-func (c *Client) Write(ctx context.Context, r *ipc.Request, send func(context.Context) error) error {
+func (c *Client) Write(ctx context.Context, r *client.Request, send func(context.Context) error) error {
 	if !c.FailOpen {
 		return c.tryToSend(ctx, send)
 	}
@@ -144,10 +144,10 @@ func (c *Client) tryToSend(ctx context.Context, send func(context.Context) error
 var errSilent = errors.New("the daemon did not answer in time")
 
 // keep spools a write, or does what the user chose where that fails.
-func (c *Client) keep(r *ipc.Request, why error) error {
+func (c *Client) keep(r *client.Request, why error) error {
 	err := c.spool.add(r)
 	if err == nil {
-		return &ipc.KeptError{Err: why}
+		return &client.KeptError{Err: why}
 	}
 	err = ckpt.Wrap(ckpt.CodeStorageFull, err, "the daemon is away (%v), and the spool cannot take this: %v", why, err)
 	if !c.DropWhenFull {

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 	"github.com/google/uuid"
 )
@@ -94,7 +94,7 @@ func SpoolDir() (string, error) {
 }
 
 // add puts a write at the end.
-func (s *spool) add(r *ipc.Request) error {
+func (s *spool) add(r *client.Request) error {
 	dir, err := s.folder()
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (s *spool) add(r *ipc.Request) error {
 	return nil
 }
 
-func (s *spool) content(r *ipc.Request) ([]byte, error) {
+func (s *spool) content(r *client.Request) ([]byte, error) {
 	sum := sha256.Sum256(r.Body)
 	head, err := json.Marshal(spooled{Version: spoolVersion, Method: r.Method, Path: r.Path, Query: r.Query, Headers: r.Header, Agent: r.Agent, Run: r.Run,
 		Endpoint: s.endpoint(), CreatedAt: ckpt.At(time.Now()), Size: int64(len(r.Body)), SHA256: hex.EncodeToString(sum[:]), Client: version})
@@ -139,12 +139,12 @@ func (s *spool) endpoint() string {
 	if s.client.Socket != "" {
 		return s.client.Socket
 	}
-	return os.Getenv(ipc.EnvSocket)
+	return os.Getenv(client.EnvSocket)
 }
 
 // idOf is the id of a save or the key of another write, and where that is no
 // id a new one.
-func idOf(r *ipc.Request) string {
+func idOf(r *client.Request) string {
 	last := r.Path[strings.LastIndexByte(r.Path, '/')+1:]
 	for _, candidate := range [...]string{last, r.Header["Idempotency-Key"]} {
 		if ckpt.CheckID(candidate) == nil {

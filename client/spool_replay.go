@@ -11,7 +11,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/google/uuid"
 )
 
@@ -78,7 +78,7 @@ func (s *spool) replayOne(ctx context.Context, dir, name string, chosen func(*sp
 		r.Left++
 		return nil
 	}
-	_, err = s.client.wire.Send(ctx, &ipc.Request{Method: head.Method, Path: head.Path, Query: head.Query, Header: head.Headers, Body: body}, head.CreatedAt)
+	_, err = s.client.wire.Send(ctx, &client.Request{Method: head.Method, Path: head.Path, Query: head.Query, Header: head.Headers, Body: body}, head.CreatedAt)
 	switch {
 	case err == nil:
 		r.Sent++
@@ -89,7 +89,7 @@ func (s *spool) replayOne(ctx context.Context, dir, name string, chosen func(*sp
 		if r.Why == "" {
 			r.Why = ckpt.AsError(err).Message
 		}
-		var nobody *ipc.DialError
+		var nobody *client.DialError
 		if errors.As(err, &nobody) {
 			r.Why = nobody.Error()
 		}
@@ -108,7 +108,7 @@ func (s *spool) putAside(dir, name string, why *ckpt.Error, r *Replayed) error {
 // isOurs says whether a file belongs to the daemon that this client speaks to.
 func (s *spool) isOurs(h *spooled) bool {
 	mine := s.endpoint()
-	return h.Endpoint == mine || (h.Endpoint == "" || mine == "") && slices.Contains(ipc.Usual(), h.Endpoint+mine)
+	return h.Endpoint == mine || (h.Endpoint == "" || mine == "") && slices.Contains(client.Usual(), h.Endpoint+mine)
 }
 
 // A lock keeps two replayers from doing the same work. Nothing is wrong where

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // cache is the folder where what takes long to make is kept between runs.
@@ -186,8 +186,8 @@ func exitCode(err error) int {
 
 // client speaks to the machine's daemon from outside, as root. It tries again
 // for as long as a client of ours would.
-func (m *machine) client() *ipc.Client {
-	c := &ipc.Client{Socket: fmt.Sprintf("/proc/%d/root/run/ckptsidecar/ckptsidecar.sock", m.leader), Retry: 90 * time.Second}
+func (m *machine) client() *client.Client {
+	c := &client.Client{Socket: fmt.Sprintf("/proc/%d/root/run/ckptsidecar/ckptsidecar.sock", m.leader), Retry: 90 * time.Second}
 	m.t.Cleanup(c.Close)
 	return c
 }
@@ -226,7 +226,7 @@ func (m *machine) until(most time.Duration, what string, is func() bool) time.Du
 }
 
 func (m *machine) answers() bool {
-	c := &ipc.Client{Socket: fmt.Sprintf("/proc/%d/root/run/ckptsidecar/ckptsidecar.sock", m.leader)}
+	c := &client.Client{Socket: fmt.Sprintf("/proc/%d/root/run/ckptsidecar/ckptsidecar.sock", m.leader)}
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/measure"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 type restoreCmd struct {
@@ -101,7 +101,7 @@ func (c *restoreCmd) check() (sizes []int64, need int64, err error) {
 }
 
 // prepare saves what is restored later.
-func (c *restoreCmd) prepare(ctx context.Context, client *ipc.Client, size int64) (cells []restoreCell, err error) {
+func (c *restoreCmd) prepare(ctx context.Context, client *client.Client, size int64) (cells []restoreCell, err error) {
 	agent := fmt.Sprintf("bench-%d", size)
 	policy := ckpt.DefaultPolicy()
 	policy.RoutineKeep = 0
@@ -137,7 +137,7 @@ func (c *restoreCmd) prepare(ctx context.Context, client *ipc.Client, size int64
 	return cells, nil
 }
 
-func saveKept(ctx context.Context, client *ipc.Client, agent, run string, state []byte) (kept, error) {
+func saveKept(ctx context.Context, client *client.Client, agent, run string, state []byte) (kept, error) {
 	saved, err := client.Save(ctx, &ckpt.SaveRequest{Agent: agent, Run: run, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: state})
 	if err != nil {
 		return kept{}, err

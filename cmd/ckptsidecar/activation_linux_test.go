@@ -16,7 +16,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // activated starts the daemon as systemd does: with a listening socket as its
@@ -25,7 +25,7 @@ type activated struct {
 	t      *testing.T
 	dir    string
 	socket *os.File
-	client *ipc.Client
+	client *client.Client
 }
 
 func newActivated(t *testing.T) *activated {
@@ -46,7 +46,7 @@ func newActivated(t *testing.T) *activated {
 	}
 	l.Close()
 	t.Cleanup(func() { file.Close() })
-	a := &activated{t: t, dir: dir, socket: file, client: &ipc.Client{Socket: filepath.Join(dir, "s"), Retry: 20 * time.Second}}
+	a := &activated{t: t, dir: dir, socket: file, client: &client.Client{Socket: filepath.Join(dir, "s"), Retry: 20 * time.Second}}
 	t.Cleanup(a.client.Close)
 	return a
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // grammar is the command line. Each command is a file or a part of one.
@@ -101,13 +101,13 @@ type app struct {
 	err    *term.Style // of stderr
 
 	connect    sync.Once
-	connection *ipc.Client
+	connection *client.Client
 }
 
 // client is the one connection of this command. Commands do not try again by
 // themselves: exit code 75 tells a script that it may.
-func (a *app) client() *ipc.Client {
-	a.connect.Do(func() { a.connection = &ipc.Client{Socket: a.cli.Socket, Owner: a.cli.Owner} })
+func (a *app) client() *client.Client {
+	a.connect.Do(func() { a.connection = &client.Client{Socket: a.cli.Socket, Owner: a.cli.Owner} })
 	return a.connection
 }
 

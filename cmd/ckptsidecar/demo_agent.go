@@ -10,7 +10,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // demoAgent is the agent's name.
@@ -60,7 +60,7 @@ func (c *demoAgentCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-func save(ctx context.Context, client *ipc.Client, state work) error {
+func save(ctx context.Context, client *client.Client, state work) error {
 	text, err := json.Marshal(state)
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // evil is what a field may hold to mislead whoever reads it on a terminal: it
@@ -35,7 +35,7 @@ const raw = "\x1b\u009b\u0085\x7f\r\u202e\u2066\u200b\x07"
 type evilWorld struct {
 	folder, db     string
 	daemon, socket string // the daemon's own endpoint, and the proxy's
-	client         *ipc.Client
+	client         *client.Client
 }
 
 func newEvilWorld(t *testing.T) *evilWorld {
@@ -43,7 +43,7 @@ func newEvilWorld(t *testing.T) *evilWorld {
 	folder, err := os.MkdirTemp("", "esc") // short, as a socket's path must be
 	must(t, err)
 	w := &evilWorld{folder: folder, db: filepath.Join(folder, "ckpt.db"), daemon: filepath.Join(folder, "d"), socket: filepath.Join(folder, "p")}
-	w.client = &ipc.Client{Socket: w.daemon}
+	w.client = &client.Client{Socket: w.daemon}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan int)
 	var log bytes.Buffer

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 var (
@@ -31,7 +31,7 @@ type supervised struct {
 	t          *testing.T
 	dir        string
 	env        []string
-	client     *ipc.Client
+	client     *client.Client
 	daemon     *exec.Cmd
 	exec       *exec.Cmd
 	said       syncBuffer
@@ -67,7 +67,7 @@ func newSupervised(t *testing.T) *supervised {
 	s := &supervised{t: t, dir: dir, ended: make(chan error, 1)}
 	socket := filepath.Join(dir, "s")
 	s.env = append(os.Environ(), "HOME="+dir, "TMPDIR="+dir, "CKPTSIDECAR_DB="+filepath.Join(dir, "ckpt.db"), "CKPTSIDECAR_SOCKET="+socket, "GORACE=atexit_sleep_ms=10")
-	s.client = &ipc.Client{Socket: socket, Retry: 20 * time.Second}
+	s.client = &client.Client{Socket: socket, Retry: 20 * time.Second}
 	t.Cleanup(func() {
 		if s.exec != nil && s.exec.ProcessState == nil {
 			_ = s.exec.Process.Kill()

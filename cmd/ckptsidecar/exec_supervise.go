@@ -18,7 +18,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
@@ -32,7 +32,7 @@ const (
 type supervisor struct {
 	a       *app
 	cmd     *execCmd
-	client  *ipc.Client
+	client  *client.Client
 	path    string // of the program
 	folder  string // for the plan, of this user alone
 	signals chan os.Signal

@@ -16,7 +16,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/program"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/foreign"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
@@ -42,7 +42,7 @@ func serveFor(t *testing.T) string {
 		_ = stdin.Close()
 		_ = cmd.Wait()
 	})
-	client := ipc.Client{Socket: socket}
+	client := client.Client{Socket: socket}
 	defer client.Close()
 	for end := time.Now().Add(10 * time.Second); client.Ready(t.Context()) != nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -115,7 +115,7 @@ func actionsOf(t *testing.T, a *app, p *foreign.Plan) (list []func() error) {
 	return append(list, func() error { _, _, err := c.EndRun(t.Context(), ref, p.End); return err })
 }
 
-func checkMoved(t *testing.T, c *ipc.Client, p *foreign.Plan) {
+func checkMoved(t *testing.T, c *client.Client, p *foreign.Plan) {
 	t.Helper()
 	plan, _, err := c.Resume(t.Context(), ckpt.ResumeRequest{Agent: p.Agent, Run: p.Run, DryRun: true})
 	if err != nil {
@@ -137,7 +137,7 @@ func checkMoved(t *testing.T, c *ipc.Client, p *foreign.Plan) {
 func TestARefusedStateLeavesNothingBehind(t *testing.T) {
 	socket := serveFor(t)
 	file := filepath.Join(t.TempDir(), "f.json")
-	c := ipc.Client{Socket: socket}
+	c := client.Client{Socket: socket}
 	defer c.Close()
 	policy := ckpt.DefaultPolicy()
 	policy.Secrets = ckpt.SecretsReject

@@ -16,7 +16,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // What a hook may take of an agent's time and of its memory.
@@ -141,7 +141,7 @@ func (c *hookHandleCmd) handle(ctx context.Context, a *app) ([]byte, error) {
 		ref := a.ref(h.Agent, "", nil) // exec has begun it, and looks after it
 		h.Run, h.Epoch = ref.Run, ref.Epoch
 	}
-	h.Client = &ipc.Client{Socket: a.cli.Socket, Owner: a.cli.Owner}
+	h.Client = &client.Client{Socket: a.cli.Socket, Owner: a.cli.Owner}
 	defer h.Client.Close()
 	return h.Handle(ctx, in)
 }

@@ -2,7 +2,7 @@
 // every command that a person or a script needs to talk to it.
 //
 // This package may import the root, internal/cli and the packages below it,
-// internal/daemon, internal/drift, internal/foreign, internal/hook, internal/ipc,
+// internal/daemon, internal/drift, internal/foreign, internal/hook, internal/ipc, internal/ipc/client,
 // internal/mcpserver, internal/osfile, client and packaging.
 package main
 

@@ -8,7 +8,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/mcpserver"
 )
 
@@ -37,7 +37,7 @@ func (c *mcpCmd) Run(ctx context.Context, a *app) error {
 	if err := checked((ckpt.RunRef{Agent: o.Agent, Run: o.Run}).Check()); err != nil {
 		return err
 	}
-	o.Client = &ipc.Client{Socket: a.cli.Socket, Owner: a.cli.Owner, Retry: mcpPatience}
+	o.Client = &client.Client{Socket: a.cli.Socket, Owner: a.cli.Owner, Retry: mcpPatience}
 	defer o.Client.Close()
 	return mcpserver.New(o).Serve(ctx, closable(a.stdin), unclosed{term.Raw(a.stdout)})
 }

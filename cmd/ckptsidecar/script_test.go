@@ -9,7 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/clitest"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
@@ -43,7 +43,7 @@ func TestStories(t *testing.T) {
 
 // ready waits until the daemon answers.
 func ready(ts *testscript.TestScript, _ bool, _ []string) {
-	client := ipc.Client{Socket: ts.Getenv("CKPTSIDECAR_SOCKET")}
+	client := client.Client{Socket: ts.Getenv("CKPTSIDECAR_SOCKET")}
 	defer client.Close()
 	clitest.Until(ts, "the daemon does not become ready", func() bool { return client.Ready(context.Background()) == nil })
 }

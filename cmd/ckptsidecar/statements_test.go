@@ -11,7 +11,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // statements is an agent: a program of so many statements, each of which has an
@@ -63,7 +63,7 @@ func runStatements() error {
 		return err
 	}
 	p := &statementRun{
-		client: &ipc.Client{Retry: time.Minute}, folder: folder, open: open, pause: pause,
+		client: &client.Client{Retry: time.Minute}, folder: folder, open: open, pause: pause,
 		ref: ckpt.RunRef{Agent: os.Getenv("CKPTSIDECAR_AGENT"), Run: os.Getenv("CKPTSIDECAR_RUN"), Epoch: &epoch},
 	}
 	for n := state.Done + 1; n <= number; n++ {
@@ -97,7 +97,7 @@ type planForAgent struct {
 }
 
 type statementRun struct {
-	client *ipc.Client
+	client *client.Client
 	ref    ckpt.RunRef
 	folder string
 	open   map[string]bool

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
 
 // TestRoutes asks the whole table, with identities given at the seam.
@@ -16,13 +16,13 @@ func TestRoutes(t *testing.T) {
 
 // TestEveryRouteHasARow fails for a call that nobody has thought about.
 func TestEveryRouteHasARow(t *testing.T) {
-	for _, r := range ipc.Routes() {
+	for _, r := range server.Routes() {
 		if !slices.ContainsFunc(table, func(row row) bool { return row.method == r.Method && row.path == r.Path }) {
 			t.Errorf("%s %s has no row in the table: who may call it, and what is each caller answered?", r.Method, r.Path)
 		}
 	}
 	for _, row := range table {
-		if !slices.ContainsFunc(ipc.Routes(), func(r ipc.Route) bool { return row.method == r.Method && row.path == r.Path }) {
+		if !slices.ContainsFunc(server.Routes(), func(r server.Route) bool { return row.method == r.Method && row.path == r.Path }) {
 			t.Errorf("%s %s is no call of the API", row.method, row.path)
 		}
 	}

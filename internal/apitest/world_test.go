@@ -21,8 +21,8 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
@@ -113,15 +113,15 @@ func newWorld(t *testing.T, d door, path string) *world {
 	store, err := db.Open(t.Context(), db.Options{Path: w.path, Retention: retention.Plan, Resume: resume.Make, Secrets: secrets.Scan{}, ReserveBytes: -1, Version: "test"})
 	must(t, err)
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") })
-	server := ipc.NewServer(ipc.Options{Store: store, Runs: store, Graphs: store, Metrics: metrics, Version: "test"})
+	api := server.NewServer(server.Options{Store: store, Runs: store, Graphs: store, Metrics: metrics, Version: "test"})
 	done := make(chan error, 1)
 	ln := d.listener(t)
-	go func() { done <- server.Serve(context.Background(), ln) }()
+	go func() { done <- api.Serve(context.Background(), ln) }()
 	w.read, err = sql.Open("sqlite", "file:"+w.path+"?mode=ro&_pragma=busy_timeout(5000)")
 	must(t, err)
 	t.Cleanup(func() {
 		_ = w.read.Close()
-		_ = server.Shutdown(context.Background())
+		_ = api.Shutdown(context.Background())
 		if err := <-done; err != nil {
 			t.Errorf("Serve: %v", err)
 		}

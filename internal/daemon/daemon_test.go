@@ -18,14 +18,15 @@ import (
 	"go.uber.org/goleak"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
 
 // running is a daemon inside the test.
 type running struct {
 	t      *testing.T
 	config Config
-	client *ipc.Client
+	client *client.Client
 	stop   context.CancelFunc
 	hurry  chan struct{}
 	ended  chan error
@@ -57,7 +58,7 @@ func start(t *testing.T, c Config) *running {
 func startAs(t *testing.T, c Config, as func(*Daemon)) *running {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	r := &running{t: t, config: c, client: &ipc.Client{Socket: c.Socket}, stop: stop, hurry: make(chan struct{}), ended: make(chan error, 1), log: &lockedBuffer{}}
+	r := &running{t: t, config: c, client: &client.Client{Socket: c.Socket}, stop: stop, hurry: make(chan struct{}), ended: make(chan error, 1), log: &lockedBuffer{}}
 	d := &Daemon{Config: c, Version: "test", Hurry: r.hurry, Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	as(d)
 	go func() { r.ended <- d.Run(ctx) }()
@@ -266,8 +267,8 @@ func TestStatusIsComplete(t *testing.T) {
 }
 
 func TestMetricsWithoutADatabaseStillTell(t *testing.T) {
-	m := newMetrics(func(context.Context) (*ckpt.Status, error) { return nil, errors.New("locked") }, func() ipc.Stats { return ipc.Stats{Connections: 7} }, nil)
-	m.observe(ipc.Observation{Status: 404, Code: ckpt.CodeNotFound})
+	m := newMetrics(func(context.Context) (*ckpt.Status, error) { return nil, errors.New("locked") }, func() server.Stats { return server.Stats{Connections: 7} }, nil)
+	m.observe(server.Observation{Status: 404, Code: ckpt.CodeNotFound})
 	w := httptest.NewRecorder()
 	m.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, want := range []string{"ckptsidecar_connections 7", `ckptsidecar_requests_total{code="not_found",route="none"} 1`} {

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
 
 // metrics are what /metrics answers. No label names an agent, an owner or
@@ -18,7 +18,7 @@ import (
 // codes, kinds and states.
 type metrics struct {
 	status   func(context.Context) (*ckpt.Status, error)
-	stats    func() ipc.Stats
+	stats    func() server.Stats
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
 	took     *prometheus.HistogramVec
@@ -31,7 +31,7 @@ const scrapeTime = 5 * time.Second
 
 // rules are those that come with the program; others have names that users or
 // agents made up.
-func newMetrics(status func(context.Context) (*ckpt.Status, error), stats func() ipc.Stats, rules []ckpt.DriftRule) *metrics {
+func newMetrics(status func(context.Context) (*ckpt.Status, error), stats func() server.Stats, rules []ckpt.DriftRule) *metrics {
 	m := &metrics{status: status, stats: stats, registry: prometheus.NewRegistry(), rules: map[string]bool{ckpt.RuleSecret: true}}
 	for i := range rules {
 		m.rules[rules[i].Rule] = true
@@ -58,7 +58,7 @@ func (m *metrics) handler() http.Handler {
 
 // observe counts one request. What reached no route counts as "none", because
 // what a client made up must not become a label.
-func (m *metrics) observe(o ipc.Observation) {
+func (m *metrics) observe(o server.Observation) {
 	route, code := o.Route, string(o.Code)
 	if route == "" {
 		route = "none"

@@ -14,8 +14,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 	"github.com/ckptsidecar/ckptsidecar/internal/monitor"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
@@ -37,7 +37,7 @@ type service struct {
 	monitor   *monitor.Monitor
 	backups   *backups
 	listener  net.Listener
-	server    *ipc.Server
+	server    *server.Server
 
 	serving chan error // how serving ended
 	upkeep  chan error // how the store's maintenance ended

@@ -5,21 +5,21 @@ import (
 	"os"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
 
 // newServer puts the API over the store.
-func (s *service) newServer() *ipc.Server {
+func (s *service) newServer() *server.Server {
 	c := &s.daemon.Config
 	served := &served{Store: s.store, service: s, started: ckpt.At(s.daemon.Now())}
-	var server *ipc.Server
+	var api *server.Server
 	policy := ckpt.DefaultPolicy()
 	m := newMetrics(
 		func(ctx context.Context) (*ckpt.Status, error) {
 			return served.Status(ctx, ckpt.Scope{Caller: ckpt.Caller{Owner: "daemon", Admin: true}})
 		},
-		func() ipc.Stats { return server.Stats() }, s.drift.Rules(&policy))
-	server = ipc.NewServer(ipc.Options{
+		func() server.Stats { return api.Stats() }, s.drift.Rules(&policy))
+	api = server.NewServer(server.Options{
 		Store:   served,
 		Runs:    s.store,
 		Graphs:  s.store,
@@ -27,20 +27,20 @@ func (s *service) newServer() *ipc.Server {
 		Metrics: m.handler(),
 		Version: s.daemon.Version,
 		Observe: m.observe,
-		Limits: ipc.Limits{
+		Limits: server.Limits{
 			MaxBody:              int64(c.MaxBody),
 			Connections:          c.Connections,
 			OwnerConnections:     c.OwnerConnections,
 			OwnerWritesPerSecond: c.OwnerWritesPerSecond,
 		},
 	})
-	return server
+	return api
 }
 
 // served is the store as the API sees it: its status also has what only the
 // daemon knows.
 type served struct {
-	ipc.Store
+	server.Store
 	service *service
 	started ckpt.Time
 }

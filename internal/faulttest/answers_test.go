@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // answersVariable makes the test program play an agent that runs generated
@@ -44,7 +44,7 @@ func playAnswers(setting string) error {
 	if err := json.Unmarshal([]byte(setting), &s); err != nil {
 		return err
 	}
-	c := &ipc.Client{Socket: s.Socket}
+	c := &client.Client{Socket: s.Socket}
 	plan, _, err := c.Resume(context.Background(), ckpt.ResumeRequest{Agent: "coder", PID: os.Getpid()})
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func playAnswers(setting string) error {
 	return err
 }
 
-func runAnswer(c *ipc.Client, epoch int64, m memory, executed int64, effects string, crash bool) error {
+func runAnswer(c *client.Client, epoch int64, m memory, executed int64, effects string, crash bool) error {
 	source := answers[m.Answer]
 	for n := 1; executed < int64(len(source)); n++ {
 		statement, _, _ := strings.Cut(source[executed:], "\n")

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // Stored is one checkpoint as the daemon gives it back.
@@ -27,7 +27,7 @@ type Stored struct {
 
 // Check reads everything back that the agents have and fails the test for each
 // broken invariant of I1 to I4. The agents must have kept all.
-func (h *History) Check(t *testing.T, connect func() *ipc.Client, agents ...string) {
+func (h *History) Check(t *testing.T, connect func() *client.Client, agents ...string) {
 	t.Helper()
 	began := time.Now()
 	found, err := readBack(connect, agents)
@@ -47,7 +47,7 @@ func (h *History) Check(t *testing.T, connect func() *ipc.Client, agents ...stri
 }
 
 // readBack reads the agents side by side.
-func readBack(connect func() *ipc.Client, agents []string) ([]Stored, error) {
+func readBack(connect func() *client.Client, agents []string) ([]Stored, error) {
 	var wait sync.WaitGroup
 	lists, errs := make([][]Stored, len(agents)), make([]error, len(agents))
 	for i, agent := range agents {
@@ -63,7 +63,7 @@ func readBack(connect func() *ipc.Client, agents []string) ([]Stored, error) {
 	return slices.Concat(lists...), nil
 }
 
-func readAgent(c *ipc.Client, agent string) ([]Stored, error) {
+func readAgent(c *client.Client, agent string) ([]Stored, error) {
 	list, err := listAll(c, ckpt.CheckpointFilter{Agent: agent})
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
 		return nil, nil // nothing of it was ever saved, which the history judges

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 func init() {
@@ -137,7 +137,7 @@ func littleMemory(t *testing.T) {
 
 // large sends states that are many times the memory of the daemon.
 func large(d *Daemon) {
-	c := &ipc.Client{Socket: d.Socket}
+	c := &client.Client{Socket: d.Socket}
 	defer c.Close()
 	_, _ = c.Save(context.Background(), &ckpt.SaveRequest{Agent: "large", Kind: ckpt.KindRoutine, ContentType: "application/octet-stream", State: noise(1, 60<<20)})
 }
@@ -192,7 +192,7 @@ func crowd(t *testing.T, idle, slow, saves int) {
 }
 
 // quantiles are p50 and p99 of saves, one after the other.
-func quantiles(t *testing.T, c *ipc.Client, saves int) [2]time.Duration {
+func quantiles(t *testing.T, c *client.Client, saves int) [2]time.Duration {
 	t.Helper()
 	times := make([]time.Duration, saves)
 	for i := range times {

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // startTime is how long a daemon may take until it answers, on a machine that
@@ -143,7 +143,7 @@ func (d *Daemon) start() (time.Duration, error) {
 }
 
 func (d *Daemon) waitReady(began time.Time, end <-chan struct{}) error {
-	c := &ipc.Client{Socket: d.Socket}
+	c := &client.Client{Socket: d.Socket}
 	defer c.Close()
 	most := startTime + d.checkTime()
 	for {
@@ -241,8 +241,8 @@ func (d *Daemon) PID() int {
 func (d *Daemon) Log() string { return d.log.String() }
 
 // Client is a client of its own connection. It does not retry.
-func (d *Daemon) Client() *ipc.Client {
-	c := &ipc.Client{Socket: d.Socket}
+func (d *Daemon) Client() *client.Client {
+	c := &client.Client{Socket: d.Socket}
 	d.t.Cleanup(c.Close)
 	return c
 }

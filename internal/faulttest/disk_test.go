@@ -15,7 +15,7 @@ import (
 	"unsafe"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 func init() {
@@ -245,7 +245,7 @@ func (b *ballast) grow(most int64) {
 }
 
 // saveUntilFull saves until that is refused, and checks how.
-func saveUntilFull(t *testing.T, h *History, c *ipc.Client) (saves []*ckpt.Saved) {
+func saveUntilFull(t *testing.T, h *History, c *client.Client) (saves []*ckpt.Saved) {
 	t.Helper()
 	for n := 0; ; n++ {
 		r := newSave(t, "agent-0")

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // beatsVariable makes the test program play an agent that saves once and then
@@ -27,7 +27,7 @@ func playBeats(setting string) error {
 	if err := json.Unmarshal([]byte(setting), &s); err != nil {
 		return err
 	}
-	c, ctx := &ipc.Client{Socket: s.Socket}, context.Background()
+	c, ctx := &client.Client{Socket: s.Socket}, context.Background()
 	limit := ckpt.Duration(silence)
 	run, _, err := c.StartRun(ctx, ckpt.RunRequest{Agent: s.Agent, PID: os.Getpid(), HeartbeatTimeout: &limit})
 	if err != nil {
@@ -73,7 +73,7 @@ func TestFrozenAgent(t *testing.T) {
 	}
 }
 
-func checkFrozen(t *testing.T, c *ipc.Client, agent string) {
+func checkFrozen(t *testing.T, c *client.Client, agent string) {
 	t.Helper()
 	prompts, err := c.Prompts(t.Context(), ckpt.PromptFilter{Open: true})
 	if err != nil {
@@ -122,7 +122,7 @@ func beatingAgent(t *testing.T, d *Daemon, agent string) *os.Process {
 }
 
 // waitStatus waits until a run stands so, at most so long.
-func waitStatus(t *testing.T, c *ipc.Client, agent string, want ckpt.RunStatus, most time.Duration) {
+func waitStatus(t *testing.T, c *client.Client, agent string, want ckpt.RunStatus, most time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(most); ; time.Sleep(20 * time.Millisecond) {
 		run, err := c.Run(t.Context(), ckpt.RunRef{Agent: agent})

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
 
@@ -112,7 +112,7 @@ func outcome(err error) ckpt.Outcome {
 }
 
 // Save sends a save once and records both ends of it.
-func (h *History) Save(ctx context.Context, c *ipc.Client, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
+func (h *History) Save(ctx context.Context, c *client.Client, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
 	h.Send(r)
 	saved, err := c.Save(ctx, r)
 	h.Answer(r, saved, err)
@@ -121,7 +121,7 @@ func (h *History) Save(ctx context.Context, c *ipc.Client, r *ckpt.SaveRequest) 
 
 // SaveUntilAnswered sends the same save again for as long as its outcome may
 // change, as our clients do, until the context ends.
-func (h *History) SaveUntilAnswered(ctx context.Context, c *ipc.Client, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
+func (h *History) SaveUntilAnswered(ctx context.Context, c *client.Client, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
 	for {
 		saved, err := h.Save(ctx, c, r)
 		if err == nil || ctx.Err() != nil || !passes(err) {

@@ -17,7 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // load is a number of clients that save for as long as they may. The first half
@@ -93,7 +93,7 @@ func (l *load) finish() {
 	}
 }
 
-func (l *load) work(ctx context.Context, c *ipc.Client, client int, random *rand.Rand) error {
+func (l *load) work(ctx context.Context, c *client.Client, client int, random *rand.Rand) error {
 	var said conversation
 	for n := 0; ctx.Err() == nil; n++ {
 		id, err := uuid.NewV7()
@@ -114,7 +114,7 @@ func (l *load) work(ctx context.Context, c *ipc.Client, client int, random *rand
 }
 
 // save gets an answer, or gives up after a time that no daemon may need: a lock of a minute is waited for.
-func (l *load) save(c *ipc.Client, r *ckpt.SaveRequest, crashing bool) error {
+func (l *load) save(c *client.Client, r *ckpt.SaveRequest, crashing bool) error {
 	ctx, cancel := context.WithTimeout(l.answers, 2*time.Minute)
 	defer cancel()
 	var err error

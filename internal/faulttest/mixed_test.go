@@ -17,7 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // mixed are clients that use all that there is, each with a model of its own of
@@ -39,8 +39,8 @@ type mixed struct {
 
 // mixer is one of those clients.
 type mixer interface {
-	play(ctx context.Context, m *mixed, c *ipc.Client, random *rand.Rand) error // one act
-	check(m *mixed, c *ipc.Client) error                                        // what is there at the end
+	play(ctx context.Context, m *mixed, c *client.Client, random *rand.Rand) error // one act
+	check(m *mixed, c *client.Client) error                                        // what is there at the end
 }
 
 // startMixed starts so many sets of clients, one of each sort.
@@ -73,7 +73,7 @@ func startMixed(t *testing.T, d *Daemon, sets int, pause time.Duration) *mixed {
 }
 
 // unwatched is the policy as shipped, but for detectors.
-func unwatched(t *testing.T, c *ipc.Client, agents ...string) {
+func unwatched(t *testing.T, c *client.Client, agents ...string) {
 	t.Helper()
 	p := ckpt.DefaultPolicy()
 	p.Sensitivity = ckpt.SensitivityOff
@@ -131,7 +131,7 @@ type keeper struct {
 	lately   []string // ids
 }
 
-func (k *keeper) play(_ context.Context, m *mixed, c *ipc.Client, random *rand.Rand) error {
+func (k *keeper) play(_ context.Context, m *mixed, c *client.Client, random *rand.Rand) error {
 	r := &ckpt.SaveRequest{ID: newKey(), Agent: k.agent, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON,
 		State: someState(random, k.agent+fmt.Sprint(len(k.routine)), 12<<10)}
 	if random.IntN(40) == 0 {
@@ -160,7 +160,7 @@ func (k *keeper) play(_ context.Context, m *mixed, c *ipc.Client, random *rand.R
 	return nil
 }
 
-func (k *keeper) look(m *mixed, c *ipc.Client, id string) error {
+func (k *keeper) look(m *mixed, c *client.Client, id string) error {
 	err := until(func(ctx context.Context) error { _, err := c.State(ctx, id); return err })
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
 		m.problem("I6: %s of %s is among the newest %d and is gone", id, k.agent, m.keep)
@@ -169,7 +169,7 @@ func (k *keeper) look(m *mixed, c *ipc.Client, id string) error {
 	return err
 }
 
-func (k *keeper) check(m *mixed, c *ipc.Client) error {
+func (k *keeper) check(m *mixed, c *client.Client) error {
 	list, err := listAll(c, ckpt.CheckpointFilter{Agent: k.agent})
 	if err != nil {
 		return err
@@ -200,7 +200,7 @@ type logger struct {
 	sent  []string
 }
 
-func (l *logger) play(_ context.Context, _ *mixed, c *ipc.Client, random *rand.Rand) error {
+func (l *logger) play(_ context.Context, _ *mixed, c *client.Client, random *rand.Rand) error {
 	var batch []ckpt.NewEvent
 	for range 1 + random.IntN(3) {
 		token := fmt.Sprintf("%d-%x", len(l.sent)+len(batch), random.Uint64())
@@ -217,7 +217,7 @@ func (l *logger) play(_ context.Context, _ *mixed, c *ipc.Client, random *rand.R
 	return err
 }
 
-func (l *logger) check(m *mixed, c *ipc.Client) error {
+func (l *logger) check(m *mixed, c *client.Client) error {
 	var found []string
 	for after := int64(0); ; {
 		page, err := c.Events(context.Background(), ckpt.RunRef{Agent: l.agent}, after, ckpt.MaxLimit)
@@ -256,7 +256,7 @@ type stepper struct {
 	ops   map[string]ckpt.OperationStatus
 }
 
-func (s *stepper) play(_ context.Context, m *mixed, c *ipc.Client, random *rand.Rand) error {
+func (s *stepper) play(_ context.Context, m *mixed, c *client.Client, random *rand.Rand) error {
 	if s.steps == nil {
 		s.steps, s.ops = map[string]string{}, map[string]ckpt.OperationStatus{}
 	}
@@ -289,7 +289,7 @@ func sameJSON(a, b string) bool {
 	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && fmt.Sprint(x) == fmt.Sprint(y)
 }
 
-func (s *stepper) operate(c *ipc.Client, random *rand.Rand) error {
+func (s *stepper) operate(c *client.Client, random *rand.Rand) error {
 	key, ref := fmt.Sprintf("op-%d", len(s.ops)), ckpt.RunRef{Agent: s.agent}
 	begin := ckpt.OperationRequest{Key: key, Name: "push", State: someState(random, key, 6<<10), IdempotencyKey: newKey()}
 	if err := until(func(ctx context.Context) error { _, _, err := c.BeginOperation(ctx, ref, begin); return err }); err != nil {
@@ -303,7 +303,7 @@ func (s *stepper) operate(c *ipc.Client, random *rand.Rand) error {
 	return until(func(ctx context.Context) error { _, _, err := c.EndOperation(ctx, ref, end); return err })
 }
 
-func (s *stepper) check(m *mixed, c *ipc.Client) error {
+func (s *stepper) check(m *mixed, c *client.Client) error {
 	ref, found := ckpt.RunRef{Agent: s.agent}, 0
 	for f := (ckpt.ListFilter{Limit: ckpt.MaxLimit}); ; {
 		page, err := c.Steps(context.Background(), ref, f)
@@ -338,7 +338,7 @@ type fencer struct {
 	epochs int64
 }
 
-func (f *fencer) play(_ context.Context, m *mixed, c *ipc.Client, random *rand.Rand) error {
+func (f *fencer) play(_ context.Context, m *mixed, c *client.Client, random *rand.Rand) error {
 	before, err := f.resume(c)
 	if err != nil {
 		return err
@@ -360,7 +360,7 @@ func (f *fencer) play(_ context.Context, m *mixed, c *ipc.Client, random *rand.R
 	return f.save(c, now, random)
 }
 
-func (f *fencer) resume(c *ipc.Client) (epoch int64, err error) {
+func (f *fencer) resume(c *client.Client) (epoch int64, err error) {
 	r := ckpt.ResumeRequest{Agent: f.agent, Force: true, Reason: "taken over", IdempotencyKey: newKey()}
 	err = until(func(ctx context.Context) error {
 		plan, _, err := c.Resume(ctx, r)
@@ -372,10 +372,10 @@ func (f *fencer) resume(c *ipc.Client) (epoch int64, err error) {
 	return epoch, err
 }
 
-func (f *fencer) save(c *ipc.Client, epoch int64, random *rand.Rand) error {
+func (f *fencer) save(c *client.Client, epoch int64, random *rand.Rand) error {
 	r := &ckpt.SaveRequest{ID: newKey(), Agent: f.agent, Kind: ckpt.KindRoutine, Epoch: &epoch, ContentType: ckpt.ContentTypeJSON,
 		State: someState(random, strings.Repeat("f", random.IntN(9)), 2<<10)}
 	return until(func(ctx context.Context) error { _, err := c.Save(ctx, r); return err })
 }
 
-func (f *fencer) check(*mixed, *ipc.Client) error { return nil }
+func (f *fencer) check(*mixed, *client.Client) error { return nil }

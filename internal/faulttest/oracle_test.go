@@ -17,7 +17,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // Verify is the program's own judgement of the database (I5).
@@ -109,7 +109,7 @@ func inode(t *testing.T, path string) uint64 {
 }
 
 // keepAll is a policy under which an oracle can count.
-func keepAll(t *testing.T, c *ipc.Client, agents ...string) {
+func keepAll(t *testing.T, c *client.Client, agents ...string) {
 	t.Helper()
 	p := ckpt.DefaultPolicy()
 	p.RoutineKeep = 0
@@ -121,7 +121,7 @@ func keepAll(t *testing.T, c *ipc.Client, agents ...string) {
 }
 
 // listAll reads every checkpoint of an agent without its state.
-func listAll(c *ipc.Client, f ckpt.CheckpointFilter) ([]ckpt.Checkpoint, error) {
+func listAll(c *client.Client, f ckpt.CheckpointFilter) ([]ckpt.Checkpoint, error) {
 	var list []ckpt.Checkpoint
 	f.Limit = ckpt.MaxLimit
 	for {

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // tracesFile lies beside the repository: its runs are not ours to copy.
@@ -99,7 +99,7 @@ func readTraces(t *testing.T) []trace {
 
 // player plays runs and counts what it did.
 type player struct {
-	client                 func() *ipc.Client
+	client                 func() *client.Client
 	saves, bytes, restores atomic.Int64
 
 	mu   sync.Mutex
@@ -113,7 +113,7 @@ type played struct {
 }
 
 // play replays one run and restores it, in the middle and at the end.
-func (p *player) play(c *ipc.Client, agent string, tr trace) error {
+func (p *player) play(c *client.Client, agent string, tr trace) error {
 	ctx := context.Background()
 	done := played{agent: agent, run: tr.ID}
 	state := []byte("[")
@@ -145,7 +145,7 @@ func (p *player) play(c *ipc.Client, agent string, tr trace) error {
 }
 
 // compare restores what was sent last.
-func (p *player) compare(c *ipc.Client, agent, run string, saved *ckpt.Saved, sent []byte) error {
+func (p *player) compare(c *client.Client, agent, run string, saved *ckpt.Saved, sent []byte) error {
 	ck, _, err := c.Restore(context.Background(), ckpt.RestoreRequest{Agent: agent, Run: run, Reason: "the agent starts again"})
 	if err != nil {
 		return fmt.Errorf("restore of run %s: %w", run, err)
@@ -158,7 +158,7 @@ func (p *player) compare(c *ipc.Client, agent, run string, saved *ckpt.Saved, se
 }
 
 // checkKept holds what is left of each run against the default policy.
-func (p *player) checkKept(t *testing.T, c *ipc.Client) {
+func (p *player) checkKept(t *testing.T, c *client.Client) {
 	t.Helper()
 	kept := 0
 	for _, run := range p.runs {

@@ -7,7 +7,7 @@ import "testing"
 // The rows of the matrix that are tests already: of this room, or of the room
 // whose inside they need.
 func init() {
-	addRow("F12", "quota", false, elsewhere(map[string]string{"db": "TestOwnersQuota|TestQuotaHoldsForImports|TestDatabaseQuota|TestTrimOfTheDatabase|TestFloodDelaysOthersByOne", "ipc": "TestAnOwnersFloodHarmsHimAlone|TestEveryWriteKeepsToTheRate|TestConnections.*"}, 5))
+	addRow("F12", "quota", false, elsewhere(map[string]string{"db": "TestOwnersQuota|TestQuotaHoldsForImports|TestDatabaseQuota|TestTrimOfTheDatabase|TestFloodDelaysOthersByOne", "ipc/server": "TestAnOwnersFloodHarmsHimAlone|TestEveryWriteKeepsToTheRate|TestConnections.*"}, 5))
 	addRow("F21", "two daemons", true, several(map[string]func(*testing.T){"second daemon": TestSecondDaemon, "squatted socket": TestSquattedSocket}))
 	addRow("F24", "the clock: jumps, 2038", false, elsewhere(map[string]string{"retention": "TestGuard.*|TestOnceGuarded|TestOnceJump.*", "db": "TestNothingGoesByAgeForTenMinutes|TestRecovery.*", "monitor": "TestTimeoutsWhileTheClockJumps"}, 5))
 	addRow("F25", "retention racing save, restore, crash", false, elsewhere(map[string]string{"db": "TestModel|TestModelKilled", "retention": "TestPlanEqualsTheOracle|TestWorkerRaces"}, 5))

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // TestSlowClients is F27 in small: connections that do nothing, and clients
@@ -74,7 +74,7 @@ func drip(ctx context.Context, conn net.Conn) {
 }
 
 // median is the time of the middle one of some saves, one after the other.
-func median(t *testing.T, c *ipc.Client, saves int) time.Duration {
+func median(t *testing.T, c *client.Client, saves int) time.Duration {
 	t.Helper()
 	times := make([]time.Duration, saves)
 	for i := range times {

@@ -15,7 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // Two users who exist nowhere else, and the group of the socket.
@@ -205,7 +205,7 @@ func (n *neighbours) root(t *testing.T, d *Daemon) {
 		if got, err := c.Checkpoint(ctx, ck.ID, true); err != nil || got.Owner != ck.Owner || !bytes.Contains(got.State, []byte("canary")) {
 			t.Errorf("by id: %+v, %v", got, err)
 		}
-		of := &ipc.Client{Socket: d.Socket, Owner: ck.Owner}
+		of := &client.Client{Socket: d.Socket, Owner: ck.Owner}
 		page, err := of.Checkpoints(ctx, ckpt.CheckpointFilter{Agent: "assistant"})
 		of.Close()
 		if err != nil || len(page.Checkpoints) == 0 || page.Checkpoints[0].ID != ck.ID {

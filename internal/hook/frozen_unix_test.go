@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // A daemon that takes connections and never answers is worse than none. The
 // limit here is only that of the test.
 func TestAFrozenDaemonStopsNobody(t *testing.T) {
 	socket := newDaemon(t)
-	c := &ipc.Client{Socket: socket}
+	c := &client.Client{Socket: socket}
 	defer c.Close()
 	status, err := c.Status(t.Context())
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // Handler handles what hooks are told.
 type Handler struct {
-	Client    *ipc.Client
+	Client    *client.Client
 	Product   Product // "" to find out
 	Agent     string  // "" for the project's
 	Project   Project

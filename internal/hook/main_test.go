@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
@@ -55,7 +55,7 @@ func newDaemon(t testing.TB) (socket string) {
 		_ = cmd.Wait()
 		_ = os.RemoveAll(dir)
 	})
-	c := &ipc.Client{Socket: socket}
+	c := &client.Client{Socket: socket}
 	defer c.Close()
 	for until := time.Now().Add(time.Minute); c.Ready(t.Context()) != nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(until) {
@@ -68,7 +68,7 @@ func newDaemon(t testing.TB) (socket string) {
 // newHandler is a handler over a daemon of its own.
 func newHandler(t testing.TB) *hook.Handler {
 	t.Helper()
-	c := &ipc.Client{Socket: newDaemon(t)}
+	c := &client.Client{Socket: newDaemon(t)}
 	t.Cleanup(c.Close)
 	return &hook.Handler{Client: c, Agent: "shop", Project: hook.ProjectOf("/home/kim/shop"), PID: os.Getpid(), Risky: hook.NewRisky(nil, nil, false), SaveEvery: 20}
 }

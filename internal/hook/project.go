@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // Project is the folder that a coding agent works for, and the names of the
@@ -85,7 +85,7 @@ func agentNameOf(folder string) string {
 // Choose answers the agent under which a project is recorded. Earlier versions
 // named agents by the folder alone. Such an agent is kept if nothing was recorded
 // under the new name, and if what is known of its sessions is of this folder.
-func (p Project) Choose(ctx context.Context, client *ipc.Client) (string, error) {
+func (p Project) Choose(ctx context.Context, client *client.Client) (string, error) {
 	former, err := client.Runs(ctx, ckpt.RunFilter{Agent: p.Former, Limit: recent})
 	if err != nil {
 		return p.Agent, ignore(err, ckpt.CodeNotFound)
@@ -121,7 +121,7 @@ const (
 
 // has says whether a run was a session in this project. Runs of earlier versions
 // have no label for that, but their checkpoints name the folder.
-func (p Project) has(ctx context.Context, client *ipc.Client, r *ckpt.Run) (origin, error) {
+func (p Project) has(ctx context.Context, client *client.Client, r *ckpt.Run) (origin, error) {
 	if r.Labels["product"] == "" {
 		return unknown, nil // no session of a coding agent
 	}

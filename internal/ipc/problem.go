@@ -11,8 +11,8 @@ import (
 
 // kinds is the one table of codes: the HTTP status of each, and its title for
 // people.
-var kinds = map[ckpt.Code]struct {
-	status int
+var Kinds = map[ckpt.Code]struct {
+	Status int
 	title  string
 }{
 	ckpt.CodeInvalid:             {http.StatusBadRequest, "The request is wrong"},
@@ -32,7 +32,7 @@ var kinds = map[ckpt.Code]struct {
 }
 
 const (
-	problemType   = "application/problem+json"
+	ProblemType   = "application/problem+json"
 	problemPrefix = "urn:ckptsidecar:problem:"
 )
 
@@ -53,14 +53,14 @@ type Problem struct {
 // NewProblem is how err is told to a caller. Causes stay behind.
 func NewProblem(err error) *Problem {
 	e := ckpt.AsError(err)
-	kind, known := kinds[e.Code]
+	kind, known := Kinds[e.Code]
 	if !known {
-		kind = kinds[ckpt.CodeInternal]
+		kind = Kinds[ckpt.CodeInternal]
 	}
 	return &Problem{
 		Type:       problemPrefix + string(e.Code),
 		Title:      kind.title,
-		Status:     kind.status,
+		Status:     kind.Status,
 		Detail:     e.Message,
 		Code:       e.Code,
 		Retryable:  e.Retryable(),
@@ -84,24 +84,9 @@ func (p *Problem) Err() *ckpt.Error {
 	return &ckpt.Error{Code: p.Code, Message: p.Detail, Outcome: p.Outcome, RetryAfter: p.RetryAfter}
 }
 
-func (p *Problem) write(w http.ResponseWriter) {
-	body, err := json.Marshal(p)
-	if err != nil { // a Problem is made of strings; kept for the compiler's peace
-		body = nil
-	}
-	h := w.Header()
-	h.Set("Content-Type", problemType)
-	h.Set("Content-Length", strconv.Itoa(len(body)+1))
-	if p.RetryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(int(p.RetryAfter/time.Second)))
-	}
-	w.WriteHeader(p.Status)
-	_, _ = w.Write(append(body, '\n')) // to a client that has gone, nobody can be told
-}
-
 // readProblem is the error of a reply. A reply that is no problem of ours
 // comes from net/http itself, or from something else that answers there.
-func readProblem(status int, h http.Header, body []byte, write bool) *ckpt.Error {
+func ReadProblem(status int, h http.Header, body []byte, write bool) *ckpt.Error {
 	var p Problem
 	if err := json.Unmarshal(body, &p); err != nil || p.Code == "" {
 		return foreignProblem(status, write)

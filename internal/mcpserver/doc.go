@@ -12,5 +12,5 @@
 // # What this room may import
 //
 // The standard library and the Go SDK of the protocol, which no other room may
-// name; the root package and internal/ipc of ours.
+// name; the root package and internal/ipc/client of ours.
 package mcpserver

@@ -13,7 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
@@ -81,8 +81,8 @@ func (d *daemon) stop() {
 	}
 }
 
-func (d *daemon) client() *ipc.Client {
-	c := &ipc.Client{Socket: d.socket}
+func (d *daemon) client() *client.Client {
+	c := &client.Client{Socket: d.socket}
 	d.t.Cleanup(c.Close)
 	return c
 }

@@ -10,21 +10,21 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // Options say whose server it is.
 type Options struct {
-	Client  *ipc.Client // the connection to the daemon
-	Agent   string      // whose checkpoints the tools are about
-	Run     string      // the run where a tool names none; "" means main
-	PID     int         // the process that owns the runs; 0 means this one
+	Client  *client.Client // the connection to the daemon
+	Agent   string         // whose checkpoints the tools are about
+	Run     string         // the run where a tool names none; "" means main
+	PID     int            // the process that owns the runs; 0 means this one
 	Version string
 }
 
 // Server is one server, for one host.
 type Server struct {
-	client *ipc.Client
+	client *client.Client
 	agent  string
 	run    string
 	pid    int

@@ -10,7 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // tool is one tool: what it takes and gives are structs.
@@ -85,7 +85,7 @@ func sentence(err error) string {
 
 // gone says that nobody answers.
 func gone(err error) bool {
-	var nobody *ipc.DialError
+	var nobody *client.DialError
 	return errors.As(err, &nobody)
 }
 

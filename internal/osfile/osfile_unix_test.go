@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
+	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
 // stranger is the uid of a user other than root.
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv("OSFILE_TEST_FOLDER"); dir != "" {
 		os.Exit(playOwner(dir))
 	}
-	os.Exit(m.Run())
+	testenv.Main(m)
 }
 
 // playOwner prints whose the files are that it makes: during, after, and at last for good with the owner's rights.

@@ -3,7 +3,7 @@
 // without the libraries of all the others.
 //
 // This package may import internal/load, and of the product the root package and
-// internal/ipc.
+// internal/ipc/client.
 package ours
 
 import (
@@ -13,7 +13,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/bench/internal/load"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // store is the product over its socket, with its own client and its defaults.
@@ -26,7 +26,7 @@ type store struct {
 
 // Open asks the daemon at a socket whether it is there.
 func Open(ctx context.Context, socket string) (load.Store, error) {
-	c := ipc.Client{Socket: socket}
+	c := client.Client{Socket: socket}
 	defer c.Close()
 	v, err := c.Version(ctx)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *store) Close() error { return nil }
 
 // Client saves as an agent of its own, over a connection of its own.
 func (s *store) Client(ctx context.Context, id load.Client, body func(load.Save) error) error {
-	c := ipc.Client{Socket: s.socket}
+	c := client.Client{Socket: s.socket}
 	defer c.Close()
 	if err := s.keepAll(ctx, &c, id); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (s *store) Client(ctx context.Context, id load.Client, body func(load.Save)
 	})
 }
 
-func (s *store) keepAll(ctx context.Context, c *ipc.Client, id load.Client) error {
+func (s *store) keepAll(ctx context.Context, c *client.Client, id load.Client) error {
 	if _, done := s.kept.LoadOrStore(id.Name, true); done || !id.History {
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/program"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // Task does something once and says how long that took. Preparations, such as
@@ -86,11 +86,11 @@ func (l Load) repeat(ctx context.Context, t Task, until time.Time) (took []float
 type Daemon struct {
 	*program.Daemon
 	mu      sync.Mutex
-	clients []*ipc.Client
+	clients []*client.Client
 }
 
 // ClientOf is the connection of client n.
-func (d *Daemon) ClientOf(n int) *ipc.Client {
+func (d *Daemon) ClientOf(n int) *client.Client {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for len(d.clients) <= n {

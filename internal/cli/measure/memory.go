@@ -10,7 +10,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // memoryReport is the memory of the daemon's process that is really there
@@ -171,6 +171,6 @@ func (m *memoryReport) text(a *Env) {
 }
 
 // SaveMain saves a state to the main run of the one agent.
-func SaveMain(ctx context.Context, client *ipc.Client, state []byte) (*ckpt.Saved, error) {
+func SaveMain(ctx context.Context, client *client.Client, state []byte) (*ckpt.Saved, error) {
 	return client.Save(ctx, &ckpt.SaveRequest{Agent: Agent, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: state})
 }

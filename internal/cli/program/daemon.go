@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // Daemon is a private daemon of this process: a process of its own, with its
@@ -94,7 +94,7 @@ func (d *Daemon) waitReady(ctx context.Context) error {
 }
 
 // Client is a new connection to the daemon.
-func (d *Daemon) Client() *ipc.Client { return &ipc.Client{Socket: d.Socket} }
+func (d *Daemon) Client() *client.Client { return &client.Client{Socket: d.Socket} }
 
 // Stop ends the daemon cleanly, or after ten seconds the hard way.
 func (d *Daemon) Stop() error {

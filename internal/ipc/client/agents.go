@@ -1,0 +1,165 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// Agents lists one page of agents.
+func (c *Client) Agents(ctx context.Context, f ckpt.AgentFilter) (*ckpt.AgentPage, error) {
+	var q values
+	q.add("before", f.Before)
+	q.addLimit(f.Limit)
+	page := new(ckpt.AgentPage)
+	_, err := c.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/agents", query: q, repeatable: true}, page)
+	return orNil(page, err)
+}
+
+// Policy reads an agent's settings.
+func (c *Client) Policy(ctx context.Context, agent string) (*ckpt.Policy, error) {
+	if err := ckpt.CheckAgentName(agent); err != nil {
+		return nil, err
+	}
+	p := new(ckpt.Policy)
+	_, err := c.fetch(ctx, &ask{method: http.MethodGet, path: agentPath(agent) + "/policy", repeatable: true}, p)
+	p.Fill()
+	return orNil(p, err)
+}
+
+// SetPolicy replaces an agent's settings.
+func (c *Client) SetPolicy(ctx context.Context, agent string, p ckpt.Policy) (*ckpt.Policy, error) {
+	if err := ckpt.CheckAgentName(agent); err != nil {
+		return nil, err
+	}
+	a, err := jsonAsk(http.MethodPut, agentPath(agent)+"/policy", p)
+	if err != nil {
+		return nil, err
+	}
+	a.repeatable = true
+	set := new(ckpt.Policy)
+	_, err = c.fetch(ctx, a, set)
+	set.Fill()
+	return orNil(set, err)
+}
+
+// Erase removes an agent and all that it has, for good.
+func (c *Client) Erase(ctx context.Context, agent string) (*ckpt.Erased, error) {
+	if err := ckpt.CheckAgentName(agent); err != nil {
+		return nil, err
+	}
+	erased := new(ckpt.Erased)
+	_, err := c.fetch(ctx, &ask{method: http.MethodDelete, path: agentPath(agent), write: true}, erased)
+	return orNil(erased, err)
+}
+
+// Prune applies the policies now, or says what they would remove.
+func (c *Client) Prune(ctx context.Context, r ckpt.PruneRequest, key string) (rep *ckpt.PruneReport, replayed bool, err error) {
+	a, err := keyedAsk("/v1/prune", r, key)
+	if err != nil {
+		return nil, false, err
+	}
+	rep = new(ckpt.PruneReport)
+	ans, err := c.fetch(ctx, a, rep)
+	if err != nil {
+		return nil, false, err
+	}
+	return rep, ans.replayed(), nil
+}
+
+// Export writes an agent as NDJSON. What was written before an error is not
+// whole, and Import refuses it.
+func (c *Client) Export(ctx context.Context, agent string, w io.Writer) error {
+	if err := ckpt.CheckAgentName(agent); err != nil {
+		return err
+	}
+	body, err := c.stream(ctx, &ask{method: http.MethodGet, path: agentPath(agent) + "/export"}, nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	from := &sourceReader{body: body}
+	if _, err = io.Copy(w, from); err != nil && err == from.err {
+		return broken(err, false)
+	}
+	return err // w's own, nil for none
+}
+
+// sourceReader tells errors of reading from errors of writing.
+type sourceReader struct {
+	body io.Reader
+	err  error
+}
+
+// Read reads on.
+func (r *sourceReader) Read(p []byte) (int, error) {
+	n, err := r.body.Read(p)
+	r.err = err
+	return n, err
+}
+
+// Import reads what Export wrote.
+func (c *Client) Import(ctx context.Context, r ckpt.ImportRequest, from io.Reader) (*ckpt.ImportReport, error) {
+	a := &ask{method: http.MethodPost, path: "/v1/import", contentType: ipc.TypeNDJSON[0], write: true}
+	a.query.add("agent", r.Agent)
+	body, err := c.stream(ctx, a, from)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	text, err := io.ReadAll(body)
+	if err != nil {
+		return nil, broken(err, true)
+	}
+	report := new(ckpt.ImportReport)
+	return orNil(report, readAnswer(text, report, true))
+}
+
+// Audit lists one page of the audit log, oldest first.
+func (c *Client) Audit(ctx context.Context, f ckpt.AuditFilter) (*ckpt.AuditPage, error) {
+	var q values
+	q.add("agent", f.Agent)
+	q.add("action", f.Action)
+	if f.After != 0 {
+		q.add("after", strconv.FormatInt(f.After, 10))
+	}
+	q.addLimit(f.Limit)
+	page := new(ckpt.AuditPage)
+	_, err := c.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/audit", query: q, repeatable: true}, page)
+	return orNil(page, err)
+}
+
+// Status asks how the daemon is.
+func (c *Client) Status(ctx context.Context) (*ckpt.Status, error) {
+	st := new(ckpt.Status)
+	_, err := c.fetch(ctx, probe("/v1/status"), st)
+	return orNil(st, err)
+}
+
+// Version asks which daemon answers.
+func (c *Client) Version(ctx context.Context) (*ipc.Version, error) {
+	v := new(ipc.Version)
+	_, err := c.fetch(ctx, probe("/v1/version"), v)
+	return orNil(v, err)
+}
+
+// Health asks whether the daemon answers at all.
+func (c *Client) Health(ctx context.Context) error {
+	_, err := c.fetch(ctx, probe("/healthz"), new(json.RawMessage))
+	return err
+}
+
+// Ready asks whether saves are acknowledged, and answers why not.
+func (c *Client) Ready(ctx context.Context) error {
+	_, err := c.fetch(ctx, probe("/readyz"), new(json.RawMessage))
+	return err
+}
+
+func probe(path string) *ask {
+	return &ask{method: http.MethodGet, path: path, repeatable: true}
+}

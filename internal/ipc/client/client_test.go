@@ -1,0 +1,320 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+)
+
+var routine = ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, ContentType: "text/plain", State: []byte("state")}
+
+func TestNobodyThereIsEndpointsError(t *testing.T) {
+	c := Client{Socket: filepath.Join(t.TempDir(), "none"), Retry: 50 * time.Millisecond}
+	_, err := c.Save(t.Context(), &routine)
+	var nobody *endpoint.DialError
+	if !errors.As(err, &nobody) {
+		t.Errorf("%T %v", err, err)
+	}
+	equal(t, "an export's too", errors.As(c.Export(t.Context(), "a", io.Discard), &nobody), true)
+}
+
+func TestClientChecksNamesItself(t *testing.T) {
+	c := Client{Socket: "/nowhere"}
+	ctx := t.Context()
+	invalid := routine
+	invalid.Agent = "../x"
+	_, err := c.Save(ctx, &invalid)
+	wantCode(t, err, ckpt.CodeInvalid)
+	invalid = routine
+	invalid.IdempotencyKey = "k"
+	_, err = c.Save(ctx, &invalid)
+	wantCode(t, err, ckpt.CodeInvalid)
+	invalid = routine
+	invalid.ID = "x"
+	_, err = c.Save(ctx, &invalid)
+	wantCode(t, err, ckpt.CodeInvalid)
+	invalid = routine
+	invalid.Metadata = []byte("{\"a\":\"\xff\"}")
+	_, err = c.Save(ctx, &invalid)
+	wantCode(t, err, ckpt.CodeInvalid)
+	invalid = routine
+	invalid.Program = &ckpt.Program{Source: "\xff"}
+	_, err = c.Save(ctx, &invalid)
+	wantCode(t, err, ckpt.CodeInvalid)
+	_, err = c.Checkpoint(ctx, "../../metrics", true)
+	wantCode(t, err, ckpt.CodeInvalid)
+	_, err = c.Policy(ctx, "")
+	wantCode(t, err, ckpt.CodeInvalid)
+}
+
+// daemon plays a daemon that does what it should not: script is called with
+// each connection and request.
+func daemon(t *testing.T, script func(n int64, c net.Conn, r *http.Request)) *Client {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "client")
+	check(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	ln, err := net.Listen("unix", path)
+	check(t, err)
+	var n atomic.Int64
+	serve := func(c net.Conn) {
+		defer c.Close()
+		for r := bufio.NewReader(c); ; {
+			req, err := http.ReadRequest(r)
+			if err != nil {
+				return
+			}
+			io.Copy(io.Discard, req.Body)
+			script(n.Add(1), c, req)
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go serve(c)
+		}
+	}()
+	client := &Client{Socket: path}
+	t.Cleanup(func() { client.Close(); ln.Close(); <-done })
+	return client
+}
+
+func answerWith(c net.Conn, status int, header, body string) {
+	fmt.Fprintf(c, "HTTP/1.1 %d X\r\nContent-Length: %d\r\n%s\r\n%s", status, len(body), header, body)
+}
+
+func TestABrokenConnectionLeavesAWriteUnknown(t *testing.T) {
+	c := daemon(t, func(_ int64, c net.Conn, _ *http.Request) { c.Close() })
+	ctx := t.Context()
+	_, err := c.Save(ctx, &routine)
+	wantCode(t, err, ckpt.CodeBusy)
+	equal(t, "a write", ckpt.AsError(err).Outcome, ckpt.OutcomeUnknown)
+	_, err = c.Delete(ctx, id1)
+	equal(t, "a delete", ckpt.AsError(err).Outcome, ckpt.OutcomeUnknown)
+	_, err = c.Status(ctx)
+	wantCode(t, err, ckpt.CodeBusy)
+	equal(t, "a read", ckpt.AsError(err).OutcomeOrDefault(), ckpt.OutcomeNotSaved)
+}
+
+func TestATornAnswerLeavesAWriteUnknown(t *testing.T) {
+	c := daemon(t, func(_ int64, c net.Conn, _ *http.Request) {
+		io.WriteString(c, "HTTP/1.1 201 Created\r\nContent-Length: 1000\r\n\r\n{\"id\":")
+		c.Close()
+	})
+	_, err := c.Save(t.Context(), &routine)
+	equal(t, "outcome", ckpt.AsError(err).Outcome, ckpt.OutcomeUnknown)
+	_, err = c.Import(t.Context(), ckpt.ImportRequest{}, http.NoBody)
+	equal(t, "an import", ckpt.AsError(err).Outcome, ckpt.OutcomeUnknown)
+}
+
+func TestAnAnswerThatMakesNoSense(t *testing.T) {
+	for _, body := range []string{"", "[]", "<html>", `{"id":7}`} {
+		c := daemon(t, func(_ int64, c net.Conn, _ *http.Request) { answerWith(c, 200, "", body) })
+		_, err := c.Save(t.Context(), &routine)
+		wantCode(t, err, ckpt.CodeInternal)
+		equal(t, "outcome", ckpt.AsError(err).Outcome, ckpt.OutcomeUnknown)
+	}
+	for _, where := range []string{"5-2", "x", "0-99", "-1-2", "1-"} {
+		c := daemon(t, func(_ int64, c net.Conn, _ *http.Request) {
+			answerWith(c, 200, ipc.HeaderStateRange+": "+where+"\r\n", `{"state":1}`)
+		})
+		_, err := c.Checkpoint(t.Context(), id1, true)
+		wantCode(t, err, ckpt.CodeInternal)
+	}
+}
+
+func TestGivingUpIsTheContextsError(t *testing.T) {
+	c := daemon(t, func(int64, net.Conn, *http.Request) {})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := c.Save(ctx, &routine)
+	equal(t, "context's", errors.Is(err, context.DeadlineExceeded), true)
+	equal(t, "outcome", ckpt.AsError(err).Outcome, ckpt.OutcomeUnknown)
+}
+
+const busyProblem = `{"code":"busy","detail":"try again","outcome":"not_saved","retryable":true}`
+
+// giveUp makes a save whose answer does not come in time.
+func giveUp(t *testing.T, c *Client) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	_, err := c.Save(ctx, &routine)
+	equal(t, "given up", errors.Is(err, context.DeadlineExceeded), true)
+	return err
+}
+
+// A write that was given up is done or refused before the next one is sent.
+func TestNothingOvertakesAWriteThatWasGivenUp(t *testing.T) {
+	second := make(chan struct{}, 9)
+	c := daemon(t, func(n int64, c net.Conn, _ *http.Request) {
+		if n > 1 {
+			second <- struct{}{}
+			answerWith(c, 201, "", fmt.Sprintf(`{"seq":%d}`, n))
+			return
+		}
+		select {
+		case <-second:
+			t.Error("the next write was sent before the first was answered")
+		case <-time.After(300 * time.Millisecond):
+		}
+		answerWith(c, 201, "", `{"seq":1}`)
+	})
+	equal(t, "sent and given up", ckpt.AsError(giveUp(t, c)).Outcome, ckpt.OutcomeUnknown)
+	equal(t, "given up before it was sent", ckpt.AsError(giveUp(t, c)).OutcomeOrDefault(), ckpt.OutcomeNotSaved)
+	for want := int64(2); want < 4; want++ {
+		saved, err := c.Save(t.Context(), &routine)
+		check(t, err)
+		equal(t, "its own answer", saved.Seq, want)
+	}
+}
+
+// An answer that is owed for too long is not waited for any more.
+func TestAnAnswerThatNeverComes(t *testing.T) {
+	c := daemon(t, func(n int64, c net.Conn, _ *http.Request) {
+		if n > 1 {
+			answerWith(c, 201, "", `{"seq":2}`)
+		}
+	})
+	_ = giveUp(t, c)
+	c.line.owed = c.line.owed.Add(-owedMost)
+	_, err := c.Save(t.Context(), &routine)
+	check(t, err)
+}
+
+// A daemon that dies owes no answer.
+func TestAnAnswerOwedByADeadDaemon(t *testing.T) {
+	c := daemon(t, func(n int64, c net.Conn, _ *http.Request) {
+		if n == 1 {
+			time.AfterFunc(100*time.Millisecond, func() { c.Close() })
+			return
+		}
+		answerWith(c, 201, "", `{"seq":2}`)
+	})
+	_ = giveUp(t, c)
+	_, err := c.Save(t.Context(), &routine)
+	check(t, err)
+}
+
+func TestRetryUntilItIsDone(t *testing.T) {
+	var mu sync.Mutex
+	var ids []string
+	c := daemon(t, func(n int64, c net.Conn, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		ids = append(ids, r.URL.Path)
+		switch n {
+		case 1:
+			answerWith(c, 503, "Content-Type: "+ipc.ProblemType+"\r\n", busyProblem)
+		case 2:
+			c.Close()
+		default:
+			answerWith(c, 201, ipc.HeaderReplayed+": true\r\n", `{"id":"x"}`)
+		}
+	})
+	c.Retry = 5 * time.Second
+	saved, err := c.Save(t.Context(), &routine)
+	check(t, err)
+	equal(t, "replayed", saved.Replayed, true)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(ids) < 3 || ids[0] != ids[1] || ids[1] != ids[2] {
+		t.Errorf("%v", ids)
+	}
+}
+
+func TestRetryIsBoundedAndOnlyForWhatPasses(t *testing.T) {
+	var calls atomic.Int64
+	code := ckpt.CodeBusy
+	c := daemon(t, func(_ int64, c net.Conn, _ *http.Request) {
+		calls.Add(1)
+		answerWith(c, ipc.NewProblem(ckpt.Errorf(code, "no")).Status, "Content-Type: "+ipc.ProblemType+"\r\n", fmt.Sprintf(`{"code":%q,"detail":"no","outcome":"unknown"}`, code))
+	})
+	c.Retry = 200 * time.Millisecond
+	began := time.Now()
+	_, err := c.Save(t.Context(), &routine)
+	wantCode(t, err, ckpt.CodeBusy)
+	if took := time.Since(began); took > time.Second || calls.Load() < 2 {
+		t.Errorf("%d calls in %v", calls.Load(), took)
+	}
+	calls.Store(0)
+	_, err = c.Delete(t.Context(), id1) // of unknown outcome: a second one would answer not_found
+	wantCode(t, err, ckpt.CodeBusy)
+	equal(t, "deletes", calls.Load(), int64(1))
+	for _, code = range []ckpt.Code{ckpt.CodeConflict, ckpt.CodeQuota, ckpt.CodeStorageFull, ckpt.CodeInternal} {
+		calls.Store(0)
+		_, err = c.Save(t.Context(), &routine)
+		wantCode(t, err, code)
+		equal(t, "calls", calls.Load(), int64(1))
+	}
+}
+
+// Lines that were cut off, that came before, or that are none.
+func TestClientFollowsADaemonThatDoesWhatItShouldNot(t *testing.T) {
+	const head = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+	var asked []string
+	c := daemon(t, func(n int64, c net.Conn, r *http.Request) {
+		asked = append(asked, r.URL.RawQuery)
+		text := []string{
+			head + `{"seq":1,"type":"a"}` + "\n" + `{"seq":2,"type":"b"`,
+			head,
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"seq",
+			head + `{"seq":1,"type":"a"}` + "\n" + `{"seq":2,"type":"b"}` + "\n",
+			"HTTP/1.1 503 X\r\nContent-Type: " + ipc.ProblemType + "\r\nContent-Length: 47\r\n\r\n" + `{"code":"busy","detail":"x","retryable":true}  `,
+			head + "{\"seq\":3,\"type\":\"" + strings.Repeat("c", 1<<20) + "\"}\nno JSON\n",
+		}[n-1]
+		io.WriteString(c, text)
+		c.Close()
+	})
+	var got []int64
+	err := c.Follow(t.Context(), ref, 0, func(e ckpt.Event) error { got = append(got, e.Seq); return nil })
+	wantCode(t, err, ckpt.CodeInternal)
+	equal(t, "events", fmt.Sprint(got), "[1 2 3]")
+	equal(t, "asked", strings.Join(asked, " "), "follow=true follow=true&after=1 follow=true&after=1 follow=true&after=1 follow=true&after=2 follow=true&after=2")
+}
+
+var ref = ckpt.RunRef{Agent: "a", Run: "r:1@x+y"}
+
+const id1 = "01890a5d-ac96-774b-bcce-b302099a8057"
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s is %v, want %v", what, got, want)
+	}
+}
+
+func wantCode(t testing.TB, err error, code ckpt.Code) {
+	t.Helper()
+	if ckpt.CodeOf(err) != code {
+		t.Errorf("the error is %v, want code %s", err, code)
+	}
+}

@@ -1,0 +1,147 @@
+package client
+
+import (
+	"container/list"
+	"net/http"
+	"slices"
+	"sync"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/delta"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+const (
+	deltaLeast = 8 << 10  // smaller states are sent whole: a change would save nothing
+	ackedMost  = 64 << 20 // bytes of states that a client keeps; no single one may have more than half
+)
+
+// acked is a state that the daemon has said it has, byte for byte. The client
+// has a copy: what the caller gave is the caller's again.
+type acked struct {
+	key        ackedKey
+	id, sha256 string
+	state      []byte
+}
+
+type ackedKey struct{ agent, run string }
+
+// ackedStates are the last acknowledged states of a client's runs.
+type ackedStates struct {
+	mu    sync.Mutex
+	held  int
+	order list.List // of *acked, the last used first
+	keys  map[ackedKey]*list.Element
+}
+
+// take hands out a run's last state, nil for none. It is its taker's alone
+// until it is put back.
+func (a *ackedStates) take(key ackedKey) *acked {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.remove(a.keys[key])
+}
+
+func (a *ackedStates) remove(e *list.Element) *acked {
+	if e == nil {
+		return nil
+	}
+	s := a.order.Remove(e).(*acked)
+	delete(a.keys, s.key)
+	a.held -= cap(s.state)
+	return s
+}
+
+func (a *ackedStates) put(s *acked) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.keys == nil {
+		a.keys = map[ackedKey]*list.Element{}
+	}
+	a.remove(a.keys[s.key])
+	a.keys[s.key] = a.order.PushFront(s)
+	a.held += cap(s.state)
+	for a.held > ackedMost {
+		a.remove(a.order.Back())
+	}
+}
+
+// saver is one save of a large state on its way.
+type saver struct {
+	client *Client
+	whole  *ask
+	state  []byte
+	key    ackedKey
+	last   *acked     // nil for none
+	ops    []delta.Op // that make the state of the last one, once they are known
+}
+
+// newSaver prepares to send only what changed, nil where that is not tried.
+func (c *Client) newSaver(r *ckpt.SaveRequest, whole *ask) *saver {
+	if c.Whole || len(r.State) < deltaLeast || len(r.State) > ackedMost/2 {
+		return nil
+	}
+	key := ackedKey{r.Agent, r.Run}
+	if key.run == "" {
+		key.run = ckpt.MainRun
+	}
+	return &saver{client: c, whole: whole, state: r.State, key: key, last: c.acked.take(key)}
+}
+
+// change is the call that sends only what changed, nil where it is not much
+// less than all. Its checksum makes sure that the daemon comes to this very
+// state: nobody compares the hash, which the daemon alone computes.
+func (s *saver) change() *ask {
+	if s.last == nil {
+		return nil
+	}
+	s.ops = delta.Compare(s.last.state, s.state, delta.MaxOnWire)
+	wire := delta.Wire(s.state, s.ops)
+	if len(wire) > len(s.state)/2 {
+		return nil
+	}
+	a := *s.whole
+	contentType := a.contentType
+	if contentType == "" {
+		contentType = ipc.TypeBytes
+	}
+	a.query = slices.Clone(a.query)
+	a.query.add("base", s.last.id)
+	a.query.add("content_type", contentType)
+	a.header = http.Header{ipc.HeaderBaseSHA256: {s.last.sha256}, ipc.HeaderCRC32C: {ipc.CRC32C(s.state)}}
+	for name, values := range s.whole.header {
+		a.header[name] = values
+	}
+	a.body, a.contentType = wire, ipc.TypeDelta
+	return &a
+}
+
+// done keeps the state for the next save, where the daemon has the very bytes:
+// it has others where a policy redacts secrets.
+func (s *saver) done(saved *ckpt.Saved) {
+	switch {
+	case saved == nil && s.last != nil: // not saved, or nobody knows: the one before is still there, or is asked for in vain
+		s.client.acked.put(s.last)
+		return
+	case saved == nil || !saved.AsSent:
+		return
+	}
+	s.client.acked.put(&acked{s.key, saved.ID, saved.SHA256, s.kept()})
+}
+
+// kept is a copy of the state: the caller may change it again. Where the last
+// one's copy is there, only what is not in its place yet is copied.
+func (s *saver) kept() []byte {
+	if s.last == nil || s.ops == nil {
+		return slices.Clone(s.state)
+	}
+	memory := slices.Grow(s.last.state, max(len(s.state)-len(s.last.state), 0))[:len(s.state)]
+	at := 0
+	for _, op := range s.ops {
+		if op.Offset != at {
+			copy(memory[at:], s.state[at:at+op.Length])
+		}
+		at += op.Length
+	}
+	return memory
+}

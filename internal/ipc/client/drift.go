@@ -1,0 +1,65 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Drift asks how a run stands, for its open findings, newest first, or for all.
+func (c *Client) Drift(ctx context.Context, f ckpt.DriftFilter) (*ckpt.DriftReport, error) {
+	if err := (ckpt.RunRef{Agent: f.Agent, Run: f.Run}).Check(); err != nil {
+		return nil, err
+	}
+	var q values
+	q.add("run", f.Run)
+	if f.All {
+		q.add("all", "true")
+	}
+	if f.Line {
+		q.add("timeline", "true")
+	}
+	q.add("before", f.Before)
+	q.addLimit(f.Limit)
+	report := new(ckpt.DriftReport)
+	_, err := c.fetch(ctx, &ask{method: http.MethodGet, path: agentPath(f.Agent) + "/drift", query: q, repeatable: true}, report)
+	return orNil(report, err)
+}
+
+// Finding reads one finding.
+func (c *Client) Finding(ctx context.Context, id string) (*ckpt.Finding, error) {
+	if err := ckpt.CheckID(id); err != nil {
+		return nil, err
+	}
+	f := new(ckpt.Finding)
+	_, err := c.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/findings/" + id, repeatable: true}, f)
+	return orNil(f, err)
+}
+
+// PostFinding notes a finding of the agent's own.
+func (c *Client) PostFinding(ctx context.Context, agent string, r ckpt.FindingRequest) (f *ckpt.PostedFinding, replayed bool, err error) {
+	if err := ckpt.CheckAgentName(agent); err != nil {
+		return nil, false, err
+	}
+	if err := r.Check(); err != nil {
+		return nil, false, err
+	}
+	evidence := rawMember{"evidence", r.Evidence}
+	r.Evidence = nil
+	a, err := keyedAsk(agentPath(agent)+"/drift/findings", r, r.IdempotencyKey)
+	if err == nil {
+		a.body, err = withRaw(r, evidence)
+	}
+	return fetchKeyed[ckpt.PostedFinding](ctx, c, a, err)
+}
+
+// Dismiss says that a finding was none, or is dealt with: what was suspect
+// because of it alone is clean again.
+func (c *Client) Dismiss(ctx context.Context, r ckpt.DismissRequest) (f *ckpt.DismissedFinding, replayed bool, err error) {
+	if err := r.Check(); err != nil {
+		return nil, false, err
+	}
+	a, err := keyedAsk("/v1/findings/"+r.ID+"/dismiss", r, r.IdempotencyKey)
+	return fetchKeyed[ckpt.DismissedFinding](ctx, c, a, err)
+}

@@ -1,0 +1,125 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+)
+
+// Follow calls f with each event of a run after a sequence number, those that
+// are there and those to come, until ctx ends, f answers an error, or the run
+// is gone. It never ends by itself without an error. When the daemon is
+// restarted it connects again and goes on after the last event, so that none
+// is lost and none comes twice. Only the first connection is given up as Retry
+// says: who has followed once goes on until ctx ends.
+func (c *Client) Follow(ctx context.Context, ref ckpt.RunRef, after int64, f func(ckpt.Event) error) error {
+	path, err := runPath(ref, "events")
+	if err != nil {
+		return err
+	}
+	s := follower{client: c, path: path, after: after, tell: f}
+	pauses := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(20*time.Millisecond),
+		backoff.WithMaxInterval(2*time.Second),
+		backoff.WithMaxElapsedTime(0), // ctx ends it, or giveUp
+	)
+	began := time.Now()
+	for {
+		last := s.after
+		err := s.once(ctx)
+		switch {
+		case s.refused != nil:
+			return s.refused
+		case ctx.Err() != nil:
+			return broken(ctx.Err(), false)
+		case !passes(err) || !s.connected && time.Since(began) >= c.Retry:
+			return err
+		}
+		if s.after > last {
+			pauses.Reset()
+		}
+		sleep(ctx, max(pauses.NextBackOff(), min(retryHint(err, 2*time.Second), 2*time.Second)))
+	}
+}
+
+// passes says whether to follow again after err: the daemon is away, is going,
+// or has no place. Anything else would be answered again.
+func passes(err error) bool {
+	var nobody *endpoint.DialError
+	if errors.As(err, &nobody) {
+		return !nobody.Stranger()
+	}
+	code := ckpt.CodeOf(err)
+	return code == ckpt.CodeBusy || code == ckpt.CodeQuota
+}
+
+// follower is how far a Follow has come.
+type follower struct {
+	client    *Client
+	path      string
+	after     int64
+	tell      func(ckpt.Event) error
+	connected bool
+	refused   error // what tell answered
+}
+
+// once follows over one connection until it ends.
+func (s *follower) once(ctx context.Context) error {
+	a := &ask{method: http.MethodGet, path: s.path}
+	a.query.add("follow", "true")
+	if s.after != 0 {
+		a.query.add("after", strconv.FormatInt(s.after, 10))
+	}
+	body, err := s.client.stream(ctx, a, nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	s.connected = true
+	lines := bufio.NewReaderSize(body, 64<<10)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err == nil {
+			err = s.take(line)
+		} else { // a line without its end was cut off, and comes again
+			err = ended(err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// ended is what the end of a stream means: followers are let go when the
+// daemon stops.
+func ended(err error) error {
+	if errors.Is(err, io.EOF) {
+		return ckpt.Errorf(ckpt.CodeBusy, "the daemon has ended the stream of events")
+	}
+	return broken(err, false)
+}
+
+func (s *follower) take(line []byte) error {
+	var e ckpt.Event
+	if err := json.Unmarshal(line, &e); err != nil {
+		return misunderstood(err, false)
+	}
+	if e.Seq <= s.after {
+		return nil
+	}
+	if s.refused = s.tell(e); s.refused != nil {
+		return s.refused
+	}
+	s.after = e.Seq
+	return nil
+}

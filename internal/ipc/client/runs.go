@@ -1,0 +1,341 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// StartRun registers a run, or adopts one that its saves have made.
+func (c *Client) StartRun(ctx context.Context, r ckpt.RunRequest) (run *ckpt.Run, replayed bool, err error) {
+	if err := ckpt.CheckAgentName(r.Agent); err != nil {
+		return nil, false, err
+	}
+	a, err := keyedAsk(agentPath(r.Agent)+"/runs", r, r.IdempotencyKey)
+	return fetchKeyed[ckpt.Run](ctx, c, a, err)
+}
+
+// Run reads one.
+func (c *Client) Run(ctx context.Context, ref ckpt.RunRef) (*ckpt.Run, error) {
+	return fetchPart[ckpt.Run](ctx, c, ref, "", nil)
+}
+
+// Runs lists one page of runs, the last changed first.
+func (c *Client) Runs(ctx context.Context, f ckpt.RunFilter) (*ckpt.RunPage, error) {
+	var q values
+	q.add("status", string(f.Status))
+	q.add("agent", f.Agent)
+	q.add("before", f.Before)
+	q.addLimit(f.Limit)
+	page := new(ckpt.RunPage)
+	_, err := c.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/runs", query: q, repeatable: true}, page)
+	return orNil(page, err)
+}
+
+// Beat says that the owner lives. Where b names no epoch, ref's is used, as in
+// every write below.
+func (c *Client) Beat(ctx context.Context, ref ckpt.RunRef, b ckpt.Heartbeat) (*ckpt.Run, error) {
+	path, err := runPath(ref, "heartbeat")
+	if err != nil {
+		return nil, err
+	}
+	b.Epoch = epochOf(b.Epoch, ref)
+	a, err := jsonAsk(http.MethodPost, path, b)
+	if err != nil {
+		return nil, err
+	}
+	a.repeatable = true
+	run := new(ckpt.Run)
+	_, err = c.fetch(ctx, a, run)
+	return orNil(run, err)
+}
+
+// EndRun ends a run, or the present segment of it.
+func (c *Client) EndRun(ctx context.Context, ref ckpt.RunRef, r ckpt.EndRequest) (run *ckpt.Run, replayed bool, err error) {
+	raw := []rawMember{{"result", r.Result}, {"state", r.State}}
+	r.Epoch, r.Result, r.State = epochOf(r.Epoch, ref), nil, nil
+	a, err := runAsk(ref, r, r.IdempotencyKey, raw, "end")
+	return fetchKeyed[ckpt.Run](ctx, c, a, err)
+}
+
+// Resume asks how to go on with a run and, where that is safe, makes the
+// caller its owner. The plan's checkpoint has its state.
+func (c *Client) Resume(ctx context.Context, r ckpt.ResumeRequest) (plan *ckpt.Plan, replayed bool, err error) {
+	a, err := runAsk(ckpt.RunRef{Agent: r.Agent, Run: r.Run}, r, r.IdempotencyKey, nil, "resume")
+	if err != nil {
+		return nil, false, err
+	}
+	plan = new(ckpt.Plan)
+	ans, state, err := c.fetchWithState(ctx, a, plan)
+	if err != nil {
+		return nil, false, err
+	}
+	if plan.Checkpoint != nil {
+		plan.Checkpoint.State = state
+	}
+	return plan, ans.replayed(), nil
+}
+
+// BeginStep begins a step, or records a whole one. A step that is answered as
+// replayed has been done: its result is there.
+func (c *Client) BeginStep(ctx context.Context, ref ckpt.RunRef, r ckpt.StepRequest) (step *ckpt.Step, replayed bool, err error) {
+	raw := []rawMember{{"args", r.Args}, {"result", r.Result}}
+	r.Epoch, r.Args, r.Result = epochOf(r.Epoch, ref), nil, nil
+	a, err := runAsk(ref, r, r.IdempotencyKey, raw, "steps")
+	return fetchKeyed[ckpt.Step](ctx, c, a, err)
+}
+
+// FinishStep records how a step ended. Of the request, the name and the
+// arguments are those that it began with.
+func (c *Client) FinishStep(ctx context.Context, ref ckpt.RunRef, r ckpt.StepRequest) (step *ckpt.Step, replayed bool, err error) {
+	if err := ckpt.CheckKey("step key", r.Key); err != nil {
+		return nil, false, err
+	}
+	end := ipc.StepEnd{
+		Epoch: epochOf(r.Epoch, ref), Status: r.Status, Error: r.Error, Turn: r.Turn, Outcome: r.Outcome, DurationMS: r.DurationMS,
+		InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, CostUSD: r.CostUSD, Progress: r.Progress,
+	}
+	a, err := runAsk(ref, end, r.IdempotencyKey, []rawMember{{"result", r.Result}}, "steps", r.Key, "finish")
+	return fetchKeyed[ckpt.Step](ctx, c, a, err)
+}
+
+// Steps lists one page of a run's steps, in the order in which they began.
+func (c *Client) Steps(ctx context.Context, ref ckpt.RunRef, f ckpt.ListFilter) (*ckpt.StepPage, error) {
+	return fetchPart[ckpt.StepPage](ctx, c, ref, "steps", listQuery(f))
+}
+
+// BeginOperation begins something risky.
+func (c *Client) BeginOperation(ctx context.Context, ref ckpt.RunRef, r ckpt.OperationRequest) (o *ckpt.Operation, replayed bool, err error) {
+	raw := []rawMember{{"state", r.State}}
+	r.Epoch, r.State = epochOf(r.Epoch, ref), nil
+	a, err := runAsk(ref, r, r.IdempotencyKey, raw, "operations")
+	return fetchKeyed[ckpt.Operation](ctx, c, a, err)
+}
+
+// EndOperation ends an operation, or with Resolve records what an operator has
+// found out. After a failure, Restore has the state to go back to.
+func (c *Client) EndOperation(ctx context.Context, ref ckpt.RunRef, r ckpt.OperationEnd) (o *ckpt.OperationEnded, replayed bool, err error) {
+	if err := r.Check(); err != nil {
+		return nil, false, err
+	}
+	verb := map[ckpt.OperationStatus]string{ckpt.OperationSucceeded: "succeed", ckpt.OperationFailed: "fail"}[r.Status]
+	if r.Resolve {
+		verb = "resolve"
+	}
+	raw := []rawMember{{"result", r.Result}}
+	r.Epoch, r.Result = epochOf(r.Epoch, ref), nil
+	a, err := runAsk(ref, r, r.IdempotencyKey, raw, "operations", r.Key, verb)
+	if err != nil {
+		return nil, false, err
+	}
+	o = new(ckpt.OperationEnded)
+	ans, state, err := c.fetchWithState(ctx, a, o)
+	if err != nil {
+		return nil, false, err
+	}
+	if o.Restore != nil {
+		o.Restore.State = state
+	}
+	return o, ans.replayed(), nil
+}
+
+// Operations lists one page of a run's operations, newest first.
+func (c *Client) Operations(ctx context.Context, ref ckpt.RunRef, f ckpt.ListFilter) (*ckpt.OperationPage, error) {
+	return fetchPart[ckpt.OperationPage](ctx, c, ref, "operations", listQuery(f))
+}
+
+// Append adds a batch to a run's journal: all of it or nothing.
+func (c *Client) Append(ctx context.Context, ref ckpt.RunRef, events []ckpt.NewEvent, key string) (appended *ckpt.Appended, replayed bool, err error) {
+	if err := ckpt.CheckEvents(events); err != nil {
+		return nil, false, err
+	}
+	a, err := runAsk(ref, nil, key, nil, "events")
+	if err != nil {
+		return nil, false, err
+	}
+	if a.body, err = eventsBody(events); err != nil {
+		return nil, false, err
+	}
+	if ref.Epoch != nil {
+		a.query.add("epoch", strconv.FormatInt(*ref.Epoch, 10))
+	}
+	return fetchKeyed[ckpt.Appended](ctx, c, a, nil)
+}
+
+// eventsBody writes a batch with the payloads as they are.
+func eventsBody(events []ckpt.NewEvent) ([]byte, error) {
+	b := []byte{'['}
+	for i, e := range events {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		payload := rawMember{"payload", e.Payload}
+		e.Payload = nil
+		text, err := withRaw(e, payload)
+		if err != nil {
+			return nil, err
+		}
+		b = append(b, text...)
+	}
+	return append(b, ']'), nil
+}
+
+// Events reads one page of a run's events after a sequence number, oldest first.
+func (c *Client) Events(ctx context.Context, ref ckpt.RunRef, after int64, limit int) (*ckpt.EventPage, error) {
+	var q values
+	if after != 0 {
+		q.add("after", strconv.FormatInt(after, 10))
+	}
+	q.addLimit(limit)
+	return fetchPart[ckpt.EventPage](ctx, c, ref, "events", q)
+}
+
+// Prompts lists one page of prompts, newest first.
+func (c *Client) Prompts(ctx context.Context, f ckpt.PromptFilter) (*ckpt.PromptPage, error) {
+	var q values
+	if f.Open {
+		q.add("open", "true")
+	}
+	q.add("before", f.Before)
+	q.addLimit(f.Limit)
+	page := new(ckpt.PromptPage)
+	_, err := c.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/prompts", query: q, repeatable: true}, page)
+	return orNil(page, err)
+}
+
+// AnswerPrompt does what the operator decided.
+func (c *Client) AnswerPrompt(ctx context.Context, answer ckpt.PromptAnswer) (p *ckpt.Prompt, replayed bool, err error) {
+	if err := answer.Check(); err != nil {
+		return nil, false, err
+	}
+	a, err := keyedAsk("/v1/prompts/"+answer.ID+"/answer", answer, answer.IdempotencyKey)
+	return fetchKeyed[ckpt.Prompt](ctx, c, a, err)
+}
+
+// runPath is the path of something of a run. Keys may be any text.
+func runPath(ref ckpt.RunRef, parts ...string) (string, error) {
+	if err := ref.Check(); err != nil {
+		return "", err
+	}
+	path := agentPath(ref.Agent) + "/runs/" + runOrMain(ref.Run)
+	for _, part := range parts {
+		path += "/" + segment(part)
+	}
+	return path, nil
+}
+
+// segment escapes one part of a path. Dots alone would mean another place.
+func segment(part string) string {
+	switch part {
+	case ".":
+		return "%2E"
+	case "..":
+		return "%2E%2E"
+	}
+	return url.PathEscape(part)
+}
+
+func epochOf(epoch *int64, ref ckpt.RunRef) *int64 {
+	if epoch == nil {
+		return ref.Epoch
+	}
+	return epoch
+}
+
+func listQuery(f ckpt.ListFilter) (q values) {
+	q.add("status", f.Status)
+	q.add("before", f.Before)
+	q.addLimit(f.Limit)
+	return q
+}
+
+// runAsk is a POST to something of a run.
+func runAsk(ref ckpt.RunRef, body any, key string, raw []rawMember, parts ...string) (*ask, error) {
+	path, err := runPath(ref, parts...)
+	if err != nil {
+		return nil, err
+	}
+	a, err := keyedAsk(path, body, key)
+	if err == nil && mayBeKept(parts) {
+		a.agent, a.run = ref.Agent, runOrMain(ref.Run)
+	}
+	if err != nil || len(raw) == 0 {
+		return a, err
+	}
+	a.body, err = withRaw(body, raw...)
+	return a, err
+}
+
+// rawMember is a member of a JSON object whose value is sent as it is.
+type rawMember struct {
+	name  string
+	value []byte
+}
+
+// withRaw writes an object and adds what encoding/json would re-write.
+func withRaw(v any, raw ...rawMember) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, ckpt.Wrap(ckpt.CodeInvalid, err, "the request cannot be written as JSON")
+	}
+	for _, m := range raw {
+		if len(m.value) == 0 {
+			continue
+		}
+		if err := ckpt.CheckJSON(m.value); err != nil {
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the %s is not JSON: %v", m.name, err)
+		}
+		b = bytes.TrimSuffix(b, []byte("}"))
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(append(append(append(b, '"'), m.name...), `":`...), m.value...), '}')
+	}
+	return b, nil
+}
+
+// fetchKeyed makes a call that may be answered with its first reply.
+func fetchKeyed[T any](ctx context.Context, c *Client, a *ask, err error) (*T, bool, error) {
+	if err != nil {
+		return nil, false, err
+	}
+	v := new(T)
+	ans, err := c.fetch(ctx, a, v)
+	if err != nil {
+		return nil, false, err
+	}
+	return v, ans.replayed(), nil
+}
+
+// fetchPart reads a run, or the part of it that is named.
+func fetchPart[T any](ctx context.Context, c *Client, ref ckpt.RunRef, part string, q values) (*T, error) {
+	path, err := runPath(ref)
+	if err != nil {
+		return nil, err
+	}
+	if part != "" {
+		path += "/" + part
+	}
+	v := new(T)
+	_, err = c.fetch(ctx, &ask{method: http.MethodGet, path: path, query: q, repeatable: true}, v)
+	return orNil(v, err)
+}
+
+// fetchWithState makes a call whose answer has a state somewhere inside, which
+// is cut out as it is.
+func (c *Client) fetchWithState(ctx context.Context, a *ask, v any) (ans *answer, state []byte, err error) {
+	if ans, err = c.do(ctx, a); err != nil {
+		return nil, nil, err
+	}
+	body, state, err := cutState(ans)
+	if err != nil {
+		return nil, nil, misunderstood(err, a.write)
+	}
+	return ans, state, readAnswer(body, v, a.write)
+}

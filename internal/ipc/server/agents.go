@@ -1,0 +1,138 @@
+package server
+
+import (
+	"io"
+	"net/http"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+func (c *call) listAgents() error {
+	limit, err := c.query.limit()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
+	defer cancel()
+	page, err := c.server.store.Agents(ctx, c.scope, ckpt.AgentFilter{Before: c.query.get("before"), Limit: limit})
+	if err != nil {
+		return err
+	}
+	return c.sendJSON(http.StatusOK, page)
+}
+
+func (c *call) eraseAgent() error {
+	ctx, cancel := c.writing(c.server.limits.LongTimeout)
+	defer cancel()
+	erased, err := c.server.store.Erase(ctx, c.scope, c.agent)
+	if err != nil {
+		return err
+	}
+	return c.sendJSON(http.StatusOK, erased)
+}
+
+func (c *call) getPolicy() error {
+	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
+	defer cancel()
+	p, err := c.server.store.Policy(ctx, c.scope, c.agent)
+	if err != nil {
+		return err
+	}
+	return c.sendJSON(http.StatusOK, p)
+}
+
+func (c *call) putPolicy() error {
+	body, err := c.readBody(maxSmallBody, 2)
+	if err != nil {
+		return err
+	}
+	p, err := ckpt.ParsePolicy(body)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
+	defer cancel()
+	set, err := c.server.store.SetPolicy(ctx, c.scope, c.agent, p)
+	if err != nil {
+		return err
+	}
+	return c.sendJSON(http.StatusOK, set)
+}
+
+func (c *call) exportAgent() error {
+	if err := c.hold(&c.conn.owner.states, 1); err != nil {
+		return err
+	}
+	ctx, cancel := c.reading(c.server.limits.LongTimeout)
+	defer cancel()
+	return c.server.store.Export(ctx, c.scope, c.agent, stream{c, ipc.TypeNDJSON})
+}
+
+func (c *call) importAgent() error {
+	r := ckpt.ImportRequest{Agent: c.query.get("agent")}
+	if r.Agent != "" {
+		if err := ckpt.CheckAgentName(r.Agent); err != nil {
+			return err
+		}
+	}
+	if c.scope.Target == ckpt.AllOwners {
+		return ckpt.Errorf(ckpt.CodeInvalid, "name one owner: an agent belongs to one")
+	}
+	limit := c.server.limits.MaxImport
+	if c.r.ContentLength > limit {
+		return bodyTooLarge(limit)
+	}
+	if err := c.hold(&c.conn.owner.states, 1); err != nil {
+		return err
+	}
+	ctx, cancel := c.writing(c.server.limits.LongTimeout)
+	defer cancel()
+	body := &importBody{body: c.paced(http.MaxBytesReader(c.ResponseWriter, c.r.Body, limit)), limit: limit}
+	report, err := c.server.store.Import(ctx, c.scope, r, body)
+	if body.err != nil { // what ended the body is why the import failed
+		return body.err
+	}
+	if err != nil {
+		return err
+	}
+	return c.sendJSON(http.StatusOK, report)
+}
+
+// importBody remembers how the body failed, so that the store needs to know
+// nothing of HTTP.
+type importBody struct {
+	body  io.Reader
+	limit int64
+	err   error
+}
+
+// Read reads on.
+func (b *importBody) Read(p []byte) (int, error) {
+	n, err := b.body.Read(p)
+	if err != nil && err != io.EOF {
+		b.err = bodyError(err, b.limit)
+		return n, b.err
+	}
+	return n, err
+}
+
+func (c *call) prune() error {
+	var r ckpt.PruneRequest
+	if err := c.decode(&r); err != nil {
+		return err
+	}
+	if r.Agent != "" {
+		if err := ckpt.CheckAgentName(r.Agent); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := c.writing(c.server.limits.LongTimeout)
+	defer cancel()
+	report, replayed, err := c.server.store.Prune(ctx, c.scope, r, c.key)
+	if err != nil {
+		return err
+	}
+	c.markReplayed(replayed)
+	return c.sendJSON(http.StatusOK, report)
+}

@@ -1,0 +1,307 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// call is one request on its way through the server. It is the ResponseWriter
+// that handlers see, so that the way out knows what has been written.
+type call struct {
+	http.ResponseWriter
+	r      *http.Request
+	server *Server
+	conn   *conn
+	began  time.Time
+
+	route *route
+	scope ckpt.Scope
+	query query
+	agent string // {agent} of the path, checked
+	key   string // the Idempotency-Key, checked
+
+	loneSlash bool // {key} of the path is "/"
+
+	holds  [4]hold // places in lanes, given back at the end
+	held   int
+	status int   // 0 until something was written
+	body   int64 // bytes of the request's body
+	err    error
+}
+
+// WriteHeader notes that the reply has begun.
+func (c *call) WriteHeader(status int) {
+	if c.status == 0 {
+		c.status = status
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes a part of the reply.
+func (c *call) Write(p []byte) (int, error) {
+	if c.status == 0 {
+		c.status = http.StatusOK
+	}
+	return c.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (c *call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{ResponseWriter: w, r: r, server: s, began: time.Now()}
+	c.conn = r.Context().Value(connKey{}).(*conn)
+	c.scope.Caller = c.conn.caller
+	s.inWork.Add(1)
+	defer c.finish()
+	if c.err = c.admit(); c.err == nil {
+		c.hideLoneSlash()
+		s.mux.ServeHTTP(c, c.r)
+	}
+}
+
+var loneSlashes = strings.NewReplacer("/%2F/", "/%252F/", "/%2f/", "/%252F/")
+
+// hideLoneSlash lets a part of the path be an escaped slash alone, as a key may
+// be: net/http's mux takes it for the end of the path.
+func (c *call) hideLoneSlash() {
+	path := loneSlashes.Replace(c.r.URL.RawPath)
+	if path == c.r.URL.RawPath {
+		return
+	}
+	u := *c.r.URL
+	u.RawPath = path
+	u.Path, _ = url.PathUnescape(path) // it was well escaped before
+	c.r = c.r.WithContext(c.r.Context())
+	c.r.URL, c.loneSlash = &u, true
+}
+
+// pathKey is {key} of the path, which the store checks.
+func (c *call) pathKey() string {
+	if c.loneSlash {
+		return "/"
+	}
+	return c.r.PathValue("key")
+}
+
+// admit refuses what no route should see.
+func (c *call) admit() error {
+	if c.conn.refused != nil {
+		c.Header().Set("Connection", "close")
+		return c.conn.refused
+	}
+	if c.r.Header["Origin"] != nil || c.r.Header["Referer"] != nil {
+		return c.refuse(ckpt.Errorf(ckpt.CodeDenied, "requests from web pages (with Origin or Referer) are refused"))
+	}
+	// net/http would redirect what is not clean, and nothing of ours is not.
+	if p := c.r.URL.EscapedPath(); p == "" || p[0] != '/' || path.Clean(p) != p {
+		return noSuchPath()
+	}
+	return nil
+}
+
+// run checks what all calls have in common, then calls.
+func (c *call) run(rt *route) error {
+	c.route = rt
+	for _, step := range [...]func(*call) error{(*call).checkPath, (*call).readScope, (*call).readSpooled, (*call).readKey, (*call).takeWrite, (*call).takeTurn} {
+		if err := step(c); err != nil {
+			return err
+		}
+	}
+	if rt.runs && c.server.runs == nil {
+		return ckpt.Errorf(ckpt.CodeNotFound, "this daemon keeps no runs")
+	}
+	if rt.graphs && c.server.graphs == nil {
+		return ckpt.Errorf(ckpt.CodeNotFound, "this daemon keeps no checkpoints of LangGraph")
+	}
+	return rt.do(c)
+}
+
+// checkPath checks the names in the path before anything else.
+func (c *call) checkPath() error {
+	if c.agent = c.r.PathValue("agent"); c.agent != "" {
+		if err := ckpt.CheckAgentName(c.agent); err != nil {
+			return err
+		}
+	}
+	if run := c.r.PathValue("run"); run != "" {
+		if err := ckpt.CheckRunName(run); err != nil {
+			return err
+		}
+	}
+	for _, name := range [...]string{"id", "a", "b"} {
+		if id := c.r.PathValue(name); id != "" {
+			if err := ckpt.CheckID(id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readScope reads the query, and from it whose agents the call is about.
+func (c *call) readScope() error {
+	var err error
+	if c.query, err = readQuery(c.r.URL.RawQuery, c.route.params); err != nil {
+		return err
+	}
+	name := c.query.get(ipc.OwnerParameter)
+	if c.scope, err = c.conn.caller.For(name); err != nil {
+		c.scope.Caller = c.conn.caller
+		return c.refuse(err)
+	}
+	if name == "" {
+		return nil
+	}
+	return c.checkOwner(name)
+}
+
+// checkOwner keeps a misspelt owner from becoming a new one, and "everybody's"
+// from being asked of one agent.
+func (c *call) checkOwner(name string) error {
+	if name == ckpt.AllOwners {
+		if c.agent != "" {
+			return ckpt.Errorf(ckpt.CodeInvalid, "name one owner: an agent belongs to one")
+		}
+		return nil
+	}
+	if !isOwner(name) {
+		return ckpt.Errorf(ckpt.CodeInvalid, "the owner %q is neither uid:NUMBER nor a SID", shown(name))
+	}
+	return nil
+}
+
+// readSpooled reads when a client put the write aside.
+func (c *call) readSpooled() error {
+	s, err := c.header(ipc.HeaderSpooled)
+	if err != nil || s == nil {
+		return err
+	}
+	if c.scope.Spooled, err = ckpt.ParseTime(*s); err != nil {
+		return ckpt.Errorf(ckpt.CodeInvalid, "the header %s is no time: write it as 2026-03-01T12:00:00.000Z", ipc.HeaderSpooled)
+	}
+	return nil
+}
+
+// readKey reads the idempotency key of a POST.
+func (c *call) readKey() error {
+	if c.r.Method != http.MethodPost {
+		return nil
+	}
+	key, err := c.header("Idempotency-Key")
+	if err != nil || key == nil {
+		return err
+	}
+	c.key = *key
+	return ckpt.CheckKey("Idempotency-Key", c.key)
+}
+
+// header is a header that may come once, nil where it did not.
+func (c *call) header(name string) (*string, error) {
+	switch values := c.r.Header[name]; len(values) {
+	case 0:
+		return nil, nil
+	case 1:
+		return &values[0], nil
+	}
+	return nil, ckpt.Errorf(ckpt.CodeInvalid, "the header %s came twice", name)
+}
+
+// takeWrite keeps an owner to his rate of writes. A sign of life is never
+// refused: its run would be taken for dead.
+func (c *call) takeWrite() error {
+	if !c.route.write {
+		return nil
+	}
+	wait := c.conn.owner.writes.take()
+	if wait == 0 || c.route.urgent {
+		return nil
+	}
+	return &ckpt.Error{Code: ckpt.CodeQuota, RetryAfter: max(wait, time.Second),
+		Message: "you have sent more writes a second than you may: try again later, or write less often"}
+}
+
+func (c *call) takeTurn() error {
+	if c.route.free {
+		return nil
+	}
+	return c.hold(&c.conn.owner.requests, 1)
+}
+
+// hold waits for n places of a lane and keeps them until the call is done.
+func (c *call) hold(l *lane, n int64) error {
+	if err := l.enter(c.r.Context(), n, c.server.limits.Wait); err != nil {
+		return err
+	}
+	c.keep(l, n)
+	return nil
+}
+
+// keep notes places that were taken. A call that holds more in the same lane
+// than before holds them together.
+func (c *call) keep(l *lane, n int64) {
+	for i := range c.holds[:c.held] {
+		if c.holds[i].lane == l {
+			c.holds[i].n += n
+			return
+		}
+	}
+	c.holds[c.held] = hold{l, n}
+	c.held++
+}
+
+// giveBack gives the places of a lane back before the call is done.
+func (c *call) giveBack(l *lane) {
+	for i := range c.holds[:c.held] {
+		if c.holds[i].lane == l {
+			l.leave(c.holds[i].n)
+			c.holds[i].n = 0
+		}
+	}
+}
+
+// refuse records a refusal that no other method of the store will see.
+func (c *call) refuse(err error) error {
+	if c.conn.owner.refusals.take() > 0 {
+		return err
+	}
+	e := ckpt.AsError(err)
+	action := "request"
+	if c.route != nil {
+		action = c.route.name
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), c.server.limits.WriteTimeout)
+	defer cancel()
+	c.server.store.Refused(ctx, c.scope, ckpt.Refusal{Action: action, Agent: c.agent, Code: e.Code, Reason: e.Message})
+	return err
+}
+
+// writing is the context of a write: it does not end when the client hangs up,
+// only when the server has waited for long enough.
+func (c *call) writing(most time.Duration) (context.Context, context.CancelFunc) {
+	ctx := ckpt.WithAsking(context.WithoutCancel(c.r.Context()), func() (context.Context, context.CancelFunc) {
+		asking, cancel := c.reading(most)
+		unhook := context.AfterFunc(c.server.stopping, cancel)
+		return asking, func() { unhook(); cancel() }
+	})
+	return context.WithTimeout(ctx, most)
+}
+
+// halfClosed is how long a read goes on after its client stopped sending: one
+// that has closed only its writing half looks the same and still listens.
+const halfClosed = time.Second
+
+// reading is the context of a read.
+func (c *call) reading(most time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), most)
+	unhook := context.AfterFunc(c.r.Context(), func() { time.AfterFunc(halfClosed, cancel) })
+	return ctx, func() { unhook(); cancel() }
+}

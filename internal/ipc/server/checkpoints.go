@@ -1,0 +1,238 @@
+package server
+
+import (
+	"net/http"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+func (c *call) postCheckpoint() error {
+	r, err := c.saveRequest()
+	if err != nil {
+		return err
+	}
+	return c.save(r)
+}
+
+func (c *call) putCheckpoint() error {
+	contentType, err := c.contentType()
+	if err != nil {
+		return err
+	}
+	r, err := c.rawSave(c.r.PathValue("id"), contentType)
+	if err != nil {
+		return err
+	}
+	return c.save(r)
+}
+
+func (c *call) save(r *ckpt.SaveRequest) error {
+	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
+	defer cancel()
+	saved, err := c.server.store.Save(ctx, c.scope, r)
+	if err != nil {
+		return err
+	}
+	c.sendSaved(saved)
+	return nil
+}
+
+func (c *call) listCheckpoints() error {
+	f, err := c.filter()
+	if err != nil {
+		return err
+	}
+	if f.Labels, err = c.query.labels(); err != nil {
+		return err
+	}
+	if f.Suspect, err = c.query.flag("suspect"); err != nil {
+		return err
+	}
+	f.Before = c.query.get("before")
+	if f.Limit, err = c.query.limit(); err != nil {
+		return err
+	}
+	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
+	defer cancel()
+	page, err := c.server.store.Checkpoints(ctx, c.scope, f)
+	if err != nil {
+		return err
+	}
+	c.sendPage(page)
+	return nil
+}
+
+// filter is what list and latest have in common.
+func (c *call) filter() (f ckpt.CheckpointFilter, err error) {
+	f.Agent = c.agent
+	if f.Run, err = c.query.run(); err != nil {
+		return f, err
+	}
+	f.Kind, err = c.query.kind()
+	return f, err
+}
+
+func (c *call) latestCheckpoint() error {
+	f, err := c.filter()
+	if err != nil {
+		return err
+	}
+	clean, err := c.query.is("clean", false)
+	if err != nil {
+		return err
+	}
+	if clean {
+		f.Suspect = new(bool)
+	}
+	state, err := c.wantsState()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
+	defer cancel()
+	ck, err := c.server.store.Latest(ctx, c.scope, f, state)
+	if err != nil {
+		return err
+	}
+	c.sendCheckpoint(ck, state)
+	return nil
+}
+
+// wantsState reads ?state= and, where the state is wanted, waits for its turn
+// to have one in memory.
+func (c *call) wantsState() (bool, error) {
+	state, err := c.query.is("state", true)
+	if err != nil || !state {
+		return false, err
+	}
+	return true, c.hold(&c.conn.owner.states, 1)
+}
+
+func (c *call) getCheckpoint() error {
+	state, err := c.wantsState()
+	if err != nil {
+		return err
+	}
+	ck, err := c.checkpoint("id", state)
+	if err != nil {
+		return err
+	}
+	c.sendCheckpoint(ck, state)
+	return nil
+}
+
+// checkpoint reads the one that a part of the path names.
+func (c *call) checkpoint(part string, state bool) (*ckpt.Checkpoint, error) {
+	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
+	defer cancel()
+	return c.server.store.Checkpoint(ctx, c.scope, c.r.PathValue(part), state)
+}
+
+func (c *call) getState() error {
+	if err := c.hold(&c.conn.owner.states, 1); err != nil {
+		return err
+	}
+	ck, err := c.checkpoint("id", true)
+	if err != nil {
+		return err
+	}
+	contentType := ck.ContentType
+	if contentType == "" {
+		contentType = ipc.TypeBytes
+	}
+	c.Header().Set(ipc.HeaderSHA256, ck.SHA256)
+	c.Header().Set("X-Content-Type-Options", "nosniff")
+	c.send(http.StatusOK, []string{contentType}, ck.State)
+	return nil
+}
+
+func (c *call) patchCheckpoint() error {
+	var p ckpt.CheckpointPatch
+	if err := c.decode(&p); err != nil {
+		return err
+	}
+	if p.Labels == nil && p.Pinned == nil {
+		return ckpt.Errorf(ckpt.CodeInvalid, "there is nothing to change: give labels or pinned")
+	}
+	if p.Labels != nil {
+		if err := ckpt.CheckLabels(*p.Labels); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
+	defer cancel()
+	ck, err := c.server.store.Patch(ctx, c.scope, c.r.PathValue("id"), p)
+	if err != nil {
+		return err
+	}
+	c.sendCheckpoint(ck, false)
+	return nil
+}
+
+func (c *call) deleteCheckpoint() error {
+	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
+	defer cancel()
+	removal, err := c.server.store.Delete(ctx, c.scope, c.r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return c.sendJSON(http.StatusOK, removal)
+}
+
+func (c *call) diffCheckpoints() error {
+	if err := c.hold(&c.conn.owner.states, 1); err != nil {
+		return err
+	}
+	a, err := c.jsonState("a")
+	if err != nil {
+		return err
+	}
+	b, err := c.jsonState("b")
+	if err != nil {
+		return err
+	}
+	if err := c.hold(&c.conn.owner.heavy, 1); err != nil {
+		return err
+	}
+	d, err := diff(a, b)
+	if err != nil {
+		return err
+	}
+	return c.sendJSON(http.StatusOK, d)
+}
+
+func (c *call) jsonState(part string) ([]byte, error) {
+	ck, err := c.checkpoint(part, true)
+	if err != nil {
+		return nil, err
+	}
+	if !ckpt.IsJSON(ck.ContentType) {
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "the state of %s is %s, not JSON: get both states and compare them", ck.ID, ck.ContentType)
+	}
+	return ck.State, nil
+}
+
+func (c *call) restore() error {
+	r := ckpt.RestoreRequest{Agent: c.agent, IdempotencyKey: c.key}
+	if c.r.ContentLength != 0 { // an empty body asks for the newest
+		if err := c.decode(&r); err != nil {
+			return err
+		}
+	}
+	if err := checkRestore(&r); err != nil {
+		return err
+	}
+	if err := c.hold(&c.conn.owner.states, 1); err != nil {
+		return err
+	}
+	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
+	defer cancel()
+	ck, replayed, err := c.server.store.Restore(ctx, c.scope, r)
+	if err != nil {
+		return err
+	}
+	c.markReplayed(replayed)
+	c.sendCheckpoint(ck, true)
+	return nil
+}

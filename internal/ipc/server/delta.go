@@ -1,0 +1,116 @@
+package server
+
+import (
+	"errors"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/delta"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// checkSum compares a state with its checksum, where the client has sent one.
+func (c *call) checkSum(state []byte) error {
+	want, err := c.header(ipc.HeaderCRC32C)
+	if err != nil || want == nil || *want == ipc.CRC32C(state) {
+		return err
+	}
+	return errOtherSum
+}
+
+var errOtherSum = errors.New("its CRC-32C is not what the header " + ipc.HeaderCRC32C + " says")
+
+// deltaSave makes the state of a change to the base that the query names. From
+// then on it is a save like any other: checked, hashed and stored whole or as
+// the store likes.
+func (c *call) deltaSave(id string) (*ckpt.SaveRequest, error) {
+	base := c.query.get("base")
+	if base == "" {
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "base is missing: name the checkpoint that is changed, as in ?base=ID")
+	}
+	if err := ckpt.CheckID(base); err != nil {
+		return nil, err
+	}
+	sum, err := c.baseHash()
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.saveParameters(ipc.TypeDelta)
+	if err != nil {
+		return nil, err
+	}
+	r.ID, r.ContentType = id, ckpt.ContentTypeJSON
+	if t := c.query.get("content_type"); t != "" {
+		r.ContentType = t
+	}
+	wire, err := c.readBody(c.server.limits.MaxBody, 1)
+	if err != nil {
+		return nil, err
+	}
+	return r, c.applyDelta(r, base, sum, wire)
+}
+
+func (c *call) baseHash() (string, error) {
+	s, err := c.header(ipc.HeaderBaseSHA256)
+	if err != nil {
+		return "", err
+	}
+	if s == nil || len(*s) != 64 {
+		return "", ckpt.Errorf(ckpt.CodeInvalid, "the header %s is missing or not 64 hexadecimal digits: it is the hash of the base that you have", ipc.HeaderBaseSHA256)
+	}
+	return *s, nil
+}
+
+// applyDelta reads the base and makes the state, for which there must be room.
+func (c *call) applyDelta(r *ckpt.SaveRequest, id, sum string, wire []byte) error {
+	states, bytes := &c.conn.owner.states, &c.conn.owner.bytes
+	if err := c.hold(states, 1); err != nil {
+		return err
+	}
+	defer c.giveBack(states) // the base is needed here alone
+	ctx, cancel := c.writing(c.server.limits.ReadTimeout)
+	defer cancel()
+	base, is, release, err := c.server.store.Base(ctx, c.scope, c.agent, id)
+	if err == nil {
+		defer release()
+	}
+	switch code := ckpt.CodeOf(err); {
+	case code == ckpt.CodeNotFound, code == ckpt.CodeCorrupt:
+		return ckpt.Errorf(ckpt.CodeBaseMissing, "the base %s is not a checkpoint of this agent, or not any more: send the whole state", id)
+	case err != nil:
+		return err
+	case is != sum:
+		return ckpt.Errorf(ckpt.CodeBaseMissing, "the base %s has another hash than the header %s says: send the whole state", id, ipc.HeaderBaseSHA256)
+	}
+	size, err := delta.Size(len(base), wire)
+	if err != nil {
+		return ckpt.Errorf(ckpt.CodeInvalid, "the change is wrong: %v", err)
+	}
+	if int64(size) > c.server.limits.MaxBody {
+		return bodyTooLarge(c.server.limits.MaxBody)
+	}
+	if !bytes.tryEnter(int64(size)) { // who holds some and waited for more could block others who do the same
+		return bytes.busy()
+	}
+	c.keep(bytes, int64(size))
+	state, ops, err := delta.ApplyTo(c.server.store.Memory(size), base, wire)
+	if err != nil {
+		return ckpt.Errorf(ckpt.CodeInvalid, "the change is wrong: %v", err)
+	}
+	if err := c.checkSum(state); err != nil {
+		return ckpt.Errorf(ckpt.CodeBaseMissing, "the change makes another state than it should: %v; send the whole state", err)
+	}
+	r.State, r.Lent, r.Same, r.SameAs = state, true, copiesOf(ops), is
+	return nil
+}
+
+// copiesOf is what a state has in common with the base that operations make it of.
+func copiesOf(ops []delta.Op) []ckpt.Copy {
+	copies, at := make([]ckpt.Copy, 0, len(ops)), 0
+	for _, op := range ops {
+		if op.Offset != delta.Literal {
+			copies = append(copies, ckpt.Copy{At: at, From: op.Offset, Length: op.Length})
+		}
+		at += op.Length
+	}
+	return copies
+}

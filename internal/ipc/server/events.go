@@ -1,0 +1,196 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+func (c *call) appendEvents() error {
+	ref := c.ref()
+	var err error
+	if ref.Epoch, err = c.query.number("epoch", 0, 1<<62); err != nil {
+		return err
+	}
+	var events []ckpt.NewEvent
+	if err := c.decodeUpTo(maxValues, &events); err != nil {
+		return err
+	}
+	return write(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Appended, bool, error) {
+		return c.server.runs.Append(ctx, c.scope, ref, events, c.key)
+	})
+}
+
+func (c *call) getEvents() error {
+	after := int64(0)
+	if n, err := c.query.number("after", 0, 1<<62); err != nil {
+		return err
+	} else if n != nil {
+		after = *n
+	}
+	limit, err := c.query.limit()
+	if err != nil {
+		return err
+	}
+	follow, err := c.query.is("follow", false)
+	if err != nil {
+		return err
+	}
+	if follow {
+		if err := c.query.refuse("who follows gets all", "limit"); err != nil {
+			return err
+		}
+		return c.follow(after)
+	}
+	return read(c, true, func(ctx context.Context) (*ckpt.EventPage, error) {
+		return c.server.runs.Events(ctx, c.scope, c.ref(), after, limit)
+	})
+}
+
+const (
+	// followPage is how many events a follower reads at once.
+	followPage = 128
+	// followPart is how many bytes of them it sends at once.
+	followPart = 64 << 10
+	// letGoTime is what a follower has to take what is on its way to it when
+	// the server stops.
+	letGoTime = 250 * time.Millisecond
+)
+
+// errGone is that nobody takes the reply any more, or not in time. Nobody can
+// be told.
+var errGone = errors.New("the client does not read any more")
+
+// follow streams the events of a run, as lines of JSON, until the client goes
+// or the server stops. It takes a place among the owner's followers instead of
+// one among his requests. A client that does not read in time is cut off, and
+// may go on after the last line that it has.
+func (c *call) follow(after int64) error {
+	owner := c.conn.owner
+	if !owner.followers.tryEnter(1) {
+		return &ckpt.Error{Code: ckpt.CodeQuota, RetryAfter: time.Second,
+			Message: "you are following too many runs at once: end some first"}
+	}
+	c.keep(&owner.followers, 1)
+	c.giveBack(&owner.requests)
+	c.route = &followRoute
+	ctx, cancel := c.following()
+	defer cancel()
+	for {
+		changed := c.server.runs.Changed() // before reading, so that nothing slips between
+		page, err := c.eventsAfter(ctx, after)
+		if err == nil {
+			err = c.sendEvents(ctx, page.Events)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return c.letGo()
+		case errors.Is(err, errGone) || c.r.Method == http.MethodHead && err == nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		if n := len(page.Events); n > 0 {
+			after = page.Events[n-1].Seq
+		}
+		if page.Next != nil {
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return c.letGo()
+		}
+	}
+}
+
+// following is the context of a follower: it ends soon after the client has
+// gone, and at once when the server stops; then also a write that waits for a
+// slow client ends.
+func (c *call) following() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(c.r.Context()))
+	gone := context.AfterFunc(c.r.Context(), func() { time.AfterFunc(halfClosed, cancel) })
+	stopped := context.AfterFunc(c.server.stopping, func() {
+		cancel()
+		c.hurry()
+	})
+	return ctx, func() {
+		gone()
+		stopped()
+		cancel()
+		if c.server.stopping.Err() != nil {
+			c.hurry() // the last write may have taken its time meanwhile
+		}
+	}
+}
+
+func (c *call) hurry() { _ = c.conn.SetWriteDeadline(time.Now().Add(letGoTime)) }
+
+// letGo ends a stream well, so that its client knows that it has all of it.
+func (c *call) letGo() error {
+	if c.status == 0 {
+		return &ckpt.Error{Code: ckpt.CodeBusy, RetryAfter: time.Second, Message: "the daemon is stopping: follow again when it is back"}
+	}
+	return nil
+}
+
+// eventsAfter reads the next events. Followers read in turn: all of them wake
+// up at once.
+func (c *call) eventsAfter(ctx context.Context, after int64) (*ckpt.EventPage, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.server.limits.ReadTimeout)
+	defer cancel()
+	turn := &c.conn.owner.states
+	if err := turn.enter(ctx, 1, c.server.limits.ReadTimeout); err != nil {
+		return nil, err
+	}
+	defer turn.leave(1)
+	return c.server.runs.Events(ctx, c.scope, c.ref(), after, followPage)
+}
+
+// sendEvents sends events as lines, in parts that must each be taken in time.
+// Without any it sends the head of the reply, which says that all is well.
+func (c *call) sendEvents(ctx context.Context, events []ckpt.Event) error {
+	b := new(bytes.Buffer) // not of the pool: a follower may hold it for long
+	for i := range events {
+		if err := ipc.EncodeJSON(b, &events[i]); err != nil {
+			return err
+		}
+		if b.Len() < followPart {
+			continue
+		}
+		if err := c.sendPart(ctx, b); err != nil {
+			return err
+		}
+	}
+	return c.sendPart(ctx, b)
+}
+
+// sendPart sends what b has and empties it.
+func (c *call) sendPart(ctx context.Context, b *bytes.Buffer) error {
+	if b.Len() == 0 && c.status != 0 {
+		return nil
+	}
+	c.patience(int64(b.Len()))
+	if err := ctx.Err(); err != nil { // looked at last, or the patience would outlast the server's
+		return err
+	}
+	if c.status == 0 {
+		c.Header()["Content-Type"] = ipc.TypeNDJSON
+		c.Header()["Cache-Control"] = []string{"no-store"}
+		c.WriteHeader(http.StatusOK)
+	}
+	_, err := c.Write(b.Bytes())
+	if err == nil {
+		err = http.NewResponseController(c).Flush()
+	}
+	if err != nil {
+		return errGone
+	}
+	b.Reset()
+	return nil
+}

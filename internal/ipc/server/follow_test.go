@@ -1,0 +1,298 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+)
+
+const eventsPath = runPathText + "/events"
+
+func (f *fakeRuns) add(n int, payload string) {
+	events := make([]ckpt.NewEvent, n)
+	for i := range events {
+		events[i] = ckpt.NewEvent{Type: "t", Payload: ckpt.JSON(payload)}
+	}
+	_, _, _ = f.Append(context.Background(), ckpt.Scope{}, ckpt.RunRef{}, events, "")
+}
+
+// follow opens a stream over a connection of its own and reads its head.
+func (w *world) follow(query string) (*http.Response, *bufio.Reader, net.Conn) {
+	w.t.Helper()
+	c := w.dial()
+	fmt.Fprintf(c, "GET %s?follow=true%s HTTP/1.1\r\nHost: x\r\n\r\n", eventsPath, query)
+	resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: "GET"})
+	check(w.t, err)
+	w.t.Cleanup(func() {
+		c.Close() // first, or closing the body reads it to an end that never comes
+		resp.Body.Close()
+	})
+	return resp, bufio.NewReader(resp.Body), c
+}
+
+// eventually waits for what happens on the other side.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func TestFollowOnTheWire(t *testing.T) {
+	w, runs := newRunWorld(t)
+	resp, lines, _ := w.follow("") // the head comes without any event
+	equal(t, "status", resp.StatusCode, 200)
+	equal(t, "type", resp.Header.Get("Content-Type"), "application/x-ndjson")
+	next := func(lines *bufio.Reader, want string) {
+		t.Helper()
+		line, err := lines.ReadString('\n')
+		check(t, err)
+		equal(t, "line", line, want+"\n")
+	}
+	runs.add(1, "{\n \"a\": \"<\\n>\" }")
+	next(lines, `{"seq":1,"at":null,"type":"t","payload":{"a":"<\n>"}}`)
+	runs.add(2, "2")
+	next(lines, `{"seq":2,"at":null,"type":"t","payload":2}`)
+	next(lines, `{"seq":3,"at":null,"type":"t","payload":2}`)
+	_, lines, _ = w.follow("&after=2")
+	next(lines, `{"seq":3,"at":null,"type":"t","payload":2}`)
+	runs.add(1, "4")
+	next(lines, `{"seq":4,"at":null,"type":"t","payload":4}`)
+
+	equal(t, "HEAD", w.send("HEAD", eventsPath+"?follow=true", "").status, 200)
+	runs.err = ckpt.Errorf(ckpt.CodeNotFound, "no")
+	equal(t, "no such run", w.send("GET", eventsPath+"?follow=true", "").problem(t).Code, ckpt.CodeNotFound)
+}
+
+// A damaged event breaks the stream off, so that nobody takes it for whole.
+func TestFollowBreaksOffOnErrors(t *testing.T) {
+	w, runs := newRunWorld(t)
+	runs.events = []ckpt.Event{{Seq: 1, Payload: ckpt.JSON("1")}}
+	_, lines, _ := w.follow("")
+	_, err := lines.ReadString('\n')
+	check(t, err)
+	runs.add(1, "{damaged")
+	_, err = lines.ReadString('\n')
+	equal(t, "end", err, io.ErrUnexpectedEOF)
+	wantCode(t, w.client.Follow(t.Context(), ref, 1, nil), ckpt.CodeInternal)
+}
+
+func TestClientFollowsUntilItIsTold(t *testing.T) {
+	w, runs := newRunWorld(t)
+	runs.add(3000, `"x"`)
+	enough, last := errors.New("enough"), int64(0)
+	err := w.client.Follow(t.Context(), ref, 10, func(e ckpt.Event) error {
+		equal(t, "seq", e.Seq, last+1+10*b2i(last == 0))
+		if last = e.Seq; last == 3000 {
+			return enough
+		}
+		return nil
+	})
+	equal(t, "its error", err, enough)
+	equal(t, "last", last, 3000)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	err = w.client.Follow(ctx, ref, 2999, func(ckpt.Event) error { cancel(); return nil })
+	equal(t, "the context's error", errors.Is(err, context.Canceled), true)
+
+	err = w.client.Follow(t.Context(), ref, 2999, func(ckpt.Event) error { // the run is erased meanwhile
+		runs.mu.Lock()
+		runs.err = ckpt.Errorf(ckpt.CodeNotFound, "erased")
+		runs.mu.Unlock()
+		time.AfterFunc(20*time.Millisecond, func() { close(runs.changed) })
+		return nil
+	})
+	wantCode(t, err, ckpt.CodeNotFound)
+
+	var nobody *endpoint.DialError
+	err = (&client.Client{Socket: filepath.Join(t.TempDir(), "none")}).Follow(t.Context(), ref, 0, nil)
+	equal(t, "nobody there", errors.As(err, &nobody), true)
+}
+
+func b2i(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// No event is lost or comes twice while the daemon is stopped, killed and
+// started again.
+func TestFollowOverRestarts(t *testing.T) {
+	const all = 10_000
+	runs := new(fakeRuns)
+	dir, err := os.MkdirTemp("", "ipc")
+	check(t, err)
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "s")
+	start := func() (stop func(kill bool)) {
+		ln, err := endpoint.Listen(t.Context(), endpoint.Options{Path: path, SingleUser: true})
+		check(t, err)
+		s, done := NewServer(Options{Store: newFakeStore(), Runs: runs}), make(chan struct{})
+		go func() { defer close(done); _ = s.Serve(context.Background(), ln) }()
+		return func(kill bool) {
+			if kill {
+				_ = s.http.Close()
+			}
+			_ = s.Shutdown(context.Background())
+			<-done
+		}
+	}
+	var got atomic.Int64
+	enough := errors.New("enough")
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			c, last := client.Client{Socket: path, Retry: 10 * time.Second}, int64(0)
+			defer c.Close()
+			err := c.Follow(context.Background(), ref, 0, func(e ckpt.Event) error {
+				if e.Seq != last+1 {
+					t.Errorf("event %d after %d", e.Seq, last)
+				}
+				last = e.Seq
+				got.Add(1)
+				if last == all {
+					return enough
+				}
+				return nil
+			})
+			equal(t, "the end", err, enough)
+		})
+	}
+	stop := start()
+	for i := range 10 {
+		for range 100 {
+			runs.add(all/1000, `{"x":"`+strings.Repeat("y", 100)+`"}`)
+		}
+		time.Sleep(time.Duration(i) * 3 * time.Millisecond)
+		stop(i%2 == 0)
+		stop = start()
+	}
+	wg.Wait()
+	stop(false)
+	equal(t, "events", got.Load(), 3*all)
+}
+
+func TestFollowersHaveAShareOfTheirOwn(t *testing.T) {
+	w, runs := newRunWorld(t, limits(Limits{OwnerFollowers: 2, OwnerRequests: 1, Wait: 50 * time.Millisecond}))
+	_, lines, one := w.follow("")
+	w.follow("")
+	r := w.send("GET", eventsPath+"?follow=true", "")
+	equal(t, "the third", r.problem(t).Code, ckpt.CodeQuota)
+	equal(t, "Retry-After", r.header.Get("Retry-After"), "1")
+	w.save("a", "1") // they take no place among the requests
+	runs.add(1, "1")
+	_, err := lines.ReadString('\n')
+	check(t, err)
+	err = w.as("uid:7", false).Follow(t.Context(), ref, 0, func(ckpt.Event) error { return io.EOF })
+	equal(t, "another's", err, io.EOF)
+	w.mu.Lock()
+	w.peer = nil
+	w.mu.Unlock()
+
+	check(t, one.Close()) // its place is given back, also when no event comes
+	eventually(t, "a place is free", func() bool {
+		c := w.dial()
+		defer c.Close()
+		fmt.Fprintf(c, "HEAD %s?follow=true HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", eventsPath)
+		return readReply(t, "HEAD", c).status == 200
+	})
+}
+
+// Who does not read is cut off, and holds nobody up.
+func TestASlowFollowerIsCutOff(t *testing.T) {
+	w, runs := newRunWorld(t, limits(Limits{BodyGrace: 300 * time.Millisecond, MinRate: 1 << 30, OwnerFollowers: 1}))
+	_, slow, _ := w.follow("")
+	began := time.Now()
+	runs.add(200, `"`+strings.Repeat("x", 100_000)+`"`)
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("the writer waited for %v", took)
+	}
+	eventually(t, "its place is free", func() bool { return w.server.Stats().InWork == 0 })
+	whole := 0
+	for {
+		line, err := slow.ReadString('\n')
+		if err != nil {
+			equal(t, "the end", err, io.ErrUnexpectedEOF)
+			break
+		}
+		whole++
+		check(t, ckpt.CheckJSON([]byte(line)))
+	}
+	if whole == 200 {
+		t.Error("it was not cut off")
+	}
+	last := int64(whole)
+	err := w.client.Follow(t.Context(), ref, last, func(e ckpt.Event) error { // and goes on where it was
+		if last++; e.Seq != last {
+			t.Errorf("%d after %d", e.Seq, last-1)
+		}
+		if last == 200 {
+			return io.EOF
+		}
+		return nil
+	})
+	equal(t, "the end", err, io.EOF)
+}
+
+// The server's end lets followers go at once: idle ones with a good end, those
+// that do not read without.
+func TestShutdownDoesNotWaitForFollowers(t *testing.T) {
+	w, runs := newRunWorld(t)
+	runs.add(1, "1")
+	_, idle, _ := w.follow("")
+	_, err := idle.ReadString('\n')
+	check(t, err)
+	_, stuck, _ := w.follow("&after=1")
+	inStore := make(chan struct{})
+	runs.onRead = func(ctx context.Context) error {
+		if _, _, got := runs.called(); got.([2]int64)[0] != 7 {
+			return nil
+		}
+		close(inStore)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	reading := w.dial() // one whose first read is not done yet
+	fmt.Fprintf(reading, "GET %s?follow=true&after=7 HTTP/1.1\r\nHost: x\r\n\r\n", eventsPath)
+	<-inStore
+	runs.add(100, `"`+strings.Repeat("x", 100_000)+`"`)
+	go io.Copy(io.Discard, idle)
+	time.Sleep(time.Second) // stuck is stuck
+	began := time.Now()
+	check(t, w.server.Shutdown(t.Context()))
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("the end took %v", took)
+	}
+	_, err = io.Copy(io.Discard, stuck)
+	equal(t, "the stuck one's end", err, io.ErrUnexpectedEOF)
+	equal(t, "the reading one's end", readReply(t, "GET", reading).problem(t).Code, ckpt.CodeBusy)
+}
+
+func TestIdleFollowersEndWell(t *testing.T) {
+	w, runs := newRunWorld(t)
+	runs.add(1, "1")
+	_, lines, _ := w.follow("")
+	_, err := lines.ReadString('\n')
+	check(t, err)
+	check(t, w.server.Shutdown(t.Context()))
+	_, err = lines.ReadString('\n')
+	equal(t, "the end", err, io.EOF)
+}

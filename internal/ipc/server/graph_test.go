@@ -1,0 +1,165 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
+)
+
+// graphWorld is a server over a real store on a real socket, and its client.
+func graphWorld(t *testing.T) (*db.Store, *client.Client) {
+	t.Helper()
+	store, err := db.Open(t.Context(), db.Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: retention.Plan, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "ipc") // t.TempDir is longer than a socket's path may be
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "s.sock")
+	ln, err := endpoint.Listen(t.Context(), endpoint.Options{Path: path, SingleUser: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- server.NewServer(server.Options{Store: store, Graphs: store}).Serve(ctx, ln) }()
+	client := &client.Client{Socket: path}
+	t.Cleanup(func() {
+		client.Close()
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		_ = store.Close()
+		_ = os.RemoveAll(dir)
+	})
+	return store, client
+}
+
+// What the client answers is what the store has, over the wire.
+func TestGraphClientSaysWhatTheStoreHas(t *testing.T) {
+	store, client := graphWorld(t)
+	ctx := t.Context()
+	me := ckpt.Scope{Caller: ckpt.Caller{Owner: fmt.Sprintf("uid:%d", os.Getuid())}}
+	th := ckpt.GraphThread{Thread: "t 1", NS: "sub:ü"}
+	value := func(channel, typ, data string) ckpt.GraphValue {
+		return ckpt.GraphValue{Channel: channel, GraphBytes: ckpt.GraphBytes{Type: typ, Data: []byte(data)}}
+	}
+	saved, err := client.GraphPut(ctx, &ckpt.GraphPut{Agent: "langgraph", GraphThread: th, Checkpoint: ckpt.JSON(`{"v":1,"id":"1","channel_versions":{"a":1,"m":"x.1"}}`),
+		Metadata: ckpt.JSON(`{"run_id":"r","n":1}`), Values: []ckpt.GraphValue{value("a", "json", `"a"`), value("m", "msgpack", "\x00\n\xff"), value("e", "null", "")}})
+	if err != nil || saved.Seq != 1 {
+		t.Fatal(saved, err)
+	}
+	write := func(idx int64, channel string) ckpt.GraphWrite {
+		return ckpt.GraphWrite{Task: "k", Path: "p", Idx: idx, Channel: channel, GraphBytes: ckpt.GraphBytes{Type: "json", Data: []byte(`1`)}}
+	}
+	written, err := client.GraphPutWrites(ctx, &ckpt.GraphPutWrites{Agent: "langgraph", GraphThread: th, Checkpoint: "1", Writes: []ckpt.GraphWrite{write(0, "a"), write(1, ckpt.GraphTasks)}})
+	if err != nil || written.Written != 2 {
+		t.Fatal(written, err)
+	}
+	if _, err := client.GraphPutWrites(ctx, &ckpt.GraphPutWrites{Agent: "langgraph", GraphThread: th, Checkpoint: "1", Writes: []ckpt.GraphWrite{write(0, "a"), {Task: "other", Channel: "a"}}}); ckpt.CodeOf(err) != ckpt.CodeInvalid {
+		t.Errorf("writes of two tasks: %v", err)
+	}
+	missing, err := client.GraphPut(ctx, &ckpt.GraphPut{Agent: "langgraph", GraphThread: th, Parent: "1", Checkpoint: ckpt.JSON(`{"v":1,"id":"2","channel_versions":{"a":1,"z":1}}`), Carry: []string{"a", "z"}})
+	if err != nil || !cmp.Equal(missing.Missing, []string{"z"}) {
+		t.Fatal(missing, err)
+	}
+	if _, err = client.GraphPut(ctx, &ckpt.GraphPut{Agent: "langgraph", GraphThread: th, Parent: "1", Checkpoint: ckpt.JSON(`{"v":1,"id":"2","channel_versions":{"a":1}}`), Carry: []string{"a"}}); err != nil {
+		t.Fatal(err)
+	}
+
+	q := ckpt.GraphQuery{Agent: "langgraph", Filter: map[string]ckpt.JSON{}}
+	want, err := store.GraphTuples(ctx, me, q)
+	if err != nil || len(want.Tuples) != 2 || len(want.Tuples[0].Sends) != 1 {
+		t.Fatal(want, err)
+	}
+	same := cmp.Options{cmpopts.EquateEmpty(), cmpopts.IgnoreFields(ckpt.GraphWrite{}, "Path")}
+	got, err := client.GraphTuples(ctx, q)
+	if diff := cmp.Diff(want, got, same); diff != "" || err != nil {
+		t.Errorf("listed: %v %s", err, diff)
+	}
+	one, err := client.GraphTuple(ctx, "langgraph", th, "1")
+	if diff := cmp.Diff(&want.Tuples[1], one, same); diff != "" || err != nil {
+		t.Errorf("got: %v %s", err, diff)
+	}
+	if none, err := client.GraphTuple(ctx, "langgraph", th, "3"); none != nil || err != nil {
+		t.Errorf("what is not there: %v %v", none, err)
+	}
+	history, err := client.GraphHistory(ctx, ckpt.GraphHistoryQuery{Agent: "langgraph", GraphThread: th, Channels: []string{"a", "q"}})
+	if err != nil || len(history) != 2 || string(history[0].Seed.Data) != `"a"` || len(history[0].Writes) != 1 || history[1].Seed != nil {
+		t.Errorf("history: %+v %v", history, err)
+	}
+
+	if copied, err := client.GraphCopyThread(ctx, ckpt.GraphCopy{Agent: "langgraph", From: "t 1", To: "u"}); err != nil || copied.Copied != 2 {
+		t.Errorf("copied: %v %v", copied, err)
+	}
+	for name, remove := range map[string]func() (*ckpt.GraphRemoved, error){
+		"runs": func() (*ckpt.GraphRemoved, error) { return client.GraphDeleteRuns(ctx, "langgraph", []string{"no"}) },
+		"prune": func() (*ckpt.GraphRemoved, error) {
+			return client.GraphPrune(ctx, ckpt.GraphPrune{Agent: "langgraph", Threads: []string{"no"}, Strategy: ckpt.GraphDelete})
+		},
+		"thread": func() (*ckpt.GraphRemoved, error) { return client.GraphDeleteThread(ctx, "langgraph", "no") },
+	} {
+		if removed, err := remove(); err != nil || removed.Removed != 0 {
+			t.Errorf("%s: %v %v", name, removed, err)
+		}
+	}
+	if removed, err := client.GraphDeleteThread(ctx, "langgraph", "t 1"); err != nil || removed.Removed != 2 {
+		t.Errorf("thread: %v %v", removed, err)
+	}
+}
+
+// Whatever a framed body is, it is taken whole or refused.
+func FuzzGraphPut(f *testing.F) {
+	for _, body := range []string{"", "{}\n", "{}", `{"thread":"t","checkpoint":{"id":"1"}}` + "\n",
+		`{"thread":"t","checkpoint":{"id":"1"},"values":[{"channel":"a","type":"json","length":2}]}` + "\n12",
+		`{"thread":"t","checkpoint":{"id":"1"},"values":[{"channel":"a","type":"json","length":-2}]}` + "\n12",
+		`{"thread":"t","checkpoint":{"id":"1"},"values":[{"channel":"a","type":"json","length":9223372036854775807}]}` + "\n12",
+		`{"thread":"t","parent":"1","checkpoint":{"id":"1","channel_versions":{"a":1}},"carry":["a"]}` + "\n",
+		`{"thread":"t","checkpoint":{"id":"1","v":3e400},"metadata":{"a":[{}]}}` + "\n"} {
+		f.Add([]byte(body))
+	}
+	store, err := db.Open(f.Context(), db.Options{Path: filepath.Join(f.TempDir(), "ckpt.db"), Retention: retention.Plan, Version: "test"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = store.Close() })
+	server := server.NewServer(server.Options{Store: store, Graphs: store})
+	handler := server.HandlerFor(ckpt.Caller{Owner: "uid:1"})
+	send := func(method string, body []byte) *httptest.ResponseRecorder {
+		rec := httptest.NewRecorder()
+		handler.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, "/v1/agents/a/graph/"+method, bytes.NewReader(body)))
+		return rec
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for _, method := range []string{"put", "put_writes", "get", "list", "history", "prune"} {
+			rec := send(method, body)
+			if rec.Code >= 500 || server.Stats().Panics != 0 {
+				t.Fatalf("%s: %d %s", method, rec.Code, rec.Body)
+			}
+			if method == "put" && rec.Code == http.StatusOK && strings.Contains(rec.Body.String(), `"missing":[]`) {
+				if page := send("list", []byte(`{}`)); page.Code != http.StatusOK {
+					t.Fatalf("what was put is not listed: %d %s", page.Code, page.Body)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,227 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
+	"github.com/google/uuid"
+)
+
+// checked looks for goroutines that are left once all tests have run.
+type checked struct{ m *testing.M }
+
+func (c checked) Run() int { return testenv.Run(c.m.Run) }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(checked{m}) }
+
+// world is a server on a real socket with a store that is played.
+type world struct {
+	t      *testing.T
+	store  *fakeStore
+	server *Server
+	client *client.Client
+	path   string
+	log    *syncBuffer
+	cut    bool // Serve is expected to end before its requests did
+
+	mu   sync.Mutex
+	peer *endpoint.Peer // who connects next; nil for the kernel's word
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func newWorld(t *testing.T, change ...func(*Options)) *world {
+	t.Helper()
+	w := &world{t: t, store: newFakeStore(), log: new(syncBuffer)}
+	o := Options{Store: w.store, Log: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "v-test", peerOf: w.peerOf}
+	for _, f := range change {
+		f(&o)
+	}
+	w.server = NewServer(o)
+	dir, err := os.MkdirTemp("", "ipc") // t.TempDir is longer than a socket's path may be
+	check(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	w.path = filepath.Join(dir, "s.sock")
+	ln, err := endpoint.Listen(t.Context(), endpoint.Options{Path: w.path, SingleUser: true})
+	check(t, err)
+	done := make(chan error, 1)
+	go func() { done <- w.server.Serve(context.Background(), ln) }()
+	w.client = &client.Client{Socket: w.path}
+	t.Cleanup(func() {
+		w.client.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		w.server.Shutdown(ctx)
+		if err := <-done; (err != nil) != w.cut {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return w
+}
+
+func limits(l Limits) func(*Options) { return func(o *Options) { o.Limits = l } }
+
+func (w *world) peerOf(c net.Conn) (endpoint.Peer, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.peer != nil {
+		return *w.peer, true
+	}
+	return endpoint.PeerOf(c)
+}
+
+// as makes connections from now on somebody's.
+func (w *world) as(owner string, admin bool) *client.Client {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.peer = &endpoint.Peer{Owner: owner, PID: 7, Admin: admin}
+	c := &client.Client{Socket: w.path}
+	w.t.Cleanup(c.Close)
+	return c
+}
+
+// reply is what came back, read to its end.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+	closed bool // the server said that it closes the connection
+}
+
+func (r reply) problem(t *testing.T) *ipc.Problem {
+	t.Helper()
+	var p ipc.Problem
+	if r.header.Get("Content-Type") != ipc.ProblemType {
+		t.Fatalf("not a problem: %d %q %s", r.status, r.header.Get("Content-Type"), r.body)
+	}
+	check(t, ckpt.DecodeStrict([]byte(strings.TrimSpace(r.body)), &p))
+	return &p
+}
+
+// send makes one request over a connection of its own. headers are "Name: value".
+func (w *world) send(method, target, body string, headers ...string) reply {
+	w.t.Helper()
+	text := method + " " + target + " HTTP/1.1\r\nHost: x\r\n"
+	for _, h := range headers {
+		text += h + "\r\n"
+	}
+	if body != "" || method == "POST" || method == "PUT" {
+		text += "Content-Length: " + itoa(len(body)) + "\r\n"
+	}
+	return w.raw(method, text+"Connection: close\r\n\r\n"+body)
+}
+
+func itoa(n int) string { return string(appendNumber(nil, "", int64(n))) }
+
+func (w *world) dial() net.Conn {
+	w.t.Helper()
+	c, err := endpoint.Dial(context.Background(), w.path)
+	check(w.t, err)
+	w.t.Cleanup(func() { c.Close() })
+	check(w.t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	return c
+}
+
+func (w *world) raw(method, text string) reply {
+	w.t.Helper()
+	c := w.dial()
+	defer c.Close()
+	go io.WriteString(c, text)
+	return readReply(w.t, method, c)
+}
+
+func readReply(t *testing.T, method string, c net.Conn) reply {
+	t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})
+	check(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	check(t, err)
+	return reply{resp.StatusCode, resp.Header, string(body), resp.Close}
+}
+
+func (w *world) save(agent, state string) *ckpt.Saved {
+	w.t.Helper()
+	saved, err := w.client.Save(w.t.Context(), &ckpt.SaveRequest{Agent: agent, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: []byte(state)})
+	check(w.t, err)
+	return saved
+}
+
+// newTestID is an id as clients make it.
+func newTestID() (string, error) {
+	id, err := uuid.NewV7()
+	return id.String(), err
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s is %v, want %v", what, got, want)
+	}
+}
+
+func wantCode(t testing.TB, err error, code ckpt.Code) {
+	t.Helper()
+	if ckpt.CodeOf(err) != code {
+		t.Errorf("the error is %v, want code %s", err, code)
+	}
+}
+
+// sameJSON compares two texts as values.
+func sameJSON(t testing.TB, got, want string) {
+	t.Helper()
+	var a, b any
+	check(t, json.Unmarshal([]byte(got), &a))
+	check(t, json.Unmarshal([]byte(want), &b))
+	x, _ := json.Marshal(a)
+	y, _ := json.Marshal(b)
+	if !bytes.Equal(x, y) {
+		t.Errorf("got  %s\nwant %s", x, y)
+	}
+}
+
+const (
+	id1 = "01890a5d-ac96-774b-bcce-b302099a8057"
+	id2 = "01890a5d-ac96-774b-bcce-b302099a8058"
+)

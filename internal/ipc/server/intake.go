@@ -1,0 +1,166 @@
+package server
+
+import (
+	"encoding/json"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// envelope is a save as people with curl write it.
+type envelope struct {
+	Kind     ckpt.Kind       `json:"kind"`
+	State    json.RawMessage `json:"state"`
+	Run      string          `json:"run"`
+	Epoch    *int64          `json:"epoch"`
+	Parent   ckpt.Ref        `json:"parent"`
+	Step     ckpt.Ref        `json:"step"`
+	Labels   ckpt.Labels     `json:"labels"`
+	Metadata json.RawMessage `json:"metadata"`
+	Program  *ckpt.Program   `json:"program"`
+}
+
+// saveRequest decodes a POST of a checkpoint in each of its forms.
+func (c *call) saveRequest() (*ckpt.SaveRequest, error) {
+	contentType, err := c.contentType()
+	if err != nil {
+		return nil, err
+	}
+	switch media(contentType) {
+	case ckpt.ContentTypeJSON:
+		return c.envelopeSave()
+	case ipc.TypeMergePatch, ipc.TypeJSONPatch:
+		return c.patchSave(media(contentType))
+	}
+	return c.rawSave("", contentType)
+}
+
+// contentType is the request's, "" where it has none.
+func (c *call) contentType() (string, error) {
+	s, err := c.header("Content-Type")
+	if s == nil {
+		return "", err
+	}
+	return *s, nil
+}
+
+// media is a content type without its parameters.
+func media(contentType string) string {
+	first, _, _ := strings.Cut(contentType, ";")
+	return strings.ToLower(strings.TrimSpace(first))
+}
+
+func (c *call) envelopeSave() (*ckpt.SaveRequest, error) {
+	if err := c.query.refuse("say it in the JSON body", postParams...); err != nil {
+		return nil, err
+	}
+	limits := &c.server.limits
+	body, err := c.readBody(limits.maxEnvelope(), 2)
+	if err != nil {
+		return nil, err
+	}
+	var e envelope
+	if err := ckpt.DecodeStrict(body, &e); err != nil {
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the body is wrong: %v", err)
+	}
+	switch {
+	case e.State == nil:
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "state is missing: it is any JSON value")
+	case int64(len(e.State)) > limits.MaxBody:
+		return nil, ckpt.Errorf(ckpt.CodeTooLarge, "the state is larger than the %d bytes that are allowed", limits.MaxBody)
+	}
+	return &ckpt.SaveRequest{
+		IdempotencyKey: c.key, Agent: c.agent, Run: e.Run, Kind: e.Kind, Epoch: e.Epoch, Parent: e.Parent, Step: e.Step,
+		Labels: e.Labels, Metadata: object(e.Metadata), Program: e.Program, ContentType: ckpt.ContentTypeJSON, State: e.State,
+	}, ckpt.CheckKind(e.Kind)
+}
+
+// object is an optional JSON object, null meaning none.
+func object(raw json.RawMessage) json.RawMessage {
+	if string(raw) == "null" {
+		return nil
+	}
+	return raw
+}
+
+// rawSave takes the body as the state and everything else from the query and
+// the headers. With an id it is a PUT.
+func (c *call) rawSave(id, contentType string) (*ckpt.SaveRequest, error) {
+	if media(contentType) == ipc.TypeDelta {
+		return c.deltaSave(id)
+	}
+	if err := c.query.refuse("it belongs to changes", "base", "content_type"); err != nil {
+		return nil, err
+	}
+	r, err := c.saveParameters(contentType)
+	if err != nil {
+		return nil, err
+	}
+	if contentType == "" {
+		contentType = ipc.TypeBytes
+	}
+	r.ID, r.ContentType = id, contentType
+	if err := c.readState(r); err != nil {
+		return nil, err
+	}
+	if err := c.checkSum(r.State); err != nil {
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the state is not what was sent: %v; send it again", err)
+	}
+	return r, nil
+}
+
+// saveParameters reads what a raw or patch save has outside its body.
+func (c *call) saveParameters(contentType string) (*ckpt.SaveRequest, error) {
+	q := c.query
+	r := &ckpt.SaveRequest{
+		IdempotencyKey: c.key, Agent: c.agent, Run: q.get("run"), Kind: ckpt.Kind(q.get("kind")),
+		Parent: ckpt.Ref(q.get("parent")), Step: ckpt.Ref(q.get("step")),
+	}
+	if err := ckpt.CheckKind(r.Kind); err != nil {
+		return nil, hintEnvelope(err, r.Kind, contentType)
+	}
+	var err error
+	if r.Epoch, err = q.number("epoch", 0, 1<<62); err != nil {
+		return nil, err
+	}
+	if r.Labels, err = q.labels(); err != nil {
+		return nil, err
+	}
+	if r.Metadata, err = c.metadata(); err != nil {
+		return nil, err
+	}
+	r.Program, err = c.program()
+	return r, err
+}
+
+// hintEnvelope helps who has forgotten to tell curl that it sends JSON.
+func hintEnvelope(err error, kind ckpt.Kind, contentType string) error {
+	if kind != "" || media(contentType) != ipc.TypeForm {
+		return err
+	}
+	return ckpt.Errorf(ckpt.CodeInvalid, "kind is missing: with the header \"Content-Type: application/json\" the body is a JSON object that has it; without, it is the state itself, and the query has it, as in ?kind=routine")
+}
+
+func (c *call) metadata() (json.RawMessage, error) {
+	s, err := c.header(ipc.HeaderMetadata)
+	if s == nil {
+		return nil, err
+	}
+	if *s == "" {
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the header %s is empty", ipc.HeaderMetadata)
+	}
+	return object(json.RawMessage(*s)), nil
+}
+
+func (c *call) program() (*ckpt.Program, error) {
+	s, err := c.header(ipc.HeaderProgram)
+	if s == nil {
+		return nil, err
+	}
+	var p *ckpt.Program
+	if err := ckpt.DecodeStrict([]byte(*s), &p); err != nil {
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the header %s is wrong: %v", ipc.HeaderProgram, err)
+	}
+	return p, nil
+}

@@ -1,0 +1,101 @@
+package server
+
+import (
+	"runtime"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Limits bound what callers may ask of the server. A zero field has the
+// default that is named beside it.
+type Limits struct {
+	MaxBody   int64 // bytes of one state; 64 MiB. Other bodies have maxSmallBody
+	MaxImport int64 // bytes of one import, which is never held as a whole; 16 GiB
+	MaxHeader int   // bytes of a request's line and headers, which carry metadata; 256 KiB
+
+	InFlightBytes int64 // bytes of all bodies in memory at once; 512 MiB. One owner may have half
+	StateReads    int   // replies with a whole state at once; 32. One owner may have half
+	HeavyJobs     int   // patches and differences at once; one per CPU. One owner may have half, at least one
+
+	Connections      int // of all owners together; 4096
+	OwnerConnections int // 1024
+	OwnerRequests    int // of one owner, in work at once; 512. More wait in order
+	OwnerFollowers   int // of one owner, following events at once; 256. They take no place among the requests
+
+	// OwnerWritesPerSecond bounds all routes that write. It is off at 0: it is the turns above that keep owners
+	// from harming one another, a rate only keeps an owner from harming himself.
+	OwnerWritesPerSecond int
+
+	Wait          time.Duration // how long a request waits for its turn before it is told busy; 2s
+	HeaderTimeout time.Duration // for the line and headers of a request; 10s
+	BodyGrace     time.Duration // for a body or a reply, before MinRate counts; 10s
+	MinRate       int64         // bytes a second, the slowest client that is waited for; 1 MiB
+	IdleTimeout   time.Duration // between two requests; 10 min
+	ReadTimeout   time.Duration // the store's time for a read; 60s
+	WriteTimeout  time.Duration // the store's time for a write; 60s
+	LongTimeout   time.Duration // the same for erase, prune, import and export; 15 min
+	StopTimeout   time.Duration // how long Serve waits for requests in flight after its context has ended; 10s
+}
+
+const (
+	// maxSmallBody bounds every body that carries no state.
+	maxSmallBody = 1 << 20
+	// envelopeRoom is what an envelope may have beside its state.
+	envelopeRoom = 1 << 20
+	// maxValues is for bodies with values that are bounded each: arguments and
+	// result of a step, a batch of events.
+	maxValues = 2*ckpt.MaxValue + envelopeRoom
+	// maxValueBody is for bodies with one of them.
+	maxValueBody = ckpt.MaxValue + envelopeRoom
+	// spareConnections above a limit are still answered, so that a client
+	// learns why; those above them are closed unanswered.
+	spareConnections = 64
+)
+
+func (l Limits) withDefaults() Limits {
+	orElse(&l.MaxBody, 64<<20)
+	orElse(&l.MaxImport, 16<<30)
+	orElse(&l.MaxHeader, 256<<10)
+	orElse(&l.InFlightBytes, 512<<20)
+	orElse(&l.StateReads, 32)
+	orElse(&l.HeavyJobs, runtime.GOMAXPROCS(0))
+	orElse(&l.Connections, 4096)
+	orElse(&l.OwnerConnections, 1024)
+	orElse(&l.OwnerRequests, 512)
+	orElse(&l.OwnerFollowers, 256)
+	orElse(&l.Wait, 2*time.Second)
+	orElse(&l.HeaderTimeout, 10*time.Second)
+	orElse(&l.BodyGrace, 10*time.Second)
+	orElse(&l.MinRate, 1<<20)
+	orElse(&l.IdleTimeout, 10*time.Minute)
+	orElse(&l.ReadTimeout, time.Minute)
+	orElse(&l.WriteTimeout, time.Minute)
+	orElse(&l.LongTimeout, 15*time.Minute)
+	orElse(&l.StopTimeout, 10*time.Second)
+	// The largest single request must fit into one owner's half, or it could
+	// never have its turn.
+	l.InFlightBytes = max(l.InFlightBytes, 2*l.largestHold())
+	return l
+}
+
+func orElse[T int | int64 | time.Duration](v *T, def T) {
+	if *v <= 0 {
+		*v = def
+	}
+}
+
+// maxEnvelope is the largest body that a save may have.
+func (l Limits) maxEnvelope() int64 { return l.MaxBody + envelopeRoom }
+
+// maxRunEnd is the largest body that the end of a run may have: a final state
+// and a result.
+func (l Limits) maxRunEnd() int64 { return l.maxEnvelope() + ckpt.MaxValue }
+
+// largestHold is the memory of the largest body and of what is copied out of it.
+func (l Limits) largestHold() int64 { return 2 * max(l.maxRunEnd(), maxValues) }
+
+// patience is how long moving n bytes may take.
+func (l Limits) patience(n int64) time.Duration {
+	return l.BodyGrace + time.Duration(float64(n)/float64(l.MinRate)*float64(time.Second))
+}

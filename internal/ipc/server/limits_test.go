@@ -1,0 +1,407 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+)
+
+func TestBodiesAtTheLimitAndOneAbove(t *testing.T) {
+	const most = 2 << 20
+	w := newWorld(t, limits(Limits{MaxBody: most}))
+	raw := func(n int) reply { return w.send("POST", saves+"?kind=routine", strings.Repeat("x", n)) }
+	equal(t, "raw at the limit", raw(most).status, 201)
+	equal(t, "raw above", raw(most+1).problem(t).Code, ckpt.CodeTooLarge)
+
+	envelope := func(n int) reply {
+		return w.send("POST", saves, `{"kind":"routine","state":"`+strings.Repeat("x", n-2)+`"}`, "Content-Type: application/json")
+	}
+	equal(t, "envelope at the limit", envelope(most).status, 201)
+	equal(t, "envelope above", envelope(most+1).problem(t).Code, ckpt.CodeTooLarge)
+	equal(t, "envelope far above", envelope(most+envelopeRoom).problem(t).Code, ckpt.CodeTooLarge)
+
+	chunked := func(n int) reply {
+		body := strings.Repeat("y", n)
+		return w.raw("POST", "POST "+saves+"?kind=routine HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"+
+			fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", n, body))
+	}
+	at := chunked(most)
+	equal(t, "chunked at the limit", at.status, 201)
+	if !strings.Contains(at.body, fmt.Sprintf(`"size":%d,`, most)) {
+		t.Error(at.body)
+	}
+	equal(t, "chunked above", chunked(most+1).problem(t).Code, ckpt.CodeTooLarge)
+
+	small := func(n int) reply {
+		return w.send("POST", "/v1/prune", `{"dry_run":true}`+strings.Repeat(" ", n-16))
+	}
+	equal(t, "small body at the limit", small(maxSmallBody).status, 200)
+	equal(t, "small body above", small(maxSmallBody+1).problem(t).Code, ckpt.CodeTooLarge)
+
+	base := w.save("a", `{"x":"`+strings.Repeat("x", most-100)+`"}`)
+	r := w.send("POST", saves+"?kind=routine&base="+base.ID, `{"y":"`+strings.Repeat("y", 200)+`"}`, "Content-Type: "+ipc.TypeMergePatch)
+	equal(t, "patched above", r.problem(t).Code, ckpt.CodeTooLarge)
+}
+
+// What is too large by its own word is refused before a byte of it is read.
+func TestTooLargeIsRefusedBeforeReading(t *testing.T) {
+	w := newWorld(t)
+	for _, target := range []string{saves + "?kind=routine", "/v1/import"} {
+		c := w.dial()
+		fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999\r\n\r\n", target)
+		equal(t, target, readReply(t, "POST", c).problem(t).Code, ckpt.CodeTooLarge)
+	}
+	_, err := w.client.Save(t.Context(), &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, State: make([]byte, 64<<20+1)})
+	wantCode(t, err, ckpt.CodeTooLarge) // by Expect: 100-continue
+	saved, err := w.client.Save(t.Context(), &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, State: make([]byte, 5<<20)})
+	check(t, err)
+	equal(t, "size", saved.Size, int64(5<<20))
+}
+
+func TestImportLimit(t *testing.T) {
+	w := newWorld(t, limits(Limits{MaxImport: 1000}))
+	report, err := w.client.Import(t.Context(), ckpt.ImportRequest{Agent: "a"}, strings.NewReader(strings.Repeat("x", 1000)))
+	check(t, err)
+	equal(t, "imported", report.Imported, 1000)
+	_, err = w.client.Import(t.Context(), ckpt.ImportRequest{}, io.LimitReader(endless{}, 1001))
+	wantCode(t, err, ckpt.CodeTooLarge)
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p), nil
+}
+
+func TestHeadersAboveTheLimit(t *testing.T) {
+	w := newWorld(t, limits(Limits{MaxHeader: 4096}))
+	r := w.send("GET", "/healthz", "", "X-Long: "+strings.Repeat("x", 10000))
+	equal(t, "status", r.status, 431)
+}
+
+func TestOneByteASecondEnds(t *testing.T) {
+	w := newWorld(t, limits(Limits{HeaderTimeout: 200 * time.Millisecond, BodyGrace: 200 * time.Millisecond, MinRate: 1 << 24}))
+	for _, head := range []string{"Content-Length: 100", "Content-Length: 20000000", "Transfer-Encoding: chunked"} {
+		c := w.dial()
+		fmt.Fprintf(c, "POST %s?kind=routine HTTP/1.1\r\nHost: x\r\n%s\r\n\r\nfff\r\n", saves, head)
+		stop := drip(c)
+		r := readReply(t, "POST", c)
+		stop()
+		p := r.problem(t)
+		equal(t, head, p.Detail, "the body came too slowly")
+	}
+	slowHeader := w.dial()
+	stop := drip(slowHeader)
+	io.ReadAll(slowHeader) // ends, or the deadline of the test's own connection fails it
+	stop()
+	equal(t, "saved", len(w.store.list), 0)
+	w.save("a", "1")
+}
+
+func drip(c net.Conn) (stop func()) {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(20 * time.Millisecond):
+				c.Write([]byte("x"))
+			}
+		}
+	})
+	return func() { close(done); wg.Wait() }
+}
+
+func TestABodyThatEndsEarly(t *testing.T) {
+	w := newWorld(t)
+	c := w.dial()
+	fmt.Fprintf(c, "PUT %s/%s?kind=routine HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nonly this", saves, id1)
+	check(t, c.(*net.UnixConn).CloseWrite())
+	equal(t, "detail", readReply(t, "PUT", c).problem(t).Detail, "the body ended before it was whole")
+	equal(t, "saved", len(w.store.list), 0)
+}
+
+// A client may close its writing half and wait for the answer.
+func TestHalfClose(t *testing.T) {
+	w := newWorld(t)
+	w.store.onSave = func(ctx context.Context, _ *ckpt.SaveRequest) error { return pause(ctx) }
+	w.store.onRead = pause
+	for _, c := range []struct {
+		method, request string
+		status          int
+	}{
+		{"PUT", "PUT " + saves + "/" + id1 + "?kind=routine HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx", 201},
+		{"GET", "GET " + saves + " HTTP/1.1\r\nHost: x\r\n\r\n", 200},
+	} {
+		conn := w.dial()
+		io.WriteString(conn, c.request)
+		check(t, conn.(*net.UnixConn).CloseWrite())
+		equal(t, c.method, readReply(t, c.method, conn).status, c.status)
+	}
+}
+
+// pause takes so long that the end of the client has been seen.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(200 * time.Millisecond):
+		return nil
+	}
+}
+
+// A write goes on when its client hangs up; a read ends soon.
+func TestHangUp(t *testing.T) {
+	w := newWorld(t)
+	ended := make(chan error, 2)
+	wait := func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			ended <- ctx.Err()
+		case <-time.After(2 * time.Second):
+			ended <- nil
+		}
+		return ctx.Err()
+	}
+	w.store.onSave = func(ctx context.Context, _ *ckpt.SaveRequest) error { return wait(ctx) }
+	w.store.onRead = wait
+	c := w.dial()
+	io.WriteString(c, "PUT "+saves+"/"+id1+"?kind=routine HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx")
+	time.Sleep(50 * time.Millisecond)
+	c.Close()
+	equal(t, "a write's end", <-ended, nil)
+	c = w.dial()
+	io.WriteString(c, "GET "+saves+" HTTP/1.1\r\nHost: x\r\n\r\n")
+	time.Sleep(50 * time.Millisecond)
+	c.Close()
+	equal(t, "a read's end", <-ended, context.Canceled)
+}
+
+// The server's own bound on a write: what it did is then unknown.
+func TestAWriteThatTakesTooLong(t *testing.T) {
+	w := newWorld(t, limits(Limits{WriteTimeout: 50 * time.Millisecond, ReadTimeout: 50 * time.Millisecond}))
+	forever := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	w.store.onSave = func(ctx context.Context, _ *ckpt.SaveRequest) error { return forever(ctx) }
+	w.store.onRead = forever
+	p := w.send("PUT", saves+"/"+id1+"?kind=routine", "x").problem(t)
+	equal(t, "code", p.Code, ckpt.CodeBusy)
+	equal(t, "outcome", p.Outcome, ckpt.OutcomeUnknown)
+	equal(t, "retryable", p.Retryable, true)
+	p = w.send("GET", saves, "").problem(t)
+	equal(t, "code", p.Code, ckpt.CodeBusy)
+	equal(t, "outcome", p.Outcome, ckpt.OutcomeNotSaved)
+}
+
+func TestAnOwnersFloodHarmsHimAlone(t *testing.T) {
+	w := newWorld(t, limits(Limits{OwnerRequests: 4, Wait: 100 * time.Millisecond}))
+	release := make(chan struct{})
+	w.store.onSave = func(_ context.Context, r *ckpt.SaveRequest) error {
+		if r.Agent == "flood" {
+			<-release
+		}
+		return nil
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	codes := make(map[ckpt.Code]int)
+	flood := func(i int) {
+		c := &client.Client{Socket: w.path}
+		defer c.Close()
+		_, err := c.Save(context.Background(), &ckpt.SaveRequest{Agent: "flood", Kind: ckpt.KindRecovery, State: []byte{byte(i)}})
+		mu.Lock()
+		codes[ckpt.CodeOf(err)]++
+		mu.Unlock()
+	}
+	w.as("uid:1001", false)
+	for i := range 12 {
+		wg.Go(func() { flood(i) })
+	}
+	waitFor(t, func() bool { mu.Lock(); defer mu.Unlock(); return codes[ckpt.CodeBusy] == 8 })
+	other := w.as("uid:1002", false)
+	began := time.Now()
+	_, err := other.Save(t.Context(), &ckpt.SaveRequest{Agent: "calm", Kind: ckpt.KindRoutine, State: []byte("x")})
+	check(t, err)
+	if took := time.Since(began); took > 90*time.Millisecond {
+		t.Errorf("the other owner waited %v", took)
+	}
+	close(release)
+	wg.Wait()
+	equal(t, "of the flood, done", codes[""], 4)
+}
+
+func waitFor(t *testing.T, done func() bool) {
+	t.Helper()
+	for range 500 {
+		if done() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("it did not come to pass in 5 s")
+}
+
+func TestMemoryOfBodiesIsBounded(t *testing.T) {
+	const most = 1 << 20
+	l := Limits{MaxBody: most, InFlightBytes: 1, Wait: 50 * time.Millisecond}
+	w := newWorld(t, limits(l))
+	share := int(w.server.limits.InFlightBytes / 2 / most)
+	var open []net.Conn
+	for range share { // each holds what it has announced
+		c := w.dial()
+		fmt.Fprintf(c, "POST %s?kind=routine HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", saves, most)
+		open = append(open, c)
+	}
+	waitFor(t, func() bool { return w.server.Stats().InWork == int64(share) })
+	r := w.send("POST", saves+"?kind=routine", strings.Repeat("x", most))
+	equal(t, "one too many", r.problem(t).Code, ckpt.CodeBusy)
+	equal(t, "Retry-After", r.header.Get("Retry-After"), "1")
+	for _, c := range open {
+		c.Close()
+	}
+	waitFor(t, func() bool { return w.server.Stats().InWork == 0 })
+	equal(t, "then again", w.send("POST", saves+"?kind=routine", strings.Repeat("x", most)).status, 201)
+}
+
+// Every route that writes keeps to the owner's rate, and no route that reads.
+func TestEveryWriteKeepsToTheRate(t *testing.T) {
+	for i := range routes {
+		rt := &routes[i]
+		t.Run(rt.method+" "+rt.path, func(t *testing.T) {
+			w := newWorld(t, limits(Limits{OwnerWritesPerSecond: 1}))
+			id, err := newTestID()
+			check(t, err)
+			target := strings.NewReplacer("{agent}", "a", "{id}", id, "{a}", id, "{b}", id, "{run}", "r", "{key}", "k").Replace(rt.path)
+			var last reply
+			refused := 0
+			for range 3 { // whatever the first ones answer, they have used the second's writes
+				last = w.send(rt.method, target, "")
+				if last.status == 429 {
+					refused++
+				}
+			}
+			switch may := !rt.write || rt.urgent; {
+			case may && refused > 0:
+				t.Errorf("it was refused: %s", last.body)
+			case !may && refused == 0:
+				t.Errorf("it was never refused: %d %s", last.status, last.body)
+			case !may && last.status == 429:
+				equal(t, "code", last.problem(t).Code, ckpt.CodeQuota)
+				equal(t, "Retry-After", last.header.Get("Retry-After"), "1")
+			}
+		})
+	}
+}
+
+func TestConnections(t *testing.T) {
+	w := newWorld(t, limits(Limits{OwnerConnections: 2}))
+	w.dial()
+	w.dial()
+	waitFor(t, func() bool { return w.server.Stats().Connections == 2 })
+	r := w.send("GET", "/healthz", "")
+	equal(t, "code", r.problem(t).Code, ckpt.CodeQuota)
+	equal(t, "closed", r.closed, true)
+	waitFor(t, func() bool { return w.server.Stats().Connections == 2 })
+	for range spareConnections {
+		w.dial()
+	}
+	waitFor(t, func() bool { return w.server.Stats().Connections == 2+spareConnections })
+	for range 5 {
+		n, _ := io.Copy(io.Discard, w.dial())
+		equal(t, "what one too many reads", n, 0)
+	}
+	equal(t, "connections", w.server.Stats().Connections, 2+spareConnections)
+	w.as("uid:1002", false)
+	equal(t, "somebody else", w.send("GET", "/healthz", "").status, 200)
+}
+
+func TestConnectionsOfAll(t *testing.T) {
+	w := newWorld(t, limits(Limits{Connections: 1}))
+	w.dial()
+	waitFor(t, func() bool { return w.server.Stats().Connections == 1 })
+	equal(t, "code", w.send("GET", "/healthz", "").problem(t).Code, ckpt.CodeBusy)
+}
+
+func TestBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bucket{rate: 10}
+		for range 10 {
+			equal(t, "a full bucket", b.take(), 0)
+		}
+		equal(t, "an empty one", b.take().Round(time.Millisecond), 100*time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
+		equal(t, "one token later", b.take(), 0)
+		time.Sleep(time.Hour)
+		for range 10 {
+			equal(t, "no more than it holds", b.take(), 0)
+		}
+		if b.take() == 0 {
+			t.Error("an hour's tokens were saved up")
+		}
+		free := bucket{}
+		for range 1000 {
+			equal(t, "no limit", free.take(), 0)
+		}
+	})
+}
+
+func TestLaneServesInOrderAndGivesUpInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := semaphore.NewWeighted(2)
+		greedy := lane{own: semaphore.NewWeighted(1), all: all, full: "greedy"}
+		modest := lane{own: semaphore.NewWeighted(1), all: all, full: "modest"}
+		check(t, greedy.enter(t.Context(), 1, time.Second))
+		began := time.Now()
+		wantCode(t, greedy.enter(t.Context(), 1, time.Second), ckpt.CodeBusy)
+		equal(t, "waited", time.Since(began), time.Second)
+		check(t, modest.enter(t.Context(), 1, time.Second))
+		wantCode(t, (&lane{own: semaphore.NewWeighted(9), all: all}).enter(t.Context(), 1, time.Second), ckpt.CodeBusy)
+
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 3 {
+			wg.Go(func() {
+				check(t, greedy.enter(t.Context(), 1, time.Minute))
+				order = append(order, i)
+				greedy.leave(1)
+			})
+			synctest.Wait()
+		}
+		greedy.leave(1)
+		wg.Wait()
+		equal(t, "order", fmt.Sprint(order), "[0 1 2]")
+		modest.leave(1)
+		if !all.TryAcquire(2) {
+			t.Error("places were lost")
+		}
+	})
+}
+
+func TestPacedReader(t *testing.T) {
+	l := Limits{BodyGrace: time.Second, MinRate: 1000}
+	equal(t, "patience", l.patience(500), 1500*time.Millisecond)
+	r := pacedReader{body: errReader{}, conn: noConn{}, limits: &l, began: time.Now()}
+	_, err := r.Read(nil)
+	equal(t, "error", errors.Is(err, io.ErrClosedPipe), true)
+}
+
+type errReader struct{}
+
+func (errReader) Read([]byte) (int, error) { return 0, io.ErrClosedPipe }

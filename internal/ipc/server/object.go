@@ -1,0 +1,143 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// member is one member of a JSON object as it is written: key with its quotes.
+type member struct {
+	name       string // the key, unescaped
+	key, value []byte
+}
+
+// members takes apart a JSON object that has been checked, and says whether it
+// was one. Values are not looked into.
+func members(doc []byte) ([]member, bool) {
+	p := skipSpace(doc, 0)
+	if p == len(doc) || doc[p] != '{' {
+		return nil, false
+	}
+	var list []member
+	for p = skipSpace(doc, p+1); p < len(doc) && doc[p] != '}'; {
+		keyEnd := stringEnd(doc, p)
+		from := skipSpace(doc, skipSpace(doc, keyEnd)+1)
+		to := valueEnd(doc, from)
+		list = append(list, member{name: keyName(doc[p:keyEnd]), key: doc[p:keyEnd], value: doc[from:to]})
+		if p = skipSpace(doc, to); p < len(doc) && doc[p] == ',' {
+			p = skipSpace(doc, p+1)
+		}
+	}
+	return list, true
+}
+
+func skipSpace(doc []byte, p int) int {
+	for p < len(doc) && (doc[p] == ' ' || doc[p] == '\n' || doc[p] == '\t' || doc[p] == '\r') {
+		p++
+	}
+	return p
+}
+
+// stringEnd is the place after the string that begins at p.
+func stringEnd(doc []byte, p int) int {
+	for p++; p < len(doc) && doc[p] != '"'; p++ {
+		if doc[p] == '\\' {
+			p++
+		}
+	}
+	return min(p+1, len(doc))
+}
+
+// valueEnd is the place after the value that begins at p.
+func valueEnd(doc []byte, p int) int {
+	depth := 0
+	for p < len(doc) {
+		switch doc[p] {
+		case '"':
+			p = stringEnd(doc, p)
+		case '{', '[':
+			depth++
+			p++
+			continue
+		case '}', ']':
+			depth--
+			p++
+		default:
+			next := bytes.IndexAny(doc[p:], "\"{}[], \t\r\n")
+			switch {
+			case next < 0:
+				return len(doc)
+			case next == 0: // a comma or white space between values
+				p++
+				continue
+			}
+			p += next
+		}
+		if depth == 0 {
+			return p
+		}
+	}
+	return p
+}
+
+// keyName unescapes a key. Keys with lone surrogates, which no Go string can
+// hold, are told apart by their spelling.
+func keyName(key []byte) string {
+	inner := string(key[1 : len(key)-1])
+	if !strings.Contains(inner, `\`) {
+		return inner
+	}
+	var name string
+	if json.Unmarshal(key, &name) != nil || strings.ContainsRune(name, utf8.RuneError) {
+		return inner
+	}
+	return name
+}
+
+// places is how many values a JSON text has at most: what a tree of it costs.
+func places(doc []byte) int {
+	return 1 + bytes.Count(doc, []byte{','}) + bytes.Count(doc, []byte{':'})
+}
+
+// pathBytes is the length of the JSON pointers to all values of a document,
+// taken together: what a list of them would need at the least.
+func pathBytes(doc []byte) (total int) {
+	lengths := []int{0} // of the pointers to the objects and arrays that are open
+	key := 1            // the length of the key or index whose value comes next
+	for p := 0; p < len(doc); p++ {
+		switch doc[p] {
+		case '"':
+			end := stringEnd(doc, p)
+			key = max(key, end-p)
+			p = end - 1
+		case '{', '[':
+			lengths = append(lengths, lengths[len(lengths)-1]+1+key)
+			key = 1
+		case '}', ']':
+			lengths = lengths[:max(len(lengths)-1, 1)]
+		case ',':
+			total += lengths[len(lengths)-1] + 1 + key
+			key = 1
+		}
+	}
+	return total
+}
+
+// depth is how many objects and arrays are open inside one another at most.
+func depth(doc []byte) int {
+	open, most := 0, 0
+	for p := 0; p < len(doc); p++ {
+		switch doc[p] {
+		case '"':
+			p = stringEnd(doc, p) - 1
+		case '{', '[':
+			open++
+			most = max(most, open)
+		case '}', ']':
+			open--
+		}
+	}
+	return most
+}

@@ -1,0 +1,509 @@
+package server_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
+	"github.com/ckptsidecar/ckptsidecar/internal/resume"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
+)
+
+// api is a server over a real store, whose every answer is held against the
+// description.
+type api struct {
+	t     *testing.T
+	doc   *description
+	ask   http.Handler
+	store *db.Store
+}
+
+func newAPI(t *testing.T) *api {
+	t.Helper()
+	store, err := db.Open(t.Context(), db.Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: retention.Plan, Resume: resume.Make, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		_, _ = io.WriteString(w, "up 1\n")
+	})
+	server := server.NewServer(server.Options{Store: store, Runs: store, Graphs: store, Version: "test", Metrics: metrics, Limits: server.Limits{MaxBody: 1 << 20}})
+	return &api{t, readDescription(t), server.HandlerFor(ckpt.Caller{Owner: "uid:0", PID: 1, Admin: true}), store}
+}
+
+// as is the same server, asked by somebody else.
+func (a *api) as(caller ckpt.Caller) *api {
+	copied := *a
+	copied.ask = server.NewServer(server.Options{Store: a.store, Runs: a.store, Graphs: a.store}).HandlerFor(caller)
+	return &copied
+}
+
+type request struct {
+	method, target, body, contentType string
+	header                            map[string]string
+}
+
+func get(target string) request { return request{method: "GET", target: target} }
+func del(target string) request { return request{method: "DELETE", target: target} }
+func post(target, body string) request {
+	return request{"POST", target, body, ckpt.ContentTypeJSON, nil}
+}
+func put(target, body string) request { return request{"PUT", target, body, ckpt.ContentTypeJSON, nil} }
+func patch(target, body string) request {
+	return request{"PATCH", target, body, ckpt.ContentTypeJSON, nil}
+}
+func (r request) of(contentType string) request { r.contentType = contentType; return r }
+func (r request) with(name, value string) request {
+	r.header = map[string]string{name: value}
+	return r
+}
+
+func (r request) http() *http.Request {
+	req := httptest.NewRequest(r.method, r.target, strings.NewReader(r.body))
+	if r.contentType != "" {
+		req.Header.Set("Content-Type", r.contentType)
+	}
+	for name, value := range r.header {
+		req.Header.Set(name, value)
+	}
+	return req
+}
+
+// want sends a request and holds the answer against the description; one that
+// was taken must itself be as described.
+func (a *api) want(status int, r request) string {
+	a.t.Helper()
+	rec := httptest.NewRecorder()
+	a.ask.ServeHTTP(rec, r.http())
+	name := r.method + " " + r.target
+	if rec.Code != status {
+		a.t.Errorf("%s answers %d, want %d: %s", name, rec.Code, status, rec.Body)
+	}
+	body := rec.Body.String()
+	ok, errs := a.doc.validator.GetResponseBodyValidator().ValidateResponseBody(r.http(), rec.Result())
+	if !ok {
+		a.t.Errorf("the answer to %s is not as described: %d %s\n%s", name, rec.Code, body, explain(errs))
+	}
+	if rec.Code < 300 {
+		if ok, errs := a.doc.validator.ValidateHttpRequestSync(r.http()); !ok {
+			a.t.Errorf("%s was taken and is not as described:\n%s", name, explain(errs))
+		}
+	}
+	return body
+}
+
+func explain[E error](errs []E) string {
+	var b strings.Builder
+	for _, e := range errs {
+		fmt.Fprintln(&b, " ", e)
+	}
+	return b.String()
+}
+
+const (
+	idA = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1a01"
+	idB = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1a02"
+	idC = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1a03"
+	idD = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1a04"
+	idZ = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1aff" // nobody has it
+
+	saves = "/v1/agents/a/checkpoints"
+)
+
+func TestAnswersAreAsDescribed(t *testing.T) {
+	a := newAPI(t)
+	t.Run("saving", func(t *testing.T) { a.within(t).saving() })
+	t.Run("reading", func(t *testing.T) { a.within(t).reading() })
+	t.Run("changing", func(t *testing.T) { a.within(t).changing() })
+	t.Run("agents", func(t *testing.T) { a.within(t).agents() })
+	t.Run("runs", func(t *testing.T) { a.within(t).runs() })
+	t.Run("drift", func(t *testing.T) { a.within(t).drift() })
+	t.Run("langgraph", func(t *testing.T) { a.within(t).langgraph() })
+	t.Run("daemon", func(t *testing.T) { a.within(t).daemon() })
+	t.Run("refusals", func(t *testing.T) { a.within(t).refusals() })
+}
+
+func (a *api) within(t *testing.T) *api {
+	copied := *a
+	copied.t = t
+	return &copied
+}
+
+func (a *api) saving() {
+	a.want(201, post(saves, `{"kind":"routine","state":{"step":0}}`).with("Idempotency-Key", "k1"))
+	a.want(201, post(saves, `{"kind":"routine","state":{"step":0}}`).with("Idempotency-Key", "k1")) // replayed
+	a.want(422, post(saves, `{"kind":"routine","state":{"step":1}}`).with("Idempotency-Key", "k1"))
+	a.want(201, post(saves, `{"kind":"recovery","state":[1,null],"run":"r","labels":{"a":"b"},"metadata":{"m":[1]},"program":{"source":"a\nb","executed":2}}`))
+	a.want(201, put(saves+"/"+idA+"?kind=routine", `{"step":1}`))
+	a.want(201, put(saves+"/"+idA+"?kind=routine", `{"step":1}`)) // replayed
+	a.want(422, put(saves+"/"+idA+"?kind=routine", `{"step":2}`))
+	a.want(201, put(saves+"/"+idB+"?kind=pre_operation&run=r&epoch=1&parent="+idA+"&step=s1&label=a%3Db&label=c%3Dd", `{"step":2}`).
+		with("Ckpt-Metadata", `{"m":1}`).with("Ckpt-Program", `{"source":"x","executed":1}`))
+	a.want(201, put(saves+"/"+idC+"?kind=routine", "\x00raw\xff").of("application/x-pickle"))
+	a.want(201, post(saves+"?kind=recovery", "raw").of("text/plain"))
+	a.want(201, post(saves+"?kind=recovery&base="+idA, `{"more":true}`).of("application/merge-patch+json"))
+	a.want(201, post(saves+"?kind=recovery&base="+idA, `[{"op":"add","path":"/x","value":[]}]`).of("application/json-patch+json"))
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(`{"step":1}`)))
+	a.want(201, post(saves+"?kind=recovery&base="+idA, "[[0,8],2]\n8}").of("application/vnd.ckptsidecar.delta").with("Ckpt-Base-Sha256", sum))
+	a.want(201, put(saves+"/"+idD+"?kind=recovery&content_type=text%2Fplain&base="+idA, "[[0,8],2]\n9}").of("application/vnd.ckptsidecar.delta").with("Ckpt-Base-Sha256", sum))
+	for range 4 {
+		a.want(201, post(saves, `{"kind":"routine","state":null,"run":"pruned"}`))
+	}
+
+	a.want(400, post(saves, `{"kind":"routine"}`))
+	a.want(400, post(saves, `{"kind":"other","state":1}`))
+	a.want(400, post(saves, `{"kind":"routine","state":1,"state":2}`))
+	a.want(400, post(saves+"?kind=routine", `{"kind":"routine","state":1}`))
+	a.want(400, put(saves+"/"+idZ, `1`))
+	a.want(400, put(saves+"/"+idZ+"?kind=routine&base="+idA, `1`))
+	a.want(400, put(saves+"/not-an-id?kind=routine", `1`))
+	a.want(404, put(saves+"/"+idZ+"?kind=routine&parent="+idZ, `1`))
+	a.want(409, post(saves+"?kind=routine&base="+idZ, `{}`).of("application/merge-patch+json"))
+	a.want(409, post(saves+"?kind=routine&base="+idA, `[{"op":"remove","path":"/none"}]`).of("application/json-patch+json"))
+	a.want(400, put(saves+"/"+idZ+"?kind=routine&base="+idA, `[]`).of("application/vnd.ckptsidecar.delta"))
+	a.want(409, put(saves+"/"+idZ+"?kind=routine&base="+idA, "[]\n").of("application/vnd.ckptsidecar.delta").with("Ckpt-Base-Sha256", strings.Repeat("0", 64)))
+	a.want(413, put(saves+"/"+idZ+"?kind=routine", `"`+strings.Repeat("x", 1<<20)+`"`))
+}
+
+func (a *api) reading() {
+	a.want(200, get(saves))
+	page := a.want(200, get(saves+"?limit=1&kind=recovery"))
+	var first ckpt.CheckpointPage
+	if err := json.Unmarshal([]byte(page), &first); err != nil || first.Next == "" {
+		a.t.Fatalf("no next page: %v %s", err, page)
+	}
+	a.want(200, get(saves+"?limit=1&kind=recovery&before="+string(first.Next)))
+	a.want(200, get(saves+"?run=r&label=a%3Db&suspect=false"))
+	a.want(400, get(saves+"?before=."))
+	a.want(400, get(saves+"?limit=1001"))
+	a.want(404, get("/v1/agents/nobody/checkpoints"))
+
+	a.want(200, get(saves+"/latest"))
+	a.want(200, get(saves+"/latest?run=r&kind=pre_operation&clean=true&state=false"))
+	a.want(404, get(saves+"/latest?run=none"))
+	a.want(400, get(saves+"/latest?clean=yes"))
+
+	a.want(200, get("/v1/checkpoints/"+idA))
+	a.want(200, get("/v1/checkpoints/"+idA+"?state=false"))
+	a.want(200, get("/v1/checkpoints/"+idB))
+	a.want(200, get("/v1/checkpoints/"+idC)) // as base64
+	a.want(404, get("/v1/checkpoints/"+idZ))
+	a.want(400, get("/v1/checkpoints/x"))
+	a.want(200, get("/v1/checkpoints/"+idA+"/state"))
+	a.want(404, get("/v1/checkpoints/"+idZ+"/state"))
+
+	a.want(200, get("/v1/checkpoints/"+idA+"/diff/"+idB))
+	a.want(200, get("/v1/checkpoints/"+idA+"/diff/"+idA))
+	a.want(409, get("/v1/checkpoints/"+idA+"/diff/"+idC))
+	a.want(404, get("/v1/checkpoints/"+idA+"/diff/"+idZ))
+
+	a.want(200, post("/v1/agents/a/restore", `{}`))
+	a.want(200, post("/v1/agents/a/restore", `{"kind":"recovery","clean":true,"run":"r","reason":"test"}`))
+	a.want(200, post("/v1/agents/a/restore", `{"checkpoint":"`+idC+`"}`).with("Idempotency-Key", "r1"))
+	a.want(200, post("/v1/agents/a/restore", `{"checkpoint":"`+idC+`"}`).with("Idempotency-Key", "r1"))
+	a.want(422, post("/v1/agents/a/restore", `{"checkpoint":"`+idA+`"}`).with("Idempotency-Key", "r1"))
+	a.want(400, post("/v1/agents/a/restore", `{"checkpoint":"`+idA+`","clean":true}`))
+	a.want(404, post("/v1/agents/nobody/restore", ``).of(""))
+	a.want(409, post("/v1/agents/a/restore", `{"checkpoint":"`+idA+`","run":"r"}`))
+}
+
+func (a *api) changing() {
+	a.want(200, patch("/v1/checkpoints/"+idA, `{"pinned":true,"labels":{"k":"v"}}`))
+	a.want(400, patch("/v1/checkpoints/"+idA, `{}`))
+	a.want(404, patch("/v1/checkpoints/"+idZ, `{"pinned":true}`))
+	a.want(409, del("/v1/checkpoints/"+idA))
+	a.want(200, patch("/v1/checkpoints/"+idA, `{"pinned":false}`))
+	a.want(200, del("/v1/checkpoints/"+idA))
+	a.want(404, del("/v1/checkpoints/"+idA))
+}
+
+func (a *api) agents() {
+	a.want(200, get("/v1/agents?limit=1"))
+	a.want(200, get("/v1/agents?owner=uid%3A0"))
+	a.want(400, get("/v1/agents?before=x"))
+	a.want(200, get("/v1/agents/a/policy"))
+	a.want(404, get("/v1/agents/nobody/policy"))
+	a.want(200, put("/v1/agents/a/policy", `{"routine_keep":5,"recovery_keep":3600,"ended_keep":"1d12h","max_bytes":1000000,"secrets":"off"}`))
+	a.want(400, put("/v1/agents/a/policy", `{"recovery_keep":"0s"}`))
+	a.want(200, post("/v1/prune", `{"dry_run":true}`))
+	a.want(200, put("/v1/agents/a/policy", `{"routine_keep":1,"recovery_keep":1}`))
+	a.want(200, post("/v1/prune", `{"agent":"a"}`).with("Idempotency-Key", "p1"))
+	a.want(200, post("/v1/prune", `{"agent":"a"}`).with("Idempotency-Key", "p1"))
+	a.want(422, post("/v1/prune", `{"agent":"a","dry_run":true}`).with("Idempotency-Key", "p1"))
+	a.want(404, post("/v1/prune", `{"agent":"nobody"}`))
+
+	export := a.want(200, get("/v1/agents/a/export"))
+	a.want(404, get("/v1/agents/nobody/export"))
+	a.want(200, post("/v1/import?agent=copy", export).of("application/x-ndjson")) // ids are renamed
+	a.want(200, post("/v1/import", export).of("application/x-ndjson"))            // all are there
+	a.want(400, post("/v1/import", export[:len(export)/2]).of("application/x-ndjson"))
+	a.want(200, del("/v1/agents/copy"))
+	a.want(404, del("/v1/agents/copy"))
+}
+
+const aRun = "/v1/agents/worker/runs"
+
+func (a *api) runs() {
+	a.want(201, post(aRun, `{"run":"r1","workflow":"w","pid":0,"heartbeat_timeout":"30s","progress_timeout":60,"goal":"g","external_session":"s","labels":{"a":"b"}}`).
+		with("Idempotency-Key", "k1"))
+	a.want(201, post(aRun, ``).of(""))
+	a.want(400, post(aRun, `{"pid":-1}`))
+	a.want(400, post(aRun, `{"agent":"a"}`))
+	a.want(422, post(aRun, `{"run":"r2"}`).with("Idempotency-Key", "k1"))
+	a.want(200, get(aRun+"?limit=1"))
+	a.want(200, get("/v1/runs?agent=worker&status=running"))
+	a.want(200, get("/v1/runs"))
+	a.want(400, get("/v1/runs?status=none"))
+	a.want(200, get(aRun+"/r1"))
+	a.want(404, get(aRun+"/none"))
+	a.want(200, post(aRun+"/r1/heartbeat", `{"epoch":1,"progress":0.25}`))
+	a.want(200, post(aRun+"/r1/heartbeat", ``).of(""))
+	a.want(404, post(aRun+"/none/heartbeat", `{}`))
+
+	a.want(201, post("/v1/agents/worker/checkpoints", `{"kind":"routine","run":"r1","state":{"n":1},"program":{"source":"a;b","executed":2}}`))
+	a.steps()
+	a.operations()
+	a.events()
+
+	a.want(200, post(aRun+"/r1/resume", `{"dry_run":true}`))
+	a.want(200, post(aRun+"/r1/resume", `{"pid":0,"force":true,"heartbeat_timeout":"1m","progress_timeout":0,"reason":"test"}`).with("Idempotency-Key", "k2"))
+	a.want(200, post(aRun+"/r1/resume", `{"pid":0,"force":true,"heartbeat_timeout":"1m","progress_timeout":0,"reason":"test"}`).with("Idempotency-Key", "k2"))
+	a.want(200, post("/v1/agents/fresh/runs/main/resume", ``).of(""))
+	a.prompts()
+	a.want(200, post(aRun+"/r1/resume", `{"force":true}`))
+	a.want(409, post(aRun+"/r1/heartbeat", `{"epoch":1}`)) // fenced
+	a.want(400, post(aRun+"/r1/end", `{"status":"running"}`))
+	a.want(200, post(aRun+"/main/end", `{"status":"completed","result":[1],"state":{"done":true},"continuation_prompt":"p","error":"e"}`))
+	a.want(409, post(aRun+"/main/steps", `{"key":"s","name":"n"}`)) // it has ended
+}
+
+func (a *api) langgraph() {
+	const path = "/v1/agents/langgraph/graph/"
+	const framed = "application/vnd.ckptsidecar.graph"
+	call := func(method, body string) request { return post(path+method, body) }
+	frame := func(method, body string) request { return call(method, body).of(framed) }
+	a.want(200, call("get", `{"thread":"t"}`)) // nobody is there yet
+	a.want(200, call("delete_thread", `{"thread":"t"}`))
+	put := `{"thread":"t","ns":"n","checkpoint":{"v":4,"id":"1","channel_versions":{"a":1}},"metadata":{"run_id":"r"},"values":[{"channel":"a","type":"json","length":3}]}`
+	if got := a.want(200, frame("put", put+"\n"+`"x"`)); !strings.Contains(got, `"missing":[]`) {
+		a.t.Error(got)
+	}
+	a.want(200, frame("put", `{"thread":"t","ns":"n","parent":"1","checkpoint":{"v":3,"id":"2","channel_versions":{"a":1}},"carry":["a"]}`+"\n"))
+	if got := a.want(200, frame("put", `{"thread":"t","parent":"1","checkpoint":{"id":"2"},"carry":["a"]}`+"\n")); !strings.Contains(got, `"missing":["a"],"checkpoint":null`) {
+		a.t.Error(got)
+	}
+	a.want(200, frame("put_writes", `{"thread":"t","ns":"n","checkpoint":"1","task":"k","path":"p","writes":[{"idx":0,"channel":"__pregel_tasks","type":"json","length":4},{"idx":-1,"channel":"b","type":"x","length":0}]}`+"\nnull"))
+	for name, wrong := range map[string]request{
+		"no line feed":   frame("put", put),
+		"too few bytes":  frame("put", put+"\n12"),
+		"too many bytes": frame("put", put+"\n1234"),
+		"a wrong length": frame("put", strings.Replace(put, `"length":3`, `"length":-3`, 1)+"\n123"),
+		"no thread":      call("get", `{}`),
+		"no limit":       call("list", `{"limit":0}`),
+		"unknown":        call("list", `{"threads":1}`),
+		"no cursor":      call("list", `{"cursor":"x"}`),
+		"no strategy":    call("prune", `{"threads":[]}`),
+	} {
+		if got := a.want(400, wrong); !strings.Contains(got, `"invalid"`) {
+			a.t.Errorf("%s: %s", name, got)
+		}
+	}
+	got := a.want(200, call("get", `{"thread":"t","ns":"n"}`))
+	if want := `{"tuples":[{"thread":"t","ns":"n","id":"2","parent":"1","checkpoint":{"v":3,"id":"2","channel_versions":{"a":1}},"metadata":{},` +
+		`"values":[{"channel":"a","version":1,"type":"json","length":3}],"writes":[],"sends":[{"type":"json","length":4}]}],"next":null}` + "\n" + `"x"null`; got != want {
+		a.t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	a.want(200, call("list", `{"thread":"t","ns":null,"checkpoint":"","before":"3","filter":{"run_id":"r"},"limit":5}`))
+	a.want(200, call("list", `{}`))
+	if got := a.want(200, call("history", `{"thread":"t","ns":"n","channels":["a","b"]}`)); !strings.HasSuffix(got, "\n"+`"x"`) {
+		a.t.Error(got)
+	}
+	a.want(200, call("copy_thread", `{"from":"t","to":"u"}`))
+	a.want(200, call("delete_runs", `{"run_ids":["r"]}`))
+	a.want(200, call("prune", `{"threads":["t"],"strategy":"keep_latest"}`))
+	a.want(200, call("delete_thread", `{"thread":"u"}`))
+}
+
+func (a *api) drift() {
+	const path = "/v1/agents/drifter/drift"
+	a.want(404, get(path))
+	a.want(201, post("/v1/agents/drifter/checkpoints", `{"kind":"routine","state":{"n":1}}`))
+	a.want(200, get(path))
+	finding := post(path+"/findings", `{"rule":"tired","severity":"warn","message":"m","advice":"rest","evidence":{"n":[1]},"epoch":1,"run":"main"}`).with("Idempotency-Key", "f1")
+	a.want(201, finding)
+	a.want(201, finding) // replayed
+	body := a.want(201, post(path+"/findings", `{"rule":"lost","severity":"critical","message":"m","since_seq":0,"evidence":null}`))
+	a.want(400, post(path+"/findings", `{"rule":"lost","severity":"none","message":"m"}`))
+	a.want(400, post(path+"/findings", `{"rule":"lost","severity":"warn","message":"m","more":1}`))
+	a.want(201, post("/v1/agents/drifter/checkpoints", `{"kind":"routine","state":1,"run":"gone"}`))
+	a.want(200, post("/v1/agents/drifter/runs/gone/end", `{"status":"completed"}`))
+	a.want(409, post(path+"/findings", `{"rule":"lost","severity":"warn","message":"m","run":"gone"}`))
+	a.want(201, post("/v1/agents/drifter/checkpoints", `{"kind":"routine","state":{"n":2}}`)) // suspect, and critical
+	a.want(201, post("/v1/agents/drifter/runs/main/steps", `{"key":"s","name":"n","status":"succeeded"}`))
+	a.want(200, post("/v1/agents/drifter/runs/main/heartbeat", `{}`))
+	page := a.want(200, get(path+"?run=main&limit=1&all=true&timeline=true"))
+	var first ckpt.DriftReport
+	if err := json.Unmarshal([]byte(page), &first); err != nil || first.Next == "" || first.Verdict != ckpt.SeverityCritical || first.Recovery == "" || len(first.Timeline) != 4 {
+		a.t.Fatalf("%v %s", err, page)
+	}
+	a.want(200, get(path+"?limit=1&before="+string(first.Next)))
+	a.want(400, get(path+"?all=yes"))
+	var posted ckpt.PostedFinding
+	if err := json.Unmarshal([]byte(body), &posted); err != nil || posted.ID == "" {
+		a.t.Fatalf("%v %s", err, body)
+	}
+	a.want(200, get("/v1/findings/"+posted.ID))
+	a.want(404, get("/v1/findings/"+idZ))
+	a.want(200, post("/v1/findings/"+posted.ID+"/dismiss", `{"reason":"checked"}`).with("Idempotency-Key", "d1"))
+	a.want(200, post("/v1/findings/"+posted.ID+"/dismiss", `{"reason":"checked"}`).with("Idempotency-Key", "d1"))
+	a.want(200, post("/v1/findings/"+posted.ID+"/dismiss", ``).of(""))
+	a.want(422, post("/v1/findings/"+posted.ID+"/dismiss", `{}`).with("Idempotency-Key", "d1"))
+	a.want(404, post("/v1/findings/"+idZ+"/dismiss", `{}`))
+	a.want(400, post("/v1/findings/x/dismiss", `{}`))
+	a.want(200, get("/v1/status"))
+}
+
+func (a *api) steps() {
+	a.want(201, post(aRun+"/r1/steps", `{"key":"s1","name":"read","args":{"path":"a"},"epoch":1}`))
+	a.want(200, post(aRun+"/r1/steps/s1/finish", `{"status":"succeeded","result":[1],"duration_ms":3,"input_tokens":4,"output_tokens":5,"cost_usd":0.5,"progress":0.5}`))
+	a.want(201, post(aRun+"/r1/steps", `{"key":"s1","name":"read"}`)) // has succeeded
+	a.want(201, post(aRun+"/r1/steps", `{"key":"s2","name":"write","status":"failed","error":"no"}`))
+	a.want(201, post(aRun+"/r1/steps", `{"key":"s3","name":"long","args":null}`)) // stays open
+	a.want(201, post(aRun+"/r1/steps", `{"gen_ai.tool.call.id":"s5","gen_ai.tool.name":"search","gen_ai.tool.call.arguments":{"q":1},"gen_ai.system":"x"}`))
+	a.want(200, post(aRun+"/r1/steps/s5/finish", `{"error.type":"timeout","gen_ai.usage.input_tokens":"7","gen_ai.execute_tool.duration":0.5,"gen_ai.tool.name":"search"}`))
+	told := a.want(200, get(aRun+"/r1/steps?status=failed"))
+	for _, want := range []string{`"key":"s5"`, `"name":"search"`, `"args":{"q":1}`, `"error":"timeout"`, `"input_tokens":7`, `"duration_ms":500`} {
+		if !strings.Contains(told, want) {
+			a.t.Errorf("the step of telemetry is not told as %s: %s", want, told)
+		}
+	}
+	a.want(400, post(aRun+"/r1/steps", `{"key":"s6","gen_ai.tool.name":"n","gen_ai.usage.input_tokens":"many"}`))
+	a.want(400, post(aRun+"/r1/steps", `{"key":"s6","gen_ai.tool.name":"n","telemetry":1}`))
+	a.want(400, post(aRun+"/r1/steps", `{"key":"s4"}`))
+	a.want(404, post(aRun+"/r1/steps/none/finish", ``).of(""))
+	a.want(200, get(aRun+"/r1/steps?limit=1"))
+	a.want(200, get(aRun+"/r1/steps?status=succeeded"))
+	a.want(400, get(aRun+"/r1/steps?status=none"))
+}
+
+func (a *api) operations() {
+	a.want(201, post(aRun+"/r1/operations", `{"key":"o1","name":"push","state":{"before":1},"labels":{},"epoch":1}`))
+	a.want(200, post(aRun+"/r1/operations/o1/fail", `{"error":"refused"}`)) // with the state to go back to
+	a.want(201, post(aRun+"/r1/operations", `{"key":"o1","name":"push"}`))
+	a.want(200, post(aRun+"/r1/operations/o1/succeed", ``).of(""))
+	a.want(201, post(aRun+"/r1/operations", `{"key":"o1","name":"push"}`)) // has succeeded
+	a.want(400, post(aRun+"/r1/operations/o1/fail", `{"status":"succeeded"}`))
+	a.want(404, post(aRun+"/r1/operations/none/succeed", `{}`))
+	a.want(201, post(aRun+"/r1/operations", `{"key":"o2","name":"open"}`))
+	a.want(409, post(aRun+"/r1/operations/o2/resolve", `{"status":"succeeded"}`)) // its owner may still end it
+	a.want(400, post(aRun+"/r1/operations/o2/resolve", `{}`))
+	a.want(200, get(aRun+"/r1/operations?status=open"))
+	a.want(200, get(aRun+"/r1/operations?limit=1"))
+}
+
+func (a *api) events() {
+	a.want(201, post(aRun+"/r1/events?epoch=1", `[{"type":"note","payload":{"a":1}},{"type":"note"}]`))
+	a.want(400, post(aRun+"/r1/events", `[]`))
+	a.want(200, get(aRun+"/r1/events?after=0&limit=1"))
+	a.want(200, get(aRun+"/r1/events"))
+	a.want(400, get(aRun+"/r1/events?follow=true&limit=1"))
+	a.want(404, get(aRun+"/none/events"))
+	a.follow()
+}
+
+// follow follows for a moment: a stream ends when its client goes.
+func (a *api) follow() {
+	r := get(aRun + "/r1/events?follow=true")
+	ctx, cancel := context.WithTimeout(a.t.Context(), 100*time.Millisecond)
+	defer cancel()
+	rec := httptest.NewRecorder()
+	a.ask.ServeHTTP(rec, r.http().WithContext(ctx))
+	if got := rec.Header().Get("Content-Type"); got != "application/x-ndjson" || rec.Code != 200 || strings.Count(rec.Body.String(), "\n") != 2 {
+		a.t.Errorf("following answers %d %s %q", rec.Code, got, rec.Body)
+	}
+	if ok, errs := a.doc.validator.GetResponseBodyValidator().ValidateResponseBody(r.http(), rec.Result()); !ok {
+		a.t.Error(explain(errs))
+	}
+}
+
+// prompts makes a question: an operation lost its owner when r1 was resumed.
+func (a *api) prompts() {
+	page := a.want(200, get("/v1/prompts?open=true"))
+	var open ckpt.PromptPage
+	if err := json.Unmarshal([]byte(page), &open); err != nil || len(open.Prompts) == 0 {
+		a.t.Fatalf("there is no prompt: %v %s", err, page)
+	}
+	a.want(200, get("/v1/prompts?limit=1"))
+	answer := "/v1/prompts/" + open.Prompts[0].ID + "/answer"
+	a.want(400, post(answer, `{"choice":"perhaps"}`))
+	a.want(200, post(answer, `{"choice":"resume","reason":"looked"}`).with("Idempotency-Key", "k3"))
+	a.want(200, post(answer, `{"choice":"resume","reason":"looked"}`).with("Idempotency-Key", "k3"))
+	a.want(409, post(answer, `{"choice":"abandon"}`))
+	a.want(404, post("/v1/prompts/"+idZ+"/answer", `{"choice":"resume"}`))
+	a.want(200, post(aRun+"/r1/operations/o2/resolve", `{"status":"failed","reason":"looked"}`))
+}
+
+func (a *api) daemon() {
+	a.want(200, get("/v1/audit?limit=1"))
+	a.want(200, get("/v1/audit?agent=a&action=save&after=1"))
+	a.want(400, get("/v1/audit?after=-1"))
+	a.want(200, get("/v1/status"))
+	a.want(200, get("/v1/version"))
+	a.want(200, get("/healthz"))
+	a.want(200, get("/readyz"))
+	a.want(200, get("/metrics"))
+	a.as(ckpt.Caller{Owner: "uid:1000"}).want(404, get("/v1/checkpoints/"+idB)) // another's
+	a.as(ckpt.Caller{Owner: "uid:1000"}).want(403, get("/metrics"))
+	a.as(ckpt.Caller{Owner: "uid:0", Admin: true}).want(404, get("/metrics")) // a server without any
+}
+
+// refusals asks each route for what every route refuses.
+func (a *api) refusals() {
+	stranger := a.as(ckpt.Caller{Owner: "uid:1000"})
+	for _, r := range server.Routes() {
+		ask := asked(r.Method, r.Path)
+		a.want(403, ask.with("Origin", "http://evil"))
+		unknown := ask
+		unknown.target += "&none=1"
+		a.want(400, unknown)
+		foreign := ask
+		foreign.target += "&owner=uid%3A7"
+		stranger.want(403, foreign)
+	}
+}
+
+// asked is a request of a route that reaches the store.
+func asked(method, path string) request {
+	r := request{method: method, contentType: ckpt.ContentTypeJSON, body: "{}"}
+	r.target = strings.NewReplacer("{agent}", "a", "{id}", idB, "{run}", "r", "{key}", "k", "{a}", idB, "{b}", idB).Replace(path) + "?"
+	switch {
+	case method == "PUT" && strings.HasSuffix(path, "{id}"):
+		r.target += "kind=routine"
+	case method == "POST" && strings.HasSuffix(path, "/checkpoints"):
+		r.body = `{"kind":"routine","state":{}}`
+	case method == "POST" && strings.HasSuffix(path, "/events"):
+		r.body = `[{"type":"t"}]`
+	case strings.HasSuffix(path, "/put"), strings.HasSuffix(path, "/put_writes"):
+		r.body, r.contentType = "{}\n", "application/vnd.ckptsidecar.graph"
+	case strings.HasSuffix(path, "/graph/get"):
+		r.body = `{"thread":"t"}`
+	case method == "PATCH":
+		r.body = `{"pinned":true}`
+	case method == "GET" || method == "DELETE":
+		r.body, r.contentType = "", ""
+	}
+	return r
+}

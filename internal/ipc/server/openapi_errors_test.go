@@ -1,0 +1,275 @@
+package server_test
+
+import (
+	"context"
+	"io"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
+)
+
+// Whatever a call is, some answers may always come.
+func TestEveryCallDescribesWhatMayAlwaysCome(t *testing.T) {
+	for name, op := range readDescription(t).operations() {
+		statuses := []int{400, 403, 429, 500, 503}
+		if name[:4] != "GET " {
+			statuses = append(statuses, 507) // also a delete needs room
+		}
+		for _, status := range statuses {
+			if op.Responses.Codes.GetOrZero(strconv.Itoa(status)) == nil {
+				t.Errorf("%s does not describe %d", name, status)
+			}
+		}
+	}
+}
+
+// Every described error of a call is given by a store that fails in this way,
+// and is then as described: its status, its code among those of the status.
+func TestErrorsAreAsDescribed(t *testing.T) {
+	d := readDescription(t)
+	operations := d.operations()
+	given := 0
+	for _, r := range server.Routes() {
+		for _, code := range ckpt.Codes {
+			for _, outcome := range []ckpt.Outcome{"", ckpt.OutcomeSaved, ckpt.OutcomeUnknown} {
+				e := &ckpt.Error{Code: code, Message: "a test made this", Outcome: outcome, RetryAfter: time.Second}
+				ask := asked(r.Method, r.Path)
+				rec := httptest.NewRecorder()
+				server.NewServer(server.Options{Store: failing{e}, Runs: failing{e}, Graphs: failing{e}}).HandlerFor(ckpt.Caller{Owner: "uid:1"}).ServeHTTP(rec, ask.http())
+				described := operations[r.Method+" "+r.Path].Responses.Codes.GetOrZero(strconv.Itoa(ipc.NewProblem(e).Status)) != nil
+				if rec.Code < 400 || rec.Code != ipc.NewProblem(e).Status || !described {
+					continue // it asks nothing of the store, or its store does not fail so
+				}
+				given++
+				if ok, errs := d.validator.GetResponseBodyValidator().ValidateResponseBody(ask.http(), rec.Result()); !ok {
+					t.Errorf("%s %s with %s: %s\n%s", r.Method, r.Path, code, rec.Body, explain(errs))
+				}
+			}
+		}
+	}
+	if given < 400 {
+		t.Errorf("only %d errors were given", given)
+	}
+}
+
+// An answer that is not as described must be found: the check checks itself.
+func TestWrongAnswersAreFound(t *testing.T) {
+	d := readDescription(t)
+	for name, c := range map[string]struct {
+		r      request
+		status int
+		of     string
+		body   string
+	}{
+		"a field is missing":   {get("/healthz"), 200, "application/json", `{}`},
+		"a field is wrong":     {get("/healthz"), 200, "application/json", `{"status":"bad"}`},
+		"another status":       {get("/healthz"), 201, "application/json", `{"status":"ok"}`},
+		"another Content-Type": {get("/healthz"), 200, "text/html", `{"status":"ok"}`},
+		"another status's code": {get("/healthz"), 400, "application/problem+json",
+			`{"type":"urn:ckptsidecar:problem:busy","title":"t","status":400,"detail":"d","code":"busy","retryable":true,"outcome":"not_saved"}`},
+		"a header is missing": {get("/v1/checkpoints/" + idA + "/state"), 200, "application/json", `{}`},
+		"no such path":        {get("/v1/none"), 200, "application/json", `{}`},
+	} {
+		rec := httptest.NewRecorder()
+		rec.Header().Set("Content-Type", c.of)
+		rec.WriteHeader(c.status)
+		_, _ = io.WriteString(rec, c.body)
+		if ok, _ := d.validator.GetResponseBodyValidator().ValidateResponseBody(c.r.http(), rec.Result()); ok {
+			t.Errorf("where %s, nothing is found", name)
+		}
+	}
+}
+
+// failing is a store of which every method fails in the same way.
+type failing struct{ err *ckpt.Error }
+
+func (f failing) Save(context.Context, ckpt.Scope, *ckpt.SaveRequest) (*ckpt.Saved, error) {
+	return nil, f.err
+}
+
+func (f failing) Checkpoint(context.Context, ckpt.Scope, string, bool) (*ckpt.Checkpoint, error) {
+	return nil, f.err
+}
+
+func (f failing) Memory(size int) []byte { return make([]byte, size) }
+
+func (f failing) Base(context.Context, ckpt.Scope, string, string) ([]byte, string, func(), error) {
+	return nil, "", nil, f.err
+}
+
+func (f failing) Checkpoints(context.Context, ckpt.Scope, ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error) {
+	return nil, f.err
+}
+
+func (f failing) Latest(context.Context, ckpt.Scope, ckpt.CheckpointFilter, bool) (*ckpt.Checkpoint, error) {
+	return nil, f.err
+}
+
+func (f failing) Patch(context.Context, ckpt.Scope, string, ckpt.CheckpointPatch) (*ckpt.Checkpoint, error) {
+	return nil, f.err
+}
+
+func (f failing) Delete(context.Context, ckpt.Scope, string) (*ckpt.Removal, error) {
+	return nil, f.err
+}
+
+func (f failing) Restore(context.Context, ckpt.Scope, ckpt.RestoreRequest) (*ckpt.Checkpoint, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Agents(context.Context, ckpt.Scope, ckpt.AgentFilter) (*ckpt.AgentPage, error) {
+	return nil, f.err
+}
+
+func (f failing) Policy(context.Context, ckpt.Scope, string) (*ckpt.Policy, error) {
+	return nil, f.err
+}
+
+func (f failing) SetPolicy(context.Context, ckpt.Scope, string, ckpt.Policy) (*ckpt.Policy, error) {
+	return nil, f.err
+}
+
+func (f failing) Erase(context.Context, ckpt.Scope, string) (*ckpt.Erased, error) {
+	return nil, f.err
+}
+
+func (f failing) Prune(context.Context, ckpt.Scope, ckpt.PruneRequest, string) (*ckpt.PruneReport, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Export(context.Context, ckpt.Scope, string, io.Writer) error { return f.err }
+
+func (f failing) Import(context.Context, ckpt.Scope, ckpt.ImportRequest, io.Reader) (*ckpt.ImportReport, error) {
+	return nil, f.err
+}
+
+func (f failing) Audit(context.Context, ckpt.Scope, ckpt.AuditFilter) (*ckpt.AuditPage, error) {
+	return nil, f.err
+}
+
+func (f failing) Refused(context.Context, ckpt.Scope, ckpt.Refusal) {}
+
+func (f failing) Status(context.Context, ckpt.Scope) (*ckpt.Status, error) { return nil, f.err }
+
+func (f failing) Ready(context.Context) error { return f.err }
+
+func (f failing) Health() (string, []string) { return "failed", nil }
+
+func (f failing) StartRun(context.Context, ckpt.Scope, ckpt.RunRequest) (*ckpt.Run, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Run(context.Context, ckpt.Scope, ckpt.RunRef) (*ckpt.Run, error) {
+	return nil, f.err
+}
+
+func (f failing) Runs(context.Context, ckpt.Scope, ckpt.RunFilter) (*ckpt.RunPage, error) {
+	return nil, f.err
+}
+
+func (f failing) Beat(context.Context, ckpt.Scope, ckpt.RunRef, ckpt.Heartbeat) (*ckpt.Run, error) {
+	return nil, f.err
+}
+
+func (f failing) EndRun(context.Context, ckpt.Scope, ckpt.RunRef, ckpt.EndRequest) (*ckpt.Run, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Resume(context.Context, ckpt.Scope, ckpt.ResumeRequest) (*ckpt.Plan, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) BeginStep(context.Context, ckpt.Scope, ckpt.RunRef, ckpt.StepRequest) (*ckpt.Step, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) FinishStep(context.Context, ckpt.Scope, ckpt.RunRef, ckpt.StepRequest) (*ckpt.Step, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Steps(context.Context, ckpt.Scope, ckpt.RunRef, ckpt.ListFilter) (*ckpt.StepPage, error) {
+	return nil, f.err
+}
+
+func (f failing) BeginOperation(context.Context, ckpt.Scope, ckpt.RunRef, ckpt.OperationRequest) (*ckpt.Operation, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) EndOperation(context.Context, ckpt.Scope, ckpt.RunRef, ckpt.OperationEnd) (*ckpt.OperationEnded, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Operations(context.Context, ckpt.Scope, ckpt.RunRef, ckpt.ListFilter) (*ckpt.OperationPage, error) {
+	return nil, f.err
+}
+
+func (f failing) Append(context.Context, ckpt.Scope, ckpt.RunRef, []ckpt.NewEvent, string) (*ckpt.Appended, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Events(context.Context, ckpt.Scope, ckpt.RunRef, int64, int) (*ckpt.EventPage, error) {
+	return nil, f.err
+}
+
+func (f failing) Prompts(context.Context, ckpt.Scope, ckpt.PromptFilter) (*ckpt.PromptPage, error) {
+	return nil, f.err
+}
+
+func (f failing) AnswerPrompt(context.Context, ckpt.Scope, ckpt.PromptAnswer) (*ckpt.Prompt, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Changed() <-chan struct{} { return nil }
+
+func (f failing) Drift(context.Context, ckpt.Scope, ckpt.DriftFilter) (*ckpt.DriftReport, error) {
+	return nil, f.err
+}
+
+func (f failing) PostFinding(context.Context, ckpt.Scope, string, ckpt.FindingRequest) (*ckpt.PostedFinding, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Dismiss(context.Context, ckpt.Scope, ckpt.DismissRequest) (*ckpt.DismissedFinding, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Finding(context.Context, ckpt.Scope, string) (*ckpt.Finding, error) {
+	return nil, f.err
+}
+
+func (f failing) GraphPut(context.Context, ckpt.Scope, *ckpt.GraphPut) (*ckpt.GraphSaved, error) {
+	return nil, f.err
+}
+
+func (f failing) GraphPutWrites(context.Context, ckpt.Scope, *ckpt.GraphPutWrites) (*ckpt.GraphWritten, error) {
+	return nil, f.err
+}
+
+func (f failing) GraphTuples(context.Context, ckpt.Scope, ckpt.GraphQuery) (*ckpt.GraphPage, error) {
+	return nil, f.err
+}
+
+func (f failing) GraphHistory(context.Context, ckpt.Scope, ckpt.GraphHistoryQuery) ([]ckpt.GraphHistory, error) {
+	return nil, f.err
+}
+
+func (f failing) GraphDeleteThread(context.Context, ckpt.Scope, string, string) (*ckpt.GraphRemoved, error) {
+	return nil, f.err
+}
+
+func (f failing) GraphDeleteRuns(context.Context, ckpt.Scope, string, []string) (*ckpt.GraphRemoved, error) {
+	return nil, f.err
+}
+
+func (f failing) GraphPrune(context.Context, ckpt.Scope, ckpt.GraphPrune) (*ckpt.GraphRemoved, error) {
+	return nil, f.err
+}
+
+func (f failing) GraphCopyThread(context.Context, ckpt.Scope, ckpt.GraphCopy) (*ckpt.GraphCopied, error) {
+	return nil, f.err
+}

@@ -1,0 +1,65 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+func (c *call) beginOperation() error {
+	r := ckpt.OperationRequest{IdempotencyKey: c.key}
+	if err := c.decodeUpTo(c.server.limits.maxEnvelope(), &r); err != nil {
+		return err
+	}
+	if err := c.takeState(&r.State); err != nil {
+		return err
+	}
+	return write(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Operation, bool, error) {
+		return c.server.runs.BeginOperation(ctx, c.scope, c.ref(), r)
+	})
+}
+
+func (c *call) succeedOperation() error { return c.endOperation(ckpt.OperationSucceeded) }
+func (c *call) failOperation() error    { return c.endOperation(ckpt.OperationFailed) }
+
+// resolveOperation is an operator's word on what happened; only it must be
+// said in the body.
+func (c *call) resolveOperation() error { return c.endOperation("") }
+
+// endOperation ends an operation with the status that the path says, or else
+// the body.
+func (c *call) endOperation(status ckpt.OperationStatus) error {
+	r := ckpt.OperationEnd{Key: c.pathKey(), Resolve: status == "", IdempotencyKey: c.key}
+	if err := c.decodeOptional(maxValueBody, &r); err != nil {
+		return err
+	}
+	if status != "" && r.Status != "" && r.Status != status {
+		return ckpt.Errorf(ckpt.CodeInvalid, "the path says that the operation has %s, the body something else: leave status out", status)
+	}
+	if status != "" {
+		r.Status = status
+	}
+	r.Result = given(r.Result)
+	if err := c.hold(&c.conn.owner.states, 1); err != nil { // after a failure the answer has a state
+		return err
+	}
+	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
+	defer cancel()
+	ended, replayed, err := c.server.runs.EndOperation(ctx, c.scope, c.ref(), r)
+	if err != nil {
+		return err
+	}
+	c.markReplayed(replayed)
+	return c.sendEnded(ended)
+}
+
+func (c *call) listOperations() error {
+	f, err := c.partFilter()
+	if err != nil {
+		return err
+	}
+	return read(c, true, func(ctx context.Context) (*ckpt.OperationPage, error) {
+		return c.server.runs.Operations(ctx, c.scope, c.ref(), f)
+	})
+}

@@ -1,0 +1,81 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+func TestEveryCodeHasAStatusOfTheContract(t *testing.T) {
+	want := map[ckpt.Code]int{
+		"invalid": 400, "denied": 403, "not_found": 404, "conflict": 409, "fenced": 409, "base_missing": 409, "too_large": 413,
+		"idempotency_mismatch": 422, "schema_mismatch": 422, "quota": 429, "busy": 503, "corrupt": 500, "storage_full": 507, "internal": 500,
+	}
+	equal(t, "codes in the table", len(ipc.Kinds), len(ckpt.Codes))
+	for _, code := range ckpt.Codes {
+		equal(t, "the status of "+string(code), ipc.Kinds[code].Status, want[code])
+	}
+}
+
+func TestProblemRoundTrip(t *testing.T) {
+	for _, code := range ckpt.Codes {
+		for _, outcome := range []ckpt.Outcome{"", ckpt.OutcomeSaved, ckpt.OutcomeNotSaved, ckpt.OutcomeUnknown} {
+			for _, after := range []time.Duration{0, 3 * time.Second} {
+				e := &ckpt.Error{Code: code, Message: `what "is" wrong`, Outcome: outcome, RetryAfter: after, Err: errors.New("canary-cause")}
+				rec := httptest.NewRecorder()
+				writeProblem(rec, ipc.NewProblem(e))
+				if strings.Contains(rec.Body.String(), "canary") {
+					t.Fatalf("the cause is in the reply: %s", rec.Body)
+				}
+				got := ipc.ReadProblem(rec.Code, rec.Result().Header, rec.Body.Bytes(), true)
+				equal(t, "code", got.Code, e.Code)
+				equal(t, "message", got.Message, e.Message)
+				equal(t, "outcome", got.Outcome, e.OutcomeOrDefault())
+				equal(t, "retryable", got.Retryable(), e.Retryable())
+				if after == 0 && (code == ckpt.CodeBusy || code == ckpt.CodeQuota) {
+					after = time.Second
+				}
+				equal(t, "retry after of "+string(code), got.RetryAfter, after)
+			}
+		}
+	}
+}
+
+func TestRetryAfterIsNeverShorterThanAsked(t *testing.T) {
+	p := ipc.NewProblem(&ckpt.Error{Code: ckpt.CodeQuota, RetryAfter: 1200 * time.Millisecond})
+	equal(t, "Retry-After", p.RetryAfter, 2*time.Second)
+}
+
+func TestAnyOtherErrorIsInternalAndSaysNothing(t *testing.T) {
+	p := ipc.NewProblem(errors.New("canary: SQL logic error in payload"))
+	equal(t, "status", p.Status, 500)
+	equal(t, "code", p.Code, ckpt.CodeInternal)
+	if strings.Contains(p.Detail, "canary") {
+		t.Errorf("the detail is %q", p.Detail)
+	}
+}
+
+func TestRepliesThatAreNoProblemOfOurs(t *testing.T) {
+	for _, c := range []struct {
+		status  int
+		write   bool
+		code    ckpt.Code
+		outcome ckpt.Outcome
+	}{
+		{431, true, ckpt.CodeInvalid, ckpt.OutcomeNotSaved},
+		{400, true, ckpt.CodeInvalid, ckpt.OutcomeNotSaved},
+		{502, true, ckpt.CodeInternal, ckpt.OutcomeUnknown},
+		{502, false, ckpt.CodeInternal, ckpt.OutcomeNotSaved},
+		{302, true, ckpt.CodeInternal, ckpt.OutcomeUnknown},
+	} {
+		e := ipc.ReadProblem(c.status, http.Header{}, []byte("<html>"), c.write)
+		equal(t, "code", e.Code, c.code)
+		equal(t, "outcome", e.OutcomeOrDefault(), c.outcome)
+	}
+}

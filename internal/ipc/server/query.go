@@ -1,0 +1,177 @@
+package server
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// query is a request's parameters in their order. It is read strictly: what is
+// unknown, repeated, empty or wrongly escaped is refused by name, because a
+// parameter that is silently dropped saves into the wrong run.
+type query []ipc.Parameter
+
+func readQuery(raw string, known []string) (query, error) {
+	if raw == "" {
+		return nil, nil
+	}
+	q := make(query, 0, 8)
+	for piece := range strings.SplitSeq(raw, "&") {
+		if piece == "" {
+			continue
+		}
+		p, err := readParameter(piece)
+		if err != nil {
+			return nil, err
+		}
+		if p.Name != ipc.OwnerParameter && !slices.Contains(known, p.Name) {
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %q is unknown here%s", shown(p.Name), instead(known))
+		}
+		if p.Name != ipc.LabelParameter && q.get(p.Name) != "" {
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %s came twice", p.Name)
+		}
+		q = append(q, p)
+	}
+	return q, nil
+}
+
+func readParameter(piece string) (ipc.Parameter, error) {
+	name, value, _ := strings.Cut(piece, "=")
+	name, err := url.QueryUnescape(name)
+	if err != nil || !utf8.ValidString(name) {
+		return ipc.Parameter{}, ckpt.Errorf(ckpt.CodeInvalid, "a query parameter's name is not valid escaped UTF-8")
+	}
+	value, err = url.QueryUnescape(value)
+	switch {
+	case err != nil || !utf8.ValidString(value) || strings.Contains(piece, ";"):
+		return ipc.Parameter{}, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %q is not valid escaped UTF-8", shown(name))
+	case value == "":
+		return ipc.Parameter{}, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %q has no value", shown(name))
+	}
+	return ipc.Parameter{Name: name, Value: value}, nil
+}
+
+func instead(known []string) string {
+	if len(known) == 0 {
+		return ""
+	}
+	return ": this call takes " + strings.Join(known, ", ")
+}
+
+// shown shortens a caller's text for a message.
+func shown(s string) string {
+	const most = 64
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// get is a parameter's value, "" where it did not come.
+func (q query) get(name string) string {
+	for i := range q {
+		if q[i].Name == name {
+			return q[i].Value
+		}
+	}
+	return ""
+}
+
+// refuse names the first parameter that a form of a call does not take.
+func (q query) refuse(why string, names ...string) error {
+	for i := range q {
+		if slices.Contains(names, q[i].Name) {
+			return ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %s is not taken here: %s", q[i].Name, why)
+		}
+	}
+	return nil
+}
+
+// flag is a truth value, nil where it did not come.
+func (q query) flag(name string) (*bool, error) {
+	value := q.get(name)
+	switch value {
+	case "":
+		return nil, nil
+	case "true", "false":
+		b := value == "true"
+		return &b, nil
+	}
+	return nil, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %s is true or false", name)
+}
+
+// is is a truth value, def where it did not come.
+func (q query) is(name string, def bool) (bool, error) {
+	b, err := q.flag(name)
+	if b == nil {
+		return def, err
+	}
+	return *b, nil
+}
+
+// number is a whole number, nil where it did not come.
+func (q query) number(name string, least, most int64) (*int64, error) {
+	value := q.get(name)
+	if value == "" {
+		return nil, nil
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < least || n > most {
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %s is a whole number from %d to %d", name, least, most)
+	}
+	return &n, nil
+}
+
+// limit is the size of a page, 0 for the default.
+func (q query) limit() (int, error) {
+	n, err := q.number("limit", 1, ckpt.MaxLimit)
+	if n == nil {
+		return 0, err
+	}
+	return int(*n), nil
+}
+
+// kind is a kind of checkpoint, "" where it did not come.
+func (q query) kind() (ckpt.Kind, error) {
+	kind := ckpt.Kind(q.get("kind"))
+	if kind == "" {
+		return "", nil
+	}
+	return kind, ckpt.CheckKind(kind)
+}
+
+// run is a run's name, "" where it did not come.
+func (q query) run() (string, error) {
+	run := q.get("run")
+	if run == "" {
+		return "", nil
+	}
+	return run, ckpt.CheckRunName(run)
+}
+
+// labels are those of every label=key=value.
+func (q query) labels() (ckpt.Labels, error) {
+	var labels ckpt.Labels
+	for i := range q {
+		if q[i].Name != ipc.LabelParameter {
+			continue
+		}
+		key, value, found := strings.Cut(q[i].Value, "=")
+		if !found {
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter label is key=value")
+		}
+		if _, twice := labels[key]; twice {
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the label %q came twice", shown(key))
+		}
+		if labels == nil {
+			labels = make(ckpt.Labels)
+		}
+		labels[key] = value
+	}
+	return labels, ckpt.CheckLabels(labels)
+}

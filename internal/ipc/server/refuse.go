@@ -1,0 +1,26 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+// writeProblem answers with a problem.
+func writeProblem(w http.ResponseWriter, p *ipc.Problem) {
+	body, err := json.Marshal(p)
+	if err != nil { // a Problem is made of strings; kept for the compiler's peace
+		body = nil
+	}
+	h := w.Header()
+	h.Set("Content-Type", ipc.ProblemType)
+	h.Set("Content-Length", strconv.Itoa(len(body)+1))
+	if p.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(p.RetryAfter/time.Second)))
+	}
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(append(body, '\n')) // to a client that has gone, nobody can be told
+}

@@ -1,0 +1,193 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// route is one call of the API.
+type route struct {
+	name   string // for logs, metrics and the audit of refusals
+	method string
+	path   string
+	params []string // query parameters besides owner
+	write  bool     // it goes on when its client hangs up, and an unclear end is outcome unknown
+	urgent bool     // a rate of writes does not refuse it
+	free   bool     // it needs no turn, so that probes are answered under load
+	runs   bool     // it needs a RunStore
+	graphs bool     // it needs a GraphStore
+	do     func(*call) error
+}
+
+var (
+	saveParams   = []string{"kind", "run", "epoch", "parent", "step", "label"}
+	postParams   = append(slices.Clone(saveParams), "base", "content_type")
+	listParams   = []string{"run", "kind", "label", "suspect", "before", "limit"}
+	latestParams = []string{"run", "kind", "clean", "state"}
+	partParams   = []string{"status", "before", "limit"}
+)
+
+const (
+	runsPath   = "/v1/agents/{agent}/runs"
+	oneRunPath = runsPath + "/{run}"
+)
+
+// followRoute is what a call of events becomes that follows, so that its hours
+// are not counted among the milliseconds of the others.
+var followRoute = route{name: "follow"}
+
+// routes is the whole API, as section 10 of the design has it.
+var routes = []route{
+	{name: "save", method: "POST", path: "/v1/agents/{agent}/checkpoints", params: postParams, write: true, do: (*call).postCheckpoint},
+	{name: "save", method: "PUT", path: "/v1/agents/{agent}/checkpoints/{id}", params: postParams, write: true, do: (*call).putCheckpoint},
+	{name: "list", method: "GET", path: "/v1/agents/{agent}/checkpoints", params: listParams, do: (*call).listCheckpoints},
+	{name: "latest", method: "GET", path: "/v1/agents/{agent}/checkpoints/latest", params: latestParams, do: (*call).latestCheckpoint},
+	{name: "show", method: "GET", path: "/v1/checkpoints/{id}", params: []string{"state"}, do: (*call).getCheckpoint},
+	{name: "state", method: "GET", path: "/v1/checkpoints/{id}/state", do: (*call).getState},
+	{name: "patch", method: "PATCH", path: "/v1/checkpoints/{id}", write: true, do: (*call).patchCheckpoint},
+	{name: "delete", method: "DELETE", path: "/v1/checkpoints/{id}", write: true, do: (*call).deleteCheckpoint},
+	{name: "diff", method: "GET", path: "/v1/checkpoints/{a}/diff/{b}", do: (*call).diffCheckpoints},
+	{name: "restore", method: "POST", path: "/v1/agents/{agent}/restore", write: true, do: (*call).restore},
+
+	{name: "agents", method: "GET", path: "/v1/agents", params: []string{"before", "limit"}, do: (*call).listAgents},
+	{name: "erase", method: "DELETE", path: "/v1/agents/{agent}", write: true, do: (*call).eraseAgent},
+	{name: "policy", method: "GET", path: "/v1/agents/{agent}/policy", do: (*call).getPolicy},
+	{name: "set_policy", method: "PUT", path: "/v1/agents/{agent}/policy", write: true, do: (*call).putPolicy},
+	{name: "export", method: "GET", path: "/v1/agents/{agent}/export", do: (*call).exportAgent},
+	{name: "import", method: "POST", path: "/v1/import", params: []string{"agent"}, write: true, do: (*call).importAgent},
+	{name: "prune", method: "POST", path: "/v1/prune", write: true, do: (*call).prune},
+
+	{name: "start_run", method: "POST", path: runsPath, write: true, runs: true, do: (*call).startRun},
+	{name: "runs", method: "GET", path: runsPath, params: []string{"status", "before", "limit"}, runs: true, do: (*call).listRuns},
+	{name: "runs", method: "GET", path: "/v1/runs", params: []string{"status", "agent", "before", "limit"}, runs: true, do: (*call).listRuns},
+	{name: "run", method: "GET", path: oneRunPath, runs: true, do: (*call).getRun},
+	{name: "beat", method: "POST", path: oneRunPath + "/heartbeat", write: true, urgent: true, runs: true, do: (*call).beat},
+	{name: "end_run", method: "POST", path: oneRunPath + "/end", write: true, runs: true, do: (*call).endRun},
+	{name: "resume", method: "POST", path: oneRunPath + "/resume", write: true, runs: true, do: (*call).resume},
+	{name: "begin_step", method: "POST", path: oneRunPath + "/steps", write: true, runs: true, do: (*call).beginStep},
+	{name: "finish_step", method: "POST", path: oneRunPath + "/steps/{key}/finish", write: true, runs: true, do: (*call).finishStep},
+	{name: "steps", method: "GET", path: oneRunPath + "/steps", params: partParams, runs: true, do: (*call).listSteps},
+	{name: "begin_operation", method: "POST", path: oneRunPath + "/operations", write: true, runs: true, do: (*call).beginOperation},
+	{name: "end_operation", method: "POST", path: oneRunPath + "/operations/{key}/succeed", write: true, runs: true, do: (*call).succeedOperation},
+	{name: "end_operation", method: "POST", path: oneRunPath + "/operations/{key}/fail", write: true, runs: true, do: (*call).failOperation},
+	{name: "resolve_operation", method: "POST", path: oneRunPath + "/operations/{key}/resolve", write: true, runs: true, do: (*call).resolveOperation},
+	{name: "operations", method: "GET", path: oneRunPath + "/operations", params: partParams, runs: true, do: (*call).listOperations},
+	{name: "append_events", method: "POST", path: oneRunPath + "/events", params: []string{"epoch"}, write: true, runs: true, do: (*call).appendEvents},
+	{name: "events", method: "GET", path: oneRunPath + "/events", params: []string{"after", "limit", "follow"}, runs: true, do: (*call).getEvents},
+	{name: "prompts", method: "GET", path: "/v1/prompts", params: []string{"open", "before", "limit"}, runs: true, do: (*call).listPrompts},
+	{name: "answer_prompt", method: "POST", path: "/v1/prompts/{id}/answer", write: true, runs: true, do: (*call).answerPrompt},
+
+	{name: "drift", method: "GET", path: "/v1/agents/{agent}/drift", params: []string{"run", "all", "timeline", "before", "limit"}, runs: true, do: (*call).getDrift},
+	{name: "post_finding", method: "POST", path: "/v1/agents/{agent}/drift/findings", write: true, runs: true, do: (*call).postFinding},
+	{name: "finding", method: "GET", path: "/v1/findings/{id}", runs: true, do: (*call).getFinding},
+	{name: "dismiss_finding", method: "POST", path: "/v1/findings/{id}/dismiss", write: true, runs: true, do: (*call).dismissFinding},
+
+	{name: "graph_put", method: "POST", path: graphPath + "/put", write: true, graphs: true, do: (*call).putGraph},
+	{name: "graph_writes", method: "POST", path: graphPath + "/put_writes", write: true, graphs: true, do: (*call).putGraphWrites},
+	{name: "graph_get", method: "POST", path: graphPath + "/get", graphs: true, do: (*call).getGraph},
+	{name: "graph_list", method: "POST", path: graphPath + "/list", graphs: true, do: (*call).listGraph},
+	{name: "graph_history", method: "POST", path: graphPath + "/history", graphs: true, do: (*call).graphHistory},
+	{name: "delete_thread", method: "POST", path: graphPath + "/delete_thread", write: true, graphs: true, do: (*call).deleteGraphThread},
+	{name: "delete_runs", method: "POST", path: graphPath + "/delete_runs", write: true, graphs: true, do: (*call).deleteGraphRuns},
+	{name: "copy_thread", method: "POST", path: graphPath + "/copy_thread", write: true, graphs: true, do: (*call).copyGraphThread},
+	{name: "prune_threads", method: "POST", path: graphPath + "/prune", write: true, graphs: true, do: (*call).pruneGraph},
+
+	{name: "audit", method: "GET", path: "/v1/audit", params: []string{"agent", "action", "after", "limit"}, do: (*call).listAudit},
+	{name: "status", method: "GET", path: "/v1/status", do: (*call).getStatus},
+	{name: "version", method: "GET", path: "/v1/version", free: true, do: (*call).getVersion},
+	{name: "health", method: "GET", path: "/healthz", free: true, do: (*call).getHealth},
+	{name: "ready", method: "GET", path: "/readyz", free: true, do: (*call).getReadiness},
+	{name: "metrics", method: "GET", path: "/metrics", free: true, do: (*call).getMetrics},
+}
+
+// Route is one call of the API, for checking its description.
+type Route struct {
+	Method, Path string
+	Query        []string // parameters besides owner
+}
+
+// Routes lists the whole API.
+func Routes() []Route {
+	list := make([]Route, len(routes))
+	for i, r := range routes {
+		list[i] = Route{r.method, r.path, slices.Clone(r.params)}
+	}
+	return list
+}
+
+// resource is what answers at one path.
+type resource struct {
+	path   string
+	routes []*route
+	allow  string
+}
+
+// newMux knows paths only: net/http would answer a wrong method with text.
+func newMux() *http.ServeMux {
+	paths := make(map[string]*resource)
+	for i := range routes {
+		r := &routes[i]
+		if paths[r.path] == nil {
+			paths[r.path] = &resource{path: r.path}
+		}
+		paths[r.path].routes = append(paths[r.path].routes, r)
+	}
+	mux := http.NewServeMux()
+	for path, res := range paths {
+		res.allow = res.allowed()
+		mux.Handle(path, res)
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { w.(*call).err = noSuchPath() })
+	return mux
+}
+
+func (res *resource) allowed() string {
+	methods := []string{http.MethodOptions}
+	for _, r := range res.routes {
+		methods = append(methods, r.method)
+		if r.method == http.MethodGet {
+			methods = append(methods, http.MethodHead)
+		}
+	}
+	slices.Sort(methods)
+	return strings.Join(methods, ", ")
+}
+
+// ServeHTTP hands the call to the route of its method.
+func (res *resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := w.(*call)
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	for _, rt := range res.routes {
+		if rt.method == method {
+			c.err = c.run(rt)
+			return
+		}
+	}
+	c.Header().Set("Allow", res.allow)
+	if method == http.MethodOptions {
+		c.WriteHeader(http.StatusNoContent)
+		return
+	}
+	c.err = &statusError{http.StatusMethodNotAllowed, ckpt.Errorf(ckpt.CodeInvalid, "%s takes %s, not %s", res.path, res.allow, shown(r.Method))}
+}
+
+func noSuchPath() error {
+	return ckpt.Errorf(ckpt.CodeNotFound, "there is no such path: all calls begin with /v1/, and GET /v1/version says which daemon this is")
+}
+
+// statusError is an error that HTTP has a status of its own for.
+type statusError struct {
+	status int
+	err    *ckpt.Error
+}
+
+func (e *statusError) Error() string { return e.err.Error() }
+
+// Unwrap gives the product's error.
+func (e *statusError) Unwrap() error { return e.err }

@@ -1,0 +1,140 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// ref is the run that the path names. The epoch stands elsewhere: in the body,
+// or for events in the query.
+func (c *call) ref() ckpt.RunRef {
+	return ckpt.RunRef{Agent: c.agent, Run: c.r.PathValue("run")}
+}
+
+// write lets the store do something in its own time, and answers with it.
+// replayed is said in a header, as for every POST.
+func write[T any](c *call, status int, do func(context.Context) (*T, bool, error)) error {
+	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
+	defer cancel()
+	v, replayed, err := do(ctx)
+	if err != nil {
+		return err
+	}
+	c.markReplayed(replayed)
+	return c.sendJSON(status, v)
+}
+
+// read lets the store read something and answers with it. What has values of
+// an agent inside waits for its turn to have them in memory.
+func read[T any](c *call, values bool, do func(context.Context) (*T, error)) error {
+	if values {
+		if err := c.hold(&c.conn.owner.states, 1); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
+	defer cancel()
+	v, err := do(ctx)
+	if err != nil {
+		return err
+	}
+	return c.sendJSON(http.StatusOK, v)
+}
+
+func (c *call) startRun() error {
+	r := ckpt.RunRequest{Agent: c.agent, IdempotencyKey: c.key}
+	if err := c.decodeOptional(maxSmallBody, &r); err != nil {
+		return err
+	}
+	return write(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Run, bool, error) {
+		return c.server.runs.StartRun(ctx, c.scope, r)
+	})
+}
+
+func (c *call) getRun() error {
+	return read(c, false, func(ctx context.Context) (*ckpt.Run, error) {
+		return c.server.runs.Run(ctx, c.scope, c.ref())
+	})
+}
+
+// listRuns lists those of the agent in the path or in the query, or of all.
+func (c *call) listRuns() error {
+	f := ckpt.RunFilter{Agent: c.agent, Status: ckpt.RunStatus(c.query.get("status")), Before: c.query.get("before")}
+	if name := c.query.get("agent"); name != "" {
+		if err := ckpt.CheckAgentName(name); err != nil {
+			return err
+		}
+		f.Agent = name
+	}
+	var err error
+	if f.Limit, err = c.query.limit(); err != nil {
+		return err
+	}
+	return read(c, true, func(ctx context.Context) (*ckpt.RunPage, error) {
+		return c.server.runs.Runs(ctx, c.scope, f)
+	})
+}
+
+func (c *call) beat() error {
+	var b ckpt.Heartbeat
+	if err := c.decodeOptional(maxSmallBody, &b); err != nil {
+		return err
+	}
+	return write(c, http.StatusOK, func(ctx context.Context) (*ckpt.Run, bool, error) {
+		run, err := c.server.runs.Beat(ctx, c.scope, c.ref(), b)
+		return run, false, err
+	})
+}
+
+func (c *call) endRun() error {
+	r := ckpt.EndRequest{IdempotencyKey: c.key}
+	if err := c.decodeUpTo(c.server.limits.maxRunEnd(), &r); err != nil {
+		return err
+	}
+	if err := c.takeState(&r.State); err != nil {
+		return err
+	}
+	r.Result = given(r.Result)
+	return write(c, http.StatusOK, func(ctx context.Context) (*ckpt.Run, bool, error) {
+		return c.server.runs.EndRun(ctx, c.scope, c.ref(), r)
+	})
+}
+
+func (c *call) resume() error {
+	ref := c.ref()
+	r := ckpt.ResumeRequest{Agent: ref.Agent, Run: ref.Run, IdempotencyKey: c.key}
+	if err := c.decodeOptional(maxSmallBody, &r); err != nil {
+		return err
+	}
+	if err := c.hold(&c.conn.owner.states, 1); err != nil {
+		return err
+	}
+	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
+	defer cancel()
+	plan, replayed, err := c.server.runs.Resume(ctx, c.scope, r)
+	if err != nil {
+		return err
+	}
+	c.markReplayed(replayed)
+	return c.sendPlan(plan)
+}
+
+// given is an optional JSON value. null and nothing are the same, so that a
+// client whose language writes null for what is not there is understood.
+func given(value ckpt.JSON) ckpt.JSON {
+	if string(value) == "null" {
+		return nil
+	}
+	return value
+}
+
+// takeState checks the size of an optional state.
+func (c *call) takeState(state *ckpt.JSON) error {
+	if most := c.server.limits.MaxBody; int64(len(*state)) > most {
+		return ckpt.Errorf(ckpt.CodeTooLarge, "the state is larger than the %d bytes that are allowed", most)
+	}
+	*state = given(*state)
+	return nil
+}

@@ -1,0 +1,92 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+func (c *call) listAudit() error {
+	f := ckpt.AuditFilter{Agent: c.query.get("agent"), Action: c.query.get("action")}
+	if f.Agent != "" {
+		if err := ckpt.CheckAgentName(f.Agent); err != nil {
+			return err
+		}
+	}
+	after, err := c.query.number("after", 0, 1<<62)
+	if err != nil {
+		return err
+	}
+	if after != nil {
+		f.After = *after
+	}
+	if f.Limit, err = c.query.limit(); err != nil {
+		return err
+	}
+	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
+	defer cancel()
+	page, err := c.server.store.Audit(ctx, c.scope, f)
+	if err != nil {
+		return err
+	}
+	return c.sendJSON(http.StatusOK, page)
+}
+
+func (c *call) getStatus() error {
+	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
+	defer cancel()
+	st, err := c.server.store.Status(ctx, c.scope)
+	if err != nil {
+		return err
+	}
+	return c.sendJSON(http.StatusOK, st)
+}
+
+func (c *call) getVersion() error {
+	return c.sendJSON(http.StatusOK, ipc.Version{Name: "ckptsidecar", Version: c.server.version, API: 1, Schema: ckpt.SchemaVersion})
+}
+
+// getHealth says that the process answers, nothing more.
+func (c *call) getHealth() error { return c.sendJSON(http.StatusOK, ipc.Health{Status: "ok"}) }
+
+// getReadiness says whether saves are acknowledged.
+func (c *call) getReadiness() error {
+	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
+	defer cancel()
+	var err error
+	if c.server.ready != nil {
+		err = c.server.ready(ctx)
+	}
+	if err == nil {
+		err = c.server.store.Ready(ctx)
+	}
+	if err != nil {
+		return notReady(err)
+	}
+	state, problems := c.server.store.Health()
+	return c.sendJSON(http.StatusOK, ipc.Health{Status: "ok", State: state, Problems: problems})
+}
+
+// notReady makes anything that is not ours "busy": a probe asks when to come
+// back, not whose fault it is.
+func notReady(err error) error {
+	var e *ckpt.Error
+	if errors.As(err, &e) {
+		return err
+	}
+	return ckpt.Wrap(ckpt.CodeBusy, err, "the daemon is not ready to save")
+}
+
+func (c *call) getMetrics() error {
+	if !c.conn.caller.Admin {
+		return c.refuse(ckpt.Errorf(ckpt.CodeDenied, "only an administrator may read the metrics: they are of everybody"))
+	}
+	if c.server.metrics == nil {
+		return ckpt.Errorf(ckpt.CodeNotFound, "this daemon keeps no metrics")
+	}
+	c.patience(0)
+	c.server.metrics.ServeHTTP(c, c.r)
+	return nil
+}

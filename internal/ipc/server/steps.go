@@ -1,0 +1,75 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+)
+
+func (c *call) beginStep() error {
+	r := ckpt.StepRequest{IdempotencyKey: c.key}
+	if err := c.decodeStep(maxValues, &r, false); err != nil {
+		return err
+	}
+	r.Args, r.Result = given(r.Args), given(r.Result)
+	return write(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Step, bool, error) {
+		return c.server.runs.BeginStep(ctx, c.scope, c.ref(), r)
+	})
+}
+
+func (c *call) finishStep() error {
+	var end ipc.StepEnd
+	if err := c.decodeStep(maxValueBody, &end, true); err != nil {
+		return err
+	}
+	r := ckpt.StepRequest{
+		Key: c.pathKey(), Epoch: end.Epoch, Status: end.Status, Result: given(end.Result), Error: end.Error, Turn: end.Turn, Outcome: end.Outcome,
+		DurationMS: end.DurationMS, InputTokens: end.InputTokens, OutputTokens: end.OutputTokens, CostUSD: end.CostUSD, Progress: end.Progress,
+		IdempotencyKey: c.key,
+	}
+	return write(c, http.StatusOK, func(ctx context.Context) (*ckpt.Step, bool, error) {
+		return c.server.runs.FinishStep(ctx, c.scope, c.ref(), r)
+	})
+}
+
+// decodeStep reads a step, whose fields may have the names of OpenTelemetry. To
+// finish one, no body is the same as {}.
+func (c *call) decodeStep(limit int64, v any, finish bool) error {
+	body, err := c.readBody(limit, 2)
+	if err != nil || finish && len(body) == 0 {
+		return err
+	}
+	if body, err = ckpt.StepFromTelemetry(body, finish); err != nil {
+		return ckpt.Errorf(ckpt.CodeInvalid, "the body is wrong: %s", reason(err))
+	}
+	return decodeBody(body, v)
+}
+
+// reason is an error's sentence without its code.
+func reason(err error) string {
+	var e *ckpt.Error
+	if errors.As(err, &e) {
+		return e.Message
+	}
+	return err.Error()
+}
+
+func (c *call) listSteps() error {
+	f, err := c.partFilter()
+	if err != nil {
+		return err
+	}
+	return read(c, true, func(ctx context.Context) (*ckpt.StepPage, error) {
+		return c.server.runs.Steps(ctx, c.scope, c.ref(), f)
+	})
+}
+
+// partFilter is what lists of what belongs to a run have in common.
+func (c *call) partFilter() (f ckpt.ListFilter, err error) {
+	f.Status, f.Before = c.query.get("status"), c.query.get("before")
+	f.Limit, err = c.query.limit()
+	return f, err
+}

@@ -1,0 +1,53 @@
+package server
+
+import (
+	"context"
+	"io"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Store is what the server needs of the database. Every method is one
+// transaction, checks what the scope may see, and answers errors as
+// *ckpt.Error. A name or id of somebody else is answered as not_found.
+//
+// A method with a key argument is a POST: where key is not "", the same key
+// with the same request answers the first reply and replayed true, and with
+// another request idempotency_mismatch.
+type Store interface {
+	Save(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.Saved, error)
+	// Checkpoint reads one; the hash of its state is checked where state is asked for.
+	Checkpoint(ctx context.Context, sc ckpt.Scope, id string, state bool) (*ckpt.Checkpoint, error)
+	// Memory is room for a state that is to be saved, as a SaveRequest's State
+	// with Lent set.
+	Memory(size int) []byte
+	// Base is the state of a checkpoint of an agent and its hash, for a change to
+	// it. Nobody may write to the state, nor read it once it was released, which
+	// must be done where there is no error.
+	Base(ctx context.Context, sc ckpt.Scope, agent, id string) (state []byte, sha256 string, release func(), err error)
+	Checkpoints(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error)
+	Latest(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilter, state bool) (*ckpt.Checkpoint, error)
+	Patch(ctx context.Context, sc ckpt.Scope, id string, p ckpt.CheckpointPatch) (*ckpt.Checkpoint, error)
+	Delete(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Removal, error)
+	Restore(ctx context.Context, sc ckpt.Scope, r ckpt.RestoreRequest) (c *ckpt.Checkpoint, replayed bool, err error)
+
+	Agents(ctx context.Context, sc ckpt.Scope, f ckpt.AgentFilter) (*ckpt.AgentPage, error)
+	Policy(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.Policy, error)
+	SetPolicy(ctx context.Context, sc ckpt.Scope, agent string, p ckpt.Policy) (*ckpt.Policy, error)
+	Erase(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.Erased, error)
+	Prune(ctx context.Context, sc ckpt.Scope, r ckpt.PruneRequest, key string) (rep *ckpt.PruneReport, replayed bool, err error)
+
+	// Export writes NDJSON; an error after the first byte leaves the text
+	// without its last line, which Import refuses.
+	Export(ctx context.Context, sc ckpt.Scope, agent string, w io.Writer) error
+	Import(ctx context.Context, sc ckpt.Scope, r ckpt.ImportRequest, body io.Reader) (*ckpt.ImportReport, error)
+
+	Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*ckpt.AuditPage, error)
+	// Refused records a refusal that never reached another method.
+	Refused(ctx context.Context, sc ckpt.Scope, r ckpt.Refusal)
+	Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error)
+	// Ready answers nil when saves are acknowledged, else why they are not.
+	Ready(ctx context.Context) error
+	// Health is the state of the store and what is wrong with it, as Status says.
+	Health() (state string, problems []string)
+}
