@@ -51,6 +51,7 @@ func (c *Config) apply(path, text, prefix string, table map[string]any) error {
 			continue
 		}
 		place := fmt.Sprintf("%s:%d", path, lineOf(text, key))
+		key = currentKey(key)
 		if err := c.setFromFile(key, table[name]); err != nil {
 			mistakes = append(mistakes, fmt.Errorf("%s: %w", place, err))
 			continue

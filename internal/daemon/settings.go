@@ -42,7 +42,7 @@ func (c *Config) Settings() []Setting {
 		{"limits.reserve", "", "Room on the disk that is kept by a file beside the database, so that deletes work where the disk is full; it grows with what waits in the log. 0 for none.", start, &c.Reserve},
 		{"limits.owner_bytes", "", "How much one user may have stored, with everything that it takes: states, steps, events, policies, rows of the audit log; 0 for no limit.", start, &c.OwnerBytes},
 		{"limits.owner_share", "", "How many percent one user may have of what that user has stored and the room that is left, on the disk and below limits.max_database: there is always room for others. 0 for no limit.", start, &c.OwnerShare},
-		{"limits.owner_writes_per_second", "", "How many writes a second one user may send: saves, steps, events and all else that changes something; 0 for no limit. A heartbeat counts, and is never refused for it.", start, &c.OwnerWritesPerSecond},
+		{"limits.owner_writes_per_second", "", "How many writes a second one user may send: saves, steps, events and all else that changes something; 0 for no limit. A heartbeat counts, and is never refused for it. Its former name, `limits.owner_saves_per_second`, still works.", start, &c.OwnerWritesPerSecond},
 		{"limits.owner_connections", "", "How many connections one user may have open.", start, &c.OwnerConnections},
 		{"limits.connections", "", "How many connections may be open at all.", start, &c.Connections},
 		{"limits.live_states", "", "Memory for the newest state of each run that is being saved: of the next one only what changed is then looked at and stored. One state may take half of it; a quarter more is used for states on their way. 0 for none: every state is stored whole.", start, &c.LiveStates},
@@ -56,15 +56,43 @@ func (c *Config) Settings() []Setting {
 	}
 	for i := range list {
 		if list[i].Env == "" {
-			list[i].Env = "CKPTSIDECAR_" + strings.ToUpper(strings.ReplaceAll(list[i].Key, ".", "_"))
+			list[i].Env = envOf(list[i].Key)
 		}
 	}
 	return list
 }
 
+// renamed are the settings that have a new name. The old one still works, so
+// that an upgrade starts with the file that is there.
+var renamed = map[string]string{"limits.owner_saves_per_second": "limits.owner_writes_per_second"}
+
+// currentKey is the name of a setting today.
+func currentKey(key string) string {
+	if now, ok := renamed[key]; ok {
+		return now
+	}
+	return key
+}
+
+// formerEnvs are the environment variables of a setting's former names.
+func (s *Setting) formerEnvs() []string {
+	var envs []string
+	for old, now := range renamed {
+		if now == s.Key {
+			envs = append(envs, envOf(old))
+		}
+	}
+	return envs
+}
+
+func envOf(key string) string {
+	return "CKPTSIDECAR_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
 // Set changes one setting by its name, from the text that a person wrote in a
 // place: "--db", for example.
 func (c *Config) Set(key, text, place string) error {
+	key = currentKey(key)
 	for _, s := range c.Settings() {
 		if s.Key == key {
 			c.setBy(key, place)
