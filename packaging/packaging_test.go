@@ -93,6 +93,22 @@ func TestHardening(t *testing.T) {
 	}
 }
 
+// Both units bound the daemon's memory, and Go knows of a lower bound, from which
+// it collects harder.
+func TestUnitsBoundMemory(t *testing.T) {
+	for _, name := range []string{"systemd/ckptsidecar.service", "systemd/user/ckptsidecar.service"} {
+		unit := File(name)
+		for _, line := range []string{"\nMemoryMax=3G\n", "\nEnvironment=GOMEMLIMIT=2GiB\n"} {
+			if !strings.Contains(unit, line) {
+				t.Errorf("%s has no line %q", name, strings.TrimSpace(line))
+			}
+		}
+	}
+	if !strings.Contains(File("systemd/ckptsidecar.service"), "\nOOMScoreAdjust=-200\n") {
+		t.Error("the system's daemon is not kept longer than agents")
+	}
+}
+
 // TestBackoffIsForNewSystemdOnly: it is installed where systemd knows its words
 // and nowhere else, because others would complain at each start.
 func TestBackoffIsForNewSystemdOnly(t *testing.T) {

@@ -170,6 +170,10 @@ func (s *service) startServing(context.Context) error {
 	s.server = s.newServer()
 	s.serving = make(chan error, 1)
 	go func() { s.serving <- s.server.Serve(context.Background(), s.listener) }()
+	ctx, cancel := context.WithCancel(context.Background())
+	endUpkeep := s.endUpkeep
+	s.endUpkeep = func() { cancel(); endUpkeep() }
+	s.workers.Go(func() { newGiver(func() int64 { return s.server.Stats().Answered }).run(ctx) })
 	return nil
 }
 

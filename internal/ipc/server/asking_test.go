@@ -33,11 +33,9 @@ func TestAskingEndsWithTheClientAndAtStop(t *testing.T) {
 				ended <- ctx.Err()
 				return ckpt.Errorf(ckpt.CodeBusy, "nobody asks any more")
 			}
-			c, err := net.Dial("unix", w.path)
-			check(t, err)
-			defer c.Close()
+			c := w.dial()
 			body := `{"kind":"routine","state":1}`
-			_, err = c.Write([]byte("POST /v1/agents/a/checkpoints HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
+			_, err := c.Write([]byte("POST /v1/agents/a/checkpoints HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
 				itoa(len(body)) + "\r\n\r\n" + body))
 			check(t, err)
 			<-began

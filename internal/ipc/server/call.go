@@ -59,6 +59,7 @@ func (c *call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{ResponseWriter: w, r: r, server: s, began: time.Now()}
 	c.conn = r.Context().Value(connKey{}).(*conn)
+	c.conn.headRead()
 	c.scope.Caller = c.conn.caller
 	s.inWork.Add(1)
 	defer c.finish()

@@ -25,6 +25,7 @@ func (c *call) finish() {
 	for _, h := range c.holds[:c.held] {
 		h.lane.leave(h.n)
 	}
+	c.conn.giveHead()
 	c.account()
 	if abort {
 		panic(http.ErrAbortHandler) // net/http's way to break a connection

@@ -15,6 +15,7 @@ type Limits struct {
 	MaxHeader int   // bytes of a request's line and headers, which carry metadata; 256 KiB
 
 	InFlightBytes int64 // bytes of all bodies in memory at once; 512 MiB. One owner may have half
+	HeadBytes     int64 // bytes of the headers of all requests beyond headFree each; 64 MiB. One owner may have a quarter
 	StateReads    int   // replies with a whole state at once; 32. One owner may have half
 	HeavyJobs     int   // patches and differences at once; one per CPU. One owner may have half, at least one
 
@@ -58,6 +59,7 @@ func (l Limits) withDefaults() Limits {
 	orElse(&l.MaxImport, 16<<30)
 	orElse(&l.MaxHeader, 256<<10)
 	orElse(&l.InFlightBytes, 512<<20)
+	orElse(&l.HeadBytes, 64<<20)
 	orElse(&l.StateReads, 32)
 	orElse(&l.HeavyJobs, runtime.GOMAXPROCS(0))
 	orElse(&l.Connections, 4096)
@@ -76,6 +78,7 @@ func (l Limits) withDefaults() Limits {
 	// The largest single request must fit into one owner's half, or it could
 	// never have its turn.
 	l.InFlightBytes = max(l.InFlightBytes, 2*l.largestHold())
+	l.HeadBytes = max(l.HeadBytes, 4*int64(l.MaxHeader+headPart))
 	return l
 }
 

@@ -22,11 +22,23 @@ type conn struct {
 
 	leave sync.Once
 	gone  func()
+
+	reading  atomic.Bool // the line and the headers of a request are being read
+	headLock sync.Mutex
+	head     int64 // bytes of them so far
+	headHeld int64 // in the owner's lane
+	closed   bool
 }
 
 // Close gives the connection's place back.
 func (c *conn) Close() error {
-	c.leave.Do(c.gone)
+	c.leave.Do(func() {
+		c.gone()
+		c.headLock.Lock()
+		c.closed = true
+		c.headLock.Unlock()
+		c.giveHead()
+	})
 	return c.Conn.Close()
 }
 
@@ -85,7 +97,9 @@ func (d *door) admit(inner net.Conn) *conn {
 		return nil
 	}
 	caller := ckpt.Caller{Owner: peer.Owner, PID: peer.PID, Admin: peer.Admin}
-	return &conn{Conn: inner, caller: caller, owner: o, refused: d.tooMany(all, own), gone: gone}
+	c := &conn{Conn: inner, caller: caller, owner: o, refused: d.tooMany(all, own), gone: gone}
+	c.reading.Store(true)
+	return c
 }
 
 func (d *door) tooMany(all, own int) error {

@@ -103,6 +103,7 @@ func (s *Server) newHTTP() *http.Server {
 	return &http.Server{
 		Handler:                      s,
 		ConnContext:                  withConn,
+		ConnState:                    nextHead,
 		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		MaxHeaderBytes:               s.limits.MaxHeader,
 		ReadHeaderTimeout:            s.limits.HeaderTimeout,

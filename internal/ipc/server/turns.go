@@ -72,6 +72,7 @@ type owner struct {
 	connections atomic.Int64
 	requests    lane
 	bytes       lane
+	heads       lane
 	states      lane
 	heavy       lane
 	followers   lane
@@ -81,8 +82,8 @@ type owner struct {
 
 // owners finds the owner of a connection.
 type owners struct {
-	limits               Limits
-	bytes, states, heavy *semaphore.Weighted
+	limits                      Limits
+	bytes, heads, states, heavy *semaphore.Weighted
 
 	mu   sync.Mutex
 	list map[string]*owner
@@ -92,6 +93,7 @@ func newOwners(l Limits) *owners {
 	return &owners{
 		limits: l,
 		bytes:  semaphore.NewWeighted(l.InFlightBytes),
+		heads:  semaphore.NewWeighted(l.HeadBytes),
 		states: semaphore.NewWeighted(int64(l.StateReads)),
 		heavy:  semaphore.NewWeighted(int64(l.HeavyJobs)),
 		list:   make(map[string]*owner),
@@ -112,6 +114,7 @@ func (o *owners) make() *owner {
 	return &owner{
 		requests:  lane{semaphore.NewWeighted(int64(o.limits.OwnerRequests)), nil, "you have more requests in work than are taken at once: try again"},
 		bytes:     lane{half(o.limits.InFlightBytes), o.bytes, "too many large requests at once: try again"},
+		heads:     lane{semaphore.NewWeighted(o.limits.HeadBytes / 4), o.heads, ""},
 		states:    lane{half(int64(o.limits.StateReads)), o.states, "too many states are being read at once: try again"},
 		heavy:     lane{half(int64(o.limits.HeavyJobs)), o.heavy, "too many changes and differences are being computed at once: try again"},
 		followers: lane{semaphore.NewWeighted(int64(o.limits.OwnerFollowers)), nil, ""},

@@ -1,0 +1,50 @@
+package daemon
+
+import "testing"
+
+// Memory is given back after work, after a peak without work, and not again and
+// again.
+func TestMemoryIsGivenBack(t *testing.T) {
+	held, answered, gave := uint64(20<<20), int64(0), 0
+	live := uint64(20 << 20)
+	g := &giver{held: func() uint64 { return held }, answered: func() int64 { return answered }, free: func() { gave++; held = live }}
+	g.floor = held
+	for _, step := range []struct {
+		what     string
+		requests int64
+		held     uint64
+		live     uint64
+		gives    bool
+	}{
+		{"at rest", 0, 21 << 20, 20 << 20, false},
+		{"ordinary work: the heap is twice what lives", 1000, 40 << 20, 20 << 20, false},
+		{"more of it", 1000, 45 << 20, 20 << 20, false},
+		{"it has ended", 0, 45 << 20, 20 << 20, true},
+		{"at rest", 0, 22 << 20, 20 << 20, false},
+		{"half-sent requests are never answered", 0, 300 << 20, 25 << 20, true},
+		{"at rest", 3, 26 << 20, 25 << 20, false},
+		{"much work", 5000, 400 << 20, 200 << 20, true},
+		{"it goes on", 5000, 390 << 20, 200 << 20, false},
+		{"it goes on", 5000, 410 << 20, 200 << 20, false},
+		{"it has ended", 1, 410 << 20, 22 << 20, true},
+		{"at rest", 1, 23 << 20, 22 << 20, false},
+	} {
+		answered += step.requests
+		held, live = step.held, step.live
+		if got := g.once(); got != step.gives {
+			t.Fatalf("%s, %d MiB held: gave back: %v", step.what, step.held>>20, got)
+		}
+	}
+	if gave != 4 {
+		t.Errorf("%d times", gave)
+	}
+}
+
+// The run-time's own figures are there under these names.
+func TestHeapHeld(t *testing.T) {
+	block := make([]byte, 32<<20)
+	if held := heapHeld(); held < 32<<20 || held > 4<<30 {
+		t.Errorf("%d bytes", held)
+	}
+	block[0] = 1
+}
