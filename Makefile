@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 SOAK ?= 2h
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint cross bench bench-machine bench-peers fuzz faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-adapters clients-eino clients-sessions clients-latest dist e2e e2e-systemd e2e-windows $(TARGETS)
+.PHONY: help build test race lint cross bench bench-machine bench-peers fuzz faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-adapters clients-eino clients-sessions clients-latest dist nightly e2e e2e-systemd e2e-windows $(TARGETS)
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ $(TARGETS):
 
 dist: ## everything that is released, with checksums, in dist/release; needs wixl, msitools, faketime, zip
 	packaging/dist.sh
+
+nightly: ## all that takes hours or boots machines, as root on Debian; SOAK=10m for a short soak
+	SOAK=$(SOAK) .ci/nightly
 
 e2e: e2e-systemd e2e-windows ## both of these
 

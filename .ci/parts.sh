@@ -1,0 +1,44 @@
+# Sourced by run and nightly: parts that are timed, and a table at the end.
+
+# One set of flags, so that vet, tests and builds share one cache.
+export GOFLAGS=-trimpath CGO_ENABLED=0
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+table=() failed=0
+
+# part NAME COMMAND...: runs the command and keeps its time and result. The
+# subshell runs in the background because bash ignores -e on the left of ||.
+part() {
+	local name=$1 begun=$SECONDS rc=0
+	shift
+	printf '\n== %s\n' "$name"
+	( set -euo pipefail; "$@" ) </dev/null &
+	wait $! || rc=$?
+	local result=ok
+	[ "$rc" -eq 0 ] || { result="FAILED ($rc)"; failed=1; }
+	table+=("$(printf '%-24s %5d s  %s' "$name" $((SECONDS - begun)) "$result")")
+}
+
+# finish prints the table and ends with 1 where a part failed.
+finish() {
+	printf '\n== in all\n'
+	printf '%s\n' "${table[@]}"
+	printf '%-24s %5d s\n' total "$SECONDS"
+	exit "$failed"
+}
+
+# debian installs what is missing of COMMAND:PACKAGE pairs.
+debian() {
+	local missing=() pair
+	for pair in "$@"; do
+		command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
+	done
+	[ ${#missing[@]} -gt 0 ] || return 0
+	if ! command -v apt-get >/dev/null || [ "$(id -u)" -ne 0 ]; then
+		echo "not installed, and only root on Debian can install them here: ${missing[*]}"
+		return 1
+	fi
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+}
