@@ -116,9 +116,7 @@ func (c *Client) Write(ctx context.Context, r *client.Request, send func(context
 	if !c.FailOpen {
 		return c.tryToSend(ctx, send)
 	}
-	order := c.spool.of(r.Agent, r.Run)
-	order.Lock()
-	defer order.Unlock()
+	defer c.spool.lock(r.Agent, r.Run)()
 	err := c.spool.clear(ctx, r.Agent, r.Run)
 	if err == nil {
 		if err = c.tryToSend(ctx, send); !passes(err) {

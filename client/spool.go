@@ -56,7 +56,7 @@ type spool struct {
 	most   int64
 
 	mu       sync.Mutex
-	runs     map[[2]string]*sync.Mutex
+	runs     map[[2]string]*runLock
 	last     uint64 // the greatest order that was seen or given out
 	files    int
 	bytes    int64
@@ -64,18 +64,37 @@ type spool struct {
 	retry    time.Time // after a failure nothing is tried before it
 }
 
-// of is what keeps the writes of one run in order.
-func (s *spool) of(agent, run string) *sync.Mutex {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// runLock keeps the writes of one run in order. It is there as long as somebody
+// holds it or waits for it.
+type runLock struct {
+	sync.Mutex
+	users int
+}
+
+// lock waits until no other write of the run is on its way. What it answers lets
+// the next one begin.
+func (s *spool) lock(agent, run string) (unlock func()) {
 	key := [2]string{agent, run}
-	if s.runs[key] == nil {
+	s.mu.Lock()
+	l := s.runs[key]
+	if l == nil {
 		if s.runs == nil {
-			s.runs = map[[2]string]*sync.Mutex{}
+			s.runs = map[[2]string]*runLock{}
 		}
-		s.runs[key] = new(sync.Mutex)
+		l = new(runLock)
+		s.runs[key] = l
 	}
-	return s.runs[key]
+	l.users++
+	s.mu.Unlock()
+	l.Lock()
+	return func() {
+		l.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if l.users--; l.users == 0 {
+			delete(s.runs, key)
+		}
+	}
 }
 
 func (s *spool) folder() (string, error) {

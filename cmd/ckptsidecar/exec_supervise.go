@@ -74,14 +74,25 @@ func (c *execCmd) supervisor(a *app) (*supervisor, error) {
 	if s.folder, err = os.MkdirTemp("", "ckptsidecar-exec-"); err != nil { // 0700
 		return nil, err
 	}
-	s.pauses = backoff.NewExponentialBackOff(
+	s.pauses = c.pauses()
+	s.listen()
+	return s, nil
+}
+
+// pauses are those before restarts, without end.
+func (c *execCmd) pauses() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(time.Duration(c.Backoff)),
 		backoff.WithMaxInterval(time.Duration(c.MaxBackoff)),
 		backoff.WithMultiplier(2),
 		backoff.WithMaxElapsedTime(0),
 	)
-	s.listen()
-	return s, nil
+}
+
+// nextPause is the pause before the next restart. The library's jitter may go
+// beyond its own limit by half, and nothing may go beyond --max-backoff.
+func (s *supervisor) nextPause() time.Duration {
+	return min(s.pauses.NextBackOff(), time.Duration(s.cmd.MaxBackoff))
 }
 
 // listen takes the signals that are the child's. main gives up its own after
@@ -117,7 +128,7 @@ func (s *supervisor) run(ctx context.Context) error {
 		if !s.goesOn(end, own) {
 			return s.last(end)
 		}
-		pause := s.pauses.NextBackOff()
+		pause := s.nextPause()
 		s.restarts++
 		s.note("restart", "%s; restart %d of %d in %s", end.why, s.restarts, s.cmd.MaxRestarts, pause.Round(time.Millisecond))
 		if !s.pause(pause) {

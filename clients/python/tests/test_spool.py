@@ -147,6 +147,13 @@ class TheForm(World):
         self.assertIn("No space left", str(caught.exception))
         self.assertEqual(os.listdir(self.spool), [])  # nothing half
 
+    def test_what_is_remembered_is_bounded(self) -> None:
+        delivery = self.sidecar()._delivery
+        for n in range(10_000):
+            delivery.settle(("a", str(n)))
+        self.assertLessEqual(len(delivery._clean), 4096)
+        self.assertIn(("a", "9999"), delivery._clean)
+
     def test_not_fail_open(self) -> None:
         with self.assertRaises(ckptsidecar.NoDaemon):
             self.away(fail_open=False).agent("a").save(1)

@@ -41,6 +41,8 @@ export interface RunName {
   run: string;
 }
 
+/** Of so many runs it is remembered that nothing of them waits. */
+const mostClear = 4096;
 const firstPause = 20;
 const longestPause = 1000;
 const slice = 100; // how long a replay in the background keeps others waiting
@@ -93,6 +95,7 @@ export class Backlog {
       }
       await sleep(Math.min(pause * (0.5 + Math.random()), left));
     }
+    if (this.clear.size >= mostClear) this.clear.clear(); // which costs one look at the spool for each
     this.clear.add(key);
   }
 

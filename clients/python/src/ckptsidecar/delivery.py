@@ -20,6 +20,7 @@ from .turn import Turn
 
 _log = logging.getLogger("ckptsidecar")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 2.0  # seconds between tries of one request
+_MOST_CLEAN = 4096  # runs of which it is remembered that nothing of them waits
 _FIRST_REST, _LONGEST_REST = 0.25, 5.0  # seconds for which nobody is asked after a deadline was missed
 
 
@@ -174,7 +175,7 @@ class Delivery:
         if lane in self._clean:
             return
         if not self.spool.waiting(lane):
-            self._clean.add(lane)
+            self._note_clean(lane)
             return
         if self._away is not None and self.settings.fail_open and time.monotonic() < self._rest_until:
             raise self._away
@@ -190,6 +191,12 @@ class Delivery:
         if left:
             raise _Behind(f"{left} writes of agent {lane[0]}, run {lane[1]} wait in the spool {self.spool.folder}")
         self._back()
+        self._note_clean(lane)
+
+    def _note_clean(self, lane: Lane) -> None:
+        """Remembers a run. Forgetting it costs one look at the spool."""
+        if len(self._clean) >= _MOST_CLEAN:
+            self._clean.clear()
         self._clean.add(lane)
 
     def replay(self) -> Replayed:
