@@ -7,14 +7,15 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 table=() failed=0
 
-# part NAME COMMAND...: runs the command and keeps its time and result. The
-# subshell runs in the background because bash ignores -e on the left of ||.
+# part NAME COMMAND...: runs the command and keeps its time and result. Who
+# sources this has no -e itself: bash ignores -e in the subshell of a condition,
+# and signals in one that runs in the background.
 part() {
-	local name=$1 begun=$SECONDS rc=0
+	local name=$1 begun=$SECONDS rc
 	shift
 	printf '\n== %s\n' "$name"
-	( set -euo pipefail; "$@" ) </dev/null &
-	wait $! || rc=$?
+	( set -euo pipefail; "$@" ) </dev/null
+	rc=$?
 	local result=ok
 	[ "$rc" -eq 0 ] || { result="FAILED ($rc)"; failed=1; }
 	table+=("$(printf '%-24s %5d s  %s' "$name" $((SECONDS - begun)) "$result")")
