@@ -35,9 +35,9 @@ func Run(tests func() int) int {
 		return 1
 	}
 	code := tests()
-	if err := home.leave(); err != nil {
+	if err := home.leave(); err != nil && code == 0 { // what a test that failed leaves is no news
 		fmt.Fprintln(os.Stderr, "testenv:", err)
-		code = max(code, 1)
+		code = 1
 	}
 	return code
 }
