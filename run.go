@@ -228,6 +228,9 @@ const (
 type Processes interface {
 	// Identify answers what tells the process from every other; PID 0 for none.
 	Identify(pid int) Process
+	// Owner is whose process has a number now, as Caller.Owner has it: "" where
+	// that cannot be told.
+	Owner(pid int) string
 	// Alive says whether that very process still runs.
 	Alive(p Process) Liveness
 }

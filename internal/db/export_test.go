@@ -120,3 +120,12 @@ func (s *Store) CountAnew(owner string) error { return s.recount(context.Backgro
 
 // SetRoom says how much room is left for all.
 func (s *Store) SetRoom(bytes int64) { s.usage.room.Store(bytes) }
+
+// FillAndFree lets the reserve go and makes it again, as a full disk does on
+// which deletes free a little.
+func (s *Store) FillAndFree() error {
+	return s.write(&op{owner: daemon, outside: func(w *writer) error {
+		s.letGo()
+		return s.regain(w)
+	}})
+}

@@ -90,10 +90,11 @@ func (s *Store) Upkeep(ctx context.Context) error {
 
 // dues knows when which part of maintenance was last done.
 type dues struct {
-	store   *Store
-	wal     time.Time
-	audit   time.Time
-	written int64
+	store    *Store
+	noVacuum rarely // the log says that free pages could not be given back
+	wal      time.Time
+	audit    time.Time
+	written  int64
 }
 
 func newDue(s *Store) *dues {
@@ -123,7 +124,7 @@ func (d *dues) tick(ctx context.Context, now time.Time) {
 		s.cutWAL(ctx)
 	}
 	if idle || now.Second()%5 == 0 {
-		if _, err := s.vacuum(vacuumPages); err != nil {
+		if _, err := s.vacuum(vacuumPages); err != nil && d.noVacuum.may(now) {
 			s.log.Warn("free pages could not be given back", "error", err)
 		}
 	}

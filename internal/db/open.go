@@ -81,6 +81,7 @@ func setDefault[T comparable](field *T, value T) {
 // noProcesses knows nothing of processes.
 type noProcesses struct{}
 
+func (noProcesses) Owner(int) string                 { return "" }
 func (noProcesses) Identify(pid int) ckpt.Process    { return ckpt.Process{PID: pid} }
 func (noProcesses) Alive(ckpt.Process) ckpt.Liveness { return ckpt.LivenessUnknown }
 

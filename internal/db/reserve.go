@@ -47,6 +47,8 @@ type reserve struct {
 	since  int64       // pages written until then
 	held   atomic.Pointer[fs.FileInfo]
 	tried  time.Time // when it was last tried to make it
+	full   rarely    // the log says that the disk is full
+	said   bool      // and not yet that it is not
 }
 
 func (r *reserve) most() int64 { return r.base / 2 } // for the log
@@ -117,6 +119,22 @@ func (s *Store) mendReserve(w *writer) error {
 	return s.regain(w)
 }
 
+// rarelyEvery is how often at most the log says the same of a disk that is full.
+// Where deletes free a little again and again, the reserve goes and comes with
+// each, and what maintenance cannot do it tries every second.
+const rarelyEvery = time.Minute
+
+// rarely is when something was last logged that may come again and again.
+type rarely struct{ last time.Time }
+
+func (r *rarely) may(now time.Time) bool {
+	if !r.last.IsZero() && now.Sub(r.last) < rarelyEvery {
+		return false
+	}
+	r.last = now
+	return true
+}
+
 // letGo gives the reserve's room to whoever is about to free some, and answers false where there is none.
 func (s *Store) letGo() bool {
 	r := &s.reserve
@@ -129,7 +147,10 @@ func (s *Store) letGo() bool {
 		s.log.Error("the room that is kept for deletes could not be let go", "file", r.path, "error", err)
 	}
 	r.size.Store(0)
-	s.log.Warn("the disk is full: deletes use the room that was kept for them, and saves are refused until it is there again", "file", r.path, "bytes", size)
+	if r.full.may(time.Now()) {
+		r.said = true
+		s.log.Warn("the disk is full: deletes use the room that was kept for them, and saves are refused until it is there again", "file", r.path, "bytes", size)
+	}
 	return true
 }
 
@@ -241,7 +262,8 @@ func (s *Store) regain(w *writer) error {
 	if err := r.hold(need, need); err != nil {
 		return err
 	}
-	if r.out.Swap(false) {
+	if r.out.Swap(false) && r.said {
+		r.said = false
 		s.log.Info("the room that is kept for deletes is there again: saves go on", "file", r.path)
 	}
 	return nil

@@ -12,9 +12,12 @@ import (
 
 // processes are made up: each pid is a process that lives until it is killed.
 type processes struct {
-	mu   sync.Mutex
-	dead map[int]bool
+	mu     sync.Mutex
+	dead   map[int]bool
+	owners map[int]string // of those that are not the caller's
 }
+
+func (p *processes) Owner(pid int) string { return p.owners[pid] }
 
 func (p *processes) Identify(pid int) ckpt.Process {
 	return ckpt.Process{PID: pid, Start: "100", Boot: "b1"}

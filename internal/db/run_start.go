@@ -70,9 +70,16 @@ func (s *Store) startRun(tx *tx, sc ckpt.Scope, agent *agentRow, r ckpt.RunReque
 // owner is the process that is to own a run. Where none is named, none is
 // known: who asks by curl or from a script is gone before the run is. A number
 // that names no process here, perhaps one of a container, stands for the caller.
+//
+// So does a process of somebody else, unless an administrator names it: who
+// could name any would let a run look alive for ever, or learn when a stranger's
+// process ends.
 func (s *Store) owner(sc ckpt.Scope, pid int) ckpt.Process {
 	if pid == 0 {
 		return ckpt.Process{}
+	}
+	if whose := s.opt.Processes.Owner(pid); pid != sc.PID && !sc.Admin && whose != "" && whose != sc.Caller.Owner {
+		return s.opt.Processes.Identify(sc.PID)
 	}
 	p := s.opt.Processes.Identify(pid)
 	if p.Start == "" && pid != sc.PID {

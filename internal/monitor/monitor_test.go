@@ -104,6 +104,8 @@ type living struct {
 	asked   int
 }
 
+func (l *living) Owner(int) string { return "" }
+
 func (l *living) Identify(pid int) ckpt.Process { return ckpt.Process{PID: pid} }
 
 func (l *living) Alive(p ckpt.Process) ckpt.Liveness {

@@ -37,6 +37,14 @@ func (p *Processes) Identify(pid int) ckpt.Process {
 	return ckpt.Process{PID: pid, Start: start, Boot: p.bootID()}
 }
 
+// Owner is whose process has a number now, "" where that cannot be told.
+func (p *Processes) Owner(pid int) string {
+	if !possible(pid) {
+		return ""
+	}
+	return ownerOf(pid)
+}
+
 // Alive says whether that very process still runs. A later process of the same
 // number, another boot and a zombie are all dead; a stopped process lives.
 func (p *Processes) Alive(process ckpt.Process) ckpt.Liveness {

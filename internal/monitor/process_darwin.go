@@ -21,6 +21,15 @@ func readBoot() string {
 	return id
 }
 
+// ownerOf is whom the kernel names where the process calls: its effective user.
+func ownerOf(pid int) string {
+	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
+	if err != nil || int(info.Proc.P_pid) != pid {
+		return ""
+	}
+	return fmt.Sprintf("uid:%d", info.Eproc.Ucred.Uid)
+}
+
 func look(pid int) (start string, s standing) {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil || int(info.Proc.P_pid) != pid {

@@ -45,6 +45,24 @@ func lookIn(proc string, pid int) (start string, s standing) {
 	return "", hidden
 }
 
+// ownerOf is whom the kernel names where the process calls: its effective user.
+func ownerOf(pid int) string { return ownerIn(procfs, pid) }
+
+func ownerIn(proc string, pid int) string {
+	status, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "status"))
+	if err != nil {
+		return ""
+	}
+	for line := range bytes.Lines(status) {
+		if users, ok := bytes.CutPrefix(line, []byte("Uid:")); ok {
+			if ids := bytes.Fields(users); len(ids) > 1 { // real, effective, saved, of files
+				return "uid:" + string(ids[1])
+			}
+		}
+	}
+	return ""
+}
+
 // readStat is os.ReadFile without what a file costs beyond its system calls.
 func readStat(proc string, pid int) ([]byte, error) {
 	fd, err := unix.Open(proc+"/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)

@@ -292,3 +292,19 @@ func TestLookWithoutDescriptors(t *testing.T) {
 	}
 	want(t, "without descriptors", ckpt.LivenessUnknown, is)
 }
+
+// A process has the owner that the kernel would name where it calls.
+func TestOwnerOfAProcess(t *testing.T) {
+	var p Processes
+	if got, want := p.Owner(os.Getpid()), "uid:"+strconv.Itoa(os.Geteuid()); got != want {
+		t.Errorf("this process belongs to %q, want %q", got, want)
+	}
+	if got := p.Owner(1); got != "uid:0" && got != "" {
+		t.Errorf("the first process belongs to %q", got)
+	}
+	for _, pid := range []int{0, -1, 1 << 31} {
+		if got := p.Owner(pid); got != "" {
+			t.Errorf("%d belongs to %q", pid, got)
+		}
+	}
+}

@@ -7,4 +7,6 @@ const startNeedsBoot = true
 
 func readBoot() string { return "" }
 
+func ownerOf(int) string { return "" }
+
 func look(int) (start string, s standing) { return "", hidden }

@@ -15,6 +15,25 @@ const startNeedsBoot = false
 // clock is set, and the start of a process already tells boots apart.
 func readBoot() string { return "" }
 
+// ownerOf is the user of the process's token.
+func ownerOf(pid int) string {
+	process, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
+	if err != nil {
+		return ""
+	}
+	defer windows.CloseHandle(process)
+	var token windows.Token
+	if windows.OpenProcessToken(process, windows.TOKEN_QUERY, &token) != nil {
+		return ""
+	}
+	defer token.Close()
+	user, err := token.GetTokenUser()
+	if err != nil {
+		return ""
+	}
+	return user.User.Sid.String()
+}
+
 func look(pid int) (start string, s standing) {
 	process, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION|windows.SYNCHRONIZE, false, uint32(pid))
 	if errors.Is(err, windows.ERROR_INVALID_PARAMETER) {
