@@ -50,7 +50,42 @@ func (f *databaseFlag) existing(ctx context.Context, a *app) (string, error) {
 }
 
 type verifyCmd struct {
+	AgainstLog   string `name:"against-log" placeholder:"HEAD" help:"Check also that the audit log still has what its daemon logged: NUMBER:HASH, the name of a file with lines of the daemon's log, or - for those on standard input."`
 	databaseFlag `embed:""`
+}
+
+// Help is what `verify --help` adds.
+func (c *verifyCmd) Help() string {
+	return `The daemon logs the head of the audit log at its start and stop, after each backup and every hour.
+Whoever changes the database cannot change what was logged elsewhere:
+  journalctl -u ckptsidecar -g 'audit head' | ckptsidecar verify --against-log -`
+}
+
+// heads are those that --against-log names, nil where it names none.
+func (c *verifyCmd) heads(a *app) (heads []daemon.Head, err error) {
+	if c.AgainstLog == "" {
+		return nil, nil
+	}
+	if head, ok := daemon.ParseHead(c.AgainstLog); ok {
+		return []daemon.Head{head}, nil
+	}
+	if c.AgainstLog == "-" {
+		heads, err = daemon.ReadHeads(a.stdin)
+	} else {
+		f, err := os.Open(c.AgainstLog)
+		if err != nil {
+			return nil, &cli.ExitError{Code: cli.ExitUsage, Message: fmt.Sprintf("--against-log takes NUMBER:HASH, a file, or -: %v", err)}
+		}
+		defer f.Close()
+		heads, err = daemon.ReadHeads(f)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err == nil && len(heads) == 0 {
+		err = &cli.ExitError{Code: cli.ExitUsage, Message: "there is no line \"audit head\" of the daemon's log in what --against-log names: nothing was compared"}
+	}
+	return heads, err
 }
 
 func (c *verifyCmd) Run(ctx context.Context, a *app) error {
@@ -58,8 +93,12 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	heads, err := c.heads(a)
+	if err != nil {
+		return err
+	}
 	p := a.progress("verifying")
-	report, err := daemon.Verify(ctx, path, p.Step)
+	report, err := daemon.VerifyAgainst(ctx, path, heads, p.Step)
 	p.Done()
 	if err != nil {
 		return err
@@ -106,10 +145,18 @@ func verifyText(a *app, r *daemon.VerifyReport) error {
 		return &cli.ExitError{Code: cli.ExitDamaged, Message: fmt.Sprintf("%s has %s: keep it as it is, and serve a backup; what is undamaged can still be read and exported", r.Path, term.Count(n, "problem"))}
 	}
 	if !a.cli.JSON {
-		term.Printf(a.stdout, "%s  %s: %s (%s) and %s, head %s\n", a.out.Green("sound"), r.Path,
-			term.Count(r.Checkpoints, "checkpoint"), term.Bytes(r.StateBytes), term.Count(r.AuditRows, "audit row"), r.AuditHead)
+		term.Printf(a.stdout, "%s  %s: %s (%s) and %s, head %d:%s%s\n", a.out.Green("sound"), r.Path,
+			term.Count(r.Checkpoints, "checkpoint"), term.Bytes(r.StateBytes), term.Count(r.AuditRows, "audit row"), r.AuditRows, r.AuditHead, comparedText(r))
 	}
 	return nil
+}
+
+// comparedText says how much of the daemon's log was compared with.
+func comparedText(r *daemon.VerifyReport) string {
+	if r.Heads == 0 {
+		return ""
+	}
+	return ", as in " + term.Count(r.Heads, "line") + " of the daemon's log"
 }
 
 type backupCmd struct {

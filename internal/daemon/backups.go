@@ -44,13 +44,14 @@ type backups struct {
 	log              *slog.Logger
 	now              func() time.Time
 	copy             func(ctx context.Context, database, out string) error
+	made             func() // told of each new backup
 
 	mu      sync.Mutex
 	lastErr string
 }
 
 func newBackups(c *Config, log *slog.Logger, now func() time.Time) *backups {
-	b := &backups{log: log, now: now}
+	b := &backups{log: log, now: now, made: func() {}}
 	b.set(c)
 	b.copy = func(ctx context.Context, database, out string) error { return db.Backup(ctx, database, out, nil) }
 	return b
@@ -131,6 +132,7 @@ func (b *backups) Once(ctx context.Context) (name string, err error) {
 		return "", err
 	}
 	b.log.Info("backup made and verified", "file", name, "took", time.Since(began).Round(time.Millisecond))
+	b.made()
 	return name, b.thin(name)
 }
 

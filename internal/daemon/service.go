@@ -132,6 +132,7 @@ func (s *service) startWorkers(context.Context) error {
 		Store: s.store, Processes: &s.processes, Log: s.log, Interval: time.Duration(c.MonitorInterval),
 	}
 	s.backups = newBackups(c, s.log, s.daemon.Now)
+	s.backups.made = func() { s.store.NoteHead("backup") }
 	if s.daemon.Backup != nil {
 		s.backups.copy = s.daemon.Backup
 	}

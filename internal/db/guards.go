@@ -61,3 +61,35 @@ func brokenGuards(ctx context.Context, q sqlx.QueryerContext) ([]string, error) 
 	slices.Sort(names)
 	return names, nil
 }
+
+// restoreGuards puts back the triggers that a database lacks or has otherwise.
+func (s *Store) restoreGuards(ctx context.Context) error {
+	broken, err := brokenGuards(ctx, s.rw)
+	if err != nil || len(broken) == 0 {
+		return err
+	}
+	s.log.Error("triggers that keep rows from being rewritten by hand are missing or were changed: run ckptsidecar verify", "triggers", broken, "path", s.opt.Path)
+	s.trust.guards = broken
+	if s.health.readOnly != "" {
+		return nil
+	}
+	var script strings.Builder
+	for _, name := range broken {
+		script.WriteString("DROP TRIGGER IF EXISTS " + name + ";\n" + guards[name])
+	}
+	return s.patiently(ctx, func() error {
+		conn, err := s.rw.Connx(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+			return err
+		}
+		_, err = conn.ExecContext(ctx, script.String()+"COMMIT")
+		if err != nil {
+			_, _ = conn.ExecContext(ctx, "ROLLBACK")
+		}
+		return err
+	})
+}

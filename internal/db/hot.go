@@ -32,8 +32,8 @@ const (
 // and so does a rollback, and another program that writes.
 type hotRuns struct {
 	runs    map[hotKey]*hotRun
-	version int64  // SQLite's, which grows when another connection has committed
-	others  func() // told that another program has committed
+	version int64           // SQLite's, which grows when another connection has committed
+	others  func(*tx) error // told that another program has committed
 }
 
 func (h *hotRuns) forgetAll() { clear(h.runs) }
@@ -53,10 +53,10 @@ func (tx *tx) seeOthers() error {
 	first := tx.hot.version == 0
 	tx.hot.forgetAll()
 	tx.hot.version = version
-	if !first && tx.hot.others != nil {
-		tx.hot.others()
+	if first || tx.hot.others == nil {
+		return nil
 	}
-	return nil
+	return tx.hot.others(tx)
 }
 
 // The statements that change a run's history and tell hotRuns of it, or change

@@ -134,7 +134,7 @@ func (d *dues) tick(ctx context.Context, now time.Time) {
 	s.live.expire(now)
 	if now.Sub(d.audit) >= auditLogEvery {
 		d.audit = now
-		s.logHead()
+		s.NoteHead("hour")
 		if err := s.keepUsage(); err != nil {
 			s.log.Warn("what was counted for quotas could not be kept", "error", err)
 		}
@@ -294,12 +294,4 @@ func (s *Store) vacuum(pages int64) (freed int64, err error) {
 		return err
 	}})
 	return max(before-after, 0), err
-}
-
-// logHead puts the head of the audit log where an intruder into the database
-// does not reach it.
-func (s *Store) logHead() {
-	s.writer.mu.Lock()
-	defer s.writer.mu.Unlock()
-	s.log.Info("audit head", "n", s.writer.shown.n, "hash", s.writer.shown.hash)
 }

@@ -102,6 +102,7 @@ type Store struct {
 	ticked    map[int64]time.Time // by run: when TickDrift last asked its watch
 	tickedTo  int64               // the run up to which it got, 0 where it saw all
 	damages   damages             // checkpoints that are known to be damaged
+	trust     trust               // what is known to be wrong with the audit log
 	usage     usage
 	health    health
 	wal       wal
@@ -349,7 +350,14 @@ func (s *Store) startUp(ctx context.Context) (err error) {
 	if err := s.loadDamages(ctx); err != nil {
 		return s.openError(err)
 	}
-	if s.writer, err = newWriter(ctx, s); err != nil {
+	if err := s.restoreGuards(ctx); err != nil {
+		return s.openError(err)
+	}
+	head, err := s.checkHead(ctx)
+	if err != nil {
+		return s.openError(err)
+	}
+	if s.writer, err = newWriter(ctx, s, head); err != nil {
 		return s.openError(err)
 	}
 	if s.watch, err = watchFile(s.opt.Path, s.lock); err != nil {
@@ -369,7 +377,11 @@ func (s *Store) startUp(ctx context.Context) (err error) {
 		return err
 	}
 	s.lookAtRoom()
-	return s.ro.GetContext(ctx, &s.id, `SELECT value FROM meta WHERE key = 'database_id'`)
+	if err := s.ro.GetContext(ctx, &s.id, `SELECT value FROM meta WHERE key = 'database_id'`); err != nil {
+		return err
+	}
+	s.NoteHead("start")
+	return nil
 }
 
 // limitSize keeps the quota inside SQLite, where deletes go on working.
@@ -387,9 +399,15 @@ func (s *Store) probe() error {
 	if s.health.readOnly != "" {
 		return nil
 	}
+	detail := map[string]any{"version": s.opt.Version}
+	if doubt := s.trust.problem(); doubt != "" {
+		detail["doubt"] = doubt
+	}
+	if len(s.trust.guards) > 0 {
+		detail["guards"] = s.trust.guards
+	}
 	err := s.write(&op{claim: goesOn, apply: func(tx *tx) error {
-		return tx.audit(auditEntry{Who: daemon, PID: os.Getpid(), Action: "start", Outcome: outcomeDone,
-			Detail: map[string]any{"version": s.opt.Version}})
+		return tx.audit(auditEntry{Who: daemon, PID: os.Getpid(), Action: "start", Outcome: outcomeDone, Detail: detail})
 	}})
 	if ckpt.CodeOf(err) == ckpt.CodeStorageFull {
 		s.log.Warn("no room for a new row: serving reads and deletes until there is", "path", s.opt.Path)
@@ -419,6 +437,9 @@ func (s *Store) Close() error {
 			s.log.Warn("what was counted for quotas could not be kept: it is counted anew at the next start", "error", err)
 		}
 		s.writer.close()
+		if s.id != "" {
+			s.NoteHead("stop")
+		}
 	}
 	return s.close()
 }

@@ -30,7 +30,7 @@ func (o fileOwner) give(path string) error {
 		return nil
 	}
 	var errs []error
-	for _, suffix := range append([]string{".lock", reserveSuffix}, companions...) {
+	for _, suffix := range append([]string{".lock", reserveSuffix, headSuffix}, companions...) {
 		if err := os.Lchown(path+suffix, o.uid, o.gid); !os.IsNotExist(err) {
 			errs = append(errs, err)
 		}

@@ -134,6 +134,13 @@ func (s *Store) problems(st *ckpt.Status) {
 	if s.health.readOnly != "" {
 		add("read_only", "only reads are served: "+s.health.readOnly)
 	}
+	if doubt := s.trust.problem(); doubt != "" {
+		add("degraded", fmt.Sprintf("the audit log is not what it was: %s; run ckptsidecar verify --against-log with a head from the daemon's log; if you put an older copy back yourself, remove %s and restart the daemon",
+			doubt, s.opt.Path+headSuffix))
+	}
+	if len(s.trust.guards) > 0 {
+		add("degraded", "triggers that keep rows from being rewritten by hand were missing or changed at the start, and are back: run ckptsidecar verify, which compares what is stored with the audit log")
+	}
 	if s.damages.count() > 0 {
 		add("degraded", damagedProblem)
 	}

@@ -33,6 +33,7 @@ type VerifyReport struct {
 	StateBytes  int64     `json:"state_bytes"`
 	AuditRows   int64     `json:"audit_rows"`
 	AuditHead   string    `json:"audit_head"`
+	Heads       int64     `json:"heads_compared,omitempty"` // of those that the daemon logged
 	Problems    []Problem `json:"problems"`
 }
 
@@ -43,6 +44,10 @@ type VerifyReport struct {
 // the database. It only reads, and may run beside a daemon. A database of an
 // older version, such as an old backup, is checked as well.
 func Verify(ctx context.Context, path string, progress func(done, total int64)) (*VerifyReport, error) {
+	return verify(ctx, path, nil, progress)
+}
+
+func verify(ctx context.Context, path string, heads []Head, progress func(done, total int64)) (*VerifyReport, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, &OperatorError{"there is no database to verify", err}
 	}
@@ -58,6 +63,9 @@ func Verify(ctx context.Context, path string, progress func(done, total int64)) 
 	if err := v.identity(ctx); err != nil {
 		return nil, err
 	}
+	if err := v.expect(ctx, heads); err != nil {
+		return nil, err
+	}
 	for _, check := range []func(context.Context) error{v.integrity, v.foreignKeys, v.guards, v.invariants, v.material, v.chain, v.states, v.graphWrites} {
 		if err := check(ctx); err != nil {
 			return nil, err
@@ -70,7 +78,8 @@ type verifier struct {
 	db       *sqlx.DB
 	report   *VerifyReport
 	progress func(done, total int64)
-	version  int64 // of the schema
+	version  int64            // of the schema
+	heads    map[int64]string // that the daemon logged, by row, and that were not met yet
 }
 
 func (v *verifier) found(rule, subject, format string, args ...any) {
@@ -193,9 +202,9 @@ func (v *verifier) material(ctx context.Context) error {
 func (v *verifier) chain(ctx context.Context) error {
 	var head chainHead
 	err := v.db.QueryRowContext(ctx, `SELECT n, hash FROM audit_head`).Scan(&head.n, &head.hash)
-	if errors.Is(err, sql.ErrNoRows) {
-		v.found("audit_chain", "head", "the head is missing")
-		return nil
+	noHead := errors.Is(err, sql.ErrNoRows)
+	if noHead { // which audit_violations tells
+		head.n, err = 1<<62, nil
 	}
 	if err != nil {
 		return v.met(ctx, "audit_head", err)
@@ -212,8 +221,9 @@ func (v *verifier) chain(ctx context.Context) error {
 			return v.met(ctx, "audit_log", err)
 		}
 	}
-	v.report.AuditHead = head.hash
-	if before != head {
+	v.report.AuditHead = before.hash
+	v.missingHeads()
+	if before != head && !noHead {
 		v.found("audit_chain", "head", "the head names row %d, the last row is %d: rows are missing or were changed", head.n, before.n)
 	}
 	return v.met(ctx, "audit_log", rows.Err())
@@ -231,6 +241,7 @@ func (v *verifier) link(rows *sqlx.Rows, before chainHead, total int64) (chainHe
 	if auditHash(&row) != row.Hash {
 		v.found("audit_chain", subject, "its hash does not match what it says")
 	}
+	v.compareHead(&row)
 	v.report.AuditRows++
 	if row.N%1000 == 0 {
 		v.progress(row.N, total)

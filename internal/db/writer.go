@@ -64,16 +64,14 @@ type writer struct {
 	made  time.Time
 }
 
-func newWriter(ctx context.Context, s *Store) (*writer, error) {
+func newWriter(ctx context.Context, s *Store, head chainHead) (*writer, error) {
 	conn, err := s.rw.Connx(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{store: s, conn: conn, stmts: map[string]*statement{}, hot: hotRuns{others: s.othersWrote}, made: time.Now()}
+	w := &writer{store: s, conn: conn, stmts: map[string]*statement{}, hot: hotRuns{others: s.seeForeign}, head: head, shown: head, made: time.Now()}
 	w.idle.L = &w.mu
-	err = conn.QueryRowxContext(ctx, `SELECT n, hash FROM audit_head`).Scan(&w.head.n, &w.head.hash)
-	w.shown = w.head
-	return w, err
+	return w, nil
 }
 
 // write puts an operation through the writer and waits for its end. It does

@@ -1,0 +1,233 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
+)
+
+// headSuffix names the file beside a database in which its daemon notes the head
+// of the audit log: at start, at stop, after each backup and every hour. A start
+// that finds an older or another log than the file says tells so.
+const headSuffix = ".head"
+
+// headNote is what the file holds. It is replaced as a whole, and only after the
+// row that it names is on disk, so a crash at any time leaves a true one.
+type headNote struct {
+	Database string    `json:"database"` // the id of the database
+	N        int64     `json:"n"`
+	Hash     string    `json:"hash"`
+	At       ckpt.Time `json:"at"`
+	Doubt    string    `json:"doubt,omitempty"` // what an earlier start found wrong; it stands until somebody removes the file
+}
+
+// trust is what is known to be wrong with the audit log.
+type trust struct {
+	mu     sync.Mutex
+	doubt  string
+	noted  headNote // what the file says
+	guards []string // which were missing or changed at the start; set only then
+}
+
+func (t *trust) problem() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.doubt
+}
+
+// logEnd is where the audit log of a database ends, by all that says so.
+type logEnd struct {
+	head        chainHead // the row of audit_head
+	noHead      bool      // which is missing
+	last        chainHead // the newest row
+	checkpoints int64     // the newest row that a checkpoint names
+	agents      bool      // whether there are any: then the log is not empty
+}
+
+func (s *Store) logEnd(ctx context.Context) (e logEnd, err error) {
+	var headN sql.NullInt64
+	var headHash, lastHash sql.NullString
+	err = s.rw.QueryRowContext(ctx, `SELECT (SELECT n FROM audit_head), (SELECT hash FROM audit_head),
+			coalesce((SELECT n FROM audit_log ORDER BY n DESC LIMIT 1), 0), (SELECT hash FROM audit_log ORDER BY n DESC LIMIT 1), coalesce((SELECT max(n) FROM checkpoints), 0), EXISTS (SELECT 1 FROM agents)`).
+		Scan(&headN, &headHash, &e.last.n, &lastHash, &e.checkpoints, &e.agents)
+	e.noHead, e.head, e.last.hash = !headN.Valid, chainHead{headN.Int64, headHash.String}, lastHash.String
+	return e, err
+}
+
+// doubts says what does not fit.
+func (e *logEnd) doubts() (list []string) {
+	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	switch {
+	case e.noHead:
+		add("its head is missing")
+	case e.head != e.last:
+		add("it ends with row %d, and its head names row %d or another hash: rows were removed, added or changed", e.last.n, e.head.n)
+	}
+	if e.last.n == 0 && e.agents {
+		add("it is empty, though there are agents")
+	}
+	if e.checkpoints > e.last.n {
+		add("it ends with row %d, and checkpoints were saved up to row %d", e.last.n, e.checkpoints)
+	}
+	return list
+}
+
+// goOn is what the next row follows. No number is used twice, so that a gap
+// stays where rows were removed.
+func (e *logEnd) goOn() chainHead {
+	on := e.head
+	if e.last.n >= on.n {
+		on = e.last
+	}
+	if e.checkpoints > on.n {
+		on = chainHead{n: e.checkpoints}
+	}
+	return on
+}
+
+// checkHead looks whether the audit log is still the one that the last daemon
+// left, and answers what the next row follows. What does not fit keeps nobody
+// from starting: it is told.
+func (s *Store) checkHead(ctx context.Context) (chainHead, error) {
+	end, err := s.logEnd(ctx)
+	if err != nil {
+		return chainHead{}, err
+	}
+	list := end.doubts()
+	if !s.opt.restoring { // else an older one is what was asked for
+		about, err := s.compareNote(ctx, &end)
+		if err != nil {
+			return chainHead{}, err
+		}
+		list = append(list, about...)
+	}
+	if len(list) > 0 {
+		s.doubtLog(strings.Join(list, "; "))
+	}
+	if end.noHead && s.health.readOnly == "" {
+		if _, err := s.rw.ExecContext(ctx, `INSERT INTO audit_head (id, n, hash) VALUES (1, 0, '')`); err != nil {
+			return chainHead{}, err
+		}
+	}
+	return end.goOn(), nil
+}
+
+// compareNote says what does not fit between the log and the file beside the database.
+func (s *Store) compareNote(ctx context.Context, end *logEnd) (list []string, err error) {
+	path := s.opt.Path + headSuffix
+	note, err := readHeadNote(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return []string{fmt.Sprintf("%s, which keeps its head, cannot be read (%v)", path, err)}, nil
+	}
+	s.trust.noted = *note
+	if note.Doubt != "" {
+		return []string{note.Doubt}, nil
+	}
+	var id, hash sql.NullString
+	err = s.rw.QueryRowContext(ctx, `SELECT (SELECT value FROM meta WHERE key = 'database_id'), (SELECT hash FROM audit_log WHERE n = ?)`, note.N).Scan(&id, &hash)
+	switch {
+	case err != nil:
+		return nil, err
+	case note.Database != id.String:
+		list = append(list, "it is the log of another database than the last daemon had")
+	case note.N > end.last.n:
+		list = append(list, fmt.Sprintf("it ended with row %d on %s, and ends with row %d now: an older copy was put back, or rows were removed", note.N, note.At, end.last.n))
+	case note.N > 0 && hash.String != note.Hash:
+		list = append(list, fmt.Sprintf("row %d had another hash on %s: the log was written anew, or an older copy was put back and went on", note.N, note.At))
+	}
+	return list, nil
+}
+
+func readHeadNote(path string) (*headNote, error) {
+	f, err := osfile.OpenPlain(path, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 64<<10))
+	if err != nil {
+		return nil, err
+	}
+	note := new(headNote)
+	return note, json.Unmarshal(b, note)
+}
+
+// writeHeadNote replaces the file as a whole. The new one has one name until it
+// is done, so that what a crash leaves is overwritten by the next.
+func writeHeadNote(path string, note []byte, mode fs.FileMode) error {
+	f, err := osfile.OpenPlain(path+".new", os.O_WRONLY|os.O_CREATE, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(note)
+	if err := errors.Join(err, f.Truncate(int64(len(note))), f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	return osfile.SyncFolder(filepath.Dir(path))
+}
+
+// doubtLog notes that the audit log is not what it was. What was noted before is
+// not said twice.
+func (s *Store) doubtLog(what string) {
+	s.trust.mu.Lock()
+	defer s.trust.mu.Unlock()
+	if s.trust.noted.Doubt != "" {
+		rest := slices.DeleteFunc(strings.Split(what, "; "), func(part string) bool { return strings.Contains(s.trust.noted.Doubt, part) })
+		what = strings.Join(append([]string{s.trust.noted.Doubt}, rest...), "; ")
+	}
+	s.trust.doubt = what
+	s.log.Error("the audit log is not what it was", "what", what, "path", s.opt.Path)
+}
+
+// NoteHead puts the head of the audit log where an intruder into the database
+// does not reach it: into the daemon's log, and into the file beside the
+// database. why is what it is noted for.
+func (s *Store) NoteHead(why string) {
+	s.writer.mu.Lock()
+	head := s.writer.shown
+	s.writer.mu.Unlock()
+	s.log.Info("audit head", "n", head.n, "hash", head.hash, "database", s.id, "why", why)
+	if s.health.readOnly != "" || s.writer.failed() != nil { // a disk that fails is left alone
+		return
+	}
+	s.trust.mu.Lock()
+	defer s.trust.mu.Unlock()
+	note := headNote{Database: s.id, N: head.n, Hash: head.hash, At: ckpt.At(s.opt.Now())}
+	if s.trust.doubt != "" { // what it was before is what is to be compared with
+		note = s.trust.noted
+		note.Doubt = s.trust.doubt
+		if note.Database == "" {
+			note.Database = s.id
+		}
+	}
+	if note == s.trust.noted {
+		return
+	}
+	b, err := json.Marshal(&note)
+	if err == nil {
+		err = writeHeadNote(s.opt.Path+headSuffix, append(b, '\n'), s.opt.Mode)
+	}
+	if err != nil {
+		s.log.Warn("the head of the audit log cannot be noted beside the database", "file", s.opt.Path+headSuffix, "error", err)
+		return
+	}
+	s.trust.noted = note
+}
