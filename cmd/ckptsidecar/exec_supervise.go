@@ -33,8 +33,9 @@ type supervisor struct {
 	a       *app
 	cmd     *execCmd
 	client  *client.Client
-	path    string // of the program
-	folder  string // for the plan, of this user alone
+	path    string   // of the program
+	folder  string   // for the plan, of this user alone
+	lock    *os.File // says that this supervisor lives
 	signals chan os.Signal
 
 	epoch    int64
@@ -71,7 +72,8 @@ func (c *execCmd) supervisor(a *app) (*supervisor, error) {
 		return nil, err
 	}
 	s := &supervisor{a: a, cmd: c, client: a.client(), path: path, signals: make(chan os.Signal, 16)}
-	if s.folder, err = os.MkdirTemp("", "ckptsidecar-exec-"); err != nil { // 0700
+	sweepExecFolders(os.TempDir(), time.Now())
+	if s.folder, s.lock, err = makeExecFolder(); err != nil {
 		return nil, err
 	}
 	s.pauses = c.pauses()
@@ -110,6 +112,7 @@ func (s *supervisor) listen() {
 
 func (s *supervisor) close() {
 	signal.Stop(s.signals)
+	_ = s.lock.Close()
 	_ = os.RemoveAll(s.folder)
 }
 
