@@ -51,7 +51,89 @@ func reprotect(dir string, descriptor *windows.SECURITY_DESCRIPTOR) error {
 		return err
 	}
 	const what = windows.OWNER_SECURITY_INFORMATION | windows.DACL_SECURITY_INFORMATION | windows.PROTECTED_DACL_SECURITY_INFORMATION
-	return windows.SetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT, what, owner, nil, list, nil)
+	if err := windows.SetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT, what, owner, nil, list, nil); err != nil {
+		return err
+	}
+	return retake(dir, owner)
+}
+
+// fileRights is the list of what lies in the folder: as what is made in it.
+const fileRights = "D:AI(A;;FA;;;SY)(A;;FA;;;BA)"
+
+// retake makes what lies in the folder already belong to its new owner. An owner
+// may change the rights of a file at any time, so that whoever put one there before
+// could go on reading and writing it. The folder is closed to others by now.
+func retake(dir string, owner *windows.SID) error {
+	descriptor, err := windows.SecurityDescriptorFromString(fileRights)
+	if err != nil {
+		return err
+	}
+	list, _, err := descriptor.DACL()
+	if err != nil {
+		return err
+	}
+	mayTakeOwnership()
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		if err := isPlain(path, entry); err != nil {
+			return err
+		}
+		// The owner first: it may then set the rights, whatever they were.
+		err = windows.SetNamedSecurityInfo(path, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION, owner, nil, nil, nil)
+		if err == nil {
+			const what = windows.DACL_SECURITY_INFORMATION | windows.UNPROTECTED_DACL_SECURITY_INFORMATION
+			err = windows.SetNamedSecurityInfo(path, windows.SE_FILE_OBJECT, what, nil, nil, list, nil)
+		}
+		if err != nil {
+			return fmt.Errorf("%s cannot be taken over from whoever it belongs to: %w", path, err)
+		}
+		return nil
+	})
+}
+
+// isPlain refuses what leads elsewhere: the rights of another file would be set.
+func isPlain(path string, entry fs.DirEntry) error {
+	if entry.IsDir() {
+		return nil
+	}
+	if !entry.Type().IsRegular() {
+		return fmt.Errorf("%s is a link and leads out of the folder: remove it", path)
+	}
+	name, err := windows.UTF16PtrFromString(path)
+	if err != nil {
+		return err
+	}
+	const share = windows.FILE_SHARE_READ | windows.FILE_SHARE_WRITE | windows.FILE_SHARE_DELETE
+	file, err := windows.CreateFile(name, windows.FILE_READ_ATTRIBUTES, share, nil, windows.OPEN_EXISTING, windows.FILE_FLAG_OPEN_REPARSE_POINT, 0)
+	if err != nil {
+		return err
+	}
+	defer windows.CloseHandle(file)
+	var info windows.ByHandleFileInformation
+	if err := windows.GetFileInformationByHandle(file, &info); err != nil {
+		return err
+	}
+	if info.NumberOfLinks > 1 {
+		return fmt.Errorf("%s has a second name elsewhere (a hard link): remove it", path)
+	}
+	return nil
+}
+
+// mayTakeOwnership switches on the right of administrators to take what others
+// own. Where it cannot be had, taking says so.
+func mayTakeOwnership() {
+	var token windows.Token
+	if windows.OpenProcessToken(windows.CurrentProcess(), windows.TOKEN_ADJUST_PRIVILEGES|windows.TOKEN_QUERY, &token) != nil {
+		return
+	}
+	defer token.Close()
+	privileges := windows.Tokenprivileges{PrivilegeCount: 1}
+	privileges.Privileges[0].Attributes = windows.SE_PRIVILEGE_ENABLED
+	if windows.LookupPrivilegeValue(nil, windows.StringToUTF16Ptr("SeTakeOwnershipPrivilege"), &privileges.Privileges[0].Luid) == nil {
+		_ = windows.AdjustTokenPrivileges(token, false, &privileges, 0, nil, nil)
+	}
 }
 
 // IsProtected says whether a folder is as ProtectFolder makes it.
