@@ -91,7 +91,7 @@ func (m *shared) forgetAgent(owner, agent string) {
 // sharedValues are the hashes of what a checked state has at some places. m is
 // its map, nil where there is none.
 func sharedValues(state []byte, m *ckpt.JSONMap, pointers []string) map[string]string {
-	if len(pointers) == 0 {
+	if len(pointers) == 0 || m == nil && levels(pointers) > maxSharedScan/(len(state)+1) {
 		return nil
 	}
 	hashes := make(map[string]string, len(pointers))
@@ -102,6 +102,19 @@ func sharedValues(state []byte, m *ckpt.JSONMap, pointers []string) map[string]s
 		}
 	}
 	return hashes
+}
+
+// maxSharedScan bounds the bytes that are read to find values in a state without a
+// map: at each level of a pointer the rest of the state may be read again. A state
+// that would need more is compared with nobody's.
+const maxSharedScan = 1 << 30
+
+// levels is how many names and indexes pointers have together.
+func levels(pointers []string) (n int) {
+	for _, pointer := range pointers {
+		n += strings.Count(pointer, "/")
+	}
+	return n
 }
 
 // textAt follows a JSON pointer, which has been checked, nil where it leads

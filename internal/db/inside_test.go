@@ -207,3 +207,20 @@ func TestFilledReserve(t *testing.T) {
 		t.Errorf("%d bytes are packed into %d, %v", len(b), packed.Len(), err)
 	}
 }
+
+// Shared keys of a deep and large state of which there is no map would be looked
+// for by reading it once for each level of each key: such a state is compared with
+// nobody's.
+func TestSharedKeysOfADeepStateAreBounded(t *testing.T) {
+	deep := strings.Repeat(`{"a":`, 200) + `"` + strings.Repeat("x", 33<<20) + `"` + strings.Repeat("}", 200)
+	var pointers []string
+	for i := range ckpt.MaxSharedKeys {
+		pointers = append(pointers, strings.Repeat("/a", 100+i))
+	}
+	if got := sharedValues([]byte(deep), nil, pointers); got != nil {
+		t.Errorf("%d values were looked for", len(got))
+	}
+	if got := sharedValues([]byte(`{"a":{"b":1}}`), nil, []string{"/a/b"}); got["/a/b"] == "" {
+		t.Errorf("%v", got)
+	}
+}
