@@ -253,6 +253,32 @@ func TestDamagedAndRefusedFilesAreSetAside(t *testing.T) {
 	}
 }
 
+// TestASpooledBodyThatWasChangedIsNotSent changes what waits in the spool. A body
+// of the same length is found by its hash, a shorter one by its size.
+func TestASpooledBodyThatWasChangedIsNotSent(t *testing.T) {
+	d := newDaemon(t)
+	c := d.open(t, failOpen)
+	const agents = 3
+	for i := range agents {
+		_, err := c.Agent(fmt.Sprint("a", i)).Save(t.Context(), "the state")
+		must(t, err)
+	}
+	files, _ := filepath.Glob(filepath.Join(d.dir, "spool", "*.ckpt"))
+	for i, change := range []func(string) string{
+		func(text string) string { return strings.Replace(text, "the state", "thE state", 1) },
+		func(text string) string { return strings.Replace(text, "the state", "the stat", 1) },
+		func(text string) string { return strings.Replace(text, "the state", "the  state", 1) },
+	} {
+		content, err := os.ReadFile(files[i])
+		must(t, err)
+		must(t, os.WriteFile(files[i], []byte(change(string(content))), 0o600))
+	}
+	d.start()
+	if r, err := c.Replay(t.Context()); err != nil || r.Sent != 0 || r.Rejected != agents || r.Left != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 func TestFencedComesAtOnce(t *testing.T) {
 	d := started(t)
 	c := d.open(t, failOpen)

@@ -155,7 +155,7 @@ type request struct {
 // ask sends a request as somebody.
 func (w *world) ask(by who, r request) answer {
 	w.t.Helper()
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return w.door.dial(ctx, by) }}
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return w.door.dial(ctx, by) }}
 	defer transport.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(w.t.Context(), r.method, "http://daemon"+r.target, strings.NewReader(r.body))
 	must(w.t, err)

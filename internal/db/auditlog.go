@@ -36,6 +36,18 @@ func (s *Store) Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*
 	return page, nil
 }
 
+// refusedBefore records that a write was refused before its transaction. Mistakes
+// of this program are in its own log.
+func (s *Store) refusedBefore(e auditEntry, err error) {
+	if e.Outcome = string(ckpt.CodeOf(err)); e.Outcome == "" || e.Outcome == string(ckpt.CodeInternal) {
+		return
+	}
+	e.Reason = ckpt.AsError(err).Message
+	if s.recordable(&e) {
+		s.record(e)
+	}
+}
+
 // Refused records a refusal that never reached another method.
 func (s *Store) Refused(_ context.Context, sc ckpt.Scope, r ckpt.Refusal) {
 	e := entry(sc, r.Action, r.Agent)

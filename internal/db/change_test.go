@@ -71,6 +71,26 @@ func TestUnpinAppliesThePolicy(t *testing.T) {
 	wantCode(t, err, ckpt.CodeNotFound)
 }
 
+// TestUnpinByAnAdministrator: what goes because an administrator unpins it is
+// recorded as its owner's and its agent's.
+func TestUnpinByAnAdministrator(t *testing.T) {
+	s, _ := open(t)
+	c := save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+	_, err := s.Patch(t.Context(), ann, c.ID, pin(t, true))
+	must(t, err)
+	for range 4 {
+		save(t, s, ann, "a", ckpt.KindRoutine, `2`)
+	}
+	_, err = s.Patch(t.Context(), root, c.ID, pin(t, false))
+	must(t, err)
+	page, err := s.Audit(t.Context(), root, ckpt.AuditFilter{Action: "remove"})
+	must(t, err)
+	row := page.Audit[len(page.Audit)-1]
+	if string(row.Subject) != c.ID || row.Who != root.Caller.Owner || string(row.Owner) != ann.Caller.Owner || row.Agent != "a" {
+		t.Errorf("the removal is recorded as %+v", row)
+	}
+}
+
 // TestDelete removes one, once; the head of the run falls back to what is left.
 func TestDelete(t *testing.T) {
 	s, _ := open(t)

@@ -41,6 +41,9 @@ func playChild(role, path string) int {
 	if role == "restore" {
 		return childRestores(path)
 	}
+	if role == "backup" {
+		return closed(db.Backup(context.Background(), path, path+".backup", nil))
+	}
 	s, err := db.Open(context.Background(), options(path, newClock()))
 	if err != nil {
 		var operator *db.OperatorError

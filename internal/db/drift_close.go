@@ -66,6 +66,7 @@ func (s *Store) Dismiss(ctx context.Context, sc ckpt.Scope, r ckpt.DismissReques
 	}
 	f, err := s.findFinding(ctx, sc, r.ID)
 	if err != nil {
+		s.refusedBefore(changeEntry(sc, "dismiss_finding", r.ID), err)
 		return nil, false, err
 	}
 	if f.Owner != sc.Caller.Owner {

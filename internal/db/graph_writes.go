@@ -121,7 +121,7 @@ func (s *Store) graphRun(tx *tx, sc ckpt.Scope, name string, t ckpt.GraphThread)
 	if err := run.mayWrite(nil); err != nil {
 		return nil, nil, err
 	}
-	if err := tx.revive(run, sc); err != nil {
+	if err := s.revive(tx, run, sc); err != nil {
 		return nil, nil, err
 	}
 	return agent, run, tx.graphThread(agent, run, t)

@@ -70,8 +70,17 @@ func openWith(t testing.TB, o db.Options) *db.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
+	t.Cleanup(func() { shut(t, s) })
 	return s
+}
+
+// shut closes a store that owes nobody anything.
+func shut(t testing.TB, s *db.Store) {
+	t.Helper()
+	for _, left := range s.Left() {
+		t.Errorf("the store still holds something: %s", left)
+	}
+	_ = s.Close()
 }
 
 func request(agent string, kind ckpt.Kind, state string) *ckpt.SaveRequest {

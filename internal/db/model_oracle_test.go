@@ -14,15 +14,16 @@ import (
 // without a thought for speed: whatever is asked is counted anew. It shares no
 // code with the store or with internal/retention.
 type model struct {
-	wall    time.Time     // the wall clock, which jumps
-	mono    time.Duration // a clock that nobody sets
-	held    time.Duration // when the daemon started or the wall clock jumped, by mono
-	agents  []*mAgent
-	sent    []*mSent            // saves whose keys are still known
-	removed map[string][]mCause // by checkpoint id: why each removal was
-	judged  time.Time           // when a round last judged the ages, zero where none has
-	dirty   bool                // a hook changed what the store could not see: audit_violations must wait for a round
-	names   int
+	wall     time.Time     // the wall clock, which jumps
+	mono     time.Duration // a clock that nobody sets
+	held     time.Duration // when the daemon started or the wall clock jumped, by mono
+	agents   []*mAgent
+	sent     []*mSent            // saves whose keys are still known
+	removed  map[string][]mCause // by checkpoint id: why each removal was
+	judged   time.Time           // when a round last judged the ages, zero where none has
+	dirty    bool                // a hook changed what the store could not see: audit_violations must wait for a round
+	unjudged bool                // the same, and no round has judged ages since
+	names    int
 }
 
 type mAgent struct {
@@ -44,6 +45,8 @@ type mRun struct {
 	list    []*mCheckpoint
 	ops     []*mOperation
 	prompts []*mPrompt
+	steps   map[string]ckpt.StepStatus
+	told    bool // a finding says that its states hold a secret
 }
 
 type mCheckpoint struct {
@@ -238,12 +241,12 @@ func (m *model) remove(id string, why mCause) {
 }
 
 // drop removes the ended runs whose time is over and that have nothing left.
-func (m *model) drop() (dropped int) {
+func (m *model) drop() (dropped []*mRun) {
 	for _, a := range m.agents {
 		a.runs = slices.DeleteFunc(a.runs, func(r *mRun) bool {
 			over := r.ended && m.trusted() && len(r.list) == 0 && !m.wall.Before(r.endedAt.Add(time.Duration(a.policy.EndedKeep)))
 			if over {
-				dropped++
+				dropped = append(dropped, r)
 			}
 			return over
 		})
@@ -268,6 +271,38 @@ type step struct {
 	code   ckpt.Code        // the refusal to expect; then nothing changes
 	change func() outcome   // of the model
 	do     func(h *harness) // to the store
+
+	by    ckpt.Caller     // whoever removes checkpoints by it; nobody is the daemon
+	audit func() []mAudit // the rows that it adds to the audit log beside those of removals, asked for when it is done
+}
+
+// mAudit is a row of the audit log.
+type mAudit struct{ who, action, owner, agent, run, subject, outcome string }
+
+// anything stands for a subject that the store makes up.
+const anything = "*"
+
+// row is what is to be found of something that is done to an agent.
+func (a *mAgent) row(by ckpt.Caller, action, run, subject string, code ckpt.Code) mAudit {
+	outcome := string(code)
+	if code == "" {
+		outcome = "done"
+	}
+	return mAudit{by.Owner, action, a.scope.Caller.Owner, a.name, run, subject, outcome}
+}
+
+// adds says that a step adds these rows.
+func (s *step) adds(rows ...mAudit) *step {
+	s.audit = func() []mAudit { return rows }
+	return s
+}
+
+// as is whoever acts on an agent: mostly its owner, at times an administrator.
+func (g *generator) as(a *mAgent) ckpt.Scope {
+	if g.chance(8) {
+		return ckpt.Scope{Caller: root.Caller, Target: a.scope.Caller.Owner}
+	}
+	return a.scope
 }
 
 // generator makes steps out of a seed and of what the model holds, so that the
@@ -303,7 +338,8 @@ func (g *generator) next() *step {
 		make   func() *step
 	}{
 		{40, g.save}, {4, g.saveAgain}, {6, g.pin}, {5, g.unpin}, {4, g.delete}, {5, g.restore}, {4, g.policy},
-		{5, g.suspect}, {4, g.unsuspect}, {6, g.begin}, {7, g.end}, {2, g.endRun}, {2, g.prompt}, {2, g.answer}, {1, g.fork},
+		{5, g.suspect}, {4, g.unsuspect}, {6, g.begin}, {7, g.end}, {2, g.loseOwner}, {2, g.endRun}, {2, g.prompt}, {2, g.answer}, {1, g.fork},
+		{6, g.beginStep}, {4, g.finishStep}, {4, g.stranger}, {1, g.erase}, {1, g.tooLarge},
 		{12, g.time}, {3, g.clockJump}, {7, g.round}, {5, g.prune}, {2, g.reopen}, {1, g.crash},
 	}
 	total := 0
@@ -354,7 +390,7 @@ func (a *mAgent) makeRun(name string) *mRun {
 	a.make()
 	r := a.run(name)
 	if r == nil {
-		r = &mRun{agent: a, name: name}
+		r = &mRun{agent: a, name: name, steps: map[string]ckpt.StepStatus{}}
 		a.runs = append(a.runs, r)
 	}
 	return r
@@ -377,8 +413,20 @@ func (g *generator) state() []byte {
 func (g *generator) save() *step {
 	a, name := g.live()
 	kind := []ckpt.Kind{ckpt.KindRoutine, ckpt.KindRoutine, ckpt.KindRoutine, ckpt.KindRecovery, ckpt.KindPreOperation}[g.r.IntN(5)]
+	sc := g.as(a)
 	req := ckpt.SaveRequest{ID: g.id(), Agent: a.name, Run: name, Kind: kind, ContentType: ckpt.ContentTypeJSON, State: g.state()}
-	s := &step{what: fmt.Sprintf("save %s %s/%s %s", kind, a.scope.Caller.Owner, a.name, name)}
+	s := &step{what: fmt.Sprintf("save %s %s/%s %s", kind, a.scope.Caller.Owner, a.name, name), by: sc.Caller}
+	secret := ckpt.SecretsOff // what becomes of a state without one
+	if g.chance(6) {
+		req.State = []byte(`{"password":"correct horse battery"}`)
+		if secret = ckpt.DefaultPolicy().Secrets; a.exists {
+			secret = a.policy.Secrets
+		}
+		s.what += " with a secret, which the policy has: " + string(secret)
+		if secret == ckpt.SecretsReject {
+			s.code = ckpt.CodeInvalid
+		}
+	}
 	if g.chance(15) {
 		of, _ := pick(g, g.agents)
 		var all []*mCheckpoint
@@ -388,12 +436,21 @@ func (g *generator) save() *step {
 		if c, ok := pick(g, all); ok {
 			req.Parent = ckpt.Ref(c.id)
 			s.what += " from " + c.id
-			if of != a {
+			if of != a && s.code == "" {
 				s.code = ckpt.CodeNotFound
 			}
 		}
 	}
 	s.what += " as " + req.ID
+	s.audit = func() []mAudit {
+		rows := []mAudit{a.row(sc.Caller, "save", name, req.ID, s.code)}
+		if r := a.run(name); s.code == "" && secret != ckpt.SecretsOff && !r.told { // once as long as it is open
+			r.told = true
+			found := a.row(ckpt.Caller{Owner: "daemon"}, "finding", name, anything, "")
+			rows = append(rows, found)
+		}
+		return rows
+	}
 	var pruned []string
 	s.change = func() outcome {
 		r := a.makeRun(name)
@@ -414,12 +471,12 @@ func (g *generator) save() *step {
 		return outcome{must: must, may: due, settled: func(removed []string) { sent.pruned = removed; pruned = removed }}
 	}
 	s.do = func(h *harness) {
-		got, ok := answered(h.store.Save(h.ctx, a.scope, &req))(h, s.code)
+		got, ok := answered(h.store.Save(h.ctx, sc, &req))(h, s.code)
 		if !ok {
 			return
 		}
 		h.after(func() {
-			c := g.find(req.ID)
+			c := h.find(req.ID)
 			if got.Replayed || got.Seq != c.seq || string(got.Parent) != c.parent || !got.CreatedAt.Equal(c.at) {
 				h.fail("the save was answered with %+v, the model has %+v", got.Checkpoint, c)
 			}
@@ -441,6 +498,7 @@ func (g *generator) saveAgain() *step {
 	if g.chance(30) {
 		req.State, s.code = []byte(`"another"`), ckpt.CodeIdempotencyMismatch
 		s.what += " with other bytes"
+		s.adds(sent.agent.row(sent.agent.scope.Caller, "save", req.Run, req.ID, s.code))
 	}
 	s.do = func(h *harness) {
 		got, ok := answered(h.store.Save(h.ctx, sent.agent.scope, &req))(h, s.code)
@@ -483,7 +541,8 @@ func (g *generator) unpin() *step {
 }
 
 func (g *generator) setPin(c *mCheckpoint, pinned bool) *step {
-	return &step{what: fmt.Sprintf("pin %s %t", c.id, pinned), change: func() outcome {
+	sc := g.as(c.run.agent)
+	s := &step{what: fmt.Sprintf("pin %s %t", c.id, pinned), by: sc.Caller, change: func() outcome {
 		c.pinned = pinned
 		if pinned {
 			return outcome{}
@@ -491,11 +550,16 @@ func (g *generator) setPin(c *mCheckpoint, pinned bool) *step {
 		due := g.due(c.run)
 		return outcome{must: only(due, byCount, byRelease), may: due}
 	}, do: func(h *harness) {
-		got, ok := answered(h.store.Patch(h.ctx, c.run.agent.scope, c.id, ckpt.CheckpointPatch{Pinned: &pinned}))(h, "")
+		patch := ckpt.CheckpointPatch{Pinned: &pinned}
+		if pinned {
+			patch.Labels = &ckpt.Labels{"pinned": "true"}
+		}
+		got, ok := answered(h.store.Patch(h.ctx, sc, c.id, patch))(h, "")
 		if ok && got.Pinned != pinned {
 			h.fail("pinned is %t", got.Pinned)
 		}
 	}}
+	return s.adds(c.run.agent.row(sc.Caller, "change", c.run.name, c.id, ""))
 }
 
 func (g *generator) delete() *step {
@@ -503,9 +567,11 @@ func (g *generator) delete() *step {
 	if !ok {
 		return nil
 	}
-	s := &step{what: "delete " + c.id}
+	a := c.run.agent
+	s := (&step{what: "delete " + c.id}).adds(a.row(a.scope.Caller, "remove", c.run.name, c.id, ""))
 	if c.pinned || g.needed(c) {
 		s.code = ckpt.CodeConflict
+		s.adds(mAudit{a.scope.Caller.Owner, "delete", a.scope.Caller.Owner, "", "", c.id, string(s.code)})
 	}
 	s.change = func() outcome {
 		g.remove(c.id, byHand)
@@ -541,9 +607,12 @@ func (g *generator) restore() *step {
 			}
 		}
 	}
-	s := &step{what: fmt.Sprintf("restore %+v", r)}
+	s := &step{what: fmt.Sprintf("restore %+v", r), by: a.scope.Caller}
 	if c == nil {
 		s.code = ckpt.CodeNotFound
+		s.adds(a.row(a.scope.Caller, "restore", r.Run, r.Checkpoint, s.code))
+	} else {
+		s.adds(a.row(a.scope.Caller, "restore", c.run.name, c.id, ""))
 	}
 	s.change = func() outcome {
 		if c.run.head == c.id {
@@ -568,14 +637,17 @@ func (g *generator) policy() *step {
 	p.RoutineKeep = []int{0, 1, 2, 3, 3, 5}[g.r.IntN(6)]
 	p.RecoveryKeep = ckpt.Duration([]time.Duration{time.Second, time.Hour, 36*time.Hour + 500*time.Millisecond, 7 * ckpt.Day, 7 * ckpt.Day, 60 * ckpt.Day}[g.r.IntN(6)])
 	p.EndedKeep = ckpt.Duration([]time.Duration{time.Hour, 30 * ckpt.Day, 30 * ckpt.Day}[g.r.IntN(3)])
-	return &step{what: fmt.Sprintf("policy of %s/%s %+v", a.scope.Caller.Owner, a.name, p), change: func() outcome {
+	p.Secrets = []ckpt.SecretsMode{ckpt.SecretsOff, ckpt.SecretsWarn, ckpt.SecretsWarn, ckpt.SecretsRedact, ckpt.SecretsReject}[g.r.IntN(5)]
+	sc := g.as(a)
+	s := &step{what: fmt.Sprintf("policy of %s/%s %+v", a.scope.Caller.Owner, a.name, p), by: sc.Caller, change: func() outcome {
 		a.make()
 		a.policy = p
 		due := g.due(a.runs...)
 		return outcome{must: only(due, byCount), may: due}
 	}, do: func(h *harness) {
-		answered(h.store.SetPolicy(h.ctx, a.scope, a.name, p))(h, "")
+		answered(h.store.SetPolicy(h.ctx, sc, a.name, p))(h, "")
 	}}
+	return s.adds(a.row(sc.Caller, "set_policy", "", "", ""))
 }
 
 // hook is a change that drift detection, operations or prompts make; they come
@@ -583,7 +655,7 @@ func (g *generator) policy() *step {
 func (g *generator) hook(what string, change func(), statements ...statement) *step {
 	return &step{what: what, change: func() outcome {
 		change()
-		g.dirty = true
+		g.dirty, g.unjudged = true, true
 		return outcome{}
 	}, do: func(h *harness) { h.hook(statements...) }}
 }
@@ -652,28 +724,61 @@ func (g *generator) begin() *step {
 			o.key, o.attempt, c.id, ckpt.At(g.wall)))
 }
 
-// end ends an operation that is open, or leaves it uncertain, or resolves that.
-func (g *generator) end() *step {
-	type open struct {
+// unended picks an operation without an end.
+func (g *generator) unended(pass func(*mRun, *mOperation) bool) (*mRun, *mOperation, bool) {
+	type unended struct {
 		r *mRun
 		o *mOperation
 	}
-	var list []open
+	var list []unended
 	for _, r := range g.runs() {
 		for _, o := range r.ops {
-			if o.status == ckpt.OperationOpen || o.status == ckpt.OperationUncertain {
-				list = append(list, open{r, o})
+			if (o.status == ckpt.OperationOpen || o.status == ckpt.OperationUncertain) && pass(r, o) {
+				list = append(list, unended{r, o})
 			}
 		}
 	}
 	at, ok := pick(g, list)
+	return at.r, at.o, ok
+}
+
+// end ends an operation, or resolves one of which nobody knows how it ended.
+func (g *generator) end() *step {
+	r, o, ok := g.unended(func(r *mRun, o *mOperation) bool { return !r.ended || o.status == ckpt.OperationUncertain })
 	if !ok {
 		return nil
 	}
-	to := []ckpt.OperationStatus{ckpt.OperationSucceeded, ckpt.OperationSucceeded, ckpt.OperationFailed, ckpt.OperationUncertain}[g.r.IntN(4)]
-	return g.hook(fmt.Sprintf("operation %s of %s %s", at.o.key, at.r.name, to), func() { at.o.status = to },
-		at.r.sql(`UPDATE operations SET status = ?, ended_at = ? WHERE key = ? AND attempt = ? AND run_id = `+thisRun,
-			string(to), ckpt.At(g.wall), at.o.key, at.o.attempt))
+	a, action := r.agent, "end_operation"
+	end := ckpt.OperationEnd{Key: o.key, Status: []ckpt.OperationStatus{ckpt.OperationSucceeded, ckpt.OperationSucceeded, ckpt.OperationFailed}[g.r.IntN(3)]}
+	if end.Resolve = r.ended || o.status == ckpt.OperationUncertain && g.chance(50); end.Resolve {
+		action = "resolve_operation"
+	}
+	var released []string
+	s := &step{what: fmt.Sprintf("%s %s of %s %s", action, o.key, r.name, end.Status), by: a.scope.Caller, change: func() outcome {
+		o.status = end.Status
+		if end.Status == ckpt.OperationFailed {
+			return outcome{}
+		}
+		due := exactly(g.due(r))
+		due.settled = func(removed []string) { released = removed }
+		return due
+	}, do: func(h *harness) {
+		got, _, err := h.store.EndOperation(h.ctx, a.scope, ckpt.RunRef{Agent: a.name, Run: r.name}, end)
+		if got, ok := answered(got, err)(h, ""); ok {
+			h.after(func() { h.same("released", got.Released, released) })
+		}
+	}}
+	return s.adds(a.row(a.scope.Caller, action, r.name, o.key, ""))
+}
+
+// loseOwner makes an open operation uncertain, as the death of its owner does.
+func (g *generator) loseOwner() *step {
+	r, o, ok := g.unended(func(_ *mRun, o *mOperation) bool { return o.status == ckpt.OperationOpen })
+	if !ok {
+		return nil
+	}
+	return g.hook(fmt.Sprintf("operation %s of %s becomes uncertain", o.key, r.name), func() { o.status = ckpt.OperationUncertain },
+		r.sql(`UPDATE operations SET status = 'uncertain', ended_at = ? WHERE key = ? AND attempt = ? AND run_id = `+thisRun, ckpt.At(g.wall), o.key, o.attempt))
 }
 
 func (g *generator) endRun() *step {
@@ -688,9 +793,35 @@ func (g *generator) endRun() *step {
 		return nil
 	}
 	status := []ckpt.RunStatus{ckpt.RunCompleted, ckpt.RunFailed}[g.r.IntN(2)]
-	now := ckpt.At(g.wall)
-	return g.hook(fmt.Sprintf("end %s/%s %s", r.agent.name, r.name, status), func() { r.ended, r.endedAt = true, g.wall },
-		r.sql(`UPDATE runs SET status = ?, ended_at = ?, updated_at = ? WHERE id = `+thisRun, string(status), now, now))
+	sc := g.as(r.agent)
+	s := &step{what: fmt.Sprintf("end %s/%s %s", r.agent.name, r.name, status), by: sc.Caller, change: func() outcome {
+		g.endOf(r)
+		return outcome{}
+	}, do: func(h *harness) {
+		got, _, err := h.store.EndRun(h.ctx, sc, ckpt.RunRef{Agent: r.agent.name, Run: r.name}, ckpt.EndRequest{Status: status})
+		if got, ok := answered(got, err)(h, ""); ok && got.Status != status {
+			h.fail("the run is %s", got.Status)
+		}
+	}}
+	return s.adds(r.agent.row(sc.Caller, "end_run", r.name, "", ""))
+}
+
+// endOf is what the end of a run does to what is open in it.
+func (g *generator) endOf(r *mRun) {
+	r.ended, r.endedAt = true, g.wall
+	for _, o := range r.ops {
+		if o.status == ckpt.OperationOpen {
+			o.status = ckpt.OperationUncertain
+		}
+	}
+	for key, status := range r.steps {
+		if status == ckpt.StepStarted {
+			r.steps[key] = ckpt.StepInterrupted
+		}
+	}
+	for _, p := range r.prompts {
+		p.answered = true
+	}
 }
 
 func (g *generator) prompt() *step {
@@ -705,20 +836,35 @@ func (g *generator) prompt() *step {
 }
 
 func (g *generator) answer() *step {
-	var list []*mPrompt
+	type open struct {
+		r *mRun
+		p *mPrompt
+	}
+	var list []open
 	for _, r := range g.runs() {
 		for _, p := range r.prompts {
 			if !p.answered {
-				list = append(list, p)
+				list = append(list, open{r, p})
 			}
 		}
 	}
-	p, ok := pick(g, list)
+	at, ok := pick(g, list)
 	if !ok {
 		return nil
 	}
-	return g.hook("answer "+p.id, func() { p.answered = true },
-		statement{`UPDATE prompts SET choice = 'resume', answered_at = ?, answered_by = 'uid:0' WHERE id = ?`, []any{ckpt.At(g.wall), p.id}})
+	choice := []ckpt.PromptChoice{ckpt.ChoiceResume, ckpt.ChoiceResume, ckpt.ChoiceAbandon}[g.r.IntN(3)]
+	a := at.r.agent
+	s := &step{what: fmt.Sprintf("answer %s of %s: %s", at.p.id, at.r.name, choice), by: a.scope.Caller, change: func() outcome {
+		at.p.answered = true
+		if choice == ckpt.ChoiceAbandon {
+			g.endOf(at.r)
+		}
+		return exactly(g.due(at.r))
+	}, do: func(h *harness) {
+		got, _, err := h.store.AnswerPrompt(h.ctx, a.scope, ckpt.PromptAnswer{ID: at.p.id, Choice: choice})
+		answered(got, err)(h, "")
+	}}
+	return s.adds(a.row(a.scope.Caller, "answer_prompt", at.r.name, at.p.id, ""))
 }
 
 // fork begins a run at a checkpoint of another one; its first save frees that.
@@ -729,13 +875,145 @@ func (g *generator) fork() *step {
 	}
 	g.names++
 	name := fmt.Sprint("fork", g.names)
-	a, now := c.run.agent, ckpt.At(g.wall)
-	return g.hook(fmt.Sprintf("fork %s as %s", c.id, name), func() {
+	a := c.run.agent
+	s := &step{what: fmt.Sprintf("fork %s as %s", c.id, name), change: func() outcome {
 		r := a.makeRun(name)
 		r.forkOf, r.head = c.id, c.id
-	}, statement{`INSERT INTO runs (name, forked_from, head, started_at, updated_at, agent_id)
-			VALUES (?, ?, ?, ?, ?, (SELECT id FROM agents WHERE owner = ? AND name = ?))`, []any{name, c.id, c.id, now, now, a.scope.Caller.Owner, a.name}})
+		return outcome{}
+	}, do: func(h *harness) {
+		got, _, err := h.store.StartRun(h.ctx, a.scope, ckpt.RunRequest{Agent: a.name, Run: name, ForkFrom: ckpt.Ref(c.id)})
+		answered(got, err)(h, "")
+	}}
+	return s.adds(a.row(a.scope.Caller, "start_run", name, "", ""))
 }
+
+// beginStep begins a step, or its next attempt. One that has succeeded is not done
+// again, and answering that is no write.
+func (g *generator) beginStep() *step {
+	a, name := g.live()
+	key := fmt.Sprint("step", g.r.IntN(4))
+	s := &step{what: fmt.Sprintf("begin %s of %s/%s", key, a.name, name), change: func() outcome {
+		if r := a.makeRun(name); r.steps[key] != ckpt.StepSucceeded {
+			r.steps[key] = ckpt.StepStarted
+		}
+		return outcome{}
+	}}
+	done := a.run(name) != nil && a.run(name).steps[key] == ckpt.StepSucceeded
+	if !done {
+		s.adds(a.row(a.scope.Caller, "begin_step", name, key, ""))
+	}
+	s.do = func(h *harness) {
+		got, _, err := h.store.BeginStep(h.ctx, a.scope, ckpt.RunRef{Agent: a.name, Run: name}, ckpt.StepRequest{Key: key, Name: "work"})
+		if got, ok := answered(got, err)(h, s.code); ok && got.Replayed != done {
+			h.fail("the step was answered with %+v, and it has succeeded before: %t", got, done)
+		}
+	}
+	return s
+}
+
+// finishStep ends a step. One that was never begun is refused, and then nothing
+// is there that was not.
+func (g *generator) finishStep() *step {
+	a, name := g.live()
+	key := fmt.Sprint("step", g.r.IntN(4))
+	status := []ckpt.StepStatus{ckpt.StepSucceeded, ckpt.StepSucceeded, ckpt.StepFailed}[g.r.IntN(3)]
+	s := &step{what: fmt.Sprintf("finish %s of %s/%s: %s", key, a.name, name, status)}
+	was := ckpt.StepStatus("")
+	if r := a.run(name); r != nil {
+		was = r.steps[key]
+	}
+	switch was {
+	case "":
+		s.code = ckpt.CodeNotFound
+		s.adds(a.row(a.scope.Caller, "finish_step", name, key, s.code))
+	case ckpt.StepSucceeded:
+	default:
+		s.adds(a.row(a.scope.Caller, "finish_step", name, key, ""))
+	}
+	s.change = func() outcome {
+		if was != ckpt.StepSucceeded {
+			a.run(name).steps[key] = status
+		}
+		return outcome{}
+	}
+	s.do = func(h *harness) {
+		got, _, err := h.store.FinishStep(h.ctx, a.scope, ckpt.RunRef{Agent: a.name, Run: name}, ckpt.StepRequest{Key: key, Status: status})
+		answered(got, err)(h, s.code)
+	}
+	return s
+}
+
+// stranger is somebody who tries to change what is another's: it is as good as
+// missing, and his trying is on record under his own name.
+func (g *generator) stranger() *step {
+	c, ok := g.that(func(*mCheckpoint) bool { return true })
+	if !ok {
+		return nil
+	}
+	other := ann
+	if c.run.agent.scope == ann {
+		other = bob
+	}
+	s := &step{code: ckpt.CodeNotFound}
+	row := mAudit{who: other.Caller.Owner, owner: other.Caller.Owner, subject: c.id, outcome: string(s.code)}
+	switch g.r.IntN(3) {
+	case 0:
+		row.action = "change"
+		s.do = func(h *harness) {
+			got, err := h.store.Patch(h.ctx, other, c.id, ckpt.CheckpointPatch{Pinned: new(bool)})
+			answered(got, err)(h, s.code)
+		}
+	case 1:
+		row.action = "delete"
+		s.do = func(h *harness) {
+			got, err := h.store.Delete(h.ctx, other, c.id)
+			answered(got, err)(h, s.code)
+		}
+	case 2:
+		row.action, row.agent = "restore", "alpha"
+		s.do = func(h *harness) {
+			got, _, err := h.store.Restore(h.ctx, other, ckpt.RestoreRequest{Agent: "alpha", Checkpoint: c.id})
+			answered(got, err)(h, s.code)
+		}
+	}
+	s.what = fmt.Sprintf("%s tries to %s %s", other.Caller.Owner, row.action, c.id)
+	return s.adds(row)
+}
+
+// erase removes all of an agent, and no row of a removal tells of its checkpoints.
+func (g *generator) erase() *step {
+	a, _ := pick(g, g.agents)
+	sc := g.as(a)
+	s := &step{what: fmt.Sprintf("erase %s/%s", a.scope.Caller.Owner, a.name)}
+	if !a.exists {
+		s.code = ckpt.CodeNotFound
+	}
+	s.change = func() outcome {
+		a.exists, a.runs = false, nil
+		g.sent = slices.DeleteFunc(g.sent, func(sent *mSent) bool { return sent.agent == a })
+		return outcome{}
+	}
+	s.do = func(h *harness) {
+		got, err := h.store.Erase(h.ctx, sc, a.name)
+		answered(got, err)(h, s.code)
+	}
+	return s.adds(a.row(sc.Caller, "erase", "", "", s.code))
+}
+
+// tooLarge is a save for which its owner has no room.
+func (g *generator) tooLarge() *step {
+	a, name := g.live()
+	req := ckpt.SaveRequest{ID: g.id(), Agent: a.name, Run: name, Kind: ckpt.KindRoutine, ContentType: "application/octet-stream", State: noise(g.r.Uint64(), modelQuota+1)}
+	s := &step{what: fmt.Sprintf("save more than the quota into %s/%s", a.name, name), code: ckpt.CodeQuota}
+	s.do = func(h *harness) {
+		got, err := h.store.Save(h.ctx, a.scope, &req)
+		answered(got, err)(h, s.code)
+	}
+	return s.adds(a.row(a.scope.Caller, "save", name, req.ID, s.code))
+}
+
+// modelQuota is more than the steps of a test store.
+const modelQuota = 8 << 20
 
 // time lets time pass, often up to the very moment at which something ages.
 func (g *generator) time() *step {
@@ -776,14 +1054,19 @@ func (g *generator) clockJump() *step {
 func (g *generator) round() *step {
 	dry, slice := g.chance(30), 1+g.r.IntN(8)
 	var due map[string]mCause
-	dropped := 0
-	return &step{what: fmt.Sprintf("round, slice %d, dry first %t", slice, dry), change: func() outcome {
+	var dropped []*mRun
+	return &step{what: fmt.Sprintf("round, slice %d, dry first %t", slice, dry), audit: func() (rows []mAudit) {
+		for _, r := range dropped {
+			rows = append(rows, r.agent.row(ckpt.Caller{Owner: "daemon"}, "drop_run", r.name, "", ""))
+		}
+		return rows
+	}, change: func() outcome {
 		due = g.due(g.runs()...)
 		return outcome{must: due, may: due, settled: func([]string) {
 			dropped = g.drop()
 			g.forget()
 			g.noteJudged()
-			g.dirty = false
+			g.dirty, g.unjudged = false, g.unjudged && !g.trusted()
 		}}
 	}, do: func(h *harness) {
 		guarded := !g.trusted()
@@ -794,8 +1077,8 @@ func (g *generator) round() *step {
 		}
 		got := h.round(false, slice)
 		h.after(func() {
-			if got.Removed != len(due) || got.Dropped != dropped || got.Guarded != guarded || got.Failed > 0 || got.PutOff {
-				h.fail("the round answered %+v, the model removes %d and drops %d", got, len(due), dropped)
+			if got.Removed != len(due) || got.Dropped != len(dropped) || got.Guarded != guarded || got.Failed > 0 || got.PutOff {
+				h.fail("the round answered %+v, the model removes %d and drops %d", got, len(due), len(dropped))
 			}
 		})
 	}}
@@ -838,9 +1121,19 @@ func (g *generator) prune() *step {
 	default:
 		r.Agent = a.name
 	}
-	s := &step{what: fmt.Sprintf("prune %s of %s", r.Agent, sc.Whose())}
-	if r.Agent != "" && !a.exists {
+	s := &step{what: fmt.Sprintf("prune %s of %s", r.Agent, sc.Whose()), by: sc.Caller}
+	row := mAudit{sc.Caller.Owner, "prune", sc.Whose(), r.Agent, "", "", "done"}
+	looked := row // an administrator's dry run
+	looked.action = "admin_read_prune"
+	switch {
+	case r.Agent != "" && !a.exists:
 		s.code = ckpt.CodeNotFound
+		row.outcome = string(s.code) // of the prune: a dry one is no write
+		s.adds(row)
+	case sc.Foreign():
+		s.adds(looked, row)
+	default:
+		s.adds(row)
 	}
 	var due map[string]mCause
 	s.change = func() outcome {
@@ -867,14 +1160,16 @@ func (g *generator) prune() *step {
 
 // reopen stops the store and starts it again.
 func (g *generator) reopen() *step {
-	return &step{still: true, what: "reopen", change: func() outcome { g.held = g.mono; return outcome{} }, do: (*harness).reopen}
+	return &step{still: true, what: "reopen", audit: started, change: func() outcome { g.held = g.mono; return outcome{} }, do: (*harness).reopen}
 }
 
 // crash goes on with the files as they are while the store is open, as after a
 // kill.
 func (g *generator) crash() *step {
-	return &step{still: true, what: "crash", change: func() outcome { g.held = g.mono; return outcome{} }, do: (*harness).crash}
+	return &step{still: true, what: "crash", audit: started, change: func() outcome { g.held = g.mono; return outcome{} }, do: (*harness).crash}
 }
+
+func started() []mAudit { return []mAudit{{who: "daemon", action: "start", outcome: "done"}} }
 
 func ids(due map[string]mCause) (list []string) {
 	for id := range due {

@@ -17,7 +17,9 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
+	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
 // A failure prints the command that replays it. To look for new ones:
@@ -104,7 +106,8 @@ type guarded struct {
 
 func (s *guarded) open(ctx context.Context) (err error) {
 	s.guard = retention.NewGuard(retention.GuardSettings{Wall: s.clocks.Wall, Monotonic: s.clocks.Monotonic})
-	s.store, err = db.Open(ctx, db.Options{Path: s.path, Retention: retention.Plan, Now: s.clocks.Wall, Trusted: s.trustedNow, Version: "test"})
+	s.store, err = db.Open(ctx, db.Options{Path: s.path, Retention: retention.Plan, Now: s.clocks.Wall, Trusted: s.trustedNow, Secrets: secrets.Scan{},
+		Resume: resume.Make, MaxOwnerBytes: modelQuota, Version: "test"})
 	return err
 }
 
@@ -127,7 +130,7 @@ func openGuarded(t testing.TB) *guarded {
 	if err := s.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.store.Close() })
+	t.Cleanup(func() { shut(t, s.store) })
 	s.clocks.pass(retention.DefaultHold)
 	return s
 }
@@ -140,6 +143,7 @@ type harness struct {
 	ctx    context.Context
 	seed   uint64
 	n      int        // of the step
+	logged int64      // the last row of the audit log that was looked at
 	recent []string   // what was done last
 	checks []func()   // to be made once the model has settled
 	acks   io.Writer  // where the steps may be cut off: told of every step that is done
@@ -152,9 +156,10 @@ func newHarness(t testing.TB, seed uint64, path string) *harness {
 	h.replay = fmt.Sprintf("-run 'TestModel$' -model.seed=%d -model.steps=%d", seed, *modelSteps)
 	h.path, h.clocks = path, &clocks{wall: h.wall}
 	h.start()
+	h.newRows() // of the start
 	t.Cleanup(func() {
 		_ = h.reader.Close()
-		_ = h.store.Close()
+		shut(t, h.store)
 	})
 	return h
 }
@@ -219,7 +224,9 @@ func (h *harness) step(s *step) {
 		o = s.change()
 	}
 	s.do(h)
+	before := h.checkpoints()
 	removed := h.settle(o, h.ids())
+	h.audited(s, before, removed)
 	for _, check := range h.checks {
 		check()
 	}
@@ -235,6 +242,60 @@ func (h *harness) step(s *step) {
 	if h.acks != nil {
 		fmt.Fprintln(h.acks, "ack", h.n, strings.Join(removed, " "))
 	}
+}
+
+// audited compares the rows that a step has added to the audit log with those that
+// it must have added: its own, one for each removal, and no other.
+func (h *harness) audited(s *step, before []*mCheckpoint, removed []string) {
+	h.t.Helper()
+	var want []mAudit
+	if s.audit != nil {
+		want = s.audit()
+	}
+	by := s.by
+	if by.Owner == "" {
+		by.Owner = "daemon"
+	}
+	for _, c := range before {
+		if slices.Contains(removed, c.id) {
+			want = append(want, c.run.agent.row(by, "remove", c.run.name, c.id, ""))
+		}
+	}
+	got := h.newRows()
+	for i := range got {
+		if slices.ContainsFunc(want, func(w mAudit) bool { return w.subject == anything && w.action == got[i].action }) {
+			got[i].subject = anything
+		}
+	}
+	text := func(rows []mAudit) (list []string) {
+		for _, r := range rows {
+			list = append(list, fmt.Sprintf("%+v", r))
+		}
+		return list
+	}
+	h.same("audit rows", text(got), text(want))
+}
+
+// newRows are the rows of the audit log that were not looked at yet.
+func (h *harness) newRows() (rows []mAudit) {
+	h.t.Helper()
+	found, err := h.reader.Query(`SELECT n, who, action, coalesce(owner, ''), coalesce(agent, ''), coalesce(run, ''), coalesce(subject, ''), outcome
+		FROM audit_log WHERE n > ? ORDER BY n`, h.logged)
+	if err != nil {
+		h.fail("%v", err)
+	}
+	defer found.Close()
+	for found.Next() {
+		var r mAudit
+		if err := found.Scan(&h.logged, &r.who, &r.action, &r.owner, &r.agent, &r.run, &r.subject, &r.outcome); err != nil {
+			h.fail("%v", err)
+		}
+		rows = append(rows, r)
+	}
+	if err := found.Err(); err != nil {
+		h.fail("%v", err)
+	}
+	return rows
 }
 
 // settle compares the ids that are there with the model, and takes out of it
@@ -334,7 +395,7 @@ func (m *model) rows() (list []string) {
 func (h *harness) noViolations() {
 	h.t.Helper()
 	query := `SELECT concat_ws(' ', rule, subject, detail) FROM audit_violations`
-	if h.judged.After(h.wall) {
+	if h.judged.After(h.wall) || h.unjudged {
 		query += ` WHERE rule <> 'recovery_expired'`
 	}
 	if h.dirty {
@@ -401,7 +462,7 @@ func (h *harness) crash() {
 // finish brings the database to rest and checks it from the file up.
 func (h *harness) finish() {
 	h.t.Helper()
-	h.step(&step{what: "the hold passes", change: func() outcome { h.pass(time.Hour); return outcome{} },
+	h.step(&step{what: "the hold passes", still: true, change: func() outcome { h.pass(time.Hour); return outcome{} },
 		do: func(h *harness) { h.clocks.pass(time.Hour) }})
 	h.step(h.generator.round())
 	h.noViolations()

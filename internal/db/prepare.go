@@ -46,11 +46,11 @@ func (s *Store) prepare(key runKey, sc ckpt.Scope, r *ckpt.SaveRequest) (encoded
 		return encoded{}, nil, ckpt.Errorf(ckpt.CodeInvalid, "the state is not JSON: %v", err)
 	}
 	found, err := s.searchSecrets(&c, checked, s.policyOf(sc.Whose(), r.Agent).Secrets)
-	if err != nil {
-		return encoded{}, nil, err
-	}
 	e := c.encode()
-	e.redacted, e.lent = c.redacted, r.Lent && !c.redacted
+	e.redacted, e.lent, e.sent = c.redacted, r.Lent && !c.redacted, e.sha256
+	if e.refused = err; c.redacted {
+		e.sent = encodeHash(r.State)
+	}
 	return e, found, nil
 }
 

@@ -81,6 +81,7 @@ func (s *Store) AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAn
 	}
 	p, err := s.findPrompt(ctx, sc, a.ID)
 	if err != nil {
+		s.refusedBefore(changeEntry(sc, "answer_prompt", a.ID), err)
 		return nil, false, err
 	}
 	if p.Owner != sc.Caller.Owner {

@@ -111,6 +111,9 @@ func (s *Store) Prune(ctx context.Context, sc ckpt.Scope, r ckpt.PruneRequest, k
 	if r.Agent != "" {
 		agent, err := s.findAgent(ctx, sc, r.Agent)
 		if err != nil {
+			if !r.DryRun {
+				s.refusedBefore(entry(sc, "prune", r.Agent), err)
+			}
 			return nil, false, err
 		}
 		agentID = agent.ID

@@ -276,7 +276,7 @@ func (s *Store) removeRows(tx *tx, agent *agentRow, run *runRow, gone []heldRow,
 			return nil, err
 		}
 		r := e
-		r.Action, r.Run, r.Subject, r.Reason = "remove", run.Name, row.ID, reasons[i]
+		r.Action, r.Owner, r.Agent, r.Run, r.Subject, r.Reason = "remove", agent.Owner, agent.Name, run.Name, row.ID, reasons[i]
 		r.Detail, r.detail = nil, fmt.Sprintf(`{"kind":"%s","seq":%d}`, row.Kind, row.Seq)
 		if err := tx.audit(r); err != nil {
 			return nil, err

@@ -42,7 +42,7 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 			if b.PID != 0 {
 				speaker.PID = b.PID
 			}
-			if err := tx.revive(run, speaker); err != nil {
+			if err := s.revive(tx, run, speaker); err != nil {
 				return err
 			}
 		}

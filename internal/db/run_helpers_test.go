@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"testing"
@@ -15,18 +16,36 @@ type processes struct {
 	mu     sync.Mutex
 	dead   map[int]bool
 	owners map[int]string // of those that are not the caller's
+	starts map[int]string // of those that did not begin at 100
 }
 
 func (p *processes) Owner(pid int) string { return p.owners[pid] }
 
 func (p *processes) Identify(pid int) ckpt.Process {
-	return ckpt.Process{PID: pid, Start: "100", Boot: "b1"}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	start := "100"
+	if p.starts[pid] != "" {
+		start = p.starts[pid]
+	}
+	return ckpt.Process{PID: pid, Start: start, Boot: "b1"}
+}
+
+// begin lets a process that lives have a number.
+func (p *processes) begin(pid int, start string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.starts == nil {
+		p.starts = map[int]string{}
+	}
+	p.starts[pid] = start
+	delete(p.dead, pid)
 }
 
 func (p *processes) Alive(of ckpt.Process) ckpt.Liveness {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.dead[of.PID] || of.Start != "100" {
+	if p.dead[of.PID] || of.Start != cmp.Or(p.starts[of.PID], "100") {
 		return ckpt.LivenessDead
 	}
 	return ckpt.LivenessAlive

@@ -161,7 +161,7 @@ func (s *Store) openRun(tx *tx, sc ckpt.Scope, ref ckpt.RunRef) (*agentRow, *run
 		run, err = tx.makeRun(agent.ID, runName(ref.Run))
 		return agent, run, err
 	}
-	return agent, run, tx.revive(run, sc)
+	return agent, run, s.revive(tx, run, sc)
 }
 
 // mayWrite refuses a writer that was fenced off and a run that is over.
@@ -176,20 +176,22 @@ func (r *runRow) mayWrite(epoch *int64) error {
 }
 
 // revive takes back that a run was found dead, when it writes all the same. If
-// it is another process that writes, the owner is not known any more. A write
-// from a spool is of the past and revives nobody. Nor does one that comes after
-// its owner's own word: whoever gave up waiting for an answer, and then ended
-// the run, may have both arrive in either order.
-func (tx *tx) revive(run *runRow, sc ckpt.Scope) error {
+// another process writes, the owner is not known any more. That process may have
+// the number of the dead one, so its start counts as well. A write from a spool is
+// of the past and revives nobody. Nor does one that comes after its owner's own
+// word: whoever gave up waiting for an answer, and then ended the run, may have
+// both arrive in either order.
+func (s *Store) revive(tx *tx, run *runRow, sc ckpt.Scope) error {
 	foundDead := !run.InterruptedAt.IsZero() && (run.Status == ckpt.RunInterrupted || run.Status == ckpt.RunTimedOut)
 	if !foundDead || !sc.Spooled.IsZero() {
 		return nil
 	}
 	run.Status, run.SegmentAt = ckpt.RunRunning, tx.now
-	if run.PID.Int64 != int64(sc.PID) {
-		run.PID = sql.NullInt64{}
+	if run.PID.Valid && s.opt.Processes.Identify(sc.PID) != run.process() {
+		run.PID, run.ProcessStart, run.BootID = sql.NullInt64{}, "", ""
 	}
-	return tx.exec(`UPDATE runs SET status = 'running', segment_at = ?, pid = ?, updated_at = ? WHERE id = ?`, run.SegmentAt, run.PID, tx.now, run.ID)
+	return tx.exec(`UPDATE runs SET status = 'running', segment_at = ?, pid = ?, process_start = ?, boot_id = ?, updated_at = ? WHERE id = ?`,
+		run.SegmentAt, run.PID, run.ProcessStart, run.BootID, tx.now, run.ID)
 }
 
 // readRun is a run as it is read.

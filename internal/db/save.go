@@ -76,7 +76,7 @@ func (s *Store) newSave(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest)
 	if v.drift, err = s.printState(ctx, key, r, &v.state); err != nil || v.key == "" {
 		return v, err
 	}
-	v.print, err = fingerprint([]any{"save", runName(r.Run), r.Kind, r.Parent, r.Step, r.Labels, string(r.Metadata), v.program, r.ContentType, v.state.sha256})
+	v.print, err = fingerprint([]any{"save", runName(r.Run), r.Kind, r.Parent, r.Step, r.Labels, string(r.Metadata), v.program, r.ContentType, v.state.sent})
 	return v, err
 }
 
@@ -129,7 +129,7 @@ func (s *Store) save(tx *tx, v *save) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := tx.revive(run, v.scope); err != nil {
+	if err := s.revive(tx, run, v.scope); err != nil {
 		return err
 	}
 	reply, err := s.insertCheckpoint(tx, v, agent, run)

@@ -56,6 +56,46 @@ func TestSecretsPolicy(t *testing.T) {
 	}
 }
 
+// TestASavedSecretIsAnsweredAgain asks again for a save after its agent's policy has
+// become stricter: it was saved, and the answer must say so.
+func TestASavedSecretIsAnsweredAgain(t *testing.T) {
+	for _, mode := range []ckpt.SecretsMode{ckpt.SecretsRedact, ckpt.SecretsReject} {
+		o := options(t.TempDir()+"/ckpt.db", newClock())
+		o.Secrets = secrets.Scan{}
+		s := openWith(t, o)
+		r := request("a", ckpt.KindRoutine, `{"password":"canary-hunter2"}`)
+		r.ID = "01900000-0000-7000-8000-000000000001"
+		first, err := s.Save(t.Context(), ann, r)
+		must(t, err)
+		p := ckpt.DefaultPolicy()
+		p.Secrets = mode
+		_, err = s.SetPolicy(t.Context(), ann, "a", p)
+		must(t, err)
+		again, err := s.Save(t.Context(), ann, r)
+		if err != nil || !again.Replayed || again.Seq != first.Seq {
+			t.Errorf("%s: the same save is answered with %+v, %v", mode, again, err)
+		}
+	}
+}
+
+// TestARefusedSecretIsOnRecord: a state that the policy refuses leaves a row.
+func TestARefusedSecretIsOnRecord(t *testing.T) {
+	o := options(t.TempDir()+"/ckpt.db", newClock())
+	o.Secrets = secrets.Scan{}
+	s := openWith(t, o)
+	p := ckpt.DefaultPolicy()
+	p.Secrets = ckpt.SecretsReject
+	_, err := s.SetPolicy(t.Context(), ann, "a", p)
+	must(t, err)
+	_, err = s.Save(t.Context(), ann, request("a", ckpt.KindRoutine, `{"password":"canary-hunter2"}`))
+	wantCode(t, err, ckpt.CodeInvalid)
+	page, err := s.Audit(t.Context(), root, ckpt.AuditFilter{Action: "save"})
+	must(t, err)
+	if len(page.Audit) != 1 || page.Audit[0].Outcome != string(ckpt.CodeInvalid) || strings.Contains(string(page.Audit[0].Reason), "canary") {
+		t.Errorf("on record is %+v", page.Audit)
+	}
+}
+
 // TestRestoreThenResume: a run whose operator went back to an earlier
 // checkpoint resumes from there, until it saves again.
 func TestRestoreThenResume(t *testing.T) {

@@ -37,8 +37,10 @@ type encoded struct {
 	known  known
 	of     sql.NullInt64 // the seq of the checkpoint whose state it is once more
 
-	lent     bool // the state's memory is Memory's
-	redacted bool // it is not the state that was sent
+	lent     bool   // the state's memory is Memory's
+	redacted bool   // it is not the state that was sent
+	sent     string // the SHA-256 of that one
+	refused  error  // why the policy refuses it, where it was not saved before
 }
 
 // encode hashes a state, and deflates it. It is the costly part of a save, and

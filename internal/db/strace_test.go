@@ -4,6 +4,7 @@ package db_test
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -159,4 +160,44 @@ func TestFailedWrites(t *testing.T) {
 			holdTo(t, path, said)
 		})
 	}
+}
+
+// TestABackupIsOnDiskBeforeItHasItsName watches the system calls of a backup: the
+// copy is flushed, then it gets its name, then the folder is flushed.
+func TestABackupIsOnDiskBeforeItHasItsName(t *testing.T) {
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip("strace is not installed")
+	}
+	if out, err := exec.Command(strace, "-e", "trace=fsync", "true").CombinedOutput(); err != nil {
+		t.Skipf("strace may not trace here: %s", out)
+	}
+	path, trace := closedDatabase(t), filepath.Join(t.TempDir(), "trace")
+	said := startChild(t, "backup", path, 0, strace, "-f", "-qq", "-y", "-o", trace, "-e", "trace=fsync,fdatasync,link,linkat").all(t)
+	if len(said) > 0 {
+		t.Fatalf("the backup says %q", said)
+	}
+	text, err := os.ReadFile(trace)
+	must(t, err)
+	calls := strings.Split(string(text), "\n")
+	find := func(from int, what string, is func(call string) bool) int {
+		t.Helper()
+		for i := from; i < len(calls); i++ {
+			if is(calls[i]) {
+				return i
+			}
+		}
+		t.Fatalf("%s is missing:\n%s", what, text)
+		return 0
+	}
+	name := path + ".backup"
+	named := find(0, "the name", func(call string) bool { return strings.Contains(call, "link") && strings.Contains(call, `"`+name+`"`) })
+	if flushed := find(0, "a flush of the copy", func(call string) bool {
+		return strings.Contains(call, "sync(") && strings.Contains(call, ".backup-") && strings.Contains(call, "ckpt.db>")
+	}); flushed > named {
+		t.Errorf("the copy has its name before it is flushed:\n%s", text)
+	}
+	find(named, "a flush of the folder", func(call string) bool {
+		return strings.Contains(call, "sync(") && strings.Contains(call, "<"+filepath.Dir(name)+">")
+	})
 }

@@ -209,9 +209,12 @@ func (s *Store) countUses(uses map[string]*use) {
 	}
 }
 
-// admit refuses a save that breaks its agent's schema or for which its owner has
-// no room left.
+// admit refuses a save that breaks its agent's policy or schema, or for which its
+// owner has no room left. A save that was made before is answered again instead.
 func (s *Store) admit(tx *tx, v *save) error {
+	if v.state.refused != nil {
+		return v.state.refused
+	}
 	if v.drift != nil && v.drift.refused != nil {
 		return v.drift.refused
 	}
@@ -223,7 +226,7 @@ func (s *Store) admit(tx *tx, v *save) error {
 
 // admitHot is admit for a run of which is known what its newest state is.
 func (s *Store) admitHot(tx *tx, v *save, h *hotRun) error {
-	if v.state.base == nil || !h.newestIs(v.state.base) || v.drift != nil && v.drift.refused != nil {
+	if v.state.base == nil || !h.newestIs(v.state.base) || v.state.refused != nil || v.drift != nil && v.drift.refused != nil {
 		return s.admit(tx, v)
 	}
 	return s.mayStore(tx, v.scope.Whose(), v.state.stored(), 0)

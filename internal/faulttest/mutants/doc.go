@@ -6,7 +6,8 @@
 // make mutants plants them all, one at a time. It runs the test that is named for
 // each, and ends with 1 where a mistake survives that nobody has explained.
 // TestEveryMutantFits is part of the usual tests. It fails where a description
-// no longer fits the source: then change its file or its text.
+// no longer fits the source: then change its text. Where code was only moved to
+// another file, the text is found there.
 //
 // A list holds mutants like this one:
 //

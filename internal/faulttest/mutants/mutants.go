@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -157,20 +158,21 @@ func (m *Mutant) complete() error {
 func (m *Mutant) Plant(root, folder string) (string, error) {
 	texts := map[string]string{}
 	for _, e := range m.Edits {
-		file := filepath.Join(root, filepath.FromSlash(e.File))
+		file, err := e.find(root)
+		if err != nil {
+			return "", fmt.Errorf("mutant %s: %w", m.Name, err)
+		}
 		text, changed := texts[file]
 		if !changed {
 			b, err := os.ReadFile(file)
 			if err != nil {
-				return "", fmt.Errorf("mutant %s: %w; where has its code gone?", m.Name, err)
+				return "", err
 			}
 			text = string(b)
 		}
-		text, err := e.apply(text)
-		if err != nil {
+		if texts[file], err = e.apply(text); err != nil {
 			return "", fmt.Errorf("mutant %s: %w", m.Name, err)
 		}
-		texts[file] = text
 	}
 	replace := map[string]string{}
 	for file, text := range texts {
@@ -188,14 +190,53 @@ func (m *Mutant) Plant(root, folder string) (string, error) {
 	return overlay, os.WriteFile(overlay, b, 0o600)
 }
 
-// apply makes the one change in a file's text.
-func (e *Edit) apply(text string) (string, error) {
+// find is the file that has the text. Code is moved more often than it is
+// changed: where the file of the list has it no more, another of the module may,
+// if it is the only one.
+func (e *Edit) find(root string) (string, error) {
+	file := filepath.Join(root, filepath.FromSlash(e.File))
+	if b, err := os.ReadFile(file); err == nil && e.times(string(b)) > 0 {
+		return file, nil
+	}
+	var found []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch name := filepath.Base(path); {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && (strings.HasPrefix(name, ".") || name == "node_modules" || name == "testdata" || name == "dist"):
+			return filepath.SkipDir
+		case d.IsDir() || strings.HasSuffix(name, "_test.go") || filepath.Ext(name) != filepath.Ext(e.File):
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		if err == nil && e.times(string(b)) > 0 {
+			found = append(found, path)
+		}
+		return err
+	})
+	if err == nil && len(found) != 1 {
+		err = fmt.Errorf("its text is not in %s, and in %d other files: %s", e.File, len(found), strings.Join(e.Find, " … "))
+	}
+	if err != nil {
+		return "", err
+	}
+	return found[0], nil
+}
+
+// pattern finds the text whatever its indentation.
+func (e *Edit) pattern() *regexp.Regexp {
 	lines := make([]string, len(e.Find))
 	for i, line := range e.Find {
 		lines[i] = regexp.QuoteMeta(strings.TrimSpace(line))
 	}
-	find := regexp.MustCompile(strings.Join(lines, `[ \t]*\r?\n\s*`))
-	at := find.FindAllStringIndex(text, -1)
+	return regexp.MustCompile(strings.Join(lines, `[ \t]*\r?\n\s*`))
+}
+
+func (e *Edit) times(text string) int { return len(e.pattern().FindAllStringIndex(text, -1)) }
+
+// apply makes the one change in a file's text.
+func (e *Edit) apply(text string) (string, error) {
+	at := e.pattern().FindAllStringIndex(text, -1)
 	if len(at) != 1 {
 		return "", fmt.Errorf("its text is %d times in %s, and must be there once: %s", len(at), e.File, strings.Join(e.Find, " … "))
 	}

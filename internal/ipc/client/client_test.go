@@ -294,6 +294,37 @@ func TestClientFollowsADaemonThatDoesWhatItShouldNot(t *testing.T) {
 	equal(t, "asked", strings.Join(asked, " "), "follow=true follow=true&after=1 follow=true&after=1 follow=true&after=1 follow=true&after=2 follow=true&after=2")
 }
 
+// TestAWriteWithoutAKeyIsNeverSentTwice breaks a connection after the daemon has
+// read a write and before it has answered. A write that has a key may be sent again
+// over another connection. One that has none may have been done.
+func TestAWriteWithoutAKeyIsNeverSentTwice(t *testing.T) {
+	var sent atomic.Int64 // writes
+	c := daemon(t, func(_ int64, c net.Conn, r *http.Request) {
+		if r.Method != "GET" && sent.Add(1) == 1 {
+			c.Close()
+			return
+		}
+		answerWith(c, 200, "Content-Type: application/json\r\n", `{"status":"ok"}`)
+	})
+	for name, write := range map[string]struct {
+		do   func() error
+		sent int64
+	}{
+		"delete": {func() error { _, err := c.Delete(t.Context(), id1); return err }, 1},
+		"erase":  {func() error { _, err := c.Erase(t.Context(), "a"); return err }, 1},
+		"prune":  {func() error { _, _, err := c.Prune(t.Context(), ckpt.PruneRequest{}, "key"); return err }, 2},
+		"pin":    {func() error { _, err := c.Patch(t.Context(), id1, ckpt.CheckpointPatch{Pinned: new(bool)}); return err }, 2},
+	} {
+		check(t, c.Health(t.Context())) // so that there is a connection that had been idle
+		sent.Store(0)
+		err := write.do()
+		equal(t, name+" was sent", sent.Load(), write.sent)
+		if unknown := err != nil && ckpt.AsError(err).OutcomeOrDefault() == ckpt.OutcomeUnknown; unknown != (write.sent == 1) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 var ref = ckpt.RunRef{Agent: "a", Run: "r:1@x+y"}
 
 const id1 = "01890a5d-ac96-774b-bcce-b302099a8057"

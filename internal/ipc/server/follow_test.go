@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -295,4 +296,29 @@ func TestIdleFollowersEndWell(t *testing.T) {
 	check(t, w.server.Shutdown(t.Context()))
 	_, err = lines.ReadString('\n')
 	equal(t, "the end", err, io.EOF)
+}
+
+// TestNothingStaysOfAFollower lets followers go and waits until the garbage
+// collector has taken their connections: a hook that stayed in the server would
+// keep them for as long as it runs.
+func TestNothingStaysOfAFollower(t *testing.T) {
+	const followers = 5
+	var collected atomic.Int64
+	peerOf := func(c net.Conn) (endpoint.Peer, bool) {
+		runtime.SetFinalizer(c, func(net.Conn) { collected.Add(1) })
+		return endpoint.PeerOf(c)
+	}
+	w, runs := newRunWorld(t, func(o *Options) { o.peerOf = peerOf })
+	runs.add(1, "1")
+	for range followers {
+		_, lines, c := w.follow("")
+		_, err := lines.ReadString('\n')
+		check(t, err)
+		check(t, c.Close())
+	}
+	eventually(t, "the followers are gone and their connections are collected", func() bool {
+		runs.add(1, "2") // they notice when they write
+		runtime.GC()
+		return collected.Load() == followers
+	})
 }

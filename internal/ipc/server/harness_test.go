@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sync/semaphore"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
@@ -89,8 +90,44 @@ func newWorld(t *testing.T, change ...func(*Options)) *world {
 		if err := <-done; (err != nil) != w.cut {
 			t.Errorf("Serve: %v", err)
 		}
+		if !w.cut {
+			w.nothingLeft()
+		}
 	})
 	return w
+}
+
+// nothingLeft fails the test for what requests and connections took and did not
+// give back.
+func (w *world) nothingLeft() {
+	w.t.Helper()
+	s := w.server
+	taken := func(what string, lane *semaphore.Weighted, size int64) {
+		if !lane.TryAcquire(size) {
+			w.t.Errorf("%s was not given back", what)
+			return
+		}
+		lane.Release(size)
+	}
+	l, half := s.limits, func(n int64) int64 { return max(1, n/2) }
+	s.owners.mu.Lock()
+	defer s.owners.mu.Unlock()
+	for name, o := range s.owners.list {
+		taken("a request's place of "+name, o.requests.own, int64(l.OwnerRequests))
+		taken("memory of bodies of "+name, o.bytes.own, half(l.InFlightBytes))
+		taken("a state of "+name, o.states.own, half(int64(l.StateReads)))
+		taken("heavy work of "+name, o.heavy.own, half(int64(l.HeavyJobs)))
+		taken("a follower's place of "+name, o.followers.own, int64(l.OwnerFollowers))
+		if n := o.connections.Load(); n != 0 {
+			w.t.Errorf("%s has %d connections", name, n)
+		}
+	}
+	taken("memory of bodies", s.owners.bytes, l.InFlightBytes)
+	taken("a state", s.owners.states, int64(l.StateReads))
+	taken("heavy work", s.owners.heavy, int64(l.HeavyJobs))
+	if st := s.Stats(); st.Connections != 0 || st.InWork != 0 {
+		w.t.Errorf("%d connections and %d requests are left", st.Connections, st.InWork)
+	}
 }
 
 func limits(l Limits) func(*Options) { return func(o *Options) { o.Limits = l } }
