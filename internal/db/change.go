@@ -90,6 +90,11 @@ func checkPatch(id string, p ckpt.CheckpointPatch) error {
 func (s *Store) patch(tx *tx, row *ownedRow, agent *agentRow, run *runRow, p ckpt.CheckpointPatch, e auditEntry) error {
 	e.Owner, e.Agent, e.Run, e.Detail = agent.Owner, agent.Name, run.Name, map[string]any{}
 	if p.Labels != nil {
+		hash, err := labelsHash(*p.Labels)
+		if err != nil {
+			return err
+		}
+		e.Detail["labels_hash"] = hash
 		e.Detail["labels"] = slices.Sorted(maps.Keys(*p.Labels)) // not what they say: the log outlives an erasure
 		if err := tx.exec(`UPDATE checkpoints SET labels = ? WHERE n = ?`, *p.Labels, row.N); err != nil {
 			return err

@@ -172,6 +172,9 @@ func (s *Store) addRecovery(tx *tx, agent *agentRow, run *runRow, f *ckpt.Findin
 	s.keepLive(tx, runKey{agent.Owner, agent.Name, run.Name}, run.ID, &row, &again, list)
 	e := auditEntry{Who: daemon, PID: os.Getpid(), Action: "save", Owner: agent.Owner, Agent: agent.Name, Run: run.Name, Subject: row.ID, Outcome: outcomeDone,
 		Reason: "critical drift: " + f.Rule, Detail: map[string]any{"kind": row.Kind, "seq": row.Seq, "sha256": again.sha256, "size": again.size, "finding": f.ID}}
+	if err := row.noteRest(e.Detail); err != nil {
+		return "", err
+	}
 	if err := tx.audit(e); err != nil {
 		return "", err
 	}

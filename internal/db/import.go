@@ -331,6 +331,9 @@ func (im *importing) one(tx *tx, agent *agentRow, c *imported, heads map[int64]c
 	e := entry(im.scope, "import", agent.Name)
 	e.Run, e.Subject = run.Name, id
 	e.Detail = map[string]any{"kind": row.Kind, "seq": row.Seq, "sha256": c.state.sha256, "size": c.state.size, "from_owner": im.begin.Owner, "from_seq": c.from.Seq}
+	if err := row.noteRest(e.Detail); err != nil {
+		return err
+	}
 	return tx.audit(e)
 }
 

@@ -274,17 +274,24 @@ func (s *Store) insertSaved(tx *tx, v *save, agent *agentRow, run *runRow, w *wa
 		return err
 	}
 	s.keepLive(tx, runKey{agent.Owner, agent.Name, run.Name}, run.ID, &row, &v.state, list)
-	if err := tx.auditSave(v, reply); err != nil {
+	if err := tx.auditSave(v, &row); err != nil {
 		return err
 	}
 	s.share(tx, agent, run, v.shared(), &row)
 	return s.reportSecrets(tx, agent, run, w, reply.ID, v.secrets)
 }
 
-func (tx *tx) auditSave(v *save, reply savedReply) error {
+func (tx *tx) auditSave(v *save, row *checkpointRow) error {
 	e := v.entry
-	e.Subject = reply.ID
-	e.detail = fmt.Sprintf(`{"kind":"%s","seq":%d,"sha256":"%s","size":%d}`, v.request.Kind, reply.Seq, v.state.sha256, v.state.size)
+	e.Subject = row.ID
+	labels, err := labelsHash(row.Labels)
+	if err != nil {
+		return err
+	}
+	if labels != "" {
+		labels = `"labels":"` + labels + `",`
+	}
+	e.detail = fmt.Sprintf(`{"kind":"%s",%s"rest":"%s","seq":%d,"sha256":"%s","size":%d}`, row.Kind, labels, row.rest(), row.Seq, v.state.sha256, v.state.size)
 	return tx.audit(e)
 }
 

@@ -115,6 +115,11 @@ func TestForgeriesAreFound(t *testing.T) {
 		"state and hash": {fmt.Sprintf(`UPDATE checkpoints SET body = CAST('%s' AS BLOB), sha256 = '%s' WHERE seq = 2`, other, hashOf(other)), "audit_row", "sha256"},
 		"kind":           {`UPDATE checkpoints SET kind = 'recovery' WHERE seq = 2`, "audit_row", "kind"},
 		"time":           {`UPDATE checkpoints SET created_at = '2026-02-28T12:00:00.000Z' WHERE seq = 2`, "audit_row", "created_at"},
+		"parent":         {`UPDATE checkpoints SET parent = NULL WHERE seq = 2`, "audit_row", "parent"},
+		"metadata":       {`UPDATE checkpoints SET metadata = '{"a":1}' WHERE seq = 2`, "audit_row", "metadata"},
+		"labels":         {`UPDATE checkpoints SET labels = '{"a":"1"}' WHERE seq = 2`, "audit_row", "labels"},
+		"labels gone":    {`UPDATE checkpoints SET labels = '{}' WHERE seq = 3`, "audit_row", "labels"},
+		"pin":            {`UPDATE checkpoints SET pinned = 1 WHERE seq = 2`, "audit_row", "pinned"},
 		"order":          {`UPDATE checkpoints SET seq = 5 - seq WHERE seq IN (2, 3)`, "audit_row", "seq"},
 		"another id":     {`UPDATE checkpoints SET id = '01a202d3-3556-7d0b-a440-45302c5408b8' WHERE seq = 2`, "audit_row", "id"},
 		"another run":    {`UPDATE checkpoints SET run_id = (SELECT id FROM runs WHERE name = 'other') WHERE seq = 2`, "audit_row", "agent or run"},
@@ -129,11 +134,21 @@ func TestForgeriesAreFound(t *testing.T) {
 			for i := range 3 {
 				save(t, s, ann, "a", ckpt.KindRoutine, fmt.Sprintf(`{"n":"numb%d"}`, i))
 			}
-			_, err := s.Save(t.Context(), ann, &ckpt.SaveRequest{Agent: "a", Run: "other", Kind: ckpt.KindRoutine, State: []byte(`1`)})
+			_, err := s.Save(t.Context(), ann, &ckpt.SaveRequest{Agent: "a", Run: "other", Kind: ckpt.KindRoutine, State: []byte(`1`),
+				Labels: ckpt.Labels{"b": "2", "a": "<1>"}, Metadata: []byte(`{"x": 1}`), Program: &ckpt.Program{Source: "x()"}})
 			must(t, err)
+			page, err := s.Checkpoints(t.Context(), ann, ckpt.CheckpointFilter{Agent: "a", Run: "main"})
+			must(t, err)
+			for _, pinned := range []bool{true, false} { // what the daemon changes itself is no forgery
+				_, err = s.Patch(t.Context(), ann, page.Checkpoints[0].ID, ckpt.CheckpointPatch{Labels: &ckpt.Labels{"z": "9"}, Pinned: &pinned})
+				must(t, err)
+			}
 			sound(t, path)
 			forge(t, path, forgery.statement)
 			wantFound(t, path, forgery.rule, forgery.word)
+			if slices.Contains([]string{"parent", "metadata", "labels", "pinned"}, forgery.word) {
+				return // which takes a hash that the sqlite3 command does not have
+			}
 			if forgery.rule == "audit_row" && sqlite3(t, "-readonly", path, `SELECT count(*) FROM audit_violations WHERE rule = 'audit_row'`) == "0" {
 				t.Error("audit_violations does not find it")
 			}

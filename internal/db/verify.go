@@ -59,7 +59,7 @@ func verify(ctx context.Context, path string, heads []Head, progress func(done, 
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	v := &verifier{db: db, report: &VerifyReport{Path: path, Problems: []Problem{}}, progress: progress}
+	v := &verifier{db: db, report: &VerifyReport{Path: path, Problems: []Problem{}}, progress: progress, changes: map[string]changed{}}
 	if err := v.identity(ctx); err != nil {
 		return nil, err
 	}
@@ -78,8 +78,10 @@ type verifier struct {
 	db       *sqlx.DB
 	report   *VerifyReport
 	progress func(done, total int64)
-	version  int64            // of the schema
-	heads    map[int64]string // that the daemon logged, by row, and that were not met yet
+	version  int64              // of the schema
+	read     int64              // the last row of the audit log that was read
+	changes  map[string]changed // of checkpoints, by id
+	heads    map[int64]string   // that the daemon logged, by row, and that were not met yet
 }
 
 func (v *verifier) found(rule, subject, format string, args ...any) {
@@ -221,7 +223,7 @@ func (v *verifier) chain(ctx context.Context) error {
 			return v.met(ctx, "audit_log", err)
 		}
 	}
-	v.report.AuditHead = before.hash
+	v.report.AuditHead, v.read = before.hash, before.n
 	v.missingHeads()
 	if before != head && !noHead {
 		v.found("audit_chain", "head", "the head names row %d, the last row is %d: rows are missing or were changed", head.n, before.n)
@@ -242,6 +244,7 @@ func (v *verifier) link(rows *sqlx.Rows, before chainHead, total int64) (chainHe
 		v.found("audit_chain", subject, "its hash does not match what it says")
 	}
 	v.compareHead(&row)
+	v.noteChange(&row)
 	v.report.AuditRows++
 	if row.N%1000 == 0 {
 		v.progress(row.N, total)
@@ -295,6 +298,9 @@ func (v *verifier) someStates(ctx context.Context, last *int64) (int, error) {
 	}
 	if len(rows) == 0 {
 		return 0, nil
+	}
+	if err := v.rests(ctx, q, rows[0].N, *last); err != nil {
+		return 0, err
 	}
 	return len(rows), v.columns(ctx, q, rows[0].N, *last)
 }
