@@ -80,7 +80,7 @@ func Default(system bool, env Environment) Config {
 		Connections:          4096,
 		LiveStates:           64 << 20,
 		WriteTimeout:         ckpt.Duration(10 * time.Second),
-		StuckAfter:           ckpt.Duration(time.Minute),
+		StuckAfter:           ckpt.Duration(2 * time.Minute),
 		RetentionInterval:    ckpt.Duration(time.Minute),
 		RetentionKeys:        ckpt.Duration(retention.DefaultKeyKeep),
 		MonitorInterval:      ckpt.Duration(monitor.DefaultInterval),

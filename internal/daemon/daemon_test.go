@@ -61,7 +61,11 @@ func startAs(t *testing.T, c Config, as func(*Daemon)) *running {
 	r := &running{t: t, config: c, client: &client.Client{Socket: c.Socket}, stop: stop, hurry: make(chan struct{}), ended: make(chan error, 1), log: &lockedBuffer{}}
 	d := &Daemon{Config: c, Version: "test", Hurry: r.hurry, Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	as(d)
-	go func() { r.ended <- d.Run(ctx) }()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		r.ended <- d.Run(ctx)
+	}()
 	for r.client.Ready(t.Context()) != nil {
 		select {
 		case err := <-r.ended:
@@ -69,7 +73,11 @@ func startAs(t *testing.T, c Config, as func(*Daemon)) *running {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	t.Cleanup(func() { r.client.Close(); stop() })
+	t.Cleanup(func() {
+		r.client.Close()
+		stop()
+		<-over // it notes the head of the audit log at its end, in a folder that is to be removed
+	})
 	return r
 }
 

@@ -92,8 +92,8 @@ func TestTheManagerHearsNothingWhileTheWriterStandsStill(t *testing.T) {
 	now := func() time.Duration { mu.Lock(); defer mu.Unlock(); return stalled }
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	done := make(chan error)
-	go func() { done <- s.watchWriter(ctx, now, func(time.Duration) string { return "" }) }()
+	done, none := make(chan error), func() time.Duration { return 0 }
+	go func() { done <- s.watchWriter(ctx, now, none, func(time.Duration) string { return "" }) }()
 	eventually(t, "signs of life", func() bool { return m.times("alive") > 2 })
 	set(19 * time.Millisecond) // slow
 	seen := m.times("alive")
@@ -113,14 +113,15 @@ func TestTheManagerHearsNothingWhileTheWriterStandsStill(t *testing.T) {
 	}
 }
 
-// TestWithoutAManagerAStuckWriterEndsTheDaemon, with the code that asks for a
-// fresh process.
-func TestWithoutAManagerAStuckWriterEndsTheDaemon(t *testing.T) {
+// TestAStuckWriterEndsTheDaemon, whoever has started it: one that commits nothing is stuck, however often it tries.
+func TestAStuckWriterEndsTheDaemon(t *testing.T) {
 	c := Config{StuckAfter: ckpt.Duration(20 * time.Millisecond)}
-	s := &service{daemon: &Daemon{Config: c}, manager: nobody{}, log: slog.New(slog.DiscardHandler)}
-	err := s.watchWriter(t.Context(), func() time.Duration { return 20 * time.Millisecond }, func(time.Duration) string { return "" })
-	if !errors.Is(err, errStuck) {
-		t.Error(err)
+	for _, m := range []Manager{nobody{}, &listener{patience: time.Minute}} {
+		s := &service{daemon: &Daemon{Config: c}, manager: m, log: slog.New(slog.DiscardHandler)}
+		tries, behind := func() time.Duration { return 0 }, func() time.Duration { return 20 * time.Millisecond }
+		if err := s.watchWriter(t.Context(), tries, behind, func(time.Duration) string { return "" }); !errors.Is(err, errStuck) {
+			t.Error(err)
+		}
 	}
 }
 

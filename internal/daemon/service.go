@@ -188,7 +188,7 @@ func (s *service) wait(ctx context.Context) error {
 		case <-s.daemon.Reload:
 			s.reload()
 		case <-s.store.Failed():
-			return <-s.upkeep
+			return s.store.Fault() // the upkeep may wait for the writer
 		case err := <-s.upkeep:
 			return err
 		case err := <-s.stuck:

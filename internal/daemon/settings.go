@@ -47,7 +47,7 @@ func (c *Config) Settings() []Setting {
 		{"limits.connections", "", "How many connections may be open at all.", start, &c.Connections},
 		{"limits.live_states", "", "Memory for the newest state of each run that is being saved: of the next one only what changed is then looked at and stored. One state may take half of it; a quarter more is used for states on their way. 0 for none: every state is stored whole.", start, &c.LiveStates},
 		{"limits.write_timeout", "", "How long a write waits for a locked database before it is answered with busy.", start, &c.WriteTimeout},
-		{"limits.stuck_after", "", "How long the writer may stand still before the daemon ends itself, to be started afresh; 0s for ever. Where systemd's watchdog is on, half of WatchdogSec= counts instead.", live, &c.StuckAfter},
+		{"limits.stuck_after", "", "How long the writer may have work and commit nothing, because a write stands still or a lock does not come free, before the daemon ends itself, to be started afresh; 0s for ever. Where systemd's watchdog is on, it ends a writer that stands still after half of WatchdogSec=.", live, &c.StuckAfter},
 		{"retention.interval", "", "How often checkpoints are looked at that go by age or budget.", live, &c.RetentionInterval},
 		{"retention.keys", "", "How long idempotency keys are remembered: who asks again within this time gets the first answer, and nothing is done twice. A client that was cut off may ask so much later.", live, &c.RetentionKeys},
 		{"monitor.interval", "", "How often the owners of runs are looked at; a dead one is found that much later at most.", live, &c.MonitorInterval},

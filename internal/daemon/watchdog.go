@@ -13,39 +13,57 @@ import (
 // watchdog does not want to hear more often.
 const statusEvery = 15 * time.Second
 
-// errStuck ends a daemon whose writer has stood still for too long. What is on
-// disk then is for a fresh process to say.
-var errStuck = errors.New("the writer is stuck: it has had work and not got on with it for longer than limits.stuck_after")
+// errStuck ends a daemon whose writer has committed nothing for too long.
+var errStuck = errors.New("the writer is stuck: it has had work and committed nothing for longer than limits.stuck_after")
 
 // watch tells the manager that the daemon is alive for as long as its writer
 // gets on. One slow flush is no reason to end it, a writer that stands still
-// is. Where no manager waits for that, watch answers errStuck itself.
+// is, and so is one that tries for limits.stuck_after and commits nothing.
 func (s *service) watch(ctx context.Context) error {
-	return s.watchWriter(ctx, s.store.Stalled, s.statusLine)
+	err := s.watchWriter(ctx, s.store.Stalled, s.store.Behind, s.statusLine)
+	if errors.Is(err, errStuck) {
+		s.store.GiveUp(s.store.Behind())
+		err = fmt.Errorf("%w: %w", err, s.store.Fault())
+	}
+	return err
 }
 
-func (s *service) watchWriter(ctx context.Context, stalledFor func() time.Duration, line func(time.Duration) string) error {
+func (s *service) watchWriter(ctx context.Context, stalledFor, behindFor func() time.Duration, line func(time.Duration) string) error {
 	m := s.manager
-	every, limit := s.watchPace()
+	every, patience, limit := s.watchPace()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for {
-		stalled := stalledFor()
-		if stalled > every {
-			s.log.Warn("the writer stands still", "for", stalled.Round(time.Second), "limit", limit)
+	for last := time.Now(); ; last = time.Now() {
+		stalled, behind := stalledFor(), behindFor()
+		if behind > every {
+			s.log.Warn("the writer does not get on", "for", behind.Round(time.Second), "limit", limit)
 		}
-		switch {
-		case limit == 0 || stalled < limit:
-			m.Alive()
-		case m.Patience() == 0:
+		if limit > 0 && behind >= limit {
 			return errStuck
 		}
+		if patience == 0 || stalled < patience {
+			m.Alive()
+		}
 		m.Status(line(stalled))
+		if !s.pause(ctx, tick.C, last, every) {
+			return nil
+		}
+	}
+}
+
+// pause waits for the next tick, and for one more where this process itself did not run for a while: after a SIGSTOP the
+// writer has to have a chance to get on. It answers false where it is over.
+func (s *service) pause(ctx context.Context, tick <-chan time.Time, last time.Time, every time.Duration) bool {
+	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-tick.C:
+			return false
+		case <-tick:
 		}
+		if time.Since(last) < 2*every+time.Second {
+			return true
+		}
+		last = time.Now()
 	}
 }
 
@@ -69,17 +87,18 @@ func (s *service) watchSocket(ctx context.Context) error {
 	}
 }
 
-// watchPace is how often the writer is looked at, and for how long it may stand
-// still; 0 is for ever.
-func (s *service) watchPace() (every, limit time.Duration) {
-	patience, limit := s.manager.Patience(), time.Duration(s.daemon.Config.StuckAfter)
-	switch {
-	case patience > 0:
-		return min(statusEvery, patience/4), patience / 2
-	case limit > 0:
-		return min(statusEvery, limit/4), limit
+// watchPace is how often the writer is looked at, for how long it may stand
+// still before the manager is told nothing more (0: for ever), and for how long it
+// may commit nothing before the daemon ends itself (0: for ever).
+func (s *service) watchPace() (every, patience, limit time.Duration) {
+	every, patience, limit = statusEvery, s.manager.Patience(), time.Duration(s.daemon.Config.StuckAfter)
+	if patience > 0 {
+		every = min(every, patience/4)
 	}
-	return statusEvery, 0
+	if limit > 0 {
+		every = min(every, limit/4)
+	}
+	return every, patience / 2, limit
 }
 
 // statusLine is what `systemctl status` shows.

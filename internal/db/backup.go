@@ -74,6 +74,7 @@ func openSource(ctx context.Context, path string) (*source, error) {
 		return nil, err
 	}
 	s := &source{db: db}
+	readingBeside.Add(1)
 	var tables int64
 	if s.conn, err = db.Connx(ctx); err == nil {
 		err = s.conn.GetContext(ctx, &tables, `SELECT count(*) FROM sqlite_schema`) // SQLite opens its files with the first read
@@ -90,6 +91,7 @@ func (s *source) close() {
 		_ = s.conn.Close()
 	}
 	_ = s.db.Close()
+	readingBeside.Add(-1)
 }
 
 // copied is a finished copy of a database and the handle by which it is known: its name may lie in a folder in which

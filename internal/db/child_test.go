@@ -44,7 +44,11 @@ func playChild(role, path string) int {
 	if role == "backup" {
 		return closed(db.Backup(context.Background(), path, path+".backup", nil))
 	}
-	s, err := db.Open(context.Background(), options(path, newClock()))
+	o := options(path, newClock())
+	if role == "locks" {
+		o.WriteTimeout = 300 * time.Millisecond
+	}
+	s, err := db.Open(context.Background(), o)
 	if err != nil {
 		var operator *db.OperatorError
 		fmt.Printf("open %t %t %v\n", errors.As(err, &operator), errors.Is(err, db.ErrLocked), err)
@@ -54,7 +58,7 @@ func playChild(role, path string) int {
 	switch role {
 	case "hold":
 		_, _ = io.Copy(io.Discard, os.Stdin)
-	case "save":
+	case "save", "locks":
 		saves, _ := strconv.Atoi(os.Getenv("CKPTSIDECAR_TEST_SAVES"))
 		return childSaves(s, saves)
 	}
@@ -76,6 +80,7 @@ func childSaves(s *db.Store, saves int) int {
 		_, err := s.Save(context.Background(), ann, childSave(i))
 		if err != nil {
 			fmt.Println(ckpt.AsError(err).OutcomeOrDefault(), i, ckpt.CodeOf(err))
+			fmt.Println("because", err)
 		} else {
 			fmt.Println("saved", i)
 		}

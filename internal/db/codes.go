@@ -78,7 +78,7 @@ func readError(err error) error {
 	}
 	switch classify(err) {
 	case classTransient, classOnce:
-		return ckpt.Wrap(ckpt.CodeBusy, err, "the database is locked by another program just now: try again")
+		return ckpt.Wrap(ckpt.CodeBusy, err, "the database is locked just now: try again")
 	case classFatal:
 		return ckpt.Wrap(ckpt.CodeCorrupt, err, "the database cannot be read here (SQLite result %d): run ckptsidecar verify", sqliteCode(err))
 	case classOperator:
@@ -111,6 +111,9 @@ var ErrLocked = errors.New("already running: another daemon has this database op
 type FatalError struct{ Err error }
 
 func (e *FatalError) Error() string {
+	if isLockFault(e.Err) {
+		return fmt.Sprintf("stopped acknowledging, because the writer does not get on: %v", e.Err)
+	}
 	return fmt.Sprintf("stopped acknowledging, because what is on disk is not certain any more: %v", e.Err)
 }
 

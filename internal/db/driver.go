@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -41,9 +42,14 @@ var (
 	}
 )
 
-var useOFDLocks = sync.OnceFunc(func() {
-	// Where the system has none (it is not Linux), the rule of doc.go alone holds.
-	_, _ = sqlite.OFDLocking(true)
+// useOFDLocks has SQLite lock the database file by open file and not by process. Where the system has no such locks, the
+// rule of doc.go alone holds. Any other failure is a mistake of the program: something has opened a database before.
+var useOFDLocks = sync.OnceValue(func() error {
+	_, err := sqlite.OFDLocking(true)
+	if errors.Is(err, sqlite.ErrOFDLockingUnavailable) {
+		return nil
+	}
+	return err
 })
 
 // dsn names a database file so that no byte of its path is taken for a parameter.
@@ -96,17 +102,19 @@ func pool(path, mode string, size int, pragmas []string) (*sqlx.DB, error) {
 	return poolOf(base, size), nil
 }
 
-// readers is a pool that reads, with connections that keep what they prepare.
-func readers(path string, size int) (*sqlx.DB, error) {
+// readers is a pool that reads, with connections that keep what they prepare. met hears each error of a query.
+func readers(path string, size int, met func(error)) (*sqlx.DB, error) {
 	base, err := connect(path, "ro", readerPragmas)
 	if err != nil {
 		return nil, err
 	}
-	return poolOf(keeper{base}, size), nil
+	return poolOf(keeper{base, met}, size), nil
 }
 
 func connect(path, mode string, pragmas []string) (driver.Connector, error) {
-	useOFDLocks()
+	if err := useOFDLocks(); err != nil {
+		return nil, err
+	}
 	base, err := sqlite.NewConnector(dsn(path, mode, pragmas))
 	return connector{base}, err
 }

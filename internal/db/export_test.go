@@ -45,6 +45,12 @@ func (s *Store) Waiting() int {
 // CheckFiles is what maintenance looks at, beside the writer.
 func (s *Store) CheckFiles() error { return s.watch.check() }
 
+// LockedFor is for how long the writer has been kept from its lock.
+func (s *Store) LockedFor() time.Duration {
+	locked, _ := s.writer.lockedFor()
+	return locked
+}
+
 // CopyWAL is one background copy of the write-ahead log.
 func (s *Store) CopyWAL() { s.copyWAL(context.Background()) }
 

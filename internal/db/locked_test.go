@@ -94,13 +94,14 @@ func TestLockHeldTooLong(t *testing.T) {
 	if c, err := s.Checkpoint(t.Context(), ann, first.ID, true); err != nil || string(c.State) != `1` {
 		t.Errorf("a read while the lock is held: %v", err)
 	}
-	must(t, s.Ready(t.Context()))
+	wantCode(t, s.Ready(t.Context()), ckpt.CodeBusy)
 	sh.close()
 	again, err := s.Save(t.Context(), ann, r)
 	must(t, err)
 	if again.Replayed || again.Seq != 2 {
 		t.Errorf("the save that was refused had left something: %+v", again)
 	}
+	must(t, s.Ready(t.Context()))
 }
 
 // TestWaitingInTheQueueCounts: who came while another waited for the lock is told

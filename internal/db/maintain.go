@@ -41,6 +41,7 @@ type wal struct {
 	stuck    atomic.Bool  // it was copied, and could not be made to begin anew: only the last part of a copy is flushed
 	last     atomic.Int64 // when the last copy succeeded, Unix milliseconds
 	lastErr  atomic.Value // string
+	ownReads int          // how often in a row a lock to read was found that nobody of us reads with; the writer's
 	long     atomic.Int64 // how long it was when that was last said, 0 where it is not
 }
 
@@ -114,6 +115,10 @@ func (d *dues) tick(ctx context.Context, now time.Time) {
 			return
 		}
 	}
+	if locked, _ := s.writer.lockedFor(); locked > 0 { // nothing else here gets the lock either
+		_ = s.write(&op{owner: daemon, outside: (*writer).probe})
+		return
+	}
 	idle := d.written == s.wal.written.Load()
 	d.written = s.wal.written.Load()
 	if s.wal.full() || (idle && s.wal.pending() > 0 && now.Sub(d.wal) >= walIdle) {
@@ -171,6 +176,9 @@ func (s *Store) copyWAL(ctx context.Context) {
 	}
 	s.wal.wrapDue.Store(true)
 	s.wal.tellLong(s.log, log*pageSize, done*pageSize)
+	if log != done && log*pageSize > walMost*s.wal.aim() {
+		_ = s.write(&op{owner: daemon, outside: (*writer).suspectOwnReads})
+	}
 }
 
 // copyFailed counts failures. Saves go on, but not for ever: a log that grows and

@@ -247,6 +247,7 @@ func (s *Store) openToWrite(ctx context.Context) error {
 	if err := s.format(ctx); err != nil {
 		return err
 	}
+	s.lookAtLocks()
 	return s.readBack(ctx)
 }
 
@@ -281,7 +282,7 @@ func (s *Store) openError(err error) error {
 	case code&0xff == 14:
 		return &OperatorError{fmt.Sprintf("%s cannot be opened: check that this user may read and write it and its folder", path), err}
 	case classify(err) == classTransient:
-		return ckpt.Wrap(ckpt.CodeBusy, err, "another program has %s locked", path)
+		return ckpt.Wrap(ckpt.CodeBusy, err, "%s has %s locked", s.lockHolder(), path)
 	case classify(err) == classFull || code == 4874: // IOERR_SHMSIZE
 		return &OperatorError{"the disk is full: " + path, err}
 	case classify(err) == classFatal:
@@ -331,7 +332,7 @@ func (s *Store) readBack(ctx context.Context) error {
 
 func (s *Store) openReaders(context.Context) error {
 	var err error
-	if s.ro, err = readers(s.opt.Path, s.opt.Readers); err != nil {
+	if s.ro, err = readers(s.opt.Path, s.opt.Readers, s.metRead); err != nil {
 		return err
 	}
 	s.side, err = pool(s.opt.Path, "rw", 1, writerPragmas)
@@ -378,7 +379,7 @@ func (s *Store) startUp(ctx context.Context) (err error) {
 	}
 	s.lookAtRoom()
 	if err := s.ro.GetContext(ctx, &s.id, `SELECT value FROM meta WHERE key = 'database_id'`); err != nil {
-		return err
+		return s.openError(err)
 	}
 	s.NoteHead("start")
 	return nil

@@ -32,7 +32,7 @@ func exhausted(err error) bool { return ckpt.CodeOf(err) == ckpt.CodeBusy }
 func stopped(cause error) *ckpt.Error {
 	return &ckpt.Error{
 		Code:       ckpt.CodeBusy,
-		Message:    "the daemon has stopped saving because of a fault of the disk or of the database file, and is being restarted: try again",
+		Message:    "the daemon has stopped saving because of a fault of the disk, of the database file or of its locks, and is being restarted: try again",
 		RetryAfter: time.Second,
 		Err:        cause,
 	}
@@ -50,8 +50,13 @@ func (w *writer) explain(err error) error {
 		return w.stop(fatal)
 	}
 	switch classify(err) {
-	case classTransient, classOnce:
-		return &ckpt.Error{Code: ckpt.CodeBusy, Message: "another program has held the database locked for too long: try again", RetryAfter: time.Second, Err: err}
+	case classOnce:
+		return &ckpt.Error{Code: ckpt.CodeBusy, Message: "the daemon had no memory for this just now: try again", RetryAfter: time.Second, Err: err}
+	case classTransient:
+		if fault := w.lockTrouble(err); fault != nil {
+			return w.stop(fault)
+		}
+		return &ckpt.Error{Code: ckpt.CodeBusy, Message: w.store.lockHolder().String() + " has held the database locked for too long: try again", RetryAfter: time.Second, Err: err}
 	case classFull:
 		return ckpt.Wrap(ckpt.CodeStorageFull, err, "there is no room for this on the disk or in the database: free some, delete checkpoints, or raise max_bytes; reads and deletes go on")
 	case classFatal:

@@ -26,6 +26,11 @@ func (s *Store) marker() string { return s.opt.Path + ".failed" }
 
 // failStop tells everybody once that nothing is acknowledged any more.
 func (s *Store) failStop(fatal *FatalError) {
+	if isLockFault(fatal) {
+		s.log.Error("stopped saving: the writer does not get on; a fresh process must take over", "error", fatal.Err)
+		close(s.health.failed)
+		return
+	}
 	s.log.Error("stopped saving: what is on disk is not certain any more; a fresh process must check it", "error", fatal.Err)
 	note, _ := json.Marshal(map[string]string{"at": ckpt.At(s.opt.Now()).String(), "error": fatal.Err.Error()})
 	if err := s.mark(note); err != nil {
@@ -47,6 +52,9 @@ func (s *Store) mark(note []byte) error {
 // Failed is closed when the store has stopped acknowledging; the process
 // should end, and a fresh one decide.
 func (s *Store) Failed() <-chan struct{} { return s.health.failed }
+
+// Fault is why the store has stopped acknowledging, nil while it has not.
+func (s *Store) Fault() error { return s.writer.failed() }
 
 // recover checks a database that the last process left in doubt: SQLite's own
 // check, the log written into the file whole. Where that does not succeed the

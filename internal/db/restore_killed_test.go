@@ -17,7 +17,7 @@ import (
 )
 
 // allPoints has a test kill at every system call, and not at a sample of them.
-const allPoints = "CKPTSIDECAR_TEST_ALL_POINTS"
+const allPoints = "FAULTTEST_ALL_POINTS"
 
 // childRestores restores the file that lies beside the database as "backup".
 func childRestores(path string) int {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
+	"io"
 )
 
 // statementsMost is how many statements a reading connection keeps prepared.
@@ -13,7 +14,10 @@ const statementsMost = 64
 
 // keeper opens connections that keep what they have prepared: SQLite takes
 // longer to prepare most of our reads than to answer them.
-type keeper struct{ driver.Connector }
+type keeper struct {
+	driver.Connector
+	met func(error) // hears each error of a query
+}
 
 // fullConn is all that database/sql asks of SQLite's connections.
 type fullConn interface {
@@ -37,7 +41,7 @@ func (k keeper) Connect(ctx context.Context) (driver.Conn, error) {
 		_ = conn.Close()
 		return nil, fmt.Errorf("the SQLite driver's connections are not as they were: %T", conn)
 	}
-	return &keepingConn{full, map[string]*keptStatement{}}, nil
+	return &keepingConn{full, map[string]*keptStatement{}, k.met}, nil
 }
 
 // keepingConn is a connection that keeps statements. Only its one user of the
@@ -45,6 +49,7 @@ func (k keeper) Connect(ctx context.Context) (driver.Conn, error) {
 type keepingConn struct {
 	fullConn
 	kept map[string]*keptStatement
+	met  func(error)
 }
 
 type keptStatement struct {
@@ -60,6 +65,14 @@ type readStatement interface {
 // QueryContext prepares a query once. Where its rows are still being read, it
 // is prepared once more for the moment.
 func (c *keepingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	rows, err := c.query(ctx, query, args)
+	if err != nil {
+		c.met(err)
+	}
+	return rows, err
+}
+
+func (c *keepingConn) query(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	s, err := c.keep(ctx, query)
 	if err != nil {
 		return nil, err
@@ -72,7 +85,7 @@ func (c *keepingConn) QueryContext(ctx context.Context, query string, args []dri
 		return nil, err
 	}
 	s.busy = true
-	return &keptRows{rows, s}, nil
+	return &keptRows{rows, s, c.met}, nil
 }
 
 // keep answers a query's statement, nil where it cannot be kept.
@@ -118,7 +131,17 @@ func (c *keepingConn) Close() error {
 // keptRows tells when they have been read.
 type keptRows struct {
 	driver.Rows
-	of *keptStatement
+	of  *keptStatement
+	met func(error)
+}
+
+// Next reads a row. SQLite may need its lock for the first one only.
+func (r *keptRows) Next(dest []driver.Value) error {
+	err := r.Rows.Next(dest)
+	if err != nil && err != io.EOF {
+		r.met(err)
+	}
+	return err
 }
 
 func (r *keptRows) Close() error {

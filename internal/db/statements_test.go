@@ -22,7 +22,7 @@ func TestKeptStatements(t *testing.T) {
 	defer rw.Close()
 	_, err = rw.Exec(`CREATE TABLE t (n INTEGER PRIMARY KEY, text TEXT); INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')`)
 	ok(err)
-	ro, err := readers(path, 1)
+	ro, err := readers(path, 1, func(error) {})
 	ok(err)
 	defer ro.Close()
 

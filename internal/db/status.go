@@ -18,6 +18,9 @@ func (s *Store) Ready(context.Context) error {
 	if s.health.readOnly != "" {
 		return ckpt.Errorf(ckpt.CodeCorrupt, "only reads are served: %s", s.health.readOnly)
 	}
+	if problem := s.lockedProblem(); problem != "" {
+		return &ckpt.Error{Code: ckpt.CodeBusy, Message: problem, RetryAfter: time.Second}
+	}
 	return nil
 }
 
@@ -143,6 +146,9 @@ func (s *Store) problems(st *ckpt.Status) {
 	}
 	if s.damages.count() > 0 {
 		add("degraded", damagedProblem)
+	}
+	if problem := s.lockedProblem(); problem != "" {
+		add("degraded", problem)
 	}
 	if n := s.wal.failures.Load(); n > 0 {
 		last, _ := s.wal.lastErr.Load().(string)

@@ -51,6 +51,8 @@ func verify(ctx context.Context, path string, heads []Head, progress func(done, 
 	if _, err := os.Stat(path); err != nil {
 		return nil, &OperatorError{"there is no database to verify", err}
 	}
+	readingBeside.Add(1)
+	defer readingBeside.Add(-1)
 	db, err := pool(path, "ro", 2, verifierPragmas)
 	if err != nil {
 		return nil, err

@@ -58,6 +58,7 @@ type writer struct {
 	closed  bool
 	fatal   error
 	idle    sync.Cond // leading has become false
+	locked  lockedOut
 
 	stats writerStats
 	moved atomic.Int64 // when the writer last got on, in time since made
@@ -214,6 +215,7 @@ func (w *writer) tryAll(batch []*op) error {
 	w.mu.Unlock()
 	if err != nil {
 		w.noteLate(batch, err)
+		w.noteRefused(batch)
 		err = w.explain(err)
 		for _, o := range batch {
 			o.err = err
@@ -231,6 +233,7 @@ func (w *writer) tryFor(batch []*op) (after []func(), retries int, err error) {
 	retries, err = retry(context.Background(), w.patience(batch), func(retries int) error {
 		var err error
 		after, err = w.transaction(batch, retries)
+		w.noteLock(err)
 		return err
 	})
 	return after, retries, err

@@ -1,0 +1,109 @@
+//go:build linux
+
+package faulttest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+func init() {
+	addRow("F31", "locks that fail or never come free", true, func(t *testing.T) {
+		if !isShort() {
+			t.Setenv("FAULTTEST_ALL_POINTS", "1")
+		}
+		t.Run("the store", elsewhere(map[string]string{"db": "TestLocksThatFail|TestTheHolder.*|TestAWriterThatIsGivenUp|TestOwnReadLock.*|TestLockHeld.*"}, 1))
+		t.Run("never free", TestLockThatNeverComesFree)
+		last := 12
+		if isShort() {
+			last = 6
+		}
+		t.Run("failing", func(t *testing.T) { failingLocks(t, last) })
+	})
+}
+
+// TestLockThatNeverComesFree is F31: another program takes the write lock and keeps it. Saves are answered with busy in
+// bounded time, the daemon is not ready and says who is in the way, and after limits.stuck_after it ends itself, however
+// often it has tried.
+func TestLockThatNeverComesFree(t *testing.T) {
+	needSqlite(t)
+	d, h := NewDaemon(t, "--set", "limits.write_timeout=500ms", "--set", "limits.stuck_after=5s"), NewHistory()
+	d.Start()
+	c := d.Client()
+	keepAll(t, c, "agent-0")
+	_, err := h.Save(context.Background(), c, newSave(t, "agent-0"))
+	must(t, err)
+	must(t, c.Ready(t.Context()))
+	unlock := lockDatabase(t, d.DB)
+	took := d.lockedOut(h)
+	if err := c.Ready(t.Context()); err == nil || ckpt.CodeOf(err) != ckpt.CodeBusy || !strings.Contains(err.Error(), "sqlite3 (pid ") {
+		t.Errorf("while saves are refused the probe of readiness says %v", err)
+	}
+	began := time.Now()
+	code, err := d.Wait(startTime + 10*time.Second)
+	note(t, "busy after %v, ended %v after that", took.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+	if err != nil || code != exitFault || !strings.Contains(d.Log(), "sqlite3 (pid ") {
+		t.Errorf("exit code %d, %v, not %d with the name of the program", code, err, exitFault)
+	}
+	unlock()
+	d.Start()
+	must(t, d.Client().Ready(t.Context()))
+	_, err = h.SaveUntilAnswered(context.Background(), d.Client(), newSave(t, "agent-0"))
+	must(t, err)
+	h.Check(t, d.Client, "agent-0")
+	count(t, figures{rounds: 1})
+	d.Stop()
+	d.Verify()
+}
+
+// failingLocks has one call of each thread fail in the locking of the database. Either all goes on, or the daemon ends
+// itself at once and a fresh one saves. It never stays up, ready and refusing.
+func failingLocks(t *testing.T, last int) {
+	ended := 0
+	for n := 1; n <= last; n++ {
+		d, h := NewDaemon(t, "--set", "limits.write_timeout=500ms"), NewHistory()
+		d.Start()
+		c := d.Client()
+		keepAll(t, c, "agent-0")
+		end := d.disturb("-e", "trace=fcntl", "-e", fmt.Sprintf("inject=fcntl:error=ENOLCK:when=%d", n))
+		refused := 0
+		for range 8 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			_, err := h.Save(ctx, c, newSave(t, "agent-0"))
+			cancel()
+			if err == nil {
+				refused = 0
+				continue
+			}
+			if refused++; !d.Running() || c.Ready(t.Context()) != nil {
+				break
+			}
+		}
+		if refused > 2 {
+			t.Errorf("ENOLCK at call %d: %d saves in a row were refused, and the daemon says that it is ready", n, refused)
+		}
+		if refused > 0 && d.Running() {
+			_, _ = d.Wait(startTime)
+		}
+		end()
+		if !d.Running() {
+			ended++
+			if code := d.exitCode(); code != exitFault || strings.Contains(d.Log(), "another program") {
+				t.Errorf("ENOLCK at call %d: exit code %d\n%s", n, code, tail(d.Log(), 1000))
+			}
+			d.Start()
+		}
+		_, err := h.SaveUntilAnswered(t.Context(), d.Client(), newSave(t, "agent-0"))
+		must(t, err)
+		h.Check(t, d.Client, "agent-0")
+		count(t, figures{points: 1})
+		d.Stop()
+		d.Verify()
+	}
+	note(t, "%d of %d calls that failed ended the daemon", ended, last)
+}
