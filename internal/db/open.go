@@ -271,12 +271,15 @@ func (s *Store) refuseForeign(ctx context.Context) error {
 
 // openError says what to do about a file that cannot be opened.
 func (s *Store) openError(err error) error {
-	path := s.opt.Path
+	path, hint := s.opt.Path, ""
+	if s.hasLog() {
+		hint = "; " + copiedHint
+	}
 	switch code := sqliteCode(err); {
 	case code == 26:
-		return &OperatorError{fmt.Sprintf("%s is not a SQLite database, or its first page is damaged: nothing was changed; restore a backup or name another file with --db", path), err}
+		return &OperatorError{fmt.Sprintf("%s is not a SQLite database, or its first page is damaged: nothing was changed; restore a backup or name another file with --db%s", path, hint), err}
 	case code == 11 || code&0xff == 11:
-		return &OperatorError{fmt.Sprintf("%s is damaged: nothing was changed; run ckptsidecar verify --db %s, then restore a backup", path, path), err}
+		return &OperatorError{fmt.Sprintf("%s is damaged: nothing was changed; run ckptsidecar verify --db %s, then restore a backup%s", path, path, hint), err}
 	case code&0xff == 8:
 		return &OperatorError{fmt.Sprintf("%s cannot be written: the file, its folder or its file system is read-only for this user", path), err}
 	case code&0xff == 14:
@@ -349,6 +352,9 @@ func (s *Store) startUp(ctx context.Context) (err error) {
 		return s.openError(err)
 	}
 	if err := s.loadDamages(ctx); err != nil {
+		return s.openError(err)
+	}
+	if err := s.lookAtCopy(ctx); err != nil {
 		return s.openError(err)
 	}
 	if err := s.restoreGuards(ctx); err != nil {
