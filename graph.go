@@ -47,7 +47,12 @@ type GraphValue struct {
 	Channel string
 	Version JSON // as the checkpoint has it, nil for none
 	GraphBytes
+	Tag  string // names these very bytes as long as the daemon runs; "" where nobody asked, or the value is small
+	Held bool   // the caller has the value of this tag, so Data is left out
 }
+
+// GraphTagFrom is the size from which a value has a tag.
+const GraphTagFrom = 256
 
 // GraphWrite is a write of a task.
 type GraphWrite struct {
@@ -151,6 +156,8 @@ type GraphSaved struct {
 	Run        string   `json:"run"`
 	Seq        int64    `json:"seq"`
 	Replaced   bool     `json:"replaced"` // another one of that id
+
+	Tags map[string]string `json:"tags"` // by channel, the tags of the values that were sent
 }
 
 // GraphPutWrites asks for writes of a task.
@@ -235,6 +242,30 @@ func (q *GraphQuery) Check() error {
 		return Errorf(CodeInvalid, "limit is %d: it is 1 or more", q.Limit)
 	}
 	return nil
+}
+
+// GraphGet asks for one checkpoint.
+type GraphGet struct {
+	Agent string
+	GraphThread
+	Checkpoint string            // its id; "" for the newest
+	Have       map[string]string // by channel, the tag of a value that the caller has: that value is not sent again
+}
+
+// Check refuses what is wrong in itself.
+func (g *GraphGet) Check() error {
+	if err := g.GraphThread.Check(); err != nil {
+		return err
+	}
+	if len(g.Have) > MaxGraphChannels {
+		return Errorf(CodeInvalid, "have names %d channels: at most %d are allowed", len(g.Have), MaxGraphChannels)
+	}
+	for channel := range g.Have {
+		if err := checkGraphName("channel", channel); err != nil {
+			return err
+		}
+	}
+	return checkGraphText("checkpoint", g.Checkpoint)
 }
 
 // GraphTuple is a checkpoint with all that belongs to it.

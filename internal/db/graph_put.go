@@ -61,7 +61,7 @@ func (s *Store) GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut) (
 	}
 	d := &graphDocument{GraphThread: r.GraphThread, Parent: r.Parent, Checkpoint: r.Checkpoint, Metadata: r.Metadata, Values: graphValues(r.Values, head.Versions)}
 	if len(r.Carry) == 0 {
-		return s.graphSave(ctx, sc, r.Agent, d, head.ID)
+		return s.graphTagged(ctx, sc, r, d, head.ID)
 	}
 	release, missing, err := s.graphCarry(ctx, sc, r, d, head.Versions)
 	if err != nil {
@@ -69,9 +69,21 @@ func (s *Store) GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut) (
 	}
 	defer release()
 	if len(missing) > 0 {
-		return &ckpt.GraphSaved{Missing: missing, Run: graphRunName(r.GraphThread)}, nil
+		return &ckpt.GraphSaved{Missing: missing, Run: graphRunName(r.GraphThread), Tags: map[string]string{}}, nil
 	}
-	return s.graphSave(ctx, sc, r.Agent, d, head.ID)
+	return s.graphTagged(ctx, sc, r, d, head.ID)
+}
+
+// graphTagged saves a document, and answers the tags of what was sent. A policy may have secrets taken out of what is
+// kept: that has another tag.
+func (s *Store) graphTagged(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut, d *graphDocument, id string) (*ckpt.GraphSaved, error) {
+	tags := graphTags(r.Values)
+	saved, err := s.graphSave(ctx, sc, r.Agent, d, id)
+	if err != nil {
+		return nil, err
+	}
+	saved.Tags = tags
+	return saved, nil
 }
 
 // graphCarry completes a document by its parent, or without one by the rest of its thread. What it has read must be

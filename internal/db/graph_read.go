@@ -190,19 +190,73 @@ func passes(metadata string, filter map[string]ckpt.JSON) bool {
 	return true
 }
 
+// The places of a checkpoint: by its number, by LangGraph's id, and the newest of a thread and namespace.
+const (
+	graphTupleFrom = `SELECT ` + graphColumns + ` FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.n = g.n
+		JOIN agents a ON a.id = t.agent_id `
+	selectGraphN      = graphTupleFrom + `WHERE g.n = ?`
+	selectGraphID     = graphTupleFrom + `WHERE t.agent_id = ? AND t.thread = ? AND t.ns = ? AND g.id = ?`
+	selectGraphNewest = graphTupleFrom + `WHERE t.agent_id = ? AND t.thread = ? AND t.ns = ? ORDER BY g.id DESC LIMIT 1`
+)
+
+// GraphTuple reads one checkpoint with its values, but those that the caller has, and writes; nil where it is not
+// there.
+func (s *Store) GraphTuple(ctx context.Context, sc ckpt.Scope, r ckpt.GraphGet) (*ckpt.GraphTuple, error) {
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	agent, err := s.findAgent(ctx, sc, r.Agent)
+	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.auditForeign(sc, "read", r.Agent, "")
+	query, args := selectGraphNewest, []any{agent.ID, r.Thread, r.NS}
+	if r.Checkpoint != "" {
+		query, args = selectGraphID, append(args, r.Checkpoint)
+	}
+	have := r.Have
+	if have == nil {
+		have = map[string]string{}
+	}
+	var tuple *ckpt.GraphTuple
+	return tuple, s.reading(ctx, func(q *sqlx.Tx) error {
+		var row graphRow
+		err := q.GetContext(ctx, &row, query, args...)
+		if err != nil {
+			return notThere(err)
+		}
+		tuple, err = s.readGraphTuple(ctx, q, &row, have)
+		return err
+	})
+}
+
 // graphTuple reads all of one checkpoint.
 func (s *Store) graphTuple(ctx context.Context, q *sqlx.Tx, n int64) (*ckpt.GraphTuple, error) {
 	var row graphRow
-	err := q.GetContext(ctx, &row, `SELECT `+graphColumns+` FROM graph_checkpoints g JOIN checkpoints c ON c.n = g.n JOIN runs r ON r.id = g.run_id
-		JOIN agents a ON a.id = r.agent_id WHERE g.n = ?`, n)
+	if err := q.GetContext(ctx, &row, selectGraphN, n); err != nil {
+		return nil, err
+	}
+	return s.readGraphTuple(ctx, q, &row, nil)
+}
+
+// readGraphTuple reads a checkpoint. With have, which may be empty, values come with their tags, and without the bytes
+// that the caller has.
+func (s *Store) readGraphTuple(ctx context.Context, q *sqlx.Tx, row *graphRow, have map[string]string) (*ckpt.GraphTuple, error) {
+	state, lent, err := s.graphBytes(ctx, q, row)
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.graphDocument(ctx, q, &row)
+	if lent != nil {
+		defer s.live.release(lent)
+	}
+	d, err := row.document(state)
 	if err != nil {
 		return nil, err
 	}
-	t := &ckpt.GraphTuple{GraphThread: d.GraphThread, ID: row.Graph, Parent: row.Parent, Checkpoint: d.Checkpoint, Metadata: d.Metadata, Values: d.plain()}
+	t := &ckpt.GraphTuple{GraphThread: d.GraphThread, ID: row.Graph, Parent: row.Parent, Checkpoint: d.Checkpoint, Metadata: d.Metadata, Values: d.answer(have, lent != nil)}
 	if t.Writes, err = readGraphWrites(ctx, q, row.RunID, row.Graph); err != nil {
 		return nil, err
 	}
@@ -215,10 +269,18 @@ func (s *Store) graphTuple(ctx context.Context, q *sqlx.Tx, n int64) (*ckpt.Grap
 
 // graphDocument reads the state of a checkpoint, from memory where it is there.
 func (s *Store) graphDocument(ctx context.Context, q *sqlx.Tx, row *graphRow) (*graphDocument, error) {
-	state, err := s.graphBytes(ctx, q, row)
+	state, lent, err := s.graphBytes(ctx, q, row)
 	if err != nil {
 		return nil, err
 	}
+	if lent != nil {
+		state = bytes.Clone(state)
+		s.live.release(lent)
+	}
+	return row.document(state)
+}
+
+func (row *graphRow) document(state []byte) (*graphDocument, error) {
 	d, err := readGraphDocument(state)
 	if err != nil {
 		return nil, ckpt.Wrap(ckpt.CodeCorrupt, err, "checkpoint %s is no checkpoint of LangGraph: %v; run ckptsidecar verify", row.ID, err)
@@ -226,12 +288,13 @@ func (s *Store) graphDocument(ctx context.Context, q *sqlx.Tx, row *graphRow) (*
 	return d, nil
 }
 
-func (s *Store) graphBytes(ctx context.Context, q *sqlx.Tx, row *graphRow) ([]byte, error) {
+// graphBytes is the state of a checkpoint. Where it is lent from memory, it must be released.
+func (s *Store) graphBytes(ctx context.Context, q *sqlx.Tx, row *graphRow) (state []byte, lent *stored, err error) {
 	if b := s.live.find(row.Owner, row.Agent, row.ID); b != nil {
-		defer s.live.release(b)
-		return bytes.Clone(b.State), nil
+		return b.State, b, nil
 	}
-	return decode(ctx, q, &row.stateRow)
+	state, err = decode(ctx, q, &row.stateRow)
+	return state, nil, err
 }
 
 // graphLink is what a walk from parent to parent needs of a checkpoint.

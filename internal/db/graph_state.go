@@ -3,7 +3,10 @@ package db
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"strconv"
@@ -319,13 +322,52 @@ func graphValues(values []ckpt.GraphValue, versions map[string]ckpt.JSON) []grap
 	return list
 }
 
-// plain are the values without how they stand in the document.
-func (d *graphDocument) plain() []ckpt.GraphValue {
+// answer are the values without how they stand in the document. With have they have tags, and go without the bytes
+// that the caller has. The other bytes are copied where the document is lent.
+func (d *graphDocument) answer(have map[string]string, lent bool) []ckpt.GraphValue {
 	list := make([]ckpt.GraphValue, len(d.Values))
 	for i := range d.Values {
-		list[i] = d.Values[i].GraphValue
+		v := &list[i]
+		*v = d.Values[i].GraphValue
+		if have != nil {
+			v.Tag = graphTag(&v.GraphBytes)
+		}
+		switch {
+		case v.Tag != "" && v.Tag == have[v.Channel]:
+			v.Held, v.Data = true, nil
+		case lent:
+			v.Data = bytes.Clone(v.Data)
+		}
 	}
 	return list
+}
+
+// graphSeeds make tags that nobody can foresee, so that nobody can make two values of one tag.
+var graphSeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+// graphTag names a value by its type and bytes, with 128 bits for each; "" where it is small. It costs much less than
+// to send the value, or to hash it with SHA-256.
+func graphTag(v *ckpt.GraphBytes) string {
+	if len(v.Data) < ckpt.GraphTagFrom {
+		return ""
+	}
+	var tag []byte
+	for _, seed := range graphSeeds {
+		tag = binary.BigEndian.AppendUint64(tag, maphash.String(seed, v.Type))
+		tag = binary.BigEndian.AppendUint64(tag, maphash.Bytes(seed, v.Data))
+	}
+	return hex.EncodeToString(tag)
+}
+
+// graphTags are the tags of values by their channels.
+func graphTags(values []ckpt.GraphValue) map[string]string {
+	tags := map[string]string{}
+	for i := range values {
+		if tag := graphTag(&values[i].GraphBytes); tag != "" {
+			tags[values[i].Channel] = tag
+		}
+	}
+	return tags
 }
 
 // sameVersion compares two versions, as JSON. There is none of a value that has

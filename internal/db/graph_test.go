@@ -93,12 +93,9 @@ func (s *saver) list(change func(*ckpt.GraphQuery)) []ckpt.GraphTuple {
 
 func (s *saver) get(th ckpt.GraphThread, id string) *ckpt.GraphTuple {
 	s.t.Helper()
-	page, err := s.GraphTuples(s.t.Context(), s.scope, ckpt.GraphQuery{Agent: s.agent, Thread: &th.Thread, NS: &th.NS, Checkpoint: id, Limit: 1})
+	tuple, err := s.GraphTuple(s.t.Context(), s.scope, ckpt.GraphGet{Agent: s.agent, GraphThread: th, Checkpoint: id})
 	must(s.t, err)
-	if len(page.Tuples) == 0 {
-		return nil
-	}
-	return &page.Tuples[0]
+	return tuple
 }
 
 // shown is what of a checkpoint is compared.
@@ -769,6 +766,27 @@ func TestGraphSecrets(t *testing.T) {
 	wantCode(t, err, ckpt.CodeInvalid)
 	_, err = st.GraphPut(t.Context(), ann, &ckpt.GraphPut{Agent: "langgraph", GraphThread: root1, Checkpoint: checkpointOf("3", `{}`), Values: jsonValues(channels{"a": `"` + key + `"`})})
 	wantCode(t, err, ckpt.CodeInvalid)
+}
+
+// What is kept is not what was sent, so the client does not have it.
+func TestGraphTagsAreThoseOfWhatIsKept(t *testing.T) {
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+	o.Secrets = secrets.Scan{}
+	s := &saver{t, openWith(t, o), ann, "langgraph"}
+	s.put(root1, "", "1", `{"a":1}`, channels{"a": `1`})
+	policy := ckpt.GraphPolicy()
+	policy.Secrets = ckpt.SecretsRedact
+	_, err := s.SetPolicy(t.Context(), ann, "langgraph", policy)
+	must(t, err)
+	plain := strings.Repeat("nothing of interest ", 20)
+	saved := s.put(root1, "1", "2", `{"a":2,"b":1}`, channels{"a": `{"text":"` + plain + `","aws":"AKIAIOSFODNN7EXAMPLQ"}`, "b": `"` + plain + `"`})
+	tuple, err := s.GraphTuple(t.Context(), ann, ckpt.GraphGet{Agent: "langgraph", GraphThread: root1, Have: saved.Tags})
+	must(t, err)
+	for _, v := range tuple.Values {
+		if v.Held != (v.Channel == "b") || strings.Contains(string(v.Data), "AKIA") {
+			t.Errorf("%s is held: %v, and sent as %s", v.Channel, v.Held, v.Data)
+		}
+	}
 }
 
 func TestGraphDamageIsNotServed(t *testing.T) {

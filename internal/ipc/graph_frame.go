@@ -60,6 +60,8 @@ type (
 		Version ckpt.JSON `json:"version"`
 		Type    string    `json:"type"`
 		Length  int64     `json:"length"`
+		Tag     string    `json:"tag,omitempty"`
+		Held    bool      `json:"held,omitempty"`
 	}
 	GraphTaskHead struct {
 		Task    string `json:"task"`
@@ -85,9 +87,10 @@ type (
 // The JSON bodies of calls about LangGraph's checkpoints.
 type (
 	GraphGetBody struct {
-		Thread     string `json:"thread"`
-		NS         string `json:"ns"`
-		Checkpoint string `json:"checkpoint"`
+		Thread     string            `json:"thread"`
+		NS         string            `json:"ns"`
+		Checkpoint string            `json:"checkpoint"`
+		Have       map[string]string `json:"have,omitempty"`
 	}
 	GraphListBody struct {
 		Thread     *string              `json:"thread"`

@@ -200,6 +200,27 @@ class Conformance:
         self.s.call("put", first, checkpoint({"a": 3, "b": 4}, {"a": 1, "b": 1}), META, None)
         self.assertEqual(self.get("t").checkpoint["channel_values"], {"a": 3, "b": 4})
 
+    def test_what_the_saver_has_is_not_sent_to_it_again(self: Any) -> None:
+        still, got = "x" * 10_000, []
+        read = self.saver._calls.read
+
+        def watched(call: str, **query: Any) -> Any:
+            parts = read(call, **query)
+            got.append(sum(v["length"] for t in parts.header["tuples"] for v in t["values"]))
+            return parts
+
+        with unittest.mock.patch.object(self.saver._calls, "read", side_effect=watched):
+            first = self.put(checkpoint({"a": 1, "b": still}, {"a": 1, "b": 1}))
+            self.assertEqual(self.get("t").checkpoint["channel_values"], {"a": 1, "b": still})
+            other = SidecarSaver(self.saver.sidecar, agent=self.agent)
+            self.assertEqual(other.get_tuple(config("t")).checkpoint["channel_values"]["b"], still)
+            fork = other.put(first, checkpoint({"a": 2, "b": "y" * 10_000}, {"a": 2, "b": 1}), META, {"a": 2, "b": 1})  # of the same version
+            self.assertEqual(self.get("t").checkpoint["channel_values"]["b"], "y" * 10_000)
+            self.put(checkpoint({"a": 3, "b": "?"}, {"a": 3, "b": 1}), parent=fork, new={"a": 3})
+            self.assertEqual(self.get("t").checkpoint["channel_values"], {"a": 3, "b": "y" * 10_000})
+            self.assertEqual(self.s.call("get_tuple", first).checkpoint["channel_values"]["b"], still)
+        self.assertEqual([size > 9_000 for size in got], [False, True, False, True])
+
     def test_the_same_id_again_replaces(self: Any) -> None:
         cp = checkpoint({"a": 1})
         self.put(cp)

@@ -230,6 +230,57 @@ test('only what has changed is sent, and what the parent lacks is sent again', a
   assert.match(world.run('list', 'langgraph'), /2-[0-9a-f]{16}/);
 });
 
+/** How many bytes the daemon sends while something is done. */
+async function received(saver: SidecarSaver, work: () => Promise<unknown>): Promise<number> {
+  const { caller } = saver as unknown as { caller: { call: (ask: unknown) => Promise<{ body: Buffer }> } };
+  const call = caller.call.bind(caller);
+  let bytes = 0;
+  caller.call = async (ask) => {
+    const answer = await call(ask);
+    bytes += answer.body.length;
+    return answer;
+  };
+  try {
+    await work();
+  } finally {
+    caller.call = call;
+  }
+  return bytes;
+}
+
+test('getTuple is sent only what the saver has not', async (t) => {
+  const world = await World.start();
+  const saver = saverOf(t, world);
+  const other = saverOf(t, world);
+  const [still, raw] = ['x'.repeat(50_000), new Uint8Array(1000).fill(7)];
+  let config = await saver.put(thread('1'), checkpoint({ still, raw, n: 1 }, { still: 1, raw: 1, n: 1 }), meta, { still: 1, raw: 1, n: 1 });
+  raw.fill(8); // the caller's to change
+  const get = async (of: SidecarSaver, at = thread('1')) => (await of.getTuple(at))!.checkpoint.channel_values;
+  const first = { still, raw: Buffer.alloc(1000, 7), n: 1 };
+  for (let n = 0; n < 2; n++) {
+    assert.ok((await received(saver, async () => {
+      const found = await get(saver);
+      assert.deepEqual(found, first);
+      (found['raw'] as Uint8Array).fill(9); // and the reader's
+    })) < 5_000);
+  }
+  assert.ok((await received(other, async () => assert.deepEqual(await get(other), first))) > 50_000);
+  assert.ok((await received(other, async () => assert.deepEqual(await get(other), first))) < 5_000);
+
+  config = await saver.put(config, checkpoint({ still: '?', raw: '?', n: 2 }, { still: 1, raw: 1, n: 2 }), meta, { n: 2 });
+  assert.ok((await received(saver, async () => assert.deepEqual(await get(saver), { ...first, n: 2 }))) < 5_000);
+  const fork = 'y'.repeat(50_000); // of the same version
+  await other.put(config, checkpoint({ still: fork, n: 3 }, { still: 1, n: 3 }), meta, { still: 1, n: 3 });
+  assert.ok((await received(saver, async () => assert.deepEqual(await get(saver), { still: fork, n: 3 }))) > 50_000);
+  assert.deepEqual(await get(saver, config as ReturnType<typeof thread>), { ...first, n: 2 });
+  assert.ok((await received(saver, async () => assert.deepEqual(await get(saver), { still: fork, n: 3 }))) < 5_000);
+
+  await world.stop('SIGKILL'); // another daemon knows no tags of the one before
+  await world.start();
+  assert.ok((await received(saver, async () => assert.deepEqual(await get(saver), { still: fork, n: 3 }))) > 50_000);
+  assert.ok((await received(saver, async () => assert.deepEqual(await get(saver), { still: fork, n: 3 }))) < 5_000);
+});
+
 test('a put without new versions puts all values', async (t) => {
   const saver = saverOf(t, await World.start());
   const put = saver.put.bind(saver) as (...given: unknown[]) => ReturnType<SidecarSaver['put']>;

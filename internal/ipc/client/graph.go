@@ -76,9 +76,9 @@ func (c *Client) GraphTuples(ctx context.Context, q ckpt.GraphQuery) (*ckpt.Grap
 }
 
 // GraphTuple reads one checkpoint, the newest where none is named; nil where it is
-// not there.
-func (c *Client) GraphTuple(ctx context.Context, agent string, t ckpt.GraphThread, checkpoint string) (*ckpt.GraphTuple, error) {
-	a, err := graphAsk(agent, "get", ipc.GraphGetBody{Thread: t.Thread, NS: t.NS, Checkpoint: checkpoint}, false)
+// not there. A value whose tag is in have, by its channel, is not sent again.
+func (c *Client) GraphTuple(ctx context.Context, r ckpt.GraphGet) (*ckpt.GraphTuple, error) {
+	a, err := graphAsk(r.Agent, "get", ipc.GraphGetBody{Thread: r.Thread, NS: r.NS, Checkpoint: r.Checkpoint, Have: r.Have}, false)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func readTuple(r *ipc.GraphRest, h *ipc.GraphTupleHead) ckpt.GraphTuple {
 	t := ckpt.GraphTuple{GraphThread: ckpt.GraphThread{Thread: h.Thread, NS: h.NS}, ID: h.ID, Parent: h.Parent, Checkpoint: h.Checkpoint, Metadata: h.Metadata,
 		Values: make([]ckpt.GraphValue, len(h.Values)), Sends: make([]ckpt.GraphBytes, len(h.Sends))}
 	for i, v := range h.Values {
-		t.Values[i] = ckpt.GraphValue{Channel: v.Channel, GraphBytes: ckpt.GraphBytes{Type: v.Type, Data: r.Take(v.Length)}}
+		t.Values[i] = ckpt.GraphValue{Channel: v.Channel, GraphBytes: ckpt.GraphBytes{Type: v.Type, Data: r.Take(v.Length)}, Tag: v.Tag, Held: v.Held}
 		if string(v.Version) != "null" {
 			t.Values[i].Version = v.Version
 		}

@@ -52,10 +52,21 @@ func (c *call) getGraph() error {
 	if err := c.decode(&b); err != nil {
 		return err
 	}
-	if err := ckpt.CheckGraphThread(b.Thread); err != nil {
+	if err := c.hold(&c.conn.owner.states, 1); err != nil {
 		return err
 	}
-	return c.sendTuples(ckpt.GraphQuery{Agent: c.agent, Thread: &b.Thread, NS: &b.NS, Checkpoint: b.Checkpoint, Limit: 1})
+	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
+	defer cancel()
+	tuple, err := c.server.graphs.GraphTuple(ctx, c.scope, ckpt.GraphGet{Agent: c.agent, GraphThread: ckpt.GraphThread{Thread: b.Thread, NS: b.NS}, Checkpoint: b.Checkpoint, Have: b.Have})
+	if err != nil {
+		return err
+	}
+	page := &ckpt.GraphPage{}
+	if tuple != nil {
+		page.Tuples = []ckpt.GraphTuple{*tuple}
+	}
+	f := new(ipc.GraphFrame)
+	return c.sendFrame(f, pageHead(f, page))
 }
 
 func (c *call) listGraph() error {

@@ -58,7 +58,7 @@ func tupleHead(f *ipc.GraphFrame, t *ckpt.GraphTuple) ipc.GraphTupleHead {
 		Values: make([]ipc.GraphStoredHead, len(t.Values)), Sends: make([]ipc.GraphBytesHead, len(t.Sends))}
 	for i := range t.Values {
 		v := &t.Values[i]
-		h.Values[i] = ipc.GraphStoredHead{Channel: v.Channel, Version: v.Version, Type: v.Type, Length: f.Add(v.Data)}
+		h.Values[i] = ipc.GraphStoredHead{Channel: v.Channel, Version: v.Version, Type: v.Type, Length: f.Add(v.Data), Tag: v.Tag, Held: v.Held}
 	}
 	h.Writes = taskHeads(f, t.Writes)
 	for i := range t.Sends {

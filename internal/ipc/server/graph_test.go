@@ -91,16 +91,16 @@ func TestGraphClientSaysWhatTheStoreHas(t *testing.T) {
 	if err != nil || len(want.Tuples) != 2 || len(want.Tuples[0].Sends) != 1 {
 		t.Fatal(want, err)
 	}
-	same := cmp.Options{cmpopts.EquateEmpty(), cmpopts.IgnoreFields(ckpt.GraphWrite{}, "Path")}
+	same := cmp.Options{cmpopts.EquateEmpty(), cmpopts.IgnoreFields(ckpt.GraphWrite{}, "Path"), cmpopts.IgnoreFields(ckpt.GraphValue{}, "Tag")}
 	got, err := client.GraphTuples(ctx, q)
 	if diff := cmp.Diff(want, got, same); diff != "" || err != nil {
 		t.Errorf("listed: %v %s", err, diff)
 	}
-	one, err := client.GraphTuple(ctx, "langgraph", th, "1")
+	one, err := client.GraphTuple(ctx, ckpt.GraphGet{Agent: "langgraph", GraphThread: th, Checkpoint: "1"})
 	if diff := cmp.Diff(&want.Tuples[1], one, same); diff != "" || err != nil {
 		t.Errorf("got: %v %s", err, diff)
 	}
-	if none, err := client.GraphTuple(ctx, "langgraph", th, "3"); none != nil || err != nil {
+	if none, err := client.GraphTuple(ctx, ckpt.GraphGet{Agent: "langgraph", GraphThread: th, Checkpoint: "3"}); none != nil || err != nil {
 		t.Errorf("what is not there: %v %v", none, err)
 	}
 	history, err := client.GraphHistory(ctx, ckpt.GraphHistoryQuery{Agent: "langgraph", GraphThread: th, Channels: []string{"a", "q"}})
@@ -124,6 +124,71 @@ func TestGraphClientSaysWhatTheStoreHas(t *testing.T) {
 	}
 	if removed, err := client.GraphDeleteThread(ctx, "langgraph", "t 1"); err != nil || removed.Removed != 2 {
 		t.Errorf("thread: %v %v", removed, err)
+	}
+}
+
+// A value that the client has is not sent, and any other is, whoever made it.
+func TestGraphClientIsSentWhatItHasNot(t *testing.T) {
+	_, client := graphWorld(t)
+	ctx := t.Context()
+	th := ckpt.GraphThread{Thread: "t"}
+	text := func(word string) string { return `"` + strings.Repeat(word, 100) + `"` }
+	put := func(id, version string, values ...ckpt.GraphValue) map[string]string {
+		t.Helper()
+		saved, err := client.GraphPut(ctx, &ckpt.GraphPut{Agent: "langgraph", GraphThread: th, Checkpoint: ckpt.JSON(`{"v":4,"id":"` + id + `","channel_versions":{"a":` + version + `,"b":1,"c":1}}`), Values: values})
+		if err != nil || len(saved.Missing) > 0 {
+			t.Fatal(saved, err)
+		}
+		return saved.Tags
+	}
+	value := func(channel, typ, data string) ckpt.GraphValue {
+		return ckpt.GraphValue{Channel: channel, GraphBytes: ckpt.GraphBytes{Type: typ, Data: []byte(data)}}
+	}
+	// sent says which values come with their bytes.
+	sent := func(have map[string]string) string {
+		t.Helper()
+		tuple, err := client.GraphTuple(ctx, ckpt.GraphGet{Agent: "langgraph", GraphThread: th, Have: have})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []string
+		for _, v := range tuple.Values {
+			if !v.Held {
+				list = append(list, v.Channel)
+			} else if len(v.Data) > 0 {
+				t.Errorf("%s is held and sent", v.Channel)
+			}
+			if (v.Tag == "") != (v.Channel == "c") {
+				t.Errorf("the tag of %s is %q", v.Channel, v.Tag)
+			}
+		}
+		return strings.Join(list, " ")
+	}
+	tags := put("1", "1", value("a", "json", text("one ")), value("b", "bytes", text("bb ")), value("c", "json", `"small"`))
+	if len(tags) != 2 || tags["a"] == tags["b"] {
+		t.Errorf("the tags are %v", tags)
+	}
+	for name, step := range map[string]struct {
+		have map[string]string
+		want string
+	}{
+		"all":         {tags, "c"},
+		"one":         {map[string]string{"b": tags["b"]}, "a c"},
+		"nothing":     {nil, "a b c"},
+		"another":     {map[string]string{"a": tags["b"], "b": tags["a"], "c": "", "d": tags["a"]}, "a b c"},
+		"no real one": {map[string]string{"a": "x", "b": "", "c": ""}, "a b c"},
+	} {
+		if got := sent(step.have); got != step.want {
+			t.Errorf("%s: %q are sent, want %q", name, got, step.want)
+		}
+	}
+	put("2", "1", value("a", "json", text("two ")), value("b", "json", text("bb ")), value("c", "json", `"small"`)) // of the same version, and of another type
+	if got := sent(tags); got != "a b c" {
+		t.Errorf("of another fork's values %q are sent", got)
+	}
+	list, err := client.GraphTuples(ctx, ckpt.GraphQuery{Agent: "langgraph"})
+	if err != nil || list.Tuples[0].Values[0].Tag != "" || string(list.Tuples[1].Values[0].Data) != text("one ") {
+		t.Errorf("a list: %+v %v", list, err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 type GraphStore interface {
 	GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut) (*ckpt.GraphSaved, error)
 	GraphPutWrites(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPutWrites) (*ckpt.GraphWritten, error)
+	GraphTuple(ctx context.Context, sc ckpt.Scope, r ckpt.GraphGet) (*ckpt.GraphTuple, error)
 	GraphTuples(ctx context.Context, sc ckpt.Scope, q ckpt.GraphQuery) (*ckpt.GraphPage, error)
 	GraphHistory(ctx context.Context, sc ckpt.Scope, q ckpt.GraphHistoryQuery) ([]ckpt.GraphHistory, error)
 	GraphDeleteThread(ctx context.Context, sc ckpt.Scope, agent, thread string) (*ckpt.GraphRemoved, error)

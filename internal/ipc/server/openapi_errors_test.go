@@ -250,6 +250,10 @@ func (f failing) GraphPutWrites(context.Context, ckpt.Scope, *ckpt.GraphPutWrite
 	return nil, f.err
 }
 
+func (f failing) GraphTuple(context.Context, ckpt.Scope, ckpt.GraphGet) (*ckpt.GraphTuple, error) {
+	return nil, f.err
+}
+
 func (f failing) GraphTuples(context.Context, ckpt.Scope, ckpt.GraphQuery) (*ckpt.GraphPage, error) {
 	return nil, f.err
 }

@@ -18,11 +18,12 @@ import {
 } from '@langchain/langgraph-checkpoint';
 
 import type { Caller } from '../caller.js';
-import { invalid, SidecarError } from '../errors.js';
+import { invalid, isSidecarError, SidecarError } from '../errors.js';
 import { understood } from '../problem.js';
 import { checkAgent } from '../requests.js';
 import { Sidecar, type SidecarOptions } from '../sidecar.js';
 import { contentType, frame, Framed, type Typed } from './frame.js';
+import { HeldValues, type Holding, type Seen } from './held.js';
 import type { HistoryHead, PageHead, PutAnswer, TaskHead, TupleHead } from './wire.js';
 
 export interface SidecarSaverOptions extends SidecarOptions {
@@ -51,6 +52,7 @@ export class SidecarSaver extends BaseCheckpointSaver {
   readonly agent: string;
   private readonly sidecar: Sidecar;
   private readonly own: boolean;
+  private readonly held = new HeldValues();
   private tail: Promise<unknown> = Promise.resolve();
 
   constructor(options: SidecarSaverOptions = {}) {
@@ -69,9 +71,31 @@ export class SidecarSaver extends BaseCheckpointSaver {
   async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
     const thread = threadOf(config);
     if (thread === undefined) return undefined;
-    const answer = await this.ask<PageHead>('get', { thread, ns: nsOf(config) ?? '', checkpoint: getCheckpointId(config) ?? '' });
+    const ns = nsOf(config) ?? '';
+    const query = { thread, ns, checkpoint: getCheckpointId(config) ?? '' };
+    const held = this.held.of(thread, ns);
+    const answer = await this.askHaving(query, held);
     const head = answer.head.tuples[0];
-    return head && this.tuple(head, answer);
+    if (!head) return undefined;
+    const values: Seen[] = head.values.map((of) => ({ channel: of.channel, tag: of.tag, value: of.held ? held.get(of.channel)!.copy() : answer.take(of) }));
+    if (query.checkpoint === '') {
+      const [fresh, kept] = [values.filter((_, i) => !head.values[i]!.held), values.filter((_, i) => head.values[i]!.held)];
+      this.held.put(thread, ns, fresh, kept.map(({ channel }) => channel));
+    }
+    return this.tuple(head, answer, values);
+  }
+
+  /** Asks for a checkpoint without the values that are held. */
+  private async askHaving(query: object, held: Holding): Promise<Framed<PageHead>> {
+    if (held.size === 0) return this.ask<PageHead>('get', query);
+    const have = Object.fromEntries([...held].map(([channel, value]) => [channel, value.tag]));
+    try {
+      return await this.ask<PageHead>('get', { ...query, have });
+    } catch (error) {
+      if (!isSidecarError(error, 'invalid')) throw error;
+      this.held.clear(); // a daemon of an older version has taken the place of the one that gave the tags
+      return this.ask<PageHead>('get', query);
+    }
   }
 
   async *list(config: RunnableConfig, options: CheckpointListOptions = {}): AsyncGenerator<CheckpointTuple> {
@@ -87,7 +111,7 @@ export class SidecarSaver extends BaseCheckpointSaver {
     while (left > 0) {
       if (left < Infinity) query['limit'] = left;
       const page = await this.ask<PageHead>('list', query);
-      for (const head of page.head.tuples) yield await this.tuple(head, page);
+      for (const head of page.head.tuples) yield await this.tuple(head, page, head.values.map((of) => ({ channel: of.channel, value: page.take(of) })));
       left -= page.head.tuples.length;
       if (!page.head.next) return;
       query['cursor'] = page.head.next;
@@ -103,12 +127,15 @@ export class SidecarSaver extends BaseCheckpointSaver {
     return this.inOrder(Promise.all([plainOf(metadata), this.dumpAll(sent, values)]), async ([plainMetadata, typed]) => {
       const head = { thread, ns, parent, checkpoint: bare, metadata: plainMetadata };
       let answer = await this.putOnce(head, typed, carry);
+      let all = typed;
       if (answer.missing.length > 0) {
         const missing = new Set(answer.missing);
-        const all = [...typed, ...(await this.dumpAll([...missing], values))];
+        all = [...typed, ...(await this.dumpAll([...missing], values))];
         answer = await this.putOnce(head, all, carry.filter((name) => !missing.has(name)));
       }
       if (answer.missing.length > 0) throw new SidecarError('internal', `the daemon does not take the channels ${answer.missing.join(', ')}: nothing was saved`);
+      const { tags = {} } = answer;
+      this.held.put(thread, ns, all.map((value) => ({ channel: value.channel, tag: Object.hasOwn(tags, value.channel) ? tags[value.channel] : undefined, value })), carry);
       return configOf(thread, ns, checkpoint.id);
     });
   }
@@ -157,10 +184,10 @@ export class SidecarSaver extends BaseCheckpointSaver {
     return result;
   }
 
-  /** One checkpoint of an answer, whose bytes come next in it. */
-  private async tuple(head: TupleHead, from: Framed<unknown>): Promise<CheckpointTuple> {
+  /** One checkpoint of an answer, whose other bytes come next in it. */
+  private async tuple(head: TupleHead, from: Framed<unknown>, typed: Pick<Seen, 'channel' | 'value'>[]): Promise<CheckpointTuple> {
     const values: Record<string, unknown> = {};
-    for (const value of head.values) setOwn(values, value.channel, await this.load(from.take(value)));
+    for (const { channel, value } of typed) setOwn(values, channel, await this.load(value));
     const checkpoint = { ...head.checkpoint, channel_values: values } as Checkpoint;
     const pendingWrites = await this.writes(head.writes, from);
     const sends = [];

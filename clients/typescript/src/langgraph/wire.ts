@@ -9,6 +9,10 @@ export interface Sized {
 
 export interface StoredHead extends Sized {
   channel: string;
+  /** names the value as long as the daemon runs */
+  tag?: string;
+  /** the client has it, so its bytes are left out */
+  held?: boolean;
 }
 
 export interface TaskHead extends Sized {
@@ -45,4 +49,6 @@ export interface PutAnswer {
   run: string;
   seq: number;
   replaced: boolean;
+  /** of the values that were sent */
+  tags?: Record<string, string>;
 }

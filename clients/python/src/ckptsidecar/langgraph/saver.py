@@ -10,7 +10,8 @@ from ..aio import AsyncSidecar
 from ..client import Sidecar
 from ..errors import Internal, Invalid
 from .calls import Calls
-from .frames import Frame, Parts, json_of
+from .frames import Frame, Parts, Typed, json_of
+from .held import HeldValues
 
 try:
     from langgraph.checkpoint.base import (
@@ -38,6 +39,7 @@ class SidecarSaver(BaseCheckpointSaver):
         self.sidecar = sidecar if sidecar is not None else Sidecar()
         self._calls = Calls(self.sidecar, agent)
         self._async = AsyncSidecar.over(self.sidecar)
+        self._held = HeldValues()
         self._order = threading.Lock()  # so that no write comes between the two requests that a put may take
 
     # What is written
@@ -55,19 +57,23 @@ class SidecarSaver(BaseCheckpointSaver):
         json_of(about, "the metadata of a checkpoint")
         names = {"thread": thread, "ns": ns, "parent": parent, "checkpoint": head, "metadata": about}
         with self._order:
-            missing = self._put(names, {c: values[c] for c in given}, carry)
+            typed = {c: self.serde.dumps_typed(values[c]) for c in given}
+            answer = self._put(names, typed, carry)
+            missing = answer["missing"]
             if missing:
-                missing = self._put(names, {c: values[c] for c in (*given, *missing)}, [c for c in carry if c not in missing])
-        if missing:
-            raise Internal(f"the daemon does not take the channels {', '.join(missing)}: nothing was saved")
+                typed.update((c, self.serde.dumps_typed(values[c])) for c in missing)
+                answer = self._put(names, typed, [c for c in carry if c not in missing])
+        if answer["missing"]:
+            raise Internal(f"the daemon does not take the channels {', '.join(answer['missing'])}: nothing was saved")
+        tags = answer.get("tags") or {}
+        self._held.put((thread, ns), ((c, tags.get(c), value) for c, value in typed.items()), carry)
         return _config(thread, ns, checkpoint["id"])
 
-    def _put(self, names: Mapping[str, Any], values: Mapping[str, Any], carry: list[str]) -> list[str]:
+    def _put(self, names: Mapping[str, Any], values: Mapping[str, Typed], carry: list[str]) -> dict[str, Any]:
         frame = Frame()
-        named = [frame.add(self.serde.dumps_typed(value), channel=channel) for channel, value in values.items()]
+        named = [frame.add(value, channel=channel) for channel, value in values.items()]
         header = {name: value for name, value in names.items() if value is not None}
-        answer = self._calls.send("put", frame.body({**header, "values": named, "carry": carry}, "a checkpoint"))
-        return list(answer["missing"])
+        return self._calls.send("put", frame.body({**header, "values": named, "carry": carry}, "a checkpoint"))
 
     def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
         """Stores what a task has written so far."""
@@ -90,8 +96,20 @@ class SidecarSaver(BaseCheckpointSaver):
     def get_tuple(self, config: Any) -> Any:
         """The checkpoint that is named, or the newest of the thread; None where there is none."""
         thread, ns, checkpoint = _place(config)
-        parts = self._calls.read("get", thread=thread, ns=ns, checkpoint=checkpoint)
-        return next(self._tuples(parts), None)
+        held = self._held.of((thread, ns))
+        query = {"thread": thread, "ns": ns, "checkpoint": checkpoint}
+        try:
+            parts = self._calls.read("get", **query, have={c: one.tag for c, one in held.items()} or None)
+        except Invalid:
+            self._held.clear()  # a daemon of an older version may have taken the place of the one that gave the tags
+            parts, held = self._calls.read("get", **query), {}
+        for raw in parts.header["tuples"]:
+            values = {v["channel"]: held[v["channel"]].value if v.get("held") else parts.take(v) for v in raw["values"]}
+            if checkpoint is None:
+                fresh = ((v["channel"], v.get("tag"), values[v["channel"]]) for v in raw["values"] if not v.get("held"))
+                self._held.put((thread, ns), fresh, [v["channel"] for v in raw["values"] if v.get("held")])
+            return self._tuple(raw, parts, values)
+        return None
 
     def list(self, config: Any, *, filter: Any = None, before: Any = None, limit: Any = None) -> Iterator[Any]:
         """The checkpoints that fit, newest first; they are fetched while they are looked at."""
@@ -113,11 +131,12 @@ class SidecarSaver(BaseCheckpointSaver):
                 left -= len(parts.header["tuples"])
 
     def _tuples(self, parts: Parts) -> Iterator[Any]:
-        return (self._tuple(raw, parts) for raw in parts.header["tuples"])
+        for raw in parts.header["tuples"]:
+            yield self._tuple(raw, parts, {v["channel"]: parts.take(v) for v in raw["values"]})
 
-    def _tuple(self, raw: Mapping[str, Any], parts: Parts) -> Any:
+    def _tuple(self, raw: Mapping[str, Any], parts: Parts, typed: Mapping[str, Typed]) -> Any:
         load = self.serde.loads_typed
-        values = {v["channel"]: load(parts.take(v)) for v in raw["values"]}
+        values = {channel: load(value) for channel, value in typed.items()}
         writes = [(w["task"], w["channel"], load(parts.take(w))) for w in raw["writes"]]
         sends = [load(parts.take(s)) for s in raw.get("sends") or []]
         checkpoint = {**raw["checkpoint"], "channel_values": values}
