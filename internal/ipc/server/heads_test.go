@@ -22,7 +22,7 @@ func begin(t *testing.T, w *world, size int) net.Conn {
 // told so; others, and small requests, are not affected; and what was held is
 // given back with the connection, and with the answer.
 func TestUnfinishedHeadersAreBounded(t *testing.T) {
-	w := newWorld(t, limits(Limits{MaxHeader: 64 << 10})) // a quarter of the least there is: 80 KiB
+	w := newWorld(t, limits(Limits{MaxHeader: 64 << 10, HeadBytes: 1})) // a quarter of the least there is: 80 KiB
 	w.as("uid:1", false)
 	held := func() int64 {
 		o, n := w.server.owners.of("uid:1"), int64(0)
