@@ -38,17 +38,21 @@ var arrows = map[string][]string{
 	// Mistakes for the tests to find; only tests import it.
 	"internal/faulttest/mutants": {},
 
+	// Level 0 as well: what JSON texts say, and whether requests are right in themselves.
+	"internal/jsontext":   {root},
+	"internal/wellformed": {root, "internal/jsontext"},
+
 	// Level 1: one room for each technology or question. None knows its siblings.
-	"internal/db":         {root, "internal/delta", "internal/osfile"},
+	"internal/db":         {root, "internal/delta", "internal/osfile", "internal/jsontext", "internal/wellformed", "internal/secrets"},
 	"internal/retention":  {root},
-	"internal/drift":      {root},
+	"internal/drift":      {root, "internal/jsontext"},
 	"internal/resume":     {root},
 	"internal/monitor":    {root},
-	"internal/secrets":    {root},
-	"internal/foreign":    {root},
+	"internal/secrets":    {root, "internal/jsontext"},
+	"internal/foreign":    {root, "internal/jsontext", "internal/wellformed"},
 	"internal/ipc":        {root},
-	"internal/ipc/server": {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta"},
-	"internal/ipc/client": {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta"},
+	"internal/ipc/server": {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/wellformed"},
+	"internal/ipc/client": {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/wellformed"},
 
 	// Level 2: the rooms are wired, and agents are served.
 	"internal/daemon": {
@@ -57,8 +61,8 @@ var arrows = map[string][]string{
 		"internal/osfile",
 	},
 	"client":               {root, "internal/ipc", "internal/ipc/client", "internal/osfile"},
-	"internal/mcpserver":   {root, "internal/ipc/client"},
-	"internal/hook":        {root, "internal/ipc/client"},
+	"internal/mcpserver":   {root, "internal/ipc/client", "internal/jsontext", "internal/wellformed"},
+	"internal/hook":        {root, "internal/ipc/client", "internal/jsontext"},
 	"internal/cli/program": {"internal/ipc/client"},
 
 	// Level 3: people.
@@ -67,7 +71,7 @@ var arrows = map[string][]string{
 	},
 	"examples/go": {"client"},
 	"cmd/ckptsidecar": {
-		root, "internal/cli", "internal/cli/measure", "internal/cli/program", "internal/cli/term", "internal/osfile",
+		root, "internal/cli", "internal/cli/measure", "internal/cli/program", "internal/cli/term", "internal/osfile", "internal/jsontext", "internal/wellformed",
 		"internal/daemon", "internal/drift", "internal/foreign", "internal/ipc", "internal/ipc/client", "internal/mcpserver", "internal/hook", "client", "packaging",
 	},
 }

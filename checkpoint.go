@@ -85,16 +85,13 @@ type SaveRequest struct {
 	SameAs string
 }
 
-// Check refuses a request that is wrong in itself, whatever is stored.
-func (r *SaveRequest) Check() error {
-	if err := r.CheckRest(); err != nil {
-		return err
-	}
-	return r.checkState()
-}
+// Copy is what a text has in common with an earlier one: its Length bytes from
+// At on are the bytes of the other text from From on.
+type Copy struct{ At, From, Length int }
 
-// CheckRest is Check for all but the state.
-func (r *SaveRequest) CheckRest() error {
+// Check refuses a request that is wrong in itself. It does not read the state and
+// the metadata: internal/wellformed does.
+func (r *SaveRequest) Check() error {
 	checks := []func() error{
 		func() error { return CheckAgentName(r.Agent) },
 		func() error { return optional(r.Run, CheckRunName) },
@@ -106,7 +103,6 @@ func (r *SaveRequest) CheckRest() error {
 			return optional(r.IdempotencyKey, func(s string) error { return CheckKey("Idempotency-Key", s) })
 		},
 		func() error { return CheckLabels(r.Labels) },
-		func() error { return CheckMetadata(r.Metadata) },
 		func() error { return CheckContentType(r.ContentType) },
 		r.Program.Check,
 	}
@@ -114,16 +110,6 @@ func (r *SaveRequest) CheckRest() error {
 		if err := check(); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (r *SaveRequest) checkState() error {
-	if !IsJSON(r.ContentType) {
-		return nil
-	}
-	if err := CheckJSON(r.State); err != nil {
-		return Errorf(CodeInvalid, "the state is not JSON: %v", err)
 	}
 	return nil
 }

@@ -222,8 +222,14 @@ type RuleRun struct {
 	Attempt, Steps           int64
 	Progress                 *float64
 	Measures                 map[string]float64 // named numbers of the watch, as its Measures answers them
-	Map                      *JSONMap           // where in the state values stand, nil where that is not known: to find its members quickly
+	Map                      JSONPlaces         // where in the state values stand, to find its members quickly; nil if that is not known
 	Last                     *Step              // for rules over a state: the newest step that has ended, nil where there is none or it is not at hand
+}
+
+// JSONPlaces knows where in a JSON text values stand. internal/jsontext makes it, and
+// nothing else looks inside.
+type JSONPlaces interface {
+	Size() int // bytes of memory
 }
 
 // RunWatch watches one run. It is used by one goroutine at a time (the

@@ -1,7 +1,5 @@
 package ckptsidecar
 
-import "bytes"
-
 // The rules that the store itself finds; the detectors have the others.
 const (
 	RuleSecret     = "secret"      // a state holds what looks like a secret
@@ -55,22 +53,6 @@ func (r *FindingRequest) Check() error {
 	}
 	if r.SinceSeq != nil && *r.SinceSeq < 0 {
 		return Errorf(CodeInvalid, "since_seq is %d: say the seq of the newest checkpoint that is still good, or 0 for none", *r.SinceSeq)
-	}
-	return r.checkEvidence()
-}
-
-func (r *FindingRequest) checkEvidence() error {
-	switch {
-	case len(r.Evidence) == 0:
-		return nil
-	case len(r.Evidence) > MaxMetadata:
-		return Errorf(CodeTooLarge, "the evidence is %d bytes long: at most %d are allowed", len(r.Evidence), MaxMetadata)
-	}
-	if err := CheckJSON(r.Evidence); err != nil {
-		return Errorf(CodeInvalid, "the evidence is not JSON: %v", err)
-	}
-	if !bytes.HasPrefix(bytes.TrimLeft(r.Evidence, " \t\r\n"), []byte("{")) {
-		return Errorf(CodeInvalid, "the evidence must be a JSON object")
 	}
 	return nil
 }

@@ -74,7 +74,8 @@ type GraphPut struct {
 	Carry      []string // channels whose values are the parent's
 }
 
-// Check refuses what is wrong in itself.
+// Check refuses what is wrong in itself. It does not read the metadata: internal/wellformed
+// does.
 func (p *GraphPut) Check() error {
 	if err := p.GraphThread.Check(); err != nil {
 		return err
@@ -83,9 +84,6 @@ func (p *GraphPut) Check() error {
 		if err := checkGraphName("parent", string(p.Parent)); err != nil {
 			return err
 		}
-	}
-	if err := CheckMetadata(json.RawMessage(p.Metadata)); err != nil {
-		return err
 	}
 	return p.checkChannels()
 }

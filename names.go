@@ -1,8 +1,6 @@
 package ckptsidecar
 
 import (
-	"bytes"
-	"encoding/json"
 	"slices"
 	"strings"
 	"unicode"
@@ -141,24 +139,6 @@ func CheckLabels(labels Labels) error {
 		if checkText("label", value) != nil { // without the value, which may be a secret
 			return Errorf(CodeInvalid, "label %s has a control character or is not valid UTF-8", key)
 		}
-	}
-	return nil
-}
-
-// CheckMetadata accepts nothing, or one strict JSON object of at most
-// MaxMetadata bytes.
-func CheckMetadata(metadata json.RawMessage) error {
-	switch {
-	case len(metadata) == 0:
-		return nil
-	case len(metadata) > MaxMetadata:
-		return Errorf(CodeTooLarge, "the metadata is %d bytes long: at most %d are allowed; put large things into the state", len(metadata), MaxMetadata)
-	}
-	if err := CheckJSON(metadata); err != nil {
-		return Errorf(CodeInvalid, "the metadata is not JSON: %v", err)
-	}
-	if !bytes.HasPrefix(bytes.TrimLeft(metadata, " \t\r\n"), []byte("{")) {
-		return Errorf(CodeInvalid, "the metadata must be a JSON object")
 	}
 	return nil
 }

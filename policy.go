@@ -1,6 +1,8 @@
 package ckptsidecar
 
-import "time"
+import (
+	"time"
+)
 
 // Policy is an agent's settings. What a stored or sent policy leaves out has
 // the default.
@@ -125,14 +127,4 @@ func (p Policy) Check() error {
 		return p.checkDrift()
 	}
 	return Errorf(CodeInvalid, "secrets is %q: it is off, warn, redact or reject", cut(string(p.Secrets)))
-}
-
-// ParsePolicy reads a policy over the defaults, strictly.
-func ParsePolicy(data []byte) (Policy, error) {
-	p := DefaultPolicy()
-	if err := DecodeStrict(data, &p); err != nil {
-		return Policy{}, Errorf(CodeInvalid, "the policy is wrong: %v", err)
-	}
-	p.Fill()
-	return p, p.Check()
 }

@@ -55,7 +55,7 @@ func (p *Policy) Fill() {
 // without the detectors; DriftWatch.Check does the rest.
 func (p *Policy) checkDrift() error {
 	for _, check := range []func() error{
-		p.checkDriftWords, p.checkDetectors, p.checkIgnoreTools, p.checkDriftTimes, p.Budget.check, p.checkSchema, p.checkSharedKeys, p.checkRules,
+		p.checkDriftWords, p.checkDetectors, p.checkIgnoreTools, p.checkDriftTimes, p.Budget.check, p.checkSharedKeys, p.checkRules,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -149,23 +149,6 @@ func (b *Budget) check() error {
 		return Errorf(CodeInvalid, "budget.wall_time is %s: say how long, or 0s for no limit", b.WallTime)
 	}
 	return nil
-}
-
-func (p *Policy) checkSchema() error {
-	if p.Schema == nil {
-		return nil
-	}
-	if len(p.Schema) > MaxSchema {
-		return Errorf(CodeTooLarge, "the schema is %d bytes long: at most %d are allowed", len(p.Schema), MaxSchema)
-	}
-	if err := CheckJSON(p.Schema); err != nil {
-		return Errorf(CodeInvalid, "schema is not JSON: %v", err)
-	}
-	switch bytes.TrimSpace(p.Schema)[0] {
-	case '{', '"', 't', 'f':
-		return nil
-	}
-	return Errorf(CodeInvalid, "schema is neither a JSON Schema nor the name of one that comes with the program, nor null")
 }
 
 func (p *Policy) checkSharedKeys() error {

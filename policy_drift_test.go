@@ -8,13 +8,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // TestPolicyIsReadOverTheDefaults: what is left out, or null where a list is
 // due, has the default, and what is written reads back the same.
 func TestPolicyIsReadOverTheDefaults(t *testing.T) {
 	for _, text := range []string{`{}`, `{"ignore_tools":null,"rules":null,"shared_keys":null,"detectors":null,"schema":null,"budget":{}}`} {
-		p, err := ckpt.ParsePolicy([]byte(text))
+		p, err := wellformed.ParsePolicy([]byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +34,7 @@ func TestPolicyIsReadOverTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := ckpt.ParsePolicy(text); err != nil || cmp.Diff(full, got) != "" {
+	if got, err := wellformed.ParsePolicy(text); err != nil || cmp.Diff(full, got) != "" {
 		t.Errorf("%v\n%s", err, cmp.Diff(full, got))
 	}
 }
@@ -72,7 +73,7 @@ func TestBadPoliciesAreRefusedByName(t *testing.T) {
 		`{"rules":[{"name":"a","when":"true","severity":"info","message":"m"},{"name":"a","when":"true","severity":"info","message":"m"}]}`: "rules[1]",
 		`{"rules":[{"name":"a","where":"true"}]}`:                                                                                           "/rules/0",
 	} {
-		_, err := ckpt.ParsePolicy([]byte(text))
+		_, err := wellformed.ParsePolicy([]byte(text))
 		if ckpt.CodeOf(err) != ckpt.CodeInvalid || !strings.Contains(err.Error(), place) {
 			t.Errorf("%.80s: %v, want a word about %s", text, err, place)
 		}

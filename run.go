@@ -1,6 +1,8 @@
 package ckptsidecar
 
-import "time"
+import (
+	"time"
+)
 
 // Run is one execution of an agent's loop, workflow or thread.
 type Run struct {
@@ -99,19 +101,6 @@ func checkTimeout(what string, d *Duration) error {
 	return Errorf(CodeInvalid, "%s is %s: say 0 for none, or at most %s", what, *d, Duration(MaxTimeout))
 }
 
-func checkValue(what string, value []byte) error {
-	if len(value) > MaxValue {
-		return Errorf(CodeTooLarge, "the %s is %d bytes long: at most %d are allowed", what, len(value), MaxValue)
-	}
-	if len(value) == 0 {
-		return nil
-	}
-	if err := CheckJSON(value); err != nil {
-		return Errorf(CodeInvalid, "the %s is not JSON: %v", what, err)
-	}
-	return nil
-}
-
 // RunFilter chooses runs, the last changed first.
 type RunFilter struct {
 	Agent  string
@@ -177,19 +166,7 @@ func (r *EndRequest) Check() error {
 	if err := checkLong("continuation_prompt", string(r.ContinuationPrompt)); err != nil {
 		return err
 	}
-	if err := checkLong("error", string(r.Error)); err != nil {
-		return err
-	}
-	if err := checkValue("result", r.Result); err != nil {
-		return err
-	}
-	if len(r.State) == 0 {
-		return nil
-	}
-	if err := CheckJSON(r.State); err != nil {
-		return Errorf(CodeInvalid, "the state is not JSON: %v", err)
-	}
-	return nil
+	return checkLong("error", string(r.Error))
 }
 
 // WatchedRun is what the monitor needs of a running run.

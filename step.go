@@ -95,12 +95,6 @@ func (r *StepRequest) Check(finish bool) error {
 	if err := r.checkTurn(); err != nil {
 		return err
 	}
-	if err := checkValue("args", r.Args); err != nil {
-		return err
-	}
-	if err := checkValue("result", r.Result); err != nil {
-		return err
-	}
 	return checkLong("error", string(r.Error))
 }
 
@@ -171,16 +165,7 @@ func (r *OperationRequest) Check() error {
 	if err := CheckKey("operation name", r.Name); err != nil {
 		return err
 	}
-	if err := CheckLabels(r.Labels); err != nil {
-		return err
-	}
-	if len(r.State) == 0 {
-		return nil
-	}
-	if err := CheckJSON(r.State); err != nil {
-		return Errorf(CodeInvalid, "the state is not JSON: %v", err)
-	}
-	return nil
+	return CheckLabels(r.Labels)
 }
 
 // OperationEnd ends an operation: by its owner, or resolved by an operator who
@@ -203,9 +188,6 @@ func (r *OperationEnd) Check() error {
 	}
 	if r.Status != OperationSucceeded && r.Status != OperationFailed {
 		return Errorf(CodeInvalid, "an operation ends with status succeeded or failed, not %q", cut(string(r.Status)))
-	}
-	if err := checkValue("result", r.Result); err != nil {
-		return err
 	}
 	if err := CheckReason(r.Reason); err != nil {
 		return err
@@ -240,9 +222,6 @@ func CheckEvents(events []NewEvent) error {
 	}
 	for i := range events {
 		if err := CheckKey("event type", events[i].Type); err != nil {
-			return err
-		}
-		if err := checkValue("payload", events[i].Payload); err != nil {
 			return err
 		}
 	}

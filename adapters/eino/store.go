@@ -10,6 +10,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // Store is a compose.CheckPointStore. Each checkpoint id of eino is a run of
@@ -27,7 +28,7 @@ func (s *Store) Set(ctx context.Context, checkPointID string, checkPoint []byte)
 		return errNoAgent
 	}
 	var state any = checkPoint
-	if ckpt.CheckJSON(checkPoint) == nil { // then people can read it
+	if jsontext.Check(checkPoint) == nil { // then people can read it
 		state = json.RawMessage(checkPoint)
 	}
 	_, err := s.Agent.Save(ctx, state, client.SaveOptions{Run: RunName(checkPointID), Metadata: about{checkPointID}})

@@ -13,6 +13,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/measure"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 type driftCmd struct {
@@ -77,7 +78,7 @@ func (c *driftCmd) policy() (ckpt.Policy, error) {
 	if err != nil {
 		return ckpt.Policy{}, err
 	}
-	return ckpt.ParsePolicy(data)
+	return wellformed.ParsePolicy(data)
 }
 
 // judge answers what is found in a run, by the number of the step.

@@ -11,6 +11,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 type driftRulesCmd struct {
@@ -211,7 +212,7 @@ func suspectLine(f *ckpt.Finding) string {
 // as it is.
 func evidencePairs(p *term.Pairs, f *ckpt.Finding) {
 	var e ckpt.Evidence
-	if err := ckpt.DecodeStrict(f.Evidence, &e); err != nil {
+	if err := jsontext.Decode(f.Evidence, &e); err != nil {
 		var text bytes.Buffer
 		if json.Compact(&text, f.Evidence) == nil {
 			p.Add("evidence", shortened(text.String(), 400))

@@ -11,6 +11,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 type eventsCmd struct {
@@ -129,7 +131,7 @@ func (c *eventsAppendCmd) Run(ctx context.Context, a *app) error {
 	var done ckpt.Appended
 	for len(events) > 0 {
 		batch := events[:min(len(events), ckpt.MaxEvents)]
-		if err := checked(ckpt.CheckEvents(batch)); err != nil {
+		if err := checked(wellformed.Events(batch)); err != nil {
 			return err
 		}
 		appended, _, err := a.client().Append(ctx, ref, batch, "")
@@ -162,7 +164,7 @@ func (c *eventsAppendCmd) events(ctx context.Context, a *app) ([]ckpt.NewEvent, 
 		line, err := lines.ReadBytes('\n')
 		if len(bytes.TrimSpace(line)) > 0 {
 			var e ckpt.NewEvent
-			if err := ckpt.DecodeStrict(line, &e); err != nil {
+			if err := jsontext.Decode(line, &e); err != nil {
 				return nil, cli.Usagef("line %d is no event: %v", n, err)
 			}
 			events = append(events, e)

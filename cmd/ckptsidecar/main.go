@@ -2,8 +2,9 @@
 // every command that a person or a script needs to talk to it.
 //
 // This package may import the root, internal/cli and the packages below it,
-// internal/daemon, internal/drift, internal/foreign, internal/hook, internal/ipc, internal/ipc/client,
-// internal/mcpserver, internal/osfile, client and packaging.
+// internal/daemon, internal/drift, internal/foreign, internal/hook, internal/ipc,
+// internal/ipc/client, internal/jsontext, internal/mcpserver, internal/osfile,
+// internal/wellformed, client and packaging.
 package main
 
 import (

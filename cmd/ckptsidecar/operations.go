@@ -8,6 +8,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 type operationsCmd struct {
@@ -110,7 +111,7 @@ func (c *operationBeginCmd) Run(ctx context.Context, a *app) error {
 	if r.Name == "" {
 		r.Name = c.Key
 	}
-	if err := checked(ref.Check(), r.Check()); err != nil {
+	if err := checked(ref.Check(), wellformed.Operation(&r)); err != nil {
 		return err
 	}
 	if c.State != "" {
@@ -119,7 +120,7 @@ func (c *operationBeginCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		r.State = state
-		if err := checked(r.Check()); err != nil {
+		if err := checked(wellformed.Operation(&r)); err != nil {
 			return err
 		}
 	}
@@ -187,7 +188,7 @@ func (c *ofOperation) end(ctx context.Context, a *app, epoch *int64, r ckpt.Oper
 	if r.Resolve {
 		ref.Epoch = nil // an operator needs none
 	}
-	if err := checked(ref.Check(), r.Check()); err != nil {
+	if err := checked(ref.Check(), wellformed.OperationEnd(&r)); err != nil {
 		return err
 	}
 	o, _, err := a.client().EndOperation(ctx, ref, r)

@@ -11,6 +11,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 type policyCmd struct {
@@ -63,7 +64,7 @@ func (c *policySetCmd) policy(ctx context.Context, a *app) (ckpt.Policy, error) 
 		if err != nil {
 			return ckpt.Policy{}, err
 		}
-		p, err := ckpt.ParsePolicy(text)
+		p, err := wellformed.ParsePolicy(text)
 		return p, checked(err)
 	}
 	changes, err := c.changes(ctx, a)

@@ -10,6 +10,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // changePolicy goes through the policy's JSON form, so that its names and
@@ -40,7 +42,7 @@ func changePolicy(old ckpt.Policy, changes []string) (ckpt.Policy, error) {
 	if text, err = json.Marshal(fields); err != nil {
 		return ckpt.Policy{}, err
 	}
-	p, err := ckpt.ParsePolicy(text)
+	p, err := wellformed.ParsePolicy(text)
 	return p, checked(err)
 }
 
@@ -87,7 +89,7 @@ func policyValue(path []string, typed string) json.RawMessage {
 			return list
 		}
 	}
-	if ckpt.CheckJSON([]byte(typed)) == nil {
+	if jsontext.Check([]byte(typed)) == nil {
 		return json.RawMessage(typed)
 	}
 	if size, err := daemon.ParseSize(typed); err == nil && strings.HasSuffix(typed, "B") {

@@ -8,6 +8,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // paged are the flags of long lists.
@@ -199,7 +200,7 @@ func (c *runEndCmd) Run(ctx context.Context, a *app) error {
 	r := ckpt.EndRequest{
 		Status: ckpt.RunStatus(c.Status), ContinuationPrompt: ckpt.Ref(c.ContinuationPrompt), Error: ckpt.Ref(c.Error), Result: jsonOf(c.Result),
 	}
-	if err := checked(ref.Check(), r.Check()); err != nil {
+	if err := checked(ref.Check(), wellformed.RunEnd(&r)); err != nil {
 		return err
 	}
 	if c.State != "" {
@@ -207,7 +208,7 @@ func (c *runEndCmd) Run(ctx context.Context, a *app) error {
 		if r.State, err = a.read(ctx, c.State); err != nil {
 			return err
 		}
-		if err := checked(r.Check()); err != nil {
+		if err := checked(wellformed.RunEnd(&r)); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,8 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 type saveCmd struct {
@@ -53,7 +55,7 @@ func (c *saveCmd) Run(ctx context.Context, a *app) error {
 func (c *saveCmd) check() error {
 	r := c.request(nil)
 	r.ContentType = ""
-	return checked(r.Check())
+	return checked(wellformed.Save(r))
 }
 
 func (c *saveCmd) request(state []byte) *ckpt.SaveRequest {
@@ -69,7 +71,7 @@ func (c *saveCmd) request(state []byte) *ckpt.SaveRequest {
 }
 
 func guessType(state []byte) string {
-	if ckpt.CheckJSON(state) == nil {
+	if jsontext.Check(state) == nil {
 		return ckpt.ContentTypeJSON
 	}
 	return "application/octet-stream"

@@ -6,6 +6,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 type stepsCmd struct {
@@ -163,7 +164,7 @@ func (c *stepRecordCmd) Run(ctx context.Context, a *app) error {
 
 func (c *ofStep) put(ctx context.Context, a *app, r ckpt.StepRequest) error {
 	ref := a.ref(c.Agent, c.InRun, c.Epoch)
-	if err := checked(ref.Check(), r.Check(false)); err != nil {
+	if err := checked(ref.Check(), wellformed.Step(&r, false)); err != nil {
 		return err
 	}
 	step, _, err := a.client().BeginStep(ctx, ref, r)
@@ -181,7 +182,7 @@ type stepFinishCmd struct {
 func (c *stepFinishCmd) Run(ctx context.Context, a *app) error {
 	ref, r := a.ref(c.Agent, c.InRun, c.Epoch), ckpt.StepRequest{Key: c.Key}
 	c.stepEnd.into(&r)
-	if err := checked(ref.Check(), r.Check(true)); err != nil {
+	if err := checked(ref.Check(), wellformed.Step(&r, true)); err != nil {
 		return err
 	}
 	step, _, err := a.client().FinishStep(ctx, ref, r)

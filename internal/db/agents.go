@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // agentRow is an agent as the writer needs it.
@@ -138,7 +139,7 @@ func (s *Store) SetPolicy(_ context.Context, sc ckpt.Scope, name string, p ckpt.
 		return nil, err
 	}
 	p.Fill()
-	if err := p.Check(); err != nil {
+	if err := wellformed.Policy(p); err != nil {
 		return nil, err
 	}
 	if s.opt.Drift != nil {

@@ -4,8 +4,9 @@ import (
 	"testing"
 	"time"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/google/go-cmp/cmp"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 func pin(t *testing.T, on bool) ckpt.CheckpointPatch { return ckpt.CheckpointPatch{Pinned: &on} }

@@ -6,5 +6,6 @@
 // closing such a handle would drop SQLite's locks. Looking at the file is done
 // by stat alone.
 //
-// It may import the root package, internal/delta and internal/osfile.
+// It may import the root package, internal/delta, internal/jsontext, internal/osfile,
+// internal/secrets and internal/wellformed.
 package db

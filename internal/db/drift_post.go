@@ -4,13 +4,14 @@ import (
 	"context"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // PostFinding notes a finding of the agent's own. A critical one has the same
 // consequences as a detector's. Where no more are noted of the run the answer
 // is a conflict.
 func (s *Store) PostFinding(_ context.Context, sc ckpt.Scope, agentName string, r ckpt.FindingRequest) (*ckpt.PostedFinding, bool, error) {
-	if err := r.Check(); err != nil {
+	if err := wellformed.Finding(&r); err != nil {
 		return nil, false, err
 	}
 	ref := ckpt.RunRef{Agent: agentName, Run: r.Run, Epoch: r.Epoch}

@@ -15,8 +15,10 @@ import (
 	"sync"
 	"time"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/jmoiron/sqlx"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // shared is what agents have at the places on which their policies say that
@@ -90,7 +92,7 @@ func (m *shared) forgetAgent(owner, agent string) {
 
 // sharedValues are the hashes of what a checked state has at some places. m is
 // its map, nil where there is none.
-func sharedValues(state []byte, m *ckpt.JSONMap, pointers []string) map[string]string {
+func sharedValues(state []byte, m *jsontext.Map, pointers []string) map[string]string {
 	if len(pointers) == 0 || m == nil && levels(pointers) > maxSharedScan/(len(state)+1) {
 		return nil
 	}
@@ -119,12 +121,12 @@ func levels(pointers []string) (n int) {
 
 // textAt follows a JSON pointer, which has been checked, nil where it leads
 // nowhere.
-func textAt(state []byte, m *ckpt.JSONMap, pointer string) []byte {
+func textAt(state []byte, m *jsontext.Map, pointer string) []byte {
 	begin, end := 0, len(state)
 	for part := range strings.SplitSeq(pointer[1:], "/") {
 		name := strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
 		found := false
-		isObject := ckpt.MembersAt(state, begin, m, func(member string, from, to int) bool {
+		isObject := jsontext.MembersAt(state, begin, m, func(member string, from, to int) bool {
 			if found = member == name; found {
 				begin, end = from, to
 			}

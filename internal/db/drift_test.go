@@ -8,6 +8,8 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
+	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
 // loop saves a state after each of n identical steps, as looping agents do.
@@ -486,19 +488,19 @@ func TestSecretsShowInTheVerdict(t *testing.T) {
 
 type someSecrets struct{}
 
-func (someSecrets) Find([]byte, bool) []ckpt.Secret {
-	return []ckpt.Secret{{Path: "/password", Kind: "a password"}}
+func (someSecrets) Find([]byte, bool) []secrets.Secret {
+	return []secrets.Secret{{Path: "/password", Kind: "a password"}}
 }
 
-func (s someSecrets) FindAfter(state []byte, _ ckpt.JSONChecked, _ ckpt.SecretsSeen) ([]ckpt.Secret, ckpt.SecretsSeen) {
+func (s someSecrets) FindAfter(state []byte, _ jsontext.Checked, _ secrets.Seen) ([]secrets.Secret, secrets.Seen) {
 	return s.Find(state, true), nil
 }
 
-func (s someSecrets) FindBytesAfter(state []byte, _ []ckpt.Copy, _ ckpt.SecretsSeen) ([]ckpt.Secret, ckpt.SecretsSeen) {
+func (s someSecrets) FindBytesAfter(state []byte, _ []jsontext.Copy, _ secrets.Seen) ([]secrets.Secret, secrets.Seen) {
 	return s.Find(state, false), nil
 }
 
-func (someSecrets) Redact(state []byte, _ bool) ([]byte, []ckpt.Secret) { return state, nil }
+func (someSecrets) Redact(state []byte, _ bool) ([]byte, []secrets.Secret) { return state, nil }
 
 // TestHeldCheckpointGoes: when what looked like drift has passed, what was kept
 // for it goes in the same transaction.

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // changes tells followers that there is something new. It is a channel that is
@@ -41,7 +42,7 @@ func (s *Store) Append(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, events
 	if err := ref.Check(); err != nil {
 		return nil, false, err
 	}
-	if err := ckpt.CheckEvents(events); err != nil {
+	if err := wellformed.Events(events); err != nil {
 		return nil, false, err
 	}
 	e := entry(sc, "append_events", ref.Agent)

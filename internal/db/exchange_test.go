@@ -12,9 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
-	"github.com/google/go-cmp/cmp"
 )
 
 // awkward are states whose bytes an encoder might not leave alone.

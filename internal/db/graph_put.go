@@ -6,8 +6,10 @@ import (
 	"encoding/hex"
 	"strings"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/jmoiron/sqlx"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // graphRunName names the run that a thread and namespace are: readable, and
@@ -52,7 +54,7 @@ func (s *Store) GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut) (
 	if err := ckpt.CheckAgentName(r.Agent); err != nil {
 		return nil, err
 	}
-	if err := r.Check(); err != nil {
+	if err := wellformed.GraphPut(r); err != nil {
 		return nil, err
 	}
 	head, err := ckpt.ReadGraphHead(r.Checkpoint)
@@ -151,7 +153,7 @@ func (s *Store) graphSave(ctx context.Context, sc ckpt.Scope, agent string, d *g
 	}
 	r := &ckpt.SaveRequest{Agent: agent, Run: graphRunName(d.GraphThread), Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeGraph,
 		Metadata: []byte(d.Metadata), State: state, Lent: true}
-	if err := r.CheckRest(); err != nil {
+	if err := wellformed.SaveRest(r); err != nil {
 		return nil, err
 	}
 	p := &graphPut{document: d, id: id}

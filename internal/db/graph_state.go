@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // The state of a checkpoint of LangGraph is one JSON document that a person can
@@ -118,7 +119,7 @@ func (v *graphValue) standsAs() string {
 
 // isGraphJSON says whether a value is what its type may say: JSON.
 func isGraphJSON(v *ckpt.GraphBytes) bool {
-	return strings.HasSuffix(v.Type, "json") && ckpt.CheckJSON(v.Data) == nil
+	return strings.HasSuffix(v.Type, "json") && jsontext.Check(v.Data) == nil
 }
 
 func appendGraphValue(b []byte, encoding string, data []byte) []byte {
@@ -381,10 +382,10 @@ func sameJSON(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
 	}
-	x, err := ckpt.CanonicalJSON(a)
+	x, err := jsontext.Canonical(a)
 	if err != nil {
 		return false
 	}
-	y, err := ckpt.CanonicalJSON(b)
+	y, err := jsontext.Canonical(b)
 	return err == nil && bytes.Equal(x, y)
 }

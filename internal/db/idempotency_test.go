@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/google/go-cmp/cmp"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 // TestSameKeyAtOnce has sixteen ask with the same id at once: one row, one answer.

@@ -13,8 +13,11 @@ import (
 	"os"
 	"path/filepath"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/google/uuid"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // The bounds of one transaction of an import.
@@ -95,7 +98,7 @@ func (l *lines) next() ([]byte, *exportLine, error) {
 	}
 	l.number++
 	var line exportLine
-	if err := ckpt.DecodeStrict(bytes.TrimRight(b, "\n"), &line); err != nil {
+	if err := jsontext.Decode(bytes.TrimRight(b, "\n"), &line); err != nil {
 		return nil, nil, ckpt.Errorf(ckpt.CodeInvalid, "line %d of the export is wrong: %v; nothing was changed", l.number, err)
 	}
 	return b, &line, nil
@@ -139,7 +142,7 @@ func checkBegin(line *exportLine) (*exportLine, error) {
 	if line.Version != exportVersion {
 		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the export has version %d, this program reads %d", line.Version, exportVersion)
 	}
-	if _, err := ckpt.ParsePolicy(line.Policy); err != nil {
+	if _, err := wellformed.ParsePolicy(line.Policy); err != nil {
 		return nil, err
 	}
 	return line, ckpt.CheckAgentName(line.Agent)
@@ -160,7 +163,7 @@ func checkEnd(l *lines, line *exportLine, sum string) error {
 func checkCheckpointLine(number int64, line *exportLine) error {
 	r, c, err := line.request("x")
 	if err == nil {
-		err = r.Check()
+		err = wellformed.Save(r)
 	}
 	if err == nil {
 		err = ckpt.CheckID(c.ID) // a save may do without
@@ -280,7 +283,7 @@ func (im *importing) target(tx *tx) (*agentRow, error) {
 	if err != nil || agent != nil {
 		return agent, err
 	}
-	policy, err := ckpt.ParsePolicy(im.begin.Policy)
+	policy, err := wellformed.ParsePolicy(im.begin.Policy)
 	if err == nil && im.store.opt.Drift != nil {
 		err = im.store.opt.Drift.Check(&policy)
 	}

@@ -3,7 +3,7 @@ package db
 import (
 	"database/sql"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // lenient is a column that may be damaged. To read it never fails, so that one
@@ -20,4 +20,4 @@ func (l *lenient[T]) Scan(v any) error {
 }
 
 // metadataDamage answers what is wrong with stored metadata, nil for nothing.
-func metadataDamage(text string) error { return ckpt.CheckMetadata([]byte(text)) }
+func metadataDamage(text string) error { return wellformed.Metadata([]byte(text)) }

@@ -6,9 +6,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
-	"github.com/google/go-cmp/cmp"
 )
 
 // forest is an agent with checkpoints of every kind in several runs, all kept,

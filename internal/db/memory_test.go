@@ -11,6 +11,8 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
+	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
 // In all tests of this room memory that is left is overwritten at once, so that
@@ -133,18 +135,18 @@ func TestHeldStatesStay(t *testing.T) {
 // askingScan asks something while a state is looked at.
 type askingScan struct{ ask func() }
 
-func (a askingScan) Find([]byte, bool) []ckpt.Secret { a.ask(); return nil }
+func (a askingScan) Find([]byte, bool) []secrets.Secret { a.ask(); return nil }
 
-func (a askingScan) FindAfter([]byte, ckpt.JSONChecked, ckpt.SecretsSeen) ([]ckpt.Secret, ckpt.SecretsSeen) {
+func (a askingScan) FindAfter([]byte, jsontext.Checked, secrets.Seen) ([]secrets.Secret, secrets.Seen) {
 	a.ask()
 	return nil, nil
 }
 
-func (a askingScan) FindBytesAfter([]byte, []ckpt.Copy, ckpt.SecretsSeen) ([]ckpt.Secret, ckpt.SecretsSeen) {
+func (a askingScan) FindBytesAfter([]byte, []jsontext.Copy, secrets.Seen) ([]secrets.Secret, secrets.Seen) {
 	return nil, nil
 }
 
-func (a askingScan) Redact(state []byte, _ bool) ([]byte, []ckpt.Secret) { return state, nil }
+func (a askingScan) Redact(state []byte, _ bool) ([]byte, []secrets.Secret) { return state, nil }
 
 // TestASaveHoldsItsBase for as long as it looks at the state, and no longer.
 func TestASaveHoldsItsBase(t *testing.T) {

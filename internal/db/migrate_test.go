@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 	"github.com/google/go-cmp/cmp"
 	"github.com/jmoiron/sqlx"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

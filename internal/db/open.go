@@ -11,9 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/jmoiron/sqlx"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 // Options are the settings of a store. The zero value of each has a default.
@@ -23,7 +24,7 @@ type Options struct {
 	Retention     ckpt.Retention                             // what stays; required
 	Resume        ckpt.Resumer                               // how to go on after a death; Resume needs it
 	Ask           func(*ckpt.Plan) (question, reason string) // the words of a prompt
-	Secrets       ckpt.SecretScan                            // looks for secrets in states; nil does not look
+	Secrets       secretScan                                 // looks for secrets in states; nil does not look
 	Drift         ckpt.DriftWatch                            // watches runs for drift; nil does not
 	Processes     ckpt.Processes                             // looks at processes; nil knows none
 	Now           func() time.Time                           // the wall clock

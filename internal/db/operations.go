@@ -4,6 +4,7 @@ import (
 	"context"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // operationRow is an attempt of an operation as it is stored.
@@ -42,7 +43,7 @@ func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunR
 	if err := ref.Check(); err != nil {
 		return nil, false, err
 	}
-	if err := r.Check(); err != nil {
+	if err := wellformed.Operation(&r); err != nil {
 		return nil, false, err
 	}
 	ref.Epoch = r.Epoch
@@ -153,7 +154,7 @@ func (s *Store) EndOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	if err := ref.Check(); err != nil {
 		return nil, false, err
 	}
-	if err := r.Check(); err != nil {
+	if err := wellformed.OperationEnd(&r); err != nil {
 		return nil, false, err
 	}
 	action := "end_operation"

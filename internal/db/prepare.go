@@ -3,13 +3,15 @@ package db
 import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
+	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
 // known is what is known of a state beside its bytes, so that of the next one
 // only what is new need be looked at.
 type known struct {
-	json   *ckpt.JSONMap    // of a JSON state that was checked
-	seen   ckpt.SecretsSeen // where its secrets are; nil where nobody has looked
+	json   *jsontext.Map // of a JSON state that was checked
+	seen   secrets.Seen  // where its secrets are; nil where nobody has looked
 	hashed midstates
 }
 
@@ -25,10 +27,10 @@ func (k *known) bytes() int64 {
 type candidate struct {
 	state []byte
 	json  bool
-	base  *stored     // nil for none
-	ops   []delta.Op  // that make the state of the base
-	same  []ckpt.Copy // the copies of those
-	keep  bool        // whether the next may come after this one
+	base  *stored         // nil for none
+	ops   []delta.Op      // that make the state of the base
+	same  []jsontext.Copy // the copies of those
+	keep  bool            // whether the next may come after this one
 	known known
 
 	redacted bool // it is another state than was sent
@@ -37,7 +39,7 @@ type candidate struct {
 // prepare checks a state, looks for secrets in it as the policy says, hashes it
 // and says what it is made of. None is saved that has not come through here,
 // or is there already.
-func (s *Store) prepare(key runKey, sc ckpt.Scope, r *ckpt.SaveRequest) (encoded, []ckpt.Secret, error) {
+func (s *Store) prepare(key runKey, sc ckpt.Scope, r *ckpt.SaveRequest) (encoded, []secrets.Secret, error) {
 	c := candidate{state: r.State, json: ckpt.IsJSON(r.ContentType), base: s.baseFor(key, len(r.State)), keep: s.live.keeps(len(r.State))}
 	defer s.live.release(c.base)
 	c.compare(r)
@@ -73,7 +75,7 @@ func (c *candidate) compareAnew() {
 }
 
 // operations are copies with what is new between them.
-func operations(same []ckpt.Copy, size int) []delta.Op {
+func operations(same []jsontext.Copy, size int) []delta.Op {
 	ops, at := make([]delta.Op, 0, 2*len(same)+1), 0
 	for _, c := range same {
 		if c.At > at {
@@ -101,11 +103,11 @@ func worthTaking(ops []delta.Op, size int) bool {
 }
 
 // copies are the operations without what is new.
-func copies(ops []delta.Op) []ckpt.Copy {
-	same, at := make([]ckpt.Copy, 0, len(ops)), 0
+func copies(ops []delta.Op) []jsontext.Copy {
+	same, at := make([]jsontext.Copy, 0, len(ops)), 0
 	for _, op := range ops {
 		if op.Offset != delta.Literal {
-			same = append(same, ckpt.Copy{At: at, From: op.Offset, Length: op.Length})
+			same = append(same, jsontext.Copy{At: at, From: op.Offset, Length: op.Length})
 		}
 		at += op.Length
 	}
@@ -114,15 +116,15 @@ func copies(ops []delta.Op) []ckpt.Copy {
 
 // check refuses a JSON state that is none. What the base has as well was
 // checked with it.
-func (c *candidate) check() (checked ckpt.JSONChecked, err error) {
+func (c *candidate) check() (checked jsontext.Checked, err error) {
 	switch {
 	case !c.json:
 	case !c.keep:
-		err = ckpt.CheckJSON(c.state)
+		err = jsontext.Check(c.state)
 	case c.base == nil:
-		checked, err = ckpt.CheckJSONAfter(c.state, nil, nil)
+		checked, err = jsontext.CheckAfter(c.state, nil, nil)
 	default:
-		checked, err = ckpt.CheckJSONAfter(c.state, c.base.json, c.same)
+		checked, err = jsontext.CheckAfter(c.state, c.base.json, c.same)
 	}
 	c.known.json = checked.Map
 	return checked, err
@@ -153,7 +155,7 @@ func commonPrefix(ops []delta.Op) int {
 
 // searchSecrets looks for secrets in a state that was checked and does what the
 // policy says: it may change the state or refuse it.
-func (s *Store) searchSecrets(c *candidate, checked ckpt.JSONChecked, mode ckpt.SecretsMode) (found []ckpt.Secret, err error) {
+func (s *Store) searchSecrets(c *candidate, checked jsontext.Checked, mode ckpt.SecretsMode) (found []secrets.Secret, err error) {
 	if s.opt.Secrets == nil || mode == ckpt.SecretsOff {
 		return nil, nil
 	}
@@ -169,11 +171,11 @@ func (s *Store) searchSecrets(c *candidate, checked ckpt.JSONChecked, mode ckpt.
 	return found, nil
 }
 
-func (c *candidate) findSecrets(scan ckpt.SecretScan, checked ckpt.JSONChecked) (found []ckpt.Secret) {
+func (c *candidate) findSecrets(scan secretScan, checked jsontext.Checked) (found []secrets.Secret) {
 	if !c.keep {
 		return scan.Find(c.state, c.json)
 	}
-	var before ckpt.SecretsSeen
+	var before secrets.Seen
 	if c.base != nil {
 		before = c.base.seen
 	}
@@ -186,7 +188,7 @@ func (c *candidate) findSecrets(scan ckpt.SecretScan, checked ckpt.JSONChecked) 
 }
 
 // redact makes another state of it, of which nothing is known.
-func (c *candidate) redact(scan ckpt.SecretScan) (found []ckpt.Secret, err error) {
+func (c *candidate) redact(scan secretScan) (found []secrets.Secret, err error) {
 	c.state, found = scan.Redact(c.state, c.json)
 	c.known, c.redacted = known{}, true
 	if c.base != nil {

@@ -14,6 +14,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
@@ -116,7 +117,7 @@ func TestWhatIsNewIsLookedAt(t *testing.T) {
 			continue
 		}
 		saved++
-		if !bytes.Equal(read[0], read[1]) || i < 500 && ckpt.CheckJSON(read[0]) != nil {
+		if !bytes.Equal(read[0], read[1]) || i < 500 && jsontext.Check(read[0]) != nil {
 			t.Fatalf("save %d is read back differently", i)
 		}
 		if state, known = next, read[0]; len(state) > 150_000 {
@@ -153,7 +154,7 @@ func TestAHintAboutAnotherState(t *testing.T) {
 	first, second, third := st.next(500), st.next(500), st.next(500)
 	saveBytes(t, stores[0], "a", "", ckpt.KindRoutine, first)
 	saveBytes(t, stores[0], "a", "", ckpt.KindRoutine, second)
-	wrong := []ckpt.Copy{{At: 0, From: 100, Length: len(third) - 100}}
+	wrong := []jsontext.Copy{{At: 0, From: 100, Length: len(third) - 100}}
 	for _, sum := range []string{hashOf(string(first)), "", hashOf("x")} {
 		saved, err := stores[0].Save(t.Context(), ann, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: bytes.Clone(third), Same: wrong, SameAs: sum})
 		must(t, err)
@@ -166,13 +167,13 @@ func TestAHintAboutAnotherState(t *testing.T) {
 }
 
 // hints are what a client's change would say of two states: sometimes poorly.
-func hints(base, state []byte) ([]ckpt.Copy, string) {
+func hints(base, state []byte) ([]jsontext.Copy, string) {
 	at := 0
-	var copies []ckpt.Copy
+	var copies []jsontext.Copy
 	for _, op := range delta.Compare(base, state, delta.MaxOnWire) {
 		for length := op.Length; op.Offset != delta.Literal && length > 0; { // in parts
 			part := min(length, 5000)
-			copies = append(copies, ckpt.Copy{At: at + op.Length - length, From: op.Offset + op.Length - length, Length: part})
+			copies = append(copies, jsontext.Copy{At: at + op.Length - length, From: op.Offset + op.Length - length, Length: part})
 			length -= part
 		}
 		at += op.Length

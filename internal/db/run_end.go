@@ -5,6 +5,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // Beat takes a heartbeat. It makes no audit row: it says nothing that the next
@@ -107,7 +108,7 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 	if err := ref.Check(); err != nil {
 		return nil, false, err
 	}
-	if err := r.Check(); err != nil {
+	if err := wellformed.RunEnd(&r); err != nil {
 		return nil, false, err
 	}
 	ref.Epoch = r.Epoch

@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/google/uuid"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 func TestRunLife(t *testing.T) {

@@ -5,9 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
-	"github.com/google/go-cmp/cmp"
 )
 
 // TestRunPages pages through runs of one agent and of all, the last changed

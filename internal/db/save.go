@@ -5,16 +5,19 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
-	"github.com/google/uuid"
+	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // Save puts a state on disk. It answers once the transaction that holds it has
 // been flushed, and everything that the save implies with it: the pruning of
 // its run, the idempotency key, the audit rows.
 func (s *Store) Save(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
-	if err := r.CheckRest(); err != nil {
+	if err := wellformed.SaveRest(r); err != nil {
 		return nil, err
 	}
 	v, err := s.newSave(ctx, sc, r)
@@ -39,10 +42,10 @@ type save struct {
 	key       string // the idempotency key: the client's, or its id
 	print     string
 	program   any
-	operation ckpt.Ref      // the key of the operation that it is taken for
-	secrets   []ckpt.Secret // what in the state looks like one
-	drift     *printed      // what the detectors need of the state; nil where nobody watches
-	id        string        // made here, where the client made none
+	operation ckpt.Ref         // the key of the operation that it is taken for
+	secrets   []secrets.Secret // what in the state looks like one
+	drift     *printed         // what the detectors need of the state; nil where nobody watches
+	id        string           // made here, where the client made none
 	seen      seenSave
 	entry     auditEntry
 	leave     func() // lets the next save of the run begin; to be called when this one is done

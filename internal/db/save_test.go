@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 func newID(t testing.TB) string {

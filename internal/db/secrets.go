@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
 // policyOf is the policy of an agent as it is on disk, the default where there
@@ -28,7 +29,7 @@ func (s *Store) policyOf(owner, agent string) ckpt.Policy {
 
 // reportSecrets makes a finding for each place in which a secret was seen, once
 // for a run as long as it is open.
-func (s *Store) reportSecrets(tx *tx, agent *agentRow, run *runRow, w *watched, checkpoint string, found []ckpt.Secret) error {
+func (s *Store) reportSecrets(tx *tx, agent *agentRow, run *runRow, w *watched, checkpoint string, found []secrets.Secret) error {
 	for _, secret := range found {
 		evidence, err := json.Marshal(secret)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // stepRow is a step as it is stored.
@@ -33,7 +34,7 @@ func (tx *tx) step(runID int64, key string) (*stepRow, error) {
 // BeginStep begins a step or records a whole one. A key that has succeeded
 // answers its stored result: it is not to be done again.
 func (s *Store) BeginStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest) (*ckpt.Step, bool, error) {
-	if err := r.Check(false); err != nil {
+	if err := wellformed.Step(&r, false); err != nil {
 		return nil, false, err
 	}
 	return s.stepWrite(ctx, sc, ref, r, "begin_step", func(tx *tx, run *runRow, old *stepRow, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
@@ -50,7 +51,7 @@ func (s *Store) FinishStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	if r.Status == "" {
 		r.Status = ckpt.StepSucceeded
 	}
-	if err := r.Check(true); err != nil {
+	if err := wellformed.Step(&r, true); err != nil {
 		return nil, false, err
 	}
 	return s.stepWrite(ctx, sc, ref, r, "finish_step", func(tx *tx, run *runRow, old *stepRow, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {

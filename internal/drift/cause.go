@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // So much of a text is looked at to tell a complaint, and so much of the
@@ -74,7 +75,7 @@ func innerText(text []byte) []byte {
 			return text
 		}
 		var found []string
-		if ckpt.CheckJSON(trimmed) != nil {
+		if jsontext.Check(trimmed) != nil {
 			return text
 		}
 		texts(trimmed, 0, func(s string) bool {

@@ -13,5 +13,5 @@
 // can hang, grow or reach anything. DESIGN.md in this folder has the decisions,
 // docs/DRIFT.md what the detectors find and cost, measured.
 //
-// This package may import the root package.
+// This package may import the root package and internal/jsontext.
 package drift

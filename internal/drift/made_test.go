@@ -10,6 +10,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // start is when the made-up runs begin.
@@ -44,7 +45,7 @@ func newMade(t testing.TB, change ...func(*ckpt.Policy)) *made {
 	for _, c := range change {
 		c(&m.policy)
 	}
-	if err := m.policy.Check(); err != nil {
+	if err := wellformed.Policy(m.policy); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.watch.Check(&m.policy); err != nil {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // printOf makes the print of a step that has ended.
@@ -46,7 +47,7 @@ func knownOutcome(s *ckpt.Step, result []byte) []byte {
 
 // sigOf is the hash of a call: its tool, and its arguments in canonical form.
 func sigOf(tool string, args ckpt.JSON) string {
-	canonical, err := ckpt.CanonicalJSON(args)
+	canonical, err := jsontext.Canonical(args)
 	if err != nil {
 		canonical = args // no JSON of ours; as it stands it still names the call
 	}
@@ -73,7 +74,7 @@ func textOf(value ckpt.JSON) []byte {
 	if value[0] == '"' {
 		return []byte(stringOf(value))
 	}
-	canonical, err := ckpt.CanonicalJSON(value)
+	canonical, err := jsontext.Canonical(value)
 	if err != nil {
 		return value
 	}

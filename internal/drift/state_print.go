@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // What is kept of a state: so many top-level keys (an object with more is data,
@@ -19,7 +20,7 @@ const (
 
 // printState fills in what the detectors keep of a state. Numbers in arrays are
 // no counters: what stands at a place in an array changes.
-func printState(p *ckpt.StatePrint, state []byte, m *ckpt.JSONMap, contentType string) {
+func printState(p *ckpt.StatePrint, state []byte, m *jsontext.Map, contentType string) {
 	p.Size = int64(len(state))
 	if !ckpt.IsJSON(contentType) || len(state) > maxPrinted {
 		return
@@ -53,9 +54,9 @@ type part struct{ begin, end int }
 
 // membersOf are the members of the object that begins at a place of a state, of
 // which there may be a map.
-func membersOf(state []byte, at int, m *ckpt.JSONMap) (map[string]part, bool) {
+func membersOf(state []byte, at int, m *jsontext.Map) (map[string]part, bool) {
 	members := map[string]part{}
-	ok := ckpt.MembersAt(state, at, m, func(name string, begin, end int) bool {
+	ok := jsontext.MembersAt(state, at, m, func(name string, begin, end int) bool {
 		members[name] = part{begin, end}
 		return len(members) <= maxKeys
 	})
@@ -64,7 +65,7 @@ func membersOf(state []byte, at int, m *ckpt.JSONMap) (map[string]part, bool) {
 
 // talkIn is the size of the longest conversation among the members of an object
 // and of the objects in it.
-func talkIn(state []byte, m *ckpt.JSONMap, members map[string]part, deeper bool) (size int64) {
+func talkIn(state []byte, m *jsontext.Map, members map[string]part, deeper bool) (size int64) {
 	for _, at := range members {
 		switch state[at.begin] {
 		case '[':
@@ -85,7 +86,7 @@ func talkIn(state []byte, m *ckpt.JSONMap, members map[string]part, deeper bool)
 
 // isTalk says whether the array at a place begins with a message: an object that
 // has a role or a type, and something that was said.
-func isTalk(state []byte, at int, m *ckpt.JSONMap) bool {
+func isTalk(state []byte, at int, m *jsontext.Map) bool {
 	at++
 	for at < len(state) && (state[at] == ' ' || state[at] == '\t' || state[at] == '\r' || state[at] == '\n') {
 		at++
@@ -94,7 +95,7 @@ func isTalk(state []byte, at int, m *ckpt.JSONMap) bool {
 		return false
 	}
 	who, what := false, false
-	ckpt.MembersAt(state, at, m, func(name string, _, _ int) bool {
+	jsontext.MembersAt(state, at, m, func(name string, _, _ int) bool {
 		switch name {
 		case "role", "type", "author", "source":
 			who = true
@@ -108,7 +109,7 @@ func isTalk(state []byte, at int, m *ckpt.JSONMap) bool {
 
 // counters collects the whole numbers from 0 on in an object and in the objects
 // in it, in the order of their keys.
-func counters(into map[string]float64, state []byte, m *ckpt.JSONMap, members map[string]part, place string, depth int) {
+func counters(into map[string]float64, state []byte, m *jsontext.Map, members map[string]part, place string, depth int) {
 	for _, key := range sortedKeys(members, maxKeys) {
 		if len(into) >= maxCounters {
 			return

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // New is the watch that the store uses.
@@ -110,7 +111,8 @@ func (w *watch) Step(ctx context.Context, p *ckpt.Policy, r ckpt.RuleRun, s *ckp
 
 // State makes the print of a state.
 func (w *watch) State(ctx context.Context, p *ckpt.Policy, r ckpt.RuleRun, state, previous []byte, contentType string) (print ckpt.StatePrint, err error) {
-	printState(&print, state, r.Map, contentType)
+	places, _ := r.Map.(*jsontext.Map)
+	printState(&print, state, places, contentType)
 	c := w.of(p)
 	if c.schema != nil {
 		if print.Broken, err = trySchema(ctx, c.schema, state, contentType); err != nil {

@@ -11,5 +11,6 @@
 //
 // docs/adr has the record of how words and names are mapped.
 //
-// This package may import the root package and the standard library.
+// This package may import the root package, internal/jsontext, internal/wellformed and the
+// standard library.
 package foreign

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 func TestNamesAreMadeValid(t *testing.T) {
@@ -167,7 +168,7 @@ func TestSchemaIsChecked(t *testing.T) {
 			visit(inner)
 		}
 	}
-	if err := ckpt.CheckJSON(ckpt.SnapshotSchema); err != nil {
+	if err := jsontext.Check(ckpt.SnapshotSchema); err != nil {
 		t.Fatal(err)
 	}
 	visit(ckpt.SnapshotSchema)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // Loop is one run of a loop in a folder of them.
@@ -320,8 +321,8 @@ func damage(line []byte) string {
 	if len(line) > ckpt.MaxValue {
 		return fmt.Sprintf("it has %d bytes, and an event at most %d", len(line), ckpt.MaxValue)
 	}
-	var fault *ckpt.JSONError
-	if err := ckpt.CheckJSON(line); errors.As(err, &fault) {
+	var fault *jsontext.Error
+	if err := jsontext.Check(line); errors.As(err, &fault) {
 		return fmt.Sprintf("damaged at column %d: %s", fault.Column, fault.Reason)
 	}
 	if kindOf(line) != "object" {

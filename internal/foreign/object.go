@@ -9,10 +9,11 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // object is a JSON object whose members keep their order and their bytes. What
-// is read has passed ckpt.CheckJSON before.
+// is read has passed jsontext.Check before.
 type object struct {
 	keys   []string
 	values map[string]json.RawMessage
@@ -23,7 +24,7 @@ func readObject(data []byte) (object, error) {
 	if len(data) > MaxState {
 		return object{}, fmt.Errorf("it has %d bytes: at most %d are read", len(data), MaxState)
 	}
-	if err := ckpt.CheckJSON(data); err != nil {
+	if err := jsontext.Check(data); err != nil {
 		return object{}, err
 	}
 	o, ok := objectOf(data)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // Format is a form that this package reads.
@@ -170,7 +171,7 @@ func (p *Plan) finish() error {
 
 func (p *Plan) check() error {
 	for i := range p.Saves {
-		if err := p.Saves[i].Check(); err != nil {
+		if err := wellformed.Save(&p.Saves[i]); err != nil {
 			return err
 		}
 	}
@@ -178,16 +179,16 @@ func (p *Plan) check() error {
 		return err
 	}
 	for i := range p.Steps {
-		if err := p.Steps[i].Check(false); err != nil {
+		if err := wellformed.Step(&p.Steps[i], false); err != nil {
 			return err
 		}
 	}
 	for _, b := range p.Batches(0) {
-		if err := ckpt.CheckEvents(b.Events); err != nil {
+		if err := wellformed.Events(b.Events); err != nil {
 			return err
 		}
 	}
-	return p.End.Check()
+	return wellformed.RunEnd(&p.End)
 }
 
 // original is what a checkpoint's metadata say of where it came from.

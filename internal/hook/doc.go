@@ -12,6 +12,6 @@
 //
 // # What this room may import
 //
-// The standard library and golang.org/x/sys; the root package and internal/ipc/client
-// of ours.
+// The standard library and golang.org/x/sys; the root package, internal/ipc/client
+// and internal/jsontext of ours.
 package hook

@@ -14,6 +14,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // recorded are the inputs of a product's session, in order.
@@ -63,7 +64,7 @@ func contextOf(t testing.TB, event string, out []byte) string {
 			Context string `json:"additionalContext"`
 		} `json:"hookSpecificOutput"`
 	}
-	if err := ckpt.DecodeStrict(out, &form); err != nil || form.Specific.Event != event || form.Specific.Context == "" {
+	if err := jsontext.Decode(out, &form); err != nil || form.Specific.Event != event || form.Specific.Context == "" {
 		t.Fatalf("%s is answered %s, error %v", event, out, err)
 	}
 	return form.Specific.Context
@@ -138,7 +139,7 @@ func TestASessionOfClaudeCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	var state hook.Snapshot
-	if err := ckpt.DecodeStrict(last.State, &state); err != nil {
+	if err := jsontext.Decode(last.State, &state); err != nil {
 		t.Fatal(err)
 	}
 	if state.Folder != "/home/kim/shop" || state.ToolCalls != 4 || state.LastMessage != "The tests pass and main is pushed." || !strings.HasSuffix(state.Transcript.Path, "3ca0.jsonl") {

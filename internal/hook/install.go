@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // wanted are the events of a product that are asked for.
@@ -66,7 +66,7 @@ func edit(settings []byte, change func(string, []json.RawMessage) []json.RawMess
 	if len(bytes.TrimSpace(settings)) == 0 {
 		settings = []byte("{}")
 	}
-	if err := ckpt.CheckJSON(settings); err != nil {
+	if err := jsontext.Check(settings); err != nil {
 		return nil, fmt.Errorf("these settings are no plain JSON (comments are none): %w", err)
 	}
 	top, ok := membersOf(settings)
@@ -154,7 +154,7 @@ type member struct {
 }
 
 func membersOf(text []byte) (o object, ok bool) {
-	ok = ckpt.Members(text, func(name string, value []byte) bool {
+	ok = jsontext.Members(text, func(name string, value []byte) bool {
 		o = append(o, member{name, value})
 		return true
 	})

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // Product is a coding agent whose hooks are understood.
@@ -163,7 +164,7 @@ func (in *Input) plan() (plan ckpt.JSON) {
 	if !ok {
 		return nil
 	}
-	ckpt.Members(in.ToolInput, func(name string, value []byte) bool {
+	jsontext.Members(in.ToolInput, func(name string, value []byte) bool {
 		if name == member {
 			plan = value
 		}

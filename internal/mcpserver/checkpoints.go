@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 func (s *Server) addCheckpointTools() {
@@ -61,7 +62,7 @@ func (s *Server) save(ctx context.Context, in *saveIn) (*saveOut, error) {
 			return nil, err
 		}
 	}
-	if err := r.Check(); err != nil {
+	if err := wellformed.Save(r); err != nil {
 		return nil, err
 	}
 	ref, err := s.own(ctx, in.Run)

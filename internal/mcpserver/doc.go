@@ -12,5 +12,6 @@
 // # What this room may import
 //
 // The standard library and the Go SDK of the protocol, which no other room may
-// name; the root package and internal/ipc/client of ours.
+// name; the root package, internal/ipc/client, internal/jsontext and internal/wellformed
+// of ours.
 package mcpserver

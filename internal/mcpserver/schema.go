@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // schemaOf makes the JSON Schema of a struct. Its fields say the rest in tags:
@@ -107,11 +108,11 @@ func readArguments(arguments []byte, into any) error {
 		arguments = []byte("{}")
 	}
 	t := reflect.TypeOf(into).Elem()
-	if err := ckpt.DecodeStrict(arguments, into); err != nil {
+	if err := jsontext.Decode(arguments, into); err != nil {
 		return fmt.Errorf("the arguments are wrong: %w. %s", err, takes(t))
 	}
 	given := map[string]bool{}
-	ckpt.Members(arguments, func(name string, value []byte) bool {
+	jsontext.Members(arguments, func(name string, value []byte) bool {
 		given[name] = string(value) != "null"
 		return true
 	})

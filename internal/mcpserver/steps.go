@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 func (s *Server) addStepTools() {
@@ -52,7 +53,7 @@ func (s *Server) begin(ctx context.Context, in *beginIn) (*beginOut, error) {
 	if r.Name == "" {
 		r.Name = r.Key
 	}
-	if err := r.Check(); err != nil {
+	if err := wellformed.Operation(&r); err != nil {
 		return nil, err
 	}
 	ref, err := s.own(ctx, in.Run)
@@ -93,7 +94,7 @@ type finishOut struct {
 
 func (s *Server) finish(ctx context.Context, in *finishIn) (*finishOut, error) {
 	r := ckpt.OperationEnd{Key: in.Key, Status: ckpt.OperationStatus(in.Status), Result: in.Result, Error: ckpt.Ref(in.Error)}
-	if err := r.Check(); err != nil {
+	if err := wellformed.OperationEnd(&r); err != nil {
 		return nil, err
 	}
 	ref, err := s.own(ctx, in.Run)
@@ -153,7 +154,7 @@ func (s *Server) step(ctx context.Context, in *stepIn) (*stepOut, error) {
 			r.Status = ckpt.StepFailed
 		}
 	}
-	if err := r.Check(false); err != nil {
+	if err := wellformed.Step(&r, false); err != nil {
 		return nil, err
 	}
 	ref, err := s.own(ctx, in.Run)

@@ -10,7 +10,7 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // applied is what a difference makes of a state; it must be the other state.
@@ -112,7 +112,7 @@ func FuzzMemoryDiff(f *testing.F) {
 	f.Add([]byte(`[[],{}]`), []byte(`[{},[]]`))
 	f.Add([]byte(`{"":{"":1}}`), []byte(`{"":{"":"1"}}`))
 	f.Fuzz(func(t *testing.T, from, to []byte) {
-		if ckpt.CheckJSON(from) != nil || ckpt.CheckJSON(to) != nil {
+		if jsontext.Check(from) != nil || jsontext.Check(to) != nil {
 			return
 		}
 		diff := patch(from, to)

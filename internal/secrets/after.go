@@ -4,20 +4,20 @@ import (
 	"cmp"
 	"slices"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // seen are the hits of a state, by at, those inside another included.
 type seen []hit
 
-// Size implements ckpt.SecretsSeen.
+// Size implements Seen.
 func (s seen) Size() int { return 48 * cap(s) }
 
 // FindAfter answers what Find answers of a JSON state. What was passed over are
 // whole values and elements: no secret reaches in or out, and only a key that
 // stands outside may make one of what is inside. So the hits of what was passed
 // over are those that belong to a place inside it.
-func (Scan) FindAfter(state []byte, checked ckpt.JSONChecked, before ckpt.SecretsSeen) ([]ckpt.Secret, ckpt.SecretsSeen) {
+func (Scan) FindAfter(state []byte, checked jsontext.Checked, before Seen) ([]Secret, Seen) {
 	old, known := before.(seen)
 	passed := checked.Passed
 	if !known {
@@ -31,7 +31,7 @@ func (Scan) FindAfter(state []byte, checked ckpt.JSONChecked, before ckpt.Secret
 	if !all && len(passed) > 0 { // all anew, so that the answer does not depend on what was before
 		hits, all = look(state, true, nil, mostSeen)
 	}
-	var now ckpt.SecretsSeen
+	var now Seen
 	if all {
 		slices.SortFunc(hits, func(a, b hit) int { return cmp.Compare(a.at, b.at) })
 		now = seen(slices.Clone(hits))
@@ -42,11 +42,11 @@ func (Scan) FindAfter(state []byte, checked ckpt.JSONChecked, before ckpt.Secret
 // seenBytes is seen of a state that is not JSON.
 type seenBytes []hit
 
-// Size implements ckpt.SecretsSeen.
+// Size implements Seen.
 func (s seenBytes) Size() int { return seen(s).Size() }
 
 // FindBytesAfter answers what Find answers of a state that is not JSON.
-func (Scan) FindBytesAfter(state []byte, same []ckpt.Copy, before ckpt.SecretsSeen) ([]ckpt.Secret, ckpt.SecretsSeen) {
+func (Scan) FindBytesAfter(state []byte, same []jsontext.Copy, before Seen) ([]Secret, Seen) {
 	old, known := before.(seenBytes)
 	passed := inside(state, same)
 	if !known || hasKey(old) {
@@ -60,7 +60,7 @@ func (Scan) FindBytesAfter(state []byte, same []ckpt.Copy, before ckpt.SecretsSe
 	if len(passed) > 0 && !all {
 		hits, all = look(state, false, nil, mostSeen)
 	}
-	var now ckpt.SecretsSeen
+	var now Seen
 	if hits = first(hits, len(hits)); all {
 		now = seenBytes(slices.Clone(hits))
 	}
@@ -76,8 +76,8 @@ func hasKey(hits []hit) bool {
 // inside answers the middle of what two states have in common: from the first
 // byte that no token which began before can hold, to so far before the last
 // that all which begin in it end in what is common.
-func inside(state []byte, same []ckpt.Copy) []ckpt.Copy {
-	var passed []ckpt.Copy
+func inside(state []byte, same []jsontext.Copy) []jsontext.Copy {
+	var passed []jsontext.Copy
 	for _, c := range same {
 		from, to := c.At+longestMark, c.At+c.Length // a mark may hold any byte
 		for from < to && bearer(state[from]) {
@@ -88,14 +88,14 @@ func inside(state []byte, same []ckpt.Copy) []ckpt.Copy {
 		}
 		to -= longestMark + keyHead
 		if to > from {
-			passed = append(passed, ckpt.Copy{At: from, From: c.From + from - c.At, Length: to - from})
+			passed = append(passed, jsontext.Copy{At: from, From: c.From + from - c.At, Length: to - from})
 		}
 	}
 	return passed
 }
 
 // carried answers the hits of what was passed over, at their new places.
-func (s seen) carried(passed []ckpt.Copy) []hit {
+func (s seen) carried(passed []jsontext.Copy) []hit {
 	if len(s) == 0 {
 		return nil
 	}

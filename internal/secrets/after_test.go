@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // part writes a value that may hold secrets, short or long.
@@ -50,10 +51,10 @@ func document(r *rand.Rand) []byte {
 }
 
 // edit changes a document in ways that often leave it JSON, and says what stays.
-func edit(r *rand.Rand, base []byte) (out []byte, same []ckpt.Copy) {
+func edit(r *rand.Rand, base []byte) (out []byte, same []jsontext.Copy) {
 	keep := func(from, to int) {
 		if from < to {
-			same = append(same, ckpt.Copy{At: len(out), From: from, Length: to - from})
+			same = append(same, jsontext.Copy{At: len(out), From: from, Length: to - from})
 			out = append(out, base[from:to]...)
 		}
 	}
@@ -102,9 +103,9 @@ func TestFindAfterAgrees(t *testing.T) {
 	var good, carried, found int
 	for n := range 800 {
 		base := document(r)
-		var checked ckpt.JSONChecked
-		var seenBefore ckpt.SecretsSeen
-		agree := func(state []byte, c ckpt.JSONChecked) ckpt.SecretsSeen {
+		var checked jsontext.Checked
+		var seenBefore Seen
+		agree := func(state []byte, c jsontext.Checked) Seen {
 			got, now := Scan{}.FindAfter(state, c, seenBefore)
 			if diff := cmp.Diff(Scan{}.Find(state, true), got); diff != "" {
 				t.Fatalf("%s\npassed over %v\n%s", state, c.Passed, diff)
@@ -112,14 +113,14 @@ func TestFindAfterAgrees(t *testing.T) {
 			found += len(got)
 			return now
 		}
-		checked, err := ckpt.CheckJSONAfter(base, nil, nil)
+		checked, err := jsontext.CheckAfter(base, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		seenBefore = agree(base, checked)
 		for range 20 {
 			state, same := edit(r, base)
-			next, err := ckpt.CheckJSONAfter(state, checked.Map, same)
+			next, err := jsontext.CheckAfter(state, checked.Map, same)
 			if err != nil {
 				continue
 			}
@@ -168,11 +169,11 @@ func TestFindBytesAfterAgrees(t *testing.T) {
 		_, before := Scan{}.FindBytesAfter(base, nil, nil)
 		for range 12 {
 			var state []byte
-			var same []ckpt.Copy
+			var same []jsontext.Copy
 			at := 0
 			keep := func(from, to int) {
 				if from < to {
-					same = append(same, ckpt.Copy{At: len(state), From: from, Length: to - from})
+					same = append(same, jsontext.Copy{At: len(state), From: from, Length: to - from})
 					state = append(state, base[from:to]...)
 				}
 			}
@@ -213,7 +214,7 @@ func TestFindBytesAfterAgrees(t *testing.T) {
 // TestTooManySecrets: a state full of them is looked at as a whole each time.
 func TestTooManySecrets(t *testing.T) {
 	state := []byte(`{"a":["` + strings.Repeat(github+`","`, mostSeen+5) + `"],"b":0}`)
-	checked, err := ckpt.CheckJSONAfter(state, nil, nil)
+	checked, err := jsontext.CheckAfter(state, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +223,7 @@ func TestTooManySecrets(t *testing.T) {
 		t.Errorf("%v, %d found", now, len(found))
 	}
 	again := bytes.Replace(state, []byte(`"b":0`), []byte(`"b":1`), 1)
-	checked, err = ckpt.CheckJSONAfter(again, checked.Map, []ckpt.Copy{{Length: len(state) - 2}})
+	checked, err = jsontext.CheckAfter(again, checked.Map, []jsontext.Copy{{Length: len(state) - 2}})
 	if err != nil || len(checked.Passed) == 0 {
 		t.Fatal(err)
 	}
@@ -251,12 +252,12 @@ func TestHostileTexts(t *testing.T) {
 
 func BenchmarkFindAfter(b *testing.B) {
 	state := []byte(`{"messages":[` + strings.TrimSuffix(strings.Repeat(`{"role":"user","content":"all work and no play makes Jack a dull boy, said the agent"},`, 6000), ",") + `,"` + github + `"]}`)
-	first, err := ckpt.CheckJSONAfter(state, nil, nil)
+	first, err := jsontext.CheckAfter(state, nil, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
 	_, seen := Scan{}.FindAfter(state, first, nil)
-	again, err := ckpt.CheckJSONAfter(state, first.Map, []ckpt.Copy{{At: 0, From: 0, Length: 300_000}, {At: 300_001, From: 300_001, Length: len(state) - 300_001}})
+	again, err := jsontext.CheckAfter(state, first.Map, []jsontext.Copy{{At: 0, From: 0, Length: 300_000}, {At: 300_001, From: 300_001, Length: len(state) - 300_001}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -3,5 +3,5 @@
 // pure, runs in one pass at about the speed of checking JSON, and prefers
 // silence to false alarms: people leave a warning on only if it is right.
 //
-// It may import the root package.
+// It may import the root package and internal/jsontext.
 package secrets

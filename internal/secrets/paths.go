@@ -4,21 +4,21 @@ import (
 	"strconv"
 	"strings"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // named turns places into what may be said of them.
-func named(state []byte, json bool, places *ckpt.JSONMap, hits []hit) []ckpt.Secret {
+func named(state []byte, json bool, places *jsontext.Map, hits []hit) []Secret {
 	if len(hits) == 0 {
 		return nil
 	}
-	found := make([]ckpt.Secret, len(hits))
+	found := make([]Secret, len(hits))
 	paths := make([]string, len(hits))
 	if json {
 		paths = pointers(state, places, hits)
 	}
 	for i, h := range hits {
-		found[i] = ckpt.Secret{Path: paths[i], Kind: h.kind}
+		found[i] = Secret{Path: paths[i], Kind: h.kind}
 	}
 	return found
 }
@@ -33,7 +33,7 @@ type level struct {
 // pointers answers the JSON pointers of the values in which the hits lie. It is
 // walked only where there are any, and hops over what the map knows, which may
 // be nil.
-func pointers(state []byte, places *ckpt.JSONMap, hits []hit) []string {
+func pointers(state []byte, places *jsontext.Map, hits []hit) []string {
 	paths := make([]string, len(hits))
 	hops := places.Hops()
 	var open []level

@@ -5,7 +5,7 @@ import (
 	"cmp"
 	"slices"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // most is how many secrets of one state are named, mostSeen of how many it is
@@ -18,20 +18,18 @@ const (
 // replacement is what stands in the place of a secret.
 const replacement = "[redacted]"
 
-// Scan implements ckpt.SecretScan.
+// Scan looks for secrets. It has no state.
 type Scan struct{}
-
-var _ ckpt.SecretScan = Scan{}
 
 // Find answers the first few secrets of a state. A JSON state must have been
 // checked before.
-func (Scan) Find(state []byte, json bool) []ckpt.Secret {
+func (Scan) Find(state []byte, json bool) []Secret {
 	hits, _ := look(state, json, nil, mostSeen)
 	return named(state, json, nil, first(hits, most))
 }
 
 // Redact answers the state with every secret replaced, and the first few.
-func (Scan) Redact(state []byte, json bool) ([]byte, []ckpt.Secret) {
+func (Scan) Redact(state []byte, json bool) ([]byte, []Secret) {
 	hits, _ := look(state, json, nil, len(state))
 	if hits = first(hits, len(hits)); len(hits) == 0 {
 		return state, nil
@@ -51,7 +49,7 @@ func (Scan) Redact(state []byte, json bool) ([]byte, []ckpt.Secret) {
 // key's line breaks, which do not matter to where it begins and ends). Those of
 // a shape may stand inside those under a name. all is false where there are
 // more than so many.
-func look(state []byte, json bool, passed []ckpt.Copy, atMost int) (hits []hit, all bool) {
+func look(state []byte, json bool, passed []jsontext.Copy, atMost int) (hits []hit, all bool) {
 	from := 0
 	for i := 0; i <= len(passed) && len(hits) <= atMost; i++ {
 		to, next := len(state), len(state)

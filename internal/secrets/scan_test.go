@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // The tokens here are made up, and put together so that no scanner of this
@@ -18,7 +19,7 @@ var (
 )
 
 func TestFind(t *testing.T) {
-	cases := map[string][]ckpt.Secret{
+	cases := map[string][]Secret{
 		`{"a":1}`: nil,
 		`{"config":{"API_Key":"abc12345"},"x":["` + github + `"]}`:            {{Path: "/config/API_Key", Kind: "an API key"}, {Path: "/x/0", Kind: "a GitHub token"}},
 		`{"m":[{"content":"use ` + key + ` please"}]}`:                        {{Path: "/m/0/content", Kind: "an Anthropic API key"}},
@@ -98,7 +99,7 @@ func FuzzScan(f *testing.F) {
 	f.Add([]byte(`{"password":"a\"b\\"}`), true)
 	f.Add([]byte(pem), false)
 	f.Fuzz(func(t *testing.T, state []byte, json bool) {
-		if json && ckpt.CheckJSON(state) != nil {
+		if json && jsontext.Check(state) != nil {
 			return
 		}
 		out, found := Scan{}.Redact(state, json)
@@ -106,7 +107,7 @@ func FuzzScan(f *testing.F) {
 			t.Error("changed without a finding")
 		}
 		if json {
-			if err := ckpt.CheckJSON(out); err != nil {
+			if err := jsontext.Check(out); err != nil {
 				t.Errorf("what was redacted is not JSON: %v\n%s\n%s", err, state, out)
 			}
 		}

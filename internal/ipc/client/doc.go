@@ -5,6 +5,7 @@
 // repeated, and waits for the answer to a write that was given up, so that
 // nothing overtakes it. Follow comes back with the last sequence number it has.
 //
-// This package may import the root package, internal/ipc, internal/ipc/endpoint
-// and internal/delta; of others, google/uuid and cenkalti/backoff/v4.
+// This package may import the root package, internal/delta, internal/ipc,
+// internal/ipc/endpoint, internal/jsontext and internal/wellformed; of others,
+// google/uuid and cenkalti/backoff/v4.
 package client

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // Drift asks how a run stands, for its open findings, newest first, or for all.
@@ -42,7 +43,7 @@ func (c *Client) PostFinding(ctx context.Context, agent string, r ckpt.FindingRe
 	if err := ckpt.CheckAgentName(agent); err != nil {
 		return nil, false, err
 	}
-	if err := r.Check(); err != nil {
+	if err := wellformed.Finding(&r); err != nil {
 		return nil, false, err
 	}
 	evidence := rawMember{"evidence", r.Evidence}

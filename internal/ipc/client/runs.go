@@ -10,6 +10,8 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // StartRun registers a run, or adopts one that its saves have made.
@@ -121,7 +123,7 @@ func (c *Client) BeginOperation(ctx context.Context, ref ckpt.RunRef, r ckpt.Ope
 // EndOperation ends an operation, or with Resolve records what an operator has
 // found out. After a failure, Restore has the state to go back to.
 func (c *Client) EndOperation(ctx context.Context, ref ckpt.RunRef, r ckpt.OperationEnd) (o *ckpt.OperationEnded, replayed bool, err error) {
-	if err := r.Check(); err != nil {
+	if err := wellformed.OperationEnd(&r); err != nil {
 		return nil, false, err
 	}
 	verb := map[ckpt.OperationStatus]string{ckpt.OperationSucceeded: "succeed", ckpt.OperationFailed: "fail"}[r.Status]
@@ -152,7 +154,7 @@ func (c *Client) Operations(ctx context.Context, ref ckpt.RunRef, f ckpt.ListFil
 
 // Append adds a batch to a run's journal: all of it or nothing.
 func (c *Client) Append(ctx context.Context, ref ckpt.RunRef, events []ckpt.NewEvent, key string) (appended *ckpt.Appended, replayed bool, err error) {
-	if err := ckpt.CheckEvents(events); err != nil {
+	if err := wellformed.Events(events); err != nil {
 		return nil, false, err
 	}
 	a, err := runAsk(ref, nil, key, nil, "events")
@@ -288,7 +290,7 @@ func withRaw(v any, raw ...rawMember) ([]byte, error) {
 		if len(m.value) == 0 {
 			continue
 		}
-		if err := ckpt.CheckJSON(m.value); err != nil {
+		if err := jsontext.Check(m.value); err != nil {
 			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the %s is not JSON: %v", m.name, err)
 		}
 		b = bytes.TrimSuffix(b, []byte("}"))

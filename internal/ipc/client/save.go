@@ -14,6 +14,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // Save puts a state on disk. Without an id it makes one; who wants to repeat a
@@ -130,7 +131,7 @@ func saveHeader(r *ckpt.SaveRequest) (http.Header, error) {
 	if len(r.Metadata) == 0 && r.Program == nil {
 		return nil, nil
 	}
-	if err := ckpt.CheckMetadata(r.Metadata); err != nil {
+	if err := wellformed.Metadata(r.Metadata); err != nil {
 		return nil, err
 	}
 	if r.Program != nil && !utf8.ValidString(r.Program.Source) {

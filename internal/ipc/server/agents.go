@@ -6,6 +6,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 func (c *call) listAgents() error {
@@ -47,7 +48,7 @@ func (c *call) putPolicy() error {
 	if err != nil {
 		return err
 	}
-	p, err := ckpt.ParsePolicy(body)
+	p, err := wellformed.ParsePolicy(body)
 	if err != nil {
 		return err
 	}

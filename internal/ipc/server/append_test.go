@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // fullCheckpoint sets every field, found by reflection, so that a new one that
@@ -65,5 +66,5 @@ func TestHandWrittenCheckpointIsWhatEncodingJSONWrites(t *testing.T) {
 
 func TestHandWrittenCheckpointHasNoFieldTwice(t *testing.T) {
 	ck := fullCheckpoint(t)
-	check(t, ckpt.CheckJSON(appendSaved(nil, &ckpt.Saved{Checkpoint: ck})))
+	check(t, jsontext.Check(appendSaved(nil, &ckpt.Saved{Checkpoint: ck})))
 }

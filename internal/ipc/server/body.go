@@ -9,6 +9,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // readState reads a body that is a state.
@@ -157,7 +158,7 @@ func (c *call) decodeOptional(limit int64, v any) error {
 }
 
 func decodeBody(body []byte, v any) error {
-	if err := ckpt.DecodeStrict(body, v); err != nil {
+	if err := jsontext.Decode(body, v); err != nil {
 		return ckpt.Errorf(ckpt.CodeInvalid, "the body is wrong: %v", err)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // checkSum compares a state with its checksum, where the client has sent one.
@@ -104,11 +105,11 @@ func (c *call) applyDelta(r *ckpt.SaveRequest, id, sum string, wire []byte) erro
 }
 
 // copiesOf is what a state has in common with the base that operations make it of.
-func copiesOf(ops []delta.Op) []ckpt.Copy {
-	copies, at := make([]ckpt.Copy, 0, len(ops)), 0
+func copiesOf(ops []delta.Op) []jsontext.Copy {
+	copies, at := make([]jsontext.Copy, 0, len(ops)), 0
 	for _, op := range ops {
 		if op.Offset != delta.Literal {
-			copies = append(copies, ckpt.Copy{At: at, From: op.Offset, Length: op.Length})
+			copies = append(copies, jsontext.Copy{At: at, From: op.Offset, Length: op.Length})
 		}
 		at += op.Length
 	}

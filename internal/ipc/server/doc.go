@@ -32,7 +32,7 @@
 // tells at which bytes of the body the state stands, so that a client may cut
 // it out instead of parsing it.
 //
-// This package may import the root package, internal/ipc, internal/ipc/endpoint
-// and internal/delta; of others, golang.org/x/sync, evanphx/json-patch/v5 and
-// wI2L/jsondiff.
+// This package may import the root package, internal/delta, internal/ipc,
+// internal/ipc/endpoint, internal/jsontext and internal/wellformed; of others,
+// golang.org/x/sync, evanphx/json-patch/v5 and wI2L/jsondiff.
 package server

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // fakeStore keeps checkpoints in memory, for tests of the protocol alone. The
@@ -39,7 +40,7 @@ func newFakeStore() *fakeStore {
 }
 
 func (f *fakeStore) Save(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
-	if err := r.Check(); err != nil {
+	if err := wellformed.Save(r); err != nil {
 		return nil, err
 	}
 	sent := r.State

@@ -20,6 +20,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 const eventsPath = runPathText + "/events"
@@ -235,7 +236,7 @@ func TestASlowFollowerIsCutOff(t *testing.T) {
 			break
 		}
 		whole++
-		check(t, ckpt.CheckJSON([]byte(line)))
+		check(t, jsontext.Check([]byte(line)))
 	}
 	if whole == 200 {
 		t.Error("it was not cut off")

@@ -9,6 +9,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 func fuzzSave(t *testing.T, method, query, contentType, metadata string, body []byte) {
@@ -38,7 +39,7 @@ func fuzzSave(t *testing.T, method, query, contentType, metadata string, body []
 	if rec.Code >= 500 || rec.Code < 200 || server.Stats().Panics != 0 {
 		t.Fatalf("%d %s", rec.Code, rec.Body)
 	}
-	if err := ckpt.CheckJSON(rec.Body.Bytes()); err != nil {
+	if err := jsontext.Check(rec.Body.Bytes()); err != nil {
 		t.Fatalf("the reply is not strict JSON: %v: %s", err, rec.Body)
 	}
 	saved := store.list[len(store.list)-1]
@@ -48,6 +49,6 @@ func fuzzSave(t *testing.T, method, query, contentType, metadata string, body []
 	case method == "PUT":
 		equal(t, "bytes kept", bytes.Equal(saved.State, body), true)
 	case ckpt.IsJSON(saved.ContentType):
-		check(t, ckpt.CheckJSON(saved.State))
+		check(t, jsontext.Check(saved.State))
 	}
 }

@@ -19,12 +19,14 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/google/uuid"
+
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
-	"github.com/google/uuid"
 )
 
 // checked looks for goroutines that are left once all tests have run.
@@ -165,7 +167,7 @@ func (r reply) problem(t *testing.T) *ipc.Problem {
 	if r.header.Get("Content-Type") != ipc.ProblemType {
 		t.Fatalf("not a problem: %d %q %s", r.status, r.header.Get("Content-Type"), r.body)
 	}
-	check(t, ckpt.DecodeStrict([]byte(strings.TrimSpace(r.body)), &p))
+	check(t, jsontext.Decode([]byte(strings.TrimSpace(r.body)), &p))
 	return &p
 }
 

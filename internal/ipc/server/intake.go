@@ -6,6 +6,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // envelope is a save as people with curl write it.
@@ -61,7 +62,7 @@ func (c *call) envelopeSave() (*ckpt.SaveRequest, error) {
 		return nil, err
 	}
 	var e envelope
-	if err := ckpt.DecodeStrict(body, &e); err != nil {
+	if err := jsontext.Decode(body, &e); err != nil {
 		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the body is wrong: %v", err)
 	}
 	switch {
@@ -159,7 +160,7 @@ func (c *call) program() (*ckpt.Program, error) {
 		return nil, err
 	}
 	var p *ckpt.Program
-	if err := ckpt.DecodeStrict([]byte(*s), &p); err != nil {
+	if err := jsontext.Decode([]byte(*s), &p); err != nil {
 		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the header %s is wrong: %v", ipc.HeaderProgram, err)
 	}
 	return p, nil

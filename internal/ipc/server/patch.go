@@ -8,6 +8,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // What one patch may cost. A patch is a convenience for small states; who
@@ -41,7 +42,7 @@ func (c *call) patchSave(form string) (*ckpt.SaveRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ckpt.CheckJSON(patch); err != nil {
+	if err := jsontext.Check(patch); err != nil {
 		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the patch is not JSON: %v", err)
 	}
 	base, err := c.patchBase(id)

@@ -11,6 +11,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // The examples of RFC 7396, appendix A, and some of ours.
@@ -61,11 +62,11 @@ func FuzzMergePatch(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":[1,{"c":"\\\""}]}}`), []byte(`{"a":{"b":null,"d":{}}}`))
 	f.Add([]byte(`[]`), []byte(`{"a\u0000":-0.0e+1}`))
 	f.Fuzz(func(t *testing.T, doc, patch []byte) {
-		if ckpt.CheckJSON(doc) != nil || ckpt.CheckJSON(patch) != nil {
+		if jsontext.Check(doc) != nil || jsontext.Check(patch) != nil {
 			return
 		}
 		got := mergePatch(doc, patch)
-		if err := ckpt.CheckJSON(got); err != nil && !strings.Contains(err.Error(), "duplicate") {
+		if err := jsontext.Check(got); err != nil && !strings.Contains(err.Error(), "duplicate") {
 			t.Fatalf("%s + %s = %s: %v", doc, patch, got, err)
 		}
 		sameMerge(t, doc, patch, got)
@@ -196,7 +197,7 @@ func TestDiffSummary(t *testing.T) {
 	equal(t, "changed value", string(s.Changed[0].From)+string(s.Changed[0].To), `{"x":1}{"x":2}`)
 	equal(t, "cut", s.Changed[1].Cut, true)
 	equal(t, "size", s.Changed[1].ToSize, int64(len(long)+3))
-	check(t, ckpt.CheckJSON(s.Changed[1].To))
+	check(t, jsontext.Check(s.Changed[1].To))
 	if len(s.Changed[1].To) > maxShownValue+10 {
 		t.Errorf("shown: %d bytes", len(s.Changed[1].To))
 	}

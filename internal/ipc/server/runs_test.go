@@ -16,6 +16,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 func newRunWorld(t *testing.T, change ...func(*Options)) (*world, *fakeRuns) {
@@ -306,7 +307,7 @@ func TestCallsOfRunsOnTheWire(t *testing.T) {
 		equal(t, name, method, tc.called)
 		equal(t, name+" type", r.header.Get("Content-Type"), ckpt.ContentTypeJSON)
 		if tc.method != "HEAD" {
-			check(t, ckpt.CheckJSON([]byte(r.body)))
+			check(t, jsontext.Check([]byte(r.body)))
 		}
 	}
 	equal(t, "events", w.send("GET", runPathText+"/events?limit=1", "").body,
@@ -423,14 +424,14 @@ func TestStatesInsideAnswersAreExact(t *testing.T) {
 		Restore struct{ State json.RawMessage }
 		Key     string
 	}
-	check(t, ckpt.CheckJSON([]byte(r.body)))
+	check(t, jsontext.Check([]byte(r.body)))
 	check(t, json.Unmarshal([]byte(r.body), &answer))
 	equal(t, "in the text", string(answer.Restore.State), string(runs.ended.Restore.State))
 	equal(t, "beside it", answer.Key, runs.ended.Key)
 
 	runs.plan.Checkpoint, runs.ended.Restore = nil, nil
 	r = w.send("POST", runPathText+"/resume", "")
-	if !strings.HasSuffix(r.body, `,"checkpoint":null}`+"\n") || ckpt.CheckJSON([]byte(r.body)) != nil { // none twice
+	if !strings.HasSuffix(r.body, `,"checkpoint":null}`+"\n") || jsontext.Check([]byte(r.body)) != nil { // none twice
 		t.Error(r.body)
 	}
 	plan, _, err := w.client.Resume(t.Context(), ckpt.ResumeRequest{Agent: "a"})

@@ -10,6 +10,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 const saves = "/v1/agents/a/checkpoints"
@@ -63,7 +64,7 @@ func (w *world) wantState(agent, id, state string, exact bool) {
 		w.send("GET", "/v1/agents/"+agent+"/checkpoints/latest", ""),
 		w.send("POST", "/v1/agents/"+agent+"/restore", `{"reason":"test"}`),
 	} {
-		check(w.t, ckpt.CheckJSON([]byte(r.body)))
+		check(w.t, jsontext.Check([]byte(r.body)))
 		if !strings.HasSuffix(r.body, `,"state":`+state+"}\n") {
 			w.t.Errorf("the state %q is not in %s", state, r.body)
 		}

@@ -42,7 +42,7 @@ func (c *call) decodeStep(limit int64, v any, finish bool) error {
 	if err != nil || finish && len(body) == 0 {
 		return err
 	}
-	if body, err = ckpt.StepFromTelemetry(body, finish); err != nil {
+	if body, err = stepFromTelemetry(body, finish); err != nil {
 		return ckpt.Errorf(ckpt.CodeInvalid, "the body is wrong: %s", reason(err))
 	}
 	return decodeBody(body, v)

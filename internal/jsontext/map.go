@@ -1,131 +1,132 @@
-package ckptsidecar
+package jsontext
 
 import (
 	"bytes"
 	"math"
 	"slices"
 	"sort"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Copy is what a text has in common with an earlier one: its Length bytes from
-// At on are the other's from From on.
-type Copy struct{ At, From, Length int }
+// Copy is what a text has in common with an earlier one.
+type Copy = ckpt.Copy
 
-// JSONMap says where in a checked JSON text some values begin and end. With it
+// Map says where in a checked JSON text some values begin and end. With it
 // a text that has much in common is checked by what is new in it. A map is
 // never changed, and keeps nothing of the text.
-type JSONMap struct{ marks []jsonMark }
+type Map struct{ marks []mark }
 
 // Size is how many bytes of memory the map takes, 1 or 2 % of most texts.
-func (m *JSONMap) Size() int {
+func (m *Map) Size() int {
 	if m == nil {
 		return 0
 	}
-	return cap(m.marks) * jsonMarkSize
+	return cap(m.marks) * markSize
 }
 
-// JSONChecked is what is known of a text that CheckJSONAfter has found to be
+// Checked is what is known of a text that CheckJSONAfter has found to be
 // JSON: its map, and what it has in common with the text before that was passed
 // over, in order. That is whole values, and runs of an array's whole elements,
 // each with its comma.
-type JSONChecked struct {
-	Map    *JSONMap
+type Checked struct {
+	Map    *Map
 	Passed []Copy
 }
 
-// CheckJSONAfter is CheckJSON for a text that has something in common with one
+// CheckAfter is CheckJSON for a text that has something in common with one
 // that was checked before. It passes over whole values and elements that stand
 // in same and in the map of the text before: they are JSON wherever they stand,
 // and only in objects do values beside one another matter. same must be true,
 // in the order of At, and not overlap. before may be nil, for none.
-func CheckJSONAfter(data []byte, before *JSONMap, same []Copy) (JSONChecked, error) {
-	return checkJSONAfter(data, before, same, jsonSpans{value: 1 << 10, run: 2 << 10})
+func CheckAfter(data []byte, before *Map, same []Copy) (Checked, error) {
+	return checkAfter(data, before, same, spanLimits{value: 1 << 10, run: 2 << 10})
 }
 
-// jsonSpans are from how many bytes on a value or a run is worth a mark.
-type jsonSpans struct{ value, run int }
+// spanLimits are from how many bytes on a value or a run is worth a mark.
+type spanLimits struct{ value, run int }
 
-func checkJSONAfter(data []byte, before *JSONMap, same []Copy, spans jsonSpans) (JSONChecked, error) {
+func checkAfter(data []byte, before *Map, same []Copy, spans spanLimits) (Checked, error) {
 	if uint64(len(data)) > math.MaxUint32 {
-		return JSONChecked{}, CheckJSON(data)
+		return Checked{}, Check(data)
 	}
-	s := jsonScanners.Get().(*jsonScanner)
-	mapper := newJSONMapper(len(data), before, same, spans)
+	s := scanners.Get().(*scanner)
+	mapper := newMapper(len(data), before, same, spans)
 	s.mapper = mapper
 	_, reason := s.scanMapped(data)
 	s.reset()
-	jsonScanners.Put(s)
+	scanners.Put(s)
 	if reason != "" { // the whole check says what and where
-		return JSONChecked{}, CheckJSON(data)
+		return Checked{}, Check(data)
 	}
-	return JSONChecked{&JSONMap{slices.DeleteFunc(mapper.marks, jsonMark.void)}, mapper.passed}, nil
+	return Checked{&Map{slices.DeleteFunc(mapper.marks, mark.void)}, mapper.passed}, nil
 }
 
-// jsonMark is a part of a checked text, outside its strings: a string, an
+// mark is a part of a checked text, outside its strings: a string, an
 // object or an array, or a run: elements of an array, each with its comma, up
 // to where the next element begins. Since only one value begins at a place, the
 // place says which array that is.
-type jsonMark struct {
+type mark struct {
 	start, end uint32
 	more       uint32 // from the lowest bit: whether it is a run; 10 bits of how many containers are open around it; the elements of a run
 }
 
-const jsonMarkSize = 12
+const markSize = 12
 
-func newJSONMark(start, depth int, run bool) jsonMark {
-	m := jsonMark{start: uint32(start), end: uint32(start), more: uint32(depth) << 1}
+func newMark(start, depth int, run bool) mark {
+	m := mark{start: uint32(start), end: uint32(start), more: uint32(depth) << 1}
 	if run {
 		m.more |= 1
 	}
 	return m
 }
 
-func (m jsonMark) run() bool     { return m.more&1 != 0 }
-func (m jsonMark) depth() int    { return int(m.more >> 1 & 1023) }
-func (m jsonMark) elements() int { return int(m.more >> 11) }
-func (m jsonMark) void() bool    { return m.end == m.start }
+func (m mark) run() bool     { return m.more&1 != 0 }
+func (m mark) depth() int    { return int(m.more >> 1 & 1023) }
+func (m mark) elements() int { return int(m.more >> 11) }
+func (m mark) void() bool    { return m.end == m.start }
 
 // within says whether the part stands before limit. Of the element after a run
 // the first byte must as well: there might be white space in its place.
-func (m jsonMark) within(limit int) bool {
+func (m mark) within(limit int) bool {
 	return !m.void() && (int(m.end) < limit || int(m.end) == limit && !m.run())
 }
 
-// jsonMapper makes the map of a text while it is scanned, and knows what of it
+// mapper makes the map of a text while it is scanned, and knows what of it
 // need not be.
-type jsonMapper struct {
-	spans jsonSpans
-	marks []jsonMark // by start; a run before the value that begins it
+type mapper struct {
+	spans spanLimits
+	marks []mark // by start; a run before the value that begins it
 	most  int
-	open  []jsonOpen // as the scanner's stack
+	open  []openContainer // as the scanner's stack
 
-	before []jsonMark
+	before []mark
 	same   []Copy // those that are not behind
 	next   int    // the first mark of before that is not behind in same[0]
 	watch  int    // where in the text that one begins: nothing is passed before
 	passed []Copy
 }
 
-// jsonOpen is an open container. Marks are named by their place in marks, -1
+// openContainer is an open container. Marks are named by their place in marks, -1
 // where there is none.
-type jsonOpen struct {
+type openContainer struct {
 	mark     int // the container's own
 	run      int // of an array: the run that goes on
 	elements int // of that run
 }
 
-func newJSONMapper(size int, before *JSONMap, same []Copy, spans jsonSpans) *jsonMapper {
-	m := &jsonMapper{spans: spans, most: 2*size/spans.value + 64, watch: math.MaxInt}
+func newMapper(size int, before *Map, same []Copy, spans spanLimits) *mapper {
+	m := &mapper{spans: spans, most: 2*size/spans.value + 64, watch: math.MaxInt}
 	if before != nil && len(same) > 0 {
 		m.before, m.same = before.marks, same
-		m.marks = make([]jsonMark, 0, len(before.marks)+16)
+		m.marks = make([]mark, 0, len(before.marks)+16)
 		m.enter(0)
 	}
 	return m
 }
 
 // enter goes to the first mark that begins at or after a place of the text.
-func (m *jsonMapper) enter(p int) {
+func (m *mapper) enter(p int) {
 	for ; len(m.same) > 0; m.same = m.same[1:] {
 		c := m.same[0]
 		from := uint32(c.From + max(p-c.At, 0))
@@ -139,7 +140,7 @@ func (m *jsonMapper) enter(p int) {
 
 // wait sets watch to the next mark, and answers false where that is not in the
 // copy any more.
-func (m *jsonMapper) wait() bool {
+func (m *mapper) wait() bool {
 	c := m.same[0]
 	if m.next == len(m.before) || int(m.before[m.next].start) >= c.From+c.Length {
 		return false
@@ -148,23 +149,23 @@ func (m *jsonMapper) wait() bool {
 	return true
 }
 
-// jsonPass is what was passed over at a place.
-type jsonPass int
+// pass is what was passed over at a place.
+type pass int
 
 const (
-	jsonPassNone  jsonPass = iota
-	jsonPassValue          // a value: what may follow one is due
-	jsonPassRun            // elements: the next one is due
+	passNone    pass = iota
+	passedValue      // a value: what may follow one is due
+	passedRun        // elements: the next one is due
 )
 
 // scanMapped is scan with a map.
-func (s *jsonScanner) scanMapped(data []byte) (p int, reason string) {
+func (s *scanner) scanMapped(data []byte) (p int, reason string) {
 	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
-		return 0, jsonReasonBOM
+		return 0, reasonBOM
 	}
 	for {
 		if p = skipSpace(data, p); p == len(data) {
-			return p, jsonReasonEnd
+			return p, reasonEnd
 		}
 		var opened, done bool
 		if p, opened, reason = s.mappedValue(data, p); reason != "" {
@@ -182,12 +183,12 @@ func (s *jsonScanner) scanMapped(data []byte) (p int, reason string) {
 // mappedValue reads a value, or up to where the first value inside it is due.
 // Where it passes over elements of an array, the next one is due as if the
 // array began there.
-func (s *jsonScanner) mappedValue(data []byte, p int) (next int, opened bool, reason string) {
+func (s *scanner) mappedValue(data []byte, p int) (next int, opened bool, reason string) {
 	array := len(s.stack) > 0 && !s.stack[len(s.stack)-1].object
 	switch next, pass := s.mapper.due(p, array); pass {
-	case jsonPassValue:
+	case passedValue:
 		return next, false, ""
-	case jsonPassRun:
+	case passedRun:
 		return next, true, ""
 	}
 	switch data[p] {
@@ -208,7 +209,7 @@ func (s *jsonScanner) mappedValue(data []byte, p int) (next int, opened bool, re
 }
 
 // due notes that a value is to begin at p, and answers where to go on, and how.
-func (m *jsonMapper) due(p int, array bool) (int, jsonPass) {
+func (m *mapper) due(p int, array bool) (int, pass) {
 	if array {
 		m.element(p)
 	}
@@ -216,23 +217,23 @@ func (m *jsonMapper) due(p int, array bool) (int, jsonPass) {
 		m.step(p)
 	}
 	if p < m.watch {
-		return p, jsonPassNone
+		return p, passNone
 	}
 	limit := m.same[0].From + m.same[0].Length
 	for i := m.next; i < len(m.before) && m.before[i].start == m.before[m.next].start; i++ {
 		switch mark := m.before[i]; {
 		case !mark.within(limit) || len(m.open) > mark.depth(): // deeper than it was, it may be too deep
 		case !mark.run():
-			return m.passValue(p, i), jsonPassValue
+			return m.passValue(p, i), passedValue
 		case array:
-			return m.passRun(p, i, limit), jsonPassRun
+			return m.passRun(p, i, limit), passedRun
 		}
 	}
-	return p, jsonPassNone
+	return p, passNone
 }
 
 // step goes to the next mark that may be one for p.
-func (m *jsonMapper) step(p int) {
+func (m *mapper) step(p int) {
 	c := m.same[0]
 	if p >= c.At+c.Length {
 		m.enter(p)
@@ -249,7 +250,7 @@ func (m *jsonMapper) step(p int) {
 
 // passValue takes over a value's mark and those inside it, and answers where
 // the value ends.
-func (m *jsonMapper) passValue(p, i int) int {
+func (m *mapper) passValue(p, i int) int {
 	mark := m.before[i]
 	j := i
 	for j < len(m.before) && m.before[j].start < mark.end {
@@ -261,7 +262,7 @@ func (m *jsonMapper) passValue(p, i int) int {
 
 // passRun takes over as many runs as follow one another, and answers where the
 // next element begins.
-func (m *jsonMapper) passRun(p, i, limit int) int {
+func (m *mapper) passRun(p, i, limit int) int {
 	first := m.before[i]
 	end, j := first.end, i+1
 	for ; j < len(m.before) && m.before[j].start <= end; j++ {
@@ -285,7 +286,7 @@ func (m *jsonMapper) passRun(p, i, limit int) int {
 
 // carry copies the marks i to j of the text before that lie before its place
 // end, for what is passed over at p.
-func (m *jsonMapper) carry(p, i, j int, end uint32) {
+func (m *mapper) carry(p, i, j int, end uint32) {
 	from := m.before[i].start
 	deeper := uint32(m.before[i].depth()-len(m.open)) << 1
 	for _, mark := range m.before[i:j] {
@@ -307,7 +308,7 @@ func (m *jsonMapper) carry(p, i, j int, end uint32) {
 }
 
 // element notes that an element of the innermost array begins at p.
-func (m *jsonMapper) element(p int) {
+func (m *mapper) element(p int) {
 	array := &m.open[len(m.open)-1]
 	if array.run >= 0 && p-int(m.marks[array.run].start) < m.spans.run {
 		array.elements++
@@ -318,7 +319,7 @@ func (m *jsonMapper) element(p int) {
 }
 
 // endRun ends an array's run at p, where its next element begins.
-func (m *jsonMapper) endRun(array *jsonOpen, p int) {
+func (m *mapper) endRun(array *openContainer, p int) {
 	if array.run < 0 {
 		return
 	}
@@ -329,28 +330,28 @@ func (m *jsonMapper) endRun(array *jsonOpen, p int) {
 }
 
 // reserve makes the mark of something that begins at p and has yet to end.
-func (m *jsonMapper) reserve(p, depth int, run bool) int {
+func (m *mapper) reserve(p, depth int, run bool) int {
 	if len(m.marks) >= m.most {
 		return -1
 	}
-	m.marks = append(m.marks, newJSONMark(p, depth, run))
+	m.marks = append(m.marks, newMark(p, depth, run))
 	return len(m.marks) - 1
 }
 
 // dropIfVoid takes a mark back if it is void and the last.
-func (m *jsonMapper) dropIfVoid(i int) {
+func (m *mapper) dropIfVoid(i int) {
 	if i == len(m.marks)-1 && m.marks[i].void() {
 		m.marks = m.marks[:i]
 	}
 }
 
 // opened notes that a container begins at p.
-func (m *jsonMapper) opened(p int) {
-	m.open = append(m.open, jsonOpen{mark: m.reserve(p, len(m.open), false), run: -1})
+func (m *mapper) opened(p int) {
+	m.open = append(m.open, openContainer{mark: m.reserve(p, len(m.open), false), run: -1})
 }
 
 // closed notes that the innermost container ends before end.
-func (m *jsonMapper) closed(end int) {
+func (m *mapper) closed(end int) {
 	top := m.open[len(m.open)-1]
 	m.open = m.open[:len(m.open)-1]
 	if top.run >= 0 { // of which nobody would pass over the last element
@@ -366,7 +367,7 @@ func (m *jsonMapper) closed(end int) {
 }
 
 // text notes a string.
-func (m *jsonMapper) text(start, end int) {
+func (m *mapper) text(start, end int) {
 	if end-start < m.spans.value {
 		return
 	}
@@ -375,22 +376,22 @@ func (m *jsonMapper) text(start, end int) {
 	}
 }
 
-// JSONHops leads over what the map of a text knows, from its beginning on.
-type JSONHops struct{ marks []jsonMark }
+// Hops leads over what the map of a text knows, from its beginning on.
+type Hops struct{ marks []mark }
 
 // Hops begins to lead over a map's text. A nil map leads nowhere.
-func (m *JSONMap) Hops() JSONHops {
+func (m *Map) Hops() Hops {
 	if m == nil {
-		return JSONHops{}
+		return Hops{}
 	}
-	return JSONHops{m.marks}
+	return Hops{m.marks}
 }
 
 // From answers how far the map knows the way from p, where a value begins, but
 // not beyond limit: to the end of the value, or over so many elements of its
 // array to where the next begins. It answers p itself where it knows none.
 // From call to call p must not fall.
-func (h *JSONHops) From(p, limit int) (next, elements int) {
+func (h *Hops) From(p, limit int) (next, elements int) {
 	for len(h.marks) > 0 && int(h.marks[0].start) < p {
 		h.marks = h.marks[1:]
 	}

@@ -1,4 +1,4 @@
-package ckptsidecar_test
+package jsontext_test
 
 import (
 	"encoding/json"
@@ -7,12 +7,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 func membersOf(text string) (map[string]string, bool) {
 	got := map[string]string{}
-	ok := ckpt.Members([]byte(text), func(name string, value []byte) bool {
+	ok := jsontext.Members([]byte(text), func(name string, value []byte) bool {
 		got[name] = string(value)
 		return true
 	})
@@ -37,7 +37,7 @@ func TestMembers(t *testing.T) {
 		}
 	}
 	n := 0
-	if !ckpt.Members([]byte(`{"a":1,"b":2,"c":3}`), func(string, []byte) bool { n++; return n < 2 }) || n != 2 {
+	if !jsontext.Members([]byte(`{"a":1,"b":2,"c":3}`), func(string, []byte) bool { n++; return n < 2 }) || n != 2 {
 		t.Errorf("%d members were visited", n)
 	}
 }
@@ -46,13 +46,13 @@ func TestMembers(t *testing.T) {
 func TestMembersByAMap(t *testing.T) {
 	large := strings.Repeat(`{"role":"user","content":"some \"text\" ]}"},`, 200)
 	text := []byte(`{"n":1,"messages":[` + large + `{}],"inner":{"list":[` + large + `1],"deep":{"x":2,"s":"` + strings.Repeat("y", 3000) + `"}},"last":true}`)
-	checked, err := ckpt.CheckJSONAfter(text, nil, nil)
+	checked, err := jsontext.CheckAfter(text, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var walk func(at int, m *ckpt.JSONMap, place string, into map[string]string)
-	walk = func(at int, m *ckpt.JSONMap, place string, into map[string]string) {
-		ckpt.MembersAt(text, at, m, func(name string, begin, end int) bool {
+	var walk func(at int, m *jsontext.Map, place string, into map[string]string)
+	walk = func(at int, m *jsontext.Map, place string, into map[string]string) {
+		jsontext.MembersAt(text, at, m, func(name string, begin, end int) bool {
 			into[place+"/"+name] = string(text[begin:end])
 			walk(begin, m, place+"/"+name, into)
 			return true
@@ -74,7 +74,7 @@ func FuzzMembers(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		got, ok := membersOf(string(text))
-		if ckpt.CheckJSON(text) != nil {
+		if jsontext.Check(text) != nil {
 			return
 		}
 		var want map[string]json.RawMessage

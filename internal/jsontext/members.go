@@ -1,4 +1,4 @@
-package ckptsidecar
+package jsontext
 
 import "sort"
 
@@ -18,7 +18,7 @@ func Members(object []byte, visit func(name string, value []byte) bool) bool {
 // MembersAt is Members for the object that begins at a place of a text, of which
 // there may be a map: then large values are passed over without a look. visit is
 // told where the value begins and ends.
-func MembersAt(text []byte, at int, m *JSONMap, visit func(name string, begin, end int) bool) bool {
+func MembersAt(text []byte, at int, m *Map, visit func(name string, begin, end int) bool) bool {
 	p := skipSpace(text, at)
 	if p >= len(text) || text[p] != '{' {
 		return false
@@ -58,7 +58,7 @@ func MembersAt(text []byte, at int, m *JSONMap, visit func(name string, begin, e
 
 // passValue answers the place after the value at p, by the map where that has
 // it, and -1 where the data ends too early.
-func passValue(data []byte, p int, m *JSONMap) int {
+func passValue(data []byte, p int, m *Map) int {
 	if end := m.endOf(p); end > 0 && end <= len(data) {
 		return end
 	}
@@ -88,7 +88,7 @@ func passValue(data []byte, p int, m *JSONMap) int {
 
 // endOf is where the value ends that begins at a place, 0 where the map does
 // not know.
-func (m *JSONMap) endOf(p int) int {
+func (m *Map) endOf(p int) int {
 	if m == nil {
 		return 0
 	}

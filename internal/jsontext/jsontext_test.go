@@ -1,4 +1,4 @@
-package ckptsidecar
+package jsontext
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 )
 
 func TestCheckJSONHostile(t *testing.T) {
-	deep := strings.Repeat("[", MaxJSONDepth)
+	deep := strings.Repeat("[", MaxDepth)
 	longKey := strings.Repeat("k", 200)
 	many := new(strings.Builder) // more keys than are compared one by one
 	many.WriteString(`{"\u0030":0`)
@@ -123,17 +123,17 @@ func TestCheckJSONHostile(t *testing.T) {
 		{"undefined", `undefined`, 0, 1, 1, "", "expected a value"},
 		{"misspelt", `[nulL]`, 1, 1, 2, "/0", "expected a value"},
 
-		{"too deep", deep + "[", MaxJSONDepth, 1, MaxJSONDepth + 1, strings.Repeat("/0", MaxJSONDepth), "nested more than 1000 deep"},
-		{"too deep by objects", strings.Repeat(`{"":`, MaxJSONDepth) + "{", 4 * MaxJSONDepth, 1, 4*MaxJSONDepth + 1, strings.Repeat("/", MaxJSONDepth), "nested more than 1000 deep"},
+		{"too deep", deep + "[", MaxDepth, 1, MaxDepth + 1, strings.Repeat("/0", MaxDepth), "nested more than 1000 deep"},
+		{"too deep by objects", strings.Repeat(`{"":`, MaxDepth) + "{", 4 * MaxDepth, 1, 4*MaxDepth + 1, strings.Repeat("/", MaxDepth), "nested more than 1000 deep"},
 		{"path with long key", `{"` + longKey + `":[}`, 205, 1, 206, "/" + longKey[:64] + "…/0", "expected a value"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			var got *JSONError
-			if err := CheckJSON([]byte(test.in)); !errors.As(err, &got) {
+			var got *Error
+			if err := Check([]byte(test.in)); !errors.As(err, &got) {
 				t.Fatalf("CheckJSON(%.80q) = %v, want a *JSONError", test.in, err)
 			}
-			want := JSONError{test.offset, test.line, test.column, test.path, test.reason}
+			want := Error{test.offset, test.line, test.column, test.path, test.reason}
 			if *got != want {
 				t.Errorf("CheckJSON(%.80q)\n got %+v\nwant %+v", test.in, *got, want)
 			}
@@ -151,13 +151,13 @@ func TestCheckJSONAccepts(t *testing.T) {
 		`"\ud800"`, `"\udc00\ud800"`, `{"\ud800":1,"\ud801":2,"\ufffd":3}`,
 		`{"a":{"a":{"a":1}},"b":[{"a":1},{"a":1}]}`,
 		"\"\u0080\u07ff\u0800\uffff\U00010000\U0010ffff\ufffd\u007f\ufeff\"",
-		strings.Repeat("[", MaxJSONDepth) + strings.Repeat("]", MaxJSONDepth),
-		strings.Repeat(`{"a":`, MaxJSONDepth) + "1" + strings.Repeat("}", MaxJSONDepth),
-		strings.Repeat(`{"a":`, MaxJSONDepth-1) + "{}" + strings.Repeat("}", MaxJSONDepth-1),
+		strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth),
+		strings.Repeat(`{"a":`, MaxDepth) + "1" + strings.Repeat("}", MaxDepth),
+		strings.Repeat(`{"a":`, MaxDepth-1) + "{}" + strings.Repeat("}", MaxDepth-1),
 		"[\n                         1,\n                 2   ]",
 	}
 	for _, in := range accepted {
-		if err := CheckJSON([]byte(in)); err != nil {
+		if err := Check([]byte(in)); err != nil {
 			t.Errorf("CheckJSON(%.80q) = %v", in, err)
 		}
 	}
@@ -167,15 +167,15 @@ func TestCheckJSONAccepts(t *testing.T) {
 // the end of the text, where the fast paths change over.
 func TestCheckJSONEveryPosition(t *testing.T) {
 	faults := map[string]string{
-		"\xff": jsonReasonUTF8, "\x1f": jsonReasonControl, `\q`: jsonReasonEscape,
-		"\xe2\x82": jsonReasonUTF8, "\xf0\x9f\x98": jsonReasonUTF8, "\xed\xbf\xbf": jsonReasonUTF8,
+		"\xff": reasonUTF8, "\x1f": reasonControl, `\q`: reasonEscape,
+		"\xe2\x82": reasonUTF8, "\xf0\x9f\x98": reasonUTF8, "\xed\xbf\xbf": reasonUTF8,
 	}
 	for fault, reason := range faults {
 		for before := range 40 {
 			for after := range 12 {
 				in := `"` + strings.Repeat("a", before) + fault + strings.Repeat("b", after) + `"`
-				var got *JSONError
-				errors.As(CheckJSON([]byte(in)), &got)
+				var got *Error
+				errors.As(Check([]byte(in)), &got)
 				if got == nil || got.Offset != before+1 || got.Reason != reason {
 					t.Fatalf("CheckJSON(%q) = %v, want %s at %d", in, got, reason, before+1)
 				}
@@ -186,7 +186,7 @@ func TestCheckJSONEveryPosition(t *testing.T) {
 		for before := range 40 {
 			for after := range 12 {
 				in := `"` + strings.Repeat("a", before) + good + strings.Repeat("b", after) + `"`
-				if err := CheckJSON([]byte(in)); err != nil {
+				if err := Check([]byte(in)); err != nil {
 					t.Fatalf("CheckJSON(%q) = %v", in, err)
 				}
 			}
@@ -218,15 +218,15 @@ func TestWideRuneLen(t *testing.T) {
 	}
 }
 
-// jsonReference is a slow second opinion on texts that json.Valid accepts: it
+// reference is a slow second opinion on texts that json.Valid accepts: it
 // reports duplicate keys, comparing UTF-16 code units.
-type jsonReference struct {
+type reference struct {
 	in        []byte
 	p         int
 	duplicate bool
 }
 
-func (r *jsonReference) value() {
+func (r *reference) value() {
 	switch r.peek() {
 	case '{':
 		seen := map[string]bool{}
@@ -263,7 +263,7 @@ func (r *jsonReference) value() {
 	}
 }
 
-func (r *jsonReference) peek() byte {
+func (r *reference) peek() byte {
 	for bytes.IndexByte([]byte(" \t\r\n"), r.in[r.p]) >= 0 {
 		r.p++
 	}
@@ -271,7 +271,7 @@ func (r *jsonReference) peek() byte {
 }
 
 // text reads a string and returns its code units in hexadecimal.
-func (r *jsonReference) text() string {
+func (r *reference) text() string {
 	var units []string
 	for r.p++; r.in[r.p] != '"'; {
 		c := rune(r.in[r.p])
@@ -304,9 +304,9 @@ func strictlyValid(in []byte) bool {
 	if !json.Valid(in) || !utf8.Valid(in) {
 		return false
 	}
-	r := jsonReference{in: in}
+	r := reference{in: in}
 	r.value()
-	return !r.duplicate && bracketDepth(in) <= MaxJSONDepth
+	return !r.duplicate && bracketDepth(in) <= MaxDepth
 }
 
 func bracketDepth(in []byte) (deepest int) {
@@ -331,14 +331,14 @@ func bracketDepth(in []byte) (deepest int) {
 // checkAgainstReference also tests what must hold for any error.
 func checkAgainstReference(t *testing.T, in []byte) {
 	t.Helper()
-	err := CheckJSON(in)
+	err := Check(in)
 	if want := strictlyValid(in); (err == nil) != want {
 		t.Fatalf("CheckJSON(%q) = %v, the reference says %v", in, err, want)
 	}
 	if err == nil {
 		return
 	}
-	var e *JSONError
+	var e *Error
 	if !errors.As(err, &e) {
 		t.Fatalf("%T is no *JSONError", err)
 	}
@@ -350,7 +350,7 @@ func checkAgainstReference(t *testing.T, in []byte) {
 	}
 }
 
-var jsonSeedTexts = []string{
+var seedTexts = []string{
 	`{"v":4,"channel_values":{"messages":[{"role":"user","content":"hé \"llo\"\n"},{"role":"ai","n":-1.5e+10}]}}`,
 	`{"a":{"b":[1,2,{"c":null,"d":true,"e":false}]},"\u0061b":"\ud83d\ude00","😀":"\udc00"}`,
 	`[0,-0.1,1e5,"",{},[],{"a":1,"b":2,"\u0062c":3}]`,
@@ -388,11 +388,11 @@ func TestCheckJSONAgrees(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var valid, strict int
 	for range 60_000 {
-		in := mutateJSON(r, []byte(jsonSeedTexts[r.IntN(len(jsonSeedTexts))]))
+		in := mutateJSON(r, []byte(seedTexts[r.IntN(len(seedTexts))]))
 		checkAgainstReference(t, in)
 		if json.Valid(in) {
 			valid++
-			if CheckJSON(in) != nil {
+			if Check(in) != nil {
 				strict++
 			}
 		}
@@ -416,13 +416,13 @@ func TestCheckJSONManyKeys(t *testing.T) {
 			fmt.Fprintf(&b, `"%s":{"x":1,"key1":[]},`, key)
 		}
 		good := b.String() + `"end":0}`
-		if err := CheckJSON([]byte(good)); err != nil {
+		if err := Check([]byte(good)); err != nil {
 			t.Fatalf("%d keys: %v", n, err)
 		}
 		if n > 0 {
 			bad := b.String() + fmt.Sprintf(`"key%d":0}`, n/2)
-			var got *JSONError
-			errors.As(CheckJSON([]byte(bad)), &got)
+			var got *Error
+			errors.As(Check([]byte(bad)), &got)
 			if got == nil || got.Offset != b.Len() {
 				t.Fatalf("%d keys: duplicate not found: %v", n, got)
 			}
@@ -444,7 +444,7 @@ func TestCheckJSONLinear(t *testing.T) {
 	}
 	b.WriteByte(']')
 	start := time.Now()
-	if err := CheckJSON(b.Bytes()); err != nil {
+	if err := Check(b.Bytes()); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(start); took > 5*time.Second {
@@ -455,7 +455,7 @@ func TestCheckJSONLinear(t *testing.T) {
 func TestCheckJSONAllocs(t *testing.T) {
 	in := chatState(64 << 10)
 	allocs := testing.AllocsPerRun(100, func() {
-		if err := CheckJSON(in); err != nil {
+		if err := Check(in); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -501,7 +501,7 @@ func TestJSONErrorText(t *testing.T) {
 		Any      any         `json:"any"`
 	}
 	for _, in := range texts {
-		err := DecodeStrict([]byte(in), new(target))
+		err := Decode([]byte(in), new(target))
 		if err == nil {
 			t.Errorf("%q: no error", in)
 			continue
@@ -513,10 +513,10 @@ func TestJSONErrorText(t *testing.T) {
 		}
 	}
 	long := strings.Repeat(`{"`+strings.Repeat("é", 100)+`":`, 900)
-	if text := CheckJSON([]byte(long)).Error(); len(text) > 1000 || !utf8.ValidString(text) {
+	if text := Check([]byte(long)).Error(); len(text) > 1000 || !utf8.ValidString(text) {
 		t.Errorf("unfit text: %q", text)
 	}
-	got := CheckJSON([]byte("{\"a\":[\n{\"b\":1,\"b\":2}]}")).Error()
+	got := Check([]byte("{\"a\":[\n{\"b\":1,\"b\":2}]}")).Error()
 	want := `JSON line 2, column 8 (byte 14), at "/a/0": duplicate key "b"`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -578,7 +578,7 @@ type strictNested struct{ X int }
 
 func (n *strictNested) UnmarshalJSON(b []byte) error {
 	type plain strictNested
-	return DecodeStrict(b, (*plain)(n))
+	return Decode(b, (*plain)(n))
 }
 
 func TestDecodeStrictRefuses(t *testing.T) {
@@ -611,7 +611,7 @@ func TestDecodeStrictRefuses(t *testing.T) {
 		{`{"by_id":{"x":true}}`, 10, "/by_id", "key is not a valid int"},
 		{`{"by_id":{"+1":true}}`, 10, "/by_id", "key is not a valid int"},
 		{`{"when":"today"}`, 8, "/when", "not a valid time.Time"},
-		{`{"text":"bad"}`, 8, "/text", "not a valid ckptsidecar.strictText"},
+		{`{"text":"bad"}`, 8, "/text", "not a valid jsontext.strictText"},
 		{`{"text":[]}`, 8, "/text", "expected a string, got an array"},
 		{`{"blob":"*"}`, 8, "/blob", "expected base64 text"},
 		{`{"pair":[1,2e39]}`, 11, "/pair/1", "number out of range for float32"},
@@ -632,8 +632,8 @@ func TestDecodeStrictRefuses(t *testing.T) {
 	}
 	for _, test := range tests {
 		var doc strictDoc
-		var got *JSONError
-		if err := DecodeStrict([]byte(test.in), &doc); !errors.As(err, &got) {
+		var got *Error
+		if err := Decode([]byte(test.in), &doc); !errors.As(err, &got) {
 			t.Errorf("DecodeStrict(%s) = %v, want a *JSONError", test.in, err)
 			continue
 		}
@@ -647,7 +647,7 @@ func TestDecodeStrictRefuses(t *testing.T) {
 func TestDecodeStrictNoPointer(t *testing.T) {
 	var wrong *json.InvalidUnmarshalError
 	for _, v := range []any{nil, 1, strictDoc{}, (*strictDoc)(nil)} {
-		if err := DecodeStrict([]byte(`{}`), v); !errors.As(err, &wrong) {
+		if err := Decode([]byte(`{}`), v); !errors.As(err, &wrong) {
 			t.Errorf("DecodeStrict into %T: %v", v, err)
 		}
 	}
@@ -670,7 +670,7 @@ func TestDecodeStrictAgrees(t *testing.T) {
 	for _, in := range strictGoodDocs {
 		got := strictDoc{Name: "kept", Pair: [2]float32{8, 9}, Num: "1", Quoted: 3}
 		want := got
-		if err := DecodeStrict([]byte(in), &got); err != nil {
+		if err := Decode([]byte(in), &got); err != nil {
 			t.Errorf("DecodeStrict(%s): %v", in, err)
 		}
 		if err := json.Unmarshal([]byte(in), &want); err != nil {
@@ -685,16 +685,16 @@ func TestDecodeStrictAgrees(t *testing.T) {
 func TestDecodeStrictInterface(t *testing.T) {
 	inner := &strictInner{Count: 3}
 	doc := struct{ Params any }{inner}
-	if err := DecodeStrict([]byte(`{"Params":{"kind":"x"}}`), &doc); err != nil || inner.Kind != "x" || inner.Count != 3 {
+	if err := Decode([]byte(`{"Params":{"kind":"x"}}`), &doc); err != nil || inner.Kind != "x" || inner.Count != 3 {
 		t.Errorf("%v, %+v", err, inner)
 	}
-	var got *JSONError
-	if !errors.As(DecodeStrict([]byte(`{"Params":{"Kind":"x"}}`), &doc), &got) || got.Path != "/Params" {
+	var got *Error
+	if !errors.As(Decode([]byte(`{"Params":{"Kind":"x"}}`), &doc), &got) || got.Path != "/Params" {
 		t.Errorf("got %v", got)
 	}
 	var loop any
 	loop = &loop
-	_ = DecodeStrict([]byte(`{}`), loop)
+	_ = Decode([]byte(`{}`), loop)
 }
 
 // TestFieldsOf compares the fields found with those encoding/json writes.
@@ -752,7 +752,7 @@ func TestFieldsOf(t *testing.T) {
 		if err := json.Unmarshal(text, &want); err != nil {
 			t.Fatal(err)
 		}
-		fields := jsonFieldsOf(reflect.TypeOf(v))
+		fields := fieldsOf(reflect.TypeOf(v))
 		if got := slices.Sorted(maps.Keys(fields)); !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
 			t.Errorf("%T: got %v, want %s", v, got, text)
 		}
@@ -805,19 +805,19 @@ func TestCanonicalJSON(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := CanonicalJSON([]byte(test.in))
+			got, err := Canonical([]byte(test.in))
 			if err != nil || string(got) != test.want {
 				t.Errorf("%v\n got %s\nwant %s", err, got, test.want)
 			}
-			again, err := CanonicalJSON(got)
+			again, err := Canonical(got)
 			if err != nil || !bytes.Equal(again, got) {
 				t.Errorf("not stable: %v, %s", err, again)
 			}
 		})
 	}
 	for in, offset := range map[string]int{`{"a":1e400}`: 5, `[1,-1.5E999,1e999]`: 3, `{"a":1,"a":1}`: 7, `[`: 1} {
-		var got *JSONError
-		if _, err := CanonicalJSON([]byte(in)); !errors.As(err, &got) || got.Offset != offset {
+		var got *Error
+		if _, err := Canonical([]byte(in)); !errors.As(err, &got) || got.Offset != offset {
 			t.Errorf("CanonicalJSON(%s): %v", in, err)
 		}
 	}
@@ -857,7 +857,7 @@ func TestCanonicalNumbers(t *testing.T) {
 			t.Errorf("%016x: got %s, want %s", ieee, got, want)
 		}
 		in := strconv.FormatFloat(f, 'e', 20, 64)
-		if got, err := CanonicalJSON([]byte(in)); err != nil || string(got) != want {
+		if got, err := Canonical([]byte(in)); err != nil || string(got) != want {
 			t.Errorf("%s: got %s, %v, want %s", in, got, err, want)
 		}
 	}
@@ -868,8 +868,8 @@ func TestCanonicalNumbers(t *testing.T) {
 func TestCanonicalKeepsMeaning(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 5000 {
-		in := mutateJSON(r, []byte(jsonSeedTexts[r.IntN(len(jsonSeedTexts))]))
-		out, err := CanonicalJSON(in)
+		in := mutateJSON(r, []byte(seedTexts[r.IntN(len(seedTexts))]))
+		out, err := Canonical(in)
 		if err != nil {
 			continue
 		}
@@ -884,28 +884,28 @@ func TestCanonicalKeepsMeaning(t *testing.T) {
 		if err := json.Indent(&spaced, in, "", "  "); err != nil {
 			t.Fatal(err)
 		}
-		if again, err := CanonicalJSON(spaced.Bytes()); err != nil || !bytes.Equal(again, out) {
+		if again, err := Canonical(spaced.Bytes()); err != nil || !bytes.Equal(again, out) {
 			t.Fatalf("%s\nindented becomes %s, else %s", in, again, out)
 		}
 	}
 }
 
 func FuzzCheckJSON(f *testing.F) {
-	for _, s := range jsonSeedTexts {
+	for _, s := range seedTexts {
 		f.Add([]byte(s))
 	}
 	f.Add([]byte(`{"\ud800":1,"\udfff":2}`))
 	f.Add([]byte("\xef\xbb\xbf1"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		checkAgainstReference(t, in)
-		out, err := CanonicalJSON(in)
+		out, err := Canonical(in)
 		if err != nil {
 			return
 		}
 		if !strictlyValid(out) {
 			t.Fatalf("CanonicalJSON(%q) = %q, which is not strict", in, out)
 		}
-		if again, err := CanonicalJSON(out); err != nil || !bytes.Equal(again, out) {
+		if again, err := Canonical(out); err != nil || !bytes.Equal(again, out) {
 			t.Fatalf("CanonicalJSON(%q) = %q, and of that %q (%v)", in, out, again, err)
 		}
 	})
@@ -917,7 +917,7 @@ func FuzzDecodeStrict(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var got, want strictDoc
-		err := DecodeStrict(in, &got)
+		err := Decode(in, &got)
 		if err == nil {
 			// What we accept, encoding/json accepts and reads the same.
 			if err := json.Unmarshal(in, &want); err != nil {
@@ -928,7 +928,7 @@ func FuzzDecodeStrict(f *testing.F) {
 			}
 			return
 		}
-		var e *JSONError
+		var e *Error
 		if !errors.As(err, &e) || e.Offset < 0 || e.Offset > len(in) || !utf8.ValidString(err.Error()) {
 			t.Fatalf("DecodeStrict(%q): %v", in, err)
 		}
@@ -1018,7 +1018,7 @@ func BenchmarkCheckJSON(b *testing.B) {
 			b.SetBytes(int64(len(text.in)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := CheckJSON(text.in); err != nil {
+				if err := Check(text.in); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -1045,7 +1045,7 @@ func BenchmarkDecodeStrict(b *testing.B) {
 		b.SetBytes(int64(len(in)))
 		for b.Loop() {
 			var e envelope
-			if err := DecodeStrict(in, &e); err != nil {
+			if err := Decode(in, &e); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -1065,7 +1065,7 @@ func BenchmarkCanonicalJSON(b *testing.B) {
 	in := chatState(64 << 10)
 	b.SetBytes(int64(len(in)))
 	for b.Loop() {
-		if _, err := CanonicalJSON(in); err != nil {
+		if _, err := Canonical(in); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,7 +1,8 @@
-package ckptsidecar
+package jsontext
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,29 +11,29 @@ import (
 	"testing"
 )
 
-// jsonPlaces is a second opinion on where the values of a valid text stand.
-type jsonPlaces struct {
+// places is a second opinion on where the values of a valid text stand.
+type places struct {
 	in     []byte
 	p      int
-	values map[int]jsonPlace // by where they begin
+	values map[int]place // by where they begin
 	arrays int
 }
 
-type jsonPlace struct{ end, depth, array, index int } // array is 0 outside of any
+type place struct{ end, depth, array, index int } // array is 0 outside of any
 
-func placesOf(in []byte) map[int]jsonPlace {
-	r := jsonPlaces{in: in, values: map[int]jsonPlace{}}
+func placesOf(in []byte) map[int]place {
+	r := places{in: in, values: map[int]place{}}
 	r.value(0, 0, 0)
 	return r.values
 }
 
-func (r *jsonPlaces) space() {
+func (r *places) space() {
 	for r.p < len(r.in) && strings.IndexByte(" \t\r\n", r.in[r.p]) >= 0 {
 		r.p++
 	}
 }
 
-func (r *jsonPlaces) text() {
+func (r *places) text() {
 	for r.p++; r.in[r.p] != '"'; r.p++ {
 		if r.in[r.p] == '\\' {
 			r.p++
@@ -41,7 +42,7 @@ func (r *jsonPlaces) text() {
 	r.p++
 }
 
-func (r *jsonPlaces) value(depth, array, index int) {
+func (r *places) value(depth, array, index int) {
 	r.space()
 	start := r.p
 	switch r.in[r.p] {
@@ -54,10 +55,10 @@ func (r *jsonPlaces) value(depth, array, index int) {
 			r.p++
 		}
 	}
-	r.values[start] = jsonPlace{r.p, depth, array, index}
+	r.values[start] = place{r.p, depth, array, index}
 }
 
-func (r *jsonPlaces) container(depth int) {
+func (r *places) container(depth int) {
 	object, id := r.in[r.p] == '{', 0
 	if !object {
 		r.arrays++
@@ -82,7 +83,7 @@ func (r *jsonPlaces) container(depth int) {
 }
 
 // checkMap compares a map with the second opinion.
-func checkMap(t *testing.T, in []byte, m *JSONMap) {
+func checkMap(t *testing.T, in []byte, m *Map) {
 	t.Helper()
 	places := placesOf(in)
 	for i, mark := range m.marks {
@@ -155,7 +156,7 @@ func editJSON(r *rand.Rand, base []byte) (out []byte, same []Copy) {
 
 func appendCopy(out []byte, same []Copy, base []byte, from, to int) ([]byte, []Copy) {
 	if from < to {
-		same = append(same, Copy{len(out), from, to - from})
+		same = append(same, Copy{At: len(out), From: from, Length: to - from})
 	}
 	return append(out, base[from:to]...), same
 }
@@ -189,15 +190,15 @@ func randomJSON(r *rand.Rand, out []byte, depth int) []byte {
 }
 
 // agreesAfter checks a text after another one, and answers its map.
-func agreesAfter(t *testing.T, base, text []byte, before *JSONMap, same []Copy, spans jsonSpans) *JSONMap {
+func agreesAfter(t *testing.T, base, text []byte, before *Map, same []Copy, spans spanLimits) *Map {
 	t.Helper()
 	for _, c := range same {
 		if !bytes.Equal(text[c.At:c.At+c.Length], base[c.From:c.From+c.Length]) {
 			t.Fatal("the test is wrong")
 		}
 	}
-	got, err := checkJSONAfter(text, before, same, spans)
-	if want := CheckJSON(text); fmt.Sprint(err) != fmt.Sprint(want) {
+	got, err := checkAfter(text, before, same, spans)
+	if want := Check(text); fmt.Sprint(err) != fmt.Sprint(want) {
 		t.Fatalf("%q after %q\nsame %v\n got %v\nwant %v", text, base, same, err, want)
 	}
 	if err != nil {
@@ -217,7 +218,7 @@ func agreesAfter(t *testing.T, base, text []byte, before *JSONMap, same []Copy, 
 
 // checkHops goes over a text by its map, and finds each value where it ends, and
 // each element where the hops say that it stands.
-func checkHops(t *testing.T, in []byte, m *JSONMap) {
+func checkHops(t *testing.T, in []byte, m *Map) {
 	t.Helper()
 	places, hops := placesOf(in), m.Hops()
 	for p := 0; p < len(in); p++ {
@@ -234,16 +235,18 @@ func checkHops(t *testing.T, in []byte, m *JSONMap) {
 	}
 }
 
-// TestCheckJSONAfterAgrees changes texts again and again, and compares with the
-// check of the whole.
+var texts = flag.Int("texts", 1500, "how many texts TestCheckJSONAfterAgrees changes; make fuzz does 40000")
+
+// TestCheckJSONAfterAgrees changes texts again and again, and compares each check with the
+// check of the whole. The same number gives the same texts.
 func TestCheckJSONAfterAgrees(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 1))
 	var good, bad, passed int
-	for n := range 40_000 {
-		spans := jsonSpans{1 + r.IntN(12), 1 + r.IntN(24)}
+	for n := range *texts {
+		spans := spanLimits{1 + r.IntN(12), 1 + r.IntN(24)}
 		base := randomJSON(r, nil, 0)
 		if n%10 == 0 {
-			base = []byte(jsonSeedTexts[r.IntN(len(jsonSeedTexts))])
+			base = []byte(seedTexts[r.IntN(len(seedTexts))])
 		}
 		m := agreesAfter(t, nil, base, nil, nil, spans)
 		for range 6 {
@@ -254,7 +257,7 @@ func TestCheckJSONAfterAgrees(t *testing.T) {
 				continue
 			}
 			good++
-			if again, _ := checkJSONAfter(text, m, same, spans); len(again.Passed) > 0 {
+			if again, _ := checkAfter(text, m, same, spans); len(again.Passed) > 0 {
 				passed++
 			}
 			base, m = text, next
@@ -264,7 +267,7 @@ func TestCheckJSONAfterAgrees(t *testing.T) {
 		}
 	}
 	t.Logf("%d good, %d of them passed over something, %d bad", good, passed, bad)
-	if passed < 10_000 || bad < 10_000 {
+	if passed < *texts/4 || bad < *texts/4 {
 		t.Error("too few interesting texts")
 	}
 }
@@ -279,10 +282,10 @@ func FuzzCheckJSONAfter(f *testing.F) {
 		}
 		r := rand.New(rand.NewPCG(seed, 1))
 		base := randomJSON(r, nil, 0)
-		m := agreesAfter(t, nil, base, nil, nil, jsonSpans{value, run})
+		m := agreesAfter(t, nil, base, nil, nil, spanLimits{value, run})
 		for range 20 {
 			text, same := editJSON(r, base)
-			if next := agreesAfter(t, base, text, m, same, jsonSpans{value, run}); next != nil {
+			if next := agreesAfter(t, base, text, m, same, spanLimits{value, run}); next != nil {
 				base, m = text, next
 			}
 			if len(base) > 3000 {
@@ -295,21 +298,21 @@ func FuzzCheckJSONAfter(f *testing.F) {
 // TestCheckJSONAfterIsShort: of a state that grows, little is read again.
 func TestCheckJSONAfterIsShort(t *testing.T) {
 	base := chatState(300_000)
-	checked, err := CheckJSONAfter(base, nil, nil)
+	checked, err := CheckAfter(base, nil, nil)
 	if err != nil || len(checked.Passed) > 0 {
 		t.Fatal(checked.Passed, err)
 	}
 	for n := range 50 {
 		end := bytes.LastIndexByte(base, ']')
 		text := fmt.Appendf(nil, `{"step":%d,`, n*n*n)
-		same := []Copy{{len(text), bytes.Index(base, []byte(`"channel_values"`)), 0}}
+		same := []Copy{{At: len(text), From: bytes.Index(base, []byte(`"channel_values"`))}}
 		same[0].Length = end - same[0].From
 		text = append(text, base[same[0].From:end]...)
 		text = fmt.Appendf(text, `,{"role":"user","content":"%s"}`, strings.Repeat("new words ", 50))
-		same = append(same, Copy{len(text), end, len(base) - end})
+		same = append(same, Copy{At: len(text), From: end, Length: len(base) - end})
 		text = append(text, base[end:]...)
 		base = text
-		checked, err = CheckJSONAfter(text, checked.Map, same)
+		checked, err = CheckAfter(text, checked.Map, same)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -329,9 +332,9 @@ func TestCheckJSONAfterIsShort(t *testing.T) {
 
 // TestCheckJSONAfterDeep: what was allowed may be too deep elsewhere.
 func TestCheckJSONAfterDeep(t *testing.T) {
-	inner := strings.Repeat("[", MaxJSONDepth-10) + strings.Repeat(`"0123456789",`, 20) + "1" + strings.Repeat("]", MaxJSONDepth-10)
+	inner := strings.Repeat("[", MaxDepth-10) + strings.Repeat(`"0123456789",`, 20) + "1" + strings.Repeat("]", MaxDepth-10)
 	base := []byte(`{"a":[` + inner + `,2,3,4,5,6,7,8]}`)
-	spans := jsonSpans{4, 4}
+	spans := spanLimits{4, 4}
 	m := agreesAfter(t, nil, base, nil, nil, spans)
 	from, to := 6, len(base)-2
 	for deeper := range 20 {
@@ -345,7 +348,7 @@ func TestCheckJSONAfterDeep(t *testing.T) {
 			if !less {
 				text = append(text, '}')
 			}
-			agreesAfter(t, base, text, m, []Copy{{len(head), from, to - from}}, spans)
+			agreesAfter(t, base, text, m, []Copy{{At: len(head), From: from, Length: to - from}}, spans)
 		}
 	}
 }
@@ -354,7 +357,7 @@ func TestCheckJSONAfterDeep(t *testing.T) {
 func TestJSONMapIsBounded(t *testing.T) {
 	nested := strings.Repeat("[", 900) + `"` + strings.Repeat("x", 1100) + `"` + strings.Repeat("]", 900)
 	text := []byte("[" + strings.Repeat(nested+",", 300) + "0]")
-	checked, err := CheckJSONAfter(text, nil, nil)
+	checked, err := CheckAfter(text, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,26 +370,26 @@ func TestJSONMapIsBounded(t *testing.T) {
 
 func BenchmarkCheckJSONAfter(b *testing.B) {
 	base := chatState(512 << 10)
-	checked, err := CheckJSONAfter(base, nil, nil)
+	checked, err := CheckAfter(base, nil, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
 	end := bytes.LastIndexByte(base, ']')
 	text := append(slices.Clone(base[:end]), `,{"role":"user","content":"new"}`...)
-	same := []Copy{{0, 0, end}, {len(text), end, len(base) - end}}
+	same := []Copy{{Length: end}, {At: len(text), From: end, Length: len(base) - end}}
 	text = append(text, base[end:]...)
 	b.Run("first", func(b *testing.B) {
 		b.SetBytes(int64(len(base)))
 		b.ReportAllocs()
 		for b.Loop() {
-			_, _ = CheckJSONAfter(base, nil, nil)
+			_, _ = CheckAfter(base, nil, nil)
 		}
 	})
 	b.Run("grown", func(b *testing.B) {
 		b.SetBytes(int64(len(text)))
 		b.ReportAllocs()
 		for b.Loop() {
-			if again, err := CheckJSONAfter(text, checked.Map, same); err != nil || len(again.Passed) == 0 {
+			if again, err := CheckAfter(text, checked.Map, same); err != nil || len(again.Passed) == 0 {
 				b.Fatal(err)
 			}
 		}

@@ -1,0 +1,170 @@
+// Package wellformed says whether a request is right in itself, whatever is stored. It asks the
+// request first, and then reads the JSON in it, for which the root package has no parser.
+//
+// This package may import the root and internal/jsontext.
+package wellformed
+
+import (
+	"bytes"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
+)
+
+// Save checks a request to save.
+func Save(r *ckpt.SaveRequest) error {
+	if err := SaveRest(r); err != nil || !ckpt.IsJSON(r.ContentType) {
+		return err
+	}
+	return state(r.State)
+}
+
+// SaveRest checks all of a request to save except the state.
+func SaveRest(r *ckpt.SaveRequest) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	return Metadata(r.Metadata)
+}
+
+// RunEnd checks a request to end a run.
+func RunEnd(r *ckpt.EndRequest) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	if err := value("result", r.Result); err != nil || len(r.State) == 0 {
+		return err
+	}
+	return state(r.State)
+}
+
+// Step checks a request to begin or to finish a step.
+func Step(r *ckpt.StepRequest, finish bool) error {
+	if err := r.Check(finish); err != nil {
+		return err
+	}
+	if err := value("args", r.Args); err != nil {
+		return err
+	}
+	return value("result", r.Result)
+}
+
+// Operation checks a request to begin an operation.
+func Operation(r *ckpt.OperationRequest) error {
+	if err := r.Check(); err != nil || len(r.State) == 0 {
+		return err
+	}
+	return state(r.State)
+}
+
+// OperationEnd checks a request to end an operation.
+func OperationEnd(r *ckpt.OperationEnd) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	return value("result", r.Result)
+}
+
+// Events checks a batch of events.
+func Events(events []ckpt.NewEvent) error {
+	if err := ckpt.CheckEvents(events); err != nil {
+		return err
+	}
+	for i := range events {
+		if err := value("payload", events[i].Payload); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Finding checks a finding of an agent's own.
+func Finding(r *ckpt.FindingRequest) error {
+	if err := r.Check(); err != nil || len(r.Evidence) == 0 {
+		return err
+	}
+	if len(r.Evidence) > ckpt.MaxMetadata {
+		return ckpt.Errorf(ckpt.CodeTooLarge, "the evidence is %d bytes long: at most %d are allowed", len(r.Evidence), ckpt.MaxMetadata)
+	}
+	return object("evidence", r.Evidence)
+}
+
+// GraphPut checks a request to put a checkpoint of LangGraph.
+func GraphPut(r *ckpt.GraphPut) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	return Metadata(r.Metadata)
+}
+
+// Metadata accepts nothing, or one strict JSON object of at most ckpt.MaxMetadata bytes.
+func Metadata(metadata []byte) error {
+	switch {
+	case len(metadata) == 0:
+		return nil
+	case len(metadata) > ckpt.MaxMetadata:
+		return ckpt.Errorf(ckpt.CodeTooLarge, "the metadata is %d bytes long: at most %d are allowed; put large things into the state", len(metadata), ckpt.MaxMetadata)
+	}
+	return object("metadata", metadata)
+}
+
+// Policy checks a policy. Whether its schema, its rules and its detectors can be used is a
+// question to internal/drift.
+func Policy(p ckpt.Policy) error {
+	if err := p.Check(); err != nil || p.Schema == nil {
+		return err
+	}
+	if len(p.Schema) > ckpt.MaxSchema {
+		return ckpt.Errorf(ckpt.CodeTooLarge, "the schema is %d bytes long: at most %d are allowed", len(p.Schema), ckpt.MaxSchema)
+	}
+	if err := jsontext.Check(p.Schema); err != nil {
+		return ckpt.Errorf(ckpt.CodeInvalid, "schema is not JSON: %v", err)
+	}
+	switch bytes.TrimSpace(p.Schema)[0] {
+	case '{', '"', 't', 'f':
+		return nil
+	}
+	return ckpt.Errorf(ckpt.CodeInvalid, "schema is neither a JSON Schema nor the name of one that comes with the program, nor null")
+}
+
+// ParsePolicy reads a policy over the defaults, strictly.
+func ParsePolicy(data []byte) (ckpt.Policy, error) {
+	p := ckpt.DefaultPolicy()
+	if err := jsontext.Decode(data, &p); err != nil {
+		return ckpt.Policy{}, ckpt.Errorf(ckpt.CodeInvalid, "the policy is wrong: %v", err)
+	}
+	p.Fill()
+	return p, Policy(p)
+}
+
+// value checks an optional value of a step, an operation or an event.
+func value(what string, text []byte) error {
+	if len(text) > ckpt.MaxValue {
+		return ckpt.Errorf(ckpt.CodeTooLarge, "the %s is %d bytes long: at most %d are allowed", what, len(text), ckpt.MaxValue)
+	}
+	if len(text) == 0 {
+		return nil
+	}
+	return parsed(what, text)
+}
+
+func state(text []byte) error { return parsed("state", text) }
+
+// object checks that a text is one JSON object.
+func object(what string, text []byte) error {
+	if err := parsed(what, text); err != nil {
+		return err
+	}
+	if !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
+		return ckpt.Errorf(ckpt.CodeInvalid, "the %s must be a JSON object", what)
+	}
+	return nil
+}
+
+// parsed checks that a text is strict JSON.
+func parsed(what string, text []byte) error {
+	if err := jsontext.Check(text); err != nil {
+		return ckpt.Errorf(ckpt.CodeInvalid, "the %s is not JSON: %v", what, err)
+	}
+	return nil
+}
