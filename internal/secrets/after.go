@@ -74,19 +74,21 @@ func hasKey(hits []hit) bool {
 }
 
 // inside answers the middle of what two states have in common: from the first
-// byte that no token which began before can hold, to so far before the last
-// that all which begin in it end in what is common.
+// byte that nothing found before can hold, to so far before the last that all
+// which is found in it ends in what is common.
 func inside(state []byte, same []jsontext.Copy) []jsontext.Copy {
 	var passed []jsontext.Copy
 	for _, c := range same {
-		from, to := c.At+longestMark, c.At+c.Length // a mark may hold any byte
-		for from < to && bearer(state[from]) {
+		from, to := c.At+reach, c.At+c.Length
+		for from < to && plainValue(state[from]) {
 			from++
 		}
-		for to > from && bearer(state[to-1]) {
+		for to > from && plainValue(state[to-1]) {
 			to--
 		}
-		to -= longestMark + keyHead
+		for to -= reach; to > from && plainValue(state[to-1]); {
+			to--
+		}
 		if to > from {
 			passed = append(passed, jsontext.Copy{At: from, From: c.From + from - c.At, Length: to - from})
 		}

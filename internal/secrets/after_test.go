@@ -17,7 +17,7 @@ import (
 // part writes a value that may hold secrets, short or long.
 func part(r *rand.Rand) string {
 	long := strings.Repeat("plain words and so on, ", r.IntN(80))
-	switch r.IntN(14) {
+	switch r.IntN(20) {
 	case 0:
 		return `{"role":"tool","content":"` + long + key + `"}`
 	case 1:
@@ -34,6 +34,14 @@ func part(r *rand.Rand) string {
 		return `{"end":"` + long + `-----END RSA PRIV` + `ATE KEY-----"}`
 	case 7:
 		return fmt.Sprint(r.IntN(1e6))
+	case 8:
+		return `"export PGPASSWORD=hunter22\n` + long + `curl https://bob:s3cr3t@db.example.org/x"`
+	case 9:
+		return `"` + long + `{\"password\": \"hunter22\", \"n\": 1}"`
+	case 10:
+		return `"` + long + `gh\u0070_` + strings.Repeat("x9Y8", 9) + ` ` + github + `"`
+	case 11:
+		return `{"pass\u0077ord":"hunter22","\u0074oken":["` + long + `"],"url":"https:\/\/a:b1c2d3@h\/"}`
 	}
 	return `{"role":"user","content":"` + long + `"}`
 }
@@ -148,7 +156,7 @@ func TestFindAfterAgrees(t *testing.T) {
 func TestFindBytesAfterAgrees(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
 	parts := []string{"plain words ", "and so on, ", "\n", "key=", key, github, "AKIA", "ABCDEFGH12345678", "Bearer ", "abc.def-123/456+789=", "eyJhbGciOi", "JIUzI1NiJ9.x1",
-		"sk-", "a1b2c3d4", ".", "-", "x", `"`, "-----BEGIN RSA PRIV" + "ATE KEY-----", "-----END RSA PRIV" + "ATE KEY-----"}
+		"sk-", "a1b2c3d4", "password=", "DB_PASS=", "token: ", "'", "https://bob:", "@host ", "hunter22", "Basic dXNlcjpwYXNzd29yZA==", `"token":"`, "Cookie: a=", ";", ".", "-", "x", `"`, "-----BEGIN RSA PRIV" + "ATE KEY-----", "-----END RSA PRIV" + "ATE KEY-----"}
 	text := func(n int) (b []byte) {
 		limit := len(parts)
 		if r.IntN(3) > 0 {
@@ -164,8 +172,8 @@ func TestFindBytesAfterAgrees(t *testing.T) {
 		return b
 	}
 	over := 0
-	for range 2500 {
-		base := text(r.IntN(200))
+	for range 1500 {
+		base := text(r.IntN(1500))
 		_, before := Scan{}.FindBytesAfter(base, nil, nil)
 		for range 12 {
 			var state []byte
@@ -200,7 +208,7 @@ func TestFindBytesAfterAgrees(t *testing.T) {
 			if len(inside(state, same)) > 0 && !hasKey(now.(seenBytes)) {
 				over++
 			}
-			if base, before = state, now; len(base) > 5000 {
+			if base, before = state, now; len(base) > 30_000 {
 				break
 			}
 		}
@@ -238,6 +246,8 @@ func TestHostileTexts(t *testing.T) {
 	for name, part := range map[string]string{
 		"web tokens without digits": "eyJhbGciOi.", "beginnings of keys": "-----BEGIN PRIV" + "ATE KEY-----/", "short": "sk-a ",
 		"tokens": github + " ", "names": `","password":"`,
+		"escapes": `\u0041`, "escaped slashes": `\/`, "assignments": "password=", "quoted": `\"password\":\"`, "colons": "password: ", "urls": "https://a:b", "long keys": "x_", "signs": "d=",
+		"basic": "Basic ", "schemes": "Authorization: Bearer ", "quotes": `'`, "quoted keys": `'password':`,
 	} {
 		text := []byte(`{"a":"` + strings.Repeat(part, 2<<20/len(part)) + `"}`)
 		begin := time.Now()

@@ -2,66 +2,244 @@ package secrets
 
 import "strings"
 
+// sure is how much a name alone says about its value.
+type sure int
+
+const (
+	never  sure = iota // it is no secret, whatever the end of the name says
+	weak               // if it also looks like one
+	strong             // if it is more than a placeholder
+)
+
+// name is what the value under a key is.
+type name struct {
+	kind string
+	sure sure
+	all  bool // the key has nothing before this name, so that any text is meant
+}
+
 // names are the keys whose values are secrets by their name, without case and
-// punctuation.
-var names = map[string]string{
-	"password": "a password", "passwd": "a password", "passphrase": "a passphrase", "pwd": "a password",
-	"secret": "a secret", "clientsecret": "a client secret", "secretkey": "a secret key", "secretaccesskey": "a secret key",
-	"awssecretaccesskey": "a secret key", "apikey": "an API key", "xapikey": "an API key", "apitoken": "an API token", "apisecret": "an API secret",
-	"accesstoken": "an access token", "refreshtoken": "a refresh token", "authtoken": "a token", "bearertoken": "a token", "sessiontoken": "a session token",
-	"idtoken": "a token", "privatekey": privateKey, "authorization": "an authorization header", "proxyauthorization": "an authorization header",
-	"setcookie": "a cookie", "dbpassword": "a password", "databasepassword": "a password", "encryptionkey": "an encryption key", "signingkey": "a signing key",
-	"openaiapikey": "an API key", "anthropicapikey": "an API key", "githubtoken": "a token", "webhooksecret": "a secret",
-}
+// punctuation. A key may have more words before one of them.
+var names = allNames()
 
-// longest is the length of the longest name with room for its punctuation.
-const longest = 32
-
-// placeholders are values that stand for a secret and are none.
-var placeholders = []string{replacement, "redacted", "xxxx", "****", "<", "${", "{{", "%", "your", "example", "changeme", "none", "null", "true", "false", "env:", "os.environ", "process.env"}
-
-// secretName answers what a value under this key is, "" for nothing.
-func secretName(key []byte) string {
-	if len(key) > longest || len(key) < 3 {
-		return ""
-	}
-	var plain [longest]byte
-	n := 0
-	for _, c := range key {
-		switch {
-		case c >= 'A' && c <= 'Z':
-			c += 'a' - 'A'
-		case c == '_' || c == '-' || c == '.' || c == ' ':
-			continue
+func allNames() map[string]name {
+	names := map[string]name{}
+	for kind, list := range map[string]string{
+		"a password":              "password passwd pwd pgpassword dbpassword dbpasswd dbpwd dbpass databasepassword databasepass userpassword userpass adminpassword adminpass rootpass mysqlpwd mysqlpass pgpass postgrespass redispass mongopass smtppass mailpass emailpass ftppass sshpass ldappass proxypass loginpass authpass appass rootpassword mysqlpassword postgrespassword redispassword smtppassword",
+		"a passphrase":            "passphrase",
+		"a secret":                "secret webhooksecret appsecret jwtsecret sharedsecret sessionsecret cookiesecret",
+		"a client secret":         "clientsecret consumersecret",
+		"a secret key":            "secretkey secretaccesskey awssecretaccesskey accountkey storagekey sharedaccesskey masterkey",
+		"an API key":              "apikey xapikey openaiapikey anthropicapikey subscriptionkey",
+		"an access key":           "accesskey",
+		"an API token":            "apitoken",
+		"an API secret":           "apisecret",
+		"an access token":         "accesstoken personalaccesstoken",
+		"a refresh token":         "refreshtoken",
+		"a token":                 "authtoken bearertoken idtoken githubtoken gitlabtoken bottoken oauthtoken securitytoken",
+		"a session token":         "sessiontoken",
+		privateKey:                "privatekey sshkey sshprivatekey deploykey",
+		"an authorization header": "authorization proxyauthorization",
+		"a cookie":                "setcookie",
+		"an encryption key":       "encryptionkey",
+		"a signing key":           "signingkey",
+		"a signature for access":  "sharedaccesssignature",
+	} {
+		for _, n := range strings.Fields(list) {
+			names[n] = name{kind: kind, sure: strong}
 		}
-		plain[n] = c
-		n++
 	}
-	if n == 0 || lengths[plain[0]]&(1<<n) == 0 {
-		return ""
+	for kind, list := range map[string]string{
+		"a token":       "token jwt pat bearer",
+		"a password":    "pass",
+		"credentials":   "auth credential credentials creds",
+		"a cookie":      "cookie cookies",
+		"a session key": "sessionid sessionkey sessid",
+	} {
+		for _, n := range strings.Fields(list) {
+			names[n] = name{kind: kind, sure: weak}
+		}
 	}
-	return names[string(plain[:n])]
+	for _, n := range strings.Fields("pagetoken nexttoken prevtoken previoustoken continuationtoken continuetoken cursortoken synctoken starttoken endtoken " +
+		"canceltoken cancellationtoken stoptoken eostoken bostoken padtoken unktoken masktoken septoken clstoken specialtoken firsttoken lasttoken inputtoken " +
+		"outputtoken prompttoken pertoken bytoken changetoken resumetoken skiptoken deltatoken publickeytoken bypass compass firstpass lastpass singlepass") {
+		names[n] = name{sure: never}
+	}
+	return names
 }
 
-// lengths has for each byte with which a name may begin a bit for each length
-// that such a name may have. Most keys have none.
-var lengths = func() (bits [256]uint64) {
-	for name := range names {
-		bits[name[0]] |= 1 << len(name)
+// endings has a bit for each three letters with which a name ends. Most keys
+// end otherwise.
+var endings = func() (bits [1 << 15 / 64]uint64) {
+	for n := range names {
+		i := triple(n[len(n)-3], n[len(n)-2], n[len(n)-1])
+		bits[i>>6] |= 1 << (i & 63)
 	}
 	return bits
 }()
 
-// realValue says whether a value is more than a placeholder.
-func realValue(value []byte) bool {
-	if len(value) < 6 {
+func triple(a, b, c byte) uint { return uint(a&31)<<10 | uint(b&31)<<5 | uint(c&31) }
+
+const (
+	longestKey = 48 // a longer key names no secret
+	replaced   = "[redacted]"
+)
+
+// secretName answers what a value under a key is, the zero name for nothing.
+func secretName(key []byte) name {
+	for len(key) > 0 && (key[len(key)-1] >= '0' && key[len(key)-1] <= '9' || isPunctuation(key[len(key)-1])) { // PASSWORD_2
+		key = key[:len(key)-1]
+	}
+	n := len(key)
+	if n < 3 || n > longestKey {
+		return name{}
+	}
+	if i := triple(key[n-3], key[n-2], key[n-1]); endings[i>>6]>>(i&63)&1 == 0 {
+		return name{}
+	}
+	return longestName(key)
+}
+
+// longestName looks at a key from each of its words on.
+func longestName(key []byte) name {
+	var plain [longestKey]byte
+	var begins uint64 // a bit for each place in plain where a word begins
+	n, next, capitals := 0, true, true
+	before := byte('a')
+	for _, c := range key {
+		if isPunctuation(c) {
+			next = true
+			continue
+		}
+		capital := c >= 'A' && c <= 'Z'
+		if next || capital && !(before >= 'A' && before <= 'Z') {
+			begins |= 1 << n
+		}
+		before, next = c, false
+		if capital {
+			c += 'a' - 'A'
+		} else if c >= 'a' && c <= 'z' {
+			capitals = false
+		}
+		plain[n] = c
+		n++
+	}
+	for i := range n {
+		if begins>>i&1 == 0 {
+			continue
+		}
+		found, known := names[string(plain[i:n])]
+		switch {
+		case !known:
+			continue
+		case found.sure == never:
+			return name{}
+		}
+		found.all = i == 0
+		if found.sure == weak && capitals && i > 0 { // DB_TOKEN is a variable of the environment
+			found.sure = strong
+		}
+		return found
+	}
+	return name{}
+}
+
+func isPunctuation(c byte) bool { return c == '_' || c == '-' || c == '.' || c == ' ' }
+
+// placeholders are values that stand for a secret and are none.
+var placeholders = []string{
+	replaced, "redacted", "xxxx", "****", "...", "<", "${", "{{", "$(", "%", "your", "example", "changeme", "none", "null", "true", "false",
+	"env:", "env.", "os.environ", "os.getenv", "process.env", "secrets.", "vault:", "sops:", "file:", "undefined", "placeholder", "dummy",
+}
+
+// isSecret says whether a value under this name is one.
+func (n *name) isSecret(value []byte) bool {
+	if len(value) < 6 || isPlaceholder(value) {
 		return false
 	}
-	low := strings.ToLower(string(value[:min(len(value), 64)]))
+	if n.sure == strong && n.all {
+		return true
+	}
+	if scheme := len(schemeOf(value)); scheme > 0 {
+		value = value[scheme:]
+	}
+	if n.kind == names["cookie"].kind {
+		return hasPair(value)
+	}
+	for _, c := range value {
+		if c <= ' ' {
+			return false
+		}
+	}
+	return !isPath(value) && (n.sure == strong || looksMade(value))
+}
+
+func isPlaceholder(value []byte) bool {
+	low := strings.ToLower(string(value[:min(len(value), 16)]))
 	for _, p := range placeholders {
 		if strings.HasPrefix(low, p) {
+			return true
+		}
+	}
+	return isReference(value) || !differs(value)
+}
+
+// isReference says whether a value names a variable, such as $PASSWORD.
+func isReference(value []byte) bool {
+	if value[0] != '$' {
+		return false
+	}
+	for _, c := range value[1:] {
+		if !word(c) || c >= '0' && c <= '9' {
 			return false
 		}
 	}
 	return true
+}
+
+// differs says whether a value is more than one repeated character.
+func differs(value []byte) bool {
+	for _, c := range value {
+		if c != value[0] {
+			return true
+		}
+	}
+	return false
+}
+
+// looksMade says whether a value was made by a machine or for one, and is no
+// word of a language or of a program.
+func looksMade(value []byte) bool {
+	lower, upper, other := false, false, false
+	for _, c := range value {
+		lower = lower || c >= 'a' && c <= 'z'
+		upper = upper || c >= 'A' && c <= 'Z'
+		other = other || c < '0' || c > 'z' || c > '9' && c < 'A'
+	}
+	return len(value) >= 8 && mixed(value) || len(value) >= 16 && (lower && upper || other || varied(value))
+}
+
+// isPath says whether a value names a place rather than a secret.
+func isPath(value []byte) bool {
+	return value[0] == '/' || len(value) > 1 && value[0] == '.' && (value[1] == '/' || value[1] == '.') || strings.HasPrefix(string(value[:min(8, len(value))]), "http")
+}
+
+// hasPair says whether a value has a name and a value of its own, as cookies do.
+func hasPair(value []byte) bool {
+	for i, c := range value {
+		if c == '=' {
+			return i > 0 && len(value)-i > 4
+		}
+	}
+	return looksMade(value)
+}
+
+// schemeOf is the word before the secret in an authorization header.
+func schemeOf(value []byte) string {
+	for _, scheme := range [...]string{"Bearer ", "Basic ", "Token ", "Digest ", "bearer ", "basic ", "token "} {
+		if len(value) > len(scheme) && string(value[:len(scheme)]) == scheme {
+			return scheme
+		}
+	}
+	return ""
 }

@@ -15,9 +15,6 @@ const (
 	mostSeen = 256
 )
 
-// replacement is what stands in the place of a secret.
-const replacement = "[redacted]"
-
 // Scan looks for secrets. It has no state.
 type Scan struct{}
 
@@ -37,19 +34,21 @@ func (Scan) Redact(state []byte, json bool) ([]byte, []Secret) {
 	out := make([]byte, 0, len(state))
 	at := 0
 	for _, h := range hits {
-		out = append(append(out, state[at:h.from]...), replacement...)
+		out = append(append(out, state[at:h.from]...), replaced...)
 		at = h.to
 	}
 	return append(out, state[at:]...), named(state, json, nil, hits[:min(most, len(hits))])
 }
 
 // look answers the secrets of a state outside of what was passed over: those
-// under a name from a walk over the keys, those of a shape from a search of the
-// bytes, since a token has no character that JSON would escape (but a private
-// key's line breaks, which do not matter to where it begins and ends). Those of
-// a shape may stand inside those under a name. all is false where there are
-// more than so many.
+// under a key from a walk over the keys, and those in text from a search of the
+// bytes. Those in text may stand inside those under a key. all is false if there
+// are more than so many.
 func look(state []byte, json bool, passed []jsontext.Copy, atMost int) (hits []hit, all bool) {
+	m := inText
+	if json {
+		m = inJSON
+	}
 	from := 0
 	for i := 0; i <= len(passed) && len(hits) <= atMost; i++ {
 		to, next := len(state), len(state)
@@ -57,18 +56,18 @@ func look(state []byte, json bool, passed []jsontext.Copy, atMost int) (hits []h
 			to, next = passed[i].At, passed[i].At+passed[i].Length
 		}
 		left := atMost + 1 - len(hits)
-		shaped := shapesIn(state, from, to, json, left)
+		found := m.find(state, from, to, left)
 		if json {
 			hits = append(hits, namesIn(state, from, to, left)...)
 		}
-		hits = append(hits, shaped...)
+		hits = append(hits, found...)
 		from = next
 	}
 	return hits, len(hits) <= atMost
 }
 
 // namesIn answers the string values whose key stands in state[from:to] and says
-// that they are secret.
+// that they are secret: those of the document, and those of JSON inside its strings.
 func namesIn(state []byte, from, to, atMost int) []hit {
 	var hits []hit
 	for at := from; at < to && len(hits) < atMost; {
@@ -77,44 +76,74 @@ func namesIn(state []byte, from, to, atMost int) []hit {
 			return hits
 		}
 		key := at + open + 1
-		end := endOfString(state, key)
+		end := key
+		for {
+			var escaped bool
+			if end, escaped = nextQuote(state, end, key); !escaped {
+				break
+			}
+			if h, found := innerName(state, end); found && len(hits) < atMost {
+				h.at = end
+				hits = append(hits, h)
+			}
+			end++
+		}
 		at = end + 1
 		next := skipSpace(state, at)
 		if next >= len(state) || state[next] != ':' {
 			continue
 		}
-		kind := secretName(state[key:end])
-		if kind == "" {
+		n := secretName(undoneKey(state[key:end]))
+		if n.sure == never {
 			continue
 		}
 		value := skipSpace(state, next+1)
 		if value >= len(state) || state[value] != '"' {
 			continue
 		}
-		at = endOfString(state, value+1) + 1
-		if realValue(state[value+1 : at-1]) {
-			hits = append(hits, hit{key, value + 1, at - 1, kind})
+		if to := endOfString(state, value+1); n.isSecret(state[value+1 : to]) {
+			hits = append(hits, hit{key, value + 1, to, n.kind})
+			at = to + 1
 		}
 	}
 	return hits
 }
 
+// innerName answers the value of a key of JSON inside a string. Its closing quote,
+// which is escaped, is at a place.
+func innerName(state []byte, quote int) (hit, bool) {
+	at := quote + 1
+	for at < len(state) && state[at] == ' ' && at < quote+3 {
+		at++
+	}
+	if at >= len(state) || state[at] != ':' {
+		return hit{}, false
+	}
+	return assigned(state, at, true)
+}
+
+// nextQuote answers the next quote from i on in the string that begins at from,
+// and whether it is escaped. Without one it is the end of all.
+func nextQuote(s []byte, i, from int) (at int, escaped bool) {
+	j := bytes.IndexByte(s[i:], '"')
+	if j < 0 {
+		return len(s), false
+	}
+	at = i + j
+	slashes := 0
+	for at-1-slashes >= from && s[at-1-slashes] == '\\' {
+		slashes++
+	}
+	return at, slashes%2 == 1
+}
+
 // endOfString answers where the string that begins at from has its closing quote.
 func endOfString(s []byte, from int) int {
-	for i := from; ; {
-		j := bytes.IndexByte(s[i:], '"')
-		if j < 0 {
-			return len(s)
+	for i := from; ; i++ {
+		var escaped bool
+		if i, escaped = nextQuote(s, i, from); !escaped {
+			return i
 		}
-		end := i + j
-		slashes := 0
-		for end-1-slashes >= from && s[end-1-slashes] == '\\' {
-			slashes++
-		}
-		if slashes%2 == 0 {
-			return end
-		}
-		i = end + 1
 	}
 }
 

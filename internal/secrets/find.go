@@ -1,0 +1,202 @@
+package secrets
+
+import (
+	"encoding/binary"
+	"strings"
+)
+
+// hit is a secret in a text. What was found under a key belongs to the key's
+// place, and everything else to the place of the pair by which it was found.
+type hit struct {
+	at       int
+	from, to int
+	kind     string
+}
+
+// mode is what a text is: JSON, of which the strings are looked at, or anything else.
+type mode struct {
+	json  bool
+	pairs [1 << 16 / 64]uint64 // a bit for each two bytes by which something is found
+	rules [1 << 16]uint8       // for such two bytes the place of their rules in lists
+	lists [][]anchored
+}
+
+// anchored is a rule that is found by two bytes inside its mark, the rarest of them.
+type anchored struct {
+	*rule
+	offset int
+}
+
+var inJSON, inText = newMode(true), newMode(false)
+
+func newMode(json bool) *mode {
+	m := &mode{json: json, lists: [][]anchored{nil}}
+	for i := range rules {
+		r := &rules[i]
+		offset := rarest(r.mark)
+		p := pairOf(r.mark[offset], r.mark[offset+1])
+		if m.rules[p] == 0 {
+			m.rules[p] = uint8(len(m.lists))
+			m.lists = append(m.lists, nil)
+		}
+		m.lists[m.rules[p]] = append(m.lists[m.rules[p]], anchored{r, offset})
+		m.add(p)
+	}
+	for n := range names {
+		c := n[len(n)-1]
+		for _, last := range [...]byte{c, c - 'a' + 'A'} {
+			m.add(pairOf(last, '='))
+			m.add(pairOf(last, ':'))
+		}
+	}
+	for _, two := range []string{" =", ":=", "':", "'=", "`:", ":/"} {
+		m.add(pairOf(two[0], two[1]))
+	}
+	if json {
+		for _, two := range []string{`\u`, `\/`} {
+			m.add(pairOf(two[0], two[1]))
+		}
+	} else {
+		m.add(pairOf('"', ':'))
+		m.add(pairOf('"', '='))
+	}
+	return m
+}
+
+func (m *mode) add(pair uint16) { m.pairs[pair>>6] |= 1 << (pair & 63) }
+
+func pairOf(a, b byte) uint16 { return uint16(a) | uint16(b)<<8 }
+
+// rarest is the place of the two bytes of a mark that ordinary text has least.
+func rarest(mark string) (at int) {
+	least := 100
+	for i := range len(mark) - 1 {
+		if c := common(mark[i]) + common(mark[i+1]); c < least {
+			at, least = i, c
+		}
+	}
+	return at
+}
+
+func common(c byte) int {
+	switch {
+	case c == ' ' || strings.IndexByte("etaoinsr", c) >= 0:
+		return 5
+	case strings.IndexByte("jqvxz", c) >= 0:
+		return 1
+	case c >= 'a' && c <= 'z' || c == '.':
+		return 3
+	case c == '_':
+		return 2
+	}
+	return 1
+}
+
+// is answers in its lowest bit whether something may be found by the lowest two
+// bytes.
+func (m *mode) is(two uint64) uint64 { return m.pairs[two>>6&1023] >> (two & 63) }
+
+// next answers the first place from i on at which something may be found, to or
+// more where there is none. It looks at eight at a time.
+func (m *mode) next(text []byte, i, to int) int {
+	for ; i+9 <= len(text) && i < to; i += 8 {
+		w := binary.LittleEndian.Uint64(text[i:])
+		last := w>>56 | uint64(text[i+8])<<8
+		if (m.is(w)|m.is(w>>8)|m.is(w>>16)|m.is(w>>24)|m.is(w>>32)|m.is(w>>40)|m.is(w>>48)|m.is(last))&1 != 0 {
+			break
+		}
+	}
+	for ; i+1 < len(text) && i < to; i++ {
+		if m.is(uint64(text[i])|uint64(text[i+1])<<8)&1 != 0 {
+			return i
+		}
+	}
+	return to
+}
+
+// find answers the secrets whose places are in text[from:to], in order, at most so many.
+func (m *mode) find(text []byte, from, to, most int) []hit {
+	var hits []hit
+	for i := m.next(text, from, to); i < to && len(hits) < most; i = m.next(text, i, to) {
+		if m.json && text[i] == '\\' {
+			if !needless(text, i) {
+				i++
+				continue
+			}
+			begin, end := stringAround(text, i)
+			hits = append(hits, decoded(text, begin, end, i)...)
+			i = end
+			continue
+		}
+		h, found := m.at(text, i)
+		if i++; !found {
+			continue
+		}
+		h.at = i - 1
+		hits = append(hits, h)
+		// What is inside of a long one need not be found again. Where this stops must
+		// not depend on where it began.
+		i = runOfValue(text, i, max(i, h.to))
+	}
+	return hits
+}
+
+// at answers what is found by the two bytes at a place.
+func (m *mode) at(text []byte, i int) (hit, bool) {
+	c := text[i+1]
+	if (c == '=' || c == ':') && text[i] != ':' {
+		if m.mayName(text, i) {
+			return assigned(text, i+1, m.json)
+		}
+		return hit{}, false
+	}
+	for _, r := range m.lists[m.rules[pairOf(text[i], c)]] {
+		if h, found := r.tokenAt(text, i-r.offset, m.json); found {
+			return h, true
+		}
+	}
+	switch {
+	case c == '/' && text[i] == ':':
+		return inURL(text, i)
+	case c == '=' && i > 0 && m.mayName(text, i-1): // :=
+		return assigned(text, i, m.json)
+	}
+	return hit{}, false
+}
+
+// mayName says whether a name of a secret may end with the byte at a place, as
+// far as its last letters tell.
+func (m *mode) mayName(text []byte, i int) bool {
+	for i > 2 && !alphanumeric(text[i]) {
+		switch text[i] {
+		case ' ', '"', '\'', '`', '\\':
+			i--
+			continue
+		}
+		return false
+	}
+	if i < 2 {
+		return false
+	}
+	t := triple(text[i-2], text[i-1], text[i])
+	return endings[t>>6]>>(t&63)&1 != 0
+}
+
+// beginsWord says whether the byte before i is none of a word's. In JSON it may
+// be the end of an escape: a token often stands at the beginning of a line.
+func beginsWord(text []byte, i int, json bool) bool {
+	if i == 0 || !word(text[i-1]) {
+		return true
+	}
+	if !json || i < 2 {
+		return false
+	}
+	if text[i-2] == '\\' {
+		return strings.IndexByte("nrtfb", text[i-1]) >= 0
+	}
+	if i >= 6 && text[i-6] == '\\' && text[i-5] == 'u' {
+		c, ok := escaped(text, i-6)
+		return ok && (c > 0x7f || !word(byte(c)))
+	}
+	return false
+}
