@@ -55,7 +55,19 @@ func (s *Store) Patch(_ context.Context, sc ckpt.Scope, id string, p ckpt.Checkp
 		if err != nil {
 			return err
 		}
+		screened := s.screenFor(agent, "checkpoint")
+		p := p
+		if p.Labels != nil {
+			labels := *p.Labels
+			if screened.labels(&labels); screened.err != nil {
+				return screened.err
+			}
+			p.Labels = &labels
+		}
 		if err := s.patch(tx, row, agent, run, p, e); err != nil {
+			return err
+		}
+		if err := s.reportBeside(tx, agent, run.Name, screened.found); err != nil {
 			return err
 		}
 		if c, err = tx.reread(id); err != nil || p.Pinned == nil || *p.Pinned {

@@ -72,9 +72,13 @@ func (s *Store) Dismiss(ctx context.Context, sc ckpt.Scope, r ckpt.DismissReques
 	if f.Owner != sc.Caller.Owner {
 		sc.Target = f.Owner
 	}
+	c := s.screen(sc, f.Agent, "dismissal")
+	if c.text("reason", &r.Reason); c.err != nil {
+		return nil, false, c.err
+	}
 	e := entry(sc, "dismiss_finding", f.Agent)
 	e.Run, e.Subject, e.Reason = f.Run, r.ID, r.Reason
-	return keyed(s, sc, keyedRequest{agent: f.Agent, key: r.IdempotencyKey, print: r, entry: e, drift: true}, func(tx *tx, agent *agentRow) (*ckpt.DismissedFinding, error) {
+	return keyed(s, sc, keyedRequest{agent: f.Agent, key: r.IdempotencyKey, print: r, entry: e, drift: true, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.DismissedFinding, error) {
 		run, err := tx.run(agent.ID, f.Run)
 		if err != nil || run == nil {
 			return nil, errOr(err, noFinding(r.ID))

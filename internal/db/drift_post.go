@@ -18,10 +18,18 @@ func (s *Store) PostFinding(_ context.Context, sc ckpt.Scope, agentName string, 
 	if err := ref.Check(); err != nil {
 		return nil, false, err
 	}
+	c := s.screen(sc, agentName, "finding")
+	c.key("rule", r.Rule)
+	c.text("message", &r.Message)
+	c.ref("advice", &r.Advice)
+	c.json("evidence", &r.Evidence)
+	if c.err != nil {
+		return nil, false, c.err
+	}
 	e := entry(sc, "finding", agentName)
 	e.Run = runName(r.Run)
 	past := s.readAheadFor(sc, ref)
-	return keyed(s, sc, keyedRequest{agent: agentName, key: r.IdempotencyKey, print: r, entry: e, make: true, drift: true}, func(tx *tx, _ *agentRow) (*ckpt.PostedFinding, error) {
+	return keyed(s, sc, keyedRequest{agent: agentName, key: r.IdempotencyKey, print: r, entry: e, make: true, drift: true, secrets: c.found}, func(tx *tx, _ *agentRow) (*ckpt.PostedFinding, error) {
 		agent, run, err := s.openRun(tx, sc, ref)
 		if err != nil {
 			return nil, err

@@ -45,9 +45,13 @@ func (s *Store) Append(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, events
 	if err := wellformed.Events(events); err != nil {
 		return nil, false, err
 	}
+	c := s.screen(sc, ref.Agent, "event")
+	if events = c.events(events); c.err != nil {
+		return nil, false, c.err
+	}
 	e := entry(sc, "append_events", ref.Agent)
 	e.Run = runName(ref.Run)
-	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: key, print: events, size: eventBytes(events), entry: e, make: true}, func(tx *tx, _ *agentRow) (*ckpt.Appended, error) {
+	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: key, print: events, size: eventBytes(events), entry: e, make: true, secrets: c.found}, func(tx *tx, _ *agentRow) (*ckpt.Appended, error) {
 		agent, run, err := s.openRun(tx, sc, ref)
 		if err != nil {
 			return nil, err

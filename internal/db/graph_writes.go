@@ -86,7 +86,10 @@ func (s *Store) GraphPutWrites(_ context.Context, sc ckpt.Scope, r *ckpt.GraphPu
 // graphRows makes writes ready outside the writer, and does with secrets in them
 // what the policy says. What is only warned of is found in the next checkpoint.
 func (s *Store) graphRows(sc ckpt.Scope, r *ckpt.GraphPutWrites) (rows []graphWriteRow, size int64, err error) {
-	mode := s.policyOf(sc.Whose(), r.Agent).Secrets
+	mode, err := s.secretsMode(sc, r.Agent)
+	if err != nil {
+		return nil, 0, err
+	}
 	rows = make([]graphWriteRow, len(r.Writes))
 	for i := range r.Writes {
 		w := r.Writes[i]

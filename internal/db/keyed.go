@@ -2,6 +2,7 @@ package db
 
 import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
 // keyedRequest is a write whose first reply is given again to the same key.
@@ -14,6 +15,8 @@ type keyedRequest struct {
 	claim claim
 	make  bool // whether the agent is made where there is none
 	drift bool // the answer says how the run stands now; that is not remembered
+
+	secrets []secrets.Secret // that were found in the request beside a state
 }
 
 // keyed runs a write of an agent under its idempotency key. do writes an audit
@@ -41,7 +44,9 @@ func keyed[T any](s *Store, sc ckpt.Scope, r keyedRequest, do func(*tx, *agentRo
 		}
 		if result = first; !replayed {
 			if result, err = do(tx, agent); err == nil && tx.head.n != before {
-				err = tx.remember(agent.ID, r.key, print, result)
+				if err = tx.remember(agent.ID, r.key, print, result); err == nil {
+					err = s.reportBeside(tx, agent, r.entry.Run, r.secrets)
+				}
 			}
 		}
 		if err == nil && sc.Foreign() && tx.head.n == before { // what was done before is shown again, to somebody else

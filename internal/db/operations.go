@@ -46,6 +46,13 @@ func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunR
 	if err := wellformed.Operation(&r); err != nil {
 		return nil, false, err
 	}
+	c := s.screen(sc, ref.Agent, "operation")
+	c.key("key", r.Key)
+	c.text("name", &r.Name)
+	c.labels(&r.Labels)
+	if c.err != nil {
+		return nil, false, c.err
+	}
 	ref.Epoch = r.Epoch
 	e := entry(sc, "begin_operation", ref.Agent)
 	e.Run, e.Subject = runName(ref.Run), r.Key
@@ -56,7 +63,7 @@ func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunR
 	if before != nil {
 		defer before.leave()
 	}
-	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.State)), entry: e, make: true, drift: true}, func(tx *tx, _ *agentRow) (*ckpt.Operation, error) {
+	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.State)), entry: e, make: true, drift: true, secrets: c.found}, func(tx *tx, _ *agentRow) (*ckpt.Operation, error) {
 		agent, run, err := s.openRun(tx, sc, ref)
 		if err != nil {
 			return nil, err
@@ -157,6 +164,13 @@ func (s *Store) EndOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	if err := wellformed.OperationEnd(&r); err != nil {
 		return nil, false, err
 	}
+	c := s.screen(sc, ref.Agent, "operation")
+	c.json("result", &r.Result)
+	c.ref("error", &r.Error)
+	c.text("reason", &r.Reason)
+	if c.err != nil {
+		return nil, false, c.err
+	}
 	action := "end_operation"
 	if r.Resolve {
 		action = "resolve_operation"
@@ -164,7 +178,7 @@ func (s *Store) EndOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	ref.Epoch = r.Epoch
 	e := entry(sc, action, ref.Agent)
 	e.Run, e.Subject, e.Reason = runName(ref.Run), r.Key, r.Reason
-	ended, replayed, err := keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.Result) + len(r.Error)), entry: e, claim: frees}, func(tx *tx, agent *agentRow) (*ckpt.OperationEnded, error) {
+	ended, replayed, err := keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.Result) + len(r.Error)), entry: e, claim: frees, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.OperationEnded, error) {
 		return s.endOperation(tx, sc, agent, ref, r, e)
 	})
 	if replayed && ended.Status == ckpt.OperationFailed && ended.Checkpoint != "" { // the state was not kept with the key

@@ -47,7 +47,11 @@ func (s *Store) prepare(key runKey, sc ckpt.Scope, r *ckpt.SaveRequest) (encoded
 	if err != nil {
 		return encoded{}, nil, ckpt.Errorf(ckpt.CodeInvalid, "the state is not JSON: %v", err)
 	}
-	found, err := s.searchSecrets(&c, checked, s.policyOf(sc.Whose(), r.Agent).Secrets)
+	mode, err := s.secretsMode(sc, r.Agent)
+	if err != nil {
+		return encoded{}, nil, err
+	}
+	found, err := s.searchSecrets(&c, checked, mode)
 	e := c.encode()
 	e.redacted, e.lent, e.sent = c.redacted, r.Lent && !c.redacted, e.sha256
 	if e.refused = err; c.redacted {

@@ -87,9 +87,13 @@ func (s *Store) AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAn
 	if p.Owner != sc.Caller.Owner {
 		sc.Target = p.Owner
 	}
+	c := s.screen(sc, p.Agent, "answer")
+	if c.text("reason", &a.Reason); c.err != nil {
+		return nil, false, c.err
+	}
 	e := entry(sc, "answer_prompt", p.Agent)
 	e.Run, e.Subject, e.Reason, e.Detail = p.Run, a.ID, a.Reason, map[string]any{"choice": a.Choice}
-	return keyed(s, sc, keyedRequest{agent: p.Agent, key: a.IdempotencyKey, print: a, entry: e, claim: goesOn}, func(tx *tx, agent *agentRow) (*ckpt.Prompt, error) {
+	return keyed(s, sc, keyedRequest{agent: p.Agent, key: a.IdempotencyKey, print: a, entry: e, claim: goesOn, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.Prompt, error) {
 		run, err := tx.run(agent.ID, p.Run)
 		if err != nil || run == nil {
 			return nil, errOr(err, noRun(p.Agent, p.Run))

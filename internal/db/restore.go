@@ -18,6 +18,10 @@ func (s *Store) Restore(ctx context.Context, sc ckpt.Scope, r ckpt.RestoreReques
 	if err := checkRestore(r); err != nil {
 		return nil, false, err
 	}
+	screened := s.screen(sc, r.Agent, "restore")
+	if screened.text("reason", &r.Reason); screened.err != nil {
+		return nil, false, screened.err
+	}
 	print, err := fingerprint([]any{"restore", r})
 	if err != nil {
 		return nil, false, err
@@ -39,8 +43,10 @@ func (s *Store) Restore(ctx context.Context, sc ckpt.Scope, r ckpt.RestoreReques
 			c, err = tx.checkpointOf(agent, ckpt.RestoreRequest{Agent: r.Agent, Checkpoint: first.Checkpoint})
 			return err
 		}
-		c, err = s.restore(tx, agent, r, print, e)
-		return err
+		if c, err = s.restore(tx, agent, r, print, e); err != nil {
+			return err
+		}
+		return s.reportBeside(tx, agent, c.Run, screened.found)
 	}})
 	return c, replayed, err
 }

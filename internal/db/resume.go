@@ -17,6 +17,10 @@ func (s *Store) Resume(_ context.Context, sc ckpt.Scope, r ckpt.ResumeRequest) (
 	if s.opt.Resume == nil {
 		return nil, false, errors.New("db.Open: Options.Resume is required to resume")
 	}
+	c := s.screen(sc, r.Agent, "resume")
+	if c.text("reason", &r.Reason); c.err != nil {
+		return nil, false, c.err
+	}
 	e := entry(sc, "resume", r.Agent)
 	e.Run, e.Reason = runName(r.Run), r.Reason
 	if r.DryRun {
@@ -24,7 +28,7 @@ func (s *Store) Resume(_ context.Context, sc ckpt.Scope, r ckpt.ResumeRequest) (
 		plan, err := s.look(sc, r)
 		return plan, false, err
 	}
-	plan, replayed, err := keyed(s, sc, keyedRequest{agent: r.Agent, key: r.IdempotencyKey, print: r, entry: e, claim: goesOn, make: true}, func(tx *tx, agent *agentRow) (*ckpt.Plan, error) {
+	plan, replayed, err := keyed(s, sc, keyedRequest{agent: r.Agent, key: r.IdempotencyKey, print: r, entry: e, claim: goesOn, make: true, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.Plan, error) {
 		return s.resume(tx, sc, agent, r, e)
 	})
 	if replayed && plan.Checkpoint != nil { // the state was not kept with the key

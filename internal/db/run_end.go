@@ -111,6 +111,13 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 	if err := wellformed.RunEnd(&r); err != nil {
 		return nil, false, err
 	}
+	c := s.screen(sc, ref.Agent, "run")
+	c.ref("continuation_prompt", &r.ContinuationPrompt)
+	c.ref("error", &r.Error)
+	c.json("result", &r.Result)
+	if c.err != nil {
+		return nil, false, c.err
+	}
 	ref.Epoch = r.Epoch
 	e := entry(sc, "end_run", ref.Agent)
 	e.Run, e.Detail = runName(ref.Run), map[string]any{"status": r.Status}
@@ -124,7 +131,7 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 		defer final.leave()
 		room = adds
 	}
-	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.State) + len(r.Result) + len(r.Error)), entry: e, claim: room, drift: true}, func(tx *tx, agent *agentRow) (*ckpt.Run, error) {
+	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.State) + len(r.Result) + len(r.Error)), entry: e, claim: room, drift: true, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.Run, error) {
 		run, err := s.needRun(tx, sc, ref)
 		if err != nil {
 			return nil, err

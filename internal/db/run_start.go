@@ -14,9 +14,17 @@ func (s *Store) StartRun(_ context.Context, sc ckpt.Scope, r ckpt.RunRequest) (*
 	if err := r.Check(); err != nil {
 		return nil, false, err
 	}
+	c := s.screen(sc, r.Agent, "run")
+	c.ref("workflow", &r.Workflow)
+	c.ref("goal", &r.Goal)
+	c.ref("external_session", &r.ExternalSession)
+	c.labels(&r.Labels)
+	if c.err != nil {
+		return nil, false, c.err
+	}
 	e := entry(sc, "start_run", r.Agent)
 	e.Run = runName(r.Run)
-	return keyed(s, sc, keyedRequest{agent: r.Agent, key: r.IdempotencyKey, print: r, entry: e, make: true},
+	return keyed(s, sc, keyedRequest{agent: r.Agent, key: r.IdempotencyKey, print: r, entry: e, make: true, secrets: c.found},
 		func(tx *tx, agent *agentRow) (*ckpt.Run, error) { return s.startRun(tx, sc, agent, r, e) })
 }
 

@@ -56,6 +56,10 @@ type save struct {
 // newSave does all of a save that needs no transaction. It waits until no other
 // of the run is on its way, so that each stands on the one before.
 func (s *Store) newSave(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (_ *save, err error) {
+	r, beside, err := s.screenSave(sc, r)
+	if err != nil {
+		return nil, err
+	}
 	v := &save{scope: sc, request: r, key: r.IdempotencyKey, entry: entry(sc, "save", r.Agent)}
 	v.entry.Run, v.entry.Subject = runName(r.Run), r.ID
 	if r.ID != "" {
@@ -76,11 +80,32 @@ func (s *Store) newSave(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest)
 	if v.state, v.secrets, err = s.prepare(key, sc, r); err != nil {
 		return v, err
 	}
+	v.secrets = append(v.secrets, beside...)
 	if v.drift, err = s.printState(ctx, key, r, &v.state); err != nil || v.key == "" {
 		return v, err
 	}
 	v.print, err = fingerprint([]any{"save", runName(r.Run), r.Kind, r.Parent, r.Step, r.Labels, string(r.Metadata), v.program, r.ContentType, v.state.sent})
 	return v, err
+}
+
+// screenSave answers the request as it is to be stored, but for the state, and
+// what was found beside that.
+func (s *Store) screenSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.SaveRequest, []secrets.Secret, error) {
+	if len(r.Labels) == 0 && len(r.Metadata) == 0 && r.Program == nil {
+		return r, nil, nil
+	}
+	clean := *r
+	c := s.screen(sc, r.Agent, "checkpoint")
+	c.labels(&clean.Labels)
+	clean.Metadata = c.value("metadata", r.Metadata, true)
+	if r.Program != nil {
+		before := len(c.found)
+		c.value("program", []byte(r.Program.Source), false)
+		if len(c.found) > before && c.mode == ckpt.SecretsRedact {
+			c.refuse(" a program cannot be changed, because its offset counts bytes;")
+		}
+	}
+	return &clean, c.found, c.err
 }
 
 // encodeProgram makes the program ready for its column.

@@ -37,7 +37,8 @@ func (s *Store) BeginStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 	if err := wellformed.Step(&r, false); err != nil {
 		return nil, false, err
 	}
-	return s.stepWrite(ctx, sc, ref, r, "begin_step", func(tx *tx, run *runRow, old *stepRow, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
+	c := s.screenStep(sc, ref, &r)
+	return s.stepWrite(ctx, sc, ref, r, c, "begin_step", func(tx *tx, run *runRow, old *stepRow, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
 		if old != nil && old.Status == ckpt.StepSucceeded {
 			old.Replayed = true
 			return &old.Step, nil
@@ -54,7 +55,8 @@ func (s *Store) FinishStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	if err := wellformed.Step(&r, true); err != nil {
 		return nil, false, err
 	}
-	return s.stepWrite(ctx, sc, ref, r, "finish_step", func(tx *tx, run *runRow, old *stepRow, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
+	c := s.screenStep(sc, ref, &r)
+	return s.stepWrite(ctx, sc, ref, r, c, "finish_step", func(tx *tx, run *runRow, old *stepRow, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
 		switch {
 		case old == nil:
 			return nil, ckpt.Errorf(ckpt.CodeNotFound, "run %s has no step %s: begin it first, or record it whole", run.Name, r.Key)
@@ -67,11 +69,25 @@ func (s *Store) FinishStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	})
 }
 
+// screenStep changes a step's texts into what is to be stored.
+func (s *Store) screenStep(sc ckpt.Scope, ref ckpt.RunRef, r *ckpt.StepRequest) *screening {
+	c := s.screen(sc, ref.Agent, "step")
+	c.key("key", r.Key)
+	c.text("name", &r.Name)
+	c.json("args", &r.Args)
+	c.json("result", &r.Result)
+	c.ref("error", &r.Error)
+	return c
+}
+
 // stepWrite is what writing steps has in common.
-func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest, action string,
+func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest, c *screening, action string,
 	do func(*tx, *runRow, *stepRow, *ckpt.StepPrint, auditEntry) (*ckpt.Step, error)) (*ckpt.Step, bool, error) {
 	if err := ref.Check(); err != nil {
 		return nil, false, err
+	}
+	if c.err != nil {
+		return nil, false, c.err
 	}
 	ref.Epoch = r.Epoch
 	e := entry(sc, action, ref.Agent)
@@ -80,7 +96,7 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 	if err != nil {
 		return nil, false, err
 	}
-	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.Args) + len(r.Result) + len(r.Error)), entry: e, make: true, drift: true}, func(tx *tx, _ *agentRow) (*ckpt.Step, error) {
+	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.Args) + len(r.Result) + len(r.Error)), entry: e, make: true, drift: true, secrets: c.found}, func(tx *tx, _ *agentRow) (*ckpt.Step, error) {
 		agent, run, err := s.openRun(tx, sc, ref)
 		if err != nil {
 			return nil, err
