@@ -130,14 +130,6 @@ var rules = []rule{
 
 const privateKey = "a private key"
 
-// longestMark is the length of the longest mark.
-var longestMark = func() (n int) {
-	for i := range rules {
-		n = max(n, len(rules[i].mark))
-	}
-	return n
-}()
-
 func hexadecimal(c byte) bool { return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' }
 
 func upper(c byte) bool        { return c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' }
