@@ -40,19 +40,20 @@ var arrows = map[string][]string{
 
 	// Level 0 as well: what JSON texts say, and whether requests are right in themselves.
 	"internal/jsontext":   {root},
+	"internal/periodic":   {},
 	"internal/wellformed": {root, "internal/jsontext"},
 
 	// Level 1: one room for each technology or question. None knows its siblings.
 	"internal/db":         {root, "internal/delta", "internal/osfile", "internal/jsontext", "internal/wellformed", "internal/secrets"},
-	"internal/retention":  {root},
+	"internal/retention":  {root, "internal/periodic"},
 	"internal/drift":      {root, "internal/jsontext"},
 	"internal/resume":     {root},
-	"internal/monitor":    {root},
+	"internal/monitor":    {root, "internal/periodic"},
 	"internal/secrets":    {root, "internal/jsontext"},
 	"internal/foreign":    {root, "internal/jsontext", "internal/wellformed"},
 	"internal/ipc":        {root},
 	"internal/ipc/server": {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/wellformed"},
-	"internal/ipc/client": {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/wellformed"},
+	"internal/ipc/client": {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/periodic", "internal/wellformed"},
 
 	// Level 2: the rooms are wired, and agents are served.
 	"internal/daemon": {
@@ -60,14 +61,14 @@ var arrows = map[string][]string{
 		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/secrets", "internal/ipc", "internal/ipc/server",
 		"internal/osfile",
 	},
-	"client":               {root, "internal/ipc", "internal/ipc/client", "internal/osfile"},
+	"client":               {root, "internal/ipc", "internal/ipc/client", "internal/jsontext", "internal/osfile"},
 	"internal/mcpserver":   {root, "internal/ipc/client", "internal/jsontext", "internal/wellformed"},
 	"internal/hook":        {root, "internal/ipc/client", "internal/jsontext"},
 	"internal/cli/program": {"internal/ipc/client"},
 
 	// Level 3: people.
 	"internal/cli/measure": {
-		root, "internal/cli", "internal/cli/program", "internal/cli/term", "internal/daemon", "internal/ipc/client", "internal/osfile",
+		root, "internal/cli", "internal/cli/program", "internal/cli/term", "internal/daemon", "internal/ipc/client", "internal/osfile", "internal/periodic",
 	},
 	"examples/go": {"client"},
 	"cmd/ckptsidecar": {

@@ -29,5 +29,5 @@
 // # What this room may import
 //
 // The standard library, google/uuid, cenkalti/backoff/v4; the root package,
-// internal/ipc, internal/ipc/client and internal/osfile of ours.
+// internal/ipc, internal/ipc/client, internal/jsontext and internal/osfile of ours.
 package client

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // Encode writes a value as JSON, by the rules of encoding/json. What JSON
@@ -192,10 +193,10 @@ func (e *encoder) entries(v reflect.Value, path string) any {
 	for it := v.MapRange(); it.Next(); {
 		name, ok := keyText(it.Key())
 		if !ok {
-			e.remove(path + "/" + escape(fmt.Sprint(it.Key())))
+			e.remove(path + "/" + jsontext.EscapePointer(fmt.Sprint(it.Key())))
 			continue
 		}
-		o = append(o, member{name, e.value(it.Value(), path+"/"+escape(name))})
+		o = append(o, member{name, e.value(it.Value(), path+"/"+jsontext.EscapePointer(name))})
 	}
 	slices.SortFunc(o, func(a, b member) int { return strings.Compare(a.name, b.name) })
 	return o
@@ -234,7 +235,7 @@ func (e *encoder) fields(v reflect.Value, path string) any {
 		if name == "" {
 			name = f.Name
 		}
-		value := e.value(field, path+"/"+escape(name))
+		value := e.value(field, path+"/"+jsontext.EscapePointer(name))
 		if strings.Contains(","+options+",", ",string,") && value != nil {
 			value = quoted(value)
 		}
@@ -289,9 +290,4 @@ func isEmpty(v reflect.Value) bool {
 		return v.IsZero()
 	}
 	return false
-}
-
-// escape writes one part of a JSON pointer.
-func escape(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }

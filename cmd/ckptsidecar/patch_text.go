@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // change is one difference for people: nil is a value that is not there.
@@ -66,7 +68,7 @@ func tokens(path string) []string {
 	}
 	parts := strings.Split(path[1:], "/")
 	for i := range parts {
-		parts[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(parts[i])
+		parts[i] = jsontext.UnescapePointer(parts[i])
 	}
 	return parts
 }

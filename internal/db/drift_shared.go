@@ -124,7 +124,7 @@ func levels(pointers []string) (n int) {
 func textAt(state []byte, m *jsontext.Map, pointer string) []byte {
 	begin, end := 0, len(state)
 	for part := range strings.SplitSeq(pointer[1:], "/") {
-		name := strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+		name := jsontext.UnescapePointer(part)
 		found := false
 		isObject := jsontext.MembersAt(state, begin, m, func(member string, from, to int) bool {
 			if found = member == name; found {

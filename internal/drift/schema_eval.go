@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // What trying a schema may cost, and how many places of a state are named.
@@ -46,7 +48,7 @@ func pointer(path []segment) string {
 		if s.index >= 0 {
 			b.WriteString(strconv.Itoa(s.index))
 		} else {
-			_, _ = pointerEscapes.WriteString(&b, s.name[:min(len(s.name), maxPointer+1)])
+			b.WriteString(jsontext.EscapePointer(s.name[:min(len(s.name), maxPointer+1)]))
 		}
 		if b.Len() > maxPointer {
 			return cutTo(b.String(), maxPointer)

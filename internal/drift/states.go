@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // maxNamed is how many names a message has at most; the evidence has the first.
@@ -75,11 +76,8 @@ func (r *run) changed(found []ckpt.Found, p *ckpt.StatePrint) []ckpt.Found {
 	return found
 }
 
-// pointerEscapes are how names are written in a JSON pointer.
-var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
-
 // pointerTo is the JSON pointer to a top-level key.
-func pointerTo(key string) string { return "/" + pointerEscapes.Replace(key) }
+func pointerTo(key string) string { return "/" + jsontext.EscapePointer(key) }
 
 // named lists names, the first of them where they are many.
 func named(names []string) string {

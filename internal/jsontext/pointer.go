@@ -73,7 +73,16 @@ func pathAt(data []byte, offset int) string {
 	return joinPointer(steps)
 }
 
-var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
+var (
+	pointerEscaper   = strings.NewReplacer("~", "~0", "/", "~1")
+	pointerUnescaper = strings.NewReplacer("~1", "/", "~0", "~")
+)
+
+// EscapePointer writes a name as one part of a JSON pointer (RFC 6901).
+func EscapePointer(name string) string { return pointerEscaper.Replace(name) }
+
+// UnescapePointer is the name that one part of a JSON pointer stands for.
+func UnescapePointer(part string) string { return pointerUnescaper.Replace(part) }
 
 func joinPointer(steps []pathStep) string {
 	var b strings.Builder
@@ -81,7 +90,7 @@ func joinPointer(steps []pathStep) string {
 		switch {
 		case !s.inValue: // only the last may be so
 		case s.object:
-			b.WriteString("/" + pointerEscaper.Replace(shownKey(s.key)))
+			b.WriteString("/" + EscapePointer(shownKey(s.key)))
 		default:
 			b.WriteString("/" + strconv.Itoa(s.index))
 		}

@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
 // The defaults of a Monitor.
@@ -51,16 +51,13 @@ const maxErrors = 10
 // Run makes a round at once and then one every interval, until ctx ends. It
 // logs what went wrong and goes on: the next round tries again.
 func (m *Monitor) Run(ctx context.Context) error {
-	for {
+	return periodic.Run(ctx, func(ctx context.Context) time.Duration {
 		result, err := m.Once(ctx)
-		if ctx.Err() != nil {
-			return nil
+		if ctx.Err() == nil {
+			m.log(result, err)
 		}
-		m.log(result, err)
-		if wait(ctx, jitter(m.pace())) != nil {
-			return nil
-		}
-	}
+		return m.pace()
+	})
 }
 
 // Once makes one round. The first one is the sweep: runs of dead processes are
@@ -151,23 +148,6 @@ func (m *Monitor) pace() time.Duration {
 }
 
 func (m *Monitor) interval() time.Duration { return cmp.Or(m.Interval, DefaultInterval) }
-
-// jitter is d, give or take a tenth.
-func jitter(d time.Duration) time.Duration {
-	return d - d/10 + rand.N(d/5+1)
-}
-
-// wait sleeps, or answers at once why ctx has ended.
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return ctx.Err()
-	}
-}
 
 // The keys of this package's log lines.
 const (

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
 // memory is a store in memory, with agents that beat.
@@ -433,7 +434,7 @@ func TestStopsPromptly(t *testing.T) {
 		if err := <-done; err != nil || time.Since(began) != 0 {
 			t.Error(err, time.Since(began))
 		}
-		if wait(ctx, time.Hour) == nil {
+		if periodic.Wait(ctx, time.Hour) == nil {
 			t.Error("it waits though ctx has ended")
 		}
 	})

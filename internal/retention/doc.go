@@ -10,5 +10,5 @@
 // [Worker] goes over the database now and then. DESIGN.md in this folder has
 // the decisions.
 //
-// This package may import the root package and the standard library.
+// This package may import the root package, internal/periodic and the standard library.
 package retention

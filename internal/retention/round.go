@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
 // round is one round of a worker.
@@ -257,4 +258,6 @@ func (r *round) count(removed []ckpt.Removal) {
 
 func (r *round) slice() int { return cmp.Or(r.Slice, DefaultSlice) }
 
-func (r *round) pause(ctx context.Context) error { return wait(ctx, cmp.Or(r.Pause, DefaultPause)) }
+func (r *round) pause(ctx context.Context) error {
+	return periodic.Wait(ctx, cmp.Or(r.Pause, DefaultPause))
+}

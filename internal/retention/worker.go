@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
 // The defaults of a Worker.
@@ -53,16 +53,13 @@ type Result struct {
 // Run makes a round at once and then one every interval, until ctx ends. It
 // logs what went wrong and goes on: the next round tries again.
 func (w *Worker) Run(ctx context.Context) error {
-	for {
+	return periodic.Run(ctx, func(ctx context.Context) time.Duration {
 		result, err := w.Once(ctx)
-		if ctx.Err() != nil {
-			return nil
+		if ctx.Err() == nil {
+			w.log(result, err)
 		}
-		w.log(result, err)
-		if wait(ctx, jitter(cmp.Or(w.Interval, DefaultInterval))) != nil {
-			return nil
-		}
-	}
+		return cmp.Or(w.Interval, DefaultInterval)
+	})
 }
 
 // Once makes one round. Its error is what ended the round: ctx, or a store that
@@ -126,22 +123,5 @@ func (w *Worker) log(r Result, err error) {
 	if n := len(r.Unmet); err == nil && !r.PutOff && n != w.unmet {
 		log.Warn("budgets that cannot be met, because nothing more may go", logUnmet, n)
 		w.unmet = n
-	}
-}
-
-// jitter is d, give or take a tenth.
-func jitter(d time.Duration) time.Duration {
-	return d - d/10 + rand.N(d/5+1)
-}
-
-// wait sleeps, or answers at once why ctx has ended.
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return ctx.Err()
 	}
 }

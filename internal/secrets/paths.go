@@ -76,8 +76,6 @@ func pointers(state []byte, places *jsontext.Map, hits []hit) []string {
 	return paths
 }
 
-var escape = strings.NewReplacer("~", "~0", "/", "~1")
-
 func pointer(open []level) string {
 	var b strings.Builder
 	for _, l := range open {
@@ -85,7 +83,7 @@ func pointer(open []level) string {
 		if l.array {
 			b.WriteString(strconv.Itoa(l.index))
 		} else {
-			b.WriteString(escape.Replace(l.key))
+			b.WriteString(jsontext.EscapePointer(l.key))
 		}
 	}
 	return b.String()

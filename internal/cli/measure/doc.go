@@ -6,5 +6,6 @@
 // the database of the user.
 //
 // This package may import the root, internal/cli, internal/cli/program,
-// internal/cli/term, internal/daemon, internal/ipc/client and internal/osfile.
+// internal/cli/term, internal/daemon, internal/ipc/client, internal/osfile and
+// internal/periodic.
 package measure

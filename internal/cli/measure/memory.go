@@ -11,6 +11,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
 // memoryReport is the memory of the daemon's process that is really there
@@ -63,7 +64,7 @@ func (b *Bench) memoryOfMany(ctx context.Context, during time.Duration, m *memor
 		return err
 	}
 	b.Shown.Say("memory: idle")
-	if err := sleepFor(ctx, during); err != nil {
+	if err := periodic.Wait(ctx, during); err != nil {
 		return err
 	}
 	if m.Idle, _, err = processMemory(d.Cmd.Process.Pid); err != nil {
@@ -80,7 +81,7 @@ func (b *Bench) memoryOfMany(ctx context.Context, during time.Duration, m *memor
 		return err
 	}
 	b.Shown.Say("memory: afterwards")
-	if err := sleepFor(ctx, 2*during); err != nil {
+	if err := periodic.Wait(ctx, 2*during); err != nil {
 		return err
 	}
 	if m.After, _, err = processMemory(d.Cmd.Process.Pid); err != nil {
@@ -150,15 +151,6 @@ func peakMemory(pid int, do func() error) (int64, error) {
 	close(stop)
 	<-stopped
 	return most, errors.Join(err, watching)
-}
-
-func sleepFor(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 func (m *memoryReport) text(a *Env) {

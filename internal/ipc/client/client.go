@@ -12,6 +12,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
 // Client speaks to a daemon. The zero Client is ready: it finds the daemon as
@@ -104,7 +105,7 @@ func (c *Client) repeat(ctx context.Context, a *ask) (*answer, error) {
 	)
 	for err != nil && mayRepeat(a, err) {
 		pause := pauses.NextBackOff()
-		if pause == backoff.Stop || !sleep(ctx, max(pause, retryHint(err, c.Retry))) {
+		if pause == backoff.Stop || periodic.Wait(ctx, max(pause, retryHint(err, c.Retry))) != nil {
 			return nil, err
 		}
 		ans, err = c.try(ctx, a)
@@ -129,15 +130,4 @@ func retryHint(err error, most time.Duration) time.Duration {
 		return 0
 	}
 	return min(e.RetryAfter, most)
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

@@ -6,6 +6,7 @@
 // nothing overtakes it. Follow comes back with the last sequence number it has.
 //
 // This package may import the root package, internal/delta, internal/ipc,
-// internal/ipc/endpoint, internal/jsontext and internal/wellformed; of others,
+// internal/ipc/endpoint, internal/jsontext, internal/periodic and internal/wellformed;
+// of others,
 // google/uuid and cenkalti/backoff/v4.
 package client

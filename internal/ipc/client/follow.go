@@ -14,6 +14,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
 // Follow calls f with each event of a run after a sequence number, those that
@@ -48,7 +49,7 @@ func (c *Client) Follow(ctx context.Context, ref ckpt.RunRef, after int64, f fun
 		if s.after > last {
 			pauses.Reset()
 		}
-		sleep(ctx, max(pauses.NextBackOff(), min(retryHint(err, 2*time.Second), 2*time.Second)))
+		_ = periodic.Wait(ctx, max(pauses.NextBackOff(), min(retryHint(err, 2*time.Second), 2*time.Second)))
 	}
 }
 

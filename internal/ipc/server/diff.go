@@ -10,6 +10,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // maxShownValue is how many bytes of a value the summary shows.
@@ -106,9 +107,7 @@ func touchedMembers(patch jsondiff.Patch) map[string]bool {
 	return touched
 }
 
-var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
-
-func pointer(name string) string { return "/" + pointerEscaper.Replace(name) }
+func pointer(name string) string { return "/" + jsontext.EscapePointer(name) }
 
 func field(path string, from, to []byte) ipc.DiffField {
 	f := ipc.DiffField{Path: path, FromSize: int64(len(from)), ToSize: int64(len(to))}

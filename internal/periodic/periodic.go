@@ -1,0 +1,39 @@
+// Package periodic is the loop of a background worker: a round, a pause, and again.
+//
+// This package may import the standard library only.
+package periodic
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// Run calls round at once, and again after each pause, until ctx ends. round says how long
+// the next pause is, give or take a tenth. Run does not fail: a round deals with its own
+// errors, and the next one tries again.
+func Run(ctx context.Context, round func(context.Context) (pause time.Duration)) error {
+	for {
+		pause := round(ctx)
+		if Wait(ctx, jitter(pause)) != nil {
+			return nil
+		}
+	}
+}
+
+// Wait waits, or answers at once why ctx has ended.
+func Wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return ctx.Err()
+	}
+}
+
+// jitter is d, give or take a tenth, so that workers do not keep step.
+func jitter(d time.Duration) time.Duration {
+	return d - d/10 + rand.N(d/5+1)
+}

@@ -1,0 +1,44 @@
+package periodic
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestRun: the first round is at once, each pause is the one that the round asked for, give or
+// take a tenth, and nothing follows the end of the context.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		began, rounds := time.Now(), []time.Duration{}
+		err := Run(ctx, func(context.Context) time.Duration {
+			if rounds = append(rounds, time.Since(began)); len(rounds) == 4 {
+				cancel()
+			}
+			began = time.Now()
+			return time.Duration(len(rounds)) * time.Minute
+		})
+		if err != nil || len(rounds) != 4 || rounds[0] != 0 {
+			t.Fatalf("%v, %v", rounds, err)
+		}
+		for i, pause := range rounds[1:] {
+			asked := time.Duration(i+1) * time.Minute
+			if pause < asked-asked/10 || pause > asked+asked/10 {
+				t.Errorf("pause %d was %v, asked for %v", i+1, pause, asked)
+			}
+		}
+	})
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if Wait(ctx, time.Hour) == nil || Wait(ctx, 0) == nil {
+		t.Error("an ended context was waited out")
+	}
+	if err := Wait(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+}
