@@ -42,6 +42,7 @@ type Evidence struct {
 	Checkpoints []string `json:"checkpoints,omitempty"` // the ids of the checkpoints, likewise
 	Pointer     string   `json:"pointer,omitempty"`     // RFC 6901, into the state
 	Others      []string `json:"others,omitempty"`      // the agents that do not agree
+	GoodRuns    int      `json:"good_runs,omitempty"`   // the threshold was calibrated on so many good runs of this agent
 }
 
 // MaxEvidence is how many steps or checkpoints an evidence names at most: the
@@ -176,6 +177,7 @@ type RunPast struct {
 	CostUSD      float64
 	Progress     *float64
 	ProgressAt   time.Time
+	Calibration  Calibration // of the agent and workflow; a Factor of 0 changes nothing
 }
 
 // DriftWatch makes what the store needs to watch runs. internal/drift has the
@@ -199,6 +201,13 @@ type DriftWatch interface {
 	Check(p *Policy) error
 	// Watch begins to watch a run with what is stored of it.
 	Watch(p *Policy, past RunPast) RunWatch
+	// Evaluator judges recorded runs.
+	Evaluator() DriftEvaluator
+	// Score is what the thresholds of the loop rules would have to be multiplied
+	// with, so that none of them is exceeded in a run.
+	Score(p *Policy, r *RecordedRun) float64
+	// Calibrate makes of the scores of good runs what a policy asks for.
+	Calibrate(p *Policy, scores []float64) Calibration
 	// Rules are the rules that come with the program, in the order in which
 	// people read them, as a policy makes them.
 	Rules(p *Policy) []DriftRule

@@ -117,12 +117,18 @@ type DriftReport struct {
 	DriftVerdict
 	Next     Ref             `json:"next"`               // the cursor of the next page of findings, newest first
 	Timeline []TimelineEntry `json:"timeline,omitempty"` // the newest ones, oldest first, where it was asked for
+	// Calibration is what the good runs of this agent and workflow make of the
+	// thresholds, where its policy asks for a share of false alarms.
+	Calibration *Calibration `json:"calibration,omitempty"`
 }
 
 // DriftStatus is how watching goes.
 type DriftStatus struct {
 	Watched  int64          `json:"watched"`  // runs whose steps and states are being watched, as far as memory holds them
 	Findings []FindingCount `json:"findings"` // open ones, by rule and severity
+	// Calibrations are the thresholds that were made of good runs, by agent and
+	// workflow, where policies ask for a share of false alarms.
+	Calibrations []Calibration `json:"calibrations"`
 }
 
 // FindingCount is how many findings of a rule are open.

@@ -55,7 +55,7 @@ func (p *Policy) Fill() {
 // without the detectors; DriftWatch.Check does the rest.
 func (p *Policy) checkDrift() error {
 	for _, check := range []func() error{
-		p.checkDriftWords, p.checkDetectors, p.checkIgnoreTools, p.checkDriftTimes, p.Budget.check, p.checkSharedKeys, p.checkRules,
+		p.checkDriftWords, p.checkFalseAlarms, p.checkDetectors, p.checkIgnoreTools, p.checkDriftTimes, p.Budget.check, p.checkSharedKeys, p.checkRules,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -75,6 +75,16 @@ func (p *Policy) checkDriftWords() error {
 		return nil
 	}
 	return Errorf(CodeInvalid, "schema_mode is %q: it is refuse or report", cut(string(p.SchemaMode)))
+}
+
+func (p *Policy) checkFalseAlarms() error {
+	switch {
+	case p.FalseAlarms != 0 && !(p.FalseAlarms >= 0.002 && p.FalseAlarms <= 0.5):
+		return Errorf(CodeInvalid, "false_alarms is %s: say 0.2%% to 50%%, or off", p.FalseAlarms)
+	case !(p.FalseAlarmsLaxest >= 1 && p.FalseAlarmsLaxest <= 100):
+		return Errorf(CodeInvalid, "false_alarms_laxest is %v: say 1, never laxer than the thresholds, to 100", p.FalseAlarmsLaxest)
+	}
+	return nil
 }
 
 func (p *Policy) checkDetectors() error {

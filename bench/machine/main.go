@@ -1,12 +1,12 @@
 // The command machine measures this machine and its disk, as `ckptsidecar bench save`
-// does: how fast states come back, how small histories stay, what gets slower with many
-// checkpoints, and how often the drift detectors fire on recorded runs. docs/BENCHMARKS.md
+// does: how fast states come back, how small histories stay, and what gets slower with many
+// checkpoints. docs/BENCHMARKS.md
 // describes it; `make bench-machine` runs it.
 //
 // The daemons that it measures are those of a built program (--server).
 //
 // This package may import the root, internal/cli and the packages below it,
-// internal/daemon, internal/drift and internal/ipc of the product.
+// internal/daemon and internal/ipc of the product.
 package main
 
 import (
@@ -36,7 +36,6 @@ type grammar struct {
 	Restore restoreCmd `cmd:"" help:"Restoring over the socket: states of several sizes and ages."`
 	History historyCmd `cmd:"" help:"States that grow over many saves: how small the database stays, and how fast saving and restoring."`
 	Scale   scaleCmd   `cmd:"" help:"Up to a million checkpoints in the database: what gets slower, and how long a start takes."`
-	Drift   driftCmd   `cmd:"" help:"How often the drift detectors fire on recorded runs whose outcome is known."`
 }
 
 func main() {

@@ -10,10 +10,11 @@ import (
 )
 
 type driftCmd struct {
-	Show    driftShowCmd    `cmd:"" default:"withargs" help:"Say how a run stands, what was found, and what it did last."`
-	Rules   driftRulesCmd   `cmd:"" help:"List the rules, with the thresholds that hold by default or for an agent."`
-	Explain driftExplainCmd `cmd:"" help:"Say what a finding is about, what it rests on, and what to do."`
-	Dismiss driftDismissCmd `cmd:"" help:"Say that findings were none, or are dealt with: what was suspect because of them is clean again."`
+	Show     driftShowCmd     `cmd:"" default:"withargs" help:"Say how a run stands, what was found, and what it did last."`
+	Rules    driftRulesCmd    `cmd:"" help:"List the rules, with the thresholds that hold by default or for an agent."`
+	Evaluate driftEvaluateCmd `cmd:"" help:"Say which recorded runs would have been warned, with the present or other thresholds."`
+	Explain  driftExplainCmd  `cmd:"" help:"Say what a finding is about, what it rests on, and what to do."`
+	Dismiss  driftDismissCmd  `cmd:"" help:"Say that findings were none, or are dealt with: what was suspect because of them is clean again."`
 }
 
 type driftShowCmd struct {
@@ -59,6 +60,9 @@ func driftText(a *app, r *ckpt.DriftReport) {
 		if row[1] != "" {
 			p.Add(row[0], row[1])
 		}
+	}
+	if r.Calibration != nil {
+		p.Add("calibration", calibrationText(r.Calibration))
 	}
 	p.Write(a.stdout, a.out)
 	if len(r.Findings) == 0 {

@@ -23,6 +23,9 @@ type rulesAnswer struct {
 	Agent string           `json:"agent,omitempty"`
 	Rules []ckpt.DriftRule `json:"rules"`
 	Own   []ckpt.Rule      `json:"own"` // of the policy
+	// Feedback says of an agent how often each rule has warned, and how often that
+	// was dismissed.
+	Feedback []ckpt.RuleFeedback `json:"feedback,omitempty"`
 }
 
 func (c *driftRulesCmd) Run(ctx context.Context, a *app) error {
@@ -31,6 +34,13 @@ func (c *driftRulesCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	answer := rulesAnswer{Agent: c.Agent, Rules: drift.New().Rules(p), Own: p.Rules}
+	if c.Agent != "" {
+		f, err := a.client().Feedback(ctx, c.Agent)
+		if err != nil {
+			return err
+		}
+		answer.Feedback = f.Rules
+	}
 	if a.cli.JSON {
 		return term.WriteJSON(a.data(), answer)
 	}
@@ -51,11 +61,26 @@ func (c *driftRulesCmd) Run(ctx context.Context, a *app) error {
 		t.Add(r.Name, "own", string(r.Severity), "-", "-", r.When)
 	}
 	t.Write(a.stdout, a.out)
+	feedbackText(a, c.Agent, answer.Feedback)
 	if c.Agent != "" && p.Sensitivity != ckpt.SensitivityNormal {
 		a.tell("sensitivity is %s", p.Sensitivity)
 	}
 	a.tell("to change one: ckptsidecar policy set %s detectors.RULE.tier=off|info|warn|critical, .warn=N, .warn_window=N, …; what differs from the default is marked *", orAgent(c.Agent))
 	return nil
+}
+
+// feedbackText says which rules were dismissed, and what would have spared it.
+func feedbackText(a *app, agent string, list []ckpt.RuleFeedback) {
+	for _, f := range list {
+		if f.Dismissed == 0 {
+			continue
+		}
+		term.Printf(a.stdout, "%s: %d of %d findings were dismissed\n", f.Rule, f.Dismissed, f.Found)
+		if s := f.Suggestion; s != nil {
+			term.Printf(a.stdout, "  ckptsidecar policy set %s %s   would have spared %d of %d runs; of %d runs that nobody dismissed it would have missed %d\n",
+				agent, s.Set, s.Spared, s.Of, s.Lost+s.Kept, s.Lost)
+		}
+	}
 }
 
 // policy is the agent's, or the default.

@@ -45,6 +45,9 @@ func statusText(a *app, s *ckpt.Status) {
 	p.Add("writing", writerText(&s.Writer))
 	p.Add("retention", workerText(s))
 	p.Add("drift", driftLine(&s.Drift))
+	for i := range s.Drift.Calibrations {
+		p.Add("calibration", calibrationText(&s.Drift.Calibrations[i]))
+	}
 	if s.Backup.Folder != "" {
 		p.Add("backups", backupText(s))
 	}

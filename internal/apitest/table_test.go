@@ -117,6 +117,8 @@ var table = []row{
 	{name: "abandon", method: "POST", path: "/v1/prompts/{id}/answer", contentType: ckpt.ContentTypeJSON, body: `{"choice":"abandon"}`, owner: 200, stranger: 404, byID: true, admin: 200},
 
 	{method: "GET", path: agents + "/drift", query: "run={run}&all=true&timeline=true", owner: 200, stranger: 404, shows: true},
+	{method: "GET", path: agents + "/drift/feedback", owner: 200, stranger: 404},
+	{method: "POST", path: "/v1/drift/evaluate", contentType: ckpt.ContentTypeJSON, body: `{"agent":"{agent}","run":"{run}"}`, owner: 200, stranger: 404, shows: true},
 	{method: "POST", path: agents + "/drift/findings", contentType: ckpt.ContentTypeJSON, body: `{"rule":"tired","severity":"warn","message":"m","run":"{run}"}`, owner: 201, stranger: 201},
 	{method: "GET", path: "/v1/findings/{id}", owner: 200, stranger: 404, byID: true, admin: 200, shows: true},
 	{method: "POST", path: "/v1/findings/{id}/dismiss", contentType: ckpt.ContentTypeJSON, body: `{"reason":"r"}`, owner: 200, stranger: 404, byID: true, admin: 200},

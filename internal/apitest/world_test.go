@@ -21,6 +21,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
@@ -110,7 +111,7 @@ type world struct {
 func newWorld(t *testing.T, d door, path string) *world {
 	t.Helper()
 	w := &world{t: t, door: d, path: path}
-	store, err := db.Open(t.Context(), db.Options{Path: w.path, Retention: retention.Plan, Resume: resume.Make, Secrets: secrets.Scan{}, ReserveBytes: -1, Version: "test"})
+	store, err := db.Open(t.Context(), db.Options{Path: w.path, Retention: retention.Plan, Resume: resume.Make, Secrets: secrets.Scan{}, Drift: drift.New(), ReserveBytes: -1, Version: "test"})
 	must(t, err)
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "up 1\n") })
 	api := server.NewServer(server.Options{Store: store, Runs: store, Graphs: store, Metrics: metrics, Version: "test"})

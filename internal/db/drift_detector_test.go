@@ -59,6 +59,12 @@ func (d *detector) Step(_ context.Context, p *ckpt.Policy, r ckpt.RuleRun, s *ck
 	return print, nil
 }
 
+// Evaluator, Score and Calibrate have no part in these tests: those of the real
+// detectors are in drift_evaluate_test.go.
+func (d *detector) Evaluator() ckpt.DriftEvaluator                            { panic("not asked for") }
+func (d *detector) Score(*ckpt.Policy, *ckpt.RecordedRun) float64             { return 0 }
+func (d *detector) Calibrate(*ckpt.Policy, []float64) (none ckpt.Calibration) { return none }
+
 // rules are of the form "has TEXT".
 func (d *detector) rules(p *ckpt.Policy, r ckpt.RuleRun, text string) (broken []ckpt.Found) {
 	for _, rule := range p.Rules {

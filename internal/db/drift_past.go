@@ -121,11 +121,11 @@ func readBaseline(ctx context.Context, q sqlx.QueryerContext, agentID int64) ([]
 // printRow is a step as it is stored for the detectors.
 type printRow struct {
 	ckpt.StepPrint
-	id, failures int64
+	id, failures, stretch int64
 }
 
 const printColumns = `id, key, name, coalesce(sig, ''), coalesce(res, ''), coalesce(cause, ''), status = 'failed', unparsable, started_at, ended_at, after_seq, failures,
-	duration_ms, input_tokens, output_tokens, cost_usd, progress, coalesce(turn, ''), outcome IS NOT NULL, coalesce(shape, ''), coalesce(effect, '')`
+	duration_ms, input_tokens, output_tokens, cost_usd, progress, coalesce(turn, ''), outcome IS NOT NULL, coalesce(shape, ''), coalesce(effect, ''), stretch`
 
 // readPrints reads many rows, and so without reflection.
 func readPrints(ctx context.Context, q sqlx.QueryerContext, query string, args ...any) (list []printRow, err error) {
@@ -139,7 +139,7 @@ func readPrints(ctx context.Context, q sqlx.QueryerContext, query string, args .
 		var began, at ckpt.Time
 		err := rows.Scan(&r.id, &r.Key, &r.Tool, &r.Sig, &r.Res, &r.Cause, &r.Failed, &r.Unparsable, &began, &at, &r.AfterSeq, &r.failures,
 			&r.DurationMS, &r.InputTokens, &r.OutputTokens, &r.CostUSD, &r.Progress,
-			&r.Turn, &r.Negative, &r.Shape, &r.Effect)
+			&r.Turn, &r.Negative, &r.Shape, &r.Effect, &r.stretch)
 		if err != nil {
 			return nil, err
 		}
@@ -186,11 +186,7 @@ func (tx *tx) pastSteps(run *runRow, all *ckpt.RunPast) error {
 	}
 	slices.SortFunc(rows, func(a, b printRow) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.id, b.id)) })
 	for i := range rows {
-		for range min(rows[i].failures, pastFailures) {
-			failed := ckpt.StepPrint{Key: rows[i].Key, Tool: rows[i].Tool, Sig: rows[i].Sig, Failed: true, Began: rows[i].At, At: rows[i].At, AfterSeq: rows[i].AfterSeq}
-			all.Steps = append(all.Steps, failed)
-		}
-		all.Steps = append(all.Steps, rows[i].StepPrint)
+		all.Steps = append(all.Steps, rows[i].prints()...)
 	}
 	all.Steps = all.Steps[max(0, len(all.Steps)-ckpt.MaxPastSteps):]
 	return nil

@@ -23,6 +23,9 @@ func (s *Store) Drift(ctx context.Context, sc ckpt.Scope, f ckpt.DriftFilter) (*
 	}
 	s.auditForeign(sc, "read_drift", f.Agent, "")
 	report := &ckpt.DriftReport{Agent: row.Agent, Owner: row.Owner, Run: row.Run.Run}
+	if agent, err := s.findAgent(ctx, sc, f.Agent); err == nil {
+		report.Calibration = s.calibrationOf(agent, string(row.Workflow))
+	}
 	err = s.reading(ctx, func(q *sqlx.Tx) error {
 		var open []ckpt.Finding
 		err := q.SelectContext(ctx, &open, `SELECT `+findingColumns+findingTables+`WHERE f.run_id = ? AND f.closed IS NULL ORDER BY f.at, f.id`, row.ID)
@@ -72,7 +75,7 @@ func readWayBack(ctx context.Context, q *sqlx.Tx, runID int64, open []ckpt.Findi
 
 // driftStatus counts what is open of the scope's agents.
 func (s *Store) driftStatus(ctx context.Context, q *sqlx.Tx, owner string, d *ckpt.DriftStatus) error {
-	d.Watched, d.Findings = s.watches.held.Load(), []ckpt.FindingCount{}
+	d.Watched, d.Findings, d.Calibrations = s.watches.held.Load(), []ckpt.FindingCount{}, s.calibrations.list(owner)
 	return q.SelectContext(ctx, &d.Findings, `SELECT f.rule, f.severity, count(*) AS count FROM findings f JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id
 		WHERE f.closed IS NULL AND (a.owner = ?1 OR ?1 = '*') GROUP BY f.rule, f.severity ORDER BY f.rule, f.severity`, owner)
 }

@@ -18,10 +18,13 @@ const (
 
 // TickDrift lets the watches of live runs see that time goes by, where
 // something may be due, and compares what agents must agree on. It is to be
-// called again and again, by one goroutine.
+// called again and again, by one goroutine. It also calibrates thresholds.
 func (s *Store) TickDrift(ctx context.Context) error {
 	if s.opt.Drift == nil || s.Ready(ctx) != nil {
 		return nil
+	}
+	if err := s.calibrate(ctx); err != nil {
+		return err
 	}
 	due, err := s.dueRuns(ctx)
 	if err != nil {

@@ -151,6 +151,13 @@ func (s *Store) makeWatched(tx *tx, agent *agentRow, run *runRow, past *past) (*
 	if err != nil {
 		return w, s.unwatched(w, err)
 	}
+	if agent.policy.FalseAlarms > 0 {
+		var workflow ckpt.Ref
+		if _, err := tx.get(&workflow, `SELECT workflow FROM runs WHERE id = ?`, run.ID); err != nil {
+			return w, err
+		}
+		all.Calibration = *s.calibrationOf(agent, string(workflow))
+	}
 	s.guard(w, func() { w.watch = s.opt.Drift.Watch(&agent.policy, *all) })
 	return w, nil
 }

@@ -88,30 +88,32 @@ func (noProcesses) Alive(ckpt.Process) ckpt.Liveness { return ckpt.LivenessUnkno
 
 // Store is one open database.
 type Store struct {
-	opt       Options
-	log       *slog.Logger
-	lock      *os.File
-	watch     *fileWatch
-	writer    *writer
-	rw        *sqlx.DB // one connection: the writer's
-	ro        *sqlx.DB // the readers'
-	side      *sqlx.DB // one connection: WAL checkpoints in the background
-	agents    agentCache
-	live      live
-	watches   watches
-	shared    shared
-	ticked    map[int64]time.Time // by run: when TickDrift last asked its watch
-	tickedTo  int64               // the run up to which it got, 0 where it saw all
-	damages   damages             // checkpoints that are known to be damaged
-	trust     trust               // what is known to be wrong with the audit log
-	usage     usage
-	health    health
-	wal       wal
-	reserve   reserve
-	events    changes
-	following foreignReads
-	keysSeen  atomic.Pointer[keyPlace] // where Expire goes on
-	id        string                   // of this database, made when it was
+	opt     Options
+	log     *slog.Logger
+	lock    *os.File
+	watch   *fileWatch
+	writer  *writer
+	rw      *sqlx.DB // one connection: the writer's
+	ro      *sqlx.DB // the readers'
+	side    *sqlx.DB // one connection: WAL checkpoints in the background
+	agents  agentCache
+	live    live
+	watches watches
+
+	calibrations calibrations
+	shared       shared
+	ticked       map[int64]time.Time // by run: when TickDrift last asked its watch
+	tickedTo     int64               // the run up to which it got, 0 where it saw all
+	damages      damages             // checkpoints that are known to be damaged
+	trust        trust               // what is known to be wrong with the audit log
+	usage        usage
+	health       health
+	wal          wal
+	reserve      reserve
+	events       changes
+	following    foreignReads
+	keysSeen     atomic.Pointer[keyPlace] // where Expire goes on
+	id           string                   // of this database, made when it was
 }
 
 // Open opens the database, makes it where there is none, brings its schema up

@@ -9,20 +9,18 @@ type churn struct{}
 func (churn) rule() string  { return RuleChurn }
 func (churn) repeats() bool { return true }
 
-func (churn) look(h *history, set setting, span int) hit {
+func (churn) count(h *history, window, span int, _ bool) (x hit) {
 	newest := h.last(0)
 	if newest.effect == 0 || newest.bad {
-		return hit{}
+		return x
 	}
-	return tiers(set, func(need threshold, _ bool) (hit, bool) {
-		x := hit{}
-		for i := range min(need.window, span) {
-			if newest.sameEffect(h.last(i)) {
-				x.n, x.among = x.n+1, i+1
-			}
+	for i := range min(window, span) {
+		if newest.sameEffect(h.last(i)) {
+			x.n, x.among = x.n+1, i+1
 		}
-		return x, x.n >= int(need.value)
-	})
+	}
+	x.value = float64(x.n)
+	return x
 }
 
 func (e *entry) sameEffect(other *entry) bool { return other.effect == e.effect && !other.bad }

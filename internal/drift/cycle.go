@@ -20,33 +20,32 @@ type cycle struct{}
 func (cycle) rule() string  { return RuleCycle }
 func (cycle) repeats() bool { return true }
 
-func (cycle) look(h *history, set setting, span int) hit {
+func (cycle) count(h *history, _, span int, _ bool) (x hit) {
 	if !h.last(0).told || !h.last(0).old {
-		return hit{}
+		return x
 	}
 	pairs := h.pairs(span)
-	return tiers(set, func(need threshold, _ bool) (hit, bool) {
-		for size := minBlock; size <= maxBlock; size++ {
-			n := max(size*int(need.value), size+minAgain)
-			if n <= pairs && isCopies(h, size, n) {
-				return hit{n: int(need.value), among: h.reach(n), size: size}, true
-			}
+	for size := minBlock; size <= maxBlock; size++ {
+		length := copied(h, size, pairs)
+		if n := length / size; n > x.n && length >= size+minAgain {
+			x = hit{value: float64(n), n: n, among: h.reach(n * size), size: size}
 		}
-		return hit{}, false
-	})
+	}
+	return x
 }
 
-// isCopies says whether the newest n pairs are copies of one block of a size,
-// in which not all pairs are equal.
-func isCopies(h *history, size, n int) bool {
-	varied := false
-	for i := range n - size {
-		if h.pairBack(i).pair != h.pairBack(i+size).pair {
-			return false
-		}
-		varied = varied || h.pairBack(i).pair != h.pairBack(i+1).pair
+// copied is how many of the newest pairs are copies of one block of a size, in
+// which not all pairs are equal; 0 where they are.
+func copied(h *history, size, pairs int) int {
+	length, varied := size, false
+	for length < pairs && h.pairBack(length-size).pair == h.pairBack(length).pair {
+		varied = varied || h.pairBack(length-size).pair != h.pairBack(length-size+1).pair
+		length++
 	}
-	return varied
+	if !varied {
+		return 0
+	}
+	return length
 }
 
 func (cycle) making(h *history, need threshold, span int) int {

@@ -9,14 +9,11 @@ type errorRate struct{}
 func (errorRate) rule() string  { return RuleErrorRate }
 func (errorRate) repeats() bool { return false }
 
-func (errorRate) look(h *history, set setting, span int) hit {
+func (errorRate) count(h *history, window, span int, critical bool) hit {
 	if !h.last(0).bad {
 		return hit{}
 	}
-	return tiers(set, func(need threshold, critical bool) (hit, bool) {
-		x := errorsAmong(h, min(need.window, span), critical)
-		return x, x.enough(need)
-	})
+	return errorsAmong(h, min(window, span), critical)
 }
 
 func (errorRate) making(h *history, need threshold, span int) int {

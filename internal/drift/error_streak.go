@@ -15,7 +15,7 @@ type errorStreak struct{}
 func (errorStreak) rule() string  { return RuleErrorStreak }
 func (errorStreak) repeats() bool { return false }
 
-func (errorStreak) look(h *history, set setting, span int) hit {
+func (errorStreak) count(h *history, _, span int, critical bool) hit {
 	if !h.last(0).bad {
 		return hit{}
 	}
@@ -23,24 +23,15 @@ func (errorStreak) look(h *history, set setting, span int) hit {
 	for row < min(span, maxStreak) && h.last(row).bad {
 		row++
 	}
-	return tiers(set, func(need threshold, critical bool) (hit, bool) {
-		x := errorsAmong(h, row, critical)
-		return x, x.enough(need)
-	})
-}
-
-// enough says whether there are as many errors as a tier needs. Errors that
-// differ are the answers to attempts that differ: each further kind takes half
-// an error off.
-func (x hit) enough(need threshold) bool {
-	return 2*x.n-max(0, x.distinct-1) >= 2*int(need.value)
+	return errorsAmong(h, row, critical)
 }
 
 // maxKinds is how many kinds of errors are told apart.
 const maxKinds = 32
 
 // errorsAmong counts the errors among the newest steps and the kinds of them.
-// Where only said, errors without any text do not count. What the model complained
+// Errors that differ are the answers to attempts that differ: each further kind
+// takes half an error off. Where only said, errors without any text do not count. What the model complained
 // of twice in one turn counts once.
 func errorsAmong(h *history, among int, said bool) hit {
 	x := hit{among: among}
@@ -56,6 +47,7 @@ func errorsAmong(h *history, among int, said bool) hit {
 			x.distinct++
 		}
 	}
+	x.value = float64(x.n) - float64(max(0, x.distinct-1))/2
 	return x
 }
 

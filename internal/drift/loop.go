@@ -2,13 +2,14 @@ package drift
 
 import ckpt "github.com/ckptsidecar/ckptsidecar"
 
-// loop is a detector over the newest steps. look is called at every step, and
+// loop is a detector over the newest steps. count is called at every step, and
 // neither keeps anything nor allocates; tell only where the finding is made.
 type loop interface {
 	rule() string
-	// look says what holds now. It sees the newest span steps only: what came
-	// before was dismissed, or cleared by progress.
-	look(h *history, set setting, span int) hit
+	// count counts among the newest window steps what a tier needs so many of. It
+	// sees the newest span steps only: what came before was dismissed, or cleared by
+	// progress. critical says for which tier.
+	count(h *history, window, span int, critical bool) hit
 	tell(h *history, x hit) ckpt.Found
 	// making is how many of the newest steps hold what may yet become critical,
 	// 0 where there are not two signs of it.
@@ -17,10 +18,11 @@ type loop interface {
 	repeats() bool
 }
 
-// hit is what a detector saw. Without a severity it saw nothing.
+// hit is what a detector saw. Without a severity no tier was reached.
 type hit struct {
 	severity ckpt.Severity
 	need     threshold // of the tier
+	value    float64   // what is compared with what the tier needs
 	n        int       // what was counted
 	among    int       // in so many of the newest steps
 	distinct int       // different errors, tools or steps, as the rule says
@@ -31,21 +33,31 @@ func loops() []loop {
 	return []loop{repeat{}, cycle{}, stale{}, errorStreak{}, errorRate{}, sameError{}, repeatedError{}, churn{}}
 }
 
-// tiers tries the critical tier first, then warn.
-func tiers(set setting, try func(need threshold, critical bool) (hit, bool)) hit {
+// look says what holds now: the critical tier first, then warn.
+func look(l loop, h *history, set setting, span int) hit {
 	if set.critical.value > 0 {
-		if x, ok := try(set.critical, true); ok {
+		if x := l.count(h, set.critical.window, span, true); x.value >= set.critical.value {
 			x.severity, x.need = set.capped(ckpt.SeverityCritical), set.critical
 			return x
 		}
 	}
 	if set.warn.value > 0 {
-		if x, ok := try(set.warn, false); ok {
+		if x := l.count(h, set.warn.window, span, false); x.value >= set.warn.value {
 			x.severity, x.need = set.capped(ckpt.SeverityWarn), set.warn
 			return x
 		}
 	}
 	return hit{}
+}
+
+// level is how much of what a tier needs is there: 1 where one is reached.
+func level(l loop, h *history, set setting, span int) (most float64) {
+	for critical, need := range map[bool]threshold{false: set.warn, true: set.critical} {
+		if need.value > 0 {
+			most = max(most, l.count(h, need.window, span, critical).value/need.value)
+		}
+	}
+	return most
 }
 
 // found is the part that all findings of loops have.

@@ -10,27 +10,30 @@ type repeat struct{}
 func (repeat) rule() string  { return RuleRepeat }
 func (repeat) repeats() bool { return true }
 
-func (repeat) look(h *history, set setting, span int) hit {
+func (repeat) count(h *history, window, span int, critical bool) hit {
 	newest := h.last(0)
 	if !newest.told || !newest.old {
 		return hit{}
 	}
-	return tiers(set, func(need threshold, critical bool) (hit, bool) {
-		n, news := 0, false
-		for i := range min(need.window, span) {
-			e := h.last(i)
-			switch {
-			case e.told && e.pair == newest.pair:
-				n++
-				if n == int(need.value) && !news || n > int(need.value) && !critical {
-					return hit{n: n, among: i + 1}, true
-				}
-			case e.told && !e.old:
-				news = true
+	x, clean := hit{}, hit{}
+	news := false
+	for i := range min(window, span) {
+		e := h.last(i)
+		switch {
+		case e.told && e.pair == newest.pair:
+			x.n, x.among = x.n+1, i+1
+			if !news {
+				clean = x
 			}
+		case e.told && !e.old:
+			news = true
 		}
-		return hit{}, false
-	})
+	}
+	clean.value = float64(clean.n)
+	if x.value = float64(x.n - 1); critical || x.value <= clean.value {
+		return clean
+	}
+	return x
 }
 
 func (repeat) making(h *history, need threshold, span int) int {

@@ -10,47 +10,30 @@ type repeatedError struct{}
 func (repeatedError) rule() string  { return RuleRepeatedError }
 func (repeatedError) repeats() bool { return false }
 
-func (repeatedError) look(h *history, set setting, span int) hit {
+func (repeatedError) count(h *history, window, span int, _ bool) hit {
 	newest := h.last(0)
 	if !newest.bad || newest.cause == 0 {
 		return hit{}
 	}
-	if !repeatsItself(h, newest, set, span) {
-		return hit{}
-	}
-	return tiers(set, func(need threshold, _ bool) (hit, bool) {
-		x, news := hit{}, false
-		for i := range min(need.window, span) {
-			e := h.last(i)
-			switch {
-			case newest.sameFailure(e):
-				x.n, x.among = x.n+1, i+1
-				if x.n == int(need.value) && !news || x.n > int(need.value) {
-					return x, true
-				}
-			case e.told && !e.old && !e.bad:
-				news = true
+	x, clean := hit{}, hit{}
+	news := false
+	for i := range min(window, span) {
+		e := h.last(i)
+		switch {
+		case newest.sameFailure(e):
+			x.n, x.among = x.n+1, i+1
+			if !news {
+				clean = x
 			}
-		}
-		return x, false
-	})
-}
-
-// repeatsItself says whether there are as many of the same failure as the lower
-// of the tiers needs. Most failures are alone.
-func repeatsItself(h *history, newest *entry, set setting, span int) bool {
-	need, n := set.critical.value, 0
-	if set.warn.value > 0 {
-		need = set.warn.value
-	}
-	for i := range min(max(set.warn.window, set.critical.window), span) {
-		if newest.sameFailure(h.last(i)) {
-			if n++; n >= int(need) {
-				return true
-			}
+		case e.told && !e.old && !e.bad:
+			news = true
 		}
 	}
-	return false
+	clean.value = float64(clean.n)
+	if x.value = float64(x.n - 1); x.value <= clean.value {
+		return clean
+	}
+	return x
 }
 
 // sameFailure says whether another step of the same tool complained of the same,

@@ -23,6 +23,8 @@ type run struct {
 	floors map[string]int64
 	spells map[string]*spell
 
+	levels map[string]float64 // of the newest step, by rule; nil where nobody asks
+
 	progress         progress
 	spent            spent
 	states           states
@@ -44,6 +46,7 @@ func newRun(p *ckpt.Policy, past ckpt.RunPast) *run {
 	if r.set.off {
 		return r
 	}
+	r.set.calibrate(&past.Calibration)
 	for _, l := range loops() {
 		if set := r.set.rules[l.rule()]; !set.off {
 			r.loops = append(r.loops, setLoop{l, set})
@@ -93,8 +96,11 @@ func (r *run) lookForLoops(found []ckpt.Found) []ckpt.Found {
 		if span < 1 {
 			continue
 		}
-		if x := l.look(r.steps, l.set, span); x.severity != "" && r.tells(l.rule(), x.severity, r.steps.steps, l.set.cooldown) {
-			found = append(found, l.tell(r.steps, x))
+		if r.levels != nil {
+			r.levels[l.rule()] = level(l, r.steps, l.set, span)
+		}
+		if x := look(l.loop, r.steps, l.set, span); x.severity != "" && r.tells(l.rule(), x.severity, r.steps.steps, l.set.cooldown) {
+			found = append(found, r.set.calibrated(l.tell(r.steps, x)))
 		}
 	}
 	return found

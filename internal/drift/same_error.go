@@ -21,27 +21,28 @@ type sameError struct{}
 func (sameError) rule() string  { return RuleSameError }
 func (sameError) repeats() bool { return false }
 
-func (sameError) look(h *history, set setting, span int) hit {
+func (sameError) count(h *history, window, span int, _ bool) hit {
 	newest := h.last(0)
 	if !newest.bad || newest.cause == 0 {
 		return hit{}
 	}
-	return tiers(set, func(need threshold, _ bool) (hit, bool) {
-		x := hit{among: min(need.window, span)}
-		var tools [maxToolsNamed]string
-		for i := range x.among {
-			e := h.last(i)
-			if !e.bad || e.again || e.cause != newest.cause {
-				continue
-			}
-			x.n++
-			if x.distinct < maxToolsNamed && !slices.Contains(tools[:x.distinct], e.tool) {
-				tools[x.distinct] = e.tool
-				x.distinct++
-			}
+	x := hit{among: min(window, span)}
+	var tools [maxToolsNamed]string
+	for i := range x.among {
+		e := h.last(i)
+		if !e.bad || e.again || e.cause != newest.cause {
+			continue
 		}
-		return x, x.n >= int(need.value) && x.distinct >= minTools
-	})
+		x.n++
+		if x.distinct < maxToolsNamed && !slices.Contains(tools[:x.distinct], e.tool) {
+			tools[x.distinct] = e.tool
+			x.distinct++
+		}
+	}
+	if x.distinct >= minTools {
+		x.value = float64(x.n)
+	}
+	return x
 }
 
 func (sameError) making(h *history, need threshold, span int) int {

@@ -15,6 +15,7 @@ type settings struct {
 	off    bool // the whole watch
 	rules  map[string]setting
 	ignore map[string]bool
+	good   ckpt.Calibration // what the thresholds were calibrated with; its Factor is 0 where they were not
 }
 
 // setting is what holds for one rule.

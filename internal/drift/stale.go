@@ -13,25 +13,23 @@ type stale struct{}
 func (stale) rule() string  { return RuleStale }
 func (stale) repeats() bool { return true }
 
-func (stale) look(h *history, set setting, span int) hit {
-	if !h.last(0).told || !h.last(0).old {
-		return hit{}
+func (stale) count(h *history, window, span int, _ bool) (x hit) {
+	if !h.last(0).told || !h.last(0).old || h.totalPairs <= int64(window) { // still warming up
+		return x
 	}
-	pairs := h.pairs(span)
-	return tiers(set, func(need threshold, _ bool) (hit, bool) {
-		if h.totalPairs <= int64(need.window) {
-			return hit{}, false // still warming up
+	pairs := min(window, h.pairs(span))
+	n, kinds := 0, 0
+	for i := range pairs {
+		if e := h.pairBack(i); e.old {
+			n++
+			kinds += b2i(kinds < minStaleKinds && firstOfKind(h, i))
 		}
-		n, kinds := 0, 0
-		for i := range min(need.window, pairs) {
-			if e := h.pairBack(i); e.old {
-				n++
-				kinds += b2i(kinds < minStaleKinds && firstOfKind(h, i))
-			}
-		}
-		return hit{n: n, among: h.reach(min(need.window, pairs)), distinct: kinds},
-			n >= int(need.value) && kinds >= min(minStaleKinds, int(need.value))
-	})
+	}
+	x = hit{value: float64(n), n: n, among: h.reach(pairs), distinct: kinds}
+	if kinds < minStaleKinds { // a policy that asks for fewer old steps asks for as many kinds
+		x.value = float64(min(n, kinds))
+	}
+	return x
 }
 
 // firstOfKind says whether none of the pairs after the i-th newest is the same.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -26,6 +27,31 @@ func (c *Client) Drift(ctx context.Context, f ckpt.DriftFilter) (*ckpt.DriftRepo
 	report := new(ckpt.DriftReport)
 	_, err := c.fetch(ctx, &ask{method: http.MethodGet, path: agentPath(f.Agent) + "/drift", query: q, repeatable: true}, report)
 	return orNil(report, err)
+}
+
+// Evaluate asks which recorded runs would have been warned.
+func (c *Client) Evaluate(ctx context.Context, r ckpt.EvaluateRequest) (*ckpt.Evaluation, error) {
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	result := new(ckpt.Evaluation)
+	_, err = c.fetch(ctx, &ask{method: http.MethodPost, path: "/v1/drift/evaluate", body: body, contentType: ckpt.ContentTypeJSON, repeatable: true}, result)
+	return orNil(result, err)
+}
+
+// Feedback asks how often an agent's rules have warned, how often that was
+// dismissed, and for settings that would have spared it.
+func (c *Client) Feedback(ctx context.Context, agent string) (*ckpt.DriftFeedback, error) {
+	if err := ckpt.CheckAgentName(agent); err != nil {
+		return nil, err
+	}
+	result := new(ckpt.DriftFeedback)
+	_, err := c.fetch(ctx, &ask{method: http.MethodGet, path: agentPath(agent) + "/drift/feedback", repeatable: true}, result)
+	return orNil(result, err)
 }
 
 // Finding reads one finding.

@@ -27,6 +27,31 @@ func (c *call) getDrift() error {
 	})
 }
 
+// evaluateDrift only reads; its question is too long for a query.
+func (c *call) evaluateDrift() error {
+	var r ckpt.EvaluateRequest
+	if err := c.decodeOptional(maxSmallBody, &r); err != nil {
+		return err
+	}
+	ctx, cancel := c.reading(c.server.limits.LongTimeout)
+	defer cancel()
+	result, err := c.server.runs.Evaluate(ctx, c.scope, r)
+	if err != nil {
+		return err
+	}
+	return c.sendJSON(http.StatusOK, result)
+}
+
+func (c *call) driftFeedback() error {
+	ctx, cancel := c.reading(c.server.limits.LongTimeout)
+	defer cancel()
+	result, err := c.server.runs.Feedback(ctx, c.scope, c.agent)
+	if err != nil {
+		return err
+	}
+	return c.sendJSON(http.StatusOK, result)
+}
+
 func (c *call) getFinding() error {
 	return read(c, false, func(ctx context.Context) (*ckpt.Finding, error) {
 		return c.server.runs.Finding(ctx, c.scope, c.r.PathValue("id"))

@@ -181,6 +181,14 @@ func (f *fakeRuns) Drift(ctx context.Context, sc ckpt.Scope, df ckpt.DriftFilter
 	return pageOf(f.report, f.note(ctx, "Drift", sc, ckpt.RunRef{}, df))
 }
 
+func (f *fakeRuns) Evaluate(ctx context.Context, sc ckpt.Scope, r ckpt.EvaluateRequest) (*ckpt.Evaluation, error) {
+	return pageOf(ckpt.Evaluation{Rows: []ckpt.EvaluatedRow{}, Warned: []ckpt.WarnedRun{}, Calibrations: []ckpt.Calibration{}}, f.note(ctx, "Evaluate", sc, ckpt.RunRef{}, r))
+}
+
+func (f *fakeRuns) Feedback(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.DriftFeedback, error) {
+	return pageOf(ckpt.DriftFeedback{Agent: agent, Rules: []ckpt.RuleFeedback{}}, f.note(ctx, "Feedback", sc, ckpt.RunRef{Agent: agent}, nil))
+}
+
 func (f *fakeRuns) PostFinding(ctx context.Context, sc ckpt.Scope, agent string, r ckpt.FindingRequest) (*ckpt.PostedFinding, bool, error) {
 	return answerOf(f, f.posted, f.note(ctx, "PostFinding", sc, ckpt.RunRef{Agent: agent}, r))
 }

@@ -230,6 +230,14 @@ func (f failing) Drift(context.Context, ckpt.Scope, ckpt.DriftFilter) (*ckpt.Dri
 	return nil, f.err
 }
 
+func (f failing) Evaluate(context.Context, ckpt.Scope, ckpt.EvaluateRequest) (*ckpt.Evaluation, error) {
+	return nil, f.err
+}
+
+func (f failing) Feedback(context.Context, ckpt.Scope, string) (*ckpt.DriftFeedback, error) {
+	return nil, f.err
+}
+
 func (f failing) PostFinding(context.Context, ckpt.Scope, string, ckpt.FindingRequest) (*ckpt.PostedFinding, bool, error) {
 	return nil, false, f.err
 }

@@ -111,6 +111,8 @@ func TestDescriptionHasTheFieldsOfTheTypes(t *testing.T) {
 		"Detector": ckpt.Detector{}, "Budget": ckpt.Budget{}, "Rule": ckpt.Rule{}, "Finding": ckpt.Finding{}, "FindingRequest": ckpt.FindingRequest{},
 		"PostedFinding": ckpt.PostedFinding{}, "DismissRequest": ckpt.DismissRequest{}, "DismissedFinding": ckpt.DismissedFinding{},
 		"DriftVerdict": ckpt.DriftVerdict{}, "DriftReport": ckpt.DriftReport{}, "DriftStatus": ckpt.DriftStatus{}, "FindingCount": ckpt.FindingCount{}, "TimelineEntry": ckpt.TimelineEntry{},
+		"Calibration": ckpt.Calibration{}, "EvaluateRequest": ckpt.EvaluateRequest{}, "Evaluation": ckpt.Evaluation{}, "EvaluatedRow": ckpt.EvaluatedRow{}, "WarnedRun": ckpt.WarnedRun{},
+		"FirstFired": ckpt.FirstFired{}, "ExplainedStep": ckpt.ExplainedStep{}, "DriftFeedback": ckpt.DriftFeedback{}, "RuleFeedback": ckpt.RuleFeedback{}, "Suggestion": ckpt.Suggestion{},
 		"GraphSaved": ckpt.GraphSaved{}, "GraphWritten": ckpt.GraphWritten{}, "GraphRemoved": ckpt.GraphRemoved{}, "GraphCopied": ckpt.GraphCopied{},
 		"GraphPrune": ckpt.GraphPrune{}, "GraphCopy": ckpt.GraphCopy{},
 		"Version": ipc.Version{}, "Health": ipc.Health{}, "Problem": ipc.Problem{},

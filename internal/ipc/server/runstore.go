@@ -37,6 +37,8 @@ type RunStore interface {
 	AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAnswer) (*ckpt.Prompt, bool, error)
 
 	Drift(ctx context.Context, sc ckpt.Scope, f ckpt.DriftFilter) (*ckpt.DriftReport, error)
+	Evaluate(ctx context.Context, sc ckpt.Scope, r ckpt.EvaluateRequest) (*ckpt.Evaluation, error)
+	Feedback(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.DriftFeedback, error)
 	Finding(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Finding, error)
 	PostFinding(ctx context.Context, sc ckpt.Scope, agent string, r ckpt.FindingRequest) (*ckpt.PostedFinding, bool, error)
 	Dismiss(ctx context.Context, sc ckpt.Scope, r ckpt.DismissRequest) (*ckpt.DismissedFinding, bool, error)

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,18 +20,22 @@ import (
 // trace is a recorded run. Onset is the number of the step at which a fault was
 // injected, nil where none was.
 type trace struct {
-	ID      string      `json:"id"`
-	Source  string      `json:"source"`
-	Outcome string      `json:"outcome"`
-	Onset   *int        `json:"onset"`
-	Steps   []traceStep `json:"steps"`
+	ID       string      `json:"id"`
+	Source   string      `json:"source"`
+	Workflow string      `json:"workflow"`
+	Outcome  string      `json:"outcome"`
+	Onset    *int        `json:"onset"`
+	Steps    []traceStep `json:"steps"`
 }
 
 type traceStep struct {
-	Tool   string     `json:"tool"`
-	Args   ckpt.JSON  `json:"args"`
-	Result ckpt.JSON  `json:"result"`
-	Error  traceError `json:"error"`
+	Tool    string     `json:"tool"`
+	Turn    ckpt.Ref   `json:"turn"`
+	Outcome ckpt.Ref   `json:"outcome"` // negative, or nothing
+	State   ckpt.JSON  `json:"state"`   // that was saved after the step
+	Args    ckpt.JSON  `json:"args"`
+	Result  ckpt.JSON  `json:"result"`
+	Error   traceError `json:"error"`
 	ckpt.Measures
 }
 
@@ -65,13 +71,37 @@ func (s *traceStep) step(number int, at *time.Time) ckpt.Step {
 	}
 	step := ckpt.Step{
 		Key: strconv.Itoa(number), Name: s.Tool, Args: s.Args, Result: s.Result, Status: ckpt.StepSucceeded, Attempt: 1,
-		Error: ckpt.Ref(s.Error.text), StartedAt: ckpt.At(*at), EndedAt: ckpt.At(at.Add(took)), Measures: s.Measures,
+		Error: ckpt.Ref(s.Error.text), StartedAt: ckpt.At(*at), EndedAt: ckpt.At(at.Add(took)), Turn: s.Turn, Outcome: s.Outcome, Measures: s.Measures,
 	}
 	if s.Error.failed {
 		step.Status = ckpt.StepFailed
 	}
 	*at = at.Add(took)
 	return step
+}
+
+// good are the outcomes of runs that ended well.
+var good = []string{"passed", "healthy", "good", "completed", "succeeded"}
+
+// recorded is the run as the detectors judge it.
+func (t *trace) recorded(ctx context.Context, watch ckpt.DriftWatch, p *ckpt.Policy) *ckpt.RecordedRun {
+	r := &ckpt.RecordedRun{
+		ID: t.ID, Source: t.Source, Workflow: t.Workflow, Outcome: t.Outcome, Good: slices.Contains(good, t.Outcome), Onset: t.Onset, StartedAt: traceStart,
+	}
+	at, seq, last := traceStart, int64(0), []byte(nil)
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		r.Raw = append(r.Raw, s.step(i, &at))
+		r.Steps = append(r.Steps, ckpt.StepPrint{AfterSeq: seq})
+		if len(s.State) == 0 || string(s.State) == "null" {
+			continue
+		}
+		seq++
+		print, _ := watch.State(ctx, p, ckpt.RuleRun{Agent: t.Source, Run: t.ID}, s.State, last, ckpt.ContentTypeJSON) // the error is that of the context
+		print.ID, print.Seq, print.At, print.Kind = strconv.FormatInt(seq, 10), seq, at, ckpt.KindRoutine
+		r.States, last = append(r.States, print), s.State
+	}
+	return r
 }
 
 // maxTraceLine is how long a recorded run may be.

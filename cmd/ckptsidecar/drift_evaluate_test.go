@@ -1,0 +1,54 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+)
+
+// recordedFiles are the runs that lie beside the project, not in it.
+func recordedFiles(t *testing.T) []string {
+	t.Helper()
+	for _, up := range []string{"../../../shared", "../../../../shared"} {
+		if files, _ := filepath.Glob(filepath.FromSlash(up + "/traces/dev-*.jsonl.gz")); len(files) > 0 {
+			return files
+		}
+	}
+	t.Skip("the recorded runs (shared/traces beside the project) are not here")
+	return nil
+}
+
+// The bars that the detectors are held to, over all recorded runs.
+func TestDriftMeetsItsBars(t *testing.T) {
+	policy, watch := ckpt.DefaultPolicy(), drift.New()
+	evaluator := watch.Evaluator()
+	for _, path := range recordedFiles(t) {
+		err := eachTrace(nil, path, func(run *trace, _, _ int64) error {
+			evaluator.Judge(&policy, run.recorded(t.Context(), watch, &policy), false)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	share := map[string]float64{}
+	for _, row := range evaluator.Result().Rows {
+		if row.Rule == "" {
+			share[row.Source+" "+row.Outcome+" "+string(row.Tier)] = row.Share
+		}
+	}
+	for name, most := range map[string]float64{
+		"swe passed warn": 0.05, "swe passed critical": 0.01, "ats healthy warn": 0.03, "ats healthy critical": 0.005,
+	} {
+		if got, there := share[name]; !there || got > most {
+			t.Errorf("%s: %.4f, at most %.3f", name, got, most)
+		}
+	}
+	for name, least := range map[string]float64{"ats tool_cascade warn": 0.484, "ats looping warn": 0.81, "ats rate_limit warn": 0.88, "ats timeout warn": 0.68} {
+		if share[name] < least {
+			t.Errorf("%s: %.4f, at least %.3f", name, share[name], least)
+		}
+	}
+}

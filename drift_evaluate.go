@@ -1,0 +1,173 @@
+package ckptsidecar
+
+import "time"
+
+// RecordedRun is a run that is over, or as far as it has come, with what the
+// detectors keep of its steps and states.
+type RecordedRun struct {
+	ID        string
+	Source    string // its agent, or the set that it is of
+	Workflow  string
+	Outcome   string // its status, or what a set says of it
+	Good      bool   // it ended well: thresholds may be calibrated on it
+	Onset     *int   // the number of the step, from 0, at which a fault was injected
+	StartedAt time.Time
+	Goal      string
+	Steps     []StepPrint
+	Raw       []Step       // the steps as they were sent, where they are at hand: then their prints are made of them, and rules of the user's own are tried
+	Begins    []int        // numbers of the steps at which the run was resumed, or went back: from there on it is counted anew
+	States    []StatePrint // each comes before the steps whose AfterSeq is its Seq or more
+}
+
+// EvaluateRequest asks which recorded runs would have been warned.
+type EvaluateRequest struct {
+	Agent       string              `json:"agent,omitempty"`        // "" means all agents of the owner
+	Workflow    string              `json:"workflow,omitempty"`     // "" means all
+	Since       *Time               `json:"since,omitempty"`        // runs that began at this time or later
+	Run         string              `json:"run,omitempty"`          // of the agent: only this one, step by step
+	Detectors   map[string]Detector `json:"detectors,omitempty"`    // instead of what the agents' policies say of these rules
+	Sensitivity Sensitivity         `json:"sensitivity,omitempty"`  // instead of the policies'
+	FalseAlarms *Percent            `json:"false_alarms,omitempty"` // instead of the policies'
+	MaxSteps    int64               `json:"max_steps,omitempty"`    // judge no more steps than that; 0 means MaxEvaluated
+}
+
+// The limits of an evaluation.
+const (
+	MaxEvaluated     = 200_000 // steps
+	MaxEvaluatedRuns = 5000
+	MaxWarnedRuns    = 500 // that are named
+)
+
+// Check refuses a request that is wrong in itself.
+func (r *EvaluateRequest) Check() error {
+	if err := optional(r.Agent, CheckAgentName); err != nil {
+		return err
+	}
+	if err := optional(r.Run, CheckRunName); err != nil {
+		return err
+	}
+	switch {
+	case r.Run != "" && r.Agent == "":
+		return Errorf(CodeInvalid, "run is %q, and no agent is named: say whose run it is", cut(r.Run))
+	case r.MaxSteps < 0 || r.MaxSteps > MaxEvaluated:
+		return Errorf(CodeInvalid, "max_steps is %d: say 1 to %d, or 0 for as many as are allowed", r.MaxSteps, MaxEvaluated)
+	}
+	p := DefaultPolicy()
+	r.Change(&p)
+	if err := checkLong("workflow", r.Workflow); err != nil {
+		return err
+	}
+	return p.checkDrift()
+}
+
+// Change puts what the request says into a policy.
+func (r *EvaluateRequest) Change(p *Policy) {
+	if len(r.Detectors) > 0 {
+		all := make(map[string]Detector, len(p.Detectors)+len(r.Detectors))
+		for name, d := range p.Detectors {
+			all[name] = d
+		}
+		for name, d := range r.Detectors {
+			all[name] = d
+		}
+		p.Detectors = all
+	}
+	if r.Sensitivity != "" {
+		p.Sensitivity = r.Sensitivity
+	}
+	if r.FalseAlarms != nil {
+		p.FalseAlarms = *r.FalseAlarms
+	}
+}
+
+// Evaluation says in which recorded runs the detectors would have fired.
+type Evaluation struct {
+	Runs         int             `json:"runs"`  // that were judged
+	Steps        int64           `json:"steps"` // in them
+	More         bool            `json:"more"`  // there are runs that were not judged, because they are too many
+	Rows         []EvaluatedRow  `json:"rows"`
+	Warned       []WarnedRun     `json:"warned"`       // runs in which a rule warned, the first MaxWarnedRuns of them
+	Calibrations []Calibration   `json:"calibrations"` // as they are after the last run, where a policy asks for them
+	Explained    []ExplainedStep `json:"explained,omitempty"`
+}
+
+// EvaluatedRow is the answer for one source, workflow and outcome, one tier and
+// one rule, or for the whole tier where the rule is "".
+type EvaluatedRow struct {
+	Source   string   `json:"source"`
+	Workflow Ref      `json:"workflow"`
+	Outcome  string   `json:"outcome"`
+	Runs     int      `json:"runs"`
+	Tier     Severity `json:"tier"`
+	Rule     string   `json:"rule"`
+	Fired    int      `json:"fired"`        // in so many runs
+	Share    float64  `json:"share"`        // of the runs, 0 to 1
+	Low      float64  `json:"low"`          // the 95 % interval of the share (Wilson)
+	High     float64  `json:"high"`         //
+	Delay    *float64 `json:"median_delay"` // in steps, of the runs in which it fired; null where it never did
+}
+
+// WarnedRun is a run in which rules fired, and where each did first.
+type WarnedRun struct {
+	Source   string       `json:"source"`
+	Run      string       `json:"run"`
+	Workflow Ref          `json:"workflow"`
+	Outcome  string       `json:"outcome"`
+	Steps    int          `json:"steps"`
+	First    []FirstFired `json:"first"` // in the order in which they came
+}
+
+// FirstFired is where a rule first reached a severity in a run.
+type FirstFired struct {
+	Rule     string   `json:"rule"`
+	Severity Severity `json:"severity"`
+	Step     int      `json:"step"` // its number, from 0
+	Key      string   `json:"key"`  // of the step
+	Message  string   `json:"message"`
+}
+
+// ExplainedStep is a step or a state of one run, as the detectors saw it.
+type ExplainedStep struct {
+	Step     int                `json:"step"` // its number, from 0; of a state that of the step before
+	What     string             `json:"what"` // step or checkpoint
+	Key      string             `json:"key"`  // of the step; the id of the checkpoint
+	Tool     string             `json:"tool"` // of the step; the kind of the checkpoint
+	Failed   bool               `json:"failed"`
+	Saw      []string           `json:"saw"`    // in words: new, seen before in step 3, negative, unknown call, same turn, …
+	Levels   map[string]float64 `json:"levels"` // by rule: how much of what its first tier needs is there, 1 where it is reached
+	Findings []FirstFired       `json:"findings"`
+}
+
+// DriftEvaluator judges recorded runs one after the other, in the order in which
+// they began.
+type DriftEvaluator interface {
+	// Judge takes in a run. Where it explains, what it saw is in the result.
+	Judge(p *Policy, r *RecordedRun, explain bool)
+	Result() *Evaluation
+}
+
+// DriftFeedback is what operators' dismissals say of an agent's rules.
+type DriftFeedback struct {
+	Agent string         `json:"agent"`
+	Owner string         `json:"owner"`
+	Rules []RuleFeedback `json:"rules"` // that have found something, the most dismissed first
+}
+
+// RuleFeedback is how often a rule has warned, and how often that was dismissed.
+type RuleFeedback struct {
+	Rule       string      `json:"rule"`
+	Found      int64       `json:"found"` // findings of warn or critical
+	Dismissed  int64       `json:"dismissed"`
+	Suggestion *Suggestion `json:"suggestion"` // null where nothing was dismissed, or nothing would have helped
+}
+
+// Suggestion is a setting that would have spared what was dismissed. It is found
+// out by judging the recorded runs anew.
+type Suggestion struct {
+	Set       string              `json:"set"`       // "detectors.repeat.warn=6", for policy set
+	Detectors map[string]Detector `json:"detectors"` // the same, for a policy
+	Spared    int                 `json:"spared"`    // runs with dismissed findings of the rule in which it would not have warned
+	Of        int                 `json:"of"`        // runs with dismissed findings of it
+	Lost      int                 `json:"lost"`      // runs with findings that nobody dismissed in which it would not have warned either
+	Kept      int                 `json:"kept"`      // and in which it would still
+}

@@ -1,0 +1,159 @@
+package db_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// work records a run of the agent "a" in which one call is made so many times
+// with the same result, and ends it well.
+func (d *drifty) work(name string, same int) {
+	d.t.Helper()
+	ref := ckpt.RunRef{Agent: "a", Run: name}
+	if _, _, err := d.StartRun(d.t.Context(), ann, ckpt.RunRequest{Agent: "a", Run: name, Workflow: "nightly"}); err != nil {
+		d.t.Fatal(err)
+	}
+	for i := range same + 4 {
+		r := ckpt.StepRequest{Key: fmt.Sprint("k", i), Name: "search", Args: ckpt.JSON(`{"q":"x"}`), Result: ckpt.JSON(`"nothing"`), Status: ckpt.StepSucceeded}
+		if i >= same {
+			r.Name, r.Result = "read", ckpt.JSON(fmt.Sprintf(`"text %s"`, strings.Repeat("i", i)))
+		}
+		if _, _, err := d.BeginStep(d.t.Context(), ann, ref, r); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	if _, _, err := d.EndRun(d.t.Context(), ann, ref, ckpt.EndRequest{Status: ckpt.RunCompleted}); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// TestEvaluateRecordedRuns judges what the store has recorded, with the present
+// and with another threshold.
+func TestEvaluateRecordedRuns(t *testing.T) {
+	d := openReal(t)
+	d.work("quiet", 2)
+	d.work("loops", 4)
+	ask := func(r ckpt.EvaluateRequest) *ckpt.Evaluation {
+		t.Helper()
+		e, err := d.Evaluate(t.Context(), ann, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	e := ask(ckpt.EvaluateRequest{Agent: "a"})
+	if e.Runs != 2 || e.Steps != 14 || len(e.Warned) != 1 || e.Warned[0].Run != "loops" || e.Warned[0].Workflow != "nightly" || e.Warned[0].First[0].Step != 3 || e.Warned[0].First[0].Key != "k3" {
+		t.Errorf("%+v", e)
+	}
+	if row := e.Rows[0]; row.Source != "a" || row.Outcome != "completed" || row.Fired != 1 || row.Share != 0.5 || !(row.Low > 0.09 && row.High < 0.91) {
+		t.Errorf("%+v", row)
+	}
+	e = ask(ckpt.EvaluateRequest{Agent: "a", Detectors: map[string]ckpt.Detector{"repeat": {Warn: 5, WarnWindow: 12, Tier: "warn"}}})
+	if len(e.Warned) != 0 {
+		t.Errorf("with repeat.warn=5in12: %+v", e.Warned)
+	}
+	e = ask(ckpt.EvaluateRequest{Agent: "a", Run: "loops"})
+	if len(e.Explained) != 8 || e.Explained[0].Saw[0] != "new" || e.Explained[3].Levels["repeat"] != 1 || len(e.Explained[3].Findings) != 1 {
+		t.Errorf("%+v", e.Explained)
+	}
+	_, err := d.Evaluate(t.Context(), bob, ckpt.EvaluateRequest{Agent: "a"})
+	wantCode(t, err, ckpt.CodeNotFound)
+	if e, err = d.Evaluate(t.Context(), bob, ckpt.EvaluateRequest{}); err != nil || e.Runs != 0 {
+		t.Errorf("a stranger sees %+v, %v", e, err)
+	}
+}
+
+// TestCalibrationFollowsGoodRuns asks for 20 % false alarms, for which four good
+// runs are enough: then two equal calls of an agent that never repeats itself are
+// too many, and the finding says why.
+func TestCalibrationFollowsGoodRuns(t *testing.T) {
+	d := openReal(t)
+	d.policy(func(p *ckpt.Policy) { p.FalseAlarms = 0.2 })
+	for i := range 3 {
+		d.work(fmt.Sprint("good", i), 1)
+	}
+	tick := func() ckpt.Calibration {
+		t.Helper()
+		if err := d.TickDrift(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r, err := d.Store.Drift(t.Context(), ann, ckpt.DriftFilter{Agent: "a", Run: "good0"})
+		if err != nil || r.Calibration == nil {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		return *r.Calibration
+	}
+	if c := tick(); c.Runs != 3 || c.Needs != 4 || c.Factor != 0 {
+		t.Errorf("with three runs: %+v", c)
+	}
+	d.work("good3", 1)
+	d.reopen() // all of it follows from what is recorded
+	if c := tick(); c.Runs != 4 || !(c.Factor > 0 && c.Factor < 0.5) || c.Quiet != 4 {
+		t.Errorf("with four runs: %+v", c)
+	}
+	d.work("odd", 2)
+	found, err := d.Store.Drift(t.Context(), ann, ckpt.DriftFilter{Agent: "a", Run: "odd", All: true})
+	if err != nil || len(found.Findings) != 1 || !strings.Contains(found.Findings[0].Message, "In 4 runs of this agent that ended well nothing like it came.") ||
+		!strings.Contains(string(found.Findings[0].Evidence), `"good_runs":4`) {
+		t.Errorf("%+v, %v", found, err)
+	}
+	page, err := d.Audit(t.Context(), ann, ckpt.AuditFilter{Agent: "a", Action: "calibrate"})
+	if err != nil || len(page.Audit) != 1 || !strings.Contains(string(page.Audit[0].Detail), `"runs":4`) {
+		t.Errorf("%+v, %v", page, err)
+	}
+	d.noViolations()
+}
+
+// TestFeedbackSuggestsWhatWouldHaveSparedIt: one of two warnings is dismissed,
+// and the answer has the threshold that tells them apart.
+func TestFeedbackSuggestsWhatWouldHaveSparedIt(t *testing.T) {
+	d := openReal(t)
+	d.policy(func(p *ckpt.Policy) { p.Detectors = map[string]ckpt.Detector{"repeat": {Tier: "warn"}} })
+	d.work("fine", 4)
+	d.work("loops", 9)
+	fine, err := d.Store.Drift(t.Context(), ann, ckpt.DriftFilter{Agent: "a", Run: "fine", All: true})
+	if err != nil || len(fine.Findings) != 1 {
+		t.Fatalf("%+v, %v", fine, err)
+	}
+	if _, _, err := d.Dismiss(t.Context(), ann, ckpt.DismissRequest{ID: fine.Findings[0].ID, Reason: "it was waiting"}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := d.Feedback(t.Context(), ann, "a")
+	if err != nil || len(f.Rules) != 1 || f.Rules[0].Rule != "repeat" || f.Rules[0].Dismissed != 1 || f.Rules[0].Suggestion == nil {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	if s := f.Rules[0].Suggestion; s.Detectors["repeat"].Warn != 5 || s.Spared != 1 || s.Of != 1 || s.Lost != 0 || s.Kept != 1 || !strings.HasPrefix(s.Set, "detectors.repeat.warn=5") {
+		t.Errorf("%+v", s)
+	}
+	_, err = d.Feedback(t.Context(), bob, "a")
+	wantCode(t, err, ckpt.CodeNotFound)
+}
+
+// TestEvaluateManySteps says how long 100,000 recorded steps take.
+func TestEvaluateManySteps(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it records many steps")
+	}
+	d := openReal(t)
+	d.work("first", 1)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sql(t, d.options.Path, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500)
+		INSERT INTO runs (agent_id, name, status, started_at, updated_at, ended_at, steps_ended, workflow)
+		SELECT agent_id, 'run' || i, 'completed', started_at, updated_at, ended_at, 200, workflow FROM runs, n WHERE name = 'first'`)
+	sql(t, d.options.Path, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200)
+		INSERT INTO steps (run_id, key, name, status, started_at, ended_at, stretch, sig, res)
+		SELECT r.id, 'k' || n.i, 'search', 'succeeded', r.started_at, r.started_at, 1, printf('%032x', n.i + 1000), printf('%032x', n.i * 7919) FROM runs r, n WHERE r.name LIKE 'run%'`)
+	d.Store = openWith(t, d.options)
+	began := time.Now()
+	e, err := d.Evaluate(t.Context(), ann, ckpt.EvaluateRequest{Agent: "a"})
+	if err != nil || e.Runs != 501 || e.Steps != 100_005 {
+		t.Fatalf("%d runs, %d steps, %v", e.Runs, e.Steps, err)
+	}
+	t.Logf("100,005 steps of 501 runs were judged in %v", time.Since(began).Round(time.Millisecond))
+}

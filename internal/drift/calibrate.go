@@ -1,0 +1,108 @@
+package drift
+
+import (
+	"math"
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Split conformal prediction: the score of a run is the largest level that any
+// loop rule reached in it, as a multiple of what the rule needs. Of n scores of
+// runs that ended well and one more such run, which of the n+1 is the largest is
+// a matter of chance. So a new good run is above the ceil((n+1)(1-a))-th smallest
+// of the n with a probability of at most a, whatever the scores look like, as
+// long as the agent does not change.
+
+// Score is the largest level of a loop rule in a run.
+func (w *watch) Score(p *ckpt.Policy, r *ckpt.RecordedRun) (score float64) {
+	plain := evaluated(p)
+	judged := newRun(&plain, ckpt.RunPast{StartedAt: r.StartedAt, Goal: r.Goal})
+	if judged.set.off {
+		return 0
+	}
+	judged.levels = map[string]float64{}
+	for i := range r.Steps {
+		if slices.Contains(r.Begins, i) {
+			judged = newRun(&plain, ckpt.RunPast{StartedAt: r.StartedAt, Goal: r.Goal})
+			judged.levels = map[string]float64{}
+		}
+		clear(judged.levels)
+		judged.Step(r.Steps[i])
+		for _, x := range judged.levels {
+			score = max(score, x)
+		}
+	}
+	return score
+}
+
+// Calibrate makes of the scores of good runs what a policy asks for.
+func (w *watch) Calibrate(p *ckpt.Policy, scores []float64) ckpt.Calibration {
+	c := ckpt.Calibration{Asked: p.FalseAlarms, Runs: len(scores), Needs: p.FalseAlarms.Needs()}
+	if c.Asked <= 0 || c.Runs < c.Needs {
+		return c
+	}
+	sorted := slices.Sorted(slices.Values(scores))
+	place := int(math.Ceil(float64(c.Runs+1)*(1-float64(c.Asked)) - 1e-9))
+	c.Factor = sorted[min(max(place, 1), c.Runs)-1]
+	if c.Factor > p.FalseAlarmsLaxest {
+		c.Factor, c.Capped = p.FalseAlarmsLaxest, true
+	}
+	c.Factor = max(c.Factor, leastFactor)
+	for _, score := range sorted {
+		c.Quiet += b2i(score <= c.Factor)
+	}
+	return c
+}
+
+// leastFactor keeps a factor from being 0, which would mean that there is none.
+const leastFactor = 0.01
+
+// calibrate raises or lowers the thresholds of the loop rules: each warns above
+// the factor times what it needs. What is critical is never made stricter.
+func (s *settings) calibrate(c *ckpt.Calibration) {
+	if c.Factor <= 0 {
+		return
+	}
+	s.good = *c
+	for _, l := range loops() {
+		set := s.rules[l.rule()]
+		set.warn = set.warn.above(c.Factor, l.rule())
+		if c.Factor >= 1 {
+			set.critical = set.critical.above(c.Factor, l.rule())
+		}
+		if set.warn.value > 0 && set.critical.value > 0 {
+			set.critical.value = max(set.critical.value, set.warn.value+1)
+		}
+		s.rules[l.rule()] = set
+	}
+}
+
+// above is the least count that is more than a factor times a threshold. Errors
+// are counted by halves.
+func (t threshold) above(factor float64, rule string) threshold {
+	if t.value == 0 {
+		return t
+	}
+	unit := 1.0
+	if rule == RuleErrorStreak || rule == RuleErrorRate {
+		unit = 0.5
+	}
+	t.value = max(2, unit*(math.Floor(factor*t.value/unit+1e-9)+1))
+	return t
+}
+
+// calibrated says in a finding how unusual it is for this agent.
+func (s *settings) calibrated(f ckpt.Found) ckpt.Found {
+	c := &s.good
+	if c.Factor <= 0 {
+		return f
+	}
+	f.Evidence.GoodRuns = c.Runs
+	if c.Quiet == c.Runs {
+		f.Message += sentence(" In %d runs of this agent that ended well nothing like it came.", c.Runs)
+	} else {
+		f.Message += sentence(" In %d of %d runs of this agent that ended well nothing like it came.", c.Quiet, c.Runs)
+	}
+	return f
+}

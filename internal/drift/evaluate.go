@@ -1,0 +1,330 @@
+package drift
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strconv"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Evaluator judges recorded runs.
+func (w *watch) Evaluator() ckpt.DriftEvaluator {
+	return &evaluator{watch: w, rules: map[string]bool{}, scores: map[group][]float64{}, asked: map[group]ckpt.Policy{}}
+}
+
+// evaluated is a policy without the rules that a record says nothing about:
+// checkpoints that are gone, and the time when nothing was recorded.
+func evaluated(p *ckpt.Policy) ckpt.Policy {
+	plain := *p
+	plain.CheckpointInterval, plain.RefreshAfter = 0, 0
+	return plain
+}
+
+// evaluator counts in which runs the detectors fire. Where a policy asks for a
+// share of false alarms, each run is judged with what the good runs before it
+// make of the thresholds, as the daemon would have done.
+type evaluator struct {
+	watch  *watch
+	result ckpt.Evaluation
+	cells  []*evaluatedCell // in the order in which they came
+	rules  map[string]bool
+	scores map[group][]float64 // of the good runs so far
+	asked  map[group]ckpt.Policy
+	groups []group
+}
+
+// group are the runs that thresholds are calibrated on together.
+type group struct{ source, workflow string }
+
+// evaluatedCell are the runs of one group and outcome.
+type evaluatedCell struct {
+	group
+	outcome string
+	runs    int
+	delays  map[tierOfRule][]int // of every run in which it fired
+}
+
+type tierOfRule struct {
+	tier ckpt.Severity
+	rule string
+}
+
+var evaluatedTiers = []ckpt.Severity{ckpt.SeverityWarn, ckpt.SeverityCritical}
+
+// Judge takes in a run.
+func (e *evaluator) Judge(p *ckpt.Policy, r *ckpt.RecordedRun, explain bool) {
+	plain := evaluated(p)
+	of := group{r.Source, r.Workflow}
+	past := ckpt.RunPast{StartedAt: r.StartedAt, Goal: r.Goal, Calibration: e.calibration(&plain, of)}
+	j := &judging{watch: e.watch, policy: &plain, record: r, past: past, explain: explain}
+	j.play()
+	e.add(r, j)
+	if explain {
+		e.result.Explained = append(e.result.Explained, j.steps...)
+	}
+	if plain.FalseAlarms > 0 && r.Good {
+		scored := *r
+		scored.Steps = j.prints
+		e.scores[of] = append(e.scores[of], e.watch.Score(&plain, &scored))
+	}
+}
+
+// calibration is what the good runs so far make of the thresholds.
+func (e *evaluator) calibration(p *ckpt.Policy, of group) ckpt.Calibration {
+	if p.FalseAlarms <= 0 {
+		return ckpt.Calibration{}
+	}
+	if _, known := e.asked[of]; !known {
+		e.groups = append(e.groups, of)
+	}
+	e.asked[of] = *p
+	scores := e.scores[of]
+	return e.watch.Calibrate(p, scores[max(0, len(scores)-ckpt.MaxCalibrated):])
+}
+
+// judging is one run under way.
+type judging struct {
+	watch   *watch
+	policy  *ckpt.Policy
+	record  *ckpt.RecordedRun
+	past    ckpt.RunPast
+	run     *run
+	explain bool
+
+	prints  []ckpt.StepPrint
+	found   [][]ckpt.Found // by the number of the step; what came after the last one stands with it
+	numbers []int          // of the steps that were counted
+	steps   []ckpt.ExplainedStep
+	shown   int // states
+}
+
+func (j *judging) play() {
+	n := max(len(j.record.Steps), len(j.record.Raw))
+	j.found = make([][]ckpt.Found, max(n, 1))
+	j.begin()
+	for i := range n {
+		if slices.Contains(j.record.Begins, i) {
+			j.begin()
+		}
+		print := j.print(i)
+		j.states(print.AfterSeq, max(i-1, 0))
+		counted := j.counted()
+		found := j.run.Step(print)
+		print.Broken = nil
+		j.prints = append(j.prints, print)
+		j.found[i] = append(j.found[i], found...)
+		if j.counted() > counted {
+			j.numbers = append(j.numbers, i)
+		}
+		if j.explain {
+			j.steps = append(j.steps, j.explained(i, &print, j.counted() > counted, found))
+		}
+	}
+	j.states(math.MaxInt64, max(n-1, 0))
+}
+
+// begin counts anew.
+func (j *judging) begin() {
+	j.run, j.numbers = newRun(j.policy, j.past), nil
+	if j.explain {
+		j.run.levels = map[string]float64{}
+	}
+}
+
+func (j *judging) counted() int64 {
+	if j.run.steps == nil {
+		return 0
+	}
+	return j.run.steps.steps
+}
+
+// print is the print of a step, made anew where the step is at hand.
+func (j *judging) print(i int) ckpt.StepPrint {
+	if len(j.record.Raw) == 0 {
+		return j.record.Steps[i]
+	}
+	r := ckpt.RuleRun{Agent: j.record.Source, Run: j.record.ID, Status: j.record.Outcome, Goal: j.record.Goal, Attempt: 1, Steps: int64(i)}
+	if len(j.policy.Rules) > 0 {
+		r.Measures = j.run.Measures()
+	}
+	print, _ := j.watch.Step(context.Background(), j.policy, r, &j.record.Raw[i]) // the error is that of the context
+	if i < len(j.record.Steps) {
+		print.AfterSeq = j.record.Steps[i].AfterSeq
+	}
+	return print
+}
+
+// states shows the states up to a checkpoint; what is found counts to a step.
+func (j *judging) states(upTo int64, step int) {
+	for ; j.shown < len(j.record.States) && j.record.States[j.shown].Seq <= upTo; j.shown++ {
+		state := j.record.States[j.shown]
+		found := j.run.State(state)
+		j.found[step] = append(j.found[step], found...)
+		if j.explain {
+			j.steps = append(j.steps, ckpt.ExplainedStep{
+				Step: step, What: "checkpoint", Key: state.ID, Tool: string(state.Kind), Saw: []string{byteText(state.Size)}, Levels: map[string]float64{}, Findings: firsts(step, state.ID, found),
+			})
+		}
+	}
+}
+
+// explained says what the detectors saw in a step.
+func (j *judging) explained(i int, p *ckpt.StepPrint, counted bool, found []ckpt.Found) ckpt.ExplainedStep {
+	x := ckpt.ExplainedStep{Step: i, What: "step", Key: p.Key, Tool: p.Tool, Failed: p.Failed, Saw: []string{}, Levels: map[string]float64{}, Findings: firsts(i, p.Key, found)}
+	say := func(is bool, words string) {
+		if is {
+			x.Saw = append(x.Saw, words)
+		}
+	}
+	say(p.Negative, "negative: the answer was no")
+	say(p.Sig == "" || p.Sig == ckpt.UnknownCall, "its arguments are not known")
+	say(p.Res == "", "what came out is not known")
+	switch {
+	case j.run.set.off:
+		return x
+	case !counted && j.run.set.ignore[p.Tool]:
+		say(true, "the policy ignores this tool")
+		return x
+	case !counted:
+		say(true, "the same call with the same result came before in this turn: it does not count")
+		return x
+	}
+	e := j.run.steps.last(0)
+	say(e.told && !e.old, "new")
+	if e.old && e.before < int64(len(j.numbers)) {
+		say(true, "seen before, last in step "+strconv.Itoa(j.numbers[e.before]))
+	}
+	say(e.bad && !p.Failed, "it complains, though it was called a success")
+	say(e.again, "the same complaint came before in this turn")
+	say(e.effect != 0, "it sets a file")
+	for rule, level := range j.run.levels {
+		if level > 0 {
+			x.Levels[rule] = math.Round(1000*level) / 1000
+		}
+	}
+	return x
+}
+
+func firsts(step int, key string, found []ckpt.Found) []ckpt.FirstFired {
+	list := []ckpt.FirstFired{}
+	for i := range found {
+		f := &found[i]
+		list = append(list, ckpt.FirstFired{Rule: f.Rule, Severity: f.Severity, Step: step, Key: key, Message: f.Message})
+	}
+	return list
+}
+
+// add counts what was found in a run. Where a fault was injected only what came
+// then or later counts.
+func (e *evaluator) add(r *ckpt.RecordedRun, j *judging) {
+	cell := e.cell(group{r.Source, r.Workflow}, r.Outcome)
+	cell.runs++
+	e.result.Runs++
+	e.result.Steps += int64(len(j.prints))
+	onset := 0
+	if r.Onset != nil {
+		onset = *r.Onset
+	}
+	fired := map[tierOfRule]bool{}
+	warned := ckpt.WarnedRun{Source: r.Source, Run: r.ID, Workflow: ckpt.Ref(r.Workflow), Outcome: r.Outcome, Steps: len(j.prints), First: []ckpt.FirstFired{}}
+	for i := onset; i < len(j.found); i++ {
+		key := ""
+		if i < len(j.prints) {
+			key = j.prints[i].Key
+		}
+		for _, f := range firsts(i, key, j.found[i]) {
+			if f.Severity.Rank() < ckpt.SeverityWarn.Rank() {
+				continue
+			}
+			e.rules[f.Rule] = true
+			if !fired[tierOfRule{f.Severity, f.Rule}] {
+				warned.First = append(warned.First, f)
+			}
+			for _, tier := range evaluatedTiers {
+				if f.Severity.Rank() >= tier.Rank() {
+					cell.fire(fired, tierOfRule{tier, f.Rule}, i-onset)
+					cell.fire(fired, tierOfRule{tier, ""}, i-onset)
+				}
+			}
+		}
+	}
+	if len(warned.First) > 0 && len(e.result.Warned) < ckpt.MaxWarnedRuns {
+		e.result.Warned = append(e.result.Warned, warned)
+	}
+}
+
+// fire counts a tier of a rule once a run.
+func (c *evaluatedCell) fire(fired map[tierOfRule]bool, what tierOfRule, delay int) {
+	if !fired[what] {
+		fired[what] = true
+		c.delays[what] = append(c.delays[what], delay)
+	}
+}
+
+func (e *evaluator) cell(of group, outcome string) *evaluatedCell {
+	for _, c := range e.cells {
+		if c.group == of && c.outcome == outcome {
+			return c
+		}
+	}
+	c := &evaluatedCell{group: of, outcome: outcome, delays: map[tierOfRule][]int{}}
+	e.cells = append(e.cells, c)
+	return c
+}
+
+// Result has the whole tiers of every cell, then the rules that fired anywhere.
+func (e *evaluator) Result() *ckpt.Evaluation {
+	result := e.result
+	result.Rows, result.Calibrations = []ckpt.EvaluatedRow{}, []ckpt.Calibration{}
+	if result.Warned == nil {
+		result.Warned = []ckpt.WarnedRun{}
+	}
+	rules := append([]string{""}, sortedKeys(e.rules, len(e.rules))...)
+	for _, c := range e.cells {
+		for _, rule := range rules {
+			for _, tier := range evaluatedTiers {
+				result.Rows = append(result.Rows, c.row(tierOfRule{tier, rule}))
+			}
+		}
+	}
+	for _, of := range e.groups {
+		p := e.asked[of]
+		c := e.calibration(&p, of)
+		c.Source, c.Workflow = of.source, ckpt.Ref(of.workflow)
+		result.Calibrations = append(result.Calibrations, c)
+	}
+	return &result
+}
+
+func (c *evaluatedCell) row(what tierOfRule) ckpt.EvaluatedRow {
+	delays := c.delays[what]
+	row := ckpt.EvaluatedRow{Source: c.source, Workflow: ckpt.Ref(c.workflow), Outcome: c.outcome, Runs: c.runs, Tier: what.tier, Rule: what.rule, Fired: len(delays)}
+	row.Share = float64(row.Fired) / float64(row.Runs)
+	row.Low, row.High = wilson(row.Fired, row.Runs)
+	if n := len(delays); n > 0 {
+		sorted := slices.Sorted(slices.Values(delays))
+		middle := float64(sorted[(n-1)/2]+sorted[n/2]) / 2
+		row.Delay = &middle
+	}
+	return row
+}
+
+// wilson is the 95 % interval of a share of which so many in so many were seen.
+func wilson(seen, among int) (low, high float64) {
+	if among == 0 {
+		return 0, 1
+	}
+	const z = 1.959964
+	n, share := float64(among), float64(seen)/float64(among)
+	middle := (share + z*z/(2*n)) / (1 + z*z/n)
+	half := z / (1 + z*z/n) * math.Sqrt(share*(1-share)/n+z*z/(4*n*n))
+	if low = max(0, middle-half); seen == 0 {
+		low = 0
+	}
+	if high = min(1, middle+half); seen == among {
+		high = 1
+	}
+	return low, high
+}
