@@ -13,33 +13,29 @@ import (
 func (s *Server) addCheckpointTools() {
 	add(s, tool[saveIn, saveOut]{
 		name: "save_checkpoint", title: "Save a checkpoint",
-		description: "Save the state of your work durably: when this returns, it survives a crash of you, of the machine and of the daemon. " +
-			"Call it after every piece of work that would be costly to do again, before you hand over or stop, and before your context is compacted. " +
-			"Pass as state a JSON object with all that is needed to go on without this conversation: the goal, the plan, what is done with its results, what is next, decisions, open questions. " +
-			"Each save holds the whole state, not a change. Returns the checkpoint's id and number, and advice where you seem to go in circles.",
+		description: "Save the whole state of your work durably. Use it after each piece of work that is costly to redo, before you stop, and before your context is compacted. " +
+			"Before something risky use begin_operation.",
 		do: s.save,
 	})
 	add(s, tool[listIn, listOut]{
 		name: "list_checkpoints", title: "List checkpoints", reads: true,
-		description: "List saved checkpoints, newest first, without their states. Call it to choose one to go back to, or to see what earlier sessions have saved. " +
-			"To simply go on with unfinished work call resume_run instead.",
-		do: s.list,
+		description: "List saved checkpoints, newest first, without states. Use it to choose one to go back to. To go on use resume_run.",
+		do:          s.list,
 	})
 	add(s, tool[restoreIn, restoreOut]{
 		name: "restore_checkpoint", title: "Go back to a checkpoint", repeatable: true,
-		description: "Go back to a saved state: after a mistake, a failed attempt, or when drift_status tells you to. Returns the state; it does not touch files or anything else in the world, so bring those into line with it yourself. " +
-			"Nothing is deleted: what was saved later stays, and the next save continues from the restored state. " +
-			"Without a checkpoint it takes the newest of the run that was not saved while drifting.",
+		description: "Go back to a saved state after a mistake, or when drift_status advises it. Returns the state; deletes nothing; bring files in line yourself. " +
+			"Default: the run's newest clean one. After a crash use resume_run.",
 		do: s.restore,
 	})
 }
 
 type saveIn struct {
-	State   ckpt.JSON   `json:"state" type:"object" doc:"The whole state of the work as a JSON object: goal, plan, done, next, decisions, open questions"`
-	Summary string      `json:"summary,omitempty" doc:"One sentence on where the work stands; it is shown in lists."`
-	Kind    string      `json:"kind,omitempty" enum:"routine,recovery" doc:"routine (the default): one of the regular ones, of which the newest few are kept. recovery: saved because something went wrong; kept for days."`
-	Labels  ckpt.Labels `json:"labels,omitempty" doc:"Names to find it by, such as {\"phase\": \"tests\"}."`
-	Run     string      `json:"run,omitempty" doc:"The run it belongs to, such as a task's name. Default: the run of this server."`
+	State   ckpt.JSON   `json:"state" type:"object" doc:"All that is needed to go on without this conversation: goal, plan, what is done, next, open questions"`
+	Summary string      `json:"summary,omitempty" doc:"One sentence for lists"`
+	Kind    string      `json:"kind,omitempty" enum:"routine,recovery" doc:"recovery: something went wrong. Default: routine"`
+	Labels  ckpt.Labels `json:"labels,omitempty"`
+	Run     string      `json:"run,omitempty"`
 }
 
 type saveOut struct {
@@ -81,10 +77,10 @@ func (s *Server) save(ctx context.Context, in *saveIn) (*saveOut, error) {
 }
 
 type listIn struct {
-	Run    string `json:"run,omitempty" doc:"Only those of this run. Default: of all runs."`
-	Kind   string `json:"kind,omitempty" enum:"routine,pre_operation,recovery" doc:"Only those of this kind."`
-	Limit  int    `json:"limit,omitempty" doc:"How many, 1 to 100. Default: 20."`
-	Before string `json:"before,omitempty" doc:"The next of the answer before, for older ones."`
+	Run    string `json:"run,omitempty" doc:"Default: all"`
+	Kind   string `json:"kind,omitempty" enum:"routine,pre_operation,recovery"`
+	Limit  int    `json:"limit,omitempty" doc:"1 to 100"`
+	Before string `json:"before,omitempty" doc:"next of the answer before"`
 }
 
 type listOut struct {
@@ -125,10 +121,10 @@ func (s *Server) list(ctx context.Context, in *listIn) (*listOut, error) {
 }
 
 type restoreIn struct {
-	Reason     string `json:"reason" doc:"Why you go back, in a sentence; it is kept in the audit log"`
-	Checkpoint string `json:"checkpoint,omitempty" doc:"The id of the checkpoint, from list_checkpoints or from the advice of drift_status."`
-	Run        string `json:"run,omitempty" doc:"Whose newest checkpoint is wanted, where no checkpoint is named. Default: the run of this server."`
-	Kind       string `json:"kind,omitempty" enum:"routine,pre_operation,recovery" doc:"Only one of this kind, where no checkpoint is named."`
+	Reason     string `json:"reason" doc:"Why, for the audit log"`
+	Checkpoint string `json:"checkpoint,omitempty"`
+	Run        string `json:"run,omitempty"`
+	Kind       string `json:"kind,omitempty" enum:"routine,pre_operation,recovery"`
 }
 
 type restoreOut struct {

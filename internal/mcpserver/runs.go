@@ -10,25 +10,23 @@ import (
 
 func (s *Server) addRunTools() {
 	add(s, tool[resumeIn, resumeOut]{
-		name: "resume_run", title: "Begin or go on with a run", repeatable: true,
-		description: "Ask how to go on, and take the run over. Call it first of all in a session, and whenever another tool tells you to. " +
-			"It says whether an earlier session left work unfinished, gives back the newest sound state, and lists what is done already and must not be done again, what was interrupted, and what is uncertain because nobody knows whether it took effect. " +
-			"verdict fresh: nothing is there, begin; resume: load state and go on; repair: go on, heeding the lists; ask: a person has to decide first, tell the user the question; unsafe: somebody else works on it.",
+		name: "resume_run", title: "Begin or resume a run", repeatable: true,
+		description: "Use it first in a session, and when a tool tells you to. Takes the run over; returns the newest sound state, and what is done (do not redo it), interrupted and uncertain. " +
+			"verdict: fresh: begin; resume, repair: go on, heeding the lists; ask: a person must decide; unsafe: another process works on it.",
 		do: s.resume,
 	})
 	add(s, tool[driftIn, driftOut]{
 		name: "drift_status", title: "Ask whether you drift", reads: true,
-		description: "Ask whether you go in circles, repeat errors, make no progress or overspend. Call it when an approach has failed more than once, and before you try the same thing again. " +
-			"Returns a verdict (none, info, warn, critical), advice, and while critical the checkpoint to go back to.",
-		do: s.drift,
+		description: "Ask whether you go in circles, repeat errors, make no progress or overspend. Use it before you try again what failed more than once. Returns advice, and if critical the checkpoint to go back to.",
+		do:          s.drift,
 	})
 }
 
 type resumeIn struct {
-	Run    string `json:"run,omitempty" doc:"The run. Default: the run of this server."`
-	Reason string `json:"reason,omitempty" doc:"Why, for the audit log."`
-	Look   bool   `json:"look_only,omitempty" doc:"Only look: take nothing over."`
-	Force  bool   `json:"force,omitempty" doc:"Take the run over from a process that is alive. Only where the user says that the other one is not working on it any more."`
+	Run    string `json:"run,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Look   bool   `json:"look_only,omitempty"`
+	Force  bool   `json:"force,omitempty" doc:"Take it from a live process: if the user says so"`
 }
 
 type resumeOut struct {
@@ -159,7 +157,7 @@ func advice(p *ckpt.Plan) string {
 }
 
 type driftIn struct {
-	Run string `json:"run,omitempty" doc:"The run. Default: the run of this server."`
+	Run string `json:"run,omitempty"`
 }
 
 type driftOut struct {

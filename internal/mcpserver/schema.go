@@ -118,7 +118,11 @@ func readArguments(arguments []byte, into any) error {
 	})
 	for _, f := range fieldsOf(t) {
 		if f.required && !given[f.name] {
-			return fmt.Errorf("the argument %s is missing: %s. %s", f.name, f.Tag.Get("doc"), takes(t))
+			what := f.name + " is missing"
+			if doc := f.Tag.Get("doc"); doc != "" {
+				what += ": " + doc
+			}
+			return fmt.Errorf("the argument %s. %s", what, takes(t))
 		}
 		value := reflect.ValueOf(into).Elem().FieldByIndex(f.Index)
 		if enum := f.enum(); enum != nil && given[f.name] && !slices.Contains(enum, value.String()) {

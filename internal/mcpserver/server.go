@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"reflect"
 	"sync"
 	"time"
 
@@ -33,6 +34,8 @@ type Server struct {
 	turn sync.Mutex // held by the tool that writes: two that claim at once would fence each other off
 
 	mu    sync.Mutex
+	gives map[string]reflect.Type // by tool
+
 	held  map[string]int64   // by run: the epoch with which this process has claimed it
 	begun map[[2]string]bool // steps by run and key that were reported as started
 }
@@ -46,7 +49,7 @@ Nothing here deletes anything.`
 
 // New makes a server.
 func New(o Options) *Server {
-	s := &Server{client: o.Client, agent: o.Agent, run: o.Run, pid: o.PID, held: map[string]int64{}, begun: map[[2]string]bool{}}
+	s := &Server{client: o.Client, agent: o.Agent, run: o.Run, pid: o.PID, gives: map[string]reflect.Type{}, held: map[string]int64{}, begun: map[[2]string]bool{}}
 	if s.run == "" {
 		s.run = ckpt.MainRun
 	}
@@ -58,6 +61,7 @@ func New(o Options) *Server {
 		&mcp.ServerOptions{
 			Instructions: instructions,
 			// Lists never change by themselves, so nothing is promised about that.
+			SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" }, // one user's checkpoints
 			Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Resources: &mcp.ResourceCapabilities{}, Prompts: &mcp.PromptCapabilities{}},
 		})
 	s.addCheckpointTools()

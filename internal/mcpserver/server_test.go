@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/mcpserver"
 )
 
 // uses are a good call of every tool, in an order that works.
@@ -41,10 +42,10 @@ func TestEveryToolDoesWhatItsSchemasSay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tools := map[string]*mcp.Tool{}
+	tools, gives := map[string]*mcp.Tool{}, mcpserver.Gives()
 	for _, tool := range listed.Tools {
 		tools[tool.Name] = tool
-		if tool.Title == "" || len(tool.Description) < 80 || tool.Annotations == nil || *tool.Annotations.DestructiveHint || *tool.Annotations.OpenWorldHint {
+		if tool.Title == "" || len(tool.Description) < 80 || tool.Annotations == nil || *tool.Annotations.DestructiveHint {
 			t.Errorf("%s is not described well: %+v", tool.Name, tool)
 		}
 	}
@@ -67,8 +68,57 @@ func TestEveryToolDoesWhatItsSchemasSay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		matches(t, use.tool+" gives", tools[use.tool].OutputSchema, structured)
-		matches(t, use.tool+" says", tools[use.tool].OutputSchema, []byte(text))
+		matches(t, use.tool+" gives", gives[use.tool], structured)
+		matches(t, use.tool+" says", gives[use.tool], []byte(text))
+	}
+}
+
+// mostListed is how many bytes the list of all tools may have. It stands in the context of every model.
+const mostListed = 6000
+
+func TestTheListOfToolsIsSmall(t *testing.T) {
+	listed, err := newDaemon(t).host("cook").session.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(listed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(text) > mostListed {
+		t.Errorf("the list of tools has %d bytes: at most %d are allowed", len(text), mostListed)
+	}
+	for _, tool := range listed.Tools {
+		if tool.OutputSchema != nil {
+			t.Errorf("%s lists the schema of its answers", tool.Name)
+		}
+		if !strings.Contains(tool.Description, "Use it") && !strings.Contains(tool.Description, "after") {
+			t.Errorf("%s does not say when to use it: %s", tool.Name, tool.Description)
+		}
+	}
+}
+
+// A cache that several users share must not keep one user's checkpoints.
+func TestNothingIsPublic(t *testing.T) {
+	d := newDaemon(t)
+	h := d.host("private")
+	id := h.done("save_checkpoint", `{"state":{"n":1}}`)["checkpoint"].(map[string]any)["id"].(string)
+	for what, ask := range map[string]func() (mcp.CacheableResult, error){
+		"resources/list":           func() (mcp.CacheableResult, error) { return h.session.ListResources(t.Context(), nil) },
+		"resources/templates/list": func() (mcp.CacheableResult, error) { return h.session.ListResourceTemplates(t.Context(), nil) },
+		"resources/read": func() (mcp.CacheableResult, error) {
+			return h.session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "ckptsidecar://checkpoint/" + id})
+		},
+		"tools/list":   func() (mcp.CacheableResult, error) { return h.session.ListTools(t.Context(), nil) },
+		"prompts/list": func() (mcp.CacheableResult, error) { return h.session.ListPrompts(t.Context(), nil) },
+	} {
+		result, err := ask()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if scope := result.GetCacheScope(); scope != "private" {
+			t.Errorf("the answer to %s is %q", what, scope)
+		}
 	}
 }
 
@@ -120,7 +170,7 @@ func TestWrongArgumentsAreAnsweredForAModel(t *testing.T) {
 		tool, arguments string
 		want            []string
 	}{
-		{"save_checkpoint", `{}`, []string{"state is missing", "JSON object", "Required: state; optional: summary"}},
+		{"save_checkpoint", `{}`, []string{"state is missing", "goal, plan", "Required: state; optional: summary"}},
 		{"save_checkpoint", `{"state":"text"}`, []string{"state must be a JSON object"}},
 		{"save_checkpoint", `{"state":null}`, []string{"state is missing"}},
 		{"save_checkpoint", `{"state":{},"kind":"weekly"}`, []string{`kind is "weekly"`, "one of routine, recovery"}},

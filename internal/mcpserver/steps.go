@@ -12,30 +12,29 @@ import (
 
 func (s *Server) addStepTools() {
 	add(s, tool[beginIn, beginOut]{
-		name: "begin_operation", title: "Begin something risky", repeatable: true,
-		description: "Call it right before anything that cannot be undone or must not happen twice: a deployment, a payment, a message to people, a deletion, a push, a migration. " +
-			"It saves the state to go back to, and notes that the operation is under way, so that a crash in the middle is found. Afterwards always call finish_operation with the same key. " +
-			"Do the thing only if go_ahead is true: where it is false, it was done before, and its result is given.",
+		name: "begin_operation", title: "Begin a risky operation", repeatable: true,
+		description: "Use it right before what cannot be undone or must not happen twice: deployment, payment, message, deletion, push. Saves the state to go back to. " +
+			"Act only if go_ahead is true; else it was done before, and its result is given. Then use finish_operation. For other work use report_step.",
 		do: s.begin,
 	})
 	add(s, tool[finishIn, finishOut]{
-		name: "finish_operation", title: "Say how something risky ended", repeatable: true,
-		description: "Say how the operation of begin_operation ended. After a failure the answer has the state to go back to.",
+		name: "finish_operation", title: "End a risky operation", repeatable: true,
+		description: "Use it after begin_operation, to say how that ended. After a failure it returns the state to go back to.",
 		do:          s.finish,
 	})
 	add(s, tool[stepIn, stepOut]{
 		name: "report_step", title: "Report a step", repeatable: true,
-		description: "Report a unit of work after it ended: a tool call, a query, a test run, with its arguments, its result or error, and what it cost. Loops, repeated errors and standstill are found from these reports, and the answer says so at once: follow its advice. " +
-			"Steps are remembered across crashes: resume_run lists what is done. Give the same key to the same work, so that it is never done twice; with status started you can ask before doing it, and a key that succeeded before answers with its result.",
+		description: "Report a tool call or test run after it ended. The answer says at once if you loop, repeat errors or stand still: follow its advice. " +
+			"The same work has the same key and is never done twice: with status started, a key that succeeded before returns its result.",
 		do: s.step,
 	})
 }
 
 type beginIn struct {
-	Key   string    `json:"key" doc:"Names this operation: the same operation has the same key whenever it is tried, such as deploy-v1.4 or pay-invoice-77"`
-	Name  string    `json:"name,omitempty" doc:"What is done, for people. Default: the key."`
-	State ckpt.JSON `json:"state,omitempty" type:"object" doc:"The state to go back to if it fails, as in save_checkpoint. Default: the newest that was saved; pass it where more was done since."`
-	Run   string    `json:"run,omitempty" doc:"The run. Default: the run of this server."`
+	Key   string    `json:"key" doc:"The same at each attempt, such as deploy-v1.4"`
+	Name  string    `json:"name,omitempty"`
+	State ckpt.JSON `json:"state,omitempty" type:"object" doc:"As in save_checkpoint. Default: the newest saved"`
+	Run   string    `json:"run,omitempty"`
 }
 
 type beginOut struct {
@@ -78,11 +77,11 @@ func (s *Server) begin(ctx context.Context, in *beginIn) (*beginOut, error) {
 }
 
 type finishIn struct {
-	Key    string    `json:"key" doc:"The key of begin_operation"`
-	Status string    `json:"status" enum:"succeeded,failed" doc:"How it ended: succeeded or failed"`
-	Result ckpt.JSON `json:"result,omitempty" doc:"What came out, any JSON: kept, and given back when the same key is begun again."`
-	Error  string    `json:"error,omitempty" doc:"What went wrong."`
-	Run    string    `json:"run,omitempty" doc:"The run. Default: the run of this server."`
+	Key    string    `json:"key"`
+	Status string    `json:"status" enum:"succeeded,failed"`
+	Result ckpt.JSON `json:"result,omitempty"`
+	Error  string    `json:"error,omitempty"`
+	Run    string    `json:"run,omitempty"`
 }
 
 type finishOut struct {
@@ -115,20 +114,20 @@ func (s *Server) finish(ctx context.Context, in *finishIn) (*finishOut, error) {
 }
 
 type stepIn struct {
-	Name         string    `json:"name" doc:"What was done, such as the tool's name"`
-	Key          string    `json:"key,omitempty" doc:"Names this piece of work: the same work has the same key whenever it is tried. Default: a new one, which is right for calls that may well be repeated."`
-	Args         ckpt.JSON `json:"args,omitempty" doc:"Its arguments, any JSON. Loops are found by them."`
-	Status       string    `json:"status,omitempty" enum:"started,succeeded,failed" doc:"How it ended. Default: failed where there is an error, else succeeded. started: it only begins."`
-	Result       ckpt.JSON `json:"result,omitempty" doc:"What came out, any JSON. Loops are found by it."`
-	Error        string    `json:"error,omitempty" doc:"What went wrong."`
-	Turn         string    `json:"turn,omitempty" doc:"The same text for all steps that you asked for in one answer, before you saw any of their results. Equal calls of one turn are no loop."`
-	Outcome      string    `json:"outcome,omitempty" enum:"negative" doc:"negative: it was answered, and the answer was no (nothing found, files differ). That is no error, whatever the status is."`
-	DurationMS   *int64    `json:"duration_ms,omitempty" doc:"How long it took."`
+	Name         string    `json:"name" doc:"Such as the name of the tool"`
+	Key          string    `json:"key,omitempty" doc:"Default: a new one"`
+	Args         ckpt.JSON `json:"args,omitempty"`
+	Status       string    `json:"status,omitempty" enum:"started,succeeded,failed" doc:"Default: failed with an error, else succeeded"`
+	Result       ckpt.JSON `json:"result,omitempty"`
+	Error        string    `json:"error,omitempty"`
+	Turn         string    `json:"turn,omitempty" doc:"The same for all calls of one answer of yours"`
+	Outcome      string    `json:"outcome,omitempty" enum:"negative" doc:"The answer was no: that is no error"`
+	DurationMS   *int64    `json:"duration_ms,omitempty"`
 	InputTokens  *int64    `json:"input_tokens,omitempty"`
 	OutputTokens *int64    `json:"output_tokens,omitempty"`
 	CostUSD      *float64  `json:"cost_usd,omitempty"`
-	Progress     *float64  `json:"progress,omitempty" doc:"How far the whole work has come, as you count it; it should only grow."`
-	Run          string    `json:"run,omitempty" doc:"The run. Default: the run of this server."`
+	Progress     *float64  `json:"progress,omitempty" doc:"Of the whole work; it only grows"`
+	Run          string    `json:"run,omitempty"`
 }
 
 type stepOut struct {

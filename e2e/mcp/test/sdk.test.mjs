@@ -18,7 +18,7 @@ async function connect(agent) {
   const transport = new StdioClientTransport({ command: bin, args: ['mcp', '--agent', agent, '--socket', daemon.socket], stderr: 'inherit' });
   const client = new Client({ name: 'test', version: '1.0.0' });
   await client.connect(transport);
-  await client.listTools(); // from here on the SDK holds results against the output schemas
+  await client.listTools();
   open.push(client);
   return { client, pid: transport.pid, call: (name, given = {}) => client.callTool({ name, arguments: given }) };
 }
@@ -70,7 +70,7 @@ test('a loop is told in the answer', async () => {
   const { checkpoint } = await good(host, 'save_checkpoint', { state: {} });
   const said = [];
   for (let i = 0; i < 5; i++) said.push(await good(host, 'report_step', { name: 'search', args: { q: 'x' }, result: 'nothing' }));
-  assert.deepEqual(said.map((answer) => answer.drift.verdict), ['none', 'none', 'warn', 'warn', 'critical']);
+  assert.deepEqual(said.map((answer) => answer.drift.verdict), ['none', 'none', 'none', 'warn', 'critical']);
   assert.match(said[4].message, new RegExp(`restore_checkpoint with checkpoint ${checkpoint.id}`));
   assert.equal((await good(host, 'drift_status')).go_back_to, checkpoint.id);
 });
