@@ -510,6 +510,29 @@ class OverADaemon(World):
                 call()
         self.assertEqual(self.waiting(), [])
 
+    def test_a_saver_is_a_context_and_closes_only_its_own_client(self) -> None:
+        self.start()
+        theirs = self.sidecar()
+        close = ckptsidecar.Sidecar.close
+        with unittest.mock.patch.object(ckptsidecar.Sidecar, "close", autospec=True, side_effect=close) as closed:
+            with SidecarSaver(theirs) as saver:
+                saver.put(config("t"), checkpoint({"a": 1}), META, {"a": 1})
+            self.assertEqual(closed.call_count, 0)
+            with unittest.mock.patch.dict(os.environ, {"CKPTSIDECAR_SOCKET": self.daemon.socket}):
+                with SidecarSaver() as own:
+                    self.assertEqual(own.get_tuple(config("t")).checkpoint["channel_values"], {"a": 1})
+                self.assertEqual([call.args[0] for call in closed.call_args_list], [own.sidecar])
+
+                async def awaited() -> None:
+                    async with SidecarSaver() as again:
+                        self.assertEqual((await again.aget_tuple(config("t"))).checkpoint["channel_values"], {"a": 1})
+
+                asyncio.run(awaited())
+                self.assertEqual(closed.call_count, 2)
+                with self.assertRaisesRegex(ValueError, "no"), SidecarSaver():
+                    raise ValueError("no")
+                self.assertEqual(closed.call_count, 3)
+
     def test_many_threads_at_once(self) -> None:
         self.start()
         saver = self.saver()

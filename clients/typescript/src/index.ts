@@ -5,7 +5,7 @@ export { decode } from './decode.js';
 export type { Duration } from './duration.js';
 export { encode, type Encoded, NotSerializable, type Trace, type Unserializable } from './encode.js';
 export { type Code, isSidecarError, type Outcome, SidecarError } from './errors.js';
-export { OperationFailed, type OperationOptions } from './operation.js';
+export { OpenOperation, OperationFailed, type OperationOptions } from './operation.js';
 export { type Plan, PlanRefused } from './plan.js';
 export type { ReplayReport } from './replay.js';
 export { type EndOptions, type EndStatus, type Resolution, Run, type RunOptions, type SharedRun } from './run.js';

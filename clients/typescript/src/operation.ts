@@ -30,6 +30,80 @@ export class OperationFailed<S = any> extends SidecarError {
   }
 }
 
+/** A risky operation that was begun: do it, and say how it ended. */
+export class OpenOperation<T = any> implements AsyncDisposable {
+  private settled: boolean;
+
+  /** @internal */
+  constructor(
+    private readonly core: Core,
+    private readonly name: string,
+    private readonly before: Buffer | undefined,
+    /** what the work of an operation is given */
+    readonly context: StepContext,
+    /** it has succeeded before: do not do it again */
+    readonly replayed: boolean,
+    /** what came out of it then */
+    readonly result: T | undefined,
+  ) {
+    this.settled = replayed;
+  }
+
+  /** It was done. Answers the result as a resumed run gets it. */
+  succeed(value?: T): Promise<T> {
+    return this.settle(async () => {
+      const result = resultOf(value, `the result of operation ${this.name}`);
+      await this.core.send(post(`${this.path}/succeed`, objectOf({ epoch: this.core.epoch }, { result: result.bytes }), this.core));
+      return remember<T>(this.core, `operation ${this.context.key}`, value as T, result);
+    });
+  }
+
+  /** It failed. Answers an error that offers the state from before. */
+  fail(thrown: unknown): Promise<OperationFailed> {
+    return this.settle(() => failed(this.core, this.path, this.name, this.before, thrown));
+  }
+
+  /** For `await using`: an operation that is left without having succeeded has failed. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (!this.settled) await this.fail(new Error('it was left before it had succeeded'));
+  }
+
+  private get path(): string {
+    return `${this.core.path}/operations/${segment(this.context.key)}`;
+  }
+
+  /** Ends it once. Until the daemon knows, the run is busy. */
+  private async settle<R>(end: () => Promise<R>): Promise<R> {
+    if (this.settled) throw new SidecarError('conflict', `operation ${this.name} has ended already`);
+    this.settled = true;
+    try {
+      return await end();
+    } finally {
+      this.core.busy--;
+    }
+  }
+}
+
+export async function beginOperation<T>(core: Core, name: string, state: unknown, options: OperationOptions): Promise<OpenOperation<T>> {
+  core.mayBegin();
+  const key = checkKey('operation key', options.key ?? name);
+  checkKey('operation name', name);
+  const before = state === undefined ? undefined : encode(state, core.caller.settings.unserializable, `the state before operation ${name}`).bytes;
+  core.busy++;
+  let open = false;
+  try {
+    const body = objectOf({ key, name, epoch: core.epoch, labels: options.labels }, { state: before });
+    const begun = await core.send<OperationInfo>(post(`${core.path}/operations`, body, core));
+    const away = begun instanceof SetAside;
+    const replayed = away ? core.done.has(`operation ${key}`) : begun.replayed === true;
+    const result = !replayed ? undefined : away ? known<T>(core, 'operation', key) : (begun.result as T);
+    open = !replayed;
+    return new OpenOperation<T>(core, name, before, new StepContext(key, away ? undefined : begun.attempt, core.signal), replayed, result);
+  } finally {
+    if (!open) core.busy--;
+  }
+}
+
 export async function doOperation<T>(
   core: Core,
   name: string,
@@ -37,29 +111,15 @@ export async function doOperation<T>(
   work: (operation: StepContext) => T | Promise<T>,
   options: OperationOptions,
 ): Promise<T> {
-  core.mayBegin();
-  const key = checkKey('operation key', options.key ?? name);
-  checkKey('operation name', name);
-  const before = state === undefined ? undefined : encode(state, core.caller.settings.unserializable, `the state before operation ${name}`).bytes;
-  core.busy++;
+  const operation = await beginOperation<T>(core, name, state, options);
+  if (operation.replayed) return operation.result as T;
+  let value: T;
   try {
-    const body = objectOf({ key, name, epoch: core.epoch, labels: options.labels }, { state: before });
-    const begun = await core.send<OperationInfo>(post(`${core.path}/operations`, body, core));
-    if (!(begun instanceof SetAside) && begun.replayed) return begun.result as T;
-    if (begun instanceof SetAside && core.done.has(`operation ${key}`)) return known<T>(core, 'operation', key);
-    const path = `${core.path}/operations/${segment(key)}`;
-    let value: T;
-    try {
-      value = await work(new StepContext(key, begun instanceof SetAside ? undefined : begun.attempt, core.signal));
-    } catch (thrown) {
-      throw await failed(core, path, name, before, thrown);
-    }
-    const result = resultOf(value, `the result of operation ${name}`);
-    await core.send(post(`${path}/succeed`, objectOf({ epoch: core.epoch }, { result: result.bytes }), core));
-    return remember<T>(core, `operation ${key}`, value, result);
-  } finally {
-    core.busy--;
+    value = await work(operation.context);
+  } catch (thrown) {
+    throw await operation.fail(thrown);
   }
+  return operation.succeed(value);
 }
 
 /** Tells the daemon, which gives the state back. */

@@ -5,7 +5,7 @@ import { Core } from './core.js';
 import { type Duration, milliseconds } from './duration.js';
 import { encode } from './encode.js';
 import { messageOf, SidecarError } from './errors.js';
-import { doOperation, type OperationOptions } from './operation.js';
+import { beginOperation, doOperation, type OpenOperation, type OperationOptions } from './operation.js';
 import type { Plan } from './plan.js';
 import { Pulse } from './pulse.js';
 import { checkAgent, checkKey, checkRun, objectOf, post, queryOf } from './requests.js';
@@ -74,7 +74,7 @@ export interface SharedRun {
 }
 
 /** A run that is going on. */
-export class Run<S = any> {
+export class Run<S = any> implements AsyncDisposable {
   /** what it works on: assign it or change it, and save it */
   state: S;
   /** how it was begun; null where it was joined */
@@ -150,6 +150,14 @@ export class Run<S = any> {
     return doOperation(this.core, name, state, work, options);
   }
 
+  /**
+   * Begins something risky, whose end you say yourself: `await using operation = await run.beginOperation('deploy', run.state)`. Without
+   * `operation.succeed()` it has failed when the scope is left. Where it has succeeded before, `operation.replayed` is true.
+   */
+  beginOperation<T>(name: string, state: unknown, options: OperationOptions = {}): Promise<OpenOperation<T>> {
+    return beginOperation<T>(this.core, name, state, options);
+  }
+
   /** Appends to the journal, all of it or nothing. Undefined where it waits in the spool. */
   async events(events: { type: string; payload?: unknown }[]): Promise<Appended | undefined> {
     const { epoch, path, caller } = this.core;
@@ -199,6 +207,17 @@ export class Run<S = any> {
   /** Asks the run to stop, as a signal does: what goes on may finish, then the state is saved, and the run ends as interrupted. */
   stop(reason = 'stop'): Promise<void> {
     return this.windUp(reason, new Promise(() => undefined));
+  }
+
+  /**
+   * For `await using run = await agent.start()`: a run that is left without `end` is suspended, so that the next start resumes it. Whether
+   * something was thrown cannot be known here. A run that was joined stays its owner's.
+   */
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.stopping) await this.stopping;
+    if (this.ending) await this.ending;
+    if (this.core.over || this.core.signal.aborted || this.plan === null) this.rest();
+    else await this.end('suspended');
   }
 
   /** @internal Stops once; `hurry` is not to wait for what goes on. */

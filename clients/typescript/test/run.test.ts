@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { get, type IncomingMessage } from 'node:http';
 import { test } from 'node:test';
 
 import { OperationFailed, type Run, type StepContext } from 'ckptsidecar';
@@ -81,6 +82,67 @@ test('an operation that throws offers the state from before', async () => {
   });
   const { checkpoints } = await agent.list({ kind: 'pre_operation' });
   assert.deepEqual(checkpoints.map((c) => c.operation), ['without a state'], 'success lets them go, but for the newest of all');
+});
+
+/** What the daemon answers without the client. */
+async function asked(path: string): Promise<unknown> {
+  const answer = await new Promise<IncomingMessage>((answered) => get({ socketPath: world.socket, path }, answered));
+  let text = '';
+  for await (const part of answer) text += String(part);
+  return JSON.parse(text);
+}
+
+/** Leaves a scope as `await using` does. */
+async function using<T extends AsyncDisposable, R>(resource: T, work: (resource: T) => Promise<R>): Promise<R> {
+  try {
+    return await work(resource);
+  } finally {
+    await resource[Symbol.asyncDispose]();
+  }
+}
+
+test('a run that is left is suspended, and one that was ended stays so', async () => {
+  const agent = sidecar.agent('left');
+  await using(await agent.start<{ n: number }>({ run: 'r', initial: { n: 0 } }), async (run) => void (run.state.n = 1));
+  assert.equal((await agent.info('r')).status, 'suspended');
+  const thrown = using(await agent.start<{ n: number }>({ run: 'r' }), async (run) => {
+    assert.deepEqual([run.plan!.verdict, run.state], ['resume', { n: 1 }]);
+    throw new Error('no');
+  });
+  await assert.rejects(thrown, /^Error: no$/);
+  assert.equal((await agent.info('r')).status, 'suspended');
+  await using(await agent.start({ run: 'r' }), async (run) => {
+    await using(sidecar.join(run.share()), async (joined) => void (await joined.save({ n: 2 })));
+    assert.equal((await agent.info('r')).status, 'running', 'who has joined does not end it');
+    await run.end('completed');
+  });
+  assert.equal((await agent.info('r')).status, 'completed');
+});
+
+test('an operation that is left without a success has failed', async () => {
+  const agent = sidecar.agent('left-operations');
+  await using(await agent.start({ initial: { n: 0 } }), async (run) => {
+    const status = async (key: string): Promise<string> => {
+      const { operations } = (await asked(`/v1/agents/left-operations/runs/${run.run}/operations`)) as { operations: { key: string; status: string }[] };
+      return operations.find((operation) => operation.key === key)!.status;
+    };
+    const done = await using(await run.beginOperation<string>('deploy', { n: 1 }), (operation) => operation.succeed('ok'));
+    assert.equal(done, 'ok');
+    await using(await run.beginOperation<string>('deploy', { n: 1 }), async (again) => {
+      assert.deepEqual([again.replayed, again.result], [true, 'ok']);
+      await assert.rejects(again.succeed('twice'), { code: 'conflict' });
+    });
+    assert.equal(await status('deploy'), 'succeeded');
+    const thrown = using(await run.beginOperation('pay', { n: 2 }), async (operation) => {
+      assert.equal(operation.context.attempt, 1);
+      throw new Error('no money');
+    });
+    await assert.rejects(thrown, /no money/);
+    assert.equal(await status('pay'), 'failed');
+    const error = await using(await run.beginOperation('pay', { n: 3 }), (operation) => operation.fail(new Error('still none')));
+    assert.ok(error instanceof OperationFailed);
+    assert.deepEqual(error.state, { n: 3 });
+  });
 });
 
 test('events are a journal without gaps', async () => {

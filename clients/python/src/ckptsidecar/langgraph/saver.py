@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from types import TracebackType
 from typing import Any, AsyncIterator, Iterator, Mapping, Optional, Sequence
 
 from ..aio import AsyncSidecar
@@ -37,10 +38,34 @@ class SidecarSaver(BaseCheckpointSaver):
     def __init__(self, sidecar: Optional[Sidecar] = None, *, agent: str = "langgraph", serde: Any = None) -> None:
         super().__init__(serde=serde)
         self.sidecar = sidecar if sidecar is not None else Sidecar()
+        self._own = sidecar is None
         self._calls = Calls(self.sidecar, agent)
         self._async = AsyncSidecar.over(self.sidecar)
         self._held = HeldValues()
         self._order = threading.Lock()  # so that no write comes between the two requests that a put may take
+
+    # Its own life
+
+    def close(self) -> None:
+        """Closes the connection, unless the client was given. The saver may be used again."""
+        if self._own:
+            self.sidecar.close()
+
+    def __enter__(self) -> "SidecarSaver":
+        return self
+
+    def __exit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> "SidecarSaver":
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        await self._async.call(self.close)
 
     # What is written
 
