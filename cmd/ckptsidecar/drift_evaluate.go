@@ -226,7 +226,9 @@ func evaluationText(a *app, e *ckpt.Evaluation) {
 		a.tell("no run with steps is recorded")
 		return
 	}
-	cellTable(e, "").Write(a.stdout, a.out)
+	if t := cellTable(e, ""); t != nil {
+		t.Write(a.stdout, a.out)
+	}
 	if t := cellTable(e, "rule"); t != nil {
 		term.Println(a.stdout)
 		t.Write(a.stdout, a.out)

@@ -144,15 +144,16 @@ var (
 	// made are the members whose names are made by users.
 	made = []string{"labels", "metadata", "payload", "args", "result", "evidence"}
 	// unspoilt are members that the command checks or sends back. Those with text in them have evil in it already.
-	unspoilt = []string{"next", "patch", "state", "state_base64", "sha256", "memory_diff", "content_type"}
+	unspoilt = []string{"next", "patch", "state", "state_base64", "sha256", "memory_diff", "content_type", "false_alarms"}
 
-	duration = regexp.MustCompile(`^[0-9.]+(ms|[smhd])([0-9.]+[smh])*$`)
+	// checkedForm matches texts with a form that the command checks: durations and shares.
+	checkedForm = regexp.MustCompile(`^[0-9.]+(ms|[smhd])([0-9.]+[smh])*$|^[0-9.]+%$`)
 )
 
 func spoil(v any, name string) any {
 	switch v := v.(type) {
 	case string:
-		if _, err := time.Parse(time.RFC3339, v); err == nil || duration.MatchString(v) {
+		if _, err := time.Parse(time.RFC3339, v); err == nil || checkedForm.MatchString(v) {
 			return v
 		}
 		return v + evil
@@ -268,7 +269,7 @@ func TestNothingControlsATerminal(t *testing.T) {
 		{"list", "a"}, {"list", "a", "--tree"}, {"show", ids[0]}, {"show", ids[0], "--state"}, {"diff", ids[1], ids[2]},
 		{"diff", ids[1], ids[2], "-u"}, {"diff", ids[1], ids[2], "-s"}, {"tag", ids[0], "new=1"}, {"pin", ids[0]}, {"unpin", ids[0]},
 		{"runs"}, {"run", "show", "a"}, {"steps", "a"}, {"operations", "a"}, {"events", "a"}, {"events", "list", "a"}, {"drift", "a"}, {"drift", "show", "a", "--closed"},
-		{"drift", "rules"}, {"drift", "rules", "a"}, {"drift", "explain", finding}, {"prompts"}, {"prompts", "list", "--answered"}, {"prompts", "show", prompt},
+		{"drift", "rules"}, {"drift", "rules", "a"}, {"drift", "evaluate"}, {"drift", "explain", finding}, {"prompts"}, {"prompts", "list", "--answered"}, {"prompts", "show", prompt},
 		{"agents"}, {"policy", "get", "a"}, {"policy", "set", "a", "routine_keep=4"}, {"status"}, {"doctor", "--db", w.db}, {"prune", "--dry-run"},
 		{"resume", "a", "--dry-run"}, {"resume", "a"}, {"operation", "resolve", "a", "pay", "failed"}, {"drift", "dismiss", finding},
 		{"prompts", "answer", prompt, "resume"}, {"resume", "a", "--force"}, {"run", "start", "a", "--run", "r2", "--goal", evil}, {"run", "beat", "a"},
