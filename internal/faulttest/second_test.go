@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,7 +68,14 @@ func (d *Daemon) refused(flags ...string) (code int, took time.Duration, said st
 	kill := time.AfterFunc(startTime, func() { _ = cmd.Process.Kill() })
 	defer kill.Stop()
 	_ = cmd.Wait() // its exit code says it
-	return cmd.ProcessState.ExitCode(), time.Since(began), strings.TrimSpace(out.String())
+	return cmd.ProcessState.ExitCode(), time.Since(began), withoutHeads(out.String())
+}
+
+// withoutHeads leaves out the heads of the audit log, which a start and a stop
+// log. What is left is what a person has to read.
+func withoutHeads(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, `msg="audit head"`) }), "\n")
 }
 
 func exists(path string) bool {
