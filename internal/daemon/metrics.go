@@ -104,7 +104,7 @@ var gauges = []gauge{
 	counted("commits_total", "Commits since the start.", func(s *ckpt.Status) float64 { return float64(s.Writer.Commits) }),
 	counted("writes_total", "Writes since the start; a commit carries one or more.", func(s *ckpt.Status) float64 { return float64(s.Writer.Operations) }),
 	counted("write_retries_total", "Transactions that were tried again.", func(s *ckpt.Status) float64 { return float64(s.Writer.Retries) }),
-	counted("write_failures_total", "Writes that failed.", func(s *ckpt.Status) float64 { return float64(s.Writer.Failures) }),
+	counted("write_failures_total", "Writes that failed: there was no room, no lock, or a fault.", func(s *ckpt.Status) float64 { return float64(s.Writer.Failures) }),
 	measured("writes_waiting", "Writes that wait for the writer.", func(s *ckpt.Status) float64 { return float64(s.Writer.Waiting) }),
 	measured("commit_p50_seconds", "Median time of the last commits.", func(s *ckpt.Status) float64 { return s.Writer.CommitP50 / 1000 }),
 	measured("commit_p99_seconds", "Time of the slowest in a hundred of the last commits.", func(s *ckpt.Status) float64 { return s.Writer.CommitP99 / 1000 }),

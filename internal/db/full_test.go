@@ -332,3 +332,68 @@ func TestIndexOnAFullDisk(t *testing.T) {
 	}
 	must(t, s.Ready(t.Context()))
 }
+
+// TestTheLogIsCutBeforeASaveIsRefused: on a disk of its own almost all room is the database's when a save is refused for
+// want of it, and none is a dead log's. The refusal is counted, and status says it. What deletes give back is there for saves soon.
+func TestTheLogIsCutBeforeASaveIsRefused(t *testing.T) {
+	const disk = 100 << 20
+	s, path, states, _ := onSmallDisk(t, "100m", 3)
+	saveUntilFull(t, s, states)
+	if database, log := sizeOf(t, path), sizeOf(t, path+"-wal"); database < disk*8/10 || log > 2<<20 {
+		t.Errorf("a save was refused with %d MiB of database, %d of log and %d of reserve on %d",
+			database>>20, log>>20, sizeOf(t, path+"-reserve")>>20, disk>>20)
+	}
+	st, err := s.Status(t.Context(), root)
+	must(t, err)
+	if st.Writer.Failures != 1 {
+		t.Errorf("%d refusals were counted", st.Writer.Failures)
+	}
+	deleted := 0
+	for id := range states {
+		if deleted++; deleted > 100 {
+			break
+		}
+		if _, err := s.Delete(t.Context(), ann, id); err != nil {
+			t.Fatalf("delete %d: %v", deleted, err)
+		}
+		delete(states, id)
+	}
+	if state, problems := s.Health(); state != "degraded" {
+		t.Errorf("while saves are refused status says %s, %q", state, problems)
+	}
+	tick, now := s.Ticker(), time.Now()
+	for range 10 { // maintenance gives back what deletes have freed, in small parts
+		now = now.Add(10 * time.Second)
+		tick(now)
+	}
+	for i := range 80 {
+		if _, err := s.Save(t.Context(), ann, binary("b", ckpt.KindRecovery, noise(uint64(5000+i), 300_000))); err != nil {
+			t.Fatalf("save %d after 100 deletes: %v", i, err)
+		}
+	}
+	must(t, s.Close())
+	sound(t, path)
+}
+
+// TestTheFolderAfterACleanStop holds the database with all that was saved, an empty log, and the reserve as it is set, for
+// a database that had much in its log. The sqlite3 command reads it.
+func TestTheFolderAfterACleanStop(t *testing.T) {
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+	s := openWith(t, o)
+	saveNoise(t, s, map[string][]byte{}, 60)
+	if log := sizeOf(t, o.Path+"-wal"); log < 10<<20 {
+		t.Fatalf("the log has %d bytes only", log)
+	}
+	must(t, s.Close())
+	if log, reserve := sizeOf(t, o.Path+"-wal"), sizeOf(t, o.Path+"-reserve"); log != 0 || reserve != 4<<20 {
+		t.Errorf("the log has %d bytes, the reserve %d", log, reserve)
+	}
+	if index := sizeOf(t, o.Path+"-shm"); index > 1<<20 {
+		t.Errorf("the index of the log has %d bytes", index)
+	}
+	if got := sqlite3(t, "-readonly", o.Path, "SELECT count(*) FROM audit_checkpoints"); got != "60" {
+		t.Errorf("sqlite3 -readonly reads %q checkpoints", got)
+	}
+	sound(t, o.Path)
+	openWith(t, o)
+}

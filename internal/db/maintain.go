@@ -286,7 +286,7 @@ func (s *Store) vacuum(pages int64) (freed int64, err error) {
 		return 0, nil
 	}
 	room := goesOn
-	if erasing {
+	if erasing || s.reserve.out.Load() { // to give pages back takes room in the log first
 		room = frees
 	}
 	err = s.write(&op{owner: daemon, claim: room, apply: func(tx *tx) error {

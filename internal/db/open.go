@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/jmoiron/sqlx"
 	sqlite3 "modernc.org/sqlite/lib"
 
@@ -113,6 +114,7 @@ type Store struct {
 	events       changes
 	following    foreignReads
 	keysSeen     atomic.Pointer[keyPlace] // where Expire goes on
+	closed       atomic.Bool              // Close was called
 	id           string                   // of this database, made when it was
 }
 
@@ -439,10 +441,11 @@ func (s *Store) Newest(ctx context.Context) (ckpt.Time, error) {
 	return at, readError(err)
 }
 
-// Close ends the writer after what waits in it, and closes the database. The
-// write-ahead log stays in place, so that a read-only auditor can still read.
+// Close ends the writer after what waits in it, and closes the database. What
+// stays are the database with all that was saved, an empty write-ahead log and
+// its index, so that a read-only auditor can still read, and the reserve.
 func (s *Store) Close() error {
-	if s.writer != nil {
+	if s.writer != nil && !s.closed.Swap(true) {
 		if err := s.keepUsage(); err != nil {
 			s.log.Warn("what was counted for quotas could not be kept: it is counted anew at the next start", "error", err)
 		}
@@ -450,8 +453,47 @@ func (s *Store) Close() error {
 		if s.id != "" {
 			s.NoteHead("stop")
 		}
+		if err := s.tidy(); err != nil {
+			s.log.Warn("the write-ahead log could not be emptied at the end: the next start reads what is in it", "error", err)
+		}
 	}
 	return s.close()
+}
+
+// tidyFor is how long an auditor who reads while the daemon ends is waited for.
+const tidyFor = 500 * time.Millisecond
+
+// tidy copies the log into the database and cuts it, and makes the reserve as
+// small as its setting. After a fault everything is left as it is.
+func (s *Store) tidy() error {
+	if s.writer.failed() != nil || s.health.readOnly != "" || s.watch == nil || s.watch.check() != nil {
+		return nil
+	}
+	_ = s.ro.Close()
+	_ = s.side.Close()
+	err := backoff.Retry(func() error {
+		var busy, log, done int64
+		err := s.rw.QueryRowx(`PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &log, &done)
+		switch {
+		case err == nil && busy != 0:
+			return errSnapshot
+		case noRoom(err) && s.reserve.file != nil && s.reserve.size.Load() > 0:
+			s.lend()
+			return err
+		case err != nil:
+			return backoff.Permanent(err)
+		}
+		return nil
+	}, patience(tidyFor))
+	r := &s.reserve
+	switch size := r.size.Load(); {
+	case r.file == nil || err != nil:
+	case size > r.base:
+		err = r.file.Truncate(r.base)
+	case size < r.base:
+		_ = r.hold(r.base, r.base) // where there is no room for it the next start says so
+	}
+	return err
 }
 
 func (s *Store) close() error {

@@ -142,16 +142,22 @@ func (s *Store) letGo() bool {
 	if r.file == nil || size == 0 {
 		return false
 	}
-	r.out.Store(true)
-	if err := errors.Join(r.file.Truncate(0), r.file.Sync()); err != nil { // some file systems give it back with the flush only
-		s.log.Error("the room that is kept for deletes could not be let go", "file", r.path, "error", err)
-	}
-	r.size.Store(0)
+	s.lend()
 	if r.full.may(time.Now()) {
 		r.said = true
 		s.log.Warn("the disk is full: deletes use the room that was kept for them, and saves are refused until it is there again", "file", r.path, "bytes", size)
 	}
 	return true
+}
+
+// lend gives the reserve's room away, for what takes it back in the same turn of the writer.
+func (s *Store) lend() {
+	r := &s.reserve
+	r.out.Store(true)
+	if err := errors.Join(r.file.Truncate(0), r.file.Sync()); err != nil { // some file systems give it back with the flush only
+		s.log.Error("the room that is kept for deletes could not be let go", "file", r.path, "error", err)
+	}
+	r.size.Store(0)
 }
 
 // hold makes the reserve so large, of which it must have as much as least.
@@ -340,6 +346,52 @@ func (w *writer) makeRoom(try int) bool {
 		return true
 	}
 	return false
+}
+
+// cutLeast is the length of a log that is worth to be cut where there is no room.
+const cutLeast = 1 << 20
+
+// cutForRoom is tried before something is refused for want of room: it copies the log into the database and cuts it, with
+// the reserve's room where the copy needs it, and makes the reserve as small as it may be. It answers whether it is worth
+// to try again.
+func (w *writer) cutForRoom() bool {
+	s, r := w.store, &w.store.reserve
+	if _, log := s.watch.sizes(); log < cutLeast {
+		return false
+	}
+	cut, err := w.cutLog()
+	if noRoom(err) && r.file != nil && r.size.Load() > 0 {
+		s.lend()
+		cut, err = w.cutLog()
+	}
+	w.takeBack()
+	if err == nil && cut && !r.out.Load() {
+		err = s.regain(w)
+	}
+	if err != nil {
+		s.log.Debug("the write-ahead log could not be cut on a full disk", "error", err)
+	}
+	return cut
+}
+
+// cutLog copies all of the log in the writer's turn and cuts it to nothing. It answers false where a reader's snapshot is
+// in the way.
+func (w *writer) cutLog() (cut bool, err error) {
+	var row struct {
+		Busy int64 `db:"busy"`
+		Log  int64 `db:"log"`
+		Done int64 `db:"checkpointed"`
+	}
+	ended := w.store.watch.writing(true)
+	_, err = w.reading().get(&row, `PRAGMA wal_checkpoint(TRUNCATE)`)
+	cut = err == nil && row.Busy == 0
+	ended(cut, cut)
+	w.gotOn()
+	if cut {
+		w.store.begunAnew(nil)
+		w.store.wal.copied.Store(w.pagesWritten())
+	}
+	return cut, err
 }
 
 // copyLog copies all of the log in the writer's turn; after that it begins anew.

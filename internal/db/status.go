@@ -159,6 +159,8 @@ func (s *Store) problems(st *ckpt.Status) {
 	}
 	if s.reserve.out.Load() {
 		add("degraded", s.reserve.problem())
+	} else if s.writer.refusesSaves() {
+		add("degraded", "saves are refused, because there is no room on the disk or in the database: free some, or delete checkpoints; reads and deletes go on")
 	}
 	if n := s.watches.panics.Load(); n > 0 {
 		add("degraded", fmt.Sprintf("drift detectors failed %d times since the start, so some runs are not watched: the log says more; saves go on", n))

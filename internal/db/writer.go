@@ -38,6 +38,7 @@ type op struct {
 	err    error
 	damage []error // checkpoints that it found damaged
 	done   bool
+	stored bool          // it has stored something, as a reply from before has not
 	wake   chan struct{} // told when done, or when to lead
 }
 
@@ -176,6 +177,8 @@ func (w *writer) commit(batch []*op) {
 	markDone(batch)
 	w.mu.Lock()
 	w.stats.record(len(batch), time.Since(begin))
+	w.stats.failures += failures(batch)
+	w.stats.noteRoom(batch)
 	w.shown = w.head
 	w.mu.Unlock()
 	w.store.maintainBetween(w)
@@ -209,6 +212,9 @@ func (w *writer) tryAll(batch []*op) error {
 	for try := 0; classify(err) == classFull && len(batch) == 1 && batch[0].claim == frees && w.makeRoom(try); try++ {
 		after, retries, err = w.tryFor(batch)
 		w.takeBack()
+	}
+	if (classify(err) == classFull || errors.Is(err, errNoRoom)) && w.cutForRoom() {
+		after, retries, err = w.tryFor(batch)
 	}
 	w.mu.Lock()
 	w.stats.retries += int64(retries)
@@ -377,6 +383,7 @@ func applyAll(t *tx, batch []*op, full bool) error {
 				return err
 			}
 		}
+		o.stored = err == nil && t.wrote
 		if o.err = err; err == nil && t.wrote && o.claim == adds {
 			t.adds += o.size + addedMost
 		}

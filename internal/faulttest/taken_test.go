@@ -5,17 +5,32 @@ package faulttest
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
 
 func init() {
+	addRow("F32", "a crash at each call of restore-backup", false, crashedRestores)
+	addRow("F34", "what stays after a stop, and on a full disk", true, func(t *testing.T) {
+		t.Run("the store", elsewhere(map[string]string{"db": "TestTheLogIsCut.*|TestTheFolderAfter.*|TestReserve"}, 2))
+		t.Run("the daemon", TestTheFolderAfterAStop)
+	})
 	addRow("F33", "lock, reserve or socket taken away", true, func(t *testing.T) {
 		t.Run("the store", elsewhere(map[string]string{"db": "TestDisturbedReserve|TestDisturbedFiles.*"}, 2))
 		t.Run("the daemon", TestTakenAway)
 	})
+}
+
+// crashedRestores is F32 as far as restore-backup goes: it is killed at each of its calls, and run again.
+func crashedRestores(t *testing.T) {
+	if !isShort() {
+		t.Setenv("FAULTTEST_ALL_POINTS", "1")
+	}
+	elsewhere(map[string]string{"db": "TestRestoreKilledAtACall|TestInterruptedRestore.*"}, 1)(t)
 }
 
 const exitFault = 74
@@ -66,4 +81,43 @@ func TestTakenAway(t *testing.T) {
 		count(t, figures{rounds: 1})
 		d.Stop()
 	})
+}
+
+// TestTheFolderAfterAStop is F34: what a daemon that was asked to stop leaves is the database, an empty log with its small
+// index, the reserve, and files of a few bytes; and sqlite3 -readonly reads all of it.
+func TestTheFolderAfterAStop(t *testing.T) {
+	needSqlite(t)
+	d, h := NewDaemon(t), NewHistory()
+	d.Start()
+	keepAll(t, d.Client(), "agent-0")
+	const saves = 40
+	for n := range saves {
+		r := newSave(t, "agent-0")
+		r.ContentType, r.State = "application/octet-stream", noise(uint64(n), 300_000)
+		_, err := h.Save(context.Background(), d.Client(), r)
+		must(t, err)
+	}
+	before := fileSize(d.DB + "-wal")
+	if code, _ := d.Stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	entries, err := os.ReadDir(filepath.Dir(d.DB))
+	must(t, err)
+	for _, entry := range entries {
+		size := fileSize(filepath.Join(filepath.Dir(d.DB), entry.Name()))
+		most := map[string]int64{"ckpt.db": 16 << 20, "ckpt.db-wal": 0, "ckpt.db-shm": 1 << 20, "ckpt.db-reserve": 4 << 20}
+		if limit, known := most[entry.Name()]; size > limit && (known || size > 4<<10) {
+			t.Errorf("%s has %d bytes", entry.Name(), size)
+		}
+	}
+	out, err := exec.Command("sqlite3", "-readonly", d.DB, "SELECT count(*) FROM audit_checkpoints").CombinedOutput()
+	if err != nil || strings.TrimSpace(string(out)) != strconv.Itoa(saves) {
+		t.Errorf("sqlite3 -readonly says %q, %v", out, err)
+	}
+	note(t, "the log had %d KiB while it ran, and %d after the stop", before>>10, fileSize(d.DB+"-wal")>>10)
+	count(t, figures{rounds: 1})
+	d.Verify()
+	d.Start()
+	h.Check(t, d.Client, "agent-0")
+	d.Stop()
 }
