@@ -190,7 +190,8 @@ func TestVerifyAgainstTheLog(t *testing.T) {
 	must(t, err)
 	forged := filepath.Join(t.TempDir(), "forged.db")
 	copyDatabaseTo(t, path, forged)
-	forge(t, forged, `UPDATE audit_log SET hash = replace(hash, '1', '2'); UPDATE audit_head SET hash = replace(hash, '1', '2')`)
+	const changed = `CASE substr(hash, 1, 1) WHEN 'f' THEN '0' ELSE 'f' END || substr(hash, 2)` // always another hash
+	forge(t, forged, `UPDATE audit_log SET hash = `+changed+`; UPDATE audit_head SET hash = `+changed)
 	noise := "another line\n" + strings.Repeat("x", 200_000) + "\nn=7 hash=" + hashOf("x") + "\n"
 	for name, c := range map[string]struct {
 		log   string
