@@ -2,8 +2,6 @@ package secrets
 
 import (
 	"bytes"
-	"cmp"
-	"slices"
 	"unicode/utf8"
 )
 
@@ -124,9 +122,4 @@ func undoneKey(key []byte) []byte {
 	}
 	plain, _ := undo(key, 0, len(key))
 	return plain
-}
-
-// byPlace orders hits as they are remembered.
-func byPlace(hits []hit) {
-	slices.SortStableFunc(hits, func(a, b hit) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.from, b.from)) })
 }
