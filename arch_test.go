@@ -59,7 +59,7 @@ var arrows = map[string][]string{
 	"internal/daemon": {
 		root, "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db",
 		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/secrets", "internal/ipc", "internal/ipc/server",
-		"internal/osfile",
+		"internal/osfile", "internal/periodic",
 	},
 	"client":               {root, "internal/ipc", "internal/ipc/client", "internal/jsontext", "internal/osfile"},
 	"internal/mcpserver":   {root, "internal/ipc/client", "internal/jsontext", "internal/wellformed"},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
 // ticker lets time go by for the drift detectors. Its store decides what is
@@ -20,16 +22,7 @@ type ticker struct {
 // run ticks until ctx ends. A failure is logged once for as long as it stays
 // the same; the next tick tries again.
 func (t *ticker) run(ctx context.Context) {
-	tick := time.NewTicker(t.every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		t.once(ctx)
-	}
+	_ = periodic.Every(ctx, t.every, func(ctx context.Context) error { t.once(ctx); return nil })
 }
 
 func (t *ticker) once(ctx context.Context) {

@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	runtimemetrics "runtime/metrics"
 	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
 // giver gives memory back to the system after load. The run-time keeps what it
@@ -35,16 +37,7 @@ func newGiver(answered func() int64) *giver {
 }
 
 func (g *giver) run(ctx context.Context) {
-	tick := time.NewTicker(g.every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			g.once()
-		}
-	}
+	_ = periodic.Every(ctx, g.every, func(context.Context) error { g.once(); return nil })
 }
 
 // once gives back where much more is held than after the last time (twice as

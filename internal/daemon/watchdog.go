@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
 // statusEvery is how often a manager hears how the daemon is doing, where its
@@ -73,18 +74,7 @@ const reachEvery = 500 * time.Millisecond
 // watchSocket answers an error once callers cannot find the socket any more: somebody has removed or replaced it, or its
 // folder. A daemon that is started afresh makes another.
 func (s *service) watchSocket(ctx context.Context) error {
-	tick := time.NewTicker(reachEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			if err := endpoint.Reachable(s.listener); err != nil {
-				return err
-			}
-		}
-	}
+	return periodic.Every(ctx, reachEvery, func(context.Context) error { return endpoint.Reachable(s.listener) })
 }
 
 // watchPace is how often the writer is looked at, for how long it may stand

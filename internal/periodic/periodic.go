@@ -21,6 +21,23 @@ func Run(ctx context.Context, round func(context.Context) (pause time.Duration))
 	}
 }
 
+// Every calls f once in each period, the first time after one, until ctx ends or
+// f fails: its error is the answer. A period that f has taken up is left out.
+func Every(ctx context.Context, period time.Duration, f func(context.Context) error) error {
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			if err := f(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
 // Wait waits, or answers at once why ctx has ended.
 func Wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

@@ -2,6 +2,7 @@ package periodic
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,4 +42,28 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	if err := Wait(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestEvery: the first call comes after a period, the error of a call ends it, and so does the context.
+func TestEvery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, calls, fault := time.Now(), 0, errors.New("fault")
+		err := Every(t.Context(), time.Minute, func(context.Context) error {
+			if calls++; time.Since(began) != time.Duration(calls)*time.Minute {
+				t.Errorf("call %d came after %v", calls, time.Since(began))
+			}
+			if calls == 3 {
+				return fault
+			}
+			return nil
+		})
+		if !errors.Is(err, fault) || calls != 3 {
+			t.Errorf("%v after %d calls", err, calls)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := Every(ctx, time.Minute, func(context.Context) error { return fault }); err != nil {
+			t.Errorf("the end of the context is %v", err)
+		}
+	})
 }
