@@ -106,26 +106,13 @@ func unescape(canonical []byte) []byte {
 			i++
 			continue
 		}
-		end := stringEnd(canonical, i)
+		end := jsontext.StringEnd(canonical, i)
 		out = append(out, '"')
 		out = append(out, stringOf(canonical[i:end])...)
 		out = append(out, '"')
 		i = end
 	}
 	return out
-}
-
-// stringEnd is the place after the JSON string that begins at i.
-func stringEnd(b []byte, i int) int {
-	for i++; i < len(b); i++ {
-		switch b[i] {
-		case '\\':
-			i++
-		case '"':
-			return i + 1
-		}
-	}
-	return len(b)
 }
 
 // How many texts of a result are looked at, and how deep in it they are.

@@ -15,6 +15,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // SnapshotSchemaName is the name by which a policy asks for the schema of
@@ -62,7 +63,7 @@ func compileSchema(text ckpt.JSON) (*schema, error) {
 		}
 		text = ckpt.SnapshotSchema
 	}
-	if depth := nesting(text); depth > maxSchemaNesting {
+	if depth := jsontext.Nesting(text); depth > maxSchemaNesting {
 		return nil, fmt.Errorf("it is more than %d deep", maxSchemaDepth)
 	}
 	var root jsonschema.Schema
@@ -88,23 +89,6 @@ func compileSchema(text ckpt.JSON) (*schema, error) {
 	}
 	_, err := root.Resolve(nil) // what is wrong beside that
 	return s, err
-}
-
-// nesting is how many arrays and objects stand in one another in a JSON text.
-func nesting(text []byte) int {
-	depth, most := 0, 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			i = stringEnd(text, i) - 1
-		case '[', '{':
-			depth++
-			most = max(most, depth)
-		case ']', '}':
-			depth--
-		}
-	}
-	return most
 }
 
 // visit notes a part of the schema and all parts below it.

@@ -167,7 +167,7 @@ func valuesIn(text []byte) int {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '"':
-			i = stringEnd(text, i) - 1
+			i = jsontext.StringEnd(text, i) - 1
 		case '[', '{', ',':
 			n++
 		}

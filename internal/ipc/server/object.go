@@ -1,6 +1,8 @@
 package server
 
 import (
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
+
 	"bytes"
 	"encoding/json"
 	"strings"
@@ -22,7 +24,7 @@ func members(doc []byte) ([]member, bool) {
 	}
 	var list []member
 	for p = skipSpace(doc, p+1); p < len(doc) && doc[p] != '}'; {
-		keyEnd := stringEnd(doc, p)
+		keyEnd := jsontext.StringEnd(doc, p)
 		from := skipSpace(doc, skipSpace(doc, keyEnd)+1)
 		to := valueEnd(doc, from)
 		list = append(list, member{name: keyName(doc[p:keyEnd]), key: doc[p:keyEnd], value: doc[from:to]})
@@ -40,23 +42,13 @@ func skipSpace(doc []byte, p int) int {
 	return p
 }
 
-// stringEnd is the place after the string that begins at p.
-func stringEnd(doc []byte, p int) int {
-	for p++; p < len(doc) && doc[p] != '"'; p++ {
-		if doc[p] == '\\' {
-			p++
-		}
-	}
-	return min(p+1, len(doc))
-}
-
 // valueEnd is the place after the value that begins at p.
 func valueEnd(doc []byte, p int) int {
 	depth := 0
 	for p < len(doc) {
 		switch doc[p] {
 		case '"':
-			p = stringEnd(doc, p)
+			p = jsontext.StringEnd(doc, p)
 		case '{', '[':
 			depth++
 			p++
@@ -109,7 +101,7 @@ func pathBytes(doc []byte) (total int) {
 	for p := 0; p < len(doc); p++ {
 		switch doc[p] {
 		case '"':
-			end := stringEnd(doc, p)
+			end := jsontext.StringEnd(doc, p)
 			key = max(key, end-p)
 			p = end - 1
 		case '{', '[':
@@ -123,21 +115,4 @@ func pathBytes(doc []byte) (total int) {
 		}
 	}
 	return total
-}
-
-// depth is how many objects and arrays are open inside one another at most.
-func depth(doc []byte) int {
-	open, most := 0, 0
-	for p := 0; p < len(doc); p++ {
-		switch doc[p] {
-		case '"':
-			p = stringEnd(doc, p) - 1
-		case '{', '[':
-			open++
-			most = max(most, open)
-		case '}', ']':
-			open--
-		}
-	}
-	return most
 }

@@ -87,7 +87,7 @@ func (c *call) change(base, patch []byte, form string) ([]byte, error) {
 	var state []byte
 	var err error
 	if form == ipc.TypeMergePatch {
-		if depth(patch)*(len(base)+len(patch)) > maxPatchScan {
+		if jsontext.Nesting(patch)*(len(base)+len(patch)) > maxPatchScan {
 			return nil, tooDeep()
 		}
 		state = mergePatch(base, patch)

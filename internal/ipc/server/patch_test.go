@@ -226,5 +226,5 @@ func TestPatchesThatGoTooDeep(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 	}
-	equal(t, "depth", depth([]byte(`{"a]":[{"b":"{[\\"{"}],"c":[[[]]]}`)), 4)
+	equal(t, "depth", jsontext.Nesting([]byte(`{"a]":[{"b":"{[\\"{"}],"c":[[[]]]}`)), 4)
 }
