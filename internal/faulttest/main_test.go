@@ -3,6 +3,7 @@
 package faulttest
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +12,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	driver "modernc.org/sqlite"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/faulttest/mutants"
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
@@ -42,6 +45,12 @@ func TestMain(m *testing.M) {
 		}
 	}
 	flag.Parse()
+	// The harness opens databases beside the store, some of them before the store
+	// opens any: the kind of locks has to stand by then.
+	if _, err := driver.OFDLocking(true); err != nil && !errors.Is(err, driver.ErrOFDLockingUnavailable) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(testenv.Run(func() int {
 		code, err := buildAndRun(m)
 		if err != nil {
