@@ -65,6 +65,19 @@ func playChild(role, path string) int {
 	return closed(s.Close())
 }
 
+// childRestores restores the file that lies beside the database as "backup".
+func childRestores(path string) int {
+	_, err := db.RestoreBackup(context.Background(), filepath.Join(filepath.Dir(path), "backup"), options(path, newClock()), nil, func(done *db.Restored) {
+		fmt.Println("kept", done.Kept)
+	})
+	if err != nil {
+		fmt.Println("restore", err)
+		return 1
+	}
+	fmt.Println("restored")
+	return 0
+}
+
 func closed(err error) int {
 	if err != nil {
 		fmt.Println("close", err)

@@ -3,7 +3,6 @@
 package db_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -18,19 +17,6 @@ import (
 
 // allPoints has a test kill at every system call, and not at a sample of them.
 const allPoints = "FAULTTEST_ALL_POINTS"
-
-// childRestores restores the file that lies beside the database as "backup".
-func childRestores(path string) int {
-	_, err := db.RestoreBackup(context.Background(), filepath.Join(filepath.Dir(path), "backup"), options(path, newClock()), nil, func(done *db.Restored) {
-		fmt.Println("kept", done.Kept)
-	})
-	if err != nil {
-		fmt.Println("restore", err)
-		return 1
-	}
-	fmt.Println("restored")
-	return 0
-}
 
 // scene is a backup, and a database with a save that the backup does not have. That save is in the write-ahead log
 // alone, as after a crash.
