@@ -61,7 +61,7 @@ var arrows = map[string][]string{
 		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/secrets", "internal/ipc", "internal/ipc/server",
 		"internal/osfile", "internal/periodic",
 	},
-	"client":               {root, "internal/ipc", "internal/ipc/client", "internal/jsontext", "internal/osfile"},
+	"client":               {root, "internal/ipc/client", "internal/jsontext", "internal/osfile"},
 	"internal/mcpserver":   {root, "internal/ipc/client", "internal/jsontext", "internal/wellformed"},
 	"internal/hook":        {root, "internal/ipc/client", "internal/jsontext"},
 	"internal/cli/program": {"internal/ipc/client"},
@@ -73,7 +73,7 @@ var arrows = map[string][]string{
 	"examples/go": {"client"},
 	"cmd/ckptsidecar": {
 		root, "internal/cli", "internal/cli/measure", "internal/cli/program", "internal/cli/term", "internal/osfile", "internal/jsontext", "internal/wellformed",
-		"internal/daemon", "internal/drift", "internal/foreign", "internal/ipc", "internal/ipc/client", "internal/mcpserver", "internal/hook", "client", "packaging",
+		"internal/daemon", "internal/drift", "internal/foreign", "internal/ipc/client", "internal/mcpserver", "internal/hook", "client", "packaging",
 	},
 }
 

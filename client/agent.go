@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/google/uuid"
 )
 
@@ -158,7 +157,7 @@ func (a *Agent) List(ctx context.Context, f ckpt.CheckpointFilter) (*ckpt.Checkp
 }
 
 // Diff compares two checkpoints: an RFC 6902 patch, and a summary by field.
-func (a *Agent) Diff(ctx context.Context, from, to string) (*ipc.Diff, error) {
+func (a *Agent) Diff(ctx context.Context, from, to string) (*ckpt.Diff, error) {
 	return a.client.wire.Diff(ctx, from, to)
 }
 

@@ -26,8 +26,9 @@
 // and once. Errors that say something about the agent itself come at once:
 // above all that its run was taken over, ckptsidecar.CodeFenced.
 //
-// # What this room may import
+// # What this package may import
 //
-// The standard library, google/uuid, cenkalti/backoff/v4; the root package,
-// internal/ipc, internal/ipc/client, internal/jsontext and internal/osfile of ours.
+// The standard library and google/uuid; the root package, internal/ipc/client,
+// internal/jsontext and internal/osfile of ours. No internal type may stand in an
+// exported signature.
 package client

@@ -98,7 +98,7 @@ func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
 // claim sends what waits of the run, and then asks how to go on.
 func (c *Client) claim(ctx context.Context, r *Run, request ckpt.ResumeRequest) error {
 	defer c.spool.lock(r.Agent.Name, r.Name)()
-	return c.tryToSend(ctx, func(ctx context.Context) error {
+	return delivery{c}.tryToSend(ctx, func(ctx context.Context) error {
 		if err := c.spool.clear(ctx, r.Agent.Name, r.Name); err != nil {
 			return err
 		}

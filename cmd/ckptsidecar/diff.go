@@ -11,7 +11,6 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
 type diffCmd struct {
@@ -52,7 +51,7 @@ func (c *diffCmd) Run(ctx context.Context, a *app) error {
 }
 
 // shortDiff is a line for each member of the top level.
-func shortDiff(a *app, s *ipc.DiffSummary) {
+func shortDiff(a *app, s *ckpt.DiffSummary) {
 	for _, f := range s.Removed {
 		term.Printf(a.stdout, "%s  %s\n", a.out.Red("- "+rooted(f.Path)), term.Bytes(f.FromSize))
 	}

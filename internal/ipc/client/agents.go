@@ -142,8 +142,8 @@ func (c *Client) Status(ctx context.Context) (*ckpt.Status, error) {
 }
 
 // Version asks which daemon answers.
-func (c *Client) Version(ctx context.Context) (*ipc.Version, error) {
-	v := new(ipc.Version)
+func (c *Client) Version(ctx context.Context) (*ckpt.Version, error) {
+	v := new(ckpt.Version)
 	_, err := c.fetch(ctx, probe("/v1/version"), v)
 	return orNil(v, err)
 }

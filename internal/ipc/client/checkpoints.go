@@ -155,13 +155,13 @@ func (c *Client) Delete(ctx context.Context, id string) (*ckpt.Removal, error) {
 }
 
 // Diff compares the states of two checkpoints.
-func (c *Client) Diff(ctx context.Context, from, to string) (*ipc.Diff, error) {
+func (c *Client) Diff(ctx context.Context, from, to string) (*ckpt.Diff, error) {
 	for _, id := range []string{from, to} {
 		if err := ckpt.CheckID(id); err != nil {
 			return nil, err
 		}
 	}
-	d := new(ipc.Diff)
+	d := new(ckpt.Diff)
 	_, err := c.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/checkpoints/" + from + "/diff/" + to, repeatable: true}, d)
 	return orNil(d, err)
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/wI2L/jsondiff"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
@@ -25,7 +24,7 @@ const maxLCS = 1 << 22
 // be written once for each of them.
 const maxPathBytes = 64 << 20
 
-func diff(from, to []byte) (*ipc.Diff, error) {
+func diff(from, to []byte) (*ckpt.Diff, error) {
 	a, b := places(from), places(to)
 	if a+b > maxPlaces || pathBytes(from)+pathBytes(to) > maxPathBytes {
 		return nil, ckpt.Errorf(ckpt.CodeTooLarge, "the states have too many values to be compared: get both and compare them")
@@ -45,7 +44,7 @@ func diff(from, to []byte) (*ipc.Diff, error) {
 	if err != nil {
 		return nil, ckpt.Wrap(ckpt.CodeInternal, err, "the difference could not be written")
 	}
-	return &ipc.Diff{Patch: text, Summary: summarize(from, to, patch)}, nil
+	return &ckpt.Diff{Patch: text, Summary: summarize(from, to, patch)}, nil
 }
 
 // unmarshalExact keeps numbers in the form that the agent gave them.
@@ -55,8 +54,8 @@ func unmarshalExact(data []byte, v any) error {
 	return d.Decode(v)
 }
 
-func summarize(from, to []byte, patch jsondiff.Patch) ipc.DiffSummary {
-	s := ipc.DiffSummary{Added: []ipc.DiffField{}, Removed: []ipc.DiffField{}, Changed: []ipc.DiffField{}}
+func summarize(from, to []byte, patch jsondiff.Patch) ckpt.DiffSummary {
+	s := ckpt.DiffSummary{Added: []ckpt.DiffField{}, Removed: []ckpt.DiffField{}, Changed: []ckpt.DiffField{}}
 	if len(patch) == 0 {
 		return s
 	}
@@ -109,8 +108,8 @@ func touchedMembers(patch jsondiff.Patch) map[string]bool {
 
 func pointer(name string) string { return "/" + jsontext.EscapePointer(name) }
 
-func field(path string, from, to []byte) ipc.DiffField {
-	f := ipc.DiffField{Path: path, FromSize: int64(len(from)), ToSize: int64(len(to))}
+func field(path string, from, to []byte) ckpt.DiffField {
+	f := ckpt.DiffField{Path: path, FromSize: int64(len(from)), ToSize: int64(len(to))}
 	var cutFrom, cutTo bool
 	f.From, cutFrom = cutValue(from)
 	f.To, cutTo = cutValue(to)

@@ -99,7 +99,7 @@ func TestDescriptionHasTheFieldsOfTheTypes(t *testing.T) {
 		"Policy": ckpt.Policy{}, "PruneRequest": ckpt.PruneRequest{}, "PruneReport": ckpt.PruneReport{},
 		"ImportReport": ckpt.ImportReport{}, "AuditRow": ckpt.AuditRow{}, "AuditPage": ckpt.AuditPage{},
 		"Status": ckpt.Status{}, "DatabaseStatus": ckpt.DatabaseStatus{}, "WriterStatus": ckpt.WriterStatus{},
-		"WorkerStatus": ckpt.WorkerStatus{}, "Diff": ipc.Diff{}, "DiffSummary": ipc.DiffSummary{}, "DiffField": ipc.DiffField{},
+		"WorkerStatus": ckpt.WorkerStatus{}, "Diff": ckpt.Diff{}, "DiffSummary": ckpt.DiffSummary{}, "DiffField": ckpt.DiffField{},
 		"Run": ckpt.Run{}, "RunPage": ckpt.RunPage{}, "RunRequest": ckpt.RunRequest{}, "Heartbeat": ckpt.Heartbeat{},
 		"EndRequest": ckpt.EndRequest{}, "ResumeRequest": ckpt.ResumeRequest{}, "Plan": ckpt.Plan{},
 		"CompletedStep": ckpt.CompletedStep{}, "InterruptedStep": ckpt.InterruptedStep{}, "SyntheticResult": ckpt.SyntheticResult{},
@@ -115,7 +115,7 @@ func TestDescriptionHasTheFieldsOfTheTypes(t *testing.T) {
 		"FirstFired": ckpt.FirstFired{}, "ExplainedStep": ckpt.ExplainedStep{}, "DriftFeedback": ckpt.DriftFeedback{}, "RuleFeedback": ckpt.RuleFeedback{}, "Suggestion": ckpt.Suggestion{},
 		"GraphSaved": ckpt.GraphSaved{}, "GraphWritten": ckpt.GraphWritten{}, "GraphRemoved": ckpt.GraphRemoved{}, "GraphCopied": ckpt.GraphCopied{},
 		"GraphPrune": ckpt.GraphPrune{}, "GraphCopy": ckpt.GraphCopy{},
-		"Version": ipc.Version{}, "Health": ipc.Health{}, "Problem": ipc.Problem{},
+		"Version": ckpt.Version{}, "Health": ipc.Health{}, "Problem": ipc.Problem{},
 	}
 	for name, v := range types {
 		proxy := d.model.Components.Schemas.GetOrZero(name)

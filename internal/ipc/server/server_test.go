@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
@@ -304,7 +303,7 @@ func TestServiceCalls(t *testing.T) {
 	check(t, c.Ready(ctx))
 	v, err := c.Version(ctx)
 	check(t, err)
-	equal(t, "version", *v, ipc.Version{Name: "ckptsidecar", Version: "v-test", API: 1, Schema: ckpt.SchemaVersion})
+	equal(t, "version", *v, ckpt.Version{Name: "ckptsidecar", Version: "v-test", API: 1, Schema: ckpt.SchemaVersion})
 	st, err := c.Status(ctx)
 	check(t, err)
 	equal(t, "state", st.State, "ready")

@@ -45,7 +45,7 @@ func (c *call) getStatus() error {
 }
 
 func (c *call) getVersion() error {
-	return c.sendJSON(http.StatusOK, ipc.Version{Name: "ckptsidecar", Version: c.server.version, API: 1, Schema: ckpt.SchemaVersion})
+	return c.sendJSON(http.StatusOK, ckpt.Version{Name: "ckptsidecar", Version: c.server.version, API: 1, Schema: ckpt.SchemaVersion})
 }
 
 // getHealth says that the process answers, nothing more.

@@ -1,0 +1,260 @@
+package client
+
+import (
+	"context"
+	"io"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+)
+
+// Wire has one method for each call of the API, over the connection of its
+// Client. Writes of a run go through the spool of a Client with FailOpen, as the
+// writes of Agent and Run do.
+//
+// A call that was given an idempotency key, or carries one by its nature, tells
+// by replayed that it had been made before.
+type Wire struct{ client *client.Client }
+
+// Wire gives the calls of the API, over the same connection.
+func (c *Client) Wire() *Wire {
+	c.init()
+	return &Wire{c.wire}
+}
+
+// Agents lists one page of agents.
+func (w *Wire) Agents(ctx context.Context, f ckpt.AgentFilter) (*ckpt.AgentPage, error) {
+	return w.client.Agents(ctx, f)
+}
+
+// Policy reads an agent's settings.
+func (w *Wire) Policy(ctx context.Context, agent string) (*ckpt.Policy, error) {
+	return w.client.Policy(ctx, agent)
+}
+
+// SetPolicy replaces an agent's settings.
+func (w *Wire) SetPolicy(ctx context.Context, agent string, p ckpt.Policy) (*ckpt.Policy, error) {
+	return w.client.SetPolicy(ctx, agent, p)
+}
+
+// Erase removes an agent and everything it has, for good.
+func (w *Wire) Erase(ctx context.Context, agent string) (*ckpt.Erased, error) {
+	return w.client.Erase(ctx, agent)
+}
+
+// Prune applies the policies now, or says what they would remove.
+func (w *Wire) Prune(ctx context.Context, r ckpt.PruneRequest, key string) (rep *ckpt.PruneReport, replayed bool, err error) {
+	return w.client.Prune(ctx, r, key)
+}
+
+// Export writes an agent as NDJSON. After an error the text is incomplete, and
+// Import refuses it.
+func (w *Wire) Export(ctx context.Context, agent string, to io.Writer) error {
+	return w.client.Export(ctx, agent, to)
+}
+
+// Import reads what Export wrote.
+func (w *Wire) Import(ctx context.Context, r ckpt.ImportRequest, from io.Reader) (*ckpt.ImportReport, error) {
+	return w.client.Import(ctx, r, from)
+}
+
+// Audit lists one page of the audit log, oldest first.
+func (w *Wire) Audit(ctx context.Context, f ckpt.AuditFilter) (*ckpt.AuditPage, error) {
+	return w.client.Audit(ctx, f)
+}
+
+// Status asks how the daemon is.
+func (w *Wire) Status(ctx context.Context) (*ckpt.Status, error) {
+	return w.client.Status(ctx)
+}
+
+// Version asks which daemon answers.
+func (w *Wire) Version(ctx context.Context) (*ckpt.Version, error) {
+	return w.client.Version(ctx)
+}
+
+// Health asks whether the daemon answers at all.
+func (w *Wire) Health(ctx context.Context) error {
+	return w.client.Health(ctx)
+}
+
+// Ready asks whether saves are acknowledged, and answers why not.
+func (w *Wire) Ready(ctx context.Context) error {
+	return w.client.Ready(ctx)
+}
+
+// Checkpoint reads one checkpoint, and its state if state is true.
+func (w *Wire) Checkpoint(ctx context.Context, id string, state bool) (*ckpt.Checkpoint, error) {
+	return w.client.Checkpoint(ctx, id, state)
+}
+
+// Latest reads the newest checkpoint that the filter lets through. It heeds the
+// filter's Run and Kind, and Suspect if that is false.
+func (w *Wire) Latest(ctx context.Context, f ckpt.CheckpointFilter, state bool) (*ckpt.Checkpoint, error) {
+	return w.client.Latest(ctx, f, state)
+}
+
+// State reads the bytes of a state.
+func (w *Wire) State(ctx context.Context, id string) ([]byte, error) {
+	return w.client.State(ctx, id)
+}
+
+// Checkpoints lists one page, newest first.
+func (w *Wire) Checkpoints(ctx context.Context, f ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error) {
+	return w.client.Checkpoints(ctx, f)
+}
+
+// Patch changes labels and pin of a checkpoint.
+func (w *Wire) Patch(ctx context.Context, id string, p ckpt.CheckpointPatch) (*ckpt.Checkpoint, error) {
+	return w.client.Patch(ctx, id, p)
+}
+
+// Delete removes a checkpoint.
+func (w *Wire) Delete(ctx context.Context, id string) (*ckpt.Removal, error) {
+	return w.client.Delete(ctx, id)
+}
+
+// Diff compares the states of two checkpoints.
+func (w *Wire) Diff(ctx context.Context, from, to string) (*ckpt.Diff, error) {
+	return w.client.Diff(ctx, from, to)
+}
+
+// Restore answers the checkpoint to go back to, with its state, and records
+// that it did.
+func (w *Wire) Restore(ctx context.Context, r ckpt.RestoreRequest) (ck *ckpt.Checkpoint, replayed bool, err error) {
+	return w.client.Restore(ctx, r)
+}
+
+// Save puts a state on disk. It makes an id if the request has none. Give an id
+// to repeat a save whose outcome is unknown. Of a large state it sends only what
+// changed since the run's last one.
+func (w *Wire) Save(ctx context.Context, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
+	return w.client.Save(ctx, r)
+}
+
+// StartRun registers a run, or adopts one that its saves have made.
+func (w *Wire) StartRun(ctx context.Context, r ckpt.RunRequest) (run *ckpt.Run, replayed bool, err error) {
+	return w.client.StartRun(ctx, r)
+}
+
+// Run reads one run.
+func (w *Wire) Run(ctx context.Context, ref ckpt.RunRef) (*ckpt.Run, error) {
+	return w.client.Run(ctx, ref)
+}
+
+// Runs lists one page of runs, the most recently changed first.
+func (w *Wire) Runs(ctx context.Context, f ckpt.RunFilter) (*ckpt.RunPage, error) {
+	return w.client.Runs(ctx, f)
+}
+
+// Beat says that the owner is alive. If b names no epoch, the epoch of ref is
+// used. The same holds for every write below.
+func (w *Wire) Beat(ctx context.Context, ref ckpt.RunRef, b ckpt.Heartbeat) (*ckpt.Run, error) {
+	return w.client.Beat(ctx, ref, b)
+}
+
+// EndRun ends a run, or the present segment of it.
+func (w *Wire) EndRun(ctx context.Context, ref ckpt.RunRef, r ckpt.EndRequest) (run *ckpt.Run, replayed bool, err error) {
+	return w.client.EndRun(ctx, ref, r)
+}
+
+// Resume asks how to go on with a run. If that is safe, the caller becomes its
+// owner. The plan's checkpoint has its state.
+func (w *Wire) Resume(ctx context.Context, r ckpt.ResumeRequest) (plan *ckpt.Plan, replayed bool, err error) {
+	return w.client.Resume(ctx, r)
+}
+
+// BeginStep begins a step, or records a whole one. If replayed is true, the step
+// was done before, and the answer has its result.
+func (w *Wire) BeginStep(ctx context.Context, ref ckpt.RunRef, r ckpt.StepRequest) (step *ckpt.Step, replayed bool, err error) {
+	return w.client.BeginStep(ctx, ref, r)
+}
+
+// FinishStep records how a step ended. The request must have the name and the
+// arguments that the step began with.
+func (w *Wire) FinishStep(ctx context.Context, ref ckpt.RunRef, r ckpt.StepRequest) (step *ckpt.Step, replayed bool, err error) {
+	return w.client.FinishStep(ctx, ref, r)
+}
+
+// Steps lists one page of a run's steps, in the order in which they began.
+func (w *Wire) Steps(ctx context.Context, ref ckpt.RunRef, f ckpt.ListFilter) (*ckpt.StepPage, error) {
+	return w.client.Steps(ctx, ref, f)
+}
+
+// BeginOperation begins something risky.
+func (w *Wire) BeginOperation(ctx context.Context, ref ckpt.RunRef, r ckpt.OperationRequest) (o *ckpt.Operation, replayed bool, err error) {
+	return w.client.BeginOperation(ctx, ref, r)
+}
+
+// EndOperation ends an operation. With Resolve it records what an operator found
+// out. After a failure, Restore of the answer has the state to go back to.
+func (w *Wire) EndOperation(ctx context.Context, ref ckpt.RunRef, r ckpt.OperationEnd) (o *ckpt.OperationEnded, replayed bool, err error) {
+	return w.client.EndOperation(ctx, ref, r)
+}
+
+// Operations lists one page of a run's operations, newest first.
+func (w *Wire) Operations(ctx context.Context, ref ckpt.RunRef, f ckpt.ListFilter) (*ckpt.OperationPage, error) {
+	return w.client.Operations(ctx, ref, f)
+}
+
+// Append adds a batch to a run's journal: all of it or nothing.
+func (w *Wire) Append(ctx context.Context, ref ckpt.RunRef, events []ckpt.NewEvent, key string) (appended *ckpt.Appended, replayed bool, err error) {
+	return w.client.Append(ctx, ref, events, key)
+}
+
+// Events reads one page of a run's events after a sequence number, oldest first.
+func (w *Wire) Events(ctx context.Context, ref ckpt.RunRef, after int64, limit int) (*ckpt.EventPage, error) {
+	return w.client.Events(ctx, ref, after, limit)
+}
+
+// Prompts lists one page of prompts, newest first.
+func (w *Wire) Prompts(ctx context.Context, f ckpt.PromptFilter) (*ckpt.PromptPage, error) {
+	return w.client.Prompts(ctx, f)
+}
+
+// AnswerPrompt does what the operator decided.
+func (w *Wire) AnswerPrompt(ctx context.Context, answer ckpt.PromptAnswer) (p *ckpt.Prompt, replayed bool, err error) {
+	return w.client.AnswerPrompt(ctx, answer)
+}
+
+// Follow calls f with each event of a run after a sequence number: first the
+// stored ones, then the new ones. It ends when ctx ends, when f answers an error,
+// or when the run is gone, and always with an error. If the daemon restarts, it
+// connects again and goes on after the last event: no event is lost, and none
+// comes twice. Client.Deadline limits the first connection only.
+func (w *Wire) Follow(ctx context.Context, ref ckpt.RunRef, after int64, f func(ckpt.Event) error) error {
+	return w.client.Follow(ctx, ref, after, f)
+}
+
+// Drift reads the state of a run and its findings, newest first: the open ones,
+// or all.
+func (w *Wire) Drift(ctx context.Context, f ckpt.DriftFilter) (*ckpt.DriftReport, error) {
+	return w.client.Drift(ctx, f)
+}
+
+// Evaluate tells in which recorded runs a rule would have warned.
+func (w *Wire) Evaluate(ctx context.Context, r ckpt.EvaluateRequest) (*ckpt.Evaluation, error) {
+	return w.client.Evaluate(ctx, r)
+}
+
+// Feedback tells how often an agent's rules warned, how often people dismissed
+// the finding, and which settings would have avoided that.
+func (w *Wire) Feedback(ctx context.Context, agent string) (*ckpt.DriftFeedback, error) {
+	return w.client.Feedback(ctx, agent)
+}
+
+// Finding reads one finding.
+func (w *Wire) Finding(ctx context.Context, id string) (*ckpt.Finding, error) {
+	return w.client.Finding(ctx, id)
+}
+
+// PostFinding notes a finding of the agent's own.
+func (w *Wire) PostFinding(ctx context.Context, agent string, r ckpt.FindingRequest) (f *ckpt.PostedFinding, replayed bool, err error) {
+	return w.client.PostFinding(ctx, agent, r)
+}
+
+// Dismiss says that a finding is wrong, or dealt with. Checkpoints that were
+// suspect because of it alone are clean again.
+func (w *Wire) Dismiss(ctx context.Context, r ckpt.DismissRequest) (f *ckpt.DismissedFinding, replayed bool, err error) {
+	return w.client.Dismiss(ctx, r)
+}

@@ -1,0 +1,9 @@
+package ckptsidecar
+
+// Version is what /v1/version answers.
+type Version struct {
+	Name    string `json:"name"` // ckptsidecar
+	Version string `json:"version"`
+	API     int    `json:"api"`    // the number in the paths
+	Schema  int    `json:"schema"` // of the database
+}
