@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -397,4 +398,35 @@ func TestSharedByMany(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+// Steps tell the model's turn, and whether their answer was no.
+func TestStepsTellTurnsAndNegativeAnswers(t *testing.T) {
+	d := started(t)
+	agent := d.open(t).Agent("turns")
+	nothing := func(result any, err error) bool { return result == "" }
+	run := func(ctx context.Context, run *client.Run) error {
+		for i, answer := range []string{"", "a line"} {
+			o := client.StepOptions{Name: "grep", Turn: "msg_1", Negative: nothing}
+			if _, err := client.Step(ctx, run, fmt.Sprint("grep ", i), func(context.Context) (string, error) { return answer, nil }, o); err != nil {
+				return err
+			}
+		}
+		_, err := client.Step(ctx, run, "diff", func(context.Context) (string, error) { return "", errors.New("exit 1") }, client.StepOptions{Negative: nothing})
+		if err == nil {
+			t.Error("the step that failed is no error")
+		}
+		return nil
+	}
+	must(t, agent.Run(t.Context(), client.RunOptions{}, run))
+	page, err := d.open(t).Wire().Steps(t.Context(), ckpt.RunRef{Agent: "turns", Run: "main"}, ckpt.ListFilter{})
+	must(t, err)
+	seen := map[string]string{}
+	for _, s := range page.Steps {
+		seen[s.Key] = fmt.Sprintf("%s %s %s", s.Status, s.Turn, s.Outcome)
+	}
+	want := map[string]string{"grep 0": "succeeded msg_1 negative", "grep 1": "succeeded msg_1 ", "diff": "failed  negative"}
+	if !maps.Equal(seen, want) {
+		t.Errorf("the steps are %q, want %q", seen, want)
+	}
 }

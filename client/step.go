@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,12 @@ import (
 type StepOptions struct {
 	Name string // "" means the key
 	Args any    // what it is called with, for the record and for finding loops
+	// Turn is the model's: the id of its answer that made this call. Equal calls of
+	// one turn with equal results count once for drift.
+	Turn string
+	// Negative says whether the answer was no, such as a search that found nothing.
+	// That is no error. It is given what do answered, and may be nil.
+	Negative func(result any, err error) bool
 }
 
 // Step does something once in the life of a run: where a step of this key has
@@ -22,10 +29,8 @@ type StepOptions struct {
 func Step[T any](ctx context.Context, r *Run, key string, do func(context.Context) (T, error), opts ...StepOptions) (result T, err error) {
 	o := StepOptions{Name: key}
 	if len(opts) > 0 {
-		o.Args = opts[0].Args
-		if opts[0].Name != "" {
-			o.Name = opts[0].Name
-		}
+		o = opts[0]
+		o.Name = cmp.Or(o.Name, key)
 	}
 	before, err := r.beginStep(ctx, key, o)
 	if err != nil {
@@ -42,6 +47,9 @@ func Step[T any](ctx context.Context, r *Run, key string, do func(context.Contex
 	end := ckpt.StepRequest{Key: key, Status: ckpt.StepSucceeded}
 	took := time.Since(began).Milliseconds()
 	end.DurationMS = &took
+	if o.Negative != nil && o.Negative(result, failed) {
+		end.Outcome = ckpt.StepNegative
+	}
 	if failed != nil {
 		end.Status, end.Error = ckpt.StepFailed, ckpt.Ref(failed.Error())
 	} else if end.Result, err = json.Marshal(result); err != nil {
@@ -62,7 +70,7 @@ func (r *Run) beginStep(ctx context.Context, key string, o StepOptions) ([]byte,
 	if known {
 		return result, nil
 	}
-	request := ckpt.StepRequest{Key: key, Name: o.Name}
+	request := ckpt.StepRequest{Key: key, Name: o.Name, Turn: ckpt.Ref(o.Turn)}
 	if o.Args != nil {
 		var err error
 		if request.Args, _, err = Encode(o.Args); err != nil {

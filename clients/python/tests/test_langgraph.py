@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import itertools
+import json
 import os
 import re
 import shutil
@@ -552,6 +553,37 @@ class OverADaemon(World):
         self.assertEqual(len(saver.get_tuple(where).pending_writes), 60)
         self.assertEqual(len(list(saver.list(None))), 61)
         self.daemon.sound(self)
+
+    def test_answers_of_tools_are_steps_with_the_turn_of_the_model(self) -> None:
+        record = json.loads((ROOT / "clients" / "recorded" / "langgraph-tools.json").read_text())
+        self.start()
+
+        def saver() -> SidecarSaver:  # each is that of another process
+            return SidecarSaver(self.sidecar(), agent="tools", steps=True)
+
+        at = config("t")
+        for call in record["calls"]:
+            cp = checkpoint({"messages": [call]})
+            at = saver().put(at, cp, META, cp["channel_versions"])
+            other, own = saver(), {c["id"] for c in call["tool_calls"]}
+            other.get_tuple(config("t"))
+            for n, answer in enumerate(a for a in record["answers"] if a["tool_call_id"] in own):
+                other.put_writes(at, [("messages", [answer])], f"task {n}")
+            self.daemon.stop(signal.SIGKILL)
+            self.start()
+            cp = checkpoint({"messages": []})
+            at = other.put(at, cp, META, cp["channel_versions"])
+        rows = self.daemon.rows("SELECT key, name, args, status, turn, outcome FROM audit_steps ORDER BY key")
+        names = ("key", "name", "args", "status", "turn", "outcome")
+        self.assertEqual([{**dict(zip(names, r)), "args": json.loads(r[2])} for r in rows], record["steps"])
+
+    def test_steps_that_cannot_be_told_do_not_stop_a_graph(self) -> None:
+        self.start()
+        saver = SidecarSaver(self.sidecar(), agent="tools", steps=True)
+        at = saver.put(config("t"), checkpoint(), META)
+        with self.quiet() as log:
+            saver.put_writes(at, [("messages", [{"tool_call_id": "x" * 600, "name": "f", "content": "too long a key"}])], "task")
+        self.assertIn("could not be recorded as steps", log.output[0])
 
     def test_it_is_awaited_while_other_things_go_on(self) -> None:
         self.start()

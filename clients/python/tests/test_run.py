@@ -70,6 +70,29 @@ class Runs(World):
         self.assertIsNotNone(rows["measured"][8])
         self.assertEqual(len(rows), 8)
 
+    def test_turns_and_negative_answers(self) -> None:
+        def nothing(answer: Any) -> bool:
+            return answer == "" or isinstance(answer, LookupError)
+
+        with self.agent.run() as run:
+            run.step("grep", turn="msg_1", negative=nothing)(lambda: "")
+            run.step("read", turn="msg_1", negative=nothing)(lambda: "text")
+            with self.assertRaises(KeyError):
+                run.step("find", turn="msg_2", negative=nothing)(lambda: {}["a"])
+            find = run.step(lambda: "", name="found", turn="msg_3", negative=nothing)
+            self.assertEqual(find(), "")
+            with self.quiet() as log:
+                self.assertEqual(run.step("odd", negative=lambda a: 1 / 0)(lambda: "kept"), "kept")
+            self.assertIn("division by zero", log.output[0])
+            with self.assertRaises(ckptsidecar.Invalid):
+                run.step("long", turn="x" * 257)(lambda: 1)
+        rows = self.daemon.rows("SELECT name, status, turn, outcome FROM audit_steps ORDER BY started_at, key")
+        want = {
+            ("grep", "succeeded", "msg_1", "negative"), ("read", "succeeded", "msg_1", None), ("find", "failed", "msg_2", "negative"),
+            ("found", "succeeded", "msg_3", "negative"), ("odd", "succeeded", None, None),
+        }  # fmt: skip
+        self.assertEqual(set(rows), want)
+
     def test_operations(self) -> None:
         with self.agent.run() as run:
             run.save({"newest": True})

@@ -11,6 +11,10 @@ export interface StepOptions {
   name?: string;
   /** its arguments, for the plan and the audit */
   args?: unknown;
+  /** the model's turn: the id of its answer that made this call. Equal calls of one turn count once for drift */
+  turn?: string;
+  /** whether the answer was no (a search that found nothing), which is no error. It is given the result, or what was thrown */
+  negative?: (answer: unknown) => boolean;
 }
 
 /** What a step cost, and how far it brought the core. */
@@ -50,7 +54,7 @@ export async function doStep<T>(core: Core, key: string, work: (step: StepContex
   const args = options.args === undefined ? undefined : encode(options.args, 'drop', `the arguments of step ${key}`).bytes;
   core.busy++;
   try {
-    const begun = await core.send<StepInfo>(post(`${core.path}/steps`, objectOf({ key, name: options.name ?? key, epoch: core.epoch }, { args }), core));
+    const begun = await core.send<StepInfo>(post(`${core.path}/steps`, objectOf({ key, name: options.name ?? key, epoch: core.epoch, turn: options.turn }, { args }), core));
     if (!(begun instanceof SetAside) && begun.replayed) return begun.result as T;
     if (begun instanceof SetAside && core.done.has(`step ${key}`)) return known<T>(core, 'step', key);
     const context = new StepContext(key, begun instanceof SetAside ? undefined : begun.attempt, core.signal);
@@ -65,14 +69,24 @@ export async function doStep<T>(core: Core, key: string, work: (step: StepContex
     try {
       value = await work(context);
     } catch (thrown) {
-      await told(core, thrown, finish('failed', { error: errorText(thrown) }));
+      await told(core, thrown, finish('failed', { error: errorText(thrown), outcome: outcomeOf(core, key, thrown, options) }));
       throw thrown;
     }
     const result = resultOf(value, `the result of step ${key}`);
-    await finish('succeeded', {}, { result: result.bytes });
+    await finish('succeeded', { outcome: outcomeOf(core, key, value, options) }, { result: result.bytes });
     return remember<T>(core, `step ${key}`, value, result);
   } finally {
     core.busy--;
+  }
+}
+
+/** Asks whether the answer was no. The work has been done, so an error of the question is a warning alone. */
+function outcomeOf(core: Core, key: string, answer: unknown, { negative }: StepOptions): 'negative' | undefined {
+  try {
+    return negative?.(answer) === true ? 'negative' : undefined;
+  } catch (error) {
+    core.caller.settings.warn(`whether the answer of step ${key} was negative cannot be said: ${messageOf(error)}`);
+    return undefined;
   }
 }
 

@@ -137,6 +137,10 @@ export interface StepInfo {
   output_tokens: number | null;
   cost_usd: number | null;
   progress: number | null;
+  /** the model's turn: the id of its answer that made this call */
+  turn: string | null;
+  /** `negative`: it was answered, and the answer was no; that is no error */
+  outcome: 'negative' | null;
   /** it succeeded before */
   replayed: boolean;
 }

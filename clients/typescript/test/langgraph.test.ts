@@ -4,7 +4,8 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 
-import { Annotation, Command, END, interrupt, MemorySaver, START, StateGraph } from '@langchain/langgraph';
+import { AIMessage, HumanMessage, ToolMessage } from '@langchain/core/messages';
+import { Annotation, Command, END, interrupt, MemorySaver, MessagesAnnotation, START, StateGraph } from '@langchain/langgraph';
 import { emptyCheckpoint, uuid6, type SerializerProtocol } from '@langchain/langgraph-checkpoint';
 
 import { isSidecarError } from 'ckptsidecar';
@@ -344,3 +345,34 @@ test('CommonJS has it as well', () => {
   assert.equal(new required({ socket: '/nobody' }).agent, 'langgraph');
   assert.throws(() => new required({ agent: 'no agent' }), (error) => isSidecarError(error, 'invalid'));
 });
+
+test('answers of tools are steps with the turn of the model, also in a process that resumes the thread', async (t) => {
+  const world = await World.start();
+  const record = JSON.parse(readFileSync(new URL('../../recorded/langgraph-tools.json', import.meta.url), 'utf8')) as Recorded;
+  const calls = record.calls.map((call) => new AIMessage({ content: '', ...call }));
+  const answers = record.answers.map((answer) => new ToolMessage(answer));
+  const build = (saver: SidecarSaver) =>
+    new StateGraph(MessagesAnnotation)
+      .addNode('model', ({ messages }) => ({ messages: [calls[messages.filter((m) => m.getType() === 'ai').length]!] }))
+      .addNode('tools', ({ messages }) => {
+        const { tool_calls } = messages.at(-1) as AIMessage;
+        return { messages: answers.filter((answer) => tool_calls!.some(({ id }) => id === answer.tool_call_id)) };
+      })
+      .addEdge(START, 'model')
+      .addEdge('model', 'tools')
+      .addConditionalEdges('tools', ({ messages }) => (messages.filter((m) => m.getType() === 'ai').length < calls.length ? 'model' : END))
+      .compile({ checkpointer: saver, interruptBefore: ['tools'] });
+  const config = { ...thread('tools'), durability: 'sync' as const };
+  await build(saverOf(t, world, { steps: true })).invoke({ messages: [new HumanMessage('go')] }, config);
+  for (let n = 0; n < calls.length; n++) await build(saverOf(t, world, { steps: true })).invoke(null, config);
+  const { runs } = JSON.parse(world.run('runs', 'langgraph', '--json')) as { runs: { run: string }[] };
+  const { steps } = JSON.parse(world.run('steps', 'langgraph', '--run', runs[0]!.run, '--json')) as { steps: Record<string, unknown>[] };
+  const seen = steps.map(({ key, name, args, status, turn, outcome }) => ({ key, name, args, status, turn, outcome }));
+  assert.deepEqual(seen.sort((a, b) => String(a.key).localeCompare(String(b.key))), record.steps);
+});
+
+interface Recorded {
+  calls: { id: string; tool_calls: { id: string; name: string; args: Record<string, unknown> }[] }[];
+  answers: { tool_call_id: string; content: string; status?: 'success' | 'error' }[];
+  steps: object[];
+}

@@ -53,6 +53,26 @@ test('a step is done once, and gives the same again', async () => {
   });
 });
 
+test('a step tells the turn of the model, and whether the answer was no', async () => {
+  await sidecar.agent('turns').run(async (run) => {
+    const nothing = (answer: unknown): boolean => answer === '' || (answer as { exitCode?: number }).exitCode === 1;
+    await run.step('grep 1', () => '', { name: 'grep', turn: 'msg_1', negative: nothing });
+    await run.step('grep 2', () => 'a line', { name: 'grep', turn: 'msg_1', negative: nothing });
+    await assert.rejects(run.step('diff', () => Promise.reject(Object.assign(new Error('exit 1'), { exitCode: 1 })), { turn: 'msg_2', negative: nothing }));
+    await run.step('odd', () => 1, { negative: () => { throw new Error('no idea'); } });
+    await assert.rejects(run.step('long', () => 1, { turn: 'x'.repeat(257) }), { code: 'invalid' });
+  });
+  const { steps } = JSON.parse(world.run('steps', 'turns', '--json')) as { steps: Record<string, unknown>[] };
+  const seen = Object.fromEntries(steps.map(({ key, status, turn, outcome }) => [key, [status, turn, outcome]]));
+  assert.deepEqual(seen, {
+    'grep 1': ['succeeded', 'msg_1', 'negative'],
+    'grep 2': ['succeeded', 'msg_1', null],
+    diff: ['failed', 'msg_2', 'negative'],
+    odd: ['succeeded', null, null],
+  });
+  assert.ok(world.warnings.some((warning) => warning.includes('no idea')));
+});
+
 test('a step that throws is failed, and is done again', async () => {
   const agent = sidecar.agent('fails');
   await agent.run(async (run) => {

@@ -21,7 +21,7 @@ from .models import Checkpoint, Diff, Plan, Saved
 from .operation import Operation
 from .replay import Replayed
 from .run import Run
-from .steps import Measure, call_key, name_of, recorded
+from .steps import Measure, Negative, call_key, name_of, recorded
 from .stop import Stopper, Terminated
 
 T = TypeVar("T")
@@ -207,6 +207,8 @@ class AsyncRun:
         name: Optional[str] = None,
         args: Any = None,
         measure: Optional[Measure] = None,
+        turn: Optional[str] = None,
+        negative: Optional[Negative] = None,
     ) -> Callable[..., Awaitable[Any]]:
         """A piece of work that is done once; see Run.step. The function may be a coroutine function or not."""
         if callable(key):
@@ -214,21 +216,21 @@ class AsyncRun:
 
             @functools.wraps(fn)
             async def stepped(*args: Any, **kwargs: Any) -> Any:
-                return await self._do(call_key(fn, args, kwargs), fn, args, kwargs, name, None, measure)
+                return await self._do(call_key(fn, args, kwargs), fn, args, kwargs, name, None, measure, turn, negative)
 
             return stepped
-        return lambda fn, *a, **kw: self._do(key, fn, a, kw, name, args, measure)
+        return lambda fn, *a, **kw: self._do(key, fn, a, kw, name, args, measure, turn, negative)
 
     async def _do(
         self, key: str, fn: Callable[..., Any], a: tuple[Any, ...], kw: Mapping[str, Any],
-        name: Optional[str], args: Any, measure: Optional[Measure],
+        name: Optional[str], args: Any, measure: Optional[Measure], turn: Optional[str], negative: Optional[Negative],
     ) -> Any:  # fmt: skip
         run = self.sync
         run._boundary()
-        begun = await self._call(run._steps.begin, key, name or name_of(fn, key), args)
+        begun = await self._call(run._steps.begin, key, name or name_of(fn, key), args, turn)
         if begun.done:
             return begun.result
-        record = recorded(run._steps, key, measure)
+        record = recorded(run._steps, key, measure, negative)
         outcome = record.__enter__()
         with run._working():
             try:

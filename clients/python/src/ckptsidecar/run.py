@@ -19,7 +19,7 @@ from .models import Plan, Saved
 from .operation import Operation
 from .plans import Resolve, usual_run
 from .session import Session
-from .steps import Measure, Steps, call_key, name_of, recorded
+from .steps import Measure, Negative, Steps, call_key, name_of, recorded
 from .stop import Stopper, Terminated, terminate
 
 if TYPE_CHECKING:
@@ -227,6 +227,8 @@ class Run:
         name: Optional[str] = None,
         args: Any = None,
         measure: Optional[Measure] = None,
+        turn: Optional[str] = None,
+        negative: Optional[Negative] = None,
     ) -> Callable[..., Any]:
         """A piece of work that is done once in a run, and whose result is kept.
 
@@ -236,29 +238,31 @@ class Run:
         when it is asked for again.
 
         ``args`` is noted with the step; ``measure(result)`` answers a dict of ``input_tokens``,
-        ``output_tokens``, ``cost_usd`` and ``progress``, for drift detection.
+        ``output_tokens``, ``cost_usd`` and ``progress``, for drift detection. ``turn`` is the id of the model's answer
+        that made this call: equal calls of one turn count once. ``negative(answer)`` says whether the answer was no
+        (a search that found nothing), which is no error; it is given the result, or the exception.
         """
         if callable(key):
             fn = key
 
             @functools.wraps(fn)
             def stepped(*args: Any, **kwargs: Any) -> Any:
-                return self._do(call_key(fn, args, kwargs), fn, args, kwargs, name, None, measure)
+                return self._do(call_key(fn, args, kwargs), fn, args, kwargs, name, None, measure, turn, negative)
 
             return stepped
-        return lambda fn, *a, **kw: self._do(key, fn, a, kw, name, args, measure)
+        return lambda fn, *a, **kw: self._do(key, fn, a, kw, name, args, measure, turn, negative)
 
     def _do(
         self, key: str, fn: Callable[..., Any], a: tuple[Any, ...], kw: dict[str, Any],
-        name: Optional[str], args: Any, measure: Optional[Measure],
+        name: Optional[str], args: Any, measure: Optional[Measure], turn: Optional[str], negative: Optional[Negative],
     ) -> Any:  # fmt: skip
         if inspect.iscoroutinefunction(fn):
             raise TypeError("a coroutine function needs an AsyncRun: use AsyncSidecar")
         self._boundary()
-        begun = self._steps.begin(key, name or name_of(fn, key), args)
+        begun = self._steps.begin(key, name or name_of(fn, key), args, turn)
         if begun.done:
             return begun.result
-        with self._working(), recorded(self._steps, key, measure) as outcome:
+        with self._working(), recorded(self._steps, key, measure, negative) as outcome:
             outcome.append(fn(*a, **kw))
         return outcome[0]
 

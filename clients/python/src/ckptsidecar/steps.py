@@ -25,6 +25,7 @@ _MOST = 32 << 20  # bytes of results that are remembered here; the daemon has th
 _PAGES = 5  # of a resumed run's steps that are read at its beginning
 
 Measure = Callable[[Any], Mapping[str, Any]]
+Negative = Callable[[Any], bool]
 
 
 class Begun(NamedTuple):
@@ -63,7 +64,7 @@ class Steps:
                 self._remember(step["key"], json.dumps(step.get("result")).encode())
                 self._args[step["key"]] = _digest(drive(read(step.get("args"))))
 
-    def begin(self, key: str, name: str, args: Any) -> Begun:
+    def begin(self, key: str, name: str, args: Any, turn: Optional[str] = None) -> Begun:
         """Begins a step, or answers that it was done; raises CkptError."""
         self._session.ready()
         known = self._results.get(key)
@@ -71,7 +72,7 @@ class Steps:
         digest = _digest(None if encoded is None else loads(encoded))
         if known is not None:
             return Begun(True, loads(known), self._args.get(key, digest) == digest)
-        reply = self._session.send(("steps",), {"key": key, "name": name, "args": encoded})
+        reply = self._session.send(("steps",), {"key": key, "name": name, "args": encoded, "turn": turn})
         if isinstance(reply, Kept):
             if key in self._results or not self._all_known:
                 raise type(reply.reason)(
@@ -94,9 +95,9 @@ class Steps:
         self._session.send(("steps", key, "finish"), body)
         self._remember(key, encoded.data)
 
-    def fail(self, key: str, error: BaseException, duration_ms: int) -> None:
+    def fail(self, key: str, error: BaseException, measures: Mapping[str, Any]) -> None:
         """Records that a step failed. It is done again when it is asked for again."""
-        body = {"status": "failed", "error": error_text(error), "duration_ms": duration_ms}
+        body = {"status": "failed", "error": error_text(error), **measures}
         self._session.send(("steps", key, "finish"), body)
 
     def _remember(self, key: str, result: bytes) -> None:
@@ -112,7 +113,9 @@ class Steps:
 
 
 @contextlib.contextmanager
-def recorded(steps: Steps, key: str, measure: Optional[Measure]) -> Generator[list[Any], None, None]:
+def recorded(
+    steps: Steps, key: str, measure: Optional[Measure], negative: Optional[Negative] = None
+) -> Generator[list[Any], None, None]:
     """Records how the work inside ends; the work puts its result into the list."""
     began = time.perf_counter()
     outcome: list[Any] = []
@@ -120,13 +123,22 @@ def recorded(steps: Steps, key: str, measure: Optional[Measure]) -> Generator[li
         yield outcome
     except Exception as error:
         try:
-            steps.fail(key, error, _ms(began))
+            steps.fail(key, error, {"duration_ms": _ms(began), "outcome": _outcome(key, negative, error)})
         except CkptError as unrecorded:
             _log.warning("the failure of step %s could not be recorded: %s", key, unrecorded)
         raise
     result = outcome[0] if outcome else None
     measures = dict(measure(result)) if measure is not None else {}
-    steps.succeed(key, result, {"duration_ms": _ms(began), **measures})
+    steps.succeed(key, result, {"duration_ms": _ms(began), "outcome": _outcome(key, negative, result), **measures})
+
+
+def _outcome(key: str, negative: Optional[Negative], answer: Any) -> Optional[str]:
+    """Asks whether the answer was no. The work has been done, so an error of the question is a warning alone."""
+    try:
+        return "negative" if negative is not None and negative(answer) else None
+    except Exception as error:
+        _log.warning("whether the answer of step %s was negative cannot be said: %s", key, error)
+        return None
 
 
 def call_key(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:

@@ -18,12 +18,13 @@ import {
 } from '@langchain/langgraph-checkpoint';
 
 import type { Caller } from '../caller.js';
-import { invalid, isSidecarError, SidecarError } from '../errors.js';
+import { invalid, isSidecarError, messageOf, SidecarError } from '../errors.js';
 import { understood } from '../problem.js';
-import { checkAgent } from '../requests.js';
+import { checkAgent, post } from '../requests.js';
 import { Sidecar, type SidecarOptions } from '../sidecar.js';
 import { contentType, frame, Framed, type Typed } from './frame.js';
 import { HeldValues, type Holding, type Seen } from './held.js';
+import { ToolSteps } from './steps.js';
 import type { HistoryHead, PageHead, PutAnswer, TaskHead, TupleHead } from './wire.js';
 
 export interface SidecarSaverOptions extends SidecarOptions {
@@ -33,6 +34,8 @@ export interface SidecarSaverOptions extends SidecarOptions {
   agent?: string;
   /** how channel values become bytes; otherwise LangGraph's own */
   serde?: SerializerProtocol;
+  /** record each answer of a tool as a step, with the model's turn, for drift detection and the timeline; false */
+  steps?: boolean;
 }
 
 /** What a prune leaves of each thread: the newest checkpoint of each namespace, or nothing. */
@@ -53,11 +56,13 @@ export class SidecarSaver extends BaseCheckpointSaver {
   private readonly sidecar: Sidecar;
   private readonly own: boolean;
   private readonly held = new HeldValues();
+  private readonly toolSteps: ToolSteps | undefined;
   private tail: Promise<unknown> = Promise.resolve();
 
   constructor(options: SidecarSaverOptions = {}) {
-    const { sidecar, agent, serde, ...rest } = options;
+    const { sidecar, agent, serde, steps, ...rest } = options;
     super(serde);
+    this.toolSteps = steps ? new ToolSteps() : undefined;
     this.agent = checkAgent(agent ?? 'langgraph');
     this.own = sidecar === undefined;
     this.sidecar = sidecar ?? new Sidecar({ deadline: 30_000, ...rest });
@@ -82,7 +87,12 @@ export class SidecarSaver extends BaseCheckpointSaver {
       const [fresh, kept] = [values.filter((_, i) => !head.values[i]!.held), values.filter((_, i) => head.values[i]!.held)];
       this.held.put(thread, ns, fresh, kept.map(({ channel }) => channel));
     }
-    return this.tuple(head, answer, values);
+    const tuple = await this.tuple(head, answer, values);
+    if (this.toolSteps) {
+      for (const value of Object.values(tuple.checkpoint.channel_values)) this.toolSteps.learn(placeOf(thread, ns), value);
+      for (const [, , value] of tuple.pendingWrites ?? []) this.toolSteps.learn(placeOf(thread, ns), value);
+    }
+    return tuple;
   }
 
   /** Asks for a checkpoint without the values that are held. */
@@ -134,6 +144,8 @@ export class SidecarSaver extends BaseCheckpointSaver {
         answer = await this.putOnce(head, all, carry.filter((name) => !missing.has(name)));
       }
       if (answer.missing.length > 0) throw new SidecarError('internal', `the daemon does not take the channels ${answer.missing.join(', ')}: nothing was saved`);
+      this.toolSteps?.isRun(placeOf(thread, ns), answer.run);
+      await this.sendSteps(placeOf(thread, ns));
       const { tags = {} } = answer;
       this.held.put(thread, ns, all.map((value) => ({ channel: value.channel, tag: Object.hasOwn(tags, value.channel) ? tags[value.channel] : undefined, value })), carry);
       return configOf(thread, ns, checkpoint.id);
@@ -146,9 +158,26 @@ export class SidecarSaver extends BaseCheckpointSaver {
     if (!checkpoint) throw invalid('cannot put writes: the config has no configurable.checkpoint_id, which says what they belong to');
     await this.inOrder(Promise.all(writes.map(([, value]) => this.dump(value))), async (typed) => {
       const heads = writes.map(([channel], i) => ({ idx: WRITES_IDX_MAP[channel] ?? i, channel, type: typed[i]!.type, length: typed[i]!.data.length }));
-      const head = { thread, ns: nsOf(config) ?? '', checkpoint, task: taskId, path: taskPath, writes: heads };
+      const ns = nsOf(config) ?? '';
+      const head = { thread, ns, checkpoint, task: taskId, path: taskPath, writes: heads };
       await this.send('put_writes', frame(head, typed.map(({ data }) => data)));
+      if (!this.toolSteps) return;
+      for (const [, value] of writes) this.toolSteps.learn(placeOf(thread, ns), value);
+      for (const [, value] of writes) this.toolSteps.note(placeOf(thread, ns), value);
+      await this.sendSteps(placeOf(thread, ns));
     });
+  }
+
+  /** Tells the daemon of the steps of a thread. They are for drift detection, so the graph goes on where they cannot be told. */
+  private async sendSteps(place: string): Promise<void> {
+    const found = this.toolSteps?.take(place);
+    if (!found) return;
+    const run = { agent: this.agent, run: found.run };
+    try {
+      for (const body of found.steps) understood(await this.caller.call(post(`/v1/agents/${run.agent}/runs/${run.run}/steps`, body, run)), true);
+    } catch (error) {
+      this.caller.settings.warn(`the tool calls of run ${run.run} could not be recorded as steps: ${messageOf(error)}`);
+    }
   }
 
   async deleteThread(threadId: string): Promise<void> {
@@ -290,6 +319,11 @@ async function plainOf(value: unknown): Promise<unknown> {
 async function filterOf(filter: Record<string, unknown> | undefined): Promise<unknown> {
   const members = Object.entries(filter ?? {}).filter(([, value]) => value !== undefined);
   return members.length > 0 ? plainOf(Object.fromEntries(members)) : undefined;
+}
+
+/** A name of a thread and namespace. */
+function placeOf(thread: string, ns: string): string {
+  return JSON.stringify([thread, ns]);
 }
 
 function threadOf(config: RunnableConfig): string | undefined {

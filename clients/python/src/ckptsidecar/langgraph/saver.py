@@ -13,6 +13,7 @@ from ..errors import Internal, Invalid
 from .calls import Calls
 from .frames import Frame, Parts, Typed, json_of
 from .held import HeldValues
+from .steps import ToolSteps
 
 try:
     from langgraph.checkpoint.base import (
@@ -32,16 +33,20 @@ class SidecarSaver(BaseCheckpointSaver):
 
     ``sidecar``: the client; without it one with the defaults. ``agent``: the agent whose runs the threads
     are. ``serde``: as of any checkpointer of LangGraph. What a method has answered is on disk; where the
-    daemon is away, methods raise after the client's deadline, and nothing is spooled.
+    daemon is away, methods raise after the client's deadline, and nothing is spooled. ``steps``: whether each answer
+    of a tool is recorded as a step, with the model's turn, for drift detection and the timeline.
     """
 
-    def __init__(self, sidecar: Optional[Sidecar] = None, *, agent: str = "langgraph", serde: Any = None) -> None:
+    def __init__(
+        self, sidecar: Optional[Sidecar] = None, *, agent: str = "langgraph", serde: Any = None, steps: bool = False
+    ) -> None:
         super().__init__(serde=serde)
         self.sidecar = sidecar if sidecar is not None else Sidecar()
         self._own = sidecar is None
         self._calls = Calls(self.sidecar, agent)
         self._async = AsyncSidecar.over(self.sidecar)
         self._held = HeldValues()
+        self._steps = ToolSteps(agent, self.sidecar._ask) if steps else None
         self._order = threading.Lock()  # so that no write comes between the two requests that a put may take
 
     # Its own life
@@ -92,6 +97,8 @@ class SidecarSaver(BaseCheckpointSaver):
             raise Internal(f"the daemon does not take the channels {', '.join(answer['missing'])}: nothing was saved")
         tags = answer.get("tags") or {}
         self._held.put((thread, ns), ((c, tags.get(c), value) for c, value in typed.items()), carry)
+        if self._steps is not None:
+            self._steps.send((thread, ns), answer["run"])
         return _config(thread, ns, checkpoint["id"])
 
     def _put(self, names: Mapping[str, Any], values: Mapping[str, Typed], carry: list[str]) -> dict[str, Any]:
@@ -115,6 +122,12 @@ class SidecarSaver(BaseCheckpointSaver):
         header = {"thread": thread, "ns": ns, "checkpoint": checkpoint, "task": task_id, "path": task_path, "writes": named}
         with self._order:
             self._calls.send("put_writes", frame.body(header, "writes"))
+        if self._steps is not None:
+            for _, value in writes:
+                self._steps.learn((thread, ns), value)
+            for _, value in writes:
+                self._steps.note((thread, ns), value)
+            self._steps.send((thread, ns))
 
     # What is read
 
@@ -133,7 +146,11 @@ class SidecarSaver(BaseCheckpointSaver):
             if checkpoint is None:
                 fresh = ((v["channel"], v.get("tag"), values[v["channel"]]) for v in raw["values"] if not v.get("held"))
                 self._held.put((thread, ns), fresh, [v["channel"] for v in raw["values"] if v.get("held")])
-            return self._tuple(raw, parts, values)
+            found = self._tuple(raw, parts, values)
+            if self._steps is not None:
+                for value in [*found.checkpoint["channel_values"].values(), *(w[2] for w in found.pending_writes)]:
+                    self._steps.learn((thread, ns), value)
+            return found
         return None
 
     def list(self, config: Any, *, filter: Any = None, before: Any = None, limit: Any = None) -> Iterator[Any]:
