@@ -28,20 +28,23 @@ func init() {
 	})
 	addRow("F16", "a reader holds its snapshot under load", false, func(t *testing.T) { longSnapshot(t, seconds(15, 60)) })
 	addRow("F17", "auditors open and close under load", true, func(t *testing.T) { audit(t, seconds(6, 60)) })
+	f18Store := elsewhere(map[string]string{"db": "TestDisturbed.*|TestOthersMayCopyTheLog|TestCopiesAreNotTakenForDisturbance"}, 2)
 	addRow("F18", "files removed, moved, cut, overwritten", true, func(t *testing.T) {
-		t.Run("the store", elsewhere(map[string]string{"db": "TestDisturbed.*|TestOthersMayCopyTheLog|TestCopiesAreNotTakenForDisturbance"}, 2))
+		t.Run("the store", f18Store)
 		t.Run("the daemon", removedFiles)
 	})
+	f20Store := elsewhere(map[string]string{"db": "TestRights|TestReadOnlyFileSystem|TestRefusedFiles|TestAuditorWithoutRights|TestOpenErrors"}, 2)
 	addRow("F20", "read-only, wrong rights, no folder", true, func(t *testing.T) {
-		t.Run("the store", elsewhere(map[string]string{"db": "TestRights|TestReadOnlyFileSystem|TestRefusedFiles|TestAuditorWithoutRights|TestOpenErrors"}, 2))
+		t.Run("the store", f20Store)
 		t.Run("the daemon", noPlace)
 	})
 	addRow("F22", "SIGSTOP, SIGTERM under load", true, func(t *testing.T) {
 		t.Run("SIGTERM", TestStopUnderLoad)
 		t.Run("SIGSTOP", func(t *testing.T) { freeze(t, seconds(2, 10)) })
 	})
+	f29Store := elsewhere(map[string]string{"db": "TestBackup.*|TestRestoreBackup.*|TestACrashInTheMiddle.*", "daemon": "Test.*Backup.*"}, 3)
 	addRow("F29", "backups under load and crash", true, func(t *testing.T) {
-		t.Run("the store", elsewhere(map[string]string{"db": "TestBackup.*|TestRestoreBackup.*|TestACrashInTheMiddle.*", "daemon": "Test.*Backup.*"}, 3))
+		t.Run("the store", f29Store)
 		t.Run("killed", killedBackups)
 	})
 }

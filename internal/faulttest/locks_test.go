@@ -13,11 +13,12 @@ import (
 )
 
 func init() {
+	f31Store := elsewhere(map[string]string{"db": "TestLocksThatFail|TestTheHolder.*|TestAWriterThatIsGivenUp|TestOwnReadLock.*|TestLockHeld.*"}, 1)
 	addRow("F31", "locks that fail or never come free", true, func(t *testing.T) {
 		if !isShort() {
 			t.Setenv("FAULTTEST_ALL_POINTS", "1")
 		}
-		t.Run("the store", elsewhere(map[string]string{"db": "TestLocksThatFail|TestTheHolder.*|TestAWriterThatIsGivenUp|TestOwnReadLock.*|TestLockHeld.*"}, 1))
+		t.Run("the store", f31Store)
 		t.Run("never free", TestLockThatNeverComesFree)
 		last := 12
 		if isShort() {

@@ -5,7 +5,11 @@ package faulttest
 import (
 	"flag"
 	"fmt"
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,7 +150,7 @@ func number(name string) int {
 	return n
 }
 
-// several runs tests of this room as one row, each under its name.
+// several runs tests of this package as one row, each under its name.
 func several(tests map[string]func(*testing.T)) func(*testing.T) {
 	return func(t *testing.T) {
 		for name, test := range tests {
@@ -156,15 +160,22 @@ func several(tests map[string]func(*testing.T)) func(*testing.T) {
 	}
 }
 
-// elsewhere runs tests of other rooms, often where there is time: the rows of
-// the matrix that need the inside of a room, and so are tested there.
+// named are the tests of other packages that rows run, by package.
+var named = map[string][]string{}
+
+// elsewhere runs tests of other packages, often where there is time: the rows of
+// the matrix that need the inside of a package, and so are tested there. A package
+// stands for those below it too.
 func elsewhere(tests map[string]string, often int) func(*testing.T) {
+	for name, pattern := range tests {
+		named[name] = append(named[name], strings.Split(pattern, "|")...)
+	}
 	return func(t *testing.T) {
 		if isShort() && *only == "" {
 			t.Skip("go test ./... has this; make faults does it often")
 		}
-		for room, pattern := range tests {
-			args := []string{"test", "-count", strconv.Itoa(often), "-timeout", "10m", "-v", "-run", "^(" + pattern + ")$", "../" + room}
+		for name, pattern := range tests {
+			args := []string{"test", "-count", strconv.Itoa(often), "-timeout", "10m", "-v", "-run", "^(" + pattern + ")$", "../" + name + "/..."}
 			cmd := exec.Command("go", args...)
 			cmd.Env = testenv.Environ()
 			out, err := cmd.CombinedOutput()
@@ -174,7 +185,31 @@ func elsewhere(tests map[string]string, often int) func(*testing.T) {
 				t.Errorf("go %s: %v\n%s", strings.Join(args, " "), err, tail(string(out), 4000))
 			}
 			if n := strings.Count(string(out), "--- SKIP"); n > 0 {
-				note(t, "internal/%s skipped %d", room, n)
+				note(t, "internal/%s skipped %d", name, n)
+			}
+		}
+	}
+}
+
+// TestTestsOfOtherPackagesExist: each name that a row gives to go test is that of a test. A name that no test has any more
+// would pass unseen.
+func TestTestsOfOtherPackagesExist(t *testing.T) {
+	for name, patterns := range named {
+		var tests []string
+		err := filepath.WalkDir("../"+name, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(text, -1) {
+				tests = append(tests, string(m[1]))
+			}
+			return err
+		})
+		must(t, err)
+		for _, pattern := range patterns {
+			if !slices.ContainsFunc(tests, regexp.MustCompile("^("+pattern+")$").MatchString) {
+				t.Errorf("no test of internal/%s is named %s", name, pattern)
 			}
 		}
 	}

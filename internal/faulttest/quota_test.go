@@ -16,7 +16,7 @@ import (
 )
 
 func init() {
-	addRow("F35", "one owner against the disk: every route that stores anything, with a quota", true, TestOneOwnerAgainstTheDisk)
+	addRow("F35", "one owner against the disk, by every route", true, TestOneOwnerAgainstTheDisk)
 }
 
 // unpackable is hexadecimal text of so many characters that differs each time.

@@ -14,23 +14,16 @@ import (
 )
 
 func init() {
-	addRow("F32", "a crash at each call of restore-backup", false, crashedRestores)
+	f34Store := elsewhere(map[string]string{"db": "TestTheLogIsCut.*|TestTheFolderAfter.*|TestReserve"}, 2)
 	addRow("F34", "what stays after a stop, and on a full disk", true, func(t *testing.T) {
-		t.Run("the store", elsewhere(map[string]string{"db": "TestTheLogIsCut.*|TestTheFolderAfter.*|TestReserve"}, 2))
+		t.Run("the store", f34Store)
 		t.Run("the daemon", TestTheFolderAfterAStop)
 	})
+	f33Store := elsewhere(map[string]string{"db": "TestDisturbedReserve|TestDisturbedFiles.*"}, 2)
 	addRow("F33", "lock, reserve or socket taken away", true, func(t *testing.T) {
-		t.Run("the store", elsewhere(map[string]string{"db": "TestDisturbedReserve|TestDisturbedFiles.*"}, 2))
+		t.Run("the store", f33Store)
 		t.Run("the daemon", TestTakenAway)
 	})
-}
-
-// crashedRestores is F32 as far as restore-backup goes: it is killed at each of its calls, and run again.
-func crashedRestores(t *testing.T) {
-	if !isShort() {
-		t.Setenv("FAULTTEST_ALL_POINTS", "1")
-	}
-	elsewhere(map[string]string{"db": "TestRestoreKilledAtACall|TestInterruptedRestore.*"}, 1)(t)
 }
 
 const exitFault = 74
