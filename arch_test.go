@@ -39,14 +39,15 @@ var arrows = map[string][]string{
 	"internal/faulttest/mutants": {},
 
 	// Level 0 as well: what JSON texts say, and whether requests are right in themselves.
-	"internal/jsontext":   {root},
-	"internal/periodic":   {},
-	"internal/wellformed": {root, "internal/jsontext"},
+	"internal/jsontext":        {root},
+	"internal/periodic":        {},
+	"internal/drift/normalise": {},
+	"internal/wellformed":      {root, "internal/jsontext"},
 
 	// Level 1: one room for each technology or question. None knows its siblings.
 	"internal/db":         {root, "internal/delta", "internal/osfile", "internal/jsontext", "internal/wellformed", "internal/secrets"},
 	"internal/retention":  {root, "internal/periodic"},
-	"internal/drift":      {root, "internal/jsontext"},
+	"internal/drift":      {root, "internal/jsontext", "internal/drift/normalise"},
 	"internal/resume":     {root},
 	"internal/monitor":    {root, "internal/periodic"},
 	"internal/secrets":    {root, "internal/jsontext"},

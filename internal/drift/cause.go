@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/normalise"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
@@ -33,7 +34,7 @@ func causeOf(s *ckpt.Step, result []byte) string {
 	if !failed && !complains(s.Result, text) || isReplaced(string(text)) {
 		return ""
 	}
-	masked := maskWords(Normalise(complaintIn(text)), ownWords(s))
+	masked := maskWords(normalise.Text(complaintIn(text)), ownWords(s))
 	if len(masked) == 0 {
 		return ""
 	}
@@ -103,7 +104,7 @@ func complains(result ckpt.JSON, text []byte) bool {
 	}
 	lower := string(bytes.ToLower(bytes.TrimLeft(trimmed, "<[(*#!'\" \t\n")))
 	for _, word := range []string{"error", "exception", "traceback", "failed", "failure", "fatal"} {
-		if rest, ok := strings.CutPrefix(lower, word); ok && (rest == "" || !isWord(rest[0])) {
+		if rest, ok := strings.CutPrefix(lower, word); ok && (rest == "" || !normalise.IsWord(rest[0])) {
 			return true
 		}
 	}
@@ -164,11 +165,11 @@ func ownWords(s *ckpt.Step) map[string]bool {
 
 func eachWord(text []byte, visit func([]byte)) {
 	for i := 0; i < len(text); {
-		if !isWord(text[i]) {
+		if !normalise.IsWord(text[i]) {
 			i++
 			continue
 		}
-		n := wordLen(text[i:])
+		n := normalise.WordLen(text[i:])
 		visit(text[i : i+n])
 		i += n
 	}
@@ -182,7 +183,7 @@ func maskWords(text []byte, own map[string]bool) []byte {
 	for i := 0; i < len(text); {
 		c := text[i]
 		switch {
-		case c == '\'' && i > 0 && isWord(text[i-1]):
+		case c == '\'' && i > 0 && normalise.IsWord(text[i-1]):
 			i++ // an apostrophe
 		case c == '\'' || c == '"' || c == '`':
 			n := quoted(text[i:])
@@ -190,14 +191,14 @@ func maskWords(text []byte, own map[string]bool) []byte {
 				out = append(out, '"')
 			}
 			i += n
-		case !isWord(c):
+		case !normalise.IsWord(c):
 			if c != ' ' && c != '\n' {
 				out = append(out, c)
 			}
 			i++
 		default:
-			n := wordLen(text[i:])
-			if word := text[i : i+n]; !own[string(word)] && digits(word) < n {
+			n := normalise.WordLen(text[i:])
+			if word := text[i : i+n]; !own[string(word)] && normalise.Digits(word) < n {
 				out = append(append(out, ' '), withoutDigits(word)...)
 			}
 			i += n
@@ -216,7 +217,7 @@ func quoted(b []byte) int {
 }
 
 func withoutDigits(word []byte) []byte {
-	return slices.DeleteFunc(slices.Clone(word), isDigit)
+	return slices.DeleteFunc(slices.Clone(word), normalise.IsDigit)
 }
 
 // sortedKeys are the first keys of a map in order.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/normalise"
 )
 
 // effectOfCommands is what a command line takes back of the agent's own work:
@@ -64,7 +66,7 @@ func takenBack(words []string) (files []string, ok bool) {
 func looksLikeFile(word string) bool {
 	name := word[strings.LastIndexByte(word, '/')+1:]
 	dot := strings.LastIndexByte(name, '.')
-	return word == "." || dot >= 0 && dot+1 < len(name) && isLetter(name[dot+1])
+	return word == "." || dot >= 0 && dot+1 < len(name) && normalise.IsLetter(name[dot+1])
 }
 
 // The names that editing tools give to a file and to what is written.

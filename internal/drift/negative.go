@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/normalise"
 )
 
 // isNegative says whether a step was answered with no: the agent said so, or it
@@ -96,8 +97,8 @@ func isSilent(s string) bool {
 				return false
 			}
 			i += end + 1
-		case isWord(b[i]):
-			n := wordLen(b[i:])
+		case normalise.IsWord(b[i]):
+			n := normalise.WordLen(b[i:])
 			word := string(b[i : i+n])
 			silent = exitWords[word] || word == "1"
 			i += n

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/normalise"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
@@ -21,7 +22,7 @@ func printOf(s *ckpt.Step) ckpt.StepPrint {
 		print.Sig = sigOf(s.Name, s.Args)
 	}
 	result := textOf(s.Result)
-	if normal := Normalise(knownOutcome(s, result)); len(normal) > 0 {
+	if normal := normalise.Text(knownOutcome(s, result)); len(normal) > 0 {
 		print.Res = digest(32, normal)
 	}
 	print.Unparsable = unparsable(s.Result)

@@ -1,4 +1,4 @@
-package drift
+package normalise
 
 import (
 	"bytes"
@@ -61,7 +61,7 @@ func TestNormalise(t *testing.T) {
 		{"11:22:33:44:55:66", "11:22:33:44:55:66"},
 		{"Marching 21 10:00", "Marching 21 10:00"},
 	} {
-		if got := string(Normalise([]byte(test.in))); got != test.want {
+		if got := string(Text([]byte(test.in))); got != test.want {
 			t.Errorf("%q becomes\n%q, not\n%q", test.in, got, test.want)
 		}
 	}
@@ -81,7 +81,7 @@ func TestTheSameAnswerAtAnotherTime(t *testing.T) {
 		{"page 3", "page 4", false},
 		{`{"balance": 1200}`, `{"balance": 1300}`, false},
 	} {
-		if same := bytes.Equal(Normalise([]byte(test.a)), Normalise([]byte(test.b))); same != test.same {
+		if same := bytes.Equal(Text([]byte(test.a)), Text([]byte(test.b))); same != test.same {
 			t.Errorf("same is %v of\n%q and\n%q", same, test.a, test.b)
 		}
 	}
@@ -95,8 +95,8 @@ func FuzzNormalise(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		once := Normalise(text)
-		if again := Normalise(once); !bytes.Equal(once, again) {
+		once := Text(text)
+		if again := Text(once); !bytes.Equal(once, again) {
 			t.Errorf("%q becomes %q, and that %q", text, once, again)
 		}
 		if len(once) > 4*len(text)+16 {
@@ -111,7 +111,7 @@ func FuzzNormalise(f *testing.F) {
 		// An escape inside changes nothing, as long as it splits no word.
 		if i := bytes.IndexByte(text, ' '); i >= 0 && bytes.IndexByte(text, 0x1b) < 0 {
 			coloured := string(text[:i]) + "\x1b[31m" + string(text[i:])
-			if got := Normalise([]byte(coloured)); !bytes.Equal(got, once) {
+			if got := Text([]byte(coloured)); !bytes.Equal(got, once) {
 				t.Errorf("%q with a colour becomes %q, not %q", text, got, once)
 			}
 		}
@@ -121,6 +121,6 @@ func FuzzNormalise(f *testing.F) {
 // Its time is linear: a text without end takes no longer for each byte.
 func TestNormaliseIsLinear(t *testing.T) {
 	for _, unit := range []string{"\x1b]", "\x1b[", "1:", "a[1", "1m", "3f2504e0-", "pid ", "\x1b]0;"} {
-		Normalise([]byte(strings.Repeat(unit, 200_000)))
+		Text([]byte(strings.Repeat(unit, 200_000)))
 	}
 }

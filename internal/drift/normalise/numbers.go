@@ -1,13 +1,13 @@
-package drift
+package normalise
 
 import "bytes"
 
 // numberLen is the length of the plain number that b begins with, 0 where a
 // word goes on.
 func numberLen(b []byte) int {
-	n := digits(b)
-	if n+1 < len(b) && b[n] == '.' && isDigit(b[n+1]) {
-		n += 1 + digits(b[n+1:])
+	n := Digits(b)
+	if n+1 < len(b) && b[n] == '.' && IsDigit(b[n+1]) {
+		n += 1 + Digits(b[n+1:])
 	}
 	if n == 0 || !ends(b, n) {
 		return 0
@@ -20,12 +20,12 @@ func numberLen(b []byte) int {
 func durationLen(b []byte) int {
 	n, parts := 0, 0
 	for {
-		number := digits(b[n:])
+		number := Digits(b[n:])
 		if number == 0 {
 			break
 		}
-		if at := n + number; at+1 < len(b) && b[at] == '.' && isDigit(b[at+1]) {
-			number += 1 + digits(b[at+1:])
+		if at := n + number; at+1 < len(b) && b[at] == '.' && IsDigit(b[at+1]) {
+			number += 1 + Digits(b[at+1:])
 		}
 		unit := shortUnit(b[n+number:])
 		if unit == 0 {
@@ -53,7 +53,9 @@ func shortUnit(b []byte) int {
 	switch b[0] {
 	case 's', 'h', 'd':
 	case 'm':
-		n += b2i(len(b) > 1 && b[1] == 's')
+		if len(b) > 1 && b[1] == 's' {
+			n = 2
+		}
 	case 'n', 'u':
 		n = 2
 	case 0xc2, 0xce: // both signs for micro
@@ -64,7 +66,7 @@ func shortUnit(b []byte) int {
 	default:
 		return 0
 	}
-	if n > len(b) || n > 1 && b[n-1] != 's' || !ends(b, n) && !isDigit(b[n]) {
+	if n > len(b) || n > 1 && b[n-1] != 's' || !ends(b, n) && !IsDigit(b[n]) {
 		return 0
 	}
 	return n
@@ -73,10 +75,10 @@ func shortUnit(b []byte) int {
 // spacedDuration is the length of a number, a space and a unit of time, or 0.
 func spacedDuration(b []byte) int {
 	n := numberLen(b)
-	if n == 0 || n+1 >= len(b) || b[n] != ' ' || !isLetter(b[n+1]) && b[n+1] < 0x80 {
+	if n == 0 || n+1 >= len(b) || b[n] != ' ' || !IsLetter(b[n+1]) && b[n+1] < 0x80 {
 		return 0
 	}
-	unit := wordLen(b[n+1:])
+	unit := WordLen(b[n+1:])
 	switch string(b[n+1 : n+1+unit]) {
 	case "ns", "us", "µs", "μs", "ms", "s", "sec", "secs", "second", "seconds", "min", "mins", "minute", "minutes",
 		"hour", "hours", "milliseconds", "microseconds", "nanoseconds", "msec":
@@ -88,7 +90,7 @@ func spacedDuration(b []byte) int {
 // isEpoch says whether a number may be seconds since 1970 in the years 2014 to
 // 2036, or the thousandths, millionths or billionths of them.
 func isEpoch(b []byte) bool {
-	switch digits(b) {
+	switch Digits(b) {
 	case 10, 13, 16, 19:
 	default:
 		return false
@@ -168,5 +170,5 @@ func isShare(after []byte) bool {
 
 // isUnit says whether a number is of something: bytes, rows, …
 func isUnit(after []byte) bool {
-	return len(after) > 1 && after[0] == ' ' && isLetter(after[1])
+	return len(after) > 1 && after[0] == ' ' && IsLetter(after[1])
 }

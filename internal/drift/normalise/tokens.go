@@ -1,4 +1,4 @@
-package drift
+package normalise
 
 import "bytes"
 
@@ -39,7 +39,7 @@ func addressLen(b []byte) int {
 // clockLen is the length of hh:mm:ss with or without a fraction, or 0. With
 // short, hh:mm will do.
 func clockLen(b []byte, short bool) int {
-	n := digits(b)
+	n := Digits(b)
 	if n < 1 || n > 2 || !twoDigits(b, n) {
 		return 0
 	}
@@ -51,10 +51,10 @@ func clockLen(b []byte, short bool) int {
 		return 0
 	}
 	n += 3
-	if n+1 < len(b) && (b[n] == '.' || b[n] == ',') && isDigit(b[n+1]) {
-		n += 1 + digits(b[n+1:])
+	if n+1 < len(b) && (b[n] == '.' || b[n] == ',') && IsDigit(b[n+1]) {
+		n += 1 + Digits(b[n+1:])
 	}
-	if n+1 < len(b) && b[n] == ':' && isDigit(b[n+1]) {
+	if n+1 < len(b) && b[n] == ':' && IsDigit(b[n+1]) {
 		return 0 // an address of hardware, or a version
 	}
 	return n
@@ -62,7 +62,7 @@ func clockLen(b []byte, short bool) int {
 
 // twoDigits says whether ":dd" stands at n, and no third digit.
 func twoDigits(b []byte, n int) bool {
-	return n < len(b) && b[n] == ':' && digits(b[n+1:]) == 2
+	return n < len(b) && b[n] == ':' && Digits(b[n+1:]) == 2
 }
 
 // zoneLen is the length of a time zone after a clock, 0 for none.
@@ -75,9 +75,9 @@ func zoneLen(b []byte) int {
 	switch {
 	case len(rest) > 0 && rest[0]|0x20 == 'z' && ends(rest, 1):
 		return n + 1
-	case len(rest) > 2 && (rest[0] == '+' || rest[0] == '-') && digits(rest[1:]) == 4 && ends(rest, 5):
+	case len(rest) > 2 && (rest[0] == '+' || rest[0] == '-') && Digits(rest[1:]) == 4 && ends(rest, 5):
 		return n + 5
-	case len(rest) > 5 && (rest[0] == '+' || rest[0] == '-') && digits(rest[1:]) == 2 && twoDigits(rest, 3):
+	case len(rest) > 5 && (rest[0] == '+' || rest[0] == '-') && Digits(rest[1:]) == 2 && twoDigits(rest, 3):
 		return n + 6
 	}
 	for _, name := range []string{"UTC", "GMT", "CEST", "CET", "EST", "EDT", "PST", "PDT"} {
@@ -97,7 +97,7 @@ func stampLen(b []byte) int {
 		if clock := clockLen(b[n+1:], true); clock > 0 {
 			return withZone(b, n+1+clock)
 		}
-		if compact := digits(b[n+1:]); b[n]|0x20 == 't' && compact == 6 {
+		if compact := Digits(b[n+1:]); b[n]|0x20 == 't' && compact == 6 {
 			return withZone(b, n+1+compact)
 		}
 		return 0
@@ -128,11 +128,11 @@ func withZone(b []byte, n int) int {
 // dateLen is the length of 2026-11-21, 2026/11/21, 21/Nov/2026 or 20261121,
 // or 0. A date alone is not taken out: it may be what the answer is about.
 func dateLen(b []byte) int {
-	n := digits(b)
+	n := Digits(b)
 	switch {
-	case n == 4 && len(b) >= 10 && (b[4] == '-' || b[4] == '/') && digits(b[5:]) == 2 && b[7] == b[4] && digits(b[8:]) == 2:
+	case n == 4 && len(b) >= 10 && (b[4] == '-' || b[4] == '/') && Digits(b[5:]) == 2 && b[7] == b[4] && Digits(b[8:]) == 2:
 		return 10
-	case n == 2 && len(b) >= 11 && b[2] == '/' && isMonth(b[3:]) && b[6] == '/' && digits(b[7:]) == 4:
+	case n == 2 && len(b) >= 11 && b[2] == '/' && isMonth(b[3:]) && b[6] == '/' && Digits(b[7:]) == 4:
 		return 11
 	case n == 8:
 		return 8
@@ -142,14 +142,14 @@ func dateLen(b []byte) int {
 
 // dayMonthLen is the length of "21 Nov 2026 19:03:11 GMT", or 0.
 func dayMonthLen(b []byte) int {
-	n := digits(b)
+	n := Digits(b)
 	if n > 2 || len(b) < n+9 || b[n] != ' ' && b[n] != '-' || !isMonth(b[n+1:]) {
 		return 0
 	}
 	sign := b[n]
 	n += 4
 	if n < len(b) && b[n] == sign {
-		if year := digits(b[n+1:]); year == 4 || year == 2 && sign == '-' {
+		if year := Digits(b[n+1:]); year == 4 || year == 2 && sign == '-' {
 			n += 1 + year
 		}
 	}
@@ -167,7 +167,7 @@ func clockAfter(b []byte, n int) int {
 		return 0
 	}
 	n = withZone(b, n+1+clock)
-	if n > 0 && n+5 <= len(b) && b[n] == ' ' && digits(b[n+1:]) == 4 && (b[n+1] == '1' || b[n+1] == '2') {
+	if n > 0 && n+5 <= len(b) && b[n] == ' ' && Digits(b[n+1:]) == 4 && (b[n+1] == '1' || b[n+1] == '2') {
 		n += 5
 	}
 	return n
@@ -191,7 +191,7 @@ func dateInWords(b []byte) int {
 		if more := monthDayLen(rest); more > 0 {
 			return n + 1 + more
 		}
-		if isDigit(rest[0]) {
+		if IsDigit(rest[0]) {
 			if more := dayMonthLen(rest); more > 0 {
 				return n + 1 + more
 			}
@@ -210,7 +210,7 @@ func monthDayLen(b []byte) int {
 	if b[n] == ' ' {
 		n++
 	}
-	day := digits(b[n:])
+	day := Digits(b[n:])
 	if day < 1 || day > 2 {
 		return 0
 	}
@@ -225,7 +225,7 @@ func isDay(b []byte) bool { return isName(b, "MonTueWedThuFriSatSun") }
 
 // isName says whether b begins with one of names, each of three letters, as a word.
 func isName(b []byte, names string) bool {
-	if len(b) < 3 || len(b) > 3 && isLetter(b[3]) {
+	if len(b) < 3 || len(b) > 3 && IsLetter(b[3]) {
 		return false
 	}
 	for i := 0; i < len(names); i += 3 {

@@ -1,4 +1,4 @@
-package drift
+package normalise
 
 import "bytes"
 
@@ -11,7 +11,7 @@ const (
 	markAddress  = "<address>"
 )
 
-// Normalise takes out of a text what differs between the same answer at two
+// Text takes out of a text what differs between the same answer at two
 // times, and puts a mark in its place:
 //
 //   - timestamps: ISO 8601 and its relatives, "Nov 21 19:03", "21 Nov 2026
@@ -26,11 +26,11 @@ const (
 //
 // Everything else stays: other numbers are what an answer is about. What is
 // normalised already is not changed. Time and memory are linear in the text.
-func Normalise(text []byte) []byte {
+func Text(text []byte) []byte {
 	text = plain(text)
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); {
-		if !isWord(text[i]) {
+		if !IsWord(text[i]) {
 			out = append(out, text[i])
 			i++
 			continue
@@ -39,7 +39,7 @@ func Normalise(text []byte) []byte {
 		if n > 0 {
 			out = append(out, mark...)
 		} else {
-			n = wordLen(text[i:])
+			n = WordLen(text[i:])
 			out = append(out, text[i:i+n]...)
 		}
 		i += n
@@ -120,7 +120,7 @@ func escapeLen(b []byte) int {
 // volatile says how much of b, which begins with a word, is to be taken out,
 // and what is put there; before is what stands before it. 0 is nothing.
 func volatile(before, b []byte) (int, string) {
-	if isLetter(b[0]) {
+	if IsLetter(b[0]) {
 		if n := dateInWords(b); n > 0 {
 			return n, markTime
 		}
@@ -153,7 +153,7 @@ func isJoin(before, b []byte) bool {
 	n := len(before)
 	switch before[n-1] {
 	case '.', ',', ':':
-		return n > 1 && isDigit(before[n-2])
+		return n > 1 && IsDigit(before[n-2])
 	}
 	return false
 }
@@ -186,7 +186,7 @@ func numberInContext(before, b []byte) (int, string) {
 // that join names to values. opened says that the sign is one bracket.
 func nameBefore(before []byte) (name []byte, opened bool) {
 	n := len(before)
-	if n > 1 && before[n-1] == '[' && isWord(before[n-2]) {
+	if n > 1 && before[n-1] == '[' && IsWord(before[n-2]) {
 		n--
 		opened = true
 	}
@@ -194,36 +194,11 @@ func nameBefore(before []byte) (name []byte, opened bool) {
 		n--
 	}
 	end := n
-	for n > 0 && end-n <= maxName && (isWord(before[n-1]) || before[n-1] == '-') {
+	for n > 0 && end-n <= maxName && (IsWord(before[n-1]) || before[n-1] == '-') {
 		n--
 	}
 	return before[n:end], opened
 }
 
-func isWord(c byte) bool { return isLetter(c) || isDigit(c) || c == '_' || c >= 0x80 }
-
-func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
-
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
-
-func isHex(c byte) bool { return isDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'f' }
-
-// wordLen is the length of the word that b begins with, at least 1.
-func wordLen(b []byte) int {
-	n := 1
-	for n < len(b) && isWord(b[n]) {
-		n++
-	}
-	return n
-}
-
 // ends says whether a token of n bytes ends there: no word goes on.
-func ends(b []byte, n int) bool { return n >= len(b) || !isWord(b[n]) }
-
-func digits(b []byte) int {
-	n := 0
-	for n < len(b) && isDigit(b[n]) {
-		n++
-	}
-	return n
-}
+func ends(b []byte, n int) bool { return n >= len(b) || !IsWord(b[n]) }
