@@ -1,6 +1,7 @@
 package drift
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -44,8 +45,8 @@ func (r *run) aged(found []ckpt.Found, now time.Time) []ckpt.Found {
 			age := spentText(now.Sub(r.routine.since))
 			found = append(found, ckpt.Found{
 				Rule: RuleStaleCheckpoint, Severity: set.one, SinceSeq: r.seq,
-				Message:  sentence("No routine checkpoint was saved for %s; one is due every %s.", age, spentText(time.Duration(after))),
-				Advice:   sentence("You have saved no routine checkpoint for %s. Save one now: what you did since would be lost.", age),
+				Message:  fmt.Sprintf("No routine checkpoint was saved for %s; one is due every %s.", age, spentText(time.Duration(after))),
+				Advice:   fmt.Sprintf("You have saved no routine checkpoint for %s. Save one now: what you did since would be lost.", age),
 				Evidence: ckpt.Evidence{Threshold: spentText(time.Duration(after)), Observed: age},
 			})
 		}
@@ -56,8 +57,8 @@ func (r *run) aged(found []ckpt.Found, now time.Time) []ckpt.Found {
 			age := spentText(now.Sub(r.refresh.since))
 			found = append(found, ckpt.Found{
 				Rule: RuleContextAge, Severity: set.one, SinceSeq: r.seq,
-				Message:  sentence("The context was not refreshed for %s; that is advised after %s.", age, spentText(time.Duration(after))),
-				Advice:   sentence("Your context was not refreshed for %s. Save a recovery checkpoint with what matters, and restart from it with a fresh context.", age),
+				Message:  fmt.Sprintf("The context was not refreshed for %s; that is advised after %s.", age, spentText(time.Duration(after))),
+				Advice:   fmt.Sprintf("Your context was not refreshed for %s. Save a recovery checkpoint with what matters, and restart from it with a fresh context.", age),
 				Evidence: ckpt.Evidence{Threshold: spentText(time.Duration(after)), Observed: age},
 			})
 		}

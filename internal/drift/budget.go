@@ -2,10 +2,12 @@ package drift
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
 // budgetNotice is the share of a budget that is told as info, of the share that
@@ -81,18 +83,18 @@ func (s setting) budgetTier(share float64) (ckpt.Severity, float64) {
 
 func (r *run) tellBudget(what int, severity ckpt.Severity, need, limit float64) ckpt.Found {
 	used := r.spent.used[what]
-	share := sentence("%.0f %%", 100*used/limit)
+	share := fmt.Sprintf("%.0f %%", 100*used/limit)
 	f := ckpt.Found{
 		Rule: RuleBudget, Severity: severity, SinceSeq: r.seq,
-		Message: sentence("The run has used %s of %s %s, %s of its budget.", amount(what, used), amount(what, limit), budgetUnits[what], share),
-		Advice:  sentence("You have used %s of your budget of %s %s. Come to an end with what you have, and save it first.", share, amount(what, limit), budgetUnits[what]),
+		Message: fmt.Sprintf("The run has used %s of %s %s, %s of its budget.", amount(what, used), amount(what, limit), budgetUnits[what], share),
+		Advice:  fmt.Sprintf("You have used %s of your budget of %s %s. Come to an end with what you have, and save it first.", share, amount(what, limit), budgetUnits[what]),
 		Evidence: ckpt.Evidence{
-			Threshold: sentence("%.0f %% of %s %s", 100*need, amount(what, limit), budgetUnits[what]),
-			Observed:  sentence("%s %s, %s", amount(what, used), budgetUnits[what], share),
+			Threshold: fmt.Sprintf("%.0f %% of %s %s", 100*need, amount(what, limit), budgetUnits[what]),
+			Observed:  fmt.Sprintf("%s %s, %s", amount(what, used), budgetUnits[what], share),
 		},
 	}
 	if severity == ckpt.SeverityInfo {
-		f.Advice = sentence("You have used %s of your budget of %s %s. Plan what is left.", share, amount(what, limit), budgetUnits[what])
+		f.Advice = fmt.Sprintf("You have used %s of your budget of %s %s. Plan what is left.", share, amount(what, limit), budgetUnits[what])
 	}
 	return f
 }
@@ -102,9 +104,9 @@ func amount(what int, value float64) string {
 	case budgetWall:
 		return spentText(time.Duration(value))
 	case budgetCost:
-		return sentence("%.2f", value)
+		return fmt.Sprintf("%.2f", value)
 	}
-	return figure(value)
+	return phrase.Figure(value)
 }
 
 // remember takes back what was told of budgets before a restart.

@@ -1,6 +1,7 @@
 package drift
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -100,9 +101,9 @@ func (s *settings) calibrated(f ckpt.Found) ckpt.Found {
 	}
 	f.Evidence.GoodRuns = c.Runs
 	if c.Quiet == c.Runs {
-		f.Message += sentence(" In %d runs of this agent that ended well nothing like it came.", c.Runs)
+		f.Message += fmt.Sprintf(" In %d runs of this agent that ended well nothing like it came.", c.Runs)
 	} else {
-		f.Message += sentence(" In %d of %d runs of this agent that ended well nothing like it came.", c.Quiet, c.Runs)
+		f.Message += fmt.Sprintf(" In %d of %d runs of this agent that ended well nothing like it came.", c.Quiet, c.Runs)
 	}
 	return f
 }

@@ -1,6 +1,11 @@
 package drift
 
-import ckpt "github.com/ckptsidecar/ckptsidecar"
+import (
+	"fmt"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
+)
 
 // churn finds that a file is set to the same content again and again: written
 // back and forth, or put back as it was committed after each attempt.
@@ -36,7 +41,7 @@ func (churn) making(h *history, need threshold, span int) int {
 func (churn) tell(h *history, x hit) ckpt.Found {
 	newest := h.last(0)
 	f := x.found(h, RuleChurn, newest.sameEffect)
-	f.Message = sentence("%s set the same file back to the same content %s in the last %s.", newest.tool, times(x.n), count(x.among, "step"))
-	f.Advice = sentence("You have set the same file back %s. Each attempt ends where it began: say what they had in common, and plan another way before you edit again.", times(x.n))
+	f.Message = fmt.Sprintf("%s set the same file back to the same content %s in the last %s.", newest.tool, phrase.Times(x.n), phrase.Count(x.among, "step"))
+	f.Advice = fmt.Sprintf("You have set the same file back %s. Each attempt ends where it began: say what they had in common, and plan another way before you edit again.", phrase.Times(x.n))
 	return f
 }

@@ -1,9 +1,11 @@
 package drift
 
 import (
+	"fmt"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
 // The sizes of the blocks that a cycle may repeat.
@@ -67,13 +69,13 @@ func (cycle) making(h *history, need threshold, span int) int {
 
 func (c cycle) tell(h *history, x hit) ckpt.Found {
 	f := x.found(h, RuleCycle, func(e *entry) bool { return e.told })
-	f.Evidence.Threshold = sentence("%d copies of a block of %d to %d", int(x.need.value), minBlock, maxBlock)
-	f.Evidence.Observed = sentence("%d copies of a block of %d", x.n, x.size)
+	f.Evidence.Threshold = fmt.Sprintf("%d copies of a block of %d to %d", int(x.need.value), minBlock, maxBlock)
+	f.Evidence.Observed = fmt.Sprintf("%d copies of a block of %d", x.n, x.size)
 	block := make([]string, x.size)
 	for i := range block {
 		block[i] = h.pairBack(x.size - 1 - i).tool
 	}
-	f.Message = sentence("The same %s (%s) came %s in a row, with the same results.", count(x.size, "step"), strings.Join(block, ", "), times(x.n))
-	f.Advice = sentence("You go in a circle of %s and have been through it %s with the same results. Leave it: do something that you have not tried.", count(x.size, "step"), times(x.n))
+	f.Message = fmt.Sprintf("The same %s (%s) came %s in a row, with the same results.", phrase.Count(x.size, "step"), strings.Join(block, ", "), phrase.Times(x.n))
+	f.Advice = fmt.Sprintf("You go in a circle of %s and have been through it %s with the same results. Leave it: do something that you have not tried.", phrase.Count(x.size, "step"), phrase.Times(x.n))
 	return f
 }

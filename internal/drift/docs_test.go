@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/rule"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/schema"
 )
 
 // docs/DRIFT.md has every rule with its thresholds, every measure and every
@@ -36,16 +39,12 @@ func TestDocsNameEverything(t *testing.T) {
 			}
 		}
 	}
-	words := append(measureNames(), functionNames()...)
-	for _, members := range knownMembers() {
-		words = append(words, members...)
-	}
-	for _, word := range words {
+	for _, word := range measureNames() {
 		if !strings.Contains(text, word) {
 			t.Errorf("docs/DRIFT.md does not name %s", word)
 		}
 	}
-	for what, limit := range map[string]int{"units of work of a rule": MaxRuleWork, "of all rules": MaxRulesWork, "of a schema": MaxSchemaWork} {
+	for what, limit := range map[string]int{"units of work of a rule": rule.MaxWork, "of all rules": rule.MaxWorkTogether, "of a schema": schema.MaxWork} {
 		if !strings.Contains(text, grouped(limit)) {
 			t.Errorf("docs/DRIFT.md does not say that %s are at most %s", what, grouped(limit))
 		}

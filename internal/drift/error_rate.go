@@ -1,6 +1,11 @@
 package drift
 
-import ckpt "github.com/ckptsidecar/ckptsidecar"
+import (
+	"fmt"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
+)
 
 // errorRate finds many errors among the newest steps, though some succeed in
 // between.
@@ -22,7 +27,7 @@ func (errorRate) making(h *history, need threshold, span int) int {
 
 func (errorRate) tell(h *history, x hit) ckpt.Found {
 	f := x.found(h, RuleErrorRate, func(e *entry) bool { return e.bad })
-	f.Message = sentence("%d of the last %s failed, with %s of error.", x.n, count(x.among, "step"), count(x.distinct, "kind"))
-	f.Advice = sentence("%d of your last %s failed. Look at what the failures have in common before the next call.", x.n, count(x.among, "step"))
+	f.Message = fmt.Sprintf("%d of the last %s failed, with %s of error.", x.n, phrase.Count(x.among, "step"), phrase.Count(x.distinct, "kind"))
+	f.Advice = fmt.Sprintf("%d of your last %s failed. Look at what the failures have in common before the next call.", x.n, phrase.Count(x.among, "step"))
 	return f
 }

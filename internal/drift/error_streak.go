@@ -1,9 +1,11 @@
 package drift
 
 import (
+	"fmt"
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
 // maxStreak is how far back a row of errors is counted.
@@ -64,9 +66,9 @@ func (errorStreak) making(h *history, _ threshold, span int) int {
 
 func (errorStreak) tell(h *history, x hit) ckpt.Found {
 	f := x.found(h, RuleErrorStreak, func(e *entry) bool { return e.bad })
-	f.Evidence.Threshold = sentence("%d in a row", int(x.need.value))
-	f.Evidence.Observed = sentence("%d in a row, %s", x.n, count(x.distinct, "kind"))
-	f.Message = sentence("The last %s all failed, with %s of error.", count(x.n, "step"), count(x.distinct, "kind"))
-	f.Advice = sentence("Your last %s all failed. Stop calling, find out why from the newest error, and change the approach or ask for help.", count(x.n, "step"))
+	f.Evidence.Threshold = fmt.Sprintf("%d in a row", int(x.need.value))
+	f.Evidence.Observed = fmt.Sprintf("%d in a row, %s", x.n, phrase.Count(x.distinct, "kind"))
+	f.Message = fmt.Sprintf("The last %s all failed, with %s of error.", phrase.Count(x.n, "step"), phrase.Count(x.distinct, "kind"))
+	f.Advice = fmt.Sprintf("Your last %s all failed. Stop calling, find out why from the newest error, and change the approach or ask for help.", phrase.Count(x.n, "step"))
 	return f
 }

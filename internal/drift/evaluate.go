@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
 // Evaluator judges recorded runs.
@@ -164,7 +165,7 @@ func (j *judging) states(upTo int64, step int) {
 		j.found[step] = append(j.found[step], found...)
 		if j.explain {
 			j.steps = append(j.steps, ckpt.ExplainedStep{
-				Step: step, What: "checkpoint", Key: state.ID, Tool: string(state.Kind), Saw: []string{byteText(state.Size)}, Levels: map[string]float64{}, Findings: firsts(step, state.ID, found),
+				Step: step, What: "checkpoint", Key: state.ID, Tool: string(state.Kind), Saw: []string{phrase.Bytes(state.Size)}, Levels: map[string]float64{}, Findings: firsts(step, state.ID, found),
 			})
 		}
 	}

@@ -2,9 +2,11 @@ package drift
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
 // goal is what the run was begun for.
@@ -23,15 +25,15 @@ func (r *run) Goal(now time.Time, declared string, updated bool) []ckpt.Found {
 	case g.first == "" || updated:
 		g.first, g.told = declared, ""
 		return nil
-	case declared == g.first || cut(declared) == g.told || set.off:
+	case declared == g.first || phrase.Cut(declared) == g.told || set.off:
 		return nil
 	}
-	g.told = cut(declared)
+	g.told = phrase.Cut(declared)
 	return []ckpt.Found{{
 		Rule: RuleGoalChanged, Severity: set.one, SinceSeq: r.seq,
-		Message:  sentence("The goal was %q and is %q after %s, and no goal_update event came.", cut(g.first), cut(declared), count(int(r.ended), "step")),
-		Advice:   sentence("Your goal was %q, %s ago. Go back to it, or append a goal_update event that says why it changed.", cut(g.first), count(int(r.ended), "step")),
-		Evidence: ckpt.Evidence{Threshold: cut(g.first), Observed: cut(declared)},
+		Message:  fmt.Sprintf("The goal was %q and is %q after %s, and no goal_update event came.", phrase.Cut(g.first), phrase.Cut(declared), phrase.Count(int(r.ended), "step")),
+		Advice:   fmt.Sprintf("Your goal was %q, %s ago. Go back to it, or append a goal_update event that says why it changed.", phrase.Cut(g.first), phrase.Count(int(r.ended), "step")),
+		Evidence: ckpt.Evidence{Threshold: phrase.Cut(g.first), Observed: phrase.Cut(declared)},
 	}}
 }
 

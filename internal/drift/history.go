@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/meter"
 )
 
 // maxPairs is how many pairs of a run are remembered as seen before.
@@ -57,7 +58,7 @@ func (h *history) add(p *ckpt.StepPrint) bool {
 	if p.Began.IsZero() {
 		e.began = e.ended
 	}
-	e.pair = mix(e.sig, e.res)
+	e.pair = meter.Mix(e.sig, e.res)
 	if h.together(&e) {
 		return false
 	}
@@ -82,7 +83,7 @@ func turnOf(name string) uint64 {
 	if name == "" {
 		return 0
 	}
-	return max(1, hashText(name))
+	return max(1, meter.HashText(name))
 }
 
 // maxTogether is how many of the newest steps are looked at for others of the
@@ -214,12 +215,4 @@ func number(hash string) uint64 {
 		return 1
 	}
 	return n
-}
-
-// mix makes one number of two, so that their order counts.
-func mix(a, b uint64) uint64 {
-	a ^= b*0x9e3779b97f4a7c15 + 0x632be59bd9b4e019
-	a ^= a >> 29
-	a *= 0xbf58476d1ce4e5b9
-	return a ^ a>>32
 }

@@ -1,9 +1,11 @@
 package drift
 
 import (
+	"fmt"
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
 // lost finds top-level keys that the last checkpoints had and this one has not.
@@ -31,9 +33,9 @@ func (r *run) lost(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ckpt.F
 	}
 	slices.Sort(gone)
 	f := r.stateFound(RuleLostKeys, p, pointerTo(gone[0]))
-	f.Evidence.Threshold, f.Evidence.Observed = sentence("in the last %s", count(len(before), "checkpoint")), named(gone)
+	f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("in the last %s", phrase.Count(len(before), "checkpoint")), named(gone)
 	f.Evidence.Window = len(before)
-	f.Message = sentence("The state has lost %s that the last %s had: %s.", count(len(gone), "top-level key"), count(len(before), "checkpoint"), named(gone))
-	f.Advice = sentence("Your state has lost %s: %s. Take it from the checkpoint before, or say that it is no longer needed.", count(len(gone), "key"), named(gone))
+	f.Message = fmt.Sprintf("The state has lost %s that the last %s had: %s.", phrase.Count(len(gone), "top-level key"), phrase.Count(len(before), "checkpoint"), named(gone))
+	f.Advice = fmt.Sprintf("Your state has lost %s: %s. Take it from the checkpoint before, or say that it is no longer needed.", phrase.Count(len(gone), "key"), named(gone))
 	return append(found, f)
 }

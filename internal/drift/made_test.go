@@ -169,9 +169,3 @@ func broken(w ckpt.DriftWatch, p *ckpt.Policy, state, previous []byte, contentTy
 	print, _ := w.State(context.Background(), p, ckpt.RuleRun{}, state, previous, contentType)
 	return print.Broken
 }
-
-// allPatterns is room for the patterns of one rule.
-func allPatterns() *patternBudget {
-	b := patternBudget(maxPatterns)
-	return &b
-}

@@ -1,9 +1,11 @@
 package drift
 
 import (
+	"fmt"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
 // stalled finds that declared progress has not grown for long.
@@ -21,11 +23,11 @@ func (r *run) stalled(found []ckpt.Found, now time.Time, key string) []ckpt.Foun
 	p.told = severity
 	return append(found, ckpt.Found{
 		Rule: RuleNoProgress, Severity: severity, SinceSeq: p.grewSeq,
-		Message: sentence("The declared progress has stood at %s for %s and %s.", figure(p.best), count(int(steps), "step"), spentText(spent)),
-		Advice:  sentence("Your progress has stood at %s for %s. Say what blocks it, and take another way or ask for help.", figure(p.best), count(int(steps), "step")),
+		Message: fmt.Sprintf("The declared progress has stood at %s for %s and %s.", phrase.Figure(p.best), phrase.Count(int(steps), "step"), spentText(spent)),
+		Advice:  fmt.Sprintf("Your progress has stood at %s for %s. Say what blocks it, and take another way or ask for help.", phrase.Figure(p.best), phrase.Count(int(steps), "step")),
 		Evidence: ckpt.Evidence{
-			Threshold: sentence("%s × %s", figure(need), stallLimit(r.set.policy)),
-			Observed:  sentence("%s, %s", count(int(steps), "step"), spentText(spent)), Window: int(steps), Steps: keysOf(key),
+			Threshold: fmt.Sprintf("%s × %s", phrase.Figure(need), stallLimit(r.set.policy)),
+			Observed:  fmt.Sprintf("%s, %s", phrase.Count(int(steps), "step"), spentText(spent)), Window: int(steps), Steps: keysOf(key),
 		},
 	})
 }
@@ -33,9 +35,9 @@ func (r *run) stalled(found []ckpt.Found, now time.Time, key string) []ckpt.Foun
 func stallLimit(p *ckpt.Policy) string {
 	switch {
 	case p.NoProgressSteps > 0 && p.NoProgressTime > 0:
-		return sentence("(%s or %s)", count(int(p.NoProgressSteps), "step"), p.NoProgressTime)
+		return fmt.Sprintf("(%s or %s)", phrase.Count(int(p.NoProgressSteps), "step"), p.NoProgressTime)
 	case p.NoProgressSteps > 0:
-		return count(int(p.NoProgressSteps), "step")
+		return phrase.Count(int(p.NoProgressSteps), "step")
 	}
 	return p.NoProgressTime.String()
 }

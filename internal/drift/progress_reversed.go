@@ -1,9 +1,11 @@
 package drift
 
 import (
+	"fmt"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
 // declared takes in what a step or a heartbeat says of progress.
@@ -21,8 +23,8 @@ func (r *run) declared(found []ckpt.Found, value *float64, now time.Time, key st
 	}
 	return append(found, ckpt.Found{
 		Rule: RuleProgressReversed, Severity: set.one, SinceSeq: r.seq,
-		Message:  sentence("The declared progress fell from %s to %s.", figure(before), figure(*value)),
-		Advice:   sentence("Your progress fell from %s to %s. Check whether work was lost, and declare progress over the whole run, so that it only grows.", figure(before), figure(*value)),
-		Evidence: ckpt.Evidence{Threshold: sentence("not less than %s", figure(before)), Observed: figure(*value), Steps: keysOf(key)},
+		Message:  fmt.Sprintf("The declared progress fell from %s to %s.", phrase.Figure(before), phrase.Figure(*value)),
+		Advice:   fmt.Sprintf("Your progress fell from %s to %s. Check whether work was lost, and declare progress over the whole run, so that it only grows.", phrase.Figure(before), phrase.Figure(*value)),
+		Evidence: ckpt.Evidence{Threshold: fmt.Sprintf("not less than %s", phrase.Figure(before)), Observed: phrase.Figure(*value), Steps: keysOf(key)},
 	})
 }

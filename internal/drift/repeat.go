@@ -1,6 +1,11 @@
 package drift
 
-import ckpt "github.com/ckptsidecar/ckptsidecar"
+import (
+	"fmt"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
+)
 
 // repeat finds one pair several times among the newest steps. Where something
 // new came in between, the agent may be at work (change, test, change, test):
@@ -53,8 +58,8 @@ func (repeat) making(h *history, need threshold, span int) int {
 func (r repeat) tell(h *history, x hit) ckpt.Found {
 	newest := h.last(0)
 	f := x.found(h, RuleRepeat, func(e *entry) bool { return e.told && e.pair == newest.pair })
-	f.Message = sentence("%s was called %s with the same arguments in the last %s and always gave the same result.",
-		newest.tool, times(x.n), count(x.among, "step"))
-	f.Advice = sentence("You have made the same call to %s %s and got the same result; it will not change. Use what it said, or do something else.", newest.tool, times(x.n))
+	f.Message = fmt.Sprintf("%s was called %s with the same arguments in the last %s and always gave the same result.",
+		newest.tool, phrase.Times(x.n), phrase.Count(x.among, "step"))
+	f.Advice = fmt.Sprintf("You have made the same call to %s %s and got the same result; it will not change. Use what it said, or do something else.", newest.tool, phrase.Times(x.n))
 	return f
 }

@@ -1,6 +1,11 @@
 package drift
 
-import ckpt "github.com/ckptsidecar/ckptsidecar"
+import (
+	"fmt"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
+)
 
 // repeatedError finds that one tool fails with the same error again and again,
 // though its arguments differ. Where something new succeeded in between, the agent
@@ -49,7 +54,7 @@ func (repeatedError) making(h *history, need threshold, span int) int {
 func (repeatedError) tell(h *history, x hit) ckpt.Found {
 	newest := h.last(0)
 	f := x.found(h, RuleRepeatedError, newest.sameFailure)
-	f.Message = sentence("%s failed %s in the last %s, each time with the same error.", newest.tool, times(x.n), count(x.among, "step"))
-	f.Advice = sentence("%s has failed %s with the same error. Other arguments do not help: read what it says, mend that, or do without.", newest.tool, times(x.n))
+	f.Message = fmt.Sprintf("%s failed %s in the last %s, each time with the same error.", newest.tool, phrase.Times(x.n), phrase.Count(x.among, "step"))
+	f.Advice = fmt.Sprintf("%s has failed %s with the same error. Other arguments do not help: read what it says, mend that, or do without.", newest.tool, phrase.Times(x.n))
 	return f
 }

@@ -1,6 +1,7 @@
 package drift
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -137,8 +138,8 @@ func (r *run) unparsable(found []ckpt.Found, p *ckpt.StepPrint) []ckpt.Found {
 	}
 	return append(found, ckpt.Found{
 		Rule: RuleUnparsable, Severity: set.one, SinceSeq: p.AfterSeq,
-		Message:  sentence("The result of %s in step %d begins like JSON and does not parse.", p.Tool, r.ended),
-		Advice:   sentence("The result of %s in step %d is broken JSON. Do not guess what is missing: ask again, or ask for less.", p.Tool, r.ended),
+		Message:  fmt.Sprintf("The result of %s in step %d begins like JSON and does not parse.", p.Tool, r.ended),
+		Advice:   fmt.Sprintf("The result of %s in step %d is broken JSON. Do not guess what is missing: ask again, or ask for less.", p.Tool, r.ended),
 		Evidence: ckpt.Evidence{Threshold: "JSON that parses", Observed: "none that does", Tool: p.Tool, Steps: keysOf(p.Key)},
 	})
 }

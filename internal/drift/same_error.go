@@ -1,9 +1,11 @@
 package drift
 
 import (
+	"fmt"
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
 // minTools is how many tools must complain of the same, maxToolsNamed how many
@@ -52,8 +54,8 @@ func (sameError) making(h *history, need threshold, span int) int {
 func (sameError) tell(h *history, x hit) ckpt.Found {
 	newest := h.last(0)
 	f := x.found(h, RuleSameError, func(e *entry) bool { return e.bad && e.cause == newest.cause })
-	f.Evidence.Observed = sentence("%s, from %s", outOf(x.n, x.among), count(x.distinct, "tool"))
-	f.Message = sentence("%d of the last %s failed with the same error, from %s: what the tools share is at fault.", x.n, count(x.among, "step"), count(x.distinct, "tool"))
-	f.Advice = sentence("The same error came %s from %s, so another tool will not help. Wait, or do what needs none of them, or say what is not available.", times(x.n), count(x.distinct, "tool"))
+	f.Evidence.Observed = fmt.Sprintf("%s, from %s", outOf(x.n, x.among), phrase.Count(x.distinct, "tool"))
+	f.Message = fmt.Sprintf("%d of the last %s failed with the same error, from %s: what the tools share is at fault.", x.n, phrase.Count(x.among, "step"), phrase.Count(x.distinct, "tool"))
+	f.Advice = fmt.Sprintf("The same error came %s from %s, so another tool will not help. Wait, or do what needs none of them, or say what is not available.", phrase.Times(x.n), phrase.Count(x.distinct, "tool"))
 	return f
 }

@@ -1,6 +1,11 @@
 package drift
 
-import ckpt "github.com/ckptsidecar/ckptsidecar"
+import (
+	"fmt"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
+)
 
 // minStaleKinds is how many different pairs a visit to old steps has at least;
 // fewer are a repeat or a cycle, which find them sooner.
@@ -52,7 +57,7 @@ func (stale) making(h *history, need threshold, span int) int {
 
 func (s stale) tell(h *history, x hit) ckpt.Found {
 	f := x.found(h, RuleStale, func(e *entry) bool { return e.told && e.old })
-	f.Message = sentence("%d of the last %s had all been made before in this run, with the same results.", x.n, count(x.need.window, "step"))
-	f.Advice = sentence("%d of your last %s only repeat what you did earlier in this run. Write down what you know, and choose a step that is new.", x.n, count(x.need.window, "step"))
+	f.Message = fmt.Sprintf("%d of the last %s had all been made before in this run, with the same results.", x.n, phrase.Count(x.need.window, "step"))
+	f.Advice = fmt.Sprintf("%d of your last %s only repeat what you did earlier in this run. Write down what you know, and choose a step that is new.", x.n, phrase.Count(x.need.window, "step"))
 	return f
 }

@@ -150,39 +150,3 @@ func typeOf(value []byte) string {
 	}
 	return "number"
 }
-
-func article(kind string) string {
-	switch kind {
-	case "null":
-		return "null"
-	case "object", "array", "integer":
-		return "an " + kind
-	}
-	return "a " + kind
-}
-
-// cut shortens a text for a message.
-func cut(s string) string { return cutTo(s, 60) }
-
-// cutTo shortens a text to so many bytes, and says that it did.
-func cutTo(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	end := most
-	for end > 0 && s[end]&0xC0 == 0x80 {
-		end--
-	}
-	return s[:end] + "…"
-}
-
-// byteText is a size for people.
-func byteText(n int64) string {
-	switch {
-	case n < 10_000:
-		return count(int(n), "byte")
-	case n < 1_000_000:
-		return sentence("%.1f kB", float64(n)/1000)
-	}
-	return sentence("%.1f MB", float64(n)/1e6)
-}

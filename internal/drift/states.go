@@ -1,9 +1,11 @@
 package drift
 
 import (
+	"fmt"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
@@ -83,11 +85,11 @@ func pointerTo(key string) string { return "/" + jsontext.EscapePointer(key) }
 func named(names []string) string {
 	quoted := make([]string, 0, maxNamed)
 	for _, name := range names[:min(len(names), maxNamed)] {
-		quoted = append(quoted, sentence("%q", cut(name)))
+		quoted = append(quoted, fmt.Sprintf("%q", phrase.Cut(name)))
 	}
 	list := strings.Join(quoted, ", ")
 	if more := len(names) - maxNamed; more > 0 {
-		list += sentence(" and %d more", more)
+		list += fmt.Sprintf(" and %d more", more)
 	}
 	return list
 }

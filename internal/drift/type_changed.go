@@ -1,10 +1,12 @@
 package drift
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
 // retyped finds top-level values of another JSON type than before. null is no
@@ -17,8 +19,8 @@ func (r *run) retyped(found []ckpt.Found, p *ckpt.StatePrint, _ setting) []ckpt.
 		}
 		f := r.stateFound(RuleTypeChanged, p, pointerTo(key))
 		f.Evidence.Threshold, f.Evidence.Observed = was, is
-		f.Message = sentence("%q in the state was %s, and is %s after %s.", cut(key), article(was), article(is), count(int(r.states.count), "checkpoint"))
-		f.Advice = sentence("%q in your state was %s, and is %s after %s. Put the right value there before you go on.", cut(key), article(was), article(is), count(int(r.states.count), "checkpoint"))
+		f.Message = fmt.Sprintf("%q in the state was %s, and is %s after %s.", phrase.Cut(key), phrase.Article(was), phrase.Article(is), phrase.Count(int(r.states.count), "checkpoint"))
+		f.Advice = fmt.Sprintf("%q in your state was %s, and is %s after %s. Put the right value there before you go on.", phrase.Cut(key), phrase.Article(was), phrase.Article(is), phrase.Count(int(r.states.count), "checkpoint"))
 		found = append(found, f)
 		if len(found) >= maxNamed {
 			break

@@ -3,10 +3,14 @@ package drift
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"hash/maphash"
 	"sync"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/rule"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/schema"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
@@ -31,8 +35,8 @@ const (
 // compiled is the part of a policy that has to be compiled.
 type compiled struct {
 	once   sync.Once
-	schema *schema // nil for none
-	rules  []*rule
+	schema *schema.Schema // nil for none
+	rules  []*rule.Rule
 	err    error
 }
 
@@ -92,11 +96,11 @@ func (c *compiled) compile(p *ckpt.Policy) {
 
 func (c *compiled) tryCompile(p *ckpt.Policy) (err error) {
 	if p.Schema != nil {
-		if c.schema, err = compileSchema(p.Schema); err != nil {
+		if c.schema, err = schema.Compile(p.Schema); err != nil {
 			return ckpt.Errorf(ckpt.CodeInvalid, "schema: %v", err)
 		}
 	}
-	if c.rules, err = compileRules(p.Rules); err != nil {
+	if c.rules, err = rule.Compile(p.Rules, measureNames()); err != nil {
 		return ckpt.Errorf(ckpt.CodeInvalid, "%v", err)
 	}
 	return nil
@@ -105,7 +109,7 @@ func (c *compiled) tryCompile(p *ckpt.Policy) (err error) {
 // Step makes the print of a step.
 func (w *watch) Step(ctx context.Context, p *ckpt.Policy, r ckpt.RuleRun, s *ckpt.Step) (print ckpt.StepPrint, err error) {
 	print = printOf(s)
-	print.Broken, err = tryStep(ctx, w.of(p).rules, r, s)
+	print.Broken, err = rule.TryStep(ctx, w.of(p).rules, r, s)
 	return print, err
 }
 
@@ -119,7 +123,7 @@ func (w *watch) State(ctx context.Context, p *ckpt.Policy, r ckpt.RuleRun, state
 			return print, err
 		}
 	}
-	broken, err := tryState(ctx, c.rules, r, state, previous, contentType)
+	broken, err := rule.TryState(ctx, c.rules, r, state, previous, contentType)
 	print.Broken = append(print.Broken, broken...)
 	return print, err
 }
@@ -133,27 +137,27 @@ const (
 
 // trySchema answers how a state breaks a schema. One that is not JSON breaks
 // every schema.
-func trySchema(ctx context.Context, s *schema, state []byte, contentType string) ([]ckpt.Found, error) {
+func trySchema(ctx context.Context, s *schema.Schema, state []byte, contentType string) ([]ckpt.Found, error) {
 	if len(state) > MaxSchemaState {
-		why := sentence("the state has %s, and a schema is tried on at most %s", byteText(int64(len(state))), byteText(MaxSchemaState))
+		why := fmt.Sprintf("the state has %s, and a schema is tried on at most %s", phrase.Bytes(int64(len(state))), phrase.Bytes(MaxSchemaState))
 		return []ckpt.Found{schemaStopped(why)}, nil
 	}
 	if !ckpt.IsJSON(contentType) {
-		return []ckpt.Found{schemaBroken([]violation{{"", "is no JSON"}})}, nil
+		return []ckpt.Found{schemaBroken([]schema.Violation{{What: "is no JSON"}})}, nil
 	}
 	if n := valuesIn(state); n > maxSchemaValues {
-		return []ckpt.Found{schemaStopped(sentence("the state has %d values, and a schema is tried on at most %d", n, maxSchemaValues))}, nil
+		return []ckpt.Found{schemaStopped(fmt.Sprintf("the state has %d values, and a schema is tried on at most %d", n, maxSchemaValues))}, nil
 	}
 	var value any
 	if json.Unmarshal(state, &value) != nil {
-		return []ckpt.Found{schemaBroken([]violation{{"", "is no JSON"}})}, nil
+		return []ckpt.Found{schemaBroken([]schema.Violation{{What: "is no JSON"}})}, nil
 	}
-	broken, stopped, err := s.try(ctx, value)
+	broken, _, stopped, err := s.Try(ctx, value, schema.MaxWork)
 	switch {
 	case err != nil:
 		return nil, err
 	case stopped:
-		return []ckpt.Found{schemaStopped(sentence("it needs more than %d units of work on this state of %s", MaxSchemaWork, byteText(int64(len(state)))))}, nil
+		return []ckpt.Found{schemaStopped(fmt.Sprintf("it needs more than %d units of work on this state of %s", schema.MaxWork, phrase.Bytes(int64(len(state)))))}, nil
 	case len(broken) > 0:
 		return []ckpt.Found{schemaBroken(broken)}, nil
 	}
@@ -175,19 +179,19 @@ func valuesIn(text []byte) int {
 	return n
 }
 
-func schemaBroken(broken []violation) ckpt.Found {
+func schemaBroken(broken []schema.Violation) ckpt.Found {
 	places := ""
 	for i, v := range broken {
 		if i > 0 {
 			places += "; "
 		}
-		places += cut(placeOf(v.pointer)) + " " + v.what
+		places += phrase.Cut(placeOf(v.Pointer)) + " " + v.What
 	}
 	return ckpt.Found{
 		Rule: RuleSchema, Severity: ckpt.SeverityCritical,
-		Message:  sentence("The state breaks the agent's schema in %s: %s.", count(len(broken), "place"), places),
-		Advice:   sentence("Your state breaks its schema in %s: %s. Mend it before you save again.", count(len(broken), "place"), places),
-		Evidence: ckpt.Evidence{Threshold: "no place that breaks the schema", Observed: count(len(broken), "place"), Pointer: broken[0].pointer},
+		Message:  fmt.Sprintf("The state breaks the agent's schema in %s: %s.", phrase.Count(len(broken), "place"), places),
+		Advice:   fmt.Sprintf("Your state breaks its schema in %s: %s. Mend it before you save again.", phrase.Count(len(broken), "place"), places),
+		Evidence: ckpt.Evidence{Threshold: "no place that breaks the schema", Observed: phrase.Count(len(broken), "place"), Pointer: broken[0].Pointer},
 	}
 }
 
@@ -201,9 +205,9 @@ func placeOf(pointer string) string {
 func schemaStopped(why string) ckpt.Found {
 	return ckpt.Found{
 		Rule: RuleSchemaStopped, Severity: ckpt.SeverityWarn,
-		Message:  sentence("The agent's schema was stopped and says nothing: %s.", why),
-		Advice:   sentence("The schema in your policy could not be tried: %s. Save a smaller state, or a simpler schema.", why),
-		Evidence: ckpt.Evidence{Threshold: sentence("at most %d units of work and %s", MaxSchemaWork, byteText(MaxSchemaState)), Observed: "stopped"},
+		Message:  fmt.Sprintf("The agent's schema was stopped and says nothing: %s.", why),
+		Advice:   fmt.Sprintf("The schema in your policy could not be tried: %s. Save a smaller state, or a simpler schema.", why),
+		Evidence: ckpt.Evidence{Threshold: fmt.Sprintf("at most %d units of work and %s", schema.MaxWork, phrase.Bytes(MaxSchemaState)), Observed: "stopped"},
 	}
 }
 

@@ -1,32 +1,35 @@
-package drift
+package schema
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/meter"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // What trying a schema may cost, and how many places of a state are named.
 const (
-	MaxSchemaWork = 5_000_000
-	maxDown       = 10_000
-	maxPlaces     = 8
+	MaxWork   = 5_000_000
+	maxDown   = 10_000
+	maxPlaces = 8
 )
 
-// violation is a place in a state, and how it breaks the schema.
-type violation struct{ pointer, what string }
+// Violation is a place in a state, and how it breaks the schema.
+type Violation struct{ Pointer, What string }
 
 // validation is one try of a schema.
 type validation struct {
-	*schema
-	meter
+	*Schema
+	meter.Meter
 	path  []segment // from the state to the value that is being tried; not kept while quiet
-	found []violation
+	found []Violation
 	quiet int // above 0 what is found does not count: it is an alternative
 }
 
@@ -51,24 +54,19 @@ func pointer(path []segment) string {
 			b.WriteString(jsontext.EscapePointer(s.name[:min(len(s.name), maxPointer+1)]))
 		}
 		if b.Len() > maxPointer {
-			return cutTo(b.String(), maxPointer)
+			return phrase.CutTo(b.String(), maxPointer)
 		}
 	}
 	return b.String()
 }
 
-// try answers what of a value breaks the schema, the first places of it.
-// stopped says that it cost too much; err is why ctx ended it.
-func (s *schema) try(ctx context.Context, value any) (found []violation, stopped bool, err error) {
-	found, _, stopped, err = s.tryFor(ctx, value, MaxSchemaWork)
-	return found, stopped, err
-}
-
-// tryFor is try with another limit. left is the work that was not needed.
-func (s *schema) tryFor(ctx context.Context, value any, work int) (found []violation, left int, stopped bool, err error) {
-	v := &validation{schema: s, meter: meter{ctx: ctx, work: work}}
-	stopped, err = metered(func() { v.valid(s.root, value, nil) })
-	return v.found, max(0, v.work), stopped, err
+// Try answers what of a value breaks the schema, the first places of it. left is
+// the work that was not needed. stopped says that more than work was needed; err
+// is why ctx ended it.
+func (s *Schema) Try(ctx context.Context, value any, work int) (found []Violation, left int, stopped bool, err error) {
+	v := &validation{Schema: s, Meter: meter.New(ctx, work, 0)}
+	stopped, err = meter.Run(func() { v.valid(s.root, value, nil) })
+	return v.found, v.Left(), stopped, err
 }
 
 // seen is what of a value the parts of a schema have evaluated.
@@ -84,7 +82,7 @@ func (v *validation) name(s *seen, key string) {
 	if s == nil {
 		return
 	}
-	v.pay(2 + len(key)/64)
+	v.Pay(2 + len(key)/64)
 	if s.names == nil {
 		s.names = map[string]bool{}
 	}
@@ -96,7 +94,7 @@ func (v *validation) item(s *seen, i int) {
 	if s == nil {
 		return
 	}
-	v.pay(2)
+	v.Pay(2)
 	if s.items == nil {
 		s.items = map[int]bool{}
 	}
@@ -115,7 +113,7 @@ func (v *validation) merge(into, from *seen) {
 	if len(into.items) < len(from.items) {
 		into.items, from.items = from.items, into.items
 	}
-	v.pay(len(from.names) + len(from.items))
+	v.Pay(len(from.names) + len(from.items))
 	for key := range from.names {
 		v.name(into, key)
 	}
@@ -128,7 +126,7 @@ func (v *validation) merge(into, from *seen) {
 // no notes that the value breaks the schema.
 func (v *validation) no(format string, args ...any) bool {
 	if v.quiet == 0 && len(v.found) < maxPlaces {
-		v.found = append(v.found, violation{pointer(v.path), sentence(format, args...)})
+		v.found = append(v.found, Violation{pointer(v.path), fmt.Sprintf(format, args...)})
 	}
 	return false
 }
@@ -166,11 +164,9 @@ func (v *validation) below(s *jsonschema.Schema, value any, at segment) bool {
 // valid tries a part of the schema on a value. Where it is valid, into gets
 // what was evaluated.
 func (v *validation) valid(s *jsonschema.Schema, value any, into *seen) bool {
-	v.pay(6)
-	if v.depth++; v.depth > maxDown {
-		panic(tooMuch{})
-	}
-	defer func() { v.depth-- }()
+	v.Pay(6)
+	v.Down(maxDown)
+	defer v.Up()
 	var own *seen
 	if v.unevaluated {
 		own = &seen{}
@@ -208,16 +204,27 @@ func (v *validation) simple(s *jsonschema.Schema, value any) bool {
 			types = []string{s.Type}
 		}
 		if kind := kindOf(value); !slices.Contains(types, kind) && !(kind == "integer" && slices.Contains(types, "number")) {
-			ok = v.no("is %s and must be %s", article(kind), alternatives(types))
+			ok = v.no("is %s and must be %s", phrase.Article(kind), alternatives(types))
 		}
 	}
-	if s.Enum != nil && !slices.ContainsFunc(s.Enum, func(e any) bool { return v.equal(e, value) }) {
-		ok = v.no("is none of the %s that are allowed", count(len(s.Enum), "value"))
+	if s.Enum != nil && !slices.ContainsFunc(s.Enum, func(e any) bool { return v.Equal(e, value) }) {
+		ok = v.no("is none of the %s that are allowed", phrase.Count(len(s.Enum), "value"))
 	}
-	if s.Const != nil && !v.equal(*s.Const, value) {
+	if s.Const != nil && !v.Equal(*s.Const, value) {
 		ok = v.no("is not the one value that is allowed")
 	}
 	return ok
+}
+
+// fitting counts the parts that a value fits. All are tried: each may evaluate
+// something.
+func (v *validation) fitting(parts []*jsonschema.Schema, value any, own *seen) (n int) {
+	for _, part := range parts {
+		if v.fits(part, value, own) {
+			n++
+		}
+	}
+	return n
 }
 
 // logic tries what holds parts together.
@@ -227,21 +234,15 @@ func (v *validation) logic(s *jsonschema.Schema, value any, own *seen) bool {
 		ok = v.valid(part, value, own) && ok
 	}
 	if s.AnyOf != nil {
-		n := 0
-		for _, part := range s.AnyOf {
-			n += b2i(v.fits(part, value, own))
-		}
+		n := v.fitting(s.AnyOf, value, own)
 		if n == 0 {
-			ok = v.no("fits none of the %s of anyOf", count(len(s.AnyOf), "form"))
+			ok = v.no("fits none of the %s of anyOf", phrase.Count(len(s.AnyOf), "form"))
 		}
 	}
 	if s.OneOf != nil {
-		n := 0
-		for _, part := range s.OneOf {
-			n += b2i(v.fits(part, value, own))
-		}
+		n := v.fitting(s.OneOf, value, own)
 		if n != 1 {
-			ok = v.no("fits %d of the %s of oneOf, not one", n, count(len(s.OneOf), "form"))
+			ok = v.no("fits %d of the %s of oneOf, not one", n, phrase.Count(len(s.OneOf), "form"))
 		}
 	}
 	if s.Not != nil && v.fits(s.Not, value, nil) {
@@ -262,10 +263,10 @@ func (v *validation) logic(s *jsonschema.Schema, value any, own *seen) bool {
 func (v *validation) array(s *jsonschema.Schema, list []any, own *seen) bool {
 	ok := v.items(s, list, own)
 	if s.MinItems != nil && len(list) < *s.MinItems {
-		ok = v.no("has %s, fewer than %d", count(len(list), "item"), *s.MinItems)
+		ok = v.no("has %s, fewer than %d", phrase.Count(len(list), "item"), *s.MinItems)
 	}
 	if s.MaxItems != nil && len(list) > *s.MaxItems {
-		ok = v.no("has %s, more than %d", count(len(list), "item"), *s.MaxItems)
+		ok = v.no("has %s, more than %d", phrase.Count(len(list), "item"), *s.MaxItems)
 	}
 	if s.UniqueItems {
 		if i, j := v.twins(list); j > 0 {
@@ -277,7 +278,7 @@ func (v *validation) array(s *jsonschema.Schema, list []any, own *seen) bool {
 	}
 	if s.UnevaluatedItems != nil && !own.allItems {
 		for i, item := range list {
-			v.pay(1)
+			v.Pay(1)
 			if !own.items[i] {
 				ok = v.below(s.UnevaluatedItems, item, segment{index: i}) && ok
 			}
@@ -326,22 +327,22 @@ func (v *validation) contains(s *jsonschema.Schema, list []any, own *seen) bool 
 	}
 	switch {
 	case n < least:
-		return v.no("has %s of the form that contains asks for, fewer than %d", count(n, "item"), least)
+		return v.no("has %s of the form that contains asks for, fewer than %d", phrase.Count(n, "item"), least)
 	case s.MaxContains != nil && n > *s.MaxContains:
-		return v.no("has %s of the form that contains asks for, more than %d", count(n, "item"), *s.MaxContains)
+		return v.no("has %s of the form that contains asks for, more than %d", phrase.Count(n, "item"), *s.MaxContains)
 	}
 	return true
 }
 
 // twins are two equal items, 0 and 0 where there are none.
 func (v *validation) twins(list []any) (int, int) {
-	v.pay(2 * len(list))
+	v.Pay(2 * len(list))
 	byHash := make(map[uint64][]int, len(list))
 	for j, item := range list {
-		v.pay(2)
-		h := v.hash(item)
+		v.Pay(2)
+		h := v.Hash(item)
 		for _, i := range byHash[h] {
-			if v.equal(list[i], item) {
+			if v.Equal(list[i], item) {
 				return i, j
 			}
 		}

@@ -1,4 +1,4 @@
-package drift
+package rule
 
 import (
 	"context"
@@ -6,26 +6,29 @@ import (
 	"fmt"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/meter"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// MaxRuleState is the size of the largest state, and of the largest arguments
+// MaxState is the size of the largest state, and of the largest arguments
 // and result of a step, that rules of the user's own are tried on.
-const MaxRuleState = 4 << 20
+const MaxState = 4 << 20
 
 // knownMembers are the members of step, run and measures.
-func knownMembers() map[string][]string {
+func knownMembers(measures []string) map[string][]string {
 	return map[string][]string{
 		"step":     {"key", "tool", "args", "status", "failed", "attempt", "result", "error", "duration_ms", "input_tokens", "output_tokens", "cost_usd", "progress"},
 		"run":      {"agent", "run", "status", "goal", "attempt", "steps", "progress"},
-		"measures": measureNames(),
+		"measures": measures,
 	}
 }
 
-// compileRules makes all rules of a policy, or says which is wrong and where.
-func compileRules(rules []ckpt.Rule) ([]*rule, error) {
-	list, budget := make([]*rule, 0, len(rules)), patternBudget(maxPatterns)
+// Compile makes all rules of a policy, or says which is wrong and where.
+// measures are the names of the measures that they may read.
+func Compile(rules []ckpt.Rule, measures []string) ([]*Rule, error) {
+	list, budget, known := make([]*Rule, 0, len(rules)), meter.PatternBudget(meter.MaxPatterns), knownMembers(measures)
 	for i := range rules {
-		r, err := compile(rules[i], &budget)
+		r, err := compile(rules[i], known, &budget)
 		if err != nil {
 			return nil, fmt.Errorf("rules[%d].when of %s: %w", i, rules[i].Name, err)
 		}
@@ -43,14 +46,14 @@ type trial struct {
 }
 
 // try answers the rules that hold, and those that had to be stopped.
-func (t *trial) try(ctx context.Context, rules []*rule) (found []ckpt.Found, err error) {
-	left := MaxRulesWork
+func (t *trial) try(ctx context.Context, rules []*Rule) (found []ckpt.Found, err error) {
+	left := MaxWorkTogether
 	for _, r := range rules {
-		if t.size > MaxRuleState {
+		if t.size > MaxState {
 			found = append(found, t.tooLarge(r))
 			continue
 		}
-		work := min(left, MaxRuleWork)
+		work := min(left, MaxWork)
 		yes, stopped, rest, err := r.holds(ctx, t.names, work)
 		if err != nil {
 			return nil, err
@@ -66,35 +69,35 @@ func (t *trial) try(ctx context.Context, rules []*rule) (found []ckpt.Found, err
 	return found, nil
 }
 
-func (t *trial) holding(r *rule) ckpt.Found {
+func (t *trial) holding(r *Rule) ckpt.Found {
 	f := ckpt.Found{Rule: r.Name, Severity: r.Severity, Message: r.Message, Advice: r.Message, Evidence: t.found}
-	f.Evidence.Threshold, f.Evidence.Observed = cut(r.When), "true"
+	f.Evidence.Threshold, f.Evidence.Observed = phrase.Cut(r.When), "true"
 	if f.Message == "" {
-		f.Message = sentence("The rule %s of the policy holds: %s.", r.Name, cut(r.When))
-		f.Advice = sentence("The rule %s of your policy holds: %s. Look at what it names before you go on.", r.Name, cut(r.When))
+		f.Message = fmt.Sprintf("The rule %s of the policy holds: %s.", r.Name, phrase.Cut(r.When))
+		f.Advice = fmt.Sprintf("The rule %s of your policy holds: %s. Look at what it names before you go on.", r.Name, phrase.Cut(r.When))
 	}
 	return f
 }
 
-func (t *trial) stopped(r *rule, work int) ckpt.Found {
+func (t *trial) stopped(r *Rule, work int) ckpt.Found {
 	f := ckpt.Found{Rule: r.Name, Severity: ckpt.SeverityWarn, Evidence: t.found}
-	f.Evidence.Threshold, f.Evidence.Observed = sentence("at most %d units of work and %s of text", work, byteText(maxRuleText)), "stopped"
-	f.Message = sentence("The rule %s of the policy was stopped: it needs more than %d units of work or %s of text for one %s.", r.Name, work, byteText(maxRuleText), t.what)
-	f.Advice = sentence("The rule %s of your policy was stopped after %d units of work, and says nothing. Whoever wrote it must make it simpler.", r.Name, work)
+	f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("at most %d units of work and %s of text", work, phrase.Bytes(maxText)), "stopped"
+	f.Message = fmt.Sprintf("The rule %s of the policy was stopped: it needs more than %d units of work or %s of text for one %s.", r.Name, work, phrase.Bytes(maxText), t.what)
+	f.Advice = fmt.Sprintf("The rule %s of your policy was stopped after %d units of work, and says nothing. Whoever wrote it must make it simpler.", r.Name, work)
 	return f
 }
 
-func (t *trial) tooLarge(r *rule) ckpt.Found {
+func (t *trial) tooLarge(r *Rule) ckpt.Found {
 	f := ckpt.Found{Rule: r.Name, Severity: ckpt.SeverityWarn, Evidence: t.found}
-	f.Evidence.Threshold, f.Evidence.Observed = sentence("at most %s", byteText(MaxRuleState)), byteText(int64(t.size))
-	f.Message = sentence("The rule %s of the policy was stopped: the %s has %s, and rules are tried on at most %s.", r.Name, t.what, byteText(int64(t.size)), byteText(MaxRuleState))
-	f.Advice = sentence("The rule %s of your policy was not tried on %s. Make the %s smaller.", r.Name, byteText(int64(t.size)), t.what)
+	f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("at most %s", phrase.Bytes(MaxState)), phrase.Bytes(int64(t.size))
+	f.Message = fmt.Sprintf("The rule %s of the policy was stopped: the %s has %s, and rules are tried on at most %s.", r.Name, t.what, phrase.Bytes(int64(t.size)), phrase.Bytes(MaxState))
+	f.Advice = fmt.Sprintf("The rule %s of your policy was not tried on %s. Make the %s smaller.", r.Name, phrase.Bytes(int64(t.size)), t.what)
 	return f
 }
 
-// tryStep tries the rules that do not ask for a state.
-func tryStep(ctx context.Context, rules []*rule, run ckpt.RuleRun, s *ckpt.Step) ([]ckpt.Found, error) {
-	var chosen []*rule
+// TryStep tries the rules that do not ask for a state.
+func TryStep(ctx context.Context, rules []*Rule, run ckpt.RuleRun, s *ckpt.Step) ([]ckpt.Found, error) {
+	var chosen []*Rule
 	for _, r := range rules {
 		if !r.state {
 			chosen = append(chosen, r)
@@ -103,18 +106,21 @@ func tryStep(ctx context.Context, rules []*rule, run ckpt.RuleRun, s *ckpt.Step)
 	if len(chosen) == 0 {
 		return nil, nil
 	}
-	t := trial{what: "step", size: len(s.Args) + len(s.Result), found: ckpt.Evidence{Tool: s.Name, Steps: keysOf(s.Key)}}
+	t := trial{what: "step", size: len(s.Args) + len(s.Result), found: ckpt.Evidence{Tool: s.Name}}
+	if s.Key != "" {
+		t.found.Steps = []string{s.Key}
+	}
 	t.names = runNames(run)
-	if t.size <= MaxRuleState {
+	if t.size <= MaxState {
 		t.names["step"] = stepNames(s)
 	}
 	return t.try(ctx, chosen)
 }
 
-// tryState tries the rules that ask for a state, and those that ask for neither
+// TryState tries the rules that ask for a state, and those that ask for neither
 // a state nor a step.
-func tryState(ctx context.Context, rules []*rule, run ckpt.RuleRun, state, previous []byte, contentType string) ([]ckpt.Found, error) {
-	var chosen []*rule
+func TryState(ctx context.Context, rules []*Rule, run ckpt.RuleRun, state, previous []byte, contentType string) ([]ckpt.Found, error) {
+	var chosen []*Rule
 	before := false
 	for _, r := range rules {
 		if r.state || !r.step {
@@ -131,7 +137,7 @@ func tryState(ctx context.Context, rules []*rule, run ckpt.RuleRun, state, previ
 	if run.Last != nil {
 		t.size += len(run.Last.Args) + len(run.Last.Result)
 	}
-	if t.size <= MaxRuleState {
+	if t.size <= MaxState {
 		if ckpt.IsJSON(contentType) {
 			t.names["state"] = decoded(state)
 		}

@@ -1,23 +1,24 @@
-package drift
+package rule
 
 import (
 	"context"
 	"math"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/meter"
 	"github.com/expr-lang/expr/ast"
 )
 
 // What rules may cost: units of work, see meter, and bytes of text.
 const (
-	MaxRuleWork  = 200_000   // of one rule, at one step or state
-	MaxRulesWork = 1_000_000 // of all rules of a policy together
-	maxRuleText  = 4 << 20
+	MaxWork         = 200_000   // of one rule, at one step or state
+	MaxWorkTogether = 1_000_000 // of all rules of a policy together
+	maxText         = 4 << 20
 )
 
 // evaluation is one try of one rule.
 type evaluation struct {
-	rule *rule
-	meter
+	rule *Rule
+	meter.Meter
 	names map[string]any // state, previous, step, run, measures
 	lets  []let
 	items []item // of the predicates that are being worked out, innermost last
@@ -35,16 +36,16 @@ type item struct {
 
 // holds works out a rule. stopped says that it cost more than the work; left is
 // what it did not need; err is why ctx ended it.
-func (r *rule) holds(ctx context.Context, names map[string]any, work int) (yes, stopped bool, left int, err error) {
-	e := &evaluation{rule: r, meter: meter{ctx: ctx, work: work, text: maxRuleText}, names: names}
-	stopped, err = metered(func() { yes = e.eval(r.root) == true })
-	return yes && !stopped && err == nil, stopped, max(0, e.work), err
+func (r *Rule) holds(ctx context.Context, names map[string]any, work int) (yes, stopped bool, left int, err error) {
+	e := &evaluation{rule: r, Meter: meter.New(ctx, work, maxText), names: names}
+	stopped, err = meter.Run(func() { yes = e.eval(r.root) == true })
+	return yes && !stopped && err == nil, stopped, e.Left(), err
 }
 
 // eval works out a node. Values are nil, bool, float64, string, []any and
 // map[string]any. What is missing, and what cannot be worked out, is nil.
 func (e *evaluation) eval(n ast.Node) any {
-	e.pay(1)
+	e.Pay(1)
 	switch n := n.(type) {
 	case *ast.BoolNode:
 		return n.Value
@@ -76,7 +77,7 @@ func (e *evaluation) eval(n ast.Node) any {
 		}
 		return e.eval(n.Exp2)
 	case *ast.ArrayNode:
-		e.pay(len(n.Nodes))
+		e.Pay(len(n.Nodes))
 		list := make([]any, 0, len(n.Nodes))
 		for _, item := range n.Nodes {
 			list = append(list, e.eval(item))
@@ -97,7 +98,7 @@ func (e *evaluation) eval(n ast.Node) any {
 }
 
 func (e *evaluation) named(name string) any {
-	e.pay(len(e.lets) / 4)
+	e.Pay(len(e.lets) / 4)
 	for i := len(e.lets) - 1; i >= 0; i-- {
 		if e.lets[i].name == name {
 			return e.lets[i].value
@@ -127,7 +128,7 @@ func (e *evaluation) part(of, property any) any {
 	switch of := of.(type) {
 	case map[string]any:
 		if key, ok := property.(string); ok {
-			value, _ := e.member(of, key)
+			value, _ := e.Member(of, key)
 			return value
 		}
 	case []any:
@@ -157,7 +158,7 @@ func (e *evaluation) overList(n *ast.BuiltinNode) any {
 	}
 	fold := newFold(n.Name)
 	for i, value := range list {
-		e.pay(2) // it may become part of another list
+		e.Pay(2) // it may become part of another list
 		e.items = append(e.items, item{value, i})
 		out := e.eval(body)
 		e.items = e.items[:len(e.items)-1]
@@ -183,10 +184,11 @@ func newFold(name string) *fold { return &fold{name: name, list: []any{}} }
 // answer is known.
 func (f *fold) add(value, out any) (done bool) {
 	yes := out == true
-	f.count += b2i(yes)
+	if yes != (f.name == "all") { // all counts the items that do not hold
+		f.count++
+	}
 	switch f.name {
 	case "all":
-		f.count = b2i(!yes)
 		return !yes
 	case "any", "none":
 		return yes

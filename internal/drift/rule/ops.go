@@ -1,6 +1,7 @@
-package drift
+package rule
 
 import (
+	"cmp"
 	"math"
 	"strings"
 	"unicode/utf8"
@@ -24,9 +25,9 @@ func (e *evaluation) binary(n *ast.BinaryNode) any {
 	right := e.eval(n.Right)
 	switch n.Operator {
 	case "==":
-		return e.equal(left, right)
+		return e.Equal(left, right)
 	case "!=":
-		return !e.equal(left, right)
+		return !e.Equal(left, right)
 	case "<", "<=", ">", ">=":
 		return e.order(n.Operator, left, right)
 	case "in":
@@ -52,13 +53,13 @@ func (e *evaluation) order(operator string, a, b any) bool {
 		if !ok || math.IsNaN(a) || math.IsNaN(b) {
 			return false
 		}
-		sign = b2i(a > b) - b2i(a < b)
+		sign = cmp.Compare(a, b)
 	case string:
 		b, ok := b.(string)
 		if !ok {
 			return false
 		}
-		e.payText(min(len(a), len(b)))
+		e.PayText(min(len(a), len(b)))
 		sign = strings.Compare(a, b)
 	default:
 		return false
@@ -79,13 +80,13 @@ func (e *evaluation) in(a, b any) bool {
 	switch b := b.(type) {
 	case []any:
 		for _, item := range b {
-			if e.equal(a, item) {
+			if e.Equal(a, item) {
 				return true
 			}
 		}
 	case map[string]any:
 		if key, ok := a.(string); ok {
-			_, there := e.member(b, key)
+			_, there := e.Member(b, key)
 			return there
 		}
 	case string:
@@ -102,19 +103,19 @@ func (e *evaluation) text(operator string, a, b any) bool {
 	}
 	switch operator {
 	case "startsWith":
-		e.payText(len(part))
+		e.PayText(len(part))
 		return strings.HasPrefix(s, part)
 	case "endsWith":
-		e.payText(len(part))
+		e.PayText(len(part))
 		return strings.HasSuffix(s, part)
 	}
-	e.payText(len(s))
+	e.PayText(len(s))
 	return strings.Contains(s, part)
 }
 
 func (e *evaluation) matches(n ast.Node, a any) bool {
 	s, ok := a.(string)
-	return ok && e.rule.patterns[n].match(&e.meter, s)
+	return ok && e.rule.patterns[n].Match(&e.Meter, s)
 }
 
 // join makes a longer text, and pays for its bytes.
@@ -123,10 +124,7 @@ func (e *evaluation) join(a string, b any) any {
 	if !ok {
 		return nil
 	}
-	e.payText(len(a) + len(s))
-	if e.meter.text -= len(a) + len(s); e.meter.text < 0 {
-		panic(tooMuch{})
-	}
+	e.MakeText(len(a) + len(s))
 	return a + s
 }
 
@@ -164,7 +162,7 @@ func (e *evaluation) call(n *ast.BuiltinNode) any {
 	case "len":
 		switch x := x.(type) {
 		case string:
-			e.payText(len(x))
+			e.PayText(len(x))
 			return float64(utf8.RuneCountInString(x))
 		case []any:
 			return float64(len(x))
@@ -178,13 +176,13 @@ func (e *evaluation) call(n *ast.BuiltinNode) any {
 	case "lower":
 		if s, ok := x.(string); ok {
 			e.join(s, "")
-			e.pay(len(s) / 8)
+			e.Pay(len(s) / 8)
 			return strings.ToLower(s)
 		}
 	case "keys":
 		if m, ok := x.(map[string]any); ok {
-			keys := e.keys(m)
-			e.pay(len(keys))
+			keys := e.Keys(m)
+			e.Pay(len(keys))
 			list := make([]any, 0, len(keys))
 			for _, key := range keys {
 				list = append(list, key)

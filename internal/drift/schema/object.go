@@ -1,4 +1,4 @@
-package drift
+package schema
 
 import (
 	"maps"
@@ -7,22 +7,23 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
 func (v *validation) object(s *jsonschema.Schema, object map[string]any, own *seen) bool {
 	ok := v.members(s, object, own)
 	if s.MinProperties != nil && len(object) < *s.MinProperties {
-		ok = v.no("has %s, fewer than %d", count(len(object), "member"), *s.MinProperties)
+		ok = v.no("has %s, fewer than %d", phrase.Count(len(object), "member"), *s.MinProperties)
 	}
 	if s.MaxProperties != nil && len(object) > *s.MaxProperties {
-		ok = v.no("has %s, more than %d", count(len(object), "member"), *s.MaxProperties)
+		ok = v.no("has %s, more than %d", phrase.Count(len(object), "member"), *s.MaxProperties)
 	}
 	ok = v.required(s.Required, object) && ok
 	ok = v.dependent(s, object, own) && ok
 	if s.UnevaluatedProperties != nil && !own.allNames {
 		for _, key := range v.names(object) {
-			v.payText(2 * len(key))
+			v.PayText(2 * len(key))
 			if !own.names[key] {
 				ok = v.below(s.UnevaluatedProperties, object[key], segment{key, -1}) && ok
 			}
@@ -36,9 +37,9 @@ func (v *validation) object(s *jsonschema.Schema, object map[string]any, own *se
 // which of them is named first.
 func (v *validation) names(object map[string]any) []string {
 	if v.quiet == 0 && len(v.found) < maxPlaces {
-		return v.keys(object)
+		return v.Keys(object)
 	}
-	v.pay(1 + 2*len(object))
+	v.Pay(1 + 2*len(object))
 	return slices.AppendSeq(make([]string, 0, len(object)), maps.Keys(object))
 }
 
@@ -49,13 +50,13 @@ func (v *validation) members(s *jsonschema.Schema, object map[string]any, own *s
 		return true
 	}
 	for _, key := range v.names(object) {
-		v.pay(2 + len(key)/32)
+		v.Pay(2 + len(key)/32)
 		value, known, at := object[key], false, segment{key, -1}
 		if part := s.Properties[key]; part != nil {
 			ok, known = v.below(part, value, at) && ok, true
 		}
 		for _, name := range v.patternsOf[s] {
-			if name.match(&v.meter, key) {
+			if name.Match(&v.Meter, key) {
 				ok, known = v.below(name.schema, value, at) && ok, true
 			}
 		}
@@ -83,7 +84,7 @@ func (v *validation) additional(s *jsonschema.Schema, value any, at segment) boo
 func (v *validation) required(names []string, object map[string]any) bool {
 	ok := true
 	for _, name := range names {
-		if _, there := v.member(object, name); !there {
+		if _, there := v.Member(object, name); !there {
 			ok = v.noMember(name, "is missing")
 		}
 	}
@@ -98,12 +99,12 @@ func (v *validation) dependent(s *jsonschema.Schema, object map[string]any, own 
 	}
 	ok := true
 	for key, needed := range names {
-		if _, there := v.member(object, key); there {
+		if _, there := v.Member(object, key); there {
 			ok = v.required(needed, object) && ok
 		}
 	}
 	for key, part := range parts {
-		if _, there := v.member(object, key); there {
+		if _, there := v.Member(object, key); there {
 			ok = v.valid(part, object, own) && ok
 		}
 	}
@@ -113,17 +114,17 @@ func (v *validation) dependent(s *jsonschema.Schema, object map[string]any, own 
 func (v *validation) text(s *jsonschema.Schema, value string) bool {
 	ok := true
 	if s.MinLength != nil || s.MaxLength != nil {
-		v.payText(len(value))
+		v.PayText(len(value))
 		n := utf8.RuneCountInString(value)
 		if s.MinLength != nil && n < *s.MinLength {
-			ok = v.no("has %s, fewer than %d", count(n, "character"), *s.MinLength)
+			ok = v.no("has %s, fewer than %d", phrase.Count(n, "character"), *s.MinLength)
 		}
 		if s.MaxLength != nil && n > *s.MaxLength {
-			ok = v.no("has %s, more than %d", count(n, "character"), *s.MaxLength)
+			ok = v.no("has %s, more than %d", phrase.Count(n, "character"), *s.MaxLength)
 		}
 	}
-	if p := v.patterns[s]; p != nil && !p.match(&v.meter, value) {
-		ok = v.no("does not match the pattern %q", cut(s.Pattern))
+	if p := v.patterns[s]; p != nil && !p.Match(&v.Meter, value) {
+		ok = v.no("does not match the pattern %q", phrase.Cut(s.Pattern))
 	}
 	return ok
 }
@@ -179,7 +180,7 @@ type alternatives []string
 func (types alternatives) String() string {
 	words := make([]string, len(types))
 	for i, kind := range types {
-		words[i] = article(kind)
+		words[i] = phrase.Article(kind)
 	}
 	return strings.Join(words, " or ")
 }
@@ -187,4 +188,4 @@ func (types alternatives) String() string {
 // limit is a number as a message names it.
 type limit float64
 
-func (l limit) String() string { return figure(float64(l)) }
+func (l limit) String() string { return phrase.Figure(float64(l)) }

@@ -1,8 +1,9 @@
-package drift
+package rule
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,6 +12,8 @@ import (
 	"github.com/expr-lang/expr/parser"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/meter"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
 // The limits of the tree of an expression.
@@ -19,23 +22,23 @@ const (
 	maxDepth = 100
 )
 
-// rule is one of the user's own, ready to be tried. The language is that of
+// Rule is one of the user's own, ready to be tried. The language is that of
 // expr-lang; its parser is used, and nothing else of it: this package works out
 // the tree itself, so that every operation is paid for before it is done.
-type rule struct {
+type Rule struct {
 	ckpt.Rule
 	root                ast.Node
-	patterns            map[ast.Node]*pattern
+	patterns            map[ast.Node]*meter.Pattern
 	state, before, step bool // it asks for the state, for the one before, for a step
 }
 
 // compile makes a rule of its expression, or says what is wrong and where.
-func compile(r ckpt.Rule, budget *patternBudget) (*rule, error) {
+func compile(r ckpt.Rule, members map[string][]string, budget *meter.PatternBudget) (*Rule, error) {
 	tree, err := parse(r.When)
 	if err != nil {
 		return nil, err
 	}
-	c := &checker{rule: &rule{Rule: r, root: tree.Node, patterns: map[ast.Node]*pattern{}}, budget: budget}
+	c := &checker{rule: &Rule{Rule: r, root: tree.Node, patterns: map[ast.Node]*meter.Pattern{}}, members: members, budget: budget}
 	c.check(tree.Node, nil, 0, 0)
 	if c.err != nil {
 		return nil, placed(c.err.Bind(tree.Source))
@@ -67,10 +70,11 @@ func placed(e *file.Error) error {
 
 // checker goes through a tree before it is used for the first time.
 type checker struct {
-	rule   *rule
-	budget *patternBudget
-	nodes  int
-	err    *file.Error
+	rule    *Rule
+	members map[string][]string // of step, run and measures
+	budget  *meter.PatternBudget
+	nodes   int
+	err     *file.Error
 }
 
 func (c *checker) refuse(n ast.Node, format string, args ...any) {
@@ -128,7 +132,7 @@ func (c *checker) check(n ast.Node, lets []string, inside, depth int) {
 		c.checkFunction(n)
 		down(n.Arguments...)
 	case *ast.CallNode:
-		c.refuse(n, "the function %s is not known: there are %s", cut(fmt.Sprint(n.Callee)), strings.Join(functionNames(), ", "))
+		c.refuse(n, "the function %s is not known: there are %s", phrase.Cut(fmt.Sprint(n.Callee)), strings.Join(functionNames(), ", "))
 	default:
 		c.refuse(n, "this is not part of the language of rules")
 	}
@@ -146,7 +150,7 @@ func (c *checker) checkName(n *ast.IdentifierNode, lets []string) {
 		c.rule.step = true
 	case n.Value == "run", n.Value == "measures":
 	default:
-		c.refuse(n, "%s is not known: there are state, previous, step, run and measures", cut(n.Value))
+		c.refuse(n, "%s is not known: there are state, previous, step, run and measures", phrase.Cut(n.Value))
 	}
 }
 
@@ -157,8 +161,8 @@ func (c *checker) checkMember(n *ast.MemberNode, lets []string) {
 	if !isName || !isText || slices.Contains(lets, of.Value) {
 		return
 	}
-	if known := knownMembers()[of.Value]; known != nil && !slices.Contains(known, name.Value) {
-		c.refuse(n, "%s has no %s: it has %s", of.Value, cut(name.Value), strings.Join(known, ", "))
+	if known := c.members[of.Value]; known != nil && !slices.Contains(known, name.Value) {
+		c.refuse(n, "%s has no %s: it has %s", of.Value, phrase.Cut(name.Value), strings.Join(known, ", "))
 	}
 }
 
@@ -180,7 +184,7 @@ func (c *checker) checkPattern(n *ast.BinaryNode) {
 		c.refuse(n.Right, "the pattern of matches must be a text in the expression")
 		return
 	}
-	p, err := c.budget.compile(text.Value)
+	p, err := c.budget.Compile(text.Value)
 	if err != nil {
 		c.refuse(n.Right, "%v", err)
 		return
@@ -195,7 +199,7 @@ func (c *checker) checkFunction(n *ast.BuiltinNode) {
 		return
 	}
 	if len(n.Arguments) != f.arguments {
-		c.refuse(n, "%s takes %s", n.Name, count(f.arguments, "argument"))
+		c.refuse(n, "%s takes %s", n.Name, phrase.Count(f.arguments, "argument"))
 	}
 }
 
@@ -209,4 +213,4 @@ var functions = map[string]struct {
 	"len": {1, false}, "abs": {1, false}, "lower": {1, false}, "keys": {1, false}, "max": {2, false}, "min": {2, false},
 }
 
-func functionNames() []string { return sortedKeys(functions, len(functions)) }
+func functionNames() []string { return slices.Sorted(maps.Keys(functions)) }

@@ -1,13 +1,11 @@
-package drift
+package schema
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"reflect"
-	"regexp"
-	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,30 +13,32 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/meter"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// SnapshotSchemaName is the name by which a policy asks for the schema of
+// SnapshotName is the name by which a policy asks for the schema of
 // workflow snapshots.
-const SnapshotSchemaName = "workflow-snapshot"
+const SnapshotName = "workflow-snapshot"
 
-// schema is a JSON Schema, ready to be tried: draft 2020-12 or, where it says
+// Schema is a JSON Schema, ready to be tried: draft 2020-12 or, where it says
 // so, draft-07. The library reads and resolves it; the trying is done here, with
 // a meter, so that no schema can hang, and so that the place in the state is
 // known and no value of the state gets into a message.
-type schema struct {
+type Schema struct {
 	root        *jsonschema.Schema
 	draft7      bool
 	unevaluated bool // some part asks for what others have evaluated
 	byPlace     map[string]*jsonschema.Schema
 	anchors     map[string]*jsonschema.Schema
 	refs        map[*jsonschema.Schema]*jsonschema.Schema
-	patterns    map[*jsonschema.Schema]*pattern
+	patterns    map[*jsonschema.Schema]*meter.Pattern
 	patternsOf  map[*jsonschema.Schema][]namePattern // its patternProperties
 	never       map[*jsonschema.Schema]bool          // the parts that are false
 
 	places int // bytes of the places of all parts together
-	budget patternBudget
+	budget meter.PatternBudget
 }
 
 // What a schema may cost to read. A part's place is the path to it, so that a
@@ -51,15 +51,16 @@ const (
 
 // namePattern is one of patternProperties.
 type namePattern struct {
-	*pattern
+	*meter.Pattern
 	schema *jsonschema.Schema
 }
 
-// compileSchema reads the schema of a policy, or says what is wrong with it.
-func compileSchema(text ckpt.JSON) (*schema, error) {
-	if name := stringOf(text); name != "" {
-		if name != SnapshotSchemaName {
-			return nil, fmt.Errorf("no schema that comes with the program is called %q: there is %q", cut(name), SnapshotSchemaName)
+// Compile reads the schema of a policy, or says what is wrong with it.
+func Compile(text ckpt.JSON) (*Schema, error) {
+	var name string
+	if json.Unmarshal(text, &name) == nil && name != "" {
+		if name != SnapshotName {
+			return nil, fmt.Errorf("no schema that comes with the program is called %q: there is %q", phrase.Cut(name), SnapshotName)
 		}
 		text = ckpt.SnapshotSchema
 	}
@@ -70,14 +71,14 @@ func compileSchema(text ckpt.JSON) (*schema, error) {
 	if err := json.Unmarshal(text, &root); err != nil {
 		return nil, fmt.Errorf("it is no JSON Schema: %w", err)
 	}
-	s := &schema{
+	s := &Schema{
 		root: &root, draft7: strings.Contains(root.Schema, "draft-07"),
 		byPlace: map[string]*jsonschema.Schema{}, anchors: map[string]*jsonschema.Schema{}, refs: map[*jsonschema.Schema]*jsonschema.Schema{},
-		patterns: map[*jsonschema.Schema]*pattern{}, patternsOf: map[*jsonschema.Schema][]namePattern{},
-		never: map[*jsonschema.Schema]bool{}, budget: maxPatterns,
+		patterns: map[*jsonschema.Schema]*meter.Pattern{}, patternsOf: map[*jsonschema.Schema][]namePattern{},
+		never: map[*jsonschema.Schema]bool{}, budget: meter.MaxPatterns,
 	}
 	if v := root.Schema; v != "" && !s.draft7 && !strings.Contains(v, "2020-12") {
-		return nil, fmt.Errorf("$schema is %q: draft 2020-12 and draft-07 are known", cut(v))
+		return nil, fmt.Errorf("$schema is %q: draft 2020-12 and draft-07 are known", phrase.Cut(v))
 	}
 	if err := s.visit("", &root, 0); err != nil {
 		return nil, err
@@ -92,22 +93,22 @@ func compileSchema(text ckpt.JSON) (*schema, error) {
 }
 
 // visit notes a part of the schema and all parts below it.
-func (s *schema) visit(place string, part *jsonschema.Schema, depth int) error {
+func (s *Schema) visit(place string, part *jsonschema.Schema, depth int) error {
 	if part == nil {
 		return nil
 	}
 	if depth > maxSchemaDepth {
-		return fmt.Errorf("%s: it is more than %d deep", cut(place), maxSchemaDepth)
+		return fmt.Errorf("%s: it is more than %d deep", phrase.Cut(place), maxSchemaDepth)
 	}
 	if s.places += len(place); s.places > maxSchemaPlaces {
-		return fmt.Errorf("the names of its parts are too long: with the names above them they may have %s together", byteText(maxSchemaPlaces))
+		return fmt.Errorf("the names of its parts are too long: with the names above them they may have %s together", phrase.Bytes(maxSchemaPlaces))
 	}
 	s.byPlace[place] = part
 	s.never[part] = part.Not != nil && reflect.ValueOf(*part.Not).IsZero()
 	s.unevaluated = s.unevaluated || part.UnevaluatedItems != nil || part.UnevaluatedProperties != nil
 	for _, kind := range append(slices.Clone(part.Types), part.Type) {
 		if kind != "" && !slices.Contains(schemaTypes, kind) {
-			return fmt.Errorf("%s: type is %q: it is one of %s", placeText(place), cut(kind), strings.Join(schemaTypes, ", "))
+			return fmt.Errorf("%s: type is %q: it is one of %s", placeText(place), phrase.Cut(kind), strings.Join(schemaTypes, ", "))
 		}
 	}
 	slices.Sort(part.Types)
@@ -147,16 +148,16 @@ func placeText(place string) string {
 	return place
 }
 
-func (s *schema) compilePatterns(place string, part *jsonschema.Schema) error {
+func (s *Schema) compilePatterns(place string, part *jsonschema.Schema) error {
 	if part.Pattern != "" {
-		p, err := s.budget.compile(part.Pattern)
+		p, err := s.budget.Compile(part.Pattern)
 		if err != nil {
 			return fmt.Errorf("%s/pattern: %w", place, err)
 		}
 		s.patterns[part] = p
 	}
-	for _, text := range sortedKeys(part.PatternProperties, len(part.PatternProperties)) {
-		p, err := s.budget.compile(text)
+	for _, text := range slices.Sorted(maps.Keys(part.PatternProperties)) {
+		p, err := s.budget.Compile(text)
 		if err != nil {
 			return fmt.Errorf("%s/patternProperties: %w", place, err)
 		}
@@ -167,24 +168,24 @@ func (s *schema) compilePatterns(place string, part *jsonschema.Schema) error {
 
 // resolve finds what a part refers to. Only parts of the same schema can be
 // referred to: a daemon fetches nothing.
-func (s *schema) resolve(place string, part *jsonschema.Schema) error {
+func (s *Schema) resolve(place string, part *jsonschema.Schema) error {
 	if part.Ref == "" {
 		return nil
 	}
 	fragment, ok := strings.CutPrefix(part.Ref, "#")
 	if !ok {
-		return fmt.Errorf("%s: $ref is %q: it can only point into the schema itself (#…)", placeText(place), cut(part.Ref))
+		return fmt.Errorf("%s: $ref is %q: it can only point into the schema itself (#…)", placeText(place), phrase.Cut(part.Ref))
 	}
 	fragment, err := url.PathUnescape(fragment)
 	if err != nil {
-		return fmt.Errorf("%s: $ref is %q: %w", placeText(place), cut(part.Ref), err)
+		return fmt.Errorf("%s: $ref is %q: %w", placeText(place), phrase.Cut(part.Ref), err)
 	}
 	target := s.byPlace[fragment]
 	if !strings.HasPrefix(fragment, "/") && fragment != "" {
 		target = s.anchors[fragment]
 	}
 	if target == nil {
-		return fmt.Errorf("%s: $ref is %q, and nothing is there", placeText(place), cut(part.Ref))
+		return fmt.Errorf("%s: $ref is %q, and nothing is there", placeText(place), phrase.Cut(part.Ref))
 	}
 	s.refs[part] = target
 	return nil
@@ -213,53 +214,7 @@ func below(s *jsonschema.Schema, visit func(name string, child *jsonschema.Schem
 		"properties": s.Properties, "patternProperties": s.PatternProperties,
 	} {
 		for key, child := range children {
-			visit("/"+name+pointerTo(key), child)
+			visit("/"+name+"/"+jsontext.EscapePointer(key), child)
 		}
 	}
-}
-
-// What patterns may have.
-const (
-	maxPattern     = 2000    // instructions of one
-	maxPatternText = 4 << 10 // bytes of one
-	maxPatterns    = 50_000  // instructions of all in a schema, or in the rules of a policy
-)
-
-// pattern is a regular expression, and how many instructions it has.
-type pattern struct {
-	*regexp.Regexp
-	instructions int
-}
-
-// patternBudget is how many instructions further patterns may have.
-type patternBudget int
-
-// compile refuses patterns that are wrong or too large.
-func (b *patternBudget) compile(text string) (*pattern, error) {
-	if len(text) > maxPatternText {
-		return nil, errors.New("the pattern is too large")
-	}
-	parsed, err := syntax.Parse(text, syntax.Perl)
-	if err != nil {
-		return nil, fmt.Errorf("the pattern is wrong: %w", err)
-	}
-	program, err := syntax.Compile(parsed.Simplify())
-	if err != nil || len(program.Inst) > maxPattern {
-		return nil, errors.New("the pattern is too large")
-	}
-	if *b -= patternBudget(len(program.Inst)); *b < 0 {
-		return nil, errors.New("the patterns are too large together")
-	}
-	compiled, err := regexp.Compile(text)
-	if err != nil {
-		return nil, fmt.Errorf("the pattern is wrong: %w", err)
-	}
-	return &pattern{compiled, len(program.Inst)}, nil
-}
-
-// match pays before it looks: at worst every instruction is tried at every
-// byte, and a machine of that size is made first.
-func (p *pattern) match(m *meter, s string) bool {
-	m.pay(4 + (len(s)+8)*p.instructions/8)
-	return p.MatchString(s)
 }

@@ -1,0 +1,4 @@
+// Package meter bounds the work of expressions and schemas that users wrote.
+//
+// This package may import the standard library only.
+package meter

@@ -1,0 +1,5 @@
+// Package phrase has the words that findings share: counts, sizes, texts cut to a
+// length.
+//
+// This package may import the standard library only.
+package phrase
