@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
@@ -116,7 +117,7 @@ func (s *Store) findAgent(ctx context.Context, sc ckpt.Scope, name string) (*age
 		return nil, noAgent(name)
 	}
 	if err != nil {
-		return nil, readError(err)
+		return nil, sqlite.ReadError(err)
 	}
 	return row.parsed()
 }
@@ -152,7 +153,7 @@ func (s *Store) SetPolicy(_ context.Context, sc ckpt.Scope, name string, p ckpt.
 	if err != nil {
 		return nil, err
 	}
-	err = s.write(&op{owner: sc.Caller.Owner, size: int64(len(text)), claim: frees, entry: e, apply: func(tx *tx) error {
+	err = s.write(&op{owner: sc.Caller.Owner, size: int64(len(text)), claim: sqlite.Frees, entry: e, apply: func(tx *tx) error {
 		return s.setPolicy(tx, sc, name, p, e)
 	}})
 	return &p, err
@@ -203,7 +204,7 @@ func (s *Store) Agents(ctx context.Context, sc ckpt.Scope, f ckpt.AgentFilter) (
 		LEFT JOIN runs r ON r.agent_id = a.id GROUP BY a.id ORDER BY a.owner, a.name`,
 		sc.Whose(), sc.Whose(), owner, name, limit+1)
 	if err != nil {
-		return nil, readError(err)
+		return nil, sqlite.ReadError(err)
 	}
 	if len(page.Agents) > limit {
 		page.Agents = page.Agents[:limit]

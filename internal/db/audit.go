@@ -54,7 +54,7 @@ func (tx *tx) audit(e auditEntry) error {
 	row := ckpt.AuditRow{
 		N: tx.head.n + 1, At: tx.now, Who: e.Who, PID: e.PID, Action: e.Action, Owner: ckpt.Ref(e.Owner), Agent: ckpt.Ref(e.Agent),
 		Run: ckpt.Ref(e.Run), Subject: ckpt.Ref(e.Subject), Outcome: e.Outcome, Reason: ckpt.Ref(e.Reason),
-		Retries: tx.retries, Detail: ckpt.JSON("{}"), Prev: tx.head.hash,
+		Retries: tx.Retries, Detail: ckpt.JSON("{}"), Prev: tx.head.hash,
 	}
 	switch {
 	case e.detail != "":
@@ -70,7 +70,7 @@ func (tx *tx) audit(e auditEntry) error {
 	if tx.uses != nil && causedBy(&row) {
 		tx.useOf(e.Owner).log += logLength(&row)
 	}
-	tx.wrote = true
+	tx.Wrote = true
 	tx.head = chainHead{row.N, row.Hash}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // Audit lists audit rows about the scope's agents, oldest first. An
@@ -27,7 +28,7 @@ func (s *Store) Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*
 		FROM audit_log WHERE n > ?1 AND (owner = ?2 OR ?2 = '*') AND (?3 = '' OR agent = ?3) AND (?4 = '' OR action = ?4) ORDER BY n LIMIT ?5`,
 		f.After, sc.Whose(), f.Agent, f.Action, limit+1)
 	if err != nil {
-		return nil, readError(err)
+		return nil, sqlite.ReadError(err)
 	}
 	if len(page.Audit) > limit {
 		page.Audit = page.Audit[:limit]

@@ -4,20 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 
-	"github.com/jmoiron/sqlx"
-
-	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
+
+// Restored says what RestoreBackup has done.
+type Restored = sqlite.Restored
+
+// DamagedError says what is wrong with a file that should be a backup.
+type DamagedError struct{ Report *VerifyReport }
+
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("%s is damaged, so it is not restored: %s; take an older backup", e.Report.Path, e.Report.Problems[0])
+}
 
 // Backup writes a copy of a database, also while a daemon uses it, and gives
 // it its name only once the copy has been verified and is on disk. It never
 // replaces a file. progress, which may be nil, hears how the checking goes.
 func Backup(ctx context.Context, path, out string, progress func(done, total int64)) error {
-	return copyTo(ctx, path, out, func(copied string) error {
+	return sqlite.Backup(ctx, path, out, func(copied string) error {
 		report, err := Verify(ctx, copied, progress)
 		if err == nil && len(report.Problems) > 0 {
 			err = fmt.Errorf("the copy is damaged, so it is no backup: %s", report.Problems[0])
@@ -26,129 +32,53 @@ func Backup(ctx context.Context, path, out string, progress func(done, total int
 	})
 }
 
-// copyAside is Backup of a database as it is, damage included.
-func copyAside(ctx context.Context, path, out string) error {
-	return copyTo(ctx, path, out, func(string) error { return nil })
+// RestoreBackup puts a backup in the place of the database that opt names, while
+// no daemon has it: see sqlite.Restore. The audit log says what was done.
+// progress, which may be nil, hears how the checking of the backup goes. tell,
+// which may be nil, hears what was kept and where.
+//
+// Its errors are ErrLocked where a daemon has the database, *OperatorError, and
+// *DamagedError where the backup is none.
+func RestoreBackup(ctx context.Context, backup string, opt Options, progress func(done, total int64), tell func(*Restored)) (*Restored, error) {
+	opt.setDefaults()
+	if tell == nil {
+		tell = func(*Restored) {}
+	}
+	return sqlite.Restore(ctx, sqlite.RestoreOptions{
+		Path: opt.Path, Mode: opt.Mode, Now: opt.Now, Backup: backup, Beside: []string{headSuffix}, Tell: tell,
+		Verify: func(ctx context.Context, path string) error {
+			report, err := Verify(ctx, path, progress)
+			progress = nil // it is of the backup; the copy is checked after it
+			if err == nil && len(report.Problems) > 0 {
+				err = &DamagedError{report}
+			}
+			return err
+		},
+		Prove: func(ctx context.Context, lock *os.File, done sqlite.Exchange, finish func() error) error {
+			opt.lock = lock
+			return recordRestore(ctx, opt, done, finish)
+		},
+	})
 }
 
-// copyTo copies a database, and gives the copy its name once it was approved
-// and is on disk.
-func copyTo(ctx context.Context, path, out string, approve func(copied string) error) error {
-	if _, err := os.Lstat(out); !errors.Is(err, fs.ErrNotExist) {
-		return &OperatorError{fmt.Sprintf("%s exists: a backup never replaces a file, name another", out), nil}
-	}
-	if _, err := os.Lstat(path); err != nil {
-		return &OperatorError{"there is no database to back up", err}
-	}
-	folder, err := os.MkdirTemp(filepath.Dir(out), ".backup-") // closed to others, so that nobody reads it half-made
-	if err != nil {
-		return &OperatorError{"the backup's folder cannot be written", err}
-	}
-	defer os.RemoveAll(folder)
-	source, err := openSource(ctx, path)
-	if err != nil {
-		return err
-	}
-	defer source.close()
-	made, err := source.copyTo(ctx, filepath.Join(folder, "ckpt.db"))
-	if err != nil {
-		return err
-	}
-	defer made.close()
-	if err := approve(made.path); err != nil {
-		return err
-	}
-	return made.publish(out)
-}
-
-// source is a database that is to be copied. Its files are open, so that it can be read also by a process that has
-// given up the rights to open them.
-type source struct {
-	db   *sqlx.DB
-	conn *sqlx.Conn
-}
-
-func openSource(ctx context.Context, path string) (*source, error) {
-	db, err := pool(path, "ro", 1, verifierPragmas)
-	if err != nil {
-		return nil, err
-	}
-	s := &source{db: db}
-	readingBeside.Add(1)
-	var tables int64
-	if s.conn, err = db.Connx(ctx); err == nil {
-		err = s.conn.GetContext(ctx, &tables, `SELECT count(*) FROM sqlite_schema`) // SQLite opens its files with the first read
-	}
-	if err != nil {
-		s.close()
-		return nil, fmt.Errorf("the database cannot be read: %w", err)
-	}
-	return s, nil
-}
-
-func (s *source) close() {
-	if s.conn != nil {
-		_ = s.conn.Close()
-	}
-	_ = s.db.Close()
-	readingBeside.Add(-1)
-}
-
-// copied is a finished copy of a database and the handle by which it is known: its name may lie in a folder in which
-// somebody else can exchange files.
-type copied struct {
-	path string
-	file *os.File
-}
-
-// copyTo copies the database on one snapshot into a new file. SQLite may only fill this file and make none: it would
-// make one wherever a link leads.
-func (s *source) copyTo(ctx context.Context, path string) (_ *copied, err error) {
-	c := &copied{path: path}
-	if c.file, err = osfile.OpenPlain(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
-		return nil, err
-	}
-	if _, err = s.conn.ExecContext(ctx, `VACUUM INTO ?`, dsn(path, "rw", nil)); err != nil {
-		err = fmt.Errorf("the database cannot be copied: %w", err)
-	} else {
-		err = c.check(path)
-	}
-	if err != nil {
-		c.close()
-		return nil, err
-	}
-	return c, nil
-}
-
-// check says whether a path names the copy.
-func (c *copied) check(path string) error {
-	ours, err := c.file.Stat()
+// recordRestore opens a restored database and writes into its audit log where it
+// comes from. It may find that the row is there already.
+func recordRestore(ctx context.Context, opt Options, done sqlite.Exchange, finish func() error) error {
+	s, err := Open(ctx, opt)
 	if err != nil {
 		return err
 	}
-	named, err := os.Lstat(path)
-	if err != nil {
-		return err
+	err = s.write(&op{owner: daemon, apply: func(tx *tx) error {
+		var rows int64
+		if _, err := tx.get(&rows, `SELECT count(*) FROM audit_log WHERE n > (SELECT n - 64 FROM audit_head) AND action = 'restore_backup'
+			AND json_extract(detail, '$.set_aside') = ?`, done.SetAside); err != nil || rows > 0 {
+			return err
+		}
+		return tx.audit(auditEntry{Who: daemon, PID: os.Getpid(), Action: "restore_backup", Outcome: outcomeDone,
+			Detail: map[string]any{"backup": done.Backup, "kept": done.Kept, "set_aside": done.SetAside}})
+	}})
+	if err == nil {
+		err = finish()
 	}
-	if !os.SameFile(ours, named) || ours.Size() == 0 {
-		return fmt.Errorf("%s is not the file that was written: somebody has put another in its place", path)
-	}
-	return nil
-}
-
-func (c *copied) close() { _ = c.file.Close() }
-
-// publish flushes a finished copy and gives it its name, which must be free.
-func (c *copied) publish(name string) error {
-	if err := errors.Join(c.file.Chmod(0o600), c.file.Sync()); err != nil {
-		return err
-	}
-	if err := os.Link(c.path, name); err != nil { // unlike rename it never replaces
-		return err
-	}
-	if err := c.check(name); err != nil {
-		return errors.Join(err, os.Remove(name))
-	}
-	c.close()
-	return errors.Join(os.Remove(c.path), osfile.SyncFolder(filepath.Dir(name)))
+	return errors.Join(err, s.Close())
 }

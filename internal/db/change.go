@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // ownedRow is a checkpoint, its run and its agent, for what changes one by its id.
@@ -50,7 +51,7 @@ func (s *Store) Patch(_ context.Context, sc ckpt.Scope, id string, p ckpt.Checkp
 	}
 	e := changeEntry(sc, "change", id)
 	var c *ckpt.Checkpoint
-	err := s.write(&op{owner: sc.Caller.Owner, size: 1 + labelBytes(p.Labels), claim: frees, entry: e, apply: func(tx *tx) error {
+	err := s.write(&op{owner: sc.Caller.Owner, size: 1 + labelBytes(p.Labels), claim: sqlite.Frees, entry: e, apply: func(tx *tx) error {
 		row, agent, run, err := s.owned(tx, sc, id)
 		if err != nil {
 			return err
@@ -145,7 +146,7 @@ func (s *Store) Delete(_ context.Context, sc ckpt.Scope, id string) (*ckpt.Remov
 	}
 	e := changeEntry(sc, "delete", id)
 	var r *ckpt.Removal
-	err := s.write(&op{owner: sc.Caller.Owner, claim: frees, entry: e, apply: func(tx *tx) error {
+	err := s.write(&op{owner: sc.Caller.Owner, claim: sqlite.Frees, entry: e, apply: func(tx *tx) error {
 		var err error
 		r, err = s.deleteOne(tx, sc, id, e)
 		return err

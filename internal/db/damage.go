@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/jmoiron/sqlx"
 )
 
@@ -95,12 +96,12 @@ func (s *Store) loadDamages(ctx context.Context) error {
 // in doubt. Other checkpoints that share the damage fail by themselves.
 func (s *Store) reportDamage(err error) {
 	var damage *damageError
-	if !errors.As(err, &damage) || damage.id == "" || s.writer == nil || !s.damages.begin(damage.id) {
+	if !errors.As(err, &damage) || damage.id == "" || !s.engine.Started() || !s.damages.begin(damage.id) {
 		return
 	}
 	s.live.doubts.Add(1)
 	s.log.Error("a checkpoint is damaged and is never served; its run's next save stands alone", "checkpoint", damage.id, "error", damage)
-	err = s.write(&op{owner: daemon, claim: goesOn, apply: func(tx *tx) error { return s.noteDamage(tx, damage) }})
+	err = s.write(&op{owner: daemon, claim: sqlite.GoesOn, apply: func(tx *tx) error { return s.noteDamage(tx, damage) }})
 	if err != nil {
 		s.damages.forget(damage.id) // the next who reads it tries again
 		s.log.Warn("that a checkpoint is damaged could not be noted", "checkpoint", damage.id, "error", err)
@@ -128,7 +129,7 @@ func (s *Store) noteDamage(tx *tx, damage *damageError) error {
 	if err != nil {
 		return err
 	}
-	tx.hot.forgetAll()
+	tx.store.hot.forgetAll()
 	tx.onCommit(func() { s.damages.done(damage.id) })
 	if at.Known {
 		return nil
@@ -164,7 +165,7 @@ func (s *Store) unmark(tx *tx, id string) error {
 		return nil
 	}
 	tx.onCommit(func() { s.damages.forget(id) })
-	tx.hot.forgetAll()
+	tx.store.hot.forgetAll()
 	return tx.exec(`DELETE FROM meta WHERE key = ?`, damagedKey+id)
 }
 

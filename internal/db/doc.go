@@ -1,11 +1,8 @@
-// Package db is everything SQLite: opening and migrating the database, the one
-// writer with its group commit, reads that check every hash, the audit log,
-// verify and backup. DESIGN.md in this folder says how and why.
+// Package db is the store: what the product does with its tables, inside the
+// transactions of the engine in db/sqlite. It holds agents, runs, checkpoints,
+// steps, operations, events, prompts, the audit log, drift and LangGraph's
+// threads, and reads check every hash. DESIGN.md in this folder says how and why.
 //
-// Nothing in the process opens the database file except through SQLite:
-// closing such a handle would drop SQLite's locks. Looking at the file is done
-// by stat alone.
-//
-// It may import the root package, internal/delta, internal/jsontext, internal/osfile,
-// internal/secrets and internal/wellformed.
+// It may import the root package, internal/db/sqlite, internal/delta,
+// internal/jsontext, internal/osfile, internal/secrets and internal/wellformed.
 package db

@@ -26,7 +26,7 @@ func (s *Store) seeForeign(tx *tx) error {
 		return err
 	}
 	if head != last || (chainHead{head.N, head.Hash}) != tx.head {
-		return &FatalError{fmt.Errorf("another program has changed the audit log: it ends with row %d and its head names row %d, where the daemon had written row %d", last.N, head.N, tx.head.n)}
+		return &FatalError{Err: fmt.Errorf("another program has changed the audit log: it ends with row %d and its head names row %d, where the daemon had written row %d", last.N, head.N, tx.head.n)}
 	}
 	return nil
 }

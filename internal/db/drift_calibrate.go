@@ -9,6 +9,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // The bounds of calibrating.
@@ -80,7 +81,7 @@ func (c *calibrations) list(owner string) []ckpt.Calibration {
 func (s *Store) calibrate(ctx context.Context) error {
 	var agents []agentRow
 	if err := s.ro.SelectContext(ctx, &agents, `SELECT id, owner, name, policy FROM agents WHERE policy LIKE '%"false_alarms"%' AND policy NOT LIKE '%"false_alarms":"off"%'`); err != nil {
-		return readError(err)
+		return sqlite.ReadError(err)
 	}
 	asking := map[int64]bool{}
 	left := calibrateRuns
@@ -125,7 +126,7 @@ func (s *Store) calibrateAgent(ctx context.Context, agent *agentRow, left *int) 
 		SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY workflow ORDER BY ended_at DESC, id DESC) AS place
 			FROM runs WHERE agent_id = ? AND status = 'completed' AND steps_ended > 0) WHERE place <= ?)`, agent.ID, ckpt.MaxCalibrated)
 	if err != nil {
-		return readError(err)
+		return sqlite.ReadError(err)
 	}
 	groups := map[string]*calibrated{}
 	whole := true

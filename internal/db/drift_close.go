@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // newStretch begins to count a run's drift anew: its owner went back, was
@@ -94,7 +95,7 @@ func (s *Store) findFinding(ctx context.Context, sc ckpt.Scope, id string) (*ckp
 	if isNoRows(err) || err == nil && !mayRead(sc, f.Owner) {
 		return nil, noFinding(id)
 	}
-	return &f, readError(err)
+	return &f, sqlite.ReadError(err)
 }
 
 func noFinding(id string) error {

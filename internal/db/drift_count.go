@@ -105,7 +105,7 @@ func (s *Store) keepBack(tx *tx, run *runRow, w *watched) (moved bool, err error
 	if moved, err = s.moveBack(tx, run, w); err != nil || !moved {
 		return false, err
 	}
-	tx.hot.forget(run)
+	tx.store.hot.forget(run)
 	return true, tx.exec(updateBack, run.BackSeq, run.ID)
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // Evaluate judges the runs that are recorded here anew: which of them would have
@@ -68,7 +69,7 @@ func (s *Store) recordedRuns(ctx context.Context, sc *ckpt.Scope, r ckpt.Evaluat
 		AND (?3 = '' OR r.workflow = ?3) AND r.started_at >= ?4 AND (?5 = '' OR r.name = ?5) AND r.steps_ended > 0 ORDER BY r.id DESC LIMIT ?6`,
 		sc.Whose(), agentID, r.Workflow, since.String(), r.Run, ckpt.MaxEvaluatedRuns+1)
 	if err != nil {
-		return nil, false, readError(err)
+		return nil, false, sqlite.ReadError(err)
 	}
 	if r.Run != "" && len(list) == 0 {
 		return nil, false, ckpt.Errorf(ckpt.CodeNotFound, "run %s of %s has no steps here", r.Run, r.Agent)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // The bounds of a suggestion.
@@ -31,7 +32,7 @@ func (s *Store) Feedback(ctx context.Context, sc ckpt.Scope, name string) (*ckpt
 	err = s.ro.SelectContext(ctx, &rows, `SELECT f.rule, count(*) AS found, count(f.dismissed_at) AS dismissed FROM findings f JOIN runs r ON r.id = f.run_id
 		WHERE r.agent_id = ? AND f.severity <> 'info' GROUP BY f.rule ORDER BY dismissed DESC, found DESC, f.rule`, agent.ID)
 	if err != nil {
-		return nil, readError(err)
+		return nil, sqlite.ReadError(err)
 	}
 	for _, row := range rows {
 		rule := ckpt.RuleFeedback{Rule: row.Rule, Found: row.Found, Dismissed: row.Dismissed}
@@ -63,7 +64,7 @@ func (s *Store) suggest(ctx context.Context, agent *agentRow, name string) (*ckp
 	err := s.ro.SelectContext(ctx, &rows, `SELECT `+recordedColumns+`, min(f.dismissed_at IS NOT NULL) AS dismissed`+recordedTables+`JOIN findings f ON f.run_id = r.id
 		WHERE r.agent_id = ? AND f.rule = ? AND f.severity <> 'info' GROUP BY r.id ORDER BY r.id DESC LIMIT ?`, agent.ID, name, feedbackRuns)
 	if err != nil {
-		return nil, readError(err)
+		return nil, sqlite.ReadError(err)
 	}
 	type judged struct {
 		*ckpt.RecordedRun

@@ -179,7 +179,7 @@ func (tx *tx) pastTotals(run *runRow, all *ckpt.RunPast) error {
 // pastSteps reads the steps of this stretch in the order in which they ended,
 // with the earlier attempts that failed.
 func (tx *tx) pastSteps(run *runRow, all *ckpt.RunPast) error {
-	rows, err := readPrints(tx.ctx, tx.conn, `SELECT `+printColumns+` FROM steps WHERE run_id = ? AND stretch = ? AND sig IS NOT NULL AND ended_at IS NOT NULL
+	rows, err := readPrints(tx.Ctx, tx.Conn, `SELECT `+printColumns+` FROM steps WHERE run_id = ? AND stretch = ? AND sig IS NOT NULL AND ended_at IS NOT NULL
 		ORDER BY after_seq DESC, id DESC LIMIT ?`, run.ID, run.Stretch, ckpt.MaxPastSteps)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/jmoiron/sqlx"
 )
 
@@ -99,7 +100,7 @@ func (s *Store) timeline(ctx context.Context, runID int64) ([]ckpt.TimelineEntry
 			UNION ALL SELECT 'checkpoint', created_at, id, kind, 'saved', seq, suspect, 0 FROM checkpoints WHERE n IN (`+newestOfRun+`)
 		) ORDER BY seq DESC, id DESC LIMIT ?2`, runID, ckpt.TimelineLength)
 	if err != nil {
-		return nil, readError(err)
+		return nil, sqlite.ReadError(err)
 	}
 	line := make([]ckpt.TimelineEntry, len(rows))
 	for i := range rows {

@@ -18,6 +18,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
@@ -214,7 +215,7 @@ func (s *Store) compareShared(ctx context.Context) error {
 	var agents []sharer
 	err := s.ro.SelectContext(ctx, &agents, `SELECT id, owner, name, policy FROM agents WHERE policy LIKE '%"shared_keys":["%' ORDER BY id`)
 	if err != nil {
-		return readError(err)
+		return sqlite.ReadError(err)
 	}
 	s.shared.keepOnly(agents)
 	read := 0
@@ -324,7 +325,7 @@ func (s *Store) stillRunning(ctx context.Context, key sharedKey, agents []*share
 		var running bool
 		err := s.ro.GetContext(ctx, &running, `SELECT ended_at IS NULL FROM runs WHERE id = ? AND agent_id = ?`, a.values[key.pointer].runID, a.ID)
 		if err != nil && !isNoRows(err) {
-			return nil, readError(err)
+			return nil, sqlite.ReadError(err)
 		}
 		if running {
 			left = append(left, a)

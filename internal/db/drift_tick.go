@@ -5,6 +5,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // The bounds of a tick.
@@ -76,7 +77,7 @@ func (s *Store) dueRuns(ctx context.Context) ([]runningRow, error) {
 		WHERE r.status = 'running' AND (r.pid IS NOT NULL OR r.heartbeat_timeout_ms > 0 OR r.progress_timeout_ms > 0)
 		AND (r.pid IS NOT NULL OR r.heartbeat_timeout_ms > 0) AND r.id > ? ORDER BY r.id LIMIT ?`, s.tickedTo, tickLooked)
 	if err != nil {
-		return nil, readError(err)
+		return nil, sqlite.ReadError(err)
 	}
 	if s.tickedTo = 0; len(rows) == tickLooked {
 		s.tickedTo = rows[len(rows)-1].ID

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // watched is what the writer keeps in memory of a run to see it drift. All of
@@ -165,7 +166,7 @@ func (s *Store) makeWatched(tx *tx, agent *agentRow, run *runRow, past *past) (*
 // unwatched lets a run go on without a watch where a row of its past is
 // damaged. What is SQLite's own fault is the transaction's.
 func (s *Store) unwatched(w *watched, err error) error {
-	if classify(err) != classNone {
+	if sqlite.Classify(err) != sqlite.ClassNone {
 		return err
 	}
 	s.log.Error("a run is not watched for drift: what is stored of it cannot be read", "agent", w.key.agent, "run", w.key.run, "error", err)

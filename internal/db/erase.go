@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // Erase removes all of an agent for good: rows, states and keys, zeroed in the
@@ -16,7 +17,7 @@ func (s *Store) Erase(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Er
 	}
 	e := entry(sc, "erase", name)
 	var erased *ckpt.Erased
-	err := s.write(&op{owner: sc.Caller.Owner, claim: frees, entry: e, apply: func(tx *tx) error {
+	err := s.write(&op{owner: sc.Caller.Owner, claim: sqlite.Frees, entry: e, apply: func(tx *tx) error {
 		agent, err := s.needAgent(tx, sc, name)
 		if err != nil {
 			return err
@@ -68,7 +69,7 @@ func (s *Store) erase(tx *tx, agent *agentRow, e auditEntry) (*ckpt.Erased, erro
 		if err := tx.eraseStep(statement, agent.ID); err != nil {
 			return nil, err
 		}
-		tx.gotOn()
+		tx.GotOn()
 	}
 	s.changeAgent(tx, agentKey{agent.Owner, agent.Name}, nil)
 	s.watches.dropAgent(agent.Owner, agent.Name)
@@ -93,7 +94,7 @@ func (tx *tx) eraseStep(statement string, agentID int64) error {
 // empties the write-ahead log.
 func (s *Store) scrub(ctx context.Context) error {
 	for {
-		freed, err := s.vacuum(vacuumPages * 16)
+		freed, err := s.engine.Vacuum(sqlite.VacuumPages * 16)
 		if ckpt.CodeOf(err) == ckpt.CodeStorageFull {
 			return traces(err, "there is no room to zero")
 		}
@@ -107,7 +108,7 @@ func (s *Store) scrub(ctx context.Context) error {
 	if err := s.deleteFast(); err != nil {
 		s.log.Warn("deletes go on zeroing more than they need", "error", err)
 	}
-	if err := s.emptyWAL(ctx); err != nil {
+	if err := s.engine.EmptyLog(ctx); err != nil {
 		return traces(err, "a reader still holds")
 	}
 	return nil
@@ -121,8 +122,5 @@ func traces(err error, why string) error {
 
 // deleteFast undoes what erase set: ordinary deletes zero only what they touch.
 func (s *Store) deleteFast() error {
-	return s.write(&op{owner: daemon, outside: func(w *writer) error {
-		var now int
-		return w.conn.GetContext(context.Background(), &now, `PRAGMA secure_delete = FAST`)
-	}})
+	return s.engine.Pragma(`PRAGMA secure_delete = FAST`)
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
@@ -126,5 +127,5 @@ func (s *Store) Events(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, afte
 		page.Events = page.Events[:n]
 		page.Next = &page.Events[n-1].Seq
 	}
-	return page, readError(err)
+	return page, sqlite.ReadError(err)
 }

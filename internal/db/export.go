@@ -12,6 +12,7 @@ import (
 	"io"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/jmoiron/sqlx"
 )
 
@@ -49,7 +50,7 @@ func (s *Store) Export(ctx context.Context, sc ckpt.Scope, name string, w io.Wri
 		return err
 	}
 	e := entry(sc, "export", name)
-	if err := s.write(&op{owner: sc.Caller.Owner, claim: goesOn, apply: func(tx *tx) error { return tx.audit(e) }}); err != nil {
+	if err := s.write(&op{owner: sc.Caller.Owner, claim: sqlite.GoesOn, apply: func(tx *tx) error { return tx.audit(e) }}); err != nil {
 		return err
 	}
 	x := newExporter(w)

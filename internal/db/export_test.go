@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // What tests need of the inside, and nobody else.
@@ -36,41 +38,34 @@ func (tx *tx) forge(query string, args ...any) error {
 }
 
 // Waiting is how many operations are in the writer's queue.
-func (s *Store) Waiting() int {
-	s.writer.mu.Lock()
-	defer s.writer.mu.Unlock()
-	return s.writer.queue.len()
-}
+func (s *Store) Waiting() int { return s.engine.Waiting() }
 
 // CheckFiles is what maintenance looks at, beside the writer.
-func (s *Store) CheckFiles() error { return s.watch.check() }
+func (s *Store) CheckFiles() error { return s.engine.CheckFiles() }
 
 // LockedFor is for how long the writer has been kept from its lock.
-func (s *Store) LockedFor() time.Duration {
-	locked, _ := s.writer.lockedFor()
-	return locked
-}
+func (s *Store) LockedFor() time.Duration { return s.engine.LockedFor() }
 
 // CopyWAL is one background copy of the write-ahead log.
-func (s *Store) CopyWAL() { s.copyWAL(context.Background()) }
+func (s *Store) CopyWAL() { s.engine.CopyLog(context.Background()) }
 
 // EmptyWAL is what erase does with the write-ahead log.
-func (s *Store) EmptyWAL() error { return s.emptyWAL(context.Background()) }
+func (s *Store) EmptyWAL() error { return s.engine.EmptyLog(context.Background()) }
 
 // PendingWAL is how many bytes wait in the write-ahead log.
-func (s *Store) PendingWAL() int64 { return s.wal.pending() }
+func (s *Store) PendingWAL() int64 { return s.engine.LogStatus().Pending }
 
 // Tick is one round of maintenance at a time.
-func (s *Store) Tick(now time.Time) { newDue(s).tick(context.Background(), now) }
+func (s *Store) Tick(now time.Time) { s.engine.Ticker()(context.Background(), now) }
 
 // Ticker is the same for several rounds, which remember one another.
 func (s *Store) Ticker() func(now time.Time) {
-	d := newDue(s)
-	return func(now time.Time) { d.tick(context.Background(), now) }
+	tick := s.engine.Ticker()
+	return func(now time.Time) { tick(context.Background(), now) }
 }
 
 // SetWALTarget makes the log wrap after fewer bytes, until the test ends.
-func (s *Store) SetWALTarget(bytes int64) { s.wal.target = bytes }
+func (s *Store) SetWALTarget(bytes int64) { s.engine.SetLogTarget(bytes) }
 
 // CrashWriter lets the test have what a faulty operation would do.
 func (s *Store) CrashWriter(message string) error {
@@ -81,7 +76,7 @@ func (s *Store) CrashWriter(message string) error {
 func MarkFailed(path string) error { return os.WriteFile(path+".failed", []byte(`{}`), 0o600) }
 
 // MaxBatch is how many operations share a transaction at most.
-const MaxBatch = maxBatch
+const MaxBatch = sqlite.MaxBatch
 
 // ExecForTest changes the database in a transaction of the writer.
 func (s *Store) ExecForTest(query string, args ...any) error {
@@ -129,9 +124,4 @@ func (s *Store) SetRoom(bytes int64) { s.usage.room.Store(bytes) }
 
 // FillAndFree lets the reserve go and makes it again, as a full disk does on
 // which deletes free a little.
-func (s *Store) FillAndFree() error {
-	return s.write(&op{owner: daemon, outside: func(w *writer) error {
-		s.letGo()
-		return s.regain(w)
-	}})
-}
+func (s *Store) FillAndFree() error { return s.engine.RemakeReserve() }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // auditForeign records that an administrator looks at what is another's. The
@@ -56,7 +57,7 @@ func (s *Store) record(e auditEntry) {
 	if e.Outcome != outcomeDone && !s.recordable(&e) {
 		return
 	}
-	err := s.write(&op{owner: e.Who, claim: goesOn, apply: func(tx *tx) error { return tx.audit(e) }})
+	err := s.write(&op{owner: e.Who, claim: sqlite.GoesOn, apply: func(tx *tx) error { return tx.audit(e) }})
 	if err != nil {
 		s.log.Error("an audit row could not be written", "action", e.Action, "who", e.Who, "error", err)
 	}

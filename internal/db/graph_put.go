@@ -9,6 +9,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
@@ -139,7 +140,7 @@ func (s *Store) graphState(ctx context.Context, sc ckpt.Scope, agent string, t c
 		return nil, nil, noCheckpoint(id)
 	}
 	if err != nil {
-		return nil, nil, readError(err)
+		return nil, nil, sqlite.ReadError(err)
 	}
 	state, _, release, err = s.Base(ctx, sc, agent, ours)
 	return state, release, err

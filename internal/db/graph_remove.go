@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // graphAtOnce is how many checkpoints one transaction removes or copies; more
@@ -32,7 +33,7 @@ func (s *Store) graphRemove(sc ckpt.Scope, name string, e auditEntry, reason str
 	total := &ckpt.GraphRemoved{}
 	for more := true; more; {
 		var g *graphRemoving
-		err := s.write(&op{owner: sc.Caller.Owner, claim: frees, entry: e, apply: func(tx *tx) error {
+		err := s.write(&op{owner: sc.Caller.Owner, claim: sqlite.Frees, entry: e, apply: func(tx *tx) error {
 			g = &graphRemoving{store: s, tx: tx, entry: e, reason: reason, left: graphAtOnce}
 			agent, err := s.agent(tx, sc.Whose(), name)
 			if err != nil || agent == nil {
@@ -319,7 +320,7 @@ func (g *graphRemoving) document(n int64) (*graphDocument, error) {
 	if _, err := g.tx.get(&row, `SELECT n, id, size, sha256, body, pieces FROM checkpoints WHERE n = ?`, n); err != nil {
 		return nil, err
 	}
-	state, err := decode(g.tx.ctx, g.tx.conn, &row)
+	state, err := decode(g.tx.Ctx, g.tx.Conn, &row)
 	if err != nil {
 		return nil, err
 	}
@@ -347,7 +348,7 @@ func (s *Store) GraphCopyThread(ctx context.Context, sc ckpt.Scope, r ckpt.Graph
 	}
 	err = s.ro.SelectContext(ctx, &threads, `SELECT run_id, ns FROM graph_threads WHERE agent_id = ? AND thread = ? ORDER BY run_id`, agent.ID, r.From)
 	if err != nil {
-		return nil, readError(err)
+		return nil, sqlite.ReadError(err)
 	}
 	for _, t := range threads {
 		c := &graphCopying{store: s, scope: sc, agent: agent, from: t.RunID, to: ckpt.GraphThread{Thread: r.To, NS: t.NS}}

@@ -64,21 +64,21 @@ func brokenGuards(ctx context.Context, q sqlx.QueryerContext) ([]string, error) 
 
 // restoreGuards puts back the triggers that a database lacks or has otherwise.
 func (s *Store) restoreGuards(ctx context.Context) error {
-	broken, err := brokenGuards(ctx, s.rw)
+	broken, err := brokenGuards(ctx, s.engine.Writing())
 	if err != nil || len(broken) == 0 {
 		return err
 	}
 	s.log.Error("triggers that keep rows from being rewritten by hand are missing or were changed: run ckptsidecar verify", "triggers", broken, "path", s.opt.Path)
 	s.trust.guards = broken
-	if s.health.readOnly != "" {
+	if s.engine.ReadOnly() != "" {
 		return nil
 	}
 	var script strings.Builder
 	for _, name := range broken {
 		script.WriteString("DROP TRIGGER IF EXISTS " + name + ";\n" + guards[name])
 	}
-	return s.patiently(ctx, func() error {
-		conn, err := s.rw.Connx(ctx)
+	return s.engine.Patiently(ctx, func() error {
+		conn, err := s.engine.Writing().Connx(ctx)
 		if err != nil {
 			return err
 		}

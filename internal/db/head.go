@@ -59,7 +59,7 @@ type logEnd struct {
 func (s *Store) logEnd(ctx context.Context) (e logEnd, err error) {
 	var headN sql.NullInt64
 	var headHash, lastHash sql.NullString
-	err = s.rw.QueryRowContext(ctx, `SELECT (SELECT n FROM audit_head), (SELECT hash FROM audit_head),
+	err = s.engine.Writing().QueryRowContext(ctx, `SELECT (SELECT n FROM audit_head), (SELECT hash FROM audit_head),
 			coalesce((SELECT n FROM audit_log ORDER BY n DESC LIMIT 1), 0), (SELECT hash FROM audit_log ORDER BY n DESC LIMIT 1), coalesce((SELECT max(n) FROM checkpoints), 0), EXISTS (SELECT 1 FROM agents)`).
 		Scan(&headN, &headHash, &e.last.n, &lastHash, &e.checkpoints, &e.agents)
 	e.noHead, e.head, e.last.hash = !headN.Valid, chainHead{headN.Int64, headHash.String}, lastHash.String
@@ -98,30 +98,31 @@ func (e *logEnd) goOn() chainHead {
 }
 
 // checkHead looks whether the audit log is still the one that the last daemon
-// left, and answers what the next row follows. What does not fit keeps nobody
-// from starting: it is told.
-func (s *Store) checkHead(ctx context.Context) (chainHead, error) {
+// left, and sets what the next row follows. What does not fit keeps nobody from
+// starting: it is told.
+func (s *Store) checkHead(ctx context.Context) error {
 	end, err := s.logEnd(ctx)
 	if err != nil {
-		return chainHead{}, err
+		return err
 	}
 	list := end.doubts()
-	if !s.opt.restoring { // else an older one is what was asked for
+	if s.opt.lock == nil { // else an older one is what was asked for
 		about, err := s.compareNote(ctx, &end)
 		if err != nil {
-			return chainHead{}, err
+			return err
 		}
 		list = append(list, about...)
 	}
 	if len(list) > 0 {
 		s.doubtLog(strings.Join(list, "; "))
 	}
-	if end.noHead && s.health.readOnly == "" {
-		if _, err := s.rw.ExecContext(ctx, `INSERT INTO audit_head (id, n, hash) VALUES (1, 0, '')`); err != nil {
-			return chainHead{}, err
+	if end.noHead && s.engine.ReadOnly() == "" {
+		if _, err := s.engine.Writing().ExecContext(ctx, `INSERT INTO audit_head (id, n, hash) VALUES (1, 0, '')`); err != nil {
+			return err
 		}
 	}
-	return end.goOn(), nil
+	s.setHead(end.goOn())
+	return nil
 }
 
 // compareNote says what does not fit between the log and the file beside the database.
@@ -139,7 +140,7 @@ func (s *Store) compareNote(ctx context.Context, end *logEnd) (list []string, er
 		return []string{note.Doubt}, nil
 	}
 	var id, hash sql.NullString
-	err = s.rw.QueryRowContext(ctx, `SELECT (SELECT value FROM meta WHERE key = 'database_id'), (SELECT hash FROM audit_log WHERE n = ?)`, note.N).Scan(&id, &hash)
+	err = s.engine.Writing().QueryRowContext(ctx, `SELECT (SELECT value FROM meta WHERE key = 'database_id'), (SELECT hash FROM audit_log WHERE n = ?)`, note.N).Scan(&id, &hash)
 	switch {
 	case err != nil:
 		return nil, err
@@ -201,11 +202,9 @@ func (s *Store) doubtLog(what string) {
 // does not reach it: into the daemon's log, and into the file beside the
 // database. why is what it is noted for.
 func (s *Store) NoteHead(why string) {
-	s.writer.mu.Lock()
-	head := s.writer.shown
-	s.writer.mu.Unlock()
+	head := s.showHead()
 	s.log.Info("audit head", "n", head.n, "hash", head.hash, "database", s.id, "why", why)
-	if s.health.readOnly != "" || s.writer.failed() != nil { // a disk that fails is left alone
+	if s.engine.ReadOnly() != "" || s.engine.Fault() != nil { // a disk that fails is left alone
 		return
 	}
 	s.trust.mu.Lock()

@@ -31,33 +31,12 @@ const (
 // checkpoint or who needs one makes the writer forget them all (see forgets),
 // and so does a rollback, and another program that writes.
 type hotRuns struct {
-	runs    map[hotKey]*hotRun
-	version int64           // SQLite's, which grows when another connection has committed
-	others  func(*tx) error // told that another program has committed
+	runs map[hotKey]*hotRun
 }
 
 func (h *hotRuns) forgetAll() { clear(h.runs) }
 
 func (h *hotRuns) forget(run *runRow) { delete(h.runs, hotKey{run.AgentID, run.Name}) }
-
-// seeOthers forgets what was known where another program has committed. The
-// store is told, except of the first look, which only notes where things stand.
-func (tx *tx) seeOthers() error {
-	var version int64
-	if _, err := tx.get(&version, `PRAGMA data_version`); err != nil {
-		return err
-	}
-	if version == tx.hot.version {
-		return nil
-	}
-	first := tx.hot.version == 0
-	tx.hot.forgetAll()
-	tx.hot.version = version
-	if first || tx.hot.others == nil {
-		return nil
-	}
-	return tx.hot.others(tx)
-}
 
 // The statements that change a run's history and tell hotRuns of it, or change
 // nothing that they know.
@@ -108,7 +87,7 @@ func forgets(query string) bool {
 // is there and running, its policy keeps few, and its newest checkpoint is clean.
 func (s *Store) hotRun(tx *tx, agent *agentRow, name string) (*hotRun, error) {
 	key := hotKey{agent.ID, name}
-	if h := tx.hot.runs[key]; h != nil {
+	if h := s.hot.runs[key]; h != nil {
 		return h, nil
 	}
 	run, err := tx.run(agent.ID, name)
@@ -128,12 +107,12 @@ func (s *Store) hotRun(tx *tx, agent *agentRow, name string) (*hotRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	if tx.hot.runs == nil {
-		tx.hot.runs = make(map[hotKey]*hotRun)
+	if s.hot.runs == nil {
+		s.hot.runs = make(map[hotKey]*hotRun)
 	}
-	if len(tx.hot.runs) >= hotMost {
-		tx.hot.forgetAll()
+	if len(s.hot.runs) >= hotMost {
+		s.hot.forgetAll()
 	}
-	tx.hot.runs[key] = h
+	s.hot.runs[key] = h
 	return h, nil
 }

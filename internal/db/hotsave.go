@@ -105,7 +105,7 @@ func (s *Store) writeHot(tx *tx, v *save, agent *agentRow, run *runRow, w *watch
 	if err := tx.noteSaved(run); err != nil {
 		return err
 	}
-	tx.hot.runs[hotKey{agent.ID, run.Name}] = &hotRun{run: *run, rows: p.stay, quiet: p.quiet}
+	tx.store.hot.runs[hotKey{agent.ID, run.Name}] = &hotRun{run: *run, rows: p.stay, quiet: p.quiet}
 	v.saved = v.answer(agent, reply)
 	var err error
 	v.saved.Drift, err = s.verdictFor(tx, agent, run.Name)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // replyRow is the first reply to a key.
@@ -68,13 +69,13 @@ const insertKey = `INSERT INTO idempotency (key, agent_id, fingerprint, reply, c
 // rememberNew is remember where the key is most likely new, and answers false
 // where it is not: then nothing was changed. It spares a save the question.
 func (tx *tx) rememberNew(agentID int64, key, print string, reply []byte) (bool, error) {
-	if tx.barred { // whoever asks again has an answer all the same
+	if tx.Barred { // whoever asks again has an answer all the same
 		return false, nil
 	}
-	wrote := tx.wrote
+	wrote := tx.Wrote
 	err := tx.rememberText(agentID, key, print, reply)
 	if isTaken(err) {
-		tx.wrote = wrote // the statement alone was undone
+		tx.Wrote = wrote // the statement alone was undone
 		return false, nil
 	}
 	return true, err
@@ -82,7 +83,7 @@ func (tx *tx) rememberNew(agentID int64, key, print string, reply []byte) (bool,
 
 // isTaken says that a row was not inserted because its key is there.
 func isTaken(err error) bool {
-	switch sqliteCode(err) {
+	switch sqlite.Code(err) {
 	case 1555, 2067: // CONSTRAINT_PRIMARYKEY, CONSTRAINT_UNIQUE
 		return true
 	}
@@ -110,9 +111,9 @@ func (s *Store) Expire(ctx context.Context, before time.Time, limit int) (n int,
 	}
 	s.keysSeen.Store(&next)
 	if err != nil || len(old) == 0 {
-		return 0, readError(err)
+		return 0, sqlite.ReadError(err)
 	}
-	err = s.write(&op{owner: daemon, claim: frees, apply: func(tx *tx) error {
+	err = s.write(&op{owner: daemon, claim: sqlite.Frees, apply: func(tx *tx) error {
 		n = 0
 		owners := map[int64]string{}
 		for _, key := range old {
@@ -124,7 +125,7 @@ func (s *Store) Expire(ctx context.Context, before time.Time, limit int) (n int,
 			if !gone {
 				continue
 			}
-			tx.wrote = true
+			tx.Wrote = true
 			n++
 			owner, known := owners[key.Agent]
 			if !known {

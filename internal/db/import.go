@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
@@ -258,7 +259,7 @@ func (im *importing) all(ctx context.Context, f *os.File) error {
 // more than its policy allows.
 func (im *importing) save(ctx context.Context, batch []imported, size int64) error {
 	if err := ctx.Err(); err != nil {
-		return readError(err)
+		return sqlite.ReadError(err)
 	}
 	before := *im.report
 	return im.store.write(&op{owner: im.scope.Caller.Owner, size: size, entry: entry(im.scope, "import", im.agent), apply: func(tx *tx) error {

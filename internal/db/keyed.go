@@ -2,6 +2,7 @@ package db
 
 import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
@@ -12,7 +13,7 @@ type keyedRequest struct {
 	print any // what was asked
 	entry auditEntry
 	size  int64 // as in op
-	claim claim
+	claim sqlite.Claim
 	make  bool // whether the agent is made where there is none
 	drift bool // the answer says how the run stands now; that is not remembered
 

@@ -23,23 +23,8 @@ func (s *Store) Left() (left []string) {
 	add("states by id that are not in order", int64(len(s.live.ids)-s.live.order.Len()))
 	s.live.mu.Unlock()
 
-	if w := s.writer; w != nil {
-		w.mu.Lock()
-		add("writes that wait", int64(w.queue.count))
-		add("bytes that wait", w.queue.bytes)
-		add("owners that wait", int64(len(w.queue.owners)))
-		if w.leading {
-			left = append(left, "somebody leads the writer")
-		}
-		w.mu.Unlock()
-	}
-	if s.watch != nil {
-		s.watch.mu.Lock()
-		add("copies of the log under way", int64(s.watch.copying))
-		s.watch.mu.Unlock()
-	}
-	if s.ro != nil {
-		add("readers at work", int64(s.ro.Stats().InUse))
+	if s.engine != nil {
+		left = append(left, s.engine.Left()...)
 	}
 	return left
 }

@@ -389,7 +389,7 @@ func (tx *tx) encodeAgain(run *runRow, c *ckpt.Checkpoint) (e encoded, err error
 	if err != nil || !newest {
 		return encode(c.State), err
 	}
-	if err := base.standOn(tx.ctx, tx.conn, *row.Pieces); err != nil {
+	if err := base.standOn(tx.Ctx, tx.Conn, *row.Pieces); err != nil {
 		return encoded{}, err
 	}
 	return encoded{size: c.Size, sha256: c.SHA256, state: c.State, pieces: base.Pieces, base: base}, nil

@@ -9,9 +9,11 @@ import (
 	"strings"
 	"time"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // migrations holds one file for each version after the first, named for the
@@ -21,45 +23,16 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
-// migrate makes the newest schema, in one transaction. An older database is
-// copied aside first.
-func (s *Store) migrate(ctx context.Context) error {
-	var version, tables int
-	err := s.rw.QueryRowContext(ctx, `SELECT (SELECT user_version FROM pragma_user_version()),
-		(SELECT count(*) FROM sqlite_schema WHERE name = 'audit_log')`).Scan(&version, &tables)
-	if err != nil {
-		return s.openError(err)
-	}
-	if version == ckpt.SchemaVersion && tables == 1 {
-		return nil
-	}
-	if version > 0 {
-		if err := s.backupBefore(ctx, version); err != nil {
-			return err
-		}
-	}
-	return s.patiently(ctx, func() error { return s.migrateFrom(ctx, version) })
-}
-
-func (s *Store) migrateFrom(ctx context.Context, version int) error {
-	conn, err := s.rw.Connx(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if _, err := conn.ExecContext(ctx, `BEGIN IMMEDIATE`); err != nil {
-		return err
-	}
-	if err := applyMigrations(ctx, conn, version, s.opt.Now()); err != nil {
-		_, _ = conn.ExecContext(ctx, `ROLLBACK`)
-		return err
-	}
-	_, err = conn.ExecContext(ctx, `COMMIT`)
-	return err
+// schemaOf is what the engine makes of a file.
+func schemaOf(now func() time.Time) sqlite.Schema {
+	return sqlite.Schema{ApplicationID: ckpt.ApplicationID, Version: ckpt.SchemaVersion, Table: "audit_log",
+		Migrate: func(ctx context.Context, conn *sqlx.Conn, version int64) error {
+			return applyMigrations(ctx, conn, version, now())
+		}}
 }
 
 // applyMigrations turns version (0: an empty file) into ckpt.SchemaVersion.
-func applyMigrations(ctx context.Context, conn *sqlx.Conn, version int, now time.Time) error {
+func applyMigrations(ctx context.Context, conn *sqlx.Conn, version int64, now time.Time) error {
 	if version > 0 {
 		if err := stepUp(ctx, conn, version); err != nil {
 			return err
@@ -82,7 +55,7 @@ func applyMigrations(ctx context.Context, conn *sqlx.Conn, version int, now time
 }
 
 // stepUp runs the files of the versions above version, in order.
-func stepUp(ctx context.Context, conn *sqlx.Conn, version int) error {
+func stepUp(ctx context.Context, conn *sqlx.Conn, version int64) error {
 	names, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {
 		return err
@@ -93,7 +66,7 @@ func stepUp(ctx context.Context, conn *sqlx.Conn, version int) error {
 		if err != nil {
 			return fmt.Errorf("%s is not named for a version: %w", name, err)
 		}
-		if produces <= version {
+		if int64(produces) <= version {
 			continue
 		}
 		script, err := migrations.ReadFile(name)
@@ -104,17 +77,5 @@ func stepUp(ctx context.Context, conn *sqlx.Conn, version int) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return nil
-}
-
-// backupBefore copies a database aside before its schema changes. The copy is
-// faithful, not certified: a checkpoint that is damaged already must not keep
-// the daemon from starting.
-func (s *Store) backupBefore(ctx context.Context, version int) error {
-	out := fmt.Sprintf("%s.v%d-%s", s.opt.Path, version, s.opt.Now().UTC().Format("20060102T150405Z"))
-	if err := copyAside(ctx, s.opt.Path, out); err != nil {
-		return &OperatorError{"the database must be migrated, and the copy that is made before cannot be: " + out, err}
-	}
-	s.log.Info("copied the database before its schema changes", "from_version", version, "copy", out)
 	return nil
 }

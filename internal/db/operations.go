@@ -4,6 +4,7 @@ import (
 	"context"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
@@ -178,7 +179,7 @@ func (s *Store) EndOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	ref.Epoch = r.Epoch
 	e := entry(sc, action, ref.Agent)
 	e.Run, e.Subject, e.Reason = runName(ref.Run), r.Key, r.Reason
-	ended, replayed, err := keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.Result) + len(r.Error)), entry: e, claim: frees, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.OperationEnded, error) {
+	ended, replayed, err := keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.Result) + len(r.Error)), entry: e, claim: sqlite.Frees, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.OperationEnded, error) {
 		return s.endOperation(tx, sc, agent, ref, r, e)
 	})
 	if replayed && ended.Status == ckpt.OperationFailed && ended.Checkpoint != "" { // the state was not kept with the key
@@ -292,5 +293,5 @@ func (s *Store) Operations(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	if len(rows) > limit {
 		page.Next = writeCursor(rows[limit-1].ID)
 	}
-	return page, readError(err)
+	return page, sqlite.ReadError(err)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/google/uuid"
 )
 
@@ -70,7 +71,7 @@ func (s *Store) Prompts(ctx context.Context, sc ckpt.Scope, f ckpt.PromptFilter)
 	if slices.ContainsFunc(page.Prompts, func(p ckpt.Prompt) bool { return p.Owner != sc.Caller.Owner }) {
 		s.auditFollowing(sc, "list_prompts", "")
 	}
-	return page, readError(err)
+	return page, sqlite.ReadError(err)
 }
 
 // AnswerPrompt does what the operator decided: let the run be resumed, begin it
@@ -93,7 +94,7 @@ func (s *Store) AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAn
 	}
 	e := entry(sc, "answer_prompt", p.Agent)
 	e.Run, e.Subject, e.Reason, e.Detail = p.Run, a.ID, a.Reason, map[string]any{"choice": a.Choice}
-	return keyed(s, sc, keyedRequest{agent: p.Agent, key: a.IdempotencyKey, print: a, entry: e, claim: goesOn, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.Prompt, error) {
+	return keyed(s, sc, keyedRequest{agent: p.Agent, key: a.IdempotencyKey, print: a, entry: e, claim: sqlite.GoesOn, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.Prompt, error) {
 		run, err := tx.run(agent.ID, p.Run)
 		if err != nil || run == nil {
 			return nil, errOr(err, noRun(p.Agent, p.Run))
@@ -115,7 +116,7 @@ func (s *Store) findPrompt(ctx context.Context, sc ckpt.Scope, id string) (*ckpt
 	if isNoRows(err) || (err == nil && !mayRead(sc, p.Owner)) {
 		return nil, ckpt.Errorf(ckpt.CodeNotFound, "there is no prompt %s here: see the open ones with ckptsidecar prompts", id)
 	}
-	return &p, readError(err)
+	return &p, sqlite.ReadError(err)
 }
 
 func (s *Store) answer(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, a ckpt.PromptAnswer, e auditEntry) (*ckpt.Prompt, error) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // daemonEntry begins the audit entry of what the daemon does by itself.
@@ -126,7 +127,7 @@ func (s *Store) Prune(ctx context.Context, sc ckpt.Scope, r ckpt.PruneRequest, k
 	}
 	var rep *ckpt.PruneReport
 	var replayed bool
-	err = s.write(&op{owner: sc.Caller.Owner, size: 1, claim: frees, entry: entry(sc, "prune", r.Agent), apply: func(tx *tx) error {
+	err = s.write(&op{owner: sc.Caller.Owner, size: 1, claim: sqlite.Frees, entry: entry(sc, "prune", r.Agent), apply: func(tx *tx) error {
 		rep = &ckpt.PruneReport{}
 		if replayed, err = tx.replayed(agentID, key, print, rep); replayed || err != nil {
 			return err

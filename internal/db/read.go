@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/jmoiron/sqlx"
 )
 
@@ -83,10 +84,10 @@ func (s *Store) reading(ctx context.Context, f func(q *sqlx.Tx) error) error {
 func (s *Store) onSnapshot(ctx context.Context, f func(q *sqlx.Tx) error) error {
 	q, err := s.ro.BeginTxx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
-		return readError(err)
+		return sqlite.ReadError(err)
 	}
 	defer q.Rollback()
-	return readError(f(q))
+	return sqlite.ReadError(f(q))
 }
 
 // state is what the row's state is read back from.

@@ -98,7 +98,7 @@ func (tx *tx) checkpointOf(agent *agentRow, r ckpt.RestoreRequest) (*ckpt.Checkp
 	if err != nil {
 		return nil, err
 	}
-	c, err := withState(tx.ctx, tx.conn, row, true)
+	c, err := withState(tx.Ctx, tx.Conn, row, true)
 	if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
 		tx.damage = append(tx.damage, err)
 	}
@@ -106,7 +106,7 @@ func (tx *tx) checkpointOf(agent *agentRow, r ckpt.RestoreRequest) (*ckpt.Checkp
 }
 
 func (tx *tx) chosen(agent *agentRow, r ckpt.RestoreRequest) (*readRow, error) {
-	row, err := readOne(tx.ctx, tx.conn, r.Checkpoint, true)
+	row, err := readOne(tx.Ctx, tx.Conn, r.Checkpoint, true)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (tx *tx) newest(agent *agentRow, r ckpt.RestoreRequest) (*readRow, error) {
 		runs = []string{ckpt.MainRun, ""}
 	}
 	for _, f.Run = range runs {
-		rows, err := listRows(tx.ctx, tx.conn, agent.ID, f, 1<<62, 1, true)
+		rows, err := listRows(tx.Ctx, tx.Conn, agent.ID, f, 1<<62, 1, true)
 		if err != nil {
 			return nil, err
 		}

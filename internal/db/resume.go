@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // Resume answers how to go on with a run and, where that is safe, makes the
@@ -28,7 +29,7 @@ func (s *Store) Resume(_ context.Context, sc ckpt.Scope, r ckpt.ResumeRequest) (
 		plan, err := s.look(sc, r)
 		return plan, false, err
 	}
-	plan, replayed, err := keyed(s, sc, keyedRequest{agent: r.Agent, key: r.IdempotencyKey, print: r, entry: e, claim: goesOn, make: true, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.Plan, error) {
+	plan, replayed, err := keyed(s, sc, keyedRequest{agent: r.Agent, key: r.IdempotencyKey, print: r, entry: e, claim: sqlite.GoesOn, make: true, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.Plan, error) {
 		return s.resume(tx, sc, agent, r, e)
 	})
 	if replayed && plan.Checkpoint != nil { // the state was not kept with the key
@@ -40,7 +41,7 @@ func (s *Store) Resume(_ context.Context, sc ckpt.Scope, r ckpt.ResumeRequest) (
 // look makes the plan and changes nothing.
 func (s *Store) look(sc ckpt.Scope, r ckpt.ResumeRequest) (*ckpt.Plan, error) {
 	var plan *ckpt.Plan
-	err := s.write(&op{owner: sc.Caller.Owner, claim: goesOn, apply: func(tx *tx) error {
+	err := s.write(&op{owner: sc.Caller.Owner, claim: sqlite.GoesOn, apply: func(tx *tx) error {
 		agent, err := s.agent(tx, sc.Whose(), r.Agent)
 		if err != nil {
 			return err

@@ -255,7 +255,7 @@ func (s *Store) remove(tx *tx, agent *agentRow, run *runRow, gone []heldRow, rea
 	if err != nil {
 		return nil, err
 	}
-	tx.hot.forget(run)
+	tx.store.hot.forget(run)
 	return ids, tx.exec(updateRemoved, run.Removed, run.StoredBytes, tx.now, run.ID)
 }
 
@@ -304,7 +304,7 @@ func (tx *tx) removeInline(gone []heldRow) error {
 
 func (tx *tx) deleteInline(row *heldRow) error {
 	_, err := tx.get(&row.beside, deleteInline, row.N)
-	tx.wrote = true
+	tx.Wrote = true
 	return err
 }
 
@@ -323,7 +323,7 @@ func (tx *tx) removeOne(run *runRow, row *heldRow) (int64, error) {
 	if _, err := tx.get(&of, deleteCheckpoint, row.N); err != nil {
 		return 0, err
 	}
-	tx.wrote, row.beside = true, of.Beside
+	tx.Wrote, row.beside = true, of.Beside
 	if of.Pieces == nil {
 		return row.StoredSize, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
@@ -22,7 +23,7 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 	s.auditFollowing(sc, "beat", ref.Agent)
 	past := s.readAheadFor(sc, ref)
 	var shown *ckpt.Run
-	err := s.write(&op{owner: sc.Caller.Owner, claim: goesOn, apply: func(tx *tx) error {
+	err := s.write(&op{owner: sc.Caller.Owner, claim: sqlite.GoesOn, apply: func(tx *tx) error {
 		agent, run, err := s.knownRun(tx, sc, ref)
 		if err == nil {
 			err = run.mayWrite(ref.Epoch)
@@ -122,14 +123,14 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 	e := entry(sc, "end_run", ref.Agent)
 	e.Run, e.Detail = runName(ref.Run), map[string]any{"status": r.Status}
 	var final *save
-	room := frees // retention has its say
+	room := sqlite.Frees // retention has its say
 	if len(r.State) > 0 {
 		var err error
 		if final, err = s.newSave(ctx, sc, &ckpt.SaveRequest{Agent: ref.Agent, Run: ref.Run, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: r.State}); err != nil {
 			return nil, false, err
 		}
 		defer final.leave()
-		room = adds
+		room = sqlite.Adds
 	}
 	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.State) + len(r.Result) + len(r.Error)), entry: e, claim: room, drift: true, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.Run, error) {
 		run, err := s.needRun(tx, sc, ref)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // runRow is a run as the writer needs it.
@@ -256,7 +257,7 @@ func (s *Store) findRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*r
 	if isNoRows(err) {
 		return nil, noRun(ref.Agent, runName(ref.Run))
 	}
-	return &row, readError(err)
+	return &row, sqlite.ReadError(err)
 }
 
 // Runs lists runs of one agent or of all of the owner's, the last changed first.
@@ -291,7 +292,7 @@ func (s *Store) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckp
 		ORDER BY r.updated_at DESC, r.id DESC LIMIT ?6)
 		ORDER BY r.updated_at DESC, r.id DESC`, sc.Whose(), agentID, at, id, string(f.Status), limit+1)
 	if err != nil {
-		return nil, readError(err)
+		return nil, sqlite.ReadError(err)
 	}
 	page := &ckpt.RunPage{Runs: []ckpt.Run{}}
 	foreign := false

@@ -389,6 +389,6 @@ func (tx *tx) insertRow(run *runRow, c *checkpointRow, state *encoded) ([]delta.
 
 // noteSaved writes what saves and removals change of a run.
 func (tx *tx) noteSaved(run *runRow) error {
-	tx.hot.forget(run) // who knows better puts it back
+	tx.store.hot.forget(run) // who knows better puts it back
 	return tx.exec(updateSavedRun, run.LastSeq, run.Head, run.Removed, run.StoredBytes, tx.now, run.ID)
 }

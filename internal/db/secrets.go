@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
@@ -23,7 +24,7 @@ func (s *Store) readPolicy(owner, agent string) (ckpt.Policy, error) {
 		return ckpt.DefaultPolicy(), nil
 	}
 	if err != nil {
-		return ckpt.DefaultPolicy(), readError(err)
+		return ckpt.DefaultPolicy(), sqlite.ReadError(err)
 	}
 	parsed, err := row.parsed()
 	if err != nil {

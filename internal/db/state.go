@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
 	"github.com/jmoiron/sqlx"
 	"github.com/klauspost/compress/zlib"
@@ -90,7 +91,7 @@ func (e *encoded) store(tx *tx, runID int64) (body, text any, list []delta.Piece
 	var id int64
 	if e.fresh > 0 {
 		_, err = tx.get(&id, `INSERT INTO segments (run_id, size, data) VALUES (?, ?, ?) RETURNING id`, runID, e.fresh, e.data)
-		tx.wrote = true
+		tx.Wrote = true
 	}
 	list = make([]delta.Piece, len(e.pieces)) // another one each time: the transaction may be tried again
 	for i, p := range e.pieces {
@@ -250,7 +251,7 @@ func decode(ctx context.Context, q sqlx.QueryerContext, r *stateRow) ([]byte, er
 	state, err := assemble(ctx, q, r)
 	var damage *damageError
 	if err != nil && !errors.As(err, &damage) {
-		return nil, readError(err)
+		return nil, sqlite.ReadError(err)
 	}
 	if err == nil {
 		sum := sha256.Sum256(state)

@@ -4,24 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/jmoiron/sqlx"
 )
 
 // Ready answers nil when saves are acknowledged, else why they are not.
 func (s *Store) Ready(context.Context) error {
-	if err := s.writer.failed(); err != nil {
-		return stopped(err)
-	}
-	if s.health.readOnly != "" {
-		return ckpt.Errorf(ckpt.CodeCorrupt, "only reads are served: %s", s.health.readOnly)
-	}
-	if problem := s.lockedProblem(); problem != "" {
-		return &ckpt.Error{Code: ckpt.CodeBusy, Message: problem, RetryAfter: time.Second}
-	}
-	return nil
+	return s.engine.Ready()
 }
 
 // Status is the state of the store, with counts of what the scope may see.
@@ -46,7 +37,7 @@ func (s *Store) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error)
 	if err != nil {
 		return nil, err
 	}
-	st.Writer = s.writerStatus()
+	st.Writer = s.engine.WriterStatus()
 	s.problems(st)
 	if !sc.Admin { // how much others write is theirs to know
 		st.Writer, st.Database.AuditRows, st.Database.AuditHead, st.Database.Damaged = ckpt.WriterStatus{}, 0, "", 0
@@ -98,25 +89,14 @@ func (s *Store) databaseStatus(ctx context.Context, q *sqlx.Tx, d *ckpt.Database
 	err := q.QueryRowContext(ctx, `SELECT (SELECT user_version FROM pragma_user_version()), sqlite_version(),
 		(SELECT freelist_count FROM pragma_freelist_count()), n, hash FROM audit_head`).Scan(&d.SchemaVersion, &d.SQLite, &free, &d.AuditRows, &d.AuditHead)
 	d.Path, d.ID, d.MaxBytes = s.opt.Path, s.id, s.opt.MaxBytes
-	d.Bytes, d.WALBytes = s.watch.sizes()
-	d.FreeBytes, d.WALPending = free*pageSize, s.wal.pending()
+	d.Bytes, d.WALBytes = s.engine.Sizes()
+	log := s.engine.LogStatus()
+	d.FreeBytes, d.WALPending, d.WALFailures = free*sqlite.PageSize, log.Pending, log.Failures
 	d.Damaged = int64(s.damages.count())
-	d.WALFailures = s.wal.failures.Load()
-	if last := s.wal.last.Load(); last > 0 {
-		d.LastWALCheckpoint = ckpt.At(time.UnixMilli(last))
+	if !log.Last.IsZero() {
+		d.LastWALCheckpoint = ckpt.At(log.Last)
 	}
 	return err
-}
-
-func (s *Store) writerStatus() ckpt.WriterStatus {
-	w := s.writer
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	ms := func(q float64) float64 { return float64(w.stats.quantile(q).Microseconds()) / 1000 }
-	return ckpt.WriterStatus{
-		Commits: w.stats.commits, Operations: w.stats.operations, Retries: w.stats.retries, Failures: w.stats.failures,
-		Waiting: w.queue.len(), CommitP50: ms(0.5), CommitP99: ms(0.99),
-	}
 }
 
 // damagedProblem gives no number, because each user reads it.
@@ -131,11 +111,11 @@ func (s *Store) problems(st *ckpt.Status) {
 			st.State = state
 		}
 	}
-	if err := s.writer.failed(); err != nil {
+	if err := s.engine.Fault(); err != nil {
 		add("failed", "saving has stopped because of a fault, and the daemon is to be restarted: "+err.Error())
 	}
-	if s.health.readOnly != "" {
-		add("read_only", "only reads are served: "+s.health.readOnly)
+	if why := s.engine.ReadOnly(); why != "" {
+		add("read_only", "only reads are served: "+why)
 	}
 	if doubt := s.trust.problem(); doubt != "" {
 		add("degraded", fmt.Sprintf("the audit log is not what it was: %s; run ckptsidecar verify --against-log with a head from the daemon's log; if you put an older copy back yourself, remove %s and restart the daemon",
@@ -147,20 +127,11 @@ func (s *Store) problems(st *ckpt.Status) {
 	if s.damages.count() > 0 {
 		add("degraded", damagedProblem)
 	}
-	if problem := s.lockedProblem(); problem != "" {
+	if problem := s.engine.LockedProblem(); problem != "" {
 		add("degraded", problem)
 	}
-	if n := s.wal.failures.Load(); n > 0 {
-		last, _ := s.wal.lastErr.Load().(string)
-		add("degraded", fmt.Sprintf("the write-ahead log could not be copied into the database, %d times in a row: %s; saves go on, but check the disk", n, last))
-	}
-	if pending := s.wal.pending(); pending > walAlarm {
-		add("degraded", fmt.Sprintf("%d MiB wait in the write-ahead log, because a reader holds an old snapshot: end long-running readers of the database", pending>>20))
-	}
-	if s.reserve.out.Load() {
-		add("degraded", s.reserve.problem())
-	} else if s.writer.refusesSaves() {
-		add("degraded", "saves are refused, because there is no room on the disk or in the database: free some, or delete checkpoints; reads and deletes go on")
+	for _, problem := range s.engine.RoomProblems() {
+		add("degraded", problem)
 	}
 	if n := s.watches.panics.Load(); n > 0 {
 		add("degraded", fmt.Sprintf("drift detectors failed %d times since the start, so some runs are not watched: the log says more; saves go on", n))

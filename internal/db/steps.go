@@ -4,6 +4,7 @@ import (
 	"context"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
@@ -211,7 +212,7 @@ func (s *Store) Steps(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f ckp
 	if n := len(page.Steps); n > 0 && rows[n-1].More {
 		page.Next = writeCursor(rows[n-1].ID)
 	}
-	return page, readError(err)
+	return page, sqlite.ReadError(err)
 }
 
 // listOf prepares a page of what belongs to a run.

@@ -1,123 +1,115 @@
 package db
 
 import (
-	"context"
-	"database/sql"
-	"errors"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/jmoiron/sqlx"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// tx is the writer's transaction as one operation of a batch sees it. It has
-// one time, knows how often it was tried before, and carries the audit chain.
+// tx is the writer's transaction as the store sees it. It has one time, and
+// carries the chain of the audit log. What stands below `present` is of the
+// operation that is being applied.
 type tx struct {
-	ctx     context.Context
-	conn    *sqlx.Conn
-	stmts   map[string]*statement // prepared once for the life of the connection
-	hot     *hotRuns
+	*sqlite.Tx
+	store   *Store
 	now     ckpt.Time
 	trusted ckpt.Time // now, or the zero time while the clock guard holds ages back
-	retries int
 	head    chainHead
-	store   *Store
-	uses    map[string]*use        // what it adds to each owner's bytes; nil where nobody asks
-	stored  int64                  // bytes that the present operation has stored
 	log     []ckpt.AuditRow        // rows of the audit log that are still to be written
-	barred  bool                   // whether the present operation may write nothing, because the disk is full
-	adds    int64                  // at most so many bytes were stored by those that the disk may have no room for
-	wrote   bool                   // whether anything was changed, so that leaving needs a rollback
+	uses    map[string]*use        // what it adds to each owner's bytes; nil where nobody asks
 	agents  map[agentKey]*agentRow // agents that this transaction changed; nil is one that is gone
-	after   []func()               // to be done once all of it is on disk
 	watched []int64                // runs whose watches it may have changed
-	made    []ckpt.Finding         // findings that the present operation has made
-	run0    *runRow                // the run that the present operation is about, and what is kept of it
-	watch0  *watched
-	damage  []error // checkpoints that the present operation found damaged
-	gotOn   func()  // tells that the transaction makes progress
+	present
 }
 
-// statement is a prepared one. forgets says that it changes what hotRuns
-// know, and is not one of those that tell them.
-type statement struct {
-	*sqlx.Stmt
-	forgets  bool
-	writes   bool
-	stores   bool
-	replaces bool // it stores in the place of something
-}
-
-// prepare answers a query's statement, and refuses one that writes where the
-// operation may not.
-func (tx *tx) prepare(query string) (*statement, error) {
-	stmt := tx.stmts[query]
-	if stmt == nil {
-		prepared, err := tx.conn.PreparexContext(tx.ctx, query)
-		if err != nil {
-			return nil, err
-		}
-		stmt = &statement{prepared, forgets(query), writes(query), stores(query), strings.HasPrefix(query, "UPDATE")}
-		tx.stmts[query] = stmt
-	}
-	if tx.barred && stmt.writes {
-		return nil, errNoRoom
-	}
-	if stmt.forgets {
-		tx.hot.forgetAll()
-	}
-	return stmt, nil
-}
-
-// writes says whether a statement changes a table.
-func writes(query string) bool {
-	verb, _, _ := strings.Cut(strings.TrimSpace(query), " ")
-	return verb == "INSERT" || verb == "UPDATE" || verb == "DELETE" || verb == "REPLACE"
+// present is what a transaction keeps for the operation that it applies.
+type present struct {
+	stored int64          // bytes that it has stored
+	made   []ckpt.Finding // findings that it has made
+	run0   *runRow        // the run that it is about, and what is kept of it
+	watch0 *watched
+	damage []error // checkpoints that it found damaged
 }
 
 // exec changes something. query is a constant: the statements are kept by it.
 func (tx *tx) exec(query string, args ...any) error {
-	_, err := tx.execCount(query, args...)
-	return err
+	tx.note(query, args)
+	return tx.Exec(query, args...)
 }
 
-// execCount is exec and answers how many rows were changed.
+// execCount is exec and returns how many rows were changed.
 func (tx *tx) execCount(query string, args ...any) (int64, error) {
-	stmt, err := tx.prepare(query)
-	if err != nil {
-		return 0, err
-	}
-	tx.wrote = true
-	tx.count(stmt, args)
-	result, err := stmt.ExecContext(tx.ctx, args...)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
+	tx.note(query, args)
+	return tx.ExecCount(query, args...)
 }
 
-// get reads one row into dest and answers false where there is none.
+// get reads one row into dest. It returns false where there is no row.
 func (tx *tx) get(dest any, query string, args ...any) (bool, error) {
-	stmt, err := tx.prepare(query)
-	if err != nil {
-		return false, err
-	}
-	tx.count(stmt, args)
-	err = stmt.GetContext(tx.ctx, dest, args...)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
+	tx.note(query, args)
+	return tx.Get(dest, query, args...)
 }
 
 // list reads all rows into the slice that dest points to.
-func (tx *tx) list(dest any, query string, args ...any) error {
-	stmt, err := tx.prepare(query)
-	if err != nil {
-		return err
-	}
-	return stmt.SelectContext(tx.ctx, dest, args...)
+func (tx *tx) list(dest any, query string, args ...any) error { return tx.List(dest, query, args...) }
+
+func (tx *tx) onCommit(f func()) { tx.OnCommit(f) }
+
+// statement is what the store has to know of a statement.
+type statement struct {
+	forgets  bool // it changes what hotRuns know, and is not one of those that tell them
+	stores   bool
+	replaces bool // it stores in the place of something
 }
 
-// onCommit does f once the transaction is on disk, and never otherwise.
-func (tx *tx) onCommit(f func()) { tx.after = append(tx.after, f) }
+// note counts what a statement stores, and forgets what it makes stale.
+func (tx *tx) note(query string, args []any) {
+	s, known := tx.store.statements[query]
+	if !known {
+		s = statement{forgets(query), stores(query), strings.HasPrefix(query, "UPDATE")}
+		tx.store.statements[query] = s
+	}
+	if s.forgets && !tx.Barred {
+		tx.store.hot.forgetAll()
+	}
+	tx.count(s, args)
+}
+
+// op is one operation of the store on its way through the writer. apply may run
+// more than once, because a transaction may be tried again: it must set its
+// results anew each time. It must refuse, where it does, before it changes
+// anything.
+type op struct {
+	owner string // whose share of the queue it takes
+	size  int64  // bytes that it carries
+	claim sqlite.Claim
+	entry auditEntry // what a refusal is recorded as; without an Action it is not
+	apply func(*tx) error
+
+	damage []error // checkpoints that it found damaged
+	sent   sqlite.Op
+}
+
+// Apply is what the engine calls.
+func (o *op) Apply(t *sqlite.Tx) error {
+	tx := t.Domain.(*tx)
+	tx.present = present{}
+	before := tx.usesOf(o)
+	defer func() { o.damage = tx.damage }()
+	if err := o.apply(tx); err != nil {
+		return err
+	}
+	return tx.store.checkUse(tx, o, before)
+}
+
+// write puts an operation through the writer and waits for its end. It does not
+// end early when the caller hangs up: what has begun is finished.
+func (s *Store) write(o *op) error {
+	s.recountIfTight(o)
+	o.sent = sqlite.Op{Owner: o.owner, Size: o.size, Claim: o.claim, Do: o}
+	err := s.engine.Write(&o.sent)
+	for _, damage := range o.damage {
+		s.reportDamage(damage)
+	}
+	return err
+}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 	"github.com/jmoiron/sqlx"
 )
@@ -79,7 +80,7 @@ func stores(query string) bool {
 }
 
 // count adds what a statement stores to what its operation has stored.
-func (tx *tx) count(s *statement, args []any) {
+func (tx *tx) count(s statement, args []any) {
 	if tx.uses == nil || !s.stores {
 		return
 	}
@@ -168,22 +169,6 @@ func (tx *tx) usesOf(o *op) use {
 		return use{}
 	}
 	return *tx.useOf(o.entry.Owner)
-}
-
-// apart parts a batch into those that share a transaction and those that have
-// one of their own.
-func (s *Store) apart(batch []*op) (together, alone []*op) {
-	if !s.usage.on {
-		return batch, nil
-	}
-	for _, o := range batch {
-		if s.isTight(o) {
-			alone = append(alone, o)
-		} else {
-			together = append(together, o)
-		}
-	}
-	return together, alone
 }
 
 // countOwner adds to an owner's bytes, once the transaction is on disk, what no
@@ -295,14 +280,14 @@ func (s *Store) checkUse(tx *tx, o *op, before use) error {
 	}
 	tx.useOf(owner).rows += tx.stored
 	now := tx.usesOf(o)
-	if o.claim == frees && o.size == 0 {
+	if o.claim == sqlite.Frees && o.size == 0 {
 		return nil
 	}
 	if grown := now.rows + now.log - before.rows - before.log; grown <= 0 {
 		return nil
 	}
 	beyond := int64(0)
-	if o.claim != adds && o.size <= smallEnd {
+	if o.claim != sqlite.Adds && o.size <= smallEnd {
 		beyond = quotaMargin(s.opt.MaxOwnerBytes)
 	}
 	return s.mayStore(tx, owner, 0, beyond)
@@ -365,7 +350,7 @@ func (s *Store) loadUsage(ctx context.Context) error {
 	u.owners = map[string]*owned{}
 	var text string
 	var kept keptUsage
-	err := s.rw.GetContext(ctx, &text, `SELECT value FROM meta WHERE key = ?`, usageKey)
+	err := s.engine.Writing().GetContext(ctx, &text, `SELECT value FROM meta WHERE key = ?`, usageKey)
 	if err != nil && !isNoRows(err) {
 		return err
 	}
@@ -385,7 +370,7 @@ func (s *Store) loadRest(ctx context.Context, after int64, known bool) error {
 		Owner string `db:"owner"`
 		Bytes int64  `db:"bytes"`
 	}
-	err := s.rw.SelectContext(ctx, &rows, `SELECT owner, sum(`+logLengths+`) AS bytes FROM audit_log
+	err := s.engine.Writing().SelectContext(ctx, &rows, `SELECT owner, sum(`+logLengths+`) AS bytes FROM audit_log
 		WHERE n > ? AND (who = owner OR who = '`+daemon+`') AND owner IS NOT NULL GROUP BY owner`, after)
 	if err != nil {
 		return err
@@ -399,12 +384,12 @@ func (s *Store) loadRest(ctx context.Context, after int64, known bool) error {
 		return nil
 	}
 	var owners []string
-	if err := s.rw.SelectContext(ctx, &owners, `SELECT DISTINCT owner FROM agents`); err != nil {
+	if err := s.engine.Writing().SelectContext(ctx, &owners, `SELECT DISTINCT owner FROM agents`); err != nil {
 		return err
 	}
 	for _, owner := range owners {
 		begin := time.Now()
-		bytes, err := storedBy(ctx, s.rw, owner)
+		bytes, err := storedBy(ctx, s.engine.Writing(), owner)
 		if err != nil {
 			return err
 		}
@@ -416,10 +401,10 @@ func (s *Store) loadRest(ctx context.Context, after int64, known bool) error {
 
 // keepUsage writes down what was counted.
 func (s *Store) keepUsage() error {
-	if !s.usage.on || s.health.readOnly != "" {
+	if !s.usage.on || s.engine.ReadOnly() != "" {
 		return nil
 	}
-	return s.write(&op{owner: daemon, claim: goesOn, apply: func(tx *tx) error {
+	return s.write(&op{owner: daemon, claim: sqlite.GoesOn, apply: func(tx *tx) error {
 		kept := keptUsage{N: tx.head.n, Owners: map[string][2]int64{}}
 		s.usage.mu.Lock()
 		for owner, o := range s.usage.owners {
@@ -451,7 +436,7 @@ const recountEvery = 50
 
 // recountIfTight counts what an owner has before he may be refused something.
 func (s *Store) recountIfTight(o *op) {
-	if o.claim == frees || !s.isTight(o) || !s.recountDue(o.entry.Owner) {
+	if o.claim == sqlite.Frees || !s.isTight(o) || !s.recountDue(o.entry.Owner) {
 		return
 	}
 	s.recountAfter(context.Background(), o.entry.Owner)
@@ -609,8 +594,8 @@ func (s *Store) lookAtRoom() {
 	}
 	var unused int64
 	if s.opt.MaxBytes > 0 && s.ro.Get(&unused, `PRAGMA freelist_count`) == nil {
-		size, _ := s.watch.sizes()
-		in := max(0, s.opt.MaxBytes-size+unused*pageSize)
+		size, _ := s.engine.Sizes()
+		in := max(0, s.opt.MaxBytes-size+unused*sqlite.PageSize)
 		if left < 0 || in < left {
 			left = in
 		}

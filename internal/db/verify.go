@@ -9,13 +9,9 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/jmoiron/sqlx"
 )
-
-// verifierPragmas leave query_only off: VACUUM INTO writes, though not here.
-var verifierPragmas = []string{
-	"busy_timeout(5000)", "cache_size(-16384)", "cell_size_check(1)", "temp_store(2)", "trusted_schema(0)",
-}
 
 // Problem is one thing that is wrong with a database.
 type Problem struct {
@@ -49,15 +45,13 @@ func Verify(ctx context.Context, path string, progress func(done, total int64)) 
 
 func verify(ctx context.Context, path string, heads []Head, progress func(done, total int64)) (*VerifyReport, error) {
 	if _, err := os.Stat(path); err != nil {
-		return nil, &OperatorError{"there is no database to verify", err}
+		return nil, &OperatorError{Message: "there is no database to verify", Err: err}
 	}
-	readingBeside.Add(1)
-	defer readingBeside.Add(-1)
-	db, err := pool(path, "ro", 2, verifierPragmas)
+	db, done, err := sqlite.OpenBeside(path, 2)
 	if err != nil {
 		return nil, err
 	}
-	defer db.Close()
+	defer done()
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
@@ -98,7 +92,7 @@ func (v *verifier) met(ctx context.Context, what string, err error) error {
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case classify(err) == classTransient:
+	case sqlite.Classify(err) == sqlite.ClassTransient:
 		return err
 	}
 	v.found("unreadable", what, "%v", err)
@@ -109,15 +103,15 @@ func (v *verifier) identity(ctx context.Context) error {
 	var appID, version int64
 	err := v.db.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id()), (SELECT user_version FROM pragma_user_version())`).Scan(&appID, &version)
 	switch {
-	case sqliteCode(err) == 26:
+	case sqlite.Code(err) == 26:
 		v.found("unreadable", v.report.Path, "it is not a SQLite database, or its first page is damaged")
 		return nil
 	case err != nil:
 		return v.met(ctx, v.report.Path, err)
 	case appID != ckpt.ApplicationID:
-		return &OperatorError{fmt.Sprintf("%s is a database of another program (application_id %d)", v.report.Path, appID), nil}
+		return &OperatorError{Message: fmt.Sprintf("%s is a database of another program (application_id %d)", v.report.Path, appID)}
 	case version < 1 || version > ckpt.SchemaVersion:
-		return &OperatorError{fmt.Sprintf("%s has schema version %d, this program checks up to %d: use the program that made it", v.report.Path, version, ckpt.SchemaVersion), nil}
+		return &OperatorError{Message: fmt.Sprintf("%s has schema version %d, this program checks up to %d: use the program that made it", v.report.Path, version, ckpt.SchemaVersion)}
 	}
 	v.version = version
 	return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // What the monitor of internal/monitor needs.
@@ -29,7 +30,7 @@ func (s *Store) Watched(ctx context.Context, after int64, limit int) ([]ckpt.Wat
 	}
 	err := s.ro.SelectContext(ctx, &rows, selectWatched, after, limit)
 	if err != nil {
-		return nil, readError(err)
+		return nil, sqlite.ReadError(err)
 	}
 	runs := make([]ckpt.WatchedRun, len(rows))
 	for i := range rows {
@@ -43,7 +44,7 @@ func (s *Store) Watched(ctx context.Context, after int64, limit int) ([]ckpt.Wat
 // Interrupt ends the segment of a run that was found dead, and answers whether
 // it did: not where the run has changed hands or shown a sign of life since.
 func (s *Store) Interrupt(_ context.Context, w ckpt.WatchedRun, status ckpt.RunStatus, reason string) (did bool, err error) {
-	err = s.write(&op{owner: daemon, claim: goesOn, apply: func(tx *tx) error {
+	err = s.write(&op{owner: daemon, claim: sqlite.GoesOn, apply: func(tx *tx) error {
 		did = false
 		run, agent, err := s.runWithAgent(tx, w.ID)
 		if err != nil || run == nil || run.Epoch != w.Epoch || run.Status != ckpt.RunRunning {

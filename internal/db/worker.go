@@ -5,6 +5,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // What the worker of internal/retention needs: each method is one short
@@ -27,14 +28,14 @@ func (s *Store) Due(ctx context.Context, now time.Time, after int64, limit int) 
 		UNION SELECT c.run_id FROM checkpoints c INDEXED BY checkpoints_before JOIN operations o ON o.run_id = c.run_id AND o.key = c.operation
 		WHERE c.run_id > ?1 AND c.kind = 'pre_operation' AND o.status = 'succeeded'
 		) ORDER BY id LIMIT ?3`, after, at, limit)
-	return ids, readError(err)
+	return ids, sqlite.ReadError(err)
 }
 
 // Apply asks the plan about each of the runs and removes what it says, at most
 // limit checkpoints. A dry run answers everything that would go.
 func (s *Store) Apply(_ context.Context, runs []int64, plan ckpt.Retention, now time.Time, limit int, dry bool) ([]ckpt.Removal, error) {
 	var p *pruning
-	err := s.write(&op{owner: daemon, claim: frees, apply: func(tx *tx) error {
+	err := s.write(&op{owner: daemon, claim: sqlite.Frees, apply: func(tx *tx) error {
 		p = &pruning{store: s, tx: tx, plan: plan, now: now, limit: limit, dry: dry, who: func(a *agentRow) auditEntry { return daemonEntry(a, "remove") }}
 		return p.runs(runs)
 	}})
@@ -50,7 +51,7 @@ const dropAtOnce = 2000
 // Drop removes those of the runs that are over and have no checkpoint left,
 // with all that belongs to them.
 func (s *Store) Drop(_ context.Context, runs []int64, over func(ckpt.History, ckpt.Policy, time.Time) bool, now time.Time) (dropped int, more bool, err error) {
-	err = s.write(&op{owner: daemon, claim: frees, apply: func(tx *tx) error {
+	err = s.write(&op{owner: daemon, claim: sqlite.Frees, apply: func(tx *tx) error {
 		dropped, more = 0, false
 		rows := int64(0)
 		for _, id := range runs {
@@ -112,7 +113,7 @@ func (s *Store) OverBudget(ctx context.Context, after int64, limit int) ([]int64
 	ids := []int64{}
 	err := s.ro.SelectContext(ctx, &ids, `SELECT a.id FROM agents a WHERE a.id > ? AND json_extract(a.policy, '$.max_bytes') > 0
 		AND (SELECT sum(stored_bytes) FROM runs r WHERE r.agent_id = a.id) > json_extract(a.policy, '$.max_bytes') ORDER BY a.id LIMIT ?`, after, limit)
-	return ids, readError(err)
+	return ids, sqlite.ReadError(err)
 }
 
 // trimRuns is of how many runs, the largest first, a budget is asked at once.
@@ -120,7 +121,7 @@ const trimRuns = 200
 
 // Trim brings an agent, or with 0 the whole database, nearer to its budget.
 func (s *Store) Trim(_ context.Context, agent int64, budget func([]ckpt.History, int64) ([]ckpt.Verdict, int64), limit int, dry bool) (removed []ckpt.Removal, over int64, err error) {
-	err = s.write(&op{owner: daemon, claim: frees, apply: func(tx *tx) error {
+	err = s.write(&op{owner: daemon, claim: sqlite.Frees, apply: func(tx *tx) error {
 		p := &pruning{store: s, tx: tx, limit: limit, dry: dry, who: func(a *agentRow) auditEntry { return daemonEntry(a, "remove") }}
 		if over, err = s.overBy(tx, agent); err != nil || over <= 0 {
 			return err
@@ -153,7 +154,7 @@ func (s *Store) overBy(tx *tx, agent int64) (over int64, err error) {
 	}
 	var used int64
 	_, err = tx.get(&used, `SELECT page_count - freelist_count FROM pragma_page_count(), pragma_freelist_count()`)
-	return used*pageSize - s.opt.MaxBytes/100*95, err // some room must be left for what comes
+	return used*sqlite.PageSize - s.opt.MaxBytes/100*95, err // some room must be left for what comes
 }
 
 func (p *pruning) trim(agent, over int64, budget func([]ckpt.History, int64) ([]ckpt.Verdict, int64)) error {
@@ -215,7 +216,7 @@ func (p *pruning) historyOf(id int64, owners map[string]trimmed) (ckpt.History, 
 // Judged notes when all ages were last judged, for audit_violations. Where
 // they cannot be judged now, a note ahead of the wall clock is taken away.
 func (s *Store) Judged(_ context.Context, at time.Time) error {
-	return s.write(&op{owner: daemon, claim: frees, apply: func(tx *tx) error {
+	return s.write(&op{owner: daemon, claim: sqlite.Frees, apply: func(tx *tx) error {
 		if at.IsZero() {
 			return tx.exec(`DELETE FROM meta WHERE key = 'ages_judged_at' AND value > ?`, tx.now)
 		}

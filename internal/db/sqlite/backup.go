@@ -1,0 +1,140 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
+)
+
+// Backup writes a copy of a database, also while another process uses it, and
+// gives it its name only once approve has accepted the copy and it is on disk.
+// It never replaces a file.
+func Backup(ctx context.Context, path, out string, approve func(copied string) error) error {
+	if _, err := os.Lstat(out); !errors.Is(err, fs.ErrNotExist) {
+		return &OperatorError{fmt.Sprintf("%s exists: a backup never replaces a file, name another", out), nil}
+	}
+	if _, err := os.Lstat(path); err != nil {
+		return &OperatorError{"there is no database to back up", err}
+	}
+	folder, err := os.MkdirTemp(filepath.Dir(out), ".backup-") // closed to others, so that nobody reads it half-made
+	if err != nil {
+		return &OperatorError{"the backup's folder cannot be written", err}
+	}
+	defer os.RemoveAll(folder)
+	source, err := openSource(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer source.close()
+	made, err := source.copyTo(ctx, filepath.Join(folder, "ckpt.db"))
+	if err != nil {
+		return err
+	}
+	defer made.close()
+	if err := approve(made.path); err != nil {
+		return err
+	}
+	return made.publish(out)
+}
+
+// copyAside is Backup of a database as it is, damage included.
+func copyAside(ctx context.Context, path, out string) error {
+	return Backup(ctx, path, out, func(string) error { return nil })
+}
+
+// source is a database that is to be copied. Its files are open, so that it can be read also by a process that has
+// given up the rights to open them.
+type source struct {
+	conn    *sqlx.Conn
+	closeDB func()
+}
+
+func openSource(ctx context.Context, path string) (*source, error) {
+	db, closeDB, err := OpenBeside(path, 1)
+	if err != nil {
+		return nil, err
+	}
+	s := &source{closeDB: closeDB}
+	var tables int64
+	if s.conn, err = db.Connx(ctx); err == nil {
+		err = s.conn.GetContext(ctx, &tables, `SELECT count(*) FROM sqlite_schema`) // SQLite opens its files with the first read
+	}
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("the database cannot be read: %w", err)
+	}
+	return s, nil
+}
+
+func (s *source) close() {
+	if s.conn != nil {
+		_ = s.conn.Close()
+	}
+	s.closeDB()
+}
+
+// copied is a finished copy of a database and the handle by which it is known: its name may lie in a folder in which
+// somebody else can exchange files.
+type copied struct {
+	path string
+	file *os.File
+}
+
+// copyTo copies the database on one snapshot into a new file. SQLite may only fill this file and make none: it would
+// make one wherever a link leads.
+func (s *source) copyTo(ctx context.Context, path string) (_ *copied, err error) {
+	c := &copied{path: path}
+	if c.file, err = osfile.OpenPlain(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+		return nil, err
+	}
+	if _, err = s.conn.ExecContext(ctx, `VACUUM INTO ?`, dsn(path, "rw", nil)); err != nil {
+		err = fmt.Errorf("the database cannot be copied: %w", err)
+	} else {
+		err = c.check(path)
+	}
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// check says whether a path names the copy.
+func (c *copied) check(path string) error {
+	ours, err := c.file.Stat()
+	if err != nil {
+		return err
+	}
+	named, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(ours, named) || ours.Size() == 0 {
+		return fmt.Errorf("%s is not the file that was written: somebody has put another in its place", path)
+	}
+	return nil
+}
+
+func (c *copied) close() { _ = c.file.Close() }
+
+// publish flushes a finished copy and gives it its name, which must be free.
+func (c *copied) publish(name string) error {
+	if err := errors.Join(c.file.Chmod(0o600), c.file.Sync()); err != nil {
+		return err
+	}
+	if err := os.Link(c.path, name); err != nil { // unlike rename it never replaces
+		return err
+	}
+	if err := c.check(name); err != nil {
+		return errors.Join(err, os.Remove(name))
+	}
+	c.close()
+	return errors.Join(os.Remove(c.path), osfile.SyncFolder(filepath.Dir(name)))
+}

@@ -1,0 +1,146 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/jmoiron/sqlx"
+	"modernc.org/sqlite"
+)
+
+// PageSize was measured: 8 KiB writes fewer pages a save than 4 and wastes
+// less of a small state's page than 16.
+const PageSize = 8192
+
+// Pragmas are applied by the driver in lexicographic order, which none of
+// these minds. What must be set in order, when the file is made, is in create.
+var (
+	writerPragmas = []string{
+		"busy_timeout(0)", // the writer waits by itself, so that it can say why
+		"cache_size(-16384)",
+		"cell_size_check(1)",
+		"foreign_keys(1)",
+		"secure_delete(FAST)", // zeroes what it touches anyway; erase goes further
+		"synchronous(FULL)",
+		"temp_store(2)",
+		"trusted_schema(0)",
+		"wal_autocheckpoint(0)", // run and watched by maintain.go: its failures are silent
+	}
+	readerPragmas = []string{
+		"busy_timeout(2000)",
+		"cache_size(-8192)",
+		"cell_size_check(1)",
+		"query_only(1)",
+		"temp_store(2)",
+		"trusted_schema(0)",
+	}
+)
+
+// checkerPragmas leave query_only off: VACUUM INTO writes, though not here.
+var checkerPragmas = []string{
+	"busy_timeout(5000)", "cache_size(-16384)", "cell_size_check(1)", "temp_store(2)", "trusted_schema(0)",
+}
+
+// OpenBeside opens a database for a copy or a check, beside whatever else has it
+// open in this process or another. It only reads. close must be called.
+func OpenBeside(path string, connections int) (db *sqlx.DB, close func(), err error) {
+	readingBeside.Add(1)
+	if db, err = pool(path, "ro", connections, checkerPragmas); err != nil {
+		readingBeside.Add(-1)
+		return nil, nil, err
+	}
+	return db, func() {
+		_ = db.Close()
+		readingBeside.Add(-1)
+	}, nil
+}
+
+// useOFDLocks has SQLite lock the database file by open file and not by process. Where the system has no such locks, the
+// rule of doc.go alone holds. Any other failure is a mistake of the program: something has opened a database before.
+var useOFDLocks = sync.OnceValue(func() error {
+	_, err := sqlite.OFDLocking(true)
+	if errors.Is(err, sqlite.ErrOFDLockingUnavailable) {
+		return nil
+	}
+	return err
+})
+
+// dsn names a database file so that no byte of its path is taken for a parameter.
+func dsn(path, mode string, pragmas []string) string {
+	q := url.Values{"mode": {mode}, "_defensive": {"1"}}
+	for _, p := range pragmas {
+		q.Add("_pragma", p)
+	}
+	return (&url.URL{Scheme: "file", OmitHost: true, Path: slashed(path), RawQuery: q.Encode()}).String()
+}
+
+// slashed makes C:\x\y into /C:/x/y, as SQLite's URIs want it.
+func slashed(path string) string {
+	if strings.Contains(path, `\`) {
+		path = strings.ReplaceAll(path, `\`, "/")
+	}
+	if len(path) > 1 && path[1] == ':' {
+		path = "/" + path
+	}
+	return path
+}
+
+// connector opens connections that leave the write-ahead log in place when
+// they close, so that a read-only auditor still finds it after a clean stop.
+type connector struct{ driver.Connector }
+
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	files, ok := conn.(sqlite.FileControl)
+	if !ok {
+		_ = conn.Close()
+		return nil, fmt.Errorf("the SQLite driver cannot keep the write-ahead log in place")
+	}
+	if _, err := files.FileControlPersistWAL("main", 1); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// pool opens a pool of at most size connections.
+func pool(path, mode string, size int, pragmas []string) (*sqlx.DB, error) {
+	base, err := connect(path, mode, pragmas)
+	if err != nil {
+		return nil, err
+	}
+	return poolOf(base, size), nil
+}
+
+// readers is a pool that reads, with connections that keep what they prepare. met hears each error of a query.
+func readers(path string, size int, met func(error)) (*sqlx.DB, error) {
+	base, err := connect(path, "ro", readerPragmas)
+	if err != nil {
+		return nil, err
+	}
+	return poolOf(keeper{base, met}, size), nil
+}
+
+func connect(path, mode string, pragmas []string) (driver.Connector, error) {
+	if err := useOFDLocks(); err != nil {
+		return nil, err
+	}
+	base, err := sqlite.NewConnector(dsn(path, mode, pragmas))
+	return connector{base}, err
+}
+
+func poolOf(c driver.Connector, size int) *sqlx.DB {
+	db := sql.OpenDB(c)
+	db.SetMaxOpenConns(size)
+	db.SetMaxIdleConns(size)
+	return sqlx.NewDb(db, "sqlite3")
+}

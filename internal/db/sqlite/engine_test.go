@@ -1,0 +1,279 @@
+package sqlite
+
+import (
+	"bytes"
+	"compress/zlib"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// noHooks is a store that keeps nothing beside the tables.
+type noHooks struct{}
+
+func (noHooks) Begin(*Tx)                                 {}
+func (noHooks) OthersWrote(*Tx, bool) error               { return nil }
+func (noHooks) BeforeCommit(*Tx) error                    { return nil }
+func (noHooks) Committed(*Tx)                             {}
+func (noHooks) RolledBack(*Tx)                            {}
+func (noHooks) Refused(*Tx, *Op, *ckpt.Error) error       { return nil }
+func (noHooks) Apart(batch []*Op) (together, alone []*Op) { return batch, nil }
+func (noHooks) Examine(_ *sqlx.DB, sound func() error) error {
+	return sound()
+}
+func (noHooks) Tick(context.Context, time.Time) {}
+
+// optionsAt are of a database with one table, whose schema has the version.
+func optionsAt(path string, version int64) Options {
+	return Options{Path: path, Hooks: noHooks{}, Schema: Schema{ApplicationID: 1, Version: version, Table: "t",
+		Migrate: func(ctx context.Context, conn *sqlx.Conn, _ int64) error {
+			_, err := conn.ExecContext(ctx, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS t (x, y);
+				PRAGMA application_id = 1; PRAGMA user_version = %d`, version))
+			return err
+		}}}
+}
+
+// openAt opens an engine whose database has one table.
+func openAt(t *testing.T, path string) *Engine {
+	t.Helper()
+	e, err := Open(t.Context(), optionsAt(path, 1))
+	if err == nil {
+		err = e.Start(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if left := e.Left(); len(left) > 0 {
+			t.Errorf("left behind: %q", left)
+		}
+		_ = e.Close()
+	})
+	return e
+}
+
+// raw is a connection to a database that the engine knows nothing of.
+func raw(t *testing.T, path string) *sqlx.DB {
+	t.Helper()
+	db, err := pool(path, "rwc", 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// coded makes SQLite itself give an error of a result code.
+func coded(t *testing.T, statement string) error {
+	t.Helper()
+	db := raw(t, filepath.Join(t.TempDir(), "x.db"))
+	db.MustExec(`CREATE TABLE t (x)`)
+	_, err := db.Exec(statement)
+	if err == nil {
+		t.Fatalf("%s succeeded", statement)
+	}
+	return err
+}
+
+// TestOpenErrors says what to do about each way in which a file cannot be opened.
+func TestOpenErrors(t *testing.T) {
+	s := &Engine{opt: Options{Path: "/x/ckpt.db"}}
+	for _, c := range []struct {
+		err  error
+		says string
+	}{
+		{coded(t, `PRAGMA query_only = 1; INSERT INTO t VALUES (1)`), "read-only"},
+		{coded(t, `PRAGMA max_page_count = 2; INSERT INTO t VALUES (zeroblob(1000000))`), "full"},
+		{coded(t, `ATTACH '/nowhere/x.db' AS y`), "may read and write"},
+		{coded(t, `nonsense`), "cannot be opened"},
+		{errors.New("else"), "cannot be opened"},
+	} {
+		err := s.OpenError(c.err)
+		var operator *OperatorError
+		if !errors.As(err, &operator) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "/x/ckpt.db") {
+			t.Errorf("%v became %T: %v", c.err, err, err)
+		}
+	}
+}
+
+// TestExplained gives each class of a failed write its answer, and stops the
+// writer for none that it may survive.
+func TestExplained(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	for statement, want := range map[string]ckpt.Code{
+		`PRAGMA query_only = 1; INSERT INTO t VALUES (1)`:                     ckpt.CodeInternal,
+		`PRAGMA max_page_count = 2; INSERT INTO t VALUES (zeroblob(1000000))`: ckpt.CodeStorageFull,
+		`SELECT zeroblob(2000000000)`:                                         ckpt.CodeConflict,
+		`nonsense`:                                                            ckpt.CodeInternal,
+	} {
+		err := s.writer.explain(coded(t, statement))
+		if ckpt.CodeOf(err) != want || ckpt.AsError(err).OutcomeOrDefault() != ckpt.OutcomeNotSaved {
+			t.Errorf("%s became %v", statement, err)
+		}
+	}
+	if err := s.writer.failed(); err != nil {
+		t.Error(err)
+	}
+	if err := ReadError(coded(t, `ATTACH '/nowhere/x.db' AS y`)); ckpt.CodeOf(err) != ckpt.CodeInternal {
+		t.Error(err)
+	}
+}
+
+// TestFailedCopies counts failures of copying the log, says so, and forgets
+// them at the next success.
+func TestFailedCopies(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	side := s.side
+	s.side = raw(t, filepath.Join(t.TempDir(), "closed.db"))
+	_ = s.side.Close()
+	for range 3 {
+		s.copyWAL(t.Context())
+	}
+	if n := s.wal.failures.Load(); n != 3 {
+		t.Errorf("%d failures", n)
+	}
+	s.side = side
+	s.copyWAL(t.Context())
+	if n := s.wal.failures.Load(); n != 0 {
+		t.Errorf("%d failures after a success", n)
+	}
+}
+
+// TestLogThatCannotBeginAnew: a copy beside the writer may succeed without a
+// flush. The writer's own failure counts, until it has succeeded.
+func TestLogThatCannotBeginAnew(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	for range 3 {
+		s.copyWAL(t.Context())
+		s.begunAnew(errors.New("a flush failed"))
+	}
+	s.copyWAL(t.Context())
+	if n := s.wal.failures.Load(); n != 3 {
+		t.Errorf("%d failures", n)
+	}
+	if problems := s.RoomProblems(); len(problems) != 1 {
+		t.Errorf("%q", problems)
+	}
+	s.cutWAL(t.Context())
+	if n := s.wal.failures.Load(); n != 0 {
+		t.Errorf("%d failures after a success", n)
+	}
+}
+
+// TestFailedCopiesAreBounded: where the log cannot be copied saves go on, until
+// it has grown too long; then a fresh process must look.
+func TestFailedCopiesAreBounded(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
+	s.side = raw(t, filepath.Join(t.TempDir(), "closed.db"))
+	_ = s.side.Close()
+	for range 2 * copyTries {
+		s.copyWAL(t.Context())
+	}
+	if err := s.Ready(); err != nil {
+		t.Errorf("a short log: %v", err)
+	}
+	s.wal.written.Store(s.wal.copied.Load() + 2*LogAlarm/PageSize)
+	s.copyWAL(t.Context())
+	select {
+	case <-s.Failed():
+	default:
+		t.Error("a long log that cannot be copied is gone on with")
+	}
+}
+
+// TestWindowsPaths makes a path into what SQLite's URIs want.
+func TestWindowsPaths(t *testing.T) {
+	for path, want := range map[string]string{`C:\a\b.db`: "/C:/a/b.db", "/a/b.db": "/a/b.db"} {
+		if got := slashed(path); got != want {
+			t.Errorf("%s became %s", path, got)
+		}
+	}
+}
+
+// TestFilledReserve: where a file system cannot be asked for room, bytes take it.
+func TestFilledReserve(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "reserve"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, size := range []int64{100_000, 300_001} {
+		info, err := f.Stat()
+		if err == nil {
+			err = fill(f, info.Size(), size)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(f.Name())
+	if err != nil || len(b) != 300_001 {
+		t.Fatalf("%d bytes, %v", len(b), err)
+	}
+	var packed bytes.Buffer
+	w := zlib.NewWriter(&packed)
+	_, _ = w.Write(b)
+	if err := w.Close(); err != nil || packed.Len() < len(b) {
+		t.Errorf("%d bytes are packed into %d, %v", len(b), packed.Len(), err)
+	}
+}
+
+// TestRoomProblems names each in words, the gravest first.
+func TestRoomProblems(t *testing.T) {
+	s := openAt(t, filepath.Join(t.TempDir(), "x.db"))
+	s.wal.written.Store(s.wal.copied.Load() + 2*LogAlarm/PageSize)
+	if list := s.RoomProblems(); len(list) != 1 || !strings.Contains(list[0], "512 MiB") {
+		t.Errorf("%q", list)
+	}
+	s.wal.failures.Store(3)
+	s.wal.lastErr.Store("disk I/O error")
+	if list := s.RoomProblems(); len(list) != 2 || !strings.Contains(list[0], "3 times in a row: disk I/O error") {
+		t.Errorf("%q", list)
+	}
+}
+
+// TestOlderVersionIsCopiedFirst: what is about to be migrated is copied aside,
+// and the copy keeps what was there. No copy is replaced.
+func TestOlderVersionIsCopiedFirst(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	s := openAt(t, path)
+	err := s.Write(&Op{Do: Func(func(t *Tx) error { return t.Exec(`INSERT INTO t VALUES (1, 'old')`) })})
+	if err == nil {
+		err = s.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := optionsAt(path, 2)
+	next.Now = func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+	s, err = Open(t.Context(), next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Abandon(); err != nil {
+		t.Fatal(err)
+	}
+	var version int64
+	var row string
+	copied := raw(t, path+".v1-20260301T120000Z")
+	if err := copied.QueryRow(`SELECT (SELECT user_version FROM pragma_user_version()), y FROM t`).Scan(&version, &row); err != nil || version != 1 || row != "old" {
+		t.Errorf("version %d, %q, %v", version, row, err)
+	}
+	raw(t, path).MustExec(`PRAGMA user_version = 1`)
+	if s, err = Open(t.Context(), next); err == nil {
+		_ = s.Abandon()
+		t.Error("the copy was replaced")
+	}
+}

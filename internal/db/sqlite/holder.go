@@ -1,0 +1,182 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// holder is a process that holds a lock of the database.
+type holder struct {
+	pid  int
+	name string // of its program, "" where that is not known
+}
+
+// ours says that this very process holds the lock.
+func (h holder) ours() bool { return h.pid == os.Getpid() }
+
+func (h holder) String() string {
+	switch {
+	case h.pid == 0:
+		return "another program"
+	case h.name == "":
+		return fmt.Sprintf("another program (pid %d)", h.pid)
+	}
+	return fmt.Sprintf("another program, %s (pid %d),", h.name, h.pid)
+}
+
+// lockFault is a fault of the locks and not of what is on disk: a fresh process has fresh locks, and nothing has to be
+// checked.
+type lockFault struct{ error }
+
+func (f lockFault) Unwrap() error { return f.error }
+
+func isLockFault(err error) bool {
+	var fault lockFault
+	return errors.As(err, &fault)
+}
+
+// protocol is SQLITE_PROTOCOL: SQLite has tried for ten seconds to take a lock of the write-ahead log that nobody can hold
+// for long. The locks of the file system do not work.
+const protocol = 15
+
+// lockTrouble judges why a lock did not come free, in the writer's turn and outside a transaction. A lock that this
+// process holds was not given back, although that was asked for: it never comes free. The answer is nil where another
+// program is in the way.
+func (w *writer) lockTrouble(err error) *FatalError {
+	if Code(err) == protocol {
+		return w.engine.brokenLocks(err)
+	}
+	if !w.engine.lockHolder().ours() {
+		return nil
+	}
+	switch again := w.probe(); {
+	case again == nil:
+		return nil
+	case Classify(again) == ClassTransient && w.engine.lockHolder().ours():
+		return &FatalError{lockFault{fmt.Errorf("this process could not give back its own lock of %s: %w", w.engine.opt.Path, again)}}
+	}
+	return nil
+}
+
+// readingBeside counts the connections that read a database and are not a store's: copies and checks in this process.
+var readingBeside atomic.Int32
+
+// ownReadsMost is how often a lock to read must be found in a row that none of our connections reads with. One that is being
+// taken or given back just then may be seen once.
+const ownReadsMost = 3
+
+// suspectOwnReads looks, in the writer's turn, why the log cannot be copied whole. A lock to read that this process holds,
+// while none of its connections reads, was not given back although that was asked for. It would keep the log from beginning
+// anew until the disk is full.
+func (w *writer) suspectOwnReads() error {
+	s := w.engine
+	busy := func() bool { return s.ro.Stats().InUse > 0 || readingBeside.Load() > 0 }
+	if busy() {
+		return nil
+	}
+	held := s.holdsReadLock()
+	if busy() {
+		return nil
+	}
+	if s.wal.ownReads++; !held {
+		s.wal.ownReads = 0
+	}
+	if s.wal.ownReads < ownReadsMost {
+		return nil
+	}
+	return w.stop(&FatalError{lockFault{fmt.Errorf("this process could not give back its own lock to read of %s, so the write-ahead log cannot begin anew", s.opt.Path)}})
+}
+
+// probe looks whether the writer gets its lock. It writes nothing.
+func (w *writer) probe() error {
+	err := w.do(`BEGIN IMMEDIATE`)
+	if err == nil {
+		err = w.do(`ROLLBACK`)
+	}
+	w.noteLock(err)
+	return err
+}
+
+// metRead stops the writer where a read has met locks that do not work: each further statement would stand still for ten
+// seconds.
+func (e *Engine) metRead(err error) {
+	if Code(err) == protocol && e.writer != nil {
+		_ = e.writer.stop(e.brokenLocks(err))
+	}
+}
+
+func (e *Engine) brokenLocks(err error) *FatalError {
+	return &FatalError{lockFault{fmt.Errorf("the locks of %s do not work: %w", e.opt.Path, err)}}
+}
+
+// lockedOut is since when the writer has been kept from its lock, and whether somebody was told busy for that.
+type lockedOut struct {
+	since   time.Time
+	refused bool
+}
+
+// noteLock notes whether the writer got its lock. To try again and again is no progress: only to get it is.
+func (w *writer) noteLock(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case Classify(err) != ClassTransient:
+		w.locked = lockedOut{}
+	case w.locked.since.IsZero():
+		w.locked.since = time.Now()
+	}
+}
+
+// noteRefused notes that somebody was told busy for want of the lock. What the daemon wants of itself can wait.
+func (w *writer) noteRefused(batch []*Op) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.locked.since.IsZero() && slices.ContainsFunc(batch, func(o *Op) bool { return o.Owner != Maintenance }) {
+		w.locked.refused = true
+	}
+}
+
+// lockedFor is for how long the writer has been kept from its lock, 0 where it is not, and whether anybody was told busy.
+func (w *writer) lockedFor() (since time.Duration, refused bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.locked.since.IsZero() {
+		return 0, false
+	}
+	return time.Since(w.locked.since), w.locked.refused
+}
+
+// Behind is for how long the writer has had work and committed nothing of it: it stands still, or it is kept from its
+// lock, however often it tries. It is 0 while all goes well or nobody wants to write.
+func (e *Engine) Behind() time.Duration {
+	locked, refused := e.writer.lockedFor()
+	if !refused {
+		locked = 0
+	}
+	return max(e.Stalled(), locked)
+}
+
+// GiveUp is a fail-stop of a writer that has been behind for too long. Nothing on disk is in doubt because of it.
+func (e *Engine) GiveUp(behind time.Duration) {
+	reason := "a write has stood still in the disk or in the system"
+	if locked, _ := e.writer.lockedFor(); locked > 0 {
+		reason = e.lockHolder().String() + " has held the database locked"
+	}
+	_ = e.writer.stop(&FatalError{lockFault{fmt.Errorf("nothing could be committed for %v: %s", behind.Round(time.Second), reason)}})
+}
+
+// LockedProblem is what status and the probe of readiness say while saves wait for a lock or for the disk, "" where they do not.
+// A short wait is not worth a word.
+func (e *Engine) LockedProblem() string {
+	if locked, refused := e.writer.lockedFor(); refused || locked > e.opt.WriteTimeout {
+		return fmt.Sprintf("saves are answered with busy: %s has held the database locked for %v", e.lockHolder(), locked.Round(time.Second))
+	}
+	if stalled := e.Stalled(); stalled > e.opt.WriteTimeout {
+		return fmt.Sprintf("a write has stood still for %v: the disk does not answer, or a lock does not", stalled.Round(time.Second))
+	}
+	return ""
+}

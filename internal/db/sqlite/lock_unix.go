@@ -1,0 +1,37 @@
+//go:build unix
+
+package sqlite
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// lockFile takes the exclusive lock of a file of its own, beside the database.
+// The kernel drops it when the process ends, however it ends.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil && !named(f, path) { // it was removed before we had its lock: the next try makes another
+		err = syscall.EWOULDBLOCK
+	}
+	if err == nil {
+		return f, nil
+	}
+	_ = f.Close()
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, ErrLocked
+	}
+	return nil, err
+}
+
+// named says whether a path still names an open file.
+func named(f *os.File, path string) bool {
+	ours, err1 := f.Stat()
+	theirs, err2 := os.Lstat(path)
+	return err1 == nil && err2 == nil && os.SameFile(ours, theirs)
+}

@@ -1,0 +1,55 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+)
+
+// migrate makes the newest schema, in one transaction. An older database is
+// copied aside first.
+func (e *Engine) migrate(ctx context.Context) error {
+	var version, tables int64
+	err := e.rw.QueryRowContext(ctx, `SELECT (SELECT user_version FROM pragma_user_version()),
+		(SELECT count(*) FROM sqlite_schema WHERE name = ?)`, e.opt.Schema.Table).Scan(&version, &tables)
+	if err != nil {
+		return e.OpenError(err)
+	}
+	if version == e.opt.Schema.Version && tables == 1 {
+		return nil
+	}
+	if version > 0 {
+		if err := e.backupBefore(ctx, version); err != nil {
+			return err
+		}
+	}
+	return e.Patiently(ctx, func() error { return e.migrateFrom(ctx, version) })
+}
+
+func (e *Engine) migrateFrom(ctx context.Context, version int64) error {
+	conn, err := e.rw.Connx(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, `BEGIN IMMEDIATE`); err != nil {
+		return err
+	}
+	if err := e.opt.Schema.Migrate(ctx, conn, version); err != nil {
+		_, _ = conn.ExecContext(ctx, `ROLLBACK`)
+		return err
+	}
+	_, err = conn.ExecContext(ctx, `COMMIT`)
+	return err
+}
+
+// backupBefore copies a database aside before its schema changes. The copy is
+// faithful, not certified: a checkpoint that is damaged already must not keep
+// the daemon from starting.
+func (e *Engine) backupBefore(ctx context.Context, version int64) error {
+	out := fmt.Sprintf("%s.v%d-%s", e.opt.Path, version, e.opt.Now().UTC().Format("20060102T150405Z"))
+	if err := copyAside(ctx, e.opt.Path, out); err != nil {
+		return &OperatorError{"the database must be migrated, and the copy that is made before cannot be: " + out, err}
+	}
+	e.log.Info("copied the database before its schema changes", "from_version", version, "copy", out)
+	return nil
+}

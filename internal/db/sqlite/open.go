@@ -1,0 +1,463 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/jmoiron/sqlx"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Options are the settings of an engine. The zero value of each has a default,
+// but for Path, Schema and Hooks.
+type Options struct {
+	Path         string           // of the database file
+	Mode         fs.FileMode      // of the files made; 0600
+	Schema       Schema           // what a new file gets and an older one is brought up to
+	Hooks        Hooks            // what the store does inside transactions
+	Now          func() time.Time // the wall clock
+	MaxBytes     int64            // of the database; 0 for no limit
+	WriteTimeout time.Duration    // how long a write may wait for the database; 10 s
+	MaxWaiting   int              // writes that may wait before busy is answered; 4096
+	MaxWaitBytes int64            // and their bytes; 512 MiB
+	Readers      int              // read connections; 4
+	ReserveBytes int64            // room on the disk that is kept for deletes; 4 MiB, below 0 for none
+	Log          *slog.Logger
+
+	Lock      *os.File // held already, by Restore, which gives it back
+	Restoring bool     // by Restore, which alone may open what an interrupted restore has left
+}
+
+func (o *Options) setDefaults() {
+	setDefault(&o.Mode, 0o600)
+	setDefault(&o.WriteTimeout, 10*time.Second)
+	setDefault(&o.MaxWaiting, 4096)
+	setDefault(&o.MaxWaitBytes, 512<<20)
+	setDefault(&o.Readers, 4)
+	setDefault(&o.ReserveBytes, 4<<20)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Engine is one open database file: its pools, its one writer, and the upkeep of
+// its files. It knows nothing of what the tables mean.
+type Engine struct {
+	opt      Options
+	log      *slog.Logger
+	lock     *os.File
+	watch    *fileWatch
+	writer   *writer
+	rw       *sqlx.DB      // one connection: the writer's
+	ro       *sqlx.DB      // the readers'
+	side     *sqlx.DB      // one connection: WAL checkpoints in the background
+	readOnly string        // why only reads are served; "" where writes are too
+	stopped  chan struct{} // closed at a fail-stop
+	wal      wal
+	reserve  reserve
+	drained  atomic.Bool // no more writes are taken
+	tidied   atomic.Bool // the files are as they stay
+}
+
+// Open opens the database file, makes it where there is none, brings its schema
+// up to date, and checks it where the last process stopped because of a fault.
+// It takes writes only after Start. Until then Writing serves to look at the
+// database and to mend it.
+//
+// Its errors are ErrLocked where another process has the database, and
+// *OperatorError where somebody must mend something first.
+func Open(ctx context.Context, opt Options) (_ *Engine, err error) {
+	opt.setDefaults()
+	s := &Engine{opt: opt, log: opt.Log}
+	defer func() {
+		if err != nil {
+			_ = s.close()
+		}
+	}()
+	steps := []func(context.Context) error{
+		s.takeLock, s.prepareFile, s.openReserve, s.openWriter, s.migrate, s.openReaders, s.recover, s.limitSize,
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Start makes the writer, which keeps the one writing connection, and begins to
+// watch the files.
+func (e *Engine) Start(ctx context.Context) (err error) {
+	if e.writer, err = newWriter(ctx, e); err != nil {
+		return e.OpenError(err)
+	}
+	if e.watch, err = watchFile(e.opt.Path, e.lock); err != nil {
+		return &OperatorError{"the database changed while it was opened", err}
+	}
+	var pages int64
+	if err := e.ro.GetContext(ctx, &pages, `PRAGMA page_count`); err != nil {
+		return e.OpenError(err)
+	}
+	e.watch.willShrink(pages * PageSize) // a vacuum of the last daemon may still wait in the log
+	if e.readOnly == "" {
+		if err := e.firstReserve(); err != nil {
+			e.log.Warn("no room can be kept for deletes: where the disk is full they may be refused", "file", e.reserve.path, "bytes", e.reserve.base, "error", err)
+		}
+	}
+	return nil
+}
+
+// Readers is the pool of connections that read.
+func (e *Engine) Readers() *sqlx.DB { return e.ro }
+
+// Writing is the one connection that writes. It is for the time between Open
+// and Start: the writer keeps it after that.
+func (e *Engine) Writing() *sqlx.DB { return e.rw }
+
+func (e *Engine) takeLock(context.Context) (err error) {
+	if e.opt.Lock == nil {
+		e.lock, err = takeLock(e.opt.Path)
+	}
+	return err
+}
+
+// takeLock takes the lock that keeps a second process from a database.
+func takeLock(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return nil, &OperatorError{"the folder of the database cannot be made", err}
+	}
+	lock, err := lockSoon(path + ".lock")
+	if err == nil || errors.Is(err, ErrLocked) {
+		return lock, err
+	}
+	return nil, &OperatorError{fmt.Sprintf("the folder of %s cannot be written: check who owns it", path), err}
+}
+
+// lockSoon tries for a moment: a process that has just ended, or a child that
+// another has just made and that has not yet begun its own program, may hold
+// the lock a little longer.
+func lockSoon(path string) (f *os.File, err error) {
+	for range 20 {
+		if f, err = lockFile(path); !errors.Is(err, ErrLocked) {
+			return f, err
+		}
+		time.Sleep(15 * time.Millisecond)
+	}
+	return nil, err
+}
+
+// prepareFile makes the empty file with the right mode whatever the umask, and
+// refuses what is not a plain file of ours. It closes a file only before
+// SQLite has opened any.
+func (e *Engine) prepareFile(context.Context) error {
+	if !e.opt.Restoring {
+		if err := e.refuseHalfRestored(); err != nil {
+			return err
+		}
+	}
+	info, err := os.Lstat(e.opt.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := e.refuseLeftovers("gone"); err != nil {
+			return err
+		}
+		return e.makeFile()
+	case err != nil:
+		return &OperatorError{"the database cannot be looked at", err}
+	case !info.Mode().IsRegular():
+		return &OperatorError{fmt.Sprintf("%s is not a plain file (%s): name another with --db", e.opt.Path, info.Mode().Type()), nil}
+	case links(info) > 1:
+		return &OperatorError{fmt.Sprintf("%s has a second name (a hard link): remove one, so that two daemons cannot open it", e.opt.Path), nil}
+	case info.Size() == 0:
+		return e.refuseLeftovers("empty")
+	}
+	return nil
+}
+
+// refuseLeftovers protects the write-ahead log of a database that is gone or
+// was emptied: SQLite would delete it, and the saves that are in it alone. And
+// what a fault has ended is not silently begun anew.
+func (e *Engine) refuseLeftovers(database string) error {
+	path := e.opt.Path
+	if info, err := os.Lstat(path + "-wal"); err == nil && info.Size() > 0 {
+		return &OperatorError{fmt.Sprintf("%s is %s, but its write-ahead log %s-wal is there: put the database back, or move the log away to begin anew", path, database, path), nil}
+	}
+	if _, err := os.Lstat(e.marker()); err == nil {
+		return &OperatorError{fmt.Sprintf("%s is %s since the last daemon stopped because of a fault: restore a backup, or remove %s to begin anew", path, database, e.marker()), nil}
+	}
+	return nil
+}
+
+func (e *Engine) makeFile() error {
+	if _, err := os.Lstat(e.marker()); err == nil {
+		return &OperatorError{fmt.Sprintf("%s is gone, and the last daemon stopped because of a fault: bring it or a backup back; to begin with an empty database instead, remove %s", e.opt.Path, e.marker()), nil}
+	}
+	f, err := os.OpenFile(e.opt.Path, os.O_RDWR|os.O_CREATE|os.O_EXCL, e.opt.Mode)
+	if err != nil {
+		return &OperatorError{"the database cannot be made", err}
+	}
+	defer f.Close()
+	if err := f.Chmod(e.opt.Mode); err != nil {
+		return &OperatorError{"the database cannot be made readable for its auditors", err}
+	}
+	return nil
+}
+
+// openWriter opens the database. Where there is no room even for the log's index, the reserve has some.
+func (e *Engine) openWriter(ctx context.Context) error {
+	err := e.openToWrite(ctx)
+	if noRoom(err) && e.letGo() {
+		_ = e.rw.Close()
+		return e.openToWrite(ctx)
+	}
+	return err
+}
+
+func (e *Engine) openToWrite(ctx context.Context) error {
+	var err error
+	if e.rw, err = pool(e.opt.Path, "rw", 1, writerPragmas); err != nil {
+		return err
+	}
+	if err := e.refuseForeign(ctx); err != nil {
+		return err
+	}
+	if err := e.format(ctx); err != nil {
+		return err
+	}
+	e.lookAtLocks()
+	return e.readBack(ctx)
+}
+
+// refuseForeign looks before anything is written.
+func (e *Engine) refuseForeign(ctx context.Context) error {
+	var appID, version, tables int64
+	err := e.rw.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id()),
+		(SELECT user_version FROM pragma_user_version()), (SELECT count(*) FROM sqlite_schema)`).Scan(&appID, &version, &tables)
+	switch {
+	case err != nil:
+		return e.OpenError(err)
+	case appID == 0 && tables == 0:
+		return nil
+	case appID != e.opt.Schema.ApplicationID:
+		return &OperatorError{fmt.Sprintf("%s is a database of another program (application_id %d): name another with --db", e.opt.Path, appID), nil}
+	case version > e.opt.Schema.Version:
+		return &OperatorError{fmt.Sprintf("%s has schema version %d, this program knows up to %d: use the newer ckptsidecar that made it", e.opt.Path, version, e.opt.Schema.Version), nil}
+	}
+	return nil
+}
+
+// copiedHint is what may be behind a database that does not hold together.
+const copiedHint = "if it was copied with cp or by a file backup while a daemon ran, its write-ahead log does not belong to it: " +
+	"take a copy that ckptsidecar backup made"
+
+// HasLog says, by its size alone, that something is in the write-ahead log.
+func (e *Engine) HasLog() bool {
+	info, err := os.Lstat(e.opt.Path + "-wal")
+	return err == nil && info.Size() > 0
+}
+
+// DoubtLog checks a database whose write-ahead log may be another's. SQLite puts
+// the pages of a log over any database, so those of another moment make a
+// mixture. A mixture is only read.
+func (e *Engine) DoubtLog(ctx context.Context) error {
+	var result string
+	err := e.ro.GetContext(ctx, &result, `PRAGMA quick_check(1)`)
+	if code := Code(err); err != nil && code&0xff != 11 && code != 26 {
+		return err
+	}
+	if err != nil {
+		result = err.Error()
+	}
+	if result != "ok" {
+		e.readOnly = "the database does not hold together: " + result + "; " + copiedHint
+		e.log.Error("serving reads only", "reason", e.readOnly)
+	}
+	return nil
+}
+
+// OpenError says what to do about a file that cannot be opened.
+func (e *Engine) OpenError(err error) error {
+	path, hint := e.opt.Path, ""
+	if e.HasLog() {
+		hint = "; " + copiedHint
+	}
+	switch code := Code(err); {
+	case code == 26:
+		return &OperatorError{fmt.Sprintf("%s is not a SQLite database, or its first page is damaged: nothing was changed; restore a backup or name another file with --db%s", path, hint), err}
+	case code == 11 || code&0xff == 11:
+		return &OperatorError{fmt.Sprintf("%s is damaged: nothing was changed; run ckptsidecar verify --db %s, then restore a backup%s", path, path, hint), err}
+	case code&0xff == 8:
+		return &OperatorError{fmt.Sprintf("%s cannot be written: the file, its folder or its file system is read-only for this user", path), err}
+	case code&0xff == 14:
+		return &OperatorError{fmt.Sprintf("%s cannot be opened: check that this user may read and write it and its folder", path), err}
+	case Classify(err) == ClassTransient:
+		return ckpt.Wrap(ckpt.CodeBusy, err, "%s has %s locked", e.lockHolder(), path)
+	case Classify(err) == ClassFull || code == 4874: // IOERR_SHMSIZE
+		return &OperatorError{"the disk is full: " + path, err}
+	case Classify(err) == ClassFatal:
+		return &FatalError{err}
+	}
+	return &OperatorError{fmt.Sprintf("%s cannot be opened", path), err}
+}
+
+// format gives a new file its page size, vacuum mode and journal, in the one
+// order in which SQLite takes them.
+func (e *Engine) format(ctx context.Context) error {
+	return e.Patiently(ctx, func() error {
+		var pages int64
+		if err := e.rw.GetContext(ctx, &pages, `PRAGMA page_count`); err != nil {
+			return err
+		}
+		statements := []string{`PRAGMA journal_mode = WAL`}
+		if pages == 0 {
+			statements = []string{fmt.Sprintf(`PRAGMA page_size = %d`, PageSize), `PRAGMA auto_vacuum = INCREMENTAL`, `PRAGMA journal_mode = WAL`}
+		}
+		for _, statement := range statements {
+			if _, err := e.rw.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// readBack trusts no pragma that was not read back.
+func (e *Engine) readBack(ctx context.Context) error {
+	want := map[string]string{
+		"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "auto_vacuum": "2",
+		"wal_autocheckpoint": "0", "secure_delete": "2", "trusted_schema": "0",
+	}
+	for pragma, value := range want {
+		var got string
+		if err := e.rw.GetContext(ctx, &got, `PRAGMA `+pragma); err != nil {
+			return e.OpenError(err)
+		}
+		if got != value {
+			return &OperatorError{fmt.Sprintf("SQLite keeps PRAGMA %s at %s where %s is needed (is the file on a network file system?)", pragma, got, value), nil}
+		}
+	}
+	return nil
+}
+
+func (e *Engine) openReaders(context.Context) error {
+	var err error
+	if e.ro, err = readers(e.opt.Path, e.opt.Readers, e.metRead); err != nil {
+		return err
+	}
+	e.side, err = pool(e.opt.Path, "rw", 1, writerPragmas)
+	return err
+}
+
+// limitSize keeps the quota inside SQLite, where deletes go on working.
+func (e *Engine) limitSize(ctx context.Context) error {
+	pages := int64(1<<32 - 2)
+	if e.opt.MaxBytes > 0 {
+		pages = max(e.opt.MaxBytes/PageSize, 64)
+	}
+	if _, err := e.rw.ExecContext(ctx, fmt.Sprintf(`PRAGMA max_page_count = %d`, pages)); err != nil {
+		return e.OpenError(err)
+	}
+	return nil
+}
+
+// Version is the version of the SQLite that is built in.
+func Version() string { return sqlite3.SQLITE_VERSION }
+
+// Drain ends the writer after what waits in it.
+func (e *Engine) Drain() {
+	if e.writer != nil && !e.drained.Swap(true) {
+		e.writer.close()
+	}
+}
+
+// Close closes the database. What stays are the database with all that was
+// saved, an empty write-ahead log and its index, so that a read-only auditor can
+// still read, and the reserve.
+func (e *Engine) Close() error {
+	e.Drain()
+	if e.writer != nil && !e.tidied.Swap(true) {
+		if err := e.tidy(); err != nil {
+			e.log.Warn("the write-ahead log could not be emptied at the end: the next start reads what is in it", "error", err)
+		}
+	}
+	return e.close()
+}
+
+// tidyFor is how long an auditor who reads while the daemon ends is waited for.
+const tidyFor = 500 * time.Millisecond
+
+// tidy copies the log into the database and cuts it, and makes the reserve as
+// small as its setting. After a fault everything is left as it is.
+func (e *Engine) tidy() error {
+	if e.writer.failed() != nil || e.readOnly != "" || e.watch == nil || e.watch.check() != nil {
+		return nil
+	}
+	_ = e.ro.Close()
+	_ = e.side.Close()
+	err := backoff.Retry(func() error {
+		var busy, log, done int64
+		err := e.rw.QueryRowx(`PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &log, &done)
+		switch {
+		case err == nil && busy != 0:
+			return errSnapshot
+		case noRoom(err) && e.reserve.file != nil && e.reserve.size.Load() > 0:
+			e.lend()
+			return err
+		case err != nil:
+			return backoff.Permanent(err)
+		}
+		return nil
+	}, patience(tidyFor))
+	r := &e.reserve
+	switch size := r.size.Load(); {
+	case r.file == nil || err != nil:
+	case size > r.base:
+		err = r.file.Truncate(r.base)
+	case size < r.base:
+		_ = r.hold(r.base, r.base) // where there is no room for it the next start says so
+	}
+	return err
+}
+
+func (e *Engine) close() error {
+	var errs []error
+	for _, pool := range []*sqlx.DB{e.ro, e.side, e.rw} {
+		if pool != nil {
+			errs = append(errs, pool.Close())
+		}
+	}
+	if e.reserve.file != nil {
+		errs = append(errs, e.reserve.file.Close())
+	}
+	if e.lock != nil {
+		errs = append(errs, e.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Started says whether the engine takes writes, or has taken some.
+func (e *Engine) Started() bool { return e.writer != nil }
+
+// Abandon closes a database whose opening did not come to its end. The files
+// stay as they are.
+func (e *Engine) Abandon() error { return e.close() }

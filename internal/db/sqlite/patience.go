@@ -1,0 +1,52 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+)
+
+// patience is the one kind of waiting for a database that somebody else has
+// locked: jittered, growing to a quarter of a second, and always bounded.
+func patience(atMost time.Duration) *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(time.Millisecond),
+		backoff.WithMaxInterval(250*time.Millisecond),
+		backoff.WithMultiplier(1.7),
+		backoff.WithMaxElapsedTime(atMost),
+	)
+}
+
+// retry runs a whole transaction until it succeeds, fails for a reason that
+// waiting does not mend, or the time is over. It answers how often it began anew.
+func retry(ctx context.Context, atMost time.Duration, transaction func(retries int) error) (retries int, err error) {
+	attempts, once := 0, false
+	err = backoff.Retry(func() error {
+		err := transaction(attempts)
+		attempts++
+		switch Classify(err) {
+		case ClassTransient:
+			return err
+		case ClassOnce:
+			if !once {
+				once = true
+				return err
+			}
+		}
+		if err != nil {
+			return backoff.Permanent(err)
+		}
+		return nil
+	}, backoff.WithContext(patience(atMost), ctx))
+	return attempts - 1, err
+}
+
+// Patiently is retry for the statements of opening and migrating.
+func (e *Engine) Patiently(ctx context.Context, f func() error) error {
+	_, err := retry(ctx, e.opt.WriteTimeout, func(int) error { return f() })
+	if err != nil {
+		return e.OpenError(err)
+	}
+	return nil
+}

@@ -1,0 +1,391 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
+)
+
+// companions are the files that may lie beside a database and belong to it.
+var companions = []string{"", "-wal", "-shm"}
+
+// Restored says what Restore has done.
+type Restored struct {
+	Kept    string   // where what was there is now, "" where nothing was
+	Earlier []string // what restores before this one have set aside, which were interrupted after that
+	Undone  bool     // nothing was restored: the backup was what an interrupted restore had set aside, and it is back
+}
+
+// RestoreOptions say what Restore does.
+type RestoreOptions struct {
+	Path   string      // of the database
+	Mode   fs.FileMode // of its file; 0600
+	Now    func() time.Time
+	Backup string
+	Beside []string // suffixes of further files beside the database, which get its owner
+	// Verify answers why a file is no backup.
+	Verify func(ctx context.Context, path string) error
+	// Prove opens the restored database with a lock that is held already, and
+	// notes in it what was done, where that is not noted yet. It calls finish
+	// once that is on disk, before it closes the database.
+	Prove func(ctx context.Context, lock *os.File, done Exchange, finish func() error) error
+	// Tell hears what was kept and where, while the note about it is still there:
+	// who is killed before that is told by the next restore.
+	Tell func(*Restored)
+}
+
+// Exchange is what a restore has exchanged.
+type Exchange struct {
+	Backup   string
+	SetAside string // the name under which what was there is kept
+	Kept     string // which file of that there is, "" for none
+}
+
+// Restore puts a backup in the place of a database that no process has open. The
+// backup is copied and the copy verified first. What was there is kept under
+// another name.
+//
+// A restore that is interrupted leaves a note, and no database is opened until
+// another restore has read it. That one finishes what was put in its place,
+// and takes back what was not.
+//
+// Where root restores into a folder that another user controls, the process
+// gives up root's rights for that user's, for good.
+//
+// Its errors are ErrLocked where another process has the database,
+// *OperatorError, and what Verify and Prove answer.
+func Restore(ctx context.Context, opt RestoreOptions) (_ *Restored, err error) {
+	setDefault(&opt.Mode, 0o600)
+	r := &restoring{opt: opt, done: &Restored{}}
+	defer func() { err = r.end(err) }()
+	if r.opt.Backup, err = filepath.Abs(opt.Backup); err != nil {
+		return nil, err
+	}
+	owner, err := osfile.Controller(filepath.Dir(opt.Path))
+	if err != nil {
+		return nil, &OperatorError{"the database's folder cannot be looked at", err}
+	}
+	if err := owner.During(func() error { return r.begin(ctx) }); err != nil || r.done.Undone || r.finished {
+		return r.done, err
+	}
+	source, err := r.open(ctx, owner)
+	if err != nil {
+		return nil, err
+	}
+	defer source.close()
+	return r.done, r.replace(ctx, source)
+}
+
+// restoring is one run of RestoreBackup.
+type restoring struct {
+	opt      RestoreOptions
+	lock     *os.File
+	owner    fileOwner
+	note     note // of this restore
+	done     *Restored
+	finished bool // an interrupted restore of the same backup was finished: there is nothing more to do
+}
+
+// note is the one file that says that a restore is under way. From the moment
+// at which it is on disk until it is gone, no daemon starts.
+//
+// The exchange has one step that decides: the verified copy is renamed from its
+// own folder to the database's name. Before it, everything is taken back; after
+// it, the rest is done. What was set aside is known by its name in the note.
+type note struct {
+	At      string    `json:"at"`
+	Backup  string    `json:"backup"`
+	Size    int64     `json:"size"`
+	Written time.Time `json:"written"` // of the backup: whether the same is asked for again
+	Aside   string    `json:"aside"`
+	Staged  string    `json:"staged"` // the copy, until it has the database's name
+	Earlier []string  `json:"earlier,omitempty"`
+}
+
+func notePath(path string) string { return path + ".restoring" }
+
+// stagings names the folders in which copies are made ready, each of one restore.
+func stagings(path string) string {
+	return filepath.Join(filepath.Dir(path), ".restore-"+filepath.Base(path)+"-")
+}
+
+// sweep removes the folders of copies that interrupted restores have left.
+func sweep(path string) error {
+	found, err := filepath.Glob(stagings(path) + "*")
+	for _, folder := range found {
+		err = errors.Join(err, os.RemoveAll(folder))
+	}
+	return err
+}
+
+// readNote answers nil where no restore was interrupted.
+func readNote(path string) (*note, error) {
+	f, err := osfile.OpenPlain(notePath(path), os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	n := new(note)
+	if err == nil {
+		defer f.Close()
+		err = json.NewDecoder(f).Decode(n)
+	}
+	if err == nil && (filepath.Dir(n.Aside) != filepath.Dir(path) || !strings.HasPrefix(n.Staged, stagings(path))) {
+		err = errors.New("it names a place elsewhere")
+	}
+	if err != nil {
+		return nil, &OperatorError{fmt.Sprintf("%s should say how far a restore-backup got, and cannot be read: look at the files beside it, and remove it when all is in its place", notePath(path)), err}
+	}
+	return n, nil
+}
+
+// refuseHalfRestored keeps a daemon from what an interrupted restore has left.
+func (e *Engine) refuseHalfRestored() error {
+	n, err := readNote(e.opt.Path)
+	if n == nil || err != nil {
+		return err
+	}
+	return &OperatorError{fmt.Sprintf("a restore-backup of %s was interrupted: run it again, with the same backup to finish it, or with %s to go back; what was there before is %s or still in its place",
+		n.Backup, n.Aside, n.Aside), nil}
+}
+
+// begin takes the lock and settles what an interrupted restore has left.
+func (r *restoring) begin(ctx context.Context) error {
+	var err error
+	if r.lock, err = takeLock(r.opt.Path); err != nil {
+		return err
+	}
+	r.owner = ownerToBe(r.opt.Path)
+	left, err := readNote(r.opt.Path)
+	if err != nil {
+		return err
+	}
+	if left == nil {
+		return sweep(r.opt.Path)
+	}
+	if err := r.settle(ctx, left); err != nil {
+		return err
+	}
+	return sweep(r.opt.Path)
+}
+
+// settle finishes an interrupted restore, or takes it back.
+func (r *restoring) settle(ctx context.Context, left *note) error {
+	published, err := r.published(left)
+	if err != nil {
+		return err
+	}
+	r.done.Earlier = left.Earlier
+	if !published {
+		r.done.Undone = r.opt.Backup == left.Aside
+		return r.takeBack(left)
+	}
+	info, err := os.Lstat(r.opt.Backup)
+	same := err == nil && r.opt.Backup == left.Backup && info.Size() == left.Size && info.ModTime().Equal(left.Written)
+	if same {
+		r.done.Kept, r.finished = keptOf(left.Aside), true
+		return r.finish(ctx, left)
+	}
+	// Another backup is asked for, perhaps because this one cannot be opened. The note stays until its own replaces it.
+	if kept := keptOf(left.Aside); kept != "" {
+		r.done.Earlier = append(r.done.Earlier, kept)
+	}
+	return nil
+}
+
+// published says whether the copy has got the database's name.
+func (r *restoring) published(n *note) (bool, error) {
+	staged, err := os.Lstat(n.Staged)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	there, err := os.Lstat(r.opt.Path) // a file system may show both names after a loss of power
+	return err == nil && os.SameFile(staged, there), nil
+}
+
+// takeBack puts what was set aside back into its place. The note goes before
+// the copy does: without the copy it would say that the copy is in its place.
+func (r *restoring) takeBack(left *note) error {
+	for _, suffix := range slices.Backward(companions) {
+		from, to := left.Aside+suffix, r.opt.Path+suffix
+		if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if _, err := os.Lstat(to); err == nil {
+			return &OperatorError{fmt.Sprintf("a restore-backup was interrupted, and now both %s and %s are there: move away the one that is not wanted, and run it again", from, to), nil}
+		}
+		if err := os.Rename(from, to); err != nil {
+			return fmt.Errorf("what was set aside as %s cannot be put back: %w", from, err)
+		}
+	}
+	if err := osfile.SyncFolder(filepath.Dir(r.opt.Path)); err != nil {
+		return err
+	}
+	if r.done.Undone {
+		r.opt.Tell(r.done)
+	}
+	return r.removeNote()
+}
+
+func (r *restoring) removeNote() error {
+	return errors.Join(os.Remove(notePath(r.opt.Path)), osfile.SyncFolder(filepath.Dir(r.opt.Path)))
+}
+
+// keptOf names what of a database was set aside, "" where nothing was.
+func keptOf(aside string) string {
+	for _, suffix := range companions {
+		if _, err := os.Lstat(aside + suffix); err == nil {
+			return aside + suffix
+		}
+	}
+	return ""
+}
+
+// open verifies the backup and opens it. Root's rights are used for that alone,
+// and only where the folder's owner may not read the backup.
+func (r *restoring) open(ctx context.Context, owner osfile.Owner) (*source, error) {
+	var info fs.FileInfo
+	readable := owner.During(func() (err error) {
+		f, err := os.Open(r.opt.Backup)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		info, err = f.Stat()
+		return err
+	}) == nil
+	if readable {
+		if err := owner.Become(); err != nil {
+			return nil, err
+		}
+	} else {
+		var err error
+		if info, err = os.Stat(r.opt.Backup); err != nil {
+			return nil, &OperatorError{"there is no backup to restore", err}
+		}
+	}
+	r.note.Backup, r.note.Size, r.note.Written = r.opt.Backup, info.Size(), info.ModTime()
+	if err := r.opt.Verify(ctx, r.opt.Backup); err != nil {
+		return nil, err
+	}
+	source, err := openSource(ctx, r.opt.Backup)
+	if err != nil {
+		return nil, err
+	}
+	if err := owner.Become(); err != nil {
+		source.close()
+		return nil, err
+	}
+	return source, nil
+}
+
+// replace copies the backup, verifies the copy, and exchanges it for what is there.
+func (r *restoring) replace(ctx context.Context, source *source) error {
+	if err := r.stage(ctx, source); err != nil {
+		return errors.Join(err, os.RemoveAll(filepath.Dir(r.note.Staged)))
+	}
+	if err := r.exchange(); err != nil {
+		return err
+	}
+	if err := r.finish(ctx, &r.note); err != nil {
+		return fmt.Errorf("the backup is in its place, and cannot be opened; what was there is %s: %w", r.note.Aside, err)
+	}
+	return nil
+}
+
+// stage makes a flushed copy of the backup, in a closed folder beside the place
+// where it is to go, that has been verified.
+func (r *restoring) stage(ctx context.Context, source *source) error {
+	folder, err := os.MkdirTemp(filepath.Split(stagings(r.opt.Path) + "*")) // 0700
+	if err != nil {
+		return &OperatorError{"the database's folder cannot be written", err}
+	}
+	r.note.Staged = filepath.Join(folder, "ckpt.db")
+	made, err := source.copyTo(ctx, r.note.Staged)
+	if err != nil {
+		return err
+	}
+	defer made.close()
+	if err := r.opt.Verify(ctx, made.path); err != nil {
+		return err
+	}
+	return errors.Join(made.check(made.path), made.file.Chmod(r.opt.Mode), made.file.Sync(), osfile.SyncFolder(folder))
+}
+
+// exchange moves away what is there and puts the copy in its place.
+func (r *restoring) exchange() error {
+	path, folder := r.opt.Path, filepath.Dir(r.opt.Path)
+	r.note.At, r.note.Earlier = ckpt.At(r.opt.Now()).String(), r.done.Earlier
+	r.note.Aside = freeName(path + ".before-" + r.opt.Now().UTC().Format("20060102T150405.000Z"))
+	text, err := json.Marshal(r.note)
+	if err != nil {
+		return err
+	}
+	draft := filepath.Join(filepath.Dir(r.note.Staged), "note")
+	err = osfile.Write(draft, text, 0o600)
+	if err == nil {
+		err = errors.Join(os.Rename(draft, notePath(r.opt.Path)), osfile.SyncFolder(folder))
+	}
+	if err != nil {
+		return &OperatorError{"the database's folder cannot be written", err}
+	}
+	for _, suffix := range companions {
+		if err := os.Rename(path+suffix, r.note.Aside+suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(fmt.Errorf("what is there cannot be moved away: %w", err), r.takeBack(&r.note))
+		}
+	}
+	r.done.Kept = keptOf(r.note.Aside)
+	if err := osfile.SyncFolder(folder); err != nil {
+		return errors.Join(err, r.takeBack(&r.note))
+	}
+	if err := os.Rename(r.note.Staged, path); err != nil {
+		return errors.Join(fmt.Errorf("the backup cannot be put into its place: %w", err), r.takeBack(&r.note))
+	}
+	return errors.Join(osfile.SyncFolder(folder), osfile.SyncFolder(filepath.Dir(r.note.Staged)))
+}
+
+// freeName is a name that neither a database nor one of its companions has.
+func freeName(name string) string {
+	for n := 1; ; n++ {
+		try := name
+		if n > 1 {
+			try = fmt.Sprintf("%s-%d", name, n)
+		}
+		if keptOf(try) == "" {
+			return try
+		}
+	}
+}
+
+// finish has the restored database opened, which proves that a daemon can, and
+// takes the note away.
+func (r *restoring) finish(ctx context.Context, n *note) error {
+	err := r.opt.Prove(ctx, r.lock, Exchange{n.Backup, n.Aside, keptOf(n.Aside)}, func() error {
+		r.opt.Tell(r.done)
+		return errors.Join(os.RemoveAll(filepath.Dir(n.Staged)), r.removeNote())
+	})
+	return errors.Join(err, r.owner.give(r.opt.Path, r.opt.Beside))
+}
+
+// end gives the lock back. A failure does not keep what earlier restores have set aside from being named.
+func (r *restoring) end(err error) error {
+	if r.lock != nil {
+		err = errors.Join(err, r.lock.Close())
+	}
+	if err != nil && len(r.done.Earlier) > 0 {
+		err = fmt.Errorf("%w (a restore that was interrupted has kept %s)", err, strings.Join(r.done.Earlier, ", "))
+	}
+	return err
+}

@@ -1,0 +1,64 @@
+package sqlite
+
+import (
+	"slices"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// writerStats counts how writing goes; the writer's lock guards it.
+type writerStats struct {
+	commits, operations, retries, failures int64
+	lastBatch                              int
+	full                                   bool               // the last operation that stores something was refused for want of room
+	recent                                 [256]time.Duration // of the last commits, as a ring
+}
+
+func (s *writerStats) record(batch int, took time.Duration) {
+	s.recent[s.commits%int64(len(s.recent))] = took
+	s.commits++
+	s.operations += int64(batch)
+	s.lastBatch = batch
+}
+
+// failures counts the operations that failed for a reason which is not theirs: no room, no lock, a fault.
+func failures(batch []*Op) (n int64) {
+	for _, o := range batch {
+		if o.err == nil {
+			continue
+		}
+		switch ckpt.CodeOf(o.err) {
+		case ckpt.CodeStorageFull, ckpt.CodeBusy, ckpt.CodeInternal:
+			n++
+		}
+	}
+	return n
+}
+
+// noteRoom notes whether there is room for what stores something.
+func (s *writerStats) noteRoom(batch []*Op) {
+	for _, o := range batch {
+		if o.Claim == Adds && o.Owner != Maintenance {
+			s.full = s.full && !o.stored || o.err != nil && ckpt.CodeOf(o.err) == ckpt.CodeStorageFull
+		}
+	}
+}
+
+// quantile is of the last commits, 0 where there was none.
+func (s *writerStats) quantile(q float64) time.Duration {
+	n := min(s.commits, int64(len(s.recent)))
+	if n == 0 {
+		return 0
+	}
+	sorted := slices.Clone(s.recent[:n])
+	slices.Sort(sorted)
+	return sorted[min(int(float64(n)*q), int(n)-1)]
+}
+
+// refusesSaves says that there was no room for the last operation that stores something.
+func (w *writer) refusesSaves() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stats.full
+}

@@ -1,0 +1,91 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Ready answers nil while writes are acknowledged, else why they are not.
+func (e *Engine) Ready() error {
+	if err := e.writer.failed(); err != nil {
+		return stopped(err)
+	}
+	if e.readOnly != "" {
+		return ckpt.Errorf(ckpt.CodeCorrupt, "only reads are served: %s", e.readOnly)
+	}
+	if problem := e.LockedProblem(); problem != "" {
+		return &ckpt.Error{Code: ckpt.CodeBusy, Message: problem, RetryAfter: time.Second}
+	}
+	return nil
+}
+
+// Sizes answers how many bytes the database and its write-ahead log have.
+func (e *Engine) Sizes() (database, log int64) { return sizesOf(e.opt.Path) }
+
+// LogStatus is how the copying of the write-ahead log goes.
+type LogStatus struct {
+	Pending  int64     // bytes that wait to be copied
+	Failures int64     // in a row
+	Last     time.Time // when the last copy succeeded; zero where none did
+}
+
+// LogStatus is how the copying of the write-ahead log goes.
+func (e *Engine) LogStatus() LogStatus {
+	st := LogStatus{Pending: e.wal.pending(), Failures: e.wal.failures.Load()}
+	if last := e.wal.last.Load(); last > 0 {
+		st.Last = time.UnixMilli(last)
+	}
+	return st
+}
+
+// WriterStatus is how writing has gone since the start.
+func (e *Engine) WriterStatus() ckpt.WriterStatus {
+	w := e.writer
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ms := func(q float64) float64 { return float64(w.stats.quantile(q).Microseconds()) / 1000 }
+	return ckpt.WriterStatus{
+		Commits: w.stats.commits, Operations: w.stats.operations, Retries: w.stats.retries, Failures: w.stats.failures,
+		Waiting: w.queue.len(), CommitP50: ms(0.5), CommitP99: ms(0.99),
+	}
+}
+
+// Full says whether the room that is kept for deletes is let go.
+func (e *Engine) Full() bool { return e.reserve.out.Load() }
+
+// RoomProblems say what is wrong with the write-ahead log and with the room on
+// the disk, in order of weight.
+func (e *Engine) RoomProblems() (list []string) {
+	if n := e.wal.failures.Load(); n > 0 {
+		last, _ := e.wal.lastErr.Load().(string)
+		list = append(list, fmt.Sprintf("the write-ahead log could not be copied into the database, %d times in a row: %s; saves go on, but check the disk", n, last))
+	}
+	if pending := e.wal.pending(); pending > LogAlarm {
+		list = append(list, fmt.Sprintf("%d MiB wait in the write-ahead log, because a reader holds an old snapshot: end long-running readers of the database", pending>>20))
+	}
+	if e.reserve.out.Load() {
+		list = append(list, e.reserve.problem())
+	} else if e.writer.refusesSaves() {
+		list = append(list, "saves are refused, because there is no room on the disk or in the database: free some, or delete checkpoints; reads and deletes go on")
+	}
+	return list
+}
+
+// Waiting is how many operations are in the writer's queue.
+func (e *Engine) Waiting() int {
+	e.writer.mu.Lock()
+	defer e.writer.mu.Unlock()
+	return e.writer.queue.len()
+}
+
+// Pragma sets a pragma of the writer's connection, in the writer's turn and
+// outside a transaction.
+func (e *Engine) Pragma(statement string) error {
+	return e.Write(&Op{Owner: Maintenance, outside: func(w *writer) error {
+		var now int
+		return w.conn.GetContext(context.Background(), &now, statement)
+	}})
+}

@@ -1,0 +1,104 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// Tx is the writer's transaction. All operations of a batch share it.
+type Tx struct {
+	Ctx     context.Context
+	Conn    *sqlx.Conn
+	Retries int  // how often the transaction was begun anew
+	Wrote   bool // whether the present operation has changed anything, so that a refusal needs a rollback
+	Barred  bool // whether the present operation may write nothing, because the disk is full
+	Domain  any  // what Hooks.Begin keeps with the transaction
+
+	stmts map[string]*statement // prepared once for the life of the connection
+	adds  int64                 // at most so many bytes were stored by operations of claim Adds
+	after []func()              // to be called once the transaction is on disk
+	gotOn func()
+}
+
+// statement is a prepared statement.
+type statement struct {
+	*sqlx.Stmt
+	writes bool
+}
+
+// prepare returns the statement of a query. It refuses a statement that writes
+// where the operation may not write.
+func (tx *Tx) prepare(query string) (*statement, error) {
+	stmt := tx.stmts[query]
+	if stmt == nil {
+		prepared, err := tx.Conn.PreparexContext(tx.Ctx, query)
+		if err != nil {
+			return nil, err
+		}
+		stmt = &statement{prepared, writes(query)}
+		tx.stmts[query] = stmt
+	}
+	if tx.Barred && stmt.writes {
+		return nil, ErrNoRoom
+	}
+	return stmt, nil
+}
+
+// writes says whether a statement changes a table.
+func writes(query string) bool {
+	verb, _, _ := strings.Cut(strings.TrimSpace(query), " ")
+	return verb == "INSERT" || verb == "UPDATE" || verb == "DELETE" || verb == "REPLACE"
+}
+
+// Exec runs a statement that changes something. query is a constant, because
+// the transaction keeps its prepared statements by their text.
+func (tx *Tx) Exec(query string, args ...any) error {
+	_, err := tx.ExecCount(query, args...)
+	return err
+}
+
+// ExecCount is Exec and returns how many rows were changed.
+func (tx *Tx) ExecCount(query string, args ...any) (int64, error) {
+	stmt, err := tx.prepare(query)
+	if err != nil {
+		return 0, err
+	}
+	tx.Wrote = true
+	result, err := stmt.ExecContext(tx.Ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// Get reads one row into dest. It returns false where there is no row.
+func (tx *Tx) Get(dest any, query string, args ...any) (bool, error) {
+	stmt, err := tx.prepare(query)
+	if err != nil {
+		return false, err
+	}
+	err = stmt.GetContext(tx.Ctx, dest, args...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// List reads all rows into the slice that dest points to.
+func (tx *Tx) List(dest any, query string, args ...any) error {
+	stmt, err := tx.prepare(query)
+	if err != nil {
+		return err
+	}
+	return stmt.SelectContext(tx.Ctx, dest, args...)
+}
+
+// OnCommit calls f once the transaction is on disk, and never otherwise.
+func (tx *Tx) OnCommit(f func()) { tx.after = append(tx.after, f) }
+
+// GotOn tells that a long operation makes progress.
+func (tx *Tx) GotOn() { tx.gotOn() }

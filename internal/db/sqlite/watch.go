@@ -1,0 +1,174 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+)
+
+// fileWatch knows which files the store opened. SQLite does not notice when
+// they are removed, replaced or cut off under it, and would go on
+// acknowledging into files that nobody can find again.
+type fileWatch struct {
+	path string
+	lock fs.FileInfo // of the lock file; nil where another holds the lock for us
+
+	mu        sync.Mutex
+	database  fs.FileInfo
+	minSize   int64 // the database may not be smaller
+	shrinking bool  // a vacuum has committed whose shorter file is not written yet
+	shrinks   int64 // how many vacuums were announced
+	wal       fs.FileInfo
+	walSize   int64
+
+	written  time.Time // when the database file was last written, by us
+	touched  time.Time // when it was last written, by whomever
+	copying  int       // copies of the log under way, which write the file
+	emptying bool      // one of them cuts the log
+}
+
+// errTouched says that somebody else has written into the database file, as cp
+// does over it. Whether it still holds together is to be examined.
+var errTouched = errors.New("the database file was written by somebody else")
+
+func watchFile(path string, lock *os.File) (*fileWatch, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	w := &fileWatch{path: path, database: info, written: writtenAt(info)}
+	if lock != nil {
+		if w.lock, err = lock.Stat(); err != nil {
+			return nil, err
+		}
+	}
+	return w, w.check()
+}
+
+// check answers what is wrong with the files, nil where nothing is.
+func (w *fileWatch) check() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.checkDatabase(); err != nil {
+		return err
+	}
+	if err := w.checkWAL(); err != nil {
+		return err
+	}
+	if err := w.checkLock(); err != nil {
+		return err
+	}
+	if w.copying == 0 && !w.touched.Equal(w.written) {
+		return errTouched
+	}
+	return nil
+}
+
+// checkLock looks whether the lock that we hold is the one that a second daemon would ask for.
+func (w *fileWatch) checkLock() error {
+	if w.lock == nil {
+		return nil
+	}
+	info, err := os.Lstat(w.path + ".lock")
+	switch {
+	case err != nil:
+		return fmt.Errorf("the lock file is gone, so a second daemon could open the database: %w", err)
+	case !os.SameFile(info, w.lock):
+		return fmt.Errorf("the lock file %s.lock was replaced by another, so a second daemon could open the database", w.path)
+	}
+	return nil
+}
+
+func (w *fileWatch) checkDatabase() error {
+	info, err := os.Lstat(w.path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the database file is gone: %w", err)
+	case !os.SameFile(info, w.database):
+		return fmt.Errorf("the database file %s was replaced by another", w.path)
+	case links(info) > 1:
+		return fmt.Errorf("the database file %s has a second name (a hard link): two daemons could open it", w.path)
+	case info.Size() < w.minSize:
+		return fmt.Errorf("the database file was cut from %d to %d bytes", w.minSize, info.Size())
+	}
+	if !w.shrinking {
+		w.minSize = info.Size()
+	}
+	w.touched = writtenAt(info)
+	return nil
+}
+
+func (w *fileWatch) checkWAL() error {
+	info, err := os.Lstat(w.path + "-wal")
+	switch {
+	case err != nil && w.wal == nil && os.IsNotExist(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("the write-ahead log is gone: %w", err)
+	case w.wal != nil && !os.SameFile(info, w.wal):
+		return fmt.Errorf("the write-ahead log %s-wal was replaced by another", w.path)
+	case info.Size() < w.walSize && !w.emptying:
+		return fmt.Errorf("the write-ahead log was cut from %d to %d bytes", w.walSize, info.Size())
+	}
+	w.wal, w.walSize = info, info.Size()
+	return nil
+}
+
+// willShrink announces that a vacuum is about to make the file this short.
+func (w *fileWatch) willShrink(size int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.minSize = min(w.minSize, size)
+	w.shrinking = true
+	w.shrinks++
+}
+
+// writing announces that a copy of the log begins, which writes the database
+// file and, where it empties the log, cuts that. What it answers is to be
+// called at the end: with whole, where all of the log was copied, and emptied,
+// where the log was cut to nothing.
+func (w *fileWatch) writing(empties bool) (ended func(whole, emptied bool)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.copying++
+	w.emptying = w.emptying || empties
+	shrinks := w.shrinks
+	return func(whole, emptied bool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.copying--
+		if whole && shrinks == w.shrinks { // a vacuum that came meanwhile is not written yet
+			w.shrinking = false
+		}
+		if empties {
+			w.emptying = false
+		}
+		if emptied {
+			w.walSize = 0
+		}
+		if info, err := os.Lstat(w.path); err == nil && w.copying == 0 {
+			w.written = writtenAt(info)
+		}
+	}
+}
+
+// accept says that what somebody else has written was examined and is sound.
+func (w *fileWatch) accept() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.written = w.touched
+}
+
+// sizesOf answers the present sizes of a database and its log.
+func sizesOf(path string) (database, log int64) {
+	if info, err := os.Lstat(path); err == nil {
+		database = info.Size()
+	}
+	if info, err := os.Lstat(path + "-wal"); err == nil {
+		log = info.Size()
+	}
+	return database, log
+}

@@ -1,0 +1,427 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/jmoiron/sqlx"
+)
+
+// The bounds of one transaction: enough to share a flush among all who wait,
+// small enough that nobody waits long for it.
+const (
+	MaxBatch      = 512
+	maxBatchBytes = 64 << 20
+	addedMost     = 256 << 10 // an operation stores that much besides what it carries
+	yields        = 4         // how often a leader lets others come before it commits
+)
+
+// writer is the only way to change the database. Whoever finds it free leads:
+// it commits, on its own goroutine, for all who wait. So a lone caller pays no
+// hand-off, and many share one flush.
+type writer struct {
+	engine  *Engine
+	conn    *sqlx.Conn
+	stmts   map[string]*statement
+	version int64 // SQLite's data_version, which grows when another connection has committed
+
+	mu      sync.Mutex
+	queue   turns
+	leading bool
+	closed  bool
+	fatal   error
+	idle    sync.Cond // leading has become false
+	locked  lockedOut
+
+	stats writerStats
+	moved atomic.Int64 // when the writer last got on, in time since made
+	made  time.Time
+}
+
+func newWriter(ctx context.Context, s *Engine) (*writer, error) {
+	conn, err := s.rw.Connx(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{engine: s, conn: conn, stmts: map[string]*statement{}, made: time.Now()}
+	w.idle.L = &w.mu
+	return w, nil
+}
+
+// Write puts an operation through the writer and waits for its end. It does not
+// end early when the caller hangs up: what has begun is finished. An Op is used
+// once.
+func (e *Engine) Write(o *Op) error {
+	o.wake, o.at = make(chan struct{}, 1), time.Now()
+	w := e.writer
+	lead, err := w.enter(o)
+	if err != nil {
+		return err
+	}
+	if !lead {
+		<-o.wake
+	}
+	if !o.done {
+		w.lead(o)
+	}
+	return o.err
+}
+
+// enter puts an operation into the queue and says whether its caller leads.
+func (w *writer) enter(o *Op) (lead bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.fatal != nil:
+		return false, stopped(w.fatal)
+	case w.engine.readOnly != "":
+		return false, ckpt.Errorf(ckpt.CodeCorrupt, "only reads are served: %s", w.engine.readOnly)
+	case w.closed:
+		return false, &ckpt.Error{Code: ckpt.CodeBusy, Message: "the daemon is stopping: try again when it is back", RetryAfter: time.Second}
+	case w.queue.len() >= w.engine.opt.MaxWaiting || w.queue.bytes+o.Size > w.engine.opt.MaxWaitBytes:
+		return false, &ckpt.Error{Code: ckpt.CodeBusy, Message: "too many writes are waiting: try again", RetryAfter: time.Second}
+	}
+	w.queue.push(o)
+	if lead = !w.leading; lead {
+		w.gotOn()
+	}
+	w.leading = true
+	return lead, nil
+}
+
+// lead commits batch after batch until the leader's own operation is done, and
+// then hands over to whoever waits.
+func (w *writer) lead(mine *Op) {
+	for !mine.done {
+		batch := w.take()
+		w.commit(batch)
+		for _, o := range batch {
+			if o != mine {
+				o.wake <- struct{}{}
+			}
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if next := w.queue.first(); next != nil {
+		next.wake <- struct{}{}
+		return
+	}
+	w.leading = false
+	w.idle.Broadcast()
+}
+
+// take takes what waits, in turns between the owners. Where others are known
+// to be about, it lets them come first: a flush costs more than a few yields.
+func (w *writer) take() []*Op {
+	w.mu.Lock()
+	busy := w.queue.len() > 1 || w.stats.lastBatch > 1
+	w.mu.Unlock()
+	for i := 0; busy && i < yields; i++ {
+		runtime.Gosched()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.queue.take(MaxBatch, maxBatchBytes)
+}
+
+// commit brings a batch to disk and sets each operation's result.
+func (w *writer) commit(batch []*Op) {
+	begin := time.Now()
+	batch, rest := w.runOutside(batch)
+	defer markDone(rest)
+	if len(batch) == 0 {
+		return
+	}
+	together, alone := w.engine.opt.Hooks.Apart(batch)
+	if len(together) > 0 {
+		err := w.tryAll(together)
+		if err != nil && len(together) > 1 && Classify(err) != ClassFatal && w.failed() == nil && !exhausted(err) {
+			alone = batch // one of them is to blame; the others must not suffer
+		}
+	}
+	for _, o := range alone {
+		_ = w.tryAll([]*Op{o})
+	}
+	markDone(batch)
+	w.mu.Lock()
+	w.stats.record(len(batch), time.Since(begin))
+	w.stats.failures += failures(batch)
+	w.stats.noteRoom(batch)
+	w.mu.Unlock()
+	w.engine.maintainBetween(w)
+}
+
+func markDone(batch []*Op) {
+	for _, o := range batch {
+		o.done = true
+	}
+}
+
+// runOutside runs what may not be in a transaction, before the transaction of
+// the rest.
+func (w *writer) runOutside(batch []*Op) (inside, outside []*Op) {
+	for _, o := range batch {
+		if o.outside == nil {
+			inside = append(inside, o)
+			continue
+		}
+		o.err = guarded(func() error { return o.outside(w) })
+		w.gotOn()
+		outside = append(outside, o)
+	}
+	return inside, outside
+}
+
+// tryAll runs one transaction for all of batch, again where that may help. The
+// error is what ended the transaction, and every operation's own is set.
+func (w *writer) tryAll(batch []*Op) error {
+	after, retries, err := w.tryFor(batch)
+	for try := 0; Classify(err) == ClassFull && len(batch) == 1 && batch[0].Claim == Frees && w.makeRoom(try); try++ {
+		after, retries, err = w.tryFor(batch)
+		w.takeBack()
+	}
+	if (Classify(err) == ClassFull || errors.Is(err, ErrNoRoom)) && w.cutForRoom() {
+		after, retries, err = w.tryFor(batch)
+	}
+	w.mu.Lock()
+	w.stats.retries += int64(retries)
+	w.mu.Unlock()
+	if err != nil {
+		w.noteLate(batch, err)
+		w.noteRefused(batch)
+		err = w.explain(err)
+		for _, o := range batch {
+			o.err = err
+		}
+		return err
+	}
+	for _, f := range after {
+		f()
+	}
+	return nil
+}
+
+// tryFor runs a transaction until the batch's time is over.
+func (w *writer) tryFor(batch []*Op) (after []func(), retries int, err error) {
+	retries, err = retry(context.Background(), w.patience(batch), func(retries int) error {
+		var err error
+		after, err = w.transaction(batch, retries)
+		w.noteLock(err)
+		return err
+	})
+	return after, retries, err
+}
+
+// patience is for how long a batch may still wait for a lock. Its operations have
+// waited for the batch before, behind the same lock: that counts.
+func (w *writer) patience(batch []*Op) time.Duration {
+	oldest := time.Now()
+	for _, o := range batch {
+		if !o.at.IsZero() && o.at.Before(oldest) {
+			oldest = o.at
+		}
+	}
+	return max(w.engine.opt.WriteTimeout-time.Since(oldest), time.Millisecond) // 0 would be for ever
+}
+
+// errRefusedLate is an operation's refusal after it had changed something. It
+// ends the transaction, so that the others are tried without it.
+type errRefusedLate struct{ error }
+
+func (e errRefusedLate) Unwrap() error { return e.error }
+
+// noteLate records a late refusal, whose own transaction has left no trace.
+func (w *writer) noteLate(batch []*Op, err error) {
+	var late errRefusedLate
+	var refusal *ckpt.Error
+	if len(batch) == 1 && errors.As(err, &late) && errors.As(err, &refusal) {
+		_ = w.tryAll([]*Op{{Do: Func(func(t *Tx) error { return w.engine.opt.Hooks.Refused(t, batch[0], refusal) })}})
+	}
+}
+
+// gotOn notes that the writer has begun, or got one more thing done.
+func (w *writer) gotOn() { w.moved.Store(int64(time.Since(w.made))) }
+
+// Stalled is for how long the writer has had work and not got on with it: in a
+// flush, a statement, or waiting for what never comes. It is 0 while nobody
+// wants to write.
+func (e *Engine) Stalled() time.Duration {
+	w := e.writer
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.leading {
+		return 0
+	}
+	return time.Since(w.made) - time.Duration(w.moved.Load())
+}
+
+// transaction is one try. Nothing is acknowledged unless the files are still
+// the ones that were opened.
+func (w *writer) transaction(batch []*Op, retries int) (after []func(), err error) {
+	defer w.gotOn()
+	if err := w.failed(); err != nil {
+		return nil, &FatalError{err}
+	}
+	if err := w.checkFiles(); err != nil {
+		return nil, err
+	}
+	t := &Tx{Ctx: context.Background(), Conn: w.conn, stmts: w.stmts, gotOn: w.gotOn, Retries: retries}
+	hooks := w.engine.opt.Hooks
+	hooks.Begin(t)
+	defer func() {
+		if err != nil {
+			hooks.RolledBack(t)
+		}
+	}()
+	if err := w.do(`BEGIN IMMEDIATE`); err != nil {
+		return nil, err
+	}
+	if err := w.fill(t, batch); err != nil {
+		w.rollback()
+		return nil, err
+	}
+	w.gotOn()
+	if err := w.do(`COMMIT`); err != nil {
+		w.rollback()
+		return nil, commitError(err)
+	}
+	hooks.Committed(t)
+	if err := w.checkFiles(); err != nil {
+		return nil, &FatalError{errAtCommit{err}}
+	}
+	return t.after, nil
+}
+
+// fill does all of a transaction but its commit.
+func (w *writer) fill(t *Tx, batch []*Op) error {
+	if err := w.seeOthers(t); err != nil {
+		return err
+	}
+	if err := w.applyAll(t, batch, w.engine.reserve.out.Load()); err != nil {
+		return err
+	}
+	if t.adds > 0 {
+		if err := w.engine.covered(t, t.adds); err != nil {
+			return err
+		}
+	}
+	return w.engine.opt.Hooks.BeforeCommit(t)
+}
+
+// seeOthers tells the store where another program has committed.
+func (w *writer) seeOthers(t *Tx) error {
+	var version int64
+	if _, err := t.Get(&version, `PRAGMA data_version`); err != nil {
+		return err
+	}
+	if version == w.version {
+		return nil
+	}
+	first := w.version == 0
+	w.version = version
+	return w.engine.opt.Hooks.OthersWrote(t, first)
+}
+
+// applyAll runs the operations. One that refuses before it has changed
+// anything has its own answer and leaves the others alone.
+func (w *writer) applyAll(t *Tx, batch []*Op, full bool) error {
+	defer func() { t.Barred = false }()
+	for _, o := range batch {
+		t.Barred = o.Claim == Adds && full
+		t.Wrote = false
+		mark := len(t.after)
+		err := guarded(func() error { return o.Do.Apply(t) })
+		t.gotOn()
+		var refusal *ckpt.Error
+		switch {
+		case err == nil:
+		case errors.Is(err, ErrNoRoom), !errors.As(err, &refusal):
+			return err
+		case t.Wrote:
+			return errRefusedLate{err}
+		default:
+			t.after = t.after[:mark]
+			if err := w.engine.opt.Hooks.Refused(t, o, refusal); err != nil {
+				return err
+			}
+		}
+		o.stored = err == nil && t.Wrote
+		if o.err = err; err == nil && t.Wrote && o.Claim == Adds {
+			t.adds += o.Size + addedMost
+		}
+	}
+	return nil
+}
+
+// guarded makes a panic of an operation into its error: who recovers it
+// further up (net/http does) would leave the writer locked for ever.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("an operation panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return f()
+}
+
+func (w *writer) do(statement string) error {
+	return w.reading().Exec(statement)
+}
+
+// rollback also runs where SQLite has rolled back by itself; that is no error.
+func (w *writer) rollback() {
+	_ = w.do(`ROLLBACK`)
+}
+
+// checkFiles is a fail-stop where the files are not the ones that were opened,
+// or were written by somebody else and do not hold together any more.
+func (w *writer) checkFiles() error {
+	if w.engine.watch == nil {
+		return nil
+	}
+	err := w.engine.watch.check()
+	if errors.Is(err, errTouched) {
+		err = w.engine.examine()
+	}
+	if err != nil {
+		return &FatalError{err}
+	}
+	return nil
+}
+
+// checkNow is checkFiles between two transactions.
+func (w *writer) checkNow() error {
+	if err := w.checkFiles(); err != nil {
+		return w.explain(err)
+	}
+	return nil
+}
+
+// failed is the fault that stopped the writer, nil while it writes.
+func (w *writer) failed() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fatal
+}
+
+// close waits for what is in the queue and takes no more.
+func (w *writer) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	for w.leading {
+		w.idle.Wait()
+	}
+	for _, stmt := range w.stmts {
+		_ = stmt.Close()
+	}
+	_ = w.conn.Close()
+}
