@@ -30,7 +30,8 @@ var arrows = map[string][]string{
 	"internal/delta":        {},
 	"internal/osfile":       {},
 	"packaging":             {},
-	"internal/testenv":      {}, // tests only: nothing else may import it
+	"internal/testenv":      {},     // tests only: nothing else may import it
+	"internal/expect":       {root}, // the same
 	"internal/cli":          {},
 	"internal/cli/term":     {root},
 	"internal/cli/clitest":  {}, // tests only: nothing else may import it

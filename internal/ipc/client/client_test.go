@@ -17,6 +17,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
@@ -30,7 +31,7 @@ func TestNobodyThereIsEndpointsError(t *testing.T) {
 	if !errors.As(err, &nobody) {
 		t.Errorf("%T %v", err, err)
 	}
-	equal(t, "an export's too", errors.As(c.Export(t.Context(), "a", io.Discard), &nobody), true)
+	expect.Equal(t, "an export's too", errors.As(c.Export(t.Context(), "a", io.Discard), &nobody), true)
 }
 
 func TestClientChecksNamesItself(t *testing.T) {
@@ -39,27 +40,27 @@ func TestClientChecksNamesItself(t *testing.T) {
 	invalid := routine
 	invalid.Agent = "../x"
 	_, err := c.Save(ctx, &invalid)
-	wantCode(t, err, ckpt.CodeInvalid)
+	expect.Code(t, err, ckpt.CodeInvalid)
 	invalid = routine
 	invalid.IdempotencyKey = "k"
 	_, err = c.Save(ctx, &invalid)
-	wantCode(t, err, ckpt.CodeInvalid)
+	expect.Code(t, err, ckpt.CodeInvalid)
 	invalid = routine
 	invalid.ID = "x"
 	_, err = c.Save(ctx, &invalid)
-	wantCode(t, err, ckpt.CodeInvalid)
+	expect.Code(t, err, ckpt.CodeInvalid)
 	invalid = routine
 	invalid.Metadata = []byte("{\"a\":\"\xff\"}")
 	_, err = c.Save(ctx, &invalid)
-	wantCode(t, err, ckpt.CodeInvalid)
+	expect.Code(t, err, ckpt.CodeInvalid)
 	invalid = routine
 	invalid.Program = &ckpt.Program{Source: "\xff"}
 	_, err = c.Save(ctx, &invalid)
-	wantCode(t, err, ckpt.CodeInvalid)
+	expect.Code(t, err, ckpt.CodeInvalid)
 	_, err = c.Checkpoint(ctx, "../../metrics", true)
-	wantCode(t, err, ckpt.CodeInvalid)
+	expect.Code(t, err, ckpt.CodeInvalid)
 	_, err = c.Policy(ctx, "")
-	wantCode(t, err, ckpt.CodeInvalid)
+	expect.Code(t, err, ckpt.CodeInvalid)
 }
 
 // daemon plays a daemon that does what it should not: script is called with
@@ -67,11 +68,11 @@ func TestClientChecksNamesItself(t *testing.T) {
 func daemon(t *testing.T, script func(n int64, c net.Conn, r *http.Request)) *Client {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "client")
-	check(t, err)
+	expect.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "s")
 	ln, err := net.Listen("unix", path)
-	check(t, err)
+	expect.OK(t, err)
 	var n atomic.Int64
 	serve := func(c net.Conn) {
 		defer c.Close()
@@ -108,13 +109,13 @@ func TestABrokenConnectionLeavesAWriteUnknown(t *testing.T) {
 	c := daemon(t, func(_ int64, c net.Conn, _ *http.Request) { c.Close() })
 	ctx := t.Context()
 	_, err := c.Save(ctx, &routine)
-	wantCode(t, err, ckpt.CodeBusy)
-	equal(t, "a write", ckpt.AsError(err).Outcome, ckpt.OutcomeUnknown)
+	expect.Code(t, err, ckpt.CodeBusy)
+	expect.Equal(t, "a write", ckpt.AsError(err).Outcome, ckpt.OutcomeUnknown)
 	_, err = c.Delete(ctx, id1)
-	equal(t, "a delete", ckpt.AsError(err).Outcome, ckpt.OutcomeUnknown)
+	expect.Equal(t, "a delete", ckpt.AsError(err).Outcome, ckpt.OutcomeUnknown)
 	_, err = c.Status(ctx)
-	wantCode(t, err, ckpt.CodeBusy)
-	equal(t, "a read", ckpt.AsError(err).OutcomeOrDefault(), ckpt.OutcomeNotSaved)
+	expect.Code(t, err, ckpt.CodeBusy)
+	expect.Equal(t, "a read", ckpt.AsError(err).OutcomeOrDefault(), ckpt.OutcomeNotSaved)
 }
 
 func TestATornAnswerLeavesAWriteUnknown(t *testing.T) {
@@ -123,24 +124,24 @@ func TestATornAnswerLeavesAWriteUnknown(t *testing.T) {
 		c.Close()
 	})
 	_, err := c.Save(t.Context(), &routine)
-	equal(t, "outcome", ckpt.AsError(err).Outcome, ckpt.OutcomeUnknown)
+	expect.Equal(t, "outcome", ckpt.AsError(err).Outcome, ckpt.OutcomeUnknown)
 	_, err = c.Import(t.Context(), ckpt.ImportRequest{}, http.NoBody)
-	equal(t, "an import", ckpt.AsError(err).Outcome, ckpt.OutcomeUnknown)
+	expect.Equal(t, "an import", ckpt.AsError(err).Outcome, ckpt.OutcomeUnknown)
 }
 
 func TestAnAnswerThatMakesNoSense(t *testing.T) {
 	for _, body := range []string{"", "[]", "<html>", `{"id":7}`} {
 		c := daemon(t, func(_ int64, c net.Conn, _ *http.Request) { answerWith(c, 200, "", body) })
 		_, err := c.Save(t.Context(), &routine)
-		wantCode(t, err, ckpt.CodeInternal)
-		equal(t, "outcome", ckpt.AsError(err).Outcome, ckpt.OutcomeUnknown)
+		expect.Code(t, err, ckpt.CodeInternal)
+		expect.Equal(t, "outcome", ckpt.AsError(err).Outcome, ckpt.OutcomeUnknown)
 	}
 	for _, where := range []string{"5-2", "x", "0-99", "-1-2", "1-"} {
 		c := daemon(t, func(_ int64, c net.Conn, _ *http.Request) {
 			answerWith(c, 200, ipc.HeaderStateRange+": "+where+"\r\n", `{"state":1}`)
 		})
 		_, err := c.Checkpoint(t.Context(), id1, true)
-		wantCode(t, err, ckpt.CodeInternal)
+		expect.Code(t, err, ckpt.CodeInternal)
 	}
 }
 
@@ -149,8 +150,8 @@ func TestGivingUpIsTheContextsError(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := c.Save(ctx, &routine)
-	equal(t, "context's", errors.Is(err, context.DeadlineExceeded), true)
-	equal(t, "outcome", ckpt.AsError(err).Outcome, ckpt.OutcomeUnknown)
+	expect.Equal(t, "context's", errors.Is(err, context.DeadlineExceeded), true)
+	expect.Equal(t, "outcome", ckpt.AsError(err).Outcome, ckpt.OutcomeUnknown)
 }
 
 const busyProblem = `{"code":"busy","detail":"try again","outcome":"not_saved","retryable":true}`
@@ -161,7 +162,7 @@ func giveUp(t *testing.T, c *Client) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	_, err := c.Save(ctx, &routine)
-	equal(t, "given up", errors.Is(err, context.DeadlineExceeded), true)
+	expect.Equal(t, "given up", errors.Is(err, context.DeadlineExceeded), true)
 	return err
 }
 
@@ -181,12 +182,12 @@ func TestNothingOvertakesAWriteThatWasGivenUp(t *testing.T) {
 		}
 		answerWith(c, 201, "", `{"seq":1}`)
 	})
-	equal(t, "sent and given up", ckpt.AsError(giveUp(t, c)).Outcome, ckpt.OutcomeUnknown)
-	equal(t, "given up before it was sent", ckpt.AsError(giveUp(t, c)).OutcomeOrDefault(), ckpt.OutcomeNotSaved)
+	expect.Equal(t, "sent and given up", ckpt.AsError(giveUp(t, c)).Outcome, ckpt.OutcomeUnknown)
+	expect.Equal(t, "given up before it was sent", ckpt.AsError(giveUp(t, c)).OutcomeOrDefault(), ckpt.OutcomeNotSaved)
 	for want := int64(2); want < 4; want++ {
 		saved, err := c.Save(t.Context(), &routine)
-		check(t, err)
-		equal(t, "its own answer", saved.Seq, want)
+		expect.OK(t, err)
+		expect.Equal(t, "its own answer", saved.Seq, want)
 	}
 }
 
@@ -200,7 +201,7 @@ func TestAnAnswerThatNeverComes(t *testing.T) {
 	_ = giveUp(t, c)
 	c.line.owed = c.line.owed.Add(-owedMost)
 	_, err := c.Save(t.Context(), &routine)
-	check(t, err)
+	expect.OK(t, err)
 }
 
 // A daemon that dies owes no answer.
@@ -214,7 +215,7 @@ func TestAnAnswerOwedByADeadDaemon(t *testing.T) {
 	})
 	_ = giveUp(t, c)
 	_, err := c.Save(t.Context(), &routine)
-	check(t, err)
+	expect.OK(t, err)
 }
 
 func TestRetryUntilItIsDone(t *testing.T) {
@@ -235,8 +236,8 @@ func TestRetryUntilItIsDone(t *testing.T) {
 	})
 	c.Retry = 5 * time.Second
 	saved, err := c.Save(t.Context(), &routine)
-	check(t, err)
-	equal(t, "replayed", saved.Replayed, true)
+	expect.OK(t, err)
+	expect.Equal(t, "replayed", saved.Replayed, true)
 	mu.Lock()
 	defer mu.Unlock()
 	if len(ids) < 3 || ids[0] != ids[1] || ids[1] != ids[2] {
@@ -254,19 +255,19 @@ func TestRetryIsBoundedAndOnlyForWhatPasses(t *testing.T) {
 	c.Retry = 200 * time.Millisecond
 	began := time.Now()
 	_, err := c.Save(t.Context(), &routine)
-	wantCode(t, err, ckpt.CodeBusy)
+	expect.Code(t, err, ckpt.CodeBusy)
 	if took := time.Since(began); took > time.Second || calls.Load() < 2 {
 		t.Errorf("%d calls in %v", calls.Load(), took)
 	}
 	calls.Store(0)
 	_, err = c.Delete(t.Context(), id1) // of unknown outcome: a second one would answer not_found
-	wantCode(t, err, ckpt.CodeBusy)
-	equal(t, "deletes", calls.Load(), int64(1))
+	expect.Code(t, err, ckpt.CodeBusy)
+	expect.Equal(t, "deletes", calls.Load(), int64(1))
 	for _, code = range []ckpt.Code{ckpt.CodeConflict, ckpt.CodeQuota, ckpt.CodeStorageFull, ckpt.CodeInternal} {
 		calls.Store(0)
 		_, err = c.Save(t.Context(), &routine)
-		wantCode(t, err, code)
-		equal(t, "calls", calls.Load(), int64(1))
+		expect.Code(t, err, code)
+		expect.Equal(t, "calls", calls.Load(), int64(1))
 	}
 }
 
@@ -289,9 +290,9 @@ func TestClientFollowsADaemonThatDoesWhatItShouldNot(t *testing.T) {
 	})
 	var got []int64
 	err := c.Follow(t.Context(), ref, 0, func(e ckpt.Event) error { got = append(got, e.Seq); return nil })
-	wantCode(t, err, ckpt.CodeInternal)
-	equal(t, "events", fmt.Sprint(got), "[1 2 3]")
-	equal(t, "asked", strings.Join(asked, " "), "follow=true follow=true&after=1 follow=true&after=1 follow=true&after=1 follow=true&after=2 follow=true&after=2")
+	expect.Code(t, err, ckpt.CodeInternal)
+	expect.Equal(t, "events", fmt.Sprint(got), "[1 2 3]")
+	expect.Equal(t, "asked", strings.Join(asked, " "), "follow=true follow=true&after=1 follow=true&after=1 follow=true&after=1 follow=true&after=2 follow=true&after=2")
 }
 
 // TestAWriteWithoutAKeyIsNeverSentTwice breaks a connection after the daemon has
@@ -315,10 +316,10 @@ func TestAWriteWithoutAKeyIsNeverSentTwice(t *testing.T) {
 		"prune":  {func() error { _, _, err := c.Prune(t.Context(), ckpt.PruneRequest{}, "key"); return err }, 2},
 		"pin":    {func() error { _, err := c.Patch(t.Context(), id1, ckpt.CheckpointPatch{Pinned: new(bool)}); return err }, 2},
 	} {
-		check(t, c.Health(t.Context())) // so that there is a connection that had been idle
+		expect.OK(t, c.Health(t.Context())) // so that there is a connection that had been idle
 		sent.Store(0)
 		err := write.do()
-		equal(t, name+" was sent", sent.Load(), write.sent)
+		expect.Equal(t, name+" was sent", sent.Load(), write.sent)
 		if unknown := err != nil && ckpt.AsError(err).OutcomeOrDefault() == ckpt.OutcomeUnknown; unknown != (write.sent == 1) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -328,24 +329,3 @@ func TestAWriteWithoutAKeyIsNeverSentTwice(t *testing.T) {
 var ref = ckpt.RunRef{Agent: "a", Run: "r:1@x+y"}
 
 const id1 = "01890a5d-ac96-774b-bcce-b302099a8057"
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func equal[T comparable](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s is %v, want %v", what, got, want)
-	}
-}
-
-func wantCode(t testing.TB, err error, code ckpt.Code) {
-	t.Helper()
-	if ckpt.CodeOf(err) != code {
-		t.Errorf("the error is %v, want code %s", err, code)
-	}
-}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
@@ -43,7 +44,7 @@ func fullCheckpoint(t *testing.T) ckpt.Checkpoint {
 func TestHandWrittenCheckpointIsWhatEncodingJSONWrites(t *testing.T) {
 	for _, ck := range []ckpt.Checkpoint{{}, fullCheckpoint(t)} {
 		want, err := json.Marshal(ck)
-		check(t, err)
+		expect.OK(t, err)
 		sameJSON(t, string(appendCheckpoint(nil, &ck))+"}", string(want))
 
 		for _, drift := range []*ckpt.DriftVerdict{
@@ -52,13 +53,13 @@ func TestHandWrittenCheckpointIsWhatEncodingJSONWrites(t *testing.T) {
 		} {
 			saved := ckpt.Saved{Checkpoint: ck, Pruned: []string{"x", "y"}, Drift: drift}
 			want, err = json.Marshal(saved)
-			check(t, err)
+			expect.OK(t, err)
 			sameJSON(t, string(appendSaved(nil, &saved)), string(want))
 		}
 
 		for _, page := range []ckpt.CheckpointPage{{Checkpoints: []ckpt.Checkpoint{}}, {Checkpoints: []ckpt.Checkpoint{ck, {}}, Next: "cursor"}} {
 			want, err = json.Marshal(page)
-			check(t, err)
+			expect.OK(t, err)
 			sameJSON(t, string(appendPage(nil, &page)), string(want))
 		}
 	}
@@ -66,5 +67,5 @@ func TestHandWrittenCheckpointIsWhatEncodingJSONWrites(t *testing.T) {
 
 func TestHandWrittenCheckpointHasNoFieldTwice(t *testing.T) {
 	ck := fullCheckpoint(t)
-	check(t, jsontext.Check(appendSaved(nil, &ckpt.Saved{Checkpoint: ck})))
+	expect.OK(t, jsontext.Check(appendSaved(nil, &ckpt.Saved{Checkpoint: ck})))
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // A client that goes away ends what is only made ready for its save, and not the
@@ -19,6 +20,7 @@ func TestAskingEndsWithTheClientAndAtStop(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			began, ended := make(chan struct{}), make(chan error, 1)
 			w.store.onSave = func(ctx context.Context, _ *ckpt.SaveRequest) error {
@@ -37,7 +39,7 @@ func TestAskingEndsWithTheClientAndAtStop(t *testing.T) {
 			body := `{"kind":"routine","state":1}`
 			_, err := c.Write([]byte("POST /v1/agents/a/checkpoints HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
 				itoa(len(body)) + "\r\n\r\n" + body))
-			check(t, err)
+			expect.OK(t, err)
 			<-began
 			leave(w, c)
 			if err := <-ended; err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
@@ -21,7 +22,7 @@ func TestZeroClientFindsTheDaemon(t *testing.T) {
 	t.Setenv(endpoint.EnvSocket, w.path)
 	var c client.Client
 	defer c.Close()
-	check(t, c.Health(t.Context()))
+	expect.OK(t, c.Health(t.Context()))
 }
 
 // The daemon closes idle connections; who then saves must not notice.
@@ -29,15 +30,14 @@ func TestAStaleConnectionIsReplaced(t *testing.T) {
 	w := newWorld(t, limits(Limits{IdleTimeout: 20 * time.Millisecond}))
 	for range 5 {
 		_, err := w.client.Save(t.Context(), &routine)
-		check(t, err)
-		time.Sleep(60 * time.Millisecond)
+		expect.OK(t, err)
+		waitFor(t, func() bool { return w.server.Stats().Connections == 0 })
 	}
-	equal(t, "saved", w.store.list[len(w.store.list)-1].Seq > 2, true)
+	expect.Equal(t, "saved", w.stored("a")[0].Seq, 5)
 }
 
 func TestOneConnection(t *testing.T) {
 	w := newWorld(t)
-	w.store.onSave = func(ctx context.Context, _ *ckpt.SaveRequest) error { time.Sleep(time.Millisecond); return nil }
 	done := make(chan error)
 	for range 20 {
 		go func() {
@@ -46,7 +46,7 @@ func TestOneConnection(t *testing.T) {
 		}()
 	}
 	for range 20 {
-		check(t, <-done)
+		expect.OK(t, <-done)
 		if n := w.server.Stats().Connections; n > 1 {
 			t.Fatalf("%d connections", n)
 		}
@@ -55,7 +55,8 @@ func TestOneConnection(t *testing.T) {
 
 func TestAnExportDelaysNothing(t *testing.T) {
 	w := newWorld(t)
-	check(t, w.client.Export(t.Context(), "a", writerFunc(func(p []byte) (int, error) {
+	w.save("a", `1`)
+	expect.OK(t, w.client.Export(t.Context(), "a", writerFunc(func(p []byte) (int, error) {
 		_, err := w.client.Save(t.Context(), &routine)
 		return len(p), err
 	})))
@@ -65,7 +66,7 @@ func TestNoProxyFromTheEnvironment(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
 	t.Setenv("http_proxy", "http://127.0.0.1:1")
 	w := newWorld(t)
-	check(t, w.client.Health(t.Context()))
+	expect.OK(t, w.client.Health(t.Context()))
 }
 
 type writerFunc func([]byte) (int, error)
@@ -79,7 +80,9 @@ func BenchmarkPut(b *testing.B) {
 }
 
 // discard acknowledges everything and keeps nothing.
-type discard struct{ *fakeStore }
+type discard struct{ nowhere }
+
+func (discard) Memory(size int) []byte { return make([]byte, size) }
 
 var discarded = &ckpt.Saved{Checkpoint: ckpt.Checkpoint{
 	ID: id1, Agent: "a", Owner: "uid:1000", Run: "main", Seq: 17, Kind: ckpt.KindRoutine, Parent: id2, Size: 2048, StoredSize: 900,
@@ -93,16 +96,16 @@ func (discard) Save(context.Context, ckpt.Scope, *ckpt.SaveRequest) (*ckpt.Saved
 
 func benchmarkPut(b *testing.B, size int) {
 	dir, err := os.MkdirTemp("", "ipc")
-	check(b, err)
+	expect.OK(b, err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "s")
 	ln, err := endpoint.Listen(b.Context(), endpoint.Options{Path: path, SingleUser: true})
-	check(b, err)
-	s := NewServer(Options{Store: discard{newFakeStore()}})
+	expect.OK(b, err)
+	s := NewServer(Options{Store: discard{}})
 	go s.Serve(context.Background(), ln)
 	defer s.Shutdown(context.Background())
 	c, err := net.Dial("unix", path)
-	check(b, err)
+	expect.OK(b, err)
 	defer c.Close()
 	// A client that costs nothing: what is measured is the server.
 	request := fmt.Appendf(nil, "PUT %s/%s?kind=routine&run=r1 HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", saves, id1, size)
@@ -122,12 +125,12 @@ func benchmarkPut(b *testing.B, size int) {
 
 func BenchmarkClientSave(b *testing.B) {
 	dir, err := os.MkdirTemp("", "ipc")
-	check(b, err)
+	expect.OK(b, err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "s")
 	ln, err := endpoint.Listen(b.Context(), endpoint.Options{Path: path, SingleUser: true})
-	check(b, err)
-	s := NewServer(Options{Store: discard{newFakeStore()}})
+	expect.OK(b, err)
+	s := NewServer(Options{Store: discard{}})
 	go s.Serve(context.Background(), ln)
 	defer s.Shutdown(context.Background())
 	c := &client.Client{Socket: path}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
@@ -39,7 +40,7 @@ func (w *world) follow(query string) (*http.Response, *bufio.Reader, net.Conn) {
 	c := w.dial()
 	fmt.Fprintf(c, "GET %s?follow=true%s HTTP/1.1\r\nHost: x\r\n\r\n", eventsPath, query)
 	resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: "GET"})
-	check(w.t, err)
+	expect.OK(w.t, err)
 	w.t.Cleanup(func() {
 		c.Close() // first, or closing the body reads it to an end that never comes
 		resp.Body.Close()
@@ -47,26 +48,16 @@ func (w *world) follow(query string) (*http.Response, *bufio.Reader, net.Conn) {
 	return resp, bufio.NewReader(resp.Body), c
 }
 
-// eventually waits for what happens on the other side.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(5 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 func TestFollowOnTheWire(t *testing.T) {
 	w, runs := newRunWorld(t)
 	resp, lines, _ := w.follow("") // the head comes without any event
-	equal(t, "status", resp.StatusCode, 200)
-	equal(t, "type", resp.Header.Get("Content-Type"), "application/x-ndjson")
+	expect.Equal(t, "status", resp.StatusCode, 200)
+	expect.Equal(t, "type", resp.Header.Get("Content-Type"), "application/x-ndjson")
 	next := func(lines *bufio.Reader, want string) {
 		t.Helper()
 		line, err := lines.ReadString('\n')
-		check(t, err)
-		equal(t, "line", line, want+"\n")
+		expect.OK(t, err)
+		expect.Equal(t, "line", line, want+"\n")
 	}
 	runs.add(1, "{\n \"a\": \"<\\n>\" }")
 	next(lines, `{"seq":1,"at":null,"type":"t","payload":{"a":"<\n>"}}`)
@@ -78,9 +69,9 @@ func TestFollowOnTheWire(t *testing.T) {
 	runs.add(1, "4")
 	next(lines, `{"seq":4,"at":null,"type":"t","payload":4}`)
 
-	equal(t, "HEAD", w.send("HEAD", eventsPath+"?follow=true", "").status, 200)
+	expect.Equal(t, "HEAD", w.send("HEAD", eventsPath+"?follow=true", "").status, 200)
 	runs.err = ckpt.Errorf(ckpt.CodeNotFound, "no")
-	equal(t, "no such run", w.send("GET", eventsPath+"?follow=true", "").problem(t).Code, ckpt.CodeNotFound)
+	expect.Equal(t, "no such run", w.send("GET", eventsPath+"?follow=true", "").problem(t).Code, ckpt.CodeNotFound)
 }
 
 // A damaged event breaks the stream off, so that nobody takes it for whole.
@@ -89,11 +80,11 @@ func TestFollowBreaksOffOnErrors(t *testing.T) {
 	runs.events = []ckpt.Event{{Seq: 1, Payload: ckpt.JSON("1")}}
 	_, lines, _ := w.follow("")
 	_, err := lines.ReadString('\n')
-	check(t, err)
+	expect.OK(t, err)
 	runs.add(1, "{damaged")
 	_, err = lines.ReadString('\n')
-	equal(t, "end", err, io.ErrUnexpectedEOF)
-	wantCode(t, w.client.Follow(t.Context(), ref, 1, nil), ckpt.CodeInternal)
+	expect.Equal(t, "end", err, io.ErrUnexpectedEOF)
+	expect.Code(t, w.client.Follow(t.Context(), ref, 1, nil), ckpt.CodeInternal)
 }
 
 func TestClientFollowsUntilItIsTold(t *testing.T) {
@@ -101,18 +92,18 @@ func TestClientFollowsUntilItIsTold(t *testing.T) {
 	runs.add(3000, `"x"`)
 	enough, last := errors.New("enough"), int64(0)
 	err := w.client.Follow(t.Context(), ref, 10, func(e ckpt.Event) error {
-		equal(t, "seq", e.Seq, last+1+10*b2i(last == 0))
+		expect.Equal(t, "seq", e.Seq, last+1+10*b2i(last == 0))
 		if last = e.Seq; last == 3000 {
 			return enough
 		}
 		return nil
 	})
-	equal(t, "its error", err, enough)
-	equal(t, "last", last, 3000)
+	expect.Equal(t, "its error", err, enough)
+	expect.Equal(t, "last", last, 3000)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	err = w.client.Follow(ctx, ref, 2999, func(ckpt.Event) error { cancel(); return nil })
-	equal(t, "the context's error", errors.Is(err, context.Canceled), true)
+	expect.Equal(t, "the context's error", errors.Is(err, context.Canceled), true)
 
 	err = w.client.Follow(t.Context(), ref, 2999, func(ckpt.Event) error { // the run is erased meanwhile
 		runs.mu.Lock()
@@ -121,11 +112,11 @@ func TestClientFollowsUntilItIsTold(t *testing.T) {
 		time.AfterFunc(20*time.Millisecond, func() { close(runs.changed) })
 		return nil
 	})
-	wantCode(t, err, ckpt.CodeNotFound)
+	expect.Code(t, err, ckpt.CodeNotFound)
 
 	var nobody *endpoint.DialError
 	err = (&client.Client{Socket: filepath.Join(t.TempDir(), "none")}).Follow(t.Context(), ref, 0, nil)
-	equal(t, "nobody there", errors.As(err, &nobody), true)
+	expect.Equal(t, "nobody there", errors.As(err, &nobody), true)
 }
 
 func b2i(b bool) int64 {
@@ -138,16 +129,17 @@ func b2i(b bool) int64 {
 // No event is lost or comes twice while the daemon is stopped, killed and
 // started again.
 func TestFollowOverRestarts(t *testing.T) {
+	t.Parallel()
 	const all = 10_000
 	runs := new(fakeRuns)
 	dir, err := os.MkdirTemp("", "ipc")
-	check(t, err)
+	expect.OK(t, err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "s")
 	start := func() (stop func(kill bool)) {
 		ln, err := endpoint.Listen(t.Context(), endpoint.Options{Path: path, SingleUser: true})
-		check(t, err)
-		s, done := NewServer(Options{Store: newFakeStore(), Runs: runs}), make(chan struct{})
+		expect.OK(t, err)
+		s, done := NewServer(Options{Store: nowhere{}, Runs: runs}), make(chan struct{})
 		go func() { defer close(done); _ = s.Serve(context.Background(), ln) }()
 		return func(kill bool) {
 			if kill {
@@ -175,7 +167,7 @@ func TestFollowOverRestarts(t *testing.T) {
 				}
 				return nil
 			})
-			equal(t, "the end", err, enough)
+			expect.Equal(t, "the end", err, enough)
 		})
 	}
 	stop := start()
@@ -183,34 +175,35 @@ func TestFollowOverRestarts(t *testing.T) {
 		for range 100 {
 			runs.add(all/1000, `{"x":"`+strings.Repeat("y", 100)+`"}`)
 		}
-		time.Sleep(time.Duration(i) * 3 * time.Millisecond)
+		waitFor(t, func() bool { return got.Load() >= int64(i*all/10) }) // at different moments of their reading
 		stop(i%2 == 0)
 		stop = start()
 	}
 	wg.Wait()
 	stop(false)
-	equal(t, "events", got.Load(), 3*all)
+	expect.Equal(t, "events", got.Load(), 3*all)
 }
 
 func TestFollowersHaveAShareOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	w, runs := newRunWorld(t, limits(Limits{OwnerFollowers: 2, OwnerRequests: 1, Wait: 50 * time.Millisecond}))
 	_, lines, one := w.follow("")
 	w.follow("")
 	r := w.send("GET", eventsPath+"?follow=true", "")
-	equal(t, "the third", r.problem(t).Code, ckpt.CodeQuota)
-	equal(t, "Retry-After", r.header.Get("Retry-After"), "1")
+	expect.Equal(t, "the third", r.problem(t).Code, ckpt.CodeQuota)
+	expect.Equal(t, "Retry-After", r.header.Get("Retry-After"), "1")
 	w.save("a", "1") // they take no place among the requests
 	runs.add(1, "1")
 	_, err := lines.ReadString('\n')
-	check(t, err)
+	expect.OK(t, err)
 	err = w.as("uid:7", false).Follow(t.Context(), ref, 0, func(ckpt.Event) error { return io.EOF })
-	equal(t, "another's", err, io.EOF)
+	expect.Equal(t, "another's", err, io.EOF)
 	w.mu.Lock()
 	w.peer = nil
 	w.mu.Unlock()
 
-	check(t, one.Close()) // its place is given back, also when no event comes
-	eventually(t, "a place is free", func() bool {
+	expect.OK(t, one.Close()) // its place is given back, also when no event comes
+	waitFor(t, func() bool {
 		c := w.dial()
 		defer c.Close()
 		fmt.Fprintf(c, "HEAD %s?follow=true HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", eventsPath)
@@ -220,23 +213,20 @@ func TestFollowersHaveAShareOfTheirOwn(t *testing.T) {
 
 // Who does not read is cut off, and holds nobody up.
 func TestASlowFollowerIsCutOff(t *testing.T) {
+	t.Parallel()
 	w, runs := newRunWorld(t, limits(Limits{BodyGrace: 300 * time.Millisecond, MinRate: 1 << 30, OwnerFollowers: 1}))
 	_, slow, _ := w.follow("")
-	began := time.Now()
 	runs.add(200, `"`+strings.Repeat("x", 100_000)+`"`)
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("the writer waited for %v", took)
-	}
-	eventually(t, "its place is free", func() bool { return w.server.Stats().InWork == 0 })
+	waitFor(t, func() bool { return w.server.Stats().InWork == 0 })
 	whole := 0
 	for {
 		line, err := slow.ReadString('\n')
 		if err != nil {
-			equal(t, "the end", err, io.ErrUnexpectedEOF)
+			expect.Equal(t, "the end", err, io.ErrUnexpectedEOF)
 			break
 		}
 		whole++
-		check(t, jsontext.Check([]byte(line)))
+		expect.OK(t, jsontext.Check([]byte(line)))
 	}
 	if whole == 200 {
 		t.Error("it was not cut off")
@@ -251,17 +241,18 @@ func TestASlowFollowerIsCutOff(t *testing.T) {
 		}
 		return nil
 	})
-	equal(t, "the end", err, io.EOF)
+	expect.Equal(t, "the end", err, io.EOF)
 }
 
 // The server's end lets followers go at once: idle ones with a good end, those
 // that do not read without.
 func TestShutdownDoesNotWaitForFollowers(t *testing.T) {
+	t.Parallel()
 	w, runs := newRunWorld(t)
 	runs.add(1, "1")
 	_, idle, _ := w.follow("")
 	_, err := idle.ReadString('\n')
-	check(t, err)
+	expect.OK(t, err)
 	_, stuck, _ := w.follow("&after=1")
 	inStore := make(chan struct{})
 	runs.onRead = func(ctx context.Context) error {
@@ -275,17 +266,19 @@ func TestShutdownDoesNotWaitForFollowers(t *testing.T) {
 	reading := w.dial() // one whose first read is not done yet
 	fmt.Fprintf(reading, "GET %s?follow=true&after=7 HTTP/1.1\r\nHost: x\r\n\r\n", eventsPath)
 	<-inStore
-	runs.add(100, `"`+strings.Repeat("x", 100_000)+`"`)
+	const events, size = 100, 100_000 // more than a socket holds
+	runs.add(events, `"`+strings.Repeat("x", size)+`"`)
+	_, err = io.CopyN(io.Discard, idle, events*size)
+	expect.OK(t, err) // the other one was served beside it, and reads nothing
 	go io.Copy(io.Discard, idle)
-	time.Sleep(time.Second) // stuck is stuck
 	began := time.Now()
-	check(t, w.server.Shutdown(t.Context()))
+	expect.OK(t, w.server.Shutdown(t.Context()))
 	if took := time.Since(began); took > 15*time.Second {
 		t.Errorf("the end took %v", took)
 	}
 	_, err = io.Copy(io.Discard, stuck)
-	equal(t, "the stuck one's end", err, io.ErrUnexpectedEOF)
-	equal(t, "the reading one's end", readReply(t, "GET", reading).problem(t).Code, ckpt.CodeBusy)
+	expect.Equal(t, "the stuck one's end", err, io.ErrUnexpectedEOF)
+	expect.Equal(t, "the reading one's end", readReply(t, "GET", reading).problem(t).Code, ckpt.CodeBusy)
 }
 
 func TestIdleFollowersEndWell(t *testing.T) {
@@ -293,16 +286,17 @@ func TestIdleFollowersEndWell(t *testing.T) {
 	runs.add(1, "1")
 	_, lines, _ := w.follow("")
 	_, err := lines.ReadString('\n')
-	check(t, err)
-	check(t, w.server.Shutdown(t.Context()))
+	expect.OK(t, err)
+	expect.OK(t, w.server.Shutdown(t.Context()))
 	_, err = lines.ReadString('\n')
-	equal(t, "the end", err, io.EOF)
+	expect.Equal(t, "the end", err, io.EOF)
 }
 
 // TestNothingStaysOfAFollower lets followers go and waits until the garbage
 // collector has taken their connections: a hook that stayed in the server would
 // keep them for as long as it runs.
 func TestNothingStaysOfAFollower(t *testing.T) {
+	t.Parallel()
 	const followers = 5
 	var collected atomic.Int64
 	peerOf := func(c net.Conn) (endpoint.Peer, bool) {
@@ -314,10 +308,10 @@ func TestNothingStaysOfAFollower(t *testing.T) {
 	for range followers {
 		_, lines, c := w.follow("")
 		_, err := lines.ReadString('\n')
-		check(t, err)
-		check(t, c.Close())
+		expect.OK(t, err)
+		expect.OK(t, c.Close())
 	}
-	eventually(t, "the followers are gone and their connections are collected", func() bool {
+	waitFor(t, func() bool {
 		runs.add(1, "2") // they notice when they write
 		runtime.GC()
 		return collected.Load() == followers

@@ -22,6 +22,7 @@ import (
 	"github.com/google/uuid"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
@@ -36,10 +37,10 @@ func (c checked) Run() int { return testenv.Run(c.m.Run) }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(checked{m}) }
 
-// world is a server on a real socket with a store that is played.
+// world is a server on a real socket over a real store.
 type world struct {
 	t      *testing.T
-	store  *fakeStore
+	store  *scripted
 	server *Server
 	client *client.Client
 	path   string
@@ -69,18 +70,18 @@ func (b *syncBuffer) String() string {
 
 func newWorld(t *testing.T, change ...func(*Options)) *world {
 	t.Helper()
-	w := &world{t: t, store: newFakeStore(), log: new(syncBuffer)}
+	w := &world{t: t, store: &scripted{Store: openStore(t)}, log: new(syncBuffer)}
 	o := Options{Store: w.store, Log: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Version: "v-test", peerOf: w.peerOf}
 	for _, f := range change {
 		f(&o)
 	}
 	w.server = NewServer(o)
 	dir, err := os.MkdirTemp("", "ipc") // t.TempDir is longer than a socket's path may be
-	check(t, err)
+	expect.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	w.path = filepath.Join(dir, "s.sock")
 	ln, err := endpoint.Listen(t.Context(), endpoint.Options{Path: w.path, SingleUser: true})
-	check(t, err)
+	expect.OK(t, err)
 	done := make(chan error, 1)
 	go func() { done <- w.server.Serve(context.Background(), ln) }()
 	w.client = &client.Client{Socket: w.path}
@@ -167,7 +168,7 @@ func (r reply) problem(t *testing.T) *ipc.Problem {
 	if r.header.Get("Content-Type") != ipc.ProblemType {
 		t.Fatalf("not a problem: %d %q %s", r.status, r.header.Get("Content-Type"), r.body)
 	}
-	check(t, jsontext.Decode([]byte(strings.TrimSpace(r.body)), &p))
+	expect.OK(t, jsontext.Decode([]byte(strings.TrimSpace(r.body)), &p))
 	return &p
 }
 
@@ -189,9 +190,9 @@ func itoa(n int) string { return string(appendNumber(nil, "", int64(n))) }
 func (w *world) dial() net.Conn {
 	w.t.Helper()
 	c, err := endpoint.Dial(context.Background(), w.path)
-	check(w.t, err)
+	expect.OK(w.t, err)
 	w.t.Cleanup(func() { c.Close() })
-	check(w.t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	expect.OK(w.t, c.SetDeadline(time.Now().Add(20*time.Second)))
 	return c
 }
 
@@ -206,17 +207,17 @@ func (w *world) raw(method, text string) reply {
 func readReply(t *testing.T, method string, c net.Conn) reply {
 	t.Helper()
 	resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})
-	check(t, err)
+	expect.OK(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	check(t, err)
+	expect.OK(t, err)
 	return reply{resp.StatusCode, resp.Header, string(body), resp.Close}
 }
 
 func (w *world) save(agent, state string) *ckpt.Saved {
 	w.t.Helper()
 	saved, err := w.client.Save(w.t.Context(), &ckpt.SaveRequest{Agent: agent, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: []byte(state)})
-	check(w.t, err)
+	expect.OK(w.t, err)
 	return saved
 }
 
@@ -226,33 +227,12 @@ func newTestID() (string, error) {
 	return id.String(), err
 }
 
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func equal[T comparable](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s is %v, want %v", what, got, want)
-	}
-}
-
-func wantCode(t testing.TB, err error, code ckpt.Code) {
-	t.Helper()
-	if ckpt.CodeOf(err) != code {
-		t.Errorf("the error is %v, want code %s", err, code)
-	}
-}
-
 // sameJSON compares two texts as values.
 func sameJSON(t testing.TB, got, want string) {
 	t.Helper()
 	var a, b any
-	check(t, json.Unmarshal([]byte(got), &a))
-	check(t, json.Unmarshal([]byte(want), &b))
+	expect.OK(t, json.Unmarshal([]byte(got), &a))
+	expect.OK(t, json.Unmarshal([]byte(want), &b))
 	x, _ := json.Marshal(a)
 	y, _ := json.Marshal(b)
 	if !bytes.Equal(x, y) {

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // begin sends the beginning of a request whose headers have so many bytes.
@@ -14,7 +16,7 @@ func begin(t *testing.T, w *world, size int) net.Conn {
 	t.Helper()
 	c := w.dial()
 	_, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\nCkpt-Metadata: "+strings.Repeat("m", size))
-	check(t, err)
+	expect.OK(t, err)
 	return c
 }
 
@@ -36,40 +38,40 @@ func TestUnfinishedHeadersAreBounded(t *testing.T) {
 	waitFor(t, func() bool { return held() >= 64<<10 })
 	second := begin(t, w, 60<<10)
 	resp, err := http.ReadResponse(bufio.NewReader(second), nil)
-	check(t, err)
+	expect.OK(t, err)
 	body, err := io.ReadAll(resp.Body)
-	check(t, err)
+	expect.OK(t, err)
 	if resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(body), `"code":"quota"`) || resp.Header.Get("Retry-After") != "1" || !resp.Close {
 		t.Errorf("%d %v %s", resp.StatusCode, resp.Header, body)
 	}
-	equal(t, "a small request", w.send("GET", "/healthz", "").status, 200)
+	expect.Equal(t, "a small request", w.send("GET", "/healthz", "").status, 200)
 	other := w.as("uid:4711", false)
 	if _, err := other.Version(t.Context()); err != nil {
 		t.Errorf("another owner: %v", err)
 	}
 
 	_, err = io.WriteString(first, "\r\n\r\n")
-	check(t, err)
+	expect.OK(t, err)
 	answers := bufio.NewReader(first)
 	resp, err = http.ReadResponse(answers, nil)
-	check(t, err)
+	expect.OK(t, err)
 	_, _ = io.Copy(io.Discard, resp.Body)
-	equal(t, "the first, once it is whole", resp.StatusCode, 200)
+	expect.Equal(t, "the first, once it is whole", resp.StatusCode, 200)
 	waitFor(t, func() bool { return held() == 0 })
 	for range 3 { // the next ones on the same connection are counted as well, each by itself
 		_, err = io.WriteString(first, "GET /healthz HTTP/1.1\r\nHost: x\r\nCkpt-Metadata: "+strings.Repeat("m", 60<<10))
-		check(t, err)
+		expect.OK(t, err)
 		waitFor(t, func() bool { return held() >= 64<<10 })
 		_, err = io.WriteString(first, "\r\n\r\n")
-		check(t, err)
+		expect.OK(t, err)
 		resp, err = http.ReadResponse(answers, nil)
-		check(t, err)
+		expect.OK(t, err)
 		_, _ = io.Copy(io.Discard, resp.Body)
-		equal(t, "on the same connection", resp.StatusCode, 200)
+		expect.Equal(t, "on the same connection", resp.StatusCode, 200)
 		waitFor(t, func() bool { return held() == 0 })
 	}
 	_, err = io.WriteString(first, "GET /healthz HTTP/1.1\r\nHost: x\r\nCkpt-Metadata: "+strings.Repeat("m", 60<<10))
-	check(t, err)
+	expect.OK(t, err)
 	waitFor(t, func() bool { return held() > 0 })
 	first.Close()
 	waitFor(t, func() bool { return held() == 0 })
@@ -80,8 +82,8 @@ func TestBodiesAreNoHeads(t *testing.T) {
 	w := newWorld(t, limits(Limits{MaxHeader: 16 << 10}))
 	big := strings.Repeat("x", 4<<20)
 	for range 3 {
-		equal(t, "a large body", w.send("POST", saves+"?kind=routine", big).status, 201)
+		expect.Equal(t, "a large body", w.send("POST", saves+"?kind=routine", big).status, 201)
 	}
 	resp := w.send("POST", "/v1/nothing", big) // its body is not read by a route
-	equal(t, "no such path", resp.status, 404)
+	expect.Equal(t, "no such path", resp.status, 404)
 }

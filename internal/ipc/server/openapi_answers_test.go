@@ -124,6 +124,7 @@ const (
 )
 
 func TestAnswersAreAsDescribed(t *testing.T) {
+	t.Parallel()
 	a := newAPI(t)
 	t.Run("saving", func(t *testing.T) { a.within(t).saving() })
 	t.Run("reading", func(t *testing.T) { a.within(t).reading() })

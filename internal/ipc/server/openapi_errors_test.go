@@ -31,6 +31,7 @@ func TestEveryCallDescribesWhatMayAlwaysCome(t *testing.T) {
 // Every described error of a call is given by a store that fails in this way,
 // and is then as described: its status, its code among those of the status.
 func TestErrorsAreAsDescribed(t *testing.T) {
+	t.Parallel()
 	d := readDescription(t)
 	operations := d.operations()
 	given := 0

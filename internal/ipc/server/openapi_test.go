@@ -1,11 +1,13 @@
 package server_test
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,24 +31,33 @@ type description struct {
 
 func readDescription(t *testing.T) *description {
 	t.Helper()
-	text, err := os.ReadFile("../../../api/openapi.yaml")
+	d, err := readOnce()
 	if err != nil {
 		t.Fatal(err)
+	}
+	return d
+}
+
+// readOnce reads the file once for all tests, because that takes long.
+var readOnce = sync.OnceValues(func() (*description, error) {
+	text, err := os.ReadFile("../../../api/openapi.yaml")
+	if err != nil {
+		return nil, err
 	}
 	doc, err := libopenapi.NewDocument(text)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	model, err := doc.BuildV3Model()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	v, errs := validator.NewValidator(doc)
 	if len(errs) > 0 {
-		t.Fatal(errs)
+		return nil, errors.Join(errs...)
 	}
-	return &description{&model.Model, v}
-}
+	return &description{&model.Model, v}, nil
+})
 
 // operations are the described calls by "METHOD path".
 func (d *description) operations() map[string]*v3.Operation {

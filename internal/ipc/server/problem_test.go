@@ -9,6 +9,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
@@ -17,9 +18,9 @@ func TestEveryCodeHasAStatusOfTheContract(t *testing.T) {
 		"invalid": 400, "denied": 403, "not_found": 404, "conflict": 409, "fenced": 409, "base_missing": 409, "too_large": 413,
 		"idempotency_mismatch": 422, "schema_mismatch": 422, "quota": 429, "busy": 503, "corrupt": 500, "storage_full": 507, "internal": 500,
 	}
-	equal(t, "codes in the table", len(ipc.Kinds), len(ckpt.Codes))
+	expect.Equal(t, "codes in the table", len(ipc.Kinds), len(ckpt.Codes))
 	for _, code := range ckpt.Codes {
-		equal(t, "the status of "+string(code), ipc.Kinds[code].Status, want[code])
+		expect.Equal(t, "the status of "+string(code), ipc.Kinds[code].Status, want[code])
 	}
 }
 
@@ -34,14 +35,14 @@ func TestProblemRoundTrip(t *testing.T) {
 					t.Fatalf("the cause is in the reply: %s", rec.Body)
 				}
 				got := ipc.ReadProblem(rec.Code, rec.Result().Header, rec.Body.Bytes(), true)
-				equal(t, "code", got.Code, e.Code)
-				equal(t, "message", got.Message, e.Message)
-				equal(t, "outcome", got.Outcome, e.OutcomeOrDefault())
-				equal(t, "retryable", got.Retryable(), e.Retryable())
+				expect.Equal(t, "code", got.Code, e.Code)
+				expect.Equal(t, "message", got.Message, e.Message)
+				expect.Equal(t, "outcome", got.Outcome, e.OutcomeOrDefault())
+				expect.Equal(t, "retryable", got.Retryable(), e.Retryable())
 				if after == 0 && (code == ckpt.CodeBusy || code == ckpt.CodeQuota) {
 					after = time.Second
 				}
-				equal(t, "retry after of "+string(code), got.RetryAfter, after)
+				expect.Equal(t, "retry after of "+string(code), got.RetryAfter, after)
 			}
 		}
 	}
@@ -49,13 +50,13 @@ func TestProblemRoundTrip(t *testing.T) {
 
 func TestRetryAfterIsNeverShorterThanAsked(t *testing.T) {
 	p := ipc.NewProblem(&ckpt.Error{Code: ckpt.CodeQuota, RetryAfter: 1200 * time.Millisecond})
-	equal(t, "Retry-After", p.RetryAfter, 2*time.Second)
+	expect.Equal(t, "Retry-After", p.RetryAfter, 2*time.Second)
 }
 
 func TestAnyOtherErrorIsInternalAndSaysNothing(t *testing.T) {
 	p := ipc.NewProblem(errors.New("canary: SQL logic error in payload"))
-	equal(t, "status", p.Status, 500)
-	equal(t, "code", p.Code, ckpt.CodeInternal)
+	expect.Equal(t, "status", p.Status, 500)
+	expect.Equal(t, "code", p.Code, ckpt.CodeInternal)
 	if strings.Contains(p.Detail, "canary") {
 		t.Errorf("the detail is %q", p.Detail)
 	}
@@ -75,7 +76,7 @@ func TestRepliesThatAreNoProblemOfOurs(t *testing.T) {
 		{302, true, ckpt.CodeInternal, ckpt.OutcomeUnknown},
 	} {
 		e := ipc.ReadProblem(c.status, http.Header{}, []byte("<html>"), c.write)
-		equal(t, "code", e.Code, c.code)
-		equal(t, "outcome", e.OutcomeOrDefault(), c.outcome)
+		expect.Equal(t, "code", e.Code, c.code)
+		expect.Equal(t, "outcome", e.OutcomeOrDefault(), c.outcome)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 func TestQueryIsReadStrictly(t *testing.T) {
@@ -29,21 +30,21 @@ func TestQueryIsReadStrictly(t *testing.T) {
 		}
 	}
 	q, err := readQuery("&kind=routine&&label=a=1&label=b=x%3Dy&label=c=&run=r+1&owner=uid:1&", saveParams)
-	check(t, err)
-	equal(t, "kind", q.get("kind"), "routine")
-	equal(t, "run", q.get("run"), "r 1")
-	equal(t, "owner", q.get("owner"), "uid:1")
+	expect.OK(t, err)
+	expect.Equal(t, "kind", q.get("kind"), "routine")
+	expect.Equal(t, "run", q.get("run"), "r 1")
+	expect.Equal(t, "owner", q.get("owner"), "uid:1")
 	labels, err := q.labels()
-	check(t, err)
-	equal(t, "labels", len(labels), 3)
-	equal(t, "label b", labels["b"], "x=y")
+	expect.OK(t, err)
+	expect.Equal(t, "labels", len(labels), 3)
+	expect.Equal(t, "label b", labels["b"], "x=y")
 }
 
 func TestQueryValuesOfTheWrongSort(t *testing.T) {
 	bad := func(raw string, read func(query) error) {
 		t.Helper()
 		q, err := readQuery(raw, append(listParams, "clean", "epoch"))
-		check(t, err)
+		expect.OK(t, err)
 		if err := read(q); ckpt.CodeOf(err) != ckpt.CodeInvalid {
 			t.Errorf("%s: %v", raw, err)
 		}
@@ -68,14 +69,14 @@ func TestQueryOfTheClientIsReadBack(t *testing.T) {
 	r.Agent, r.ContentType, r.State = "a", "text/plain", []byte("state")
 	w := newWorld(t)
 	var got *ckpt.SaveRequest
-	w.store.onSave = func(_ context.Context, r *ckpt.SaveRequest) error { got = r; return nil }
+	w.store.onSave = func(_ context.Context, r *ckpt.SaveRequest) error { got = r; return errSeen }
 	_, err := w.client.Save(t.Context(), r)
-	check(t, err)
-	equal(t, "run", got.Run, r.Run)
-	equal(t, "step", got.Step, r.Step)
-	equal(t, "epoch", *got.Epoch, epoch)
-	equal(t, "label k", got.Labels["k"], r.Labels["k"])
-	equal(t, "labels", len(got.Labels), 2)
+	expect.Code(t, err, errSeen.Code)
+	expect.Equal(t, "run", got.Run, r.Run)
+	expect.Equal(t, "step", got.Step, r.Step)
+	expect.Equal(t, "epoch", *got.Epoch, epoch)
+	expect.Equal(t, "label k", got.Labels["k"], r.Labels["k"])
+	expect.Equal(t, "labels", len(got.Labels), 2)
 }
 
 func TestOwnersThatExist(t *testing.T) {
@@ -84,6 +85,6 @@ func TestOwnersThatExist(t *testing.T) {
 		"": false, "uid:": false, "uid:-1": false, "uid:1x": false, "root": false, "S-1-": false, "S-1-5-": false, "uid:99999999999": false, "S-1-5-x": false,
 		"S-1-" + strings.Repeat("1", 300): false,
 	} {
-		equal(t, s, isOwner(s), want)
+		expect.Equal(t, s, isOwner(s), want)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
@@ -122,16 +123,16 @@ func TestCallsOfRunsTravelWhole(t *testing.T) {
 
 	tell := func(method string, replayed bool, err error, answer, answered, want any) {
 		t.Helper()
-		check(t, err)
+		expect.OK(t, err)
 		name, at, got := runs.called()
-		equal(t, "method", name, method)
-		equal(t, method+" replayed", replayed, true)
+		expect.Equal(t, "method", name, method)
+		expect.Equal(t, method+" replayed", replayed, true)
 		same(t, "the answer to "+method, answer, answered)
 		same(t, "the request of "+method, got, want)
 		if slices.Contains([]string{"StartRun", "Runs", "Resume", "Prompts", "AnswerPrompt", "Drift", "Finding", "PostFinding", "Dismiss"}, method) {
 			return
 		}
-		equal(t, method+" names the run", at, ref)
+		expect.Equal(t, method+" names the run", at, ref)
 	}
 
 	start := filled[ckpt.RunRequest](t)
@@ -193,7 +194,7 @@ func TestCallsOfRunsTravelWhole(t *testing.T) {
 	events := []ckpt.NewEvent{{Type: "a <b>", Payload: ckpt.JSON(exact)}, {Type: "bare"}}
 	appended, replayed, err := c.Append(ctx, ref, events, "k7")
 	tell("Append", replayed, err, appended, &ckpt.Appended{First: 1, Last: 2}, events)
-	equal(t, "key of the events", runs.key, "k7")
+	expect.Equal(t, "key of the events", runs.key, "k7")
 
 	read, err := c.Events(ctx, ref, 1, 3)
 	tell("Events", true, err, read, &ckpt.EventPage{Events: []ckpt.Event{{Seq: 2, Type: "bare", Payload: ckpt.JSON("null")}}}, [2]int64{1, 3})
@@ -233,14 +234,14 @@ func TestTheEpochOfTheRefIsThatOfTheWrite(t *testing.T) {
 	at := ckpt.RunRef{Agent: "a", Epoch: &seven}
 	epoch := func(what string, err error, want int64) {
 		t.Helper()
-		check(t, err)
+		expect.OK(t, err)
 		_, gotRef, got := runs.called()
 		if what == "Append" {
-			equal(t, what, *gotRef.Epoch, want)
+			expect.Equal(t, what, *gotRef.Epoch, want)
 			return
 		}
-		equal(t, what, *reflect.ValueOf(got).FieldByName("Epoch").Interface().(*int64), want)
-		equal(t, "run", gotRef.Run, ckpt.MainRun)
+		expect.Equal(t, what, *reflect.ValueOf(got).FieldByName("Epoch").Interface().(*int64), want)
+		expect.Equal(t, "run", gotRef.Run, ckpt.MainRun)
 	}
 	_, err := c.Beat(ctx, at, ckpt.Heartbeat{})
 	epoch("Beat", err, 7)
@@ -302,15 +303,15 @@ func TestCallsOfRunsOnTheWire(t *testing.T) {
 		runs.method = ""
 		r := w.send(tc.method, tc.path, tc.body)
 		name := tc.method + " " + tc.path
-		equal(t, name, r.status, tc.status)
+		expect.Equal(t, name, r.status, tc.status)
 		method, _, _ := runs.called()
-		equal(t, name, method, tc.called)
-		equal(t, name+" type", r.header.Get("Content-Type"), ckpt.ContentTypeJSON)
+		expect.Equal(t, name, method, tc.called)
+		expect.Equal(t, name+" type", r.header.Get("Content-Type"), ckpt.ContentTypeJSON)
 		if tc.method != "HEAD" {
-			check(t, jsontext.Check([]byte(r.body)))
+			expect.OK(t, jsontext.Check([]byte(r.body)))
 		}
 	}
-	equal(t, "events", w.send("GET", runPathText+"/events?limit=1", "").body,
+	expect.Equal(t, "events", w.send("GET", runPathText+"/events?limit=1", "").body,
 		`{"events":[{"seq":1,"at":null,"type":"t","payload":{"a":1}}],"next":1}`+"\n")
 }
 
@@ -321,7 +322,7 @@ func TestWithoutARunStoreThereAreNoRuns(t *testing.T) {
 			continue
 		}
 		target := strings.NewReplacer("{agent}", "a", "{run}", "r", "{key}", "k", "{id}", id1).Replace(rt.path)
-		equal(t, rt.method+" "+rt.path, w.send(rt.method, target, "{}").problem(t).Code, ckpt.CodeNotFound)
+		expect.Equal(t, rt.method+" "+rt.path, w.send(rt.method, target, "{}").problem(t).Code, ckpt.CodeNotFound)
 	}
 }
 
@@ -346,24 +347,24 @@ func TestKeysInPathsAreAnyText(t *testing.T) {
 	w, runs := newRunWorld(t)
 	for _, key := range []string{"k", "a/b", "/", "a//b/", ".", "..", "../..", "%2F", "a b+c", "?x=1#y", "ü", "\u2028", "finish", strings.Repeat("/", 512)} {
 		_, _, err := w.client.FinishStep(t.Context(), ref, ckpt.StepRequest{Key: key, Status: ckpt.StepSucceeded})
-		check(t, err)
+		expect.OK(t, err)
 		_, _, got := runs.called()
-		equal(t, "key", got.(ckpt.StepRequest).Key, key)
+		expect.Equal(t, "key", got.(ckpt.StepRequest).Key, key)
 		_, _, err = w.client.EndOperation(t.Context(), ref, ckpt.OperationEnd{Key: key, Status: ckpt.OperationFailed})
-		check(t, err)
+		expect.OK(t, err)
 		_, at, got := runs.called()
-		equal(t, "key", got.(ckpt.OperationEnd).Key, key)
-		equal(t, "run", at, ref)
+		expect.Equal(t, "key", got.(ckpt.OperationEnd).Key, key)
+		expect.Equal(t, "run", at, ref)
 	}
 	r := w.send("POST", runPathText+"/steps/a%2Fb%2f..%2fc/finish", "")
-	equal(t, "status", r.status, 200)
+	expect.Equal(t, "status", r.status, 200)
 	_, _, got := runs.called()
-	equal(t, "escaped by hand", got.(ckpt.StepRequest).Key, "a/b/../c")
+	expect.Equal(t, "escaped by hand", got.(ckpt.StepRequest).Key, "a/b/../c")
 	for _, path := range []string{"/steps/a/b/finish", "/steps//finish", "/steps/../finish", "/steps/k/finish/", "/operations/k/other", "/operations/k"} {
-		equal(t, path, w.send("POST", runPathText+path, "{}").problem(t).Code, ckpt.CodeNotFound)
+		expect.Equal(t, path, w.send("POST", runPathText+path, "{}").problem(t).Code, ckpt.CodeNotFound)
 	}
 	for _, path := range []string{"/v1/agents/a/runs/%2E%2E", "/v1/agents/a/runs/a%2Fb", "/v1/agents/a%2Fb/runs/r", "/v1/agents/a/runs/%20/steps"} {
-		equal(t, path, w.send("GET", path, "").problem(t).Code, ckpt.CodeInvalid)
+		expect.Equal(t, path, w.send("GET", path, "").problem(t).Code, ckpt.CodeInvalid)
 	}
 }
 
@@ -412,22 +413,22 @@ func TestStatesInsideAnswersAreExact(t *testing.T) {
 		ck := &ckpt.Checkpoint{ID: id1, Agent: "a", ContentType: state.contentType, State: []byte(state.bytes)}
 		runs.plan.Checkpoint, runs.ended.Restore = ck, ck
 		plan, replayed, err := w.client.Resume(t.Context(), ckpt.ResumeRequest{Agent: "a"})
-		check(t, err)
-		equal(t, "replayed", replayed, false)
-		equal(t, "state of the plan", string(plan.Checkpoint.State), state.bytes)
+		expect.OK(t, err)
+		expect.Equal(t, "replayed", replayed, false)
+		expect.Equal(t, "state of the plan", string(plan.Checkpoint.State), state.bytes)
 		ended, _, err := w.client.EndOperation(t.Context(), ref, ckpt.OperationEnd{Key: "k", Status: ckpt.OperationFailed})
-		check(t, err)
-		equal(t, "state before the operation", string(ended.Restore.State), state.bytes)
+		expect.OK(t, err)
+		expect.Equal(t, "state before the operation", string(ended.Restore.State), state.bytes)
 	}
 	r := w.send("POST", runPathText+"/operations/k/fail", "")
 	var answer struct {
 		Restore struct{ State json.RawMessage }
 		Key     string
 	}
-	check(t, jsontext.Check([]byte(r.body)))
-	check(t, json.Unmarshal([]byte(r.body), &answer))
-	equal(t, "in the text", string(answer.Restore.State), string(runs.ended.Restore.State))
-	equal(t, "beside it", answer.Key, runs.ended.Key)
+	expect.OK(t, jsontext.Check([]byte(r.body)))
+	expect.OK(t, json.Unmarshal([]byte(r.body), &answer))
+	expect.Equal(t, "in the text", string(answer.Restore.State), string(runs.ended.Restore.State))
+	expect.Equal(t, "beside it", answer.Key, runs.ended.Key)
 
 	runs.plan.Checkpoint, runs.ended.Restore = nil, nil
 	r = w.send("POST", runPathText+"/resume", "")
@@ -435,7 +436,7 @@ func TestStatesInsideAnswersAreExact(t *testing.T) {
 		t.Error(r.body)
 	}
 	plan, _, err := w.client.Resume(t.Context(), ckpt.ResumeRequest{Agent: "a"})
-	check(t, err)
+	expect.OK(t, err)
 	same(t, "plan without a checkpoint", plan, &runs.plan)
 	if r = w.send("POST", runPathText+"/operations/k/succeed", ""); strings.Contains(r.body, "restore") {
 		t.Error(r.body)
@@ -463,20 +464,20 @@ func TestHostileBodiesOfRuns(t *testing.T) {
 			}
 		}
 	}
-	equal(t, "panics", w.server.Stats().Panics, int64(0))
+	expect.Equal(t, "panics", w.server.Stats().Panics, int64(0))
 	for _, target := range []string{
 		"/v1/runs?agent=..%2Fx", "/v1/runs?limit=0", "/v1/runs?limit=1001", "/v1/runs?none=1", "/v1/agents/a/runs?agent=b", runPathText + "?x=1",
 		runPathText + "/steps?limit=x", runPathText + "/operations?limit=-1", runPathText + "/events?after=-1", runPathText + "/events?after=x",
 		runPathText + "/events?follow=yes", runPathText + "/events?limit=0", runPathText + "/events?follow=true&limit=1", "/v1/prompts?open=1", "/v1/prompts?limit=0",
 		runPathText + "?owner=*",
 	} {
-		equal(t, target, getStatus(t, w.as("uid:0", true).Socket, target), 400)
+		expect.Equal(t, target, getStatus(t, w.as("uid:0", true).Socket, target), 400)
 	}
-	equal(t, "epoch", w.send("POST", runPathText+"/events?epoch=-1", `[{"type":"t"}]`).status, 400)
-	equal(t, "prompt", w.send("POST", "/v1/prompts/x/answer", `{"choice":"resume"}`).status, 400)
-	equal(t, "prompt's body", w.send("POST", "/v1/prompts/"+id1+"/answer", ``).status, 400)
-	equal(t, "contradiction", w.send("POST", runPathText+"/operations/k/succeed", `{"status":"failed"}`).status, 400)
-	equal(t, "key", w.send("POST", runPathText+"/resume", ``, "Idempotency-Key: "+strings.Repeat("k", 513)).status, 400)
+	expect.Equal(t, "epoch", w.send("POST", runPathText+"/events?epoch=-1", `[{"type":"t"}]`).status, 400)
+	expect.Equal(t, "prompt", w.send("POST", "/v1/prompts/x/answer", `{"choice":"resume"}`).status, 400)
+	expect.Equal(t, "prompt's body", w.send("POST", "/v1/prompts/"+id1+"/answer", ``).status, 400)
+	expect.Equal(t, "contradiction", w.send("POST", runPathText+"/operations/k/succeed", `{"status":"failed"}`).status, 400)
+	expect.Equal(t, "key", w.send("POST", runPathText+"/resume", ``, "Idempotency-Key: "+strings.Repeat("k", 513)).status, 400)
 }
 
 // getStatus is the status of a GET.
@@ -486,9 +487,9 @@ func getStatus(t *testing.T, socket, target string) int {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://x"+target, nil)
-	check(t, err)
+	expect.OK(t, err)
 	resp, err := transport.RoundTrip(r)
-	check(t, err)
+	expect.OK(t, err)
 	resp.Body.Close()
 	return resp.StatusCode
 }
@@ -503,7 +504,7 @@ func TestBodiesOfRunsAtTheLimitAndOneAbove(t *testing.T) {
 		if r := sized(path, before, "}", most); r.status/100 != 2 {
 			t.Errorf("%s: %d", path, r.status)
 		}
-		equal(t, path, sized(path, before, "}", most+1).problem(t).Code, ckpt.CodeTooLarge)
+		expect.Equal(t, path, sized(path, before, "}", most+1).problem(t).Code, ckpt.CodeTooLarge)
 	}
 	whole := func(path string, limit int) {
 		t.Helper()
@@ -514,7 +515,7 @@ func TestBodiesOfRunsAtTheLimitAndOneAbove(t *testing.T) {
 		if r := w.send("POST", runPathText+path, body+strings.Repeat(" ", limit-len(body))); r.status/100 != 2 {
 			t.Errorf("%s at the limit: %d %s", path, r.status, r.body)
 		}
-		equal(t, path, w.send("POST", runPathText+path, body+strings.Repeat(" ", limit+1-len(body))).problem(t).Code, ckpt.CodeTooLarge)
+		expect.Equal(t, path, w.send("POST", runPathText+path, body+strings.Repeat(" ", limit+1-len(body))).problem(t).Code, ckpt.CodeTooLarge)
 	}
 	whole("/events", maxValues)
 	whole("/steps", maxValues)
@@ -526,9 +527,9 @@ func TestBodiesOfRunsAtTheLimitAndOneAbove(t *testing.T) {
 
 	value := ckpt.JSON(`"` + strings.Repeat("v", ckpt.MaxValue-2) + `"`)
 	_, _, err := w.client.BeginStep(t.Context(), ref, ckpt.StepRequest{Key: "k", Name: "n", Status: ckpt.StepSucceeded, Args: value, Result: value})
-	check(t, err)
+	expect.OK(t, err)
 	_, _, got := runs.called()
-	equal(t, "result", len(got.(ckpt.StepRequest).Result), ckpt.MaxValue)
+	expect.Equal(t, "result", len(got.(ckpt.StepRequest).Result), ckpt.MaxValue)
 }
 
 func TestErrorsOfRunsAreTheStores(t *testing.T) {
@@ -536,14 +537,14 @@ func TestErrorsOfRunsAreTheStores(t *testing.T) {
 	for _, code := range ckpt.Codes {
 		runs.err = ckpt.Errorf(code, "no")
 		_, _, err := w.client.Resume(t.Context(), ckpt.ResumeRequest{Agent: "a"})
-		wantCode(t, err, code)
+		expect.Code(t, err, code)
 		_, err = w.client.Runs(t.Context(), ckpt.RunFilter{})
-		wantCode(t, err, code)
+		expect.Code(t, err, code)
 		_, _, err = w.client.EndOperation(t.Context(), ref, ckpt.OperationEnd{Key: "k", Status: ckpt.OperationFailed})
-		wantCode(t, err, code)
+		expect.Code(t, err, code)
 		_, _, err = w.client.BeginStep(t.Context(), ref, ckpt.StepRequest{Key: "k", Name: "n"})
-		wantCode(t, err, code)
-		wantCode(t, w.client.Follow(t.Context(), ref, 0, nil), code)
+		expect.Code(t, err, code)
+		expect.Code(t, w.client.Follow(t.Context(), ref, 0, nil), code)
 	}
 }
 
@@ -552,44 +553,46 @@ func TestRunsOfOthersByAdministrators(t *testing.T) {
 	admin := w.as("uid:0", true)
 	admin.Owner = "uid:7"
 	_, _, err := admin.Resume(t.Context(), ckpt.ResumeRequest{Agent: "a"})
-	check(t, err)
-	equal(t, "whose", runs.scope.Whose(), "uid:7")
+	expect.OK(t, err)
+	expect.Equal(t, "whose", runs.scope.Whose(), "uid:7")
 	admin.Owner = ckpt.AllOwners
 	_, err = admin.Prompts(t.Context(), ckpt.PromptFilter{})
-	check(t, err)
-	equal(t, "everybody's", runs.scope.Target, ckpt.AllOwners)
+	expect.OK(t, err)
+	expect.Equal(t, "everybody's", runs.scope.Target, ckpt.AllOwners)
 	other := w.as("uid:7", false)
 	other.Owner = "uid:8"
 	_, err = other.Run(t.Context(), ref)
-	wantCode(t, err, ckpt.CodeDenied)
+	expect.Code(t, err, ckpt.CodeDenied)
 }
 
 // What was begun is done, also when its client does not wait.
 func TestWritesOfRunsOutliveTheirClients(t *testing.T) {
+	t.Parallel()
 	w, runs := newRunWorld(t)
-	began, went, alive := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	began, alive := make(chan struct{}), make(chan error, 1)
 	runs.wait = func(ctx context.Context) {
 		close(began)
-		<-went
-		time.Sleep(50 * time.Millisecond)
+		asking, cancel := ckpt.Asking(ctx)
+		defer cancel()
+		<-asking.Done() // it is known now that the client is gone
 		alive <- ctx.Err()
 	}
 	c := w.dial()
-	go func() { <-began; c.Close(); close(went) }()
+	go func() { <-began; c.Close() }()
 	_, err := c.Write([]byte("POST " + runPathText + "/resume HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"))
-	check(t, err)
-	check(t, <-alive)
+	expect.OK(t, err)
+	expect.OK(t, <-alive)
 }
 
 func TestRepeatedWritesOfRunsHaveOneKey(t *testing.T) {
 	w, runs := newRunWorld(t)
 	runs.replayed = true
 	r := w.send("POST", runPathText+"/end", `{"status":"failed"}`, "Idempotency-Key: k")
-	equal(t, "header", r.header.Get(ipc.HeaderReplayed), "true")
+	expect.Equal(t, "header", r.header.Get(ipc.HeaderReplayed), "true")
 	_, _, got := runs.called()
-	equal(t, "key", got.(ckpt.EndRequest).IdempotencyKey, "k")
+	expect.Equal(t, "key", got.(ckpt.EndRequest).IdempotencyKey, "k")
 	_, _, err := w.client.StartRun(t.Context(), ckpt.RunRequest{Agent: "a"})
-	check(t, err)
+	expect.OK(t, err)
 	_, _, got = runs.called()
-	check(t, ckpt.CheckID(got.(ckpt.RunRequest).IdempotencyKey))
+	expect.OK(t, ckpt.CheckID(got.(ckpt.RunRequest).IdempotencyKey))
 }
