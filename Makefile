@@ -118,5 +118,5 @@ clients-sessions: build
 	cd clients/typescript && npm ci && npm run build
 	cd clients/typescript/adapters && npm ci && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' npm test
 
-clients-latest: build ## the clients with the newest LangGraph, OpenAI Agents, Claude Agent SDK and MCP SDK; needs npm; LATEST=langgraph
+clients-latest: build ## the clients with the newest LangGraph, OpenAI Agents, Claude Agent SDK, AI SDK, Mastra and MCP SDK; needs npm; LATEST=langgraph
 	CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' node clients/latest.mjs $(LATEST)

@@ -66,14 +66,14 @@ export class Document<C> {
   }
 
   /** Changes it: `work` answers the new content, undefined to leave it, or throws. It may be asked more than once. */
-  change(work: (content: C) => C | undefined): Promise<void> {
+  change(work: (content: C) => C | undefined | Promise<C | undefined>): Promise<void> {
     return this.turn(async () => {
       let refused: { why: unknown } | undefined;
       await this.insist(async ({ epoch, content }, known) => {
         let next: C | undefined;
         refused = undefined;
         try {
-          next = work(content);
+          next = await work(content);
         } catch (why) {
           refused = { why };
         }

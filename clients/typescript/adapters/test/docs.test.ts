@@ -40,7 +40,7 @@ test('every example of the document compiles, and prints what it says', { timeou
   const path = empty('snippets');
   const text = readFileSync(join(repository, 'docs', 'ADAPTERS.md'), 'utf8');
   const all = [...text.matchAll(/^```ts\n([\s\S]*?)^```$/gm)].map((match, n) => ({ name: `snippet-${n + 1}`, code: match[1]! }));
-  assert.equal(all.length, 4);
+  assert.equal(all.length, 7);
   for (const { name, code } of all) writeFileSync(join(path, `${name}.ts`), code);
   compile(path);
   for (const { name, code } of all) {
