@@ -21,15 +21,6 @@ part() {
 	table+=("$(printf '%-24s %5d s  %s' "$name" $((SECONDS - begun)) "$result")")
 }
 
-# watch is part for what has not been seen green on enough machines yet: a
-# failure is said in the table and does not gate.
-watch() {
-	local before=$failed
-	part "$@"
-	[ "$failed" -eq "$before" ] || table[-1]+=', does not gate'
-	failed=$before
-}
-
 # finish prints the table and ends with 1 where a part failed.
 finish() {
 	printf '\n== in all\n'

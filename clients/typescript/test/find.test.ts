@@ -54,6 +54,15 @@ test('where nothing is installed, the error has the one command that helps', { s
   environment({ PATH: path });
 });
 
+/** runs says whether there is a process of this number. */
+function runs(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
+
 test('with autostart the user\'s own daemon is started once, outlives the client, and is used', { skip: windows, timeout: 60_000 }, async () => {
   const home = folder();
   const tools = join(home, 'bin');
@@ -61,6 +70,7 @@ test('with autostart the user\'s own daemon is started once, outlives the client
   // Its process number is written down, so that the test can end it.
   writeFileSync(join(tools, 'ckptsidecar'), `#!/bin/sh\necho $$ >> ${join(home, 'pids')}\nexec ${bin} "$@"\n`, { mode: 0o755 });
   environment({ PATH: `${tools}:${process.env['PATH']}`, CKPTSIDECAR_SOCKET: undefined, XDG_RUNTIME_DIR: home, XDG_STATE_HOME: join(home, 'state') });
+  const started = () => readFileSync(join(home, 'pids'), 'utf8').trim().split('\n').map(Number);
   const warnings: string[] = [];
   const options = { autostart: true, onWarning: (w: string) => void warnings.push(w) };
   try {
@@ -71,7 +81,7 @@ test('with autostart the user\'s own daemon is started once, outlives the client
     assert.equal((await new Sidecar({ deadline: 1000 }).agent('auto').list()).checkpoints.length, 3);
     assert.deepEqual(warnings, []);
   } finally {
-    for (const pid of readFileSync(join(home, 'pids'), 'utf8').trim().split('\n').map(Number)) {
+    for (const pid of started()) {
       try {
         process.kill(pid, 'SIGTERM');
       } catch {
@@ -79,7 +89,8 @@ test('with autostart the user\'s own daemon is started once, outlives the client
       }
     }
   }
-  await until('it is gone', () => !existsSync(join(home, 'ckptsidecar.sock')));
+  // It tells of its end after its socket is gone, in the file from which the next one's words are taken.
+  await until('it is gone', () => !started().some(runs));
   writeFileSync(join(tools, 'ckptsidecar'), '#!/bin/sh\necho "no room on the moon" >&2\nexit 3\n', { mode: 0o755 });
   await new Sidecar({ ...options, deadline: 100, failOpen: false }).agent('auto').save(1).catch(() => undefined);
   assert.match(warnings.join(), /serve" was started, but it ended with exit code 3: no room on the moon/);

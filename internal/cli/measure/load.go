@@ -70,6 +70,9 @@ func (l Load) Each(ctx context.Context, do func(ctx context.Context, n int) erro
 
 func (l Load) repeat(ctx context.Context, t Task, until time.Time) (took []float64, err error) {
 	for {
+		if err := ctx.Err(); err != nil { // a task need not look
+			return took, err
+		}
 		one, err := t(ctx)
 		if err != nil {
 			return took, err
