@@ -32,7 +32,6 @@ var arrows = map[string][]string{
 	"packaging":             {},
 	"internal/testenv":      {},     // tests only: nothing else may import it
 	"internal/expect":       {root}, // the same
-	"internal/cli":          {},
 	"internal/cli/term":     {root},
 	"internal/cli/clitest":  {}, // tests only: nothing else may import it
 
@@ -78,6 +77,7 @@ var arrows = map[string][]string{
 	"internal/cli/program": {"internal/ipc/client"},
 
 	// Level 3: people.
+	"internal/cli": {root, "internal/cli/program", "internal/cli/term", "internal/daemon", "internal/ipc/client"},
 	"internal/cli/measure": {
 		root, "internal/cli", "internal/cli/program", "internal/cli/term", "internal/daemon", "internal/ipc/client", "internal/osfile", "internal/periodic",
 	},

@@ -16,22 +16,22 @@ func (c *agentsCmd) Run(ctx context.Context, a *app) error {
 	switch {
 	case err != nil:
 		return err
-	case a.cli.JSON:
-		return term.WriteJSON(a.data(), page)
+	case a.JSON:
+		return term.WriteJSON(a.Data(), page)
 	case len(page.Agents) == 0:
-		a.tell("no agent has saved anything yet")
+		a.Tell("no agent has saved anything yet")
 		return nil
 	}
 	t := term.NewTable("AGENT", "OWNER", ">RUNS", ">CHECKPOINTS", ">STORED", "UPDATED")
 	for _, ag := range page.Agents {
 		t.Add(ag.Agent, ag.Owner, fmt.Sprint(ag.Runs), fmt.Sprint(ag.Checkpoints), term.Bytes(ag.StoredBytes), term.Moment(ag.UpdatedAt))
 	}
-	t.Write(a.stdout, a.out)
+	t.Write(a.Stdout, a.Out)
 	return nil
 }
 
 func allAgents(ctx context.Context, a *app) (*ckpt.AgentPage, error) {
-	client, filter := a.client(), ckpt.AgentFilter{Limit: ckpt.MaxLimit}
+	client, filter := a.Client(), ckpt.AgentFilter{Limit: ckpt.MaxLimit}
 	all, err := client.Agents(ctx, filter)
 	for err == nil && all.Next != "" {
 		var page *ckpt.AgentPage
@@ -54,7 +54,7 @@ func (c *eraseCmd) Help() string {
 }
 
 func (c *eraseCmd) Run(ctx context.Context, a *app) error {
-	if err := checked(ckpt.CheckAgentName(c.Agent)); err != nil {
+	if err := cli.Checked(ckpt.CheckAgentName(c.Agent)); err != nil {
 		return err
 	}
 	if !c.Yes {
@@ -62,26 +62,26 @@ func (c *eraseCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 	}
-	gone, err := a.client().Erase(ctx, c.Agent)
+	gone, err := a.Client().Erase(ctx, c.Agent)
 	switch {
 	case err != nil:
 		return err
-	case a.cli.JSON:
-		return term.WriteJSON(a.data(), gone)
+	case a.JSON:
+		return term.WriteJSON(a.Data(), gone)
 	}
-	term.Printf(a.stdout, "%s  erased: %s, %s, %s\n", gone.Agent,
+	term.Printf(a.Stdout, "%s  erased: %s, %s, %s\n", gone.Agent,
 		term.Count(gone.Runs, "run"), term.Count(gone.Checkpoints, "checkpoint"), term.Bytes(gone.StoredBytes))
 	return nil
 }
 
 // confirm asks for the agent's name; a yes is typed too easily.
 func (a *app) confirm(ctx context.Context, agent string) error {
-	if !a.interactive {
+	if !a.Interactive {
 		return cli.Usagef("erase asks before it erases, and there is nobody to ask: say --yes")
 	}
-	term.Printf(a.stderr, "This erases all checkpoints of %s, for good. Type its name to go on: ", a.err.Bold(agent))
-	typed, err := stoppable(ctx, func() (typed string, _ error) {
-		_, _ = fmt.Fscanln(a.stdin, &typed) // nothing typed is not its name either
+	term.Printf(a.Stderr, "This erases all checkpoints of %s, for good. Type its name to go on: ", a.Err.Bold(agent))
+	typed, err := cli.Stoppable(ctx, func() (typed string, _ error) {
+		_, _ = fmt.Fscanln(a.Stdin, &typed) // nothing typed is not its name either
 		return typed, nil
 	})
 	if err != nil {
@@ -99,15 +99,15 @@ type pruneCmd struct {
 }
 
 func (c *pruneCmd) Run(ctx context.Context, a *app) error {
-	if err := checked(given(c.Agent, ckpt.CheckAgentName)); err != nil {
+	if err := cli.Checked(given(c.Agent, ckpt.CheckAgentName)); err != nil {
 		return err
 	}
-	report, _, err := a.client().Prune(ctx, ckpt.PruneRequest{Agent: c.Agent, DryRun: c.DryRun}, "")
+	report, _, err := a.Client().Prune(ctx, ckpt.PruneRequest{Agent: c.Agent, DryRun: c.DryRun}, "")
 	switch {
 	case err != nil:
 		return err
-	case a.cli.JSON:
-		return term.WriteJSON(a.data(), report)
+	case a.JSON:
+		return term.WriteJSON(a.Data(), report)
 	}
 	pruneText(a, report)
 	return nil
@@ -117,16 +117,16 @@ func pruneText(a *app, report *ckpt.PruneReport) {
 	if len(report.Removed) > 0 {
 		t := term.NewTable("AGENT", "RUN", ">SEQ", "KIND", "ID", ">SIZE", "WHY")
 		for _, r := range report.Removed {
-			t.Add(r.Agent, r.Run, fmt.Sprint(r.Seq), kindText(r.Kind, a.out), r.Checkpoint, term.Bytes(r.StoredSize), r.Reason)
+			t.Add(r.Agent, r.Run, fmt.Sprint(r.Seq), kindText(r.Kind, a.Out), r.Checkpoint, term.Bytes(r.StoredSize), r.Reason)
 		}
-		t.Write(a.stdout, a.out)
+		t.Write(a.Stdout, a.Out)
 	}
 	verb := "went"
 	if report.DryRun {
 		verb = "would go"
 	}
-	a.tell("%s %s", term.Count(len(report.Removed), "checkpoint"), verb)
+	a.Tell("%s %s", term.Count(len(report.Removed), "checkpoint"), verb)
 	if report.Guarded {
-		a.tell("nothing goes by age just now: the daemon has just started, or the clock jumped")
+		a.Tell("nothing goes by age just now: the daemon has just started, or the clock jumped")
 	}
 }

@@ -21,8 +21,8 @@ var helpVars = kong.Vars{"disk": "where your database is or would be"}
 // measuring is what a measurement needs of this program.
 func (a *app) measuring() *measure.Env {
 	return &measure.Env{
-		Stdin: a.stdin, Stdout: a.stdout, Stderr: a.stderr, Out: a.out, Err: a.err,
-		JSON: a.cli.JSON, Version: programVersion(), Where: a.databaseFolder, Start: a.startDaemon,
+		Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr, Out: a.Out, Err: a.Err,
+		JSON: a.JSON, Version: programVersion(), Where: a.databaseFolder, Start: a.StartDaemon,
 	}
 }
 

@@ -16,13 +16,13 @@ type tagCmd struct {
 }
 
 func (c *tagCmd) Run(ctx context.Context, a *app) error {
-	if err := checked(ckpt.CheckID(c.ID)); err != nil {
+	if err := cli.Checked(ckpt.CheckID(c.ID)); err != nil {
 		return err
 	}
 	if _, err := relabel(nil, c.Labels); err != nil {
 		return err
 	}
-	before, err := a.client().Checkpoint(ctx, c.ID, false)
+	before, err := a.Client().Checkpoint(ctx, c.ID, false)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func relabel(old ckpt.Labels, changes []string) (ckpt.Labels, error) {
 			return nil, cli.Usagef("%q is no change of a label: write k=v to set it, or k- to take it away", change)
 		}
 	}
-	return labels, checked(ckpt.CheckLabels(labels))
+	return labels, cli.Checked(ckpt.CheckLabels(labels))
 }
 
 type pinCmd struct {
@@ -64,25 +64,25 @@ type unpinCmd struct {
 func (c *unpinCmd) Run(ctx context.Context, a *app) error { return a.setPinned(ctx, c.ID, false) }
 
 func (a *app) setPinned(ctx context.Context, id string, pinned bool) error {
-	if err := checked(ckpt.CheckID(id)); err != nil {
+	if err := cli.Checked(ckpt.CheckID(id)); err != nil {
 		return err
 	}
 	return a.patch(ctx, id, ckpt.CheckpointPatch{Pinned: &pinned})
 }
 
 func (a *app) patch(ctx context.Context, id string, p ckpt.CheckpointPatch) error {
-	got, err := a.client().Patch(ctx, id, p)
+	got, err := a.Client().Patch(ctx, id, p)
 	switch {
 	case err != nil:
 		return err
-	case a.cli.JSON:
-		return term.WriteJSON(a.data(), got)
+	case a.JSON:
+		return term.WriteJSON(a.Data(), got)
 	case p.Labels != nil:
-		term.Printf(a.stdout, "%s  labels: %s\n", got.ID, orNone(labelText(got.Labels)))
+		term.Printf(a.Stdout, "%s  labels: %s\n", got.ID, orNone(labelText(got.Labels)))
 	case got.Pinned:
-		term.Printf(a.stdout, "%s  is pinned: retention never removes it\n", got.ID)
+		term.Printf(a.Stdout, "%s  is pinned: retention never removes it\n", got.ID)
 	default:
-		term.Printf(a.stdout, "%s  is not pinned: it goes when its policy says so\n", got.ID)
+		term.Printf(a.Stdout, "%s  is not pinned: it goes when its policy says so\n", got.ID)
 	}
 	return nil
 }
@@ -99,16 +99,16 @@ type deleteCmd struct {
 }
 
 func (c *deleteCmd) Run(ctx context.Context, a *app) error {
-	if err := checked(ckpt.CheckID(c.ID)); err != nil {
+	if err := cli.Checked(ckpt.CheckID(c.ID)); err != nil {
 		return err
 	}
-	gone, err := a.client().Delete(ctx, c.ID)
+	gone, err := a.Client().Delete(ctx, c.ID)
 	switch {
 	case err != nil:
 		return err
-	case a.cli.JSON:
-		return term.WriteJSON(a.data(), gone)
+	case a.JSON:
+		return term.WriteJSON(a.Data(), gone)
 	}
-	term.Printf(a.stdout, "%s  deleted: number %d of run %s of %s\n", gone.Checkpoint, gone.Seq, gone.Run, gone.Agent)
+	term.Printf(a.Stdout, "%s  deleted: number %d of run %s of %s\n", gone.Checkpoint, gone.Seq, gone.Run, gone.Agent)
 	return nil
 }

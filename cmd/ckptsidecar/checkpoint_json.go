@@ -15,7 +15,7 @@ type checkpointShape struct {
 }
 
 func (a *app) writeCheckpoint(c *ckpt.Checkpoint) error {
-	return term.WriteJSON(a.data(), shapeOfCheckpoint(c))
+	return term.WriteJSON(a.Data(), shapeOfCheckpoint(c))
 }
 
 func shapeOfCheckpoint(c *ckpt.Checkpoint) *checkpointShape {

@@ -4,21 +4,17 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 // grammar is the command line. Each command is a file or a part of one.
 type grammar struct {
-	Socket string `help:"The daemon's socket or pipe. Default: $$CKPTSIDECAR_SOCKET, then your own daemon's, then the system's." placeholder:"PATH"`
-	Owner  string `help:"Act on the agents of this owner, for example uid:1000, or * for everybody's. For administrators." placeholder:"ID"`
-	JSON   bool   `name:"json" help:"Write JSON instead of text for people."`
+	cli.Flags
 
 	Serve         serveCmd         `cmd:"" group:"daemon" help:"Run the daemon."`
 	Save          saveCmd          `cmd:"" group:"checkpoints" help:"Save a checkpoint of an agent and print its id."`
@@ -80,9 +76,7 @@ const description = "The flight recorder of AI agents: checkpoints that are safe
 	"`resume` and `exec` also: 10 go on with changes, 20 somebody must decide first, 30 unsafe. " +
 	"`serve` also: 4 already running, 74 it stopped itself to be started again, 78 somebody must act first."
 
-// process is what a command sees of its process, so that tests can be one. A
-// command's own stdout and stderr are escaping writers: see data for what must
-// arrive as it is.
+// process is what the program sees of its process, so that tests can be one.
 type process struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
@@ -94,64 +88,38 @@ type process struct {
 
 // app is what every command gets.
 type app struct {
-	process
-	cli    *grammar
+	*cli.App
 	parser *kong.Kong
-	out    *term.Style // of stdout
-	err    *term.Style // of stderr
-
-	connect    sync.Once
-	connection *client.Client
-}
-
-// client is the one connection of this command. Commands do not try again by
-// themselves: exit code 75 tells a script that it may.
-func (a *app) client() *client.Client {
-	a.connect.Do(func() { a.connection = &client.Client{Socket: a.cli.Socket, Owner: a.cli.Owner} })
-	return a.connection
 }
 
 // run is the whole program but for signals and os.Exit.
 func run(ctx context.Context, args []string, p process) int {
-	a := &app{process: p, cli: &grammar{}, out: term.NewStyle(p.stdout, p.env), err: term.NewStyle(p.stderr, p.env)}
-	out, errs := term.NewWriter(p.stdout, a.out), term.NewWriter(p.stderr, a.err)
-	a.stdout, a.stderr = out, errs
-	code := a.command(ctx, args)
+	g := &grammar{}
+	a := &app{App: &cli.App{
+		Flags: &g.Flags, Stdin: p.stdin, Env: p.env, Environ: p.environ, Interactive: p.interactive, Hurry: p.hurry,
+		Out: term.NewStyle(p.stdout, p.env), Err: term.NewStyle(p.stderr, p.env),
+	}}
+	out, errs := term.NewWriter(p.stdout, a.Out), term.NewWriter(p.stderr, a.Err)
+	a.Stdout, a.Stderr = out, errs
+	code := a.command(ctx, g, args)
 	if err := errors.Join(out.Flush(), errs.Flush()); err != nil && code == cli.ExitDone {
 		return cli.ExitFailed
 	}
 	return code
 }
 
-// data is where JSON and states go: standard output as it is. On a terminal what
-// would control it is escaped, which in JSON changes no value.
-func (a *app) data() io.Writer {
-	if a.out.Terminal {
-		return a.stdout
-	}
-	return term.Raw(a.stdout)
-}
-
-// log is where the daemon's log goes.
-func (a *app) log() io.Writer {
-	if a.err.Terminal {
-		return a.stderr
-	}
-	return term.Raw(a.stderr)
-}
-
 // command reads the command line and does what it says.
-func (a *app) command(ctx context.Context, args []string) int {
+func (a *app) command(ctx context.Context, g *grammar, args []string) int {
 	if handlesHook(args) {
 		return a.hook(ctx, args[1:])
 	}
 	ended := -1
-	parser, err := kong.New(a.cli, kong.Name("ckptsidecar"), kong.Description(description),
-		kong.Writers(a.stdout, a.stderr), kong.Exit(func(code int) { ended = code }),
+	parser, err := kong.New(g, kong.Name("ckptsidecar"), kong.Description(description),
+		kong.Writers(a.Stdout, a.Stderr), kong.Exit(func(code int) { ended = code }),
 		kong.ExplicitGroups(groups), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.WithHyphenPrefixedParameters(true), helpVars)
 	if err != nil {
-		return a.fail(err)
+		return a.Fail(err)
 	}
 	a.parser = parser
 	parsed, err := parser.Parse(args)
@@ -159,10 +127,10 @@ func (a *app) command(ctx context.Context, args []string) int {
 		return ended
 	}
 	if err != nil {
-		return a.fail(usageOf(err))
+		return a.Fail(usageOf(err))
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
-	return a.fail(parsed.Run(a, a.measuring()))
+	return a.Fail(parsed.Run(a, a.App, a.measuring()))
 }
 
 // usageOf words a mistake on the command line.

@@ -25,7 +25,7 @@ func (c *completionCmd) Run(a *app) error {
 	write := map[string]func(io.Writer, []place){
 		"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion, "powershell": powershellCompletion,
 	}[c.Shell]
-	write(a.data(), places(a.parser.Model.Node))
+	write(a.Data(), places(a.parser.Model.Node))
 	return nil
 }
 

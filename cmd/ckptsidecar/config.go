@@ -28,12 +28,12 @@ func (c *configCheckCmd) Run(a *app) error {
 	if _, err := c.settings(a, c.File); err != nil {
 		return err
 	}
-	if a.cli.JSON {
-		return term.WriteJSON(a.data(), struct {
+	if a.JSON {
+		return term.WriteJSON(a.Data(), struct {
 			Sound bool `json:"sound"`
 		}{true})
 	}
-	term.Printf(a.stdout, "%s  the settings are sound\n", a.out.Green("ok"))
+	term.Printf(a.Stdout, "%s  the settings are sound\n", a.Out.Green("ok"))
 	return nil
 }
 
@@ -55,18 +55,18 @@ type settingShape struct {
 
 func (c *configShowCmd) Run(a *app) error {
 	if c.Example {
-		return daemon.Default(c.System, a.env).Example(a.stdout)
+		return daemon.Default(c.System, a.Env).Example(a.Stdout)
 	}
 	config, err := c.settings(a, c.Config)
 	if err != nil {
 		return err
 	}
-	if !a.cli.JSON {
-		return config.Print(a.stdout)
+	if !a.JSON {
+		return config.Print(a.Stdout)
 	}
 	var list []settingShape
 	for _, s := range config.Settings() {
 		list = append(list, settingShape{s.Key, s.Text(), config.SetBy(s.Key), s.Env, s.Live, s.Doc})
 	}
-	return term.WriteJSON(a.data(), list)
+	return term.WriteJSON(a.Data(), list)
 }

@@ -54,19 +54,19 @@ func (c *demoCmd) Run(ctx context.Context, a *app) error {
 		return cli.Usagef("--steps is %d: it is between 10 and 10000", c.Steps)
 	}
 	d := &demo{a: a, steps: c.Steps, began: time.Now()}
-	if !a.cli.JSON {
-		term.Println(a.stdout, "An agent is killed in the middle of its work and goes on where it was.")
+	if !a.JSON {
+		term.Println(a.Stdout, "An agent is killed in the middle of its work and goes on where it was.")
 	}
 	err := d.perform(ctx, c.Keep)
-	if err != nil || !a.cli.JSON {
+	if err != nil || !a.JSON {
 		return err
 	}
-	return term.WriteJSON(a.data(), d.report)
+	return term.WriteJSON(a.Data(), d.report)
 }
 
 func (d *demo) perform(ctx context.Context, keep bool) error {
 	var err error
-	if d.daemon, err = d.a.startDaemon(ctx, ""); err != nil {
+	if d.daemon, err = d.a.StartDaemon(ctx, ""); err != nil {
 		return err
 	}
 	defer func() {
@@ -171,17 +171,17 @@ func (d *demo) judge(ctx context.Context) error {
 			got.Step, got.Sum, got.Hash, want.Step, want.Sum, want.Hash)
 	}
 	d.note("finished: %d steps, result %s", got.Step, head(got.Hash))
-	d.note("%s the same work without interruption gives %s; every step was done once", d.a.out.Green("right:"), head(want.Hash))
+	d.note("%s the same work without interruption gives %s; every step was done once", d.a.Out.Green("right:"), head(want.Hash))
 	return nil
 }
 
 // agent starts a process that does the work from wherever it is.
 func (d *demo) agent(ctx context.Context) (*exec.Cmd, *bufio.Scanner, error) {
-	child, err := d.a.again(ctx, "demo-agent", "--socket", d.daemon.Socket, "--steps", fmt.Sprint(d.steps))
+	child, err := d.a.Again(ctx, "demo-agent", "--socket", d.daemon.Socket, "--steps", fmt.Sprint(d.steps))
 	if err != nil {
 		return nil, nil, err
 	}
-	child.Stderr = term.Raw(d.a.stderr)
+	child.Stderr = term.Raw(d.a.Stderr)
 	out, err := child.StdoutPipe()
 	if err != nil {
 		return nil, nil, err
@@ -205,12 +205,12 @@ func follow(lines *bufio.Scanner, until int) (step int, err error) {
 func (d *demo) note(format string, args ...any) {
 	n := demoNote{At: time.Since(d.began).Seconds(), What: fmt.Sprintf(format, args...)}
 	d.report.Events = append(d.report.Events, n)
-	d.say("%s  %s", d.a.out.Dim(fmt.Sprintf("%5.2f s", n.At)), n.What)
+	d.say("%s  %s", d.a.Out.Dim(fmt.Sprintf("%5.2f s", n.At)), n.What)
 }
 
 func (d *demo) say(format string, args ...any) {
-	if !d.a.cli.JSON {
-		term.Printf(d.a.stdout, format+"\n", args...)
+	if !d.a.JSON {
+		term.Printf(d.a.Stdout, format+"\n", args...)
 	}
 }
 
@@ -231,7 +231,7 @@ func (d *demo) audit(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("sqlite3 cannot read the database: %s", out)
 		}
-		d.say("\n%s\n%s", d.a.out.Bold(fmt.Sprintf("$ sqlite3 -readonly -header -column %s \"%s\"", d.daemon.Database, query)), out)
+		d.say("\n%s\n%s", d.a.Out.Bold(fmt.Sprintf("$ sqlite3 -readonly -header -column %s \"%s\"", d.daemon.Database, query)), out)
 	}
 	return nil
 }

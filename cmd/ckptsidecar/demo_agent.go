@@ -38,7 +38,7 @@ type demoAgentCmd struct {
 // Run is all that an agent has to do: ask what there is, go on from it, and
 // save after each step.
 func (c *demoAgentCmd) Run(ctx context.Context, a *app) error {
-	client, state := a.client(), work{}
+	client, state := a.Client(), work{}
 	got, _, err := client.Restore(ctx, ckpt.RestoreRequest{Agent: demoAgent, Reason: "start"})
 	switch {
 	case ckpt.CodeOf(err) == ckpt.CodeNotFound: // the first start
@@ -55,7 +55,7 @@ func (c *demoAgentCmd) Run(ctx context.Context, a *app) error {
 		if err := save(ctx, client, state); err != nil {
 			return err
 		}
-		term.Printf(a.stdout, "step %d saved\n", state.Step)
+		term.Printf(a.Stdout, "step %d saved\n", state.Step)
 	}
 	return nil
 }

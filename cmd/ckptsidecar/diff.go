@@ -10,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
@@ -21,16 +22,16 @@ type diffCmd struct {
 }
 
 func (c *diffCmd) Run(ctx context.Context, a *app) error {
-	if err := checked(ckpt.CheckID(c.A), ckpt.CheckID(c.B)); err != nil {
+	if err := cli.Checked(ckpt.CheckID(c.A), ckpt.CheckID(c.B)); err != nil {
 		return err
 	}
-	client := a.client()
+	client := a.Client()
 	d, err := client.Diff(ctx, c.A, c.B)
 	switch {
 	case err != nil:
 		return err
-	case a.cli.JSON:
-		return term.WriteJSON(a.data(), d)
+	case a.JSON:
+		return term.WriteJSON(a.Data(), d)
 	case c.Short:
 		shortDiff(a, &d.Summary)
 		return nil
@@ -53,16 +54,16 @@ func (c *diffCmd) Run(ctx context.Context, a *app) error {
 // shortDiff is a line for each member of the top level.
 func shortDiff(a *app, s *ckpt.DiffSummary) {
 	for _, f := range s.Removed {
-		term.Printf(a.stdout, "%s  %s\n", a.out.Red("- "+rooted(f.Path)), term.Bytes(f.FromSize))
+		term.Printf(a.Stdout, "%s  %s\n", a.Out.Red("- "+rooted(f.Path)), term.Bytes(f.FromSize))
 	}
 	for _, f := range s.Changed {
-		term.Printf(a.stdout, "%s  %s → %s\n", a.out.Yellow("~ "+rooted(f.Path)), valueOrSize(f.From, f.FromSize), valueOrSize(f.To, f.ToSize))
+		term.Printf(a.Stdout, "%s  %s → %s\n", a.Out.Yellow("~ "+rooted(f.Path)), valueOrSize(f.From, f.FromSize), valueOrSize(f.To, f.ToSize))
 	}
 	for _, f := range s.Added {
-		term.Printf(a.stdout, "%s  %s\n", a.out.Green("+ "+rooted(f.Path)), valueOrSize(f.To, f.ToSize))
+		term.Printf(a.Stdout, "%s  %s\n", a.Out.Green("+ "+rooted(f.Path)), valueOrSize(f.To, f.ToSize))
 	}
 	if len(s.Removed)+len(s.Changed)+len(s.Added) == 0 {
-		a.tell("the states are the same")
+		a.Tell("the states are the same")
 	}
 }
 
@@ -88,16 +89,16 @@ func pathDiff(a *app, from []byte, patch json.RawMessage) error {
 		return err
 	}
 	for _, c := range changes {
-		term.Println(a.stdout, a.out.Bold(rooted(c.path)))
+		term.Println(a.Stdout, a.Out.Bold(rooted(c.path)))
 		if c.old != nil {
-			term.Println(a.stdout, a.out.Red("  - "+clipped(c.old)))
+			term.Println(a.Stdout, a.Out.Red("  - "+clipped(c.old)))
 		}
 		if c.new != nil {
-			term.Println(a.stdout, a.out.Green("  + "+clipped(c.new)))
+			term.Println(a.Stdout, a.Out.Green("  + "+clipped(c.new)))
 		}
 	}
 	if len(changes) == 0 {
-		a.tell("the states are the same")
+		a.Tell("the states are the same")
 	}
 	return nil
 }
@@ -115,11 +116,11 @@ func clipped(value json.RawMessage) string {
 func unifiedDiff(a *app, from, to *ckpt.Checkpoint) {
 	text := diff.Diff(diffName(from), indented(from.State), diffName(to), indented(to.State))
 	if len(text) == 0 {
-		a.tell("the states are the same")
+		a.Tell("the states are the same")
 	}
 	_, text, _ = bytes.Cut(text, []byte("\n")) // its first line repeats the next two
 	for line := range strings.Lines(string(text)) {
-		term.Println(a.stdout, diffLine(strings.TrimSuffix(line, "\n"), a.out))
+		term.Println(a.Stdout, diffLine(strings.TrimSuffix(line, "\n"), a.Out))
 	}
 }
 

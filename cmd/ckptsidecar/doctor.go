@@ -74,7 +74,7 @@ var checks = []struct {
 // Run ends with 1 where a check failed. A warning is advice.
 func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 	p := &patient{app: a}
-	p.status, p.failed = a.client().Status(ctx)
+	p.status, p.failed = a.Client().Status(ctx)
 	var err error
 	if p.db, err = c.path(ctx, a); err != nil {
 		return err
@@ -84,13 +84,13 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 		for _, f := range check.look(ctx, p) {
 			f.Check = check.name
 			found = append(found, f)
-			if !a.cli.JSON {
+			if !a.JSON {
 				findingText(a, f)
 			}
 		}
 	}
-	if a.cli.JSON {
-		if err := term.WriteJSON(a.data(), found); err != nil {
+	if a.JSON {
+		if err := term.WriteJSON(a.Data(), found); err != nil {
 			return err
 		}
 	}
@@ -101,9 +101,9 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 }
 
 func findingText(a *app, f finding) {
-	mark := map[level]string{levelOK: a.out.Green("ok  "), levelWarn: a.out.Yellow("warn"), levelFail: a.out.Red("FAIL")}[f.Level]
-	term.Printf(a.stdout, "%s  %-10s %s\n", mark, f.Check, f.What)
+	mark := map[level]string{levelOK: a.Out.Green("ok  "), levelWarn: a.Out.Yellow("warn"), levelFail: a.Out.Red("FAIL")}[f.Level]
+	term.Printf(a.Stdout, "%s  %-10s %s\n", mark, f.Check, f.What)
 	if f.Do != "" {
-		term.Printf(a.stdout, "%17s%s %s\n", "", a.out.Dim("→"), f.Do)
+		term.Printf(a.Stdout, "%17s%s %s\n", "", a.Out.Dim("→"), f.Do)
 	}
 }

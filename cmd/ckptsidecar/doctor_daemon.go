@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
@@ -33,7 +34,7 @@ func lookIdentity(_ context.Context, p *patient) []finding {
 
 func lookDaemon(_ context.Context, p *patient) []finding {
 	if p.status == nil {
-		return []finding{fail("start one: ckptsidecar serve", "%v", messageOf(p.failed))}
+		return []finding{fail("start one: ckptsidecar serve", "%v", cli.MessageOf(p.failed))}
 	}
 	found := []finding{ok("pid %d is %s, started %s", p.status.PID, p.status.State, term.Ago(p.status.Now.Time, p.status.StartedAt.Time))}
 	if p.status.State != "ready" {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
@@ -25,13 +26,13 @@ type driftShowCmd struct {
 }
 
 func (c *driftShowCmd) Run(ctx context.Context, a *app) error {
-	ref := a.ref(c.Agent, c.InRun, nil)
-	if err := checked(ref.Check(), c.paged.check()); err != nil {
+	ref := a.Ref(c.Agent, c.InRun, nil)
+	if err := cli.Checked(ref.Check(), c.paged.check()); err != nil {
 		return err
 	}
 	var all *ckpt.DriftReport
 	next, err := c.paged.read(func(before string, limit int) (ckpt.Ref, error) {
-		page, err := a.client().Drift(ctx, ckpt.DriftFilter{Agent: ref.Agent, Run: ref.Run, All: c.Closed, Line: all == nil, Before: before, Limit: limit})
+		page, err := a.Client().Drift(ctx, ckpt.DriftFilter{Agent: ref.Agent, Run: ref.Run, All: c.Closed, Line: all == nil, Before: before, Limit: limit})
 		if err != nil {
 			return "", err
 		}
@@ -45,8 +46,8 @@ func (c *driftShowCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if all.Next = next; a.cli.JSON {
-		return term.WriteJSON(a.data(), all)
+	if all.Next = next; a.JSON {
+		return term.WriteJSON(a.Data(), all)
 	}
 	driftText(a, all)
 	c.paged.more(a, all.Next)
@@ -54,7 +55,7 @@ func (c *driftShowCmd) Run(ctx context.Context, a *app) error {
 }
 
 func driftText(a *app, r *ckpt.DriftReport) {
-	term.Printf(a.stdout, "%s  %s\n", a.out.Bold("run "+r.Run+" of "+r.Agent), severityText(r.Verdict, a.out))
+	term.Printf(a.Stdout, "%s  %s\n", a.Out.Bold("run "+r.Run+" of "+r.Agent), severityText(r.Verdict, a.Out))
 	p := &term.Pairs{}
 	for _, row := range [][2]string{{"advice", string(r.Advice)}, {"go back to", goBackText(r)}, {"recovery", string(r.Recovery)}} {
 		if row[1] != "" {
@@ -64,16 +65,16 @@ func driftText(a *app, r *ckpt.DriftReport) {
 	if r.Calibration != nil {
 		p.Add("calibration", calibrationText(r.Calibration))
 	}
-	p.Write(a.stdout, a.out)
+	p.Write(a.Stdout, a.Out)
 	if len(r.Findings) == 0 {
-		term.Println(a.stdout, "no findings")
+		term.Println(a.Stdout, "no findings")
 	} else {
-		term.Println(a.stdout)
-		findingTable(r.Findings, a.out).Write(a.stdout, a.out)
+		term.Println(a.Stdout)
+		findingTable(r.Findings, a.Out).Write(a.Stdout, a.Out)
 	}
 	if len(r.Timeline) > 0 {
-		term.Println(a.stdout)
-		timelineText(a.stdout, a.out, r)
+		term.Println(a.Stdout)
+		timelineText(a.Stdout, a.Out, r)
 	}
 }
 
@@ -87,16 +88,16 @@ func (a *app) tellDrift(v *ckpt.DriftVerdict, ref ckpt.RunRef) {
 	if why == "" && len(v.Findings) > 0 {
 		why = v.Findings[0].Message
 	}
-	a.tell("drift, %s: %s (see: ckptsidecar drift %s%s)", severityText(v.Verdict, a.err), why, ref.Agent, runFlag(ref.Run))
+	a.Tell("drift, %s: %s (see: ckptsidecar drift %s%s)", severityText(v.Verdict, a.Err), why, ref.Agent, cli.RunFlag(ref.Run))
 	if v.Clean != "" {
-		a.tell("go back to %s, with: ckptsidecar resume %s%s", v.Clean, ref.Agent, runFlag(ref.Run))
+		a.Tell("go back to %s, with: ckptsidecar resume %s%s", v.Clean, ref.Agent, cli.RunFlag(ref.Run))
 	}
 }
 
 func goBackText(r *ckpt.DriftReport) string {
 	switch {
 	case r.Clean != "":
-		return fmt.Sprintf("%s, with: ckptsidecar resume %s%s", r.Clean, r.Agent, runFlag(r.Run))
+		return fmt.Sprintf("%s, with: ckptsidecar resume %s%s", r.Clean, r.Agent, cli.RunFlag(r.Run))
 	case r.Verdict == ckpt.SeverityCritical && slices.ContainsFunc(r.Findings, coversCheckpoints):
 		return "nothing: no clean checkpoint is left, so a resume asks an operator"
 	}
@@ -163,36 +164,36 @@ func (c *driftDismissCmd) Run(ctx context.Context, a *app) error {
 	}
 	done := []*ckpt.DismissedFinding{}
 	for _, id := range ids {
-		f, _, err := a.client().Dismiss(ctx, ckpt.DismissRequest{ID: id, Reason: c.Reason})
+		f, _, err := a.Client().Dismiss(ctx, ckpt.DismissRequest{ID: id, Reason: c.Reason})
 		if err != nil {
 			return err
 		}
 		done = append(done, f)
-		if !a.cli.JSON {
-			term.Printf(a.stdout, "%s  %s of run %s of %s: dismissed", f.ID, f.Rule, f.Run, f.Agent)
+		if !a.JSON {
+			term.Printf(a.Stdout, "%s  %s of run %s of %s: dismissed", f.ID, f.Rule, f.Run, f.Agent)
 			if n := len(f.Cleaned); n > 0 {
-				term.Printf(a.stdout, ", %s clean again", term.Count(n, "checkpoint"))
+				term.Printf(a.Stdout, ", %s clean again", term.Count(n, "checkpoint"))
 			}
-			term.Println(a.stdout)
+			term.Println(a.Stdout)
 		}
 	}
-	if a.cli.JSON {
-		return term.WriteJSON(a.data(), map[string]any{"findings": done})
+	if a.JSON {
+		return term.WriteJSON(a.Data(), map[string]any{"findings": done})
 	}
 	if len(done) == 0 {
-		a.tell("nothing is open")
+		a.Tell("nothing is open")
 	}
 	return nil
 }
 
 // findings are the ids that were typed, or those that are open of what was named.
 func (c *driftDismissCmd) findings(ctx context.Context, a *app) ([]string, error) {
-	if err := checked(ckpt.CheckReason(c.Reason)); err != nil {
+	if err := cli.Checked(ckpt.CheckReason(c.Reason)); err != nil {
 		return nil, err
 	}
 	if !c.Open {
 		for _, id := range c.IDs {
-			if err := checked(ckpt.CheckID(id)); err != nil {
+			if err := cli.Checked(ckpt.CheckID(id)); err != nil {
 				return nil, err
 			}
 		}
@@ -200,12 +201,12 @@ func (c *driftDismissCmd) findings(ctx context.Context, a *app) ([]string, error
 	}
 	var ids []string
 	for _, agent := range c.IDs {
-		ref := a.ref(agent, c.InRun, nil)
-		if err := checked(ref.Check()); err != nil {
+		ref := a.Ref(agent, c.InRun, nil)
+		if err := cli.Checked(ref.Check()); err != nil {
 			return nil, err
 		}
 		for before := ""; ; {
-			page, err := a.client().Drift(ctx, ckpt.DriftFilter{Agent: ref.Agent, Run: ref.Run, Before: before, Limit: ckpt.MaxLimit})
+			page, err := a.Client().Drift(ctx, ckpt.DriftFilter{Agent: ref.Agent, Run: ref.Run, Before: before, Limit: ckpt.MaxLimit})
 			if err != nil {
 				return nil, err
 			}

@@ -55,8 +55,8 @@ func (c *driftEvaluateCmd) Run(ctx context.Context, a *app) error {
 		return err
 	case result.Runs == 0 && len(c.Files) > 0:
 		return fmt.Errorf("no run was judged: %s", strings.Join(c.Files, ", "))
-	case a.cli.JSON:
-		return term.WriteJSON(a.data(), result)
+	case a.JSON:
+		return term.WriteJSON(a.Data(), result)
 	}
 	evaluationText(a, result)
 	return nil
@@ -87,7 +87,7 @@ func (c *driftEvaluateCmd) request() (r ckpt.EvaluateRequest, err error) {
 			return r, err
 		}
 	}
-	return r, checked(r.Check())
+	return r, cli.Checked(r.Check())
 }
 
 func sortedNames(m map[string]string) []string {
@@ -141,7 +141,7 @@ func (c *driftEvaluateCmd) recorded(ctx context.Context, a *app, r ckpt.Evaluate
 	if c.Policy != "" || c.Part != "" {
 		return nil, cli.Usagef("--policy and --part are for files: the recorded runs are judged with their agents' policies and --set")
 	}
-	return a.client().Evaluate(ctx, r)
+	return a.Client().Evaluate(ctx, r)
 }
 
 // files judges what stands in files.
@@ -159,10 +159,10 @@ func (c *driftEvaluateCmd) files(ctx context.Context, a *app, r ckpt.EvaluateReq
 	if err := watch.Check(&policy); err != nil {
 		return nil, err
 	}
-	evaluator, p := watch.Evaluator(), term.NewProgress(a.stderr, a.err, "judging runs:")
+	evaluator, p := watch.Evaluator(), term.NewProgress(a.Stderr, a.Err, "judging runs:")
 	defer p.Done()
 	for _, path := range c.Files {
-		err := eachTrace(a.stdin, path, func(t *trace, read, size int64) error {
+		err := eachTrace(a.Stdin, path, func(t *trace, read, size int64) error {
 			if part.has(t.ID) && (c.Agent == "" || c.Agent == t.Source) && (c.Workflow == "" || c.Workflow == t.Workflow) && (c.Explain == "" || c.Explain == t.ID) {
 				evaluator.Judge(&policy, t.recorded(ctx, watch, &policy), c.Explain != "")
 			}
@@ -223,24 +223,24 @@ func evaluationText(a *app, e *ckpt.Evaluation) {
 		return
 	}
 	if e.Runs == 0 {
-		a.tell("no run with steps is recorded")
+		a.Tell("no run with steps is recorded")
 		return
 	}
 	if t := cellTable(e, ""); t != nil {
-		t.Write(a.stdout, a.out)
+		t.Write(a.Stdout, a.Out)
 	}
 	if t := cellTable(e, "rule"); t != nil {
-		term.Println(a.stdout)
-		t.Write(a.stdout, a.out)
+		term.Println(a.Stdout)
+		t.Write(a.Stdout, a.Out)
 	}
 	if len(e.Warned) > 0 {
-		term.Println(a.stdout)
-		warnedTable(e, a.out).Write(a.stdout, a.out)
+		term.Println(a.Stdout)
+		warnedTable(e, a.Out).Write(a.Stdout, a.Out)
 	}
 	for i := range e.Calibrations {
-		term.Printf(a.stdout, "%s\n", calibrationText(&e.Calibrations[i]))
+		term.Printf(a.Stdout, "%s\n", calibrationText(&e.Calibrations[i]))
 	}
-	a.tell("%s judged with %s%s", term.Count(e.Runs, "run"), term.Count(e.Steps, "step"), map[bool]string{true: "; there are older ones that were not"}[e.More])
+	a.Tell("%s judged with %s%s", term.Count(e.Runs, "run"), term.Count(e.Steps, "step"), map[bool]string{true: "; there are older ones that were not"}[e.More])
 }
 
 // cellTable has the whole tiers, or those of the rules that fired; nil for none.
@@ -318,18 +318,18 @@ func explainedText(a *app, e *ckpt.Evaluation) {
 		}
 		found := ""
 		for _, f := range x.Findings {
-			found += severityColored(f.Rule+" "+string(f.Severity), f.Severity, a.out) + " "
+			found += severityColored(f.Rule+" "+string(f.Severity), f.Severity, a.Out) + " "
 		}
 		tool := x.Tool
 		if x.Failed {
-			tool = a.out.Red(tool + " failed")
+			tool = a.Out.Red(tool + " failed")
 		}
 		t.Add(number, shortened(x.Key, 24), tool, strings.Join(x.Saw, "; "), nearest(x.Levels), strings.TrimSpace(found))
 	}
-	t.Write(a.stdout, a.out)
+	t.Write(a.Stdout, a.Out)
 	for i := range e.Explained {
 		for _, f := range e.Explained[i].Findings {
-			term.Printf(a.stdout, "step %d: %s, %s: %s\n", f.Step, f.Rule, f.Severity, f.Message)
+			term.Printf(a.Stdout, "step %d: %s, %s: %s\n", f.Step, f.Rule, f.Severity, f.Message)
 		}
 	}
 }

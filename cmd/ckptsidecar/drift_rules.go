@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
@@ -35,14 +36,14 @@ func (c *driftRulesCmd) Run(ctx context.Context, a *app) error {
 	}
 	answer := rulesAnswer{Agent: c.Agent, Rules: drift.New().Rules(p), Own: p.Rules}
 	if c.Agent != "" {
-		f, err := a.client().Feedback(ctx, c.Agent)
+		f, err := a.Client().Feedback(ctx, c.Agent)
 		if err != nil {
 			return err
 		}
 		answer.Feedback = f.Rules
 	}
-	if a.cli.JSON {
-		return term.WriteJSON(a.data(), answer)
+	if a.JSON {
+		return term.WriteJSON(a.Data(), answer)
 	}
 	byDefault := ckpt.DefaultPolicy()
 	plain := map[string]ckpt.DriftRule{}
@@ -53,19 +54,19 @@ func (c *driftRulesCmd) Run(ctx context.Context, a *app) error {
 	for i := range answer.Rules {
 		r := &answer.Rules[i]
 		was := plain[r.Rule]
-		t.Add(r.Rule, r.Family, changed(r.Tier, was.Tier, a.out), changed(thresholdText(r.Warn, r.WarnWindow), thresholdText(was.Warn, was.WarnWindow), a.out),
-			changed(thresholdText(r.Critical, r.CriticalWindow), thresholdText(was.Critical, was.CriticalWindow), a.out), r.About)
+		t.Add(r.Rule, r.Family, changed(r.Tier, was.Tier, a.Out), changed(thresholdText(r.Warn, r.WarnWindow), thresholdText(was.Warn, was.WarnWindow), a.Out),
+			changed(thresholdText(r.Critical, r.CriticalWindow), thresholdText(was.Critical, was.CriticalWindow), a.Out), r.About)
 	}
 	for i := range answer.Own {
 		r := &answer.Own[i]
 		t.Add(r.Name, "own", string(r.Severity), "-", "-", r.When)
 	}
-	t.Write(a.stdout, a.out)
+	t.Write(a.Stdout, a.Out)
 	feedbackText(a, c.Agent, answer.Feedback)
 	if c.Agent != "" && p.Sensitivity != ckpt.SensitivityNormal {
-		a.tell("sensitivity is %s", p.Sensitivity)
+		a.Tell("sensitivity is %s", p.Sensitivity)
 	}
-	a.tell("to change one: ckptsidecar policy set %s detectors.RULE.tier=off|info|warn|critical, .warn=N, .warn_window=N, …; what differs from the default is marked *", orAgent(c.Agent))
+	a.Tell("to change one: ckptsidecar policy set %s detectors.RULE.tier=off|info|warn|critical, .warn=N, .warn_window=N, …; what differs from the default is marked *", orAgent(c.Agent))
 	return nil
 }
 
@@ -75,9 +76,9 @@ func feedbackText(a *app, agent string, list []ckpt.RuleFeedback) {
 		if f.Dismissed == 0 {
 			continue
 		}
-		term.Printf(a.stdout, "%s: %d of %d findings were dismissed\n", f.Rule, f.Dismissed, f.Found)
+		term.Printf(a.Stdout, "%s: %d of %d findings were dismissed\n", f.Rule, f.Dismissed, f.Found)
 		if s := f.Suggestion; s != nil {
-			term.Printf(a.stdout, "  ckptsidecar policy set %s %s   would have spared %d of %d runs; of %d runs that nobody dismissed it would have missed %d\n",
+			term.Printf(a.Stdout, "  ckptsidecar policy set %s %s   would have spared %d of %d runs; of %d runs that nobody dismissed it would have missed %d\n",
 				agent, s.Set, s.Spared, s.Of, s.Lost+s.Kept, s.Lost)
 		}
 	}
@@ -89,10 +90,10 @@ func (c *driftRulesCmd) policy(ctx context.Context, a *app) (*ckpt.Policy, error
 		p := ckpt.DefaultPolicy()
 		return &p, nil
 	}
-	if err := checked(ckpt.CheckAgentName(c.Agent)); err != nil {
+	if err := cli.Checked(ckpt.CheckAgentName(c.Agent)); err != nil {
 		return nil, err
 	}
-	return a.client().Policy(ctx, c.Agent)
+	return a.Client().Policy(ctx, c.Agent)
 }
 
 func orAgent(name string) string {
@@ -134,20 +135,20 @@ type explanation struct {
 }
 
 func (c *driftExplainCmd) Run(ctx context.Context, a *app) error {
-	if err := checked(ckpt.CheckID(c.ID)); err != nil {
+	if err := cli.Checked(ckpt.CheckID(c.ID)); err != nil {
 		return err
 	}
-	f, err := a.client().Finding(ctx, c.ID)
+	f, err := a.Client().Finding(ctx, c.ID)
 	if err != nil {
 		return err
 	}
-	p, err := a.client().Policy(ctx, f.Agent)
+	p, err := a.Client().Policy(ctx, f.Agent)
 	if err != nil {
 		return err
 	}
 	e := explain(f, p)
-	if a.cli.JSON {
-		return term.WriteJSON(a.data(), e)
+	if a.JSON {
+		return term.WriteJSON(a.Data(), e)
 	}
 	explanationText(a, e)
 	return nil
@@ -175,7 +176,7 @@ func todo(f *ckpt.Finding) []string {
 	}
 	list := []string{}
 	if coversCheckpoints(*f) {
-		list = append(list, fmt.Sprintf("ckptsidecar resume %s%s   goes back to the newest clean checkpoint", f.Agent, runFlag(f.Run)))
+		list = append(list, fmt.Sprintf("ckptsidecar resume %s%s   goes back to the newest clean checkpoint", f.Agent, cli.RunFlag(f.Run)))
 	}
 	dismiss := "ckptsidecar drift dismiss " + f.ID + "   says that it was none, or is dealt with"
 	if f.SinceSeq != nil {
@@ -186,7 +187,7 @@ func todo(f *ckpt.Finding) []string {
 
 func explanationText(a *app, e *explanation) {
 	f := e.Finding
-	term.Printf(a.stdout, "%s  %s\n%s\n", a.out.Bold(f.Rule), severityText(f.Severity, a.out), f.Message)
+	term.Printf(a.Stdout, "%s  %s\n%s\n", a.Out.Bold(f.Rule), severityText(f.Severity, a.Out), f.Message)
 	p := &term.Pairs{}
 	p.Add("found", fmt.Sprintf("%s in run %s of %s", term.Moment(f.At), f.Run, f.Agent))
 	p.Add("now", nowLine(f))
@@ -207,9 +208,9 @@ func explanationText(a *app, e *explanation) {
 	if f.SinceSeq != nil {
 		p.Add("suspect", suspectLine(f))
 	}
-	p.Write(a.stdout, a.out)
+	p.Write(a.Stdout, a.Out)
 	for _, line := range e.Advice {
-		term.Println(a.stdout, line)
+		term.Println(a.Stdout, line)
 	}
 }
 

@@ -30,8 +30,8 @@ type eventsListCmd struct {
 
 // Run writes a line for each event; with --json that line is JSON.
 func (c *eventsListCmd) Run(ctx context.Context, a *app) error {
-	ref := a.ref(c.Agent, c.InRun, nil)
-	if err := checked(ref.Check()); err != nil {
+	ref := a.Ref(c.Agent, c.InRun, nil)
+	if err := cli.Checked(ref.Check()); err != nil {
 		return err
 	}
 	if c.After < 0 || c.Limit < 0 {
@@ -49,7 +49,7 @@ func (c *eventsListCmd) Run(ctx context.Context, a *app) error {
 	}
 	var err error
 	if c.Follow {
-		err = a.client().Follow(ctx, ref, c.After, show)
+		err = a.Client().Follow(ctx, ref, c.After, show)
 	} else {
 		err = c.list(ctx, a, ref, show)
 	}
@@ -58,8 +58,8 @@ func (c *eventsListCmd) Run(ctx context.Context, a *app) error {
 		return nil
 	case ctx.Err() != nil: // Ctrl-C is how following ends
 		return nil
-	case err == nil && shown == 0 && !a.cli.JSON:
-		a.tell("no event of %s yet", c.Agent)
+	case err == nil && shown == 0 && !a.JSON:
+		a.Tell("no event of %s yet", c.Agent)
 	}
 	return err
 }
@@ -69,7 +69,7 @@ var errEnough = errors.New("enough events were shown")
 func (c *eventsListCmd) list(ctx context.Context, a *app, ref ckpt.RunRef, show func(ckpt.Event) error) error {
 	after := c.After
 	for {
-		page, err := a.client().Events(ctx, ref, after, ckpt.MaxLimit)
+		page, err := a.Client().Events(ctx, ref, after, ckpt.MaxLimit)
 		if err != nil {
 			return err
 		}
@@ -88,17 +88,17 @@ func (c *eventsListCmd) list(ctx context.Context, a *app, ref ckpt.RunRef, show 
 // writeEvent writes one line, so that followers can read line by line.
 func (a *app) writeEvent(e *ckpt.Event) error {
 	var line bytes.Buffer
-	if a.cli.JSON {
+	if a.JSON {
 		enc := json.NewEncoder(&line)
 		enc.SetEscapeHTML(false)
 		if err := enc.Encode(e); err != nil {
 			return err
 		}
-		_, err := a.data().Write(line.Bytes())
+		_, err := a.Data().Write(line.Bytes())
 		return err
 	}
-	term.Printf(&line, "%6d  %s  %s  %s\n", e.Seq, term.Moment(e.At), a.out.Cyan(e.Type), oneLine(e.Payload))
-	_, err := a.stdout.Write(line.Bytes())
+	term.Printf(&line, "%6d  %s  %s  %s\n", e.Seq, term.Moment(e.At), a.Out.Cyan(e.Type), oneLine(e.Payload))
+	_, err := a.Stdout.Write(line.Bytes())
 	return err
 }
 
@@ -120,8 +120,8 @@ type eventsAppendCmd struct {
 
 // Run prints the sequence number of the last event on standard output.
 func (c *eventsAppendCmd) Run(ctx context.Context, a *app) error {
-	ref := a.ref(c.Agent, c.InRun, c.Epoch)
-	if err := checked(ref.Check()); err != nil {
+	ref := a.Ref(c.Agent, c.InRun, c.Epoch)
+	if err := cli.Checked(ref.Check()); err != nil {
 		return err
 	}
 	events, err := c.events(ctx, a)
@@ -131,10 +131,10 @@ func (c *eventsAppendCmd) Run(ctx context.Context, a *app) error {
 	var done ckpt.Appended
 	for len(events) > 0 {
 		batch := events[:min(len(events), ckpt.MaxEvents)]
-		if err := checked(wellformed.Events(batch)); err != nil {
+		if err := cli.Checked(wellformed.Events(batch)); err != nil {
 			return err
 		}
-		appended, _, err := a.client().Append(ctx, ref, batch, "")
+		appended, _, err := a.Client().Append(ctx, ref, batch, "")
 		if err != nil {
 			return err
 		}
@@ -143,10 +143,10 @@ func (c *eventsAppendCmd) Run(ctx context.Context, a *app) error {
 		}
 		done.Last, events = appended.Last, events[len(batch):]
 	}
-	if a.cli.JSON {
-		return term.WriteJSON(a.data(), done)
+	if a.JSON {
+		return term.WriteJSON(a.Data(), done)
 	}
-	term.Println(a.stdout, done.Last)
+	term.Println(a.Stdout, done.Last)
 	return nil
 }
 
@@ -154,7 +154,7 @@ func (c *eventsAppendCmd) events(ctx context.Context, a *app) ([]ckpt.NewEvent, 
 	if c.Type != "" {
 		return []ckpt.NewEvent{{Type: c.Type, Payload: jsonOf(c.Payload)}}, nil
 	}
-	text, err := a.read(ctx, "-")
+	text, err := a.Read(ctx, "-")
 	if err != nil {
 		return nil, err
 	}

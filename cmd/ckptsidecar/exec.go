@@ -53,7 +53,7 @@ func (c *execCmd) check(a *app) error {
 		return cli.Usagef("say which agent this is: --agent NAME, or $CKPTSIDECAR_AGENT")
 	case len(c.Command) == 0:
 		return cli.Usagef("say what to run: ckptsidecar exec --agent %s -- COMMAND", c.Agent)
-	case a.cli.Owner != "":
+	case a.Owner != "":
 		return cli.Usagef("--owner does not go with exec: the command runs as you, and so its agent is yours")
 	case c.MaxRestarts < 0:
 		return cli.Usagef("--max-restarts is %d: say 0 for none", c.MaxRestarts)
@@ -65,7 +65,7 @@ func (c *execCmd) check(a *app) error {
 		return cli.Usagef("--backoff is %s and --max-backoff %s: the first must be more than 0, and the second no less than it", c.Backoff, c.MaxBackoff)
 	}
 	r := c.request(0)
-	return checked(r.Check())
+	return cli.Checked(r.Check())
 }
 
 // request claims the run for a process.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 )
 
 // news is what the beater learns that the supervisor must act on.
@@ -124,7 +125,7 @@ func (b *beater) presence(ctx context.Context, err error) {
 	case ctx.Err() != nil:
 	case err != nil && !b.away:
 		b.away = true
-		b.supervisor.note("daemon_away", "no heartbeat: %s; the command goes on", messageOf(err))
+		b.supervisor.note("daemon_away", "no heartbeat: %s; the command goes on", cli.MessageOf(err))
 	case err == nil && b.away:
 		b.away = false
 		b.supervisor.note("daemon_back", "the daemon answers again")

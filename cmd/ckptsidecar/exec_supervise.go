@@ -62,7 +62,7 @@ func (c *execCmd) supervisor(a *app) (*supervisor, error) {
 		c.Command = c.Command[1:]
 	}
 	if c.Agent == "" {
-		c.Agent = a.env("CKPTSIDECAR_AGENT")
+		c.Agent = a.Env("CKPTSIDECAR_AGENT")
 	}
 	if err := c.check(a); err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (c *execCmd) supervisor(a *app) (*supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &supervisor{a: a, cmd: c, client: a.client(), path: path, signals: make(chan os.Signal, 16)}
+	s := &supervisor{a: a, cmd: c, client: a.Client(), path: path, signals: make(chan os.Signal, 16)}
 	sweepExecFolders(os.TempDir(), time.Now())
 	if s.folder, s.lock, err = makeExecFolder(); err != nil {
 		return nil, err
@@ -101,11 +101,11 @@ func (s *supervisor) nextPause() time.Duration {
 // the second one, and these with them, so they are asked for again.
 func (s *supervisor) listen() {
 	signal.Notify(s.signals, forwardedSignals...)
-	if s.a.hurry == nil {
+	if s.a.Hurry == nil {
 		return
 	}
 	go func() {
-		<-s.a.hurry
+		<-s.a.Hurry
 		signal.Notify(s.signals, forwardedSignals...)
 	}()
 }
@@ -142,7 +142,7 @@ func (s *supervisor) run(ctx context.Context) error {
 
 // endpoint is where the daemon listens, for the child to know.
 func (s *supervisor) endpoint(ctx context.Context) (string, error) {
-	for _, named := range []string{s.a.cli.Socket, s.a.env("CKPTSIDECAR_SOCKET")} {
+	for _, named := range []string{s.a.Socket, s.a.Env("CKPTSIDECAR_SOCKET")} {
 		if named != "" {
 			return absoluteEndpoint(named)
 		}
@@ -228,10 +228,10 @@ func (s *supervisor) mayBegin(plan *ckpt.Plan) error {
 	if code != exitAsk && code != exitUnsafe {
 		return nil
 	}
-	if s.a.cli.JSON {
-		_ = json.NewEncoder(s.a.stderr).Encode(shapeOf(plan))
+	if s.a.JSON {
+		_ = json.NewEncoder(s.a.Stderr).Encode(shapeOf(plan))
 	} else {
-		planText(s.a.stderr, s.a.err, plan, "ckptsidecar exec")
+		planText(s.a.Stderr, s.a.Err, plan, "ckptsidecar exec")
 	}
 	return &cli.ExitError{Code: code}
 }
@@ -254,7 +254,7 @@ func (s *supervisor) environment(socket, file string, plan *ckpt.Plan) []string 
 	}
 	var env []string
 next:
-	for _, v := range s.a.environ {
+	for _, v := range s.a.Environ {
 		for _, o := range ours {
 			if strings.HasPrefix(v, o[0]+"=") {
 				continue next
@@ -369,7 +369,7 @@ func (s *supervisor) settle(ctx context.Context, end *outcome) (own bool) {
 	})
 	switch {
 	case err != nil:
-		s.note("untold", "how the run ended could not be told to the daemon: %s", messageOf(err))
+		s.note("untold", "how the run ended could not be told to the daemon: %s", cli.MessageOf(err))
 		return false
 	case run.Epoch != s.epoch:
 		return true
@@ -420,7 +420,7 @@ func (s *supervisor) end(ctx context.Context, limit time.Duration, status ckpt.R
 		return run, err
 	})
 	if err != nil {
-		s.note("untold", "that the run is %s could not be told to the daemon: %s", status, messageOf(err))
+		s.note("untold", "that the run is %s could not be told to the daemon: %s", status, cli.MessageOf(err))
 	}
 }
 
@@ -452,7 +452,7 @@ func (s *supervisor) goesOn(end *outcome, own bool) bool {
 	}
 	if s.restarts >= s.cmd.MaxRestarts {
 		s.note("give_up", "%s; it was restarted %s and is given up. To try again: ckptsidecar exec --agent %s%s -- …",
-			end.why, term.Count(s.restarts, "time"), s.cmd.Agent, runFlag(s.cmd.InRun))
+			end.why, term.Count(s.restarts, "time"), s.cmd.Agent, cli.RunFlag(s.cmd.InRun))
 		return false
 	}
 	return true
@@ -489,11 +489,11 @@ func (s *supervisor) pause(d time.Duration) bool {
 // note tells what happens, on standard error beside what the command says.
 func (s *supervisor) note(event, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if !s.a.cli.JSON {
-		s.a.tell("%s %s", s.a.err.Dim("ckptsidecar exec:"), text)
+	if !s.a.JSON {
+		s.a.Tell("%s %s", s.a.Err.Dim("ckptsidecar exec:"), text)
 		return
 	}
-	_ = json.NewEncoder(s.a.stderr).Encode(struct {
+	_ = json.NewEncoder(s.a.Stderr).Encode(struct {
 		At     ckpt.Time `json:"at"`
 		Event  string    `json:"event"`
 		Detail string    `json:"detail"`

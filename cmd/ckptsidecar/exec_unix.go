@@ -54,7 +54,7 @@ type order struct {
 // newChild starts the process that waits. In the foreground of a terminal it
 // stays in this process group, so that the terminal's keys reach it.
 func (s *supervisor) newChild() (*child, error) {
-	cmd, err := s.a.again(context.Background(), "exec-child")
+	cmd, err := s.a.Again(context.Background(), "exec-child")
 	if err != nil {
 		return nil, err
 	}
@@ -63,10 +63,10 @@ func (s *supervisor) newChild() (*child, error) {
 		return nil, err
 	}
 	defer theirs.Close()
-	cmd.Env = s.a.environ
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.a.stdin, term.Raw(s.a.stdout), term.Raw(s.a.stderr)
+	cmd.Env = s.a.Environ
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.a.Stdin, term.Raw(s.a.Stdout), term.Raw(s.a.Stderr)
 	cmd.ExtraFiles = []*os.File{theirs}
-	c := &child{cmd: cmd, gate: ours, group: !s.a.interactive, ended: make(chan *os.ProcessState, 1)}
+	c := &child{cmd: cmd, gate: ours, group: !s.a.Interactive, ended: make(chan *os.ProcessState, 1)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: c.group}
 	if err := c.start(); err != nil {
 		ours.Close()

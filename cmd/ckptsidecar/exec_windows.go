@@ -36,8 +36,8 @@ func (s *supervisor) newChild() (*child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no job object for the command: %w", err)
 	}
-	c := &child{cmd: &exec.Cmd{}, job: job, group: !s.a.interactive, ended: make(chan *os.ProcessState, 1)}
-	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = s.a.stdin, term.Raw(s.a.stdout), term.Raw(s.a.stderr)
+	c := &child{cmd: &exec.Cmd{}, job: job, group: !s.a.Interactive, ended: make(chan *os.ProcessState, 1)}
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = s.a.Stdin, term.Raw(s.a.Stdout), term.Raw(s.a.Stderr)
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if c.group {
 		c.cmd.SysProcAttr.CreationFlags = windows.CREATE_NEW_PROCESS_GROUP

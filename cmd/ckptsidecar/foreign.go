@@ -82,8 +82,8 @@ func (c *importCmd) runForeign(ctx context.Context, a *app) error {
 	if err := read(ctx, c.Files); err != nil {
 		return err
 	}
-	if a.cli.JSON {
-		if err := term.WriteJSON(a.data(), m.report); err != nil {
+	if a.JSON {
+		if err := term.WriteJSON(a.Data(), m.report); err != nil {
 			return err
 		}
 	}
@@ -123,7 +123,7 @@ func (m *mover) readFiles(ctx context.Context, names []string) error {
 
 // readFile reads a regular file, or standard input, of bounded size.
 func (m *mover) readFile(ctx context.Context, name string, most int64) ([]byte, error) {
-	from := m.a.stdin
+	from := m.a.Stdin
 	if name != "-" {
 		info, err := os.Stat(name)
 		switch {
@@ -139,7 +139,7 @@ func (m *mover) readFile(ctx context.Context, name string, most int64) ([]byte, 
 		defer f.Close()
 		from = f
 	}
-	data, err := stoppable(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(from, most+1)) })
+	data, err := cli.Stoppable(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(from, most+1)) })
 	if err == nil && int64(len(data)) > most {
 		err = fmt.Errorf("it has more than %d bytes", most)
 	}
@@ -188,8 +188,8 @@ func (m *mover) readFolder(ctx context.Context, name string) error {
 func (m *mover) tell(p foreign.Problem) {
 	m.report.Problems = append(m.report.Problems, p)
 	m.failed = m.failed || p.Refused
-	if !m.a.cli.JSON {
-		m.a.tell("%s", p)
+	if !m.a.JSON {
+		m.a.Tell("%s", p)
 	}
 }
 
@@ -222,14 +222,14 @@ func (m *mover) move(ctx context.Context, p *foreign.Plan) {
 	}
 	if !m.report.DryRun {
 		if err := m.send(ctx, p, &r); err != nil {
-			r.Outcome, r.Error, m.failed = foreignFailed, messageOf(err), true
-			if exitCode(err) == cli.ExitTryLater {
+			r.Outcome, r.Error, m.failed = foreignFailed, cli.MessageOf(err), true
+			if cli.ExitCode(err) == cli.ExitTryLater {
 				m.stopped = err
 			}
 		}
 	}
 	m.report.Runs = append(m.report.Runs, r)
-	if !m.a.cli.JSON {
+	if !m.a.JSON {
 		m.say(&r)
 	}
 }
@@ -238,24 +238,24 @@ func (m *mover) say(r *foreignRun) {
 	a := m.a
 	what := fmt.Sprintf("%s, %s, %s, %s", r.Status, term.Count(len(r.Checkpoints), "checkpoint"), term.Count(r.Steps, "step"), term.Count(r.Events, "event"))
 	word := map[string]string{
-		foreignImported: a.out.Green("imported:"), foreignPlanned: "would import:", foreignPresent: "is there already:", foreignFailed: a.out.Red("not imported:"),
+		foreignImported: a.Out.Green("imported:"), foreignPlanned: "would import:", foreignPresent: "is there already:", foreignFailed: a.Out.Red("not imported:"),
 	}[r.Outcome]
-	term.Printf(a.stdout, "%s run %s of %s  %s  from %s\n", word, a.out.Bold(r.Run), r.Agent, what, sourcesText(r.Sources))
+	term.Printf(a.Stdout, "%s run %s of %s  %s  from %s\n", word, a.Out.Bold(r.Run), r.Agent, what, sourcesText(r.Sources))
 	if r.Error != "" {
-		a.tell("  %s", r.Error)
+		a.Tell("  %s", r.Error)
 		return
 	}
 	for _, note := range r.Notes {
-		term.Printf(a.stdout, "  %s\n", note)
+		term.Printf(a.Stdout, "  %s\n", note)
 	}
 	if n := len(r.Pruned); n > 0 {
-		term.Printf(a.stdout, "  %s pruned: the agent's policy does not keep more (routine_keep; `ckptsidecar policy set %s routine_keep=N` before an import)\n", term.Count(n, "checkpoint"), r.Agent)
+		term.Printf(a.Stdout, "  %s pruned: the agent's policy does not keep more (routine_keep; `ckptsidecar policy set %s routine_keep=N` before an import)\n", term.Count(n, "checkpoint"), r.Agent)
 	}
 	if r.Outcome == foreignImported {
 		if r.Status.Resumable() {
-			term.Printf(a.stdout, "  to go on: ckptsidecar resume %s%s\n", r.Agent, runFlag(r.Run))
+			term.Printf(a.Stdout, "  to go on: ckptsidecar resume %s%s\n", r.Agent, cli.RunFlag(r.Run))
 		} else {
-			term.Printf(a.stdout, "  its state: ckptsidecar restore %s%s\n", r.Agent, runFlag(r.Run))
+			term.Printf(a.Stdout, "  its state: ckptsidecar restore %s%s\n", r.Agent, cli.RunFlag(r.Run))
 		}
 	}
 }
@@ -280,7 +280,7 @@ func (m *mover) send(ctx context.Context, p *foreign.Plan, r *foreignRun) error 
 		r.Pruned, r.Notes = []string{}, []string{}
 		return nil
 	}
-	client := m.a.client()
+	client := m.a.Client()
 	for i := begun.saves; i < len(p.Saves); i++ {
 		saved, err := client.Save(ctx, &p.Saves[i])
 		if err != nil {
@@ -321,7 +321,7 @@ type progressOf struct {
 // that an import has begun and not ended is gone on with; any other has only
 // its name in common with it.
 func (m *mover) begun(ctx context.Context, p *foreign.Plan) (progressOf, error) {
-	client := m.a.client()
+	client := m.a.Client()
 	run, err := client.Run(ctx, ckpt.RunRef{Agent: p.Agent, Run: p.Run})
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound && isDomain(err) {
 		return progressOf{}, nil
@@ -361,7 +361,7 @@ func (m *mover) begun(ctx context.Context, p *foreign.Plan) (progressOf, error) 
 
 // has says whether the newest of the plan's checkpoints is in the run.
 func (m *mover) has(ctx context.Context, p *foreign.Plan) (bool, error) {
-	c, err := m.a.client().Checkpoint(ctx, p.Saves[len(p.Saves)-1].ID, false)
+	c, err := m.a.Client().Checkpoint(ctx, p.Saves[len(p.Saves)-1].ID, false)
 	switch {
 	case err == nil:
 		return c.Agent == p.Agent && c.Run == p.Run, nil
@@ -380,8 +380,8 @@ func isDomain(err error) bool {
 // idOwner tells the ids of one user's imports from another's. It need not be
 // what the daemon calls the user, only always the same.
 func (a *app) idOwner() string {
-	if a.cli.Owner != "" {
-		return a.cli.Owner
+	if a.Owner != "" {
+		return a.Owner
 	}
 	if u, err := user.Current(); err == nil {
 		return "uid:" + u.Uid

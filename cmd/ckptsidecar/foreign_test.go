@@ -63,8 +63,10 @@ func longSnapshot(minute int) []byte {
 // nothing is there twice.
 func TestImportsThatWereBrokenOffAreGoneOnWith(t *testing.T) {
 	socket := serveFor(t)
-	a := &app{process: process{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}, cli: &grammar{Socket: socket, JSON: true}, out: &term.Style{}, err: &term.Style{}}
-	defer a.client().Close()
+	a := &app{App: &cli.App{
+		Flags: &cli.Flags{Socket: socket, JSON: true}, Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}, Out: &term.Style{}, Err: &term.Style{},
+	}}
+	defer a.Client().Close()
 	files := []foreign.File{{Name: "1", Data: longSnapshot(1)}, {Name: "2", Data: longSnapshot(2)}, {Name: "3", Data: longSnapshot(3)}}
 	actions := len(actionsOf(t, a, &foreign.Snapshots(files, foreign.Options{}).Plans[0]))
 	if actions != 3+1+5+3+1 {
@@ -90,7 +92,7 @@ func TestImportsThatWereBrokenOffAreGoneOnWith(t *testing.T) {
 				if got.Outcome != want || got.Error != "" {
 					t.Fatalf("%s: %s", got.Outcome, got.Error)
 				}
-				checkMoved(t, a.client(), p)
+				checkMoved(t, a.Client(), p)
 				want = foreignPresent
 			}
 		})
@@ -99,7 +101,7 @@ func TestImportsThatWereBrokenOffAreGoneOnWith(t *testing.T) {
 
 // actionsOf is what an import sends, one request each.
 func actionsOf(t *testing.T, a *app, p *foreign.Plan) (list []func() error) {
-	c, ref := a.client(), ckpt.RunRef{Agent: p.Agent, Run: p.Run}
+	c, ref := a.Client(), ckpt.RunRef{Agent: p.Agent, Run: p.Run}
 	for i := range p.Saves {
 		list = append(list, func() error { _, err := c.Save(t.Context(), &p.Saves[i]); return err })
 	}

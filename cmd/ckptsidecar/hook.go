@@ -63,7 +63,7 @@ func (s *hookSettings) check() error {
 	if s.SaveEvery < 0 {
 		err = fmt.Errorf("--save-every is %d: it cannot be less than 0", s.SaveEvery)
 	}
-	return checked(err, given(s.Agent, ckpt.CheckAgentName))
+	return cli.Checked(err, given(s.Agent, ckpt.CheckAgentName))
 }
 
 // words are the settings as a command line has them.
@@ -118,14 +118,14 @@ func (c *hookHandleCmd) Run(ctx context.Context, a *app) error {
 		o.err = fmt.Errorf("not done in %s", hookDeadline)
 	}
 	if o.err != nil && c.Debug {
-		a.tell("ckptsidecar hook: %s", messageOf(o.err))
+		a.Tell("ckptsidecar hook: %s", cli.MessageOf(o.err))
 	}
-	_, _ = term.Raw(a.stdout).Write(o.say)
+	_, _ = term.Raw(a.Stdout).Write(o.say)
 	return nil
 }
 
 func (c *hookHandleCmd) handle(ctx context.Context, a *app) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(a.stdin, hookMost))
+	text, err := io.ReadAll(io.LimitReader(a.Stdin, hookMost))
 	if err != nil {
 		return nil, err
 	}
@@ -134,14 +134,14 @@ func (c *hookHandleCmd) handle(ctx context.Context, a *app) ([]byte, error) {
 		return nil, err
 	}
 	h := &hook.Handler{
-		Product: hook.Product(c.For), Agent: a.namedAgent(c.Agent), Project: hook.ProjectOf(c.folder(a, in)),
+		Product: hook.Product(c.For), Agent: a.NamedAgent(c.Agent), Project: hook.ProjectOf(c.folder(a, in)),
 		PID: c.owner(), Risky: c.risky(), SaveEvery: c.SaveEvery,
 	}
-	if run := a.inRun(h.Agent, ""); h.Agent != "" && run != "" {
-		ref := a.ref(h.Agent, "", nil) // exec has begun it, and looks after it
+	if run := a.InRun(h.Agent, ""); h.Agent != "" && run != "" {
+		ref := a.Ref(h.Agent, "", nil) // exec has begun it, and looks after it
 		h.Run, h.Epoch = ref.Run, ref.Epoch
 	}
-	h.Client = &client.Client{Socket: a.cli.Socket, Owner: a.cli.Owner}
+	h.Client = &client.Client{Socket: a.Socket, Owner: a.Owner}
 	defer h.Client.Close()
 	return h.Handle(ctx, in)
 }
@@ -149,7 +149,7 @@ func (c *hookHandleCmd) handle(ctx context.Context, a *app) ([]byte, error) {
 // folder is where the coding agent works. The products name the project in the environment.
 func (c *hookHandleCmd) folder(a *app, in *hook.Input) string {
 	for _, name := range []string{"CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR"} {
-		if folder := a.env(name); folder != "" {
+		if folder := a.Env(name); folder != "" {
 			return folder
 		}
 	}
@@ -194,15 +194,15 @@ func (a *app) hook(ctx context.Context, args []string) int {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(hookMemory)
 	var g hookGrammar
-	parser, err := kong.New(&g, kong.Name("ckptsidecar hook"), kong.Writers(a.stderr, a.stderr), kong.NoDefaultHelp())
+	parser, err := kong.New(&g, kong.Name("ckptsidecar hook"), kong.Writers(a.Stderr, a.Stderr), kong.NoDefaultHelp())
 	if err == nil {
 		_, err = parser.Parse(args)
 	}
 	if err != nil {
-		a.tell("ckptsidecar hook: %v", err)
+		a.Tell("ckptsidecar hook: %v", err)
 		return cli.ExitDone
 	}
-	a.cli.Socket, a.cli.Owner = g.Socket, g.Owner
+	a.Socket, a.Owner = g.Socket, g.Owner
 	_ = g.hookHandleCmd.Run(ctx, a) // it answers none
 	return cli.ExitDone
 }

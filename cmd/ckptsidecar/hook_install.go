@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -49,7 +48,7 @@ func (c *hookInstallCmd) Run(ctx context.Context, a *app) error {
 	}
 	done, err := c.hookPlace.change(a, file, func(settings []byte) ([]byte, error) { return hook.Install(hook.Product(c.For), settings, command) })
 	if err == nil && done && hook.Product(c.For) == hook.Codex {
-		a.tell("Codex runs hooks that you have reviewed: open /hooks in it. Older versions want codex_hooks = true under [features] in config.toml.")
+		a.Tell("Codex runs hooks that you have reviewed: open /hooks in it. Older versions want codex_hooks = true under [features] in config.toml.")
 	}
 	return err
 }
@@ -80,8 +79,8 @@ func (c *hookPlace) file(a *app) (string, error) {
 		folder, err := os.Getwd()
 		return filepath.Join(hook.Root(folder), names[0], names[2]), err
 	}
-	if names[1] != "" && a.env(names[1]) != "" {
-		return filepath.Join(a.env(names[1]), names[2]), nil
+	if names[1] != "" && a.Env(names[1]) != "" {
+		return filepath.Join(a.Env(names[1]), names[2]), nil
 	}
 	home, err := os.UserHomeDir()
 	return filepath.Join(home, names[0], names[2]), err
@@ -102,8 +101,8 @@ func (c *hookInstallCmd) command(a *app) (string, error) {
 	for _, word := range c.hookSettings.words() {
 		words = append(words, commandWord(word))
 	}
-	if a.cli.Socket != "" {
-		words = append(words, "--socket", commandWord(a.cli.Socket))
+	if a.Socket != "" {
+		words = append(words, "--socket", commandWord(a.Socket))
 	}
 	return strings.Join(words, " "), nil
 }
@@ -133,24 +132,24 @@ func (c *hookPlace) change(a *app, file string, edit func([]byte) ([]byte, error
 		return false, fmt.Errorf("%s: %w; nothing was changed", file, err)
 	}
 	if bytes.Equal(settings, changed) || len(settings) == 0 && strings.TrimSpace(string(changed)) == "{}" {
-		a.tell("%s is as it should be: there is nothing to change", file)
+		a.Tell("%s is as it should be: there is nothing to change", file)
 		return false, nil
 	}
-	term.Block(a.stdout, string(changed))
+	term.Block(a.Stdout, string(changed))
 	switch {
 	case c.DryRun:
-		a.tell("this is what %s would be; nothing was written", file)
+		a.Tell("this is what %s would be; nothing was written", file)
 		return false, nil
-	case !c.Yes && !a.interactive:
+	case !c.Yes && !a.Interactive:
 		return false, cli.Usagef("nobody is there to be asked: say --yes to write this to %s, or --dry-run to only look", file)
-	case !c.Yes && !a.agrees(fmt.Sprintf("Write this to %s? [y/N] ", file)):
-		a.tell("nothing was written")
+	case !c.Yes && !a.Agrees(fmt.Sprintf("Write this to %s? [y/N] ", file)):
+		a.Tell("nothing was written")
 		return false, nil
 	}
 	if err := writeSettings(file, changed); err != nil {
 		return false, err
 	}
-	a.tell("%s %s", a.err.Green("written:"), file)
+	a.Tell("%s %s", a.Err.Green("written:"), file)
 	return true, nil
 }
 
@@ -178,12 +177,4 @@ func writeSettings(file string, text []byte) error {
 		return err
 	}
 	return osfile.Replace(file, text, 0o644)
-}
-
-// agrees asks a person.
-func (a *app) agrees(question string) bool {
-	term.Printf(a.stderr, "%s", question)
-	line, _ := bufio.NewReader(a.stdin).ReadString('\n')
-	answer := strings.ToLower(strings.TrimSpace(line))
-	return answer == "y" || answer == "yes"
 }

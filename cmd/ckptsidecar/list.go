@@ -33,20 +33,20 @@ func (c *listCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if a.cli.JSON {
-		return term.WriteJSON(a.data(), page)
+	if a.JSON {
+		return term.WriteJSON(a.Data(), page)
 	}
 	if len(page.Checkpoints) == 0 {
-		a.tell("no checkpoint of %s matches", c.Agent)
+		a.Tell("no checkpoint of %s matches", c.Agent)
 		return nil
 	}
 	if c.Tree {
-		newHistory(page.Checkpoints).write(a.stdout, a.out)
+		newHistory(page.Checkpoints).write(a.Stdout, a.Out)
 		return nil
 	}
-	checkpointTable(page.Checkpoints, a.out).Write(a.stdout, a.out)
+	checkpointTable(page.Checkpoints, a.Out).Write(a.Stdout, a.Out)
 	if page.Next != "" {
-		a.tell("there are more: --all, or --before %s", page.Next)
+		a.Tell("there are more: --all, or --before %s", page.Next)
 	}
 	return nil
 }
@@ -58,7 +58,7 @@ func (c *listCmd) check() error {
 	if c.Tree && (c.Kind != "" || len(c.Label) > 0 || c.Suspect != nil || c.Before != "") {
 		return cli.Usagef("--tree shows all of an agent or of one run: leave the other choices out")
 	}
-	return checked(
+	return cli.Checked(
 		ckpt.CheckAgentName(c.Agent),
 		given(c.InRun, ckpt.CheckRunName),
 		given(c.Kind, func(k string) error { return ckpt.CheckKind(ckpt.Kind(k)) }),
@@ -75,7 +75,7 @@ func (c *listCmd) pages(ctx context.Context, a *app) (*ckpt.CheckpointPage, erro
 	if c.All {
 		filter.Limit = ckpt.MaxLimit
 	}
-	client := a.client()
+	client := a.Client()
 	all, err := client.Checkpoints(ctx, filter)
 	for err == nil && c.All && all.Next != "" {
 		var page *ckpt.CheckpointPage

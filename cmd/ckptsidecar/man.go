@@ -15,7 +15,7 @@ import (
 type manCmd struct{}
 
 func (c *manCmd) Run(a *app) error {
-	m := &manual{w: a.data()}
+	m := &manual{w: a.Data()}
 	m.begin()
 	m.section("Description")
 	for paragraph := range strings.SplitSeq(a.parser.Model.Help, "\n\n") {

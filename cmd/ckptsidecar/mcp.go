@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/mcpserver"
@@ -33,13 +34,13 @@ func (c *mcpCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	o := mcpserver.Options{Agent: a.projectAgent(ctx, c.Agent, folder), Version: programVersion()}
-	o.Run = a.inRun(o.Agent, c.InRun)
-	if err := checked((ckpt.RunRef{Agent: o.Agent, Run: o.Run}).Check()); err != nil {
+	o.Run = a.InRun(o.Agent, c.InRun)
+	if err := cli.Checked((ckpt.RunRef{Agent: o.Agent, Run: o.Run}).Check()); err != nil {
 		return err
 	}
-	o.Client = &client.Client{Socket: a.cli.Socket, Owner: a.cli.Owner, Retry: mcpPatience}
+	o.Client = &client.Client{Socket: a.Socket, Owner: a.Owner, Retry: mcpPatience}
 	defer o.Client.Close()
-	return mcpserver.New(o).Serve(ctx, closable(a.stdin), unclosed{term.Raw(a.stdout)})
+	return mcpserver.New(o).Serve(ctx, closable(a.Stdin), unclosed{term.Raw(a.Stdout)})
 }
 
 // closable is standard input, which is closed to end a read that waits.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
@@ -19,14 +20,14 @@ type operationsCmd struct {
 }
 
 func (c *operationsCmd) Run(ctx context.Context, a *app) error {
-	ref := a.ref(c.Agent, c.InRun, nil)
-	if err := checked(ref.Check(), c.paged.check()); err != nil {
+	ref := a.Ref(c.Agent, c.InRun, nil)
+	if err := cli.Checked(ref.Check(), c.paged.check()); err != nil {
 		return err
 	}
 	all := &ckpt.OperationPage{Operations: []ckpt.Operation{}}
 	var err error
 	all.Next, err = c.paged.read(func(before string, limit int) (ckpt.Ref, error) {
-		page, err := a.client().Operations(ctx, ref, ckpt.ListFilter{Status: c.Status, Before: before, Limit: limit})
+		page, err := a.Client().Operations(ctx, ref, ckpt.ListFilter{Status: c.Status, Before: before, Limit: limit})
 		if err != nil {
 			return "", err
 		}
@@ -36,27 +37,27 @@ func (c *operationsCmd) Run(ctx context.Context, a *app) error {
 	switch {
 	case err != nil:
 		return err
-	case a.cli.JSON:
-		return term.WriteJSON(a.data(), all)
+	case a.JSON:
+		return term.WriteJSON(a.Data(), all)
 	case len(all.Operations) == 0:
-		a.tell("no operation of %s matches", c.Agent)
+		a.Tell("no operation of %s matches", c.Agent)
 		return nil
 	}
 	t := term.NewTable("KEY", "NAME", ">ATTEMPT", "STATUS", "BEGAN", "ENDED", "CHECKPOINT", "RESULT OR ERROR")
 	uncertain := ""
 	for i := range all.Operations {
 		o := &all.Operations[i]
-		t.Add(o.Key, o.Name, fmt.Sprint(o.Attempt), operationStatusText(o.Status, a.out), term.Moment(o.StartedAt), endedText(o.EndedAt),
+		t.Add(o.Key, o.Name, fmt.Sprint(o.Attempt), operationStatusText(o.Status, a.Out), term.Moment(o.StartedAt), endedText(o.EndedAt),
 			string(o.Checkpoint), came(o.Result, o.Error))
 		if o.Status == ckpt.OperationUncertain {
 			uncertain = o.Key
 		}
 	}
-	t.Write(a.stdout, a.out)
+	t.Write(a.Stdout, a.Out)
 	c.paged.more(a, all.Next)
 	if uncertain != "" {
-		a.tell("uncertain: its owner died in it, so nobody knows whether it took effect. When you know: ckptsidecar operation resolve %s %s succeeded|failed%s --reason 'how you know'",
-			c.Agent, shellWord(uncertain), runFlag(ref.Run))
+		a.Tell("uncertain: its owner died in it, so nobody knows whether it took effect. When you know: ckptsidecar operation resolve %s %s succeeded|failed%s --reason 'how you know'",
+			c.Agent, cli.ShellWord(uncertain), cli.RunFlag(ref.Run))
 	}
 	return nil
 }
@@ -106,39 +107,39 @@ type operationBeginCmd struct {
 // Run prints the status alone on standard output, so that
 // if [ "$(ckptsidecar operation begin …)" = open ] works.
 func (c *operationBeginCmd) Run(ctx context.Context, a *app) error {
-	ref := a.ref(c.Agent, c.InRun, c.Epoch)
+	ref := a.Ref(c.Agent, c.InRun, c.Epoch)
 	r := ckpt.OperationRequest{Key: c.Key, Name: c.Name, Labels: c.Label}
 	if r.Name == "" {
 		r.Name = c.Key
 	}
-	if err := checked(ref.Check(), wellformed.Operation(&r)); err != nil {
+	if err := cli.Checked(ref.Check(), wellformed.Operation(&r)); err != nil {
 		return err
 	}
 	if c.State != "" {
-		state, err := a.read(ctx, c.State)
+		state, err := a.Read(ctx, c.State)
 		if err != nil {
 			return err
 		}
 		r.State = state
-		if err := checked(wellformed.Operation(&r)); err != nil {
+		if err := cli.Checked(wellformed.Operation(&r)); err != nil {
 			return err
 		}
 	}
-	o, _, err := a.client().BeginOperation(ctx, ref, r)
+	o, _, err := a.Client().BeginOperation(ctx, ref, r)
 	switch {
 	case err != nil:
 		return err
-	case a.cli.JSON:
-		return term.WriteJSON(a.data(), o)
+	case a.JSON:
+		return term.WriteJSON(a.Data(), o)
 	}
-	term.Println(a.stdout, o.Status)
+	term.Println(a.Stdout, o.Status)
 	switch {
 	case o.Replayed:
-		a.tell("operation %s was done before, at %s: do not do it again%s", o.Key, term.Moment(o.EndedAt), resultText(o.Result))
+		a.Tell("operation %s was done before, at %s: do not do it again%s", o.Key, term.Moment(o.EndedAt), resultText(o.Result))
 	case o.Checkpoint == "":
-		a.tell("%s %s, attempt %d; the run has no state yet, so there is none to go back to", a.err.Green("open:"), o.Key, o.Attempt)
+		a.Tell("%s %s, attempt %d; the run has no state yet, so there is none to go back to", a.Err.Green("open:"), o.Key, o.Attempt)
 	default:
-		a.tell("%s %s, attempt %d; the state to go back to is checkpoint %s", a.err.Green("open:"), o.Key, o.Attempt, o.Checkpoint)
+		a.Tell("%s %s, attempt %d; the state to go back to is checkpoint %s", a.Err.Green("open:"), o.Key, o.Attempt, o.Checkpoint)
 	}
 	a.tellDrift(o.Drift, ref)
 	return nil
@@ -183,15 +184,15 @@ func (c *operationResolveCmd) Run(ctx context.Context, a *app) error {
 }
 
 func (c *ofOperation) end(ctx context.Context, a *app, epoch *int64, r ckpt.OperationEnd, output string) error {
-	ref := a.ref(c.Agent, c.InRun, epoch)
+	ref := a.Ref(c.Agent, c.InRun, epoch)
 	r.Key = c.Key
 	if r.Resolve {
 		ref.Epoch = nil // an operator needs none
 	}
-	if err := checked(ref.Check(), wellformed.OperationEnd(&r)); err != nil {
+	if err := cli.Checked(ref.Check(), wellformed.OperationEnd(&r)); err != nil {
 		return err
 	}
-	o, _, err := a.client().EndOperation(ctx, ref, r)
+	o, _, err := a.Client().EndOperation(ctx, ref, r)
 	if err != nil {
 		return err
 	}
@@ -200,8 +201,8 @@ func (c *ofOperation) end(ctx context.Context, a *app, epoch *int64, r ckpt.Oper
 			return fmt.Errorf("the failure was recorded, but the state was not written: %w", err)
 		}
 	}
-	if a.cli.JSON {
-		return term.WriteJSON(a.data(), endedShapeOf(o))
+	if a.JSON {
+		return term.WriteJSON(a.Data(), endedShapeOf(o))
 	}
 	operationEnded(a, o, output)
 	return nil
@@ -222,15 +223,15 @@ func endedShapeOf(o *ckpt.OperationEnded) endedShape {
 }
 
 func operationEnded(a *app, o *ckpt.OperationEnded, output string) {
-	term.Println(a.stdout, o.Status)
+	term.Println(a.Stdout, o.Status)
 	switch {
 	case o.Replayed:
-		a.tell("operation %s had %s already, at %s", o.Key, o.Status, term.Moment(o.EndedAt))
+		a.Tell("operation %s had %s already, at %s", o.Key, o.Status, term.Moment(o.EndedAt))
 	case len(o.Released) > 0:
-		a.tell("let go, because it succeeded: checkpoint %s", strings.Join(o.Released, ", "))
+		a.Tell("let go, because it succeeded: checkpoint %s", strings.Join(o.Released, ", "))
 	case o.Restore != nil && output != "":
-		a.tell("the state to go back to, number %d of run %s, is in %s", o.Restore.Seq, o.Restore.Run, output)
+		a.Tell("the state to go back to, number %d of run %s, is in %s", o.Restore.Seq, o.Restore.Run, output)
 	case o.Restore != nil:
-		a.tell("to go back: ckptsidecar restore %s%s --checkpoint %s", o.Restore.Agent, runFlag(o.Restore.Run), o.Restore.ID)
+		a.Tell("to go back: ckptsidecar restore %s%s --checkpoint %s", o.Restore.Agent, cli.RunFlag(o.Restore.Run), o.Restore.ID)
 	}
 }

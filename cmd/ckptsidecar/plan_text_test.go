@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
@@ -122,7 +123,7 @@ func TestHistoryIsDrawnAsATree(t *testing.T) {
 
 func TestShellWord(t *testing.T) {
 	for word, want := range map[string]string{"a-b/c:1": "a-b/c:1", "": "''", "a b": "'a b'", "it's": `'it'\''s'`, "$x": "'$x'"} {
-		if got := shellWord(word); got != want {
+		if got := cli.ShellWord(word); got != want {
 			t.Errorf("%q: %s, want %s", word, got, want)
 		}
 	}
@@ -140,7 +141,7 @@ func TestWorkedText(t *testing.T) {
 // own agent, and for its own run.
 func TestExecTellsNobodyElsesRun(t *testing.T) {
 	env := map[string]string{"CKPTSIDECAR_AGENT": "a", "CKPTSIDECAR_RUN": "r", "CKPTSIDECAR_EPOCH": "7"}
-	a := &app{process: process{env: func(name string) string { return env[name] }}}
+	a := &cli.App{Env: func(name string) string { return env[name] }}
 	other := int64(3)
 	for _, tt := range []struct {
 		agent, run string
@@ -149,7 +150,7 @@ func TestExecTellsNobodyElsesRun(t *testing.T) {
 	}{
 		{"a", "", nil, "r 7"}, {"a", "r", nil, "r 7"}, {"a", "q", nil, "q -"}, {"b", "", nil, " -"}, {"b", "r", nil, "r -"}, {"a", "", &other, "r 3"},
 	} {
-		ref := a.ref(tt.agent, tt.run, tt.epoch)
+		ref := a.Ref(tt.agent, tt.run, tt.epoch)
 		got := ref.Run + " -"
 		if ref.Epoch != nil {
 			got = fmt.Sprint(ref.Run, " ", *ref.Epoch)

@@ -24,10 +24,10 @@ type policyGetCmd struct {
 }
 
 func (c *policyGetCmd) Run(ctx context.Context, a *app) error {
-	if err := checked(ckpt.CheckAgentName(c.Agent)); err != nil {
+	if err := cli.Checked(ckpt.CheckAgentName(c.Agent)); err != nil {
 		return err
 	}
-	p, err := a.client().Policy(ctx, c.Agent)
+	p, err := a.Client().Policy(ctx, c.Agent)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ type policySetCmd struct {
 }
 
 func (c *policySetCmd) Run(ctx context.Context, a *app) error {
-	if err := checked(ckpt.CheckAgentName(c.Agent)); err != nil {
+	if err := cli.Checked(ckpt.CheckAgentName(c.Agent)); err != nil {
 		return err
 	}
 	if (c.File == "") == (len(c.Settings) == 0) {
@@ -51,7 +51,7 @@ func (c *policySetCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	now, err := a.client().SetPolicy(ctx, c.Agent, p)
+	now, err := a.Client().SetPolicy(ctx, c.Agent, p)
 	if err != nil {
 		return err
 	}
@@ -60,12 +60,12 @@ func (c *policySetCmd) Run(ctx context.Context, a *app) error {
 
 func (c *policySetCmd) policy(ctx context.Context, a *app) (ckpt.Policy, error) {
 	if c.File != "" {
-		text, err := a.read(ctx, c.File)
+		text, err := a.Read(ctx, c.File)
 		if err != nil {
 			return ckpt.Policy{}, err
 		}
 		p, err := wellformed.ParsePolicy(text)
-		return p, checked(err)
+		return p, cli.Checked(err)
 	}
 	changes, err := c.changes(ctx, a)
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *policySetCmd) policy(ctx context.Context, a *app) (ckpt.Policy, error) 
 	if _, err := changePolicy(ckpt.DefaultPolicy(), changes); err != nil {
 		return ckpt.Policy{}, err
 	}
-	old, err := a.client().Policy(ctx, c.Agent)
+	old, err := a.Client().Policy(ctx, c.Agent)
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound { // an agent may have a policy before its first save
 		return changePolicy(ckpt.DefaultPolicy(), changes)
 	}
@@ -92,7 +92,7 @@ func (c *policySetCmd) changes(ctx context.Context, a *app) ([]string, error) {
 		if !found || strings.Contains(key, "=") {
 			continue
 		}
-		text, err := a.read(ctx, file)
+		text, err := a.Read(ctx, file)
 		if err != nil {
 			return nil, err
 		}
@@ -102,10 +102,10 @@ func (c *policySetCmd) changes(ctx context.Context, a *app) ([]string, error) {
 }
 
 func (a *app) writePolicy(p *ckpt.Policy) error {
-	if a.cli.JSON {
-		return term.WriteJSON(a.data(), p)
+	if a.JSON {
+		return term.WriteJSON(a.Data(), p)
 	}
-	return writeFields(a.stdout, a.out, p)
+	return writeFields(a.Stdout, a.Out, p)
 }
 
 // writeFields shows a shape of the API by its JSON names, in its order.

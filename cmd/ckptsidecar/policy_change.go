@@ -43,7 +43,7 @@ func changePolicy(old ckpt.Policy, changes []string) (ckpt.Policy, error) {
 		return ckpt.Policy{}, err
 	}
 	p, err := wellformed.ParsePolicy(text)
-	return p, checked(err)
+	return p, cli.Checked(err)
 }
 
 // policyPath splits a key at its points. The name of a rule may have some.

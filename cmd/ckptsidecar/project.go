@@ -7,23 +7,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
 )
 
-// namedAgent is the agent of the command line or of the environment, "" where
-// neither names one.
-func (a *app) namedAgent(named string) string {
-	if named != "" {
-		return named
-	}
-	return a.env("CKPTSIDECAR_AGENT")
-}
-
 // projectAgent is the agent that is named, else that of the project to which a
 // folder belongs: the same under which hooks record it.
 func (a *app) projectAgent(ctx context.Context, named, folder string) string {
-	if named = a.namedAgent(named); named != "" {
+	if named = a.NamedAgent(named); named != "" {
 		return named
 	}
 	p := hook.ProjectOf(folder)
-	chosen, err := p.Choose(ctx, a.client())
+	chosen, err := p.Choose(ctx, a.Client())
 	if err == nil && chosen == p.Agent {
 		a.tellFormer(ctx, p)
 	}
@@ -33,9 +24,9 @@ func (a *app) projectAgent(ctx context.Context, named, folder string) string {
 // tellFormer says where the checkpoints of an earlier version may be. Nobody
 // knows of which folder they are.
 func (a *app) tellFormer(ctx context.Context, p hook.Project) {
-	_, errNow := a.client().Runs(ctx, ckpt.RunFilter{Agent: p.Agent, Limit: 1})
-	_, errFormer := a.client().Runs(ctx, ckpt.RunFilter{Agent: p.Former, Limit: 1})
+	_, errNow := a.Client().Runs(ctx, ckpt.RunFilter{Agent: p.Agent, Limit: 1})
+	_, errFormer := a.Client().Runs(ctx, ckpt.RunFilter{Agent: p.Former, Limit: 1})
 	if ckpt.CodeOf(errNow) == ckpt.CodeNotFound && errFormer == nil {
-		a.tell("agents are named by the folder and its path now: this is %s; --agent %s goes on with what the agent %s has", p.Agent, p.Former, p.Former)
+		a.Tell("agents are named by the folder and its path now: this is %s; --agent %s goes on with what the agent %s has", p.Agent, p.Former, p.Former)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
@@ -25,7 +26,7 @@ func (c *promptsListCmd) Run(ctx context.Context, a *app) error {
 	all := &ckpt.PromptPage{Prompts: []ckpt.Prompt{}}
 	var err error
 	all.Next, err = c.paged.read(func(before string, limit int) (ckpt.Ref, error) {
-		page, err := a.client().Prompts(ctx, ckpt.PromptFilter{Open: !c.Answered, Before: before, Limit: limit})
+		page, err := a.Client().Prompts(ctx, ckpt.PromptFilter{Open: !c.Answered, Before: before, Limit: limit})
 		if err != nil {
 			return "", err
 		}
@@ -35,15 +36,15 @@ func (c *promptsListCmd) Run(ctx context.Context, a *app) error {
 	switch {
 	case err != nil:
 		return err
-	case a.cli.JSON:
-		return term.WriteJSON(a.data(), all)
+	case a.JSON:
+		return term.WriteJSON(a.Data(), all)
 	case len(all.Prompts) == 0:
-		a.tell("nothing waits for an answer")
+		a.Tell("nothing waits for an answer")
 		return nil
 	}
 	for i := range all.Prompts {
 		if i > 0 {
-			term.Println(a.stdout)
+			term.Println(a.Stdout)
 		}
 		promptText(a, &all.Prompts[i])
 	}
@@ -52,17 +53,17 @@ func (c *promptsListCmd) Run(ctx context.Context, a *app) error {
 }
 
 func promptText(a *app, p *ckpt.Prompt) {
-	term.Printf(a.stdout, "%s  run %s of %s, asked %s\n", a.out.Bold(p.ID), p.Run, p.Agent, term.Moment(p.At))
-	term.Printf(a.stdout, "  %s\n", p.Question)
+	term.Printf(a.Stdout, "%s  run %s of %s, asked %s\n", a.Out.Bold(p.ID), p.Run, p.Agent, term.Moment(p.At))
+	term.Printf(a.Stdout, "  %s\n", p.Question)
 	if p.Reason != "" {
-		term.Printf(a.stdout, "  %s\n", p.Reason)
+		term.Printf(a.Stdout, "  %s\n", p.Reason)
 	}
 	if p.Choice != "" {
-		term.Printf(a.stdout, "  answered %s by %s: %s\n", term.Moment(p.AnsweredAt), p.AnsweredBy, a.out.Green(string(p.Choice)))
+		term.Printf(a.Stdout, "  answered %s by %s: %s\n", term.Moment(p.AnsweredAt), p.AnsweredBy, a.Out.Green(string(p.Choice)))
 		return
 	}
 	for _, line := range answers(p) {
-		term.Printf(a.stdout, "  %s\n", line)
+		term.Printf(a.Stdout, "  %s\n", line)
 	}
 }
 
@@ -71,25 +72,25 @@ type promptsShowCmd struct {
 }
 
 func (c *promptsShowCmd) Run(ctx context.Context, a *app) error {
-	if err := checked(ckpt.CheckID(c.ID)); err != nil {
+	if err := cli.Checked(ckpt.CheckID(c.ID)); err != nil {
 		return err
 	}
 	p, err := findPrompt(ctx, a, c.ID)
 	switch {
 	case err != nil:
 		return err
-	case a.cli.JSON:
-		return term.WriteJSON(a.data(), p)
+	case a.JSON:
+		return term.WriteJSON(a.Data(), p)
 	}
 	promptText(a, p)
 	if operationsOf(p.MemoryDiff) == 0 || p.Checkpoint == "" {
 		return nil
 	}
-	from, err := a.client().Checkpoint(ctx, string(p.Checkpoint), true)
+	from, err := a.Client().Checkpoint(ctx, string(p.Checkpoint), true)
 	if err != nil {
 		return err
 	}
-	term.Printf(a.stdout, "\nTo begin anew would change, from checkpoint %s:\n", p.Checkpoint)
+	term.Printf(a.Stdout, "\nTo begin anew would change, from checkpoint %s:\n", p.Checkpoint)
 	return pathDiff(a, from.State, []byte(p.MemoryDiff))
 }
 
@@ -97,7 +98,7 @@ func (c *promptsShowCmd) Run(ctx context.Context, a *app) error {
 func findPrompt(ctx context.Context, a *app, id string) (*ckpt.Prompt, error) {
 	filter := ckpt.PromptFilter{Limit: ckpt.MaxLimit}
 	for {
-		page, err := a.client().Prompts(ctx, filter)
+		page, err := a.Client().Prompts(ctx, filter)
 		if err != nil {
 			return nil, err
 		}
@@ -121,25 +122,25 @@ type promptsAnswerCmd struct {
 
 func (c *promptsAnswerCmd) Run(ctx context.Context, a *app) error {
 	answer := ckpt.PromptAnswer{ID: c.ID, Choice: ckpt.PromptChoice(c.Choice), Reason: c.Reason}
-	if err := checked(answer.Check()); err != nil {
+	if err := cli.Checked(answer.Check()); err != nil {
 		return err
 	}
-	p, _, err := a.client().AnswerPrompt(ctx, answer)
+	p, _, err := a.Client().AnswerPrompt(ctx, answer)
 	switch {
 	case err != nil:
 		return err
-	case a.cli.JSON:
-		return term.WriteJSON(a.data(), p)
+	case a.JSON:
+		return term.WriteJSON(a.Data(), p)
 	}
-	term.Printf(a.stdout, "%s  answered: %s\n", p.ID, p.Choice)
-	run := runFlag(p.Run)
+	term.Printf(a.Stdout, "%s  answered: %s\n", p.ID, p.Choice)
+	run := cli.RunFlag(p.Run)
 	switch ckpt.PromptChoice(p.Choice) {
 	case ckpt.ChoiceAbandon:
-		a.tell("run %s of %s has failed for good", p.Run, p.Agent)
+		a.Tell("run %s of %s has failed for good", p.Run, p.Agent)
 	case ckpt.ChoiceReinitialize:
-		a.tell("run %s of %s begins anew when it is resumed: ckptsidecar resume %s%s", p.Run, p.Agent, p.Agent, run)
+		a.Tell("run %s of %s begins anew when it is resumed: ckptsidecar resume %s%s", p.Run, p.Agent, p.Agent, run)
 	default:
-		a.tell("run %s of %s may go on: ckptsidecar resume %s%s", p.Run, p.Agent, p.Agent, run)
+		a.Tell("run %s of %s may go on: ckptsidecar resume %s%s", p.Run, p.Agent, p.Agent, run)
 	}
 	return nil
 }

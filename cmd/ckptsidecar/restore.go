@@ -27,29 +27,29 @@ func (c *restoreCmd) Run(ctx context.Context, a *app) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	got, _, err := a.client().Restore(ctx, ckpt.RestoreRequest{
-		Agent: c.Agent, Checkpoint: c.Checkpoint, Kind: ckpt.Kind(c.Kind), Clean: c.Clean, Run: a.inRun(c.Agent, c.InRun), Reason: c.Reason,
+	got, _, err := a.Client().Restore(ctx, ckpt.RestoreRequest{
+		Agent: c.Agent, Checkpoint: c.Checkpoint, Kind: ckpt.Kind(c.Kind), Clean: c.Clean, Run: a.InRun(c.Agent, c.InRun), Reason: c.Reason,
 	})
 	switch {
 	case err != nil:
 		return err
-	case a.cli.JSON:
+	case a.JSON:
 		return a.writeCheckpoint(got)
 	case c.Output != "":
 		return c.toFile(a, got)
-	case a.out.Terminal && !c.Force && !isText(got.State):
+	case a.Out.Terminal && !c.Force && !isText(got.State):
 		return cli.Usagef("the state is %s of %s, which a terminal does not show: use -o FILE, or --force", term.Bytes(got.Size), got.ContentType)
 	}
-	to := a.data()
+	to := a.Data()
 	if c.Force {
-		to = term.Raw(a.stdout)
+		to = term.Raw(a.Stdout)
 	}
 	_, err = to.Write(got.State)
 	return err
 }
 
 func (c *restoreCmd) check() error {
-	return checked(
+	return cli.Checked(
 		ckpt.CheckAgentName(c.Agent),
 		given(c.InRun, ckpt.CheckRunName),
 		given(c.Kind, func(k string) error { return ckpt.CheckKind(ckpt.Kind(k)) }),
@@ -62,7 +62,7 @@ func (c *restoreCmd) toFile(a *app, got *ckpt.Checkpoint) error {
 	if err := osfile.Write(c.Output, got.State, 0o600); err != nil {
 		return fmt.Errorf("the state was restored but not written: %w", err)
 	}
-	a.tell("%s number %d of run %s, %s, to %s", a.err.Green("restored:"), got.Seq, got.Run, term.Bytes(got.Size), c.Output)
+	a.Tell("%s number %d of run %s, %s, to %s", a.Err.Green("restored:"), got.Seq, got.Run, term.Bytes(got.Size), c.Output)
 	return nil
 }
 

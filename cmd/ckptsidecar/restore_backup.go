@@ -37,7 +37,7 @@ func (c *restoreBackupCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	p := a.progress("checking the backup")
+	p := a.Progress("checking the backup")
 	var told error
 	err = daemon.RestoreBackup(ctx, c.Backup, config, programVersion(), p.Step, func(done *daemon.Restored) {
 		p.Done()
@@ -56,22 +56,22 @@ func (c *restoreBackupCmd) Run(ctx context.Context, a *app) error {
 
 // tell ends with what was kept and where.
 func (c *restoreBackupCmd) tell(a *app, database string, done *daemon.Restored) error {
-	if a.cli.JSON {
-		return term.WriteJSON(a.data(), restoredShape{database, c.Backup, done.Kept, done.Earlier, done.Undone})
+	if a.JSON {
+		return term.WriteJSON(a.Data(), restoredShape{database, c.Backup, done.Kept, done.Earlier, done.Undone})
 	}
 	if done.Undone {
-		term.Printf(a.stdout, "%s  %s is what it was before the restore that was interrupted\n", a.out.Green("restored"), database)
+		term.Printf(a.Stdout, "%s  %s is what it was before the restore that was interrupted\n", a.Out.Green("restored"), database)
 	} else {
-		term.Printf(a.stdout, "%s  %s is the backup %s now\n", a.out.Green("restored"), database, c.Backup)
+		term.Printf(a.Stdout, "%s  %s is the backup %s now\n", a.Out.Green("restored"), database, c.Backup)
 	}
 	for _, earlier := range done.Earlier {
-		term.Printf(a.stdout, "a restore that was interrupted has kept %s\n", earlier)
+		term.Printf(a.Stdout, "a restore that was interrupted has kept %s\n", earlier)
 	}
 	switch {
 	case done.Kept != "":
-		term.Printf(a.stdout, "what was there is kept as %s; remove it when you are sure\n", done.Kept)
+		term.Printf(a.Stdout, "what was there is kept as %s; remove it when you are sure\n", done.Kept)
 	case !done.Undone:
-		term.Println(a.stdout, "nothing was there before, so nothing is kept")
+		term.Println(a.Stdout, "nothing was there before, so nothing is kept")
 	}
 	return nil
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -35,13 +33,13 @@ func (c *resumeCmd) Help() string {
 
 func (c *resumeCmd) Run(ctx context.Context, a *app) error {
 	r := ckpt.ResumeRequest{
-		Agent: c.Agent, Run: a.inRun(c.Agent, c.InRun), PID: a.ownerPID(c.PID), HeartbeatTimeout: c.HeartbeatTimeout,
+		Agent: c.Agent, Run: a.InRun(c.Agent, c.InRun), PID: a.OwnerPID(c.PID), HeartbeatTimeout: c.HeartbeatTimeout,
 		ProgressTimeout: c.ProgressTimeout, Reason: c.Reason, DryRun: c.DryRun, Force: c.Force,
 	}
-	if err := checked(r.Check()); err != nil {
+	if err := cli.Checked(r.Check()); err != nil {
 		return err
 	}
-	plan, _, err := a.client().Resume(ctx, r)
+	plan, _, err := a.Client().Resume(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -60,12 +58,12 @@ func (c *resumeCmd) write(a *app, plan *ckpt.Plan) error {
 			return fmt.Errorf("the run was resumed (epoch %d), but its state was not written: %w", plan.Epoch, err)
 		}
 	}
-	if a.cli.JSON {
-		return term.WriteJSON(a.data(), shapeOf(plan))
+	if a.JSON {
+		return term.WriteJSON(a.Data(), shapeOf(plan))
 	}
-	planText(a.stdout, a.out, plan, "ckptsidecar resume")
+	planText(a.Stdout, a.Out, plan, "ckptsidecar resume")
 	if c.Output != "" && plan.Checkpoint == nil {
-		a.tell("there is no state, so %s was not written", c.Output)
+		a.Tell("there is no state, so %s was not written", c.Output)
 	}
 	return nil
 }
@@ -180,7 +178,7 @@ func epochText(p *ckpt.Plan) string {
 // nextSteps are the commands that a person would look for now. by is the
 // command that has just been refused or done.
 func nextSteps(p *ckpt.Plan, by string) []string {
-	run := runFlag(p.Run)
+	run := cli.RunFlag(p.Run)
 	switch p.Verdict {
 	case ckpt.VerdictAsk:
 		return nextOfAsk(p, by, run)
@@ -196,7 +194,7 @@ func nextSteps(p *ckpt.Plan, by string) []string {
 	next := []string{fmt.Sprintf("ckptsidecar save %s FILE%s --epoch %d", p.Agent, run, p.Epoch)}
 	if len(p.InterruptedSteps) > 0 {
 		step := p.InterruptedSteps[0]
-		next = append(next, fmt.Sprintf("ckptsidecar step begin %s %s%s --epoch %d   to do an interrupted step again; --json above has an error result for it", p.Agent, shellWord(step.Key), run, p.Epoch))
+		next = append(next, fmt.Sprintf("ckptsidecar step begin %s %s%s --epoch %d   to do an interrupted step again; --json above has an error result for it", p.Agent, cli.ShellWord(step.Key), run, p.Epoch))
 	}
 	if len(p.CompletedSteps) > 0 {
 		next = append(next, fmt.Sprintf("ckptsidecar steps %s%s   for what is done and must not be done again", p.Agent, run))
@@ -208,8 +206,8 @@ func nextOfAsk(p *ckpt.Plan, by, run string) (next []string) {
 	for _, o := range p.UncertainOperations {
 		next = append(next,
 			fmt.Sprintf("Find out whether %s took effect, then say which:", o.Name),
-			fmt.Sprintf("  ckptsidecar operation resolve %s %s succeeded%s --reason 'how you know'", p.Agent, shellWord(o.Key), run),
-			fmt.Sprintf("  ckptsidecar operation resolve %s %s failed%s --reason 'how you know'", p.Agent, shellWord(o.Key), run),
+			fmt.Sprintf("  ckptsidecar operation resolve %s %s succeeded%s --reason 'how you know'", p.Agent, cli.ShellWord(o.Key), run),
+			fmt.Sprintf("  ckptsidecar operation resolve %s %s failed%s --reason 'how you know'", p.Agent, cli.ShellWord(o.Key), run),
 		)
 	}
 	if p.Prompt != nil {
@@ -299,55 +297,4 @@ func firstLine(text string) string {
 		return line + " …"
 	}
 	return line
-}
-
-// shellWord quotes a word where a shell would not take it as it is.
-func shellWord(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-:/@%+=,", r)
-	}
-	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-// runFlag names a run where it is not the one that goes without saying.
-func runFlag(run string) string {
-	if run == "" || run == ckpt.MainRun {
-		return ""
-	}
-	return " --run " + run
-}
-
-// ref is the run that a command is about. What is left out comes from exec
-// where it has started this process for that run.
-func (a *app) ref(agent, run string, epoch *int64) ckpt.RunRef {
-	r := ckpt.RunRef{Agent: agent, Run: a.inRun(agent, run), Epoch: epoch}
-	if r.Epoch == nil && agent == a.env("CKPTSIDECAR_AGENT") && r.Run == a.env("CKPTSIDECAR_RUN") {
-		if n, err := strconv.ParseInt(a.env("CKPTSIDECAR_EPOCH"), 10, 64); err == nil {
-			r.Epoch = &n
-		}
-	}
-	return r
-}
-
-// inRun is the run that was named, else the one that exec has started this
-// process for, where it is the same agent's.
-func (a *app) inRun(agent, named string) string {
-	if named == "" && agent == a.env("CKPTSIDECAR_AGENT") {
-		return a.env("CKPTSIDECAR_RUN")
-	}
-	return named
-}
-
-// ownerPID is the process that is to own a run. A command ends at once, so it
-// is the script that calls it, which goes on with the run. At a terminal that
-// would be a shell that lives for days and does nothing: then 0, which stands
-// for the command itself.
-func (a *app) ownerPID(named int) int {
-	if named != 0 || a.interactive {
-		return named
-	}
-	return os.Getppid()
 }

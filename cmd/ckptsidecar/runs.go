@@ -41,7 +41,7 @@ func (p *paged) read(page func(before string, limit int) (next ckpt.Ref, err err
 
 func (p *paged) more(a *app, next ckpt.Ref) {
 	if next != "" {
-		a.tell("there are more: --all, or --before %s", next)
+		a.Tell("there are more: --all, or --before %s", next)
 	}
 }
 
@@ -52,13 +52,13 @@ type runsCmd struct {
 }
 
 func (c *runsCmd) Run(ctx context.Context, a *app) error {
-	if err := checked(c.paged.check(), given(c.Agent, ckpt.CheckAgentName), given(c.Status, checkRunStatus)); err != nil {
+	if err := cli.Checked(c.paged.check(), given(c.Agent, ckpt.CheckAgentName), given(c.Status, checkRunStatus)); err != nil {
 		return err
 	}
 	all := &ckpt.RunPage{Runs: []ckpt.Run{}}
 	var err error
 	all.Next, err = c.paged.read(func(before string, limit int) (ckpt.Ref, error) {
-		page, err := a.client().Runs(ctx, ckpt.RunFilter{Agent: c.Agent, Status: ckpt.RunStatus(c.Status), Before: before, Limit: limit})
+		page, err := a.Client().Runs(ctx, ckpt.RunFilter{Agent: c.Agent, Status: ckpt.RunStatus(c.Status), Before: before, Limit: limit})
 		if err != nil {
 			return "", err
 		}
@@ -68,19 +68,19 @@ func (c *runsCmd) Run(ctx context.Context, a *app) error {
 	switch {
 	case err != nil:
 		return err
-	case a.cli.JSON:
-		return term.WriteJSON(a.data(), all)
+	case a.JSON:
+		return term.WriteJSON(a.Data(), all)
 	case len(all.Runs) == 0:
-		a.tell("no run matches")
+		a.Tell("no run matches")
 		return nil
 	}
 	t := term.NewTable("AGENT", "RUN", "STATUS", ">EPOCH", ">ATTEMPT", ">PID", ">WORKED", "CHANGED", "GOAL")
 	for i := range all.Runs {
 		r := &all.Runs[i]
-		t.Add(r.Agent, r.Run, runStatusText(r.Status, a.out), fmt.Sprint(r.Epoch), fmt.Sprint(r.Attempt), pidText(r.PID),
+		t.Add(r.Agent, r.Run, runStatusText(r.Status, a.Out), fmt.Sprint(r.Epoch), fmt.Sprint(r.Attempt), pidText(r.PID),
 			workedText(r.AccumulatedMS), term.Moment(r.UpdatedAt), firstLine(string(r.Goal)))
 	}
-	t.Write(a.stdout, a.out)
+	t.Write(a.Stdout, a.Out)
 	c.paged.more(a, all.Next)
 	return nil
 }
@@ -141,22 +141,22 @@ type runStartCmd struct {
 // epoch=$(ckptsidecar run start …) works.
 func (c *runStartCmd) Run(ctx context.Context, a *app) error {
 	r := ckpt.RunRequest{
-		Agent: c.Agent, Run: a.inRun(c.Agent, c.InRun), Workflow: ckpt.Ref(c.Workflow), PID: a.ownerPID(c.PID), ParentRun: ckpt.Ref(c.ParentRun),
+		Agent: c.Agent, Run: a.InRun(c.Agent, c.InRun), Workflow: ckpt.Ref(c.Workflow), PID: a.OwnerPID(c.PID), ParentRun: ckpt.Ref(c.ParentRun),
 		ForkFrom: ckpt.Ref(c.ForkFrom), HeartbeatTimeout: c.HeartbeatTimeout, ProgressTimeout: c.ProgressTimeout,
 		Goal: ckpt.Ref(c.Goal), ExternalSession: ckpt.Ref(c.ExternalSession), Labels: c.Label,
 	}
-	if err := checked(r.Check()); err != nil {
+	if err := cli.Checked(r.Check()); err != nil {
 		return err
 	}
-	run, _, err := a.client().StartRun(ctx, r)
+	run, _, err := a.Client().StartRun(ctx, r)
 	switch {
 	case err != nil:
 		return err
-	case a.cli.JSON:
-		return term.WriteJSON(a.data(), run)
+	case a.JSON:
+		return term.WriteJSON(a.Data(), run)
 	}
-	term.Println(a.stdout, run.Epoch)
-	a.tell("%s run %s of %s, attempt %d, owned by process %s; name --epoch %d in its writes", a.err.Green("started:"), run.Run, run.Agent, run.Attempt, pidText(run.PID), run.Epoch)
+	term.Println(a.Stdout, run.Epoch)
+	a.Tell("%s run %s of %s, attempt %d, owned by process %s; name --epoch %d in its writes", a.Err.Green("started:"), run.Run, run.Agent, run.Attempt, pidText(run.PID), run.Epoch)
 	return nil
 }
 
@@ -168,18 +168,18 @@ type runBeatCmd struct {
 }
 
 func (c *runBeatCmd) Run(ctx context.Context, a *app) error {
-	ref := a.ref(c.Agent, c.InRun, c.Epoch)
-	if err := checked(ref.Check()); err != nil {
+	ref := a.Ref(c.Agent, c.InRun, c.Epoch)
+	if err := cli.Checked(ref.Check()); err != nil {
 		return err
 	}
-	run, err := a.client().Beat(ctx, ref, ckpt.Heartbeat{Progress: c.Progress})
+	run, err := a.Client().Beat(ctx, ref, ckpt.Heartbeat{Progress: c.Progress})
 	switch {
 	case err != nil:
 		return err
-	case a.cli.JSON:
-		return term.WriteJSON(a.data(), run)
+	case a.JSON:
+		return term.WriteJSON(a.Data(), run)
 	}
-	term.Println(a.stdout, run.Status)
+	term.Println(a.Stdout, run.Status)
 	a.tellDrift(run.Drift, ref)
 	return nil
 }
@@ -196,23 +196,23 @@ type runEndCmd struct {
 }
 
 func (c *runEndCmd) Run(ctx context.Context, a *app) error {
-	ref := a.ref(c.Agent, c.InRun, c.Epoch)
+	ref := a.Ref(c.Agent, c.InRun, c.Epoch)
 	r := ckpt.EndRequest{
 		Status: ckpt.RunStatus(c.Status), ContinuationPrompt: ckpt.Ref(c.ContinuationPrompt), Error: ckpt.Ref(c.Error), Result: jsonOf(c.Result),
 	}
-	if err := checked(ref.Check(), wellformed.RunEnd(&r)); err != nil {
+	if err := cli.Checked(ref.Check(), wellformed.RunEnd(&r)); err != nil {
 		return err
 	}
 	if c.State != "" {
 		var err error
-		if r.State, err = a.read(ctx, c.State); err != nil {
+		if r.State, err = a.Read(ctx, c.State); err != nil {
 			return err
 		}
-		if err := checked(wellformed.RunEnd(&r)); err != nil {
+		if err := cli.Checked(wellformed.RunEnd(&r)); err != nil {
 			return err
 		}
 	}
-	run, _, err := a.client().EndRun(ctx, ref, r)
+	run, _, err := a.Client().EndRun(ctx, ref, r)
 	if err != nil {
 		return err
 	}
@@ -234,11 +234,11 @@ type runShowCmd struct {
 }
 
 func (c *runShowCmd) Run(ctx context.Context, a *app) error {
-	ref := a.ref(c.Agent, c.InRun, nil)
-	if err := checked(ref.Check()); err != nil {
+	ref := a.Ref(c.Agent, c.InRun, nil)
+	if err := cli.Checked(ref.Check()); err != nil {
 		return err
 	}
-	run, err := a.client().Run(ctx, ref)
+	run, err := a.Client().Run(ctx, ref)
 	if err != nil {
 		return err
 	}
@@ -246,12 +246,12 @@ func (c *runShowCmd) Run(ctx context.Context, a *app) error {
 }
 
 func (a *app) showRun(r *ckpt.Run) error {
-	if a.cli.JSON {
-		return term.WriteJSON(a.data(), r)
+	if a.JSON {
+		return term.WriteJSON(a.Data(), r)
 	}
 	p := &term.Pairs{}
-	p.Add("run", a.out.Bold(r.Run)+" of "+r.Agent)
-	p.Add("status", runStatusText(r.Status, a.out))
+	p.Add("run", a.Out.Bold(r.Run)+" of "+r.Agent)
+	p.Add("status", runStatusText(r.Status, a.Out))
 	p.Add("owner", fmt.Sprintf("%s, process %s, epoch %d, attempt %d", r.Owner, pidText(r.PID), r.Epoch, r.Attempt))
 	p.Add("worked for", workedText(r.AccumulatedMS))
 	p.Add("started", term.Moment(r.StartedAt))
@@ -274,9 +274,9 @@ func (a *app) showRun(r *ckpt.Run) error {
 			p.Add(more[0], more[1])
 		}
 	}
-	p.Write(a.stdout, a.out)
+	p.Write(a.Stdout, a.Out)
 	if r.Status.Resumable() && r.Status != ckpt.RunRunning && r.Status != ckpt.RunStarting {
-		a.tell("to go on: ckptsidecar resume %s%s", r.Agent, runFlag(r.Run))
+		a.Tell("to go on: ckptsidecar resume %s%s", r.Agent, cli.RunFlag(r.Run))
 	}
 	return nil
 }

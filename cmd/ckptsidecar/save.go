@@ -4,10 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
@@ -32,21 +31,21 @@ func (c *saveCmd) Run(ctx context.Context, a *app) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	state, err := a.read(ctx, c.File)
+	state, err := a.Read(ctx, c.File)
 	if err != nil {
 		return err
 	}
-	request, ref := c.request(state), a.ref(c.Agent, c.InRun, c.Epoch)
+	request, ref := c.request(state), a.Ref(c.Agent, c.InRun, c.Epoch)
 	request.Run, request.Epoch = ref.Run, ref.Epoch
-	saved, err := a.client().Save(ctx, request)
+	saved, err := a.Client().Save(ctx, request)
 	if err != nil {
 		return err
 	}
-	if a.cli.JSON {
-		return term.WriteJSON(a.data(), saved)
+	if a.JSON {
+		return term.WriteJSON(a.Data(), saved)
 	}
-	term.Println(a.stdout, saved.ID)
-	a.tell("%s", savedText(saved, a.err))
+	term.Println(a.Stdout, saved.ID)
+	a.Tell("%s", savedText(saved, a.Err))
 	a.tellDrift(saved.Drift, ref)
 	return nil
 }
@@ -55,7 +54,7 @@ func (c *saveCmd) Run(ctx context.Context, a *app) error {
 func (c *saveCmd) check() error {
 	r := c.request(nil)
 	r.ContentType = ""
-	return checked(wellformed.Save(r))
+	return cli.Checked(wellformed.Save(r))
 }
 
 func (c *saveCmd) request(state []byte) *ckpt.SaveRequest {
@@ -90,41 +89,3 @@ func savedText(s *ckpt.Saved, st *term.Style) string {
 	}
 	return text
 }
-
-// read reads a file, or standard input for "-".
-func (a *app) read(ctx context.Context, name string) ([]byte, error) {
-	if name != "-" {
-		return os.ReadFile(name)
-	}
-	if a.interactive {
-		a.tell("reading from the keyboard; end it with Ctrl-D")
-	}
-	return stoppable(ctx, func() ([]byte, error) { return io.ReadAll(a.stdin) })
-}
-
-// stoppable waits for something that may never come, such as what a person
-// types, unless ctx ends before. The wait is then left behind.
-func stoppable[T any](ctx context.Context, wait func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		value, err := wait()
-		done <- result{value, err}
-	}()
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
-	}
-}
-
-// tell says something beside the result.
-func (a *app) tell(format string, args ...any) { term.Printf(a.stderr, format+"\n", args...) }
-
-// progress shows how far long work is.
-func (a *app) progress(what string) *term.Progress { return term.NewProgress(a.stderr, a.err, what) }

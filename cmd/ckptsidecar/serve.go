@@ -36,25 +36,25 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 		daemon.RefuseCallers()
 		return err
 	case c.PrintConfig:
-		return config.Print(a.stdout)
+		return config.Print(a.Stdout)
 	}
 	if c.WhileStdin {
-		ctx = untilEnd(ctx, a.stdin)
+		ctx = untilEnd(ctx, a.Stdin)
 	}
-	manager, err := daemon.Systemd(a.env)
+	manager, err := daemon.Systemd(a.Env)
 	if err != nil {
 		return daemon.Misconfigured(err)
 	}
-	log, level := config.Logger(a.log(), false)
+	log, level := config.Logger(a.Log(), false)
 	d := c.daemon(a, config)
-	d.Log, d.Level, d.Manager, d.Reload = log, level, manager, reloads(a.interactive)
+	d.Log, d.Level, d.Manager, d.Reload = log, level, manager, reloads(a.Interactive)
 	return d.Run(ctx)
 }
 
 // daemon is the daemon of these settings, with nobody who manages it yet.
 func (c *serveCmd) daemon(a *app, config daemon.Config) *daemon.Daemon {
 	return &daemon.Daemon{
-		Config: config, Version: programVersion(), Hurry: a.hurry, Backup: a.backupAside,
+		Config: config, Version: programVersion(), Hurry: a.Hurry, Backup: a.backupAside,
 		Load: func() (daemon.Config, error) { return c.settings(a) },
 	}
 }
@@ -62,9 +62,9 @@ func (c *serveCmd) daemon(a *app, config daemon.Config) *daemon.Daemon {
 // settings puts flag over environment over file over default, and names every
 // mistake in them.
 func (c *serveCmd) settings(a *app) (daemon.Config, error) {
-	config := daemon.Default(c.System, a.env)
-	mistakes := errors.Join(c.readFile(&config, a.env), config.Environment(a.env))
-	if err := c.flags(&config, a.cli.Socket); err != nil {
+	config := daemon.Default(c.System, a.Env)
+	mistakes := errors.Join(c.readFile(&config, a.Env), config.Environment(a.Env))
+	if err := c.flags(&config, a.Socket); err != nil {
 		return config, cli.Usagef("%v", err)
 	}
 	if err := errors.Join(mistakes, config.Check()); err != nil {
@@ -120,7 +120,7 @@ func untilEnd(ctx context.Context, r io.Reader) context.Context {
 // backupAside makes a scheduled backup in a process of its own: it takes a
 // hundred megabytes to check a large database, which the daemon would keep.
 func (a *app) backupAside(ctx context.Context, database, out string) error {
-	cmd, err := a.again(ctx, "backup", out, "--db", database)
+	cmd, err := a.Again(ctx, "backup", out, "--db", database)
 	if err != nil {
 		return err
 	}

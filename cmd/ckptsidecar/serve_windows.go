@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
@@ -11,14 +12,14 @@ import (
 func (c *serveCmd) runService(a *app) error {
 	s := &daemon.Service{Run: func(ctx context.Context, m daemon.Manager, reload, hurry <-chan struct{}) error {
 		config, err := c.settings(a)
-		log, level := config.Logger(a.log(), true)
+		log, level := config.Logger(a.Log(), true)
 		if err == nil {
 			d := c.daemon(a, config)
 			d.Log, d.Level, d.Manager, d.Reload, d.Hurry = log, level, m, reload, hurry
 			err = d.Run(ctx)
 		}
 		if err != nil {
-			log.Error(daemon.MessageEnded, "error", err, "exit_code", exitCode(err))
+			log.Error(daemon.MessageEnded, "error", err, "exit_code", cli.ExitCode(err))
 		}
 		return err
 	}}

@@ -136,7 +136,7 @@ func (f *serviceFlags) carryOut(ctx context.Context, a *app, plan func(serviceHo
 		if !f.DryRun && s.do != nil {
 			err := s.do(ctx)
 			if errors.Is(err, errSkipped) {
-				term.Printf(a.stderr, "%s %s: %v\n", a.err.Yellow("not done:"), s.say, err)
+				term.Printf(a.Stderr, "%s %s: %v\n", a.Err.Yellow("not done:"), s.say, err)
 				continue
 			}
 			if err != nil {
@@ -144,18 +144,18 @@ func (f *serviceFlags) carryOut(ctx context.Context, a *app, plan func(serviceHo
 			}
 		}
 		taken = append(taken, s.say)
-		if !a.cli.JSON {
+		if !a.JSON {
 			f.sayStep(a, s)
 		}
 	}
 	switch {
-	case a.cli.JSON:
-		return term.WriteJSON(a.data(), struct {
+	case a.JSON:
+		return term.WriteJSON(a.Data(), struct {
 			DryRun bool     `json:"dry_run"`
 			Steps  []string `json:"steps"`
 		}{f.DryRun, taken})
 	case len(taken) == 0:
-		term.Println(a.stdout, nothing)
+		term.Println(a.Stdout, nothing)
 	}
 	return nil
 }
@@ -163,11 +163,11 @@ func (f *serviceFlags) carryOut(ctx context.Context, a *app, plan func(serviceHo
 func (f *serviceFlags) sayStep(a *app, s serviceStep) {
 	switch {
 	case s.do == nil:
-		term.Println(a.stdout, s.say)
+		term.Println(a.Stdout, s.say)
 	case f.DryRun:
-		term.Printf(a.stdout, "%s %s\n", a.out.Dim("would"), s.say)
+		term.Printf(a.Stdout, "%s %s\n", a.Out.Dim("would"), s.say)
 	default:
-		term.Printf(a.stdout, "%s %s\n", a.out.Green("done"), s.say)
+		term.Printf(a.Stdout, "%s %s\n", a.Out.Green("done"), s.say)
 	}
 }
 
@@ -184,8 +184,8 @@ func (c *serviceStatusCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if a.cli.JSON {
-		if err := term.WriteJSON(a.data(), s); err != nil {
+	if a.JSON {
+		if err := term.WriteJSON(a.Data(), s); err != nil {
 			return err
 		}
 	} else {
@@ -202,12 +202,12 @@ func (c *serviceStatusCmd) Run(ctx context.Context, a *app) error {
 
 func serviceText(a *app, s *serviceShape) {
 	if !s.Installed {
-		term.Printf(a.stdout, "%s: `ckptsidecar service install` does it\n", a.out.Yellow("not installed"))
+		term.Printf(a.Stdout, "%s: `ckptsidecar service install` does it\n", a.Out.Yellow("not installed"))
 		return
 	}
-	state := a.out.Green(s.State)
+	state := a.Out.Green(s.State)
 	if !s.Running {
-		state = a.out.Red(s.State)
+		state = a.Out.Red(s.State)
 	}
 	p := term.Pairs{{"service", state + " (" + s.Scope + ", " + s.Manager + ")"}}
 	for _, row := range [][2]string{{"since", s.Since}, {"says", s.Status}, {"socket", s.Socket}, {"last end", s.Result}, {"files", s.Files}} {
@@ -227,5 +227,5 @@ func serviceText(a *app, s *serviceShape) {
 	}
 	p.Add("starts", starts)
 	p.Add("log", s.Log)
-	p.Write(a.stdout, a.out)
+	p.Write(a.Stdout, a.Out)
 }

@@ -26,7 +26,7 @@ func newServiceHost(a *app, user bool) (serviceHost, error) {
 	arguments := []string{"serve", "--system"}
 	if user {
 		arguments = []string{"serve"}
-		h.plist = filepath.Join(a.env("HOME"), "Library/LaunchAgents/ckptsidecar.plist")
+		h.plist = filepath.Join(a.Env("HOME"), "Library/LaunchAgents/ckptsidecar.plist")
 	}
 	var err error
 	h.service, err = service.New(unrun{}, &service.Config{

@@ -35,9 +35,9 @@ func newServiceHost(a *app, user bool) (serviceHost, error) {
 	brought := []string{"/usr/lib/systemd/system", "/lib/systemd/system"}
 	if user {
 		brought = []string{"/usr/lib/systemd/user", "/lib/systemd/user"}
-		home := a.env("XDG_CONFIG_HOME")
+		home := a.Env("XDG_CONFIG_HOME")
 		if !filepath.IsAbs(home) {
-			home = filepath.Join(a.env("HOME"), ".config")
+			home = filepath.Join(a.Env("HOME"), ".config")
 		}
 		if !filepath.IsAbs(home) {
 			return nil, errors.New("the environment names no folder for your units: set HOME")

@@ -46,7 +46,7 @@ func newServiceHost(a *app, user bool) (serviceHost, error) {
 	if err != nil {
 		return nil, fmt.Errorf("this program cannot find itself: %w", err)
 	}
-	config := daemon.Default(true, a.env)
+	config := daemon.Default(true, a.Env)
 	h := &scmHost{data: filepath.Dir(config.Database), program: program}
 	h.service, err = service.New(unrun{}, &service.Config{
 		Name: daemon.ServiceName, DisplayName: "ckptsidecar (checkpoints of AI agents)",

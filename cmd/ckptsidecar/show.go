@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
@@ -17,19 +18,19 @@ type showCmd struct {
 }
 
 func (c *showCmd) Run(ctx context.Context, a *app) error {
-	if err := checked(ckpt.CheckID(c.ID)); err != nil {
+	if err := cli.Checked(ckpt.CheckID(c.ID)); err != nil {
 		return err
 	}
-	got, err := a.client().Checkpoint(ctx, c.ID, c.State)
+	got, err := a.Client().Checkpoint(ctx, c.ID, c.State)
 	switch {
 	case err != nil:
 		return err
-	case a.cli.JSON:
+	case a.JSON:
 		return a.writeCheckpoint(got)
 	}
-	checkpointPairs(got, a.out).Write(a.stdout, a.out)
+	checkpointPairs(got, a.Out).Write(a.Stdout, a.Out)
 	if c.State {
-		term.Block(a.stdout, "\n"+stateText(got))
+		term.Block(a.Stdout, "\n"+stateText(got))
 	}
 	return nil
 }

@@ -22,18 +22,18 @@ type spoolReplayCmd struct{ spoolFolder }
 
 // Run replays as a client of this user would. It fails where something is left.
 func (c *spoolReplayCmd) Run(ctx context.Context, a *app) error {
-	sender := &client.Client{Socket: a.cli.Socket, SpoolDir: c.Dir}
+	sender := &client.Client{Socket: a.Socket, SpoolDir: c.Dir}
 	defer sender.Close()
 	done, err := sender.Replay(ctx)
 	if err != nil {
 		return err
 	}
-	if a.cli.JSON {
-		if err := term.WriteJSON(a.data(), done); err != nil {
+	if a.JSON {
+		if err := term.WriteJSON(a.Data(), done); err != nil {
 			return err
 		}
 	} else {
-		term.Printf(a.stdout, "%d sent, %d refused, %d left, %d of another daemon\n", done.Sent, done.Rejected, done.Left, done.Other)
+		term.Printf(a.Stdout, "%d sent, %d refused, %d left, %d of another daemon\n", done.Sent, done.Rejected, done.Left, done.Other)
 	}
 	if done.Left > 0 {
 		return &ckpt.Error{Code: ckpt.CodeBusy, Message: fmt.Sprintf("%d writes still wait: %s", done.Left, done.Why)}
@@ -51,19 +51,19 @@ func (c *spoolListCmd) Run(_ context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if a.cli.JSON {
-		return term.WriteJSON(a.data(), struct {
+	if a.JSON {
+		return term.WriteJSON(a.Data(), struct {
 			Files []client.SpooledFile `json:"files"`
 		}{files})
 	}
 	if len(files) == 0 {
-		a.tell("nothing waits")
+		a.Tell("nothing waits")
 		return nil
 	}
 	t := term.NewTable("WHEN", "AGENT", "RUN", "WHAT", ">SIZE", "STATE", "FILE")
 	for _, f := range files {
 		t.Add(term.Moment(f.CreatedAt), f.Agent, f.Run, f.What, term.Bytes(f.Size), f.State, f.Path)
 	}
-	t.Write(a.stdout, a.out)
+	t.Write(a.Stdout, a.Out)
 	return nil
 }

@@ -16,12 +16,12 @@ type statusCmd struct{}
 // Run ends with 1 where the daemon answers but is not well, so that a script
 // need not read the text.
 func (c *statusCmd) Run(ctx context.Context, a *app) error {
-	s, err := a.client().Status(ctx)
+	s, err := a.Client().Status(ctx)
 	if err != nil {
 		return err
 	}
-	if a.cli.JSON {
-		err = term.WriteJSON(a.data(), s)
+	if a.JSON {
+		err = term.WriteJSON(a.Data(), s)
 	} else {
 		statusText(a, s)
 	}
@@ -32,9 +32,9 @@ func (c *statusCmd) Run(ctx context.Context, a *app) error {
 }
 
 func statusText(a *app, s *ckpt.Status) {
-	term.Printf(a.stdout, "%s  %s\n", a.out.Bold("ckptsidecar "+s.Version), stateWord(s.State, a.out))
+	term.Printf(a.Stdout, "%s  %s\n", a.Out.Bold("ckptsidecar "+s.Version), stateWord(s.State, a.Out))
 	for _, problem := range s.Problems {
-		term.Printf(a.stdout, "  %s %s\n", a.out.Red("!"), problem)
+		term.Printf(a.Stdout, "  %s %s\n", a.Out.Red("!"), problem)
 	}
 	p := &term.Pairs{}
 	p.Add("process", fmt.Sprintf("pid %d, started %s", s.PID, term.Ago(s.Now.Time, s.StartedAt.Time)))
@@ -52,7 +52,7 @@ func statusText(a *app, s *ckpt.Status) {
 		p.Add("backups", backupText(s))
 	}
 	p.Add("audit", fmt.Sprintf("%s, head %s", term.Count(s.Database.AuditRows, "row"), head(s.Database.AuditHead)))
-	p.Write(a.stdout, a.out)
+	p.Write(a.Stdout, a.Out)
 }
 
 func stateWord(state string, s *term.Style) string {

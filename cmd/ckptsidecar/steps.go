@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
@@ -17,14 +18,14 @@ type stepsCmd struct {
 }
 
 func (c *stepsCmd) Run(ctx context.Context, a *app) error {
-	ref := a.ref(c.Agent, c.InRun, nil)
-	if err := checked(ref.Check(), c.paged.check()); err != nil {
+	ref := a.Ref(c.Agent, c.InRun, nil)
+	if err := cli.Checked(ref.Check(), c.paged.check()); err != nil {
 		return err
 	}
 	all := &ckpt.StepPage{Steps: []ckpt.Step{}}
 	var err error
 	all.Next, err = c.paged.read(func(before string, limit int) (ckpt.Ref, error) {
-		page, err := a.client().Steps(ctx, ref, ckpt.ListFilter{Status: c.Status, Before: before, Limit: limit})
+		page, err := a.Client().Steps(ctx, ref, ckpt.ListFilter{Status: c.Status, Before: before, Limit: limit})
 		if err != nil {
 			return "", err
 		}
@@ -34,18 +35,18 @@ func (c *stepsCmd) Run(ctx context.Context, a *app) error {
 	switch {
 	case err != nil:
 		return err
-	case a.cli.JSON:
-		return term.WriteJSON(a.data(), all)
+	case a.JSON:
+		return term.WriteJSON(a.Data(), all)
 	case len(all.Steps) == 0:
-		a.tell("no step of %s matches", c.Agent)
+		a.Tell("no step of %s matches", c.Agent)
 		return nil
 	}
 	t := term.NewTable("KEY", "NAME", "STATUS", ">ATTEMPT", "BEGAN", ">TOOK", "RESULT OR ERROR")
 	for i := range all.Steps {
 		s := &all.Steps[i]
-		t.Add(s.Key, s.Name, stepStatusText(s.Status, a.out), fmt.Sprint(s.Attempt), term.Moment(s.StartedAt), tookText(s), came(s.Result, s.Error))
+		t.Add(s.Key, s.Name, stepStatusText(s.Status, a.Out), fmt.Sprint(s.Attempt), term.Moment(s.StartedAt), tookText(s), came(s.Result, s.Error))
 	}
-	t.Write(a.stdout, a.out)
+	t.Write(a.Stdout, a.Out)
 	c.paged.more(a, all.Next)
 	return nil
 }
@@ -163,11 +164,11 @@ func (c *stepRecordCmd) Run(ctx context.Context, a *app) error {
 }
 
 func (c *ofStep) put(ctx context.Context, a *app, r ckpt.StepRequest) error {
-	ref := a.ref(c.Agent, c.InRun, c.Epoch)
-	if err := checked(ref.Check(), wellformed.Step(&r, false)); err != nil {
+	ref := a.Ref(c.Agent, c.InRun, c.Epoch)
+	if err := cli.Checked(ref.Check(), wellformed.Step(&r, false)); err != nil {
 		return err
 	}
-	step, _, err := a.client().BeginStep(ctx, ref, r)
+	step, _, err := a.Client().BeginStep(ctx, ref, r)
 	if err != nil {
 		return err
 	}
@@ -180,12 +181,12 @@ type stepFinishCmd struct {
 }
 
 func (c *stepFinishCmd) Run(ctx context.Context, a *app) error {
-	ref, r := a.ref(c.Agent, c.InRun, c.Epoch), ckpt.StepRequest{Key: c.Key}
+	ref, r := a.Ref(c.Agent, c.InRun, c.Epoch), ckpt.StepRequest{Key: c.Key}
 	c.stepEnd.into(&r)
-	if err := checked(ref.Check(), wellformed.Step(&r, true)); err != nil {
+	if err := cli.Checked(ref.Check(), wellformed.Step(&r, true)); err != nil {
 		return err
 	}
-	step, _, err := a.client().FinishStep(ctx, ref, r)
+	step, _, err := a.Client().FinishStep(ctx, ref, r)
 	if err != nil {
 		return err
 	}
@@ -195,15 +196,15 @@ func (c *stepFinishCmd) Run(ctx context.Context, a *app) error {
 // showStep prints the status alone on standard output, so that
 // if [ "$(ckptsidecar step begin …)" = started ] works.
 func (a *app) showStep(s *ckpt.Step, ref ckpt.RunRef) error {
-	if a.cli.JSON {
-		return term.WriteJSON(a.data(), s)
+	if a.JSON {
+		return term.WriteJSON(a.Data(), s)
 	}
-	term.Println(a.stdout, s.Status)
+	term.Println(a.Stdout, s.Status)
 	switch {
 	case s.Replayed:
-		a.tell("step %s was done before, at %s: do not do it again%s", s.Key, term.Moment(s.EndedAt), resultText(s.Result))
+		a.Tell("step %s was done before, at %s: do not do it again%s", s.Key, term.Moment(s.EndedAt), resultText(s.Result))
 	case s.Attempt > 1:
-		a.tell("step %s, attempt %d", s.Key, s.Attempt)
+		a.Tell("step %s, attempt %d", s.Key, s.Attempt)
 	}
 	a.tellDrift(s.Drift, ref)
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
@@ -131,14 +132,14 @@ func TestExitCodes(t *testing.T) {
 		ckpt.CodeBaseMissing: 4, ckpt.CodeTooLarge: 1, ckpt.CodeIdempotencyMismatch: 4, ckpt.CodeSchemaMismatch: 1,
 		ckpt.CodeQuota: 75, ckpt.CodeBusy: 75, ckpt.CodeCorrupt: 5, ckpt.CodeStorageFull: 75, ckpt.CodeInternal: 1,
 	} {
-		if got := exitCode(fmt.Errorf("wrapped: %w", ckpt.Errorf(code, "x"))); got != want {
+		if got := cli.ExitCode(fmt.Errorf("wrapped: %w", ckpt.Errorf(code, "x"))); got != want {
 			t.Errorf("%s: %d, want %d", code, got, want)
 		}
 	}
-	if got := exitCode(errors.New("x")); got != 1 {
+	if got := cli.ExitCode(errors.New("x")); got != 1 {
 		t.Error(got)
 	}
-	if got := messageOf(context.Canceled); !strings.Contains(got, "stopped") {
+	if got := cli.MessageOf(context.Canceled); !strings.Contains(got, "stopped") {
 		t.Error(got)
 	}
 }
@@ -168,9 +169,9 @@ func TestTheDemosWorkNoticesWhatIsLeftOut(t *testing.T) {
 // TestTheDiskIsWhereTheDatabaseWouldBe: the nearest folder that is there.
 func TestTheDiskIsWhereTheDatabaseWouldBe(t *testing.T) {
 	home := t.TempDir()
-	a := &app{process: process{env: func(name string) string {
+	a := &app{App: &cli.App{Flags: &cli.Flags{}, Env: func(name string) string {
 		return map[string]string{"CKPTSIDECAR_DB": filepath.Join(home, "a", "b", "x.db")}[name]
-	}}, cli: &grammar{}}
+	}}}
 	if got, err := a.databaseFolder(); err != nil || got != home {
 		t.Errorf("%q, %v; want %q", got, err, home)
 	}

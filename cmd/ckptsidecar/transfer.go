@@ -17,15 +17,15 @@ type exportCmd struct {
 }
 
 func (c *exportCmd) Run(ctx context.Context, a *app) error {
-	if err := checked(ckpt.CheckAgentName(c.Agent)); err != nil {
+	if err := cli.Checked(ckpt.CheckAgentName(c.Agent)); err != nil {
 		return err
 	}
 	if c.Output == "" {
-		return a.client().Export(ctx, c.Agent, a.data())
+		return a.Client().Export(ctx, c.Agent, a.Data())
 	}
-	p := a.progress("exporting, bytes:")
+	p := a.Progress("exporting, bytes:")
 	err := osfile.Fill(c.Output, 0o600, func(w io.Writer) error {
-		return a.client().Export(ctx, c.Agent, &counter{w: w, step: p.Step})
+		return a.Client().Export(ctx, c.Agent, &counter{w: w, step: p.Step})
 	})
 	p.Done()
 	return err
@@ -40,7 +40,7 @@ type importCmd struct {
 }
 
 func (c *importCmd) Run(ctx context.Context, a *app) error {
-	if err := checked(given(c.Agent, ckpt.CheckAgentName)); err != nil {
+	if err := cli.Checked(given(c.Agent, ckpt.CheckAgentName)); err != nil {
 		return err
 	}
 	switch {
@@ -51,7 +51,7 @@ func (c *importCmd) Run(ctx context.Context, a *app) error {
 	case len(c.Files) > 1:
 		return cli.Usagef("one export is imported at a time")
 	}
-	from := a.stdin
+	from := a.Stdin
 	if len(c.Files) == 1 && c.Files[0] != "-" {
 		f, err := os.Open(c.Files[0])
 		if err != nil {
@@ -60,21 +60,21 @@ func (c *importCmd) Run(ctx context.Context, a *app) error {
 		defer f.Close()
 		from = f
 	}
-	p := a.progress("importing, bytes:")
-	report, err := a.client().Import(ctx, ckpt.ImportRequest{Agent: c.Agent}, &counter{r: from, step: p.Step})
+	p := a.Progress("importing, bytes:")
+	report, err := a.Client().Import(ctx, ckpt.ImportRequest{Agent: c.Agent}, &counter{r: from, step: p.Step})
 	p.Done()
 	switch {
 	case err != nil:
 		return err
-	case a.cli.JSON:
-		return term.WriteJSON(a.data(), report)
+	case a.JSON:
+		return term.WriteJSON(a.Data(), report)
 	}
-	term.Printf(a.stdout, "%s  imported: %s, %d were there already\n", report.Agent, term.Count(report.Imported, "checkpoint"), report.Present)
+	term.Printf(a.Stdout, "%s  imported: %s, %d were there already\n", report.Agent, term.Count(report.Imported, "checkpoint"), report.Present)
 	for old, now := range report.Renamed {
-		term.Printf(a.stdout, "%s  is now %s, because another agent has that id\n", old, now)
+		term.Printf(a.Stdout, "%s  is now %s, because another agent has that id\n", old, now)
 	}
 	for _, id := range report.Pruned {
-		term.Printf(a.stdout, "%s  pruned: the agent's policy does not keep it\n", id)
+		term.Printf(a.Stdout, "%s  pruned: the agent's policy does not keep it\n", id)
 	}
 	return nil
 }

@@ -25,12 +25,12 @@ func (f *databaseFlag) path(ctx context.Context, a *app) (string, error) {
 	if f.DB != "" {
 		return filepath.Abs(f.DB)
 	}
-	if named := a.env("CKPTSIDECAR_DB"); named != "" {
+	if named := a.Env("CKPTSIDECAR_DB"); named != "" {
 		return filepath.Abs(named)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	if s, err := a.client().Status(ctx); err == nil && s.Database.Path != "" {
+	if s, err := a.Client().Status(ctx); err == nil && s.Database.Path != "" {
 		return s.Database.Path, nil
 	}
 	config, err := (&serveCmd{System: f.System}).settings(a)
@@ -70,7 +70,7 @@ func (c *verifyCmd) heads(a *app) (heads []daemon.Head, err error) {
 		return []daemon.Head{head}, nil
 	}
 	if c.AgainstLog == "-" {
-		heads, err = daemon.ReadHeads(a.stdin)
+		heads, err = daemon.ReadHeads(a.Stdin)
 	} else {
 		f, err := os.Open(c.AgainstLog)
 		if err != nil {
@@ -97,7 +97,7 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	p := a.progress("verifying")
+	p := a.Progress("verifying")
 	report, err := daemon.VerifyAgainst(ctx, path, heads, p.Step)
 	p.Done()
 	if err != nil {
@@ -115,7 +115,7 @@ const damageTold = 100
 func tellDamage(ctx context.Context, a *app, r *daemon.VerifyReport) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	client, told := a.client(), 0
+	client, told := a.Client(), 0
 	for _, problem := range r.Problems {
 		if problem.Rule != "damaged" || told == damageTold {
 			continue
@@ -132,20 +132,20 @@ func tellDamage(ctx context.Context, a *app, r *daemon.VerifyReport) {
 
 // verifyText says each problem in one line.
 func verifyText(a *app, r *daemon.VerifyReport) error {
-	if a.cli.JSON {
-		if err := term.WriteJSON(a.data(), r); err != nil {
+	if a.JSON {
+		if err := term.WriteJSON(a.Data(), r); err != nil {
 			return err
 		}
 	} else {
 		for _, problem := range r.Problems {
-			term.Println(a.stdout, a.out.Red(problem.String()))
+			term.Println(a.Stdout, a.Out.Red(problem.String()))
 		}
 	}
 	if n := len(r.Problems); n > 0 {
 		return &cli.ExitError{Code: cli.ExitDamaged, Message: fmt.Sprintf("%s has %s: keep it as it is, and serve a backup; what is undamaged can still be read and exported", r.Path, term.Count(n, "problem"))}
 	}
-	if !a.cli.JSON {
-		term.Printf(a.stdout, "%s  %s: %s (%s) and %s, head %d:%s%s\n", a.out.Green("sound"), r.Path,
+	if !a.JSON {
+		term.Printf(a.Stdout, "%s  %s: %s (%s) and %s, head %d:%s%s\n", a.Out.Green("sound"), r.Path,
 			term.Count(r.Checkpoints, "checkpoint"), term.Bytes(r.StateBytes), term.Count(r.AuditRows, "audit row"), r.AuditRows, r.AuditHead, comparedText(r))
 	}
 	return nil
@@ -175,7 +175,7 @@ func (c *backupCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	p := a.progress("checking the copy")
+	p := a.Progress("checking the copy")
 	err = daemon.Backup(ctx, path, c.Out, p.Step)
 	p.Done()
 	if err != nil {
@@ -185,9 +185,9 @@ func (c *backupCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if a.cli.JSON {
-		return term.WriteJSON(a.data(), backupShape{path, c.Out, info.Size()})
+	if a.JSON {
+		return term.WriteJSON(a.Data(), backupShape{path, c.Out, info.Size()})
 	}
-	term.Printf(a.stdout, "%s  %s of %s, verified: restore-backup puts it back\n", c.Out, term.Bytes(info.Size()), path)
+	term.Printf(a.Stdout, "%s  %s of %s, verified: restore-backup puts it back\n", c.Out, term.Bytes(info.Size()), path)
 	return nil
 }

@@ -26,10 +26,10 @@ func (c *versionCmd) Run(a *app) error {
 		Version: programVersion(), Revision: revision(), Go: runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH, SQLite: daemon.SQLiteVersion(),
 	}
-	if a.cli.JSON {
-		return term.WriteJSON(a.data(), v)
+	if a.JSON {
+		return term.WriteJSON(a.Data(), v)
 	}
-	term.Printf(a.stdout, "ckptsidecar %s (SQLite %s, %s, %s)\n", v.Version, v.SQLite, v.Go, v.Platform)
+	term.Printf(a.Stdout, "ckptsidecar %s (SQLite %s, %s, %s)\n", v.Version, v.SQLite, v.Go, v.Platform)
 	return nil
 }
 

@@ -1,5 +1,6 @@
-// Package cli holds what the parts of the command line share: errors that carry
-// an exit code.
+// Package cli holds what all commands share: their process and the flags of the
+// whole program, the connection to the daemon, and how errors become exit codes.
 //
-// This package may import the standard library only.
+// This package may import the root package, internal/cli/program,
+// internal/cli/term, internal/daemon and internal/ipc/client.
 package cli

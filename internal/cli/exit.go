@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -7,48 +7,48 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
-// fail says what went wrong and gives the exit code; nil is success.
-func (a *app) fail(err error) int {
+// Fail says what went wrong and gives the exit code; nil is success.
+func (a *App) Fail(err error) int {
 	if err == nil {
-		return cli.ExitDone
+		return ExitDone
 	}
-	code, message := exitCode(err), messageOf(err)
+	code, message := ExitCode(err), MessageOf(err)
 	switch {
 	case message == "":
-	case a.cli.JSON:
+	case a.JSON:
 		a.failJSON(err, code, message)
 	default:
-		term.Printf(a.stderr, "%s %s\n", a.err.Red("ckptsidecar:"), message)
+		term.Printf(a.Stderr, "%s %s\n", a.Err.Red("ckptsidecar:"), message)
 	}
 	return code
 }
 
 // failJSON writes the error for programs, in the words of the API.
-func (a *app) failJSON(err error, code int, message string) {
+func (a *App) failJSON(err error, code int, message string) {
 	shape := struct {
 		Code      ckpt.Code    `json:"code,omitempty"`
 		Detail    string       `json:"detail"`
 		Outcome   ckpt.Outcome `json:"outcome,omitempty"`
 		Retryable bool         `json:"retryable"`
 		Exit      int          `json:"exit_code"`
-	}{Detail: message, Retryable: code == cli.ExitTryLater, Exit: code}
+	}{Detail: message, Retryable: code == ExitTryLater, Exit: code}
 	var e *ckpt.Error
 	if errors.As(err, &e) {
 		shape.Code, shape.Outcome, shape.Retryable = e.Code, e.OutcomeOrDefault(), e.Retryable()
 	}
-	_ = json.NewEncoder(a.stderr).Encode(shape)
+	_ = json.NewEncoder(a.Stderr).Encode(shape)
 }
 
-// exitCode is the one place where errors become exit codes.
-func exitCode(err error) int {
+// ExitCode is the one place where errors become exit codes.
+func ExitCode(err error) int {
 	var (
-		exit  *cli.ExitError
-		usage *cli.UsageError
+		exit  *ExitError
+		usage *UsageError
 		end   *daemon.EndError
 		e     *ckpt.Error
 	)
@@ -56,35 +56,35 @@ func exitCode(err error) int {
 	case errors.As(err, &exit):
 		return exit.Code
 	case errors.As(err, &usage):
-		return cli.ExitUsage
+		return ExitUsage
 	case errors.As(err, &end):
 		return end.ExitCode
 	case errors.As(err, &e):
 		return exitOf(e)
 	case daemon.Unreachable(err):
-		return cli.ExitTryLater
+		return ExitTryLater
 	}
-	return cli.ExitFailed
+	return ExitFailed
 }
 
 func exitOf(e *ckpt.Error) int {
 	switch e.Code {
 	case ckpt.CodeNotFound:
-		return cli.ExitNotFound
+		return ExitNotFound
 	case ckpt.CodeConflict, ckpt.CodeFenced, ckpt.CodeBaseMissing, ckpt.CodeIdempotencyMismatch:
-		return cli.ExitConflict
+		return ExitConflict
 	case ckpt.CodeCorrupt:
-		return cli.ExitDamaged
+		return ExitDamaged
 	}
 	if e.Retryable() {
-		return cli.ExitTryLater
+		return ExitTryLater
 	}
-	return cli.ExitFailed
+	return ExitFailed
 }
 
-// messageOf is the sentence for people: without the code's name, with what to
+// MessageOf is the sentence for people: without the code's name, with what to
 // do where trying again is the thing to do.
-func messageOf(err error) string {
+func MessageOf(err error) string {
 	var e *ckpt.Error
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -99,16 +99,16 @@ func messageOf(err error) string {
 	return message
 }
 
-// checked turns what is wrong with an argument into a mistake of usage, before
+// Checked turns what is wrong with an argument into a mistake of usage, before
 // anything was sent.
-func checked(errs ...error) error {
+func Checked(errs ...error) error {
 	for _, err := range errs {
 		var e *ckpt.Error
 		if errors.As(err, &e) {
-			return cli.Usagef("%s", e.Message)
+			return Usagef("%s", e.Message)
 		}
 		if err != nil {
-			return cli.Usagef("%v", err)
+			return Usagef("%v", err)
 		}
 	}
 	return nil

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/program"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+)
+
+// Flags are those of the whole program.
+type Flags struct {
+	Socket string `help:"The daemon's socket or pipe. Default: $$CKPTSIDECAR_SOCKET, then your own daemon's, then the system's." placeholder:"PATH"`
+	Owner  string `help:"Act on the agents of this owner, for example uid:1000, or * for everybody's. For administrators." placeholder:"ID"`
+	JSON   bool   `name:"json" help:"Write JSON instead of text for people."`
+}
+
+// App is what every command gets: its process, so that tests can be one, and the
+// flags of the whole program. Stdout and Stderr escape what would control a
+// terminal; see Data for what must arrive as it is.
+type App struct {
+	*Flags
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Env            daemon.Environment
+	Environ        []string        // the same, whole, for children
+	Interactive    bool            // a person sits at stdin
+	Hurry          <-chan struct{} // closes when a person asks a second time to stop
+	Out            *term.Style     // of Stdout
+	Err            *term.Style     // of Stderr
+
+	connect    sync.Once
+	connection *client.Client
+}
+
+// Client is the one connection of this command. Commands do not try again by
+// themselves: exit code 75 tells a script that it may.
+func (a *App) Client() *client.Client {
+	a.connect.Do(func() { a.connection = &client.Client{Socket: a.Socket, Owner: a.Owner} })
+	return a.connection
+}
+
+// Data is where JSON and states go: standard output as it is. On a terminal what
+// would control it is escaped, which in JSON changes no value.
+func (a *App) Data() io.Writer {
+	if a.Out.Terminal {
+		return a.Stdout
+	}
+	return term.Raw(a.Stdout)
+}
+
+// Log is where the daemon's log goes.
+func (a *App) Log() io.Writer {
+	if a.Err.Terminal {
+		return a.Stderr
+	}
+	return term.Raw(a.Stderr)
+}
+
+// Read reads a file, or standard input for "-".
+func (a *App) Read(ctx context.Context, name string) ([]byte, error) {
+	if name != "-" {
+		return os.ReadFile(name)
+	}
+	if a.Interactive {
+		a.Tell("reading from the keyboard; end it with Ctrl-D")
+	}
+	return Stoppable(ctx, func() ([]byte, error) { return io.ReadAll(a.Stdin) })
+}
+
+// Stoppable waits for something that may never come, such as what a person
+// types, unless ctx ends before. The wait is then left behind.
+func Stoppable[T any](ctx context.Context, wait func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := wait()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// Tell says something beside the result.
+func (a *App) Tell(format string, args ...any) { term.Printf(a.Stderr, format+"\n", args...) }
+
+// Progress shows how far long work is.
+func (a *App) Progress(what string) *term.Progress { return term.NewProgress(a.Stderr, a.Err, what) }
+
+// Agrees asks a person.
+func (a *App) Agrees(question string) bool {
+	term.Printf(a.Stderr, "%s", question)
+	line, _ := bufio.NewReader(a.Stdin).ReadString('\n')
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return answer == "y" || answer == "yes"
+}
+
+// Again is this program as a child, without the settings of its environment.
+func (a *App) Again(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	self, err := program.Self(a.Environ)
+	if err != nil {
+		return nil, err
+	}
+	return self.Command(ctx, args...), nil
+}
+
+// StartDaemon starts a daemon of this command's own and waits until it is ready.
+func (a *App) StartDaemon(ctx context.Context, dir string) (*program.Daemon, error) {
+	self, err := program.Self(a.Environ)
+	if err != nil {
+		return nil, err
+	}
+	return self.StartDaemon(ctx, dir)
+}

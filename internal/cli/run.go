@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"os"
+	"strconv"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// NamedAgent is the agent of the command line or of the environment, "" where
+// neither names one.
+func (a *App) NamedAgent(named string) string {
+	if named != "" {
+		return named
+	}
+	return a.Env("CKPTSIDECAR_AGENT")
+}
+
+// Ref is the run that a command is about. What is left out comes from exec
+// where it has started this process for that run.
+func (a *App) Ref(agent, run string, epoch *int64) ckpt.RunRef {
+	r := ckpt.RunRef{Agent: agent, Run: a.InRun(agent, run), Epoch: epoch}
+	if r.Epoch == nil && agent == a.Env("CKPTSIDECAR_AGENT") && r.Run == a.Env("CKPTSIDECAR_RUN") {
+		if n, err := strconv.ParseInt(a.Env("CKPTSIDECAR_EPOCH"), 10, 64); err == nil {
+			r.Epoch = &n
+		}
+	}
+	return r
+}
+
+// InRun is the run that was named, else the one that exec has started this
+// process for, where it is the same agent's.
+func (a *App) InRun(agent, named string) string {
+	if named == "" && agent == a.Env("CKPTSIDECAR_AGENT") {
+		return a.Env("CKPTSIDECAR_RUN")
+	}
+	return named
+}
+
+// OwnerPID is the process that is to own a run. A command ends at once, so it
+// is the script that calls it, which goes on with the run. At a terminal that
+// would be a shell that lives for days and does nothing: then 0, which stands
+// for the command itself.
+func (a *App) OwnerPID(named int) int {
+	if named != 0 || a.Interactive {
+		return named
+	}
+	return os.Getppid()
+}
+
+// RunFlag names a run where it is not the one that goes without saying.
+func RunFlag(run string) string {
+	if run == "" || run == ckpt.MainRun {
+		return ""
+	}
+	return " --run " + run
+}
+
+// ShellWord quotes a word where a shell would not take it as it is.
+func ShellWord(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-:/@%+=,", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
