@@ -101,7 +101,7 @@ mutants: ## plant every mistake of internal/faulttest/mutants and see which test
 	go test -count=1 -timeout 4h ./internal/faulttest/mutants -v -run '^TestMutants$$' -args -plant -only '$(ONLY)'
 
 soak: ## mixed faults for SOAK (2h) under 16 clients, and whether memory, descriptors and files stay flat
-	go test -count=1 -timeout 48h ./internal/faulttest -v -args -test.run '^TestSoak$$' -soak $(SOAK) $(if $(SEED),-seed $(SEED))
+	go test -count=1 -timeout 48h ./internal/faulttest -v -args -test.run '^(TestSoak|TestRealRuns)$$' -faults all -soak $(SOAK) $(if $(SEED),-seed $(SEED))
 
 clients-typescript: build ## the TypeScript client; needs Node 18 or newer with npm
 	cd clients/typescript && npm ci && npm run build && npm run check && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' node scripts/test.mjs

@@ -106,6 +106,7 @@ func appendLine(path, line string) error {
 // second statement of the third answer. The plan names exactly the rest; it is
 // run, and nothing twice.
 func TestThreeAnswers(t *testing.T) {
+	beside(t)
 	d := NewDaemon(t)
 	d.Start()
 	effects := filepath.Join(t.TempDir(), "effects")

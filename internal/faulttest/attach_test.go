@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,7 +40,6 @@ func (d *Daemon) disturb(args ...string) (end func()) {
 			t.Fatalf("strace does not attach: %s", &said)
 		}
 	}
-	time.Sleep(50 * time.Millisecond) // its other threads come one by one
 	over := false
 	end = func() {
 		if !over {
@@ -52,10 +52,16 @@ func (d *Daemon) disturb(args ...string) (end func()) {
 	return end
 }
 
-// traced says whether somebody traces a process.
+// traced says whether somebody traces all threads of a process.
 func traced(pid int) bool {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
-	return err == nil && !strings.Contains(string(text), "TracerPid:\t0\n")
+	threads, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/status")
+	for _, status := range threads {
+		text, e := os.ReadFile(status)
+		if e != nil || strings.Contains(string(text), "TracerPid:\t0\n") {
+			return false
+		}
+	}
+	return err == nil && len(threads) > 0
 }
 
 // failedCopies is F6: the write-ahead log cannot be copied into the database,

@@ -11,13 +11,14 @@ import (
 )
 
 // auditTime is how long the auditors ask under load.
-const auditTime = 6 * time.Second
+const auditTime = 2 * time.Second
 
 // TestAuditorsUnderLoad is F17: an auditor may open and close the database as
 // often as he likes, read-only or not, while clients save. The dangerous
 // moment is the close: whoever closes last deletes the write-ahead log, and a
 // lost lock makes an auditor believe that he is the last.
 func TestAuditorsUnderLoad(t *testing.T) {
+	beside(t)
 	audit(t, auditTime)
 }
 

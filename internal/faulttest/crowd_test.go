@@ -41,7 +41,7 @@ func fewDescriptors(t *testing.T) {
 	d.Start()
 	h, load := NewHistory(), newLoad(t, d, 4)
 	load.start(h)
-	time.Sleep(300 * time.Millisecond)
+	load.reach(20)
 	var conns []net.Conn
 	for range 200 { // those beyond the limit wait in the socket's own queue
 		if conn, err := net.DialTimeout("unix", d.Socket, time.Second); err == nil {
@@ -153,18 +153,15 @@ func crowd(t *testing.T, idle, slow, saves int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var conns []net.Conn
-	for i := range idle + slow {
+	for range idle + slow {
 		conn, err := net.Dial("unix", d.Socket)
 		must(t, err)
 		conns = append(conns, conn)
-		if i >= idle {
-			go drip(ctx, conn)
-		}
 	}
+	dripping(ctx, conns[idle:])
 	halfClosed(t, d)
 	gone := make(chan string, 1)
 	go func() { gone <- gigabyte(d.Socket) }()
-	time.Sleep(1500 * time.Millisecond)
 	among := quantiles(t, c, saves)
 	held := openFiles(t, d)
 	cancel()

@@ -95,15 +95,6 @@ func damagedPieces(t *testing.T, rounds int) {
 	d.wantProblems(t, "damaged")
 }
 
-// reach waits until so many saves have been acknowledged.
-func (l *load) reach(acked int64) {
-	l.t.Helper()
-	for l.acked.Load() < acked {
-		before := l.acked.Load()
-		l.goesOn(before, "the load")
-	}
-}
-
 // checkDamaged is Check where some checkpoints were damaged by the test: those are refused as corrupt or read back. It
 // answers how many are refused.
 func (h *History) checkDamaged(t *testing.T, d *Daemon, hit map[string]bool, agents ...string) (refused int) {
@@ -192,6 +183,7 @@ func (d *Daemon) wantProblems(t *testing.T, words ...string) {
 // damaged under the daemon, the intact one stays until enough others are there, and a run goes back to an intact one.
 // When the damaged ones have gone, all is well again.
 func TestDamageWhileItRuns(t *testing.T) {
+	beside(t)
 	needSqlite(t)
 	d := NewDaemon(t)
 	d.Start()

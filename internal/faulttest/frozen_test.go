@@ -48,6 +48,7 @@ func playBeats(setting string) error {
 // autoresume it waits to be resumed; without it somebody is asked, and sees
 // beforehand what a clean beginning would lose.
 func TestFrozenAgent(t *testing.T) {
+	beside(t)
 	d := NewDaemon(t)
 	d.Start()
 	c := d.Client()
@@ -59,14 +60,14 @@ func TestFrozenAgent(t *testing.T) {
 	for _, agent := range []string{"waits", "asks"} {
 		t.Run(agent, func(t *testing.T) {
 			p := beatingAgent(t, d, agent)
-			waitStatus(t, c, agent, ckpt.RunRunning, 10*time.Second)
+			waitStatus(t, c, agent, ckpt.RunRunning, time.Minute)
 			time.Sleep(2 * silence) // it beats, and so it lives
 			waitStatus(t, c, agent, ckpt.RunRunning, 0)
 			if err := p.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			waitStatus(t, c, agent, ckpt.RunTimedOut, 15*time.Second)
+			waitStatus(t, c, agent, ckpt.RunTimedOut, time.Minute)
 			t.Logf("found after %s of a limit of %s", time.Since(began).Round(time.Millisecond), silence)
 			checkFrozen(t, c, agent)
 		})

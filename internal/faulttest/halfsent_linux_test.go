@@ -14,6 +14,7 @@ import (
 // never end. They take little memory, others are answered meanwhile, and the memory
 // is given back when the connections are gone.
 func TestHalfSentHeaders(t *testing.T) {
+	beside(t)
 	const most, each = 1000, 250_000
 	d := NewDaemon(t)
 	d.Start()

@@ -149,7 +149,7 @@ func removedFiles(t *testing.T) {
 			d.Start()
 			load := newLoad(t, d, 4)
 			load.start(h)
-			time.Sleep(200 * time.Millisecond)
+			load.reach(20)
 			must(t, harm(d.DB))
 			time.Sleep(2 * time.Millisecond) // a commit may be under way, which is answered as unknown
 			harmed := load.acked.Load()
@@ -215,7 +215,7 @@ func killedBackups(t *testing.T) {
 	d.Start()
 	load := newLoad(t, d, 4)
 	load.start(h)
-	time.Sleep(300 * time.Millisecond)
+	load.reach(50)
 	whole := 0
 	for n := range rounds {
 		out := filepath.Join(d.Dir, fmt.Sprintf("backup-%d.db", n))

@@ -25,12 +25,14 @@ func growingStates(l *load) { l.growing, l.most, l.pause = true, 60<<10, 10*time
 // send the same save until it is answered. Two of the clients behave as agents
 // that crash with it: they never ask again for what broke off.
 func TestKillNine(t *testing.T) {
+	beside(t)
 	killNine(t, *rounds, func(*load) {})
 }
 
 // TestKillNineGrowing is the same with states that grow, of which the clients
 // send and the daemon stores only what changed.
 func TestKillNineGrowing(t *testing.T) {
+	beside(t)
 	killNine(t, (*rounds+1)/2, growingStates)
 }
 

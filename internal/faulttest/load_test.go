@@ -80,6 +80,15 @@ func (l *load) goesOn(acked int64, what string) {
 	}
 }
 
+// reach waits until so many saves have been acknowledged.
+func (l *load) reach(acked int64) {
+	l.t.Helper()
+	for l.acked.Load() < acked {
+		before := l.acked.Load()
+		l.goesOn(before, "the load")
+	}
+}
+
 // finish lets each client get its last answer.
 func (l *load) finish() {
 	l.t.Helper()

@@ -32,6 +32,7 @@ func init() {
 // bounded time, the daemon is not ready and says who is in the way, and after limits.stuck_after it ends itself, however
 // often it has tried.
 func TestLockThatNeverComesFree(t *testing.T) {
+	beside(t)
 	needSqlite(t)
 	d, h := NewDaemon(t, "--set", "limits.write_timeout=500ms", "--set", "limits.stuck_after=5s"), NewHistory()
 	d.Start()

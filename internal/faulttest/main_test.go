@@ -21,7 +21,7 @@ import (
 
 var (
 	seed   = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of all that is random, to play a failure again")
-	rounds = flag.Int("rounds", 20, "how often TestKillNine kills the daemon")
+	rounds = flag.Int("rounds", 6, "how often TestKillNine kills the daemon")
 )
 
 // plays are what the test program plays in a process of its own, by the

@@ -79,6 +79,14 @@ func note(t *testing.T, format string, args ...any) {
 	tally.notes = append(tally.notes, text)
 }
 
+// beside lets a test that mostly waits run beside others. A row of the matrix runs alone.
+func beside(t *testing.T) {
+	t.Helper()
+	if *matrix == "" {
+		t.Parallel()
+	}
+}
+
 // isShort says that less is done, for a run in minutes.
 func isShort() bool { return *matrix != "all" }
 

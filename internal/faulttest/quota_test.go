@@ -54,12 +54,14 @@ func floods(n int) map[string][]ask {
 // his quota and what its audit rows take, others save on meanwhile, and an
 // erasure gives back what is not in the audit log.
 func TestOneOwnerAgainstTheDisk(t *testing.T) {
+	beside(t)
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")
 	}
 	const quota = 2 << 20
 	for name := range floods(0) {
 		t.Run(name, func(t *testing.T) {
+			beside(t)
 			d := NewDaemon(t, "--system", "--set", "access.socket_group=61000", "--set", "limits.owner_bytes=2MiB", "--set", "backup.interval=0s")
 			d.Flags = append(d.Flags, "--config", emptyFile(t, d.Dir))
 			must(t, os.Chmod(d.Dir, 0o755))

@@ -16,6 +16,7 @@ const canary = "sk-canary-7c1f"
 // TestRecords: what agents entrust to the daemon goes into the database and
 // back to them, and nowhere else: into no log line, error, status or metric.
 func TestRecords(t *testing.T) {
+	beside(t)
 	d := NewDaemon(t, "--log-level", "debug", "--log-format", "json")
 	d.Env = []string{"SOME_API_KEY=" + canary + "-environment"}
 	d.Start()

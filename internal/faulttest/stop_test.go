@@ -11,12 +11,13 @@ import (
 // TestStopUnderLoad is F22: a stop in the middle of the work lets everybody
 // have an answer or a closed connection, and loses nothing.
 func TestStopUnderLoad(t *testing.T) {
+	beside(t)
 	d := NewDaemon(t)
 	d.Start()
 	h, load := NewHistory(), newLoad(t, d, 16)
 	load.pause = 0
 	load.start(h)
-	time.Sleep(700 * time.Millisecond)
+	load.reach(200)
 	code, took := d.Stop()
 	stopped := time.Now()
 	t.Logf("stopped under 16 clients in %v with exit code %d after %d acknowledged saves", took.Round(time.Millisecond), code, load.acked.Load())
@@ -24,7 +25,7 @@ func TestStopUnderLoad(t *testing.T) {
 		t.Errorf("the stop took %v and ended with exit code %d", took, code)
 	}
 	for h.InFlightSince(stopped) > 0 {
-		if time.Since(stopped) > 5*time.Second {
+		if time.Since(stopped) > slack(5*time.Second) {
 			t.Fatalf("%d clients still wait 5 s after the end of the daemon", h.InFlightSince(stopped))
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -51,7 +52,8 @@ const writeTimeout = 10 * time.Second // the daemon's default
 // TestFrozen is the other half of F22: a daemon that does not run for a while
 // goes on where it was, and so do its clients.
 func TestFrozen(t *testing.T) {
-	freeze(t, 2*time.Second)
+	beside(t)
+	freeze(t, time.Second)
 }
 
 func freeze(t *testing.T, frozen time.Duration) {
@@ -59,7 +61,7 @@ func freeze(t *testing.T, frozen time.Duration) {
 	d.Start()
 	h, load := NewHistory(), newLoad(t, d, 8)
 	load.start(h)
-	time.Sleep(300 * time.Millisecond)
+	load.reach(50)
 	d.Signal(syscall.SIGSTOP)
 	time.Sleep(frozen)
 	before := load.acked.Load()

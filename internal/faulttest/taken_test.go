@@ -32,6 +32,7 @@ const exitFault = 74
 // ends itself before a second one could share its database, and the next start puts everything right. A reserve that is
 // removed is made anew.
 func TestTakenAway(t *testing.T) {
+	beside(t)
 	for name, away := range map[string]struct {
 		remove func(d *Daemon) error
 		says   string
@@ -41,6 +42,7 @@ func TestTakenAway(t *testing.T) {
 		"socket folder": {func(d *Daemon) error { return os.RemoveAll(filepath.Dir(d.Socket)) }, "the socket"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			beside(t)
 			d, h := NewDaemon(t), NewHistory()
 			d.Start()
 			keepAll(t, d.Client(), "agent-0")
@@ -79,6 +81,7 @@ func TestTakenAway(t *testing.T) {
 // TestTheFolderAfterAStop is F34: what a daemon that was asked to stop leaves is the database, an empty log with its small
 // index, the reserve, and files of a few bytes; and sqlite3 -readonly reads all of it.
 func TestTheFolderAfterAStop(t *testing.T) {
+	beside(t)
 	needSqlite(t)
 	d, h := NewDaemon(t), NewHistory()
 	d.Start()

@@ -27,6 +27,7 @@ const (
 // TestTwoUsers is promise 6 with real processes of two identities: both name
 // their agent the same, and each lives as if the other were not there.
 func TestTwoUsers(t *testing.T) {
+	beside(t)
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")
 	}
