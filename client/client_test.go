@@ -24,6 +24,7 @@ type state struct {
 }
 
 func TestSaveAndRestore(t *testing.T) {
+	t.Parallel()
 	c := started(t).open(t)
 	agent := c.Agent("a")
 	first, err := agent.Save(t.Context(), state{1, "<ä>"})
@@ -58,6 +59,7 @@ func TestSaveAndRestore(t *testing.T) {
 }
 
 func TestNobodyThere(t *testing.T) {
+	t.Parallel()
 	c := newDaemon(t).open(t, func(c *client.Client) { c.Deadline = -1 })
 	_, err := c.Agent("a").Save(t.Context(), 1)
 	if err == nil || !strings.Contains(err.Error(), "ckptsidecar serve") {
@@ -74,6 +76,7 @@ var awayTime = flag.Duration("away", 2*time.Second, "how long TestDaemonGoesAndC
 // TestDaemonGoesAndComes stops the daemon under three clients that save all the
 // time: no error reaches them, and afterwards every save is there once, in order.
 func TestDaemonGoesAndComes(t *testing.T) {
+	t.Parallel()
 	d := started(t)
 	c := d.open(t)
 	p := ckpt.DefaultPolicy()
@@ -81,7 +84,7 @@ func TestDaemonGoesAndComes(t *testing.T) {
 	var workers sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
 	var mu sync.Mutex
-	sent := map[string][]string{}
+	sent, stored := map[string][]string{}, map[string]int{}
 	spooled := 0
 	for i := range 3 {
 		name := fmt.Sprint("agent", i)
@@ -99,17 +102,39 @@ func TestDaemonGoesAndComes(t *testing.T) {
 				sent[name] = append(sent[name], saved.ID)
 				if saved.Fate == client.Spooled {
 					spooled++
+				} else {
+					stored[name]++
 				}
 				mu.Unlock()
 				time.Sleep(5 * time.Millisecond)
 			}
 		})
 	}
-	time.Sleep(300 * time.Millisecond)
+	// more waits until each agent has had so many more saves stored by the daemon.
+	more := func(saves int) {
+		least := saves
+		mu.Lock()
+		for _, n := range stored {
+			least = max(least, n+saves)
+		}
+		mu.Unlock()
+		for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+			mu.Lock()
+			enough := stored["agent0"] >= least && stored["agent1"] >= least && stored["agent2"] >= least
+			mu.Unlock()
+			if enough {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatal("the agents do not get on")
+			}
+		}
+	}
+	more(20)
 	d.stop()
 	time.Sleep(*awayTime)
 	d.start()
-	time.Sleep(2500 * time.Millisecond)
+	more(100)
 	stop()
 	workers.Wait()
 	if r, err := d.open(t).Replay(t.Context()); err != nil || r.Left+r.Rejected+r.Other > 0 {
@@ -146,6 +171,7 @@ func all(t *testing.T, c *client.Client, agent string) (ids []string) {
 
 // TestWithoutADaemon runs an agent from start to end with none, and replays.
 func TestWithoutADaemon(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	c := d.open(t, failOpen)
 	did := 0
@@ -194,6 +220,7 @@ func TestWithoutADaemon(t *testing.T) {
 }
 
 func TestSpoolThatIsFull(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	c := d.open(t, failOpen, func(c *client.Client) { c.SpoolSize = 3000 })
 	agent := c.Agent("a")
@@ -211,6 +238,7 @@ func TestSpoolThatIsFull(t *testing.T) {
 }
 
 func TestSpoolThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	file := filepath.Join(d.dir, "file")
 	must(t, os.WriteFile(file, nil, 0o600))
@@ -230,6 +258,7 @@ func TestSpoolThatCannotBeWritten(t *testing.T) {
 // TestDamagedAndRefusedFilesAreSetAside replays a file that was torn, one whose
 // writer has been replaced, and one that is good.
 func TestDamagedAndRefusedFilesAreSetAside(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	c := d.open(t, failOpen)
 	for i := range 3 {
@@ -257,6 +286,7 @@ func TestDamagedAndRefusedFilesAreSetAside(t *testing.T) {
 // TestASpooledBodyThatWasChangedIsNotSent changes what waits in the spool. A body
 // of the same length is found by its hash, a shorter one by its size.
 func TestASpooledBodyThatWasChangedIsNotSent(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	c := d.open(t, failOpen)
 	const agents = 3
@@ -281,8 +311,9 @@ func TestASpooledBodyThatWasChangedIsNotSent(t *testing.T) {
 }
 
 func TestFencedComesAtOnce(t *testing.T) {
+	t.Parallel()
 	d := started(t)
-	c := d.open(t, failOpen)
+	c := d.open(t, func(c *client.Client) { c.FailOpen = true })
 	old, err := c.Agent("a").Start(t.Context(), client.RunOptions{})
 	must(t, err)
 	_, err = old.Save(t.Context(), 1)
@@ -302,6 +333,7 @@ func TestFencedComesAtOnce(t *testing.T) {
 }
 
 func TestOperationThatFailsOffersTheState(t *testing.T) {
+	t.Parallel()
 	c := started(t).open(t)
 	run, err := c.Agent("a").Start(t.Context(), client.RunOptions{})
 	must(t, err)
@@ -322,6 +354,7 @@ func TestOperationThatFailsOffersTheState(t *testing.T) {
 }
 
 func TestAnErrorLeavesTheRunToBeResumed(t *testing.T) {
+	t.Parallel()
 	c := started(t).open(t)
 	boom := errors.New("boom")
 	err := c.Agent("a").Run(t.Context(), client.RunOptions{}, func(ctx context.Context, run *client.Run) error {
@@ -343,6 +376,7 @@ func TestAnErrorLeavesTheRunToBeResumed(t *testing.T) {
 }
 
 func TestAutosave(t *testing.T) {
+	t.Parallel()
 	c := started(t).open(t)
 	run, err := c.Agent("a").Start(t.Context(), client.RunOptions{})
 	must(t, err)
@@ -374,6 +408,7 @@ func TestAutosave(t *testing.T) {
 // TestSharedByMany lets 16 goroutines use one client: each one's saves are in
 // its order.
 func TestSharedByMany(t *testing.T) {
+	t.Parallel()
 	c := started(t).open(t)
 	p := ckpt.DefaultPolicy()
 	p.RoutineKeep = 0
@@ -402,6 +437,7 @@ func TestSharedByMany(t *testing.T) {
 
 // Steps tell the model's turn, and whether their answer was no.
 func TestStepsTellTurnsAndNegativeAnswers(t *testing.T) {
+	t.Parallel()
 	d := started(t)
 	agent := d.open(t).Agent("turns")
 	nothing := func(result any, err error) bool { return result == "" }

@@ -85,6 +85,7 @@ func TestEncodeIsEncodingJSON(t *testing.T) {
 }
 
 func TestStrictRefuses(t *testing.T) {
+	t.Parallel()
 	c := newDaemon(t).open(t)
 	_, err := c.Agent("a").Save(t.Context(), []any{math.NaN()}, client.SaveOptions{Strict: true})
 	if ckpt.CodeOf(err) != ckpt.CodeInvalid || !strings.Contains(err.Error(), "/0") {

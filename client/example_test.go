@@ -132,6 +132,7 @@ func flat(text string) string {
 // TestExample runs the worker of examples/go, kills it in the middle and lets it
 // finish.
 func TestExample(t *testing.T) {
+	t.Parallel()
 	d := started(t)
 	path := filepath.Join(d.dir, "worker")
 	if out, err := exec.Command("go", "build", "-o", path, "../examples/go").CombinedOutput(); err != nil {

@@ -21,6 +21,7 @@ import (
 // TestKilledAgents kills a worker twenty times in the middle of its work. What
 // it has reported happens once; what it died in, an operator decides.
 func TestKilledAgents(t *testing.T) {
+	t.Parallel()
 	d := started(t)
 	c := d.open(t)
 	effects := filepath.Join(d.dir, "effects")
@@ -115,6 +116,7 @@ func once(t *testing.T) {
 
 // TestToldToEnd sends SIGTERM to a worker: it saves, and its run can be resumed.
 func TestToldToEnd(t *testing.T) {
+	t.Parallel()
 	d := started(t)
 	cmd := exec.Command(os.Args[0], "worker", d.socket, filepath.Join(d.dir, "effects"))
 	must(t, cmd.Start())

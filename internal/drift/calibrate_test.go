@@ -1,6 +1,7 @@
 package drift
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -65,6 +66,8 @@ func TestACalibratedWatchWarnsAboveItsFactor(t *testing.T) {
 	}
 }
 
+var simulated = flag.Int("simulated", 1500, "good runs that TestThePromiseHoldsInSimulation makes for each number of them; make fuzz makes 20,000")
+
 // The promise in simulation: of many agents, each calibrated on its own good runs,
 // the next good run is warned in no larger a share than was asked for.
 func TestThePromiseHoldsInSimulation(t *testing.T) {
@@ -73,9 +76,9 @@ func TestThePromiseHoldsInSimulation(t *testing.T) {
 		p := ckpt.DefaultPolicy()
 		p.FalseAlarms, p.FalseAlarmsLaxest = 0.05, 100
 		random := rand.New(rand.NewPCG(uint64(runs), 3))
-		agents := 5_000 / runs
+		agents := *simulated / runs
 		next, above := 0, 0
-		for range max(agents, 15) {
+		for range max(agents, 5) {
 			unruly := 0.2 + 0.6*random.Float64()
 			scores := make([]float64, runs)
 			for i := range scores {

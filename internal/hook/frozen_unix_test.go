@@ -16,6 +16,7 @@ import (
 // A daemon that takes connections and never answers is worse than none. The
 // limit here is only that of the test.
 func TestAFrozenDaemonStopsNobody(t *testing.T) {
+	t.Parallel()
 	socket := newDaemon(t)
 	c := &client.Client{Socket: socket}
 	defer c.Close()

@@ -37,6 +37,7 @@ var uses = []struct{ tool, arguments string }{
 }
 
 func TestEveryToolDoesWhatItsSchemasSay(t *testing.T) {
+	t.Parallel()
 	h := newDaemon(t).host("cook")
 	listed, err := h.session.ListTools(t.Context(), nil)
 	if err != nil {
@@ -77,6 +78,7 @@ func TestEveryToolDoesWhatItsSchemasSay(t *testing.T) {
 const mostListed = 6000
 
 func TestTheListOfToolsIsSmall(t *testing.T) {
+	t.Parallel()
 	listed, err := newDaemon(t).host("cook").session.ListTools(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -100,6 +102,7 @@ func TestTheListOfToolsIsSmall(t *testing.T) {
 
 // A cache that several users share must not keep one user's checkpoints.
 func TestNothingIsPublic(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	h := d.host("private")
 	id := h.done("save_checkpoint", `{"state":{"n":1}}`)["checkpoint"].(map[string]any)["id"].(string)
@@ -147,6 +150,7 @@ func matches(t *testing.T, what string, schema any, text []byte) {
 }
 
 func TestStateComesBackAsItWas(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	h := d.host("exact")
 	const state = `{"z":1,"a":12345678901234567890.50,"html":"<b>&</b>","unicode":"é\u00e9"}`
@@ -165,6 +169,7 @@ func TestStateComesBackAsItWas(t *testing.T) {
 }
 
 func TestWrongArgumentsAreAnsweredForAModel(t *testing.T) {
+	t.Parallel()
 	h := newDaemon(t).host("cook")
 	for _, test := range []struct {
 		tool, arguments string
@@ -195,6 +200,7 @@ func TestWrongArgumentsAreAnsweredForAModel(t *testing.T) {
 }
 
 func TestErrorsOfTheProtocolAreErrorsOfTheProtocol(t *testing.T) {
+	t.Parallel()
 	h := newDaemon(t).host("cook")
 	h.done("save_checkpoint", `{"state":{}}`)
 	for what, call := range map[string]func() error{
@@ -231,6 +237,7 @@ func TestErrorsOfTheProtocolAreErrorsOfTheProtocol(t *testing.T) {
 }
 
 func TestASessionGoesOnWhereAKilledOneWas(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	first := d.host("builder")
 	first.done("save_checkpoint", `{"state":{"done":["a"]}}`)
@@ -268,6 +275,7 @@ func TestASessionGoesOnWhereAKilledOneWas(t *testing.T) {
 }
 
 func TestAStepThatWasStartedIsEndedUnderItsKey(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	h := d.host("stepper")
 	h.done("report_step", `{"name":"build","key":"b","status":"started","args":{"all":true}}`)
@@ -282,6 +290,7 @@ func TestAStepThatWasStartedIsEndedUnderItsKey(t *testing.T) {
 }
 
 func TestAPlanFitsIntoWhatAModelCanRead(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	h := d.host("long")
 	h.done("save_checkpoint", `{"state":{}}`)
@@ -303,6 +312,7 @@ func TestAPlanFitsIntoWhatAModelCanRead(t *testing.T) {
 
 // A host may send calls at the same time: none of them fences another off.
 func TestCallsAtTheSameTime(t *testing.T) {
+	t.Parallel()
 	h := newDaemon(t).host("busy")
 	var group sync.WaitGroup
 	for i := range 20 {
@@ -320,6 +330,7 @@ func TestCallsAtTheSameTime(t *testing.T) {
 }
 
 func TestTwoServersDoNotShareARun(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	first, second := d.host("twin"), d.host("twin")
 	first.done("save_checkpoint", `{"state":{"by":1}}`)
@@ -334,6 +345,7 @@ func TestTwoServersDoNotShareARun(t *testing.T) {
 }
 
 func TestAHostThatHangsUpSuspendsItsRun(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	h := d.host("guest")
 	h.done("save_checkpoint", `{"state":{}}`)
@@ -348,6 +360,7 @@ func TestAHostThatHangsUpSuspendsItsRun(t *testing.T) {
 }
 
 func TestADaemonMayBeAwayForAWhile(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	h := d.host("patient")
 	h.done("save_checkpoint", `{"state":{"n":1}}`)
@@ -365,6 +378,7 @@ func TestADaemonMayBeAwayForAWhile(t *testing.T) {
 }
 
 func TestLoopsAreToldInTheAnswer(t *testing.T) {
+	t.Parallel()
 	h := newDaemon(t).host("looper")
 	clean := h.done("save_checkpoint", `{"state":{"n":1}}`)["checkpoint"].(map[string]any)["id"].(string)
 	var said []string
@@ -388,6 +402,7 @@ func TestLoopsAreToldInTheAnswer(t *testing.T) {
 // A host that asks for the same thing eight times in one answer, and a search
 // that finds nothing, are told of no drift.
 func TestTurnsAndNegativeAnswers(t *testing.T) {
+	t.Parallel()
 	h := newDaemon(t).host("turns")
 	for range 8 {
 		said := h.done("report_step", `{"name":"search","args":{"q":"x"},"result":"nothing","turn":"msg_1"}`)
@@ -405,6 +420,7 @@ func TestTurnsAndNegativeAnswers(t *testing.T) {
 }
 
 func TestALargeStateIsReadAsAResource(t *testing.T) {
+	t.Parallel()
 	h := newDaemon(t).host("big")
 	large := `{"text":"` + strings.Repeat("abcdefgh", 40_000) + `"}`
 	h.done("save_checkpoint", `{"state":`+large+`}`)
@@ -421,6 +437,7 @@ func TestALargeStateIsReadAsAResource(t *testing.T) {
 }
 
 func TestResourcesAndThePrompt(t *testing.T) {
+	t.Parallel()
 	d := newDaemon(t)
 	h := d.host("librarian")
 	if list, err := h.session.ListResources(t.Context(), nil); err != nil || len(list.Resources) != 0 {

@@ -5,12 +5,15 @@ package testenv
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -34,12 +37,26 @@ func Run(tests func() int) int {
 		fmt.Fprintln(os.Stderr, "testenv:", err)
 		return 1
 	}
+	moreBeside()
 	code := tests()
 	if err := home.leave(); err != nil && code == 0 { // what a test that failed leaves is no news
 		fmt.Fprintln(os.Stderr, "testenv:", err)
 		code = 1
 	}
 	return code
+}
+
+// moreBeside lets twice as many parallel tests run at a time as there are
+// processors, unless the caller says how many: tests of processes mostly wait.
+func moreBeside() {
+	if !flag.Parsed() {
+		flag.Parse()
+	}
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if !said {
+		_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // a number is always taken
+	}
 }
 
 // Environ is the environment for a test that runs other packages' tests: they
