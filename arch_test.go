@@ -81,10 +81,19 @@ var arrows = map[string][]string{
 	"internal/cli/measure": {
 		root, "internal/cli", "internal/cli/program", "internal/cli/term", "internal/daemon", "internal/ipc/client", "internal/osfile", "internal/periodic",
 	},
+	"internal/cli/view": {root, "internal/cli", "internal/cli/term"},
+	"internal/cli/supervise": {
+		root, "internal/cli", "internal/cli/term", "internal/cli/view", "internal/daemon", "internal/ipc/client", "internal/osfile",
+	},
+	"internal/cli/service": {"internal/cli", "internal/cli/term", "internal/daemon", "internal/osfile", "packaging"},
+	"internal/cli/doctor": {
+		root, "internal/cli", "internal/cli/service", "internal/cli/term", "internal/cli/view", "internal/daemon", "internal/osfile",
+	},
 	"examples/go": {"client"},
 	"cmd/ckptsidecar": {
-		root, "internal/cli", "internal/cli/measure", "internal/cli/program", "internal/cli/term", "internal/osfile", "internal/jsontext", "internal/wellformed",
-		"internal/daemon", "internal/drift", "internal/foreign", "internal/ipc/client", "internal/mcpserver", "internal/hook", "client", "packaging",
+		root, "internal/cli", "internal/cli/doctor", "internal/cli/measure", "internal/cli/program", "internal/cli/service", "internal/cli/supervise", "internal/cli/term",
+		"internal/cli/view", "internal/osfile", "internal/jsontext", "internal/wellformed",
+		"internal/daemon", "internal/drift", "internal/foreign", "internal/ipc/client", "internal/mcpserver", "internal/hook", "client",
 	},
 }
 
@@ -95,7 +104,7 @@ var homes = map[string]string{
 	"github.com/jmoiron/sqlx":         "internal/db",
 	"github.com/Microsoft/go-winio":   "internal/ipc/endpoint",
 	"github.com/coreos/go-systemd":    "internal/daemon",
-	"github.com/kardianos/service":    "cmd/ckptsidecar",
+	"github.com/kardianos/service":    "internal/cli/service",
 	"github.com/expr-lang/expr":       "internal/drift/rule",
 	"github.com/google/jsonschema-go": "internal/drift/schema",
 	"github.com/modelcontextprotocol": "internal/mcpserver",

@@ -7,6 +7,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/measure"
 )
 
@@ -29,7 +30,7 @@ func (a *app) measuring() *measure.Env {
 // databaseFolder is the folder where the database is or would be, or the nearest one
 // above it that exists.
 func (a *app) databaseFolder() (string, error) {
-	config, err := new(serveCmd).settings(a)
+	config, err := new(cli.SettingFlags).Settings(a.App)
 	if err != nil {
 		return "", fmt.Errorf("where your database would be is not clear, name a folder with --dir: %w", err)
 	}

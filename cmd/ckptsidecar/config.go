@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
@@ -16,7 +17,7 @@ type configFlags struct {
 }
 
 func (f *configFlags) settings(a *app, file string) (daemon.Config, error) {
-	return (&serveCmd{System: f.System, Config: file}).settings(a)
+	return (&cli.SettingFlags{System: f.System, Config: file}).Settings(a.App)
 }
 
 type configCheckCmd struct {

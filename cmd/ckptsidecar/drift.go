@@ -8,6 +8,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 )
 
 type driftCmd struct {
@@ -98,15 +99,10 @@ func goBackText(r *ckpt.DriftReport) string {
 	switch {
 	case r.Clean != "":
 		return fmt.Sprintf("%s, with: ckptsidecar resume %s%s", r.Clean, r.Agent, cli.RunFlag(r.Run))
-	case r.Verdict == ckpt.SeverityCritical && slices.ContainsFunc(r.Findings, coversCheckpoints):
+	case r.Verdict == ckpt.SeverityCritical && slices.ContainsFunc(r.Findings, view.CoversCheckpoints):
 		return "nothing: no clean checkpoint is left, so a resume asks an operator"
 	}
 	return ""
-}
-
-// coversCheckpoints says whether an open finding makes suspects.
-func coversCheckpoints(f ckpt.Finding) bool {
-	return f.Severity == ckpt.SeverityCritical && f.Closed == "" && f.SinceSeq != nil
 }
 
 func severityText(s ckpt.Severity, st *term.Style) string {
@@ -143,7 +139,7 @@ func nowText(f *ckpt.Finding) string {
 }
 
 func shortened(text string, most int) string {
-	text = firstLine(text)
+	text = view.FirstLine(text)
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most-1]) + "…"
 	}

@@ -11,6 +11,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
@@ -175,7 +176,7 @@ func todo(f *ckpt.Finding) []string {
 		return []string{}
 	}
 	list := []string{}
-	if coversCheckpoints(*f) {
+	if view.CoversCheckpoints(*f) {
 		list = append(list, fmt.Sprintf("ckptsidecar resume %s%s   goes back to the newest clean checkpoint", f.Agent, cli.RunFlag(f.Run)))
 	}
 	dismiss := "ckptsidecar drift dismiss " + f.ID + "   says that it was none, or is dealt with"

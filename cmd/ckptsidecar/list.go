@@ -10,6 +10,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 )
 
 type listCmd struct {
@@ -92,7 +93,7 @@ func checkpointTable(list []ckpt.Checkpoint, s *term.Style) *term.Table {
 	for i := range list {
 		c := &list[i]
 		t.Add(c.ID, c.Run, fmt.Sprint(c.Seq), kindText(c.Kind, s), term.Moment(c.CreatedAt),
-			term.Bytes(c.Size), labelText(c.Labels), marks(c, s))
+			term.Bytes(c.Size), labelText(c.Labels), view.Marks(c, s))
 	}
 	return t
 }
@@ -112,18 +113,6 @@ func labelText(labels ckpt.Labels) string {
 	var list []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		list = append(list, k+"="+labels[k])
-	}
-	return strings.Join(list, " ")
-}
-
-// marks are what a reader must know of a checkpoint at a glance.
-func marks(c *ckpt.Checkpoint, s *term.Style) string {
-	var list []string
-	if c.Pinned {
-		list = append(list, s.Green("pinned"))
-	}
-	if c.Suspect {
-		list = append(list, s.Yellow("suspect"))
 	}
 	return strings.Join(list, " ")
 }

@@ -1,10 +1,10 @@
 // Command ckptsidecar is the flight recorder of AI agents: the daemon, and
 // every command that a person or a script needs to talk to it.
 //
-// This package may import the root, internal/cli and the packages below it,
-// internal/daemon, internal/drift, internal/foreign, internal/hook, internal/ipc,
+// This package may import the root package, internal/cli and the packages below it,
+// internal/daemon, internal/drift, internal/foreign, internal/hook,
 // internal/ipc/client, internal/jsontext, internal/mcpserver, internal/osfile,
-// internal/wellformed, client and packaging.
+// internal/wellformed and client.
 package main
 
 import (

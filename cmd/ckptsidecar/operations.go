@@ -8,6 +8,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
@@ -211,13 +212,13 @@ func (c *ofOperation) end(ctx context.Context, a *app, epoch *int64, r ckpt.Oper
 // endedShape is the answer with the state to go back to, as the API writes it.
 type endedShape struct {
 	*ckpt.OperationEnded
-	Restore *checkpointShape `json:"restore,omitempty"`
+	Restore *view.CheckpointShape `json:"restore,omitempty"`
 }
 
 func endedShapeOf(o *ckpt.OperationEnded) endedShape {
 	shape := endedShape{OperationEnded: o}
 	if o.Restore != nil {
-		shape.Restore = shapeOfCheckpoint(o.Restore)
+		shape.Restore = view.CheckpointShapeOf(o.Restore)
 	}
 	return shape
 }

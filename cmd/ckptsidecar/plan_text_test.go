@@ -15,6 +15,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -79,11 +80,11 @@ func TestPlanText(t *testing.T) {
 	} {
 		p.Agent = "coder"
 		for _, by := range []string{"ckptsidecar resume", "ckptsidecar exec"} {
-			if by == "ckptsidecar exec" && exitOfVerdict(p.Verdict) < exitAsk {
+			if by == "ckptsidecar exec" && view.ExitOfVerdict(p.Verdict) < view.ExitAsk {
 				continue
 			}
-			fmt.Fprintf(&text, "=== %s, exit code %d\n", by, exitOfVerdict(p.Verdict))
-			planText(&text, &term.Style{}, p, by)
+			fmt.Fprintf(&text, "=== %s, exit code %d\n", by, view.ExitOfVerdict(p.Verdict))
+			view.PlanText(&text, &term.Style{}, p, by)
 			fmt.Fprintln(&text)
 		}
 	}
@@ -131,7 +132,7 @@ func TestShellWord(t *testing.T) {
 
 func TestWorkedText(t *testing.T) {
 	for ms, want := range map[int64]string{0: "0s", 250: "250ms", 1512: "1.5s", 61_400: "1m1s", 3_723_000: "1h2m", 90_000_000: "25h0m"} {
-		if got := workedText(ms); got != want {
+		if got := view.WorkedText(ms); got != want {
 			t.Errorf("%d: %s, want %s", ms, got, want)
 		}
 	}

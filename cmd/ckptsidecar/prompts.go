@@ -6,6 +6,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 )
 
 type promptsCmd struct {
@@ -62,7 +63,7 @@ func promptText(a *app, p *ckpt.Prompt) {
 		term.Printf(a.Stdout, "  answered %s by %s: %s\n", term.Moment(p.AnsweredAt), p.AnsweredBy, a.Out.Green(string(p.Choice)))
 		return
 	}
-	for _, line := range answers(p) {
+	for _, line := range view.Answers(p) {
 		term.Printf(a.Stdout, "  %s\n", line)
 	}
 }
@@ -83,7 +84,7 @@ func (c *promptsShowCmd) Run(ctx context.Context, a *app) error {
 		return term.WriteJSON(a.Data(), p)
 	}
 	promptText(a, p)
-	if operationsOf(p.MemoryDiff) == 0 || p.Checkpoint == "" {
+	if view.OperationsOf(p.MemoryDiff) == 0 || p.Checkpoint == "" {
 		return nil
 	}
 	from, err := a.Client().Checkpoint(ctx, string(p.Checkpoint), true)

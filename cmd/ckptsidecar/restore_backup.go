@@ -33,7 +33,7 @@ type restoredShape struct {
 }
 
 func (c *restoreBackupCmd) Run(ctx context.Context, a *app) error {
-	config, err := (&serveCmd{System: c.System, DB: c.DB}).settings(a)
+	config, err := (&cli.SettingFlags{System: c.System, DB: c.DB}).Settings(a.App)
 	if err != nil {
 		return err
 	}

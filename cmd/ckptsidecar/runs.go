@@ -8,6 +8,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
@@ -78,7 +79,7 @@ func (c *runsCmd) Run(ctx context.Context, a *app) error {
 	for i := range all.Runs {
 		r := &all.Runs[i]
 		t.Add(r.Agent, r.Run, runStatusText(r.Status, a.Out), fmt.Sprint(r.Epoch), fmt.Sprint(r.Attempt), pidText(r.PID),
-			workedText(r.AccumulatedMS), term.Moment(r.UpdatedAt), firstLine(string(r.Goal)))
+			view.WorkedText(r.AccumulatedMS), term.Moment(r.UpdatedAt), view.FirstLine(string(r.Goal)))
 	}
 	t.Write(a.Stdout, a.Out)
 	c.paged.more(a, all.Next)
@@ -253,7 +254,7 @@ func (a *app) showRun(r *ckpt.Run) error {
 	p.Add("run", a.Out.Bold(r.Run)+" of "+r.Agent)
 	p.Add("status", runStatusText(r.Status, a.Out))
 	p.Add("owner", fmt.Sprintf("%s, process %s, epoch %d, attempt %d", r.Owner, pidText(r.PID), r.Epoch, r.Attempt))
-	p.Add("worked for", workedText(r.AccumulatedMS))
+	p.Add("worked for", view.WorkedText(r.AccumulatedMS))
 	p.Add("started", term.Moment(r.StartedAt))
 	p.Add("changed", term.Moment(r.UpdatedAt))
 	if !r.EndedAt.IsZero() {

@@ -3,11 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"maps"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
@@ -15,22 +11,18 @@ import (
 )
 
 type serveCmd struct {
-	DB          string            `name:"db" help:"The database file." placeholder:"FILE"`
-	Config      string            `help:"The configuration file. Default: $$CKPTSIDECAR_CONFIG, then the usual place, where none need be." placeholder:"FILE"`
-	System      bool              `help:"Serve every user of this machine, from the system's folders, instead of you alone."`
-	LogFormat   string            `help:"The form of the log: text or json." placeholder:"FORM"`
-	LogLevel    string            `help:"What is logged: debug, info, warn or error." placeholder:"LEVEL"`
-	Set         map[string]string `mapsep:"none" help:"Any other setting, by its name in the configuration file; may be repeated." placeholder:"KEY=VALUE"`
-	PrintConfig bool              `help:"Print the settings as a configuration file that explains itself, and serve nothing."`
-	WhileStdin  bool              `hidden:"" help:"Stop when standard input ends: a child that outlives no parent."`
-	AsService   bool              `hidden:"" help:"The service manager of Windows has started this."`
+	cli.SettingFlags `embed:""`
+
+	PrintConfig bool `help:"Print the settings as a configuration file that explains itself, and serve nothing."`
+	WhileStdin  bool `hidden:"" help:"Stop when standard input ends: a child that outlives no parent."`
+	AsService   bool `hidden:"" help:"The service manager of Windows has started this."`
 }
 
 func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	if c.AsService {
 		return c.runService(a)
 	}
-	config, err := c.settings(a)
+	config, err := c.Settings(a.App)
 	switch {
 	case err != nil:
 		daemon.RefuseCallers()
@@ -55,56 +47,8 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 func (c *serveCmd) daemon(a *app, config daemon.Config) *daemon.Daemon {
 	return &daemon.Daemon{
 		Config: config, Version: programVersion(), Hurry: a.Hurry, Backup: a.backupAside,
-		Load: func() (daemon.Config, error) { return c.settings(a) },
+		Load: func() (daemon.Config, error) { return c.Settings(a.App) },
 	}
-}
-
-// settings puts flag over environment over file over default, and names every
-// mistake in them.
-func (c *serveCmd) settings(a *app) (daemon.Config, error) {
-	config := daemon.Default(c.System, a.Env)
-	mistakes := errors.Join(c.readFile(&config, a.Env), config.Environment(a.Env))
-	if err := c.flags(&config, a.Socket); err != nil {
-		return config, cli.Usagef("%v", err)
-	}
-	if err := errors.Join(mistakes, config.Check()); err != nil {
-		return config, daemon.Misconfigured(err)
-	}
-	return config, nil
-}
-
-func (c *serveCmd) readFile(config *daemon.Config, env daemon.Environment) error {
-	for _, named := range []string{c.Config, env("CKPTSIDECAR_CONFIG")} {
-		if named != "" {
-			return config.Load(named)
-		}
-	}
-	return config.LoadIfThere(daemon.DefaultFile(c.System, env))
-}
-
-func (c *serveCmd) flags(config *daemon.Config, socket string) error {
-	given := []struct{ key, value, flag string }{
-		{"socket", socket, "--socket"}, {"log.format", c.LogFormat, "--log-format"}, {"log.level", c.LogLevel, "--log-level"},
-	}
-	if c.DB != "" {
-		path, err := filepath.Abs(c.DB)
-		if err != nil {
-			return err
-		}
-		given = append(given, struct{ key, value, flag string }{"database", path, "--db"})
-	}
-	for _, key := range slices.Sorted(maps.Keys(c.Set)) {
-		given = append(given, struct{ key, value, flag string }{key, c.Set[key], "--set"})
-	}
-	for _, g := range given {
-		if g.value == "" && g.flag != "--set" {
-			continue
-		}
-		if err := config.Set(g.key, g.value, g.flag); err != nil {
-			return fmt.Errorf("%s: %w", g.flag, err)
-		}
-	}
-	return nil
 }
 
 // untilEnd ends the context when nothing more can be read.

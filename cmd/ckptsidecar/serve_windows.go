@@ -11,7 +11,7 @@ import (
 // error there, so the end of a daemon is in the event log.
 func (c *serveCmd) runService(a *app) error {
 	s := &daemon.Service{Run: func(ctx context.Context, m daemon.Manager, reload, hurry <-chan struct{}) error {
-		config, err := c.settings(a)
+		config, err := c.Settings(a.App)
 		log, level := config.Logger(a.Log(), true)
 		if err == nil {
 			d := c.daemon(a, config)

@@ -10,6 +10,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 )
 
 type showCmd struct {
@@ -48,7 +49,7 @@ func checkpointPairs(c *ckpt.Checkpoint, s *term.Style) *term.Pairs {
 	p.Add("content type", c.ContentType)
 	for _, more := range [][2]string{
 		{"parent", string(c.Parent)}, {"step", string(c.Step)}, {"operation", string(c.Operation)},
-		{"labels", labelText(c.Labels)}, {"metadata", metadataText(c.Metadata)}, {"marks", marks(c, s)},
+		{"labels", labelText(c.Labels)}, {"metadata", metadataText(c.Metadata)}, {"marks", view.Marks(c, s)},
 	} {
 		if more[1] != "" {
 			p.Add(more[0], more[1])
@@ -78,4 +79,8 @@ func stateText(c *ckpt.Checkpoint) string {
 		return strings.TrimSuffix(string(c.State), "\n")
 	}
 	return fmt.Sprintf("(%s that are not text: `ckptsidecar restore %s --checkpoint %s -o FILE` writes them)", term.Bytes(c.Size), c.Agent, c.ID)
+}
+
+func (a *app) writeCheckpoint(c *ckpt.Checkpoint) error {
+	return term.WriteJSON(a.Data(), view.CheckpointShapeOf(c))
 }

@@ -9,6 +9,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 )
 
 type statusCmd struct{}
@@ -94,7 +95,7 @@ func databaseText(d *ckpt.DatabaseStatus) string {
 
 func journalText(s *ckpt.Status) string {
 	d := &s.Database
-	text := fmt.Sprintf("%s, %s", term.Bytes(d.WALBytes), copiedText(s))
+	text := fmt.Sprintf("%s, %s", term.Bytes(d.WALBytes), view.CopiedText(s))
 	if d.WALPending > 0 {
 		text += fmt.Sprintf(", %s wait to be", term.Bytes(d.WALPending))
 	}
@@ -102,14 +103,6 @@ func journalText(s *ckpt.Status) string {
 		text += fmt.Sprintf(", failed %s in a row", term.Count(d.WALFailures, "time"))
 	}
 	return text
-}
-
-// copiedText says when the journal was last copied into the database file.
-func copiedText(s *ckpt.Status) string {
-	if s.Database.LastWALCheckpoint.IsZero() {
-		return "not yet copied into the database"
-	}
-	return "copied into the database " + term.Ago(s.Now.Time, s.Database.LastWALCheckpoint.Time)
 }
 
 func writerText(w *ckpt.WriterStatus) string {

@@ -7,6 +7,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
@@ -68,14 +69,14 @@ func tookText(s *ckpt.Step) string {
 	if s.DurationMS == nil {
 		return "-"
 	}
-	return workedText(*s.DurationMS)
+	return view.WorkedText(*s.DurationMS)
 }
 
 // came is what came of something, short enough for a line.
 func came(result ckpt.JSON, problem ckpt.Ref) string {
-	text := firstLine(string(problem))
+	text := view.FirstLine(string(problem))
 	if problem == "" {
-		text = firstLine(string(result))
+		text = view.FirstLine(string(result))
 	}
 	if text == "null" {
 		return ""

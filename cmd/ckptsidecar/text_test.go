@@ -176,19 +176,3 @@ func TestTheDiskIsWhereTheDatabaseWouldBe(t *testing.T) {
 		t.Errorf("%q, %v; want %q", got, err, home)
 	}
 }
-
-// TestPausesBeforeRestartsAreCapped: however often a command has crashed, and
-// whatever the jitter, it is started again within --max-backoff.
-func TestPausesBeforeRestartsAreCapped(t *testing.T) {
-	c := &execCmd{Backoff: ckpt.Duration(time.Millisecond), MaxBackoff: ckpt.Duration(time.Second)}
-	s := &supervisor{cmd: c, pauses: c.pauses()}
-	for n := range 500 {
-		pause := s.nextPause()
-		if pause <= 0 || pause > time.Second {
-			t.Fatalf("pause %d is %s", n+1, pause)
-		}
-		if n > 20 && pause < time.Second/4 {
-			t.Fatalf("pause %d is %s: they should have grown", n+1, pause)
-		}
-	}
-}

@@ -9,6 +9,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 )
 
 // history is an agent's checkpoints as a tree: restoring or forking and saving
@@ -99,7 +100,7 @@ func (h *history) line(c, parent *ckpt.Checkpoint, s *term.Style) string {
 	if labels := labelText(c.Labels); labels != "" {
 		words = append(words, labels)
 	}
-	if m := marks(c, s); m != "" {
+	if m := view.Marks(c, s); m != "" {
 		words = append(words, m)
 	}
 	if h.newest[c.Run] == c.ID {

@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
@@ -14,44 +11,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
-// databaseFlag names the database of commands that read it themselves, and so
-// work also where no daemon runs.
-type databaseFlag struct {
-	DB     string `name:"db" help:"The database file. Default: $$CKPTSIDECAR_DB, then the running daemon's, then the configured one." placeholder:"FILE"`
-	System bool   `help:"The system service's database, where no daemon runs."`
-}
-
-func (f *databaseFlag) path(ctx context.Context, a *app) (string, error) {
-	if f.DB != "" {
-		return filepath.Abs(f.DB)
-	}
-	if named := a.Env("CKPTSIDECAR_DB"); named != "" {
-		return filepath.Abs(named)
-	}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	if s, err := a.Client().Status(ctx); err == nil && s.Database.Path != "" {
-		return s.Database.Path, nil
-	}
-	config, err := (&serveCmd{System: f.System}).settings(a)
-	return config.Database, err
-}
-
-// existing is the path of a database that is there.
-func (f *databaseFlag) existing(ctx context.Context, a *app) (string, error) {
-	path, err := f.path(ctx, a)
-	if err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return "", &cli.ExitError{Code: cli.ExitNotFound, Message: fmt.Sprintf("there is no database %s: name one with --db", path)}
-	}
-	return path, nil
-}
-
 type verifyCmd struct {
-	AgainstLog   string `name:"against-log" placeholder:"HEAD" help:"Check also that the audit log still has what its daemon logged: NUMBER:HASH, the name of a file with lines of the daemon's log, or - for those on standard input."`
-	databaseFlag `embed:""`
+	AgainstLog       string `name:"against-log" placeholder:"HEAD" help:"Check also that the audit log still has what its daemon logged: NUMBER:HASH, the name of a file with lines of the daemon's log, or - for those on standard input."`
+	cli.DatabaseFlag `embed:""`
 }
 
 // Help is what `verify --help` adds.
@@ -89,7 +51,7 @@ func (c *verifyCmd) heads(a *app) (heads []daemon.Head, err error) {
 }
 
 func (c *verifyCmd) Run(ctx context.Context, a *app) error {
-	path, err := c.existing(ctx, a)
+	path, err := c.Existing(ctx, a.App)
 	if err != nil {
 		return err
 	}
@@ -160,8 +122,8 @@ func comparedText(r *daemon.VerifyReport) string {
 }
 
 type backupCmd struct {
-	Out          string `arg:"" help:"The file to write. It must not exist."`
-	databaseFlag `embed:""`
+	Out              string `arg:"" help:"The file to write. It must not exist."`
+	cli.DatabaseFlag `embed:""`
 }
 
 type backupShape struct {
@@ -171,7 +133,7 @@ type backupShape struct {
 }
 
 func (c *backupCmd) Run(ctx context.Context, a *app) error {
-	path, err := c.existing(ctx, a)
+	path, err := c.Existing(ctx, a.App)
 	if err != nil {
 		return err
 	}

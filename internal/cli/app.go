@@ -33,6 +33,7 @@ type App struct {
 	Environ        []string        // the same, whole, for children
 	Interactive    bool            // a person sits at stdin
 	Hurry          <-chan struct{} // closes when a person asks a second time to stop
+	Version        string          // of this program
 	Out            *term.Style     // of Stdout
 	Err            *term.Style     // of Stderr
 

@@ -1,0 +1,109 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+)
+
+type Command struct {
+	cli.DatabaseFlag `embed:""`
+}
+
+// finding is what one check found.
+type finding struct {
+	Check string `json:"check"`
+	Level level  `json:"level"`
+	What  string `json:"what"`
+	Do    string `json:"do,omitempty"`
+}
+
+type level string
+
+const (
+	levelOK   level = "ok"
+	levelWarn level = "warn"
+	levelFail level = "fail"
+)
+
+func ok(format string, args ...any) finding {
+	return finding{Level: levelOK, What: fmt.Sprintf(format, args...)}
+}
+
+func warn(do, format string, args ...any) finding {
+	return finding{Level: levelWarn, What: fmt.Sprintf(format, args...), Do: do}
+}
+
+func fail(do, format string, args ...any) finding {
+	return finding{Level: levelFail, What: fmt.Sprintf(format, args...), Do: do}
+}
+
+// patient is the machine, as far as several checks need it.
+type patient struct {
+	app    *cli.App
+	db     string
+	status *ckpt.Status // nil where no daemon answers
+	failed error        // why not
+}
+
+// checks are made in this order; each answers at least one finding.
+var checks = []struct {
+	name string
+	look func(context.Context, *patient) []finding
+}{
+	{"program", lookProgram},
+	{"identity", lookIdentity},
+	{"daemon", lookDaemon},
+	{"service", lookService},
+	{"hardening", lookHardening},
+	{"endpoint", lookEndpoint},
+	{"files", lookFiles},
+	{"disk", lookDisk},
+	{"space", lookSpace},
+	{"clock", lookClock},
+	{"journal", lookJournal},
+	{"retention", lookRetention},
+	{"backups", lookBackups},
+	{"sqlite3", lookSQLite},
+}
+
+// Run ends with 1 where a check failed. A warning is advice.
+func (c *Command) Run(ctx context.Context, a *cli.App) error {
+	p := &patient{app: a}
+	p.status, p.failed = a.Client().Status(ctx)
+	var err error
+	if p.db, err = c.Path(ctx, a); err != nil {
+		return err
+	}
+	var found []finding
+	for _, check := range checks {
+		for _, f := range check.look(ctx, p) {
+			f.Check = check.name
+			found = append(found, f)
+			if !a.JSON {
+				findingText(a, f)
+			}
+		}
+	}
+	if a.JSON {
+		if err := term.WriteJSON(a.Data(), found); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(found, func(f finding) bool { return f.Level == levelFail }) {
+		return &cli.ExitError{Code: cli.ExitFailed}
+	}
+	return nil
+}
+
+func findingText(a *cli.App, f finding) {
+	mark := map[level]string{levelOK: a.Out.Green("ok  "), levelWarn: a.Out.Yellow("warn"), levelFail: a.Out.Red("FAIL")}[f.Level]
+	term.Printf(a.Stdout, "%s  %-10s %s\n", mark, f.Check, f.What)
+	if f.Do != "" {
+		term.Printf(a.Stdout, "%17s%s %s\n", "", a.Out.Dim("→"), f.Do)
+	}
+}

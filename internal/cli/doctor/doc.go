@@ -1,0 +1,6 @@
+// Package doctor is the command doctor: it looks for what could go wrong on this
+// machine, and says what to do.
+//
+// This package may import the root package, internal/cli, internal/cli/service,
+// internal/cli/term, internal/cli/view, internal/daemon and internal/osfile.
+package doctor

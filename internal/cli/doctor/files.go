@@ -1,0 +1,160 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
+)
+
+// lookEndpoint looks at the socket as files are looked at; whether somebody
+// answers there is another check's.
+func lookEndpoint(_ context.Context, p *patient) []finding {
+	if p.status == nil || p.status.Endpoint == "" {
+		return []finding{ok("not looked at: no daemon answers")}
+	}
+	return append([]finding{ok("%s", p.status.Endpoint)}, lookModes(
+		private{p.status.Endpoint, 0o007, "everybody may open the socket"},
+		private{filepath.Dir(p.status.Endpoint), 0o022, "others may put a socket of their own into the folder"},
+	)...)
+}
+
+// private is a file with the permission bits that it must not have.
+type private struct {
+	path string
+	not  fs.FileMode
+	why  string
+}
+
+func lookFiles(_ context.Context, p *patient) []finding {
+	info, err := os.Stat(p.db)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return []finding{ok("%s does not exist yet; serve makes it", p.db)}
+	case err != nil:
+		return []finding{warn("look as the user of the service, or as root", "%v", err)}
+	}
+	found := lookModes(
+		private{p.db, 0o037, "others may read or write the database"},
+		private{filepath.Dir(p.db), 0o022, "others may replace the database"},
+	)
+	return append([]finding{ok("%s, %s", p.db, term.Bytes(info.Size()))}, found...)
+}
+
+func lookMode(p private) []finding {
+	info, err := os.Stat(p.path)
+	if err != nil || info.Mode().Perm()&p.not == 0 {
+		return nil
+	}
+	return []finding{fail(fmt.Sprintf("chmod %04o %s", info.Mode().Perm()&^p.not, p.path), "%s has mode %04o: %s", p.path, info.Mode().Perm(), p.why)}
+}
+
+// existing is the nearest folder above a file that is there.
+func existing(path string) string {
+	dir := filepath.Dir(path)
+	for {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() || dir == filepath.Dir(dir) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// lookDisk times what every save waits for. A flush that takes no time did not
+// happen: such a disk loses acknowledged saves at a power loss.
+func lookDisk(_ context.Context, p *patient) []finding {
+	dir := existing(p.db)
+	took, err := timeFlush(dir)
+	const do = "put the database on a local disk that honours flushes"
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return []finding{ok("not timed: you may not write in %s; ask as the user of the service, or as root", dir)}
+	case err != nil:
+		return []finding{fail("mend the disk, or give the database another place", "%s cannot be written: %v", dir, err)}
+	}
+	if memory, network := osfile.FileSystem(dir); network {
+		return []finding{fail(do, "%s is on a network file system, where SQLite's locks and its journal do not work", dir)}
+	} else if memory {
+		return []finding{warn(do, "%s is in memory: all is lost when the machine stops", dir)}
+	}
+	switch {
+	case took < 20*time.Microsecond:
+		return []finding{warn(do, "a flush takes %s: no disk is that fast, so it may lose what it has said is safe", took)}
+	case took > 50*time.Millisecond:
+		return []finding{warn("expect slow saves, or give the database another disk", "a flush takes %s", took.Round(time.Millisecond))}
+	}
+	return []finding{ok("a flush takes %s: every save waits about that long", took.Round(10*time.Microsecond))}
+}
+
+// timeFlush is the median of some 4 KiB appends, each flushed.
+func timeFlush(dir string) (time.Duration, error) {
+	f, err := os.CreateTemp(dir, ".ckptsidecar-doctor-*")
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	var all []time.Duration
+	block := make([]byte, 4096)
+	for range 21 {
+		began := time.Now()
+		if _, err := f.Write(block); err != nil {
+			return 0, err
+		}
+		if err := f.Sync(); err != nil {
+			return 0, err
+		}
+		all = append(all, time.Since(began))
+	}
+	slices.Sort(all)
+	return all[len(all)/2], nil
+}
+
+func lookSpace(_ context.Context, p *patient) []finding {
+	dir := existing(p.db)
+	free, total, err := osfile.DiskSpace(dir)
+	const do = "free some, delete checkpoints, or set limits.max_database"
+	switch {
+	case err != nil:
+		return []finding{warn("", "the free space of %s is not known: %v", dir, err)}
+	case free < 64<<20:
+		return []finding{fail(do, "only %s are free on the disk of %s", term.Bytes(free), dir)}
+	case free < 1<<30 && free < total/20:
+		return []finding{warn(do, "only %s of %s are free on the disk of %s", term.Bytes(free), term.Bytes(total), dir)}
+	}
+	return []finding{ok("%s of %s are free", term.Bytes(free), term.Bytes(total))}
+}
+
+func lookSQLite(ctx context.Context, _ *patient) []finding {
+	const do = "install it for whoever audits, for example: apt install sqlite3; saving needs it not"
+	tool, err := exec.LookPath("sqlite3")
+	if err != nil {
+		return []finding{warn(do, "the sqlite3 command is not installed")}
+	}
+	out, err := exec.CommandContext(ctx, tool, "--version").Output()
+	fields := strings.Fields(string(out))
+	if err != nil || len(fields) == 0 {
+		return []finding{warn(do, "%s does not say its version: %v", tool, err)}
+	}
+	if olderThan(fields[0], 3, 40) {
+		return []finding{warn("install 3.40 or newer", "%s is version %s; the audit views need 3.40", tool, fields[0])}
+	}
+	return []finding{ok("%s is version %s: an auditor needs no more", tool, fields[0])}
+}
+
+func olderThan(version string, major, minor int) bool {
+	var a, b int
+	if _, err := fmt.Sscanf(version, "%d.%d", &a, &b); err != nil {
+		return false
+	}
+	return a < major || a == major && b < minor
+}

@@ -1,0 +1,80 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// lookHardening reads from the kernel how much the daemon could do if somebody
+// took it over.
+func lookHardening(_ context.Context, p *patient) []finding {
+	if p.status == nil {
+		return []finding{ok("not looked at: no daemon answers")}
+	}
+	is, err := processStatus(p.status.PID)
+	if err != nil {
+		return []finding{ok("not looked at: %v", err)}
+	}
+	user := strings.Fields(is["Uid"])[0]
+	if user != "0" && user == fmt.Sprint(os.Getuid()) {
+		return []finding{ok("the daemon is your own and may do what you may")}
+	}
+	const do = "run it as the service: `ckptsidecar service install`"
+	var weak []string
+	for _, w := range []struct {
+		is   bool
+		what string
+	}{
+		{user == "0", "it runs as root"},
+		{strings.Trim(is["CapEff"], "0") != "", "it has capabilities (" + is["CapEff"] + ")"},
+		{is["NoNewPrivs"] != "1", "it may gain rights"},
+		{is["Seccomp"] != "2", "it may make any system call"},
+	} {
+		if w.is {
+			weak = append(weak, w.what)
+		}
+	}
+	if len(weak) > 0 {
+		return []finding{warn(do, "%s", strings.Join(weak, ", "))}
+	}
+	return []finding{ok("uid %s, no capabilities, no new rights, system calls filtered", user)}
+}
+
+// processStatus is what /proc says of a process.
+func processStatus(pid int) (map[string]string, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return nil, fmt.Errorf("process %d is not seen from here", pid)
+	}
+	is := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		is[name] = strings.TrimSpace(value)
+	}
+	if is["Uid"] == "" {
+		return nil, errors.New("/proc does not say whose the process is")
+	}
+	return is, nil
+}
+
+// sameDisk says whether two files lie on one file system.
+func sameDisk(a, b string) bool {
+	var one, two unix.Stat_t
+	return unix.Stat(a, &one) == nil && unix.Stat(filepath.Dir(b), &two) == nil && one.Dev == two.Dev
+}
+
+// clockUntrusted says why the clock may drift, "" where something keeps it right.
+func clockUntrusted() string {
+	const notSynchronized = 5 // TIME_ERROR
+	var state unix.Timex
+	if now, err := unix.Adjtimex(&state); err != nil || now != notSynchronized {
+		return ""
+	}
+	return "nothing keeps the clock right"
+}

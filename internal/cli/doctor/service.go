@@ -1,0 +1,78 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/service"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+)
+
+// lookService looks at what starts the daemon: the system's service first, then
+// the person's own.
+func lookService(ctx context.Context, p *patient) []finding {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for _, user := range []bool{false, true} {
+		host, err := service.NewHost(p.app, user)
+		if err != nil {
+			return []finding{ok("%v", err)}
+		}
+		s, err := host.Status(ctx)
+		if err != nil || !s.Installed {
+			continue
+		}
+		return serviceFindings(s)
+	}
+	return []finding{ok("none is installed; `ckptsidecar service install` has the daemon started at boot and after a crash")}
+}
+
+func serviceFindings(s *service.Status) []finding {
+	what := fmt.Sprintf("the %s's service is %s", s.Scope, s.State)
+	var found []finding
+	switch {
+	case !s.Running && s.Result != "":
+		found = append(found, fail("read its log: "+s.Log, "%s, after %s", what, s.Result))
+	case !s.Running:
+		found = append(found, warn("ckptsidecar service start", "%s", what))
+	case s.Restarts > 0:
+		found = append(found, warn("read its log: "+s.Log, "%s, and was restarted %s", what, term.Count(s.Restarts, "time")))
+	default:
+		found = append(found, ok("%s", what))
+	}
+	if !s.Enabled {
+		found = append(found, warn("ckptsidecar service install", "it does not start by itself"))
+	}
+	if strings.Contains(s.Files, "`ckptsidecar service install`") {
+		found = append(found, warn("ckptsidecar service install", "%s", s.Files))
+	}
+	return found
+}
+
+func lookBackups(_ context.Context, p *patient) []finding {
+	const do = "set backup.interval, or copy the database with `ckptsidecar backup` from time to time"
+	if p.status == nil {
+		return []finding{ok("not looked at: no daemon answers")}
+	}
+	b, now := &p.status.Backup, p.status.Now.Time
+	switch {
+	case b.Folder == "":
+		return []finding{ok("not looked at: only an administrator is told")}
+	case b.Interval == 0 && b.Kept == 0:
+		return []finding{warn(do, "none are scheduled: a damaged database could not be replaced")}
+	case b.LastError != "":
+		return []finding{fail("mend that, and look into "+b.Folder, "the last one failed: %s", b.LastError)}
+	case b.Last.IsZero():
+		return []finding{ok("one every %v; the first comes about a minute after the start", b.Interval)}
+	case b.Interval > 0 && now.Sub(b.Last.Time) > 2*time.Duration(b.Interval)+time.Hour:
+		return []finding{warn("look into the daemon's log", "the last one was made %s, though one is due every %v", term.Ago(now, b.Last.Time), b.Interval)}
+	}
+	found := ok("%d in %s, the last of %s, %s", b.Kept, b.Folder, term.Ago(now, b.Last.Time), term.Bytes(b.LastBytes))
+	if sameDisk(b.Folder, p.db) {
+		found.What += ", on the disk of the database, with which they would go"
+		found.Do = "set backup.folder to another disk, or copy them away"
+	}
+	return []finding{found}
+}

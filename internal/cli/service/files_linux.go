@@ -1,0 +1,127 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
+	"github.com/ckptsidecar/ckptsidecar/packaging"
+)
+
+// Where systemd looks for programs that a unit names without a folder, and
+// where a program goes that lies elsewhere: units do not see homes.
+var programFolders = []string{"/usr/bin", "/usr/local/bin"}
+
+const copiedProgram = "/usr/local/bin/ckptsidecar"
+
+// installed is a file that belongs to an installation.
+type installed struct {
+	path  string
+	text  []byte
+	mode  os.FileMode
+	after *step // what makes it count
+}
+
+func (h *systemdHost) files() ([]installed, error) {
+	var list []installed
+	named, err := h.namedProgram()
+	if err != nil {
+		return nil, err
+	}
+	if !h.user {
+		if named == copiedProgram {
+			program, err := os.ReadFile(h.program)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, installed{path: copiedProgram, text: program, mode: 0o755})
+		}
+		list = append(list, h.accounts()...)
+	}
+	for _, u := range packaging.Units(h.user) {
+		list = append(list, installed{path: filepath.Join(h.units, u.To), text: []byte(packaging.File(u.Name)), mode: 0o644})
+	}
+	if systemdVersion() >= packaging.BackoffSince {
+		list = append(list, installed{path: filepath.Join(h.units, packaging.Backoff.To), text: []byte(packaging.File(packaging.Backoff.Name)), mode: 0o644})
+	}
+	if named != "" {
+		list = append(list, installed{path: h.naming(), text: h.namingText(named), mode: 0o644})
+	}
+	return list, nil
+}
+
+// accounts are the user, the groups and the folders of the system's service.
+func (h *systemdHost) accounts() []installed {
+	const users, folders = "/etc/sysusers.d/ckptsidecar.conf", "/etc/tmpfiles.d/ckptsidecar.conf"
+	run := func(name string, args ...string) *step {
+		s := commandStep(name, args...)
+		s.done = func(changed bool) bool { return !changed }
+		return &s
+	}
+	return []installed{
+		{users, []byte(packaging.File("systemd/ckptsidecar.sysusers")), 0o644, run("systemd-sysusers", users)},
+		{folders, []byte(packaging.File("systemd/ckptsidecar.tmpfiles")), 0o644, run("systemd-tmpfiles", "--create", folders)},
+	}
+}
+
+// namedProgram is the program that the service must be told of, "" where
+// systemd finds it by itself.
+func (h *systemdHost) namedProgram() (string, error) {
+	switch {
+	case slices.Contains(programFolders, filepath.Dir(h.program)) && filepath.Base(h.program) == "ckptsidecar" && !isThere(h.naming()):
+		return "", nil
+	case !h.user:
+		return copiedProgram, nil
+	case strings.HasPrefix(h.program, os.TempDir()+"/"):
+		return "", fmt.Errorf("this program lies in %s, where it will not stay: put it in a lasting place first", filepath.Dir(h.program))
+	}
+	return h.program, nil
+}
+
+// naming is the file that says where the program is. It also marks a program
+// that was copied, which goes when the service does.
+func (h *systemdHost) naming() string {
+	return filepath.Join(h.units, "ckptsidecar.service.d/10-program.conf")
+}
+
+func (h *systemdHost) namingText(program string) []byte {
+	arguments := "serve"
+	if !h.user {
+		arguments = "serve --system"
+	}
+	quoted := strings.ReplaceAll(strconv.Quote(program), "%", "%%")
+	return fmt.Appendf(nil, "# Made by `ckptsidecar service install`, because systemd would not find the program by itself.\n[Service]\nExecStart=\nExecStart=%s %s\n", quoted, arguments)
+}
+
+func (f installed) step() step {
+	return step{
+		say: "write " + f.path,
+		done: func(bool) bool {
+			text, err := os.ReadFile(f.path)
+			return err == nil && bytes.Equal(text, f.text)
+		},
+		do: func(context.Context) error {
+			if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
+				return err
+			}
+			return osfile.Write(f.path, f.text, f.mode)
+		},
+	}
+}
+
+func isThere(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// isEmptyBut says that a folder holds nothing but these files.
+func isEmptyBut(dir string, paths []string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !slices.Contains(paths, filepath.Join(dir, e.Name())) })
+}

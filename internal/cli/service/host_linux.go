@@ -1,0 +1,208 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+	"github.com/ckptsidecar/ckptsidecar/packaging"
+)
+
+// systemdHost installs into the folders for what an administrator, or a user,
+// has made. Where a package has brought the units, it only switches them on.
+type systemdHost struct {
+	user    bool
+	units   string // the folder of the units
+	program string // this one
+	shipped string // a unit file that a package has brought, "" for none
+}
+
+var bothUnits = []string{"ckptsidecar.socket", "ckptsidecar.service"}
+
+func NewHost(a *cli.App, user bool) (Host, error) {
+	if _, err := os.Stat("/run/systemd/system"); err != nil {
+		return nil, errors.New("systemd does not run on this machine: start `ckptsidecar serve` with what does its work here")
+	}
+	h := &systemdHost{user: user, units: "/etc/systemd/system"}
+	brought := []string{"/usr/lib/systemd/system", "/lib/systemd/system"}
+	if user {
+		brought = []string{"/usr/lib/systemd/user", "/lib/systemd/user"}
+		home := a.Env("XDG_CONFIG_HOME")
+		if !filepath.IsAbs(home) {
+			home = filepath.Join(a.Env("HOME"), ".config")
+		}
+		if !filepath.IsAbs(home) {
+			return nil, errors.New("the environment names no folder for your units: set HOME")
+		}
+		h.units = filepath.Join(home, "systemd/user")
+	}
+	for _, dir := range brought {
+		if unit := filepath.Join(dir, "ckptsidecar.service"); h.shipped == "" && isThere(unit) {
+			h.shipped = unit
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("this program cannot find itself: %w", err)
+	}
+	h.program, err = filepath.EvalSymlinks(self)
+	return h, err
+}
+
+func (h *systemdHost) rights() error {
+	if !h.user && os.Geteuid() != 0 {
+		return errors.New("the system's service is root's to change: use sudo, or --user for a service of your own")
+	}
+	return nil
+}
+
+// installation writes the units where no package has brought them, and starts
+// what they describe.
+func (h *systemdHost) installation() ([]step, error) {
+	var steps []step
+	if h.shipped == "" {
+		files, err := h.files()
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			steps = append(steps, f.step())
+			if f.after != nil {
+				steps = append(steps, *f.after)
+			}
+		}
+	}
+	steps = append(steps,
+		h.systemctl("daemon-reload").unless(func(changed bool) bool { return !changed }),
+		h.systemctl(append([]string{"enable"}, bothUnits...)...).unless(func(bool) bool { return h.are("is-enabled") }),
+		h.systemctl("restart", "ckptsidecar.service").unless(func(changed bool) bool { return !changed || !h.are("is-active") }),
+		h.systemctl(append([]string{"start"}, bothUnits...)...).unless(func(bool) bool { return h.are("is-active") }),
+	)
+	if me, err := user.Current(); h.user && err == nil && !isThere("/var/lib/systemd/linger/"+me.Username) {
+		hint := step{say: "it ends when you log out; to keep it: loginctl enable-linger"}
+		steps = append(steps, hint.unless(func(changed bool) bool { return !changed }))
+	}
+	return steps, nil
+}
+
+// removal takes away what installation made, and nothing of a package's.
+func (h *systemdHost) removal() ([]step, error) {
+	steps := []step{
+		h.systemctl(append([]string{"disable", "--now"}, bothUnits...)...).unless(func(bool) bool {
+			return !isThere(filepath.Join(h.units, "ckptsidecar.service")) && h.shipped == ""
+		}),
+	}
+	if h.shipped != "" {
+		return append(steps, step{say: "left: " + h.shipped + ", which belongs to a package: remove that to be rid of it"}), nil
+	}
+	copied := !h.user && isThere(h.naming())
+	paths := []string{h.naming(), filepath.Join(h.units, packaging.Backoff.To)}
+	for _, u := range packaging.Units(h.user) {
+		paths = append(paths, filepath.Join(h.units, u.To))
+	}
+	if !h.user {
+		paths = append(paths, "/etc/sysusers.d/ckptsidecar.conf", "/etc/tmpfiles.d/ckptsidecar.conf")
+	}
+	for _, path := range paths {
+		steps = append(steps, removeStep(path))
+	}
+	if dir := filepath.Dir(h.naming()); isEmptyBut(dir, paths) {
+		steps = append(steps, removeStep(dir))
+	}
+	if copied {
+		steps = append(steps, removeStep(copiedProgram))
+	}
+	if dir := filepath.Dir(daemon.Default(true, noEnvironment).Socket); !h.user { // systemd leaves it
+		steps = append(steps, removeStep(dir).unless(func(bool) bool { return !isThere(dir) || !isEmptyBut(dir, nil) }))
+	}
+	return append(steps, h.systemctl("daemon-reload").unless(func(changed bool) bool { return !changed })), nil
+}
+
+func (h *systemdHost) kept() []string {
+	if h.user {
+		return []string{"your checkpoints and settings"}
+	}
+	list := []string{}
+	for _, what := range [][2]string{{"/var/lib/ckptsidecar", "the checkpoints"}, {"/etc/ckptsidecar", "the settings"}} {
+		if isThere(what[0]) {
+			list = append(list, what[0]+", "+what[1])
+		}
+	}
+	return append(list, "the user ckptsidecar and its groups")
+}
+
+func noEnvironment(string) string { return "" }
+
+func (h *systemdHost) control(verb string) ([]step, error) {
+	if h.shipped == "" && !isThere(filepath.Join(h.units, "ckptsidecar.service")) {
+		return nil, &cli.ExitError{Code: cli.ExitNotFound, Message: errNotInstalled.Error()}
+	}
+	if verb == "restart" { // who calls meanwhile waits in the socket
+		return []step{h.systemctl("restart", "ckptsidecar.service")}, nil
+	}
+	return []step{h.systemctl(append([]string{verb}, bothUnits...)...)}, nil
+}
+
+// systemctl is a step of that command.
+func (h *systemdHost) systemctl(args ...string) step {
+	return commandStep("systemctl", h.scoped(args)...)
+}
+
+func (h *systemdHost) scoped(args []string) []string {
+	if h.user {
+		return append([]string{"--user"}, args...)
+	}
+	return args
+}
+
+// are asks of both units: is-active, is-enabled.
+func (h *systemdHost) are(question string) bool {
+	return exec.Command("systemctl", h.scoped([]string{question, "--quiet", bothUnits[0]})...).Run() == nil &&
+		exec.Command("systemctl", h.scoped([]string{question, "--quiet", bothUnits[1]})...).Run() == nil
+}
+
+func (s step) unless(done func(changed bool) bool) step {
+	s.done = done
+	return s
+}
+
+// commandStep runs a program, whose complaint is the error.
+func commandStep(name string, args ...string) step {
+	return step{
+		say: strings.Join(append([]string{name}, args...), " "),
+		do: func(ctx context.Context) error {
+			out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+			if said := strings.TrimSpace(string(out)); err != nil && said != "" {
+				return errors.New(said)
+			}
+			return err
+		},
+	}
+}
+
+func removeStep(path string) step {
+	return step{
+		say:  "remove " + path,
+		done: func(bool) bool { return !isThere(path) },
+		do:   func(context.Context) error { return os.Remove(path) },
+	}
+}
+
+// systemdVersion is 0 where systemd does not say.
+func systemdVersion() int {
+	out, err := exec.Command("systemctl", "--version").Output()
+	fields := strings.Fields(string(out))
+	if err != nil || len(fields) < 2 {
+		return 0
+	}
+	version, _ := strconv.Atoi(strings.SplitN(fields[1], ".", 2)[0])
+	return version
+}

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+)
+
+// SettingFlags are the settings of the daemon on the command line.
+type SettingFlags struct {
+	DB        string            `name:"db" help:"The database file." placeholder:"FILE"`
+	Config    string            `help:"The configuration file. Default: $$CKPTSIDECAR_CONFIG, then the usual place, where none need be." placeholder:"FILE"`
+	System    bool              `help:"Serve every user of this machine, from the system's folders, instead of you alone."`
+	LogFormat string            `help:"The form of the log: text or json." placeholder:"FORM"`
+	LogLevel  string            `help:"What is logged: debug, info, warn or error." placeholder:"LEVEL"`
+	Set       map[string]string `mapsep:"none" help:"Any other setting, by its name in the configuration file; may be repeated." placeholder:"KEY=VALUE"`
+}
+
+// Settings puts flag over environment over file over default, and names every
+// mistake in them.
+func (c *SettingFlags) Settings(a *App) (daemon.Config, error) {
+	config := daemon.Default(c.System, a.Env)
+	mistakes := errors.Join(c.readFile(&config, a.Env), config.Environment(a.Env))
+	if err := c.flags(&config, a.Socket); err != nil {
+		return config, Usagef("%v", err)
+	}
+	if err := errors.Join(mistakes, config.Check()); err != nil {
+		return config, daemon.Misconfigured(err)
+	}
+	return config, nil
+}
+
+func (c *SettingFlags) readFile(config *daemon.Config, env daemon.Environment) error {
+	for _, named := range []string{c.Config, env("CKPTSIDECAR_CONFIG")} {
+		if named != "" {
+			return config.Load(named)
+		}
+	}
+	return config.LoadIfThere(daemon.DefaultFile(c.System, env))
+}
+
+func (c *SettingFlags) flags(config *daemon.Config, socket string) error {
+	given := []struct{ key, value, flag string }{
+		{"socket", socket, "--socket"}, {"log.format", c.LogFormat, "--log-format"}, {"log.level", c.LogLevel, "--log-level"},
+	}
+	if c.DB != "" {
+		path, err := filepath.Abs(c.DB)
+		if err != nil {
+			return err
+		}
+		given = append(given, struct{ key, value, flag string }{"database", path, "--db"})
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.Set)) {
+		given = append(given, struct{ key, value, flag string }{key, c.Set[key], "--set"})
+	}
+	for _, g := range given {
+		if g.value == "" && g.flag != "--set" {
+			continue
+		}
+		if err := config.Set(g.key, g.value, g.flag); err != nil {
+			return fmt.Errorf("%s: %w", g.flag, err)
+		}
+	}
+	return nil
+}
+
+// DatabaseFlag names the database of commands that read it themselves, and so
+// work also where no daemon runs.
+type DatabaseFlag struct {
+	DB     string `name:"db" help:"The database file. Default: $$CKPTSIDECAR_DB, then the running daemon's, then the configured one." placeholder:"FILE"`
+	System bool   `help:"The system service's database, where no daemon runs."`
+}
+
+// Path is the path of the database.
+func (f *DatabaseFlag) Path(ctx context.Context, a *App) (string, error) {
+	if f.DB != "" {
+		return filepath.Abs(f.DB)
+	}
+	if named := a.Env("CKPTSIDECAR_DB"); named != "" {
+		return filepath.Abs(named)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if s, err := a.Client().Status(ctx); err == nil && s.Database.Path != "" {
+		return s.Database.Path, nil
+	}
+	config, err := (&SettingFlags{System: f.System}).Settings(a)
+	return config.Database, err
+}
+
+// Existing is the path of a database that is there.
+func (f *DatabaseFlag) Existing(ctx context.Context, a *App) (string, error) {
+	path, err := f.Path(ctx, a)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return "", &ExitError{Code: ExitNotFound, Message: fmt.Sprintf("there is no database %s: name one with --db", path)}
+	}
+	return path, nil
+}

@@ -1,0 +1,153 @@
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
+)
+
+// news is what the beater learns that the supervisor must act on.
+type news struct{ event, why string }
+
+const (
+	newsFrozen = "frozen"
+	newsFenced = "fenced"
+	newsDrift  = "drift"
+)
+
+// beater tells the daemon that the child lives, for as long as it does and is
+// not stopped, and looks what the daemon thinks of the run.
+//
+// What it says is only that the process is there. Progress is the child's own
+// word: a child that is alive and gets nowhere is found by progress_timeout.
+type beater struct {
+	*supervisor
+	child    *child
+	news     chan news
+	lastBeat time.Time // that the daemon has taken
+	away     bool      // as last told
+	paused   bool      // the child was seen stopped since the last beat
+	told     bool      // news was sent
+}
+
+// run beats at once and then every heartbeat, until ctx ends.
+func (b *beater) run(ctx context.Context) {
+	every := time.Duration(b.cmd.Heartbeat)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		once, cancel := context.WithTimeout(ctx, max(every, 5*time.Second))
+		b.presence(ctx, b.beat(once))
+		cancel()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// beat looks at the run first: a heartbeat would take back that it timed out.
+func (b *beater) beat(ctx context.Context) error {
+	run, err := b.client.Run(ctx, b.ref(nil))
+	if err != nil {
+		return err
+	}
+	if run.Epoch != b.epoch && !b.adopt(run) {
+		b.send(news{newsFenced, fmt.Sprintf("run %s was taken over (epoch %d, by process %d), so this command is stopped; see: ckptsidecar runs %s", run.Run, run.Epoch, run.PID, run.Agent)})
+		return nil
+	}
+	stopped := b.child.stopped()
+	b.paused = b.paused || stopped
+	switch {
+	case run.Status == ckpt.RunTimedOut && b.hangs(stopped):
+		b.hung()
+		return nil
+	case endedByOwner(run), stopped:
+		return nil
+	}
+	if run, err = b.client.Beat(ctx, b.ref(&b.epoch), ckpt.Heartbeat{PID: run.PID}); err != nil {
+		if ckpt.CodeOf(err) == ckpt.CodeFenced || ckpt.CodeOf(err) == ckpt.CodeConflict { // between the two calls: the next look tells
+			return nil
+		}
+		return err
+	}
+	b.lastBeat, b.paused = time.Now(), false
+	why, err := b.criticalDrift(ctx, run)
+	if why != "" {
+		b.send(news{newsDrift, why})
+	}
+	return err
+}
+
+// adopt goes along where it was the child itself, or one of its children, that
+// resumed the run once more.
+func (b *beater) adopt(run *ckpt.Run) bool {
+	if run.Epoch < b.epoch || !b.child.owns(run.PID) {
+		return false
+	}
+	b.epoch = run.Epoch
+	return true
+}
+
+// hangs says whether a timeout is the child's fault. It is not where it was this
+// process that could not beat in time, and not where the child was stopped and
+// goes on: a heartbeat puts both right.
+func (b *beater) hangs(stopped bool) bool {
+	late := b.cmd.HeartbeatTimeout > 0 && time.Since(b.lastBeat) >= time.Duration(b.cmd.HeartbeatTimeout)
+	return stopped || !late && !b.paused
+}
+
+func (b *beater) hung() {
+	if b.cmd.Restart != restartNever {
+		b.send(news{newsFrozen, "the command is there but frozen (the run timed out), so it is killed"})
+		return
+	}
+	if !b.told {
+		b.told = true
+		b.supervisor.note(newsFrozen, "the command is there but frozen (the run timed out); with --restart %s it is left alone: kill %d ends it", restartNever, b.child.pid())
+	}
+}
+
+func (b *beater) send(n news) {
+	if !b.told {
+		b.told = true
+		b.news <- n
+	}
+}
+
+// presence tells once when the daemon goes and once when it comes.
+func (b *beater) presence(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case err != nil && !b.away:
+		b.away = true
+		b.supervisor.note("daemon_away", "no heartbeat: %s; the command goes on", cli.MessageOf(err))
+	case err == nil && b.away:
+		b.away = false
+		b.supervisor.note("daemon_back", "the daemon answers again")
+	}
+}
+
+// criticalDrift says why the run must go back, "" where it need not. Only what
+// has a say over checkpoints counts: a checkpoint that is damaged, say, is
+// critical too, but nothing that a restart would mend.
+func (b *beater) criticalDrift(ctx context.Context, run *ckpt.Run) (string, error) {
+	if b.cmd.Restart != restartDrift || run.Drift == nil || run.Drift.Verdict != ckpt.SeverityCritical {
+		return "", nil
+	}
+	report, err := b.client.Drift(ctx, ckpt.DriftFilter{Agent: run.Agent, Run: run.Run, Limit: ckpt.MaxLimit})
+	if err != nil {
+		return "", err
+	}
+	for i := range report.Findings {
+		if f := &report.Findings[i]; view.CoversCheckpoints(*f) {
+			return fmt.Sprintf("critical drift, so the command is stopped and goes back: %s: %s", f.Rule, f.Message), nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,142 @@
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+)
+
+// forwardedSignals are those that Windows has: Ctrl-C, and the end of a session.
+var forwardedSignals = []os.Signal{os.Interrupt, syscall.SIGTERM}
+
+func asksToStop(os.Signal) bool { return true }
+
+// child is the supervised process. Windows fixes a process's environment when
+// it makes the process, so the run is claimed for exec itself, whose life the
+// child shares: a job object ends it, and all that it has started, with exec.
+type child struct {
+	cmd   *exec.Cmd
+	job   windows.Handle
+	group bool
+	ended chan *os.ProcessState
+}
+
+// newChild makes ready what nothing has to wait for.
+func (s *supervisor) newChild() (*child, error) {
+	job, err := newJob()
+	if err != nil {
+		return nil, fmt.Errorf("no job object for the command: %w", err)
+	}
+	c := &child{cmd: &exec.Cmd{}, job: job, group: !s.a.Interactive, ended: make(chan *os.ProcessState, 1)}
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = s.a.Stdin, term.Raw(s.a.Stdout), term.Raw(s.a.Stderr)
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{}
+	if c.group {
+		c.cmd.SysProcAttr.CreationFlags = windows.CREATE_NEW_PROCESS_GROUP
+	}
+	return c, nil
+}
+
+func newJob() (windows.Handle, error) {
+	job, err := windows.CreateJobObject(nil, nil)
+	if err != nil {
+		return 0, err
+	}
+	info := windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION{}
+	info.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+	_, err = windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation, uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info)))
+	if err != nil {
+		_ = windows.CloseHandle(job)
+		return 0, err
+	}
+	return job, nil
+}
+
+func (c *child) pid() int { return c.cmd.Process.Pid }
+
+// owner is exec itself.
+func (c *child) owner() int { return os.Getpid() }
+
+// begin starts the command.
+func (c *child) begin(env []string, path string, args []string) error {
+	c.cmd.Path, c.cmd.Args, c.cmd.Env = path, args, env
+	if err := c.cmd.Start(); err != nil {
+		return err
+	}
+	if err := c.tie(); err != nil {
+		_ = c.cmd.Process.Kill()
+		_ = c.cmd.Wait()
+		return err
+	}
+	go func() {
+		_ = c.cmd.Wait()
+		_ = windows.CloseHandle(c.job)
+		c.ended <- c.cmd.ProcessState
+	}()
+	return nil
+}
+
+func (c *child) tie() error {
+	process, err := windows.OpenProcess(windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE, false, uint32(c.pid()))
+	if err != nil {
+		return fmt.Errorf("the command could not be tied to this process: %w", err)
+	}
+	defer windows.CloseHandle(process)
+	if err := windows.AssignProcessToJobObject(c.job, process); err != nil {
+		return fmt.Errorf("the command could not be tied to this process: %w", err)
+	}
+	return nil
+}
+
+// abandon gives up what has not begun.
+func (c *child) abandon() { _ = windows.CloseHandle(c.job) }
+
+// signal passes on what Windows can: a process in a group of its own may be
+// asked to stop by Ctrl-Break, which it gets if it has this console.
+func (c *child) signal(os.Signal) error {
+	if !c.group {
+		return errors.ErrUnsupported // the console has told it already
+	}
+	return windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(c.pid()))
+}
+
+// terminate asks, and where nobody can be asked, kills.
+func (c *child) terminate() error {
+	if c.signal(nil) == nil {
+		return nil
+	}
+	return c.kill()
+}
+
+func (c *child) kill() error { return windows.TerminateJobObject(c.job, 1) }
+
+// sweep does nothing: what the child left running went with the job.
+func (c *child) sweep() {}
+
+// owns says whether a process is the child or exec, which owns the run for it.
+func (c *child) owns(pid int) bool { return pid == c.pid() || pid == os.Getpid() }
+
+// stopped cannot be: Windows stops no processes as Unix does. A child that
+// hangs is found by progress_timeout.
+func (c *child) stopped() bool { return false }
+
+func exitStatus(state *os.ProcessState) int { return state.ExitCode() }
+
+// absoluteEndpoint leaves pipes as they are.
+func absoluteEndpoint(path string) (string, error) {
+	if strings.HasPrefix(path, `\\`) {
+		return path, nil
+	}
+	return filepath.Abs(path)
+}
+
+// PlatformCommands are those of this system alone.
+type PlatformCommands struct{}

@@ -1,0 +1,101 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+)
+
+type Command struct {
+	Agent            string        `help:"The agent's name. Default: $$CKPTSIDECAR_AGENT." placeholder:"NAME"`
+	InRun            string        `name:"run" help:"The run. Default: main." placeholder:"NAME"`
+	Restart          string        `enum:"never,on-failure,on-drift" default:"on-failure" help:"When to start the command again: never, on-failure (it crashed or froze), or on-drift (also when critical drift was found: then from the newest clean checkpoint). Default: ${default}." placeholder:"WHEN"`
+	MaxRestarts      int           `default:"5" help:"Give up after so many restarts in a row; ten minutes of good health begin the count anew. Default: ${default}." placeholder:"N"`
+	Backoff          ckpt.Duration `default:"1s" help:"The pause before the first restart; each is twice as long as the one before. Default: ${default}." placeholder:"TIME"`
+	MaxBackoff       ckpt.Duration `default:"30s" help:"The longest such pause. Default: ${default}." placeholder:"TIME"`
+	Heartbeat        ckpt.Duration `default:"10s" help:"How often to tell the daemon that the command lives. Default: ${default}." placeholder:"TIME"`
+	HeartbeatTimeout ckpt.Duration `default:"30s" help:"After so long without a heartbeat the run is timed_out; 0 for never. Default: ${default}." placeholder:"TIME"`
+	ProgressTimeout  ckpt.Duration `help:"After so long without progress, which the agent itself reports, it counts as frozen. Default: the agent's policy." placeholder:"TIME"`
+	Force            bool          `help:"Take the run over from an owner that is alive."`
+	Reason           string        `help:"Why, for the audit log." placeholder:"TEXT"`
+	Command          []string      `arg:"" passthrough:"" help:"The command and its arguments, after --."`
+}
+
+// Help is what `exec --help` adds.
+func (c *Command) Help() string {
+	return `The command runs as you, in a process group of its own, and finds in its environment:
+
+CKPTSIDECAR_SOCKET  where the daemon listens
+CKPTSIDECAR_AGENT, CKPTSIDECAR_RUN, CKPTSIDECAR_EPOCH  what to name in each write
+CKPTSIDECAR_PLAN    a file with the resume plan as JSON, the state included
+
+It ends with the command's exit code (128 + the signal's number where one killed it), with 20 where an operator must decide first, with 30 where it is not safe to start, and with 4 where somebody else took the run over. Exit code 0 ends the run as completed, unless the agent has ended it itself or was asked to stop; anything else as interrupted, to be resumed. A daemon that is away for a while does no harm.`
+}
+
+func (c *Command) Run(ctx context.Context, a *cli.App) error {
+	s, err := c.supervisor(a)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return s.run(context.WithoutCancel(ctx)) // signals are forwarded, not obeyed
+}
+
+// check refuses wrong arguments before anything is started or sent.
+func (c *Command) check(a *cli.App) error {
+	switch {
+	case c.Agent == "":
+		return cli.Usagef("say which agent this is: --agent NAME, or $CKPTSIDECAR_AGENT")
+	case len(c.Command) == 0:
+		return cli.Usagef("say what to run: ckptsidecar exec --agent %s -- COMMAND", c.Agent)
+	case a.Owner != "":
+		return cli.Usagef("--owner does not go with exec: the command runs as you, and so its agent is yours")
+	case c.MaxRestarts < 0:
+		return cli.Usagef("--max-restarts is %d: say 0 for none", c.MaxRestarts)
+	case time.Duration(c.Heartbeat) < 10*time.Millisecond:
+		return cli.Usagef("--heartbeat is %s: it is at least 10ms", c.Heartbeat)
+	case c.HeartbeatTimeout != 0 && c.HeartbeatTimeout <= c.Heartbeat:
+		return cli.Usagef("--heartbeat-timeout is %s: it must be longer than --heartbeat, which is %s", c.HeartbeatTimeout, c.Heartbeat)
+	case c.Backoff <= 0 || c.MaxBackoff < c.Backoff:
+		return cli.Usagef("--backoff is %s and --max-backoff %s: the first must be more than 0, and the second no less than it", c.Backoff, c.MaxBackoff)
+	}
+	r := c.request(0)
+	return cli.Checked(r.Check())
+}
+
+// request claims the run for a process.
+func (c *Command) request(pid int) ckpt.ResumeRequest {
+	r := ckpt.ResumeRequest{
+		Agent: c.Agent, Run: c.InRun, PID: pid, HeartbeatTimeout: &c.HeartbeatTimeout, Force: c.Force, Reason: c.Reason,
+	}
+	if c.ProgressTimeout != 0 {
+		r.ProgressTimeout = &c.ProgressTimeout
+	}
+	if r.Reason == "" {
+		r.Reason = "exec"
+	}
+	return r
+}
+
+// The exit codes of a command that could not be started, as shells have them.
+const (
+	exitNotExecutable = 126
+	exitNoCommand     = 127
+)
+
+// lookCommand finds the program before anything is claimed for it.
+func lookCommand(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	switch {
+	case err == nil, errors.Is(err, exec.ErrDot): // it was named so
+		return path, nil
+	case errors.Is(err, os.ErrPermission):
+		return "", &cli.ExitError{Code: exitNotExecutable, Message: "cannot run " + name + ": it is not executable"}
+	}
+	return "", &cli.ExitError{Code: exitNoCommand, Message: "cannot run " + name + ": there is no such command"}
+}

@@ -1,0 +1,508 @@
+package supervise
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
+)
+
+const (
+	healthy  = 10 * time.Minute // after so long, earlier restarts count no more
+	grace    = 10 * time.Second // from asking a child to stop to killing it
+	endRetry = 30 * time.Second // how long the end of a run is told to a daemon that is away
+)
+
+// supervisor runs one command again and again until it has done its work.
+type supervisor struct {
+	a       *cli.App
+	cmd     *Command
+	client  *client.Client
+	path    string   // of the program
+	folder  string   // for the plan, of this user alone
+	lock    *os.File // says that this supervisor lives
+	signals chan os.Signal
+
+	epoch    int64
+	pauses   *backoff.ExponentialBackOff
+	restarts int
+	stopped  time.Time // when it was last asked to stop
+	fromUser bool      // by a key that the child has seen too, and may have meant otherwise
+}
+
+// outcome is how an attempt ended.
+type outcome struct {
+	code   int           // the child's exit code
+	why    string        // it ended, in words
+	lived  time.Duration // how long it had run
+	died   time.Time     // when it had ended
+	beaten time.Time     // when the daemon last took a heartbeat for it
+	frozen bool          // it was killed because it hung
+	fenced bool          // it was stopped because somebody else owns the run
+	drift  bool          // it was stopped because of critical drift
+}
+
+func (c *Command) supervisor(a *cli.App) (*supervisor, error) {
+	if len(c.Command) > 0 && c.Command[0] == "--" {
+		c.Command = c.Command[1:]
+	}
+	if c.Agent == "" {
+		c.Agent = a.Env("CKPTSIDECAR_AGENT")
+	}
+	if err := c.check(a); err != nil {
+		return nil, err
+	}
+	path, err := lookCommand(c.Command[0])
+	if err != nil {
+		return nil, err
+	}
+	s := &supervisor{a: a, cmd: c, client: a.Client(), path: path, signals: make(chan os.Signal, 16)}
+	sweepExecFolders(os.TempDir(), time.Now())
+	if s.folder, s.lock, err = makeExecFolder(); err != nil {
+		return nil, err
+	}
+	s.pauses = c.pauses()
+	s.listen()
+	return s, nil
+}
+
+// pauses are those before restarts, without end.
+func (c *Command) pauses() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(time.Duration(c.Backoff)),
+		backoff.WithMaxInterval(time.Duration(c.MaxBackoff)),
+		backoff.WithMultiplier(2),
+		backoff.WithMaxElapsedTime(0),
+	)
+}
+
+// nextPause is the pause before the next restart. The library's jitter may go
+// beyond its own limit by half, and nothing may go beyond --max-backoff.
+func (s *supervisor) nextPause() time.Duration {
+	return min(s.pauses.NextBackOff(), time.Duration(s.cmd.MaxBackoff))
+}
+
+// listen takes the signals that are the child's. main gives up its own after
+// the second one, and these with them, so they are asked for again.
+func (s *supervisor) listen() {
+	signal.Notify(s.signals, forwardedSignals...)
+	if s.a.Hurry == nil {
+		return
+	}
+	go func() {
+		<-s.a.Hurry
+		signal.Notify(s.signals, forwardedSignals...)
+	}()
+}
+
+func (s *supervisor) close() {
+	signal.Stop(s.signals)
+	_ = s.lock.Close()
+	_ = os.RemoveAll(s.folder)
+}
+
+// run makes attempts until one is the last.
+func (s *supervisor) run(ctx context.Context) error {
+	socket, err := s.endpoint(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		end, err := s.attempt(ctx, socket)
+		if err != nil {
+			return err
+		}
+		own := s.settle(ctx, end)
+		if !s.goesOn(end, own) {
+			return s.last(end)
+		}
+		pause := s.nextPause()
+		s.restarts++
+		s.note("restart", "%s; restart %d of %d in %s", end.why, s.restarts, s.cmd.MaxRestarts, pause.Round(time.Millisecond))
+		if !s.pause(pause) {
+			return s.last(end)
+		}
+	}
+}
+
+// endpoint is where the daemon listens, for the child to know.
+func (s *supervisor) endpoint(ctx context.Context) (string, error) {
+	for _, named := range []string{s.a.Socket, s.a.Env("CKPTSIDECAR_SOCKET")} {
+		if named != "" {
+			return absoluteEndpoint(named)
+		}
+	}
+	st, err := s.client.Status(ctx)
+	if err != nil {
+		return "", err
+	}
+	return st.Endpoint, nil
+}
+
+// attempt claims the run, starts the child and stays with it until it ends.
+func (s *supervisor) attempt(ctx context.Context, socket string) (*outcome, error) {
+	c, err := s.newChild()
+	if err != nil {
+		return nil, err
+	}
+	plan, err := s.claim(ctx, c.owner())
+	if err == nil {
+		err = s.mayBegin(plan)
+	}
+	if err != nil {
+		c.abandon()
+		return nil, err
+	}
+	s.epoch = plan.Epoch
+	file, err := s.writePlan(plan)
+	if err == nil {
+		err = c.begin(s.environment(socket, file, plan), s.path, s.cmd.Command)
+	}
+	if err != nil {
+		c.abandon()
+		s.end(ctx, endRetry, ckpt.RunInterrupted, "the command could not be started")
+		return nil, err
+	}
+	began := time.Now()
+	s.note("start", "%s, %s: run %s of %s, attempt %d, epoch %d, pid %d", s.cmd.Command[0], plan.Verdict, plan.Run, plan.Agent, plan.Attempt, plan.Epoch, c.pid())
+	end := s.watch(ctx, c)
+	end.lived = time.Since(began)
+	return end, nil
+}
+
+// claim resumes the run. The first time a daemon must be there, though it may
+// be restarting just now; later it is waited for, because nobody would start the
+// agent again otherwise.
+func (s *supervisor) claim(ctx context.Context, owner int) (*ckpt.Plan, error) {
+	request := s.cmd.request(owner)
+	if s.restarts > 0 {
+		request.Force, request.Reason = false, "exec restarts it"
+	}
+	pauses := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
+	for began, tries := time.Now(), 1; ; tries++ {
+		plan, err := s.resume(ctx, request)
+		first := s.restarts == 0 && (tries == 1 && daemon.Unreachable(err) || time.Since(began) > endRetry)
+		if err == nil || first || !away(err) {
+			return plan, err
+		}
+		if tries == 1 {
+			s.note("daemon_away", "the daemon is away; the command is started when it is back")
+		}
+		if !s.pause(pauses.NextBackOff()) {
+			return nil, &cli.ExitError{Code: cli.ExitTryLater, Message: "stopped while the daemon was away"}
+		}
+	}
+}
+
+func (s *supervisor) resume(ctx context.Context, r ckpt.ResumeRequest) (*ckpt.Plan, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // so that a daemon that hangs cannot hang this too
+	defer cancel()
+	plan, _, err := s.client.Resume(ctx, r)
+	return plan, err
+}
+
+// away says whether a call failed because nobody answers just now.
+func away(err error) bool {
+	var e *ckpt.Error
+	return daemon.Unreachable(err) || errors.As(err, &e) && (e.Code == ckpt.CodeBusy || e.Code == ckpt.CodeStorageFull)
+}
+
+// mayBegin stops where a person must act first, and says how.
+func (s *supervisor) mayBegin(plan *ckpt.Plan) error {
+	code := view.ExitOfVerdict(plan.Verdict)
+	if code != view.ExitAsk && code != view.ExitUnsafe {
+		return nil
+	}
+	if s.a.JSON {
+		_ = json.NewEncoder(s.a.Stderr).Encode(view.PlanShapeOf(plan))
+	} else {
+		view.PlanText(s.a.Stderr, s.a.Err, plan, "ckptsidecar exec")
+	}
+	return &cli.ExitError{Code: code}
+}
+
+// writePlan writes the plan with its state to a file of this user alone.
+func (s *supervisor) writePlan(plan *ckpt.Plan) (string, error) {
+	text, err := json.Marshal(view.PlanShapeOf(plan))
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(s.folder, "plan.json")
+	return file, osfile.Write(file, text, 0o600)
+}
+
+// environment is this process's, with what the agent must know.
+func (s *supervisor) environment(socket, file string, plan *ckpt.Plan) []string {
+	ours := [][2]string{
+		{"CKPTSIDECAR_SOCKET", socket}, {"CKPTSIDECAR_AGENT", plan.Agent}, {"CKPTSIDECAR_RUN", plan.Run},
+		{"CKPTSIDECAR_EPOCH", strconv.FormatInt(plan.Epoch, 10)}, {"CKPTSIDECAR_PLAN", file},
+	}
+	var env []string
+next:
+	for _, v := range s.a.Environ {
+		for _, o := range ours {
+			if strings.HasPrefix(v, o[0]+"=") {
+				continue next
+			}
+		}
+		env = append(env, v)
+	}
+	for _, o := range ours {
+		env = append(env, o[0]+"="+o[1])
+	}
+	return env
+}
+
+// watch stays with the child: it passes signals on and listens to the beater.
+func (s *supervisor) watch(ctx context.Context, c *child) *outcome {
+	end := &outcome{}
+	ctx, stop := context.WithCancel(ctx)
+	b := &beater{supervisor: s, child: c, news: make(chan news, 1), lastBeat: time.Now()}
+	quiet := make(chan struct{})
+	go func() {
+		b.run(ctx)
+		close(quiet)
+	}()
+	var patience <-chan time.Time
+	for {
+		select {
+		case state := <-c.ended:
+			end.died = time.Now()
+			stop()
+			<-quiet
+			end.beaten = b.lastBeat
+			s.read(end, state)
+			if end.code != 0 {
+				c.sweep() // nothing of this attempt may work on beside the next
+			}
+			return end
+		case sig := <-s.signals:
+			s.forward(c, sig)
+		case n := <-b.news:
+			patience = s.react(c, n, end)
+		case <-patience:
+			_ = c.kill()
+		}
+	}
+}
+
+// react does what a piece of news asks for. A child that hangs is not asked.
+func (s *supervisor) react(c *child, n news, end *outcome) <-chan time.Time {
+	end.why = n.why
+	s.note(n.event, "%s", n.why)
+	switch n.event {
+	case newsFrozen:
+		end.frozen = true
+		_ = c.kill()
+		return nil
+	case newsFenced:
+		end.fenced = true
+	case newsDrift:
+		end.drift = true
+	}
+	_ = c.terminate()
+	return time.After(grace)
+}
+
+// forward passes a signal on. Who asks a second time to stop wants no waiting.
+func (s *supervisor) forward(c *child, sig os.Signal) {
+	if !asksToStop(sig) {
+		_ = c.signal(sig)
+		return
+	}
+	// In the foreground of a terminal its keys reach the child by themselves.
+	keyed := !c.group && sig == os.Interrupt
+	if !s.stopped.IsZero() && !keyed && !s.fromUser {
+		s.note("kill", "asked a second time to stop: the command is killed")
+		_ = c.kill()
+		return
+	}
+	s.stopped, s.fromUser = time.Now(), keyed
+	if !keyed {
+		_ = c.signal(sig)
+	}
+}
+
+// asked says whether somebody wants it to stop.
+func (s *supervisor) asked() bool {
+	return !s.stopped.IsZero() && (!s.fromUser || time.Since(s.stopped) < grace)
+}
+
+func (s *supervisor) read(end *outcome, state *os.ProcessState) {
+	end.code = exitStatus(state)
+	if end.why == "" {
+		end.why = "the command ended: " + state.String()
+	}
+}
+
+// settle tells the daemon how the run stands, and answers whether the agent had
+// said so itself, which is then left as it is.
+func (s *supervisor) settle(ctx context.Context, end *outcome) (own bool) {
+	if end.fenced {
+		return true
+	}
+	limit := endRetry
+	if s.asked() {
+		limit = 5 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tries := 0
+	run, err := retry(ctx, func() (*ckpt.Run, error) {
+		tries++
+		return s.client.Run(ctx, s.ref(nil))
+	})
+	switch {
+	case err != nil:
+		s.note("untold", "how the run ended could not be told to the daemon: %s", cli.MessageOf(err))
+		return false
+	case run.Epoch != s.epoch:
+		return true
+	case endedByOwner(run): // asked to stop because of drift, it may well say that it was interrupted
+		return !end.drift || !run.Status.Resumable()
+	case end.frozen: // timed_out says more
+		return false
+	}
+	switch {
+	case end.code == 0 && !s.asked() && !end.drift:
+		s.end(ctx, limit, ckpt.RunCompleted, "")
+	case tries > 1 && end.died.Sub(end.beaten) < time.Since(end.died):
+		// The daemon was away. The run, found dead, ends at its last sign of
+		// life, which is nearer to the truth than now.
+	case !s.asked() && s.operatorDecides(ctx):
+		_, _ = s.client.Beat(ctx, s.ref(&s.epoch), ckpt.Heartbeat{PID: run.PID}) // its last sign of life, which must not make it live
+	default:
+		s.end(ctx, limit, ckpt.RunInterrupted, end.why)
+	}
+	return false
+}
+
+// operatorDecides says whether the agent's policy wants somebody to look before
+// the run goes on. Then the monitor must find it dead and ask: what exec said of
+// it would count as its own word.
+func (s *supervisor) operatorDecides(ctx context.Context) bool {
+	policy, err := s.client.Policy(ctx, s.cmd.Agent)
+	return err == nil && !policy.Autoresume
+}
+
+// endedByOwner says whether a run stands as its owner left it, not as the
+// monitor found it.
+func endedByOwner(run *ckpt.Run) bool {
+	switch run.Status {
+	case ckpt.RunRunning, ckpt.RunStarting, ckpt.RunTimedOut:
+		return false
+	case ckpt.RunInterrupted:
+		return run.PID == 0 // who says it himself lets go of the run
+	}
+	return true
+}
+
+func (s *supervisor) end(ctx context.Context, limit time.Duration, status ckpt.RunStatus, reason string) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	_, err := retry(ctx, func() (*ckpt.Run, error) {
+		run, _, err := s.client.EndRun(ctx, s.ref(&s.epoch), ckpt.EndRequest{Status: status, Error: ckpt.Ref(reason)})
+		return run, err
+	})
+	if err != nil {
+		s.note("untold", "that the run is %s could not be told to the daemon: %s", status, cli.MessageOf(err))
+	}
+}
+
+func (s *supervisor) ref(epoch *int64) ckpt.RunRef {
+	return ckpt.RunRef{Agent: s.cmd.Agent, Run: s.cmd.InRun, Epoch: epoch}
+}
+
+// retry repeats a call while nobody answers.
+func retry[T any](ctx context.Context, call func() (T, error)) (T, error) {
+	pauses := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
+	return backoff.RetryWithData(func() (T, error) {
+		v, err := call()
+		if err != nil && !away(err) {
+			err = backoff.Permanent(err)
+		}
+		return v, err
+	}, backoff.WithContext(pauses, ctx))
+}
+
+// goesOn decides whether there is another attempt.
+func (s *supervisor) goesOn(end *outcome, own bool) bool {
+	switch {
+	case end.code == 0 && !end.drift && !end.frozen, own, s.asked(), s.cmd.Restart == restartNever:
+		return false
+	}
+	if end.lived >= healthy {
+		s.restarts = 0
+		s.pauses.Reset()
+	}
+	if s.restarts >= s.cmd.MaxRestarts {
+		s.note("give_up", "%s; it was restarted %s and is given up. To try again: ckptsidecar exec --agent %s%s -- …",
+			end.why, term.Count(s.restarts, "time"), s.cmd.Agent, cli.RunFlag(s.cmd.InRun))
+		return false
+	}
+	return true
+}
+
+// last is the exit of exec itself.
+func (s *supervisor) last(end *outcome) error {
+	switch {
+	case end.fenced:
+		return &cli.ExitError{Code: cli.ExitConflict}
+	case end.code == 0:
+		return nil
+	}
+	return &cli.ExitError{Code: end.code}
+}
+
+// pause waits, and answers false where somebody asked to stop meanwhile.
+func (s *supervisor) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return true
+		case sig := <-s.signals:
+			if asksToStop(sig) {
+				s.stopped = time.Now()
+				return false
+			}
+		}
+	}
+}
+
+// note tells what happens, on standard error beside what the command says.
+func (s *supervisor) note(event, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if !s.a.JSON {
+		s.a.Tell("%s %s", s.a.Err.Dim("ckptsidecar exec:"), text)
+		return
+	}
+	_ = json.NewEncoder(s.a.Stderr).Encode(struct {
+		At     ckpt.Time `json:"at"`
+		Event  string    `json:"event"`
+		Detail string    `json:"detail"`
+	}{ckpt.At(time.Now()), event, text})
+}
+
+// The words of --restart.
+const (
+	restartNever = "never"
+	restartDrift = "on-drift"
+)

@@ -1,0 +1,272 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+)
+
+// The exit codes of the verdicts that say more than go on.
+const (
+	exitRepair = 10
+	ExitAsk    = 20
+	ExitUnsafe = 30
+)
+
+// ExitOfVerdict is the exit code of a verdict.
+func ExitOfVerdict(v ckpt.ResumeVerdict) int {
+	switch v {
+	case ckpt.VerdictFresh, ckpt.VerdictResume:
+		return cli.ExitDone
+	case ckpt.VerdictRepair:
+		return exitRepair
+	case ckpt.VerdictAsk:
+		return ExitAsk
+	default: // what a newer daemon may say is not known to be safe
+		return ExitUnsafe
+	}
+}
+
+// PlanShape is a plan with the state of its checkpoint, as the API writes it.
+type PlanShape struct {
+	*ckpt.Plan
+	Checkpoint *CheckpointShape `json:"checkpoint"`
+}
+
+// PlanShapeOf is a plan as the API writes it.
+func PlanShapeOf(p *ckpt.Plan) PlanShape {
+	s := PlanShape{Plan: p}
+	if p.Checkpoint != nil {
+		s.Checkpoint = CheckpointShapeOf(p.Checkpoint)
+	}
+	return s
+}
+
+// PlanText tells a plan to a person who was woken by it: the verdict, why, the
+// facts, and what to type next.
+func PlanText(w io.Writer, s *term.Style, p *ckpt.Plan, by string) {
+	term.Printf(w, "%s  run %s of %s: %s\n", verdictText(p.Verdict, s), p.Run, p.Agent, verdictMeaning[p.Verdict])
+	for _, reason := range p.Reasons {
+		term.Printf(w, "  %s\n", reason)
+	}
+	term.Println(w)
+	facts := &term.Pairs{}
+	facts.Add("epoch", epochText(p))
+	if c := p.Checkpoint; c != nil {
+		text := fmt.Sprintf("%s  number %d, %s, %s, saved %s", s.Bold(c.ID), c.Seq, c.Kind, term.Bytes(c.Size), term.Moment(c.CreatedAt))
+		facts.Add("load", strings.TrimSpace(text+"  "+Marks(c, s)))
+	}
+	for _, skipped := range p.Skipped {
+		facts.Add("passed over", fmt.Sprintf("%s  number %d, %s", skipped.ID, skipped.Seq, skipped.Reason))
+	}
+	if n := len(p.CompletedSteps); n > 0 {
+		facts.Add("done", fmt.Sprintf("%s since: %s", term.Count(n, "step"), names(p.CompletedSteps, func(c ckpt.CompletedStep) string { return c.Key })))
+	}
+	for _, step := range p.InterruptedSteps {
+		facts.Add("interrupted", fmt.Sprintf("step %s (%s), begun %s", step.Key, step.Name, term.Moment(step.StartedAt)))
+	}
+	for _, o := range p.UncertainOperations {
+		facts.Add("uncertain", fmt.Sprintf("operation %s (%s), begun %s", o.Key, o.Name, term.Moment(o.StartedAt)))
+	}
+	if p.Program != nil {
+		facts.Add("program", fmt.Sprintf("%s have run, %s are left", term.Count(p.Program.Executed, "byte"), term.Bytes(int64(len(p.Program.Remaining)))))
+	}
+	for _, more := range [][2]string{{"continue with", string(p.ContinuationPrompt)}, {"session", string(p.ExternalSession)}} {
+		if more[1] != "" {
+			facts.Add(more[0], FirstLine(more[1]))
+		}
+	}
+	if p.AccumulatedMS > 0 {
+		facts.Add("worked for", WorkedText(p.AccumulatedMS))
+	}
+	facts.Write(w, s)
+	if next := nextSteps(p, by); len(next) > 0 {
+		term.Printf(w, "\n%s\n", s.Bold("What to type next:"))
+		for _, line := range next {
+			term.Printf(w, "  %s\n", line)
+		}
+	}
+}
+
+var verdictMeaning = map[ckpt.ResumeVerdict]string{
+	ckpt.VerdictFresh:  "there is nothing to resume; begin anew",
+	ckpt.VerdictResume: "it is safe to go on",
+	ckpt.VerdictRepair: "it is safe to go on, with the changes below",
+	ckpt.VerdictAsk:    "somebody must decide first",
+	ckpt.VerdictUnsafe: "it is not safe to go on",
+}
+
+func verdictText(v ckpt.ResumeVerdict, s *term.Style) string {
+	text := strings.ToUpper(string(v))
+	switch v {
+	case ckpt.VerdictFresh, ckpt.VerdictResume:
+		return s.Green(text)
+	case ckpt.VerdictRepair:
+		return s.Yellow(text)
+	default:
+		return s.Red(text)
+	}
+}
+
+func epochText(p *ckpt.Plan) string {
+	if p.Claimed {
+		return fmt.Sprintf("%d, which is yours now (attempt %d)", p.Epoch, p.Attempt)
+	}
+	return fmt.Sprintf("%d, not claimed", p.Epoch)
+}
+
+// nextSteps are the commands that a person would look for now. by is the
+// command that has just been refused or done.
+func nextSteps(p *ckpt.Plan, by string) []string {
+	run := cli.RunFlag(p.Run)
+	switch p.Verdict {
+	case ckpt.VerdictAsk:
+		return nextOfAsk(p, by, run)
+	case ckpt.VerdictUnsafe:
+		return nextOfUnsafe(p, by, run)
+	}
+	if !p.Claimed {
+		return []string{
+			fmt.Sprintf("ckptsidecar resume %s%s -o state   to claim the run and get its state", p.Agent, run),
+			fmt.Sprintf("ckptsidecar exec --agent %s%s -- COMMAND   to have the agent started with all of this", p.Agent, run),
+		}
+	}
+	next := []string{fmt.Sprintf("ckptsidecar save %s FILE%s --epoch %d", p.Agent, run, p.Epoch)}
+	if len(p.InterruptedSteps) > 0 {
+		step := p.InterruptedSteps[0]
+		next = append(next, fmt.Sprintf("ckptsidecar step begin %s %s%s --epoch %d   to do an interrupted step again; --json above has an error result for it", p.Agent, cli.ShellWord(step.Key), run, p.Epoch))
+	}
+	if len(p.CompletedSteps) > 0 {
+		next = append(next, fmt.Sprintf("ckptsidecar steps %s%s   for what is done and must not be done again", p.Agent, run))
+	}
+	return next
+}
+
+func nextOfAsk(p *ckpt.Plan, by, run string) (next []string) {
+	for _, o := range p.UncertainOperations {
+		next = append(next,
+			fmt.Sprintf("Find out whether %s took effect, then say which:", o.Name),
+			fmt.Sprintf("  ckptsidecar operation resolve %s %s succeeded%s --reason 'how you know'", p.Agent, cli.ShellWord(o.Key), run),
+			fmt.Sprintf("  ckptsidecar operation resolve %s %s failed%s --reason 'how you know'", p.Agent, cli.ShellWord(o.Key), run),
+		)
+	}
+	if p.Prompt != nil {
+		next = append(next, Answers(p.Prompt)...)
+	} else {
+		next = append(next, fmt.Sprintf("ckptsidecar resume %s%s   (without --dry-run) to have the question put", p.Agent, run))
+	}
+	return append(next, fmt.Sprintf("Then again: %s", again(p, by, run)))
+}
+
+func again(p *ckpt.Plan, by, run string) string {
+	if strings.HasSuffix(by, "exec") {
+		return fmt.Sprintf("%s --agent %s%s -- …", by, p.Agent, run)
+	}
+	return fmt.Sprintf("%s %s%s", by, p.Agent, run)
+}
+
+// Answers are the three ways to answer a prompt, with what each does.
+func Answers(p *ckpt.Prompt) []string {
+	lost := ""
+	if n := OperationsOf(p.MemoryDiff); n > 0 {
+		lost = fmt.Sprintf(" (%s of the state would be lost: ckptsidecar prompts show %s)", term.Count(n, "change"), p.ID)
+	}
+	return []string{
+		fmt.Sprintf("ckptsidecar prompts answer %s resume          to go on as it is", p.ID),
+		fmt.Sprintf("ckptsidecar prompts answer %s reinitialize    to begin anew; what was saved stays as history%s", p.ID, lost),
+		fmt.Sprintf("ckptsidecar prompts answer %s abandon         to give the run up", p.ID),
+	}
+}
+
+func nextOfUnsafe(p *ckpt.Plan, by, run string) []string {
+	if len(p.Skipped) > 0 { // nothing reads back intact
+		return []string{
+			"ckptsidecar verify   to see all that is damaged",
+			fmt.Sprintf("ckptsidecar list %s%s   for what was saved", p.Agent, run),
+			fmt.Sprintf("ckptsidecar import FILE   to bring %s back from an export, or serve a backup of the database", p.Agent),
+			fmt.Sprintf("ckptsidecar run end %s failed%s   to give it up; the next resume begins anew, and what was saved stays as history", p.Agent, run),
+		}
+	}
+	force := fmt.Sprintf("%s %s%s --force", by, p.Agent, run)
+	if strings.HasSuffix(by, "exec") {
+		force = fmt.Sprintf("%s --force --agent %s%s -- …", by, p.Agent, run)
+	}
+	return []string{
+		fmt.Sprintf("ckptsidecar run show %s%s   to see who owns it", p.Agent, run),
+		force + "   to take it over all the same; the owner's writes are refused from then on",
+	}
+}
+
+// OperationsOf counts what an RFC 6902 patch does.
+func OperationsOf(patch ckpt.JSON) int {
+	var list []json.RawMessage
+	_ = json.Unmarshal(patch, &list) // what is none counts as none
+	return len(list)
+}
+
+// names lists a few of many.
+func names[T any](list []T, name func(T) string) string {
+	const most = 8
+	var words []string
+	for i, v := range list {
+		if i == most {
+			return strings.Join(words, ", ") + fmt.Sprintf(" and %d more", len(list)-most)
+		}
+		words = append(words, name(v))
+	}
+	return strings.Join(words, ", ")
+}
+
+// WorkedText is a length of time for people, in two units at most.
+func WorkedText(ms int64) string {
+	d := time.Duration(ms) * time.Millisecond
+	switch {
+	case d < time.Second:
+		return d.String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return d.Round(time.Second).String()
+	}
+	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+}
+
+// FirstLine is the first line of a text, marked if there is more.
+func FirstLine(text string) string {
+	line, _, more := strings.Cut(strings.TrimSpace(text), "\n")
+	if more {
+		return line + " …"
+	}
+	return line
+}
+
+// CoversCheckpoints says whether a finding is open and makes checkpoints suspect.
+func CoversCheckpoints(f ckpt.Finding) bool {
+	return f.Severity == ckpt.SeverityCritical && f.Closed == "" && f.SinceSeq != nil
+}
+
+// Marks are what a reader must know of a checkpoint at a glance.
+func Marks(c *ckpt.Checkpoint, s *term.Style) string {
+	var list []string
+	if c.Pinned {
+		list = append(list, s.Green("pinned"))
+	}
+	if c.Suspect {
+		list = append(list, s.Yellow("suspect"))
+	}
+	return strings.Join(list, " ")
+}
+
+// CopiedText says when the journal was last copied into the database file.
+func CopiedText(s *ckpt.Status) string {
+	if s.Database.LastWALCheckpoint.IsZero() {
+		return "not yet copied into the database"
+	}
+	return "copied into the database " + term.Ago(s.Now.Time, s.Database.LastWALCheckpoint.Time)
+}
