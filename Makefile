@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 SOAK ?= 2h
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint cross bench bench-machine bench-peers fuzz faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-adapters clients-eino clients-sessions clients-latest dist nightly e2e e2e-systemd e2e-windows $(TARGETS)
+.PHONY: help build test race lint cross bench bench-machine bench-peers fuzz faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-adapters clients-go-adapters clients-sessions clients-latest dist nightly e2e e2e-systemd e2e-windows $(TARGETS)
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -111,10 +111,12 @@ clients-typescript: build ## the TypeScript client; needs Node 18 or newer with 
 clients-mcp: build ## the MCP server under the official inspector and TypeScript SDK; needs Node 20 or newer with npm
 	cd e2e/mcp && npm ci --ignore-scripts && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' npm test
 
-clients-adapters: clients-eino clients-sessions ## the adapters of docs/ADAPTERS.md, with the real SDKs; needs npm
+clients-adapters: clients-go-adapters clients-sessions ## the adapters of docs/ADAPTERS.md, with the real SDKs; needs npm
 
-clients-eino:
-	cd adapters/eino && go vet -mod=mod . && go test -mod=mod -count=1 .
+clients-go-adapters:
+	@set -e; for adapter in eino adk genkit; do \
+		echo "adapters/$$adapter"; (cd adapters/$$adapter && go vet -mod=mod . && go test -mod=mod -count=1 .); \
+	done
 
 clients-sessions: build
 	cd clients/typescript && npm ci && npm run build

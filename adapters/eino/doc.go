@@ -3,7 +3,7 @@
 // holds is on disk when Set has answered. It is a module of its own, so that
 // nobody else needs eino.
 //
-// # What this room may import
+// # What this package may import
 //
 // The standard library; the root package and client of ours.
 package eino

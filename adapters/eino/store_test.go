@@ -242,14 +242,17 @@ func TestInterruptedGraph(t *testing.T) {
 	}
 }
 
-// TestDocs finds each Go snippet of docs/ADAPTERS.md in the code that runs here.
+// TestDocs finds each Go snippet of its section of docs/ADAPTERS.md in the code
+// that runs here.
 func TestDocs(t *testing.T) {
 	text, err := os.ReadFile("../../docs/ADAPTERS.md")
 	must(t, err)
 	source, err := os.ReadFile("example_test.go")
 	must(t, err)
+	_, section, _ := strings.Cut(string(text), "\n## eino\n")
+	section, _, _ = strings.Cut(section, "\n## ")
 	blocks := 0
-	for i, part := range strings.Split(string(text), "```") {
+	for i, part := range strings.Split(section, "```") {
 		snippet, isGo := strings.CutPrefix(part, "go\n")
 		if i%2 == 0 || !isGo {
 			continue
