@@ -31,15 +31,19 @@ func (c *agentsCmd) Run(ctx context.Context, a *app) error {
 }
 
 func allAgents(ctx context.Context, a *app) (*ckpt.AgentPage, error) {
-	client, filter := a.Client(), ckpt.AgentFilter{Limit: ckpt.MaxLimit}
-	all, err := client.Agents(ctx, filter)
-	for err == nil && all.Next != "" {
-		var page *ckpt.AgentPage
-		filter.Before = string(all.Next)
-		if page, err = client.Agents(ctx, filter); err == nil {
-			all.Agents, all.Next = append(all.Agents, page.Agents...), page.Next
+	var all *ckpt.AgentPage
+	every := paged{All: true}
+	_, err := every.read(func(before string, limit int) (ckpt.Ref, error) {
+		page, err := a.Client().Agents(ctx, ckpt.AgentFilter{Before: before, Limit: limit})
+		if err != nil {
+			return "", err
 		}
-	}
+		if all != nil {
+			page.Agents = append(all.Agents, page.Agents...)
+		}
+		all = page
+		return page.Next, nil
+	})
 	return all, err
 }
 

@@ -201,17 +201,19 @@ func (c *driftDismissCmd) findings(ctx context.Context, a *app) ([]string, error
 		if err := cli.Checked(ref.Check()); err != nil {
 			return nil, err
 		}
-		for before := ""; ; {
-			page, err := a.Client().Drift(ctx, ckpt.DriftFilter{Agent: ref.Agent, Run: ref.Run, Before: before, Limit: ckpt.MaxLimit})
+		every := paged{All: true}
+		_, err := every.read(func(before string, limit int) (ckpt.Ref, error) {
+			page, err := a.Client().Drift(ctx, ckpt.DriftFilter{Agent: ref.Agent, Run: ref.Run, Before: before, Limit: limit})
 			if err != nil {
-				return nil, err
+				return "", err
 			}
 			for i := range page.Findings {
 				ids = append(ids, page.Findings[i].ID)
 			}
-			if before = string(page.Next); before == "" {
-				break
-			}
+			return page.Next, nil
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return ids, nil

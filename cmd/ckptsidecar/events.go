@@ -67,22 +67,21 @@ func (c *eventsListCmd) Run(ctx context.Context, a *app) error {
 var errEnough = errors.New("enough events were shown")
 
 func (c *eventsListCmd) list(ctx context.Context, a *app, ref ckpt.RunRef, show func(ckpt.Event) error) error {
-	after := c.After
-	for {
+	return eachPage(c.After, func(after int64) (next int64, more bool, err error) {
 		page, err := a.Client().Events(ctx, ref, after, ckpt.MaxLimit)
 		if err != nil {
-			return err
+			return 0, false, err
 		}
 		for _, e := range page.Events {
 			if err := show(e); err != nil {
-				return err
+				return 0, false, err
 			}
 		}
 		if page.Next == nil {
-			return nil
+			return 0, false, nil
 		}
-		after = *page.Next
-	}
+		return *page.Next, true, nil
+	})
 }
 
 // writeEvent writes one line, so that followers can read line by line.

@@ -19,10 +19,8 @@ type listCmd struct {
 	Kind    string            `help:"Only this kind: routine, pre_operation or recovery." placeholder:"KIND"`
 	Label   map[string]string `mapsep:"none" help:"Only with this label; may be repeated." placeholder:"K=V"`
 	Suspect *bool             `negatable:"" help:"Only suspect ones, or with --no-suspect only clean ones."`
-	Limit   int               `short:"n" default:"50" help:"How many. Default: ${default}."`
-	Before  string            `help:"Go on after this cursor of the page before." placeholder:"CURSOR"`
-	All     bool              `help:"All of them, however many."`
-	Tree    bool              `help:"Draw how they came from each other, oldest first, with every branch. Goes with --run only."`
+	paged
+	Tree bool `help:"Draw how they came from each other, oldest first, with every branch. Goes with --run only."`
 }
 
 func (c *listCmd) Run(ctx context.Context, a *app) error {
@@ -46,15 +44,13 @@ func (c *listCmd) Run(ctx context.Context, a *app) error {
 		return nil
 	}
 	checkpointTable(page.Checkpoints, a.Out).Write(a.Stdout, a.Out)
-	if page.Next != "" {
-		a.Tell("there are more: --all, or --before %s", page.Next)
-	}
+	c.paged.more(a, page.Next)
 	return nil
 }
 
 func (c *listCmd) check() error {
-	if c.Limit < 1 || c.Limit > ckpt.MaxLimit {
-		return cli.Usagef("--limit is %d: it is between 1 and %d, or say --all", c.Limit, ckpt.MaxLimit)
+	if err := c.paged.check(); err != nil {
+		return err
 	}
 	if c.Tree && (c.Kind != "" || len(c.Label) > 0 || c.Suspect != nil || c.Before != "") {
 		return cli.Usagef("--tree shows all of an agent or of one run: leave the other choices out")
@@ -69,22 +65,20 @@ func (c *listCmd) check() error {
 
 // pages reads one page, or with --all every page.
 func (c *listCmd) pages(ctx context.Context, a *app) (*ckpt.CheckpointPage, error) {
-	filter := ckpt.CheckpointFilter{
-		Agent: c.Agent, Run: c.InRun, Kind: ckpt.Kind(c.Kind), Labels: c.Label,
-		Suspect: c.Suspect, Before: c.Before, Limit: c.Limit,
-	}
-	if c.All {
-		filter.Limit = ckpt.MaxLimit
-	}
-	client := a.Client()
-	all, err := client.Checkpoints(ctx, filter)
-	for err == nil && c.All && all.Next != "" {
-		var page *ckpt.CheckpointPage
-		filter.Before = string(all.Next)
-		if page, err = client.Checkpoints(ctx, filter); err == nil {
-			all.Checkpoints, all.Next = append(all.Checkpoints, page.Checkpoints...), page.Next
+	filter := ckpt.CheckpointFilter{Agent: c.Agent, Run: c.InRun, Kind: ckpt.Kind(c.Kind), Labels: c.Label, Suspect: c.Suspect}
+	var all *ckpt.CheckpointPage
+	_, err := c.paged.read(func(before string, limit int) (ckpt.Ref, error) {
+		filter.Before, filter.Limit = before, limit
+		page, err := a.Client().Checkpoints(ctx, filter)
+		if err != nil {
+			return "", err
 		}
-	}
+		if all != nil {
+			page.Checkpoints = append(all.Checkpoints, page.Checkpoints...)
+		}
+		all = page
+		return page.Next, nil
+	})
 	return all, err
 }
 

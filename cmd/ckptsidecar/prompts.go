@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
@@ -96,23 +97,23 @@ func (c *promptsShowCmd) Run(ctx context.Context, a *app) error {
 }
 
 // findPrompt looks through the pages; the API has no call for one.
-func findPrompt(ctx context.Context, a *app, id string) (*ckpt.Prompt, error) {
-	filter := ckpt.PromptFilter{Limit: ckpt.MaxLimit}
-	for {
-		page, err := a.Client().Prompts(ctx, filter)
+func findPrompt(ctx context.Context, a *app, id string) (found *ckpt.Prompt, err error) {
+	every := paged{All: true}
+	_, err = every.read(func(before string, limit int) (ckpt.Ref, error) {
+		page, err := a.Client().Prompts(ctx, ckpt.PromptFilter{Before: before, Limit: limit})
 		if err != nil {
-			return nil, err
+			return "", err
 		}
-		for i := range page.Prompts {
-			if page.Prompts[i].ID == id {
-				return &page.Prompts[i], nil
-			}
+		if i := slices.IndexFunc(page.Prompts, func(p ckpt.Prompt) bool { return p.ID == id }); i >= 0 {
+			found = &page.Prompts[i]
+			return "", nil
 		}
-		if page.Next == "" {
-			return nil, ckpt.Errorf(ckpt.CodeNotFound, "there is no prompt %s: see all with ckptsidecar prompts --answered", id)
-		}
-		filter.Before = string(page.Next)
+		return page.Next, nil
+	})
+	if err == nil && found == nil {
+		err = ckpt.Errorf(ckpt.CodeNotFound, "there is no prompt %s: see all with ckptsidecar prompts --answered", id)
 	}
+	return found, err
 }
 
 type promptsAnswerCmd struct {

@@ -12,40 +12,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// paged are the flags of long lists.
-type paged struct {
-	Limit  int    `short:"n" default:"50" help:"How many. Default: ${default}."`
-	Before string `help:"Go on after this cursor of the page before." placeholder:"CURSOR"`
-	All    bool   `help:"All of them, however many."`
-}
-
-func (p *paged) check() error {
-	if p.Limit < 1 || p.Limit > ckpt.MaxLimit {
-		return cli.Usagef("--limit is %d: it is between 1 and %d, or say --all", p.Limit, ckpt.MaxLimit)
-	}
-	return nil
-}
-
-// read reads one page, or with --all every page. add takes a page in and
-// answers where the next one begins.
-func (p *paged) read(page func(before string, limit int) (next ckpt.Ref, err error)) (next ckpt.Ref, err error) {
-	limit := p.Limit
-	if p.All {
-		limit = ckpt.MaxLimit
-	}
-	next, err = page(p.Before, limit)
-	for err == nil && p.All && next != "" {
-		next, err = page(string(next), limit)
-	}
-	return next, err
-}
-
-func (p *paged) more(a *app, next ckpt.Ref) {
-	if next != "" {
-		a.Tell("there are more: --all, or --before %s", next)
-	}
-}
-
 type runsCmd struct {
 	Agent  string `arg:"" optional:"" help:"The agent's name. Default: every agent."`
 	Status string `help:"Only runs of this status: starting, running, suspended, awaiting_continuation, interrupted, timed_out, completed or failed." placeholder:"STATUS"`
