@@ -16,6 +16,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
+	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
 // The names of scheduled backups, which sort by their time. Other files in the
@@ -84,12 +85,8 @@ func (b *backups) Run(ctx context.Context) error {
 	}
 	pause := max(min(firstBackup, b.interval/10), b.due())
 	for {
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if periodic.Wait(ctx, pause) != nil {
 			return nil
-		case <-timer.C:
 		}
 		if _, err := b.Once(ctx); err != nil && ctx.Err() == nil {
 			b.log.Error("there is no new backup", "error", err, "folder", b.folder)

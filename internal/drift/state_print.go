@@ -2,6 +2,7 @@ package drift
 
 import (
 	"bytes"
+	"cmp"
 	"math"
 	"strconv"
 
@@ -132,21 +133,4 @@ func counters(into map[string]float64, state []byte, m *jsontext.Map, members ma
 }
 
 // typeOf is the JSON type of a value.
-func typeOf(value []byte) string {
-	if len(value) == 0 {
-		return "null"
-	}
-	switch value[0] {
-	case '{':
-		return "object"
-	case '[':
-		return "array"
-	case '"':
-		return "string"
-	case 't', 'f':
-		return "boolean"
-	case 'n':
-		return "null"
-	}
-	return "number"
-}
+func typeOf(value []byte) string { return cmp.Or(jsontext.TypeOf(value), "null") }

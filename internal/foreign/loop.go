@@ -325,7 +325,7 @@ func damage(line []byte) string {
 	if err := jsontext.Check(line); errors.As(err, &fault) {
 		return fmt.Sprintf("damaged at column %d: %s", fault.Column, fault.Reason)
 	}
-	if kindOf(line) != "object" {
+	if jsontext.TypeOf(line) != "object" {
 		return "it is no JSON object"
 	}
 	return ""

@@ -35,7 +35,7 @@ func readObject(data []byte) (object, error) {
 }
 
 func objectOf(raw []byte) (object, bool) {
-	if kindOf(raw) != "object" {
+	if jsontext.TypeOf(raw) != "object" {
 		return object{}, false
 	}
 	o := object{values: map[string]json.RawMessage{}}
@@ -57,36 +57,15 @@ func objectOf(raw []byte) (object, bool) {
 }
 
 func listOf(raw []byte) (list []json.RawMessage, ok bool) {
-	if kindOf(raw) != "array" {
+	if jsontext.TypeOf(raw) != "array" {
 		return nil, false
 	}
 	return list, json.Unmarshal(raw, &list) == nil
 }
 
-// kindOf names the kind of a value as JSON Schema does, "" for none.
-func kindOf(raw []byte) string {
-	raw = bytes.TrimLeft(raw, " \t\r\n")
-	if len(raw) == 0 {
-		return ""
-	}
-	switch raw[0] {
-	case '{':
-		return "object"
-	case '[':
-		return "array"
-	case '"':
-		return "string"
-	case 't', 'f':
-		return "boolean"
-	case 'n':
-		return "null"
-	}
-	return "number"
-}
-
 // has says whether a member is there and not null.
 func (o object) has(name string) bool {
-	kind := kindOf(o.values[name])
+	kind := jsontext.TypeOf(o.values[name])
 	return kind != "" && kind != "null"
 }
 
@@ -111,7 +90,7 @@ func (o object) text(names ...string) string {
 }
 
 func textOf(raw []byte) (s string, ok bool) {
-	return s, kindOf(raw) == "string" && json.Unmarshal(raw, &s) == nil
+	return s, jsontext.TypeOf(raw) == "string" && json.Unmarshal(raw, &s) == nil
 }
 
 func (o object) object(name string) object {
@@ -122,7 +101,7 @@ func (o object) object(name string) object {
 // number is a member as a number; 0, false where it is none.
 func (o object) number(name string) (float64, bool) {
 	raw := o.values[name]
-	if kindOf(raw) != "number" {
+	if jsontext.TypeOf(raw) != "number" {
 		return 0, false
 	}
 	f, err := strconv.ParseFloat(string(bytes.TrimSpace(raw)), 64)
@@ -158,7 +137,7 @@ var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2
 func timeOf(raw []byte) (time.Time, bool) {
 	s, isText := textOf(raw)
 	if !isText {
-		if kindOf(raw) != "number" {
+		if jsontext.TypeOf(raw) != "number" {
 			return time.Time{}, false
 		}
 		s = string(bytes.TrimSpace(raw))

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // schema is the part of JSON Schema that ckpt.SnapshotSchema uses.
@@ -42,7 +43,7 @@ func mustSchema(text []byte) (s schema) {
 
 // check says what of a value breaks the schema first, and where.
 func (s *schema) check(path string, raw []byte) error {
-	kind := kindOf(raw)
+	kind := jsontext.TypeOf(raw)
 	if len(s.Type) > 0 && !slices.Contains(s.Type, kind) {
 		return at(path, "it is %s %s, and must be %s", article(kind), kind, strings.Join(s.Type, " or "))
 	}

@@ -1,5 +1,32 @@
 package jsontext
 
+// SkipSpace is the place of the next byte of a text that is not white space.
+func SkipSpace(text []byte, p int) int { return skipSpace(text, p) }
+
+// ValueEnd is the place after the value that begins at p. The text must have been
+// checked.
+func ValueEnd(text []byte, p int) int { return skipValue(text, p) }
+
+// TypeOf is the type of a value as JSON Schema names it, "" for an empty text.
+func TypeOf(value []byte) string {
+	if value = value[SkipSpace(value, 0):]; len(value) == 0 {
+		return ""
+	}
+	switch value[0] {
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	case '"':
+		return "string"
+	case 't', 'f':
+		return "boolean"
+	case 'n':
+		return "null"
+	}
+	return "number"
+}
+
 // StringEnd is the place after the string whose opening quote is at p, or the
 // end of the text where the string has none.
 func StringEnd(text []byte, p int) int {

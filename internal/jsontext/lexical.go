@@ -301,7 +301,7 @@ func hexRune(raw []byte) rune {
 
 // skipValue returns the place after the value that begins at p in checked data.
 func skipValue(data []byte, p int) int {
-	for depth := 0; ; {
+	for depth := 0; p < len(data); {
 		switch data[p] {
 		case '"':
 			p, _ = scanString(data, p)
@@ -318,6 +318,7 @@ func skipValue(data []byte, p int) int {
 			return p
 		}
 	}
+	return p
 }
 
 // skipScalar skips at least one byte and then all up to the next byte with a

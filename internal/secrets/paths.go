@@ -60,7 +60,7 @@ func pointers(state []byte, places *jsontext.Map, hits []hit) []string {
 			i++
 		case '"':
 			end := endOfString(state, i+1)
-			after := skipSpace(state, min(end+1, len(state)))
+			after := jsontext.SkipSpace(state, min(end+1, len(state)))
 			if n := len(open); n > 0 && !open[n-1].array && after < len(state) && state[after] == ':' {
 				open[n-1].key = string(state[i+1 : end])
 			}

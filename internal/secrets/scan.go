@@ -89,7 +89,7 @@ func namesIn(state []byte, from, to, atMost int) []hit {
 			end++
 		}
 		at = end + 1
-		next := skipSpace(state, at)
+		next := jsontext.SkipSpace(state, at)
 		if next >= len(state) || state[next] != ':' {
 			continue
 		}
@@ -97,7 +97,7 @@ func namesIn(state []byte, from, to, atMost int) []hit {
 		if n.sure == never {
 			continue
 		}
-		value := skipSpace(state, next+1)
+		value := jsontext.SkipSpace(state, next+1)
 		if value >= len(state) || state[value] != '"' {
 			continue
 		}
@@ -145,13 +145,6 @@ func endOfString(s []byte, from int) int {
 			return i
 		}
 	}
-}
-
-func skipSpace(s []byte, i int) int {
-	for i < len(s) && (s[i] == ' ' || s[i] == '\n' || s[i] == '\t' || s[i] == '\r') {
-		i++
-	}
-	return i
 }
 
 // first puts hits in order, drops those inside another, and answers the first

@@ -1,12 +1,12 @@
 package server
 
 import (
-	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
-
 	"bytes"
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // member is one member of a JSON object as it is written: key with its quotes.
@@ -18,60 +18,21 @@ type member struct {
 // members takes apart a JSON object that has been checked, and says whether it
 // was one. Values are not looked into.
 func members(doc []byte) ([]member, bool) {
-	p := skipSpace(doc, 0)
+	p := jsontext.SkipSpace(doc, 0)
 	if p == len(doc) || doc[p] != '{' {
 		return nil, false
 	}
 	var list []member
-	for p = skipSpace(doc, p+1); p < len(doc) && doc[p] != '}'; {
+	for p = jsontext.SkipSpace(doc, p+1); p < len(doc) && doc[p] != '}'; {
 		keyEnd := jsontext.StringEnd(doc, p)
-		from := skipSpace(doc, skipSpace(doc, keyEnd)+1)
-		to := valueEnd(doc, from)
+		from := jsontext.SkipSpace(doc, jsontext.SkipSpace(doc, keyEnd)+1)
+		to := jsontext.ValueEnd(doc, from)
 		list = append(list, member{name: keyName(doc[p:keyEnd]), key: doc[p:keyEnd], value: doc[from:to]})
-		if p = skipSpace(doc, to); p < len(doc) && doc[p] == ',' {
-			p = skipSpace(doc, p+1)
+		if p = jsontext.SkipSpace(doc, to); p < len(doc) && doc[p] == ',' {
+			p = jsontext.SkipSpace(doc, p+1)
 		}
 	}
 	return list, true
-}
-
-func skipSpace(doc []byte, p int) int {
-	for p < len(doc) && (doc[p] == ' ' || doc[p] == '\n' || doc[p] == '\t' || doc[p] == '\r') {
-		p++
-	}
-	return p
-}
-
-// valueEnd is the place after the value that begins at p.
-func valueEnd(doc []byte, p int) int {
-	depth := 0
-	for p < len(doc) {
-		switch doc[p] {
-		case '"':
-			p = jsontext.StringEnd(doc, p)
-		case '{', '[':
-			depth++
-			p++
-			continue
-		case '}', ']':
-			depth--
-			p++
-		default:
-			next := bytes.IndexAny(doc[p:], "\"{}[], \t\r\n")
-			switch {
-			case next < 0:
-				return len(doc)
-			case next == 0: // a comma or white space between values
-				p++
-				continue
-			}
-			p += next
-		}
-		if depth == 0 {
-			return p
-		}
-	}
-	return p
 }
 
 // keyName unescapes a key. Keys with lone surrogates, which no Go string can
