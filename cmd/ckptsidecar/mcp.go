@@ -13,9 +13,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/mcpserver"
 )
 
-// mcpPatience is how long a tool waits for a daemon that is busy or just being
+// mcpRetry is how long a tool waits for a daemon that is busy or just being
 // started anew.
-const mcpPatience = time.Second
+const mcpRetry = time.Second
 
 type mcpCmd struct {
 	Agent string `help:"Whose checkpoints the tools are about. Default: $$CKPTSIDECAR_AGENT, then the name of the project folder with a short hash of its path." placeholder:"NAME"`
@@ -38,7 +38,7 @@ func (c *mcpCmd) Run(ctx context.Context, a *app) error {
 	if err := cli.Checked((ckpt.RunRef{Agent: o.Agent, Run: o.Run}).Check()); err != nil {
 		return err
 	}
-	o.Client = &client.Client{Socket: a.Socket, Owner: a.Owner, Retry: mcpPatience}
+	o.Client = &client.Client{Socket: a.Socket, Owner: a.Owner, Retry: mcpRetry}
 	defer o.Client.Close()
 	return mcpserver.New(o).Serve(ctx, closable(a.Stdin), unclosed{term.Raw(a.Stdout)})
 }

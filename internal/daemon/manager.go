@@ -15,22 +15,22 @@ type Manager interface {
 	Stopping(within time.Duration)
 	// Status is a line for people.
 	Status(text string)
-	// Alive says that the daemon does its work. A manager whose Patience is not
+	// Alive says that the daemon does its work. A manager whose WatchdogTimeout is not
 	// 0 ends a daemon that has not said so for that long.
 	Alive()
-	Patience() time.Duration
+	WatchdogTimeout() time.Duration
 }
 
 // nobody started the daemon but a person.
 type nobody struct{}
 
-func (nobody) Starting(time.Duration)  {}
-func (nobody) Ready()                  {}
-func (nobody) Reloading()              {}
-func (nobody) Stopping(time.Duration)  {}
-func (nobody) Status(string)           {}
-func (nobody) Alive()                  {}
-func (nobody) Patience() time.Duration { return 0 }
+func (nobody) Starting(time.Duration)         {}
+func (nobody) Ready()                         {}
+func (nobody) Reloading()                     {}
+func (nobody) Stopping(time.Duration)         {}
+func (nobody) Status(string)                  {}
+func (nobody) Alive()                         {}
+func (nobody) WatchdogTimeout() time.Duration { return 0 }
 
 // moreTime is what a long start asks for at a time, and mostTime when it asks
 // no more: then the manager may end it.

@@ -9,7 +9,7 @@ import (
 
 // systemd is the manager that hears through the socket in NOTIFY_SOCKET. That
 // nobody listens there any more is no error.
-type systemd struct{ patience time.Duration }
+type systemd struct{ timeout time.Duration }
 
 // Systemd is the manager that the environment speaks of, nil where systemd did
 // not start this process or does not want to know.
@@ -17,11 +17,11 @@ func Systemd(env Environment) (Manager, error) {
 	if env("NOTIFY_SOCKET") == "" {
 		return nil, nil
 	}
-	patience, err := sd.SdWatchdogEnabled(false)
+	timeout, err := sd.SdWatchdogEnabled(false)
 	if err != nil {
 		return nil, fmt.Errorf("what systemd says about its watchdog cannot be understood: %w", err)
 	}
-	return systemd{patience}, nil
+	return systemd{timeout}, nil
 }
 
 func tell(state string) { _, _ = sd.SdNotify(false, state) }
@@ -40,6 +40,6 @@ func (systemd) Stopping(within time.Duration) {
 	tell(fmt.Sprintf("%s\nEXTEND_TIMEOUT_USEC=%d\nSTATUS=Stopping: requests in flight are answered", sd.SdNotifyStopping, within.Microseconds()))
 }
 
-func (systemd) Status(text string)        { tell("STATUS=" + text) }
-func (systemd) Alive()                    { tell(sd.SdNotifyWatchdog) }
-func (s systemd) Patience() time.Duration { return s.patience }
+func (systemd) Status(text string)               { tell("STATUS=" + text) }
+func (systemd) Alive()                           { tell(sd.SdNotifyWatchdog) }
+func (s systemd) WatchdogTimeout() time.Duration { return s.timeout }

@@ -18,7 +18,7 @@ import (
 
 // listener is a manager that remembers what it was told.
 type listener struct {
-	patience time.Duration
+	timeout time.Duration
 
 	mu    sync.Mutex
 	heard []string
@@ -41,13 +41,13 @@ func (l *listener) times(what string) (n int) {
 	return n
 }
 
-func (l *listener) Starting(time.Duration)       { l.hear("starting") }
-func (l *listener) Ready()                       { l.hear("ready") }
-func (l *listener) Reloading()                   { l.hear("reloading") }
-func (l *listener) Stopping(limit time.Duration) { l.hear("stopping within %v", limit) }
-func (l *listener) Status(text string)           { l.hear("status %s", text) }
-func (l *listener) Alive()                       { l.hear("alive") }
-func (l *listener) Patience() time.Duration      { return l.patience }
+func (l *listener) Starting(time.Duration)         { l.hear("starting") }
+func (l *listener) Ready()                         { l.hear("ready") }
+func (l *listener) Reloading()                     { l.hear("reloading") }
+func (l *listener) Stopping(limit time.Duration)   { l.hear("stopping within %v", limit) }
+func (l *listener) Status(text string)             { l.hear("status %s", text) }
+func (l *listener) Alive()                         { l.hear("alive") }
+func (l *listener) WatchdogTimeout() time.Duration { return l.timeout }
 
 // managed starts a daemon under a manager.
 func managed(t *testing.T, c Config, m *listener, load func() (Config, error)) (r *running, reload chan struct{}) {
@@ -68,7 +68,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 }
 
 func TestTheManagerHearsOfStartAndStop(t *testing.T) {
-	m := &listener{patience: time.Minute}
+	m := &listener{timeout: time.Minute}
 	r, _ := managed(t, sound(t), m, nil)
 	eventually(t, "the first sign of life", func() bool { return m.times("alive") > 0 && m.times("status serving at "+r.config.Socket) > 0 })
 	r.stop()
@@ -87,9 +87,9 @@ func TestTheManagerHearsOfStartAndStop(t *testing.T) {
 // disk does that never answers, and lets it go again.
 func TestTheManagerHearsNothingWhileTheWriterStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const patience = 40 * time.Millisecond
+		const timeout = 40 * time.Millisecond
 		var stalled atomic.Int64
-		m := &listener{patience: patience}
+		m := &listener{timeout: timeout}
 		s := &service{daemon: &Daemon{}, manager: m, log: slog.New(slog.DiscardHandler), store: nil}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -99,12 +99,12 @@ func TestTheManagerHearsNothingWhileTheWriterStandsStill(t *testing.T) {
 		// signs are those that the manager hears while the writer has stood still for so long.
 		signs := func(still time.Duration) int {
 			stalled.Store(int64(still))
-			time.Sleep(patience)
+			time.Sleep(timeout)
 			before := m.times("alive")
-			time.Sleep(10 * patience)
+			time.Sleep(10 * timeout)
 			return m.times("alive") - before
 		}
-		for still, alive := range map[time.Duration]bool{0: true, patience/2 - 1: true, patience/2 + 1: false} { // half of the patience is over
+		for still, alive := range map[time.Duration]bool{0: true, timeout/2 - 1: true, timeout/2 + 1: false} { // half of the timeout is over
 			if n := signs(still); (n > 2) != alive || !alive && n > 0 {
 				t.Errorf("%d signs of life of a writer that has stood still for %v", n, still)
 			}
@@ -122,7 +122,7 @@ func TestTheManagerHearsNothingWhileTheWriterStandsStill(t *testing.T) {
 // TestAStuckWriterEndsTheDaemon, whoever has started it: one that commits nothing is stuck, however often it tries.
 func TestAStuckWriterEndsTheDaemon(t *testing.T) {
 	c := Config{StuckAfter: ckpt.Duration(20 * time.Millisecond)}
-	for _, m := range []Manager{nobody{}, &listener{patience: time.Minute}} {
+	for _, m := range []Manager{nobody{}, &listener{timeout: time.Minute}} {
 		s := &service{daemon: &Daemon{Config: c}, manager: m, log: slog.New(slog.DiscardHandler)}
 		tries, behind := func() time.Duration { return 0 }, func() time.Duration { return 20 * time.Millisecond }
 		if err := s.watchWriter(t.Context(), tries, behind, func(time.Duration) string { return "" }); !errors.Is(err, errStuck) {
@@ -132,7 +132,7 @@ func TestAStuckWriterEndsTheDaemon(t *testing.T) {
 }
 
 func TestReloadTakesWhatItCanAndNamesTheRest(t *testing.T) {
-	m := &listener{patience: time.Minute}
+	m := &listener{timeout: time.Minute}
 	next := sound(t)
 	var wrong error
 	r, reload := managed(t, next, m, func() (Config, error) { return next, wrong })

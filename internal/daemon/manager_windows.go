@@ -39,10 +39,10 @@ func (m *scm) Stopping(within time.Duration) {
 	m.states <- svc.Status{State: svc.StopPending, WaitHint: milliseconds(within)}
 }
 
-func (m *scm) Reloading()              {}
-func (m *scm) Status(string)           {}
-func (m *scm) Alive()                  {}
-func (m *scm) Patience() time.Duration { return 0 }
+func (m *scm) Reloading()                     {}
+func (m *scm) Status(string)                  {}
+func (m *scm) Alive()                         {}
+func (m *scm) WatchdogTimeout() time.Duration { return 0 }
 
 func milliseconds(d time.Duration) uint32 { return uint32(d.Milliseconds()) }
 

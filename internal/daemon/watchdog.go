@@ -31,7 +31,7 @@ func (s *service) watch(ctx context.Context) error {
 
 func (s *service) watchWriter(ctx context.Context, stalledFor, behindFor func() time.Duration, line func(time.Duration) string) error {
 	m := s.manager
-	every, patience, limit := s.watchPace()
+	every, timeout, limit := s.watchPace()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for last := time.Now(); ; last = time.Now() {
@@ -42,7 +42,7 @@ func (s *service) watchWriter(ctx context.Context, stalledFor, behindFor func() 
 		if limit > 0 && behind >= limit {
 			return errStuck
 		}
-		if patience == 0 || stalled < patience {
+		if timeout == 0 || stalled < timeout {
 			m.Alive()
 		}
 		m.Status(line(stalled))
@@ -80,15 +80,15 @@ func (s *service) watchSocket(ctx context.Context) error {
 // watchPace is how often the writer is looked at, for how long it may stand
 // still before the manager is told nothing more (0: for ever), and for how long it
 // may commit nothing before the daemon ends itself (0: for ever).
-func (s *service) watchPace() (every, patience, limit time.Duration) {
-	every, patience, limit = statusEvery, s.manager.Patience(), time.Duration(s.daemon.Config.StuckAfter)
-	if patience > 0 {
-		every = min(every, patience/4)
+func (s *service) watchPace() (every, timeout, limit time.Duration) {
+	every, timeout, limit = statusEvery, s.manager.WatchdogTimeout(), time.Duration(s.daemon.Config.StuckAfter)
+	if timeout > 0 {
+		every = min(every, timeout/4)
 	}
 	if limit > 0 {
 		every = min(every, limit/4)
 	}
-	return every, patience / 2, limit
+	return every, timeout / 2, limit
 }
 
 // statusLine is what `systemctl status` shows.

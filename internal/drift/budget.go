@@ -127,8 +127,8 @@ func (s *spent) remember(open []ckpt.Finding) {
 	}
 }
 
-// settle takes all tiers that were reached as told.
-func (r *run) settle() {
+// markTold marks every tier that was reached as reported.
+func (r *run) markTold() {
 	set := r.set.rules[RuleBudget]
 	for what, limit := range limits(&r.set.policy.Budget) {
 		if limit > 0 {

@@ -87,7 +87,7 @@ func (r *run) resumeBudget(past *ckpt.RunPast) {
 		if !r.startedAt.IsZero() && r.now.After(r.startedAt) {
 			r.spent.used[budgetWall] = float64(r.now.Sub(r.startedAt))
 		}
-		r.settle()
+		r.markTold()
 	}
 	r.spent.remember(past.Open)
 }

@@ -215,7 +215,7 @@ func (r *run) Forget(rule string) {
 	}
 	switch rule {
 	case RuleBudget:
-		r.settle()
+		r.markTold()
 	case RuleNoProgress:
 		r.progress.grewAt, r.progress.grewStep, r.progress.grewSeq, r.progress.told = r.now, r.ended, r.seq, ""
 	case RuleLatencyDrift, RuleTokenDrift:

@@ -59,8 +59,8 @@ func (h *scmHost) state() svc.State {
 	return state
 }
 
-// patience is how long a start and a stop are waited for.
-const patience = 40 * time.Second
+// stateTimeout is how long a start and a stop are waited for.
+const stateTimeout = 40 * time.Second
 
 func (h *scmHost) start(ctx context.Context) error {
 	err := withService(windows.SC_MANAGER_CONNECT, windows.SERVICE_START|windows.SERVICE_QUERY_STATUS, func(s *mgr.Service) error { return s.Start() })
@@ -84,7 +84,7 @@ func (h *scmHost) stop(ctx context.Context) error {
 // until waits for a state. A service that stops instead of starting is not
 // waited for.
 func (h *scmHost) until(ctx context.Context, want svc.State) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
 	for {
 		state := h.state()
@@ -96,7 +96,7 @@ func (h *scmHost) until(ctx context.Context, want svc.State) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("after %v it is still %s", patience, scmStateText(state))
+			return fmt.Errorf("after %v it is still %s", stateTimeout, scmStateText(state))
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

@@ -128,7 +128,7 @@ func (s *supervisor) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		own := s.settle(ctx, end)
+		own := s.reportEnd(ctx, end)
 		if !s.goesOn(end, own) {
 			return s.last(end)
 		}
@@ -279,7 +279,7 @@ func (s *supervisor) watch(ctx context.Context, c *child) *outcome {
 		b.run(ctx)
 		close(quiet)
 	}()
-	var patience <-chan time.Time
+	var killAfter <-chan time.Time
 	for {
 		select {
 		case state := <-c.ended:
@@ -295,8 +295,8 @@ func (s *supervisor) watch(ctx context.Context, c *child) *outcome {
 		case sig := <-s.signals:
 			s.forward(c, sig)
 		case n := <-b.news:
-			patience = s.react(c, n, end)
-		case <-patience:
+			killAfter = s.react(c, n, end)
+		case <-killAfter:
 			_ = c.kill()
 		}
 	}
@@ -327,14 +327,14 @@ func (s *supervisor) forward(c *child, sig os.Signal) {
 		return
 	}
 	// In the foreground of a terminal its keys reach the child by themselves.
-	keyed := !c.group && sig == os.Interrupt
-	if !s.stopped.IsZero() && !keyed && !s.fromUser {
+	fromTerminal := !c.group && sig == os.Interrupt
+	if !s.stopped.IsZero() && !fromTerminal && !s.fromUser {
 		s.note("kill", "asked a second time to stop: the command is killed")
 		_ = c.kill()
 		return
 	}
-	s.stopped, s.fromUser = time.Now(), keyed
-	if !keyed {
+	s.stopped, s.fromUser = time.Now(), fromTerminal
+	if !fromTerminal {
 		_ = c.signal(sig)
 	}
 }
@@ -351,9 +351,9 @@ func (s *supervisor) read(end *outcome, state *os.ProcessState) {
 	}
 }
 
-// settle tells the daemon how the run stands, and answers whether the agent had
+// reportEnd tells the daemon how the run stands, and answers whether the agent had
 // said so itself, which is then left as it is.
-func (s *supervisor) settle(ctx context.Context, end *outcome) (own bool) {
+func (s *supervisor) reportEnd(ctx context.Context, end *outcome) (own bool) {
 	if end.fenced {
 		return true
 	}

@@ -40,7 +40,7 @@ type Client struct {
 	Absent func(context.Context, error) bool
 	Outbox Outbox // nil for none: then what cannot be sent is an error
 
-	acked   ackedStates
+	bases   baseCache
 	once    sync.Once
 	line    *line           // the one connection
 	streams *http.Transport // exports, imports and followers have one each, so that they delay nothing

@@ -1,141 +1,350 @@
 package client
 
 import (
+	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"net/http"
-	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
 
-// transport dials the endpoint, whatever the host says. It never looks at the
-// environment for a proxy.
-func (c *Client) transport() *http.Transport {
-	return &http.Transport{
-		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },
-		DisableCompression: true,
-		WriteBufferSize:    bufferSize,
-		ReadBufferSize:     bufferSize,
+const (
+	idleMost   = 5 * time.Minute // less than the server's
+	bufferSize = 16 << 10
+	joinMost   = 64 << 10 // up to this size a body is written together with its head
+
+	// expectContinue is the size from which the daemon is asked first whether it
+	// takes the body, and expectMost how long its word is waited for. Below it,
+	// asking costs more than sending.
+	expectContinue = 4 << 20
+	expectMost     = 5 * time.Second
+
+	// owedMost is how long an answer may be owed. The daemon answers a write in
+	// its write_timeout, be it that it is busy; after this something is broken,
+	// and who speaks to it had better begin anew.
+	owedMost = 30 * time.Second
+)
+
+// line is the one connection of a client, over which requests go in order. The
+// caller itself writes and reads: between socket and caller is no goroutine
+// that would have to be woken, which is what net/http's client costs most.
+type line struct {
+	dial func(context.Context) (net.Conn, error)
+	lock chan struct{} // holds one while a request is on its way
+
+	conn net.Conn // nil for none; whoever holds the lock has the rest too
+	in   *bufio.Reader
+	out  []byte
+	used time.Time
+	owed time.Time // since when the answer to a write that its caller gave up is still to come; zero for none
+}
+
+func newLine(dial func(context.Context) (net.Conn, error)) *line {
+	return &line{dial: dial, lock: make(chan struct{}, 1), in: bufio.NewReaderSize(nil, bufferSize)}
+}
+
+// close closes the connection, when no request is on its way.
+func (l *line) close() {
+	l.lock <- struct{}{}
+	l.drop()
+	<-l.lock
+}
+
+func (l *line) drop() {
+	if l.conn != nil {
+		_ = l.conn.Close()
+		l.conn, l.owed = nil, time.Time{}
 	}
 }
 
-// values is a query that keeps its order.
-type values []ipc.Parameter
-
-func (v *values) add(name, value string) {
-	if value != "" {
-		*v = append(*v, ipc.Parameter{Name: name, Value: value})
-	}
+// response is an answer, read to its end.
+type response struct {
+	status int
+	header http.Header
+	body   []byte
 }
 
-func (v values) encode() string {
-	var b []byte
-	for i, p := range v {
-		if i > 0 {
-			b = append(b, '&')
+// ask makes a request and reads the answer. sent says whether something of it
+// may have reached the daemon. What breaks a connection that had been idle is
+// tried once more over another where that can do no harm: the daemon may have
+// been started anew.
+func (l *line) ask(ctx context.Context, a *ask, head []byte) (r *response, sent bool, err error) {
+	select {
+	case l.lock <- struct{}{}:
+		defer func() { <-l.lock }()
+	case <-ctx.Done():
+		return nil, false, ctx.Err()
+	}
+	if l.conn != nil && time.Since(l.used) > idleMost {
+		l.drop()
+	}
+	if err := l.awaitOwed(ctx); err != nil {
+		return nil, false, err
+	}
+	if old := l.conn != nil; old {
+		r, wrote, err := l.once(ctx, a, head)
+		if err == nil || ctx.Err() != nil || wrote && !a.repeatable && a.write {
+			return r, wrote, err
 		}
-		b = append(append(append(b, p.Name...), '='), url.QueryEscape(p.Value)...)
+		sent = wrote
 	}
-	return string(b)
+	if l.conn, err = l.dial(ctx); err != nil {
+		l.conn = nil
+		return nil, sent, err
+	}
+	r, wrote, err := l.once(ctx, a, head)
+	return r, sent || wrote, err
 }
 
-// request makes the HTTP request of an ask.
-func (c *Client) request(ctx context.Context, a *ask, body io.Reader) *http.Request {
-	query := a.query
-	query.add(ipc.OwnerParameter, c.Owner)
-	u := &url.URL{Scheme: "http", Host: "ckptsidecar", RawPath: a.path, RawQuery: query.encode()}
-	u.Path, _ = url.PathUnescape(a.path) // ours, and escaped by segment
-	r := &http.Request{Method: a.method, URL: u, Host: u.Host, Header: http.Header{}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
-	for name, v := range a.header {
-		r.Header[name] = v
-	}
-	if a.contentType != "" {
-		r.Header["Content-Type"] = []string{a.contentType}
-	}
-	if body != nil {
-		r.Body = io.NopCloser(body)
-	}
-	return r.WithContext(ctx)
+// once makes a request over the connection, which is there. One that ends with
+// an error closes it, unless all that is missing is the answer to a write.
+func (l *line) once(ctx context.Context, a *ask, head []byte) (r *response, wrote bool, err error) {
+	l.in.Reset(l.conn)
+	err = l.within(ctx, func() error {
+		r, wrote, err = l.exchange(a, head)
+		return err
+	})
+	return r, wrote, err
 }
 
-// broken is what an error of the connection means. A failed dial says best
-// itself what to do, unless something was sent before: what broke off is tried
-// once more, and then the dial that failed is the second.
-func broken(err error, sent bool) error {
-	var nobody *endpoint.DialError
-	if errors.As(err, &nobody) && !sent {
-		return nobody
+// awaitOwed waits for the answer that is owed: what its caller gave up is done or
+// refused before the next request is sent, and cannot come after it. Only the
+// end of ctx is an error.
+func (l *line) awaitOwed(ctx context.Context) error {
+	if l.owed.IsZero() {
+		return nil
 	}
-	e := ckpt.Wrap(ckpt.CodeBusy, err, "the connection to the daemon broke before the answer came")
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		e.Message = "the answer of the daemon was not waited for"
-	}
-	if sent {
-		if nobody != nil {
-			e.Err = errors.New(err.Error()) // without the failed dial, which says that nothing was sent
+	most, cancel := context.WithDeadline(ctx, l.owed.Add(owedMost))
+	defer cancel()
+	err := l.within(most, func() error {
+		if err := l.await(); err != nil {
+			return err
 		}
-		e.Outcome = ckpt.OutcomeUnknown
-		e.Message += ", so it is not known whether this was done"
+		_, err := l.answer(nil)
+		return err
+	})
+	if ctx.Err() != nil {
+		return err
 	}
-	return e
-}
-
-// stream makes a call once, over a connection of its own, and hands out the
-// reply's body.
-func (c *Client) stream(ctx context.Context, a *ask, body io.Reader) (io.ReadCloser, error) {
-	c.init()
-	resp, err := c.streams.RoundTrip(c.request(ctx, a, body))
 	if err != nil {
-		var nobody *endpoint.DialError
-		return nil, broken(err, a.write && !errors.As(err, &nobody)) // never repeated by net/http
-	}
-	if resp.StatusCode/100 == 2 {
-		return resp.Body, nil
-	}
-	defer resp.Body.Close()
-	text, err := readAll(resp)
-	if err != nil {
-		return nil, broken(err, a.write)
-	}
-	return nil, ipc.ReadProblem(resp.StatusCode, resp.Header, text, a.write)
-}
-
-// fetch makes a call whose answer is v's JSON.
-func (c *Client) fetch(ctx context.Context, a *ask, v any) (*answer, error) {
-	ans, err := c.do(ctx, a)
-	if err != nil {
-		return nil, err
-	}
-	return ans, readAnswer(ans.body, v, a.write)
-}
-
-// readAnswer is lenient: a newer daemon may answer more than this client knows.
-func readAnswer(body []byte, v any, write bool) error {
-	if err := json.Unmarshal(body, v); err != nil {
-		return misunderstood(err, write)
+		l.drop() // it owes nothing any more
 	}
 	return nil
 }
 
-func misunderstood(err error, write bool) error {
-	e := ckpt.Wrap(ckpt.CodeInternal, err, "the answer of the daemon cannot be understood: are both of the same version?")
-	if write {
-		e.Outcome = ckpt.OutcomeUnknown
+// within does something with the connection until the context ends, and closes
+// it on an error, unless the answer to a write is all that is missing.
+func (l *line) within(ctx context.Context, do func() error) error {
+	conn := l.conn
+	_ = conn.SetDeadline(time.Time{})
+	unhook := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	err := do()
+	l.used = time.Now()
+	if unhook() && err == nil {
+		return nil
 	}
-	return e
+	if l.owed.IsZero() {
+		l.drop()
+	}
+	if ctx.Err() != nil && err != nil {
+		return ctx.Err()
+	}
+	return err
 }
 
-// jsonAsk is a call with a JSON body.
-func jsonAsk(method, path string, v any) (*ask, error) {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return nil, ckpt.Wrap(ckpt.CodeInvalid, err, "the request cannot be written as JSON")
+// await waits for the first byte of the answer to a write, which is owed from
+// then on where the wait is given up.
+func (l *line) await() error {
+	_, err := l.in.Peek(1)
+	switch {
+	case !errors.Is(err, os.ErrDeadlineExceeded):
+		l.owed = time.Time{}
+	case l.owed.IsZero():
+		l.owed = time.Now()
 	}
-	return &ask{method: method, path: path, body: body, contentType: ckpt.ContentTypeJSON, write: true}, nil
+	return err
+}
+
+func (l *line) exchange(a *ask, head []byte) (r *response, wrote bool, err error) {
+	method := &http.Request{Method: a.method}
+	if len(a.body) >= expectContinue {
+		if wrote, err = l.write(head, nil); err != nil {
+			return nil, wrote, err
+		}
+		resp, err := l.mayContinue(method)
+		if err != nil {
+			return nil, true, err
+		}
+		if resp != nil { // it does not want the body
+			r, err := l.read(resp)
+			l.drop()
+			return r, true, err
+		}
+		head = nil
+	}
+	wrote, err = l.write(head, a.body)
+	if err != nil && !wrote {
+		return nil, false, err
+	}
+	if err == nil && a.write {
+		if err := l.await(); err != nil {
+			return nil, true, err
+		}
+	}
+	r, readErr := l.answer(method)
+	if readErr != nil { // what the daemon said before it hung up is worth more than that it did
+		return nil, true, errors.Join(err, readErr)
+	}
+	if err != nil {
+		l.drop()
+	}
+	return r, true, nil
+}
+
+// answer reads an answer to its end, which may be the connection's too.
+func (l *line) answer(method *http.Request) (*response, error) {
+	resp, err := l.next(method)
+	if err != nil {
+		return nil, err
+	}
+	r, err := l.read(resp)
+	if resp.Close {
+		l.drop()
+	}
+	return r, err
+}
+
+// write sends the head and the body and says whether any of it went.
+func (l *line) write(head, body []byte) (wrote bool, err error) {
+	var n int64
+	if len(body) <= joinMost {
+		l.out = append(append(l.out[:0], head...), body...)
+		m, err := l.conn.Write(l.out)
+		return m > 0, err
+	}
+	parts := net.Buffers{head, body}
+	n, err = parts.WriteTo(l.conn)
+	return n > 0, err
+}
+
+// mayContinue waits for the daemon's word on the body: nil to send it, which is
+// also what to do where no word comes.
+func (l *line) mayContinue(method *http.Request) (*http.Response, error) {
+	conn := l.conn
+	late := time.AfterFunc(expectMost, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer late.Stop()
+	_, err := l.in.Peek(1)
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() && !late.Stop() {
+		return nil, conn.SetReadDeadline(time.Time{})
+	}
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.ReadResponse(l.in, method)
+	if err == nil && resp.StatusCode == http.StatusContinue {
+		return nil, nil
+	}
+	return resp, err
+}
+
+// next reads the head of the answer; an interim one is none.
+func (l *line) next(method *http.Request) (*http.Response, error) {
+	for {
+		resp, err := http.ReadResponse(l.in, method)
+		if err != nil || resp.StatusCode >= 200 {
+			return resp, err
+		}
+	}
+}
+
+func (l *line) read(resp *http.Response) (*response, error) {
+	defer resp.Body.Close()
+	body, err := readAll(resp)
+	return &response{resp.StatusCode, resp.Header, body}, err
+}
+
+func readAll(resp *http.Response) ([]byte, error) {
+	if resp.ContentLength < 0 {
+		return io.ReadAll(resp.Body)
+	}
+	body := make([]byte, resp.ContentLength)
+	_, err := io.ReadFull(resp.Body, body)
+	return body, err
+}
+
+// head writes the head of a request.
+func (c *Client) head(a *ask) ([]byte, error) {
+	query := a.rawQuery
+	if query == "" {
+		parameters := a.query
+		parameters.add(ipc.OwnerParameter, c.Owner)
+		query = parameters.encode()
+	}
+	b := make([]byte, 0, 512)
+	b = append(append(append(b, a.method...), ' '), a.path...)
+	if query != "" {
+		b = append(append(b, '?'), query...)
+	}
+	b = append(b, " HTTP/1.1\r\nHost: ckptsidecar\r\n"...)
+	var err error
+	if a.contentType != "" {
+		b, err = appendHeader(b, "Content-Type", a.contentType)
+	}
+	for name, values := range a.header {
+		for _, v := range values {
+			if err == nil {
+				b, err = appendHeader(b, name, v)
+			}
+		}
+	}
+	if len(a.body) > 0 || a.method != http.MethodGet {
+		b = append(strconv.AppendInt(append(b, "Content-Length: "...), int64(len(a.body)), 10), "\r\n"...)
+	}
+	if len(a.body) >= expectContinue {
+		b = append(b, "Expect: 100-continue\r\n"...)
+	}
+	return append(b, "\r\n"...), err
+}
+
+func appendHeader(b []byte, name, value string) ([]byte, error) {
+	if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the header %s would hold a control character", name)
+	}
+	return append(append(append(append(b, name...), ": "...), value...), "\r\n"...), nil
+}
+
+// try makes a call once.
+func (c *Client) try(ctx context.Context, a *ask) (*answer, error) {
+	c.init()
+	head, err := c.head(a)
+	if err != nil {
+		return nil, err
+	}
+	r, sent, err := c.line.ask(ctx, a, head)
+	if err != nil {
+		return nil, broken(err, a.write && sent)
+	}
+	if r.status/100 != 2 {
+		return nil, ipc.ReadProblem(r.status, r.header, r.body, a.write)
+	}
+	return &answer{r.header, r.body}, nil
+}
+
+// dial connects, once more where Absent has done something about it.
+func (c *Client) dial(ctx context.Context) (net.Conn, error) {
+	conn, err := endpoint.Dial(ctx, c.Socket)
+	if err != nil && c.Absent != nil && c.Absent(ctx, err) {
+		return endpoint.Dial(ctx, c.Socket)
+	}
+	return conn, err
 }

@@ -41,7 +41,7 @@
 // start together safe, and it stays behind, empty, because removing a lock file
 // is a race of its own.
 //
-// # What this room may import
+// # What this package may import
 //
 // The standard library, golang.org/x/sys and, on Windows,
 // github.com/Microsoft/go-winio. Nothing of ours.

@@ -56,7 +56,7 @@ func bodyTooLarge(limit int64) error {
 // what a small body needs, and forgets the deadline when the body is read.
 func (c *call) allow(n int64) {
 	if n > c.server.limits.MinRate {
-		_ = c.conn.SetReadDeadline(time.Now().Add(c.server.limits.patience(n)))
+		_ = c.conn.SetReadDeadline(time.Now().Add(c.server.limits.timeFor(n)))
 	}
 }
 
@@ -91,11 +91,11 @@ func (c *call) readChunked(limit, factor int64) ([]byte, error) {
 
 // grow doubles the buffer if there is room at once.
 func (c *call) grow(buf []byte, factor int64) ([]byte, error) {
-	lane, more := &c.conn.owner.bytes, int64(cap(buf))
-	if !lane.tryEnter(more * factor) {
-		return nil, lane.busy()
+	share, more := &c.conn.owner.bytes, int64(cap(buf))
+	if !share.tryAcquire(more * factor) {
+		return nil, share.busy()
 	}
-	c.keep(lane, more*factor)
+	c.keep(share, more*factor)
 	return slices.Grow(buf, int(more))[:len(buf):int(2*more)], nil
 }
 
@@ -114,7 +114,7 @@ type pacedReader struct {
 
 // Read waits for as long as the bytes so far have earned.
 func (r *pacedReader) Read(p []byte) (int, error) {
-	_ = r.conn.SetReadDeadline(r.began.Add(r.limits.patience(r.read)))
+	_ = r.conn.SetReadDeadline(r.began.Add(r.limits.timeFor(r.read)))
 	n, err := r.body.Read(p)
 	r.read += int64(n)
 	return n, err

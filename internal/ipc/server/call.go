@@ -237,20 +237,20 @@ func (c *call) takeTurn() error {
 	return c.hold(&c.conn.owner.requests, 1)
 }
 
-// hold waits for n places of a lane and keeps them until the call is done.
-func (c *call) hold(l *lane, n int64) error {
-	if err := l.enter(c.r.Context(), n, c.server.limits.Wait); err != nil {
+// hold waits for n places of a share and keeps them until the call is done.
+func (c *call) hold(l *share, n int64) error {
+	if err := l.acquire(c.r.Context(), n, c.server.limits.Wait); err != nil {
 		return err
 	}
 	c.keep(l, n)
 	return nil
 }
 
-// keep notes places that were taken. A call that holds more in the same lane
+// keep notes places that were taken. A call that holds more in the same share
 // than before holds them together.
-func (c *call) keep(l *lane, n int64) {
+func (c *call) keep(l *share, n int64) {
 	for i := range c.holds[:c.held] {
-		if c.holds[i].lane == l {
+		if c.holds[i].share == l {
 			c.holds[i].n += n
 			return
 		}
@@ -259,11 +259,11 @@ func (c *call) keep(l *lane, n int64) {
 	c.held++
 }
 
-// giveBack gives the places of a lane back before the call is done.
-func (c *call) giveBack(l *lane) {
+// giveBack gives the places of a share back before the call is done.
+func (c *call) giveBack(l *share) {
 	for i := range c.holds[:c.held] {
-		if c.holds[i].lane == l {
-			l.leave(c.holds[i].n)
+		if c.holds[i].share == l {
+			l.release(c.holds[i].n)
 			c.holds[i].n = 0
 		}
 	}

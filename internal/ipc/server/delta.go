@@ -89,7 +89,7 @@ func (c *call) applyDelta(r *ckpt.SaveRequest, id, sum string, wire []byte) erro
 	if int64(size) > c.server.limits.MaxBody {
 		return bodyTooLarge(c.server.limits.MaxBody)
 	}
-	if !bytes.tryEnter(int64(size)) { // who holds some and waited for more could block others who do the same
+	if !bytes.tryAcquire(int64(size)) { // who holds some and waited for more could block others who do the same
 		return bytes.busy()
 	}
 	c.keep(bytes, int64(size))

@@ -6,7 +6,7 @@
 // An accepted connection gets its caller once, from the kernel (peer.go). A
 // request then goes through these steps. It is refused if a browser sent it,
 // and matched to a route (routes.go). Its names, query and scope are checked.
-// It waits for its owner's turn (turns.go). Its body is read into one buffer of
+// It waits for its owner's share (share.go). Its body is read into one buffer of
 // known size (body.go). The store answers it (store.go). Every error takes one
 // way out (finish.go, refuse.go).
 //

@@ -72,7 +72,7 @@ var errGone = errors.New("the client does not read any more")
 // may go on after the last line that it has.
 func (c *call) follow(after int64) error {
 	owner := c.conn.owner
-	if !owner.followers.tryEnter(1) {
+	if !owner.followers.tryAcquire(1) {
 		return &ckpt.Error{Code: ckpt.CodeQuota, RetryAfter: time.Second,
 			Message: "you are following too many runs at once: end some first"}
 	}
@@ -144,11 +144,11 @@ func (c *call) letGo() error {
 func (c *call) eventsAfter(ctx context.Context, after int64) (*ckpt.EventPage, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.server.limits.ReadTimeout)
 	defer cancel()
-	turn := &c.conn.owner.states
-	if err := turn.enter(ctx, 1, c.server.limits.ReadTimeout); err != nil {
+	states := &c.conn.owner.states
+	if err := states.acquire(ctx, 1, c.server.limits.ReadTimeout); err != nil {
 		return nil, err
 	}
-	defer turn.leave(1)
+	defer states.release(1)
 	return c.server.runs.Events(ctx, c.scope, c.ref(), after, followPage)
 }
 
@@ -175,8 +175,8 @@ func (c *call) sendPart(ctx context.Context, b *bytes.Buffer) error {
 	if b.Len() == 0 && c.status != 0 {
 		return nil
 	}
-	c.patience(int64(b.Len()))
-	if err := ctx.Err(); err != nil { // looked at last, or the patience would outlast the server's
+	c.giveTime(int64(b.Len()))
+	if err := ctx.Err(); err != nil { // looked at last: giveTime would set a later deadline than the one of a stop
 		return err
 	}
 	if c.status == 0 {

@@ -23,7 +23,7 @@ func (c *call) finish() {
 		abort = c.fail(c.err) || abort
 	}
 	for _, h := range c.holds[:c.held] {
-		h.lane.leave(h.n)
+		h.share.release(h.n)
 	}
 	c.conn.giveHead()
 	c.account()
@@ -63,7 +63,7 @@ func (c *call) fail(err error) (abort bool) {
 	if errors.As(err, &other) {
 		p.Status = other.status
 	}
-	c.patience(0)
+	c.giveTime(0)
 	writeProblem(c, p)
 	return false
 }

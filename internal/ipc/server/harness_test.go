@@ -105,12 +105,12 @@ func newWorld(t *testing.T, change ...func(*Options)) *world {
 func (w *world) nothingLeft() {
 	w.t.Helper()
 	s := w.server
-	taken := func(what string, lane *semaphore.Weighted, size int64) {
-		if !lane.TryAcquire(size) {
+	taken := func(what string, share *semaphore.Weighted, size int64) {
+		if !share.TryAcquire(size) {
 			w.t.Errorf("%s was not given back", what)
 			return
 		}
-		lane.Release(size)
+		share.Release(size)
 	}
 	l, half := s.limits, func(n int64) int64 { return max(1, n/2) }
 	s.owners.mu.Lock()

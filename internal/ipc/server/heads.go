@@ -41,7 +41,7 @@ func (c *conn) takeHead(n int64) bool {
 	if need <= c.headHeld {
 		return true
 	}
-	if c.closed || !c.owner.heads.tryEnter(need-c.headHeld) {
+	if c.closed || !c.owner.heads.tryAcquire(need-c.headHeld) {
 		return false
 	}
 	c.headHeld = need
@@ -57,7 +57,7 @@ func (c *conn) giveHead() {
 	c.headLock.Lock()
 	defer c.headLock.Unlock()
 	if c.headHeld > 0 {
-		c.owner.heads.leave(c.headHeld)
+		c.owner.heads.release(c.headHeld)
 	}
 	c.head, c.headHeld = 0, 0
 }

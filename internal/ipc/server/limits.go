@@ -24,11 +24,11 @@ type Limits struct {
 	OwnerRequests    int // of one owner, in work at once; 512. More wait in order
 	OwnerFollowers   int // of one owner, following events at once; 256. They take no place among the requests
 
-	// OwnerWritesPerSecond bounds all routes that write. It is off at 0: it is the turns above that keep owners
+	// OwnerWritesPerSecond bounds all routes that write. It is off at 0: it is the shares above that keep owners
 	// from harming one another, a rate only keeps an owner from harming himself.
 	OwnerWritesPerSecond int
 
-	Wait          time.Duration // how long a request waits for its turn before it is told busy; 2s
+	Wait          time.Duration // how long a request waits for its share before it is told busy; 2s
 	HeaderTimeout time.Duration // for the line and headers of a request; 10s
 	BodyGrace     time.Duration // for a body or a reply, before MinRate counts; 10s
 	MinRate       int64         // bytes a second, the slowest client that is waited for; 1 MiB
@@ -98,7 +98,7 @@ func (l Limits) maxRunEnd() int64 { return l.maxEnvelope() + ckpt.MaxValue }
 // largestHold is the memory of the largest body and of what is copied out of it.
 func (l Limits) largestHold() int64 { return 2 * max(l.maxRunEnd(), maxValues) }
 
-// patience is how long moving n bytes may take.
-func (l Limits) patience(n int64) time.Duration {
+// timeFor is how long n bytes may take on the wire.
+func (l Limits) timeFor(n int64) time.Duration {
 	return l.BodyGrace + time.Duration(float64(n)/float64(l.MinRate)*float64(time.Second))
 }

@@ -375,29 +375,29 @@ func TestBucket(t *testing.T) {
 func TestLaneServesInOrderAndGivesUpInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := semaphore.NewWeighted(2)
-		greedy := lane{own: semaphore.NewWeighted(1), all: all, full: "greedy"}
-		modest := lane{own: semaphore.NewWeighted(1), all: all, full: "modest"}
-		expect.OK(t, greedy.enter(t.Context(), 1, time.Second))
+		greedy := share{own: semaphore.NewWeighted(1), all: all, full: "greedy"}
+		modest := share{own: semaphore.NewWeighted(1), all: all, full: "modest"}
+		expect.OK(t, greedy.acquire(t.Context(), 1, time.Second))
 		began := time.Now()
-		expect.Code(t, greedy.enter(t.Context(), 1, time.Second), ckpt.CodeBusy)
+		expect.Code(t, greedy.acquire(t.Context(), 1, time.Second), ckpt.CodeBusy)
 		expect.Equal(t, "waited", time.Since(began), time.Second)
-		expect.OK(t, modest.enter(t.Context(), 1, time.Second))
-		expect.Code(t, (&lane{own: semaphore.NewWeighted(9), all: all}).enter(t.Context(), 1, time.Second), ckpt.CodeBusy)
+		expect.OK(t, modest.acquire(t.Context(), 1, time.Second))
+		expect.Code(t, (&share{own: semaphore.NewWeighted(9), all: all}).acquire(t.Context(), 1, time.Second), ckpt.CodeBusy)
 
 		var order []int
 		var wg sync.WaitGroup
 		for i := range 3 {
 			wg.Go(func() {
-				expect.OK(t, greedy.enter(t.Context(), 1, time.Minute))
+				expect.OK(t, greedy.acquire(t.Context(), 1, time.Minute))
 				order = append(order, i)
-				greedy.leave(1)
+				greedy.release(1)
 			})
 			synctest.Wait()
 		}
-		greedy.leave(1)
+		greedy.release(1)
 		wg.Wait()
 		expect.Equal(t, "order", fmt.Sprint(order), "[0 1 2]")
-		modest.leave(1)
+		modest.release(1)
 		if !all.TryAcquire(2) {
 			t.Error("places were lost")
 		}
@@ -406,7 +406,7 @@ func TestLaneServesInOrderAndGivesUpInTime(t *testing.T) {
 
 func TestPacedReader(t *testing.T) {
 	l := Limits{BodyGrace: time.Second, MinRate: 1000}
-	expect.Equal(t, "patience", l.patience(500), 1500*time.Millisecond)
+	expect.Equal(t, "patience", l.timeFor(500), 1500*time.Millisecond)
 	r := pacedReader{body: errReader{}, conn: noConn{}, limits: &l, began: time.Now()}
 	_, err := r.Read(nil)
 	expect.Equal(t, "error", errors.Is(err, io.ErrClosedPipe), true)

@@ -26,7 +26,7 @@ type conn struct {
 	reading  atomic.Bool // the line and the headers of a request are being read
 	headLock sync.Mutex
 	head     int64 // bytes of them so far
-	headHeld int64 // in the owner's lane
+	headHeld int64 // in the owner's share
 	closed   bool
 }
 

@@ -26,10 +26,10 @@ func putBuffer(b *bytes.Buffer) {
 	buffers.Put(b)
 }
 
-// patience gives the client time to take n bytes.
-func (c *call) patience(n int64) {
+// giveTime gives the client time to take n bytes.
+func (c *call) giveTime(n int64) {
 	// A connection that takes no deadline any more is gone, and the write says so.
-	_ = c.conn.SetWriteDeadline(time.Now().Add(c.server.limits.patience(n)))
+	_ = c.conn.SetWriteDeadline(time.Now().Add(c.server.limits.timeFor(n)))
 }
 
 // head begins a reply of n bytes.
@@ -37,7 +37,7 @@ func (c *call) head(status int, contentType []string, n int64) {
 	h := c.Header()
 	h["Content-Type"] = contentType
 	h["Content-Length"] = []string{strconv.FormatInt(n, 10)}
-	c.patience(n)
+	c.giveTime(n)
 	c.WriteHeader(status)
 }
 
@@ -203,6 +203,6 @@ func (s stream) Write(p []byte) (int, error) {
 	if s.c.status == 0 {
 		s.c.Header()["Content-Type"] = s.contentType
 	}
-	s.c.patience(int64(len(p)))
+	s.c.giveTime(int64(len(p)))
 	return s.c.Write(p)
 }

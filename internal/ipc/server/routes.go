@@ -16,7 +16,7 @@ type route struct {
 	params []string // query parameters besides owner
 	write  bool     // it goes on when its client hangs up, and an unclear end is outcome unknown
 	urgent bool     // a rate of writes does not refuse it
-	free   bool     // it needs no turn, so that probes are answered under load
+	free   bool     // it needs no share, so that probes are answered under load
 	runs   bool     // it needs a RunStore
 	graphs bool     // it needs a GraphStore
 	do     func(*call) error

@@ -86,7 +86,7 @@ func (c *call) getMetrics() error {
 	if c.server.metrics == nil {
 		return ckpt.Errorf(ckpt.CodeNotFound, "this daemon keeps no metrics")
 	}
-	c.patience(0)
+	c.giveTime(0)
 	c.server.metrics.ServeHTTP(c, c.r)
 	return nil
 }

@@ -12,56 +12,56 @@ import (
 )
 
 const (
-	deltaLeast = 8 << 10  // smaller states are sent whole: a change would save nothing
-	ackedMost  = 64 << 20 // bytes of states that a client keeps; no single one may have more than half
+	deltaLeast    = 8 << 10  // smaller states are sent whole: a change would save nothing
+	baseCacheMost = 64 << 20 // bytes of states that a client keeps; no single one may have more than half
 )
 
-// acked is a state that the daemon has said it has, byte for byte. The client
-// has a copy: what the caller gave is the caller's again.
-type acked struct {
-	key        ackedKey
+// base is a state that the daemon acknowledged byte for byte. The next save may
+// be sent as a change of it. It is a copy, because the caller may change its own.
+type base struct {
+	key        baseKey
 	id, sha256 string
 	state      []byte
 }
 
-type ackedKey struct{ agent, run string }
+type baseKey struct{ agent, run string }
 
-// ackedStates are the last acknowledged states of a client's runs.
-type ackedStates struct {
+// baseCache keeps the last acknowledged state of each run.
+type baseCache struct {
 	mu    sync.Mutex
 	held  int
-	order list.List // of *acked, the last used first
-	keys  map[ackedKey]*list.Element
+	order list.List // of *base, the last used first
+	keys  map[baseKey]*list.Element
 }
 
 // take hands out a run's last state, nil for none. It is its taker's alone
 // until it is put back.
-func (a *ackedStates) take(key ackedKey) *acked {
+func (a *baseCache) take(key baseKey) *base {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.remove(a.keys[key])
 }
 
-func (a *ackedStates) remove(e *list.Element) *acked {
+func (a *baseCache) remove(e *list.Element) *base {
 	if e == nil {
 		return nil
 	}
-	s := a.order.Remove(e).(*acked)
+	s := a.order.Remove(e).(*base)
 	delete(a.keys, s.key)
 	a.held -= cap(s.state)
 	return s
 }
 
-func (a *ackedStates) put(s *acked) {
+func (a *baseCache) put(s *base) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.keys == nil {
-		a.keys = map[ackedKey]*list.Element{}
+		a.keys = map[baseKey]*list.Element{}
 	}
 	a.remove(a.keys[s.key])
 	a.keys[s.key] = a.order.PushFront(s)
 	a.held += cap(s.state)
-	for a.held > ackedMost {
+	for a.held > baseCacheMost {
 		a.remove(a.order.Back())
 	}
 }
@@ -71,21 +71,21 @@ type saver struct {
 	client *Client
 	whole  *ask
 	state  []byte
-	key    ackedKey
-	last   *acked     // nil for none
+	key    baseKey
+	last   *base      // nil for none
 	ops    []delta.Op // that make the state of the last one, once they are known
 }
 
 // newSaver prepares to send only what changed, nil where that is not tried.
 func (c *Client) newSaver(r *ckpt.SaveRequest, whole *ask) *saver {
-	if c.Whole || len(r.State) < deltaLeast || len(r.State) > ackedMost/2 {
+	if c.Whole || len(r.State) < deltaLeast || len(r.State) > baseCacheMost/2 {
 		return nil
 	}
-	key := ackedKey{r.Agent, r.Run}
+	key := baseKey{r.Agent, r.Run}
 	if key.run == "" {
 		key.run = ckpt.MainRun
 	}
-	return &saver{client: c, whole: whole, state: r.State, key: key, last: c.acked.take(key)}
+	return &saver{client: c, whole: whole, state: r.State, key: key, last: c.bases.take(key)}
 }
 
 // change is the call that sends only what changed, nil where it is not much
@@ -121,12 +121,12 @@ func (s *saver) change() *ask {
 func (s *saver) done(saved *ckpt.Saved) {
 	switch {
 	case saved == nil && s.last != nil: // not saved, or nobody knows: the one before is still there, or is asked for in vain
-		s.client.acked.put(s.last)
+		s.client.bases.put(s.last)
 		return
 	case saved == nil || !saved.AsSent:
 		return
 	}
-	s.client.acked.put(&acked{s.key, saved.ID, saved.SHA256, s.kept()})
+	s.client.bases.put(&base{s.key, saved.ID, saved.SHA256, s.kept()})
 }
 
 // kept is a copy of the state: the caller may change it again. Where the last

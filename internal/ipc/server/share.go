@@ -11,16 +11,16 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// lane is a bounded resource of which each owner has a share. Who must wait
-// waits in order of arrival, first among his own requests: an owner's flood
-// queues behind itself and holds at most his share of what all use.
-type lane struct {
+// share is an owner's share of a bounded resource. Requests wait in order of
+// arrival, first behind the owner's own requests and then behind those of all. So
+// a flood of one owner queues behind itself, and holds at most the owner's share.
+type share struct {
 	own, all *semaphore.Weighted // all is nil where only the owner is bounded
 	full     string              // what to tell who has waited in vain
 }
 
-func (l *lane) enter(ctx context.Context, n int64, wait time.Duration) error {
-	if l.tryEnter(n) {
+func (l *share) acquire(ctx context.Context, n int64, wait time.Duration) error {
+	if l.tryAcquire(n) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
@@ -38,7 +38,7 @@ func (l *lane) enter(ctx context.Context, n int64, wait time.Duration) error {
 	return nil
 }
 
-func (l *lane) tryEnter(n int64) bool {
+func (l *share) tryAcquire(n int64) bool {
 	if !l.own.TryAcquire(n) {
 		return false
 	}
@@ -49,33 +49,33 @@ func (l *lane) tryEnter(n int64) bool {
 	return false
 }
 
-func (l *lane) leave(n int64) {
+func (l *share) release(n int64) {
 	if l.all != nil {
 		l.all.Release(n)
 	}
 	l.own.Release(n)
 }
 
-func (l *lane) busy() error {
+func (l *share) busy() error {
 	return &ckpt.Error{Code: ckpt.CodeBusy, Message: l.full, RetryAfter: time.Second}
 }
 
-// hold is a place in a lane that a request gives back when it is done.
+// hold is what a request holds of a share until it is done.
 type hold struct {
-	lane *lane
-	n    int64
+	share *share
+	n     int64
 }
 
 // owner is what the server keeps of one identity. It lives as long as the
 // server does: there are no more of them than users of the host.
 type owner struct {
 	connections atomic.Int64
-	requests    lane
-	bytes       lane
-	heads       lane
-	states      lane
-	heavy       lane
-	followers   lane
+	requests    share
+	bytes       share
+	heads       share
+	states      share
+	heavy       share
+	followers   share
 	writes      bucket
 	refusals    bucket // recorded ones; refusing is free, so recording must be bounded
 }
@@ -112,12 +112,12 @@ func (o *owners) of(name string) *owner {
 func (o *owners) make() *owner {
 	half := func(n int64) *semaphore.Weighted { return semaphore.NewWeighted(max(1, n/2)) }
 	return &owner{
-		requests:  lane{semaphore.NewWeighted(int64(o.limits.OwnerRequests)), nil, "you have more requests in work than are taken at once: try again"},
-		bytes:     lane{half(o.limits.InFlightBytes), o.bytes, "too many large requests at once: try again"},
-		heads:     lane{semaphore.NewWeighted(o.limits.HeadBytes / 4), o.heads, ""},
-		states:    lane{half(int64(o.limits.StateReads)), o.states, "too many states are being read at once: try again"},
-		heavy:     lane{half(int64(o.limits.HeavyJobs)), o.heavy, "too many changes and differences are being computed at once: try again"},
-		followers: lane{semaphore.NewWeighted(int64(o.limits.OwnerFollowers)), nil, ""},
+		requests:  share{semaphore.NewWeighted(int64(o.limits.OwnerRequests)), nil, "you have more requests in work than are taken at once: try again"},
+		bytes:     share{half(o.limits.InFlightBytes), o.bytes, "too many large requests at once: try again"},
+		heads:     share{semaphore.NewWeighted(o.limits.HeadBytes / 4), o.heads, ""},
+		states:    share{half(int64(o.limits.StateReads)), o.states, "too many states are being read at once: try again"},
+		heavy:     share{half(int64(o.limits.HeavyJobs)), o.heavy, "too many changes and differences are being computed at once: try again"},
+		followers: share{semaphore.NewWeighted(int64(o.limits.OwnerFollowers)), nil, ""},
 		writes:    bucket{rate: float64(o.limits.OwnerWritesPerSecond)},
 		refusals:  bucket{rate: recordedRefusals},
 	}
