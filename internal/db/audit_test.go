@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,7 +103,28 @@ func TestTamperingIsFound(t *testing.T) {
 			if len(report.Problems) == 0 {
 				t.Error("the tampering was not found")
 			}
+			atTheEnd := slices.Contains([]string{"last rows gone", "emptied"}, name)
+			if atTheEnd && !slices.ContainsFunc(report.Problems, func(p db.Problem) bool { return strings.Contains(p.Detail, "rows are missing or were changed") }) {
+				t.Errorf("verify itself does not compare the end with the head: %v", report.Problems)
+			}
 		})
+	}
+}
+
+// TestAChangedRowThatWasHashedAnewIsFound: a row that is right by itself does not
+// fit the one after it.
+func TestAChangedRowThatWasHashedAnewIsFound(t *testing.T) {
+	s, path := busyLog(t)
+	page, err := s.Audit(t.Context(), root, ckpt.AuditFilter{})
+	must(t, err)
+	must(t, s.Close())
+	row := page.Audit[2]
+	row.Who = "uid:7"
+	forge(t, path, fmt.Sprintf("UPDATE audit_log SET who = 'uid:7', hash = '%s' WHERE n = %d", db.AuditHash(&row), row.N))
+	report, err := db.Verify(t.Context(), path, nil)
+	must(t, err)
+	if !slices.ContainsFunc(report.Problems, func(p db.Problem) bool { return p.Rule == "audit_chain" && p.Detail == "does not follow row 3" }) {
+		t.Errorf("verify itself does not find it: %v", report.Problems)
 	}
 }
 

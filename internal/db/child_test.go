@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -58,6 +59,8 @@ func playChild(role, path string) int {
 	switch role {
 	case "hold":
 		_, _ = io.Copy(io.Discard, os.Stdin)
+	case "together":
+		childrenSave(s)
 	case "save", "locks":
 		saves, _ := strconv.Atoi(os.Getenv("CKPTSIDECAR_TEST_SAVES"))
 		return childSaves(s, saves)
@@ -99,6 +102,9 @@ func childSaves(s *db.Store, saves int) int {
 		}
 		select {
 		case <-s.Failed():
+			if _, err := s.Save(context.Background(), ann, childSave(i+1)); err == nil {
+				fmt.Println("late", i+1)
+			}
 			fmt.Println("failed")
 			return 3
 		default:
@@ -108,6 +114,22 @@ func childSaves(s *db.Store, saves int) int {
 		}
 	}
 	return closed(s.Close())
+}
+
+// childrenSave saves as four clients that save at the same time.
+func childrenSave(s *db.Store) {
+	fmt.Println("pid", os.Getpid())
+	var wg sync.WaitGroup
+	for first := range 4 {
+		wg.Go(func() {
+			for i := first; i < 12; i += 4 {
+				if _, err := s.Save(context.Background(), ann, childSave(i)); err == nil {
+					fmt.Println("saved", i)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // childSave is the i-th save of a child, with the id that is its key.

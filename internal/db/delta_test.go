@@ -333,6 +333,41 @@ func TestABaseThatIsGone(t *testing.T) {
 	sound(t, path)
 }
 
+// TestABaseThatGoesMeanwhile has a save made ready on a state whose removal waits before it. When its turn comes, the
+// pieces that it would stand on are gone.
+func TestABaseThatGoesMeanwhile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	s := openWith(t, options(path, newClock()))
+	keepAll(t, s, "a")
+	st := newStory(6)
+	base := saveBytes(t, s, "a", "", ckpt.KindRoutine, st.next(20_000))
+	release := blocked(t, s)
+	defer release()
+	var wg sync.WaitGroup
+	wait := func(what string, do func() error) {
+		before := s.Waiting()
+		wg.Go(func() {
+			if err := do(); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
+		waitFor(t, what+" to wait", func() bool { return s.Waiting() > before })
+	}
+	wait("the removal", func() error { _, err := s.Delete(t.Context(), ann, base.ID); return err })
+	var saved *ckpt.Saved
+	wait("the save", func() (err error) {
+		saved, err = s.Save(t.Context(), ann, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: st.next(900)})
+		return err
+	})
+	release()
+	wg.Wait()
+	ck, err := s.Checkpoint(t.Context(), ann, saved.ID, true)
+	if err != nil || hashOf(string(ck.State)) != saved.SHA256 {
+		t.Errorf("it does not read back: %v", err)
+	}
+	sound(t, path)
+}
+
 // TestAnOperationCopiesNothing takes the run's newest state for the one to go
 // back to: it is there already.
 func TestAnOperationCopiesNothing(t *testing.T) {

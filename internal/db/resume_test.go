@@ -82,6 +82,28 @@ func TestResumeAfterDeath(t *testing.T) {
 	sound(t, pathOf(s))
 }
 
+// TestWhatADeathLeavesOpen: when a death is noticed, steps that were under way are interrupted, and operations are of
+// unknown outcome, before anybody asks for a plan.
+func TestWhatADeathLeavesOpen(t *testing.T) {
+	s, _, p := openRuns(t)
+	start(t, s, 11)
+	_, _, err := s.BeginStep(t.Context(), as(11), mainRun, ckpt.StepRequest{Key: "s1", Name: "look"})
+	must(t, err)
+	_, _, err = s.BeginOperation(t.Context(), as(11), mainRun, ckpt.OperationRequest{Key: "o1", Name: "push"})
+	must(t, err)
+	die(t, s, p, 11, ckpt.RunInterrupted)
+	steps, err := s.Steps(t.Context(), as(12), mainRun, ckpt.ListFilter{})
+	must(t, err)
+	if len(steps.Steps) != 1 || steps.Steps[0].Status != ckpt.StepInterrupted || steps.Steps[0].EndedAt.IsZero() {
+		t.Errorf("the step is %+v", steps.Steps)
+	}
+	operations, err := s.Operations(t.Context(), as(12), mainRun, ckpt.ListFilter{})
+	must(t, err)
+	if len(operations.Operations) != 1 || operations.Operations[0].Status != ckpt.OperationUncertain || operations.Operations[0].EndedAt.IsZero() {
+		t.Errorf("the operation is %+v", operations.Operations)
+	}
+}
+
 // What a client had put aside before it died comes after its death was noticed.
 func TestSpooledWritesReviveNobody(t *testing.T) {
 	s, _, p := openRuns(t)

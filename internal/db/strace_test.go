@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -88,6 +89,9 @@ func TestFailedFsync(t *testing.T) {
 			path := closedDatabase(t)
 			said := underStrace(t, path, "fsync,fdatasync", fmt.Sprintf("fsync,fdatasync:error=EIO:when=%d", n))
 			t.Log(said)
+			if has(said, "late") {
+				t.Errorf("something was saved after the fail-stop: %q", said)
+			}
 			if has(said, "unknown") {
 				unknown = true
 				if said[len(said)-1] != "failed" {
@@ -99,6 +103,79 @@ func TestFailedFsync(t *testing.T) {
 	}
 	if !unknown {
 		t.Error("no fault met a commit")
+	}
+}
+
+// TestAnAnswerComesAfterTheFlush slows each flush down, and reads in the order of the
+// system calls that no save was answered before the log was flushed once more.
+func TestAnAnswerComesAfterTheFlush(t *testing.T) {
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip("strace is not installed")
+	}
+	path, trace := closedDatabase(t), filepath.Join(t.TempDir(), "trace")
+	said := startChild(t, "save", path, 0, strace, "-f", "-qq", "-y", "-o", trace, "-e", "trace=fsync,fdatasync,write",
+		"-e", "inject=fsync,fdatasync:delay_enter=20000").all(t)
+	if !has(said, "saved 11") {
+		t.Skipf("strace may not trace here: %q", said)
+	}
+	text, err := os.ReadFile(trace)
+	must(t, err)
+	flushed, under, answers := 0, map[string]bool{}, 0
+	for line := range strings.Lines(string(text)) {
+		thread, call, _ := strings.Cut(line, " ")
+		begins := strings.Contains(call, "sync(") && strings.Contains(call, "-wal>")
+		ends := begins && strings.Contains(call, " = 0") || under[thread] && strings.Contains(call, "sync resumed>")
+		switch {
+		case ends:
+			under[thread] = false
+			flushed++
+		case begins:
+			under[thread] = true
+		case strings.Contains(call, `"saved `):
+			answers++
+			for _, still := range under {
+				if still || flushed == 0 {
+					t.Fatalf("answer %d comes before its flush has ended:\n%s", answers, text)
+				}
+			}
+			flushed = 0
+		}
+	}
+	if answers != 12 {
+		t.Errorf("%d of 12 answers are in the trace", answers)
+	}
+}
+
+// TestKilledAtAnAnswer slows each write to the log down, and kills a process of four clients as soon as it has answered
+// some of them. What was answered is there.
+func TestKilledAtAnAnswer(t *testing.T) {
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip("strace is not installed")
+	}
+	for _, answers := range []int{1, 3, 6} {
+		path := closedDatabase(t)
+		c := startChild(t, "together", path, 0, strace, "-f", "-qq", "-o", "/dev/null", "-P", path+"-wal", "-e", "trace=pwrite64", "-e", "inject=pwrite64:delay_enter=20000")
+		var said []string
+		pid, seen := 0, 0
+		for c.lines.Scan() {
+			line := c.lines.Text()
+			said = append(said, line)
+			_, _ = fmt.Sscanf(line, "pid %d", &pid)
+			if strings.HasPrefix(line, "saved ") {
+				seen++
+			}
+			if seen == answers && pid > 0 {
+				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+			}
+		}
+		_ = c.Wait()
+		if pid == 0 {
+			t.Skipf("strace may not trace here: %q", said)
+		}
+		t.Logf("killed at %d answers: %q", answers, said)
+		holdTo(t, path, said)
 	}
 }
 
