@@ -24,6 +24,10 @@ var _ compose.CheckPointStore = (*eino.Store)(nil)
 var binary string
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "conform" {
+		conform()
+		return
+	}
 	if len(os.Args) > 2 && os.Args[1] == "reviewer" {
 		reviewer(os.Args[2], os.Args[3])
 		return
