@@ -85,15 +85,19 @@ var arrows = map[string][]string{
 	"internal/cli/supervise": {
 		root, "internal/cli", "internal/cli/term", "internal/cli/view", "internal/daemon", "internal/ipc/client", "internal/osfile",
 	},
+	"internal/cli/driftcmd": {
+		root, "internal/cli", "internal/cli/term", "internal/cli/view", "internal/drift", "internal/jsontext", "internal/wellformed",
+	},
+	"internal/cli/manual":  {"internal/cli", "internal/daemon"},
 	"internal/cli/service": {"internal/cli", "internal/cli/term", "internal/daemon", "internal/osfile", "packaging"},
 	"internal/cli/doctor": {
 		root, "internal/cli", "internal/cli/service", "internal/cli/term", "internal/cli/view", "internal/daemon", "internal/osfile",
 	},
 	"examples/go": {"client"},
 	"cmd/ckptsidecar": {
-		root, "internal/cli", "internal/cli/doctor", "internal/cli/measure", "internal/cli/program", "internal/cli/service", "internal/cli/supervise", "internal/cli/term",
-		"internal/cli/view", "internal/osfile", "internal/jsontext", "internal/wellformed",
-		"internal/daemon", "internal/drift", "internal/foreign", "internal/ipc/client", "internal/mcpserver", "internal/hook", "client",
+		root, "internal/cli", "internal/cli/doctor", "internal/cli/driftcmd", "internal/cli/manual", "internal/cli/measure", "internal/cli/program",
+		"internal/cli/service", "internal/cli/supervise", "internal/cli/term", "internal/cli/view", "internal/osfile", "internal/jsontext",
+		"internal/wellformed", "internal/daemon", "internal/foreign", "internal/ipc/client", "internal/mcpserver", "internal/hook", "client",
 	},
 }
 

@@ -32,8 +32,8 @@ func (c *agentsCmd) Run(ctx context.Context, a *app) error {
 
 func allAgents(ctx context.Context, a *app) (*ckpt.AgentPage, error) {
 	var all *ckpt.AgentPage
-	every := paged{All: true}
-	_, err := every.read(func(before string, limit int) (ckpt.Ref, error) {
+	every := cli.Paged{All: true}
+	_, err := every.Read(func(before string, limit int) (ckpt.Ref, error) {
 		page, err := a.Client().Agents(ctx, ckpt.AgentFilter{Before: before, Limit: limit})
 		if err != nil {
 			return "", err
@@ -103,7 +103,7 @@ type pruneCmd struct {
 }
 
 func (c *pruneCmd) Run(ctx context.Context, a *app) error {
-	if err := cli.Checked(given(c.Agent, ckpt.CheckAgentName)); err != nil {
+	if err := cli.Checked(cli.Given(c.Agent, ckpt.CheckAgentName)); err != nil {
 		return err
 	}
 	report, _, err := a.Client().Prune(ctx, ckpt.PruneRequest{Agent: c.Agent, DryRun: c.DryRun}, "")

@@ -78,20 +78,13 @@ func (a *app) patch(ctx context.Context, id string, p ckpt.CheckpointPatch) erro
 	case a.JSON:
 		return term.WriteJSON(a.Data(), got)
 	case p.Labels != nil:
-		term.Printf(a.Stdout, "%s  labels: %s\n", got.ID, orNone(labelText(got.Labels)))
+		term.Printf(a.Stdout, "%s  labels: %s\n", got.ID, cli.OrNone(labelText(got.Labels)))
 	case got.Pinned:
 		term.Printf(a.Stdout, "%s  is pinned: retention never removes it\n", got.ID)
 	default:
 		term.Printf(a.Stdout, "%s  is not pinned: it goes when its policy says so\n", got.ID)
 	}
 	return nil
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
 }
 
 type deleteCmd struct {

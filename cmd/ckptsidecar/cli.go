@@ -9,6 +9,8 @@ import (
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/doctor"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/driftcmd"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/manual"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/service"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/supervise"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
@@ -38,7 +40,7 @@ type grammar struct {
 	Operations    operationsCmd     `cmd:"" group:"runs" help:"List a run's risky operations, newest first."`
 	Operation     operationCmd      `cmd:"" group:"runs" help:"Begin, end or resolve one risky operation."`
 	Events        eventsCmd         `cmd:"" group:"runs" help:"Show, follow or append to a run's journal."`
-	Drift         driftCmd          `cmd:"" group:"runs" help:"Say whether an agent drifts, what was found, and where to go back to."`
+	Drift         driftcmd.Command  `cmd:"" group:"runs" help:"Say whether an agent drifts, what was found, and where to go back to."`
 	Prompts       promptsCmd        `cmd:"" group:"runs" help:"Show and answer the questions that wait for an operator."`
 	MCP           mcpCmd            `cmd:"" name:"mcp" group:"hosts" help:"Serve an agent's checkpoints to a model, over the Model Context Protocol."`
 	Hook          hookCmd           `cmd:"" group:"hosts" help:"Record a coding agent by its hooks: Claude Code, Codex, Gemini CLI."`
@@ -59,8 +61,8 @@ type grammar struct {
 	Demo          demoCmd           `cmd:"" group:"more" help:"Kill a working agent and watch it go on where it was."`
 	Bench         benchCmd          `cmd:"" group:"more" help:"Measure this machine."`
 	Version       versionCmd        `cmd:"" group:"more" help:"Say which version this is."`
-	Completion    completionCmd     `cmd:"" group:"more" help:"Print a completion script for a shell."`
-	Man           manCmd            `cmd:"" hidden:"" help:"Print the manual page."`
+	Completion    manual.Completion `cmd:"" group:"more" help:"Print a completion script for a shell."`
+	Man           manual.Man        `cmd:"" hidden:"" help:"Print the manual page."`
 	DemoAgent     demoAgentCmd      `cmd:"" hidden:"" help:"The agent of the demo."`
 	supervise.PlatformCommands
 }
@@ -90,10 +92,7 @@ type process struct {
 }
 
 // app is what every command gets.
-type app struct {
-	*cli.App
-	parser *kong.Kong
-}
+type app struct{ *cli.App }
 
 // run is the whole program but for signals and os.Exit.
 func run(ctx context.Context, args []string, p process) int {
@@ -125,7 +124,6 @@ func (a *app) command(ctx context.Context, g *grammar, args []string) int {
 	if err != nil {
 		return a.Fail(err)
 	}
-	a.parser = parser
 	parsed, err := parser.Parse(args)
 	if ended >= 0 { // --help has spoken
 		return ended
@@ -134,7 +132,7 @@ func (a *app) command(ctx context.Context, g *grammar, args []string) int {
 		return a.Fail(usageOf(err))
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
-	return a.Fail(parsed.Run(a, a.App, a.measuring()))
+	return a.Fail(parsed.Run(a, a.App, a.measuring(), parser, manual.Groups(groups)))
 }
 
 // usageOf words a mistake on the command line.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/manual"
 )
 
 // commandPaths are all commands that help shows, as they are typed.
@@ -19,9 +20,9 @@ func commandPaths(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	var paths []string
-	for _, p := range places(parser.Model.Node) {
-		if p.path != "" {
-			paths = append(paths, p.path)
+	for _, p := range manual.Places(parser.Model.Node) {
+		if p.Path != "" {
+			paths = append(paths, p.Path)
 		}
 	}
 	return paths

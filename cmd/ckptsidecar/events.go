@@ -67,7 +67,7 @@ func (c *eventsListCmd) Run(ctx context.Context, a *app) error {
 var errEnough = errors.New("enough events were shown")
 
 func (c *eventsListCmd) list(ctx context.Context, a *app, ref ckpt.RunRef, show func(ckpt.Event) error) error {
-	return eachPage(c.After, func(after int64) (next int64, more bool, err error) {
+	return cli.EachPage(c.After, func(after int64) (next int64, more bool, err error) {
 		page, err := a.Client().Events(ctx, ref, after, ckpt.MaxLimit)
 		if err != nil {
 			return 0, false, err

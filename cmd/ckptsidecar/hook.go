@@ -63,7 +63,7 @@ func (s *hookSettings) check() error {
 	if s.SaveEvery < 0 {
 		err = fmt.Errorf("--save-every is %d: it cannot be less than 0", s.SaveEvery)
 	}
-	return cli.Checked(err, given(s.Agent, ckpt.CheckAgentName))
+	return cli.Checked(err, cli.Given(s.Agent, ckpt.CheckAgentName))
 }
 
 // words are the settings as a command line has them.

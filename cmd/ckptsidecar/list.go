@@ -19,7 +19,7 @@ type listCmd struct {
 	Kind    string            `help:"Only this kind: routine, pre_operation or recovery." placeholder:"KIND"`
 	Label   map[string]string `mapsep:"none" help:"Only with this label; may be repeated." placeholder:"K=V"`
 	Suspect *bool             `negatable:"" help:"Only suspect ones, or with --no-suspect only clean ones."`
-	paged
+	cli.Paged
 	Tree bool `help:"Draw how they came from each other, oldest first, with every branch. Goes with --run only."`
 }
 
@@ -44,12 +44,12 @@ func (c *listCmd) Run(ctx context.Context, a *app) error {
 		return nil
 	}
 	checkpointTable(page.Checkpoints, a.Out).Write(a.Stdout, a.Out)
-	c.paged.more(a, page.Next)
+	c.Paged.More(a.App, page.Next)
 	return nil
 }
 
 func (c *listCmd) check() error {
-	if err := c.paged.check(); err != nil {
+	if err := c.Paged.Check(); err != nil {
 		return err
 	}
 	if c.Tree && (c.Kind != "" || len(c.Label) > 0 || c.Suspect != nil || c.Before != "") {
@@ -57,8 +57,8 @@ func (c *listCmd) check() error {
 	}
 	return cli.Checked(
 		ckpt.CheckAgentName(c.Agent),
-		given(c.InRun, ckpt.CheckRunName),
-		given(c.Kind, func(k string) error { return ckpt.CheckKind(ckpt.Kind(k)) }),
+		cli.Given(c.InRun, ckpt.CheckRunName),
+		cli.Given(c.Kind, func(k string) error { return ckpt.CheckKind(ckpt.Kind(k)) }),
 		ckpt.CheckLabels(c.Label),
 	)
 }
@@ -67,7 +67,7 @@ func (c *listCmd) check() error {
 func (c *listCmd) pages(ctx context.Context, a *app) (*ckpt.CheckpointPage, error) {
 	filter := ckpt.CheckpointFilter{Agent: c.Agent, Run: c.InRun, Kind: ckpt.Kind(c.Kind), Labels: c.Label, Suspect: c.Suspect}
 	var all *ckpt.CheckpointPage
-	_, err := c.paged.read(func(before string, limit int) (ckpt.Ref, error) {
+	_, err := c.Paged.Read(func(before string, limit int) (ckpt.Ref, error) {
 		filter.Before, filter.Limit = before, limit
 		page, err := a.Client().Checkpoints(ctx, filter)
 		if err != nil {

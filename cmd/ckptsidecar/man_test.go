@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/manual"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
@@ -14,24 +15,24 @@ func TestTheManualNamesEverything(t *testing.T) {
 	if got.code != 0 {
 		t.Fatal(got.stderr)
 	}
-	manual := got.stdout
+	page := got.stdout
 	for _, path := range commandPaths(t) {
 		last := path[strings.LastIndexByte(path, ' ')+1:]
-		if !strings.Contains(manual, roff(last)) {
+		if !strings.Contains(page, manual.Roff(last)) {
 			t.Errorf("the manual does not name %s", path)
 		}
 	}
-	config := daemon.Default(false, anywhere)
+	config := daemon.Default(false, manual.Anywhere)
 	for _, s := range config.Settings() {
-		if !strings.Contains(manual, roff(s.Key)) || !strings.Contains(manual, roff(s.Env)) {
+		if !strings.Contains(page, manual.Roff(s.Key)) || !strings.Contains(page, manual.Roff(s.Env)) {
 			t.Errorf("the manual does not name the setting %s", s.Key)
 		}
 	}
-	if strings.Contains(manual, roff("demo-agent")) {
+	if strings.Contains(page, manual.Roff("demo-agent")) {
 		t.Error("the manual names a hidden command")
 	}
 	for _, other := range []string{"/root", t.TempDir()} {
-		if strings.Contains(manual, roff(other)) {
+		if strings.Contains(page, manual.Roff(other)) {
 			t.Errorf("the manual has %s of this machine in it", other)
 		}
 	}

@@ -17,17 +17,17 @@ type operationsCmd struct {
 	Agent  string `arg:"" help:"The agent's name."`
 	InRun  string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Status string `enum:",open,succeeded,failed,uncertain" default:"" help:"Only operations of this status: open, succeeded, failed or uncertain." placeholder:"STATUS"`
-	paged
+	cli.Paged
 }
 
 func (c *operationsCmd) Run(ctx context.Context, a *app) error {
 	ref := a.Ref(c.Agent, c.InRun, nil)
-	if err := cli.Checked(ref.Check(), c.paged.check()); err != nil {
+	if err := cli.Checked(ref.Check(), c.Paged.Check()); err != nil {
 		return err
 	}
 	all := &ckpt.OperationPage{Operations: []ckpt.Operation{}}
 	var err error
-	all.Next, err = c.paged.read(func(before string, limit int) (ckpt.Ref, error) {
+	all.Next, err = c.Paged.Read(func(before string, limit int) (ckpt.Ref, error) {
 		page, err := a.Client().Operations(ctx, ref, ckpt.ListFilter{Status: c.Status, Before: before, Limit: limit})
 		if err != nil {
 			return "", err
@@ -55,7 +55,7 @@ func (c *operationsCmd) Run(ctx context.Context, a *app) error {
 		}
 	}
 	t.Write(a.Stdout, a.Out)
-	c.paged.more(a, all.Next)
+	c.Paged.More(a.App, all.Next)
 	if uncertain != "" {
 		a.Tell("uncertain: its owner died in it, so nobody knows whether it took effect. When you know: ckptsidecar operation resolve %s %s succeeded|failed%s --reason 'how you know'",
 			c.Agent, cli.ShellWord(uncertain), cli.RunFlag(ref.Run))
@@ -142,7 +142,7 @@ func (c *operationBeginCmd) Run(ctx context.Context, a *app) error {
 	default:
 		a.Tell("%s %s, attempt %d; the state to go back to is checkpoint %s", a.Err.Green("open:"), o.Key, o.Attempt, o.Checkpoint)
 	}
-	a.tellDrift(o.Drift, ref)
+	view.TellDrift(a.App, o.Drift, ref)
 	return nil
 }
 

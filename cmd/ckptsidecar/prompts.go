@@ -18,16 +18,16 @@ type promptsCmd struct {
 
 type promptsListCmd struct {
 	Answered bool `help:"Also those that have been answered."`
-	paged
+	cli.Paged
 }
 
 func (c *promptsListCmd) Run(ctx context.Context, a *app) error {
-	if err := c.paged.check(); err != nil {
+	if err := c.Paged.Check(); err != nil {
 		return err
 	}
 	all := &ckpt.PromptPage{Prompts: []ckpt.Prompt{}}
 	var err error
-	all.Next, err = c.paged.read(func(before string, limit int) (ckpt.Ref, error) {
+	all.Next, err = c.Paged.Read(func(before string, limit int) (ckpt.Ref, error) {
 		page, err := a.Client().Prompts(ctx, ckpt.PromptFilter{Open: !c.Answered, Before: before, Limit: limit})
 		if err != nil {
 			return "", err
@@ -50,7 +50,7 @@ func (c *promptsListCmd) Run(ctx context.Context, a *app) error {
 		}
 		promptText(a, &all.Prompts[i])
 	}
-	c.paged.more(a, all.Next)
+	c.Paged.More(a.App, all.Next)
 	return nil
 }
 
@@ -98,8 +98,8 @@ func (c *promptsShowCmd) Run(ctx context.Context, a *app) error {
 
 // findPrompt looks through the pages; the API has no call for one.
 func findPrompt(ctx context.Context, a *app, id string) (found *ckpt.Prompt, err error) {
-	every := paged{All: true}
-	_, err = every.read(func(before string, limit int) (ckpt.Ref, error) {
+	every := cli.Paged{All: true}
+	_, err = every.Read(func(before string, limit int) (ckpt.Ref, error) {
 		page, err := a.Client().Prompts(ctx, ckpt.PromptFilter{Before: before, Limit: limit})
 		if err != nil {
 			return "", err

@@ -51,9 +51,9 @@ func (c *restoreCmd) Run(ctx context.Context, a *app) error {
 func (c *restoreCmd) check() error {
 	return cli.Checked(
 		ckpt.CheckAgentName(c.Agent),
-		given(c.InRun, ckpt.CheckRunName),
-		given(c.Kind, func(k string) error { return ckpt.CheckKind(ckpt.Kind(k)) }),
-		given(c.Checkpoint, ckpt.CheckID),
+		cli.Given(c.InRun, ckpt.CheckRunName),
+		cli.Given(c.Kind, func(k string) error { return ckpt.CheckKind(ckpt.Kind(k)) }),
+		cli.Given(c.Checkpoint, ckpt.CheckID),
 		ckpt.CheckReason(c.Reason),
 	)
 }
@@ -64,14 +64,6 @@ func (c *restoreCmd) toFile(a *app, got *ckpt.Checkpoint) error {
 	}
 	a.Tell("%s number %d of run %s, %s, to %s", a.Err.Green("restored:"), got.Seq, got.Run, term.Bytes(got.Size), c.Output)
 	return nil
-}
-
-// given checks an optional argument.
-func given(s string, check func(string) error) error {
-	if s == "" {
-		return nil
-	}
-	return check(s)
 }
 
 // isText says whether a terminal shows these bytes without harm.

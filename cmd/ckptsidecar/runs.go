@@ -15,16 +15,16 @@ import (
 type runsCmd struct {
 	Agent  string `arg:"" optional:"" help:"The agent's name. Default: every agent."`
 	Status string `help:"Only runs of this status: starting, running, suspended, awaiting_continuation, interrupted, timed_out, completed or failed." placeholder:"STATUS"`
-	paged
+	cli.Paged
 }
 
 func (c *runsCmd) Run(ctx context.Context, a *app) error {
-	if err := cli.Checked(c.paged.check(), given(c.Agent, ckpt.CheckAgentName), given(c.Status, checkRunStatus)); err != nil {
+	if err := cli.Checked(c.Paged.Check(), cli.Given(c.Agent, ckpt.CheckAgentName), cli.Given(c.Status, checkRunStatus)); err != nil {
 		return err
 	}
 	all := &ckpt.RunPage{Runs: []ckpt.Run{}}
 	var err error
-	all.Next, err = c.paged.read(func(before string, limit int) (ckpt.Ref, error) {
+	all.Next, err = c.Paged.Read(func(before string, limit int) (ckpt.Ref, error) {
 		page, err := a.Client().Runs(ctx, ckpt.RunFilter{Agent: c.Agent, Status: ckpt.RunStatus(c.Status), Before: before, Limit: limit})
 		if err != nil {
 			return "", err
@@ -48,7 +48,7 @@ func (c *runsCmd) Run(ctx context.Context, a *app) error {
 			view.WorkedText(r.AccumulatedMS), term.Moment(r.UpdatedAt), view.FirstLine(string(r.Goal)))
 	}
 	t.Write(a.Stdout, a.Out)
-	c.paged.more(a, all.Next)
+	c.Paged.More(a.App, all.Next)
 	return nil
 }
 
@@ -147,7 +147,7 @@ func (c *runBeatCmd) Run(ctx context.Context, a *app) error {
 		return term.WriteJSON(a.Data(), run)
 	}
 	term.Println(a.Stdout, run.Status)
-	a.tellDrift(run.Drift, ref)
+	view.TellDrift(a.App, run.Drift, ref)
 	return nil
 }
 

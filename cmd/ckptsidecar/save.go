@@ -8,6 +8,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
@@ -46,7 +47,7 @@ func (c *saveCmd) Run(ctx context.Context, a *app) error {
 	}
 	term.Println(a.Stdout, saved.ID)
 	a.Tell("%s", savedText(saved, a.Err))
-	a.tellDrift(saved.Drift, ref)
+	view.TellDrift(a.App, saved.Drift, ref)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/driftcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 )
@@ -47,7 +48,7 @@ func statusText(a *app, s *ckpt.Status) {
 	p.Add("retention", workerText(s))
 	p.Add("drift", driftLine(&s.Drift))
 	for i := range s.Drift.Calibrations {
-		p.Add("calibration", calibrationText(&s.Drift.Calibrations[i]))
+		p.Add("calibration", driftcmd.CalibrationText(&s.Drift.Calibrations[i]))
 	}
 	if s.Backup.Folder != "" {
 		p.Add("backups", backupText(s))
@@ -175,5 +176,5 @@ func head(hash string) string {
 	if len(hash) > 16 {
 		return hash[:16] + "…"
 	}
-	return orNone(hash)
+	return cli.OrNone(hash)
 }

@@ -15,17 +15,17 @@ type stepsCmd struct {
 	Agent  string `arg:"" help:"The agent's name."`
 	InRun  string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Status string `enum:",started,succeeded,failed,interrupted" default:"" help:"Only steps of this status: started, succeeded, failed or interrupted." placeholder:"STATUS"`
-	paged
+	cli.Paged
 }
 
 func (c *stepsCmd) Run(ctx context.Context, a *app) error {
 	ref := a.Ref(c.Agent, c.InRun, nil)
-	if err := cli.Checked(ref.Check(), c.paged.check()); err != nil {
+	if err := cli.Checked(ref.Check(), c.Paged.Check()); err != nil {
 		return err
 	}
 	all := &ckpt.StepPage{Steps: []ckpt.Step{}}
 	var err error
-	all.Next, err = c.paged.read(func(before string, limit int) (ckpt.Ref, error) {
+	all.Next, err = c.Paged.Read(func(before string, limit int) (ckpt.Ref, error) {
 		page, err := a.Client().Steps(ctx, ref, ckpt.ListFilter{Status: c.Status, Before: before, Limit: limit})
 		if err != nil {
 			return "", err
@@ -48,7 +48,7 @@ func (c *stepsCmd) Run(ctx context.Context, a *app) error {
 		t.Add(s.Key, s.Name, stepStatusText(s.Status, a.Out), fmt.Sprint(s.Attempt), term.Moment(s.StartedAt), tookText(s), came(s.Result, s.Error))
 	}
 	t.Write(a.Stdout, a.Out)
-	c.paged.more(a, all.Next)
+	c.Paged.More(a.App, all.Next)
 	return nil
 }
 
@@ -207,7 +207,7 @@ func (a *app) showStep(s *ckpt.Step, ref ckpt.RunRef) error {
 	case s.Attempt > 1:
 		a.Tell("step %s, attempt %d", s.Key, s.Attempt)
 	}
-	a.tellDrift(s.Drift, ref)
+	view.TellDrift(a.App, s.Drift, ref)
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/driftcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
@@ -27,7 +28,7 @@ func TestExplainPatch(t *testing.T) {
 	}
 	var got []string
 	for _, c := range changes {
-		got = append(got, fmt.Sprintf("%s %s %s", c.path, orNone(string(c.old)), orNone(string(c.new))))
+		got = append(got, fmt.Sprintf("%s %s %s", c.path, cli.OrNone(string(c.old)), cli.OrNone(string(c.new))))
 	}
 	want := []string{
 		"/a 1.50 2", "/b/0 1 none", "/b/0 2 9", "/b/- none 4", `/b/0 none {"z":1}`, `/c/d~0~1e "x" []`, "/gone null none", "/n none null",
@@ -112,16 +113,16 @@ func TestTimelineIsDrawn(t *testing.T) {
 		{Severity: ckpt.SeverityCritical, Evidence: ckpt.JSON(`{"steps":7}`)},
 	}
 	var out strings.Builder
-	timelineText(&out, &term.Style{}, r)
+	driftcmd.TimelineText(&out, &term.Style{}, r)
 	lines := strings.Split(out.String(), "\n")
 	if lines[0] != "what it did last  C.xS~?rR" || lines[1] != "what was found     '^   ^" {
 		t.Errorf("%q", lines)
 	}
-	for range lineLength {
+	for range driftcmd.LineLength {
 		r.Timeline = append(r.Timeline, entry("step", "z", "a", "succeeded", false))
 	}
 	out.Reset()
-	if timelineText(&out, &term.Style{}, r); out.String()[:len("what it did last  ")+lineLength+1] != "what it did last  "+strings.Repeat(".", lineLength)+"\n" {
+	if driftcmd.TimelineText(&out, &term.Style{}, r); out.String()[:len("what it did last  ")+driftcmd.LineLength+1] != "what it did last  "+strings.Repeat(".", driftcmd.LineLength)+"\n" {
 		t.Error(out.String())
 	}
 }

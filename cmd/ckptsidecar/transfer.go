@@ -40,7 +40,7 @@ type importCmd struct {
 }
 
 func (c *importCmd) Run(ctx context.Context, a *app) error {
-	if err := cli.Checked(given(c.Agent, ckpt.CheckAgentName)); err != nil {
+	if err := cli.Checked(cli.Given(c.Agent, ckpt.CheckAgentName)); err != nil {
 		return err
 	}
 	switch {

@@ -67,3 +67,19 @@ func ShellWord(word string) string {
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
+
+// Given checks an optional argument.
+func Given(s string, check func(string) error) error {
+	if s == "" {
+		return nil
+	}
+	return check(s)
+}
+
+// OrNone is a text, or "none" for an empty one.
+func OrNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
+// Command looks at the machine and says what to do.
 type Command struct {
 	cli.DatabaseFlag `embed:""`
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
+// Command installs the service and looks after it.
 type Command struct {
 	Install   installCmd   `cmd:"" help:"Install the daemon as a service, have it started at boot, and start it. What is there already is left as it is, or brought up to date."`
 	Uninstall uninstallCmd `cmd:"" help:"Stop the service and take it away. Checkpoints and settings stay."`

@@ -11,6 +11,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 )
 
+// Command runs a command as an agent.
 type Command struct {
 	Agent            string        `help:"The agent's name. Default: $$CKPTSIDECAR_AGENT." placeholder:"NAME"`
 	InRun            string        `name:"run" help:"The run. Default: main." placeholder:"NAME"`

@@ -1,4 +1,4 @@
-package main
+package driftcmd
 
 import (
 	"context"
@@ -11,7 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 )
 
-type driftCmd struct {
+// Command is drift and its subcommands.
+type Command struct {
 	Show     driftShowCmd     `cmd:"" default:"withargs" help:"Say how a run stands, what was found, and what it did last."`
 	Rules    driftRulesCmd    `cmd:"" help:"List the rules, with the thresholds that hold by default or for an agent."`
 	Evaluate driftEvaluateCmd `cmd:"" help:"Say which recorded runs would have been warned, with the present or other thresholds."`
@@ -23,16 +24,16 @@ type driftShowCmd struct {
 	Agent  string `arg:"" help:"The agent's name."`
 	InRun  string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Closed bool   `help:"Also findings that are closed."`
-	paged
+	cli.Paged
 }
 
-func (c *driftShowCmd) Run(ctx context.Context, a *app) error {
+func (c *driftShowCmd) Run(ctx context.Context, a *cli.App) error {
 	ref := a.Ref(c.Agent, c.InRun, nil)
-	if err := cli.Checked(ref.Check(), c.paged.check()); err != nil {
+	if err := cli.Checked(ref.Check(), c.Paged.Check()); err != nil {
 		return err
 	}
 	var all *ckpt.DriftReport
-	next, err := c.paged.read(func(before string, limit int) (ckpt.Ref, error) {
+	next, err := c.Paged.Read(func(before string, limit int) (ckpt.Ref, error) {
 		page, err := a.Client().Drift(ctx, ckpt.DriftFilter{Agent: ref.Agent, Run: ref.Run, All: c.Closed, Line: all == nil, Before: before, Limit: limit})
 		if err != nil {
 			return "", err
@@ -51,12 +52,12 @@ func (c *driftShowCmd) Run(ctx context.Context, a *app) error {
 		return term.WriteJSON(a.Data(), all)
 	}
 	driftText(a, all)
-	c.paged.more(a, all.Next)
+	c.Paged.More(a, all.Next)
 	return nil
 }
 
-func driftText(a *app, r *ckpt.DriftReport) {
-	term.Printf(a.Stdout, "%s  %s\n", a.Out.Bold("run "+r.Run+" of "+r.Agent), severityText(r.Verdict, a.Out))
+func driftText(a *cli.App, r *ckpt.DriftReport) {
+	term.Printf(a.Stdout, "%s  %s\n", a.Out.Bold("run "+r.Run+" of "+r.Agent), view.SeverityText(r.Verdict, a.Out))
 	p := &term.Pairs{}
 	for _, row := range [][2]string{{"advice", string(r.Advice)}, {"go back to", goBackText(r)}, {"recovery", string(r.Recovery)}} {
 		if row[1] != "" {
@@ -64,7 +65,7 @@ func driftText(a *app, r *ckpt.DriftReport) {
 		}
 	}
 	if r.Calibration != nil {
-		p.Add("calibration", calibrationText(r.Calibration))
+		p.Add("calibration", CalibrationText(r.Calibration))
 	}
 	p.Write(a.Stdout, a.Out)
 	if len(r.Findings) == 0 {
@@ -75,23 +76,7 @@ func driftText(a *app, r *ckpt.DriftReport) {
 	}
 	if len(r.Timeline) > 0 {
 		term.Println(a.Stdout)
-		timelineText(a.Stdout, a.Out, r)
-	}
-}
-
-// tellDrift says beside an answer what has just been found, and while it is
-// critical each time, because what is saved then is suspect.
-func (a *app) tellDrift(v *ckpt.DriftVerdict, ref ckpt.RunRef) {
-	if v == nil || v.Verdict != ckpt.SeverityCritical && len(v.Findings) == 0 {
-		return
-	}
-	why := string(v.Advice)
-	if why == "" && len(v.Findings) > 0 {
-		why = v.Findings[0].Message
-	}
-	a.Tell("drift, %s: %s (see: ckptsidecar drift %s%s)", severityText(v.Verdict, a.Err), why, ref.Agent, cli.RunFlag(ref.Run))
-	if v.Clean != "" {
-		a.Tell("go back to %s, with: ckptsidecar resume %s%s", v.Clean, ref.Agent, cli.RunFlag(ref.Run))
+		TimelineText(a.Stdout, a.Out, r)
 	}
 }
 
@@ -105,24 +90,11 @@ func goBackText(r *ckpt.DriftReport) string {
 	return ""
 }
 
-func severityText(s ckpt.Severity, st *term.Style) string {
-	switch s {
-	case ckpt.SeverityCritical:
-		return st.Red(string(s))
-	case ckpt.SeverityWarn:
-		return st.Yellow(string(s))
-	case ckpt.SeverityNone:
-		return st.Green("no drift")
-	case ckpt.SeverityInfo:
-	}
-	return string(s)
-}
-
 func findingTable(list []ckpt.Finding, s *term.Style) *term.Table {
 	t := term.NewTable("WHEN", "RULE", "SEVERITY", "NOW", "WHAT", "ID")
 	for i := range list {
 		f := &list[i]
-		t.Add(term.Moment(f.At), f.Rule, severityText(f.Severity, s), nowText(f), shortened(f.Message, 90), f.ID)
+		t.Add(term.Moment(f.At), f.Rule, view.SeverityText(f.Severity, s), nowText(f), shortened(f.Message, 90), f.ID)
 	}
 	return t
 }
@@ -153,7 +125,7 @@ type driftDismissCmd struct {
 	Reason string   `help:"Why, for the audit log." placeholder:"TEXT"`
 }
 
-func (c *driftDismissCmd) Run(ctx context.Context, a *app) error {
+func (c *driftDismissCmd) Run(ctx context.Context, a *cli.App) error {
 	ids, err := c.findings(ctx, a)
 	if err != nil {
 		return err
@@ -183,7 +155,7 @@ func (c *driftDismissCmd) Run(ctx context.Context, a *app) error {
 }
 
 // findings are the ids that were typed, or those that are open of what was named.
-func (c *driftDismissCmd) findings(ctx context.Context, a *app) ([]string, error) {
+func (c *driftDismissCmd) findings(ctx context.Context, a *cli.App) ([]string, error) {
 	if err := cli.Checked(ckpt.CheckReason(c.Reason)); err != nil {
 		return nil, err
 	}
@@ -201,8 +173,8 @@ func (c *driftDismissCmd) findings(ctx context.Context, a *app) ([]string, error
 		if err := cli.Checked(ref.Check()); err != nil {
 			return nil, err
 		}
-		every := paged{All: true}
-		_, err := every.read(func(before string, limit int) (ckpt.Ref, error) {
+		every := cli.Paged{All: true}
+		_, err := every.Read(func(before string, limit int) (ckpt.Ref, error) {
 			page, err := a.Client().Drift(ctx, ckpt.DriftFilter{Agent: ref.Agent, Run: ref.Run, Before: before, Limit: limit})
 			if err != nil {
 				return "", err

@@ -1,4 +1,4 @@
-package main
+package manual
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ _ckptsidecar_words() {
     case "$1" in
 `)
 	for _, p := range list {
-		fmt.Fprintf(w, "    %s) reply=(", quote(p.path))
+		fmt.Fprintf(w, "    %s) reply=(", quote(p.Path))
 		for _, word := range p.words {
 			fmt.Fprintf(w, "\n        %s", quote(described(word)))
 		}
@@ -56,8 +56,8 @@ func fishCompletion(w io.Writer, list []place) {
 	fmt.Fprintln(w, "# Completion of ckptsidecar for fish.")
 	for _, p := range list {
 		condition := "__fish_use_subcommand"
-		if p.path != "" {
-			condition = "__fish_seen_subcommand_from " + strings.ReplaceAll(p.path, " ", "; and __fish_seen_subcommand_from ")
+		if p.Path != "" {
+			condition = "__fish_seen_subcommand_from " + strings.ReplaceAll(p.Path, " ", "; and __fish_seen_subcommand_from ")
 		}
 		for _, word := range p.words {
 			fmt.Fprintln(w, fishLine(condition, word))
@@ -90,7 +90,7 @@ func powershellCompletion(w io.Writer, list []place) {
 $ckptsidecarWords = @{
 `)
 	for _, p := range list {
-		fmt.Fprintf(w, "    '%s' = '%s'\n", p.path, texts(p.words))
+		fmt.Fprintf(w, "    '%s' = '%s'\n", p.Path, texts(p.words))
 	}
 	fmt.Fprint(w, `}
 Register-ArgumentCompleter -Native -CommandName ckptsidecar -ScriptBlock {

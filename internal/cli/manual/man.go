@@ -1,4 +1,4 @@
-package main
+package manual
 
 import (
 	"fmt"
@@ -7,24 +7,25 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
-// manCmd prints the manual page. It is made of the same model that --help shows,
+// Man prints the manual page. It is made of the same model that --help shows,
 // so a new command or flag is in it by itself.
-type manCmd struct{}
+type Man struct{}
 
-func (c *manCmd) Run(a *app) error {
-	m := &manual{w: a.Data()}
+func (c *Man) Run(a *cli.App, parser *kong.Kong, groups Groups) error {
+	m := &manual{w: a.Data(), version: a.Version, groups: groups}
 	m.begin()
 	m.section("Description")
-	for paragraph := range strings.SplitSeq(a.parser.Model.Help, "\n\n") {
+	for paragraph := range strings.SplitSeq(parser.Model.Help, "\n\n") {
 		m.line(".PP")
 		m.text(paragraph)
 	}
-	m.commands(a.parser.Model.Node)
+	m.commands(parser.Model.Node)
 	m.section("Common options")
-	m.flags(a.parser.Model.Flags)
+	m.flags(parser.Model.Flags)
 	m.settings()
 	m.files()
 	m.signals()
@@ -36,19 +37,26 @@ func (c *manCmd) Run(a *app) error {
 }
 
 // manual writes the macros of man(7).
-type manual struct{ w io.Writer }
+type manual struct {
+	w       io.Writer
+	version string
+	groups  Groups
+}
+
+// Groups are the groups of commands, in the order in which help shows them.
+type Groups []kong.Group
 
 func (m *manual) line(format string, args ...any) { fmt.Fprintf(m.w, format+"\n", args...) }
 
 // text is for people: nothing in it is taken for a macro.
 func (m *manual) text(s string) {
 	for line := range strings.Lines(strings.TrimSpace(s)) {
-		m.line("%s", roff(strings.TrimSpace(line)))
+		m.line("%s", Roff(strings.TrimSpace(line)))
 	}
 }
 
-// roff guards what troff would read.
-func roff(s string) string {
+// Roff guards what troff would read.
+func Roff(s string) string {
 	s = strings.NewReplacer(`\`, `\(rs`, "-", `\-`, "`", `\(ga`, "'", `\(aq`, "^", `\(ha`, "~", `\(ti`).Replace(s)
 	if strings.HasPrefix(s, ".") {
 		s = `\&` + s
@@ -61,13 +69,13 @@ func (m *manual) section(name string) { m.line(".SH %s", strings.ToUpper(name)) 
 // item is a word and what it means.
 func (m *manual) item(word, meaning string) {
 	m.line(".TP")
-	m.line(`\fB%s\fR`, roff(word))
+	m.line(`\fB%s\fR`, Roff(word))
 	m.text(meaning)
 }
 
 func (m *manual) begin() {
 	m.line(`.\" Made by ckptsidecar itself: ckptsidecar man`)
-	m.line(`.TH CKPTSIDECAR 1 "" "ckptsidecar %s" "User Commands"`, roff(programVersion()))
+	m.line(`.TH CKPTSIDECAR 1 "" "ckptsidecar %s" "User Commands"`, Roff(m.version))
 	m.line(".nh")
 	m.section("Name")
 	m.line(`ckptsidecar \- the flight recorder of AI agents`)
@@ -79,8 +87,8 @@ func (m *manual) begin() {
 // commands lists every command that help shows, by its group.
 func (m *manual) commands(root *kong.Node) {
 	m.section("Commands")
-	for _, group := range groups {
-		m.line(".SS %s", roff(group.Title))
+	for _, group := range m.groups {
+		m.line(".SS %s", Roff(group.Title))
 		for _, leaf := range root.Leaves(true) {
 			if leaf.ClosestGroup() != nil && leaf.ClosestGroup().Key == group.Key {
 				m.command(leaf)
@@ -91,7 +99,7 @@ func (m *manual) commands(root *kong.Node) {
 
 func (m *manual) command(leaf *kong.Node) {
 	m.line(".TP")
-	m.line(`\fB%s\fR`, roff(commandSummary(leaf)))
+	m.line(`\fB%s\fR`, Roff(commandSummary(leaf)))
 	m.text(leaf.Help)
 	if leaf.Detail != "" {
 		m.line(".IP")
@@ -171,8 +179,8 @@ func flagText(f *kong.Flag) string {
 func (m *manual) settings() {
 	m.section("Settings")
 	m.text("The configuration file is TOML: limits.max_body is max_body below [limits]. A flag of serve goes over an environment variable, that over the file, and this over the default. `ckptsidecar config show` prints all as they are.")
-	own := daemon.Default(false, anywhere)
-	system := daemon.Default(true, anywhere)
+	own := daemon.Default(false, Anywhere)
+	system := daemon.Default(true, Anywhere)
 	theirs := system.Settings()
 	for i, s := range own.Settings() {
 		text := s.Doc + " Environment: " + s.Env + "."
@@ -181,15 +189,15 @@ func (m *manual) settings() {
 		case mine == its:
 			text += " Default: " + mine + "."
 		default:
-			text += fmt.Sprintf(" Default: %s, of the system's daemon %s.", orNone(mine), orNone(its))
+			text += fmt.Sprintf(" Default: %s, of the system's daemon %s.", cli.OrNone(mine), cli.OrNone(its))
 		}
 		m.item(s.Key, text)
 	}
 	m.item("CKPTSIDECAR_CONFIG", "An environment variable that names another configuration file, which must then be there.")
 }
 
-// anywhere is an environment whose folders are written as they are typed.
-func anywhere(name string) string {
+// Anywhere is an environment whose folders are written as they are typed.
+func Anywhere(name string) string {
 	return map[string]string{
 		"XDG_STATE_HOME": "/~/.local/state", "XDG_CONFIG_HOME": "/~/.config", "ProgramData": `C:\ProgramData`,
 	}[name]
@@ -197,10 +205,10 @@ func anywhere(name string) string {
 
 func (m *manual) files() {
 	m.section("Files")
-	own, system := daemon.Default(false, anywhere), daemon.Default(true, anywhere)
+	own, system := daemon.Default(false, Anywhere), daemon.Default(true, Anywhere)
 	shown := func(path string) string { return strings.TrimPrefix(path, "/~") }
 	m.item("~"+shown(own.Database)+", "+system.Database, "The database of your own daemon, and of the system's.")
-	m.item("~"+shown(daemon.DefaultFile(false, anywhere))+", "+daemon.DefaultFile(true, anywhere), "Their configuration files, which need not be there.")
+	m.item("~"+shown(daemon.DefaultFile(false, Anywhere))+", "+daemon.DefaultFile(true, Anywhere), "Their configuration files, which need not be there.")
 	m.item("$XDG_RUNTIME_DIR/ckptsidecar.sock, "+system.Socket, "Their sockets.")
 }
 

@@ -1,4 +1,4 @@
-package main
+package manual
 
 import (
 	"fmt"
@@ -7,32 +7,34 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 )
 
-type completionCmd struct {
+// Completion prints a completion script for a shell.
+type Completion struct {
 	Shell string `arg:"" enum:"bash,zsh,fish,powershell" help:"bash, zsh, fish or powershell."`
 }
 
 // Help is what `completion --help` adds.
-func (c *completionCmd) Help() string {
+func (c *Completion) Help() string {
 	return `bash:        source <(ckptsidecar completion bash)
 zsh:         source <(ckptsidecar completion zsh)
 fish:        ckptsidecar completion fish | source
 powershell:  ckptsidecar completion powershell | Out-String | Invoke-Expression`
 }
 
-func (c *completionCmd) Run(a *app) error {
+func (c *Completion) Run(a *cli.App, parser *kong.Kong) error {
 	write := map[string]func(io.Writer, []place){
 		"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion, "powershell": powershellCompletion,
 	}[c.Shell]
-	write(a.Data(), places(a.parser.Model.Node))
+	write(a.Data(), Places(parser.Model.Node))
 	return nil
 }
 
 // place is a point on the command line, "" or "policy set", and the words
 // that may follow there.
 type place struct {
-	path  string
+	Path  string
 	words []word
 }
 
@@ -43,12 +45,12 @@ type word struct {
 	file bool // a flag that is followed by a file name
 }
 
-// places walks kong's model, so that a new command or flag completes by itself.
-func places(root *kong.Node) []place {
+// Places walks kong's model, so that a new command or flag completes by itself.
+func Places(root *kong.Node) []place {
 	var list []place
 	var walk func(n *kong.Node, path []string)
 	walk = func(n *kong.Node, path []string) {
-		p := place{path: strings.Join(path, " ")}
+		p := place{Path: strings.Join(path, " ")}
 		for _, child := range n.Children {
 			if !child.Hidden {
 				p.words = append(p.words, word{text: child.Name, help: firstSentence(child.Help)})
@@ -111,7 +113,7 @@ _ckptsidecar_words() {
     case "$1" in
 `)
 	for _, p := range list {
-		fmt.Fprintf(w, "    %q) echo %q ;;\n", p.path, texts(p.words))
+		fmt.Fprintf(w, "    %q) echo %q ;;\n", p.Path, texts(p.words))
 	}
 	fmt.Fprintf(w, `    esac
 }

@@ -1,4 +1,4 @@
-package main
+package driftcmd
 
 import (
 	"encoding/json"
@@ -9,13 +9,13 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
-// lineLength is how many steps and checkpoints stand in a line.
-const lineLength = 100
+// LineLength is how many steps and checkpoints stand in a line.
+const LineLength = 100
 
-// timelineText draws what the run did last: one character for each step and
+// TimelineText draws what the run did last: one character for each step and
 // checkpoint, and below them marks at those that the findings rest on.
-func timelineText(w io.Writer, s *term.Style, r *ckpt.DriftReport) {
-	line := r.Timeline[max(0, len(r.Timeline)-lineLength):]
+func TimelineText(w io.Writer, s *term.Style, r *ckpt.DriftReport) {
+	line := r.Timeline[max(0, len(r.Timeline)-LineLength):]
 	named := evidenceOf(r.Findings)
 	var drawn, marks strings.Builder
 	found := false

@@ -1,41 +1,41 @@
-package main
+package cli
 
 import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 )
 
-// paged are the flags of long lists.
-type paged struct {
+// Paged are the flags of long lists.
+type Paged struct {
 	Limit  int    `short:"n" default:"50" help:"How many. Default: ${default}."`
 	Before string `help:"Go on after this cursor of the page before." placeholder:"CURSOR"`
 	All    bool   `help:"All of them, however many."`
 }
 
-func (p *paged) check() error {
+// Check refuses a limit that is out of range.
+func (p *Paged) Check() error {
 	if p.Limit < 1 || p.Limit > ckpt.MaxLimit {
-		return cli.Usagef("--limit is %d: it is between 1 and %d, or say --all", p.Limit, ckpt.MaxLimit)
+		return Usagef("--limit is %d: it is between 1 and %d, or say --all", p.Limit, ckpt.MaxLimit)
 	}
 	return nil
 }
 
-// read reads one page, or with --all every page. page takes a page in and
+// Read reads one page, or with --all every page. page takes a page in and
 // answers where the next one begins.
-func (p *paged) read(page func(before string, limit int) (next ckpt.Ref, err error)) (next ckpt.Ref, err error) {
+func (p *Paged) Read(page func(before string, limit int) (next ckpt.Ref, err error)) (next ckpt.Ref, err error) {
 	limit := p.Limit
 	if p.All {
 		limit = ckpt.MaxLimit
 	}
-	err = eachPage(p.Before, func(before string) (string, bool, error) {
+	err = EachPage(p.Before, func(before string) (string, bool, error) {
 		next, err = page(before, limit)
 		return string(next), p.All && next != "", err
 	})
 	return next, err
 }
 
-// eachPage calls page for one page after the other. page answers where the next
+// EachPage calls page for one page after the other. page answers where the next
 // one begins, and whether there is one.
-func eachPage[Cursor any](from Cursor, page func(Cursor) (next Cursor, more bool, err error)) error {
+func EachPage[Cursor any](from Cursor, page func(Cursor) (next Cursor, more bool, err error)) error {
 	for more := true; more; {
 		var err error
 		if from, more, err = page(from); err != nil {
@@ -45,7 +45,8 @@ func eachPage[Cursor any](from Cursor, page func(Cursor) (next Cursor, more bool
 	return nil
 }
 
-func (p *paged) more(a *app, next ckpt.Ref) {
+// More tells how to go on if there are more.
+func (p *Paged) More(a *App, next ckpt.Ref) {
 	if next != "" {
 		a.Tell("there are more: --all, or --before %s", next)
 	}

@@ -1,4 +1,4 @@
-package main
+package driftcmd
 
 import (
 	"path/filepath"
@@ -11,7 +11,7 @@ import (
 // recordedFiles are the runs that lie beside the project, not in it.
 func recordedFiles(t *testing.T) []string {
 	t.Helper()
-	for _, up := range []string{"../../../shared", "../../../../shared"} {
+	for _, up := range []string{"../../../../shared", "../../../../../shared"} {
 		if files, _ := filepath.Glob(filepath.FromSlash(up + "/traces/dev-*.jsonl.gz")); len(files) > 0 {
 			return files
 		}

@@ -1,4 +1,4 @@
-package main
+package driftcmd
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ type rulesAnswer struct {
 	Feedback []ckpt.RuleFeedback `json:"feedback,omitempty"`
 }
 
-func (c *driftRulesCmd) Run(ctx context.Context, a *app) error {
+func (c *driftRulesCmd) Run(ctx context.Context, a *cli.App) error {
 	p, err := c.policy(ctx, a)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (c *driftRulesCmd) Run(ctx context.Context, a *app) error {
 }
 
 // feedbackText says which rules were dismissed, and what would have spared it.
-func feedbackText(a *app, agent string, list []ckpt.RuleFeedback) {
+func feedbackText(a *cli.App, agent string, list []ckpt.RuleFeedback) {
 	for _, f := range list {
 		if f.Dismissed == 0 {
 			continue
@@ -86,7 +86,7 @@ func feedbackText(a *app, agent string, list []ckpt.RuleFeedback) {
 }
 
 // policy is the agent's, or the default.
-func (c *driftRulesCmd) policy(ctx context.Context, a *app) (*ckpt.Policy, error) {
+func (c *driftRulesCmd) policy(ctx context.Context, a *cli.App) (*ckpt.Policy, error) {
 	if c.Agent == "" {
 		p := ckpt.DefaultPolicy()
 		return &p, nil
@@ -135,7 +135,7 @@ type explanation struct {
 	Advice  []string        `json:"todo"` // commands, with what they do
 }
 
-func (c *driftExplainCmd) Run(ctx context.Context, a *app) error {
+func (c *driftExplainCmd) Run(ctx context.Context, a *cli.App) error {
 	if err := cli.Checked(ckpt.CheckID(c.ID)); err != nil {
 		return err
 	}
@@ -186,9 +186,9 @@ func todo(f *ckpt.Finding) []string {
 	return append(list, dismiss)
 }
 
-func explanationText(a *app, e *explanation) {
+func explanationText(a *cli.App, e *explanation) {
 	f := e.Finding
-	term.Printf(a.Stdout, "%s  %s\n%s\n", a.Out.Bold(f.Rule), severityText(f.Severity, a.Out), f.Message)
+	term.Printf(a.Stdout, "%s  %s\n%s\n", a.Out.Bold(f.Rule), view.SeverityText(f.Severity, a.Out), f.Message)
 	p := &term.Pairs{}
 	p.Add("found", fmt.Sprintf("%s in run %s of %s", term.Moment(f.At), f.Run, f.Agent))
 	p.Add("now", nowLine(f))

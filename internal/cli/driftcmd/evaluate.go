@@ -1,4 +1,4 @@
-package main
+package driftcmd
 
 import (
 	"context"
@@ -39,7 +39,7 @@ A line of a file is one run: {"id", "source", "outcome", "workflow"?, "onset"?, 
 A finding that is critical counts for the tier warn as well. With --false-alarms each run is judged with the thresholds that the good runs before it make (completed ones; in files: those whose outcome is passed, healthy, good or completed).`
 }
 
-func (c *driftEvaluateCmd) Run(ctx context.Context, a *app) error {
+func (c *driftEvaluateCmd) Run(ctx context.Context, a *cli.App) error {
 	request, err := c.request()
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func setDetector(r *ckpt.EvaluateRequest, key, value string) error {
 	return nil
 }
 
-func (c *driftEvaluateCmd) recorded(ctx context.Context, a *app, r ckpt.EvaluateRequest) (*ckpt.Evaluation, error) {
+func (c *driftEvaluateCmd) recorded(ctx context.Context, a *cli.App, r ckpt.EvaluateRequest) (*ckpt.Evaluation, error) {
 	if c.Policy != "" || c.Part != "" {
 		return nil, cli.Usagef("--policy and --part are for files: the recorded runs are judged with their agents' policies and --set")
 	}
@@ -145,7 +145,7 @@ func (c *driftEvaluateCmd) recorded(ctx context.Context, a *app, r ckpt.Evaluate
 }
 
 // files judges what stands in files.
-func (c *driftEvaluateCmd) files(ctx context.Context, a *app, r ckpt.EvaluateRequest) (*ckpt.Evaluation, error) {
+func (c *driftEvaluateCmd) files(ctx context.Context, a *cli.App, r ckpt.EvaluateRequest) (*ckpt.Evaluation, error) {
 	part, err := parsePart(c.Part)
 	if err != nil {
 		return nil, err
@@ -217,7 +217,7 @@ const warnedShown = 20
 
 // evaluationText is the answer for people: the tiers, what each rule adds, the
 // runs, and one run step by step.
-func evaluationText(a *app, e *ckpt.Evaluation) {
+func evaluationText(a *cli.App, e *ckpt.Evaluation) {
 	if len(e.Explained) > 0 {
 		explainedText(a, e)
 		return
@@ -238,7 +238,7 @@ func evaluationText(a *app, e *ckpt.Evaluation) {
 		warnedTable(e, a.Out).Write(a.Stdout, a.Out)
 	}
 	for i := range e.Calibrations {
-		term.Printf(a.Stdout, "%s\n", calibrationText(&e.Calibrations[i]))
+		term.Printf(a.Stdout, "%s\n", CalibrationText(&e.Calibrations[i]))
 	}
 	a.Tell("%s judged with %s%s", term.Count(e.Runs, "run"), term.Count(e.Steps, "step"), map[bool]string{true: "; there are older ones that were not"}[e.More])
 }
@@ -308,7 +308,7 @@ func severityColored(text string, severity ckpt.Severity, s *term.Style) string 
 }
 
 // explainedText walks through a run.
-func explainedText(a *app, e *ckpt.Evaluation) {
+func explainedText(a *cli.App, e *ckpt.Evaluation) {
 	t := term.NewTable(">STEP", "KEY", "TOOL", "SAW", "NEAREST", "FOUND")
 	for i := range e.Explained {
 		x := &e.Explained[i]
@@ -348,8 +348,8 @@ func nearest(levels map[string]float64) string {
 	return fmt.Sprintf("%s %.0f %%", rule, 100*most)
 }
 
-// calibrationText says what good runs make of the thresholds.
-func calibrationText(c *ckpt.Calibration) string {
+// CalibrationText says what good runs make of the thresholds.
+func CalibrationText(c *ckpt.Calibration) string {
 	whose := c.Source
 	if c.Workflow != "" {
 		whose += " (" + string(c.Workflow) + ")"

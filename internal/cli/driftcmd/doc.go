@@ -1,0 +1,6 @@
+// Package driftcmd is the command drift: it shows what was found, the rules of an
+// agent, and what the rules find in recorded runs.
+//
+// This package may import the root package, internal/cli, internal/cli/term,
+// internal/cli/view, internal/drift, internal/jsontext and internal/wellformed.
+package driftcmd

@@ -1,0 +1,37 @@
+package view
+
+import (
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+)
+
+// TellDrift says beside an answer what has just been found, and while it is
+// critical each time, because what is saved then is suspect.
+func TellDrift(a *cli.App, v *ckpt.DriftVerdict, ref ckpt.RunRef) {
+	if v == nil || v.Verdict != ckpt.SeverityCritical && len(v.Findings) == 0 {
+		return
+	}
+	why := string(v.Advice)
+	if why == "" && len(v.Findings) > 0 {
+		why = v.Findings[0].Message
+	}
+	a.Tell("drift, %s: %s (see: ckptsidecar drift %s%s)", SeverityText(v.Verdict, a.Err), why, ref.Agent, cli.RunFlag(ref.Run))
+	if v.Clean != "" {
+		a.Tell("go back to %s, with: ckptsidecar resume %s%s", v.Clean, ref.Agent, cli.RunFlag(ref.Run))
+	}
+}
+
+// SeverityText is a severity in its color.
+func SeverityText(s ckpt.Severity, st *term.Style) string {
+	switch s {
+	case ckpt.SeverityCritical:
+		return st.Red(string(s))
+	case ckpt.SeverityWarn:
+		return st.Yellow(string(s))
+	case ckpt.SeverityNone:
+		return st.Green("no drift")
+	case ckpt.SeverityInfo:
+	}
+	return string(s)
+}
