@@ -250,7 +250,7 @@ func TestABackupIsOnDiskBeforeItHasItsName(t *testing.T) {
 		t.Skipf("strace may not trace here: %s", out)
 	}
 	path, trace := closedDatabase(t), filepath.Join(t.TempDir(), "trace")
-	said := startChild(t, "backup", path, 0, strace, "-f", "-qq", "-y", "-o", trace, "-e", "trace=fsync,fdatasync,link,linkat").all(t)
+	said := startChild(t, "backup", path, 0, strace, "-f", "-qq", "-y", "-o", trace, "-e", "trace=fsync,fdatasync,fchmod,link,linkat").all(t)
 	if len(said) > 0 {
 		t.Fatalf("the backup says %q", said)
 	}
@@ -269,7 +269,8 @@ func TestABackupIsOnDiskBeforeItHasItsName(t *testing.T) {
 	}
 	name := path + ".backup"
 	named := find(0, "the name", func(call string) bool { return strings.Contains(call, "link") && strings.Contains(call, `"`+name+`"`) })
-	if flushed := find(0, "a flush of the copy", func(call string) bool {
+	moded := find(0, "the mode of the copy", func(call string) bool { return strings.Contains(call, "fchmod(") && strings.Contains(call, ".backup-") })
+	if flushed := find(moded, "a flush of the whole copy", func(call string) bool {
 		return strings.Contains(call, "sync(") && strings.Contains(call, ".backup-") && strings.Contains(call, "ckpt.db>")
 	}); flushed > named {
 		t.Errorf("the copy has its name before it is flushed:\n%s", text)

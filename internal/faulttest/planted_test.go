@@ -15,12 +15,13 @@ func TestPlanted(t *testing.T) {
 		t.Skip("F10 runs this in builds with a planted mistake")
 	}
 	for name, test := range map[string]func(*testing.T){
-		"kill -9 fast": func(t *testing.T) { killNine(t, 30, func(l *load) { l.pause = 0 }) },
-		"kill -9 long": killed(10),
-		"kill -9":      killed(2),
-		"replay":       tornWrites,
-		"ext4":         powerLosses,
-		"flipped bits": damageAtRest,
+		"kill -9 fast":   func(t *testing.T) { killNine(t, 30, func(l *load) { l.pause = 0 }) },
+		"kill -9 long":   killed(10),
+		"kill -9":        killed(2),
+		"replay":         tornWrites,
+		"ext4":           powerLosses,
+		"flipped bits":   damageAtRest,
+		"changed pieces": func(t *testing.T) { damagedPieces(t, 2) },
 	} {
 		t.Run(name, test)
 	}

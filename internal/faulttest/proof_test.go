@@ -26,6 +26,7 @@ var mistakes = []struct{ mutant, by, sign string }{
 	{"no-fence", "kill -9", `fence: .* was answered with <nil>`},
 	{"retention-one-too-few", "kill -9", `I6: .*`},
 	{"state-hash-unchecked", "flipped bits", `I1: .* is served`},
+	{"doubted-pieces-are-trusted", "changed pieces", `I1: .* is not what was sent`},
 }
 
 // plantedMistakes is F10: the harness must find each mistake in a build of the
