@@ -229,7 +229,8 @@ func (e *encoder) fields(v reflect.Value, path string) any {
 			continue
 		}
 		field, err := v.FieldByIndexErr(f.Index)
-		if err != nil || hidden(v.Type(), f) || strings.Contains(","+options+",", ",omitempty,") && isEmpty(field) || strings.Contains(","+options+",", ",omitzero,") && field.IsZero() {
+		if err != nil || hidden(v.Type(), f) || strings.Contains(","+options+",", ",omitempty,") && isEmpty(field) ||
+			strings.Contains(","+options+",", ",omitzero,") && field.IsZero() {
 			continue
 		}
 		if name == "" {
@@ -248,7 +249,8 @@ func (e *encoder) fields(v reflect.Value, path string) any {
 // truth value as text.
 func quoted(value any) any {
 	switch reflect.ValueOf(value).Kind() {
-	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64,
+	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8,
+		reflect.Uint16, reflect.Uint32, reflect.Uint64,
 		reflect.Float32, reflect.Float64, reflect.String:
 		if text, err := marshal(value); err == nil {
 			return string(text)
@@ -285,7 +287,8 @@ func isEmpty(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Array, reflect.Map, reflect.Slice, reflect.String:
 		return v.Len() == 0
-	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64,
+	case reflect.Bool, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8,
+		reflect.Uint16, reflect.Uint32, reflect.Uint64,
 		reflect.Uintptr, reflect.Float32, reflect.Float64, reflect.Interface, reflect.Pointer:
 		return v.IsZero()
 	}

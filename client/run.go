@@ -117,7 +117,8 @@ func (r *Run) describe(ctx context.Context) error {
 		return nil
 	}
 	timeout := ckpt.Duration(cmp.Or(o.HeartbeatTimeout, DefaultHeartbeatTimeout))
-	q := ckpt.RunRequest{Agent: r.Agent.Name, Run: r.Name, PID: os.Getpid(), HeartbeatTimeout: &timeout, Workflow: ckpt.Ref(o.Workflow), Goal: ckpt.Ref(o.Goal),
+	q := ckpt.RunRequest{Agent: r.Agent.Name, Run: r.Name, PID: os.Getpid(), HeartbeatTimeout: &timeout,
+		Workflow: ckpt.Ref(o.Workflow), Goal: ckpt.Ref(o.Goal),
 		ParentRun: ckpt.Ref(o.ParentRun), ExternalSession: ckpt.Ref(o.ExternalSession), Labels: o.Labels}
 	if o.ProgressTimeout > 0 {
 		p := ckpt.Duration(o.ProgressTimeout)

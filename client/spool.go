@@ -145,7 +145,8 @@ func (s *spool) add(r *client.Request) error {
 
 func (s *spool) content(r *client.Request) ([]byte, error) {
 	sum := sha256.Sum256(r.Body)
-	head, err := json.Marshal(spooled{Version: spoolVersion, Method: r.Method, Path: r.Path, Query: r.Query, Headers: r.Header, Agent: r.Agent, Run: r.Run,
+	head, err := json.Marshal(spooled{Version: spoolVersion, Method: r.Method, Path: r.Path, Query: r.Query, Headers: r.Header,
+		Agent: r.Agent, Run: r.Run,
 		Endpoint: s.endpoint(), CreatedAt: ckpt.At(time.Now()), Size: int64(len(r.Body)), SHA256: hex.EncodeToString(sum[:]), Client: version})
 	if err != nil {
 		return nil, err

@@ -78,7 +78,8 @@ func (s *spool) replayOne(ctx context.Context, dir, name string, chosen func(*sp
 		r.Left++
 		return nil
 	}
-	_, err = s.client.wire.Send(ctx, &client.Request{Method: head.Method, Path: head.Path, Query: head.Query, Header: head.Headers, Body: body}, head.CreatedAt)
+	_, err = s.client.wire.Send(ctx, &client.Request{Method: head.Method,
+		Path: head.Path, Query: head.Query, Header: head.Headers, Body: body}, head.CreatedAt)
 	switch {
 	case err == nil:
 		r.Sent++
@@ -101,7 +102,8 @@ func (s *spool) replayOne(ctx context.Context, dir, name string, chosen func(*sp
 func (s *spool) putAside(dir, name string, why *ckpt.Error, r *Replayed) error {
 	r.Rejected++
 	r.Aside = append(r.Aside, name)
-	s.client.log().Error("a spooled write was refused for good and put aside", "file", filepath.Join(dir, rejectedDir, name), "code", string(why.Code), "error", why.Message)
+	s.client.log().Error("a spooled write was refused for good and put aside", "file", filepath.Join(dir, rejectedDir, name),
+		"code", string(why.Code), "error", why.Message)
 	return reject(dir, name, why)
 }
 

@@ -106,7 +106,8 @@ func (m *mover) readFiles(ctx context.Context, names []string) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil && left < foreign.MaxState:
-			m.tell(foreign.Problem{File: name, Message: fmt.Sprintf("%v; %s are read in one go: import the rest by itself", err, term.Bytes(maxForeignBytes)), Refused: true})
+			m.tell(foreign.Problem{File: name, Message: fmt.Sprintf("%v; %s are read in one go: import the rest by itself",
+				err, term.Bytes(maxForeignBytes)), Refused: true})
 		case err != nil:
 			m.tell(foreign.Problem{File: name, Message: err.Error(), Refused: true})
 		default:
@@ -236,9 +237,11 @@ func (m *mover) move(ctx context.Context, p *foreign.Plan) {
 
 func (m *mover) say(r *foreignRun) {
 	a := m.a
-	what := fmt.Sprintf("%s, %s, %s, %s", r.Status, term.Count(len(r.Checkpoints), "checkpoint"), term.Count(r.Steps, "step"), term.Count(r.Events, "event"))
+	what := fmt.Sprintf("%s, %s, %s, %s", r.Status, term.Count(len(r.Checkpoints), "checkpoint"), term.Count(r.Steps, "step"),
+		term.Count(r.Events, "event"))
 	word := map[string]string{
-		foreignImported: a.Out.Green("imported:"), foreignPlanned: "would import:", foreignPresent: "is there already:", foreignFailed: a.Out.Red("not imported:"),
+		foreignImported: a.Out.Green("imported:"), foreignPlanned: "would import:", foreignPresent: "is there already:",
+		foreignFailed: a.Out.Red("not imported:"),
 	}[r.Outcome]
 	term.Printf(a.Stdout, "%s run %s of %s  %s  from %s\n", word, a.Out.Bold(r.Run), r.Agent, what, sourcesText(r.Sources))
 	if r.Error != "" {
@@ -249,7 +252,8 @@ func (m *mover) say(r *foreignRun) {
 		term.Printf(a.Stdout, "  %s\n", note)
 	}
 	if n := len(r.Pruned); n > 0 {
-		term.Printf(a.Stdout, "  %s pruned: the agent's policy does not keep more (routine_keep; `ckptsidecar policy set %s routine_keep=N` before an import)\n", term.Count(n, "checkpoint"), r.Agent)
+		term.Printf(a.Stdout, "  %s pruned: the agent's policy does not keep more (routine_keep; `ckptsidecar policy set "+
+			"%s routine_keep=N` before an import)\n", term.Count(n, "checkpoint"), r.Agent)
 	}
 	if r.Outcome == foreignImported {
 		if r.Status.Resumable() {

@@ -33,8 +33,10 @@ type hookCmd struct {
 
 // Help is what `hook --help` adds.
 func (c *hookCmd) Help() string {
-	return "Without a subcommand it reads the JSON that Claude Code, Codex or Gemini CLI give to a hook, and notes it: a run for each session, a step for each tool call, " +
-		"an operation around what is risky, checkpoints. It prints what the model should know, and nothing otherwise. It never stops an agent: whatever goes wrong, " +
+	return "Without a subcommand it reads the JSON that Claude Code, Codex or Gemini CLI give to a hook, and notes it: " +
+		"a run for each session, a step for each tool call, " +
+		"an operation around what is risky, checkpoints. It prints what the model should know, and nothing otherwise. It " +
+		"never stops an agent: whatever goes wrong, " +
 		"it ends with 0 within 300 ms. docs/HOOKS.md says all of it."
 }
 

@@ -57,7 +57,8 @@ func (c *operationsCmd) Run(ctx context.Context, a *app) error {
 	t.Write(a.Stdout, a.Out)
 	c.Paged.More(a.App, all.Next)
 	if uncertain != "" {
-		a.Tell("uncertain: its owner died in it, so nobody knows whether it took effect. When you know: ckptsidecar operation resolve %s %s succeeded|failed%s --reason 'how you know'",
+		a.Tell("uncertain: its owner died in it, so nobody knows whether it took effect. When you know: ckptsidecar "+
+			"operation resolve %s %s succeeded|failed%s --reason 'how you know'",
 			c.Agent, cli.ShellWord(uncertain), cli.RunFlag(ref.Run))
 	}
 	return nil

@@ -25,7 +25,8 @@ type resumeCmd struct {
 
 // Help is what `resume --help` adds.
 func (c *resumeCmd) Help() string {
-	return "Exit codes: 0 fresh or resume (go on), 10 repair (go on with the changes that are listed), 20 ask (an operator must decide first), 30 unsafe."
+	return "Exit codes: 0 fresh or resume (go on), 10 repair (go on with the changes that are listed), 20 ask (an " +
+		"operator must decide first), 30 unsafe."
 }
 
 func (c *resumeCmd) Run(ctx context.Context, a *app) error {

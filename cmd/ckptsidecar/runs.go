@@ -123,7 +123,8 @@ func (c *runStartCmd) Run(ctx context.Context, a *app) error {
 		return term.WriteJSON(a.Data(), run)
 	}
 	term.Println(a.Stdout, run.Epoch)
-	a.Tell("%s run %s of %s, attempt %d, owned by process %s; name --epoch %d in its writes", a.Err.Green("started:"), run.Run, run.Agent, run.Attempt, pidText(run.PID), run.Epoch)
+	a.Tell("%s run %s of %s, attempt %d, owned by process %s; name --epoch %d in its writes", a.Err.Green("started:"), run.Run,
+		run.Agent, run.Attempt, pidText(run.PID), run.Epoch)
 	return nil
 }
 

@@ -39,7 +39,8 @@ func (c *spoolReplayCmd) Run(ctx context.Context, a *app) error {
 		return &ckpt.Error{Code: ckpt.CodeBusy, Message: fmt.Sprintf("%d writes still wait: %s", done.Left, done.Why)}
 	}
 	if done.Rejected > 0 {
-		return ckpt.Errorf(ckpt.CodeConflict, "%d writes were refused for good; the folder rejected in the spool has them, each with the reason", done.Rejected)
+		return ckpt.Errorf(ckpt.CodeConflict,
+			"%d writes were refused for good; the folder rejected in the spool has them, each with the reason", done.Rejected)
 	}
 	return nil
 }

@@ -163,7 +163,8 @@ func backupText(s *ckpt.Status) string {
 	}
 	text := fmt.Sprintf("every %v, none yet", b.Interval)
 	if !b.Last.IsZero() {
-		text = fmt.Sprintf("every %v, the last %s (%s), %d kept in %s", b.Interval, term.Ago(s.Now.Time, b.Last.Time), term.Bytes(b.LastBytes), b.Kept, b.Folder)
+		text = fmt.Sprintf("every %v, the last %s (%s), %d kept in %s", b.Interval, term.Ago(s.Now.Time, b.Last.Time),
+			term.Bytes(b.LastBytes), b.Kept, b.Folder)
 	}
 	if b.LastError != "" {
 		text += ", failed: " + b.LastError

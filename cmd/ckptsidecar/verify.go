@@ -45,7 +45,8 @@ func (c *verifyCmd) heads(a *app) (heads []daemon.Head, err error) {
 		}
 	}
 	if err == nil && len(heads) == 0 {
-		err = &cli.ExitError{Code: cli.ExitUsage, Message: "there is no line \"audit head\" of the daemon's log in what --against-log names: nothing was compared"}
+		err = &cli.ExitError{Code: cli.ExitUsage,
+			Message: "there is no line \"audit head\" of the daemon's log in what --against-log names: nothing was compared"}
 	}
 	return heads, err
 }
@@ -104,7 +105,9 @@ func verifyText(a *app, r *daemon.VerifyReport) error {
 		}
 	}
 	if n := len(r.Problems); n > 0 {
-		return &cli.ExitError{Code: cli.ExitDamaged, Message: fmt.Sprintf("%s has %s: keep it as it is, and serve a backup; what is undamaged can still be read and exported", r.Path, term.Count(n, "problem"))}
+		return &cli.ExitError{Code: cli.ExitDamaged,
+			Message: fmt.Sprintf("%s has %s: keep it as it is, and serve a backup; what is undamaged can still be read and exported",
+				r.Path, term.Count(n, "problem"))}
 	}
 	if !a.JSON {
 		term.Printf(a.Stdout, "%s  %s: %s (%s) and %s, head %d:%s%s\n", a.Out.Green("sound"), r.Path,

@@ -57,8 +57,9 @@ func (r *run) aged(found []ckpt.Found, now time.Time) []ckpt.Found {
 			age := spentText(now.Sub(r.refresh.since))
 			found = append(found, ckpt.Found{
 				Rule: RuleContextAge, Severity: set.one, SinceSeq: r.seq,
-				Message:  fmt.Sprintf("The context was not refreshed for %s; that is advised after %s.", age, spentText(time.Duration(after))),
-				Advice:   fmt.Sprintf("Your context was not refreshed for %s. Save a recovery checkpoint with what matters, and restart from it with a fresh context.", age),
+				Message: fmt.Sprintf("The context was not refreshed for %s; that is advised after %s.", age, spentText(time.Duration(after))),
+				Advice: fmt.Sprintf("Your context was not refreshed for %s. Save a recovery checkpoint with what matters, and "+
+					"restart from it with a fresh context.", age),
 				Evidence: ckpt.Evidence{Threshold: spentText(time.Duration(after)), Observed: age},
 			})
 		}

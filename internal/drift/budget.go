@@ -87,7 +87,8 @@ func (r *run) tellBudget(what int, severity ckpt.Severity, need, limit float64) 
 	f := ckpt.Found{
 		Rule: RuleBudget, Severity: severity, SinceSeq: r.seq,
 		Message: fmt.Sprintf("The run has used %s of %s %s, %s of its budget.", amount(what, used), amount(what, limit), budgetUnits[what], share),
-		Advice:  fmt.Sprintf("You have used %s of your budget of %s %s. Come to an end with what you have, and save it first.", share, amount(what, limit), budgetUnits[what]),
+		Advice: fmt.Sprintf("You have used %s of your budget of %s %s. Come to an end with what you have, and save it first.",
+			share, amount(what, limit), budgetUnits[what]),
 		Evidence: ckpt.Evidence{
 			Threshold: fmt.Sprintf("%.0f %% of %s %s", 100*need, amount(what, limit), budgetUnits[what]),
 			Observed:  fmt.Sprintf("%s %s, %s", amount(what, used), budgetUnits[what], share),

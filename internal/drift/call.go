@@ -46,8 +46,10 @@ func callOf(tool string, args ckpt.JSON) call {
 
 // stems are in every mark of what was replaced or cut.
 var stems = [][]byte{
-	[]byte("edact"), []byte("EDACT"), []byte("emoved"), []byte("EMOVED"), []byte("ask"), []byte("ASK"), []byte("idden"), []byte("IDDEN"), []byte("ilter"), []byte("ILTER"),
-	[]byte("crub"), []byte("CRUB"), []byte("mitted"), []byte("MITTED"), []byte("runcat"), []byte("RUNCAT"), []byte("cut"), []byte("CUT"), []byte("lided"), []byte("LIDED"),
+	[]byte("edact"), []byte("EDACT"), []byte("emoved"), []byte("EMOVED"), []byte("ask"), []byte("ASK"), []byte("idden"),
+	[]byte("IDDEN"), []byte("ilter"), []byte("ILTER"),
+	[]byte("crub"), []byte("CRUB"), []byte("mitted"), []byte("MITTED"), []byte("runcat"), []byte("RUNCAT"), []byte("cut"),
+	[]byte("CUT"), []byte("lided"), []byte("LIDED"),
 	[]byte("lipped"), []byte("LIPPED"), []byte("***"),
 }
 
@@ -218,12 +220,15 @@ func shapeOf(commands [][]string) string {
 }
 
 // quickWords are commands that say nothing of what a line is for.
-var quickWords = map[string]bool{"cd": true, "echo": true, "export": true, "set": true, "true": true, "pwd": true, "source": true, ".": true, "sleep": true,
+var quickWords = map[string]bool{"cd": true, "echo": true, "export": true, "set": true, "true": true, "pwd": true,
+	"source": true, ".": true, "sleep": true,
 	"head": true, "tail": true, "cat": true, "printf": true, "mkdir": true, "then": true, "fi": true, "do": true, "done": true, "sort": true, "wc": true}
 
 // manyThings are programs whose first plain argument says what they do.
-var manyThings = map[string]bool{"git": true, "go": true, "cargo": true, "npm": true, "pnpm": true, "yarn": true, "npx": true, "pip": true, "pip3": true, "uv": true,
-	"make": true, "docker": true, "kubectl": true, "python": true, "python3": true, "apt": true, "apt-get": true, "mvn": true, "gradle": true, "dotnet": true,
+var manyThings = map[string]bool{"git": true, "go": true, "cargo": true, "npm": true, "pnpm": true, "yarn": true,
+	"npx": true, "pip": true, "pip3": true, "uv": true,
+	"make": true, "docker": true, "kubectl": true, "python": true, "python3": true, "apt": true, "apt-get": true, "mvn": true,
+	"gradle": true, "dotnet": true,
 	"terraform": true, "helm": true, "bazel": true, "poetry": true, "gh": true}
 
 // commandWord is the name of a command without its folder.

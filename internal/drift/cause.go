@@ -60,7 +60,8 @@ func complaintIn(text []byte) []byte {
 }
 
 // errorNames are the words by which programs name what went wrong.
-var errorNames = []string{"error", "exception", "failed", "failure", "fatal", "panic", "denied", "no such", "not found", "cannot", "can't", "timed out", "unable"}
+var errorNames = []string{"error", "exception", "failed", "failure", "fatal", "panic", "denied", "no such", "not found",
+	"cannot", "can't", "timed out", "unable"}
 
 func namesError(line []byte) bool {
 	lower := bytes.ToLower(line)

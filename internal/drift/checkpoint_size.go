@@ -38,12 +38,16 @@ func (r *run) resized(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ckp
 			return found
 		}
 		f.Message = fmt.Sprintf("The state shrank from %s to %s, by more than half.", phrase.Bytes(last), phrase.Bytes(p.Size))
-		f.Advice = fmt.Sprintf("Your state shrank from %s to %s. Check that nothing was lost; the checkpoint before has it all.", phrase.Bytes(last), phrase.Bytes(p.Size))
+		f.Advice = fmt.Sprintf("Your state shrank from %s to %s. Check that nothing was lost; the checkpoint before has it all.",
+			phrase.Bytes(last), phrase.Bytes(p.Size))
 		f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("at least %s", phrase.Bytes(int64(shrinkTo*float64(last)))), phrase.Bytes(p.Size)
 	case len(sizes) >= leastSizes && p.Size >= leastBytes && float64(p.Size) > set.warn.value*float64(median):
-		f.Message = fmt.Sprintf("The state grew to %s, more than %s times the median of %s over the last %s.", phrase.Bytes(p.Size), phrase.Figure(set.warn.value), phrase.Bytes(median), phrase.Count(len(sizes), "checkpoint"))
-		f.Advice = fmt.Sprintf("Your state grew to %s, and was %s before. Leave out what is not needed to go on.", phrase.Bytes(p.Size), phrase.Bytes(median))
-		f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("at most %s times %s", phrase.Figure(set.warn.value), phrase.Bytes(median)), phrase.Bytes(p.Size)
+		f.Message = fmt.Sprintf("The state grew to %s, more than %s times the median of %s over the last %s.",
+			phrase.Bytes(p.Size), phrase.Figure(set.warn.value), phrase.Bytes(median), phrase.Count(len(sizes), "checkpoint"))
+		f.Advice = fmt.Sprintf("Your state grew to %s, and was %s before. Leave out what is not needed to go on.",
+			phrase.Bytes(p.Size), phrase.Bytes(median))
+		f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("at most %s times %s", phrase.Figure(set.warn.value),
+			phrase.Bytes(median)), phrase.Bytes(p.Size)
 	default:
 		return found
 	}

@@ -122,7 +122,8 @@ func lineEnd(s string) int {
 }
 
 // before are words that run the command after them.
-var before = map[string]bool{"sudo": true, "env": true, "nohup": true, "time": true, "nice": true, "exec": true, "command": true, "timeout": true, "if": true,
+var before = map[string]bool{"sudo": true, "env": true, "nohup": true, "time": true, "nice": true, "exec": true,
+	"command": true, "timeout": true, "if": true,
 	"while": true, "!": true, "then": true, "do": true, "else": true, "xargs": true}
 
 // withoutPrefix leaves out what stands before a command: variables, sudo,

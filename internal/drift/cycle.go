@@ -75,7 +75,9 @@ func (c cycle) tell(h *history, x hit) ckpt.Found {
 	for i := range block {
 		block[i] = h.pairBack(x.size - 1 - i).tool
 	}
-	f.Message = fmt.Sprintf("The same %s (%s) came %s in a row, with the same results.", phrase.Count(x.size, "step"), strings.Join(block, ", "), phrase.Times(x.n))
-	f.Advice = fmt.Sprintf("You go in a circle of %s and have been through it %s with the same results. Leave it: do something that you have not tried.", phrase.Count(x.size, "step"), phrase.Times(x.n))
+	f.Message = fmt.Sprintf("The same %s (%s) came %s in a row, with the same results.", phrase.Count(x.size, "step"),
+		strings.Join(block, ", "), phrase.Times(x.n))
+	f.Advice = fmt.Sprintf("You go in a circle of %s and have been through it %s with the same results. Leave it: do "+
+		"something that you have not tried.", phrase.Count(x.size, "step"), phrase.Times(x.n))
 	return f
 }

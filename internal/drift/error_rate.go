@@ -28,6 +28,7 @@ func (errorRate) making(h *history, need threshold, span int) int {
 func (errorRate) tell(h *history, x hit) ckpt.Found {
 	f := x.found(h, RuleErrorRate, func(e *entry) bool { return e.bad })
 	f.Message = fmt.Sprintf("%d of the last %s failed, with %s of error.", x.n, phrase.Count(x.among, "step"), phrase.Count(x.distinct, "kind"))
-	f.Advice = fmt.Sprintf("%d of your last %s failed. Look at what the failures have in common before the next call.", x.n, phrase.Count(x.among, "step"))
+	f.Advice = fmt.Sprintf("%d of your last %s failed. Look at what the failures have in common before the next call.", x.n,
+		phrase.Count(x.among, "step"))
 	return f
 }

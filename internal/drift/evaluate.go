@@ -165,7 +165,8 @@ func (j *judging) states(upTo int64, step int) {
 		j.found[step] = append(j.found[step], found...)
 		if j.explain {
 			j.steps = append(j.steps, ckpt.ExplainedStep{
-				Step: step, What: "checkpoint", Key: state.ID, Tool: string(state.Kind), Saw: []string{phrase.Bytes(state.Size)}, Levels: map[string]float64{}, Findings: firsts(step, state.ID, found),
+				Step: step, What: "checkpoint", Key: state.ID, Tool: string(state.Kind), Saw: []string{phrase.Bytes(state.Size)},
+				Levels: map[string]float64{}, Findings: firsts(step, state.ID, found),
 			})
 		}
 	}
@@ -173,7 +174,8 @@ func (j *judging) states(upTo int64, step int) {
 
 // explained says what the detectors saw in a step.
 func (j *judging) explained(i int, p *ckpt.StepPrint, counted bool, found []ckpt.Found) ckpt.ExplainedStep {
-	x := ckpt.ExplainedStep{Step: i, What: "step", Key: p.Key, Tool: p.Tool, Failed: p.Failed, Saw: []string{}, Levels: map[string]float64{}, Findings: firsts(i, p.Key, found)}
+	x := ckpt.ExplainedStep{Step: i, What: "step", Key: p.Key, Tool: p.Tool, Failed: p.Failed, Saw: []string{},
+		Levels: map[string]float64{}, Findings: firsts(i, p.Key, found)}
 	say := func(is bool, words string) {
 		if is {
 			x.Saw = append(x.Saw, words)
@@ -229,7 +231,8 @@ func (e *evaluator) add(r *ckpt.RecordedRun, j *judging) {
 		onset = *r.Onset
 	}
 	fired := map[tierOfRule]bool{}
-	warned := ckpt.WarnedRun{Source: r.Source, Run: r.ID, Workflow: ckpt.Ref(r.Workflow), Outcome: r.Outcome, Steps: len(j.prints), First: []ckpt.FirstFired{}}
+	warned := ckpt.WarnedRun{Source: r.Source, Run: r.ID, Workflow: ckpt.Ref(r.Workflow), Outcome: r.Outcome,
+		Steps: len(j.prints), First: []ckpt.FirstFired{}}
 	for i := onset; i < len(j.found); i++ {
 		key := ""
 		if i < len(j.prints) {
@@ -301,7 +304,8 @@ func (e *evaluator) Result() *ckpt.Evaluation {
 
 func (c *evaluatedCell) row(what tierOfRule) ckpt.EvaluatedRow {
 	delays := c.delays[what]
-	row := ckpt.EvaluatedRow{Source: c.source, Workflow: ckpt.Ref(c.workflow), Outcome: c.outcome, Runs: c.runs, Tier: what.tier, Rule: what.rule, Fired: len(delays)}
+	row := ckpt.EvaluatedRow{Source: c.source, Workflow: ckpt.Ref(c.workflow), Outcome: c.outcome, Runs: c.runs,
+		Tier: what.tier, Rule: what.rule, Fired: len(delays)}
 	row.Share = float64(row.Fired) / float64(row.Runs)
 	row.Low, row.High = wilson(row.Fired, row.Runs)
 	if n := len(delays); n > 0 {

@@ -31,8 +31,10 @@ func (r *run) Goal(now time.Time, declared string, updated bool) []ckpt.Found {
 	g.told = phrase.Cut(declared)
 	return []ckpt.Found{{
 		Rule: RuleGoalChanged, Severity: set.one, SinceSeq: r.seq,
-		Message:  fmt.Sprintf("The goal was %q and is %q after %s, and no goal_update event came.", phrase.Cut(g.first), phrase.Cut(declared), phrase.Count(int(r.ended), "step")),
-		Advice:   fmt.Sprintf("Your goal was %q, %s ago. Go back to it, or append a goal_update event that says why it changed.", phrase.Cut(g.first), phrase.Count(int(r.ended), "step")),
+		Message: fmt.Sprintf("The goal was %q and is %q after %s, and no goal_update event came.", phrase.Cut(g.first),
+			phrase.Cut(declared), phrase.Count(int(r.ended), "step")),
+		Advice: fmt.Sprintf("Your goal was %q, %s ago. Go back to it, or append a goal_update event that says why it changed.",
+			phrase.Cut(g.first), phrase.Count(int(r.ended), "step")),
 		Evidence: ckpt.Evidence{Threshold: phrase.Cut(g.first), Observed: phrase.Cut(declared)},
 	}}
 }

@@ -35,7 +35,9 @@ func (r *run) lost(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ckpt.F
 	f := r.stateFound(RuleLostKeys, p, pointerTo(gone[0]))
 	f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("in the last %s", phrase.Count(len(before), "checkpoint")), named(gone)
 	f.Evidence.Window = len(before)
-	f.Message = fmt.Sprintf("The state has lost %s that the last %s had: %s.", phrase.Count(len(gone), "top-level key"), phrase.Count(len(before), "checkpoint"), named(gone))
-	f.Advice = fmt.Sprintf("Your state has lost %s: %s. Take it from the checkpoint before, or say that it is no longer needed.", phrase.Count(len(gone), "key"), named(gone))
+	f.Message = fmt.Sprintf("The state has lost %s that the last %s had: %s.", phrase.Count(len(gone), "top-level key"),
+		phrase.Count(len(before), "checkpoint"), named(gone))
+	f.Advice = fmt.Sprintf("Your state has lost %s: %s. Take it from the checkpoint before, or say that it is no "+
+		"longer needed.", phrase.Count(len(gone), "key"), named(gone))
 	return append(found, f)
 }

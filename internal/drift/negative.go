@@ -77,7 +77,8 @@ func namesExit(name string) bool {
 // nothing to tell.
 var exitWords = map[string]bool{
 	"exit": true, "exited": true, "code": true, "status": true, "returncode": true, "return": true, "returned": true, "rc": true, "with": true,
-	"non": true, "zero": true, "nonzero": true, "no": true, "output": true, "the": true, "command": true, "process": true, "failed": true, "finished": true,
+	"non": true, "zero": true, "nonzero": true, "no": true, "output": true, "the": true, "command": true, "process": true,
+	"failed": true, "finished": true,
 	"stdout": true, "stderr": true, "empty": true,
 }
 

@@ -23,8 +23,10 @@ func (r *run) stalled(found []ckpt.Found, now time.Time, key string) []ckpt.Foun
 	p.told = severity
 	return append(found, ckpt.Found{
 		Rule: RuleNoProgress, Severity: severity, SinceSeq: p.grewSeq,
-		Message: fmt.Sprintf("The declared progress has stood at %s for %s and %s.", phrase.Figure(p.best), phrase.Count(int(steps), "step"), spentText(spent)),
-		Advice:  fmt.Sprintf("Your progress has stood at %s for %s. Say what blocks it, and take another way or ask for help.", phrase.Figure(p.best), phrase.Count(int(steps), "step")),
+		Message: fmt.Sprintf("The declared progress has stood at %s for %s and %s.", phrase.Figure(p.best),
+			phrase.Count(int(steps), "step"), spentText(spent)),
+		Advice: fmt.Sprintf("Your progress has stood at %s for %s. Say what blocks it, and take another way or ask for help.",
+			phrase.Figure(p.best), phrase.Count(int(steps), "step")),
 		Evidence: ckpt.Evidence{
 			Threshold: fmt.Sprintf("%s × %s", phrase.Figure(need), stallLimit(r.set.policy)),
 			Observed:  fmt.Sprintf("%s, %s", phrase.Count(int(steps), "step"), spentText(spent)), Window: int(steps), Steps: keysOf(key),

@@ -23,8 +23,9 @@ func (r *run) declared(found []ckpt.Found, value *float64, now time.Time, key st
 	}
 	return append(found, ckpt.Found{
 		Rule: RuleProgressReversed, Severity: set.one, SinceSeq: r.seq,
-		Message:  fmt.Sprintf("The declared progress fell from %s to %s.", phrase.Figure(before), phrase.Figure(*value)),
-		Advice:   fmt.Sprintf("Your progress fell from %s to %s. Check whether work was lost, and declare progress over the whole run, so that it only grows.", phrase.Figure(before), phrase.Figure(*value)),
+		Message: fmt.Sprintf("The declared progress fell from %s to %s.", phrase.Figure(before), phrase.Figure(*value)),
+		Advice: fmt.Sprintf("Your progress fell from %s to %s. Check whether work was lost, and declare progress over "+
+			"the whole run, so that it only grows.", phrase.Figure(before), phrase.Figure(*value)),
 		Evidence: ckpt.Evidence{Threshold: fmt.Sprintf("not less than %s", phrase.Figure(before)), Observed: phrase.Figure(*value), Steps: keysOf(key)},
 	})
 }

@@ -60,6 +60,7 @@ func (r repeat) tell(h *history, x hit) ckpt.Found {
 	f := x.found(h, RuleRepeat, func(e *entry) bool { return e.told && e.pair == newest.pair })
 	f.Message = fmt.Sprintf("%s was called %s with the same arguments in the last %s and always gave the same result.",
 		newest.tool, phrase.Times(x.n), phrase.Count(x.among, "step"))
-	f.Advice = fmt.Sprintf("You have made the same call to %s %s and got the same result; it will not change. Use what it said, or do something else.", newest.tool, phrase.Times(x.n))
+	f.Advice = fmt.Sprintf("You have made the same call to %s %s and got the same result; it will not change. Use what "+
+		"it said, or do something else.", newest.tool, phrase.Times(x.n))
 	return f
 }

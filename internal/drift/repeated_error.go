@@ -55,6 +55,7 @@ func (repeatedError) tell(h *history, x hit) ckpt.Found {
 	newest := h.last(0)
 	f := x.found(h, RuleRepeatedError, newest.sameFailure)
 	f.Message = fmt.Sprintf("%s failed %s in the last %s, each time with the same error.", newest.tool, phrase.Times(x.n), phrase.Count(x.among, "step"))
-	f.Advice = fmt.Sprintf("%s has failed %s with the same error. Other arguments do not help: read what it says, mend that, or do without.", newest.tool, phrase.Times(x.n))
+	f.Advice = fmt.Sprintf("%s has failed %s with the same error. Other arguments do not help: read what it says, mend "+
+		"that, or do without.", newest.tool, phrase.Times(x.n))
 	return f
 }

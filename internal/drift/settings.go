@@ -164,7 +164,8 @@ func checkDetectors(p *ckpt.Policy) error {
 		own := slices.ContainsFunc(p.Rules, func(r ckpt.Rule) bool { return r.Name == name })
 		switch {
 		case i < 0 && !own && name != ckpt.RuleSecret:
-			return ckpt.Errorf(ckpt.CodeInvalid, "detectors.%s: there is no such rule: there are %s, and the rules of the policy", phrase.Cut(name), strings.Join(ruleNames(), ", "))
+			return ckpt.Errorf(ckpt.CodeInvalid, "detectors.%s: there is no such rule: there are %s, and the rules of the policy",
+				phrase.Cut(name), strings.Join(ruleNames(), ", "))
 		case i >= 0 && catalogue[i].counts:
 			if err := checkCounts(&catalogue[i], d, p); err != nil {
 				return err
@@ -185,9 +186,11 @@ func checkCounts(rule *ruleInfo, d ckpt.Detector, p *ckpt.Policy) error {
 	}{{"warn", set.warn}, {"critical", set.critical}} {
 		switch {
 		case tier.value != math.Trunc(tier.value) || tier.value > maxCount:
-			return ckpt.Errorf(ckpt.CodeInvalid, "detectors.%s.%s is %s: it counts %s, and is a whole number up to %d", rule.name, tier.name, phrase.Figure(tier.value), rule.unit, maxCount)
+			return ckpt.Errorf(ckpt.CodeInvalid, "detectors.%s.%s is %s: it counts %s, and is a whole number up to %d", rule.name,
+				tier.name, phrase.Figure(tier.value), rule.unit, maxCount)
 		case tier.window > 0 && tier.value > float64(tier.window):
-			return ckpt.Errorf(ckpt.CodeInvalid, "detectors.%s.%s is %s in a window of %d: it can never be reached", rule.name, tier.name, phrase.Figure(tier.value), tier.window)
+			return ckpt.Errorf(ckpt.CodeInvalid, "detectors.%s.%s is %s in a window of %d: it can never be reached", rule.name,
+				tier.name, phrase.Figure(tier.value), tier.window)
 		}
 	}
 	return nil

@@ -19,8 +19,10 @@ func (r *run) retyped(found []ckpt.Found, p *ckpt.StatePrint, _ setting) []ckpt.
 		}
 		f := r.stateFound(RuleTypeChanged, p, pointerTo(key))
 		f.Evidence.Threshold, f.Evidence.Observed = was, is
-		f.Message = fmt.Sprintf("%q in the state was %s, and is %s after %s.", phrase.Cut(key), phrase.Article(was), phrase.Article(is), phrase.Count(int(r.states.count), "checkpoint"))
-		f.Advice = fmt.Sprintf("%q in your state was %s, and is %s after %s. Put the right value there before you go on.", phrase.Cut(key), phrase.Article(was), phrase.Article(is), phrase.Count(int(r.states.count), "checkpoint"))
+		f.Message = fmt.Sprintf("%q in the state was %s, and is %s after %s.", phrase.Cut(key), phrase.Article(was),
+			phrase.Article(is), phrase.Count(int(r.states.count), "checkpoint"))
+		f.Advice = fmt.Sprintf("%q in your state was %s, and is %s after %s. Put the right value there before you go on.",
+			phrase.Cut(key), phrase.Article(was), phrase.Article(is), phrase.Count(int(r.states.count), "checkpoint"))
 		found = append(found, f)
 		if len(found) >= maxNamed {
 			break

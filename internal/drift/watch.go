@@ -114,7 +114,8 @@ func (w *watch) Step(ctx context.Context, p *ckpt.Policy, r ckpt.RuleRun, s *ckp
 }
 
 // State makes the print of a state.
-func (w *watch) State(ctx context.Context, p *ckpt.Policy, r ckpt.RuleRun, state, previous []byte, contentType string) (print ckpt.StatePrint, err error) {
+func (w *watch) State(ctx context.Context, p *ckpt.Policy, r ckpt.RuleRun, state, previous []byte,
+	contentType string) (print ckpt.StatePrint, err error) {
 	places, _ := r.Map.(*jsontext.Map)
 	printState(&print, state, places, contentType)
 	c := w.of(p)
@@ -157,7 +158,8 @@ func trySchema(ctx context.Context, s *schema.Schema, state []byte, contentType 
 	case err != nil:
 		return nil, err
 	case stopped:
-		return []ckpt.Found{schemaStopped(fmt.Sprintf("it needs more than %d units of work on this state of %s", schema.MaxWork, phrase.Bytes(int64(len(state)))))}, nil
+		return []ckpt.Found{schemaStopped(fmt.Sprintf("it needs more than %d units of work on this state of %s", schema.MaxWork,
+			phrase.Bytes(int64(len(state)))))}, nil
 	case len(broken) > 0:
 		return []ckpt.Found{schemaBroken(broken)}, nil
 	}
@@ -205,9 +207,10 @@ func placeOf(pointer string) string {
 func schemaStopped(why string) ckpt.Found {
 	return ckpt.Found{
 		Rule: RuleSchemaStopped, Severity: ckpt.SeverityWarn,
-		Message:  fmt.Sprintf("The agent's schema was stopped and says nothing: %s.", why),
-		Advice:   fmt.Sprintf("The schema in your policy could not be tried: %s. Save a smaller state, or a simpler schema.", why),
-		Evidence: ckpt.Evidence{Threshold: fmt.Sprintf("at most %d units of work and %s", schema.MaxWork, phrase.Bytes(MaxSchemaState)), Observed: "stopped"},
+		Message: fmt.Sprintf("The agent's schema was stopped and says nothing: %s.", why),
+		Advice:  fmt.Sprintf("The schema in your policy could not be tried: %s. Save a smaller state, or a simpler schema.", why),
+		Evidence: ckpt.Evidence{Threshold: fmt.Sprintf("at most %d units of work and %s", schema.MaxWork,
+			phrase.Bytes(MaxSchemaState)), Observed: "stopped"},
 	}
 }
 

@@ -54,14 +54,16 @@ func lookClock(_ context.Context, p *patient) []finding {
 			"the clock says %s", now.Format(time.DateTime))}
 	}
 	if why := clockUntrusted(); why != "" {
-		return []finding{warn("have it synchronized, with systemd-timesyncd or chrony: checkpoints go by age", "the clock says %s, but %s", now.Format(time.DateTime), why)}
+		return []finding{warn("have it synchronized, with systemd-timesyncd or chrony: checkpoints go by age",
+			"the clock says %s, but %s", now.Format(time.DateTime), why)}
 	}
 	if p.status == nil {
 		return []finding{ok("the clock says %s", now.Format(time.DateTime))}
 	}
 	found := []finding{ok("the clock says %s, as the daemon's does", now.Format(time.DateTime))}
 	if apart := now.Sub(p.status.Now.Time).Abs(); apart > 5*time.Second {
-		found[0] = warn("look whether the daemon is overloaded, or the clock was just set", "the clock and the daemon's are %s apart", apart.Round(time.Second))
+		found[0] = warn("look whether the daemon is overloaded, or the clock was just set",
+			"the clock and the daemon's are %s apart", apart.Round(time.Second))
 	}
 	return found
 }
@@ -74,9 +76,11 @@ func lookJournal(_ context.Context, p *patient) []finding {
 	d := &p.status.Database
 	switch {
 	case d.WALFailures > 0:
-		return []finding{fail("look at the disk and at the daemon's log", "the journal could not be copied into the database, %s in a row", term.Count(d.WALFailures, "time"))}
+		return []finding{fail("look at the disk and at the daemon's log",
+			"the journal could not be copied into the database, %s in a row", term.Count(d.WALFailures, "time"))}
 	case d.WALPending > large:
-		return []finding{warn("look for a program that holds the database open for long, such as a forgotten sqlite3", "%s wait in the journal", term.Bytes(d.WALPending))}
+		return []finding{warn("look for a program that holds the database open for long, such as a forgotten sqlite3",
+			"%s wait in the journal", term.Bytes(d.WALPending))}
 	}
 	return []finding{ok("%s, %s", term.Bytes(d.WALBytes), view.CopiedText(p.status))}
 }

@@ -163,7 +163,8 @@ func (c *driftEvaluateCmd) files(ctx context.Context, a *cli.App, r ckpt.Evaluat
 	defer p.Done()
 	for _, path := range c.Files {
 		err := eachTrace(a.Stdin, path, func(t *trace, read, size int64) error {
-			if part.has(t.ID) && (c.Agent == "" || c.Agent == t.Source) && (c.Workflow == "" || c.Workflow == t.Workflow) && (c.Explain == "" || c.Explain == t.ID) {
+			if part.has(t.ID) && (c.Agent == "" || c.Agent == t.Source) && (c.Workflow == "" || c.Workflow == t.Workflow) &&
+				(c.Explain == "" || c.Explain == t.ID) {
 				evaluator.Judge(&policy, t.recorded(ctx, watch, &policy), c.Explain != "")
 			}
 			p.Step(read, size)
@@ -240,7 +241,8 @@ func evaluationText(a *cli.App, e *ckpt.Evaluation) {
 	for i := range e.Calibrations {
 		term.Printf(a.Stdout, "%s\n", CalibrationText(&e.Calibrations[i]))
 	}
-	a.Tell("%s judged with %s%s", term.Count(e.Runs, "run"), term.Count(e.Steps, "step"), map[bool]string{true: "; there are older ones that were not"}[e.More])
+	a.Tell("%s judged with %s%s", term.Count(e.Runs, "run"), term.Count(e.Steps, "step"),
+		map[bool]string{true: "; there are older ones that were not"}[e.More])
 }
 
 // cellTable has the whole tiers, or those of the rules that fired; nil for none.
@@ -292,7 +294,8 @@ func warnedTable(e *ckpt.Evaluation, s *term.Style) *term.Table {
 	t := term.NewTable("SOURCE", "RUN", "OUTCOME", ">STEPS", "FIRST AT", "RULE", "WHAT")
 	for _, w := range e.Warned[:min(len(e.Warned), warnedShown)] {
 		f := w.First[0]
-		t.Add(w.Source, w.Run, w.Outcome, strconv.Itoa(w.Steps), fmt.Sprintf("step %d (%s)", f.Step, f.Key), severityColored(f.Rule, f.Severity, s), shortened(f.Message, 80))
+		t.Add(w.Source, w.Run, w.Outcome, strconv.Itoa(w.Steps), fmt.Sprintf("step %d (%s)", f.Step, f.Key),
+			severityColored(f.Rule, f.Severity, s), shortened(f.Message, 80))
 	}
 	if more := len(e.Warned) - warnedShown; more > 0 {
 		t.Add("…", fmt.Sprintf("and %d more: see --json", more))
@@ -356,9 +359,11 @@ func CalibrationText(c *ckpt.Calibration) string {
 	}
 	switch {
 	case c.Factor == 0:
-		return fmt.Sprintf("%s: %d of %d good runs that it takes to promise %s false alarms; the thresholds hold as they are", whose, c.Runs, c.Needs, c.Asked)
+		return fmt.Sprintf("%s: %d of %d good runs that it takes to promise %s false alarms; the thresholds hold as they are",
+			whose, c.Runs, c.Needs, c.Asked)
 	case c.Capped:
-		return fmt.Sprintf("%s: thresholds × %.2f, as lax as the policy allows: %d of %d good runs were above it, more than the %s that were asked for", whose, c.Factor, c.Runs-c.Quiet, c.Runs, c.Asked)
+		return fmt.Sprintf("%s: thresholds × %.2f, as lax as the policy allows: %d of %d good runs were above it, more "+
+			"than the %s that were asked for", whose, c.Factor, c.Runs-c.Quiet, c.Runs, c.Asked)
 	}
 	return fmt.Sprintf("%s: thresholds × %.2f from %d good runs, for %s false alarms", whose, c.Factor, c.Runs, c.Asked)
 }

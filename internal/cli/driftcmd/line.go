@@ -39,7 +39,8 @@ func TimelineText(w io.Writer, s *term.Style, r *ckpt.DriftReport) {
 	if found {
 		term.Printf(w, "%s  %s\n", s.Dim("what was found  "), s.Red(strings.TrimRight(marks.String(), " ")))
 	}
-	term.Printf(w, "%s\n", s.Dim("steps: . succeeded, x failed, ~ not ended, ? interrupted   checkpoints: C clean, S suspect, R recovery, r suspect recovery   found: ^ critical, ' others"))
+	term.Printf(w, "%s\n", s.Dim("steps: . succeeded, x failed, ~ not ended, ? interrupted   checkpoints: C clean, S "+
+		"suspect, R recovery, r suspect recovery   found: ^ critical, ' others"))
 }
 
 func entryMark(e *ckpt.TimelineEntry) byte {

@@ -55,7 +55,8 @@ func (c *driftRulesCmd) Run(ctx context.Context, a *cli.App) error {
 	for i := range answer.Rules {
 		r := &answer.Rules[i]
 		was := plain[r.Rule]
-		t.Add(r.Rule, r.Family, changed(r.Tier, was.Tier, a.Out), changed(thresholdText(r.Warn, r.WarnWindow), thresholdText(was.Warn, was.WarnWindow), a.Out),
+		t.Add(r.Rule, r.Family, changed(r.Tier, was.Tier, a.Out), changed(thresholdText(r.Warn, r.WarnWindow),
+			thresholdText(was.Warn, was.WarnWindow), a.Out),
 			changed(thresholdText(r.Critical, r.CriticalWindow), thresholdText(was.Critical, was.CriticalWindow), a.Out), r.About)
 	}
 	for i := range answer.Own {
@@ -67,7 +68,8 @@ func (c *driftRulesCmd) Run(ctx context.Context, a *cli.App) error {
 	if c.Agent != "" && p.Sensitivity != ckpt.SensitivityNormal {
 		a.Tell("sensitivity is %s", p.Sensitivity)
 	}
-	a.Tell("to change one: ckptsidecar policy set %s detectors.RULE.tier=off|info|warn|critical, .warn=N, .warn_window=N, …; what differs from the default is marked *", orAgent(c.Agent))
+	a.Tell("to change one: ckptsidecar policy set %s detectors.RULE.tier=off|info|warn|critical, .warn=N, "+
+		".warn_window=N, …; what differs from the default is marked *", orAgent(c.Agent))
 	return nil
 }
 
@@ -79,7 +81,8 @@ func feedbackText(a *cli.App, agent string, list []ckpt.RuleFeedback) {
 		}
 		term.Printf(a.Stdout, "%s: %d of %d findings were dismissed\n", f.Rule, f.Dismissed, f.Found)
 		if s := f.Suggestion; s != nil {
-			term.Printf(a.Stdout, "  ckptsidecar policy set %s %s   would have spared %d of %d runs; of %d runs that nobody dismissed it would have missed %d\n",
+			term.Printf(a.Stdout, "  ckptsidecar policy set %s %s   would have spared %d of %d runs; of %d runs that nobody "+
+				"dismissed it would have missed %d\n",
 				agent, s.Set, s.Spared, s.Of, s.Lost+s.Kept, s.Lost)
 		}
 	}
@@ -200,7 +203,8 @@ func explanationText(a *cli.App, e *explanation) {
 		p.Add("the rule", "one of the policy's own: "+e.Own.When)
 	case e.Rule != nil:
 		p.Add("the rule", e.Rule.About)
-		p.Add("holds", fmt.Sprintf("%s; warn at %s, critical at %s %s", e.Rule.Tier, thresholdText(e.Rule.Warn, e.Rule.WarnWindow), thresholdText(e.Rule.Critical, e.Rule.CriticalWindow), e.Rule.Unit))
+		p.Add("holds", fmt.Sprintf("%s; warn at %s, critical at %s %s", e.Rule.Tier,
+			thresholdText(e.Rule.Warn, e.Rule.WarnWindow), thresholdText(e.Rule.Critical, e.Rule.CriticalWindow), e.Rule.Unit))
 	}
 	evidencePairs(p, f)
 	if f.Checkpoint != "" {

@@ -178,7 +178,8 @@ func flagText(f *kong.Flag) string {
 // settings are those of the configuration file, with the variables that go over it.
 func (m *manual) settings() {
 	m.section("Settings")
-	m.text("The configuration file is TOML: limits.max_body is max_body below [limits]. A flag of serve goes over an environment variable, that over the file, and this over the default. `ckptsidecar config show` prints all as they are.")
+	m.text("The configuration file is TOML: limits.max_body is max_body below [limits]. A flag of serve goes over an " +
+		"environment variable, that over the file, and this over the default. `ckptsidecar config show` prints all as they are.")
 	own := daemon.Default(false, Anywhere)
 	system := daemon.Default(true, Anywhere)
 	theirs := system.Settings()

@@ -89,11 +89,14 @@ func (m *Material) File(lines int) []string {
 	for len(list) < lines {
 		switch m.N(9) {
 		case 0:
-			list = append(list, "", "// "+name()+" "+m.sentence(), fmt.Sprintf("func (s *%s) %s(ctx context.Context, %s string) error {", name(), name(), name()))
+			list = append(list, "", "// "+name()+" "+m.sentence(),
+				fmt.Sprintf("func (s *%s) %s(ctx context.Context, %s string) error {", name(), name(), name()))
 		case 1:
-			list = append(list, fmt.Sprintf("\tif err := s.%s(ctx, %s); err != nil {", name(), name()), fmt.Sprintf("\t\treturn fmt.Errorf(%q, err)", m.Word()+" "+m.Word()+": %w"), "\t}")
+			list = append(list, fmt.Sprintf("\tif err := s.%s(ctx, %s); err != nil {", name(), name()),
+				fmt.Sprintf("\t\treturn fmt.Errorf(%q, err)", m.Word()+" "+m.Word()+": %w"), "\t}")
 		case 2:
-			list = append(list, fmt.Sprintf("\tfor _, %s := range %s.%s {", name(), name(), name()), fmt.Sprintf("\t\t%s = append(%s, %s[%d])", name(), name(), name(), m.N(64)), "\t}")
+			list = append(list, fmt.Sprintf("\tfor _, %s := range %s.%s {", name(), name(), name()),
+				fmt.Sprintf("\t\t%s = append(%s, %s[%d])", name(), name(), name(), m.N(64)), "\t}")
 		case 3:
 			list = append(list, "\t// "+m.sentence())
 		case 4:
@@ -141,7 +144,8 @@ func (m *Material) excerpt(b *strings.Builder) {
 // listing is what a build or a test says.
 func (m *Material) listing(b *strings.Builder) {
 	for range 4 + m.N(16) {
-		fmt.Fprintf(b, "%s  %s/%s_test.go:%d: %s %s (%d.%02ds)\n", pick(m, []string{"ok  ", "FAIL", "--- ", "warn"}), m.Word(), m.Word(), m.N(900), m.Word(), m.Word(), m.N(9), m.N(100))
+		fmt.Fprintf(b, "%s  %s/%s_test.go:%d: %s %s (%d.%02ds)\n", pick(m, []string{"ok  ", "FAIL", "--- ", "warn"}), m.Word(),
+			m.Word(), m.N(900), m.Word(), m.Word(), m.N(9), m.N(100))
 	}
 }
 

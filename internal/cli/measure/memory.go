@@ -157,8 +157,10 @@ func (m *memoryReport) text(a *Env) {
 	fmt.Fprintln(a.Stdout, "\n"+a.Out.Bold("memory of the daemon"))
 	var p term.Pairs
 	p.Add("idle", term.Bytes(m.Idle))
-	p.Add(fmt.Sprintf("%s saving states of %s", term.Count(m.Clients, "client"), term.Bytes(m.Size)), fmt.Sprintf("%s at most (%s saves/s), %s a while later", term.Bytes(m.Peak), Rate(m.Saves), term.Bytes(m.After)))
-	p.Add(fmt.Sprintf("one state of %s", term.Bytes(m.LargeSize)), fmt.Sprintf("%s at most; saved in %s, restored in %s", term.Bytes(m.LargePeak), term.Millis(m.LargeSave), term.Millis(m.LargeFetch)))
+	p.Add(fmt.Sprintf("%s saving states of %s", term.Count(m.Clients, "client"), term.Bytes(m.Size)),
+		fmt.Sprintf("%s at most (%s saves/s), %s a while later", term.Bytes(m.Peak), Rate(m.Saves), term.Bytes(m.After)))
+	p.Add(fmt.Sprintf("one state of %s", term.Bytes(m.LargeSize)),
+		fmt.Sprintf("%s at most; saved in %s, restored in %s", term.Bytes(m.LargePeak), term.Millis(m.LargeSave), term.Millis(m.LargeFetch)))
 	p.Write(a.Stdout, a.Out)
 }
 

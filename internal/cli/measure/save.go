@@ -89,7 +89,8 @@ func (c *Save) plan() (cells []saveCell, need int64, err error) {
 	for _, size := range sizes {
 		for _, clients := range c.Clients {
 			if int64(clients)*size > 1<<30 {
-				return nil, 0, cli.Usagef("%d clients with states of %s would need more than 1 GiB of memory: measure fewer or smaller ones", clients, daemon.Size(size))
+				return nil, 0, cli.Usagef("%d clients with states of %s would need more than 1 GiB of memory: measure fewer "+
+					"or smaller ones", clients, daemon.Size(size))
 			}
 			cells = append(cells, saveCell{Clients: clients, Size: size})
 			need = max(need, int64(clients)*size*8)

@@ -130,7 +130,8 @@ func (h *scmHost) startThis() error {
 		if err != nil {
 			return err
 		}
-		return windows.ChangeServiceConfig(s.Handle, windows.SERVICE_WIN32_OWN_PROCESS, windows.SERVICE_AUTO_START, windows.SERVICE_ERROR_NORMAL, path, nil, nil, nil, nil, nil, nil)
+		return windows.ChangeServiceConfig(s.Handle, windows.SERVICE_WIN32_OWN_PROCESS, windows.SERVICE_AUTO_START,
+			windows.SERVICE_ERROR_NORMAL, path, nil, nil, nil, nil, nil, nil)
 	})
 }
 

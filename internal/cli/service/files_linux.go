@@ -48,7 +48,8 @@ func (h *systemdHost) files() ([]installed, error) {
 		list = append(list, installed{path: filepath.Join(h.units, u.To), text: []byte(packaging.File(u.Name)), mode: 0o644})
 	}
 	if systemdVersion() >= packaging.BackoffSince {
-		list = append(list, installed{path: filepath.Join(h.units, packaging.Backoff.To), text: []byte(packaging.File(packaging.Backoff.Name)), mode: 0o644})
+		list = append(list, installed{path: filepath.Join(h.units, packaging.Backoff.To),
+			text: []byte(packaging.File(packaging.Backoff.Name)), mode: 0o644})
 	}
 	if named != "" {
 		list = append(list, installed{path: h.naming(), text: h.namingText(named), mode: 0o644})
@@ -96,7 +97,8 @@ func (h *systemdHost) namingText(program string) []byte {
 		arguments = "serve --system"
 	}
 	quoted := strings.ReplaceAll(strconv.Quote(program), "%", "%%")
-	return fmt.Appendf(nil, "# Made by `ckptsidecar service install`, because systemd would not find the program by itself.\n[Service]\nExecStart=\nExecStart=%s %s\n", quoted, arguments)
+	return fmt.Appendf(nil, "# Made by `ckptsidecar service install`, because systemd would not find the program by "+
+		"itself.\n[Service]\nExecStart=\nExecStart=%s %s\n", quoted, arguments)
 }
 
 func (f installed) step() step {

@@ -30,7 +30,8 @@ type scmHost struct {
 // What the manager does when the daemon ends without saying that it stopped: it
 // is started again, later and later. A day without a fault forgives all.
 var (
-	recoveries  = []mgr.RecoveryAction{{Type: mgr.ServiceRestart, Delay: 2 * time.Second}, {Type: mgr.ServiceRestart, Delay: 15 * time.Second}, {Type: mgr.ServiceRestart, Delay: 2 * time.Minute}}
+	recoveries = []mgr.RecoveryAction{{Type: mgr.ServiceRestart, Delay: 2 * time.Second},
+		{Type: mgr.ServiceRestart, Delay: 15 * time.Second}, {Type: mgr.ServiceRestart, Delay: 2 * time.Minute}}
 	forgiveness = uint32(24 * 60 * 60)
 )
 
@@ -40,7 +41,8 @@ var privileges = []string{"SeChangeNotifyPrivilege"}
 
 func NewHost(a *cli.App, user bool) (Host, error) {
 	if user {
-		return nil, errors.New("Windows has no services of one user: have `ckptsidecar serve` started when you log on, by the task scheduler") //nolint:staticcheck // a name begins it
+		return nil, errors.New("Windows has no services of one user: have `ckptsidecar serve` started when you log on, by " +
+			"the task scheduler") //nolint:staticcheck // a name begins it
 	}
 	program, err := os.Executable()
 	if err != nil {

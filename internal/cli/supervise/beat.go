@@ -58,7 +58,8 @@ func (b *beater) beat(ctx context.Context) error {
 		return err
 	}
 	if run.Epoch != b.epoch && !b.adopt(run) {
-		b.send(news{newsFenced, fmt.Sprintf("run %s was taken over (epoch %d, by process %d), so this command is stopped; see: ckptsidecar runs %s", run.Run, run.Epoch, run.PID, run.Agent)})
+		b.send(news{newsFenced, fmt.Sprintf("run %s was taken over (epoch %d, by process %d), so this command is stopped; "+
+			"see: ckptsidecar runs %s", run.Run, run.Epoch, run.PID, run.Agent)})
 		return nil
 	}
 	stopped := b.child.stopped()
@@ -109,7 +110,8 @@ func (b *beater) hung() {
 	}
 	if !b.told {
 		b.told = true
-		b.supervisor.note(newsFrozen, "the command is there but frozen (the run timed out); with --restart %s it is left alone: kill %d ends it", restartNever, b.child.pid())
+		b.supervisor.note(newsFrozen,
+			"the command is there but frozen (the run timed out); with --restart %s it is left alone: kill %d ends it", restartNever, b.child.pid())
 	}
 }
 

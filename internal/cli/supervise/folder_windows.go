@@ -9,7 +9,8 @@ import (
 
 // lockExec takes the lock of a folder, which goes with the process.
 func lockExec(f *os.File) error {
-	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, new(windows.Overlapped))
+	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1,
+		0, new(windows.Overlapped))
 }
 
 // isMine: the temporary files of a user lie in a folder of that user.

@@ -180,7 +180,8 @@ func (s *supervisor) attempt(ctx context.Context, socket string) (*outcome, erro
 		return nil, err
 	}
 	began := time.Now()
-	s.note("start", "%s, %s: run %s of %s, attempt %d, epoch %d, pid %d", s.cmd.Command[0], plan.Verdict, plan.Run, plan.Agent, plan.Attempt, plan.Epoch, c.pid())
+	s.note("start", "%s, %s: run %s of %s, attempt %d, epoch %d, pid %d", s.cmd.Command[0], plan.Verdict, plan.Run, plan.Agent,
+		plan.Attempt, plan.Epoch, c.pid())
 	end := s.watch(ctx, c)
 	end.lived = time.Since(began)
 	return end, nil
@@ -194,7 +195,8 @@ func (s *supervisor) claim(ctx context.Context, owner int) (*ckpt.Plan, error) {
 	if s.restarts > 0 {
 		request.Force, request.Reason = false, "exec restarts it"
 	}
-	pauses := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
+	pauses := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
+		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	for began, tries := time.Now(), 1; ; tries++ {
 		plan, err := s.resume(ctx, request)
 		first := s.restarts == 0 && (tries == 1 && daemon.Unreachable(err) || time.Since(began) > endRetry)
@@ -431,7 +433,8 @@ func (s *supervisor) ref(epoch *int64) ckpt.RunRef {
 
 // retry repeats a call while nobody answers.
 func retry[T any](ctx context.Context, call func() (T, error)) (T, error) {
-	pauses := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
+	pauses := backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond),
+		backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
 	return backoff.RetryWithData(func() (T, error) {
 		v, err := call()
 		if err != nil && !away(err) {

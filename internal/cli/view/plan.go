@@ -140,7 +140,8 @@ func nextSteps(p *ckpt.Plan, by string) []string {
 	next := []string{fmt.Sprintf("ckptsidecar save %s FILE%s --epoch %d", p.Agent, run, p.Epoch)}
 	if len(p.InterruptedSteps) > 0 {
 		step := p.InterruptedSteps[0]
-		next = append(next, fmt.Sprintf("ckptsidecar step begin %s %s%s --epoch %d   to do an interrupted step again; --json above has an error result for it", p.Agent, cli.ShellWord(step.Key), run, p.Epoch))
+		next = append(next, fmt.Sprintf("ckptsidecar step begin %s %s%s --epoch %d   to do an interrupted step again; "+
+			"--json above has an error result for it", p.Agent, cli.ShellWord(step.Key), run, p.Epoch))
 	}
 	if len(p.CompletedSteps) > 0 {
 		next = append(next, fmt.Sprintf("ckptsidecar steps %s%s   for what is done and must not be done again", p.Agent, run))

@@ -157,11 +157,13 @@ var suffixes = []struct {
 	{[]byte("_pid"), meansPID}, {[]byte("-pid"), meansPID},
 	{[]byte("_ms"), meansDuration}, {[]byte("_us"), meansDuration}, {[]byte("_ns"), meansDuration}, {[]byte("_sec"), meansDuration},
 	{[]byte("_secs"), meansDuration}, {[]byte("_seconds"), meansDuration}, {[]byte("_duration"), meansDuration},
-	{[]byte("_elapsed"), meansDuration}, {[]byte("_latency"), meansDuration}, {[]byte("duration_s"), meansDuration}, {[]byte("elapsed_s"), meansDuration},
+	{[]byte("_elapsed"), meansDuration}, {[]byte("_latency"), meansDuration}, {[]byte("duration_s"), meansDuration},
+	{[]byte("elapsed_s"), meansDuration},
 	{[]byte("_at"), meansTime}, {[]byte("_ts"), meansTime}, {[]byte("_timestamp"), meansTime}, {[]byte("_epoch"), meansTime},
 }
 
-var sizeWords = [][]byte{[]byte("byte"), []byte("size"), []byte("count"), []byte("total"), []byte("offset"), []byte("length"), []byte("position"), []byte("id")}
+var sizeWords = [][]byte{[]byte("byte"), []byte("size"), []byte("count"), []byte("total"), []byte("offset"),
+	[]byte("length"), []byte("position"), []byte("id")}
 
 // isShare says whether a number is so much of something.
 func isShare(after []byte) bool {

@@ -17,7 +17,8 @@ const MaxState = 4 << 20
 // knownMembers are the members of step, run and measures.
 func knownMembers(measures []string) map[string][]string {
 	return map[string][]string{
-		"step":     {"key", "tool", "args", "status", "failed", "attempt", "result", "error", "duration_ms", "input_tokens", "output_tokens", "cost_usd", "progress"},
+		"step": {"key", "tool", "args", "status", "failed", "attempt", "result", "error", "duration_ms", "input_tokens",
+			"output_tokens", "cost_usd", "progress"},
 		"run":      {"agent", "run", "status", "goal", "attempt", "steps", "progress"},
 		"measures": measures,
 	}
@@ -82,15 +83,18 @@ func (t *trial) holding(r *Rule) ckpt.Found {
 func (t *trial) stopped(r *Rule, work int) ckpt.Found {
 	f := ckpt.Found{Rule: r.Name, Severity: ckpt.SeverityWarn, Evidence: t.found}
 	f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("at most %d units of work and %s of text", work, phrase.Bytes(maxText)), "stopped"
-	f.Message = fmt.Sprintf("The rule %s of the policy was stopped: it needs more than %d units of work or %s of text for one %s.", r.Name, work, phrase.Bytes(maxText), t.what)
-	f.Advice = fmt.Sprintf("The rule %s of your policy was stopped after %d units of work, and says nothing. Whoever wrote it must make it simpler.", r.Name, work)
+	f.Message = fmt.Sprintf("The rule %s of the policy was stopped: it needs more than %d units of work or %s of "+
+		"text for one %s.", r.Name, work, phrase.Bytes(maxText), t.what)
+	f.Advice = fmt.Sprintf("The rule %s of your policy was stopped after %d units of work, and says nothing. Whoever "+
+		"wrote it must make it simpler.", r.Name, work)
 	return f
 }
 
 func (t *trial) tooLarge(r *Rule) ckpt.Found {
 	f := ckpt.Found{Rule: r.Name, Severity: ckpt.SeverityWarn, Evidence: t.found}
 	f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("at most %s", phrase.Bytes(MaxState)), phrase.Bytes(int64(t.size))
-	f.Message = fmt.Sprintf("The rule %s of the policy was stopped: the %s has %s, and rules are tried on at most %s.", r.Name, t.what, phrase.Bytes(int64(t.size)), phrase.Bytes(MaxState))
+	f.Message = fmt.Sprintf("The rule %s of the policy was stopped: the %s has %s, and rules are tried on at most %s.", r.Name,
+		t.what, phrase.Bytes(int64(t.size)), phrase.Bytes(MaxState))
 	f.Advice = fmt.Sprintf("The rule %s of your policy was not tried on %s. Make the %s smaller.", r.Name, phrase.Bytes(int64(t.size)), t.what)
 	return f
 }

@@ -33,7 +33,8 @@ func (c *Client) Latest(ctx context.Context, f ckpt.CheckpointFilter, state bool
 	if f.Suspect != nil && !*f.Suspect {
 		q.add("clean", "true")
 	}
-	return c.fetchCheckpoint(ctx, &ask{method: http.MethodGet, path: agentPath(f.Agent) + "/checkpoints/latest", query: stateQuery(q, state), repeatable: true})
+	return c.fetchCheckpoint(ctx, &ask{method: http.MethodGet, path: agentPath(f.Agent) + "/checkpoints/latest",
+		query: stateQuery(q, state), repeatable: true})
 }
 
 func stateQuery(q values, state bool) values {

@@ -39,7 +39,8 @@ func (c *Client) Evaluate(ctx context.Context, r ckpt.EvaluateRequest) (*ckpt.Ev
 		return nil, err
 	}
 	result := new(ckpt.Evaluation)
-	_, err = c.fetch(ctx, &ask{method: http.MethodPost, path: "/v1/drift/evaluate", body: body, contentType: ckpt.ContentTypeJSON, repeatable: true}, result)
+	_, err = c.fetch(ctx, &ask{method: http.MethodPost, path: "/v1/drift/evaluate", body: body,
+		contentType: ckpt.ContentTypeJSON, repeatable: true}, result)
 	return orNil(result, err)
 }
 

@@ -12,7 +12,8 @@ import (
 // with.
 func (c *Client) GraphPut(ctx context.Context, r *ckpt.GraphPut) (*ckpt.GraphSaved, error) {
 	f := new(ipc.GraphFrame)
-	h := ipc.GraphPutHead{Thread: r.Thread, NS: r.NS, Parent: r.Parent, Checkpoint: r.Checkpoint, Metadata: r.Metadata, Carry: r.Carry, Values: make([]ipc.GraphValueHead, len(r.Values))}
+	h := ipc.GraphPutHead{Thread: r.Thread, NS: r.NS, Parent: r.Parent, Checkpoint: r.Checkpoint, Metadata: r.Metadata,
+		Carry: r.Carry, Values: make([]ipc.GraphValueHead, len(r.Values))}
 	for i := range r.Values {
 		v := &r.Values[i]
 		h.Values[i] = ipc.GraphValueHead{Channel: v.Channel, Type: v.Type, Length: f.Add(v.Data)}
@@ -45,7 +46,8 @@ func (c *Client) sendGraph(ctx context.Context, agent, method string, f *ipc.Gra
 	if err != nil {
 		return err
 	}
-	_, err = c.fetch(ctx, &ask{method: http.MethodPost, path: agentPath(agent) + "/graph/" + method, body: body, contentType: ipc.TypeGraph, write: true, repeatable: true}, answer)
+	_, err = c.fetch(ctx, &ask{method: http.MethodPost, path: agentPath(agent) + "/graph/" + method, body: body,
+		contentType: ipc.TypeGraph, write: true, repeatable: true}, answer)
 	return err
 }
 
@@ -119,7 +121,8 @@ func (c *Client) fetchFrame(ctx context.Context, a *ask, head any) (*ipc.GraphRe
 }
 
 func readTuple(r *ipc.GraphRest, h *ipc.GraphTupleHead) ckpt.GraphTuple {
-	t := ckpt.GraphTuple{GraphThread: ckpt.GraphThread{Thread: h.Thread, NS: h.NS}, ID: h.ID, Parent: h.Parent, Checkpoint: h.Checkpoint, Metadata: h.Metadata,
+	t := ckpt.GraphTuple{GraphThread: ckpt.GraphThread{Thread: h.Thread, NS: h.NS}, ID: h.ID, Parent: h.Parent,
+		Checkpoint: h.Checkpoint, Metadata: h.Metadata,
 		Values: make([]ckpt.GraphValue, len(h.Values)), Sends: make([]ckpt.GraphBytes, len(h.Sends))}
 	for i, v := range h.Values {
 		t.Values[i] = ckpt.GraphValue{Channel: v.Channel, GraphBytes: ckpt.GraphBytes{Type: v.Type, Data: r.Take(v.Length)}, Tag: v.Tag, Held: v.Held}

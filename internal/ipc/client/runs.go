@@ -153,7 +153,8 @@ func (c *Client) Operations(ctx context.Context, ref ckpt.RunRef, f ckpt.ListFil
 }
 
 // Append adds a batch to a run's journal: all of it or nothing.
-func (c *Client) Append(ctx context.Context, ref ckpt.RunRef, events []ckpt.NewEvent, key string) (appended *ckpt.Appended, replayed bool, err error) {
+func (c *Client) Append(ctx context.Context, ref ckpt.RunRef, events []ckpt.NewEvent,
+	key string) (appended *ckpt.Appended, replayed bool, err error) {
 	if err := wellformed.Events(events); err != nil {
 		return nil, false, err
 	}

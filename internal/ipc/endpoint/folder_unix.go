@@ -72,7 +72,8 @@ func checkAbove(dir string) error {
 			return fmt.Errorf("check the folders above the socket: %w", err)
 		}
 		if err == nil && fi.Mode()&0o002 != 0 && fi.Mode()&os.ModeSticky == 0 {
-			return fmt.Errorf("everybody can write in %s (%v), above the socket, and so replace the folder in it: take that right away (chmod o-w), or choose another path with --socket", up, fi.Mode())
+			return fmt.Errorf("everybody can write in %s (%v), above the socket, and so replace the folder in it: take that "+
+				"right away (chmod o-w), or choose another path with --socket", up, fi.Mode())
 		}
 		if up == filepath.Dir(up) {
 			return nil

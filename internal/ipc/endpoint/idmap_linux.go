@@ -21,7 +21,8 @@ func CheckIdentityMap() error {
 		return fmt.Errorf("cannot tell whether user ids are the host's: %w", err)
 	}
 	if !isIdentity(string(text)) {
-		return fmt.Errorf("user ids are remapped here (/proc/self/uid_map is %w), so a daemon for several users cannot tell them apart: run it outside the user namespace (PrivateUsers=off), or as one user's own", ErrIdentityMap)
+		return fmt.Errorf("user ids are remapped here (/proc/self/uid_map is %w), so a daemon for several users cannot "+
+			"tell them apart: run it outside the user namespace (PrivateUsers=off), or as one user's own", ErrIdentityMap)
 	}
 	return nil
 }

@@ -48,13 +48,16 @@ func checkSocket(ctx context.Context, path string, owner uint32) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return &OccupiedError{path, fmt.Sprintf("a socket of uid:%d that gives no clear answer (%v)", owner, err), "stop what uses it and remove it, or choose another path with --socket"}
+		return &OccupiedError{path, fmt.Sprintf("a socket of uid:%d that gives no clear answer (%v)", owner, err),
+			"stop what uses it and remove it, or choose another path with --socket"}
 	case alive && ours:
 		return inUse(path, "somebody answers")
 	case alive:
-		return &OccupiedError{path, fmt.Sprintf("a live socket of uid:%d", owner), "it belongs to another user's program; choose another path with --socket"}
+		return &OccupiedError{path, fmt.Sprintf("a live socket of uid:%d", owner),
+			"it belongs to another user's program; choose another path with --socket"}
 	case !ours:
-		return &OccupiedError{path, fmt.Sprintf("a stale socket of uid:%d", owner), "remove it, or run the daemon as that user, or choose another path with --socket"}
+		return &OccupiedError{path, fmt.Sprintf("a stale socket of uid:%d", owner),
+			"remove it, or run the daemon as that user, or choose another path with --socket"}
 	}
 	return nil
 }

@@ -112,7 +112,8 @@ func (c *call) admit() error {
 // run checks what all calls have in common, then calls.
 func (c *call) run(rt *route) error {
 	c.route = rt
-	for _, step := range [...]func(*call) error{(*call).checkPath, (*call).readScope, (*call).readSpooled, (*call).readKey, (*call).takeWrite, (*call).takeTurn} {
+	for _, step := range [...]func(*call) error{(*call).checkPath, (*call).readScope, (*call).readSpooled, (*call).readKey,
+		(*call).takeWrite, (*call).takeTurn} {
 		if err := step(c); err != nil {
 			return err
 		}

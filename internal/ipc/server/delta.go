@@ -56,7 +56,8 @@ func (c *call) baseHash() (string, error) {
 		return "", err
 	}
 	if s == nil || len(*s) != 64 {
-		return "", ckpt.Errorf(ckpt.CodeInvalid, "the header %s is missing or not 64 hexadecimal digits: it is the hash of the base that you have", ipc.HeaderBaseSHA256)
+		return "", ckpt.Errorf(ckpt.CodeInvalid,
+			"the header %s is missing or not 64 hexadecimal digits: it is the hash of the base that you have", ipc.HeaderBaseSHA256)
 	}
 	return *s, nil
 }

@@ -57,7 +57,8 @@ func (c *call) getGraph() error {
 	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	tuple, err := c.server.graphs.GraphTuple(ctx, c.scope, ckpt.GraphGet{Agent: c.agent, GraphThread: ckpt.GraphThread{Thread: b.Thread, NS: b.NS}, Checkpoint: b.Checkpoint, Have: b.Have})
+	tuple, err := c.server.graphs.GraphTuple(ctx, c.scope, ckpt.GraphGet{Agent: c.agent,
+		GraphThread: ckpt.GraphThread{Thread: b.Thread, NS: b.NS}, Checkpoint: b.Checkpoint, Have: b.Have})
 	if err != nil {
 		return err
 	}

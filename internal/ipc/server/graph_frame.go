@@ -37,9 +37,11 @@ func readWritesFrame(body []byte) (*ckpt.GraphPutWrites, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &ckpt.GraphPutWrites{GraphThread: ckpt.GraphThread{Thread: h.Thread, NS: h.NS}, Checkpoint: h.Checkpoint, Writes: make([]ckpt.GraphWrite, len(h.Writes))}
+	p := &ckpt.GraphPutWrites{GraphThread: ckpt.GraphThread{Thread: h.Thread, NS: h.NS}, Checkpoint: h.Checkpoint,
+		Writes: make([]ckpt.GraphWrite, len(h.Writes))}
 	for i, w := range h.Writes {
-		p.Writes[i] = ckpt.GraphWrite{Task: h.Task, Idx: w.Idx, Path: h.Path, Channel: w.Channel, GraphBytes: ckpt.GraphBytes{Type: w.Type, Data: rest.Take(w.Length)}}
+		p.Writes[i] = ckpt.GraphWrite{Task: h.Task, Idx: w.Idx, Path: h.Path, Channel: w.Channel,
+			GraphBytes: ckpt.GraphBytes{Type: w.Type, Data: rest.Take(w.Length)}}
 	}
 	return p, rest.End()
 }

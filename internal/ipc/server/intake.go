@@ -140,7 +140,9 @@ func hintEnvelope(err error, kind ckpt.Kind, contentType string) error {
 	if kind != "" || media(contentType) != ipc.TypeForm {
 		return err
 	}
-	return ckpt.Errorf(ckpt.CodeInvalid, "kind is missing: with the header \"Content-Type: application/json\" the body is a JSON object that has it; without, it is the state itself, and the query has it, as in ?kind=routine")
+	return ckpt.Errorf(ckpt.CodeInvalid,
+		"kind is missing: with the header \"Content-Type: application/json\" the body is a JSON object that has it; "+
+			"without, it is the state itself, and the query has it, as in ?kind=routine")
 }
 
 func (c *call) metadata() (json.RawMessage, error) {

@@ -80,7 +80,8 @@ var routes = []route{
 	{name: "prompts", method: "GET", path: "/v1/prompts", params: []string{"open", "before", "limit"}, runs: true, do: (*call).listPrompts},
 	{name: "answer_prompt", method: "POST", path: "/v1/prompts/{id}/answer", write: true, runs: true, do: (*call).answerPrompt},
 
-	{name: "drift", method: "GET", path: "/v1/agents/{agent}/drift", params: []string{"run", "all", "timeline", "before", "limit"}, runs: true, do: (*call).getDrift},
+	{name: "drift", method: "GET", path: "/v1/agents/{agent}/drift",
+		params: []string{"run", "all", "timeline", "before", "limit"}, runs: true, do: (*call).getDrift},
 	{name: "drift_feedback", method: "GET", path: "/v1/agents/{agent}/drift/feedback", runs: true, do: (*call).driftFeedback},
 	{name: "evaluate_drift", method: "POST", path: "/v1/drift/evaluate", runs: true, do: (*call).evaluateDrift},
 	{name: "post_finding", method: "POST", path: "/v1/agents/{agent}/drift/findings", write: true, runs: true, do: (*call).postFinding},
