@@ -15,10 +15,25 @@ const Sub = Annotation.Root({ done: Annotation<string[]>({ reducer: (a, b) => a.
 
 const note = (what: string, config: RunnableConfig, node: string): void => appendFileSync(effects, `${what} ${config.configurable!['thread_id']} ${node}\n`);
 
-/** Says when writes are on disk. */
+/**
+ * Says when what a node has done is on disk, so that it is not done again: in the graph itself that is when its writes are. In a subgraph it
+ * is when the next checkpoint is, because LangGraph 1.4.17 never takes kept writes of a subgraph's task for done (its `skipDoneTasks`).
+ * Checkpoints of the subgraph take as long as on a busy machine, longer than a node works.
+ */
 class NotingSaver extends SidecarSaver {
+  override async put(...args: Parameters<SidecarSaver['put']>): Promise<RunnableConfig> {
+    const [config, checkpoint] = args;
+    const nested = Boolean(config.configurable?.['checkpoint_ns']);
+    if (nested) await sleep(Math.random() * 60);
+    const kept = await super.put(...args);
+    const last = (checkpoint.channel_values['done'] as string[] | undefined)?.at(-1);
+    if (nested && last !== undefined) note('kept', config, last);
+    return kept;
+  }
+
   override async putWrites(config: RunnableConfig, writes: PendingWrite[], taskId: string, taskPath?: string): Promise<void> {
     await super.putWrites(config, writes, taskId, taskPath);
+    if (config.configurable?.['checkpoint_ns']) return;
     for (const [channel, value] of writes) if (channel === 'done' && (value as string[]).length > 0) note('kept', config, (value as string[])[0]!);
   }
 }
