@@ -71,6 +71,7 @@ func (a *activated) start(flags string) (*exec.Cmd, *bytes.Buffer) {
 // TestAnInheritedSocketLosesNothing restarts the daemon again and again, some
 // times without warning, while somebody saves.
 func TestAnInheritedSocketLosesNothing(t *testing.T) {
+	t.Parallel()
 	a := newActivated(t)
 	ctx, enough := context.WithCancel(t.Context())
 	var saved []string
@@ -126,6 +127,7 @@ func TestAnInheritedSocketLosesNothing(t *testing.T) {
 // TestWhoWaitsIsToldThatTheDaemonCannotStart: else systemd would start it again
 // for as long as somebody waits.
 func TestWhoWaitsIsToldThatTheDaemonCannotStart(t *testing.T) {
+	t.Parallel()
 	for flags, says := range map[string]string{
 		"--set access.admin_group=nobody-has-this-group": "nobody-has-this-group", // found when the socket is opened
 		"--set access.socket_mode=0777":                  "access.socket_mode",    // found before anything is opened

@@ -256,6 +256,7 @@ var sendsBack = map[string]bool{"tag": true, "policy": true}
 
 // TestNothingControlsATerminal looks at what each command prints when every field of every answer is evil.
 func TestNothingControlsATerminal(t *testing.T) {
+	t.Parallel()
 	w := newEvilWorld(t)
 	ids, prompt, finding := w.filled(t)
 	exported := filepath.Join(w.folder, "a.ndjson")

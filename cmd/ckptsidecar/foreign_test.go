@@ -62,6 +62,7 @@ func longSnapshot(minute int) []byte {
 // An import that is broken off anywhere is gone on with by the next one, and
 // nothing is there twice.
 func TestImportsThatWereBrokenOffAreGoneOnWith(t *testing.T) {
+	t.Parallel()
 	socket := serveFor(t)
 	a := &app{App: &cli.App{
 		Flags: &cli.Flags{Socket: socket, JSON: true}, Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}, Out: &term.Style{}, Err: &term.Style{},

@@ -92,6 +92,7 @@ func TestHookInstallAsRootFollowsNoLinkOfAnother(t *testing.T) {
 // TestRestoreBackupAsRootFollowsNoLinkOfAnother: the service's user has planted links to a file of root's at every name
 // that restore-backup writes to. Root restores from a backup that this user may not read.
 func TestRestoreBackupAsRootFollowsNoLinkOfAnother(t *testing.T) {
+	t.Parallel()
 	folder := planted(t)
 	target, untouched := precious(t)
 	path, backup := filepath.Join(folder, "ckpt.db"), filepath.Join(t.TempDir(), "backup.db")

@@ -29,6 +29,7 @@ func call(t *testing.T, stdin string, args ...string) called {
 }
 
 func TestUsageIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
 	const id = "0197f6a0-0000-7000-8000-000000000001"
 	tests := []struct {
 		args []string
@@ -158,6 +159,7 @@ func TestErrorsAreJSONWhereJSONIsAskedFor(t *testing.T) {
 }
 
 func TestHelpOfEveryCommand(t *testing.T) {
+	t.Parallel()
 	for _, p := range commandPaths(t) {
 		got := call(t, "", append(strings.Fields(p), "--help")...)
 		if got.code != cli.ExitDone || !strings.Contains(got.stdout, "Usage: ckptsidecar") {

@@ -107,6 +107,7 @@ func edit(r *rand.Rand, base []byte) (out []byte, same []jsontext.Copy) {
 // TestFindAfterAgrees changes documents again and again: what is found is what
 // a search of all of it finds.
 func TestFindAfterAgrees(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(8, 8))
 	var good, carried, found int
 	for n := range 800 {
@@ -154,6 +155,7 @@ func TestFindAfterAgrees(t *testing.T) {
 // TestFindBytesAfterAgrees is the same for states that are not JSON, whose tokens
 // may begin and end anywhere.
 func TestFindBytesAfterAgrees(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(9, 9))
 	parts := []string{"plain words ", "and so on, ", "\n", "key=", key, github, "AKIA", "ABCDEFGH12345678", "Bearer ", "abc.def-123/456+789=", "eyJhbGciOi", "JIUzI1NiJ9.x1",
 		"sk-", "a1b2c3d4", "password=", "DB_PASS=", "token: ", "'", "https://bob:", "@host ", "hunter22", "Basic dXNlcjpwYXNzd29yZA==", `"token":"`, "Cookie: a=", ";", ".", "-", "x", `"`, "-----BEGIN RSA PRIV" + "ATE KEY-----", "-----END RSA PRIV" + "ATE KEY-----"}
@@ -243,6 +245,7 @@ func TestTooManySecrets(t *testing.T) {
 // TestHostileTexts ends soon: no text makes the search go over it again and
 // again, which would take minutes.
 func TestHostileTexts(t *testing.T) {
+	t.Parallel()
 	for name, part := range map[string]string{
 		"web tokens without digits": "eyJhbGciOi.", "beginnings of keys": "-----BEGIN PRIV" + "ATE KEY-----/", "short": "sk-a ",
 		"tokens": github + " ", "names": `","password":"`,
