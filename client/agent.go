@@ -165,3 +165,10 @@ func (a *Agent) Diff(ctx context.Context, from, to string) (*ckpt.Diff, error) {
 func (a *Agent) SetPolicy(ctx context.Context, p ckpt.Policy) (*ckpt.Policy, error) {
 	return a.client.wire.SetPolicy(ctx, a.Name, p)
 }
+
+// Agent names one of the caller's agents. It need not be there yet: its first
+// save makes it.
+func (c *Client) Agent(name string) *Agent {
+	c.init()
+	return &Agent{client: c, Name: name}
+}

@@ -2,7 +2,6 @@ package client
 
 import (
 	"cmp"
-	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -67,18 +66,4 @@ func (c *Client) log() *slog.Logger {
 func (c *Client) Close() {
 	c.init()
 	c.wire.Close()
-}
-
-// Agent names one of the caller's agents. It need not be there yet: its first
-// save makes it.
-func (c *Client) Agent(name string) *Agent {
-	c.init()
-	return &Agent{client: c, Name: name}
-}
-
-// Replay sends what waits in the spool and belongs to this client's daemon. It
-// answers what it did also where it could not send all.
-func (c *Client) Replay(ctx context.Context) (Replayed, error) {
-	c.init()
-	return c.spool.replay(ctx)
 }

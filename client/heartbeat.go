@@ -60,3 +60,10 @@ func (r *Run) beat() {
 		}
 	})
 }
+
+// The defaults of a run.
+const (
+	DefaultHeartbeat        = 10 * time.Second
+	DefaultHeartbeatTimeout = 30 * time.Second
+	endMost                 = 10 * time.Second // how long the end of a run may take after its context is gone
+)

@@ -14,13 +14,6 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// The defaults of a run.
-const (
-	DefaultHeartbeat        = 10 * time.Second
-	DefaultHeartbeatTimeout = 30 * time.Second
-	endMost                 = 10 * time.Second // how long the end of a run may take after its context is gone
-)
-
 // RunOptions say how a run begins.
 type RunOptions struct {
 	Name             string // "" means main

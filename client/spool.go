@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -228,35 +227,6 @@ func (s *spool) waiting() (dir string, names []string, err error) {
 	}
 	slices.Sort(names)
 	return dir, names, err
-}
-
-// clear sends what waits of a run, and answers why something still waits.
-func (s *spool) clear(ctx context.Context, agent, run string) error {
-	s.mu.Lock()
-	dir, err := s.folder()
-	if err == nil {
-		err = s.measure(dir)
-	}
-	empty, early := s.files == 0, time.Now().Before(s.retry)
-	s.mu.Unlock()
-	if err != nil || empty {
-		return nil // what cannot be read does not wait
-	}
-	if early {
-		return errWaits
-	}
-	result, err := s.replayWhere(ctx, func(h *spooled) bool { return h.Agent == agent && h.Run == run })
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.measured = time.Time{}
-	if result.Left > 0 {
-		s.retry = time.Now().Add(retryAfter)
-		if err == nil {
-			err = errWaits
-		}
-		return err
-	}
-	return nil
 }
 
 const retryAfter = time.Second

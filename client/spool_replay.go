@@ -182,3 +182,39 @@ func (l *lock) leave() {
 		_ = os.Remove(l.path)
 	}
 }
+
+// Replay sends what waits in the spool and belongs to this client's daemon. It
+// answers what it did also where it could not send all.
+func (c *Client) Replay(ctx context.Context) (Replayed, error) {
+	c.init()
+	return c.spool.replay(ctx)
+}
+
+// clear sends what waits of a run, and answers why something still waits.
+func (s *spool) clear(ctx context.Context, agent, run string) error {
+	s.mu.Lock()
+	dir, err := s.folder()
+	if err == nil {
+		err = s.measure(dir)
+	}
+	empty, early := s.files == 0, time.Now().Before(s.retry)
+	s.mu.Unlock()
+	if err != nil || empty {
+		return nil // what cannot be read does not wait
+	}
+	if early {
+		return errWaits
+	}
+	result, err := s.replayWhere(ctx, func(h *spooled) bool { return h.Agent == agent && h.Run == run })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.measured = time.Time{}
+	if result.Left > 0 {
+		s.retry = time.Now().Add(retryAfter)
+		if err == nil {
+			err = errWaits
+		}
+		return err
+	}
+	return nil
+}

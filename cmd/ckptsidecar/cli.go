@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 
 	"github.com/alecthomas/kong"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/service"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/supervise"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
-	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
 )
 
 // grammar is the command line. Each command is a file or a part of one.
@@ -80,19 +78,6 @@ const description = "The flight recorder of AI agents: checkpoints that are safe
 	"Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 conflict, 5 damaged data, 75 no daemon or try again later. " +
 	"`resume` and `exec` also: 10 go on with changes, 20 somebody must decide first, 30 unsafe. " +
 	"`serve` also: 4 already running, 74 it stopped itself to be started again, 78 somebody must act first."
-
-// process is what the program sees of its process, so that tests can be one.
-type process struct {
-	stdin          io.Reader
-	stdout, stderr io.Writer
-	env            daemon.Environment
-	environ        []string        // the same, whole, for children
-	interactive    bool            // a person sits at stdin
-	hurry          <-chan struct{} // closes when a person asks a second time to stop
-}
-
-// app is what every command gets.
-type app struct{ *cli.App }
 
 // run is the whole program but for signals and os.Exit.
 func run(ctx context.Context, args []string, p process) int {

@@ -107,3 +107,11 @@ func (s *settings) calibrated(f ckpt.Found) ckpt.Found {
 	}
 	return f
 }
+
+// evaluated is a policy without the rules that a record says nothing about:
+// checkpoints that are gone, and the time when nothing was recorded.
+func evaluated(p *ckpt.Policy) ckpt.Policy {
+	plain := *p
+	plain.CheckpointInterval, plain.RefreshAfter = 0, 0
+	return plain
+}

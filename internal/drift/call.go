@@ -17,10 +17,6 @@ type call struct {
 	effect string // what it sets to what; "" where it sets nothing that is known
 }
 
-// maxCallArgs is the size of the largest arguments that are looked into. Larger
-// ones are compared as a whole all the same.
-const maxCallArgs = 1 << 20
-
 // callOf reads a call.
 func callOf(tool string, args ckpt.JSON) call {
 	args = bytes.TrimSpace(args)
@@ -42,118 +38,6 @@ func callOf(tool string, args ckpt.JSON) call {
 		c.effect = effectOfEdit(args)
 	}
 	return c
-}
-
-// stems are in every mark of what was replaced or cut.
-var stems = [][]byte{
-	[]byte("edact"), []byte("EDACT"), []byte("emoved"), []byte("EMOVED"), []byte("ask"), []byte("ASK"), []byte("idden"),
-	[]byte("IDDEN"), []byte("ilter"), []byte("ILTER"),
-	[]byte("crub"), []byte("CRUB"), []byte("mitted"), []byte("MITTED"), []byte("runcat"), []byte("RUNCAT"), []byte("cut"),
-	[]byte("CUT"), []byte("lided"), []byte("LIDED"),
-	[]byte("lipped"), []byte("LIPPED"), []byte("***"),
-}
-
-// isMarked says whether a value may say that something was replaced or cut. Most
-// say nothing like it, and are not taken apart to find out.
-func isMarked(value []byte) bool {
-	return slices.ContainsFunc(stems, func(stem []byte) bool { return bytes.Contains(value, stem) })
-}
-
-// saysTooLittle says whether a part of the arguments was replaced or cut on the
-// way here, so that what differs between two calls may be missing. What stands
-// in the place of a secret does not count: a secret is the same each time.
-func saysTooLittle(value []byte, depth int) bool {
-	if depth > maxTextDepth {
-		return false
-	}
-	value = bytes.TrimSpace(value)
-	if len(value) == 0 {
-		return false
-	}
-	switch value[0] {
-	case '"':
-		return isReplaced(stringOf(value))
-	case '[':
-		var items []json.RawMessage
-		if json.Unmarshal(value, &items) != nil {
-			return false
-		}
-		return slices.ContainsFunc(items[:min(len(items), maxTexts)], func(item json.RawMessage) bool { return saysTooLittle(item, depth+1) })
-	case '{':
-		return objectSaysTooLittle(value, depth)
-	}
-	return false
-}
-
-func objectSaysTooLittle(value []byte, depth int) bool {
-	var members map[string]json.RawMessage
-	if json.Unmarshal(value, &members) != nil {
-		return false
-	}
-	if isCutMark(members) {
-		return true
-	}
-	for key, member := range members {
-		if !isSecretName(key) && saysTooLittle(member, depth+1) {
-			return true
-		}
-	}
-	return false
-}
-
-// isCutMark says whether an object stands for a longer value that it does not
-// tell from others. With a hash it does.
-func isCutMark(members map[string]json.RawMessage) bool {
-	cut := false
-	for _, name := range []string{"cut", "truncated", "redacted"} {
-		cut = cut || string(members[name]) == "true"
-	}
-	return cut && members["sha256"] == nil
-}
-
-// isSecretName says whether a member is one that programs keep secrets in.
-func isSecretName(name string) bool {
-	name = strings.ToLower(name)
-	for _, word := range []string{"password", "passwd", "secret", "token", "api_key", "apikey", "api-key", "authorization", "credential", "cookie"} {
-		if strings.Contains(name, word) {
-			return true
-		}
-	}
-	return false
-}
-
-// The words that recorders write in the place of what they leave out, with
-// whatever brackets and punctuation around them.
-var (
-	replacedWords = []string{"redacted", "removed", "masked", "hidden", "filtered", "scrubbed", "omitted", "truncated"}
-	cutWords      = []string{"truncated", "cut off", "omitted", "elided", "clipped"}
-)
-
-// maxCutMark is how long a note at the end of a text may be that says that the
-// text was cut.
-const maxCutMark = 80
-
-// isReplaced says whether a text stands for another, or was cut at its end: the
-// whole text is a mark such as __REDACTED__, or it ends with one such as
-// "[truncated]" in brackets.
-func isReplaced(s string) bool {
-	s = strings.TrimSpace(s)
-	if s == "" {
-		return false
-	}
-	if len(s) <= maxCutMark {
-		word := strings.ToLower(strings.Trim(s, "_[]<>(){}*#-.…\"' "))
-		if slices.Contains(replacedWords, word) || word == "" && strings.Trim(s, "*") == "" && len(s) >= 3 {
-			return true
-		}
-	}
-	tail := s[max(0, len(s)-maxCutMark):]
-	open := strings.LastIndexAny(tail, "[<(")
-	if open < 0 || !strings.ContainsAny(tail[len(tail)-1:], "]>)") {
-		return false
-	}
-	tail = strings.ToLower(tail[open:])
-	return slices.ContainsFunc(cutWords, func(w string) bool { return strings.Contains(tail, w) })
 }
 
 // commandNames are the arguments that hold a command line.

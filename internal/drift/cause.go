@@ -3,7 +3,6 @@ package drift
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 
@@ -219,10 +218,4 @@ func quoted(b []byte) int {
 
 func withoutDigits(word []byte) []byte {
 	return slices.DeleteFunc(slices.Clone(word), normalise.IsDigit)
-}
-
-// sortedKeys are the first keys of a map in order.
-func sortedKeys[V any](m map[string]V, most int) []string {
-	keys := slices.Sorted(maps.Keys(m))
-	return keys[:min(len(keys), most)]
 }

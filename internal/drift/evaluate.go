@@ -15,14 +15,6 @@ func (w *watch) Evaluator() ckpt.DriftEvaluator {
 	return &evaluator{watch: w, rules: map[string]bool{}, scores: map[group][]float64{}, asked: map[group]ckpt.Policy{}}
 }
 
-// evaluated is a policy without the rules that a record says nothing about:
-// checkpoints that are gone, and the time when nothing was recorded.
-func evaluated(p *ckpt.Policy) ckpt.Policy {
-	plain := *p
-	plain.CheckpointInterval, plain.RefreshAfter = 0, 0
-	return plain
-}
-
 // evaluator counts in which runs the detectors fire. Where a policy asks for a
 // share of false alarms, each run is judged with what the good runs before it
 // make of the thresholds, as the daemon would have done.

@@ -29,10 +29,6 @@ type hit struct {
 	size     int       // of the block of a cycle
 }
 
-func loops() []loop {
-	return []loop{repeat{}, cycle{}, stale{}, errorStreak{}, errorRate{}, sameError{}, repeatedError{}, churn{}}
-}
-
 // look says what holds now: the critical tier first, then warn.
 func look(l loop, h *history, set setting, span int) hit {
 	if set.critical.value > 0 {

@@ -2,8 +2,6 @@ package drift
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -53,106 +51,6 @@ func sigOf(tool string, args ckpt.JSON) string {
 		canonical = args // no JSON of ours; as it stands it still names the call
 	}
 	return digest(32, []byte(tool), []byte{0}, canonical)
-}
-
-// digest is the beginning of the SHA-256 of parts, in so many hexadecimal digits.
-func digest(length int, parts ...[]byte) string {
-	h := sha256.New()
-	for _, part := range parts {
-		h.Write(part)
-	}
-	return hex.EncodeToString(h.Sum(nil))[:length]
-}
-
-// textOf is the text of a JSON value: of a string what it says, of another
-// value its canonical form, in which the strings say what they say. It is empty
-// where nothing was said: null, "", [] and {}.
-func textOf(value ckpt.JSON) []byte {
-	value = bytes.TrimSpace(value)
-	if len(value) == 0 {
-		return nil
-	}
-	if value[0] == '"' {
-		return []byte(stringOf(value))
-	}
-	canonical, err := jsontext.Canonical(value)
-	if err != nil {
-		return value
-	}
-	switch string(canonical) {
-	case "null", "[]", "{}", `[""]`, "[null]":
-		return nil
-	}
-	return unescape(canonical)
-}
-
-// stringOf is what a JSON string says, "" for another value.
-func stringOf(value []byte) string {
-	var s string
-	if json.Unmarshal(value, &s) != nil {
-		return ""
-	}
-	return s
-}
-
-// unescape replaces the strings of a JSON text by what they say. The quotes stay.
-func unescape(canonical []byte) []byte {
-	if bytes.IndexByte(canonical, '\\') < 0 {
-		return canonical
-	}
-	out := make([]byte, 0, len(canonical))
-	for i := 0; i < len(canonical); {
-		if canonical[i] != '"' {
-			out = append(out, canonical[i])
-			i++
-			continue
-		}
-		end := jsontext.StringEnd(canonical, i)
-		out = append(out, '"')
-		out = append(out, stringOf(canonical[i:end])...)
-		out = append(out, '"')
-		i = end
-	}
-	return out
-}
-
-// How many texts of a result are looked at, and how deep in it they are.
-const (
-	maxTexts     = 16
-	maxTextDepth = 4
-)
-
-// texts calls visit with the strings of a JSON value until it answers false.
-func texts(value []byte, depth int, visit func(string) bool) bool {
-	value = bytes.TrimSpace(value)
-	if len(value) == 0 || depth > maxTextDepth {
-		return true
-	}
-	switch value[0] {
-	case '"':
-		return visit(stringOf(value))
-	case '[':
-		var items []json.RawMessage
-		if json.Unmarshal(value, &items) != nil {
-			return true
-		}
-		for _, item := range items[:min(len(items), maxTexts)] {
-			if !texts(item, depth+1, visit) {
-				return false
-			}
-		}
-	case '{':
-		var members map[string]json.RawMessage
-		if json.Unmarshal(value, &members) != nil {
-			return true
-		}
-		for _, key := range sortedKeys(members, maxTexts) {
-			if !texts(members[key], depth+1, visit) {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // unparsable says whether a text in a result begins like JSON and is none, also

@@ -1,8 +1,6 @@
 package drift
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -39,74 +37,6 @@ type setLoop struct {
 	set setting
 }
 
-func newRun(p *ckpt.Policy, past ckpt.RunPast) *run {
-	r := &run{
-		set: settingsOf(p), gauges: []*gauge{durationGauge(), tokenGauge()},
-		startedAt: past.StartedAt, floors: map[string]int64{}, spells: map[string]*spell{},
-	}
-	if r.set.off {
-		return r
-	}
-	r.set.calibrate(&past.Calibration)
-	for _, l := range loops() {
-		if set := r.set.rules[l.rule()]; !set.off {
-			r.loops = append(r.loops, setLoop{l, set})
-		}
-	}
-	for _, g := range r.gauges {
-		g.set = r.set.rules[g.rule]
-	}
-	r.steps = newHistory(r.set.reach())
-	for _, g := range r.gauges {
-		for i := range past.Baseline {
-			g.learn(&past.Baseline[i], r.set.rules[g.rule].warn.window)
-		}
-	}
-	r.replay(&past)
-	return r
-}
-
-// Step takes in a step that has ended.
-func (r *run) Step(p ckpt.StepPrint) []ckpt.Found {
-	if r.set.off {
-		return nil
-	}
-	r.ended++
-	r.seq, r.now = max(r.seq, p.AfterSeq), later(r.now, p.At)
-	r.spent.add(&p.Measures)
-	found := r.own(nil, p.Broken, r.ended)
-	found = r.unparsable(found, &p)
-	counted := !r.set.ignore[p.Tool]
-	if counted {
-		counted = r.steps.add(&p)
-	}
-	found = r.declared(found, p.Progress, p.At, p.Key)
-	if counted {
-		found = r.lookForLoops(found)
-	}
-	found = r.gauged(found, &p)
-	found = r.stalled(found, p.At, p.Key)
-	found = r.overspent(found, p.At)
-	return r.aged(found, p.At)
-}
-
-func (r *run) lookForLoops(found []ckpt.Found) []ckpt.Found {
-	for i := range r.loops {
-		l := &r.loops[i]
-		span := r.span(l)
-		if span < 1 {
-			continue
-		}
-		if r.levels != nil {
-			r.levels[l.rule()] = level(l, r.steps, l.set, span)
-		}
-		if x := look(l.loop, r.steps, l.set, span); x.severity != "" && r.tells(l.rule(), x.severity, r.steps.steps, l.set.cooldown) {
-			found = append(found, r.set.calibrated(l.tell(r.steps, x)))
-		}
-	}
-	return found
-}
-
 // span is how many of the newest steps a detector may look at: not what was
 // dismissed, and where it looks for repetition not what came before progress.
 func (r *run) span(l loop) int {
@@ -117,53 +47,6 @@ func (r *run) span(l loop) int {
 	return int(min(int64(r.steps.len()), r.steps.steps-floor))
 }
 
-func (r *run) gauged(found []ckpt.Found, p *ckpt.StepPrint) []ckpt.Found {
-	for _, g := range r.gauges {
-		set := g.set
-		if set.off {
-			continue
-		}
-		if b := g.step(p, set); b != nil && r.tells(g.rule+" "+p.Tool, set.one, r.ended, set.cooldown) {
-			found = append(found, g.tell(p, b, set))
-		}
-	}
-	return found
-}
-
-// unparsable tells of a result that begins like JSON and does not parse.
-func (r *run) unparsable(found []ckpt.Found, p *ckpt.StepPrint) []ckpt.Found {
-	set := r.set.rules[RuleUnparsable]
-	if !p.Unparsable || set.off || !r.tells(RuleUnparsable, set.one, r.ended, set.cooldown) {
-		return found
-	}
-	return append(found, ckpt.Found{
-		Rule: RuleUnparsable, Severity: set.one, SinceSeq: p.AfterSeq,
-		Message:  fmt.Sprintf("The result of %s in step %d begins like JSON and does not parse.", p.Tool, r.ended),
-		Advice:   fmt.Sprintf("The result of %s in step %d is broken JSON. Do not guess what is missing: ask again, or ask for less.", p.Tool, r.ended),
-		Evidence: ckpt.Evidence{Threshold: "JSON that parses", Observed: "none that does", Tool: p.Tool, Steps: keysOf(p.Key)},
-	})
-}
-
-// own lets through what rules of the user's own and the schema have found, as
-// far as their cooldown allows. now counts steps or checkpoints.
-func (r *run) own(found, broken []ckpt.Found, now int64) []ckpt.Found {
-	for _, f := range broken {
-		set, known := r.set.rules[f.Rule]
-		if !known {
-			set = r.set.own(f.Rule)
-		}
-		f.Severity = set.capped(f.Severity)
-		if set.off || !r.tells(f.Rule, f.Severity, now, set.cooldown) {
-			continue
-		}
-		if f.SinceSeq == 0 {
-			f.SinceSeq = r.seq
-		}
-		found = append(found, f)
-	}
-	return found
-}
-
 // tells keeps a rule from telling the same again and again.
 func (r *run) tells(rule string, severity ckpt.Severity, now, cooldown int64) bool {
 	s := r.spells[rule]
@@ -172,96 +55,6 @@ func (r *run) tells(rule string, severity ckpt.Severity, now, cooldown int64) bo
 		r.spells[rule] = s
 	}
 	return s.tells(severity, now, cooldown)
-}
-
-// State takes in a checkpoint.
-func (r *run) State(p ckpt.StatePrint) []ckpt.Found {
-	if r.set.off {
-		return nil
-	}
-	found := r.own(nil, p.Broken, r.states.count+1)
-	for i := range found {
-		found[i].Evidence.Checkpoints = append(found[i].Evidence.Checkpoints, p.ID)
-	}
-	found = r.changed(found, &p)
-	r.states.add(p, r.set.depth())
-	r.seq, r.now = max(r.seq, p.Seq), later(r.now, p.At)
-	switch p.Kind {
-	case ckpt.KindRoutine:
-		r.routine.came(p.At)
-	case ckpt.KindRecovery:
-		r.refresh.came(p.At)
-	}
-	return found
-}
-
-// Beat is a sign of life.
-func (r *run) Beat(now time.Time, progress *float64) []ckpt.Found {
-	if r.set.off {
-		return nil
-	}
-	r.now = later(r.now, now)
-	found := r.declared(nil, progress, now, "")
-	found = r.stalled(found, now, "")
-	found = r.overspent(found, now)
-	return r.aged(found, now)
-}
-
-// Forget takes back what a rule has counted. What counts nothing, a rule of the
-// user's own for example, stays silent for the rest of its cooldown.
-func (r *run) Forget(rule string) {
-	if r.set.off {
-		return
-	}
-	switch rule {
-	case RuleBudget:
-		r.markTold()
-	case RuleNoProgress:
-		r.progress.grewAt, r.progress.grewStep, r.progress.grewSeq, r.progress.told = r.now, r.ended, r.seq, ""
-	case RuleLatencyDrift, RuleTokenDrift:
-		for _, g := range r.gauges {
-			if g.rule == rule {
-				g.forget()
-			}
-		}
-		for name := range r.spells {
-			if strings.HasPrefix(name, rule+" ") {
-				delete(r.spells, name)
-			}
-		}
-	}
-	for _, l := range r.loops {
-		if l.rule() == rule {
-			r.floors[rule] = r.steps.steps
-			delete(r.spells, rule)
-		}
-	}
-}
-
-// Back is the newest checkpoint before what may yet become critical began.
-func (r *run) Back() (seq int64, ok bool) {
-	if r.set.off || r.steps.len() == 0 {
-		return 0, false
-	}
-	for i := range r.loops {
-		l := &r.loops[i]
-		if l.set.critical.value == 0 || l.set.most != ckpt.SeverityCritical {
-			continue
-		}
-		span := r.span(l)
-		if span < 1 {
-			continue
-		}
-		if n := l.making(r.steps, l.set.critical, span); n > 0 {
-			if from := r.steps.last(n - 1).afterSeq; !ok || from < seq {
-				seq, ok = from, true
-			}
-		}
-	}
-	if set := r.set.rules[RuleNoProgress]; r.progress.told != "" && !set.off && set.most == ckpt.SeverityCritical && (!ok || r.progress.grewSeq < seq) {
-		seq, ok = r.progress.grewSeq, true
-	}
-	return seq, ok
 }
 
 func later(a, b time.Time) time.Time {

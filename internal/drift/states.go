@@ -64,20 +64,6 @@ func (r *run) stateFound(rule string, p *ckpt.StatePrint, pointer string) ckpt.F
 	return f
 }
 
-// changed is what a checkpoint has that the ones before did not, or the other
-// way round.
-func (r *run) changed(found []ckpt.Found, p *ckpt.StatePrint) []ckpt.Found {
-	for _, look := range []struct {
-		rule string
-		look func(*run, []ckpt.Found, *ckpt.StatePrint, setting) []ckpt.Found
-	}{{RuleCheckpointSize, (*run).resized}, {RuleLostKeys, (*run).lost}, {RuleTypeChanged, (*run).retyped}, {RuleCounterReversed, (*run).reversed}} {
-		if set := r.set.rules[look.rule]; !set.off {
-			found = look.look(r, found, p, set)
-		}
-	}
-	return found
-}
-
 // pointerTo is the JSON pointer to a top-level key.
 func pointerTo(key string) string { return "/" + jsontext.EscapePointer(key) }
 

@@ -2,10 +2,8 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
@@ -13,42 +11,6 @@ import (
 // Command looks at the machine and says what to do.
 type Command struct {
 	cli.DatabaseFlag `embed:""`
-}
-
-// finding is what one check found.
-type finding struct {
-	Check string `json:"check"`
-	Level level  `json:"level"`
-	What  string `json:"what"`
-	Do    string `json:"do,omitempty"`
-}
-
-type level string
-
-const (
-	levelOK   level = "ok"
-	levelWarn level = "warn"
-	levelFail level = "fail"
-)
-
-func ok(format string, args ...any) finding {
-	return finding{Level: levelOK, What: fmt.Sprintf(format, args...)}
-}
-
-func warn(do, format string, args ...any) finding {
-	return finding{Level: levelWarn, What: fmt.Sprintf(format, args...), Do: do}
-}
-
-func fail(do, format string, args ...any) finding {
-	return finding{Level: levelFail, What: fmt.Sprintf(format, args...), Do: do}
-}
-
-// patient is the machine, as far as several checks need it.
-type patient struct {
-	app    *cli.App
-	db     string
-	status *ckpt.Status // nil where no daemon answers
-	failed error        // why not
 }
 
 // checks are made in this order; each answers at least one finding.

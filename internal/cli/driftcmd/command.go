@@ -110,14 +110,6 @@ func nowText(f *ckpt.Finding) string {
 	return string(f.Closed)
 }
 
-func shortened(text string, most int) string {
-	text = view.FirstLine(text)
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return text
-}
-
 type driftDismissCmd struct {
 	IDs    []string `arg:"" name:"id" help:"The findings' ids, or names of agents with --open."`
 	Open   bool     `help:"Dismiss all open findings of these agents' runs."`

@@ -31,20 +31,6 @@ func (c *Completion) Run(a *cli.App, parser *kong.Kong) error {
 	return nil
 }
 
-// place is a point on the command line, "" or "policy set", and the words
-// that may follow there.
-type place struct {
-	Path  string
-	words []word
-}
-
-type word struct {
-	text string
-	help string
-	flag bool
-	file bool // a flag that is followed by a file name
-}
-
 // Places walks kong's model, so that a new command or flag completes by itself.
 func Places(root *kong.Node) []place {
 	var list []place
@@ -97,14 +83,6 @@ func firstSentence(help string) string {
 		return before
 	}
 	return strings.TrimSuffix(help, ".")
-}
-
-func texts(words []word) string {
-	var list []string
-	for _, w := range words {
-		list = append(list, w.text)
-	}
-	return strings.Join(list, " ")
 }
 
 func bashCompletion(w io.Writer, list []place) {

@@ -1,7 +1,6 @@
 package supervise
 
 import (
-	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -36,15 +35,6 @@ CKPTSIDECAR_AGENT, CKPTSIDECAR_RUN, CKPTSIDECAR_EPOCH  what to name in each writ
 CKPTSIDECAR_PLAN    a file with the resume plan as JSON, the state included
 
 It ends with the command's exit code (128 + the signal's number where one killed it), with 20 where an operator must decide first, with 30 where it is not safe to start, and with 4 where somebody else took the run over. Exit code 0 ends the run as completed, unless the agent has ended it itself or was asked to stop; anything else as interrupted, to be resumed. A daemon that is away for a while does no harm.`
-}
-
-func (c *Command) Run(ctx context.Context, a *cli.App) error {
-	s, err := c.supervisor(a)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	return s.run(context.WithoutCancel(ctx)) // signals are forwarded, not obeyed
 }
 
 // check refuses wrong arguments before anything is started or sent.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
@@ -509,3 +508,12 @@ const (
 	restartNever = "never"
 	restartDrift = "on-drift"
 )
+
+func (c *Command) Run(ctx context.Context, a *cli.App) error {
+	s, err := c.supervisor(a)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return s.run(context.WithoutCancel(ctx)) // signals are forwarded, not obeyed
+}

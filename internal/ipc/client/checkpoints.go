@@ -118,20 +118,6 @@ func (c *Client) Checkpoints(ctx context.Context, f ckpt.CheckpointFilter) (*ckp
 	return orNil(page, err)
 }
 
-func (v *values) addLimit(limit int) {
-	if limit != 0 {
-		v.add("limit", strconv.Itoa(limit))
-	}
-}
-
-// orNil keeps half-read answers from being used.
-func orNil[T any](v *T, err error) (*T, error) {
-	if err != nil {
-		return nil, err
-	}
-	return v, nil
-}
-
 // Patch changes labels and pin of a checkpoint.
 func (c *Client) Patch(ctx context.Context, id string, p ckpt.CheckpointPatch) (*ckpt.Checkpoint, error) {
 	if err := ckpt.CheckID(id); err != nil {
@@ -183,21 +169,4 @@ func (c *Client) Restore(ctx context.Context, r ckpt.RestoreRequest) (ck *ckpt.C
 	}
 	ck, err = readCheckpoint(ans, true)
 	return ck, ans.replayed(), err
-}
-
-// keyedAsk is a POST with an idempotency key, the caller's or a new one, so
-// that it may be repeated.
-func keyedAsk(path string, body any, key string) (*ask, error) {
-	a, err := jsonAsk(http.MethodPost, path, body)
-	if err != nil {
-		return nil, err
-	}
-	if key == "" {
-		if key, err = newID(); err != nil {
-			return nil, err
-		}
-	}
-	a.header = http.Header{"Idempotency-Key": {key}}
-	a.repeatable = true
-	return a, nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 
@@ -13,37 +12,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
-
-// transport dials the endpoint, whatever the host says. It never looks at the
-// environment for a proxy.
-func (c *Client) transport() *http.Transport {
-	return &http.Transport{
-		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },
-		DisableCompression: true,
-		WriteBufferSize:    bufferSize,
-		ReadBufferSize:     bufferSize,
-	}
-}
-
-// values is a query that keeps its order.
-type values []ipc.Parameter
-
-func (v *values) add(name, value string) {
-	if value != "" {
-		*v = append(*v, ipc.Parameter{Name: name, Value: value})
-	}
-}
-
-func (v values) encode() string {
-	var b []byte
-	for i, p := range v {
-		if i > 0 {
-			b = append(b, '&')
-		}
-		b = append(append(append(b, p.Name...), '='), url.QueryEscape(p.Value)...)
-	}
-	return string(b)
-}
 
 // request makes the HTTP request of an ask.
 func (c *Client) request(ctx context.Context, a *ask, body io.Reader) *http.Request {
@@ -62,28 +30,6 @@ func (c *Client) request(ctx context.Context, a *ask, body io.Reader) *http.Requ
 		r.Body = io.NopCloser(body)
 	}
 	return r.WithContext(ctx)
-}
-
-// broken is what an error of the connection means. A failed dial says best
-// itself what to do, unless something was sent before: what broke off is tried
-// once more, and then the dial that failed is the second.
-func broken(err error, sent bool) error {
-	var nobody *endpoint.DialError
-	if errors.As(err, &nobody) && !sent {
-		return nobody
-	}
-	e := ckpt.Wrap(ckpt.CodeBusy, err, "the connection to the daemon broke before the answer came")
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		e.Message = "the answer of the daemon was not waited for"
-	}
-	if sent {
-		if nobody != nil {
-			e.Err = errors.New(err.Error()) // without the failed dial, which says that nothing was sent
-		}
-		e.Outcome = ckpt.OutcomeUnknown
-		e.Message += ", so it is not known whether this was done"
-	}
-	return e
 }
 
 // stream makes a call once, over a connection of its own, and hands out the
@@ -129,13 +75,4 @@ func misunderstood(err error, write bool) error {
 		e.Outcome = ckpt.OutcomeUnknown
 	}
 	return e
-}
-
-// jsonAsk is a call with a JSON body.
-func jsonAsk(method, path string, v any) (*ask, error) {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return nil, ckpt.Wrap(ckpt.CodeInvalid, err, "the request cannot be written as JSON")
-	}
-	return &ask{method: method, path: path, body: body, contentType: ckpt.ContentTypeJSON, write: true}, nil
 }

@@ -3,14 +3,10 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
-
-	"github.com/google/uuid"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
@@ -98,16 +94,6 @@ func saveAsk(r *ckpt.SaveRequest) (*ask, error) {
 	}, nil
 }
 
-func newID() (string, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return "", ckpt.Wrap(ckpt.CodeInternal, err, "no id could be made")
-	}
-	return id.String(), nil
-}
-
-func agentPath(agent string) string { return "/v1/agents/" + agent }
-
 func saveQuery(r *ckpt.SaveRequest) values {
 	q := make(values, 0, 8)
 	q.add("kind", string(r.Kind))
@@ -119,12 +105,6 @@ func saveQuery(r *ckpt.SaveRequest) values {
 	q.add("step", string(r.Step))
 	addLabels(&q, r.Labels)
 	return q
-}
-
-func addLabels(q *values, labels ckpt.Labels) {
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		q.add(ipc.LabelParameter, key+"="+labels[key])
-	}
 }
 
 func saveHeader(r *ckpt.SaveRequest) (http.Header, error) {

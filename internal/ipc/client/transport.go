@@ -348,3 +348,14 @@ func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 	}
 	return conn, err
 }
+
+// transport dials the endpoint, whatever the host says. It never looks at the
+// environment for a proxy.
+func (c *Client) transport() *http.Transport {
+	return &http.Transport{
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },
+		DisableCompression: true,
+		WriteBufferSize:    bufferSize,
+		ReadBufferSize:     bufferSize,
+	}
+}

@@ -1,0 +1,27 @@
+package manual
+
+import (
+	"strings"
+)
+
+// place is a point on the command line, "" or "policy set", and the words
+// that may follow there.
+type place struct {
+	Path  string
+	words []word
+}
+
+type word struct {
+	text string
+	help string
+	flag bool
+	file bool // a flag that is followed by a file name
+}
+
+func texts(words []word) string {
+	var list []string
+	for _, w := range words {
+		list = append(list, w.text)
+	}
+	return strings.Join(list, " ")
+}
