@@ -382,7 +382,11 @@ func TestLaneServesInOrderAndGivesUpInTime(t *testing.T) {
 		expect.Code(t, greedy.acquire(t.Context(), 1, time.Second), ckpt.CodeBusy)
 		expect.Equal(t, "waited", time.Since(began), time.Second)
 		expect.OK(t, modest.acquire(t.Context(), 1, time.Second))
-		expect.Code(t, (&share{own: semaphore.NewWeighted(9), all: all}).acquire(t.Context(), 1, time.Second), ckpt.CodeBusy)
+		third := share{own: semaphore.NewWeighted(9), all: all}
+		expect.Code(t, third.acquire(t.Context(), 1, time.Second), ckpt.CodeBusy)
+		if !third.own.TryAcquire(9) {
+			t.Error("who waited in vain keeps a part of his own share")
+		}
 
 		var order []int
 		var wg sync.WaitGroup
