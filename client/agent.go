@@ -9,14 +9,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// Agent is one of the caller's agents. Its calls are about its run main; an
-// agent with runs of its own names them, see [Agent.Start].
+// Agent is one of the caller's agents. Its calls are about its run main. See
+// [Agent.Start] for other runs.
 type Agent struct {
 	client *Client
 	Name   string
 }
 
-// Saved is the answer to a save. Of one that was spooled or dropped, only ID,
+// Saved is the answer to a save. If the save was spooled or dropped, only ID,
 // Agent, Run, Kind and Size are known.
 type Saved struct {
 	ckpt.Saved
@@ -24,7 +24,7 @@ type Saved struct {
 	Removed []string // JSON pointers of what the state could not hold, see Encode
 }
 
-// SaveOptions are what may be said of a save.
+// SaveOptions are the options of a save.
 type SaveOptions struct {
 	Kind     ckpt.Kind     // "" means routine
 	Run      string        // "" means main
@@ -111,9 +111,9 @@ type RestoreOptions struct {
 	Reason     string // for the audit log
 }
 
-// Restore reads a state into v, which is a pointer for json.Unmarshal or a
-// *[]byte, and records that it was restored. Where there is nothing to restore
-// the error's code is ckptsidecar.CodeNotFound.
+// Restore reads a state into v, and records that it was restored. v is a pointer
+// for json.Unmarshal, or a *[]byte. If there is nothing to restore, the code of
+// the error is ckptsidecar.CodeNotFound.
 func (a *Agent) Restore(ctx context.Context, v any, opts ...RestoreOptions) (*ckpt.Checkpoint, error) {
 	r := ckpt.RestoreRequest{Agent: a.Name}
 	if len(opts) > 0 {
@@ -166,8 +166,8 @@ func (a *Agent) SetPolicy(ctx context.Context, p ckpt.Policy) (*ckpt.Policy, err
 	return a.client.wire.SetPolicy(ctx, a.Name, p)
 }
 
-// Agent names one of the caller's agents. It need not be there yet: its first
-// save makes it.
+// Agent names one of the caller's agents. The agent need not exist: its first
+// save creates it.
 func (c *Client) Agent(name string) *Agent {
 	c.init()
 	return &Agent{client: c, Name: name}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Autosave saves the state that [Run.State] names every so often, where it has
-// changed, until ctx ends. Errors are logged; the next round tries again.
+// Autosave saves the state that [Run.State] names at an interval, if it changed,
+// until ctx ends. It logs errors and tries again in the next round.
 func (r *Run) Autosave(ctx context.Context, every time.Duration) (stop func()) {
 	ctx, stop = context.WithCancel(ctx)
 	r.done.Go(func() {
@@ -29,8 +29,8 @@ func (r *Run) Autosave(ctx context.Context, every time.Duration) (stop func()) {
 	return stop
 }
 
-// saveChanged saves the state unless it is still what was saved last, and
-// answers what that now is.
+// saveChanged saves the state if it differs from the last saved one, and answers
+// the last saved one.
 func (r *Run) saveChanged(ctx context.Context, last string) string {
 	r.mu.Lock()
 	get := r.state

@@ -23,8 +23,8 @@ type startOnce struct {
 	last time.Time
 }
 
-// start starts the user's own daemon where err says that nobody is there, and
-// answers whether one answers now.
+// start starts the user's own daemon if err says that there is none. It answers
+// whether a daemon answers now.
 func (c *Client) start(ctx context.Context, err error) bool {
 	var nobody *client.DialError
 	if !errors.As(err, &nobody) || nobody.Stranger() {
@@ -56,8 +56,8 @@ func (c *Client) answers(ctx context.Context) bool {
 	return probe.Ready(ctx) == nil
 }
 
-// serve starts a daemon that outlives this process. Where another is quicker,
-// that one ends by itself.
+// serve starts a daemon that outlives this process. If another daemon was
+// faster, this one ends by itself.
 func (c *Client) serve() error {
 	path, err := exec.LookPath("ckptsidecar")
 	if err != nil {

@@ -68,7 +68,7 @@ func (c delivery) tryToSend(ctx context.Context, send func(context.Context) erro
 
 var errSilent = errors.New("the daemon did not answer in time")
 
-// keep spools a write, or does what the user chose where that fails.
+// keep spools a write. If that fails, it does what the user chose.
 func (c delivery) keep(r *client.Request, why error) error {
 	err := c.spool.add(r)
 	if err == nil {
@@ -82,7 +82,7 @@ func (c delivery) keep(r *client.Request, why error) error {
 	return errDropped
 }
 
-// passes says that a write may get through later, by itself.
+// passes says whether a write that failed with err may succeed later.
 func passes(err error) bool {
 	if err == nil {
 		return false

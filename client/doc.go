@@ -20,11 +20,11 @@
 //
 // # When the daemon is away
 //
-// Calls try again for [Client.Deadline]. After that they are an error, or, with
-// [Client.FailOpen], what they carried is written into a folder of the user's
-// (docs/SPOOL.md) and the agent goes on; whoever comes next sends it, in order
-// and once. Errors that say something about the agent itself come at once:
-// above all that its run was taken over, ckptsidecar.CodeFenced.
+// Calls try again for [Client.Deadline]. After that they return an error. With
+// [Client.FailOpen], a write goes into a folder of the user instead
+// (docs/SPOOL.md), and the agent goes on. The next client sends what waits
+// there, in order and once. Errors about the agent itself come at once, above
+// all ckptsidecar.CodeFenced: its run was taken over.
 //
 // # What this package may import
 //

@@ -16,9 +16,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// Encode writes a value as JSON, by the rules of encoding/json. What JSON
-// cannot hold does not make the whole state unsavable: it is taken out, and
-// removed names each place as a JSON pointer.
+// Encode writes a value as JSON, by the rules of encoding/json. It takes out
+// what JSON cannot hold, so that the rest can be saved. removed names each such
+// place as a JSON pointer.
 //
 //	a value that contains itself    null at the place where it would begin again
 //	NaN and the infinities          null

@@ -8,7 +8,8 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Lost is why this process does not own the run any more, nil while it does.
+// Lost says why this process no longer owns the run. It is nil while the process
+// owns it.
 func (r *Run) Lost() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

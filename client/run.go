@@ -88,7 +88,7 @@ func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
 	return r, nil
 }
 
-// claim sends what waits of the run, and then asks how to go on.
+// claim sends the spooled writes of the run, and then asks how to go on.
 func (c *Client) claim(ctx context.Context, r *Run, request ckpt.ResumeRequest) error {
 	defer c.spool.lock(r.Agent.Name, r.Name)()
 	return delivery{c}.tryToSend(ctx, func(ctx context.Context) error {
@@ -103,7 +103,7 @@ func (c *Client) claim(ctx context.Context, r *Run, request ckpt.ResumeRequest) 
 	})
 }
 
-// describe says what the run is for, where the options do.
+// describe tells the daemon what the run is for, if the options say it.
 func (r *Run) describe(ctx context.Context) error {
 	o := &r.options
 	if r.epoch == nil || o.Workflow == "" && o.Goal == "" && o.ParentRun == "" && o.ExternalSession == "" && len(o.Labels) == 0 {
@@ -125,8 +125,8 @@ func (r *Run) ref() ckpt.RunRef {
 	return ckpt.RunRef{Agent: r.Agent.Name, Run: r.Name, Epoch: r.epoch}
 }
 
-// Restore reads the state to go on from into v, and answers false where there
-// is none: the run begins.
+// Restore reads the state to go on from into v. It answers false if there is
+// none, because the run begins.
 func (r *Run) Restore(v any) (bool, error) {
 	if r.Plan.Checkpoint == nil {
 		return false, nil
@@ -146,8 +146,8 @@ func (r *Run) Save(ctx context.Context, state any, opts ...SaveOptions) (*Saved,
 	return saved, err
 }
 
-// Progress declares how far the run has come; it should only grow. It is told
-// with the next heartbeat.
+// Progress declares how far the run has come. It should only grow. The next
+// heartbeat reports it.
 func (r *Run) Progress(p float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +166,7 @@ func (r *Run) Event(ctx context.Context, kind string, payload any) error {
 	return err
 }
 
-// State says where the run's state is to be had: for autosaves, and for the
+// State sets the function that gives the run's state: for autosaves, and for the
 // last save when the process is told to end or an error ends the run. get is
 // called from other goroutines.
 func (r *Run) State(get func() any) {
@@ -196,11 +196,11 @@ func (r *Run) End(ctx context.Context, e ckpt.EndRequest) error {
 // the process is told to.
 var ErrInterrupted = errors.New("the process was told to end")
 
-// Run makes a run of do: it claims the run, beats, and ends it. It is completed
-// when do returns nil. An error, a panic, or SIGTERM and an interrupt leave it
-// interrupted, to be resumed; before that the state is saved as a recovery
-// checkpoint, where [Run.State] says what it is. The context of do ends when
-// the process is told to end, and when another owner has taken the run over.
+// Run claims a run, sends heartbeats, calls do, and ends the run. The run is
+// completed if do returns nil. After an error, a panic, SIGTERM or an interrupt
+// it is interrupted, and can be resumed. Before that, Run saves a recovery
+// checkpoint, if [Run.State] was called. The context of do ends when the process
+// is told to end, or when another owner takes the run over.
 func (a *Agent) Run(ctx context.Context, o RunOptions, do func(context.Context, *Run) error) (err error) {
 	r, err := a.Start(ctx, o)
 	if err != nil {

@@ -63,15 +63,15 @@ type spool struct {
 	retry    time.Time // after a failure nothing is tried before it
 }
 
-// runLock keeps the writes of one run in order. It is there as long as somebody
+// runLock keeps the writes of one run in order. It exists as long as somebody
 // holds it or waits for it.
 type runLock struct {
 	sync.Mutex
 	users int
 }
 
-// lock waits until no other write of the run is on its way. What it answers lets
-// the next one begin.
+// lock waits until no other write of the run is in progress. unlock lets the
+// next one begin.
 func (s *spool) lock(agent, run string) (unlock func()) {
 	key := [2]string{agent, run}
 	s.mu.Lock()
@@ -161,8 +161,8 @@ func (s *spool) endpoint() string {
 	return os.Getenv(client.EnvSocket)
 }
 
-// idOf is the id of a save or the key of another write, and where that is no
-// id a new one.
+// idOf is the id of a save, or the key of another write. If the key is not an
+// id, it makes a new id.
 func idOf(r *client.Request) string {
 	last := r.Path[strings.LastIndexByte(r.Path, '/')+1:]
 	for _, candidate := range [...]string{last, r.Header["Idempotency-Key"]} {

@@ -30,8 +30,8 @@ func (s *spool) replay(ctx context.Context) (Replayed, error) {
 	return s.replayWhere(ctx, func(*spooled) bool { return true })
 }
 
-// replayWhere sends what is chosen, in order. After one that must wait, the
-// others of its run wait too.
+// replayWhere sends the chosen writes in order. If one must wait, the later ones
+// of its run wait too.
 func (s *spool) replayWhere(ctx context.Context, chosen func(*spooled) bool) (r Replayed, err error) {
 	dir, names, err := s.waiting()
 	if err != nil || len(names) == 0 {
@@ -113,8 +113,8 @@ func (s *spool) isOurs(h *spooled) bool {
 	return h.Endpoint == mine || (h.Endpoint == "" || mine == "") && slices.Contains(client.Usual(), h.Endpoint+mine)
 }
 
-// A lock keeps two replayers from doing the same work. Nothing is wrong where
-// both do it all the same.
+// A lock keeps two processes from replaying the same writes. It only saves work:
+// replaying twice does no harm.
 type lock struct{ path, token string }
 
 const (
@@ -183,14 +183,14 @@ func (l *lock) leave() {
 	}
 }
 
-// Replay sends what waits in the spool and belongs to this client's daemon. It
-// answers what it did also where it could not send all.
+// Replay sends the spooled writes for this client's daemon. It answers what it
+// did even if it could not send all.
 func (c *Client) Replay(ctx context.Context) (Replayed, error) {
 	c.init()
 	return c.spool.replay(ctx)
 }
 
-// clear sends what waits of a run, and answers why something still waits.
+// clear sends the spooled writes of a run. It answers why some still wait.
 func (s *spool) clear(ctx context.Context, agent, run string) error {
 	s.mu.Lock()
 	dir, err := s.folder()

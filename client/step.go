@@ -22,10 +22,10 @@ type StepOptions struct {
 	Negative func(result any, err error) bool
 }
 
-// Step does something once in the life of a run: where a step of this key has
-// succeeded before, do is not called and its result is answered again. The
-// result must be something that JSON gives back whole. An error of do is
-// recorded, and the step may be tried again.
+// Step does something once in the life of a run. If a step with this key
+// succeeded before, do is not called and Step answers the stored result. The
+// result must survive encoding as JSON. An error of do is recorded, and the step
+// may be tried again.
 func Step[T any](ctx context.Context, r *Run, key string, do func(context.Context) (T, error), opts ...StepOptions) (result T, err error) {
 	o := StepOptions{Name: key}
 	if len(opts) > 0 {
@@ -61,8 +61,8 @@ func Step[T any](ctx context.Context, r *Run, key string, do func(context.Contex
 	return result, failed
 }
 
-// beginStep answers the stored result of a step that was done before, nil for
-// one that is to be done.
+// beginStep answers the stored result of a step that was done before, or nil if
+// the step is still to be done.
 func (r *Run) beginStep(ctx context.Context, key string, o StepOptions) ([]byte, error) {
 	r.mu.Lock()
 	result, known := r.results[key]
@@ -89,7 +89,7 @@ func (r *Run) beginStep(ctx context.Context, key string, o StepOptions) ([]byte,
 	return step.Result, nil
 }
 
-// finishStep reports how a step ended, also where its context has.
+// finishStep reports how a step ended, even if its context ended.
 func (r *Run) finishStep(ctx context.Context, end ckpt.StepRequest) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endMost)
 	defer cancel()
@@ -115,8 +115,8 @@ func joined(first, second error) error {
 }
 
 // OperationError is an operation that failed. Restore is the checkpoint from
-// before it, with its state, ready to go back to; nil where there is none, or
-// where the daemon is away.
+// before it, with its state, to go back to. It is nil if there is none, or if
+// the daemon is away.
 type OperationError struct {
 	Key     string
 	Err     error
@@ -128,8 +128,8 @@ func (e *OperationError) Error() string { return "operation " + e.Key + " failed
 // Unwrap gives what do returned.
 func (e *OperationError) Unwrap() error { return e.Err }
 
-// Operation does something risky, by a key that names it: state is what to go
-// back to, nil for the run's newest. Where it has succeeded before, do is not
+// Operation does something risky. key names it. state is what to go back to; nil
+// means the run's newest state. If the operation succeeded before, do is not
 // called and done is false. If this process dies in it, nobody knows whether it
 // happened, and the run's next plan says so.
 func (r *Run) Operation(ctx context.Context, key string, state any, do func(context.Context) error) (done bool, err error) {

@@ -12,8 +12,7 @@ import (
 // Client. Writes of a run go through the spool of a Client with FailOpen, as the
 // writes of Agent and Run do.
 //
-// A call that was given an idempotency key, or carries one by its nature, tells
-// by replayed that it had been made before.
+// replayed says that a call with the same idempotency key was made before.
 type Wire struct{ client *client.Client }
 
 // Wire gives the calls of the API, over the same connection.

@@ -100,8 +100,8 @@ func (c *call) importAgent() error {
 	return c.sendJSON(http.StatusOK, report)
 }
 
-// importBody remembers how the body failed, so that the store needs to know
-// nothing of HTTP.
+// importBody remembers how the body failed. So the store needs to know nothing
+// about HTTP.
 type importBody struct {
 	body  io.Reader
 	limit int64

@@ -57,8 +57,8 @@ func appendSaved(b []byte, s *ckpt.Saved) []byte {
 // noDrift is the verdict that nearly all saves are answered with.
 const noDrift = `{"verdict":"none","advice":null,"findings":[],"clean":null,"recovery":null}`
 
-// appendVerdict writes what is known of drift. Where there is something to say,
-// the few that hear it can wait for encoding/json.
+// appendVerdict writes what is known of drift. A verdict with findings is rare,
+// so encoding/json is fast enough for it.
 func appendVerdict(b []byte, v *ckpt.DriftVerdict) []byte {
 	if v == nil {
 		return append(b, "null"...)

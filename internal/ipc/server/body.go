@@ -52,17 +52,17 @@ func bodyTooLarge(limit int64) error {
 	return ckpt.Errorf(ckpt.CodeTooLarge, "the body is larger than the %d bytes that are allowed here", limit)
 }
 
-// allow gives the client time to send n bytes. net/http has already given it
-// what a small body needs, and forgets the deadline when the body is read.
+// allow gives the client time to send n bytes. net/http already set a deadline
+// that is long enough for a small body, and removes it when the body is read.
 func (c *call) allow(n int64) {
 	if n > c.server.limits.MinRate {
 		_ = c.conn.SetReadDeadline(time.Now().Add(c.server.limits.timeFor(n)))
 	}
 }
 
-// readChunked reads a body that does not say how long it is. It waits for room
-// for the first part only: who holds some and waits for more could block
-// others who do the same.
+// readChunked reads a body of unknown length. It waits for memory only before
+// the first part. A request that holds memory and waits for more could block
+// other requests that do the same.
 func (c *call) readChunked(limit, factor int64) ([]byte, error) {
 	const first = 32 << 10
 	if err := c.hold(&c.conn.owner.bytes, first*factor); err != nil {
@@ -135,8 +135,8 @@ func bodyError(err error, limit int64) error {
 	return ckpt.Wrap(ckpt.CodeInvalid, err, "the body could not be read")
 }
 
-// decode reads a JSON body strictly into v. Its Content-Type is not looked at,
-// because nothing else than JSON is taken.
+// decode reads a JSON body strictly into v. It ignores the Content-Type, because
+// only JSON is accepted.
 func (c *call) decode(v any) error { return c.decodeUpTo(maxSmallBody, v) }
 
 // decodeUpTo is decode for bodies that carry values of an agent.

@@ -71,8 +71,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 var loneSlashes = strings.NewReplacer("/%2F/", "/%252F/", "/%2f/", "/%252F/")
 
-// hideLoneSlash lets a part of the path be an escaped slash alone, as a key may
-// be: net/http's mux takes it for the end of the path.
+// hideLoneSlash lets a part of the path be nothing but an escaped slash, because
+// a key may be that. net/http's mux would take it for the end of the path.
 func (c *call) hideLoneSlash() {
 	path := loneSlashes.Replace(c.r.URL.RawPath)
 	if path == c.r.URL.RawPath {
@@ -113,7 +113,7 @@ func (c *call) admit() error {
 func (c *call) run(rt *route) error {
 	c.route = rt
 	for _, step := range [...]func(*call) error{(*call).checkPath, (*call).readScope, (*call).readSpooled, (*call).readKey,
-		(*call).takeWrite, (*call).takeTurn} {
+		(*call).takeWrite, (*call).takeShare} {
 		if err := step(c); err != nil {
 			return err
 		}
@@ -166,8 +166,8 @@ func (c *call) readScope() error {
 	return c.checkOwner(name)
 }
 
-// checkOwner keeps a misspelt owner from becoming a new one, and "everybody's"
-// from being asked of one agent.
+// checkOwner refuses a misspelled owner, which would become a new one. It also
+// refuses "everybody's" in a call about one agent.
 func (c *call) checkOwner(name string) error {
 	if name == ckpt.AllOwners {
 		if c.agent != "" {
@@ -217,8 +217,8 @@ func (c *call) header(name string) (*string, error) {
 	return nil, ckpt.Errorf(ckpt.CodeInvalid, "the header %s came twice", name)
 }
 
-// takeWrite keeps an owner to his rate of writes. A sign of life is never
-// refused: its run would be taken for dead.
+// takeWrite limits the rate of an owner's writes. A heartbeat is never refused,
+// because its run would be taken for dead.
 func (c *call) takeWrite() error {
 	if !c.route.write {
 		return nil
@@ -231,7 +231,7 @@ func (c *call) takeWrite() error {
 		Message: "you have sent more writes a second than you may: try again later, or write less often"}
 }
 
-func (c *call) takeTurn() error {
+func (c *call) takeShare() error {
 	if c.route.free {
 		return nil
 	}
@@ -286,8 +286,8 @@ func (c *call) refuse(err error) error {
 	return err
 }
 
-// writing is the context of a write: it does not end when the client hangs up,
-// only when the server has waited for long enough.
+// writing is the context of a write. It does not end when the client hangs up.
+// It ends when the server has waited long enough.
 func (c *call) writing(most time.Duration) (context.Context, context.CancelFunc) {
 	ctx := ckpt.WithAsking(context.WithoutCancel(c.r.Context()), func() (context.Context, context.CancelFunc) {
 		asking, cancel := c.reading(most)
@@ -297,8 +297,8 @@ func (c *call) writing(most time.Duration) (context.Context, context.CancelFunc)
 	return context.WithTimeout(ctx, most)
 }
 
-// halfClosed is how long a read goes on after its client stopped sending: one
-// that has closed only its writing half looks the same and still listens.
+// halfClosed is how long a read goes on after its client stopped sending. A
+// client that closed only its writing half looks the same, and still listens.
 const halfClosed = time.Second
 
 // reading is the context of a read.

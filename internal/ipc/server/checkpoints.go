@@ -99,8 +99,8 @@ func (c *call) latestCheckpoint() error {
 	return nil
 }
 
-// wantsState reads ?state= and, where the state is wanted, waits for its turn
-// to have one in memory.
+// wantsState reads ?state=. If the state is wanted, it waits for a share of the
+// memory for states.
 func (c *call) wantsState() (bool, error) {
 	state, err := c.query.is("state", true)
 	if err != nil || !state {

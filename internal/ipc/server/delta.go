@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// checkSum compares a state with its checksum, where the client has sent one.
+// checkSum compares a state with the checksum of the client, if it sent one.
 func (c *call) checkSum(state []byte) error {
 	want, err := c.header(ipc.HeaderCRC32C)
 	if err != nil || want == nil || *want == ipc.CRC32C(state) {
@@ -20,9 +20,8 @@ func (c *call) checkSum(state []byte) error {
 
 var errOtherSum = errors.New("its CRC-32C is not what the header " + ipc.HeaderCRC32C + " says")
 
-// deltaSave makes the state of a change to the base that the query names. From
-// then on it is a save like any other: checked, hashed and stored whole or as
-// the store likes.
+// deltaSave applies a change to the base that the query names. After that it is
+// a save like any other: the state is checked, hashed and stored.
 func (c *call) deltaSave(id string) (*ckpt.SaveRequest, error) {
 	base := c.query.get("base")
 	if base == "" {
@@ -62,7 +61,7 @@ func (c *call) baseHash() (string, error) {
 	return *s, nil
 }
 
-// applyDelta reads the base and makes the state, for which there must be room.
+// applyDelta reads the base and makes the state, if there is memory for it.
 func (c *call) applyDelta(r *ckpt.SaveRequest, id, sum string, wire []byte) error {
 	states, bytes := &c.conn.owner.states, &c.conn.owner.bytes
 	if err := c.hold(states, 1); err != nil {
@@ -105,7 +104,7 @@ func (c *call) applyDelta(r *ckpt.SaveRequest, id, sum string, wire []byte) erro
 	return nil
 }
 
-// copiesOf is what a state has in common with the base that operations make it of.
+// copiesOf lists the parts that a state has in common with its base.
 func copiesOf(ops []delta.Op) []jsontext.Copy {
 	copies, at := make([]jsontext.Copy, 0, len(ops)), 0
 	for _, op := range ops {

@@ -15,9 +15,9 @@ import (
 // maxShownValue is how many bytes of a value the summary shows.
 const maxShownValue = 160
 
-// maxLCS bounds the table by which elements of arrays are matched, which is as
-// large as the product of both texts' values. Larger ones are compared place
-// by place.
+// maxLCS bounds the table that matches elements of arrays. The table is as large
+// as the product of the numbers of values. Larger arrays are compared index by
+// index.
 const maxLCS = 1 << 22
 
 // maxPathBytes bounds the paths of a patch: a long key above many values would
@@ -92,8 +92,8 @@ func byName(list []member) map[string][]byte {
 	return values
 }
 
-// touchedMembers are the pointers to the members of the top level below which
-// the patch changes something.
+// touchedMembers are the pointers to the top-level members in which the patch
+// changes something.
 func touchedMembers(patch jsondiff.Patch) map[string]bool {
 	touched := make(map[string]bool)
 	for _, op := range patch {

@@ -62,14 +62,14 @@ const (
 	letGoTime = 250 * time.Millisecond
 )
 
-// errGone is that nobody takes the reply any more, or not in time. Nobody can
-// be told.
+// errGone says that the client left, or did not read the reply in time. Nobody
+// can be told.
 var errGone = errors.New("the client does not read any more")
 
-// follow streams the events of a run, as lines of JSON, until the client goes
-// or the server stops. It takes a place among the owner's followers instead of
-// one among his requests. A client that does not read in time is cut off, and
-// may go on after the last line that it has.
+// follow streams the events of a run as lines of JSON until the client leaves or
+// the server stops. It counts as one of the owner's followers, not as one of the
+// owner's requests. A client that does not read in time is disconnected. It may
+// go on after the last line that it has.
 func (c *call) follow(after int64) error {
 	owner := c.conn.owner
 	if !owner.followers.tryAcquire(1) {
@@ -109,9 +109,9 @@ func (c *call) follow(after int64) error {
 	}
 }
 
-// following is the context of a follower: it ends soon after the client has
-// gone, and at once when the server stops; then also a write that waits for a
-// slow client ends.
+// following is the context of a follower. It ends soon after the client left,
+// and at once when the server stops. A write that waits for a slow client ends
+// with it.
 func (c *call) following() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.r.Context()))
 	gone := context.AfterFunc(c.r.Context(), func() { time.AfterFunc(halfClosed, cancel) })
@@ -131,7 +131,7 @@ func (c *call) following() (context.Context, context.CancelFunc) {
 
 func (c *call) hurry() { _ = c.conn.SetWriteDeadline(time.Now().Add(letGoTime)) }
 
-// letGo ends a stream well, so that its client knows that it has all of it.
+// letGo ends a stream properly, so that the client knows that it is complete.
 func (c *call) letGo() error {
 	if c.status == 0 {
 		return &ckpt.Error{Code: ckpt.CodeBusy, RetryAfter: time.Second, Message: "the daemon is stopping: follow again when it is back"}
@@ -139,8 +139,8 @@ func (c *call) letGo() error {
 	return nil
 }
 
-// eventsAfter reads the next events. Followers read in turn: all of them wake
-// up at once.
+// eventsAfter reads the next events. Followers wait for a share of the reads,
+// because all of them wake up at once.
 func (c *call) eventsAfter(ctx context.Context, after int64) (*ckpt.EventPage, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.server.limits.ReadTimeout)
 	defer cancel()
@@ -152,8 +152,9 @@ func (c *call) eventsAfter(ctx context.Context, after int64) (*ckpt.EventPage, e
 	return c.server.runs.Events(ctx, c.scope, c.ref(), after, followPage)
 }
 
-// sendEvents sends events as lines, in parts that must each be taken in time.
-// Without any it sends the head of the reply, which says that all is well.
+// sendEvents sends events as lines, in parts. The client must read each part in
+// time. Without events it sends the head of the reply, which says that all is
+// well.
 func (c *call) sendEvents(ctx context.Context, events []ckpt.Event) error {
 	b := new(bytes.Buffer) // not of the pool: a follower may hold it for long
 	for i := range events {

@@ -12,8 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
-// finish is the one way out: it turns a panic or an error into a reply, gives
-// places back, counts and logs.
+// finish is the one way out. It turns a panic or an error into a reply, releases
+// shares, counts and logs.
 func (c *call) finish() {
 	abort := false
 	if v := recover(); v != nil {
@@ -47,8 +47,8 @@ func (c *call) panicked(v any) bool {
 	return false
 }
 
-// fail tells the caller of err. Where a reply has begun, all that can be told
-// is that it is not whole, and the answer is true.
+// fail reports err to the caller. If the reply has begun, it can only say that
+// the reply is incomplete, and answers true.
 func (c *call) fail(err error) (abort bool) {
 	e := c.clear(err)
 	c.err = e
@@ -68,7 +68,7 @@ func (c *call) fail(err error) (abort bool) {
 	return false
 }
 
-// clear makes err one of ours. A context that ended by itself is no fault.
+// clear makes err a *ckpt.Error. A context that ended is not a fault.
 func (c *call) clear(err error) *ckpt.Error {
 	var e *ckpt.Error
 	if errors.As(err, &e) || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {

@@ -12,9 +12,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
-// The line and the headers of a request are read by net/http, which keeps what
-// has come until they are whole. What they take is bounded here, where the
-// bytes come in: an owner has a share of what all may have, as of bodies.
+// net/http reads the line and the headers of a request, and keeps the bytes
+// until they are complete. This file bounds that memory where the bytes come in.
+// As with bodies, each owner has a share of it.
 const (
 	headFree = 8 << 10  // of each connection: what most requests need
 	headPart = 16 << 10 // so much is asked for at once
@@ -48,8 +48,8 @@ func (c *conn) takeHead(n int64) bool {
 	return true
 }
 
-// headRead is told when a request has reached its handler: what follows is body,
-// for which there are other bounds.
+// headRead is called when a request reaches its handler. What follows is the
+// body, which has other bounds.
 func (c *conn) headRead() { c.reading.Store(false) }
 
 // giveHead gives back what the head of a request has held, once it is answered.
@@ -62,15 +62,15 @@ func (c *conn) giveHead() {
 	c.head, c.headHeld = 0, 0
 }
 
-// nextHead is told when a connection waits for its next request.
+// nextHead is called when a connection waits for its next request.
 func nextHead(c net.Conn, state http.ConnState) {
 	if c, ok := c.(*conn); ok && state == http.StateIdle {
 		c.reading.Store(true)
 	}
 }
 
-// refuseHead answers a request whose head nobody has seen as a whole. Nothing
-// was written on the connection for it before, and it is closed.
+// refuseHead answers a request with an incomplete head, and closes the
+// connection. Nothing was written for this request before.
 func (c *conn) refuseHead() {
 	p := ipc.NewProblem(&ckpt.Error{Code: ckpt.CodeQuota, RetryAfter: time.Second,
 		Message: "you have too many bytes in requests whose headers are not whole or not answered yet: try again, and put large things into the state"})

@@ -85,8 +85,8 @@ func object(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// rawSave takes the body as the state and everything else from the query and
-// the headers. With an id it is a PUT.
+// rawSave takes the body as the state, and everything else from the query and
+// the headers. A PUT has an id.
 func (c *call) rawSave(id, contentType string) (*ckpt.SaveRequest, error) {
 	if media(contentType) == ipc.TypeDelta {
 		return c.deltaSave(id)
@@ -135,7 +135,7 @@ func (c *call) saveParameters(contentType string) (*ckpt.SaveRequest, error) {
 	return r, err
 }
 
-// hintEnvelope helps who has forgotten to tell curl that it sends JSON.
+// hintEnvelope helps people who forgot to tell curl that they send JSON.
 func hintEnvelope(err error, kind ckpt.Kind, contentType string) error {
 	if kind != "" || media(contentType) != ipc.TypeForm {
 		return err

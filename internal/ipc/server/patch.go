@@ -54,8 +54,8 @@ func (c *call) patchSave(form string) (*ckpt.SaveRequest, error) {
 	return r, err
 }
 
-// patchBase reads the base. One that is missing or another agent's is answered
-// alike, and in the way that makes clients send the whole state.
+// patchBase reads the base. A missing base and another agent's base give the
+// same error. It makes clients send the whole state.
 func (c *call) patchBase(id string) (*ckpt.Checkpoint, error) {
 	if err := c.hold(&c.conn.owner.states, 1); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (c *call) patchBase(id string) (*ckpt.Checkpoint, error) {
 }
 
 // change computes the new state. The same base and patch always give the same
-// bytes, or a repeated request would look like another one.
+// bytes. Otherwise a repeated request would look like a different one.
 func (c *call) change(base, patch []byte, form string) ([]byte, error) {
 	if places(base)+places(patch) > maxPlaces {
 		return nil, ckpt.Errorf(ckpt.CodeTooLarge, "the state has too many values to be patched: send it whole")

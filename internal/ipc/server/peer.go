@@ -12,8 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
 
-// conn is an accepted connection with what is known of its caller. It is made
-// once, at accept; no request can change it.
+// conn is an accepted connection and its caller. It is made once, at accept. No
+// request can change it.
 type conn struct {
 	net.Conn
 	caller  ckpt.Caller
@@ -42,7 +42,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite lets net/http end a reply in a way that the client can still read.
+// CloseWrite lets net/http end a reply so that the client can still read it.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -66,7 +66,7 @@ type door struct {
 	open   *atomic.Int64
 }
 
-// Accept waits for a connection whose caller is known and may stay.
+// Accept waits for a connection whose caller is known and may connect.
 func (d *door) Accept() (net.Conn, error) {
 	for {
 		inner, err := d.Listener.Accept()

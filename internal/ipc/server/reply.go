@@ -41,8 +41,8 @@ func (c *call) head(status int, contentType []string, n int64) {
 	c.WriteHeader(status)
 }
 
-// send answers with a body that is in memory. To a client that has gone nobody
-// can tell anything, so errors of writing end here.
+// send answers with a body that is in memory. It ignores write errors, because a
+// client that left cannot be told.
 func (c *call) send(status int, contentType []string, body []byte) {
 	c.head(status, contentType, int64(len(body)))
 	_, _ = c.Write(body)
@@ -109,8 +109,8 @@ func (c *call) sendEnded(ended *ckpt.OperationEnded) error {
 	}{OperationEnded: ended}, `,"restore":`, ended.Restore)
 }
 
-// sendAround answers with an object, and as its last member a checkpoint with
-// its state, where there is one.
+// sendAround answers with an object. If there is a checkpoint, it is the last
+// member, with its state.
 func (c *call) sendAround(v any, name string, ck *ckpt.Checkpoint) error {
 	b := getBuffer()
 	defer putBuffer(b)
@@ -129,8 +129,8 @@ func (c *call) sendAround(v any, name string, ck *ckpt.Checkpoint) error {
 	return nil
 }
 
-// sendCheckpoint answers with a checkpoint, and with its state where it was
-// asked for.
+// sendCheckpoint answers with a checkpoint, and with its state if the client
+// asked for it.
 func (c *call) sendCheckpoint(ck *ckpt.Checkpoint, state bool) {
 	b := getBuffer()
 	defer putBuffer(b)
@@ -144,7 +144,8 @@ func (c *call) sendCheckpoint(ck *ckpt.Checkpoint, state bool) {
 	c.sendState(b, ck, end)
 }
 
-// sendState answers with what b has, a state as it is, and the end of the text.
+// sendState answers with the content of b, the unchanged state, and the end of
+// the text.
 func (c *call) sendState(b *bytes.Buffer, ck *ckpt.Checkpoint, end string) {
 	value := stateValue(ck)
 	b.WriteString(value.name)
@@ -190,9 +191,9 @@ func writeBase64(w io.Writer, state []byte) error {
 	return err
 }
 
-// stream is a reply of unknown length. It begins with its first byte, so that
-// an error before that is still an ordinary error, and each part must be taken
-// in time.
+// stream is a reply of unknown length. It begins with its first byte, so an
+// error before that is an ordinary error. The client must read each part in
+// time.
 type stream struct {
 	c           *call
 	contentType []string

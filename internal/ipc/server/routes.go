@@ -35,8 +35,8 @@ const (
 	oneRunPath = runsPath + "/{run}"
 )
 
-// followRoute is what a call of events becomes that follows, so that its hours
-// are not counted among the milliseconds of the others.
+// followRoute is the route of a call of events that follows. It has a name of
+// its own, so that its hours do not distort the latency of the others.
 var followRoute = route{name: "follow"}
 
 // routes is the whole API, as section 10 of the design has it.

@@ -26,8 +26,8 @@ func write[T any](c *call, status int, do func(context.Context) (*T, bool, error
 	return c.sendJSON(status, v)
 }
 
-// read lets the store read something and answers with it. What has values of
-// an agent inside waits for its turn to have them in memory.
+// read lets the store read something, and answers with it. If the answer has
+// values of an agent, it waits for a share of the memory for them.
 func read[T any](c *call, values bool, do func(context.Context) (*T, error)) error {
 	if values {
 		if err := c.hold(&c.conn.owner.states, 1); err != nil {
@@ -121,8 +121,8 @@ func (c *call) resume() error {
 	return c.sendPlan(plan)
 }
 
-// given is an optional JSON value. null and nothing are the same, so that a
-// client whose language writes null for what is not there is understood.
+// given is an optional JSON value. null counts as absent, because many languages
+// write null for an absent value.
 func given(value ckpt.JSON) ckpt.JSON {
 	if string(value) == "null" {
 		return nil

@@ -69,8 +69,8 @@ func (c *call) getReadiness() error {
 	return c.sendJSON(http.StatusOK, ipc.Health{Status: "ok", State: state, Problems: problems})
 }
 
-// notReady makes anything that is not ours "busy": a probe asks when to come
-// back, not whose fault it is.
+// notReady turns an error that is not a *ckpt.Error into "busy". A probe asks
+// when to come back, not who is at fault.
 func notReady(err error) error {
 	var e *ckpt.Error
 	if errors.As(err, &e) {

@@ -67,7 +67,7 @@ func (c *call) listSteps() error {
 	})
 }
 
-// partFilter is what lists of what belongs to a run have in common.
+// partFilter reads the parameters that all lists below a run have in common.
 func (c *call) partFilter() (f ckpt.ListFilter, err error) {
 	f.Status, f.Before = c.query.get("status"), c.query.get("before")
 	f.Limit, err = c.query.limit()

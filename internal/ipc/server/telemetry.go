@@ -12,10 +12,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// stepFromTelemetry gives the names of TelemetryNames in the body of a step the
-// names of its fields. What a body says under a field's own name counts more.
-// Other names that begin with gen_ai. are passed over; a step with error.type
-// and no status has failed. A body without any such name is answered as it is.
+// stepFromTelemetry renames the members of a step that have a name of
+// OpenTelemetry (TelemetryNames). A member with the field's own name has
+// priority. Other names that begin with gen_ai. are dropped. A step with
+// error.type and no status has failed. A body without such names is answered
+// unchanged.
 func stepFromTelemetry(body []byte, finish bool) ([]byte, error) {
 	if !bytes.Contains(body, []byte(`"gen_ai.`)) && !bytes.Contains(body, []byte(`"error.type"`)) {
 		return body, nil
@@ -61,8 +62,8 @@ func telemetryMember(name string, value []byte) string {
 	return string(key) + ":" + string(value)
 }
 
-// readTelemetry brings a value into the form of its field: numbers may have come as
-// strings, as in OTLP's JSON, and arguments as JSON inside a string.
+// readTelemetry converts a value to the form of its field. OTLP's JSON has
+// numbers as strings, and arguments as JSON inside a string.
 func readTelemetry(t ckpt.TelemetryName, value []byte) ([]byte, error) {
 	text, quoted := unquoted(value)
 	switch {
