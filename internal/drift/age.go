@@ -8,21 +8,21 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// due is something that should have come by a time. It is told when it is
+// due is an event that should have come by a time. It is reported when it is
 // overdue, and again whenever it is overdue by twice as much.
 type due struct {
 	since time.Time // when it last came
 	told  int       // how often, since then
 }
 
-// came is that it came.
+// came notes that the event came.
 func (d *due) came(at time.Time) {
 	if at.After(d.since) {
 		d.since, d.told = at, 0
 	}
 }
 
-// overdue says whether that is to be told now.
+// overdue says whether to report it now.
 func (d *due) overdue(now time.Time, after float64) bool {
 	late := float64(now.Sub(d.since))
 	if after <= 0 || d.since.IsZero() || late <= math.Ldexp(after, d.told) {
@@ -37,7 +37,7 @@ func (d *due) overdue(now time.Time, after float64) bool {
 // interval is a duration of the policy at the threshold of the rule.
 func (s setting) interval(d ckpt.Duration) float64 { return float64(d) * s.warn.value }
 
-// aged finds that no routine checkpoint or no refresh came for long.
+// aged finds that no routine checkpoint or no refresh came for too long.
 func (r *run) aged(found []ckpt.Found, now time.Time) []ckpt.Found {
 	if set := r.set.rules[RuleStaleCheckpoint]; !set.off {
 		after := set.interval(r.set.policy.CheckpointInterval)

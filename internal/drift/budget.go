@@ -10,8 +10,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// budgetNotice is the share of a budget that is told as info, of the share that
-// warn has.
+// budgetNotice is the share of the warn threshold at which a budget is reported
+// as info.
 const budgetNotice = 2.0 / 3
 
 // The resources of a budget.
@@ -26,7 +26,7 @@ const (
 // budgetUnits end the thresholds of the findings, and tell them apart.
 var budgetUnits = [budgets]string{"steps", "tokens", "dollars", "of wall time"}
 
-// spent is what a run has used, and what was told of it.
+// spent is what a run used, and what was reported of it.
 type spent struct {
 	used [budgets]float64
 	told [budgets]ckpt.Severity
@@ -110,7 +110,7 @@ func amount(what int, value float64) string {
 	return phrase.Figure(value)
 }
 
-// remember takes back what was told of budgets before a restart.
+// remember restores what was reported of budgets before a restart.
 func (s *spent) remember(open []ckpt.Finding) {
 	for i := range open {
 		if open[i].Rule != RuleBudget {

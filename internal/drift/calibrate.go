@@ -8,12 +8,12 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Split conformal prediction: the score of a run is the largest level that any
-// loop rule reached in it, as a multiple of what the rule needs. Of n scores of
-// runs that ended well and one more such run, which of the n+1 is the largest is
-// a matter of chance. So a new good run is above the ceil((n+1)(1-a))-th smallest
-// of the n with a probability of at most a, whatever the scores look like, as
-// long as the agent does not change.
+// Split conformal prediction. The score of a run is the largest multiple of a
+// threshold that any loop rule reached in it. Take the scores of n runs that
+// ended well, and of one more. If the agent did not change, each of the n+1 is
+// equally likely to be the largest. So the new score is above the
+// ceil((n+1)(1-a))-th smallest of the n with a probability of at most a,
+// whatever the distribution.
 
 // Score is the largest level of a loop rule in a run.
 func (w *watch) Score(p *ckpt.Policy, r *ckpt.RecordedRun) (score float64) {
@@ -37,7 +37,7 @@ func (w *watch) Score(p *ckpt.Policy, r *ckpt.RecordedRun) (score float64) {
 	return score
 }
 
-// Calibrate makes of the scores of good runs what a policy asks for.
+// Calibrate computes the factor for a policy from the scores of good runs.
 func (w *watch) Calibrate(p *ckpt.Policy, scores []float64) ckpt.Calibration {
 	c := ckpt.Calibration{Asked: p.FalseAlarms, Runs: len(scores), Needs: p.FalseAlarms.Needs()}
 	if c.Asked <= 0 || c.Runs < c.Needs {
@@ -56,11 +56,11 @@ func (w *watch) Calibrate(p *ckpt.Policy, scores []float64) ckpt.Calibration {
 	return c
 }
 
-// leastFactor keeps a factor from being 0, which would mean that there is none.
+// leastFactor keeps a factor above 0, because 0 means that there is none.
 const leastFactor = 0.01
 
 // calibrate raises or lowers the thresholds of the loop rules: each warns above
-// the factor times what it needs. What is critical is never made stricter.
+// the factor times its threshold. Critical thresholds are never lowered.
 func (s *settings) calibrate(c *ckpt.Calibration) {
 	if c.Factor <= 0 {
 		return
@@ -108,8 +108,8 @@ func (s *settings) calibrated(f ckpt.Found) ckpt.Found {
 	return f
 }
 
-// evaluated is a policy without the rules that a record says nothing about:
-// checkpoints that are gone, and the time when nothing was recorded.
+// evaluated is a policy without the rules that a recorded run cannot trigger:
+// those about checkpoints that are gone, and about time without records.
 func evaluated(p *ckpt.Policy) ckpt.Policy {
 	plain := *p
 	plain.CheckpointInterval, plain.RefreshAfter = 0, 0

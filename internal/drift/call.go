@@ -69,7 +69,7 @@ func commandsIn(tool string, args []byte) (commands [][]string, names []string) 
 	return nil, sortedKeys(members, maxTexts)
 }
 
-// lineOf is a command line that is written as a text or as a list of words.
+// lineOf is a command line, given as a text or as a list of words.
 func lineOf(value json.RawMessage) string {
 	if len(value) == 0 {
 		return ""
@@ -84,8 +84,9 @@ func lineOf(value json.RawMessage) string {
 	return stringOf(value)
 }
 
-// shapeOf says what kind of work a command line does: the word of the command
-// that does it, and of programs that do many things what they do.
+// shapeOf says what kind of work a command line does. It is the word of the main
+// command. For a program that does many things, such as git, its subcommand
+// follows.
 func shapeOf(commands [][]string) string {
 	var words []string
 	for _, command := range commands {
@@ -103,7 +104,7 @@ func shapeOf(commands [][]string) string {
 	return strings.Join(words, " ")
 }
 
-// quickWords are commands that say nothing of what a line is for.
+// quickWords are commands that do not say what a line is for.
 var quickWords = map[string]bool{"cd": true, "echo": true, "export": true, "set": true, "true": true, "pwd": true,
 	"source": true, ".": true, "sleep": true,
 	"head": true, "tail": true, "cat": true, "printf": true, "mkdir": true, "then": true, "fi": true, "do": true, "done": true, "sort": true, "wc": true}

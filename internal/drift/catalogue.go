@@ -40,7 +40,7 @@ const (
 	familyCorruption = "corruption"
 )
 
-// ruleInfo is a rule as it is where the policy says nothing.
+// ruleInfo is a rule with its defaults.
 type ruleInfo struct {
 	name, family, about string
 	unit                string        // what the thresholds count; "" where there are none
@@ -50,15 +50,15 @@ type ruleInfo struct {
 	elsewhere           bool // the store finds it
 }
 
-// threshold is what a tier needs: so much, in so many steps or checkpoints.
-// Zero is a tier that the rule does not have.
+// threshold is what a tier needs: a value, within a window of steps or
+// checkpoints. The zero value is a tier that the rule does not have.
 type threshold struct {
 	value  float64
 	window int
 }
 
-// The cooldown: for how many steps a rule is silent after a finding. It doubles
-// with every finding of one unbroken spell.
+// The cooldown is the number of steps for which a rule is silent after a
+// finding. It doubles with every finding of a spell.
 const (
 	defaultCooldown = 20
 	maxCooldown     = 100_000

@@ -11,9 +11,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// So much of a text is looked at to tell a complaint, and so much of the
-// arguments to know the call's own words. A longer text that was no error is a
-// document, whatever it speaks of.
+// The bounds of what is read: of a text, to find a complaint, and of the
+// arguments, to know the call's own words. A longer text of a step that did not
+// fail is a document, whatever it says.
 const (
 	maxComplaint = 300
 	maxCause     = 400
@@ -21,9 +21,9 @@ const (
 	maxOutput    = 4096 // bytes at the end of a long text
 )
 
-// causeOf is the print of what a step complained of: the same for two calls
-// that had the same trouble, though each names its own words. "" where it did
-// not complain.
+// causeOf is the error signature of a step. Two calls with the same trouble have
+// the same one, even if each message repeats words of its own call. It is "" if
+// the step did not complain.
 func causeOf(s *ckpt.Step, result []byte) string {
 	failed := s.Status == ckpt.StepFailed
 	text := []byte(s.Error)
@@ -40,8 +40,8 @@ func causeOf(s *ckpt.Step, result []byte) string {
 	return digest(16, masked)
 }
 
-// complaintIn is the part of a text that says what went wrong. A long text of a
-// program that failed says that in the lines that name an error, and last what matters.
+// complaintIn is the part of a text that says what went wrong. In a long output
+// these are the lines that name an error, and the last ones matter most.
 func complaintIn(text []byte) []byte {
 	if len(text) <= 2*maxCause {
 		return text
@@ -67,8 +67,9 @@ func namesError(line []byte) bool {
 	return slices.ContainsFunc(errorNames, func(word string) bool { return bytes.Contains(lower, []byte(word)) })
 }
 
-// innerText is the text of a result that wraps one text in arrays or in JSON in
-// a string, as tools and frameworks do; else the text of the result.
+// innerText unwraps a result that has one text inside arrays, or inside JSON in
+// a string, as tools and frameworks write it. Another result is answered as it
+// is.
 func innerText(text []byte) []byte {
 	for range 3 {
 		trimmed := bytes.TrimSpace(text)
@@ -91,9 +92,9 @@ func innerText(text []byte) []byte {
 	return text
 }
 
-// complains says whether a result that was not called a failure is one: an
-// object that says so, or a short text that begins like an error or speaks of
-// trouble that passes.
+// complains says whether the result of a step that did not fail is a failure all
+// the same: an object that says so, or a short text that begins like an error or
+// speaks of passing trouble.
 func complains(result ckpt.JSON, text []byte) bool {
 	if saysFailure(result) {
 		return true
@@ -175,8 +176,8 @@ func eachWord(text []byte, visit func([]byte)) {
 	}
 }
 
-// maskWords takes out of a complaint what is of the call and not of the
-// trouble: the call's own words, what stands in quotes, and numbers.
+// maskWords removes from a complaint what belongs to the call and not to the
+// trouble: the call's own words, quotations and numbers.
 func maskWords(text []byte, own map[string]bool) []byte {
 	text = bytes.ToLower(text[:min(len(text), maxCause)])
 	out := make([]byte, 0, len(text))

@@ -8,8 +8,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// How the size of a state is judged. Of fewer states than leastSizes there is
-// no median, and smaller states than leastBytes may change as they like.
+// How the size of a state is judged. A median needs leastSizes states. States
+// smaller than leastBytes are not judged.
 const (
 	shrinkTo   = 0.5
 	leastSizes = 3

@@ -9,10 +9,9 @@ const (
 	maxCommandArgs = 64
 )
 
-// splitCommands cuts a command line into its commands and these into words.
-// It knows quotes, operators and comments, and passes over the text of
-// here-documents. It is no shell: what it gets wrong tells two kinds of calls
-// apart where one would do, or the other way round.
+// splitCommands cuts a command line into its commands, and these into words. It
+// knows quotes, operators and comments, and skips here-documents. It is not a
+// shell. A mistake only puts a call into the wrong kind.
 func splitCommands(line string) (commands [][]string) {
 	c := &cutter{rest: line[:min(len(line), maxCommandLine)]}
 	for len(commands) < maxCommands && c.next() {
@@ -126,8 +125,8 @@ var before = map[string]bool{"sudo": true, "env": true, "nohup": true, "time": t
 	"command": true, "timeout": true, "if": true,
 	"while": true, "!": true, "then": true, "do": true, "else": true, "xargs": true}
 
-// withoutPrefix leaves out what stands before a command: variables, sudo,
-// timeout 60.
+// withoutPrefix removes what stands before a command: variables, sudo, timeout
+// 60.
 func withoutPrefix(words []string) []string {
 	for len(words) > 1 {
 		w := words[0]

@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// reversed finds numbers that had only grown and fell.
+// reversed finds numbers that fell after they had only grown.
 func (r *run) reversed(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ckpt.Found {
 	before := r.states.back(int(set.warn.value))
 	if before == nil {

@@ -36,8 +36,8 @@ func (cycle) count(h *history, _, span int, _ bool) (x hit) {
 	return x
 }
 
-// copied is how many of the newest pairs are copies of one block of a size, in
-// which not all pairs are equal; 0 where they are.
+// copied is how many of the newest pairs are copies of one block of a size. It
+// is 0 if all pairs of the block are equal.
 func copied(h *history, size, pairs int) int {
 	length, varied := size, false
 	for length < pairs && h.pairBack(length-size).pair == h.pairBack(length).pair {

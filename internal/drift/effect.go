@@ -8,9 +8,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/normalise"
 )
 
-// effectOfCommands is what a command line takes back of the agent's own work:
-// files of a working tree that are put back as they were committed, or all of
-// it. "" where it does not.
+// effectOfCommands says which of the agent's own work a command line reverts:
+// files of a working tree that go back to the committed version, or all of them.
+// It is "" for other commands.
 func effectOfCommands(commands [][]string) string {
 	for _, command := range commands {
 		if command[0] != "git" {
@@ -77,8 +77,8 @@ var (
 	minEffective = 8 // bytes of what is written; less comes again by itself
 )
 
-// effectOfEdit is what a call of an editing tool writes into which file, ""
-// where it is none.
+// effectOfEdit says which content a call of an editing tool writes into which
+// file. It is "" for other calls.
 func effectOfEdit(args []byte) string {
 	if args[0] != '{' {
 		return ""

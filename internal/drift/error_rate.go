@@ -7,7 +7,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// errorRate finds many errors among the newest steps, though some succeed in
+// errorRate finds many errors among the newest steps, even if some succeed in
 // between.
 type errorRate struct{}
 

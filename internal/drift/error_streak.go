@@ -8,7 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// maxStreak is how far back a row of errors is counted.
+// maxStreak is how far back a streak of errors is counted.
 const maxStreak = 256
 
 // errorStreak finds errors in a row.
@@ -31,10 +31,10 @@ func (errorStreak) count(h *history, _, span int, critical bool) hit {
 // maxKinds is how many kinds of errors are told apart.
 const maxKinds = 32
 
-// errorsAmong counts the errors among the newest steps and the kinds of them.
-// Errors that differ are the answers to attempts that differ: each further kind
-// takes half an error off. Where only said, errors without any text do not count. What the model complained
-// of twice in one turn counts once.
+// errorsAmong counts the errors among the newest steps, and their kinds.
+// Different errors are answers to different attempts, so each further kind takes
+// half an error off. With said, errors without any text do not count. An
+// error that came twice in one turn counts once.
 func errorsAmong(h *history, among int, said bool) hit {
 	x := hit{among: among}
 	var kinds [maxKinds]uint64

@@ -15,9 +15,9 @@ func (w *watch) Evaluator() ckpt.DriftEvaluator {
 	return &evaluator{watch: w, rules: map[string]bool{}, scores: map[group][]float64{}, asked: map[group]ckpt.Policy{}}
 }
 
-// evaluator counts in which runs the detectors fire. Where a policy asks for a
-// share of false alarms, each run is judged with what the good runs before it
-// make of the thresholds, as the daemon would have done.
+// evaluator counts in which runs the detectors fire. If a policy asks for a
+// share of false alarms, each run is judged with thresholds calibrated on the
+// good runs before it, as the daemon would do.
 type evaluator struct {
 	watch  *watch
 	result ckpt.Evaluation
@@ -77,7 +77,7 @@ func (e *evaluator) calibration(p *ckpt.Policy, of group) ckpt.Calibration {
 	return e.watch.Calibrate(p, scores[max(0, len(scores)-ckpt.MaxCalibrated):])
 }
 
-// judging is one run under way.
+// judging is one run that is being judged.
 type judging struct {
 	watch   *watch
 	policy  *ckpt.Policy
@@ -118,7 +118,7 @@ func (j *judging) play() {
 	j.states(math.MaxInt64, max(n-1, 0))
 }
 
-// begin counts anew.
+// begin resets the counts.
 func (j *judging) begin() {
 	j.run, j.numbers = newRun(j.policy, j.past), nil
 	if j.explain {
@@ -133,7 +133,8 @@ func (j *judging) counted() int64 {
 	return j.run.steps.steps
 }
 
-// print is the print of a step, made anew where the step is at hand.
+// print is the fingerprint of a step. It is computed again if the step itself is
+// there.
 func (j *judging) print(i int) ckpt.StepPrint {
 	if len(j.record.Raw) == 0 {
 		return j.record.Steps[i]
@@ -149,7 +150,8 @@ func (j *judging) print(i int) ckpt.StepPrint {
 	return print
 }
 
-// states shows the states up to a checkpoint; what is found counts to a step.
+// states shows the states up to a checkpoint to the detectors. Findings count
+// for a step.
 func (j *judging) states(upTo int64, step int) {
 	for ; j.shown < len(j.record.States) && j.record.States[j.shown].Seq <= upTo; j.shown++ {
 		state := j.record.States[j.shown]
@@ -211,8 +213,8 @@ func firsts(step int, key string, found []ckpt.Found) []ckpt.FirstFired {
 	return list
 }
 
-// add counts what was found in a run. Where a fault was injected only what came
-// then or later counts.
+// add counts what was found in a run. If a fault was injected, only findings at
+// that step or later count.
 func (e *evaluator) add(r *ckpt.RecordedRun, j *judging) {
 	cell := e.cell(group{r.Source, r.Workflow}, r.Outcome)
 	cell.runs++
@@ -308,7 +310,8 @@ func (c *evaluatedCell) row(what tierOfRule) ckpt.EvaluatedRow {
 	return row
 }
 
-// wilson is the 95 % interval of a share of which so many in so many were seen.
+// wilson is the 95 % interval (Wilson) of a share of which seen in among were
+// seen.
 func wilson(seen, among int) (low, high float64) {
 	if among == 0 {
 		return 0, 1

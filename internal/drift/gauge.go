@@ -30,8 +30,8 @@ type gauge struct {
 	kinds map[work]*baseline
 }
 
-// work is what is compared with itself: calls of one shape of one tool. A tool
-// that runs commands is as many tools as there are commands.
+// work is a kind of calls that are compared with each other: one tool and one
+// shape. A tool that runs commands has a kind for each command.
 type work struct {
 	tool  string
 	shape uint64
@@ -39,7 +39,8 @@ type work struct {
 
 func workOf(p *ckpt.StepPrint) work { return work{p.Tool, number(p.Shape)} }
 
-// baseline is what a kind's measure was at first, and what came since.
+// baseline is the measure of a kind's first calls, and the sum of what came
+// since.
 type baseline struct {
 	n        int
 	mean, m2 float64
@@ -56,8 +57,8 @@ func durationGauge() *gauge {
 	}}
 }
 
-// tokenGauge watches what the model wrote, or where only that is known what it
-// read, which grows with every step of a conversation.
+// tokenGauge watches the tokens that the model wrote. If only the tokens that it
+// read are known, it watches those. They grow with every step of a conversation.
 func tokenGauge() *gauge {
 	return &gauge{rule: RuleTokenDrift, what: "used", unit: "tokens", kinds: map[work]*baseline{}, value: func(p *ckpt.StepPrint) (float64, bool) {
 		if p.OutputTokens != nil {

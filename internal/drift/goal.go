@@ -39,7 +39,7 @@ func (r *run) Goal(now time.Time, declared string, updated bool) []ckpt.Found {
 	}}
 }
 
-// remember takes back what was told of goals before a restart.
+// remember restores what was reported of goals before a restart.
 func (g *goal) remember(open []ckpt.Finding) {
 	for i := range open {
 		var e ckpt.Evidence

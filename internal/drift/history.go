@@ -44,9 +44,9 @@ func newHistory(size int) *history {
 	return &history{ring: make([]entry, 1<<bits.Len(uint(size-1))), size: int64(size), pairsAt: make([]int64, 0, size)}
 }
 
-// add takes in a step. It answers false for one that does not count: the model
-// made the same call before in the same turn, when it could not know what would
-// come out, and the same came out.
+// add takes in a step. It answers false for a step that does not count: the
+// model made the same call earlier in the same turn, before it knew a result,
+// and the results are the same.
 func (h *history) add(p *ckpt.StepPrint) bool {
 	e := entry{
 		key: p.Key, tool: p.Tool, res: number(p.Res), cause: number(p.Cause), effect: number(p.Effect), turn: turnOf(p.Turn), said: p.Res != "",
@@ -90,10 +90,10 @@ func turnOf(name string) uint64 {
 // same turn.
 const maxTogether = 32
 
-// together compares a step with those before it that the model asked for at the
-// same time: of the same turn, or where nobody says what turn it is, begun before
-// the other one had ended. It says whether one of them was the same call with
-// the same outcome, and notes whether one complained of the same.
+// together compares a step with the earlier steps of the same turn. Without a
+// turn, a step that began before another one ended is of the same turn. same
+// says that one of them was the same call with the same outcome. together also
+// notes whether one had the same complaint.
 func (h *history) together(e *entry) (same bool) {
 	for i := range min(h.len(), maxTogether) {
 		other := h.last(i)
@@ -108,8 +108,8 @@ func (h *history) together(e *entry) (same bool) {
 	return false
 }
 
-// bringsNews says whether a call was made before and answered something else:
-// then it polls, and what it says about waiting is no complaint.
+// bringsNews says whether the same call answered something else before. Then it
+// polls, and its words about waiting are not a complaint.
 func (h *history) bringsNews(e *entry) bool {
 	for i := range h.len() {
 		if before := h.last(i); e.sig != 0 && before.sig == e.sig && before.told {
@@ -119,7 +119,7 @@ func (h *history) bringsNews(e *entry) bool {
 	return false
 }
 
-// len is how many steps are at hand.
+// len is how many steps are in memory.
 func (h *history) len() int { return int(min(h.steps, h.size)) }
 
 // last is the step i before the newest one.
@@ -144,8 +144,8 @@ func (h *history) pairBack(i int) *entry {
 // reach is how many of the newest steps hold the newest n pairs.
 func (h *history) reach(n int) int { return int(h.steps - h.pairsAt[len(h.pairsAt)-n]) }
 
-// keys are the keys of the newest n steps that match, oldest first, as many as
-// an evidence names.
+// keys are the keys of the newest n steps that match, oldest first, as many as a
+// finding names.
 func (h *history) keys(n int, match func(*entry) bool) []string {
 	var keys []string
 	for i := n - 1; i >= 0; i-- {
@@ -164,8 +164,9 @@ func clip(keys []string) []string {
 	return append(keys[:ckpt.MaxEvidence-1:ckpt.MaxEvidence-1], keys[len(keys)-1])
 }
 
-// pairSet remembers maxPairs pairs and the steps in which they last came. What
-// has not come again since its turn was last due makes room for what is new.
+// pairSet remembers maxPairs pairs and the step of each one's last occurrence. A
+// new pair replaces the next pair in the ring that has not come again (the clock
+// algorithm).
 type pairSet struct {
 	ring []known
 	next int

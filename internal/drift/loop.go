@@ -2,17 +2,17 @@ package drift
 
 import ckpt "github.com/ckptsidecar/ckptsidecar"
 
-// loop is a detector over the newest steps. count is called at every step, and
-// neither keeps anything nor allocates; tell only where the finding is made.
+// loop is a detector over the newest steps. count is called at every step. It
+// keeps nothing and does not allocate. tell is called only for a finding.
 type loop interface {
 	rule() string
-	// count counts among the newest window steps what a tier needs so many of. It
-	// sees the newest span steps only: what came before was dismissed, or cleared by
-	// progress. critical says for which tier.
+	// count counts, among the newest window steps, what the tier needs. It sees
+	// only the newest span steps: what came before was dismissed, or cleared by
+	// progress. critical names the tier.
 	count(h *history, window, span int, critical bool) hit
 	tell(h *history, x hit) ckpt.Found
-	// making is how many of the newest steps hold what may yet become critical,
-	// 0 where there are not two signs of it.
+	// making is how many of the newest steps hold what may still become
+	// critical. It is 0 if there are fewer than two signs of it.
 	making(h *history, need threshold, span int) int
 	// repeats says whether growth of declared progress clears the rule.
 	repeats() bool
@@ -68,8 +68,8 @@ func (x hit) found(h *history, rule string, match func(*entry) bool) ckpt.Found 
 	}
 }
 
-// signs is how many of the newest n steps reach back to the first that matches,
-// 0 where fewer than two do.
+// signs is how many of the newest n steps reach back to the oldest match. It is
+// 0 for fewer than two matches.
 func (h *history) signs(n int, match func(*entry) bool) int {
 	found, oldest := 0, 0
 	for i := range n {

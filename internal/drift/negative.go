@@ -9,9 +9,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/normalise"
 )
 
-// isNegative says whether a step was answered with no: the agent said so, or it
-// failed without a word about what went wrong, as a search does that finds
-// nothing. A step whose result nobody knows is not negative.
+// isNegative says whether a step has a negative answer: the agent said so, or
+// the step failed without a word about what went wrong, as a search that finds
+// nothing. A step with an unknown result is not negative.
 func isNegative(s *ckpt.Step) bool {
 	if s.Outcome == ckpt.StepNegative {
 		return true
@@ -26,8 +26,8 @@ func isNegative(s *ckpt.Step) bool {
 	return saysNothing("", result, 0) && isSilent(string(s.Error))
 }
 
-// saysNothing says whether no text in a JSON value has a word, and no exit code
-// in it is of a program that could not do its work.
+// saysNothing says whether a JSON value has no text with a word in it, and no
+// exit code of a program that could not do its work.
 func saysNothing(name string, value []byte, depth int) bool {
 	value = bytes.TrimSpace(value)
 	if len(value) == 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// stalled finds that declared progress has not grown for long.
+// stalled finds that declared progress has not grown for too long.
 func (r *run) stalled(found []ckpt.Found, now time.Time, key string) []ckpt.Found {
 	set, p := r.set.rules[RuleNoProgress], &r.progress
 	if set.off || !p.declared {

@@ -89,7 +89,7 @@ func (r *run) gauged(found []ckpt.Found, p *ckpt.StepPrint) []ckpt.Found {
 	return found
 }
 
-// unparsable tells of a result that begins like JSON and does not parse.
+// unparsable finds a result that begins like JSON and does not parse.
 func (r *run) unparsable(found []ckpt.Found, p *ckpt.StepPrint) []ckpt.Found {
 	set := r.set.rules[RuleUnparsable]
 	if !p.Unparsable || set.off || !r.tells(RuleUnparsable, set.one, r.ended, set.cooldown) {
@@ -103,8 +103,8 @@ func (r *run) unparsable(found []ckpt.Found, p *ckpt.StepPrint) []ckpt.Found {
 	})
 }
 
-// own lets through what rules of the user's own and the schema have found, as
-// far as their cooldown allows. now counts steps or checkpoints.
+// own reports what rules of the user and the schema found, unless their cooldown
+// holds it back. now counts steps or checkpoints.
 func (r *run) own(found, broken []ckpt.Found, now int64) []ckpt.Found {
 	for _, f := range broken {
 		set, known := r.set.rules[f.Rule]
@@ -156,8 +156,8 @@ func (r *run) Beat(now time.Time, progress *float64) []ckpt.Found {
 	return r.aged(found, now)
 }
 
-// Forget takes back what a rule has counted. What counts nothing, a rule of the
-// user's own for example, stays silent for the rest of its cooldown.
+// Forget resets what a rule counted. A rule that counts nothing, such as a rule
+// of the user, stays silent for the rest of its cooldown.
 func (r *run) Forget(rule string) {
 	if r.set.off {
 		return
@@ -187,7 +187,8 @@ func (r *run) Forget(rule string) {
 	}
 }
 
-// Back is the newest checkpoint before what may yet become critical began.
+// Back is the rollback floor: the newest checkpoint from before the first sign
+// of what may still become critical.
 func (r *run) Back() (seq int64, ok bool) {
 	if r.set.off || r.steps.len() == 0 {
 		return 0, false
@@ -213,7 +214,7 @@ func (r *run) Back() (seq int64, ok bool) {
 	return seq, ok
 }
 
-// changed is what a checkpoint has that the ones before did not, or the other
+// changed finds what a checkpoint has and the ones before did not, or the other
 // way round.
 func (r *run) changed(found []ckpt.Found, p *ckpt.StatePrint) []ckpt.Found {
 	for _, look := range []struct {

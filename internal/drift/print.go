@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// printOf makes the print of a step that has ended.
+// printOf makes the fingerprint of a step that has ended.
 func printOf(s *ckpt.Step) ckpt.StepPrint {
 	call := callOf(s.Name, s.Args)
 	print := ckpt.StepPrint{
@@ -30,8 +30,8 @@ func printOf(s *ckpt.Step) ckpt.StepPrint {
 	return print
 }
 
-// knownOutcome is what came out of a step: its result, or where it has none its
-// error. It is empty where that was replaced or cut on the way here.
+// knownOutcome is the result of a step, or its error if it has no result. It is
+// empty if that was redacted or cut on the way here.
 func knownOutcome(s *ckpt.Step, result []byte) []byte {
 	switch {
 	case len(result) > 0 && len(s.Result) <= maxCallArgs && isMarked(s.Result) && saysTooLittle(s.Result, 0):
@@ -53,9 +53,9 @@ func sigOf(tool string, args ckpt.JSON) string {
 	return digest(32, []byte(tool), []byte{0}, canonical)
 }
 
-// unparsable says whether a text in a result begins like JSON and is none, also
-// where that text is in JSON in a text. One that says that it was cut is not
-// judged.
+// unparsable says whether a text in a result begins like JSON and does not
+// parse. It also looks into JSON inside a text. A text that says that it was cut
+// is not judged.
 func unparsable(result ckpt.JSON) bool {
 	return bytes.ContainsAny(result, "{[") && brokenText(result, 2)
 }

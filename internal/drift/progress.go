@@ -6,7 +6,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// progress is what the run has declared of how far it is.
+// progress is the progress that the run declared.
 type progress struct {
 	declared   bool
 	best, last float64

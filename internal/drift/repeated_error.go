@@ -8,8 +8,8 @@ import (
 )
 
 // repeatedError finds that one tool fails with the same error again and again,
-// though its arguments differ. Where something new succeeded in between, the agent
-// may be at work (change, test, change, test): then one time more is needed.
+// even with other arguments. If something new succeeded in between, the agent
+// may be at work (change, test, change, test). Then one more is needed.
 type repeatedError struct{}
 
 func (repeatedError) rule() string  { return RuleRepeatedError }

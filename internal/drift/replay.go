@@ -7,9 +7,9 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// replay goes through what is stored of a run, so that a watch goes on where
-// the one before it was: the same steps give the same counts, streaks and
-// cooldowns. What is found on the way was told already.
+// replay goes through what is stored of a run, so that a new watch continues
+// where the last one ended: the same steps give the same counts, streaks and
+// cooldowns. What is found on the way was reported before.
 func (r *run) replay(past *ckpt.RunPast) {
 	r.ended = max(0, past.TotalSteps-int64(len(past.Steps)))
 	r.steps.steps = 0
@@ -49,7 +49,7 @@ func dismissals(byRule map[string]time.Time) []dismissal {
 	return list
 }
 
-// resumeProgress takes what was declared by heartbeats too.
+// resumeProgress restores the progress that heartbeats declared.
 func (r *run) resumeProgress(past *ckpt.RunPast) {
 	if past.Progress == nil {
 		return
@@ -77,7 +77,7 @@ func (r *run) resumeProgress(past *ckpt.RunPast) {
 	p.told = severityOf(past.Open, RuleNoProgress)
 }
 
-// resumeBudget takes the totals, of which the newest steps are only a part.
+// resumeBudget restores the totals. The newest steps are only a part of them.
 func (r *run) resumeBudget(past *ckpt.RunPast) {
 	r.spent = spent{}
 	r.spent.used[budgetSteps] = float64(past.TotalSteps)

@@ -37,8 +37,8 @@ type setLoop struct {
 	set setting
 }
 
-// span is how many of the newest steps a detector may look at: not what was
-// dismissed, and where it looks for repetition not what came before progress.
+// span is how many of the newest steps a detector may look at. Dismissed steps
+// are excluded. For repetition, so are the steps before progress grew.
 func (r *run) span(l loop) int {
 	floor := r.floors[l.rule()]
 	if l.repeats() {
@@ -47,7 +47,8 @@ func (r *run) span(l loop) int {
 	return int(min(int64(r.steps.len()), r.steps.steps-floor))
 }
 
-// tells keeps a rule from telling the same again and again.
+// tells says whether to report a rule now. It keeps a rule from reporting the
+// same thing again and again.
 func (r *run) tells(rule string, severity ckpt.Severity, now, cooldown int64) bool {
 	s := r.spells[rule]
 	if s == nil {

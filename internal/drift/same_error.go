@@ -15,8 +15,8 @@ const (
 	maxToolsNamed = 16
 )
 
-// sameError finds that different tools complain of the same: what they share,
-// a network, a service, a quota, a permission, is at fault, and another call
+// sameError finds that different tools have the same complaint. What they share
+// is at fault (a network, a service, a quota, a permission), and another call
 // will not help.
 type sameError struct{}
 

@@ -9,8 +9,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// settings are a policy as the detectors read it: every number is there, and
-// the sensitivity is worked in.
+// settings are a policy as the detectors read it: every number is set, and the
+// sensitivity is applied.
 type settings struct {
 	policy *ckpt.Policy
 	off    bool // the whole watch
@@ -19,7 +19,7 @@ type settings struct {
 	good   ckpt.Calibration // what the thresholds were calibrated with; its Factor is 0 where they were not
 }
 
-// setting is what holds for one rule.
+// setting is the setting of one rule.
 type setting struct {
 	off            bool
 	warn, critical threshold

@@ -2,15 +2,15 @@ package drift
 
 import ckpt "github.com/ckptsidecar/ckptsidecar"
 
-// spell is a time in which a rule held again and again. It is told once at each
-// severity, and then at growing distances, so that one loop does not make a
-// hundred findings. What the rule counts goes on all the while.
+// spell is a time in which a rule held again and again. It is reported once at
+// each severity, and then at growing intervals, so that one loop does not make a
+// hundred findings. The rule goes on counting all the while.
 type spell struct {
 	level              ckpt.Severity // the last that was told
 	heldAt, until, gap int64         // in steps
 }
 
-// tells says whether what holds now is to be told. A spell is over when the
+// tells says whether to report that the rule holds now. A spell is over when the
 // rule did not hold for the length of the cooldown.
 func (s *spell) tells(severity ckpt.Severity, now, cooldown int64) bool {
 	if s.level != "" && now-s.heldAt > cooldown {

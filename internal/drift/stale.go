@@ -11,8 +11,8 @@ import (
 // fewer are a repeat or a cycle, which find them sooner.
 const minStaleKinds = 4
 
-// stale finds that most of the newest pairs were all seen before in the run:
-// the agent visits old steps, in whatever order.
+// stale finds that most of the newest pairs were seen before in the run: the
+// agent repeats old steps, in whatever order.
 type stale struct{}
 
 func (stale) rule() string  { return RuleStale }

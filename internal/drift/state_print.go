@@ -10,8 +10,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// What is kept of a state: so many top-level keys (an object with more is data,
-// not a form), so many counters, so deep.
+// The bounds of what is kept of a state: top-level keys (an object with more is
+// data, not a form), counters, and their depth.
 const (
 	maxKeys         = 1000
 	maxCounters     = 256
@@ -19,8 +19,8 @@ const (
 	maxPrinted      = 64 << 20 // bytes of a state that is read for it
 )
 
-// printState fills in what the detectors keep of a state. Numbers in arrays are
-// no counters: what stands at a place in an array changes.
+// printState makes the fingerprint of a state. Numbers in arrays do not count as
+// counters, because elements move.
 func printState(p *ckpt.StatePrint, state []byte, m *jsontext.Map, contentType string) {
 	p.Size = int64(len(state))
 	if !ckpt.IsJSON(contentType) || len(state) > maxPrinted {
@@ -64,8 +64,8 @@ func membersOf(state []byte, at int, m *jsontext.Map) (map[string]part, bool) {
 	return members, ok
 }
 
-// talkIn is the size of the longest conversation among the members of an object
-// and of the objects in it.
+// talkIn is the size of the longest conversation among the members of an object,
+// and of the objects directly in it.
 func talkIn(state []byte, m *jsontext.Map, members map[string]part, deeper bool) (size int64) {
 	for _, at := range members {
 		switch state[at.begin] {

@@ -21,9 +21,9 @@ func digest(length int, parts ...[]byte) string {
 	return hex.EncodeToString(h.Sum(nil))[:length]
 }
 
-// textOf is the text of a JSON value: of a string what it says, of another
-// value its canonical form, in which the strings say what they say. It is empty
-// where nothing was said: null, "", [] and {}.
+// textOf is the text of a JSON value: the content of a string, or else the
+// canonical form with the escapes in its strings resolved. It is empty for null,
+// "", [] and {}.
 func textOf(value ckpt.JSON) []byte {
 	value = bytes.TrimSpace(value)
 	if len(value) == 0 {

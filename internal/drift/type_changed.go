@@ -9,8 +9,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
-// retyped finds top-level values of another JSON type than before. null is no
-// type: what was null may become anything, and anything null.
+// retyped finds top-level values with another JSON type than before. Changes
+// from and to null do not count.
 func (r *run) retyped(found []ckpt.Found, p *ckpt.StatePrint, _ setting) []ckpt.Found {
 	for _, key := range slices.Sorted(maps.Keys(p.Keys)) {
 		was, is := r.states.types[key], p.Keys[key]

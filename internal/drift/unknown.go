@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// maxCallArgs is the size of the largest arguments that are looked into. Larger
-// ones are compared as a whole all the same.
+// maxCallArgs is the size of the largest arguments that are parsed. Larger ones
+// are only compared as a whole.
 const maxCallArgs = 1 << 20
 
 // stems are in every mark of what was replaced or cut.
@@ -20,15 +20,15 @@ var stems = [][]byte{
 	[]byte("lipped"), []byte("LIPPED"), []byte("***"),
 }
 
-// isMarked says whether a value may say that something was replaced or cut. Most
-// say nothing like it, and are not taken apart to find out.
+// isMarked says whether a value may have a mark that something was replaced or
+// cut. It is a quick test, so that most values need not be parsed.
 func isMarked(value []byte) bool {
 	return slices.ContainsFunc(stems, func(stem []byte) bool { return bytes.Contains(value, stem) })
 }
 
 // saysTooLittle says whether a part of the arguments was replaced or cut on the
-// way here, so that what differs between two calls may be missing. What stands
-// in the place of a secret does not count: a secret is the same each time.
+// way here, so that a difference between two calls may be missing. A replaced
+// secret does not count, because a secret is the same each time.
 func saysTooLittle(value []byte, depth int) bool {
 	if depth > maxTextDepth {
 		return false
@@ -68,8 +68,8 @@ func objectSaysTooLittle(value []byte, depth int) bool {
 	return false
 }
 
-// isCutMark says whether an object stands for a longer value that it does not
-// tell from others. With a hash it does.
+// isCutMark says whether an object stands for a longer value and cannot tell it
+// from others. With a hash it can.
 func isCutMark(members map[string]json.RawMessage) bool {
 	cut := false
 	for _, name := range []string{"cut", "truncated", "redacted"} {

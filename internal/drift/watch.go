@@ -17,7 +17,7 @@ import (
 // New is the watch that the store uses.
 func New() ckpt.DriftWatch { return &watch{seed: maphash.MakeSeed(), compiled: map[uint64]*compiled{}} }
 
-// watch keeps what it has compiled of policies, and nothing else.
+// watch caches compiled policies, and keeps nothing else.
 type watch struct {
 	seed     maphash.Seed
 	mu       sync.Mutex
@@ -25,8 +25,8 @@ type watch struct {
 	bytes    int // of the policies that are kept compiled
 }
 
-// What is kept compiled at most: policies, and bytes of their schemas and rules.
-// Compiled they take some ten times as much.
+// The bounds of the cache: policies, and bytes of their schemas and rules.
+// Compiled, they take about ten times as much.
 const (
 	maxCompiled      = 256
 	maxCompiledBytes = 4 << 20

@@ -48,7 +48,7 @@ func (c *Client) SetPolicy(ctx context.Context, agent string, p ckpt.Policy) (*c
 	return orNil(set, err)
 }
 
-// Erase removes an agent and all that it has, for good.
+// Erase removes an agent and everything it has, for good.
 func (c *Client) Erase(ctx context.Context, agent string) (*ckpt.Erased, error) {
 	if err := ckpt.CheckAgentName(agent); err != nil {
 		return nil, err
@@ -72,8 +72,8 @@ func (c *Client) Prune(ctx context.Context, r ckpt.PruneRequest, key string) (re
 	return rep, ans.replayed(), nil
 }
 
-// Export writes an agent as NDJSON. What was written before an error is not
-// whole, and Import refuses it.
+// Export writes an agent as NDJSON. After an error the text is incomplete, and
+// Import refuses it.
 func (c *Client) Export(ctx context.Context, agent string, w io.Writer) error {
 	if err := ckpt.CheckAgentName(agent); err != nil {
 		return err

@@ -58,9 +58,9 @@ func (v values) encode() string {
 	return string(b)
 }
 
-// broken is what an error of the connection means. A failed dial says best
-// itself what to do, unless something was sent before: what broke off is tried
-// once more, and then the dial that failed is the second.
+// broken turns an error of the connection into one of the API. The error of a
+// failed dial says best what to do. It is hidden if something was sent before:
+// then a first connection broke, and the second dial failed.
 func broken(err error, sent bool) error {
 	var nobody *endpoint.DialError
 	if errors.As(err, &nobody) && !sent {
@@ -95,7 +95,7 @@ func (v *values) addLimit(limit int) {
 	}
 }
 
-// orNil keeps half-read answers from being used.
+// orNil answers nil after an error, so that nobody uses a half-read answer.
 func orNil[T any](v *T, err error) (*T, error) {
 	if err != nil {
 		return nil, err
@@ -103,8 +103,8 @@ func orNil[T any](v *T, err error) (*T, error) {
 	return v, nil
 }
 
-// keyedAsk is a POST with an idempotency key, the caller's or a new one, so
-// that it may be repeated.
+// keyedAsk is a POST with an idempotency key, so that it may be repeated. An
+// empty key means a new one.
 func keyedAsk(path string, body any, key string) (*ask, error) {
 	a, err := jsonAsk(http.MethodPost, path, body)
 	if err != nil {

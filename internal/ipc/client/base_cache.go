@@ -34,8 +34,8 @@ type baseCache struct {
 	keys  map[baseKey]*list.Element
 }
 
-// take hands out a run's last state, nil for none. It is its taker's alone
-// until it is put back.
+// take removes a run's last state and answers it, or nil. The caller owns it
+// until it puts it back.
 func (a *baseCache) take(key baseKey) *base {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -66,7 +66,7 @@ func (a *baseCache) put(s *base) {
 	}
 }
 
-// saver is one save of a large state on its way.
+// saver is one save of a large state.
 type saver struct {
 	client *Client
 	whole  *ask
@@ -76,7 +76,8 @@ type saver struct {
 	ops    []delta.Op // that make the state of the last one, once they are known
 }
 
-// newSaver prepares to send only what changed, nil where that is not tried.
+// newSaver prepares to send only what changed. It answers nil if the whole state
+// is to be sent.
 func (c *Client) newSaver(r *ckpt.SaveRequest, whole *ask) *saver {
 	if c.Whole || len(r.State) < deltaLeast || len(r.State) > baseCacheMost/2 {
 		return nil
@@ -88,9 +89,9 @@ func (c *Client) newSaver(r *ckpt.SaveRequest, whole *ask) *saver {
 	return &saver{client: c, whole: whole, state: r.State, key: key, last: c.bases.take(key)}
 }
 
-// change is the call that sends only what changed, nil where it is not much
-// less than all. Its checksum makes sure that the daemon comes to this very
-// state: nobody compares the hash, which the daemon alone computes.
+// change is the call that sends only what changed, or nil if that is not much
+// smaller. Its checksum makes sure that the daemon arrives at this very state,
+// because the client does not compute the hash.
 func (s *saver) change() *ask {
 	if s.last == nil {
 		return nil
@@ -116,8 +117,8 @@ func (s *saver) change() *ask {
 	return &a
 }
 
-// done keeps the state for the next save, where the daemon has the very bytes:
-// it has others where a policy redacts secrets.
+// done keeps the state for the next save, if the daemon stored these very bytes.
+// It stored others if a policy redacts secrets.
 func (s *saver) done(saved *ckpt.Saved) {
 	switch {
 	case saved == nil && s.last != nil: // not saved, or nobody knows: the one before is still there, or is asked for in vain
@@ -129,8 +130,8 @@ func (s *saver) done(saved *ckpt.Saved) {
 	s.client.bases.put(&base{s.key, saved.ID, saved.SHA256, s.kept()})
 }
 
-// kept is a copy of the state: the caller may change it again. Where the last
-// one's copy is there, only what is not in its place yet is copied.
+// kept is a copy of the state, because the caller may change its own. If there
+// is a copy of the last state, only the bytes that moved or changed are copied.
 func (s *saver) kept() []byte {
 	if s.last == nil || s.ops == nil {
 		return slices.Clone(s.state)

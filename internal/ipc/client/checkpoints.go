@@ -13,7 +13,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
-// Checkpoint reads one, with its state where asked for.
+// Checkpoint reads one checkpoint, and its state if state is true.
 func (c *Client) Checkpoint(ctx context.Context, id string, state bool) (*ckpt.Checkpoint, error) {
 	if err := ckpt.CheckID(id); err != nil {
 		return nil, err
@@ -21,8 +21,8 @@ func (c *Client) Checkpoint(ctx context.Context, id string, state bool) (*ckpt.C
 	return c.fetchCheckpoint(ctx, &ask{method: http.MethodGet, path: "/v1/checkpoints/" + id, query: stateQuery(nil, state), repeatable: true})
 }
 
-// Latest reads the newest that the filter lets through; of its fields Run,
-// Kind and Suspect count, the last as false only.
+// Latest reads the newest checkpoint that the filter lets through. It heeds the
+// filter's Run and Kind, and Suspect if that is false.
 func (c *Client) Latest(ctx context.Context, f ckpt.CheckpointFilter, state bool) (*ckpt.Checkpoint, error) {
 	if err := ckpt.CheckAgentName(f.Agent); err != nil {
 		return nil, err
@@ -52,8 +52,8 @@ func (c *Client) fetchCheckpoint(ctx context.Context, a *ask) (*ckpt.Checkpoint,
 	return readCheckpoint(ans, a.write)
 }
 
-// readCheckpoint cuts the state out of the answer, which is as fast as copying
-// and keeps its bytes, and decodes the rest.
+// readCheckpoint cuts the state out of the answer and decodes the rest. That is
+// as fast as copying, and keeps the bytes of the state.
 func readCheckpoint(ans *answer, write bool) (*ckpt.Checkpoint, error) {
 	body, state, err := cutState(ans)
 	if err != nil {

@@ -11,24 +11,23 @@ import (
 // endpoint.Candidates says. It is safe for concurrent use, keeps one connection
 // alive, and sends requests over it in order. It must not be copied once used.
 //
-// Its errors are *ckpt.Error, save that nobody at the endpoint is
-// *endpoint.DialError. A write whose answer did not come has the outcome
-// unknown.
+// Its errors are *ckpt.Error, or *endpoint.DialError if nobody is at the
+// endpoint. A write without an answer has the outcome unknown.
 type Client struct {
 	Socket string // where the daemon listens; "" tries the candidates
 	Owner  string // whose agents calls are about; "" for the caller's own. For administrators
 
-	// Retry is how long a call goes on trying when the daemon is busy or away,
-	// as long as repeating it cannot do anything twice; 0 is not at all. Saves
-	// are always safe to repeat, because their id is their idempotency key.
+	// Retry is how long a call is repeated while the daemon is busy or away, if
+	// repeating it cannot do anything twice. 0 means never. Saves are always
+	// safe to repeat, because their id is their idempotency key.
 	Retry time.Duration
 
 	// Whole makes Save send every state whole. Otherwise the client keeps a copy
 	// of the last large state of each run, 64 MiB of them at most.
 	Whole bool
 
-	// Absent, if set, is told when nobody can be reached, and answers whether
-	// somebody can be now.
+	// Absent, if set, is called when no daemon can be reached. It answers
+	// whether one can be reached now.
 	Absent func(context.Context, error) bool
 	Outbox Outbox // nil for none: then what cannot be sent is an error
 

@@ -16,8 +16,8 @@ import (
 )
 
 // Outbox stands between a client and the wire for the writes that may be made
-// later: saves, and what an owner reports of its steps, operations and events.
-// It sends, or keeps what it could not send, in the order in which it is asked.
+// later: saves, and reports of steps, operations and events. It sends a write,
+// or keeps it, in the order of the calls.
 type Outbox interface {
 	// Write makes a request by send, or keeps it and answers *KeptError.
 	Write(ctx context.Context, r *Request, send func(context.Context) error) error
@@ -33,8 +33,8 @@ func (e *KeptError) Error() string { return "kept to be sent later: " + e.Err.Er
 // Unwrap gives the cause.
 func (e *KeptError) Unwrap() error { return e.Err }
 
-// Request is a write as it may be made at any time, by anybody, and more than
-// once: it carries an id or a key.
+// Request is a write that anybody may make at any time and more than once,
+// because it carries an id or a key.
 type Request struct {
 	Agent, Run   string
 	Method, Path string // the path is escaped
@@ -57,7 +57,7 @@ func (c *Client) Send(ctx context.Context, r *Request, at ckpt.Time) (replayed b
 	return ans.replayed(), nil
 }
 
-// through makes a write by send, by way of the outbox where there is one.
+// through makes a write by send, through the outbox if there is one.
 func (c *Client) through(ctx context.Context, a *ask, send func(context.Context) error) error {
 	if c.Outbox == nil || a.agent == "" {
 		return send(ctx)
@@ -78,8 +78,8 @@ func (a *ask) request(owner string) *Request {
 	return r
 }
 
-// mayBeKept says which calls of a run an outbox is asked about: what makes
-// sense later too. To claim a run or to beat does not.
+// mayBeKept says which calls of a run may be made later. To claim a run or to
+// send a heartbeat makes no sense later.
 func mayBeKept(parts []string) bool {
 	switch {
 	case len(parts) == 0:
@@ -90,7 +90,7 @@ func mayBeKept(parts []string) bool {
 	return strings.Contains(" steps events end ", " "+parts[0]+" ")
 }
 
-// do makes a call, by way of the outbox where it is a write that may be kept.
+// do makes a call. A write that may be kept goes through the outbox.
 func (c *Client) do(ctx context.Context, a *ask) (ans *answer, err error) {
 	err = c.through(ctx, a, func(ctx context.Context) error {
 		ans, err = c.repeat(ctx, a)
@@ -120,7 +120,8 @@ func (c *Client) repeat(ctx context.Context, a *ask) (*answer, error) {
 	return ans, err
 }
 
-// mayRepeat says whether err passes by itself and the call can do no harm twice.
+// mayRepeat says whether a repeated call may succeed after err, and can do no
+// harm.
 func mayRepeat(a *ask, err error) bool {
 	var nobody *endpoint.DialError
 	if errors.As(err, &nobody) {
@@ -130,7 +131,7 @@ func mayRepeat(a *ask, err error) bool {
 	return errors.As(err, &e) && e.Code == ckpt.CodeBusy && (a.repeatable || e.OutcomeOrDefault() == ckpt.OutcomeNotSaved)
 }
 
-// retryHint is what the daemon asked for, unless it is more than there is.
+// retryHint is the pause that the daemon asked for, at most the given one.
 func retryHint(err error, most time.Duration) time.Duration {
 	var e *ckpt.Error
 	if !errors.As(err, &e) {

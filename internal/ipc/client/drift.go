@@ -9,7 +9,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// Drift asks how a run stands, for its open findings, newest first, or for all.
+// Drift reads the state of a run and its findings, newest first: the open ones,
+// or all.
 func (c *Client) Drift(ctx context.Context, f ckpt.DriftFilter) (*ckpt.DriftReport, error) {
 	if err := (ckpt.RunRef{Agent: f.Agent, Run: f.Run}).Check(); err != nil {
 		return nil, err
@@ -29,7 +30,7 @@ func (c *Client) Drift(ctx context.Context, f ckpt.DriftFilter) (*ckpt.DriftRepo
 	return orNil(report, err)
 }
 
-// Evaluate asks which recorded runs would have been warned.
+// Evaluate tells in which recorded runs a rule would have warned.
 func (c *Client) Evaluate(ctx context.Context, r ckpt.EvaluateRequest) (*ckpt.Evaluation, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -44,8 +45,8 @@ func (c *Client) Evaluate(ctx context.Context, r ckpt.EvaluateRequest) (*ckpt.Ev
 	return orNil(result, err)
 }
 
-// Feedback asks how often an agent's rules have warned, how often that was
-// dismissed, and for settings that would have spared it.
+// Feedback tells how often an agent's rules warned, how often people dismissed
+// the finding, and which settings would have avoided that.
 func (c *Client) Feedback(ctx context.Context, agent string) (*ckpt.DriftFeedback, error) {
 	if err := ckpt.CheckAgentName(agent); err != nil {
 		return nil, err
@@ -82,8 +83,8 @@ func (c *Client) PostFinding(ctx context.Context, agent string, r ckpt.FindingRe
 	return fetchKeyed[ckpt.PostedFinding](ctx, c, a, err)
 }
 
-// Dismiss says that a finding was none, or is dealt with: what was suspect
-// because of it alone is clean again.
+// Dismiss says that a finding is wrong, or dealt with. Checkpoints that were
+// suspect because of it alone are clean again.
 func (c *Client) Dismiss(ctx context.Context, r ckpt.DismissRequest) (f *ckpt.DismissedFinding, replayed bool, err error) {
 	if err := r.Check(); err != nil {
 		return nil, false, err

@@ -17,12 +17,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// Follow calls f with each event of a run after a sequence number, those that
-// are there and those to come, until ctx ends, f answers an error, or the run
-// is gone. It never ends by itself without an error. When the daemon is
-// restarted it connects again and goes on after the last event, so that none
-// is lost and none comes twice. Only the first connection is given up as Retry
-// says: who has followed once goes on until ctx ends.
+// Follow calls f with each event of a run after a sequence number: first the
+// stored ones, then the new ones. It ends when ctx ends, when f answers an
+// error, or when the run is gone, and always with an error. If the daemon
+// restarts, it connects again and goes on after the last event: no event is
+// lost, and none comes twice. Retry limits the first connection only.
 func (c *Client) Follow(ctx context.Context, ref ckpt.RunRef, after int64, f func(ckpt.Event) error) error {
 	path, err := runPath(ref, "events")
 	if err != nil {
@@ -53,8 +52,8 @@ func (c *Client) Follow(ctx context.Context, ref ckpt.RunRef, after int64, f fun
 	}
 }
 
-// passes says whether to follow again after err: the daemon is away, is going,
-// or has no place. Anything else would be answered again.
+// passes says whether to follow again after err: the daemon is away, stops, or
+// has too many followers. Any other error would come again.
 func passes(err error) bool {
 	var nobody *endpoint.DialError
 	if errors.As(err, &nobody) {
@@ -101,8 +100,8 @@ func (s *follower) once(ctx context.Context) error {
 	}
 }
 
-// ended is what the end of a stream means: followers are let go when the
-// daemon stops.
+// ended is the error of a stream that ended. The daemon ends the streams of
+// followers when it stops.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) {
 		return ckpt.Errorf(ckpt.CodeBusy, "the daemon has ended the stream of events")

@@ -77,8 +77,8 @@ func (c *Client) GraphTuples(ctx context.Context, q ckpt.GraphQuery) (*ckpt.Grap
 	return c.graphPage(ctx, a)
 }
 
-// GraphTuple reads one checkpoint, the newest where none is named; nil where it is
-// not there. A value whose tag is in have, by its channel, is not sent again.
+// GraphTuple reads one checkpoint, or the newest if none is named. It answers
+// nil if there is none. Values whose tags the request has are not sent again.
 func (c *Client) GraphTuple(ctx context.Context, r ckpt.GraphGet) (*ckpt.GraphTuple, error) {
 	a, err := graphAsk(r.Agent, "get", ipc.GraphGetBody{Thread: r.Thread, NS: r.NS, Checkpoint: r.Checkpoint, Have: r.Have}, false)
 	if err != nil {

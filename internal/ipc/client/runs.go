@@ -23,12 +23,12 @@ func (c *Client) StartRun(ctx context.Context, r ckpt.RunRequest) (run *ckpt.Run
 	return fetchKeyed[ckpt.Run](ctx, c, a, err)
 }
 
-// Run reads one.
+// Run reads one run.
 func (c *Client) Run(ctx context.Context, ref ckpt.RunRef) (*ckpt.Run, error) {
 	return fetchPart[ckpt.Run](ctx, c, ref, "", nil)
 }
 
-// Runs lists one page of runs, the last changed first.
+// Runs lists one page of runs, the most recently changed first.
 func (c *Client) Runs(ctx context.Context, f ckpt.RunFilter) (*ckpt.RunPage, error) {
 	var q values
 	q.add("status", string(f.Status))
@@ -40,8 +40,8 @@ func (c *Client) Runs(ctx context.Context, f ckpt.RunFilter) (*ckpt.RunPage, err
 	return orNil(page, err)
 }
 
-// Beat says that the owner lives. Where b names no epoch, ref's is used, as in
-// every write below.
+// Beat says that the owner is alive. If b names no epoch, the epoch of ref is
+// used. The same holds for every write below.
 func (c *Client) Beat(ctx context.Context, ref ckpt.RunRef, b ckpt.Heartbeat) (*ckpt.Run, error) {
 	path, err := runPath(ref, "heartbeat")
 	if err != nil {
@@ -66,8 +66,8 @@ func (c *Client) EndRun(ctx context.Context, ref ckpt.RunRef, r ckpt.EndRequest)
 	return fetchKeyed[ckpt.Run](ctx, c, a, err)
 }
 
-// Resume asks how to go on with a run and, where that is safe, makes the
-// caller its owner. The plan's checkpoint has its state.
+// Resume asks how to go on with a run. If that is safe, the caller becomes its
+// owner. The plan's checkpoint has its state.
 func (c *Client) Resume(ctx context.Context, r ckpt.ResumeRequest) (plan *ckpt.Plan, replayed bool, err error) {
 	a, err := runAsk(ckpt.RunRef{Agent: r.Agent, Run: r.Run}, r, r.IdempotencyKey, nil, "resume")
 	if err != nil {
@@ -84,8 +84,8 @@ func (c *Client) Resume(ctx context.Context, r ckpt.ResumeRequest) (plan *ckpt.P
 	return plan, ans.replayed(), nil
 }
 
-// BeginStep begins a step, or records a whole one. A step that is answered as
-// replayed has been done: its result is there.
+// BeginStep begins a step, or records a whole one. If replayed is true, the step
+// was done before, and the answer has its result.
 func (c *Client) BeginStep(ctx context.Context, ref ckpt.RunRef, r ckpt.StepRequest) (step *ckpt.Step, replayed bool, err error) {
 	raw := []rawMember{{"args", r.Args}, {"result", r.Result}}
 	r.Epoch, r.Args, r.Result = epochOf(r.Epoch, ref), nil, nil
@@ -93,8 +93,8 @@ func (c *Client) BeginStep(ctx context.Context, ref ckpt.RunRef, r ckpt.StepRequ
 	return fetchKeyed[ckpt.Step](ctx, c, a, err)
 }
 
-// FinishStep records how a step ended. Of the request, the name and the
-// arguments are those that it began with.
+// FinishStep records how a step ended. The request must have the name and the
+// arguments that the step began with.
 func (c *Client) FinishStep(ctx context.Context, ref ckpt.RunRef, r ckpt.StepRequest) (step *ckpt.Step, replayed bool, err error) {
 	if err := ckpt.CheckKey("step key", r.Key); err != nil {
 		return nil, false, err
@@ -120,8 +120,8 @@ func (c *Client) BeginOperation(ctx context.Context, ref ckpt.RunRef, r ckpt.Ope
 	return fetchKeyed[ckpt.Operation](ctx, c, a, err)
 }
 
-// EndOperation ends an operation, or with Resolve records what an operator has
-// found out. After a failure, Restore has the state to go back to.
+// EndOperation ends an operation. With Resolve it records what an operator found
+// out. After a failure, Restore of the answer has the state to go back to.
 func (c *Client) EndOperation(ctx context.Context, ref ckpt.RunRef, r ckpt.OperationEnd) (o *ckpt.OperationEnded, replayed bool, err error) {
 	if err := wellformed.OperationEnd(&r); err != nil {
 		return nil, false, err

@@ -13,9 +13,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// Save puts a state on disk. Without an id it makes one; who wants to repeat a
-// save himself, after an outcome that is unknown, gives the id. Of a large state
-// only what changed since the run's last one is sent.
+// Save puts a state on disk. It makes an id if the request has none. Give an id
+// to repeat a save whose outcome is unknown. Of a large state it sends only what
+// changed since the run's last one.
 func (c *Client) Save(ctx context.Context, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
 	a, err := saveAsk(r)
 	if err != nil {
@@ -131,8 +131,8 @@ func saveHeader(r *ckpt.SaveRequest) (http.Header, error) {
 	return h, nil
 }
 
-// headerJSON writes JSON as a header takes it: in one line of printable ASCII.
-// What is no ASCII stands inside strings, and line ends stand outside.
+// headerJSON writes JSON for a header: in one line of printable ASCII. Other
+// characters can only stand inside strings, and line ends only outside.
 func headerJSON(raw []byte) string {
 	b := make([]byte, 0, len(raw))
 	for len(raw) > 0 {
