@@ -30,26 +30,6 @@ func appendAudit(b []byte, r *ckpt.AuditRow) []byte {
 	return append(b, ']')
 }
 
-// appendReply is what json.Marshal writes of a save's reply.
-func appendReply(b []byte, r *savedReply) []byte {
-	b = appendString(append(b, `{"id":`...), r.ID)
-	b = strconv.AppendInt(append(b, `,"seq":`...), r.Seq, 10)
-	b = appendRef(append(b, `,"parent":`...), r.Parent)
-	b = appendTime(append(b, `,"created_at":`...), r.CreatedAt)
-	b = strconv.AppendInt(append(b, `,"stored_size":`...), r.StoredSize, 10)
-	if r.Suspect {
-		b = append(b, `,"suspect":true`...)
-	}
-	b = append(b, `,"pruned":[`...)
-	for i, id := range r.Pruned {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendString(b, id)
-	}
-	return append(b, "]}"...)
-}
-
 func appendTime(b []byte, t ckpt.Time) []byte {
 	if t.IsZero() {
 		return append(b, "null"...)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"os"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -121,4 +122,16 @@ func auditHash(r *ckpt.AuditRow) string {
 	b := appendAudit(make([]byte, 0, 512), r)
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
+}
+
+// daemonEntry begins the audit entry of what the daemon does by itself.
+func daemonEntry(agent *agentRow, action string) auditEntry {
+	return auditEntry{Who: daemon, PID: os.Getpid(), Action: action, Owner: agent.Owner, Agent: agent.Name, Outcome: outcomeDone}
+}
+
+// changeEntry begins the audit entry of a change by id.
+func changeEntry(sc ckpt.Scope, action, id string) auditEntry {
+	e := entry(sc, action, "")
+	e.Subject = id
+	return e
 }

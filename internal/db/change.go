@@ -18,7 +18,7 @@ type ownedRow struct {
 }
 
 // owned finds a checkpoint that the scope may change.
-func (s *Store) owned(tx *tx, sc ckpt.Scope, id string) (*ownedRow, *agentRow, *runRow, error) {
+func (s *saves) owned(tx *tx, sc ckpt.Scope, id string) (*ownedRow, *agentRow, *runRow, error) {
 	var row ownedRow
 	found, err := tx.get(&row, `SELECT c.n, c.id, c.seq, c.kind, c.created_at, c.stored_size, c.pinned, c.suspect, c.operation,
 		c.run_id, a.owner, a.name AS agent`+readTables+`WHERE c.id = ?`, id)
@@ -36,16 +36,9 @@ func (s *Store) owned(tx *tx, sc ckpt.Scope, id string) (*ownedRow, *agentRow, *
 	return &row, agent, run, err
 }
 
-// changeEntry begins the audit entry of a change by id.
-func changeEntry(sc ckpt.Scope, action, id string) auditEntry {
-	e := entry(sc, action, "")
-	e.Subject = id
-	return e
-}
-
 // Patch changes labels and the pin. Unpinning applies the policy at once, so
 // that what only the pin had kept may be gone after the answer.
-func (s *Store) Patch(_ context.Context, sc ckpt.Scope, id string, p ckpt.CheckpointPatch) (*ckpt.Checkpoint, error) {
+func (s *saves) Patch(_ context.Context, sc ckpt.Scope, id string, p ckpt.CheckpointPatch) (*ckpt.Checkpoint, error) {
 	if err := checkPatch(id, p); err != nil {
 		return nil, err
 	}
@@ -100,7 +93,7 @@ func checkPatch(id string, p ckpt.CheckpointPatch) error {
 	return ckpt.CheckLabels(*p.Labels)
 }
 
-func (s *Store) patch(tx *tx, row *ownedRow, agent *agentRow, run *runRow, p ckpt.CheckpointPatch, e auditEntry) error {
+func (s *saves) patch(tx *tx, row *ownedRow, agent *agentRow, run *runRow, p ckpt.CheckpointPatch, e auditEntry) error {
 	e.Owner, e.Agent, e.Run, e.Detail = agent.Owner, agent.Name, run.Name, map[string]any{}
 	if p.Labels != nil {
 		hash, err := labelsHash(*p.Labels)
@@ -125,22 +118,9 @@ func (s *Store) patch(tx *tx, row *ownedRow, agent *agentRow, run *runRow, p ckp
 	return tx.audit(e)
 }
 
-// reread answers a checkpoint as this transaction has left it.
-func (tx *tx) reread(id string) (*ckpt.Checkpoint, error) {
-	var row readRow
-	found, err := tx.get(&row, `SELECT `+readColumns+readTables+`WHERE c.id = ?`, id)
-	if err != nil {
-		return nil, err
-	}
-	if !found {
-		return nil, noCheckpoint(id)
-	}
-	return row.checkpoint()
-}
-
 // Delete removes one checkpoint because somebody says so. A pinned one must be
 // unpinned first, and one that something needs stays.
-func (s *Store) Delete(_ context.Context, sc ckpt.Scope, id string) (*ckpt.Removal, error) {
+func (s *saves) Delete(_ context.Context, sc ckpt.Scope, id string) (*ckpt.Removal, error) {
 	if err := ckpt.CheckID(id); err != nil {
 		return nil, err
 	}
@@ -154,7 +134,7 @@ func (s *Store) Delete(_ context.Context, sc ckpt.Scope, id string) (*ckpt.Remov
 	return r, err
 }
 
-func (s *Store) deleteOne(tx *tx, sc ckpt.Scope, id string, e auditEntry) (*ckpt.Removal, error) {
+func (s *saves) deleteOne(tx *tx, sc ckpt.Scope, id string, e auditEntry) (*ckpt.Removal, error) {
 	row, agent, run, err := s.owned(tx, sc, id)
 	if err != nil {
 		return nil, err

@@ -68,3 +68,10 @@ func readRunCursor(cursor string) (at string, id int64, err error) {
 	}
 	return at, id, nil
 }
+
+func errOr(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}

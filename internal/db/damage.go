@@ -3,10 +3,8 @@ package db
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/jmoiron/sqlx"
 )
@@ -81,7 +79,7 @@ func (d *damages) count() int {
 }
 
 // loadDamages reads what was found damaged before the start.
-func (s *Store) loadDamages(ctx context.Context) error {
+func (s *base) loadDamages(ctx context.Context) error {
 	var ids []string
 	err := sqlx.SelectContext(ctx, s.ro, &ids, `SELECT substr(key, 9) FROM meta WHERE key >= 'damaged:' AND key < 'damaged;'`)
 	for _, id := range ids {
@@ -94,7 +92,7 @@ func (s *Store) loadDamages(ctx context.Context) error {
 // From then on it counts for nothing: retention keeps another in its place, and
 // nobody goes back to it. The pieces that other states in memory stand on are
 // in doubt. Other checkpoints that share the damage fail by themselves.
-func (s *Store) reportDamage(err error) {
+func (s *base) reportDamage(err error) {
 	var damage *damageError
 	if !errors.As(err, &damage) || damage.id == "" || !s.engine.Started() || !s.damages.begin(damage.id) {
 		return
@@ -110,7 +108,7 @@ func (s *Store) reportDamage(err error) {
 
 // noteDamage marks the checkpoint, and makes a critical finding of it where the
 // agent's policy watches for that. The finding has no say over other checkpoints.
-func (s *Store) noteDamage(tx *tx, damage *damageError) error {
+func (s *base) noteDamage(tx *tx, damage *damageError) error {
 	var at struct {
 		RunID int64 `db:"run_id"`
 		Seq   int64 `db:"seq"`
@@ -134,33 +132,11 @@ func (s *Store) noteDamage(tx *tx, damage *damageError) error {
 	if at.Known {
 		return nil
 	}
-	return s.findDamage(tx, at.RunID, at.Seq, damage)
-}
-
-func (s *Store) findDamage(tx *tx, runID, seq int64, damage *damageError) error {
-	run, agent, err := s.runWithAgent(tx, runID)
-	if err != nil || run == nil || agent.policy.Detectors[ckpt.RuleCorruption].Tier == ckpt.TierOff {
-		return err
-	}
-	w, err := s.watchRun(tx, agent, run, nil)
-	if err != nil {
-		return err
-	}
-	f, err := s.findingOf(tx, agent, run, &ckpt.Found{
-		Rule: ckpt.RuleCorruption, Severity: ckpt.SeverityCritical, Evidence: ckpt.Evidence{Checkpoints: []string{damage.id}},
-		Message: fmt.Sprintf("Checkpoint %s (number %d) is damaged: %s. It is never served; a resume passes it over.", damage.id, seq, damage.what),
-		Advice:  "Save a new checkpoint now, and go on: it is stored whole and stands on nothing damaged. The damaged one cannot be gone back to.",
-	}, damage.id)
-	if err != nil {
-		return err
-	}
-	f.SinceSeq = nil
-	_, err = s.note(tx, agent, run, w, f, daemonEntry(agent, "finding"))
-	return err
+	return s.onDamage(tx, at.RunID, at.Seq, damage)
 }
 
 // unmark forgets that a checkpoint is damaged, because it goes or reads back again.
-func (s *Store) unmark(tx *tx, id string) error {
+func (s *base) unmark(tx *tx, id string) error {
 	if !s.damages.has(id) {
 		return nil
 	}
@@ -170,7 +146,7 @@ func (s *Store) unmark(tx *tx, id string) error {
 }
 
 // unmarkAgent does the same for all that goes with an agent.
-func (s *Store) unmarkAgent(tx *tx, agent *agentRow) error {
+func (s *base) unmarkAgent(tx *tx, agent *agentRow) error {
 	for _, id := range s.damages.ids() {
 		var mine bool
 		_, err := tx.get(&mine, `SELECT EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.id = ? AND r.agent_id = ?)`, id, agent.ID)
@@ -182,4 +158,9 @@ func (s *Store) unmarkAgent(tx *tx, agent *agentRow) error {
 		}
 	}
 	return nil
+}
+
+// Ready answers nil when saves are acknowledged, else why they are not.
+func (s *base) Ready(context.Context) error {
+	return s.engine.Ready()
 }

@@ -78,7 +78,7 @@ func (c *calibrations) list(owner string) []ckpt.Calibration {
 
 // calibrate scores good runs that were not scored yet, and makes thresholds of
 // them.
-func (s *Store) calibrate(ctx context.Context) error {
+func (s *drifts) calibrate(ctx context.Context) error {
 	var agents []agentRow
 	if err := s.ro.SelectContext(ctx, &agents, `SELECT id, owner, name, policy FROM agents WHERE policy LIKE '%"false_alarms"%' AND policy NOT LIKE '%"false_alarms":"off"%'`); err != nil {
 		return sqlite.ReadError(err)
@@ -120,7 +120,7 @@ func (c *calibrations) keep(asking map[int64]bool) {
 
 // calibrateAgent brings the groups of an agent up to date. left is how many runs
 // may still be scored; where that is not enough the next tick goes on.
-func (s *Store) calibrateAgent(ctx context.Context, agent *agentRow, left *int) error {
+func (s *drifts) calibrateAgent(ctx context.Context, agent *agentRow, left *int) error {
 	var rows []recordedRow
 	err := s.ro.SelectContext(ctx, &rows, `SELECT `+recordedColumns+recordedTables+`WHERE r.id IN (
 		SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY workflow ORDER BY ended_at DESC, id DESC) AS place
@@ -196,7 +196,7 @@ func (c *calibrations) put(of calibratedGroup, g *calibrated) (changed bool) {
 
 // calibrationOf is what holds for a run of an agent, nil where the policy does
 // not ask for it.
-func (s *Store) calibrationOf(agent *agentRow, workflow string) *ckpt.Calibration {
+func (s *drifts) calibrationOf(agent *agentRow, workflow string) *ckpt.Calibration {
 	if s.opt.Drift == nil || agent.policy.FalseAlarms <= 0 {
 		return nil
 	}

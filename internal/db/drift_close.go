@@ -14,7 +14,7 @@ import (
 // leaves them open, because what it goes on from is suspect.
 //
 // What was kept as the way back stays until the run is next written to.
-func (s *Store) newStretch(tx *tx, run *runRow, from *ckpt.Checkpoint, closing ckpt.Closing) error {
+func (s *drifts) newStretch(tx *tx, run *runRow, from *ckpt.Checkpoint, closing ckpt.Closing) error {
 	var seq int64
 	if from != nil && from.Run == run.Name {
 		seq = from.Seq
@@ -34,7 +34,7 @@ func (s *Store) newStretch(tx *tx, run *runRow, from *ckpt.Checkpoint, closing c
 
 // goBack makes a restored checkpoint the one that the run goes on from. That
 // begins a new stretch, unless it is the newest and nothing critical is open.
-func (s *Store) goBack(tx *tx, agent *agentRow, c *ckpt.Checkpoint, e auditEntry) error {
+func (s *drifts) goBack(tx *tx, agent *agentRow, c *ckpt.Checkpoint, e auditEntry) error {
 	run, err := tx.run(agent.ID, c.Run)
 	if err != nil || run == nil {
 		return err
@@ -61,7 +61,7 @@ func (s *Store) goBack(tx *tx, agent *agentRow, c *ckpt.Checkpoint, e auditEntry
 
 // Dismiss takes a finding back: it was none, or is dealt with. What was suspect
 // because of it alone is clean again. Doing it twice changes nothing.
-func (s *Store) Dismiss(ctx context.Context, sc ckpt.Scope, r ckpt.DismissRequest) (*ckpt.DismissedFinding, bool, error) {
+func (s *drifts) Dismiss(ctx context.Context, sc ckpt.Scope, r ckpt.DismissRequest) (*ckpt.DismissedFinding, bool, error) {
 	if err := r.Check(); err != nil {
 		return nil, false, err
 	}
@@ -89,7 +89,7 @@ func (s *Store) Dismiss(ctx context.Context, sc ckpt.Scope, r ckpt.DismissReques
 }
 
 // findFinding finds one that the scope may see.
-func (s *Store) findFinding(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Finding, error) {
+func (s *drifts) findFinding(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Finding, error) {
 	var f ckpt.Finding
 	err := s.ro.GetContext(ctx, &f, `SELECT `+findingColumns+findingTables+`WHERE f.id = ?`, id)
 	if isNoRows(err) || err == nil && !mayRead(sc, f.Owner) {
@@ -102,7 +102,7 @@ func noFinding(id string) error {
 	return ckpt.Errorf(ckpt.CodeNotFound, "there is no finding %s here: see an agent's findings with ckptsidecar drift AGENT --closed", id)
 }
 
-func (s *Store) dismiss(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, id string, e auditEntry) (*ckpt.DismissedFinding, error) {
+func (s *drifts) dismiss(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, id string, e auditEntry) (*ckpt.DismissedFinding, error) {
 	w, err := s.watchRun(tx, agent, run, nil)
 	if err != nil {
 		return nil, err

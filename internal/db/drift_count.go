@@ -15,7 +15,7 @@ type seenSave struct {
 
 // seeSave lets the run's watch see a checkpoint that is about to be inserted,
 // once in a transaction.
-func (s *Store) seeSave(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply) {
+func (s *drifts) seeSave(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply) {
 	if v.drift == nil || v.seen.tx == tx {
 		return
 	}
@@ -29,7 +29,7 @@ func (s *Store) seeSave(tx *tx, v *save, agent *agentRow, run *runRow, w *watche
 
 // unsee throws the watch away that has seen a save which then was not made: it
 // was refused, or had been made before.
-func (s *Store) unsee(tx *tx, v *save, err error) {
+func (s *drifts) unsee(tx *tx, v *save, err error) {
 	if v.seen.tx == tx && (err != nil || v.saved == nil || v.saved.Replayed) {
 		s.watches.drop(v.seen.runID)
 	}
@@ -38,7 +38,7 @@ func (s *Store) unsee(tx *tx, v *save, err error) {
 // foundInSave does what follows from what was seen in a save that has been
 // inserted. It answers whether the run's whole retention must be applied,
 // because some of what was clean is not any more.
-func (s *Store) foundInSave(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply) (all bool, err error) {
+func (s *drifts) foundInSave(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply) (all bool, err error) {
 	if v.drift == nil {
 		return false, nil
 	}
@@ -51,7 +51,7 @@ func (s *Store) foundInSave(tx *tx, v *save, agent *agentRow, run *runRow, w *wa
 
 // watchStep lets the run's watch see a step that has ended, notes its owner's
 // sign of life, and does what follows.
-func (s *Store) watchStep(tx *tx, agent *agentRow, run *runRow, w *watched, printed *printedStep, step *ckpt.Step, old *stepRow, e auditEntry) error {
+func (s *drifts) watchStep(tx *tx, agent *agentRow, run *runRow, w *watched, printed *printedStep, step *ckpt.Step, old *stepRow, e auditEntry) error {
 	if step.Status == ckpt.StepStarted {
 		return tx.signOfLife(run)
 	}
@@ -78,7 +78,7 @@ func (s *Store) watchStep(tx *tx, agent *agentRow, run *runRow, w *watched, prin
 }
 
 // watchBeat lets the run's watch see that time goes by, and what follows.
-func (s *Store) watchBeat(tx *tx, agent *agentRow, run *runRow, w *watched, progress *float64) error {
+func (s *drifts) watchBeat(tx *tx, agent *agentRow, run *runRow, w *watched, progress *float64) error {
 	found := s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.Beat(tx.now.Time, progress) })
 	if len(found) == 0 {
 		return nil
@@ -101,7 +101,7 @@ func used[N int64 | float64](n *N) N {
 
 // keepBack writes down up to where a way back must be kept, where that has
 // changed.
-func (s *Store) keepBack(tx *tx, run *runRow, w *watched) (moved bool, err error) {
+func (s *drifts) keepBack(tx *tx, run *runRow, w *watched) (moved bool, err error) {
 	if moved, err = s.moveBack(tx, run, w); err != nil || !moved {
 		return false, err
 	}
@@ -111,7 +111,7 @@ func (s *Store) keepBack(tx *tx, run *runRow, w *watched) (moved bool, err error
 
 // backMoves says whether moveBack has something to do, without asking the
 // database.
-func (s *Store) backMoves(run *runRow, w *watched) bool {
+func (s *drifts) backMoves(run *runRow, w *watched) bool {
 	var back sql.NullInt64
 	if w.watch != nil {
 		s.guard(w, func() { back.Int64, back.Valid = w.watch.Back() })
@@ -121,7 +121,7 @@ func (s *Store) backMoves(run *runRow, w *watched) bool {
 
 // moveBack asks the watch up to where a way back must be kept, and says whether
 // that has changed.
-func (s *Store) moveBack(tx *tx, run *runRow, w *watched) (moved bool, err error) {
+func (s *drifts) moveBack(tx *tx, run *runRow, w *watched) (moved bool, err error) {
 	var back sql.NullInt64
 	if w.watch != nil {
 		s.guard(w, func() { back.Int64, back.Valid = w.watch.Back() })
@@ -161,7 +161,7 @@ func (tx *tx) reachable(run *runRow, back int64) (int64, error) {
 }
 
 // verdictFor is the verdict of the run that an operation was about.
-func (s *Store) verdictFor(tx *tx, agent *agentRow, name string) (*ckpt.DriftVerdict, error) {
+func (s *drifts) verdictFor(tx *tx, agent *agentRow, name string) (*ckpt.DriftVerdict, error) {
 	run, w := tx.run0, tx.watch0
 	if w == nil {
 		var err error

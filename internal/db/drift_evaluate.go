@@ -11,7 +11,7 @@ import (
 // Evaluate judges the runs that are recorded here anew: which of them would have
 // been warned, with the policies of their agents or with what the request says
 // instead. It reads one run at a time, and never holds the writer up.
-func (s *Store) Evaluate(ctx context.Context, sc ckpt.Scope, r ckpt.EvaluateRequest) (*ckpt.Evaluation, error) {
+func (s *drifts) Evaluate(ctx context.Context, sc ckpt.Scope, r ckpt.EvaluateRequest) (*ckpt.Evaluation, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (s *Store) Evaluate(ctx context.Context, sc ckpt.Scope, r ckpt.EvaluateRequ
 
 // recordedRuns are the newest runs that fit, oldest first, as many as may be
 // judged at once.
-func (s *Store) recordedRuns(ctx context.Context, sc *ckpt.Scope, r ckpt.EvaluateRequest) (list []recordedRow, more bool, err error) {
+func (s *drifts) recordedRuns(ctx context.Context, sc *ckpt.Scope, r ckpt.EvaluateRequest) (list []recordedRow, more bool, err error) {
 	agentID := int64(0)
 	if r.Agent != "" {
 		agent, err := s.findAgent(ctx, *sc, r.Agent)

@@ -17,7 +17,7 @@ const (
 
 // Feedback counts the findings of an agent and those that were dismissed, by
 // rule, and looks for settings that would have spared the latter.
-func (s *Store) Feedback(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.DriftFeedback, error) {
+func (s *drifts) Feedback(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.DriftFeedback, error) {
 	agent, err := s.findAgent(ctx, sc, name)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ type judgedRun struct {
 // suggest looks for the lowest threshold of a rule at which it would not have
 // warned where that was dismissed; nil where there is none, or it has no
 // threshold.
-func (s *Store) suggest(ctx context.Context, agent *agentRow, name string) (*ckpt.Suggestion, error) {
+func (s *drifts) suggest(ctx context.Context, agent *agentRow, name string) (*ckpt.Suggestion, error) {
 	rule := s.ruleOf(agent, name)
 	if rule == nil || rule.Warn <= 0 && rule.Critical <= 0 {
 		return nil, nil
@@ -112,7 +112,7 @@ func (s *Store) suggest(ctx context.Context, agent *agentRow, name string) (*ckp
 
 // ruleOf is a rule that comes with the program as the agent's policy makes it,
 // nil for another.
-func (s *Store) ruleOf(agent *agentRow, name string) *ckpt.DriftRule {
+func (s *drifts) ruleOf(agent *agentRow, name string) *ckpt.DriftRule {
 	for _, rule := range s.opt.Drift.Rules(&agent.policy) {
 		if rule.Rule == name {
 			return &rule
@@ -154,7 +154,7 @@ func withDetector(agent *agentRow, name string, d ckpt.Detector) *ckpt.Policy {
 }
 
 // warns says whether a rule warns in a run with another setting.
-func (s *Store) warns(agent *agentRow, d ckpt.Detector, name string, run *ckpt.RecordedRun) bool {
+func (s *drifts) warns(agent *agentRow, d ckpt.Detector, name string, run *ckpt.RecordedRun) bool {
 	e := s.opt.Drift.Evaluator()
 	e.Judge(withDetector(agent, name, d), run, false)
 	for _, row := range e.Result().Rows {

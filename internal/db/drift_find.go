@@ -19,7 +19,7 @@ const (
 // one was critical; then the run's retention must be applied.
 //
 // at is the checkpoint in which it was seen, where it was one.
-func (s *Store) find(tx *tx, agent *agentRow, run *runRow, w *watched, list []ckpt.Found, at string) (critical bool, err error) {
+func (s *drifts) find(tx *tx, agent *agentRow, run *runRow, w *watched, list []ckpt.Found, at string) (critical bool, err error) {
 	for i := range list {
 		f, err := s.findingOf(tx, agent, run, &list[i], at)
 		if err != nil {
@@ -35,7 +35,7 @@ func (s *Store) find(tx *tx, agent *agentRow, run *runRow, w *watched, list []ck
 }
 
 // findingOf makes a finding of what a detector saw.
-func (s *Store) findingOf(tx *tx, agent *agentRow, run *runRow, found *ckpt.Found, at string) (*ckpt.Finding, error) {
+func (s *drifts) findingOf(tx *tx, agent *agentRow, run *runRow, found *ckpt.Found, at string) (*ckpt.Finding, error) {
 	evidence, err := json.Marshal(&found.Evidence)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (s *Store) findingOf(tx *tx, agent *agentRow, run *runRow, found *ckpt.Foun
 }
 
 // begin gives a finding what all have.
-func (s *Store) begin(tx *tx, agent *agentRow, run *runRow, f *ckpt.Finding) error {
+func (s *drifts) begin(tx *tx, agent *agentRow, run *runRow, f *ckpt.Finding) error {
 	id, err := uuid.NewV7()
 	f.ID, f.Agent, f.Owner, f.Run, f.At = id.String(), agent.Name, agent.Owner, run.Name, tx.now
 	return err
@@ -60,7 +60,7 @@ func (s *Store) begin(tx *tx, agent *agentRow, run *runRow, f *ckpt.Finding) err
 
 // note writes a finding down, and for a critical one that has a say over
 // checkpoints makes a recovery checkpoint first and suspects of all since.
-func (s *Store) note(tx *tx, agent *agentRow, run *runRow, w *watched, f *ckpt.Finding, e auditEntry) (critical bool, err error) {
+func (s *drifts) note(tx *tx, agent *agentRow, run *runRow, w *watched, f *ckpt.Finding, e auditEntry) (critical bool, err error) {
 	critical = f.Severity == ckpt.SeverityCritical && f.SinceSeq != nil
 	drifting := w.drifting()
 	if len(w.open) >= ckpt.MaxFindings && (!critical || drifting) {
@@ -138,7 +138,7 @@ func (tx *tx) suspectIfDrifting(run *runRow, row *checkpointRow) error {
 // recovery checkpoint, and answers its id: "" where there is no state, or none
 // that reads back. It is itself suspect, since the state is; but it stays when
 // the routine ones go.
-func (s *Store) addRecovery(tx *tx, agent *agentRow, run *runRow, f *ckpt.Finding) (ckpt.Ref, error) {
+func (s *drifts) addRecovery(tx *tx, agent *agentRow, run *runRow, f *ckpt.Finding) (ckpt.Ref, error) {
 	c, err := tx.newestState(agent, run)
 	if c == nil || err != nil {
 		return "", err
@@ -209,7 +209,7 @@ const cleanCheckpoint = `SELECT c.id FROM checkpoints c WHERE c.n IN (
 
 // verdict is what the answer to a write says of drift: how the run stands now,
 // and what this write has found.
-func (s *Store) verdict(tx *tx, run *runRow, w *watched) (*ckpt.DriftVerdict, error) {
+func (s *drifts) verdict(tx *tx, run *runRow, w *watched) (*ckpt.DriftVerdict, error) {
 	v := verdictOf(w.open)
 	if tx.made != nil {
 		v.Findings = tx.made

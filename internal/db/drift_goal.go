@@ -8,7 +8,7 @@ import (
 
 // declareGoal lets the run's watch hear of a goal that was declared at the
 // start of a run, and does what follows.
-func (s *Store) declareGoal(tx *tx, agent *agentRow, run *runRow, goal ckpt.Ref, e auditEntry) error {
+func (s *drifts) declareGoal(tx *tx, agent *agentRow, run *runRow, goal ckpt.Ref, e auditEntry) error {
 	if goal == "" {
 		return nil
 	}
@@ -22,7 +22,7 @@ func (s *Store) declareGoal(tx *tx, agent *agentRow, run *runRow, goal ckpt.Ref,
 	return s.hearGoal(tx, agent, run, w, string(goal), false, e)
 }
 
-func (s *Store) hearGoal(tx *tx, agent *agentRow, run *runRow, w *watched, goal string, updated bool, e auditEntry) error {
+func (s *drifts) hearGoal(tx *tx, agent *agentRow, run *runRow, w *watched, goal string, updated bool, e auditEntry) error {
 	found := s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.Goal(tx.now.Time, goal, updated) })
 	critical, err := s.find(tx, agent, run, w, found, "")
 	if err != nil || !critical {
@@ -34,7 +34,7 @@ func (s *Store) hearGoal(tx *tx, agent *agentRow, run *runRow, w *watched, goal 
 
 // updateGoal takes the events among a batch that let the run have another goal:
 // the one that they name, or whichever is declared next.
-func (s *Store) updateGoal(tx *tx, agent *agentRow, run *runRow, events []ckpt.NewEvent, e auditEntry) error {
+func (s *drifts) updateGoal(tx *tx, agent *agentRow, run *runRow, events []ckpt.NewEvent, e auditEntry) error {
 	for i := range events {
 		if events[i].Type != ckpt.EventGoalUpdate {
 			continue

@@ -26,7 +26,7 @@ const (
 
 // readAhead reads what the writer will need to begin to watch a run, nil where
 // the run is watched already or nobody watches. It costs nothing else a wait.
-func (s *Store) readAhead(key runKey, p *ckpt.Policy) *past {
+func (s *drifts) readAhead(key runKey, p *ckpt.Policy) *past {
 	if s.opt.Drift == nil || p.Sensitivity == ckpt.SensitivityOff {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (s *Store) readAhead(key runKey, p *ckpt.Policy) *past {
 }
 
 // printStates makes the prints of a run's newest states.
-func (s *Store) printStates(ctx context.Context, q *sqlx.Tx, key runKey, p *ckpt.Policy, runID int64, made *past) error {
+func (s *drifts) printStates(ctx context.Context, q *sqlx.Tx, key runKey, p *ckpt.Policy, runID int64, made *past) error {
 	var rows []struct {
 		stateRow
 		ContentType string `db:"content_type"`

@@ -10,7 +10,7 @@ import (
 // PostFinding notes a finding of the agent's own. A critical one has the same
 // consequences as a detector's. Where no more are noted of the run the answer
 // is a conflict.
-func (s *Store) PostFinding(_ context.Context, sc ckpt.Scope, agentName string, r ckpt.FindingRequest) (*ckpt.PostedFinding, bool, error) {
+func (s *drifts) PostFinding(_ context.Context, sc ckpt.Scope, agentName string, r ckpt.FindingRequest) (*ckpt.PostedFinding, bool, error) {
 	if err := wellformed.Finding(&r); err != nil {
 		return nil, false, err
 	}
@@ -42,7 +42,7 @@ func (s *Store) PostFinding(_ context.Context, sc ckpt.Scope, agentName string, 
 	})
 }
 
-func (s *Store) postFinding(tx *tx, agent *agentRow, run *runRow, w *watched, r ckpt.FindingRequest, e auditEntry) (*ckpt.PostedFinding, error) {
+func (s *drifts) postFinding(tx *tx, agent *agentRow, run *runRow, w *watched, r ckpt.FindingRequest, e auditEntry) (*ckpt.PostedFinding, error) {
 	f := &ckpt.Finding{Rule: r.Rule, Severity: r.Severity, Message: r.Message, Advice: r.Advice, Evidence: r.Evidence, Checkpoint: run.Head}
 	if len(f.Evidence) == 0 {
 		f.Evidence = ckpt.JSON("{}")
@@ -76,7 +76,7 @@ func (s *Store) postFinding(tx *tx, agent *agentRow, run *runRow, w *watched, r 
 }
 
 // readAheadFor is readAhead for what names a run.
-func (s *Store) readAheadFor(sc ckpt.Scope, ref ckpt.RunRef) *past {
+func (s *drifts) readAheadFor(sc ckpt.Scope, ref ckpt.RunRef) *past {
 	if s.opt.Drift == nil {
 		return nil
 	}

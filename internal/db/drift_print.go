@@ -23,7 +23,7 @@ type printed struct {
 // printState makes of a state what the detectors need of it, and refuses one
 // that breaks the agent's schema. It runs in the caller's goroutine, and ends
 // with an error where nobody waits for the answer any more.
-func (s *Store) printState(ctx context.Context, key runKey, r *ckpt.SaveRequest, e *encoded) (*printed, error) {
+func (s *drifts) printState(ctx context.Context, key runKey, r *ckpt.SaveRequest, e *encoded) (*printed, error) {
 	if s.opt.Drift == nil {
 		return nil, nil
 	}
@@ -92,7 +92,7 @@ func refusedBySchema(broken []ckpt.Found) error {
 }
 
 // makePrint keeps a mistake in a detector from reaching a save.
-func makePrint[T any](s *Store, key runKey, make func() (T, error)) (print T, err error) {
+func makePrint[T any](s *drifts, key runKey, make func() (T, error)) (print T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			var none T
@@ -106,7 +106,7 @@ func makePrint[T any](s *Store, key runKey, make func() (T, error)) (print T, er
 
 // ruleRun is what rules of the user's own see beside the step or the state.
 // Where the policy has none it costs nothing.
-func (s *Store) ruleRun(key runKey, p *ckpt.Policy, forState bool) (r ckpt.RuleRun, previous []byte, release func()) {
+func (s *drifts) ruleRun(key runKey, p *ckpt.Policy, forState bool) (r ckpt.RuleRun, previous []byte, release func()) {
 	r, release = ckpt.RuleRun{Agent: key.agent, Run: key.run}, func() {}
 	if len(p.Rules) == 0 {
 		return r, nil, release
@@ -195,7 +195,7 @@ type printedStep struct {
 
 // printStep makes of a step what the detectors need of it, nil where nobody
 // watches.
-func (s *Store) printStep(ctx context.Context, key runKey, r *ckpt.StepRequest, finish bool) (*printedStep, error) {
+func (s *drifts) printStep(ctx context.Context, key runKey, r *ckpt.StepRequest, finish bool) (*printedStep, error) {
 	if s.opt.Drift == nil {
 		return nil, nil
 	}
@@ -220,7 +220,7 @@ func (s *Store) printStep(ctx context.Context, key runKey, r *ckpt.StepRequest, 
 }
 
 // readBegun adds to the end of a step how it began, for rules of the user's own.
-func (s *Store) readBegun(key runKey, step *ckpt.Step) bool {
+func (s *drifts) readBegun(key runKey, step *ckpt.Step) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), s.opt.WriteTimeout)
 	defer cancel()
 	var row stepRow

@@ -10,7 +10,7 @@ import (
 
 // Drift answers how a run stands, and its findings, newest first: the open
 // ones, or all.
-func (s *Store) Drift(ctx context.Context, sc ckpt.Scope, f ckpt.DriftFilter) (*ckpt.DriftReport, error) {
+func (s *drifts) Drift(ctx context.Context, sc ckpt.Scope, f ckpt.DriftFilter) (*ckpt.DriftReport, error) {
 	limit, err := pageSizeOf(f.Limit)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func readWayBack(ctx context.Context, q *sqlx.Tx, runID int64, open []ckpt.Findi
 }
 
 // driftStatus counts what is open of the scope's agents.
-func (s *Store) driftStatus(ctx context.Context, q *sqlx.Tx, owner string, d *ckpt.DriftStatus) error {
+func (s *drifts) driftStatus(ctx context.Context, q *sqlx.Tx, owner string, d *ckpt.DriftStatus) error {
 	d.Watched, d.Findings, d.Calibrations = s.watches.held.Load(), []ckpt.FindingCount{}, s.calibrations.list(owner)
 	return q.SelectContext(ctx, &d.Findings, `SELECT f.rule, f.severity, count(*) AS count FROM findings f JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id
 		WHERE f.closed IS NULL AND (a.owner = ?1 OR ?1 = '*') GROUP BY f.rule, f.severity ORDER BY f.rule, f.severity`, owner)
@@ -83,7 +83,7 @@ func (s *Store) driftStatus(ctx context.Context, q *sqlx.Tx, owner string, d *ck
 
 // timeline is what the run did last. A step stands after the checkpoint that
 // was the newest when it ended.
-func (s *Store) timeline(ctx context.Context, runID int64) ([]ckpt.TimelineEntry, error) {
+func (s *drifts) timeline(ctx context.Context, runID int64) ([]ckpt.TimelineEntry, error) {
 	var rows []struct {
 		What    string             `db:"what"`
 		At      lenient[ckpt.Time] `db:"at"`
@@ -111,7 +111,7 @@ func (s *Store) timeline(ctx context.Context, runID int64) ([]ckpt.TimelineEntry
 }
 
 // Finding reads one finding.
-func (s *Store) Finding(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Finding, error) {
+func (s *drifts) Finding(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Finding, error) {
 	if err := ckpt.CheckID(id); err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ const (
 
 // recorded reads what the detectors keep of a run's steps, and where states is
 // set of the states that are still there.
-func (s *Store) recorded(ctx context.Context, row *recordedRow, states bool) (*ckpt.RecordedRun, error) {
+func (s *drifts) recorded(ctx context.Context, row *recordedRow, states bool) (*ckpt.RecordedRun, error) {
 	run := &ckpt.RecordedRun{
 		ID: row.Name, Source: row.Agent, Workflow: string(row.Workflow), Outcome: string(row.Status), Good: row.Status == ckpt.RunCompleted,
 		StartedAt: row.StartedAt.Time, Goal: string(row.Goal),
@@ -70,7 +70,7 @@ func (r *printRow) prints() []ckpt.StepPrint {
 }
 
 // recordedStates makes the prints of the states of a run that are still there.
-func (s *Store) recordedStates(ctx context.Context, q *sqlx.Tx, row *recordedRow) ([]ckpt.StatePrint, error) {
+func (s *drifts) recordedStates(ctx context.Context, q *sqlx.Tx, row *recordedRow) ([]ckpt.StatePrint, error) {
 	var rows []struct {
 		ID   string             `db:"id"`
 		Seq  int64              `db:"seq"`

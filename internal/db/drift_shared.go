@@ -47,7 +47,7 @@ type disagreement struct {
 }
 
 // share notes the values of a state that is being saved, once it is on disk.
-func (s *Store) share(tx *tx, agent *agentRow, run *runRow, hashes map[string]string, row *checkpointRow) {
+func (s *drifts) share(tx *tx, agent *agentRow, run *runRow, hashes map[string]string, row *checkpointRow) {
 	if len(hashes) == 0 {
 		return
 	}
@@ -211,7 +211,7 @@ const sharedAtOnce = 20
 
 // compareShared looks at all places on which agents must agree, and warns where
 // they have differed for too long.
-func (s *Store) compareShared(ctx context.Context) error {
+func (s *drifts) compareShared(ctx context.Context) error {
 	var agents []sharer
 	err := s.ro.SelectContext(ctx, &agents, `SELECT id, owner, name, policy FROM agents WHERE policy LIKE '%"shared_keys":["%' ORDER BY id`)
 	if err != nil {
@@ -239,7 +239,7 @@ func (s *Store) compareShared(ctx context.Context) error {
 }
 
 // sharedOf is what an agent shares: from memory, or read once.
-func (s *Store) sharedOf(ctx context.Context, a *sharer, read *int) (map[string]sharedValue, error) {
+func (s *drifts) sharedOf(ctx context.Context, a *sharer, read *int) (map[string]sharedValue, error) {
 	key := agentKey{a.Owner, a.Name}
 	values, known := s.shared.get(key)
 	missing := slices.ContainsFunc(a.policy.SharedKeys, func(pointer string) bool { _, there := values[pointer]; return !there })
@@ -286,7 +286,7 @@ func (s *Store) sharedOf(ctx context.Context, a *sharer, read *int) (map[string]
 
 // judgeShared warns of each place whose values have differed for longer than
 // the agents' policies let them.
-func (s *Store) judgeShared(ctx context.Context, places map[sharedKey][]*sharer) error {
+func (s *drifts) judgeShared(ctx context.Context, places map[sharedKey][]*sharer) error {
 	now := s.opt.Now()
 	s.shared.mu.Lock()
 	for key := range s.shared.differ {
@@ -316,7 +316,7 @@ func (s *Store) judgeShared(ctx context.Context, places map[sharedKey][]*sharer)
 
 // stillRunning leaves out agents whose run has ended: what it left behind is
 // not theirs to change any more.
-func (s *Store) stillRunning(ctx context.Context, key sharedKey, agents []*sharer) ([]*sharer, error) {
+func (s *drifts) stillRunning(ctx context.Context, key sharedKey, agents []*sharer) ([]*sharer, error) {
 	if len(agents) < 2 {
 		return nil, nil
 	}
@@ -372,7 +372,7 @@ func (m *shared) tell(key sharedKey) {
 }
 
 // warnShared makes a finding for each agent that has part in a disagreement.
-func (s *Store) warnShared(key sharedKey, agents []*sharer, since time.Time) error {
+func (s *drifts) warnShared(key sharedKey, agents []*sharer, since time.Time) error {
 	return s.write(&op{owner: daemon, apply: func(tx *tx) error {
 		for _, a := range agents {
 			run, agent, err := s.runWithAgent(tx, a.values[key.pointer].runID)

@@ -20,7 +20,7 @@ const (
 // TickDrift lets the watches of live runs see that time goes by, where
 // something may be due, and compares what agents must agree on. It is to be
 // called again and again, by one goroutine. It also calibrates thresholds.
-func (s *Store) TickDrift(ctx context.Context) error {
+func (s *drifts) TickDrift(ctx context.Context) error {
 	if s.opt.Drift == nil || s.Ready(ctx) != nil {
 		return nil
 	}
@@ -59,7 +59,7 @@ type runningRow struct {
 // passed: how long it is exactly the detectors know. A run without a process
 // and without heartbeats is not among them, for nobody knows that it lives. Where
 // there are too many, the next tick goes on after these.
-func (s *Store) dueRuns(ctx context.Context) ([]runningRow, error) {
+func (s *drifts) dueRuns(ctx context.Context) ([]runningRow, error) {
 	now, mono := s.opt.Now(), time.Now()
 	if s.ticked == nil {
 		s.ticked = map[int64]time.Time{}
@@ -125,7 +125,7 @@ func (r *runningRow) due(now time.Time) bool {
 }
 
 // tickSome asks the watches of some runs in one transaction.
-func (s *Store) tickSome(rows []runningRow) error {
+func (s *drifts) tickSome(rows []runningRow) error {
 	pasts := make([]*past, len(rows))
 	for i := range rows {
 		pasts[i] = s.readAheadFor(ckpt.Scope{Caller: ckpt.Caller{Owner: rows[i].Owner}}, ckpt.RunRef{Agent: rows[i].Agent, Run: rows[i].Name})

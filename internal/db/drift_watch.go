@@ -108,7 +108,7 @@ func (m *watches) dropAgent(owner, agent string) {
 }
 
 // forgetWatched throws away what a transaction has changed that is not on disk.
-func (s *Store) forgetWatched(tx *tx) {
+func (s *drifts) forgetWatched(tx *tx) {
 	for _, id := range tx.watched {
 		s.watches.drop(id)
 	}
@@ -117,7 +117,7 @@ func (s *Store) forgetWatched(tx *tx) {
 // watchRun answers what is kept of a run, made where it is missing. It must be asked
 // for before the run is written to: what is written afterwards is counted by
 // whoever writes it.
-func (s *Store) watchRun(tx *tx, agent *agentRow, run *runRow, past *past) (*watched, error) {
+func (s *drifts) watchRun(tx *tx, agent *agentRow, run *runRow, past *past) (*watched, error) {
 	if n := len(tx.watched); n == 0 || tx.watched[n-1] != run.ID {
 		tx.watched = append(tx.watched, run.ID)
 	}
@@ -133,7 +133,7 @@ func (s *Store) watchRun(tx *tx, agent *agentRow, run *runRow, past *past) (*wat
 	return w, nil
 }
 
-func (s *Store) makeWatched(tx *tx, agent *agentRow, run *runRow, past *past) (*watched, error) {
+func (s *drifts) makeWatched(tx *tx, agent *agentRow, run *runRow, past *past) (*watched, error) {
 	w := &watched{runID: run.ID, key: runKey{agent.Owner, agent.Name, run.Name}, policy: agent.Policy}
 	err := tx.list(&w.open, `SELECT `+findingColumns+findingTables+`WHERE f.run_id = ? AND f.closed IS NULL ORDER BY f.at, f.id`, run.ID)
 	if err != nil {
@@ -165,7 +165,7 @@ func (s *Store) makeWatched(tx *tx, agent *agentRow, run *runRow, past *past) (*
 
 // unwatched lets a run go on without a watch where a row of its past is
 // damaged. What is SQLite's own fault is the transaction's.
-func (s *Store) unwatched(w *watched, err error) error {
+func (s *drifts) unwatched(w *watched, err error) error {
 	if sqlite.Classify(err) != sqlite.ClassNone {
 		return err
 	}
@@ -175,7 +175,7 @@ func (s *Store) unwatched(w *watched, err error) error {
 
 // guard keeps a mistake in a detector from reaching a save: the run goes on
 // unwatched until what is known of it is made anew.
-func (s *Store) guard(w *watched, f func()) {
+func (s *drifts) guard(w *watched, f func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			w.watch = nil
@@ -187,7 +187,7 @@ func (s *Store) guard(w *watched, f func()) {
 }
 
 // see lets the watch of a run see something, and answers what it found.
-func (s *Store) see(w *watched, show func(ckpt.RunWatch) []ckpt.Found) (found []ckpt.Found) {
+func (s *drifts) see(w *watched, show func(ckpt.RunWatch) []ckpt.Found) (found []ckpt.Found) {
 	if w.watch == nil {
 		return nil
 	}
@@ -197,7 +197,7 @@ func (s *Store) see(w *watched, show func(ckpt.RunWatch) []ckpt.Found) (found []
 
 // show publishes the measures of a run whose policy has rules: those are tried
 // outside the writer.
-func (s *Store) show(tx *tx, agent *agentRow, w *watched) {
+func (s *drifts) show(tx *tx, agent *agentRow, w *watched) {
 	if w.watch == nil || len(agent.policy.Rules) == 0 {
 		return
 	}

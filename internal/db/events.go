@@ -52,7 +52,7 @@ func (s *Store) Append(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, events
 	}
 	e := entry(sc, "append_events", ref.Agent)
 	e.Run = runName(ref.Run)
-	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: key, print: events, size: eventBytes(events), entry: e, make: true, secrets: c.found}, func(tx *tx, _ *agentRow) (*ckpt.Appended, error) {
+	return keyed(s.drifts, sc, keyedRequest{agent: ref.Agent, key: key, print: events, size: eventBytes(events), entry: e, make: true, secrets: c.found}, func(tx *tx, _ *agentRow) (*ckpt.Appended, error) {
 		agent, run, err := s.openRun(tx, sc, ref)
 		if err != nil {
 			return nil, err

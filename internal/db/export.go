@@ -44,7 +44,7 @@ type exportLine struct {
 }
 
 // Export writes all of an agent's checkpoints.
-func (s *Store) Export(ctx context.Context, sc ckpt.Scope, name string, w io.Writer) error {
+func (s *archive) Export(ctx context.Context, sc ckpt.Scope, name string, w io.Writer) error {
 	agent, err := s.findAgent(ctx, sc, name)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (s *Store) Export(ctx context.Context, sc ckpt.Scope, name string, w io.Wri
 // exportAtOnce is how many checkpoints are read on one snapshot.
 const exportAtOnce = 32
 
-func (s *Store) exportSome(ctx context.Context, agentID, last int64, x *exporter) ([]readRow, error) {
+func (s *archive) exportSome(ctx context.Context, agentID, last int64, x *exporter) ([]readRow, error) {
 	var rows []readRow
 	var damage []error
 	err := s.reading(ctx, func(q *sqlx.Tx) error {

@@ -9,7 +9,7 @@ import (
 
 // graphCopying is the copy of one namespace of a thread.
 type graphCopying struct {
-	store  *Store
+	store  *threads
 	scope  ckpt.Scope
 	agent  *agentRow
 	from   int64

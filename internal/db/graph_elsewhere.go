@@ -22,7 +22,7 @@ type graphSearch struct {
 
 // graphElsewhere completes a document without a parent, and answers for which channels the client must be asked. A
 // value that no checkpoint of the thread has is left out: LangGraph's own suite wants it so.
-func (s *Store) graphElsewhere(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut, d *graphDocument, versions map[string]ckpt.JSON) (missing []string, err error) {
+func (s *threads) graphElsewhere(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut, d *graphDocument, versions map[string]ckpt.JSON) (missing []string, err error) {
 	agent, err := s.findAgent(ctx, sc, r.Agent)
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
 		return nil, nil
@@ -59,7 +59,7 @@ func (s *Store) graphElsewhere(ctx context.Context, sc ckpt.Scope, r *ckpt.Graph
 }
 
 // run searches a run, and answers whether it has seen all that may have the values.
-func (g *graphSearch) run(ctx context.Context, s *Store, q *sqlx.Tx, runID int64, names []string) (all bool, err error) {
+func (g *graphSearch) run(ctx context.Context, s *threads, q *sqlx.Tx, runID int64, names []string) (all bool, err error) {
 	list, err := json.Marshal(names)
 	if err != nil {
 		return false, err

@@ -51,7 +51,7 @@ type graphPut struct {
 // GraphPut puts a checkpoint of LangGraph on disk. The values that it leaves to its parent are taken from the parent.
 // Without a parent they are taken from the other checkpoints of the thread. If a value is not there, nothing is
 // written, and the answer names what is missing.
-func (s *Store) GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut) (*ckpt.GraphSaved, error) {
+func (s *threads) GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut) (*ckpt.GraphSaved, error) {
 	if err := ckpt.CheckAgentName(r.Agent); err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (s *Store) GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut) (
 
 // graphTagged saves a document, and answers the tags of what was sent. A policy may have secrets taken out of what is
 // kept: that has another tag.
-func (s *Store) graphTagged(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut, d *graphDocument, id string) (*ckpt.GraphSaved, error) {
+func (s *threads) graphTagged(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut, d *graphDocument, id string) (*ckpt.GraphSaved, error) {
 	tags := graphTags(r.Values)
 	saved, err := s.graphSave(ctx, sc, r.Agent, d, id)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Store) graphTagged(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut
 
 // graphCarry completes a document by its parent, or without one by the rest of its thread. What it has read must be
 // released once the document was written.
-func (s *Store) graphCarry(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut, d *graphDocument, versions map[string]ckpt.JSON) (release func(), missing []string, err error) {
+func (s *threads) graphCarry(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut, d *graphDocument, versions map[string]ckpt.JSON) (release func(), missing []string, err error) {
 	if r.Parent == "" {
 		missing, err = s.graphElsewhere(ctx, sc, r, d, versions)
 		return func() {}, missing, err
@@ -128,7 +128,7 @@ func (d *graphDocument) is(id string) bool {
 }
 
 // graphState is the state of a checkpoint by LangGraph's names.
-func (s *Store) graphState(ctx context.Context, sc ckpt.Scope, agent string, t ckpt.GraphThread, id string) (state []byte, release func(), err error) {
+func (s *threads) graphState(ctx context.Context, sc ckpt.Scope, agent string, t ckpt.GraphThread, id string) (state []byte, release func(), err error) {
 	row, err := s.findAgent(ctx, sc, agent)
 	if err != nil {
 		return nil, nil, err
@@ -147,7 +147,7 @@ func (s *Store) graphState(ctx context.Context, sc ckpt.Scope, agent string, t c
 }
 
 // graphSave saves a document that is whole.
-func (s *Store) graphSave(ctx context.Context, sc ckpt.Scope, agent string, d *graphDocument, id string) (*ckpt.GraphSaved, error) {
+func (s *threads) graphSave(ctx context.Context, sc ckpt.Scope, agent string, d *graphDocument, id string) (*ckpt.GraphSaved, error) {
 	state, err := d.write(s.Memory)
 	if err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ type graphThere struct {
 	RunID      int64    `db:"run_id"`
 }
 
-func (s *Store) putGraph(tx *tx, p *graphPut) error {
+func (s *threads) putGraph(tx *tx, p *graphPut) error {
 	agent, err := s.graphAgent(tx, p.scope, p.request.Agent)
 	if err != nil {
 		return err
@@ -217,7 +217,7 @@ func (s *Store) putGraph(tx *tx, p *graphPut) error {
 
 // graphAgent finds an agent or makes it. One that nobody has set a policy for gets
 // that of checkpointers.
-func (s *Store) graphAgent(tx *tx, sc ckpt.Scope, name string) (*agentRow, error) {
+func (s *threads) graphAgent(tx *tx, sc ckpt.Scope, name string) (*agentRow, error) {
 	agent, err := s.agent(tx, sc.Whose(), name)
 	if err != nil || agent != nil && agent.Policy != "{}" {
 		return agent, err
@@ -254,7 +254,7 @@ func (tx *tx) graphThere(agent *agentRow, p *graphPut) (old, parent *graphThere,
 }
 
 // noteGraph writes what is kept beside a save, and removes what it replaces.
-func (s *Store) noteGraph(tx *tx, agent *agentRow, p *graphPut, old, parent *graphThere) error {
+func (s *threads) noteGraph(tx *tx, agent *agentRow, p *graphPut, old, parent *graphThere) error {
 	var runID int64
 	switch {
 	case parent != nil:
@@ -282,7 +282,7 @@ func (s *Store) noteGraph(tx *tx, agent *agentRow, p *graphPut, old, parent *gra
 
 // removeReplaced removes a checkpoint that LangGraph has put again, unless
 // somebody holds it.
-func (s *Store) removeReplaced(tx *tx, agent *agentRow, runID int64, old *graphThere, p *graphPut) error {
+func (s *threads) removeReplaced(tx *tx, agent *agentRow, runID int64, old *graphThere, p *graphPut) error {
 	var row heldRow
 	found, err := tx.get(&row, `SELECT `+heldColumns+` FROM checkpoints WHERE n = ? AND pinned = 0`, old.N)
 	if err != nil || !found { // the save's retention has taken it, or it is pinned

@@ -33,7 +33,7 @@ const graphColumns = `c.n, c.id, c.size, c.sha256, c.body, c.pieces, c.metadata,
 
 // GraphTuples lists checkpoints of LangGraph with their values and writes, newest first. What is not there is
 // no error.
-func (s *Store) GraphTuples(ctx context.Context, sc ckpt.Scope, q ckpt.GraphQuery) (*ckpt.GraphPage, error) {
+func (s *threads) GraphTuples(ctx context.Context, sc ckpt.Scope, q ckpt.GraphQuery) (*ckpt.GraphPage, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func readGraphCursor(text string) (*graphCursor, error) {
 
 // graphList is a list on its way.
 type graphList struct {
-	store   *Store
+	store   *threads
 	query   ckpt.GraphQuery
 	agentID int64
 	after   *graphCursor
@@ -201,7 +201,7 @@ const (
 
 // GraphTuple reads one checkpoint with its values, but those that the caller has, and writes; nil where it is not
 // there.
-func (s *Store) GraphTuple(ctx context.Context, sc ckpt.Scope, r ckpt.GraphGet) (*ckpt.GraphTuple, error) {
+func (s *threads) GraphTuple(ctx context.Context, sc ckpt.Scope, r ckpt.GraphGet) (*ckpt.GraphTuple, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
@@ -234,7 +234,7 @@ func (s *Store) GraphTuple(ctx context.Context, sc ckpt.Scope, r ckpt.GraphGet) 
 }
 
 // graphTuple reads all of one checkpoint.
-func (s *Store) graphTuple(ctx context.Context, q *sqlx.Tx, n int64) (*ckpt.GraphTuple, error) {
+func (s *threads) graphTuple(ctx context.Context, q *sqlx.Tx, n int64) (*ckpt.GraphTuple, error) {
 	var row graphRow
 	if err := q.GetContext(ctx, &row, selectGraphN, n); err != nil {
 		return nil, err
@@ -244,7 +244,7 @@ func (s *Store) graphTuple(ctx context.Context, q *sqlx.Tx, n int64) (*ckpt.Grap
 
 // readGraphTuple reads a checkpoint. With have, which may be empty, values come with their tags, and without the bytes
 // that the caller has.
-func (s *Store) readGraphTuple(ctx context.Context, q *sqlx.Tx, row *graphRow, have map[string]string) (*ckpt.GraphTuple, error) {
+func (s *threads) readGraphTuple(ctx context.Context, q *sqlx.Tx, row *graphRow, have map[string]string) (*ckpt.GraphTuple, error) {
 	state, lent, err := s.graphBytes(ctx, q, row)
 	if err != nil {
 		return nil, err
@@ -268,7 +268,7 @@ func (s *Store) readGraphTuple(ctx context.Context, q *sqlx.Tx, row *graphRow, h
 }
 
 // graphDocument reads the state of a checkpoint, from memory where it is there.
-func (s *Store) graphDocument(ctx context.Context, q *sqlx.Tx, row *graphRow) (*graphDocument, error) {
+func (s *threads) graphDocument(ctx context.Context, q *sqlx.Tx, row *graphRow) (*graphDocument, error) {
 	state, lent, err := s.graphBytes(ctx, q, row)
 	if err != nil {
 		return nil, err
@@ -289,7 +289,7 @@ func (row *graphRow) document(state []byte) (*graphDocument, error) {
 }
 
 // graphBytes is the state of a checkpoint. Where it is lent from memory, it must be released.
-func (s *Store) graphBytes(ctx context.Context, q *sqlx.Tx, row *graphRow) (state []byte, lent *stored, err error) {
+func (s *threads) graphBytes(ctx context.Context, q *sqlx.Tx, row *graphRow) (state []byte, lent *stored, err error) {
 	if b := s.live.find(row.Owner, row.Agent, row.ID); b != nil {
 		return b.State, b, nil
 	}
@@ -321,7 +321,7 @@ func (l *graphLink) has() (map[string]bool, error) {
 
 // GraphHistory answers what channels are made of: from parent to parent, the
 // writes of each until there is a value.
-func (s *Store) GraphHistory(ctx context.Context, sc ckpt.Scope, r ckpt.GraphHistoryQuery) ([]ckpt.GraphHistory, error) {
+func (s *threads) GraphHistory(ctx context.Context, sc ckpt.Scope, r ckpt.GraphHistoryQuery) ([]ckpt.GraphHistory, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
@@ -365,7 +365,7 @@ func newGraphWalk(channels []string) *graphWalk {
 	return w
 }
 
-func (w *graphWalk) walk(ctx context.Context, s *Store, q *sqlx.Tx, runID int64, from string) error {
+func (w *graphWalk) walk(ctx context.Context, s *threads, q *sqlx.Tx, runID int64, from string) error {
 	var link graphLink
 	if err := q.GetContext(ctx, &link, selectGraphLink, runID, from); err != nil {
 		return notThere(err)
@@ -392,7 +392,7 @@ func notThere(err error) error {
 	return err
 }
 
-func (w *graphWalk) visit(ctx context.Context, s *Store, q *sqlx.Tx, runID int64, link *graphLink) error {
+func (w *graphWalk) visit(ctx context.Context, s *threads, q *sqlx.Tx, runID int64, link *graphLink) error {
 	writes, err := readGraphWrites(ctx, q, runID, link.ID)
 	if err != nil {
 		return err
@@ -415,7 +415,7 @@ func (w *graphWalk) visit(ctx context.Context, s *Store, q *sqlx.Tx, runID int64
 }
 
 // seed takes the values that a checkpoint has.
-func (w *graphWalk) seed(ctx context.Context, s *Store, q *sqlx.Tx, link *graphLink) error {
+func (w *graphWalk) seed(ctx context.Context, s *threads, q *sqlx.Tx, link *graphLink) error {
 	tuple, err := s.graphTuple(ctx, q, link.N)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ const graphAtOnce = 1000
 
 // graphRemoving is a removal of LangGraph's checkpoints, in one of its transactions.
 type graphRemoving struct {
-	store   *Store
+	store   *threads
 	tx      *tx
 	agent   *agentRow
 	entry   auditEntry
@@ -26,7 +26,7 @@ type graphRemoving struct {
 
 // graphRemove does something until it says that it is done, in as many
 // transactions as it needs. An agent that is not there has nothing to remove.
-func (s *Store) graphRemove(sc ckpt.Scope, name string, e auditEntry, reason string, do func(*graphRemoving) error) (*ckpt.GraphRemoved, error) {
+func (s *threads) graphRemove(sc ckpt.Scope, name string, e auditEntry, reason string, do func(*graphRemoving) error) (*ckpt.GraphRemoved, error) {
 	if err := ckpt.CheckAgentName(name); err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (s *Store) graphRemove(sc ckpt.Scope, name string, e auditEntry, reason str
 }
 
 // GraphDeleteThread removes all namespaces of a thread, for good.
-func (s *Store) GraphDeleteThread(_ context.Context, sc ckpt.Scope, agent, thread string) (*ckpt.GraphRemoved, error) {
+func (s *threads) GraphDeleteThread(_ context.Context, sc ckpt.Scope, agent, thread string) (*ckpt.GraphRemoved, error) {
 	if err := ckpt.CheckGraphThread(thread); err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (g *graphRemoving) remove(run *runRow, rows []heldRow) error {
 
 // GraphDeleteRuns removes the checkpoints that LangGraph's runs have made, by the
 // run_id in their metadata.
-func (s *Store) GraphDeleteRuns(_ context.Context, sc ckpt.Scope, agent string, runIDs []string) (*ckpt.GraphRemoved, error) {
+func (s *threads) GraphDeleteRuns(_ context.Context, sc ckpt.Scope, agent string, runIDs []string) (*ckpt.GraphRemoved, error) {
 	list, err := json.Marshal(runIDs)
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (s *Store) GraphDeleteRuns(_ context.Context, sc ckpt.Scope, agent string, 
 
 // GraphPrune shortens threads: all of each goes, or all but its newest
 // checkpoint in each namespace and what that needs.
-func (s *Store) GraphPrune(_ context.Context, sc ckpt.Scope, r ckpt.GraphPrune) (*ckpt.GraphRemoved, error) {
+func (s *threads) GraphPrune(_ context.Context, sc ckpt.Scope, r ckpt.GraphPrune) (*ckpt.GraphRemoved, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
@@ -330,7 +330,7 @@ func (g *graphRemoving) document(n int64) (*graphDocument, error) {
 // GraphCopyThread copies the checkpoints and writes of a thread, in all of its
 // namespaces, under the same ids. Each is a save of its own: doing it again
 // finishes a copy that was cut off.
-func (s *Store) GraphCopyThread(ctx context.Context, sc ckpt.Scope, r ckpt.GraphCopy) (*ckpt.GraphCopied, error) {
+func (s *threads) GraphCopyThread(ctx context.Context, sc ckpt.Scope, r ckpt.GraphCopy) (*ckpt.GraphCopied, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
 	}

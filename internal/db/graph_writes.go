@@ -9,21 +9,7 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// graphWriteRow is a write as it is stored.
-type graphWriteRow struct {
-	Task    string `db:"task"`
-	Idx     int64  `db:"idx"`
-	Path    string `db:"path"`
-	Channel string `db:"channel"`
-	Type    string `db:"type"`
-	Size    int64  `db:"size"`
-	CRC     uint32 `db:"crc"`
-	Data    []byte `db:"data"`
-}
-
 const graphWriteColumns = `task, idx, path, channel, type, size, crc, data`
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // deflateFrom is the size from which a write may be worth deflating.
 const deflateFrom = 256
@@ -51,7 +37,7 @@ func (r *graphWriteRow) write(checkpoint string) (ckpt.GraphWrite, error) {
 
 // GraphPutWrites puts what a task has written on disk. The checkpoint that it is
 // for need not be there.
-func (s *Store) GraphPutWrites(_ context.Context, sc ckpt.Scope, r *ckpt.GraphPutWrites) (*ckpt.GraphWritten, error) {
+func (s *threads) GraphPutWrites(_ context.Context, sc ckpt.Scope, r *ckpt.GraphPutWrites) (*ckpt.GraphWritten, error) {
 	if err := ckpt.CheckAgentName(r.Agent); err != nil {
 		return nil, err
 	}
@@ -85,7 +71,7 @@ func (s *Store) GraphPutWrites(_ context.Context, sc ckpt.Scope, r *ckpt.GraphPu
 
 // graphRows makes writes ready outside the writer, and does with secrets in them
 // what the policy says. What is only warned of is found in the next checkpoint.
-func (s *Store) graphRows(sc ckpt.Scope, r *ckpt.GraphPutWrites) (rows []graphWriteRow, size int64, err error) {
+func (s *threads) graphRows(sc ckpt.Scope, r *ckpt.GraphPutWrites) (rows []graphWriteRow, size int64, err error) {
 	mode, err := s.secretsMode(sc, r.Agent)
 	if err != nil {
 		return nil, 0, err
@@ -108,7 +94,7 @@ func (s *Store) graphRows(sc ckpt.Scope, r *ckpt.GraphPutWrites) (rows []graphWr
 }
 
 // graphRun finds the run of a thread, or makes it.
-func (s *Store) graphRun(tx *tx, sc ckpt.Scope, name string, t ckpt.GraphThread) (*agentRow, *runRow, error) {
+func (s *threads) graphRun(tx *tx, sc ckpt.Scope, name string, t ckpt.GraphThread) (*agentRow, *runRow, error) {
 	agent, err := s.graphAgent(tx, sc, name)
 	if err != nil {
 		return nil, nil, err

@@ -59,3 +59,9 @@ func (m midstates) add(h hash.Hash) (midstates, bool) {
 	}
 	return next, true
 }
+
+// encodeHash is the SHA-256 of a state, in hexadecimal.
+func encodeHash(state []byte) string {
+	sum := sha256.Sum256(state)
+	return hex.EncodeToString(sum[:])
+}

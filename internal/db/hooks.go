@@ -17,7 +17,7 @@ type hooks struct{ *Store }
 // Begin gives the transaction its time and the end of the audit log.
 func (h hooks) Begin(t *sqlite.Tx) {
 	s := h.Store
-	tx := &tx{Tx: t, store: s, now: ckpt.At(s.opt.Now()), head: s.head, agents: map[agentKey]*agentRow{}}
+	tx := &tx{Tx: t, store: s.base, now: ckpt.At(s.opt.Now()), head: s.head, agents: map[agentKey]*agentRow{}}
 	if s.usage.on {
 		tx.uses = map[string]*use{}
 	}

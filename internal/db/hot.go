@@ -2,8 +2,6 @@ package db
 
 import (
 	"strings"
-
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
 // hotRun is what the next save of a run has to know, as it is on disk: it
@@ -81,38 +79,4 @@ func forgets(query string) bool {
 		}
 	}
 	return false
-}
-
-// hotRun is a run that a save may take the short way into, nil for others: it
-// is there and running, its policy keeps few, and its newest checkpoint is clean.
-func (s *Store) hotRun(tx *tx, agent *agentRow, name string) (*hotRun, error) {
-	key := hotKey{agent.ID, name}
-	if h := s.hot.runs[key]; h != nil {
-		return h, nil
-	}
-	run, err := tx.run(agent.ID, name)
-	if err != nil || run == nil || run.Status != ckpt.RunRunning || run.LastSeq == 0 || agent.policy.RoutineKeep >= hotRowsMost {
-		return nil, err
-	}
-	h := &hotRun{run: *run}
-	if h.rows, err = tx.routineRows(run, agent.policy.RoutineKeep); err != nil {
-		return nil, err
-	}
-	if len(h.rows) > hotRowsMost || len(h.rows) > 0 && h.rows[0].Suspect {
-		return nil, nil
-	}
-	_, err = tx.get(&h.quiet, `SELECT NOT EXISTS (SELECT 1 FROM operations WHERE run_id = ?1 AND checkpoint IS NOT NULL AND status IN ('open', 'uncertain'))
-		AND NOT EXISTS (SELECT 1 FROM prompts WHERE run_id = ?1 AND checkpoint IS NOT NULL AND answered_at IS NULL)
-		AND NOT EXISTS (SELECT 1 FROM runs f JOIN checkpoints c ON c.id = f.forked_from WHERE c.run_id = ?1 AND f.forked_from IS NOT NULL AND f.last_seq = 0 AND f.ended_at IS NULL)`, run.ID)
-	if err != nil {
-		return nil, err
-	}
-	if s.hot.runs == nil {
-		s.hot.runs = make(map[hotKey]*hotRun)
-	}
-	if len(s.hot.runs) >= hotMost {
-		s.hot.forgetAll()
-	}
-	s.hot.runs[key] = h
-	return h, nil
 }

@@ -8,7 +8,7 @@ import (
 // which all that has to be known is known. It answers false, and has changed
 // nothing, where the long way has to be gone: also where the save is to be
 // refused, since one that was answered before is answered again all the same.
-func (s *Store) saveHot(tx *tx, v *save, agent *agentRow) (done bool, err error) {
+func (s *saves) saveHot(tx *tx, v *save, agent *agentRow) (done bool, err error) {
 	r := v.request
 	if r.Kind != ckpt.KindRoutine || r.Parent != "" {
 		return false, nil
@@ -54,7 +54,7 @@ type hotPlan struct {
 
 // planHot asks retention, before anything is written; nil where the whole run
 // must be asked about.
-func (s *Store) planHot(tx *tx, v *save, agent *agentRow, h *hotRun, run *runRow, reply *savedReply) (*hotPlan, error) {
+func (s *saves) planHot(tx *tx, v *save, agent *agentRow, h *hotRun, run *runRow, reply *savedReply) (*hotPlan, error) {
 	p := &hotPlan{quiet: h.quiet}
 	keep := agent.policy.RoutineKeep
 	rows := make([]heldRow, 0, len(h.rows)+1)
@@ -92,7 +92,7 @@ func nobodyNeeds(*runRow, string) (string, error) { return "", nil }
 // writeHot writes what was planned, and knows the run as it then is. Small
 // states go before the new one comes, which finds their room: the other way
 // round the table would grow by a page and shrink again at every save.
-func (s *Store) writeHot(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply, p *hotPlan) error {
+func (s *saves) writeHot(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply, p *hotPlan) error {
 	if err := tx.removeInline(p.gone); err != nil {
 		return err
 	}
@@ -110,4 +110,61 @@ func (s *Store) writeHot(tx *tx, v *save, agent *agentRow, run *runRow, w *watch
 	var err error
 	v.saved.Drift, err = s.verdictFor(tx, agent, run.Name)
 	return err
+}
+
+// hotRun is a run that a save may take the short way into, nil for others: it
+// is there and running, its policy keeps few, and its newest checkpoint is clean.
+func (s *saves) hotRun(tx *tx, agent *agentRow, name string) (*hotRun, error) {
+	key := hotKey{agent.ID, name}
+	if h := s.hot.runs[key]; h != nil {
+		return h, nil
+	}
+	run, err := tx.run(agent.ID, name)
+	if err != nil || run == nil || run.Status != ckpt.RunRunning || run.LastSeq == 0 || agent.policy.RoutineKeep >= hotRowsMost {
+		return nil, err
+	}
+	h := &hotRun{run: *run}
+	if h.rows, err = tx.routineRows(run, agent.policy.RoutineKeep); err != nil {
+		return nil, err
+	}
+	if len(h.rows) > hotRowsMost || len(h.rows) > 0 && h.rows[0].Suspect {
+		return nil, nil
+	}
+	_, err = tx.get(&h.quiet, `SELECT NOT EXISTS (SELECT 1 FROM operations WHERE run_id = ?1 AND checkpoint IS NOT NULL AND status IN ('open', 'uncertain'))
+		AND NOT EXISTS (SELECT 1 FROM prompts WHERE run_id = ?1 AND checkpoint IS NOT NULL AND answered_at IS NULL)
+		AND NOT EXISTS (SELECT 1 FROM runs f JOIN checkpoints c ON c.id = f.forked_from WHERE c.run_id = ?1 AND f.forked_from IS NOT NULL AND f.last_seq = 0 AND f.ended_at IS NULL)`, run.ID)
+	if err != nil {
+		return nil, err
+	}
+	if s.hot.runs == nil {
+		s.hot.runs = make(map[hotKey]*hotRun)
+	}
+	if len(s.hot.runs) >= hotMost {
+		s.hot.forgetAll()
+	}
+	s.hot.runs[key] = h
+	return h, nil
+}
+
+// admit refuses a save that breaks its agent's policy or schema, or for which its
+// owner has no room left. A save that was made before is answered again instead.
+func (s *saves) admit(tx *tx, v *save) error {
+	if v.state.refused != nil {
+		return v.state.refused
+	}
+	if v.drift != nil && v.drift.refused != nil {
+		return v.drift.refused
+	}
+	if err := tx.settle(&v.state); err != nil {
+		return err
+	}
+	return s.mayStore(tx, v.scope.Whose(), v.state.stored(), 0)
+}
+
+// admitHot is admit for a run of which is known what its newest state is.
+func (s *saves) admitHot(tx *tx, v *save, h *hotRun) error {
+	if v.state.base == nil || !h.newestIs(v.state.base) || v.state.refused != nil || v.drift != nil && v.drift.refused != nil {
+		return s.admit(tx, v)
+	}
+	return s.mayStore(tx, v.scope.Whose(), v.state.stored(), 0)
 }

@@ -30,7 +30,7 @@ const (
 // Import reads an export and saves what is not there yet. It first takes the
 // whole text aside and checks it, so that a torn or changed one changes
 // nothing; doing it again changes nothing either.
-func (s *Store) Import(ctx context.Context, sc ckpt.Scope, r ckpt.ImportRequest, body io.Reader) (*ckpt.ImportReport, error) {
+func (s *archive) Import(ctx context.Context, sc ckpt.Scope, r ckpt.ImportRequest, body io.Reader) (*ckpt.ImportReport, error) {
 	if r.Agent != "" {
 		if err := ckpt.CheckAgentName(r.Agent); err != nil {
 			return nil, err
@@ -60,7 +60,7 @@ func (s *Store) Import(ctx context.Context, sc ckpt.Scope, r ckpt.ImportRequest,
 }
 
 // takeAside copies the body into a file of its own beside the database.
-func (s *Store) takeAside(body io.Reader) (*os.File, error) {
+func (s *archive) takeAside(body io.Reader) (*os.File, error) {
 	f, err := os.CreateTemp(filepath.Dir(s.opt.Path), ".import-")
 	if err != nil {
 		return nil, ckpt.Wrap(ckpt.CodeStorageFull, err, "the import cannot be taken aside for checking")
@@ -201,14 +201,9 @@ func (line *exportLine) request(agent string) (*ckpt.SaveRequest, *ckpt.Checkpoi
 		Program: c.Program, ContentType: c.ContentType, State: state}, c, nil
 }
 
-func encodeHash(state []byte) string {
-	sum := sha256.Sum256(state)
-	return hex.EncodeToString(sum[:])
-}
-
 // importing is an import on its way.
 type importing struct {
-	store   *Store
+	store   *archive
 	scope   ckpt.Scope
 	begin   *exportLine
 	agent   string
@@ -330,7 +325,7 @@ func (im *importing) one(tx *tx, agent *agentRow, c *imported, heads map[int64]c
 			return err
 		}
 	}
-	im.store.watches.drop(run.ID) // its past is another one now
+	im.store.forgetPast(run.ID) // its past is another one now
 	im.report.Imported++
 	e := entry(im.scope, "import", agent.Name)
 	e.Run, e.Subject = run.Name, id

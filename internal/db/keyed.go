@@ -23,7 +23,7 @@ type keyedRequest struct {
 // keyed runs a write of an agent under its idempotency key. do writes an audit
 // row before it returns, or changes nothing: then there is nothing to remember,
 // and asking again gives the same.
-func keyed[T any](s *Store, sc ckpt.Scope, r keyedRequest, do func(*tx, *agentRow) (*T, error)) (result *T, replayed bool, err error) {
+func keyed[T any](s *drifts, sc ckpt.Scope, r keyedRequest, do func(*tx, *agentRow) (*T, error)) (result *T, replayed bool, err error) {
 	print := ""
 	if r.key != "" {
 		if err := ckpt.CheckKey("Idempotency-Key", r.key); err != nil {
@@ -68,7 +68,7 @@ func keyed[T any](s *Store, sc ckpt.Scope, r keyedRequest, do func(*tx, *agentRo
 	return result, replayed, nil
 }
 
-func (s *Store) agentFor(tx *tx, sc ckpt.Scope, r keyedRequest) (*agentRow, error) {
+func (s *base) agentFor(tx *tx, sc ckpt.Scope, r keyedRequest) (*agentRow, error) {
 	if r.make {
 		return s.makeAgent(tx, sc.Whose(), r.agent)
 	}

@@ -64,7 +64,7 @@ func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunR
 	if before != nil {
 		defer before.leave()
 	}
-	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.State)), entry: e, make: true, drift: true, secrets: c.found}, func(tx *tx, _ *agentRow) (*ckpt.Operation, error) {
+	return keyed(s.drifts, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.State)), entry: e, make: true, drift: true, secrets: c.found}, func(tx *tx, _ *agentRow) (*ckpt.Operation, error) {
 		agent, run, err := s.openRun(tx, sc, ref)
 		if err != nil {
 			return nil, err
@@ -179,7 +179,7 @@ func (s *Store) EndOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	ref.Epoch = r.Epoch
 	e := entry(sc, action, ref.Agent)
 	e.Run, e.Subject, e.Reason = runName(ref.Run), r.Key, r.Reason
-	ended, replayed, err := keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.Result) + len(r.Error)), entry: e, claim: sqlite.Frees, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.OperationEnded, error) {
+	ended, replayed, err := keyed(s.drifts, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.Result) + len(r.Error)), entry: e, claim: sqlite.Frees, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.OperationEnded, error) {
 		return s.endOperation(tx, sc, agent, ref, r, e)
 	})
 	if replayed && ended.Status == ckpt.OperationFailed && ended.Checkpoint != "" { // the state was not kept with the key

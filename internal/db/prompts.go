@@ -94,20 +94,13 @@ func (s *Store) AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAn
 	}
 	e := entry(sc, "answer_prompt", p.Agent)
 	e.Run, e.Subject, e.Reason, e.Detail = p.Run, a.ID, a.Reason, map[string]any{"choice": a.Choice}
-	return keyed(s, sc, keyedRequest{agent: p.Agent, key: a.IdempotencyKey, print: a, entry: e, claim: sqlite.GoesOn, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.Prompt, error) {
+	return keyed(s.drifts, sc, keyedRequest{agent: p.Agent, key: a.IdempotencyKey, print: a, entry: e, claim: sqlite.GoesOn, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.Prompt, error) {
 		run, err := tx.run(agent.ID, p.Run)
 		if err != nil || run == nil {
 			return nil, errOr(err, noRun(p.Agent, p.Run))
 		}
 		return s.answer(tx, sc, agent, run, a, e)
 	})
-}
-
-func errOr(err, other error) error {
-	if err != nil {
-		return err
-	}
-	return other
 }
 
 func (s *Store) findPrompt(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Prompt, error) {

@@ -3,17 +3,11 @@ package db
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
-
-// daemonEntry begins the audit entry of what the daemon does by itself.
-func daemonEntry(agent *agentRow, action string) auditEntry {
-	return auditEntry{Who: daemon, PID: os.Getpid(), Action: action, Owner: agent.Owner, Agent: agent.Name, Outcome: outcomeDone}
-}
 
 // pruning is one application of policies to runs, inside a transaction.
 type pruning struct {
@@ -84,23 +78,6 @@ func (p *pruning) apply(agent *agentRow, run *runRow, rows []heldRow, verdicts [
 
 func removal(agent *agentRow, run *runRow, row *heldRow, reason string) ckpt.Removal {
 	return ckpt.Removal{Checkpoint: row.ID, Agent: agent.Name, Run: run.Name, Kind: row.Kind, Seq: row.Seq, StoredSize: row.StoredSize, Reason: reason}
-}
-
-// runWithAgent finds a run by its row id, nil where it is gone.
-func (s *Store) runWithAgent(tx *tx, id int64) (*runRow, *agentRow, error) {
-	run, err := tx.runByID(id)
-	if err != nil || run == nil {
-		return nil, nil, err
-	}
-	var key struct {
-		Owner string `db:"owner"`
-		Name  string `db:"name"`
-	}
-	if _, err := tx.get(&key, `SELECT owner, name FROM agents WHERE id = ?`, run.AgentID); err != nil {
-		return nil, nil, err
-	}
-	agent, err := s.agent(tx, key.Owner, key.Name)
-	return run, agent, err
 }
 
 // Prune applies the policies of one agent, or of all of the owner's, at once.

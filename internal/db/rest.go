@@ -2,8 +2,6 @@ package db
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -13,51 +11,6 @@ import (
 // The audit row of a save has a hash of what else the checkpoint says, so that
 // verify finds who rewrites it. The words themselves are not in the log, because
 // that outlives an erasure.
-
-// shortHash is half of a SHA-256, in hexadecimal: enough where nobody may choose
-// both texts.
-func shortHash(text []byte) string {
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:16])
-}
-
-// restHash covers what no other part of the audit row says and nobody changes
-// later: where it came from, when it was made, and what came beside the state.
-func restHash(parent, createdAt, contentType, metadata, step, program string) string {
-	b := make([]byte, 0, 256)
-	for _, field := range [...]string{parent, createdAt, contentType, metadata, step, program} {
-		b = append(appendString(b, field), ',')
-	}
-	return shortHash(b)
-}
-
-// rest is restHash of a checkpoint that is to be stored.
-func (c *checkpointRow) rest() string {
-	program, _ := c.program.(string)
-	return restHash(string(c.Parent), c.CreatedAt.String(), c.ContentType, c.Metadata, string(c.Step), program)
-}
-
-// labelsHash is of labels as they are stored, "" for none.
-func labelsHash(l ckpt.Labels) (string, error) {
-	if len(l) == 0 {
-		return "", nil
-	}
-	text, err := l.MarshalJSON() // as Value stores it
-	return shortHash(text), err
-}
-
-// noteRest adds the hashes to what the audit row of a save says.
-func (c *checkpointRow) noteRest(detail map[string]any) error {
-	detail["rest"] = c.rest()
-	if c.Pinned {
-		detail["pinned"] = true
-	}
-	labels, err := labelsHash(c.Labels)
-	if labels != "" {
-		detail["labels"] = labels
-	}
-	return err
-}
 
 // changed is what the newest rows of the audit log say of a checkpoint's labels
 // and pin; nil where they do not.

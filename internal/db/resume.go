@@ -29,7 +29,7 @@ func (s *Store) Resume(_ context.Context, sc ckpt.Scope, r ckpt.ResumeRequest) (
 		plan, err := s.look(sc, r)
 		return plan, false, err
 	}
-	plan, replayed, err := keyed(s, sc, keyedRequest{agent: r.Agent, key: r.IdempotencyKey, print: r, entry: e, claim: sqlite.GoesOn, make: true, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.Plan, error) {
+	plan, replayed, err := keyed(s.drifts, sc, keyedRequest{agent: r.Agent, key: r.IdempotencyKey, print: r, entry: e, claim: sqlite.GoesOn, make: true, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.Plan, error) {
 		return s.resume(tx, sc, agent, r, e)
 	})
 	if replayed && plan.Checkpoint != nil { // the state was not kept with the key
@@ -241,15 +241,6 @@ func (tx *tx) factCheckpoints(run *runRow, f *ckpt.Facts) error {
 		}
 	}
 	return nil
-}
-
-// forkWithout is the checkpoint that a fork began with, as long as it has none
-// of its own.
-func forkWithout(run *runRow) ckpt.Ref {
-	if run.LastSeq > run.BaseSeq {
-		return ""
-	}
-	return run.ForkedFrom
 }
 
 // factSteps are those since the oldest checkpoint that may be chosen, and all

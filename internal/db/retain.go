@@ -39,7 +39,7 @@ func (h *heldRow) held() ckpt.Held {
 // way back, so that a routine checkpoint, or one whose operation succeeded, may
 // go that only this had kept. Only those are looked at, unless what came is not
 // among them or suspect; then the way back may be of another kind.
-func (s *Store) retainRoutine(tx *tx, agent *agentRow, run *runRow, kind ckpt.Kind, e auditEntry) ([]string, error) {
+func (s *base) retainRoutine(tx *tx, agent *agentRow, run *runRow, kind ckpt.Kind, e auditEntry) ([]string, error) {
 	keep := agent.policy.RoutineKeep
 	if run.LastSeq == 1 && run.ForkedFrom != "" {
 		return s.retainForked(tx, run, e)
@@ -62,7 +62,7 @@ func (s *Store) retainRoutine(tx *tx, agent *agentRow, run *runRow, kind ckpt.Ki
 
 // retainSaved is retainRoutine, and where a save has made suspects of others all
 // of the policy.
-func (s *Store) retainSaved(tx *tx, agent *agentRow, run *runRow, seq int64, kind ckpt.Kind, all bool, e auditEntry) ([]string, error) {
+func (s *base) retainSaved(tx *tx, agent *agentRow, run *runRow, seq int64, kind ckpt.Kind, all bool, e auditEntry) ([]string, error) {
 	if !all {
 		return s.retainRoutine(tx, agent, run, kind, e)
 	}
@@ -95,7 +95,7 @@ func allStay(rows []heldRow, keep int) bool {
 
 // retainForked applies the policy to the run from which a fork has just saved
 // its first own checkpoint: the fork needs the other's no more.
-func (s *Store) retainForked(tx *tx, fork *runRow, e auditEntry) ([]string, error) {
+func (s *base) retainForked(tx *tx, fork *runRow, e auditEntry) ([]string, error) {
 	var id int64
 	found, err := tx.get(&id, `SELECT run_id FROM checkpoints WHERE id = ?`, fork.ForkedFrom)
 	if err != nil || !found {
@@ -109,7 +109,7 @@ func (s *Store) retainForked(tx *tx, fork *runRow, e auditEntry) ([]string, erro
 }
 
 // retainRun applies the whole policy to a run and answers what went.
-func (s *Store) retainRun(tx *tx, agent *agentRow, run *runRow, e auditEntry) ([]string, error) {
+func (s *base) retainRun(tx *tx, agent *agentRow, run *runRow, e auditEntry) ([]string, error) {
 	rows, err := tx.history(run.ID)
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (s *Store) retainRun(tx *tx, agent *agentRow, run *runRow, e auditEntry) ([
 }
 
 // retainAll applies the whole policy to every run of an agent.
-func (s *Store) retainAll(tx *tx, agent *agentRow, e auditEntry) ([]string, error) {
+func (s *base) retainAll(tx *tx, agent *agentRow, e auditEntry) ([]string, error) {
 	var runs []runRow
 	if err := tx.list(&runs, `SELECT `+runColumns+` FROM runs WHERE agent_id = ?`, agent.ID); err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (tx *tx) history(runID int64) ([]heldRow, error) {
 }
 
 // retain asks the policy about rows, newest first, and removes what it says.
-func (s *Store) retain(tx *tx, agent *agentRow, run *runRow, rows []heldRow, e auditEntry) ([]string, error) {
+func (s *base) retain(tx *tx, agent *agentRow, run *runRow, rows []heldRow, e auditEntry) ([]string, error) {
 	verdicts, err := tx.judge(s.opt.Retention, agent.policy, tx.trusted.Time, run, rows, tx.neededBy)
 	if err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ func (tx *tx) neededToGoBack(run *runRow, id string) (string, error) {
 
 // remove takes checkpoints of one run away, with an audit row for each, and
 // answers their ids. What of their material nobody else uses goes as well.
-func (s *Store) remove(tx *tx, agent *agentRow, run *runRow, gone []heldRow, reasons []string, e auditEntry) ([]string, error) {
+func (s *base) remove(tx *tx, agent *agentRow, run *runRow, gone []heldRow, reasons []string, e auditEntry) ([]string, error) {
 	ids, err := s.removeRows(tx, agent, run, gone, reasons, e)
 	if err != nil {
 		return nil, err
@@ -260,7 +260,7 @@ func (s *Store) remove(tx *tx, agent *agentRow, run *runRow, gone []heldRow, rea
 }
 
 // removeRows is remove without the run's row, which is still to be written.
-func (s *Store) removeRows(tx *tx, agent *agentRow, run *runRow, gone []heldRow, reasons []string, e auditEntry) ([]string, error) {
+func (s *base) removeRows(tx *tx, agent *agentRow, run *runRow, gone []heldRow, reasons []string, e auditEntry) ([]string, error) {
 	ids := make([]string, len(gone))
 	var freed, beside int64
 	for i, row := range gone {
@@ -390,4 +390,21 @@ func segmentsOf(pieces string) (map[int64]bool, error) {
 		set[p.Segment] = true
 	}
 	return set, nil
+}
+
+// dropRows removes a run that has no checkpoint left and all that belongs to it,
+// and answers how many other rows went.
+func (s *base) dropRows(tx *tx, agent *agentRow, id int64) (rows int64, err error) {
+	if err := s.freeRun(tx, agent.Owner, id); err != nil {
+		return 0, err
+	}
+	for _, table := range []string{"prompts", "findings", "events", "operations", "steps", "segments"} {
+		n, err := tx.execCount(`DELETE FROM `+table+` WHERE run_id = ?`, id)
+		if err != nil {
+			return 0, err
+		}
+		rows += n
+	}
+	s.forgetPast(id) // another run may get its number
+	return rows, tx.exec(`DELETE FROM runs WHERE id = ?`, id)
 }

@@ -132,7 +132,7 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 		defer final.leave()
 		room = sqlite.Adds
 	}
-	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.State) + len(r.Result) + len(r.Error)), entry: e, claim: room, drift: true, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.Run, error) {
+	return keyed(s.drifts, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.State) + len(r.Result) + len(r.Error)), entry: e, claim: room, drift: true, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.Run, error) {
 		run, err := s.needRun(tx, sc, ref)
 		if err != nil {
 			return nil, err

@@ -24,7 +24,7 @@ func (s *Store) StartRun(_ context.Context, sc ckpt.Scope, r ckpt.RunRequest) (*
 	}
 	e := entry(sc, "start_run", r.Agent)
 	e.Run = runName(r.Run)
-	return keyed(s, sc, keyedRequest{agent: r.Agent, key: r.IdempotencyKey, print: r, entry: e, make: true, secrets: c.found},
+	return keyed(s.drifts, sc, keyedRequest{agent: r.Agent, key: r.IdempotencyKey, print: r, entry: e, make: true, secrets: c.found},
 		func(tx *tx, agent *agentRow) (*ckpt.Run, error) { return s.startRun(tx, sc, agent, r, e) })
 }
 

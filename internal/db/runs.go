@@ -137,7 +137,7 @@ func noRun(agent, run string) error {
 
 // openRun finds the run that a writer names, checks its epoch, and takes the
 // write for a sign of life. An agent or a run that is not there is made.
-func (s *Store) openRun(tx *tx, sc ckpt.Scope, ref ckpt.RunRef) (*agentRow, *runRow, error) {
+func (s *base) openRun(tx *tx, sc ckpt.Scope, ref ckpt.RunRef) (*agentRow, *runRow, error) {
 	agent, err := s.agent(tx, sc.Whose(), ref.Agent)
 	if err != nil {
 		return nil, nil, err
@@ -182,7 +182,7 @@ func (r *runRow) mayWrite(epoch *int64) error {
 // of the past and revives nobody. Nor does one that comes after its owner's own
 // word: whoever gave up waiting for an answer, and then ended the run, may have
 // both arrive in either order.
-func (s *Store) revive(tx *tx, run *runRow, sc ckpt.Scope) error {
+func (s *base) revive(tx *tx, run *runRow, sc ckpt.Scope) error {
 	foundDead := !run.InterruptedAt.IsZero() && (run.Status == ckpt.RunInterrupted || run.Status == ckpt.RunTimedOut)
 	if !foundDead || !sc.Spooled.IsZero() {
 		return nil
@@ -234,7 +234,7 @@ func (tx *tx) shownRun(id int64) (*ckpt.Run, error) {
 }
 
 // Run reads one run.
-func (s *Store) Run(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.Run, error) {
+func (s *base) Run(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.Run, error) {
 	row, err := s.findRun(ctx, sc, ref)
 	if err != nil {
 		return nil, err
@@ -244,7 +244,7 @@ func (s *Store) Run(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.
 }
 
 // findRun is for reads.
-func (s *Store) findRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*readRun, error) {
+func (s *base) findRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*readRun, error) {
 	if err := ref.Check(); err != nil {
 		return nil, err
 	}
@@ -261,7 +261,7 @@ func (s *Store) findRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*r
 }
 
 // Runs lists runs of one agent or of all of the owner's, the last changed first.
-func (s *Store) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckpt.RunPage, error) {
+func (s *base) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckpt.RunPage, error) {
 	limit, err := pageSizeOf(f.Limit)
 	if err != nil {
 		return nil, err
@@ -308,4 +308,30 @@ func (s *Store) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckp
 		s.auditForeign(sc, "list_runs", f.Agent, "")
 	}
 	return page, nil
+}
+
+// runWithAgent finds a run by its row id, nil where it is gone.
+func (s *base) runWithAgent(tx *tx, id int64) (*runRow, *agentRow, error) {
+	run, err := tx.runByID(id)
+	if err != nil || run == nil {
+		return nil, nil, err
+	}
+	var key struct {
+		Owner string `db:"owner"`
+		Name  string `db:"name"`
+	}
+	if _, err := tx.get(&key, `SELECT owner, name FROM agents WHERE id = ?`, run.AgentID); err != nil {
+		return nil, nil, err
+	}
+	agent, err := s.agent(tx, key.Owner, key.Name)
+	return run, agent, err
+}
+
+// forkWithout is the checkpoint that a fork began with, as long as it has none
+// of its own.
+func forkWithout(run *runRow) ckpt.Ref {
+	if run.LastSeq > run.BaseSeq {
+		return ""
+	}
+	return run.ForkedFrom
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	"github.com/google/uuid"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/delta"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
@@ -16,7 +16,7 @@ import (
 // Save puts a state on disk. It answers once the transaction that holds it has
 // been flushed, and everything that the save implies with it: the pruning of
 // its run, the idempotency key, the audit rows.
-func (s *Store) Save(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
+func (s *saves) Save(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
 	if err := wellformed.SaveRest(r); err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ type save struct {
 
 // newSave does all of a save that needs no transaction. It waits until no other
 // of the run is on its way, so that each stands on the one before.
-func (s *Store) newSave(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (_ *save, err error) {
+func (s *saves) newSave(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (_ *save, err error) {
 	r, beside, err := s.screenSave(sc, r)
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (s *Store) newSave(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest)
 
 // screenSave answers the request as it is to be stored, but for the state, and
 // what was found beside that.
-func (s *Store) screenSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.SaveRequest, []secrets.Secret, error) {
+func (s *saves) screenSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.SaveRequest, []secrets.Secret, error) {
 	if len(r.Labels) == 0 && len(r.Metadata) == 0 && r.Program == nil {
 		return r, nil, nil
 	}
@@ -132,7 +132,7 @@ type savedReply struct {
 
 // save is one save inside the writer's transaction. It refuses before it
 // changes anything, except that it may have made the agent and the run.
-func (s *Store) save(tx *tx, v *save) (err error) {
+func (s *saves) save(tx *tx, v *save) (err error) {
 	v.saved = nil
 	defer func() { s.unsee(tx, v, err) }()
 	agent, err := s.agent(tx, v.scope.Whose(), v.request.Agent)
@@ -171,7 +171,7 @@ func (s *Store) save(tx *tx, v *save) (err error) {
 	return tx.rememberText(agent.ID, v.key, v.print, appendReply(nil, &reply))
 }
 
-func (s *Store) replaySave(tx *tx, v *save, agent *agentRow) (bool, error) {
+func (s *saves) replaySave(tx *tx, v *save, agent *agentRow) (bool, error) {
 	var reply savedReply
 	found, err := tx.replayed(agent.ID, v.key, v.print, &reply)
 	if found && err == nil {
@@ -183,7 +183,7 @@ func (s *Store) replaySave(tx *tx, v *save, agent *agentRow) (bool, error) {
 
 // runToSave finds the agent and its run, or makes them, and checks the fence
 // and the parent first.
-func (s *Store) runToSave(tx *tx, v *save, agent *agentRow) (*agentRow, *runRow, error) {
+func (s *saves) runToSave(tx *tx, v *save, agent *agentRow) (*agentRow, *runRow, error) {
 	var run *runRow
 	var err error
 	if agent != nil {
@@ -244,7 +244,7 @@ func (tx *tx) checkParent(agent *agentRow, parent string) error {
 
 // insertCheckpoint writes the row, the state, the audit row, and what follows
 // for the run.
-func (s *Store) insertCheckpoint(tx *tx, v *save, agent *agentRow, run *runRow) (savedReply, error) {
+func (s *saves) insertCheckpoint(tx *tx, v *save, agent *agentRow, run *runRow) (savedReply, error) {
 	reply, err := v.begin(tx, run)
 	if err != nil {
 		return reply, err
@@ -290,7 +290,7 @@ func (v *save) begin(tx *tx, run *runRow) (savedReply, error) {
 }
 
 // insertSaved writes the row, the state, the audit row and the findings.
-func (s *Store) insertSaved(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply) error {
+func (s *saves) insertSaved(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply) error {
 	r := v.request
 	row := checkpointRow{
 		N: tx.head.n + 1, ID: reply.ID, Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent, CreatedAt: reply.CreatedAt,
@@ -333,62 +333,22 @@ func (v *save) answer(agent *agentRow, reply savedReply) *ckpt.Saved {
 	}}
 }
 
-func metadataText(m json.RawMessage) string {
-	if len(m) == 0 {
-		return "{}"
+// appendReply is what json.Marshal writes of a save's reply.
+func appendReply(b []byte, r *savedReply) []byte {
+	b = appendString(append(b, `{"id":`...), r.ID)
+	b = strconv.AppendInt(append(b, `,"seq":`...), r.Seq, 10)
+	b = appendRef(append(b, `,"parent":`...), r.Parent)
+	b = appendTime(append(b, `,"created_at":`...), r.CreatedAt)
+	b = strconv.AppendInt(append(b, `,"stored_size":`...), r.StoredSize, 10)
+	if r.Suspect {
+		b = append(b, `,"suspect":true`...)
 	}
-	return string(m)
-}
-
-// checkpointRow is a checkpoint that is to be stored, without its state.
-type checkpointRow struct {
-	N           int64
-	ID          string
-	Seq         int64
-	Kind        ckpt.Kind
-	Parent      ckpt.Ref
-	CreatedAt   ckpt.Time
-	ContentType string
-	Labels      ckpt.Labels
-	Metadata    string
-	Step        ckpt.Ref
-	Operation   ckpt.Ref
-	Pinned      bool
-	Suspect     bool
-	program     any
-}
-
-// insert writes a checkpoint and its state and counts it in its run.
-func (tx *tx) insert(run *runRow, c *checkpointRow, state *encoded) error {
-	if _, err := tx.insertRow(run, c, state); err != nil {
-		return err
+	b = append(b, `,"pruned":[`...)
+	for i, id := range r.Pruned {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendString(b, id)
 	}
-	return tx.noteSaved(run)
-}
-
-// insertRow writes a checkpoint and its state and answers the pieces. The run's
-// row is still to be written.
-func (tx *tx) insertRow(run *runRow, c *checkpointRow, state *encoded) ([]delta.Piece, error) {
-	body, pieces, list, err := state.store(tx, run.ID)
-	if err != nil {
-		return nil, err
-	}
-	err = tx.exec(insertCheckpoint,
-		c.N, c.ID, run.ID, c.Seq, string(c.Kind), c.Parent, c.CreatedAt, state.size, state.stored(), state.sha256, c.ContentType,
-		c.Labels, c.Metadata, c.Step, c.Operation, c.Pinned, c.Suspect, state.of, c.program, pieces, body)
-	if isTaken(err) {
-		return nil, ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "the id %s is taken: make a new UUID of version 7 for each save", c.ID)
-	}
-	if err != nil {
-		return nil, err
-	}
-	run.LastSeq, run.Head = c.Seq, ckpt.Ref(c.ID)
-	run.StoredBytes += state.stored()
-	return list, nil
-}
-
-// noteSaved writes what saves and removals change of a run.
-func (tx *tx) noteSaved(run *runRow) error {
-	tx.store.hot.forget(run) // who knows better puts it back
-	return tx.exec(updateSavedRun, run.LastSeq, run.Head, run.Removed, run.StoredBytes, tx.now, run.ID)
+	return append(b, "]}"...)
 }

@@ -20,14 +20,14 @@ type screening struct {
 }
 
 // screen begins to screen a request of an agent.
-func (s *Store) screen(sc ckpt.Scope, agent, in string) *screening {
+func (s *base) screen(sc ckpt.Scope, agent, in string) *screening {
 	c := &screening{scan: s.opt.Secrets, in: in}
 	c.mode, c.err = s.secretsMode(sc, agent)
 	return c
 }
 
 // screenFor is screen inside of a transaction, which has the agent's row.
-func (s *Store) screenFor(agent *agentRow, in string) *screening {
+func (s *base) screenFor(agent *agentRow, in string) *screening {
 	return &screening{scan: s.opt.Secrets, mode: agent.policy.Secrets, in: in}
 }
 
@@ -115,20 +115,4 @@ func (c *screening) events(batch []ckpt.NewEvent) []ckpt.NewEvent {
 		c.json("payload", &batch[i].Payload)
 	}
 	return batch
-}
-
-// reportBeside makes findings of what was found beside a state.
-func (s *Store) reportBeside(tx *tx, agent *agentRow, name string, found []secrets.Secret) error {
-	if len(found) == 0 {
-		return nil
-	}
-	run, err := tx.run(agent.ID, runName(name))
-	if err != nil || run == nil {
-		return err
-	}
-	w, err := s.watchRun(tx, agent, run, nil)
-	if err != nil {
-		return err
-	}
-	return s.reportSecrets(tx, agent, run, w, "", found)
 }

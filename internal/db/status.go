@@ -10,11 +10,6 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Ready answers nil when saves are acknowledged, else why they are not.
-func (s *Store) Ready(context.Context) error {
-	return s.engine.Ready()
-}
-
 // Status is the state of the store, with counts of what the scope may see.
 func (s *Store) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error) {
 	s.auditFollowing(sc, "status", "")

@@ -8,21 +8,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// stepRow is a step as it is stored.
-type stepRow struct {
-	ckpt.Step
-	ID       int64    `db:"id"`
-	AfterSeq int64    `db:"after_seq"`
-	Stretch  int64    `db:"stretch"`
-	Failures int64    `db:"failures"`
-	Sig      ckpt.Ref `db:"sig"`
-	Shape    ckpt.Ref `db:"shape"`
-	Effect   ckpt.Ref `db:"effect"`
-	More     bool     `db:"more"` // in a list: another comes after it
-}
-
-const stepColumns = `id, key, name, args, status, attempt, result, error, started_at, ended_at, duration_ms, input_tokens, output_tokens, cost_usd, progress, after_seq, stretch, failures, sig, turn, outcome, shape, effect`
-
 func (tx *tx) step(runID int64, key string) (*stepRow, error) {
 	var row stepRow
 	found, err := tx.get(&row, `SELECT `+stepColumns+` FROM steps WHERE run_id = ? AND key = ?`, runID, key)
@@ -97,7 +82,7 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 	if err != nil {
 		return nil, false, err
 	}
-	return keyed(s, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.Args) + len(r.Result) + len(r.Error)), entry: e, make: true, drift: true, secrets: c.found}, func(tx *tx, _ *agentRow) (*ckpt.Step, error) {
+	return keyed(s.drifts, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.Args) + len(r.Result) + len(r.Error)), entry: e, make: true, drift: true, secrets: c.found}, func(tx *tx, _ *agentRow) (*ckpt.Step, error) {
 		agent, run, err := s.openRun(tx, sc, ref)
 		if err != nil {
 			return nil, err

@@ -95,33 +95,65 @@ func (noProcesses) Owner(int) string                 { return "" }
 func (noProcesses) Identify(pid int) ckpt.Process    { return ckpt.Process{PID: pid} }
 func (noProcesses) Alive(ckpt.Process) ckpt.Liveness { return ckpt.LivenessUnknown }
 
-// Store is one open database.
-type Store struct {
+// base is what every part of the store works on.
+type base struct {
 	opt        Options
 	log        *slog.Logger
 	engine     *sqlite.Engine
 	ro         *sqlx.DB             // the engine's connections that read
 	statements map[string]statement // by query; the writer's
-	hot        hotRuns              // the writer's
 	head       chainHead            // the end of the audit log; the writer's
 	shown      shownHead            // head, for those who are not the writer
+	hot        hotRuns              // the writer's
 	agents     agentCache
 	live       live
-	watches    watches
+	damages    damages // checkpoints that are known to be damaged
+	trust      trust   // what is known to be wrong with the audit log
+	usage      usage
+	following  foreignReads
+	id         string // of this database, made when it was
 
+	// forgetPast forgets what is kept of a run in memory. onDamage makes a finding
+	// of a damaged checkpoint. Drift sets both.
+	forgetPast func(runID int64)
+	onDamage   func(tx *tx, runID, seq int64, damage *damageError) error
+}
+
+// drifts is what the store knows of the drift of runs.
+type drifts struct {
+	*base
+	watches      watches
 	calibrations calibrations
 	shared       shared
 	ticked       map[int64]time.Time // by run: when TickDrift last asked its watch
 	tickedTo     int64               // the run up to which it got, 0 where it saw all
-	damages      damages             // checkpoints that are known to be damaged
-	trust        trust               // what is known to be wrong with the audit log
-	usage        usage
-	events       changes
-	following    foreignReads
-	keysSeen     atomic.Pointer[keyPlace] // where Expire goes on
-	closed       atomic.Bool              // Close was called
-	noted        time.Time                // when maintenance last noted the head of the audit log
-	id           string                   // of this database, made when it was
+}
+
+// saves take checkpoints.
+type saves struct {
+	*drifts
+}
+
+// threads are LangGraph's threads in the store.
+type threads struct {
+	*saves
+}
+
+// archive exports and imports.
+type archive struct {
+	*base
+}
+
+// Store is one open database.
+type Store struct {
+	*base
+	*saves
+	*threads
+	*archive
+	events   changes
+	keysSeen atomic.Pointer[keyPlace] // where Expire goes on
+	closed   atomic.Bool              // Close was called
+	noted    time.Time                // when maintenance last noted the head of the audit log
 }
 
 // shownHead is the end of the audit log as everybody may read it.
@@ -132,7 +164,7 @@ type shownHead struct {
 
 // setHead notes where the audit log ends. The caller is the writer, or nobody
 // writes yet.
-func (s *Store) setHead(head chainHead) {
+func (s *base) setHead(head chainHead) {
 	s.head = head
 	s.shown.mu.Lock()
 	defer s.shown.mu.Unlock()
@@ -140,7 +172,7 @@ func (s *Store) setHead(head chainHead) {
 }
 
 // showHead is where the audit log ends on disk.
-func (s *Store) showHead() chainHead {
+func (s *base) showHead() chainHead {
 	s.shown.mu.Lock()
 	defer s.shown.mu.Unlock()
 	return s.shown.head
@@ -156,7 +188,10 @@ func Open(ctx context.Context, opt Options) (_ *Store, err error) {
 	if opt.Retention == nil {
 		return nil, errors.New("db.Open: Options.Retention is required")
 	}
-	s := &Store{opt: opt, log: opt.Log, statements: map[string]statement{}, noted: time.Now()}
+	b := &base{opt: opt, log: opt.Log, statements: map[string]statement{}}
+	v := &saves{&drifts{base: b}}
+	s := &Store{base: b, saves: v, threads: &threads{v}, archive: &archive{b}, noted: time.Now()}
+	s.forgetPast, s.onDamage = s.watches.drop, s.findDamage
 	s.live.most, s.watches.most = opt.LiveBytes, opt.Watches
 	s.engine, err = sqlite.Open(ctx, sqlite.Options{
 		Path: opt.Path, Mode: opt.Mode, Schema: schemaOf(opt.Now), Hooks: hooks{s}, Now: opt.Now, MaxBytes: opt.MaxBytes,

@@ -12,7 +12,7 @@ import (
 // operation that is being applied.
 type tx struct {
 	*sqlite.Tx
-	store   *Store
+	store   *base
 	now     ckpt.Time
 	trusted ckpt.Time // now, or the zero time while the clock guard holds ages back
 	head    chainHead
@@ -104,7 +104,7 @@ func (o *op) Apply(t *sqlite.Tx) error {
 
 // write puts an operation through the writer and waits for its end. It does not
 // end early when the caller hangs up: what has begun is finished.
-func (s *Store) write(o *op) error {
+func (s *base) write(o *op) error {
 	s.recountIfTight(o)
 	o.sent = sqlite.Op{Owner: o.owner, Size: o.size, Claim: o.claim, Do: o}
 	err := s.engine.Write(&o.sent)

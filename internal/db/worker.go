@@ -91,23 +91,6 @@ func (s *Store) drop(tx *tx, id int64, over func(ckpt.History, ckpt.Policy, time
 	return rows + 1, tx.audit(e)
 }
 
-// dropRows removes a run that has no checkpoint left and all that belongs to it,
-// and answers how many other rows went.
-func (s *Store) dropRows(tx *tx, agent *agentRow, id int64) (rows int64, err error) {
-	if err := s.freeRun(tx, agent.Owner, id); err != nil {
-		return 0, err
-	}
-	for _, table := range []string{"prompts", "findings", "events", "operations", "steps", "segments"} {
-		n, err := tx.execCount(`DELETE FROM `+table+` WHERE run_id = ?`, id)
-		if err != nil {
-			return 0, err
-		}
-		rows += n
-	}
-	s.watches.drop(id) // another run may get its number
-	return rows, tx.exec(`DELETE FROM runs WHERE id = ?`, id)
-}
-
 // OverBudget answers agents that have more stored than their policy allows.
 func (s *Store) OverBudget(ctx context.Context, after int64, limit int) ([]int64, error) {
 	ids := []int64{}
