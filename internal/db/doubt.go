@@ -1,6 +1,10 @@
 package db
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+)
 
 // othersWrote is told that another program has written to the database, which
 // only a person or a faulty program does. It may have changed any stored piece,
@@ -26,7 +30,7 @@ func (s *base) seeForeign(tx *tx) error {
 		return err
 	}
 	if head != last || (chainHead{head.N, head.Hash}) != tx.head {
-		return &FatalError{Err: fmt.Errorf("another program has changed the audit log: it ends with row %d and its head names row %d, where the daemon had written row %d", last.N, head.N, tx.head.n)}
+		return &sqlite.FatalError{Err: fmt.Errorf("another program has changed the audit log: it ends with row %d and its head names row %d, where the daemon had written row %d", last.N, head.N, tx.head.n)}
 	}
 	return nil
 }

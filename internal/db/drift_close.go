@@ -129,7 +129,7 @@ func (s *drifts) dismiss(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, id
 		s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { watch.Forget(d.Rule); return nil })
 	}
 	if d.Severity == ckpt.SeverityCritical && d.SinceSeq != nil {
-		if err := tx.clean(run, &d.Finding, &d.Cleaned); err != nil {
+		if err := cleanAgain(tx, run, &d.Finding, &d.Cleaned); err != nil {
 			return nil, err
 		}
 	}
@@ -145,7 +145,7 @@ func (s *drifts) dismiss(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, id
 
 // clean makes the checkpoints clean again that were suspect because of a
 // finding and of no other that stands.
-func (tx *tx) clean(run *runRow, f *ckpt.Finding, ids *[]string) error {
+func cleanAgain(tx *tx, run *runRow, f *ckpt.Finding, ids *[]string) error {
 	err := tx.list(ids, `SELECT c.id FROM checkpoints c WHERE c.run_id = ?1 AND c.kind IN ('routine', 'pre_operation', 'recovery') AND c.seq > ?2 AND c.seq <= ?3 AND c.suspect = 1
 		AND NOT EXISTS (SELECT 1 FROM findings f WHERE f.run_id = ?1 AND f.severity = 'critical' AND f.dismissed_at IS NULL
 			AND c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq)) ORDER BY c.seq`, run.ID, *f.SinceSeq, *f.UntilSeq)

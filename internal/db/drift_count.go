@@ -13,14 +13,21 @@ type seenSave struct {
 	found []ckpt.Found
 }
 
+// watchedSave is the part of a save that the detectors look at.
+type watchedSave struct {
+	request *ckpt.SaveRequest
+	drift   *printed // what they need of the state; nil where nobody watches
+	seen    seenSave
+}
+
 // seeSave lets the run's watch see a checkpoint that is about to be inserted,
 // once in a transaction.
-func (s *drifts) seeSave(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply) {
+func (s *drifts) seeSave(tx *tx, v *watchedSave, size int64, agent *agentRow, run *runRow, w *watched, reply savedReply) {
 	if v.drift == nil || v.seen.tx == tx {
 		return
 	}
 	print := v.drift.state
-	print.ID, print.Seq, print.At, print.Kind, print.Size = reply.ID, reply.Seq, tx.now.Time, v.request.Kind, v.state.size
+	print.ID, print.Seq, print.At, print.Kind, print.Size = reply.ID, reply.Seq, tx.now.Time, v.request.Kind, size
 	_, print.Compacted = v.request.Labels[ckpt.LabelCompaction]
 	v.seen = seenSave{tx: tx, runID: run.ID}
 	v.seen.found = s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.State(print) })
@@ -29,8 +36,8 @@ func (s *drifts) seeSave(tx *tx, v *save, agent *agentRow, run *runRow, w *watch
 
 // unsee throws the watch away that has seen a save which then was not made: it
 // was refused, or had been made before.
-func (s *drifts) unsee(tx *tx, v *save, err error) {
-	if v.seen.tx == tx && (err != nil || v.saved == nil || v.saved.Replayed) {
+func (s *drifts) unsee(tx *tx, v *watchedSave) {
+	if v.seen.tx == tx {
 		s.watches.drop(v.seen.runID)
 	}
 }
@@ -38,7 +45,7 @@ func (s *drifts) unsee(tx *tx, v *save, err error) {
 // foundInSave does what follows from what was seen in a save that has been
 // inserted. It answers whether the run's whole retention must be applied,
 // because some of what was clean is not any more.
-func (s *drifts) foundInSave(tx *tx, v *save, agent *agentRow, run *runRow, w *watched, reply savedReply) (all bool, err error) {
+func (s *drifts) foundInSave(tx *tx, v *watchedSave, agent *agentRow, run *runRow, w *watched, reply savedReply) (all bool, err error) {
 	if v.drift == nil {
 		return false, nil
 	}
@@ -133,7 +140,7 @@ func (s *drifts) moveBack(tx *tx, run *runRow, w *watched) (moved bool, err erro
 		return false, nil
 	}
 	if w.asked = back; back.Valid {
-		if back.Int64, err = tx.reachable(run, back.Int64); err != nil {
+		if back.Int64, err = reachable(tx, run, back.Int64); err != nil {
 			return false, err
 		}
 	}
@@ -145,7 +152,7 @@ func (s *drifts) moveBack(tx *tx, run *runRow, w *watched) (moved bool, err erro
 // reachable is up to where a way back can be kept. Where retention had let go
 // of all from before the first sign, which by itself was none, the oldest clean
 // checkpoint that is left must do: that which was so at the second.
-func (tx *tx) reachable(run *runRow, back int64) (int64, error) {
+func reachable(tx *tx, run *runRow, back int64) (int64, error) {
 	var oldest sql.NullInt64
 	_, err := tx.get(&oldest, `SELECT min(seq) FROM (
 		SELECT seq FROM (SELECT seq FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND suspect = 0 AND seq > ?2 ORDER BY seq LIMIT 1)
@@ -162,7 +169,7 @@ func (tx *tx) reachable(run *runRow, back int64) (int64, error) {
 
 // verdictFor is the verdict of the run that an operation was about.
 func (s *drifts) verdictFor(tx *tx, agent *agentRow, name string) (*ckpt.DriftVerdict, error) {
-	run, w := tx.run0, tx.watch0
+	run, w := tx.run0, watchOf(tx)
 	if w == nil {
 		var err error
 		if run, err = tx.run(agent.ID, name); err != nil || run == nil {

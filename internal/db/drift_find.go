@@ -42,7 +42,7 @@ func (s *drifts) findingOf(tx *tx, agent *agentRow, run *runRow, found *ckpt.Fou
 	}
 	f := &ckpt.Finding{Rule: found.Rule, Severity: found.Severity, Message: found.Message, Advice: ckpt.Ref(found.Advice), Evidence: evidence, Checkpoint: ckpt.Ref(at)}
 	if found.Severity == ckpt.SeverityCritical {
-		since, err := tx.keptBack(run, found.SinceSeq)
+		since, err := keptBack(tx, run, found.SinceSeq)
 		if err != nil {
 			return nil, err
 		}
@@ -67,7 +67,7 @@ func (s *drifts) note(tx *tx, agent *agentRow, run *runRow, w *watched, f *ckpt.
 		return false, nil
 	}
 	if critical {
-		since, err := tx.clampSince(run, *f.SinceSeq)
+		since, err := clampSince(tx, run, *f.SinceSeq)
 		if err != nil {
 			return false, err
 		}
@@ -104,7 +104,7 @@ func (s *drifts) note(tx *tx, agent *agentRow, run *runRow, w *watched, f *ckpt.
 
 // clampSince keeps the evidence of a finding within the stretch in which it was
 // seen: what came before was left behind, or gone back to.
-func (tx *tx) clampSince(run *runRow, since int64) (int64, error) {
+func clampSince(tx *tx, run *runRow, since int64) (int64, error) {
 	var least int64
 	_, err := tx.get(&least, `SELECT max(stretch_seq, base_seq) FROM runs WHERE id = ?`, run.ID)
 	return min(max(since, least), run.LastSeq), err
@@ -112,7 +112,7 @@ func (tx *tx) clampSince(run *runRow, since int64) (int64, error) {
 
 // keptBack leaves clean what was kept as the way back, where nothing clean is
 // left from before the evidence.
-func (tx *tx) keptBack(run *runRow, since int64) (int64, error) {
+func keptBack(tx *tx, run *runRow, since int64) (int64, error) {
 	if !run.BackSeq.Valid || run.BackSeq.Int64 <= since {
 		return since, nil
 	}
@@ -127,7 +127,7 @@ func (tx *tx) keptBack(run *runRow, since int64) (int64, error) {
 
 // suspectIfDrifting makes a checkpoint suspect that comes while a critical
 // finding is open.
-func (tx *tx) suspectIfDrifting(run *runRow, row *checkpointRow) error {
+func suspectIfDrifting(tx *tx, run *runRow, row *checkpointRow) error {
 	var drifting bool
 	_, err := tx.get(&drifting, `SELECT EXISTS (SELECT 1 FROM findings WHERE run_id = ? AND closed IS NULL AND severity = 'critical' AND since_seq IS NOT NULL)`, run.ID)
 	row.Suspect = row.Suspect || drifting
@@ -139,7 +139,7 @@ func (tx *tx) suspectIfDrifting(run *runRow, row *checkpointRow) error {
 // that reads back. It is itself suspect, since the state is; but it stays when
 // the routine ones go.
 func (s *drifts) addRecovery(tx *tx, agent *agentRow, run *runRow, f *ckpt.Finding) (ckpt.Ref, error) {
-	c, err := tx.newestState(agent, run)
+	c, err := newestState(tx, agent, run)
 	if c == nil || err != nil {
 		return "", err
 	}
@@ -183,7 +183,7 @@ func (s *drifts) addRecovery(tx *tx, agent *agentRow, run *runRow, f *ckpt.Findi
 
 // newestState is what the run last saved since it began, nil where there is
 // nothing or it is damaged.
-func (tx *tx) newestState(agent *agentRow, run *runRow) (*ckpt.Checkpoint, error) {
+func newestState(tx *tx, agent *agentRow, run *runRow) (*ckpt.Checkpoint, error) {
 	if run.Head == "" {
 		return nil, nil
 	}

@@ -150,20 +150,24 @@ func readPrints(ctx context.Context, q sqlx.QueryerContext, query string, args .
 }
 
 // readPast reads a run's past, as this transaction sees it.
-func (tx *tx) readPast(run *runRow, open []ckpt.Finding, made *past) (*ckpt.RunPast, error) {
+func readPast(tx *tx, run *runRow, open []ckpt.Finding, made *past) (*ckpt.RunPast, error) {
 	all := &ckpt.RunPast{Open: open, StartedAt: run.StartedAt.Time, Progress: run.Progress, ProgressAt: run.ProgressAt.Time}
 	if made != nil {
 		all.Baseline = made.baseline
 	}
-	for _, read := range []func(*runRow, *ckpt.RunPast) error{tx.pastTotals, tx.pastSteps, tx.pastDismissed} {
-		if err := read(run, all); err != nil {
-			return nil, err
-		}
+	if err := readPastTotals(tx, run, all); err != nil {
+		return nil, err
 	}
-	return all, tx.pastStates(run, all, made)
+	if err := readPastSteps(tx, run, all); err != nil {
+		return nil, err
+	}
+	if err := readPastDismissed(tx, run, all); err != nil {
+		return nil, err
+	}
+	return all, readPastStates(tx, run, all, made)
 }
 
-func (tx *tx) pastTotals(run *runRow, all *ckpt.RunPast) error {
+func readPastTotals(tx *tx, run *runRow, all *ckpt.RunPast) error {
 	var row struct {
 		Goal    ckpt.Ref `db:"first_goal"`
 		Steps   int64    `db:"steps_ended"`
@@ -178,7 +182,7 @@ func (tx *tx) pastTotals(run *runRow, all *ckpt.RunPast) error {
 
 // pastSteps reads the steps of this stretch in the order in which they ended,
 // with the earlier attempts that failed.
-func (tx *tx) pastSteps(run *runRow, all *ckpt.RunPast) error {
+func readPastSteps(tx *tx, run *runRow, all *ckpt.RunPast) error {
 	rows, err := readPrints(tx.Ctx, tx.Conn, `SELECT `+printColumns+` FROM steps WHERE run_id = ? AND stretch = ? AND sig IS NOT NULL AND ended_at IS NOT NULL
 		ORDER BY after_seq DESC, id DESC LIMIT ?`, run.ID, run.Stretch, ckpt.MaxPastSteps)
 	if err != nil {
@@ -195,7 +199,7 @@ func (tx *tx) pastSteps(run *runRow, all *ckpt.RunPast) error {
 // pastFailures is how many failed attempts of one key are counted anew.
 const pastFailures = 20
 
-func (tx *tx) pastDismissed(run *runRow, all *ckpt.RunPast) error {
+func readPastDismissed(tx *tx, run *runRow, all *ckpt.RunPast) error {
 	var rows []struct {
 		Rule string    `db:"rule"`
 		At   ckpt.Time `db:"at"`
@@ -210,7 +214,7 @@ func (tx *tx) pastDismissed(run *runRow, all *ckpt.RunPast) error {
 
 // pastStates are those that this stretch stands on and those that it has made:
 // not what it has left behind.
-func (tx *tx) pastStates(run *runRow, all *ckpt.RunPast, made *past) error {
+func readPastStates(tx *tx, run *runRow, all *ckpt.RunPast, made *past) error {
 	var rows []struct {
 		ID   string             `db:"id"`
 		Seq  int64              `db:"seq"`

@@ -241,7 +241,7 @@ func (p *printedStep) pastOf() *past {
 	return p.past
 }
 
-func (v *save) pastOf() *past {
+func (v *watchedSave) pastOf() *past {
 	if v.drift == nil {
 		return nil
 	}
@@ -249,7 +249,7 @@ func (v *save) pastOf() *past {
 }
 
 // shared are the hashes of the values on which agents must agree.
-func (v *save) shared() map[string]string {
+func (v *watchedSave) shared() map[string]string {
 	if v.drift == nil {
 		return nil
 	}

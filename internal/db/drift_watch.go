@@ -133,6 +133,13 @@ func (s *drifts) watchRun(tx *tx, agent *agentRow, run *runRow, past *past) (*wa
 	return w, nil
 }
 
+// watchOf is what is kept of the run that the present operation is about, nil
+// where nothing is.
+func watchOf(tx *tx) *watched {
+	w, _ := tx.watch0.(*watched)
+	return w
+}
+
 func (s *drifts) makeWatched(tx *tx, agent *agentRow, run *runRow, past *past) (*watched, error) {
 	w := &watched{runID: run.ID, key: runKey{agent.Owner, agent.Name, run.Name}, policy: agent.Policy}
 	err := tx.list(&w.open, `SELECT `+findingColumns+findingTables+`WHERE f.run_id = ? AND f.closed IS NULL ORDER BY f.at, f.id`, run.ID)
@@ -148,7 +155,7 @@ func (s *drifts) makeWatched(tx *tx, agent *agentRow, run *runRow, past *past) (
 		return w, nil
 	}
 	w.partial = past == nil
-	all, err := tx.readPast(run, w.open, past)
+	all, err := readPast(tx, run, w.open, past)
 	if err != nil {
 		return w, s.unwatched(w, err)
 	}

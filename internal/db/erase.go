@@ -66,7 +66,7 @@ func (s *Store) erase(tx *tx, agent *agentRow, e auditEntry) (*ckpt.Erased, erro
 		return nil, err
 	}
 	for _, statement := range append([]string{`PRAGMA secure_delete = 1`}, erasures...) {
-		if err := tx.eraseStep(statement, agent.ID); err != nil {
+		if err := eraseStep(tx, statement, agent.ID); err != nil {
 			return nil, err
 		}
 		tx.GotOn()
@@ -81,7 +81,7 @@ func (s *Store) erase(tx *tx, agent *agentRow, e auditEntry) (*ckpt.Erased, erro
 	return erased, tx.audit(e)
 }
 
-func (tx *tx) eraseStep(statement string, agentID int64) error {
+func eraseStep(tx *tx, statement string, agentID int64) error {
 	if statement[0] == 'P' { // a pragma takes no argument, and answers a row
 		var on int
 		_, err := tx.get(&on, statement)

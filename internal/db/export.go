@@ -176,3 +176,10 @@ func (x *exporter) end() error {
 	}
 	return x.err
 }
+
+// archive exports and imports.
+type archive struct {
+	*drifts
+	// graphImported notes a checkpoint of LangGraph that came by an import.
+	graphImported func(tx *tx, agent *agentRow, run *runRow, n int64, state []byte) error
+}

@@ -190,12 +190,12 @@ func (s *threads) putGraph(tx *tx, p *graphPut) error {
 	if err != nil {
 		return err
 	}
-	old, parent, err := tx.graphThere(agent, p)
+	old, parent, err := findGraphThere(tx, agent, p)
 	if err != nil {
 		return err
 	}
 	if old == nil && parent == nil { // the thread may be new
-		if err := tx.checkGraphRun(agent, p.request.Run, p.document.GraphThread); err != nil {
+		if err := checkGraphRun(tx, agent, p.request.Run, p.document.GraphThread); err != nil {
 			return err
 		}
 	}
@@ -229,7 +229,7 @@ func (s *threads) graphAgent(tx *tx, sc ckpt.Scope, name string) (*agentRow, err
 }
 
 // checkGraphRun refuses a run that is another thread's.
-func (tx *tx) checkGraphRun(agent *agentRow, run string, t ckpt.GraphThread) error {
+func checkGraphRun(tx *tx, agent *agentRow, run string, t ckpt.GraphThread) error {
 	var there ckpt.GraphThread
 	found, err := tx.get(&there, `SELECT t.thread, t.ns FROM runs r JOIN graph_threads t ON t.run_id = r.id WHERE r.agent_id = ? AND r.name = ?`, agent.ID, run)
 	if err == nil && found && there != t {
@@ -238,7 +238,7 @@ func (tx *tx) checkGraphRun(agent *agentRow, run string, t ckpt.GraphThread) err
 	return err
 }
 
-func (tx *tx) graphThere(agent *agentRow, p *graphPut) (old, parent *graphThere, err error) {
+func findGraphThere(tx *tx, agent *agentRow, p *graphPut) (old, parent *graphThere, err error) {
 	var rows []graphThere
 	err = tx.list(&rows, `SELECT g.id, g.n, c.id AS checkpoint, c.sha256, c.seq, r.head, r.id AS run_id FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id
 		JOIN checkpoints c ON c.n = g.n JOIN runs r ON r.id = t.run_id WHERE t.agent_id = ? AND t.thread = ? AND t.ns = ? AND g.id IN (?, ?)`,
@@ -266,7 +266,7 @@ func (s *threads) noteGraph(tx *tx, agent *agentRow, p *graphPut, old, parent *g
 		if err != nil {
 			return err
 		}
-		if err := tx.graphThread(agent, run, p.document.GraphThread); err != nil {
+		if err := graphThread(tx, agent, run, p.document.GraphThread); err != nil {
 			return err
 		}
 		runID = run.ID
@@ -301,13 +301,13 @@ func (s *threads) removeReplaced(tx *tx, agent *agentRow, runID int64, old *grap
 }
 
 // graphThread notes which thread a run is.
-func (tx *tx) graphThread(agent *agentRow, run *runRow, t ckpt.GraphThread) error {
+func graphThread(tx *tx, agent *agentRow, run *runRow, t ckpt.GraphThread) error {
 	return tx.exec(`INSERT INTO graph_threads (run_id, agent_id, thread, ns) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`, run.ID, agent.ID, t.Thread, t.NS)
 }
 
 // graphImported notes a checkpoint of LangGraph that came by an import. What
 // cannot be read, or is there already, stays an ordinary checkpoint.
-func (tx *tx) graphImported(agent *agentRow, run *runRow, n int64, state []byte) error {
+func graphImported(tx *tx, agent *agentRow, run *runRow, n int64, state []byte) error {
 	d, manifest, _, err := readGraphHead(state)
 	if err != nil || run.Name != graphRunName(d.GraphThread) {
 		return nil
@@ -323,7 +323,7 @@ func (tx *tx) graphImported(agent *agentRow, run *runRow, n int64, state []byte)
 	if err != nil {
 		return err
 	}
-	if err := tx.graphThread(agent, run, d.GraphThread); err != nil {
+	if err := graphThread(tx, agent, run, d.GraphThread); err != nil {
 		return err
 	}
 	return tx.exec(`INSERT INTO graph_checkpoints (n, run_id, id, parent, channels) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, n, run.ID, head.ID, d.Parent, channels)
@@ -334,4 +334,9 @@ func (tx *tx) graphImported(agent *agentRow, run *runRow, n int64, state []byte)
 func graphRuns(ctx context.Context, q sqlx.QueryerContext, agentID int64, thread, ns *string) (ids []int64, err error) {
 	return ids, sqlx.SelectContext(ctx, q, &ids, `SELECT run_id FROM graph_threads WHERE agent_id = ?1 AND (?2 IS NULL OR thread = ?2) AND (?3 IS NULL OR ns = ?3)`,
 		agentID, thread, ns)
+}
+
+// threads are LangGraph's threads in the store.
+type threads struct {
+	*saves
 }

@@ -26,7 +26,7 @@ func storedWrite(w *ckpt.GraphWrite) graphWriteRow {
 }
 
 // write is the row as it was written, or an error where it is damaged.
-func (r *graphWriteRow) write(checkpoint string) (ckpt.GraphWrite, error) {
+func readGraphWrite(r *graphWriteRow, checkpoint string) (ckpt.GraphWrite, error) {
 	data, err := inflate(r.Data, r.Size)
 	if err != nil || crc32.Checksum(data, castagnoli) != r.CRC {
 		damage := &damageError{what: fmt.Sprintf("the write %d of its task %s does not match its checksum", r.Idx, r.Task), id: checkpoint}
@@ -57,7 +57,7 @@ func (s *threads) GraphPutWrites(_ context.Context, sc ckpt.Scope, r *ckpt.Graph
 		if err != nil {
 			return err
 		}
-		if answer.Written, err = tx.insertGraphWrites(run, r.Checkpoint, rows, r.Special()); err != nil || answer.Written == 0 {
+		if answer.Written, err = insertGraphWrites(tx, run, r.Checkpoint, rows, r.Special()); err != nil || answer.Written == 0 {
 			return err
 		}
 		e.Detail = map[string]any{"task": r.Writes[0].Task, "writes": answer.Written}
@@ -100,7 +100,7 @@ func (s *threads) graphRun(tx *tx, sc ckpt.Scope, name string, t ckpt.GraphThrea
 		return nil, nil, err
 	}
 	runName := graphRunName(t)
-	if err := tx.checkGraphRun(agent, runName, t); err != nil {
+	if err := checkGraphRun(tx, agent, runName, t); err != nil {
 		return nil, nil, err
 	}
 	run, err := tx.makeRun(agent.ID, runName)
@@ -113,7 +113,7 @@ func (s *threads) graphRun(tx *tx, sc ckpt.Scope, name string, t ckpt.GraphThrea
 	if err := s.revive(tx, run, sc); err != nil {
 		return nil, nil, err
 	}
-	return agent, run, tx.graphThread(agent, run, t)
+	return agent, run, graphThread(tx, agent, run, t)
 }
 
 const (
@@ -125,7 +125,7 @@ const (
 
 // insertGraphWrites writes rows and answers how many. Those that are there are
 // replaced or kept.
-func (tx *tx) insertGraphWrites(run *runRow, checkpoint string, rows []graphWriteRow, replace bool) (written int64, err error) {
+func insertGraphWrites(tx *tx, run *runRow, checkpoint string, rows []graphWriteRow, replace bool) (written int64, err error) {
 	query := keepGraphWrite
 	if replace {
 		query = setGraphWrite
@@ -170,7 +170,7 @@ func graphWritesOf(ctx context.Context, q sqlx.QueryerContext, checkpoint, query
 	writes := make([]ckpt.GraphWrite, len(rows))
 	for i := range rows {
 		var err error
-		if writes[i], err = rows[i].write(checkpoint); err != nil {
+		if writes[i], err = readGraphWrite(&rows[i], checkpoint); err != nil {
 			return nil, err
 		}
 	}

@@ -29,7 +29,7 @@ func (s *saves) saveHot(tx *tx, v *save, agent *agentRow) (done bool, err error)
 	if err != nil || w.drifting() {
 		return false, err
 	}
-	if s.seeSave(tx, v, agent, &run, w, reply); len(v.seen.found) > 0 || s.backMoves(&run, w) {
+	if s.seeSave(tx, &v.watchedSave, v.state.size, agent, &run, w, reply); len(v.seen.found) > 0 || s.backMoves(&run, w) {
 		return false, nil
 	}
 	keep, err := s.planHot(tx, v, agent, h, &run, &reply)

@@ -314,14 +314,14 @@ func (im *importing) one(tx *tx, agent *agentRow, c *imported, heads map[int64]c
 		}
 		row.program = string(text)
 	}
-	if err := tx.suspectIfDrifting(run, &row); err != nil {
+	if err := suspectIfDrifting(tx, run, &row); err != nil {
 		return err
 	}
 	if err := tx.insert(run, &row, &c.state); err != nil {
 		return err
 	}
 	if row.ContentType == ckpt.ContentTypeGraph {
-		if err := tx.graphImported(agent, run, row.N, c.request.State); err != nil {
+		if err := im.store.graphImported(tx, agent, run, row.N, c.request.State); err != nil {
 			return err
 		}
 	}

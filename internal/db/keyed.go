@@ -68,7 +68,7 @@ func keyed[T any](s *drifts, sc ckpt.Scope, r keyedRequest, do func(*tx, *agentR
 	return result, replayed, nil
 }
 
-func (s *base) agentFor(tx *tx, sc ckpt.Scope, r keyedRequest) (*agentRow, error) {
+func (s *drifts) agentFor(tx *tx, sc ckpt.Scope, r keyedRequest) (*agentRow, error) {
 	if r.make {
 		return s.makeAgent(tx, sc.Whose(), r.agent)
 	}

@@ -87,3 +87,15 @@ func isTaken(err error) bool {
 	}
 	return false
 }
+
+// savedReply is what of a save's answer does not follow from the request. It
+// is kept with the key, and a repeated request gives the rest again.
+type savedReply struct {
+	ID         string    `json:"id"`
+	Seq        int64     `json:"seq"`
+	Parent     ckpt.Ref  `json:"parent"`
+	CreatedAt  ckpt.Time `json:"created_at"`
+	StoredSize int64     `json:"stored_size"`
+	Suspect    bool      `json:"suspect,omitempty"`
+	Pruned     []string  `json:"pruned"`
+}

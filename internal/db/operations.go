@@ -17,7 +17,7 @@ type operationRow struct {
 const operationColumns = `id, key, name, attempt, status, checkpoint, started_at, ended_at, result, error`
 
 // operation is the newest attempt of a key, nil where there is none.
-func (tx *tx) operation(runID int64, key string) (*operationRow, error) {
+func findOperation(tx *tx, runID int64, key string) (*operationRow, error) {
 	var row operationRow
 	found, err := tx.get(&row, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND key = ? ORDER BY attempt DESC LIMIT 1`, runID, key)
 	if err != nil || !found {
@@ -28,7 +28,7 @@ func (tx *tx) operation(runID int64, key string) (*operationRow, error) {
 
 // uncertain is the newest uncertain attempt of an operation's key, and where
 // there is none the newest attempt.
-func (tx *tx) uncertain(runID int64, newest *operationRow) (*operationRow, error) {
+func findUncertain(tx *tx, runID int64, newest *operationRow) (*operationRow, error) {
 	var row operationRow
 	found, err := tx.get(&row, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND key = ? AND status = 'uncertain' ORDER BY attempt DESC LIMIT 1`, runID, newest.Key)
 	if err != nil || !found {
@@ -69,7 +69,7 @@ func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunR
 		if err != nil {
 			return nil, err
 		}
-		old, err := tx.operation(run.ID, r.Key)
+		old, err := findOperation(tx, run.ID, r.Key)
 		if err != nil {
 			return nil, err
 		}
@@ -148,8 +148,8 @@ func (s *Store) newestAsBefore(tx *tx, agent *agentRow, run *runRow, r ckpt.Oper
 	if err != nil {
 		return nil, err
 	}
-	v := &save{request: &ckpt.SaveRequest{Agent: agent.Name, Run: run.Name, Kind: ckpt.KindPreOperation, Labels: r.Labels, Metadata: c.Metadata,
-		Program: c.Program, ContentType: c.ContentType, State: c.State}, state: again, entry: e, operation: ckpt.Ref(r.Key)}
+	v := &save{watchedSave: watchedSave{request: &ckpt.SaveRequest{Agent: agent.Name, Run: run.Name, Kind: ckpt.KindPreOperation, Labels: r.Labels, Metadata: c.Metadata,
+		Program: c.Program, ContentType: c.ContentType, State: c.State}}, state: again, entry: e, operation: ckpt.Ref(r.Key)}
 	v.entry.Action = "save"
 	v.scope.Target = agent.Owner
 	return v, v.encodeProgram()
@@ -203,9 +203,9 @@ func (s *Store) endOperation(tx *tx, sc ckpt.Scope, agent *agentRow, ref ckpt.Ru
 	if err != nil {
 		return nil, err
 	}
-	o, err := tx.operation(run.ID, r.Key)
+	o, err := findOperation(tx, run.ID, r.Key)
 	if err == nil && r.Resolve && o != nil {
-		o, err = tx.uncertain(run.ID, o)
+		o, err = findUncertain(tx, run.ID, o)
 	}
 	if err != nil {
 		return nil, err

@@ -2,9 +2,7 @@ package db
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
@@ -22,7 +20,7 @@ func (s *Store) openPrompt(tx *tx, agent *agentRow, run *runRow, plan *ckpt.Plan
 	if plan.Prompt != nil && plan.Prompt.AnsweredAt.IsZero() {
 		return plan.Prompt, nil
 	}
-	if err := tx.withdrawPrompts(run); err != nil {
+	if err := withdrawPrompts(tx, run); err != nil {
 		return nil, err
 	}
 	id, err := uuid.NewV7()
@@ -39,13 +37,8 @@ func (s *Store) openPrompt(tx *tx, agent *agentRow, run *runRow, plan *ckpt.Plan
 }
 
 // withdrawPrompts closes what nobody has answered and nobody needs to any more.
-func (tx *tx) withdrawPrompts(run *runRow) error {
+func withdrawPrompts(tx *tx, run *runRow) error {
 	return tx.exec(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND answered_at IS NULL`, tx.now, daemon, run.ID)
-}
-
-// plainQuestion is asked where nobody has said how to ask.
-func plainQuestion(plan *ckpt.Plan) (question, reason string) {
-	return fmt.Sprintf("Run %s of agent %s stopped. Resume it, re-initialize it (begin with nothing), or abandon it?", plan.Run, plan.Agent), strings.Join(plan.Reasons, " ")
 }
 
 // Prompts lists the scope's prompts, newest first. An administrator who names
@@ -123,11 +116,11 @@ func (s *Store) answer(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, a ck
 	}
 	switch a.Choice {
 	case ckpt.ChoiceReinitialize:
-		if err = tx.reinitialize(run); err == nil {
+		if err = reinitialize(tx, run); err == nil {
 			err = s.newStretch(tx, run, nil, ckpt.ClosedBegun)
 		}
 	case ckpt.ChoiceAbandon:
-		err = tx.end(run, ckpt.EndRequest{Status: ckpt.RunFailed, Error: ckpt.Ref("abandoned by " + sc.Caller.Owner)})
+		err = endRun(tx, run, ckpt.EndRequest{Status: ckpt.RunFailed, Error: ckpt.Ref("abandoned by " + sc.Caller.Owner)})
 	}
 	if err != nil {
 		return nil, err
@@ -145,8 +138,8 @@ func (s *Store) answer(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, a ck
 
 // reinitialize makes the next resume begin with nothing. What was saved stays
 // as history.
-func (tx *tx) reinitialize(run *runRow) error {
-	if err := tx.forgetWork(run); err != nil {
+func reinitialize(tx *tx, run *runRow) error {
+	if err := forgetWork(tx, run); err != nil {
 		return err
 	}
 	run.BaseSeq, run.Head = run.LastSeq, ""

@@ -313,3 +313,63 @@ func checkFilter(f ckpt.CheckpointFilter) error {
 	}
 	return ckpt.CheckLabels(f.Labels)
 }
+
+// checkpointOf chooses the checkpoint, checks that it is this agent's and this
+// run's, and reads its state.
+func (tx *tx) checkpointOf(agent *agentRow, r ckpt.RestoreRequest) (*ckpt.Checkpoint, error) {
+	var row *readRow
+	var err error
+	if r.Checkpoint != "" {
+		row, err = tx.chosen(agent, r)
+	} else {
+		row, err = tx.newest(agent, r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := withState(tx.Ctx, tx.Conn, row, true)
+	if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
+		tx.damage = append(tx.damage, err)
+	}
+	return c, err
+}
+
+func (tx *tx) chosen(agent *agentRow, r ckpt.RestoreRequest) (*readRow, error) {
+	row, err := readOne(tx.Ctx, tx.Conn, r.Checkpoint, true)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case row.Owner != agent.Owner:
+		return nil, noCheckpoint(r.Checkpoint)
+	case row.Agent != agent.Name:
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s is of agent %s, not of %s: nothing was restored", r.Checkpoint, row.Agent, agent.Name)
+	case r.Run != "" && row.Run != r.Run:
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s is of run %s, not of %s: nothing was restored", r.Checkpoint, row.Run, r.Run)
+	}
+	return row, nil
+}
+
+// newest is the newest checkpoint that the request lets through. Where no run
+// is named it is the main one's, or the newest run's of an agent without one.
+func (tx *tx) newest(agent *agentRow, r ckpt.RestoreRequest) (*readRow, error) {
+	f := ckpt.CheckpointFilter{Agent: agent.Name, Run: r.Run, Kind: r.Kind}
+	if r.Clean {
+		clean := false
+		f.Suspect = &clean
+	}
+	runs := []string{r.Run}
+	if r.Run == "" {
+		runs = []string{ckpt.MainRun, ""}
+	}
+	for _, f.Run = range runs {
+		rows, err := listRows(tx.Ctx, tx.Conn, agent.ID, f, 1<<62, 1, true)
+		if err != nil {
+			return nil, err
+		}
+		if len(rows) > 0 {
+			return &rows[0], nil
+		}
+	}
+	return nil, ckpt.Errorf(ckpt.CodeNotFound, "agent %s has no checkpoint that fits: see what there is with ckptsidecar list %s", agent.Name, agent.Name)
+}

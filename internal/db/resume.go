@@ -101,7 +101,7 @@ func (s *Store) resume(tx *tx, sc ckpt.Scope, agent *agentRow, r ckpt.ResumeRequ
 // there is one open prompt.
 func (s *Store) ask(tx *tx, agent *agentRow, run *runRow, plan *ckpt.Plan) error {
 	if run.Status == ckpt.RunRunning {
-		if err := tx.interrupt(run, ckpt.RunInterrupted); err != nil {
+		if err := interruptRun(tx, run, ckpt.RunInterrupted); err != nil {
 			return err
 		}
 	}
@@ -121,11 +121,11 @@ func (s *Store) claim(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckp
 			return err
 		}
 	case !run.EndedAt.IsZero():
-		if err := tx.beginAnew(run); err != nil {
+		if err := beginAnew(tx, run); err != nil {
 			return err
 		}
 	default:
-		if err := tx.takeOver(run); err != nil {
+		if err := takeOver(tx, run); err != nil {
 			return err
 		}
 		// Where no clean checkpoint is left, an operator has decided to trust this one.
@@ -149,10 +149,10 @@ func (s *Store) claim(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckp
 			return err
 		}
 	}
-	if err := tx.withdrawPrompts(run); err != nil {
+	if err := withdrawPrompts(tx, run); err != nil {
 		return err
 	}
-	if err := tx.own(agent, run, s.owner(sc, r.PID), r.HeartbeatTimeout, r.ProgressTimeout); err != nil {
+	if err := ownRun(tx, agent, run, s.owner(sc, r.PID), r.HeartbeatTimeout, r.ProgressTimeout); err != nil {
 		return err
 	}
 	plan.Epoch, plan.Attempt, plan.Claimed, plan.AccumulatedMS = run.Epoch, run.Attempt, true, run.AccumulatedMS
@@ -160,13 +160,13 @@ func (s *Store) claim(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckp
 }
 
 // takeOver ends the old owner's segment and raises the epoch.
-func (tx *tx) takeOver(run *runRow) error {
+func takeOver(tx *tx, run *runRow) error {
 	if !run.SegmentAt.IsZero() {
-		if err := tx.interrupt(run, ckpt.RunInterrupted); err != nil {
+		if err := interruptRun(tx, run, ckpt.RunInterrupted); err != nil {
 			return err
 		}
 	}
-	if err := tx.leaveOpen(run); err != nil {
+	if err := leaveOpen(tx, run); err != nil {
 		return err
 	}
 	run.Epoch++
@@ -203,17 +203,24 @@ func (s *Store) facts(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckp
 	if run.Status == ckpt.RunRunning && run.PID.Valid && !f.OwnerAlive && !f.CallerOwns {
 		f.Interrupted = tx.now.Time
 	}
-	for _, load := range []func(*runRow, *ckpt.Facts) error{tx.factCheckpoints, tx.factSteps, tx.factOperations, tx.factPrompt, tx.factFindings} {
-		if err := load(run, f); err != nil {
-			return nil, err
-		}
+	if err := readFactCheckpoints(tx, run, f); err != nil {
+		return nil, err
 	}
-	return f, nil
+	if err := readFactSteps(tx, run, f); err != nil {
+		return nil, err
+	}
+	if err := readFactOperations(tx, run, f); err != nil {
+		return nil, err
+	}
+	if err := readFactPrompt(tx, run, f); err != nil {
+		return nil, err
+	}
+	return f, readFactFindings(tx, run, f)
 }
 
 // factCheckpoints are those that the run may go on from. Where an earlier one
 // was restored and nothing saved since, what came after it was given up.
-func (tx *tx) factCheckpoints(run *runRow, f *ckpt.Facts) error {
+func readFactCheckpoints(tx *tx, run *runRow, f *ckpt.Facts) error {
 	newest := int64(1 << 62)
 	if _, err := tx.get(&newest, `SELECT seq FROM checkpoints WHERE id = ? AND run_id = ?`, run.Head, run.ID); err != nil {
 		return err
@@ -245,7 +252,7 @@ func (tx *tx) factCheckpoints(run *runRow, f *ckpt.Facts) error {
 
 // factSteps are those since the oldest checkpoint that may be chosen, and all
 // that have no end.
-func (tx *tx) factSteps(run *runRow, f *ckpt.Facts) error {
+func readFactSteps(tx *tx, run *runRow, f *ckpt.Facts) error {
 	oldest := int64(0)
 	if n := len(f.Checkpoints); n > 0 && run.LastSeq > run.BaseSeq {
 		oldest = f.Checkpoints[n-1].Seq
@@ -263,7 +270,7 @@ func (tx *tx) factSteps(run *runRow, f *ckpt.Facts) error {
 	return err
 }
 
-func (tx *tx) factOperations(run *runRow, f *ckpt.Facts) error {
+func readFactOperations(tx *tx, run *runRow, f *ckpt.Facts) error {
 	var rows []operationRow
 	err := tx.list(&rows, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND status IN ('open', 'uncertain') ORDER BY id`, run.ID)
 	for _, row := range rows {
@@ -272,7 +279,7 @@ func (tx *tx) factOperations(run *runRow, f *ckpt.Facts) error {
 	return err
 }
 
-func (tx *tx) factPrompt(run *runRow, f *ckpt.Facts) error {
+func readFactPrompt(tx *tx, run *runRow, f *ckpt.Facts) error {
 	var p ckpt.Prompt
 	found, err := tx.get(&p, `SELECT `+promptColumns+promptTables+`WHERE p.run_id = ? ORDER BY p.at DESC, p.id DESC LIMIT 1`, run.ID)
 	if found {
@@ -282,7 +289,7 @@ func (tx *tx) factPrompt(run *runRow, f *ckpt.Facts) error {
 }
 
 // factFindings are what made suspects of the run's checkpoints.
-func (tx *tx) factFindings(run *runRow, f *ckpt.Facts) error {
+func readFactFindings(tx *tx, run *runRow, f *ckpt.Facts) error {
 	return tx.list(&f.Findings, `SELECT `+findingColumns+findingTables+`WHERE f.run_id = ? AND f.severity = 'critical' AND f.since_seq IS NOT NULL AND f.dismissed_at IS NULL
 		ORDER BY f.id DESC LIMIT ?`, run.ID, factFindings)
 }

@@ -35,11 +35,11 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 		if err != nil {
 			return err
 		}
-		stuck := run.stuck(tx.now.Time)
-		if err := tx.progress(run, b.Progress); err != nil {
+		stuck := isStuck(run, tx.now.Time)
+		if err := noteProgress(tx, run, b.Progress); err != nil {
 			return err
 		}
-		if !stuck || !run.stuck(tx.now.Time) { // to beat is not to progress
+		if !stuck || !isStuck(run, tx.now.Time) { // to beat is not to progress
 			speaker := sc
 			if b.PID != 0 {
 				speaker.PID = b.PID
@@ -65,7 +65,7 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 
 // stuck says that a run was given up for its lack of progress, which its
 // heartbeats do not mend.
-func (r *runRow) stuck(now time.Time) bool {
+func isStuck(r *runRow, now time.Time) bool {
 	return r.Status == ckpt.RunTimedOut && r.ProgressMS > 0 && now.Sub(r.lastProgress()) >= time.Duration(r.ProgressMS)*time.Millisecond
 }
 
@@ -92,7 +92,7 @@ func (s *Store) knownRun(tx *tx, sc ckpt.Scope, ref ckpt.RunRef) (*agentRow, *ru
 }
 
 // progress notes how far a run says it has come, and when that last grew.
-func (tx *tx) progress(run *runRow, progress *float64) error {
+func noteProgress(tx *tx, run *runRow, progress *float64) error {
 	if progress == nil {
 		return nil
 	}
@@ -145,7 +145,7 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 				return nil, err
 			}
 		}
-		if err := tx.end(run, r); err != nil {
+		if err := endRun(tx, run, r); err != nil {
 			return nil, err
 		}
 		if err := tx.audit(e); err != nil {
@@ -155,14 +155,14 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 	})
 }
 
-func (tx *tx) end(run *runRow, r ckpt.EndRequest) error {
-	if err := tx.leaveOpen(run); err != nil {
+func endRun(tx *tx, run *runRow, r ckpt.EndRequest) error {
+	if err := leaveOpen(tx, run); err != nil {
 		return err
 	}
 	var ended ckpt.Time
 	if !r.Status.Resumable() {
 		ended = tx.now
-		if err := tx.withdrawPrompts(run); err != nil {
+		if err := withdrawPrompts(tx, run); err != nil {
 			return err
 		}
 	}
@@ -172,7 +172,7 @@ func (tx *tx) end(run *runRow, r ckpt.EndRequest) error {
 
 // leaveOpen settles what the owner did not: nobody knows how its open steps and
 // operations ended.
-func (tx *tx) leaveOpen(run *runRow) error {
+func leaveOpen(tx *tx, run *runRow) error {
 	err := tx.exec(`UPDATE steps SET status = 'interrupted', ended_at = ? WHERE run_id = ? AND status = 'started'`, tx.now, run.ID)
 	if err != nil {
 		return err
@@ -181,8 +181,8 @@ func (tx *tx) leaveOpen(run *runRow) error {
 }
 
 // interrupt ends a segment without its owner's word, at the last sign of life.
-func (tx *tx) interrupt(run *runRow, status ckpt.RunStatus) error {
-	if err := tx.leaveOpen(run); err != nil {
+func interruptRun(tx *tx, run *runRow, status ckpt.RunStatus) error {
+	if err := leaveOpen(tx, run); err != nil {
 		return err
 	}
 	run.AccumulatedMS = run.accumulated(run.lastSign())

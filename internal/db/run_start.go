@@ -39,7 +39,7 @@ func (s *Store) startRun(tx *tx, sc ckpt.Scope, agent *agentRow, r ckpt.RunReque
 			return nil, err
 		}
 	}
-	if err := tx.checkFork(agent, run, r.ForkFrom); err != nil {
+	if err := checkFork(tx, agent, run, r.ForkFrom); err != nil {
 		return nil, err
 	}
 	if run == nil {
@@ -48,7 +48,7 @@ func (s *Store) startRun(tx *tx, sc ckpt.Scope, agent *agentRow, r ckpt.RunReque
 		}
 	}
 	if !run.EndedAt.IsZero() {
-		if err := tx.beginAnew(run); err != nil {
+		if err := beginAnew(tx, run); err != nil {
 			return nil, err
 		}
 		if err := s.newStretch(tx, run, nil, ckpt.ClosedBegun); err != nil {
@@ -58,7 +58,7 @@ func (s *Store) startRun(tx *tx, sc ckpt.Scope, agent *agentRow, r ckpt.RunReque
 	if err := s.declareGoal(tx, agent, run, r.Goal, e); err != nil {
 		return nil, err
 	}
-	if err := tx.own(agent, run, owner, r.HeartbeatTimeout, r.ProgressTimeout); err != nil {
+	if err := ownRun(tx, agent, run, owner, r.HeartbeatTimeout, r.ProgressTimeout); err != nil {
 		return nil, err
 	}
 	err = tx.exec(`UPDATE runs SET status = 'running', workflow = coalesce(?, workflow), parent_run = coalesce(?, parent_run),
@@ -121,19 +121,19 @@ func (s *Store) mayStart(run *runRow, owner ckpt.Process) error {
 
 // checkFork refuses a fork of what is not this agent's, or into a run that has
 // checkpoints of its own.
-func (tx *tx) checkFork(agent *agentRow, run *runRow, from ckpt.Ref) error {
+func checkFork(tx *tx, agent *agentRow, run *runRow, from ckpt.Ref) error {
 	if from == "" {
 		return nil
 	}
 	if run != nil && run.LastSeq > run.BaseSeq {
 		return ckpt.Errorf(ckpt.CodeConflict, "run %s has checkpoints of its own: fork into a new run", run.Name)
 	}
-	return tx.checkParent(agent, string(from))
+	return checkParent(tx, agent, string(from))
 }
 
 // own gives a run its owner and how that is watched: by the request, else by
 // the agent's policy.
-func (tx *tx) own(agent *agentRow, run *runRow, owner ckpt.Process, heartbeat, progress *ckpt.Duration) error {
+func ownRun(tx *tx, agent *agentRow, run *runRow, owner ckpt.Process, heartbeat, progress *ckpt.Duration) error {
 	beat, grow := agent.policy.HeartbeatTimeout, agent.policy.ProgressTimeout
 	if heartbeat != nil {
 		beat = *heartbeat
@@ -155,7 +155,7 @@ func (tx *tx) own(agent *agentRow, run *runRow, owner ckpt.Process, heartbeat, p
 }
 
 // forgetWork makes a run's steps and operations ones that are still to be done.
-func (tx *tx) forgetWork(run *runRow) error {
+func forgetWork(tx *tx, run *runRow) error {
 	for _, table := range []string{"steps", "operations"} {
 		if err := tx.exec(`DELETE FROM `+table+` WHERE run_id = ?`, run.ID); err != nil {
 			return err
@@ -166,8 +166,8 @@ func (tx *tx) forgetWork(run *runRow) error {
 
 // beginAnew makes a run start over: what it did is history, its steps are to
 // be done again, and no older writer may go on.
-func (tx *tx) beginAnew(run *runRow) error {
-	if err := tx.forgetWork(run); err != nil {
+func beginAnew(tx *tx, run *runRow) error {
+	if err := forgetWork(tx, run); err != nil {
 		return err
 	}
 	run.Epoch++

@@ -36,17 +36,15 @@ func (s *saves) Save(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*
 
 // save is one save on its way: what was asked, made ready outside the writer.
 type save struct {
+	watchedSave
 	scope     ckpt.Scope
-	request   *ckpt.SaveRequest
 	state     encoded
 	key       string // the idempotency key: the client's, or its id
 	print     string
 	program   any
 	operation ckpt.Ref         // the key of the operation that it is taken for
 	secrets   []secrets.Secret // what in the state looks like one
-	drift     *printed         // what the detectors need of the state; nil where nobody watches
 	id        string           // made here, where the client made none
-	seen      seenSave
 	entry     auditEntry
 	leave     func() // lets the next save of the run begin; to be called when this one is done
 
@@ -60,7 +58,7 @@ func (s *saves) newSave(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest)
 	if err != nil {
 		return nil, err
 	}
-	v := &save{scope: sc, request: r, key: r.IdempotencyKey, entry: entry(sc, "save", r.Agent)}
+	v := &save{watchedSave: watchedSave{request: r}, scope: sc, key: r.IdempotencyKey, entry: entry(sc, "save", r.Agent)}
 	v.entry.Run, v.entry.Subject = runName(r.Run), r.ID
 	if r.ID != "" {
 		v.key = r.ID
@@ -118,23 +116,15 @@ func (v *save) encodeProgram() error {
 	return err
 }
 
-// savedReply is what of a save's answer does not follow from the request. It
-// is kept with the key, and a repeated request gives the rest again.
-type savedReply struct {
-	ID         string    `json:"id"`
-	Seq        int64     `json:"seq"`
-	Parent     ckpt.Ref  `json:"parent"`
-	CreatedAt  ckpt.Time `json:"created_at"`
-	StoredSize int64     `json:"stored_size"`
-	Suspect    bool      `json:"suspect,omitempty"`
-	Pruned     []string  `json:"pruned"`
-}
-
 // save is one save inside the writer's transaction. It refuses before it
 // changes anything, except that it may have made the agent and the run.
 func (s *saves) save(tx *tx, v *save) (err error) {
 	v.saved = nil
-	defer func() { s.unsee(tx, v, err) }()
+	defer func() {
+		if err != nil || v.saved == nil || v.saved.Replayed {
+			s.unsee(tx, &v.watchedSave)
+		}
+	}()
 	agent, err := s.agent(tx, v.scope.Whose(), v.request.Agent)
 	if err != nil {
 		return err
@@ -214,7 +204,7 @@ func (v *save) mayFollow(tx *tx, agent *agentRow, run *runRow) error {
 		}
 	}
 	if v.request.Parent != "" {
-		if err := tx.checkParent(agent, string(v.request.Parent)); err != nil {
+		if err := checkParent(tx, agent, string(v.request.Parent)); err != nil {
 			return err
 		}
 	}
@@ -231,7 +221,7 @@ func (v *save) mayFollow(tx *tx, agent *agentRow, run *runRow) error {
 	return nil
 }
 
-func (tx *tx) checkParent(agent *agentRow, parent string) error {
+func checkParent(tx *tx, agent *agentRow, parent string) error {
 	if agent != nil {
 		var mine bool
 		_, err := tx.get(&mine, `SELECT EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.id = ? AND r.agent_id = ?)`, parent, agent.ID)
@@ -253,14 +243,14 @@ func (s *saves) insertCheckpoint(tx *tx, v *save, agent *agentRow, run *runRow) 
 	if err != nil {
 		return reply, err
 	}
-	s.seeSave(tx, v, agent, run, w, reply)
+	s.seeSave(tx, &v.watchedSave, v.state.size, agent, run, w, reply)
 	if err := s.insertSaved(tx, v, agent, run, w, reply); err != nil {
 		return reply, err
 	}
 	if err := tx.noteSaved(run); err != nil {
 		return reply, err
 	}
-	all, err := s.foundInSave(tx, v, agent, run, w, reply)
+	all, err := s.foundInSave(tx, &v.watchedSave, agent, run, w, reply)
 	if err != nil {
 		return reply, err
 	}
@@ -302,14 +292,14 @@ func (s *saves) insertSaved(tx *tx, v *save, agent *agentRow, run *runRow, w *wa
 		return err
 	}
 	s.keepLive(tx, runKey{agent.Owner, agent.Name, run.Name}, run.ID, &row, &v.state, list)
-	if err := tx.auditSave(v, &row); err != nil {
+	if err := auditSave(tx, v, &row); err != nil {
 		return err
 	}
 	s.share(tx, agent, run, v.shared(), &row)
 	return s.reportSecrets(tx, agent, run, w, reply.ID, v.secrets)
 }
 
-func (tx *tx) auditSave(v *save, row *checkpointRow) error {
+func auditSave(tx *tx, v *save, row *checkpointRow) error {
 	e := v.entry
 	e.Subject = row.ID
 	labels, err := labelsHash(row.Labels)
@@ -351,4 +341,9 @@ func appendReply(b []byte, r *savedReply) []byte {
 		b = appendString(b, id)
 	}
 	return append(b, "]}"...)
+}
+
+// saves take checkpoints.
+type saves struct {
+	*drifts
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-func (tx *tx) step(runID int64, key string) (*stepRow, error) {
+func findStep(tx *tx, runID int64, key string) (*stepRow, error) {
 	var row stepRow
 	found, err := tx.get(&row, `SELECT `+stepColumns+` FROM steps WHERE run_id = ? AND key = ?`, runID, key)
 	if err != nil || !found {
@@ -29,7 +29,7 @@ func (s *Store) BeginStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 			old.Replayed = true
 			return &old.Step, nil
 		}
-		return tx.putStep(run, old, r, print, e)
+		return putStep(tx, run, old, r, print, e)
 	})
 }
 
@@ -51,7 +51,7 @@ func (s *Store) FinishStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 			return &old.Step, nil
 		}
 		r.Name, r.Args = old.Name, old.Args
-		return tx.endStep(run, old, r, print, e)
+		return endStep(tx, run, old, r, print, e)
 	})
 }
 
@@ -91,7 +91,7 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 		if err != nil {
 			return nil, err
 		}
-		old, err := tx.step(run.ID, r.Key)
+		old, err := findStep(tx, run.ID, r.Key)
 		if err != nil {
 			return nil, err
 		}
@@ -99,7 +99,7 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 		if err != nil || step.Replayed {
 			return step, err
 		}
-		if err := tx.progress(run, r.Progress); err != nil {
+		if err := noteProgress(tx, run, r.Progress); err != nil {
 			return nil, err
 		}
 		return step, s.watchStep(tx, agent, run, w, printed, step, old, e)
@@ -107,7 +107,7 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 }
 
 // putStep begins a step, or its next attempt, or records a whole one.
-func (tx *tx) putStep(run *runRow, old *stepRow, r ckpt.StepRequest, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
+func putStep(tx *tx, run *runRow, old *stepRow, r ckpt.StepRequest, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
 	step := ckpt.Step{Key: r.Key, Name: r.Name, Args: r.Args, Status: r.Status, Attempt: 1, Result: r.Result, Error: r.Error, StartedAt: tx.now, Turn: r.Turn, Outcome: outcomeOf(r, print), Measures: r.Measured()}
 	if step.Status == "" {
 		step.Status = ckpt.StepStarted
@@ -117,7 +117,7 @@ func (tx *tx) putStep(run *runRow, old *stepRow, r ckpt.StepRequest, print *ckpt
 	}
 	failures := int64(0)
 	if old != nil {
-		step.Attempt, failures = old.Attempt+1, old.failuresIn(run)
+		step.Attempt, failures = old.Attempt+1, failuresIn(old, run)
 		if err := tx.exec(`DELETE FROM steps WHERE id = ?`, old.ID); err != nil {
 			return nil, err
 		}
@@ -144,7 +144,7 @@ func outcomeOf(r ckpt.StepRequest, print *ckpt.StepPrint) ckpt.Ref {
 
 // failuresIn is how many attempts of a step have failed since a run's stretch
 // began, this one included.
-func (s *stepRow) failuresIn(run *runRow) int64 {
+func failuresIn(s *stepRow, run *runRow) int64 {
 	switch {
 	case s.Stretch != run.Stretch:
 		return 0
@@ -154,7 +154,7 @@ func (s *stepRow) failuresIn(run *runRow) int64 {
 	return s.Failures
 }
 
-func (tx *tx) endStep(run *runRow, old *stepRow, r ckpt.StepRequest, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
+func endStep(tx *tx, run *runRow, old *stepRow, r ckpt.StepRequest, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
 	step := old.Step
 	step.Status, step.Result, step.Error, step.EndedAt, step.Measures = r.Status, r.Result, r.Error, tx.now, r.Measured()
 	if r.Turn != "" {
@@ -167,7 +167,7 @@ func (tx *tx) endStep(run *runRow, old *stepRow, r ckpt.StepRequest, print *ckpt
 	}
 	err := tx.exec(`UPDATE steps SET status = ?, result = ?, error = ?, ended_at = ?, duration_ms = ?, input_tokens = ?, output_tokens = ?, cost_usd = ?, progress = ?, after_seq = ?,
 		stretch = ?, failures = ?, res = ?, cause = ?, unparsable = ?, turn = ?, outcome = ? WHERE id = ?`, string(step.Status), step.Result, step.Error, step.EndedAt, step.DurationMS, step.InputTokens, step.OutputTokens, step.CostUSD, step.Progress, run.LastSeq,
-		run.Stretch, old.failuresIn(run), ckpt.Ref(print.Res), ckpt.Ref(print.Cause), print.Unparsable, step.Turn, step.Outcome, old.ID)
+		run.Stretch, failuresIn(old, run), ckpt.Ref(print.Res), ckpt.Ref(print.Cause), print.Unparsable, step.Turn, step.Outcome, old.ID)
 	if err != nil {
 		return nil, err
 	}

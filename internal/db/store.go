@@ -3,14 +3,9 @@ package db
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"log/slog"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/jmoiron/sqlx"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
@@ -31,122 +26,10 @@ var ErrLocked = sqlite.ErrLocked
 // SQLiteVersion is the version of the SQLite that is built in.
 func SQLiteVersion() string { return sqlite.Version() }
 
-// Options are the settings of a store. The zero value of each has a default.
-type Options struct {
-	Path          string                                     // of the database file
-	Mode          fs.FileMode                                // of the files made; 0600, or 0640 where auditors' group reads
-	Retention     ckpt.Retention                             // what stays; required
-	Resume        ckpt.Resumer                               // how to go on after a death; Resume needs it
-	Ask           func(*ckpt.Plan) (question, reason string) // the words of a prompt
-	Secrets       secretScan                                 // looks for secrets in states; nil does not look
-	Drift         ckpt.DriftWatch                            // watches runs for drift; nil does not
-	Processes     ckpt.Processes                             // looks at processes; nil knows none
-	Now           func() time.Time                           // the wall clock
-	Trusted       func() time.Time                           // the clock as the clock guard sees it, zero while it holds ages back; nil trusts Now
-	MaxBytes      int64                                      // of the database; 0 for no limit
-	MaxOwnerBytes int64                                      // of all that one owner has stored; 0 for no limit
-	OwnerShare    int                                        // percent that one owner may have of his bytes and the room that is left; 0 for no limit
-	WriteTimeout  time.Duration                              // how long a write may wait for the database; 10 s
-	MaxWaiting    int                                        // writes that may wait before busy is answered; 4096
-	MaxWaitBytes  int64                                      // and their bytes; 512 MiB
-	Readers       int                                        // read connections; 4
-	Watches       int                                        // runs that are watched at the same time; 1000. The one that was written to last is let go of, and read anew when it is written to again
-	ReserveBytes  int64                                      // room on the disk that is kept for deletes; 4 MiB, below 0 for none
-	LiveBytes     int64                                      // memory for the newest states of runs, which the next ones are compared with; 64 MiB, below 0 for none: then all are stored whole
-	Log           *slog.Logger
-	Version       string
-
-	lock *os.File // held already, by RestoreBackup, which alone may open what an interrupted restore has left
-}
-
-func (o *Options) setDefaults() {
-	setDefault(&o.Mode, 0o600)
-	setDefault(&o.WriteTimeout, 10*time.Second)
-	setDefault(&o.LiveBytes, 64<<20)
-	setDefault(&o.Watches, 1000)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Trusted == nil {
-		o.Trusted = o.Now
-	}
-	if o.Ask == nil {
-		o.Ask = plainQuestion
-	}
-	if o.Processes == nil {
-		o.Processes = noProcesses{}
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-// noProcesses knows nothing of processes.
-type noProcesses struct{}
-
-func (noProcesses) Owner(int) string                 { return "" }
-func (noProcesses) Identify(pid int) ckpt.Process    { return ckpt.Process{PID: pid} }
-func (noProcesses) Alive(ckpt.Process) ckpt.Liveness { return ckpt.LivenessUnknown }
-
-// base is what every part of the store works on.
-type base struct {
-	opt        Options
-	log        *slog.Logger
-	engine     *sqlite.Engine
-	ro         *sqlx.DB             // the engine's connections that read
-	statements map[string]statement // by query; the writer's
-	head       chainHead            // the end of the audit log; the writer's
-	shown      shownHead            // head, for those who are not the writer
-	hot        hotRuns              // the writer's
-	agents     agentCache
-	live       live
-	damages    damages // checkpoints that are known to be damaged
-	trust      trust   // what is known to be wrong with the audit log
-	usage      usage
-	following  foreignReads
-	id         string // of this database, made when it was
-
-	// forgetPast forgets what is kept of a run in memory. onDamage makes a finding
-	// of a damaged checkpoint. Drift sets both.
-	forgetPast func(runID int64)
-	onDamage   func(tx *tx, runID, seq int64, damage *damageError) error
-}
-
-// drifts is what the store knows of the drift of runs.
-type drifts struct {
-	*base
-	watches      watches
-	calibrations calibrations
-	shared       shared
-	ticked       map[int64]time.Time // by run: when TickDrift last asked its watch
-	tickedTo     int64               // the run up to which it got, 0 where it saw all
-}
-
-// saves take checkpoints.
-type saves struct {
-	*drifts
-}
-
-// threads are LangGraph's threads in the store.
-type threads struct {
-	*saves
-}
-
-// archive exports and imports.
-type archive struct {
-	*base
-}
-
 // Store is one open database.
 type Store struct {
 	*base
+	*drifts
 	*saves
 	*threads
 	*archive
@@ -154,28 +37,6 @@ type Store struct {
 	keysSeen atomic.Pointer[keyPlace] // where Expire goes on
 	closed   atomic.Bool              // Close was called
 	noted    time.Time                // when maintenance last noted the head of the audit log
-}
-
-// shownHead is the end of the audit log as everybody may read it.
-type shownHead struct {
-	mu   sync.Mutex
-	head chainHead
-}
-
-// setHead notes where the audit log ends. The caller is the writer, or nobody
-// writes yet.
-func (s *base) setHead(head chainHead) {
-	s.head = head
-	s.shown.mu.Lock()
-	defer s.shown.mu.Unlock()
-	s.shown.head = head
-}
-
-// showHead is where the audit log ends on disk.
-func (s *base) showHead() chainHead {
-	s.shown.mu.Lock()
-	defer s.shown.mu.Unlock()
-	return s.shown.head
 }
 
 // Open opens the database, makes it where there is none, brings its schema up
@@ -190,7 +51,7 @@ func Open(ctx context.Context, opt Options) (_ *Store, err error) {
 	}
 	b := &base{opt: opt, log: opt.Log, statements: map[string]statement{}}
 	v := &saves{&drifts{base: b}}
-	s := &Store{base: b, saves: v, threads: &threads{v}, archive: &archive{b}, noted: time.Now()}
+	s := &Store{base: b, drifts: v.drifts, saves: v, threads: &threads{v}, archive: &archive{v.drifts, graphImported}, noted: time.Now()}
 	s.forgetPast, s.onDamage = s.watches.drop, s.findDamage
 	s.live.most, s.watches.most = opt.LiveBytes, opt.Watches
 	s.engine, err = sqlite.Open(ctx, sqlite.Options{

@@ -27,9 +27,9 @@ type tx struct {
 type present struct {
 	stored int64          // bytes that it has stored
 	made   []ckpt.Finding // findings that it has made
-	run0   *runRow        // the run that it is about, and what is kept of it
-	watch0 *watched
-	damage []error // checkpoints that it found damaged
+	run0   *runRow        // the run that it is about
+	watch0 any            // what is kept of that run by who watches it
+	damage []error        // checkpoints that it found damaged
 }
 
 // exec changes something. query is a constant: the statements are kept by it.

@@ -45,7 +45,7 @@ func Verify(ctx context.Context, path string, progress func(done, total int64)) 
 
 func verify(ctx context.Context, path string, heads []Head, progress func(done, total int64)) (*VerifyReport, error) {
 	if _, err := os.Stat(path); err != nil {
-		return nil, &OperatorError{Message: "there is no database to verify", Err: err}
+		return nil, &sqlite.OperatorError{Message: "there is no database to verify", Err: err}
 	}
 	db, done, err := sqlite.OpenBeside(path, 2)
 	if err != nil {
@@ -109,9 +109,9 @@ func (v *verifier) identity(ctx context.Context) error {
 	case err != nil:
 		return v.met(ctx, v.report.Path, err)
 	case appID != ckpt.ApplicationID:
-		return &OperatorError{Message: fmt.Sprintf("%s is a database of another program (application_id %d)", v.report.Path, appID)}
+		return &sqlite.OperatorError{Message: fmt.Sprintf("%s is a database of another program (application_id %d)", v.report.Path, appID)}
 	case version < 1 || version > ckpt.SchemaVersion:
-		return &OperatorError{Message: fmt.Sprintf("%s has schema version %d, this program checks up to %d: use the program that made it", v.report.Path, version, ckpt.SchemaVersion)}
+		return &sqlite.OperatorError{Message: fmt.Sprintf("%s has schema version %d, this program checks up to %d: use the program that made it", v.report.Path, version, ckpt.SchemaVersion)}
 	}
 	v.version = version
 	return nil

@@ -66,7 +66,7 @@ func stillLate(run *runRow, w ckpt.WatchedRun) bool {
 }
 
 func (s *Store) foundDead(tx *tx, agent *agentRow, run *runRow, status ckpt.RunStatus, reason string) error {
-	if err := tx.interrupt(run, status); err != nil {
+	if err := interruptRun(tx, run, status); err != nil {
 		return err
 	}
 	e := auditEntry{Who: daemon, PID: os.Getpid(), Action: "interrupt_run", Owner: agent.Owner, Agent: agent.Name, Run: run.Name, Outcome: outcomeDone,

@@ -1,0 +1,13 @@
+package db
+
+import "time"
+
+// drifts is what the store knows of the drift of runs.
+type drifts struct {
+	*base
+	watches      watches
+	calibrations calibrations
+	shared       shared
+	ticked       map[int64]time.Time // by run: when TickDrift last asked its watch
+	tickedTo     int64               // the run up to which it got, 0 where it saw all
+}
