@@ -41,7 +41,7 @@ func (a *agentRow) parsed() (*agentRow, error) {
 }
 
 // agent finds an agent of the scope in the transaction, nil where there is none.
-func (s *base) agent(tx *tx, owner, name string) (*agentRow, error) {
+func (s *core) agent(tx *tx, owner, name string) (*agentRow, error) {
 	key := agentKey{owner, name}
 	if row, ok := tx.agents[key]; ok {
 		return row, nil
@@ -56,16 +56,16 @@ func (s *base) agent(tx *tx, owner, name string) (*agentRow, error) {
 	}
 	parsed, err := row.parsed()
 	if err == nil {
-		tx.onCommit(func() { s.agents.rows.Store(key, parsed) })
+		tx.OnCommit(func() { s.agents.rows.Store(key, parsed) })
 	}
 	return parsed, err
 }
 
 // changeAgent makes a changed agent seen by the rest of this transaction, and
 // once it is on disk by everybody. nil is an agent that is gone.
-func (s *base) changeAgent(tx *tx, key agentKey, row *agentRow) {
+func (s *core) changeAgent(tx *tx, key agentKey, row *agentRow) {
 	tx.agents[key] = row
-	tx.onCommit(func() {
+	tx.OnCommit(func() {
 		if row == nil {
 			s.agents.rows.Delete(key)
 		} else {
@@ -75,7 +75,7 @@ func (s *base) changeAgent(tx *tx, key agentKey, row *agentRow) {
 }
 
 // needAgent is agent, and not_found where there is none.
-func (s *base) needAgent(tx *tx, sc ckpt.Scope, name string) (*agentRow, error) {
+func (s *core) needAgent(tx *tx, sc ckpt.Scope, name string) (*agentRow, error) {
 	row, err := s.agent(tx, sc.Whose(), name)
 	if err == nil && row == nil {
 		return nil, noAgent(name)
@@ -88,7 +88,7 @@ func noAgent(name string) error {
 }
 
 // makeAgent finds an agent or makes it.
-func (s *base) makeAgent(tx *tx, owner, name string) (*agentRow, error) {
+func (s *core) makeAgent(tx *tx, owner, name string) (*agentRow, error) {
 	row, err := s.agent(tx, owner, name)
 	if err != nil || row != nil {
 		return row, err
@@ -104,7 +104,7 @@ func (s *base) makeAgent(tx *tx, owner, name string) (*agentRow, error) {
 }
 
 // findAgent is for reads: by the cache, else by a read connection.
-func (s *base) findAgent(ctx context.Context, sc ckpt.Scope, name string) (*agentRow, error) {
+func (s *core) findAgent(ctx context.Context, sc ckpt.Scope, name string) (*agentRow, error) {
 	if err := ckpt.CheckAgentName(name); err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (s *base) findAgent(ctx context.Context, sc ckpt.Scope, name string) (*agen
 }
 
 // Policy answers an agent's settings.
-func (s *base) Policy(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Policy, error) {
+func (s *core) Policy(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Policy, error) {
 	s.auditForeign(sc, "read_policy", name, "")
 	row, err := s.findAgent(ctx, sc, name)
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *base) Policy(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Po
 // SetPolicy replaces an agent's settings and applies them to all of its runs
 // at once, so that no invariant waits for the next round of retention. It makes
 // the agent where there is none.
-func (s *base) SetPolicy(_ context.Context, sc ckpt.Scope, name string, p ckpt.Policy) (*ckpt.Policy, error) {
+func (s *core) SetPolicy(_ context.Context, sc ckpt.Scope, name string, p ckpt.Policy) (*ckpt.Policy, error) {
 	if err := ckpt.CheckAgentName(name); err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (s *base) SetPolicy(_ context.Context, sc ckpt.Scope, name string, p ckpt.P
 	return &p, err
 }
 
-func (s *base) setPolicy(tx *tx, sc ckpt.Scope, name string, p ckpt.Policy, e auditEntry) error {
+func (s *core) setPolicy(tx *tx, sc ckpt.Scope, name string, p ckpt.Policy, e auditEntry) error {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (s *base) setPolicy(tx *tx, sc ckpt.Scope, name string, p ckpt.Policy, e au
 }
 
 // Agents lists the scope's agents, by owner and name.
-func (s *base) Agents(ctx context.Context, sc ckpt.Scope, f ckpt.AgentFilter) (*ckpt.AgentPage, error) {
+func (s *core) Agents(ctx context.Context, sc ckpt.Scope, f ckpt.AgentFilter) (*ckpt.AgentPage, error) {
 	limit, err := pageSizeOf(f.Limit)
 	if err != nil {
 		return nil, err

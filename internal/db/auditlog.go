@@ -9,7 +9,7 @@ import (
 
 // Audit lists audit rows about the scope's agents, oldest first. An
 // administrator who names nobody sees all.
-func (s *base) Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*ckpt.AuditPage, error) {
+func (s *core) Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*ckpt.AuditPage, error) {
 	limit, err := pageSizeOf(f.Limit)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (s *base) Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*c
 
 // refusedBefore records that a write was refused before its transaction. Mistakes
 // of this program are in its own log.
-func (s *base) refusedBefore(e auditEntry, err error) {
+func (s *core) refusedBefore(e auditEntry, err error) {
 	if e.Outcome = string(ckpt.CodeOf(err)); e.Outcome == "" || e.Outcome == string(ckpt.CodeInternal) {
 		return
 	}
@@ -50,7 +50,7 @@ func (s *base) refusedBefore(e auditEntry, err error) {
 }
 
 // Refused records a refusal that never reached another method.
-func (s *base) Refused(_ context.Context, sc ckpt.Scope, r ckpt.Refusal) {
+func (s *core) Refused(_ context.Context, sc ckpt.Scope, r ckpt.Refusal) {
 	e := entry(sc, r.Action, r.Agent)
 	e.Owner, e.Outcome, e.Reason = sc.Caller.Owner, string(r.Code), r.Reason
 	s.record(e)

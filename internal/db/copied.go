@@ -10,7 +10,7 @@ import (
 // lookAtCopy checks a database with a log that no daemon has had in this place,
 // as the missing file of the head says. SQLite puts the pages of a log over any
 // database, so those of another moment make a mixture. That one is only read.
-func (s *base) lookAtCopy(ctx context.Context) error {
+func (s *core) lookAtCopy(ctx context.Context) error {
 	_, err := os.Lstat(s.opt.Path + headSuffix)
 	if !errors.Is(err, fs.ErrNotExist) || s.opt.lock != nil || s.engine.ReadOnly() != "" || !s.engine.HasLog() {
 		return nil

@@ -79,7 +79,7 @@ func (d *damages) count() int {
 }
 
 // loadDamages reads what was found damaged before the start.
-func (s *base) loadDamages(ctx context.Context) error {
+func (s *core) loadDamages(ctx context.Context) error {
 	var ids []string
 	err := sqlx.SelectContext(ctx, s.ro, &ids, `SELECT substr(key, 9) FROM meta WHERE key >= 'damaged:' AND key < 'damaged;'`)
 	for _, id := range ids {
@@ -92,7 +92,7 @@ func (s *base) loadDamages(ctx context.Context) error {
 // From then on it counts for nothing: retention keeps another in its place, and
 // nobody goes back to it. The pieces that other states in memory stand on are
 // in doubt. Other checkpoints that share the damage fail by themselves.
-func (s *base) reportDamage(err error) {
+func (s *core) reportDamage(err error) {
 	var damage *damageError
 	if !errors.As(err, &damage) || damage.id == "" || !s.engine.Started() || !s.damages.begin(damage.id) {
 		return
@@ -108,7 +108,7 @@ func (s *base) reportDamage(err error) {
 
 // noteDamage marks the checkpoint, and makes a critical finding of it where the
 // agent's policy watches for that. The finding has no say over other checkpoints.
-func (s *base) noteDamage(tx *tx, damage *damageError) error {
+func (s *core) noteDamage(tx *tx, damage *damageError) error {
 	var at struct {
 		RunID int64 `db:"run_id"`
 		Seq   int64 `db:"seq"`
@@ -120,7 +120,7 @@ func (s *base) noteDamage(tx *tx, damage *damageError) error {
 		return err
 	}
 	if !found {
-		tx.onCommit(func() { s.damages.forget(damage.id) })
+		tx.OnCommit(func() { s.damages.forget(damage.id) })
 		return nil
 	}
 	err = tx.exec(`INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, damagedKey+damage.id, damage.what)
@@ -128,7 +128,7 @@ func (s *base) noteDamage(tx *tx, damage *damageError) error {
 		return err
 	}
 	tx.store.hot.forgetAll()
-	tx.onCommit(func() { s.damages.done(damage.id) })
+	tx.OnCommit(func() { s.damages.done(damage.id) })
 	if at.Known {
 		return nil
 	}
@@ -136,17 +136,17 @@ func (s *base) noteDamage(tx *tx, damage *damageError) error {
 }
 
 // unmark forgets that a checkpoint is damaged, because it goes or reads back again.
-func (s *base) unmark(tx *tx, id string) error {
+func (s *core) unmark(tx *tx, id string) error {
 	if !s.damages.has(id) {
 		return nil
 	}
-	tx.onCommit(func() { s.damages.forget(id) })
+	tx.OnCommit(func() { s.damages.forget(id) })
 	tx.store.hot.forgetAll()
 	return tx.exec(`DELETE FROM meta WHERE key = ?`, damagedKey+id)
 }
 
 // unmarkAgent does the same for all that goes with an agent.
-func (s *base) unmarkAgent(tx *tx, agent *agentRow) error {
+func (s *core) unmarkAgent(tx *tx, agent *agentRow) error {
 	for _, id := range s.damages.ids() {
 		var mine bool
 		_, err := tx.get(&mine, `SELECT EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.id = ? AND r.agent_id = ?)`, id, agent.ID)
@@ -161,6 +161,6 @@ func (s *base) unmarkAgent(tx *tx, agent *agentRow) error {
 }
 
 // Ready answers nil when saves are acknowledged, else why they are not.
-func (s *base) Ready(context.Context) error {
+func (s *core) Ready(context.Context) error {
 	return s.engine.Ready()
 }

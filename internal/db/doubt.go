@@ -9,7 +9,7 @@ import (
 // othersWrote is told that another program has written to the database, which
 // only a person or a faulty program does. It may have changed any stored piece,
 // so no state stands on another until that one has been read back.
-func (s *base) othersWrote() {
+func (s *core) othersWrote() {
 	s.live.doubts.Add(1)
 	s.log.Warn("another program has written to the database: what is saved next does not rely on what it may have changed", "path", s.opt.Path)
 }
@@ -17,7 +17,7 @@ func (s *base) othersWrote() {
 // seeForeign is othersWrote inside the transaction that has noticed it. An audit
 // log that does not end as the writer knows it is a fail-stop: the next start
 // finds out what is missing, and goes on from there.
-func (s *base) seeForeign(tx *tx) error {
+func (s *core) seeForeign(tx *tx) error {
 	s.othersWrote()
 	var head, last struct {
 		N    int64  `db:"n"`

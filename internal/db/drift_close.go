@@ -146,7 +146,7 @@ func (s *drifts) dismiss(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, id
 // clean makes the checkpoints clean again that were suspect because of a
 // finding and of no other that stands.
 func cleanAgain(tx *tx, run *runRow, f *ckpt.Finding, ids *[]string) error {
-	err := tx.list(ids, `SELECT c.id FROM checkpoints c WHERE c.run_id = ?1 AND c.kind IN ('routine', 'pre_operation', 'recovery') AND c.seq > ?2 AND c.seq <= ?3 AND c.suspect = 1
+	err := tx.List(ids, `SELECT c.id FROM checkpoints c WHERE c.run_id = ?1 AND c.kind IN ('routine', 'pre_operation', 'recovery') AND c.seq > ?2 AND c.seq <= ?3 AND c.suspect = 1
 		AND NOT EXISTS (SELECT 1 FROM findings f WHERE f.run_id = ?1 AND f.severity = 'critical' AND f.dismissed_at IS NULL
 			AND c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq)) ORDER BY c.seq`, run.ID, *f.SinceSeq, *f.UntilSeq)
 	for i := 0; err == nil && i < len(*ids); i++ {

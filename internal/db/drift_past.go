@@ -204,7 +204,7 @@ func readPastDismissed(tx *tx, run *runRow, all *ckpt.RunPast) error {
 		Rule string    `db:"rule"`
 		At   ckpt.Time `db:"at"`
 	}
-	err := tx.list(&rows, `SELECT rule, max(dismissed_at) AS at FROM findings WHERE run_id = ? AND closed = 'dismissed' GROUP BY rule`, run.ID)
+	err := tx.List(&rows, `SELECT rule, max(dismissed_at) AS at FROM findings WHERE run_id = ? AND closed = 'dismissed' GROUP BY rule`, run.ID)
 	all.Dismissed = make(map[string]time.Time, len(rows))
 	for _, row := range rows {
 		all.Dismissed[row.Rule] = row.At.Time
@@ -222,7 +222,7 @@ func readPastStates(tx *tx, run *runRow, all *ckpt.RunPast, made *past) error {
 		At   lenient[ckpt.Time] `db:"created_at"`
 		Size int64              `db:"size"`
 	}
-	err := tx.list(&rows, `SELECT c.id, c.seq, c.kind, c.created_at, c.size FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.n IN (`+newestOfRun+`)
+	err := tx.List(&rows, `SELECT c.id, c.seq, c.kind, c.created_at, c.size FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.n IN (`+newestOfRun+`)
 		AND c.seq > r.base_seq AND (c.seq > r.stretch_seq OR c.seq <= r.stretch_from AND c.suspect = 0 OR c.seq = r.stretch_from) ORDER BY c.seq DESC LIMIT ?2`, run.ID, ckpt.MaxPastStates)
 	if err != nil {
 		return err

@@ -55,7 +55,7 @@ func (s *drifts) share(tx *tx, agent *agentRow, run *runRow, hashes map[string]s
 	for pointer, hash := range hashes {
 		values[pointer] = sharedValue{hash, row.ID, run.ID, row.CreatedAt.Time}
 	}
-	tx.onCommit(func() { s.shared.put(agentKey{agent.Owner, agent.Name}, values) })
+	tx.OnCommit(func() { s.shared.put(agentKey{agent.Owner, agent.Name}, values) })
 }
 
 func (m *shared) put(key agentKey, values map[string]sharedValue) {

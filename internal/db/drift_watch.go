@@ -142,7 +142,7 @@ func watchOf(tx *tx) *watched {
 
 func (s *drifts) makeWatched(tx *tx, agent *agentRow, run *runRow, past *past) (*watched, error) {
 	w := &watched{runID: run.ID, key: runKey{agent.Owner, agent.Name, run.Name}, policy: agent.Policy}
-	err := tx.list(&w.open, `SELECT `+findingColumns+findingTables+`WHERE f.run_id = ? AND f.closed IS NULL ORDER BY f.at, f.id`, run.ID)
+	err := tx.List(&w.open, `SELECT `+findingColumns+findingTables+`WHERE f.run_id = ? AND f.closed IS NULL ORDER BY f.at, f.id`, run.ID)
 	if err != nil {
 		return w, s.unwatched(w, err)
 	}
@@ -210,5 +210,5 @@ func (s *drifts) show(tx *tx, agent *agentRow, w *watched) {
 	}
 	var measures map[string]float64
 	s.guard(w, func() { measures = w.watch.Measures() })
-	tx.onCommit(func() { s.watches.shown.Store(w.key, measures) })
+	tx.OnCommit(func() { s.watches.shown.Store(w.key, measures) })
 }

@@ -73,7 +73,7 @@ func (s *Store) erase(tx *tx, agent *agentRow, e auditEntry) (*ckpt.Erased, erro
 	}
 	s.changeAgent(tx, agentKey{agent.Owner, agent.Name}, nil)
 	s.watches.dropAgent(agent.Owner, agent.Name)
-	tx.onCommit(func() {
+	tx.OnCommit(func() {
 		s.live.forgetAgent(agent.Owner, agent.Name)
 		s.shared.forgetAgent(agent.Owner, agent.Name)
 	})

@@ -64,7 +64,7 @@ func (s *Store) Append(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, events
 		if err := s.updateGoal(tx, agent, run, events, e); err != nil {
 			return nil, err
 		}
-		tx.onCommit(s.events.tell)
+		tx.OnCommit(s.events.tell)
 		e.Detail = map[string]any{"first": a.First, "last": a.Last}
 		return a, tx.audit(e)
 	})
@@ -92,7 +92,7 @@ func (s *Store) appendEvents(tx *tx, agent *agentRow, run *runRow, events []ckpt
 	}
 	a.Last = run.LastEvent
 	var gone []int64
-	err := tx.list(&gone, deleteEvents, run.ID, run.LastEvent-int64(agent.policy.MaxEvents))
+	err := tx.List(&gone, deleteEvents, run.ID, run.LastEvent-int64(agent.policy.MaxEvents))
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 // auditForeign records that an administrator looks at what is another's. The
 // row need not be on disk before the answer is given, but it is: who reads
 // without a trace would be worth a fault.
-func (s *base) auditForeign(sc ckpt.Scope, action, agent, subject string) {
+func (s *core) auditForeign(sc ckpt.Scope, action, agent, subject string) {
 	if sc.Foreign() {
 		s.auditForeignOf(sc, action, sc.Target, agent, subject)
 	}
@@ -26,7 +26,7 @@ type foreignReads struct {
 
 // auditFollowing is auditForeign for a read that is repeated all the time: it
 // is recorded when it begins and then once a minute.
-func (s *base) auditFollowing(sc ckpt.Scope, action, agent string) {
+func (s *core) auditFollowing(sc ckpt.Scope, action, agent string) {
 	if !sc.Foreign() {
 		return
 	}
@@ -46,14 +46,14 @@ func (s *base) auditFollowing(sc ckpt.Scope, action, agent string) {
 	}
 }
 
-func (s *base) auditForeignOf(sc ckpt.Scope, action, owner, agent, subject string) {
+func (s *core) auditForeignOf(sc ckpt.Scope, action, owner, agent, subject string) {
 	e := entry(sc, "admin_"+action, agent)
 	e.Owner, e.Subject = owner, subject
 	s.record(e)
 }
 
 // record writes an audit row that stands for itself.
-func (s *base) record(e auditEntry) {
+func (s *core) record(e auditEntry) {
 	if e.Outcome != outcomeDone && !s.recordable(&e) {
 		return
 	}

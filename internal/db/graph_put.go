@@ -240,7 +240,7 @@ func checkGraphRun(tx *tx, agent *agentRow, run string, t ckpt.GraphThread) erro
 
 func findGraphThere(tx *tx, agent *agentRow, p *graphPut) (old, parent *graphThere, err error) {
 	var rows []graphThere
-	err = tx.list(&rows, `SELECT g.id, g.n, c.id AS checkpoint, c.sha256, c.seq, r.head, r.id AS run_id FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id
+	err = tx.List(&rows, `SELECT g.id, g.n, c.id AS checkpoint, c.sha256, c.seq, r.head, r.id AS run_id FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id
 		JOIN checkpoints c ON c.n = g.n JOIN runs r ON r.id = t.run_id WHERE t.agent_id = ? AND t.thread = ? AND t.ns = ? AND g.id IN (?, ?)`,
 		agent.ID, p.document.Thread, p.document.NS, p.id, p.document.Parent)
 	for i := range rows {

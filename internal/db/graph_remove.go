@@ -83,7 +83,7 @@ func (g *graphRemoving) eachRun(thread string, do func(id int64) error) error {
 }
 
 func (g *graphRemoving) runs(thread string) (ids []int64, err error) {
-	return ids, g.tx.list(&ids, `SELECT run_id FROM graph_threads WHERE agent_id = ? AND thread = ? ORDER BY run_id`, g.agent.ID, thread)
+	return ids, g.tx.List(&ids, `SELECT run_id FROM graph_threads WHERE agent_id = ? AND thread = ? ORDER BY run_id`, g.agent.ID, thread)
 }
 
 // run removes a run: its oldest checkpoints first, so that what is left is whole.
@@ -96,7 +96,7 @@ func (g *graphRemoving) run(id int64) error {
 		return err
 	}
 	var rows []heldRow
-	if err := g.tx.list(&rows, `SELECT `+heldColumns+` FROM checkpoints WHERE run_id = ? ORDER BY seq LIMIT ?`, id, g.left); err != nil {
+	if err := g.tx.List(&rows, `SELECT `+heldColumns+` FROM checkpoints WHERE run_id = ? ORDER BY seq LIMIT ?`, id, g.left); err != nil {
 		return err
 	}
 	if err := g.remove(run, rows); err != nil || g.left <= 0 { // the next transaction sees whether that was all
@@ -152,7 +152,7 @@ func (s *threads) GraphDeleteRuns(_ context.Context, sc ckpt.Scope, agent string
 			heldRow
 			RunID int64 `db:"run_id"`
 		}
-		err := g.tx.list(&rows, `SELECT c.n, c.id, c.seq, c.kind, c.created_at, c.stored_size, c.pinned, c.suspect, c.operation, c.pieces IS NULL AS inline, c.run_id
+		err := g.tx.List(&rows, `SELECT c.n, c.id, c.seq, c.kind, c.created_at, c.stored_size, c.pinned, c.suspect, c.operation, c.pieces IS NULL AS inline, c.run_id
 			FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.n = g.n
 			WHERE t.agent_id = ?1 AND c.pinned = 0 AND json_extract(c.metadata, '$.run_id') IN (SELECT value FROM json_each(?2)) ORDER BY c.run_id, c.seq LIMIT ?3`,
 			g.agent.ID, string(list), g.left)
@@ -216,7 +216,7 @@ func (g *graphRemoving) pruneRun(id int64) error {
 		heldRow
 		Graph string `db:"graph_id"`
 	}
-	err = g.tx.list(&rows, `SELECT `+heldColumns+`, graph_id FROM (SELECT c.*, g.id AS graph_id
+	err = g.tx.List(&rows, `SELECT `+heldColumns+`, graph_id FROM (SELECT c.*, g.id AS graph_id
 		FROM graph_checkpoints g JOIN checkpoints c ON c.n = g.n WHERE g.run_id = ? AND c.pinned = 0 AND g.id < ?) ORDER BY graph_id`, id, newest)
 	if err != nil {
 		return err

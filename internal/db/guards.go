@@ -63,7 +63,7 @@ func brokenGuards(ctx context.Context, q sqlx.QueryerContext) ([]string, error) 
 }
 
 // restoreGuards puts back the triggers that a database lacks or has otherwise.
-func (s *base) restoreGuards(ctx context.Context) error {
+func (s *core) restoreGuards(ctx context.Context) error {
 	broken, err := brokenGuards(ctx, s.engine.Writing())
 	if err != nil || len(broken) == 0 {
 		return err

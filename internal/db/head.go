@@ -56,7 +56,7 @@ type logEnd struct {
 	agents      bool      // whether there are any: then the log is not empty
 }
 
-func (s *base) logEnd(ctx context.Context) (e logEnd, err error) {
+func (s *core) logEnd(ctx context.Context) (e logEnd, err error) {
 	var headN sql.NullInt64
 	var headHash, lastHash sql.NullString
 	err = s.engine.Writing().QueryRowContext(ctx, `SELECT (SELECT n FROM audit_head), (SELECT hash FROM audit_head),
@@ -100,7 +100,7 @@ func (e *logEnd) goOn() chainHead {
 // checkHead looks whether the audit log is still the one that the last daemon
 // left, and sets what the next row follows. What does not fit keeps nobody from
 // starting: it is told.
-func (s *base) checkHead(ctx context.Context) error {
+func (s *core) checkHead(ctx context.Context) error {
 	end, err := s.logEnd(ctx)
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func (s *base) checkHead(ctx context.Context) error {
 }
 
 // compareNote says what does not fit between the log and the file beside the database.
-func (s *base) compareNote(ctx context.Context, end *logEnd) (list []string, err error) {
+func (s *core) compareNote(ctx context.Context, end *logEnd) (list []string, err error) {
 	path := s.opt.Path + headSuffix
 	note, err := readHeadNote(path)
 	switch {
@@ -187,7 +187,7 @@ func writeHeadNote(path string, note []byte, mode fs.FileMode) error {
 
 // doubtLog notes that the audit log is not what it was. What was noted before is
 // not said twice.
-func (s *base) doubtLog(what string) {
+func (s *core) doubtLog(what string) {
 	s.trust.mu.Lock()
 	defer s.trust.mu.Unlock()
 	if s.trust.noted.Doubt != "" {
@@ -201,7 +201,7 @@ func (s *base) doubtLog(what string) {
 // NoteHead puts the head of the audit log where an intruder into the database
 // does not reach it: into the daemon's log, and into the file beside the
 // database. why is what it is noted for.
-func (s *base) NoteHead(why string) {
+func (s *core) NoteHead(why string) {
 	head := s.showHead()
 	s.log.Info("audit head", "n", head.n, "hash", head.hash, "database", s.id, "why", why)
 	if s.engine.ReadOnly() != "" || s.engine.Fault() != nil { // a disk that fails is left alone

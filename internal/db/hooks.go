@@ -12,12 +12,12 @@ import (
 )
 
 // hooks are what the store does inside the engine's transactions.
-type hooks struct{ *Store }
+type hooks struct{ *core }
 
 // Begin gives the transaction its time and the end of the audit log.
 func (h hooks) Begin(t *sqlite.Tx) {
-	s := h.Store
-	tx := &tx{Tx: t, store: s.base, now: ckpt.At(s.opt.Now()), head: s.head, agents: map[agentKey]*agentRow{}}
+	s := h.core
+	tx := &tx{Tx: t, store: s, now: ckpt.At(s.opt.Now()), head: s.head, agents: map[agentKey]*agentRow{}}
 	if s.usage.on {
 		tx.uses = map[string]*use{}
 	}
@@ -59,7 +59,7 @@ func (h hooks) Committed(t *sqlite.Tx) {
 // RolledBack forgets what the transaction may have changed in memory.
 func (h hooks) RolledBack(t *sqlite.Tx) {
 	h.hot.forgetAll()
-	h.forgetWatched(t.Domain.(*tx))
+	h.rolledBack(t.Domain.(*tx))
 }
 
 // Refused records that an operation was refused, and why.

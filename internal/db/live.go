@@ -214,7 +214,7 @@ func (l *live) expire(now time.Time) {
 // Base is the state of a checkpoint of an agent and its hash, for a change to
 // it. It may be the one in memory: nobody may write to it, nor read it once it
 // was released.
-func (s *base) Base(ctx context.Context, sc ckpt.Scope, agent, id string) (state []byte, sha256 string, release func(), err error) {
+func (s *core) Base(ctx context.Context, sc ckpt.Scope, agent, id string) (state []byte, sha256 string, release func(), err error) {
 	if b := s.live.find(sc.Whose(), agent, id); b != nil {
 		return b.State, b.sha256, func() { s.live.release(b) }, nil
 	}
@@ -236,7 +236,7 @@ func (s *base) Base(ctx context.Context, sc ckpt.Scope, agent, id string) (state
 // baseFor is what a new state of a run is compared with: the run's newest one,
 // from memory or read once, nil where there is none or it cannot be read.
 // Whoever has it must release it.
-func (s *base) baseFor(key runKey, size int) *stored {
+func (s *core) baseFor(key runKey, size int) *stored {
 	if !s.live.keeps(size) {
 		return nil
 	}
@@ -256,7 +256,7 @@ const pieced = `SELECT n, id, seq, size, sha256, pieces FROM checkpoints WHERE n
 	UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)))`
 
 // readBase reads the newest state of a run that is made of pieces.
-func (s *base) readBase(key runKey) (base *stored, err error) {
+func (s *core) readBase(key runKey) (base *stored, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.opt.WriteTimeout)
 	defer cancel()
 	doubts := s.live.doubts.Load() // before the snapshot is taken: what comes later casts doubt on it
@@ -308,7 +308,7 @@ func (b *stored) standOn(ctx context.Context, q sqlx.QueryerContext, pieces stri
 
 // keepLive keeps what is being inserted for the next save of its run, once it
 // is on disk.
-func (s *base) keepLive(tx *tx, key runKey, runID int64, row *checkpointRow, e *encoded, list []delta.Piece) {
+func (s *core) keepLive(tx *tx, key runKey, runID int64, row *checkpointRow, e *encoded, list []delta.Piece) {
 	if list == nil || s.live.most < 0 {
 		return
 	}
@@ -322,7 +322,7 @@ func (s *base) keepLive(tx *tx, key runKey, runID int64, row *checkpointRow, e *
 			next.Sizes[p.Segment] = e.base.Sizes[p.Segment]
 		}
 	}
-	tx.onCommit(func() { s.live.put(key, next) })
+	tx.OnCommit(func() { s.live.put(key, next) })
 }
 
 // settle makes sure that what a state stands on is still there, is still the

@@ -27,7 +27,7 @@ type rooms struct {
 
 // Memory is room for a state of so many bytes that is to be saved, as
 // SaveRequest.State with Lent set. What is in it means nothing.
-func (s *base) Memory(size int) []byte {
+func (s *core) Memory(size int) []byte {
 	if size < leastRoom || s.live.most < 0 {
 		return make([]byte, size)
 	}

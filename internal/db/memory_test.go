@@ -59,7 +59,7 @@ func TestSum(t *testing.T) {
 // TestRooms: memory comes back as large as is asked, and no more of it waits
 // than may.
 func TestRooms(t *testing.T) {
-	s := &Store{base: &base{live: live{most: 8 << 20}}}
+	s := &Store{core: &core{live: live{most: 8 << 20}}}
 	r := rand.New(rand.NewPCG(2, 2))
 	again := 0
 	var out []*stored

@@ -39,7 +39,7 @@ type candidate struct {
 // prepare checks a state, looks for secrets in it as the policy says, hashes it
 // and says what it is made of. None is saved that has not come through here,
 // or is there already.
-func (s *base) prepare(key runKey, sc ckpt.Scope, r *ckpt.SaveRequest) (encoded, []secrets.Secret, error) {
+func (s *core) prepare(key runKey, sc ckpt.Scope, r *ckpt.SaveRequest) (encoded, []secrets.Secret, error) {
 	c := candidate{state: r.State, json: ckpt.IsJSON(r.ContentType), base: s.baseFor(key, len(r.State)), keep: s.live.keeps(len(r.State))}
 	defer s.live.release(c.base)
 	c.compare(r)
@@ -159,7 +159,7 @@ func commonPrefix(ops []delta.Op) int {
 
 // searchSecrets looks for secrets in a state that was checked and does what the
 // policy says: it may change the state or refuse it.
-func (s *base) searchSecrets(c *candidate, checked jsontext.Checked, mode ckpt.SecretsMode) (found []secrets.Secret, err error) {
+func (s *core) searchSecrets(c *candidate, checked jsontext.Checked, mode ckpt.SecretsMode) (found []secrets.Secret, err error) {
 	if s.opt.Secrets == nil || mode == ckpt.SecretsOff {
 		return nil, nil
 	}

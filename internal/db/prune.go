@@ -116,7 +116,7 @@ func (s *Store) Prune(ctx context.Context, sc ckpt.Scope, r ckpt.PruneRequest, k
 
 func (s *Store) prune(tx *tx, sc ckpt.Scope, r ckpt.PruneRequest, agentID int64, key, print string, rep *ckpt.PruneReport) error {
 	var ids []int64
-	err := tx.list(&ids, `SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id
+	err := tx.List(&ids, `SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id
 		WHERE (a.owner = ?1 OR ?1 = '*') AND (?2 = 0 OR a.id = ?2) ORDER BY r.id`, sc.Whose(), agentID)
 	if err != nil {
 		return err

@@ -73,7 +73,7 @@ func (r *readRow) damaged(column string, err error) error {
 }
 
 // reading runs f on one snapshot of the database. Damage that it meets is noted.
-func (s *base) reading(ctx context.Context, f func(q *sqlx.Tx) error) error {
+func (s *core) reading(ctx context.Context, f func(q *sqlx.Tx) error) error {
 	err := s.onSnapshot(ctx, f)
 	if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
 		s.reportDamage(err)
@@ -81,7 +81,7 @@ func (s *base) reading(ctx context.Context, f func(q *sqlx.Tx) error) error {
 	return err
 }
 
-func (s *base) onSnapshot(ctx context.Context, f func(q *sqlx.Tx) error) error {
+func (s *core) onSnapshot(ctx context.Context, f func(q *sqlx.Tx) error) error {
 	q, err := s.ro.BeginTxx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return sqlite.ReadError(err)
@@ -107,7 +107,7 @@ func withState(ctx context.Context, q sqlx.QueryerContext, r *readRow, state boo
 
 // Checkpoint reads one by its id. Another owner's is as good as missing,
 // except to an administrator.
-func (s *base) Checkpoint(ctx context.Context, sc ckpt.Scope, id string, state bool) (*ckpt.Checkpoint, error) {
+func (s *core) Checkpoint(ctx context.Context, sc ckpt.Scope, id string, state bool) (*ckpt.Checkpoint, error) {
 	if err := ckpt.CheckID(id); err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func noCheckpoint(id string) error {
 }
 
 // Checkpoints lists an agent's checkpoints, newest first.
-func (s *base) Checkpoints(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error) {
+func (s *core) Checkpoints(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error) {
 	limit, err := pageSizeOf(f.Limit)
 	if err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ func (s *base) Checkpoints(ctx context.Context, sc ckpt.Scope, f ckpt.Checkpoint
 }
 
 // Latest is the newest checkpoint that the filter lets through.
-func (s *base) Latest(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilter, state bool) (*ckpt.Checkpoint, error) {
+func (s *core) Latest(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilter, state bool) (*ckpt.Checkpoint, error) {
 	agent, err := s.findAgent(ctx, sc, f.Agent)
 	if err != nil {
 		return nil, err

@@ -226,7 +226,7 @@ func readFactCheckpoints(tx *tx, run *runRow, f *ckpt.Facts) error {
 		return err
 	}
 	var rows []heldRow
-	err := tx.list(&rows, `SELECT `+heldColumns+` FROM checkpoints WHERE n IN (
+	err := tx.List(&rows, `SELECT `+heldColumns+` FROM checkpoints WHERE n IN (
 			SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT ?3)
 			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT ?3)
 			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT ?3)
@@ -261,7 +261,7 @@ func readFactSteps(tx *tx, run *runRow, f *ckpt.Facts) error {
 		}
 	}
 	var rows []stepRow
-	err := tx.list(&rows, `SELECT `+stepColumns+` FROM steps WHERE run_id = ?1 AND after_seq >= ?2
+	err := tx.List(&rows, `SELECT `+stepColumns+` FROM steps WHERE run_id = ?1 AND after_seq >= ?2
 		UNION SELECT `+stepColumns+` FROM steps WHERE run_id = ?1 AND status IN ('started', 'interrupted') ORDER BY id`, run.ID, oldest)
 	for _, row := range rows {
 		f.Steps = append(f.Steps, row.Step)
@@ -272,7 +272,7 @@ func readFactSteps(tx *tx, run *runRow, f *ckpt.Facts) error {
 
 func readFactOperations(tx *tx, run *runRow, f *ckpt.Facts) error {
 	var rows []operationRow
-	err := tx.list(&rows, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND status IN ('open', 'uncertain') ORDER BY id`, run.ID)
+	err := tx.List(&rows, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND status IN ('open', 'uncertain') ORDER BY id`, run.ID)
 	for _, row := range rows {
 		f.Operations = append(f.Operations, row.Operation)
 	}
@@ -290,7 +290,7 @@ func readFactPrompt(tx *tx, run *runRow, f *ckpt.Facts) error {
 
 // factFindings are what made suspects of the run's checkpoints.
 func readFactFindings(tx *tx, run *runRow, f *ckpt.Facts) error {
-	return tx.list(&f.Findings, `SELECT `+findingColumns+findingTables+`WHERE f.run_id = ? AND f.severity = 'critical' AND f.since_seq IS NOT NULL AND f.dismissed_at IS NULL
+	return tx.List(&f.Findings, `SELECT `+findingColumns+findingTables+`WHERE f.run_id = ? AND f.severity = 'critical' AND f.since_seq IS NOT NULL AND f.dismissed_at IS NULL
 		ORDER BY f.id DESC LIMIT ?`, run.ID, factFindings)
 }
 

@@ -39,7 +39,7 @@ func (h *heldRow) held() ckpt.Held {
 // way back, so that a routine checkpoint, or one whose operation succeeded, may
 // go that only this had kept. Only those are looked at, unless what came is not
 // among them or suspect; then the way back may be of another kind.
-func (s *base) retainRoutine(tx *tx, agent *agentRow, run *runRow, kind ckpt.Kind, e auditEntry) ([]string, error) {
+func (s *core) retainRoutine(tx *tx, agent *agentRow, run *runRow, kind ckpt.Kind, e auditEntry) ([]string, error) {
 	keep := agent.policy.RoutineKeep
 	if run.LastSeq == 1 && run.ForkedFrom != "" {
 		return s.retainForked(tx, run, e)
@@ -62,7 +62,7 @@ func (s *base) retainRoutine(tx *tx, agent *agentRow, run *runRow, kind ckpt.Kin
 
 // retainSaved is retainRoutine, and where a save has made suspects of others all
 // of the policy.
-func (s *base) retainSaved(tx *tx, agent *agentRow, run *runRow, seq int64, kind ckpt.Kind, all bool, e auditEntry) ([]string, error) {
+func (s *core) retainSaved(tx *tx, agent *agentRow, run *runRow, seq int64, kind ckpt.Kind, all bool, e auditEntry) ([]string, error) {
 	if !all {
 		return s.retainRoutine(tx, agent, run, kind, e)
 	}
@@ -76,7 +76,7 @@ func (s *base) retainSaved(tx *tx, agent *agentRow, run *runRow, seq int64, kind
 
 // routineRows are the checkpoints that a routine save may push out, newest first.
 func (tx *tx) routineRows(run *runRow, keep int) (rows []heldRow, err error) {
-	err = tx.list(&rows, `SELECT `+heldColumns+` FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND ?2 > 0
+	err = tx.List(&rows, `SELECT `+heldColumns+` FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND ?2 > 0
 		UNION ALL SELECT `+heldColumns+` FROM checkpoints c WHERE run_id = ?1 AND kind = 'pre_operation' AND pinned = 0
 		AND EXISTS (SELECT 1 FROM operations o WHERE o.run_id = ?1 AND o.key = c.operation AND o.status = 'succeeded')
 		ORDER BY seq DESC`, run.ID, keep)
@@ -95,7 +95,7 @@ func allStay(rows []heldRow, keep int) bool {
 
 // retainForked applies the policy to the run from which a fork has just saved
 // its first own checkpoint: the fork needs the other's no more.
-func (s *base) retainForked(tx *tx, fork *runRow, e auditEntry) ([]string, error) {
+func (s *core) retainForked(tx *tx, fork *runRow, e auditEntry) ([]string, error) {
 	var id int64
 	found, err := tx.get(&id, `SELECT run_id FROM checkpoints WHERE id = ?`, fork.ForkedFrom)
 	if err != nil || !found {
@@ -109,7 +109,7 @@ func (s *base) retainForked(tx *tx, fork *runRow, e auditEntry) ([]string, error
 }
 
 // retainRun applies the whole policy to a run and answers what went.
-func (s *base) retainRun(tx *tx, agent *agentRow, run *runRow, e auditEntry) ([]string, error) {
+func (s *core) retainRun(tx *tx, agent *agentRow, run *runRow, e auditEntry) ([]string, error) {
 	rows, err := tx.history(run.ID)
 	if err != nil {
 		return nil, err
@@ -118,9 +118,9 @@ func (s *base) retainRun(tx *tx, agent *agentRow, run *runRow, e auditEntry) ([]
 }
 
 // retainAll applies the whole policy to every run of an agent.
-func (s *base) retainAll(tx *tx, agent *agentRow, e auditEntry) ([]string, error) {
+func (s *core) retainAll(tx *tx, agent *agentRow, e auditEntry) ([]string, error) {
 	var runs []runRow
-	if err := tx.list(&runs, `SELECT `+runColumns+` FROM runs WHERE agent_id = ?`, agent.ID); err != nil {
+	if err := tx.List(&runs, `SELECT `+runColumns+` FROM runs WHERE agent_id = ?`, agent.ID); err != nil {
 		return nil, err
 	}
 	gone := []string{}
@@ -137,12 +137,12 @@ func (s *base) retainAll(tx *tx, agent *agentRow, e auditEntry) ([]string, error
 
 func (tx *tx) history(runID int64) ([]heldRow, error) {
 	var rows []heldRow
-	err := tx.list(&rows, `SELECT `+heldColumns+` FROM checkpoints WHERE run_id = ? ORDER BY seq DESC`, runID)
+	err := tx.List(&rows, `SELECT `+heldColumns+` FROM checkpoints WHERE run_id = ? ORDER BY seq DESC`, runID)
 	return rows, err
 }
 
 // retain asks the policy about rows, newest first, and removes what it says.
-func (s *base) retain(tx *tx, agent *agentRow, run *runRow, rows []heldRow, e auditEntry) ([]string, error) {
+func (s *core) retain(tx *tx, agent *agentRow, run *runRow, rows []heldRow, e auditEntry) ([]string, error) {
 	verdicts, err := tx.judge(s.opt.Retention, agent.policy, tx.trusted.Time, run, rows, tx.neededBy)
 	if err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ func (tx *tx) neededToGoBack(run *runRow, id string) (string, error) {
 
 // remove takes checkpoints of one run away, with an audit row for each, and
 // answers their ids. What of their material nobody else uses goes as well.
-func (s *base) remove(tx *tx, agent *agentRow, run *runRow, gone []heldRow, reasons []string, e auditEntry) ([]string, error) {
+func (s *core) remove(tx *tx, agent *agentRow, run *runRow, gone []heldRow, reasons []string, e auditEntry) ([]string, error) {
 	ids, err := s.removeRows(tx, agent, run, gone, reasons, e)
 	if err != nil {
 		return nil, err
@@ -260,7 +260,7 @@ func (s *base) remove(tx *tx, agent *agentRow, run *runRow, gone []heldRow, reas
 }
 
 // removeRows is remove without the run's row, which is still to be written.
-func (s *base) removeRows(tx *tx, agent *agentRow, run *runRow, gone []heldRow, reasons []string, e auditEntry) ([]string, error) {
+func (s *core) removeRows(tx *tx, agent *agentRow, run *runRow, gone []heldRow, reasons []string, e auditEntry) ([]string, error) {
 	ids := make([]string, len(gone))
 	var freed, beside int64
 	for i, row := range gone {
@@ -271,7 +271,7 @@ func (s *base) removeRows(tx *tx, agent *agentRow, run *runRow, gone []heldRow, 
 		}
 		freed += bytes
 		beside += row.beside
-		tx.onCommit(func() { s.live.forget(row.ID) })
+		tx.OnCommit(func() { s.live.forget(row.ID) })
 		if err := s.unmark(tx, row.ID); err != nil {
 			return nil, err
 		}
@@ -394,7 +394,7 @@ func segmentsOf(pieces string) (map[int64]bool, error) {
 
 // dropRows removes a run that has no checkpoint left and all that belongs to it,
 // and answers how many other rows went.
-func (s *base) dropRows(tx *tx, agent *agentRow, id int64) (rows int64, err error) {
+func (s *core) dropRows(tx *tx, agent *agentRow, id int64) (rows int64, err error) {
 	if err := s.freeRun(tx, agent.Owner, id); err != nil {
 		return 0, err
 	}

@@ -137,7 +137,7 @@ func noRun(agent, run string) error {
 
 // openRun finds the run that a writer names, checks its epoch, and takes the
 // write for a sign of life. An agent or a run that is not there is made.
-func (s *base) openRun(tx *tx, sc ckpt.Scope, ref ckpt.RunRef) (*agentRow, *runRow, error) {
+func (s *core) openRun(tx *tx, sc ckpt.Scope, ref ckpt.RunRef) (*agentRow, *runRow, error) {
 	agent, err := s.agent(tx, sc.Whose(), ref.Agent)
 	if err != nil {
 		return nil, nil, err
@@ -182,7 +182,7 @@ func (r *runRow) mayWrite(epoch *int64) error {
 // of the past and revives nobody. Nor does one that comes after its owner's own
 // word: whoever gave up waiting for an answer, and then ended the run, may have
 // both arrive in either order.
-func (s *base) revive(tx *tx, run *runRow, sc ckpt.Scope) error {
+func (s *core) revive(tx *tx, run *runRow, sc ckpt.Scope) error {
 	foundDead := !run.InterruptedAt.IsZero() && (run.Status == ckpt.RunInterrupted || run.Status == ckpt.RunTimedOut)
 	if !foundDead || !sc.Spooled.IsZero() {
 		return nil
@@ -234,7 +234,7 @@ func (tx *tx) shownRun(id int64) (*ckpt.Run, error) {
 }
 
 // Run reads one run.
-func (s *base) Run(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.Run, error) {
+func (s *core) Run(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.Run, error) {
 	row, err := s.findRun(ctx, sc, ref)
 	if err != nil {
 		return nil, err
@@ -244,7 +244,7 @@ func (s *base) Run(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.R
 }
 
 // findRun is for reads.
-func (s *base) findRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*readRun, error) {
+func (s *core) findRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*readRun, error) {
 	if err := ref.Check(); err != nil {
 		return nil, err
 	}
@@ -261,7 +261,7 @@ func (s *base) findRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*re
 }
 
 // Runs lists runs of one agent or of all of the owner's, the last changed first.
-func (s *base) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckpt.RunPage, error) {
+func (s *core) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckpt.RunPage, error) {
 	limit, err := pageSizeOf(f.Limit)
 	if err != nil {
 		return nil, err
@@ -311,7 +311,7 @@ func (s *base) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckpt
 }
 
 // runWithAgent finds a run by its row id, nil where it is gone.
-func (s *base) runWithAgent(tx *tx, id int64) (*runRow, *agentRow, error) {
+func (s *core) runWithAgent(tx *tx, id int64) (*runRow, *agentRow, error) {
 	run, err := tx.runByID(id)
 	if err != nil || run == nil {
 		return nil, nil, err

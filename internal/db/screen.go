@@ -20,14 +20,14 @@ type screening struct {
 }
 
 // screen begins to screen a request of an agent.
-func (s *base) screen(sc ckpt.Scope, agent, in string) *screening {
+func (s *core) screen(sc ckpt.Scope, agent, in string) *screening {
 	c := &screening{scan: s.opt.Secrets, in: in}
 	c.mode, c.err = s.secretsMode(sc, agent)
 	return c
 }
 
 // screenFor is screen inside of a transaction, which has the agent's row.
-func (s *base) screenFor(agent *agentRow, in string) *screening {
+func (s *core) screenFor(agent *agentRow, in string) *screening {
 	return &screening{scan: s.opt.Secrets, mode: agent.policy.Secrets, in: in}
 }
 

@@ -7,7 +7,7 @@ import (
 
 // readPolicy is the policy of an agent as it is on disk, the default where there
 // is no such agent yet.
-func (s *base) readPolicy(owner, agent string) (ckpt.Policy, error) {
+func (s *core) readPolicy(owner, agent string) (ckpt.Policy, error) {
 	if row, ok := s.agents.rows.Load(agentKey{owner, agent}); ok {
 		return row.(*agentRow).policy, nil
 	}
@@ -27,14 +27,14 @@ func (s *base) readPolicy(owner, agent string) (ckpt.Policy, error) {
 }
 
 // policyOf is readPolicy for what only advises: without a policy it takes the default.
-func (s *base) policyOf(owner, agent string) ckpt.Policy {
+func (s *core) policyOf(owner, agent string) ckpt.Policy {
 	p, _ := s.readPolicy(owner, agent)
 	return p
 }
 
 // secretsMode is what an agent's policy says about secrets. If nobody can tell,
 // that is an error: a default would store what the policy may forbid.
-func (s *base) secretsMode(sc ckpt.Scope, agent string) (ckpt.SecretsMode, error) {
+func (s *core) secretsMode(sc ckpt.Scope, agent string) (ckpt.SecretsMode, error) {
 	if s.opt.Secrets == nil {
 		return ckpt.SecretsOff, nil
 	}

@@ -12,7 +12,7 @@ import (
 // operation that is being applied.
 type tx struct {
 	*sqlite.Tx
-	store   *base
+	store   *core
 	now     ckpt.Time
 	trusted ckpt.Time // now, or the zero time while the clock guard holds ages back
 	head    chainHead
@@ -35,25 +35,20 @@ type present struct {
 // exec changes something. query is a constant: the statements are kept by it.
 func (tx *tx) exec(query string, args ...any) error {
 	tx.note(query, args)
-	return tx.Exec(query, args...)
+	return tx.Tx.Exec(query, args...)
 }
 
 // execCount is exec and returns how many rows were changed.
 func (tx *tx) execCount(query string, args ...any) (int64, error) {
 	tx.note(query, args)
-	return tx.ExecCount(query, args...)
+	return tx.Tx.ExecCount(query, args...)
 }
 
 // get reads one row into dest. It returns false where there is no row.
 func (tx *tx) get(dest any, query string, args ...any) (bool, error) {
 	tx.note(query, args)
-	return tx.Get(dest, query, args...)
+	return tx.Tx.Get(dest, query, args...)
 }
-
-// list reads all rows into the slice that dest points to.
-func (tx *tx) list(dest any, query string, args ...any) error { return tx.List(dest, query, args...) }
-
-func (tx *tx) onCommit(f func()) { tx.OnCommit(f) }
 
 // statement is what the store has to know of a statement.
 type statement struct {
@@ -104,7 +99,7 @@ func (o *op) Apply(t *sqlite.Tx) error {
 
 // write puts an operation through the writer and waits for its end. It does not
 // end early when the caller hangs up: what has begun is finished.
-func (s *base) write(o *op) error {
+func (s *core) write(o *op) error {
 	s.recountIfTight(o)
 	o.sent = sqlite.Op{Owner: o.owner, Size: o.size, Claim: o.claim, Do: o}
 	err := s.engine.Write(&o.sent)

@@ -173,14 +173,14 @@ func (tx *tx) usesOf(o *op) use {
 
 // countOwner adds to an owner's bytes, once the transaction is on disk, what no
 // statement shows: what was removed, and what was copied inside the database.
-func (s *base) countOwner(tx *tx, owner string, bytes int64) {
+func (s *core) countOwner(tx *tx, owner string, bytes int64) {
 	if tx.uses != nil && bytes != 0 {
 		tx.useOf(owner).rows += bytes
 	}
 }
 
 // countUses takes in what a transaction has added, once it is on disk.
-func (s *base) countUses(uses map[string]*use) {
+func (s *core) countUses(uses map[string]*use) {
 	if len(uses) == 0 {
 		return
 	}
@@ -196,7 +196,7 @@ func (s *base) countUses(uses map[string]*use) {
 
 // mayStore refuses what an owner has no room for, beside what the transaction
 // has added already. beyond is how far he may go beyond his quota.
-func (s *base) mayStore(tx *tx, owner string, bytes, beyond int64) error {
+func (s *core) mayStore(tx *tx, owner string, bytes, beyond int64) error {
 	if tx.uses == nil || owner == "" {
 		return nil
 	}
@@ -207,7 +207,7 @@ func (s *base) mayStore(tx *tx, owner string, bytes, beyond int64) error {
 	return s.room(owner, used, bytes, beyond)
 }
 
-func (s *base) used(owner string) int64 {
+func (s *core) used(owner string) int64 {
 	s.usage.mu.Lock()
 	defer s.usage.mu.Unlock()
 	if o := s.usage.owners[owner]; o != nil {
@@ -218,7 +218,7 @@ func (s *base) used(owner string) int64 {
 
 // room refuses bytes that would bring an owner beyond his quota, or beyond his
 // share of what all have together.
-func (s *base) room(owner string, used, bytes, beyond int64) error {
+func (s *core) room(owner string, used, bytes, beyond int64) error {
 	const advice = "delete checkpoints, erase agents, or shorten what the policies keep"
 	if most := s.opt.MaxOwnerBytes; most > 0 && used+bytes > most+beyond {
 		return ckpt.Errorf(ckpt.CodeQuota, "%s has %d of %d bytes stored, and this needs %d: %s", owner, used, most, bytes, advice)
@@ -240,7 +240,7 @@ const tightBelow = 1 << 20
 
 // isTight says whether an owner may have no room for an operation. Such a one has
 // a transaction of its own, so that nobody else's is undone with it.
-func (s *base) isTight(o *op) bool {
+func (s *core) isTight(o *op) bool {
 	owner := o.entry.Owner
 	if !s.usage.on || owner == "" {
 		return false
@@ -250,7 +250,7 @@ func (s *base) isTight(o *op) bool {
 
 // checkUse refuses an operation that has stored more than its owner has room
 // for. What only removes, and says so by carrying nothing, always may.
-func (s *base) checkUse(tx *tx, o *op, before use) error {
+func (s *core) checkUse(tx *tx, o *op, before use) error {
 	owner := o.entry.Owner
 	if tx.uses == nil || owner == "" {
 		return nil
@@ -279,7 +279,7 @@ const silentFor = 10 * time.Second
 
 // mayRecord says whether a refusal goes into the log, and how many before it
 // did not.
-func (s *base) mayRecord(owner string) (may bool, silent int64) {
+func (s *core) mayRecord(owner string) (may bool, silent int64) {
 	if !s.usage.on || s.room(owner, s.used(owner), tightBelow, 0) == nil {
 		return true, 0
 	}
@@ -297,7 +297,7 @@ func (s *base) mayRecord(owner string) (may bool, silent int64) {
 
 // recordable is mayRecord for an entry of a refusal, which then says how many
 // were not recorded.
-func (s *base) recordable(e *auditEntry) bool {
+func (s *core) recordable(e *auditEntry) bool {
 	may, silent := s.mayRecord(e.Owner)
 	if silent > 0 {
 		e.Detail = map[string]any{"not_recorded_before": silent}
@@ -317,7 +317,7 @@ type keptUsage struct {
 // loadUsage takes up what the last daemon has counted. Where there is nothing of
 // it, all is counted. The rows of the audit log that came after it are counted in
 // any case; where there are some, what owners have beside is looked at anew soon.
-func (s *base) loadUsage(ctx context.Context) error {
+func (s *core) loadUsage(ctx context.Context) error {
 	u := &s.usage
 	u.share = int64(s.opt.OwnerShare)
 	u.room.Store(-1)
@@ -342,7 +342,7 @@ func (s *base) loadUsage(ctx context.Context) error {
 }
 
 // loadRest counts what loadUsage did not find counted.
-func (s *base) loadRest(ctx context.Context, after int64, known bool) error {
+func (s *core) loadRest(ctx context.Context, after int64, known bool) error {
 	var rows []struct {
 		Owner string `db:"owner"`
 		Bytes int64  `db:"bytes"`
@@ -377,7 +377,7 @@ func (s *base) loadRest(ctx context.Context, after int64, known bool) error {
 }
 
 // keepUsage writes down what was counted.
-func (s *base) keepUsage() error {
+func (s *core) keepUsage() error {
 	if !s.usage.on || s.engine.ReadOnly() != "" {
 		return nil
 	}
@@ -412,7 +412,7 @@ func (s *base) keepUsage() error {
 const recountEvery = 50
 
 // recountIfTight counts what an owner has before he may be refused something.
-func (s *base) recountIfTight(o *op) {
+func (s *core) recountIfTight(o *op) {
 	if o.claim == sqlite.Frees || !s.isTight(o) || !s.recountDue(o.entry.Owner) {
 		return
 	}
@@ -420,7 +420,7 @@ func (s *base) recountIfTight(o *op) {
 }
 
 // recountDue says whether to look at what an owner has. Nobody else does for now.
-func (s *base) recountDue(owner string) bool {
+func (s *core) recountDue(owner string) bool {
 	s.usage.mu.Lock()
 	defer s.usage.mu.Unlock()
 	o, now := s.usage.of(owner), time.Now()
@@ -433,7 +433,7 @@ func (s *base) recountDue(owner string) bool {
 
 // recount counts by looking. What is added meanwhile may count twice until the
 // next time.
-func (s *base) recount(ctx context.Context, owner string) error {
+func (s *core) recount(ctx context.Context, owner string) error {
 	begin := time.Now()
 	s.usage.mu.Lock()
 	before := s.usage.of(owner).added
@@ -455,7 +455,7 @@ func (s *base) recount(ctx context.Context, owner string) error {
 }
 
 // recountAfter counts anew after so much has gone that it is worth to look.
-func (s *base) recountAfter(ctx context.Context, owner string) {
+func (s *core) recountAfter(ctx context.Context, owner string) {
 	if !s.usage.on {
 		return
 	}
@@ -465,7 +465,7 @@ func (s *base) recountAfter(ctx context.Context, owner string) {
 }
 
 // recountStale counts one of those whose count is from before a fault.
-func (s *base) recountStale(ctx context.Context) {
+func (s *core) recountStale(ctx context.Context) {
 	if !s.usage.on {
 		return
 	}
@@ -534,12 +534,12 @@ func storedBy(ctx context.Context, q sqlx.QueryerContext, owner string) (bytes i
 }
 
 // freeRun takes what a run has off its owner's bytes, before all of it goes.
-func (s *base) freeRun(tx *tx, owner string, id int64) error {
+func (s *core) freeRun(tx *tx, owner string, id int64) error {
 	return s.free(tx, owner, sumOfRun, id)
 }
 
 // freeAgent is freeRun for all of an agent.
-func (s *base) freeAgent(tx *tx, agent *agentRow) error {
+func (s *core) freeAgent(tx *tx, agent *agentRow) error {
 	if err := s.free(tx, agent.Owner, sumOfAgent, agent.ID); err != nil {
 		return err
 	}
@@ -547,7 +547,7 @@ func (s *base) freeAgent(tx *tx, agent *agentRow) error {
 		+ coalesce((SELECT sum(`+ofKey+`) FROM idempotency WHERE agent_id = ?1), 0)`, agent.ID)
 }
 
-func (s *base) free(tx *tx, owner, query string, id int64) error {
+func (s *core) free(tx *tx, owner, query string, id int64) error {
 	if tx.uses == nil {
 		return nil
 	}
@@ -561,7 +561,7 @@ func (s *base) free(tx *tx, owner, query string, id int64) error {
 
 // lookAtRoom looks how much room is left for all: on the disk, and in the
 // database where it has a limit.
-func (s *base) lookAtRoom() {
+func (s *core) lookAtRoom() {
 	if s.usage.share == 0 {
 		return
 	}

@@ -142,7 +142,7 @@ func (s *Store) overBy(tx *tx, agent int64) (over int64, err error) {
 
 func (p *pruning) trim(agent, over int64, budget func([]ckpt.History, int64) ([]ckpt.Verdict, int64)) error {
 	var ids []int64
-	err := p.tx.list(&ids, `SELECT id FROM runs WHERE (?1 = 0 OR agent_id = ?1) AND last_seq > removed ORDER BY stored_bytes DESC LIMIT ?2`, agent, trimRuns)
+	err := p.tx.List(&ids, `SELECT id FROM runs WHERE (?1 = 0 OR agent_id = ?1) AND last_seq > removed ORDER BY stored_bytes DESC LIMIT ?2`, agent, trimRuns)
 	if err != nil {
 		return err
 	}
