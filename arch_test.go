@@ -50,8 +50,17 @@ var arrows = map[string][]string{
 	"internal/wellformed":            {root, "internal/jsontext"},
 
 	// Level 1: one room for each technology or question. None knows its siblings.
-	"internal/db/sqlite": {root, "internal/osfile"},
-	"internal/db":        {root, "internal/db/sqlite", "internal/delta", "internal/osfile", "internal/jsontext", "internal/wellformed", "internal/secrets"},
+	"internal/db/sqlite":    {root, "internal/osfile"},
+	"internal/db/ledger":    {root, "internal/db/sqlite", "internal/delta", "internal/osfile", "internal/jsontext", "internal/wellformed", "internal/secrets"},
+	"internal/db/audit":     {root, "internal/db/sqlite", "internal/db/ledger"},
+	"internal/db/driftlog":  {root, "internal/db/sqlite", "internal/db/ledger", "internal/jsontext", "internal/secrets", "internal/wellformed"},
+	"internal/db/saves":     {root, "internal/db/sqlite", "internal/db/ledger", "internal/db/driftlog", "internal/secrets", "internal/wellformed"},
+	"internal/db/langgraph": {root, "internal/db/sqlite", "internal/db/ledger", "internal/db/saves", "internal/jsontext", "internal/wellformed"},
+	"internal/db/archive":   {root, "internal/db/sqlite", "internal/db/ledger", "internal/db/driftlog", "internal/jsontext", "internal/wellformed"},
+	"internal/db": {
+		root, "internal/db/sqlite", "internal/db/ledger", "internal/db/audit", "internal/db/driftlog", "internal/db/saves", "internal/db/langgraph",
+		"internal/db/archive", "internal/wellformed",
+	},
 	"internal/retention": {root, "internal/periodic"},
 	"internal/drift": {
 		root, "internal/jsontext", "internal/drift/meter", "internal/drift/normalise", "internal/drift/phrase", "internal/drift/rule",
@@ -67,7 +76,7 @@ var arrows = map[string][]string{
 
 	// Level 2: the rooms are wired, and agents are served.
 	"internal/daemon": {
-		root, "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db",
+		root, "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db", "internal/db/audit",
 		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/secrets", "internal/ipc", "internal/ipc/server",
 		"internal/osfile", "internal/periodic",
 	},

@@ -8,30 +8,31 @@ import (
 	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
 // VerifyReport is what Verify found.
-type VerifyReport = db.VerifyReport
+type VerifyReport = audit.VerifyReport
 
 // Verify checks a whole database without changing it, also while a daemon runs.
 func Verify(ctx context.Context, path string, progress func(done, total int64)) (*VerifyReport, error) {
-	return db.Verify(ctx, path, progress)
+	return audit.Verify(ctx, path, progress)
 }
 
 // Head is an end that the audit log had, as the daemon logged it.
-type Head = db.Head
+type Head = audit.Head
 
 // ParseHead reads a head: NUMBER:HASH, or a line of the daemon's log.
-func ParseHead(line string) (Head, bool) { return db.ParseHead(line) }
+func ParseHead(line string) (Head, bool) { return audit.ParseHead(line) }
 
 // ReadHeads finds the heads in a daemon's log.
-func ReadHeads(log io.Reader) ([]Head, error) { return db.ReadHeads(log) }
+func ReadHeads(log io.Reader) ([]Head, error) { return audit.ReadHeads(log) }
 
 // VerifyAgainst is Verify, and checks that the audit log still has these heads.
 func VerifyAgainst(ctx context.Context, path string, heads []Head, progress func(done, total int64)) (*VerifyReport, error) {
-	return db.VerifyAgainst(ctx, path, heads, progress)
+	return audit.VerifyAgainst(ctx, path, heads, progress)
 }
 
 // Backup copies a database, also while a daemon runs. The copy gets its name

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/saves"
 )
 
 var strange = []string{"", "plain", `quo"te\`, "a<b>&c", "\n\t\x00\x1f", "ü ☃ 😀", "\u2028\u2029", "bad \xff utf-8", "\x7f", strings.Repeat("x", 300)}
@@ -19,7 +21,7 @@ func TestAuditRowsAreWrittenAsEncodingJSONDoes(t *testing.T) {
 			r.At = ckpt.Time{}
 		}
 		want, err := json.Marshal([]any{r.N, r.At, r.Who, r.PID, r.Action, r.Owner, r.Agent, r.Run, r.Subject, r.Outcome, r.Reason, r.Retries, string(r.Detail), r.Prev})
-		if got := appendAudit(nil, &r); err != nil || string(got) != string(want) {
+		if got := ledger.AppendAudit(nil, &r); err != nil || string(got) != string(want) {
 			t.Errorf("%q: %s, want %s, %v", s, got, want, err)
 		}
 	}
@@ -27,9 +29,9 @@ func TestAuditRowsAreWrittenAsEncodingJSONDoes(t *testing.T) {
 
 func TestRepliesAreWrittenAsEncodingJSONDoes(t *testing.T) {
 	for i, s := range strange {
-		r := savedReply{ID: s, Seq: int64(i), Parent: ckpt.Ref(s), CreatedAt: ckpt.At(time.Unix(int64(i), 0)), StoredSize: int64(i), Suspect: i%2 == 1, Pruned: strange[:i]}
+		r := ledger.SavedReply{ID: s, Seq: int64(i), Parent: ckpt.Ref(s), CreatedAt: ckpt.At(time.Unix(int64(i), 0)), StoredSize: int64(i), Suspect: i%2 == 1, Pruned: strange[:i]}
 		want, err := json.Marshal(r)
-		if got := appendReply(nil, &r); err != nil || string(got) != string(want) {
+		if got := saves.AppendReply(nil, &r); err != nil || string(got) != string(want) {
 			t.Errorf("%q: %s, want %s, %v", s, got, want, err)
 		}
 	}

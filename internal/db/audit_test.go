@@ -14,6 +14,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 )
 
 // busyLog is a database whose audit log has rows of several kinds.
@@ -98,7 +99,7 @@ func TestTamperingIsFound(t *testing.T) {
 			s, path := busyLog(t)
 			must(t, s.Close())
 			forge(t, path, statement)
-			report, err := db.Verify(t.Context(), path, nil)
+			report, err := audit.Verify(t.Context(), path, nil)
 			must(t, err)
 			if len(report.Problems) == 0 {
 				t.Error("the tampering was not found")

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
@@ -13,7 +15,7 @@ import (
 type Restored = sqlite.Restored
 
 // DamagedError says what is wrong with a file that should be a backup.
-type DamagedError struct{ Report *VerifyReport }
+type DamagedError struct{ Report *audit.VerifyReport }
 
 func (e *DamagedError) Error() string {
 	return fmt.Sprintf("%s is damaged, so it is not restored: %s; take an older backup", e.Report.Path, e.Report.Problems[0])
@@ -24,7 +26,7 @@ func (e *DamagedError) Error() string {
 // replaces a file. progress, which may be nil, hears how the checking goes.
 func Backup(ctx context.Context, path, out string, progress func(done, total int64)) error {
 	return sqlite.Backup(ctx, path, out, func(copied string) error {
-		report, err := Verify(ctx, copied, progress)
+		report, err := audit.Verify(ctx, copied, progress)
 		if err == nil && len(report.Problems) > 0 {
 			err = fmt.Errorf("the copy is damaged, so it is no backup: %s", report.Problems[0])
 		}
@@ -40,14 +42,14 @@ func Backup(ctx context.Context, path, out string, progress func(done, total int
 // Its errors are ErrLocked where a daemon has the database, *OperatorError, and
 // *DamagedError where the backup is none.
 func RestoreBackup(ctx context.Context, backup string, opt Options, progress func(done, total int64), tell func(*Restored)) (*Restored, error) {
-	opt.setDefaults()
+	opt.SetDefaults()
 	if tell == nil {
 		tell = func(*Restored) {}
 	}
 	return sqlite.Restore(ctx, sqlite.RestoreOptions{
-		Path: opt.Path, Mode: opt.Mode, Now: opt.Now, Backup: backup, Beside: []string{headSuffix}, Tell: tell,
+		Path: opt.Path, Mode: opt.Mode, Now: opt.Now, Backup: backup, Beside: []string{ledger.HeadSuffix}, Tell: tell,
 		Verify: func(ctx context.Context, path string) error {
-			report, err := Verify(ctx, path, progress)
+			report, err := audit.Verify(ctx, path, progress)
 			progress = nil // it is of the backup; the copy is checked after it
 			if err == nil && len(report.Problems) > 0 {
 				err = &DamagedError{report}
@@ -55,7 +57,7 @@ func RestoreBackup(ctx context.Context, backup string, opt Options, progress fun
 			return err
 		},
 		Prove: func(ctx context.Context, lock *os.File, done sqlite.Exchange, finish func() error) error {
-			opt.lock = lock
+			opt.Lock = lock
 			return recordRestore(ctx, opt, done, finish)
 		},
 	})
@@ -68,13 +70,13 @@ func recordRestore(ctx context.Context, opt Options, done sqlite.Exchange, finis
 	if err != nil {
 		return err
 	}
-	err = s.write(&op{owner: daemon, apply: func(tx *tx) error {
+	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Do: func(tx *ledger.Tx) error {
 		var rows int64
-		if _, err := tx.get(&rows, `SELECT count(*) FROM audit_log WHERE n > (SELECT n - 64 FROM audit_head) AND action = 'restore_backup'
+		if _, err := tx.Get(&rows, `SELECT count(*) FROM audit_log WHERE n > (SELECT n - 64 FROM audit_head) AND action = 'restore_backup'
 			AND json_extract(detail, '$.set_aside') = ?`, done.SetAside); err != nil || rows > 0 {
 			return err
 		}
-		return tx.audit(auditEntry{Who: daemon, PID: os.Getpid(), Action: "restore_backup", Outcome: outcomeDone,
+		return tx.Audit(ledger.AuditEntry{Who: ledger.Daemon, PID: os.Getpid(), Action: "restore_backup", Outcome: ledger.OutcomeDone,
 			Detail: map[string]any{"backup": done.Backup, "kept": done.Kept, "set_aside": done.SetAside}})
 	}})
 	if err == nil {

@@ -14,6 +14,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 )
 
 // flip inverts one bit of each place where a text stands in a closed file, and
@@ -94,7 +95,7 @@ func TestDamagedStatesAreNotServed(t *testing.T) {
 func TestVerifyNamesDamagedStates(t *testing.T) {
 	_, path, bad, _ := damaged(t)
 	calls := 0
-	report, err := db.Verify(t.Context(), path, func(done, total int64) { calls++ })
+	report, err := audit.Verify(t.Context(), path, func(done, total int64) { calls++ })
 	must(t, err)
 	if len(report.Problems) != len(bad) || report.Checkpoints != 6 || calls == 0 {
 		t.Errorf("%d states checked, %d calls, problems: %v", report.Checkpoints, calls, report.Problems)
@@ -152,7 +153,7 @@ func TestMissingPieces(t *testing.T) {
 		_, err := s.Checkpoint(t.Context(), ann, ids[i], true)
 		wantCode(t, err, ckpt.CodeCorrupt)
 	}
-	report, err := db.Verify(t.Context(), path, nil)
+	report, err := audit.Verify(t.Context(), path, nil)
 	must(t, err)
 	if len(report.Problems) < 5 {
 		t.Errorf("verify found %v", report.Problems)
@@ -176,7 +177,7 @@ func TestDamagedPages(t *testing.T) {
 		}
 		file := filepath.Join(t.TempDir(), "bad.db")
 		write(t, file, bad)
-		report, err := db.Verify(t.Context(), file, nil)
+		report, err := audit.Verify(t.Context(), file, nil)
 		if err == nil && len(report.Problems) <= 3 && round == -1 {
 			t.Error("the damage was not found")
 		}
@@ -206,7 +207,7 @@ func TestVerifyRefuses(t *testing.T) {
 	newer := closedDatabase(t)
 	sql(t, newer, "PRAGMA user_version = 99")
 	for _, path := range []string{filepath.Join(t.TempDir(), "none.db"), foreign, newer} {
-		_, err := db.Verify(t.Context(), path, nil)
+		_, err := audit.Verify(t.Context(), path, nil)
 		var operator *db.OperatorError
 		if !errors.As(err, &operator) {
 			t.Errorf("%s: %T %v", path, err, err)
@@ -214,12 +215,12 @@ func TestVerifyRefuses(t *testing.T) {
 	}
 	text := filepath.Join(t.TempDir(), "t.db")
 	write(t, text, []byte(strings.Repeat("no database", 2000)))
-	if report, err := db.Verify(t.Context(), text, nil); err != nil || len(report.Problems) == 0 {
+	if report, err := audit.Verify(t.Context(), text, nil); err != nil || len(report.Problems) == 0 {
 		t.Errorf("a text file: %v %v", report, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := db.Verify(ctx, closedDatabase(t), nil); !errors.Is(err, context.Canceled) {
+	if _, err := audit.Verify(ctx, closedDatabase(t), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

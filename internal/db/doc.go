@@ -1,8 +1,9 @@
-// Package db is the store: what the product does with its tables, inside the
-// transactions of the engine in db/sqlite. It holds agents, runs, checkpoints,
-// steps, operations, events, prompts, the audit log, drift and LangGraph's
-// threads, and reads check every hash. DESIGN.md in this folder says how and why.
+// Package db is the store as the daemon sees it: one type with all that can be
+// done to agents, runs, steps, operations, events and prompts. What stands below
+// it has packages of its own: the engine (db/sqlite), the transaction and its rows
+// (db/ledger), drift (db/driftlog), checkpoints (db/saves), LangGraph's threads
+// (db/langgraph), export and import (db/archive) and verify (db/audit). DESIGN.md
+// in this folder says how and why.
 //
-// It may import the root package, internal/db/sqlite, internal/delta,
-// internal/jsontext, internal/osfile, internal/secrets and internal/wellformed.
+// It may import the root package, the packages below it and internal/wellformed.
 package db

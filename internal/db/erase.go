@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
@@ -15,10 +16,10 @@ func (s *Store) Erase(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Er
 	if err := ckpt.CheckAgentName(name); err != nil {
 		return nil, err
 	}
-	e := entry(sc, "erase", name)
+	e := ledger.Entry(sc, "erase", name)
 	var erased *ckpt.Erased
-	err := s.write(&op{owner: sc.Caller.Owner, claim: sqlite.Frees, entry: e, apply: func(tx *tx) error {
-		agent, err := s.needAgent(tx, sc, name)
+	err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.Frees, Entry: e, Do: func(tx *ledger.Tx) error {
+		agent, err := s.NeedAgent(tx, sc, name)
 		if err != nil {
 			return err
 		}
@@ -28,7 +29,7 @@ func (s *Store) Erase(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Er
 	if err != nil {
 		return nil, err
 	}
-	s.recountAfter(ctx, erased.Owner)
+	s.RecountAfter(ctx, erased.Owner)
 	return erased, s.scrub(ctx)
 }
 
@@ -46,23 +47,23 @@ var erasures = []string{
 	`DELETE FROM agents WHERE id = ?`,
 }
 
-func (s *Store) erase(tx *tx, agent *agentRow, e auditEntry) (*ckpt.Erased, error) {
+func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry) (*ckpt.Erased, error) {
 	erased := &ckpt.Erased{Agent: agent.Name, Owner: agent.Owner}
 	row := struct {
 		Runs        int64 `db:"runs"`
 		Checkpoints int64 `db:"checkpoints"`
 		StoredBytes int64 `db:"stored_bytes"`
 	}{}
-	_, err := tx.get(&row, `SELECT count(*) AS runs, coalesce(sum(last_seq - removed), 0) AS checkpoints,
+	_, err := tx.Get(&row, `SELECT count(*) AS runs, coalesce(sum(last_seq - removed), 0) AS checkpoints,
 		coalesce(sum(stored_bytes), 0) AS stored_bytes FROM runs WHERE agent_id = ?`, agent.ID)
 	if err != nil {
 		return nil, err
 	}
 	erased.Runs, erased.Checkpoints, erased.StoredBytes = row.Runs, row.Checkpoints, row.StoredBytes
-	if err := s.freeAgent(tx, agent); err != nil {
+	if err := s.FreeAgent(tx, agent); err != nil {
 		return nil, err
 	}
-	if err := s.unmarkAgent(tx, agent); err != nil {
+	if err := s.UnmarkAgent(tx, agent); err != nil {
 		return nil, err
 	}
 	for _, statement := range append([]string{`PRAGMA secure_delete = 1`}, erasures...) {
@@ -71,30 +72,30 @@ func (s *Store) erase(tx *tx, agent *agentRow, e auditEntry) (*ckpt.Erased, erro
 		}
 		tx.GotOn()
 	}
-	s.changeAgent(tx, agentKey{agent.Owner, agent.Name}, nil)
-	s.watches.dropAgent(agent.Owner, agent.Name)
+	s.ChangeAgent(tx, ledger.AgentKey{Owner: agent.Owner, Name: agent.Name}, nil)
+	s.Watches.DropAgent(agent.Owner, agent.Name)
 	tx.OnCommit(func() {
-		s.live.forgetAgent(agent.Owner, agent.Name)
-		s.shared.forgetAgent(agent.Owner, agent.Name)
+		s.Live.ForgetAgent(agent.Owner, agent.Name)
+		s.Shared.ForgetAgent(agent.Owner, agent.Name)
 	})
 	e.Detail = map[string]any{"runs": erased.Runs, "checkpoints": erased.Checkpoints, "stored_bytes": erased.StoredBytes}
-	return erased, tx.audit(e)
+	return erased, tx.Audit(e)
 }
 
-func eraseStep(tx *tx, statement string, agentID int64) error {
+func eraseStep(tx *ledger.Tx, statement string, agentID int64) error {
 	if statement[0] == 'P' { // a pragma takes no argument, and answers a row
 		var on int
-		_, err := tx.get(&on, statement)
+		_, err := tx.Get(&on, statement)
 		return err
 	}
-	return tx.exec(statement, agentID)
+	return tx.Exec(statement, agentID)
 }
 
 // scrub gives every free page back, so that none keeps an older state, and
 // empties the write-ahead log.
 func (s *Store) scrub(ctx context.Context) error {
 	for {
-		freed, err := s.engine.Vacuum(sqlite.VacuumPages * 16)
+		freed, err := s.Engine.Vacuum(sqlite.VacuumPages * 16)
 		if ckpt.CodeOf(err) == ckpt.CodeStorageFull {
 			return traces(err, "there is no room to zero")
 		}
@@ -106,9 +107,9 @@ func (s *Store) scrub(ctx context.Context) error {
 		}
 	}
 	if err := s.deleteFast(); err != nil {
-		s.log.Warn("deletes go on zeroing more than they need", "error", err)
+		s.Log.Warn("deletes go on zeroing more than they need", "error", err)
 	}
-	if err := s.engine.EmptyLog(ctx); err != nil {
+	if err := s.Engine.EmptyLog(ctx); err != nil {
 		return traces(err, "a reader still holds")
 	}
 	return nil
@@ -122,5 +123,5 @@ func traces(err error, why string) error {
 
 // deleteFast undoes what erase set: ordinary deletes zero only what they touch.
 func (s *Store) deleteFast() error {
-	return s.engine.Pragma(`PRAGMA secure_delete = FAST`)
+	return s.Engine.Pragma(`PRAGMA secure_delete = FAST`)
 }

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
@@ -46,14 +48,14 @@ func (s *Store) Append(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, events
 	if err := wellformed.Events(events); err != nil {
 		return nil, false, err
 	}
-	c := s.screen(sc, ref.Agent, "event")
-	if events = c.events(events); c.err != nil {
-		return nil, false, c.err
+	c := s.Screen(sc, ref.Agent, "event")
+	if events = c.Events(events); c.Err != nil {
+		return nil, false, c.Err
 	}
-	e := entry(sc, "append_events", ref.Agent)
-	e.Run = runName(ref.Run)
-	return keyed(s.drifts, sc, keyedRequest{agent: ref.Agent, key: key, print: events, size: eventBytes(events), entry: e, make: true, secrets: c.found}, func(tx *tx, _ *agentRow) (*ckpt.Appended, error) {
-		agent, run, err := s.openRun(tx, sc, ref)
+	e := ledger.Entry(sc, "append_events", ref.Agent)
+	e.Run = ledger.RunName(ref.Run)
+	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{Agent: ref.Agent, Key: key, Print: events, Size: eventBytes(events), Entry: e, Make: true, Secrets: c.Found}, func(tx *ledger.Tx, _ *ledger.AgentRow) (*ckpt.Appended, error) {
+		agent, run, err := s.OpenRun(tx, sc, ref)
 		if err != nil {
 			return nil, err
 		}
@@ -61,12 +63,12 @@ func (s *Store) Append(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, events
 		if err != nil {
 			return nil, err
 		}
-		if err := s.updateGoal(tx, agent, run, events, e); err != nil {
+		if err := s.UpdateGoal(tx, agent, run, events, e); err != nil {
 			return nil, err
 		}
 		tx.OnCommit(s.events.tell)
 		e.Detail = map[string]any{"first": a.First, "last": a.Last}
-		return a, tx.audit(e)
+		return a, tx.Audit(e)
 	})
 }
 
@@ -77,7 +79,7 @@ func eventBytes(events []ckpt.NewEvent) (n int64) {
 	return n
 }
 
-func (s *Store) appendEvents(tx *tx, agent *agentRow, run *runRow, events []ckpt.NewEvent) (*ckpt.Appended, error) {
+func (s *Store) appendEvents(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, events []ckpt.NewEvent) (*ckpt.Appended, error) {
 	a := &ckpt.Appended{First: run.LastEvent + 1}
 	for i := range events {
 		payload := events[i].Payload
@@ -85,44 +87,44 @@ func (s *Store) appendEvents(tx *tx, agent *agentRow, run *runRow, events []ckpt
 			payload = ckpt.JSON("{}")
 		}
 		run.LastEvent++
-		err := tx.exec(`INSERT INTO events (run_id, seq, at, type, payload) VALUES (?, ?, ?, ?, ?)`, run.ID, run.LastEvent, tx.now, events[i].Type, payload)
+		err := tx.Exec(`INSERT INTO events (run_id, seq, at, type, payload) VALUES (?, ?, ?, ?, ?)`, run.ID, run.LastEvent, tx.Now, events[i].Type, payload)
 		if err != nil {
 			return nil, err
 		}
 	}
 	a.Last = run.LastEvent
 	var gone []int64
-	err := tx.List(&gone, deleteEvents, run.ID, run.LastEvent-int64(agent.policy.MaxEvents))
+	err := tx.List(&gone, deleteEvents, run.ID, run.LastEvent-int64(agent.Settings.MaxEvents))
 	if err != nil {
 		return nil, err
 	}
 	for _, bytes := range gone {
-		s.countOwner(tx, agent.Owner, -bytes)
+		s.CountOwner(tx, agent.Owner, -bytes)
 	}
-	if err := tx.exec(updateLastEvent, run.LastEvent, run.ID); err != nil {
+	if err := tx.Exec(ledger.UpdateLastEvent, run.LastEvent, run.ID); err != nil {
 		return nil, err
 	}
-	return a, tx.signOfLife(run)
+	return a, tx.SignOfLife(run)
 }
 
 // deleteEvents deletes a run's events up to a number, and answers what each took.
-var deleteEvents = `DELETE FROM events WHERE run_id = ? AND seq <= ? RETURNING ` + ofRuns["events"]
+var deleteEvents = `DELETE FROM events WHERE run_id = ? AND seq <= ? RETURNING ` + ledger.OfRuns["events"]
 
 // Events reads events after a sequence number, oldest first.
 func (s *Store) Events(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, after int64, limit int) (*ckpt.EventPage, error) {
-	limit, err := pageSizeOf(limit)
+	limit, err := ledger.PageSizeOf(limit)
 	if err != nil {
 		return nil, err
 	}
-	run, err := s.findRun(ctx, sc, ref)
+	run, err := s.FindRun(ctx, sc, ref)
 	if err != nil {
 		return nil, err
 	}
-	s.auditFollowing(sc, "read_events", ref.Agent)
+	s.AuditFollowing(sc, "read_events", ref.Agent)
 	page := &ckpt.EventPage{Events: []ckpt.Event{}}
-	err = s.ro.SelectContext(ctx, &page.Events, `SELECT seq, at, type, payload FROM
+	err = s.RO.SelectContext(ctx, &page.Events, `SELECT seq, at, type, payload FROM
 		(SELECT seq, at, type, payload, sum(length(payload)) OVER (ORDER BY seq) - length(payload) AS before FROM events WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?)
-		WHERE before < ? ORDER BY seq`, run.ID, after, limit+1, pageBytes)
+		WHERE before < ? ORDER BY seq`, run.ID, after, limit+1, ledger.PageBytes)
 	if n := min(len(page.Events), limit); n > 0 && page.Events[n-1].Seq < run.LastEvent {
 		page.Events = page.Events[:n]
 		page.Next = &page.Events[n-1].Seq

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
@@ -16,60 +17,60 @@ import (
 // Write puts an operation of a test's own through the writer. apply gets a
 // function that changes the database in the operation's transaction.
 func (s *Store) Write(owner string, size int64, apply func(exec func(query string, args ...any) error) error) error {
-	return s.write(&op{owner: owner, size: size, entry: auditEntry{Who: owner, Action: "test", Owner: owner}, apply: func(tx *tx) error {
-		return apply(tx.forge)
+	return s.Submit(&ledger.Op{Owner: owner, Size: size, Entry: ledger.AuditEntry{Who: owner, Action: "test", Owner: owner}, Do: func(tx *ledger.Tx) error {
+		return apply(func(query string, args ...any) error { return forge(tx, query, args...) })
 	}})
 }
 
 // forge is exec past the guards of checkpoints: a test damages what nobody may
 // rewrite, or stands for a part of the house that it leaves out.
-func (tx *tx) forge(query string, args ...any) error {
+func forge(tx *ledger.Tx, query string, args ...any) error {
 	const guard = "checkpoints_are_never_changed"
 	if !strings.HasPrefix(query, "UPDATE checkpoints ") {
-		return tx.exec(query, args...)
+		return tx.Exec(query, args...)
 	}
-	if err := tx.exec(`DROP TRIGGER ` + guard); err != nil {
+	if err := tx.Exec(`DROP TRIGGER ` + guard); err != nil {
 		return err
 	}
-	if err := tx.exec(query, args...); err != nil {
+	if err := tx.Exec(query, args...); err != nil {
 		return err
 	}
-	return tx.exec(guards[guard])
+	return tx.Exec(ledger.Guards[guard])
 }
 
 // Waiting is how many operations are in the writer's queue.
-func (s *Store) Waiting() int { return s.engine.Waiting() }
+func (s *Store) Waiting() int { return s.Engine.Waiting() }
 
 // CheckFiles is what maintenance looks at, beside the writer.
-func (s *Store) CheckFiles() error { return s.engine.CheckFiles() }
+func (s *Store) CheckFiles() error { return s.Engine.CheckFiles() }
 
 // LockedFor is for how long the writer has been kept from its lock.
-func (s *Store) LockedFor() time.Duration { return s.engine.LockedFor() }
+func (s *Store) LockedFor() time.Duration { return s.Engine.LockedFor() }
 
 // CopyWAL is one background copy of the write-ahead log.
-func (s *Store) CopyWAL() { s.engine.CopyLog(context.Background()) }
+func (s *Store) CopyWAL() { s.Engine.CopyLog(context.Background()) }
 
 // EmptyWAL is what erase does with the write-ahead log.
-func (s *Store) EmptyWAL() error { return s.engine.EmptyLog(context.Background()) }
+func (s *Store) EmptyWAL() error { return s.Engine.EmptyLog(context.Background()) }
 
 // PendingWAL is how many bytes wait in the write-ahead log.
-func (s *Store) PendingWAL() int64 { return s.engine.LogStatus().Pending }
+func (s *Store) PendingWAL() int64 { return s.Engine.LogStatus().Pending }
 
 // Tick is one round of maintenance at a time.
-func (s *Store) Tick(now time.Time) { s.engine.Ticker()(context.Background(), now) }
+func (s *Store) Tick(now time.Time) { s.Engine.Ticker()(context.Background(), now) }
 
 // Ticker is the same for several rounds, which remember one another.
 func (s *Store) Ticker() func(now time.Time) {
-	tick := s.engine.Ticker()
+	tick := s.Engine.Ticker()
 	return func(now time.Time) { tick(context.Background(), now) }
 }
 
 // SetWALTarget makes the log wrap after fewer bytes, until the test ends.
-func (s *Store) SetWALTarget(bytes int64) { s.engine.SetLogTarget(bytes) }
+func (s *Store) SetWALTarget(bytes int64) { s.Engine.SetLogTarget(bytes) }
 
 // CrashWriter lets the test have what a faulty operation would do.
 func (s *Store) CrashWriter(message string) error {
-	return s.write(&op{owner: "uid:1", apply: func(*tx) error { panic(message) }})
+	return s.Submit(&ledger.Op{Owner: "uid:1", Do: func(*ledger.Tx) error { panic(message) }})
 }
 
 // MarkFailed leaves the marker of a fault, as a fail-stop does.
@@ -80,22 +81,22 @@ const MaxBatch = sqlite.MaxBatch
 
 // ExecForTest changes the database in a transaction of the writer.
 func (s *Store) ExecForTest(query string, args ...any) error {
-	return s.write(&op{owner: "test", apply: func(tx *tx) error { return tx.forge(query, args...) }})
+	return s.Submit(&ledger.Op{Owner: "test", Do: func(tx *ledger.Tx) error { return forge(tx, query, args...) }})
 }
 
 // ForgetTicks lets the next TickDrift ask every run again.
-func (s *Store) ForgetTicks() { clear(s.ticked) }
+func (s *Store) ForgetTicks() { clear(s.Ticked) }
 
 // Doubts is how often something has cast doubt on the states in memory.
-func (s *Store) Doubts() int64 { return s.live.doubts.Load() }
+func (s *Store) Doubts() int64 { return s.Live.Doubts.Load() }
 
 // Unguarded is a script that runs statements past the guards of the schema and
 // leaves the guards as they were, as somebody does who knows them.
 func Unguarded(statements string) string {
 	var drop, again strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(guards)) {
+	for _, name := range slices.Sorted(maps.Keys(ledger.Guards)) {
 		drop.WriteString("DROP TRIGGER IF EXISTS " + name + ";\n")
-		again.WriteString(guards[name])
+		again.WriteString(ledger.Guards[name])
 	}
 	return drop.String() + strings.TrimSuffix(strings.TrimSpace(statements), ";") + ";\n" + again.String()
 }
@@ -106,25 +107,25 @@ var AuditHash = auditHash
 // Used is what is counted of an owner: of all tables but the audit log, and of
 // that.
 func (s *Store) Used(owner string) (rows, log int64) {
-	s.usage.mu.Lock()
-	defer s.usage.mu.Unlock()
-	if o := s.usage.owners[owner]; o != nil {
-		return o.rows, o.log
+	s.Usage.Mu.Lock()
+	defer s.Usage.Mu.Unlock()
+	if o := s.Usage.Owners[owner]; o != nil {
+		return o.Rows, o.Log
 	}
 	return 0, 0
 }
 
 // StoredBy is what an owner has in all tables but the audit log, by looking.
 func (s *Store) StoredBy(owner string) (int64, error) {
-	return storedBy(context.Background(), s.ro, owner)
+	return ledger.StoredBy(context.Background(), s.RO, owner)
 }
 
 // CountAnew lets a refusal be judged by what an owner has, however short ago that was counted.
-func (s *Store) CountAnew(owner string) error { return s.recount(context.Background(), owner) }
+func (s *Store) CountAnew(owner string) error { return s.Recount(context.Background(), owner) }
 
 // SetRoom says how much room is left for all.
-func (s *Store) SetRoom(bytes int64) { s.usage.room.Store(bytes) }
+func (s *Store) SetRoom(bytes int64) { s.Usage.Room.Store(bytes) }
 
 // FillAndFree lets the reserve go and makes it again, as a full disk does on
 // which deletes free a little.
-func (s *Store) FillAndFree() error { return s.engine.RemakeReserve() }
+func (s *Store) FillAndFree() error { return s.Engine.RemakeReserve() }

@@ -13,6 +13,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 )
 
 // FuzzImport gives the store exports that it never wrote, with the right last
@@ -89,7 +90,7 @@ func FuzzDatabase(f *testing.F) {
 func hostileFile(t *testing.T, file string) {
 	t.Helper()
 	var operator *db.OperatorError
-	if _, err := db.Verify(t.Context(), file, nil); err != nil && !errors.As(err, &operator) {
+	if _, err := audit.Verify(t.Context(), file, nil); err != nil && !errors.As(err, &operator) {
 		t.Errorf("verify: %T %v", err, err)
 	}
 	s, err := db.Open(t.Context(), options(file, newClock()))

@@ -14,6 +14,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
@@ -799,7 +800,7 @@ func TestGraphDamageIsNotServed(t *testing.T) {
 	path := pathOf(s)
 	must(t, s.Close())
 	forge(t, path, `UPDATE graph_writes SET data = CAST('"holes"' AS BLOB); UPDATE segments SET data = zeroblob(length(data))`)
-	report, err := db.Verify(t.Context(), path, nil)
+	report, err := audit.Verify(t.Context(), path, nil)
 	must(t, err)
 	var rules []string
 	for _, p := range report.Problems {

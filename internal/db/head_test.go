@@ -14,6 +14,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 )
 
 // doubtful opens a database, saves something, and answers what its health says.
@@ -203,12 +204,12 @@ func TestVerifyAgainstTheLog(t *testing.T) {
 		"JSON of the journal": {log: string(journal) + "\n", heads: 1, older: true},
 		"a head":              {log: last, heads: 1},
 	} {
-		heads, err := db.ReadHeads(strings.NewReader(c.log))
+		heads, err := audit.ReadHeads(strings.NewReader(c.log))
 		must(t, err)
 		for file, intact := range map[string]bool{path: true, older: c.older, forged: false} {
-			report, err := db.VerifyAgainst(t.Context(), file, heads, nil)
+			report, err := audit.VerifyAgainst(t.Context(), file, heads, nil)
 			must(t, err)
-			found := slices.ContainsFunc(report.Problems, func(p db.Problem) bool { return p.Rule == "audit_head" })
+			found := slices.ContainsFunc(report.Problems, func(p audit.Problem) bool { return p.Rule == "audit_head" })
 			if found == intact || report.Heads != c.heads {
 				t.Errorf("%s, %s: %d heads of %v, problems: %v", name, filepath.Base(file), report.Heads, heads, report.Problems)
 			}
@@ -216,8 +217,8 @@ func TestVerifyAgainstTheLog(t *testing.T) {
 	}
 	other := filepath.Join(t.TempDir(), "ckpt.db")
 	doubtful(t, other)
-	heads, err := db.ReadHeads(&text)
+	heads, err := audit.ReadHeads(&text)
 	must(t, err)
-	_, err = db.VerifyAgainst(t.Context(), other, heads, nil)
+	_, err = audit.VerifyAgainst(t.Context(), other, heads, nil)
 	wantCode(t, err, ckpt.CodeInvalid)
 }

@@ -14,6 +14,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
@@ -125,9 +126,9 @@ func seqs(t testing.TB, s *db.Store, sc ckpt.Scope, agent string) []string {
 }
 
 // sound fails the test unless the whole database verifies.
-func sound(t testing.TB, path string) *db.VerifyReport {
+func sound(t testing.TB, path string) *audit.VerifyReport {
 	t.Helper()
-	report, err := db.Verify(context.Background(), path, nil)
+	report, err := audit.Verify(context.Background(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

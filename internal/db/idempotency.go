@@ -5,6 +5,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
@@ -31,12 +32,12 @@ func (s *Store) Expire(ctx context.Context, before time.Time, limit int) (n int,
 	if err != nil || len(old) == 0 {
 		return 0, sqlite.ReadError(err)
 	}
-	err = s.write(&op{owner: daemon, claim: sqlite.Frees, apply: func(tx *tx) error {
+	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
 		n = 0
 		owners := map[int64]string{}
 		for _, key := range old {
 			var bytes int64
-			gone, err := tx.get(&bytes, deleteKey, key.Key, key.Agent)
+			gone, err := tx.Get(&bytes, deleteKey, key.Key, key.Agent)
 			if err != nil {
 				return err
 			}
@@ -47,13 +48,13 @@ func (s *Store) Expire(ctx context.Context, before time.Time, limit int) (n int,
 			n++
 			owner, known := owners[key.Agent]
 			if !known {
-				if _, err := tx.get(&owner, `SELECT owner FROM agents WHERE id = ?`, key.Agent); err != nil {
+				if _, err := tx.Get(&owner, `SELECT owner FROM agents WHERE id = ?`, key.Agent); err != nil {
 					return err
 				}
 				owners[key.Agent] = owner
 			}
 			if owner != "" {
-				s.countOwner(tx, owner, -bytes)
+				s.CountOwner(tx, owner, -bytes)
 			}
 		}
 		return nil
@@ -62,20 +63,20 @@ func (s *Store) Expire(ctx context.Context, before time.Time, limit int) (n int,
 }
 
 // deleteKey deletes a key and answers what it took.
-var deleteKey = `DELETE FROM idempotency WHERE key = ? AND agent_id = ? RETURNING ` + ofKey
+var deleteKey = `DELETE FROM idempotency WHERE key = ? AND agent_id = ? RETURNING ` + ledger.OfKey
 
 // oldKeys looks at a part of the keys, after a place, and answers the next one:
 // the beginning again where the end was reached.
 func (s *Store) oldKeys(ctx context.Context, after keyPlace, before time.Time, limit int) (old []keyPlace, next keyPlace, err error) {
-	err = s.ro.GetContext(ctx, &next, `SELECT key, agent_id FROM idempotency WHERE (key, agent_id) > (?, ?) ORDER BY key, agent_id LIMIT 1 OFFSET ?`,
+	err = s.RO.GetContext(ctx, &next, `SELECT key, agent_id FROM idempotency WHERE (key, agent_id) > (?, ?) ORDER BY key, agent_id LIMIT 1 OFFSET ?`,
 		after.Key, after.Agent, keySlice-1)
 	switch {
-	case isNoRows(err):
-		err = s.ro.SelectContext(ctx, &old, `SELECT key, agent_id FROM idempotency WHERE (key, agent_id) > (?, ?) AND created_at < ? ORDER BY key, agent_id LIMIT ?`,
+	case ledger.IsNoRows(err):
+		err = s.RO.SelectContext(ctx, &old, `SELECT key, agent_id FROM idempotency WHERE (key, agent_id) > (?, ?) AND created_at < ? ORDER BY key, agent_id LIMIT ?`,
 			after.Key, after.Agent, ckpt.At(before), limit)
 		next = keyPlace{}
 	case err == nil:
-		err = s.ro.SelectContext(ctx, &old, `SELECT key, agent_id FROM idempotency WHERE (key, agent_id) > (?, ?) AND (key, agent_id) <= (?, ?) AND created_at < ?
+		err = s.RO.SelectContext(ctx, &old, `SELECT key, agent_id FROM idempotency WHERE (key, agent_id) > (?, ?) AND (key, agent_id) <= (?, ?) AND created_at < ?
 			ORDER BY key, agent_id LIMIT ?`, after.Key, after.Agent, next.Key, next.Agent, ckpt.At(before), limit)
 	}
 	if len(old) == limit { // there may be more of them here

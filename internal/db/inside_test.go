@@ -9,18 +9,20 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
 // TestProblems names each in words, the gravest first, with the state that it makes.
 func TestProblems(t *testing.T) {
 	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
-	s.trust.doubt = "shortened"
+	s.Trust.Doubt = "shortened"
 	st := &ckpt.Status{State: "ready"}
 	s.problems(st)
 	if st.State != "degraded" || len(st.Problems) != 1 || !strings.Contains(st.Problems[0], "shortened") {
 		t.Errorf("%s %q", st.State, st.Problems)
 	}
-	s.engine.GiveUp(time.Minute)
+	s.Engine.GiveUp(time.Minute)
 	st = &ckpt.Status{State: "ready"}
 	s.problems(st)
 	if st.State != "failed" || len(st.Problems) != 2 || !strings.Contains(st.Problems[0], "nothing could be committed for 1m0s") {
@@ -33,14 +35,14 @@ func TestProblems(t *testing.T) {
 func TestHeadIsLogged(t *testing.T) {
 	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	var out strings.Builder
-	s.log = slog.New(slog.NewTextHandler(&out, nil))
-	tick := s.engine.Ticker()
+	s.Log = slog.New(slog.NewTextHandler(&out, nil))
+	tick := s.Engine.Ticker()
 	tick(t.Context(), time.Now())
 	if out.Len() > 0 {
 		t.Errorf("logged too early: %s", &out)
 	}
-	tick(t.Context(), time.Now().Add(auditLogEvery))
-	if !strings.Contains(out.String(), fmt.Sprintf("n=%d hash=%s", s.head.n, s.head.hash)) {
+	tick(t.Context(), time.Now().Add(ledger.AuditLogEvery))
+	if !strings.Contains(out.String(), fmt.Sprintf("n=%d hash=%s", s.Head.N, s.Head.Hash)) {
 		t.Errorf("logged: %s", &out)
 	}
 }
@@ -54,10 +56,10 @@ func TestSharedKeysOfADeepStateAreBounded(t *testing.T) {
 	for i := range ckpt.MaxSharedKeys {
 		pointers = append(pointers, strings.Repeat("/a", 100+i))
 	}
-	if got := sharedValues([]byte(deep), nil, pointers); got != nil {
+	if got := driftlog.SharedValues([]byte(deep), nil, pointers); got != nil {
 		t.Errorf("%d values were looked for", len(got))
 	}
-	if got := sharedValues([]byte(`{"a":{"b":1}}`), nil, []string{"/a/b"}); got["/a/b"] == "" {
+	if got := driftlog.SharedValues([]byte(`{"a":{"b":1}}`), nil, []string{"/a/b"}); got["/a/b"] == "" {
 		t.Errorf("%v", got)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 )
 
 // TestDamagedRowHidesNoOther: damage in any column is found, is not served, and
@@ -32,7 +32,7 @@ func TestDamagedRowHidesNoOther(t *testing.T) {
 			if err := s.Export(t.Context(), ann, "a", &out); err != nil || !strings.Contains(out.String(), `"damaged"`) {
 				t.Errorf("exported %s, %v", out.String(), err)
 			}
-			report, err := db.Verify(t.Context(), pathOf(s), nil)
+			report, err := audit.Verify(t.Context(), pathOf(s), nil)
 			if err != nil || len(report.Problems) == 0 || report.Problems[0].Subject != bad.ID {
 				t.Errorf("verify: %+v, %v", report, err)
 			}

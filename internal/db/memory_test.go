@@ -11,6 +11,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
@@ -18,7 +19,7 @@ import (
 // In all tests of this room memory that is left is overwritten at once, so that
 // who still reads it is found out.
 func init() {
-	left = func(room []byte) {
+	ledger.Left = func(room []byte) {
 		for i := range room {
 			room[i] = 0xDD
 		}
@@ -33,25 +34,25 @@ func TestSum(t *testing.T) {
 	for i := range state {
 		state[i] = byte(r.Uint32())
 	}
-	_, whole := sum(state, nil)
-	if len(whole) != len(state)/midstateEvery*midstateSize {
+	_, whole := ledger.Sum(state, nil)
+	if len(whole) != len(state)/ledger.MidstateEvery*ledger.MidstateSize {
 		t.Fatalf("%d bytes of midstates", len(whole))
 	}
 	for range 300 {
 		common := r.IntN(len(state) + 1)
 		next := append(slices.Clone(state[:common]), make([]byte, r.IntN(200_000))...)
-		got, mids := sum(next, whole.upTo(common))
+		got, mids := ledger.Sum(next, whole.UpTo(common))
 		want := sha256.Sum256(next)
 		if got != hex.EncodeToString(want[:]) {
 			t.Fatalf("%d of %d bytes in common: another hash", common, len(next))
 		}
-		if _, all := sum(next, nil); !bytes.Equal(all, mids) {
+		if _, all := ledger.Sum(next, nil); !bytes.Equal(all, mids) {
 			t.Fatalf("%d of %d bytes in common: other midstates", common, len(next))
 		}
 	}
 	broken := slices.Clone(whole)
 	clear(broken)
-	if got, mids := sum(state, broken); mids != nil || got != hex.EncodeToString(func() []byte { s := sha256.Sum256(state); return s[:] }()) {
+	if got, mids := ledger.Sum(state, broken); mids != nil || got != hex.EncodeToString(func() []byte { s := sha256.Sum256(state); return s[:] }()) {
 		t.Error("from a midstate that is none comes another hash")
 	}
 }
@@ -59,36 +60,36 @@ func TestSum(t *testing.T) {
 // TestRooms: memory comes back as large as is asked, and no more of it waits
 // than may.
 func TestRooms(t *testing.T) {
-	s := &Store{core: &core{live: live{most: 8 << 20}}}
+	s := &Store{Core: &ledger.Core{Live: ledger.Live{Most: 8 << 20}}}
 	r := rand.New(rand.NewPCG(2, 2))
 	again := 0
-	var out []*stored
+	var out []*ledger.Stored
 	for range 2000 {
 		size := 1 + r.IntN(600_000)
 		room := s.Memory(size)
-		if len(room) != size || cap(room) > 2*roomFor(size) {
+		if len(room) != size || cap(room) > 2*ledger.RoomFor(size) {
 			t.Fatalf("%d bytes of %d for %d", len(room), cap(room), size)
 		}
 		if room[0] == 0xDD {
 			again++
 		}
-		b := &stored{lent: true}
+		b := &ledger.Stored{Lent: true}
 		b.State = room
-		out = append(out, b.hold())
+		out = append(out, b.Hold())
 		if len(out) > 6 {
 			first := out[0]
-			first.dropped, out = true, out[1:]
-			s.live.release(first)
+			first.Dropped, out = true, out[1:]
+			s.Live.Release(first)
 		}
-		if s.live.rooms.held > s.live.most/4 || len(s.live.rooms.list) > mostRooms {
-			t.Fatalf("%d bytes wait", s.live.rooms.held)
+		if s.Live.Rooms.Held > s.Live.Most/4 || len(s.Live.Rooms.List) > ledger.MostRooms {
+			t.Fatalf("%d bytes wait", s.Live.Rooms.Held)
 		}
 	}
 	if again < 500 {
 		t.Errorf("only %d of 2000 were used again", again)
 	}
-	s.live.expire(time.Now().Add(time.Hour))
-	if s.live.rooms.held != 0 || len(s.live.rooms.list) != 0 {
+	s.Live.Expire(time.Now().Add(time.Hour))
+	if s.Live.Rooms.Held != 0 || len(s.Live.Rooms.List) != 0 {
 		t.Error("idle memory is not given back")
 	}
 }
@@ -96,38 +97,38 @@ func TestRooms(t *testing.T) {
 // TestHeldStatesStay: what somebody reads is not used again before he is done,
 // and what is not the store's never.
 func TestHeldStatesStay(t *testing.T) {
-	l := live{most: 8 << 20}
-	key := runKey{"o", "a", "r"}
-	put := func(id string, lent bool) *stored {
-		b := &stored{id: id, lent: lent}
+	l := ledger.Live{Most: 8 << 20}
+	key := ledger.RunKey{Owner: "o", Agent: "a", Run: "r"}
+	put := func(id string, lent bool) *ledger.Stored {
+		b := &ledger.Stored{ID: id, Lent: lent}
 		b.State = make([]byte, 100_000)
-		l.put(key, b)
+		l.Put(key, b)
 		return b
 	}
 	put("1", true)
-	held := l.get(key)
-	again := l.find("o", "a", "1")
+	held := l.Get(key)
+	again := l.Find("o", "a", "1")
 	put("2", true)
-	if held.State == nil || len(l.rooms.list) != 0 {
+	if held.State == nil || len(l.Rooms.List) != 0 {
 		t.Fatal("a state that is read was given away")
 	}
-	l.release(held)
+	l.Release(held)
 	if held.State == nil {
 		t.Fatal("a state that another reads was given away")
 	}
-	l.release(again)
-	if held.State != nil || len(l.rooms.list) != 1 {
+	l.Release(again)
+	if held.State != nil || len(l.Rooms.List) != 1 {
 		t.Fatal("a state that nobody has was not given away")
 	}
-	second := l.get(key)
-	l.forgetAgent("o", "a")
+	second := l.Get(key)
+	l.ForgetAgent("o", "a")
 	if second.State == nil || second.State[0] != 0 {
 		t.Fatal("an erased agent's state was given away while it was read")
 	}
-	l.release(second)
+	l.Release(second)
 	own := put("3", false)
 	put("4", true)
-	if own.State == nil || len(l.rooms.list) != 2 {
+	if own.State == nil || len(l.Rooms.List) != 2 {
 		t.Error("memory of somebody else was taken")
 	}
 }
@@ -151,16 +152,16 @@ func (a askingScan) Redact(state []byte, _ bool) ([]byte, []secrets.Secret) { re
 // TestASaveHoldsItsBase for as long as it looks at the state, and no longer.
 func TestASaveHoldsItsBase(t *testing.T) {
 	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
-	key, asked := runKey{"uid:1000", "a", ckpt.MainRun}, 0
+	key, asked := ledger.RunKey{Owner: "uid:1000", Agent: "a", Run: ckpt.MainRun}, 0
 	users := func() int {
-		s.live.mu.Lock()
-		defer s.live.mu.Unlock()
-		if e := s.live.runs[key]; e != nil {
-			return e.Value.(*liveState).state.users
+		s.Live.Mu.Lock()
+		defer s.Live.Mu.Unlock()
+		if e := s.Live.Runs[key]; e != nil {
+			return e.Value.(*ledger.LiveState).State.Users
 		}
 		return -1
 	}
-	s.opt.Secrets = askingScan{func() {
+	s.Opt.Secrets = askingScan{func() {
 		if want := min(asked, 1) * 2; users()+1 != want { // none at first, then one
 			t.Errorf("save %d: %d read the base", asked, users())
 		}

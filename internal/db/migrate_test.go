@@ -13,6 +13,8 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
@@ -75,7 +77,7 @@ func TestSchemaIsIdempotent(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	db := raw(t, s.opt.Path)
+	db := raw(t, s.Opt.Path)
 	before := dump(t, db, everything)
 	for range 2 {
 		db.MustExec(ckpt.Schema)
@@ -95,7 +97,7 @@ func TestSchemaIsIdempotent(t *testing.T) {
 func TestGoldenSchemas(t *testing.T) {
 	fresh := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	if *update {
-		golden := "-- The tables of schema version " + strconv.Itoa(ckpt.SchemaVersion) + ", as they were released.\n\n" + dump(t, fresh.ro, "table index trigger")
+		golden := "-- The tables of schema version " + strconv.Itoa(ckpt.SchemaVersion) + ", as they were released.\n\n" + dump(t, fresh.RO, "table index trigger")
 		if err := os.MkdirAll("testdata/schema", 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +107,7 @@ func TestGoldenSchemas(t *testing.T) {
 	}
 	for version := 1; version <= ckpt.SchemaVersion; version++ {
 		s := openAt(t, releasedAs(t, version))
-		if diff := cmp.Diff(unspaced(dump(t, fresh.ro, "table index trigger")), unspaced(dump(t, s.ro, "table index trigger"))); diff != "" {
+		if diff := cmp.Diff(unspaced(dump(t, fresh.RO, "table index trigger")), unspaced(dump(t, s.RO, "table index trigger"))); diff != "" {
 			t.Errorf("version %d becomes another schema than a new database has:\n%s", version, diff)
 		}
 	}
@@ -154,14 +156,14 @@ func TestStepsOfVersion1(t *testing.T) {
 		t.Errorf("%+v\n%+v", old, now)
 	}
 	var shown []string
-	if err := s.ro.Select(&shown, `SELECT key || ' ' || coalesce(turn, '-') || ' ' || coalesce(outcome, '-') FROM audit_steps ORDER BY key`); err != nil || strings.Join(shown, ", ") != "k1 - -, k2 msg_1 negative" {
+	if err := s.RO.Select(&shown, `SELECT key || ' ' || coalesce(turn, '-') || ' ' || coalesce(outcome, '-') FROM audit_steps ORDER BY key`); err != nil || strings.Join(shown, ", ") != "k1 - -, k2 msg_1 negative" {
 		t.Errorf("%q, %v", shown, err)
 	}
 	copies, err := filepath.Glob(path + ".v1-*")
 	if err != nil || len(copies) != 1 {
 		t.Fatalf("the database was not copied aside before: %q, %v", copies, err)
 	}
-	if report, err := Verify(t.Context(), copies[0], nil); err != nil || len(report.Problems) > 0 {
+	if report, err := audit.Verify(t.Context(), copies[0], nil); err != nil || len(report.Problems) > 0 {
 		t.Errorf("the copy of the older version: %+v, %v", report, err)
 	}
 }
@@ -187,7 +189,7 @@ func TestMigrateFromNothing(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "ckpt.db")
 		begin(path)
 		s := openAt(t, path)
-		if diff := cmp.Diff(dump(t, fresh.ro, everything), dump(t, s.ro, everything)); diff != "" {
+		if diff := cmp.Diff(dump(t, fresh.RO, everything), dump(t, s.RO, everything)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
@@ -201,7 +203,7 @@ func TestMigrationsAreNamedForVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := stepUp(t.Context(), conn, ckpt.SchemaVersion); err != nil {
+	if err := ledger.StepUp(t.Context(), conn, ckpt.SchemaVersion); err != nil {
 		t.Error(err)
 	}
 }
@@ -230,7 +232,7 @@ func TestOldDatabaseIsMigrated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range guards {
+	for name := range ledger.Guards {
 		db.MustExec(`DROP TRIGGER ` + name)
 	}
 	for _, trigger := range regexp.MustCompile(`(?s)CREATE TRIGGER .*?END;\n`).FindAllString(string(golden), -1) {
@@ -245,7 +247,7 @@ func TestOldDatabaseIsMigrated(t *testing.T) {
 	}
 
 	s = openAt(t, path)
-	if broken, err := brokenGuards(t.Context(), s.ro); err != nil || len(broken) > 0 {
+	if broken, err := ledger.BrokenGuards(t.Context(), s.RO); err != nil || len(broken) > 0 {
 		t.Errorf("guards that are missing after the migration: %v %v", broken, err)
 	}
 	saves(s)
@@ -257,7 +259,7 @@ func TestOldDatabaseIsMigrated(t *testing.T) {
 		t.Errorf("the copy has another form than the database had:\n%s", diff)
 	}
 	for name, checkpoints := range map[string]int64{path: 3, copies[0]: 3} {
-		report, err := Verify(t.Context(), name, nil)
+		report, err := audit.Verify(t.Context(), name, nil)
 		if err != nil || len(report.Problems) > 0 || report.Checkpoints != checkpoints {
 			t.Errorf("%s: %+v %v", name, report, err)
 		}

@@ -4,6 +4,9 @@ import (
 	"context"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/saves"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
@@ -17,9 +20,9 @@ type operationRow struct {
 const operationColumns = `id, key, name, attempt, status, checkpoint, started_at, ended_at, result, error`
 
 // operation is the newest attempt of a key, nil where there is none.
-func findOperation(tx *tx, runID int64, key string) (*operationRow, error) {
+func findOperation(tx *ledger.Tx, runID int64, key string) (*operationRow, error) {
 	var row operationRow
-	found, err := tx.get(&row, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND key = ? ORDER BY attempt DESC LIMIT 1`, runID, key)
+	found, err := tx.Get(&row, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND key = ? ORDER BY attempt DESC LIMIT 1`, runID, key)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -28,9 +31,9 @@ func findOperation(tx *tx, runID int64, key string) (*operationRow, error) {
 
 // uncertain is the newest uncertain attempt of an operation's key, and where
 // there is none the newest attempt.
-func findUncertain(tx *tx, runID int64, newest *operationRow) (*operationRow, error) {
+func findUncertain(tx *ledger.Tx, runID int64, newest *operationRow) (*operationRow, error) {
 	var row operationRow
-	found, err := tx.get(&row, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND key = ? AND status = 'uncertain' ORDER BY attempt DESC LIMIT 1`, runID, newest.Key)
+	found, err := tx.Get(&row, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND key = ? AND status = 'uncertain' ORDER BY attempt DESC LIMIT 1`, runID, newest.Key)
 	if err != nil || !found {
 		return newest, err
 	}
@@ -47,25 +50,25 @@ func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunR
 	if err := wellformed.Operation(&r); err != nil {
 		return nil, false, err
 	}
-	c := s.screen(sc, ref.Agent, "operation")
-	c.key("key", r.Key)
-	c.text("name", &r.Name)
-	c.labels(&r.Labels)
-	if c.err != nil {
-		return nil, false, c.err
+	c := s.Screen(sc, ref.Agent, "operation")
+	c.Key("key", r.Key)
+	c.Text("name", &r.Name)
+	c.Labels(&r.Labels)
+	if c.Err != nil {
+		return nil, false, c.Err
 	}
 	ref.Epoch = r.Epoch
-	e := entry(sc, "begin_operation", ref.Agent)
-	e.Run, e.Subject = runName(ref.Run), r.Key
+	e := ledger.Entry(sc, "begin_operation", ref.Agent)
+	e.Run, e.Subject = ledger.RunName(ref.Run), r.Key
 	before, err := s.stateBefore(ctx, sc, ref, r)
 	if err != nil {
 		return nil, false, err
 	}
 	if before != nil {
-		defer before.leave()
+		defer before.Leave()
 	}
-	return keyed(s.drifts, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.State)), entry: e, make: true, drift: true, secrets: c.found}, func(tx *tx, _ *agentRow) (*ckpt.Operation, error) {
-		agent, run, err := s.openRun(tx, sc, ref)
+	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{Agent: ref.Agent, Key: r.IdempotencyKey, Print: r, Size: int64(len(r.State)), Entry: e, Make: true, Drift: true, Secrets: c.Found}, func(tx *ledger.Tx, _ *ledger.AgentRow) (*ckpt.Operation, error) {
+		agent, run, err := s.OpenRun(tx, sc, ref)
 		if err != nil {
 			return nil, err
 		}
@@ -82,77 +85,77 @@ func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunR
 }
 
 // stateBefore makes the pre_operation save ready, nil where no state was sent.
-func (s *Store) stateBefore(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationRequest) (*save, error) {
+func (s *Store) stateBefore(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationRequest) (*saves.Save, error) {
 	if len(r.State) == 0 {
 		return nil, nil
 	}
-	v, err := s.newSave(ctx, sc, &ckpt.SaveRequest{Agent: ref.Agent, Run: ref.Run, Kind: ckpt.KindPreOperation, Labels: r.Labels, ContentType: ckpt.ContentTypeJSON, State: r.State})
+	v, err := s.NewSave(ctx, sc, &ckpt.SaveRequest{Agent: ref.Agent, Run: ref.Run, Kind: ckpt.KindPreOperation, Labels: r.Labels, ContentType: ckpt.ContentTypeJSON, State: r.State})
 	if err == nil {
-		v.operation = ckpt.Ref(r.Key)
+		v.Operation = ckpt.Ref(r.Key)
 	}
 	return v, err
 }
 
-func (s *Store) beginOperation(tx *tx, agent *agentRow, run *runRow, old *operationRow, before *save, r ckpt.OperationRequest, e auditEntry) (*ckpt.Operation, error) {
+func (s *Store) beginOperation(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, old *operationRow, before *saves.Save, r ckpt.OperationRequest, e ledger.AuditEntry) (*ckpt.Operation, error) {
 	if before == nil {
 		var err error
 		if before, err = s.newestAsBefore(tx, agent, run, r, e); err != nil {
 			return nil, err
 		}
 	}
-	o := ckpt.Operation{Key: r.Key, Name: r.Name, Attempt: 1, Status: ckpt.OperationOpen, StartedAt: tx.now}
+	o := ckpt.Operation{Key: r.Key, Name: r.Name, Attempt: 1, Status: ckpt.OperationOpen, StartedAt: tx.Now}
 	if before != nil {
-		if err := s.admit(tx, before); err != nil {
+		if err := s.Admit(tx, before); err != nil {
 			return nil, err
 		}
 	}
 	if old != nil {
 		o.Attempt = old.Attempt + 1
-		if err := tx.exec(`UPDATE operations SET status = 'uncertain', ended_at = ? WHERE id = ? AND status = 'open'`, tx.now, old.ID); err != nil {
+		if err := tx.Exec(`UPDATE operations SET status = 'uncertain', ended_at = ? WHERE id = ? AND status = 'open'`, tx.Now, old.ID); err != nil {
 			return nil, err
 		}
 	}
 	if before != nil {
-		reply, err := s.insertCheckpoint(tx, before, agent, run)
+		reply, err := s.InsertCheckpoint(tx, before, agent, run)
 		if err != nil {
 			return nil, err
 		}
 		o.Checkpoint = ckpt.Ref(reply.ID)
 	}
-	err := tx.exec(`INSERT INTO operations (run_id, key, attempt, name, status, checkpoint, started_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+	err := tx.Exec(`INSERT INTO operations (run_id, key, attempt, name, status, checkpoint, started_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
 		run.ID, o.Key, o.Attempt, o.Name, string(o.Status), o.Checkpoint, o.StartedAt)
 	if err != nil {
 		return nil, err
 	}
 	e.Detail = map[string]any{"name": o.Name, "attempt": o.Attempt, "checkpoint": o.Checkpoint}
-	if err := tx.audit(e); err != nil {
+	if err := tx.Audit(e); err != nil {
 		return nil, err
 	}
-	return &o, tx.signOfLife(run)
+	return &o, tx.SignOfLife(run)
 }
 
 // newestAsBefore takes the run's newest state for the one to go back to, where
 // the operation brought none. A run that has none begins without.
-func (s *Store) newestAsBefore(tx *tx, agent *agentRow, run *runRow, r ckpt.OperationRequest, e auditEntry) (*save, error) {
+func (s *Store) newestAsBefore(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt.OperationRequest, e ledger.AuditEntry) (*saves.Save, error) {
 	if run.Head == "" {
 		return nil, nil
 	}
-	c, err := tx.checkpointOf(agent, ckpt.RestoreRequest{Agent: agent.Name, Checkpoint: string(run.Head)})
+	c, err := tx.CheckpointOf(agent, ckpt.RestoreRequest{Agent: agent.Name, Checkpoint: string(run.Head)})
 	if err != nil {
 		if ckpt.CodeOf(err) == ckpt.CodeNotFound {
 			return nil, nil // it was deleted by hand
 		}
 		return nil, err
 	}
-	again, err := tx.encodeAgain(run, c)
+	again, err := tx.EncodeAgain(run, c)
 	if err != nil {
 		return nil, err
 	}
-	v := &save{watchedSave: watchedSave{request: &ckpt.SaveRequest{Agent: agent.Name, Run: run.Name, Kind: ckpt.KindPreOperation, Labels: r.Labels, Metadata: c.Metadata,
-		Program: c.Program, ContentType: c.ContentType, State: c.State}}, state: again, entry: e, operation: ckpt.Ref(r.Key)}
-	v.entry.Action = "save"
-	v.scope.Target = agent.Owner
-	return v, v.encodeProgram()
+	v := &saves.Save{WatchedSave: driftlog.WatchedSave{Request: &ckpt.SaveRequest{Agent: agent.Name, Run: run.Name, Kind: ckpt.KindPreOperation, Labels: r.Labels, Metadata: c.Metadata,
+		Program: c.Program, ContentType: c.ContentType, State: c.State}}, State: again, Entry: e, Operation: ckpt.Ref(r.Key)}
+	v.Entry.Action = "save"
+	v.Scope.Target = agent.Owner
+	return v, v.EncodeProgram()
 }
 
 // EndOperation ends an operation. Success lets go of the pre_operation
@@ -165,21 +168,21 @@ func (s *Store) EndOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	if err := wellformed.OperationEnd(&r); err != nil {
 		return nil, false, err
 	}
-	c := s.screen(sc, ref.Agent, "operation")
-	c.json("result", &r.Result)
-	c.ref("error", &r.Error)
-	c.text("reason", &r.Reason)
-	if c.err != nil {
-		return nil, false, c.err
+	c := s.Screen(sc, ref.Agent, "operation")
+	c.JSON("result", &r.Result)
+	c.Ref("error", &r.Error)
+	c.Text("reason", &r.Reason)
+	if c.Err != nil {
+		return nil, false, c.Err
 	}
 	action := "end_operation"
 	if r.Resolve {
 		action = "resolve_operation"
 	}
 	ref.Epoch = r.Epoch
-	e := entry(sc, action, ref.Agent)
-	e.Run, e.Subject, e.Reason = runName(ref.Run), r.Key, r.Reason
-	ended, replayed, err := keyed(s.drifts, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.Result) + len(r.Error)), entry: e, claim: sqlite.Frees, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.OperationEnded, error) {
+	e := ledger.Entry(sc, action, ref.Agent)
+	e.Run, e.Subject, e.Reason = ledger.RunName(ref.Run), r.Key, r.Reason
+	ended, replayed, err := driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{Agent: ref.Agent, Key: r.IdempotencyKey, Print: r, Size: int64(len(r.Result) + len(r.Error)), Entry: e, Claim: sqlite.Frees, Secrets: c.Found}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.OperationEnded, error) {
 		return s.endOperation(tx, sc, agent, ref, r, e)
 	})
 	if replayed && ended.Status == ckpt.OperationFailed && ended.Checkpoint != "" { // the state was not kept with the key
@@ -198,7 +201,7 @@ func (s *Store) again(sc ckpt.Scope, id string) (*ckpt.Checkpoint, error) {
 	return c, err
 }
 
-func (s *Store) endOperation(tx *tx, sc ckpt.Scope, agent *agentRow, ref ckpt.RunRef, r ckpt.OperationEnd, e auditEntry) (*ckpt.OperationEnded, error) {
+func (s *Store) endOperation(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, ref ckpt.RunRef, r ckpt.OperationEnd, e ledger.AuditEntry) (*ckpt.OperationEnded, error) {
 	run, err := s.runToEnd(tx, sc, ref, r)
 	if err != nil {
 		return nil, err
@@ -216,33 +219,33 @@ func (s *Store) endOperation(tx *tx, sc ckpt.Scope, agent *agentRow, ref ckpt.Ru
 	ended := &ckpt.OperationEnded{Operation: o.Operation, Released: []string{}}
 	if o.Status == r.Status {
 		ended.Replayed = true
-		return ended, tx.audit(e)
+		return ended, tx.Audit(e)
 	}
-	ended.Status, ended.Result, ended.Error, ended.EndedAt = r.Status, r.Result, r.Error, tx.now
-	err = tx.exec(`UPDATE operations SET status = ?, ended_at = ?, result = ?, error = ? WHERE id = ?`, string(r.Status), tx.now, r.Result, r.Error, o.ID)
+	ended.Status, ended.Result, ended.Error, ended.EndedAt = r.Status, r.Result, r.Error, tx.Now
+	err = tx.Exec(`UPDATE operations SET status = ?, ended_at = ?, result = ?, error = ? WHERE id = ?`, string(r.Status), tx.Now, r.Result, r.Error, o.ID)
 	if err != nil {
 		return nil, err
 	}
 	e.Detail = map[string]any{"name": o.Name, "status": r.Status, "attempt": o.Attempt, "was": o.Status}
-	if err := tx.audit(e); err != nil {
+	if err := tx.Audit(e); err != nil {
 		return nil, err
 	}
 	if !r.Resolve { // an operator's word is no sign of the owner's life
-		if err := tx.signOfLife(run); err != nil {
+		if err := tx.SignOfLife(run); err != nil {
 			return nil, err
 		}
 	}
 	if r.Status == ckpt.OperationSucceeded {
-		err = tx.exec(`UPDATE operations SET status = 'failed', ended_at = ? WHERE run_id = ? AND key = ? AND attempt < ? AND status IN ('open', 'uncertain')`, tx.now, run.ID, o.Key, o.Attempt)
+		err = tx.Exec(`UPDATE operations SET status = 'failed', ended_at = ? WHERE run_id = ? AND key = ? AND attempt < ? AND status IN ('open', 'uncertain')`, tx.Now, run.ID, o.Key, o.Attempt)
 		if err == nil {
-			ended.Released, err = s.retainRun(tx, agent, run, e)
+			ended.Released, err = s.RetainRun(tx, agent, run, e)
 		}
 		return ended, err
 	}
 	if o.Checkpoint != "" {
-		ended.Restore, err = tx.checkpointOf(agent, ckpt.RestoreRequest{Agent: agent.Name, Checkpoint: string(o.Checkpoint)})
+		ended.Restore, err = tx.CheckpointOf(agent, ckpt.RestoreRequest{Agent: agent.Name, Checkpoint: string(o.Checkpoint)})
 		if code := ckpt.CodeOf(err); code == ckpt.CodeNotFound || code == ckpt.CodeCorrupt { // the failure is recorded all the same
-			s.log.Warn("the state before a failed operation cannot be given back", "checkpoint", o.Checkpoint, "error", err)
+			s.Log.Warn("the state before a failed operation cannot be given back", "checkpoint", o.Checkpoint, "error", err)
 			err = nil
 		}
 	}
@@ -251,7 +254,7 @@ func (s *Store) endOperation(tx *tx, sc ckpt.Scope, agent *agentRow, ref ckpt.Ru
 
 // runToEnd is the run of an operation. To resolve one, an operator needs no
 // epoch, and the run may be over.
-func (s *Store) runToEnd(tx *tx, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationEnd) (*runRow, error) {
+func (s *Store) runToEnd(tx *ledger.Tx, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationEnd) (*ledger.RunRow, error) {
 	if r.Resolve {
 		_, run, err := s.knownRun(tx, sc, ref)
 		return run, err
@@ -259,7 +262,7 @@ func (s *Store) runToEnd(tx *tx, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.Operatio
 	return s.needRun(tx, sc, ref)
 }
 
-func mayEnd(run *runRow, o *operationRow, r ckpt.OperationEnd) error {
+func mayEnd(run *ledger.RunRow, o *operationRow, r ckpt.OperationEnd) error {
 	switch {
 	case o == nil:
 		return ckpt.Errorf(ckpt.CodeNotFound, "run %s has no operation %s: begin it first", run.Name, r.Key)
@@ -284,14 +287,14 @@ func (s *Store) Operations(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 		before = 1 << 62
 	}
 	var rows []operationRow
-	err = s.ro.SelectContext(ctx, &rows, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND id < ? AND (? = '' OR status = ?) ORDER BY id DESC LIMIT ?`,
+	err = s.RO.SelectContext(ctx, &rows, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND id < ? AND (? = '' OR status = ?) ORDER BY id DESC LIMIT ?`,
 		run.ID, before, f.Status, f.Status, limit+1)
 	page := &ckpt.OperationPage{Operations: []ckpt.Operation{}}
 	for i := range rows[:min(limit, len(rows))] {
 		page.Operations = append(page.Operations, rows[i].Operation)
 	}
 	if len(rows) > limit {
-		page.Next = writeCursor(rows[limit-1].ID)
+		page.Next = ledger.WriteCursor(rows[limit-1].ID)
 	}
 	return page, sqlite.ReadError(err)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
 )
 
@@ -17,8 +18,8 @@ func TestReadPieces(t *testing.T) {
 		for i := range list {
 			list[i] = delta.Piece{Segment: r.Int64N(1e12), Offset: r.Int64N(1e6), Length: r.Int64N(10)}
 		}
-		text := writePieces(list)
-		got, ours := readOurPieces(text)
+		text := ledger.WritePieces(list)
+		got, ours := ledger.ReadOurPieces(text)
 		if !ours || !slices.Equal(got, list) {
 			t.Fatalf("%s is read as %v", text, got)
 		}
@@ -28,7 +29,7 @@ func TestReadPieces(t *testing.T) {
 		"": false, "[": false, "[[": false, "[[1,2,3]": false, "[[1,2,3]]]": false, "[[1,2]]": false, "[[1,2,3,4]]": false, "[[1,-2,3]]": false,
 		"[[1,2,3],]": false, "[[1,2,3]x]": false, "[[1,2,99999999999999999999]]": false, "[[,2,3]]": false, "null": true, "]": false,
 	} {
-		if got, err := readPieces(text); (err == nil) != want {
+		if got, err := ledger.ReadPieces(text); (err == nil) != want {
 			t.Errorf("%q is read as %v, %v", text, got, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
 // TestQueryPlans: what is asked often is answered by an index, whatever else
@@ -19,12 +20,12 @@ func TestQueryPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	var all, one listQuery
-	all.ofAllRuns(readColumns, 1, ckpt.Kinds, ckpt.CheckpointFilter{}, 1<<62, 51)
-	one.ofRun(readColumns, 1, ckpt.Kinds, ckpt.CheckpointFilter{Run: "r"}, 1<<62, 51)
+	var all, one ledger.ListQuery
+	all.OfAllRuns(ledger.ReadColumns, 1, ckpt.Kinds, ckpt.CheckpointFilter{}, 1<<62, 51)
+	one.OfRun(ledger.ReadColumns, 1, ckpt.Kinds, ckpt.CheckpointFilter{Run: "r"}, 1<<62, 51)
 	for _, tt := range []struct {
 		name  string
-		query listQuery
+		query ledger.ListQuery
 		want  []string
 		never string
 	}{
@@ -44,19 +45,19 @@ func TestQueryPlans(t *testing.T) {
 	}
 }
 
-func query(text string, args ...any) (l listQuery) {
-	l.text.WriteString(text)
-	l.args = args
+func query(text string, args ...any) (l ledger.ListQuery) {
+	l.Text.WriteString(text)
+	l.Args = args
 	return l
 }
 
-func planOf(t *testing.T, s *Store, l listQuery) string {
+func planOf(t *testing.T, s *Store, l ledger.ListQuery) string {
 	t.Helper()
 	var steps []struct {
 		ID, Parent, Notused int64
 		Detail              string
 	}
-	if err := s.ro.SelectContext(t.Context(), &steps, `EXPLAIN QUERY PLAN `+l.text.String(), l.args...); err != nil {
+	if err := s.RO.SelectContext(t.Context(), &steps, `EXPLAIN QUERY PLAN `+l.Text.String(), l.Args...); err != nil {
 		t.Fatal(err)
 	}
 	var b strings.Builder

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/google/uuid"
 )
@@ -16,7 +18,7 @@ const (
 
 // openPrompt answers the prompt that the plan waits for, or makes one. An older
 // one that nobody has answered is about something else and is withdrawn.
-func (s *Store) openPrompt(tx *tx, agent *agentRow, run *runRow, plan *ckpt.Plan) (*ckpt.Prompt, error) {
+func (s *Store) openPrompt(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, plan *ckpt.Plan) (*ckpt.Prompt, error) {
 	if plan.Prompt != nil && plan.Prompt.AnsweredAt.IsZero() {
 		return plan.Prompt, nil
 	}
@@ -27,24 +29,24 @@ func (s *Store) openPrompt(tx *tx, agent *agentRow, run *runRow, plan *ckpt.Plan
 	if err != nil {
 		return nil, err
 	}
-	p := &ckpt.Prompt{ID: id.String(), Agent: agent.Name, Owner: agent.Owner, Run: run.Name, At: tx.now, MemoryDiff: plan.MemoryDiff}
-	p.Question, p.Reason = s.opt.Ask(plan)
+	p := &ckpt.Prompt{ID: id.String(), Agent: agent.Name, Owner: agent.Owner, Run: run.Name, At: tx.Now, MemoryDiff: plan.MemoryDiff}
+	p.Question, p.Reason = s.Opt.Ask(plan)
 	if plan.Checkpoint != nil {
 		p.Checkpoint = ckpt.Ref(plan.Checkpoint.ID)
 	}
-	return p, tx.exec(`INSERT INTO prompts (id, run_id, at, question, reason, checkpoint, memory_diff) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+	return p, tx.Exec(`INSERT INTO prompts (id, run_id, at, question, reason, checkpoint, memory_diff) VALUES (?, ?, ?, ?, ?, ?, ?)`,
 		p.ID, run.ID, p.At, p.Question, p.Reason, p.Checkpoint, p.MemoryDiff)
 }
 
 // withdrawPrompts closes what nobody has answered and nobody needs to any more.
-func withdrawPrompts(tx *tx, run *runRow) error {
-	return tx.exec(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND answered_at IS NULL`, tx.now, daemon, run.ID)
+func withdrawPrompts(tx *ledger.Tx, run *ledger.RunRow) error {
+	return tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND answered_at IS NULL`, tx.Now, ledger.Daemon, run.ID)
 }
 
 // Prompts lists the scope's prompts, newest first. An administrator who names
 // nobody sees all.
 func (s *Store) Prompts(ctx context.Context, sc ckpt.Scope, f ckpt.PromptFilter) (*ckpt.PromptPage, error) {
-	limit, err := pageSizeOf(f.Limit)
+	limit, err := ledger.PageSizeOf(f.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -55,14 +57,14 @@ func (s *Store) Prompts(ctx context.Context, sc ckpt.Scope, f ckpt.PromptFilter)
 		sc.Target = ckpt.AllOwners
 	}
 	page := &ckpt.PromptPage{Prompts: []ckpt.Prompt{}}
-	err = s.ro.SelectContext(ctx, &page.Prompts, `SELECT `+promptColumns+promptTables+`WHERE (a.owner = ?1 OR ?1 = '*') AND (NOT ?2 OR p.answered_at IS NULL)
+	err = s.RO.SelectContext(ctx, &page.Prompts, `SELECT `+promptColumns+promptTables+`WHERE (a.owner = ?1 OR ?1 = '*') AND (NOT ?2 OR p.answered_at IS NULL)
 		AND p.id < ?3 ORDER BY p.id DESC LIMIT ?4`, sc.Whose(), f.Open, f.Before, limit+1)
 	if len(page.Prompts) > limit {
 		page.Prompts = page.Prompts[:limit]
 		page.Next = ckpt.Ref(page.Prompts[limit-1].ID)
 	}
 	if slices.ContainsFunc(page.Prompts, func(p ckpt.Prompt) bool { return p.Owner != sc.Caller.Owner }) {
-		s.auditFollowing(sc, "list_prompts", "")
+		s.AuditFollowing(sc, "list_prompts", "")
 	}
 	return page, sqlite.ReadError(err)
 }
@@ -75,22 +77,22 @@ func (s *Store) AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAn
 	}
 	p, err := s.findPrompt(ctx, sc, a.ID)
 	if err != nil {
-		s.refusedBefore(changeEntry(sc, "answer_prompt", a.ID), err)
+		s.RefusedBefore(ledger.ChangeEntry(sc, "answer_prompt", a.ID), err)
 		return nil, false, err
 	}
 	if p.Owner != sc.Caller.Owner {
 		sc.Target = p.Owner
 	}
-	c := s.screen(sc, p.Agent, "answer")
-	if c.text("reason", &a.Reason); c.err != nil {
-		return nil, false, c.err
+	c := s.Screen(sc, p.Agent, "answer")
+	if c.Text("reason", &a.Reason); c.Err != nil {
+		return nil, false, c.Err
 	}
-	e := entry(sc, "answer_prompt", p.Agent)
+	e := ledger.Entry(sc, "answer_prompt", p.Agent)
 	e.Run, e.Subject, e.Reason, e.Detail = p.Run, a.ID, a.Reason, map[string]any{"choice": a.Choice}
-	return keyed(s.drifts, sc, keyedRequest{agent: p.Agent, key: a.IdempotencyKey, print: a, entry: e, claim: sqlite.GoesOn, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.Prompt, error) {
-		run, err := tx.run(agent.ID, p.Run)
+	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{Agent: p.Agent, Key: a.IdempotencyKey, Print: a, Entry: e, Claim: sqlite.GoesOn, Secrets: c.Found}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.Prompt, error) {
+		run, err := tx.Run(agent.ID, p.Run)
 		if err != nil || run == nil {
-			return nil, errOr(err, noRun(p.Agent, p.Run))
+			return nil, ledger.ErrOr(err, ledger.NoRun(p.Agent, p.Run))
 		}
 		return s.answer(tx, sc, agent, run, a, e)
 	})
@@ -98,16 +100,16 @@ func (s *Store) AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAn
 
 func (s *Store) findPrompt(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Prompt, error) {
 	var p ckpt.Prompt
-	err := s.ro.GetContext(ctx, &p, `SELECT `+promptColumns+promptTables+`WHERE p.id = ?`, id)
-	if isNoRows(err) || (err == nil && !mayRead(sc, p.Owner)) {
+	err := s.RO.GetContext(ctx, &p, `SELECT `+promptColumns+promptTables+`WHERE p.id = ?`, id)
+	if ledger.IsNoRows(err) || (err == nil && !ledger.MayRead(sc, p.Owner)) {
 		return nil, ckpt.Errorf(ckpt.CodeNotFound, "there is no prompt %s here: see the open ones with ckptsidecar prompts", id)
 	}
 	return &p, sqlite.ReadError(err)
 }
 
-func (s *Store) answer(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, a ckpt.PromptAnswer, e auditEntry) (*ckpt.Prompt, error) {
-	changed, err := tx.execCount(`UPDATE prompts SET choice = ?, answered_at = ?, answered_by = ? WHERE id = ? AND answered_at IS NULL`,
-		string(a.Choice), tx.now, sc.Caller.Owner, a.ID)
+func (s *Store) answer(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, a ckpt.PromptAnswer, e ledger.AuditEntry) (*ckpt.Prompt, error) {
+	changed, err := tx.ExecCount(`UPDATE prompts SET choice = ?, answered_at = ?, answered_by = ? WHERE id = ? AND answered_at IS NULL`,
+		string(a.Choice), tx.Now, sc.Caller.Owner, a.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +119,7 @@ func (s *Store) answer(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, a ck
 	switch a.Choice {
 	case ckpt.ChoiceReinitialize:
 		if err = reinitialize(tx, run); err == nil {
-			err = s.newStretch(tx, run, nil, ckpt.ClosedBegun)
+			err = s.NewStretch(tx, run, nil, ckpt.ClosedBegun)
 		}
 	case ckpt.ChoiceAbandon:
 		err = endRun(tx, run, ckpt.EndRequest{Status: ckpt.RunFailed, Error: ckpt.Ref("abandoned by " + sc.Caller.Owner)})
@@ -125,24 +127,24 @@ func (s *Store) answer(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, a ck
 	if err != nil {
 		return nil, err
 	}
-	if err := tx.audit(e); err != nil {
+	if err := tx.Audit(e); err != nil {
 		return nil, err
 	}
-	if _, err := s.retainRun(tx, agent, run, e); err != nil { // the prompt needs its checkpoint no more
+	if _, err := s.RetainRun(tx, agent, run, e); err != nil { // the prompt needs its checkpoint no more
 		return nil, err
 	}
 	var p ckpt.Prompt
-	_, err = tx.get(&p, `SELECT `+promptColumns+promptTables+`WHERE p.id = ?`, a.ID)
+	_, err = tx.Get(&p, `SELECT `+promptColumns+promptTables+`WHERE p.id = ?`, a.ID)
 	return &p, err
 }
 
 // reinitialize makes the next resume begin with nothing. What was saved stays
 // as history.
-func reinitialize(tx *tx, run *runRow) error {
+func reinitialize(tx *ledger.Tx, run *ledger.RunRow) error {
 	if err := forgetWork(tx, run); err != nil {
 		return err
 	}
 	run.BaseSeq, run.Head = run.LastSeq, ""
-	return tx.exec(`UPDATE runs SET base_seq = last_seq, head = NULL, forked_from = NULL, continuation_prompt = NULL, interrupted_at = NULL,
-		first_goal = NULL, steps_ended = 0, input_tokens = 0, output_tokens = 0, cost_usd = 0, updated_at = ? WHERE id = ?`, tx.now, run.ID)
+	return tx.Exec(`UPDATE runs SET base_seq = last_seq, head = NULL, forked_from = NULL, continuation_prompt = NULL, interrupted_at = NULL,
+		first_goal = NULL, steps_ended = 0, input_tokens = 0, output_tokens = 0, cost_usd = 0, updated_at = ? WHERE id = ?`, tx.Now, run.ID)
 }

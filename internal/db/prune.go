@@ -6,18 +6,19 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // pruning is one application of policies to runs, inside a transaction.
 type pruning struct {
 	store *Store
-	tx    *tx
+	tx    *ledger.Tx
 	plan  ckpt.Retention
 	now   time.Time
 	limit int // removals; 0 for no limit
 	dry   bool
-	who   func(agent *agentRow) auditEntry
+	who   func(agent *ledger.AgentRow) ledger.AuditEntry
 
 	removed []ckpt.Removal
 }
@@ -37,15 +38,15 @@ func (p *pruning) runs(ids []int64) error {
 }
 
 func (p *pruning) run(id int64) error {
-	run, agent, err := p.store.runWithAgent(p.tx, id)
+	run, agent, err := p.store.RunWithAgent(p.tx, id)
 	if err != nil || run == nil {
 		return err
 	}
-	rows, err := p.tx.history(run.ID)
+	rows, err := p.tx.History(run.ID)
 	if err != nil {
 		return err
 	}
-	verdicts, err := p.tx.judge(p.plan, agent.policy, p.now, run, rows, p.tx.neededBy)
+	verdicts, err := p.tx.Judge(p.plan, agent.Settings, p.now, run, rows, p.tx.NeededBy)
 	if err != nil {
 		return err
 	}
@@ -53,8 +54,8 @@ func (p *pruning) run(id int64) error {
 }
 
 // apply removes what the verdicts say, the oldest first, as far as the limit goes.
-func (p *pruning) apply(agent *agentRow, run *runRow, rows []heldRow, verdicts []ckpt.Verdict) error {
-	var gone []heldRow
+func (p *pruning) apply(agent *ledger.AgentRow, run *ledger.RunRow, rows []ledger.HeldRow, verdicts []ckpt.Verdict) error {
+	var gone []ledger.HeldRow
 	var reasons []string
 	full := false
 	for i := len(verdicts) - 1; i >= 0 && !full; i-- {
@@ -66,7 +67,7 @@ func (p *pruning) apply(agent *agentRow, run *runRow, rows []heldRow, verdicts [
 		full = p.limit > 0 && !p.dry && len(p.removed) >= p.limit
 	}
 	if len(gone) > 0 && !p.dry {
-		if _, err := p.store.remove(p.tx, agent, run, gone, reasons, p.who(agent)); err != nil {
+		if _, err := p.store.Remove(p.tx, agent, run, gone, reasons, p.who(agent)); err != nil {
 			return err
 		}
 	}
@@ -76,7 +77,7 @@ func (p *pruning) apply(agent *agentRow, run *runRow, rows []heldRow, verdicts [
 	return nil
 }
 
-func removal(agent *agentRow, run *runRow, row *heldRow, reason string) ckpt.Removal {
+func removal(agent *ledger.AgentRow, run *ledger.RunRow, row *ledger.HeldRow, reason string) ckpt.Removal {
 	return ckpt.Removal{Checkpoint: row.ID, Agent: agent.Name, Run: run.Name, Kind: row.Kind, Seq: row.Seq, StoredSize: row.StoredSize, Reason: reason}
 }
 
@@ -84,13 +85,13 @@ func removal(agent *agentRow, run *runRow, row *heldRow, reason string) ckpt.Rem
 func (s *Store) Prune(ctx context.Context, sc ckpt.Scope, r ckpt.PruneRequest, key string) (*ckpt.PruneReport, bool, error) {
 	agentID := int64(0)
 	if r.DryRun {
-		s.auditForeign(sc, "read_prune", r.Agent, "")
+		s.AuditForeign(sc, "read_prune", r.Agent, "")
 	}
 	if r.Agent != "" {
-		agent, err := s.findAgent(ctx, sc, r.Agent)
+		agent, err := s.FindAgent(ctx, sc, r.Agent)
 		if err != nil {
 			if !r.DryRun {
-				s.refusedBefore(entry(sc, "prune", r.Agent), err)
+				s.RefusedBefore(ledger.Entry(sc, "prune", r.Agent), err)
 			}
 			return nil, false, err
 		}
@@ -98,15 +99,15 @@ func (s *Store) Prune(ctx context.Context, sc ckpt.Scope, r ckpt.PruneRequest, k
 	} else if key != "" {
 		key = sc.Caller.Owner + " " + key // no agent keeps one owner's keys from another's
 	}
-	print, err := fingerprint([]any{"prune", sc.Whose(), r})
+	print, err := ledger.Fingerprint([]any{"prune", sc.Whose(), r})
 	if err != nil {
 		return nil, false, err
 	}
 	var rep *ckpt.PruneReport
 	var replayed bool
-	err = s.write(&op{owner: sc.Caller.Owner, size: 1, claim: sqlite.Frees, entry: entry(sc, "prune", r.Agent), apply: func(tx *tx) error {
+	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: 1, Claim: sqlite.Frees, Entry: ledger.Entry(sc, "prune", r.Agent), Do: func(tx *ledger.Tx) error {
 		rep = &ckpt.PruneReport{}
-		if replayed, err = tx.replayed(agentID, key, print, rep); replayed || err != nil {
+		if replayed, err = tx.Replayed(agentID, key, print, rep); replayed || err != nil {
 			return err
 		}
 		return s.prune(tx, sc, r, agentID, key, print, rep)
@@ -114,30 +115,30 @@ func (s *Store) Prune(ctx context.Context, sc ckpt.Scope, r ckpt.PruneRequest, k
 	return rep, replayed, err
 }
 
-func (s *Store) prune(tx *tx, sc ckpt.Scope, r ckpt.PruneRequest, agentID int64, key, print string, rep *ckpt.PruneReport) error {
+func (s *Store) prune(tx *ledger.Tx, sc ckpt.Scope, r ckpt.PruneRequest, agentID int64, key, print string, rep *ckpt.PruneReport) error {
 	var ids []int64
 	err := tx.List(&ids, `SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id
 		WHERE (a.owner = ?1 OR ?1 = '*') AND (?2 = 0 OR a.id = ?2) ORDER BY r.id`, sc.Whose(), agentID)
 	if err != nil {
 		return err
 	}
-	p := &pruning{store: s, tx: tx, plan: s.opt.Retention, now: tx.trusted.Time, dry: r.DryRun, removed: []ckpt.Removal{},
-		who: func(agent *agentRow) auditEntry {
-			e := entry(sc, "remove", agent.Name)
+	p := &pruning{store: s, tx: tx, plan: s.Opt.Retention, now: tx.Trusted.Time, dry: r.DryRun, removed: []ckpt.Removal{},
+		who: func(agent *ledger.AgentRow) ledger.AuditEntry {
+			e := ledger.Entry(sc, "remove", agent.Name)
 			e.Owner = agent.Owner
 			return e
 		}}
 	if err := p.runs(ids); err != nil {
 		return err
 	}
-	*rep = ckpt.PruneReport{DryRun: r.DryRun, Removed: p.removed, Guarded: tx.trusted.IsZero()}
+	*rep = ckpt.PruneReport{DryRun: r.DryRun, Removed: p.removed, Guarded: tx.Trusted.IsZero()}
 	if r.DryRun {
 		return nil
 	}
-	e := entry(sc, "prune", r.Agent)
+	e := ledger.Entry(sc, "prune", r.Agent)
 	e.Detail = map[string]any{"removed": len(p.removed)}
-	if err := tx.audit(e); err != nil {
+	if err := tx.Audit(e); err != nil {
 		return err
 	}
-	return tx.remember(agentID, key, print, rep)
+	return tx.Remember(agentID, key, print, rep)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
 // restoredReply is what is remembered of a restore under its key.
@@ -18,35 +19,35 @@ func (s *Store) Restore(ctx context.Context, sc ckpt.Scope, r ckpt.RestoreReques
 	if err := checkRestore(r); err != nil {
 		return nil, false, err
 	}
-	screened := s.screen(sc, r.Agent, "restore")
-	if screened.text("reason", &r.Reason); screened.err != nil {
-		return nil, false, screened.err
+	screened := s.Screen(sc, r.Agent, "restore")
+	if screened.Text("reason", &r.Reason); screened.Err != nil {
+		return nil, false, screened.Err
 	}
-	print, err := fingerprint([]any{"restore", r})
+	print, err := ledger.Fingerprint([]any{"restore", r})
 	if err != nil {
 		return nil, false, err
 	}
-	e := entry(sc, "restore", r.Agent)
+	e := ledger.Entry(sc, "restore", r.Agent)
 	e.Run, e.Subject, e.Reason = r.Run, r.Checkpoint, r.Reason
 	var c *ckpt.Checkpoint
 	var replayed bool
-	err = s.write(&op{owner: sc.Caller.Owner, entry: e, apply: func(tx *tx) error {
-		agent, err := s.needAgent(tx, sc, r.Agent)
+	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Entry: e, Do: func(tx *ledger.Tx) error {
+		agent, err := s.NeedAgent(tx, sc, r.Agent)
 		if err != nil {
 			return err
 		}
 		var first restoredReply
-		if replayed, err = tx.replayed(agent.ID, r.IdempotencyKey, print, &first); err != nil {
+		if replayed, err = tx.Replayed(agent.ID, r.IdempotencyKey, print, &first); err != nil {
 			return err
 		}
 		if replayed {
-			c, err = tx.checkpointOf(agent, ckpt.RestoreRequest{Agent: r.Agent, Checkpoint: first.Checkpoint})
+			c, err = tx.CheckpointOf(agent, ckpt.RestoreRequest{Agent: r.Agent, Checkpoint: first.Checkpoint})
 			return err
 		}
 		if c, err = s.restore(tx, agent, r, print, e); err != nil {
 			return err
 		}
-		return s.reportBeside(tx, agent, c.Run, screened.found)
+		return s.ReportBeside(tx, agent, c.Run, screened.Found)
 	}})
 	return c, replayed, err
 }
@@ -66,21 +67,21 @@ func checkRestore(r ckpt.RestoreRequest) error {
 			return ckpt.Errorf(ckpt.CodeInvalid, "say checkpoint, or kind and clean to have one chosen, not both")
 		}
 	}
-	return checkFilter(ckpt.CheckpointFilter{Kind: r.Kind, Run: r.Run})
+	return ledger.CheckFilter(ckpt.CheckpointFilter{Kind: r.Kind, Run: r.Run})
 }
 
-func (s *Store) restore(tx *tx, agent *agentRow, r ckpt.RestoreRequest, print string, e auditEntry) (*ckpt.Checkpoint, error) {
-	c, err := tx.checkpointOf(agent, r)
+func (s *Store) restore(tx *ledger.Tx, agent *ledger.AgentRow, r ckpt.RestoreRequest, print string, e ledger.AuditEntry) (*ckpt.Checkpoint, error) {
+	c, err := tx.CheckpointOf(agent, r)
 	if err != nil {
 		return nil, err
 	}
 	e.Run, e.Subject = c.Run, c.ID
-	if err := s.goBack(tx, agent, c, e); err != nil {
+	if err := s.GoBack(tx, agent, c, e); err != nil {
 		return nil, err
 	}
 	e.Detail = map[string]any{"kind": c.Kind, "seq": c.Seq, "sha256": c.SHA256}
-	if err := tx.audit(e); err != nil {
+	if err := tx.Audit(e); err != nil {
 		return nil, err
 	}
-	return c, tx.remember(agent.ID, r.IdempotencyKey, print, restoredReply{c.ID})
+	return c, tx.Remember(agent.ID, r.IdempotencyKey, print, restoredReply{c.ID})
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
@@ -15,21 +17,21 @@ func (s *Store) Resume(_ context.Context, sc ckpt.Scope, r ckpt.ResumeRequest) (
 	if err := r.Check(); err != nil {
 		return nil, false, err
 	}
-	if s.opt.Resume == nil {
+	if s.Opt.Resume == nil {
 		return nil, false, errors.New("db.Open: Options.Resume is required to resume")
 	}
-	c := s.screen(sc, r.Agent, "resume")
-	if c.text("reason", &r.Reason); c.err != nil {
-		return nil, false, c.err
+	c := s.Screen(sc, r.Agent, "resume")
+	if c.Text("reason", &r.Reason); c.Err != nil {
+		return nil, false, c.Err
 	}
-	e := entry(sc, "resume", r.Agent)
-	e.Run, e.Reason = runName(r.Run), r.Reason
+	e := ledger.Entry(sc, "resume", r.Agent)
+	e.Run, e.Reason = ledger.RunName(r.Run), r.Reason
 	if r.DryRun {
-		s.auditForeign(sc, "read_plan", r.Agent, "")
+		s.AuditForeign(sc, "read_plan", r.Agent, "")
 		plan, err := s.look(sc, r)
 		return plan, false, err
 	}
-	plan, replayed, err := keyed(s.drifts, sc, keyedRequest{agent: r.Agent, key: r.IdempotencyKey, print: r, entry: e, claim: sqlite.GoesOn, make: true, secrets: c.found}, func(tx *tx, agent *agentRow) (*ckpt.Plan, error) {
+	plan, replayed, err := driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{Agent: r.Agent, Key: r.IdempotencyKey, Print: r, Entry: e, Claim: sqlite.GoesOn, Make: true, Secrets: c.Found}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.Plan, error) {
 		return s.resume(tx, sc, agent, r, e)
 	})
 	if replayed && plan.Checkpoint != nil { // the state was not kept with the key
@@ -41,14 +43,14 @@ func (s *Store) Resume(_ context.Context, sc ckpt.Scope, r ckpt.ResumeRequest) (
 // look makes the plan and changes nothing.
 func (s *Store) look(sc ckpt.Scope, r ckpt.ResumeRequest) (*ckpt.Plan, error) {
 	var plan *ckpt.Plan
-	err := s.write(&op{owner: sc.Caller.Owner, claim: sqlite.GoesOn, apply: func(tx *tx) error {
-		agent, err := s.agent(tx, sc.Whose(), r.Agent)
+	err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
+		agent, err := s.Agent(tx, sc.Whose(), r.Agent)
 		if err != nil {
 			return err
 		}
-		var run *runRow
+		var run *ledger.RunRow
 		if agent != nil {
-			if run, err = tx.run(agent.ID, runName(r.Run)); err != nil {
+			if run, err = tx.Run(agent.ID, ledger.RunName(r.Run)); err != nil {
 				return err
 			}
 		}
@@ -59,20 +61,20 @@ func (s *Store) look(sc ckpt.Scope, r ckpt.ResumeRequest) (*ckpt.Plan, error) {
 }
 
 // plan gathers the facts and asks the planner.
-func (s *Store) plan(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckpt.ResumeRequest) (*ckpt.Plan, error) {
+func (s *Store) plan(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt.ResumeRequest) (*ckpt.Plan, error) {
 	f, err := s.facts(tx, sc, agent, run, r)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := s.opt.Resume(f)
+	plan, err := s.Opt.Resume(f)
 	if err == nil {
-		plan.Agent, plan.Run = r.Agent, runName(r.Run)
+		plan.Agent, plan.Run = r.Agent, ledger.RunName(r.Run)
 	}
 	return plan, err
 }
 
-func (s *Store) resume(tx *tx, sc ckpt.Scope, agent *agentRow, r ckpt.ResumeRequest, e auditEntry) (*ckpt.Plan, error) {
-	run, err := tx.run(agent.ID, runName(r.Run))
+func (s *Store) resume(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r ckpt.ResumeRequest, e ledger.AuditEntry) (*ckpt.Plan, error) {
+	run, err := tx.Run(agent.ID, ledger.RunName(r.Run))
 	if err != nil {
 		return nil, err
 	}
@@ -94,12 +96,12 @@ func (s *Store) resume(tx *tx, sc ckpt.Scope, agent *agentRow, r ckpt.ResumeRequ
 	if plan.Checkpoint != nil {
 		e.Subject = plan.Checkpoint.ID
 	}
-	return plan, tx.audit(e)
+	return plan, tx.Audit(e)
 }
 
 // ask leaves the run to the operator: it is settled as its owner left it, and
 // there is one open prompt.
-func (s *Store) ask(tx *tx, agent *agentRow, run *runRow, plan *ckpt.Plan) error {
+func (s *Store) ask(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, plan *ckpt.Plan) error {
 	if run.Status == ckpt.RunRunning {
 		if err := interruptRun(tx, run, ckpt.RunInterrupted); err != nil {
 			return err
@@ -111,13 +113,13 @@ func (s *Store) ask(tx *tx, agent *agentRow, run *runRow, plan *ckpt.Plan) error
 }
 
 // claim makes the caller the owner.
-func (s *Store) claim(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckpt.ResumeRequest, plan *ckpt.Plan) error {
+func (s *Store) claim(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt.ResumeRequest, plan *ckpt.Plan) error {
 	var err error
 	var from *ckpt.Checkpoint // of this beginning of the run
 	closing, existed := ckpt.ClosedBegun, run != nil
 	switch {
 	case run == nil:
-		if run, err = tx.makeRun(agent.ID, runName(r.Run)); err != nil {
+		if run, err = tx.MakeRun(agent.ID, ledger.RunName(r.Run)); err != nil {
 			return err
 		}
 	case !run.EndedAt.IsZero():
@@ -135,17 +137,17 @@ func (s *Store) claim(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckp
 	if plan.Checkpoint != nil {
 		head = ckpt.Ref(plan.Checkpoint.ID)
 	}
-	err = tx.exec(`UPDATE runs SET status = 'running', epoch = ?, attempt = ?, segment_at = ?, interrupted_at = NULL, head = ? WHERE id = ?`,
-		run.Epoch, run.Attempt, tx.now, head, run.ID)
+	err = tx.Exec(`UPDATE runs SET status = 'running', epoch = ?, attempt = ?, segment_at = ?, interrupted_at = NULL, head = ? WHERE id = ?`,
+		run.Epoch, run.Attempt, tx.Now, head, run.ID)
 	if err != nil {
 		return err
 	}
-	run.SegmentAt, run.Head = tx.now, head
+	run.SegmentAt, run.Head = tx.Now, head
 	if existed {
-		if err := s.newStretch(tx, run, from, closing); err != nil {
+		if err := s.NewStretch(tx, run, from, closing); err != nil {
 			return err
 		}
-		if _, err := s.retainRun(tx, agent, run, entry(sc, "resume", agent.Name)); err != nil { // what only the head had kept
+		if _, err := s.RetainRun(tx, agent, run, ledger.Entry(sc, "resume", agent.Name)); err != nil { // what only the head had kept
 			return err
 		}
 	}
@@ -160,7 +162,7 @@ func (s *Store) claim(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckp
 }
 
 // takeOver ends the old owner's segment and raises the epoch.
-func takeOver(tx *tx, run *runRow) error {
+func takeOver(tx *ledger.Tx, run *ledger.RunRow) error {
 	if !run.SegmentAt.IsZero() {
 		if err := interruptRun(tx, run, ckpt.RunInterrupted); err != nil {
 			return err
@@ -179,29 +181,29 @@ func takeOver(tx *tx, run *runRow) error {
 const factCheckpoints = 64
 
 // facts are all that is known of a run.
-func (s *Store) facts(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckpt.ResumeRequest) (*ckpt.Facts, error) {
-	f := &ckpt.Facts{Now: tx.now.Time, Force: r.Force, DryRun: r.DryRun, Autoresume: true}
+func (s *Store) facts(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt.ResumeRequest) (*ckpt.Facts, error) {
+	f := &ckpt.Facts{Now: tx.Now.Time, Force: r.Force, DryRun: r.DryRun, Autoresume: true}
 	if agent != nil {
-		f.Autoresume = agent.policy.Autoresume
+		f.Autoresume = agent.Settings.Autoresume
 		f.Load = func(id string) (*ckpt.Checkpoint, error) {
-			return tx.checkpointOf(agent, ckpt.RestoreRequest{Agent: agent.Name, Checkpoint: id})
+			return tx.CheckpointOf(agent, ckpt.RestoreRequest{Agent: agent.Name, Checkpoint: id})
 		}
 	}
 	if run == nil {
 		return f, nil
 	}
-	shown, err := tx.shownRun(run.ID)
+	shown, err := tx.ShownRun(run.ID)
 	if err != nil {
 		return nil, err
 	}
 	f.Run, f.Exists, f.LastEvent = *shown, true, run.LastEvent
 	f.Run.Status = run.Status
-	f.Run.AccumulatedMS = run.accumulated(run.lastSign())
+	f.Run.AccumulatedMS = run.Accumulated(run.LastSign())
 	f.OwnerAlive = s.alive(run)
-	f.CallerOwns = run.PID.Valid && run.process() == s.owner(sc, r.PID)
+	f.CallerOwns = run.PID.Valid && run.Process() == s.owner(sc, r.PID)
 	f.Interrupted = run.InterruptedAt.Time
 	if run.Status == ckpt.RunRunning && run.PID.Valid && !f.OwnerAlive && !f.CallerOwns {
-		f.Interrupted = tx.now.Time
+		f.Interrupted = tx.Now.Time
 	}
 	if err := readFactCheckpoints(tx, run, f); err != nil {
 		return nil, err
@@ -220,13 +222,13 @@ func (s *Store) facts(tx *tx, sc ckpt.Scope, agent *agentRow, run *runRow, r ckp
 
 // factCheckpoints are those that the run may go on from. Where an earlier one
 // was restored and nothing saved since, what came after it was given up.
-func readFactCheckpoints(tx *tx, run *runRow, f *ckpt.Facts) error {
+func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Facts) error {
 	newest := int64(1 << 62)
-	if _, err := tx.get(&newest, `SELECT seq FROM checkpoints WHERE id = ? AND run_id = ?`, run.Head, run.ID); err != nil {
+	if _, err := tx.Get(&newest, `SELECT seq FROM checkpoints WHERE id = ? AND run_id = ?`, run.Head, run.ID); err != nil {
 		return err
 	}
-	var rows []heldRow
-	err := tx.List(&rows, `SELECT `+heldColumns+` FROM checkpoints WHERE n IN (
+	var rows []ledger.HeldRow
+	err := tx.List(&rows, `SELECT `+ledger.HeldColumns+` FROM checkpoints WHERE n IN (
 			SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT ?3)
 			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT ?3)
 			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT ?3)
@@ -234,12 +236,12 @@ func readFactCheckpoints(tx *tx, run *runRow, f *ckpt.Facts) error {
 			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND seq <= ?5 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
 			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
 			UNION SELECT n FROM checkpoints WHERE id = ?4)
-		ORDER BY n DESC`, run.ID, run.BaseSeq, factCheckpoints, forkWithout(run), newest)
+		ORDER BY n DESC`, run.ID, run.BaseSeq, factCheckpoints, ledger.ForkWithout(run), newest)
 	if err != nil {
 		return err
 	}
 	for _, row := range rows {
-		f.Checkpoints = append(f.Checkpoints, ckpt.FactCheckpoint{ID: row.ID, Seq: row.Seq, Kind: row.Kind, Suspect: row.Suspect, At: row.CreatedAt.value.Time, StateOf: row.StateOf})
+		f.Checkpoints = append(f.Checkpoints, ckpt.FactCheckpoint{ID: row.ID, Seq: row.Seq, Kind: row.Kind, Suspect: row.Suspect, At: row.CreatedAt.Value.Time, StateOf: row.StateOf})
 		if row.Seq == 1 && run.LastSeq > 0 && run.BaseSeq == 0 {
 			f.Initial, err = f.Load(row.ID)
 			if code := ckpt.CodeOf(err); err != nil && code != ckpt.CodeCorrupt {
@@ -252,7 +254,7 @@ func readFactCheckpoints(tx *tx, run *runRow, f *ckpt.Facts) error {
 
 // factSteps are those since the oldest checkpoint that may be chosen, and all
 // that have no end.
-func readFactSteps(tx *tx, run *runRow, f *ckpt.Facts) error {
+func readFactSteps(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Facts) error {
 	oldest := int64(0)
 	if n := len(f.Checkpoints); n > 0 && run.LastSeq > run.BaseSeq {
 		oldest = f.Checkpoints[n-1].Seq
@@ -260,9 +262,9 @@ func readFactSteps(tx *tx, run *runRow, f *ckpt.Facts) error {
 			oldest = min(oldest, f.Checkpoints[i].StateSeq())
 		}
 	}
-	var rows []stepRow
-	err := tx.List(&rows, `SELECT `+stepColumns+` FROM steps WHERE run_id = ?1 AND after_seq >= ?2
-		UNION SELECT `+stepColumns+` FROM steps WHERE run_id = ?1 AND status IN ('started', 'interrupted') ORDER BY id`, run.ID, oldest)
+	var rows []ledger.StepRow
+	err := tx.List(&rows, `SELECT `+ledger.StepColumns+` FROM steps WHERE run_id = ?1 AND after_seq >= ?2
+		UNION SELECT `+ledger.StepColumns+` FROM steps WHERE run_id = ?1 AND status IN ('started', 'interrupted') ORDER BY id`, run.ID, oldest)
 	for _, row := range rows {
 		f.Steps = append(f.Steps, row.Step)
 		f.StepsAfter = append(f.StepsAfter, row.AfterSeq)
@@ -270,7 +272,7 @@ func readFactSteps(tx *tx, run *runRow, f *ckpt.Facts) error {
 	return err
 }
 
-func readFactOperations(tx *tx, run *runRow, f *ckpt.Facts) error {
+func readFactOperations(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Facts) error {
 	var rows []operationRow
 	err := tx.List(&rows, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND status IN ('open', 'uncertain') ORDER BY id`, run.ID)
 	for _, row := range rows {
@@ -279,9 +281,9 @@ func readFactOperations(tx *tx, run *runRow, f *ckpt.Facts) error {
 	return err
 }
 
-func readFactPrompt(tx *tx, run *runRow, f *ckpt.Facts) error {
+func readFactPrompt(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Facts) error {
 	var p ckpt.Prompt
-	found, err := tx.get(&p, `SELECT `+promptColumns+promptTables+`WHERE p.run_id = ? ORDER BY p.at DESC, p.id DESC LIMIT 1`, run.ID)
+	found, err := tx.Get(&p, `SELECT `+promptColumns+promptTables+`WHERE p.run_id = ? ORDER BY p.at DESC, p.id DESC LIMIT 1`, run.ID)
 	if found {
 		f.Prompt = &p
 	}
@@ -289,8 +291,8 @@ func readFactPrompt(tx *tx, run *runRow, f *ckpt.Facts) error {
 }
 
 // factFindings are what made suspects of the run's checkpoints.
-func readFactFindings(tx *tx, run *runRow, f *ckpt.Facts) error {
-	return tx.List(&f.Findings, `SELECT `+findingColumns+findingTables+`WHERE f.run_id = ? AND f.severity = 'critical' AND f.since_seq IS NOT NULL AND f.dismissed_at IS NULL
+func readFactFindings(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Facts) error {
+	return tx.List(&f.Findings, `SELECT `+driftlog.FindingColumns+driftlog.FindingTables+`WHERE f.run_id = ? AND f.severity = 'critical' AND f.since_seq IS NOT NULL AND f.dismissed_at IS NULL
 		ORDER BY f.id DESC LIMIT ?`, run.ID, factFindings)
 }
 

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/saves"
 )
 
 // StartRun registers a run: who owns it, how it is watched, what it is for. A
@@ -14,23 +17,23 @@ func (s *Store) StartRun(_ context.Context, sc ckpt.Scope, r ckpt.RunRequest) (*
 	if err := r.Check(); err != nil {
 		return nil, false, err
 	}
-	c := s.screen(sc, r.Agent, "run")
-	c.ref("workflow", &r.Workflow)
-	c.ref("goal", &r.Goal)
-	c.ref("external_session", &r.ExternalSession)
-	c.labels(&r.Labels)
-	if c.err != nil {
-		return nil, false, c.err
+	c := s.Screen(sc, r.Agent, "run")
+	c.Ref("workflow", &r.Workflow)
+	c.Ref("goal", &r.Goal)
+	c.Ref("external_session", &r.ExternalSession)
+	c.Labels(&r.Labels)
+	if c.Err != nil {
+		return nil, false, c.Err
 	}
-	e := entry(sc, "start_run", r.Agent)
-	e.Run = runName(r.Run)
-	return keyed(s.drifts, sc, keyedRequest{agent: r.Agent, key: r.IdempotencyKey, print: r, entry: e, make: true, secrets: c.found},
-		func(tx *tx, agent *agentRow) (*ckpt.Run, error) { return s.startRun(tx, sc, agent, r, e) })
+	e := ledger.Entry(sc, "start_run", r.Agent)
+	e.Run = ledger.RunName(r.Run)
+	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{Agent: r.Agent, Key: r.IdempotencyKey, Print: r, Entry: e, Make: true, Secrets: c.Found},
+		func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.Run, error) { return s.startRun(tx, sc, agent, r, e) })
 }
 
-func (s *Store) startRun(tx *tx, sc ckpt.Scope, agent *agentRow, r ckpt.RunRequest, e auditEntry) (*ckpt.Run, error) {
+func (s *Store) startRun(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r ckpt.RunRequest, e ledger.AuditEntry) (*ckpt.Run, error) {
 	owner := s.owner(sc, r.PID)
-	run, err := tx.run(agent.ID, runName(r.Run))
+	run, err := tx.Run(agent.ID, ledger.RunName(r.Run))
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +46,7 @@ func (s *Store) startRun(tx *tx, sc ckpt.Scope, agent *agentRow, r ckpt.RunReque
 		return nil, err
 	}
 	if run == nil {
-		if run, err = tx.makeRun(agent.ID, runName(r.Run)); err != nil {
+		if run, err = tx.MakeRun(agent.ID, ledger.RunName(r.Run)); err != nil {
 			return nil, err
 		}
 	}
@@ -51,17 +54,17 @@ func (s *Store) startRun(tx *tx, sc ckpt.Scope, agent *agentRow, r ckpt.RunReque
 		if err := beginAnew(tx, run); err != nil {
 			return nil, err
 		}
-		if err := s.newStretch(tx, run, nil, ckpt.ClosedBegun); err != nil {
+		if err := s.NewStretch(tx, run, nil, ckpt.ClosedBegun); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.declareGoal(tx, agent, run, r.Goal, e); err != nil {
+	if err := s.DeclareGoal(tx, agent, run, r.Goal, e); err != nil {
 		return nil, err
 	}
 	if err := ownRun(tx, agent, run, owner, r.HeartbeatTimeout, r.ProgressTimeout); err != nil {
 		return nil, err
 	}
-	err = tx.exec(`UPDATE runs SET status = 'running', workflow = coalesce(?, workflow), parent_run = coalesce(?, parent_run),
+	err = tx.Exec(`UPDATE runs SET status = 'running', workflow = coalesce(?, workflow), parent_run = coalesce(?, parent_run),
 		external_session = coalesce(?, external_session), labels = CASE WHEN ?4 = '{}' THEN labels ELSE ?4 END, forked_from = coalesce(?5, forked_from),
 		head = coalesce(?5, head), accumulated_ms = coalesce(?6, accumulated_ms) WHERE id = ?7`,
 		r.Workflow, r.ParentRun, r.ExternalSession, r.Labels, r.ForkFrom, r.AccumulatedMS, run.ID)
@@ -69,10 +72,10 @@ func (s *Store) startRun(tx *tx, sc ckpt.Scope, agent *agentRow, r ckpt.RunReque
 		return nil, err
 	}
 	e.Detail = map[string]any{"pid": owner.PID}
-	if err := tx.audit(e); err != nil {
+	if err := tx.Audit(e); err != nil {
 		return nil, err
 	}
-	return tx.shownRun(run.ID)
+	return tx.ShownRun(run.ID)
 }
 
 // owner is the process that is to own a run. Where none is named, none is
@@ -86,32 +89,32 @@ func (s *Store) owner(sc ckpt.Scope, pid int) ckpt.Process {
 	if pid == 0 {
 		return ckpt.Process{}
 	}
-	if whose := s.opt.Processes.Owner(pid); pid != sc.PID && !sc.Admin && whose != "" && whose != sc.Caller.Owner {
-		return s.opt.Processes.Identify(sc.PID)
+	if whose := s.Opt.Processes.Owner(pid); pid != sc.PID && !sc.Admin && whose != "" && whose != sc.Caller.Owner {
+		return s.Opt.Processes.Identify(sc.PID)
 	}
-	p := s.opt.Processes.Identify(pid)
+	p := s.Opt.Processes.Identify(pid)
 	if p.Start == "" && pid != sc.PID {
-		return s.opt.Processes.Identify(sc.PID)
+		return s.Opt.Processes.Identify(sc.PID)
 	}
 	return p
 }
 
 // alive says whether a run's owner lives, as far as is known. That it beats is
 // for the monitor to judge: it has timed out those that do not.
-func (s *Store) alive(run *runRow) bool {
+func (s *Store) alive(run *ledger.RunRow) bool {
 	if run.Status != ckpt.RunRunning {
 		return false
 	}
 	if run.PID.Valid {
-		return s.opt.Processes.Alive(run.process()) == ckpt.LivenessAlive
+		return s.Opt.Processes.Alive(run.Process()) == ckpt.LivenessAlive
 	}
 	return run.HeartbeatMS > 0
 }
 
 // mayStart refuses to begin a run that is somebody else's or left unfinished.
-func (s *Store) mayStart(run *runRow, owner ckpt.Process) error {
+func (s *Store) mayStart(run *ledger.RunRow, owner ckpt.Process) error {
 	switch {
-	case !run.EndedAt.IsZero(), run.Status == ckpt.RunRunning && !run.PID.Valid && run.HeartbeatMS == 0, run.Status == ckpt.RunRunning && run.process() == owner:
+	case !run.EndedAt.IsZero(), run.Status == ckpt.RunRunning && !run.PID.Valid && run.HeartbeatMS == 0, run.Status == ckpt.RunRunning && run.Process() == owner:
 		return nil
 	case s.alive(run):
 		return ckpt.Errorf(ckpt.CodeConflict, "run %s has an owner that is alive (process %d): name another run, or resume it with force", run.Name, run.PID.Int64)
@@ -121,20 +124,20 @@ func (s *Store) mayStart(run *runRow, owner ckpt.Process) error {
 
 // checkFork refuses a fork of what is not this agent's, or into a run that has
 // checkpoints of its own.
-func checkFork(tx *tx, agent *agentRow, run *runRow, from ckpt.Ref) error {
+func checkFork(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, from ckpt.Ref) error {
 	if from == "" {
 		return nil
 	}
 	if run != nil && run.LastSeq > run.BaseSeq {
 		return ckpt.Errorf(ckpt.CodeConflict, "run %s has checkpoints of its own: fork into a new run", run.Name)
 	}
-	return checkParent(tx, agent, string(from))
+	return saves.CheckParent(tx, agent, string(from))
 }
 
 // own gives a run its owner and how that is watched: by the request, else by
 // the agent's policy.
-func ownRun(tx *tx, agent *agentRow, run *runRow, owner ckpt.Process, heartbeat, progress *ckpt.Duration) error {
-	beat, grow := agent.policy.HeartbeatTimeout, agent.policy.ProgressTimeout
+func ownRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, owner ckpt.Process, heartbeat, progress *ckpt.Duration) error {
+	beat, grow := agent.Settings.HeartbeatTimeout, agent.Settings.ProgressTimeout
 	if heartbeat != nil {
 		beat = *heartbeat
 	}
@@ -147,17 +150,17 @@ func ownRun(tx *tx, agent *agentRow, run *runRow, owner ckpt.Process, heartbeat,
 	}
 	segment := run.SegmentAt
 	if segment.IsZero() || run.LastSeq == 0 {
-		segment = tx.now
+		segment = tx.Now
 	}
-	return tx.exec(`UPDATE runs SET pid = ?, process_start = ?, boot_id = ?, heartbeat_timeout_ms = ?, progress_timeout_ms = ?,
+	return tx.Exec(`UPDATE runs SET pid = ?, process_start = ?, boot_id = ?, heartbeat_timeout_ms = ?, progress_timeout_ms = ?,
 		heartbeat_at = ?, progress_at = ?, segment_at = ?, updated_at = ? WHERE id = ?`, pid, ckpt.Ref(owner.Start), ckpt.Ref(owner.Boot),
-		time.Duration(beat).Milliseconds(), time.Duration(grow).Milliseconds(), tx.now, tx.now, segment, tx.now, run.ID)
+		time.Duration(beat).Milliseconds(), time.Duration(grow).Milliseconds(), tx.Now, tx.Now, segment, tx.Now, run.ID)
 }
 
 // forgetWork makes a run's steps and operations ones that are still to be done.
-func forgetWork(tx *tx, run *runRow) error {
+func forgetWork(tx *ledger.Tx, run *ledger.RunRow) error {
 	for _, table := range []string{"steps", "operations"} {
-		if err := tx.exec(`DELETE FROM `+table+` WHERE run_id = ?`, run.ID); err != nil {
+		if err := tx.Exec(`DELETE FROM `+table+` WHERE run_id = ?`, run.ID); err != nil {
 			return err
 		}
 	}
@@ -166,16 +169,16 @@ func forgetWork(tx *tx, run *runRow) error {
 
 // beginAnew makes a run start over: what it did is history, its steps are to
 // be done again, and no older writer may go on.
-func beginAnew(tx *tx, run *runRow) error {
+func beginAnew(tx *ledger.Tx, run *ledger.RunRow) error {
 	if err := forgetWork(tx, run); err != nil {
 		return err
 	}
 	run.Epoch++
 	run.Attempt++
 	run.BaseSeq, run.Head, run.AccumulatedMS = run.LastSeq, "", 0
-	run.Status, run.EndedAt, run.SegmentAt, run.InterruptedAt, run.Progress = ckpt.RunRunning, ckpt.Time{}, tx.now, ckpt.Time{}, nil
-	return tx.exec(`UPDATE runs SET epoch = ?, attempt = ?, base_seq = last_seq, head = NULL, accumulated_ms = 0, status = 'running', ended_at = NULL,
+	run.Status, run.EndedAt, run.SegmentAt, run.InterruptedAt, run.Progress = ckpt.RunRunning, ckpt.Time{}, tx.Now, ckpt.Time{}, nil
+	return tx.Exec(`UPDATE runs SET epoch = ?, attempt = ?, base_seq = last_seq, head = NULL, accumulated_ms = 0, status = 'running', ended_at = NULL,
 		segment_at = ?, interrupted_at = NULL, started_at = ?, result = NULL, error = NULL, progress = NULL, continuation_prompt = NULL, external_session = NULL,
 		first_goal = NULL, steps_ended = 0, input_tokens = 0, output_tokens = 0, cost_usd = 0, updated_at = ? WHERE id = ?`,
-		run.Epoch, run.Attempt, tx.now, tx.now, tx.now, run.ID)
+		run.Epoch, run.Attempt, tx.Now, tx.Now, tx.Now, run.ID)
 }

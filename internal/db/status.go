@@ -6,25 +6,26 @@ import (
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/jmoiron/sqlx"
 )
 
 // Status is the state of the store, with counts of what the scope may see.
 func (s *Store) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error) {
-	s.auditFollowing(sc, "status", "")
+	s.AuditFollowing(sc, "status", "")
 	if sc.Admin && sc.Target == "" {
 		sc.Target = ckpt.AllOwners
 	}
-	st := &ckpt.Status{Version: s.opt.Version, Now: ckpt.At(s.opt.Now()), State: "ready", Problems: []string{}, Counts: map[ckpt.Kind]int64{}}
+	st := &ckpt.Status{Version: s.Opt.Version, Now: ckpt.At(s.Opt.Now()), State: "ready", Problems: []string{}, Counts: map[ckpt.Kind]int64{}}
 	for _, kind := range ckpt.Kinds {
 		st.Counts[kind] = 0
 	}
-	err := s.reading(ctx, func(q *sqlx.Tx) error {
+	err := s.Reading(ctx, func(q *sqlx.Tx) error {
 		if err := countOwned(ctx, q, sc.Whose(), st); err != nil {
 			return err
 		}
-		if err := s.driftStatus(ctx, q, sc.Whose(), &st.Drift); err != nil {
+		if err := s.DriftStatus(ctx, q, sc.Whose(), &st.Drift); err != nil {
 			return err
 		}
 		return s.databaseStatus(ctx, q, &st.Database)
@@ -32,7 +33,7 @@ func (s *Store) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error)
 	if err != nil {
 		return nil, err
 	}
-	st.Writer = s.engine.WriterStatus()
+	st.Writer = s.Engine.WriterStatus()
 	s.problems(st)
 	if !sc.Admin { // how much others write is theirs to know
 		st.Writer, st.Database.AuditRows, st.Database.AuditHead, st.Database.Damaged = ckpt.WriterStatus{}, 0, "", 0
@@ -83,11 +84,11 @@ func (s *Store) databaseStatus(ctx context.Context, q *sqlx.Tx, d *ckpt.Database
 	var free int64
 	err := q.QueryRowContext(ctx, `SELECT (SELECT user_version FROM pragma_user_version()), sqlite_version(),
 		(SELECT freelist_count FROM pragma_freelist_count()), n, hash FROM audit_head`).Scan(&d.SchemaVersion, &d.SQLite, &free, &d.AuditRows, &d.AuditHead)
-	d.Path, d.ID, d.MaxBytes = s.opt.Path, s.id, s.opt.MaxBytes
-	d.Bytes, d.WALBytes = s.engine.Sizes()
-	log := s.engine.LogStatus()
+	d.Path, d.ID, d.MaxBytes = s.Opt.Path, s.ID, s.Opt.MaxBytes
+	d.Bytes, d.WALBytes = s.Engine.Sizes()
+	log := s.Engine.LogStatus()
 	d.FreeBytes, d.WALPending, d.WALFailures = free*sqlite.PageSize, log.Pending, log.Failures
-	d.Damaged = int64(s.damages.count())
+	d.Damaged = int64(s.Damages.Count())
 	if !log.Last.IsZero() {
 		d.LastWALCheckpoint = ckpt.At(log.Last)
 	}
@@ -106,29 +107,29 @@ func (s *Store) problems(st *ckpt.Status) {
 			st.State = state
 		}
 	}
-	if err := s.engine.Fault(); err != nil {
+	if err := s.Engine.Fault(); err != nil {
 		add("failed", "saving has stopped because of a fault, and the daemon is to be restarted: "+err.Error())
 	}
-	if why := s.engine.ReadOnly(); why != "" {
+	if why := s.Engine.ReadOnly(); why != "" {
 		add("read_only", "only reads are served: "+why)
 	}
-	if doubt := s.trust.problem(); doubt != "" {
+	if doubt := s.Trust.Problem(); doubt != "" {
 		add("degraded", fmt.Sprintf("the audit log is not what it was: %s; run ckptsidecar verify --against-log with a head from the daemon's log; if you put an older copy back yourself, remove %s and restart the daemon",
-			doubt, s.opt.Path+headSuffix))
+			doubt, s.Opt.Path+ledger.HeadSuffix))
 	}
-	if len(s.trust.guards) > 0 {
+	if len(s.Trust.Guards) > 0 {
 		add("degraded", "triggers that keep rows from being rewritten by hand were missing or changed at the start, and are back: run ckptsidecar verify, which compares what is stored with the audit log")
 	}
-	if s.damages.count() > 0 {
+	if s.Damages.Count() > 0 {
 		add("degraded", damagedProblem)
 	}
-	if problem := s.engine.LockedProblem(); problem != "" {
+	if problem := s.Engine.LockedProblem(); problem != "" {
 		add("degraded", problem)
 	}
-	for _, problem := range s.engine.RoomProblems() {
+	for _, problem := range s.Engine.RoomProblems() {
 		add("degraded", problem)
 	}
-	if n := s.watches.panics.Load(); n > 0 {
+	if n := s.Watches.Panics.Load(); n > 0 {
 		add("degraded", fmt.Sprintf("drift detectors failed %d times since the start, so some runs are not watched: the log says more; saves go on", n))
 	}
 	st.Problems = slices.Clip(st.Problems)

@@ -4,13 +4,15 @@ import (
 	"context"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-func findStep(tx *tx, runID int64, key string) (*stepRow, error) {
-	var row stepRow
-	found, err := tx.get(&row, `SELECT `+stepColumns+` FROM steps WHERE run_id = ? AND key = ?`, runID, key)
+func findStep(tx *ledger.Tx, runID int64, key string) (*ledger.StepRow, error) {
+	var row ledger.StepRow
+	found, err := tx.Get(&row, `SELECT `+ledger.StepColumns+` FROM steps WHERE run_id = ? AND key = ?`, runID, key)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -24,7 +26,7 @@ func (s *Store) BeginStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 		return nil, false, err
 	}
 	c := s.screenStep(sc, ref, &r)
-	return s.stepWrite(ctx, sc, ref, r, c, "begin_step", func(tx *tx, run *runRow, old *stepRow, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
+	return s.stepWrite(ctx, sc, ref, r, c, "begin_step", func(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, print *ckpt.StepPrint, e ledger.AuditEntry) (*ckpt.Step, error) {
 		if old != nil && old.Status == ckpt.StepSucceeded {
 			old.Replayed = true
 			return &old.Step, nil
@@ -42,7 +44,7 @@ func (s *Store) FinishStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 		return nil, false, err
 	}
 	c := s.screenStep(sc, ref, &r)
-	return s.stepWrite(ctx, sc, ref, r, c, "finish_step", func(tx *tx, run *runRow, old *stepRow, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
+	return s.stepWrite(ctx, sc, ref, r, c, "finish_step", func(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, print *ckpt.StepPrint, e ledger.AuditEntry) (*ckpt.Step, error) {
 		switch {
 		case old == nil:
 			return nil, ckpt.Errorf(ckpt.CodeNotFound, "run %s has no step %s: begin it first, or record it whole", run.Name, r.Key)
@@ -56,38 +58,38 @@ func (s *Store) FinishStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 }
 
 // screenStep changes a step's texts into what is to be stored.
-func (s *Store) screenStep(sc ckpt.Scope, ref ckpt.RunRef, r *ckpt.StepRequest) *screening {
-	c := s.screen(sc, ref.Agent, "step")
-	c.key("key", r.Key)
-	c.text("name", &r.Name)
-	c.json("args", &r.Args)
-	c.json("result", &r.Result)
-	c.ref("error", &r.Error)
+func (s *Store) screenStep(sc ckpt.Scope, ref ckpt.RunRef, r *ckpt.StepRequest) *ledger.Screening {
+	c := s.Screen(sc, ref.Agent, "step")
+	c.Key("key", r.Key)
+	c.Text("name", &r.Name)
+	c.JSON("args", &r.Args)
+	c.JSON("result", &r.Result)
+	c.Ref("error", &r.Error)
 	return c
 }
 
 // stepWrite is what writing steps has in common.
-func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest, c *screening, action string,
-	do func(*tx, *runRow, *stepRow, *ckpt.StepPrint, auditEntry) (*ckpt.Step, error)) (*ckpt.Step, bool, error) {
+func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest, c *ledger.Screening, action string,
+	do func(*ledger.Tx, *ledger.RunRow, *ledger.StepRow, *ckpt.StepPrint, ledger.AuditEntry) (*ckpt.Step, error)) (*ckpt.Step, bool, error) {
 	if err := ref.Check(); err != nil {
 		return nil, false, err
 	}
-	if c.err != nil {
-		return nil, false, c.err
+	if c.Err != nil {
+		return nil, false, c.Err
 	}
 	ref.Epoch = r.Epoch
-	e := entry(sc, action, ref.Agent)
-	e.Run, e.Subject = runName(ref.Run), r.Key
-	printed, err := s.printStep(ctx, runKey{sc.Whose(), ref.Agent, e.Run}, &r, action == "finish_step")
+	e := ledger.Entry(sc, action, ref.Agent)
+	e.Run, e.Subject = ledger.RunName(ref.Run), r.Key
+	printed, err := s.PrintStep(ctx, ledger.RunKey{Owner: sc.Whose(), Agent: ref.Agent, Run: e.Run}, &r, action == "finish_step")
 	if err != nil {
 		return nil, false, err
 	}
-	return keyed(s.drifts, sc, keyedRequest{agent: ref.Agent, key: r.IdempotencyKey, print: r, size: int64(len(r.Args) + len(r.Result) + len(r.Error)), entry: e, make: true, drift: true, secrets: c.found}, func(tx *tx, _ *agentRow) (*ckpt.Step, error) {
-		agent, run, err := s.openRun(tx, sc, ref)
+	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{Agent: ref.Agent, Key: r.IdempotencyKey, Print: r, Size: int64(len(r.Args) + len(r.Result) + len(r.Error)), Entry: e, Make: true, Drift: true, Secrets: c.Found}, func(tx *ledger.Tx, _ *ledger.AgentRow) (*ckpt.Step, error) {
+		agent, run, err := s.OpenRun(tx, sc, ref)
 		if err != nil {
 			return nil, err
 		}
-		w, err := s.watchRun(tx, agent, run, printed.pastOf())
+		w, err := s.WatchRun(tx, agent, run, printed.PastOf())
 		if err != nil {
 			return nil, err
 		}
@@ -95,34 +97,34 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 		if err != nil {
 			return nil, err
 		}
-		step, err := do(tx, run, old, printed.stored(), e)
+		step, err := do(tx, run, old, printed.Stored(), e)
 		if err != nil || step.Replayed {
 			return step, err
 		}
 		if err := noteProgress(tx, run, r.Progress); err != nil {
 			return nil, err
 		}
-		return step, s.watchStep(tx, agent, run, w, printed, step, old, e)
+		return step, s.WatchStep(tx, agent, run, w, printed, step, old, e)
 	})
 }
 
 // putStep begins a step, or its next attempt, or records a whole one.
-func putStep(tx *tx, run *runRow, old *stepRow, r ckpt.StepRequest, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
-	step := ckpt.Step{Key: r.Key, Name: r.Name, Args: r.Args, Status: r.Status, Attempt: 1, Result: r.Result, Error: r.Error, StartedAt: tx.now, Turn: r.Turn, Outcome: outcomeOf(r, print), Measures: r.Measured()}
+func putStep(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, r ckpt.StepRequest, print *ckpt.StepPrint, e ledger.AuditEntry) (*ckpt.Step, error) {
+	step := ckpt.Step{Key: r.Key, Name: r.Name, Args: r.Args, Status: r.Status, Attempt: 1, Result: r.Result, Error: r.Error, StartedAt: tx.Now, Turn: r.Turn, Outcome: outcomeOf(r, print), Measures: r.Measured()}
 	if step.Status == "" {
 		step.Status = ckpt.StepStarted
 	}
 	if step.Status != ckpt.StepStarted {
-		step.EndedAt = tx.now
+		step.EndedAt = tx.Now
 	}
 	failures := int64(0)
 	if old != nil {
 		step.Attempt, failures = old.Attempt+1, failuresIn(old, run)
-		if err := tx.exec(`DELETE FROM steps WHERE id = ?`, old.ID); err != nil {
+		if err := tx.Exec(`DELETE FROM steps WHERE id = ?`, old.ID); err != nil {
 			return nil, err
 		}
 	}
-	err := tx.exec(`INSERT INTO steps (run_id, key, attempt, name, status, args, result, error, started_at, ended_at, duration_ms, input_tokens, output_tokens, cost_usd, progress, after_seq,
+	err := tx.Exec(`INSERT INTO steps (run_id, key, attempt, name, status, args, result, error, started_at, ended_at, duration_ms, input_tokens, output_tokens, cost_usd, progress, after_seq,
 		stretch, failures, sig, res, cause, unparsable, turn, outcome, shape, effect)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, run.ID, step.Key, step.Attempt, step.Name, string(step.Status), step.Args, step.Result, step.Error,
 		step.StartedAt, step.EndedAt, step.DurationMS, step.InputTokens, step.OutputTokens, step.CostUSD, step.Progress, run.LastSeq,
@@ -131,7 +133,7 @@ func putStep(tx *tx, run *runRow, old *stepRow, r ckpt.StepRequest, print *ckpt.
 		return nil, err
 	}
 	e.Detail = map[string]any{"name": step.Name, "status": step.Status, "attempt": step.Attempt}
-	return &step, tx.audit(e)
+	return &step, tx.Audit(e)
 }
 
 // outcomeOf is negative where the agent said so, or where the detectors saw it.
@@ -144,7 +146,7 @@ func outcomeOf(r ckpt.StepRequest, print *ckpt.StepPrint) ckpt.Ref {
 
 // failuresIn is how many attempts of a step have failed since a run's stretch
 // began, this one included.
-func failuresIn(s *stepRow, run *runRow) int64 {
+func failuresIn(s *ledger.StepRow, run *ledger.RunRow) int64 {
 	switch {
 	case s.Stretch != run.Stretch:
 		return 0
@@ -154,25 +156,25 @@ func failuresIn(s *stepRow, run *runRow) int64 {
 	return s.Failures
 }
 
-func endStep(tx *tx, run *runRow, old *stepRow, r ckpt.StepRequest, print *ckpt.StepPrint, e auditEntry) (*ckpt.Step, error) {
+func endStep(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, r ckpt.StepRequest, print *ckpt.StepPrint, e ledger.AuditEntry) (*ckpt.Step, error) {
 	step := old.Step
-	step.Status, step.Result, step.Error, step.EndedAt, step.Measures = r.Status, r.Result, r.Error, tx.now, r.Measured()
+	step.Status, step.Result, step.Error, step.EndedAt, step.Measures = r.Status, r.Result, r.Error, tx.Now, r.Measured()
 	if r.Turn != "" {
 		step.Turn = r.Turn
 	}
 	step.Outcome = outcomeOf(r, print)
 	if step.DurationMS == nil {
-		took := tx.now.Sub(step.StartedAt.Time).Milliseconds()
+		took := tx.Now.Sub(step.StartedAt.Time).Milliseconds()
 		step.DurationMS = &took
 	}
-	err := tx.exec(`UPDATE steps SET status = ?, result = ?, error = ?, ended_at = ?, duration_ms = ?, input_tokens = ?, output_tokens = ?, cost_usd = ?, progress = ?, after_seq = ?,
+	err := tx.Exec(`UPDATE steps SET status = ?, result = ?, error = ?, ended_at = ?, duration_ms = ?, input_tokens = ?, output_tokens = ?, cost_usd = ?, progress = ?, after_seq = ?,
 		stretch = ?, failures = ?, res = ?, cause = ?, unparsable = ?, turn = ?, outcome = ? WHERE id = ?`, string(step.Status), step.Result, step.Error, step.EndedAt, step.DurationMS, step.InputTokens, step.OutputTokens, step.CostUSD, step.Progress, run.LastSeq,
 		run.Stretch, failuresIn(old, run), ckpt.Ref(print.Res), ckpt.Ref(print.Cause), print.Unparsable, step.Turn, step.Outcome, old.ID)
 	if err != nil {
 		return nil, err
 	}
 	e.Detail = map[string]any{"name": step.Name, "status": step.Status, "attempt": step.Attempt}
-	return &step, tx.audit(e)
+	return &step, tx.Audit(e)
 }
 
 // Steps lists a run's steps in the order in which they began.
@@ -184,35 +186,35 @@ func (s *Store) Steps(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f ckp
 	if err != nil {
 		return nil, err
 	}
-	var rows []stepRow
-	err = s.ro.SelectContext(ctx, &rows, `SELECT `+stepColumns+`, more FROM (SELECT *,
+	var rows []ledger.StepRow
+	err = s.RO.SelectContext(ctx, &rows, `SELECT `+ledger.StepColumns+`, more FROM (SELECT *,
 			sum(coalesce(length(args), 0) + coalesce(length(result), 0)) OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before,
 			lead(id) OVER (ORDER BY id) IS NOT NULL AS more
 			FROM steps WHERE run_id = ? AND id > ? AND (? = '' OR status = ?) ORDER BY id LIMIT ?)
-		WHERE coalesce(before, 0) < ? ORDER BY id`, run.ID, after, f.Status, f.Status, limit+1, pageBytes)
+		WHERE coalesce(before, 0) < ? ORDER BY id`, run.ID, after, f.Status, f.Status, limit+1, ledger.PageBytes)
 	page := &ckpt.StepPage{Steps: []ckpt.Step{}}
 	for i := range rows[:min(limit, len(rows))] {
 		page.Steps = append(page.Steps, rows[i].Step)
 	}
 	if n := len(page.Steps); n > 0 && rows[n-1].More {
-		page.Next = writeCursor(rows[n-1].ID)
+		page.Next = ledger.WriteCursor(rows[n-1].ID)
 	}
 	return page, sqlite.ReadError(err)
 }
 
 // listOf prepares a page of what belongs to a run.
-func (s *Store) listOf(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f ckpt.ListFilter, action string) (run *readRun, from int64, limit int, err error) {
-	if limit, err = pageSizeOf(f.Limit); err != nil {
+func (s *Store) listOf(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f ckpt.ListFilter, action string) (run *ledger.ReadRun, from int64, limit int, err error) {
+	if limit, err = ledger.PageSizeOf(f.Limit); err != nil {
 		return nil, 0, 0, err
 	}
 	if f.Before != "" {
-		if from, err = readCursor(f.Before); err != nil {
+		if from, err = ledger.ReadCursor(f.Before); err != nil {
 			return nil, 0, 0, err
 		}
 	}
-	if run, err = s.findRun(ctx, sc, ref); err != nil {
+	if run, err = s.FindRun(ctx, sc, ref); err != nil {
 		return nil, 0, 0, err
 	}
-	s.auditForeign(sc, action, ref.Agent, "")
+	s.AuditForeign(sc, action, ref.Agent, "")
 	return run, from, limit, nil
 }

@@ -4,6 +4,11 @@ import (
 	"context"
 	"sync/atomic"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/langgraph"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/saves"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
@@ -14,6 +19,8 @@ type (
 	// FatalError is a fail-stop: the store has stopped acknowledging because what
 	// is on disk is not known any more. A fresh process decides.
 	FatalError = sqlite.FatalError
+	// Options are the settings of a store.
+	Options = ledger.Options
 )
 
 // ErrLocked is the error of Open where another daemon has the database.
@@ -24,11 +31,11 @@ func SQLiteVersion() string { return sqlite.Version() }
 
 // Store is one open database.
 type Store struct {
-	*core
-	*drifts
-	*saves
-	*threads
-	*archive
+	*ledger.Core
+	*driftlog.Drifts
+	*saves.Saves
+	*langgraph.Threads
+	*archive.Archive
 	events   changes
 	keysSeen atomic.Pointer[keyPlace] // where Expire goes on
 }
@@ -39,14 +46,14 @@ type Store struct {
 // Its errors are ErrLocked where another daemon has the database, and
 // *OperatorError where somebody must mend something first.
 func Open(ctx context.Context, opt Options) (*Store, error) {
-	c, err := newCore(opt)
+	c, err := ledger.NewCore(opt)
 	if err != nil {
 		return nil, err
 	}
-	d := newDrifts(c)
-	v := &saves{d}
-	s := &Store{core: c, drifts: d, saves: v, threads: &threads{v}, archive: &archive{d, graphImported}}
-	if err := c.open(ctx); err != nil {
+	d := driftlog.New(c)
+	v := saves.New(d)
+	s := &Store{Core: c, Drifts: d, Saves: v, Threads: langgraph.New(v), Archive: archive.New(d, langgraph.GraphImported)}
+	if err := c.Open(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil

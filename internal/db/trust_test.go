@@ -10,6 +10,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
@@ -97,7 +98,7 @@ func TestOurOwnWorkCastsNoDoubt(t *testing.T) {
 // a word in it.
 func wantFound(t testing.TB, path, rule, word string) {
 	t.Helper()
-	report, err := db.Verify(t.Context(), path, nil)
+	report, err := audit.Verify(t.Context(), path, nil)
 	must(t, err)
 	for _, p := range report.Problems {
 		if p.Rule == rule && strings.Contains(p.Subject+" "+p.Detail, word) {

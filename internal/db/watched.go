@@ -6,6 +6,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
@@ -24,19 +25,19 @@ func (s *Store) Watched(ctx context.Context, after int64, limit int) ([]ckpt.Wat
 		return nil, err // no heartbeat can arrive either
 	}
 	var rows []struct {
-		runRow
+		ledger.RunRow
 		Owner string `db:"owner"`
 		Agent string `db:"agent"`
 	}
-	err := s.ro.SelectContext(ctx, &rows, selectWatched, after, limit)
+	err := s.RO.SelectContext(ctx, &rows, selectWatched, after, limit)
 	if err != nil {
 		return nil, sqlite.ReadError(err)
 	}
 	runs := make([]ckpt.WatchedRun, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		runs[i] = ckpt.WatchedRun{ID: r.ID, Owner: r.Owner, Agent: r.Agent, Run: r.Name, Epoch: r.Epoch, Process: r.process(), LastBeat: r.lastSign(),
-			LastProgress: r.lastProgress(), HeartbeatTimeout: time.Duration(r.HeartbeatMS) * time.Millisecond, ProgressTimeout: time.Duration(r.ProgressMS) * time.Millisecond}
+		runs[i] = ckpt.WatchedRun{ID: r.ID, Owner: r.Owner, Agent: r.Agent, Run: r.Name, Epoch: r.Epoch, Process: r.Process(), LastBeat: r.LastSign(),
+			LastProgress: r.LastProgress(), HeartbeatTimeout: time.Duration(r.HeartbeatMS) * time.Millisecond, ProgressTimeout: time.Duration(r.ProgressMS) * time.Millisecond}
 	}
 	return runs, nil
 }
@@ -44,9 +45,9 @@ func (s *Store) Watched(ctx context.Context, after int64, limit int) ([]ckpt.Wat
 // Interrupt ends the segment of a run that was found dead, and answers whether
 // it did: not where the run has changed hands or shown a sign of life since.
 func (s *Store) Interrupt(_ context.Context, w ckpt.WatchedRun, status ckpt.RunStatus, reason string) (did bool, err error) {
-	err = s.write(&op{owner: daemon, claim: sqlite.GoesOn, apply: func(tx *tx) error {
+	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
 		did = false
-		run, agent, err := s.runWithAgent(tx, w.ID)
+		run, agent, err := s.RunWithAgent(tx, w.ID)
 		if err != nil || run == nil || run.Epoch != w.Epoch || run.Status != ckpt.RunRunning {
 			return err
 		}
@@ -61,20 +62,20 @@ func (s *Store) Interrupt(_ context.Context, w ckpt.WatchedRun, status ckpt.RunS
 
 // stillLate says whether nothing has come since the monitor looked. The marks
 // are compared for equality: the wall clock may have been set back.
-func stillLate(run *runRow, w ckpt.WatchedRun) bool {
-	return run.lastSign().Equal(w.LastBeat) && run.lastProgress().Equal(w.LastProgress)
+func stillLate(run *ledger.RunRow, w ckpt.WatchedRun) bool {
+	return run.LastSign().Equal(w.LastBeat) && run.LastProgress().Equal(w.LastProgress)
 }
 
-func (s *Store) foundDead(tx *tx, agent *agentRow, run *runRow, status ckpt.RunStatus, reason string) error {
+func (s *Store) foundDead(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, status ckpt.RunStatus, reason string) error {
 	if err := interruptRun(tx, run, status); err != nil {
 		return err
 	}
-	e := auditEntry{Who: daemon, PID: os.Getpid(), Action: "interrupt_run", Owner: agent.Owner, Agent: agent.Name, Run: run.Name, Outcome: outcomeDone,
+	e := ledger.AuditEntry{Who: ledger.Daemon, PID: os.Getpid(), Action: "interrupt_run", Owner: agent.Owner, Agent: agent.Name, Run: run.Name, Outcome: ledger.OutcomeDone,
 		Reason: reason, Detail: map[string]any{"status": status, "epoch": run.Epoch}}
-	if err := tx.audit(e); err != nil {
+	if err := tx.Audit(e); err != nil {
 		return err
 	}
-	if agent.policy.Autoresume || s.opt.Resume == nil {
+	if agent.Settings.Autoresume || s.Opt.Resume == nil {
 		return nil
 	}
 	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: agent.Owner}}

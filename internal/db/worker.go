@@ -5,6 +5,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
@@ -15,7 +16,7 @@ import (
 func (s *Store) Due(ctx context.Context, now time.Time, after int64, limit int) ([]int64, error) {
 	ids := []int64{}
 	at := ckpt.At(now).String() // "" while ages are not to be judged: then nothing is older
-	err := s.ro.SelectContext(ctx, &ids, `SELECT id FROM (
+	err := s.RO.SelectContext(ctx, &ids, `SELECT id FROM (
 		SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id
 		WHERE r.id > ?1 AND r.last_seq - r.removed > coalesce(json_extract(a.policy, '$.routine_keep'), 3)
 		  AND coalesce(json_extract(a.policy, '$.routine_keep'), 3) > 0
@@ -35,8 +36,8 @@ func (s *Store) Due(ctx context.Context, now time.Time, after int64, limit int) 
 // limit checkpoints. A dry run answers everything that would go.
 func (s *Store) Apply(_ context.Context, runs []int64, plan ckpt.Retention, now time.Time, limit int, dry bool) ([]ckpt.Removal, error) {
 	var p *pruning
-	err := s.write(&op{owner: daemon, claim: sqlite.Frees, apply: func(tx *tx) error {
-		p = &pruning{store: s, tx: tx, plan: plan, now: now, limit: limit, dry: dry, who: func(a *agentRow) auditEntry { return daemonEntry(a, "remove") }}
+	err := s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
+		p = &pruning{store: s, tx: tx, plan: plan, now: now, limit: limit, dry: dry, who: func(a *ledger.AgentRow) ledger.AuditEntry { return ledger.DaemonEntry(a, "remove") }}
 		return p.runs(runs)
 	}})
 	if err != nil {
@@ -51,7 +52,7 @@ const dropAtOnce = 2000
 // Drop removes those of the runs that are over and have no checkpoint left,
 // with all that belongs to them.
 func (s *Store) Drop(_ context.Context, runs []int64, over func(ckpt.History, ckpt.Policy, time.Time) bool, now time.Time) (dropped int, more bool, err error) {
-	err = s.write(&op{owner: daemon, claim: sqlite.Frees, apply: func(tx *tx) error {
+	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
 		dropped, more = 0, false
 		rows := int64(0)
 		for _, id := range runs {
@@ -74,27 +75,27 @@ func (s *Store) Drop(_ context.Context, runs []int64, over func(ckpt.History, ck
 }
 
 // drop removes one run where it is over, and answers how many rows went.
-func (s *Store) drop(tx *tx, id int64, over func(ckpt.History, ckpt.Policy, time.Time) bool, now time.Time) (int64, error) {
-	run, agent, err := s.runWithAgent(tx, id)
+func (s *Store) drop(tx *ledger.Tx, id int64, over func(ckpt.History, ckpt.Policy, time.Time) bool, now time.Time) (int64, error) {
+	run, agent, err := s.RunWithAgent(tx, id)
 	if err != nil || run == nil || run.LastSeq > run.Removed {
 		return 0, err
 	}
-	if !over(ckpt.History{Status: run.Status, EndedAt: run.EndedAt.Time}, agent.policy, now) {
+	if !over(ckpt.History{Status: run.Status, EndedAt: run.EndedAt.Time}, agent.Settings, now) {
 		return 0, nil
 	}
-	rows, err := s.dropRows(tx, agent, id)
+	rows, err := s.DropRows(tx, agent, id)
 	if err != nil {
 		return 0, err
 	}
-	e := daemonEntry(agent, "drop_run")
+	e := ledger.DaemonEntry(agent, "drop_run")
 	e.Run, e.Reason = run.Name, "the run has ended and its time is over"
-	return rows + 1, tx.audit(e)
+	return rows + 1, tx.Audit(e)
 }
 
 // OverBudget answers agents that have more stored than their policy allows.
 func (s *Store) OverBudget(ctx context.Context, after int64, limit int) ([]int64, error) {
 	ids := []int64{}
-	err := s.ro.SelectContext(ctx, &ids, `SELECT a.id FROM agents a WHERE a.id > ? AND json_extract(a.policy, '$.max_bytes') > 0
+	err := s.RO.SelectContext(ctx, &ids, `SELECT a.id FROM agents a WHERE a.id > ? AND json_extract(a.policy, '$.max_bytes') > 0
 		AND (SELECT sum(stored_bytes) FROM runs r WHERE r.agent_id = a.id) > json_extract(a.policy, '$.max_bytes') ORDER BY a.id LIMIT ?`, after, limit)
 	return ids, sqlite.ReadError(err)
 }
@@ -104,8 +105,8 @@ const trimRuns = 200
 
 // Trim brings an agent, or with 0 the whole database, nearer to its budget.
 func (s *Store) Trim(_ context.Context, agent int64, budget func([]ckpt.History, int64) ([]ckpt.Verdict, int64), limit int, dry bool) (removed []ckpt.Removal, over int64, err error) {
-	err = s.write(&op{owner: daemon, claim: sqlite.Frees, apply: func(tx *tx) error {
-		p := &pruning{store: s, tx: tx, limit: limit, dry: dry, who: func(a *agentRow) auditEntry { return daemonEntry(a, "remove") }}
+	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
+		p := &pruning{store: s, tx: tx, limit: limit, dry: dry, who: func(a *ledger.AgentRow) ledger.AuditEntry { return ledger.DaemonEntry(a, "remove") }}
 		if over, err = s.overBy(tx, agent); err != nil || over <= 0 {
 			return err
 		}
@@ -126,18 +127,18 @@ func (s *Store) Trim(_ context.Context, agent int64, budget func([]ckpt.History,
 }
 
 // overBy is how many bytes an agent, or the database, is over its budget.
-func (s *Store) overBy(tx *tx, agent int64) (over int64, err error) {
+func (s *Store) overBy(tx *ledger.Tx, agent int64) (over int64, err error) {
 	if agent != 0 {
-		_, err = tx.get(&over, `SELECT coalesce(sum(r.stored_bytes), 0) - json_extract(a.policy, '$.max_bytes')
+		_, err = tx.Get(&over, `SELECT coalesce(sum(r.stored_bytes), 0) - json_extract(a.policy, '$.max_bytes')
 			FROM agents a JOIN runs r ON r.agent_id = a.id WHERE a.id = ? AND json_extract(a.policy, '$.max_bytes') > 0`, agent)
 		return over, err
 	}
-	if s.opt.MaxBytes == 0 {
+	if s.Opt.MaxBytes == 0 {
 		return 0, nil
 	}
 	var used int64
-	_, err = tx.get(&used, `SELECT page_count - freelist_count FROM pragma_page_count(), pragma_freelist_count()`)
-	return used*sqlite.PageSize - s.opt.MaxBytes/100*95, err // some room must be left for what comes
+	_, err = tx.Get(&used, `SELECT page_count - freelist_count FROM pragma_page_count(), pragma_freelist_count()`)
+	return used*sqlite.PageSize - s.Opt.MaxBytes/100*95, err // some room must be left for what comes
 }
 
 func (p *pruning) trim(agent, over int64, budget func([]ckpt.History, int64) ([]ckpt.Verdict, int64)) error {
@@ -161,7 +162,7 @@ func (p *pruning) trim(agent, over int64, budget func([]ckpt.History, int64) ([]
 		if !v.Remove || !ok || (p.limit > 0 && !p.dry && len(p.removed) >= p.limit) {
 			continue
 		}
-		if err := p.apply(t.agent, t.run, []heldRow{t.row}, []ckpt.Verdict{v}); err != nil && err != errLimit {
+		if err := p.apply(t.agent, t.run, []ledger.HeldRow{t.row}, []ckpt.Verdict{v}); err != nil && err != errLimit {
 			return err
 		}
 	}
@@ -170,24 +171,24 @@ func (p *pruning) trim(agent, over int64, budget func([]ckpt.History, int64) ([]
 
 // trimmed is a checkpoint that a budget may name, and whose it is.
 type trimmed struct {
-	agent *agentRow
-	run   *runRow
-	row   heldRow
+	agent *ledger.AgentRow
+	run   *ledger.RunRow
+	row   ledger.HeldRow
 }
 
 func (p *pruning) historyOf(id int64, owners map[string]trimmed) (ckpt.History, error) {
-	run, agent, err := p.store.runWithAgent(p.tx, id)
+	run, agent, err := p.store.RunWithAgent(p.tx, id)
 	if err != nil {
 		return ckpt.History{}, err
 	}
-	rows, err := p.tx.history(id)
+	rows, err := p.tx.History(id)
 	if err != nil {
 		return ckpt.History{}, err
 	}
 	h := ckpt.History{Status: run.Status, EndedAt: run.EndedAt.Time}
 	for _, row := range rows {
-		held := row.held()
-		if err := p.tx.complete(run, &row, &held); err != nil {
+		held := row.Held()
+		if err := p.tx.Complete(run, &row, &held); err != nil {
 			return h, err
 		}
 		h.Checkpoints = append(h.Checkpoints, held)
@@ -199,10 +200,10 @@ func (p *pruning) historyOf(id int64, owners map[string]trimmed) (ckpt.History, 
 // Judged notes when all ages were last judged, for audit_violations. Where
 // they cannot be judged now, a note ahead of the wall clock is taken away.
 func (s *Store) Judged(_ context.Context, at time.Time) error {
-	return s.write(&op{owner: daemon, claim: sqlite.Frees, apply: func(tx *tx) error {
+	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
 		if at.IsZero() {
-			return tx.exec(`DELETE FROM meta WHERE key = 'ages_judged_at' AND value > ?`, tx.now)
+			return tx.Exec(`DELETE FROM meta WHERE key = 'ages_judged_at' AND value > ?`, tx.Now)
 		}
-		return tx.exec(`INSERT INTO meta (key, value) VALUES ('ages_judged_at', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, ckpt.At(at))
+		return tx.Exec(`INSERT INTO meta (key, value) VALUES ('ages_judged_at', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, ckpt.At(at))
 	}})
 }

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 )
 
 // writing are the system calls that change a file or its name.
@@ -182,7 +182,7 @@ func (x *trial) restart(path, what string) time.Duration {
 }
 
 func (x *trial) verify(path, what string) {
-	report, err := db.Verify(x.t.Context(), path, nil)
+	report, err := audit.Verify(x.t.Context(), path, nil)
 	if err != nil {
 		x.t.Errorf("%s: verify: %v", what, err)
 		return

@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
 func init() { addRow("F9", "torn and reordered writes, after a power loss", true, tornWrites) }
@@ -269,7 +271,7 @@ func (x *trial) powerLoss(random *rand.Rand, events []event, path string) bool {
 // holds opens a database after a power loss, as the daemon does, and says what
 // is wrong with it.
 func (x *trial) holds(path string, p progress) error {
-	s, err := db.Open(x.t.Context(), db.Options{Path: path, Retention: sessionRetention})
+	s, err := db.Open(x.t.Context(), ledger.Options{Path: path, Retention: sessionRetention})
 	if err != nil {
 		return fmt.Errorf("it does not open: %w", err)
 	}
@@ -281,7 +283,7 @@ func (x *trial) holds(path string, p progress) error {
 	if err != nil || !x.golden.mayHold(p, held) {
 		return fmt.Errorf("it holds %s, %v, not %s (next act unknown: %t)", held, err, x.golden[p.done], p.unknown)
 	}
-	report, err := db.Verify(x.t.Context(), path, nil)
+	report, err := audit.Verify(x.t.Context(), path, nil)
 	if err == nil && len(report.Problems) > 0 {
 		err = fmt.Errorf("verify: %s", report.Problems[0])
 	}

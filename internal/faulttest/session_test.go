@@ -20,6 +20,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
@@ -151,7 +152,7 @@ func playSession(setting string) error {
 	if err := json.Unmarshal([]byte(setting), &set); err != nil {
 		return err
 	}
-	s, err := db.Open(context.Background(), db.Options{Path: set.DB, Retention: sessionRetention, Version: "session"})
+	s, err := db.Open(context.Background(), ledger.Options{Path: set.DB, Retention: sessionRetention, Version: "session"})
 	if err != nil {
 		fmt.Println("closed", oneLine(err))
 		return nil

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
@@ -33,7 +33,7 @@ func BenchmarkSave(b *testing.B) {
 }
 
 func benchmarkSave(b *testing.B, size, clients int, whole bool) {
-	socket := startDaemon(b, db.Options{Secrets: secrets.Scan{}})
+	socket := startDaemon(b, ledger.Options{Secrets: secrets.Scan{}})
 	var wg, ready sync.WaitGroup
 	var left atomic.Int64
 	left.Store(int64(b.N))

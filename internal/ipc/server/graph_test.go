@@ -16,6 +16,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
@@ -25,7 +26,7 @@ import (
 // graphWorld is a server over a real store on a real socket, and its client.
 func graphWorld(t *testing.T) (*db.Store, *client.Client) {
 	t.Helper()
-	store, err := db.Open(t.Context(), db.Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: retention.Plan, Version: "test"})
+	store, err := db.Open(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: retention.Plan, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +203,7 @@ func FuzzGraphPut(f *testing.F) {
 		`{"thread":"t","checkpoint":{"id":"1","v":3e400},"metadata":{"a":[{}]}}` + "\n"} {
 		f.Add([]byte(body))
 	}
-	store, err := db.Open(f.Context(), db.Options{Path: filepath.Join(f.TempDir(), "ckpt.db"), Retention: retention.Plan, Version: "test"})
+	store, err := db.Open(f.Context(), ledger.Options{Path: filepath.Join(f.TempDir(), "ckpt.db"), Retention: retention.Plan, Version: "test"})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
@@ -39,7 +40,7 @@ func TestMeasureChanges(t *testing.T) {
 }
 
 func measureChanges(t *testing.T, size, clients int, form string, scan bool) {
-	o := db.Options{}
+	o := ledger.Options{}
 	if strings.HasSuffix(form, "stored whole") {
 		o.LiveBytes = -1
 	}
@@ -107,7 +108,7 @@ func (s *growing) next() []byte {
 }
 
 // startDaemon serves a new database until the test ends, and answers where.
-func startDaemon(t testing.TB, o db.Options) (socket string) {
+func startDaemon(t testing.TB, o ledger.Options) (socket string) {
 	dir, err := os.MkdirTemp("", "m") // the name of a socket must be short
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
@@ -36,7 +37,7 @@ type scripted struct {
 // openStore opens a new database in a folder of the test's own.
 func openStore(t testing.TB) *db.Store {
 	t.Helper()
-	s, err := db.Open(context.Background(), db.Options{
+	s, err := db.Open(context.Background(), ledger.Options{
 		Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: retention.Plan, Secrets: secrets.Scan{}, ReserveBytes: -1, Version: "test",
 	})
 	expect.OK(t, err)

@@ -1,0 +1,129 @@
+package audit
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Head is an end that the audit log had, as the daemon logged it.
+type Head struct {
+	N        int64
+	Hash     string
+	Database string // the id of the database, "" where it is not said
+}
+
+var (
+	headAlone = regexp.MustCompile(`^(\d{1,18}):([0-9a-f]{64})$`)
+	headField = map[string]*regexp.Regexp{ // of a line as text, as JSON, or as text inside JSON
+		"n":        regexp.MustCompile(`\bn(?:=|\\?":)(\d{1,18})\b`),
+		"hash":     regexp.MustCompile(`\bhash(?:=|\\?":\\?")([0-9a-f]{64})\b`),
+		"database": regexp.MustCompile(`\bdatabase(?:=|\\?":\\?")([0-9a-f-]{36})\b`),
+	}
+)
+
+// headWords are in each line of the daemon's log that has a head.
+const headWords = "audit head"
+
+// ParseHead reads one head: NUMBER:HASH, or a line of the daemon's log.
+func ParseHead(line string) (Head, bool) {
+	line = strings.TrimSpace(line)
+	if match := headAlone.FindStringSubmatch(line); match != nil {
+		n, err := strconv.ParseInt(match[1], 10, 64)
+		return Head{N: n, Hash: match[2]}, err == nil && n > 0
+	}
+	if !strings.Contains(line, headWords) {
+		return Head{}, false
+	}
+	field := func(name string) string {
+		if match := headField[name].FindStringSubmatch(line); match != nil {
+			return match[1]
+		}
+		return ""
+	}
+	n, err := strconv.ParseInt(field("n"), 10, 64)
+	head := Head{N: n, Hash: field("hash"), Database: field("database")}
+	return head, err == nil && n > 0 && head.Hash != ""
+}
+
+// headLine is how long a line of a log may be that is looked at.
+const headLine = 64 << 10
+
+// ReadHeads finds the heads in a daemon's log: as text, as JSON, or as
+// journalctl prints it. Other lines are passed over.
+func ReadHeads(log io.Reader) (heads []Head, err error) {
+	in := bufio.NewReaderSize(log, headLine)
+	for {
+		line, err := in.ReadSlice('\n')
+		if head, ok := ParseHead(string(line)); ok {
+			heads = append(heads, head)
+		}
+		for errors.Is(err, bufio.ErrBufferFull) { // a head is in none of these
+			_, err = in.ReadSlice('\n')
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return heads, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// VerifyAgainst is Verify, and checks that the audit log still has the heads
+// that its daemon logged. Those of other databases are passed over; that none is
+// left is an error.
+func VerifyAgainst(ctx context.Context, path string, heads []Head, progress func(done, total int64)) (*VerifyReport, error) {
+	return verify(ctx, path, heads, progress)
+}
+
+// expect takes the heads that are of this database.
+func (v *verifier) expect(ctx context.Context, heads []Head) error {
+	if len(heads) == 0 {
+		return nil
+	}
+	var id string
+	if err := v.db.GetContext(ctx, &id, `SELECT value FROM meta WHERE key = 'database_id'`); err != nil {
+		return v.met(ctx, "meta", err)
+	}
+	v.heads = map[int64]string{}
+	for _, h := range heads {
+		if h.Database != "" && h.Database != id {
+			continue
+		}
+		if before, twice := v.heads[h.N]; twice && before != h.Hash {
+			v.found("audit_head", fmt.Sprintf("row %d", h.N), "the daemon logged two hashes of it: %s and %s; an older copy went on as the log of this database", before, h.Hash)
+		}
+		v.heads[h.N] = h.Hash
+	}
+	if len(v.heads) == 0 {
+		return ckpt.Errorf(ckpt.CodeInvalid, "none of the heads is of this database, whose id is %s", id)
+	}
+	v.report.Heads = int64(len(v.heads))
+	return nil
+}
+
+// compareHead takes a row of the log that was read.
+func (v *verifier) compareHead(row *ckpt.AuditRow) {
+	hash, logged := v.heads[row.N]
+	if logged && hash != row.Hash {
+		v.found("audit_head", fmt.Sprintf("row %d", row.N), "the daemon logged %s as its hash, and here it has another: the log was written anew, or an older copy went on", hash)
+	}
+	delete(v.heads, row.N)
+}
+
+// missingHeads tells of the heads whose rows were not there.
+func (v *verifier) missingHeads() {
+	for _, n := range slices.Sorted(maps.Keys(v.heads)) {
+		v.found("audit_head", fmt.Sprintf("row %d", n), "the daemon logged it, and it is not there: rows were removed, or this is an older copy")
+	}
+}

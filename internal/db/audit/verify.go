@@ -1,0 +1,315 @@
+package audit
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/jmoiron/sqlx"
+)
+
+// Problem is one thing that is wrong with a database.
+type Problem struct {
+	Rule    string `json:"rule" db:"rule"`
+	Subject string `json:"subject" db:"subject"`
+	Detail  string `json:"detail" db:"detail"`
+}
+
+func (p Problem) String() string { return p.Rule + " " + p.Subject + ": " + p.Detail }
+
+// VerifyReport says what was checked and what is wrong.
+type VerifyReport struct {
+	Path        string    `json:"path"`
+	Checkpoints int64     `json:"checkpoints"`
+	StateBytes  int64     `json:"state_bytes"`
+	AuditRows   int64     `json:"audit_rows"`
+	AuditHead   string    `json:"audit_head"`
+	Heads       int64     `json:"heads_compared,omitempty"` // of those that the daemon logged
+	Problems    []Problem `json:"problems"`
+}
+
+// Verify checks a database from the file up: SQLite's own integrity, foreign
+// keys, the guards, the invariants of audit_violations, the chain of the audit
+// log, each checkpoint against the row that records its save, and every state
+// and every write of LangGraph's tasks against its hash. It trusts no view of
+// the database. It only reads, and may run beside a daemon. A database of an
+// older version, such as an old backup, is checked as well.
+func Verify(ctx context.Context, path string, progress func(done, total int64)) (*VerifyReport, error) {
+	return verify(ctx, path, nil, progress)
+}
+
+func verify(ctx context.Context, path string, heads []Head, progress func(done, total int64)) (*VerifyReport, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, &sqlite.OperatorError{Message: "there is no database to verify", Err: err}
+	}
+	db, done, err := sqlite.OpenBeside(path, 2)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if progress == nil {
+		progress = func(int64, int64) {}
+	}
+	v := &verifier{db: db, report: &VerifyReport{Path: path, Problems: []Problem{}}, progress: progress, changes: map[string]changed{}}
+	if err := v.identity(ctx); err != nil {
+		return nil, err
+	}
+	if err := v.expect(ctx, heads); err != nil {
+		return nil, err
+	}
+	for _, check := range []func(context.Context) error{v.integrity, v.foreignKeys, v.guards, v.invariants, v.material, v.chain, v.states, v.graphWrites} {
+		if err := check(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return v.report, nil
+}
+
+type verifier struct {
+	db       *sqlx.DB
+	report   *VerifyReport
+	progress func(done, total int64)
+	version  int64              // of the schema
+	read     int64              // the last row of the audit log that was read
+	changes  map[string]changed // of checkpoints, by id
+	heads    map[int64]string   // that the daemon logged, by row, and that were not met yet
+}
+
+func (v *verifier) found(rule, subject, format string, args ...any) {
+	v.report.Problems = append(v.report.Problems, Problem{rule, subject, fmt.Sprintf(format, args...)})
+}
+
+// met takes an error of SQLite as a finding: a damaged file must not keep the
+// rest from being checked.
+func (v *verifier) met(ctx context.Context, what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case sqlite.Classify(err) == sqlite.ClassTransient:
+		return err
+	}
+	v.found("unreadable", what, "%v", err)
+	return nil
+}
+
+func (v *verifier) identity(ctx context.Context) error {
+	var appID, version int64
+	err := v.db.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id()), (SELECT user_version FROM pragma_user_version())`).Scan(&appID, &version)
+	switch {
+	case sqlite.Code(err) == 26:
+		v.found("unreadable", v.report.Path, "it is not a SQLite database, or its first page is damaged")
+		return nil
+	case err != nil:
+		return v.met(ctx, v.report.Path, err)
+	case appID != ckpt.ApplicationID:
+		return &sqlite.OperatorError{Message: fmt.Sprintf("%s is a database of another program (application_id %d)", v.report.Path, appID)}
+	case version < 1 || version > ckpt.SchemaVersion:
+		return &sqlite.OperatorError{Message: fmt.Sprintf("%s has schema version %d, this program checks up to %d: use the program that made it", v.report.Path, version, ckpt.SchemaVersion)}
+	}
+	v.version = version
+	return nil
+}
+
+func (v *verifier) integrity(ctx context.Context) error {
+	var lines []string
+	err := v.db.SelectContext(ctx, &lines, `PRAGMA integrity_check(100)`)
+	for _, line := range lines {
+		if line != "ok" {
+			v.found("integrity", "database", "%s", line)
+		}
+	}
+	return v.met(ctx, "integrity_check", err)
+}
+
+func (v *verifier) foreignKeys(ctx context.Context) error {
+	var rows []struct {
+		Table  string        `db:"table"`
+		RowID  sql.NullInt64 `db:"rowid"`
+		Parent string        `db:"parent"`
+		FKID   int64         `db:"fkid"`
+	}
+	err := v.db.SelectContext(ctx, &rows, `PRAGMA foreign_key_check`)
+	for _, row := range rows {
+		v.found("foreign_key", fmt.Sprintf("%s row %d", row.Table, row.RowID.Int64), "refers to a row of %s that is not there", row.Parent)
+	}
+	return v.met(ctx, "foreign_key_check", err)
+}
+
+// guards finds triggers that are missing or changed. An older version has others.
+func (v *verifier) guards(ctx context.Context) error {
+	if v.version != ckpt.SchemaVersion {
+		return nil
+	}
+	broken, err := ledger.BrokenGuards(ctx, v.db)
+	for _, name := range broken {
+		v.found("guard", name, "the trigger is missing or was changed: rows that nobody may rewrite were open to it")
+	}
+	return v.met(ctx, "sqlite_schema", err)
+}
+
+// invariants asks audit_violations, as this program defines it: the one in the
+// database may be an older one, or may have been made to say nothing. What the
+// daemon has noted as damaged is left out, since every state is read here.
+func (v *verifier) invariants(ctx context.Context) error {
+	conn, err := v.db.Connx(ctx)
+	if err != nil {
+		return v.met(ctx, "audit_violations", err)
+	}
+	defer conn.Close()
+	views := ledger.StatementsOf(ledger.ViewText)
+	for _, name := range [...]string{"needed_checkpoints", "audit_violations"} {
+		statement := strings.Replace(views[name], "CREATE VIEW", "CREATE TEMP VIEW", 1)
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return v.met(ctx, "audit_violations", err)
+		}
+	}
+	var rows []Problem
+	err = conn.SelectContext(ctx, &rows, `SELECT rule, subject, detail FROM temp.audit_violations WHERE rule <> 'damaged' LIMIT 1000`)
+	v.report.Problems = append(v.report.Problems, rows...)
+	return v.met(ctx, "audit_violations", err)
+}
+
+// material checks that the segments are those that the checkpoints use, and
+// the bytes those that the runs count.
+func (v *verifier) material(ctx context.Context) error {
+	var rows []Problem
+	err := v.db.SelectContext(ctx, &rows, `WITH used AS MATERIALIZED (
+			SELECT DISTINCT json_extract(p.value, '$[0]') AS id FROM checkpoints c, json_each(CASE WHEN json_valid(c.pieces) THEN c.pieces ELSE '[]' END) p
+		)
+		SELECT 'segment_unused' AS rule, 'segment ' || id AS subject, 'no checkpoint of its run uses it' AS detail
+		FROM segments WHERE id NOT IN (SELECT id FROM used WHERE id IS NOT NULL)
+		UNION ALL
+		SELECT 'stored_bytes', a.name || '/' || r.name, 'the run counts ' || r.stored_bytes || ' bytes, there are ' || coalesce(b.bytes, 0) + coalesce(s.bytes, 0)
+		FROM runs r JOIN agents a ON a.id = r.agent_id
+		LEFT JOIN (SELECT run_id, sum(length(body)) AS bytes FROM checkpoints GROUP BY run_id) b ON b.run_id = r.id
+		LEFT JOIN (SELECT run_id, sum(length(data)) AS bytes FROM segments GROUP BY run_id) s ON s.run_id = r.id
+		WHERE r.stored_bytes <> coalesce(b.bytes, 0) + coalesce(s.bytes, 0) LIMIT 1000`)
+	v.report.Problems = append(v.report.Problems, rows...)
+	return v.met(ctx, "segments", err)
+}
+
+// chain recomputes the hash of every audit row. It reads the head first: rows
+// that are added meanwhile come after it.
+func (v *verifier) chain(ctx context.Context) error {
+	var head ledger.ChainHead
+	err := v.db.QueryRowContext(ctx, `SELECT n, hash FROM audit_head`).Scan(&head.N, &head.Hash)
+	noHead := errors.Is(err, sql.ErrNoRows)
+	if noHead { // which audit_violations tells
+		head.N, err = 1<<62, nil
+	}
+	if err != nil {
+		return v.met(ctx, "audit_head", err)
+	}
+	rows, err := v.db.QueryxContext(ctx, `SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash
+		FROM audit_log WHERE n <= ? ORDER BY n`, head.N)
+	if err != nil {
+		return v.met(ctx, "audit_log", err)
+	}
+	defer rows.Close()
+	before := ledger.ChainHead{}
+	for rows.Next() {
+		if before, err = v.link(rows, before, head.N); err != nil {
+			return v.met(ctx, "audit_log", err)
+		}
+	}
+	v.report.AuditHead, v.read = before.Hash, before.N
+	v.missingHeads()
+	if before != head && !noHead {
+		v.found("audit_chain", "head", "the head names row %d, the last row is %d: rows are missing or were changed", head.N, before.N)
+	}
+	return v.met(ctx, "audit_log", rows.Err())
+}
+
+func (v *verifier) link(rows *sqlx.Rows, before ledger.ChainHead, total int64) (ledger.ChainHead, error) {
+	var row ckpt.AuditRow
+	if err := rows.StructScan(&row); err != nil {
+		return before, err
+	}
+	subject := fmt.Sprintf("row %d", row.N)
+	if row.N != before.N+1 || row.Prev != before.Hash {
+		v.found("audit_chain", subject, "does not follow row %d", before.N)
+	}
+	if ledger.AuditHash(&row) != row.Hash {
+		v.found("audit_chain", subject, "its hash does not match what it says")
+	}
+	v.compareHead(&row)
+	v.noteChange(&row)
+	v.report.AuditRows++
+	if row.N%1000 == 0 {
+		v.progress(row.N, total)
+	}
+	return ledger.ChainHead{N: row.N, Hash: row.Hash}, nil
+}
+
+// verifyAtOnce is how many states are read on one snapshot, so that a long
+// check does not hold the write-ahead log of a busy daemon.
+const verifyAtOnce = 64
+
+func (v *verifier) states(ctx context.Context) error {
+	var total, last int64
+	if err := v.db.GetContext(ctx, &total, `SELECT count(*) FROM checkpoints`); err != nil {
+		return v.met(ctx, "checkpoints", err)
+	}
+	for {
+		n, err := v.someStates(ctx, &last)
+		if err != nil {
+			return v.met(ctx, fmt.Sprintf("checkpoints after n %d", last), err)
+		}
+		if n == 0 {
+			return nil
+		}
+		v.progress(v.report.Checkpoints, total)
+	}
+}
+
+func (v *verifier) someStates(ctx context.Context, last *int64) (int, error) {
+	q, err := v.db.BeginTxx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return 0, err
+	}
+	defer q.Rollback()
+	var rows []ledger.StateRow
+	err = q.SelectContext(ctx, &rows, `SELECT n, id, size, sha256, body, pieces FROM checkpoints WHERE n > ? ORDER BY n LIMIT ?`, *last, verifyAtOnce)
+	if err != nil {
+		return 0, err
+	}
+	for i := range rows {
+		*last = rows[i].N
+		v.report.Checkpoints++
+		v.report.StateBytes += rows[i].Size
+		if _, err := ledger.Decode(ctx, q, &rows[i]); err != nil {
+			var damage *ledger.DamageError
+			if !errors.As(err, &damage) && ckpt.CodeOf(err) != ckpt.CodeCorrupt {
+				return 0, err
+			}
+			v.found("damaged", rows[i].ID, "%s", ckpt.AsError(err).Err)
+		}
+	}
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	if err := v.rests(ctx, q, rows[0].N, *last); err != nil {
+		return 0, err
+	}
+	return len(rows), v.columns(ctx, q, rows[0].N, *last)
+}
+
+// columns checks what else a checkpoint's row says.
+func (v *verifier) columns(ctx context.Context, q *sqlx.Tx, from, to int64) error {
+	var rows []ledger.ReadRow
+	err := q.SelectContext(ctx, &rows, `SELECT `+ledger.ReadColumns+ledger.ReadTables+`WHERE c.n BETWEEN ? AND ?`, from, to)
+	for i := range rows {
+		if _, err := rows[i].Checkpoint(); err != nil {
+			v.found("damaged", rows[i].ID, "%s", ckpt.AsError(err).Message)
+		}
+	}
+	return err
+}

@@ -1,0 +1,200 @@
+package driftlog
+
+import (
+	"database/sql"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+)
+
+// seenSave is what the run's watch saw in a save, in one transaction.
+type seenSave struct {
+	tx    *ledger.Tx
+	runID int64
+	Found []ckpt.Found
+}
+
+// watchedSave is the part of a save that the detectors look at.
+type WatchedSave struct {
+	Request *ckpt.SaveRequest
+	Drift   *printed // what they need of the state; nil where nobody watches
+	Seen    seenSave
+}
+
+// seeSave lets the run's watch see a checkpoint that is about to be inserted,
+// once in a transaction.
+func (s *Drifts) SeeSave(tx *ledger.Tx, v *WatchedSave, size int64, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, reply ledger.SavedReply) {
+	if v.Drift == nil || v.Seen.tx == tx {
+		return
+	}
+	print := v.Drift.state
+	print.ID, print.Seq, print.At, print.Kind, print.Size = reply.ID, reply.Seq, tx.Now.Time, v.Request.Kind, size
+	_, print.Compacted = v.Request.Labels[ckpt.LabelCompaction]
+	v.Seen = seenSave{tx: tx, runID: run.ID}
+	v.Seen.Found = s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.State(print) })
+	s.show(tx, agent, w)
+}
+
+// unsee throws the watch away that has seen a save which then was not made: it
+// was refused, or had been made before.
+func (s *Drifts) Unsee(tx *ledger.Tx, v *WatchedSave) {
+	if v.Seen.tx == tx {
+		s.Watches.drop(v.Seen.runID)
+	}
+}
+
+// foundInSave does what follows from what was seen in a save that has been
+// inserted. It answers whether the run's whole retention must be applied,
+// because some of what was clean is not any more.
+func (s *Drifts) FoundInSave(tx *ledger.Tx, v *WatchedSave, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, reply ledger.SavedReply) (all bool, err error) {
+	if v.Drift == nil {
+		return false, nil
+	}
+	if all, err = s.find(tx, agent, run, w, v.Seen.Found, reply.ID); err != nil {
+		return false, err
+	}
+	_, err = s.keepBack(tx, run, w)
+	return all, err
+}
+
+// watchStep lets the run's watch see a step that has ended, notes its owner's
+// sign of life, and does what follows.
+func (s *Drifts) WatchStep(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, printed *printedStep, step *ckpt.Step, old *ledger.StepRow, e ledger.AuditEntry) error {
+	if step.Status == ckpt.StepStarted {
+		return tx.SignOfLife(run)
+	}
+	critical := false
+	if printed != nil {
+		print := printed.ended(step, old, run, tx.Now.Time)
+		found := s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.Step(print) })
+		var err error
+		if critical, err = s.find(tx, agent, run, w, found, ""); err != nil {
+			return err
+		}
+		s.show(tx, agent, w)
+	}
+	err := tx.Exec(ledger.UpdateStepped, tx.Now, used(step.InputTokens), used(step.OutputTokens), used(step.CostUSD), run.ID)
+	if err != nil {
+		return err
+	}
+	moved, err := s.keepBack(tx, run, w)
+	if err != nil || !critical && !moved {
+		return err
+	}
+	_, err = s.RetainRun(tx, agent, run, e)
+	return err
+}
+
+// watchBeat lets the run's watch see that time goes by, and what follows.
+func (s *Drifts) WatchBeat(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, progress *float64) error {
+	found := s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.Beat(tx.Now.Time, progress) })
+	if len(found) == 0 {
+		return nil
+	}
+	critical, err := s.find(tx, agent, run, w, found, "")
+	if err != nil || !critical {
+		return err
+	}
+	_, err = s.RetainRun(tx, agent, run, ledger.DaemonEntry(agent, "remove"))
+	return err
+}
+
+// used is what a step says that it has used, within what can be added up.
+func used[N int64 | float64](n *N) N {
+	if n == nil || !(*n > 0) {
+		return 0
+	}
+	return min(*n, 1e12)
+}
+
+// keepBack writes down up to where a way back must be kept, where that has
+// changed.
+func (s *Drifts) keepBack(tx *ledger.Tx, run *ledger.RunRow, w *Watched) (moved bool, err error) {
+	if moved, err = s.moveBack(tx, run, w); err != nil || !moved {
+		return false, err
+	}
+	tx.Store.Hot.Forget(run)
+	return true, tx.Exec(ledger.UpdateBack, run.BackSeq, run.ID)
+}
+
+// backMoves says whether moveBack has something to do, without asking the
+// database.
+func (s *Drifts) BackMoves(run *ledger.RunRow, w *Watched) bool {
+	var back sql.NullInt64
+	if w.watch != nil {
+		s.guard(w, func() { back.Int64, back.Valid = w.watch.Back() })
+	}
+	return back.Valid != run.BackSeq.Valid || back.Valid && back != w.asked
+}
+
+// moveBack asks the watch up to where a way back must be kept, and says whether
+// that has changed.
+func (s *Drifts) moveBack(tx *ledger.Tx, run *ledger.RunRow, w *Watched) (moved bool, err error) {
+	var back sql.NullInt64
+	if w.watch != nil {
+		s.guard(w, func() { back.Int64, back.Valid = w.watch.Back() })
+	}
+	switch {
+	case !back.Valid:
+		back = sql.NullInt64{}
+	case run.BackSeq.Valid && w.asked == back:
+		return false, nil
+	}
+	if w.asked = back; back.Valid {
+		if back.Int64, err = reachable(tx, run, back.Int64); err != nil {
+			return false, err
+		}
+	}
+	moved = back != run.BackSeq
+	run.BackSeq = back
+	return moved, nil
+}
+
+// reachable is up to where a way back can be kept. Where retention had let go
+// of all from before the first sign, which by itself was none, the oldest clean
+// checkpoint that is left must do: that which was so at the second.
+func reachable(tx *ledger.Tx, run *ledger.RunRow, back int64) (int64, error) {
+	var oldest sql.NullInt64
+	_, err := tx.Get(&oldest, `SELECT min(seq) FROM (
+		SELECT seq FROM (SELECT seq FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND suspect = 0 AND seq > ?2 ORDER BY seq LIMIT 1)
+		UNION ALL SELECT seq FROM (SELECT seq FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND suspect = 0 AND seq > ?2 ORDER BY seq LIMIT 1)
+		UNION ALL SELECT seq FROM (SELECT seq FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND suspect = 0 AND seq > ?2 ORDER BY seq LIMIT 1))`, run.ID, run.BaseSeq)
+	switch {
+	case err != nil || !oldest.Valid || oldest.Int64 <= back:
+		return back, err
+	case run.BackSeq.Valid && run.BackSeq.Int64 >= oldest.Int64:
+		return run.BackSeq.Int64, nil
+	}
+	return oldest.Int64, nil
+}
+
+// verdictFor is the verdict of the run that an operation was about.
+func (s *Drifts) VerdictFor(tx *ledger.Tx, agent *ledger.AgentRow, name string) (*ckpt.DriftVerdict, error) {
+	run, w := tx.Run0, watchOf(tx)
+	if w == nil {
+		var err error
+		if run, err = tx.Run(agent.ID, name); err != nil || run == nil {
+			return verdictOf(nil), err
+		}
+		if w, err = s.WatchRun(tx, agent, run, nil); err != nil {
+			return nil, err
+		}
+	}
+	return s.Verdict(tx, run, w)
+}
+
+// setDrift puts a verdict into an answer that has a place for it.
+func setDrift(answer any, v *ckpt.DriftVerdict) {
+	switch a := answer.(type) {
+	case *ckpt.Step:
+		a.Drift = v
+	case *ckpt.Run:
+		a.Drift = v
+	case *ckpt.Operation:
+		a.Drift = v
+	case *ckpt.PostedFinding:
+		a.Drift = v
+	case *ckpt.DismissedFinding:
+		a.Drift = v
+	}
+}

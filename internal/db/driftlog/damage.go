@@ -1,0 +1,31 @@
+package driftlog
+
+import (
+	"fmt"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+)
+
+// findDamage makes a finding of a checkpoint that is damaged.
+func (s *Drifts) findDamage(tx *ledger.Tx, runID, seq int64, damage *ledger.DamageError) error {
+	run, agent, err := s.RunWithAgent(tx, runID)
+	if err != nil || run == nil || agent.Settings.Detectors[ckpt.RuleCorruption].Tier == ckpt.TierOff {
+		return err
+	}
+	w, err := s.WatchRun(tx, agent, run, nil)
+	if err != nil {
+		return err
+	}
+	f, err := s.findingOf(tx, agent, run, &ckpt.Found{
+		Rule: ckpt.RuleCorruption, Severity: ckpt.SeverityCritical, Evidence: ckpt.Evidence{Checkpoints: []string{damage.ID}},
+		Message: fmt.Sprintf("Checkpoint %s (number %d) is damaged: %s. It is never served; a resume passes it over.", damage.ID, seq, damage.What),
+		Advice:  "Save a new checkpoint now, and go on: it is stored whole and stands on nothing damaged. The damaged one cannot be gone back to.",
+	}, damage.ID)
+	if err != nil {
+		return err
+	}
+	f.SinceSeq = nil
+	_, err = s.note(tx, agent, run, w, f, ledger.DaemonEntry(agent, "finding"))
+	return err
+}

@@ -1,0 +1,93 @@
+package driftlog
+
+import (
+	"context"
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+)
+
+// Evaluate judges the runs that are recorded here anew: which of them would have
+// been warned, with the policies of their agents or with what the request says
+// instead. It reads one run at a time, and never holds the writer up.
+func (s *Drifts) Evaluate(ctx context.Context, sc ckpt.Scope, r ckpt.EvaluateRequest) (*ckpt.Evaluation, error) {
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	rows, more, err := s.recordedRuns(ctx, &sc, r)
+	if err != nil {
+		return nil, err
+	}
+	if s.Opt.Drift == nil {
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "this daemon does not watch for drift")
+	}
+	s.AuditForeign(sc, "evaluate_drift", r.Agent, r.Run)
+	evaluator := s.Opt.Drift.Evaluator()
+	for i := range rows {
+		row := &rows[i]
+		agent := ledger.AgentRow{Name: row.Agent, Policy: row.Policy}
+		if _, err := agent.Parsed(); err != nil {
+			return nil, err
+		}
+		r.Change(&agent.Settings)
+		if err := s.Opt.Drift.Check(&agent.Settings); err != nil {
+			return nil, err
+		}
+		run, err := s.recorded(ctx, row, true)
+		if err != nil {
+			return nil, err
+		}
+		if len(run.Steps) > 0 {
+			evaluator.Judge(&agent.Settings, run, r.Run != "")
+		}
+	}
+	result := evaluator.Result()
+	result.More = more
+	return result, nil
+}
+
+// recordedRuns are the newest runs that fit, oldest first, as many as may be
+// judged at once.
+func (s *Drifts) recordedRuns(ctx context.Context, sc *ckpt.Scope, r ckpt.EvaluateRequest) (list []recordedRow, more bool, err error) {
+	agentID := int64(0)
+	if r.Agent != "" {
+		agent, err := s.FindAgent(ctx, *sc, r.Agent)
+		if err != nil {
+			return nil, false, err
+		}
+		agentID = agent.ID
+	}
+	if sc.Admin && sc.Target == "" && r.Agent == "" {
+		sc.Target = ckpt.AllOwners
+	}
+	since := ckpt.Time{}
+	if r.Since != nil {
+		since = *r.Since
+	}
+	err = s.RO.SelectContext(ctx, &list, `SELECT `+recordedColumns+recordedTables+`WHERE (a.owner = ?1 OR ?1 = '*') AND (?2 = 0 OR a.id = ?2)
+		AND (?3 = '' OR r.workflow = ?3) AND r.started_at >= ?4 AND (?5 = '' OR r.name = ?5) AND r.steps_ended > 0 ORDER BY r.id DESC LIMIT ?6`,
+		sc.Whose(), agentID, r.Workflow, since.String(), r.Run, ckpt.MaxEvaluatedRuns+1)
+	if err != nil {
+		return nil, false, sqlite.ReadError(err)
+	}
+	if r.Run != "" && len(list) == 0 {
+		return nil, false, ckpt.Errorf(ckpt.CodeNotFound, "run %s of %s has no steps here", r.Run, r.Agent)
+	}
+	if more = len(list) > ckpt.MaxEvaluatedRuns; more {
+		list = list[:ckpt.MaxEvaluatedRuns]
+	}
+	most, steps := r.MaxSteps, int64(0)
+	if most == 0 {
+		most = ckpt.MaxEvaluated
+	}
+	for i := range list {
+		if steps += list[i].Steps; steps > most && i > 0 {
+			list, more = list[:i], true
+			break
+		}
+	}
+	slices.Reverse(list)
+	return list, more, nil
+}

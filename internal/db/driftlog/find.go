@@ -1,0 +1,236 @@
+package driftlog
+
+import (
+	"encoding/json"
+	"os"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/google/uuid"
+)
+
+const (
+	FindingColumns = `f.id, a.name AS agent, a.owner, r.name AS run, f.at, f.rule, f.severity, f.message, f.advice, f.evidence, f.checkpoint,
+		f.since_seq, f.until_seq, f.closed, f.closed_at, f.dismissed_at, f.dismissed_by`
+	FindingTables = ` FROM findings f JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id `
+)
+
+// find does what follows from what was seen of a run: a row for each finding,
+// and for a critical one all that makes sure of a way back. It answers whether
+// one was critical; then the run's retention must be applied.
+//
+// at is the checkpoint in which it was seen, where it was one.
+func (s *Drifts) find(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, list []ckpt.Found, at string) (critical bool, err error) {
+	for i := range list {
+		f, err := s.findingOf(tx, agent, run, &list[i], at)
+		if err != nil {
+			return critical, err
+		}
+		did, err := s.note(tx, agent, run, w, f, ledger.DaemonEntry(agent, "finding"))
+		if err != nil {
+			return critical, err
+		}
+		critical = critical || did
+	}
+	return critical, nil
+}
+
+// findingOf makes a finding of what a detector saw.
+func (s *Drifts) findingOf(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, found *ckpt.Found, at string) (*ckpt.Finding, error) {
+	evidence, err := json.Marshal(&found.Evidence)
+	if err != nil {
+		return nil, err
+	}
+	f := &ckpt.Finding{Rule: found.Rule, Severity: found.Severity, Message: found.Message, Advice: ckpt.Ref(found.Advice), Evidence: evidence, Checkpoint: ckpt.Ref(at)}
+	if found.Severity == ckpt.SeverityCritical {
+		since, err := keptBack(tx, run, found.SinceSeq)
+		if err != nil {
+			return nil, err
+		}
+		f.SinceSeq = &since
+	}
+	return f, s.begin(tx, agent, run, f)
+}
+
+// begin gives a finding what all have.
+func (s *Drifts) begin(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, f *ckpt.Finding) error {
+	id, err := uuid.NewV7()
+	f.ID, f.Agent, f.Owner, f.Run, f.At = id.String(), agent.Name, agent.Owner, run.Name, tx.Now
+	return err
+}
+
+// note writes a finding down, and for a critical one that has a say over
+// checkpoints makes a recovery checkpoint first and suspects of all since.
+func (s *Drifts) note(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, f *ckpt.Finding, e ledger.AuditEntry) (critical bool, err error) {
+	critical = f.Severity == ckpt.SeverityCritical && f.SinceSeq != nil
+	drifting := w.Drifting()
+	if len(w.open) >= ckpt.MaxFindings && (!critical || drifting) {
+		return false, nil
+	}
+	if critical {
+		since, err := clampSince(tx, run, *f.SinceSeq)
+		if err != nil {
+			return false, err
+		}
+		f.SinceSeq = &since
+		if !drifting {
+			if w.recovery, err = s.addRecovery(tx, agent, run, f); err != nil {
+				return false, err
+			}
+		}
+		if w.recovery != "" {
+			f.Checkpoint = w.recovery
+		}
+	}
+	err = tx.Exec(`INSERT INTO findings (id, run_id, at, rule, severity, message, advice, evidence, checkpoint, since_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		f.ID, run.ID, f.At, f.Rule, string(f.Severity), f.Message, f.Advice, f.Evidence, f.Checkpoint, f.SinceSeq)
+	if err != nil {
+		return false, err
+	}
+	w.open = append(w.open, *f)
+	tx.Made = append(tx.Made, *f)
+	marked := int64(0)
+	if critical {
+		marked, err = tx.ExecCount(`UPDATE checkpoints SET suspect = 1 WHERE run_id = ? AND kind IN ('routine', 'pre_operation', 'recovery') AND seq > ? AND suspect = 0`, run.ID, *f.SinceSeq)
+		if err != nil {
+			return false, err
+		}
+	}
+	e.Run, e.Subject, e.Detail = run.Name, f.ID, map[string]any{"rule": f.Rule, "severity": f.Severity}
+	if critical {
+		e.Detail["since_seq"], e.Detail["marked_suspect"] = *f.SinceSeq, marked
+	}
+	return critical, tx.Audit(e)
+}
+
+// clampSince keeps the evidence of a finding within the stretch in which it was
+// seen: what came before was left behind, or gone back to.
+func clampSince(tx *ledger.Tx, run *ledger.RunRow, since int64) (int64, error) {
+	var least int64
+	_, err := tx.Get(&least, `SELECT max(stretch_seq, base_seq) FROM runs WHERE id = ?`, run.ID)
+	return min(max(since, least), run.LastSeq), err
+}
+
+// keptBack leaves clean what was kept as the way back, where nothing clean is
+// left from before the evidence.
+func keptBack(tx *ledger.Tx, run *ledger.RunRow, since int64) (int64, error) {
+	if !run.BackSeq.Valid || run.BackSeq.Int64 <= since {
+		return since, nil
+	}
+	var clean bool
+	_, err := tx.Get(&clean, `SELECT EXISTS (SELECT 1 FROM checkpoints WHERE run_id = ? AND suspect = 0 AND seq > ? AND seq <= ?
+		AND `+ledger.IsIntact+`)`, run.ID, run.BaseSeq, since)
+	if err != nil || clean {
+		return since, err
+	}
+	return run.BackSeq.Int64, nil
+}
+
+// suspectIfDrifting makes a checkpoint suspect that comes while a critical
+// finding is open.
+func SuspectIfDrifting(tx *ledger.Tx, run *ledger.RunRow, row *ledger.CheckpointRow) error {
+	var drifting bool
+	_, err := tx.Get(&drifting, `SELECT EXISTS (SELECT 1 FROM findings WHERE run_id = ? AND closed IS NULL AND severity = 'critical' AND since_seq IS NOT NULL)`, run.ID)
+	row.Suspect = row.Suspect || drifting
+	return err
+}
+
+// addRecovery saves the run's newest state once more, by the same pieces, as a
+// recovery checkpoint, and answers its id: "" where there is no state, or none
+// that reads back. It is itself suspect, since the state is; but it stays when
+// the routine ones go.
+func (s *Drifts) addRecovery(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, f *ckpt.Finding) (ckpt.Ref, error) {
+	c, err := newestState(tx, agent, run)
+	if c == nil || err != nil {
+		return "", err
+	}
+	again, err := tx.EncodeAgain(run, c)
+	if err != nil {
+		return "", err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", err
+	}
+	row := ledger.CheckpointRow{N: tx.Head.N + 1, ID: id.String(), Seq: run.LastSeq + 1, Kind: ckpt.KindRecovery, Parent: ckpt.Ref(c.ID), CreatedAt: tx.Now,
+		ContentType: c.ContentType, Metadata: ledger.MetadataText(c.Metadata), Step: c.Step, Suspect: true}
+	if c.Program != nil {
+		text, err := json.Marshal(c.Program)
+		if err != nil {
+			return "", err
+		}
+		row.Program = string(text)
+	}
+	head := run.Head
+	list, err := tx.InsertRow(run, &row, &again)
+	if err != nil {
+		return "", err
+	}
+	run.Head = head // the agent goes on from its own checkpoint, not from the copy
+	if err := tx.NoteSaved(run); err != nil {
+		return "", err
+	}
+	s.KeepLive(tx, ledger.RunKey{Owner: agent.Owner, Agent: agent.Name, Run: run.Name}, run.ID, &row, &again, list)
+	e := ledger.AuditEntry{Who: ledger.Daemon, PID: os.Getpid(), Action: "save", Owner: agent.Owner, Agent: agent.Name, Run: run.Name, Subject: row.ID, Outcome: ledger.OutcomeDone,
+		Reason: "critical drift: " + f.Rule, Detail: map[string]any{"kind": row.Kind, "seq": row.Seq, "sha256": again.Sha256, "size": again.Size, "finding": f.ID}}
+	if err := row.NoteRest(e.Detail); err != nil {
+		return "", err
+	}
+	if err := tx.Audit(e); err != nil {
+		return "", err
+	}
+	return ckpt.Ref(row.ID), nil
+}
+
+// newestState is what the run last saved since it began, nil where there is
+// nothing or it is damaged.
+func newestState(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow) (*ckpt.Checkpoint, error) {
+	if run.Head == "" {
+		return nil, nil
+	}
+	c, err := tx.CheckpointOf(agent, ckpt.RestoreRequest{Agent: agent.Name, Checkpoint: string(run.Head)})
+	if code := ckpt.CodeOf(err); code == ckpt.CodeNotFound || code == ckpt.CodeCorrupt {
+		return nil, nil
+	}
+	if err != nil || c.Run != run.Name { // a fork that has saved nothing yet stands on another run's
+		return nil, err
+	}
+	return c, nil
+}
+
+// cleanCheckpoint is the one that a resume would go back to: the newest clean
+// one since the run began. ?1 is the run, ?2 its base_seq, ?3 its last_seq, ?4
+// what it was forked from as long as it has none of its own.
+const cleanCheckpoint = `SELECT c.id FROM checkpoints c WHERE c.n IN (
+			SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
+			UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
+			UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
+			UNION ALL SELECT n FROM checkpoints WHERE id = ?4)
+		ORDER BY c.run_id = ?1 DESC, c.seq DESC LIMIT 1`
+
+// verdict is what the answer to a write says of drift: how the run stands now,
+// and what this write has found.
+func (s *Drifts) Verdict(tx *ledger.Tx, run *ledger.RunRow, w *Watched) (*ckpt.DriftVerdict, error) {
+	v := verdictOf(w.open)
+	if tx.Made != nil {
+		v.Findings = tx.Made
+	}
+	if !w.Drifting() {
+		return v, nil
+	}
+	v.Recovery = w.recovery
+	_, err := tx.Get(&v.Clean, cleanCheckpoint, run.ID, run.BaseSeq, run.LastSeq, ledger.ForkWithout(run))
+	return v, err
+}
+
+// verdictOf is the severity and the advice of what is open: of the gravest, and
+// of those the newest.
+func verdictOf(open []ckpt.Finding) *ckpt.DriftVerdict {
+	v := &ckpt.DriftVerdict{Verdict: ckpt.SeverityNone, Findings: []ckpt.Finding{}}
+	for i := range open {
+		if open[i].Severity.Rank() >= v.Verdict.Rank() {
+			v.Verdict, v.Advice = open[i].Severity, open[i].Advice
+		}
+	}
+	return v
+}

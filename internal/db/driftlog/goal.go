@@ -1,0 +1,66 @@
+package driftlog
+
+import (
+	"encoding/json"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+)
+
+// declareGoal lets the run's watch hear of a goal that was declared at the
+// start of a run, and does what follows.
+func (s *Drifts) DeclareGoal(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, goal ckpt.Ref, e ledger.AuditEntry) error {
+	if goal == "" {
+		return nil
+	}
+	w, err := s.WatchRun(tx, agent, run, nil)
+	if err != nil {
+		return err
+	}
+	if err := tx.Exec(`UPDATE runs SET goal = ?, first_goal = coalesce(first_goal, ?) WHERE id = ?`, goal, goal, run.ID); err != nil {
+		return err
+	}
+	return s.hearGoal(tx, agent, run, w, string(goal), false, e)
+}
+
+func (s *Drifts) hearGoal(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, goal string, updated bool, e ledger.AuditEntry) error {
+	found := s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.Goal(tx.Now.Time, goal, updated) })
+	critical, err := s.find(tx, agent, run, w, found, "")
+	if err != nil || !critical {
+		return err
+	}
+	_, err = s.RetainRun(tx, agent, run, e)
+	return err
+}
+
+// updateGoal takes the events among a batch that let the run have another goal:
+// the one that they name, or whichever is declared next.
+func (s *Drifts) UpdateGoal(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, events []ckpt.NewEvent, e ledger.AuditEntry) error {
+	for i := range events {
+		if events[i].Type != ckpt.EventGoalUpdate {
+			continue
+		}
+		var payload struct {
+			Goal string `json:"goal"`
+		}
+		_ = json.Unmarshal(events[i].Payload, &payload) // what names no goal names none
+		if payload.Goal == "" || len(payload.Goal) > ckpt.MaxText {
+			s.Watches.drop(run.ID)
+			if err := tx.Exec(`UPDATE runs SET first_goal = NULL WHERE id = ?`, run.ID); err != nil {
+				return err
+			}
+			continue
+		}
+		w, err := s.WatchRun(tx, agent, run, nil)
+		if err != nil {
+			return err
+		}
+		if err := tx.Exec(`UPDATE runs SET goal = ?, first_goal = ? WHERE id = ?`, payload.Goal, payload.Goal, run.ID); err != nil {
+			return err
+		}
+		if err := s.hearGoal(tx, agent, run, w, payload.Goal, true, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package driftlog
+
+import (
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
+)
+
+// keyedRequest is a write whose first reply is given again to the same key.
+type KeyedRequest struct {
+	Agent string
+	Key   string
+	Print any // what was asked
+	Entry ledger.AuditEntry
+	Size  int64 // as in op
+	Claim sqlite.Claim
+	Make  bool // whether the agent is made where there is none
+	Drift bool // the answer says how the run stands now; that is not remembered
+
+	Secrets []secrets.Secret // that were found in the request beside a state
+}
+
+// keyed runs a write of an agent under its idempotency key. do writes an audit
+// row before it returns, or changes nothing: then there is nothing to remember,
+// and asking again gives the same.
+func Keyed[T any](s *Drifts, sc ckpt.Scope, r KeyedRequest, do func(*ledger.Tx, *ledger.AgentRow) (*T, error)) (result *T, replayed bool, err error) {
+	print := ""
+	if r.Key != "" {
+		if err := ckpt.CheckKey("Idempotency-Key", r.Key); err != nil {
+			return nil, false, err
+		}
+		if print, err = ledger.Fingerprint([]any{r.Entry.Action, r.Entry.Run, r.Print}); err != nil {
+			return nil, false, err
+		}
+	}
+	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: r.Size, Claim: r.Claim, Entry: r.Entry, Do: func(tx *ledger.Tx) error {
+		agent, err := s.agentFor(tx, sc, r)
+		if err != nil {
+			return err
+		}
+		before := tx.Head.N
+		first := new(T)
+		if replayed, err = tx.Replayed(agent.ID, r.Key, print, first); err != nil {
+			return err
+		}
+		if result = first; !replayed {
+			if result, err = do(tx, agent); err == nil && tx.Head.N != before {
+				if err = tx.Remember(agent.ID, r.Key, print, result); err == nil {
+					err = s.ReportBeside(tx, agent, r.Entry.Run, r.Secrets)
+				}
+			}
+		}
+		if err == nil && sc.Foreign() && tx.Head.N == before { // what was done before is shown again, to somebody else
+			e := r.Entry
+			e.Action = "admin_" + e.Action
+			err = tx.Audit(e)
+		}
+		if err != nil || !r.Drift {
+			return err
+		}
+		verdict, err := s.VerdictFor(tx, agent, r.Entry.Run)
+		setDrift(result, verdict)
+		return err
+	}})
+	if err != nil {
+		return nil, false, err
+	}
+	return result, replayed, nil
+}
+
+func (s *Drifts) agentFor(tx *ledger.Tx, sc ckpt.Scope, r KeyedRequest) (*ledger.AgentRow, error) {
+	if r.Make {
+		return s.MakeAgent(tx, sc.Whose(), r.Agent)
+	}
+	return s.NeedAgent(tx, sc, r.Agent)
+}

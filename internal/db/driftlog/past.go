@@ -1,0 +1,248 @@
+package driftlog
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/jmoiron/sqlx"
+)
+
+// past is what of a run's past is read and made outside the writer.
+type past struct {
+	states   map[string]ckpt.StatePrint // by checkpoint
+	baseline []ckpt.StepPrint
+}
+
+// The bounds of what is read of a past outside the writer.
+const (
+	pastStates     = 5       // the newest states of a run whose prints are made anew; of older ones only the size counts
+	pastStateBytes = 8 << 20 // a larger one is not read for this
+	baselineRuns   = 4       // an agent's oldest runs, of which the baselines are taken
+	baselineSteps  = 500     // of each
+)
+
+// readAhead reads what the writer will need to begin to watch a run, nil where
+// the run is watched already or nobody watches. It costs nothing else a wait.
+func (s *Drifts) readAhead(key ledger.RunKey, p *ckpt.Policy) *past {
+	if s.Opt.Drift == nil || p.Sensitivity == ckpt.SensitivityOff {
+		return nil
+	}
+	if _, ready := s.Watches.ready.Load(key); ready {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.Opt.WriteTimeout)
+	defer cancel()
+	made := &past{states: map[string]ckpt.StatePrint{}}
+	err := s.Reading(ctx, func(q *sqlx.Tx) error {
+		var run struct {
+			ID      int64 `db:"id"`
+			AgentID int64 `db:"agent_id"`
+		}
+		err := q.GetContext(ctx, &run, `SELECT r.id, r.agent_id FROM runs r JOIN agents a ON a.id = r.agent_id WHERE a.owner = ? AND a.name = ? AND r.name = ?`, key.Owner, key.Agent, key.Run)
+		if ledger.IsNoRows(err) {
+			err = q.GetContext(ctx, &run.AgentID, `SELECT id FROM agents WHERE owner = ? AND name = ?`, key.Owner, key.Agent)
+		}
+		if ledger.IsNoRows(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if made.baseline, err = readBaseline(ctx, q, run.AgentID); err != nil || run.ID == 0 {
+			return err
+		}
+		return s.printStates(ctx, q, key, p, run.ID, made)
+	})
+	if err != nil { // the run is watched all the same, with less memory
+		s.Log.Warn("what a run did before is not known to the drift detectors", "agent", key.Agent, "run", key.Run, "error", err)
+	}
+	return made
+}
+
+// printStates makes the prints of a run's newest states.
+func (s *Drifts) printStates(ctx context.Context, q *sqlx.Tx, key ledger.RunKey, p *ckpt.Policy, runID int64, made *past) error {
+	var rows []struct {
+		ledger.StateRow
+		ContentType string `db:"content_type"`
+	}
+	err := q.SelectContext(ctx, &rows, `SELECT n, id, size, sha256, body, pieces, content_type FROM checkpoints WHERE n IN (`+newestOfRun+`) AND size <= ? ORDER BY n DESC LIMIT ?`,
+		runID, pastStates, pastStateBytes, pastStates)
+	if err != nil {
+		return err
+	}
+	plain := *p // rules and schema said what they had to say when these were saved
+	plain.Rules, plain.Schema = nil, nil
+	for i := range rows {
+		state, err := ledger.Decode(ctx, q, &rows[i].StateRow)
+		if err != nil {
+			continue // whoever wants it is told
+		}
+		made.states[rows[i].ID], _ = makePrint(s, key, func() (ckpt.StatePrint, error) {
+			return s.Opt.Drift.State(context.Background(), &plain, ckpt.RuleRun{Agent: key.Agent, Run: key.Run}, state, nil, rows[i].ContentType)
+		})
+	}
+	return nil
+}
+
+// newestOfRun are the numbers of the newest checkpoints of a run, of each kind.
+// ?1 is the run, ?2 how many.
+const newestOfRun = `SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' ORDER BY seq DESC LIMIT ?2)
+	UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' ORDER BY seq DESC LIMIT ?2)
+	UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' ORDER BY seq DESC LIMIT ?2)`
+
+// readBaseline reads the first steps of each tool and shape of an agent, as far
+// as its oldest runs have them.
+func readBaseline(ctx context.Context, q sqlx.QueryerContext, agentID int64) ([]ckpt.StepPrint, error) {
+	var runs []int64
+	err := sqlx.SelectContext(ctx, q, &runs, `SELECT id FROM runs WHERE agent_id = ? ORDER BY id LIMIT ?`, agentID, baselineRuns)
+	if err != nil {
+		return nil, err
+	}
+	var list []ckpt.StepPrint
+	of := map[[2]string]int{}
+	for _, id := range runs {
+		steps, err := readPrints(ctx, q, `SELECT `+printColumns+` FROM steps WHERE run_id = ? AND sig IS NOT NULL AND ended_at IS NOT NULL ORDER BY after_seq, id LIMIT ?`, id, baselineSteps)
+		if err != nil {
+			return nil, err
+		}
+		for _, step := range steps {
+			kind := [2]string{step.Tool, step.Shape}
+			if of[kind]++; of[kind] <= ckpt.MaxBaseline {
+				list = append(list, step.StepPrint)
+			}
+		}
+	}
+	return list, nil
+}
+
+// printRow is a step as it is stored for the detectors.
+type printRow struct {
+	ckpt.StepPrint
+	id, failures, stretch int64
+}
+
+const printColumns = `id, key, name, coalesce(sig, ''), coalesce(res, ''), coalesce(cause, ''), status = 'failed', unparsable, started_at, ended_at, after_seq, failures,
+	duration_ms, input_tokens, output_tokens, cost_usd, progress, coalesce(turn, ''), outcome IS NOT NULL, coalesce(shape, ''), coalesce(effect, ''), stretch`
+
+// readPrints reads many rows, and so without reflection.
+func readPrints(ctx context.Context, q sqlx.QueryerContext, query string, args ...any) (list []printRow, err error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r printRow
+		var began, at ckpt.Time
+		err := rows.Scan(&r.id, &r.Key, &r.Tool, &r.Sig, &r.Res, &r.Cause, &r.Failed, &r.Unparsable, &began, &at, &r.AfterSeq, &r.failures,
+			&r.DurationMS, &r.InputTokens, &r.OutputTokens, &r.CostUSD, &r.Progress,
+			&r.Turn, &r.Negative, &r.Shape, &r.Effect, &r.stretch)
+		if err != nil {
+			return nil, err
+		}
+		r.Began, r.At = began.Time, at.Time
+		list = append(list, r)
+	}
+	return list, rows.Err()
+}
+
+// readPast reads a run's past, as this transaction sees it.
+func readPast(tx *ledger.Tx, run *ledger.RunRow, open []ckpt.Finding, made *past) (*ckpt.RunPast, error) {
+	all := &ckpt.RunPast{Open: open, StartedAt: run.StartedAt.Time, Progress: run.Progress, ProgressAt: run.ProgressAt.Time}
+	if made != nil {
+		all.Baseline = made.baseline
+	}
+	if err := readPastTotals(tx, run, all); err != nil {
+		return nil, err
+	}
+	if err := readPastSteps(tx, run, all); err != nil {
+		return nil, err
+	}
+	if err := readPastDismissed(tx, run, all); err != nil {
+		return nil, err
+	}
+	return all, readPastStates(tx, run, all, made)
+}
+
+func readPastTotals(tx *ledger.Tx, run *ledger.RunRow, all *ckpt.RunPast) error {
+	var row struct {
+		Goal    ckpt.Ref `db:"first_goal"`
+		Steps   int64    `db:"steps_ended"`
+		Input   int64    `db:"input_tokens"`
+		Output  int64    `db:"output_tokens"`
+		CostUSD float64  `db:"cost_usd"`
+	}
+	_, err := tx.Get(&row, `SELECT first_goal, steps_ended, input_tokens, output_tokens, cost_usd FROM runs WHERE id = ?`, run.ID)
+	all.Goal, all.TotalSteps, all.InputTokens, all.OutputTokens, all.CostUSD = string(row.Goal), row.Steps, row.Input, row.Output, row.CostUSD
+	return err
+}
+
+// pastSteps reads the steps of this stretch in the order in which they ended,
+// with the earlier attempts that failed.
+func readPastSteps(tx *ledger.Tx, run *ledger.RunRow, all *ckpt.RunPast) error {
+	rows, err := readPrints(tx.Ctx, tx.Conn, `SELECT `+printColumns+` FROM steps WHERE run_id = ? AND stretch = ? AND sig IS NOT NULL AND ended_at IS NOT NULL
+		ORDER BY after_seq DESC, id DESC LIMIT ?`, run.ID, run.Stretch, ckpt.MaxPastSteps)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(rows, func(a, b printRow) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.id, b.id)) })
+	for i := range rows {
+		all.Steps = append(all.Steps, rows[i].prints()...)
+	}
+	all.Steps = all.Steps[max(0, len(all.Steps)-ckpt.MaxPastSteps):]
+	return nil
+}
+
+// pastFailures is how many failed attempts of one key are counted anew.
+const pastFailures = 20
+
+func readPastDismissed(tx *ledger.Tx, run *ledger.RunRow, all *ckpt.RunPast) error {
+	var rows []struct {
+		Rule string    `db:"rule"`
+		At   ckpt.Time `db:"at"`
+	}
+	err := tx.List(&rows, `SELECT rule, max(dismissed_at) AS at FROM findings WHERE run_id = ? AND closed = 'dismissed' GROUP BY rule`, run.ID)
+	all.Dismissed = make(map[string]time.Time, len(rows))
+	for _, row := range rows {
+		all.Dismissed[row.Rule] = row.At.Time
+	}
+	return err
+}
+
+// pastStates are those that this stretch stands on and those that it has made:
+// not what it has left behind.
+func readPastStates(tx *ledger.Tx, run *ledger.RunRow, all *ckpt.RunPast, made *past) error {
+	var rows []struct {
+		ID   string                    `db:"id"`
+		Seq  int64                     `db:"seq"`
+		Kind ckpt.Kind                 `db:"kind"`
+		At   ledger.Lenient[ckpt.Time] `db:"created_at"`
+		Size int64                     `db:"size"`
+	}
+	err := tx.List(&rows, `SELECT c.id, c.seq, c.kind, c.created_at, c.size FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.n IN (`+newestOfRun+`)
+		AND c.seq > r.base_seq AND (c.seq > r.stretch_seq OR c.seq <= r.stretch_from AND c.suspect = 0 OR c.seq = r.stretch_from) ORDER BY c.seq DESC LIMIT ?2`, run.ID, ckpt.MaxPastStates)
+	if err != nil {
+		return err
+	}
+	all.LastRefresh = run.SegmentAt.Time
+	for _, row := range slices.Backward(rows) {
+		at := row.At.Value.Time
+		print := ckpt.StatePrint{}
+		if made != nil {
+			print = made.states[row.ID]
+		}
+		print.ID, print.Seq, print.Kind, print.At, print.Size = row.ID, row.Seq, row.Kind, at, row.Size
+		all.States = append(all.States, print)
+		switch {
+		case row.Kind == ckpt.KindRoutine:
+			all.LastRoutine = at
+		case row.Kind == ckpt.KindRecovery && at.After(all.LastRefresh):
+			all.LastRefresh = at
+		}
+	}
+	return nil
+}

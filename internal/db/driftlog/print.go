@@ -1,0 +1,277 @@
+package driftlog
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/jmoiron/sqlx"
+)
+
+// printed is what was made of a state outside the writer, for the detectors.
+type printed struct {
+	state   ckpt.StatePrint
+	past    *past
+	Refused error             // the state breaks the agent's schema, and the policy says to refuse it
+	shared  map[string]string // hashes of the values at the policy's shared keys, by pointer
+}
+
+// printState makes of a state what the detectors need of it, and refuses one
+// that breaks the agent's schema. It runs in the caller's goroutine, and ends
+// with an error where nobody waits for the answer any more.
+func (s *Drifts) PrintState(ctx context.Context, key ledger.RunKey, r *ckpt.SaveRequest, e *ledger.Encoded) (*printed, error) {
+	if s.Opt.Drift == nil {
+		return nil, nil
+	}
+	p := s.PolicyOf(key.Owner, key.Agent)
+	if p.Sensitivity == ckpt.SensitivityOff {
+		return nil, nil
+	}
+	run, previous, release := s.ruleRun(key, &p, true)
+	defer release()
+	run.Map = e.Known.Json
+	made := &printed{past: s.readAhead(key, &p)}
+	err := preparing(ctx, &p, func(ctx context.Context) (err error) {
+		made.state, err = makePrint(s, key, func() (ckpt.StatePrint, error) {
+			return s.Opt.Drift.State(ctx, &p, run, e.State, previous, r.ContentType)
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if p.SchemaMode == ckpt.SchemaRefuse && p.Detectors[ckpt.RuleSchema].Tier != ckpt.TierOff {
+		made.Refused = refusedBySchema(made.state.Broken)
+	}
+	if ckpt.IsJSON(r.ContentType) {
+		made.shared = SharedValues(e.State, e.Known.Json, p.SharedKeys)
+	}
+	return made, nil
+}
+
+// preparing does what may take long because of what a user wrote, a schema or
+// rules. It is given up when whoever asked has gone away, or the daemon stops:
+// nothing was written yet.
+func preparing(ctx context.Context, p *ckpt.Policy, do func(context.Context) error) error {
+	if p.Schema == nil && len(p.Rules) == 0 {
+		return do(context.Background())
+	}
+	asking, cancel := ckpt.Asking(ctx)
+	defer cancel()
+	err := do(asking)
+	if err != nil && asking.Err() != nil {
+		err = ckpt.Wrap(ckpt.CodeBusy, err, "the schema and the rules of the agent's policy were not tried to their end, because the client "+
+			"went away or the daemon stops: nothing was saved")
+	}
+	return err
+}
+
+// refusedBySchema is the refusal of a state, nil where it breaks no schema.
+func refusedBySchema(broken []ckpt.Found) error {
+	for i := range broken {
+		f := &broken[i]
+		if f.Rule != ckpt.RuleSchema {
+			continue
+		}
+		where := ""
+		if at := f.Evidence.Pointer; at != "" && !strings.Contains(f.Message, at) {
+			where = " It begins at " + strconv.Quote(at) + "."
+		}
+		message := strings.TrimRight(f.Message, ".")
+		if message == "" {
+			message = "The state breaks the agent's schema"
+		}
+		return ckpt.Errorf(ckpt.CodeSchemaMismatch, "%s.%s Nothing was saved: mend the state, or the schema in the agent's policy, or set its schema_mode to report",
+			strings.ToLower(message[:1])+message[1:], where)
+	}
+	return nil
+}
+
+// makePrint keeps a mistake in a detector from reaching a save.
+func makePrint[T any](s *Drifts, key ledger.RunKey, make func() (T, error)) (print T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			var none T
+			print, err = none, nil
+			s.Watches.Panics.Add(1)
+			s.Log.Error("a drift detector panicked: it does not count this", "agent", key.Agent, "run", key.Run, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	return make()
+}
+
+// ruleRun is what rules of the user's own see beside the step or the state.
+// Where the policy has none it costs nothing.
+func (s *Drifts) ruleRun(key ledger.RunKey, p *ckpt.Policy, forState bool) (r ckpt.RuleRun, previous []byte, release func()) {
+	r, release = ckpt.RuleRun{Agent: key.Agent, Run: key.Run}, func() {}
+	if len(p.Rules) == 0 {
+		return r, nil, release
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.Opt.WriteTimeout)
+	defer cancel()
+	err := s.Reading(ctx, func(q *sqlx.Tx) error {
+		id, err := readRuleRun(ctx, q, key, &r)
+		if err != nil || id == 0 || !forState {
+			return err
+		}
+		if r.Last, err = readLastStep(ctx, q, id); err != nil {
+			return err
+		}
+		if base := s.Live.Get(key); base != nil {
+			previous, release = base.State, func() { s.Live.Release(base) }
+			return nil
+		}
+		previous, err = readPrevious(ctx, q, id)
+		return err
+	})
+	if err != nil {
+		s.Log.Warn("the agent's own rules are tried without what the run did before", "agent", key.Agent, "run", key.Run, "error", err)
+	}
+	if shown, ok := s.Watches.shown.Load(key); ok {
+		r.Measures = shown.(map[string]float64)
+	}
+	return r, previous, release
+}
+
+func readRuleRun(ctx context.Context, q *sqlx.Tx, key ledger.RunKey, r *ckpt.RuleRun) (id int64, err error) {
+	var row struct {
+		ID       int64    `db:"id"`
+		Status   string   `db:"status"`
+		Goal     ckpt.Ref `db:"goal"`
+		Attempt  int64    `db:"attempt"`
+		Steps    int64    `db:"steps_ended"`
+		Progress *float64 `db:"progress"`
+	}
+	err = q.GetContext(ctx, &row, `SELECT r.id, r.status, r.goal, r.attempt, r.steps_ended, r.progress FROM runs r JOIN agents a ON a.id = r.agent_id
+		WHERE a.owner = ? AND a.name = ? AND r.name = ?`, key.Owner, key.Agent, key.Run)
+	if ledger.IsNoRows(err) {
+		return 0, nil
+	}
+	r.Status, r.Goal, r.Attempt, r.Steps, r.Progress = row.Status, string(row.Goal), row.Attempt, row.Steps, row.Progress
+	return row.ID, err
+}
+
+func readLastStep(ctx context.Context, q *sqlx.Tx, runID int64) (*ckpt.Step, error) {
+	var row ledger.StepRow
+	err := q.GetContext(ctx, &row, `SELECT `+ledger.StepColumns+` FROM steps WHERE run_id = ? AND status IN ('succeeded', 'failed') ORDER BY after_seq DESC, id DESC LIMIT 1`, runID)
+	if ledger.IsNoRows(err) {
+		return nil, nil
+	}
+	return &row.Step, err
+}
+
+// previousMost is the size of the largest state that is read only for rules to
+// compare with.
+const previousMost = 1 << 20
+
+// readPrevious reads the run's newest state. One that is damaged is none.
+func readPrevious(ctx context.Context, q *sqlx.Tx, runID int64) ([]byte, error) {
+	var row ledger.StateRow
+	err := q.GetContext(ctx, &row, `SELECT n, id, size, sha256, body, pieces FROM checkpoints WHERE n = (SELECT max(n) FROM (`+newestOfRun+`)) AND size <= ?`, runID, 1, previousMost)
+	if ledger.IsNoRows(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	state, err := ledger.Decode(ctx, q, &row)
+	if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
+		return nil, nil
+	}
+	return state, err
+}
+
+// printedStep is what was made of a step outside the writer. Of one that began
+// in an earlier request only the end is known; the rest was stored then.
+type printedStep struct {
+	print ckpt.StepPrint
+	past  *past
+	whole bool
+}
+
+// printStep makes of a step what the detectors need of it, nil where nobody
+// watches.
+func (s *Drifts) PrintStep(ctx context.Context, key ledger.RunKey, r *ckpt.StepRequest, finish bool) (*printedStep, error) {
+	if s.Opt.Drift == nil {
+		return nil, nil
+	}
+	p := s.PolicyOf(key.Owner, key.Agent)
+	if p.Sensitivity == ckpt.SensitivityOff {
+		return nil, nil
+	}
+	step := ckpt.Step{Key: r.Key, Name: r.Name, Args: r.Args, Status: r.Status, Result: r.Result, Error: r.Error, Outcome: r.Outcome, Measures: r.Measured()}
+	made := &printedStep{past: s.readAhead(key, &p), whole: !finish}
+	if r.Status == "" || r.Status == ckpt.StepStarted { // it only begins: rules are tried at its end
+		p.Rules = nil
+	}
+	run, _, _ := s.ruleRun(key, &p, false)
+	if finish && (len(p.Rules) > 0 || r.Status == ckpt.StepFailed) { // what it complained of is told from the words of its own arguments
+		made.whole = s.readBegun(key, &step)
+	}
+	err := preparing(ctx, &p, func(ctx context.Context) (err error) {
+		made.print, err = makePrint(s, key, func() (ckpt.StepPrint, error) { return s.Opt.Drift.Step(ctx, &p, run, &step) })
+		return err
+	})
+	return made, err
+}
+
+// readBegun adds to the end of a step how it began, for rules of the user's own.
+func (s *Drifts) readBegun(key ledger.RunKey, step *ckpt.Step) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), s.Opt.WriteTimeout)
+	defer cancel()
+	var row ledger.StepRow
+	err := s.RO.GetContext(ctx, &row, `SELECT s.id, s.key, s.name, s.args, s.status, s.attempt, s.started_at FROM steps s JOIN runs r ON r.id = s.run_id JOIN agents a ON a.id = r.agent_id
+		WHERE a.owner = ? AND a.name = ? AND r.name = ? AND s.key = ?`, key.Owner, key.Agent, key.Run, step.Key)
+	if err != nil {
+		return false
+	}
+	step.Name, step.Args, step.Attempt, step.StartedAt = row.Name, row.Args, row.Attempt, row.StartedAt
+	return true
+}
+
+// pastOf is what was read of the run's past, nil where that was not needed.
+func (p *printedStep) PastOf() *past {
+	if p == nil {
+		return nil
+	}
+	return p.past
+}
+
+func (v *WatchedSave) PastOf() *past {
+	if v.Drift == nil {
+		return nil
+	}
+	return v.Drift.past
+}
+
+// shared are the hashes of the values on which agents must agree.
+func (v *WatchedSave) Shared() map[string]string {
+	if v.Drift == nil {
+		return nil
+	}
+	return v.Drift.shared
+}
+
+// stored is the part of a print that is stored with the step.
+func (p *printedStep) Stored() *ckpt.StepPrint {
+	if p == nil {
+		return &ckpt.StepPrint{}
+	}
+	return &p.print
+}
+
+// ended completes the print of a step with what only the writer knows.
+func (p *printedStep) ended(step *ckpt.Step, old *ledger.StepRow, run *ledger.RunRow, now time.Time) ckpt.StepPrint {
+	print := p.print
+	if !p.whole && old != nil {
+		print.Sig, print.Shape, print.Effect = string(old.Sig), string(old.Shape), string(old.Effect)
+	}
+	print.Began, print.Turn = step.StartedAt.Time, string(step.Turn)
+	print.Key, print.Tool, print.At, print.AfterSeq, print.Measures = step.Key, step.Name, now, run.LastSeq, step.Measures
+	return print
+}

@@ -1,0 +1,101 @@
+package driftlog
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/jmoiron/sqlx"
+)
+
+// recordedRow is a run that may be judged again.
+type recordedRow struct {
+	ID        int64          `db:"id"`
+	AgentID   int64          `db:"agent_id"`
+	Owner     string         `db:"owner"`
+	Agent     string         `db:"agent"`
+	Policy    string         `db:"policy"`
+	Name      string         `db:"name"`
+	Workflow  ckpt.Ref       `db:"workflow"`
+	Status    ckpt.RunStatus `db:"status"`
+	StartedAt ckpt.Time      `db:"started_at"`
+	EndedAt   ckpt.Time      `db:"ended_at"`
+	Goal      ckpt.Ref       `db:"first_goal"`
+	Steps     int64          `db:"steps_ended"`
+}
+
+const (
+	recordedColumns = `r.id, a.id AS agent_id, a.owner, a.name AS agent, a.policy, r.name, r.workflow, r.status, r.started_at, r.ended_at, r.first_goal, r.steps_ended`
+	recordedTables  = ` FROM runs r JOIN agents a ON a.id = r.agent_id `
+)
+
+// recorded reads what the detectors keep of a run's steps, and where states is
+// set of the states that are still there.
+func (s *Drifts) recorded(ctx context.Context, row *recordedRow, states bool) (*ckpt.RecordedRun, error) {
+	run := &ckpt.RecordedRun{
+		ID: row.Name, Source: row.Agent, Workflow: string(row.Workflow), Outcome: string(row.Status), Good: row.Status == ckpt.RunCompleted,
+		StartedAt: row.StartedAt.Time, Goal: string(row.Goal),
+	}
+	err := s.Reading(ctx, func(q *sqlx.Tx) error {
+		rows, err := readPrints(ctx, q, `SELECT `+printColumns+` FROM steps WHERE run_id = ? AND sig IS NOT NULL AND ended_at IS NOT NULL LIMIT ?`, row.ID, ckpt.MaxEvaluated)
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(rows, func(a, b printRow) int {
+			return cmp.Or(cmp.Compare(a.stretch, b.stretch), a.At.Compare(b.At), cmp.Compare(a.id, b.id))
+		})
+		for i := range rows {
+			if i > 0 && rows[i].stretch != rows[i-1].stretch {
+				run.Begins = append(run.Begins, len(run.Steps))
+			}
+			run.Steps = append(run.Steps, rows[i].prints()...)
+		}
+		if !states || len(rows) == 0 {
+			return nil
+		}
+		run.States, err = s.recordedStates(ctx, q, row)
+		return err
+	})
+	return run, err
+}
+
+// prints are those of a step, with the earlier attempts that failed.
+func (r *printRow) prints() []ckpt.StepPrint {
+	list := make([]ckpt.StepPrint, 0, 1)
+	for range min(r.failures, pastFailures) {
+		list = append(list, ckpt.StepPrint{Key: r.Key, Tool: r.Tool, Sig: r.Sig, Failed: true, Began: r.At, At: r.At, AfterSeq: r.AfterSeq})
+	}
+	return append(list, r.StepPrint)
+}
+
+// recordedStates makes the prints of the states of a run that are still there.
+func (s *Drifts) recordedStates(ctx context.Context, q *sqlx.Tx, row *recordedRow) ([]ckpt.StatePrint, error) {
+	var rows []struct {
+		ID   string                    `db:"id"`
+		Seq  int64                     `db:"seq"`
+		Kind ckpt.Kind                 `db:"kind"`
+		At   ledger.Lenient[ckpt.Time] `db:"created_at"`
+	}
+	err := q.SelectContext(ctx, &rows, `SELECT id, seq, kind, created_at FROM checkpoints WHERE n IN (`+newestOfRun+`) AND kind <> 'recovery' ORDER BY seq`, row.ID, pastStates)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	made := &past{states: map[string]ckpt.StatePrint{}}
+	agent := ledger.AgentRow{Name: row.Agent, Policy: row.Policy}
+	if _, err := agent.Parsed(); err != nil {
+		return nil, err
+	}
+	if err := s.printStates(ctx, q, ledger.RunKey{Owner: row.Owner, Agent: row.Agent, Run: row.Name}, &agent.Settings, row.ID, made); err != nil {
+		return nil, err
+	}
+	var list []ckpt.StatePrint
+	for _, r := range rows {
+		if print, ok := made.states[r.ID]; ok {
+			print.ID, print.Seq, print.Kind, print.At = r.ID, r.Seq, r.Kind, r.At.Value.Time
+			list = append(list, print)
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,53 @@
+package driftlog
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
+)
+
+// reportSecrets makes a finding for each place in which a secret was seen, once
+// for a run as long as it is open.
+func (s *Drifts) ReportSecrets(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, checkpoint string, found []secrets.Secret) error {
+	for _, secret := range found {
+		evidence, err := json.Marshal(secret)
+		if err != nil {
+			return err
+		}
+		known := slices.ContainsFunc(w.open, func(f ckpt.Finding) bool { return f.Rule == ckpt.RuleSecret && bytes.Equal(f.Evidence, evidence) })
+		if known {
+			continue
+		}
+		f := &ckpt.Finding{Rule: ckpt.RuleSecret, Severity: ckpt.SeverityWarn, Evidence: evidence, Checkpoint: ckpt.Ref(checkpoint),
+			Message: fmt.Sprintf("The %s holds what looks like %s at %q. Keep secrets out, or set the policy's secrets to redact.", cmp.Or(secret.In, "state"), secret.Kind, secret.Path)}
+		if err := s.begin(tx, agent, run, f); err != nil {
+			return err
+		}
+		if _, err := s.note(tx, agent, run, w, f, ledger.DaemonEntry(agent, "finding")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reportBeside makes findings of what was found beside a state.
+func (s *Drifts) ReportBeside(tx *ledger.Tx, agent *ledger.AgentRow, name string, found []secrets.Secret) error {
+	if len(found) == 0 {
+		return nil
+	}
+	run, err := tx.Run(agent.ID, ledger.RunName(name))
+	if err != nil || run == nil {
+		return err
+	}
+	w, err := s.WatchRun(tx, agent, run, nil)
+	if err != nil {
+		return err
+	}
+	return s.ReportSecrets(tx, agent, run, w, "", found)
+}

@@ -1,0 +1,424 @@
+package driftlog
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
+)
+
+// shared is what agents have at the places on which their policies say that
+// they must agree: hashes alone, of the newest state of each. It is kept by
+// saves, and read once from disk after a start.
+type shared struct {
+	mu     sync.Mutex
+	values map[ledger.AgentKey]map[string]sharedValue // by pointer
+	differ map[sharedKey]*disagreement
+}
+
+type sharedValue struct {
+	hash       string // "" where the state has no such place
+	checkpoint string
+	runID      int64
+	at         time.Time
+}
+
+type sharedKey struct{ owner, pointer string }
+
+// disagreement is how long the values at a place have differed.
+type disagreement struct {
+	since time.Time
+	told  bool
+}
+
+// share notes the values of a state that is being saved, once it is on disk.
+func (s *Drifts) Share(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, hashes map[string]string, row *ledger.CheckpointRow) {
+	if len(hashes) == 0 {
+		return
+	}
+	values := make(map[string]sharedValue, len(hashes))
+	for pointer, hash := range hashes {
+		values[pointer] = sharedValue{hash, row.ID, run.ID, row.CreatedAt.Time}
+	}
+	tx.OnCommit(func() { s.Shared.put(ledger.AgentKey{Owner: agent.Owner, Name: agent.Name}, values) })
+}
+
+func (m *shared) put(key ledger.AgentKey, values map[string]sharedValue) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.values == nil {
+		m.values, m.differ = map[ledger.AgentKey]map[string]sharedValue{}, map[sharedKey]*disagreement{}
+	}
+	m.values[key] = values
+}
+
+func (m *shared) get(key ledger.AgentKey) (map[string]sharedValue, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	values, known := m.values[key]
+	return values, known
+}
+
+// keepOnly lets go of agents that share nothing any more.
+func (m *shared) keepOnly(agents []sharer) {
+	sharing := make(map[ledger.AgentKey]bool, len(agents))
+	for i := range agents {
+		sharing[ledger.AgentKey{Owner: agents[i].Owner, Name: agents[i].Name}] = true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.values, func(key ledger.AgentKey, _ map[string]sharedValue) bool { return !sharing[key] })
+}
+
+func (m *shared) ForgetAgent(owner, agent string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.values, ledger.AgentKey{Owner: owner, Name: agent})
+}
+
+// sharedValues are the hashes of what a checked state has at some places. m is
+// its map, nil where there is none.
+func SharedValues(state []byte, m *jsontext.Map, pointers []string) map[string]string {
+	if len(pointers) == 0 || m == nil && levels(pointers) > maxSharedScan/(len(state)+1) {
+		return nil
+	}
+	hashes := make(map[string]string, len(pointers))
+	for _, pointer := range pointers {
+		hashes[pointer] = ""
+		if text := textAt(state, m, pointer); text != nil {
+			hashes[pointer] = hashOfValue(text)
+		}
+	}
+	return hashes
+}
+
+// maxSharedScan bounds the bytes that are read to find values in a state without a
+// map: at each level of a pointer the rest of the state may be read again. A state
+// that would need more is compared with nobody's.
+const maxSharedScan = 1 << 30
+
+// levels is how many names and indexes pointers have together.
+func levels(pointers []string) (n int) {
+	for _, pointer := range pointers {
+		n += strings.Count(pointer, "/")
+	}
+	return n
+}
+
+// textAt follows a JSON pointer, which has been checked, nil where it leads
+// nowhere.
+func textAt(state []byte, m *jsontext.Map, pointer string) []byte {
+	begin, end := 0, len(state)
+	for part := range strings.SplitSeq(pointer[1:], "/") {
+		name := jsontext.UnescapePointer(part)
+		found := false
+		isObject := jsontext.MembersAt(state, begin, m, func(member string, from, to int) bool {
+			if found = member == name; found {
+				begin, end = from, to
+			}
+			return !found
+		})
+		if !isObject {
+			element := elementOf(state[begin:end], name)
+			if element == nil {
+				return nil
+			}
+			state, m, begin, end, found = element, nil, 0, len(element), true
+		}
+		if !found {
+			return nil
+		}
+	}
+	return state[begin:end]
+}
+
+// elementOf is an element of an array by its number.
+func elementOf(text []byte, name string) []byte {
+	var list []json.RawMessage
+	i, err := strconv.Atoi(name)
+	if err != nil || json.Unmarshal(text, &list) != nil || i < 0 || i >= len(list) {
+		return nil
+	}
+	return list[i]
+}
+
+// hashOfValue is the same for the same value, however it is written.
+func hashOfValue(text []byte) string {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var v any
+	if dec.Decode(&v) != nil {
+		return ""
+	}
+	text, err := json.Marshal(plainNumbers(v))
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
+}
+
+// plainNumbers writes numbers of the same value in the same way.
+func plainNumbers(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		f, err := v.Float64()
+		switch {
+		case err != nil:
+			return v.String()
+		case f == math.Trunc(f) && math.Abs(f) < 1<<53:
+			return int64(f)
+		}
+		return f
+	case map[string]any:
+		for name := range v {
+			v[name] = plainNumbers(v[name])
+		}
+	case []any:
+		for i := range v {
+			v[i] = plainNumbers(v[i])
+		}
+	}
+	return v
+}
+
+// sharer is an agent whose policy has shared keys.
+type sharer struct {
+	ledger.AgentRow
+	values map[string]sharedValue
+}
+
+// sharedAtOnce is how many states are read for this in one tick at most.
+const sharedAtOnce = 20
+
+// compareShared looks at all places on which agents must agree, and warns where
+// they have differed for too long.
+func (s *Drifts) compareShared(ctx context.Context) error {
+	var agents []sharer
+	err := s.RO.SelectContext(ctx, &agents, `SELECT id, owner, name, policy FROM agents WHERE policy LIKE '%"shared_keys":["%' ORDER BY id`)
+	if err != nil {
+		return sqlite.ReadError(err)
+	}
+	s.Shared.keepOnly(agents)
+	read := 0
+	places := map[sharedKey][]*sharer{}
+	for i := range agents {
+		a := &agents[i]
+		if _, err := a.Parsed(); err != nil || a.Settings.Sensitivity == ckpt.SensitivityOff {
+			continue
+		}
+		if a.values, err = s.sharedOf(ctx, a, &read); err != nil {
+			return err
+		}
+		for _, pointer := range a.Settings.SharedKeys {
+			if a.values[pointer].hash != "" && a.Settings.Detectors[ckpt.RuleSharedKeys].Tier != ckpt.TierOff {
+				key := sharedKey{a.Owner, pointer}
+				places[key] = append(places[key], a)
+			}
+		}
+	}
+	return s.judgeShared(ctx, places)
+}
+
+// sharedOf is what an agent shares: from memory, or read once.
+func (s *Drifts) sharedOf(ctx context.Context, a *sharer, read *int) (map[string]sharedValue, error) {
+	key := ledger.AgentKey{Owner: a.Owner, Name: a.Name}
+	values, known := s.Shared.get(key)
+	missing := slices.ContainsFunc(a.Settings.SharedKeys, func(pointer string) bool { _, there := values[pointer]; return !there })
+	if known && !missing || *read >= sharedAtOnce {
+		return values, nil
+	}
+	*read++
+	values = make(map[string]sharedValue, len(a.Settings.SharedKeys))
+	for _, pointer := range a.Settings.SharedKeys {
+		values[pointer] = sharedValue{}
+	}
+	err := s.Reading(ctx, func(q *sqlx.Tx) error {
+		var runs []int64
+		err := q.SelectContext(ctx, &runs, `SELECT id FROM runs WHERE agent_id = ? AND ended_at IS NULL AND last_seq > removed ORDER BY updated_at DESC LIMIT 1`, a.ID)
+		if err != nil || len(runs) == 0 {
+			return err
+		}
+		var row struct {
+			ledger.StateRow
+			At          ledger.Lenient[ckpt.Time] `db:"created_at"`
+			ContentType string                    `db:"content_type"`
+		}
+		err = q.GetContext(ctx, &row, `SELECT n, id, size, sha256, body, pieces, created_at, content_type FROM checkpoints WHERE n = (SELECT max(n) FROM (`+newestOfRun+`))`, runs[0], 1)
+		if ledger.IsNoRows(err) || err == nil && !ckpt.IsJSON(row.ContentType) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		state, err := ledger.Decode(ctx, q, &row.StateRow)
+		for pointer, hash := range SharedValues(state, nil, a.Settings.SharedKeys) {
+			values[pointer] = sharedValue{hash, row.ID, runs[0], row.At.Value.Time}
+		}
+		return err
+	})
+	if err != nil && ckpt.CodeOf(err) != ckpt.CodeCorrupt {
+		return nil, err
+	}
+	if !known { // a save that came meanwhile knows better
+		s.Shared.put(key, values)
+	}
+	return values, nil
+}
+
+// judgeShared warns of each place whose values have differed for longer than
+// the agents' policies let them.
+func (s *Drifts) judgeShared(ctx context.Context, places map[sharedKey][]*sharer) error {
+	now := s.Opt.Now()
+	s.Shared.mu.Lock()
+	for key := range s.Shared.differ {
+		if places[key] == nil {
+			delete(s.Shared.differ, key)
+		}
+	}
+	s.Shared.mu.Unlock()
+	for _, key := range slices.SortedFunc(maps.Keys(places), func(a, b sharedKey) int {
+		return strings.Compare(a.owner+a.pointer, b.owner+b.pointer)
+	}) {
+		agents, err := s.stillRunning(ctx, key, places[key])
+		if err != nil {
+			return err
+		}
+		since, late := s.Shared.judge(key, agents, now)
+		if !late {
+			continue
+		}
+		if err := s.warnShared(key, agents, since); err != nil {
+			return err
+		}
+		s.Shared.tell(key)
+	}
+	return nil
+}
+
+// stillRunning leaves out agents whose run has ended: what it left behind is
+// not theirs to change any more.
+func (s *Drifts) stillRunning(ctx context.Context, key sharedKey, agents []*sharer) ([]*sharer, error) {
+	if len(agents) < 2 {
+		return nil, nil
+	}
+	var left []*sharer
+	for _, a := range agents {
+		var running bool
+		err := s.RO.GetContext(ctx, &running, `SELECT ended_at IS NULL FROM runs WHERE id = ? AND agent_id = ?`, a.values[key.pointer].runID, a.ID)
+		if err != nil && !ledger.IsNoRows(err) {
+			return nil, sqlite.ReadError(err)
+		}
+		if running {
+			left = append(left, a)
+		}
+	}
+	return left, nil
+}
+
+// judge notes since when the values at a place have differed, and says whether
+// that is too long and not yet told.
+func (m *shared) judge(key sharedKey, agents []*sharer, now time.Time) (since time.Time, late bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	settle, same := time.Duration(0), true
+	for _, a := range agents {
+		v := a.values[key.pointer]
+		same = same && v.hash == agents[0].values[key.pointer].hash
+		settle = max(settle, time.Duration(a.Settings.Settle))
+		if v.at.After(since) {
+			since = v.at
+		}
+	}
+	if same {
+		delete(m.differ, key)
+		return since, false
+	}
+	d := m.differ[key]
+	if d == nil {
+		if m.differ == nil {
+			m.differ = map[sharedKey]*disagreement{}
+		}
+		d = &disagreement{since: since}
+		m.differ[key] = d
+	}
+	return d.since, !d.told && now.Sub(d.since) >= settle
+}
+
+func (m *shared) tell(key sharedKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if d := m.differ[key]; d != nil {
+		d.told = true
+	}
+}
+
+// warnShared makes a finding for each agent that has part in a disagreement.
+func (s *Drifts) warnShared(key sharedKey, agents []*sharer, since time.Time) error {
+	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Do: func(tx *ledger.Tx) error {
+		for _, a := range agents {
+			run, agent, err := s.RunWithAgent(tx, a.values[key.pointer].runID)
+			if err != nil || run == nil {
+				return err
+			}
+			w, err := s.WatchRun(tx, agent, run, nil)
+			if err != nil {
+				return err
+			}
+			if slices.ContainsFunc(w.open, func(f ckpt.Finding) bool { return aboutPointer(&f, key.pointer) }) {
+				continue
+			}
+			if _, err := s.find(tx, agent, run, w, []ckpt.Found{disagreementOf(key, a, agents, since)}, a.values[key.pointer].checkpoint); err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+}
+
+func aboutPointer(f *ckpt.Finding, pointer string) bool {
+	var evidence ckpt.Evidence
+	return f.Rule == ckpt.RuleSharedKeys && json.Unmarshal(f.Evidence, &evidence) == nil && evidence.Pointer == pointer
+}
+
+func disagreementOf(key sharedKey, a *sharer, agents []*sharer, since time.Time) ckpt.Found {
+	evidence := ckpt.Evidence{Pointer: key.pointer, Threshold: a.Settings.Settle.String(), Observed: "since " + ckpt.At(since).String()}
+	for _, other := range agents {
+		v := other.values[key.pointer]
+		if v.hash != a.values[key.pointer].hash {
+			evidence.Others = append(evidence.Others, other.Name)
+		}
+		if len(evidence.Checkpoints) < ckpt.MaxEvidence {
+			evidence.Checkpoints = append(evidence.Checkpoints, v.checkpoint)
+		}
+	}
+	more := ""
+	if n := len(evidence.Others); n > ckpt.MaxEvidence {
+		evidence.Others, more = evidence.Others[:ckpt.MaxEvidence], fmt.Sprintf(" and %d more", n-ckpt.MaxEvidence)
+	}
+	others := strings.Join(evidence.Others, ", ") + more
+	return ckpt.Found{
+		Rule: ckpt.RuleSharedKeys, Severity: ckpt.SeverityWarn, Evidence: evidence,
+		Message: fmt.Sprintf("The state of %s has had another value at %s than %s since %s; the policy lets them differ for %s.", a.Name, key.pointer, others, ckpt.At(since), a.Settings.Settle),
+		Advice:  fmt.Sprintf("Read %s anew from its source: you and %s do not agree on it.", key.pointer, others),
+	}
+}

@@ -1,0 +1,153 @@
+package driftlog
+
+import (
+	"context"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+)
+
+// The bounds of a tick.
+const (
+	tickRuns    = 100         // that are asked
+	tickSlice   = 20          // of them in one transaction
+	tickAgain   = time.Minute // the same run is not asked more often
+	tickLooked  = 5000        // running runs that are looked at
+	tickForgets = 10 * time.Minute
+)
+
+// TickDrift lets the watches of live runs see that time goes by, where
+// something may be due, and compares what agents must agree on. It is to be
+// called again and again, by one goroutine. It also calibrates thresholds.
+func (s *Drifts) TickDrift(ctx context.Context) error {
+	if s.Opt.Drift == nil || s.Ready(ctx) != nil {
+		return nil
+	}
+	if err := s.calibrate(ctx); err != nil {
+		return err
+	}
+	due, err := s.dueRuns(ctx)
+	if err != nil {
+		return err
+	}
+	for len(due) > 0 && ctx.Err() == nil {
+		n := min(tickSlice, len(due))
+		if err := s.tickSome(due[:n]); err != nil {
+			return err
+		}
+		due = due[n:]
+	}
+	return s.compareShared(ctx)
+}
+
+// runningRow is a run that is known to live, and when things in it were last.
+type runningRow struct {
+	ID         int64                     `db:"id"`
+	Owner      string                    `db:"owner"`
+	Agent      string                    `db:"agent"`
+	Name       string                    `db:"name"`
+	Policy     string                    `db:"policy"`
+	StartedAt  ckpt.Time                 `db:"started_at"`
+	SegmentAt  ckpt.Time                 `db:"segment_at"`
+	ProgressAt ckpt.Time                 `db:"progress_at"`
+	Routine    ledger.Lenient[ckpt.Time] `db:"routine"`
+	Recovery   ledger.Lenient[ckpt.Time] `db:"recovery"`
+}
+
+// dueRuns are those runs for which half of any of their policy's times has
+// passed: how long it is exactly the detectors know. A run without a process
+// and without heartbeats is not among them, for nobody knows that it lives. Where
+// there are too many, the next tick goes on after these.
+func (s *Drifts) dueRuns(ctx context.Context) ([]runningRow, error) {
+	now, mono := s.Opt.Now(), time.Now()
+	if s.Ticked == nil {
+		s.Ticked = map[int64]time.Time{}
+	}
+	for id, at := range s.Ticked {
+		if mono.Sub(at) > tickForgets {
+			delete(s.Ticked, id)
+		}
+	}
+	var rows []runningRow
+	err := s.RO.SelectContext(ctx, &rows, `SELECT r.id, a.owner, a.name AS agent, r.name, a.policy, r.started_at, r.segment_at, r.progress_at,
+			coalesce((SELECT created_at FROM checkpoints c WHERE c.run_id = r.id AND c.kind = 'routine' ORDER BY c.seq DESC LIMIT 1), '') AS routine,
+			coalesce((SELECT created_at FROM checkpoints c WHERE c.run_id = r.id AND c.kind = 'recovery' ORDER BY c.seq DESC LIMIT 1), '') AS recovery
+		FROM runs r JOIN agents a ON a.id = r.agent_id
+		WHERE r.status = 'running' AND (r.pid IS NOT NULL OR r.heartbeat_timeout_ms > 0 OR r.progress_timeout_ms > 0)
+		AND (r.pid IS NOT NULL OR r.heartbeat_timeout_ms > 0) AND r.id > ? ORDER BY r.id LIMIT ?`, s.tickedTo, tickLooked)
+	if err != nil {
+		return nil, sqlite.ReadError(err)
+	}
+	if s.tickedTo = 0; len(rows) == tickLooked {
+		s.tickedTo = rows[len(rows)-1].ID
+	}
+	var due []runningRow
+	for i := range rows {
+		if mono.Sub(s.Ticked[rows[i].ID]) < tickAgain || !rows[i].due(now) {
+			continue
+		}
+		s.Ticked[rows[i].ID] = mono
+		if due = append(due, rows[i]); len(due) == tickRuns {
+			s.tickedTo = rows[i].ID
+			break
+		}
+	}
+	return due, nil
+}
+
+func (r *runningRow) due(now time.Time) bool {
+	agent := ledger.AgentRow{Name: r.Agent, Policy: r.Policy}
+	if _, err := agent.Parsed(); err != nil || agent.Settings.Sensitivity == ckpt.SensitivityOff {
+		return false
+	}
+	p := &agent.Settings
+	for _, d := range []struct {
+		length ckpt.Duration
+		since  []ckpt.Time
+	}{
+		{p.CheckpointInterval, []ckpt.Time{r.StartedAt, r.SegmentAt, r.Routine.Value}},
+		{p.RefreshAfter, []ckpt.Time{r.StartedAt, r.SegmentAt, r.Recovery.Value}},
+		{p.NoProgressTime, []ckpt.Time{r.StartedAt, r.ProgressAt}},
+		{p.Budget.WallTime, []ckpt.Time{r.StartedAt}},
+	} {
+		last := time.Time{}
+		for _, at := range d.since {
+			if at.After(last) {
+				last = at.Time
+			}
+		}
+		if d.length > 0 && now.Sub(last) >= time.Duration(d.length)/2 {
+			return true
+		}
+	}
+	return false
+}
+
+// tickSome asks the watches of some runs in one transaction.
+func (s *Drifts) tickSome(rows []runningRow) error {
+	pasts := make([]*past, len(rows))
+	for i := range rows {
+		pasts[i] = s.ReadAheadFor(ckpt.Scope{Caller: ckpt.Caller{Owner: rows[i].Owner}}, ckpt.RunRef{Agent: rows[i].Agent, Run: rows[i].Name})
+	}
+	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Do: func(tx *ledger.Tx) error {
+		for i := range rows {
+			run, agent, err := s.RunWithAgent(tx, rows[i].ID)
+			if err != nil {
+				return err
+			}
+			if run == nil || run.Status != ckpt.RunRunning {
+				continue
+			}
+			w, err := s.WatchRun(tx, agent, run, pasts[i])
+			if err != nil {
+				return err
+			}
+			if err := s.WatchBeat(tx, agent, run, w, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+}

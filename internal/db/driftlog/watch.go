@@ -1,0 +1,215 @@
+package driftlog
+
+import (
+	"container/list"
+	"database/sql"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+)
+
+// watched is what the writer keeps in memory of a run to see it drift. All of
+// it follows from what is on disk: it is made when the run is first written to,
+// thrown away with a transaction that was rolled back, and made anew.
+type Watched struct {
+	runID    int64
+	key      ledger.RunKey
+	policy   string         // as it was when this was made
+	watch    ckpt.RunWatch  // nil where nothing is to be watched
+	partial  bool           // made without what is read outside the writer
+	open     []ckpt.Finding // of the run, oldest first
+	recovery ckpt.Ref       // the checkpoint that was made at the first critical one of them
+	asked    sql.NullInt64  // up to where the watch wanted a way back to be kept
+	place    *list.Element
+}
+
+// drifting says whether a critical finding is open that has a say over
+// checkpoints.
+func (w *Watched) Drifting() bool { return w.coveredFrom() >= 0 }
+
+// coveredFrom is the seq after which checkpoints are suspect, -1 where none is.
+func (w *Watched) coveredFrom() int64 {
+	from := int64(-1)
+	for i := range w.open {
+		f := &w.open[i]
+		if f.Severity == ckpt.SeverityCritical && f.SinceSeq != nil && (from < 0 || *f.SinceSeq < from) {
+			from = *f.SinceSeq
+		}
+	}
+	return from
+}
+
+// covers says whether a checkpoint of the run is suspect.
+func (w *Watched) Covers(seq int64) bool {
+	from := w.coveredFrom()
+	return from >= 0 && seq > from
+}
+
+// watches are the runs that are being watched, as far as there is room; the
+// one that was written to last goes last. The writer alone uses them, except
+// for what is atomic or a sync.Map.
+type watches struct {
+	most   int
+	order  list.List // of *watched, the last used first
+	runs   map[int64]*Watched
+	held   atomic.Int64
+	ready  sync.Map // runKey: those that are here and whole
+	shown  sync.Map // runKey to map[string]float64: the measures of runs whose policy has rules
+	Panics atomic.Int64
+}
+
+func (m *watches) get(runID int64) *Watched {
+	w := m.runs[runID]
+	if w != nil {
+		m.order.MoveToFront(w.place)
+	}
+	return w
+}
+
+func (m *watches) put(w *Watched) {
+	m.drop(w.runID)
+	if m.runs == nil {
+		m.runs = map[int64]*Watched{}
+	}
+	w.place = m.order.PushFront(w)
+	m.runs[w.runID] = w
+	m.held.Add(1)
+	if !w.partial {
+		m.ready.Store(w.key, true)
+	}
+	for len(m.runs) > m.most {
+		m.drop(m.order.Back().Value.(*Watched).runID)
+	}
+}
+
+func (m *watches) drop(runID int64) {
+	w := m.runs[runID]
+	if w == nil {
+		return
+	}
+	delete(m.runs, runID)
+	m.order.Remove(w.place)
+	m.held.Add(-1)
+	m.ready.Delete(w.key)
+	m.shown.Delete(w.key)
+}
+
+// dropAgent lets go of all runs of an agent.
+func (m *watches) DropAgent(owner, agent string) {
+	for id, w := range m.runs {
+		if w.key.Owner == owner && w.key.Agent == agent {
+			m.drop(id)
+		}
+	}
+}
+
+// forgetWatched throws away what a transaction has changed that is not on disk.
+func (s *Drifts) forgetWatched(tx *ledger.Tx) {
+	for _, id := range tx.Watched {
+		s.Watches.drop(id)
+	}
+}
+
+// watchRun answers what is kept of a run, made where it is missing. It must be asked
+// for before the run is written to: what is written afterwards is counted by
+// whoever writes it.
+func (s *Drifts) WatchRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, past *past) (*Watched, error) {
+	if n := len(tx.Watched); n == 0 || tx.Watched[n-1] != run.ID {
+		tx.Watched = append(tx.Watched, run.ID)
+	}
+	w := s.Watches.get(run.ID)
+	if w == nil || w.policy != agent.Policy || w.partial && past != nil {
+		var err error
+		if w, err = s.makeWatched(tx, agent, run, past); err != nil {
+			return nil, err
+		}
+		s.Watches.put(w)
+	}
+	tx.Run0, tx.Watch0 = run, w
+	return w, nil
+}
+
+// watchOf is what is kept of the run that the present operation is about, nil
+// where nothing is.
+func watchOf(tx *ledger.Tx) *Watched {
+	w, _ := tx.Watch0.(*Watched)
+	return w
+}
+
+func (s *Drifts) makeWatched(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, past *past) (*Watched, error) {
+	w := &Watched{runID: run.ID, key: ledger.RunKey{Owner: agent.Owner, Agent: agent.Name, Run: run.Name}, policy: agent.Policy}
+	err := tx.List(&w.open, `SELECT `+FindingColumns+FindingTables+`WHERE f.run_id = ? AND f.closed IS NULL ORDER BY f.at, f.id`, run.ID)
+	if err != nil {
+		return w, s.unwatched(w, err)
+	}
+	for i := range w.open {
+		if f := &w.open[i]; f.Severity == ckpt.SeverityCritical && f.SinceSeq != nil && w.recovery == "" {
+			w.recovery = f.Checkpoint
+		}
+	}
+	if s.Opt.Drift == nil || agent.Settings.Sensitivity == ckpt.SensitivityOff {
+		return w, nil
+	}
+	w.partial = past == nil
+	all, err := readPast(tx, run, w.open, past)
+	if err != nil {
+		return w, s.unwatched(w, err)
+	}
+	if agent.Settings.FalseAlarms > 0 {
+		var workflow ckpt.Ref
+		if _, err := tx.Get(&workflow, `SELECT workflow FROM runs WHERE id = ?`, run.ID); err != nil {
+			return w, err
+		}
+		all.Calibration = *s.calibrationOf(agent, string(workflow))
+	}
+	s.guard(w, func() { w.watch = s.Opt.Drift.Watch(&agent.Settings, *all) })
+	return w, nil
+}
+
+// unwatched lets a run go on without a watch where a row of its past is
+// damaged. What is SQLite's own fault is the transaction's.
+func (s *Drifts) unwatched(w *Watched, err error) error {
+	if sqlite.Classify(err) != sqlite.ClassNone {
+		return err
+	}
+	s.Log.Error("a run is not watched for drift: what is stored of it cannot be read", "agent", w.key.Agent, "run", w.key.Run, "error", err)
+	return nil
+}
+
+// guard keeps a mistake in a detector from reaching a save: the run goes on
+// unwatched until what is known of it is made anew.
+func (s *Drifts) guard(w *Watched, f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			w.watch = nil
+			s.Watches.Panics.Add(1)
+			s.Log.Error("a drift detector panicked: the run is not watched any more", "agent", w.key.Agent, "run", w.key.Run, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	f()
+}
+
+// see lets the watch of a run see something, and answers what it found.
+func (s *Drifts) see(w *Watched, show func(ckpt.RunWatch) []ckpt.Found) (found []ckpt.Found) {
+	if w.watch == nil {
+		return nil
+	}
+	s.guard(w, func() { found = show(w.watch) })
+	return found
+}
+
+// show publishes the measures of a run whose policy has rules: those are tried
+// outside the writer.
+func (s *Drifts) show(tx *ledger.Tx, agent *ledger.AgentRow, w *Watched) {
+	if w.watch == nil || len(agent.Settings.Rules) == 0 {
+		return
+	}
+	var measures map[string]float64
+	s.guard(w, func() { measures = w.watch.Measures() })
+	tx.OnCommit(func() { s.Watches.shown.Store(w.key, measures) })
+}

@@ -1,0 +1,347 @@
+package langgraph
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/saves"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
+)
+
+// graphRunName names the run that a thread and namespace are: readable, and
+// different for each.
+func graphRunName(t ckpt.GraphThread) string {
+	sum := sha256.Sum256([]byte(t.Thread + "\x00" + t.NS))
+	name := plainName(t.Thread)
+	if t.NS != "" {
+		name += "+" + plainName(t.NS)
+	}
+	return name + "-" + hex.EncodeToString(sum[:8])
+}
+
+// plainName is the beginning of a text, in letters that the name of a run may have.
+func plainName(text string) string {
+	name := strings.Map(func(r rune) rune {
+		if r < 0x80 && (r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune("._:@-", r)) {
+			return r
+		}
+		return '-'
+	}, text[:min(len(text), 64)])
+	if name = strings.TrimLeft(name, "._:@-"); name == "" {
+		return "t"
+	}
+	return name
+}
+
+// graphPut is a put on its way: an ordinary save, and what is kept beside it.
+type graphPut struct {
+	*saves.Save
+	document *graphDocument
+	id       string
+	channels string
+
+	saved *ckpt.GraphSaved
+}
+
+// GraphPut puts a checkpoint of LangGraph on disk. The values that it leaves to its parent are taken from the parent.
+// Without a parent they are taken from the other checkpoints of the thread. If a value is not there, nothing is
+// written, and the answer names what is missing.
+func (s *Threads) GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut) (*ckpt.GraphSaved, error) {
+	if err := ckpt.CheckAgentName(r.Agent); err != nil {
+		return nil, err
+	}
+	if err := wellformed.GraphPut(r); err != nil {
+		return nil, err
+	}
+	head, err := ckpt.ReadGraphHead(r.Checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	d := &graphDocument{GraphThread: r.GraphThread, Parent: r.Parent, Checkpoint: r.Checkpoint, Metadata: r.Metadata, Values: graphValues(r.Values, head.Versions)}
+	if len(r.Carry) == 0 {
+		return s.graphTagged(ctx, sc, r, d, head.ID)
+	}
+	release, missing, err := s.graphCarry(ctx, sc, r, d, head.Versions)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if len(missing) > 0 {
+		return &ckpt.GraphSaved{Missing: missing, Run: graphRunName(r.GraphThread), Tags: map[string]string{}}, nil
+	}
+	return s.graphTagged(ctx, sc, r, d, head.ID)
+}
+
+// graphTagged saves a document, and answers the tags of what was sent. A policy may have secrets taken out of what is
+// kept: that has another tag.
+func (s *Threads) graphTagged(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut, d *graphDocument, id string) (*ckpt.GraphSaved, error) {
+	tags := graphTags(r.Values)
+	saved, err := s.graphSave(ctx, sc, r.Agent, d, id)
+	if err != nil {
+		return nil, err
+	}
+	saved.Tags = tags
+	return saved, nil
+}
+
+// graphCarry completes a document by its parent, or without one by the rest of its thread. What it has read must be
+// released once the document was written.
+func (s *Threads) graphCarry(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut, d *graphDocument, versions map[string]ckpt.JSON) (release func(), missing []string, err error) {
+	if r.Parent == "" {
+		missing, err = s.graphElsewhere(ctx, sc, r, d, versions)
+		return func() {}, missing, err
+	}
+	if base := s.Live.Get(ledger.RunKey{Owner: sc.Whose(), Agent: r.Agent, Run: graphRunName(r.GraphThread)}); base != nil { // most often the parent is the newest
+		if parent, _ := readGraphDocument(base.State); parent.is(string(r.Parent)) {
+			return func() { s.Live.Release(base) }, d.carry(parent, r.Carry, versions), nil
+		}
+		s.Live.Release(base)
+	}
+	state, release, err := s.graphState(ctx, sc, r.Agent, r.GraphThread, string(r.Parent))
+	if ckpt.CodeOf(err) == ckpt.CodeNotFound || ckpt.CodeOf(err) == ckpt.CodeCorrupt {
+		return func() {}, r.Carry, nil // the client has the values
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	parent, err := readGraphDocument(state)
+	if err != nil {
+		s.Log.Warn("a checkpoint of LangGraph takes nothing over: its parent cannot be read", "agent", r.Agent, "error", err)
+		release()
+		return func() {}, r.Carry, nil
+	}
+	return release, d.carry(parent, r.Carry, versions), nil
+}
+
+// is says whether a document is that of LangGraph's checkpoint of an id.
+func (d *graphDocument) is(id string) bool {
+	if d == nil {
+		return false
+	}
+	head, err := ckpt.ReadGraphHead(d.Checkpoint)
+	return err == nil && head.ID == id
+}
+
+// graphState is the state of a checkpoint by LangGraph's names.
+func (s *Threads) graphState(ctx context.Context, sc ckpt.Scope, agent string, t ckpt.GraphThread, id string) (state []byte, release func(), err error) {
+	row, err := s.FindAgent(ctx, sc, agent)
+	if err != nil {
+		return nil, nil, err
+	}
+	var ours string
+	err = s.RO.GetContext(ctx, &ours, `SELECT c.id FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.n = g.n
+		WHERE t.agent_id = ? AND t.thread = ? AND t.ns = ? AND g.id = ?`, row.ID, t.Thread, t.NS, id)
+	if ledger.IsNoRows(err) {
+		return nil, nil, ledger.NoCheckpoint(id)
+	}
+	if err != nil {
+		return nil, nil, sqlite.ReadError(err)
+	}
+	state, _, release, err = s.Base(ctx, sc, agent, ours)
+	return state, release, err
+}
+
+// graphSave saves a document that is whole.
+func (s *Threads) graphSave(ctx context.Context, sc ckpt.Scope, agent string, d *graphDocument, id string) (*ckpt.GraphSaved, error) {
+	state, err := d.write(s.Memory)
+	if err != nil {
+		return nil, err
+	}
+	r := &ckpt.SaveRequest{Agent: agent, Run: graphRunName(d.GraphThread), Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeGraph,
+		Metadata: []byte(d.Metadata), State: state, Lent: true}
+	if err := wellformed.SaveRest(r); err != nil {
+		return nil, err
+	}
+	p := &graphPut{document: d, id: id}
+	if p.channels, err = d.channels(); err != nil {
+		return nil, err
+	}
+	if p.Save, err = s.NewSave(ctx, sc, r); err != nil {
+		return nil, err
+	}
+	defer p.Leave()
+	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: int64(len(state)), Entry: p.Entry, Do: func(tx *ledger.Tx) error {
+		return s.putGraph(tx, p)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return p.saved, nil
+}
+
+// graphThere is what is there of a checkpoint and of its parent.
+type graphThere struct {
+	ID         string   `db:"id"` // LangGraph's
+	N          int64    `db:"n"`
+	Checkpoint string   `db:"checkpoint"` // ours
+	SHA256     string   `db:"sha256"`
+	Seq        int64    `db:"seq"`
+	Head       ckpt.Ref `db:"head"`
+	RunID      int64    `db:"run_id"`
+}
+
+func (s *Threads) putGraph(tx *ledger.Tx, p *graphPut) error {
+	agent, err := s.graphAgent(tx, p.Scope, p.Request.Agent)
+	if err != nil {
+		return err
+	}
+	old, parent, err := findGraphThere(tx, agent, p)
+	if err != nil {
+		return err
+	}
+	if old == nil && parent == nil { // the thread may be new
+		if err := checkGraphRun(tx, agent, p.Request.Run, p.document.GraphThread); err != nil {
+			return err
+		}
+	}
+	p.saved = &ckpt.GraphSaved{Missing: []string{}, Run: p.Request.Run}
+	if old != nil && old.SHA256 == p.State.Sha256 { // this put again
+		p.saved.Checkpoint, p.saved.Seq = ckpt.Ref(old.Checkpoint), old.Seq
+		return nil
+	}
+	p.Request.Parent = ""
+	if parent != nil && parent.Head != ckpt.Ref(parent.Checkpoint) {
+		p.Request.Parent = ckpt.Ref(parent.Checkpoint)
+	}
+	if err := s.Put(tx, p.Save); err != nil {
+		return err
+	}
+	p.saved.Checkpoint, p.saved.Seq, p.saved.Replaced = ckpt.Ref(p.Save.Saved.ID), p.Save.Saved.Seq, old != nil
+	return s.noteGraph(tx, agent, p, old, parent)
+}
+
+// graphAgent finds an agent or makes it. One that nobody has set a policy for gets
+// that of checkpointers.
+func (s *Threads) graphAgent(tx *ledger.Tx, sc ckpt.Scope, name string) (*ledger.AgentRow, error) {
+	agent, err := s.Agent(tx, sc.Whose(), name)
+	if err != nil || agent != nil && agent.Policy != "{}" {
+		return agent, err
+	}
+	if err := s.StorePolicy(tx, sc, name, ckpt.GraphPolicy(), ledger.Entry(sc, "set_policy", name)); err != nil {
+		return nil, err
+	}
+	return s.Agent(tx, sc.Whose(), name)
+}
+
+// checkGraphRun refuses a run that is another thread's.
+func checkGraphRun(tx *ledger.Tx, agent *ledger.AgentRow, run string, t ckpt.GraphThread) error {
+	var there ckpt.GraphThread
+	found, err := tx.Get(&there, `SELECT t.thread, t.ns FROM runs r JOIN graph_threads t ON t.run_id = r.id WHERE r.agent_id = ? AND r.name = ?`, agent.ID, run)
+	if err == nil && found && there != t {
+		return ckpt.Errorf(ckpt.CodeConflict, "the run %s is of another thread: name this one otherwise", run)
+	}
+	return err
+}
+
+func findGraphThere(tx *ledger.Tx, agent *ledger.AgentRow, p *graphPut) (old, parent *graphThere, err error) {
+	var rows []graphThere
+	err = tx.List(&rows, `SELECT g.id, g.n, c.id AS checkpoint, c.sha256, c.seq, r.head, r.id AS run_id FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id
+		JOIN checkpoints c ON c.n = g.n JOIN runs r ON r.id = t.run_id WHERE t.agent_id = ? AND t.thread = ? AND t.ns = ? AND g.id IN (?, ?)`,
+		agent.ID, p.document.Thread, p.document.NS, p.id, p.document.Parent)
+	for i := range rows {
+		if rows[i].ID == p.id {
+			old = &rows[i]
+		} else {
+			parent = &rows[i]
+		}
+	}
+	return old, parent, err
+}
+
+// noteGraph writes what is kept beside a save, and removes what it replaces.
+func (s *Threads) noteGraph(tx *ledger.Tx, agent *ledger.AgentRow, p *graphPut, old, parent *graphThere) error {
+	var runID int64
+	switch {
+	case parent != nil:
+		runID = parent.RunID
+	case old != nil:
+		runID = old.RunID
+	default:
+		run, err := tx.Run(agent.ID, p.Request.Run)
+		if err != nil {
+			return err
+		}
+		if err := graphThread(tx, agent, run, p.document.GraphThread); err != nil {
+			return err
+		}
+		runID = run.ID
+	}
+	err := tx.Exec(`INSERT INTO graph_checkpoints (n, run_id, id, parent, channels) SELECT n, ?2, ?3, ?4, ?5 FROM checkpoints WHERE id = ?1
+		ON CONFLICT (run_id, id) DO UPDATE SET n = excluded.n, parent = excluded.parent, channels = excluded.channels`,
+		p.Save.Saved.ID, runID, p.id, p.document.Parent, p.channels)
+	if err != nil || old == nil {
+		return err
+	}
+	return s.removeReplaced(tx, agent, runID, old, p)
+}
+
+// removeReplaced removes a checkpoint that LangGraph has put again, unless
+// somebody holds it.
+func (s *Threads) removeReplaced(tx *ledger.Tx, agent *ledger.AgentRow, runID int64, old *graphThere, p *graphPut) error {
+	var row ledger.HeldRow
+	found, err := tx.Get(&row, `SELECT `+ledger.HeldColumns+` FROM checkpoints WHERE n = ? AND pinned = 0`, old.N)
+	if err != nil || !found { // the save's retention has taken it, or it is pinned
+		return err
+	}
+	run, err := tx.RunByID(runID)
+	if err != nil {
+		return err
+	}
+	by, err := tx.NeededBy(run, row.ID)
+	if err != nil || by != "" {
+		return err
+	}
+	_, err = s.Remove(tx, agent, run, []ledger.HeldRow{row}, []string{"put again, as " + p.Save.Saved.ID}, p.Entry)
+	return err
+}
+
+// graphThread notes which thread a run is.
+func graphThread(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, t ckpt.GraphThread) error {
+	return tx.Exec(`INSERT INTO graph_threads (run_id, agent_id, thread, ns) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`, run.ID, agent.ID, t.Thread, t.NS)
+}
+
+// graphImported notes a checkpoint of LangGraph that came by an import. What
+// cannot be read, or is there already, stays an ordinary checkpoint.
+func GraphImported(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, n int64, state []byte) error {
+	d, manifest, _, err := readGraphHead(state)
+	if err != nil || run.Name != graphRunName(d.GraphThread) {
+		return nil
+	}
+	head, err := ckpt.ReadGraphHead(d.Checkpoint)
+	if err != nil {
+		return nil
+	}
+	for i := range manifest {
+		d.Values = append(d.Values, manifest[i].value(nil))
+	}
+	channels, err := d.channels()
+	if err != nil {
+		return err
+	}
+	if err := graphThread(tx, agent, run, d.GraphThread); err != nil {
+		return err
+	}
+	return tx.Exec(`INSERT INTO graph_checkpoints (n, run_id, id, parent, channels) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, n, run.ID, head.ID, d.Parent, channels)
+}
+
+// graphRuns are the runs of a thread, or of all threads of an agent, and of a
+// namespace or of all.
+func graphRuns(ctx context.Context, q sqlx.QueryerContext, agentID int64, thread, ns *string) (ids []int64, err error) {
+	return ids, sqlx.SelectContext(ctx, q, &ids, `SELECT run_id FROM graph_threads WHERE agent_id = ?1 AND (?2 IS NULL OR thread = ?2) AND (?3 IS NULL OR ns = ?3)`,
+		agentID, thread, ns)
+}
+
+// threads are LangGraph's threads in the store.
+type Threads struct {
+	*saves.Saves
+}
+
+// New keeps LangGraph's threads as saves.
+func New(s *saves.Saves) *Threads { return &Threads{s} }

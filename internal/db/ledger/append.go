@@ -1,0 +1,67 @@
+package ledger
+
+import (
+	"encoding/json"
+	"strconv"
+	"unicode/utf8"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// What every save writes as JSON inside the writer is written by hand, since
+// nobody else can go on meanwhile. A test compares it with encoding/json.
+
+// appendAudit is what json.Marshal writes of an audit row's fields in the order
+// of the columns, but for the hash.
+func AppendAudit(b []byte, r *ckpt.AuditRow) []byte {
+	b = strconv.AppendInt(append(b, '['), r.N, 10)
+	b = AppendTime(append(b, ','), r.At)
+	b = AppendString(append(b, ','), r.Who)
+	b = strconv.AppendInt(append(b, ','), int64(r.PID), 10)
+	b = AppendString(append(b, ','), r.Action)
+	for _, ref := range [...]ckpt.Ref{r.Owner, r.Agent, r.Run, r.Subject} {
+		b = AppendRef(append(b, ','), ref)
+	}
+	b = AppendString(append(b, ','), r.Outcome)
+	b = AppendRef(append(b, ','), r.Reason)
+	b = strconv.AppendInt(append(b, ','), int64(r.Retries), 10)
+	b = AppendString(append(b, ','), string(r.Detail))
+	b = AppendString(append(b, ','), r.Prev)
+	return append(b, ']')
+}
+
+func AppendTime(b []byte, t ckpt.Time) []byte {
+	if t.IsZero() {
+		return append(b, "null"...)
+	}
+	return append(t.UTC().AppendFormat(append(b, '"'), ckpt.TimeLayout), '"')
+}
+
+func AppendRef(b []byte, r ckpt.Ref) []byte {
+	if r == "" {
+		return append(b, "null"...)
+	}
+	return AppendString(b, string(r))
+}
+
+// appendString writes what needs nothing but quotes and backslashes by itself,
+// and leaves the rest to encoding/json.
+func AppendString(b []byte, s string) []byte {
+	mark := len(b)
+	b = append(b, '"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < ' ' || c == '<' || c == '>' || c == '&' || c >= utf8.RuneSelf || c == 0x7f:
+			text, err := json.Marshal(s)
+			if err != nil {
+				panic("text cannot be written as JSON: " + err.Error()) // it always can
+			}
+			return append(b[:mark], text...)
+		default:
+			b = append(b, c)
+		}
+	}
+	return append(b, '"')
+}

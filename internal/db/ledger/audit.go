@@ -1,0 +1,137 @@
+package ledger
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// outcomeDone is the outcome of an audit row that reports success; any other
+// outcome is an error code.
+const OutcomeDone = "done"
+
+// daemon is who does what nobody asked for: retention, maintenance, the start.
+const Daemon = "daemon"
+
+// auditEntry is what a transaction has to say; the rest of the row is the
+// transaction's own: when, which number, which hash.
+type AuditEntry struct {
+	Who     string
+	PID     int
+	Action  string
+	Owner   string
+	Agent   string
+	Run     string
+	Subject string
+	Outcome string
+	Reason  string
+	Detail  map[string]any
+	JSON    string // instead of Detail, its keys in order
+}
+
+// chainHead is the last row of the audit log.
+type ChainHead struct {
+	N    int64
+	Hash string
+}
+
+// entry begins an audit entry of something that a caller did to an agent.
+func Entry(sc ckpt.Scope, action, agent string) AuditEntry {
+	e := AuditEntry{Who: sc.Caller.Owner, PID: sc.PID, Action: action, Owner: sc.Whose(), Agent: agent, Outcome: OutcomeDone}
+	if !sc.Spooled.IsZero() {
+		e.Reason = "spooled by the client at " + sc.Spooled.String()
+	}
+	return e
+}
+
+// audit adds a row to the log, which writeLog writes at the end of the
+// transaction. The number of the next row is tx.head.n+1, so a row of another
+// table can be numbered for it before.
+func (tx *Tx) Audit(e AuditEntry) error {
+	row := ckpt.AuditRow{
+		N: tx.Head.N + 1, At: tx.Now, Who: e.Who, PID: e.PID, Action: e.Action, Owner: ckpt.Ref(e.Owner), Agent: ckpt.Ref(e.Agent),
+		Run: ckpt.Ref(e.Run), Subject: ckpt.Ref(e.Subject), Outcome: e.Outcome, Reason: ckpt.Ref(e.Reason),
+		Retries: tx.Retries, Detail: ckpt.JSON("{}"), Prev: tx.Head.Hash,
+	}
+	switch {
+	case e.JSON != "":
+		row.Detail = ckpt.JSON(e.JSON)
+	case len(e.Detail) > 0:
+		var err error
+		if row.Detail, err = json.Marshal(e.Detail); err != nil {
+			return err
+		}
+	}
+	row.Hash = AuditHash(&row)
+	tx.log = append(tx.log, row)
+	if tx.uses != nil && causedBy(&row) {
+		tx.useOf(e.Owner).log += logLength(&row)
+	}
+	tx.Wrote = true
+	tx.Head = ChainHead{row.N, row.Hash}
+	return nil
+}
+
+// auditRows is how many rows go into the log by one statement at most.
+const auditRows = 16
+
+const (
+	insertAudit = `INSERT INTO audit_log (n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash) VALUES `
+	auditValues = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+)
+
+// auditInserts are the statements for 1, 2, 4, … rows.
+var auditInserts = func() map[int]string {
+	all := map[int]string{}
+	for n := 1; n <= auditRows; n *= 2 {
+		all[n] = insertAudit + auditValues + strings.Repeat(", "+auditValues, n-1)
+	}
+	return all
+}()
+
+// writeLog writes the rows of the log that the transaction has gathered, many
+// at once: a statement costs more than a row.
+func (tx *Tx) writeLog() error {
+	rows := tx.log
+	tx.log = nil
+	for len(rows) > 0 {
+		n := 1
+		for n*2 <= min(len(rows), auditRows) {
+			n *= 2
+		}
+		args := make([]any, 0, 15*n)
+		for i := range rows[:n] {
+			r := &rows[i]
+			args = append(args, r.N, r.At, r.Who, r.PID, r.Action, r.Owner, r.Agent, r.Run, r.Subject, r.Outcome, r.Reason, r.Retries, string(r.Detail), r.Prev, r.Hash)
+		}
+		if err := tx.Exec(auditInserts[n], args...); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// auditHash is the SHA-256 of a row's fields, the hash of the row before among
+// them, as a JSON array in the order of the columns. An absent field is null.
+func AuditHash(r *ckpt.AuditRow) string {
+	b := AppendAudit(make([]byte, 0, 512), r)
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// daemonEntry begins the audit entry of what the daemon does by itself.
+func DaemonEntry(agent *AgentRow, action string) AuditEntry {
+	return AuditEntry{Who: Daemon, PID: os.Getpid(), Action: action, Owner: agent.Owner, Agent: agent.Name, Outcome: OutcomeDone}
+}
+
+// changeEntry begins the audit entry of a change by id.
+func ChangeEntry(sc ckpt.Scope, action, id string) AuditEntry {
+	e := Entry(sc, action, "")
+	e.Subject = id
+	return e
+}

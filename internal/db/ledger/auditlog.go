@@ -1,0 +1,57 @@
+package ledger
+
+import (
+	"context"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+)
+
+// Audit lists audit rows about the scope's agents, oldest first. An
+// administrator who names nobody sees all.
+func (s *Core) Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*ckpt.AuditPage, error) {
+	limit, err := PageSizeOf(f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	if f.Agent != "" {
+		if err := ckpt.CheckAgentName(f.Agent); err != nil {
+			return nil, err
+		}
+	}
+	if sc.Admin && sc.Target == "" {
+		sc.Target = ckpt.AllOwners
+	}
+	s.AuditForeign(sc, "read_audit", f.Agent, "")
+	page := &ckpt.AuditPage{Audit: []ckpt.AuditRow{}}
+	err = s.RO.SelectContext(ctx, &page.Audit, `SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash
+		FROM audit_log WHERE n > ?1 AND (owner = ?2 OR ?2 = '*') AND (?3 = '' OR agent = ?3) AND (?4 = '' OR action = ?4) ORDER BY n LIMIT ?5`,
+		f.After, sc.Whose(), f.Agent, f.Action, limit+1)
+	if err != nil {
+		return nil, sqlite.ReadError(err)
+	}
+	if len(page.Audit) > limit {
+		page.Audit = page.Audit[:limit]
+		page.Next = &page.Audit[limit-1].N
+	}
+	return page, nil
+}
+
+// refusedBefore records that a write was refused before its transaction. Mistakes
+// of this program are in its own log.
+func (s *Core) RefusedBefore(e AuditEntry, err error) {
+	if e.Outcome = string(ckpt.CodeOf(err)); e.Outcome == "" || e.Outcome == string(ckpt.CodeInternal) {
+		return
+	}
+	e.Reason = ckpt.AsError(err).Message
+	if s.recordable(&e) {
+		s.Record(e)
+	}
+}
+
+// Refused records a refusal that never reached another method.
+func (s *Core) Refused(_ context.Context, sc ckpt.Scope, r ckpt.Refusal) {
+	e := Entry(sc, r.Action, r.Agent)
+	e.Owner, e.Outcome, e.Reason = sc.Caller.Owner, string(r.Code), r.Reason
+	s.Record(e)
+}

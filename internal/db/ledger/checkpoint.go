@@ -1,0 +1,128 @@
+package ledger
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/delta"
+)
+
+// checkpointRow is a checkpoint that is to be stored, without its state.
+type CheckpointRow struct {
+	N           int64
+	ID          string
+	Seq         int64
+	Kind        ckpt.Kind
+	Parent      ckpt.Ref
+	CreatedAt   ckpt.Time
+	ContentType string
+	Labels      ckpt.Labels
+	Metadata    string
+	Step        ckpt.Ref
+	Operation   ckpt.Ref
+	Pinned      bool
+	Suspect     bool
+	Program     any
+}
+
+// insert writes a checkpoint and its state and counts it in its run.
+func (tx *Tx) Insert(run *RunRow, c *CheckpointRow, state *Encoded) error {
+	if _, err := tx.InsertRow(run, c, state); err != nil {
+		return err
+	}
+	return tx.NoteSaved(run)
+}
+
+// insertRow writes a checkpoint and its state and answers the pieces. The run's
+// row is still to be written.
+func (tx *Tx) InsertRow(run *RunRow, c *CheckpointRow, state *Encoded) ([]delta.Piece, error) {
+	body, pieces, list, err := state.store(tx, run.ID)
+	if err != nil {
+		return nil, err
+	}
+	err = tx.Exec(insertCheckpoint,
+		c.N, c.ID, run.ID, c.Seq, string(c.Kind), c.Parent, c.CreatedAt, state.Size, state.Stored(), state.Sha256, c.ContentType,
+		c.Labels, c.Metadata, c.Step, c.Operation, c.Pinned, c.Suspect, state.of, c.Program, pieces, body)
+	if isTaken(err) {
+		return nil, ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "the id %s is taken: make a new UUID of version 7 for each save", c.ID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	run.LastSeq, run.Head = c.Seq, ckpt.Ref(c.ID)
+	run.StoredBytes += state.Stored()
+	return list, nil
+}
+
+// noteSaved writes what saves and removals change of a run.
+func (tx *Tx) NoteSaved(run *RunRow) error {
+	tx.Store.Hot.Forget(run) // who knows better puts it back
+	return tx.Exec(updateSavedRun, run.LastSeq, run.Head, run.Removed, run.StoredBytes, tx.Now, run.ID)
+}
+
+func MetadataText(m json.RawMessage) string {
+	if len(m) == 0 {
+		return "{}"
+	}
+	return string(m)
+}
+
+// restHash covers what no other part of the audit row says and nobody changes
+// later: where it came from, when it was made, and what came beside the state.
+func RestHash(parent, createdAt, contentType, metadata, step, program string) string {
+	b := make([]byte, 0, 256)
+	for _, field := range [...]string{parent, createdAt, contentType, metadata, step, program} {
+		b = append(AppendString(b, field), ',')
+	}
+	return ShortHash(b)
+}
+
+// shortHash is half of a SHA-256, in hexadecimal: enough where nobody may choose
+// both texts.
+func ShortHash(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
+}
+
+// labelsHash is of labels as they are stored, "" for none.
+func LabelsHash(l ckpt.Labels) (string, error) {
+	if len(l) == 0 {
+		return "", nil
+	}
+	text, err := l.MarshalJSON() // as Value stores it
+	return ShortHash(text), err
+}
+
+// rest is restHash of a checkpoint that is to be stored.
+func (c *CheckpointRow) Rest() string {
+	program, _ := c.Program.(string)
+	return RestHash(string(c.Parent), c.CreatedAt.String(), c.ContentType, c.Metadata, string(c.Step), program)
+}
+
+// noteRest adds the hashes to what the audit row of a save says.
+func (c *CheckpointRow) NoteRest(detail map[string]any) error {
+	detail["rest"] = c.Rest()
+	if c.Pinned {
+		detail["pinned"] = true
+	}
+	labels, err := LabelsHash(c.Labels)
+	if labels != "" {
+		detail["labels"] = labels
+	}
+	return err
+}
+
+// reread answers a checkpoint as this transaction has left it.
+func (tx *Tx) Reread(id string) (*ckpt.Checkpoint, error) {
+	var row ReadRow
+	found, err := tx.Get(&row, `SELECT `+ReadColumns+ReadTables+`WHERE c.id = ?`, id)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, NoCheckpoint(id)
+	}
+	return row.Checkpoint()
+}

@@ -1,0 +1,77 @@
+package ledger
+
+import (
+	"database/sql"
+	"errors"
+	"strconv"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// pageBytes is about how much a page of large things carries at most; the rest
+// is on the next.
+const PageBytes = 16 << 20
+
+func IsNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }
+
+// pageSizeOf answers the size of a page that was asked for.
+func PageSizeOf(limit int) (int, error) {
+	switch {
+	case limit == 0:
+		return ckpt.DefaultLimit, nil
+	case limit < 0 || limit > ckpt.MaxLimit:
+		return 0, ckpt.Errorf(ckpt.CodeInvalid, "limit is %d: it is 1 to %d", limit, ckpt.MaxLimit)
+	}
+	return limit, nil
+}
+
+// readCursor reads the cursor of a list of checkpoints: a position in the
+// order of all saves.
+func ReadCursor(cursor string) (int64, error) {
+	if cursor == "" {
+		return 1 << 62, nil
+	}
+	n, err := strconv.ParseInt(cursor, 36, 64)
+	if err != nil || n <= 0 {
+		return 0, BadCursor()
+	}
+	return n, nil
+}
+
+func WriteCursor(n int64) ckpt.Ref { return ckpt.Ref(strconv.FormatInt(n, 36)) }
+
+func readAgentCursor(cursor string) (owner, name string, err error) {
+	if cursor == "" {
+		return "", "", nil
+	}
+	owner, name, found := strings.Cut(cursor, "/")
+	if !found {
+		return "", "", BadCursor()
+	}
+	return owner, name, nil
+}
+
+func BadCursor() error {
+	return ckpt.Errorf(ckpt.CodeInvalid, "the cursor is not one that a list has given: pass \"next\" of the page before as it is")
+}
+
+// readRunCursor reads the cursor of a list of runs: when one last changed, and
+// which it was.
+func readRunCursor(cursor string) (at string, id int64, err error) {
+	if cursor == "" {
+		return "9999", 0, nil
+	}
+	at, number, found := strings.Cut(cursor, "/")
+	if id, err = strconv.ParseInt(number, 36, 64); err != nil || !found {
+		return "", 0, BadCursor()
+	}
+	return at, id, nil
+}
+
+func ErrOr(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}

@@ -1,0 +1,232 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
+)
+
+// headSuffix names the file beside a database in which its daemon notes the head
+// of the audit log: at start, at stop, after each backup and every hour. A start
+// that finds an older or another log than the file says tells so.
+const HeadSuffix = ".head"
+
+// headNote is what the file holds. It is replaced as a whole, and only after the
+// row that it names is on disk, so a crash at any time leaves a true one.
+type headNote struct {
+	Database string    `json:"database"` // the id of the database
+	N        int64     `json:"n"`
+	Hash     string    `json:"hash"`
+	At       ckpt.Time `json:"at"`
+	Doubt    string    `json:"doubt,omitempty"` // what an earlier start found wrong; it stands until somebody removes the file
+}
+
+// trust is what is known to be wrong with the audit log.
+type trust struct {
+	mu     sync.Mutex
+	Doubt  string
+	noted  headNote // what the file says
+	Guards []string // which were missing or changed at the start; set only then
+}
+
+func (t *trust) Problem() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.Doubt
+}
+
+// logEnd is where the audit log of a database ends, by all that says so.
+type logEnd struct {
+	head        ChainHead // the row of audit_head
+	noHead      bool      // which is missing
+	last        ChainHead // the newest row
+	checkpoints int64     // the newest row that a checkpoint names
+	agents      bool      // whether there are any: then the log is not empty
+}
+
+func (s *Core) logEnd(ctx context.Context) (e logEnd, err error) {
+	var headN sql.NullInt64
+	var headHash, lastHash sql.NullString
+	err = s.Engine.Writing().QueryRowContext(ctx, `SELECT (SELECT n FROM audit_head), (SELECT hash FROM audit_head),
+			coalesce((SELECT n FROM audit_log ORDER BY n DESC LIMIT 1), 0), (SELECT hash FROM audit_log ORDER BY n DESC LIMIT 1), coalesce((SELECT max(n) FROM checkpoints), 0), EXISTS (SELECT 1 FROM agents)`).
+		Scan(&headN, &headHash, &e.last.N, &lastHash, &e.checkpoints, &e.agents)
+	e.noHead, e.head, e.last.Hash = !headN.Valid, ChainHead{headN.Int64, headHash.String}, lastHash.String
+	return e, err
+}
+
+// doubts says what does not fit.
+func (e *logEnd) doubts() (list []string) {
+	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	switch {
+	case e.noHead:
+		add("its head is missing")
+	case e.head != e.last:
+		add("it ends with row %d, and its head names row %d or another hash: rows were removed, added or changed", e.last.N, e.head.N)
+	}
+	if e.last.N == 0 && e.agents {
+		add("it is empty, though there are agents")
+	}
+	if e.checkpoints > e.last.N {
+		add("it ends with row %d, and checkpoints were saved up to row %d", e.last.N, e.checkpoints)
+	}
+	return list
+}
+
+// goOn is what the next row follows. No number is used twice, so that a gap
+// stays where rows were removed.
+func (e *logEnd) goOn() ChainHead {
+	on := e.head
+	if e.last.N >= on.N {
+		on = e.last
+	}
+	if e.checkpoints > on.N {
+		on = ChainHead{N: e.checkpoints}
+	}
+	return on
+}
+
+// checkHead looks whether the audit log is still the one that the last daemon
+// left, and sets what the next row follows. What does not fit keeps nobody from
+// starting: it is told.
+func (s *Core) checkHead(ctx context.Context) error {
+	end, err := s.logEnd(ctx)
+	if err != nil {
+		return err
+	}
+	list := end.doubts()
+	if s.Opt.Lock == nil { // else an older one is what was asked for
+		about, err := s.compareNote(ctx, &end)
+		if err != nil {
+			return err
+		}
+		list = append(list, about...)
+	}
+	if len(list) > 0 {
+		s.doubtLog(strings.Join(list, "; "))
+	}
+	if end.noHead && s.Engine.ReadOnly() == "" {
+		if _, err := s.Engine.Writing().ExecContext(ctx, `INSERT INTO audit_head (id, n, hash) VALUES (1, 0, '')`); err != nil {
+			return err
+		}
+	}
+	s.setHead(end.goOn())
+	return nil
+}
+
+// compareNote says what does not fit between the log and the file beside the database.
+func (s *Core) compareNote(ctx context.Context, end *logEnd) (list []string, err error) {
+	path := s.Opt.Path + HeadSuffix
+	note, err := readHeadNote(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return []string{fmt.Sprintf("%s, which keeps its head, cannot be read (%v)", path, err)}, nil
+	}
+	s.Trust.noted = *note
+	if note.Doubt != "" {
+		return []string{note.Doubt}, nil
+	}
+	var id, hash sql.NullString
+	err = s.Engine.Writing().QueryRowContext(ctx, `SELECT (SELECT value FROM meta WHERE key = 'database_id'), (SELECT hash FROM audit_log WHERE n = ?)`, note.N).Scan(&id, &hash)
+	switch {
+	case err != nil:
+		return nil, err
+	case note.Database != id.String:
+		list = append(list, "it is the log of another database than the last daemon had")
+	case note.N > end.last.N:
+		list = append(list, fmt.Sprintf("it ended with row %d on %s, and ends with row %d now: an older copy was put back, or rows were removed", note.N, note.At, end.last.N))
+	case note.N > 0 && hash.String != note.Hash:
+		list = append(list, fmt.Sprintf("row %d had another hash on %s: the log was written anew, or an older copy was put back and went on", note.N, note.At))
+	}
+	return list, nil
+}
+
+func readHeadNote(path string) (*headNote, error) {
+	f, err := osfile.OpenPlain(path, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 64<<10))
+	if err != nil {
+		return nil, err
+	}
+	note := new(headNote)
+	return note, json.Unmarshal(b, note)
+}
+
+// writeHeadNote replaces the file as a whole. The new one has one name until it
+// is done, so that what a crash leaves is overwritten by the next.
+func writeHeadNote(path string, note []byte, mode fs.FileMode) error {
+	f, err := osfile.OpenPlain(path+".new", os.O_WRONLY|os.O_CREATE, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(note)
+	if err := errors.Join(err, f.Truncate(int64(len(note))), f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	return osfile.SyncFolder(filepath.Dir(path))
+}
+
+// doubtLog notes that the audit log is not what it was. What was noted before is
+// not said twice.
+func (s *Core) doubtLog(what string) {
+	s.Trust.mu.Lock()
+	defer s.Trust.mu.Unlock()
+	if s.Trust.noted.Doubt != "" {
+		rest := slices.DeleteFunc(strings.Split(what, "; "), func(part string) bool { return strings.Contains(s.Trust.noted.Doubt, part) })
+		what = strings.Join(append([]string{s.Trust.noted.Doubt}, rest...), "; ")
+	}
+	s.Trust.Doubt = what
+	s.Log.Error("the audit log is not what it was", "what", what, "path", s.Opt.Path)
+}
+
+// NoteHead puts the head of the audit log where an intruder into the database
+// does not reach it: into the daemon's log, and into the file beside the
+// database. why is what it is noted for.
+func (s *Core) NoteHead(why string) {
+	head := s.showHead()
+	s.Log.Info("audit head", "n", head.N, "hash", head.Hash, "database", s.ID, "why", why)
+	if s.Engine.ReadOnly() != "" || s.Engine.Fault() != nil { // a disk that fails is left alone
+		return
+	}
+	s.Trust.mu.Lock()
+	defer s.Trust.mu.Unlock()
+	note := headNote{Database: s.ID, N: head.N, Hash: head.Hash, At: ckpt.At(s.Opt.Now())}
+	if s.Trust.Doubt != "" { // what it was before is what is to be compared with
+		note = s.Trust.noted
+		note.Doubt = s.Trust.Doubt
+		if note.Database == "" {
+			note.Database = s.ID
+		}
+	}
+	if note == s.Trust.noted {
+		return
+	}
+	b, err := json.Marshal(&note)
+	if err == nil {
+		err = writeHeadNote(s.Opt.Path+HeadSuffix, append(b, '\n'), s.Opt.Mode)
+	}
+	if err != nil {
+		s.Log.Warn("the head of the audit log cannot be noted beside the database", "file", s.Opt.Path+HeadSuffix, "error", err)
+		return
+	}
+	s.Trust.noted = note
+}

@@ -1,0 +1,137 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+)
+
+// hooks are what the store does inside the engine's transactions.
+type hooks struct{ *Core }
+
+// Begin gives the transaction its time and the end of the audit log.
+func (h hooks) Begin(t *sqlite.Tx) {
+	s := h.Core
+	tx := &Tx{Tx: t, Store: s, Now: ckpt.At(s.Opt.Now()), Head: s.Head, agents: map[AgentKey]*AgentRow{}}
+	if s.Usage.on {
+		tx.uses = map[string]*use{}
+	}
+	if now := s.Opt.Trusted(); !now.IsZero() {
+		tx.Trusted = ckpt.At(now)
+	}
+	t.Domain = tx
+}
+
+// OthersWrote forgets what was known of runs. The very first look only notes
+// where things stand.
+func (h hooks) OthersWrote(t *sqlite.Tx, first bool) error {
+	h.Hot.ForgetAll()
+	if first {
+		return nil
+	}
+	return h.seeForeign(t.Domain.(*Tx))
+}
+
+// BeforeCommit writes the rows of the audit log.
+func (h hooks) BeforeCommit(t *sqlite.Tx) error {
+	tx := t.Domain.(*Tx)
+	if tx.Head == h.Head {
+		return nil
+	}
+	if err := tx.writeLog(); err != nil {
+		return err
+	}
+	return tx.Exec(`UPDATE audit_head SET n = ?, hash = ? WHERE id = 1`, tx.Head.N, tx.Head.Hash)
+}
+
+// Committed takes over what the transaction has made.
+func (h hooks) Committed(t *sqlite.Tx) {
+	tx := t.Domain.(*Tx)
+	h.setHead(tx.Head)
+	h.countUses(tx.uses)
+}
+
+// RolledBack forgets what the transaction may have changed in memory.
+func (h hooks) RolledBack(t *sqlite.Tx) {
+	h.Hot.ForgetAll()
+	h.Core.RolledBack(t.Domain.(*Tx))
+}
+
+// Refused records that an operation was refused, and why.
+func (h hooks) Refused(t *sqlite.Tx, sent *sqlite.Op, refusal *ckpt.Error) error {
+	o, ours := sent.Do.(*Op)
+	if !ours || o.Entry.Action == "" {
+		return nil
+	}
+	e := o.Entry
+	e.Outcome, e.Reason = string(refusal.Code), refusal.Message
+	if !h.recordable(&e) {
+		return nil
+	}
+	return t.Domain.(*Tx).Audit(e)
+}
+
+// Apart gives operations of owners with little room transactions of their own.
+func (h hooks) Apart(batch []*sqlite.Op) (together, alone []*sqlite.Op) {
+	if !h.Usage.on {
+		return batch, nil
+	}
+	for _, sent := range batch {
+		if o, ours := sent.Do.(*Op); ours && h.isTight(o) {
+			alone = append(alone, sent)
+		} else {
+			together = append(together, sent)
+		}
+	}
+	return together, alone
+}
+
+// Examine looks whether a database that somebody else has written still is the
+// one that the writer knows, on a connection that has none of it in memory.
+// Whoever copies an older file or something else over it is found out; whoever
+// only copied the write-ahead log, with the sqlite3 command, is not in the way.
+func (h hooks) Examine(db *sqlx.DB, sound func() error) error {
+	var now ChainHead
+	if err := db.QueryRowx(`SELECT n, hash FROM audit_head`).Scan(&now.N, &now.Hash); err != nil {
+		return fmt.Errorf("the head of its audit log cannot be read: %w", err)
+	}
+	if now != h.Head {
+		return fmt.Errorf("its audit log ends with row %d, not with row %d", now.N, h.Head.N)
+	}
+	if err := sound(); err != nil {
+		return err
+	}
+	var rows, gaps int64
+	err := db.QueryRowx(`SELECT count(*), coalesce(sum(prev <> before), 0) FROM
+		(SELECT prev, lag(hash, 1, '') OVER (ORDER BY n) AS before FROM audit_log)`).Scan(&rows, &gaps)
+	if err != nil {
+		return fmt.Errorf("its audit log cannot be read: %w", err)
+	}
+	if rows != h.Head.N || gaps > 0 {
+		return fmt.Errorf("its audit log has %d rows of %d, and %d that do not follow the row before", rows, h.Head.N, gaps)
+	}
+	h.othersWrote() // none of these checks looks into the states
+	return nil
+}
+
+// auditLogEvery is how often the head of the audit log is noted.
+const AuditLogEvery = time.Hour
+
+// Tick does the store's part of maintenance.
+func (h hooks) Tick(ctx context.Context, now time.Time) {
+	h.lookAtRoom()
+	h.recountStale(ctx)
+	h.Live.Expire(now)
+	if now.Sub(h.noted) >= AuditLogEvery {
+		h.noted = now
+		h.NoteHead("hour")
+		if err := h.keepUsage(); err != nil {
+			h.Log.Warn("what was counted for quotas could not be kept", "error", err)
+		}
+	}
+}

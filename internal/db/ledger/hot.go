@@ -1,0 +1,82 @@
+package ledger
+
+import (
+	"strings"
+)
+
+// hotRun is what the next save of a run has to know, as it is on disk: it
+// spares a save five questions to the database. Only the writer has it.
+type HotRun struct {
+	Run  RunRow    // as far as saves look at it and change it
+	Rows []HeldRow // what a routine save asks retention about, newest first
+	// quiet says that nobody needs any of its checkpoints but the next save: no
+	// open operation, no prompt, no fork.
+	Quiet bool
+}
+
+type HotKey struct {
+	Agent int64
+	Name  string
+}
+
+// The bounds of what is kept: so many runs, with so many checkpoints each.
+const (
+	HotMost     = 4096
+	HotRowsMost = 64
+)
+
+// hotRuns are the runs that are being saved. Whatever else changes a run, a
+// checkpoint or who needs one makes the writer forget them all (see forgets),
+// and so does a rollback, and another program that writes.
+type hotRuns struct {
+	Runs map[HotKey]*HotRun
+}
+
+func (h *hotRuns) ForgetAll() { clear(h.Runs) }
+
+func (h *hotRuns) Forget(run *RunRow) { delete(h.Runs, HotKey{run.AgentID, run.Name}) }
+
+// The statements that change a run's history and tell hotRuns of it, or change
+// nothing that they know.
+const (
+	insertCheckpoint = `INSERT INTO checkpoints (n, id, run_id, seq, kind, parent, created_at, size, stored_size, sha256, content_type,
+		labels, metadata, step, operation, pinned, suspect, state_of, program, pieces, body)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	updateSavedRun = `UPDATE runs SET last_seq = ?1, head = ?2, removed = ?3, stored_bytes = ?4, updated_at = ?5, heartbeat_at = ?5 WHERE id = ?6`
+	updateRemoved  = `UPDATE runs SET removed = ?, stored_bytes = ?, updated_at = ? WHERE id = ?`
+	updateSign     = `UPDATE runs SET updated_at = ?1, heartbeat_at = ?1 WHERE id = ?2`
+	UpdateBeat     = `UPDATE runs SET heartbeat_at = ? WHERE id = ?`
+	UpdateProgress = `UPDATE runs SET progress = ?, progress_at = ? WHERE id = ?`
+	UpdateStepped  = `UPDATE runs SET updated_at = ?1, heartbeat_at = ?1, steps_ended = steps_ended + 1, input_tokens = input_tokens + ?2,
+		output_tokens = output_tokens + ?3, cost_usd = cost_usd + ?4 WHERE id = ?5`
+	UpdateBack      = `UPDATE runs SET back_seq = ? WHERE id = ?`
+	UpdateLastEvent = `UPDATE runs SET last_event = ? WHERE id = ?`
+)
+
+// What deletes a checkpoint answers what its row took beside the state.
+var (
+	deleteInline     = `DELETE FROM checkpoints WHERE n = ? RETURNING ` + OfRuns["checkpoints"]
+	deleteCheckpoint = `DELETE FROM checkpoints WHERE n = ? RETURNING pieces, ` + OfRuns["checkpoints"] + ` AS beside`
+)
+
+var (
+	telling  = []string{insertCheckpoint, deleteInline, deleteCheckpoint, updateSavedRun, updateRemoved, updateSign, UpdateBeat, UpdateProgress, UpdateStepped, UpdateBack, UpdateLastEvent}
+	watching = []string{"agents", "runs", "checkpoints", "operations", "prompts"}
+)
+
+// forgets says that a statement changes what hotRuns know without telling them.
+func forgets(query string) bool {
+	for _, known := range telling {
+		if query == known {
+			return false
+		}
+	}
+	for _, table := range watching {
+		for _, verb := range [...]string{"INSERT INTO ", "UPDATE ", "DELETE FROM "} {
+			if strings.Contains(query, verb+table+" ") {
+				return true
+			}
+		}
+	}
+	return false
+}

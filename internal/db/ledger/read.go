@@ -1,0 +1,375 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/jmoiron/sqlx"
+)
+
+// readRow is a checkpoint as it is read.
+type ReadRow struct {
+	N           int64                `db:"n"`
+	RunID       int64                `db:"run_id"`
+	ID          string               `db:"id"`
+	Seq         int64                `db:"seq"`
+	Kind        ckpt.Kind            `db:"kind"`
+	Parent      ckpt.Ref             `db:"parent"`
+	CreatedAt   Lenient[ckpt.Time]   `db:"created_at"`
+	Size        int64                `db:"size"`
+	StoredSize  int64                `db:"stored_size"`
+	SHA256      string               `db:"sha256"`
+	ContentType string               `db:"content_type"`
+	Labels      Lenient[ckpt.Labels] `db:"labels"`
+	Metadata    string               `db:"metadata"`
+	Step        ckpt.Ref             `db:"step"`
+	Operation   ckpt.Ref             `db:"operation"`
+	Pinned      bool                 `db:"pinned"`
+	Suspect     bool                 `db:"suspect"`
+	Program     *string              `db:"program"`
+	Owner       string               `db:"owner"`
+	Agent       string               `db:"agent"`
+	Run         string               `db:"run"`
+	Body        []byte               `db:"body"`
+	Pieces      *string              `db:"pieces"`
+}
+
+const (
+	ReadColumns = `c.n, c.run_id, c.id, c.seq, c.kind, c.parent, c.created_at, c.size, c.stored_size, c.sha256, c.content_type,
+		c.labels, c.metadata, c.step, c.operation, c.pinned, c.suspect, c.program, a.owner, a.name AS agent, r.name AS run`
+	StateColumns = `, c.body, c.pieces`
+	ReadTables   = ` FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id `
+)
+
+// checkpoint is the row as the world sees it. What is damaged is never served.
+func (r *ReadRow) Checkpoint() (*ckpt.Checkpoint, error) {
+	c := &ckpt.Checkpoint{
+		ID: r.ID, Agent: r.Agent, Owner: r.Owner, Run: r.Run, Seq: r.Seq, Kind: r.Kind, Parent: r.Parent, CreatedAt: r.CreatedAt.Value,
+		Size: r.Size, StoredSize: r.StoredSize, SHA256: r.SHA256, ContentType: r.ContentType, Labels: r.Labels.Value,
+		Metadata: json.RawMessage(r.Metadata), Step: r.Step, Operation: r.Operation, Pinned: r.Pinned, Suspect: r.Suspect,
+	}
+	if r.Program != nil {
+		c.Program = &ckpt.Program{}
+		if err := json.Unmarshal([]byte(*r.Program), c.Program); err != nil {
+			return nil, r.damaged("program", err)
+		}
+	}
+	for column, damage := range map[string]error{"created_at": r.CreatedAt.damage, "labels": r.Labels.damage, "metadata": metadataDamage(r.Metadata)} {
+		if damage != nil {
+			return nil, r.damaged(column, damage)
+		}
+	}
+	return c, nil
+}
+
+func (r *ReadRow) damaged(column string, err error) error {
+	return ckpt.Wrap(ckpt.CodeCorrupt, errors.Join(err, &DamageError{"its " + column + " cannot be read", r.ID}),
+		"checkpoint %s is damaged in its %s and is not served; run ckptsidecar verify", r.ID, column)
+}
+
+// reading runs f on one snapshot of the database. Damage that it meets is noted.
+func (s *Core) Reading(ctx context.Context, f func(q *sqlx.Tx) error) error {
+	err := s.onSnapshot(ctx, f)
+	if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
+		s.ReportDamage(err)
+	}
+	return err
+}
+
+func (s *Core) onSnapshot(ctx context.Context, f func(q *sqlx.Tx) error) error {
+	q, err := s.RO.BeginTxx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return sqlite.ReadError(err)
+	}
+	defer q.Rollback()
+	return sqlite.ReadError(f(q))
+}
+
+// state is what the row's state is read back from.
+func (r *ReadRow) state() *StateRow {
+	return &StateRow{N: r.N, ID: r.ID, Size: r.Size, SHA256: r.SHA256, Body: r.Body, Pieces: r.Pieces}
+}
+
+// withState completes a row with its state, where that is asked for.
+func WithState(ctx context.Context, q sqlx.QueryerContext, r *ReadRow, state bool) (*ckpt.Checkpoint, error) {
+	c, err := r.Checkpoint()
+	if err != nil || !state {
+		return c, err
+	}
+	c.State, err = Decode(ctx, q, r.state())
+	return c, err
+}
+
+// Checkpoint reads one by its id. Another owner's is as good as missing,
+// except to an administrator.
+func (s *Core) Checkpoint(ctx context.Context, sc ckpt.Scope, id string, state bool) (*ckpt.Checkpoint, error) {
+	if err := ckpt.CheckID(id); err != nil {
+		return nil, err
+	}
+	var c *ckpt.Checkpoint
+	err := s.Reading(ctx, func(q *sqlx.Tx) error {
+		row, err := readOne(ctx, q, id, state)
+		if err != nil {
+			return err
+		}
+		if !MayRead(sc, row.Owner) {
+			return NoCheckpoint(id)
+		}
+		c, err = WithState(ctx, q, row, state)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if c.Owner != sc.Caller.Owner {
+		s.AuditForeignOf(sc, "read", c.Owner, c.Agent, id)
+	}
+	return c, nil
+}
+
+func readOne(ctx context.Context, q sqlx.QueryerContext, id string, state bool) (*ReadRow, error) {
+	columns := ReadColumns
+	if state {
+		columns += StateColumns
+	}
+	var row ReadRow
+	err := sqlx.GetContext(ctx, q, &row, `SELECT `+columns+ReadTables+`WHERE c.id = ?`, id)
+	if IsNoRows(err) {
+		return nil, NoCheckpoint(id)
+	}
+	return &row, err
+}
+
+// mayRead says whether a scope reaches an owner's things by their ids.
+func MayRead(sc ckpt.Scope, owner string) bool {
+	if sc.Target != "" && sc.Target != ckpt.AllOwners {
+		return sc.Target == owner
+	}
+	return owner == sc.Caller.Owner || sc.Admin
+}
+
+func NoCheckpoint(id string) error {
+	return ckpt.Errorf(ckpt.CodeNotFound, "there is no checkpoint %s here: it was never saved, was removed by retention, or belongs to somebody else", id)
+}
+
+// Checkpoints lists an agent's checkpoints, newest first.
+func (s *Core) Checkpoints(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error) {
+	limit, err := PageSizeOf(f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	before, err := ReadCursor(f.Before)
+	if err != nil {
+		return nil, err
+	}
+	agent, err := s.FindAgent(ctx, sc, f.Agent)
+	if err != nil {
+		return nil, err
+	}
+	s.AuditForeign(sc, "list", f.Agent, "")
+	page := &ckpt.CheckpointPage{Checkpoints: []ckpt.Checkpoint{}}
+	var damage []error
+	err = s.Reading(ctx, func(q *sqlx.Tx) error {
+		rows, err := listRows(ctx, q, agent.ID, f, before, limit+1, false)
+		if err != nil {
+			return err
+		}
+		if len(rows) > limit {
+			rows = rows[:limit]
+			page.Next = WriteCursor(rows[limit-1].N)
+		}
+		for i := range rows {
+			c, err := rows[i].Checkpoint()
+			if err != nil { // the rest is still listed; verify names it
+				damage = append(damage, err)
+				continue
+			}
+			page.Checkpoints = append(page.Checkpoints, *c)
+		}
+		return nil
+	})
+	for _, err := range damage {
+		s.ReportDamage(err)
+	}
+	return page, err
+}
+
+// Latest is the newest checkpoint that the filter lets through.
+func (s *Core) Latest(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilter, state bool) (*ckpt.Checkpoint, error) {
+	agent, err := s.FindAgent(ctx, sc, f.Agent)
+	if err != nil {
+		return nil, err
+	}
+	s.AuditForeign(sc, "read", f.Agent, "")
+	var c *ckpt.Checkpoint
+	err = s.Reading(ctx, func(q *sqlx.Tx) error {
+		rows, err := listRows(ctx, q, agent.ID, f, 1<<62, 1, state)
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			return ckpt.Errorf(ckpt.CodeNotFound, "agent %s has no checkpoint that fits", f.Agent)
+		}
+		c, err = WithState(ctx, q, &rows[0], state)
+		return err
+	})
+	return c, err
+}
+
+// listRows reads the newest rows before a position.
+func listRows(ctx context.Context, q sqlx.QueryerContext, agentID int64, f ckpt.CheckpointFilter, before int64, limit int, state bool) ([]ReadRow, error) {
+	if err := CheckFilter(f); err != nil {
+		return nil, err
+	}
+	kinds := ckpt.Kinds
+	if f.Kind != "" {
+		kinds = []ckpt.Kind{f.Kind}
+	}
+	columns := ReadColumns
+	if state {
+		columns += StateColumns
+	}
+	var l ListQuery
+	if f.Run != "" {
+		l.OfRun(columns, agentID, kinds, f, before, limit)
+	} else {
+		l.OfAllRuns(columns, agentID, kinds, f, before, limit)
+	}
+	var rows []ReadRow
+	return rows, sqlx.SelectContext(ctx, q, &rows, l.Text.String(), l.Args...)
+}
+
+// ofRun takes the newest of each kind of one run.
+func (l *ListQuery) OfRun(columns string, agentID int64, kinds []ckpt.Kind, f ckpt.CheckpointFilter, before int64, limit int) {
+	l.add(`SELECT ` + columns + ` FROM runs r JOIN agents a ON a.id = r.agent_id JOIN checkpoints c ON c.n IN (`)
+	for i, kind := range kinds {
+		if i > 0 {
+			l.add(` UNION ALL `)
+		}
+		l.add(`SELECT n FROM (`)
+		l.newest(`r.id AND k.kind = ?`, f, before, limit, string(kind))
+		l.add(`)`)
+	}
+	l.add(`) WHERE r.agent_id = ? AND r.name = ? ORDER BY c.n DESC LIMIT ?`, agentID, f.Run, limit)
+}
+
+// ofAllRuns goes in two steps, so that no index over all of an agent's
+// checkpoints has to be kept by every save. The first takes the newest one of
+// each run and kind, which an index alone answers: as many runs and kinds as
+// rows are asked for, those whose newest are the newest, have all rows that are
+// asked for. The second looks into these, down to the oldest of the first.
+func (l *ListQuery) OfAllRuns(columns string, agentID int64, kinds []ckpt.Kind, f ckpt.CheckpointFilter, before int64, limit int) {
+	l.add(`WITH kinds (kind) AS (VALUES (?)`, string(kinds[0]))
+	for _, kind := range kinds[1:] {
+		l.add(`, (?)`, string(kind))
+	}
+	l.add(`), heads AS MATERIALIZED (SELECT r.id AS run_id, kinds.kind, (`)
+	l.newest(`r.id AND k.kind = kinds.kind`, f, before, 1)
+	l.add(`) AS n FROM runs r, kinds WHERE r.agent_id = ? ORDER BY n DESC LIMIT ?)
+		SELECT `+columns+` FROM heads h JOIN runs r ON r.id = h.run_id JOIN agents a ON a.id = r.agent_id
+		JOIN checkpoints c ON c.n IN (SELECT n FROM (`, agentID, limit)
+	l.newest(`h.run_id AND k.kind = h.kind`, f, before, limit)
+	l.add(`) WHERE n >= (SELECT CASE count(n) WHEN ? THEN min(n) ELSE 0 END FROM heads)) ORDER BY c.n DESC LIMIT ?`, limit, limit)
+}
+
+// listQuery is a statement that is put together, with its arguments in order.
+type ListQuery struct {
+	Text strings.Builder
+	Args []any
+}
+
+func (l *ListQuery) add(text string, args ...any) {
+	l.Text.WriteString(text)
+	l.Args = append(l.Args, args...)
+}
+
+// newest adds a selection of the newest of a run and a kind that a filter lets through.
+func (l *ListQuery) newest(run string, f ckpt.CheckpointFilter, before int64, limit int, args ...any) {
+	l.add(`SELECT k.n FROM checkpoints k WHERE k.run_id = `+run+` AND k.n < ?`, append(args, before)...)
+	if f.Suspect != nil {
+		l.add(` AND k.suspect = ?`, *f.Suspect)
+	}
+	for key, value := range f.Labels { // whose keys have been checked to need no quoting inside a JSON path
+		l.add(` AND json_extract(k.labels, ?) = ?`, `$."`+key+`"`, value)
+	}
+	l.add(` ORDER BY k.seq DESC LIMIT ?`, limit)
+}
+
+func CheckFilter(f ckpt.CheckpointFilter) error {
+	if f.Kind != "" {
+		if err := ckpt.CheckKind(f.Kind); err != nil {
+			return err
+		}
+	}
+	if f.Run != "" {
+		if err := ckpt.CheckRunName(f.Run); err != nil {
+			return err
+		}
+	}
+	return ckpt.CheckLabels(f.Labels)
+}
+
+// checkpointOf chooses the checkpoint, checks that it is this agent's and this
+// run's, and reads its state.
+func (tx *Tx) CheckpointOf(agent *AgentRow, r ckpt.RestoreRequest) (*ckpt.Checkpoint, error) {
+	var row *ReadRow
+	var err error
+	if r.Checkpoint != "" {
+		row, err = tx.chosen(agent, r)
+	} else {
+		row, err = tx.newest(agent, r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := WithState(tx.Ctx, tx.Conn, row, true)
+	if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
+		tx.damage = append(tx.damage, err)
+	}
+	return c, err
+}
+
+func (tx *Tx) chosen(agent *AgentRow, r ckpt.RestoreRequest) (*ReadRow, error) {
+	row, err := readOne(tx.Ctx, tx.Conn, r.Checkpoint, true)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case row.Owner != agent.Owner:
+		return nil, NoCheckpoint(r.Checkpoint)
+	case row.Agent != agent.Name:
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s is of agent %s, not of %s: nothing was restored", r.Checkpoint, row.Agent, agent.Name)
+	case r.Run != "" && row.Run != r.Run:
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s is of run %s, not of %s: nothing was restored", r.Checkpoint, row.Run, r.Run)
+	}
+	return row, nil
+}
+
+// newest is the newest checkpoint that the request lets through. Where no run
+// is named it is the main one's, or the newest run's of an agent without one.
+func (tx *Tx) newest(agent *AgentRow, r ckpt.RestoreRequest) (*ReadRow, error) {
+	f := ckpt.CheckpointFilter{Agent: agent.Name, Run: r.Run, Kind: r.Kind}
+	if r.Clean {
+		clean := false
+		f.Suspect = &clean
+	}
+	runs := []string{r.Run}
+	if r.Run == "" {
+		runs = []string{ckpt.MainRun, ""}
+	}
+	for _, f.Run = range runs {
+		rows, err := listRows(tx.Ctx, tx.Conn, agent.ID, f, 1<<62, 1, true)
+		if err != nil {
+			return nil, err
+		}
+		if len(rows) > 0 {
+			return &rows[0], nil
+		}
+	}
+	return nil, ckpt.Errorf(ckpt.CodeNotFound, "agent %s has no checkpoint that fits: see what there is with ckptsidecar list %s", agent.Name, agent.Name)
+}

@@ -1,0 +1,410 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// heldRow is a checkpoint as retention sees it.
+type HeldRow struct {
+	N          int64              `db:"n"`
+	ID         string             `db:"id"`
+	Seq        int64              `db:"seq"`
+	Kind       ckpt.Kind          `db:"kind"`
+	CreatedAt  Lenient[ckpt.Time] `db:"created_at"` // where it is damaged the checkpoint has no age, and stays
+	StoredSize int64              `db:"stored_size"`
+	Pinned     bool               `db:"pinned"`
+	Suspect    bool               `db:"suspect"`
+	Operation  ckpt.Ref           `db:"operation"`
+	Inline     bool               `db:"inline"` // known to stand in its row, without pieces
+	StateOf    *int64             `db:"state_of"`
+	Damaged    bool               `db:"damaged"`
+	removed    bool               // its row is gone already
+	beside     int64              // and took so much beside the state
+}
+
+const HeldColumns = `n, id, seq, kind, created_at, stored_size, pinned, suspect, operation, pieces IS NULL AS inline, state_of,
+	EXISTS (SELECT 1 FROM meta WHERE key = '` + damagedKey + `' || id) AS damaged`
+
+func (h *HeldRow) Held() ckpt.Held {
+	return ckpt.Held{ID: h.ID, Seq: h.Seq, Kind: h.Kind, CreatedAt: h.CreatedAt.Value.Time, StoredSize: h.StoredSize, Pinned: h.Pinned, Suspect: h.Suspect, Damaged: h.Damaged}
+}
+
+// retainRoutine applies the policy inside a save: what came may push the
+// oldest routine checkpoint out, and it takes the place of the head and of the
+// way back, so that a routine checkpoint, or one whose operation succeeded, may
+// go that only this had kept. Only those are looked at, unless what came is not
+// among them or suspect; then the way back may be of another kind.
+func (s *Core) retainRoutine(tx *Tx, agent *AgentRow, run *RunRow, kind ckpt.Kind, e AuditEntry) ([]string, error) {
+	keep := agent.Settings.RoutineKeep
+	if run.LastSeq == 1 && run.ForkedFrom != "" {
+		return s.retainForked(tx, run, e)
+	}
+	if run.LastSeq-run.Removed < 2 {
+		return []string{}, nil
+	}
+	rows, err := tx.RoutineRows(run, keep)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case AllStay(rows, keep):
+		return []string{}, nil
+	case kind == ckpt.KindRoutine && keep > 0 && !rows[0].Suspect:
+		return s.retain(tx, agent, run, rows, e)
+	}
+	return s.RetainRun(tx, agent, run, e)
+}
+
+// retainSaved is retainRoutine, and where a save has made suspects of others all
+// of the policy.
+func (s *Core) RetainSaved(tx *Tx, agent *AgentRow, run *RunRow, seq int64, kind ckpt.Kind, all bool, e AuditEntry) ([]string, error) {
+	if !all {
+		return s.retainRoutine(tx, agent, run, kind, e)
+	}
+	gone, err := s.RetainRun(tx, agent, run, e)
+	if err != nil || seq > 1 || run.ForkedFrom == "" {
+		return gone, err
+	}
+	freed, err := s.retainForked(tx, run, e)
+	return append(gone, freed...), err
+}
+
+// routineRows are the checkpoints that a routine save may push out, newest first.
+func (tx *Tx) RoutineRows(run *RunRow, keep int) (rows []HeldRow, err error) {
+	err = tx.List(&rows, `SELECT `+HeldColumns+` FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND ?2 > 0
+		UNION ALL SELECT `+HeldColumns+` FROM checkpoints c WHERE run_id = ?1 AND kind = 'pre_operation' AND pinned = 0
+		AND EXISTS (SELECT 1 FROM operations o WHERE o.run_id = ?1 AND o.key = c.operation AND o.status = 'succeeded')
+		ORDER BY seq DESC`, run.ID, keep)
+	return rows, err
+}
+
+// allStay says that none of rows has to be asked about.
+func AllStay(rows []HeldRow, keep int) bool {
+	for i := range rows {
+		if rows[i].Kind != ckpt.KindRoutine {
+			return false
+		}
+	}
+	return len(rows) <= keep
+}
+
+// retainForked applies the policy to the run from which a fork has just saved
+// its first own checkpoint: the fork needs the other's no more.
+func (s *Core) retainForked(tx *Tx, fork *RunRow, e AuditEntry) ([]string, error) {
+	var id int64
+	found, err := tx.Get(&id, `SELECT run_id FROM checkpoints WHERE id = ?`, fork.ForkedFrom)
+	if err != nil || !found {
+		return []string{}, err
+	}
+	run, agent, err := s.RunWithAgent(tx, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.RetainRun(tx, agent, run, e)
+}
+
+// retainRun applies the whole policy to a run and answers what went.
+func (s *Core) RetainRun(tx *Tx, agent *AgentRow, run *RunRow, e AuditEntry) ([]string, error) {
+	rows, err := tx.History(run.ID)
+	if err != nil {
+		return nil, err
+	}
+	return s.retain(tx, agent, run, rows, e)
+}
+
+// retainAll applies the whole policy to every run of an agent.
+func (s *Core) retainAll(tx *Tx, agent *AgentRow, e AuditEntry) ([]string, error) {
+	var runs []RunRow
+	if err := tx.List(&runs, `SELECT `+RunColumns+` FROM runs WHERE agent_id = ?`, agent.ID); err != nil {
+		return nil, err
+	}
+	gone := []string{}
+	for i := range runs {
+		e.Run = runs[i].Name
+		ids, err := s.RetainRun(tx, agent, &runs[i], e)
+		if err != nil {
+			return nil, err
+		}
+		gone = append(gone, ids...)
+	}
+	return gone, nil
+}
+
+func (tx *Tx) History(runID int64) ([]HeldRow, error) {
+	var rows []HeldRow
+	err := tx.List(&rows, `SELECT `+HeldColumns+` FROM checkpoints WHERE run_id = ? ORDER BY seq DESC`, runID)
+	return rows, err
+}
+
+// retain asks the policy about rows, newest first, and removes what it says.
+func (s *Core) retain(tx *Tx, agent *AgentRow, run *RunRow, rows []HeldRow, e AuditEntry) ([]string, error) {
+	verdicts, err := tx.Judge(s.Opt.Retention, agent.Settings, tx.Trusted.Time, run, rows, tx.NeededBy)
+	if err != nil {
+		return nil, err
+	}
+	_, gone, reasons := Sorted(rows, verdicts)
+	if len(gone) == 0 {
+		return []string{}, nil
+	}
+	return s.Remove(tx, agent, run, gone, reasons, e)
+}
+
+// sorted parts rows into those that stay and those that go.
+func Sorted(rows []HeldRow, verdicts []ckpt.Verdict) (stay, gone []HeldRow, reasons []string) {
+	for i, v := range verdicts {
+		if v.Remove {
+			gone, reasons = append(gone, rows[i]), append(reasons, v.Reason)
+		} else {
+			stay = append(stay, rows[i])
+		}
+	}
+	return stay, gone, reasons
+}
+
+// judge asks the plan. Who needs a checkpoint is looked up for those alone
+// that would otherwise go.
+func (tx *Tx) Judge(plan ckpt.Retention, p ckpt.Policy, now time.Time, run *RunRow, rows []HeldRow, neededBy func(*RunRow, string) (string, error)) ([]ckpt.Verdict, error) {
+	h := ckpt.History{Status: run.Status, EndedAt: run.EndedAt.Time, Checkpoints: make([]ckpt.Held, len(rows))}
+	for i := range rows {
+		h.Checkpoints[i] = rows[i].Held()
+		if err := tx.released(run.ID, &rows[i], &h.Checkpoints[i]); err != nil {
+			return nil, err
+		}
+	}
+	verdicts := plan(h, p, now)
+	needed := false
+	for i, v := range verdicts {
+		if !v.Remove {
+			continue
+		}
+		by, err := neededBy(run, v.ID)
+		if err != nil {
+			return nil, err
+		}
+		h.Checkpoints[i].NeededBy = by
+		needed = needed || by != ""
+	}
+	if needed {
+		verdicts = plan(h, p, now)
+	}
+	return verdicts, nil
+}
+
+// complete adds what is known of a checkpoint only by looking elsewhere.
+func (tx *Tx) Complete(run *RunRow, row *HeldRow, held *ckpt.Held) (err error) {
+	if err := tx.released(run.ID, row, held); err != nil {
+		return err
+	}
+	held.NeededBy, err = tx.NeededBy(run, row.ID)
+	return err
+}
+
+// released sets whether a pre_operation checkpoint's operation succeeded.
+func (tx *Tx) released(runID int64, row *HeldRow, held *ckpt.Held) error {
+	if row.Kind != ckpt.KindPreOperation || row.Operation == "" {
+		return nil
+	}
+	_, err := tx.Get(&held.Released, `SELECT EXISTS (SELECT 1 FROM operations WHERE run_id = ? AND key = ? AND status = 'succeeded')`, runID, row.Operation)
+	return err
+}
+
+// neededBy answers who needs a checkpoint, as the view needed_checkpoints does.
+// The next save is named where nobody else does: a delete may overrule it.
+func (tx *Tx) NeededBy(run *RunRow, id string) (string, error) {
+	var by string
+	_, err := tx.Get(&by, `SELECT 'an ' || status || ' operation' FROM operations WHERE run_id = ?1 AND checkpoint = ?2 AND status IN ('open', 'uncertain')
+		UNION ALL SELECT 'a prompt' FROM prompts WHERE run_id = ?1 AND checkpoint = ?2 AND answered_at IS NULL
+		UNION ALL SELECT 'a fork' FROM runs WHERE forked_from = ?2 AND last_seq = 0 AND ended_at IS NULL
+		LIMIT 1`, run.ID, id)
+	if err == nil && by == "" && run.BackSeq.Valid && run.EndedAt.IsZero() {
+		by, err = tx.neededToGoBack(run, id)
+	}
+	if by == "" && string(run.Head) == id && run.EndedAt.IsZero() {
+		by = NextSave
+	}
+	return by, err
+}
+
+// Who may be overruled by somebody who deletes a checkpoint.
+const (
+	NextSave       = "the next save"
+	BeginningDrift = "drift that may be beginning"
+)
+
+// neededToGoBack says whether a checkpoint is the one to go back to, should
+// what looks like drift become critical.
+func (tx *Tx) neededToGoBack(run *RunRow, id string) (string, error) {
+	var is bool
+	_, err := tx.Get(&is, `SELECT id = ?3 FROM checkpoints WHERE n = (SELECT n FROM checkpoints WHERE run_id = ?1 AND suspect = 0 AND seq <= ?2
+		AND `+IsIntact+` ORDER BY seq DESC LIMIT 1)`, run.ID, run.BackSeq, id)
+	if err != nil || !is {
+		return "", err
+	}
+	return BeginningDrift, nil
+}
+
+// remove takes checkpoints of one run away, with an audit row for each, and
+// answers their ids. What of their material nobody else uses goes as well.
+func (s *Core) Remove(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, reasons []string, e AuditEntry) ([]string, error) {
+	ids, err := s.RemoveRows(tx, agent, run, gone, reasons, e)
+	if err != nil {
+		return nil, err
+	}
+	tx.Store.Hot.Forget(run)
+	return ids, tx.Exec(updateRemoved, run.Removed, run.StoredBytes, tx.Now, run.ID)
+}
+
+// removeRows is remove without the run's row, which is still to be written.
+func (s *Core) RemoveRows(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, reasons []string, e AuditEntry) ([]string, error) {
+	ids := make([]string, len(gone))
+	var freed, beside int64
+	for i, row := range gone {
+		ids[i] = row.ID
+		bytes, err := tx.removeOne(run, &row)
+		if err != nil {
+			return nil, err
+		}
+		freed += bytes
+		beside += row.beside
+		tx.OnCommit(func() { s.Live.forget(row.ID) })
+		if err := s.unmark(tx, row.ID); err != nil {
+			return nil, err
+		}
+		r := e
+		r.Action, r.Owner, r.Agent, r.Run, r.Subject, r.Reason = "remove", agent.Owner, agent.Name, run.Name, row.ID, reasons[i]
+		r.Detail, r.JSON = nil, fmt.Sprintf(`{"kind":"%s","seq":%d}`, row.Kind, row.Seq)
+		if err := tx.Audit(r); err != nil {
+			return nil, err
+		}
+	}
+	run.Removed += int64(len(gone))
+	run.StoredBytes -= freed
+	s.CountOwner(tx, agent.Owner, -freed-beside)
+	return ids, nil
+}
+
+// removeInline deletes those rows that stand alone; removeRows does the rest
+// and reports all.
+func (tx *Tx) RemoveInline(gone []HeldRow) error {
+	for i := range gone {
+		if row := &gone[i]; row.Inline {
+			if err := tx.deleteInline(row); err != nil {
+				return err
+			}
+			row.removed = true
+		}
+	}
+	return nil
+}
+
+func (tx *Tx) deleteInline(row *HeldRow) error {
+	_, err := tx.Get(&row.beside, deleteInline, row.N)
+	tx.Wrote = true
+	return err
+}
+
+// removeOne deletes a checkpoint and answers how many stored bytes that freed.
+func (tx *Tx) removeOne(run *RunRow, row *HeldRow) (int64, error) {
+	if row.removed {
+		return row.StoredSize, nil
+	}
+	if row.Inline {
+		return row.StoredSize, tx.deleteInline(row)
+	}
+	var of struct {
+		Pieces *string `db:"pieces"`
+		Beside int64   `db:"beside"`
+	}
+	if _, err := tx.Get(&of, deleteCheckpoint, row.N); err != nil {
+		return 0, err
+	}
+	tx.Wrote, row.beside = true, of.Beside
+	if of.Pieces == nil {
+		return row.StoredSize, nil
+	}
+	return tx.sweep(run.ID, row.Seq, *of.Pieces)
+}
+
+// neighbours are the pieces of the nearest checkpoint of a run before a place
+// that has any, and of the nearest after it. ?1 is the run, ?2 the place.
+const (
+	neighbourBefore = `SELECT pieces FROM checkpoints WHERE n = (SELECT max(n) FROM (
+		SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq < ?2 AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)
+		UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq < ?2 AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)
+		UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq < ?2 AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)))`
+	neighbourAfter = `SELECT pieces FROM checkpoints WHERE n = (SELECT min(n) FROM (
+		SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND pieces IS NOT NULL ORDER BY seq LIMIT 1)
+		UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND pieces IS NOT NULL ORDER BY seq LIMIT 1)
+		UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND pieces IS NOT NULL ORDER BY seq LIMIT 1)))`
+)
+
+// sweep removes those segments of a removed checkpoint that no other uses, and
+// answers their bytes. It looks at two others alone: a checkpoint takes
+// segments from the newest of its run and from no other, so that those which
+// use a segment always stand next to one another.
+func (tx *Tx) sweep(runID, seq int64, pieces string) (freed int64, err error) {
+	mine, err := segmentsOf(pieces)
+	if err != nil {
+		return 0, nil // a damaged list names nothing that could be freed; verify has told of it
+	}
+	for _, query := range [...]string{neighbourBefore, neighbourAfter} {
+		var theirs string
+		found, err := tx.Get(&theirs, query, runID, seq)
+		if err != nil {
+			return 0, err
+		}
+		if !found {
+			continue
+		}
+		used, err := segmentsOf(theirs)
+		if err != nil { // nobody knows what it uses
+			return 0, nil
+		}
+		for id := range used {
+			delete(mine, id)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(mine)) {
+		var size int64
+		if _, err := tx.Get(&size, `DELETE FROM segments WHERE id = ? AND run_id = ? RETURNING length(data)`, id, runID); err != nil {
+			return 0, err
+		}
+		freed += size
+	}
+	return freed, nil
+}
+
+// segmentsOf is the set of segments that a list of pieces names.
+func segmentsOf(pieces string) (map[int64]bool, error) {
+	list, err := ReadPieces(pieces)
+	if err != nil {
+		return nil, err
+	}
+	set := make(map[int64]bool, len(list))
+	for _, p := range list {
+		set[p.Segment] = true
+	}
+	return set, nil
+}
+
+// dropRows removes a run that has no checkpoint left and all that belongs to it,
+// and answers how many other rows went.
+func (s *Core) DropRows(tx *Tx, agent *AgentRow, id int64) (rows int64, err error) {
+	if err := s.freeRun(tx, agent.Owner, id); err != nil {
+		return 0, err
+	}
+	for _, table := range []string{"prompts", "findings", "events", "operations", "steps", "segments"} {
+		n, err := tx.ExecCount(`DELETE FROM `+table+` WHERE run_id = ?`, id)
+		if err != nil {
+			return 0, err
+		}
+		rows += n
+	}
+	s.ForgetPast(id) // another run may get its number
+	return rows, tx.Exec(`DELETE FROM runs WHERE id = ?`, id)
+}

@@ -1,0 +1,337 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+)
+
+// runRow is a run as the writer needs it.
+type RunRow struct {
+	ID            int64          `db:"id"`
+	AgentID       int64          `db:"agent_id"`
+	Name          string         `db:"name"`
+	Status        ckpt.RunStatus `db:"status"`
+	Epoch         int64          `db:"epoch"`
+	Attempt       int64          `db:"attempt"`
+	LastSeq       int64          `db:"last_seq"`
+	BaseSeq       int64          `db:"base_seq"`
+	Removed       int64          `db:"removed"`
+	StoredBytes   int64          `db:"stored_bytes"`
+	Head          ckpt.Ref       `db:"head"`
+	ForkedFrom    ckpt.Ref       `db:"forked_from"`
+	PID           sql.NullInt64  `db:"pid"`
+	ProcessStart  ckpt.Ref       `db:"process_start"`
+	BootID        ckpt.Ref       `db:"boot_id"`
+	StartedAt     ckpt.Time      `db:"started_at"`
+	UpdatedAt     ckpt.Time      `db:"updated_at"`
+	EndedAt       ckpt.Time      `db:"ended_at"`
+	SegmentAt     ckpt.Time      `db:"segment_at"`
+	InterruptedAt ckpt.Time      `db:"interrupted_at"`
+	HeartbeatAt   ckpt.Time      `db:"heartbeat_at"`
+	AccumulatedMS int64          `db:"accumulated_ms"`
+	HeartbeatMS   int64          `db:"heartbeat_timeout_ms"`
+	ProgressMS    int64          `db:"progress_timeout_ms"`
+	ProgressAt    ckpt.Time      `db:"progress_at"`
+	Progress      *float64       `db:"progress"`
+	LastEvent     int64          `db:"last_event"`
+	Stretch       int64          `db:"stretch"`
+	BackSeq       sql.NullInt64  `db:"back_seq"`
+}
+
+const RunColumns = `id, agent_id, name, status, epoch, attempt, last_seq, base_seq, removed, stored_bytes, head, forked_from, pid,
+	process_start, boot_id, started_at, updated_at, ended_at, segment_at, interrupted_at, heartbeat_at, accumulated_ms,
+	heartbeat_timeout_ms, progress_timeout_ms, progress_at, progress, last_event, stretch, back_seq`
+
+// run finds a run, nil where there is none.
+func (tx *Tx) Run(agentID int64, name string) (*RunRow, error) {
+	return tx.runWhere(`agent_id = ? AND name = ?`, agentID, name)
+}
+
+func (tx *Tx) RunByID(id int64) (*RunRow, error) { return tx.runWhere(`id = ?`, id) }
+
+func (tx *Tx) runWhere(condition string, args ...any) (*RunRow, error) {
+	var row RunRow
+	found, err := tx.Get(&row, `SELECT `+RunColumns+` FROM runs WHERE `+condition, args...)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &row, nil
+}
+
+// makeRun finds a run or makes it.
+func (tx *Tx) MakeRun(agentID int64, name string) (*RunRow, error) {
+	row, err := tx.Run(agentID, name)
+	if err != nil || row != nil {
+		return row, err
+	}
+	err = tx.Exec(`INSERT INTO runs (agent_id, name, started_at, updated_at, heartbeat_at, segment_at) VALUES (?1, ?2, ?3, ?3, ?3, ?3)`,
+		agentID, name, tx.Now)
+	if err != nil {
+		return nil, err
+	}
+	return tx.Run(agentID, name)
+}
+
+// fence refuses a writer that names an older epoch than the run's: somebody
+// else has taken the run over. A writer that knows no epoch is not fenced.
+func (r *RunRow) fence(epoch *int64) error {
+	switch {
+	case epoch == nil || *epoch == r.Epoch:
+		return nil
+	case *epoch < r.Epoch:
+		return ckpt.Errorf(ckpt.CodeFenced, "run %s was taken over: it is at epoch %d, this writer is of epoch %d; stop, or resume the run", r.Name, r.Epoch, *epoch)
+	}
+	return ckpt.Errorf(ckpt.CodeInvalid, "epoch %d was never given out: run %s is at epoch %d", *epoch, r.Name, r.Epoch)
+}
+
+// lastSign is when the run's owner last showed that it lives: by a heartbeat or
+// by a write.
+func (r *RunRow) LastSign() time.Time {
+	if r.HeartbeatAt.IsZero() {
+		return r.StartedAt.Time
+	}
+	return r.HeartbeatAt.Time
+}
+
+// lastProgress is when the progress that the run declares last grew.
+func (r *RunRow) LastProgress() time.Time {
+	if r.ProgressAt.IsZero() {
+		return r.StartedAt.Time
+	}
+	return r.ProgressAt.Time
+}
+
+// signOfLife notes a write of the owner.
+func (tx *Tx) SignOfLife(run *RunRow) error {
+	return tx.Exec(updateSign, tx.Now, run.ID)
+}
+
+// accumulated is the time over all segments, the open one up to an instant.
+func (r *RunRow) Accumulated(until time.Time) int64 {
+	if r.SegmentAt.IsZero() || until.Before(r.SegmentAt.Time) {
+		return r.AccumulatedMS
+	}
+	return r.AccumulatedMS + until.Sub(r.SegmentAt.Time).Milliseconds()
+}
+
+// process is the owner's, as it was registered.
+func (r *RunRow) Process() ckpt.Process {
+	return ckpt.Process{PID: int(r.PID.Int64), Start: string(r.ProcessStart), Boot: string(r.BootID)}
+}
+
+func RunName(name string) string {
+	if name == "" {
+		return ckpt.MainRun
+	}
+	return name
+}
+
+func NoRun(agent, run string) error {
+	return ckpt.Errorf(ckpt.CodeNotFound, "agent %s has no run %s: see its runs with ckptsidecar runs %s", agent, run, agent)
+}
+
+// openRun finds the run that a writer names, checks its epoch, and takes the
+// write for a sign of life. An agent or a run that is not there is made.
+func (s *Core) OpenRun(tx *Tx, sc ckpt.Scope, ref ckpt.RunRef) (*AgentRow, *RunRow, error) {
+	agent, err := s.Agent(tx, sc.Whose(), ref.Agent)
+	if err != nil {
+		return nil, nil, err
+	}
+	var run *RunRow
+	if agent != nil {
+		if run, err = tx.Run(agent.ID, RunName(ref.Run)); err != nil {
+			return nil, nil, err
+		}
+	}
+	if run != nil {
+		if err := run.MayWrite(ref.Epoch); err != nil {
+			return nil, nil, err
+		}
+	}
+	if agent == nil {
+		if agent, err = s.MakeAgent(tx, sc.Whose(), ref.Agent); err != nil {
+			return nil, nil, err
+		}
+	}
+	if run == nil {
+		run, err = tx.MakeRun(agent.ID, RunName(ref.Run))
+		return agent, run, err
+	}
+	return agent, run, s.Revive(tx, run, sc)
+}
+
+// mayWrite refuses a writer that was fenced off and a run that is over.
+func (r *RunRow) MayWrite(epoch *int64) error {
+	if err := r.fence(epoch); err != nil {
+		return err
+	}
+	if !r.EndedAt.IsZero() {
+		return ckpt.Errorf(ckpt.CodeConflict, "run %s has ended (%s): resume it to begin anew, or name another run", r.Name, r.Status)
+	}
+	return nil
+}
+
+// revive takes back that a run was found dead, when it writes all the same. If
+// another process writes, the owner is not known any more. That process may have
+// the number of the dead one, so its start counts as well. A write from a spool is
+// of the past and revives nobody. Nor does one that comes after its owner's own
+// word: whoever gave up waiting for an answer, and then ended the run, may have
+// both arrive in either order.
+func (s *Core) Revive(tx *Tx, run *RunRow, sc ckpt.Scope) error {
+	foundDead := !run.InterruptedAt.IsZero() && (run.Status == ckpt.RunInterrupted || run.Status == ckpt.RunTimedOut)
+	if !foundDead || !sc.Spooled.IsZero() {
+		return nil
+	}
+	run.Status, run.SegmentAt = ckpt.RunRunning, tx.Now
+	if run.PID.Valid && s.Opt.Processes.Identify(sc.PID) != run.Process() {
+		run.PID, run.ProcessStart, run.BootID = sql.NullInt64{}, "", ""
+	}
+	return tx.Exec(`UPDATE runs SET status = 'running', segment_at = ?, pid = ?, process_start = ?, boot_id = ?, updated_at = ? WHERE id = ?`,
+		run.SegmentAt, run.PID, run.ProcessStart, run.BootID, tx.Now, run.ID)
+}
+
+// readRun is a run as it is read.
+type ReadRun struct {
+	ckpt.Run
+	ID          int64     `db:"id"`
+	SegmentAt   ckpt.Time `db:"segment_at"`
+	HeartbeatMS int64     `db:"heartbeat_timeout_ms"`
+	ProgressMS  int64     `db:"progress_timeout_ms"`
+	LastEvent   int64     `db:"last_event"`
+}
+
+const (
+	shownStatus    = `CASE WHEN r.status = 'running' AND r.last_seq = r.base_seq THEN 'starting' ELSE r.status END`
+	readRunColumns = `r.id, a.name AS agent, a.owner, r.name AS run, r.workflow, ` + shownStatus + ` AS status, r.epoch, r.attempt,
+		coalesce(r.pid, 0) AS pid, r.parent_run, r.forked_from, r.started_at, r.updated_at, r.ended_at, r.accumulated_ms, r.goal, r.progress,
+		r.continuation_prompt, r.external_session, r.labels, r.result, r.error, r.segment_at, r.heartbeat_timeout_ms, r.progress_timeout_ms, r.last_event, r.steps_ended`
+	readRunTables = ` FROM runs r JOIN agents a ON a.id = r.agent_id `
+)
+
+// shown is the run as the world sees it at an instant.
+func (r *ReadRun) shown(now ckpt.Time) *ckpt.Run {
+	run := r.Run
+	run.HeartbeatTimeout = ckpt.Duration(time.Duration(r.HeartbeatMS) * time.Millisecond)
+	run.ProgressTimeout = ckpt.Duration(time.Duration(r.ProgressMS) * time.Millisecond)
+	if !r.SegmentAt.IsZero() && now.After(r.SegmentAt.Time) {
+		run.AccumulatedMS += now.Sub(r.SegmentAt.Time).Milliseconds()
+	}
+	return &run
+}
+
+// shownRun reads a run as this transaction has left it.
+func (tx *Tx) ShownRun(id int64) (*ckpt.Run, error) {
+	var row ReadRun
+	if _, err := tx.Get(&row, `SELECT `+readRunColumns+readRunTables+`WHERE r.id = ?`, id); err != nil {
+		return nil, err
+	}
+	return row.shown(tx.Now), nil
+}
+
+// Run reads one run.
+func (s *Core) Run(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.Run, error) {
+	row, err := s.FindRun(ctx, sc, ref)
+	if err != nil {
+		return nil, err
+	}
+	s.AuditForeign(sc, "read_run", ref.Agent, "")
+	return row.shown(ckpt.At(s.Opt.Now())), nil
+}
+
+// findRun is for reads.
+func (s *Core) FindRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ReadRun, error) {
+	if err := ref.Check(); err != nil {
+		return nil, err
+	}
+	agent, err := s.FindAgent(ctx, sc, ref.Agent)
+	if err != nil {
+		return nil, err
+	}
+	var row ReadRun
+	err = s.RO.GetContext(ctx, &row, `SELECT `+readRunColumns+readRunTables+`WHERE r.agent_id = ? AND r.name = ?`, agent.ID, RunName(ref.Run))
+	if IsNoRows(err) {
+		return nil, NoRun(ref.Agent, RunName(ref.Run))
+	}
+	return &row, sqlite.ReadError(err)
+}
+
+// Runs lists runs of one agent or of all of the owner's, the last changed first.
+func (s *Core) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckpt.RunPage, error) {
+	limit, err := PageSizeOf(f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	if err := ckpt.CheckStatus("run", f.Status, ckpt.RunStatuses); err != nil {
+		return nil, err
+	}
+	at, id, err := readRunCursor(f.Before)
+	if err != nil {
+		return nil, err
+	}
+	agentID := int64(0)
+	if f.Agent != "" {
+		agent, err := s.FindAgent(ctx, sc, f.Agent)
+		if err != nil {
+			return nil, err
+		}
+		agentID = agent.ID
+	}
+	if sc.Admin && sc.Target == "" && f.Agent == "" {
+		sc.Target = ckpt.AllOwners
+	}
+	var rows []ReadRun
+	// Chosen by their ids and then read, so that only those of the page are read whole.
+	err = s.RO.SelectContext(ctx, &rows, `SELECT `+readRunColumns+readRunTables+`WHERE r.id IN (
+		SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id
+		WHERE (a.owner = ?1 OR ?1 = '*') AND (?2 = 0 OR a.id = ?2) AND (r.updated_at, r.id) < (?3, ?4) AND (?5 = '' OR `+shownStatus+` = ?5)
+		ORDER BY r.updated_at DESC, r.id DESC LIMIT ?6)
+		ORDER BY r.updated_at DESC, r.id DESC`, sc.Whose(), agentID, at, id, string(f.Status), limit+1)
+	if err != nil {
+		return nil, sqlite.ReadError(err)
+	}
+	page := &ckpt.RunPage{Runs: []ckpt.Run{}}
+	foreign := false
+	for i := range rows[:min(limit, len(rows))] {
+		page.Runs = append(page.Runs, *rows[i].shown(ckpt.At(s.Opt.Now())))
+		foreign = foreign || rows[i].Owner != sc.Caller.Owner
+	}
+	if len(rows) > limit {
+		last := rows[limit-1]
+		page.Next = ckpt.Ref(last.UpdatedAt.String() + "/" + strconv.FormatInt(last.ID, 36))
+	}
+	if foreign {
+		s.AuditForeign(sc, "list_runs", f.Agent, "")
+	}
+	return page, nil
+}
+
+// runWithAgent finds a run by its row id, nil where it is gone.
+func (s *Core) RunWithAgent(tx *Tx, id int64) (*RunRow, *AgentRow, error) {
+	run, err := tx.RunByID(id)
+	if err != nil || run == nil {
+		return nil, nil, err
+	}
+	var key struct {
+		Owner string `db:"owner"`
+		Name  string `db:"name"`
+	}
+	if _, err := tx.Get(&key, `SELECT owner, name FROM agents WHERE id = ?`, run.AgentID); err != nil {
+		return nil, nil, err
+	}
+	agent, err := s.Agent(tx, key.Owner, key.Name)
+	return run, agent, err
+}
+
+// forkWithout is the checkpoint that a fork began with, as long as it has none
+// of its own.
+func ForkWithout(run *RunRow) ckpt.Ref {
+	if run.LastSeq > run.BaseSeq {
+		return ""
+	}
+	return run.ForkedFrom
+}

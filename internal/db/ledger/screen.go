@@ -1,0 +1,118 @@
+package ledger
+
+import (
+	"encoding/json"
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
+	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
+)
+
+// screening looks for secrets in what a request carries beside a state, and does
+// with them what the agent's policy says.
+type Screening struct {
+	scan  secretScan
+	Mode  ckpt.SecretsMode
+	in    string // what is screened: "step", "run", …
+	Found []secrets.Secret
+	Err   error // the refusal
+}
+
+// screen begins to screen a request of an agent.
+func (s *Core) Screen(sc ckpt.Scope, agent, in string) *Screening {
+	c := &Screening{scan: s.Opt.Secrets, in: in}
+	c.Mode, c.Err = s.SecretsMode(sc, agent)
+	return c
+}
+
+// screenFor is screen inside of a transaction, which has the agent's row.
+func (s *Core) ScreenFor(agent *AgentRow, in string) *Screening {
+	return &Screening{scan: s.Opt.Secrets, Mode: agent.Settings.Secrets, in: in}
+}
+
+func (c *Screening) looks() bool {
+	return c.scan != nil && c.Mode != ckpt.SecretsOff && c.Err == nil
+}
+
+// value screens some bytes, and answers what is to be stored of them.
+func (c *Screening) Value(name string, value []byte, isJSON bool) []byte {
+	if len(value) == 0 || !c.looks() {
+		return value
+	}
+	found := c.scan.Find(value, isJSON)
+	if len(found) == 0 {
+		return value
+	}
+	for _, secret := range found {
+		secret.In, secret.Path = c.in, "/"+name+secret.Path
+		c.Found = append(c.Found, secret)
+	}
+	switch c.Mode {
+	case ckpt.SecretsReject:
+		c.Refuse("")
+	case ckpt.SecretsRedact:
+		value, _ = c.scan.Redact(value, isJSON)
+		if isJSON && jsontext.Check(value) != nil {
+			c.Refuse(" once its secrets are taken out it is no JSON any more;")
+		}
+	}
+	return value
+}
+
+func (c *Screening) Refuse(why string) {
+	first := c.Found[len(c.Found)-1]
+	c.Err = ckpt.Errorf(ckpt.CodeInvalid, "the %s holds what looks like %s at %q, and the agent's policy says secrets: %s;%s take it out",
+		c.in, first.Kind, first.Path, c.Mode, why)
+}
+
+func (c *Screening) Text(name string, text *string) {
+	*text = string(c.Value(name, []byte(*text), false))
+}
+
+func (c *Screening) Ref(name string, text *ckpt.Ref) {
+	*text = ckpt.Ref(c.Value(name, []byte(*text), false))
+}
+
+func (c *Screening) JSON(name string, value *ckpt.JSON) {
+	*value = c.Value(name, *value, true)
+}
+
+// key screens a text that tells things apart. It cannot be changed, so that a
+// policy that would take a secret out refuses it.
+func (c *Screening) Key(name, key string) {
+	before := len(c.Found)
+	c.Value(name, []byte(key), false)
+	if len(c.Found) > before && c.Mode == ckpt.SecretsRedact {
+		c.Refuse(" it is a name and cannot be changed;")
+	}
+}
+
+// labels screens names and values together, because a name may say that its
+// value is a secret.
+func (c *Screening) Labels(labels *ckpt.Labels) {
+	if len(*labels) == 0 || !c.looks() {
+		return
+	}
+	text, err := json.Marshal(*labels)
+	if err != nil {
+		return // labels are texts, which always can be written
+	}
+	clean := ckpt.Labels{}
+	if err := json.Unmarshal(c.Value("labels", text, true), &clean); err == nil && len(c.Found) > 0 {
+		*labels = clean
+	}
+}
+
+// events screens a batch, and leaves the caller's as it is.
+func (c *Screening) Events(batch []ckpt.NewEvent) []ckpt.NewEvent {
+	if !c.looks() {
+		return batch
+	}
+	batch = slices.Clone(batch)
+	for i := range batch {
+		c.Text("type", &batch[i].Type)
+		c.JSON("payload", &batch[i].Payload)
+	}
+	return batch
+}

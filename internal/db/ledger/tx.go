@@ -1,0 +1,110 @@
+package ledger
+
+import (
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+)
+
+// tx is the writer's transaction as the store sees it. It has one time, and
+// carries the chain of the audit log. What stands below `present` is of the
+// operation that is being applied.
+type Tx struct {
+	*sqlite.Tx
+	Store   *Core
+	Now     ckpt.Time
+	Trusted ckpt.Time // now, or the zero time while the clock guard holds ages back
+	Head    ChainHead
+	log     []ckpt.AuditRow        // rows of the audit log that are still to be written
+	uses    map[string]*use        // what it adds to each owner's bytes; nil where nobody asks
+	agents  map[AgentKey]*AgentRow // agents that this transaction changed; nil is one that is gone
+	Watched []int64                // runs whose watches it may have changed
+	present
+}
+
+// present is what a transaction keeps for the operation that it applies.
+type present struct {
+	stored int64          // bytes that it has stored
+	Made   []ckpt.Finding // findings that it has made
+	Run0   *RunRow        // the run that it is about
+	Watch0 any            // what is kept of that run by who watches it
+	damage []error        // checkpoints that it found damaged
+}
+
+// exec changes something. query is a constant: the statements are kept by it.
+func (tx *Tx) Exec(query string, args ...any) error {
+	tx.note(query, args)
+	return tx.Tx.Exec(query, args...)
+}
+
+// execCount is exec and returns how many rows were changed.
+func (tx *Tx) ExecCount(query string, args ...any) (int64, error) {
+	tx.note(query, args)
+	return tx.Tx.ExecCount(query, args...)
+}
+
+// get reads one row into dest. It returns false where there is no row.
+func (tx *Tx) Get(dest any, query string, args ...any) (bool, error) {
+	tx.note(query, args)
+	return tx.Tx.Get(dest, query, args...)
+}
+
+// statement is what the store has to know of a statement.
+type statement struct {
+	forgets  bool // it changes what hotRuns know, and is not one of those that tell them
+	stores   bool
+	replaces bool // it stores in the place of something
+}
+
+// note counts what a statement stores, and forgets what it makes stale.
+func (tx *Tx) note(query string, args []any) {
+	s, known := tx.Store.statements[query]
+	if !known {
+		s = statement{forgets(query), stores(query), strings.HasPrefix(query, "UPDATE")}
+		tx.Store.statements[query] = s
+	}
+	if s.forgets && !tx.Barred {
+		tx.Store.Hot.ForgetAll()
+	}
+	tx.count(s, args)
+}
+
+// op is one operation of the store on its way through the writer. apply may run
+// more than once, because a transaction may be tried again: it must set its
+// results anew each time. It must refuse, where it does, before it changes
+// anything.
+type Op struct {
+	Owner string // whose share of the queue it takes
+	Size  int64  // bytes that it carries
+	Claim sqlite.Claim
+	Entry AuditEntry // what a refusal is recorded as; without an Action it is not
+	Do    func(*Tx) error
+
+	damage []error // checkpoints that it found damaged
+	sent   sqlite.Op
+}
+
+// Apply is what the engine calls.
+func (o *Op) Apply(t *sqlite.Tx) error {
+	tx := t.Domain.(*Tx)
+	tx.present = present{}
+	before := tx.usesOf(o)
+	defer func() { o.damage = tx.damage }()
+	if err := o.Do(tx); err != nil {
+		return err
+	}
+	return tx.Store.checkUse(tx, o, before)
+}
+
+// write puts an operation through the writer and waits for its end. It does not
+// end early when the caller hangs up: what has begun is finished.
+func (s *Core) Submit(o *Op) error {
+	s.recountIfTight(o)
+	o.sent = sqlite.Op{Owner: o.Owner, Size: o.Size, Claim: o.Claim, Do: o}
+	err := s.Engine.Write(&o.sent)
+	for _, damage := range o.damage {
+		s.ReportDamage(damage)
+	}
+	return err
+}

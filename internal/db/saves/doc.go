@@ -1,0 +1,7 @@
+// Package saves takes checkpoints, the short way for a run that is being saved
+// again and again, and the long way for all others. It changes the labels and the
+// pins of checkpoints that are there.
+//
+// It may import the root package, internal/db/ledger, internal/db/driftlog,
+// internal/db/sqlite, internal/secrets and internal/wellformed.
+package saves

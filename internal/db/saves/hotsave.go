@@ -1,0 +1,172 @@
+package saves
+
+import (
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+)
+
+// saveHot is a save the short way: a routine one, after others of its run, of
+// which all that has to be known is known. It answers false, and has changed
+// nothing, where the long way has to be gone: also where the save is to be
+// refused, since one that was answered before is answered again all the same.
+func (s *Saves) saveHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (done bool, err error) {
+	r := v.Request
+	if r.Kind != ckpt.KindRoutine || r.Parent != "" {
+		return false, nil
+	}
+	h, err := s.hotRun(tx, agent, ledger.RunName(r.Run))
+	if h == nil || err != nil {
+		return false, err
+	}
+	if h.Run.MayWrite(r.Epoch) != nil || s.admitHot(tx, v, h) != nil {
+		return false, nil
+	}
+	run := h.Run
+	reply, err := v.begin(tx, &run)
+	if err != nil {
+		return false, err
+	}
+	w, err := s.WatchRun(tx, agent, &run, v.PastOf())
+	if err != nil || w.Drifting() {
+		return false, err
+	}
+	if s.SeeSave(tx, &v.WatchedSave, v.State.Size, agent, &run, w, reply); len(v.Seen.Found) > 0 || s.BackMoves(&run, w) {
+		return false, nil
+	}
+	keep, err := s.planHot(tx, v, agent, h, &run, &reply)
+	if keep == nil || err != nil {
+		return false, err
+	}
+	if v.key != "" {
+		if isNew, err := tx.RememberNew(agent.ID, v.key, v.print, AppendReply(nil, &reply)); !isNew || err != nil {
+			return false, err
+		}
+	}
+	return true, s.writeHot(tx, v, agent, &run, w, reply, keep)
+}
+
+// hotPlan is what stays of a run's routine checkpoints, the new one among
+// them, and what goes.
+type hotPlan struct {
+	quiet      bool
+	stay, gone []ledger.HeldRow
+	reasons    []string
+}
+
+// planHot asks retention, before anything is written; nil where the whole run
+// must be asked about.
+func (s *Saves) planHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, h *ledger.HotRun, run *ledger.RunRow, reply *ledger.SavedReply) (*hotPlan, error) {
+	p := &hotPlan{quiet: h.Quiet}
+	keep := agent.Settings.RoutineKeep
+	rows := make([]ledger.HeldRow, 0, len(h.Rows)+1)
+	if keep > 0 {
+		rows = append(rows, ledger.HeldRow{N: tx.Head.N + 1, ID: reply.ID, Seq: reply.Seq, Kind: v.Request.Kind,
+			CreatedAt: ledger.Lenient[ckpt.Time]{Value: reply.CreatedAt}, StoredSize: reply.StoredSize, Inline: v.State.Body != nil})
+	}
+	rows = append(rows, h.Rows...)
+	if ledger.AllStay(rows, keep) {
+		p.stay = rows
+		return p, nil
+	}
+	if keep == 0 {
+		return nil, nil
+	}
+	after := *run
+	after.LastSeq, after.Head = reply.Seq, ckpt.Ref(reply.ID)
+	neededBy := tx.NeededBy
+	if h.Quiet && !run.BackSeq.Valid {
+		neededBy = nobodyNeeds
+	}
+	verdicts, err := tx.Judge(s.Opt.Retention, agent.Settings, tx.Trusted.Time, &after, rows, neededBy)
+	if err != nil {
+		return nil, err
+	}
+	p.stay, p.gone, p.reasons = ledger.Sorted(rows, verdicts)
+	for i := range p.gone {
+		reply.Pruned = append(reply.Pruned, p.gone[i].ID)
+	}
+	return p, nil
+}
+
+func nobodyNeeds(*ledger.RunRow, string) (string, error) { return "", nil }
+
+// writeHot writes what was planned, and knows the run as it then is. Small
+// states go before the new one comes, which finds their room: the other way
+// round the table would grow by a page and shrink again at every save.
+func (s *Saves) writeHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *ledger.RunRow, w *driftlog.Watched, reply ledger.SavedReply, p *hotPlan) error {
+	if err := tx.RemoveInline(p.gone); err != nil {
+		return err
+	}
+	if err := s.insertSaved(tx, v, agent, run, w, reply); err != nil {
+		return err
+	}
+	if _, err := s.RemoveRows(tx, agent, run, p.gone, p.reasons, v.Entry); err != nil {
+		return err
+	}
+	if err := tx.NoteSaved(run); err != nil {
+		return err
+	}
+	tx.Store.Hot.Runs[ledger.HotKey{Agent: agent.ID, Name: run.Name}] = &ledger.HotRun{Run: *run, Rows: p.stay, Quiet: p.quiet}
+	v.Saved = v.answer(agent, reply)
+	var err error
+	v.Saved.Drift, err = s.VerdictFor(tx, agent, run.Name)
+	return err
+}
+
+// hotRun is a run that a save may take the short way into, nil for others: it
+// is there and running, its policy keeps few, and its newest checkpoint is clean.
+func (s *Saves) hotRun(tx *ledger.Tx, agent *ledger.AgentRow, name string) (*ledger.HotRun, error) {
+	key := ledger.HotKey{Agent: agent.ID, Name: name}
+	if h := s.Hot.Runs[key]; h != nil {
+		return h, nil
+	}
+	run, err := tx.Run(agent.ID, name)
+	if err != nil || run == nil || run.Status != ckpt.RunRunning || run.LastSeq == 0 || agent.Settings.RoutineKeep >= ledger.HotRowsMost {
+		return nil, err
+	}
+	h := &ledger.HotRun{Run: *run}
+	if h.Rows, err = tx.RoutineRows(run, agent.Settings.RoutineKeep); err != nil {
+		return nil, err
+	}
+	if len(h.Rows) > ledger.HotRowsMost || len(h.Rows) > 0 && h.Rows[0].Suspect {
+		return nil, nil
+	}
+	_, err = tx.Get(&h.Quiet, `SELECT NOT EXISTS (SELECT 1 FROM operations WHERE run_id = ?1 AND checkpoint IS NOT NULL AND status IN ('open', 'uncertain'))
+		AND NOT EXISTS (SELECT 1 FROM prompts WHERE run_id = ?1 AND checkpoint IS NOT NULL AND answered_at IS NULL)
+		AND NOT EXISTS (SELECT 1 FROM runs f JOIN checkpoints c ON c.id = f.forked_from WHERE c.run_id = ?1 AND f.forked_from IS NOT NULL AND f.last_seq = 0 AND f.ended_at IS NULL)`, run.ID)
+	if err != nil {
+		return nil, err
+	}
+	if s.Hot.Runs == nil {
+		s.Hot.Runs = make(map[ledger.HotKey]*ledger.HotRun)
+	}
+	if len(s.Hot.Runs) >= ledger.HotMost {
+		s.Hot.ForgetAll()
+	}
+	s.Hot.Runs[key] = h
+	return h, nil
+}
+
+// admit refuses a save that breaks its agent's policy or schema, or for which its
+// owner has no room left. A save that was made before is answered again instead.
+func (s *Saves) Admit(tx *ledger.Tx, v *Save) error {
+	if v.State.Refused != nil {
+		return v.State.Refused
+	}
+	if v.Drift != nil && v.Drift.Refused != nil {
+		return v.Drift.Refused
+	}
+	if err := tx.Settle(&v.State); err != nil {
+		return err
+	}
+	return s.MayStore(tx, v.Scope.Whose(), v.State.Stored(), 0)
+}
+
+// admitHot is admit for a run of which is known what its newest state is.
+func (s *Saves) admitHot(tx *ledger.Tx, v *Save, h *ledger.HotRun) error {
+	if v.State.Base == nil || !h.NewestIs(v.State.Base) || v.State.Refused != nil || v.Drift != nil && v.Drift.Refused != nil {
+		return s.Admit(tx, v)
+	}
+	return s.MayStore(tx, v.Scope.Whose(), v.State.Stored(), 0)
+}

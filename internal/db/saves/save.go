@@ -1,0 +1,354 @@
+package saves
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
+)
+
+// Save puts a state on disk. It answers once the transaction that holds it has
+// been flushed, and everything that the save implies with it: the pruning of
+// its run, the idempotency key, the audit rows.
+func (s *Saves) Save(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
+	if err := wellformed.SaveRest(r); err != nil {
+		return nil, err
+	}
+	v, err := s.NewSave(ctx, sc, r)
+	if err != nil {
+		return nil, err
+	}
+	defer v.Leave()
+	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: int64(len(r.State)), Entry: v.Entry, Do: func(tx *ledger.Tx) error {
+		return s.Put(tx, v)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return v.Saved, nil
+}
+
+// save is one save on its way: what was asked, made ready outside the writer.
+type Save struct {
+	driftlog.WatchedSave
+	Scope     ckpt.Scope
+	State     ledger.Encoded
+	key       string // the idempotency key: the client's, or its id
+	print     string
+	program   any
+	Operation ckpt.Ref         // the key of the operation that it is taken for
+	secrets   []secrets.Secret // what in the state looks like one
+	id        string           // made here, where the client made none
+	Entry     ledger.AuditEntry
+	Leave     func() // lets the next save of the run begin; to be called when this one is done
+
+	Saved *ckpt.Saved
+}
+
+// newSave does all of a save that needs no transaction. It waits until no other
+// of the run is on its way, so that each stands on the one before.
+func (s *Saves) NewSave(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (_ *Save, err error) {
+	r, beside, err := s.screenSave(sc, r)
+	if err != nil {
+		return nil, err
+	}
+	v := &Save{WatchedSave: driftlog.WatchedSave{Request: r}, Scope: sc, key: r.IdempotencyKey, Entry: ledger.Entry(sc, "save", r.Agent)}
+	v.Entry.Run, v.Entry.Subject = ledger.RunName(r.Run), r.ID
+	if r.ID != "" {
+		v.key = r.ID
+	}
+	if err := v.EncodeProgram(); err != nil {
+		return nil, err
+	}
+	key := ledger.RunKey{Owner: sc.Whose(), Agent: r.Agent, Run: ledger.RunName(r.Run)}
+	if v.Leave, err = s.Live.Enter(key, len(r.State), s.Opt.WriteTimeout); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			v.Leave()
+		}
+	}()
+	if v.State, v.secrets, err = s.Prepare(key, sc, r); err != nil {
+		return v, err
+	}
+	v.secrets = append(v.secrets, beside...)
+	if v.Drift, err = s.PrintState(ctx, key, r, &v.State); err != nil || v.key == "" {
+		return v, err
+	}
+	v.print, err = ledger.Fingerprint([]any{"save", ledger.RunName(r.Run), r.Kind, r.Parent, r.Step, r.Labels, string(r.Metadata), v.program, r.ContentType, v.State.Sent})
+	return v, err
+}
+
+// screenSave answers the request as it is to be stored, but for the state, and
+// what was found beside that.
+func (s *Saves) screenSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.SaveRequest, []secrets.Secret, error) {
+	if len(r.Labels) == 0 && len(r.Metadata) == 0 && r.Program == nil {
+		return r, nil, nil
+	}
+	clean := *r
+	c := s.Screen(sc, r.Agent, "checkpoint")
+	c.Labels(&clean.Labels)
+	clean.Metadata = c.Value("metadata", r.Metadata, true)
+	if r.Program != nil {
+		before := len(c.Found)
+		c.Value("program", []byte(r.Program.Source), false)
+		if len(c.Found) > before && c.Mode == ckpt.SecretsRedact {
+			c.Refuse(" a program cannot be changed, because its offset counts bytes;")
+		}
+	}
+	return &clean, c.Found, c.Err
+}
+
+// encodeProgram makes the program ready for its column.
+func (v *Save) EncodeProgram() error {
+	if v.Request.Program == nil {
+		return nil
+	}
+	text, err := json.Marshal(v.Request.Program)
+	v.program = string(text)
+	return err
+}
+
+// save is one save inside the writer's transaction. It refuses before it
+// changes anything, except that it may have made the agent and the run.
+func (s *Saves) Put(tx *ledger.Tx, v *Save) (err error) {
+	v.Saved = nil
+	defer func() {
+		if err != nil || v.Saved == nil || v.Saved.Replayed {
+			s.Unsee(tx, &v.WatchedSave)
+		}
+	}()
+	agent, err := s.Agent(tx, v.Scope.Whose(), v.Request.Agent)
+	if err != nil {
+		return err
+	}
+	if agent != nil {
+		if done, err := s.saveHot(tx, v, agent); done || err != nil {
+			return err
+		}
+		if replayed, err := s.replaySave(tx, v, agent); err != nil {
+			return err
+		} else if replayed {
+			v.Saved.Drift, err = s.VerdictFor(tx, agent, ledger.RunName(v.Request.Run))
+			return err
+		}
+	}
+	if err := s.Admit(tx, v); err != nil {
+		return err
+	}
+	agent, run, err := s.runToSave(tx, v, agent)
+	if err != nil {
+		return err
+	}
+	if err := s.Revive(tx, run, v.Scope); err != nil {
+		return err
+	}
+	reply, err := s.InsertCheckpoint(tx, v, agent, run)
+	if err != nil {
+		return err
+	}
+	v.Saved = v.answer(agent, reply)
+	if v.Saved.Drift, err = s.VerdictFor(tx, agent, run.Name); err != nil {
+		return err
+	}
+	return tx.RememberText(agent.ID, v.key, v.print, AppendReply(nil, &reply))
+}
+
+func (s *Saves) replaySave(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (bool, error) {
+	var reply ledger.SavedReply
+	found, err := tx.Replayed(agent.ID, v.key, v.print, &reply)
+	if found && err == nil {
+		v.Saved = v.answer(agent, reply)
+		v.Saved.Replayed = true
+	}
+	return found, err
+}
+
+// runToSave finds the agent and its run, or makes them, and checks the fence
+// and the parent first.
+func (s *Saves) runToSave(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (*ledger.AgentRow, *ledger.RunRow, error) {
+	var run *ledger.RunRow
+	var err error
+	if agent != nil {
+		if run, err = tx.Run(agent.ID, ledger.RunName(v.Request.Run)); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := v.mayFollow(tx, agent, run); err != nil {
+		return nil, nil, err
+	}
+	if agent == nil {
+		if agent, err = s.MakeAgent(tx, v.Scope.Whose(), v.Request.Agent); err != nil {
+			return nil, nil, err
+		}
+	}
+	if run == nil {
+		run, err = tx.MakeRun(agent.ID, ledger.RunName(v.Request.Run))
+	}
+	return agent, run, err
+}
+
+// mayFollow refuses a writer that was fenced off, a parent that is not there,
+// and an id that is taken.
+func (v *Save) mayFollow(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow) error {
+	if run != nil {
+		if err := run.MayWrite(v.Request.Epoch); err != nil {
+			return err
+		}
+	}
+	if v.Request.Parent != "" {
+		if err := CheckParent(tx, agent, string(v.Request.Parent)); err != nil {
+			return err
+		}
+	}
+	if v.Request.ID == "" {
+		return nil
+	}
+	var taken bool
+	if _, err := tx.Get(&taken, `SELECT EXISTS (SELECT 1 FROM checkpoints WHERE id = ?)`, v.Request.ID); err != nil {
+		return err
+	}
+	if taken { // by another agent, or by this one so long ago that the key is forgotten
+		return ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "the id %s is taken: make a new UUID of version 7 for each save", v.Request.ID)
+	}
+	return nil
+}
+
+func CheckParent(tx *ledger.Tx, agent *ledger.AgentRow, parent string) error {
+	if agent != nil {
+		var mine bool
+		_, err := tx.Get(&mine, `SELECT EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.id = ? AND r.agent_id = ?)`, parent, agent.ID)
+		if err != nil || mine {
+			return err
+		}
+	}
+	return ckpt.Errorf(ckpt.CodeNotFound, "the parent %s is not a checkpoint of this agent", parent)
+}
+
+// insertCheckpoint writes the row, the state, the audit row, and what follows
+// for the run.
+func (s *Saves) InsertCheckpoint(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *ledger.RunRow) (ledger.SavedReply, error) {
+	reply, err := v.begin(tx, run)
+	if err != nil {
+		return reply, err
+	}
+	w, err := s.WatchRun(tx, agent, run, v.PastOf())
+	if err != nil {
+		return reply, err
+	}
+	s.SeeSave(tx, &v.WatchedSave, v.State.Size, agent, run, w, reply)
+	if err := s.insertSaved(tx, v, agent, run, w, reply); err != nil {
+		return reply, err
+	}
+	if err := tx.NoteSaved(run); err != nil {
+		return reply, err
+	}
+	all, err := s.FoundInSave(tx, &v.WatchedSave, agent, run, w, reply)
+	if err != nil {
+		return reply, err
+	}
+	reply.Suspect = w.Covers(reply.Seq)
+	reply.Pruned, err = s.RetainSaved(tx, agent, run, reply.Seq, v.Request.Kind, all, v.Entry)
+	return reply, err
+}
+
+// begin decides what a save's answer will be, but for what is pruned.
+func (v *Save) begin(tx *ledger.Tx, run *ledger.RunRow) (ledger.SavedReply, error) {
+	r := v.Request
+	reply := ledger.SavedReply{ID: r.ID, Seq: run.LastSeq + 1, Parent: r.Parent, CreatedAt: tx.Now, StoredSize: v.State.Stored(), Pruned: []string{}}
+	if reply.ID == "" {
+		if v.id == "" {
+			id, err := uuid.NewV7()
+			if err != nil {
+				return reply, err
+			}
+			v.id = id.String()
+		}
+		reply.ID = v.id
+	}
+	if reply.Parent == "" {
+		reply.Parent = run.Head
+	}
+	return reply, nil
+}
+
+// insertSaved writes the row, the state, the audit row and the findings.
+func (s *Saves) insertSaved(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *ledger.RunRow, w *driftlog.Watched, reply ledger.SavedReply) error {
+	r := v.Request
+	row := ledger.CheckpointRow{
+		N: tx.Head.N + 1, ID: reply.ID, Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent, CreatedAt: reply.CreatedAt,
+		ContentType: r.ContentType, Labels: r.Labels, Metadata: ledger.MetadataText(r.Metadata), Step: r.Step, Operation: v.Operation, Program: v.program,
+		Suspect: w.Drifting(),
+	}
+	list, err := tx.InsertRow(run, &row, &v.State)
+	if err != nil {
+		return err
+	}
+	s.KeepLive(tx, ledger.RunKey{Owner: agent.Owner, Agent: agent.Name, Run: run.Name}, run.ID, &row, &v.State, list)
+	if err := auditSave(tx, v, &row); err != nil {
+		return err
+	}
+	s.Share(tx, agent, run, v.Shared(), &row)
+	return s.ReportSecrets(tx, agent, run, w, reply.ID, v.secrets)
+}
+
+func auditSave(tx *ledger.Tx, v *Save, row *ledger.CheckpointRow) error {
+	e := v.Entry
+	e.Subject = row.ID
+	labels, err := ledger.LabelsHash(row.Labels)
+	if err != nil {
+		return err
+	}
+	if labels != "" {
+		labels = `"labels":"` + labels + `",`
+	}
+	e.JSON = fmt.Sprintf(`{"kind":"%s",%s"rest":"%s","seq":%d,"sha256":"%s","size":%d}`, row.Kind, labels, row.Rest(), row.Seq, v.State.Sha256, v.State.Size)
+	return tx.Audit(e)
+}
+
+// answer puts the checkpoint together from what was asked and what was decided.
+func (v *Save) answer(agent *ledger.AgentRow, reply ledger.SavedReply) *ckpt.Saved {
+	r := v.Request
+	return &ckpt.Saved{Pruned: reply.Pruned, AsSent: !v.State.Redacted, Checkpoint: ckpt.Checkpoint{
+		ID: reply.ID, Agent: agent.Name, Owner: agent.Owner, Run: ledger.RunName(r.Run), Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent,
+		CreatedAt: reply.CreatedAt, Size: v.State.Size, StoredSize: reply.StoredSize, SHA256: v.State.Sha256, ContentType: r.ContentType,
+		Labels: r.Labels, Metadata: json.RawMessage(ledger.MetadataText(r.Metadata)), Program: r.Program, Step: r.Step, Suspect: reply.Suspect,
+	}}
+}
+
+// appendReply is what json.Marshal writes of a save's reply.
+func AppendReply(b []byte, r *ledger.SavedReply) []byte {
+	b = ledger.AppendString(append(b, `{"id":`...), r.ID)
+	b = strconv.AppendInt(append(b, `,"seq":`...), r.Seq, 10)
+	b = ledger.AppendRef(append(b, `,"parent":`...), r.Parent)
+	b = ledger.AppendTime(append(b, `,"created_at":`...), r.CreatedAt)
+	b = strconv.AppendInt(append(b, `,"stored_size":`...), r.StoredSize, 10)
+	if r.Suspect {
+		b = append(b, `,"suspect":true`...)
+	}
+	b = append(b, `,"pruned":[`...)
+	for i, id := range r.Pruned {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = ledger.AppendString(b, id)
+	}
+	return append(b, "]}"...)
+}
+
+// saves take checkpoints.
+type Saves struct {
+	*driftlog.Drifts
+}
+
+// New takes checkpoints of runs that drifts watches.
+func New(d *driftlog.Drifts) *Saves { return &Saves{d} }
