@@ -105,7 +105,7 @@ func TestTamperingIsFound(t *testing.T) {
 				t.Error("the tampering was not found")
 			}
 			atTheEnd := slices.Contains([]string{"last rows gone", "emptied"}, name)
-			if atTheEnd && !slices.ContainsFunc(report.Problems, func(p db.Problem) bool { return strings.Contains(p.Detail, "rows are missing or were changed") }) {
+			if atTheEnd && !slices.ContainsFunc(report.Problems, func(p audit.Problem) bool { return strings.Contains(p.Detail, "rows are missing or were changed") }) {
 				t.Errorf("verify itself does not compare the end with the head: %v", report.Problems)
 			}
 		})
@@ -122,9 +122,9 @@ func TestAChangedRowThatWasHashedAnewIsFound(t *testing.T) {
 	row := page.Audit[2]
 	row.Who = "uid:7"
 	forge(t, path, fmt.Sprintf("UPDATE audit_log SET who = 'uid:7', hash = '%s' WHERE n = %d", db.AuditHash(&row), row.N))
-	report, err := db.Verify(t.Context(), path, nil)
+	report, err := audit.Verify(t.Context(), path, nil)
 	must(t, err)
-	if !slices.ContainsFunc(report.Problems, func(p db.Problem) bool { return p.Rule == "audit_chain" && p.Detail == "does not follow row 3" }) {
+	if !slices.ContainsFunc(report.Problems, func(p audit.Problem) bool { return p.Rule == "audit_chain" && p.Detail == "does not follow row 3" }) {
 		t.Errorf("verify itself does not find it: %v", report.Problems)
 	}
 }

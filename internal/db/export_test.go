@@ -102,7 +102,7 @@ func Unguarded(statements string) string {
 }
 
 // AuditHash is the hash of a row of the audit log.
-var AuditHash = auditHash
+var AuditHash = ledger.AuditHash
 
 // Used is what is counted of an owner: of all tables but the audit log, and of
 // that.

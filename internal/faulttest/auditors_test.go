@@ -19,10 +19,10 @@ const auditTime = 2 * time.Second
 // lost lock makes an auditor believe that he is the last.
 func TestAuditorsUnderLoad(t *testing.T) {
 	beside(t)
-	audit(t, auditTime)
+	auditFor(t, auditTime)
 }
 
-func audit(t *testing.T, auditTime time.Duration) {
+func auditFor(t *testing.T, auditTime time.Duration) {
 	needSqlite(t)
 	d := NewDaemon(t)
 	d.Start()

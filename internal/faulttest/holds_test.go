@@ -27,7 +27,7 @@ func init() {
 		t.Run("long", func(t *testing.T) { lockedLong(t, seconds(13, 60)) })
 	})
 	addRow("F16", "a reader holds its snapshot under load", false, func(t *testing.T) { longSnapshot(t, seconds(15, 60)) })
-	addRow("F17", "auditors open and close under load", true, func(t *testing.T) { audit(t, seconds(6, 60)) })
+	addRow("F17", "auditors open and close under load", true, func(t *testing.T) { auditFor(t, seconds(6, 60)) })
 	f18Store := elsewhere(map[string]string{"db": "TestDisturbed.*|TestOthersMayCopyTheLog|TestCopiesAreNotTakenForDisturbance"}, 2)
 	addRow("F18", "files removed, moved, cut, overwritten", true, func(t *testing.T) {
 		t.Run("the store", f18Store)
