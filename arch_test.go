@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -336,4 +337,62 @@ func within(path, module string) bool {
 func isStandard(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return !strings.Contains(first, ".") && path != "C"
+}
+
+// tables says which package may write which table. A package that is not here
+// may name no table in a statement that writes.
+var tables = map[string][]string{
+	"internal/db/ledger":    {"agents", "audit_head", "audit_log", "checkpoints", "idempotency", "meta", "runs", "segments"},
+	"internal/db/driftlog":  {"checkpoints", "findings", "runs"},
+	"internal/db/saves":     {"checkpoints", "runs"},
+	"internal/db/langgraph": {"graph_checkpoints", "graph_threads", "graph_writes", "runs"},
+	"internal/db/archive":   {"runs"},
+	"internal/db": {
+		"agents", "checkpoints", "events", "findings", "idempotency", "meta", "operations", "prompts", "runs", "segments", "steps",
+	},
+}
+
+var (
+	schemaTable = regexp.MustCompile(`(?m)^CREATE TABLE (?:IF NOT EXISTS )?(\w+)`)
+	writesTable = regexp.MustCompile(`\b(?:INSERT (?:OR [A-Z]+ )?INTO|UPDATE|DELETE FROM) ([a-z_]+)\b`)
+)
+
+func TestTablesHaveWriters(t *testing.T) {
+	schema, err := os.ReadFile("schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, match := range schemaTable.FindAllStringSubmatch(string(schema), -1) {
+		known[match[1]] = true
+	}
+	if len(known) < 10 {
+		t.Fatalf("schema.sql has only %d tables: %v", len(known), known)
+	}
+	used := map[string]map[string]bool{}
+	for _, s := range sources(t) {
+		text, err := os.ReadFile(s.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range writesTable.FindAllStringSubmatch(string(text), -1) {
+			if !known[match[1]] {
+				continue
+			}
+			if !slices.Contains(tables[s.room], match[1]) {
+				t.Errorf("%s writes the table %s; %s may write %q", s.path, match[1], s.room, tables[s.room])
+			}
+			if used[s.room] == nil {
+				used[s.room] = map[string]bool{}
+			}
+			used[s.room][match[1]] = true
+		}
+	}
+	for name, list := range tables {
+		for _, table := range list {
+			if !used[name][table] {
+				t.Errorf("%s may write the table %s and does not: take it out of the list", name, table)
+			}
+		}
+	}
 }
