@@ -20,9 +20,9 @@ const module = "github.com/ckptsidecar/ckptsidecar"
 // root is the name of the root package in the tables below.
 const root = "."
 
-// arrows is the plan of the house: which rooms a room may import. A room that
+// arrows is the plan of the house: which packages a package may import. A package that
 // is not here may not exist, and one that is here need not exist yet. Whoever
-// needs a new arrow draws it here, in docs/ARCHITECTURE.md and in the room's
+// needs a new arrow draws it here, in docs/ARCHITECTURE.md and in the package's
 // doc.go, in the same commit.
 var arrows = map[string][]string{
 	// Level 0: words, the operating system, files.
@@ -50,7 +50,7 @@ var arrows = map[string][]string{
 	"internal/drift/schema":          {root, "internal/jsontext", "internal/drift/meter", "internal/drift/phrase"},
 	"internal/wellformed":            {root, "internal/jsontext"},
 
-	// Level 1: one room for each technology or question. None knows its siblings.
+	// Level 1: one package for each technology or question. None knows its siblings.
 	"internal/db/sqlite":    {root, "internal/osfile"},
 	"internal/db/ledger":    {root, "internal/db/sqlite", "internal/delta", "internal/osfile", "internal/jsontext", "internal/wellformed", "internal/secrets"},
 	"internal/db/audit":     {root, "internal/db/sqlite", "internal/db/ledger"},
@@ -75,7 +75,7 @@ var arrows = map[string][]string{
 	"internal/ipc/server": {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/wellformed"},
 	"internal/ipc/client": {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/periodic", "internal/wellformed"},
 
-	// Level 2: the rooms are wired, and agents are served.
+	// Level 2: the packages are wired, and agents are served.
 	"internal/daemon": {
 		root, "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db", "internal/db/audit",
 		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/secrets", "internal/ipc", "internal/ipc/server",
@@ -126,30 +126,30 @@ var homes = map[string]string{
 
 // source is one Go file that is no test, for whatever platform.
 type source struct {
-	room, path string
+	pkg, path string
 	imports    []string
 }
 
-func TestArrowsBetweenRooms(t *testing.T) {
+func TestArrowsBetweenPackages(t *testing.T) {
 	for _, s := range sources(t) {
-		allowed, known := arrows[s.room]
+		allowed, known := arrows[s.pkg]
 		if !known {
-			t.Errorf("%s: the room %s is not in the table of arrows", s.path, s.room)
+			t.Errorf("%s: the package %s is not in the table of arrows", s.path, s.pkg)
 			continue
 		}
 		for _, path := range s.imports {
-			if to, ours := room(path); ours && !slices.Contains(allowed, to) {
-				t.Errorf("%s: %s may not import %s; it may import %q", s.path, s.room, to, allowed)
+			if to, is := ours(path); is && !slices.Contains(allowed, to) {
+				t.Errorf("%s: %s may not import %s; it may import %q", s.path, s.pkg, to, allowed)
 			}
 		}
 	}
 }
 
-func TestArrowsPointToRoomsAndDown(t *testing.T) {
+func TestArrowsPointToPackagesAndDown(t *testing.T) {
 	for from, list := range arrows {
 		for _, to := range list {
 			if _, known := arrows[to]; !known {
-				t.Errorf("%s may import %s, which is no room", from, to)
+				t.Errorf("%s may import %s, which is no package", from, to)
 			}
 		}
 		if path := wayBack(from, from, nil); path != nil {
@@ -158,7 +158,7 @@ func TestArrowsPointToRoomsAndDown(t *testing.T) {
 	}
 }
 
-// wayBack follows the arrows from a room until it finds the one to search for.
+// wayBack follows the arrows from a package until it finds the one to search for.
 func wayBack(from, search string, path []string) []string {
 	path = append(path, from)
 	for _, to := range arrows[from] {
@@ -175,7 +175,7 @@ func wayBack(from, search string, path []string) []string {
 func TestRootImportsTheStandardLibraryOnly(t *testing.T) {
 	for _, s := range sources(t) {
 		for _, path := range s.imports {
-			if s.room == root && !isStandard(path) {
+			if s.pkg == root && !isStandard(path) {
 				t.Errorf("%s imports %s: the root package takes nothing but the standard library", s.path, path)
 			}
 		}
@@ -186,7 +186,7 @@ func TestTechnologiesStayAtHome(t *testing.T) {
 	for _, s := range sources(t) {
 		for _, path := range s.imports {
 			for technology, home := range homes {
-				if within(path, technology) && !within(s.room, home) {
+				if within(path, technology) && !within(s.pkg, home) {
 					t.Errorf("%s imports %s, which only %s may name", s.path, path, home)
 				}
 			}
@@ -202,12 +202,12 @@ func TestNoCgo(t *testing.T) {
 	}
 }
 
-func TestRoomsSayWhatTheyMayImport(t *testing.T) {
+func TestPackagesSayWhatTheyMayImport(t *testing.T) {
 	docs := map[string]string{}
 	err := walk(func(path string) error {
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.PackageClauseOnly)
 		if err == nil && file.Doc != nil {
-			docs[roomOf(path)] += file.Doc.Text()
+			docs[packageOf(path)] += file.Doc.Text()
 		}
 		return err
 	})
@@ -215,9 +215,9 @@ func TestRoomsSayWhatTheyMayImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range sources(t) {
-		if !strings.Contains(docs[s.room], "may import") {
-			t.Errorf("the package comment of %s does not say what it may import", s.room)
-			docs[s.room] = "may import" // say it once
+		if !strings.Contains(docs[s.pkg], "may import") {
+			t.Errorf("the package comment of %s does not say what it may import", s.pkg)
+			docs[s.pkg] = "may import" // say it once
 		}
 	}
 }
@@ -243,10 +243,10 @@ func TestTestsHaveAHomeOfTheirOwn(t *testing.T) {
 		}
 		for _, imported := range imports(file) {
 			if slices.Contains(reaching, imported) {
-				needs[roomOf(path)] = path
+				needs[packageOf(path)] = path
 			}
-			if imported == module+"/internal/testenv" || roomOf(path) == "internal/testenv" {
-				has[roomOf(path)] = true
+			if imported == module+"/internal/testenv" || packageOf(path) == "internal/testenv" {
+				has[packageOf(path)] = true
 			}
 		}
 		return nil
@@ -270,7 +270,7 @@ func sources(t *testing.T) []source {
 		if err != nil {
 			return err
 		}
-		list = append(list, source{roomOf(path), path, imports(file)})
+		list = append(list, source{packageOf(path), path, imports(file)})
 		return nil
 	})
 	if err != nil {
@@ -318,10 +318,10 @@ func isModule(dir string) bool {
 	return err == nil
 }
 
-func roomOf(path string) string { return filepath.ToSlash(filepath.Dir(path)) }
+func packageOf(path string) string { return filepath.ToSlash(filepath.Dir(path)) }
 
-// room is the room that an import path names, if it is one of ours.
-func room(path string) (string, bool) {
+// ours is the package that an import path names, if it is one of ours.
+func ours(path string) (string, bool) {
 	if path == module {
 		return root, true
 	}
@@ -379,13 +379,13 @@ func TestTablesHaveWriters(t *testing.T) {
 			if !known[match[1]] {
 				continue
 			}
-			if !slices.Contains(tables[s.room], match[1]) {
-				t.Errorf("%s writes the table %s; %s may write %q", s.path, match[1], s.room, tables[s.room])
+			if !slices.Contains(tables[s.pkg], match[1]) {
+				t.Errorf("%s writes the table %s; %s may write %q", s.path, match[1], s.pkg, tables[s.pkg])
 			}
-			if used[s.room] == nil {
-				used[s.room] = map[string]bool{}
+			if used[s.pkg] == nil {
+				used[s.pkg] = map[string]bool{}
 			}
-			used[s.room][match[1]] = true
+			used[s.pkg][match[1]] = true
 		}
 	}
 	for name, list := range tables {

@@ -1,6 +1,6 @@
 // Package ckptsidecar holds the words of ckptsidecar: what a checkpoint, a run
 // and a policy are, which names are valid, which errors there are, and the
-// schema of the database. Every other room speaks in these types.
+// schema of the database. Every other package speaks in these types.
 //
 // The JSON tags of the types here are the wire format of the HTTP API and the
 // shapes that api/openapi.yaml describes; there is no second set of structs.

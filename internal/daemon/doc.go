@@ -1,4 +1,4 @@
-// Package daemon is the service: its configuration, the wiring of the rooms
+// Package daemon is the service: its configuration, the wiring of the packages
 // below it, and the order in which they start and stop.
 //
 // It starts configuration, identity check, database, endpoint, READY, and
@@ -8,5 +8,5 @@
 // The commands may not import the database's room, so what they need of it
 // without a daemon, Verify and Backup, is handed on here.
 //
-// This package may import the rooms of level 0 and 1.
+// This package may import the packages of level 0 and 1.
 package daemon

@@ -13,7 +13,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// TestALoopIsFoundByTheDaemon: the rooms are wired, the real detectors count,
+// TestALoopIsFoundByTheDaemon: the packages are wired, the real detectors count,
 // and the metrics and the status tell of it without a made-up name.
 func TestALoopIsFoundByTheDaemon(t *testing.T) {
 	c := sound(t)

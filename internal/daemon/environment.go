@@ -6,7 +6,7 @@ import (
 )
 
 // Environment looks up an environment variable. The command hands in the real
-// one; nothing in this room reads the process's environment by itself.
+// one; nothing in this package reads the process's environment by itself.
 type Environment func(name string) string
 
 // Environment puts the CKPTSIDECAR_* variables over c. An empty one counts as

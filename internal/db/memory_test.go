@@ -16,7 +16,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// In all tests of this room memory that is left is overwritten at once, so that
+// In all tests of this package memory that is left is overwritten at once, so that
 // who still reads it is found out.
 func init() {
 	ledger.Left = func(room []byte) {

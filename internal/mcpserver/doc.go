@@ -9,9 +9,9 @@
 // answer is a result with isError. Errors of the protocol are for hosts: an
 // unknown tool, a resource that is not there.
 //
-// # What this room may import
+// # What this package may import
 //
-// The standard library and the Go SDK of the protocol, which no other room may
+// The standard library and the Go SDK of the protocol, which no other package may
 // name; the root package, internal/ipc/client, internal/jsontext and internal/wellformed
 // of ours.
 package mcpserver

@@ -8,7 +8,7 @@ import (
 )
 
 // store is what the worker needs of the database. Runs and agents go by their
-// row ids, so that nothing here needs a type of this room. Each call is one
+// row ids, so that nothing here needs a type of this package. Each call is one
 // short transaction that decides on what it finds inside it; what is handed in
 // as a function is called there. Each errs with a *ckpt.Error.
 type store interface {
