@@ -127,7 +127,7 @@ var homes = map[string]string{
 // source is one Go file that is no test, for whatever platform.
 type source struct {
 	pkg, path string
-	imports    []string
+	imports   []string
 }
 
 func TestArrowsBetweenPackages(t *testing.T) {
