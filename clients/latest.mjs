@@ -62,7 +62,7 @@ const wanted = process.argv.slice(2);
 const chosen = Object.keys(parts).filter((name) => wanted.length === 0 || wanted.includes(name));
 const versions = [];
 try {
-  for (const file of execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard', 'clients', 'e2e/mcp', 'docs'], { cwd: repository, encoding: 'utf8' }).split('\0')) {
+  for (const file of execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard', 'clients', 'e2e/mcp', 'docs', 'examples'], { cwd: repository, encoding: 'utf8' }).split('\0')) {
     if (file) cpSync(join(repository, file), join(copy, file));
   }
   for (const name of Object.keys(parts)) {

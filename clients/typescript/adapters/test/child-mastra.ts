@@ -18,14 +18,12 @@ const runId = 'the-run';
 const storage = new SidecarMastraStore({ sidecar: new Sidecar({ deadline: '30s', startDeadline: '30s' }), agent: 'mastra-killed' });
 const workflows = (await storage.getStore('workflows'))!;
 const persist = workflows.persistWorkflowSnapshot.bind(workflows);
-const noted = new Set<string>();
+let noted = 0;
 workflows.persistWorkflowSnapshot = async (args) => {
   await persist(args);
-  for (const [id, result] of Object.entries(args.snapshot.context)) {
-    if (!/^s\d$/.test(id) || (result as { status?: string }).status !== 'success' || noted.has(id)) continue;
-    noted.add(id);
-    note(`kept ${id.slice(1)}`);
-  }
+  // `restart` begins with the step that the snapshot calls active, also where that has succeeded: a step is kept when the next one has begun.
+  const { status, activePaths } = args.snapshot;
+  for (const over = status === 'success' ? numbers.length : (activePaths[0] ?? 0); noted < over; ) note(`kept ${++noted}`);
 };
 
 const total = z.object({ total: z.number() });
