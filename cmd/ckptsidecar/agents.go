@@ -78,7 +78,7 @@ func (c *eraseCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// confirm asks for the agent's name; a yes is typed too easily.
+// confirm asks for the agent's name, because a yes is typed too easily.
 func (a *app) confirm(ctx context.Context, agent string) error {
 	if !a.Interactive {
 		return cli.Usagef("erase asks before it erases, and there is nobody to ask: say --yes")

@@ -21,8 +21,8 @@ type demoCmd struct {
 	Keep  bool `help:"Keep the folder with the database, to look into it."`
 }
 
-// demo is one performance: what it found out is told as it happens, and kept
-// for --json.
+// demo is one performance. It tells its results as they come, and keeps them for
+// --json.
 type demo struct {
 	a      *app
 	daemon *program.Daemon

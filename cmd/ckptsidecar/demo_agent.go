@@ -13,11 +13,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// demoAgent is the agent's name.
+// demoAgent is the name of the agent in the demo.
 const demoAgent = "demo"
 
-// work is the state of a long job. Each step needs the one before, so that a
-// step that is left out or done twice changes the result.
+// work is the state of a long job. Each step needs the one before. So a step
+// that is skipped or done twice changes the result.
 type work struct {
 	Step int    `json:"step"`
 	Sum  int64  `json:"sum"`

@@ -142,7 +142,8 @@ func diffLine(line string, s *term.Style) string {
 	return line
 }
 
-// indented is a state with a line for each value; one that is no JSON stays as it is.
+// indented is a state with a line for each value. A state that is not JSON stays
+// as it is.
 func indented(state []byte) []byte {
 	var b bytes.Buffer
 	if json.Indent(&b, bytes.TrimSpace(state), "", "  ") != nil {

@@ -147,8 +147,8 @@ func (m *mover) readFile(ctx context.Context, name string, most int64) ([]byte, 
 	return data, err
 }
 
-// readFolders reads folders of loops. Nothing outside a folder is read, also
-// where links in it lead out.
+// readFolders reads folders of loops. It reads nothing outside a folder, even if
+// links lead there.
 func (m *mover) readFolders(ctx context.Context, names []string) error {
 	for _, name := range names {
 		if err := m.readFolder(ctx, name); err != nil {
@@ -194,8 +194,8 @@ func (m *mover) tell(p foreign.Problem) {
 	}
 }
 
-// take imports what was read. It returns an error only for what is no matter of
-// a run: that the command was stopped.
+// take imports what was read. It returns an error only if the command was
+// stopped. Errors of a run are reported with the run.
 func (m *mover) take(ctx context.Context, r foreign.Result) error {
 	for _, p := range r.Problems {
 		m.tell(p)
@@ -272,8 +272,8 @@ func sourcesText(sources []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(sources[:most], ", "), len(sources)-most)
 }
 
-// send does what the plan says, unless it was done before. What was begun and
-// broken off is gone on with.
+// send does what the plan says, unless it was done before. It continues an
+// import that was interrupted.
 func (m *mover) send(ctx context.Context, p *foreign.Plan, r *foreignRun) error {
 	begun, err := m.begun(ctx, p)
 	switch {
@@ -321,9 +321,9 @@ type progressOf struct {
 	events int
 }
 
-// begun looks for the run. One that has what is to be imported is done; one
-// that an import has begun and not ended is gone on with; any other has only
-// its name in common with it.
+// begun looks for the run. If the run has what is to be imported, it is done. If
+// an import began it and did not end it, the import continues. Any other run
+// only has the same name.
 func (m *mover) begun(ctx context.Context, p *foreign.Plan) (progressOf, error) {
 	client := m.a.Client()
 	run, err := client.Run(ctx, ckpt.RunRef{Agent: p.Agent, Run: p.Run})
@@ -381,8 +381,8 @@ func isDomain(err error) bool {
 	return errors.As(err, &e)
 }
 
-// idOwner tells the ids of one user's imports from another's. It need not be
-// what the daemon calls the user, only always the same.
+// idOwner distinguishes the ids of one user's imports from another's. It need
+// not be the daemon's name for the user, but must always be the same.
 func (a *app) idOwner() string {
 	if a.Owner != "" {
 		return a.Owner
@@ -393,8 +393,8 @@ func (a *app) idOwner() string {
 	return "uid:" + strconv.Itoa(os.Getuid())
 }
 
-// processLives says whether there is a process of this number, as far as can be
-// told: one that may not be asked is alive.
+// processLives says whether a process with this id exists. A process that may
+// not be signaled counts as alive.
 func processLives(pid int) bool {
 	p, err := os.FindProcess(pid)
 	if err != nil {

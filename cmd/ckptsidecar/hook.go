@@ -59,7 +59,7 @@ func (s *hookSettings) risky() *hook.Risky {
 	return hook.NewRisky(s.Risky, s.NotRisky, s.OnlyRisky)
 }
 
-// check finds what is wrong before it is written into anybody's settings.
+// check finds mistakes before they are written into anybody's settings.
 func (s *hookSettings) check() error {
 	err := s.risky().Check()
 	if s.SaveEvery < 0 {
@@ -183,12 +183,12 @@ type hookGrammar struct {
 	hookHandleCmd
 }
 
-// hookMemory is where a hook begins to collect garbage: it is over before.
+// hookMemory is the heap size at which a hook begins to collect garbage. It ends
+// before.
 const hookMemory = 256 << 20
 
-// hook is the whole program as a hook. It always ends with 0: exit code 2 would
-// forbid the agent what it is about to do, so that not even a wrong flag may
-// give it.
+// hook is the whole program as a hook. It always ends with 0. Exit code 2 would
+// forbid the agent's next action, so not even a wrong flag may give it.
 func (a *app) hook(ctx context.Context, args []string) int {
 	if len(args) > 0 && args[0] == "handle" {
 		args = args[1:]

@@ -86,8 +86,8 @@ func (c *hookPlace) file(a *app) (string, error) {
 	return filepath.Join(home, names[0], names[2]), err
 }
 
-// command is how the product is to call this program: by its name, where that is
-// found by it, else by its path.
+// command is how the product calls this program: by its name if the path finds
+// it, else by its path.
 func (c *hookInstallCmd) command(a *app) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -153,8 +153,8 @@ func (c *hookPlace) change(a *app, file string, edit func([]byte) ([]byte, error
 	return true, nil
 }
 
-// behindLinks is where a file really is or will be, which is what a person has
-// to agree to: links in its path are followed as far as there is something.
+// behindLinks is where a file really is or will be. A person has to agree to
+// that place. It follows links as far as the path exists.
 func behindLinks(file string) string {
 	if path, err := filepath.Abs(file); err == nil {
 		file = path

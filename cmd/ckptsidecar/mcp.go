@@ -13,8 +13,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/mcpserver"
 )
 
-// mcpRetry is how long a tool waits for a daemon that is busy or just being
-// started anew.
+// mcpRetry is how long a tool waits for a daemon that is busy or restarts.
 const mcpRetry = time.Second
 
 type mcpCmd struct {

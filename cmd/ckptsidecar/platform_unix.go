@@ -10,8 +10,8 @@ import (
 
 var stopSignals = []os.Signal{os.Interrupt, syscall.SIGTERM}
 
-// reloads tells of each SIGHUP. In a terminal that signal keeps its meaning,
-// which is that the terminal has gone.
+// reloads reports each SIGHUP. In a terminal the signal keeps its usual meaning:
+// the terminal is gone.
 func reloads(interactive bool) <-chan struct{} {
 	if interactive {
 		return nil

@@ -9,5 +9,5 @@ import (
 // the user logs off or the machine shuts down.
 var stopSignals = []os.Signal{os.Interrupt, syscall.SIGTERM}
 
-// reloads tells of nothing: on Windows it is the service manager who asks.
+// reloads reports nothing. On Windows the service manager asks for a reload.
 func reloads(bool) <-chan struct{} { return nil }

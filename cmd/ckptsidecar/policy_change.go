@@ -14,8 +14,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// changePolicy goes through the policy's JSON form, so that its names and
-// rules are those of the API, whatever settings there will be.
+// changePolicy changes the JSON form of the policy. So the names and rules are
+// those of the API, also for future settings.
 func changePolicy(old ckpt.Policy, changes []string) (ckpt.Policy, error) {
 	text, err := json.Marshal(old)
 	if err != nil {
@@ -46,7 +46,7 @@ func changePolicy(old ckpt.Policy, changes []string) (ckpt.Policy, error) {
 	return p, cli.Checked(err)
 }
 
-// policyPath splits a key at its points. The name of a rule may have some.
+// policyPath splits a key at its dots. The name of a rule may have dots, too.
 func policyPath(key string) []string {
 	parts := strings.Split(key, ".")
 	if n := len(parts); parts[0] == "detectors" && n > 3 {
@@ -55,8 +55,8 @@ func policyPath(key string) []string {
 	return parts
 }
 
-// setPath sets a member of an object, or of one inside it; nil takes it away, so
-// that it has the default.
+// setPath sets a member of an object, or of an object inside it. nil removes it,
+// so that it has the default.
 func setPath(fields map[string]json.RawMessage, path []string, value json.RawMessage) error {
 	if len(path) == 1 {
 		if fields[path[0]] = value; value == nil {

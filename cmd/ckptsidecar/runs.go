@@ -187,8 +187,8 @@ func (c *runEndCmd) Run(ctx context.Context, a *app) error {
 	return a.showRun(run)
 }
 
-// jsonOf is an optional JSON argument; what is wrong with it is found by the
-// check of its request.
+// jsonOf is an optional JSON argument. The check of the request finds what is
+// wrong with it.
 func jsonOf(text string) ckpt.JSON {
 	if text == "" {
 		return nil

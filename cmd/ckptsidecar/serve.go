@@ -43,7 +43,7 @@ func (c *serveCmd) Run(ctx context.Context, a *app) error {
 	return d.Run(ctx)
 }
 
-// daemon is the daemon of these settings, with nobody who manages it yet.
+// daemon is the daemon of these settings, still without a manager.
 func (c *serveCmd) daemon(a *app, config daemon.Config) *daemon.Daemon {
 	return &daemon.Daemon{
 		Config: config, Version: programVersion(), Hurry: a.Hurry, Backup: a.backupAside,

@@ -15,8 +15,8 @@ import (
 
 type statusCmd struct{}
 
-// Run ends with 1 where the daemon answers but is not well, so that a script
-// need not read the text.
+// Run ends with 1 if the daemon answers and is not well, so that a script need
+// not read the text.
 func (c *statusCmd) Run(ctx context.Context, a *app) error {
 	s, err := a.Client().Status(ctx)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 )
 
-// history is an agent's checkpoints as a tree: restoring or forking and saving
-// again makes a branch, and nothing is ever overwritten.
+// history is an agent's checkpoints as a tree. A save after a restore or a fork
+// makes a branch. Nothing is ever overwritten.
 type history struct {
 	children map[string][]*ckpt.Checkpoint // oldest first
 	roots    []*ckpt.Checkpoint

@@ -70,11 +70,12 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 	return verifyText(a, report)
 }
 
-// damageTold is of how many damaged checkpoints a daemon is told at most.
+// damageTold is the largest number of damaged checkpoints that a daemon is told
+// of.
 const damageTold = 100
 
-// tellDamage lets the daemon that has this database, if one runs, read what is
-// damaged, so that it makes a finding of each. What it answers is known here.
+// tellDamage makes the running daemon of this database read the damaged
+// checkpoints, so that it makes a finding of each. Its answers are ignored.
 func tellDamage(ctx context.Context, a *app, r *daemon.VerifyReport) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -48,8 +48,8 @@ func (a *App) Client() *client.Client {
 	return a.connection
 }
 
-// Data is where JSON and states go: standard output as it is. On a terminal what
-// would control it is escaped, which in JSON changes no value.
+// Data is where JSON and states go: standard output as it is. On a terminal,
+// control characters are escaped. In JSON that changes no value.
 func (a *App) Data() io.Writer {
 	if a.Out.Terminal {
 		return a.Stdout
@@ -76,8 +76,8 @@ func (a *App) Read(ctx context.Context, name string) ([]byte, error) {
 	return Stoppable(ctx, func() ([]byte, error) { return io.ReadAll(a.Stdin) })
 }
 
-// Stoppable waits for something that may never come, such as what a person
-// types, unless ctx ends before. The wait is then left behind.
+// Stoppable waits for something that may never come, such as input of a person.
+// If ctx ends first, it returns and leaves the wait behind.
 func Stoppable[T any](ctx context.Context, wait func() (T, error)) (T, error) {
 	type result struct {
 		value T

@@ -82,8 +82,8 @@ func exitOf(e *ckpt.Error) int {
 	return ExitFailed
 }
 
-// MessageOf is the sentence for people: without the code's name, with what to
-// do where trying again is the thing to do.
+// MessageOf is the sentence for people: without the code's name, and with advice
+// if trying again helps.
 func MessageOf(err error) string {
 	var e *ckpt.Error
 	switch {
@@ -99,8 +99,8 @@ func MessageOf(err error) string {
 	return message
 }
 
-// Checked turns what is wrong with an argument into a mistake of usage, before
-// anything was sent.
+// Checked turns an error about an argument into a mistake of usage, before
+// anything is sent.
 func Checked(errs ...error) error {
 	for _, err := range errs {
 		var e *ckpt.Error

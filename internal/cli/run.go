@@ -8,8 +8,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// NamedAgent is the agent of the command line or of the environment, "" where
-// neither names one.
+// NamedAgent is the agent of the command line or of the environment, or "".
 func (a *App) NamedAgent(named string) string {
 	if named != "" {
 		return named
@@ -17,8 +16,8 @@ func (a *App) NamedAgent(named string) string {
 	return a.Env("CKPTSIDECAR_AGENT")
 }
 
-// Ref is the run that a command is about. What is left out comes from exec
-// where it has started this process for that run.
+// Ref is the run that a command is about. If exec started this process for that
+// run, the run's epoch comes from there.
 func (a *App) Ref(agent, run string, epoch *int64) ckpt.RunRef {
 	r := ckpt.RunRef{Agent: agent, Run: a.InRun(agent, run), Epoch: epoch}
 	if r.Epoch == nil && agent == a.Env("CKPTSIDECAR_AGENT") && r.Run == a.Env("CKPTSIDECAR_RUN") {
@@ -29,8 +28,8 @@ func (a *App) Ref(agent, run string, epoch *int64) ckpt.RunRef {
 	return r
 }
 
-// InRun is the run that was named, else the one that exec has started this
-// process for, where it is the same agent's.
+// InRun is the named run, or else the run for which exec started this process,
+// if it is the same agent's.
 func (a *App) InRun(agent, named string) string {
 	if named == "" && agent == a.Env("CKPTSIDECAR_AGENT") {
 		return a.Env("CKPTSIDECAR_RUN")
@@ -38,10 +37,10 @@ func (a *App) InRun(agent, named string) string {
 	return named
 }
 
-// OwnerPID is the process that is to own a run. A command ends at once, so it
-// is the script that calls it, which goes on with the run. At a terminal that
-// would be a shell that lives for days and does nothing: then 0, which stands
-// for the command itself.
+// OwnerPID is the process that shall own a run. A command ends at once, so the
+// script that calls it owns the run. At a terminal that would be a shell, which
+// lives for days and does nothing. Then it is 0, which stands for the command
+// itself.
 func (a *App) OwnerPID(named int) int {
 	if named != 0 || a.Interactive {
 		return named
@@ -49,7 +48,7 @@ func (a *App) OwnerPID(named int) int {
 	return os.Getppid()
 }
 
-// RunFlag names a run where it is not the one that goes without saying.
+// RunFlag is the flag that names a run, or "" for the run main.
 func RunFlag(run string) string {
 	if run == "" || run == ckpt.MainRun {
 		return ""
@@ -57,7 +56,7 @@ func RunFlag(run string) string {
 	return " --run " + run
 }
 
-// ShellWord quotes a word where a shell would not take it as it is.
+// ShellWord quotes a word if a shell would change it.
 func ShellWord(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-:/@%+=,", r)

@@ -24,8 +24,8 @@ type SettingFlags struct {
 	Set       map[string]string `mapsep:"none" help:"Any other setting, by its name in the configuration file; may be repeated." placeholder:"KEY=VALUE"`
 }
 
-// Settings puts flag over environment over file over default, and names every
-// mistake in them.
+// Settings merges the settings: a flag goes over the environment, that over the
+// file, and that over the default. It names every mistake in them.
 func (c *SettingFlags) Settings(a *App) (daemon.Config, error) {
 	config := daemon.Default(c.System, a.Env)
 	mistakes := errors.Join(c.readFile(&config, a.Env), config.Environment(a.Env))
@@ -72,8 +72,8 @@ func (c *SettingFlags) flags(config *daemon.Config, socket string) error {
 	return nil
 }
 
-// DatabaseFlag names the database of commands that read it themselves, and so
-// work also where no daemon runs.
+// DatabaseFlag names the database of commands that read it themselves. They work
+// without a daemon, too.
 type DatabaseFlag struct {
 	DB     string `name:"db" help:"The database file. Default: $$CKPTSIDECAR_DB, then the running daemon's, then the configured one." placeholder:"FILE"`
 	System bool   `help:"The system service's database, where no daemon runs."`

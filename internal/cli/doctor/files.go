@@ -16,8 +16,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// lookEndpoint looks at the socket as files are looked at; whether somebody
-// answers there is another check's.
+// lookEndpoint looks at the permissions of the socket. Another check finds out
+// whether somebody answers there.
 func lookEndpoint(_ context.Context, p *patient) []finding {
 	if p.status == nil || p.status.Endpoint == "" {
 		return []finding{ok("not looked at: no daemon answers")}
@@ -69,8 +69,8 @@ func existing(path string) string {
 	}
 }
 
-// lookDisk times what every save waits for. A flush that takes no time did not
-// happen: such a disk loses acknowledged saves at a power loss.
+// lookDisk times a flush, which every save waits for. A flush that takes no time
+// did not happen: such a disk loses acknowledged saves at a power loss.
 func lookDisk(_ context.Context, p *patient) []finding {
 	dir := existing(p.db)
 	took, err := timeFlush(dir)

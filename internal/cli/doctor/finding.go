@@ -35,7 +35,7 @@ func fail(do, format string, args ...any) finding {
 	return finding{Level: levelFail, What: fmt.Sprintf(format, args...), Do: do}
 }
 
-// patient is the machine, as far as several checks need it.
+// patient has what several checks need to know of the machine.
 type patient struct {
 	app    *cli.App
 	db     string

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lookHardening reads from the kernel how much the daemon could do if somebody
-// took it over.
+// lookHardening asks the kernel for the rights of the daemon, which an attacker
+// would have who took it over.
 func lookHardening(_ context.Context, p *patient) []finding {
 	if p.status == nil {
 		return []finding{ok("not looked at: no daemon answers")}
@@ -69,7 +69,8 @@ func sameDisk(a, b string) bool {
 	return unix.Stat(a, &one) == nil && unix.Stat(filepath.Dir(b), &two) == nil && one.Dev == two.Dev
 }
 
-// clockUntrusted says why the clock may drift, "" where something keeps it right.
+// clockUntrusted says why the clock may drift. It is "" if something keeps it
+// right.
 func clockUntrusted() string {
 	const notSynchronized = 5 // TIME_ERROR
 	var state unix.Timex

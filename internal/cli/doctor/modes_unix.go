@@ -2,7 +2,7 @@
 
 package doctor
 
-// lookModes reports the files that let too many in.
+// lookModes reports the files whose permissions are too wide.
 func lookModes(list ...private) (found []finding) {
 	for _, p := range list {
 		found = append(found, lookMode(p)...)
