@@ -40,7 +40,7 @@ var arrows = map[string][]string{
 	"internal/faulttest/mutants": {},
 
 	// Level 0 as well: what JSON texts say, and whether requests are right in themselves.
-	"internal/jsontext":              {root},
+	"internal/jsontext":              {root, "internal/delta"},
 	"internal/periodic":              {},
 	"internal/drift/normalise":       {},
 	"internal/drift/phrase":          {},

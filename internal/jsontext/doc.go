@@ -6,5 +6,5 @@
 // measured, reads of a text only what is new since the one before (CheckAfter), does not
 // allocate, and says at which line, column and pointer a fault is. See ADR 4.
 //
-// This package may import the root.
+// This package may import the root and internal/delta.
 package jsontext

@@ -75,7 +75,7 @@ func (c *candidate) compare(r *ckpt.SaveRequest) {
 
 func (c *candidate) compareAnew() {
 	c.ops = c.base.Compare(c.state)
-	c.same = copies(c.ops)
+	c.same = jsontext.CopiesOf(c.ops)
 }
 
 // operations are copies with what is new between them.
@@ -104,18 +104,6 @@ func worthTaking(ops []delta.Op, size int) bool {
 		}
 	}
 	return len(ops) <= delta.MaxOperations && fresh <= size/16
-}
-
-// copies are the operations without what is new.
-func copies(ops []delta.Op) []jsontext.Copy {
-	same, at := make([]jsontext.Copy, 0, len(ops)), 0
-	for _, op := range ops {
-		if op.Offset != delta.Literal {
-			same = append(same, jsontext.Copy{At: at, From: op.Offset, Length: op.Length})
-		}
-		at += op.Length
-	}
-	return same
 }
 
 // check refuses a JSON state that is none. What the base has as well was

@@ -100,18 +100,6 @@ func (c *call) applyDelta(r *ckpt.SaveRequest, id, sum string, wire []byte) erro
 	if err := c.checkSum(state); err != nil {
 		return ckpt.Errorf(ckpt.CodeBaseMissing, "the change makes another state than it should: %v; send the whole state", err)
 	}
-	r.State, r.Lent, r.Same, r.SameAs = state, true, copiesOf(ops), is
+	r.State, r.Lent, r.Same, r.SameAs = state, true, jsontext.CopiesOf(ops), is
 	return nil
-}
-
-// copiesOf lists the parts that a state has in common with its base.
-func copiesOf(ops []delta.Op) []jsontext.Copy {
-	copies, at := make([]jsontext.Copy, 0, len(ops)), 0
-	for _, op := range ops {
-		if op.Offset != delta.Literal {
-			copies = append(copies, jsontext.Copy{At: at, From: op.Offset, Length: op.Length})
-		}
-		at += op.Length
-	}
-	return copies
 }
