@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -100,6 +101,37 @@ func TestVacuumThatWasNotCopied(t *testing.T) {
 		t.Fatalf("the file was not cut: it had %d bytes and has %d", before, now)
 	}
 	must(t, s.CheckFiles())
+	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+}
+
+// TestACopyBesideAnotherIsNotWhole: SQLite answers a copy of the log that finds another one under way as if nothing was
+// left to copy. What a vacuum has announced is still to come then, and is not somebody else's doing.
+func TestACopyBesideAnotherIsNotWhole(t *testing.T) {
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+	s := openWith(t, o)
+	for i := range 10 {
+		c, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRecovery, noise(uint64(i), 300_000)))
+		must(t, err)
+		_, err = s.Delete(t.Context(), ann, c.ID)
+		must(t, err)
+	}
+	s.CopyWAL()
+	save(t, s, ann, "b", ckpt.KindRoutine, `1`)
+	reader := sqlite3Shell(t, o.Path, "BEGIN; SELECT count(*) FROM audit_log;", "-readonly")
+	s.Tick(time.Now().Truncate(time.Minute)) // it gives pages back
+	before := sizeOf(t, o.Path)
+	other := exec.Command("sqlite3", "-cmd", ".timeout 60000", o.Path, "PRAGMA wal_checkpoint(FULL)") // it waits for the reader
+	must(t, other.Start())
+	waitFor(t, "the other copy to be under way", func() bool {
+		return sqlite3(t, o.Path, "PRAGMA wal_checkpoint(PASSIVE)") == "1|-1|-1"
+	})
+	s.CopyWAL()
+	_ = s.CheckFiles() // it takes note of the size
+	reader.close()
+	must(t, other.Wait())
+	if now := sizeOf(t, o.Path); now >= before {
+		t.Fatalf("the file was not cut: it had %d bytes and has %d", before, now)
+	}
 	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 }
 

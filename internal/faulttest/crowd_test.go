@@ -162,6 +162,7 @@ func crowd(t *testing.T, idle, slow, saves int) {
 	halfClosed(t, d)
 	gone := make(chan string, 1)
 	go func() { gone <- gigabyte(d.Socket) }()
+	refused := <-gone
 	among := quantiles(t, c, saves)
 	held := openFiles(t, d)
 	cancel()
@@ -174,7 +175,7 @@ func crowd(t *testing.T, idle, slow, saves int) {
 	}
 	_, peak := d.RSS()
 	note(t, "%d idle, %d slow: p50 %v alone and %v among them, p99 %v and %v; descriptors %d, %d, %d afterwards; memory at most %.0f MB; 1 GB body: %s",
-		idle, slow, alone[0], among[0], alone[1], among[1], files, held, after, float64(peak)/1e6, <-gone)
+		idle, slow, alone[0], among[0], alone[1], among[1], files, held, after, float64(peak)/1e6, refused)
 	if among[1] > 2*alone[1]+20*time.Millisecond {
 		t.Errorf("p99 of a save is %v among them, %v alone", among[1], alone[1])
 	}

@@ -142,7 +142,8 @@ func (e *Engine) copyWAL(ctx context.Context) {
 	var busy, log, done int64
 	ended := e.watch.writing(false)
 	err := e.side.QueryRowContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`).Scan(&busy, &log, &done)
-	ended(err == nil && log == done, false)
+	whole := err == nil && busy == 0 && log == done // where another copy is under way it is busy, and both are -1
+	ended(whole, false)
 	if Classify(err) == ClassFull {
 		_ = e.Write(&Op{Owner: Maintenance, outside: func(w *writer) error {
 			e.letGo()
@@ -156,11 +157,14 @@ func (e *Engine) copyWAL(ctx context.Context) {
 		e.copyFailed(err)
 		return
 	}
+	if busy != 0 { // it says nothing about the disk
+		return
+	}
 	if !e.wal.stuck.Load() {
 		e.wal.failures.Store(0)
 	}
 	e.wal.last.Store(time.Now().UnixMilli())
-	if log == done {
+	if whole {
 		e.wal.copied.Store(max(before, e.wal.copied.Load()))
 	}
 	e.wal.wrapDue.Store(true)

@@ -395,12 +395,13 @@ func (w *writer) copyLog() error {
 	s := w.engine
 	ended := s.watch.writing(false)
 	_, err := w.reading().Get(&row, `PRAGMA wal_checkpoint(PASSIVE)`)
-	ended(err == nil && row.Log == row.Done, false)
+	whole := err == nil && row.Busy == 0 && row.Log == row.Done // where another copy is under way it is busy, and both are -1
+	ended(whole, false)
 	w.gotOn()
 	if s.begunAnew(err); err != nil {
 		return err
 	}
-	if row.Log != row.Done {
+	if !whole {
 		return errSnapshot
 	}
 	s.wal.copied.Store(w.pagesWritten())
