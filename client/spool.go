@@ -21,9 +21,6 @@ import (
 	"github.com/google/uuid"
 )
 
-// EnvSpool names the folder of the spool.
-const EnvSpool = "CKPTSIDECAR_SPOOL"
-
 const (
 	spoolVersion = 1
 	spoolSuffix  = ".ckpt"
@@ -101,14 +98,6 @@ func (s *spool) folder() (string, error) {
 		return s.dir, nil
 	}
 	return SpoolDir()
-}
-
-// SpoolDir is the folder in which this user's writes wait.
-func SpoolDir() (string, error) {
-	if dir := os.Getenv(EnvSpool); dir != "" {
-		return dir, nil
-	}
-	return usualSpool()
 }
 
 // add puts a write at the end.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,24 +21,6 @@ const (
 	headMost  = 1 << 20
 	staleTemp = time.Hour
 )
-
-// openFolder makes a folder for this user alone, or checks that it is one.
-func openFolder(dir string) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return err
-	}
-	if !info.IsDir() { // a link could lead into a folder that is not for this
-		return fmt.Errorf("%s is no folder", dir)
-	}
-	return checkOwner(dir, info)
-}
 
 // errNewer is a file of a later version, which is left alone.
 var errNewer = errors.New("it is of a newer version of the client")

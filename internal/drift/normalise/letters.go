@@ -28,3 +28,6 @@ func Digits(b []byte) int {
 	}
 	return n
 }
+
+// ends says whether a token of n bytes ends there: no word goes on.
+func ends(b []byte, n int) bool { return n >= len(b) || !IsWord(b[n]) }

@@ -199,6 +199,3 @@ func nameBefore(before []byte) (name []byte, opened bool) {
 	}
 	return before[n:end], opened
 }
-
-// ends says whether a token of n bytes ends there: no word goes on.
-func ends(b []byte, n int) bool { return n >= len(b) || !IsWord(b[n]) }
