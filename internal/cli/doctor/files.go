@@ -36,6 +36,10 @@ type private struct {
 }
 
 func lookFiles(_ context.Context, p *patient) []finding {
+	if _, err := os.Lstat(p.db + ".restoring"); err == nil {
+		return []finding{fail("run `ckptsidecar restore-backup` again: with the same backup it finishes, and its message names how to go back",
+			"a restore-backup of %s was interrupted, and no daemon starts until another has finished it", p.db)}
+	}
 	info, err := os.Stat(p.db)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
