@@ -282,6 +282,7 @@ func (e *Engine) Vacuum(pages int64) (freed int64, err error) {
 	if erasing || e.reserve.out.Load() { // to give pages back takes room in the log first
 		room = Frees
 	}
+	defer e.watch.vacuuming()()
 	err = e.Write(&Op{Owner: Maintenance, Claim: room, Do: Func(func(tx *Tx) error {
 		if err := tx.Exec(fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, min(pages, before-leave))); err != nil {
 			return err
@@ -291,7 +292,6 @@ func (e *Engine) Vacuum(pages int64) (freed int64, err error) {
 		}
 		_, err := tx.Get(&count, `PRAGMA page_count`)
 		e.watch.willShrink(count * PageSize)
-		tx.OnCommit(func() { e.watch.willShrink(count * PageSize) }) // again: a copy that began before the commit does not have it
 		return err
 	})})
 	return max(before-after, 0), err

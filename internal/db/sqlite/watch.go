@@ -21,6 +21,7 @@ type fileWatch struct {
 	minSize   int64 // the database may not be smaller
 	shrinking bool  // a vacuum has committed whose shorter file is not written yet
 	shrinks   int64 // how many vacuums were announced
+	vacuums   int   // those that are neither committed nor given up
 	wal       fs.FileInfo
 	walSize   int64
 
@@ -126,6 +127,21 @@ func (w *fileWatch) willShrink(size int64) {
 	w.shrinks++
 }
 
+// vacuuming announces a vacuum that may commit at any time from now on. What it
+// answers is to be called when it has committed or failed. A copy of the log
+// before that need not have it, however whole it is.
+func (w *fileWatch) vacuuming() (ended func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.vacuums++
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.vacuums--
+		w.shrinks++
+	}
+}
+
 // writing announces that a copy of the log begins, which writes the database
 // file and, where it empties the log, cuts that. What it answers is to be
 // called at the end: with whole, where all of the log was copied, and emptied,
@@ -140,7 +156,7 @@ func (w *fileWatch) writing(empties bool) (ended func(whole, emptied bool)) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.copying--
-		if whole && shrinks == w.shrinks { // a vacuum that came meanwhile is not written yet
+		if whole && shrinks == w.shrinks && w.vacuums == 0 { // a vacuum that came meanwhile is not written yet
 			w.shrinking = false
 		}
 		if empties {
