@@ -156,7 +156,9 @@ func (w *fileWatch) writing(empties bool) (ended func(whole, emptied bool)) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.copying--
-		if whole && shrinks == w.shrinks && w.vacuums == 0 { // a vacuum that came meanwhile is not written yet
+		info, err := os.Lstat(w.path)
+		// A vacuum that came meanwhile is not written yet. Nor does SQLite cut the file where a commit came meanwhile.
+		if whole && shrinks == w.shrinks && w.vacuums == 0 && err == nil && info.Size() <= w.minSize {
 			w.shrinking = false
 		}
 		if empties {
@@ -165,7 +167,7 @@ func (w *fileWatch) writing(empties bool) (ended func(whole, emptied bool)) {
 		if emptied {
 			w.walSize = 0
 		}
-		if info, err := os.Lstat(w.path); err == nil && w.copying == 0 {
+		if err == nil && w.copying == 0 {
 			w.written = writtenAt(info)
 		}
 	}
