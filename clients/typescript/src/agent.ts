@@ -1,11 +1,12 @@
 import type { Caller } from './caller.js';
 import { cutState, type Stored, withState } from './checkpoint.js';
-import type { Answer, Ask } from './connection.js';
+import type { Answer, Ask } from './ask.js';
 import { type About, Document, type Form } from './document.js';
 import { isSidecarError } from './errors.js';
 import { understood } from './problem.js';
 import { checkAgent, checkRun, get, objectOf, post, queryOf } from './requests.js';
-import type { Run, RunOptions } from './run.js';
+import type { RunOptions } from './options.js';
+import type { Run } from './run.js';
 import { runOn } from './running.js';
 import { encodeState, type Saved, type SaveOptions, type Saver } from './saver.js';
 import { start } from './start.js';

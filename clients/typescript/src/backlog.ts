@@ -1,5 +1,5 @@
-import { type Answer, type Ask, Connection } from './connection.js';
-import type { Until } from './caller.js';
+import type { Answer, Ask, Until } from './ask.js';
+import { Connection } from './connection.js';
 import { sleep } from './duration.js';
 import { named } from './endpoint.js';
 import { isSidecarError, messageOf, SidecarError } from './errors.js';

@@ -1,9 +1,10 @@
 import { autostart } from './autostart.js';
 import { Backlog, type Line, SetAside } from './backlog.js';
-import { type Answer, type Ask, Connection } from './connection.js';
+import type { Answer, Ask, Until } from './ask.js';
+import { Connection } from './connection.js';
 import { sleep } from './duration.js';
 import { named } from './endpoint.js';
-import { isSidecarError, messageOf, type SidecarError } from './errors.js';
+import { isSidecarError, messageOf } from './errors.js';
 import { Presence } from './presence.js';
 import { passes, problemOf } from './problem.js';
 import type { Send } from './replay.js';
@@ -13,9 +14,6 @@ import { Unreached } from './unreached.js';
 
 /** One try of a call, which may be several requests. */
 export type Attempt<A extends Ask> = (send: Send, ask: A) => Promise<Answer>;
-
-/** Until when a call may try, which may depend on why it fails. */
-export type Until = (error?: SidecarError) => number;
 
 const firstPause = 20;
 const longestPause = 1000;

@@ -1,4 +1,4 @@
-import type { Answer } from './connection.js';
+import type { Answer } from './ask.js';
 import { decode } from './decode.js';
 import { SidecarError } from './errors.js';
 import type { Checkpoint } from './wire.js';

@@ -1,31 +1,8 @@
+import type { Answer, Ask } from './ask.js';
 import { candidates, socketVariable } from './endpoint.js';
 import { invalid } from './errors.js';
 import { Line } from './line.js';
 import { nobody, Unreached } from './unreached.js';
-
-/** A request that may be sent more than once. */
-export interface Ask {
-  method: 'GET' | 'PUT' | 'POST' | 'PATCH' | 'DELETE';
-  /** escaped */
-  path: string;
-  /** encoded, without `?` */
-  query?: string;
-  headers?: Record<string, string>;
-  body?: Buffer;
-  /** whether it changes something */
-  write?: boolean;
-  /** sending it twice does it once */
-  repeatable?: boolean;
-  /** nobody waits for it, so it does not keep the process alive */
-  background?: boolean;
-}
-
-export interface Answer {
-  status: number;
-  /** by their names in lower case */
-  headers: Record<string, string | undefined>;
-  body: Buffer;
-}
 
 /** A path that is too long would be cut, and another one be called. */
 function checkLength(path: string): string {

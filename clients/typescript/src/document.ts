@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 
 import type { Caller } from './caller.js';
 import { cutState, type Stored, withState } from './checkpoint.js';
-import type { Answer, Ask } from './connection.js';
+import type { Answer, Ask } from './ask.js';
 import { sleep } from './duration.js';
 import { invalid, isSidecarError, SidecarError } from './errors.js';
 import { planOf, PlanRefused } from './plan.js';

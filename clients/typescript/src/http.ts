@@ -1,6 +1,6 @@
 // HTTP/1.1 as this side of one connection speaks it: the head of a request, and answers as they come in, piece by piece.
 
-import type { Answer, Ask } from './connection.js';
+import type { Answer, Ask } from './ask.js';
 import { invalid } from './errors.js';
 
 /** Bytes of the status line and headers of an answer; all that is not the body is read through a buffer of this size. */

@@ -8,7 +8,8 @@ export { type Code, isSidecarError, type Outcome, SidecarError } from './errors.
 export { OpenOperation, OperationFailed, type OperationOptions } from './operation.js';
 export { type Plan, PlanRefused } from './plan.js';
 export type { ReplayReport } from './replay.js';
-export { type EndOptions, type EndStatus, type Resolution, Run, type RunOptions, type SharedRun } from './run.js';
+export type { Resolution, RunOptions } from './options.js';
+export { type EndOptions, type EndStatus, Run, type SharedRun } from './run.js';
 export type { Saved, SaveOptions } from './saver.js';
 export { Sidecar, type SidecarOptions } from './sidecar.js';
 export { type SnapshotOptions, Snapshots, snapshotsOf, withSnapshots } from './snapshots.js';

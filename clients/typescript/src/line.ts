@@ -1,6 +1,6 @@
 import { connect, type Socket } from 'node:net';
 
-import type { Answer, Ask } from './connection.js';
+import type { Answer, Ask } from './ask.js';
 import { headOf, hungUp, Reader } from './http.js';
 import { look, lookAgain } from './trust.js';
 import { Unreached } from './unreached.js';

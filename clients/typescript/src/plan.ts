@@ -1,5 +1,5 @@
 import { cutState, type Stored, withState } from './checkpoint.js';
-import type { Answer } from './connection.js';
+import type { Answer } from './ask.js';
 import { revive } from './decode.js';
 import { SidecarError } from './errors.js';
 import { understood } from './problem.js';

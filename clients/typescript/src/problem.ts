@@ -1,4 +1,4 @@
-import type { Answer } from './connection.js';
+import type { Answer } from './ask.js';
 import { type Code, type Outcome, SidecarError } from './errors.js';
 
 /** The error of an answer that is none of success: application/problem+json, or something else that answers there. */

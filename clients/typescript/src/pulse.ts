@@ -1,12 +1,12 @@
-import type { Ask } from './connection.js';
+import type { Ask } from './ask.js';
 import type { Core } from './core.js';
 import { milliseconds } from './duration.js';
 import { isSidecarError, SidecarError } from './errors.js';
 import { planOf } from './plan.js';
 import { understood } from './problem.js';
 import { objectOf, post } from './requests.js';
-import type { RunOptions } from './run.js';
-import { register, timeouts } from './start.js';
+import type { RunOptions } from './options.js';
+import { register, timeouts } from './register.js';
 import type { RunInfo } from './wire.js';
 
 const patience = 5000;

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 
-import type { Answer, Ask } from './connection.js';
+import type { Answer, Ask } from './ask.js';
 import { candidates } from './endpoint.js';
 import { isSidecarError, SidecarError } from './errors.js';
 import { ReplayLock } from './lock.js';

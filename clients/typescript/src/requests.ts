@@ -1,6 +1,6 @@
 // How things of this side are written for the daemon.
 
-import type { Ask } from './connection.js';
+import type { Ask } from './ask.js';
 import { invalid } from './errors.js';
 import type { SpoolAsk } from './spool.js';
 import { uuid7 } from './uuid.js';

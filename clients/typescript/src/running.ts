@@ -1,6 +1,7 @@
 import { isSidecarError, messageOf } from './errors.js';
 import { supervised } from './exec.js';
-import type { Run, RunOptions } from './run.js';
+import type { RunOptions } from './options.js';
+import type { Run } from './run.js';
 
 /** Does something in a run, and ends it as it ends. */
 export async function runOn<T, S>(run: Run<S>, work: (run: Run<S>) => T | Promise<T>, options: RunOptions<S>): Promise<T> {

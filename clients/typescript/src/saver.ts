@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { SetAside } from './backlog.js';
 import type { Caller } from './caller.js';
 import { isJSON } from './checkpoint.js';
-import type { Answer } from './connection.js';
+import type { Answer } from './ask.js';
 import { diff } from './delta.js';
 import { encode, type Trace, type Unserializable } from './encode.js';
 import { invalid, isSidecarError } from './errors.js';

@@ -7,7 +7,7 @@ import { type FileHandle, mkdir, open, readdir, readFile, rename, stat, unlink }
 import { dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 
-import type { Ask } from './connection.js';
+import type { Ask } from './ask.js';
 import { absolute, type Environment, stateFolder } from './endpoint.js';
 import { messageOf, SidecarError } from './errors.js';
 

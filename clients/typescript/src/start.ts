@@ -1,22 +1,17 @@
 import { Behind } from './backlog.js';
-import type { Caller, Until } from './caller.js';
-import { milliseconds, onTheWire } from './duration.js';
+import type { Caller } from './caller.js';
 import { encode } from './encode.js';
 import { isSidecarError, SidecarError } from './errors.js';
 import { execPlan } from './exec.js';
 import { offlinePlan } from './offline.js';
 import { type Plan, planOf, PlanRefused } from './plan.js';
-import { passes, understood } from './problem.js';
+import { passes } from './problem.js';
 import { objectOf, post, segment } from './requests.js';
-import { Run, type RunOptions } from './run.js';
+import type { RunOptions } from './options.js';
+import { register, type RunName, timeouts } from './register.js';
+import { Run } from './run.js';
 import type { Saver } from './saver.js';
 import { Unreached } from './unreached.js';
-import type { RunInfo } from './wire.js';
-
-interface RunName {
-  agent: string;
-  run: string;
-}
 
 /** The runs that go on in this process. */
 const active = new Map<string, object>();
@@ -85,31 +80,6 @@ async function claim<S>(caller: Caller, name: RunName, options: RunOptions<S>): 
     if (!failOpen || options.needDaemon || !isSidecarError(error) || !passes(error, true)) throw error;
     return offlinePlan<S>(caller, name, error);
   }
-}
-
-/** Registers a run and what a plan does not take: what it is. Answers its epoch. */
-export async function register<S>(caller: Caller, name: RunName, o: RunOptions<S>, until: Until): Promise<number> {
-  const body = objectOf({
-    run: name.run,
-    pid: process.pid,
-    ...timeouts(o),
-    workflow: o.workflow,
-    goal: o.goal,
-    parent_run: o.parentRun,
-    fork_from: o.forkFrom,
-    external_session: o.externalSession,
-    labels: o.labels,
-  });
-  const answer = await caller.afterSpool(name, post(`/v1/agents/${name.agent}/runs`, body, name), until);
-  return understood<RunInfo>(answer, true).epoch;
-}
-
-export function timeouts<S>(options: RunOptions<S>): { heartbeat_timeout: string; progress_timeout?: string } {
-  const { heartbeatTimeout = 30_000, progressTimeout } = options;
-  return {
-    heartbeat_timeout: onTheWire(milliseconds(heartbeatTimeout, 'heartbeatTimeout')),
-    ...(progressTimeout === undefined ? {} : { progress_timeout: onTheWire(milliseconds(progressTimeout, 'progressTimeout')) }),
-  };
 }
 
 function describes<S>(o: RunOptions<S>): boolean {

@@ -4,7 +4,8 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 
-import { type Answer, type Ask, Connection } from '../dist/esm/connection.js';
+import type { Answer, Ask } from '../dist/esm/ask.js';
+import { Connection } from '../dist/esm/connection.js';
 import { isSidecarError } from '../dist/esm/errors.js';
 import { Unreached } from '../dist/esm/unreached.js';
 import { folder, sleep, until } from './world.js';

@@ -1,2 +1,3 @@
-export { type SessionKey, type SessionStoreEntry, SidecarSessionStore, type SidecarSessionStoreOptions } from './store.js';
+export type { SessionKey, SessionStoreEntry } from './entry.js';
+export { SidecarSessionStore, type SidecarSessionStoreOptions } from './store.js';
 export type { FoldSessionSummary, SessionSummaryEntry } from './summary.js';

@@ -3,6 +3,7 @@ import { type About, Document, runNameOf } from '../document.js';
 import { invalid, isSidecarError } from '../errors.js';
 import { Sidecar } from '../sidecar.js';
 import type { RunInfo } from '../wire.js';
+import type { SessionKey, SessionStoreEntry } from './entry.js';
 import { type FoldSessionSummary, foldOfSDK, type SessionSummaryEntry } from './summary.js';
 import { form, summaryOf, type Transcript, withEntries } from './transcript.js';
 
@@ -13,21 +14,6 @@ export interface SidecarSessionStoreOptions {
   sidecar?: Sidecar;
   /** the SDK's function of that name; otherwise that of the SDK that is installed beside this package */
   foldSessionSummary?: FoldSessionSummary;
-}
-
-/** Which transcript: of a session, or with a subpath of one of its subagents. */
-export interface SessionKey {
-  projectKey: string;
-  sessionId: string;
-  subpath?: string;
-}
-
-/** One line of a transcript. */
-export interface SessionStoreEntry {
-  type: string;
-  uuid?: string;
-  timestamp?: string;
-  [k: string]: unknown;
 }
 
 const mostOpen = 64; // transcripts that are kept in memory between two appends

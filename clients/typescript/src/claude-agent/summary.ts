@@ -1,4 +1,4 @@
-import type { SessionKey, SessionStoreEntry } from './store.js';
+import type { SessionKey, SessionStoreEntry } from './entry.js';
 
 /** What the SDK knows of a session without its transcript. `data` is the SDK's own. */
 export interface SessionSummaryEntry {

@@ -1,0 +1,44 @@
+import type { Duration } from './duration.js';
+import type { Labels, OperationInfo } from './wire.js';
+
+export interface RunOptions<S = any> {
+  /** its name; otherwise `CKPTSIDECAR_RUN`, or `main` */
+  run?: string;
+  /** the state of a run that has none yet */
+  initial?: S;
+  workflow?: string;
+  goal?: string;
+  parentRun?: string;
+  /** a checkpoint of the same agent that a new run begins with */
+  forkFrom?: string;
+  externalSession?: string;
+  labels?: Labels;
+  /** for the audit log: why it is resumed */
+  reason?: string;
+  /** take the run over from an owner that is alive; its writes are refused from then on */
+  force?: boolean;
+  /** throw where the daemon is away, rather than begin without it */
+  needDaemon?: boolean;
+  /**
+   * Asked about each operation of which nobody knows whether it took effect,
+   * where the agent can find out itself; undefined where it cannot.
+   */
+  resolve?: (operation: OperationInfo) => Resolution | undefined | Promise<Resolution | undefined>;
+  /** after so long without a sign of life the run counts as dead; 30 s */
+  heartbeatTimeout?: Duration;
+  /** how often it gives one; 10 s */
+  heartbeatEvery?: Duration;
+  /** after so long without progress it counts as dead; the agent's policy */
+  progressTimeout?: Duration;
+  /** save the state every so often, where it has changed */
+  autosave?: Duration;
+  /** the signals at which it saves, ends as interrupted, and dies; SIGTERM and SIGINT. `[]` for none */
+  signals?: NodeJS.Signals[];
+  /** how long it may go on after one; 5 s */
+  stopWithin?: Duration;
+  /** as what a run ends whose work throws: `interrupted` can be resumed, `failed` begins anew. `interrupted` */
+  onError?: 'interrupted' | 'failed';
+}
+
+/** What became of an uncertain operation, and how that is known. */
+export type Resolution = 'succeeded' | 'failed' | { status: 'succeeded' | 'failed'; result?: unknown; reason?: string };
