@@ -318,7 +318,7 @@ func TestKilledAgent(t *testing.T) {
 			t.Errorf("number %d: the last effect is line %d, and it was kept in line %d:\n%s", n, last, kept, strings.Join(seen, "\n"))
 		}
 	}
-	if seen[len(seen)-1] != "done" || !slices.Contains(seen, fmt.Sprint("kept ", numbers)) {
+	if seen[len(seen)-1] != "done" { // the last "kept" may be missing: it was killed before it said so
 		t.Errorf("it is not done:\n%s", strings.Join(seen, "\n"))
 	}
 	got, err := d.service("").Get(t.Context(), &session.GetRequest{AppName: "adder", UserID: "user-1", SessionID: "session-7"})

@@ -262,7 +262,7 @@ func TestKilledFlow(t *testing.T) {
 			t.Errorf("number %d: the last effect is line %d, and it was kept in line %d:\n%s", n, last, kept, strings.Join(seen, "\n"))
 		}
 	}
-	if seen[len(seen)-1] != fmt.Sprint("done ", numbers) || !slices.Contains(seen, fmt.Sprint("kept ", numbers)) {
+	if seen[len(seen)-1] != fmt.Sprint("done ", numbers) { // the last "kept" may be missing: it was killed before it said so
 		t.Errorf("it is not done:\n%s", strings.Join(seen, "\n"))
 	}
 }
