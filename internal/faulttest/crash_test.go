@@ -270,6 +270,9 @@ func failEverywhere(t *testing.T) {
 	for _, p := range points {
 		for _, fault := range []string{"EIO", "EIO+", "ENOSPC", "ENOSPC+"} {
 			errno, forEver := strings.CutSuffix(fault, "+")
+			if forEver && p.call == "write" { // the session tells what it has done by writes of its own: nobody would hear it
+				continue
+			}
 			ended[fault+" "+x.fail(p, errno, map[bool]string{true: "+"}[forEver])]++
 		}
 	}
