@@ -179,7 +179,7 @@ func (x *exporter) end() error {
 	return x.err
 }
 
-// archive exports and imports.
+// Archive exports and imports.
 type Archive struct {
 	*driftlog.Drifts
 	// graphImported notes a checkpoint of LangGraph that came by an import.

@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// newStretch begins to count a run's drift anew: its owner went back, was
+// NewStretch begins to count a run's drift anew: its owner went back, was
 // replaced, or begins with nothing. from is the checkpoint that it goes on from,
 // nil for none. closing says what closes the findings of the stretch before; ""
 // leaves them open, because what it goes on from is suspect.
@@ -33,7 +33,7 @@ func (s *Drifts) NewStretch(tx *ledger.Tx, run *ledger.RunRow, from *ckpt.Checkp
 		WHERE run_id = ? AND closed IS NULL AND rule NOT IN ('secret', 'corruption')`, string(closing), tx.Now, run.LastSeq, run.ID)
 }
 
-// goBack makes a restored checkpoint the one that the run goes on from. That
+// GoBack makes a restored checkpoint the one that the run goes on from. That
 // begins a new stretch, unless it is the newest and nothing critical is open.
 func (s *Drifts) GoBack(tx *ledger.Tx, agent *ledger.AgentRow, c *ckpt.Checkpoint, e ledger.AuditEntry) error {
 	run, err := tx.Run(agent.ID, c.Run)

@@ -14,14 +14,14 @@ type seenSave struct {
 	Found []ckpt.Found
 }
 
-// watchedSave is the part of a save that the detectors look at.
+// WatchedSave is the part of a save that the detectors look at.
 type WatchedSave struct {
 	Request *ckpt.SaveRequest
 	Drift   *printed // what they need of the state; nil where nobody watches
 	Seen    seenSave
 }
 
-// seeSave lets the run's watch see a checkpoint that is about to be inserted,
+// SeeSave lets the run's watch see a checkpoint that is about to be inserted,
 // once in a transaction.
 func (s *Drifts) SeeSave(tx *ledger.Tx, v *WatchedSave, size int64, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, reply ledger.SavedReply) {
 	if v.Drift == nil || v.Seen.tx == tx {
@@ -35,7 +35,7 @@ func (s *Drifts) SeeSave(tx *ledger.Tx, v *WatchedSave, size int64, agent *ledge
 	s.show(tx, agent, w)
 }
 
-// unsee throws the watch away that has seen a save which then was not made: it
+// Unsee throws the watch away that has seen a save which then was not made: it
 // was refused, or had been made before.
 func (s *Drifts) Unsee(tx *ledger.Tx, v *WatchedSave) {
 	if v.Seen.tx == tx {
@@ -43,7 +43,7 @@ func (s *Drifts) Unsee(tx *ledger.Tx, v *WatchedSave) {
 	}
 }
 
-// foundInSave does what follows from what was seen in a save that has been
+// FoundInSave does what follows from what was seen in a save that has been
 // inserted. It answers whether the run's whole retention must be applied,
 // because some of what was clean is not any more.
 func (s *Drifts) FoundInSave(tx *ledger.Tx, v *WatchedSave, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, reply ledger.SavedReply) (all bool, err error) {
@@ -57,7 +57,7 @@ func (s *Drifts) FoundInSave(tx *ledger.Tx, v *WatchedSave, agent *ledger.AgentR
 	return all, err
 }
 
-// watchStep lets the run's watch see a step that has ended, notes its owner's
+// WatchStep lets the run's watch see a step that has ended, notes its owner's
 // sign of life, and does what follows.
 func (s *Drifts) WatchStep(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, printed *printedStep, step *ckpt.Step, old *ledger.StepRow, e ledger.AuditEntry) error {
 	if step.Status == ckpt.StepStarted {
@@ -85,7 +85,7 @@ func (s *Drifts) WatchStep(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	return err
 }
 
-// watchBeat lets the run's watch see that time goes by, and what follows.
+// WatchBeat lets the run's watch see that time goes by, and what follows.
 func (s *Drifts) WatchBeat(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, progress *float64) error {
 	found := s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.Beat(tx.Now.Time, progress) })
 	if len(found) == 0 {
@@ -117,7 +117,7 @@ func (s *Drifts) keepBack(tx *ledger.Tx, run *ledger.RunRow, w *Watched) (moved 
 	return true, tx.Exec(ledger.UpdateBack, run.BackSeq, run.ID)
 }
 
-// backMoves says whether moveBack has something to do, without asking the
+// BackMoves says whether moveBack has something to do, without asking the
 // database.
 func (s *Drifts) BackMoves(run *ledger.RunRow, w *Watched) bool {
 	var back sql.NullInt64
@@ -168,7 +168,7 @@ func reachable(tx *ledger.Tx, run *ledger.RunRow, back int64) (int64, error) {
 	return oldest.Int64, nil
 }
 
-// verdictFor is the verdict of the run that an operation was about.
+// VerdictFor is the verdict of the run that an operation was about.
 func (s *Drifts) VerdictFor(tx *ledger.Tx, agent *ledger.AgentRow, name string) (*ckpt.DriftVerdict, error) {
 	run, w := tx.Run0, watchOf(tx)
 	if w == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// drifts is what the store knows of the drift of runs.
+// Drifts is what the store knows of the drift of runs.
 type Drifts struct {
 	*ledger.Core
 	Watches      watches

@@ -126,7 +126,7 @@ func keptBack(tx *ledger.Tx, run *ledger.RunRow, since int64) (int64, error) {
 	return run.BackSeq.Int64, nil
 }
 
-// suspectIfDrifting makes a checkpoint suspect that comes while a critical
+// SuspectIfDrifting makes a checkpoint suspect that comes while a critical
 // finding is open.
 func SuspectIfDrifting(tx *ledger.Tx, run *ledger.RunRow, row *ledger.CheckpointRow) error {
 	var drifting bool
@@ -208,7 +208,7 @@ const cleanCheckpoint = `SELECT c.id FROM checkpoints c WHERE c.n IN (
 			UNION ALL SELECT n FROM checkpoints WHERE id = ?4)
 		ORDER BY c.run_id = ?1 DESC, c.seq DESC LIMIT 1`
 
-// verdict is what the answer to a write says of drift: how the run stands now,
+// Verdict is what the answer to a write says of drift: how the run stands now,
 // and what this write has found.
 func (s *Drifts) Verdict(tx *ledger.Tx, run *ledger.RunRow, w *Watched) (*ckpt.DriftVerdict, error) {
 	v := verdictOf(w.open)

@@ -7,7 +7,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// declareGoal lets the run's watch hear of a goal that was declared at the
+// DeclareGoal lets the run's watch hear of a goal that was declared at the
 // start of a run, and does what follows.
 func (s *Drifts) DeclareGoal(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, goal ckpt.Ref, e ledger.AuditEntry) error {
 	if goal == "" {
@@ -33,7 +33,7 @@ func (s *Drifts) hearGoal(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Run
 	return err
 }
 
-// updateGoal takes the events among a batch that let the run have another goal:
+// UpdateGoal takes the events among a batch that let the run have another goal:
 // the one that they name, or whichever is declared next.
 func (s *Drifts) UpdateGoal(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, events []ckpt.NewEvent, e ledger.AuditEntry) error {
 	for i := range events {

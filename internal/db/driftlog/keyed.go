@@ -7,7 +7,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// keyedRequest is a write whose first reply is given again to the same key.
+// KeyedRequest is a write whose first reply is given again to the same key.
 type KeyedRequest struct {
 	Agent string
 	Key   string
@@ -21,7 +21,7 @@ type KeyedRequest struct {
 	Secrets []secrets.Secret // that were found in the request beside a state
 }
 
-// keyed runs a write of an agent under its idempotency key. do writes an audit
+// Keyed runs a write of an agent under its idempotency key. do writes an audit
 // row before it returns, or changes nothing: then there is nothing to remember,
 // and asking again gives the same.
 func Keyed[T any](s *Drifts, sc ckpt.Scope, r KeyedRequest, do func(*ledger.Tx, *ledger.AgentRow) (*T, error)) (result *T, replayed bool, err error) {

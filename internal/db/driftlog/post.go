@@ -76,7 +76,7 @@ func (s *Drifts) postFinding(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	return &ckpt.PostedFinding{Finding: tx.Made[len(tx.Made)-1]}, nil
 }
 
-// readAheadFor is readAhead for what names a run.
+// ReadAheadFor is readAhead for what names a run.
 func (s *Drifts) ReadAheadFor(sc ckpt.Scope, ref ckpt.RunRef) *past {
 	if s.Opt.Drift == nil {
 		return nil

@@ -21,7 +21,7 @@ type printed struct {
 	shared  map[string]string // hashes of the values at the policy's shared keys, by pointer
 }
 
-// printState makes of a state what the detectors need of it, and refuses one
+// PrintState makes of a state what the detectors need of it, and refuses one
 // that breaks the agent's schema. It runs in the caller's goroutine, and ends
 // with an error where nobody waits for the answer any more.
 func (s *Drifts) PrintState(ctx context.Context, key ledger.RunKey, r *ckpt.SaveRequest, e *ledger.Encoded) (*printed, error) {
@@ -194,7 +194,7 @@ type printedStep struct {
 	whole bool
 }
 
-// printStep makes of a step what the detectors need of it, nil where nobody
+// PrintStep makes of a step what the detectors need of it, nil where nobody
 // watches.
 func (s *Drifts) PrintStep(ctx context.Context, key ledger.RunKey, r *ckpt.StepRequest, finish bool) (*printedStep, error) {
 	if s.Opt.Drift == nil {
@@ -234,7 +234,7 @@ func (s *Drifts) readBegun(key ledger.RunKey, step *ckpt.Step) bool {
 	return true
 }
 
-// pastOf is what was read of the run's past, nil where that was not needed.
+// PastOf is what was read of the run's past, nil where that was not needed.
 func (p *printedStep) PastOf() *past {
 	if p == nil {
 		return nil
@@ -249,7 +249,7 @@ func (v *WatchedSave) PastOf() *past {
 	return v.Drift.past
 }
 
-// shared are the hashes of the values on which agents must agree.
+// Shared are the hashes of the values on which agents must agree.
 func (v *WatchedSave) Shared() map[string]string {
 	if v.Drift == nil {
 		return nil
@@ -257,7 +257,7 @@ func (v *WatchedSave) Shared() map[string]string {
 	return v.Drift.shared
 }
 
-// stored is the part of a print that is stored with the step.
+// Stored is the part of a print that is stored with the step.
 func (p *printedStep) Stored() *ckpt.StepPrint {
 	if p == nil {
 		return &ckpt.StepPrint{}

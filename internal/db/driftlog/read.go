@@ -75,7 +75,7 @@ func readWayBack(ctx context.Context, q *sqlx.Tx, runID int64, open []ckpt.Findi
 	return err
 }
 
-// driftStatus counts what is open of the scope's agents.
+// DriftStatus counts what is open of the scope's agents.
 func (s *Drifts) DriftStatus(ctx context.Context, q *sqlx.Tx, owner string, d *ckpt.DriftStatus) error {
 	d.Watched, d.Findings, d.Calibrations = s.Watches.held.Load(), []ckpt.FindingCount{}, s.calibrations.list(owner)
 	return q.SelectContext(ctx, &d.Findings, `SELECT f.rule, f.severity, count(*) AS count FROM findings f JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id

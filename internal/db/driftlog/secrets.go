@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// reportSecrets makes a finding for each place in which a secret was seen, once
+// ReportSecrets makes a finding for each place in which a secret was seen, once
 // for a run as long as it is open.
 func (s *Drifts) ReportSecrets(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, checkpoint string, found []secrets.Secret) error {
 	for _, secret := range found {
@@ -36,7 +36,7 @@ func (s *Drifts) ReportSecrets(tx *ledger.Tx, agent *ledger.AgentRow, run *ledge
 	return nil
 }
 
-// reportBeside makes findings of what was found beside a state.
+// ReportBeside makes findings of what was found beside a state.
 func (s *Drifts) ReportBeside(tx *ledger.Tx, agent *ledger.AgentRow, name string, found []secrets.Secret) error {
 	if len(found) == 0 {
 		return nil

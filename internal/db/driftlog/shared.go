@@ -47,7 +47,7 @@ type disagreement struct {
 	told  bool
 }
 
-// share notes the values of a state that is being saved, once it is on disk.
+// Share notes the values of a state that is being saved, once it is on disk.
 func (s *Drifts) Share(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, hashes map[string]string, row *ledger.CheckpointRow) {
 	if len(hashes) == 0 {
 		return
@@ -92,7 +92,7 @@ func (m *shared) ForgetAgent(owner, agent string) {
 	delete(m.values, ledger.AgentKey{Owner: owner, Name: agent})
 }
 
-// sharedValues are the hashes of what a checked state has at some places. m is
+// SharedValues are the hashes of what a checked state has at some places. m is
 // its map, nil where there is none.
 func SharedValues(state []byte, m *jsontext.Map, pointers []string) map[string]string {
 	if len(pointers) == 0 || m == nil && levels(pointers) > maxSharedScan/(len(state)+1) {

@@ -13,7 +13,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// watched is what the writer keeps in memory of a run to see it drift. All of
+// Watched is what the writer keeps in memory of a run to see it drift. All of
 // it follows from what is on disk: it is made when the run is first written to,
 // thrown away with a transaction that was rolled back, and made anew.
 type Watched struct {
@@ -28,7 +28,7 @@ type Watched struct {
 	place    *list.Element
 }
 
-// drifting says whether a critical finding is open that has a say over
+// Drifting says whether a critical finding is open that has a say over
 // checkpoints.
 func (w *Watched) Drifting() bool { return w.coveredFrom() >= 0 }
 
@@ -44,7 +44,7 @@ func (w *Watched) coveredFrom() int64 {
 	return from
 }
 
-// covers says whether a checkpoint of the run is suspect.
+// Covers says whether a checkpoint of the run is suspect.
 func (w *Watched) Covers(seq int64) bool {
 	from := w.coveredFrom()
 	return from >= 0 && seq > from
@@ -99,7 +99,7 @@ func (m *watches) drop(runID int64) {
 	m.shown.Delete(w.key)
 }
 
-// dropAgent lets go of all runs of an agent.
+// DropAgent lets go of all runs of an agent.
 func (m *watches) DropAgent(owner, agent string) {
 	for id, w := range m.runs {
 		if w.key.Owner == owner && w.key.Agent == agent {
@@ -115,7 +115,7 @@ func (s *Drifts) forgetWatched(tx *ledger.Tx) {
 	}
 }
 
-// watchRun answers what is kept of a run, made where it is missing. It must be asked
+// WatchRun answers what is kept of a run, made where it is missing. It must be asked
 // for before the run is written to: what is written afterwards is counted by
 // whoever writes it.
 func (s *Drifts) WatchRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, past *past) (*Watched, error) {

@@ -307,7 +307,7 @@ func graphThread(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, t ck
 	return tx.Exec(`INSERT INTO graph_threads (run_id, agent_id, thread, ns) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`, run.ID, agent.ID, t.Thread, t.NS)
 }
 
-// graphImported notes a checkpoint of LangGraph that came by an import. What
+// GraphImported notes a checkpoint of LangGraph that came by an import. What
 // cannot be read, or is there already, stays an ordinary checkpoint.
 func GraphImported(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, n int64, state []byte) error {
 	d, manifest, _, err := readGraphHead(state)
@@ -338,7 +338,7 @@ func graphRuns(ctx context.Context, q sqlx.QueryerContext, agentID int64, thread
 		agentID, thread, ns)
 }
 
-// threads are LangGraph's threads in the store.
+// Threads are LangGraph's threads in the store.
 type Threads struct {
 	*saves.Saves
 }

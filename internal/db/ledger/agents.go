@@ -12,7 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// agentRow is an agent as the writer needs it.
+// AgentRow is an agent as the writer needs it.
 type AgentRow struct {
 	ID     int64  `db:"id"`
 	Owner  string `db:"owner"`
@@ -30,7 +30,7 @@ type agentCache struct{ rows sync.Map } // agentKey to *agentRow
 
 const selectAgent = `SELECT id, owner, name, policy FROM agents WHERE owner = ? AND name = ?`
 
-// parsed reads the stored policy over the defaults of today.
+// Parsed reads the stored policy over the defaults of today.
 func (a *AgentRow) Parsed() (*AgentRow, error) {
 	a.Settings = ckpt.DefaultPolicy()
 	if err := json.Unmarshal([]byte(a.Policy), &a.Settings); err != nil {
@@ -40,7 +40,7 @@ func (a *AgentRow) Parsed() (*AgentRow, error) {
 	return a, nil
 }
 
-// agent finds an agent of the scope in the transaction, nil where there is none.
+// Agent finds an agent of the scope in the transaction, nil where there is none.
 func (s *Core) Agent(tx *Tx, owner, name string) (*AgentRow, error) {
 	key := AgentKey{owner, name}
 	if row, ok := tx.agents[key]; ok {
@@ -61,7 +61,7 @@ func (s *Core) Agent(tx *Tx, owner, name string) (*AgentRow, error) {
 	return parsed, err
 }
 
-// changeAgent makes a changed agent seen by the rest of this transaction, and
+// ChangeAgent makes a changed agent seen by the rest of this transaction, and
 // once it is on disk by everybody. nil is an agent that is gone.
 func (s *Core) ChangeAgent(tx *Tx, key AgentKey, row *AgentRow) {
 	tx.agents[key] = row
@@ -74,7 +74,7 @@ func (s *Core) ChangeAgent(tx *Tx, key AgentKey, row *AgentRow) {
 	})
 }
 
-// needAgent is agent, and not_found where there is none.
+// NeedAgent is agent, and not_found where there is none.
 func (s *Core) NeedAgent(tx *Tx, sc ckpt.Scope, name string) (*AgentRow, error) {
 	row, err := s.Agent(tx, sc.Whose(), name)
 	if err == nil && row == nil {
@@ -87,7 +87,7 @@ func noAgent(name string) error {
 	return ckpt.Errorf(ckpt.CodeNotFound, "there is no agent %s here: its first save makes it", name)
 }
 
-// makeAgent finds an agent or makes it.
+// MakeAgent finds an agent or makes it.
 func (s *Core) MakeAgent(tx *Tx, owner, name string) (*AgentRow, error) {
 	row, err := s.Agent(tx, owner, name)
 	if err != nil || row != nil {
@@ -103,7 +103,7 @@ func (s *Core) MakeAgent(tx *Tx, owner, name string) (*AgentRow, error) {
 	return s.Agent(tx, owner, name)
 }
 
-// findAgent is for reads: by the cache, else by a read connection.
+// FindAgent is for reads: by the cache, else by a read connection.
 func (s *Core) FindAgent(ctx context.Context, sc ckpt.Scope, name string) (*AgentRow, error) {
 	if err := ckpt.CheckAgentName(name); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 // What every save writes as JSON inside the writer is written by hand, since
 // nobody else can go on meanwhile. A test compares it with encoding/json.
 
-// appendAudit is what json.Marshal writes of an audit row's fields in the order
+// AppendAudit is what json.Marshal writes of an audit row's fields in the order
 // of the columns, but for the hash.
 func AppendAudit(b []byte, r *ckpt.AuditRow) []byte {
 	b = strconv.AppendInt(append(b, '['), r.N, 10)
@@ -44,7 +44,7 @@ func AppendRef(b []byte, r ckpt.Ref) []byte {
 	return AppendString(b, string(r))
 }
 
-// appendString writes what needs nothing but quotes and backslashes by itself,
+// AppendString writes what needs nothing but quotes and backslashes by itself,
 // and leaves the rest to encoding/json.
 func AppendString(b []byte, s string) []byte {
 	mark := len(b)

@@ -10,14 +10,14 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// outcomeDone is the outcome of an audit row that reports success; any other
+// OutcomeDone is the outcome of an audit row that reports success; any other
 // outcome is an error code.
 const OutcomeDone = "done"
 
-// daemon is who does what nobody asked for: retention, maintenance, the start.
+// Daemon is who does what nobody asked for: retention, maintenance, the start.
 const Daemon = "daemon"
 
-// auditEntry is what a transaction has to say; the rest of the row is the
+// AuditEntry is what a transaction has to say; the rest of the row is the
 // transaction's own: when, which number, which hash.
 type AuditEntry struct {
 	Who     string
@@ -33,13 +33,13 @@ type AuditEntry struct {
 	JSON    string // instead of Detail, its keys in order
 }
 
-// chainHead is the last row of the audit log.
+// ChainHead is the last row of the audit log.
 type ChainHead struct {
 	N    int64
 	Hash string
 }
 
-// entry begins an audit entry of something that a caller did to an agent.
+// Entry begins an audit entry of something that a caller did to an agent.
 func Entry(sc ckpt.Scope, action, agent string) AuditEntry {
 	e := AuditEntry{Who: sc.Caller.Owner, PID: sc.PID, Action: action, Owner: sc.Whose(), Agent: agent, Outcome: OutcomeDone}
 	if !sc.Spooled.IsZero() {
@@ -48,7 +48,7 @@ func Entry(sc ckpt.Scope, action, agent string) AuditEntry {
 	return e
 }
 
-// audit adds a row to the log, which writeLog writes at the end of the
+// Audit adds a row to the log, which writeLog writes at the end of the
 // transaction. The number of the next row is tx.head.n+1, so a row of another
 // table can be numbered for it before.
 func (tx *Tx) Audit(e AuditEntry) error {
@@ -116,7 +116,7 @@ func (tx *Tx) writeLog() error {
 	return nil
 }
 
-// auditHash is the SHA-256 of a row's fields, the hash of the row before among
+// AuditHash is the SHA-256 of a row's fields, the hash of the row before among
 // them, as a JSON array in the order of the columns. An absent field is null.
 func AuditHash(r *ckpt.AuditRow) string {
 	b := AppendAudit(make([]byte, 0, 512), r)
@@ -124,12 +124,12 @@ func AuditHash(r *ckpt.AuditRow) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// daemonEntry begins the audit entry of what the daemon does by itself.
+// DaemonEntry begins the audit entry of what the daemon does by itself.
 func DaemonEntry(agent *AgentRow, action string) AuditEntry {
 	return AuditEntry{Who: Daemon, PID: os.Getpid(), Action: action, Owner: agent.Owner, Agent: agent.Name, Outcome: OutcomeDone}
 }
 
-// changeEntry begins the audit entry of a change by id.
+// ChangeEntry begins the audit entry of a change by id.
 func ChangeEntry(sc ckpt.Scope, action, id string) AuditEntry {
 	e := Entry(sc, action, "")
 	e.Subject = id

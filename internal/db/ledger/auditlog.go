@@ -37,7 +37,7 @@ func (s *Core) Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*c
 	return page, nil
 }
 
-// refusedBefore records that a write was refused before its transaction. Mistakes
+// RefusedBefore records that a write was refused before its transaction. Mistakes
 // of this program are in its own log.
 func (s *Core) RefusedBefore(e AuditEntry, err error) {
 	if e.Outcome = string(ckpt.CodeOf(err)); e.Outcome == "" || e.Outcome == string(ckpt.CodeInternal) {

@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
 )
 
-// checkpointRow is a checkpoint that is to be stored, without its state.
+// CheckpointRow is a checkpoint that is to be stored, without its state.
 type CheckpointRow struct {
 	N           int64
 	ID          string
@@ -27,7 +27,7 @@ type CheckpointRow struct {
 	Program     any
 }
 
-// insert writes a checkpoint and its state and counts it in its run.
+// Insert writes a checkpoint and its state and counts it in its run.
 func (tx *Tx) Insert(run *RunRow, c *CheckpointRow, state *Encoded) error {
 	if _, err := tx.InsertRow(run, c, state); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (tx *Tx) Insert(run *RunRow, c *CheckpointRow, state *Encoded) error {
 	return tx.NoteSaved(run)
 }
 
-// insertRow writes a checkpoint and its state and answers the pieces. The run's
+// InsertRow writes a checkpoint and its state and answers the pieces. The run's
 // row is still to be written.
 func (tx *Tx) InsertRow(run *RunRow, c *CheckpointRow, state *Encoded) ([]delta.Piece, error) {
 	body, pieces, list, err := state.store(tx, run.ID)
@@ -56,7 +56,7 @@ func (tx *Tx) InsertRow(run *RunRow, c *CheckpointRow, state *Encoded) ([]delta.
 	return list, nil
 }
 
-// noteSaved writes what saves and removals change of a run.
+// NoteSaved writes what saves and removals change of a run.
 func (tx *Tx) NoteSaved(run *RunRow) error {
 	tx.Store.Hot.Forget(run) // who knows better puts it back
 	return tx.Exec(updateSavedRun, run.LastSeq, run.Head, run.Removed, run.StoredBytes, tx.Now, run.ID)
@@ -69,7 +69,7 @@ func MetadataText(m json.RawMessage) string {
 	return string(m)
 }
 
-// restHash covers what no other part of the audit row says and nobody changes
+// RestHash covers what no other part of the audit row says and nobody changes
 // later: where it came from, when it was made, and what came beside the state.
 func RestHash(parent, createdAt, contentType, metadata, step, program string) string {
 	b := make([]byte, 0, 256)
@@ -79,14 +79,14 @@ func RestHash(parent, createdAt, contentType, metadata, step, program string) st
 	return ShortHash(b)
 }
 
-// shortHash is half of a SHA-256, in hexadecimal: enough where nobody may choose
+// ShortHash is half of a SHA-256, in hexadecimal: enough where nobody may choose
 // both texts.
 func ShortHash(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }
 
-// labelsHash is of labels as they are stored, "" for none.
+// LabelsHash is of labels as they are stored, "" for none.
 func LabelsHash(l ckpt.Labels) (string, error) {
 	if len(l) == 0 {
 		return "", nil
@@ -95,13 +95,13 @@ func LabelsHash(l ckpt.Labels) (string, error) {
 	return ShortHash(text), err
 }
 
-// rest is restHash of a checkpoint that is to be stored.
+// Rest is restHash of a checkpoint that is to be stored.
 func (c *CheckpointRow) Rest() string {
 	program, _ := c.Program.(string)
 	return RestHash(string(c.Parent), c.CreatedAt.String(), c.ContentType, c.Metadata, string(c.Step), program)
 }
 
-// noteRest adds the hashes to what the audit row of a save says.
+// NoteRest adds the hashes to what the audit row of a save says.
 func (c *CheckpointRow) NoteRest(detail map[string]any) error {
 	detail["rest"] = c.Rest()
 	if c.Pinned {
@@ -114,7 +114,7 @@ func (c *CheckpointRow) NoteRest(detail map[string]any) error {
 	return err
 }
 
-// reread answers a checkpoint as this transaction has left it.
+// Reread answers a checkpoint as this transaction has left it.
 func (tx *Tx) Reread(id string) (*ckpt.Checkpoint, error) {
 	var row ReadRow
 	found, err := tx.Get(&row, `SELECT `+ReadColumns+ReadTables+`WHERE c.id = ?`, id)

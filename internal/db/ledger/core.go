@@ -17,7 +17,7 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// core is what every part of the store works on.
+// Core is what every part of the store works on.
 type Core struct {
 	Opt        Options
 	Log        *slog.Logger
@@ -46,7 +46,7 @@ type Core struct {
 	noted  time.Time   // when maintenance last noted the head of the audit log
 }
 
-// newCore is a core whose database is not open yet.
+// NewCore is a core whose database is not open yet.
 func NewCore(opt Options) (*Core, error) {
 	opt.SetDefaults()
 	if opt.Retention == nil {
@@ -57,7 +57,7 @@ func NewCore(opt Options) (*Core, error) {
 	return s, nil
 }
 
-// open opens the database: see the package's Open.
+// Open opens the database: see the package's Open.
 func (s *Core) Open(ctx context.Context) (err error) {
 	opt := &s.Opt
 	s.Engine, err = sqlite.Open(ctx, sqlite.Options{

@@ -9,13 +9,13 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// pageBytes is about how much a page of large things carries at most; the rest
+// PageBytes is about how much a page of large things carries at most; the rest
 // is on the next.
 const PageBytes = 16 << 20
 
 func IsNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }
 
-// pageSizeOf answers the size of a page that was asked for.
+// PageSizeOf answers the size of a page that was asked for.
 func PageSizeOf(limit int) (int, error) {
 	switch {
 	case limit == 0:
@@ -26,7 +26,7 @@ func PageSizeOf(limit int) (int, error) {
 	return limit, nil
 }
 
-// readCursor reads the cursor of a list of checkpoints: a position in the
+// ReadCursor reads the cursor of a list of checkpoints: a position in the
 // order of all saves.
 func ReadCursor(cursor string) (int64, error) {
 	if cursor == "" {

@@ -14,7 +14,7 @@ import (
 // must know it also where nobody watches for drift, so it is no finding.
 const damagedKey = "damaged:"
 
-// isIntact is a condition on checkpoints: nothing is known to be wrong with it.
+// IsIntact is a condition on checkpoints: nothing is known to be wrong with it.
 const IsIntact = `NOT EXISTS (SELECT 1 FROM meta WHERE key = '` + damagedKey + `' || id)`
 
 // damages are the checkpoints that are known to be damaged: those that meta
@@ -88,7 +88,7 @@ func (s *Core) loadDamages(ctx context.Context) error {
 	return err
 }
 
-// reportDamage notes that a checkpoint did not read back intact, once for each.
+// ReportDamage notes that a checkpoint did not read back intact, once for each.
 // From then on it counts for nothing: retention keeps another in its place, and
 // nobody goes back to it. The pieces that other states in memory stand on are
 // in doubt. Other checkpoints that share the damage fail by themselves.
@@ -145,7 +145,7 @@ func (s *Core) unmark(tx *Tx, id string) error {
 	return tx.Exec(`DELETE FROM meta WHERE key = ?`, damagedKey+id)
 }
 
-// unmarkAgent does the same for all that goes with an agent.
+// UnmarkAgent does the same for all that goes with an agent.
 func (s *Core) UnmarkAgent(tx *Tx, agent *AgentRow) error {
 	for _, id := range s.Damages.ids() {
 		var mine bool

@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// auditForeign records that an administrator looks at what is another's. The
+// AuditForeign records that an administrator looks at what is another's. The
 // row need not be on disk before the answer is given, but it is: who reads
 // without a trace would be worth a fault.
 func (s *Core) AuditForeign(sc ckpt.Scope, action, agent, subject string) {
@@ -24,7 +24,7 @@ type foreignReads struct {
 	last map[string]time.Time
 }
 
-// auditFollowing is auditForeign for a read that is repeated all the time: it
+// AuditFollowing is auditForeign for a read that is repeated all the time: it
 // is recorded when it begins and then once a minute.
 func (s *Core) AuditFollowing(sc ckpt.Scope, action, agent string) {
 	if !sc.Foreign() {
@@ -52,7 +52,7 @@ func (s *Core) AuditForeignOf(sc ckpt.Scope, action, owner, agent, subject strin
 	s.Record(e)
 }
 
-// record writes an audit row that stands for itself.
+// Record writes an audit row that stands for itself.
 func (s *Core) Record(e AuditEntry) {
 	if e.Outcome != OutcomeDone && !s.recordable(&e) {
 		return

@@ -2,7 +2,7 @@ package ledger
 
 import "hash/crc32"
 
-// graphWriteRow is a write as it is stored.
+// GraphWriteRow is a write as it is stored.
 type GraphWriteRow struct {
 	Task    string `db:"task"`
 	Idx     int64  `db:"idx"`

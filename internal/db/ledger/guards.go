@@ -15,7 +15,7 @@ var (
 	ViewText    = regexp.MustCompile(`(?s)CREATE VIEW (\w+) .*?;\n`)
 )
 
-// statementsOf finds statements of the schema by the name of what they make.
+// StatementsOf finds statements of the schema by the name of what they make.
 func StatementsOf(text *regexp.Regexp) map[string]string {
 	all := map[string]string{}
 	for _, match := range text.FindAllStringSubmatch(ckpt.Schema, -1) {
@@ -24,7 +24,7 @@ func StatementsOf(text *regexp.Regexp) map[string]string {
 	return all
 }
 
-// guards are the triggers of the schema, by name. Each is a statement that may
+// Guards are the triggers of the schema, by name. Each is a statement that may
 // run where the trigger is there already.
 var Guards = StatementsOf(triggerText)
 
@@ -35,7 +35,7 @@ func plain(statement string) string {
 	return strings.TrimSuffix(strings.Join(strings.Fields(statement), " "), ";")
 }
 
-// brokenGuards names the triggers of the schema that a database lacks or has
+// BrokenGuards names the triggers of the schema that a database lacks or has
 // otherwise, in order.
 func BrokenGuards(ctx context.Context, q sqlx.QueryerContext) ([]string, error) {
 	var there []struct {

@@ -16,13 +16,13 @@ const (
 // after the other. A state that begins like it is hashed on from there.
 type midstates []byte
 
-// upTo are those of the first so many bytes.
+// UpTo are those of the first so many bytes.
 func (m midstates) UpTo(size int) midstates {
 	n := min(size/MidstateEvery*MidstateSize, len(m))
 	return m[:n:n]
 }
 
-// sum hashes a state, on from midstates that are its own, and answers those of
+// Sum hashes a state, on from midstates that are its own, and answers those of
 // all of it.
 func Sum(state []byte, from midstates) (string, midstates) {
 	h := sha256.New()
@@ -60,7 +60,7 @@ func (m midstates) add(h hash.Hash) (midstates, bool) {
 	return next, true
 }
 
-// encodeHash is the SHA-256 of a state, in hexadecimal.
+// EncodeHash is the SHA-256 of a state, in hexadecimal.
 func EncodeHash(state []byte) string {
 	sum := sha256.Sum256(state)
 	return hex.EncodeToString(sum[:])

@@ -18,7 +18,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// headSuffix names the file beside a database in which its daemon notes the head
+// HeadSuffix names the file beside a database in which its daemon notes the head
 // of the audit log: at start, at stop, after each backup and every hour. A start
 // that finds an older or another log than the file says tells so.
 const HeadSuffix = ".head"

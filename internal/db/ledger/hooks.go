@@ -119,7 +119,7 @@ func (h hooks) Examine(db *sqlx.DB, sound func() error) error {
 	return nil
 }
 
-// auditLogEvery is how often the head of the audit log is noted.
+// AuditLogEvery is how often the head of the audit log is noted.
 const AuditLogEvery = time.Hour
 
 // Tick does the store's part of maintenance.

@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// hotRun is what the next save of a run has to know, as it is on disk: it
+// HotRun is what the next save of a run has to know, as it is on disk: it
 // spares a save five questions to the database. Only the writer has it.
 type HotRun struct {
 	Run  RunRow    // as far as saves look at it and change it

@@ -15,7 +15,7 @@ type replyRow struct {
 	Reply       string `db:"reply"`
 }
 
-// fingerprint tells one request from another under the same key.
+// Fingerprint tells one request from another under the same key.
 func Fingerprint(request any) (string, error) {
 	b, err := json.Marshal(request)
 	if err != nil {
@@ -25,7 +25,7 @@ func Fingerprint(request any) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// replayed reads the first reply to a key into reply and answers whether there
+// Replayed reads the first reply to a key into reply and answers whether there
 // was one. agentID is 0 for requests that name no agent.
 func (tx *Tx) Replayed(agentID int64, key, print string, reply any) (bool, error) {
 	if key == "" {
@@ -42,7 +42,7 @@ func (tx *Tx) Replayed(agentID int64, key, print string, reply any) (bool, error
 	return true, json.Unmarshal([]byte(row.Reply), reply)
 }
 
-// remember keeps the reply to a key.
+// Remember keeps the reply to a key.
 func (tx *Tx) Remember(agentID int64, key, print string, reply any) error {
 	if key == "" {
 		return nil
@@ -54,7 +54,7 @@ func (tx *Tx) Remember(agentID int64, key, print string, reply any) error {
 	return tx.RememberText(agentID, key, print, b)
 }
 
-// rememberText is remember of a reply that is written already.
+// RememberText is remember of a reply that is written already.
 func (tx *Tx) RememberText(agentID int64, key, print string, reply []byte) error {
 	if key == "" {
 		return nil
@@ -64,7 +64,7 @@ func (tx *Tx) RememberText(agentID int64, key, print string, reply []byte) error
 
 const insertKey = `INSERT INTO idempotency (key, agent_id, fingerprint, reply, created_at) VALUES (?, ?, ?, ?, ?)`
 
-// rememberNew is remember where the key is most likely new, and answers false
+// RememberNew is remember where the key is most likely new, and answers false
 // where it is not: then nothing was changed. It spares a save the question.
 func (tx *Tx) RememberNew(agentID int64, key, print string, reply []byte) (bool, error) {
 	if tx.Barred { // whoever asks again has an answer all the same
@@ -88,7 +88,7 @@ func isTaken(err error) bool {
 	return false
 }
 
-// savedReply is what of a save's answer does not follow from the request. It
+// SavedReply is what of a save's answer does not follow from the request. It
 // is kept with the key, and a repeated request gives the rest again.
 type SavedReply struct {
 	ID         string    `json:"id"`

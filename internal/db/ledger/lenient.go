@@ -6,7 +6,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// lenient is a column that may be damaged. To read it never fails, so that one
+// Lenient is a column that may be damaged. To read it never fails, so that one
 // damaged row does not hide the others; whoever uses the value asks damage.
 type Lenient[T any] struct {
 	Value  T

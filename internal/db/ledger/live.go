@@ -18,7 +18,7 @@ const liveIdle = 10 * time.Minute
 
 type RunKey struct{ Owner, Agent, Run string }
 
-// stored is a state that is on disk, and how: what the next one of its run is
+// Stored is a state that is on disk, and how: what the next one of its run is
 // compared with. It is never changed, until nobody has it any more.
 type Stored struct {
 	delta.Base
@@ -42,7 +42,7 @@ func (b *Stored) Bytes() int64 {
 	return int64(cap(b.State)) + 128*int64(len(b.Pieces)) + b.known.bytes()
 }
 
-// live is the newest large state of each run that is being saved, as far as
+// Live is the newest large state of each run that is being saved, as far as
 // there is room, and who saves. It is a copy of what is on disk: nothing is
 // lost with it. The writer checks that the checkpoint is still there before a
 // new state stands on it. The pieces themselves are not read again, unless
@@ -72,7 +72,7 @@ type turn struct {
 	users int
 }
 
-// enter waits until no other save of a large state of the run is on its way.
+// Enter waits until no other save of a large state of the run is on its way.
 func (l *Live) Enter(key RunKey, size int, most time.Duration) (leave func(), err error) {
 	if size <= inlineMost || l.Most < 0 {
 		return func() {}, nil
@@ -115,7 +115,7 @@ func (l *Live) leave(key RunKey, t *turn) {
 // keeps says whether a state of a size may be kept.
 func (l *Live) keeps(size int) bool { return size > inlineMost && int64(size) <= l.Most/2 }
 
-// get is the newest state of a run, nil where it is not here or its pieces are
+// Get is the newest state of a run, nil where it is not here or its pieces are
 // in doubt. Whoever has it must release it.
 func (l *Live) Get(key RunKey) *Stored {
 	l.Mu.Lock()
@@ -128,7 +128,7 @@ func (l *Live) Get(key RunKey) *Stored {
 	return l.use(e).Hold()
 }
 
-// find is get by the id of the checkpoint, as far as the agent has it.
+// Find is get by the id of the checkpoint, as far as the agent has it.
 func (l *Live) Find(owner, agent, id string) *Stored {
 	l.Mu.Lock()
 	defer l.Mu.Unlock()
@@ -149,7 +149,7 @@ func (l *Live) use(e *list.Element) *Stored {
 	return s.State
 }
 
-// put takes a state in the place of the run's last. One that would push all
+// Put takes a state in the place of the run's last. One that would push all
 // others out is not kept.
 func (l *Live) Put(key RunKey, state *Stored) {
 	l.Mu.Lock()
@@ -190,7 +190,7 @@ func (l *Live) forget(id string) {
 	l.drop(l.Ids[id])
 }
 
-// forgetAgent lets go of all of an agent.
+// ForgetAgent lets go of all of an agent.
 func (l *Live) ForgetAgent(owner, agent string) {
 	l.Mu.Lock()
 	defer l.Mu.Unlock()
@@ -201,7 +201,7 @@ func (l *Live) ForgetAgent(owner, agent string) {
 	}
 }
 
-// expire lets go of what nobody has saved after for a while.
+// Expire lets go of what nobody has saved after for a while.
 func (l *Live) Expire(now time.Time) {
 	l.Mu.Lock()
 	defer l.Mu.Unlock()
@@ -306,7 +306,7 @@ func (b *Stored) standOn(ctx context.Context, q sqlx.QueryerContext, pieces stri
 	return err
 }
 
-// keepLive keeps what is being inserted for the next save of its run, once it
+// KeepLive keeps what is being inserted for the next save of its run, once it
 // is on disk.
 func (s *Core) KeepLive(tx *Tx, key RunKey, runID int64, row *CheckpointRow, e *Encoded, list []delta.Piece) {
 	if list == nil || s.Live.Most < 0 {
@@ -325,7 +325,7 @@ func (s *Core) KeepLive(tx *Tx, key RunKey, runID int64, row *CheckpointRow, e *
 	tx.OnCommit(func() { s.Live.Put(key, next) })
 }
 
-// settle makes sure that what a state stands on is still there, is still the
+// Settle makes sure that what a state stands on is still there, is still the
 // newest of its run (only from that may segments be taken, see sweep), and is
 // not in doubt. Otherwise the state is stored whole.
 func (tx *Tx) Settle(e *Encoded) error {
@@ -340,7 +340,7 @@ func (tx *Tx) Settle(e *Encoded) error {
 	return nil
 }
 
-// newestIs says that a state is the newest of the run, where that is known.
+// NewestIs says that a state is the newest of the run, where that is known.
 func (h *HotRun) NewestIs(b *Stored) bool {
 	if len(h.Rows) == 0 || h.Run.ID != b.runID || b.doubted() {
 		return false
@@ -359,7 +359,7 @@ func (tx *Tx) isNewest(b *Stored) (newest bool, err error) {
 	return newest, err
 }
 
-// encodeAgain encodes a checkpoint's state for another one of a run, by the same
+// EncodeAgain encodes a checkpoint's state for another one of a run, by the same
 // pieces where it is the newest. What has happened since the first one is no
 // part of the copy either, so it notes which that was.
 func (tx *Tx) EncodeAgain(run *RunRow, c *ckpt.Checkpoint) (e Encoded, err error) {

@@ -40,7 +40,7 @@ func (s *Core) Memory(size int) []byte {
 	return room[:size]
 }
 
-// roomFor is a little more than a size, so that the next states, which grow,
+// RoomFor is a little more than a size, so that the next states, which grow,
 // have room as well.
 func RoomFor(size int) int {
 	step := 1 << max(bits.Len(uint(size))-4, 12)
@@ -84,10 +84,10 @@ func (r *rooms) expire(now time.Time) {
 	}
 }
 
-// left, where a test sets it, is told of what is left.
+// Left, where a test sets it, is told of what is left.
 var Left func([]byte)
 
-// hold keeps a state's memory from being used again. A nil state is nobody's.
+// Hold keeps a state's memory from being used again. A nil state is nobody's.
 // The caller has the lock, or has the state alone.
 func (b *Stored) Hold() *Stored {
 	if b != nil {
@@ -96,7 +96,7 @@ func (b *Stored) Hold() *Stored {
 	return b
 }
 
-// release lets go of a state that hold has kept.
+// Release lets go of a state that hold has kept.
 func (l *Live) Release(b *Stored) {
 	if b == nil {
 		return

@@ -54,7 +54,7 @@ func applyMigrations(ctx context.Context, conn *sqlx.Conn, version int64, now ti
 	return err
 }
 
-// stepUp runs the files of the versions above version, in order.
+// StepUp runs the files of the versions above version, in order.
 func StepUp(ctx context.Context, conn *sqlx.Conn, version int64) error {
 	names, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {

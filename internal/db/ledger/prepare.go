@@ -36,7 +36,7 @@ type candidate struct {
 	redacted bool // it is another state than was sent
 }
 
-// prepare checks a state, looks for secrets in it as the policy says, hashes it
+// Prepare checks a state, looks for secrets in it as the policy says, hashes it
 // and says what it is made of. None is saved that has not come through here,
 // or is there already.
 func (s *Core) Prepare(key RunKey, sc ckpt.Scope, r *ckpt.SaveRequest) (Encoded, []secrets.Secret, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// readRow is a checkpoint as it is read.
+// ReadRow is a checkpoint as it is read.
 type ReadRow struct {
 	N           int64                `db:"n"`
 	RunID       int64                `db:"run_id"`
@@ -46,7 +46,7 @@ const (
 	ReadTables   = ` FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id `
 )
 
-// checkpoint is the row as the world sees it. What is damaged is never served.
+// Checkpoint is the row as the world sees it. What is damaged is never served.
 func (r *ReadRow) Checkpoint() (*ckpt.Checkpoint, error) {
 	c := &ckpt.Checkpoint{
 		ID: r.ID, Agent: r.Agent, Owner: r.Owner, Run: r.Run, Seq: r.Seq, Kind: r.Kind, Parent: r.Parent, CreatedAt: r.CreatedAt.Value,
@@ -72,7 +72,7 @@ func (r *ReadRow) damaged(column string, err error) error {
 		"checkpoint %s is damaged in its %s and is not served; run ckptsidecar verify", r.ID, column)
 }
 
-// reading runs f on one snapshot of the database. Damage that it meets is noted.
+// Reading runs f on one snapshot of the database. Damage that it meets is noted.
 func (s *Core) Reading(ctx context.Context, f func(q *sqlx.Tx) error) error {
 	err := s.onSnapshot(ctx, f)
 	if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
@@ -95,7 +95,7 @@ func (r *ReadRow) state() *StateRow {
 	return &StateRow{N: r.N, ID: r.ID, Size: r.Size, SHA256: r.SHA256, Body: r.Body, Pieces: r.Pieces}
 }
 
-// withState completes a row with its state, where that is asked for.
+// WithState completes a row with its state, where that is asked for.
 func WithState(ctx context.Context, q sqlx.QueryerContext, r *ReadRow, state bool) (*ckpt.Checkpoint, error) {
 	c, err := r.Checkpoint()
 	if err != nil || !state {
@@ -145,7 +145,7 @@ func readOne(ctx context.Context, q sqlx.QueryerContext, id string, state bool) 
 	return &row, err
 }
 
-// mayRead says whether a scope reaches an owner's things by their ids.
+// MayRead says whether a scope reaches an owner's things by their ids.
 func MayRead(sc ckpt.Scope, owner string) bool {
 	if sc.Target != "" && sc.Target != ckpt.AllOwners {
 		return sc.Target == owner
@@ -244,7 +244,7 @@ func listRows(ctx context.Context, q sqlx.QueryerContext, agentID int64, f ckpt.
 	return rows, sqlx.SelectContext(ctx, q, &rows, l.Text.String(), l.Args...)
 }
 
-// ofRun takes the newest of each kind of one run.
+// OfRun takes the newest of each kind of one run.
 func (l *ListQuery) OfRun(columns string, agentID int64, kinds []ckpt.Kind, f ckpt.CheckpointFilter, before int64, limit int) {
 	l.add(`SELECT ` + columns + ` FROM runs r JOIN agents a ON a.id = r.agent_id JOIN checkpoints c ON c.n IN (`)
 	for i, kind := range kinds {
@@ -258,7 +258,7 @@ func (l *ListQuery) OfRun(columns string, agentID int64, kinds []ckpt.Kind, f ck
 	l.add(`) WHERE r.agent_id = ? AND r.name = ? ORDER BY c.n DESC LIMIT ?`, agentID, f.Run, limit)
 }
 
-// ofAllRuns goes in two steps, so that no index over all of an agent's
+// OfAllRuns goes in two steps, so that no index over all of an agent's
 // checkpoints has to be kept by every save. The first takes the newest one of
 // each run and kind, which an index alone answers: as many runs and kinds as
 // rows are asked for, those whose newest are the newest, have all rows that are
@@ -277,7 +277,7 @@ func (l *ListQuery) OfAllRuns(columns string, agentID int64, kinds []ckpt.Kind, 
 	l.add(`) WHERE n >= (SELECT CASE count(n) WHEN ? THEN min(n) ELSE 0 END FROM heads)) ORDER BY c.n DESC LIMIT ?`, limit, limit)
 }
 
-// listQuery is a statement that is put together, with its arguments in order.
+// ListQuery is a statement that is put together, with its arguments in order.
 type ListQuery struct {
 	Text strings.Builder
 	Args []any
@@ -314,7 +314,7 @@ func CheckFilter(f ckpt.CheckpointFilter) error {
 	return ckpt.CheckLabels(f.Labels)
 }
 
-// checkpointOf chooses the checkpoint, checks that it is this agent's and this
+// CheckpointOf chooses the checkpoint, checks that it is this agent's and this
 // run's, and reads its state.
 func (tx *Tx) CheckpointOf(agent *AgentRow, r ckpt.RestoreRequest) (*ckpt.Checkpoint, error) {
 	var row *ReadRow

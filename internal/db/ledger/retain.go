@@ -9,7 +9,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// heldRow is a checkpoint as retention sees it.
+// HeldRow is a checkpoint as retention sees it.
 type HeldRow struct {
 	N          int64              `db:"n"`
 	ID         string             `db:"id"`
@@ -60,7 +60,7 @@ func (s *Core) retainRoutine(tx *Tx, agent *AgentRow, run *RunRow, kind ckpt.Kin
 	return s.RetainRun(tx, agent, run, e)
 }
 
-// retainSaved is retainRoutine, and where a save has made suspects of others all
+// RetainSaved is retainRoutine, and where a save has made suspects of others all
 // of the policy.
 func (s *Core) RetainSaved(tx *Tx, agent *AgentRow, run *RunRow, seq int64, kind ckpt.Kind, all bool, e AuditEntry) ([]string, error) {
 	if !all {
@@ -74,7 +74,7 @@ func (s *Core) RetainSaved(tx *Tx, agent *AgentRow, run *RunRow, seq int64, kind
 	return append(gone, freed...), err
 }
 
-// routineRows are the checkpoints that a routine save may push out, newest first.
+// RoutineRows are the checkpoints that a routine save may push out, newest first.
 func (tx *Tx) RoutineRows(run *RunRow, keep int) (rows []HeldRow, err error) {
 	err = tx.List(&rows, `SELECT `+HeldColumns+` FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND ?2 > 0
 		UNION ALL SELECT `+HeldColumns+` FROM checkpoints c WHERE run_id = ?1 AND kind = 'pre_operation' AND pinned = 0
@@ -83,7 +83,7 @@ func (tx *Tx) RoutineRows(run *RunRow, keep int) (rows []HeldRow, err error) {
 	return rows, err
 }
 
-// allStay says that none of rows has to be asked about.
+// AllStay says that none of rows has to be asked about.
 func AllStay(rows []HeldRow, keep int) bool {
 	for i := range rows {
 		if rows[i].Kind != ckpt.KindRoutine {
@@ -108,7 +108,7 @@ func (s *Core) retainForked(tx *Tx, fork *RunRow, e AuditEntry) ([]string, error
 	return s.RetainRun(tx, agent, run, e)
 }
 
-// retainRun applies the whole policy to a run and answers what went.
+// RetainRun applies the whole policy to a run and answers what went.
 func (s *Core) RetainRun(tx *Tx, agent *AgentRow, run *RunRow, e AuditEntry) ([]string, error) {
 	rows, err := tx.History(run.ID)
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *Core) retain(tx *Tx, agent *AgentRow, run *RunRow, rows []HeldRow, e Au
 	return s.Remove(tx, agent, run, gone, reasons, e)
 }
 
-// sorted parts rows into those that stay and those that go.
+// Sorted parts rows into those that stay and those that go.
 func Sorted(rows []HeldRow, verdicts []ckpt.Verdict) (stay, gone []HeldRow, reasons []string) {
 	for i, v := range verdicts {
 		if v.Remove {
@@ -166,7 +166,7 @@ func Sorted(rows []HeldRow, verdicts []ckpt.Verdict) (stay, gone []HeldRow, reas
 	return stay, gone, reasons
 }
 
-// judge asks the plan. Who needs a checkpoint is looked up for those alone
+// Judge asks the plan. Who needs a checkpoint is looked up for those alone
 // that would otherwise go.
 func (tx *Tx) Judge(plan ckpt.Retention, p ckpt.Policy, now time.Time, run *RunRow, rows []HeldRow, neededBy func(*RunRow, string) (string, error)) ([]ckpt.Verdict, error) {
 	h := ckpt.History{Status: run.Status, EndedAt: run.EndedAt.Time, Checkpoints: make([]ckpt.Held, len(rows))}
@@ -195,7 +195,7 @@ func (tx *Tx) Judge(plan ckpt.Retention, p ckpt.Policy, now time.Time, run *RunR
 	return verdicts, nil
 }
 
-// complete adds what is known of a checkpoint only by looking elsewhere.
+// Complete adds what is known of a checkpoint only by looking elsewhere.
 func (tx *Tx) Complete(run *RunRow, row *HeldRow, held *ckpt.Held) (err error) {
 	if err := tx.released(run.ID, row, held); err != nil {
 		return err
@@ -213,7 +213,7 @@ func (tx *Tx) released(runID int64, row *HeldRow, held *ckpt.Held) error {
 	return err
 }
 
-// neededBy answers who needs a checkpoint, as the view needed_checkpoints does.
+// NeededBy answers who needs a checkpoint, as the view needed_checkpoints does.
 // The next save is named where nobody else does: a delete may overrule it.
 func (tx *Tx) NeededBy(run *RunRow, id string) (string, error) {
 	var by string
@@ -248,7 +248,7 @@ func (tx *Tx) neededToGoBack(run *RunRow, id string) (string, error) {
 	return BeginningDrift, nil
 }
 
-// remove takes checkpoints of one run away, with an audit row for each, and
+// Remove takes checkpoints of one run away, with an audit row for each, and
 // answers their ids. What of their material nobody else uses goes as well.
 func (s *Core) Remove(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, reasons []string, e AuditEntry) ([]string, error) {
 	ids, err := s.RemoveRows(tx, agent, run, gone, reasons, e)
@@ -259,7 +259,7 @@ func (s *Core) Remove(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, reas
 	return ids, tx.Exec(updateRemoved, run.Removed, run.StoredBytes, tx.Now, run.ID)
 }
 
-// removeRows is remove without the run's row, which is still to be written.
+// RemoveRows is remove without the run's row, which is still to be written.
 func (s *Core) RemoveRows(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, reasons []string, e AuditEntry) ([]string, error) {
 	ids := make([]string, len(gone))
 	var freed, beside int64
@@ -288,7 +288,7 @@ func (s *Core) RemoveRows(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, 
 	return ids, nil
 }
 
-// removeInline deletes those rows that stand alone; removeRows does the rest
+// RemoveInline deletes those rows that stand alone; removeRows does the rest
 // and reports all.
 func (tx *Tx) RemoveInline(gone []HeldRow) error {
 	for i := range gone {
@@ -392,7 +392,7 @@ func segmentsOf(pieces string) (map[int64]bool, error) {
 	return set, nil
 }
 
-// dropRows removes a run that has no checkpoint left and all that belongs to it,
+// DropRows removes a run that has no checkpoint left and all that belongs to it,
 // and answers how many other rows went.
 func (s *Core) DropRows(tx *Tx, agent *AgentRow, id int64) (rows int64, err error) {
 	if err := s.freeRun(tx, agent.Owner, id); err != nil {

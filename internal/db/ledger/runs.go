@@ -10,7 +10,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// runRow is a run as the writer needs it.
+// RunRow is a run as the writer needs it.
 type RunRow struct {
 	ID            int64          `db:"id"`
 	AgentID       int64          `db:"agent_id"`
@@ -47,7 +47,7 @@ const RunColumns = `id, agent_id, name, status, epoch, attempt, last_seq, base_s
 	process_start, boot_id, started_at, updated_at, ended_at, segment_at, interrupted_at, heartbeat_at, accumulated_ms,
 	heartbeat_timeout_ms, progress_timeout_ms, progress_at, progress, last_event, stretch, back_seq`
 
-// run finds a run, nil where there is none.
+// Run finds a run, nil where there is none.
 func (tx *Tx) Run(agentID int64, name string) (*RunRow, error) {
 	return tx.runWhere(`agent_id = ? AND name = ?`, agentID, name)
 }
@@ -63,7 +63,7 @@ func (tx *Tx) runWhere(condition string, args ...any) (*RunRow, error) {
 	return &row, nil
 }
 
-// makeRun finds a run or makes it.
+// MakeRun finds a run or makes it.
 func (tx *Tx) MakeRun(agentID int64, name string) (*RunRow, error) {
 	row, err := tx.Run(agentID, name)
 	if err != nil || row != nil {
@@ -89,7 +89,7 @@ func (r *RunRow) fence(epoch *int64) error {
 	return ckpt.Errorf(ckpt.CodeInvalid, "epoch %d was never given out: run %s is at epoch %d", *epoch, r.Name, r.Epoch)
 }
 
-// lastSign is when the run's owner last showed that it lives: by a heartbeat or
+// LastSign is when the run's owner last showed that it lives: by a heartbeat or
 // by a write.
 func (r *RunRow) LastSign() time.Time {
 	if r.HeartbeatAt.IsZero() {
@@ -98,7 +98,7 @@ func (r *RunRow) LastSign() time.Time {
 	return r.HeartbeatAt.Time
 }
 
-// lastProgress is when the progress that the run declares last grew.
+// LastProgress is when the progress that the run declares last grew.
 func (r *RunRow) LastProgress() time.Time {
 	if r.ProgressAt.IsZero() {
 		return r.StartedAt.Time
@@ -106,12 +106,12 @@ func (r *RunRow) LastProgress() time.Time {
 	return r.ProgressAt.Time
 }
 
-// signOfLife notes a write of the owner.
+// SignOfLife notes a write of the owner.
 func (tx *Tx) SignOfLife(run *RunRow) error {
 	return tx.Exec(updateSign, tx.Now, run.ID)
 }
 
-// accumulated is the time over all segments, the open one up to an instant.
+// Accumulated is the time over all segments, the open one up to an instant.
 func (r *RunRow) Accumulated(until time.Time) int64 {
 	if r.SegmentAt.IsZero() || until.Before(r.SegmentAt.Time) {
 		return r.AccumulatedMS
@@ -119,7 +119,7 @@ func (r *RunRow) Accumulated(until time.Time) int64 {
 	return r.AccumulatedMS + until.Sub(r.SegmentAt.Time).Milliseconds()
 }
 
-// process is the owner's, as it was registered.
+// Process is the owner's, as it was registered.
 func (r *RunRow) Process() ckpt.Process {
 	return ckpt.Process{PID: int(r.PID.Int64), Start: string(r.ProcessStart), Boot: string(r.BootID)}
 }
@@ -135,7 +135,7 @@ func NoRun(agent, run string) error {
 	return ckpt.Errorf(ckpt.CodeNotFound, "agent %s has no run %s: see its runs with ckptsidecar runs %s", agent, run, agent)
 }
 
-// openRun finds the run that a writer names, checks its epoch, and takes the
+// OpenRun finds the run that a writer names, checks its epoch, and takes the
 // write for a sign of life. An agent or a run that is not there is made.
 func (s *Core) OpenRun(tx *Tx, sc ckpt.Scope, ref ckpt.RunRef) (*AgentRow, *RunRow, error) {
 	agent, err := s.Agent(tx, sc.Whose(), ref.Agent)
@@ -165,7 +165,7 @@ func (s *Core) OpenRun(tx *Tx, sc ckpt.Scope, ref ckpt.RunRef) (*AgentRow, *RunR
 	return agent, run, s.Revive(tx, run, sc)
 }
 
-// mayWrite refuses a writer that was fenced off and a run that is over.
+// MayWrite refuses a writer that was fenced off and a run that is over.
 func (r *RunRow) MayWrite(epoch *int64) error {
 	if err := r.fence(epoch); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (r *RunRow) MayWrite(epoch *int64) error {
 	return nil
 }
 
-// revive takes back that a run was found dead, when it writes all the same. If
+// Revive takes back that a run was found dead, when it writes all the same. If
 // another process writes, the owner is not known any more. That process may have
 // the number of the dead one, so its start counts as well. A write from a spool is
 // of the past and revives nobody. Nor does one that comes after its owner's own
@@ -195,7 +195,7 @@ func (s *Core) Revive(tx *Tx, run *RunRow, sc ckpt.Scope) error {
 		run.SegmentAt, run.PID, run.ProcessStart, run.BootID, tx.Now, run.ID)
 }
 
-// readRun is a run as it is read.
+// ReadRun is a run as it is read.
 type ReadRun struct {
 	ckpt.Run
 	ID          int64     `db:"id"`
@@ -224,7 +224,7 @@ func (r *ReadRun) shown(now ckpt.Time) *ckpt.Run {
 	return &run
 }
 
-// shownRun reads a run as this transaction has left it.
+// ShownRun reads a run as this transaction has left it.
 func (tx *Tx) ShownRun(id int64) (*ckpt.Run, error) {
 	var row ReadRun
 	if _, err := tx.Get(&row, `SELECT `+readRunColumns+readRunTables+`WHERE r.id = ?`, id); err != nil {
@@ -243,7 +243,7 @@ func (s *Core) Run(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.R
 	return row.shown(ckpt.At(s.Opt.Now())), nil
 }
 
-// findRun is for reads.
+// FindRun is for reads.
 func (s *Core) FindRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ReadRun, error) {
 	if err := ref.Check(); err != nil {
 		return nil, err
@@ -310,7 +310,7 @@ func (s *Core) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckpt
 	return page, nil
 }
 
-// runWithAgent finds a run by its row id, nil where it is gone.
+// RunWithAgent finds a run by its row id, nil where it is gone.
 func (s *Core) RunWithAgent(tx *Tx, id int64) (*RunRow, *AgentRow, error) {
 	run, err := tx.RunByID(id)
 	if err != nil || run == nil {
@@ -327,7 +327,7 @@ func (s *Core) RunWithAgent(tx *Tx, id int64) (*RunRow, *AgentRow, error) {
 	return run, agent, err
 }
 
-// forkWithout is the checkpoint that a fork began with, as long as it has none
+// ForkWithout is the checkpoint that a fork began with, as long as it has none
 // of its own.
 func ForkWithout(run *RunRow) ckpt.Ref {
 	if run.LastSeq > run.BaseSeq {

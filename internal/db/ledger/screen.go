@@ -9,7 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// screening looks for secrets in what a request carries beside a state, and does
+// Screening looks for secrets in what a request carries beside a state, and does
 // with them what the agent's policy says.
 type Screening struct {
 	scan  secretScan
@@ -19,14 +19,14 @@ type Screening struct {
 	Err   error // the refusal
 }
 
-// screen begins to screen a request of an agent.
+// Screen begins to screen a request of an agent.
 func (s *Core) Screen(sc ckpt.Scope, agent, in string) *Screening {
 	c := &Screening{scan: s.Opt.Secrets, in: in}
 	c.Mode, c.Err = s.SecretsMode(sc, agent)
 	return c
 }
 
-// screenFor is screen inside of a transaction, which has the agent's row.
+// ScreenFor is screen inside of a transaction, which has the agent's row.
 func (s *Core) ScreenFor(agent *AgentRow, in string) *Screening {
 	return &Screening{scan: s.Opt.Secrets, Mode: agent.Settings.Secrets, in: in}
 }
@@ -35,7 +35,7 @@ func (c *Screening) looks() bool {
 	return c.scan != nil && c.Mode != ckpt.SecretsOff && c.Err == nil
 }
 
-// value screens some bytes, and answers what is to be stored of them.
+// Value screens some bytes, and answers what is to be stored of them.
 func (c *Screening) Value(name string, value []byte, isJSON bool) []byte {
 	if len(value) == 0 || !c.looks() {
 		return value
@@ -78,7 +78,7 @@ func (c *Screening) JSON(name string, value *ckpt.JSON) {
 	*value = c.Value(name, *value, true)
 }
 
-// key screens a text that tells things apart. It cannot be changed, so that a
+// Key screens a text that tells things apart. It cannot be changed, so that a
 // policy that would take a secret out refuses it.
 func (c *Screening) Key(name, key string) {
 	before := len(c.Found)
@@ -88,7 +88,7 @@ func (c *Screening) Key(name, key string) {
 	}
 }
 
-// labels screens names and values together, because a name may say that its
+// Labels screens names and values together, because a name may say that its
 // value is a secret.
 func (c *Screening) Labels(labels *ckpt.Labels) {
 	if len(*labels) == 0 || !c.looks() {
@@ -104,7 +104,7 @@ func (c *Screening) Labels(labels *ckpt.Labels) {
 	}
 }
 
-// events screens a batch, and leaves the caller's as it is.
+// Events screens a batch, and leaves the caller's as it is.
 func (c *Screening) Events(batch []ckpt.NewEvent) []ckpt.NewEvent {
 	if !c.looks() {
 		return batch

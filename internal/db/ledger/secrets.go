@@ -26,13 +26,13 @@ func (s *Core) readPolicy(owner, agent string) (ckpt.Policy, error) {
 	return parsed.Settings, nil
 }
 
-// policyOf is readPolicy for what only advises: without a policy it takes the default.
+// PolicyOf is readPolicy for what only advises: without a policy it takes the default.
 func (s *Core) PolicyOf(owner, agent string) ckpt.Policy {
 	p, _ := s.readPolicy(owner, agent)
 	return p
 }
 
-// secretsMode is what an agent's policy says about secrets. If nobody can tell,
+// SecretsMode is what an agent's policy says about secrets. If nobody can tell,
 // that is an error: a default would store what the policy may forbid.
 func (s *Core) SecretsMode(sc ckpt.Scope, agent string) (ckpt.SecretsMode, error) {
 	if s.Opt.Secrets == nil {

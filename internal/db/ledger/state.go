@@ -25,7 +25,7 @@ import (
 // is. Such a row costs one page less to write than a segment of its own.
 const inlineMost = 4 << 10
 
-// encoded is a state on its way into the database, made outside the writer.
+// Encoded is a state on its way into the database, made outside the writer.
 type Encoded struct {
 	Size   int64
 	Sha256 string
@@ -44,7 +44,7 @@ type Encoded struct {
 	Refused  error  // why the policy refuses it, where it was not saved before
 }
 
-// encode hashes a state, and deflates it. It is the costly part of a save, and
+// Encode hashes a state, and deflates it. It is the costly part of a save, and
 // runs in the caller's goroutine.
 func Encode(state []byte) Encoded {
 	sum := sha256.Sum256(state)
@@ -79,7 +79,7 @@ func (e *Encoded) describe(base *Stored, ops []delta.Op) {
 	}
 }
 
-// stored is how many bytes the state adds to the database.
+// Stored is how many bytes the state adds to the database.
 func (e *Encoded) Stored() int64 { return int64(len(e.Body) + len(e.data)) }
 
 // store writes the new segment, where there is one, and answers what the
@@ -103,7 +103,7 @@ func (e *Encoded) store(tx *Tx, runID int64) (body, text any, list []delta.Piece
 	return nil, WritePieces(list), list, err
 }
 
-// writePieces writes a list as the column holds it: a JSON array of
+// WritePieces writes a list as the column holds it: a JSON array of
 // [segment, offset, length].
 func WritePieces(list []delta.Piece) string {
 	b := append(make([]byte, 0, 20*len(list)+2), '[')
@@ -136,7 +136,7 @@ func ReadPieces(text string) ([]delta.Piece, error) {
 	return pieces, nil
 }
 
-// readOurPieces reads a list just as writePieces writes it: every save reads
+// ReadOurPieces reads a list just as writePieces writes it: every save reads
 // several, and encoding/json would cost more than the statements.
 func ReadOurPieces(text string) ([]delta.Piece, bool) {
 	if text == "[]" {
@@ -174,7 +174,7 @@ var deflaters = sync.Pool{New: func() any {
 	return w
 }}
 
-// deflate answers zlib, or data itself where zlib is not smaller.
+// Deflate answers zlib, or data itself where zlib is not smaller.
 func Deflate(data []byte) []byte {
 	w := deflaters.Get().(*zlib.Writer)
 	defer deflaters.Put(w)
@@ -192,7 +192,7 @@ const mostInflated = 1100
 
 var inflaters sync.Pool // of io.ReadCloser that are zlib.Resetter
 
-// inflate undoes deflate, as sqlar_uncompress does.
+// Inflate undoes deflate, as sqlar_uncompress does.
 func Inflate(data []byte, size int64) ([]byte, error) {
 	if int64(len(data)) == size {
 		return data, nil
@@ -222,13 +222,13 @@ func inflater(data []byte) (io.ReadCloser, error) {
 	return zlib.NewReader(bytes.NewReader(data))
 }
 
-// damageError is what is wrong with stored data, in words, and with that of
+// DamageError is what is wrong with stored data, in words, and with that of
 // which checkpoint.
 type DamageError struct{ What, ID string }
 
 func (e *DamageError) Error() string { return e.What }
 
-// stateRow is what a state is read back from.
+// StateRow is what a state is read back from.
 type StateRow struct {
 	N      int64   `db:"n"`
 	ID     string  `db:"id"`
@@ -245,7 +245,7 @@ type segmentRow struct {
 	Data []byte `db:"data"`
 }
 
-// decode puts a state together and checks its hash. What does not match is
+// Decode puts a state together and checks its hash. What does not match is
 // never served.
 func Decode(ctx context.Context, q sqlx.QueryerContext, r *StateRow) ([]byte, error) {
 	state, err := assemble(ctx, q, r)

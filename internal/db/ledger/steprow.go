@@ -2,7 +2,7 @@ package ledger
 
 import ckpt "github.com/ckptsidecar/ckptsidecar"
 
-// stepRow is a step as it is stored.
+// StepRow is a step as it is stored.
 type StepRow struct {
 	ckpt.Step
 	ID       int64    `db:"id"`

@@ -7,7 +7,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// tx is the writer's transaction as the store sees it. It has one time, and
+// Tx is the writer's transaction as the store sees it. It has one time, and
 // carries the chain of the audit log. What stands below `present` is of the
 // operation that is being applied.
 type Tx struct {
@@ -32,19 +32,19 @@ type present struct {
 	damage []error        // checkpoints that it found damaged
 }
 
-// exec changes something. query is a constant: the statements are kept by it.
+// Exec changes something. query is a constant: the statements are kept by it.
 func (tx *Tx) Exec(query string, args ...any) error {
 	tx.note(query, args)
 	return tx.Tx.Exec(query, args...)
 }
 
-// execCount is exec and returns how many rows were changed.
+// ExecCount is exec and returns how many rows were changed.
 func (tx *Tx) ExecCount(query string, args ...any) (int64, error) {
 	tx.note(query, args)
 	return tx.Tx.ExecCount(query, args...)
 }
 
-// get reads one row into dest. It returns false where there is no row.
+// Get reads one row into dest. It returns false where there is no row.
 func (tx *Tx) Get(dest any, query string, args ...any) (bool, error) {
 	tx.note(query, args)
 	return tx.Tx.Get(dest, query, args...)
@@ -70,7 +70,7 @@ func (tx *Tx) note(query string, args []any) {
 	tx.count(s, args)
 }
 
-// op is one operation of the store on its way through the writer. apply may run
+// Op is one operation of the store on its way through the writer. apply may run
 // more than once, because a transaction may be tried again: it must set its
 // results anew each time. It must refuse, where it does, before it changes
 // anything.

@@ -96,7 +96,7 @@ func (tx *Tx) count(s statement, args []any) {
 	}
 }
 
-// lengthOf is the length of an argument that is text or bytes, 0 of another.
+// LengthOf is the length of an argument that is text or bytes, 0 of another.
 func LengthOf(arg any) int64 {
 	switch v := arg.(type) {
 	case nil, int64, int, bool:
@@ -171,7 +171,7 @@ func (tx *Tx) usesOf(o *Op) use {
 	return *tx.useOf(o.Entry.Owner)
 }
 
-// countOwner adds to an owner's bytes, once the transaction is on disk, what no
+// CountOwner adds to an owner's bytes, once the transaction is on disk, what no
 // statement shows: what was removed, and what was copied inside the database.
 func (s *Core) CountOwner(tx *Tx, owner string, bytes int64) {
 	if tx.uses != nil && bytes != 0 {
@@ -194,7 +194,7 @@ func (s *Core) countUses(uses map[string]*use) {
 	}
 }
 
-// mayStore refuses what an owner has no room for, beside what the transaction
+// MayStore refuses what an owner has no room for, beside what the transaction
 // has added already. beyond is how far he may go beyond his quota.
 func (s *Core) MayStore(tx *Tx, owner string, bytes, beyond int64) error {
 	if tx.uses == nil || owner == "" {
@@ -431,7 +431,7 @@ func (s *Core) recountDue(owner string) bool {
 	return true
 }
 
-// recount counts by looking. What is added meanwhile may count twice until the
+// Recount counts by looking. What is added meanwhile may count twice until the
 // next time.
 func (s *Core) Recount(ctx context.Context, owner string) error {
 	begin := time.Now()
@@ -454,7 +454,7 @@ func (s *Core) Recount(ctx context.Context, owner string) error {
 	return nil
 }
 
-// recountAfter counts anew after so much has gone that it is worth to look.
+// RecountAfter counts anew after so much has gone that it is worth to look.
 func (s *Core) RecountAfter(ctx context.Context, owner string) {
 	if !s.Usage.on {
 		return
@@ -483,7 +483,7 @@ func (s *Core) recountStale(ctx context.Context) {
 	}
 }
 
-// ofRuns is what belongs to runs, by table: the columns that have a length of
+// OfRuns is what belongs to runs, by table: the columns that have a length of
 // their own. What a run's states take is in its own row.
 var OfRuns = map[string]string{
 	"checkpoints":       lengths("id", "kind", "parent", "created_at", "sha256", "content_type", "labels", "metadata", "step", "operation", "program", "pieces"),
@@ -521,7 +521,7 @@ var (
 	sumOfRun     = sumOf(`?1`)
 )
 
-// storedBy is what an owner has stored, by looking at all of it but the audit
+// StoredBy is what an owner has stored, by looking at all of it but the audit
 // log.
 func StoredBy(ctx context.Context, q sqlx.QueryerContext, owner string) (bytes int64, err error) {
 	if err := sqlx.GetContext(ctx, q, &bytes, sumOfOwner, owner); err != nil {
@@ -538,7 +538,7 @@ func (s *Core) freeRun(tx *Tx, owner string, id int64) error {
 	return s.free(tx, owner, sumOfRun, id)
 }
 
-// freeAgent is freeRun for all of an agent.
+// FreeAgent is freeRun for all of an agent.
 func (s *Core) FreeAgent(tx *Tx, agent *AgentRow) error {
 	if err := s.free(tx, agent.Owner, sumOfAgent, agent.ID); err != nil {
 		return err

@@ -148,7 +148,7 @@ func (s *Saves) hotRun(tx *ledger.Tx, agent *ledger.AgentRow, name string) (*led
 	return h, nil
 }
 
-// admit refuses a save that breaks its agent's policy or schema, or for which its
+// Admit refuses a save that breaks its agent's policy or schema, or for which its
 // owner has no room left. A save that was made before is answered again instead.
 func (s *Saves) Admit(tx *ledger.Tx, v *Save) error {
 	if v.State.Refused != nil {

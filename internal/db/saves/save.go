@@ -36,7 +36,7 @@ func (s *Saves) Save(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*
 	return v.Saved, nil
 }
 
-// save is one save on its way: what was asked, made ready outside the writer.
+// Save is one save on its way: what was asked, made ready outside the writer.
 type Save struct {
 	driftlog.WatchedSave
 	Scope     ckpt.Scope
@@ -53,7 +53,7 @@ type Save struct {
 	Saved *ckpt.Saved
 }
 
-// newSave does all of a save that needs no transaction. It waits until no other
+// NewSave does all of a save that needs no transaction. It waits until no other
 // of the run is on its way, so that each stands on the one before.
 func (s *Saves) NewSave(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (_ *Save, err error) {
 	r, beside, err := s.screenSave(sc, r)
@@ -108,7 +108,7 @@ func (s *Saves) screenSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.SaveReques
 	return &clean, c.Found, c.Err
 }
 
-// encodeProgram makes the program ready for its column.
+// EncodeProgram makes the program ready for its column.
 func (v *Save) EncodeProgram() error {
 	if v.Request.Program == nil {
 		return nil
@@ -234,7 +234,7 @@ func CheckParent(tx *ledger.Tx, agent *ledger.AgentRow, parent string) error {
 	return ckpt.Errorf(ckpt.CodeNotFound, "the parent %s is not a checkpoint of this agent", parent)
 }
 
-// insertCheckpoint writes the row, the state, the audit row, and what follows
+// InsertCheckpoint writes the row, the state, the audit row, and what follows
 // for the run.
 func (s *Saves) InsertCheckpoint(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *ledger.RunRow) (ledger.SavedReply, error) {
 	reply, err := v.begin(tx, run)
@@ -325,7 +325,7 @@ func (v *Save) answer(agent *ledger.AgentRow, reply ledger.SavedReply) *ckpt.Sav
 	}}
 }
 
-// appendReply is what json.Marshal writes of a save's reply.
+// AppendReply is what json.Marshal writes of a save's reply.
 func AppendReply(b []byte, r *ledger.SavedReply) []byte {
 	b = ledger.AppendString(append(b, `{"id":`...), r.ID)
 	b = strconv.AppendInt(append(b, `,"seq":`...), r.Seq, 10)
@@ -345,7 +345,7 @@ func AppendReply(b []byte, r *ledger.SavedReply) []byte {
 	return append(b, "]}"...)
 }
 
-// saves take checkpoints.
+// Saves take checkpoints.
 type Saves struct {
 	*driftlog.Drifts
 }
