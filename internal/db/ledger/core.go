@@ -19,21 +19,20 @@ import (
 
 // Core is what every part of the store works on.
 type Core struct {
-	Opt        Options
-	Log        *slog.Logger
-	Engine     *sqlite.Engine
-	RO         *sqlx.DB             // the engine's connections that read
-	statements map[string]statement // by query; the writer's
-	Head       ChainHead            // the end of the audit log; the writer's
-	shown      shownHead            // head, for those who are not the writer
-	Hot        hotRuns              // the writer's
-	agents     agentCache
-	Live       Live
-	Damages    damages // checkpoints that are known to be damaged
-	Trust      trust   // what is known to be wrong with the audit log
-	Usage      usage
-	following  foreignReads
-	ID         string // of this database, made when it was
+	Opt       Options
+	Log       *slog.Logger
+	Engine    *sqlite.Engine
+	RO        *sqlx.DB  // the engine's connections that read
+	Head      ChainHead // the end of the audit log; the writer's
+	shown     shownHead // head, for those who are not the writer
+	Hot       hotRuns   // the writer's
+	agents    agentCache
+	Live      Live
+	Damages   damages // checkpoints that are known to be damaged
+	Trust     trust   // what is known to be wrong with the audit log
+	Usage     usage
+	following foreignReads
+	ID        string // of this database, made when it was
 
 	// forgetPast forgets what is kept of a run in memory. onDamage makes a finding
 	// of a damaged checkpoint. Drift sets both.
@@ -52,7 +51,7 @@ func NewCore(opt Options) (*Core, error) {
 	if opt.Retention == nil {
 		return nil, errors.New("db.Open: Options.Retention is required")
 	}
-	s := &Core{Opt: opt, Log: opt.Log, statements: map[string]statement{}, noted: time.Now()}
+	s := &Core{Opt: opt, Log: opt.Log, noted: time.Now()}
 	s.Live.Most = opt.LiveBytes
 	return s, nil
 }

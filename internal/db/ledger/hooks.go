@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -35,6 +36,22 @@ func (h hooks) OthersWrote(t *sqlite.Tx, first bool) error {
 		return nil
 	}
 	return h.seeForeign(t.Domain.(*Tx))
+}
+
+// Prepared looks at the text of a statement once.
+func (h hooks) Prepared(query string) any {
+	return &statement{forgets(query), stores(query), strings.HasPrefix(query, "UPDATE")}
+}
+
+// Runs counts what a statement stores, and forgets what it makes stale.
+func (h hooks) Runs(t *sqlite.Tx, kept any, args []any) {
+	s := kept.(*statement)
+	if s.forgets {
+		h.Hot.ForgetAll()
+	}
+	if tx, ours := t.Domain.(*Tx); ours {
+		tx.count(s, args)
+	}
 }
 
 // BeforeCommit writes the rows of the audit log.

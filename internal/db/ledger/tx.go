@@ -1,8 +1,6 @@
 package ledger
 
 import (
-	"strings"
-
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
@@ -32,42 +30,11 @@ type present struct {
 	damage []error        // checkpoints that it found damaged
 }
 
-// Exec changes something. query is a constant: the statements are kept by it.
-func (tx *Tx) Exec(query string, args ...any) error {
-	tx.note(query, args)
-	return tx.Tx.Exec(query, args...)
-}
-
-// ExecCount is exec and returns how many rows were changed.
-func (tx *Tx) ExecCount(query string, args ...any) (int64, error) {
-	tx.note(query, args)
-	return tx.Tx.ExecCount(query, args...)
-}
-
-// Get reads one row into dest. It returns false where there is no row.
-func (tx *Tx) Get(dest any, query string, args ...any) (bool, error) {
-	tx.note(query, args)
-	return tx.Tx.Get(dest, query, args...)
-}
-
 // statement is what the store has to know of a statement.
 type statement struct {
 	forgets  bool // it changes what hotRuns know, and is not one of those that tell them
 	stores   bool
 	replaces bool // it stores in the place of something
-}
-
-// note counts what a statement stores, and forgets what it makes stale.
-func (tx *Tx) note(query string, args []any) {
-	s, known := tx.Store.statements[query]
-	if !known {
-		s = statement{forgets(query), stores(query), strings.HasPrefix(query, "UPDATE")}
-		tx.Store.statements[query] = s
-	}
-	if s.forgets && !tx.Barred {
-		tx.Store.Hot.ForgetAll()
-	}
-	tx.count(s, args)
 }
 
 // Op is one operation of the store on its way through the writer. apply may run

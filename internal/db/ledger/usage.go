@@ -80,7 +80,7 @@ func stores(query string) bool {
 }
 
 // count adds what a statement stores to what its operation has stored.
-func (tx *Tx) count(s statement, args []any) {
+func (tx *Tx) count(s *statement, args []any) {
 	if tx.uses == nil || !s.stores {
 		return
 	}

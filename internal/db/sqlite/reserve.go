@@ -410,7 +410,7 @@ func (w *writer) copyLog() error {
 
 // reading is a transaction's means outside of one.
 func (w *writer) reading() *Tx {
-	return &Tx{Ctx: context.Background(), Conn: w.conn, stmts: w.stmts}
+	return &Tx{Ctx: context.Background(), Conn: w.conn, hooks: w.engine.opt.Hooks, stmts: w.stmts}
 }
 
 // noRoom says that SQLite found no room, for the files or for the log's index.

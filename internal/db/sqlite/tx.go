@@ -18,6 +18,7 @@ type Tx struct {
 	Barred  bool // whether the present operation may write nothing, because the disk is full
 	Domain  any  // what Hooks.Begin keeps with the transaction
 
+	hooks Hooks
 	stmts map[string]*statement // prepared once for the life of the connection
 	adds  int64                 // at most so many bytes were stored by operations of claim Adds
 	after []func()              // to be called once the transaction is on disk
@@ -28,23 +29,25 @@ type Tx struct {
 type statement struct {
 	*sqlx.Stmt
 	writes bool
+	kept   any // what Hooks.Prepared has answered
 }
 
-// prepare returns the statement of a query. It refuses a statement that writes
-// where the operation may not write.
-func (tx *Tx) prepare(query string) (*statement, error) {
+// prepare returns the statement of a query that is about to run. It refuses a
+// statement that writes where the operation may not write.
+func (tx *Tx) prepare(query string, args []any) (*statement, error) {
 	stmt := tx.stmts[query]
 	if stmt == nil {
 		prepared, err := tx.Conn.PreparexContext(tx.Ctx, query)
 		if err != nil {
 			return nil, err
 		}
-		stmt = &statement{prepared, writes(query)}
+		stmt = &statement{prepared, writes(query), tx.hooks.Prepared(query)}
 		tx.stmts[query] = stmt
 	}
 	if tx.Barred && stmt.writes {
 		return nil, ErrNoRoom
 	}
+	tx.hooks.Runs(tx, stmt.kept, args)
 	return stmt, nil
 }
 
@@ -63,7 +66,7 @@ func (tx *Tx) Exec(query string, args ...any) error {
 
 // ExecCount is Exec and returns how many rows were changed.
 func (tx *Tx) ExecCount(query string, args ...any) (int64, error) {
-	stmt, err := tx.prepare(query)
+	stmt, err := tx.prepare(query, args)
 	if err != nil {
 		return 0, err
 	}
@@ -77,7 +80,7 @@ func (tx *Tx) ExecCount(query string, args ...any) (int64, error) {
 
 // Get reads one row into dest. It returns false where there is no row.
 func (tx *Tx) Get(dest any, query string, args ...any) (bool, error) {
-	stmt, err := tx.prepare(query)
+	stmt, err := tx.prepare(query, args)
 	if err != nil {
 		return false, err
 	}
@@ -90,7 +93,7 @@ func (tx *Tx) Get(dest any, query string, args ...any) (bool, error) {
 
 // List reads all rows into the slice that dest points to.
 func (tx *Tx) List(dest any, query string, args ...any) error {
-	stmt, err := tx.prepare(query)
+	stmt, err := tx.prepare(query, args)
 	if err != nil {
 		return err
 	}

@@ -273,7 +273,7 @@ func (w *writer) transaction(batch []*Op, retries int) (after []func(), err erro
 	if err := w.checkFiles(); err != nil {
 		return nil, err
 	}
-	t := &Tx{Ctx: context.Background(), Conn: w.conn, stmts: w.stmts, gotOn: w.gotOn, Retries: retries}
+	t := &Tx{Ctx: context.Background(), Conn: w.conn, hooks: w.engine.opt.Hooks, stmts: w.stmts, gotOn: w.gotOn, Retries: retries}
 	hooks := w.engine.opt.Hooks
 	hooks.Begin(t)
 	defer func() {
