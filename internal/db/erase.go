@@ -75,7 +75,7 @@ func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry
 	s.ChangeAgent(tx, ledger.AgentKey{Owner: agent.Owner, Name: agent.Name}, nil)
 	s.Watches.DropAgent(agent.Owner, agent.Name)
 	tx.OnCommit(func() {
-		s.Live.ForgetAgent(agent.Owner, agent.Name)
+		s.States.ForgetAgent(agent.Owner, agent.Name)
 		s.Shared.ForgetAgent(agent.Owner, agent.Name)
 	})
 	e.Detail = map[string]any{"runs": erased.Runs, "checkpoints": erased.Checkpoints, "stored_bytes": erased.StoredBytes}

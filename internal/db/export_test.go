@@ -88,7 +88,7 @@ func (s *Store) ExecForTest(query string, args ...any) error {
 func (s *Store) ForgetTicks() { clear(s.Ticked) }
 
 // Doubts is how often something has cast doubt on the states in memory.
-func (s *Store) Doubts() int64 { return s.Live.Doubts.Load() }
+func (s *Store) Doubts() int64 { return s.States.Doubts.Load() }
 
 // Unguarded is a script that runs statements past the guards of the schema and
 // leaves the guards as they were, as somebody does who knows them.

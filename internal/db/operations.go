@@ -4,6 +4,7 @@ import (
 	"context"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/saves"
@@ -147,7 +148,7 @@ func (s *Store) newestAsBefore(tx *ledger.Tx, agent *ledger.AgentRow, run *ledge
 		}
 		return nil, err
 	}
-	again, err := tx.EncodeAgain(run, c)
+	again, err := blob.Again(tx.Tx, run.ID, c)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
@@ -80,7 +81,7 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 	ref.Epoch = r.Epoch
 	e := ledger.Entry(sc, action, ref.Agent)
 	e.Run, e.Subject = ledger.RunName(ref.Run), r.Key
-	printed, err := s.PrintStep(ctx, ledger.RunKey{Owner: sc.Whose(), Agent: ref.Agent, Run: e.Run}, &r, action == "finish_step")
+	printed, err := s.PrintStep(ctx, blob.RunKey{Owner: sc.Whose(), Agent: ref.Agent, Run: e.Run}, &r, action == "finish_step")
 	if err != nil {
 		return nil, false, err
 	}

@@ -1,5 +1,5 @@
 // Package archive exports agents and imports them.
 //
-// It may import the root package, internal/db/ledger, internal/db/driftlog,
-// internal/db/sqlite, internal/jsontext and internal/wellformed.
+// It may import the root package, internal/db/blob, internal/db/ledger,
+// internal/db/driftlog, internal/db/sqlite, internal/jsontext and internal/wellformed.
 package archive

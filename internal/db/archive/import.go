@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
@@ -177,7 +178,7 @@ func checkCheckpointLine(number int64, line *exportLine) error {
 	if err == nil && c.CreatedAt.IsZero() {
 		err = errors.New("created_at is missing")
 	}
-	if err == nil && ledger.EncodeHash(r.State) != c.SHA256 {
+	if err == nil && blob.HashOf(r.State) != c.SHA256 {
 		err = errors.New("the state does not match its sha256")
 	}
 	if err != nil {
@@ -217,7 +218,7 @@ type importing struct {
 type imported struct {
 	request *ckpt.SaveRequest
 	from    *ckpt.Checkpoint
-	state   ledger.Encoded
+	state   blob.Encoded
 }
 
 func (im *importing) all(ctx context.Context, f *os.File) error {
@@ -237,7 +238,7 @@ func (im *importing) all(ctx context.Context, f *os.File) error {
 			if err != nil {
 				return err
 			}
-			batch = append(batch, imported{r, c, ledger.Encode(r.State)})
+			batch = append(batch, imported{r, c, blob.Encode(r.State)})
 			size += int64(len(r.State))
 		}
 		if len(batch) >= importAtOnce || size >= importBytesAtOnce || line.Type == lineEnd {

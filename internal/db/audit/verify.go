@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/jmoiron/sqlx"
@@ -276,7 +277,7 @@ func (v *verifier) someStates(ctx context.Context, last *int64) (int, error) {
 		return 0, err
 	}
 	defer q.Rollback()
-	var rows []ledger.StateRow
+	var rows []blob.StateRow
 	err = q.SelectContext(ctx, &rows, `SELECT n, id, size, sha256, body, pieces FROM checkpoints WHERE n > ? ORDER BY n LIMIT ?`, *last, verifyAtOnce)
 	if err != nil {
 		return 0, err
@@ -285,8 +286,8 @@ func (v *verifier) someStates(ctx context.Context, last *int64) (int, error) {
 		*last = rows[i].N
 		v.report.Checkpoints++
 		v.report.StateBytes += rows[i].Size
-		if _, err := ledger.Decode(ctx, q, &rows[i]); err != nil {
-			var damage *ledger.DamageError
+		if _, err := blob.Decode(ctx, q, &rows[i]); err != nil {
+			var damage *blob.DamageError
 			if !errors.As(err, &damage) && ckpt.CodeOf(err) != ckpt.CodeCorrupt {
 				return 0, err
 			}

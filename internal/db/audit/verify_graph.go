@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
@@ -24,7 +25,7 @@ func (v *verifier) graphWrites(ctx context.Context) error {
 		if err := rows.StructScan(&w); err != nil {
 			return v.met(ctx, "graph_writes", err)
 		}
-		if data, err := ledger.Inflate(w.Data, w.Size); err != nil || crc32.Checksum(data, ledger.Castagnoli) != w.CRC {
+		if data, err := blob.Inflate(w.Data, w.Size); err != nil || crc32.Checksum(data, ledger.Castagnoli) != w.CRC {
 			v.found("graph_write", fmt.Sprintf("%s/%s/%d", w.Checkpoint, w.Task, w.Idx), "the write does not match its checksum (run %d)", w.RunID)
 		}
 	}

@@ -4,11 +4,12 @@ import (
 	"fmt"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
 // findDamage makes a finding of a checkpoint that is damaged.
-func (s *Drifts) findDamage(tx *ledger.Tx, runID, seq int64, damage *ledger.DamageError) error {
+func (s *Drifts) findDamage(tx *ledger.Tx, runID, seq int64, damage *blob.DamageError) error {
 	run, agent, err := s.RunWithAgent(tx, runID)
 	if err != nil || run == nil || agent.Settings.Detectors[ckpt.RuleCorruption].Tier == ckpt.TierOff {
 		return err

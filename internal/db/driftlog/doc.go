@@ -2,6 +2,6 @@
 // each step, state and heartbeat to the detectors, keeps what they find, and does
 // what follows from it.
 //
-// It may import the root package, internal/db/ledger, internal/db/sqlite,
-// internal/jsontext, internal/secrets and internal/wellformed.
+// It may import the root package, internal/db/blob, internal/db/ledger,
+// internal/db/sqlite, internal/jsontext, internal/secrets and internal/wellformed.
 package driftlog

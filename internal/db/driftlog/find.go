@@ -5,6 +5,7 @@ import (
 	"os"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/google/uuid"
 )
@@ -144,7 +145,7 @@ func (s *Drifts) addRecovery(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	if c == nil || err != nil {
 		return "", err
 	}
-	again, err := tx.EncodeAgain(run, c)
+	again, err := blob.Again(tx.Tx, run.ID, c)
 	if err != nil {
 		return "", err
 	}
@@ -170,7 +171,7 @@ func (s *Drifts) addRecovery(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	if err := tx.NoteSaved(run); err != nil {
 		return "", err
 	}
-	s.KeepLive(tx, ledger.RunKey{Owner: agent.Owner, Agent: agent.Name, Run: run.Name}, run.ID, &row, &again, list)
+	s.States.Keep(tx.Tx, blob.RunKey{Owner: agent.Owner, Agent: agent.Name, Run: run.Name}, row.Place(run), &again, list)
 	e := ledger.AuditEntry{Who: ledger.Daemon, PID: os.Getpid(), Action: "save", Owner: agent.Owner, Agent: agent.Name, Run: run.Name, Subject: row.ID, Outcome: ledger.OutcomeDone,
 		Reason: "critical drift: " + f.Rule, Detail: map[string]any{"kind": row.Kind, "seq": row.Seq, "sha256": again.Sha256, "size": again.Size, "finding": f.ID}}
 	if err := row.NoteRest(e.Detail); err != nil {

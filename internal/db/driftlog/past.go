@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/jmoiron/sqlx"
 )
@@ -27,7 +28,7 @@ const (
 
 // readAhead reads what the writer will need to begin to watch a run, nil where
 // the run is watched already or nobody watches. It costs nothing else a wait.
-func (s *Drifts) readAhead(key ledger.RunKey, p *ckpt.Policy) *past {
+func (s *Drifts) readAhead(key blob.RunKey, p *ckpt.Policy) *past {
 	if s.Opt.Drift == nil || p.Sensitivity == ckpt.SensitivityOff {
 		return nil
 	}
@@ -64,9 +65,9 @@ func (s *Drifts) readAhead(key ledger.RunKey, p *ckpt.Policy) *past {
 }
 
 // printStates makes the prints of a run's newest states.
-func (s *Drifts) printStates(ctx context.Context, q *sqlx.Tx, key ledger.RunKey, p *ckpt.Policy, runID int64, made *past) error {
+func (s *Drifts) printStates(ctx context.Context, q *sqlx.Tx, key blob.RunKey, p *ckpt.Policy, runID int64, made *past) error {
 	var rows []struct {
-		ledger.StateRow
+		blob.StateRow
 		ContentType string `db:"content_type"`
 	}
 	err := q.SelectContext(ctx, &rows, `SELECT n, id, size, sha256, body, pieces, content_type FROM checkpoints WHERE n IN (`+newestOfRun+`) AND size <= ? ORDER BY n DESC LIMIT ?`,
@@ -77,7 +78,7 @@ func (s *Drifts) printStates(ctx context.Context, q *sqlx.Tx, key ledger.RunKey,
 	plain := *p // rules and schema said what they had to say when these were saved
 	plain.Rules, plain.Schema = nil, nil
 	for i := range rows {
-		state, err := ledger.Decode(ctx, q, &rows[i].StateRow)
+		state, err := blob.Decode(ctx, q, &rows[i].StateRow)
 		if err != nil {
 			continue // whoever wants it is told
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
@@ -82,5 +83,5 @@ func (s *Drifts) ReadAheadFor(sc ckpt.Scope, ref ckpt.RunRef) *past {
 		return nil
 	}
 	p := s.PolicyOf(sc.Whose(), ref.Agent)
-	return s.readAhead(ledger.RunKey{Owner: sc.Whose(), Agent: ref.Agent, Run: ledger.RunName(ref.Run)}, &p)
+	return s.readAhead(blob.RunKey{Owner: sc.Whose(), Agent: ref.Agent, Run: ledger.RunName(ref.Run)}, &p)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/jmoiron/sqlx"
 )
@@ -24,7 +25,7 @@ type printed struct {
 // PrintState makes of a state what the detectors need of it, and refuses one
 // that breaks the agent's schema. It runs in the caller's goroutine, and ends
 // with an error where nobody waits for the answer any more.
-func (s *Drifts) PrintState(ctx context.Context, key ledger.RunKey, r *ckpt.SaveRequest, e *ledger.Encoded) (*printed, error) {
+func (s *Drifts) PrintState(ctx context.Context, key blob.RunKey, r *ckpt.SaveRequest, e *blob.Encoded) (*printed, error) {
 	if s.Opt.Drift == nil {
 		return nil, nil
 	}
@@ -34,7 +35,7 @@ func (s *Drifts) PrintState(ctx context.Context, key ledger.RunKey, r *ckpt.Save
 	}
 	run, previous, release := s.ruleRun(key, &p, true)
 	defer release()
-	run.Map = e.Known.Json
+	run.Map = e.Known.JSON
 	made := &printed{past: s.readAhead(key, &p)}
 	err := preparing(ctx, &p, func(ctx context.Context) (err error) {
 		made.state, err = makePrint(s, key, func() (ckpt.StatePrint, error) {
@@ -49,7 +50,7 @@ func (s *Drifts) PrintState(ctx context.Context, key ledger.RunKey, r *ckpt.Save
 		made.Refused = refusedBySchema(made.state.Broken)
 	}
 	if ckpt.IsJSON(r.ContentType) {
-		made.shared = SharedValues(e.State, e.Known.Json, p.SharedKeys)
+		made.shared = SharedValues(e.State, e.Known.JSON, p.SharedKeys)
 	}
 	return made, nil
 }
@@ -93,7 +94,7 @@ func refusedBySchema(broken []ckpt.Found) error {
 }
 
 // makePrint keeps a mistake in a detector from reaching a save.
-func makePrint[T any](s *Drifts, key ledger.RunKey, make func() (T, error)) (print T, err error) {
+func makePrint[T any](s *Drifts, key blob.RunKey, make func() (T, error)) (print T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			var none T
@@ -107,7 +108,7 @@ func makePrint[T any](s *Drifts, key ledger.RunKey, make func() (T, error)) (pri
 
 // ruleRun is what rules of the user's own see beside the step or the state.
 // Where the policy has none it costs nothing.
-func (s *Drifts) ruleRun(key ledger.RunKey, p *ckpt.Policy, forState bool) (r ckpt.RuleRun, previous []byte, release func()) {
+func (s *Drifts) ruleRun(key blob.RunKey, p *ckpt.Policy, forState bool) (r ckpt.RuleRun, previous []byte, release func()) {
 	r, release = ckpt.RuleRun{Agent: key.Agent, Run: key.Run}, func() {}
 	if len(p.Rules) == 0 {
 		return r, nil, release
@@ -122,8 +123,8 @@ func (s *Drifts) ruleRun(key ledger.RunKey, p *ckpt.Policy, forState bool) (r ck
 		if r.Last, err = readLastStep(ctx, q, id); err != nil {
 			return err
 		}
-		if base := s.Live.Get(key); base != nil {
-			previous, release = base.State, func() { s.Live.Release(base) }
+		if base := s.States.Get(key); base != nil {
+			previous, release = base.State, func() { s.States.Release(base) }
 			return nil
 		}
 		previous, err = readPrevious(ctx, q, id)
@@ -138,7 +139,7 @@ func (s *Drifts) ruleRun(key ledger.RunKey, p *ckpt.Policy, forState bool) (r ck
 	return r, previous, release
 }
 
-func readRuleRun(ctx context.Context, q *sqlx.Tx, key ledger.RunKey, r *ckpt.RuleRun) (id int64, err error) {
+func readRuleRun(ctx context.Context, q *sqlx.Tx, key blob.RunKey, r *ckpt.RuleRun) (id int64, err error) {
 	var row struct {
 		ID       int64    `db:"id"`
 		Status   string   `db:"status"`
@@ -171,7 +172,7 @@ const previousMost = 1 << 20
 
 // readPrevious reads the run's newest state. One that is damaged is none.
 func readPrevious(ctx context.Context, q *sqlx.Tx, runID int64) ([]byte, error) {
-	var row ledger.StateRow
+	var row blob.StateRow
 	err := q.GetContext(ctx, &row, `SELECT n, id, size, sha256, body, pieces FROM checkpoints WHERE n = (SELECT max(n) FROM (`+newestOfRun+`)) AND size <= ?`, runID, 1, previousMost)
 	if ledger.IsNoRows(err) {
 		return nil, nil
@@ -179,7 +180,7 @@ func readPrevious(ctx context.Context, q *sqlx.Tx, runID int64) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	state, err := ledger.Decode(ctx, q, &row)
+	state, err := blob.Decode(ctx, q, &row)
 	if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
 		return nil, nil
 	}
@@ -196,7 +197,7 @@ type printedStep struct {
 
 // PrintStep makes of a step what the detectors need of it, nil where nobody
 // watches.
-func (s *Drifts) PrintStep(ctx context.Context, key ledger.RunKey, r *ckpt.StepRequest, finish bool) (*printedStep, error) {
+func (s *Drifts) PrintStep(ctx context.Context, key blob.RunKey, r *ckpt.StepRequest, finish bool) (*printedStep, error) {
 	if s.Opt.Drift == nil {
 		return nil, nil
 	}
@@ -221,7 +222,7 @@ func (s *Drifts) PrintStep(ctx context.Context, key ledger.RunKey, r *ckpt.StepR
 }
 
 // readBegun adds to the end of a step how it began, for rules of the user's own.
-func (s *Drifts) readBegun(key ledger.RunKey, step *ckpt.Step) bool {
+func (s *Drifts) readBegun(key blob.RunKey, step *ckpt.Step) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), s.Opt.WriteTimeout)
 	defer cancel()
 	var row ledger.StepRow

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/jmoiron/sqlx"
 )
@@ -87,7 +88,7 @@ func (s *Drifts) recordedStates(ctx context.Context, q *sqlx.Tx, row *recordedRo
 	if _, err := agent.Parsed(); err != nil {
 		return nil, err
 	}
-	if err := s.printStates(ctx, q, ledger.RunKey{Owner: row.Owner, Agent: row.Agent, Run: row.Name}, &agent.Settings, row.ID, made); err != nil {
+	if err := s.printStates(ctx, q, blob.RunKey{Owner: row.Owner, Agent: row.Agent, Run: row.Name}, &agent.Settings, row.ID, made); err != nil {
 		return nil, err
 	}
 	var list []ckpt.StatePrint

@@ -18,6 +18,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
@@ -259,7 +260,7 @@ func (s *Drifts) sharedOf(ctx context.Context, a *sharer, read *int) (map[string
 			return err
 		}
 		var row struct {
-			ledger.StateRow
+			blob.StateRow
 			At          ledger.Lenient[ckpt.Time] `db:"created_at"`
 			ContentType string                    `db:"content_type"`
 		}
@@ -270,7 +271,7 @@ func (s *Drifts) sharedOf(ctx context.Context, a *sharer, read *int) (map[string
 		if err != nil {
 			return err
 		}
-		state, err := ledger.Decode(ctx, q, &row.StateRow)
+		state, err := blob.Decode(ctx, q, &row.StateRow)
 		for pointer, hash := range SharedValues(state, nil, a.Settings.SharedKeys) {
 			values[pointer] = sharedValue{hash, row.ID, runs[0], row.At.Value.Time}
 		}

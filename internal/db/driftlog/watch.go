@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
@@ -18,7 +19,7 @@ import (
 // thrown away with a transaction that was rolled back, and made anew.
 type Watched struct {
 	runID    int64
-	key      ledger.RunKey
+	key      blob.RunKey
 	policy   string         // as it was when this was made
 	watch    ckpt.RunWatch  // nil where nothing is to be watched
 	partial  bool           // made without what is read outside the writer
@@ -142,7 +143,7 @@ func watchOf(tx *ledger.Tx) *Watched {
 }
 
 func (s *Drifts) makeWatched(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, past *past) (*Watched, error) {
-	w := &Watched{runID: run.ID, key: ledger.RunKey{Owner: agent.Owner, Agent: agent.Name, Run: run.Name}, policy: agent.Policy}
+	w := &Watched{runID: run.ID, key: blob.RunKey{Owner: agent.Owner, Agent: agent.Name, Run: run.Name}, policy: agent.Policy}
 	err := tx.List(&w.open, `SELECT `+FindingColumns+FindingTables+`WHERE f.run_id = ? AND f.closed IS NULL ORDER BY f.at, f.id`, run.ID)
 	if err != nil {
 		return w, s.unwatched(w, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/saves"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
@@ -98,11 +99,11 @@ func (s *Threads) graphCarry(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPu
 		missing, err = s.graphElsewhere(ctx, sc, r, d, versions)
 		return func() {}, missing, err
 	}
-	if base := s.Live.Get(ledger.RunKey{Owner: sc.Whose(), Agent: r.Agent, Run: graphRunName(r.GraphThread)}); base != nil { // most often the parent is the newest
+	if base := s.States.Get(blob.RunKey{Owner: sc.Whose(), Agent: r.Agent, Run: graphRunName(r.GraphThread)}); base != nil { // most often the parent is the newest
 		if parent, _ := readGraphDocument(base.State); parent.is(string(r.Parent)) {
-			return func() { s.Live.Release(base) }, d.carry(parent, r.Carry, versions), nil
+			return func() { s.States.Release(base) }, d.carry(parent, r.Carry, versions), nil
 		}
-		s.Live.Release(base)
+		s.States.Release(base)
 	}
 	state, release, err := s.graphState(ctx, sc, r.Agent, r.GraphThread, string(r.Parent))
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound || ckpt.CodeOf(err) == ckpt.CodeCorrupt {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/jmoiron/sqlx"
 )
@@ -21,7 +22,7 @@ const (
 
 // graphRow is one of LangGraph's checkpoints without its state.
 type graphRow struct {
-	ledger.StateRow
+	blob.StateRow
 	Graph    string   `db:"graph_id"`
 	Parent   ckpt.Ref `db:"graph_parent"`
 	RunID    int64    `db:"run_id"`
@@ -251,7 +252,7 @@ func (s *Threads) readGraphTuple(ctx context.Context, q *sqlx.Tx, row *graphRow,
 		return nil, err
 	}
 	if lent != nil {
-		defer s.Live.Release(lent)
+		defer s.States.Release(lent)
 	}
 	d, err := row.document(state)
 	if err != nil {
@@ -276,7 +277,7 @@ func (s *Threads) graphDocument(ctx context.Context, q *sqlx.Tx, row *graphRow) 
 	}
 	if lent != nil {
 		state = bytes.Clone(state)
-		s.Live.Release(lent)
+		s.States.Release(lent)
 	}
 	return row.document(state)
 }
@@ -290,11 +291,11 @@ func (row *graphRow) document(state []byte) (*graphDocument, error) {
 }
 
 // graphBytes is the state of a checkpoint. Where it is lent from memory, it must be released.
-func (s *Threads) graphBytes(ctx context.Context, q *sqlx.Tx, row *graphRow) (state []byte, lent *ledger.Stored, err error) {
-	if b := s.Live.Find(row.Owner, row.Agent, row.ID); b != nil {
+func (s *Threads) graphBytes(ctx context.Context, q *sqlx.Tx, row *graphRow) (state []byte, lent *blob.Stored, err error) {
+	if b := s.States.Find(row.Owner, row.Agent, row.ID); b != nil {
 		return b.State, b, nil
 	}
-	state, err = ledger.Decode(ctx, q, &row.StateRow)
+	state, err = blob.Decode(ctx, q, &row.StateRow)
 	return state, nil, err
 }
 
@@ -311,7 +312,7 @@ const selectGraphLink = `SELECT n, id, parent, channels FROM graph_checkpoints W
 func (l *graphLink) has() (map[string]bool, error) {
 	var names []string
 	if err := json.Unmarshal([]byte(l.Channels), &names); err != nil {
-		return nil, ckpt.Wrap(ckpt.CodeCorrupt, &ledger.DamageError{What: "its list of channels cannot be read", ID: l.ID}, "LangGraph's checkpoint %s is damaged in its list of channels: run ckptsidecar verify", l.ID)
+		return nil, ckpt.Wrap(ckpt.CodeCorrupt, &blob.DamageError{What: "its list of channels cannot be read", ID: l.ID}, "LangGraph's checkpoint %s is damaged in its list of channels: run ckptsidecar verify", l.ID)
 	}
 	set := make(map[string]bool, len(names))
 	for _, name := range names {

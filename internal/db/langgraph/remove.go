@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
@@ -290,7 +291,7 @@ func (g *graphRemoving) deltaChannels(n int64) (open map[string]bool, steps int,
 		Counters map[string]json.RawMessage `json:"counters_since_delta_snapshot"`
 	}
 	if err := json.Unmarshal([]byte(row.Metadata), &metadata); err != nil {
-		return nil, 0, ckpt.Wrap(ckpt.CodeCorrupt, &ledger.DamageError{What: "its metadata cannot be read", ID: row.ID}, "checkpoint %s is damaged in its metadata: nothing was pruned; run ckptsidecar verify", row.ID)
+		return nil, 0, ckpt.Wrap(ckpt.CodeCorrupt, &blob.DamageError{What: "its metadata cannot be read", ID: row.ID}, "checkpoint %s is damaged in its metadata: nothing was pruned; run ckptsidecar verify", row.ID)
 	}
 	open = make(map[string]bool, len(metadata.Counters))
 	for name := range metadata.Counters {
@@ -317,11 +318,11 @@ func (g *graphRemoving) sends(runID int64, id ckpt.Ref) (some int, err error) {
 
 // document reads the state of a checkpoint in the writer's transaction.
 func (g *graphRemoving) document(n int64) (*graphDocument, error) {
-	var row ledger.StateRow
+	var row blob.StateRow
 	if _, err := g.tx.Get(&row, `SELECT n, id, size, sha256, body, pieces FROM checkpoints WHERE n = ?`, n); err != nil {
 		return nil, err
 	}
-	state, err := ledger.Decode(g.tx.Ctx, g.tx.Conn, &row)
+	state, err := blob.Decode(g.tx.Ctx, g.tx.Conn, &row)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
@@ -134,7 +135,7 @@ func appendGraphValue(b []byte, encoding string, data []byte) []byte {
 func readGraphDocument(state []byte) (*graphDocument, error) {
 	d, manifest, values, err := readGraphHead(state)
 	if err != nil {
-		return nil, &ledger.DamageError{What: "its head cannot be read: " + err.Error()}
+		return nil, &blob.DamageError{What: "its head cannot be read: " + err.Error()}
 	}
 	if d.cutValues(values, manifest) {
 		return d, nil
@@ -167,7 +168,7 @@ func readGraphHead(state []byte) (*graphDocument, []manifestEntry, []byte, error
 		m, values = &whole.graphMembers, whole.Values
 	}
 	if m.Format != graphFormat || m.Thread == "" || m.Checkpoint == nil {
-		return nil, nil, nil, &ledger.DamageError{What: "it is no checkpoint of LangGraph"}
+		return nil, nil, nil, &blob.DamageError{What: "it is no checkpoint of LangGraph"}
 	}
 	return &graphDocument{GraphThread: ckpt.GraphThread{Thread: m.Thread, NS: m.NS}, Parent: m.Parent, Checkpoint: m.Checkpoint, Metadata: m.Metadata}, m.Manifest, values, nil
 }
@@ -271,14 +272,14 @@ func (m *manifestEntry) value(data []byte) graphValue {
 func (d *graphDocument) parseValues(text []byte, manifest []manifestEntry) error {
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(text, &values); err != nil {
-		return &ledger.DamageError{What: "its values cannot be read"}
+		return &blob.DamageError{What: "its values cannot be read"}
 	}
 	d.Values = make([]graphValue, 0, len(manifest))
 	for i := range manifest {
 		raw, there := values[manifest[i].Channel]
 		data, ok := manifest[i].decode(raw)
 		if !there || !ok {
-			return &ledger.DamageError{What: "the value of its channel " + strconv.Quote(manifest[i].Channel) + " cannot be read"}
+			return &blob.DamageError{What: "the value of its channel " + strconv.Quote(manifest[i].Channel) + " cannot be read"}
 		}
 		d.Values = append(d.Values, manifest[i].value(data))
 	}

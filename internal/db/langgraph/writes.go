@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/jmoiron/sqlx"
 )
@@ -19,7 +20,7 @@ func storedWrite(w *ckpt.GraphWrite) ledger.GraphWriteRow {
 	row := ledger.GraphWriteRow{Task: w.Task, Idx: w.Idx, Path: w.Path, Channel: w.Channel, Type: w.Type,
 		Size: int64(len(w.Data)), CRC: crc32.Checksum(w.Data, ledger.Castagnoli), Data: w.Data}
 	if len(w.Data) >= deflateFrom {
-		row.Data = ledger.Deflate(w.Data)
+		row.Data = blob.Deflate(w.Data)
 	}
 	if row.Data == nil {
 		row.Data = []byte{}
@@ -29,9 +30,9 @@ func storedWrite(w *ckpt.GraphWrite) ledger.GraphWriteRow {
 
 // readGraphWrite is the row as it was written, or an error where it is damaged.
 func readGraphWrite(r *ledger.GraphWriteRow, checkpoint string) (ckpt.GraphWrite, error) {
-	data, err := ledger.Inflate(r.Data, r.Size)
+	data, err := blob.Inflate(r.Data, r.Size)
 	if err != nil || crc32.Checksum(data, ledger.Castagnoli) != r.CRC {
-		damage := &ledger.DamageError{What: fmt.Sprintf("the write %d of its task %s does not match its checksum", r.Idx, r.Task), ID: checkpoint}
+		damage := &blob.DamageError{What: fmt.Sprintf("the write %d of its task %s does not match its checksum", r.Idx, r.Task), ID: checkpoint}
 		return ckpt.GraphWrite{}, ckpt.Wrap(ckpt.CodeCorrupt, damage, "a write to LangGraph's checkpoint %s is damaged and is not served: run ckptsidecar verify", checkpoint)
 	}
 	return ckpt.GraphWrite{Task: r.Task, Idx: r.Idx, Path: r.Path, Channel: r.Channel, GraphBytes: ckpt.GraphBytes{Type: r.Type, Data: data}}, nil

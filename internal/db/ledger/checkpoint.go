@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
 )
 
@@ -27,8 +28,13 @@ type CheckpointRow struct {
 	Program     any
 }
 
+// Place is where the checkpoint of a run stands.
+func (c *CheckpointRow) Place(run *RunRow) blob.Place {
+	return blob.Place{N: c.N, RunID: run.ID, Seq: c.Seq, ID: c.ID}
+}
+
 // Insert writes a checkpoint and its state and counts it in its run.
-func (tx *Tx) Insert(run *RunRow, c *CheckpointRow, state *Encoded) error {
+func (tx *Tx) Insert(run *RunRow, c *CheckpointRow, state *blob.Encoded) error {
 	if _, err := tx.InsertRow(run, c, state); err != nil {
 		return err
 	}
@@ -37,14 +43,14 @@ func (tx *Tx) Insert(run *RunRow, c *CheckpointRow, state *Encoded) error {
 
 // InsertRow writes a checkpoint and its state and answers the pieces. The run's
 // row is still to be written.
-func (tx *Tx) InsertRow(run *RunRow, c *CheckpointRow, state *Encoded) ([]delta.Piece, error) {
-	body, pieces, list, err := state.store(tx, run.ID)
+func (tx *Tx) InsertRow(run *RunRow, c *CheckpointRow, state *blob.Encoded) ([]delta.Piece, error) {
+	body, pieces, list, err := state.Store(tx.Tx, run.ID)
 	if err != nil {
 		return nil, err
 	}
 	err = tx.Exec(insertCheckpoint,
 		c.N, c.ID, run.ID, c.Seq, string(c.Kind), c.Parent, c.CreatedAt, state.Size, state.Stored(), state.Sha256, c.ContentType,
-		c.Labels, c.Metadata, c.Step, c.Operation, c.Pinned, c.Suspect, state.of, c.Program, pieces, body)
+		c.Labels, c.Metadata, c.Step, c.Operation, c.Pinned, c.Suspect, state.Of, c.Program, pieces, body)
 	if isTaken(err) {
 		return nil, ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "the id %s is taken: make a new UUID of version 7 for each save", c.ID)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/jmoiron/sqlx"
 )
@@ -27,9 +28,10 @@ type Core struct {
 	shown     shownHead // head, for those who are not the writer
 	Hot       hotRuns   // the writer's
 	agents    agentCache
-	Live      Live
-	Damages   damages // checkpoints that are known to be damaged
-	Trust     trust   // what is known to be wrong with the audit log
+	States    *blob.States
+	Preparer  blob.Preparer // of states, before they go to the writer
+	Damages   damages       // checkpoints that are known to be damaged
+	Trust     trust         // what is known to be wrong with the audit log
 	Usage     usage
 	following foreignReads
 	ID        string // of this database, made when it was
@@ -37,7 +39,7 @@ type Core struct {
 	// forgetPast forgets what is kept of a run in memory. onDamage makes a finding
 	// of a damaged checkpoint. Drift sets both.
 	ForgetPast func(runID int64)
-	OnDamage   func(tx *Tx, runID, seq int64, damage *DamageError) error
+	OnDamage   func(tx *Tx, runID, seq int64, damage *blob.DamageError) error
 	// rolledBack forgets what a transaction may have changed in memory.
 	RolledBack func(tx *Tx)
 
@@ -52,7 +54,8 @@ func NewCore(opt Options) (*Core, error) {
 		return nil, errors.New("db.Open: Options.Retention is required")
 	}
 	s := &Core{Opt: opt, Log: opt.Log, noted: time.Now()}
-	s.Live.Most = opt.LiveBytes
+	s.States = blob.NewStates(opt.LiveBytes)
+	s.Preparer = blob.Preparer{States: s.States, Scan: opt.Secrets, Mode: s.SecretsMode, Reading: s.Reading, Timeout: opt.WriteTimeout, Log: opt.Log}
 	return s, nil
 }
 
@@ -106,7 +109,7 @@ type Options struct {
 	Retention     ckpt.Retention                             // what stays; required
 	Resume        ckpt.Resumer                               // how to go on after a death; Resume needs it
 	Ask           func(*ckpt.Plan) (question, reason string) // the words of a prompt
-	Secrets       secretScan                                 // looks for secrets in states; nil does not look
+	Secrets       blob.Scan                                  // looks for secrets in states; nil does not look
 	Drift         ckpt.DriftWatch                            // watches runs for drift; nil does not
 	Processes     ckpt.Processes                             // looks at processes; nil knows none
 	Now           func() time.Time                           // the wall clock

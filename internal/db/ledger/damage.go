@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/jmoiron/sqlx"
 )
@@ -93,11 +94,11 @@ func (s *Core) loadDamages(ctx context.Context) error {
 // nobody goes back to it. The pieces that other states in memory stand on are
 // in doubt. Other checkpoints that share the damage fail by themselves.
 func (s *Core) ReportDamage(err error) {
-	var damage *DamageError
+	var damage *blob.DamageError
 	if !errors.As(err, &damage) || damage.ID == "" || !s.Engine.Started() || !s.Damages.begin(damage.ID) {
 		return
 	}
-	s.Live.Doubts.Add(1)
+	s.States.Doubts.Add(1)
 	s.Log.Error("a checkpoint is damaged and is never served; its run's next save stands alone", "checkpoint", damage.ID, "error", damage)
 	err = s.Submit(&Op{Owner: Daemon, Claim: sqlite.GoesOn, Do: func(tx *Tx) error { return s.noteDamage(tx, damage) }})
 	if err != nil {
@@ -108,7 +109,7 @@ func (s *Core) ReportDamage(err error) {
 
 // noteDamage marks the checkpoint, and makes a critical finding of it where the
 // agent's policy watches for that. The finding has no say over other checkpoints.
-func (s *Core) noteDamage(tx *Tx, damage *DamageError) error {
+func (s *Core) noteDamage(tx *Tx, damage *blob.DamageError) error {
 	var at struct {
 		RunID int64 `db:"run_id"`
 		Seq   int64 `db:"seq"`

@@ -10,7 +10,7 @@ import (
 // only a person or a faulty program does. It may have changed any stored piece,
 // so no state stands on another until that one has been read back.
 func (s *Core) othersWrote() {
-	s.Live.Doubts.Add(1)
+	s.States.Doubts.Add(1)
 	s.Log.Warn("another program has written to the database: what is saved next does not rely on what it may have changed", "path", s.Opt.Path)
 }
 

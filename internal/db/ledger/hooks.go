@@ -143,7 +143,7 @@ const AuditLogEvery = time.Hour
 func (h hooks) Tick(ctx context.Context, now time.Time) {
 	h.lookAtRoom()
 	h.recountStale(ctx)
-	h.Live.Expire(now)
+	h.States.Expire(now)
 	if now.Sub(h.noted) >= AuditLogEvery {
 		h.noted = now
 		h.NoteHead("hour")

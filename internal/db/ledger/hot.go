@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"strings"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 )
 
 // HotRun is what the next save of a run has to know, as it is on disk: it
@@ -14,6 +16,16 @@ type HotRun struct {
 	Quiet bool
 }
 
+// NewestIs says that a state is the newest of the run, where that is known.
+func (h *HotRun) NewestIs(b *blob.Stored) bool {
+	if len(h.Rows) == 0 || h.Run.ID != b.RunID || b.Doubted() {
+		return false
+	}
+	row := &h.Rows[0]
+	return row.N == b.N && row.ID == b.ID && row.Seq == b.Seq && row.Seq == h.Run.LastSeq && !row.Inline
+}
+
+// HotKey names a run by its agent's number.
 type HotKey struct {
 	Agent int64
 	Name  string

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/jmoiron/sqlx"
 )
@@ -68,7 +69,7 @@ func (r *ReadRow) Checkpoint() (*ckpt.Checkpoint, error) {
 }
 
 func (r *ReadRow) damaged(column string, err error) error {
-	return ckpt.Wrap(ckpt.CodeCorrupt, errors.Join(err, &DamageError{"its " + column + " cannot be read", r.ID}),
+	return ckpt.Wrap(ckpt.CodeCorrupt, errors.Join(err, &blob.DamageError{What: "its " + column + " cannot be read", ID: r.ID}),
 		"checkpoint %s is damaged in its %s and is not served; run ckptsidecar verify", r.ID, column)
 }
 
@@ -91,8 +92,8 @@ func (s *Core) onSnapshot(ctx context.Context, f func(q *sqlx.Tx) error) error {
 }
 
 // state is what the row's state is read back from.
-func (r *ReadRow) state() *StateRow {
-	return &StateRow{N: r.N, ID: r.ID, Size: r.Size, SHA256: r.SHA256, Body: r.Body, Pieces: r.Pieces}
+func (r *ReadRow) state() *blob.StateRow {
+	return &blob.StateRow{N: r.N, ID: r.ID, Size: r.Size, SHA256: r.SHA256, Body: r.Body, Pieces: r.Pieces}
 }
 
 // WithState completes a row with its state, where that is asked for.
@@ -101,7 +102,7 @@ func WithState(ctx context.Context, q sqlx.QueryerContext, r *ReadRow, state boo
 	if err != nil || !state {
 		return c, err
 	}
-	c.State, err = Decode(ctx, q, r.state())
+	c.State, err = blob.Decode(ctx, q, r.state())
 	return c, err
 }
 
@@ -156,6 +157,32 @@ func MayRead(sc ckpt.Scope, owner string) bool {
 func NoCheckpoint(id string) error {
 	return ckpt.Errorf(ckpt.CodeNotFound, "there is no checkpoint %s here: it was never saved, was removed by retention, or belongs to somebody else", id)
 }
+
+// Base is the state of a checkpoint of an agent and its hash, for a change to
+// it. It may be the one in memory: nobody may write to it, nor read it once it
+// was released.
+func (s *Core) Base(ctx context.Context, sc ckpt.Scope, agent, id string) (state []byte, sha256 string, release func(), err error) {
+	if b := s.States.Find(sc.Whose(), agent, id); b != nil {
+		return b.State, b.SHA256, func() { s.States.Release(b) }, nil
+	}
+	err = s.Reading(ctx, func(q *sqlx.Tx) error {
+		row, err := readOne(ctx, q, id, true)
+		if err != nil {
+			return err
+		}
+		if row.Owner != sc.Whose() || row.Agent != agent {
+			return NoCheckpoint(id)
+		}
+		sha256 = row.SHA256
+		state, err = blob.Decode(ctx, q, row.state())
+		return err
+	})
+	return state, sha256, func() {}, err
+}
+
+// Memory is room for a state of so many bytes that is to be saved, as
+// SaveRequest.State with Lent set. What is in it means nothing.
+func (s *Core) Memory(size int) []byte { return s.States.Memory(size) }
 
 // Checkpoints lists an agent's checkpoints, newest first.
 func (s *Core) Checkpoints(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
@@ -12,7 +13,7 @@ import (
 // Screening looks for secrets in what a request carries beside a state, and does
 // with them what the agent's policy says.
 type Screening struct {
-	scan  secretScan
+	scan  blob.Scan
 	Mode  ckpt.SecretsMode
 	in    string // what is screened: "step", "run", …
 	Found []secrets.Secret

@@ -2,6 +2,6 @@
 // again and again, and the long way for all others. It changes the labels and the
 // pins of checkpoints that are there.
 //
-// It may import the root package, internal/db/ledger, internal/db/driftlog,
-// internal/db/sqlite, internal/secrets and internal/wellformed.
+// It may import the root package, internal/db/blob, internal/db/ledger,
+// internal/db/driftlog, internal/db/sqlite, internal/secrets and internal/wellformed.
 package saves

@@ -2,6 +2,7 @@ package saves
 
 import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
@@ -157,7 +158,7 @@ func (s *Saves) Admit(tx *ledger.Tx, v *Save) error {
 	if v.Drift != nil && v.Drift.Refused != nil {
 		return v.Drift.Refused
 	}
-	if err := tx.Settle(&v.State); err != nil {
+	if err := blob.Settle(tx.Tx, &v.State); err != nil {
 		return err
 	}
 	return s.MayStore(tx, v.Scope.Whose(), v.State.Stored(), 0)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
@@ -40,7 +41,7 @@ func (s *Saves) Save(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest) (*
 type Save struct {
 	driftlog.WatchedSave
 	Scope     ckpt.Scope
-	State     ledger.Encoded
+	State     blob.Encoded
 	key       string // the idempotency key: the client's, or its id
 	print     string
 	program   any
@@ -68,8 +69,8 @@ func (s *Saves) NewSave(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest)
 	if err := v.EncodeProgram(); err != nil {
 		return nil, err
 	}
-	key := ledger.RunKey{Owner: sc.Whose(), Agent: r.Agent, Run: ledger.RunName(r.Run)}
-	if v.Leave, err = s.Live.Enter(key, len(r.State), s.Opt.WriteTimeout); err != nil {
+	key := blob.RunKey{Owner: sc.Whose(), Agent: r.Agent, Run: ledger.RunName(r.Run)}
+	if v.Leave, err = s.States.Enter(key, len(r.State), s.Opt.WriteTimeout); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -77,7 +78,7 @@ func (s *Saves) NewSave(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest)
 			v.Leave()
 		}
 	}()
-	if v.State, v.secrets, err = s.Prepare(key, sc, r); err != nil {
+	if v.State, v.secrets, err = s.Preparer.Prepare(key, sc, r); err != nil {
 		return v, err
 	}
 	v.secrets = append(v.secrets, beside...)
@@ -293,7 +294,7 @@ func (s *Saves) insertSaved(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run 
 	if err != nil {
 		return err
 	}
-	s.KeepLive(tx, ledger.RunKey{Owner: agent.Owner, Agent: agent.Name, Run: run.Name}, run.ID, &row, &v.State, list)
+	s.States.Keep(tx.Tx, blob.RunKey{Owner: agent.Owner, Agent: agent.Name, Run: run.Name}, row.Place(run), &v.State, list)
 	if err := auditSave(tx, v, &row); err != nil {
 		return err
 	}

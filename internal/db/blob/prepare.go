@@ -1,26 +1,27 @@
-package ledger
+package blob
 
 import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"time"
+
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
+	"github.com/jmoiron/sqlx"
 )
 
-// known is what is known of a state beside its bytes, so that of the next one
-// only what is new need be looked at.
-type known struct {
-	Json   *jsontext.Map // of a JSON state that was checked
-	seen   secrets.Seen  // where its secrets are; nil where nobody has looked
-	hashed midstates
-}
-
-func (k *known) bytes() int64 {
-	n := int64(k.Json.Size() + len(k.hashed))
-	if k.seen != nil {
-		n += int64(k.seen.Size())
-	}
-	return n
+// Preparer makes states ready to be stored, outside the writer.
+type Preparer struct {
+	States  *States
+	Scan    Scan                                                        // looks for secrets; nil does not look
+	Mode    func(sc ckpt.Scope, agent string) (ckpt.SecretsMode, error) // what an agent's policy says about secrets
+	Reading func(context.Context, func(*sqlx.Tx) error) error           // runs a function in a transaction that reads
+	Timeout time.Duration                                               // how long reading a base may take
+	Log     *slog.Logger
 }
 
 // candidate is a state that is to be saved, beside the one that it comes after.
@@ -39,23 +40,23 @@ type candidate struct {
 // Prepare checks a state, looks for secrets in it as the policy says, hashes it
 // and says what it is made of. None is saved that has not come through here,
 // or is there already.
-func (s *Core) Prepare(key RunKey, sc ckpt.Scope, r *ckpt.SaveRequest) (Encoded, []secrets.Secret, error) {
-	c := candidate{state: r.State, json: ckpt.IsJSON(r.ContentType), base: s.baseFor(key, len(r.State)), keep: s.Live.keeps(len(r.State))}
-	defer s.Live.Release(c.base)
+func (p *Preparer) Prepare(key RunKey, sc ckpt.Scope, r *ckpt.SaveRequest) (Encoded, []secrets.Secret, error) {
+	c := candidate{state: r.State, json: ckpt.IsJSON(r.ContentType), base: p.baseFor(key, len(r.State)), keep: p.States.keeps(len(r.State))}
+	defer p.States.Release(c.base)
 	c.compare(r)
 	checked, err := c.check()
 	if err != nil {
 		return Encoded{}, nil, ckpt.Errorf(ckpt.CodeInvalid, "the state is not JSON: %v", err)
 	}
-	mode, err := s.SecretsMode(sc, r.Agent)
+	mode, err := p.Mode(sc, r.Agent)
 	if err != nil {
 		return Encoded{}, nil, err
 	}
-	found, err := s.searchSecrets(&c, checked, mode)
+	found, err := p.searchSecrets(&c, checked, mode)
 	e := c.encode()
 	e.Redacted, e.lent, e.Sent = c.redacted, r.Lent && !c.redacted, e.Sha256
 	if e.Refused = err; c.redacted {
-		e.Sent = EncodeHash(r.State)
+		e.Sent = HashOf(r.State)
 	}
 	return e, found, nil
 }
@@ -65,7 +66,7 @@ func (c *candidate) compare(r *ckpt.SaveRequest) {
 	if c.base == nil {
 		return
 	}
-	if r.SameAs == c.base.sha256 {
+	if r.SameAs == c.base.SHA256 {
 		if c.ops, c.same = operations(r.Same, len(c.state)), r.Same; worthTaking(c.ops, len(c.state)) {
 			return
 		}
@@ -116,9 +117,9 @@ func (c *candidate) check() (checked jsontext.Checked, err error) {
 	case c.base == nil:
 		checked, err = jsontext.CheckAfter(c.state, nil, nil)
 	default:
-		checked, err = jsontext.CheckAfter(c.state, c.base.Json, c.same)
+		checked, err = jsontext.CheckAfter(c.state, c.base.JSON, c.same)
 	}
-	c.known.Json = checked.Map
+	c.known.JSON = checked.Map
 	return checked, err
 }
 
@@ -130,9 +131,9 @@ func (c *candidate) encode() Encoded {
 	e := Encoded{Size: int64(len(c.state)), State: c.state, Known: c.known}
 	var before midstates
 	if c.base != nil {
-		before = c.base.hashed.UpTo(commonPrefix(c.ops))
+		before = c.base.hashed.upTo(commonPrefix(c.ops))
 	}
-	e.Sha256, e.Known.hashed = Sum(c.state, before)
+	e.Sha256, e.Known.hashed = sum(c.state, before)
 	e.describe(c.base, c.ops)
 	return e
 }
@@ -147,23 +148,23 @@ func commonPrefix(ops []delta.Op) int {
 
 // searchSecrets looks for secrets in a state that was checked and does what the
 // policy says: it may change the state or refuse it.
-func (s *Core) searchSecrets(c *candidate, checked jsontext.Checked, mode ckpt.SecretsMode) (found []secrets.Secret, err error) {
-	if s.Opt.Secrets == nil || mode == ckpt.SecretsOff {
+func (p *Preparer) searchSecrets(c *candidate, checked jsontext.Checked, mode ckpt.SecretsMode) (found []secrets.Secret, err error) {
+	if p.Scan == nil || mode == ckpt.SecretsOff {
 		return nil, nil
 	}
-	found = c.findSecrets(s.Opt.Secrets, checked)
+	found = c.findSecrets(p.Scan, checked)
 	switch {
 	case len(found) == 0:
 		return nil, nil
 	case mode == ckpt.SecretsReject:
 		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the state holds what looks like %s at %q, and the agent's policy says secrets: reject; take it out, or set the policy to redact", found[0].Kind, found[0].Path)
 	case mode == ckpt.SecretsRedact:
-		return c.redact(s.Opt.Secrets)
+		return c.redact(p.Scan)
 	}
 	return found, nil
 }
 
-func (c *candidate) findSecrets(scan secretScan, checked jsontext.Checked) (found []secrets.Secret) {
+func (c *candidate) findSecrets(scan Scan, checked jsontext.Checked) (found []secrets.Secret) {
 	if !c.keep {
 		return scan.Find(c.state, c.json)
 	}
@@ -180,7 +181,7 @@ func (c *candidate) findSecrets(scan secretScan, checked jsontext.Checked) (foun
 }
 
 // redact makes another state of it, of which nothing is known.
-func (c *candidate) redact(scan secretScan) (found []secrets.Secret, err error) {
+func (c *candidate) redact(scan Scan) (found []secrets.Secret, err error) {
 	c.state, found = scan.Redact(c.state, c.json)
 	c.known, c.redacted = known{}, true
 	if c.base != nil {
@@ -190,4 +191,63 @@ func (c *candidate) redact(scan secretScan) (found []secrets.Secret, err error) 
 		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the state is no JSON any more once its secrets are taken out: %v; take them out before", err)
 	}
 	return found, nil
+}
+
+// baseFor is what a new state of a run is compared with: the run's newest one,
+// from memory or read once, nil where there is none or it cannot be read.
+// Whoever has it must release it.
+func (p *Preparer) baseFor(key RunKey, size int) *Stored {
+	if !p.States.keeps(size) {
+		return nil
+	}
+	if base := p.States.Get(key); base != nil {
+		return base
+	}
+	base, err := p.readBase(key)
+	if err != nil {
+		p.Log.Warn("a state is stored whole: the one before cannot be read", "agent", key.Agent, "run", key.Run, "error", err)
+	}
+	return base.Hold()
+}
+
+const pieced = `SELECT n, id, seq, size, sha256, pieces FROM checkpoints WHERE n = (SELECT max(n) FROM (
+	SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)
+	UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)
+	UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)))`
+
+// readBase reads the newest state of a run that is made of pieces.
+func (p *Preparer) readBase(key RunKey) (base *Stored, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), p.Timeout)
+	defer cancel()
+	doubts := p.States.Doubts.Load() // before the snapshot is taken: what comes later casts doubt on it
+	err = p.Reading(ctx, func(q *sqlx.Tx) error {
+		var runID int64
+		err := q.GetContext(ctx, &runID, `SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id WHERE a.owner = ? AND a.name = ? AND r.name = ?`, key.Owner, key.Agent, key.Run)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var row struct {
+			StateRow
+			Seq int64 `db:"seq"`
+		}
+		err = q.GetContext(ctx, &row, pieced, runID)
+		if errors.Is(err, sql.ErrNoRows) || err == nil && row.Size > p.States.most/2 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		base = &Stored{Place: Place{row.N, runID, row.Seq, row.ID}, SHA256: row.SHA256, doubts: &p.States.Doubts, since: doubts}
+		if base.State, err = Decode(ctx, q, &row.StateRow); err != nil {
+			return err
+		}
+		return base.standOn(ctx, q, *row.Pieces)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return base, nil
 }

@@ -1,4 +1,4 @@
-package ledger
+package blob
 
 import (
 	"crypto/sha256"
@@ -8,27 +8,27 @@ import (
 )
 
 const (
-	MidstateEvery = 64 << 10 // bytes of a state between two midstates
-	MidstateSize  = 108      // of one, as crypto/sha256 writes it
+	midstateEvery = 64 << 10 // bytes of a state between two midstates
+	midstateSize  = 108      // of one, as crypto/sha256 writes it
 )
 
 // midstates are what SHA-256 had come to after each 64 KiB of a state, one
 // after the other. A state that begins like it is hashed on from there.
 type midstates []byte
 
-// UpTo are those of the first so many bytes.
-func (m midstates) UpTo(size int) midstates {
-	n := min(size/MidstateEvery*MidstateSize, len(m))
+// upTo are those of the first so many bytes.
+func (m midstates) upTo(size int) midstates {
+	n := min(size/midstateEvery*midstateSize, len(m))
 	return m[:n:n]
 }
 
-// Sum hashes a state, on from midstates that are its own, and answers those of
+// sum hashes a state, on from midstates that are its own, and answers those of
 // all of it.
-func Sum(state []byte, from midstates) (string, midstates) {
+func sum(state []byte, from midstates) (string, midstates) {
 	h := sha256.New()
 	done, all, more := from.resume(h)
-	for ; len(state)-done >= MidstateEvery; done += MidstateEvery {
-		h.Write(state[done : done+MidstateEvery])
+	for ; len(state)-done >= midstateEvery; done += midstateEvery {
+		h.Write(state[done : done+midstateEvery])
 		if more {
 			all, more = all.add(h)
 		}
@@ -40,28 +40,28 @@ func Sum(state []byte, from midstates) (string, midstates) {
 // resume sets h to the last midstate, and answers how many bytes that is after.
 // more says whether others may be added.
 func (m midstates) resume(h hash.Hash) (done int, all midstates, more bool) {
-	n := len(m) / MidstateSize
+	n := len(m) / midstateSize
 	if n == 0 {
 		return 0, nil, true
 	}
-	if err := h.(encoding.BinaryUnmarshaler).UnmarshalBinary(m[(n-1)*MidstateSize:]); err != nil {
+	if err := h.(encoding.BinaryUnmarshaler).UnmarshalBinary(m[(n-1)*midstateSize:]); err != nil {
 		h.Reset()
 		return 0, nil, false
 	}
-	return n * MidstateEvery, m, true
+	return n * midstateEvery, m, true
 }
 
 // add appends what h has come to.
 func (m midstates) add(h hash.Hash) (midstates, bool) {
 	next, err := h.(encoding.BinaryAppender).AppendBinary(m)
-	if err != nil || len(next) != len(m)+MidstateSize {
+	if err != nil || len(next) != len(m)+midstateSize {
 		return m, false
 	}
 	return next, true
 }
 
-// EncodeHash is the SHA-256 of a state, in hexadecimal.
-func EncodeHash(state []byte) string {
+// HashOf is the SHA-256 of a state, in hexadecimal.
+func HashOf(state []byte) string {
 	sum := sha256.Sum256(state)
 	return hex.EncodeToString(sum[:])
 }

@@ -1,11 +1,10 @@
-package db
+package blob
 
 import (
 	"math/rand/v2"
 	"slices"
 	"testing"
 
-	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
 )
 
@@ -18,8 +17,8 @@ func TestReadPieces(t *testing.T) {
 		for i := range list {
 			list[i] = delta.Piece{Segment: r.Int64N(1e12), Offset: r.Int64N(1e6), Length: r.Int64N(10)}
 		}
-		text := ledger.WritePieces(list)
-		got, ours := ledger.ReadOurPieces(text)
+		text := WritePieces(list)
+		got, ours := readOwn(text)
 		if !ours || !slices.Equal(got, list) {
 			t.Fatalf("%s is read as %v", text, got)
 		}
@@ -29,7 +28,7 @@ func TestReadPieces(t *testing.T) {
 		"": false, "[": false, "[[": false, "[[1,2,3]": false, "[[1,2,3]]]": false, "[[1,2]]": false, "[[1,2,3,4]]": false, "[[1,-2,3]]": false,
 		"[[1,2,3],]": false, "[[1,2,3]x]": false, "[[1,2,99999999999999999999]]": false, "[[,2,3]]": false, "null": true, "]": false,
 	} {
-		if got, err := ledger.ReadPieces(text); (err == nil) != want {
+		if got, err := ReadPieces(text); (err == nil) != want {
 			t.Errorf("%q is read as %v, %v", text, got, err)
 		}
 	}

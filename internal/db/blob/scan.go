@@ -1,12 +1,12 @@
-package ledger
+package blob
 
 import (
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// secretScan looks for secrets in states. internal/secrets has the real one.
-type secretScan interface {
+// Scan looks for secrets in states. internal/secrets has the real one.
+type Scan interface {
 	// Find answers the first few secrets of a state. A JSON state must have been
 	// checked before.
 	Find(state []byte, json bool) []secrets.Secret

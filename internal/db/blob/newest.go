@@ -1,0 +1,71 @@
+package blob
+
+import (
+	"database/sql"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+)
+
+// Settle makes sure that what a state stands on is still there, is still the
+// newest of its run (only from that may segments be taken, see sweep), and is
+// not in doubt. Otherwise the state is stored whole.
+func Settle(tx *sqlite.Tx, e *Encoded) error {
+	if e.Base == nil {
+		return nil
+	}
+	newest, err := isNewest(tx, e.Base)
+	if err != nil || newest {
+		return err
+	}
+	e.describe(nil, nil)
+	return nil
+}
+
+// isNewest says whether a state is still there, and is the newest of its run that
+// is made of pieces.
+func isNewest(tx *sqlite.Tx, b *Stored) (newest bool, err error) {
+	if b.Doubted() {
+		return false, nil
+	}
+	_, err = tx.Get(&newest, `SELECT EXISTS (SELECT 1 FROM checkpoints WHERE n = ?1 AND id = ?2 AND run_id = ?3 AND pieces IS NOT NULL)
+		AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE run_id = ?3 AND kind IN ('routine', 'pre_operation', 'recovery') AND seq > ?4 AND pieces IS NOT NULL)`,
+		b.N, b.ID, b.RunID, b.Seq)
+	return newest, err
+}
+
+// Again encodes a checkpoint's state for another one of a run, by the same
+// pieces where it is the newest. What has happened since the first one is no
+// part of the copy either, so it notes which that was.
+func Again(tx *sqlite.Tx, runID int64, c *ckpt.Checkpoint) (e Encoded, err error) {
+	var row struct {
+		N       int64         `db:"n"`
+		RunID   int64         `db:"run_id"`
+		Pieces  *string       `db:"pieces"`
+		StateOf sql.NullInt64 `db:"state_of"`
+	}
+	found, err := tx.Get(&row, `SELECT n, run_id, pieces, state_of FROM checkpoints WHERE id = ?`, c.ID)
+	if err != nil {
+		return Encoded{}, err
+	}
+	of := sql.NullInt64{Valid: true} // another run's, with which a fork began
+	switch {
+	case found && row.RunID == runID && row.StateOf.Valid:
+		of = row.StateOf
+	case found && row.RunID == runID:
+		of.Int64 = c.Seq
+	}
+	defer func() { e.Of = of }()
+	if !found || row.Pieces == nil {
+		return Encode(c.State), nil
+	}
+	base := &Stored{Place: Place{row.N, row.RunID, c.Seq, c.ID}, SHA256: c.SHA256}
+	newest, err := isNewest(tx, base)
+	if err != nil || !newest {
+		return Encode(c.State), err
+	}
+	if err := base.standOn(tx.Ctx, tx.Conn, *row.Pieces); err != nil {
+		return Encoded{}, err
+	}
+	return Encoded{Size: c.Size, Sha256: c.SHA256, State: c.State, pieces: base.Pieces, Base: base}, nil
+}

@@ -1,0 +1,256 @@
+package blob
+
+import (
+	"container/list"
+	"sync"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/delta"
+)
+
+// NewStates keeps at most so many bytes; below 0 it keeps none.
+func NewStates(most int64) *States { return &States{most: most} }
+
+// idleFor is how long a state stays in memory that nobody saves after.
+const idleFor = 10 * time.Minute
+
+// States are the current states: the newest large one of each run that is being saved, as far as
+// there is room, and who saves. It is a copy of what is on disk: nothing is
+// lost with it. The writer checks that the checkpoint is still there before a
+// new state stands on it. The pieces themselves are not read again, unless
+// something has cast doubt on them.
+type States struct {
+	Doubts Doubts
+
+	mu    sync.Mutex
+	most  int64 // bytes; below 0 for none
+	held  int64
+	order list.List // of *current, the last used first
+	runs  map[RunKey]*list.Element
+	ids   map[string]*list.Element
+	saves map[RunKey]*saving // on their way
+	rooms rooms
+}
+
+// current is a run's newest state.
+type current struct {
+	key   RunKey
+	state *Stored
+	used  time.Time
+}
+
+// saving is the lock of the one save of a run that is on its way.
+type saving struct {
+	taken chan struct{} // holds one while it is taken
+	users int
+}
+
+// Enter waits until no other save of a large state of the run is on its way.
+func (l *States) Enter(key RunKey, size int, most time.Duration) (leave func(), err error) {
+	if size <= inlineMost || l.most < 0 {
+		return func() {}, nil
+	}
+	l.mu.Lock()
+	t := l.saves[key]
+	if t == nil {
+		t = &saving{taken: make(chan struct{}, 1)}
+		if l.saves == nil {
+			l.saves = map[RunKey]*saving{}
+		}
+		l.saves[key] = t
+	}
+	t.users++
+	l.mu.Unlock()
+	select {
+	case t.taken <- struct{}{}:
+		return func() { <-t.taken; l.leave(key, t) }, nil
+	default:
+	}
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case t.taken <- struct{}{}:
+		return func() { <-t.taken; l.leave(key, t) }, nil
+	case <-timer.C:
+		l.leave(key, t)
+		return nil, &ckpt.Error{Code: ckpt.CodeBusy, Message: "other saves of this run are waiting for the database: try again", RetryAfter: time.Second}
+	}
+}
+
+func (l *States) leave(key RunKey, t *saving) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t.users--; t.users == 0 {
+		delete(l.saves, key)
+	}
+}
+
+// keeps says whether a state of a size may be kept.
+func (l *States) keeps(size int) bool { return size > inlineMost && int64(size) <= l.most/2 }
+
+// Get is the newest state of a run, nil where it is not here or its pieces are
+// in doubt. Whoever has it must release it.
+func (l *States) Get(key RunKey) *Stored {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.runs[key]
+	if e != nil && e.Value.(*current).state.Doubted() {
+		l.drop(e)
+		return nil
+	}
+	return l.use(e).Hold()
+}
+
+// Find is Get by the id of the checkpoint, as far as the agent has it.
+func (l *States) Find(owner, agent, id string) *Stored {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.ids[id]
+	if e == nil || e.Value.(*current).key.Owner != owner || e.Value.(*current).key.Agent != agent {
+		return nil
+	}
+	return l.use(e).Hold()
+}
+
+func (l *States) use(e *list.Element) *Stored {
+	if e == nil {
+		return nil
+	}
+	l.order.MoveToFront(e)
+	s := e.Value.(*current)
+	s.used = time.Now()
+	return s.state
+}
+
+// Put takes a state in the place of the run's last. One that would push all
+// others out is not kept.
+func (l *States) Put(key RunKey, state *Stored) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop(l.runs[key])
+	if state.Bytes() > l.most/2 {
+		state.dropped = true
+		l.reuse(state)
+		return
+	}
+	if l.runs == nil {
+		l.runs, l.ids = map[RunKey]*list.Element{}, map[string]*list.Element{}
+	}
+	e := l.order.PushFront(&current{key, state, time.Now()})
+	l.runs[key], l.ids[state.ID] = e, e
+	l.held += state.Bytes()
+	for l.held > l.most {
+		l.drop(l.order.Back())
+	}
+}
+
+func (l *States) drop(e *list.Element) {
+	if e == nil {
+		return
+	}
+	s := l.order.Remove(e).(*current)
+	delete(l.runs, s.key)
+	delete(l.ids, s.state.ID)
+	l.held -= s.state.Bytes()
+	s.state.dropped = true
+	l.reuse(s.state)
+}
+
+// Forget lets go of a checkpoint that was removed.
+func (l *States) Forget(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop(l.ids[id])
+}
+
+// ForgetAgent lets go of all of an agent.
+func (l *States) ForgetAgent(owner, agent string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, e := range l.runs {
+		if key.Owner == owner && key.Agent == agent {
+			l.drop(e)
+		}
+	}
+}
+
+// Expire lets go of what nobody has saved after for a while.
+func (l *States) Expire(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for e := l.order.Back(); e != nil && now.Sub(e.Value.(*current).used) > idleFor; e = l.order.Back() {
+		l.drop(e)
+	}
+	l.rooms.expire(now)
+}
+
+// Memory is room for a state of so many bytes that is to be saved, as
+// SaveRequest.State with Lent set. What is in it means nothing.
+func (l *States) Memory(size int) []byte {
+	if size < leastRoom || l.most < 0 {
+		return make([]byte, size)
+	}
+	l.mu.Lock()
+	room := l.rooms.take(size)
+	l.mu.Unlock()
+	if room == nil {
+		room = make([]byte, roomFor(size))
+	}
+	return room[:size]
+}
+
+// Release lets go of a state that Hold has kept.
+func (l *States) Release(b *Stored) {
+	if b == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b.users--
+	l.reuse(b)
+}
+
+// reuse takes the memory of a state that was dropped and that nobody reads.
+func (l *States) reuse(b *Stored) {
+	if !b.dropped || !b.lent || b.users > 0 {
+		return
+	}
+	room := b.State
+	b.State, b.lent = nil, false // who read it now would be told so
+	l.rooms.leave(room, l.most/4)
+}
+
+// Keep keeps a state that is being inserted for the next save of its run, once it
+// is on disk.
+func (l *States) Keep(tx *sqlite.Tx, key RunKey, at Place, e *Encoded, list []delta.Piece) {
+	if list == nil || l.most < 0 {
+		return
+	}
+	next := &Stored{Place: at, SHA256: e.Sha256, known: e.Known, lent: e.lent, doubts: &l.Doubts, since: l.Doubts.Load()}
+	next.State, next.Pieces, next.Sizes = e.State, list, e.sizesOf(list)
+	tx.OnCommit(func() { l.Put(key, next) })
+}
+
+// Held is what the states in memory are, for tests.
+type Held struct {
+	Saves  int            // saves of large states on their way
+	Users  map[string]int // who reads the state of a checkpoint
+	Excess int64          // bytes counted too many
+	ByRun  int            // states by run that are not in order
+	ByID   int            // states by id that are not in order
+}
+
+// Held looks at the states in memory.
+func (l *States) Held() Held {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := Held{Saves: len(l.saves), Users: map[string]int{}, Excess: l.held, ByRun: len(l.runs) - l.order.Len(), ByID: len(l.ids) - l.order.Len()}
+	for e := l.order.Front(); e != nil; e = e.Next() {
+		state := e.Value.(*current).state
+		h.Excess -= state.Bytes()
+		h.Users[state.ID] = state.users
+	}
+	return h
+}

@@ -1,0 +1,70 @@
+package blob
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+)
+
+// neighbours are the pieces of the nearest checkpoint of a run before a place
+// that has any, and of the nearest after it. ?1 is the run, ?2 the place.
+const (
+	neighbourBefore = `SELECT pieces FROM checkpoints WHERE n = (SELECT max(n) FROM (
+		SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq < ?2 AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)
+		UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq < ?2 AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)
+		UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq < ?2 AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)))`
+	neighbourAfter = `SELECT pieces FROM checkpoints WHERE n = (SELECT min(n) FROM (
+		SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND pieces IS NOT NULL ORDER BY seq LIMIT 1)
+		UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND pieces IS NOT NULL ORDER BY seq LIMIT 1)
+		UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND pieces IS NOT NULL ORDER BY seq LIMIT 1)))`
+)
+
+// Sweep removes those segments of a removed checkpoint that no other uses, and
+// answers their bytes. It looks at two others alone: a checkpoint takes
+// segments from the newest of its run and from no other, so that those which
+// use a segment always stand next to one another.
+func Sweep(tx *sqlite.Tx, runID, seq int64, pieces string) (freed int64, err error) {
+	mine, err := segmentsOf(pieces)
+	if err != nil {
+		return 0, nil // a damaged list names nothing that could be freed; verify has told of it
+	}
+	for _, query := range [...]string{neighbourBefore, neighbourAfter} {
+		var theirs string
+		found, err := tx.Get(&theirs, query, runID, seq)
+		if err != nil {
+			return 0, err
+		}
+		if !found {
+			continue
+		}
+		used, err := segmentsOf(theirs)
+		if err != nil { // nobody knows what it uses
+			return 0, nil
+		}
+		for id := range used {
+			delete(mine, id)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(mine)) {
+		var size int64
+		if _, err := tx.Get(&size, `DELETE FROM segments WHERE id = ? AND run_id = ? RETURNING length(data)`, id, runID); err != nil {
+			return 0, err
+		}
+		freed += size
+	}
+	return freed, nil
+}
+
+// segmentsOf is the set of segments that a list of pieces names.
+func segmentsOf(pieces string) (map[int64]bool, error) {
+	list, err := ReadPieces(pieces)
+	if err != nil {
+		return nil, err
+	}
+	set := make(map[int64]bool, len(list))
+	for _, p := range list {
+		set[p.Segment] = true
+	}
+	return set, nil
+}
