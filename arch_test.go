@@ -53,14 +53,15 @@ var arrows = map[string][]string{
 	// Level 1: one package for each technology or question. None knows its siblings.
 	"internal/db/sqlite":    {root, "internal/osfile"},
 	"internal/db/blob":      {root, "internal/db/sqlite", "internal/delta", "internal/jsontext", "internal/secrets"},
-	"internal/db/ledger":    {root, "internal/db/sqlite", "internal/db/blob", "internal/delta", "internal/osfile", "internal/jsontext", "internal/wellformed", "internal/secrets"},
+	"internal/db/usage":     {root, "internal/db/sqlite"},
+	"internal/db/ledger":    {root, "internal/db/sqlite", "internal/db/blob", "internal/db/usage", "internal/delta", "internal/osfile", "internal/jsontext", "internal/wellformed", "internal/secrets"},
 	"internal/db/audit":     {root, "internal/db/sqlite", "internal/db/blob", "internal/db/ledger"},
 	"internal/db/driftlog":  {root, "internal/db/sqlite", "internal/db/blob", "internal/db/ledger", "internal/jsontext", "internal/secrets", "internal/wellformed"},
-	"internal/db/saves":     {root, "internal/db/sqlite", "internal/db/blob", "internal/db/ledger", "internal/db/driftlog", "internal/secrets", "internal/wellformed"},
-	"internal/db/langgraph": {root, "internal/db/sqlite", "internal/db/blob", "internal/db/ledger", "internal/db/saves", "internal/jsontext", "internal/wellformed"},
+	"internal/db/saves":     {root, "internal/db/sqlite", "internal/db/blob", "internal/db/usage", "internal/db/ledger", "internal/db/driftlog", "internal/secrets", "internal/wellformed"},
+	"internal/db/langgraph": {root, "internal/db/sqlite", "internal/db/blob", "internal/db/usage", "internal/db/ledger", "internal/db/saves", "internal/jsontext", "internal/wellformed"},
 	"internal/db/archive":   {root, "internal/db/sqlite", "internal/db/blob", "internal/db/ledger", "internal/db/driftlog", "internal/jsontext", "internal/wellformed"},
 	"internal/db": {
-		root, "internal/db/sqlite", "internal/db/blob", "internal/db/ledger", "internal/db/audit", "internal/db/driftlog", "internal/db/saves",
+		root, "internal/db/sqlite", "internal/db/blob", "internal/db/usage", "internal/db/ledger", "internal/db/audit", "internal/db/driftlog", "internal/db/saves",
 		"internal/db/langgraph", "internal/db/archive", "internal/wellformed",
 	},
 	"internal/retention": {root, "internal/periodic"},
@@ -344,6 +345,7 @@ func isStandard(path string) bool {
 // may name no table in a statement that writes.
 var tables = map[string][]string{
 	"internal/db/blob":      {"segments"},
+	"internal/db/usage":     {"meta"},
 	"internal/db/ledger":    {"agents", "audit_head", "audit_log", "checkpoints", "idempotency", "meta", "runs"},
 	"internal/db/driftlog":  {"checkpoints", "findings", "runs"},
 	"internal/db/saves":     {"checkpoints", "runs"},

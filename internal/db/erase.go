@@ -29,7 +29,7 @@ func (s *Store) Erase(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Er
 	if err != nil {
 		return nil, err
 	}
-	s.RecountAfter(ctx, erased.Owner)
+	s.Usage.RecountAfter(ctx, erased.Owner)
 	return erased, s.scrub(ctx)
 }
 
@@ -60,7 +60,7 @@ func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry
 		return nil, err
 	}
 	erased.Runs, erased.Checkpoints, erased.StoredBytes = row.Runs, row.Checkpoints, row.StoredBytes
-	if err := s.FreeAgent(tx, agent); err != nil {
+	if err := tx.FreeAgent(agent); err != nil {
 		return nil, err
 	}
 	if err := s.UnmarkAgent(tx, agent); err != nil {

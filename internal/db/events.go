@@ -8,6 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
@@ -99,7 +100,7 @@ func (s *Store) appendEvents(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 		return nil, err
 	}
 	for _, bytes := range gone {
-		s.CountOwner(tx, agent.Owner, -bytes)
+		tx.Tally.Add(agent.Owner, -bytes)
 	}
 	if err := tx.Exec(ledger.UpdateLastEvent, run.LastEvent, run.ID); err != nil {
 		return nil, err
@@ -108,7 +109,7 @@ func (s *Store) appendEvents(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 }
 
 // deleteEvents deletes a run's events up to a number, and answers what each took.
-var deleteEvents = `DELETE FROM events WHERE run_id = ? AND seq <= ? RETURNING ` + ledger.OfRuns["events"]
+var deleteEvents = `DELETE FROM events WHERE run_id = ? AND seq <= ? RETURNING ` + usage.OfRuns["events"]
 
 // Events reads events after a sequence number, oldest first.
 func (s *Store) Events(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, after int64, limit int) (*ckpt.EventPage, error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
 // What tests need of the inside, and nobody else.
@@ -107,24 +108,19 @@ var AuditHash = ledger.AuditHash
 // Used is what is counted of an owner: of all tables but the audit log, and of
 // that.
 func (s *Store) Used(owner string) (rows, log int64) {
-	s.Usage.Mu.Lock()
-	defer s.Usage.Mu.Unlock()
-	if o := s.Usage.Owners[owner]; o != nil {
-		return o.Rows, o.Log
-	}
-	return 0, 0
+	return s.Usage.Used(owner)
 }
 
 // StoredBy is what an owner has in all tables but the audit log, by looking.
 func (s *Store) StoredBy(owner string) (int64, error) {
-	return ledger.StoredBy(context.Background(), s.RO, owner)
+	return usage.StoredBy(context.Background(), s.RO, owner)
 }
 
 // CountAnew lets a refusal be judged by what an owner has, however short ago that was counted.
-func (s *Store) CountAnew(owner string) error { return s.Recount(context.Background(), owner) }
+func (s *Store) CountAnew(owner string) error { return s.Usage.Recount(context.Background(), owner) }
 
 // SetRoom says how much room is left for all.
-func (s *Store) SetRoom(bytes int64) { s.Usage.Room.Store(bytes) }
+func (s *Store) SetRoom(bytes int64) { s.Usage.SetRoom(bytes) }
 
 // FillAndFree lets the reserve go and makes it again, as a full disk does on
 // which deletes free a little.

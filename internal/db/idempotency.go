@@ -7,6 +7,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
 // keySlice is how many keys are looked at at once for old ones.
@@ -54,7 +55,7 @@ func (s *Store) Expire(ctx context.Context, before time.Time, limit int) (n int,
 				owners[key.Agent] = owner
 			}
 			if owner != "" {
-				s.CountOwner(tx, owner, -bytes)
+				tx.Tally.Add(owner, -bytes)
 			}
 		}
 		return nil
@@ -63,7 +64,7 @@ func (s *Store) Expire(ctx context.Context, before time.Time, limit int) (n int,
 }
 
 // deleteKey deletes a key and answers what it took.
-var deleteKey = `DELETE FROM idempotency WHERE key = ? AND agent_id = ? RETURNING ` + ledger.OfKey
+var deleteKey = `DELETE FROM idempotency WHERE key = ? AND agent_id = ? RETURNING ` + usage.OfKey
 
 // oldKeys looks at a part of the keys, after a place, and answers the next one:
 // the beginning again where the end was reached.

@@ -71,7 +71,7 @@ func (c *graphCopying) writes() error {
 		if err != nil {
 			return err
 		}
-		c.store.CountOwner(tx, agent.Owner, size)
+		tx.Tally.Add(agent.Owner, size)
 		e.Detail = map[string]any{"checkpoints": c.copied}
 		return tx.Audit(e)
 	}})

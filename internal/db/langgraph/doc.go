@@ -2,5 +2,6 @@
 // and what its tasks have written beside them.
 //
 // It may import the root package, internal/db/blob, internal/db/ledger,
-// internal/db/saves, internal/db/sqlite, internal/jsontext and internal/wellformed.
+// internal/db/saves, internal/db/sqlite, internal/db/usage,
+// internal/jsontext and internal/wellformed.
 package langgraph

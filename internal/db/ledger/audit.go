@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
 // OutcomeDone is the outcome of an audit row that reports success; any other
@@ -68,8 +69,8 @@ func (tx *Tx) Audit(e AuditEntry) error {
 	}
 	row.Hash = AuditHash(&row)
 	tx.log = append(tx.log, row)
-	if tx.uses != nil && causedBy(&row) {
-		tx.useOf(e.Owner).log += logLength(&row)
+	if tx.Tally.Counts() && causedBy(&row) {
+		tx.Tally.AddLog(e.Owner, usage.LogLength(&row))
 	}
 	tx.Wrote = true
 	tx.Head = ChainHead{row.N, row.Hash}
@@ -134,4 +135,20 @@ func ChangeEntry(sc ckpt.Scope, action, id string) AuditEntry {
 	e := Entry(sc, action, "")
 	e.Subject = id
 	return e
+}
+
+// causedBy says whether an owner has caused a row of the audit log that is about
+// him: not what an administrator does.
+func causedBy(r *ckpt.AuditRow) bool {
+	return r.Owner != "" && (r.Who == string(r.Owner) || r.Who == Daemon)
+}
+
+// recordable is Meter.MayRecord for an entry of a refusal, which then says how many
+// were not recorded.
+func (s *Core) recordable(e *AuditEntry) bool {
+	may, silent := s.Usage.MayRecord(e.Owner)
+	if silent > 0 {
+		e.Detail = map[string]any{"not_recorded_before": silent}
+	}
+	return may
 }

@@ -15,6 +15,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 	"github.com/jmoiron/sqlx"
 )
 
@@ -32,7 +33,7 @@ type Core struct {
 	Preparer  blob.Preparer // of states, before they go to the writer
 	Damages   damages       // checkpoints that are known to be damaged
 	Trust     trust         // what is known to be wrong with the audit log
-	Usage     usage
+	Usage     *usage.Meter
 	following foreignReads
 	ID        string // of this database, made when it was
 
@@ -56,6 +57,9 @@ func NewCore(opt Options) (*Core, error) {
 	s := &Core{Opt: opt, Log: opt.Log, noted: time.Now()}
 	s.States = blob.NewStates(opt.LiveBytes)
 	s.Preparer = blob.Preparer{States: s.States, Scan: opt.Secrets, Mode: s.SecretsMode, Reading: s.Reading, Timeout: opt.WriteTimeout, Log: opt.Log}
+	s.Usage = &usage.Meter{
+		Limits: usage.Limits{MaxOwnerBytes: opt.MaxOwnerBytes, OwnerShare: opt.OwnerShare}, Daemon: Daemon, Reading: s.Reading, Log: opt.Log,
+	}
 	return s, nil
 }
 

@@ -1,9 +1,9 @@
 // Package ledger is what every part of the store stands on: the transaction with
 // its row of the audit log for each act, the rows of agents, runs and checkpoints,
-// what each owner has stored, retention, damage, and the guards of the schema.
+// retention, damage, and the guards of the schema.
 // DESIGN.md says how and why.
 //
 // It may import the root package, internal/db/blob, internal/db/sqlite,
-// internal/delta, internal/jsontext, internal/osfile, internal/secrets and
-// internal/wellformed.
+// internal/db/usage, internal/delta, internal/jsontext, internal/osfile,
+// internal/secrets and internal/wellformed.
 package ledger

@@ -3,13 +3,13 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jmoiron/sqlx"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
 // hooks are what the store does inside the engine's transactions.
@@ -18,10 +18,7 @@ type hooks struct{ *Core }
 // Begin gives the transaction its time and the end of the audit log.
 func (h hooks) Begin(t *sqlite.Tx) {
 	s := h.Core
-	tx := &Tx{Tx: t, Store: s, Now: ckpt.At(s.Opt.Now()), Head: s.Head, agents: map[AgentKey]*AgentRow{}}
-	if s.Usage.on {
-		tx.uses = map[string]*use{}
-	}
+	tx := &Tx{Tx: t, Store: s, Now: ckpt.At(s.Opt.Now()), Head: s.Head, agents: map[AgentKey]*AgentRow{}, Tally: s.Usage.Tally()}
 	if now := s.Opt.Trusted(); !now.IsZero() {
 		tx.Trusted = ckpt.At(now)
 	}
@@ -40,7 +37,7 @@ func (h hooks) OthersWrote(t *sqlite.Tx, first bool) error {
 
 // Prepared looks at the text of a statement once.
 func (h hooks) Prepared(query string) any {
-	return &statement{forgets(query), stores(query), strings.HasPrefix(query, "UPDATE")}
+	return &statement{usage.Look(query), forgets(query)}
 }
 
 // Runs counts what a statement stores, and forgets what it makes stale.
@@ -50,7 +47,7 @@ func (h hooks) Runs(t *sqlite.Tx, kept any, args []any) {
 		h.Hot.ForgetAll()
 	}
 	if tx, ours := t.Domain.(*Tx); ours {
-		tx.count(s, args)
+		tx.Tally.Count(s.Statement, args)
 	}
 }
 
@@ -70,7 +67,7 @@ func (h hooks) BeforeCommit(t *sqlite.Tx) error {
 func (h hooks) Committed(t *sqlite.Tx) {
 	tx := t.Domain.(*Tx)
 	h.setHead(tx.Head)
-	h.countUses(tx.uses)
+	h.Usage.Commit(&tx.Tally)
 }
 
 // RolledBack forgets what the transaction may have changed in memory.
@@ -95,11 +92,11 @@ func (h hooks) Refused(t *sqlite.Tx, sent *sqlite.Op, refusal *ckpt.Error) error
 
 // Apart gives operations of owners with little room transactions of their own.
 func (h hooks) Apart(batch []*sqlite.Op) (together, alone []*sqlite.Op) {
-	if !h.Usage.on {
+	if !h.Usage.On() {
 		return batch, nil
 	}
 	for _, sent := range batch {
-		if o, ours := sent.Do.(*Op); ours && h.isTight(o) {
+		if o, ours := sent.Do.(*Op); ours && h.Usage.Tight(o.Entry.Owner, o.Size) {
 			alone = append(alone, sent)
 		} else {
 			together = append(together, sent)
@@ -142,7 +139,7 @@ const AuditLogEvery = time.Hour
 // Tick does the store's part of maintenance.
 func (h hooks) Tick(ctx context.Context, now time.Time) {
 	h.lookAtRoom()
-	h.recountStale(ctx)
+	h.Usage.RecountStale(ctx)
 	h.States.Expire(now)
 	if now.Sub(h.noted) >= AuditLogEvery {
 		h.noted = now

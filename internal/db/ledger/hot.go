@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
 // HotRun is what the next save of a run has to know, as it is on disk: it
@@ -67,8 +68,8 @@ const (
 
 // What deletes a checkpoint answers what its row took beside the state.
 var (
-	deleteInline     = `DELETE FROM checkpoints WHERE n = ? RETURNING ` + OfRuns["checkpoints"]
-	deleteCheckpoint = `DELETE FROM checkpoints WHERE n = ? RETURNING pieces, ` + OfRuns["checkpoints"] + ` AS beside`
+	deleteInline     = `DELETE FROM checkpoints WHERE n = ? RETURNING ` + usage.OfRuns["checkpoints"]
+	deleteCheckpoint = `DELETE FROM checkpoints WHERE n = ? RETURNING pieces, ` + usage.OfRuns["checkpoints"] + ` AS beside`
 )
 
 var (

@@ -283,7 +283,7 @@ func (s *Core) RemoveRows(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, 
 	}
 	run.Removed += int64(len(gone))
 	run.StoredBytes -= freed
-	s.CountOwner(tx, agent.Owner, -freed-beside)
+	tx.Tally.Add(agent.Owner, -freed-beside)
 	return ids, nil
 }
 
@@ -332,7 +332,7 @@ func (tx *Tx) removeOne(run *RunRow, row *HeldRow) (int64, error) {
 // DropRows removes a run that has no checkpoint left and all that belongs to it,
 // and answers how many other rows went.
 func (s *Core) DropRows(tx *Tx, agent *AgentRow, id int64) (rows int64, err error) {
-	if err := s.freeRun(tx, agent.Owner, id); err != nil {
+	if err := tx.freeRun(agent.Owner, id); err != nil {
 		return 0, err
 	}
 	for _, table := range []string{"prompts", "findings", "events", "operations", "steps", "segments"} {

@@ -3,6 +3,7 @@ package ledger
 import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
 // Tx is the writer's transaction as the store sees it. It has one time, and
@@ -15,7 +16,7 @@ type Tx struct {
 	Trusted ckpt.Time // now, or the zero time while the clock guard holds ages back
 	Head    ChainHead
 	log     []ckpt.AuditRow        // rows of the audit log that are still to be written
-	uses    map[string]*use        // what it adds to each owner's bytes; nil where nobody asks
+	Tally   usage.Tally            // what it adds to each owner's bytes
 	agents  map[AgentKey]*AgentRow // agents that this transaction changed; nil is one that is gone
 	Watched []int64                // runs whose watches it may have changed
 	present
@@ -23,7 +24,6 @@ type Tx struct {
 
 // present is what a transaction keeps for the operation that it applies.
 type present struct {
-	stored int64          // bytes that it has stored
 	Made   []ckpt.Finding // findings that it has made
 	Run0   *RunRow        // the run that it is about
 	Watch0 any            // what is kept of that run by who watches it
@@ -32,9 +32,8 @@ type present struct {
 
 // statement is what the store has to know of a statement.
 type statement struct {
-	forgets  bool // it changes what hotRuns know, and is not one of those that tell them
-	stores   bool
-	replaces bool // it stores in the place of something
+	usage.Statement
+	forgets bool // it changes what hotRuns know, and is not one of those that tell them
 }
 
 // Op is one operation of the store on its way through the writer. apply may run
@@ -56,18 +55,21 @@ type Op struct {
 func (o *Op) Apply(t *sqlite.Tx) error {
 	tx := t.Domain.(*Tx)
 	tx.present = present{}
-	before := tx.usesOf(o)
+	tx.Tally.Begin()
+	before := tx.Tally.Of(o.Entry.Owner)
 	defer func() { o.damage = tx.damage }()
 	if err := o.Do(tx); err != nil {
 		return err
 	}
-	return tx.Store.checkUse(tx, o, before)
+	return tx.Store.Usage.Check(&tx.Tally, before, o.Entry.Owner, o.Size, o.Claim)
 }
 
 // write puts an operation through the writer and waits for its end. It does not
 // end early when the caller hangs up: what has begun is finished.
 func (s *Core) Submit(o *Op) error {
-	s.recountIfTight(o)
+	if o.Claim != sqlite.Frees {
+		s.Usage.RecountIfTight(o.Entry.Owner, o.Size)
+	}
 	o.sent = sqlite.Op{Owner: o.Owner, Size: o.Size, Claim: o.Claim, Do: o}
 	err := s.Engine.Write(&o.sent)
 	for _, damage := range o.damage {

@@ -8,6 +8,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
 // ownedRow is a checkpoint, its run and its agent, for what changes one by its id.
@@ -78,7 +79,7 @@ func labelBytes(labels *ckpt.Labels) int64 {
 	if labels == nil {
 		return 0
 	}
-	return ledger.LengthOf(*labels)
+	return usage.LengthOf(*labels)
 }
 
 func checkPatch(id string, p ckpt.CheckpointPatch) error {

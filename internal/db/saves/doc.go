@@ -3,5 +3,6 @@
 // pins of checkpoints that are there.
 //
 // It may import the root package, internal/db/blob, internal/db/ledger,
-// internal/db/driftlog, internal/db/sqlite, internal/secrets and internal/wellformed.
+// internal/db/driftlog, internal/db/sqlite, internal/db/usage, internal/secrets
+// and internal/wellformed.
 package saves

@@ -161,7 +161,7 @@ func (s *Saves) Admit(tx *ledger.Tx, v *Save) error {
 	if err := blob.Settle(tx.Tx, &v.State); err != nil {
 		return err
 	}
-	return s.MayStore(tx, v.Scope.Whose(), v.State.Stored(), 0)
+	return s.Usage.MayStore(&tx.Tally, v.Scope.Whose(), v.State.Stored(), 0)
 }
 
 // admitHot is admit for a run of which is known what its newest state is.
@@ -169,5 +169,5 @@ func (s *Saves) admitHot(tx *ledger.Tx, v *Save, h *ledger.HotRun) error {
 	if v.State.Base == nil || !h.NewestIs(v.State.Base) || v.State.Refused != nil || v.Drift != nil && v.Drift.Refused != nil {
 		return s.Admit(tx, v)
 	}
-	return s.MayStore(tx, v.Scope.Whose(), v.State.Stored(), 0)
+	return s.Usage.MayStore(&tx.Tally, v.Scope.Whose(), v.State.Stored(), 0)
 }

@@ -1,0 +1,189 @@
+package usage
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/jmoiron/sqlx"
+)
+
+// usageKey is where what was counted is kept between two daemons.
+const usageKey = "usage"
+
+// keptUsage is what was counted up to a row of the audit log.
+type keptUsage struct {
+	N      int64               `json:"n"`
+	Owners map[string][2]int64 `json:"owners"` // rows and log
+}
+
+// Load takes up what the last daemon has counted. Where there is nothing of
+// it, all is counted. The rows of the audit log that came after it are counted in
+// any case; where there are some, what owners have beside is looked at anew soon.
+func (m *Meter) Load(ctx context.Context, db *sqlx.DB) error {
+	m.room.Store(-1)
+	if !m.On() {
+		return nil
+	}
+	m.owners = map[string]*owned{}
+	var text string
+	var kept keptUsage
+	err := db.GetContext(ctx, &text, `SELECT value FROM meta WHERE key = ?`, usageKey)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	known := err == nil && json.Unmarshal([]byte(text), &kept) == nil && kept.Owners != nil
+	if !known {
+		kept = keptUsage{}
+	}
+	for owner, of := range kept.Owners {
+		*m.of(owner) = owned{rows: of[0], log: of[1]}
+	}
+	return m.loadRest(ctx, db, kept.N, known)
+}
+
+// loadRest counts what Load did not find counted.
+func (m *Meter) loadRest(ctx context.Context, db *sqlx.DB, after int64, known bool) error {
+	var rows []struct {
+		Owner string `db:"owner"`
+		Bytes int64  `db:"bytes"`
+	}
+	err := db.SelectContext(ctx, &rows, `SELECT owner, sum(`+logLengths+`) AS bytes FROM audit_log
+		WHERE n > ? AND (who = owner OR who = ?) AND owner IS NOT NULL GROUP BY owner`, after, m.Daemon)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		o := m.of(row.Owner)
+		o.log += row.Bytes
+		o.stale = true
+	}
+	if known {
+		return nil
+	}
+	var owners []string
+	if err := db.SelectContext(ctx, &owners, `SELECT DISTINCT owner FROM agents`); err != nil {
+		return err
+	}
+	for _, owner := range owners {
+		begin := time.Now()
+		bytes, err := StoredBy(ctx, db, owner)
+		if err != nil {
+			return err
+		}
+		o := m.of(owner)
+		o.rows, o.counted, o.took, o.stale = bytes, time.Now(), time.Since(begin), false
+	}
+	return nil
+}
+
+// Keep writes down what was counted up to a row of the audit log.
+func (m *Meter) Keep(tx *sqlite.Tx, t *Tally, n int64) error {
+	kept := m.kept(t, n)
+	if kept.N == 0 {
+		return tx.Exec(`DELETE FROM meta WHERE key = ?`, usageKey)
+	}
+	text, err := json.Marshal(kept)
+	if err != nil {
+		return err
+	}
+	return tx.Exec(`INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, usageKey, string(text))
+}
+
+// kept is what was counted, with what others have stored in the same transaction.
+func (m *Meter) kept(t *Tally, n int64) keptUsage {
+	kept := keptUsage{N: n, Owners: map[string][2]int64{}}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for owner, o := range m.owners {
+		if !o.stale {
+			kept.Owners[owner] = [2]int64{o.rows, o.log}
+		} else {
+			kept.N = 0 // it is counted anew
+		}
+	}
+	for owner, u := range t.uses {
+		of := kept.Owners[owner]
+		kept.Owners[owner] = [2]int64{of[0] + u.rows, of[1] + u.log}
+	}
+	return kept
+}
+
+// recountEvery bounds how often what an owner has is counted by looking: after so
+// many times what it took, and not within a second.
+const recountEvery = 50
+
+// RecountIfTight counts what an owner has before he may be refused something of a
+// size.
+func (m *Meter) RecountIfTight(owner string, size int64) {
+	if m.Tight(owner, size) && m.recountDue(owner) {
+		m.RecountAfter(context.Background(), owner)
+	}
+}
+
+// recountDue says whether to look at what an owner has. Nobody else does for now.
+func (m *Meter) recountDue(owner string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o, now := m.of(owner), time.Now()
+	if now.Sub(o.counted) < max(time.Second, recountEvery*o.took) {
+		return false
+	}
+	o.counted = now
+	return true
+}
+
+// Recount counts by looking. What is added meanwhile may count twice until the
+// next time.
+func (m *Meter) Recount(ctx context.Context, owner string) error {
+	begin := time.Now()
+	m.mu.Lock()
+	before := m.of(owner).added
+	m.mu.Unlock()
+	var bytes int64
+	err := m.Reading(ctx, func(q *sqlx.Tx) (err error) {
+		bytes, err = StoredBy(ctx, q, owner)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o := m.of(owner)
+	o.rows, o.stale = bytes+o.added-before, false
+	o.counted, o.took = time.Now(), time.Since(begin)
+	return nil
+}
+
+// RecountAfter counts anew after so much has gone that it is worth to look.
+func (m *Meter) RecountAfter(ctx context.Context, owner string) {
+	if !m.On() {
+		return
+	}
+	if err := m.Recount(ctx, owner); err != nil {
+		m.Log.Warn("what an owner has stored could not be counted", "owner", owner, "error", err)
+	}
+}
+
+// RecountStale counts one of those whose count is from before a fault.
+func (m *Meter) RecountStale(ctx context.Context) {
+	if !m.On() {
+		return
+	}
+	stale := ""
+	m.mu.Lock()
+	for owner, o := range m.owners {
+		if o.stale {
+			stale = owner
+			break
+		}
+	}
+	m.mu.Unlock()
+	if stale != "" {
+		m.RecountAfter(ctx, stale)
+	}
+}

@@ -1,0 +1,79 @@
+package usage
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/jmoiron/sqlx"
+)
+
+// OfRuns is what belongs to runs, by table: the columns that have a length of
+// their own. What a run's states take is in its own row.
+var OfRuns = map[string]string{
+	"checkpoints":       lengths("id", "kind", "parent", "created_at", "sha256", "content_type", "labels", "metadata", "step", "operation", "program", "pieces"),
+	"steps":             lengths("key", "name", "status", "args", "result", "error", "started_at", "ended_at", "sig", "res", "cause"),
+	"operations":        lengths("key", "name", "status", "checkpoint", "started_at", "ended_at", "result", "error"),
+	"events":            lengths("at", "type", "payload"),
+	"findings":          lengths("id", "at", "rule", "severity", "message", "advice", "evidence", "checkpoint", "closed", "closed_at", "dismissed_at", "dismissed_by"),
+	"prompts":           lengths("id", "at", "question", "reason", "checkpoint", "memory_diff", "choice", "answered_at", "answered_by"),
+	"graph_writes":      lengths("checkpoint", "task", "path", "channel", "type", "data"),
+	"graph_checkpoints": lengths("id", "parent", "channels"),
+	"graph_threads":     lengths("thread", "ns"),
+}
+
+var (
+	ofRun = lengths("name", "status", "started_at", "updated_at", "ended_at", "head", "workflow", "parent_run", "forked_from", "goal", "first_goal",
+		"continuation_prompt", "external_session", "labels", "result", "error") + " + stored_bytes"
+	ofAgent = lengths("owner", "name", "created_at", "policy", "policy_at")
+	// OfKey is what a row of idempotency takes, in SQL.
+	OfKey = lengths("key", "fingerprint", "reply", "created_at")
+)
+
+// sumOf is a query for what the runs that a condition names take, with all that
+// belongs to them.
+func sumOf(runs string) string {
+	parts := []string{`SELECT sum(` + ofRun + `) AS bytes FROM runs WHERE id IN (` + runs + `)`}
+	for _, table := range sortedTables {
+		parts = append(parts, `SELECT sum(`+OfRuns[table]+`) FROM `+table+` WHERE run_id IN (`+runs+`)`)
+	}
+	return `SELECT coalesce(sum(bytes), 0) FROM (` + strings.Join(parts, " UNION ALL ") + `)`
+}
+
+var (
+	sortedTables = slices.Sorted(maps.Keys(OfRuns))
+	sumOfOwner   = sumOf(`SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id WHERE a.owner = ?1`)
+	sumOfAgent   = sumOf(`SELECT id FROM runs WHERE agent_id = ?1`)
+	sumOfRun     = sumOf(`?1`)
+)
+
+// StoredBy is what an owner has stored, by looking at all of it but the audit
+// log.
+func StoredBy(ctx context.Context, q sqlx.QueryerContext, owner string) (bytes int64, err error) {
+	if err := sqlx.GetContext(ctx, q, &bytes, sumOfOwner, owner); err != nil {
+		return 0, err
+	}
+	var rest int64
+	err = sqlx.GetContext(ctx, q, &rest, `SELECT coalesce((SELECT sum(`+ofAgent+`) FROM agents WHERE owner = ?1), 0)
+		+ coalesce((SELECT sum(`+OfKey+`) FROM idempotency WHERE agent_id IN (SELECT id FROM agents WHERE owner = ?1)), 0)`, owner)
+	return bytes + rest, err
+}
+
+// OfRun is what a run has stored, with all that belongs to it.
+func OfRun(tx *sqlite.Tx, id int64) (bytes int64, err error) {
+	_, err = tx.Get(&bytes, sumOfRun, id)
+	return bytes, err
+}
+
+// OfAgent is what an agent has stored, with all that belongs to it.
+func OfAgent(tx *sqlite.Tx, id int64) (bytes int64, err error) {
+	if _, err := tx.Get(&bytes, sumOfAgent, id); err != nil {
+		return 0, err
+	}
+	var rest int64
+	_, err = tx.Get(&rest, `SELECT coalesce((SELECT sum(`+ofAgent+`) FROM agents WHERE id = ?1), 0)
+		+ coalesce((SELECT sum(`+OfKey+`) FROM idempotency WHERE agent_id = ?1), 0)`, id)
+	return bytes + rest, err
+}

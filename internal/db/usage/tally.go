@@ -1,0 +1,85 @@
+package usage
+
+import (
+	"strings"
+)
+
+// Statement is what a tally has to know of a statement.
+type Statement struct {
+	stores   bool
+	replaces bool // it stores in the place of something
+}
+
+// Look looks at the text of a statement.
+func Look(query string) Statement {
+	verb, _, _ := strings.Cut(strings.TrimSpace(query), " ")
+	return Statement{verb == "INSERT" || verb == "UPDATE" || verb == "REPLACE", strings.HasPrefix(query, "UPDATE")}
+}
+
+// looseChange is how long a text of an UPDATE may be without being counted: an
+// id, a time or a hash takes the place of another.
+const looseChange = 64
+
+// Use is what a transaction adds to an owner's bytes.
+type Use struct{ rows, log int64 }
+
+func (u Use) bytes() int64 { return u.rows + u.log }
+
+// Tally is what one transaction stores. The zero Tally counts nothing.
+type Tally struct {
+	uses   map[string]*Use // by owner; nil where nobody asks
+	stored int64           // by the present operation
+}
+
+// Counts says whether anybody asks what is stored.
+func (t *Tally) Counts() bool { return t.uses != nil }
+
+// Begin begins with the next operation of the transaction.
+func (t *Tally) Begin() { t.stored = 0 }
+
+// Count adds what a statement stores to what its operation has stored.
+func (t *Tally) Count(s Statement, args []any) {
+	if t.uses == nil || !s.stores {
+		return
+	}
+	if s.replaces {
+		for _, arg := range args {
+			t.stored += max(0, LengthOf(arg)-looseChange)
+		}
+		return
+	}
+	t.stored += rowCost
+	for _, arg := range args {
+		t.stored += LengthOf(arg)
+	}
+}
+
+// Add adds to an owner's bytes, once the transaction is on disk, what no statement
+// shows: what was removed, and what was copied inside the database.
+func (t *Tally) Add(owner string, bytes int64) {
+	if t.uses != nil && bytes != 0 {
+		t.of(owner).rows += bytes
+	}
+}
+
+// AddLog adds a row of the audit log.
+func (t *Tally) AddLog(owner string, bytes int64) { t.of(owner).log += bytes }
+
+// of is what the transaction has added to an owner's bytes so far.
+func (t *Tally) of(owner string) *Use {
+	u := t.uses[owner]
+	if u == nil {
+		u = &Use{}
+		t.uses[owner] = u
+	}
+	return u
+}
+
+// Of is what the transaction has added to an owner's bytes so far. Nobody's
+// bytes are not counted.
+func (t *Tally) Of(owner string) Use {
+	if t.uses == nil || owner == "" {
+		return Use{}
+	}
+	return *t.of(owner)
+}
