@@ -13,12 +13,6 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// DamageError is what is wrong with stored data, in words, and with that of
-// which checkpoint.
-type DamageError struct{ What, ID string }
-
-func (e *DamageError) Error() string { return e.What }
-
 // StateRow is what a state is read back from.
 type StateRow struct {
 	N      int64   `db:"n"`

@@ -71,3 +71,9 @@ func readOwn(text string) ([]delta.Piece, bool) {
 		pieces = append(pieces, p)
 	}
 }
+
+// DamageError is what is wrong with stored data, in words, and with that of
+// which checkpoint.
+type DamageError struct{ What, ID string }
+
+func (e *DamageError) Error() string { return e.What }

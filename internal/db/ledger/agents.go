@@ -2,43 +2,11 @@ package ledger
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
-	"sync"
-	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
-	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
-
-// AgentRow is an agent as the writer needs it.
-type AgentRow struct {
-	ID     int64  `db:"id"`
-	Owner  string `db:"owner"`
-	Name   string `db:"name"`
-	Policy string `db:"policy"`
-
-	Settings ckpt.Policy
-}
-
-type AgentKey struct{ Owner, Name string }
-
-// agentCache spares each save two look-ups. It holds committed rows alone; the
-// writer, the only one who changes agents, keeps it.
-type agentCache struct{ rows sync.Map } // agentKey to *agentRow
-
-const selectAgent = `SELECT id, owner, name, policy FROM agents WHERE owner = ? AND name = ?`
-
-// Parsed reads the stored policy over the defaults of today.
-func (a *AgentRow) Parsed() (*AgentRow, error) {
-	a.Settings = ckpt.DefaultPolicy()
-	if err := json.Unmarshal([]byte(a.Policy), &a.Settings); err != nil {
-		return nil, ckpt.Wrap(ckpt.CodeCorrupt, err, "the stored policy of agent %s is damaged: set it again", a.Name)
-	}
-	a.Settings.Fill()
-	return a, nil
-}
 
 // Agent finds an agent of the scope in the transaction, nil where there is none.
 func (s *Core) Agent(tx *Tx, owner, name string) (*AgentRow, error) {
@@ -122,67 +90,6 @@ func (s *Core) FindAgent(ctx context.Context, sc ckpt.Scope, name string) (*Agen
 	return row.Parsed()
 }
 
-// Policy answers an agent's settings.
-func (s *Core) Policy(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Policy, error) {
-	s.AuditForeign(sc, "read_policy", name, "")
-	row, err := s.FindAgent(ctx, sc, name)
-	if err != nil {
-		return nil, err
-	}
-	return &row.Settings, nil
-}
-
-// SetPolicy replaces an agent's settings and applies them to all of its runs
-// at once, so that no invariant waits for the next round of retention. It makes
-// the agent where there is none.
-func (s *Core) SetPolicy(_ context.Context, sc ckpt.Scope, name string, p ckpt.Policy) (*ckpt.Policy, error) {
-	if err := ckpt.CheckAgentName(name); err != nil {
-		return nil, err
-	}
-	p.Fill()
-	if err := wellformed.Policy(p); err != nil {
-		return nil, err
-	}
-	if s.Opt.Drift != nil {
-		if err := s.Opt.Drift.Check(&p); err != nil {
-			return nil, err
-		}
-	}
-	e := Entry(sc, "set_policy", name)
-	text, err := json.Marshal(p)
-	if err != nil {
-		return nil, err
-	}
-	err = s.Submit(&Op{Owner: sc.Caller.Owner, Size: int64(len(text)), Claim: sqlite.Frees, Entry: e, Do: func(tx *Tx) error {
-		return s.StorePolicy(tx, sc, name, p, e)
-	}})
-	return &p, err
-}
-
-func (s *Core) StorePolicy(tx *Tx, sc ckpt.Scope, name string, p ckpt.Policy, e AuditEntry) error {
-	text, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
-	row, err := s.MakeAgent(tx, sc.Whose(), name)
-	if err != nil {
-		return err
-	}
-	err = tx.Exec(`UPDATE agents SET policy = ?, policy_at = ?, recovery_keep_s = ? WHERE id = ?`,
-		string(text), tx.Now, int64(time.Duration(p.RecoveryKeep).Seconds()), row.ID)
-	if err != nil {
-		return err
-	}
-	changed := &AgentRow{ID: row.ID, Owner: row.Owner, Name: row.Name, Policy: string(text), Settings: p}
-	s.ChangeAgent(tx, AgentKey{row.Owner, row.Name}, changed)
-	e.Detail = map[string]any{"policy": json.RawMessage(text)}
-	if err := tx.Audit(e); err != nil {
-		return err
-	}
-	_, err = s.retainAll(tx, changed, e)
-	return err
-}
-
 // Agents lists the scope's agents, by owner and name.
 func (s *Core) Agents(ctx context.Context, sc ckpt.Scope, f ckpt.AgentFilter) (*ckpt.AgentPage, error) {
 	limit, err := PageSizeOf(f.Limit)
@@ -215,4 +122,41 @@ func (s *Core) Agents(ctx context.Context, sc ckpt.Scope, f ckpt.AgentFilter) (*
 		s.AuditForeign(sc, "list_agents", "", "")
 	}
 	return page, nil
+}
+
+// readPolicy is the policy of an agent as it is on disk, the default where there
+// is no such agent yet.
+func (s *Core) readPolicy(owner, agent string) (ckpt.Policy, error) {
+	if row, ok := s.agents.rows.Load(AgentKey{owner, agent}); ok {
+		return row.(*AgentRow).Settings, nil
+	}
+	var row AgentRow
+	err := s.RO.Get(&row, selectAgent, owner, agent)
+	if IsNoRows(err) {
+		return ckpt.DefaultPolicy(), nil
+	}
+	if err != nil {
+		return ckpt.DefaultPolicy(), sqlite.ReadError(err)
+	}
+	parsed, err := row.Parsed()
+	if err != nil {
+		return ckpt.DefaultPolicy(), err
+	}
+	return parsed.Settings, nil
+}
+
+// PolicyOf is readPolicy for what only advises: without a policy it takes the default.
+func (s *Core) PolicyOf(owner, agent string) ckpt.Policy {
+	p, _ := s.readPolicy(owner, agent)
+	return p
+}
+
+// SecretsMode is what an agent's policy says about secrets. If nobody can tell,
+// that is an error: a default would store what the policy may forbid.
+func (s *Core) SecretsMode(sc ckpt.Scope, agent string) (ckpt.SecretsMode, error) {
+	if s.Opt.Secrets == nil {
+		return ckpt.SecretsOff, nil
+	}
+	p, err := s.readPolicy(sc.Whose(), agent)
+	return p.Secrets, err
 }

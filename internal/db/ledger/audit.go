@@ -4,50 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"os"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
-
-// OutcomeDone is the outcome of an audit row that reports success; any other
-// outcome is an error code.
-const OutcomeDone = "done"
-
-// Daemon is who does what nobody asked for: retention, maintenance, the start.
-const Daemon = "daemon"
-
-// AuditEntry is what a transaction has to say; the rest of the row is the
-// transaction's own: when, which number, which hash.
-type AuditEntry struct {
-	Who     string
-	PID     int
-	Action  string
-	Owner   string
-	Agent   string
-	Run     string
-	Subject string
-	Outcome string
-	Reason  string
-	Detail  map[string]any
-	JSON    string // instead of Detail, its keys in order
-}
-
-// ChainHead is the last row of the audit log.
-type ChainHead struct {
-	N    int64
-	Hash string
-}
-
-// Entry begins an audit entry of something that a caller did to an agent.
-func Entry(sc ckpt.Scope, action, agent string) AuditEntry {
-	e := AuditEntry{Who: sc.Caller.Owner, PID: sc.PID, Action: action, Owner: sc.Whose(), Agent: agent, Outcome: OutcomeDone}
-	if !sc.Spooled.IsZero() {
-		e.Reason = "spooled by the client at " + sc.Spooled.String()
-	}
-	return e
-}
 
 // Audit adds a row to the log, which writeLog writes at the end of the
 // transaction. The number of the next row is tx.head.n+1, so a row of another
@@ -123,18 +84,6 @@ func AuditHash(r *ckpt.AuditRow) string {
 	b := AppendAudit(make([]byte, 0, 512), r)
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
-}
-
-// DaemonEntry begins the audit entry of what the daemon does by itself.
-func DaemonEntry(agent *AgentRow, action string) AuditEntry {
-	return AuditEntry{Who: Daemon, PID: os.Getpid(), Action: action, Owner: agent.Owner, Agent: agent.Name, Outcome: OutcomeDone}
-}
-
-// ChangeEntry begins the audit entry of a change by id.
-func ChangeEntry(sc ckpt.Scope, action, id string) AuditEntry {
-	e := Entry(sc, action, "")
-	e.Subject = id
-	return e
 }
 
 // causedBy says whether an owner has caused a row of the audit log that is about

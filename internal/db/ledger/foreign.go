@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"strings"
-	"sync"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -16,12 +15,6 @@ func (s *Core) AuditForeign(sc ckpt.Scope, action, agent, subject string) {
 	if sc.Foreign() {
 		s.AuditForeignOf(sc, action, sc.Target, agent, subject)
 	}
-}
-
-// foreignReads is what is remembered of reads that go on and on, as a follower's.
-type foreignReads struct {
-	mu   sync.Mutex
-	last map[string]time.Time
 }
 
 // AuditFollowing is auditForeign for a read that is repeated all the time: it

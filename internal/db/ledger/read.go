@@ -2,14 +2,12 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/jmoiron/sqlx"
 )
 
@@ -71,24 +69,6 @@ func (r *ReadRow) Checkpoint() (*ckpt.Checkpoint, error) {
 func (r *ReadRow) damaged(column string, err error) error {
 	return ckpt.Wrap(ckpt.CodeCorrupt, errors.Join(err, &blob.DamageError{What: "its " + column + " cannot be read", ID: r.ID}),
 		"checkpoint %s is damaged in its %s and is not served; run ckptsidecar verify", r.ID, column)
-}
-
-// Reading runs f on one snapshot of the database. Damage that it meets is noted.
-func (s *Core) Reading(ctx context.Context, f func(q *sqlx.Tx) error) error {
-	err := s.onSnapshot(ctx, f)
-	if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
-		s.ReportDamage(err)
-	}
-	return err
-}
-
-func (s *Core) onSnapshot(ctx context.Context, f func(q *sqlx.Tx) error) error {
-	q, err := s.RO.BeginTxx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return sqlite.ReadError(err)
-	}
-	defer q.Rollback()
-	return sqlite.ReadError(f(q))
 }
 
 // state is what the row's state is read back from.

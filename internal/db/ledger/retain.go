@@ -8,27 +8,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 )
 
-// HeldRow is a checkpoint as retention sees it.
-type HeldRow struct {
-	N          int64              `db:"n"`
-	ID         string             `db:"id"`
-	Seq        int64              `db:"seq"`
-	Kind       ckpt.Kind          `db:"kind"`
-	CreatedAt  Lenient[ckpt.Time] `db:"created_at"` // where it is damaged the checkpoint has no age, and stays
-	StoredSize int64              `db:"stored_size"`
-	Pinned     bool               `db:"pinned"`
-	Suspect    bool               `db:"suspect"`
-	Operation  ckpt.Ref           `db:"operation"`
-	Inline     bool               `db:"inline"` // known to stand in its row, without pieces
-	StateOf    *int64             `db:"state_of"`
-	Damaged    bool               `db:"damaged"`
-	removed    bool               // its row is gone already
-	beside     int64              // and took so much beside the state
-}
-
-const HeldColumns = `n, id, seq, kind, created_at, stored_size, pinned, suspect, operation, pieces IS NULL AS inline, state_of,
-	EXISTS (SELECT 1 FROM meta WHERE key = '` + damagedKey + `' || id) AS damaged`
-
 func (h *HeldRow) Held() ckpt.Held {
 	return ckpt.Held{ID: h.ID, Seq: h.Seq, Kind: h.Kind, CreatedAt: h.CreatedAt.Value.Time, StoredSize: h.StoredSize, Pinned: h.Pinned, Suspect: h.Suspect, Damaged: h.Damaged}
 }

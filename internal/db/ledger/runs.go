@@ -10,43 +10,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// RunRow is a run as the writer needs it.
-type RunRow struct {
-	ID            int64          `db:"id"`
-	AgentID       int64          `db:"agent_id"`
-	Name          string         `db:"name"`
-	Status        ckpt.RunStatus `db:"status"`
-	Epoch         int64          `db:"epoch"`
-	Attempt       int64          `db:"attempt"`
-	LastSeq       int64          `db:"last_seq"`
-	BaseSeq       int64          `db:"base_seq"`
-	Removed       int64          `db:"removed"`
-	StoredBytes   int64          `db:"stored_bytes"`
-	Head          ckpt.Ref       `db:"head"`
-	ForkedFrom    ckpt.Ref       `db:"forked_from"`
-	PID           sql.NullInt64  `db:"pid"`
-	ProcessStart  ckpt.Ref       `db:"process_start"`
-	BootID        ckpt.Ref       `db:"boot_id"`
-	StartedAt     ckpt.Time      `db:"started_at"`
-	UpdatedAt     ckpt.Time      `db:"updated_at"`
-	EndedAt       ckpt.Time      `db:"ended_at"`
-	SegmentAt     ckpt.Time      `db:"segment_at"`
-	InterruptedAt ckpt.Time      `db:"interrupted_at"`
-	HeartbeatAt   ckpt.Time      `db:"heartbeat_at"`
-	AccumulatedMS int64          `db:"accumulated_ms"`
-	HeartbeatMS   int64          `db:"heartbeat_timeout_ms"`
-	ProgressMS    int64          `db:"progress_timeout_ms"`
-	ProgressAt    ckpt.Time      `db:"progress_at"`
-	Progress      *float64       `db:"progress"`
-	LastEvent     int64          `db:"last_event"`
-	Stretch       int64          `db:"stretch"`
-	BackSeq       sql.NullInt64  `db:"back_seq"`
-}
-
-const RunColumns = `id, agent_id, name, status, epoch, attempt, last_seq, base_seq, removed, stored_bytes, head, forked_from, pid,
-	process_start, boot_id, started_at, updated_at, ended_at, segment_at, interrupted_at, heartbeat_at, accumulated_ms,
-	heartbeat_timeout_ms, progress_timeout_ms, progress_at, progress, last_event, stretch, back_seq`
-
 // Run finds a run, nil where there is none.
 func (tx *Tx) Run(agentID int64, name string) (*RunRow, error) {
 	return tx.runWhere(`agent_id = ? AND name = ?`, agentID, name)
@@ -122,13 +85,6 @@ func (r *RunRow) Accumulated(until time.Time) int64 {
 // Process is the owner's, as it was registered.
 func (r *RunRow) Process() ckpt.Process {
 	return ckpt.Process{PID: int(r.PID.Int64), Start: string(r.ProcessStart), Boot: string(r.BootID)}
-}
-
-func RunName(name string) string {
-	if name == "" {
-		return ckpt.MainRun
-	}
-	return name
 }
 
 func NoRun(agent, run string) error {

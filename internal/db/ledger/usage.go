@@ -1,15 +1,12 @@
 package ledger
 
 import (
-	"context"
 	"path/filepath"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
-
-func (s *Core) loadUsage(ctx context.Context) error { return s.Usage.Load(ctx, s.Engine.Writing()) }
 
 // keepUsage writes down what was counted.
 func (s *Core) keepUsage() error {

@@ -1,0 +1,116 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/jmoiron/sqlx"
+)
+
+// Submit puts an operation through the writer and waits for its end. It does not
+// end early when the caller hangs up: what has begun is finished.
+func (s *Core) Submit(o *Op) error {
+	if o.Claim != sqlite.Frees {
+		s.Usage.RecountIfTight(o.Entry.Owner, o.Size)
+	}
+	o.sent = sqlite.Op{Owner: o.Owner, Size: o.Size, Claim: o.Claim, Do: o}
+	err := s.Engine.Write(&o.sent)
+	for _, damage := range o.damage {
+		s.ReportDamage(damage)
+	}
+	return err
+}
+
+// Reading runs f on one snapshot of the database. Damage that it meets is noted.
+func (s *Core) Reading(ctx context.Context, f func(q *sqlx.Tx) error) error {
+	err := s.onSnapshot(ctx, f)
+	if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
+		s.ReportDamage(err)
+	}
+	return err
+}
+
+func (s *Core) onSnapshot(ctx context.Context, f func(q *sqlx.Tx) error) error {
+	q, err := s.RO.BeginTxx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return sqlite.ReadError(err)
+	}
+	defer q.Rollback()
+	return sqlite.ReadError(f(q))
+}
+
+// ReportDamage notes that a checkpoint did not read back intact, once for each.
+// From then on it counts for nothing: retention keeps another in its place, and
+// nobody goes back to it. The pieces that other states in memory stand on are
+// in doubt. Other checkpoints that share the damage fail by themselves.
+func (s *Core) ReportDamage(err error) {
+	var damage *blob.DamageError
+	if !errors.As(err, &damage) || damage.ID == "" || !s.Engine.Started() || !s.Damages.begin(damage.ID) {
+		return
+	}
+	s.States.Doubts.Add(1)
+	s.Log.Error("a checkpoint is damaged and is never served; its run's next save stands alone", "checkpoint", damage.ID, "error", damage)
+	err = s.Submit(&Op{Owner: Daemon, Claim: sqlite.GoesOn, Do: func(tx *Tx) error { return s.noteDamage(tx, damage) }})
+	if err != nil {
+		s.Damages.forget(damage.ID) // the next who reads it tries again
+		s.Log.Warn("that a checkpoint is damaged could not be noted", "checkpoint", damage.ID, "error", err)
+	}
+}
+
+// noteDamage marks the checkpoint, and makes a critical finding of it where the
+// agent's policy watches for that. The finding has no say over other checkpoints.
+func (s *Core) noteDamage(tx *Tx, damage *blob.DamageError) error {
+	var at struct {
+		RunID int64 `db:"run_id"`
+		Seq   int64 `db:"seq"`
+		Known bool  `db:"known"`
+	}
+	found, err := tx.Get(&at, `SELECT run_id, seq, EXISTS (SELECT 1 FROM findings f WHERE f.run_id = c.run_id AND f.rule = 'corruption' AND f.checkpoint = c.id) AS known
+		FROM checkpoints c WHERE id = ?`, damage.ID)
+	if err != nil {
+		return err
+	}
+	if !found {
+		tx.OnCommit(func() { s.Damages.forget(damage.ID) })
+		return nil
+	}
+	err = tx.Exec(`INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, damagedKey+damage.ID, damage.What)
+	if err != nil {
+		return err
+	}
+	tx.Store.Hot.ForgetAll()
+	tx.OnCommit(func() { s.Damages.done(damage.ID) })
+	if at.Known {
+		return nil
+	}
+	return s.OnDamage(tx, at.RunID, at.Seq, damage)
+}
+
+// unmark forgets that a checkpoint is damaged, because it goes or reads back again.
+func (s *Core) unmark(tx *Tx, id string) error {
+	if !s.Damages.has(id) {
+		return nil
+	}
+	tx.OnCommit(func() { s.Damages.forget(id) })
+	tx.Store.Hot.ForgetAll()
+	return tx.Exec(`DELETE FROM meta WHERE key = ?`, damagedKey+id)
+}
+
+// UnmarkAgent is unmark for all that goes with an agent.
+func (s *Core) UnmarkAgent(tx *Tx, agent *AgentRow) error {
+	for _, id := range s.Damages.ids() {
+		var mine bool
+		_, err := tx.Get(&mine, `SELECT EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.id = ? AND r.agent_id = ?)`, id, agent.ID)
+		if err == nil && mine {
+			err = s.unmark(tx, id)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

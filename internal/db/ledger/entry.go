@@ -1,0 +1,64 @@
+package ledger
+
+import (
+	"os"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// AuditEntry is what a transaction has to say; the rest of the row is the
+// transaction's own: when, which number, which hash.
+type AuditEntry struct {
+	Who     string
+	PID     int
+	Action  string
+	Owner   string
+	Agent   string
+	Run     string
+	Subject string
+	Outcome string
+	Reason  string
+	Detail  map[string]any
+	JSON    string // instead of Detail, its keys in order
+}
+
+// ChainHead is the last row of the audit log.
+type ChainHead struct {
+	N    int64
+	Hash string
+}
+
+// Daemon is who does what nobody asked for: retention, maintenance, the start.
+const Daemon = "daemon"
+
+// OutcomeDone is the outcome of an audit row that reports success; any other
+// outcome is an error code.
+const OutcomeDone = "done"
+
+// Entry begins an audit entry of something that a caller did to an agent.
+func Entry(sc ckpt.Scope, action, agent string) AuditEntry {
+	e := AuditEntry{Who: sc.Caller.Owner, PID: sc.PID, Action: action, Owner: sc.Whose(), Agent: agent, Outcome: OutcomeDone}
+	if !sc.Spooled.IsZero() {
+		e.Reason = "spooled by the client at " + sc.Spooled.String()
+	}
+	return e
+}
+
+// ChangeEntry begins the audit entry of a change by id.
+func ChangeEntry(sc ckpt.Scope, action, id string) AuditEntry {
+	e := Entry(sc, action, "")
+	e.Subject = id
+	return e
+}
+
+// DaemonEntry begins the audit entry of what the daemon does by itself.
+func DaemonEntry(agent *AgentRow, action string) AuditEntry {
+	return AuditEntry{Who: Daemon, PID: os.Getpid(), Action: action, Owner: agent.Owner, Agent: agent.Name, Outcome: OutcomeDone}
+}
+
+func RunName(name string) string {
+	if name == "" {
+		return ckpt.MainRun
+	}
+	return name
+}

@@ -1,0 +1,138 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
+	"github.com/jmoiron/sqlx"
+)
+
+// NewCore is a core whose database is not open yet.
+func NewCore(opt Options) (*Core, error) {
+	opt.SetDefaults()
+	if opt.Retention == nil {
+		return nil, errors.New("db.Open: Options.Retention is required")
+	}
+	s := &Core{Opt: opt, Log: opt.Log, noted: time.Now()}
+	s.States = blob.NewStates(opt.LiveBytes)
+	s.Preparer = blob.Preparer{States: s.States, Scan: opt.Secrets, Mode: s.SecretsMode, Reading: s.Reading, Timeout: opt.WriteTimeout, Log: opt.Log}
+	s.Usage = &usage.Meter{
+		Limits: usage.Limits{MaxOwnerBytes: opt.MaxOwnerBytes, OwnerShare: opt.OwnerShare}, Daemon: Daemon, Reading: s.Reading, Log: opt.Log,
+	}
+	return s, nil
+}
+
+// Open opens the database: see the package's Open.
+func (s *Core) Open(ctx context.Context) (err error) {
+	opt := &s.Opt
+	s.Engine, err = sqlite.Open(ctx, sqlite.Options{
+		Path: opt.Path, Mode: opt.Mode, Schema: schemaOf(opt.Now), Hooks: hooks{s}, Now: opt.Now, MaxBytes: opt.MaxBytes,
+		WriteTimeout: opt.WriteTimeout, MaxWaiting: opt.MaxWaiting, MaxWaitBytes: opt.MaxWaitBytes, Readers: opt.Readers,
+		ReserveBytes: opt.ReserveBytes, Log: opt.Log, Lock: opt.Lock, Restoring: opt.Lock != nil,
+	})
+	if err != nil {
+		return err
+	}
+	s.RO = s.Engine.Readers()
+	for _, step := range []func(context.Context) error{s.load, s.Engine.Start, s.startUp} {
+		if err := step(ctx); err != nil {
+			_ = s.Engine.Abandon()
+			return err
+		}
+	}
+	return nil
+}
+
+// load reads what the store keeps in memory, and looks whether what nobody may
+// rewrite by hand is as it was left.
+func (s *Core) load(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{s.loadUsage, s.loadDamages, s.lookAtCopy, s.restoreGuards, s.checkHead} {
+		if err := step(ctx); err != nil {
+			return s.Engine.OpenError(err)
+		}
+	}
+	return nil
+}
+
+// startUp proves by a row that the store can write.
+func (s *Core) startUp(ctx context.Context) error {
+	if err := s.recordStart(); err != nil {
+		return err
+	}
+	s.lookAtRoom()
+	if err := s.RO.GetContext(ctx, &s.ID, `SELECT value FROM meta WHERE key = 'database_id'`); err != nil {
+		return s.Engine.OpenError(err)
+	}
+	s.NoteHead("start")
+	return nil
+}
+
+// recordStart writes a row and so shows that a save would succeed.
+func (s *Core) recordStart() error {
+	if s.Engine.ReadOnly() != "" {
+		return nil
+	}
+	detail := map[string]any{"version": s.Opt.Version}
+	if doubt := s.Trust.Problem(); doubt != "" {
+		detail["doubt"] = doubt
+	}
+	if len(s.Trust.Guards) > 0 {
+		detail["guards"] = s.Trust.Guards
+	}
+	err := s.Submit(&Op{Claim: sqlite.GoesOn, Do: func(tx *Tx) error {
+		return tx.Audit(AuditEntry{Who: Daemon, PID: os.Getpid(), Action: "start", Outcome: OutcomeDone, Detail: detail})
+	}})
+	if ckpt.CodeOf(err) == ckpt.CodeStorageFull {
+		s.Log.Warn("no room for a new row: serving reads and deletes until there is", "path", s.Opt.Path)
+		return nil
+	}
+	if sqlite.Classify(err) == sqlite.ClassOperator { // a file that only this user may not write is opened without a word
+		return s.Engine.OpenError(err)
+	}
+	return err
+}
+
+// loadDamages reads what was found damaged before the start.
+func (s *Core) loadDamages(ctx context.Context) error {
+	var ids []string
+	err := sqlx.SelectContext(ctx, s.RO, &ids, `SELECT substr(key, 9) FROM meta WHERE key >= 'damaged:' AND key < 'damaged;'`)
+	for _, id := range ids {
+		s.Damages.done(id)
+	}
+	return err
+}
+
+func (s *Core) loadUsage(ctx context.Context) error { return s.Usage.Load(ctx, s.Engine.Writing()) }
+
+// Close ends the writer after what waits in it, and closes the database. What
+// stays are the database with all that was saved, an empty write-ahead log and
+// its index, so that a read-only auditor can still read, and the reserve.
+func (s *Core) Close() error {
+	if s.closed.Swap(true) {
+		return s.Engine.Close()
+	}
+	if err := s.keepUsage(); err != nil {
+		s.Log.Warn("what was counted for quotas could not be kept: it is counted anew at the next start", "error", err)
+	}
+	s.Engine.Drain()
+	s.NoteHead("stop")
+	return s.Engine.Close()
+}
+
+// Newest is the time of the newest audit row: the database has seen no later one.
+func (s *Core) Newest(ctx context.Context) (ckpt.Time, error) {
+	var at ckpt.Time
+	err := s.RO.GetContext(ctx, &at, `SELECT at FROM audit_log ORDER BY n DESC LIMIT 1`)
+	return at, sqlite.ReadError(err)
+}
+
+// Ready answers nil when saves are acknowledged, else why they are not.
+func (s *Core) Ready(context.Context) error {
+	return s.Engine.Ready()
+}

@@ -1,0 +1,84 @@
+package ledger
+
+import (
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
+)
+
+// Options are the settings of a store. The zero value of each has a default.
+type Options struct {
+	Path          string                                     // of the database file
+	Mode          fs.FileMode                                // of the files made; 0600, or 0640 where auditors' group reads
+	Retention     ckpt.Retention                             // what stays; required
+	Resume        ckpt.Resumer                               // how to go on after a death; Resume needs it
+	Ask           func(*ckpt.Plan) (question, reason string) // the words of a prompt
+	Secrets       blob.Scan                                  // looks for secrets in states; nil does not look
+	Drift         ckpt.DriftWatch                            // watches runs for drift; nil does not
+	Processes     ckpt.Processes                             // looks at processes; nil knows none
+	Now           func() time.Time                           // the wall clock
+	Trusted       func() time.Time                           // the clock as the clock guard sees it, zero while it holds ages back; nil trusts Now
+	MaxBytes      int64                                      // of the database; 0 for no limit
+	MaxOwnerBytes int64                                      // of all that one owner has stored; 0 for no limit
+	OwnerShare    int                                        // percent that one owner may have of his bytes and the room that is left; 0 for no limit
+	WriteTimeout  time.Duration                              // how long a write may wait for the database; 10 s
+	MaxWaiting    int                                        // writes that may wait before busy is answered; 4096
+	MaxWaitBytes  int64                                      // and their bytes; 512 MiB
+	Readers       int                                        // read connections; 4
+	Watches       int                                        // runs that are watched at the same time; 1000. The one that was written to last is let go of, and read anew when it is written to again
+	ReserveBytes  int64                                      // room on the disk that is kept for deletes; 4 MiB, below 0 for none
+	LiveBytes     int64                                      // memory for the newest states of runs, which the next ones are compared with; 64 MiB, below 0 for none: then all are stored whole
+	Log           *slog.Logger
+	Version       string
+
+	Lock *os.File // held already, by RestoreBackup, which alone may open what an interrupted restore has left
+}
+
+func (o *Options) SetDefaults() {
+	setDefault(&o.Mode, 0o600)
+	setDefault(&o.WriteTimeout, 10*time.Second)
+	setDefault(&o.LiveBytes, 64<<20)
+	setDefault(&o.Watches, 1000)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Trusted == nil {
+		o.Trusted = o.Now
+	}
+	if o.Ask == nil {
+		o.Ask = plainQuestion
+	}
+	if o.Processes == nil {
+		o.Processes = noProcesses{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// noProcesses knows nothing of processes.
+type noProcesses struct{}
+
+func (noProcesses) Owner(int) string { return "" }
+
+func (noProcesses) Identify(pid int) ckpt.Process { return ckpt.Process{PID: pid} }
+
+func (noProcesses) Alive(ckpt.Process) ckpt.Liveness { return ckpt.LivenessUnknown }
+
+// plainQuestion is asked where nobody has said how to ask.
+func plainQuestion(plan *ckpt.Plan) (question, reason string) {
+	return fmt.Sprintf("Run %s of agent %s stopped. Resume it, re-initialize it (begin with nothing), or abandon it?", plan.Run, plan.Agent), strings.Join(plan.Reasons, " ")
+}
