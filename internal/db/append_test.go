@@ -14,6 +14,7 @@ import (
 var strange = []string{"", "plain", `quo"te\`, "a<b>&c", "\n\t\x00\x1f", "ü ☃ 😀", "\u2028\u2029", "bad \xff utf-8", "\x7f", strings.Repeat("x", 300)}
 
 func TestAuditRowsAreWrittenAsEncodingJSONDoes(t *testing.T) {
+	t.Parallel()
 	for i, s := range strange {
 		r := ckpt.AuditRow{N: int64(i), At: ckpt.At(time.Unix(int64(i)*1e9, 5e6)), Who: s, PID: i, Action: s, Owner: ckpt.Ref(s), Agent: "a", Run: ckpt.Ref(s),
 			Subject: ckpt.Ref(s), Outcome: s, Reason: ckpt.Ref(s), Retries: i, Detail: ckpt.JSON(`{"a":"<b>"}`), Prev: s}
@@ -28,6 +29,7 @@ func TestAuditRowsAreWrittenAsEncodingJSONDoes(t *testing.T) {
 }
 
 func TestRepliesAreWrittenAsEncodingJSONDoes(t *testing.T) {
+	t.Parallel()
 	for i, s := range strange {
 		r := ledger.SavedReply{ID: s, Seq: int64(i), Parent: ckpt.Ref(s), CreatedAt: ckpt.At(time.Unix(int64(i), 0)), StoredSize: int64(i), Suspect: i%2 == 1, Pruned: strange[:i]}
 		want, err := json.Marshal(r)

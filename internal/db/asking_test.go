@@ -21,6 +21,7 @@ func hostilePolicy() ckpt.Policy {
 // leaves nothing. Nothing else of it is affected: where the client waits, the
 // state is saved with a finding.
 func TestASaveEndsWithItsClientWhileItIsMadeReady(t *testing.T) {
+	t.Parallel()
 	o := options(t.TempDir()+"/ckpt.db", newClock())
 	o.Drift = drift.New()
 	s := openWith(t, o)

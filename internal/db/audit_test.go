@@ -37,6 +37,7 @@ func busyLog(t *testing.T) (*db.Store, string) {
 // TestAuditChain recomputes the chain from what the real command prints, by
 // the description in DESIGN.md and nothing else of ours.
 func TestAuditChain(t *testing.T) {
+	t.Parallel()
 	_, path := busyLog(t)
 	var rows []map[string]any
 	out := sqlite3(t, "-readonly", "-json", path, "SELECT * FROM audit_log ORDER BY n")
@@ -67,6 +68,7 @@ func TestAuditChain(t *testing.T) {
 
 // TestAuditLogIsAppendOnly: not even the real command may change or remove a row.
 func TestAuditLogIsAppendOnly(t *testing.T) {
+	t.Parallel()
 	_, path := busyLog(t)
 	for _, statement := range []string{
 		"UPDATE audit_log SET who = 'x' WHERE n = 2", "DELETE FROM audit_log WHERE n = 2", "DELETE FROM audit_log", "DELETE FROM audit_head",
@@ -83,6 +85,7 @@ func TestAuditLogIsAppendOnly(t *testing.T) {
 // TestTamperingIsFound changes the log behind the triggers' back, in every way
 // that one might, and has verify find it.
 func TestTamperingIsFound(t *testing.T) {
+	t.Parallel()
 	for name, statement := range map[string]string{
 		"changed":            "UPDATE audit_log SET who = 'uid:7' WHERE n = 3",
 		"changed detail":     `UPDATE audit_log SET detail = replace(detail, '1', '2') WHERE n = 3`,
@@ -115,6 +118,7 @@ func TestTamperingIsFound(t *testing.T) {
 // TestAChangedRowThatWasHashedAnewIsFound: a row that is right by itself does not
 // fit the one after it.
 func TestAChangedRowThatWasHashedAnewIsFound(t *testing.T) {
+	t.Parallel()
 	s, path := busyLog(t)
 	page, err := s.Audit(t.Context(), root, ckpt.AuditFilter{})
 	must(t, err)
@@ -132,6 +136,7 @@ func TestAChangedRowThatWasHashedAnewIsFound(t *testing.T) {
 // TestWhatIsRecorded names who did what: administrators' reads, refusals that
 // never reached the store, the daemon's start.
 func TestWhatIsRecorded(t *testing.T) {
+	t.Parallel()
 	s, path := busyLog(t)
 	sc, err := root.Caller.For("uid:1001")
 	must(t, err)
@@ -170,6 +175,7 @@ func TestWhatIsRecorded(t *testing.T) {
 
 // TestAuditPages pages through the log and sees only one's own.
 func TestAuditPages(t *testing.T) {
+	t.Parallel()
 	s, _ := busyLog(t)
 	save(t, s, bob, "a", ckpt.KindRoutine, `1`)
 	var got []int64
@@ -206,6 +212,7 @@ func TestAuditPages(t *testing.T) {
 // TestCanary puts a secret into everything that an agent may send: it stands in
 // no audit row and in no error.
 func TestCanary(t *testing.T) {
+	t.Parallel()
 	const canary = "sk-canary-4711"
 	s, path := busyLog(t)
 	r := func() *ckpt.SaveRequest {

@@ -35,6 +35,7 @@ var views = map[string]string{
 // TestAuditorsViews asks every view of the contract of the real command, while
 // the store is open, after a clean stop, and after a stop whose log was not copied.
 func TestAuditorsViews(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	states := map[string]string{}

@@ -16,6 +16,7 @@ import (
 // TestBackupUnderLoad copies the database while many save: each copy verifies
 // by itself, holds what was acknowledged before it began, and can be opened.
 func TestBackupUnderLoad(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	stop := make(chan bool)
@@ -58,6 +59,7 @@ func TestBackupUnderLoad(t *testing.T) {
 // TestBackupRefusals never replaces a file, never names a copy that does not
 // verify, and leaves nothing behind.
 func TestBackupRefusals(t *testing.T) {
+	t.Parallel()
 	_, damagedPath, _, _ := damaged(t)
 	sound := closedDatabase(t)
 	taken := filepath.Join(t.TempDir(), "taken")

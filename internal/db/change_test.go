@@ -13,6 +13,7 @@ func pin(t *testing.T, on bool) ckpt.CheckpointPatch { return ckpt.CheckpointPat
 
 // TestPatch changes labels and pin, each alone and both, and nothing else.
 func TestPatch(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	c := save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 	want := c.Checkpoint
@@ -54,6 +55,7 @@ func TestPatch(t *testing.T) {
 
 // TestUnpinAppliesThePolicy: what only the pin had kept goes with it.
 func TestUnpinAppliesThePolicy(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	c := save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 	_, err := s.Patch(t.Context(), ann, c.ID, pin(t, true))
@@ -75,6 +77,7 @@ func TestUnpinAppliesThePolicy(t *testing.T) {
 // TestUnpinByAnAdministrator: what goes because an administrator unpins it is
 // recorded as its owner's and its agent's.
 func TestUnpinByAnAdministrator(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	c := save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 	_, err := s.Patch(t.Context(), ann, c.ID, pin(t, true))
@@ -94,6 +97,7 @@ func TestUnpinByAnAdministrator(t *testing.T) {
 
 // TestDelete removes one, once; the head of the run falls back to what is left.
 func TestDelete(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	first, second := save(t, s, ann, "a", ckpt.KindRecovery, `1`), save(t, s, ann, "a", ckpt.KindRecovery, `2`)
 	gone, err := s.Delete(t.Context(), ann, second.ID)
@@ -121,6 +125,7 @@ func TestDelete(t *testing.T) {
 // TestPolicy is stored whole, shows in the view, is read over the defaults, and
 // applies at once to every run.
 func TestPolicy(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	for _, run := range []string{"main", "r2"} {
 		for range 3 {

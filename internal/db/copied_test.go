@@ -14,6 +14,7 @@ import (
 // TestCopyWithAnotherLog starts on what cp makes of a live database: the file of
 // one moment, and the write-ahead log of a later one, or pages that are torn.
 func TestCopyWithAnotherLog(t *testing.T) {
+	t.Parallel()
 	const hint = "copied with cp"
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
@@ -54,6 +55,7 @@ func TestCopyWithAnotherLog(t *testing.T) {
 
 // TestWholeCopyIsServed: files that were copied while no daemon had them are well.
 func TestWholeCopyIsServed(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	doubtful(t, path)
 	to := filepath.Join(t.TempDir(), "ckpt.db")

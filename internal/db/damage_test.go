@@ -65,6 +65,7 @@ func damaged(t *testing.T) (s *db.Store, path string, bad, good []*ckpt.Saved) {
 // TestDamagedStatesAreNotServed refuses damaged states by id, in every way in
 // which a state is read, and serves the others.
 func TestDamagedStatesAreNotServed(t *testing.T) {
+	t.Parallel()
 	s, path, bad, good := damaged(t)
 	for _, c := range bad {
 		got, err := s.Checkpoint(t.Context(), ann, c.ID, true)
@@ -93,6 +94,7 @@ func TestDamagedStatesAreNotServed(t *testing.T) {
 
 // TestVerifyNamesDamagedStates lists exactly the damaged ones.
 func TestVerifyNamesDamagedStates(t *testing.T) {
+	t.Parallel()
 	_, path, bad, _ := damaged(t)
 	calls := 0
 	report, err := audit.Verify(t.Context(), path, func(done, total int64) { calls++ })
@@ -109,6 +111,7 @@ func TestVerifyNamesDamagedStates(t *testing.T) {
 
 // TestDamagedAgentIsExported gives what is sound, and says of what is not.
 func TestDamagedAgentIsExported(t *testing.T) {
+	t.Parallel()
 	s, _, bad, good := damaged(t)
 	var out bytes.Buffer
 	must(t, s.Export(t.Context(), ann, "a", &out))
@@ -139,6 +142,7 @@ func TestDamagedAgentIsExported(t *testing.T) {
 
 // TestMissingPieces reads checkpoints whose material is gone, cut or unreadable.
 func TestMissingPieces(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	var ids []string
@@ -163,6 +167,7 @@ func TestMissingPieces(t *testing.T) {
 // TestDamagedPages overwrites pages here and there: verify tells and ends, and
 // a store that opens such a file neither crashes nor serves a false state.
 func TestDamagedPages(t *testing.T) {
+	t.Parallel()
 	_, path, _, _ := damaged(t)
 	whole := filepath.Join(t.TempDir(), "whole.db")
 	sqlite3(t, path, ".backup "+whole)
@@ -202,6 +207,7 @@ func TestDamagedPages(t *testing.T) {
 
 // TestVerifyRefuses says what cannot be verified at all.
 func TestVerifyRefuses(t *testing.T) {
+	t.Parallel()
 	foreign := filepath.Join(t.TempDir(), "f.db")
 	sql(t, foreign, "CREATE TABLE t (x)")
 	newer := closedDatabase(t)
@@ -228,6 +234,7 @@ func TestVerifyRefuses(t *testing.T) {
 // TestDamagedDetails: what stands beside a state may be damaged too. Such a
 // checkpoint is refused, and named in an export.
 func TestDamagedDetails(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	r := request("a", ckpt.KindRecovery, `1`)
 	r.Program = &ckpt.Program{Source: "x()"}

@@ -66,6 +66,7 @@ func saveBytes(t testing.TB, s *db.Store, agent, run string, kind ckpt.Kind, sta
 // TestAThousandStates keeps a history of 1,000 checkpoints in a fraction of
 // its size, and stock sqlite3 puts each together from the pieces.
 func TestAThousandStates(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("-short: it is long, and nothing in it happens at the same time")
 	}
@@ -112,6 +113,7 @@ func TestAThousandStates(t *testing.T) {
 // TestRemovalsHarmNoOther saves and removes as it comes, in several runs at
 // once, with small and large states, restarts and erasures between.
 func TestRemovalsHarmNoOther(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	c := newClock()
 	o := options(path, c)
@@ -183,6 +185,7 @@ func TestRemovalsHarmNoOther(t *testing.T) {
 // TestDefaultRetentionGivesBack keeps three of a growing and compacting
 // history, and never much more than three whole states.
 func TestDefaultRetentionGivesBack(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	st, most := newStory(3), int64(0)
@@ -207,6 +210,7 @@ func TestDefaultRetentionGivesBack(t *testing.T) {
 
 // TestSavesOfOneRunAtOnce must not stand on each other wrongly.
 func TestSavesOfOneRunAtOnce(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	keepAll(t, s, "a")
@@ -253,6 +257,7 @@ func TestSavesOfOneRunAtOnce(t *testing.T) {
 
 // TestNotMuchMoreThanWhole stores what has little in common with anything.
 func TestNotMuchMoreThanWhole(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 5))
 	noise := make([]byte, 300_000)
 	for i := range noise {
@@ -312,6 +317,7 @@ func TestNotMuchMoreThanWhole(t *testing.T) {
 // TestABaseThatIsGone deletes and restores between the saves, so that what is in
 // memory is not what the next may stand on.
 func TestABaseThatIsGone(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	keepAll(t, s, "a")
@@ -336,6 +342,7 @@ func TestABaseThatIsGone(t *testing.T) {
 // TestABaseThatGoesMeanwhile has a save made ready on a state whose removal waits before it. When its turn comes, the
 // pieces that it would stand on are gone.
 func TestABaseThatGoesMeanwhile(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	keepAll(t, s, "a")
@@ -371,6 +378,7 @@ func TestABaseThatGoesMeanwhile(t *testing.T) {
 // TestAnOperationCopiesNothing takes the run's newest state for the one to go
 // back to: it is there already.
 func TestAnOperationCopiesNothing(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	saveBytes(t, s, "a", "", ckpt.KindRoutine, newStory(8).next(9000))
@@ -392,6 +400,7 @@ func TestAnOperationCopiesNothing(t *testing.T) {
 
 // TestADatabaseThatStoredWhole goes on with what an older program wrote.
 func TestADatabaseThatStoredWhole(t *testing.T) {
+	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	o.LiveBytes = -1
 	s := openWith(t, o)

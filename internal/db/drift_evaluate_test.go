@@ -34,6 +34,7 @@ func (d *drifty) work(name string, same int) {
 // TestEvaluateRecordedRuns judges what the store has recorded, with the present
 // and with another threshold.
 func TestEvaluateRecordedRuns(t *testing.T) {
+	t.Parallel()
 	d := openReal(t)
 	d.work("quiet", 2)
 	d.work("loops", 4)
@@ -71,6 +72,7 @@ func TestEvaluateRecordedRuns(t *testing.T) {
 // runs are enough: then two equal calls of an agent that never repeats itself are
 // too many, and the finding says why.
 func TestCalibrationFollowsGoodRuns(t *testing.T) {
+	t.Parallel()
 	d := openReal(t)
 	d.policy(func(p *ckpt.Policy) { p.FalseAlarms = 0.2 })
 	for i := range 3 {
@@ -111,6 +113,7 @@ func TestCalibrationFollowsGoodRuns(t *testing.T) {
 // TestFeedbackSuggestsWhatWouldHaveSparedIt: one of two warnings is dismissed,
 // and the answer has the threshold that tells them apart.
 func TestFeedbackSuggestsWhatWouldHaveSparedIt(t *testing.T) {
+	t.Parallel()
 	d := openReal(t)
 	d.policy(func(p *ckpt.Policy) { p.Detectors = map[string]ckpt.Detector{"repeat": {Tier: "warn"}} })
 	d.work("fine", 4)
@@ -135,6 +138,7 @@ func TestFeedbackSuggestsWhatWouldHaveSparedIt(t *testing.T) {
 
 // TestEvaluateManySteps says how long 100,000 recorded steps take.
 func TestEvaluateManySteps(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it records many steps")
 	}

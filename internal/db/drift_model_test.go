@@ -27,6 +27,7 @@ type driftModel struct {
 }
 
 func TestDriftModel(t *testing.T) {
+	t.Parallel()
 	first, n := uint64(1), uint64(4)
 	if testing.Short() {
 		n = 1

@@ -21,6 +21,7 @@ func openReal(t testing.TB) *drifty {
 // is stopped at its bound and said to be, its agent's saves are made all the
 // same, and other agents' go on beside it.
 func TestHostileRuleHoldsUpNobody(t *testing.T) {
+	t.Parallel()
 	d := openReal(t)
 	d.policy(func(p *ckpt.Policy) {
 		for i := range ckpt.MaxRules {
@@ -50,6 +51,7 @@ func TestHostileRuleHoldsUpNobody(t *testing.T) {
 // have: within its threshold a loop is critical, and there is a way back,
 // although a checkpoint was saved twice after every step.
 func TestRealLoop(t *testing.T) {
+	t.Parallel()
 	for _, each := range []int{1, 2, 4} {
 		t.Run(fmt.Sprint(each), func(t *testing.T) {
 			d := openReal(t)
@@ -85,6 +87,7 @@ func TestRealLoop(t *testing.T) {
 
 // TestPollingIsNoLoop: new results make it work.
 func TestPollingIsNoLoop(t *testing.T) {
+	t.Parallel()
 	d := openReal(t)
 	d.put(`{"n":0}`)
 	for i := range 30 {
@@ -96,6 +99,7 @@ func TestPollingIsNoLoop(t *testing.T) {
 
 // TestShippedSchema: the form of workflow snapshots can be asked for by name.
 func TestShippedSchema(t *testing.T) {
+	t.Parallel()
 	d := openReal(t)
 	p := ckpt.DefaultPolicy()
 	p.Schema = ckpt.JSON(`"no-such-schema"`)

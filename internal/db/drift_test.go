@@ -26,6 +26,7 @@ func (d *drifty) loop(n int) (last *ckpt.Step) {
 // checkpoints and a loop saves many, the clean one from before is there, the
 // newest state is kept as a recovery checkpoint, and all since are suspect.
 func TestCriticalDriftLeavesAWayBack(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	d.record("think", "well")
 	clean := d.put(`{"step":0}`)
@@ -63,6 +64,7 @@ func TestCriticalDriftLeavesAWayBack(t *testing.T) {
 // TestResumeBeginsAnotherStretch: what is resumed from the clean checkpoint is
 // clean, counts from nothing, and the finding stays as history.
 func TestResumeBeginsAnotherStretch(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	start(t, d.Store, 1)
 	clean := d.put(`{"step":0}`)
@@ -108,6 +110,7 @@ func TestResumeBeginsAnotherStretch(t *testing.T) {
 
 // TestStreakOutlivesTheDaemon: stopped and started after every step, it counts on.
 func TestStreakOutlivesTheDaemon(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	d.put(`{"was":1}`)
 	for range 4 {
@@ -131,6 +134,7 @@ func TestStreakOutlivesTheDaemon(t *testing.T) {
 // from its end, also where a daemon stopped in between; a failed attempt under
 // the same key counts.
 func TestStepThatBeginsAndEnds(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	d.put(`{}`)
 	for i := range 5 {
@@ -161,6 +165,7 @@ func TestStepThatBeginsAndEnds(t *testing.T) {
 // TestRolledBackStepIsNotCounted: a transaction that fails leaves no trace in
 // what is counted.
 func TestRolledBackStepIsNotCounted(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	d.put(`{}`)
 	d.record("search", "nothing")
@@ -178,6 +183,7 @@ func TestRolledBackStepIsNotCounted(t *testing.T) {
 // TestReplayIsNotCounted: a step or a save that is sent again counts once, and
 // is told how the run stands now.
 func TestReplayIsNotCounted(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	r := request("a", ckpt.KindRoutine, `{}`)
 	r.ID = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1a01"
@@ -209,6 +215,7 @@ func TestReplayIsNotCounted(t *testing.T) {
 // TestDismiss: only what no other finding covers becomes clean; twice is once;
 // somebody else's is not there.
 func TestDismiss(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	d.policy(func(p *ckpt.Policy) { p.RoutineKeep = 0 })
 	d.put(`{"n":1}`)
@@ -252,6 +259,7 @@ func TestDismiss(t *testing.T) {
 // TestRestoreCloses: to restore a clean checkpoint goes back, to restore a
 // suspect one does not.
 func TestRestoreCloses(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	d.put(`{"n":1}`)
 	bad := d.put(`{"n":2,"bad":true}`)
@@ -278,6 +286,7 @@ func TestRestoreCloses(t *testing.T) {
 
 // TestPosted: an agent's own finding counts as any other.
 func TestPosted(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	d.put(`{"n":1}`)
 	d.put(`{"n":2}`)
@@ -313,6 +322,7 @@ func TestPosted(t *testing.T) {
 // TestFindingsAreBounded: beyond the cap nothing is noted, except what is
 // critical first.
 func TestFindingsAreBounded(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	d.put(`{"n":1}`)
 	note := ckpt.FindingRequest{Rule: "x", Severity: ckpt.SeverityInfo, Message: "m"}
@@ -332,6 +342,7 @@ func TestFindingsAreBounded(t *testing.T) {
 
 // TestSchema: refused with the place, whatever the kind, or reported.
 func TestSchema(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	before := request("a", ckpt.KindRoutine, `{}`)
 	before.ID = "019cad25-8e6c-7a5f-9d0e-3f2f6d3c1a02"
@@ -366,6 +377,7 @@ func TestSchema(t *testing.T) {
 // TestRulesOfTheUsersOwn see the run and what was counted of it, a step whole,
 // and a bad one is refused with its place.
 func TestRulesOfTheUsersOwn(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	p := ckpt.DefaultPolicy()
 	p.Rules = []ckpt.Rule{{Name: "r", When: "is", Severity: ckpt.SeverityWarn, Message: "m"}}
@@ -397,6 +409,7 @@ func TestRulesOfTheUsersOwn(t *testing.T) {
 // TestGoal: another goal than the first is told to the watch, and an event
 // lets there be one.
 func TestGoal(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	begin := func(goal ckpt.Ref) {
 		t.Helper()
@@ -430,6 +443,7 @@ func TestGoal(t *testing.T) {
 // TestMistakenDetectorStopsNoSave: a panic in any part of a detector costs its
 // findings and nothing else.
 func TestMistakenDetectorStopsNoSave(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	d.put(`{"n":1}`)
 	d.detector.flag(func() { d.detector.panics = true })
@@ -443,6 +457,7 @@ func TestMistakenDetectorStopsNoSave(t *testing.T) {
 // TestFewWatches: with room for one, two runs take turns and both are counted
 // rightly.
 func TestFewWatches(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t, func(o *db.Options) { o.Watches = 1 })
 	for i := range 5 {
 		for _, run := range []string{"one", "two", "three"} {
@@ -464,6 +479,7 @@ func TestFewWatches(t *testing.T) {
 // TestOffIsOff: with sensitivity off nothing is counted; turned on again, it
 // begins with what comes.
 func TestOffIsOff(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	d.policy(func(p *ckpt.Policy) { p.Sensitivity = ckpt.SensitivityOff })
 	for range 9 {
@@ -478,6 +494,7 @@ func TestOffIsOff(t *testing.T) {
 
 // TestSecretsShowInTheVerdict, and a resume does not close them.
 func TestSecretsShowInTheVerdict(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t, func(o *db.Options) { o.Secrets = someSecrets{} })
 	start(t, d.Store, 1)
 	wantSeverity(t, d.put(`{"password":"x"}`).Drift, ckpt.SeverityWarn, "secret")
@@ -505,6 +522,7 @@ func (someSecrets) Redact(state []byte, _ bool) ([]byte, []secrets.Secret) { ret
 // TestHeldCheckpointGoes: when what looked like drift has passed, what was kept
 // for it goes in the same transaction.
 func TestHeldCheckpointGoes(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	d.put(`{"n":1}`)
 	d.record("search", "nothing")
@@ -525,6 +543,7 @@ func TestHeldCheckpointGoes(t *testing.T) {
 
 // TestHeldCheckpointMayBeDeleted by hand, as the newest may.
 func TestHeldCheckpointMayBeDeleted(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	first := d.put(`{"n":1}`)
 	d.loop(2)
@@ -539,6 +558,7 @@ func TestHeldCheckpointMayBeDeleted(t *testing.T) {
 // TestEverythingOfAnErasedAgentGoes, what is watched of it as well: the numbers
 // of its runs may come again.
 func TestEverythingOfAnErasedAgentGoes(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	d.loop(4)
 	if _, err := d.Erase(t.Context(), ann, "a"); err != nil {
@@ -553,6 +573,7 @@ func TestEverythingOfAnErasedAgentGoes(t *testing.T) {
 
 // TestTickFindsWhatIsStale of runs that are known to live, once.
 func TestTickFindsWhatIsStale(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	start(t, d.Store, 1)
 	d.put(`{"n":1}`)
@@ -585,6 +606,7 @@ func TestTickFindsWhatIsStale(t *testing.T) {
 
 // TestTickReachesAllRuns: where a tick cannot ask all runs, the next one goes on.
 func TestTickReachesAllRuns(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	var agents []string
 	for i := range 120 {
@@ -613,6 +635,7 @@ func TestTickReachesAllRuns(t *testing.T) {
 // TestSharedKeys: agents of one owner that differ for longer than they may are
 // warned, each of the others, once; agreement arms it again.
 func TestSharedKeys(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	share := func(sc ckpt.Scope, agent string, pointers ...string) {
 		t.Helper()
@@ -696,6 +719,7 @@ func TestSharedKeys(t *testing.T) {
 
 // TestDamageIsNotedOnce, however often it is met, and makes nothing suspect.
 func TestDamageIsNotedOnce(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	start(t, d.Store, 1)
 	d.put(`{"n":1}`)
@@ -733,6 +757,7 @@ func TestDamageIsNotedOnce(t *testing.T) {
 
 // TestImportIntoADriftingRun: what comes in is as suspect as what is saved.
 func TestImportIntoADriftingRun(t *testing.T) {
+	t.Parallel()
 	d := openDrifty(t)
 	d.put(`{"n":1}`)
 	var out strings.Builder

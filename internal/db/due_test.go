@@ -9,6 +9,7 @@ import (
 // TestDueIsForRoutineCheckpointsAndAges: a long history of recovery checkpoints
 // that are young is nothing to look at again in every round.
 func TestDueIsForRoutineCheckpointsAndAges(t *testing.T) {
+	t.Parallel()
 	s, clock := open(t)
 	for range 10 {
 		save(t, s, ann, "a", ckpt.KindRecovery, "1")

@@ -36,6 +36,7 @@ func plant(t *testing.T, s *db.Store, sc ckpt.Scope, agent, canary string, i int
 // TestEraseLeavesNothing looks into the raw files for what an erased agent had
 // saved, deleted or had pruned, and finds others' unharmed.
 func TestEraseLeavesNothing(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	for i := range 25 {

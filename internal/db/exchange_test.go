@@ -52,6 +52,7 @@ func exported(t *testing.T) (*db.Store, []*ckpt.Saved, string) {
 // TestExportAndImport brings an agent into another database byte for byte, with
 // all that is known of it, and a second time changes nothing.
 func TestExportAndImport(t *testing.T) {
+	t.Parallel()
 	_, all, text := exported(t)
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
@@ -96,6 +97,7 @@ func checkpoints(text string) string {
 // TestImportForAnother brings it to another owner and to another name in the
 // same database: the ids that are taken are exchanged, the same way each time.
 func TestImportForAnother(t *testing.T) {
+	t.Parallel()
 	s, all, text := exported(t)
 	for _, to := range []struct {
 		sc    ckpt.Scope
@@ -126,6 +128,7 @@ func TestImportForAnother(t *testing.T) {
 // TestImportAppliesThePolicy leaves no more than the policy of the agent that
 // is there allows, and its head where it was.
 func TestImportAppliesThePolicy(t *testing.T) {
+	t.Parallel()
 	from, _ := open(t)
 	p := ckpt.DefaultPolicy()
 	p.RoutineKeep = 0
@@ -152,6 +155,7 @@ func TestImportAppliesThePolicy(t *testing.T) {
 
 // TestBadImports: what is torn, changed, extended or made up is refused whole.
 func TestBadImports(t *testing.T) {
+	t.Parallel()
 	_, _, text := exported(t)
 	lines := strings.SplitAfter(text, "\n")
 	last := len(lines) - 2
@@ -206,6 +210,7 @@ func TestBadImports(t *testing.T) {
 // TestImportRefusals: a name that is none, a body that breaks off, an id whose
 // state is another.
 func TestImportRefusals(t *testing.T) {
+	t.Parallel()
 	s, all, text := exported(t)
 	_, err := s.Import(t.Context(), ann, ckpt.ImportRequest{Agent: "/"}, strings.NewReader(text))
 	wantCode(t, err, ckpt.CodeInvalid)

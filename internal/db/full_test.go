@@ -74,6 +74,7 @@ func saveUntilFull(t *testing.T, s *db.Store, states map[string][]byte) {
 // TestFullDisk fills the file system to its last byte, with the log in each of its states: saves are refused, and reads,
 // status and every delete go on; with room again saves succeed without a restart.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	logs := map[string]func(*testing.T, *db.Store, map[string][]byte){
 		"nothing was saved but what is there": func(*testing.T, *db.Store, map[string][]byte) {},
 		"the log is empty":                    func(t *testing.T, s *db.Store, _ map[string][]byte) { must(t, s.EmptyWAL()) },
@@ -163,6 +164,7 @@ func fullDisk(t *testing.T, prepare func(*testing.T, *db.Store, map[string][]byt
 
 // TestOpenOnAFullDisk serves reads where there is no room for a row at start.
 func TestOpenOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	from := closedDatabase(t)
 	dir := mountTmpfs(t, "1m")
 	path := filepath.Join(dir, "ckpt.db")
@@ -214,6 +216,7 @@ func auditRows(t *testing.T, s *db.Store) int64 {
 
 // TestSavesLeaveTheReserve: what a delete has let go is not there for saves, neither then nor after a restart.
 func TestSavesLeaveTheReserve(t *testing.T) {
+	t.Parallel()
 	s, o, _, b, ids := full(t, 6)
 	first := binary("keyed", ckpt.KindRoutine, []byte("1"))
 	first.IdempotencyKey = "key-1"
@@ -264,6 +267,7 @@ func TestSavesLeaveTheReserve(t *testing.T) {
 
 // TestRemovalsOnAFullDisk: all that removes works where no byte is left.
 func TestRemovalsOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	removals := map[string]func(*db.Store, []string) error{
 		"a policy": func(s *db.Store, _ []string) error {
 			p := ckpt.DefaultPolicy()
@@ -314,6 +318,7 @@ func TestRemovalsOnAFullDisk(t *testing.T) {
 // TestIndexOnAFullDisk: a log that is written again after a restart finds room in its index too. SQLite makes that longer
 // when the commit is in the log already, and could not say any more what is saved.
 func TestIndexOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	s, path, states, b := onSmallDisk(t, "200m", 160)
 	s.CopyWAL()
 	saveNoise(t, s, states, 2) // the log begins anew, so that the next daemon begins with a short index
@@ -336,6 +341,7 @@ func TestIndexOnAFullDisk(t *testing.T) {
 // TestTheLogIsCutBeforeASaveIsRefused: on a disk of its own almost all room is the database's when a save is refused for
 // want of it, and none is a dead log's. The refusal is counted, and status says it. What deletes give back is there for saves soon.
 func TestTheLogIsCutBeforeASaveIsRefused(t *testing.T) {
+	t.Parallel()
 	const disk = 100 << 20
 	s, path, states, _ := onSmallDisk(t, "100m", 3)
 	saveUntilFull(t, s, states)
@@ -378,6 +384,7 @@ func TestTheLogIsCutBeforeASaveIsRefused(t *testing.T) {
 // TestTheFolderAfterACleanStop holds the database with all that was saved, an empty log, and the reserve as it is set, for
 // a database that had much in its log. The sqlite3 command reads it.
 func TestTheFolderAfterACleanStop(t *testing.T) {
+	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	s := openWith(t, o)
 	saveNoise(t, s, map[string][]byte{}, 60)

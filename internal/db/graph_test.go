@@ -126,6 +126,7 @@ func (s *saver) want(th ckpt.GraphThread, id, want string) {
 }
 
 func TestGraphCheckpointIsAnOrdinaryOne(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	saved := s.put(root1, "", "1", `{"a":1,"b":1}`, channels{"a": `{"x": "ü"}`, "b": `[1]`})
 	if saved.Replaced || saved.Seq != 1 || len(saved.Missing) != 0 {
@@ -154,6 +155,7 @@ func TestGraphCheckpointIsAnOrdinaryOne(t *testing.T) {
 }
 
 func TestGraphValuesComeBackByteForByte(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	r := rand.New(rand.NewPCG(3, 3))
 	random := make([]byte, 5000)
@@ -196,6 +198,7 @@ func TestGraphValuesComeBackByteForByte(t *testing.T) {
 }
 
 func TestGraphCarriesOverFromTheParentAlone(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	s.put(root1, "", "1", `{"a":1,"b":1}`, channels{"a": `"a1"`, "b": `"b1"`})
 	s.put(root1, "1", "2", `{"a":2,"b":1}`, channels{"a": `"left"`}, "b")
@@ -240,6 +243,7 @@ func TestGraphCarriesOverFromTheParentAlone(t *testing.T) {
 
 // LangGraph forks the first checkpoint of a thread by a put that has neither a parent nor new versions.
 func TestGraphForkOfTheFirstCheckpointHasItsValues(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	s.put(root1, "", "1", `{"a":1,"b":1}`, channels{"a": `"a1"`, "b": `"b1"`})
 	s.put(root1, "1", "2", `{"a":2,"b":1}`, channels{"a": `"left"`}, "b")
@@ -279,6 +283,7 @@ func TestGraphForkOfTheFirstCheckpointHasItsValues(t *testing.T) {
 // The second put of an id replaces the first, and is found as such; the very
 // same put does nothing.
 func TestGraphPutAgainReplaces(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	s.put(root1, "", "1", `{"a":1}`, channels{"a": `"` + strings.Repeat("long ", 5000) + `"`})
 	s.writes(root1, "1", "t", written(0, "a", `1`))
@@ -311,6 +316,7 @@ func TestGraphPutAgainReplaces(t *testing.T) {
 }
 
 func TestGraphWritesAreKeptAndSpecialOnesReplaced(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	sub := ckpt.GraphThread{Thread: root1.Thread, NS: "sub:1"}
 	if n := s.writes(root1, "1", "b", written(0, "x", `"first"`), written(1, "y", `"y"`)); n != 2 {
@@ -342,6 +348,7 @@ func TestGraphWritesAreKeptAndSpecialOnesReplaced(t *testing.T) {
 }
 
 func TestGraphWritesComeByPathTaskAndIndex(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	s.put(root1, "", "0", `{"m":1}`, channels{"m": `"seed"`})
 	for task, path := range map[string]string{"d": "~1", "c": "~2", "b": "~3", "a": "~4", "y": "", "z": ""} {
@@ -371,6 +378,7 @@ func TestGraphWritesComeByPathTaskAndIndex(t *testing.T) {
 }
 
 func TestGraphSendsOfOldCheckpoints(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	put := func(parent, id string, v int) {
 		t.Helper()
@@ -397,6 +405,7 @@ func TestGraphSendsOfOldCheckpoints(t *testing.T) {
 }
 
 func TestGraphListFiltersAndPages(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	other := ckpt.GraphThread{Thread: "other"}
 	sub := ckpt.GraphThread{Thread: root1.Thread, NS: "sub:1"}
@@ -451,6 +460,7 @@ func TestGraphListFiltersAndPages(t *testing.T) {
 }
 
 func TestGraphHistoryOfDeltaChannels(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	s.put(root1, "", "0", `{"m":1}`, channels{"m": `"before"`, "n": `"n0"`})
 	s.put(root1, "0", "1", `{"m":2}`, channels{"m": `"seed"`})
@@ -494,6 +504,7 @@ func TestGraphHistoryOfDeltaChannels(t *testing.T) {
 }
 
 func TestGraphDeleteThread(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	sub := ckpt.GraphThread{Thread: root1.Thread, NS: "sub:1"}
 	other := ckpt.GraphThread{Thread: "other"}
@@ -532,6 +543,7 @@ func TestGraphDeleteThread(t *testing.T) {
 }
 
 func TestGraphDeleteRuns(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	for i, run := range []string{`"r1"`, `"r2"`, `"r1"`, `"r3"`, `7`} {
 		_, err := s.GraphPut(t.Context(), ann, &ckpt.GraphPut{Agent: "langgraph", GraphThread: ckpt.GraphThread{Thread: fmt.Sprint("t", i%2)}, Checkpoint: checkpointOf(fmt.Sprint(i), `{}`),
@@ -556,6 +568,7 @@ func TestGraphDeleteRuns(t *testing.T) {
 
 // A checkpoint of before version 4 takes its tasks from its parent's writes.
 func TestGraphPruneKeepsTheParentOfAnOldCheckpointForItsSendsAlone(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	for _, thread := range []string{"with", "without"} {
 		th := ckpt.GraphThread{Thread: thread}
@@ -581,6 +594,7 @@ func TestGraphPruneKeepsTheParentOfAnOldCheckpointForItsSendsAlone(t *testing.T)
 }
 
 func TestGraphPruneKeepsWhatTheNewestNeeds(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	sub := ckpt.GraphThread{Thread: root1.Thread, NS: "sub:1"}
 	put := func(th ckpt.GraphThread, parent, id string, values channels, metadata string) {
@@ -627,6 +641,7 @@ func TestGraphPruneKeepsWhatTheNewestNeeds(t *testing.T) {
 }
 
 func TestGraphCopyThread(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	sub := ckpt.GraphThread{Thread: root1.Thread, NS: "sub:1"}
 	big := `"` + strings.Repeat("y", 20000) + `"`
@@ -661,6 +676,7 @@ func TestGraphCopyThread(t *testing.T) {
 
 // What belongs to a checkpoint goes with it, whoever removes it.
 func TestGraphGoesWithItsCheckpoint(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	var saved []*ckpt.GraphSaved
 	for i := range 6 {
@@ -698,6 +714,7 @@ func TestGraphGoesWithItsCheckpoint(t *testing.T) {
 }
 
 func TestGraphOwnersAreApart(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	s.put(root1, "", "1", `{"a":1}`, channels{"a": `"ann's"`})
 	his := &saver{t, s.Store, bob, "langgraph"}
@@ -720,6 +737,7 @@ func TestGraphOwnersAreApart(t *testing.T) {
 }
 
 func TestGraphKeepsAPolicyThatSomebodySet(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	p := ckpt.DefaultPolicy()
 	p.RoutineKeep = 1
@@ -742,6 +760,7 @@ func TestGraphKeepsAPolicyThatSomebodySet(t *testing.T) {
 }
 
 func TestGraphSecrets(t *testing.T) {
+	t.Parallel()
 	c := newClock()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), c)
 	o.Secrets = secrets.Scan{}
@@ -772,6 +791,7 @@ func TestGraphSecrets(t *testing.T) {
 
 // What is kept is not what was sent, so the client does not have it.
 func TestGraphTagsAreThoseOfWhatIsKept(t *testing.T) {
+	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	o.Secrets = secrets.Scan{}
 	s := &saver{t, openWith(t, o), ann, "langgraph"}
@@ -792,6 +812,7 @@ func TestGraphTagsAreThoseOfWhatIsKept(t *testing.T) {
 }
 
 func TestGraphDamageIsNotServed(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	g := &saver{t, s, ann, "langgraph"}
 	g.put(root1, "", "1", `{"a":1}`, channels{"a": `"` + strings.Repeat("z", 9000) + `"`})
@@ -822,6 +843,7 @@ func TestGraphDamageIsNotServed(t *testing.T) {
 }
 
 func TestGraphSurvivesExportAndImport(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	s.put(root1, "", "1", `{"a":1}`, channels{"a": `"` + strings.Repeat("e", 9000) + `"`})
 	s.put(root1, "1", "2", `{"a":1,"b":1}`, channels{"b": `2`}, "a")
@@ -842,6 +864,7 @@ func TestGraphSurvivesExportAndImport(t *testing.T) {
 }
 
 func TestGraphRefusals(t *testing.T) {
+	t.Parallel()
 	s := newSaver(t)
 	put := func(change func(*ckpt.GraphPut)) error {
 		r := &ckpt.GraphPut{Agent: "langgraph", GraphThread: root1, Checkpoint: checkpointOf("1", `{}`)}

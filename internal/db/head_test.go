@@ -46,6 +46,7 @@ func copyDatabaseTo(t *testing.T, from, to string) {
 // stopped daemon. The next one starts, saves, and says what it found, again at
 // each start until somebody takes note.
 func TestStartTellsOfAnotherLog(t *testing.T) {
+	t.Parallel()
 	const noHead = "DROP TABLE audit_head; CREATE TABLE audit_head (id INTEGER PRIMARY KEY CHECK (id = 1), n INTEGER NOT NULL, hash TEXT NOT NULL) STRICT;"
 	for name, c := range map[string]struct {
 		does func(t *testing.T, path string)
@@ -118,6 +119,7 @@ func TestStartTellsOfAnotherLog(t *testing.T) {
 // TestChangedLogStopsTheDaemon: the log is cut under a daemon that runs. It
 // stops saving, and the next one says why.
 func TestChangedLogStopsTheDaemon(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	for range 4 {
@@ -137,6 +139,7 @@ func TestChangedLogStopsTheDaemon(t *testing.T) {
 
 // TestGuardsComeBack: a start puts the guards back that are missing, and says so.
 func TestGuardsComeBack(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	doubtful(t, path)
 	sqlite3(t, path, `DROP TRIGGER audit_log_is_never_changed; DROP TRIGGER segments_are_never_changed;
@@ -152,6 +155,7 @@ func TestGuardsComeBack(t *testing.T) {
 
 // TestHeadIsLogged at the start and at the stop, as verify --against-log reads it.
 func TestHeadIsLogged(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	var log bytes.Buffer
 	o := options(path, newClock())
@@ -171,6 +175,7 @@ func TestHeadIsLogged(t *testing.T) {
 // TestVerifyAgainstTheLog compares a database with what its daemon has logged, in
 // each form in which a log comes to an operator.
 func TestVerifyAgainstTheLog(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	var text, asJSON bytes.Buffer
 	run := func(handler slog.Handler) {

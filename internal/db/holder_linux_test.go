@@ -92,6 +92,7 @@ func TestAWriterThatIsGivenUp(t *testing.T) {
 // TestLocksThatFail has one call in the locking of the database fail (ENOLCK). Either saves go on, or the store stops at
 // once and says that its own locks are at fault: it never blames another program, and never goes on refusing.
 func TestLocksThatFail(t *testing.T) {
+	t.Parallel()
 	stopped := 0
 	faults, from, to := []string{"ENOLCK"}, 70, 85 // the calls of two saves and more
 	if os.Getenv(allPoints) != "" {

@@ -14,6 +14,7 @@ import (
 // TestOtherWritersAreSeen lets somebody else pin a checkpoint with the sqlite3
 // command between two saves: what the writer remembers of the run is then old.
 func TestOtherWritersAreSeen(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	first := save(t, s, ann, "a", ckpt.KindRoutine, `0`)
@@ -39,6 +40,7 @@ func TestOtherWritersAreSeen(t *testing.T) {
 // TestRefusedSaveChangesNothing sends a save that is too late in its
 // transaction to be refused alone, among others of the same run.
 func TestRefusedSaveChangesNothing(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	taken := save(t, s, ann, "b", ckpt.KindRoutine, `0`)
 	for i := range 5 {
@@ -62,6 +64,7 @@ func TestRefusedSaveChangesNothing(t *testing.T) {
 // TestLateSavesWakeNobody saves into a run that was found dead what had waited
 // in a spool: it is stored, and the run stays to be resumed.
 func TestLateSavesWakeNobody(t *testing.T) {
+	t.Parallel()
 	s, _, p := openRuns(t)
 	start(t, s, 11)
 	save(t, s, as(11), "a", ckpt.KindRoutine, `1`)

@@ -14,6 +14,7 @@ import (
 
 // TestSameKeyAtOnce has sixteen ask with the same id at once: one row, one answer.
 func TestSameKeyAtOnce(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	r := request("a", ckpt.KindRoutine, `{"x":1}`)
@@ -48,6 +49,7 @@ func TestSameKeyAtOnce(t *testing.T) {
 
 // TestEachPartOfARequestCounts: the same key with another of any part is another request.
 func TestEachPartOfARequestCounts(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	parent := save(t, s, ann, "a", ckpt.KindRecovery, `0`)
 	make := func() *ckpt.SaveRequest {
@@ -82,6 +84,7 @@ func TestEachPartOfARequestCounts(t *testing.T) {
 
 // TestKeysOfRestoreAndPrune replays the first answer of each and does it once.
 func TestKeysOfRestoreAndPrune(t *testing.T) {
+	t.Parallel()
 	s, c := open(t)
 	first := save(t, s, ann, "a", ckpt.KindRecovery, `"first"`)
 	restore := ckpt.RestoreRequest{Agent: "a", IdempotencyKey: "r", Reason: "why"}
@@ -123,6 +126,7 @@ func TestKeysOfRestoreAndPrune(t *testing.T) {
 // TestKeysOfTwoOwners: a key of one owner is none of the other's, also where no
 // agent is named.
 func TestKeysOfTwoOwners(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	for _, sc := range []ckpt.Scope{ann, bob} {
 		save(t, s, sc, "a", ckpt.KindRoutine, `1`)
@@ -140,6 +144,7 @@ func TestKeysOfTwoOwners(t *testing.T) {
 // TestExpiredKeys forgets the oldest keys first, in bounded portions; an id
 // whose checkpoint is there stays taken.
 func TestExpiredKeys(t *testing.T) {
+	t.Parallel()
 	s, c := open(t)
 	old := c.Now()
 	r := request("a", ckpt.KindRecovery, `1`)

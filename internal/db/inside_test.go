@@ -15,6 +15,7 @@ import (
 
 // TestProblems names each in words, the gravest first, with the state that it makes.
 func TestProblems(t *testing.T) {
+	t.Parallel()
 	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	s.Trust.Doubt = "shortened"
 	st := &ckpt.Status{State: "ready"}
@@ -33,6 +34,7 @@ func TestProblems(t *testing.T) {
 // TestHeadIsLogged puts the head of the audit log where an intruder into the
 // database does not reach it, every hour.
 func TestHeadIsLogged(t *testing.T) {
+	t.Parallel()
 	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	var out strings.Builder
 	s.Log = slog.New(slog.NewTextHandler(&out, nil))
@@ -51,6 +53,7 @@ func TestHeadIsLogged(t *testing.T) {
 // for by reading it once for each level of each key: such a state is compared with
 // nobody's.
 func TestSharedKeysOfADeepStateAreBounded(t *testing.T) {
+	t.Parallel()
 	deep := strings.Repeat(`{"a":`, 200) + `"` + strings.Repeat("x", 33<<20) + `"` + strings.Repeat("}", 200)
 	var pointers []string
 	for i := range ckpt.MaxSharedKeys {

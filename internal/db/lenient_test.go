@@ -12,6 +12,7 @@ import (
 // TestDamagedRowHidesNoOther: damage in any column is found, is not served, and
 // leaves lists, exports, saves and retention of the rest alone.
 func TestDamagedRowHidesNoOther(t *testing.T) {
+	t.Parallel()
 	for _, column := range []string{"labels", "metadata", "created_at", "program"} {
 		t.Run(column, func(t *testing.T) {
 			s, _ := open(t)

@@ -71,6 +71,7 @@ func paged(t *testing.T, s *db.Store, f ckpt.CheckpointFilter, size int) []strin
 
 // TestLists compares each filter, at each size of page, with the naive answer.
 func TestLists(t *testing.T) {
+	t.Parallel()
 	s, all := forest(t)
 	yes, no := true, false
 	for name, c := range map[string]struct {
@@ -108,6 +109,7 @@ func TestLists(t *testing.T) {
 
 // TestLimits holds lists to their bounds and to cursors that they have given.
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	s, _ := forest(t)
 	for limit, want := range map[int]int{0: ckpt.DefaultLimit, 1: 1, ckpt.MaxLimit: 60} {
 		page, err := s.Checkpoints(t.Context(), ann, ckpt.CheckpointFilter{Agent: "a", Limit: limit})
@@ -131,6 +133,7 @@ func TestLimits(t *testing.T) {
 
 // TestAgentPages pages through agents, by owner and name.
 func TestAgentPages(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	want := []string{}
 	for i := range 7 {
@@ -159,6 +162,7 @@ func TestAgentPages(t *testing.T) {
 
 // TestCancelledRead gives a read up when its client has.
 func TestCancelledRead(t *testing.T) {
+	t.Parallel()
 	s, all := forest(t)
 	ctx, cancel := contextWithCancel(t)
 	cancel()

@@ -26,6 +26,7 @@ func sizeOf(t testing.TB, path string) int64 {
 // TestLogWraps writes many times what the log may hold, while it is copied: it
 // is overwritten in place, and its size stays bounded.
 func TestLogWraps(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	const target, size, saves = 1 << 20, 100_000, 100
@@ -66,6 +67,7 @@ func TestLogWraps(t *testing.T) {
 
 // TestIdleLogIsCopied copies also a little, once nobody has written for a while.
 func TestIdleLogIsCopied(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 	if s.PendingWAL() == 0 {
@@ -117,6 +119,7 @@ func TestLongReaderShows(t *testing.T) {
 // TestVacuumShrinksTheFile gives free pages back after many deletes, a few at a
 // time, and leaves some for the next saves.
 func TestVacuumShrinksTheFile(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	var ids []string
@@ -147,6 +150,7 @@ func TestVacuumShrinksTheFile(t *testing.T) {
 // TestFileIsNearAFreshCopy removes checkpoints in every way, at random, and
 // compares the file with one that is written anew.
 func TestFileIsNearAFreshCopy(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	r := rand.New(rand.NewPCG(1, 2))
@@ -212,6 +216,7 @@ func TestFileIsNearAFreshCopy(t *testing.T) {
 
 // TestMaintainStopsPromptly ends with its context, without an error.
 func TestMaintainStopsPromptly(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -228,6 +233,7 @@ func TestMaintainStopsPromptly(t *testing.T) {
 
 // TestStatus tells what a person asks of a store.
 func TestStatus(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	o := options(path, newClock())
 	o.MaxBytes = 100 << 20
@@ -256,6 +262,7 @@ func TestStatus(t *testing.T) {
 
 // TestReadsOnly serves reads, and says why, where the check after a fault finds damage.
 func TestReadsOnly(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	c := save(t, s, ann, "a", ckpt.KindRoutine, `1`)

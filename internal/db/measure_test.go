@@ -23,6 +23,7 @@ import (
 // histories: 1,000 saves, all kept, once as pieces and once whole, in turns.
 // CKPTSIDECAR_MEASURE=1 go test -run Measure -v ./internal/db
 func TestMeasureHistories(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("CKPTSIDECAR_MEASURE") == "" {
 		t.Skip("CKPTSIDECAR_MEASURE is not set")
 	}

@@ -39,6 +39,7 @@ func (a askingScan) Redact(state []byte, _ bool) ([]byte, []secrets.Secret) { re
 
 // TestASaveHoldsItsBase for as long as it looks at the state, and no longer.
 func TestASaveHoldsItsBase(t *testing.T) {
+	t.Parallel()
 	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	asked := 0
 	users := func() int {

@@ -69,6 +69,7 @@ func openAt(t *testing.T, path string) *Store {
 // TestSchemaIsIdempotent runs the schema again over a database in use: nothing
 // changes, and nothing is lost.
 func TestSchemaIsIdempotent(t *testing.T) {
+	t.Parallel()
 	s := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1"}}
 	if _, err := s.Save(t.Context(), sc, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, State: []byte(`1`)}); err != nil {
@@ -95,6 +96,7 @@ func TestSchemaIsIdempotent(t *testing.T) {
 // Open migrate it, and compares with a new database. The present version's
 // file is written by -update, and never again once it was released.
 func TestGoldenSchemas(t *testing.T) {
+	t.Parallel()
 	fresh := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	if *update {
 		golden := "-- The tables of schema version " + strconv.Itoa(ckpt.SchemaVersion) + ", as they were released.\n\n" + dump(t, fresh.RO, "table index trigger")
@@ -136,6 +138,7 @@ func releasedAs(t *testing.T, version int, more ...string) string {
 
 // TestStepsOfVersion1 reads steps that were written before steps had turns.
 func TestStepsOfVersion1(t *testing.T) {
+	t.Parallel()
 	path := releasedAs(t, 1,
 		`INSERT INTO agents (id, owner, name, created_at, policy_at) VALUES (1, 'uid:1', 'a', '2026-11-01T00:00:00.000Z', '2026-11-01T00:00:00.000Z')`,
 		`INSERT INTO runs (id, agent_id, name, started_at, updated_at, steps_ended) VALUES (1, 1, 'main', '2026-11-01T00:00:00.000Z', '2026-11-01T00:00:00.000Z', 1)`,
@@ -171,6 +174,7 @@ func TestStepsOfVersion1(t *testing.T) {
 // TestMigrateFromNothing makes the same database again where only a part was
 // made before the process died: the file, or its format.
 func TestMigrateFromNothing(t *testing.T) {
+	t.Parallel()
 	fresh := openAt(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	for name, begin := range map[string]func(path string){
 		"an empty file": func(path string) {
@@ -197,6 +201,7 @@ func TestMigrateFromNothing(t *testing.T) {
 
 // TestMigrationsAreNamedForVersions finds a file that stepUp would choke on.
 func TestMigrationsAreNamedForVersions(t *testing.T) {
+	t.Parallel()
 	db := raw(t, filepath.Join(t.TempDir(), "x.db"))
 	conn, err := db.Connx(t.Context())
 	if err != nil {
@@ -212,6 +217,7 @@ func TestMigrationsAreNamedForVersions(t *testing.T) {
 // and opens it again: the guards and rules of today come, what was there stays,
 // and the copy that is made before is the old one, which verify still checks.
 func TestOldDatabaseIsMigrated(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openAt(t, path)
 	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1"}}
@@ -284,6 +290,7 @@ func withoutColumnsOf3(t *testing.T, db *sqlx.DB) {
 // TestDamageDoesNotKeepFromMigrating: a database in which a checkpoint is
 // damaged is migrated as well.
 func TestDamageDoesNotKeepFromMigrating(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openAt(t, path)
 	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1"}}

@@ -43,6 +43,7 @@ func TestModelChild(t *testing.T) {
 // had answered is there, and of the step that it was in all, a part that the
 // model allows, or nothing.
 func TestModelKilled(t *testing.T) {
+	t.Parallel()
 	first, n := uint64(100), uint64(6)
 	if *modelSeed != 0 {
 		first, n = *modelSeed, *modelDatabases
@@ -71,6 +72,7 @@ func killed(t *testing.T, seed uint64) {
 // TestModelCut makes steps of a few seeds in this process and cuts some of them
 // off between any two of their transactions: what a kill leaves, without its luck.
 func TestModelCut(t *testing.T) {
+	t.Parallel()
 	first, n := uint64(200), uint64(4)
 	if *modelSeed != 0 {
 		first, n = *modelSeed, *modelDatabases
@@ -93,6 +95,7 @@ func TestModelCut(t *testing.T) {
 // on disk, unseen, when the process was killed. The judge took it to have ended
 // when it looked, an hour later, and so missed that all of it had become due.
 func TestModelKilledRunEnd(t *testing.T) {
+	t.Parallel()
 	for seed := uint64(101); ; seed++ {
 		h := newCut(t, seed)
 		for range 300 {

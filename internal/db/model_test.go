@@ -48,6 +48,7 @@ func usualSteps() int {
 // guard and worker, and compares what is there after every one of them with a
 // model written from section 8 of the design.
 func TestModel(t *testing.T) {
+	t.Parallel()
 	first, n := uint64(1), uint64(8)
 	if *modelSeed != 0 {
 		first, n = *modelSeed, *modelDatabases

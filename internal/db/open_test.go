@@ -18,6 +18,7 @@ import (
 
 // TestNewFile reads back with the real command what a new database is made of.
 func TestNewFile(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "sub", "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
@@ -66,6 +67,7 @@ func TestModes(t *testing.T) {
 // TestSecondDaemon finds out at once that the database is taken, from the same
 // process and from another, and leaves the first alone.
 func TestSecondDaemon(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	begin := time.Now()
@@ -94,6 +96,7 @@ func TestSecondDaemon(t *testing.T) {
 
 // TestOpenNeedsARetention finds the wiring mistake at start, not at the first save.
 func TestOpenNeedsARetention(t *testing.T) {
+	t.Parallel()
 	if _, err := db.Open(t.Context(), db.Options{Path: filepath.Join(t.TempDir(), "ckpt.db")}); err == nil {
 		t.Error("a store without a retention was opened")
 	}
@@ -101,6 +104,7 @@ func TestOpenNeedsARetention(t *testing.T) {
 
 // TestOddPaths opens databases whose names have a meaning in URIs and shells.
 func TestOddPaths(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"a b.db", "100%.db", "x?mode=ro.db", "a#b&c=d.db", "日本.db", "file:x.db"} {
 		path := filepath.Join(t.TempDir(), name)
 		s := openWith(t, options(path, newClock()))

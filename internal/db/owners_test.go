@@ -106,6 +106,7 @@ var anID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`)
 // checkpoint is answered as if there were none, word for word, and changes
 // nothing of it.
 func TestOthersAreAsGoodAsMissing(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	secret := save(t, s, ann, "secret", ckpt.KindRoutine, `"ann's"`)
 	save(t, s, bob, "own", ckpt.KindRoutine, `"bob's"`)
@@ -141,6 +142,7 @@ func TestOthersAreAsGoodAsMissing(t *testing.T) {
 
 // TestSameNamesAreTwoAgents: the same name of two owners is two agents.
 func TestSameNamesAreTwoAgents(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	a, b := save(t, s, ann, "x", ckpt.KindRoutine, `"a"`), save(t, s, bob, "x", ckpt.KindRoutine, `"b"`)
 	if a.Seq != 1 || b.Seq != 1 || b.Parent != "" {
@@ -156,6 +158,7 @@ func TestSameNamesAreTwoAgents(t *testing.T) {
 // TestAdministrator reaches others' by naming their owner, or by an id; what is
 // asked without an owner is about the administrator's own.
 func TestAdministrator(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	c := save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 	save(t, s, bob, "a", ckpt.KindRoutine, `2`)
@@ -190,6 +193,7 @@ func TestAdministrator(t *testing.T) {
 
 // TestEverybody: '*' lists and prunes everybody's, and is nobody's name.
 func TestEverybody(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 	save(t, s, bob, "b", ckpt.KindRoutine, `2`)

@@ -14,6 +14,7 @@ import (
 // TestQueryPlans: what is asked often is answered by an index, whatever else
 // is in the database.
 func TestQueryPlans(t *testing.T) {
+	t.Parallel()
 	keep := func(ckpt.History, ckpt.Policy, time.Time) []ckpt.Verdict { return nil }
 	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: keep})
 	if err != nil {

@@ -72,6 +72,7 @@ func altered(r *rand.Rand, state []byte) []byte {
 // is new in it, and into one that looks at all: they say the same, find the
 // same secrets, and store the same bytes.
 func TestWhatIsNewIsLookedAt(t *testing.T) {
+	t.Parallel()
 	paths, stores := twoStores(t)
 	r := rand.New(rand.NewPCG(11, 3))
 	state := []byte(`{"step":1,"messages":[0` + strings.Repeat(`,{"role":"user","content":"`+strings.Repeat("hello ", 150)+`"}`, 40) + `]}`)
@@ -146,6 +147,7 @@ func TestWhatIsNewIsLookedAt(t *testing.T) {
 
 // TestAHintAboutAnotherState is not believed.
 func TestAHintAboutAnotherState(t *testing.T) {
+	t.Parallel()
 	_, stores := twoStores(t)
 	st := newStory(5)
 	for range 100 {
@@ -185,6 +187,7 @@ func hints(base, state []byte) ([]jsontext.Copy, string) {
 // agents are erased and others push them out, as the server does it: from the
 // base and a change.
 func TestLentMemory(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	o := options(path, newClock())
 	o.LiveBytes = 1 << 20 // for a few of them

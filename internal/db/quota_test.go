@@ -13,6 +13,7 @@ import (
 // TestOwnersQuota fills one owner's share: more is refused, the other owner saves
 // on, and a delete makes room again, also after a restart.
 func TestOwnersQuota(t *testing.T) {
+	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	o.MaxOwnerBytes = 1 << 20
 	s := openWith(t, o)
@@ -67,6 +68,7 @@ func TestOwnersQuota(t *testing.T) {
 
 // TestQuotaHoldsForImports: an import is no way around the share.
 func TestQuotaHoldsForImports(t *testing.T) {
+	t.Parallel()
 	from, _ := open(t)
 	for i := range 20 {
 		save(t, from, ann, "a", ckpt.KindRecovery, fmt.Sprintf(`"%d%s"`, i, strings.Repeat("q", 98)))
@@ -86,6 +88,7 @@ func TestQuotaHoldsForImports(t *testing.T) {
 // TestDatabaseQuota fills the database to its limit: saves are refused, reads
 // and deletes go on, and what they free is used again.
 func TestDatabaseQuota(t *testing.T) {
+	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	o.MaxBytes = 2 << 20
 	s := openWith(t, o)
@@ -127,6 +130,7 @@ func TestDatabaseQuota(t *testing.T) {
 // TestTrimOfTheDatabase removes what a budget names, in bounded portions, until
 // there is some room left under the database's limit; a dry run removes nothing.
 func TestTrimOfTheDatabase(t *testing.T) {
+	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	o.MaxBytes = 2 << 20
 	s := openWith(t, o)

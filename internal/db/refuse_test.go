@@ -18,6 +18,7 @@ import (
 // TestRefusedFiles opens what must not be touched: each is refused with a
 // sentence that says what to do, and no byte of it is changed.
 func TestRefusedFiles(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		make func(t *testing.T, path string)
 		says string

@@ -14,6 +14,7 @@ import (
 // TestReserve is made at the start, for its owner alone, grows with what waits in the log beyond the database file, and is
 // shorter again when that has been copied.
 func TestReserve(t *testing.T) {
+	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	o.ReserveBytes = 1 << 20
 	s := openWith(t, o)
@@ -45,6 +46,7 @@ func TestReserve(t *testing.T) {
 // TestDisturbedReserve: somebody removes the file, cuts it, fills it or puts another in its place. The next round of
 // maintenance makes it anew, and saves go on.
 func TestDisturbedReserve(t *testing.T) {
+	t.Parallel()
 	for name, disturb := range map[string]func(t *testing.T, file string){
 		"removed": func(t *testing.T, file string) { must(t, os.Remove(file)) },
 		"cut":     func(t *testing.T, file string) { must(t, os.Truncate(file, 0)) },
@@ -75,6 +77,7 @@ func TestDisturbedReserve(t *testing.T) {
 // TestVacuumThatWasNotCopied: the last daemon made the file shorter, and ended before that was copied out of the log. It is
 // this one that cuts the file, and nobody else.
 func TestVacuumThatWasNotCopied(t *testing.T) {
+	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	s := openWith(t, o)
 	ids := []string{}
@@ -107,6 +110,7 @@ func TestVacuumThatWasNotCopied(t *testing.T) {
 // TestACopyBesideAnotherIsNotWhole: SQLite answers a copy of the log that finds another one under way as if nothing was
 // left to copy. What a vacuum has announced is still to come then, and is not somebody else's doing.
 func TestACopyBesideAnotherIsNotWhole(t *testing.T) {
+	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	s := openWith(t, o)
 	for i := range 10 {
@@ -137,6 +141,7 @@ func TestACopyBesideAnotherIsNotWhole(t *testing.T) {
 
 // TestNoReserve: none is made where none is wanted, and what was there goes.
 func TestNoReserve(t *testing.T) {
+	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	must(t, openWith(t, o).Close())
 	o.ReserveBytes = -1
@@ -149,6 +154,7 @@ func TestNoReserve(t *testing.T) {
 
 // TestStrangeReserve: what cannot be the reserve is left alone, and in nobody's way.
 func TestStrangeReserve(t *testing.T) {
+	t.Parallel()
 	strange := map[string]func(path string) error{
 		"a folder": func(path string) error { return os.Mkdir(path, 0o700) },
 		"two names": func(path string) error {

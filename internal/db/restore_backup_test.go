@@ -14,6 +14,7 @@ import (
 // TestRestoreBackup goes back to a backup, keeps what was there, and says so in
 // the audit log; and from there forward again.
 func TestRestoreBackup(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path, backup := filepath.Join(dir, "ckpt.db"), filepath.Join(dir, "backup")
 	s := openWith(t, options(path, newClock()))
@@ -73,6 +74,7 @@ func holds(t *testing.T, path string, want map[string]bool) {
 }
 
 func TestRestoreBackupWhereNothingIs(t *testing.T) {
+	t.Parallel()
 	source := closedDatabase(t)
 	path := filepath.Join(t.TempDir(), "new", "ckpt.db")
 	done, err := db.RestoreBackup(t.Context(), source, options(path, newClock()), nil, nil)
@@ -85,6 +87,7 @@ func TestRestoreBackupWhereNothingIs(t *testing.T) {
 
 // TestRestoreBackupRefusals change nothing.
 func TestRestoreBackupRefusals(t *testing.T) {
+	t.Parallel()
 	_, damagedPath, _, _ := damaged(t)
 	path := closedDatabase(t)
 	text, err := os.ReadFile(path)
@@ -113,6 +116,7 @@ func TestRestoreBackupRefusals(t *testing.T) {
 // TestACrashInTheMiddleOfARestoreBeginsNothingAnew plays the moment in which the
 // old database has been moved away and the backup is not there yet.
 func TestACrashInTheMiddleOfARestoreBeginsNothingAnew(t *testing.T) {
+	t.Parallel()
 	path := closedDatabase(t)
 	write(t, path+".failed", []byte("{}"))
 	for _, suffix := range []string{"", "-wal", "-shm"} {

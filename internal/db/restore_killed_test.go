@@ -56,6 +56,7 @@ func (x *scene) oldIn(t *testing.T, path string) {
 // TestRestoreKilledAtACall kills a restore at its system calls. After each, a daemon finds the old database, or the
 // backup, or refuses to start; and the same command again finishes the restore and says where the old one is.
 func TestRestoreKilledAtACall(t *testing.T) {
+	t.Parallel()
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("strace is not installed")
@@ -148,6 +149,7 @@ func (x *scene) again(t *testing.T, said []string) {
 // TestInterruptedRestoreWithAnotherBackup: what was not put in its place is taken back, what was is finished, and all
 // that was ever set aside is named.
 func TestInterruptedRestoreWithAnotherBackup(t *testing.T) {
+	t.Parallel()
 	for _, at := range []string{"renameat:signal=SIGKILL:when=3", "renameat:signal=SIGKILL:when=5", "renameat:signal=SIGKILL:when=6", "unlinkat:signal=SIGKILL:when=4"} {
 		t.Run(at, func(t *testing.T) {
 			x := newScene(t)
@@ -176,6 +178,7 @@ func TestInterruptedRestoreWithAnotherBackup(t *testing.T) {
 
 // TestInterruptedRestoreIsTakenBack: to name what was set aside is to go back.
 func TestInterruptedRestoreIsTakenBack(t *testing.T) {
+	t.Parallel()
 	x := newScene(t)
 	said := underStraceAs(t, "restore", x.path, "renameat", "renameat:signal=SIGKILL:when=5")
 	asides, _ := filepath.Glob(x.path + ".before-*Z")

@@ -17,6 +17,7 @@ func inRun(run string, kind ckpt.Kind, state string) *ckpt.SaveRequest {
 // TestRestoreChooses gives what was asked for: by id, by kind, the newest of a
 // run, of the main run before others, and the newest clean one.
 func TestRestoreChooses(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	ids := map[string]string{}
 	for _, c := range []struct {
@@ -55,6 +56,7 @@ func TestRestoreChooses(t *testing.T) {
 // TestRestoreMovesTheHead: the next save comes from what was restored, and no
 // history is lost by it.
 func TestRestoreMovesTheHead(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	first := save(t, s, ann, "a", ckpt.KindRecovery, `1`)
 	second := save(t, s, ann, "a", ckpt.KindRecovery, `2`)
@@ -76,6 +78,7 @@ func TestRestoreMovesTheHead(t *testing.T) {
 
 // TestRestoreRefusals names both where a checkpoint is not of what was said.
 func TestRestoreRefusals(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	c := save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 	save(t, s, ann, "b", ckpt.KindRoutine, `1`)

@@ -26,6 +26,7 @@ func die(t testing.TB, s *db.Store, p *processes, pid int, status ckpt.RunStatus
 }
 
 func TestFreshRun(t *testing.T) {
+	t.Parallel()
 	s, _, _ := openRuns(t)
 	plan := claim(t, s, 11, func(r *ckpt.ResumeRequest) { r.DryRun = true })
 	wantVerdict(t, plan, ckpt.VerdictFresh)
@@ -43,6 +44,7 @@ func TestFreshRun(t *testing.T) {
 }
 
 func TestResumeAfterDeath(t *testing.T) {
+	t.Parallel()
 	s, c, p := openRuns(t)
 	start(t, s, 11)
 	save(t, s, as(11), "a", ckpt.KindRoutine, `{"done": 1}`)
@@ -85,6 +87,7 @@ func TestResumeAfterDeath(t *testing.T) {
 // TestWhatADeathLeavesOpen: when a death is noticed, steps that were under way are interrupted, and operations are of
 // unknown outcome, before anybody asks for a plan.
 func TestWhatADeathLeavesOpen(t *testing.T) {
+	t.Parallel()
 	s, _, p := openRuns(t)
 	start(t, s, 11)
 	_, _, err := s.BeginStep(t.Context(), as(11), mainRun, ckpt.StepRequest{Key: "s1", Name: "look"})
@@ -106,6 +109,7 @@ func TestWhatADeathLeavesOpen(t *testing.T) {
 
 // What a client had put aside before it died comes after its death was noticed.
 func TestSpooledWritesReviveNobody(t *testing.T) {
+	t.Parallel()
 	s, _, p := openRuns(t)
 	start(t, s, 11)
 	save(t, s, as(11), "a", ckpt.KindRoutine, `{"n":1}`)
@@ -137,6 +141,7 @@ func TestSpooledWritesReviveNobody(t *testing.T) {
 }
 
 func TestLiveOwnerIsUnsafe(t *testing.T) {
+	t.Parallel()
 	s, _, _ := openRuns(t)
 	start(t, s, 11)
 	save(t, s, as(11), "a", ckpt.KindRoutine, `1`)
@@ -152,6 +157,7 @@ func TestLiveOwnerIsUnsafe(t *testing.T) {
 }
 
 func TestReusedPIDIsNotTheOwner(t *testing.T) {
+	t.Parallel()
 	s, _, _ := openRuns(t)
 	start(t, s, 11)
 	save(t, s, as(11), "a", ckpt.KindRoutine, `1`)
@@ -165,6 +171,7 @@ func TestReusedPIDIsNotTheOwner(t *testing.T) {
 }
 
 func TestSuspectsArePassedOver(t *testing.T) {
+	t.Parallel()
 	s, _, p := openRuns(t)
 	start(t, s, 11)
 	clean := save(t, s, as(11), "a", ckpt.KindRoutine, `{"good":true}`)
@@ -187,6 +194,7 @@ func TestSuspectsArePassedOver(t *testing.T) {
 }
 
 func TestDamagedCheckpointsArePassedOver(t *testing.T) {
+	t.Parallel()
 	s, _, p := openRuns(t)
 	start(t, s, 11)
 	good := save(t, s, as(11), "a", ckpt.KindRoutine, `{"n":1}`)
@@ -211,6 +219,7 @@ func TestDamagedCheckpointsArePassedOver(t *testing.T) {
 }
 
 func TestPromptsWithoutAutoresume(t *testing.T) {
+	t.Parallel()
 	answers := map[ckpt.PromptChoice]ckpt.ResumeVerdict{
 		ckpt.ChoiceResume: ckpt.VerdictResume, ckpt.ChoiceReinitialize: ckpt.VerdictFresh, ckpt.ChoiceAbandon: ckpt.VerdictFresh,
 	}
@@ -262,6 +271,7 @@ func TestPromptsWithoutAutoresume(t *testing.T) {
 }
 
 func TestInterruptLooksAgain(t *testing.T) {
+	t.Parallel()
 	s, c, _ := openRuns(t)
 	beat := ckpt.Duration(10 * time.Second)
 	if _, _, err := s.StartRun(t.Context(), as(11), ckpt.RunRequest{Agent: "a", HeartbeatTimeout: &beat}); err != nil {
@@ -282,6 +292,7 @@ func TestInterruptLooksAgain(t *testing.T) {
 }
 
 func TestWriteRevivesARunFoundDead(t *testing.T) {
+	t.Parallel()
 	s, _, p := openRuns(t)
 	start(t, s, 11)
 	die(t, s, p, 11, ckpt.RunTimedOut)
@@ -296,6 +307,7 @@ func TestWriteRevivesARunFoundDead(t *testing.T) {
 // ends, as a save does that was not waited for: it is kept, and the run stays
 // ended until somebody resumes it, also where it had been found dead before.
 func TestLateWritesOfAnEndedSegment(t *testing.T) {
+	t.Parallel()
 	for _, status := range []ckpt.RunStatus{ckpt.RunInterrupted, ckpt.RunSuspended, ckpt.RunAwaitingContinuation} {
 		for _, diedBefore := range []bool{false, true} {
 			s, _, p := openRuns(t)
@@ -326,6 +338,7 @@ func TestLateWritesOfAnEndedSegment(t *testing.T) {
 // owner that the monitor has found dead a moment before: the run must not look
 // owned again, by nobody knows whom, and so never be resumed.
 func TestSupervisorsBeatRevivesNobody(t *testing.T) {
+	t.Parallel()
 	s, _, p := openRuns(t)
 	minute := ckpt.Duration(time.Minute)
 	run, _, err := s.StartRun(t.Context(), as(11), ckpt.RunRequest{Agent: "a", PID: 11, HeartbeatTimeout: &minute})
@@ -347,6 +360,7 @@ func TestSupervisorsBeatRevivesNobody(t *testing.T) {
 // that the newest one is kept once more: what was done since that was saved is
 // not in it, and the plan still says that it is done.
 func TestCopiesKnowNoMoreThanTheirState(t *testing.T) {
+	t.Parallel()
 	for _, size := range []int{10, 20_000} { // in the row, and in pieces
 		s, _, p := openRuns(t)
 		start(t, s, 11)
@@ -380,6 +394,7 @@ func TestCopiesKnowNoMoreThanTheirState(t *testing.T) {
 }
 
 func TestSuspendedRun(t *testing.T) {
+	t.Parallel()
 	s, c, _ := openRuns(t)
 	run := start(t, s, 11)
 	save(t, s, as(11), "a", ckpt.KindRoutine, `1`)

@@ -11,6 +11,7 @@ import (
 // If the run kept the dead process, the monitor would find it dead again at once,
 // and so at each write.
 func TestARevivedRunForgetsItsDeadOwner(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		writer int
 		begins string // when the writer's process began
@@ -44,6 +45,7 @@ func TestARevivedRunForgetsItsDeadOwner(t *testing.T) {
 
 // TestABeatIsNoProgress beats for a run that was given up for its lack of progress.
 func TestABeatIsNoProgress(t *testing.T) {
+	t.Parallel()
 	s, c, _ := openRuns(t)
 	limit := ckpt.Duration(time.Minute)
 	_, _, err := s.StartRun(t.Context(), as(11), ckpt.RunRequest{Agent: "a", PID: 11, ProgressTimeout: &limit})
@@ -71,6 +73,7 @@ func TestABeatIsNoProgress(t *testing.T) {
 // nobody knows the end of. Once the second has succeeded, nobody needs to be asked
 // about the first.
 func TestSuccessSettlesOlderAttempts(t *testing.T) {
+	t.Parallel()
 	s, _, p := openRuns(t)
 	start(t, s, 11)
 	begin := func(pid int) *ckpt.Operation {

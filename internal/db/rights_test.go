@@ -19,6 +19,7 @@ const nobody = 65534
 // TestRights starts as another user who lacks one right after the other: one
 // clear line, the OperatorError that stops restarts, and nothing changed.
 func TestRights(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("only root may become another user")
 	}
@@ -54,6 +55,7 @@ func TestRights(t *testing.T) {
 
 // TestReadOnlyFileSystem refuses to start on a file system that takes no writes.
 func TestReadOnlyFileSystem(t *testing.T) {
+	t.Parallel()
 	from := closedDatabase(t)
 	dir := mountTmpfs(t, "4m")
 	path := filepath.Join(dir, "ckpt.db")
@@ -69,6 +71,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 // TestAuditorWithoutRights reads as a user who may write neither the files nor
 // their folder, while the store is open and after a clean stop.
 func TestAuditorWithoutRights(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("only root may become another user")
 	}

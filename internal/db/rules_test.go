@@ -80,6 +80,7 @@ func wantPruned(t testing.TB, got *ckpt.Saved, want ...*ckpt.Saved) {
 }
 
 func TestFourthRoutineSavePrunesTheFirst(t *testing.T) {
+	t.Parallel()
 	s := openGuarded(t)
 	a, b, c := s.save(t, ckpt.KindRoutine), s.save(t, ckpt.KindRoutine), s.save(t, ckpt.KindRoutine)
 	wantPruned(t, a)
@@ -91,6 +92,7 @@ func TestFourthRoutineSavePrunesTheFirst(t *testing.T) {
 }
 
 func TestRoutineKeepOfZeroKeepsAll(t *testing.T) {
+	t.Parallel()
 	s := openGuarded(t)
 	p := ckpt.DefaultPolicy()
 	p.RoutineKeep = 0
@@ -107,6 +109,7 @@ func TestRoutineKeepOfZeroKeepsAll(t *testing.T) {
 }
 
 func TestRecoveryGoesAtSevenDays(t *testing.T) {
+	t.Parallel()
 	s := openGuarded(t)
 	recovery, newer := s.save(t, ckpt.KindRecovery), s.save(t, ckpt.KindRoutine)
 	s.clocks.pass(7*ckpt.Day - time.Millisecond)
@@ -126,6 +129,7 @@ func TestRecoveryGoesAtSevenDays(t *testing.T) {
 // what came after it lets it go at the next round, and no auditor complains
 // in between.
 func TestRecoveryThatBecomesOld(t *testing.T) {
+	t.Parallel()
 	s := openGuarded(t)
 	recovery := s.save(t, ckpt.KindRecovery)
 	s.clocks.pass(20 * ckpt.Day)
@@ -140,6 +144,7 @@ func TestRecoveryThatBecomesOld(t *testing.T) {
 }
 
 func TestPreOperationStays(t *testing.T) {
+	t.Parallel()
 	s := openGuarded(t)
 	before := s.save(t, ckpt.KindPreOperation)
 	failed := s.save(t, ckpt.KindPreOperation)
@@ -155,6 +160,7 @@ func TestPreOperationStays(t *testing.T) {
 // TestSaveAfterAnOperation: the checkpoint before an operation that succeeded
 // is at first all that there is to go back to. The next save is, then.
 func TestSaveAfterAnOperation(t *testing.T) {
+	t.Parallel()
 	for _, kind := range ckpt.Kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			s := openGuarded(t)
@@ -173,6 +179,7 @@ func TestSaveAfterAnOperation(t *testing.T) {
 // TestNewestCleanStays: no number of newer suspect checkpoints pushes the way
 // back out; a clean one that comes takes its place in the same answer.
 func TestNewestCleanStays(t *testing.T) {
+	t.Parallel()
 	for _, kind := range ckpt.Kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			s := openGuarded(t)
@@ -212,6 +219,7 @@ func TestNewestCleanStays(t *testing.T) {
 }
 
 func TestNothingGoesByAgeForTenMinutes(t *testing.T) {
+	t.Parallel()
 	begins := map[string]func(*guarded) error{
 		"a start":    func(s *guarded) error { _ = s.store.Close(); return s.open(t.Context()) },
 		"a jump":     func(s *guarded) error { s.clocks.jump(10 * 365 * ckpt.Day); return nil },
@@ -254,6 +262,7 @@ func TestNothingGoesByAgeForTenMinutes(t *testing.T) {
 }
 
 func TestPinned(t *testing.T) {
+	t.Parallel()
 	s := openGuarded(t)
 	yes, no := true, false
 	pinned := s.save(t, ckpt.KindRoutine)
@@ -275,6 +284,7 @@ func TestPinned(t *testing.T) {
 
 // TestDeleteOfWhatIsNeeded: also where the next save would come from it.
 func TestDeleteOfWhatIsNeeded(t *testing.T) {
+	t.Parallel()
 	s := openGuarded(t)
 	first := s.save(t, ckpt.KindRoutine)
 	before := s.save(t, ckpt.KindPreOperation)
@@ -293,6 +303,7 @@ func TestDeleteOfWhatIsNeeded(t *testing.T) {
 }
 
 func TestForkLetsGo(t *testing.T) {
+	t.Parallel()
 	s := openGuarded(t)
 	from := s.save(t, ckpt.KindRoutine)
 	s.change(t, `INSERT INTO runs (agent_id, name, started_at, updated_at, forked_from, head)
@@ -316,6 +327,7 @@ func TestForkLetsGo(t *testing.T) {
 }
 
 func TestBudgetTrims(t *testing.T) {
+	t.Parallel()
 	s := openGuarded(t)
 	p := ckpt.DefaultPolicy()
 	p.RoutineKeep, p.MaxBytes = 0, 10_000
@@ -343,6 +355,7 @@ func TestBudgetTrims(t *testing.T) {
 }
 
 func TestEndedRunGoesAfterThirtyDays(t *testing.T) {
+	t.Parallel()
 	s := openGuarded(t)
 	kept := s.save(t, ckpt.KindRoutine)
 	r := request("a", ckpt.KindPreOperation, `1`)
@@ -378,6 +391,7 @@ func TestEndedRunGoesAfterThirtyDays(t *testing.T) {
 }
 
 func TestKeysExpire(t *testing.T) {
+	t.Parallel()
 	s := openGuarded(t)
 	r := request("a", ckpt.KindRoutine, `1`)
 	r.IdempotencyKey = "k"

@@ -13,6 +13,7 @@ import (
 // A run names processes of its caller alone, unless an administrator names one: a
 // stranger's stands for the caller, as a number that names nobody does.
 func TestARunNamesProcessesOfItsCaller(t *testing.T) {
+	t.Parallel()
 	s, _, p := openRuns(t)
 	p.owners = map[int]string{1: "uid:0", 4711: ann.Owner, 4712: bob.Owner}
 	own := func(sc ckpt.Scope, run string, pid int) int64 {
@@ -42,6 +43,7 @@ func TestARunNamesProcessesOfItsCaller(t *testing.T) {
 
 // A disk that is full, a little free, and full again is told once a minute.
 func TestAFullDiskIsToldRarely(t *testing.T) {
+	t.Parallel()
 	var said bytes.Buffer
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	o.Log = slog.New(slog.NewTextHandler(&said, nil))

@@ -13,6 +13,7 @@ import (
 )
 
 func TestRunLife(t *testing.T) {
+	t.Parallel()
 	s, c, _ := openRuns(t)
 	run := start(t, s, 11)
 	if run.Status != ckpt.RunStarting || run.Epoch != 1 || run.PID != 11 {
@@ -44,6 +45,7 @@ func TestRunLife(t *testing.T) {
 }
 
 func TestStartAgain(t *testing.T) {
+	t.Parallel()
 	s, _, p := openRuns(t)
 	start(t, s, 11)
 	start(t, s, 11) // the same process may say it twice
@@ -67,6 +69,7 @@ func TestStartAgain(t *testing.T) {
 // TestFencing has a second owner resume; every kind of write of the first is
 // refused from then on.
 func TestFencing(t *testing.T) {
+	t.Parallel()
 	s, _, p := openRuns(t)
 	first := start(t, s, 11).Epoch
 	save(t, s, as(11), "a", ckpt.KindRoutine, `1`)
@@ -109,6 +112,7 @@ func TestFencing(t *testing.T) {
 // TestTwoOwnersRace has two processes write while one takes over, a thousand
 // times: never are both accepted after the take-over.
 func TestTwoOwnersRace(t *testing.T) {
+	t.Parallel()
 	s, _, _ := openRuns(t)
 	const tries = 1000
 	for i := range tries {
@@ -145,6 +149,7 @@ func TestTwoOwnersRace(t *testing.T) {
 }
 
 func TestStepsAreIdempotent(t *testing.T) {
+	t.Parallel()
 	s, _, _ := openRuns(t)
 	begin := ckpt.StepRequest{Key: "call/1", Name: "search", Args: ckpt.JSON(`{"q":"x"}`)}
 	step, _, err := s.BeginStep(t.Context(), ann, mainRun, begin)
@@ -177,6 +182,7 @@ func TestStepsAreIdempotent(t *testing.T) {
 }
 
 func TestOperationLife(t *testing.T) {
+	t.Parallel()
 	s, _, _ := openRuns(t)
 	save(t, s, ann, "a", ckpt.KindRoutine, `{"n":0}`)
 	o, _, err := s.BeginOperation(t.Context(), ann, mainRun, ckpt.OperationRequest{Key: "deploy", Name: "deploy", State: ckpt.JSON(`{"n": 1}`)})
@@ -204,6 +210,7 @@ func TestOperationLife(t *testing.T) {
 }
 
 func TestUncertainOperation(t *testing.T) {
+	t.Parallel()
 	s, _, p := openRuns(t)
 	start(t, s, 11)
 	if _, _, err := s.BeginOperation(t.Context(), as(11), mainRun, ckpt.OperationRequest{Key: "pay", Name: "pay", State: ckpt.JSON(`{"paid":false}`)}); err != nil {
@@ -230,6 +237,7 @@ func TestUncertainOperation(t *testing.T) {
 }
 
 func TestEventsHaveNoGaps(t *testing.T) {
+	t.Parallel()
 	s, _, _ := openRuns(t)
 	var wg sync.WaitGroup
 	for range 8 {
@@ -264,6 +272,7 @@ func TestEventsHaveNoGaps(t *testing.T) {
 }
 
 func TestMaxEvents(t *testing.T) {
+	t.Parallel()
 	s, _, _ := openRuns(t)
 	p := ckpt.DefaultPolicy()
 	p.MaxEvents = 10
@@ -283,6 +292,7 @@ func TestMaxEvents(t *testing.T) {
 }
 
 func TestForkAndTree(t *testing.T) {
+	t.Parallel()
 	s, _, _ := openRuns(t)
 	origin := save(t, s, ann, "a", ckpt.KindRoutine, `{"from":"main"}`)
 	_, _, err := s.StartRun(t.Context(), ann, ckpt.RunRequest{Agent: "a", Run: "try", ForkFrom: ckpt.Ref(origin.ID)})

@@ -14,6 +14,7 @@ import (
 // TestRunPages pages through runs of one agent and of all, the last changed
 // first, and filters them.
 func TestRunPages(t *testing.T) {
+	t.Parallel()
 	s, c := open(t)
 	var all, ofA []string
 	for i := range 9 {
@@ -71,6 +72,7 @@ func TestRunPages(t *testing.T) {
 // TestStepAndOperationPages pages through what belongs to a run, and ends what
 // was begun, once.
 func TestStepAndOperationPages(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 	var keys, newest []string
@@ -130,6 +132,7 @@ func TestStepAndOperationPages(t *testing.T) {
 
 // TestFollowersAreTold wakes who waits for events, and not before they are on disk.
 func TestFollowersAreTold(t *testing.T) {
+	t.Parallel()
 	s, c := open(t)
 	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 	told := s.Changed()

@@ -24,6 +24,7 @@ func newID(t testing.TB) string {
 }
 
 func TestSaveAndReadBack(t *testing.T) {
+	t.Parallel()
 	s, clock := open(t)
 	large := `{"history":"` + strings.Repeat("all work and no play ", 5000) + `"}`
 	for _, state := range []string{`{"b": 1.50, "a":[ ]}`, large, `null`} {
@@ -54,6 +55,7 @@ func TestSaveAndReadBack(t *testing.T) {
 }
 
 func TestBinaryStates(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	for _, size := range []int{0, 1, 4096, 4097, 100_000} {
 		state := make([]byte, size)
@@ -75,6 +77,7 @@ func TestBinaryStates(t *testing.T) {
 }
 
 func TestSequenceAndParents(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	var parent ckpt.Ref
 	for i := range 5 {
@@ -87,6 +90,7 @@ func TestSequenceAndParents(t *testing.T) {
 }
 
 func TestFourthRoutinePrunesTheFirst(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	var ids []string
 	for i := range 5 {
@@ -105,6 +109,7 @@ func TestFourthRoutinePrunesTheFirst(t *testing.T) {
 }
 
 func TestIdempotentSave(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	r := request("a", ckpt.KindRoutine, `{"x":1}`)
 	r.ID = newID(t)
@@ -132,6 +137,7 @@ func TestIdempotentSave(t *testing.T) {
 }
 
 func TestIdempotencyKeyOfAPost(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	r := request("a", ckpt.KindRoutine, `1`)
 	r.IdempotencyKey = "k1"
@@ -152,6 +158,7 @@ func TestIdempotencyKeyOfAPost(t *testing.T) {
 }
 
 func TestIDOfAnotherAgentIsTaken(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	r := request("a", ckpt.KindRoutine, `1`)
 	r.ID = newID(t)
@@ -163,6 +170,7 @@ func TestIDOfAnotherAgentIsTaken(t *testing.T) {
 }
 
 func TestBadSaves(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 	epoch := func(n int64) *int64 { return &n }
@@ -201,6 +209,7 @@ func TestBadSaves(t *testing.T) {
 }
 
 func TestRefusalsAreRecordedAndHarmNobody(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 	r := request("a", ckpt.KindRoutine, `2`)
@@ -220,6 +229,7 @@ func TestRefusalsAreRecordedAndHarmNobody(t *testing.T) {
 // TestManyAtOnce has many writers share transactions; each sees its own saves
 // in order, and nothing is lost or mixed up.
 func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	const writers, saves = 24, 30
@@ -264,6 +274,7 @@ func TestManyAtOnce(t *testing.T) {
 }
 
 func TestCommitDoesNotEndWithTheCaller(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	ctx, cancel := contextWithCancel(t)
 	cancel()
@@ -276,6 +287,7 @@ func TestCommitDoesNotEndWithTheCaller(t *testing.T) {
 }
 
 func TestReopen(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	c := newClock()
 	s := openWith(t, options(path, c))

@@ -160,6 +160,7 @@ func setSecrets(t *testing.T, s *db.Store, mode ckpt.SecretsMode) {
 // TestSecretsBesideStates: each mode does what it says wherever a request carries
 // text. After redact and reject the token is nowhere in the files.
 func TestSecretsBesideStates(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []ckpt.SecretsMode{ckpt.SecretsOff, ckpt.SecretsWarn, ckpt.SecretsRedact, ckpt.SecretsReject} {
 		t.Run(string(mode), func(t *testing.T) {
 			o := screeningOptions(t)
@@ -208,6 +209,7 @@ func filesOf(t *testing.T, path string) (all []byte) {
 
 // TestKeysThatHoldSecrets: a key cannot be redacted, so it is refused.
 func TestKeysThatHoldSecrets(t *testing.T) {
+	t.Parallel()
 	s := openWith(t, screeningOptions(t))
 	setSecrets(t, s, ckpt.SecretsRedact)
 	ref := ckpt.RunRef{Agent: "a"}
@@ -219,6 +221,7 @@ func TestKeysThatHoldSecrets(t *testing.T) {
 
 // TestARedactedStepIsRepeatable: the same request under the same key gives the first answer.
 func TestARedactedStepIsRepeatable(t *testing.T) {
+	t.Parallel()
 	s := openWith(t, screeningOptions(t))
 	setSecrets(t, s, ckpt.SecretsRedact)
 	r := ckpt.StepRequest{Key: "k", Name: "tool", Args: ckpt.JSON(`{"password":"hunter22"}`), IdempotencyKey: "once"}
@@ -237,6 +240,7 @@ func TestARedactedStepIsRepeatable(t *testing.T) {
 
 // TestTheFirstSaveAfterARestartObeysThePolicy, whatever is saved: JSON, text, and beside a state.
 func TestTheFirstSaveAfterARestartObeysThePolicy(t *testing.T) {
+	t.Parallel()
 	for name, first := range map[string]func(*db.Store) error{
 		"JSON": func(s *db.Store) error {
 			_, err := s.Save(t.Context(), ann, request("a", ckpt.KindRoutine, `{"password":"`+canaryToken+`"}`))
@@ -274,6 +278,7 @@ func TestTheFirstSaveAfterARestartObeysThePolicy(t *testing.T) {
 
 // TestAPolicyThatCannotBeReadStoresNothing: nobody can tell what it forbids.
 func TestAPolicyThatCannotBeReadStoresNothing(t *testing.T) {
+	t.Parallel()
 	o := screeningOptions(t)
 	s := openWith(t, o)
 	setSecrets(t, s, ckpt.SecretsReject)

@@ -11,6 +11,7 @@ import (
 // TestSecretsPolicy: each mode does what it says, and no message, finding or
 // audit row carries the value.
 func TestSecretsPolicy(t *testing.T) {
+	t.Parallel()
 	const state = `{"config":{"password":"canary-hunter2"},"n":1}`
 	for mode, want := range map[ckpt.SecretsMode]struct {
 		code     ckpt.Code
@@ -59,6 +60,7 @@ func TestSecretsPolicy(t *testing.T) {
 // TestASavedSecretIsAnsweredAgain asks again for a save after its agent's policy has
 // become stricter: it was saved, and the answer must say so.
 func TestASavedSecretIsAnsweredAgain(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []ckpt.SecretsMode{ckpt.SecretsRedact, ckpt.SecretsReject} {
 		o := options(t.TempDir()+"/ckpt.db", newClock())
 		o.Secrets = secrets.Scan{}
@@ -80,6 +82,7 @@ func TestASavedSecretIsAnsweredAgain(t *testing.T) {
 
 // TestARefusedSecretIsOnRecord: a state that the policy refuses leaves a row.
 func TestARefusedSecretIsOnRecord(t *testing.T) {
+	t.Parallel()
 	o := options(t.TempDir()+"/ckpt.db", newClock())
 	o.Secrets = secrets.Scan{}
 	s := openWith(t, o)
@@ -99,6 +102,7 @@ func TestARefusedSecretIsOnRecord(t *testing.T) {
 // TestRestoreThenResume: a run whose operator went back to an earlier
 // checkpoint resumes from there, until it saves again.
 func TestRestoreThenResume(t *testing.T) {
+	t.Parallel()
 	s, _, p := openRuns(t)
 	start(t, s, 11)
 	first := save(t, s, as(11), "a", ckpt.KindRoutine, `1`)
@@ -120,6 +124,7 @@ func TestRestoreThenResume(t *testing.T) {
 // TestEveryUncertainAttemptIsAsked: a later attempt that failed does not hide
 // an earlier one of which nobody knows the end.
 func TestEveryUncertainAttemptIsAsked(t *testing.T) {
+	t.Parallel()
 	s, _, p := openRuns(t)
 	start(t, s, 11)
 	begin := ckpt.OperationRequest{Key: "pay", Name: "pay", State: ckpt.JSON(`{}`)}

@@ -83,6 +83,7 @@ func has(said []string, prefix string) bool {
 // TestFailedFsync: the disk fails in a flush. The answer is unknown, nothing is
 // acknowledged after it, and the key gives exactly one row after the restart.
 func TestFailedFsync(t *testing.T) {
+	t.Parallel()
 	unknown := false
 	for _, n := range []int{3, 4, 6, 7, 8, 9, 10, 16} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -109,6 +110,7 @@ func TestFailedFsync(t *testing.T) {
 // TestAnAnswerComesAfterTheFlush slows each flush down, and reads in the order of the
 // system calls that no save was answered before the log was flushed once more.
 func TestAnAnswerComesAfterTheFlush(t *testing.T) {
+	t.Parallel()
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("strace is not installed")
@@ -150,6 +152,7 @@ func TestAnAnswerComesAfterTheFlush(t *testing.T) {
 // TestKilledAtAnAnswer slows each write to the log down, and kills a process of four clients as soon as it has answered
 // some of them. What was answered is there.
 func TestKilledAtAnAnswer(t *testing.T) {
+	t.Parallel()
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("strace is not installed")
@@ -182,6 +185,7 @@ func TestKilledAtAnAnswer(t *testing.T) {
 // TestKilledAtASystemCall kills the process at some of its writes, while it
 // saves and while the log is copied.
 func TestKilledAtASystemCall(t *testing.T) {
+	t.Parallel()
 	for _, at := range []string{
 		"pwrite64:signal=SIGKILL:when=30", "pwrite64:signal=SIGKILL:when=43", "pwrite64:signal=SIGKILL:when=57", "pwrite64:signal=SIGKILL:when=80",
 		"pwrite64:signal=SIGKILL:when=110", "fsync,fdatasync:signal=SIGKILL:when=4", "fsync,fdatasync:signal=SIGKILL:when=9", "fsync,fdatasync:signal=SIGKILL:when=14",
@@ -193,6 +197,7 @@ func TestKilledAtASystemCall(t *testing.T) {
 // TestKilledWhileItIsMade kills the process while it makes the file and its
 // schema: the next start finds nothing or all of it.
 func TestKilledWhileItIsMade(t *testing.T) {
+	t.Parallel()
 	for _, at := range []string{
 		"pwrite64:signal=SIGKILL:when=1", "pwrite64:signal=SIGKILL:when=2", "pwrite64:signal=SIGKILL:when=9", "pwrite64:signal=SIGKILL:when=40",
 		"fsync,fdatasync:signal=SIGKILL:when=1", "fsync,fdatasync:signal=SIGKILL:when=3", "ftruncate:signal=SIGKILL:when=1",
@@ -218,6 +223,7 @@ func killedAt(t *testing.T, path, at string) []string {
 // TestFailedWrites has one write fail, or all from then on, for want of room or
 // because of the disk.
 func TestFailedWrites(t *testing.T) {
+	t.Parallel()
 	for _, at := range []string{
 		"pwrite64:error=ENOSPC:when=50", "pwrite64:error=ENOSPC:when=60+", "pwrite64:error=EIO:when=55", "pwrite64:error=EIO:when=30+", "ftruncate:error=EIO:when=1",
 	} {
@@ -242,6 +248,7 @@ func TestFailedWrites(t *testing.T) {
 // TestABackupIsOnDiskBeforeItHasItsName watches the system calls of a backup: the
 // copy is flushed, then it gets its name, then the folder is flushed.
 func TestABackupIsOnDiskBeforeItHasItsName(t *testing.T) {
+	t.Parallel()
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("strace is not installed")

@@ -47,6 +47,7 @@ const breakSegments = `UPDATE segments SET data = CAST(substr(data, 1, 40) || x'
 // TestSavesAfterDamageStandAlone changes the pieces of a run's newest state
 // under a running daemon. What is saved afterwards must not stand on them.
 func TestSavesAfterDamageStandAlone(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	for turns := 100; turns < 103; turns++ {
@@ -65,6 +66,7 @@ func TestSavesAfterDamageStandAlone(t *testing.T) {
 // TestOurOwnWorkCastsNoDoubt: copies and cuts of the log, backups and auditors
 // do not make the next save read its run's newest state again.
 func TestOurOwnWorkCastsNoDoubt(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	s.SetWALTarget(64 << 10)
@@ -111,6 +113,7 @@ func wantFound(t testing.TB, path, rule, word string) {
 // TestForgeriesAreFound rewrites what is stored past the guards, so that each
 // row is right by itself, and has verify and the auditors' view find it.
 func TestForgeriesAreFound(t *testing.T) {
+	t.Parallel()
 	other := `{"n":"other"}` // as long as what is there
 	for name, forgery := range map[string]struct{ statement, rule, word string }{
 		"state and hash": {fmt.Sprintf(`UPDATE checkpoints SET body = CAST('%s' AS BLOB), sha256 = '%s' WHERE seq = 2`, other, hashOf(other)), "audit_row", "sha256"},
@@ -160,6 +163,7 @@ func TestForgeriesAreFound(t *testing.T) {
 // TestNobodyRewritesByHand: the sqlite3 command alone changes nothing that was
 // saved or noted.
 func TestNobodyRewritesByHand(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	for turns := 100; turns < 103; turns++ {
@@ -189,6 +193,7 @@ func TestNobodyRewritesByHand(t *testing.T) {
 
 // TestVerifyTrustsNoView: a view that was made to say nothing hides nothing.
 func TestVerifyTrustsNoView(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
@@ -208,6 +213,7 @@ func resumable(path string, c *clock) db.Options {
 // and saves on: the policy's number of intact ones stays, a resume finds one, and
 // whoever asks is told.
 func TestDamageCountsForNothing(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, resumable(path, newClock()))
 	var all []*ckpt.Saved
@@ -268,6 +274,7 @@ func TestDamageCountsForNothing(t *testing.T) {
 // TestLastIntactStays: whatever comes after the last intact checkpoint is
 // damaged, so that one stays, also when others have made room for new ones.
 func TestLastIntactStays(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, resumable(path, newClock()))
 	p := ckpt.DefaultPolicy()
@@ -295,6 +302,7 @@ func TestLastIntactStays(t *testing.T) {
 
 // TestErasedDamageIsForgotten: what goes takes its mark along.
 func TestErasedDamageIsForgotten(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	c := save(t, s, ann, "a", ckpt.KindRoutine, `{"n":1}`)

@@ -150,6 +150,7 @@ func withQuota(t *testing.T, most int64) (*db.Store, string) {
 // file is much larger than the quota, another owner saves on, and what an
 // erasure gives back can be used again.
 func TestEveryWayToStoreIsCharged(t *testing.T) {
+	t.Parallel()
 	const quota = 2 << 20
 	for _, w := range writings() {
 		t.Run(w.name, func(t *testing.T) {
@@ -196,6 +197,7 @@ func TestEveryWayToStoreIsCharged(t *testing.T) {
 // What is counted statement by statement is what is there, after whatever was
 // written, replaced and removed.
 func TestCountsAreWhatIsThere(t *testing.T) {
+	t.Parallel()
 	s, path := withQuota(t, 1<<40)
 	policy := ckpt.DefaultPolicy()
 	policy.MaxEvents = 3
@@ -240,6 +242,7 @@ func TestCountsAreWhatIsThere(t *testing.T) {
 
 // What the last daemon did not write down, because it was killed, is counted anew.
 func TestCountsAfterAKill(t *testing.T) {
+	t.Parallel()
 	s, path := withQuota(t, 1<<40)
 	for n := range 5 {
 		must(t, writings()[0].do(t.Context(), s, ann, n, 50_000))
@@ -263,6 +266,7 @@ func TestCountsAfterAKill(t *testing.T) {
 // TestNoOwnerTakesAllTheRoom: without a quota in bytes, one owner may have a share
 // of his bytes and of what is left for all.
 func TestNoOwnerTakesAllTheRoom(t *testing.T) {
+	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	o.OwnerShare = 75
 	s := openWith(t, o)
@@ -293,6 +297,7 @@ func TestNoOwnerTakesAllTheRoom(t *testing.T) {
 
 // At the quota, refusals do not fill the audit log either.
 func TestRefusalsWithoutRoomAreNotAllRecorded(t *testing.T) {
+	t.Parallel()
 	s, _ := withQuota(t, 1<<20)
 	var err error
 	for n := 0; err == nil; n++ {
@@ -313,6 +318,7 @@ func TestRefusalsWithoutRoomAreNotAllRecorded(t *testing.T) {
 
 // What ends things goes on at the quota, as far as it is small.
 func TestEndsGoOnAtTheQuota(t *testing.T) {
+	t.Parallel()
 	s, _ := withQuota(t, 1<<20)
 	ref := ckpt.RunRef{Agent: "a", Run: "r"}
 	_, _, err := s.StartRun(t.Context(), ann, ckpt.RunRequest{Agent: "a", Run: "r"})

@@ -110,6 +110,7 @@ func stopsAcknowledging(t *testing.T, s *db.Store, path string) {
 // not acknowledged, nor is any after it. The next Open checks the database, and
 // where the files are put back, every acknowledged save is there.
 func TestDisturbedFilesAtTheNextSave(t *testing.T) {
+	t.Parallel()
 	for name, d := range disturbances {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -197,6 +198,7 @@ func TestDisturbedFilesWithinASecond(t *testing.T) {
 // TestOthersMayCopyTheLog: what the sqlite3 command does to a database in use is
 // examined and found harmless.
 func TestOthersMayCopyTheLog(t *testing.T) {
+	t.Parallel()
 	s, path, _, last := disturbed(t)
 	for i := range 3 {
 		sqlite3(t, path, "PRAGMA wal_checkpoint(PASSIVE); SELECT count(*) FROM audit_log")
@@ -213,6 +215,7 @@ func TestOthersMayCopyTheLog(t *testing.T) {
 // TestCopiesAreNotTakenForDisturbance looks at the files all the time while the
 // store itself empties the log, shrinks the file and grows it again.
 func TestCopiesAreNotTakenForDisturbance(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	stop, ended := make(chan bool), make(chan bool)
 	go func() {

@@ -53,6 +53,7 @@ func waitFor(t testing.TB, what string, is func() bool) {
 // for a single write: only one of the flood goes before it, and the flood
 // keeps its order.
 func TestFloodDelaysOthersByOne(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	release := blocked(t, s)
 	defer release()
@@ -82,6 +83,7 @@ func TestFloodDelaysOthersByOne(t *testing.T) {
 
 // TestFullQueueAnswersAtOnce bounds the queue by operations and by bytes.
 func TestFullQueueAnswersAtOnce(t *testing.T) {
+	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	o.MaxWaiting, o.MaxWaitBytes = 3, 1000
 	s := openWith(t, o)
@@ -113,6 +115,7 @@ func TestFullQueueAnswersAtOnce(t *testing.T) {
 // TestLateRefusalHarmsNobodyElse rolls back an operation that refuses after it
 // has written, and only that one; the refusal is on record.
 func TestLateRefusalHarmsNobodyElse(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	release := blocked(t, s)
@@ -146,6 +149,7 @@ func TestLateRefusalHarmsNobodyElse(t *testing.T) {
 
 // TestConstraintIsTheRequestsFault answers conflict and spares the others.
 func TestConstraintIsTheRequestsFault(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	release := blocked(t, s)
 	defer release()
@@ -169,6 +173,7 @@ func TestConstraintIsTheRequestsFault(t *testing.T) {
 // TestBugIsAnsweredAndSurvived has operations with faulty SQL and with a panic:
 // both are refused as ours, and the writer goes on.
 func TestBugIsAnsweredAndSurvived(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	err := s.Write("uid:1", 0, func(exec execFunc) error { return exec(`UPDATE nonsense SET x = 1`) })
 	wantCode(t, err, ckpt.CodeInternal)
@@ -183,6 +188,7 @@ func TestBugIsAnsweredAndSurvived(t *testing.T) {
 // TestCloseUnderLoadAnswersEverybody ends the store while many save: each gets
 // an answer, and what was acknowledged is there.
 func TestCloseUnderLoadAnswersEverybody(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	var wg, begun sync.WaitGroup
@@ -221,6 +227,7 @@ func TestCloseUnderLoadAnswersEverybody(t *testing.T) {
 // TestAWriterThatStandsStillIsSeen: who has nothing to do does not stand still,
 // and who gets on with it does not either.
 func TestAWriterThatStandsStillIsSeen(t *testing.T) {
+	t.Parallel()
 	s, _ := open(t)
 	save(t, s, ann, "a", ckpt.KindRoutine, "1")
 	time.Sleep(20 * time.Millisecond)

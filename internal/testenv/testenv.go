@@ -27,12 +27,21 @@ var kept = map[string]bool{"CKPTSIDECAR_BIN": true, "CKPTSIDECAR_E2E_CACHE": tru
 
 // Main runs the tests of a package in a home of their own and ends the
 // process. A package calls it in TestMain, after its child roles.
+//
+// The home lies in memory where the system has a file system for that, because
+// most tests flush files whose durability is not their subject. TMPDIR is
+// obeyed where it is set.
 func Main(m *testing.M) { os.Exit(Run(m.Run)) }
 
 // Run is Main for a package that has more to do around its tests. It answers
 // the exit code, which is 1 where the tests left processes or files behind.
-func Run(tests func() int) int {
-	home, err := enter()
+func Run(tests func() int) int { return run(folderInMemory(), tests) }
+
+// RunOnDisk is Run with a home in the usual temporary folder.
+func RunOnDisk(tests func() int) int { return run("", tests) }
+
+func run(base string, tests func() int) int {
+	home, err := enter(base)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testenv:", err)
 		return 1
@@ -69,7 +78,7 @@ func Environ() []string {
 // short, because the path of a Unix socket has about 100 bytes.
 type home struct{ dir string }
 
-func enter() (*home, error) {
+func enter(base string) (*home, error) {
 	if outer := os.Getenv(Marker); outer != "" {
 		return nil, fmt.Errorf("this test binary was started by a test (%s=%s) that took it for another program", Marker, outer)
 	}
@@ -77,7 +86,10 @@ func enter() (*home, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "t")
+	dir, err := os.MkdirTemp(base, "t")
+	if err != nil && base != "" {
+		dir, err = os.MkdirTemp("", "t") // this user may not write there
+	}
 	if err != nil {
 		return nil, err
 	}

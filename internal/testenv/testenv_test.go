@@ -82,3 +82,10 @@ func TestWhatIsLeftIsReported(t *testing.T) {
 		t.Errorf("the home is still there: %v", err)
 	}
 }
+
+func TestTMPDIRIsObeyed(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	if dir := folderInMemory(); dir != "" {
+		t.Errorf("TMPDIR is set, and the home would lie in %s", dir)
+	}
+}

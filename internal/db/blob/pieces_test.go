@@ -11,6 +11,7 @@ import (
 // TestReadPieces: lists as we write them are read by hand, others as JSON, and
 // what is no list by neither.
 func TestReadPieces(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 1))
 	for n := range 200 {
 		list := make([]delta.Piece, n%70)
