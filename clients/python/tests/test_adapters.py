@@ -18,7 +18,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 import ckptsidecar
 from ckptsidecar.claude_agent import SidecarSessionStore
-from ckptsidecar.document import run_name
+from ckptsidecar._document import run_name
 from ckptsidecar.langgraph_store import SidecarStore
 from ckptsidecar.openai_agents import SidecarSession
 from ckptsidecar.pydantic_ai import SidecarHistory

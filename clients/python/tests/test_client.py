@@ -293,7 +293,7 @@ class Connecting(World):
         report(f"show 8, threads: 16 threads, 1280 saves over one connection in {took:.1f} s, each thread's in order")
 
     def test_turns_are_in_order(self) -> None:
-        from ckptsidecar.turn import Turn
+        from ckptsidecar._turn import Turn
 
         turn, got = Turn(), []
         threads = []

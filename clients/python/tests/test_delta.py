@@ -7,8 +7,8 @@ import json
 import random
 from typing import Any
 
-from ckptsidecar import delta
-from ckptsidecar.acked import AckedStates, Pace
+from ckptsidecar import _delta as delta
+from ckptsidecar._base_cache import AckedStates, Pace
 
 from .harness import World
 
@@ -138,7 +138,7 @@ class Changes(World):
         self.assertEqual(latest.state, state)
 
     def test_what_a_client_keeps_is_bounded(self) -> None:
-        from ckptsidecar.acked import MOST, Acked
+        from ckptsidecar._base_cache import MOST, Acked
 
         states = AckedStates()
         for n in range(100):

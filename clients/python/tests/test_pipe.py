@@ -15,7 +15,7 @@ import types
 from typing import Any
 from unittest import mock
 
-from ckptsidecar import stream
+from ckptsidecar import _stream as stream
 
 from .harness import World, ckptsidecar
 
@@ -107,9 +107,9 @@ class Pipe(World):
         self.start()
         self.windows = Windows()
         self.addCleanup(lambda: [s.close() for s in self.windows.open.values()])
-        self.addCleanup(sys.modules.pop, "ckptsidecar.pipe", None)
+        self.addCleanup(sys.modules.pop, "ckptsidecar._pipe", None)
         with mock.patch.dict(sys.modules, {"_winapi": self.windows}):
-            self.pipe = pipe = importlib.import_module("ckptsidecar.pipe")
+            self.pipe = pipe = importlib.import_module("ckptsidecar._pipe")
         for where, name, value in (
             (pipe, "_owner_of", lambda handle: self.owner),
             (pipe, "_own_sid", lambda: "S-1-5-21-1-2-3-1001"),

@@ -13,9 +13,9 @@ import time
 from typing import Any
 from unittest import mock
 
-from ckptsidecar import spool as spool_module
-from ckptsidecar.lock import Lock
-from ckptsidecar.spool import Spool
+from ckptsidecar import _spool as spool_module
+from ckptsidecar._lock import Lock
+from ckptsidecar._spool import Spool
 
 from .harness import World, binary, child, ckptsidecar, until, wait
 
@@ -333,7 +333,7 @@ class Replaying(World):
         self.start()
         self.keep_all("full")
         self.keep_all("quiet")
-        link = ckptsidecar.link.Link
+        link = ckptsidecar._transport.Link
         ask = link.ask
 
         def refuse(self_: Any, request: Any, until: float) -> Any:

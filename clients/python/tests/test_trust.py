@@ -10,7 +10,7 @@ import stat
 import tempfile
 import unittest
 
-from ckptsidecar import endpoint, trust
+from ckptsidecar import _endpoint as endpoint, _trust as trust
 
 from .harness import World, ckptsidecar
 

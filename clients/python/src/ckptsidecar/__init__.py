@@ -13,22 +13,22 @@ and StreamingExecutor, which runs generated code.
 """
 
 from ._version import __version__
-from .agent import Agent
-from .aio import AsyncAgent, AsyncOperation, AsyncRun, AsyncSidecar
-from .autosave import Autosave
-from .client import Sidecar, agent
-from .encode import Encoded, Trace, dumps, loads
+from ._agent import Agent
+from ._aio import AsyncAgent, AsyncOperation, AsyncRun, AsyncSidecar
+from ._autosave import Autosave
+from ._client import Sidecar, agent
+from ._encode import Encoded, Trace, dumps, loads
 from .errors import (
     AlreadyDone, BaseMissing, Busy, CkptError, Conflict, Corrupt, Denied, Fenced, IdempotencyMismatch, Internal,
     Invalid, NeedsOperator, NoDaemon, NotFound, NotSerializable, PlanRefused, Quota, SchemaMismatch, SpoolError,
     StorageFull, TooLarge, Unsafe,
 )  # fmt: skip
 from .models import Checkpoint, Diff, Plan, Saved
-from .operation import Operation
-from .replay import Replayed
-from .run import Run
-from .stop import Terminated
-from .typed import Dropped
+from ._operation import Operation
+from ._replay import Replayed
+from ._run import Run
+from ._stop import Terminated
+from ._typed import Dropped
 
 __all__ = [
     "Agent", "AlreadyDone", "AsyncAgent", "AsyncOperation", "AsyncRun", "AsyncSidecar", "Autosave",

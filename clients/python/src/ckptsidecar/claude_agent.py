@@ -18,10 +18,10 @@ import datetime
 import json
 from typing import Any, Callable, Mapping, Optional
 
-from .aio import AsyncSidecar
-from .client import Sidecar
-from .document import Document, Form, Shelf, run_name
-from .encode import Encoded
+from ._aio import AsyncSidecar
+from ._client import Sidecar
+from ._document import Document, Form, Shelf, run_name
+from ._encode import Encoded
 from .errors import Invalid
 from .models import Checkpoint
 

@@ -17,10 +17,10 @@ import datetime
 import importlib
 from typing import Any, Callable, Iterable, Mapping, Optional
 
-from .aio import AsyncSidecar
-from .client import Sidecar
-from .document import Document, Form, Shelf, run_name
-from .encode import Encoded, dumps, loads
+from ._aio import AsyncSidecar
+from ._client import Sidecar
+from ._document import Document, Form, Shelf, run_name
+from ._encode import Encoded, dumps, loads
 from .errors import Invalid
 from .models import Checkpoint
 

@@ -7,9 +7,9 @@ import dataclasses
 import json
 from typing import Any, Mapping, Optional
 
-from .encode import Trace, loads
+from ._encode import Trace, loads
 from .errors import Internal
-from .http import Reply
+from ._http import Reply
 
 _FIELDS = (
     "id", "agent", "owner", "run", "seq", "kind", "parent", "created_at", "size", "stored_size", "sha256",

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from .aio import AsyncSidecar
-from .client import Sidecar
-from .document import Document, Form, run_name
-from .encode import Encoded, dumps, loads
+from ._aio import AsyncSidecar
+from ._client import Sidecar
+from ._document import Document, Form, run_name
+from ._encode import Encoded, dumps, loads
 from .errors import Invalid
 from .models import Checkpoint
 

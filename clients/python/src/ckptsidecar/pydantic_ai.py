@@ -17,10 +17,10 @@ from __future__ import annotations
 import json
 from typing import Any, Optional
 
-from .aio import AsyncSidecar
-from .client import Sidecar
-from .document import Document, Form, run_name
-from .encode import Encoded
+from ._aio import AsyncSidecar
+from ._client import Sidecar
+from ._document import Document, Form, run_name
+from ._encode import Encoded
 from .errors import Invalid
 from .models import Checkpoint
 

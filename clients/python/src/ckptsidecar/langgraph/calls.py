@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from .. import asks
-from ..client import Sidecar
-from ..link import Ask
+from .. import _requests
+from .._client import Sidecar
+from .._transport import Ask
 from ..models import body_of
 from .frames import FRAMED, Parts, json_of
 
@@ -16,7 +16,7 @@ class Calls:
 
     def __init__(self, sidecar: Sidecar, agent: str) -> None:
         self._sidecar = sidecar
-        self._path = f"/v1/agents/{asks.check_agent(agent)}/graph/"
+        self._path = f"/v1/agents/{_requests.check_agent(agent)}/graph/"
 
     def send(self, call: str, frame: bytes) -> dict[str, Any]:
         """Sends values."""
@@ -24,11 +24,11 @@ class Calls:
 
     def tell(self, call: str, **members: Any) -> dict[str, Any]:
         """Sends no values and gets none."""
-        return self._json(self._ask(call, asks.JSON, json_of(_given(members), call)))
+        return self._json(self._ask(call, _requests.JSON, json_of(_given(members), call)))
 
     def read(self, call: str, **members: Any) -> Parts:
         """Asks for values."""
-        return Parts(self._sidecar._ask(self._ask(call, asks.JSON, json_of(_given(members), call))).body)
+        return Parts(self._sidecar._ask(self._ask(call, _requests.JSON, json_of(_given(members), call))).body)
 
     def _json(self, ask: Ask) -> dict[str, Any]:
         raw = body_of(self._sidecar._ask(ask))

@@ -9,9 +9,9 @@ import asyncio
 import sys
 from typing import Any, AsyncIterator
 
-from ..client import Sidecar
+from .._client import Sidecar
 from ..errors import NotFound
-from ..ids import new_id
+from .._ids import new_id
 from .saver import SidecarSaver
 
 

@@ -7,8 +7,8 @@ import threading
 from types import TracebackType
 from typing import Any, AsyncIterator, Iterator, Mapping, Optional, Sequence
 
-from ..aio import AsyncSidecar
-from ..client import Sidecar
+from .._aio import AsyncSidecar
+from .._client import Sidecar
 from ..errors import Internal, Invalid
 from .calls import Calls
 from .frames import Frame, Parts, Typed, json_of

@@ -8,8 +8,8 @@ import threading
 from collections import OrderedDict
 from typing import Any, Callable, Iterator, Optional
 
-from .. import asks
-from ..encode import dumps
+from .. import _requests
+from .._encode import dumps
 from ..errors import CkptError
 
 _log = logging.getLogger("ckptsidecar")
@@ -29,7 +29,7 @@ class ToolSteps:
     LangChain is imported.
     """
 
-    def __init__(self, agent: str, tell: Callable[[asks.Ask], Any]) -> None:
+    def __init__(self, agent: str, tell: Callable[[_requests.Ask], Any]) -> None:
         self._path = f"/v1/agents/{agent}/runs/"
         self._tell = tell
         self._calls: OrderedDict[tuple[Place, str], dict[str, Any]] = OrderedDict()
@@ -74,7 +74,7 @@ class ToolSteps:
             steps = self._waiting.pop(place, []) if run is not None else []
         try:
             for body in steps:
-                self._tell(asks.post(f"{self._path}{run}/steps", body))
+                self._tell(_requests.post(f"{self._path}{run}/steps", body))
         except CkptError as error:
             _log.warning("the tool calls of run %s could not be recorded as steps: %s", run, error)
 
@@ -84,7 +84,7 @@ def _body(key: str, name: str, call: dict[str, Any], message: Any) -> bytes:
     content, extra = _member(message, "content"), _member(message, "additional_kwargs")
     error = (content if isinstance(content, str) else json.dumps(content, default=str))[:_MOST_ERROR] if failed else None
     args = call.get("args")
-    return asks.members({
+    return _requests.members({
         "key": key, "name": name, "status": "failed" if failed else "succeeded", "turn": call.get("turn"),
         "outcome": "negative" if isinstance(extra, dict) and extra.get("outcome") == "negative" else None, "error": error,
         "args": None if args is None else dumps(args).data, "result": None if failed else dumps(content).data,

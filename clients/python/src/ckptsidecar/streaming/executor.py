@@ -7,12 +7,12 @@ import sys
 import types
 from typing import Any, AsyncIterable, Callable, Mapping, Optional, Sequence, Union
 
-from ..aio import AsyncRun
-from ..encode import Encoded, Trace, dumps, read_json, write_json
+from .._aio import AsyncRun
+from .._encode import Encoded, Trace, dumps, read_json, write_json
 from ..errors import CkptError, Invalid
 from ..models import is_json
-from ..run import Run
-from ..typed import drive, read
+from .._run import Run
+from .._typed import drive, read
 from .classes import Classes
 from .graph import Codec, Writer
 from .rebuild import OF_MODULE, Reader

@@ -13,8 +13,8 @@ import sys
 import types
 from typing import Any, Callable, NamedTuple, Optional
 
-from ..encode import MAX_DEPTH, Trace
-from ..typed import BIG, TAG, WRITERS, Steps, drive, items_of
+from .._encode import MAX_DEPTH, Trace
+from .._typed import BIG, TAG, WRITERS, Steps, drive, items_of
 from .classes import Classes
 from .lost import Lost
 from .source import Source, offset_of, path_to

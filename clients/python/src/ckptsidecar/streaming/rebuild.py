@@ -9,7 +9,7 @@ import re
 import types
 from typing import Any, Callable, Optional
 
-from ..typed import READERS, TAG, Steps, drive
+from .._typed import READERS, TAG, Steps, drive
 from .classes import CannotRebuild, Classes
 from .graph import Codec
 from .lost import Lost

@@ -7,10 +7,10 @@ import functools
 import inspect
 from typing import Any, Awaitable, Callable, Optional
 
-from ..aio import AsyncRun
-from ..encode import dumps, loads
+from .._aio import AsyncRun
+from .._encode import dumps, loads
 from ..errors import CkptError
-from ..steps import Begun, recorded
+from .._steps import Begun, recorded
 
 
 class Diverged(CkptError):

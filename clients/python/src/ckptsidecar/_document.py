@@ -11,12 +11,12 @@ import time
 from collections import OrderedDict
 from typing import Any, Callable, Iterator, Mapping, Optional
 
-from . import asks
-from .agent import Agent
-from .encode import Encoded
+from . import _requests
+from ._agent import Agent
+from ._encode import Encoded
 from .errors import CkptError, Conflict, Fenced, NotFound
 from .models import Checkpoint, body_of, plan_of
-from .plans import is_away, refuse
+from ._plans import is_away, refuse
 
 _TRIES = 50  # to write, while others do
 _FIRST_PAUSE, _MOST_PAUSE = 0.02, 1.0  # seconds
@@ -51,7 +51,7 @@ class Document:
 
     def __init__(self, agent: Agent, run: str, about: Mapping[str, Any], form: Form) -> None:
         self._agent = agent
-        self._run = asks.check_run(run)
+        self._run = _requests.check_run(run)
         self._about = about
         self._form = form
         self._path = f"/v1/agents/{agent.name}/runs/{self._run}"
@@ -101,14 +101,14 @@ class Document:
             def end(_: bool) -> None:
                 ids[:] = [c.id for c in self._listed()]  # and none after them: who saves must claim the run first
                 body = {"epoch": self._epoch, "status": "completed"}
-                self._agent.sidecar._ask(asks.post(f"{self._path}/end", body))
+                self._agent.sidecar._ask(_requests.post(f"{self._path}/end", body))
 
             if self._begun():
                 self._insist(end)
             self._epoch = self._content = None
             for id in ids:
                 try:
-                    self._agent.sidecar._ask(asks.Ask("DELETE", f"/v1/checkpoints/{id}", write=True))
+                    self._agent.sidecar._ask(_requests.Ask("DELETE", f"/v1/checkpoints/{id}", write=True))
                 except NotFound:
                     pass
 
@@ -132,11 +132,11 @@ class Document:
         self._prepare()
         self._agent._settled(self._run)
         never = {"heartbeat_timeout": "0s", "progress_timeout": "0s"}
-        plan = plan_of(self._agent.sidecar._ask(asks.post(f"{self._path}/resume", never)))
+        plan = plan_of(self._agent.sidecar._ask(_requests.post(f"{self._path}/resume", never)))
         refuse(plan)
         if plan.verdict == "fresh":
             body = {"run": self._run, **never, **self._about}
-            self._agent.sidecar._ask(asks.post(f"/v1/agents/{self._agent.name}/runs", body_json(body)))
+            self._agent.sidecar._ask(_requests.post(f"/v1/agents/{self._agent.name}/runs", body_json(body)))
             self._content = None
         else:
             self._content = self._newest()
@@ -167,7 +167,7 @@ class Document:
     def _info(self) -> Optional[dict[str, Any]]:
         self._agent._settled(self._run)
         try:
-            raw = body_of(self._agent.sidecar._ask(asks.get(self._path)))
+            raw = body_of(self._agent.sidecar._ask(_requests.get(self._path)))
         except NotFound:
             return None
         return raw if isinstance(raw, dict) else None

@@ -6,9 +6,9 @@ import errno
 import shutil
 from typing import Protocol
 
-from . import endpoint
+from . import _endpoint
 from .errors import NoDaemon, Stranger
-from .trust import StrangerListens
+from ._trust import StrangerListens
 
 PROGRAM = "ckptsidecar"
 INSTALL = "go install github.com/ckptsidecar/ckptsidecar/cmd/ckptsidecar@latest"
@@ -30,11 +30,11 @@ class Stream(Protocol):
 
 def dial(path: str, timeout: float) -> Stream:
     """Connects to the daemon at path; raises OSError."""
-    if endpoint.WINDOWS:
-        from .pipe import PipeStream
+    if _endpoint.WINDOWS:
+        from ._pipe import PipeStream
 
         return PipeStream(path, timeout)
-    from .unix import UnixStream
+    from ._unix import UnixStream
 
     return UnixStream(path, timeout)
 
@@ -60,13 +60,13 @@ def dial_first(paths: list[str], timeout: float) -> tuple[Stream, str]:
 def _stranger(path: str, error: StrangerListens) -> Stranger:
     return Stranger(
         f"refused to speak to the program at {path}: {error}; "
-        f"name your own daemon in {endpoint.SOCKET}, or run this as that user"
+        f"name your own daemon in {_endpoint.SOCKET}, or run this as that user"
     )
 
 
 def _why(path: str, error: OSError) -> NoDaemon:
     if shutil.which(PROGRAM):
-        start = f'start one with "{PROGRAM} serve", or name its endpoint in {endpoint.SOCKET}'
+        start = f'start one with "{PROGRAM} serve", or name its endpoint in {_endpoint.SOCKET}'
     else:
         start = f"{PROGRAM} is not installed here: {INSTALL}"
     if isinstance(error, FileNotFoundError):
@@ -74,7 +74,7 @@ def _why(path: str, error: OSError) -> NoDaemon:
     elif isinstance(error, ConnectionRefusedError):
         text = f"no daemon answers at {path}, only the socket of one that ended is there: {start}"
     elif isinstance(error, PermissionError):
-        text = f"not allowed to connect to {path}: join the group that owns it, or name another in {endpoint.SOCKET}"
+        text = f"not allowed to connect to {path}: join the group that owns it, or name another in {_endpoint.SOCKET}"
     elif isinstance(error, (BlockingIOError, TimeoutError)) or error.errno == errno.EAGAIN:
         text = f"the daemon at {path} takes no more connections just now: try again later"
     else:

@@ -8,13 +8,13 @@ import os
 from typing import Any, Callable, NamedTuple, Optional, Union
 from urllib.parse import unquote
 
-from . import asks
+from . import _requests
 from .errors import AWAY, CkptError, NeedsOperator, Unsafe
-from .http import Reply
+from ._http import Reply
 from .models import Checkpoint, Plan, checkpoint_of, plan_of
-from .spool import Spool
-from .spool_form import Damaged, Lane, Spooled, TooNew
-from .typed import drive, read
+from ._spool import Spool
+from ._spool_form import Damaged, Lane, Spooled, TooNew
+from ._typed import drive, read
 
 Resolve = Callable[[dict[str, Any]], Union[str, tuple[str, Any], None]]
 
@@ -25,15 +25,16 @@ def usual_run(agent: str) -> str:
     """The run of an agent where none is named: the supervisor's, or main."""
     env = os.environ
     if env.get("CKPTSIDECAR_PLAN", "") not in ("", *_adopted) and env.get("CKPTSIDECAR_AGENT") == agent:
-        return env.get("CKPTSIDECAR_RUN") or asks.MAIN
-    return asks.MAIN
+        return env.get("CKPTSIDECAR_RUN") or _requests.MAIN
+    return _requests.MAIN
 
 
 def supervised(lane: Lane) -> Optional[Plan]:
     """The plan that ``ckptsidecar exec`` has handed over, None where there is none for this run."""
     env = os.environ
     file = env.get("CKPTSIDECAR_PLAN", "")
-    if not file or file in _adopted or lane != (env.get("CKPTSIDECAR_AGENT"), env.get("CKPTSIDECAR_RUN", asks.MAIN)):
+    handed_to = (env.get("CKPTSIDECAR_AGENT"), env.get("CKPTSIDECAR_RUN", _requests.MAIN))
+    if not file or file in _adopted or lane != handed_to:
         return None
     try:
         with open(file, encoding="utf-8") as handed:
@@ -153,7 +154,7 @@ class _Known:
         program = json.loads(headers["ckpt-program"]) if "ckpt-program" in headers else None
         self.checkpoint = Checkpoint(
             request.path.rsplit("/", 1)[1], request.agent, request.run, "routine", created_at=request.created_at,
-            size=len(request.body), content_type=headers.get("content-type", asks.BYTES), program=program,
+            size=len(request.body), content_type=headers.get("content-type", _requests.BYTES), program=program,
             state_bytes=request.body,
         )  # fmt: skip
 

@@ -8,10 +8,10 @@ import logging
 from typing import TYPE_CHECKING, Optional
 
 from .errors import CkptError, Fenced
-from .plans import error_text
+from ._plans import error_text
 
 if TYPE_CHECKING:
-    from .run import Run
+    from ._run import Run
 
 _log = logging.getLogger("ckptsidecar")
 

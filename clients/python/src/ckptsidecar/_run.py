@@ -11,19 +11,19 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Generator, Mapping, Optional, Union
 
-from .autosave import Autosave
-from .encode import Encoded, dumps
+from ._autosave import Autosave
+from ._encode import Encoded, dumps
 from .errors import CkptError, Conflict, Fenced
-from .leaving import leave
+from ._leaving import leave
 from .models import Plan, Saved
-from .operation import Operation
-from .plans import Resolve, usual_run
-from .session import Session
-from .steps import Measure, Negative, Steps, call_key, name_of, recorded
-from .stop import Stopper, Terminated, terminate
+from ._operation import Operation
+from ._plans import Resolve, usual_run
+from ._session import Session
+from ._steps import Measure, Negative, Steps, call_key, name_of, recorded
+from ._stop import Stopper, Terminated, terminate
 
 if TYPE_CHECKING:
-    from .agent import Agent
+    from ._agent import Agent
 
 _log = logging.getLogger("ckptsidecar")
 

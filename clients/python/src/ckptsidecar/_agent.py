@@ -5,18 +5,18 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional
 
-from . import asks
-from .acked import saver
-from .autosave import Autosave
-from .delivery import Kept
-from .encode import Encoded, dumps
+from . import _requests
+from ._base_cache import saver
+from ._autosave import Autosave
+from ._delivery import Kept
+from ._encode import Encoded, dumps
 from .errors import NotFound
-from .ids import new_id
+from ._ids import new_id
 from .models import Checkpoint, Diff, Saved, body_of, checkpoint_of, saved_of, with_state
 
 if TYPE_CHECKING:
-    from .client import Sidecar
-    from .run import Run
+    from ._client import Sidecar
+    from ._run import Run
 
 
 class Agent:
@@ -24,7 +24,7 @@ class Agent:
 
     def __init__(self, sidecar: "Sidecar", name: str) -> None:
         self.sidecar = sidecar
-        self.name = asks.check_agent(name)
+        self.name = _requests.check_agent(name)
         self._path = f"/v1/agents/{self.name}"
 
     def __repr__(self) -> str:
@@ -35,7 +35,7 @@ class Agent:
         state: Any,
         *,
         kind: str = "routine",
-        run: str = asks.MAIN,
+        run: str = _requests.MAIN,
         epoch: Optional[int] = None,
         parent: Optional[str] = None,
         step: Optional[str] = None,
@@ -54,9 +54,9 @@ class Agent:
         """
         encoded = self.encode(state)
         content_type = content_type or encoded.content_type
-        ask = asks.save(
-            self.name, asks.check_id(id) if id else new_id(), encoded.data, kind=kind, content_type=content_type,
-            run=asks.check_run(run), epoch=epoch, parent=parent, step=step, labels=labels, metadata=metadata,
+        ask = _requests.save(
+            self.name, _requests.check_id(id) if id else new_id(), encoded.data, kind=kind, content_type=content_type,
+            run=_requests.check_run(run), epoch=epoch, parent=parent, step=step, labels=labels, metadata=metadata,
             program=program,
         )  # fmt: skip
         delta = saver(self.sidecar._acked, ask) if self.sidecar._acked is not None else None
@@ -78,7 +78,7 @@ class Agent:
         if isinstance(state, Encoded):
             return state
         if type(state) is bytes:
-            return Encoded(state, [], [], asks.BYTES)
+            return Encoded(state, [], [], _requests.BYTES)
         return dumps(state, default=self.sidecar._default, refuse=self.sidecar._refuse)
 
     def restore(
@@ -95,11 +95,11 @@ class Agent:
         Nothing is removed: the run's next save has it as its parent. Raises NotFound where there is none.
         """
         body = {
-            "checkpoint": asks.check_id(checkpoint) if checkpoint else None,
+            "checkpoint": _requests.check_id(checkpoint) if checkpoint else None,
             "kind": kind, "clean": clean or None, "run": run, "reason": reason or None,
         }  # fmt: skip
         self._settled(run)
-        return with_state(self.sidecar._ask(asks.post(f"{self._path}/restore", body)))
+        return with_state(self.sidecar._ask(_requests.post(f"{self._path}/restore", body)))
 
     def latest(
         self, *, run: Optional[str] = None, kind: Optional[str] = None, clean: bool = False, state: bool = True
@@ -108,13 +108,13 @@ class Agent:
         self._settled(run)
         pairs = [("run", run), ("kind", kind), ("clean", clean or None), ("state", None if state else False)]
         try:
-            return with_state(self.sidecar._ask(asks.get(f"{self._path}/checkpoints/latest", *pairs)))
+            return with_state(self.sidecar._ask(_requests.get(f"{self._path}/checkpoints/latest", *pairs)))
         except NotFound:
             return None
 
     def _settled(self, run: Optional[str]) -> None:
         """Sends what waits of a run first, or the answer would be old."""
-        self.sidecar._delivery.settle((self.name, run or asks.MAIN))
+        self.sidecar._delivery.settle((self.name, run or _requests.MAIN))
 
     def get(self, checkpoint: str, *, state: bool = True) -> Checkpoint:
         """Reads a checkpoint by its id."""
@@ -141,7 +141,7 @@ class Agent:
 
     def policy(self) -> dict[str, Any]:
         """The agent's settings: retention, drift, secrets, monitor."""
-        return self.sidecar._dict(asks.get(f"{self._path}/policy"))
+        return self.sidecar._dict(_requests.get(f"{self._path}/policy"))
 
     def set_policy(self, **settings: Any) -> dict[str, Any]:
         """Changes some of the agent's settings, for example ``routine_keep=10``."""
@@ -149,13 +149,13 @@ class Agent:
             settings = {**self.policy(), **settings}
         except NotFound:
             pass
-        ask = asks.post(f"{self._path}/policy", settings)
-        ask.method, ask.headers = "PUT", {"Content-Type": asks.JSON}
+        ask = _requests.post(f"{self._path}/policy", settings)
+        ask.method, ask.headers = "PUT", {"Content-Type": _requests.JSON}
         return self.sidecar._dict(ask)
 
     def erase(self) -> dict[str, Any]:
         """Erases the agent and all that it has, for good."""
-        return self.sidecar._dict(asks.Ask("DELETE", self._path, write=True))
+        return self.sidecar._dict(_requests.Ask("DELETE", self._path, write=True))
 
     def runs(self, *, status: Optional[str] = None) -> Iterator[dict[str, Any]]:
         """The agent's runs, the last changed first."""
@@ -163,12 +163,17 @@ class Agent:
 
     def run(self, name: Optional[str] = None, **options: Any) -> "Run":
         """A run, to be used with ``with``: see Run."""
-        from .run import Run
+        from ._run import Run
 
         return Run(self, name, **options)
 
     def autosave(
-        self, state: Callable[[], Any], *, every: float = 900.0, refresh_after: float = 7200.0, run: str = asks.MAIN
+        self,
+        state: Callable[[], Any],
+        *,
+        every: float = 900.0,
+        refresh_after: float = 7200.0,
+        run: str = _requests.MAIN,
     ) -> Autosave:
         """Saves what ``state()`` answers every so many seconds, in the background: see Autosave."""
         return Autosave(functools.partial(self.save, run=run), self.encode, state, every, refresh_after)

@@ -12,13 +12,13 @@ import time
 from collections import OrderedDict
 from typing import Any, Callable, Generator, Mapping, NamedTuple, Optional
 
-from .delivery import Kept
-from .encode import Encoded, dumps, loads
+from ._delivery import Kept
+from ._encode import Encoded, dumps, loads
 from .errors import CkptError, NotSerializable
 from .models import Plan, body_of
-from .plans import error_text
-from .session import Session
-from .typed import drive, read
+from ._plans import error_text
+from ._session import Session
+from ._typed import drive, read
 
 _log = logging.getLogger("ckptsidecar")
 _MOST = 32 << 20  # bytes of results that are remembered here; the daemon has them all

@@ -13,16 +13,16 @@ import inspect
 from types import TracebackType
 from typing import Any, AsyncIterator, Awaitable, Callable, Mapping, Optional, TypeVar, Union
 
-from .agent import Agent
-from .autosave import Autosave
-from .client import Sidecar
+from ._agent import Agent
+from ._autosave import Autosave
+from ._client import Sidecar
 from .errors import AlreadyDone
 from .models import Checkpoint, Diff, Plan, Saved
-from .operation import Operation
-from .replay import Replayed
-from .run import Run
-from .steps import Measure, Negative, call_key, name_of, recorded
-from .stop import Stopper, Terminated
+from ._operation import Operation
+from ._replay import Replayed
+from ._run import Run
+from ._steps import Measure, Negative, call_key, name_of, recorded
+from ._stop import Stopper, Terminated
 
 T = TypeVar("T")
 

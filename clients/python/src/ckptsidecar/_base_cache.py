@@ -8,9 +8,9 @@ import time
 from collections import OrderedDict
 from typing import NamedTuple, Optional
 
-from . import asks, delta
-from .link import Ask
-from .spool_form import Lane
+from . import _requests, _delta
+from ._transport import Ask
+from ._spool_form import Lane
 
 MOST = 64 << 20  # bytes of states that a client keeps; no single one may have more than half
 
@@ -101,11 +101,11 @@ class Saver:
     def _smaller(self) -> Optional[Ask]:
         self._began = time.perf_counter()
         last = self._states.last(self._lane) if self._states.pace.change() else None
-        change = delta.change(last.state, self._whole.body) if last is not None else None
+        change = _delta.change(last.state, self._whole.body) if last is not None else None
         self._change = change is not None
         if last is None or change is None:
             return None
-        return asks.smaller(self._whole, last.id, last.sha256, change)
+        return _requests.smaller(self._whole, last.id, last.sha256, change)
 
     def _hash(self) -> None:
         """Runs while the daemon works. Without it the state cannot be the base of a change."""
@@ -122,4 +122,4 @@ class Saver:
 
 def saver(states: AckedStates, whole: Ask) -> Optional[Saver]:
     """A saver where one is worth it."""
-    return Saver(states, whole) if delta.LEAST <= len(whole.body) <= MOST // 2 else None
+    return Saver(states, whole) if _delta.LEAST <= len(whole.body) <= MOST // 2 else None

@@ -7,17 +7,17 @@ import threading
 from types import TracebackType
 from typing import Any, Iterator, Mapping, Optional, Union
 
-from . import asks
-from .acked import AckedStates
-from .agent import Agent
-from .delivery import Delivery, Kept, Settings
-from .encode import Default
-from .endpoint import spool_folder
-from .http import Reply
-from .link import Ask, Link
+from . import _requests
+from ._base_cache import AckedStates
+from ._agent import Agent
+from ._delivery import Delivery, Kept, Settings
+from ._encode import Default
+from ._endpoint import spool_folder
+from ._http import Reply
+from ._transport import Ask, Link
 from .models import Checkpoint, Diff, body_of, checkpoint_of, with_state
-from .replay import Replayed
-from .spool import Spool
+from ._replay import Replayed
+from ._spool import Spool
 
 DEFAULT_SPOOL_BYTES = 1 << 30
 
@@ -87,36 +87,36 @@ class Sidecar:
 
     def checkpoint(self, id: str, *, state: bool = True) -> Checkpoint:
         """Reads a checkpoint."""
-        path = f"/v1/checkpoints/{asks.check_id(id)}"
-        return with_state(self._ask(asks.get(path, ("state", None if state else False))))
+        path = f"/v1/checkpoints/{_requests.check_id(id)}"
+        return with_state(self._ask(_requests.get(path, ("state", None if state else False))))
 
     def diff(self, a: str, b: str) -> Diff:
         """Compares the states of two checkpoints."""
-        raw = self._json(asks.get(f"/v1/checkpoints/{asks.check_id(a)}/diff/{asks.check_id(b)}"))
+        raw = self._json(_requests.get(f"/v1/checkpoints/{_requests.check_id(a)}/diff/{_requests.check_id(b)}"))
         return Diff(raw["patch"], raw["summary"])
 
     def change(
         self, id: str, *, labels: Optional[Mapping[str, str]] = None, pinned: Optional[bool] = None
     ) -> Checkpoint:
         """Changes the labels (all of them) or the pin of a checkpoint."""
-        body = asks.members({"labels": None if labels is None else dict(labels), "pinned": pinned})
-        path, headers = f"/v1/checkpoints/{asks.check_id(id)}", {"Content-Type": asks.JSON}
+        body = _requests.members({"labels": None if labels is None else dict(labels), "pinned": pinned})
+        path, headers = f"/v1/checkpoints/{_requests.check_id(id)}", {"Content-Type": _requests.JSON}
         ask = Ask("PATCH", path, "", headers, body, write=True, repeatable=True)
         return checkpoint_of(self._json(ask))
 
     def delete(self, id: str) -> None:
         """Removes a checkpoint."""
-        self._ask(Ask("DELETE", f"/v1/checkpoints/{asks.check_id(id)}", write=True))
+        self._ask(Ask("DELETE", f"/v1/checkpoints/{_requests.check_id(id)}", write=True))
 
     # The daemon
 
     def status(self) -> dict[str, Any]:
         """Everything that a person asks of a daemon."""
-        return self._dict(asks.get("/v1/status"))
+        return self._dict(_requests.get("/v1/status"))
 
     def version(self) -> dict[str, Any]:
         """Which daemon answers."""
-        return self._dict(asks.get("/v1/version"))
+        return self._dict(_requests.get("/v1/version"))
 
     def agents(self) -> Iterator[dict[str, Any]]:
         """The agents of this user."""
@@ -129,17 +129,16 @@ class Sidecar:
     def answer(self, prompt: str, choice: str, *, reason: str = "") -> dict[str, Any]:
         """Answers a question: "resume", "reinitialize" or "abandon"."""
         body = {"choice": choice, "reason": reason or None}
-        return self._dict(asks.post(f"/v1/prompts/{asks.check_id(prompt)}/answer", body))
+        return self._dict(_requests.post(f"/v1/prompts/{_requests.check_id(prompt)}/answer", body))
 
     def request(
         self, method: str, path: str, *, query: Optional[Mapping[str, Any]] = None, json_body: Any = None
     ) -> Any:
         """Any other call of the HTTP API, with a JSON body; answers the JSON of the answer."""
         body = b"" if json_body is None else json.dumps(json_body, allow_nan=False).encode()
-        headers = {"Content-Type": asks.JSON} if body else {}
-        ask = Ask(
-            method, path, asks.query(*(query or {}).items()), headers, body, method != "GET", repeatable=method == "GET"
-        )
+        headers = {"Content-Type": _requests.JSON} if body else {}
+        told = _requests.query(*(query or {}).items())
+        ask = Ask(method, path, told, headers, body, method != "GET", repeatable=method == "GET")
         reply = self._ask(ask)
         return body_of(reply) if reply.body else None
 
@@ -177,7 +176,7 @@ class Sidecar:
 
     def _deliver(self, ask: Ask) -> Union[Reply, Kept]:
         if self._owner is not None:
-            owner = asks.query(("owner", self._owner))
+            owner = _requests.query(("owner", self._owner))
             ask.query = f"{ask.query}&{owner}" if ask.query else owner
         return self._delivery.deliver(ask)
 
@@ -202,7 +201,7 @@ class Sidecar:
         before, left = None, limit
         while left is None or left > 0:
             size = None if left is None else min(left, 1000)
-            page = self._json(asks.get(path, *pairs, ("before", before), ("limit", size)))
+            page = self._json(_requests.get(path, *pairs, ("before", before), ("limit", size)))
             yield from page[name]
             before = page["next"]
             if left is not None:

@@ -8,7 +8,7 @@ import stat
 import struct
 import sys
 
-from . import endpoint
+from . import _endpoint
 
 _NOBODY = 65534  # a user who has no place in this user namespace
 _DYNAMIC = range(61184, 65520)  # what systemd gives to services with DynamicUser=
@@ -56,7 +56,7 @@ def is_service_user(uid: int, path: str) -> bool:
         if found.st_uid == 0:
             place = os.lstat(os.path.join(folder, os.path.basename(path)))
             return place.st_uid == uid and _above_is_roots(folder, sticky_counts=True)
-        service = path == endpoint.systems() or uid < _FIRST_PERSON or uid in _DYNAMIC
+        service = path == _endpoint.systems() or uid < _FIRST_PERSON or uid in _DYNAMIC
         return found.st_uid == uid and service and _above_is_roots(folder, sticky_counts=False)
     except OSError:
         return False

@@ -7,17 +7,17 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, Optional, Union
 
-from . import asks
-from .delivery import Kept
+from . import _requests
+from ._delivery import Kept
 from .errors import CkptError, Conflict, Fenced
-from .http import Reply
-from .ids import new_id
-from .link import Ask
+from ._http import Reply
+from ._ids import new_id
+from ._transport import Ask
 from .models import Plan, body_of, plan_of
-from .plans import Answer, Resolve, from_spool, is_away, refuse, resolved, supervised
+from ._plans import Answer, Resolve, from_spool, is_away, refuse, resolved, supervised
 
 if TYPE_CHECKING:
-    from .agent import Agent
+    from ._agent import Agent
 
 _log = logging.getLogger("ckptsidecar")
 
@@ -29,7 +29,7 @@ class Session:
         self, agent: "Agent", run: str, *, heartbeat: float, timeouts: dict[str, Any], reason: str, force: bool
     ) -> None:
         self.agent = agent
-        self.run = asks.check_run(run)
+        self.run = _requests.check_run(run)
         self.lane = (agent.name, self.run)
         self.epoch: Optional[int] = None
         self.known: dict[str, bytes] = {}  # results of steps that only the spool knows
@@ -80,19 +80,20 @@ class Session:
 
     def _resume(self, key: Optional[str] = None) -> Ask:
         body = {"pid": os.getpid(), "reason": self._reason or None, "force": self._force or None, **self._timeouts}
-        return asks.post(f"{self._path}/resume", body, key=key)
+        return _requests.post(f"{self._path}/resume", body, key=key)
 
     def _resolve(self, answer: Answer) -> None:
-        body = {"status": answer.status, "result": asks.value_json(answer.result), "reason": "the agent has found out"}
-        path = f"{self._path}/operations/{asks.segment(answer.key)}/resolve"
-        self.agent.sidecar._ask(asks.post(path, body))
+        result = _requests.value_json(answer.result)
+        body = {"status": answer.status, "result": result, "reason": "the agent has found out"}
+        path = f"{self._path}/operations/{_requests.segment(answer.key)}/resolve"
+        self.agent.sidecar._ask(_requests.post(path, body))
 
     def _offline(self, why: CkptError, resolve: Optional[Resolve]) -> Plan:
         plan, self.known = from_spool(self._delivery.spool, self.lane, why)
         for answer in resolved(plan, resolve):
             plan.uncertain_operations = [o for o in plan.uncertain_operations if o["key"] != answer.key]
             verb = "succeed" if answer.status == "succeeded" else "fail"
-            self.send(("operations", answer.key, verb), {"result": asks.value_json(answer.result)})
+            self.send(("operations", answer.key, verb), {"result": _requests.value_json(answer.result)})
         if plan.verdict == "ask":
             if plan.uncertain_operations:
                 refuse(plan)
@@ -135,13 +136,13 @@ class Session:
     def send(self, parts: tuple[str, ...], body: dict[str, Any]) -> Union[Reply, Kept]:
         """Makes a write to the run, or spools it."""
         self.ready()
-        path = "/".join([self._path, *map(asks.segment, parts)])
-        return self.deliver(asks.post(path, {"epoch": self.epoch, **body}, lane=self.lane))
+        path = "/".join([self._path, *map(_requests.segment, parts)])
+        return self.deliver(_requests.post(path, {"epoch": self.epoch, **body}, lane=self.lane))
 
     def send_events(self, events: bytes) -> Union[Reply, Kept]:
         self.ready()
-        ask = asks.post(f"{self._path}/events", events, lane=self.lane)
-        ask.query = asks.query(("epoch", self.epoch))
+        ask = _requests.post(f"{self._path}/events", events, lane=self.lane)
+        ask.query = _requests.query(("epoch", self.epoch))
         return self.deliver(ask)
 
     def deliver(self, ask: Ask) -> Union[Reply, Kept]:
@@ -154,14 +155,14 @@ class Session:
     def register(self, details: dict[str, Any]) -> None:
         """Tells the daemon more of the run, which is ours already or does not exist."""
         body = {"run": self.run, "pid": os.getpid(), **self._timeouts, **details}
-        self.agent.sidecar._ask(asks.post(f"/v1/agents/{self.agent.name}/runs", body))
+        self.agent.sidecar._ask(_requests.post(f"/v1/agents/{self.agent.name}/runs", body))
 
     def read(self, part: str, name: str, status: str, pages: int) -> tuple[list[dict[str, Any]], bool]:
         """The first pages of a list of the run's, and whether that is all of it."""
         found: list[dict[str, Any]] = []
         before = None
         for _ in range(pages):
-            ask = asks.get(f"{self._path}/{part}", ("status", status), ("before", before), ("limit", 1000))
+            ask = _requests.get(f"{self._path}/{part}", ("status", status), ("before", before), ("limit", 1000))
             page = body_of(self.agent.sidecar._ask(ask))
             found.extend(page[name])
             before = page["next"]
@@ -175,8 +176,9 @@ class Session:
         """Says once that the owner lives, and how far it has come."""
         if not self.claimed():
             return
-        body = asks.members({"epoch": self.epoch, "progress": self.progress})
-        ask = Ask("POST", f"{self._path}/heartbeat", "", {"Content-Type": asks.JSON}, body, write=True, repeatable=True)
+        body = _requests.members({"epoch": self.epoch, "progress": self.progress})
+        headers = {"Content-Type": _requests.JSON}
+        ask = Ask("POST", f"{self._path}/heartbeat", "", headers, body, write=True, repeatable=True)
         self._delivery.attempt(self.lane, ask)
 
     def _beats(self) -> None:

@@ -6,11 +6,11 @@ import dataclasses
 import time
 from typing import Callable, Mapping, Optional
 
-from . import endpoint
-from .autostart import start
+from . import _endpoint
+from ._autostart import start
 from .errors import BaseMissing, Busy, CkptError, NoDaemon, Stranger, from_reply
-from .http import Broken, Connection, Reply
-from .stream import dial_first
+from ._http import Broken, Connection, Reply
+from ._stream import dial_first
 
 CONNECT_TIMEOUT = 5.0
 _SETTLE = 1.0  # seconds that an interrupt waits for the answer to the write that it interrupted
@@ -41,7 +41,7 @@ class Link:
     """Keeps one connection. It belongs to one thread at a time."""
 
     def __init__(self, socket: Optional[str], autostart: bool) -> None:
-        self._chosen = endpoint.absolute(socket) if socket else ""
+        self._chosen = _endpoint.absolute(socket) if socket else ""
         self._autostart = autostart
         self._found = ""  # where a daemon answered: a client stays with it
         self._connection: Optional[Connection] = None
@@ -52,11 +52,11 @@ class Link:
         return self._found or self._chosen
 
     def paths(self) -> list[str]:
-        return [self.endpoint] if self.endpoint else endpoint.candidates()
+        return [self.endpoint] if self.endpoint else _endpoint.candidates()
 
     def owns(self, wanted: str) -> bool:
         """Whether a file of the spool that names an endpoint belongs to the connected daemon."""
-        return self._found in ([wanted] if wanted else endpoint.usual())
+        return self._found in ([wanted] if wanted else _endpoint.usual())
 
     def connect(self) -> Connection:
         """A connection that may be used; raises NoDaemon."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Callable, Mapping, NamedTuple, Optional
 
-from .stream import Stream
+from ._stream import Stream
 
 _MOST_HEAD = 512 << 10  # bytes of a reply's status line and headers
 _CHUNK = 256 << 10

@@ -11,12 +11,12 @@ import time
 from typing import Optional, Union
 
 from .errors import AWAY, Busy, CkptError, SpoolError, Stranger
-from .http import Reply
-from .link import Ask, Link, deadline
-from .replay import Replayed, replay
-from .spool import Spool
-from .spool_form import Lane
-from .turn import Turn
+from ._http import Reply
+from ._transport import Ask, Link, deadline
+from ._replay import Replayed, replay
+from ._spool import Spool
+from ._spool_form import Lane
+from ._turn import Turn
 
 _log = logging.getLogger("ckptsidecar")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 2.0  # seconds between tries of one request

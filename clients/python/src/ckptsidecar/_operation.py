@@ -6,15 +6,15 @@ import logging
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 
-from .delivery import Kept
-from .encode import Encoded
+from ._delivery import Kept
+from ._encode import Encoded
 from .errors import AlreadyDone, CkptError, Fenced
 from .models import Checkpoint, body_of, checkpoint_of, cut_state
-from .plans import error_text
-from .typed import drive, read
+from ._plans import error_text
+from ._typed import drive, read
 
 if TYPE_CHECKING:
-    from .run import Run
+    from ._run import Run
 
 _log = logging.getLogger("ckptsidecar")
 

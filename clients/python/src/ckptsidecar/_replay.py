@@ -7,10 +7,10 @@ import time
 from typing import NamedTuple, Optional
 
 from .errors import AWAY, Busy, CkptError, Invalid
-from .link import Ask, Link, deadline
-from .lock import Lock
-from .spool import Spool
-from .spool_form import Damaged, Lane, Spooled, TooNew
+from ._transport import Ask, Link, deadline
+from ._lock import Lock
+from ._spool import Spool
+from ._spool_form import Damaged, Lane, Spooled, TooNew
 
 _log = logging.getLogger("ckptsidecar")
 _PROBE = Ask("GET", "/healthz")

@@ -20,7 +20,7 @@ import threading
 from typing import Any, Callable, NamedTuple, Optional
 
 from .errors import NotSerializable
-from .typed import BIG, TAG, WRITERS, Dropped, Steps, drive, items_of, read
+from ._typed import BIG, TAG, WRITERS, Dropped, Steps, drive, items_of, read
 
 MAX_DEPTH = 900  # levels of JSON; the daemon takes 1000
 

@@ -8,8 +8,8 @@ import socket
 import time
 from typing import Any
 
-from .endpoint import WINDOWS
-from .ids import new_id
+from ._endpoint import WINDOWS
+from ._ids import new_id
 
 _STALE = 120.0  # seconds after which an untouched lock counts no more
 

@@ -9,7 +9,7 @@ import time
 from types import TracebackType
 from typing import Any, Callable, Optional
 
-from .encode import Encoded
+from ._encode import Encoded
 from .errors import CkptError, Fenced
 from .models import Saved
 

@@ -7,11 +7,11 @@ import re
 from typing import Any, Mapping, Optional, Union
 from urllib.parse import quote, quote_plus
 
-from .encode import dumps
+from ._encode import dumps
 from .errors import Invalid
-from .ids import is_id, new_id
-from .link import Ask
-from .spool_form import Lane
+from ._ids import is_id, new_id
+from ._transport import Ask
+from ._spool_form import Lane
 
 JSON = "application/json"
 BYTES = "application/octet-stream"

@@ -11,10 +11,10 @@ import time
 from typing import Callable, Optional
 
 from ._version import __version__
-from .endpoint import WINDOWS
+from ._endpoint import WINDOWS
 from .errors import CkptError, SpoolError
-from .lock import Lock, remove_file
-from .spool_form import (
+from ._lock import Lock, remove_file
+from ._spool_form import (
     MOST_HEADER, NAME, VERSION, Damaged, Lane, Spooled, TooNew, now, read_header, read_request,
 )  # fmt: skip
 

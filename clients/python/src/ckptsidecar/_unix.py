@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from .trust import check_listener
+from ._trust import check_listener
 
 
 class UnixStream:

@@ -7,9 +7,9 @@ import shutil
 import subprocess
 import time
 
-from . import endpoint
+from . import _endpoint
 from .errors import NoDaemon
-from .stream import INSTALL, PROGRAM, dial_first
+from ._stream import INSTALL, PROGRAM, dial_first
 
 PATIENCE = 15.0  # seconds
 
@@ -30,7 +30,7 @@ def start(socket: str) -> None:
         daemon = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, cwd=root
         )
-    paths = [socket] if socket else endpoint.candidates()
+    paths = [socket] if socket else _endpoint.candidates()
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         try:
@@ -48,7 +48,7 @@ def start(socket: str) -> None:
 
 
 def _log_file() -> str:
-    state = endpoint.state_home()
+    state = _endpoint.state_home()
     if state is None:
         raise NoDaemon("no daemon answers, and none can be started because this user has no home: set XDG_STATE_HOME")
     folder = os.path.join(state, "ckptsidecar")
