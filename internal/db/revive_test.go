@@ -43,6 +43,34 @@ func TestARevivedRunForgetsItsDeadOwner(t *testing.T) {
 	}
 }
 
+// TestABeatOfADeadProcessRevivesNobody lets a supervisor tell when its process was last alive, after the monitor has
+// found that process dead.
+func TestABeatOfADeadProcessRevivesNobody(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		begins string // when the process that has the number now began
+		want   ckpt.RunStatus
+	}{
+		"nobody has the number":          {"", ckpt.RunInterrupted},
+		"a new process has it and beats": {"200", "starting"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _, p := openRuns(t)
+			start(t, s, 11)
+			die(t, s, p, 11, ckpt.RunInterrupted)
+			if c.begins != "" {
+				p.begin(11, c.begins)
+			}
+			run, err := s.Beat(t.Context(), as(12), mainRun, ckpt.Heartbeat{PID: 11})
+			must(t, err)
+			if run.Status != c.want {
+				t.Errorf("the run is %s, want %s", run.Status, c.want)
+			}
+		})
+	}
+}
+
 // TestABeatIsNoProgress beats for a run that was given up for its lack of progress.
 func TestABeatIsNoProgress(t *testing.T) {
 	t.Parallel()

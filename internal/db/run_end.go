@@ -43,11 +43,7 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 			return err
 		}
 		if !stuck || !isStuck(run, tx.Now.Time) { // to beat is not to progress
-			speaker := sc
-			if b.PID != 0 {
-				speaker.PID = b.PID
-			}
-			if err := s.Revive(tx, run, speaker); err != nil {
+			if err := s.reviveFor(tx, run, sc, b.PID); err != nil {
 				return err
 			}
 		}
@@ -66,7 +62,19 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 	return shown, err
 }
 
-// stuck says that a run was given up for its lack of progress, which its
+// reviveFor takes a beat for a sign of life of the process that it names. Where
+// that process has ended, the beat only tells when it was last alive.
+func (s *Store) reviveFor(tx *ledger.Tx, run *ledger.RunRow, sc ckpt.Scope, pid int) error {
+	if pid != 0 {
+		sc.PID = pid
+		if !run.InterruptedAt.IsZero() && s.Opt.Processes.Alive(s.Opt.Processes.Identify(pid)) == ckpt.LivenessDead {
+			return nil
+		}
+	}
+	return s.Revive(tx, run, sc)
+}
+
+// isStuck says that a run was given up for its lack of progress, which its
 // heartbeats do not mend.
 func isStuck(r *ledger.RunRow, now time.Time) bool {
 	return r.Status == ckpt.RunTimedOut && r.ProgressMS > 0 && now.Sub(r.LastProgress()) >= time.Duration(r.ProgressMS)*time.Millisecond
