@@ -1,4 +1,4 @@
-import type { Caller } from './caller.js';
+import type { Delivery } from './delivery.js';
 import { cutState, type Stored, withState } from './checkpoint.js';
 import type { Answer, Ask } from './ask.js';
 import { type About, Document, type Form } from './document.js';
@@ -40,7 +40,7 @@ export interface ListFilter {
 /** One agent: what is saved under its name, and its runs. */
 export class Agent {
   constructor(
-    private readonly caller: Caller,
+    private readonly delivery: Delivery,
     private readonly saver: Saver,
     readonly name: string,
   ) {}
@@ -55,7 +55,7 @@ export class Agent {
 
   /** @internal Saves a state where its bytes are not the last ones. */
   async saveChanged(state: unknown, last: Buffer | undefined, options: SaveOptions & { run: string }): Promise<{ saved: Saved; bytes: Buffer } | undefined> {
-    const encoded = encodeState(state, options, this.caller.settings.unserializable);
+    const encoded = encodeState(state, options, this.delivery.settings.unserializable);
     if (last?.equals(encoded.bytes)) return undefined;
     return { saved: await this.saver.saveBytes(this.name, this.runOf(options.run), undefined, encoded, options), bytes: encoded.bytes };
   }
@@ -103,13 +103,13 @@ export class Agent {
 
   /** One checkpoint with its state. */
   async checkpoint<S = any>(id: string): Promise<Stored<S>> {
-    return stored<S>(await this.caller.call(get(`/v1/checkpoints/${encodeURIComponent(id)}`)), false);
+    return stored<S>(await this.delivery.call(get(`/v1/checkpoints/${encodeURIComponent(id)}`)), false);
   }
 
   /** What leads from the state of one checkpoint to that of another, as an RFC 6902 patch, and a summary. */
   async diff(from: string | { id: string }, to: string | { id: string }): Promise<Diff> {
     const [a, b] = [from, to].map((of) => encodeURIComponent(typeof of === 'string' ? of : of.id));
-    return understood(await this.caller.call(get(`/v1/checkpoints/${a}/diff/${b}`)), false);
+    return understood(await this.delivery.call(get(`/v1/checkpoints/${a}/diff/${b}`)), false);
   }
 
   /** Changes the pin, or replaces all labels, of a checkpoint. */
@@ -122,16 +122,16 @@ export class Agent {
       write: true,
       repeatable: true,
     };
-    return understood(await this.caller.call(ask), true);
+    return understood(await this.delivery.call(ask), true);
   }
 
   /** Removes a checkpoint. */
   async delete(id: string): Promise<Removal> {
-    return understood(await this.caller.call({ method: 'DELETE', path: `/v1/checkpoints/${encodeURIComponent(id)}`, write: true }), true);
+    return understood(await this.delivery.call({ method: 'DELETE', path: `/v1/checkpoints/${encodeURIComponent(id)}`, write: true }), true);
   }
 
   async policy(): Promise<Policy> {
-    return understood(await this.caller.call(get(`${this.path}/policy`)), false);
+    return understood(await this.delivery.call(get(`${this.path}/policy`)), false);
   }
 
   /** Changes some settings of the policy and leaves the others. */
@@ -142,12 +142,12 @@ export class Agent {
     });
     const headers = { 'Content-Type': 'application/json' };
     const ask: Ask = { method: 'PUT', path: `${this.path}/policy`, headers, body: objectOf({ ...old, ...change }), write: true, repeatable: true };
-    return understood(await this.caller.call(ask), true);
+    return understood(await this.delivery.call(ask), true);
   }
 
   /** The agent's runs, the last changed first. */
   async runs(filter: { status?: RunStatus; before?: string; limit?: number } = {}): Promise<RunPage> {
-    return understood(await this.caller.call(get(`${this.path}/runs`, queryOf(filter))), false);
+    return understood(await this.delivery.call(get(`${this.path}/runs`, queryOf(filter))), false);
   }
 
   /** One run as the daemon knows it. */
@@ -166,12 +166,12 @@ export class Agent {
 
   /** Begins or resumes a run, which the caller must end. */
   start<S = any>(options: RunOptions<S> = {}): Promise<Run<S>> {
-    return start<S>(this.caller, this.saver, { agent: this.name, run: this.runOf(options.run) }, options);
+    return start<S>(this.delivery, this.saver, { agent: this.name, run: this.runOf(options.run) }, options);
   }
 
   /** @internal Something that is read and changed as a whole, in a run of its own. */
   document<C>(run: string, about: About, form: Form<C>): Document<C> {
-    return new Document(this.caller, this.saver, { agent: this.name, run: checkRun(run) }, about, form);
+    return new Document(this.delivery, this.saver, { agent: this.name, run: checkRun(run) }, about, form);
   }
 
   private get path(): string {
@@ -189,8 +189,8 @@ export class Agent {
 
   /** What waits in the spool of the run goes first, so that it is seen. */
   private ask(ask: Ask, run: string | undefined): Promise<Answer> {
-    const until = performance.now() + this.caller.settings.deadline;
-    return this.caller.afterSpool({ agent: checkAgent(this.name), run: this.runOf(run) }, ask, () => until);
+    const until = performance.now() + this.delivery.settings.deadline;
+    return this.delivery.afterSpool({ agent: checkAgent(this.name), run: this.runOf(run) }, ask, () => until);
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Answer, Ask } from './ask.js';
 import { candidates, socketVariable } from './endpoint.js';
 import { invalid } from './errors.js';
-import { Line } from './line.js';
+import { Transport } from './transport.js';
 import { nobody, Unreached } from './unreached.js';
 
 /** A path that is too long would be cut, and another one be called. */
@@ -13,7 +13,7 @@ function checkLength(path: string): string {
 
 /** The one connection to the daemon. It is made when it is needed, and made again when it broke. */
 export class Connection {
-  private readonly line = new Line();
+  private readonly line = new Transport();
   private found: string | undefined;
 
   constructor(private readonly socket: string | undefined) {}

@@ -1,5 +1,5 @@
 import { SetAside } from './backlog.js';
-import type { Caller } from './caller.js';
+import type { Delivery } from './delivery.js';
 import { revive } from './decode.js';
 import { isSidecarError, SidecarError } from './errors.js';
 import { understood } from './problem.js';
@@ -18,7 +18,7 @@ export class Core {
   private saved: EncodedState | undefined;
 
   constructor(
-    readonly caller: Caller,
+    readonly delivery: Delivery,
     private readonly saver: Saver,
     readonly agent: string,
     readonly run: string,
@@ -82,10 +82,10 @@ export class Core {
     return answer instanceof SetAside ? answer : (revive(understood<T>(answer, true)) as T);
   }
 
-  async write(ask: SpoolAsk): ReturnType<Caller['write']> {
+  async write(ask: SpoolAsk): ReturnType<Delivery['write']> {
     this.check();
     try {
-      return await this.caller.write(ask);
+      return await this.delivery.write(ask);
     } catch (error) {
       throw this.noted(error);
     }
@@ -93,7 +93,7 @@ export class Core {
 
   encode(state: unknown, options: SaveOptions): EncodedState {
     this.check();
-    return encodeState(state, options, this.caller.settings.unserializable);
+    return encodeState(state, options, this.delivery.settings.unserializable);
   }
 
   /** The state that the run has, as it was saved. */

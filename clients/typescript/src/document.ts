@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 
-import type { Caller } from './caller.js';
+import type { Delivery } from './delivery.js';
 import { cutState, type Stored, withState } from './checkpoint.js';
 import type { Answer, Ask } from './ask.js';
 import { sleep } from './duration.js';
@@ -43,7 +43,7 @@ export class Document<C> {
   private tail: Promise<unknown> = Promise.resolve();
 
   constructor(
-    private readonly caller: Caller,
+    private readonly delivery: Delivery,
     private readonly saver: Saver,
     private readonly name: { agent: string; run: string },
     /** for people */
@@ -55,7 +55,7 @@ export class Document<C> {
   read(): Promise<C> {
     return this.turn(async () => {
       const own = this.claimed;
-      if (own && this.caller.presence.error) return own.content;
+      if (own && this.delivery.presence.error) return own.content;
       try {
         return this.form.read((await this.begun()) ? await this.newest() : undefined);
       } catch (error) {
@@ -97,7 +97,7 @@ export class Document<C> {
         });
       }
       this.claimed = undefined;
-      for (const id of ids) await this.caller.call({ method: 'DELETE', path: `/v1/checkpoints/${id}`, write: true }).catch(notFound);
+      for (const id of ids) await this.delivery.call({ method: 'DELETE', path: `/v1/checkpoints/${id}`, write: true }).catch(notFound);
     });
   }
 
@@ -129,7 +129,7 @@ export class Document<C> {
 
   /** Throws where another has become the owner, so that what is known here may be old. A daemon that is away cannot say so. */
   private async verify(epoch: number): Promise<void> {
-    if (this.caller.presence.error) return;
+    if (this.delivery.presence.error) return;
     const run = await this.info().catch((error: unknown) => {
       if (isSidecarError(error) && passes(error, false)) return null;
       throw error;
@@ -157,10 +157,10 @@ export class Document<C> {
   /** A new agent is not watched for drift: a history that is cut or rewritten is none here. */
   private async prepareAgent(): Promise<void> {
     const path = `/v1/agents/${this.name.agent}/policy`;
-    const known = await this.caller.call(get(path)).catch(notFound);
+    const known = await this.delivery.call(get(path)).catch(notFound);
     if (known) return;
     const policy: Partial<Policy> = { sensitivity: 'off' };
-    await this.caller.call({ method: 'PUT', path, headers: { 'Content-Type': 'application/json' }, body: objectOf(policy), write: true, repeatable: true });
+    await this.delivery.call({ method: 'PUT', path, headers: { 'Content-Type': 'application/json' }, body: objectOf(policy), write: true, repeatable: true });
   }
 
   /** Whether the run has been written to since it began. */
@@ -196,8 +196,8 @@ export class Document<C> {
 
   /** What waits in the spool of the run goes first, so that it is seen. */
   private ask(ask: Ask): Promise<Answer> {
-    const until = performance.now() + this.caller.settings.deadline;
-    return this.caller.afterSpool(this.name, ask, () => until);
+    const until = performance.now() + this.delivery.settings.deadline;
+    return this.delivery.afterSpool(this.name, ask, () => until);
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Caller } from './caller.js';
+import type { Delivery } from './delivery.js';
 import { isJSON, type Stored, withState } from './checkpoint.js';
 import { revive } from './decode.js';
 import type { SidecarError } from './errors.js';
@@ -64,9 +64,9 @@ class Told {
  * A plan without the daemon: from what an earlier process of this run had to
  * spool. What the daemon knows of the run it cannot know.
  */
-export async function offlinePlan<S>(caller: Caller, name: { agent: string; run: string }, away: SidecarError): Promise<Plan<S>> {
+export async function offlinePlan<S>(delivery: Delivery, name: { agent: string; run: string }, away: SidecarError): Promise<Plan<S>> {
   const told = new Told();
-  const { spool, names } = await caller.backlog.waiting(name).catch(() => ({ spool: undefined, names: [] as string[] }));
+  const { spool, names } = await delivery.backlog.waiting(name).catch(() => ({ spool: undefined, names: [] as string[] }));
   for (const file of names) {
     const found = await spool!.read(file).catch(() => undefined);
     if (found?.header?.version === 1) told.take(found.header, found.body);
@@ -76,7 +76,7 @@ export async function offlinePlan<S>(caller: Caller, name: { agent: string; run:
   if (fresh) reasons.push('The spool holds nothing of this run, so it begins anew; whether the daemon has something to resume is not known.');
   else reasons.push('The run goes on from what its former process has spooled.');
   if (told.open.size > 0) reasons.push(`Nobody knows whether ${[...told.open.keys()].map((key) => JSON.stringify(key)).join(', ')} took effect.`);
-  caller.settings.warn(`agent ${name.agent}, run ${name.run}, begins without the daemon. ${reasons.join(' ')}`);
+  delivery.settings.warn(`agent ${name.agent}, run ${name.run}, begins without the daemon. ${reasons.join(' ')}`);
   return {
     verdict: told.open.size > 0 ? 'ask' : fresh ? 'fresh' : told.begun.size > 0 ? 'repair' : 'resume',
     reasons,

@@ -88,7 +88,7 @@ export async function beginOperation<T>(core: Core, name: string, state: unknown
   core.mayBegin();
   const key = checkKey('operation key', options.key ?? name);
   checkKey('operation name', name);
-  const before = state === undefined ? undefined : encode(state, core.caller.settings.unserializable, `the state before operation ${name}`).bytes;
+  const before = state === undefined ? undefined : encode(state, core.delivery.settings.unserializable, `the state before operation ${name}`).bytes;
   core.busy++;
   let open = false;
   try {

@@ -1,5 +1,5 @@
 import type { Until } from './ask.js';
-import type { Caller } from './caller.js';
+import type { Delivery } from './delivery.js';
 import { milliseconds, onTheWire } from './duration.js';
 import { understood } from './problem.js';
 import { objectOf, post } from './requests.js';
@@ -12,7 +12,7 @@ export interface RunName {
 }
 
 /** Registers a run and what a plan does not take: what it is. Answers its epoch. */
-export async function register<S>(caller: Caller, name: RunName, o: RunOptions<S>, until: Until): Promise<number> {
+export async function register<S>(delivery: Delivery, name: RunName, o: RunOptions<S>, until: Until): Promise<number> {
   const body = objectOf({
     run: name.run,
     pid: process.pid,
@@ -24,7 +24,7 @@ export async function register<S>(caller: Caller, name: RunName, o: RunOptions<S
     external_session: o.externalSession,
     labels: o.labels,
   });
-  const answer = await caller.afterSpool(name, post(`/v1/agents/${name.agent}/runs`, body, name), until);
+  const answer = await delivery.afterSpool(name, post(`/v1/agents/${name.agent}/runs`, body, name), until);
   return understood<RunInfo>(answer, true).epoch;
 }
 

@@ -1,6 +1,6 @@
 import { Autosave } from './autosave.js';
 import { SetAside } from './backlog.js';
-import type { Caller } from './caller.js';
+import type { Delivery } from './delivery.js';
 import { Core } from './core.js';
 import { type Duration, milliseconds } from './duration.js';
 import { encode } from './encode.js';
@@ -8,7 +8,7 @@ import { messageOf, SidecarError } from './errors.js';
 import { beginOperation, doOperation, type OpenOperation, type OperationOptions } from './operation.js';
 import type { RunOptions } from './options.js';
 import type { Plan } from './plan.js';
-import { Pulse } from './pulse.js';
+import { Heartbeat } from './heartbeat.js';
 import { checkAgent, checkKey, checkRun, objectOf, post, queryOf } from './requests.js';
 import type { Saved, SaveOptions, Saver } from './saver.js';
 import { forget, watch } from './shutdown.js';
@@ -39,7 +39,7 @@ export class Run<S = any> implements AsyncDisposable {
   /** how it was begun; null where it was joined */
   readonly plan: Plan<S> | null;
   private readonly core: Core;
-  private readonly pulse: Pulse | undefined;
+  private readonly heartbeat: Heartbeat | undefined;
   private readonly autosaves = new Set<Autosave>();
   private readonly stopWithin: number;
   private readonly onRest: (() => void) | undefined;
@@ -48,10 +48,10 @@ export class Run<S = any> implements AsyncDisposable {
   private stopping: Promise<void> | undefined;
 
   /** @internal */
-  constructor(caller: Caller, saver: Saver, name: { agent: string; run: string }, plan: Plan<S> | null, options: RunOptions<S> & { over?: () => void }, epoch?: number) {
+  constructor(delivery: Delivery, saver: Saver, name: { agent: string; run: string }, plan: Plan<S> | null, options: RunOptions<S> & { over?: () => void }, epoch?: number) {
     this.plan = plan;
     this.onRest = options.over;
-    this.core = new Core(caller, saver, name.agent, name.run, plan?.claimed ? plan.epoch : epoch, () => this.rest());
+    this.core = new Core(delivery, saver, name.agent, name.run, plan?.claimed ? plan.epoch : epoch, () => this.rest());
     this.stopWithin = milliseconds(options.stopWithin ?? 5000, 'stopWithin');
     this.state = options.initial as S;
     if (!plan) return;
@@ -61,7 +61,7 @@ export class Run<S = any> implements AsyncDisposable {
       this.core.loaded({ bytes, contentType, dropped: [], simplified: [] });
     }
     for (const step of plan.completed_steps) this.core.done.set(`step ${step.key}`, step.result);
-    this.pulse = new Pulse(this.core, options);
+    this.heartbeat = new Heartbeat(this.core, options);
     watch(this, options.signals ?? ['SIGTERM', 'SIGINT']);
     if (options.autosave !== undefined) this.autosave(options.autosave);
   }
@@ -119,9 +119,9 @@ export class Run<S = any> implements AsyncDisposable {
 
   /** Appends to the journal, all of it or nothing. Undefined where it waits in the spool. */
   async events(events: { type: string; payload?: unknown }[]): Promise<Appended | undefined> {
-    const { epoch, path, caller } = this.core;
+    const { epoch, path, delivery } = this.core;
     const list = events.map(({ type, payload }) => {
-      const encoded = payload === undefined ? undefined : encode(payload, caller.settings.unserializable, `the payload of event ${type}`);
+      const encoded = payload === undefined ? undefined : encode(payload, delivery.settings.unserializable, `the payload of event ${type}`);
       return objectOf({ type: checkKey('event type', type) }, { payload: encoded?.bytes });
     });
     const body = Buffer.from(`[${list.map(String).join(',')}]`);
@@ -136,7 +136,7 @@ export class Run<S = any> implements AsyncDisposable {
 
   /** Says how far the work has come; it should only grow. The next heartbeat carries it. */
   progress(progress: number): void {
-    if (this.pulse) this.pulse.progress = progress;
+    if (this.heartbeat) this.heartbeat.progress = progress;
   }
 
   /** Saves the state every so often, where it has changed, until the run ends. */
@@ -145,7 +145,7 @@ export class Run<S = any> implements AsyncDisposable {
       name: `agent ${this.agent}, run ${this.run}`,
       over: () => this.core.over,
       save: () => this.saveThis(state(), {}),
-      warn: this.core.caller.settings.warn,
+      warn: this.core.delivery.settings.warn,
       stopped: (autosave: Autosave) => this.autosaves.delete(autosave),
     };
     const autosave = new Autosave(run, milliseconds(every, 'autosave'));
@@ -204,7 +204,7 @@ export class Run<S = any> implements AsyncDisposable {
 
   /** @internal Stops beating and listening, and tells the daemon nothing. */
   rest(): void {
-    this.pulse?.stop();
+    this.heartbeat?.stop();
     for (const autosave of this.autosaves) autosave.cancel();
     forget(this);
     this.onRest?.();
@@ -218,7 +218,7 @@ export class Run<S = any> implements AsyncDisposable {
 
   /** @internal */
   warn(message: string): void {
-    this.core.caller.settings.warn(`agent ${this.agent}, run ${this.run}, ${message}`);
+    this.core.delivery.settings.warn(`agent ${this.agent}, run ${this.run}, ${message}`);
   }
 
   private async saveThis(state: unknown, options: SaveOptions): Promise<Saved | undefined> {
@@ -256,7 +256,7 @@ export class Run<S = any> implements AsyncDisposable {
 }
 
 /** @internal */
-export function joinRun<S>(caller: Caller, saver: Saver, shared: SharedRun): Run<S> {
+export function joinRun<S>(delivery: Delivery, saver: Saver, shared: SharedRun): Run<S> {
   const name = { agent: checkAgent(shared.agent), run: checkRun(shared.run) };
-  return new Run<S>(caller, saver, name, null, {}, shared.epoch);
+  return new Run<S>(delivery, saver, name, null, {}, shared.epoch);
 }

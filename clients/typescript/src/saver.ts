@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto';
 
 import { SetAside } from './backlog.js';
-import type { Caller } from './caller.js';
+import type { Delivery } from './delivery.js';
 import { isJSON } from './checkpoint.js';
 import type { Answer } from './ask.js';
 import { diff } from './delta.js';
 import { encode, type Trace, type Unserializable } from './encode.js';
 import { invalid, isSidecarError } from './errors.js';
-import { type Held, HeldStates } from './held.js';
+import { type Held, BaseCache } from './base_cache.js';
 import { Pace } from './pace.js';
 import { understood } from './problem.js';
 import { runKey, type Send } from './replay.js';
@@ -63,26 +63,26 @@ const deltaType = 'application/vnd.ckptsidecar.delta';
 
 /** Saves states, and sends only what changed where that is much less. */
 export class Saver {
-  private readonly held = new HeldStates();
+  private readonly held = new BaseCache();
   private readonly pace: Pace;
 
-  constructor(private readonly caller: Caller) {
-    const { whole } = caller.settings;
+  constructor(private readonly delivery: Delivery) {
+    const { whole } = delivery.settings;
     this.pace = new Pace(whole === undefined ? undefined : whole ? 'whole' : 'change');
   }
 
   async save(agent: string, run: string, epoch: number | undefined, state: unknown, options: SaveOptions): Promise<Saved> {
-    return this.saveBytes(agent, run, epoch, encodeState(state, options, this.caller.settings.unserializable), options);
+    return this.saveBytes(agent, run, epoch, encodeState(state, options, this.delivery.settings.unserializable), options);
   }
 
   async saveBytes(agent: string, run: string, epoch: number | undefined, state: EncodedState, options: SaveOptions): Promise<Saved> {
     const ask = saveAsk(agent, run, epoch, state, options);
     const { bytes, dropped, simplified } = state;
-    if (dropped.length > 0) this.caller.settings.warn(droppedText(agent, run, dropped));
+    if (dropped.length > 0) this.delivery.settings.warn(droppedText(agent, run, dropped));
     const key = runKey(agent, run);
-    const large = HeldStates.takes(bytes.length) && this.caller.settings.whole !== true;
+    const large = BaseCache.takes(bytes.length) && this.delivery.settings.whole !== true;
     const transfer = large ? new Transfer(this.held, this.pace, key, bytes, state.contentType) : undefined;
-    const answer = await this.caller.write(ask, transfer && ((send, own) => transfer.send(send, own)));
+    const answer = await this.delivery.write(ask, transfer && ((send, own) => transfer.send(send, own)));
     if (answer instanceof SetAside) {
       const kept: Kept = { id: ask.id, agent, run, kind: options.kind ?? 'routine', size: bytes.length, dropped, simplified };
       return { ...kept, stored: answer.stored, reason: answer.reason.message };
@@ -150,7 +150,7 @@ class Transfer {
   private sum: string | undefined;
 
   constructor(
-    private readonly held: HeldStates,
+    private readonly held: BaseCache,
     private readonly pace: Pace,
     private readonly key: string,
     private readonly state: Buffer,

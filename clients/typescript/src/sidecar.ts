@@ -1,5 +1,5 @@
 import { Agent } from './agent.js';
-import { Caller } from './caller.js';
+import { Delivery } from './delivery.js';
 import { type Duration, milliseconds } from './duration.js';
 import type { Unserializable } from './encode.js';
 import { invalid } from './errors.js';
@@ -48,52 +48,52 @@ export interface SidecarOptions {
 /** One client of the daemon: one connection, one call after the other. It is safe to share among promises. */
 export class Sidecar {
   /** @internal */
-  readonly caller: Caller;
+  readonly delivery: Delivery;
   private readonly saver: Saver;
 
   /** Nothing is connected before the first call. */
   constructor(options: SidecarOptions = {}) {
-    this.caller = new Caller(settingsOf(options));
-    this.saver = new Saver(this.caller);
+    this.delivery = new Delivery(settingsOf(options));
+    this.saver = new Saver(this.delivery);
   }
 
   /** An agent by its name; without one it is `CKPTSIDECAR_AGENT`, as `ckptsidecar exec` sets it. */
   agent(name: string = process.env['CKPTSIDECAR_AGENT'] ?? ''): Agent {
-    return new Agent(this.caller, this.saver, checkAgent(name));
+    return new Agent(this.delivery, this.saver, checkAgent(name));
   }
 
   /** A run that another client owns, for a worker thread or a child process of the owner. */
   join<S = any>(shared: SharedRun): Run<S> {
-    return joinRun<S>(this.caller, this.saver, shared);
+    return joinRun<S>(this.delivery, this.saver, shared);
   }
 
   /** Sends what waits in the spool, of any client. Not needed usually: each client does so by itself. */
   replay(): Promise<ReplayReport> {
-    return this.caller.turn(() => this.caller.backlog.replay(this.caller.settings.deadline));
+    return this.delivery.turn(() => this.delivery.backlog.replay(this.delivery.settings.deadline));
   }
 
   async version(): Promise<Version> {
-    return understood(await this.caller.call(get('/v1/version')), false);
+    return understood(await this.delivery.call(get('/v1/version')), false);
   }
 
   /** The runs of all agents, the last changed first. */
   async runs(filter: { agent?: string; status?: RunStatus; before?: string; limit?: number } = {}): Promise<RunPage> {
-    return understood(await this.caller.call(get('/v1/runs', queryOf(filter))), false);
+    return understood(await this.delivery.call(get('/v1/runs', queryOf(filter))), false);
   }
 
   /** Questions to the operator, newest first. */
   async prompts(filter: { open?: boolean; before?: string; limit?: number } = {}): Promise<PromptPage> {
-    return understood(await this.caller.call(get('/v1/prompts', queryOf({ ...filter, open: filter.open || undefined }))), false);
+    return understood(await this.delivery.call(get('/v1/prompts', queryOf({ ...filter, open: filter.open || undefined }))), false);
   }
 
   async answer(prompt: string, choice: 'resume' | 'reinitialize' | 'abandon', reason?: string): Promise<Prompt> {
     const ask = post(`/v1/prompts/${encodeURIComponent(prompt)}/answer`, objectOf({ choice, reason }), { agent: '', run: '' });
-    return understood(await this.caller.call(ask), true);
+    return understood(await this.delivery.call(ask), true);
   }
 
   /** Closes the connection. What waits in the spool stays there for a later client. */
   close(): void {
-    this.caller.close();
+    this.delivery.close();
   }
 }
 

@@ -1,5 +1,5 @@
 import { Behind } from './backlog.js';
-import type { Caller } from './caller.js';
+import type { Delivery } from './delivery.js';
 import { encode } from './encode.js';
 import { isSidecarError, SidecarError } from './errors.js';
 import { execPlan } from './exec.js';
@@ -17,8 +17,8 @@ import { Unreached } from './unreached.js';
 const active = new Map<string, object>();
 
 /** Claims a run and makes it ready to go on. */
-export async function start<S>(caller: Caller, saver: Saver, name: RunName, options: RunOptions<S>): Promise<Run<S>> {
-  const key = [caller.settings.socket ?? '', name.agent, name.run].join('|');
+export async function start<S>(delivery: Delivery, saver: Saver, name: RunName, options: RunOptions<S>): Promise<Run<S>> {
+  const key = [delivery.settings.socket ?? '', name.agent, name.run].join('|');
   if (active.has(key) && !options.force) {
     throw new SidecarError('conflict', `run ${name.run} of agent ${name.agent} goes on in this process already: name another run, or take it over with force`);
   }
@@ -28,46 +28,46 @@ export async function start<S>(caller: Caller, saver: Saver, name: RunName, opti
     if (active.get(key) === claim) active.delete(key);
   };
   try {
-    return new Run<S>(caller, saver, name, await planned<S>(caller, name, options), { ...options, over });
+    return new Run<S>(delivery, saver, name, await planned<S>(delivery, name, options), { ...options, over });
   } catch (error) {
     over();
     throw error;
   }
 }
 
-async function planned<S>(caller: Caller, name: RunName, options: RunOptions<S>): Promise<Plan<S>> {
-  const given = execPlan<S>(name, caller.settings.warn);
+async function planned<S>(delivery: Delivery, name: RunName, options: RunOptions<S>): Promise<Plan<S>> {
+  const given = execPlan<S>(name, delivery.settings.warn);
   if (given) return given;
-  let plan = await claim<S>(caller, name, options);
-  if (plan.verdict === 'ask' && !plan.offline && options.resolve && (await resolved(caller, plan, options.resolve))) plan = await claim<S>(caller, name, options);
+  let plan = await claim<S>(delivery, name, options);
+  if (plan.verdict === 'ask' && !plan.offline && options.resolve && (await resolved(delivery, plan, options.resolve))) plan = await claim<S>(delivery, name, options);
   if (plan.verdict === 'ask' || plan.verdict === 'unsafe') throw new PlanRefused(plan);
   if (plan.verdict === 'fresh' && !plan.offline && describes(options)) {
-    const until = performance.now() + caller.settings.deadline;
-    await register(caller, name, options, () => until);
-    if (options.forkFrom) plan = { ...(await claim<S>(caller, name, options)), verdict: 'fresh' }; // with the fork's checkpoint
+    const until = performance.now() + delivery.settings.deadline;
+    await register(delivery, name, options, () => until);
+    if (options.forkFrom) plan = { ...(await claim<S>(delivery, name, options)), verdict: 'fresh' }; // with the fork's checkpoint
   }
   return plan;
 }
 
 /** Whether the agent itself knew what became of some operation. */
-async function resolved(caller: Caller, plan: Plan, resolve: NonNullable<RunOptions['resolve']>): Promise<boolean> {
+async function resolved(delivery: Delivery, plan: Plan, resolve: NonNullable<RunOptions['resolve']>): Promise<boolean> {
   let any = false;
   for (const operation of plan.uncertain_operations) {
     const answer = await resolve(operation);
     if (answer === undefined) continue;
     const { status, result, reason = 'the agent itself found out' } = typeof answer === 'string' ? { status: answer, result: undefined } : answer;
     const body = objectOf({ status, reason }, { result: result === undefined ? undefined : encode(result, 'drop', 'the result of an operation').bytes });
-    const until = performance.now() + caller.settings.deadline;
-    await caller.afterSpool(plan, post(`/v1/agents/${plan.agent}/runs/${plan.run}/operations/${segment(operation.key)}/resolve`, body, plan), () => until);
+    const until = performance.now() + delivery.settings.deadline;
+    await delivery.afterSpool(plan, post(`/v1/agents/${plan.agent}/runs/${plan.run}/operations/${segment(operation.key)}/resolve`, body, plan), () => until);
     any = true;
   }
   return any;
 }
 
-async function claim<S>(caller: Caller, name: RunName, options: RunOptions<S>): Promise<Plan<S>> {
+async function claim<S>(delivery: Delivery, name: RunName, options: RunOptions<S>): Promise<Plan<S>> {
   const { reason, force } = options;
   const body = objectOf({ pid: process.pid, ...timeouts(options), reason, force: force || undefined });
-  const { deadline, startDeadline, timeout, failOpen } = caller.settings;
+  const { deadline, startDeadline, timeout, failOpen } = delivery.settings;
   const began = performance.now();
   // One that was never there is not waited for as long as one that is expected back, and a spool that empties is waited for longer.
   const until = (error?: SidecarError): number => {
@@ -75,10 +75,10 @@ async function claim<S>(caller: Caller, name: RunName, options: RunOptions<S>): 
     return began + (error instanceof Unreached && error.missing ? Math.min(deadline, startDeadline) : startDeadline);
   };
   try {
-    return planOf<S>(await caller.afterSpool(name, post(`/v1/agents/${name.agent}/runs/${name.run}/resume`, body, name), until));
+    return planOf<S>(await delivery.afterSpool(name, post(`/v1/agents/${name.agent}/runs/${name.run}/resume`, body, name), until));
   } catch (error) {
     if (!failOpen || options.needDaemon || !isSidecarError(error) || !passes(error, true)) throw error;
-    return offlinePlan<S>(caller, name, error);
+    return offlinePlan<S>(delivery, name, error);
   }
 }
 

@@ -85,7 +85,7 @@ function outcomeOf(core: Core, key: string, answer: unknown, { negative }: StepO
   try {
     return negative?.(answer) === true ? 'negative' : undefined;
   } catch (error) {
-    core.caller.settings.warn(`whether the answer of step ${key} was negative cannot be said: ${messageOf(error)}`);
+    core.delivery.settings.warn(`whether the answer of step ${key} was negative cannot be said: ${messageOf(error)}`);
     return undefined;
   }
 }
@@ -125,6 +125,6 @@ export async function told(core: Core, thrown: unknown, note: Promise<unknown>):
   try {
     await note;
   } catch (error) {
-    core.caller.settings.warn(`that something failed (${messageOf(thrown)}) could not be told to the daemon: ${messageOf(error)}`);
+    core.delivery.settings.warn(`that something failed (${messageOf(thrown)}) could not be told to the daemon: ${messageOf(error)}`);
   }
 }

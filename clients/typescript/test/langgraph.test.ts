@@ -233,10 +233,10 @@ test('only what has changed is sent, and what the parent lacks is sent again', a
 
 /** How many bytes the daemon sends while something is done. */
 async function received(saver: SidecarSaver, work: () => Promise<unknown>): Promise<number> {
-  const { caller } = saver as unknown as { caller: { call: (ask: unknown) => Promise<{ body: Buffer }> } };
-  const call = caller.call.bind(caller);
+  const { delivery } = saver as unknown as { delivery: { call: (ask: unknown) => Promise<{ body: Buffer }> } };
+  const call = delivery.call.bind(delivery);
   let bytes = 0;
-  caller.call = async (ask) => {
+  delivery.call = async (ask) => {
     const answer = await call(ask);
     bytes += answer.body.length;
     return answer;
@@ -244,7 +244,7 @@ async function received(saver: SidecarSaver, work: () => Promise<unknown>): Prom
   try {
     await work();
   } finally {
-    caller.call = call;
+    delivery.call = call;
   }
   return bytes;
 }

@@ -17,7 +17,7 @@ import {
   WRITES_IDX_MAP,
 } from '@langchain/langgraph-checkpoint';
 
-import type { Caller } from '../caller.js';
+import type { Delivery } from '../delivery.js';
 import { invalid, isSidecarError, messageOf, SidecarError } from '../errors.js';
 import { understood } from '../problem.js';
 import { checkAgent, post } from '../requests.js';
@@ -174,9 +174,9 @@ export class SidecarSaver extends BaseCheckpointSaver {
     if (!found) return;
     const run = { agent: this.agent, run: found.run };
     try {
-      for (const body of found.steps) understood(await this.caller.call(post(`/v1/agents/${run.agent}/runs/${run.run}/steps`, body, run)), true);
+      for (const body of found.steps) understood(await this.delivery.call(post(`/v1/agents/${run.agent}/runs/${run.run}/steps`, body, run)), true);
     } catch (error) {
-      this.caller.settings.warn(`the tool calls of run ${run.run} could not be recorded as steps: ${messageOf(error)}`);
+      this.delivery.settings.warn(`the tool calls of run ${run.run} could not be recorded as steps: ${messageOf(error)}`);
     }
   }
 
@@ -270,8 +270,8 @@ export class SidecarSaver extends BaseCheckpointSaver {
     return this.serde.loadsTyped(value.type, value.data);
   }
 
-  private get caller(): Caller {
-    return this.sidecar.caller;
+  private get delivery(): Delivery {
+    return this.sidecar.delivery;
   }
 
   private path(method: string): string {
@@ -279,19 +279,19 @@ export class SidecarSaver extends BaseCheckpointSaver {
   }
 
   /** A framed call that changes something. Doing it twice does it once. */
-  private send(method: string, body: Buffer): ReturnType<Caller['call']> {
-    return this.caller.call({ method: 'POST', path: this.path(method), headers: { 'Content-Type': contentType }, body, write: true, repeatable: true });
+  private send(method: string, body: Buffer): ReturnType<Delivery['call']> {
+    return this.delivery.call({ method: 'POST', path: this.path(method), headers: { 'Content-Type': contentType }, body, write: true, repeatable: true });
   }
 
   private async change(method: string, body: unknown): Promise<void> {
     const headers = { 'Content-Type': 'application/json' };
-    const answer = await this.caller.call({ method: 'POST', path: this.path(method), headers, body: Buffer.from(JSON.stringify(body)), write: true, repeatable: true });
+    const answer = await this.delivery.call({ method: 'POST', path: this.path(method), headers, body: Buffer.from(JSON.stringify(body)), write: true, repeatable: true });
     understood(answer, true);
   }
 
   private async ask<Head>(method: string, body: unknown): Promise<Framed<Head>> {
     const headers = { 'Content-Type': 'application/json' };
-    const answer = await this.caller.call({ method: 'POST', path: this.path(method), headers, body: Buffer.from(JSON.stringify(body)), repeatable: true });
+    const answer = await this.delivery.call({ method: 'POST', path: this.path(method), headers, body: Buffer.from(JSON.stringify(body)), repeatable: true });
     return new Framed<Head>(answer.body);
   }
 }

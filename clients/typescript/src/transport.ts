@@ -48,7 +48,7 @@ interface Wire {
  * first one needs it and made again when it broke. node:http can do the same,
  * and takes a tenth of a millisecond more for each.
  */
-export class Line {
+export class Transport {
   private wire: Wire | undefined;
   private current: Exchange | undefined;
   private readonly queue: Exchange[] = [];

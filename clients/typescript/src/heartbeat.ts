@@ -13,7 +13,7 @@ const patience = 5000;
 const atOnce = (): number => 0; // nobody is to wait behind it
 
 /** Says every so often that a run's owner lives. It does not keep the process alive. */
-export class Pulse {
+export class Heartbeat {
   progress: number | undefined;
   private readonly timer: NodeJS.Timeout;
   private beating = false;
@@ -33,7 +33,7 @@ export class Pulse {
 
   private async beat(): Promise<void> {
     const { core } = this;
-    if (this.beating || core.caller.presence.silent) return;
+    if (this.beating || core.delivery.presence.silent) return;
     this.beating = true;
     try {
       if (core.epoch === undefined) await this.claim();
@@ -49,14 +49,14 @@ export class Pulse {
     const body = objectOf({ epoch, progress: this.progress });
     const headers = { 'Content-Type': 'application/json' };
     const ask: Ask = { method: 'POST', path: `${this.core.path}/heartbeat`, headers, body, write: true, repeatable: true, background: true };
-    understood<RunInfo>(await this.core.caller.once(ask, patience), true);
+    understood<RunInfo>(await this.core.delivery.once(ask, patience), true);
   }
 
   /** A run that began without the daemon is registered when that is back. */
   private async claim(): Promise<void> {
     const { core } = this;
     try {
-      core.epoch = await register(core.caller, core, this.options, atOnce);
+      core.epoch = await register(core.delivery, core, this.options, atOnce);
     } catch (error) {
       if (!isSidecarError(error, 'conflict')) throw error;
       if (core.busy === 0) await this.resume(); // which would settle what is going on
@@ -67,7 +67,7 @@ export class Pulse {
   private async resume(): Promise<void> {
     const { core } = this;
     const body = objectOf({ pid: process.pid, ...timeouts(this.options), reason: 'it began while the daemon was away' });
-    const plan = planOf(await core.caller.afterSpool(core, post(`${core.path}/resume`, body, core), atOnce));
+    const plan = planOf(await core.delivery.afterSpool(core, post(`${core.path}/resume`, body, core), atOnce));
     if (plan.claimed) core.epoch = plan.epoch;
     else core.lose(new SidecarError('conflict', `run ${core.run} of agent ${core.agent} began while the daemon was away, and cannot go on: ${plan.reasons.join(' ')}`));
   }

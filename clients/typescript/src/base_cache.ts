@@ -11,7 +11,7 @@ export interface Held {
 }
 
 /** The last acknowledged large state of each run, the last used kept longest. */
-export class HeldStates {
+export class BaseCache {
   private readonly states = new Map<string, Held>();
   private bytes = 0;
 

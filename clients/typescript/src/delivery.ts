@@ -31,7 +31,7 @@ function stayAlive(more: 1 | -1): void {
 }
 
 /** Makes calls: one after the other, again where that helps, and into the spool where it does not. */
-export class Caller implements Line {
+export class Delivery implements Line {
   readonly connection: Connection;
   readonly presence = new Presence();
   readonly backlog: Backlog;
