@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional
+from typing import Any, Callable, Iterator, Mapping, Optional
 
 from . import _requests
 from ._base_cache import saver
@@ -12,17 +12,16 @@ from ._delivery import Kept
 from ._encode import Encoded, dumps
 from .errors import NotFound
 from ._ids import new_id
+from ._run import Run
+from ._transport import Ask
+from ._types import Caller
 from .models import Checkpoint, Diff, Saved, body_of, checkpoint_of, saved_of, with_state
-
-if TYPE_CHECKING:
-    from ._client import Sidecar
-    from ._run import Run
 
 
 class Agent:
     """An agent of this user, by its name."""
 
-    def __init__(self, sidecar: "Sidecar", name: str) -> None:
+    def __init__(self, sidecar: Caller, name: str) -> None:
         self.sidecar = sidecar
         self.name = _requests.check_agent(name)
         self._path = f"/v1/agents/{self.name}"
@@ -155,16 +154,14 @@ class Agent:
 
     def erase(self) -> dict[str, Any]:
         """Erases the agent and all that it has, for good."""
-        return self.sidecar._dict(_requests.Ask("DELETE", self._path, write=True))
+        return self.sidecar._dict(Ask("DELETE", self._path, write=True))
 
     def runs(self, *, status: Optional[str] = None) -> Iterator[dict[str, Any]]:
         """The agent's runs, the last changed first."""
         return self.sidecar._pages(f"{self._path}/runs", "runs", ("status", status))
 
-    def run(self, name: Optional[str] = None, **options: Any) -> "Run":
+    def run(self, name: Optional[str] = None, **options: Any) -> Run:
         """A run, to be used with ``with``: see Run."""
-        from ._run import Run
-
         return Run(self, name, **options)
 
     def autosave(

@@ -11,7 +11,7 @@ import concurrent.futures
 import functools
 import inspect
 from types import TracebackType
-from typing import Any, AsyncIterator, Awaitable, Callable, Mapping, Optional, TypeVar, Union
+from typing import Any, AsyncIterator, Awaitable, Callable, Mapping, Optional, TypeVar, Union, cast
 
 from ._agent import Agent
 from ._autosave import Autosave
@@ -147,7 +147,7 @@ class AsyncRun:
     @classmethod
     def over(cls, run: Run) -> "AsyncRun":
         """A run that has begun, for asyncio. Who began it ends it."""
-        agent = AsyncAgent(AsyncSidecar.over(run.agent.sidecar), run.agent)
+        agent = AsyncAgent(AsyncSidecar.over(cast(Sidecar, run.agent.sidecar)), cast(Agent, run.agent))
         made = cls(agent, run.name)
         made.sync = run
         return made

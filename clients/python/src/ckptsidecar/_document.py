@@ -17,6 +17,7 @@ from ._encode import Encoded
 from .errors import CkptError, Conflict, Fenced, NotFound
 from .models import Checkpoint, body_of, plan_of
 from ._plans import is_away, refuse
+from ._transport import Ask
 
 _TRIES = 50  # to write, while others do
 _FIRST_PAUSE, _MOST_PAUSE = 0.02, 1.0  # seconds
@@ -108,7 +109,7 @@ class Document:
             self._epoch = self._content = None
             for id in ids:
                 try:
-                    self._agent.sidecar._ask(_requests.Ask("DELETE", f"/v1/checkpoints/{id}", write=True))
+                    self._agent.sidecar._ask(Ask("DELETE", f"/v1/checkpoints/{id}", write=True))
                 except NotFound:
                     pass
 

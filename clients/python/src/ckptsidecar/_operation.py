@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional
 
 from ._delivery import Kept
 from ._encode import Encoded
@@ -12,9 +12,7 @@ from .errors import AlreadyDone, CkptError, Fenced
 from .models import Checkpoint, body_of, checkpoint_of, cut_state
 from ._plans import error_text
 from ._typed import drive, read
-
-if TYPE_CHECKING:
-    from ._run import Run
+from ._types import Claimed
 
 _log = logging.getLogger("ckptsidecar")
 
@@ -29,7 +27,7 @@ class Operation:
     """
 
     def __init__(
-        self, run: "Run", name: str, state: Any, key: Optional[str], labels: Optional[Mapping[str, str]]
+        self, run: Claimed, name: str, state: Any, key: Optional[str], labels: Optional[Mapping[str, str]]
     ) -> None:
         self.name = name
         self.key = key or name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import hashlib
@@ -9,21 +10,18 @@ import inspect
 import logging
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Generator, Mapping, Optional, Union
+from typing import Any, Callable, Generator, Mapping, Optional, Union
 
 from ._autosave import Autosave
 from ._encode import Encoded, dumps
 from .errors import CkptError, Conflict, Fenced
-from ._leaving import leave
 from .models import Plan, Saved
 from ._operation import Operation
-from ._plans import Resolve, usual_run
+from ._plans import Resolve, error_text, usual_run
 from ._session import Session
 from ._steps import Measure, Negative, Steps, call_key, name_of, recorded
 from ._stop import Stopper, Terminated, terminate
-
-if TYPE_CHECKING:
-    from ._agent import Agent
+from ._types import Named
 
 _log = logging.getLogger("ckptsidecar")
 
@@ -51,7 +49,7 @@ class Run:
 
     def __init__(
         self,
-        agent: "Agent",
+        agent: Named,
         name: Optional[str] = None,
         *,
         heartbeat: float = 10.0,
@@ -139,7 +137,41 @@ class Run:
             self._session.stop()
 
     def _leave(self, error: Optional[BaseException]) -> None:
-        leave(self, error)
+        """Ends the run, which its owner leaves with an error or with none."""
+        for autosave in self._autosaves:
+            autosave.stop()
+        if self._ended or isinstance(error, Fenced):
+            return
+        if error is None or isinstance(error, SystemExit) and error.code in (None, 0):
+            self.end("completed")
+            return
+        try:
+            if isinstance(error, Exception) and not isinstance(error, asyncio.CancelledError):
+                self._put_aside(error)
+                self.end(self._on_error, error=error_text(error))
+            else:
+                if self._current is not None:
+                    self._save(self._current(), {})
+                self.end("interrupted", error=error_text(error))
+        except CkptError as unsaid:  # not instead of the error that ends the run
+            _log.error("the end of run %s of agent %s could not be recorded: %s", self.name, self.agent.name, unsaid)
+
+    def _put_aside(self, error: Exception) -> None:
+        """Saves the state of the moment of an exception, for looking at: a resume goes back to what the agent saved."""
+        if self._last is None or self._last[2] is None or not self._session._delivery.reachable():
+            return
+        value, digest, back = self._last
+        if self._current is not None:
+            value = self._current()
+        if value is None:
+            return
+        encoded = self.agent.encode(value)
+        if hashlib.sha256(encoded.data).digest() == digest:
+            return
+        self._save(
+            encoded, {"kind": "recovery", "labels": {"reason": "exception"}, "metadata": {"error": type(error).__name__}}
+        )
+        self.agent.restore(back, run=self.name, reason="the newest checkpoint is of an exception, for looking at")
 
     def end(
         self,

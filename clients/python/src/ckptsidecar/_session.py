@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import Any, Optional, Union
 
 from . import _requests
 from ._delivery import Kept
-from .errors import CkptError, Conflict, Fenced
+from .errors import CkptError, Fenced
+from ._heartbeat import Heartbeat
 from ._http import Reply
 from ._ids import new_id
 from ._transport import Ask
+from ._types import Named
 from .models import Plan, body_of, plan_of
 from ._plans import Answer, Resolve, from_spool, is_away, refuse, resolved, supervised
-
-if TYPE_CHECKING:
-    from ._agent import Agent
 
 _log = logging.getLogger("ckptsidecar")
 
@@ -26,7 +25,7 @@ class Session:
     """One process's ownership of a run. It is safe for concurrent use."""
 
     def __init__(
-        self, agent: "Agent", run: str, *, heartbeat: float, timeouts: dict[str, Any], reason: str, force: bool
+        self, agent: Named, run: str, *, heartbeat: float, timeouts: dict[str, Any], reason: str, force: bool
     ) -> None:
         self.agent = agent
         self.run = _requests.check_run(run)
@@ -37,13 +36,11 @@ class Session:
         self.progress: Optional[float] = None
         self._path = f"/v1/agents/{agent.name}/runs/{self.run}"
         self._delivery = agent.sidecar._delivery
-        self._heartbeat = heartbeat
+        self._heartbeat = Heartbeat(heartbeat, self.beat, self._lose)
         self._timeouts = timeouts
         self._reason = reason
         self._force = force
         self._lost: Optional[CkptError] = None  # why the run is not ours any more
-        self._stopped = threading.Event()
-        self._thread: Optional[threading.Thread] = None
         self._claiming = threading.RLock()
         self._claim = new_id()  # so that a claim whose answer did not come is not made twice
 
@@ -57,9 +54,8 @@ class Session:
         else:
             plan = self._plan(resolve, require_daemon)
         self.epoch = plan.epoch
-        if self._heartbeat > 0 and not self.supervised:
-            self._thread = threading.Thread(target=self._beats, name="ckptsidecar heartbeat", daemon=True)
-            self._thread.start()
+        if not self.supervised:
+            self._heartbeat.start()
         return plan
 
     def _plan(self, resolve: Optional[Resolve], require_daemon: bool) -> Plan:
@@ -181,20 +177,10 @@ class Session:
         ask = Ask("POST", f"{self._path}/heartbeat", "", headers, body, write=True, repeatable=True)
         self._delivery.attempt(self.lane, ask)
 
-    def _beats(self) -> None:
-        while not self._stopped.wait(self._heartbeat):
-            try:
-                self.beat()
-            except (Fenced, Conflict) as error:
-                if not self._stopped.is_set():
-                    self._lost = error if isinstance(error, Fenced) else None
-                    _log.error("the run %s of agent %s is not ours any more: %s", self.run, self.agent.name, error)
-                return
-            except Exception as error:  # the daemon is away: it does not count its own absence against us
-                _log.debug("no heartbeat: %s", error)
+    def _lose(self, error: CkptError) -> None:
+        self._lost = error if isinstance(error, Fenced) else None
+        _log.error("the run %s of agent %s is not ours any more: %s", self.run, self.agent.name, error)
 
     def stop(self) -> None:
         """Ends the heartbeat."""
-        self._stopped.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(self._delivery.settings.deadline + 1)
+        self._heartbeat.stop(self._delivery.settings.deadline + 1)

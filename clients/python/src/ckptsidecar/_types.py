@@ -1,0 +1,88 @@
+"""What the parts of the client know of one another: each names the members that it uses.
+
+A Sidecar makes Agents, an Agent makes Runs, a Run makes Operations. So that none of these needs the module of
+the one that made it, it knows that one by a protocol.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, Mapping, Optional, Protocol, Union
+
+from ._base_cache import AckedStates
+from ._delivery import Delivery, Kept
+from ._encode import Default, Encoded
+from ._http import Reply
+from ._transport import Ask
+from .models import Checkpoint, Diff, Saved
+
+
+class Caller(Protocol):
+    """A Sidecar, as an Agent and what comes of it know it."""
+
+    _delivery: Delivery
+    _acked: Optional[AckedStates]
+    _default: Optional[Default]
+    _refuse: bool
+
+    def checkpoint(self, id: str, *, state: bool = True) -> Checkpoint: ...
+    def diff(self, a: str, b: str) -> Diff: ...
+    def _deliver(self, ask: Ask) -> Union[Reply, Kept]: ...
+    def _ask(self, ask: Ask) -> Reply: ...
+    def _dict(self, ask: Ask) -> dict[str, Any]: ...
+    def _pages(
+        self, path: str, name: str, *pairs: tuple[str, Any], limit: Optional[int] = None
+    ) -> Iterator[dict[str, Any]]: ...
+
+
+class Named(Protocol):
+    """An Agent, as a Run and what comes of it know it."""
+
+    name: str
+
+    @property
+    def sidecar(self) -> Caller: ...
+    def encode(self, state: Any) -> Encoded: ...
+    def save(
+        self,
+        state: Any,
+        *,
+        kind: str = "routine",
+        run: str = "main",
+        epoch: Optional[int] = None,
+        parent: Optional[str] = None,
+        step: Optional[str] = None,
+        labels: Optional[Mapping[str, str]] = None,
+        metadata: Optional[Mapping[str, Any]] = None,
+        program: Optional[Mapping[str, Any]] = None,
+        content_type: Optional[str] = None,
+        id: Optional[str] = None,
+    ) -> Saved: ...
+    def restore(
+        self,
+        checkpoint: Optional[str] = None,
+        *,
+        kind: Optional[str] = None,
+        clean: bool = False,
+        run: Optional[str] = None,
+        reason: str = "",
+    ) -> Checkpoint: ...
+
+
+class Claim(Protocol):
+    """A Session, as an Operation knows it."""
+
+    def send(self, parts: tuple[str, ...], body: dict[str, Any]) -> Union[Reply, Kept]: ...
+
+
+class Claimed(Protocol):
+    """A Run, as an Operation knows it."""
+
+    name: str
+    _operations: dict[str, tuple[bool, Any]]
+
+    @property
+    def agent(self) -> Named: ...
+    @property
+    def _session(self) -> Claim: ...
+    def _boundary(self) -> None: ...
+    def _work(self, more: int) -> None: ...
