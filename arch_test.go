@@ -350,7 +350,9 @@ var tables = map[string][]string{
 	"internal/db/driftlog":  {"checkpoints", "findings", "runs"},
 	"internal/db/saves":     {"checkpoints", "runs"},
 	"internal/db/langgraph": {"graph_checkpoints", "graph_threads", "graph_writes", "runs"},
-	"internal/db/archive":   {"runs"},
+	"internal/db/archive": {
+		"agents", "checkpoints", "events", "findings", "graph_threads", "graph_writes", "operations", "prompts", "runs", "steps",
+	},
 	"internal/db": {
 		"agents", "checkpoints", "events", "findings", "idempotency", "meta", "operations", "prompts", "runs", "segments", "steps",
 	},

@@ -55,16 +55,48 @@ type PruneReport struct {
 	Guarded bool      `json:"guarded"` // nothing goes by age just now: the daemon has just started or the clock jumped
 }
 
+// ExportRequest says what an export holds.
+type ExportRequest struct {
+	Agents []string // none means all of the owner's
+	Run    string   // of a single agent: this run alone
+}
+
+// Check refuses a request that is wrong in itself.
+func (r *ExportRequest) Check() error {
+	for _, name := range r.Agents {
+		if err := CheckAgentName(name); err != nil {
+			return err
+		}
+	}
+	if r.Run != "" && len(r.Agents) != 1 {
+		return Errorf(CodeInvalid, "a run belongs to one agent: name that one")
+	}
+	return optional(r.Run, CheckRunName)
+}
+
 // ImportRequest says where an import goes.
 type ImportRequest struct {
-	Agent string // "" means the name that the export carries
+	Agent string // "" means the names that the export carries
 }
 
 // ImportReport says what an import did. Importing the same file again changes nothing.
 type ImportReport struct {
-	Agent    string            `json:"agent"`
-	Imported int               `json:"imported"`
-	Present  int               `json:"present"`           // were there already
-	Renamed  map[string]string `json:"renamed,omitempty"` // ids that another agent has, and the new ones
-	Pruned   []string          `json:"pruned"`
+	Agent       string            `json:"agent"`             // the first one
+	Agents      []string          `json:"agents"`            // all
+	Version     int               `json:"version"`           // of the file
+	Runs        int               `json:"runs"`              // that were made
+	RunsPresent int               `json:"runs_present"`      // that were there already
+	Imported    int               `json:"imported"`          // checkpoints
+	Present     int               `json:"present"`           // checkpoints that were there already, or are of runs that were
+	Rows        map[string]int64  `json:"rows,omitempty"`    // what else was brought in: how many of each kind
+	Uncertain   []UncertainRun    `json:"uncertain"`         // runs that a person must decide about, because the file does not say all of them
+	Renamed     map[string]string `json:"renamed,omitempty"` // ids that another agent has, and the new ones
+	Pruned      []string          `json:"pruned"`
+}
+
+// UncertainRun is a run that came by an import and must not go on by itself.
+type UncertainRun struct {
+	Agent  string `json:"agent"`
+	Run    string `json:"run"`
+	Reason string `json:"reason"`
 }

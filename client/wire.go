@@ -52,6 +52,12 @@ func (w *Wire) Export(ctx context.Context, agent string, to io.Writer) error {
 	return w.client.Export(ctx, agent, to)
 }
 
+// ExportAgents writes some agents as NDJSON, or all, or one run of an agent.
+// After an error the text is incomplete, and Import refuses it.
+func (w *Wire) ExportAgents(ctx context.Context, r ckpt.ExportRequest, to io.Writer) error {
+	return w.client.ExportAgents(ctx, r, to)
+}
+
 // Import reads what Export wrote.
 func (w *Wire) Import(ctx context.Context, r ckpt.ImportRequest, from io.Reader) (*ckpt.ImportReport, error) {
 	return w.client.Import(ctx, r, from)

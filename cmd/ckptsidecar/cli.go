@@ -42,8 +42,8 @@ type grammar struct {
 	Prompts       promptsCmd        `cmd:"" group:"runs" help:"Show and answer the questions that wait for an operator."`
 	MCP           mcpCmd            `cmd:"" name:"mcp" group:"hosts" help:"Serve an agent's checkpoints to a model, over the Model Context Protocol."`
 	Hook          hookCmd           `cmd:"" group:"hosts" help:"Record a coding agent by its hooks: Claude Code, Codex, Gemini CLI."`
-	Export        exportCmd         `cmd:"" group:"agents" help:"Write all of an agent as NDJSON with checksums."`
-	Import        importCmd         `cmd:"" group:"agents" help:"Read what export wrote."`
+	Export        exportCmd         `cmd:"" group:"agents" help:"Write all of some agents as NDJSON with checksums: their runs, checkpoints, steps, operations, events, findings and prompts."`
+	Import        importCmd         `cmd:"" group:"agents" help:"Read what export wrote, or the files of other systems."`
 	Prune         pruneCmd          `cmd:"" group:"agents" help:"Apply the retention policies now."`
 	Erase         eraseCmd          `cmd:"" group:"agents" help:"Erase all of an agent, for good."`
 	Agents        agentsCmd         `cmd:"" group:"agents" help:"List agents."`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
@@ -12,20 +13,26 @@ import (
 )
 
 type exportCmd struct {
-	Agent  string `arg:"" help:"The agent's name."`
-	Output string `short:"o" help:"Write to this file, whole or not at all, instead of standard output." placeholder:"FILE"`
+	Agents []string `arg:"" optional:"" name:"agent" help:"The agents' names." placeholder:"AGENT"`
+	All    bool     `help:"All agents of the owner, in one file."`
+	InRun  string   `name:"run" help:"Of a single agent, this run alone." placeholder:"RUN"`
+	Output string   `short:"o" help:"Write to this file, whole or not at all, instead of standard output." placeholder:"FILE"`
 }
 
 func (c *exportCmd) Run(ctx context.Context, a *app) error {
-	if err := cli.Checked(ckpt.CheckAgentName(c.Agent)); err != nil {
+	r := ckpt.ExportRequest{Agents: c.Agents, Run: c.InRun}
+	if err := cli.Checked(r.Check()); err != nil {
 		return err
 	}
+	if c.All == (len(c.Agents) > 0) {
+		return cli.Usagef("name the agents to export, or say --all for all of them")
+	}
 	if c.Output == "" {
-		return a.Client().Export(ctx, c.Agent, a.Data())
+		return a.Client().ExportAgents(ctx, r, a.Data())
 	}
 	p := a.Progress("exporting, bytes:")
 	err := osfile.Fill(c.Output, 0o600, func(w io.Writer) error {
-		return a.Client().Export(ctx, c.Agent, &counter{w: w, step: p.Step})
+		return a.Client().ExportAgents(ctx, r, &counter{w: w, step: p.Step})
 	})
 	p.Done()
 	return err
@@ -69,7 +76,11 @@ func (c *importCmd) Run(ctx context.Context, a *app) error {
 	case a.JSON:
 		return term.WriteJSON(a.Data(), report)
 	}
-	term.Printf(a.Stdout, "%s  imported: %s, %d were there already\n", report.Agent, term.Count(report.Imported, "checkpoint"), report.Present)
+	term.Printf(a.Stdout, "%s  imported: %s, %s; there already: %s, %s\n", strings.Join(report.Agents, " "), term.Count(report.Runs, "run"),
+		term.Count(report.Imported, "checkpoint"), term.Count(report.RunsPresent, "run"), term.Count(report.Present, "checkpoint"))
+	for _, u := range report.Uncertain {
+		term.Printf(a.Stdout, "%s/%s  is uncertain: nobody knows %s; a person must decide whether it goes on\n", u.Agent, u.Run, u.Reason)
+	}
 	for old, now := range report.Renamed {
 		term.Printf(a.Stdout, "%s  is now %s, because another agent has that id\n", old, now)
 	}

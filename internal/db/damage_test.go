@@ -119,11 +119,11 @@ func TestDamagedAgentIsExported(t *testing.T) {
 	for line := range strings.Lines(out.String()) {
 		var l struct {
 			Type, Reason string
-			Checkpoint   struct{ ID string }
+			Row          struct{ ID string }
 		}
 		must(t, json.Unmarshal([]byte(line), &l))
 		if l.Type == "damaged" {
-			named = append(named, l.Checkpoint.ID)
+			named = append(named, l.Row.ID)
 			if l.Reason == "" {
 				t.Error("a damaged checkpoint is named without a reason")
 			}
@@ -249,7 +249,7 @@ func TestDamagedDetails(t *testing.T) {
 	}
 	var out bytes.Buffer
 	must(t, s.Export(t.Context(), ann, "a", &out))
-	if !strings.Contains(out.String(), `"type":"damaged","checkpoint":{"id":"`+bad.ID) || !strings.Contains(out.String(), good.ID) {
+	if !strings.Contains(out.String(), `"type":"damaged","run":"main","row":{"id":"`+bad.ID) || !strings.Contains(out.String(), good.ID) {
 		t.Errorf("the export:\n%s", &out)
 	}
 }

@@ -760,14 +760,11 @@ func TestImportIntoADriftingRun(t *testing.T) {
 	t.Parallel()
 	d := openDrifty(t)
 	d.put(`{"n":1}`)
-	var out strings.Builder
-	if err := d.Export(t.Context(), ann, "a", &out); err != nil {
-		t.Fatal(err)
-	}
+	text := oldExport(t, d.Store, "a")
 	other := openDrifty(t)
 	other.put(`{"n":7}`)
 	other.put(`{"bad":true}`)
-	if _, err := other.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(out.String())); err != nil {
+	if _, err := other.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}
 	other.wantMarks("o1 o2! e3! o4!")

@@ -199,7 +199,7 @@ func (s *Store) facts(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 	f.Run, f.Exists, f.LastEvent = *shown, true, run.LastEvent
 	f.Run.Status = run.Status
 	f.Run.AccumulatedMS = run.Accumulated(run.LastSign())
-	f.OwnerAlive = s.alive(run)
+	f.OwnerAlive = s.OwnerAlive(run)
 	f.CallerOwns = run.PID.Valid && run.Process() == s.owner(sc, r.PID)
 	f.Interrupted = run.InterruptedAt.Time
 	if run.Status == ckpt.RunRunning && run.PID.Valid && !f.OwnerAlive && !f.CallerOwns {

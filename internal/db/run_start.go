@@ -99,24 +99,12 @@ func (s *Store) owner(sc ckpt.Scope, pid int) ckpt.Process {
 	return p
 }
 
-// alive says whether a run's owner lives, as far as is known. That it beats is
-// for the monitor to judge: it has timed out those that do not.
-func (s *Store) alive(run *ledger.RunRow) bool {
-	if run.Status != ckpt.RunRunning {
-		return false
-	}
-	if run.PID.Valid {
-		return s.Opt.Processes.Alive(run.Process()) == ckpt.LivenessAlive
-	}
-	return run.HeartbeatMS > 0
-}
-
 // mayStart refuses to begin a run that is somebody else's or left unfinished.
 func (s *Store) mayStart(run *ledger.RunRow, owner ckpt.Process) error {
 	switch {
 	case !run.EndedAt.IsZero(), run.Status == ckpt.RunRunning && !run.PID.Valid && run.HeartbeatMS == 0, run.Status == ckpt.RunRunning && run.Process() == owner:
 		return nil
-	case s.alive(run):
+	case s.OwnerAlive(run):
 		return ckpt.Errorf(ckpt.CodeConflict, "run %s has an owner that is alive (process %d): name another run, or resume it with force", run.Name, run.PID.Int64)
 	}
 	return ckpt.Errorf(ckpt.CodeConflict, "run %s was left unfinished (%s): resume it, so that nothing is done twice", run.Name, run.Status)

@@ -52,7 +52,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	}
 	d := driftlog.New(c)
 	v := saves.New(d)
-	s := &Store{Core: c, Drifts: d, Saves: v, Threads: langgraph.New(v), Archive: archive.New(d, langgraph.GraphImported)}
+	s := &Store{Core: c, Drifts: d, Saves: v, Threads: langgraph.New(v), Archive: archive.New(d, archive.Graphs{Imported: langgraph.GraphImported, RunName: langgraph.RunName})}
 	if err := c.Open(ctx); err != nil {
 		return nil, err
 	}

@@ -8,133 +8,463 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"hash"
 	"io"
+	"os"
+	"path/filepath"
+	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/jmoiron/sqlx"
 )
 
-// An export is NDJSON: one line that begins it, one for each checkpoint with
-// its state, oldest first, and one that ends it with the number of lines and
-// the SHA-256 of all the bytes before. Without the last line it is not whole.
-const (
-	exportVersion  = 1
-	lineBegin      = "ckptsidecar_export"
-	lineCheckpoint = "checkpoint"
-	lineDamaged    = "damaged" // a checkpoint that cannot be read, in its place, and why
-	lineEnd        = "end"
-)
+// exportVersion is the version that is written. Version 1 had the policy and the
+// checkpoints alone.
+const exportVersion = 2
 
 // exportLine is any line of an export.
 type exportLine struct {
-	Type       string           `json:"type"`
-	Version    int              `json:"version,omitempty"`
-	Agent      string           `json:"agent,omitempty"`
-	Owner      string           `json:"owner,omitempty"`
+	Type    string `json:"type"`
+	Version int    `json:"version,omitempty"`
+
+	// Of an agent.
+	Agent     string          `json:"agent,omitempty"`
+	Owner     string          `json:"owner,omitempty"`
+	CreatedAt *ckpt.Time      `json:"created_at,omitempty"`
+	PolicyAt  *ckpt.Time      `json:"policy_at,omitempty"`
+	Policy    json.RawMessage `json:"policy,omitempty"`
+
+	// Of a run and of what belongs to it.
+	Run        string          `json:"run,omitempty"`
+	OwnerAlive bool            `json:"owner_alive,omitempty"`
+	Row        json.RawMessage `json:"row,omitempty"`
+	State      json.RawMessage `json:"state,omitempty"`        // a JSON state on one line, byte for byte
+	Base64     *string         `json:"state_base64,omitempty"` // any other
+	Kind       string          `json:"kind,omitempty"`         // of what is damaged
+	Reason     string          `json:"reason,omitempty"`
+
+	// Of version 1.
 	ExportedAt *ckpt.Time       `json:"exported_at,omitempty"`
-	Policy     json.RawMessage  `json:"policy,omitempty"`
 	Checkpoint *ckpt.Checkpoint `json:"checkpoint,omitempty"`
-	State      json.RawMessage  `json:"state,omitempty"`        // a JSON state on one line, byte for byte
-	Base64     *string          `json:"state_base64,omitempty"` // any other
-	Reason     string           `json:"reason,omitempty"`
-	Lines      int64            `json:"lines,omitempty"`
-	SHA256     string           `json:"sha256,omitempty"`
+
+	// Of the end.
+	Lines  int64               `json:"lines,omitempty"`
+	Kinds  map[string]kindSums `json:"kinds,omitempty"`
+	SHA256 string              `json:"sha256,omitempty"`
 }
 
-// Export writes all of an agent's checkpoints.
+// kindSums are what the last line says of all lines of a kind.
+type kindSums struct {
+	Lines  int64  `json:"lines"`
+	SHA256 string `json:"sha256"`
+}
+
+// Archive exports and imports.
+type Archive struct {
+	*driftlog.Drifts
+	graphs Graphs
+}
+
+// Graphs are what LangGraph's threads need to be told of.
+type Graphs struct {
+	// Imported notes a checkpoint of LangGraph that came by an import.
+	Imported func(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, n int64, state []byte) error
+	// RunName is the name of the run that a thread and namespace have.
+	RunName func(ckpt.GraphThread) string
+}
+
+// New exports and imports.
+func New(d *driftlog.Drifts, graphs Graphs) *Archive { return &Archive{d, graphs} }
+
+// Export writes all of an agent.
 func (s *Archive) Export(ctx context.Context, sc ckpt.Scope, name string, w io.Writer) error {
-	agent, err := s.FindAgent(ctx, sc, name)
+	return s.ExportAgents(ctx, sc, ckpt.ExportRequest{Agents: []string{name}}, w)
+}
+
+// ExportAgents writes all of some agents, or one run of an agent.
+func (s *Archive) ExportAgents(ctx context.Context, sc ckpt.Scope, r ckpt.ExportRequest, w io.Writer) error {
+	agents, err := s.exported(ctx, sc, r)
 	if err != nil {
 		return err
 	}
-	e := ledger.Entry(sc, "export", name)
-	if err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error { return tx.Audit(e) }}); err != nil {
+	aside, err := s.fileAside(".export-")
+	if err != nil {
 		return err
 	}
+	defer dropAside(aside)
 	x := newExporter(w)
-	policy, err := json.Marshal(agent.Settings)
-	if err != nil {
-		return err
-	}
-	now := ckpt.At(s.Opt.Now())
-	x.line(exportLine{Type: lineBegin, Version: exportVersion, Agent: agent.Name, Owner: agent.Owner, ExportedAt: &now, Policy: policy})
-	for last := int64(0); x.err == nil; {
-		rows, err := s.exportSome(ctx, agent.ID, last, x)
+	x.line(&exportLine{Type: lineBegin, Version: exportVersion})
+	for _, agent := range agents {
+		e := ledger.Entry(sc, "export", agent.Name)
+		e.Run = r.Run
+		err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error { return tx.Audit(e) }})
+		if err == nil {
+			err = (&exporting{store: s, agent: agent, run: r.Run, x: x, aside: aside, written: map[string]mark{}}).all(ctx)
+		}
 		if err != nil {
 			return err
 		}
-		if len(rows) == 0 {
-			break
-		}
-		last = rows[len(rows)-1].N
 	}
 	return x.end()
+}
+
+// exported finds the agents of a request, each once, and the run that it names.
+func (s *Archive) exported(ctx context.Context, sc ckpt.Scope, r ckpt.ExportRequest) ([]*ledger.AgentRow, error) {
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	names := slices.Compact(slices.Sorted(slices.Values(r.Agents)))
+	if len(names) == 0 {
+		err := s.RO.SelectContext(ctx, &names, `SELECT name FROM agents WHERE owner = ? ORDER BY name`, sc.Whose())
+		if err != nil {
+			return nil, sqlite.ReadError(err)
+		}
+		if len(names) == 0 {
+			return nil, ckpt.Errorf(ckpt.CodeNotFound, "%s has no agents: there is nothing to export", sc.Whose())
+		}
+	}
+	var agents []*ledger.AgentRow
+	for _, name := range names {
+		agent, err := s.FindAgent(ctx, sc, name)
+		if err != nil {
+			return nil, err
+		}
+		agents = append(agents, agent)
+	}
+	if r.Run != "" {
+		if _, err := s.FindRun(ctx, sc, ckpt.RunRef{Agent: r.Agents[0], Run: r.Run}); err != nil {
+			return nil, err
+		}
+	}
+	return agents, nil
+}
+
+// exporting is the export of one agent. The states are read on snapshots of
+// their own, so that a slow reader holds no snapshot for long. All else is read on
+// one last snapshot, into a file aside, with what has changed of the checkpoints
+// in the meantime.
+type exporting struct {
+	store   *Archive
+	agent   *ledger.AgentRow
+	run     string // "" for all
+	x       *exporter
+	aside   *os.File
+	written map[string]mark // the checkpoints that were written, by id
+	last    int64           // the place of the last
+}
+
+// mark is what may change of a checkpoint.
+type mark struct {
+	run     string
+	labels  string
+	pinned  bool
+	suspect bool
 }
 
 // exportAtOnce is how many checkpoints are read on one snapshot.
 const exportAtOnce = 32
 
-func (s *Archive) exportSome(ctx context.Context, agentID, last int64, x *exporter) ([]ledger.ReadRow, error) {
-	var rows []ledger.ReadRow
-	var damage []error
-	err := s.Reading(ctx, func(q *sqlx.Tx) error {
-		err := q.SelectContext(ctx, &rows, `SELECT `+ledger.ReadColumns+ledger.StateColumns+ledger.ReadTables+`WHERE a.id = ? AND c.n > ? ORDER BY c.n LIMIT ?`, agentID, last, exportAtOnce)
+// exportRow is a checkpoint as it is exported.
+type exportRow struct {
+	ledger.ReadRow
+	StateOf *int64 `db:"state_of"`
+}
+
+func (e *exporting) all(ctx context.Context) error {
+	var settings struct {
+		CreatedAt ckpt.Time `db:"created_at"`
+		PolicyAt  ckpt.Time `db:"policy_at"`
+		Policy    string    `db:"policy"`
+	}
+	err := e.store.RO.GetContext(ctx, &settings, `SELECT created_at, policy_at, policy FROM agents WHERE id = ?`, e.agent.ID)
+	if err != nil {
+		return sqlite.ReadError(err)
+	}
+	e.x.line(&exportLine{Type: lineAgent, Agent: e.agent.Name, Owner: e.agent.Owner, CreatedAt: &settings.CreatedAt, PolicyAt: &settings.PolicyAt,
+		Policy: json.RawMessage(settings.Policy)})
+	for more := true; more && e.x.err == nil; {
+		err := e.reading(ctx, func(q *sqlx.Tx) error {
+			n, err := e.states(ctx, q, exportAtOnce)
+			more = n > 0
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		for i := range rows {
-			c, err := ledger.WithState(ctx, q, &rows[i], true)
-			if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
-				s.Log.Warn("a damaged checkpoint was left out of an export", "checkpoint", rows[i].ID, "error", err)
-				x.damaged(&rows[i], c, err)
-				damage = append(damage, err)
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			x.checkpoint(c)
-		}
-		return nil
-	})
-	for _, err := range damage {
-		s.ReportDamage(err)
 	}
-	return rows, err
+	return e.rest(ctx)
 }
 
-// exporter writes lines and hashes what it wrote.
+// reading runs f on one snapshot, and reports what it found damaged afterwards.
+func (e *exporting) reading(ctx context.Context, f func(q *sqlx.Tx) error) error {
+	err := e.store.Reading(ctx, f)
+	for _, damage := range e.x.damage {
+		e.store.ReportDamage(damage)
+	}
+	e.x.damage = nil
+	return err
+}
+
+// rest writes what is known beside the states, as of one moment.
+func (e *exporting) rest(ctx context.Context) error {
+	if err := e.aside.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := e.aside.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	back := e.x.divert(e.aside)
+	err := e.reading(ctx, func(q *sqlx.Tx) error {
+		for {
+			if n, err := e.states(ctx, q, exportAtOnce); err != nil || n == 0 || e.x.err != nil {
+				if err == nil {
+					err = e.marks(ctx, q)
+				}
+				if err == nil {
+					err = e.runs(ctx, q)
+				}
+				return err
+			}
+		}
+	})
+	if err := errors.Join(err, back()); err != nil {
+		return err
+	}
+	if _, err := e.aside.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	return e.x.copy(e.aside)
+}
+
+// states writes some checkpoints with their states, and answers how many.
+func (e *exporting) states(ctx context.Context, q *sqlx.Tx, most int) (int, error) {
+	var rows []exportRow
+	err := q.SelectContext(ctx, &rows, `SELECT `+ledger.ReadColumns+`, c.state_of`+ledger.StateColumns+ledger.ReadTables+
+		`WHERE a.id = ?1 AND c.n > ?2 AND (?3 = '' OR r.name = ?3) ORDER BY c.n LIMIT ?4`, e.agent.ID, e.last, e.run, most)
+	if err != nil {
+		return 0, err
+	}
+	for i := range rows {
+		row := &rows[i]
+		e.last = row.N
+		c, err := ledger.WithState(ctx, q, &row.ReadRow, true)
+		if err == nil {
+			err = e.checkpoint(c, row)
+		}
+		if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
+			e.store.Log.Warn("a damaged checkpoint was left out of an export", "checkpoint", row.ID, "error", err)
+			e.x.damage = append(e.x.damage, err)
+			e.x.damaged(row.Run, lineCheckpoint, row.ID, row.Seq, err)
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return len(rows), nil
+}
+
+func (e *exporting) checkpoint(c *ckpt.Checkpoint, row *exportRow) error {
+	labels, err := c.Labels.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	values := []any{c.ID, c.Seq, string(c.Kind), orNull(c.Parent), c.CreatedAt.String(), c.Size, c.SHA256, c.ContentType, string(labels), row.Metadata,
+		nil, orNull(c.Step), orNull(c.Operation), bit(c.Pinned), bit(c.Suspect), nil}
+	if row.Program != nil {
+		values[10] = *row.Program
+	}
+	if row.StateOf != nil {
+		values[15] = *row.StateOf
+	}
+	text, err := checkpoints.appendRow(nil, values)
+	if err != nil {
+		return ckpt.Wrap(ckpt.CodeCorrupt, &blob.DamageError{What: err.Error(), ID: c.ID}, "checkpoint %s is damaged: %v", c.ID, err)
+	}
+	e.written[c.ID] = mark{c.Run, string(labels), c.Pinned, c.Suspect}
+	e.x.checkpoint(c, text)
+	return nil
+}
+
+func orNull(r ckpt.Ref) any {
+	if r == "" {
+		return nil
+	}
+	return string(r)
+}
+
+func bit(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// marks writes what has changed of the checkpoints since they were written.
+func (e *exporting) marks(ctx context.Context, q *sqlx.Tx) error {
+	var rows []struct {
+		ID      string                      `db:"id"`
+		Labels  ledger.Lenient[ckpt.Labels] `db:"labels"`
+		Pinned  bool                        `db:"pinned"`
+		Suspect bool                        `db:"suspect"`
+	}
+	err := q.SelectContext(ctx, &rows, `SELECT id, labels, pinned, suspect FROM checkpoints WHERE run_id IN (SELECT id FROM runs WHERE agent_id = ?1 AND (?2 = '' OR name = ?2)) ORDER BY n`,
+		e.agent.ID, e.run)
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		row := &rows[i]
+		was, there := e.written[row.ID]
+		delete(e.written, row.ID)
+		labels, err := row.Labels.Value.MarshalJSON()
+		if now := (mark{was.run, string(labels), row.Pinned, row.Suspect}); err != nil || !there || now == was {
+			continue
+		}
+		e.x.row(marks, was.run, []any{row.ID, nil, string(labels), bit(row.Pinned), bit(row.Suspect)})
+	}
+	gone := make([]string, 0, len(e.written))
+	for id := range e.written {
+		gone = append(gone, id)
+	}
+	slices.Sort(gone)
+	for _, id := range gone {
+		e.x.row(marks, e.written[id].run, []any{id, int64(1), nil, nil, nil})
+	}
+	e.written = nil
+	return nil
+}
+
+// runs writes each run with what belongs to it.
+func (e *exporting) runs(ctx context.Context, q *sqlx.Tx) error {
+	var ids []int64
+	err := q.SelectContext(ctx, &ids, `SELECT id FROM runs WHERE agent_id = ?1 AND (?2 = '' OR name = ?2) ORDER BY id`, e.agent.ID, e.run)
+	for _, id := range ids {
+		if err == nil {
+			err = e.oneRun(ctx, q, id)
+		}
+	}
+	return err
+}
+
+func (e *exporting) oneRun(ctx context.Context, q *sqlx.Tx, id int64) error {
+	var run ledger.RunRow
+	if err := q.GetContext(ctx, &run, `SELECT `+ledger.RunColumns+` FROM runs WHERE id = ?`, id); err != nil {
+		return err
+	}
+	err := eachRow(ctx, q, runs.query, id, func(values []any) error {
+		row, err := runs.appendRow(nil, values)
+		if err != nil {
+			return ckpt.Errorf(ckpt.CodeCorrupt, "run %s is damaged: %v; run ckptsidecar verify", run.Name, err)
+		}
+		var alive []byte
+		if e.store.OwnerAlive(&run) {
+			alive = []byte(`,"owner_alive":true`)
+		}
+		e.x.rowLine(lineRun, run.Name, row, alive)
+		return nil
+	})
+	for _, t := range children {
+		if err == nil {
+			err = eachRow(ctx, q, t.query, id, func(values []any) error {
+				e.x.row(t, run.Name, values)
+				return e.x.err
+			})
+		}
+	}
+	return err
+}
+
+// eachRow calls f with each row of a query, which f must not keep.
+func eachRow(ctx context.Context, q *sqlx.Tx, query string, id int64, f func([]any) error) error {
+	rows, err := q.QueryxContext(ctx, query, id)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		values, err := rows.SliceScan()
+		if err == nil {
+			err = f(values)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// exporter writes lines and hashes what it wrote, all of it and each kind.
 type exporter struct {
-	out   *bufio.Writer
-	sum   hash.Hash
+	out    *bufio.Writer
+	sum    hash.Hash
+	lines  int64
+	kinds  map[string]*kindCount
+	damage []error // what was found damaged, and is not reported yet
+	err    error
+}
+
+type kindCount struct {
 	lines int64
-	err   error
+	sum   hash.Hash
 }
 
 func newExporter(w io.Writer) *exporter {
-	return &exporter{out: bufio.NewWriterSize(w, 64<<10), sum: sha256.New()}
+	return &exporter{out: bufio.NewWriterSize(w, 64<<10), sum: sha256.New(), kinds: map[string]*kindCount{}}
 }
 
-func (x *exporter) line(l exportLine) {
+// divert writes to another place until the answered function is called.
+func (x *exporter) divert(w io.Writer) (back func() error) {
+	was := x.out
+	x.out = bufio.NewWriterSize(w, 64<<10)
+	return func() error {
+		if x.err == nil {
+			x.err = x.out.Flush()
+		}
+		x.out = was
+		return x.err
+	}
+}
+
+// copy writes lines that were written elsewhere, and are counted already.
+func (x *exporter) copy(from io.Reader) error {
+	if x.err == nil {
+		_, x.err = io.Copy(x.out, from)
+	}
+	return x.err
+}
+
+func (x *exporter) line(l *exportLine) {
 	b, err := json.Marshal(l)
 	if err != nil {
 		x.fail(err)
 		return
 	}
-	x.bytes(append(b, '\n'))
-	x.lines++
+	x.text(l.Type, append(b, '\n'))
 }
 
-func (x *exporter) bytes(b []byte) {
-	if x.err != nil {
-		return
+// text writes a line of a kind.
+func (x *exporter) text(kind string, parts ...[]byte) {
+	k := x.kinds[kind]
+	if k == nil {
+		k = &kindCount{sum: sha256.New()}
+		x.kinds[kind] = k
 	}
-	x.sum.Write(b)
-	_, x.err = x.out.Write(b)
+	x.lines++
+	k.lines++
+	for _, b := range parts {
+		if x.err != nil {
+			return
+		}
+		x.sum.Write(b)
+		k.sum.Write(b)
+		_, x.err = x.out.Write(b)
+	}
 }
 
 func (x *exporter) fail(err error) {
@@ -143,51 +473,76 @@ func (x *exporter) fail(err error) {
 	}
 }
 
-// damaged writes what is known of a checkpoint that cannot be read.
-func (x *exporter) damaged(row *ledger.ReadRow, c *ckpt.Checkpoint, err error) {
-	if c == nil {
-		c = &ckpt.Checkpoint{ID: row.ID, Run: row.Run, Seq: row.Seq, Kind: row.Kind, CreatedAt: row.CreatedAt.Value}
+// row writes a row of a run as it is stored. What is damaged is named instead.
+func (x *exporter) row(t *table, run string, values []any) {
+	var err error
+	if t.read != nil {
+		values, err = t.read(values)
 	}
-	x.line(exportLine{Type: lineDamaged, Checkpoint: c, Reason: ckpt.AsError(err).Message})
+	var text []byte
+	if err == nil {
+		text, err = t.appendRow(nil, values)
+	}
+	if err != nil {
+		key, _ := values[0].(string)
+		x.damaged(run, t.kind, key, 0, err)
+		return
+	}
+	x.rowLine(t.kind, run, text)
 }
 
-// checkpoint writes the line by hand around a JSON state, whose bytes
-// encoding/json would not leave alone.
-func (x *exporter) checkpoint(c *ckpt.Checkpoint) {
-	if !ckpt.IsJSON(c.ContentType) || bytes.ContainsAny(c.State, "\r\n") || len(bytes.TrimSpace(c.State)) != len(c.State) {
-		text := base64.StdEncoding.EncodeToString(c.State)
-		x.line(exportLine{Type: lineCheckpoint, Checkpoint: c, Base64: &text})
+// rowLine writes the line of a row by hand: encoding/json would not leave the
+// bytes of the JSON in it alone.
+func (x *exporter) rowLine(kind, run string, row []byte, more ...[]byte) {
+	b := append([]byte(`{"type":"`), kind...)
+	b = ledger.AppendString(append(b, `","run":`...), run)
+	b = append(b, `,"row":`...)
+	x.text(kind, slices.Concat([][]byte{b, row}, more, [][]byte{[]byte("}\n")})...)
+}
+
+// damaged writes what is known of a row that cannot be read.
+func (x *exporter) damaged(run, kind, id string, seq int64, err error) {
+	row, failed := json.Marshal(struct {
+		ID  string `json:"id,omitempty"`
+		Seq int64  `json:"seq,omitempty"`
+	}{id, seq})
+	if failed != nil {
+		x.fail(failed)
+	}
+	x.line(&exportLine{Type: lineDamaged, Run: run, Kind: kind, Row: row, Reason: ckpt.AsError(err).Message})
+}
+
+func (x *exporter) checkpoint(c *ckpt.Checkpoint, row []byte) {
+	if !ckpt.IsJSON(c.ContentType) || bytes.ContainsAny(c.State, "\r\n") || len(bytes.TrimSpace(c.State)) != len(c.State) || len(c.State) == 0 {
+		text := base64.StdEncoding.AppendEncode(nil, c.State)
+		x.rowLine(lineCheckpoint, c.Run, row, []byte(`,"state_base64":"`), text, []byte(`"`))
 		return
 	}
-	b, err := json.Marshal(exportLine{Type: lineCheckpoint, Checkpoint: c})
-	if err != nil {
-		x.fail(err)
-		return
-	}
-	x.bytes(append(b[:len(b)-1], `,"state":`...))
-	x.bytes(c.State)
-	x.bytes([]byte("}\n"))
-	x.lines++
+	x.rowLine(lineCheckpoint, c.Run, row, []byte(`,"state":`), c.State)
 }
 
 func (x *exporter) end() error {
-	l := exportLine{Type: lineEnd, Lines: x.lines, SHA256: hex.EncodeToString(x.sum.Sum(nil))}
-	x.line(l)
+	l := exportLine{Type: lineEnd, Lines: x.lines, Kinds: map[string]kindSums{}, SHA256: hex.EncodeToString(x.sum.Sum(nil))}
+	for kind, k := range x.kinds {
+		l.Kinds[kind] = kindSums{k.lines, hex.EncodeToString(k.sum.Sum(nil))}
+	}
+	x.line(&l)
 	if x.err == nil {
 		x.err = x.out.Flush()
 	}
 	return x.err
 }
 
-// Archive exports and imports.
-type Archive struct {
-	*driftlog.Drifts
-	// graphImported notes a checkpoint of LangGraph that came by an import.
-	graphImported func(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, n int64, state []byte) error
+// fileAside makes a file beside the database that is gone afterwards.
+func (s *Archive) fileAside(prefix string) (*os.File, error) {
+	f, err := os.CreateTemp(filepath.Dir(s.Opt.Path), prefix)
+	if err != nil {
+		return nil, ckpt.Wrap(ckpt.CodeStorageFull, err, "no file can be made beside the database, which exports and imports need")
+	}
+	return f, nil
 }
 
-// New exports and imports. graphImported notes a checkpoint of LangGraph that came
-// by an import.
-func New(d *driftlog.Drifts, graphImported func(*ledger.Tx, *ledger.AgentRow, *ledger.RunRow, int64, []byte) error) *Archive {
-	return &Archive{d, graphImported}
+func dropAside(f *os.File) {
+	_ = f.Close()
+	_ = os.Remove(f.Name())
 }

@@ -1,38 +1,39 @@
 package archive
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
-	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
-	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // The bounds of one transaction of an import.
 const (
 	importAtOnce      = 64
+	importRowsAtOnce  = 1000
 	importBytesAtOnce = 32 << 20
 )
 
-// Import reads an export and saves what is not there yet. It first takes the
-// whole text aside and checks it, so that a torn or changed one changes
-// nothing; doing it again changes nothing either.
+// Import reads an export and brings in what is not there yet. It first takes the
+// whole text aside and checks it, so that a torn or changed one changes nothing;
+// doing it again changes nothing either.
+//
+// A run comes in as it was, in as many transactions as it needs. Until the last
+// of them an uncertain operation stands in it, so that nobody resumes a half.
 func (s *Archive) Import(ctx context.Context, sc ckpt.Scope, r ckpt.ImportRequest, body io.Reader) (*ckpt.ImportReport, error) {
 	if r.Agent != "" {
 		if err := ckpt.CheckAgentName(r.Agent); err != nil {
@@ -43,34 +44,44 @@ func (s *Archive) Import(ctx context.Context, sc ckpt.Scope, r ckpt.ImportReques
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = aside.Close(); _ = os.Remove(aside.Name()) }()
-	begin, err := checkExport(aside)
+	defer dropAside(aside)
+	contents, err := checkExport(aside, s.graphs.RunName)
 	if err != nil {
 		return nil, err
 	}
-	im := &importing{store: s, scope: sc, begin: begin, agent: begin.Agent, renamed: map[string]string{}}
 	if r.Agent != "" {
-		im.agent = r.Agent
+		if len(contents.agents) > 1 {
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the export has %d agents: they cannot all be named %s", len(contents.agents), r.Agent)
+		}
+		contents.agents[0].target = r.Agent
 	}
-	im.report = &ckpt.ImportReport{Agent: im.agent, Pruned: []string{}}
-	if err := im.all(ctx, aside); err != nil {
+	im := &importing{store: s, scope: sc, contents: contents, aside: aside, ids: map[string]string{}}
+	im.report = ckpt.ImportReport{Agent: contents.agents[0].target, Version: contents.version, Uncertain: []ckpt.UncertainRun{}, Pruned: []string{}}
+	for _, a := range contents.agents {
+		im.report.Agents = append(im.report.Agents, a.target)
+	}
+	if contents.version == 1 {
+		return im.old(ctx)
+	}
+	if err := im.look(ctx); err != nil {
 		return nil, err
 	}
-	if len(im.renamed) > 0 {
-		im.report.Renamed = im.renamed
+	if err := im.whole(ctx); err != nil {
+		im.undo()
+		return nil, err
 	}
-	return im.report, nil
+	im.tellRenamed()
+	return &im.report, nil
 }
 
 // takeAside copies the body into a file of its own beside the database.
 func (s *Archive) takeAside(body io.Reader) (*os.File, error) {
-	f, err := os.CreateTemp(filepath.Dir(s.Opt.Path), ".import-")
+	f, err := s.fileAside(".import-")
 	if err != nil {
-		return nil, ckpt.Wrap(ckpt.CodeStorageFull, err, "the import cannot be taken aside for checking")
+		return nil, err
 	}
 	if _, err := io.Copy(f, body); err != nil {
-		_ = f.Close()
-		_ = os.Remove(f.Name())
+		dropAside(f)
 		var e *ckpt.Error
 		if errors.As(err, &e) {
 			return nil, e
@@ -80,294 +91,393 @@ func (s *Archive) takeAside(body io.Reader) (*os.File, error) {
 	return f, nil
 }
 
-// lines reads the lines of an export with their numbers.
-type lines struct {
-	in     *bufio.Reader
-	number int64
-}
-
-func readLines(f *os.File) (*lines, error) {
-	_, err := f.Seek(0, io.SeekStart)
-	return &lines{in: bufio.NewReaderSize(f, 256<<10)}, err
-}
-
-// next answers a line with its line break, io.EOF after the last.
-func (l *lines) next() ([]byte, *exportLine, error) {
-	b, err := l.in.ReadBytes('\n')
-	if err == io.EOF && len(b) > 0 {
-		return nil, nil, ckpt.Errorf(ckpt.CodeInvalid, "line %d of the export is cut off: nothing was changed", l.number+1)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	l.number++
-	var line exportLine
-	if err := jsontext.Decode(bytes.TrimRight(b, "\n"), &line); err != nil {
-		return nil, nil, ckpt.Errorf(ckpt.CodeInvalid, "line %d of the export is wrong: %v; nothing was changed", l.number, err)
-	}
-	return b, &line, nil
-}
-
-// checkExport reads a whole export without using it, and answers its first line.
-func checkExport(f *os.File) (*exportLine, error) {
-	l, err := readLines(f)
-	if err != nil {
-		return nil, err
-	}
-	sum := sha256.New()
-	var begin *exportLine
-	for {
-		b, line, err := l.next()
-		switch {
-		case err == io.EOF:
-			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the export ends after line %d without its last line: it was cut off; nothing was changed", l.number)
-		case err != nil:
-			return nil, err
-		case begin == nil:
-			if begin, err = checkBegin(line); err != nil {
-				return nil, err
-			}
-		case line.Type == lineDamaged: // what the exporter could not read is not there to be imported
-		case line.Type == lineEnd:
-			return begin, checkEnd(l, line, hex.EncodeToString(sum.Sum(nil)))
-		default:
-			if err := checkCheckpointLine(l.number, line); err != nil {
-				return nil, err
-			}
-		}
-		sum.Write(b)
-	}
-}
-
-func checkBegin(line *exportLine) (*exportLine, error) {
-	if line.Type != lineBegin {
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "this is not an export of ckptsidecar: its first line has no type %q", lineBegin)
-	}
-	if line.Version != exportVersion {
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the export has version %d, this program reads %d", line.Version, exportVersion)
-	}
-	if _, err := wellformed.ParsePolicy(line.Policy); err != nil {
-		return nil, err
-	}
-	return line, ckpt.CheckAgentName(line.Agent)
-}
-
-func checkEnd(l *lines, line *exportLine, sum string) error {
-	if line.Lines != l.number-1 || line.SHA256 != sum {
-		return ckpt.Errorf(ckpt.CodeInvalid, "the export was changed: its checksum does not match; nothing was imported")
-	}
-	if _, _, err := l.next(); err != io.EOF {
-		return ckpt.Errorf(ckpt.CodeInvalid, "line %d comes after the end of the export; nothing was imported", l.number+1)
-	}
-	return nil
-}
-
-// checkCheckpointLine checks one checkpoint as a save would be checked, and
-// that its state is the one that was exported.
-func checkCheckpointLine(number int64, line *exportLine) error {
-	r, c, err := line.request("x")
-	if err == nil {
-		err = wellformed.Save(r)
-	}
-	if err == nil {
-		err = ckpt.CheckID(c.ID) // a save may do without
-	}
-	if err == nil && c.Operation != "" {
-		err = ckpt.CheckKey("operation", string(c.Operation))
-	}
-	if err == nil && c.CreatedAt.IsZero() {
-		err = errors.New("created_at is missing")
-	}
-	if err == nil && blob.HashOf(r.State) != c.SHA256 {
-		err = errors.New("the state does not match its sha256")
-	}
-	if err != nil {
-		return ckpt.Errorf(ckpt.CodeInvalid, "line %d of the export is wrong: %v; nothing was imported", number, err)
-	}
-	return nil
-}
-
-// request is the save that a line stands for.
-func (line *exportLine) request(agent string) (*ckpt.SaveRequest, *ckpt.Checkpoint, error) {
-	c := line.Checkpoint
-	if line.Type != lineCheckpoint || c == nil {
-		return nil, nil, errors.New("it is not a checkpoint")
-	}
-	state := []byte(line.State)
-	if line.Base64 != nil {
-		var err error
-		if state, err = base64.StdEncoding.DecodeString(*line.Base64); err != nil {
-			return nil, nil, errors.New("state_base64 is not base64")
-		}
-	}
-	return &ckpt.SaveRequest{ID: c.ID, Agent: agent, Run: c.Run, Kind: c.Kind, Parent: c.Parent, Step: c.Step, Labels: c.Labels, Metadata: c.Metadata,
-		Program: c.Program, ContentType: c.ContentType, State: state}, c, nil
-}
-
 // importing is an import on its way.
 type importing struct {
-	store   *Archive
-	scope   ckpt.Scope
-	begin   *exportLine
-	agent   string
-	renamed map[string]string // ids that were taken by another agent, and the new ones
-	report  *ckpt.ImportReport
+	store    *Archive
+	scope    ckpt.Scope
+	contents *contents
+	aside    *os.File
+	ids      map[string]string // of checkpoints, findings and prompts: the ids here, where they are others
+	report   ckpt.ImportReport
+	batch    []func(*ledger.Tx) error
+	rows     int
+	size     int64
 }
 
-// imported is one checkpoint on its way in.
-type imported struct {
-	request *ckpt.SaveRequest
-	from    *ckpt.Checkpoint
-	state   blob.Encoded
-}
-
-func (im *importing) all(ctx context.Context, f *os.File) error {
-	l, err := readLines(f)
-	if err != nil {
-		return err
-	}
-	var batch []imported
-	var size int64
-	for {
-		_, line, err := l.next()
-		if err != nil {
-			return err
-		}
-		if line.Type == lineCheckpoint {
-			r, c, err := line.request(im.agent)
-			if err != nil {
-				return err
+func (im *importing) tellRenamed() {
+	for from, to := range im.ids {
+		if from != to && im.contents.has[from] {
+			if im.report.Renamed == nil {
+				im.report.Renamed = map[string]string{}
 			}
-			batch = append(batch, imported{r, c, blob.Encode(r.State)})
-			size += int64(len(r.State))
-		}
-		if len(batch) >= importAtOnce || size >= importBytesAtOnce || line.Type == lineEnd {
-			if err := im.save(ctx, batch, size); err != nil {
-				return err
-			}
-			batch, size = nil, 0
-		}
-		if line.Type == lineEnd {
-			return nil
+			im.report.Renamed[from] = to
 		}
 	}
 }
 
-// save brings some checkpoints in, in one transaction that leaves no run with
-// more than its policy allows.
-func (im *importing) save(ctx context.Context, batch []imported, size int64) error {
+// add notes something to do, and does what waits where that is enough for a
+// transaction. weight is 1 of importAtOnce for a checkpoint.
+func (im *importing) add(ctx context.Context, weight int, size int64, do func(*ledger.Tx) error) error {
+	im.batch = append(im.batch, do)
+	im.rows += weight
+	im.size += size
+	if im.rows < importRowsAtOnce && im.size < importBytesAtOnce {
+		return nil
+	}
+	return im.flush(ctx)
+}
+
+// The weights of what is added to a transaction.
+const (
+	weightRow        = 1
+	weightCheckpoint = importRowsAtOnce / importAtOnce
+)
+
+func (im *importing) flush(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return sqlite.ReadError(err)
 	}
-	before := *im.report
-	return im.store.Submit(&ledger.Op{Owner: im.scope.Caller.Owner, Size: size, Entry: ledger.Entry(im.scope, "import", im.agent), Do: func(tx *ledger.Tx) error {
-		*im.report = before
-		agent, err := im.target(tx)
-		if err != nil {
-			return err
-		}
-		heads := map[int64]ckpt.Ref{}
-		for i := range batch {
-			if err := im.one(tx, agent, &batch[i], heads); err != nil {
+	before := im.report
+	err := im.store.Submit(&ledger.Op{Owner: im.scope.Caller.Owner, Size: im.size, Entry: ledger.Entry(im.scope, "import", im.report.Agent), Do: func(tx *ledger.Tx) error {
+		im.report = before // the transaction may be tried again
+		im.report.Pruned, im.report.Uncertain, im.report.Rows = slices.Clone(before.Pruned), slices.Clone(before.Uncertain), maps.Clone(before.Rows)
+		for _, do := range im.batch {
+			if err := do(tx); err != nil {
 				return err
 			}
 		}
-		return im.settle(tx, agent, heads)
+		return nil
+	}})
+	im.batch, im.rows, im.size = nil, 0, 0
+	return err
+}
+
+// look says of each run whether it is there already, and refuses an import that
+// would have to join two histories.
+func (im *importing) look(ctx context.Context) error {
+	return im.store.Submit(&ledger.Op{Owner: im.scope.Caller.Owner, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
+		for _, a := range im.contents.agents {
+			agent, err := im.store.Agent(tx, im.scope.Whose(), a.target)
+			if err != nil || agent == nil {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			for _, r := range a.order {
+				if err := im.lookAt(tx, agent, r); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
 	}})
 }
 
-// target finds the agent or makes it with the policy that the export carries.
-func (im *importing) target(tx *ledger.Tx) (*ledger.AgentRow, error) {
-	agent, err := im.store.Agent(tx, im.scope.Whose(), im.agent)
+func (im *importing) lookAt(tx *ledger.Tx, agent *ledger.AgentRow, r *runSeen) error {
+	r.present, r.half = false, 0
+	run, err := tx.Run(agent.ID, r.name)
+	if err != nil || run == nil {
+		return err
+	}
+	if half, err := isHalf(tx, run); err != nil || half {
+		r.half = run.ID
+		return err
+	}
+	same := run.StartedAt.String() == r.startedAt
+	for _, id := range r.ids {
+		if here, err := im.here(tx, agent, id); err != nil {
+			return err
+		} else if same {
+			break
+		} else if _, err := tx.Get(&same, `SELECT EXISTS (SELECT 1 FROM checkpoints WHERE id = ? AND run_id = ?)`, here, run.ID); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !same:
+		return ckpt.Errorf(ckpt.CodeConflict, "agent %s has another run %s already: import into another agent with --agent, or delete that run first; nothing was imported", agent.Name, r.name)
+	case run.LastSeq < r.lastSeq || run.LastEvent < r.lastEvent || run.Epoch < r.epoch:
+		return ckpt.Errorf(ckpt.CodeConflict, "the export knows more of run %s of agent %s than there is here (checkpoint %d, here %d): import into another agent with --agent, or delete that run first; nothing was imported",
+			r.name, agent.Name, r.lastSeq, run.LastSeq)
+	}
+	r.present = true
+	return nil
+}
+
+// whole brings in what look has found missing: each run with what belongs to it,
+// then the checkpoints, and at last what makes the runs ones to go on with.
+func (im *importing) whole(ctx context.Context) error {
+	for _, pass := range []func(context.Context, *exportLine, *agentSeen) error{im.runLine, im.checkpointLine} {
+		if err := im.contents.each(im.aside, func(l *exportLine, a *agentSeen) error { return pass(ctx, l, a) }); err != nil {
+			return err
+		}
+	}
+	for _, a := range im.contents.agents {
+		for _, r := range a.order {
+			if r.present {
+				continue
+			}
+			if err := im.add(ctx, weightCheckpoint, 0, func(tx *ledger.Tx) error { return im.settle(tx, a, r) }); err != nil {
+				return err
+			}
+		}
+	}
+	return im.flush(ctx)
+}
+
+// runLine brings in an agent, a run, or a row of one.
+func (im *importing) runLine(ctx context.Context, l *exportLine, a *agentSeen) error {
+	size := int64(len(l.Row))
+	switch l.Type {
+	case lineAgent:
+		return im.add(ctx, weightCheckpoint, int64(len(l.Policy)), func(tx *ledger.Tx) error { _, err := im.target(tx, a); return err })
+	case lineRun:
+		r, row := a.runs[l.Run], slices.Clone(l.Row)
+		if r.present {
+			im.report.RunsPresent++
+			return nil
+		}
+		return im.add(ctx, weightRow, size, func(tx *ledger.Tx) error { return im.makeRun(tx, a, r, row) })
+	}
+	t, r := tableOf(l.Type), a.runs[l.Run]
+	if t == nil || r.present {
+		return nil
+	}
+	row := slices.Clone(l.Row)
+	return im.add(ctx, weightRow, size, func(tx *ledger.Tx) error { return im.makeRow(tx, a, r, t, row) })
+}
+
+// target finds the agent or makes it as it was.
+func (im *importing) target(tx *ledger.Tx, a *agentSeen) (*ledger.AgentRow, error) {
+	agent, err := im.store.Agent(tx, im.scope.Whose(), a.target)
 	if err != nil || agent != nil {
 		return agent, err
 	}
-	policy, err := wellformed.ParsePolicy(im.begin.Policy)
+	policy, err := wellformed.ParsePolicy(a.policy)
 	if err == nil && im.store.Opt.Drift != nil {
 		err = im.store.Opt.Drift.Check(&policy)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := im.store.StorePolicy(tx, im.scope, im.agent, policy, ledger.Entry(im.scope, "set_policy", im.agent)); err != nil {
+	e := ledger.Entry(im.scope, "set_policy", a.target)
+	if a.createdAt.IsZero() { // of an export of version 1
+		err = im.store.StorePolicy(tx, im.scope, a.target, policy, e)
+	} else {
+		err = im.makeAgent(tx, a, policy, e)
+	}
+	if err != nil {
 		return nil, err
 	}
-	return im.store.Agent(tx, im.scope.Whose(), im.agent)
+	return im.store.Agent(tx, im.scope.Whose(), a.target)
 }
 
-func (im *importing) one(tx *ledger.Tx, agent *ledger.AgentRow, c *imported, heads map[int64]ckpt.Ref) error {
-	id, present, err := im.idFor(tx, agent, c)
-	if err != nil || present {
-		return err
+// makeAgent makes an agent with the times and the policy that it had, byte for byte.
+func (im *importing) makeAgent(tx *ledger.Tx, a *agentSeen, policy ckpt.Policy, e ledger.AuditEntry) error {
+	if im.scope.Whose() == ckpt.AllOwners {
+		return ckpt.Errorf(ckpt.CodeInvalid, "an agent belongs to one owner: name one, not %s", ckpt.AllOwners)
 	}
-	run, err := tx.MakeRun(agent.ID, ledger.RunName(c.request.Run))
+	err := tx.Exec(`INSERT INTO agents (owner, name, created_at, policy, policy_at, recovery_keep_s) VALUES (?, ?, ?, ?, ?, ?)`,
+		im.scope.Whose(), a.target, a.createdAt, string(a.policy), a.policyAt, int64(time.Duration(policy.RecoveryKeep).Seconds()))
 	if err != nil {
 		return err
 	}
-	if _, seen := heads[run.ID]; !seen {
-		heads[run.ID] = run.Head
-	}
-	row := ledger.CheckpointRow{N: tx.Head.N + 1, ID: id, Seq: run.LastSeq + 1, Kind: c.request.Kind, Parent: im.parent(c.from.Parent),
-		CreatedAt: c.from.CreatedAt, ContentType: c.request.ContentType, Labels: c.request.Labels, Metadata: ledger.MetadataText(c.request.Metadata),
-		Step: c.request.Step, Operation: c.from.Operation, Pinned: c.from.Pinned, Suspect: c.from.Suspect}
-	if c.request.Program != nil {
-		text, err := json.Marshal(c.request.Program)
-		if err != nil {
-			return err
-		}
-		row.Program = string(text)
-	}
-	if err := driftlog.SuspectIfDrifting(tx, run, &row); err != nil {
-		return err
-	}
-	if err := tx.Insert(run, &row, &c.state); err != nil {
-		return err
-	}
-	if row.ContentType == ckpt.ContentTypeGraph {
-		if err := im.store.graphImported(tx, agent, run, row.N, c.request.State); err != nil {
-			return err
-		}
-	}
-	im.store.ForgetPast(run.ID) // its past is another one now
-	im.report.Imported++
-	e := ledger.Entry(im.scope, "import", agent.Name)
-	e.Run, e.Subject = run.Name, id
-	e.Detail = map[string]any{"kind": row.Kind, "seq": row.Seq, "sha256": c.state.Sha256, "size": c.state.Size, "from_owner": im.begin.Owner, "from_seq": c.from.Seq}
-	if err := row.NoteRest(e.Detail); err != nil {
-		return err
-	}
+	e.Detail = map[string]any{"policy": a.policy}
 	return tx.Audit(e)
 }
 
-func (im *importing) parent(id ckpt.Ref) ckpt.Ref {
-	if to, ok := im.renamed[string(id)]; ok {
-		return ckpt.Ref(to)
+// makeRun makes a run as it was, with an uncertain operation that says that it is
+// not whole yet.
+func (im *importing) makeRun(tx *ledger.Tx, a *agentSeen, r *runSeen, text []byte) error {
+	agent, err := im.target(tx, a)
+	if err != nil {
+		return err
 	}
-	return id
+	if r.half > 0 {
+		if err := im.dropRun(tx, agent, r.half); err != nil {
+			return err
+		}
+	}
+	row, err := runs.parseRow(text)
+	if err != nil {
+		return err
+	}
+	if err := im.mapRefs(tx, agent, runs, row); err != nil {
+		return err
+	}
+	im.disown(runs, row, r)
+	if _, err := tx.Get(&r.id, runs.insert, append([]any{agent.ID, r.name, r.lastSeq}, row...)...); err != nil {
+		return err
+	}
+	tx.Wrote = true
+	im.report.Runs++
+	if r.ended {
+		return nil
+	}
+	return tx.Exec(insertDoubt, r.id, halfKey, r.attempts[halfKey]+1, halfName, tx.Now)
 }
 
-// idFor answers under which id a checkpoint comes in, and whether it is there
-// already. An id that another agent has is exchanged.
-func (im *importing) idFor(tx *ledger.Tx, agent *ledger.AgentRow, c *imported) (id string, present bool, err error) {
-	id = string(im.parent(ckpt.Ref(c.from.ID)))
-	var there struct {
-		AgentID int64  `db:"agent_id"`
-		SHA256  string `db:"sha256"`
+// disown takes a run's process away where it is a stranger's: who could name any
+// would let a run look alive for ever, or learn when a stranger's process ends.
+func (im *importing) disown(t *table, row []any, r *runSeen) {
+	p := ckpt.Process{PID: int(t.whole(row, "pid")), Start: t.text(row, "process_start"), Boot: t.text(row, "boot_id")}
+	r.disowned = false
+	if p.PID == 0 || im.scope.Admin || im.store.Opt.Processes.Alive(p) != ckpt.LivenessAlive {
+		return
 	}
-	found, err := tx.Get(&there, `SELECT r.agent_id, c.sha256 FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.id = ?`, id)
-	switch {
-	case err != nil:
-		return "", false, err
-	case !found:
-		return id, false, nil
-	case there.AgentID == agent.ID && there.SHA256 == c.state.Sha256:
-		im.report.Present++
-		return id, true, nil
-	case there.AgentID == agent.ID:
-		return "", false, ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s is there with another state: import into another agent with --agent", id)
+	if whose := im.store.Opt.Processes.Owner(p.PID); whose == "" || whose == im.scope.Caller.Owner {
+		return
 	}
-	im.renamed[c.from.ID] = otherID(c.from.ID, agent)
-	return im.idFor(tx, agent, c)
+	r.disowned = true
+	for _, name := range []string{"pid", "process_start", "boot_id"} {
+		row[t.place(name)] = nil
+	}
+}
+
+// What stands in a run that is not all there yet, and in one of which the file
+// does not say all. It cannot be resumed without a person's word.
+const (
+	halfKey     = "ckptsidecar.import"
+	halfName    = "an import of this run that has not ended: do it again"
+	insertDoubt = `INSERT INTO operations (run_id, key, attempt, name, status, started_at, ended_at) VALUES (?1, ?2, ?3, ?4, 'uncertain', ?5, ?5)`
+)
+
+func isHalf(tx *ledger.Tx, run *ledger.RunRow) (half bool, err error) {
+	_, err = tx.Get(&half, `SELECT EXISTS (SELECT 1 FROM operations WHERE run_id = ? AND key = ? AND name = ? AND status = 'uncertain')`, run.ID, halfKey, halfName)
+	return half, err
+}
+
+// dropRun removes what an import has left of a run.
+func (im *importing) dropRun(tx *ledger.Tx, agent *ledger.AgentRow, id int64) error {
+	run, err := tx.RunByID(id)
+	if err != nil || run == nil {
+		return err
+	}
+	rows, err := tx.History(id)
+	if err != nil {
+		return err
+	}
+	reasons := make([]string, len(rows))
+	for i := range reasons {
+		reasons[i] = "its import did not end"
+	}
+	if len(rows) > 0 {
+		if _, err := im.store.Remove(tx, agent, run, rows, reasons, ledger.Entry(im.scope, "import", agent.Name)); err != nil {
+			return err
+		}
+	}
+	_, err = im.store.DropRows(tx, agent, id)
+	return err
+}
+
+// undo removes the runs that a failed import has begun. What cannot be removed
+// stays one that nobody resumes, and the next import of it begins anew.
+func (im *importing) undo() {
+	for _, a := range im.contents.agents {
+		for _, r := range a.order {
+			if r.id == 0 {
+				continue
+			}
+			err := im.store.Submit(&ledger.Op{Owner: im.scope.Caller.Owner, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
+				agent, err := im.store.Agent(tx, im.scope.Whose(), a.target)
+				if err != nil || agent == nil {
+					return err
+				}
+				run, err := tx.RunByID(r.id)
+				if err != nil || run == nil || run.AgentID != agent.ID || run.Name != r.name {
+					return err
+				}
+				if half, err := isHalf(tx, run); err != nil || !half {
+					return err
+				}
+				return im.dropRun(tx, agent, r.id)
+			}})
+			if err != nil {
+				im.store.Log.Warn("what a failed import has left of a run could not be removed: import it again", "agent", a.target, "run", r.name, "error", err)
+			}
+		}
+	}
+}
+
+// makeRow brings in a row that belongs to a run.
+func (im *importing) makeRow(tx *ledger.Tx, a *agentSeen, r *runSeen, t *table, text []byte) error {
+	row, err := t.parseRow(text)
+	if err != nil {
+		return err
+	}
+	agent, err := im.target(tx, a)
+	if err != nil {
+		return err
+	}
+	if err := im.mapRefs(tx, agent, t, row); err != nil {
+		return err
+	}
+	if t.write != nil {
+		row = t.write(row)
+	}
+	if im.report.Rows == nil {
+		im.report.Rows = map[string]int64{}
+	}
+	im.report.Rows[t.kind]++
+	if t.kind == lineThread {
+		return tx.Exec(`INSERT INTO graph_threads (run_id, thread, ns, agent_id) VALUES (?, ?, ?, ?)`, r.id, row[0], row[1], agent.ID)
+	}
+	return tx.Exec(t.insert, append([]any{r.id}, row...)...)
+}
+
+// mapRefs puts the ids that things have here in the place of those in the file.
+func (im *importing) mapRefs(tx *ledger.Tx, agent *ledger.AgentRow, t *table, row []any) error {
+	for i := range t.columns {
+		c := &t.columns[i]
+		id, is := row[i].(string)
+		if !is || !c.ref && !c.own {
+			continue
+		}
+		var err error
+		switch {
+		case c.ref:
+			row[i], err = im.here(tx, agent, id)
+		case t.insert != "":
+			row[i], err = im.ownHere(tx, agent, t, id)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// here is the id that a checkpoint of the file has here: its own, unless another
+// agent has that. A reference to a checkpoint that is nowhere stays what it is.
+func (im *importing) here(tx *ledger.Tx, agent *ledger.AgentRow, id string) (string, error) {
+	return im.idHere(tx, agent, id, `SELECT r.agent_id FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.id = ?`)
+}
+
+// ownHere is here for a finding or a prompt.
+func (im *importing) ownHere(tx *ledger.Tx, agent *ledger.AgentRow, t *table, id string) (string, error) {
+	query := `SELECT r.agent_id FROM findings f JOIN runs r ON r.id = f.run_id WHERE f.id = ?`
+	if t.kind == linePrompt {
+		query = `SELECT r.agent_id FROM prompts p JOIN runs r ON r.id = p.run_id WHERE p.id = ?`
+	}
+	return im.idHere(tx, agent, id, query)
+}
+
+func (im *importing) idHere(tx *ledger.Tx, agent *ledger.AgentRow, id, query string) (string, error) {
+	if to, known := im.ids[id]; known {
+		return to, nil
+	}
+	var whose int64
+	found, err := tx.Get(&whose, query, id)
+	if err != nil {
+		return "", err
+	}
+	to := id
+	if found && whose != agent.ID {
+		to = otherID(id, agent)
+	}
+	im.ids[id] = to
+	return to, nil
 }
 
 // otherID makes the id under which an agent has what another has under id: the
@@ -384,25 +494,223 @@ func otherID(id string, agent *ledger.AgentRow) string {
 	return u.String()
 }
 
-// settle leaves each run with the head that it had, if it had one, and with no
-// more than its policy allows.
-func (im *importing) settle(tx *ledger.Tx, agent *ledger.AgentRow, heads map[int64]ckpt.Ref) error {
-	for id, head := range heads {
-		run, err := tx.RunByID(id)
+// checkpointLine brings in a checkpoint.
+func (im *importing) checkpointLine(ctx context.Context, l *exportLine, a *agentSeen) error {
+	if l.Type != lineCheckpoint {
+		return nil
+	}
+	r := a.runs[l.Run]
+	c, err := readCheckpoint(l)
+	if err != nil {
+		return err
+	}
+	m, marked := a.marks[c.request.ID]
+	switch {
+	case marked && m.gone:
+		return nil
+	case r.present:
+		im.report.Present++
+		return nil
+	case marked:
+		c.request.Labels, c.pinned, c.suspect = m.labels, m.pinned, m.suspect
+	}
+	c.request.State = slices.Clone(c.request.State)
+	c.state = blob.Encode(c.request.State)
+	if c.stateOf > 0 {
+		c.state.Of = sql.NullInt64{Int64: c.stateOf, Valid: true}
+	}
+	return im.add(ctx, weightCheckpoint, int64(len(c.request.State)), func(tx *ledger.Tx) error { return im.makeCheckpoint(tx, a, r, c) })
+}
+
+func (im *importing) makeCheckpoint(tx *ledger.Tx, a *agentSeen, r *runSeen, c *checkpointSeen) error {
+	agent, err := im.target(tx, a)
+	if err != nil {
+		return err
+	}
+	run, err := tx.RunByID(r.id)
+	if err != nil || run == nil {
+		return ledger.ErrOr(err, ckpt.Errorf(ckpt.CodeConflict, "run %s was removed while it was imported: import it again", r.name))
+	}
+	row := ledger.CheckpointRow{N: tx.Head.N + 1, Seq: c.seq, Kind: c.request.Kind, CreatedAt: c.createdAt, ContentType: c.request.ContentType, Labels: c.request.Labels,
+		Metadata: ledger.MetadataText(c.request.Metadata), Step: c.request.Step, Operation: c.operation, Pinned: c.pinned, Suspect: c.suspect}
+	if row.ID, err = im.here(tx, agent, c.request.ID); err != nil {
+		return err
+	}
+	if c.request.Parent != "" {
+		parent, err := im.here(tx, agent, string(c.request.Parent))
 		if err != nil {
 			return err
 		}
-		if head != "" {
-			run.Head = head
-			if err := tx.Exec(`UPDATE runs SET head = ? WHERE id = ?`, head, id); err != nil {
-				return err
+		row.Parent = ckpt.Ref(parent)
+	}
+	if c.program != "" {
+		row.Program = c.program
+	}
+	last, head := run.LastSeq, run.Head
+	if _, err := tx.InsertRow(run, &row, &c.state); ckpt.CodeOf(err) == ckpt.CodeIdempotencyMismatch {
+		return ckpt.Errorf(ckpt.CodeConflict, "agent %s has checkpoint %s in another run already: import into another agent with --agent; nothing was imported", agent.Name, row.ID)
+	} else if err != nil {
+		return err
+	}
+	run.LastSeq, run.Head = last, head // they are as they were since the run was made
+	run.Removed--
+	if err := tx.Exec(`UPDATE runs SET removed = ?, stored_bytes = ? WHERE id = ?`, run.Removed, run.StoredBytes, run.ID); err != nil {
+		return err
+	}
+	if row.ContentType == ckpt.ContentTypeGraph {
+		if err := im.store.graphs.Imported(tx, agent, run, row.N, c.request.State); err != nil {
+			return err
+		}
+	}
+	im.report.Imported++
+	if err := im.auditCheckpoint(tx, agent, run, &row, &c.state, a.owner, c.seq); err != nil {
+		return err
+	}
+	gone, err := im.store.RetainRun(tx, agent, run, ledger.Entry(im.scope, "import", agent.Name))
+	im.report.Pruned = append(im.report.Pruned, gone...)
+	return err
+}
+
+func (im *importing) auditCheckpoint(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, row *ledger.CheckpointRow, state *blob.Encoded, owner string, seq int64) error {
+	e := ledger.Entry(im.scope, "import", agent.Name)
+	e.Run, e.Subject = run.Name, row.ID
+	e.Detail = map[string]any{"kind": row.Kind, "seq": row.Seq, "sha256": state.Sha256, "size": state.Size, "from_owner": owner, "from_seq": seq}
+	if err := row.NoteRest(e.Detail); err != nil {
+		return err
+	}
+	return tx.Audit(e)
+}
+
+// settle makes a run one that may be gone on with, unless the file does not say
+// all of it.
+func (im *importing) settle(tx *ledger.Tx, a *agentSeen, r *runSeen) error {
+	agent, err := im.target(tx, a)
+	if err != nil {
+		return err
+	}
+	err = tx.Exec(`UPDATE checkpoints SET suspect = 1 WHERE run_id = ?1 AND suspect = 0 AND EXISTS (SELECT 1 FROM findings f WHERE f.run_id = ?1
+		AND f.severity = 'critical' AND f.dismissed_at IS NULL AND checkpoints.seq > f.since_seq AND checkpoints.seq <= coalesce(f.until_seq, checkpoints.seq))`, r.id)
+	if err != nil {
+		return err
+	}
+	run, err := tx.RunByID(r.id)
+	if err != nil || run == nil {
+		return ledger.ErrOr(err, ckpt.Errorf(ckpt.CodeConflict, "run %s was removed while it was imported: import it again", r.name))
+	}
+	why, err := im.doubt(tx, agent, run, r)
+	if err != nil {
+		return err
+	}
+	if err := tx.Exec(`DELETE FROM operations WHERE run_id = ? AND key = ? AND name = ?`, r.id, halfKey, halfName); err != nil {
+		return err
+	}
+	if why != "" && !r.ended {
+		if err := im.leaveInDoubt(tx, agent.Name, run, r.attempts[halfKey]+1, why); err != nil {
+			return err
+		}
+	}
+	e := ledger.Entry(im.scope, "import_run", agent.Name)
+	e.Run = r.name
+	e.Detail = map[string]any{"from_owner": a.owner, "checkpoints": r.lastSeq - run.Removed, "status": run.Status}
+	if why != "" {
+		e.Detail["uncertain"] = why
+	}
+	if err := tx.Audit(e); err != nil {
+		return err
+	}
+	im.store.ForgetPast(run.ID)
+	gone, err := im.store.RetainRun(tx, agent, run, ledger.Entry(im.scope, "import", agent.Name))
+	im.report.Pruned = append(im.report.Pruned, gone...)
+	if err != nil {
+		return err
+	}
+	if !tx.Trusted.IsZero() {
+		return nil
+	}
+	// While ages are held back, what is too old stays; that the run changed just now says so.
+	return tx.Exec(`UPDATE runs SET updated_at = ?1 WHERE id = ?2 AND EXISTS (SELECT 1 FROM checkpoints WHERE run_id = ?2 AND kind = 'recovery' AND created_at < ?3)`,
+		tx.Now, run.ID, ckpt.At(tx.Now.Add(-time.Duration(agent.Settings.RecoveryKeep))))
+}
+
+// leaveInDoubt makes a run one that a person must decide about.
+func (im *importing) leaveInDoubt(tx *ledger.Tx, agent string, run *ledger.RunRow, attempt int64, why string) error {
+	im.report.Uncertain = append(im.report.Uncertain, ckpt.UncertainRun{Agent: agent, Run: run.Name, Reason: why})
+	return tx.Exec(insertDoubt, run.ID, halfKey, attempt, why, tx.Now)
+}
+
+// doubt says what the file does not say of a run that was not over, "" for nothing.
+func (im *importing) doubt(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, r *runSeen) (why string, err error) {
+	var fork string
+	if from := ledger.ForkWithout(run); from != "" {
+		var there bool
+		_, err := tx.Get(&there, `SELECT EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.id = ? AND r.agent_id = ?)`, from, agent.ID)
+		if err != nil {
+			return "", err
+		}
+		if !there {
+			fork = string(from)
+			if err := tx.Exec(`UPDATE runs SET forked_from = NULL, head = NULL WHERE id = ?`, run.ID); err != nil {
+				return "", err
 			}
 		}
-		gone, err := im.store.RetainRun(tx, agent, run, ledger.Entry(im.scope, "import", agent.Name))
-		if err != nil {
-			return err
-		}
-		im.report.Pruned = append(im.report.Pruned, gone...)
 	}
-	return nil
+	switch {
+	case fork != "":
+		return "what this run began with: the export does not hold checkpoint " + fork, nil
+	case r.damaged != "":
+		return "what was damaged when this run was exported: " + r.damaged, nil
+	case r.alive, r.disowned:
+		return "what this run did after it was exported: its owner was alive then", nil
+	}
+	return "", nil
+}
+
+// checkpointSeen is a checkpoint of an export of version 2.
+type checkpointSeen struct {
+	request   *ckpt.SaveRequest
+	seq       int64
+	createdAt ckpt.Time
+	operation ckpt.Ref
+	program   string // as it was stored
+	pinned    bool
+	suspect   bool
+	stateOf   int64
+	sha256    string
+	size      int64
+	state     blob.Encoded
+}
+
+// readCheckpoint is the checkpoint of a line, with the save that it stands for.
+func readCheckpoint(l *exportLine) (*checkpointSeen, error) {
+	row, err := checkpoints.parseRow(l.Row)
+	if err != nil {
+		return nil, err
+	}
+	state, err := l.state()
+	if err != nil {
+		return nil, err
+	}
+	t := checkpoints
+	c := &checkpointSeen{seq: t.whole(row, "seq"), operation: ckpt.Ref(t.text(row, "operation")), program: t.text(row, "program"), pinned: t.whole(row, "pinned") == 1,
+		suspect: t.whole(row, "suspect") == 1, stateOf: t.whole(row, "state_of"), sha256: t.text(row, "sha256"), size: t.whole(row, "size")}
+	c.request = &ckpt.SaveRequest{ID: t.text(row, "id"), Agent: "x", Run: l.Run, Kind: ckpt.Kind(t.text(row, "kind")), Parent: ckpt.Ref(t.text(row, "parent")),
+		Step: ckpt.Ref(t.text(row, "step")), Metadata: json.RawMessage(t.text(row, "metadata")), ContentType: t.text(row, "content_type"), State: state}
+	if c.createdAt, err = ckpt.ParseTime(t.text(row, "created_at")); err != nil {
+		return nil, err
+	}
+	if c.request.Labels, err = readLabels(t.text(row, "labels")); err != nil {
+		return nil, err
+	}
+	if c.program != "" {
+		c.request.Program = &ckpt.Program{}
+		err = json.Unmarshal([]byte(c.program), c.request.Program)
+	}
+	return c, err
+}
+
+func readLabels(text string) (l ckpt.Labels, err error) {
+	if text == "" || text == "{}" {
+		return nil, nil
+	}
+	return l, json.Unmarshal([]byte(text), (*map[string]string)(&l))
 }

@@ -308,6 +308,9 @@ func graphThread(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, t ck
 	return tx.Exec(`INSERT INTO graph_threads (run_id, agent_id, thread, ns) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`, run.ID, agent.ID, t.Thread, t.NS)
 }
 
+// RunName is the name of the run that a thread and namespace have.
+func RunName(t ckpt.GraphThread) string { return graphRunName(t) }
+
 // GraphImported notes a checkpoint of LangGraph that came by an import. What
 // cannot be read, or is there already, stays an ordinary checkpoint.
 func GraphImported(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, n int64, state []byte) error {

@@ -87,6 +87,18 @@ func (r *RunRow) Process() ckpt.Process {
 	return ckpt.Process{PID: int(r.PID.Int64), Start: string(r.ProcessStart), Boot: string(r.BootID)}
 }
 
+// OwnerAlive says whether a run's owner lives, as far as is known. That it beats is
+// for the monitor to judge: it has timed out those that do not.
+func (s *Core) OwnerAlive(run *RunRow) bool {
+	if run.Status != ckpt.RunRunning {
+		return false
+	}
+	if run.PID.Valid {
+		return s.Opt.Processes.Alive(run.Process()) == ckpt.LivenessAlive
+	}
+	return run.HeartbeatMS > 0
+}
+
 func NoRun(agent, run string) error {
 	return ckpt.Errorf(ckpt.CodeNotFound, "agent %s has no run %s: see its runs with ckptsidecar runs %s", agent, run, agent)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
@@ -78,7 +79,23 @@ func (c *Client) Export(ctx context.Context, agent string, w io.Writer) error {
 	if err := ckpt.CheckAgentName(agent); err != nil {
 		return err
 	}
-	body, err := c.stream(ctx, &ask{method: http.MethodGet, path: agentPath(agent) + "/export"}, nil)
+	return c.ExportAgents(ctx, ckpt.ExportRequest{Agents: []string{agent}}, w)
+}
+
+// ExportAgents writes some agents as NDJSON, or all, or one run of an agent.
+// After an error the text is incomplete, and Import refuses it.
+func (c *Client) ExportAgents(ctx context.Context, r ckpt.ExportRequest, w io.Writer) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	a := &ask{method: http.MethodGet, path: "/v1/export"}
+	if len(r.Agents) == 1 {
+		a.path = agentPath(r.Agents[0]) + "/export"
+		a.query.add("run", r.Run)
+	} else {
+		a.query.add("agents", strings.Join(r.Agents, ","))
+	}
+	body, err := c.stream(ctx, a, nil)
 	if err != nil {
 		return err
 	}

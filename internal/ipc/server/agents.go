@@ -3,6 +3,7 @@ package server
 import (
 	"io"
 	"net/http"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
@@ -62,12 +63,30 @@ func (c *call) putPolicy() error {
 }
 
 func (c *call) exportAgent() error {
+	return c.export(ckpt.ExportRequest{Agents: []string{c.agent}, Run: c.query.get("run")})
+}
+
+func (c *call) exportAgents() error {
+	var r ckpt.ExportRequest
+	if list := c.query.get("agents"); list != "" {
+		r.Agents = strings.Split(list, ",")
+	}
+	if c.scope.Target == ckpt.AllOwners {
+		return ckpt.Errorf(ckpt.CodeInvalid, "name one owner: an export is of one owner's agents")
+	}
+	return c.export(r)
+}
+
+func (c *call) export(r ckpt.ExportRequest) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
 	if err := c.hold(&c.conn.owner.states, 1); err != nil {
 		return err
 	}
 	ctx, cancel := c.reading(c.server.limits.LongTimeout)
 	defer cancel()
-	return c.server.store.Export(ctx, c.scope, c.agent, stream{c, ipc.TypeNDJSON})
+	return c.server.store.ExportAgents(ctx, c.scope, r, stream{c, ipc.TypeNDJSON})
 }
 
 func (c *call) importAgent() error {

@@ -143,7 +143,9 @@ func (f failing) Prune(context.Context, ckpt.Scope, ckpt.PruneRequest, string) (
 	return nil, false, f.err
 }
 
-func (f failing) Export(context.Context, ckpt.Scope, string, io.Writer) error { return f.err }
+func (f failing) ExportAgents(context.Context, ckpt.Scope, ckpt.ExportRequest, io.Writer) error {
+	return f.err
+}
 
 func (f failing) Import(context.Context, ckpt.Scope, ckpt.ImportRequest, io.Reader) (*ckpt.ImportReport, error) {
 	return nil, f.err

@@ -56,7 +56,8 @@ var routes = []route{
 	{name: "erase", method: "DELETE", path: "/v1/agents/{agent}", write: true, do: (*call).eraseAgent},
 	{name: "policy", method: "GET", path: "/v1/agents/{agent}/policy", do: (*call).getPolicy},
 	{name: "set_policy", method: "PUT", path: "/v1/agents/{agent}/policy", write: true, do: (*call).putPolicy},
-	{name: "export", method: "GET", path: "/v1/agents/{agent}/export", do: (*call).exportAgent},
+	{name: "export", method: "GET", path: "/v1/agents/{agent}/export", params: []string{"run"}, do: (*call).exportAgent},
+	{name: "export", method: "GET", path: "/v1/export", params: []string{"agents"}, do: (*call).exportAgents},
 	{name: "import", method: "POST", path: "/v1/import", params: []string{"agent"}, write: true, do: (*call).importAgent},
 	{name: "prune", method: "POST", path: "/v1/prune", write: true, do: (*call).prune},
 

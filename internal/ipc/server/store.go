@@ -37,9 +37,9 @@ type Store interface {
 	Erase(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.Erased, error)
 	Prune(ctx context.Context, sc ckpt.Scope, r ckpt.PruneRequest, key string) (rep *ckpt.PruneReport, replayed bool, err error)
 
-	// Export writes NDJSON; an error after the first byte leaves the text
+	// ExportAgents writes NDJSON; an error after the first byte leaves the text
 	// without its last line, which Import refuses.
-	Export(ctx context.Context, sc ckpt.Scope, agent string, w io.Writer) error
+	ExportAgents(ctx context.Context, sc ckpt.Scope, r ckpt.ExportRequest, w io.Writer) error
 	Import(ctx context.Context, sc ckpt.Scope, r ckpt.ImportRequest, body io.Reader) (*ckpt.ImportReport, error)
 
 	Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*ckpt.AuditPage, error)

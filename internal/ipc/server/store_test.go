@@ -88,11 +88,11 @@ func (s *scripted) Restore(ctx context.Context, sc ckpt.Scope, r ckpt.RestoreReq
 	return s.Store.Restore(ctx, sc, r)
 }
 
-func (s *scripted) Export(ctx context.Context, sc ckpt.Scope, agent string, w io.Writer) error {
+func (s *scripted) ExportAgents(ctx context.Context, sc ckpt.Scope, r ckpt.ExportRequest, w io.Writer) error {
 	if s.onExport != nil {
 		return s.onExport(w)
 	}
-	return s.Store.Export(ctx, sc, agent, w)
+	return s.Store.ExportAgents(ctx, sc, r, w)
 }
 
 func (s *scripted) Ready(ctx context.Context) error {

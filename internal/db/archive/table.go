@@ -1,0 +1,184 @@
+package archive
+
+import (
+	"errors"
+	"hash/crc32"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+)
+
+// The kinds of lines of an export of version 2, in the order in which they come
+// for each agent: the agent, its checkpoints in the order in which they were
+// saved, what changed of them since, and then each run with what belongs to it.
+const (
+	lineBegin      = "ckptsidecar_export"
+	lineAgent      = "agent"
+	lineCheckpoint = "checkpoint"
+	lineMark       = "mark"    // of a checkpoint whose line was written already: what has changed of it
+	lineDamaged    = "damaged" // what cannot be read, and why
+	lineRun        = "run"
+	lineStep       = "step"
+	lineOperation  = "operation"
+	lineEvent      = "event"
+	lineFinding    = "finding"
+	linePrompt     = "prompt"
+	lineThread     = "graph_thread"
+	lineWrite      = "graph_write"
+	lineEnd        = "end"
+)
+
+func id(name string) column {
+	return column{name: name, form: text, need: true, check: ckpt.CheckID, own: true}
+}
+func ref(name string) column  { return column{name: name, form: text, check: ckpt.CheckID, ref: true} }
+func when(name string) column { return column{name: name, form: moment} }
+func count(name string) column {
+	return column{name: name, form: whole, need: true}
+}
+func key(name string) column {
+	return column{name: name, form: text, need: true, check: func(s string) error { return ckpt.CheckKey(name, s) }}
+}
+
+// word is a column of one of some words.
+func word[S ~string](name string, need bool, words ...S) column {
+	c := column{name: name, form: text, need: need}
+	for _, w := range words {
+		c.words = append(c.words, string(w))
+	}
+	return c
+}
+
+// always is a column that is never null.
+func always(c column) column {
+	c.need = true
+	return c
+}
+
+// short is a text that the store makes itself, or that names something.
+func short(name string) column { return column{name: name, form: text, most: ckpt.MaxKey} }
+func long(name string) column  { return column{name: name, form: text} }
+func name(name string) column  { return column{name: name, form: text, most: ckpt.MaxGraphName} }
+func anyJSON(name string) column {
+	return column{name: name, form: value}
+}
+func measure(name string) column { return column{name: name, form: number} }
+
+// checkpoints has the columns of checkpoints apart from the state. They are read
+// and written by internal/db/ledger, not by the statements of this table.
+var checkpoints = &table{kind: lineCheckpoint, columns: []column{
+	id("id"),
+	{name: "seq", form: whole, need: true, least: 1},
+	word("kind", true, ckpt.Kinds...),
+	ref("parent"), always(when("created_at")), count("size"),
+	{name: "sha256", form: text, need: true, most: 64},
+	{name: "content_type", form: text, check: ckpt.CheckContentType},
+	{name: "labels", form: labels},
+	{name: "metadata", form: object, most: ckpt.MaxMetadata},
+	anyJSON("program"),
+	short("step"), short("operation"),
+	{name: "pinned", form: truth}, {name: "suspect", form: truth},
+	{name: "state_of", form: whole, least: 1},
+}}
+
+// marks has what may change of a checkpoint after it was saved. One that is gone
+// was removed while the export was written.
+var marks = &table{kind: lineMark, columns: []column{
+	id("id"), {name: "gone", form: truth}, {name: "labels", form: labels}, {name: "pinned", form: truth}, {name: "suspect", form: truth},
+}}
+
+// runs has the columns of runs, without those that count what is stored.
+var runs = (&table{kind: lineRun, insert: `INSERT INTO runs`, columns: []column{
+	word("status", true, ckpt.RunRunning, ckpt.RunSuspended, ckpt.RunAwaitingContinuation, ckpt.RunInterrupted, ckpt.RunTimedOut, ckpt.RunCompleted, ckpt.RunFailed),
+	{name: "epoch", form: whole, need: true, least: 1}, {name: "attempt", form: whole, need: true, least: 1},
+	always(when("started_at")), always(when("updated_at")), when("ended_at"),
+	count("last_seq"), count("base_seq"), ref("head"),
+	long("workflow"), {name: "pid", form: whole, least: 1}, short("process_start"), short("boot_id"),
+	{name: "parent_run", form: text, check: ckpt.CheckRunName}, ref("forked_from"),
+	when("segment_at"), when("interrupted_at"), count("accumulated_ms"), when("heartbeat_at"),
+	count("heartbeat_timeout_ms"), count("progress_timeout_ms"), measure("progress"), when("progress_at"),
+	long("goal"), long("first_goal"), count("steps_ended"), count("input_tokens"), count("output_tokens"), always(measure("cost_usd")),
+	{name: "stretch", form: whole, need: true, least: 1}, count("stretch_seq"), count("stretch_from"), {name: "back_seq", form: whole},
+	long("continuation_prompt"), long("external_session"), {name: "labels", form: labels, need: true},
+	anyJSON("result"), long("error"), count("last_event"),
+}}).prepareRuns()
+
+// children are what belongs to a run, in the order in which they are written.
+var children = []*table{
+	(&table{kind: lineStep, insert: `INSERT INTO steps`, order: "id", columns: []column{
+		key("key"), {name: "attempt", form: whole, need: true, least: 1}, key("name"), word("status", true, ckpt.StepStatuses...),
+		anyJSON("args"), anyJSON("result"), long("error"), always(when("started_at")), when("ended_at"),
+		{name: "duration_ms", form: whole, least: -1 << 62}, {name: "input_tokens", form: whole, least: -1 << 62},
+		{name: "output_tokens", form: whole, least: -1 << 62}, measure("cost_usd"), measure("progress"),
+		count("after_seq"), count("stretch"), count("failures"), short("sig"), short("res"), short("cause"),
+		{name: "unparsable", form: truth, need: true}, {name: "turn", form: text, most: ckpt.MaxTurn}, word("outcome", false, ckpt.StepNegative), short("shape"), short("effect"),
+	}}).prepare(),
+	(&table{kind: lineOperation, insert: `INSERT INTO operations`, order: "id", columns: []column{
+		key("key"), {name: "attempt", form: whole, need: true, least: 1}, key("name"), word("status", true, ckpt.OperationStatuses...),
+		ref("checkpoint"), always(when("started_at")), when("ended_at"), anyJSON("result"), long("error"),
+	}}).prepare(),
+	(&table{kind: lineFinding, insert: `INSERT INTO findings`, order: "id", columns: []column{
+		id("id"), always(when("at")), key("rule"), word("severity", true, ckpt.SeverityInfo, ckpt.SeverityWarn, ckpt.SeverityCritical), always(long("message")), long("advice"),
+		{name: "evidence", form: object, need: true}, ref("checkpoint"), {name: "since_seq", form: whole}, {name: "until_seq", form: whole},
+		word("closed", false, ckpt.ClosedDismissed, ckpt.ClosedResumed, ckpt.ClosedRestored, ckpt.ClosedBegun), when("closed_at"), when("dismissed_at"), short("dismissed_by"),
+	}}).prepare(),
+	(&table{kind: linePrompt, insert: `INSERT INTO prompts`, order: "id", columns: []column{
+		id("id"), always(when("at")), always(long("question")), {name: "reason", form: text, need: true, most: ckpt.MaxValue}, ref("checkpoint"), anyJSON("memory_diff"),
+		word("choice", false, ckpt.ChoiceResume, ckpt.ChoiceReinitialize, ckpt.ChoiceAbandon), when("answered_at"), short("answered_by"),
+	}}).prepare(),
+	(&table{kind: lineEvent, insert: `INSERT INTO events`, order: "seq", columns: []column{
+		{name: "seq", form: whole, need: true, least: 1}, always(when("at")), key("type"), {name: "payload", form: value, need: true},
+	}}).prepare(),
+	(&table{kind: lineThread, insert: `INSERT INTO graph_threads`, order: "run_id", columns: []column{
+		{name: "thread", form: text, need: true, check: ckpt.CheckGraphThread}, always(name("ns")),
+	}}).prepare(),
+	writes,
+}
+
+// writes are LangGraph's task writes. data is what was written, not how it is stored.
+var writes = &table{
+	kind: lineWrite, columns: []column{
+		always(name("checkpoint")), always(name("task")), {name: "idx", form: whole, need: true, least: -1 << 31}, always(name("path")), always(name("channel")), always(name("type")),
+		{name: "data", form: bytea, need: true},
+	},
+	query:  `SELECT checkpoint, task, idx, path, channel, type, data, size, crc FROM graph_writes WHERE run_id = ? ORDER BY checkpoint, task, idx`,
+	insert: `INSERT INTO graph_writes (run_id, checkpoint, task, idx, path, channel, type, data, size, crc) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	read:   inflated,
+	write:  deflated,
+}
+
+// inflated makes of a stored write what was written.
+func inflated(row []any) ([]any, error) {
+	data, _ := row[6].([]byte)
+	size, _ := row[7].(int64)
+	crc, _ := row[8].(int64)
+	data, err := blob.Inflate(data, size)
+	if err != nil || int64(crc32.Checksum(data, ledger.Castagnoli)) != crc {
+		return row[:6], errors.New("does not match its checksum")
+	}
+	return append(row[:6:6], data), nil
+}
+
+// deflated makes of a write what is stored.
+func deflated(row []any) []any {
+	data, _ := row[6].([]byte)
+	stored := data
+	if len(data) >= deflateFrom {
+		stored = blob.Deflate(data)
+	}
+	return append(row[:6:6], stored, int64(len(data)), int64(crc32.Checksum(data, ledger.Castagnoli)))
+}
+
+// deflateFrom is the size from which a write may be worth deflating.
+const deflateFrom = 256
+
+// tableOf is the table of a kind of line, nil where it is no row of a run.
+func tableOf(kind string) *table {
+	for _, t := range children {
+		if t.kind == kind {
+			return t
+		}
+	}
+	return nil
+}

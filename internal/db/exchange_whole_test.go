@@ -1,0 +1,470 @@
+package db_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+	"github.com/ckptsidecar/ckptsidecar/internal/resume"
+)
+
+// exportOf is the export of an agent, or of all of ann's.
+func exportOf(t testing.TB, s *db.Store, agents ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	must(t, s.ExportAgents(t.Context(), ann, ckpt.ExportRequest{Agents: agents}, &out))
+	return out.String()
+}
+
+// seal gives lines the last line that an export of version 2 has.
+func seal(body string) string {
+	type sums struct {
+		Lines  int64  `json:"lines"`
+		SHA256 string `json:"sha256"`
+	}
+	texts := map[string]string{}
+	for line := range strings.Lines(body) {
+		var l struct {
+			Type string `json:"type"`
+		}
+		if json.Unmarshal([]byte(line), &l) == nil {
+			texts[l.Type] += line
+		}
+	}
+	kinds := map[string]sums{}
+	for kind, text := range texts {
+		kinds[kind] = sums{int64(strings.Count(text, "\n")), hashOf(text)}
+	}
+	sum := sha256.Sum256([]byte(body))
+	end, err := json.Marshal(struct {
+		Type   string          `json:"type"`
+		Lines  int             `json:"lines"`
+		Kinds  map[string]sums `json:"kinds"`
+		SHA256 string          `json:"sha256"`
+	}{"end", strings.Count(body, "\n"), kinds, hex.EncodeToString(sum[:])})
+	if err != nil {
+		panic(err)
+	}
+	return body + string(end) + "\n"
+}
+
+// sealOld gives lines the last line of an export of version 1.
+func sealOld(body string) string {
+	return body + fmt.Sprintf(`{"type":"end","lines":%d,"sha256":"%s"}`+"\n", strings.Count(body, "\n"), hashOf(body))
+}
+
+// oldExport is an agent as version 1 exported it: its policy and its checkpoints.
+func oldExport(t testing.TB, s *db.Store, agent string) string {
+	t.Helper()
+	p, err := s.Policy(t.Context(), ann, agent)
+	must(t, err)
+	type line struct {
+		Type       string           `json:"type"`
+		Version    int              `json:"version,omitempty"`
+		Agent      string           `json:"agent,omitempty"`
+		Owner      string           `json:"owner,omitempty"`
+		ExportedAt *ckpt.Time       `json:"exported_at,omitempty"`
+		Policy     *ckpt.Policy     `json:"policy,omitempty"`
+		Checkpoint *ckpt.Checkpoint `json:"checkpoint,omitempty"`
+		Base64     *string          `json:"state_base64,omitempty"`
+	}
+	var b strings.Builder
+	write := func(l line) {
+		text, err := json.Marshal(l)
+		must(t, err)
+		b.Write(append(text, '\n'))
+	}
+	now := ckpt.At(newClock().now)
+	write(line{Type: "ckptsidecar_export", Version: 1, Agent: agent, Owner: ann.Caller.Owner, ExportedAt: &now, Policy: p})
+	page, err := s.Checkpoints(t.Context(), ann, ckpt.CheckpointFilter{Agent: agent, Limit: ckpt.MaxLimit})
+	must(t, err)
+	for i := range page.Checkpoints {
+		c, err := s.Checkpoint(t.Context(), ann, page.Checkpoints[len(page.Checkpoints)-1-i].ID, true)
+		must(t, err)
+		text := base64.StdEncoding.EncodeToString(c.State)
+		write(line{Type: "checkpoint", Checkpoint: c, Base64: &text})
+	}
+	return sealOld(b.String())
+}
+
+// copyOf is another store on the same machine: it sees the same processes, has the
+// same clock, and holds an import.
+func copyOf(t testing.TB, c *clock, p *processes, text string) (*db.Store, *ckpt.ImportReport) {
+	t.Helper()
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), c)
+	o.Resume, o.Processes, o.Drift = resume.Make, p, drift.New()
+	s := openWith(t, o)
+	report, err := s.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text))
+	must(t, err)
+	return s, report
+}
+
+// planOf is what a look at a run says, as text. How many bytes a checkpoint takes
+// in the database is of the database alone.
+func planOf(t testing.TB, s *db.Store, agent, run string) string {
+	t.Helper()
+	plan, _, err := s.Resume(t.Context(), ann, ckpt.ResumeRequest{Agent: agent, Run: run, DryRun: true})
+	must(t, err)
+	text, err := json.MarshalIndent(plan, "", " ")
+	must(t, err)
+	if plan.Checkpoint != nil {
+		text = append(text, plan.Checkpoint.State...)
+	}
+	return regexp.MustCompile(`"stored_size": \d+`).ReplaceAllString(string(text), "")
+}
+
+// TestImportKeepsWhatAPersonMustDecide: a run whose owner died in an operation
+// asks, here and wherever it is brought.
+func TestImportKeepsWhatAPersonMustDecide(t *testing.T) {
+	t.Parallel()
+	s, c, p := openRuns(t)
+	start(t, s, 7)
+	save(t, s, ann, "a", ckpt.KindRoutine, `{"n":1}`)
+	_, _, err := s.BeginOperation(t.Context(), as(7), mainRun, ckpt.OperationRequest{Key: "pay", Name: "pay the invoice", State: ckpt.JSON(`{"n":2}`)})
+	must(t, err)
+	p.kill(7)
+	wantVerdict(t, claim(t, s, 8), ckpt.VerdictAsk)
+	text := exportOf(t, s, "a")
+	other, report := copyOf(t, c, p, text)
+	plan := claim(t, other, 9, func(r *ckpt.ResumeRequest) { r.DryRun = true })
+	wantVerdict(t, plan, ckpt.VerdictAsk)
+	if plan.Prompt == nil || len(plan.UncertainOperations) != 1 || plan.UncertainOperations[0].Key != "pay" {
+		t.Errorf("the plan: %+v", plan)
+	}
+	if diff := cmp.Diff(planOf(t, s, "a", "main"), planOf(t, other, "a", "main")); diff != "" {
+		t.Error(diff)
+	}
+	if again := exportOf(t, other, "a"); again != text {
+		t.Errorf("the export of the import is another:\n%s", cmp.Diff(text, again))
+	}
+	if report.Runs != 1 || report.Imported != 2 || len(report.Uncertain) != 0 {
+		t.Errorf("the report: %+v", report)
+	}
+	sound(t, pathOf(other))
+}
+
+// TestOldExportIsNeverSafe: what a file of version 1 does not hold makes its runs
+// ones that a person must decide about.
+func TestOldExportIsNeverSafe(t *testing.T) {
+	t.Parallel()
+	s, c, p := openRuns(t)
+	save(t, s, ann, "a", ckpt.KindRoutine, `{"n":1}`)
+	wantVerdict(t, claim(t, s, 7, func(r *ckpt.ResumeRequest) { r.DryRun = true }), ckpt.VerdictResume)
+	other, report := copyOf(t, c, p, oldExport(t, s, "a"))
+	plan := claim(t, other, 8)
+	wantVerdict(t, plan, ckpt.VerdictAsk)
+	if len(report.Uncertain) != 1 || report.Uncertain[0].Run != "main" || report.Version != 1 {
+		t.Errorf("the report: %+v", report)
+	}
+	_, _, err := other.AnswerPrompt(t.Context(), ann, ckpt.PromptAnswer{ID: plan.Prompt.ID, Choice: ckpt.ChoiceResume})
+	must(t, err)
+	if plan = claim(t, other, 8); !plan.Claimed || plan.Checkpoint == nil {
+		t.Errorf("after the answer: %+v", plan)
+	}
+	sound(t, pathOf(other))
+}
+
+// TestImportOfALivingOwnersRunAsks: what the owner does after the export is in no
+// file, so that the copy goes on only by a person's word.
+func TestImportOfALivingOwnersRunAsks(t *testing.T) {
+	t.Parallel()
+	s, c, p := openRuns(t)
+	start(t, s, 7)
+	save(t, s, ann, "a", ckpt.KindRoutine, `{"n":1}`)
+	text := exportOf(t, s, "a")
+	p.kill(7) // where the copy is, there is no such process
+	other, report := copyOf(t, c, p, text)
+	wantVerdict(t, claim(t, other, 8), ckpt.VerdictAsk)
+	if len(report.Uncertain) != 1 || !strings.Contains(report.Uncertain[0].Reason, "alive") {
+		t.Errorf("the report: %+v", report)
+	}
+}
+
+// TestImportOfDamageAsks: a run of which a checkpoint could not be read is not
+// safe to go on with from an older one.
+func TestImportOfDamageAsks(t *testing.T) {
+	t.Parallel()
+	s, c, p := openRuns(t)
+	save(t, s, ann, "a", ckpt.KindRoutine, `{"n":1}`)
+	bad := save(t, s, ann, "a", ckpt.KindRoutine, `{"n":2}`)
+	must(t, s.ExecForTest(`UPDATE checkpoints SET body = x'7b7d202020202020' WHERE id = ?`, bad.ID))
+	other, report := copyOf(t, c, p, exportOf(t, s, "a"))
+	wantVerdict(t, claim(t, other, 8), ckpt.VerdictAsk)
+	if len(report.Uncertain) != 1 || report.Imported != 1 {
+		t.Errorf("the report: %+v", report)
+	}
+	sound(t, pathOf(other))
+}
+
+// TestImportJoinsNoHistories: a run that is there with another history is left
+// alone, and so is all else of the file.
+func TestImportJoinsNoHistories(t *testing.T) {
+	t.Parallel()
+	s, c, p := openRuns(t)
+	save(t, s, ann, "a", ckpt.KindRoutine, `{"n":1}`)
+	text := exportOf(t, s, "a")
+	save(t, s, ann, "a", ckpt.KindRoutine, `{"n":2}`)
+	newer := exportOf(t, s, "a")
+	other, _ := copyOf(t, c, p, text)
+	_, err := other.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(newer))
+	wantCode(t, err, ckpt.CodeConflict)
+	save(t, other, ann, "a", ckpt.KindRoutine, `{"n":3}`) // it goes on there
+	report, err := other.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text))
+	must(t, err)
+	if report.RunsPresent != 1 || report.Runs != 0 || report.Present != 1 {
+		t.Errorf("the same file again: %+v", report)
+	}
+	c.add(time.Second)
+	stranger, _ := open(t)
+	save(t, stranger, ann, "a", ckpt.KindRoutine, `{"x":1}`)
+	must(t, stranger.ExecForTest(`UPDATE runs SET started_at = '2026-01-01T00:00:00.000Z'`))
+	before := exportOf(t, stranger, "a")
+	_, err = stranger.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text))
+	wantCode(t, err, ckpt.CodeConflict)
+	if exportOf(t, stranger, "a") != before {
+		t.Error("the refused import changed something")
+	}
+}
+
+// TestImportThatBreaksOffBeginsAnew: of an import that ends between its
+// transactions nothing is left that could be resumed, and doing it again brings
+// all of it.
+func TestImportThatBreaksOffBeginsAnew(t *testing.T) {
+	t.Parallel()
+	s, c, p := openRuns(t)
+	policy := ckpt.DefaultPolicy()
+	policy.RoutineKeep = 0
+	_, err := s.SetPolicy(t.Context(), ann, "a", policy)
+	must(t, err)
+	for i := range 100 { // more than one transaction takes
+		save(t, s, ann, "a", ckpt.KindRoutine, fmt.Sprint(i))
+	}
+	text := exportOf(t, s, "a")
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), c)
+	o.Resume, o.Processes, o.Drift = resume.Make, p, drift.New()
+	other := openWith(t, o)
+	// A trigger stands for the fault: the checkpoint of the second transaction is refused.
+	must(t, other.ExecForTest(`CREATE TRIGGER test_fault BEFORE INSERT ON checkpoints WHEN NEW.seq = 90 BEGIN SELECT RAISE(ABORT, 'a fault of the test'); END`))
+	if _, err := other.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text)); err == nil {
+		t.Fatal("the import did not break off")
+	}
+	must(t, other.ExecForTest(`DROP TRIGGER test_fault`))
+	if plan := claim(t, other, 8, func(r *ckpt.ResumeRequest) { r.DryRun = true }); plan.Verdict != ckpt.VerdictFresh && plan.Verdict != ckpt.VerdictAsk {
+		t.Errorf("what was left answers %s", plan.Verdict)
+	}
+	_, err = other.Import(t.Context(), ann, ckpt.ImportRequest{}, strings.NewReader(text))
+	must(t, err)
+	if exportOf(t, other, "a") != text {
+		t.Error("the second import is not whole")
+	}
+}
+
+// TestExportOfOneRunAndOfAll exports a run by itself, and all agents in one file.
+func TestExportOfOneRunAndOfAll(t *testing.T) {
+	t.Parallel()
+	s, c, p := openRuns(t)
+	for _, agent := range []string{"a", "b"} {
+		for _, run := range []string{"r1", "r2"} {
+			r := request(agent, ckpt.KindRoutine, `{"of":"`+agent+run+`"}`)
+			r.Run = run
+			_, err := s.Save(t.Context(), ann, r)
+			must(t, err)
+		}
+	}
+	var one bytes.Buffer
+	must(t, s.ExportAgents(t.Context(), ann, ckpt.ExportRequest{Agents: []string{"a"}, Run: "r2"}, &one))
+	other, report := copyOf(t, c, p, one.String())
+	if report.Runs != 1 || planOf(t, s, "a", "r2") != planOf(t, other, "a", "r2") {
+		t.Errorf("the report: %+v", report)
+	}
+	all := exportOf(t, s)
+	other, report = copyOf(t, c, p, all)
+	if report.Runs != 4 || !slices.Equal(report.Agents, []string{"a", "b"}) || exportOf(t, other) != all {
+		t.Errorf("the report: %+v", report)
+	}
+	_, err := other.Import(t.Context(), ann, ckpt.ImportRequest{Agent: "c"}, strings.NewReader(all))
+	wantCode(t, err, ckpt.CodeInvalid)
+	err = s.ExportAgents(t.Context(), ann, ckpt.ExportRequest{Agents: []string{"a"}, Run: "none"}, &one)
+	wantCode(t, err, ckpt.CodeNotFound)
+	err = s.ExportAgents(t.Context(), ann, ckpt.ExportRequest{Run: "r1"}, &one)
+	wantCode(t, err, ckpt.CodeInvalid)
+}
+
+// past is a random history, made through the calls that agents and operators make.
+type past struct {
+	*saver
+	rand *rand.Rand
+	c    *clock
+	p    *processes
+	pid  int
+	ids  []string
+	step int
+}
+
+func (h *past) pick(list ...string) string { return list[h.rand.IntN(len(list))] }
+
+// do makes one random call. That it is refused is as good as any.
+func (h *past) do() {
+	h.step++
+	h.c.add(time.Duration(h.rand.IntN(5000)) * time.Millisecond)
+	agent, run := h.pick("a", "a", "b"), h.pick("main", "r1", "r2")
+	ref := ckpt.RunRef{Agent: agent, Run: run}
+	ctx, sc := h.t.Context(), as(h.pid)
+	state := fmt.Sprintf(`{"n":%d,"goal":"g","list":[%s0]}`, h.step, strings.Repeat("1, ", h.rand.IntN(9)*h.rand.IntN(400)))
+	switch h.rand.IntN(22) {
+	case 0:
+		h.pid++
+		beat := ckpt.Duration(time.Duration(h.rand.IntN(2)) * time.Minute)
+		_, _, _ = h.StartRun(ctx, as(h.pid), ckpt.RunRequest{Agent: agent, Run: run, PID: h.pid, Workflow: "w", Goal: "find <it> & \"keep\" it\nlong", ExternalSession: "x1",
+			HeartbeatTimeout: &beat, Labels: ckpt.Labels{"k": "v\u2028"}})
+	case 1:
+		h.p.kill(h.pid - h.rand.IntN(3))
+	case 2:
+		h.pid++
+		_, _, _ = h.Resume(ctx, as(h.pid), ckpt.ResumeRequest{Agent: agent, Run: run, PID: h.pid, Force: h.rand.IntN(2) == 0})
+	case 3, 4, 5, 6, 7:
+		r := request(agent, ckpt.Kinds[h.rand.IntN(3)], state)
+		r.Run, r.Labels, r.Metadata = run, ckpt.Labels{"i": fmt.Sprint(h.step)}, []byte(`{ "i": 1.0,`+"\n"+`"t":"<&>" }`)
+		if h.rand.IntN(4) == 0 {
+			r.Program = &ckpt.Program{Source: "x = 1\ny <&> 2", Executed: 5}
+		}
+		if h.rand.IntN(6) == 0 {
+			r.ContentType, r.State = "application/octet-stream", []byte("\x00\xff\n"+state)
+		}
+		if c, err := h.Save(ctx, sc, r); err == nil {
+			h.ids = append(h.ids, c.ID)
+		}
+	case 8, 9:
+		_, _, _ = h.BeginStep(ctx, sc, ref, ckpt.StepRequest{Key: h.pick("s1", "s2", "s3", "s4"), Name: "tool", Args: ckpt.JSON(h.pick(`{"a":1}`, "null", "[ 1,\n 2 ]"))})
+	case 10:
+		cost := h.rand.Float64()
+		_, _, _ = h.FinishStep(ctx, sc, ref, ckpt.StepRequest{Key: h.pick("s1", "s2", "s3", "s4"), Status: ckpt.StepStatus(h.pick("succeeded", "failed")), Result: ckpt.JSON(`"r"`), Error: ckpt.Ref(h.pick("", "it failed")), CostUSD: &cost})
+	case 11:
+		r := ckpt.OperationRequest{Key: h.pick("o1", "o2"), Name: "deploy"}
+		if h.rand.IntN(2) == 0 {
+			r.State = ckpt.JSON(state)
+		}
+		_, _, _ = h.BeginOperation(ctx, sc, ref, r)
+	case 12:
+		_, _, _ = h.EndOperation(ctx, sc, ref, ckpt.OperationEnd{Key: h.pick("o1", "o2"), Status: ckpt.OperationStatus(h.pick("succeeded", "failed")), Resolve: h.rand.IntN(2) == 0, Reason: "seen"})
+	case 13:
+		_, _, _ = h.Append(ctx, sc, ref, []ckpt.NewEvent{{Type: "t", Payload: ckpt.JSON(`{"x": 1}`)}, {Type: "u"}}, "")
+	case 14:
+		r := ckpt.FindingRequest{Run: run, Rule: "mine", Severity: ckpt.Severity(h.pick("info", "warn", "critical")), Message: "m", Evidence: ckpt.JSON(`{"e":1}`)}
+		_, _, _ = h.PostFinding(ctx, sc, agent, r)
+	case 15:
+		if d, err := h.Drift(ctx, ann, ckpt.DriftFilter{Agent: agent, Run: run, All: true}); err == nil && len(d.Findings) > 0 {
+			_, _, _ = h.Dismiss(ctx, ann, ckpt.DismissRequest{ID: d.Findings[h.rand.IntN(len(d.Findings))].ID, Reason: "no"})
+		}
+	case 16:
+		if len(h.ids) > 0 {
+			_, _, _ = h.Restore(ctx, sc, ckpt.RestoreRequest{Agent: agent, Checkpoint: h.ids[h.rand.IntN(len(h.ids))], Reason: "back"})
+		}
+	case 17:
+		progress := h.rand.Float64()
+		_, _ = h.Beat(ctx, sc, ref, ckpt.Heartbeat{Progress: &progress})
+	case 18:
+		_, _, _ = h.EndRun(ctx, sc, ref, ckpt.EndRequest{Status: ckpt.RunStatus(h.pick("suspended", "awaiting_continuation", "interrupted", "completed", "failed")),
+			ContinuationPrompt: "go on <here>", Result: ckpt.JSON(`{"r": 1}`), Error: ckpt.Ref(h.pick("", "e"))})
+	case 19:
+		if page, err := h.Prompts(ctx, ann, ckpt.PromptFilter{Open: true}); err == nil && len(page.Prompts) > 0 {
+			_, _, _ = h.AnswerPrompt(ctx, ann, ckpt.PromptAnswer{ID: page.Prompts[0].ID, Choice: ckpt.PromptChoice(h.pick("resume", "reinitialize", "abandon"))})
+		}
+	case 20:
+		if len(h.ids) > 0 {
+			id := h.ids[h.rand.IntN(len(h.ids))]
+			pinned := h.rand.IntN(2) == 0
+			_, _ = h.Patch(ctx, ann, id, ckpt.CheckpointPatch{Pinned: &pinned, Labels: &ckpt.Labels{"patched": "yes"}})
+			_, _, _ = h.StartRun(ctx, sc, ckpt.RunRequest{Agent: agent, Run: fmt.Sprint("fork", h.step), ForkFrom: ckpt.Ref(id)})
+		}
+	case 21:
+		th := ckpt.GraphThread{Thread: h.pick("t1", "t2"), NS: h.pick("", "n|s")}
+		id := fmt.Sprint("c", h.step)
+		_, _ = h.GraphPut(ctx, ann, &ckpt.GraphPut{Agent: "a", GraphThread: th, Checkpoint: checkpointOf(id, `{"x":1}`), Metadata: ckpt.JSON(`{"step":1}`), Values: jsonValues(channels{"x": state})})
+		_, _ = h.GraphPutWrites(ctx, ann, &ckpt.GraphPutWrites{Agent: "a", GraphThread: th, Checkpoint: id, Writes: []ckpt.GraphWrite{
+			{Task: "t", Idx: 0, Path: "p", Channel: "x", GraphBytes: ckpt.GraphBytes{Type: "json", Data: []byte(state)}}}})
+	}
+}
+
+// TestExportsOfRandomHistories brings random histories to another store. The same
+// plan is made of each run there, its export is the same text, and nothing is
+// broken. Runs whose owners lived when they were exported are never safe.
+func TestExportsOfRandomHistories(t *testing.T) {
+	t.Parallel()
+	seeds := uint64(24)
+	if testing.Short() {
+		seeds = 6
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
+			c, p := newClock(), &processes{dead: map[int]bool{}}
+			o := options(filepath.Join(t.TempDir(), "ckpt.db"), c)
+			o.Resume, o.Processes, o.Drift = resume.Make, p, drift.New()
+			h := &past{saver: &saver{t, openWith(t, o), ann, "a"}, rand: rand.New(rand.NewPCG(seed, 7)), c: c, p: p, pid: 10}
+			for range 150 {
+				h.do()
+			}
+			alive := seed%4 == 0
+			if !alive {
+				for pid := range h.pid + 1 {
+					p.kill(pid)
+				}
+				must(t, h.ExecForTest(`UPDATE runs SET heartbeat_timeout_ms = 0 WHERE status = 'running' AND pid IS NULL`))
+			}
+			text := exportOf(t, h.Store)
+			other, report := copyOf(t, c, p, text)
+			page, err := h.Runs(t.Context(), ann, ckpt.RunFilter{Limit: ckpt.MaxLimit})
+			must(t, err)
+			if len(page.Runs) != report.Runs {
+				t.Errorf("%d runs came, there were %d", report.Runs, len(page.Runs))
+			}
+			for _, run := range page.Runs {
+				here, there := planOf(t, h.Store, run.Agent, run.Run), planOf(t, other, run.Agent, run.Run)
+				if slices.ContainsFunc(report.Uncertain, func(u ckpt.UncertainRun) bool { return u.Agent == run.Agent && u.Run == run.Run }) {
+					if !alive {
+						t.Errorf("run %s of %s became uncertain", run.Run, run.Agent)
+					}
+					if !strings.Contains(there, `"verdict": "ask"`) && !strings.Contains(there, `"verdict": "unsafe"`) {
+						t.Errorf("run %s of %s is safe:\n%s", run.Run, run.Agent, there)
+					}
+					continue
+				}
+				if diff := cmp.Diff(here, there); diff != "" {
+					t.Errorf("run %s of %s:\n%s", run.Run, run.Agent, diff)
+				}
+			}
+			again := exportOf(t, other)
+			if len(report.Uncertain) == 0 && again != text {
+				t.Errorf("the export of the import is another:\n%s", cmp.Diff(strings.Split(text, "\n"), strings.Split(again, "\n")))
+			}
+			if len(report.Pruned) > 0 {
+				t.Errorf("pruned: %v", report.Pruned)
+			}
+			sound(t, pathOf(other))
+			// A renamed copy beside the original, and the second import of it.
+			if strings.Count(text, `"type":"agent"`) == 1 {
+				for range 2 {
+					_, err := h.Import(t.Context(), ann, ckpt.ImportRequest{Agent: "copy"}, strings.NewReader(text))
+					must(t, err)
+				}
+				sound(t, pathOf(h.Store))
+			}
+		})
+	}
+}
