@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 SOAK ?= 2h
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint cross bench bench-machine bench-peers fuzz faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-adapters clients-go-adapters clients-sessions clients-latest dist nightly e2e e2e-systemd e2e-windows $(TARGETS)
+.PHONY: help build test race lint cross bench bench-machine bench-peers fuzz models faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-adapters clients-go-adapters clients-sessions clients-latest dist nightly e2e e2e-systemd e2e-windows $(TARGETS)
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ fuzz: ## every fuzz test for FUZZTIME (20s), and the long form of three tests th
 			echo "$$room $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x "$$room" </dev/null; \
 		done; \
 	done
+
+models: ## the long form of the model tests of the store, in five minutes; MODELS='-model.seed=7'
+	go test -count=1 -timeout 1h ./internal/db -run 'Model|^TestRestoreKilledAtACall$$|^TestLocksThatFail$$' -args -long $(MODELS)
 
 # The matrix of faults, docs/RELIABILITY.md. FAULTS=F8,F9 runs only those, FROM=F9
 # that and all after it; SEED=1 plays one again. Much of it needs root, strace,

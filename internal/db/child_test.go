@@ -218,7 +218,7 @@ func (c *child) line(t testing.TB) string {
 // all reads what the child says until it ends.
 func (c *child) all(t testing.TB) []string {
 	t.Helper()
-	stop := time.AfterFunc(30*time.Second, func() { _ = c.Process.Kill() })
+	stop := time.AfterFunc(5*time.Minute, func() { _ = c.Process.Kill() })
 	defer stop.Stop()
 	var lines []string
 	for c.lines.Scan() {

@@ -225,6 +225,7 @@ type drifty struct {
 	detector *detector
 	options  db.Options
 	steps    int
+	reader   *inspector // an auditor's connection, once somebody has looked
 }
 
 func openDrifty(t testing.TB, change ...func(*db.Options)) *drifty {
@@ -236,12 +237,31 @@ func openDrifty(t testing.TB, change ...func(*db.Options)) *drifty {
 		f(&d.options)
 	}
 	d.Store = openWith(t, d.options)
+	t.Cleanup(d.lookAway)
 	return d
+}
+
+// inspect looks at the database as an auditor does.
+func (d *drifty) inspect() *inspector {
+	d.t.Helper()
+	if d.reader == nil {
+		d.reader = auditor(d.t, d.options.Path)
+	}
+	return d.reader
+}
+
+// lookAway ends that.
+func (d *drifty) lookAway() {
+	if d.reader != nil {
+		_ = d.reader.Close()
+		d.reader = nil
+	}
 }
 
 // reopen stops the daemon and starts another.
 func (d *drifty) reopen() {
 	d.t.Helper()
+	d.lookAway()
 	if err := d.Close(); err != nil {
 		d.t.Fatal(err)
 	}
@@ -252,6 +272,7 @@ func (d *drifty) reopen() {
 // after a kill.
 func (d *drifty) crash() {
 	d.t.Helper()
+	d.lookAway()
 	left, old := d.Store, d.options.Path
 	d.options.Path = filepath.Join(d.t.TempDir(), "ckpt.db")
 	for _, suffix := range []string{"", "-wal"} {
@@ -307,9 +328,7 @@ func (d *drifty) report(all bool) *ckpt.DriftReport {
 // noViolations asks what an auditor asks, and for what holds of suspects.
 func (d *drifty) noViolations() {
 	d.t.Helper()
-	reader := auditor(d.t, d.options.Path)
-	defer reader.Close()
-	found, err := column(reader, `SELECT rule || ' ' || subject || ' ' || detail FROM audit_violations
+	found, err := column(d.inspect(), `SELECT rule || ' ' || subject || ' ' || detail FROM audit_violations
 		UNION ALL SELECT 'suspect for nothing ' || c.run || ' ' || c.seq FROM audit_checkpoints c WHERE c.suspect AND NOT EXISTS (SELECT 1 FROM audit_findings f
 			WHERE f.agent = c.agent AND f.owner = c.owner AND f.run = c.run AND f.severity = 'critical' AND f.dismissed_at IS NULL
 			AND c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq))`)

@@ -28,15 +28,13 @@ type driftModel struct {
 
 func TestDriftModel(t *testing.T) {
 	t.Parallel()
-	first, n := uint64(1), uint64(4)
+	usual := uint64(3)
 	if testing.Short() {
-		n = 1
+		usual = 1
 	}
-	if *modelSeed != 0 {
-		first, n = *modelSeed, *modelDatabases
-	}
-	for seed := first; seed < first+n; seed++ {
+	for i, seed := range seeds(1, usual, 12) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
 			m := &driftModel{drifty: openDrifty(t), r: rand.New(rand.NewPCG(seed, 7)), deleted: map[string]bool{}, second: map[string]bool{}, calls: map[string]int{}}
 			start(t, m.Store, 1)
 			for range 250 {
@@ -44,7 +42,7 @@ func TestDriftModel(t *testing.T) {
 			}
 			if st, err := m.Status(t.Context(), root); err != nil {
 				t.Fatal(err)
-			} else if seed == first {
+			} else if i == 0 {
 				t.Logf("%+v", st.Drift.Findings)
 			}
 			sound(t, m.options.Path)
@@ -220,8 +218,7 @@ func (m *driftModel) check() {
 			}
 		}
 	}
-	reader := auditor(m.t, m.options.Path)
-	defer reader.Close()
+	reader := m.inspect()
 	stretch, err := column(reader, `SELECT stretch || ' ' || epoch FROM runs WHERE name = 'main'`)
 	if err != nil {
 		m.t.Fatal(err)

@@ -44,11 +44,7 @@ func TestModelChild(t *testing.T) {
 // model allows, or nothing.
 func TestModelKilled(t *testing.T) {
 	t.Parallel()
-	first, n := uint64(100), uint64(6)
-	if *modelSeed != 0 {
-		first, n = *modelSeed, *modelDatabases
-	}
-	for seed := first; seed < first+n; seed++ {
+	for _, seed := range seeds(100, 3, 20) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { killed(t, seed) })
 	}
 }
@@ -73,15 +69,11 @@ func killed(t *testing.T, seed uint64) {
 // off between any two of their transactions: what a kill leaves, without its luck.
 func TestModelCut(t *testing.T) {
 	t.Parallel()
-	first, n := uint64(200), uint64(4)
-	if *modelSeed != 0 {
-		first, n = *modelSeed, *modelDatabases
-	}
-	for seed := first; seed < first+n; seed++ {
+	for _, seed := range seeds(200, 3, 12) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 7))
-			for range 3 {
+			for range 2 {
 				acks, cuts := cutStep(t, seed, 50+r.IntN(250))
 				for _, path := range cuts {
 					judgeKilled(t, seed, acks, path)
@@ -267,7 +259,7 @@ func killChild(t *testing.T, seed uint64, path string) [][]string {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, uint64(time.Now().UnixNano())))
 	until := 50 + r.IntN(250)
-	cmd := exec.Command(os.Args[0], "-test.run=^TestModelChild$", "-test.timeout=60s")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestModelChild$", "-test.timeout=10m")
 	cmd.Env = append(os.Environ(), modelChildPath+"="+path, modelChildSeed+"="+strconv.FormatUint(seed, 10), "GOCOVERDIR="+t.TempDir())
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

@@ -27,9 +27,26 @@ import (
 var (
 	modelSeed      = flag.Uint64("model.seed", 0, "begin the model tests at this seed; 0 means their usual ones")
 	modelDatabases = flag.Uint64("model.databases", 1, "how many seeds to try from model.seed on")
-	modelSteps     = flag.Int("model.steps", usualSteps(), "how many steps to make with each")
+	modelSteps     = flag.Int("model.steps", usualSteps(), "how many steps to make with each; -long makes more")
+	long           = flag.Bool("long", false, "the long form of the tests that draw lots: make models")
 	modelAcked     = flag.Int("model.acked", -1, "TestModelKilled: cut the step after so many, between any two of its transactions")
 )
+
+// seeds are those that a model test plays: usual ones, more in the long form, or
+// those that the command line names.
+func seeds(first, usual, more uint64) (seeds []uint64) {
+	n := usual
+	switch {
+	case *modelSeed != 0:
+		first, n = *modelSeed, *modelDatabases
+	case *long:
+		n = more
+	}
+	for seed := first; seed < first+n; seed++ {
+		seeds = append(seeds, seed)
+	}
+	return seeds
+}
 
 // usualSteps are fewer under the race detector, where a step takes ten times as
 // long and the writer has one goroutine at a time to deal with here anyway.
@@ -41,19 +58,18 @@ func usualSteps() int {
 			}
 		}
 	}
-	return 1250
+	return 500
 }
 
-// TestModel makes 10,000 random steps on the real store, with the real plan,
-// guard and worker, and compares what is there after every one of them with a
-// model written from section 8 of the design.
+// TestModel makes thousands of random steps on the real store, with the real
+// plan, guard and worker, and compares what is there after every one of them with
+// a model written from section 8 of the design.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	first, n := uint64(1), uint64(8)
-	if *modelSeed != 0 {
-		first, n = *modelSeed, *modelDatabases
+	if *long {
+		*modelSteps = max(*modelSteps, 1250)
 	}
-	for seed := first; seed < first+n; seed++ {
+	for _, seed := range seeds(1, 6, 32) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t, seed, filepath.Join(t.TempDir(), "ckpt.db"))
@@ -148,7 +164,7 @@ type harness struct {
 	recent []string   // what was done last
 	checks []func()   // to be made once the model has settled
 	acks   io.Writer  // where the steps may be cut off: told of every step that is done
-	reader *stdsql.DB // an auditor's connection
+	reader *inspector // an auditor's connection
 	replay string     // the command that makes the same steps again
 }
 
@@ -173,15 +189,33 @@ func (h *harness) start() {
 	h.reader = auditor(h.t, h.path)
 }
 
-// auditor is a connection of somebody else, who only reads.
-func auditor(t testing.TB, path string) *stdsql.DB {
+// inspector is a connection of somebody else, who only reads and asks the same again and again.
+type inspector struct {
+	*stdsql.DB
+	kept map[string]*stdsql.Stmt
+}
+
+// ask is Query by a statement that is compiled once.
+func (r *inspector) ask(query string, args ...any) (*stdsql.Rows, error) {
+	if r.kept[query] == nil {
+		statement, err := r.Prepare(query)
+		if err != nil {
+			return nil, err
+		}
+		r.kept[query] = statement
+	}
+	return r.kept[query].Query(args...)
+}
+
+// auditor opens an inspector.
+func auditor(t testing.TB, path string) *inspector {
 	t.Helper()
 	reader, err := stdsql.Open("sqlite", "file:"+path+"?mode=ro&_pragma=busy_timeout(2000)")
 	if err != nil {
 		t.Fatal(err)
 	}
 	reader.SetMaxOpenConns(1)
-	return reader
+	return &inspector{reader, map[string]*stdsql.Stmt{}}
 }
 
 func (h *harness) fail(format string, args ...any) {
@@ -280,7 +314,7 @@ func (h *harness) audited(s *step, before []*mCheckpoint, removed []string) {
 // newRows are the rows of the audit log that were not looked at yet.
 func (h *harness) newRows() (rows []mAudit) {
 	h.t.Helper()
-	found, err := h.reader.Query(`SELECT n, who, action, coalesce(owner, ''), coalesce(agent, ''), coalesce(run, ''), coalesce(subject, ''), outcome
+	found, err := h.reader.ask(`SELECT n, who, action, coalesce(owner, ''), coalesce(agent, ''), coalesce(run, ''), coalesce(subject, ''), outcome
 		FROM audit_log WHERE n > ? ORDER BY n`, h.logged)
 	if err != nil {
 		h.fail("%v", err)
@@ -345,8 +379,8 @@ func (h *harness) ids() map[string]bool {
 }
 
 // column reads the first column of every row.
-func column(reader *stdsql.DB, query string) (list []string, err error) {
-	found, err := reader.Query(query)
+func column(reader *inspector, query string) (list []string, err error) {
+	found, err := reader.ask(query)
 	if err != nil {
 		return nil, err
 	}
@@ -362,7 +396,7 @@ func column(reader *stdsql.DB, query string) (list []string, err error) {
 }
 
 // rows is what the database has, one line for each checkpoint.
-func rows(t testing.TB, reader *stdsql.DB) []string {
+func rows(t testing.TB, reader *inspector) []string {
 	t.Helper()
 	list, err := column(reader, `SELECT concat_ws(' ', id, owner, agent, run, seq, kind, created_at, coalesce(parent, '-'),
 		coalesce(operation, '-'), pinned, suspect) FROM audit_checkpoints`)

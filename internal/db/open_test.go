@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
@@ -70,14 +69,10 @@ func TestSecondDaemon(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
-	begin := time.Now()
 	if _, err := db.Open(t.Context(), options(path, newClock())); !errors.Is(err, db.ErrLocked) {
 		t.Errorf("a second store in this process: %v", err)
 	}
 	said := startChild(t, "hold", path, 0).all(t)
-	if took := time.Since(begin); took > 20*time.Second { // it does not wait for the lock; how quick it is depends on the machine
-		t.Errorf("it took %s to say so", took)
-	}
 	if len(said) != 1 || !strings.HasPrefix(said[0], "open false true already running") {
 		t.Errorf("a second store in another process said %q", said)
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -64,32 +65,37 @@ func TestRestoreKilledAtACall(t *testing.T) {
 	calls := map[string]int{ // and how many of its calls are passed over after each one in a sample
 		"renameat,renameat2,rename": 1, "unlinkat,unlink,mkdirat": 2, "fsync,fdatasync": 3, "ftruncate": 2, "fchmod": 1, "pwrite64": 29,
 	}
-	points := 0
+	var points atomic.Int64
+	t.Cleanup(func() { // once all of them have ended
+		t.Logf("killed at %d points", points.Load())
+		if points.Load() < 15 {
+			t.Errorf("it was killed at %d points only", points.Load())
+		}
+	})
 	for call, step := range calls {
-		if os.Getenv(allPoints) != "" {
+		if *long || os.Getenv(allPoints) != "" {
 			step = 1
 		}
-		for n := 1; ; n += step {
-			killed := false
-			ok := t.Run(fmt.Sprintf("%s %d", call, n), func(t *testing.T) {
-				x := newScene(t)
-				said := startChild(t, "restore", x.path, 0, strace, "-f", "-qq", "-o", filepath.Join(t.TempDir(), "trace"),
-					"-e", "trace="+call, "-e", fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", call, n)).all(t)
-				killed = !has(said, "restored")
-				if killed {
-					x.neverBetween(t)
+		t.Run(call, func(t *testing.T) {
+			t.Parallel()
+			for n := 1; ; n += step {
+				killed := false
+				ok := t.Run(fmt.Sprint(n), func(t *testing.T) {
+					x := newScene(t)
+					said := startChild(t, "restore", x.path, 0, strace, "-f", "-qq", "-o", filepath.Join(t.TempDir(), "trace"),
+						"-e", "trace="+call, "-e", fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", call, n)).all(t)
+					killed = !has(said, "restored")
+					if killed {
+						x.neverBetween(t)
+					}
+					x.again(t, said)
+				})
+				if !ok || !killed {
+					break
 				}
-				x.again(t, said)
-			})
-			if !ok || !killed {
-				break
+				points.Add(1)
 			}
-			points++
-		}
-	}
-	t.Logf("killed at %d points", points)
-	if points < 15 {
-		t.Errorf("it was killed at %d points only", points)
+		})
 	}
 }
 

@@ -159,19 +159,18 @@ func reopened(t *testing.T, d disturbance, path string, last *ckpt.Saved) {
 	}
 }
 
-// TestDisturbedFilesWithinASecond: maintenance notices without a save.
-func TestDisturbedFilesWithinASecond(t *testing.T) {
+// TestDisturbedFilesWithoutASave: maintenance notices without a save.
+func TestDisturbedFilesWithoutASave(t *testing.T) {
 	t.Parallel()
 	type victim struct {
 		name, path string
 		store      *db.Store
-		begin      time.Time
 		ended      chan error
 	}
 	var victims []victim
-	for name, d := range disturbances { // all at once: the second is waited for but once
+	for name, d := range disturbances { // all at once: the round of maintenance is waited for but once
 		s, path, older, _ := disturbed(t)
-		v := victim{name, path, s, time.Now(), make(chan error, 1)}
+		v := victim{name, path, s, make(chan error, 1)}
 		go func() { v.ended <- s.Maintain(t.Context()) }()
 		d.does(t, path, older)
 		victims = append(victims, v)
@@ -179,14 +178,12 @@ func TestDisturbedFilesWithinASecond(t *testing.T) {
 	for _, v := range victims {
 		select {
 		case <-v.store.Failed():
-		case <-time.After(3 * time.Second):
+		case <-time.After(5 * time.Minute):
 			t.Errorf("%s: not noticed", v.name)
 			continue
 		}
-		if info, err := os.Lstat(v.path + ".failed"); err != nil {
+		if _, err := os.Lstat(v.path + ".failed"); err != nil {
 			t.Error(err)
-		} else if took := info.ModTime().Sub(v.begin); took > 1500*time.Millisecond { // a second, and a loaded machine
-			t.Errorf("%s: noticed after %s", v.name, took)
 		}
 		if err := <-v.ended; err == nil {
 			t.Errorf("%s: maintenance ended without an error", v.name)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,7 +43,7 @@ func queue(t *testing.T, s *db.Store, wg *sync.WaitGroup, owner string, apply fu
 
 func waitFor(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(200 * time.Microsecond) {
+	for end := time.Now().Add(5 * time.Minute); !is(); time.Sleep(200 * time.Microsecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain for %s", what)
 		}
@@ -86,6 +87,7 @@ func TestFullQueueAnswersAtOnce(t *testing.T) {
 	t.Parallel()
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	o.MaxWaiting, o.MaxWaitBytes = 3, 1000
+	o.WriteTimeout = time.Hour // who waited instead of being refused would wait for ever
 	s := openWith(t, o)
 	release := blocked(t, s)
 	defer release()
@@ -94,7 +96,6 @@ func TestFullQueueAnswersAtOnce(t *testing.T) {
 	for range 2 {
 		queue(t, s, &wg, "uid:1", nothing, func(err error) { must(t, err) })
 	}
-	begin := time.Now()
 	err := s.Write("uid:2", 999, nothing) // 2 bytes wait: one too many
 	wantCode(t, err, ckpt.CodeBusy)
 	queue(t, s, &wg, "uid:2", nothing, func(err error) { must(t, err) })
@@ -103,9 +104,6 @@ func TestFullQueueAnswersAtOnce(t *testing.T) {
 	e := ckpt.AsError(err)
 	if e.OutcomeOrDefault() != ckpt.OutcomeNotSaved || e.RetryAfter == 0 || !e.Retryable() {
 		t.Errorf("the answer of a full queue: %+v", e)
-	}
-	if took := time.Since(begin); took > 200*time.Millisecond {
-		t.Errorf("a full queue answered after %s", took)
 	}
 	release()
 	wg.Wait()
@@ -191,13 +189,11 @@ func TestCloseUnderLoadAnswersEverybody(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
-	var wg, begun sync.WaitGroup
+	var wg sync.WaitGroup
 	acknowledged := make([]int, 12)
-	begun.Add(len(acknowledged))
+	var all atomic.Int64
 	for w := range acknowledged {
 		wg.Go(func() {
-			begin := sync.OnceFunc(begun.Done)
-			defer begin()
 			for {
 				_, err := s.Save(t.Context(), ann, request(fmt.Sprintf("a%d", w), ckpt.KindRecovery, `1`))
 				if err != nil {
@@ -207,17 +203,16 @@ func TestCloseUnderLoadAnswersEverybody(t *testing.T) {
 					return
 				}
 				acknowledged[w]++
-				begin()
+				all.Add(1)
 			}
 		})
 	}
-	begun.Wait()
-	time.Sleep(50 * time.Millisecond)
+	waitFor(t, "many saves", func() bool { return all.Load() > 100 || t.Failed() })
 	must(t, s.Close())
 	wg.Wait()
 	s = openWith(t, options(path, newClock()))
 	for w, want := range acknowledged {
-		if got := len(seqs(t, s, ann, fmt.Sprintf("a%d", w))); got != want || got == 0 {
+		if got := len(seqs(t, s, ann, fmt.Sprintf("a%d", w))); got != want {
 			t.Errorf("agent %d has %d of %d", w, got, want)
 		}
 	}
@@ -230,7 +225,6 @@ func TestAWriterThatStandsStillIsSeen(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
 	save(t, s, ann, "a", ckpt.KindRoutine, "1")
-	time.Sleep(20 * time.Millisecond)
 	if stalled := s.Stalled(); stalled != 0 {
 		t.Errorf("an idle writer has stood still for %v", stalled)
 	}
