@@ -8,25 +8,8 @@ import (
 // Autosave saves the state that [Run.State] names at an interval, if it changed,
 // until ctx ends. It logs errors and tries again in the next round.
 func (r *Run) Autosave(ctx context.Context, every time.Duration) (stop func()) {
-	ctx, stop = context.WithCancel(ctx)
-	r.done.Go(func() {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		last := ""
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			last = r.saveChanged(ctx, last)
-		}
-	})
-	r.mu.Lock()
-	end := r.stop
-	r.stop = func() { end(); stop() }
-	r.mu.Unlock()
-	return stop
+	last := ""
+	return r.work.every(ctx, every, func(ctx context.Context) { last = r.saveChanged(ctx, last) })
 }
 
 // saveChanged saves the state if it differs from the last saved one, and answers

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os/exec"
 	"sync"
 	"time"
@@ -17,32 +18,36 @@ const (
 	startAgain = 30 * time.Second
 )
 
-// startOnce keeps a client from starting daemons over and over.
-type startOnce struct {
+// starter starts the user's own daemon, and not over and over.
+type starter struct {
+	probe  string // the socket that a Client names, where it may be found
+	socket string // the endpoint that the user has chosen, "" where none was
+	log    func() *slog.Logger
+
 	mu   sync.Mutex
 	last time.Time
 }
 
 // start starts the user's own daemon if err says that there is none. It answers
 // whether a daemon answers now.
-func (c *Client) start(ctx context.Context, err error) bool {
+func (s *starter) start(ctx context.Context, err error) bool {
 	var nobody *client.DialError
 	if !errors.As(err, &nobody) || nobody.Stranger() {
 		return false
 	}
-	c.started.mu.Lock()
-	defer c.started.mu.Unlock()
-	if time.Since(c.started.last) < startAgain {
-		return c.answers(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.last) < startAgain {
+		return s.answers(ctx)
 	}
-	c.started.last = time.Now()
-	if err := c.serve(); err != nil {
-		c.log().Error("no daemon could be started", "error", err)
+	s.last = time.Now()
+	if err := s.serve(); err != nil {
+		s.log().Error("no daemon could be started", "error", err)
 		return false
 	}
 	until := time.Now().Add(startMost)
 	for time.Now().Before(until) && ctx.Err() == nil {
-		if c.answers(ctx) {
+		if s.answers(ctx) {
 			return true
 		}
 		time.Sleep(startPause)
@@ -50,22 +55,22 @@ func (c *Client) start(ctx context.Context, err error) bool {
 	return false
 }
 
-func (c *Client) answers(ctx context.Context) bool {
-	probe := &client.Client{Socket: c.Socket}
+func (s *starter) answers(ctx context.Context) bool {
+	probe := &client.Client{Socket: s.probe}
 	defer probe.Close()
 	return probe.Ready(ctx) == nil
 }
 
 // serve starts a daemon that outlives this process. If another daemon was
 // faster, this one ends by itself.
-func (c *Client) serve() error {
+func (s *starter) serve() error {
 	path, err := exec.LookPath("ckptsidecar")
 	if err != nil {
 		return fmt.Errorf("ckptsidecar is not on the path: install it, or start it with \"ckptsidecar serve\": %w", err)
 	}
 	args := []string{"serve"}
-	if socket := c.spool.endpoint(); socket != "" {
-		args = append(args, "--socket", socket)
+	if s.socket != "" {
+		args = append(args, "--socket", s.socket)
 	}
 	cmd := exec.Command(path, args...)
 	cmd.SysProcAttr = detached()

@@ -2,10 +2,13 @@ package client
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
@@ -36,24 +39,32 @@ type Client struct {
 	Autostart bool
 	Log       *slog.Logger // what the client has to say about itself; nil for slog.Default
 
-	once    sync.Once
-	wire    *client.Client
-	spool   *spool
-	started startOnce
+	once     sync.Once
+	wire     *client.Client
+	spool    *spool
+	delivery *delivery
 }
 
 func (c *Client) init() {
 	c.once.Do(func() {
 		c.wire = &client.Client{Socket: c.Socket, Owner: c.Owner, Retry: max(c.deadline(), 0)}
-		c.spool = &spool{dir: c.SpoolDir, most: cmp.Or(c.SpoolSize, DefaultSpoolSize), client: c}
-		c.wire.Outbox = delivery{c}
+		socket := cmp.Or(c.Socket, os.Getenv(client.EnvSocket))
+		c.spool = &spool{dir: c.SpoolDir, most: cmp.Or(c.SpoolSize, DefaultSpoolSize), socket: socket, send: c.send, log: c.log}
+		c.delivery = &delivery{spool: c.spool, deadline: c.deadline(), failOpen: c.FailOpen, dropWhenFull: c.DropWhenFull, log: c.log}
+		c.wire.Outbox = c.delivery
 		if c.Autostart {
-			c.wire.Absent = c.start
+			c.wire.Absent = (&starter{probe: c.Socket, socket: socket, log: c.log}).start
 		}
 	})
 }
 
 func (c *Client) deadline() time.Duration { return cmp.Or(c.Deadline, DefaultDeadline) }
+
+// send sends a write that waited in the spool since it was made.
+func (c *Client) send(ctx context.Context, r *client.Request, made ckpt.Time) error {
+	_, err := c.wire.Send(ctx, r, made)
+	return err
+}
 
 func (c *Client) log() *slog.Logger {
 	if c.Log != nil {
@@ -66,4 +77,11 @@ func (c *Client) log() *slog.Logger {
 func (c *Client) Close() {
 	c.init()
 	c.wire.Close()
+}
+
+// Replay sends the spooled writes for this client's daemon. It answers what it
+// did even if it could not send all.
+func (c *Client) Replay(ctx context.Context) (Replayed, error) {
+	c.init()
+	return c.spool.replay(ctx)
 }

@@ -14,6 +14,13 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
+// The defaults of a run.
+const (
+	DefaultHeartbeat        = 10 * time.Second
+	DefaultHeartbeatTimeout = 30 * time.Second
+	endMost                 = 10 * time.Second // how long the end of a run may take after its context is gone
+)
+
 // RunOptions say how a run begins.
 type RunOptions struct {
 	Name             string // "" means main
@@ -48,9 +55,8 @@ type Run struct {
 	Plan  *ckpt.Plan // how it goes on; of a run that began without a daemon an empty one, fresh
 
 	options RunOptions
-	epoch   *int64 // nil where it began without a daemon
-	stop    context.CancelFunc
-	done    sync.WaitGroup
+	epoch   *int64      // nil where it began without a daemon
+	work    *background // heartbeats and autosaves
 
 	mu       sync.Mutex
 	lost     error // why this process is not the owner any more
@@ -64,7 +70,7 @@ type Run struct {
 // Start claims a run, new or left unfinished, and begins to beat for it. The
 // caller ends it with [Run.End]; [Agent.Run] does both.
 func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
-	r := &Run{Agent: a, Name: cmp.Or(o.Name, ckpt.MainRun), options: o}
+	r := &Run{Agent: a, Name: cmp.Or(o.Name, ckpt.MainRun), options: o, work: newBackground()}
 	timeout := ckpt.Duration(cmp.Or(o.HeartbeatTimeout, DefaultHeartbeatTimeout))
 	request := ckpt.ResumeRequest{Agent: a.Name, Run: r.Name, PID: os.Getpid(), HeartbeatTimeout: &timeout, Force: o.Force, Reason: o.Reason}
 	if o.ProgressTimeout > 0 {
@@ -84,14 +90,18 @@ func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
 	if err := r.describe(ctx); err != nil {
 		return nil, err
 	}
-	r.beat()
+	if r.epoch != nil {
+		every := cmp.Or(o.Heartbeat, DefaultHeartbeat)
+		h := &heartbeat{wire: a.client.wire, run: r.ref(), most: every, progress: r.declared, told: r.noteLost}
+		r.work.every(context.Background(), every, h.beat)
+	}
 	return r, nil
 }
 
 // claim sends the spooled writes of the run, and then asks how to go on.
 func (c *Client) claim(ctx context.Context, r *Run, request ckpt.ResumeRequest) error {
 	defer c.spool.lock(r.Agent.Name, r.Name)()
-	return delivery{c}.tryToSend(ctx, func(ctx context.Context) error {
+	return c.delivery.tryToSend(ctx, func(ctx context.Context) error {
 		if err := c.spool.clear(ctx, r.Agent.Name, r.Name); err != nil {
 			return err
 		}
@@ -123,6 +133,40 @@ func (r *Run) describe(ctx context.Context) error {
 
 func (r *Run) ref() ckpt.RunRef {
 	return ckpt.RunRef{Agent: r.Agent.Name, Run: r.Name, Epoch: r.epoch}
+}
+
+// Lost says why this process no longer owns the run. It is nil while the process
+// owns it.
+func (r *Run) Lost() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lost
+}
+
+// noteLost remembers that another owner has come.
+func (r *Run) noteLost(err error) {
+	if ckpt.CodeOf(err) != ckpt.CodeFenced {
+		return
+	}
+	r.mu.Lock()
+	first := r.lost == nil
+	if first {
+		r.lost = err
+	}
+	tell := r.onLost
+	r.mu.Unlock()
+	if first {
+		for _, f := range tell {
+			f(err)
+		}
+	}
+}
+
+// declared is the progress that was declared last, nil for none.
+func (r *Run) declared() *float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.progress
 }
 
 // Restore reads the state to go on from into v. It answers false if there is
@@ -185,8 +229,7 @@ func (r *Run) End(ctx context.Context, e ckpt.EndRequest) error {
 	if ended {
 		return nil
 	}
-	r.stop()
-	r.done.Wait()
+	r.work.stop()
 	_, _, err := r.Agent.client.wire.EndRun(ctx, r.ref(), e)
 	_, err = fate(err)
 	return err
@@ -241,8 +284,7 @@ func (r *Run) giveUp(why error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), endMost)
 	defer cancel()
 	if r.Lost() != nil {
-		r.stop()
-		r.done.Wait()
+		r.work.stop()
 		return nil // it is another's
 	}
 	r.mu.Lock()

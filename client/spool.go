@@ -1,12 +1,14 @@
 package client
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,34 +24,17 @@ import (
 )
 
 const (
-	spoolVersion = 1
-	spoolSuffix  = ".ckpt"
-	rejectedDir  = "rejected"
 	measureEvery = time.Second
 	version      = "go/0.1.0"
 )
 
-// spooled is the first line of a file in the spool. docs/SPOOL.md has its form.
-type spooled struct {
-	Version   int               `json:"version"`
-	Method    string            `json:"method"`
-	Path      string            `json:"path"`
-	Query     string            `json:"query"`
-	Headers   map[string]string `json:"headers"`
-	Agent     string            `json:"agent"`
-	Run       string            `json:"run"`
-	Endpoint  string            `json:"endpoint"`
-	CreatedAt ckpt.Time         `json:"created_at"`
-	Size      int64             `json:"size"`
-	SHA256    string            `json:"sha256"`
-	Client    string            `json:"client"`
-}
-
 // spool is a folder in which writes wait for a daemon.
 type spool struct {
-	client *Client
 	dir    string // "" for the usual one
 	most   int64
+	socket string                                                  // the endpoint that the user has chosen, "" where none was
+	send   func(context.Context, *client.Request, ckpt.Time) error // sends a write that was made at a time
+	log    func() *slog.Logger
 
 	mu       sync.Mutex
 	runs     map[[2]string]*runLock
@@ -135,19 +120,11 @@ func (s *spool) content(r *client.Request) ([]byte, error) {
 	sum := sha256.Sum256(r.Body)
 	head, err := json.Marshal(spooled{Version: spoolVersion, Method: r.Method, Path: r.Path, Query: r.Query, Headers: r.Header,
 		Agent: r.Agent, Run: r.Run,
-		Endpoint: s.endpoint(), CreatedAt: ckpt.At(time.Now()), Size: int64(len(r.Body)), SHA256: hex.EncodeToString(sum[:]), Client: version})
+		Endpoint: s.socket, CreatedAt: ckpt.At(time.Now()), Size: int64(len(r.Body)), SHA256: hex.EncodeToString(sum[:]), Client: version})
 	if err != nil {
 		return nil, err
 	}
 	return append(append(head, '\n'), r.Body...), nil
-}
-
-// endpoint is the one that the user has chosen, "" where none was.
-func (s *spool) endpoint() string {
-	if s.client.Socket != "" {
-		return s.client.Socket
-	}
-	return os.Getenv(client.EnvSocket)
 }
 
 // idOf is the id of a save, or the key of another write. If the key is not an

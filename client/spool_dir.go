@@ -8,9 +8,6 @@ import (
 	"path/filepath"
 )
 
-// EnvSpool names the folder of the spool.
-const EnvSpool = "CKPTSIDECAR_SPOOL"
-
 // SpoolDir is the folder in which this user's writes wait.
 func SpoolDir() (string, error) {
 	if dir := os.Getenv(EnvSpool); dir != "" {

@@ -18,8 +18,11 @@ import (
 )
 
 const (
-	headMost  = 1 << 20
-	staleTemp = time.Hour
+	spoolVersion = 1
+	spoolSuffix  = ".ckpt"
+	rejectedDir  = "rejected"
+	headMost     = 1 << 20
+	staleTemp    = time.Hour
 )
 
 // errNewer is a file of a later version, which is left alone.
@@ -124,4 +127,20 @@ func sweepTemps(dir string) {
 			_ = os.Remove(filepath.Join(dir, entry.Name()))
 		}
 	}
+}
+
+// spooled is the first line of a file in the spool. docs/SPOOL.md has its form.
+type spooled struct {
+	Version   int               `json:"version"`
+	Method    string            `json:"method"`
+	Path      string            `json:"path"`
+	Query     string            `json:"query"`
+	Headers   map[string]string `json:"headers"`
+	Agent     string            `json:"agent"`
+	Run       string            `json:"run"`
+	Endpoint  string            `json:"endpoint"`
+	CreatedAt ckpt.Time         `json:"created_at"`
+	Size      int64             `json:"size"`
+	SHA256    string            `json:"sha256"`
+	Client    string            `json:"client"`
 }

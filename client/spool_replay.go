@@ -78,7 +78,7 @@ func (s *spool) replayOne(ctx context.Context, dir, name string, chosen func(*sp
 		r.Left++
 		return nil
 	}
-	_, err = s.client.wire.Send(ctx, &client.Request{Method: head.Method,
+	err = s.send(ctx, &client.Request{Method: head.Method,
 		Path: head.Path, Query: head.Query, Header: head.Headers, Body: body}, head.CreatedAt)
 	switch {
 	case err == nil:
@@ -102,14 +102,14 @@ func (s *spool) replayOne(ctx context.Context, dir, name string, chosen func(*sp
 func (s *spool) putAside(dir, name string, why *ckpt.Error, r *Replayed) error {
 	r.Rejected++
 	r.Aside = append(r.Aside, name)
-	s.client.log().Error("a spooled write was refused for good and put aside", "file", filepath.Join(dir, rejectedDir, name),
+	s.log().Error("a spooled write was refused for good and put aside", "file", filepath.Join(dir, rejectedDir, name),
 		"code", string(why.Code), "error", why.Message)
 	return reject(dir, name, why)
 }
 
 // isOurs says whether a file belongs to the daemon that this client speaks to.
 func (s *spool) isOurs(h *spooled) bool {
-	mine := s.endpoint()
+	mine := s.socket
 	return h.Endpoint == mine || (h.Endpoint == "" || mine == "") && slices.Contains(client.Usual(), h.Endpoint+mine)
 }
 
@@ -181,13 +181,6 @@ func (l *lock) leave() {
 	if err == nil && json.Unmarshal(text, &note) == nil && note.Token == l.token {
 		_ = os.Remove(l.path)
 	}
-}
-
-// Replay sends the spooled writes for this client's daemon. It answers what it
-// did even if it could not send all.
-func (c *Client) Replay(ctx context.Context) (Replayed, error) {
-	c.init()
-	return c.spool.replay(ctx)
 }
 
 // clear sends the spooled writes of a run. It answers why some still wait.
