@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
@@ -272,113 +273,22 @@ func sourcesText(sources []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(sources[:most], ", "), len(sources)-most)
 }
 
-// send does what the plan says, unless it was done before. It continues an
-// import that was interrupted.
+// send imports a run, whole or not at all, unless it is there.
 func (m *mover) send(ctx context.Context, p *foreign.Plan, r *foreignRun) error {
-	begun, err := m.begun(ctx, p)
-	switch {
-	case err != nil:
+	from, to := io.Pipe()
+	go func() { _ = to.CloseWithError(p.Export(to, m.options.Owner, time.Now())) }()
+	report, err := m.a.Client().Import(ctx, ckpt.ImportRequest{}, from)
+	_ = from.Close()
+	if err != nil {
 		return err
-	case begun.done:
-		r.Outcome = foreignPresent
-		r.Pruned, r.Notes = []string{}, []string{}
+	}
+	if report.RunsPresent > 0 {
+		r.Outcome, r.Notes = foreignPresent, []string{}
 		return nil
 	}
-	client := m.a.Client()
-	for i := begun.saves; i < len(p.Saves); i++ {
-		saved, err := client.Save(ctx, &p.Saves[i])
-		if err != nil {
-			return err
-		}
-		r.Pruned = append(r.Pruned, saved.Pruned...)
-	}
-	run, _, err := client.StartRun(ctx, p.Start)
-	if err != nil {
-		return err
-	}
-	ref := ckpt.RunRef{Agent: p.Agent, Run: p.Run, Epoch: &run.Epoch}
-	for i := range p.Steps {
-		if _, _, err := client.BeginStep(ctx, ref, p.Steps[i]); err != nil {
-			return err
-		}
-	}
-	for _, batch := range p.Batches(begun.events) {
-		if _, _, err := client.Append(ctx, ref, batch.Events, batch.Key); err != nil {
-			return err
-		}
-	}
-	if _, _, err := client.EndRun(ctx, ref, p.End); err != nil {
-		return err
-	}
 	r.Outcome = foreignImported
+	r.Pruned = append(r.Pruned, report.Pruned...)
 	return nil
-}
-
-// progressOf is how far an import has come before.
-type progressOf struct {
-	done   bool
-	saves  int // how many of them are there
-	events int
-}
-
-// begun looks for the run. If the run has what is to be imported, it is done. If
-// an import began it and did not end it, the import continues. Any other run
-// only has the same name.
-func (m *mover) begun(ctx context.Context, p *foreign.Plan) (progressOf, error) {
-	client := m.a.Client()
-	run, err := client.Run(ctx, ckpt.RunRef{Agent: p.Agent, Run: p.Run})
-	if ckpt.CodeOf(err) == ckpt.CodeNotFound && isDomain(err) {
-		return progressOf{}, nil
-	}
-	if err != nil {
-		return progressOf{}, err
-	}
-	latest, err := client.Latest(ctx, ckpt.CheckpointFilter{Agent: p.Agent, Run: p.Run}, false)
-	if err != nil && !(isDomain(err) && ckpt.CodeOf(err) == ckpt.CodeNotFound) {
-		return progressOf{}, err
-	}
-	at := -1
-	for i := range p.Saves {
-		if latest != nil && p.Saves[i].ID == latest.ID {
-			at = i
-		}
-	}
-	same := run.Labels[foreign.LabelDigest] == p.Digest
-	unended := (run.Status == ckpt.RunRunning || run.Status == ckpt.RunStarting) && run.Attempt == 1 && (same || run.Labels[foreign.LabelDigest] == "")
-	if at >= 0 && unended {
-		plan, _, err := client.Resume(ctx, ckpt.ResumeRequest{Agent: p.Agent, Run: p.Run, DryRun: true})
-		if err != nil {
-			return progressOf{}, err
-		}
-		return progressOf{saves: at + 1, events: int(plan.EventsAfter)}, nil
-	}
-	if same || at == len(p.Saves)-1 {
-		return progressOf{done: true}, nil
-	}
-	there, err := m.has(ctx, p)
-	if err != nil || there {
-		return progressOf{done: there}, err
-	}
-	return progressOf{}, ckpt.Errorf(ckpt.CodeConflict,
-		"agent %s has a run %s already, and it is not this one: import it under another name with --agent", p.Agent, p.Run)
-}
-
-// has says whether the newest of the plan's checkpoints is in the run.
-func (m *mover) has(ctx context.Context, p *foreign.Plan) (bool, error) {
-	c, err := m.a.Client().Checkpoint(ctx, p.Saves[len(p.Saves)-1].ID, false)
-	switch {
-	case err == nil:
-		return c.Agent == p.Agent && c.Run == p.Run, nil
-	case isDomain(err) && ckpt.CodeOf(err) == ckpt.CodeNotFound:
-		return false, nil
-	}
-	return false, err
-}
-
-// isDomain says whether a daemon has answered, and not the lack of one.
-func isDomain(err error) bool {
-	var e *ckpt.Error
-	return errors.As(err, &e)
 }
 
 // idOwner distinguishes the ids of one user's imports from another's. It need

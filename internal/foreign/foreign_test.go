@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -129,7 +130,7 @@ func TestInvalidFilesAreRefusedWithTheirPlace(t *testing.T) {
 		`at "/stepResults": it is a null, and must be object or array`: string(snapshot(map[string]any{"stepResults": nil})),
 		`at "/timestamp": it is no time`:                               string(snapshot(map[string]any{"timestamp": "soon"})),
 		`at "/error": it is a boolean`:                                 string(snapshot(map[string]any{"error": true})),
-		`it is no JSON object`:                                         `[]`,
+		`it is no JSON object`:                                         `7`,
 		`JSON line 2, column 2 (byte 3), at top level`:                 "{\n x",
 		`duplicate key "runId"`:                                        `{"runId":"a","runId":"b"}`,
 		`at top level: version is missing`:                             `{}`,
@@ -152,35 +153,89 @@ func TestInvalidFilesAreRefusedWithTheirPlace(t *testing.T) {
 	}
 }
 
-// The shipped schema has no keyword that the check does not know, and allows
-// all the examples; the fields are those of the contract.
-func TestSchemaIsChecked(t *testing.T) {
-	known := []string{"$schema", "$id", "title", "description", "type", "required", "properties", "items", "minLength"}
-	var visit func(raw json.RawMessage)
-	visit = func(raw json.RawMessage) {
-		o, _ := objectOf(raw)
-		for _, k := range o.keys {
-			if !slices.Contains(known, k) {
-				t.Errorf("the schema has %s, which is not checked", k)
-			}
-		}
-		for _, inner := range o.object("properties").values {
-			visit(inner)
-		}
-	}
+// What is read has the fields of the contract, and the examples are taken.
+func TestSnapshotsAreChecked(t *testing.T) {
 	if err := jsontext.Check(ckpt.SnapshotSchema); err != nil {
 		t.Fatal(err)
 	}
-	visit(ckpt.SnapshotSchema)
 	top, _ := objectOf(ckpt.SnapshotSchema)
 	want := strings.Fields("version timestamp runId workflowId status stepResults executionPath suspendedPaths events executionGraph result error logs executionContext")
 	if diff := cmp.Diff(want, top.object("properties").keys); diff != "" {
 		t.Error(diff)
 	}
+	for name := range snapshotSchema.Properties {
+		if !slices.Contains(want, name) {
+			t.Errorf("%s is no field of the contract", name)
+		}
+	}
 	for _, f := range filesOf(t, "snapshots/*.json") {
 		if err := snapshotSchema.check("", f.Data); err != nil {
 			t.Errorf("%s: %v", f.Name, err)
 		}
+	}
+}
+
+// The forms in which a snapshot manager keeps and exchanges its snapshots.
+func TestRecordsOfSnapshots(t *testing.T) {
+	one := string(snapshot(map[string]any{"runId": "r1"}))
+	two := string(snapshot(map[string]any{"runId": "r2"}))
+	for name, text := range map[string]string{
+		"a record":          `{"runId":"r1","workflowId":"w","snapshot":` + quoted(one) + `}`,
+		"a record, no text": `{"runId":"r1","workflowId":"w","snapshot":` + one + `}`,
+		"a batch":           `[{"runId":"r1","data":` + quoted(one) + `},{"runId":"r2","data":` + quoted(two) + `}]`,
+		"a list":            `[` + one + `,{"runId":"r2","snapshot":` + two + `}]`,
+	} {
+		r := Snapshots([]File{{"f.json", []byte(text)}}, options)
+		if len(r.Problems) != 0 || len(r.Plans) != 1+strings.Count(text, `"r2"`)/max(1, strings.Count(text, `"r2"`)) || string(r.Plans[0].Saves[0].State) != one {
+			t.Errorf("%s: %d plans, %v", name, len(r.Plans), r.Problems)
+		}
+	}
+	for text, want := range map[string]string{
+		`{"runId":"other","workflowId":"w","snapshot":` + one + `}`: "other",
+		`[{"runId":"r1","data":"{"}]`:                               "f.json[0]",
+		`[{"runId":"r1"}]`:                                          "f.json[0]",
+		`[7]`:                                                       "f.json[0]",
+		`[]`:                                                        "no snapshot",
+	} {
+		r := Snapshots([]File{{"f.json", []byte(text)}}, options)
+		if len(r.Plans) != 0 || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].String(), want) {
+			t.Errorf("%s: %v", text, r.Problems)
+		}
+	}
+}
+
+func quoted(text string) string {
+	b, err := json.Marshal(text)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// The folders of earlier versions, and loops that have saved nothing yet.
+func TestOlderFoldersOfLoops(t *testing.T) {
+	state := &fstest.MapFile{Data: []byte(`{"loop_name":"l","current_state":"x","status":"completed","updated_at":"2026-06-30T09:00:00Z"}`)}
+	dir := fstest.MapFS{
+		".history/l/2026-06-30T080000/state.json": state, ".history/l/2026-06-30T080000/events.jsonl": {Data: []byte(`{"event":"e","ts":"2026-06-30T08:00:01Z"}` + "\n")},
+		".history/l/2026-06-30T090000/state.json": state, ".history/2026-07-01T080000-l/state.json": state, ".history/empty/x": {},
+		".running/waiting.pid":      {Data: []byte("12")},
+		".running/begun.state.json": {Data: []byte(`{"loop_name":"begun","status":"starting","pid":99}`)},
+	}
+	loops, problems := FindLoops(dir)
+	if len(problems) != 2 || problems[0].File != ".history/empty" || problems[1].Refused || !strings.Contains(problems[1].Message, "starting") {
+		t.Errorf("%v", problems)
+	}
+	var runs []string
+	for _, l := range loops {
+		r := ReadLoop(dir, l, options)
+		if len(r.Plans) != 1 {
+			t.Fatalf("%s: %v", l.State, r.Problems)
+		}
+		runs = append(runs, fmt.Sprintf("%s %s %d", r.Plans[0].Run, r.Plans[0].End.Status, len(r.Plans[0].Events)))
+	}
+	want := []string{"2026-07-01T080000-l completed 0", "2026-06-30T080000 completed 1", "2026-06-30T090000 completed 0", "begun interrupted 0"}
+	if diff := cmp.Diff(want, runs); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -196,7 +251,7 @@ func TestStatuses(t *testing.T) {
 	}
 	for status, want := range map[string]ckpt.RunStatus{
 		"completed": ckpt.RunCompleted, "failed": ckpt.RunFailed, "interrupted": ckpt.RunInterrupted, "awaiting_continuation": ckpt.RunAwaitingContinuation,
-		"timed_out": ckpt.RunInterrupted, "running": ckpt.RunInterrupted, "starting": ckpt.RunInterrupted, "?": ckpt.RunInterrupted,
+		"timed_out": ckpt.RunFailed, "running": ckpt.RunInterrupted, "starting": ckpt.RunInterrupted, "?": ckpt.RunInterrupted,
 	} {
 		top, _ := objectOf([]byte(`{"status":"` + status + `"}`))
 		if got, _ := loopStatus(top); got != want {
@@ -340,32 +395,37 @@ func TestWhatIsTooLargeIsLeftOutOrRefused(t *testing.T) {
 	}
 }
 
-func TestEventsGoInBatches(t *testing.T) {
-	p := Plan{Digest: "d"}
-	for range 2500 {
-		p.Events = append(p.Events, ckpt.NewEvent{Type: "e", Payload: ckpt.JSON(`1`)})
+// TestExportsKeepTimes: what the files say of times is in the export, to the
+// millisecond, and the newest state knows of the steps that had ended.
+func TestExportsKeepTimes(t *testing.T) {
+	p := Snapshots([]File{{"f", snapshot(map[string]any{"timestamp": "2026-06-30T08:15:30.250Z", "status": "running", "stepResults": map[string]any{
+		"a": map[string]any{"status": "success", "output": 1, "startedAt": 1782807300000, "endedAt": 1782807301250},
+		"b": map[string]any{"status": "running", "startedAt": 1782807302000},
+	}, "events": []any{map[string]any{"type": "e", "timestamp": "2026-06-30T08:00:00.001Z"}}})}}, options).Plans[0]
+	var out bytes.Buffer
+	if err := p.Export(&out, "uid:1", time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)); err != nil {
+		t.Fatal(err)
 	}
-	sizes := func(list []Batch) (sizes []int) {
-		for _, b := range list {
-			sizes = append(sizes, len(b.Events))
+	for _, want := range []string{
+		`"seq":1,"kind":"routine","created_at":"2026-06-30T08:15:30.250Z"`, `"status":"interrupted","epoch":1,"attempt":1,"started_at":"2026-06-30T08:15:30.250Z"`,
+		`"interrupted_at":"2026-06-30T08:15:30.250Z"`, `"started_at":"2026-06-30T08:15:00.000Z","ended_at":"2026-06-30T08:15:01.250Z","duration_ms":1250,"after_seq":0`,
+		`"key":"b","attempt":1,"name":"b","status":"interrupted","started_at":"2026-06-30T08:15:02.000Z","ended_at":"2026-06-30T08:15:30.250Z","after_seq":1`,
+		`"seq":1,"at":"2026-06-30T08:00:00.001Z","type":"e"`,
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s is not in the export:\n%s", want, &out)
 		}
-		return sizes
 	}
-	if diff := cmp.Diff([]int{1000, 1000, 500}, sizes(p.Batches(0))); diff != "" {
-		t.Error(diff)
+	loop := fstest.MapFS{"s": {Data: []byte(`{"loop_name":"l","current_state":"x","status":"timed_out","accumulated_ms":1234.6,"started_at":"2026-06-30T08:00:00Z","updated_at":"2026-06-30T09:00:00Z"}`)}}
+	p = ReadLoop(loop, Loop{State: "s", folder: "r"}, options).Plans[0]
+	out.Reset()
+	if err := p.Export(&out, "uid:1", time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)); err != nil {
+		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]int{500}, sizes(p.Batches(2000))); diff != "" {
-		t.Error(diff)
-	}
-	if p.Batches(2000)[0].Key != p.Batches(0)[2].Key {
-		t.Error("a batch that is sent again has another key")
-	}
-	p.Events = nil
-	for range 3 {
-		p.Events = append(p.Events, ckpt.NewEvent{Type: "e", Payload: make(ckpt.JSON, maxBatch/2+1)})
-	}
-	if diff := cmp.Diff([]int{1, 1, 1}, sizes(p.Batches(0))); diff != "" {
-		t.Error(diff)
+	for _, want := range []string{`"status":"failed"`, `"accumulated_ms":1235`, `"started_at":"2026-06-30T08:00:00.000Z","updated_at":"2026-06-30T09:00:00.000Z"`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s is not in the export:\n%s", want, &out)
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ type found struct {
 	workflow string // the foreign name of what runs; "" for none
 	run      string // the foreign name of the run
 	at       time.Time
+	started  time.Time
 	counter  float64
 	from     original
 	program  *ckpt.Program
@@ -90,9 +91,11 @@ func (o Options) fill(p *Plan, list []found, finish func(*Plan, []found) error) 
 		ids[save.ID] = true
 		save.Program = s.program
 		p.Saves = append(p.Saves, save)
+		p.Times = append(p.Times, s.at)
 		p.Sources = append(p.Sources, s.file.Name)
 		p.Notes = append(p.Notes, s.notes...)
 	}
+	p.Started = list[0].started
 	last := list[len(list)-1]
 	p.Start.Workflow = p.long("name of the workflow", last.workflow)
 	if last.run != p.Run {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -30,6 +31,7 @@ const (
 	historyFolder = ".history"
 	stateSuffix   = ".state.json"
 	eventsSuffix  = ".events.jsonl"
+	pidSuffix     = ".pid"
 )
 
 // FindLoops lists the runs of a folder: those that end there, then those that
@@ -55,6 +57,7 @@ func FindLoops(dir fs.FS) ([]Loop, []Problem) {
 }
 
 func findArchived(dir fs.FS, entries []fs.DirEntry) (list []Loop, problems []Problem) {
+	var within []Loop
 	for _, e := range entries {
 		place := path.Join(historyFolder, e.Name())
 		info, err := fs.Stat(dir, place)
@@ -65,17 +68,44 @@ func findArchived(dir fs.FS, entries []fs.DirEntry) (list []Loop, problems []Pro
 		if !info.IsDir() {
 			continue
 		}
-		l := Loop{State: path.Join(place, "state.json"), folder: e.Name()}
-		if _, err := fs.Stat(dir, l.State); errors.Is(err, fs.ErrNotExist) {
-			problems = append(problems, refused(place, "it has no state.json"))
+		l, there := archivedLoop(dir, place)
+		if there {
+			list = append(list, l)
 			continue
 		}
-		if _, err := fs.Stat(dir, path.Join(place, "events.jsonl")); !errors.Is(err, fs.ErrNotExist) {
-			l.Events = path.Join(place, "events.jsonl")
+		older, err := olderLoops(dir, place)
+		if err != nil {
+			problems = append(problems, refused(place, "%v", cause(err)))
+		} else if len(older) == 0 {
+			problems = append(problems, refused(place, "it has no state.json"))
 		}
-		list = append(list, l)
+		within = append(within, older...)
 	}
-	return list, problems
+	return append(list, within...), problems
+}
+
+// archivedLoop is the run that a folder holds.
+func archivedLoop(dir fs.FS, place string) (l Loop, there bool) {
+	l = Loop{State: path.Join(place, "state.json"), folder: path.Base(place)}
+	if _, err := fs.Stat(dir, l.State); errors.Is(err, fs.ErrNotExist) {
+		return l, false
+	}
+	if _, err := fs.Stat(dir, path.Join(place, "events.jsonl")); !errors.Is(err, fs.ErrNotExist) {
+		l.Events = path.Join(place, "events.jsonl")
+	}
+	return l, true
+}
+
+// olderLoops are the runs of a loop where its name is a folder of the history, as
+// earlier versions had it.
+func olderLoops(dir fs.FS, place string) (list []Loop, err error) {
+	entries, err := fs.ReadDir(dir, place)
+	for _, e := range entries {
+		if l, there := archivedLoop(dir, path.Join(place, e.Name())); there && len(list) < MaxLoops {
+			list = append(list, l)
+		}
+	}
+	return list, err
 }
 
 func findRunning(entries []fs.DirEntry) (list []Loop, problems []Problem) {
@@ -93,6 +123,9 @@ func findRunning(entries []fs.DirEntry) (list []Loop, problems []Problem) {
 		}
 		if stem, ok := strings.CutSuffix(e.Name(), eventsSuffix); ok && !there[stem+stateSuffix] {
 			problems = append(problems, refused(path.Join(runningFolder, e.Name()), "it has events of a loop without a state"))
+		}
+		if stem, ok := strings.CutSuffix(e.Name(), pidSuffix); ok && !there[stem+stateSuffix] {
+			problems = append(problems, Problem{File: path.Join(runningFolder, e.Name()), Message: "it is of a loop that is only starting: it has saved nothing to import"})
 		}
 	}
 	return list, problems
@@ -126,7 +159,7 @@ func ReadLoop(dir fs.FS, l Loop, o Options) Result {
 		r.Problems = append(r.Problems, damaged...)
 	}
 	o.group(&r, FSMLoop, []found{s}, func(p *Plan, _ []found) error {
-		p.Events = events
+		p.Events, p.EventTimes = events, timesOf(events)
 		if l.Events != "" {
 			p.Sources = append(p.Sources, l.Events)
 		}
@@ -137,7 +170,7 @@ func ReadLoop(dir fs.FS, l Loop, o Options) Result {
 
 // loopSchema is what the state of a loop must be.
 var loopSchema = schema{
-	Type: oneOrMore{"object"}, Required: []string{"loop_name", "current_state", "status"},
+	Type: oneOrMore{"object"}, Required: []string{"loop_name", "status"},
 	Properties: map[string]schema{
 		"loop_name":           {Type: oneOrMore{"string"}, MinLength: 1},
 		"current_state":       {Type: oneOrMore{"string", "null"}},
@@ -171,7 +204,7 @@ func readLoopState(f File, l Loop) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	s.from.StartedAt = text
+	s.from.StartedAt, s.started = text, started
 	if s.at, s.from.Time, err = top.moment("updated_at", "started_at"); err != nil {
 		return found{}, err
 	}
@@ -215,15 +248,16 @@ func finishLoop(p *Plan, top object) error {
 	p.End.Status, why = loopStatus(top)
 	if why != "" {
 		p.note("%s", why)
+		p.Dead = p.End.Status == ckpt.RunInterrupted
 	}
 	if ms, _ := top.number("accumulated_ms"); ms > 0 {
-		whole := int64(ms)
+		whole := int64(math.Round(ms))
 		p.Start.AccumulatedMS = &whole
 	}
 	if p.End.Status == ckpt.RunFailed {
 		message := messageOf(top.values["error"])
 		if message == "" {
-			message = "the loop failed in state " + top.text("current_state")
+			message = "the loop " + map[bool]string{true: "timed out", false: "failed"}[top.text("status") == "timed_out"] + " in state " + top.text("current_state")
 		}
 		p.End.Error = p.long("error", message)
 	}
@@ -235,7 +269,9 @@ func loopStatus(top object) (_ ckpt.RunStatus, why string) {
 	switch status := top.text("status"); status {
 	case "completed", "failed", "interrupted", "awaiting_continuation", "suspended":
 		return ckpt.RunStatus(status), ""
-	case "timed_out", "running", "starting":
+	case "timed_out":
+		return ckpt.RunFailed, "it was timed_out, which is an end there, and failed here"
+	case "running", "starting":
 		return ckpt.RunInterrupted, fmt.Sprintf("it was %s, and is interrupted now", status)
 	default:
 		return ckpt.RunInterrupted, fmt.Sprintf("status %q is not known, so it is interrupted, which can be resumed", printable(status, 64))

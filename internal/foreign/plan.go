@@ -30,7 +30,6 @@ const (
 	MaxJournal  = 256 << 20 // the events of one run
 	MaxLoops    = 100_000   // of one folder
 	maxProgram  = 160 << 10 // a program as JSON in ASCII, which travels in a header
-	maxBatch    = 4 << 20   // bytes of the events that are sent at once
 	maxEvents   = 1 << 20   // of one run
 	maxOriginal = 1024      // bytes of a foreign name or value in metadata
 	maxDamaged  = 20        // lines of one file that are named one by one
@@ -79,8 +78,7 @@ func refused(file, format string, args ...any) Problem {
 	return Problem{File: file, Message: fmt.Sprintf(format, args...), Refused: true}
 }
 
-// Plan is one run as it is to be sent: the saves first, so that a state which
-// the daemon refuses leaves nothing behind, then the rest in this order.
+// Plan is one run as it is to be imported: see Export.
 type Plan struct {
 	Format  Format
 	Agent   string
@@ -92,8 +90,19 @@ type Plan struct {
 	Steps   []ckpt.StepRequest
 	Events  []ckpt.NewEvent
 	End     ckpt.EndRequest
-	Notes   []string // what could not be carried over as it was; the states have it
+
+	// The times of the files. One that is zero is not known.
+	Started    time.Time
+	Times      []time.Time // of each save
+	StepTimes  []Span      // of each step
+	EventTimes []time.Time // of each event
+	Dead       bool        // its process ended without a word
+
+	Notes []string // what could not be carried over as it was; the states have it
 }
+
+// Span is from when to when something was done.
+type Span struct{ Begin, End time.Time }
 
 // Result is what came out of some files.
 type Result struct {
@@ -105,41 +114,11 @@ func (r *Result) refuse(file, format string, args ...any) {
 	r.Problems = append(r.Problems, refused(file, format, args...))
 }
 
-// Batches are the events in the pieces in which they are sent, each with its
-// idempotency key, without those that are there already.
-func (p *Plan) Batches(there int) []Batch {
-	var list []Batch
-	size := 0
-	for i, e := range p.Events {
-		if i < there {
-			continue
-		}
-		n := len(list) - 1
-		size += len(e.Payload)
-		if n < 0 || len(list[n].Events) == ckpt.MaxEvents || size > maxBatch {
-			list = append(list, Batch{Key: p.key("events", i)})
-			n, size = n+1, len(e.Payload)
-		}
-		list[n].Events = append(list[n].Events, e)
-	}
-	return list
-}
-
-// Batch is some events of a plan.
-type Batch struct {
-	Key    string
-	Events []ckpt.NewEvent
-}
-
-func (p *Plan) key(what string, n int) string {
-	return fmt.Sprintf("import-%s-%s-%d", p.Digest, what, n)
-}
-
 func (p *Plan) note(format string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
 
-// finish computes the digest and the keys, and checks everything that will be
+// finish computes the digest, and checks everything that will be
 // sent, so that nothing is refused halfway.
 func (p *Plan) finish() error {
 	h := newDigest(string(p.Format), p.Agent, p.Run)
@@ -159,13 +138,9 @@ func (p *Plan) finish() error {
 	}
 	p.Digest = hex.EncodeToString(h.sum()[:16])
 	none := ckpt.Duration(0)
-	p.Start.Agent, p.Start.Run, p.Start.IdempotencyKey = p.Agent, p.Run, p.key("start", 0)
+	p.Start.Agent, p.Start.Run = p.Agent, p.Run
 	p.Start.HeartbeatTimeout, p.Start.ProgressTimeout = &none, &none // nobody will beat for it
 	p.Start.Labels = ckpt.Labels{LabelImported: string(p.Format), LabelDigest: p.Digest}
-	for i := range p.Steps {
-		p.Steps[i].IdempotencyKey = p.key("step", i)
-	}
-	p.End.IdempotencyKey = p.key("end", 0)
 	return p.check()
 }
 
@@ -183,8 +158,8 @@ func (p *Plan) check() error {
 			return err
 		}
 	}
-	for _, b := range p.Batches(0) {
-		if err := wellformed.Events(b.Events); err != nil {
+	for i := range p.Events {
+		if err := wellformed.Events(p.Events[i : i+1]); err != nil {
 			return err
 		}
 	}

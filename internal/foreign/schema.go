@@ -1,44 +1,45 @@
 package foreign
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
-// schema is the part of JSON Schema that ckpt.SnapshotSchema uses.
+// schema is the part of JSON Schema that the forms which are read need.
 type schema struct {
-	Type       oneOrMore         `json:"type"`
-	Required   []string          `json:"required"`
-	Properties map[string]schema `json:"properties"`
-	Items      *schema           `json:"items"`
-	MinLength  int               `json:"minLength"`
+	Type       oneOrMore
+	Required   []string
+	Properties map[string]schema
+	Items      *schema
+	MinLength  int
 }
 
 // oneOrMore is a string, or several in an array.
 type oneOrMore []string
 
-// UnmarshalJSON reads either.
-func (l *oneOrMore) UnmarshalJSON(raw []byte) error {
-	if s, ok := textOf(raw); ok {
-		*l = oneOrMore{s}
-		return nil
-	}
-	return json.Unmarshal(raw, (*[]string)(l))
-}
-
-var snapshotSchema = mustSchema(ckpt.SnapshotSchema)
-
-func mustSchema(text []byte) (s schema) {
-	if err := json.Unmarshal(text, &s); err != nil {
-		panic("workflow-snapshot.schema.json: " + err.Error())
-	}
-	return s
+// snapshotSchema is what a workflow snapshot must at least be. ckpt.SnapshotSchema
+// is stricter.
+var snapshotSchema = schema{
+	Type: oneOrMore{"object"}, Required: []string{"version", "timestamp", "runId", "workflowId", "status", "stepResults"},
+	Properties: map[string]schema{
+		"version":          {Type: oneOrMore{"string", "number"}},
+		"timestamp":        {Type: oneOrMore{"string", "number"}},
+		"runId":            {Type: oneOrMore{"string"}, MinLength: 1},
+		"workflowId":       {Type: oneOrMore{"string"}, MinLength: 1},
+		"status":           {Type: oneOrMore{"string"}, MinLength: 1},
+		"stepResults":      {Type: oneOrMore{"object", "array"}},
+		"executionPath":    {Type: oneOrMore{"array", "null"}},
+		"suspendedPaths":   {Type: oneOrMore{"object", "array", "null"}},
+		"events":           {Type: oneOrMore{"array", "null"}},
+		"executionGraph":   {Type: oneOrMore{"object", "array", "null"}},
+		"error":            {Type: oneOrMore{"string", "object", "null"}},
+		"logs":             {Type: oneOrMore{"array", "null"}},
+		"executionContext": {Type: oneOrMore{"object", "null"}},
+	},
 }
 
 // check says what of a value breaks the schema first, and where.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // Snapshots reads workflow snapshots, one in each file. Those of one run become
@@ -16,7 +17,7 @@ import (
 func Snapshots(files []File, o Options) Result {
 	var r Result
 	var list []found
-	for _, f := range files {
+	for _, f := range unwrapped(&r, files) {
 		s, err := readSnapshot(f.Data)
 		if err != nil {
 			r.refuse(f.Name, "not a workflow snapshot: %v", err)
@@ -27,6 +28,53 @@ func Snapshots(files []File, o Options) Result {
 	}
 	o.group(&r, WorkflowSnapshot, list, finishSnapshot)
 	return r
+}
+
+// unwrapped are the snapshots of files, which may hold one, a record of a snapshot
+// manager's store ({runId, workflowId, snapshot}), or a list of either or of what
+// it exchanges ({runId, data}). A snapshot in a record is an object, or a text
+// that is one.
+func unwrapped(r *Result, files []File) (list []File) {
+	for _, f := range files {
+		items, isList := listOf(f.Data)
+		if !isList || jsontext.Check(f.Data) != nil {
+			list = append(list, unwrap(r, f)...)
+			continue
+		}
+		if len(items) == 0 {
+			r.refuse(f.Name, "it is a list with no snapshot in it")
+		}
+		for i, item := range items {
+			list = append(list, unwrap(r, File{fmt.Sprintf("%s[%d]", f.Name, i), item})...)
+		}
+	}
+	return list
+}
+
+func unwrap(r *Result, f File) []File {
+	if len(f.Data) > MaxState || jsontext.Check(f.Data) != nil {
+		return []File{f} // what is wrong is said by whoever reads it
+	}
+	record, _ := objectOf(f.Data)
+	inner := record.value("snapshot", "data")
+	if inner == nil || record.has("stepResults") {
+		return []File{f}
+	}
+	if text, ok := textOf(inner); ok {
+		inner = []byte(text)
+	}
+	if jsontext.Check(inner) != nil {
+		r.refuse(f.Name, "its snapshot is no JSON")
+		return nil
+	}
+	of, _ := objectOf(inner)
+	for _, name := range []string{"runId", "workflowId"} {
+		if outer := record.text(name); outer != "" && of.text(name) != outer {
+			r.refuse(f.Name, "it is a record of the %s %q, and its snapshot is of %q", name, printable(outer, 64), printable(of.text(name), 64))
+			return nil
+		}
+	}
+	return []File{{f.Name, inner}}
 }
 
 func readSnapshot(data []byte) (found, error) {
@@ -55,6 +103,7 @@ func finishSnapshot(p *Plan, list []found) error {
 	p.End.Status, why = snapshotStatus(s.text("status"))
 	if why != "" {
 		p.note("%s", why)
+		p.Dead = p.End.Status == ckpt.RunInterrupted
 	}
 	p.End.ContinuationPrompt = p.long("continuation prompt", s.text("continuation_prompt", "continuationPrompt"))
 	if message := messageOf(s.values["error"]); message != "" {
@@ -99,7 +148,7 @@ func snapshotStatus(status string) (_ ckpt.RunStatus, why string) {
 		return ckpt.RunAwaitingContinuation, ""
 	case "interrupted":
 		return ckpt.RunInterrupted, ""
-	case "running", "pending", "starting", "started", "active", "timed_out", "timedout", "timeout":
+	case "running", "pending", "starting", "started", "active", "initial", "resumed", "timed_out", "timedout", "timeout":
 		return ckpt.RunInterrupted, "it was " + strings.ToLower(status) + ", and is interrupted now"
 	}
 	return ckpt.RunInterrupted, fmt.Sprintf("status %q is not known, so it is interrupted, which can be resumed", printable(status, 64))
@@ -183,6 +232,7 @@ func (p *Plan) takeSteps(steps []snapshotStep) {
 			times[r.Key]++
 		}
 		p.Steps = append(p.Steps, r)
+		p.StepTimes = append(p.StepTimes, spanOf(s.value))
 	}
 	var others []string
 	for _, status := range []string{"suspended", "waiting", "pending", "skipped"} {
@@ -294,17 +344,40 @@ func (p *Plan) step(s snapshotStep, left map[string]int) (ckpt.StepRequest, bool
 	return r, true
 }
 
+// span is from when to when a step was done, as far as its result says.
+func span(o object) (s Span) {
+	s.Begin, _, _ = o.moment("startedAt", "started_at")
+	s.End, _, _ = o.moment("endedAt", "ended_at", "completedAt", "finishedAt")
+	return s
+}
+
+func spanOf(raw json.RawMessage) Span {
+	o, _ := objectOf(raw)
+	return span(o)
+}
+
 func duration(o object) (ms int64, ok bool) {
-	var both [2]time.Time
-	for i, names := range [][]string{{"startedAt", "started_at"}, {"endedAt", "ended_at", "completedAt", "finishedAt"}} {
-		at, _, err := o.moment(names...)
-		if err != nil || at.IsZero() {
-			return 0, false
-		}
-		both[i] = at
+	s := span(o)
+	if s.Begin.IsZero() || s.End.IsZero() {
+		return 0, false
 	}
-	ms = both[1].Sub(both[0]).Milliseconds()
+	ms = s.End.Sub(s.Begin).Milliseconds()
 	return ms, ms >= 0 && ms < math.MaxInt32*1000
+}
+
+// eventTime is when an event was, as far as it says.
+func eventTime(raw []byte) time.Time {
+	o, _ := objectOf(raw)
+	at, _, _ := o.moment("ts", "timestamp", "time", "at", "created_at", "createdAt")
+	return at
+}
+
+func timesOf(events []ckpt.NewEvent) []time.Time {
+	times := make([]time.Time, len(events))
+	for i := range events {
+		times[i] = eventTime(events[i].Payload)
+	}
+	return times
 }
 
 func (p *Plan) snapshotEvents(s object) {
@@ -314,6 +387,7 @@ func (p *Plan) snapshotEvents(s object) {
 			p.note("event %d has %d bytes and is left out; the state has it", i+1, len(raw))
 			continue
 		}
+		p.EventTimes = append(p.EventTimes, eventTime(raw))
 		p.Events = append(p.Events, ckpt.NewEvent{Type: eventType(raw), Payload: ckpt.JSON(raw)})
 	}
 }

@@ -91,7 +91,7 @@ func finishStatements(p *Plan, list []found) error {
 	last := list[len(list)-1].top
 	variables := last.object("execution_state").object("variables")
 	p.Start.Goal = p.long("goal", goalOf(last, last.object("metadata"), variables))
-	p.End.Status = ckpt.RunInterrupted
+	p.End.Status, p.Dead = ckpt.RunInterrupted, true
 	return nil
 }
 

@@ -31,7 +31,8 @@ type contents struct {
 // agentSeen is an agent of an export.
 type agentSeen struct {
 	name      string
-	target    string // the name that it gets here
+	target    string           // the name that it gets here
+	secrets   ckpt.SecretsMode // what its policy says here
 	owner     string
 	createdAt ckpt.Time
 	policyAt  ckpt.Time
@@ -52,15 +53,16 @@ type markSeen struct {
 
 // runSeen is a run of an export.
 type runSeen struct {
-	name      string
-	declared  bool
-	startedAt string
-	epoch     int64
-	lastSeq   int64
-	lastEvent int64
-	ended     bool
-	alive     bool
-	damaged   string // what of it cannot be read, "" for nothing
+	name       string
+	declared   bool
+	startedAt  string
+	epoch      int64
+	lastSeq    int64
+	lastEvent  int64
+	ended      bool
+	alive      bool
+	unscreened bool   // nobody has looked for secrets in it
+	damaged    string // what of it cannot be read, "" for nothing
 
 	seq      int64            // of its newest checkpoint so far
 	ids      []string         // of its first checkpoint and its newest so far
@@ -381,6 +383,7 @@ func (c *checking) checkRun(line *exportLine) error {
 	r.ended = runs.at(row, "ended_at") != nil
 	r.lastSeq, r.lastEvent, r.epoch = runs.whole(row, "last_seq"), runs.whole(row, "last_event"), runs.whole(row, "epoch")
 	r.startedAt, r.alive = runs.text(row, "started_at"), line.OwnerAlive
+	r.unscreened = line.Unscreened
 	switch {
 	case r.declared:
 		return fmt.Errorf("run %s comes twice", r.name)

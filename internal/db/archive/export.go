@@ -42,6 +42,7 @@ type exportLine struct {
 	// Of a run and of what belongs to it.
 	Run        string          `json:"run,omitempty"`
 	OwnerAlive bool            `json:"owner_alive,omitempty"`
+	Unscreened bool            `json:"unscreened,omitempty"` // it comes from another program: nobody has looked for secrets in it
 	Row        json.RawMessage `json:"row,omitempty"`
 	State      json.RawMessage `json:"state,omitempty"`        // a JSON state on one line, byte for byte
 	Base64     *string         `json:"state_base64,omitempty"` // any other

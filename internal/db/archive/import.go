@@ -158,12 +158,18 @@ func (im *importing) look(ctx context.Context) error {
 	return im.store.Submit(&ledger.Op{Owner: im.scope.Caller.Owner, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
 		for _, a := range im.contents.agents {
 			agent, err := im.store.Agent(tx, im.scope.Whose(), a.target)
-			if err != nil || agent == nil {
+			if err != nil {
+				return err
+			}
+			if agent == nil {
+				policy, err := wellformed.ParsePolicy(a.policy)
 				if err != nil {
 					return err
 				}
+				a.secrets = policy.Secrets
 				continue
 			}
+			a.secrets = agent.Settings.Secrets
 			for _, r := range a.order {
 				if err := im.lookAt(tx, agent, r); err != nil {
 					return err
@@ -238,14 +244,58 @@ func (im *importing) runLine(ctx context.Context, l *exportLine, a *agentSeen) e
 			im.report.RunsPresent++
 			return nil
 		}
-		return im.add(ctx, weightRow, size, func(tx *ledger.Tx) error { return im.makeRun(tx, a, r, row) })
+		row, report, err := im.screen(a, r, row, true, "its goal or another text of it")
+		if err != nil {
+			return err
+		}
+		return im.add(ctx, weightRow, size, func(tx *ledger.Tx) error {
+			if err := im.makeRun(tx, a, r, row); err != nil {
+				return err
+			}
+			return report(tx)
+		})
 	}
 	t, r := tableOf(l.Type), a.runs[l.Run]
 	if t == nil || r.present {
 		return nil
 	}
-	row := slices.Clone(l.Row)
-	return im.add(ctx, weightRow, size, func(tx *ledger.Tx) error { return im.makeRow(tx, a, r, t, row) })
+	row, report, err := im.screen(a, r, slices.Clone(l.Row), true, "its "+t.kind)
+	if err != nil {
+		return err
+	}
+	return im.add(ctx, weightRow, size, func(tx *ledger.Tx) error {
+		if err := im.makeRow(tx, a, r, t, row); err != nil {
+			return err
+		}
+		return report(tx)
+	})
+}
+
+// screen does with secrets what the policy says, in what comes from another
+// program. What an export of ours holds was screened when it was written first.
+// report makes the findings.
+func (im *importing) screen(a *agentSeen, r *runSeen, data []byte, isJSON bool, what string) (clean []byte, report func(*ledger.Tx) error, err error) {
+	nothing := func(*ledger.Tx) error { return nil }
+	if !r.unscreened || im.store.Opt.Secrets == nil || a.secrets == ckpt.SecretsOff {
+		return data, nothing, nil
+	}
+	clean, found := im.store.Opt.Secrets.Redact(data, isJSON)
+	switch {
+	case len(found) == 0:
+		return data, nothing, nil
+	case a.secrets == ckpt.SecretsReject:
+		return nil, nil, ckpt.Errorf(ckpt.CodeInvalid, "run %s holds what looks like %s at %q in %s, and the policy of agent %s says secrets: reject; nothing was imported",
+			r.name, found[0].Kind, found[0].Path, what, a.target)
+	case a.secrets == ckpt.SecretsRedact:
+		return clean, nothing, nil
+	}
+	return data, func(tx *ledger.Tx) error {
+		agent, err := im.target(tx, a)
+		if err != nil {
+			return err
+		}
+		return im.store.ReportBeside(tx, agent, r.name, found)
+	}, nil
 }
 
 // target finds the agent or makes it as it was.
@@ -514,12 +564,20 @@ func (im *importing) checkpointLine(ctx context.Context, l *exportLine, a *agent
 	case marked:
 		c.request.Labels, c.pinned, c.suspect = m.labels, m.pinned, m.suspect
 	}
-	c.request.State = slices.Clone(c.request.State)
+	var report func(*ledger.Tx) error
+	if c.request.State, report, err = im.screen(a, r, slices.Clone(c.request.State), ckpt.IsJSON(c.request.ContentType), "a state"); err != nil {
+		return err
+	}
 	c.state = blob.Encode(c.request.State)
 	if c.stateOf > 0 {
 		c.state.Of = sql.NullInt64{Int64: c.stateOf, Valid: true}
 	}
-	return im.add(ctx, weightCheckpoint, int64(len(c.request.State)), func(tx *ledger.Tx) error { return im.makeCheckpoint(tx, a, r, c) })
+	return im.add(ctx, weightCheckpoint, int64(len(c.request.State)), func(tx *ledger.Tx) error {
+		if err := im.makeCheckpoint(tx, a, r, c); err != nil {
+			return err
+		}
+		return report(tx)
+	})
 }
 
 func (im *importing) makeCheckpoint(tx *ledger.Tx, a *agentSeen, r *runSeen, c *checkpointSeen) error {
