@@ -31,7 +31,7 @@ type starter struct {
 // start starts the user's own daemon if err says that there is none. It answers
 // whether a daemon answers now.
 func (s *starter) start(ctx context.Context, err error) bool {
-	var nobody *client.DialError
+	var nobody *DialError
 	if !errors.As(err, &nobody) || nobody.Stranger() {
 		return false
 	}

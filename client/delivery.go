@@ -54,7 +54,7 @@ var errSilent = errors.New("the daemon did not answer in time")
 func (d *delivery) keep(r *client.Request, why error) error {
 	err := d.spool.add(r)
 	if err == nil {
-		return &client.KeptError{Err: why}
+		return &KeptError{Err: why}
 	}
 	err = ckpt.Wrap(ckpt.CodeStorageFull, err, "the daemon is away (%v), and the spool cannot take this: %v", why, err)
 	if !d.dropWhenFull {

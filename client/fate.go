@@ -19,9 +19,18 @@ const (
 
 var errDropped = errors.New("dropped: it could neither be sent nor spooled")
 
+// DialError says that no daemon could be reached at its Path, and in its Err why.
+// Its method Stranger tells whether somebody does listen there who is not trusted.
+// A call of [Wire], and any other call that is not spooled, answers it.
+type DialError = client.DialError
+
+// KeptError says that a write of [Wire] was not made, but lies in the spool to be
+// made later. Its Err is why.
+type KeptError = client.KeptError
+
 // fate sorts the error of a write.
 func fate(err error) (Fate, error) {
-	var kept *client.KeptError
+	var kept *KeptError
 	switch {
 	case err == nil:
 		return Stored, nil

@@ -90,7 +90,7 @@ func (s *spool) replayOne(ctx context.Context, dir, name string, chosen func(*sp
 		if r.Why == "" {
 			r.Why = ckpt.AsError(err).Message
 		}
-		var nobody *client.DialError
+		var nobody *DialError
 		if errors.As(err, &nobody) {
 			r.Why = nobody.Error()
 		}
