@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import traceback
 from pathlib import Path
 from typing import Any, AsyncIterator, Callable, Optional
@@ -13,7 +14,7 @@ from ckptsidecar import streaming
 from ckptsidecar.streaming import StreamingExecutor
 from ckptsidecar.streaming.source import Source
 
-from .harness import World, child, ckptsidecar, report, wait
+from .harness import World, binary, child, ckptsidecar, report, wait
 
 PROGRAM = (Path(__file__).parent / "program.py.txt").read_text(encoding="utf-8")
 
@@ -335,3 +336,73 @@ class Executor(Host):
             part = Source(PROGRAM[:cut]).statements(0, False)
             whole = Source(PROGRAM).statements(0, True)
             self.assertEqual([(s.at, s.next, s.text) for s in part], [(s.at, s.next, s.text) for s in whole[: len(part)]])
+
+
+class Imported(Host):
+    """Programs that another system has begun."""
+
+    CODE = """import math
+def twice(n):
+    return 2 * n
+offers = await fetch("offers")
+limit = math.floor(10.7)
+client = object()
+await emit(f"one {limit}")
+await emit(f"two {offers['what']} {twice(limit)}")
+await emit("three")
+"""
+    RAN = CODE.index("await emit(f\"one")
+
+    def bring(self, run: str, **changes: Any) -> None:
+        state: dict[str, Any] = {
+            "checkpoint_id": "c6", "namespace": {"name": "p", "limit": 10},
+            "execution_state": {
+                "variables": {"offers": {"what": "offers"}}, "call_stack": [], "agents": [{"name": "buyer"}],
+                "meetings": [{"id": "m1"}],
+            },
+            "metadata": {
+                "statement": "client = object()", "counter": 6, "execution_id": run, "timestamp": "2026-06-30T08:00:00Z",
+                "llm_response": self.CODE, "executed_code": self.CODE[: self.RAN],
+            },
+        }  # fmt: skip
+        state["metadata"].update(changes)
+        file = Path(self.folder) / (run + ".json")
+        file.write_text(json.dumps(state), encoding="utf-8")
+        command = [binary(), "import", "--socket", self.daemon.socket, "--format", "statement-checkpoint", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_an_imported_program_goes_on_and_each_effect_is_there_once(self) -> None:
+        self.bring("r1")
+        _, executor = self.execute("r1", source=None)
+        self.assertEqual(self.effects("r1"), ["emit one 10", "emit two offers 20", "emit three"])
+        self.assertEqual(executor.context["meetings"], [{"id": "m1"}])
+        self.assertEqual(executor.number, 8)
+        self.daemon.sound(self)
+
+    def test_an_imported_program_goes_on_after_a_crash_as_any_other(self) -> None:
+        self.bring("r2")
+
+        class Stop(Exception):
+            pass
+
+        def stop(executor: StreamingExecutor) -> None:
+            if executor.number == 7:
+                raise Stop()
+
+        with self.assertRaises(Stop):
+            self.execute("r2", source=None, after=stop)
+        self.execute("r2", source=None)
+        self.assertEqual(self.effects("r2"), ["emit one 10", "emit two offers 20", "emit three"])
+
+    def test_what_the_import_does_not_hold_raises_at_its_use(self) -> None:
+        self.bring("r3", llm_response=self.CODE + "client.call()\n")
+        with self.assertRaises(streaming.LostValue):
+            self.execute("r3", source=None)
+        self.assertEqual(len(self.effects("r3")), 3)
+
+    def test_an_import_that_does_not_say_what_has_run_is_refused(self) -> None:
+        self.bring("r4", executed_code="something else")
+        with self.assertRaises(streaming.CannotAdopt):
+            self.execute("r4", source=None)
+        self.assertEqual(self.effects("r4"), [])

@@ -2,12 +2,13 @@
 
 from .classes import CannotRebuild
 from .executor import LossRefused, ProgramChanged, StreamingExecutor
+from .foreign import CannotAdopt
 from .graph import Codec
 from .lost import Lost, LostValue
 from .source import Statement
 from .tools import Diverged
 
 __all__ = [
-    "CannotRebuild", "Codec", "Diverged", "LossRefused", "Lost", "LostValue", "ProgramChanged", "Statement",
-    "StreamingExecutor",
+    "CannotAdopt", "CannotRebuild", "Codec", "Diverged", "LossRefused", "Lost", "LostValue", "ProgramChanged",
+    "Statement", "StreamingExecutor",
 ]  # fmt: skip

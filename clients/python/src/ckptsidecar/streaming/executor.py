@@ -13,7 +13,9 @@ from ..errors import CkptError, Invalid
 from ..models import is_json
 from .._run import Run
 from .._typed import drive, read
+from . import foreign
 from .classes import Classes
+from .foreign import CannotAdopt
 from .graph import Codec, Writer
 from .rebuild import OF_MODULE, Reader
 from .source import Source, Statement
@@ -101,11 +103,47 @@ class StreamingExecutor:
         self.namespace["__builtins__"] = self._classes.builtins()
         self.namespace.update(self._host)
         checkpoint = self.run.plan.checkpoint if self._checkpoints else None
-        if checkpoint is None or checkpoint.program is None or checkpoint.state_bytes is None:
+        if checkpoint is None or checkpoint.state_bytes is None:
             return
         state = read_json(checkpoint.state_bytes) if is_json(checkpoint.content_type) else None
-        if isinstance(state, dict) and state.get("format") == FORMAT:
+        if foreign.is_foreign(state):
+            self._adopt(checkpoint.program, state)
+        elif checkpoint.program is not None:
+            if not isinstance(state, dict) or state.get("format") != FORMAT:
+                raise CannotAdopt(
+                    "the checkpoint has a program, and its state is not of a form that this executor reads: "
+                    "begin another run, or go on from it by other means"
+                )
             self._resume(checkpoint.program, state)
+
+    def _adopt(self, program: Optional[Mapping[str, Any]], state: Mapping[str, Any]) -> None:
+        """Goes on from a checkpoint that another system has written."""
+        if program is None:
+            raise CannotAdopt(
+                "the imported checkpoint does not say what of its code has run (its executed_code is not the beginning "
+                "of the code in its llm_response), so nothing can go on: begin another run"
+            )
+        self._source.text, self.executed = program["source"], program["executed"]
+        try:
+            self._source.learn(self.executed)
+        except SyntaxError as error:
+            raise CannotAdopt(f"what has run of the imported program is no program: {error}") from error
+        variables = foreign.variables_of(state)
+        self.namespace.update(variables)
+        sys.modules[self._module.__name__] = self._module
+        for statement in self._source.executed.values():
+            if foreign.defines(statement.node):
+                try:
+                    eval(self._source.compiled(statement), self.namespace)
+                except Exception as error:
+                    raise CannotAdopt(
+                        f"line {statement.line} of the imported program cannot be executed again: {error!r}"
+                    ) from error
+            self._classes.learn(statement, self.namespace)
+        self.namespace.update(variables)
+        self.number = len(self._source.executed)
+        self.context = foreign.context_of(state)
+        self.lost = foreign.fill(self.namespace, [s.node for s in self._source.executed.values()])
 
     def _resume(self, program: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         self._source.text, self.executed = program["source"], program["executed"]
