@@ -346,7 +346,7 @@ func isStandard(path string) bool {
 var tables = map[string][]string{
 	"internal/db/blob":      {"segments"},
 	"internal/db/usage":     {"meta"},
-	"internal/db/ledger":    {"agents", "audit_head", "audit_log", "checkpoints", "idempotency", "meta", "runs"},
+	"internal/db/ledger":    {"act_texts", "acts", "agents", "audit_head", "checkpoints", "idempotency", "ids", "meta", "places", "runs", "whos", "words"},
 	"internal/db/driftlog":  {"checkpoints", "findings", "runs"},
 	"internal/db/saves":     {"checkpoints", "runs"},
 	"internal/db/langgraph": {"graph_checkpoints", "graph_threads", "graph_writes", "runs"},
@@ -354,7 +354,7 @@ var tables = map[string][]string{
 		"agents", "checkpoints", "events", "findings", "graph_threads", "graph_writes", "operations", "prompts", "runs", "steps",
 	},
 	"internal/db": {
-		"agents", "checkpoints", "events", "findings", "idempotency", "meta", "operations", "prompts", "runs", "segments", "steps",
+		"agents", "checkpoints", "events", "findings", "idempotency", "ids", "meta", "operations", "prompts", "runs", "segments", "steps",
 	},
 }
 

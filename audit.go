@@ -15,9 +15,10 @@ type AuditRow struct {
 	Outcome string `json:"outcome" db:"outcome"` // done, or an error code
 	Reason  Ref    `json:"reason" db:"reason"`
 	Retries int    `json:"retries" db:"retries"`
-	Detail  JSON   `json:"detail" db:"detail"` // a JSON object
-	Prev    string `json:"prev" db:"prev"`
-	Hash    string `json:"hash" db:"hash"`
+	Detail  JSON   `json:"detail" db:"detail"`       // a JSON object
+	Prev    string `json:"prev,omitempty" db:"prev"` // of the row before; administrators alone get it
+	Hash    string `json:"hash,omitempty" db:"hash"` // administrators alone get it
+	Removed JSON   `json:"removed" db:"removed"`     // the checkpoints that went because of it: a JSON array of {id, kind, seq, reason}
 }
 
 // AuditFilter chooses audit rows, oldest first.

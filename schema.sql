@@ -1,4 +1,4 @@
--- The database of ckptsidecar, schema version 3.
+-- The database of ckptsidecar, schema version 4.
 --
 -- For auditors: read the views whose names begin with audit_. They are a
 -- contract and work in SQLite 3.40 and newer; the tables below them may change
@@ -10,8 +10,9 @@
 
 -- ---------------------------------------------------------------- tables ---
 
--- What is true of the whole database: its id, when retention last ran, and
--- under damaged:ID which checkpoints did not read back intact, and why.
+-- What is true of the whole database: its id, when retention last ran, the
+-- secret that is in each hash of the audit log (chain_key), and under damaged:ID
+-- which checkpoints did not read back intact, and why.
 CREATE TABLE IF NOT EXISTS meta (
     key   TEXT NOT NULL PRIMARY KEY,
     value TEXT NOT NULL
@@ -90,7 +91,7 @@ CREATE INDEX IF NOT EXISTS runs_watched ON runs (status)
 -- segments; none depends on another. Those of a run that share a segment follow
 -- one another by seq, but for such as stand in their bodies.
 CREATE TABLE IF NOT EXISTS checkpoints (
-    n            INTEGER PRIMARY KEY,       -- the audit_log row that records the save: the order of all saves
+    n            INTEGER PRIMARY KEY,       -- the row of the audit log that records the save: the order of all saves
     id           TEXT NOT NULL UNIQUE,      -- UUID of version 7
     run_id       INTEGER NOT NULL REFERENCES runs (id),
     seq          INTEGER NOT NULL,          -- 1, 2, … in its run, in the order of acknowledgement
@@ -278,10 +279,75 @@ CREATE TABLE IF NOT EXISTS idempotency (
     PRIMARY KEY (key, agent_id)
 ) STRICT, WITHOUT ROWID;
 
--- Who did what, when, and how it went. Rows are only ever added. prev is the
--- hash of the row before; audit_head holds the last row's, so that taking rows
--- away, also the last ones, shows.
-CREATE TABLE IF NOT EXISTS audit_log (
+-- The audit log. Each row of acts says who did what, when, and how it went, in
+-- numbers and bytes; the views audit_log, audit_removals and audit_chain give it
+-- as text. Rows are only ever added. A save's row also records which checkpoints
+-- went because of it, and is what a repeated save is answered from.
+CREATE TABLE IF NOT EXISTS acts (
+    n       INTEGER PRIMARY KEY, -- 1, 2, … without gaps, going on from audit_log_3
+    at      INTEGER NOT NULL,    -- milliseconds since 1970, UTC
+    who     INTEGER NOT NULL REFERENCES whos (id),
+    pid     INTEGER NOT NULL,
+    action  INTEGER NOT NULL REFERENCES words (id),
+    place   INTEGER REFERENCES places (id),
+    outcome INTEGER REFERENCES words (id), -- an error code; NULL is done
+    retries INTEGER,             -- NULL is 0
+    kind    INTEGER,             -- of a save: 1 routine, 2 pre_operation, 3 recovery
+    seq     INTEGER,             -- of a save: its number in its run
+    parent  INTEGER,             -- of a save: the row of the save that it comes from
+    size    INTEGER,             -- of a save: bytes of the state
+    stored  INTEGER,             -- of a save: bytes that it added; NULL is size
+    gone    INTEGER,             -- the row of the save whose checkpoint went
+    why     INTEGER REFERENCES words (id), -- it went
+    subject BLOB,                -- what it was done to: the 16 bytes of a UUID
+    sha256  BLOB,                -- of a save: 32 bytes, of the state
+    rest    BLOB,                -- of a save: 16 bytes, of its content type, metadata, step and program; NULL where they have the defaults
+    beside  BLOB,                -- 32 bytes, of the row's texts in act_texts; NULL for none
+    more    TEXT,                -- JSON, what has no column; NULL mostly
+    hash    BLOB NOT NULL        -- 32 bytes: SHA-256 of the row's text in audit_chain
+) STRICT;
+-- What people and models may have typed, beside the log: erasing an agent deletes
+-- it here. The log has its hash, over the salt too, so that nobody can guess it.
+CREATE TABLE IF NOT EXISTS act_texts (
+    n       INTEGER PRIMARY KEY, -- the row of acts
+    salt    BLOB NOT NULL,       -- 16 random bytes
+    subject TEXT,                -- where it is no UUID
+    reason  TEXT,
+    detail  TEXT                 -- a JSON object
+) STRICT;
+-- The names in the audit log. They outlive their agents and runs. n is the first
+-- row of acts that uses one.
+CREATE TABLE IF NOT EXISTS whos (
+    id  INTEGER PRIMARY KEY,
+    n   INTEGER NOT NULL,
+    who TEXT NOT NULL UNIQUE
+) STRICT;
+CREATE TABLE IF NOT EXISTS words (
+    id   INTEGER PRIMARY KEY,
+    n    INTEGER NOT NULL,
+    word TEXT NOT NULL UNIQUE
+) STRICT;
+CREATE TABLE IF NOT EXISTS places (
+    id    INTEGER PRIMARY KEY,
+    n     INTEGER NOT NULL,
+    owner TEXT NOT NULL, -- '' for none, as in the two others
+    agent TEXT NOT NULL,
+    run   TEXT NOT NULL,
+    UNIQUE (owner, agent, run)
+) STRICT;
+-- The ids under which clients have saved in the last week. The row of acts is the
+-- record of the save; print tells another request under the same id.
+CREATE TABLE IF NOT EXISTS ids (
+    id       BLOB NOT NULL,      -- 16 bytes of a UUID
+    agent_id INTEGER NOT NULL,
+    n        INTEGER NOT NULL,   -- the row of acts
+    print    BLOB NOT NULL,      -- 16 bytes, of a SHA-256 of what was asked
+    PRIMARY KEY (id, agent_id)
+) STRICT, WITHOUT ROWID;
+
+-- The audit log of schema versions 1 to 3, as it was. prev is the hash of the row
+-- before. acts go on from its last row.
+CREATE TABLE IF NOT EXISTS "audit_log_3" (
     n       INTEGER PRIMARY KEY, -- 1, 2, … without gaps
     at      TEXT NOT NULL,
     who     TEXT NOT NULL,
@@ -298,6 +364,7 @@ CREATE TABLE IF NOT EXISTS audit_log (
     prev    TEXT NOT NULL,
     hash    TEXT NOT NULL
 ) STRICT;
+-- The last row of the audit log, so that taking rows off its end shows.
 CREATE TABLE IF NOT EXISTS audit_head (
     id   INTEGER PRIMARY KEY CHECK (id = 1),
     n    INTEGER NOT NULL,
@@ -307,18 +374,40 @@ CREATE TABLE IF NOT EXISTS audit_head (
 -- ---------------------------------------------------------------- guards ---
 -- What nobody may rewrite by hand. The daemon is bound by them too. REPLACE
 -- deletes a row without a word to the triggers on DELETE, so triggers on INSERT
--- refuse a row that is there. audit_log has none, because it would cost every
+-- refuse a row that is there. acts has none, because it would cost every
 -- save; a row that is replaced there breaks the chain. A guard that is dropped
 -- or changed is found at the next start and by 'ckptsidecar verify'.
 
-CREATE TRIGGER IF NOT EXISTS audit_log_is_never_changed BEFORE UPDATE ON audit_log
+CREATE TRIGGER IF NOT EXISTS acts_are_never_changed BEFORE UPDATE ON acts
 BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
-CREATE TRIGGER IF NOT EXISTS audit_log_is_never_shortened BEFORE DELETE ON audit_log
+CREATE TRIGGER IF NOT EXISTS acts_are_never_removed BEFORE DELETE ON acts
 BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER IF NOT EXISTS audit_log_3_is_never_changed BEFORE UPDATE ON audit_log_3
+BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER IF NOT EXISTS audit_log_3_is_never_shortened BEFORE DELETE ON audit_log_3
+BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER IF NOT EXISTS audit_log_3_is_never_lengthened BEFORE INSERT ON audit_log_3
+BEGIN SELECT RAISE(ABORT, 'this part of the audit log is closed'); END;
+CREATE TRIGGER IF NOT EXISTS act_texts_are_never_changed BEFORE UPDATE ON act_texts
+BEGIN SELECT RAISE(ABORT, 'what the audit log says stays as it was said'); END;
+CREATE TRIGGER IF NOT EXISTS whos_are_never_changed BEFORE UPDATE ON whos
+BEGIN SELECT RAISE(ABORT, 'the names in the audit log stay'); END;
+CREATE TRIGGER IF NOT EXISTS whos_are_never_removed BEFORE DELETE ON whos
+BEGIN SELECT RAISE(ABORT, 'the names in the audit log stay'); END;
+CREATE TRIGGER IF NOT EXISTS words_are_never_changed BEFORE UPDATE ON words
+BEGIN SELECT RAISE(ABORT, 'the names in the audit log stay'); END;
+CREATE TRIGGER IF NOT EXISTS words_are_never_removed BEFORE DELETE ON words
+BEGIN SELECT RAISE(ABORT, 'the names in the audit log stay'); END;
+CREATE TRIGGER IF NOT EXISTS places_are_never_changed BEFORE UPDATE ON places
+BEGIN SELECT RAISE(ABORT, 'the names in the audit log stay'); END;
+CREATE TRIGGER IF NOT EXISTS places_are_never_removed BEFORE DELETE ON places
+BEGIN SELECT RAISE(ABORT, 'the names in the audit log stay'); END;
+CREATE TRIGGER IF NOT EXISTS ids_are_never_changed BEFORE UPDATE ON ids
+BEGIN SELECT RAISE(ABORT, 'an id stays with the save that it was used for'); END;
 CREATE TRIGGER IF NOT EXISTS audit_head_is_never_removed BEFORE DELETE ON audit_head
 BEGIN SELECT RAISE(ABORT, 'the audit log keeps its head'); END;
 CREATE TRIGGER IF NOT EXISTS audit_head_only_moves_on BEFORE UPDATE ON audit_head
-WHEN NEW.id <> OLD.id OR NEW.n <= OLD.n OR NEW.hash IS NOT (SELECT hash FROM audit_log WHERE n = NEW.n)
+WHEN NEW.id <> OLD.id OR NEW.n <= OLD.n OR NEW.hash IS NOT (SELECT lower(hex(hash)) FROM acts WHERE n = NEW.n)
 BEGIN SELECT RAISE(ABORT, 'the head of the audit log moves on to a newer row and nowhere else'); END;
 CREATE TRIGGER IF NOT EXISTS audit_head_is_never_replaced BEFORE INSERT ON audit_head
 WHEN EXISTS (SELECT 1 FROM audit_head)
@@ -354,12 +443,12 @@ CREATE TRIGGER IF NOT EXISTS agents_keep_their_names BEFORE UPDATE OF id, owner,
 BEGIN SELECT RAISE(ABORT, 'an agent keeps its owner and its name'); END;
 CREATE TRIGGER IF NOT EXISTS runs_keep_their_names BEFORE UPDATE OF id, agent_id, name ON runs
 BEGIN SELECT RAISE(ABORT, 'a run keeps its agent and its name'); END;
-CREATE TRIGGER IF NOT EXISTS the_database_keeps_its_id BEFORE UPDATE ON meta WHEN OLD.key IN ('database_id', 'created_at')
+CREATE TRIGGER IF NOT EXISTS the_database_keeps_its_id BEFORE UPDATE ON meta WHEN OLD.key IN ('database_id', 'created_at', 'chain_key')
 BEGIN SELECT RAISE(ABORT, 'the database keeps its id'); END;
-CREATE TRIGGER IF NOT EXISTS the_database_never_loses_its_id BEFORE DELETE ON meta WHEN OLD.key IN ('database_id', 'created_at')
+CREATE TRIGGER IF NOT EXISTS the_database_never_loses_its_id BEFORE DELETE ON meta WHEN OLD.key IN ('database_id', 'created_at', 'chain_key')
 BEGIN SELECT RAISE(ABORT, 'the database keeps its id'); END;
 CREATE TRIGGER IF NOT EXISTS the_database_gets_one_id BEFORE INSERT ON meta
-WHEN NEW.key IN ('database_id', 'created_at') AND EXISTS (SELECT 1 FROM meta WHERE key = NEW.key)
+WHEN NEW.key IN ('database_id', 'created_at', 'chain_key') AND EXISTS (SELECT 1 FROM meta WHERE key = NEW.key)
 BEGIN SELECT RAISE(ABORT, 'the database keeps its id'); END;
 
 
@@ -368,6 +457,10 @@ BEGIN SELECT RAISE(ABORT, 'the database keeps its id'); END;
 -- version can add to it.
 
 DROP VIEW IF EXISTS audit_violations;
+DROP VIEW IF EXISTS audit_removals;
+DROP VIEW IF EXISTS audit_chain;
+DROP VIEW IF EXISTS audit_texts;
+DROP VIEW IF EXISTS audit_log;
 DROP VIEW IF EXISTS audit_agents;
 DROP VIEW IF EXISTS audit_runs;
 DROP VIEW IF EXISTS audit_checkpoints;
@@ -451,6 +544,78 @@ SELECT a.name, a.owner, r.name, t.thread, t.ns, w.checkpoint, w.task, w.idx, w.p
        CASE WHEN w.type LIKE '%json' THEN CAST(sqlar_uncompress(w.data, w.size) AS TEXT) ELSE sqlar_uncompress(w.data, w.size) END
 FROM graph_writes w JOIN graph_threads t ON t.run_id = w.run_id JOIN runs r ON r.id = w.run_id JOIN agents a ON a.id = r.agent_id;
 
+-- Who did what, when, and how it went. removed is a JSON array of the checkpoints
+-- that went because of it; audit_removals has a row for each.
+CREATE VIEW audit_log (n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash, removed) AS
+SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash, '[]' FROM audit_log_3
+UNION ALL
+SELECT a.n, strftime('%Y-%m-%dT%H:%M:%S', a.at / 1000, 'unixepoch') || printf('.%03dZ', a.at % 1000), w.who, a.pid, x.word,
+       nullif(p.owner, ''), nullif(p.agent, ''), nullif(p.run, ''),
+       CASE WHEN a.subject IS NULL THEN t.subject
+       ELSE lower(substr(hex(a.subject), 1, 8) || '-' || substr(hex(a.subject), 9, 4) || '-' || substr(hex(a.subject), 13, 4) || '-' || substr(hex(a.subject), 17, 4) || '-' || substr(hex(a.subject), 21)) END,
+       coalesce(o.word, 'done'), coalesce(t.reason, CASE WHEN a.sha256 IS NULL THEN y.word END), coalesce(a.retries, 0),
+       CASE WHEN a.sha256 IS NULL AND a.gone IS NULL THEN coalesce(t.detail, '{}')
+       WHEN a.sha256 IS NULL THEN (SELECT json_object('kind', coalesce(CASE g.kind WHEN 1 THEN 'routine' WHEN 2 THEN 'pre_operation' WHEN 3 THEN 'recovery' END, json_extract(h.detail, '$.kind')),
+                                                      'seq', coalesce(g.seq, json_extract(h.detail, '$.seq')))
+            FROM (SELECT a.gone AS n) i LEFT JOIN acts g ON g.n = i.n LEFT JOIN audit_log_3 h ON h.n = i.n)
+       WHEN a.rest IS NULL AND a.more IS NULL AND t.detail IS NULL THEN
+            json_object('kind', CASE a.kind WHEN 1 THEN 'routine' WHEN 2 THEN 'pre_operation' WHEN 3 THEN 'recovery' END, 'seq', a.seq, 'sha256', lower(hex(a.sha256)), 'size', a.size)
+       ELSE json_patch(json_patch(json_patch('{}', json_object('kind', CASE a.kind WHEN 1 THEN 'routine' WHEN 2 THEN 'pre_operation' WHEN 3 THEN 'recovery' END,
+                           'seq', a.seq, 'sha256', lower(hex(a.sha256)), 'size', a.size, 'rest', CASE WHEN a.rest IS NOT NULL THEN lower(hex(a.rest)) END)),
+                       json_remove(coalesce(a.more, '{}'), '$.parent', '$.removed')), coalesce(t.detail, '{}')) END,
+       coalesce((SELECT lower(hex(b.hash)) FROM acts b WHERE b.n = a.n - 1), (SELECT b.hash FROM audit_log_3 b WHERE b.n = a.n - 1), ''),
+       lower(hex(a.hash)),
+       CASE WHEN a.gone IS NOT NULL THEN json_array(json(
+        (SELECT json_object('id', coalesce(lower(substr(hex(g.subject), 1, 8) || '-' || substr(hex(g.subject), 9, 4) || '-' || substr(hex(g.subject), 13, 4) || '-' || substr(hex(g.subject), 17, 4) || '-' || substr(hex(g.subject), 21)), h.subject), 'kind', coalesce(CASE g.kind WHEN 1 THEN 'routine' WHEN 2 THEN 'pre_operation' WHEN 3 THEN 'recovery' END, json_extract(h.detail, '$.kind')),
+                   'seq', coalesce(g.seq, json_extract(h.detail, '$.seq')), 'reason', y.word)
+        FROM (SELECT a.gone AS n) i LEFT JOIN acts g ON g.n = i.n LEFT JOIN audit_log_3 h ON h.n = i.n)))
+       WHEN a.more IS NULL THEN '[]'
+       ELSE (SELECT json_group_array(json(
+        (SELECT json_object('id', coalesce(lower(substr(hex(g.subject), 1, 8) || '-' || substr(hex(g.subject), 9, 4) || '-' || substr(hex(g.subject), 13, 4) || '-' || substr(hex(g.subject), 17, 4) || '-' || substr(hex(g.subject), 21)), h.subject), 'kind', coalesce(CASE g.kind WHEN 1 THEN 'routine' WHEN 2 THEN 'pre_operation' WHEN 3 THEN 'recovery' END, json_extract(h.detail, '$.kind')),
+                   'seq', coalesce(g.seq, json_extract(h.detail, '$.seq')), 'reason', json_extract(r.value, '$[1]'))
+        FROM (SELECT json_extract(r.value, '$[0]') AS n) i LEFT JOIN acts g ON g.n = i.n LEFT JOIN audit_log_3 h ON h.n = i.n)))
+        FROM json_each(a.more, '$.removed') r) END
+FROM acts a JOIN whos w ON w.id = a.who JOIN words x ON x.id = a.action LEFT JOIN places p ON p.id = a.place
+LEFT JOIN words o ON o.id = a.outcome LEFT JOIN words y ON y.id = a.why LEFT JOIN act_texts t ON t.n = a.n;
+
+-- One row for each checkpoint that is gone, but for those that went with all of
+-- their agent. n is the row of audit_log that records it.
+CREATE VIEW audit_removals (n, at, who, owner, agent, run, id, kind, seq, reason) AS
+SELECT n, at, who, owner, agent, run, subject, json_extract(detail, '$.kind'), json_extract(detail, '$.seq'), reason
+FROM audit_log_3 WHERE action = 'remove' AND outcome = 'done'
+UNION ALL
+SELECT r.n, r.at, r.who, coalesce(p.owner, h.owner), coalesce(p.agent, h.agent), coalesce(p.run, h.run),
+       coalesce(lower(substr(hex(g.subject), 1, 8) || '-' || substr(hex(g.subject), 9, 4) || '-' || substr(hex(g.subject), 13, 4) || '-' || substr(hex(g.subject), 17, 4) || '-' || substr(hex(g.subject), 21)), h.subject),
+       coalesce(CASE g.kind WHEN 1 THEN 'routine' WHEN 2 THEN 'pre_operation' WHEN 3 THEN 'recovery' END, json_extract(h.detail, '$.kind')),
+       coalesce(g.seq, json_extract(h.detail, '$.seq')), r.why
+FROM (SELECT a.n AS n, strftime('%Y-%m-%dT%H:%M:%S', a.at / 1000, 'unixepoch') || printf('.%03dZ', a.at % 1000) AS at, w.who AS who, a.gone AS gone, y.word AS why
+      FROM acts a JOIN whos w ON w.id = a.who LEFT JOIN words y ON y.id = a.why WHERE a.gone IS NOT NULL
+      UNION ALL
+      SELECT a.n, strftime('%Y-%m-%dT%H:%M:%S', a.at / 1000, 'unixepoch') || printf('.%03dZ', a.at % 1000), w.who, json_extract(e.value, '$[0]'), json_extract(e.value, '$[1]')
+      FROM acts a JOIN whos w ON w.id = a.who, json_each(a.more, '$.removed') e WHERE a.more IS NOT NULL) r
+LEFT JOIN acts g ON g.n = r.gone LEFT JOIN places p ON p.id = g.place LEFT JOIN audit_log_3 h ON h.n = r.gone;
+
+-- The chain of the audit log: the SHA-256 of input's bytes is hash. input ends
+-- with a secret of this database and the hash of the row before. The rows of
+-- schema versions 1 to 3 had neither numbers nor a secret; theirs is made of
+-- their columns.
+CREATE VIEW audit_chain (n, input, hash) AS
+SELECT n, json_array(n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev), hash FROM audit_log_3
+UNION ALL
+SELECT a.n, json_array(a.n, a.at, w.who, a.pid, x.word, p.owner, p.agent, p.run, o.word, a.retries, a.kind, a.seq, a.parent, a.size, a.stored,
+                       a.gone, y.word, hex(a.subject), hex(a.sha256), hex(a.rest), hex(a.beside), a.more,
+                       (SELECT value FROM meta WHERE key = 'chain_key'),
+                       coalesce((SELECT lower(hex(b.hash)) FROM acts b WHERE b.n = a.n - 1), (SELECT b.hash FROM audit_log_3 b WHERE b.n = a.n - 1), '')),
+       lower(hex(a.hash))
+FROM acts a JOIN whos w ON w.id = a.who JOIN words x ON x.id = a.action LEFT JOIN places p ON p.id = a.place
+LEFT JOIN words o ON o.id = a.outcome LEFT JOIN words y ON y.id = a.why;
+
+-- What people and models typed: the SHA-256 of input's bytes is hash, which is in
+-- the row of the log. Erasing an agent removes these.
+CREATE VIEW audit_texts (n, input, hash) AS
+SELECT t.n, json_array(lower(hex(t.salt)), t.subject, t.reason, t.detail), lower(hex(a.beside))
+FROM act_texts t LEFT JOIN acts a ON a.n = t.n;
+
 -- The checkpoints that something still needs, and what. Retention passes them over.
 CREATE VIEW needed_checkpoints (id, needed_by) AS
 SELECT checkpoint, 'an ' || status || ' operation' FROM operations WHERE status IN ('open', 'uncertain') AND checkpoint IS NOT NULL
@@ -500,22 +665,42 @@ pieces AS (
            json_extract(p.value, '$[2]') AS length
     FROM checkpoints c, json_each(c.pieces) p WHERE c.pieces IS NOT NULL
 ),
-recorded AS ( -- what of a checkpoint is not as the audit row of its save has it
-    SELECT c.n, c.id, l.n IS NULL AS gone,
-           CASE WHEN l.action NOT IN ('save', 'import') OR l.outcome <> 'done' THEN ', save' ELSE '' END
-           || CASE WHEN l.subject IS NOT c.id THEN ', id' ELSE '' END
-           || CASE WHEN l.owner IS NOT a.owner OR l.agent IS NOT a.name OR l.run IS NOT r.name THEN ', agent or run' ELSE '' END
-           || CASE WHEN l.action = 'save' AND l.at <> c.created_at THEN ', created_at' ELSE '' END
-           || CASE WHEN NOT json_valid(l.detail) THEN ', detail'
-              ELSE CASE WHEN json_extract(l.detail, '$.kind') IS NOT c.kind THEN ', kind' ELSE '' END
-                   || CASE WHEN json_extract(l.detail, '$.seq') IS NOT c.seq THEN ', seq' ELSE '' END
-                   || CASE WHEN json_extract(l.detail, '$.size') IS NOT c.size THEN ', size' ELSE '' END
-                   || CASE WHEN json_extract(l.detail, '$.sha256') IS NOT c.sha256 THEN ', sha256' ELSE '' END
-              END AS differs
-    FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id LEFT JOIN audit_log l ON l.n = c.n
+recorded AS ( -- what of a checkpoint is not as the row of its save in the audit log has it
+    SELECT c.n, c.id, x.n IS NULL AND l.n IS NULL AS gone,
+           CASE WHEN x.n IS NOT NULL THEN
+               CASE WHEN w.word NOT IN ('save', 'import') OR x.outcome IS NOT NULL THEN ', save' ELSE '' END
+               || CASE WHEN lower(hex(x.subject)) IS NOT replace(c.id, '-', '') THEN ', id' ELSE '' END
+               || CASE WHEN p.owner IS NOT a.owner OR p.agent IS NOT a.name OR p.run IS NOT r.name THEN ', agent or run' ELSE '' END
+               || CASE WHEN w.word = 'save' AND strftime('%Y-%m-%dT%H:%M:%S', x.at / 1000, 'unixepoch') || printf('.%03dZ', x.at % 1000) <> c.created_at THEN ', created_at' ELSE '' END
+               || CASE WHEN CASE x.kind WHEN 1 THEN 'routine' WHEN 2 THEN 'pre_operation' WHEN 3 THEN 'recovery' END IS NOT c.kind THEN ', kind' ELSE '' END
+               || CASE WHEN x.seq IS NOT c.seq THEN ', seq' ELSE '' END
+               || CASE WHEN x.size IS NOT c.size THEN ', size' ELSE '' END
+               || CASE WHEN lower(hex(x.sha256)) IS NOT c.sha256 THEN ', sha256' ELSE '' END
+           ELSE
+               CASE WHEN l.action NOT IN ('save', 'import') OR l.outcome <> 'done' THEN ', save' ELSE '' END
+               || CASE WHEN l.subject IS NOT c.id THEN ', id' ELSE '' END
+               || CASE WHEN l.owner IS NOT a.owner OR l.agent IS NOT a.name OR l.run IS NOT r.name THEN ', agent or run' ELSE '' END
+               || CASE WHEN l.action = 'save' AND l.at <> c.created_at THEN ', created_at' ELSE '' END
+               || CASE WHEN NOT json_valid(l.detail) THEN ', detail'
+                  ELSE CASE WHEN json_extract(l.detail, '$.kind') IS NOT c.kind THEN ', kind' ELSE '' END
+                       || CASE WHEN json_extract(l.detail, '$.seq') IS NOT c.seq THEN ', seq' ELSE '' END
+                       || CASE WHEN json_extract(l.detail, '$.size') IS NOT c.size THEN ', size' ELSE '' END
+                       || CASE WHEN json_extract(l.detail, '$.sha256') IS NOT c.sha256 THEN ', sha256' ELSE '' END
+                  END
+           END AS differs
+    FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id
+    LEFT JOIN acts x ON x.n = c.n LEFT JOIN words w ON w.id = x.action LEFT JOIN places p ON p.id = x.place
+    LEFT JOIN audit_log_3 l ON l.n = c.n
 ),
 linked AS (
-    SELECT n, prev, lag(hash, 1, '') OVER (ORDER BY n) AS hash_before, lag(n, 1, 0) OVER (ORDER BY n) AS n_before FROM audit_log
+    SELECT n, prev, lag(hash, 1, '') OVER (ORDER BY n) AS hash_before, lag(n, 1, 0) OVER (ORDER BY n) AS n_before FROM audit_log_3
+),
+numbered AS ( -- acts alone: that one follows the other is in their hashes, which a program checks
+    SELECT n, lag(n, 1, (SELECT coalesce(max(n), 0) FROM audit_log_3)) OVER (ORDER BY n) AS n_before FROM acts
+),
+last AS (
+    SELECT coalesce((SELECT max(n) FROM acts), (SELECT max(n) FROM audit_log_3), 0) AS n,
+           coalesce((SELECT lower(hex(hash)) FROM acts ORDER BY n DESC LIMIT 1), (SELECT hash FROM audit_log_3 ORDER BY n DESC LIMIT 1), '') AS hash
 )
 SELECT 'routine_excess', f.id, 'routine checkpoint number ' || k.place || ' of its run; the policy keeps ' || p.routine_keep
 FROM free f JOIN ranked k ON k.id = f.id JOIN runs r ON r.id = f.run_id JOIN policies p ON p.agent_id = r.agent_id
@@ -567,10 +752,14 @@ UNION ALL
 SELECT 'audit_row', id, 'differs from row ' || n || ' of the audit log, which records its save, in its ' || substr(differs, 3)
 FROM recorded WHERE NOT gone AND differs <> ''
 UNION ALL
+SELECT 'audit_removal', c.id, 'row ' || a.n || ' of the audit log records that it went, and it is there'
+FROM acts a JOIN checkpoints c ON c.n = a.gone
+UNION ALL
 SELECT 'audit_chain', 'row ' || n, 'does not follow the row before' FROM linked WHERE n <> n_before + 1 OR prev <> hash_before
 UNION ALL
-SELECT 'audit_chain', 'head', 'the head names row ' || h.n || ', the last row is ' || coalesce((SELECT max(n) FROM audit_log), 0)
-FROM audit_head h WHERE h.n <> coalesce((SELECT max(n) FROM audit_log), 0)
-   OR h.hash <> coalesce((SELECT hash FROM audit_log ORDER BY n DESC LIMIT 1), '')
+SELECT 'audit_chain', 'row ' || n, 'does not follow the row before' FROM numbered WHERE n <> n_before + 1
+UNION ALL
+SELECT 'audit_chain', 'head', 'the head names row ' || h.n || ', the last row is ' || l.n
+FROM audit_head h, last l WHERE h.n <> l.n OR h.hash <> l.hash
 UNION ALL
 SELECT 'audit_chain', 'head', 'the head is missing' WHERE NOT EXISTS (SELECT 1 FROM audit_head);

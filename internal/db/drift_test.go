@@ -470,7 +470,7 @@ func TestFewWatches(t *testing.T) {
 			}
 		}
 	}
-	st, err := d.Status(t.Context(), ann)
+	st, err := d.Status(t.Context(), root)
 	if err != nil || st.Drift.Watched != 1 || len(st.Drift.Findings) != 2 || st.Drift.Findings[0] != (ckpt.FindingCount{Rule: "repeat", Severity: "critical", Count: 3}) {
 		t.Fatalf("%+v %v", st.Drift, err)
 	}

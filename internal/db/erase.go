@@ -10,8 +10,9 @@ import (
 )
 
 // Erase removes all of an agent for good: rows, states and keys, zeroed in the
-// file, and the write-ahead log emptied of them. The audit log keeps that the
-// agent was there and that it was erased; it holds no payload.
+// file, and the write-ahead log emptied of them. The audit log keeps the names of
+// the agent and its runs, what was done and when; what people and models have
+// typed goes from beside it.
 func (s *Store) Erase(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Erased, error) {
 	if err := ckpt.CheckAgentName(name); err != nil {
 		return nil, err
@@ -44,6 +45,7 @@ var erasures = []string{
 	`DELETE FROM segments WHERE run_id IN (SELECT id FROM runs WHERE agent_id = ?)`,
 	`DELETE FROM runs WHERE agent_id = ?`,
 	`DELETE FROM idempotency WHERE agent_id = ?`,
+	`DELETE FROM ids WHERE agent_id = ?`,
 	`DELETE FROM agents WHERE id = ?`,
 }
 
@@ -64,6 +66,9 @@ func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry
 		return nil, err
 	}
 	if err := s.UnmarkAgent(tx, agent); err != nil {
+		return nil, err
+	}
+	if err := tx.EraseTexts(agent); err != nil {
 		return nil, err
 	}
 	for _, statement := range append([]string{`PRAGMA secure_delete = 1`}, erasures...) {

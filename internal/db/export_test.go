@@ -102,9 +102,6 @@ func Unguarded(statements string) string {
 	return drop.String() + strings.TrimSuffix(strings.TrimSpace(statements), ";") + ";\n" + again.String()
 }
 
-// AuditHash is the hash of a row of the audit log.
-var AuditHash = ledger.AuditHash
-
 // Used is what is counted of an owner: of all tables but the audit log, and of
 // that.
 func (s *Store) Used(owner string) (rows, log int64) {

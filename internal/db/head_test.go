@@ -54,17 +54,17 @@ func TestStartTellsOfAnotherLog(t *testing.T) {
 		lost bool // the file that keeps the head is gone as well
 	}{
 		"cut": {does: func(t *testing.T, path string) {
-			forge(t, path, `DELETE FROM audit_log WHERE n > 5; UPDATE audit_head SET n = 5, hash = (SELECT hash FROM audit_log WHERE n = 5)`)
+			forge(t, path, `DELETE FROM acts WHERE n > 5; UPDATE audit_head SET n = 5, hash = (SELECT lower(hex(hash)) FROM acts WHERE n = 5)`)
 		}, says: "ends with row 5 now"},
 		"cut, and no file": {does: func(t *testing.T, path string) {
-			forge(t, path, `DELETE FROM audit_log WHERE n > 5; UPDATE audit_head SET n = 5, hash = (SELECT hash FROM audit_log WHERE n = 5)`)
+			forge(t, path, `DELETE FROM acts WHERE n > 5; UPDATE audit_head SET n = 5, hash = (SELECT lower(hex(hash)) FROM acts WHERE n = 5)`)
 		}, says: "checkpoints were saved up to row", lost: true},
-		"cut, but for the head": {does: func(t *testing.T, path string) { forge(t, path, `DELETE FROM audit_log WHERE n > 5`) }, says: "its head names row", lost: true},
+		"cut, but for the head": {does: func(t *testing.T, path string) { forge(t, path, `DELETE FROM acts WHERE n > 5`) }, says: "its head names row", lost: true},
 		"emptied": {does: func(t *testing.T, path string) {
-			forge(t, path, `DELETE FROM audit_log; UPDATE audit_head SET n = 0, hash = ''`)
+			forge(t, path, `DELETE FROM acts; UPDATE audit_head SET n = 0, hash = ''`)
 		}, says: "it is empty", lost: true},
 		"rows added": {does: func(t *testing.T, path string) {
-			forge(t, path, `INSERT INTO audit_log SELECT n + 1, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, hash, hash FROM audit_log ORDER BY n DESC LIMIT 1`)
+			forge(t, path, `INSERT INTO acts (n, at, who, pid, action, hash) SELECT n + 1, at, who, pid, action, hash FROM acts ORDER BY n DESC LIMIT 1`)
 		}, says: "its head names row", lost: true},
 		"no head": {does: func(t *testing.T, path string) { forge(t, path, noHead) }, says: "head is missing"},
 		"an older copy": {does: func(t *testing.T, path string) {
@@ -125,7 +125,7 @@ func TestChangedLogStopsTheDaemon(t *testing.T) {
 	for range 4 {
 		save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 	}
-	forge(t, path, `DELETE FROM audit_log WHERE n > 3; UPDATE audit_head SET n = 3, hash = (SELECT hash FROM audit_log WHERE n = 3)`)
+	forge(t, path, `DELETE FROM acts WHERE n > 3; UPDATE audit_head SET n = 3, hash = (SELECT lower(hex(hash)) FROM acts WHERE n = 3)`)
 	_, err := s.Save(t.Context(), ann, request("a", ckpt.KindRoutine, `2`))
 	wantCode(t, err, ckpt.CodeBusy)
 	if state, problems := s.Health(); state != "failed" || !strings.Contains(problems[0], "another program has changed the audit log") {
@@ -142,7 +142,7 @@ func TestGuardsComeBack(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	doubtful(t, path)
-	sqlite3(t, path, `DROP TRIGGER audit_log_is_never_changed; DROP TRIGGER segments_are_never_changed;
+	sqlite3(t, path, `DROP TRIGGER acts_are_never_changed; DROP TRIGGER segments_are_never_changed;
 		CREATE TRIGGER segments_are_never_changed BEFORE UPDATE ON segments BEGIN SELECT 1; END`)
 	if state, problems := doubtful(t, path); state != "degraded" || !strings.Contains(problems, "triggers") {
 		t.Errorf("%s: %s", state, problems)
@@ -197,7 +197,7 @@ func TestVerifyAgainstTheLog(t *testing.T) {
 	forged := filepath.Join(t.TempDir(), "forged.db")
 	copyDatabaseTo(t, path, forged)
 	const changed = `CASE substr(hash, 1, 1) WHEN 'f' THEN '0' ELSE 'f' END || substr(hash, 2)` // always another hash
-	forge(t, forged, `UPDATE audit_log SET hash = `+changed+`; UPDATE audit_head SET hash = `+changed)
+	forge(t, forged, `UPDATE acts SET hash = zeroblob(32); UPDATE audit_head SET hash = `+changed)
 	noise := "another line\n" + strings.Repeat("x", 200_000) + "\nn=7 hash=" + hashOf("x") + "\n"
 	for name, c := range map[string]struct {
 		log   string

@@ -2,9 +2,9 @@ package db
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
@@ -15,21 +15,50 @@ const keySlice = 50_000
 
 // keyPlace is a place in the order of keys.
 type keyPlace struct {
-	Key   string `db:"key"`
-	Agent int64  `db:"agent_id"`
+	Key   any   `db:"key"` // text, or the bytes of a UUID
+	Agent int64 `db:"agent_id"`
 }
 
-// Expire forgets keys that were first used before a time, at most limit, and
-// answers how many went. They are looked for on a read connection, so that a
-// long table does not hold the writer, and only in parts of a long one: at its
-// beginning, where the oldest of the clients' own ids stand, and onwards from
+// keyTable is a table of keys and how to ask it.
+type keyTable struct {
+	seen   func(*Store) *atomic.Pointer[keyPlace] // where the last call stopped
+	from   string                                 // the table, with what its age is known from
+	key    string
+	old    string // what is older than ?
+	delete string // a key, and answers what it took
+}
+
+// keyTables are all that keep keys.
+var keyTables = []keyTable{
+	{func(s *Store) *atomic.Pointer[keyPlace] { return &s.keysSeen }, `idempotency k`, `k.key`, `k.created_at < strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch')`,
+		`DELETE FROM idempotency WHERE key = ? AND agent_id = ? RETURNING ` + usage.OfKey},
+	{func(s *Store) *atomic.Pointer[keyPlace] { return &s.idsSeen }, `ids k JOIN acts a ON a.n = k.n`, `k.id`, `a.at < ?`,
+		`DELETE FROM ids WHERE id = ? AND agent_id = ? RETURNING ` + usage.OfID},
+}
+
+// Expire forgets keys that were first used before a time, at most limit of each
+// kind, and answers how many went. They are looked for on a read connection, so
+// that a long table does not hold the writer, and only in parts of a long one: at
+// its beginning, where the oldest of the clients' own ids stand, and onwards from
 // where the last call stopped.
 func (s *Store) Expire(ctx context.Context, before time.Time, limit int) (n int, err error) {
-	old, next, err := s.oldKeys(ctx, keyPlace{}, before, limit)
-	if seen := s.keysSeen.Load(); err == nil && len(old) == 0 && seen != nil {
-		old, next, err = s.oldKeys(ctx, *seen, before, limit)
+	for i := range keyTables {
+		gone, err := s.expire(ctx, &keyTables[i], before, limit)
+		n += gone
+		if err != nil {
+			return n, err
+		}
 	}
-	s.keysSeen.Store(&next)
+	return n, nil
+}
+
+func (s *Store) expire(ctx context.Context, table *keyTable, before time.Time, limit int) (n int, err error) {
+	old, next, err := s.oldKeys(ctx, table, keyPlace{Key: ""}, before, limit)
+	last := table.seen(s)
+	if seen := last.Load(); err == nil && len(old) == 0 && seen != nil {
+		old, next, err = s.oldKeys(ctx, table, *seen, before, limit)
+	}
+	last.Store(&next)
 	if err != nil || len(old) == 0 {
 		return 0, sqlite.ReadError(err)
 	}
@@ -38,7 +67,7 @@ func (s *Store) Expire(ctx context.Context, before time.Time, limit int) (n int,
 		owners := map[int64]string{}
 		for _, key := range old {
 			var bytes int64
-			gone, err := tx.Get(&bytes, deleteKey, key.Key, key.Agent)
+			gone, err := tx.Get(&bytes, table.delete, key.Key, key.Agent)
 			if err != nil {
 				return err
 			}
@@ -63,22 +92,19 @@ func (s *Store) Expire(ctx context.Context, before time.Time, limit int) (n int,
 	return n, err
 }
 
-// deleteKey deletes a key and answers what it took.
-var deleteKey = `DELETE FROM idempotency WHERE key = ? AND agent_id = ? RETURNING ` + usage.OfKey
-
 // oldKeys looks at a part of the keys, after a place, and answers the next one:
 // the beginning again where the end was reached.
-func (s *Store) oldKeys(ctx context.Context, after keyPlace, before time.Time, limit int) (old []keyPlace, next keyPlace, err error) {
-	err = s.RO.GetContext(ctx, &next, `SELECT key, agent_id FROM idempotency WHERE (key, agent_id) > (?, ?) ORDER BY key, agent_id LIMIT 1 OFFSET ?`,
-		after.Key, after.Agent, keySlice-1)
+func (s *Store) oldKeys(ctx context.Context, table *keyTable, after keyPlace, before time.Time, limit int) (old []keyPlace, next keyPlace, err error) {
+	ask := `SELECT ` + table.key + ` AS key, k.agent_id FROM ` + table.from + ` WHERE (` + table.key + `, k.agent_id) > (?, ?)`
+	order := ` ORDER BY ` + table.key + `, k.agent_id LIMIT ?`
+	err = s.RO.GetContext(ctx, &next, ask+order+` OFFSET ?`, after.Key, after.Agent, 1, keySlice-1)
 	switch {
 	case ledger.IsNoRows(err):
-		err = s.RO.SelectContext(ctx, &old, `SELECT key, agent_id FROM idempotency WHERE (key, agent_id) > (?, ?) AND created_at < ? ORDER BY key, agent_id LIMIT ?`,
-			after.Key, after.Agent, ckpt.At(before), limit)
-		next = keyPlace{}
+		err = s.RO.SelectContext(ctx, &old, ask+` AND `+table.old+order, after.Key, after.Agent, before.UnixMilli(), limit)
+		next = keyPlace{Key: ""}
 	case err == nil:
-		err = s.RO.SelectContext(ctx, &old, `SELECT key, agent_id FROM idempotency WHERE (key, agent_id) > (?, ?) AND (key, agent_id) <= (?, ?) AND created_at < ?
-			ORDER BY key, agent_id LIMIT ?`, after.Key, after.Agent, next.Key, next.Agent, ckpt.At(before), limit)
+		err = s.RO.SelectContext(ctx, &old, ask+` AND (`+table.key+`, k.agent_id) <= (?, ?) AND `+table.old+order,
+			after.Key, after.Agent, next.Key, next.Agent, before.UnixMilli(), limit)
 	}
 	if len(old) == limit { // there may be more of them here
 		next = after

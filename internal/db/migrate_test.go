@@ -1,10 +1,11 @@
 package db
 
 import (
+	"compress/gzip"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -127,7 +128,7 @@ func releasedAs(t *testing.T, version int, more ...string) string {
 	statements := []string{
 		`PRAGMA page_size = 8192`, `PRAGMA auto_vacuum = 2`, `PRAGMA journal_mode = WAL`, string(golden),
 		`PRAGMA application_id = ` + strconv.Itoa(ckpt.ApplicationID), `PRAGMA user_version = ` + strconv.Itoa(version),
-		`INSERT INTO audit_head (id, n, hash) VALUES (1, 0, '')`, `INSERT INTO meta VALUES ('database_id', 'x')`,
+		`INSERT INTO audit_head (id, n, hash) VALUES (1, 0, '')`, `INSERT INTO meta VALUES ('database_id', 'x'), ('chain_key', 'y')`,
 	}
 	for _, statement := range append(statements, more...) {
 		db.MustExec(statement)
@@ -213,77 +214,131 @@ func TestMigrationsAreNamedForVersions(t *testing.T) {
 	}
 }
 
-// TestOldDatabaseIsMigrated takes a database with checkpoints back to version 1
-// and opens it again: the guards and rules of today come, what was there stays,
-// and the copy that is made before is the old one, which verify still checks.
-func TestOldDatabaseIsMigrated(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "ckpt.db")
-	s := openAt(t, path)
-	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1"}}
-	saves := func(s *Store) {
-		t.Helper()
-		for range 4 {
-			if _, err := s.Save(t.Context(), sc, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, State: make([]byte, 9000)}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	saves(s)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	db := raw(t, path)
-	golden, err := os.ReadFile("testdata/schema/v1.sql")
+// stored is a database that an older version has made, unpacked: see
+// testdata/databases/README.md.
+func stored(t *testing.T, version int) string {
+	t.Helper()
+	packed, err := os.Open(filepath.Join("testdata", "databases", "v"+strconv.Itoa(version)+".db.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range ledger.Guards {
-		db.MustExec(`DROP TRIGGER ` + name)
+	defer packed.Close()
+	unpacked, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, trigger := range regexp.MustCompile(`(?s)CREATE TRIGGER .*?END;\n`).FindAllString(string(golden), -1) {
-		db.MustExec(strings.Replace(trigger, "CREATE TRIGGER", "CREATE TRIGGER IF NOT EXISTS", 1))
+	bytes, err := io.ReadAll(unpacked)
+	if err != nil {
+		t.Fatal(err)
 	}
-	withoutColumnsOf3(t, db)
-	db.MustExec(`PRAGMA user_version = 1`)
-	old := dump(t, db, "table index trigger")
-	_ = db.Close()
-	if diff := cmp.Diff(unspaced(string(golden)), unspaced(old)); diff != "" {
-		t.Fatalf("this is not the form of version 1:\n%s", diff)
+	openAt(t, filepath.Join(t.TempDir(), "other.db")) // chooses the kind of locks, before any file is opened
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	if err := os.WriteFile(path, bytes, 0o600); err != nil {
+		t.Fatal(err)
 	}
+	return path
+}
 
-	s = openAt(t, path)
-	if broken, err := ledger.BrokenGuards(t.Context(), s.RO); err != nil || len(broken) > 0 {
-		t.Errorf("guards that are missing after the migration: %v %v", broken, err)
-	}
-	saves(s)
-	copies, err := filepath.Glob(path + ".v1-*")
-	if err != nil || len(copies) != 1 {
-		t.Fatalf("copies: %v %v", copies, err)
-	}
-	if diff := cmp.Diff(old, dump(t, raw(t, copies[0]), "table index trigger")); diff != "" {
-		t.Errorf("the copy has another form than the database had:\n%s", diff)
-	}
-	for name, checkpoints := range map[string]int64{path: 3, copies[0]: 3} {
-		report, err := audit.Verify(t.Context(), name, nil)
-		if err != nil || len(report.Problems) > 0 || report.Checkpoints != checkpoints {
-			t.Errorf("%s: %+v %v", name, report, err)
+// shown is what views tell, row by row.
+func shown(t *testing.T, db *sqlx.DB, upTo int64) []string {
+	t.Helper()
+	var all []string
+	for _, query := range []string{
+		`SELECT json_array(n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash) FROM audit_log WHERE n <= ?1 ORDER BY n`,
+		`SELECT json_array(id, owner, agent, run, seq, kind, created_at, size, stored_size, sha256, parent, step, operation, pinned, suspect, labels, metadata) FROM audit_checkpoints WHERE ?1 ORDER BY id`,
+		`SELECT json_array(agent, owner, run, key, attempt, name, status, args, result, started_at, ended_at) FROM audit_steps WHERE ?1 ORDER BY agent, run, key`,
+		`SELECT json_array(agent, run, key, attempt, name, status, checkpoint) FROM audit_operations WHERE ?1 ORDER BY agent, run, key`,
+		`SELECT json_array(agent, run, status, epoch, attempt, goal, checkpoints, stored_bytes) FROM audit_runs WHERE ?1 ORDER BY agent, run`,
+		`SELECT json_array(id, thread, ns, checkpoint, parent, channels) FROM audit_graph_checkpoints WHERE ?1 ORDER BY id`,
+		`SELECT json_array(rule, severity, message, closed) FROM audit_findings WHERE ?1 ORDER BY id`,
+	} {
+		var rows []string
+		if err := db.Select(&rows, query, upTo); err != nil {
+			t.Fatal(err)
 		}
+		if len(rows) == 0 {
+			t.Fatalf("nothing is shown of %s", query)
+		}
+		all = append(all, rows...)
+	}
+	return all
+}
+
+// TestOldDatabasesAreMigrated opens databases that each released version has made,
+// with small states, large ones in pieces, threads of LangGraph, steps, operations
+// and keys: what was there stays and is shown as it was, the guards and rules of
+// today hold, keys still replay, saves go on, and the copy made before is the old
+// one, which verify still checks.
+func TestOldDatabasesAreMigrated(t *testing.T) {
+	for version := 1; version < ckpt.SchemaVersion; version++ {
+		t.Run("v"+strconv.Itoa(version), func(t *testing.T) {
+			t.Parallel()
+			path := stored(t, version)
+			var head int64
+			old := raw(t, path)
+			if err := old.Get(&head, `SELECT n FROM audit_head`); err != nil {
+				t.Fatal(err)
+			}
+			before, form := shown(t, old, head), dump(t, old, "table index trigger")
+			_ = old.Close()
+
+			s := openAt(t, path)
+			if diff := cmp.Diff(before, shown(t, s.RO, head)); diff != "" {
+				t.Error(diff)
+			}
+			if broken, err := ledger.BrokenGuards(t.Context(), s.RO); err != nil || len(broken) > 0 {
+				t.Errorf("guards that are missing after the migration: %v %v", broken, err)
+			}
+			stillReplays(t, s)
+			sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0"}}
+			for i := range 4 {
+				saved, err := s.Save(t.Context(), sc, &ckpt.SaveRequest{Agent: "large", Run: "r1", Kind: ckpt.KindRoutine, State: make([]byte, 9000+i)})
+				if err != nil || saved.Seq != int64(7+i) {
+					t.Fatal(saved, err)
+				}
+			}
+			var gone []string
+			if err := s.RO.Select(&gone, `SELECT run || ' ' || kind || ' ' || seq || ' ' || reason FROM audit_removals WHERE agent = 'large' ORDER BY seq`); err != nil {
+				t.Fatal(err)
+			}
+			if len(gone) != 6 || gone[0] != gone[5][:11]+"1"+gone[5][12:] {
+				t.Errorf("%q", gone)
+			}
+			copies, err := filepath.Glob(path + ".v" + strconv.Itoa(version) + "-*")
+			if err != nil || len(copies) != 1 {
+				t.Fatalf("copies: %v %v", copies, err)
+			}
+			if diff := cmp.Diff(form, dump(t, raw(t, copies[0]), "table index trigger")); diff != "" {
+				t.Errorf("the copy has another form than the database had:\n%s", diff)
+			}
+			for _, name := range []string{path, copies[0]} {
+				report, err := audit.Verify(t.Context(), name, nil)
+				if err != nil || len(report.Problems) > 0 || report.Checkpoints != 14 || report.AuditRows < head {
+					t.Errorf("%s: %+v %v", name, report, err)
+				}
+			}
+		})
 	}
 }
 
-// withoutColumnsOf3 takes the columns out that version 3 has added.
-func withoutColumnsOf3(t *testing.T, db *sqlx.DB) {
+// stillReplays repeats requests that were made before the migration.
+func stillReplays(t *testing.T, s *Store) {
 	t.Helper()
-	var views []string
-	if err := db.Select(&views, `SELECT name FROM sqlite_schema WHERE type = 'view'`); err != nil {
-		t.Fatal(err)
+	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0"}}
+	again := func(state string) (*ckpt.Saved, error) {
+		return s.Save(t.Context(), sc, &ckpt.SaveRequest{Agent: "small", ID: "01a4f0d8-0005-7000-8000-000000000005", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON,
+			State: []byte(state), Labels: ckpt.Labels{"step": "s5"}, Metadata: []byte(`{"m": 5}`)})
 	}
-	for _, view := range views {
-		db.MustExec(`DROP VIEW ` + view)
+	saved, err := again(`{"n": 5}`)
+	if err != nil || !saved.Replayed || saved.Seq != 6 || len(saved.Pruned) != 1 || saved.Parent == "" {
+		t.Errorf("the id of a save: %+v, %v", saved, err)
 	}
-	for _, column := range []string{"turn", "outcome", "shape", "effect"} {
-		db.MustExec(`ALTER TABLE steps DROP COLUMN ` + column)
+	if _, err = again(`{"n": 6}`); ckpt.CodeOf(err) != ckpt.CodeIdempotencyMismatch {
+		t.Errorf("another save under its id: %v", err)
+	}
+	saved, err = s.Save(t.Context(), sc, &ckpt.SaveRequest{Agent: "runner", Run: "r", IdempotencyKey: "k-save", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: []byte(`{"at": 1}`)})
+	if err != nil || !saved.Replayed {
+		t.Errorf("the key of a save: %+v, %v", saved, err)
 	}
 }
 
@@ -291,23 +346,14 @@ func withoutColumnsOf3(t *testing.T, db *sqlx.DB) {
 // damaged is migrated as well.
 func TestDamageDoesNotKeepFromMigrating(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "ckpt.db")
-	s := openAt(t, path)
-	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1"}}
-	if _, err := s.Save(t.Context(), sc, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, State: []byte(`1`)}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	path := stored(t, 2)
 	db := raw(t, path)
 	db.MustExec(`DROP TRIGGER checkpoints_are_never_changed`)
-	db.MustExec(`UPDATE checkpoints SET body = x'32'`)
-	withoutColumnsOf3(t, db)
-	db.MustExec(`PRAGMA user_version = 1`)
+	db.MustExec(`UPDATE checkpoints SET body = x'32' WHERE body IS NOT NULL`)
 	_ = db.Close()
-	s = openAt(t, path)
-	if _, err := s.Save(t.Context(), sc, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, State: []byte(`3`)}); err != nil {
+	s := openAt(t, path)
+	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0"}}
+	if _, err := s.Save(t.Context(), sc, &ckpt.SaveRequest{Agent: "small", Kind: ckpt.KindRoutine, State: []byte(`3`)}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -315,7 +315,8 @@ func (h *harness) audited(s *step, before []*mCheckpoint, removed []string) {
 func (h *harness) newRows() (rows []mAudit) {
 	h.t.Helper()
 	found, err := h.reader.ask(`SELECT n, who, action, coalesce(owner, ''), coalesce(agent, ''), coalesce(run, ''), coalesce(subject, ''), outcome
-		FROM audit_log WHERE n > ? ORDER BY n`, h.logged)
+		FROM audit_log WHERE n > ?1 AND action <> 'remove'
+		UNION ALL SELECT n, who, 'remove', owner, agent, run, id, 'done' FROM audit_removals WHERE n > ?1 ORDER BY n`, h.logged)
 	if err != nil {
 		h.fail("%v", err)
 	}
@@ -509,7 +510,7 @@ func (h *harness) finish() {
 // oneAuditRowEach: each removal has exactly one row, with the reason.
 func (h *harness) oneAuditRowEach() {
 	h.t.Helper()
-	list, err := column(h.reader, `SELECT subject || ' ' || outcome || ' ' || coalesce(reason, '') FROM audit_log WHERE action = 'remove' ORDER BY n`)
+	list, err := column(h.reader, `SELECT id || ' done ' || coalesce(reason, '') FROM audit_removals ORDER BY n`)
 	if err != nil {
 		h.fail("%v", err)
 	}

@@ -36,7 +36,9 @@ func (s *Store) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error)
 	st.Writer = s.Engine.WriterStatus()
 	s.problems(st)
 	if !sc.Admin { // how much others write is theirs to know
-		st.Writer, st.Database.AuditRows, st.Database.AuditHead, st.Database.Damaged = ckpt.WriterStatus{}, 0, "", 0
+		st.Writer, st.Drift.Watched = ckpt.WriterStatus{}, 0
+		d := &st.Database
+		d.AuditRows, d.AuditHead, d.Damaged, d.Bytes, d.WALBytes, d.FreeBytes, d.WALPending = 0, "", 0, 0, 0, 0, 0
 	}
 	return st, nil
 }

@@ -38,6 +38,7 @@ type Store struct {
 	*archive.Archive
 	events   changes
 	keysSeen atomic.Pointer[keyPlace] // where Expire goes on
+	idsSeen  atomic.Pointer[keyPlace] // the same of ids
 }
 
 // Open opens the database, makes it where there is none, brings its schema up

@@ -128,9 +128,9 @@ func TestForgeriesAreFound(t *testing.T) {
 		"another id":     {`UPDATE checkpoints SET id = '01a202d3-3556-7d0b-a440-45302c5408b8' WHERE seq = 2`, "audit_row", "id"},
 		"another run":    {`UPDATE checkpoints SET run_id = (SELECT id FROM runs WHERE name = 'other') WHERE seq = 2`, "audit_row", "agent or run"},
 		"another agent":  {`UPDATE agents SET owner = 'uid:1002'`, "audit_row", "agent or run"},
-		"the log ends earlier": {`DELETE FROM audit_log WHERE n > 4;
-			UPDATE audit_head SET n = 4, hash = (SELECT hash FROM audit_log WHERE n = 4)`, "audit_row", "is gone"},
-		"the log is empty": {`DELETE FROM audit_log; UPDATE audit_head SET n = 0, hash = ''`, "audit_row", "is gone"},
+		"the log ends earlier": {`DELETE FROM acts WHERE n > 4;
+			UPDATE audit_head SET n = 4, hash = (SELECT lower(hex(hash)) FROM acts WHERE n = 4)`, "audit_row", "is gone"},
+		"the log is empty": {`DELETE FROM acts; UPDATE audit_head SET n = 0, hash = ''`, "audit_row", "is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "ckpt.db")
@@ -176,9 +176,9 @@ func TestNobodyRewritesByHand(t *testing.T) {
 		breakSegments, `REPLACE INTO segments SELECT id, run_id, size, zeroblob(length(data)) FROM segments`,
 		`UPDATE checkpoints SET sha256 = lower(hex(zeroblob(32)))`, `UPDATE checkpoints SET kind = 'recovery'`, `UPDATE checkpoints SET created_at = ''`,
 		`UPDATE checkpoints SET metadata = '{"a":1}'`, `UPDATE checkpoints SET parent = NULL`, `UPDATE OR REPLACE checkpoints SET n = n + 1`,
-		`REPLACE INTO checkpoints SELECT * FROM checkpoints`, `UPDATE audit_head SET n = n - 1, hash = (SELECT hash FROM audit_log WHERE n = audit_head.n - 1)`,
+		`REPLACE INTO checkpoints SELECT * FROM checkpoints`, `UPDATE audit_head SET n = n - 1, hash = (SELECT lower(hex(hash)) FROM acts WHERE n = audit_head.n - 1)`,
 		`REPLACE INTO audit_head SELECT * FROM audit_head`, `UPDATE meta SET value = 'x' WHERE key = 'database_id'`, `DELETE FROM meta`,
-		`REPLACE INTO meta VALUES ('database_id', 'x')`, `UPDATE agents SET owner = 'uid:1'`, `UPDATE runs SET name = 'x'`, `UPDATE idempotency SET reply = '{}'`,
+		`REPLACE INTO meta VALUES ('database_id', 'x')`, `UPDATE agents SET owner = 'uid:1'`, `UPDATE runs SET name = 'x'`, `UPDATE ids SET n = 1`, `UPDATE acts SET who = 1`, `UPDATE act_texts SET reason = 'x'`,
 	} {
 		if out, err := exec.Command("sqlite3", path, statement).CombinedOutput(); err == nil {
 			t.Errorf("%s succeeded: %s", statement, out)

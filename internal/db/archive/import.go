@@ -632,8 +632,9 @@ func (im *importing) makeCheckpoint(tx *ledger.Tx, a *agentSeen, r *runSeen, c *
 func (im *importing) auditCheckpoint(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, row *ledger.CheckpointRow, state *blob.Encoded, owner string, seq int64) error {
 	e := ledger.Entry(im.scope, "import", agent.Name)
 	e.Run, e.Subject = run.Name, row.ID
-	e.Detail = map[string]any{"kind": row.Kind, "seq": row.Seq, "sha256": state.Sha256, "size": state.Size, "from_owner": owner, "from_seq": seq}
-	if err := row.NoteRest(e.Detail); err != nil {
+	e.Detail = map[string]any{"from_owner": owner, "from_seq": seq}
+	var err error
+	if e.Save, err = tx.Facts(row, state, 0); err != nil {
 		return err
 	}
 	return tx.Audit(e)

@@ -113,12 +113,12 @@ func (v *verifier) expect(ctx context.Context, heads []Head) error {
 }
 
 // compareHead takes a row of the log that was read.
-func (v *verifier) compareHead(row *ckpt.AuditRow) {
-	hash, logged := v.heads[row.N]
-	if logged && hash != row.Hash {
-		v.found("audit_head", fmt.Sprintf("row %d", row.N), "the daemon logged %s as its hash, and here it has another: the log was written anew, or an older copy went on", hash)
+func (v *verifier) compareHead(n int64, hash string) {
+	logged, is := v.heads[n]
+	if is && logged != hash {
+		v.found("audit_head", fmt.Sprintf("row %d", n), "the daemon logged %s as its hash, and here it has another: the log was written anew, or an older copy went on", logged)
 	}
-	delete(v.heads, row.N)
+	delete(v.heads, n)
 }
 
 // missingHeads tells of the heads whose rows were not there.

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 
@@ -20,20 +21,17 @@ type changed struct {
 	pinned *bool
 }
 
-// noteChange takes a row of the audit log that changes a checkpoint.
-func (v *verifier) noteChange(row *ckpt.AuditRow) {
-	if row.Action != "change" || row.Outcome != ledger.OutcomeDone {
-		return
-	}
+// noteChange takes what a row of the audit log says that changes a checkpoint.
+func (v *verifier) noteChange(id string, text json.RawMessage) {
 	var detail struct {
 		Labels     []string `json:"labels"`
 		LabelsHash *string  `json:"labels_hash"`
 		Pinned     *bool    `json:"pinned"`
 	}
-	if json.Unmarshal(row.Detail, &detail) != nil {
+	if json.Unmarshal(text, &detail) != nil {
 		return
 	}
-	c := v.changes[string(row.Subject)]
+	c := v.changes[id]
 	if detail.Labels != nil {
 		c.labels = detail.LabelsHash
 		if c.labels == nil { // an older version did not say it
@@ -44,10 +42,10 @@ func (v *verifier) noteChange(row *ckpt.AuditRow) {
 	if detail.Pinned != nil {
 		c.pinned = detail.Pinned
 	}
-	v.changes[string(row.Subject)] = c
+	v.changes[id] = c
 }
 
-// restRow is what verify compares of a checkpoint with the audit row of its save.
+// restRow is what verify compares of a checkpoint with the row of its save.
 type restRow struct {
 	ID          string   `db:"id"`
 	Parent      ckpt.Ref `db:"parent"`
@@ -58,39 +56,90 @@ type restRow struct {
 	Step        ckpt.Ref `db:"step"`
 	Pinned      bool     `db:"pinned"`
 	Program     ckpt.Ref `db:"program"`
-	Detail      string   `db:"detail"`
 	Later       bool     `db:"later"` // labels or pin were changed after the chain was read
+
+	Detail string `db:"detail"` // of a row of an older version
+
+	At    string   `db:"at"`
+	From  ckpt.Ref `db:"saved_from"` // its parent, by the log
+	Saved []byte   `db:"rest"`
+	More  ckpt.Ref `db:"more"`
 }
 
-// rests compares checkpoints with the hashes in the audit rows of their saves.
-// Rows that an older version wrote have none.
+// saved is what the row of a save says of labels and pin.
+type saved struct {
+	Rest   string   `json:"rest"` // of an older version
+	Parent ckpt.Ref `json:"parent"`
+	Labels string   `json:"labels"`
+	Pinned bool     `json:"pinned"`
+}
+
+const restColumns = `c.id, c.parent, c.created_at, c.content_type, c.labels, c.metadata, c.step, c.pinned, c.program, `
+
+// rests compares checkpoints with what the rows of their saves say. Some rows that
+// an older version wrote have no hashes.
 func (v *verifier) rests(ctx context.Context, q *sqlx.Tx, from, to int64) error {
 	var rows []restRow
-	err := q.SelectContext(ctx, &rows, `SELECT c.id, c.parent, c.created_at, c.content_type, c.labels, c.metadata, c.step, c.pinned, c.program, l.detail,
-		EXISTS (SELECT 1 FROM audit_log x WHERE x.n > ?3 AND x.action = 'change' AND x.subject = c.id) AS later
-		FROM checkpoints c JOIN audit_log l ON l.n = c.n WHERE c.n BETWEEN ?1 AND ?2`, from, to, v.read)
+	later := `EXISTS (SELECT 1 FROM acts x JOIN words w ON w.id = x.action WHERE x.n > ?3 AND w.word = 'change' AND x.subject = unhex(replace(c.id, '-', '')))`
+	if v.version < actsSince {
+		later = `EXISTS (SELECT 1 FROM audit_log x WHERE x.n > ?3 AND x.action = 'change' AND x.subject = c.id)`
+	}
+	err := q.SelectContext(ctx, &rows, `SELECT `+restColumns+`l.detail, `+later+` AS later
+		FROM checkpoints c JOIN `+v.oldLog()+` l ON l.n = c.n WHERE c.n BETWEEN ?1 AND ?2`, from, to, v.read)
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		v.compareOldRest(&rows[i])
+	}
+	if v.version < actsSince {
+		return nil
+	}
+	rows = nil
+	err = q.SelectContext(ctx, &rows, `SELECT `+restColumns+ledger.TimeOf("a.at")+` AS at, `+ledger.IDOfSave("a.parent")+` AS saved_from, a.rest, a.more, `+later+` AS later
+		FROM checkpoints c JOIN acts a ON a.n = c.n WHERE c.n BETWEEN ?1 AND ?2`, from, to, v.read)
 	for i := range rows {
 		v.compareRest(&rows[i])
 	}
 	return err
 }
 
-func (v *verifier) compareRest(row *restRow) {
-	var saved struct {
-		Rest   string `json:"rest"`
-		Labels string `json:"labels"`
-		Pinned bool   `json:"pinned"`
-	}
-	if json.Unmarshal([]byte(row.Detail), &saved) != nil || saved.Rest == "" {
+func (v *verifier) compareOldRest(row *restRow) {
+	var said saved
+	if json.Unmarshal([]byte(row.Detail), &said) != nil || said.Rest == "" {
 		return
 	}
-	if saved.Rest != ledger.RestHash(string(row.Parent), row.CreatedAt, row.ContentType, row.Metadata, string(row.Step), string(row.Program)) {
+	if said.Rest != ledger.RestHash3(string(row.Parent), row.CreatedAt, row.ContentType, row.Metadata, string(row.Step), string(row.Program)) {
 		v.found("audit_row", row.ID, "is not as it was saved: its parent, time, content type, metadata, step or program was changed")
 	}
+	v.compareLater(row, &said)
+}
+
+func (v *verifier) compareRest(row *restRow) {
+	var said saved
+	if row.More != "" && json.Unmarshal([]byte(row.More), &said) != nil {
+		return // the hash of the row tells
+	}
+	if row.From == "" {
+		row.From = said.Parent
+	}
+	created := row.CreatedAt
+	if created == row.At {
+		created = ""
+	}
+	rest := ledger.RestHash(created, row.ContentType, row.Metadata, string(row.Step), string(row.Program))
+	if row.Parent != row.From || !bytes.Equal(rest, row.Saved) {
+		v.found("audit_row", row.ID, "is not as it was saved: its parent, time, content type, metadata, step or program was changed")
+	}
+	v.compareLater(row, &said)
+}
+
+// compareLater compares what may change after a save.
+func (v *verifier) compareLater(row *restRow, said *saved) {
 	if row.Later {
 		return
 	}
-	labels, pinned, now := saved.Labels, saved.Pinned, ""
+	labels, pinned, now := said.Labels, said.Pinned, ""
 	if row.Labels != "{}" {
 		now = ledger.ShortHash([]byte(row.Labels))
 	}

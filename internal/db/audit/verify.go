@@ -64,7 +64,7 @@ func verify(ctx context.Context, path string, heads []Head, progress func(done, 
 	if err := v.expect(ctx, heads); err != nil {
 		return nil, err
 	}
-	for _, check := range []func(context.Context) error{v.integrity, v.foreignKeys, v.guards, v.invariants, v.material, v.chain, v.states, v.graphWrites} {
+	for _, check := range []func(context.Context) error{v.integrity, v.foreignKeys, v.guards, v.invariants, v.material, v.chain, v.texts, v.states, v.graphWrites} {
 		if err := check(ctx); err != nil {
 			return nil, err
 		}
@@ -165,6 +165,11 @@ func (v *verifier) invariants(ctx context.Context) error {
 		return v.met(ctx, "audit_violations", err)
 	}
 	defer conn.Close()
+	if v.version < actsSince {
+		if _, err := conn.ExecContext(ctx, asActs); err != nil {
+			return v.met(ctx, "audit_violations", err)
+		}
+	}
 	views := ledger.StatementsOf(ledger.ViewText)
 	for _, name := range [...]string{"needed_checkpoints", "audit_violations"} {
 		statement := strings.Replace(views[name], "CREATE VIEW", "CREATE TEMP VIEW", 1)
@@ -195,59 +200,6 @@ func (v *verifier) material(ctx context.Context) error {
 		WHERE r.stored_bytes <> coalesce(b.bytes, 0) + coalesce(s.bytes, 0) LIMIT 1000`)
 	v.report.Problems = append(v.report.Problems, rows...)
 	return v.met(ctx, "segments", err)
-}
-
-// chain recomputes the hash of every audit row. It reads the head first: rows
-// that are added meanwhile come after it.
-func (v *verifier) chain(ctx context.Context) error {
-	var head ledger.ChainHead
-	err := v.db.QueryRowContext(ctx, `SELECT n, hash FROM audit_head`).Scan(&head.N, &head.Hash)
-	noHead := errors.Is(err, sql.ErrNoRows)
-	if noHead { // which audit_violations tells
-		head.N, err = 1<<62, nil
-	}
-	if err != nil {
-		return v.met(ctx, "audit_head", err)
-	}
-	rows, err := v.db.QueryxContext(ctx, `SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash
-		FROM audit_log WHERE n <= ? ORDER BY n`, head.N)
-	if err != nil {
-		return v.met(ctx, "audit_log", err)
-	}
-	defer rows.Close()
-	before := ledger.ChainHead{}
-	for rows.Next() {
-		if before, err = v.link(rows, before, head.N); err != nil {
-			return v.met(ctx, "audit_log", err)
-		}
-	}
-	v.report.AuditHead, v.read = before.Hash, before.N
-	v.missingHeads()
-	if before != head && !noHead {
-		v.found("audit_chain", "head", "the head names row %d, the last row is %d: rows are missing or were changed", head.N, before.N)
-	}
-	return v.met(ctx, "audit_log", rows.Err())
-}
-
-func (v *verifier) link(rows *sqlx.Rows, before ledger.ChainHead, total int64) (ledger.ChainHead, error) {
-	var row ckpt.AuditRow
-	if err := rows.StructScan(&row); err != nil {
-		return before, err
-	}
-	subject := fmt.Sprintf("row %d", row.N)
-	if row.N != before.N+1 || row.Prev != before.Hash {
-		v.found("audit_chain", subject, "does not follow row %d", before.N)
-	}
-	if ledger.AuditHash(&row) != row.Hash {
-		v.found("audit_chain", subject, "its hash does not match what it says")
-	}
-	v.compareHead(&row)
-	v.noteChange(&row)
-	v.report.AuditRows++
-	if row.N%1000 == 0 {
-		v.progress(row.N, total)
-	}
-	return ledger.ChainHead{N: row.N, Hash: row.Hash}, nil
 }
 
 // verifyAtOnce is how many states are read on one snapshot, so that a long

@@ -173,8 +173,8 @@ func (s *Drifts) addRecovery(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	}
 	s.States.Keep(tx.Tx, blob.RunKey{Owner: agent.Owner, Agent: agent.Name, Run: run.Name}, row.Place(run), &again, list)
 	e := ledger.AuditEntry{Who: ledger.Daemon, PID: os.Getpid(), Action: "save", Owner: agent.Owner, Agent: agent.Name, Run: run.Name, Subject: row.ID, Outcome: ledger.OutcomeDone,
-		Reason: "critical drift: " + f.Rule, Detail: map[string]any{"kind": row.Kind, "seq": row.Seq, "sha256": again.Sha256, "size": again.Size, "finding": f.ID}}
-	if err := row.NoteRest(e.Detail); err != nil {
+		Reason: "critical drift: " + f.Rule, Detail: map[string]any{"finding": f.ID}}
+	if e.Save, err = tx.Facts(&row, &again, 0); err != nil {
 		return "", err
 	}
 	if err := tx.Audit(e); err != nil {

@@ -299,7 +299,7 @@ func (s *Threads) removeReplaced(tx *ledger.Tx, agent *ledger.AgentRow, runID in
 	if err != nil || by != "" {
 		return err
 	}
-	_, err = s.Remove(tx, agent, run, []ledger.HeldRow{row}, []string{"put again, as " + p.Save.Saved.ID}, p.Entry)
+	_, err = s.Remove(tx, agent, run, []ledger.HeldRow{row}, []string{"LangGraph has put it again"}, p.Entry)
 	return err
 }
 

@@ -3,7 +3,6 @@ package ledger
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -11,46 +10,54 @@ import (
 )
 
 // Audit adds a row to the log, which writeLog writes at the end of the
-// transaction. The number of the next row is tx.head.n+1, so a row of another
+// transaction. The number of the next row is tx.Head.N+1, so a row of another
 // table can be numbered for it before.
 func (tx *Tx) Audit(e AuditEntry) error {
-	row := ckpt.AuditRow{
-		N: tx.Head.N + 1, At: tx.Now, Who: e.Who, PID: e.PID, Action: e.Action, Owner: ckpt.Ref(e.Owner), Agent: ckpt.Ref(e.Agent),
-		Run: ckpt.Ref(e.Run), Subject: ckpt.Ref(e.Subject), Outcome: e.Outcome, Reason: ckpt.Ref(e.Reason),
-		Retries: tx.Retries, Detail: ckpt.JSON("{}"), Prev: tx.Head.Hash,
+	a, err := tx.newAct(&e)
+	if err != nil {
+		return err
 	}
-	switch {
-	case e.JSON != "":
-		row.Detail = ckpt.JSON(e.JSON)
-	case len(e.Detail) > 0:
-		var err error
-		if row.Detail, err = json.Marshal(e.Detail); err != nil {
-			return err
-		}
-	}
-	row.Hash = AuditHash(&row)
-	tx.log = append(tx.log, row)
-	if tx.Tally.Counts() && causedBy(&row) {
-		tx.Tally.AddLog(e.Owner, usage.LogLength(&row))
+	tx.acts = append(tx.acts, a)
+	if tx.Tally.Counts() && a.causedByOwner() {
+		tx.Tally.AddLog(e.Owner, usage.ActLength(len(a.texts.subject)+len(a.texts.reason)+len(a.texts.detail)))
 	}
 	tx.Wrote = true
-	tx.Head = ChainHead{row.N, row.Hash}
+	tx.Head.N = a.n
 	return nil
+}
+
+// auditRemoval notes that a checkpoint went: in the row of the save because of
+// which it did, or in a row of its own.
+func (tx *Tx) auditRemoval(e AuditEntry, owner, agent, run string, row *HeldRow, why string) error {
+	if e.into > 0 {
+		save := &tx.acts[e.into-tx.acts[0].n]
+		save.removed = append(save.removed, removed{row.N, why})
+		return nil
+	}
+	e.Action, e.Owner, e.Agent, e.Run, e.Subject = "remove", owner, agent, run, row.ID
+	e.Reason, e.Detail, e.Save, e.gone, e.why = "", nil, nil, row.N, why
+	return tx.Audit(e)
+}
+
+// AmendSave lets the row of a save of this transaction say that it is suspect.
+func (tx *Tx) AmendSave(n int64, suspect bool) {
+	tx.acts[n-tx.acts[0].n].save.Suspect = suspect
 }
 
 // auditRows is how many rows go into the log by one statement at most.
 const auditRows = 16
 
 const (
-	insertAudit = `INSERT INTO audit_log (n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash) VALUES `
-	auditValues = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertActs = `INSERT INTO acts (n, at, who, pid, action, place, outcome, retries, kind, seq, parent, size, stored, gone, why, subject, sha256, rest, beside, more, hash) VALUES `
+	actValues  = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertText = `INSERT INTO act_texts (n, salt, subject, reason, detail) VALUES (?, ?, ?, ?, ?)`
 )
 
-// auditInserts are the statements for 1, 2, 4, … rows.
-var auditInserts = func() map[int]string {
+// actInserts are the statements for 1, 2, 4, … rows.
+var actInserts = func() map[int]string {
 	all := map[int]string{}
 	for n := 1; n <= auditRows; n *= 2 {
-		all[n] = insertAudit + auditValues + strings.Repeat(", "+auditValues, n-1)
+		all[n] = insertActs + actValues + strings.Repeat(", "+actValues, n-1)
 	}
 	return all
 }()
@@ -58,19 +65,21 @@ var auditInserts = func() map[int]string {
 // writeLog writes the rows of the log that the transaction has gathered, many
 // at once: a statement costs more than a row.
 func (tx *Tx) writeLog() error {
-	rows := tx.log
-	tx.log = nil
+	rows := tx.acts
+	tx.acts = nil
 	for len(rows) > 0 {
 		n := 1
 		for n*2 <= min(len(rows), auditRows) {
 			n *= 2
 		}
-		args := make([]any, 0, 15*n)
+		args := make([]any, 0, 21*n)
 		for i := range rows[:n] {
-			r := &rows[i]
-			args = append(args, r.N, r.At, r.Who, r.PID, r.Action, r.Owner, r.Agent, r.Run, r.Subject, r.Outcome, r.Reason, r.Retries, string(r.Detail), r.Prev, r.Hash)
+			var err error
+			if args, err = tx.actArgs(args, &rows[i]); err != nil {
+				return err
+			}
 		}
-		if err := tx.Exec(auditInserts[n], args...); err != nil {
+		if err := tx.Exec(actInserts[n], args...); err != nil {
 			return err
 		}
 		rows = rows[n:]
@@ -78,9 +87,61 @@ func (tx *Tx) writeLog() error {
 	return nil
 }
 
-// AuditHash is the SHA-256 of a row's fields, the hash of the row before among
-// them, as a JSON array in the order of the columns. An absent field is null.
-func AuditHash(r *ckpt.AuditRow) string {
+// actArgs seals an act, writes its texts, and adds its columns.
+func (tx *Tx) actArgs(args []any, a *act) ([]any, error) {
+	a.seal(tx.Store.chainKey, tx.Head.Hash)
+	tx.Head.Hash = hex.EncodeToString(a.hash)
+	if a.beside != nil {
+		if err := tx.Exec(insertText, a.n, a.salt, ckpt.Ref(a.texts.subject), ckpt.Ref(a.texts.reason), ckpt.Ref(a.texts.detail)); err != nil {
+			return nil, err
+		}
+	}
+	who, err := tx.who(a.who, a.n)
+	if err != nil {
+		return nil, err
+	}
+	place, err := tx.place(a)
+	if err != nil {
+		return nil, err
+	}
+	var words [3]any
+	for i, word := range [...]string{a.action, a.outcome, a.why} {
+		if words[i], err = tx.word(word, a.n); err != nil {
+			return nil, err
+		}
+	}
+	args = append(args, a.n, a.at, who, a.pid, words[0], place, words[1], orNull(int64(a.retries)))
+	if s := a.save; s == nil {
+		args = append(args, nil, nil, nil, nil, nil)
+	} else {
+		stored := any(s.Stored)
+		if s.Stored == s.Size {
+			stored = nil
+		}
+		args = append(args, orNull(kindNumber(s.Kind)), orNull(s.Seq), orNull(s.ParentN), s.Size, stored)
+	}
+	return append(args, orNull(a.gone), words[2], bytesOrNull(a.subject), bytesOrNull(a.sha256), bytesOrNull(a.rest()), bytesOrNull(a.beside),
+		ckpt.Ref(a.more), a.hash), nil
+}
+
+func orNull(v int64) any {
+	if v == 0 {
+		return nil
+	}
+	return v
+}
+
+func bytesOrNull(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return b
+}
+
+// AuditHash3 is the hash of a row of the audit log as versions 1 to 3 of the
+// schema made it: of a JSON array of the fields in the order of the columns, the
+// hash of the row before among them. An absent field is null.
+func AuditHash3(r *ckpt.AuditRow) string {
 	b := AppendAudit(make([]byte, 0, 512), r)
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])

@@ -23,15 +23,30 @@ func (s *Core) Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*c
 		sc.Target = ckpt.AllOwners
 	}
 	s.AuditForeign(sc, "read_audit", f.Agent, "")
+	cursor := plainCursor
+	if !sc.Admin {
+		cursor = maskedCursor(s.chainKey, sc.Whose())
+	}
 	page := &ckpt.AuditPage{Audit: []ckpt.AuditRow{}}
-	err = s.RO.SelectContext(ctx, &page.Audit, `SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash
-		FROM audit_log WHERE n > ?1 AND (owner = ?2 OR ?2 = '*') AND (?3 = '' OR agent = ?3) AND (?4 = '' OR action = ?4) ORDER BY n LIMIT ?5`,
-		f.After, sc.Whose(), f.Agent, f.Action, limit+1)
+	err = s.RO.SelectContext(ctx, &page.Audit, `SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash, removed
+		FROM audit_log WHERE n > ?1 AND (owner = ?2 OR ?2 = '*') AND (?3 = '' OR agent = ?3)
+		AND (?4 = '' OR action = ?4 OR ?4 = 'remove' AND removed <> '[]') ORDER BY n LIMIT ?5`,
+		cursor.row(f.After), sc.Whose(), f.Agent, f.Action, limit+1)
 	if err != nil {
 		return nil, sqlite.ReadError(err)
 	}
-	if len(page.Audit) > limit {
+	more := len(page.Audit) > limit
+	if more {
 		page.Audit = page.Audit[:limit]
+	}
+	for i := range page.Audit {
+		row := &page.Audit[i]
+		row.N = cursor.of(row.N)
+		if !sc.Admin { // how much others write, and the chain over all of it, is not for everybody
+			row.Prev, row.Hash = "", ""
+		}
+	}
+	if more {
 		page.Next = &page.Audit[limit-1].N
 	}
 	return page, nil

@@ -75,14 +75,28 @@ func MetadataText(m json.RawMessage) string {
 	return string(m)
 }
 
-// RestHash covers what no other part of the audit row says and nobody changes
-// later: where it came from, when it was made, and what came beside the state.
-func RestHash(parent, createdAt, contentType, metadata, step, program string) string {
+// RestHash covers what no other part of a save's row says and nobody changes
+// later: what came beside the state. It is nil where all of it has the default.
+// created is the time of the checkpoint where it is not that of the row, as that
+// of an imported one, and else "".
+func RestHash(created, contentType, metadata, step, program string) []byte {
+	if created == "" && contentType == "application/json" && metadata == "{}" && step == "" && program == "" {
+		return nil
+	}
+	return restSum(created, contentType, metadata, step, program)[:16]
+}
+
+func restSum(fields ...string) []byte {
 	b := make([]byte, 0, 256)
-	for _, field := range [...]string{parent, createdAt, contentType, metadata, step, program} {
+	for _, field := range fields {
 		b = append(AppendString(b, field), ',')
 	}
-	return ShortHash(b)
+	return sum(b)
+}
+
+// RestHash3 is what versions 1 to 3 of the schema wrote in place of RestHash.
+func RestHash3(parent, createdAt, contentType, metadata, step, program string) string {
+	return hex.EncodeToString(restSum(parent, createdAt, contentType, metadata, step, program)[:16])
 }
 
 // ShortHash is half of a SHA-256, in hexadecimal: enough where nobody may choose
@@ -101,23 +115,25 @@ func LabelsHash(l ckpt.Labels) (string, error) {
 	return ShortHash(text), err
 }
 
-// Rest is restHash of a checkpoint that is to be stored.
-func (c *CheckpointRow) Rest() string {
+// Facts is what the row of a save says of a checkpoint that is stored in this
+// transaction, at the end of run's history.
+func (tx *Tx) Facts(c *CheckpointRow, state *blob.Encoded, parentN int64) (*SaveFacts, error) {
+	f := &SaveFacts{Kind: c.Kind, Seq: c.Seq, Parent: c.Parent, ParentN: parentN, Size: state.Size, Stored: state.Stored(), Sha256: state.Sha256,
+		Pinned: c.Pinned, Suspect: c.Suspect}
+	if c.Parent != "" && parentN == 0 {
+		if _, err := tx.Get(&f.ParentN, `SELECT n FROM checkpoints WHERE id = ?`, c.Parent); err != nil {
+			return nil, err
+		}
+	}
+	created := ""
+	if !c.CreatedAt.Equal(tx.Now.Time) {
+		created = c.CreatedAt.String()
+	}
 	program, _ := c.Program.(string)
-	return RestHash(string(c.Parent), c.CreatedAt.String(), c.ContentType, c.Metadata, string(c.Step), program)
-}
-
-// NoteRest adds the hashes to what the audit row of a save says.
-func (c *CheckpointRow) NoteRest(detail map[string]any) error {
-	detail["rest"] = c.Rest()
-	if c.Pinned {
-		detail["pinned"] = true
-	}
-	labels, err := LabelsHash(c.Labels)
-	if labels != "" {
-		detail["labels"] = labels
-	}
-	return err
+	f.Rest = RestHash(created, c.ContentType, c.Metadata, string(c.Step), program)
+	var err error
+	f.Labels, err = LabelsHash(c.Labels)
+	return f, err
 }
 
 // Reread answers a checkpoint as this transaction has left it.

@@ -23,6 +23,9 @@ type Core struct {
 	Head      ChainHead // the end of the audit log; the writer's
 	shown     shownHead // head, for those who are not the writer
 	Hot       hotRuns   // the writer's
+	names     names     // in the audit log; the writer's
+	chainKey  string    // the secret in the hashes of the audit log
+	oldKeys   bool      // whether saves of an older version may be asked for again
 	agents    agentCache
 	States    *blob.States
 	Preparer  blob.Preparer // of states, before they go to the writer
@@ -110,7 +113,7 @@ type Tx struct {
 	Now     ckpt.Time
 	Trusted ckpt.Time // now, or the zero time while the clock guard holds ages back
 	Head    ChainHead
-	log     []ckpt.AuditRow        // rows of the audit log that are still to be written
+	acts    []act                  // rows of the audit log that are still to be written
 	Tally   usage.Tally            // what it adds to each owner's bytes
 	agents  map[AgentKey]*AgentRow // agents that this transaction changed; nil is one that is gone
 	Watched []int64                // runs whose watches it may have changed

@@ -26,7 +26,7 @@ func (s *Core) seeForeign(tx *Tx) error {
 	if _, err := tx.Get(&head, `SELECT n, hash FROM audit_head`); err != nil {
 		return err
 	}
-	if _, err := tx.Get(&last, `SELECT n, hash FROM audit_log ORDER BY n DESC LIMIT 1`); err != nil {
+	if _, err := tx.Get(&last, lastOfLog); err != nil {
 		return err
 	}
 	if head != last || (ChainHead{head.N, head.Hash}) != tx.Head {

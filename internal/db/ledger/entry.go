@@ -7,7 +7,8 @@ import (
 )
 
 // AuditEntry is what a transaction has to say; the rest of the row is the
-// transaction's own: when, which number, which hash.
+// transaction's own: when, which number, which hash. Reason, Detail and a Subject
+// that is no UUID stand beside the log, where an erasure reaches them.
 type AuditEntry struct {
 	Who     string
 	PID     int
@@ -19,7 +20,17 @@ type AuditEntry struct {
 	Outcome string
 	Reason  string
 	Detail  map[string]any
-	JSON    string // instead of Detail, its keys in order
+	Save    *SaveFacts // of a save
+
+	into int64 // the row of a save in this transaction that removals are noted in; 0 for rows of their own
+	gone int64 // the row of the save whose checkpoint is removed
+	why  string
+}
+
+// Into lets removals be noted in the row of a save of the same transaction.
+func (e AuditEntry) Into(n int64) AuditEntry {
+	e.into = n
+	return e
 }
 
 // ChainHead is the last row of the audit log.

@@ -33,13 +33,26 @@ type logEnd struct {
 
 func (s *Core) logEnd(ctx context.Context) (e logEnd, err error) {
 	var headN sql.NullInt64
-	var headHash, lastHash sql.NullString
+	var headHash sql.NullString
 	err = s.Engine.Writing().QueryRowContext(ctx, `SELECT (SELECT n FROM audit_head), (SELECT hash FROM audit_head),
-			coalesce((SELECT n FROM audit_log ORDER BY n DESC LIMIT 1), 0), (SELECT hash FROM audit_log ORDER BY n DESC LIMIT 1), coalesce((SELECT max(n) FROM checkpoints), 0), EXISTS (SELECT 1 FROM agents)`).
-		Scan(&headN, &headHash, &e.last.N, &lastHash, &e.checkpoints, &e.agents)
-	e.noHead, e.head, e.last.Hash = !headN.Valid, ChainHead{headN.Int64, headHash.String}, lastHash.String
+			coalesce((SELECT max(n) FROM checkpoints), 0), EXISTS (SELECT 1 FROM agents)`).Scan(&headN, &headHash, &e.checkpoints, &e.agents)
+	if err != nil {
+		return e, err
+	}
+	e.noHead, e.head = !headN.Valid, ChainHead{headN.Int64, headHash.String}
+	err = s.Engine.Writing().QueryRowContext(ctx, lastOfLog).Scan(&e.last.N, &e.last.Hash)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
 	return e, err
 }
+
+// The newest row of the audit log, and the hash of any.
+const (
+	lastOfLog = `SELECT n, lower(hex(hash)) AS hash FROM (SELECT n, hash FROM acts ORDER BY n DESC LIMIT 1)
+		UNION ALL SELECT n, hash FROM (SELECT n, hash FROM audit_log_3 ORDER BY n DESC LIMIT 1) WHERE NOT EXISTS (SELECT 1 FROM acts)`
+	hashOfLog = `coalesce((SELECT lower(hex(hash)) FROM acts WHERE n = ?1), (SELECT hash FROM audit_log_3 WHERE n = ?1))`
+)
 
 // doubts says what does not fit.
 func (e *logEnd) doubts() (list []string) {
@@ -115,7 +128,7 @@ func (s *Core) compareNote(ctx context.Context, end *logEnd) (list []string, err
 		return []string{note.Doubt}, nil
 	}
 	var id, hash sql.NullString
-	err = s.Engine.Writing().QueryRowContext(ctx, `SELECT (SELECT value FROM meta WHERE key = 'database_id'), (SELECT hash FROM audit_log WHERE n = ?)`, note.N).Scan(&id, &hash)
+	err = s.Engine.Writing().QueryRowContext(ctx, `SELECT (SELECT value FROM meta WHERE key = 'database_id'), `+hashOfLog, note.N).Scan(&id, &hash)
 	switch {
 	case err != nil:
 		return nil, err

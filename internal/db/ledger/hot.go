@@ -15,6 +15,7 @@ type HotRun struct {
 	// quiet says that nobody needs any of its checkpoints but the next save: no
 	// open operation, no prompt, no fork.
 	Quiet bool
+	HeadN int64 // the row of the save of Run.Head; 0 where that is gone
 }
 
 // NewestIs says that a state is the newest of the run, where that is known.

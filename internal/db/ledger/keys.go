@@ -1,9 +1,12 @@
 package ledger
 
 import (
+	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
@@ -37,9 +40,13 @@ func (tx *Tx) Replayed(agentID int64, key, print string, reply any) (bool, error
 		return false, err
 	}
 	if row.Fingerprint != print {
-		return false, ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "this key or id came before with another request: use a new one for each new request")
+		return false, errOtherRequest()
 	}
 	return true, json.Unmarshal([]byte(row.Reply), reply)
+}
+
+func errOtherRequest() error {
+	return ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "this key or id came before with another request: use a new one for each new request")
 }
 
 // Remember keeps the reply to a key.
@@ -77,6 +84,117 @@ func (tx *Tx) RememberNew(agentID int64, key, print string, reply []byte) (bool,
 		return false, nil
 	}
 	return true, err
+}
+
+// RememberID keeps the id under which a client has saved. n is the row of the
+// audit log that records the save, from which it is answered again.
+func (tx *Tx) RememberID(agentID int64, id, print string, n int64) error {
+	key, short, err := idRow(id, print)
+	if err != nil {
+		return err
+	}
+	return tx.Exec(`INSERT INTO ids (id, agent_id, n, print) VALUES (?, ?, ?, ?)`, key, agentID, n, short)
+}
+
+// RememberNewID is RememberID where the id is most likely new, and answers false
+// where it is not: then nothing was changed. It spares a save the question.
+func (tx *Tx) RememberNewID(agentID int64, id, print string, n int64) (bool, error) {
+	if tx.Barred { // whoever asks again has an answer all the same
+		return false, nil
+	}
+	if tx.Store.oldKeys {
+		var used bool
+		_, err := tx.Get(&used, `SELECT EXISTS (SELECT 1 FROM idempotency WHERE key = ? AND agent_id = ?)`, id, agentID)
+		if used || err != nil {
+			return false, err
+		}
+	}
+	wrote := tx.Wrote
+	err := tx.RememberID(agentID, id, print, n)
+	if isTaken(err) {
+		tx.Wrote = wrote // the statement alone was undone
+		return false, nil
+	}
+	return true, err
+}
+
+// idRow is an id and the print of a request as they are stored.
+func idRow(id, print string) (key, short []byte, err error) {
+	key, ok := UUIDBytes(id)
+	if !ok {
+		return nil, nil, ckpt.Errorf(ckpt.CodeInvalid, "the id %q is not a UUID in lower-case letters", id)
+	}
+	short, err = hex.DecodeString(print[:32])
+	return key, short, err
+}
+
+// ReplayedSave answers a save that was made before under a client's id from the
+// audit log, and whether there was one.
+func (tx *Tx) ReplayedSave(agentID int64, id, print string) (reply SavedReply, found bool, err error) {
+	if id == "" {
+		return reply, false, nil
+	}
+	key, short, err := idRow(id, print)
+	if err != nil {
+		return reply, false, err
+	}
+	var row struct {
+		N      int64    `db:"n"`
+		Print  []byte   `db:"print"`
+		At     int64    `db:"at"`
+		Seq    int64    `db:"seq"`
+		Stored int64    `db:"stored"`
+		Parent ckpt.Ref `db:"parent"`
+		More   ckpt.Ref `db:"more"`
+	}
+	found, err = tx.Get(&row, `SELECT i.n, i.print, a.at, a.seq, coalesce(a.stored, a.size) AS stored, a.more,
+		`+IDOfSave("a.parent")+` AS parent FROM ids i JOIN acts a ON a.n = i.n WHERE i.id = ? AND i.agent_id = ?`, key, agentID)
+	if err != nil || !found {
+		return reply, false, err
+	}
+	if !bytes.Equal(row.Print, short) {
+		return reply, false, errOtherRequest()
+	}
+	reply = SavedReply{ID: id, Seq: row.Seq, Parent: row.Parent, CreatedAt: ckpt.At(time.UnixMilli(row.At)), StoredSize: row.Stored, Pruned: []string{}}
+	if row.More != "" {
+		var more struct {
+			Parent  ckpt.Ref `json:"parent"`
+			Suspect bool     `json:"suspect"`
+		}
+		if err := json.Unmarshal([]byte(row.More), &more); err != nil {
+			return reply, false, err
+		}
+		reply.Suspect = more.Suspect
+		if more.Parent != "" {
+			reply.Parent = more.Parent
+		}
+	}
+	err = tx.List(&reply.Pruned, `SELECT `+IDOfSave("r.n")+` FROM (SELECT 0 AS place, gone AS n FROM acts WHERE n = ?1 AND gone IS NOT NULL
+		UNION ALL SELECT e.key, json_extract(e.value, '$[0]') FROM acts a, json_each(a.more, '$.removed') e WHERE a.n = ?1 AND a.more IS NOT NULL) r ORDER BY place`, row.N)
+	return reply, true, err
+}
+
+// IDOfSave is, in SQL, the id of the checkpoint that a row of the audit log has
+// saved.
+func IDOfSave(n string) string {
+	return `coalesce((SELECT ` + UUIDOf("g.subject") + ` FROM acts g WHERE g.n = ` + n + `), (SELECT g.subject FROM audit_log_3 g WHERE g.n = ` + n + `))`
+}
+
+// TimeOf is, in SQL, a stored time as text.
+func TimeOf(column string) string {
+	return `strftime('%Y-%m-%dT%H:%M:%S', ` + column + ` / 1000, 'unixepoch') || printf('.%03dZ', ` + column + ` % 1000)`
+}
+
+// UUIDOf is, in SQL, a stored UUID as text.
+func UUIDOf(column string) string {
+	h := "hex(" + column + ")"
+	return `lower(substr(` + h + `, 1, 8) || '-' || substr(` + h + `, 9, 4) || '-' || substr(` + h + `, 13, 4) || '-' || substr(` + h + `, 17, 4) || '-' || substr(` + h + `, 21))`
+}
+
+// findOldKeys looks whether there are keys of saves that an older version has
+// kept as it keeps others: a save asks for them until they are forgotten.
+func (s *Core) findOldKeys(ctx context.Context) error {
+	return s.Engine.Writing().GetContext(ctx, &s.oldKeys, `SELECT EXISTS (SELECT 1 FROM idempotency WHERE length(key) = 36 AND reply LIKE '{"id":"' || key || '"%')`)
 }
 
 // isTaken says that a row was not inserted because its key is there.

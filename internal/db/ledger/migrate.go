@@ -25,7 +25,7 @@ var migrations embed.FS
 
 // schemaOf is what the engine makes of a file.
 func schemaOf(now func() time.Time) sqlite.Schema {
-	return sqlite.Schema{ApplicationID: ckpt.ApplicationID, Version: ckpt.SchemaVersion, Table: "audit_log",
+	return sqlite.Schema{ApplicationID: ckpt.ApplicationID, Version: ckpt.SchemaVersion, Table: "audit_head",
 		Migrate: func(ctx context.Context, conn *sqlx.Conn, version int64) error {
 			return applyMigrations(ctx, conn, version, now())
 		}}
@@ -49,7 +49,7 @@ func applyMigrations(ctx context.Context, conn *sqlx.Conn, version int64, now ti
 			return err
 		}
 	}
-	_, err := conn.ExecContext(ctx, `INSERT INTO meta (key, value) SELECT column1, column2 FROM (VALUES ('database_id', ?), ('created_at', ?))
+	_, err := conn.ExecContext(ctx, `INSERT INTO meta (key, value) SELECT column1, column2 FROM (VALUES ('database_id', ?), ('created_at', ?), ('chain_key', lower(hex(randomblob(32)))))
 		WHERE column1 NOT IN (SELECT key FROM meta)`, uuid.NewString(), ckpt.At(now).String())
 	return err
 }

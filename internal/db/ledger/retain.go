@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"fmt"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -226,7 +225,7 @@ func (tx *Tx) neededToGoBack(run *RunRow, id string) (string, error) {
 	return BeginningDrift, nil
 }
 
-// Remove takes checkpoints of one run away, with an audit row for each, and
+// Remove takes checkpoints of one run away, notes each in the audit log, and
 // answers their ids. What of their material nobody else uses goes as well.
 func (s *Core) Remove(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, reasons []string, e AuditEntry) ([]string, error) {
 	ids, err := s.RemoveRows(tx, agent, run, gone, reasons, e)
@@ -253,10 +252,7 @@ func (s *Core) RemoveRows(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, 
 		if err := s.unmark(tx, row.ID); err != nil {
 			return nil, err
 		}
-		r := e
-		r.Action, r.Owner, r.Agent, r.Run, r.Subject, r.Reason = "remove", agent.Owner, agent.Name, run.Name, row.ID, reasons[i]
-		r.Detail, r.JSON = nil, fmt.Sprintf(`{"kind":"%s","seq":%d}`, row.Kind, row.Seq)
-		if err := tx.Audit(r); err != nil {
+		if err := tx.auditRemoval(e, agent.Owner, agent.Name, run.Name, &row, reasons[i]); err != nil {
 			return nil, err
 		}
 	}

@@ -39,12 +39,10 @@ func (s *Saves) saveHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (done bo
 	if keep == nil || err != nil {
 		return false, err
 	}
-	if v.key != "" {
-		if isNew, err := tx.RememberNew(agent.ID, v.key, v.print, AppendReply(nil, &reply)); !isNew || err != nil {
-			return false, err
-		}
+	if isNew, err := s.rememberHot(tx, v, agent, &reply); !isNew || err != nil {
+		return false, err
 	}
-	return true, s.writeHot(tx, v, agent, &run, w, reply, keep)
+	return true, s.writeHot(tx, v, agent, &run, w, reply, keep, h.HeadN)
 }
 
 // hotPlan is what stays of a run's routine checkpoints, the new one among
@@ -90,25 +88,37 @@ func (s *Saves) planHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, h *ledge
 	return p, nil
 }
 
+// rememberHot keeps the key of a save that is about to be written, and answers
+// false where it is not new: then nothing was changed.
+func (s *Saves) rememberHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, reply *ledger.SavedReply) (isNew bool, err error) {
+	switch {
+	case v.key == "":
+		return true, nil
+	case v.Request.ID == "":
+		return tx.RememberNew(agent.ID, v.key, v.print, AppendReply(nil, reply))
+	}
+	return tx.RememberNewID(agent.ID, v.key, v.print, tx.Head.N+1)
+}
+
 func nobodyNeeds(*ledger.RunRow, string) (string, error) { return "", nil }
 
 // writeHot writes what was planned, and knows the run as it then is. Small
 // states go before the new one comes, which finds their room: the other way
 // round the table would grow by a page and shrink again at every save.
-func (s *Saves) writeHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *ledger.RunRow, w *driftlog.Watched, reply ledger.SavedReply, p *hotPlan) error {
+func (s *Saves) writeHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *ledger.RunRow, w *driftlog.Watched, reply ledger.SavedReply, p *hotPlan, headN int64) error {
 	if err := tx.RemoveInline(p.gone); err != nil {
 		return err
 	}
-	if err := s.insertSaved(tx, v, agent, run, w, reply); err != nil {
+	if err := s.insertSaved(tx, v, agent, run, w, reply, headN); err != nil {
 		return err
 	}
-	if _, err := s.RemoveRows(tx, agent, run, p.gone, p.reasons, v.Entry); err != nil {
+	if _, err := s.RemoveRows(tx, agent, run, p.gone, p.reasons, v.Entry.Into(v.n)); err != nil {
 		return err
 	}
 	if err := tx.NoteSaved(run); err != nil {
 		return err
 	}
-	tx.Store.Hot.Runs[ledger.HotKey{Agent: agent.ID, Name: run.Name}] = &ledger.HotRun{Run: *run, Rows: p.stay, Quiet: p.quiet}
+	tx.Store.Hot.Runs[ledger.HotKey{Agent: agent.ID, Name: run.Name}] = &ledger.HotRun{Run: *run, Rows: p.stay, Quiet: p.quiet, HeadN: v.n}
 	v.Saved = v.answer(agent, reply)
 	var err error
 	v.Saved.Drift, err = s.VerdictFor(tx, agent, run.Name)
@@ -137,6 +147,9 @@ func (s *Saves) hotRun(tx *ledger.Tx, agent *ledger.AgentRow, name string) (*led
 		AND NOT EXISTS (SELECT 1 FROM prompts WHERE run_id = ?1 AND checkpoint IS NOT NULL AND answered_at IS NULL)
 		AND NOT EXISTS (SELECT 1 FROM runs f JOIN checkpoints c ON c.id = f.forked_from WHERE c.run_id = ?1 AND f.forked_from IS NOT NULL AND f.last_seq = 0 AND f.ended_at IS NULL)`, run.ID)
 	if err != nil {
+		return nil, err
+	}
+	if _, err := tx.Get(&h.HeadN, `SELECT n FROM checkpoints WHERE id = ?`, run.Head); err != nil {
 		return nil, err
 	}
 	if s.Hot.Runs == nil {

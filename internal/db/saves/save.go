@@ -3,7 +3,6 @@ package saves
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -48,6 +47,7 @@ type Save struct {
 	Operation ckpt.Ref         // the key of the operation that it is taken for
 	secrets   []secrets.Secret // what in the state looks like one
 	id        string           // made here, where the client made none
+	n         int64            // the row of the audit log that records it
 	Entry     ledger.AuditEntry
 	Leave     func() // lets the next save of the run begin; to be called when this one is done
 
@@ -161,12 +161,17 @@ func (s *Saves) Put(tx *ledger.Tx, v *Save) (err error) {
 	if v.Saved.Drift, err = s.VerdictFor(tx, agent, run.Name); err != nil {
 		return err
 	}
+	if v.Request.ID != "" {
+		return tx.RememberID(agent.ID, v.key, v.print, v.n)
+	}
 	return tx.RememberText(agent.ID, v.key, v.print, AppendReply(nil, &reply))
 }
 
 func (s *Saves) replaySave(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (bool, error) {
-	var reply ledger.SavedReply
-	found, err := tx.Replayed(agent.ID, v.key, v.print, &reply)
+	reply, found, err := tx.ReplayedSave(agent.ID, v.Request.ID, v.print)
+	if !found && err == nil {
+		found, err = tx.Replayed(agent.ID, v.key, v.print, &reply)
+	}
 	if found && err == nil {
 		v.Saved = v.answer(agent, reply)
 		v.Saved.Replayed = true
@@ -247,7 +252,7 @@ func (s *Saves) InsertCheckpoint(tx *ledger.Tx, v *Save, agent *ledger.AgentRow,
 		return reply, err
 	}
 	s.SeeSave(tx, &v.WatchedSave, v.State.Size, agent, run, w, reply)
-	if err := s.insertSaved(tx, v, agent, run, w, reply); err != nil {
+	if err := s.insertSaved(tx, v, agent, run, w, reply, 0); err != nil {
 		return reply, err
 	}
 	if err := tx.NoteSaved(run); err != nil {
@@ -258,7 +263,8 @@ func (s *Saves) InsertCheckpoint(tx *ledger.Tx, v *Save, agent *ledger.AgentRow,
 		return reply, err
 	}
 	reply.Suspect = w.Covers(reply.Seq)
-	reply.Pruned, err = s.RetainSaved(tx, agent, run, reply.Seq, v.Request.Kind, all, v.Entry)
+	tx.AmendSave(v.n, reply.Suspect)
+	reply.Pruned, err = s.RetainSaved(tx, agent, run, reply.Seq, v.Request.Kind, all, v.Entry.Into(v.n))
 	return reply, err
 }
 
@@ -282,8 +288,9 @@ func (v *Save) begin(tx *ledger.Tx, run *ledger.RunRow) (ledger.SavedReply, erro
 	return reply, nil
 }
 
-// insertSaved writes the row, the state, the audit row and the findings.
-func (s *Saves) insertSaved(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *ledger.RunRow, w *driftlog.Watched, reply ledger.SavedReply) error {
+// insertSaved writes the row, the state, the audit row and the findings. parentN is
+// the row of the parent's save; 0 where it is to be looked up.
+func (s *Saves) insertSaved(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *ledger.RunRow, w *driftlog.Watched, reply ledger.SavedReply, parentN int64) error {
 	r := v.Request
 	row := ledger.CheckpointRow{
 		N: tx.Head.N + 1, ID: reply.ID, Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent, CreatedAt: reply.CreatedAt,
@@ -295,25 +302,17 @@ func (s *Saves) insertSaved(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run 
 		return err
 	}
 	s.States.Keep(tx.Tx, blob.RunKey{Owner: agent.Owner, Agent: agent.Name, Run: run.Name}, row.Place(run), &v.State, list)
-	if err := auditSave(tx, v, &row); err != nil {
+	e := v.Entry
+	e.Subject = row.ID
+	if e.Save, err = tx.Facts(&row, &v.State, parentN); err != nil {
+		return err
+	}
+	v.n = row.N
+	if err := tx.Audit(e); err != nil {
 		return err
 	}
 	s.Share(tx, agent, run, v.Shared(), &row)
 	return s.ReportSecrets(tx, agent, run, w, reply.ID, v.secrets)
-}
-
-func auditSave(tx *ledger.Tx, v *Save, row *ledger.CheckpointRow) error {
-	e := v.Entry
-	e.Subject = row.ID
-	labels, err := ledger.LabelsHash(row.Labels)
-	if err != nil {
-		return err
-	}
-	if labels != "" {
-		labels = `"labels":"` + labels + `",`
-	}
-	e.JSON = fmt.Sprintf(`{"kind":"%s",%s"rest":"%s","seq":%d,"sha256":"%s","size":%d}`, row.Kind, labels, row.Rest(), row.Seq, v.State.Sha256, v.State.Size)
-	return tx.Audit(e)
 }
 
 // answer puts the checkpoint together from what was asked and what was decided.

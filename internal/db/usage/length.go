@@ -42,14 +42,27 @@ func LengthOf(arg any) int64 {
 
 const timeLength = 24 // of a time as it is stored
 
-// LogLength is what a row of the audit log takes.
-func LogLength(r *ckpt.AuditRow) int64 {
-	return rowCost + timeLength + int64(len(r.Who)+len(r.Action)+len(r.Owner)+len(r.Agent)+len(r.Run)+len(r.Subject)+len(r.Outcome)+
-		len(r.Reason)+len(r.Detail)+len(r.Prev)+len(r.Hash))
-}
+// actCost is what a row of the audit log takes beside its texts.
+const actCost = 160
 
-// logLengths is LogLength in SQL.
-var logLengths = lengths("at", "who", "action", "owner", "agent", "run", "subject", "outcome", "reason", "detail", "prev", "hash")
+// ActLength is what a row of the audit log takes with texts of so many bytes.
+func ActLength(texts int) int64 { return actCost + int64(texts) }
+
+// PlaceLength is what the names in the audit log take of a run that is new.
+func PlaceLength(agent, run string) int64 { return rowCost + int64(len(agent)+len(run)) }
+
+// The same in SQL. logRows are the owners who have caused rows of the audit log
+// after row ?1, and what each takes. ?2 is the daemon's name.
+var (
+	logRows = `SELECT p.owner AS owner, ` + fmt.Sprint(actCost) + `
+			+ CASE WHEN p.n = a.n THEN ` + fmt.Sprint(rowCost) + ` + octet_length(p.agent) + octet_length(p.run) ELSE 0 END
+			+ coalesce((SELECT ` + ofTexts + ` FROM act_texts t WHERE t.n = a.n), 0) AS bytes
+		FROM acts a JOIN places p ON p.id = a.place JOIN whos w ON w.id = a.who WHERE a.n > ?1 AND p.owner <> '' AND (w.who = p.owner OR w.who = ?2)
+		UNION ALL SELECT owner, ` + logLengths + ` FROM audit_log_3 WHERE n > ?1 AND (who = owner OR who = ?2) AND owner IS NOT NULL`
+	logLengths = lengths("at", "who", "action", "owner", "agent", "run", "subject", "outcome", "reason", "detail", "prev", "hash")
+)
+
+const ofTexts = `coalesce(octet_length(t.subject), 0) + coalesce(octet_length(t.reason), 0) + coalesce(octet_length(t.detail), 0)`
 
 // lengths is what a row with these columns takes, in SQL. octet_length does not
 // read what it measures.

@@ -51,8 +51,7 @@ func (m *Meter) loadRest(ctx context.Context, db *sqlx.DB, after int64, known bo
 		Owner string `db:"owner"`
 		Bytes int64  `db:"bytes"`
 	}
-	err := db.SelectContext(ctx, &rows, `SELECT owner, sum(`+logLengths+`) AS bytes FROM audit_log
-		WHERE n > ? AND (who = owner OR who = ?) AND owner IS NOT NULL GROUP BY owner`, after, m.Daemon)
+	err := db.SelectContext(ctx, &rows, `SELECT owner, sum(bytes) AS bytes FROM (`+logRows+`) GROUP BY owner`, after, m.Daemon)
 	if err != nil {
 		return err
 	}

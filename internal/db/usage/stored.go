@@ -30,6 +30,8 @@ var (
 	ofAgent = lengths("owner", "name", "created_at", "policy", "policy_at")
 	// OfKey is what a row of idempotency takes, in SQL.
 	OfKey = lengths("key", "fingerprint", "reply", "created_at")
+	// OfID is what a row of ids takes, in SQL.
+	OfID = lengths("id", "print")
 )
 
 // sumOf is a query for what the runs that a condition names take, with all that
@@ -57,8 +59,17 @@ func StoredBy(ctx context.Context, q sqlx.QueryerContext, owner string) (bytes i
 	}
 	var rest int64
 	err = sqlx.GetContext(ctx, q, &rest, `SELECT coalesce((SELECT sum(`+ofAgent+`) FROM agents WHERE owner = ?1), 0)
-		+ coalesce((SELECT sum(`+OfKey+`) FROM idempotency WHERE agent_id IN (SELECT id FROM agents WHERE owner = ?1)), 0)`, owner)
+		+ coalesce((SELECT sum(`+OfKey+`) FROM idempotency WHERE agent_id IN (SELECT id FROM agents WHERE owner = ?1)), 0)
+		+ coalesce((SELECT sum(`+OfID+`) FROM ids WHERE agent_id IN (SELECT id FROM agents WHERE owner = ?1)), 0)`, owner)
 	return bytes + rest, err
+}
+
+// OfTexts is what stands beside the audit log about an agent, as it counts for
+// its owner.
+func OfTexts(tx *sqlite.Tx, owner, agent string) (bytes int64, err error) {
+	_, err = tx.Get(&bytes, `SELECT coalesce(sum(`+ofTexts+`), 0) FROM places p JOIN acts a ON a.place = p.id JOIN whos w ON w.id = a.who JOIN act_texts t ON t.n = a.n
+		WHERE p.owner = ?1 AND p.agent = ?2 AND (w.who = ?1 OR w.who = 'daemon')`, owner, agent)
+	return bytes, err
 }
 
 // OfRun is what a run has stored, with all that belongs to it.
@@ -74,6 +85,7 @@ func OfAgent(tx *sqlite.Tx, id int64) (bytes int64, err error) {
 	}
 	var rest int64
 	_, err = tx.Get(&rest, `SELECT coalesce((SELECT sum(`+ofAgent+`) FROM agents WHERE id = ?1), 0)
-		+ coalesce((SELECT sum(`+OfKey+`) FROM idempotency WHERE agent_id = ?1), 0)`, id)
+		+ coalesce((SELECT sum(`+OfKey+`) FROM idempotency WHERE agent_id = ?1), 0)
+		+ coalesce((SELECT sum(`+OfID+`) FROM ids WHERE agent_id = ?1), 0)`, id)
 	return bytes + rest, err
 }

@@ -1,0 +1,172 @@
+package audit
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+)
+
+// actsSince is the version of the schema in which acts became the audit log.
+const actsSince = 4
+
+// asActs lets a database of an older version be asked as one of today: its log is
+// audit_log_3, and there are no acts.
+const asActs = `CREATE TEMP VIEW audit_log_3 AS SELECT * FROM main.audit_log;
+	CREATE TEMP TABLE acts (n INTEGER PRIMARY KEY, at, who, pid, action, place, outcome, retries, kind, seq, parent, size, stored, gone, why, subject, sha256, rest, beside, more, hash);
+	CREATE TEMP TABLE places (id INTEGER PRIMARY KEY, n, owner, agent, run);
+	CREATE TEMP TABLE words (id INTEGER PRIMARY KEY, n, word);`
+
+// oldLog is the audit log of the versions before actsSince, by its name in a file.
+func (v *verifier) oldLog() string {
+	if v.version < actsSince {
+		return "audit_log"
+	}
+	return "audit_log_3"
+}
+
+// chain makes the hash of every row of the audit log again. It reads the head
+// first: rows that are added meanwhile come after it.
+func (v *verifier) chain(ctx context.Context) error {
+	var head ledger.ChainHead
+	err := v.db.QueryRowContext(ctx, `SELECT n, hash FROM audit_head`).Scan(&head.N, &head.Hash)
+	noHead := errors.Is(err, sql.ErrNoRows)
+	if noHead { // which audit_violations tells
+		head.N, err = 1<<62, nil
+	}
+	if err != nil {
+		return v.met(ctx, "audit_head", err)
+	}
+	last, err := v.oldChain(ctx, head.N)
+	if err == nil && v.version >= actsSince {
+		last, err = v.acts(ctx, last, head.N)
+	}
+	if err != nil {
+		return err
+	}
+	v.report.AuditHead, v.read = last.Hash, last.N
+	v.missingHeads()
+	if last != head && !noHead {
+		v.found("audit_chain", "head", "the head names row %d, the last row is %d: rows are missing or were changed", head.N, last.N)
+	}
+	return v.changed(ctx)
+}
+
+// oldChain goes through the rows of the versions before actsSince.
+func (v *verifier) oldChain(ctx context.Context, to int64) (last ledger.ChainHead, err error) {
+	rows, err := v.db.QueryxContext(ctx, `SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash
+		FROM `+v.oldLog()+` WHERE n <= ? ORDER BY n`, to)
+	if err != nil {
+		return last, v.met(ctx, "audit_log", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var row ckpt.AuditRow
+		if err := rows.StructScan(&row); err != nil {
+			return last, v.met(ctx, "audit_log", err)
+		}
+		last = v.link(last, row.N, row.Hash, row.Prev == last.Hash, ledger.AuditHash3(&row) == row.Hash, to)
+		if row.Action == "change" && row.Outcome == ledger.OutcomeDone {
+			v.noteChange(string(row.Subject), json.RawMessage(row.Detail))
+		}
+	}
+	return last, v.met(ctx, "audit_log", rows.Err())
+}
+
+// acts goes through the other rows. What a hash is of ends with the hash of the
+// row before.
+func (v *verifier) acts(ctx context.Context, last ledger.ChainHead, to int64) (ledger.ChainHead, error) {
+	rows, err := v.db.QueryxContext(ctx, ledger.ViewOf("audit_chain")+`SELECT n, input, hash FROM audit_chain
+		WHERE n > (SELECT coalesce(max(n), 0) FROM audit_log_3) AND n <= ? ORDER BY n`, to)
+	if err != nil {
+		return last, v.met(ctx, "acts", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var link ledger.Link
+		if err := rows.StructScan(&link); err != nil {
+			return last, v.met(ctx, "acts", err)
+		}
+		last = v.link(last, link.N, link.Hash, true, link.Holds(), to)
+	}
+	return last, v.met(ctx, "acts", rows.Err())
+}
+
+// link takes a row: whether it names the hash of the row before, and whether its
+// own hash is of what it says.
+func (v *verifier) link(before ledger.ChainHead, n int64, hash string, follows, holds bool, total int64) ledger.ChainHead {
+	subject := fmt.Sprintf("row %d", n)
+	if n != before.N+1 || !follows {
+		v.found("audit_chain", subject, "does not follow row %d", before.N)
+	}
+	if !holds {
+		v.found("audit_chain", subject, "its hash does not match what it says")
+	}
+	v.compareHead(n, hash)
+	v.report.AuditRows++
+	if n%1000 == 0 {
+		v.progress(n, total)
+	}
+	return ledger.ChainHead{N: n, Hash: hash}
+}
+
+// changed notes the newest labels and pins that acts record.
+func (v *verifier) changed(ctx context.Context) error {
+	if v.version < actsSince {
+		return nil
+	}
+	var rows []struct {
+		Subject string `db:"subject"`
+		Detail  string `db:"detail"`
+	}
+	err := v.db.SelectContext(ctx, &rows, `SELECT `+ledger.UUIDOf("a.subject")+` AS subject, t.detail AS detail FROM acts a JOIN act_texts t ON t.n = a.n
+		WHERE a.action = (SELECT id FROM words WHERE word = 'change') AND a.outcome IS NULL AND a.n <= ? AND t.detail IS NOT NULL ORDER BY a.n`, v.read)
+	for i := range rows {
+		v.noteChange(rows[i].Subject, json.RawMessage(rows[i].Detail))
+	}
+	return v.met(ctx, "acts", err)
+}
+
+// texts checks what stands beside the log against the hashes in it. What is not
+// there must have been erased with its agent.
+func (v *verifier) texts(ctx context.Context) error {
+	if v.version < actsSince {
+		return nil
+	}
+	rows, err := v.db.QueryxContext(ctx, ledger.ViewOf("audit_texts")+`SELECT n, input, coalesce(hash, '') AS hash FROM audit_texts`)
+	if err != nil {
+		return v.met(ctx, "act_texts", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var link ledger.Link
+		if err := rows.StructScan(&link); err != nil {
+			return v.met(ctx, "act_texts", err)
+		}
+		if !link.Holds() {
+			v.found("audit_text", fmt.Sprintf("row %d", link.N), "what was said beside it is not what the audit log has the hash of")
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return v.met(ctx, "act_texts", err)
+	}
+	return v.missingTexts(ctx)
+}
+
+func (v *verifier) missingTexts(ctx context.Context) error {
+	var missing []int64
+	err := v.db.SelectContext(ctx, &missing, `WITH erased AS MATERIALIZED (
+			SELECT p.owner, p.agent, max(a.n) AS n FROM acts a JOIN words w ON w.id = a.action JOIN places p ON p.id = a.place
+			WHERE w.word = 'erase' AND a.outcome IS NULL GROUP BY 1, 2
+		)
+		SELECT a.n FROM acts a LEFT JOIN places p ON p.id = a.place LEFT JOIN erased e ON e.owner = p.owner AND e.agent = p.agent
+		WHERE a.beside IS NOT NULL AND a.n <= ? AND NOT EXISTS (SELECT 1 FROM act_texts t WHERE t.n = a.n) AND (e.n IS NULL OR e.n < a.n) LIMIT 1000`, v.read)
+	for _, n := range missing {
+		v.found("audit_text", fmt.Sprintf("row %d", n), "what was said beside it is gone, and no erasure took it")
+	}
+	return v.met(ctx, "acts", err)
+}

@@ -1,0 +1,294 @@
+package ledger
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// act is a row of the audit log on its way to the disk. Where a column may be
+// NULL, zero stands for it; only a save has a size, which may be 0.
+type act struct {
+	n       int64
+	at      int64 // milliseconds since 1970
+	who     string
+	pid     int
+	action  string
+	place   place
+	outcome string // "" is done
+	retries int
+	save    *SaveFacts
+	gone    int64 // the row of the save whose checkpoint went
+	why     string
+	removed []removed // of a save, until they stand in gone or more: what went because of it
+	subject []byte    // the 16 bytes of a UUID
+	sha256  []byte
+	texts   texts
+	salt    []byte // of the texts
+	beside  []byte
+	more    string
+	hash    []byte
+}
+
+// removed is a checkpoint that went.
+type removed struct {
+	n   int64 // the row of its save
+	why string
+}
+
+// texts are what of an act stands beside the log, "" for what is not there.
+type texts struct{ subject, reason, detail string }
+
+// place is what an act is about.
+type place struct{ owner, agent, run string }
+
+// SaveFacts is what the row of a save says of its checkpoint.
+type SaveFacts struct {
+	Kind    ckpt.Kind
+	Seq     int64
+	Parent  ckpt.Ref // the checkpoint that it comes from
+	ParentN int64    // the row of that one's save; 0 where it is not there any more
+	Size    int64
+	Stored  int64
+	Sha256  string // in hexadecimal
+	Rest    []byte // CheckpointRow.rest
+	Labels  string // LabelsHash
+	Pinned  bool
+	Suspect bool
+}
+
+// kinds are the kinds by their numbers in acts.
+var kinds = [...]ckpt.Kind{1: ckpt.KindRoutine, 2: ckpt.KindPreOperation, 3: ckpt.KindRecovery}
+
+func kindNumber(kind ckpt.Kind) int64 {
+	for number, k := range kinds {
+		if k == kind && number > 0 {
+			return int64(number)
+		}
+	}
+	return 0
+}
+
+// UUIDBytes is a UUID as it is stored. It answers false for any other text, also
+// for a UUID that is not written as the views write it.
+func UUIDBytes(text string) ([]byte, bool) {
+	if len(text) != 36 {
+		return nil, false
+	}
+	id, err := uuid.Parse(text)
+	if err != nil || id.String() != text {
+		return nil, false
+	}
+	return id[:], true
+}
+
+// uuidText is a stored UUID as text, "" where it is none.
+func uuidText(stored []byte) string {
+	id, err := uuid.FromBytes(stored)
+	if err != nil {
+		return ""
+	}
+	return id.String()
+}
+
+// causedByOwner says whether an owner has caused a row that is about him: not what
+// an administrator does.
+func (a *act) causedByOwner() bool {
+	return a.place.owner != "" && (a.who == a.place.owner || a.who == Daemon)
+}
+
+// newAct is the row that an entry becomes.
+func (tx *Tx) newAct(e *AuditEntry) (act, error) {
+	a := act{n: tx.Head.N + 1, at: tx.Now.UnixMilli(), who: e.Who, pid: e.PID, action: e.Action, place: place{e.Owner, e.Agent, e.Run},
+		retries: tx.Retries, save: e.Save, gone: e.gone, why: e.why}
+	if e.Outcome != OutcomeDone {
+		a.outcome = e.Outcome
+	}
+	var isID bool
+	if a.subject, isID = UUIDBytes(e.Subject); !isID {
+		a.texts.subject = e.Subject
+	}
+	a.texts.reason = e.Reason
+	if len(e.Detail) > 0 {
+		text, err := json.Marshal(e.Detail)
+		if err != nil {
+			return a, err
+		}
+		a.texts.detail = string(text)
+	}
+	if e.Save == nil {
+		return a, nil
+	}
+	var err error
+	a.sha256, err = hex.DecodeString(e.Save.Sha256)
+	return a, err
+}
+
+// seal makes what follows from the rest of an act that changes no more, and the
+// hash of it, which stands on the one of the row before.
+func (a *act) seal(key, before string) {
+	if len(a.removed) == 1 {
+		a.gone, a.why, a.removed = a.removed[0].n, a.removed[0].why, nil
+	}
+	a.more = a.moreText()
+	buffer := make([]byte, 0, 1024)
+	if a.texts != (texts{}) {
+		a.salt = make([]byte, 16)
+		_, _ = rand.Read(a.salt) // it never fails
+		a.beside = sum(a.texts.appendInput(buffer, a.salt))
+	}
+	a.hash = sum(a.appendInput(buffer, key, before))
+}
+
+func sum(input []byte) []byte {
+	hash := sha256.Sum256(input)
+	return hash[:]
+}
+
+// appendInput is what audit_texts has as input.
+func (t *texts) appendInput(b, salt []byte) []byte {
+	b = append(b, `["`...)
+	b = append(hex.AppendEncode(b, salt), '"')
+	for _, text := range [...]string{t.subject, t.reason, t.detail} {
+		b = appendText(append(b, ','), text)
+	}
+	return append(b, ']')
+}
+
+// appendInput is what audit_chain has as input.
+func (a *act) appendInput(b []byte, key, before string) []byte {
+	b = strconv.AppendInt(append(b, '['), a.n, 10)
+	b = strconv.AppendInt(append(b, ','), a.at, 10)
+	b = appendQuoted(append(b, ','), a.who)
+	b = strconv.AppendInt(append(b, ','), int64(a.pid), 10)
+	b = appendQuoted(append(b, ','), a.action)
+	if a.place == (place{}) {
+		b = append(b, ",null,null,null"...)
+	} else {
+		for _, name := range [...]string{a.place.owner, a.place.agent, a.place.run} {
+			b = appendQuoted(append(b, ','), name)
+		}
+	}
+	b = appendText(append(b, ','), a.outcome)
+	b = appendNumber(append(b, ','), int64(a.retries))
+	if s := a.save; s == nil {
+		b = append(b, ",null,null,null,null,null"...)
+	} else {
+		b = appendNumber(append(b, ','), kindNumber(s.Kind))
+		b = appendNumber(append(b, ','), s.Seq)
+		b = appendNumber(append(b, ','), s.ParentN)
+		b = strconv.AppendInt(append(b, ','), s.Size, 10)
+		if s.Stored == s.Size {
+			b = append(b, ",null"...)
+		} else {
+			b = strconv.AppendInt(append(b, ','), s.Stored, 10)
+		}
+	}
+	b = appendNumber(append(b, ','), a.gone)
+	b = appendText(append(b, ','), a.why)
+	b = appendHex(append(b, ','), a.subject)
+	b = appendHex(append(b, ','), a.sha256)
+	b = appendHex(append(b, ','), a.rest())
+	b = appendHex(append(b, ','), a.beside)
+	b = appendText(append(b, ','), a.more)
+	b = appendQuoted(append(b, ','), key)
+	b = appendQuoted(append(b, ','), before)
+	return append(b, ']')
+}
+
+func (a *act) rest() []byte {
+	if a.save == nil {
+		return nil
+	}
+	return a.save.Rest
+}
+
+// moreText is what has no column, as JSON; "" for nothing.
+func (a *act) moreText() string {
+	s := a.save
+	if s == nil || len(a.removed) == 0 && s.Labels == "" && !s.Pinned && !s.Suspect && (s.Parent == "" || s.ParentN > 0) {
+		return ""
+	}
+	var members []string
+	if s.Labels != "" {
+		members = append(members, `"labels":"`+s.Labels+`"`)
+	}
+	if s.Parent != "" && s.ParentN == 0 {
+		members = append(members, `"parent":`+string(appendQuoted(nil, string(s.Parent))))
+	}
+	if s.Pinned {
+		members = append(members, `"pinned":true`)
+	}
+	if len(a.removed) > 0 {
+		list := make([]string, len(a.removed))
+		for i, r := range a.removed {
+			list[i] = `[` + strconv.FormatInt(r.n, 10) + `,` + string(appendQuoted(nil, r.why)) + `]`
+		}
+		members = append(members, `"removed":[`+strings.Join(list, ",")+`]`)
+	}
+	if s.Suspect {
+		members = append(members, `"suspect":true`)
+	}
+	return "{" + strings.Join(members, ",") + "}"
+}
+
+// What follows writes JSON as SQLite's json_array does, so that the hash of a row
+// can be made again from the view.
+
+// appendNumber writes null for 0.
+func appendNumber(b []byte, v int64) []byte {
+	if v == 0 {
+		return append(b, "null"...)
+	}
+	return strconv.AppendInt(b, v, 10)
+}
+
+// appendText writes null for "".
+func appendText(b []byte, text string) []byte {
+	if text == "" {
+		return append(b, "null"...)
+	}
+	return appendQuoted(b, text)
+}
+
+func appendHex(b, bytes []byte) []byte {
+	const digits = "0123456789ABCDEF"
+	b = append(b, '"')
+	for _, c := range bytes {
+		b = append(b, digits[c>>4], digits[c&15])
+	}
+	return append(b, '"')
+}
+
+func appendQuoted(b []byte, text string) []byte {
+	const digits = "0123456789abcdef"
+	b = append(b, '"')
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c >= ' ':
+			b = append(b, c)
+		case c == '\b':
+			b = append(b, `\b`...)
+		case c == '\t':
+			b = append(b, `\t`...)
+		case c == '\n':
+			b = append(b, `\n`...)
+		case c == '\f':
+			b = append(b, `\f`...)
+		case c == '\r':
+			b = append(b, `\r`...)
+		default:
+			b = append(b, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
+		}
+	}
+	return append(b, '"')
+}

@@ -1,0 +1,60 @@
+package ledger
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+)
+
+// loadChainKey reads the secret that is in each hash of the audit log, so that
+// nobody who sees hashes alone can guess what they are of.
+func (s *Core) loadChainKey(ctx context.Context) error {
+	return s.Engine.Writing().GetContext(ctx, &s.chainKey, `SELECT value FROM meta WHERE key = 'chain_key'`)
+}
+
+// ViewOf is a view of the schema to be put before a query, which reads it
+// whatever the database says the view is.
+func ViewOf(name string) string {
+	text := strings.TrimSuffix(strings.TrimSpace(StatementsOf(ViewText)[name]), ";")
+	return strings.Replace(strings.Replace(text, "CREATE VIEW ", "WITH ", 1), ") AS\n", ") AS (\n", 1) + ") "
+}
+
+// Link is a row of the chain: what its hash is of, and its hash.
+type Link struct {
+	N     int64  `db:"n"`
+	Input string `db:"input"`
+	Hash  string `db:"hash"`
+}
+
+// Holds says that the hash is of the input.
+func (l *Link) Holds() bool {
+	hash := sha256.Sum256([]byte(l.Input))
+	return hex.EncodeToString(hash[:]) == l.Hash
+}
+
+// looksBack is how many of the newest rows are looked at where all would take
+// too long.
+const looksBack = 4096
+
+// brokenLink is the first of the newest rows of the audit log whose hash is not
+// of what it says, 0 for none.
+func (h hooks) brokenLink(db *sqlx.DB) (n int64, err error) {
+	rows, err := db.Queryx(ViewOf("audit_chain")+`SELECT n, input, hash FROM audit_chain WHERE n > ? AND n > (SELECT coalesce(max(n), 0) FROM audit_log_3) ORDER BY n`, h.Head.N-looksBack)
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var link Link
+		if err := rows.StructScan(&link); err != nil {
+			return 0, err
+		}
+		if !link.Holds() {
+			return link.N, nil
+		}
+	}
+	return 0, rows.Err()
+}

@@ -1,0 +1,83 @@
+package ledger
+
+import "github.com/ckptsidecar/ckptsidecar/internal/db/usage"
+
+// names are the numbers of the names in the audit log, as far as they were asked
+// for. Only the writer has them. They are forgotten where a transaction is rolled
+// back that may have made some, and where another program has written.
+type names struct {
+	whos   map[string]int64
+	words  map[string]int64
+	places map[place]int64
+}
+
+// namesMost bounds each of the three.
+const namesMost = 16384
+
+func (n *names) forget() { *n = names{} }
+
+// noteName keeps a number. What is kept begins anew where it grows too large.
+func noteName[K comparable](known *map[K]int64, name K, number int64) {
+	if *known == nil || len(*known) >= namesMost {
+		*known = map[K]int64{}
+	}
+	(*known)[name] = number
+}
+
+// who is the number of an identity.
+func (tx *Tx) who(name string, n int64) (int64, error) {
+	if number, known := tx.Store.names.whos[name]; known {
+		return number, nil
+	}
+	number, _, err := tx.name(`SELECT id FROM whos WHERE who = ?`, `INSERT INTO whos (n, who) VALUES (?, ?) RETURNING id`, n, name)
+	if err == nil {
+		noteName(&tx.Store.names.whos, name, number)
+	}
+	return number, err
+}
+
+// word is the number of a word; nil for "".
+func (tx *Tx) word(name string, n int64) (any, error) {
+	if name == "" {
+		return nil, nil
+	}
+	if number, known := tx.Store.names.words[name]; known {
+		return number, nil
+	}
+	number, _, err := tx.name(`SELECT id FROM words WHERE word = ?`, `INSERT INTO words (n, word) VALUES (?, ?) RETURNING id`, n, name)
+	if err == nil {
+		noteName(&tx.Store.names.words, name, number)
+	}
+	return number, err
+}
+
+// place is the number of a place; nil for none. A new one counts as its owner's.
+func (tx *Tx) place(a *act) (any, error) {
+	p := a.place
+	if p == (place{}) {
+		return nil, nil
+	}
+	if number, known := tx.Store.names.places[p]; known {
+		return number, nil
+	}
+	number, isNew, err := tx.name(`SELECT id FROM places WHERE owner = ? AND agent = ? AND run = ?`,
+		`INSERT INTO places (n, owner, agent, run) VALUES (?, ?, ?, ?) RETURNING id`, a.n, p.owner, p.agent, p.run)
+	if err != nil {
+		return nil, err
+	}
+	if isNew && tx.Tally.Counts() && a.causedByOwner() {
+		tx.Tally.AddLog(p.owner, usage.PlaceLength(p.agent, p.run))
+	}
+	noteName(&tx.Store.names.places, p, number)
+	return number, nil
+}
+
+// name asks for a name, and makes it where it is not there.
+func (tx *Tx) name(ask, insert string, n int64, name ...any) (number int64, isNew bool, err error) {
+	found, err := tx.Get(&number, ask, name...)
+	if err != nil || found {
+		return number, false, err
+	}
+	_, err = tx.Get(&number, insert, append([]any{n}, name...)...)
+	return number, true, err
+}
