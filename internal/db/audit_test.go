@@ -84,6 +84,7 @@ func TestAuditLogIsAppendOnly(t *testing.T) {
 // that one might, and has verify find it.
 func TestTamperingIsFound(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	for name, statement := range map[string]string{
 		"changed":            "UPDATE acts SET who = (SELECT max(id) FROM whos) WHERE n = 3",
 		"another name":       "UPDATE whos SET who = 'uid:7' WHERE who = 'uid:1001'",

@@ -168,6 +168,7 @@ func TestMissingPieces(t *testing.T) {
 // a store that opens such a file neither crashes nor serves a false state.
 func TestDamagedPages(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	_, path, _, _ := damaged(t)
 	whole := filepath.Join(t.TempDir(), "whole.db")
 	sqlite3(t, path, ".backup "+whole)

@@ -67,9 +67,7 @@ func saveBytes(t testing.TB, s *db.Store, agent, run string, kind ckpt.Kind, sta
 // its size, and stock sqlite3 puts each together from the pieces.
 func TestAThousandStates(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("-short: it is long, and nothing in it happens at the same time")
-	}
+	inOneThread(t)
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	keepAll(t, s, "a")
@@ -114,6 +112,7 @@ func TestAThousandStates(t *testing.T) {
 // once, with small and large states, restarts and erasures between.
 func TestRemovalsHarmNoOther(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	c := newClock()
 	o := options(path, c)
@@ -186,6 +185,7 @@ func TestRemovalsHarmNoOther(t *testing.T) {
 // history, and never much more than three whole states.
 func TestDefaultRetentionGivesBack(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	st, most := newStory(3), int64(0)
@@ -258,6 +258,7 @@ func TestSavesOfOneRunAtOnce(t *testing.T) {
 // TestNotMuchMoreThanWhole stores what has little in common with anything.
 func TestNotMuchMoreThanWhole(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	r := rand.New(rand.NewPCG(5, 5))
 	noise := make([]byte, 300_000)
 	for i := range noise {

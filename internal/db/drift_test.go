@@ -323,6 +323,7 @@ func TestPosted(t *testing.T) {
 // critical first.
 func TestFindingsAreBounded(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	d := openDrifty(t)
 	d.put(`{"n":1}`)
 	note := ckpt.FindingRequest{Rule: "x", Severity: ckpt.SeverityInfo, Message: "m"}
@@ -607,6 +608,7 @@ func TestTickFindsWhatIsStale(t *testing.T) {
 // TestTickReachesAllRuns: where a tick cannot ask all runs, the next one goes on.
 func TestTickReachesAllRuns(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	d := openDrifty(t)
 	var agents []string
 	for i := range 120 {

@@ -406,6 +406,7 @@ func (h *past) do() {
 // broken. Runs whose owners lived when they were exported are never safe.
 func TestExportsOfRandomHistories(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	seeds := uint64(24)
 	if testing.Short() {
 		seeds = 6

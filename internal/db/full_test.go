@@ -75,6 +75,7 @@ func saveUntilFull(t *testing.T, s *db.Store, states map[string][]byte) {
 // status and every delete go on; with room again saves succeed without a restart.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	logs := map[string]func(*testing.T, *db.Store, map[string][]byte){
 		"nothing was saved but what is there": func(*testing.T, *db.Store, map[string][]byte) {},
 		"the log is empty":                    func(t *testing.T, s *db.Store, _ map[string][]byte) { must(t, s.EmptyWAL()) },
@@ -217,6 +218,7 @@ func auditRows(t *testing.T, s *db.Store) int64 {
 // TestSavesLeaveTheReserve: what a delete has let go is not there for saves, neither then nor after a restart.
 func TestSavesLeaveTheReserve(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	s, o, _, b, ids := full(t, 6)
 	first := binary("keyed", ckpt.KindRoutine, []byte("1"))
 	first.IdempotencyKey = "key-1"
@@ -268,6 +270,7 @@ func TestSavesLeaveTheReserve(t *testing.T) {
 // TestRemovalsOnAFullDisk: all that removes works where no byte is left.
 func TestRemovalsOnAFullDisk(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	removals := map[string]func(*db.Store, []string) error{
 		"a policy": func(s *db.Store, _ []string) error {
 			p := ckpt.DefaultPolicy()
@@ -319,6 +322,7 @@ func TestRemovalsOnAFullDisk(t *testing.T) {
 // when the commit is in the log already, and could not say any more what is saved.
 func TestIndexOnAFullDisk(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	s, path, states, b := onSmallDisk(t, "200m", 160)
 	s.CopyWAL()
 	saveNoise(t, s, states, 2) // the log begins anew, so that the next daemon begins with a short index
@@ -342,6 +346,7 @@ func TestIndexOnAFullDisk(t *testing.T) {
 // want of it, and none is a dead log's. The refusal is counted, and status says it. What deletes give back is there for saves soon.
 func TestTheLogIsCutBeforeASaveIsRefused(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	const disk = 100 << 20
 	s, path, states, _ := onSmallDisk(t, "100m", 3)
 	saveUntilFull(t, s, states)
@@ -385,6 +390,7 @@ func TestTheLogIsCutBeforeASaveIsRefused(t *testing.T) {
 // a database that had much in its log. The sqlite3 command reads it.
 func TestTheFolderAfterACleanStop(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	s := openWith(t, o)
 	saveNoise(t, s, map[string][]byte{}, 60)

@@ -47,6 +47,7 @@ func copyDatabaseTo(t *testing.T, from, to string) {
 // each start until somebody takes note.
 func TestStartTellsOfAnotherLog(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	const noHead = "DROP TABLE audit_head; CREATE TABLE audit_head (id INTEGER PRIMARY KEY CHECK (id = 1), n INTEGER NOT NULL, hash TEXT NOT NULL) STRICT;"
 	for name, c := range map[string]struct {
 		does func(t *testing.T, path string)

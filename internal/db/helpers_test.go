@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -156,6 +158,21 @@ func sqlite3(t testing.TB, args ...string) string {
 func forge(t testing.TB, path, statements string) {
 	t.Helper()
 	sqlite3(t, path, "BEGIN IMMEDIATE;\n"+db.Unguarded(statements)+"COMMIT;")
+}
+
+// inOneThread leaves a long test in which nothing happens at the same time out of
+// the short run, and so out of that of CI under the race detector.
+func inOneThread(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: it is long, and nothing in it happens at the same time")
+	}
+}
+
+// raceDetector says whether this binary was built with it.
+func raceDetector() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
 }
 
 func contextWithCancel(t testing.TB) (context.Context, context.CancelFunc) {

@@ -94,6 +94,7 @@ func TestAWriterThatIsGivenUp(t *testing.T) {
 // once and says that its own locks are at fault: it never blames another program, and never goes on refusing.
 func TestLocksThatFail(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	var stopped atomic.Int64
 	faults, from, to := []string{"ENOLCK"}, 70, 85 // the calls of two saves and more
 	if *long || os.Getenv(allPoints) != "" {

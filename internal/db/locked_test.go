@@ -6,6 +6,7 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +19,8 @@ type shell struct {
 	in  io.WriteCloser
 	cmd *exec.Cmd
 	out *bufio.Scanner
+
+	close func() // ends the command; again is fine
 }
 
 // sqlite3Shell opens the command on a database and has it do something.
@@ -33,7 +36,8 @@ func sqlite3Shell(t testing.TB, path, statements string, args ...string) *shell 
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
-	sh := &shell{in, cmd, bufio.NewScanner(out)}
+	sh := &shell{in: in, cmd: cmd, out: bufio.NewScanner(out)}
+	sh.close = sync.OnceFunc(sh.end)
 	t.Cleanup(sh.close)
 	_, err = io.WriteString(in, statements+"\n.system echo done\n")
 	must(t, err)
@@ -42,7 +46,7 @@ func sqlite3Shell(t testing.TB, path, statements string, args ...string) *shell 
 	return sh
 }
 
-func (sh *shell) close() {
+func (sh *shell) end() {
 	_ = sh.in.Close()
 	for sh.out.Scan() {
 	}

@@ -146,6 +146,7 @@ func TestVacuumShrinksTheFile(t *testing.T) {
 // compares the file with one that is written anew.
 func TestFileIsNearAFreshCopy(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))
 	r := rand.New(rand.NewPCG(1, 2))

@@ -69,6 +69,7 @@ func killed(t *testing.T, seed uint64) {
 // off between any two of their transactions: what a kill leaves, without its luck.
 func TestModelCut(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	for _, seed := range seeds(200, 3, 12) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -51,12 +50,8 @@ func seeds(first, usual, more uint64) (seeds []uint64) {
 // usualSteps are fewer under the race detector, where a step takes ten times as
 // long and the writer has one goroutine at a time to deal with here anyway.
 func usualSteps() int {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "-race" && s.Value == "true" {
-				return 150
-			}
-		}
+	if raceDetector() {
+		return 150
 	}
 	return 500
 }

@@ -73,6 +73,7 @@ func altered(r *rand.Rand, state []byte) []byte {
 // same secrets, and store the same bytes.
 func TestWhatIsNewIsLookedAt(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	paths, stores := twoStores(t)
 	r := rand.New(rand.NewPCG(11, 3))
 	state := []byte(`{"step":1,"messages":[0` + strings.Repeat(`,{"role":"user","content":"`+strings.Repeat("hello ", 150)+`"}`, 40) + `]}`)
@@ -192,6 +193,10 @@ func TestLentMemory(t *testing.T) {
 	o := options(path, newClock())
 	o.LiveBytes = 1 << 20 // for a few of them
 	s := openWith(t, o)
+	rounds := 30
+	if testing.Short() {
+		rounds = 8
+	}
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
@@ -199,12 +204,12 @@ func TestLentMemory(t *testing.T) {
 			st := newStory(uint64(g))
 			agent := fmt.Sprint("a", g/2) // two runs each
 			var last *ckpt.Saved
-			for i := range 30 {
+			for i := range rounds {
 				for len(st.messages) < 400 {
 					st.next(300)
 				}
 				state := st.next(900)
-				if i%25 == 24 {
+				if i%7 == 6 {
 					st.compact(20)
 				}
 				q := &ckpt.SaveRequest{Agent: agent, Run: fmt.Sprint("r", g), Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, Lent: true}

@@ -15,6 +15,7 @@ import (
 // shorter again when that has been copied.
 func TestReserve(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
 	o.ReserveBytes = 1 << 20
 	s := openWith(t, o)

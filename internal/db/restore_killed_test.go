@@ -58,6 +58,7 @@ func (x *scene) oldIn(t *testing.T, path string) {
 // backup, or refuses to start; and the same command again finishes the restore and says where the old one is.
 func TestRestoreKilledAtACall(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		t.Skip("strace is not installed")
@@ -156,6 +157,7 @@ func (x *scene) again(t *testing.T, said []string) {
 // that was ever set aside is named.
 func TestInterruptedRestoreWithAnotherBackup(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	for _, at := range []string{"renameat:signal=SIGKILL:when=3", "renameat:signal=SIGKILL:when=5", "renameat:signal=SIGKILL:when=6", "unlinkat:signal=SIGKILL:when=4"} {
 		t.Run(at, func(t *testing.T) {
 			x := newScene(t)

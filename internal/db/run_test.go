@@ -114,7 +114,7 @@ func TestFencing(t *testing.T) {
 func TestTwoOwnersRace(t *testing.T) {
 	t.Parallel()
 	s, _, _ := openRuns(t)
-	const tries = 1000
+	const tries = 200
 	for i := range tries {
 		agent := fmt.Sprintf("a%d", i%10)
 		old, _, err := s.Resume(t.Context(), as(20), ckpt.ResumeRequest{Agent: agent, Force: true})

@@ -161,6 +161,7 @@ func setSecrets(t *testing.T, s *db.Store, mode ckpt.SecretsMode) {
 // text. After redact and reject the token is nowhere in the files.
 func TestSecretsBesideStates(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	for _, mode := range []ckpt.SecretsMode{ckpt.SecretsOff, ckpt.SecretsWarn, ckpt.SecretsRedact, ckpt.SecretsReject} {
 		t.Run(string(mode), func(t *testing.T) {
 			o := screeningOptions(t)

@@ -84,6 +84,7 @@ func has(said []string, prefix string) bool {
 // acknowledged after it, and the key gives exactly one row after the restart.
 func TestFailedFsync(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	unknown := false
 	for _, n := range []int{3, 4, 6, 7, 8, 9, 10, 16} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -186,6 +187,7 @@ func TestKilledAtAnAnswer(t *testing.T) {
 // saves and while the log is copied.
 func TestKilledAtASystemCall(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	for _, at := range []string{
 		"pwrite64:signal=SIGKILL:when=30", "pwrite64:signal=SIGKILL:when=43", "pwrite64:signal=SIGKILL:when=57", "pwrite64:signal=SIGKILL:when=80",
 		"pwrite64:signal=SIGKILL:when=110", "fsync,fdatasync:signal=SIGKILL:when=4", "fsync,fdatasync:signal=SIGKILL:when=9", "fsync,fdatasync:signal=SIGKILL:when=14",
@@ -198,6 +200,7 @@ func TestKilledAtASystemCall(t *testing.T) {
 // schema: the next start finds nothing or all of it.
 func TestKilledWhileItIsMade(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	for _, at := range []string{
 		"pwrite64:signal=SIGKILL:when=1", "pwrite64:signal=SIGKILL:when=2", "pwrite64:signal=SIGKILL:when=9", "pwrite64:signal=SIGKILL:when=40",
 		"fsync,fdatasync:signal=SIGKILL:when=1", "fsync,fdatasync:signal=SIGKILL:when=3", "ftruncate:signal=SIGKILL:when=1",
@@ -224,6 +227,7 @@ func killedAt(t *testing.T, path, at string) []string {
 // because of the disk.
 func TestFailedWrites(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	for _, at := range []string{
 		"pwrite64:error=ENOSPC:when=50", "pwrite64:error=ENOSPC:when=60+", "pwrite64:error=EIO:when=55", "pwrite64:error=EIO:when=30+", "ftruncate:error=EIO:when=1",
 	} {

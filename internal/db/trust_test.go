@@ -114,6 +114,7 @@ func wantFound(t testing.TB, path, rule, word string) {
 // row is right by itself, and has verify and the auditors' view find it.
 func TestForgeriesAreFound(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	other := `{"n":"other"}` // as long as what is there
 	for name, forgery := range map[string]struct{ statement, rule, word string }{
 		"state and hash": {fmt.Sprintf(`UPDATE checkpoints SET body = CAST('%s' AS BLOB), sha256 = '%s' WHERE seq = 2`, other, hashOf(other)), "audit_row", "sha256"},

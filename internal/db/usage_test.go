@@ -298,6 +298,7 @@ func TestNoOwnerTakesAllTheRoom(t *testing.T) {
 // At the quota, refusals do not fill the audit log either.
 func TestRefusalsWithoutRoomAreNotAllRecorded(t *testing.T) {
 	t.Parallel()
+	inOneThread(t)
 	s, _ := withQuota(t, 1<<20)
 	var err error
 	for n := 0; err == nil; n++ {
