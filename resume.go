@@ -60,10 +60,12 @@ type Facts struct {
 	StepsAfter  []int64          // for each of Steps: the newest checkpoint's seq when it ended or began
 	Operations  []Operation      // open and uncertain ones, in order
 	LastEvent   int64
-	Findings    []Finding   // critical ones that made suspects of checkpoints, newest first; not those that were dismissed
-	Prompt      *Prompt     // the newest prompt of the run, answered or not
-	Interrupted time.Time   // when the last segment ended without its owner's word; zero where it did not
-	Initial     *Checkpoint // the run's first checkpoint with its state, where it is still there
+	Findings    []Finding // critical ones that made suspects of checkpoints, newest first; not those that were dismissed
+	Prompt      *Prompt   // the newest prompt of the run, answered or not
+	Interrupted time.Time // when the last segment ended without its owner's word; zero where it did not
+	LastSeq     int64     // of the run's newest checkpoint, whether it is still there or not
+	GivenUp     int       // checkpoints that came after an older one which was restored: nobody goes on from them
+	OwnerStands bool      // the owner's process is there, though it was found frozen
 	// Load answers a checkpoint with its state, or why it is damaged.
 	Load func(id string) (*Checkpoint, error)
 }
@@ -111,7 +113,7 @@ type Plan struct {
 	ContinuationPrompt  Ref               `json:"continuation_prompt"`
 	AccumulatedMS       int64             `json:"accumulated_ms"`
 	ExternalSession     Ref               `json:"external_session"`
-	MemoryDiff          JSON              `json:"memory_diff"` // RFC 6902, from the checkpoint's state to the initial one
+	MemoryDiff          JSON              `json:"memory_diff"` // RFC 6902, from the checkpoint's state to nothing: what a new beginning loses
 	Prompt              *Prompt           `json:"prompt"`
 }
 

@@ -92,7 +92,7 @@ func (c *promptsShowCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	term.Printf(a.Stdout, "\nTo begin anew would change, from checkpoint %s:\n", p.Checkpoint)
+	term.Printf(a.Stdout, "\nTo begin anew would lose, of checkpoint %s:\n", p.Checkpoint)
 	return pathDiff(a, from.State, []byte(p.MemoryDiff))
 }
 

@@ -201,6 +201,7 @@ func (s *Store) facts(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 	f.Run.AccumulatedMS = run.Accumulated(run.LastSign())
 	f.OwnerAlive = s.OwnerAlive(run)
 	f.CallerOwns = run.PID.Valid && run.Process() == s.owner(sc, r.PID)
+	f.OwnerStands = run.Status == ckpt.RunTimedOut && run.PID.Valid && !f.CallerOwns && s.Opt.Processes.Alive(run.Process()) == ckpt.LivenessAlive
 	f.Interrupted = run.InterruptedAt.Time
 	if run.Status == ckpt.RunRunning && run.PID.Valid && !f.OwnerAlive && !f.CallerOwns {
 		f.Interrupted = tx.Now.Time
@@ -242,14 +243,10 @@ func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Facts) error
 	}
 	for _, row := range rows {
 		f.Checkpoints = append(f.Checkpoints, ckpt.FactCheckpoint{ID: row.ID, Seq: row.Seq, Kind: row.Kind, Suspect: row.Suspect, At: row.CreatedAt.Value.Time, StateOf: row.StateOf})
-		if row.Seq == 1 && run.LastSeq > 0 && run.BaseSeq == 0 {
-			f.Initial, err = f.Load(row.ID)
-			if code := ckpt.CodeOf(err); err != nil && code != ckpt.CodeCorrupt {
-				return err
-			}
-		}
 	}
-	return nil
+	f.LastSeq = run.LastSeq
+	_, err = tx.Get(&f.GivenUp, `SELECT count(*) FROM checkpoints WHERE run_id = ? AND seq > ? AND seq > ?`, run.ID, newest, run.BaseSeq)
+	return err
 }
 
 // factSteps are those since the oldest checkpoint that may be chosen, and all

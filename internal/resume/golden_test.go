@@ -32,11 +32,13 @@ const mark = "--- answer\n"
 //	interrupted 7m
 //	autoresume off
 //	owner alive
+//	owner frozen
+//	newest 7
+//	given up 2
 //	caller owns
 //	force
 //	dry run
 //	checkpoint 5 routine 2m suspect damaged unreadable of=otherrun type=text/plain state='{"a":1}' source='a()\nb()\n' executed=4
-//	initial '{}' type=text/plain
 //	step call_1 search succeeded after=5 began=3m ended=2m result='{"n":1}' args='{}'
 //	operation deploy release uncertain began=7m ended=6m checkpoint=c5 attempt=1
 //	finding repeat since=3 until=5 made=6m says='search was called 5 times.'
@@ -98,6 +100,9 @@ func (s *scene) take(words []string) error {
 	case "owner alive":
 		s.OwnerAlive = true
 		return nil
+	case "owner frozen":
+		s.OwnerStands = true
+		return nil
 	case "caller owns":
 		s.CallerOwns = true
 		return nil
@@ -117,12 +122,13 @@ func (s *scene) take(words []string) error {
 		return err
 	case "checkpoint":
 		return s.takeCheckpoint(words[1:])
-	case "initial":
-		s.Initial = &ckpt.Checkpoint{ID: "c1", Seq: 1, ContentType: ckpt.ContentTypeJSON, State: []byte(words[1])}
-		return pairs(words[2:], func(key, value string) error {
-			s.Initial.ContentType = value
-			return nil
-		})
+	case "newest":
+		return numbers(words[1:], &s.LastSeq)
+	case "given":
+		var n int64
+		err := numbers(words[2:], &n)
+		s.GivenUp = int(n)
+		return err
 	case "step":
 		return s.takeStep(words[1:])
 	case "operation":
@@ -133,6 +139,11 @@ func (s *scene) take(words []string) error {
 		return s.takeFinding(words[1:])
 	}
 	return fmt.Errorf("what is %s?", words[0])
+}
+
+func numbers(words []string, to *int64) (err error) {
+	*to, err = strconv.ParseInt(words[0], 10, 64)
+	return err
 }
 
 func ago(s string) (ckpt.Time, error) {

@@ -109,7 +109,7 @@ func (m *maker) verdict() ckpt.ResumeVerdict {
 	case m.asks():
 		return ckpt.VerdictAsk
 	case len(m.plan.Skipped) > 0, len(m.plan.InterruptedSteps) > 0,
-		len(m.plan.UncertainOperations) > 0, m.choice.suspect():
+		len(m.plan.UncertainOperations) > 0, m.choice.suspect(), m.f.OwnerStands:
 		return ckpt.VerdictRepair
 	}
 	return ckpt.VerdictResume

@@ -26,9 +26,10 @@ const (
 	maxDepth = 64
 )
 
-// memoryDiff is what a new beginning would change: RFC 6902, from the chosen
-// checkpoint's state to the run's initial one. It is nil, which is null, where
-// there is no checkpoint, where its state is not JSON, and where it is large.
+// memoryDiff is what a new beginning would lose, which is all: RFC 6902, from the
+// chosen checkpoint's state to the empty value of its form. It is nil, which is
+// null, where there is no checkpoint, where its state is not JSON, and where it is
+// large.
 func (m *maker) memoryDiff() ckpt.JSON {
 	c := m.choice.loaded
 	if c == nil || !ckpt.IsJSON(c.ContentType) {
@@ -38,19 +39,14 @@ func (m *maker) memoryDiff() ckpt.JSON {
 	if m.plan.Verdict == ckpt.VerdictAsk || m.f.DryRun {
 		most = maxMemory
 	}
-	initial := m.initial(c.State)
-	if len(c.State) > most || len(initial) > most {
+	if len(c.State) > most {
 		return nil
 	}
-	return patch(c.State, initial)
+	return patch(c.State, nothing(c.State))
 }
 
-// initial is the state of the run's first checkpoint, or the empty value of the
-// form that the state has.
-func (m *maker) initial(state []byte) []byte {
-	if i := m.f.Initial; i != nil && ckpt.IsJSON(i.ContentType) && json.Valid(i.State) {
-		return i.State
-	}
+// nothing is the empty value of the form that a state has.
+func nothing(state []byte) []byte {
 	state = bytes.TrimLeft(state, " \t\r\n")
 	switch {
 	case bytes.HasPrefix(state, []byte("{")):

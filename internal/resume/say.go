@@ -41,6 +41,8 @@ func (m *maker) conclusion() string {
 		return "Do not go on before an operator has answered."
 	case m.ownedByAnother():
 		return "Go on only once the old owner is stopped."
+	case m.f.OwnerStands:
+		return "Go on only once that process is stopped."
 	case m.plan.Verdict == ckpt.VerdictRepair && m.decided():
 		return "Go on as the operator decided, with the changes that are listed here."
 	case m.plan.Verdict == ckpt.VerdictRepair:
@@ -90,16 +92,30 @@ func (m *maker) happened() string {
 	case ckpt.RunAwaitingContinuation:
 		return fmt.Sprintf("The %s was left by its owner%s to be continued.", m.run(), m.at(m.lastWord()))
 	case ckpt.RunTimedOut:
-		return fmt.Sprintf("The %s timed out%s: %s stopped beating or made no progress.", m.run(), m.at(f.Interrupted), m.owner())
+		said := fmt.Sprintf("The %s timed out%s: %s stopped beating or made no progress.", m.run(), m.at(f.Interrupted), m.owner())
+		if f.OwnerStands {
+			said += " That process is still there and may go on at any time: once the run is resumed its writes are refused, " +
+				"but what it does elsewhere is not stopped. Stop it."
+		}
+		return said
 	default:
 	}
 	switch {
+	case m.reinitialized():
+		return fmt.Sprintf("The %s was re-initialized%s: what it had is history.", m.run(), m.at(f.Prompt.AnsweredAt.Time))
 	case released(f):
 		return fmt.Sprintf("The %s was stopped by its owner%s and ended as interrupted.", m.run(), m.at(m.lastWord()))
 	case !f.Interrupted.IsZero():
 		return fmt.Sprintf("The %s was interrupted%s: %s ended without saying so.", m.run(), m.at(f.Interrupted), m.owner())
 	}
 	return fmt.Sprintf("The %s is recorded as %s, but no owner of it is known to be alive.", m.run(), f.Run.Status)
+}
+
+// reinitialized says that the last thing which happened to the run was that the
+// operator made it begin with nothing.
+func (m *maker) reinitialized() bool {
+	p := m.f.Prompt
+	return p != nil && p.Choice == ckpt.Ref(ckpt.ChoiceReinitialize) && m.f.Interrupted.IsZero() && !m.f.Run.UpdatedAt.After(p.AnsweredAt.Time)
 }
 
 func (m *maker) lastWord() time.Time {
@@ -111,7 +127,7 @@ func (m *maker) lastWord() time.Time {
 
 // operatorEnded says that the run begins anew because the operator wanted so.
 func (m *maker) operatorEnded(choice ckpt.PromptChoice) string {
-	if m.f.Prompt == nil || m.f.Prompt.Choice != ckpt.Ref(choice) {
+	if m.f.Prompt == nil || m.f.Prompt.Choice != ckpt.Ref(choice) || choice == ckpt.ChoiceReinitialize && !m.reinitialized() {
 		return ""
 	}
 	return m.operatorDecided()
@@ -173,9 +189,16 @@ func (m *maker) toLoad() string {
 	switch {
 	case m.choice.suspect():
 		s += ", although it is suspect"
+	case m.choice.fact.Seq == 0:
+	case m.f.GivenUp > 0 && len(m.choice.skipped) == 0:
+		s += ", which was restored, clean and intact"
+	case m.f.GivenUp > 0:
+		s += ", the newest clean and intact one up to the one that was restored"
 	case len(m.choice.skipped) > 0:
 		s += ", the newest that is clean and intact"
-	case m.choice.fact.Seq != 0:
+	case m.choice.fact.Seq < m.f.LastSeq:
+		s += ", the newest that is left, clean and intact"
+	default:
 		s += ", the newest, clean and intact"
 	}
 	for i := range m.plan.UncertainOperations {
@@ -184,6 +207,12 @@ func (m *maker) toLoad() string {
 			s += "; it is the state from just before operation " + stepName(o.Key, o.Name)
 			break
 		}
+	}
+	switch n := m.f.GivenUp; {
+	case n == 1:
+		s += ". One that was saved later, before that was restored, is left behind"
+	case n > 1:
+		s += fmt.Sprintf(". %d that were saved later, before that was restored, are left behind", n)
 	}
 	return s + "."
 }

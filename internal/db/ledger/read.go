@@ -222,10 +222,33 @@ func (s *Core) Latest(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilte
 		if len(rows) == 0 {
 			return ckpt.Errorf(ckpt.CodeNotFound, "agent %s has no checkpoint that fits", f.Agent)
 		}
+		if rows, err = notGivenUp(ctx, q, agent.ID, f, rows, state); err != nil {
+			return err
+		}
 		c, err = WithState(ctx, q, &rows[0], state)
 		return err
 	})
 	return c, err
+}
+
+// notGivenUp is the newest checkpoint of a run up to the one that it goes on from:
+// where an older one was restored, nobody goes on from what came after it. Where
+// nothing up to there fits, the newest of all stands.
+func notGivenUp(ctx context.Context, q sqlx.QueryerContext, agentID int64, f ckpt.CheckpointFilter, newest []ReadRow, state bool) ([]ReadRow, error) {
+	var head int64
+	err := sqlx.GetContext(ctx, q, &head, `SELECT c.n FROM runs r JOIN checkpoints c ON c.id = r.head AND c.run_id = r.id WHERE r.id = ?`, newest[0].RunID)
+	if IsNoRows(err) || err == nil && head >= newest[0].N {
+		return newest, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.Run = newest[0].Run
+	rows, err := listRows(ctx, q, agentID, f, head+1, 1, state)
+	if err != nil || len(rows) == 0 {
+		return newest, err
+	}
+	return rows, nil
 }
 
 // listRows reads the newest rows before a position.
