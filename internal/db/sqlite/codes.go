@@ -119,3 +119,43 @@ func (e *FatalError) Error() string {
 
 // Unwrap gives the cause.
 func (e *FatalError) Unwrap() error { return e.Err }
+
+// ErrNoRoom is the answer to what would use the room that deletes need.
+var ErrNoRoom = &ckpt.Error{Code: ckpt.CodeStorageFull,
+	Message: "the disk is full, and what is left of it is kept for deletes: free some, or delete checkpoints; reads and deletes go on"}
+
+// noRoom says that SQLite found no room, for the files or for the log's index.
+func noRoom(err error) bool { return Classify(err) == ClassFull || Code(err) == 4874 } // IOERR_SHMSIZE
+
+// errSnapshot says that the log could not be cut just now.
+var errSnapshot = errors.New("a reader holds a snapshot")
+
+// errAgain says that there is room now where there was none.
+var errAgain = errors.New("the disk was full")
+
+// lockFault is a fault of the locks and not of what is on disk: a fresh process has fresh locks, and nothing has to be
+// checked.
+type lockFault struct{ error }
+
+func (f lockFault) Unwrap() error { return f.error }
+
+func isLockFault(err error) bool {
+	var fault lockFault
+	return errors.As(err, &fault)
+}
+
+// errAtCommit marks an error of COMMIT itself: what it would have saved may be
+// there or not.
+type errAtCommit struct{ error }
+
+func (e errAtCommit) Unwrap() error { return e.error }
+
+// commitError says what an error of COMMIT means. Where SQLite found no room
+// or a lock, nothing was saved; after a fault of the disk nobody knows.
+func commitError(err error) error {
+	switch Classify(err) {
+	case ClassFatal, ClassOperator:
+		return &FatalError{errAtCommit{err}}
+	}
+	return err
+}

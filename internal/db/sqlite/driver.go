@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jmoiron/sqlx"
 	"modernc.org/sqlite"
@@ -144,3 +145,6 @@ func poolOf(c driver.Connector, size int) *sqlx.DB {
 	db.SetMaxIdleConns(size)
 	return sqlx.NewDb(db, "sqlite3")
 }
+
+// readingBeside counts the connections that read a database and are not a store's: copies and checks in this process.
+var readingBeside atomic.Int32

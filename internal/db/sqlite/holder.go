@@ -1,43 +1,10 @@
 package sqlite
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"sync/atomic"
 	"time"
 )
-
-// holder is a process that holds a lock of the database.
-type holder struct {
-	pid  int
-	name string // of its program, "" where that is not known
-}
-
-// ours says that this very process holds the lock.
-func (h holder) ours() bool { return h.pid == os.Getpid() }
-
-func (h holder) String() string {
-	switch {
-	case h.pid == 0:
-		return "another program"
-	case h.name == "":
-		return fmt.Sprintf("another program (pid %d)", h.pid)
-	}
-	return fmt.Sprintf("another program, %s (pid %d),", h.name, h.pid)
-}
-
-// lockFault is a fault of the locks and not of what is on disk: a fresh process has fresh locks, and nothing has to be
-// checked.
-type lockFault struct{ error }
-
-func (f lockFault) Unwrap() error { return f.error }
-
-func isLockFault(err error) bool {
-	var fault lockFault
-	return errors.As(err, &fault)
-}
 
 // protocol is SQLITE_PROTOCOL: SQLite has tried for ten seconds to take a lock of the write-ahead log that nobody can hold
 // for long. The locks of the file system do not work.
@@ -61,9 +28,6 @@ func (w *writer) lockTrouble(err error) *FatalError {
 	}
 	return nil
 }
-
-// readingBeside counts the connections that read a database and are not a store's: copies and checks in this process.
-var readingBeside atomic.Int32
 
 // ownReadsMost is how often a lock to read must be found in a row that none of our connections reads with. One that is being
 // taken or given back just then may be seen once.
@@ -111,12 +75,6 @@ func (e *Engine) metRead(err error) {
 
 func (e *Engine) brokenLocks(err error) *FatalError {
 	return &FatalError{lockFault{fmt.Errorf("the locks of %s do not work: %w", e.opt.Path, err)}}
-}
-
-// lockedOut is since when the writer has been kept from its lock, and whether somebody was told busy for that.
-type lockedOut struct {
-	since   time.Time
-	refused bool
 }
 
 // noteLock notes whether the writer got its lock. To try again and again is no progress: only to get it is.

@@ -87,10 +87,33 @@ type Op struct {
 	Claim Claim
 	Do    Operation
 
-	outside func(*writer) error // instead of Do: what runs in the writer's turn but outside a transaction
-	at      time.Time           // when it came
+	outside func() error // instead of Do: what runs in the writer's turn but outside a transaction
+	at      time.Time    // when it came
 	err     error
 	done    bool
 	stored  bool          // it has stored something, as a reply from before has not
 	wake    chan struct{} // told when done, or when to lead
+}
+
+// Tx is the writer's transaction. All operations of a batch share it.
+type Tx struct {
+	Ctx     context.Context
+	Conn    *sqlx.Conn
+	Retries int  // how often the transaction was begun anew
+	Wrote   bool // whether the present operation has changed anything, so that a refusal needs a rollback
+	Barred  bool // whether the present operation may write nothing, because the disk is full
+	Domain  any  // what Hooks.Begin keeps with the transaction
+
+	hooks Hooks
+	stmts map[string]*statement // prepared once for the life of the connection
+	adds  int64                 // at most so many bytes were stored by operations of claim Adds
+	after []func()              // to be called once the transaction is on disk
+	gotOn func()
+}
+
+// statement is a prepared statement.
+type statement struct {
+	*sqlx.Stmt
+	writes bool
+	kept   any // what Hooks.Prepared has answered
 }

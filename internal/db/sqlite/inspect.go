@@ -30,9 +30,9 @@ func (e *Engine) Ticker() func(ctx context.Context, now time.Time) { return newD
 // RemakeReserve lets the reserve go and makes it again, as a full disk does on
 // which deletes free a little.
 func (e *Engine) RemakeReserve() error {
-	return e.Write(&Op{Owner: Maintenance, outside: func(w *writer) error {
+	return e.Write(&Op{Owner: Maintenance, outside: func() error {
 		e.letGo()
-		return e.regain(w)
+		return e.regain()
 	}})
 }
 

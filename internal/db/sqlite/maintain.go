@@ -1,66 +1,24 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	"modernc.org/sqlite"
 )
 
-// The rhythm of maintenance. The write-ahead log is copied into the file once
-// about so much has been written; then the writer makes one short copy itself
-// between two batches, so that the log begins anew and is overwritten in
-// place, which costs half of growing it.
+// The rhythm of maintenance.
 const (
-	walTarget   = 32 << 20
 	watchEvery  = 500 * time.Millisecond
 	walIdle     = 5 * time.Second // what waits in the log this long is copied even where it is little
-	LogAlarm    = 8 * walTarget   // somebody holds a snapshot: say so
-	copyTries   = 10              // failures in a row, before a log of that length is a fault
 	walMost     = 4               // a log of more than so many times its target is cut, once it is copied
 	VacuumPages = 256
 	vacuumAt    = 512 // so many free pages at most are left for the next saves
 	vacuumLeast = 32  // and so many at least
 	vacuumPart  = 16  // and else this part of the file
 )
-
-// wal is how the copying of the write-ahead log goes.
-type wal struct {
-	target   int64        // tests: copy after so many bytes, not walTarget
-	written  atomic.Int64 // pages written by the writer in all
-	copied   atomic.Int64 // written, when the log was last copied whole
-	wrapDue  atomic.Bool  // the background copy is done: the writer may make the log begin anew
-	failures atomic.Int64 // in a row
-	stuck    atomic.Bool  // it was copied, and could not be made to begin anew: only the last part of a copy is flushed
-	last     atomic.Int64 // when the last copy succeeded, Unix milliseconds
-	lastErr  atomic.Value // string
-	ownReads int          // how often in a row a lock to read was found that nobody of us reads with; the writer's
-	long     atomic.Int64 // how long it was when that was last said, 0 where it is not
-}
-
-// tellLong says that the log is long, and again each time it has doubled.
-func (w *wal) tellLong(log *slog.Logger, bytes, copied int64) {
-	switch said := w.long.Load(); {
-	case bytes <= LogAlarm:
-		w.long.Store(0)
-	case bytes >= 2*said:
-		w.long.Store(bytes)
-		log.Warn("the write-ahead log is long because a reader has held its snapshot for a while", "bytes", bytes, "copied", copied)
-	}
-}
-
-func (w *wal) pending() int64 { return (w.written.Load() - w.copied.Load()) * PageSize }
-
-// full says that enough waits in the log to be copied.
-func (w *wal) full() bool { return w.pending() >= w.aim() }
-
-func (w *wal) aim() int64 { return cmp.Or(w.target, walTarget) }
 
 // Maintain does the maintenance until the context ends or the store must stop: it
 // watches the files, copies the log and gives free pages back. It answers a *FatalError at a fail-stop.
@@ -109,12 +67,12 @@ func (d *dues) tick(ctx context.Context, now time.Time) {
 			return
 		}
 		// The writer says what it means, in its turn: nobody commits meanwhile.
-		if s.Write(&Op{Owner: Maintenance, outside: func(w *writer) error { return w.checkNow() }}) != nil {
+		if s.Write(&Op{Owner: Maintenance, outside: s.writer.checkNow}) != nil {
 			return
 		}
 	}
 	if locked, _ := s.writer.lockedFor(); locked > 0 { // nothing else here gets the lock either
-		_ = s.Write(&Op{Owner: Maintenance, outside: (*writer).probe})
+		_ = s.Write(&Op{Owner: Maintenance, outside: s.writer.probe})
 		return
 	}
 	idle := d.written == s.wal.written.Load()
@@ -145,10 +103,10 @@ func (e *Engine) copyWAL(ctx context.Context) {
 	whole := err == nil && busy == 0 && log == done // where another copy is under way it is busy, and both are -1
 	ended(whole, false)
 	if Classify(err) == ClassFull {
-		_ = e.Write(&Op{Owner: Maintenance, outside: func(w *writer) error {
+		_ = e.Write(&Op{Owner: Maintenance, outside: func() error {
 			e.letGo()
-			err := w.copyLog()
-			w.takeBack()
+			err := e.writer.copyLog()
+			e.writer.takeBack()
 			return err
 		}})
 		return
@@ -170,57 +128,8 @@ func (e *Engine) copyWAL(ctx context.Context) {
 	e.wal.wrapDue.Store(true)
 	e.wal.tellLong(e.log, log*PageSize, done*PageSize)
 	if log != done && log*PageSize > walMost*e.wal.aim() {
-		_ = e.Write(&Op{Owner: Maintenance, outside: (*writer).suspectOwnReads})
+		_ = e.Write(&Op{Owner: Maintenance, outside: e.writer.suspectOwnReads})
 	}
-}
-
-// copyFailed counts failures. Saves go on, but not for ever: a log that grows and
-// cannot be copied is for a fresh process to look at, while it is of bounded size.
-func (e *Engine) copyFailed(err error) {
-	e.wal.lastErr.Store(err.Error())
-	n := e.wal.failures.Add(1)
-	if n == 1 || n%60 == 0 {
-		e.log.Error("the write-ahead log could not be copied into the database", "times", n, "error", err)
-	}
-	_, size := e.Sizes()
-	if size = max(size, e.wal.pending()); n >= copyTries && size > LogAlarm && Classify(err) != ClassFull {
-		_ = e.writer.stop(&FatalError{fmt.Errorf("the write-ahead log has %d MiB, and could not be copied into the database %d times in a row: %w", size>>20, n, err)})
-	}
-}
-
-// maintainBetween is what the writer itself does between two batches: count
-// what was written and, where a copy has just been made, make the short second
-// one after which the log begins anew.
-func (e *Engine) maintainBetween(w *writer) {
-	e.wal.written.Store(w.pagesWritten())
-	if !e.wal.wrapDue.CompareAndSwap(true, false) {
-		return
-	}
-	_ = w.copyLog() // it counts its failures
-}
-
-// begunAnew notes whether the log could be flushed into the database and begin
-// anew, as a copy beside the writer cannot show.
-func (e *Engine) begunAnew(err error) {
-	e.wal.stuck.Store(err != nil)
-	if err != nil {
-		e.copyFailed(err)
-		return
-	}
-	e.wal.failures.Store(0)
-}
-
-// pagesWritten counts the pages that the writer has put into the log.
-func (w *writer) pagesWritten() (pages int64) {
-	err := w.conn.Raw(func(conn any) error {
-		current, _, err := conn.(sqlite.DBStatus).Status(sqlite.DBStatusCacheWrite, false)
-		pages = int64(current)
-		return err
-	})
-	if err != nil {
-		return w.engine.wal.written.Load()
-	}
-	return pages
 }
 
 // EmptyLog copies the log and cuts it to nothing, as only erase needs. It waits
@@ -229,17 +138,11 @@ func (e *Engine) EmptyLog(ctx context.Context) error {
 	return backoff.Retry(func() error { return e.truncateWAL(ctx) }, backoff.WithContext(patience(e.opt.WriteTimeout), ctx))
 }
 
-// errAgain says that there is room now where there was none.
-var errAgain = errors.New("the disk was full")
-
-// errSnapshot says that the log could not be cut just now.
-var errSnapshot = errors.New("a reader holds a snapshot")
-
 func (e *Engine) truncateWAL(ctx context.Context) error {
 	var busy, log, done int64
-	err := e.Write(&Op{Owner: Maintenance, outside: func(w *writer) error {
+	err := e.Write(&Op{Owner: Maintenance, outside: func() error {
 		ended := e.watch.writing(true)
-		err := w.conn.QueryRowxContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &log, &done)
+		err := e.writer.conn.QueryRowxContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &log, &done)
 		ended(err == nil && busy == 0, err == nil && busy == 0)
 		if noRoom(err) && e.letGo() {
 			return errAgain
@@ -296,3 +199,34 @@ func (e *Engine) Vacuum(pages int64) (freed int64, err error) {
 	})})
 	return max(before-after, 0), err
 }
+
+// keepReserve is regain from outside the writer. While the reserve is out it gives back to the file system what deletes have freed.
+func (e *Engine) keepReserve(ctx context.Context, now time.Time) {
+	r := &e.reserve
+	if e.readOnly == "" && r.disturbed() {
+		if err := e.Write(&Op{Owner: Maintenance, Claim: GoesOn, outside: e.mendReserve}); err != nil {
+			e.log.Debug("the room that is kept for deletes could not be made anew", "error", err)
+		}
+	}
+	size, out := r.size.Load(), r.out.Load()
+	whole := size >= r.base && !out
+	switch {
+	case r.base == 0, e.readOnly != "", now.Sub(r.tried) < reserveEvery:
+		return
+	case whole && size <= 5*r.base:
+		return
+	}
+	r.tried = now
+	if out {
+		if _, err := e.Vacuum(VacuumPages); err != nil {
+			e.log.Debug("free pages could not be given back", "error", err)
+		}
+		e.copyWAL(ctx)
+	}
+	if err := e.Write(&Op{Owner: Maintenance, Claim: GoesOn, outside: e.regain}); err != nil {
+		e.log.Debug("there is no room yet to be kept for deletes", "error", err)
+	}
+}
+
+// reserveEvery is how often it is tried to make the reserve again.
+const reserveEvery = 2 * time.Second

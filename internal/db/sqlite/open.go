@@ -5,79 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
-	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/jmoiron/sqlx"
 	sqlite3 "modernc.org/sqlite/lib"
-
-	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
-
-// Options are the settings of an engine. The zero value of each has a default,
-// but for Path, Schema and Hooks.
-type Options struct {
-	Path         string           // of the database file
-	Mode         fs.FileMode      // of the files made; 0600
-	Schema       Schema           // what a new file gets and an older one is brought up to
-	Hooks        Hooks            // what the store does inside transactions
-	Now          func() time.Time // the wall clock
-	MaxBytes     int64            // of the database; 0 for no limit
-	WriteTimeout time.Duration    // how long a write may wait for the database; 10 s
-	MaxWaiting   int              // writes that may wait before busy is answered; 4096
-	MaxWaitBytes int64            // and their bytes; 512 MiB
-	Readers      int              // read connections; 4
-	ReserveBytes int64            // room on the disk that is kept for deletes; 4 MiB, below 0 for none
-	Log          *slog.Logger
-
-	Lock      *os.File // held already, by Restore, which gives it back
-	Restoring bool     // by Restore, which alone may open what an interrupted restore has left
-}
-
-func (o *Options) setDefaults() {
-	setDefault(&o.Mode, 0o600)
-	setDefault(&o.WriteTimeout, 10*time.Second)
-	setDefault(&o.MaxWaiting, 4096)
-	setDefault(&o.MaxWaitBytes, 512<<20)
-	setDefault(&o.Readers, 4)
-	setDefault(&o.ReserveBytes, 4<<20)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-// Engine is one open database file: its pools, its one writer, and the upkeep of
-// its files. It knows nothing of what the tables mean.
-type Engine struct {
-	opt      Options
-	log      *slog.Logger
-	lock     *os.File
-	watch    *fileWatch
-	writer   *writer
-	rw       *sqlx.DB      // one connection: the writer's
-	ro       *sqlx.DB      // the readers'
-	side     *sqlx.DB      // one connection: WAL checkpoints in the background
-	readOnly string        // why only reads are served; "" where writes are too
-	stopped  chan struct{} // closed at a fail-stop
-	wal      wal
-	reserve  reserve
-	drained  atomic.Bool // no more writes are taken
-	tidied   atomic.Bool // the files are as they stay
-}
 
 // Open opens the database file, makes it where there is none, brings its schema
 // up to date, and checks it where the last process stopped because of a fault.
@@ -125,45 +59,6 @@ func (e *Engine) Start(ctx context.Context) (err error) {
 		}
 	}
 	return nil
-}
-
-// Readers is the pool of connections that read.
-func (e *Engine) Readers() *sqlx.DB { return e.ro }
-
-// Writing is the one connection that writes. It is for the time between Open
-// and Start: the writer keeps it after that.
-func (e *Engine) Writing() *sqlx.DB { return e.rw }
-
-func (e *Engine) takeLock(context.Context) (err error) {
-	if e.opt.Lock == nil {
-		e.lock, err = takeLock(e.opt.Path)
-	}
-	return err
-}
-
-// takeLock takes the lock that keeps a second process from a database.
-func takeLock(path string) (*os.File, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return nil, &OperatorError{"the folder of the database cannot be made", err}
-	}
-	lock, err := lockSoon(path + ".lock")
-	if err == nil || errors.Is(err, ErrLocked) {
-		return lock, err
-	}
-	return nil, &OperatorError{fmt.Sprintf("the folder of %s cannot be written: check who owns it", path), err}
-}
-
-// lockSoon tries for a moment: a process that has just ended, or a child that
-// another has just made and that has not yet begun its own program, may hold
-// the lock a little longer.
-func lockSoon(path string) (f *os.File, err error) {
-	for range 20 {
-		if f, err = lockFile(path); !errors.Is(err, ErrLocked) {
-			return f, err
-		}
-		time.Sleep(15 * time.Millisecond)
-	}
-	return nil, err
 }
 
 // prepareFile makes the empty file with the right mode whatever the umask, and
@@ -266,16 +161,6 @@ func (e *Engine) refuseForeign(ctx context.Context) error {
 	return nil
 }
 
-// copiedHint is what may be behind a database that does not hold together.
-const copiedHint = "if it was copied with cp or by a file backup while a daemon ran, its write-ahead log does not belong to it: " +
-	"take a copy that ckptsidecar backup made"
-
-// HasLog says, by its size alone, that something is in the write-ahead log.
-func (e *Engine) HasLog() bool {
-	info, err := os.Lstat(e.opt.Path + "-wal")
-	return err == nil && info.Size() > 0
-}
-
 // DoubtLog checks a database whose write-ahead log may be another's. SQLite puts
 // the pages of a log over any database, so those of another moment make a
 // mixture. A mixture is only read.
@@ -293,31 +178,6 @@ func (e *Engine) DoubtLog(ctx context.Context) error {
 		e.log.Error("serving reads only", "reason", e.readOnly)
 	}
 	return nil
-}
-
-// OpenError says what to do about a file that cannot be opened.
-func (e *Engine) OpenError(err error) error {
-	path, hint := e.opt.Path, ""
-	if e.HasLog() {
-		hint = "; " + copiedHint
-	}
-	switch code := Code(err); {
-	case code == 26:
-		return &OperatorError{fmt.Sprintf("%s is not a SQLite database, or its first page is damaged: nothing was changed; restore a backup or name another file with --db%s", path, hint), err}
-	case code == 11 || code&0xff == 11:
-		return &OperatorError{fmt.Sprintf("%s is damaged: nothing was changed; run ckptsidecar verify --db %s, then restore a backup%s", path, path, hint), err}
-	case code&0xff == 8:
-		return &OperatorError{fmt.Sprintf("%s cannot be written: the file, its folder or its file system is read-only for this user", path), err}
-	case code&0xff == 14:
-		return &OperatorError{fmt.Sprintf("%s cannot be opened: check that this user may read and write it and its folder", path), err}
-	case Classify(err) == ClassTransient:
-		return ckpt.Wrap(ckpt.CodeBusy, err, "%s has %s locked", e.lockHolder(), path)
-	case Classify(err) == ClassFull || code == 4874: // IOERR_SHMSIZE
-		return &OperatorError{"the disk is full: " + path, err}
-	case Classify(err) == ClassFatal:
-		return &FatalError{err}
-	}
-	return &OperatorError{fmt.Sprintf("%s cannot be opened", path), err}
 }
 
 // format gives a new file its page size, vacuum mode and journal, in the one
@@ -454,9 +314,6 @@ func (e *Engine) close() error {
 	}
 	return errors.Join(errs...)
 }
-
-// Started says whether the engine takes writes, or has taken some.
-func (e *Engine) Started() bool { return e.writer != nil }
 
 // Abandon closes a database whose opening did not come to its end. The files
 // stay as they are.

@@ -41,12 +41,3 @@ func retry(ctx context.Context, atMost time.Duration, transaction func(retries i
 	}, backoff.WithContext(patience(atMost), ctx))
 	return attempts - 1, err
 }
-
-// Patiently is retry for the statements of opening and migrating.
-func (e *Engine) Patiently(ctx context.Context, f func() error) error {
-	_, err := retry(ctx, e.opt.WriteTimeout, func(int) error { return f() })
-	if err != nil {
-		return e.OpenError(err)
-	}
-	return nil
-}

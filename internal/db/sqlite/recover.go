@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,48 +9,7 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
-
-// marker is the file beside the database that tells the next process that this
-// one ended in a fault.
-func (e *Engine) marker() string { return e.opt.Path + ".failed" }
-
-// failStop tells everybody once that nothing is acknowledged any more.
-func (e *Engine) failStop(fatal *FatalError) {
-	if isLockFault(fatal) {
-		e.log.Error("stopped saving: the writer does not get on; a fresh process must take over", "error", fatal.Err)
-		close(e.stopped)
-		return
-	}
-	e.log.Error("stopped saving: what is on disk is not certain any more; a fresh process must check it", "error", fatal.Err)
-	note, _ := json.Marshal(map[string]string{"at": ckpt.At(e.opt.Now()).String(), "error": fatal.Err.Error()})
-	if err := e.mark(note); err != nil {
-		e.log.Error("the marker of the fault could not be written", "file", e.marker(), "error", err)
-	}
-	close(e.stopped)
-}
-
-// mark leaves the marker. It writes in place and does not flush: the disk may be full, or may not flush any more.
-func (e *Engine) mark(note []byte) error {
-	f, err := osfile.OpenPlain(e.marker(), os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(note)
-	return errors.Join(err, f.Close())
-}
-
-// Failed is closed when the store has stopped acknowledging; the process
-// should end, and a fresh one decide.
-func (e *Engine) Failed() <-chan struct{} { return e.stopped }
-
-// ReadOnly is why only reads are served, "" where writes are too.
-func (e *Engine) ReadOnly() string { return e.readOnly }
-
-// Fault is why the store has stopped acknowledging, nil while it has not.
-func (e *Engine) Fault() error { return e.writer.failed() }
 
 // recover checks a database that the last process left in doubt: SQLite's own
 // check, the log written into the file whole. Where that does not succeed the

@@ -16,9 +16,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
-// companions are the files that may lie beside a database and belong to it.
-var companions = []string{"", "-wal", "-shm"}
-
 // Restored says what Restore has done.
 type Restored struct {
 	Kept    string   // where what was there is now, "" where nothing was

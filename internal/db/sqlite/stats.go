@@ -55,10 +55,3 @@ func (s *writerStats) quantile(q float64) time.Duration {
 	slices.Sort(sorted)
 	return sorted[min(int(float64(n)*q), int(n)-1)]
 }
-
-// refusesSaves says that there was no room for the last operation that stores something.
-func (w *writer) refusesSaves() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.stats.full
-}

@@ -22,9 +22,6 @@ func (e *Engine) Ready() error {
 	return nil
 }
 
-// Sizes answers how many bytes the database and its write-ahead log have.
-func (e *Engine) Sizes() (database, log int64) { return sizesOf(e.opt.Path) }
-
 // LogStatus is how the copying of the write-ahead log goes.
 type LogStatus struct {
 	Pending  int64     // bytes that wait to be copied
@@ -84,8 +81,15 @@ func (e *Engine) Waiting() int {
 // Pragma sets a pragma of the writer's connection, in the writer's turn and
 // outside a transaction.
 func (e *Engine) Pragma(statement string) error {
-	return e.Write(&Op{Owner: Maintenance, outside: func(w *writer) error {
+	return e.Write(&Op{Owner: Maintenance, outside: func() error {
 		var now int
-		return w.conn.GetContext(context.Background(), &now, statement)
+		return e.writer.conn.GetContext(context.Background(), &now, statement)
 	}})
+}
+
+// refusesSaves says that there was no room for the last operation that stores something.
+func (w *writer) refusesSaves() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stats.full
 }

@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/jmoiron/sqlx"
 )
 
 // The bounds of one transaction: enough to share a flush among all who wait,
@@ -22,28 +19,6 @@ const (
 	addedMost     = 256 << 10 // an operation stores that much besides what it carries
 	yields        = 4         // how often a leader lets others come before it commits
 )
-
-// writer is the only way to change the database. Whoever finds it free leads:
-// it commits, on its own goroutine, for all who wait. So a lone caller pays no
-// hand-off, and many share one flush.
-type writer struct {
-	engine  *Engine
-	conn    *sqlx.Conn
-	stmts   map[string]*statement
-	version int64 // SQLite's data_version, which grows when another connection has committed
-
-	mu      sync.Mutex
-	queue   turns
-	leading bool
-	closed  bool
-	fatal   error
-	idle    sync.Cond // leading has become false
-	locked  lockedOut
-
-	stats writerStats
-	moved atomic.Int64 // when the writer last got on, in time since made
-	made  time.Time
-}
 
 func newWriter(ctx context.Context, s *Engine) (*writer, error) {
 	conn, err := s.rw.Connx(ctx)
@@ -173,7 +148,7 @@ func (w *writer) runOutside(batch []*Op) (inside, outside []*Op) {
 			inside = append(inside, o)
 			continue
 		}
-		o.err = guarded(func() error { return o.outside(w) })
+		o.err = guarded(func() error { return o.outside() })
 		w.gotOn()
 		outside = append(outside, o)
 	}
@@ -245,22 +220,6 @@ func (w *writer) noteLate(batch []*Op, err error) {
 	if len(batch) == 1 && errors.As(err, &late) && errors.As(err, &refusal) {
 		_ = w.tryAll([]*Op{{Do: Func(func(t *Tx) error { return w.engine.opt.Hooks.Refused(t, batch[0], refusal) })}})
 	}
-}
-
-// gotOn notes that the writer has begun, or got one more thing done.
-func (w *writer) gotOn() { w.moved.Store(int64(time.Since(w.made))) }
-
-// Stalled is for how long the writer has had work and not got on with it: in a
-// flush, a statement, or waiting for what never comes. It is 0 while nobody
-// wants to write.
-func (e *Engine) Stalled() time.Duration {
-	w := e.writer
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.leading {
-		return 0
-	}
-	return time.Since(w.made) - time.Duration(w.moved.Load())
 }
 
 // transaction is one try. Nothing is acknowledged unless the files are still
@@ -372,15 +331,6 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-func (w *writer) do(statement string) error {
-	return w.reading().Exec(statement)
-}
-
-// rollback also runs where SQLite has rolled back by itself; that is no error.
-func (w *writer) rollback() {
-	_ = w.do(`ROLLBACK`)
-}
-
 // checkFiles is a fail-stop where the files are not the ones that were opened,
 // or were written by somebody else and do not hold together any more.
 func (w *writer) checkFiles() error {
@@ -403,13 +353,6 @@ func (w *writer) checkNow() error {
 		return w.explain(err)
 	}
 	return nil
-}
-
-// failed is the fault that stopped the writer, nil while it writes.
-func (w *writer) failed() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.fatal
 }
 
 // close waits for what is in the queue and takes no more.

@@ -1,0 +1,27 @@
+package sqlite
+
+import (
+	"math/rand/v2"
+	"os"
+)
+
+// companions are the files that may lie beside a database and belong to it.
+var companions = []string{"", "-wal", "-shm"}
+
+// reserveSuffix names the reserve after its database.
+const reserveSuffix = "-reserve"
+
+// fill writes bytes that no file system can pack.
+func fill(f *os.File, from, to int64) error {
+	chunk := make([]byte, 64<<10)
+	source := rand.NewChaCha8([32]byte{byte(from >> 16)})
+	for from < to {
+		part := chunk[:min(to-from, int64(len(chunk)))]
+		_, _ = source.Read(part)
+		if _, err := f.WriteAt(part, from); err != nil {
+			return err
+		}
+		from += int64(len(part))
+	}
+	return f.Sync()
+}

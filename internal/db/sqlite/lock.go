@@ -1,0 +1,42 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// takeLock takes the lock that keeps a second process from a database.
+func takeLock(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return nil, &OperatorError{"the folder of the database cannot be made", err}
+	}
+	lock, err := lockSoon(path + ".lock")
+	if err == nil || errors.Is(err, ErrLocked) {
+		return lock, err
+	}
+	return nil, &OperatorError{fmt.Sprintf("the folder of %s cannot be written: check who owns it", path), err}
+}
+
+// lockSoon tries for a moment: a process that has just ended, or a child that
+// another has just made and that has not yet begun its own program, may hold
+// the lock a little longer.
+func lockSoon(path string) (f *os.File, err error) {
+	for range 20 {
+		if f, err = lockFile(path); !errors.Is(err, ErrLocked) {
+			return f, err
+		}
+		time.Sleep(15 * time.Millisecond)
+	}
+	return nil, err
+}
+
+func (e *Engine) takeLock(context.Context) (err error) {
+	if e.opt.Lock == nil {
+		e.lock, err = takeLock(e.opt.Path)
+	}
+	return err
+}

@@ -1,0 +1,220 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
+)
+
+// letGo gives the reserve's room to whoever is about to free some, and answers false where there is none.
+func (e *Engine) letGo() bool {
+	r := &e.reserve
+	size := r.size.Load()
+	if r.file == nil || size == 0 {
+		return false
+	}
+	e.lend()
+	if r.full.may(time.Now()) {
+		r.said = true
+		e.log.Warn("the disk is full: deletes use the room that was kept for them, and saves are refused until it is there again", "file", r.path, "bytes", size)
+	}
+	return true
+}
+
+// lend gives the reserve's room away, for what takes it back in the same turn of the writer.
+func (e *Engine) lend() {
+	r := &e.reserve
+	r.out.Store(true)
+	if err := errors.Join(r.file.Truncate(0), r.file.Sync()); err != nil { // some file systems give it back with the flush only
+		e.log.Error("the room that is kept for deletes could not be let go", "file", r.path, "error", err)
+	}
+	r.size.Store(0)
+}
+
+// covered is asked before a commit that stores something: what waits in the log, this among it, must find
+// room in the database file on a disk that is full by then.
+func (e *Engine) covered(t *Tx, bytes int64) error {
+	r := &e.reserve
+	if r.file == nil {
+		return nil
+	}
+	written := e.wal.written.Load()
+	if size := r.size.Load(); r.most()+r.growth+(written-r.since)*PageSize+bytes <= size {
+		return nil
+	}
+	growth, err := r.measure(t)
+	if err != nil {
+		return err
+	}
+	r.since = written
+	size, need := r.size.Load(), r.most()+growth
+	if need+r.most()/2 <= size {
+		return nil
+	}
+	if err := r.hold(need, need+r.most()); err != nil && need > size {
+		e.log.Debug("the disk is full", "error", err)
+		return ErrNoRoom
+	}
+	return nil
+}
+
+// takeBack takes what is left of the reserve's room before somebody else does.
+func (w *writer) takeBack() {
+	s, r := w.engine, &w.engine.reserve
+	if !r.out.Load() || s.regain() == nil {
+		return
+	}
+	for size := r.base; size > r.size.Load() && size >= reserveLeast; size -= size / 8 {
+		if r.hold(size, size) == nil {
+			return
+		}
+	}
+}
+
+// regain makes the reserve where it is missing, as far as there is room, and shorter where less is needed again.
+func (e *Engine) regain() error {
+	r := &e.reserve
+	if r.base == 0 {
+		return nil
+	}
+	t := e.writer.reading()
+	growth, err := r.measure(t)
+	if err != nil {
+		return err
+	}
+	r.since = e.wal.written.Load()
+	size, need := r.size.Load(), max(r.base, r.most()+growth)
+	if size >= r.base && !r.out.Load() {
+		if size > need+4*r.base {
+			err = r.file.Truncate(need + r.base)
+			r.size.Store(need + r.base)
+		}
+		return err
+	}
+	if err := r.hold(need, need); err != nil {
+		return err
+	}
+	if r.out.Swap(false) && r.said {
+		r.said = false
+		e.log.Info("the room that is kept for deletes is there again: saves go on", "file", r.path)
+	}
+	return nil
+}
+
+// mend makes the reserve anew in the writer's turn, after others have changed its file. Until that is done it is out: the
+// room may be somebody else's by now.
+func (e *Engine) mendReserve() error {
+	r := &e.reserve
+	if r.file == nil || !r.disturbed() {
+		return nil
+	}
+	e.log.Warn("somebody has removed or changed the file that keeps room for deletes: making it anew", "file", r.path)
+	_ = r.file.Close()
+	r.file = nil
+	r.held.Store(nil)
+	r.size.Store(0)
+	r.out.Store(true)
+	if err := os.Remove(r.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return e.regain()
+}
+
+// reserveLeast is the least that is worth to be kept of it.
+const reserveLeast = 64 << 10
+
+// makeRoom helps an operation that found no room in the log: by copying the log, so that it begins anew, and
+// where that is not enough by the reserve. It answers whether it is worth to try again.
+func (w *writer) makeRoom(try int) bool {
+	switch {
+	case try == 0 && w.copyLog() == nil:
+		return true
+	case try <= 1 && w.engine.letGo():
+		_ = w.copyLog()
+		return true
+	}
+	return false
+}
+
+// cutForRoom is tried before something is refused for want of room: it copies the log into the database and cuts it, with
+// the reserve's room where the copy needs it, and makes the reserve as small as it may be. It answers whether it is worth
+// to try again.
+func (w *writer) cutForRoom() bool {
+	s, r := w.engine, &w.engine.reserve
+	if _, log := s.Sizes(); log < cutLeast {
+		return false
+	}
+	cut, err := w.cutLog()
+	if noRoom(err) && r.file != nil && r.size.Load() > 0 {
+		s.lend()
+		cut, err = w.cutLog()
+	}
+	w.takeBack()
+	if err == nil && cut && !r.out.Load() {
+		err = s.regain()
+	}
+	if err != nil {
+		s.log.Debug("the write-ahead log could not be cut on a full disk", "error", err)
+	}
+	return cut
+}
+
+// cutLeast is the length of a log that is worth to be cut where there is no room.
+const cutLeast = 1 << 20
+
+// indexPart is a part of the log's index, which has room for indexFrames pages of the log.
+const (
+	indexPart   = 32 << 10
+	indexFrames = 4096
+)
+
+// firstReserve makes the reserve at the start, and takes room for the index of a log as long as one becomes.
+func (e *Engine) firstReserve() error {
+	if e.reserve.base == 0 {
+		return nil
+	}
+	_, log := e.Sizes()
+	parts := max(log, LogAlarm)/(indexFrames*PageSize) + 2
+	if err := growIndex(e.opt.Path+"-shm", parts*indexPart); err != nil {
+		e.log.Debug("no room could be taken for the index of the log", "error", err)
+	}
+	if r, size := &e.reserve, e.reserve.size.Load(); size > 0 && allocate(r.file, size, size) != nil { // it was copied, with holes in it
+		r.out.Store(true)
+		r.size.Store(0)
+		if err := r.file.Truncate(0); err != nil {
+			return err
+		}
+	}
+	return e.regain()
+}
+
+// openReserve takes the file that the last daemon left. One that is empty was let go.
+func (e *Engine) openReserve(context.Context) error {
+	r := &e.reserve
+	r.path, r.base = e.opt.Path+reserveSuffix, max(e.opt.ReserveBytes, 0)
+	info, err := os.Lstat(r.path)
+	if err != nil {
+		return nil
+	}
+	if r.base == 0 {
+		_ = os.Remove(r.path)
+		return nil
+	}
+	if !osfile.IsPlain(info) {
+		e.log.Warn("no room can be kept for deletes, because its file is no plain file of ours: remove it", "file", r.path)
+		r.base = 0
+		return nil
+	}
+	if r.file, err = osfile.OpenPlain(r.path, os.O_RDWR, 0o600); err != nil {
+		e.log.Warn("no room can be kept for deletes", "file", r.path, "error", err)
+		r.file, r.base = nil, 0
+		return nil
+	}
+	r.size.Store(info.Size())
+	r.out.Store(info.Size() < r.base)
+	return r.know()
+}
