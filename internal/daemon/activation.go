@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"time"
@@ -99,12 +98,4 @@ func (s *service) refuseCallers() {
 		s.log.Warn("those who wait in the socket could not be told", "error", err)
 	}
 	<-told
-}
-
-// keepSocketFile keeps the file of a socket that belongs to who made it.
-func keepSocketFile(l net.Listener) net.Listener {
-	if unix, ok := l.(*net.UnixListener); ok {
-		unix.SetUnlinkOnClose(false)
-	}
-	return l
 }

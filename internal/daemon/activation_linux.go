@@ -18,3 +18,11 @@ func inherited() ([]net.Listener, error) {
 	}
 	return list, err
 }
+
+// keepSocketFile keeps the file of a socket that belongs to who made it.
+func keepSocketFile(l net.Listener) net.Listener {
+	if unix, ok := l.(*net.UnixListener); ok {
+		unix.SetUnlinkOnClose(false)
+	}
+	return l
+}

@@ -5,10 +5,6 @@ import (
 	"fmt"
 )
 
-// Environment looks up an environment variable. The command hands in the real
-// one; nothing in this package reads the process's environment by itself.
-type Environment func(name string) string
-
 // Environment puts the CKPTSIDECAR_* variables over c. An empty one counts as
 // not set.
 func (c *Config) Environment(env Environment) error {
@@ -28,9 +24,6 @@ func (c *Config) Environment(env Environment) error {
 	}
 	return errors.Join(mistakes...)
 }
-
-// paths are where things lie when nobody says otherwise.
-type paths struct{ database, config string }
 
 // DefaultFile is the configuration file that is read where none is named, ""
 // where the environment names no folder for one.

@@ -2,36 +2,10 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 )
-
-// The messages by which others know what happened. MessageEnded is for who runs
-// a Daemon where nobody sees its error.
-const (
-	messageReady   = "ready"
-	messageStopped = "stopped"
-	MessageEnded   = "ended"
-)
-
-// Daemon is the service as one value. Config must have been checked; the other
-// fields may be left zero.
-type Daemon struct {
-	Config  Config
-	Version string
-	Log     *slog.Logger
-	Level   *slog.LevelVar   // of Log, for a reload to change; nil where it cannot be
-	Now     func() time.Time // the wall clock; nil means the system's
-	Hurry   <-chan struct{}  // closed when a stop shall wait for nobody any more
-	Manager Manager          // who started it; nil for a person
-
-	// Backup makes a verified copy of the database and gives it a name. nil makes
-	// it in this process, which then keeps some of the memory that it takes.
-	Backup func(ctx context.Context, database, out string) error
-
-	Reload <-chan struct{}        // each one asks to read the settings anew
-	Load   func() (Config, error) // reads them; nil where they cannot be
-}
 
 // Run serves until ctx ends, which is a clean stop and nil, or until the store
 // can vouch for nothing any more. Its errors are *EndError.
@@ -72,4 +46,26 @@ func (s *service) failedStart(ctx context.Context, err error) error {
 	}
 	s.abandon()
 	return end
+}
+
+// wait answers why the daemon ends: nil for a stop that was asked for.
+func (s *service) wait(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			s.log.Info("stopping: requests in flight are answered first")
+			return nil
+		case <-s.daemon.Reload:
+			s.reload()
+		case <-s.store.Failed():
+			return s.store.Fault() // the upkeep may wait for the writer
+		case err := <-s.upkeep:
+			return err
+		case err := <-s.stuck:
+			return err
+		case err := <-s.serving:
+			s.serving <- err
+			return errors.Join(errors.New("serving ended by itself"), err)
+		}
+	}
 }

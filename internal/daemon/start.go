@@ -3,53 +3,21 @@ package daemon
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
-	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 	"github.com/ckptsidecar/ckptsidecar/internal/monitor"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// service is what a running daemon is made of, in the order of starting.
-type service struct {
-	daemon    *Daemon
-	manager   Manager
-	processes monitor.Processes
-	log       *slog.Logger
-	inherited net.Listener // from systemd, nil where there is none
-	endpoint  string       // where the daemon listens
-	guard     atomic.Pointer[retention.Guard]
-	store     *db.Store
-	drift     ckpt.DriftWatch
-	worker    *retention.Worker
-	monitor   *monitor.Monitor
-	backups   *backups
-	listener  net.Listener
-	server    *server.Server
-
-	serving chan error // how serving ended
-	upkeep  chan error // how the store's maintenance ended
-	stuck   chan error // why the writer is given up, or the socket
-
-	workers   sync.WaitGroup // the upkeep
-	endUpkeep context.CancelFunc
-	paced     sync.WaitGroup // the loops that a reload starts anew
-	endPaced  context.CancelFunc
-}
-
-// start takes the steps of the room's comment. What was started when one
+// start takes the steps of the package comment. What was started when one
 // fails is in s.
 func (s *service) start(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
@@ -176,26 +144,4 @@ func (s *service) startServing(context.Context) error {
 	s.endUpkeep = func() { cancel(); endUpkeep() }
 	s.workers.Go(func() { newGiver(func() int64 { return s.server.Stats().Answered }).run(ctx) })
 	return nil
-}
-
-// wait answers why the daemon ends: nil for a stop that was asked for.
-func (s *service) wait(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			s.log.Info("stopping: requests in flight are answered first")
-			return nil
-		case <-s.daemon.Reload:
-			s.reload()
-		case <-s.store.Failed():
-			return s.store.Fault() // the upkeep may wait for the writer
-		case err := <-s.upkeep:
-			return err
-		case err := <-s.stuck:
-			return err
-		case err := <-s.serving:
-			s.serving <- err
-			return errors.Join(errors.New("serving ended by itself"), err)
-		}
-	}
 }
