@@ -31,6 +31,9 @@ func (s Severity) Rank() int {
 	return 0
 }
 
+// Critical says whether a run should go back to the clean checkpoint.
+func (v DriftVerdict) Critical() bool { return v.Verdict == SeverityCritical }
+
 // Evidence is what a finding rests on, in words and numbers. Fields that say
 // nothing about a rule are left out.
 type Evidence struct {

@@ -15,11 +15,15 @@ type heartbeat struct {
 	most     time.Duration // how long one may take
 	progress func() *float64
 	told     func(error) // is told of each how it went
+	drift    func(*ckpt.DriftVerdict)
 }
 
 func (h *heartbeat) beat(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, h.most)
 	defer cancel()
-	_, err := h.wire.Beat(ctx, h.run, ckpt.Heartbeat{Progress: h.progress()})
+	run, err := h.wire.Beat(ctx, h.run, ckpt.Heartbeat{Progress: h.progress()})
 	h.told(err)
+	if run != nil {
+		h.drift(run.Drift)
+	}
 }

@@ -33,6 +33,8 @@ type RunOptions struct {
 	ProgressTimeout  time.Duration // after which lack of progress; 0 means the policy's
 	Force            bool          // take the run over from a live owner
 	Reason           string        // for the audit log
+	// OnDrift is called when the run's verdict gets worse or something new was found: see [Run.OnDrift].
+	OnDrift func(ckpt.DriftVerdict)
 }
 
 // NotResumableError says that the run must not go on now: a person has to
@@ -61,6 +63,8 @@ type Run struct {
 	mu       sync.Mutex
 	lost     error // why this process is not the owner any more
 	onLost   []func(error)
+	drift    ckpt.DriftVerdict // as the last answer said
+	onDrift  []func(ckpt.DriftVerdict)
 	progress *float64
 	state    func() any
 	ended    bool
@@ -70,7 +74,10 @@ type Run struct {
 // Start claims a run, new or left unfinished, and begins to beat for it. The
 // caller ends it with [Run.End]; [Agent.Run] does both.
 func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
-	r := &Run{Agent: a, Name: cmp.Or(o.Name, ckpt.MainRun), options: o, work: newBackground()}
+	r := &Run{Agent: a, Name: cmp.Or(o.Name, ckpt.MainRun), options: o, work: newBackground(), drift: ckpt.DriftVerdict{Verdict: ckpt.SeverityNone}}
+	if o.OnDrift != nil {
+		r.OnDrift(o.OnDrift)
+	}
 	timeout := ckpt.Duration(cmp.Or(o.HeartbeatTimeout, DefaultHeartbeatTimeout))
 	request := ckpt.ResumeRequest{Agent: a.Name, Run: r.Name, PID: os.Getpid(), HeartbeatTimeout: &timeout, Force: o.Force, Reason: o.Reason}
 	if o.ProgressTimeout > 0 {
@@ -92,7 +99,7 @@ func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
 	}
 	if r.epoch != nil {
 		every := cmp.Or(o.Heartbeat, DefaultHeartbeat)
-		h := &heartbeat{wire: a.client.wire, run: r.ref(), most: every, progress: r.declared, told: r.noteLost}
+		h := &heartbeat{wire: a.client.wire, run: r.ref(), most: every, progress: r.declared, told: r.noteLost, drift: r.noteDrift}
 		r.work.every(context.Background(), every, h.beat)
 	}
 	return r, nil
@@ -187,6 +194,9 @@ func (r *Run) Save(ctx context.Context, state any, opts ...SaveOptions) (*Saved,
 	o.Run, o.epoch = r.Name, r.epoch
 	saved, err := r.Agent.Save(ctx, state, o)
 	r.noteLost(err)
+	if saved != nil {
+		r.noteDrift(saved.Drift)
+	}
 	return saved, err
 }
 

@@ -80,6 +80,9 @@ func (r *Run) beginStep(ctx context.Context, key string, o StepOptions) ([]byte,
 	step, _, err := r.Agent.client.wire.BeginStep(ctx, r.ref(), request)
 	_, err = fate(err)
 	r.noteLost(err)
+	if step != nil {
+		r.noteDrift(step.Drift)
+	}
 	if err != nil || step == nil || step.Status != ckpt.StepSucceeded {
 		return nil, err
 	}
@@ -93,9 +96,12 @@ func (r *Run) beginStep(ctx context.Context, key string, o StepOptions) ([]byte,
 func (r *Run) finishStep(ctx context.Context, end ckpt.StepRequest) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endMost)
 	defer cancel()
-	_, _, err := r.Agent.client.wire.FinishStep(ctx, r.ref(), end)
+	step, _, err := r.Agent.client.wire.FinishStep(ctx, r.ref(), end)
 	what, err := fate(err)
 	r.noteLost(err)
+	if step != nil {
+		r.noteDrift(step.Drift)
+	}
 	if err == nil && what != Stored && end.Status == ckpt.StepSucceeded { // the daemon cannot be asked for it yet
 		r.mu.Lock()
 		if r.results == nil {
@@ -143,6 +149,9 @@ func (r *Run) Operation(ctx context.Context, key string, state any, do func(cont
 	if _, err = fate(err); err != nil {
 		r.noteLost(err)
 		return false, err
+	}
+	if o != nil {
+		r.noteDrift(o.Drift)
 	}
 	if o != nil && o.Status == ckpt.OperationSucceeded {
 		return false, nil

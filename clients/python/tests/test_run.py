@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -217,7 +218,8 @@ class Runs(World):
                 run.save(1)
                 raise KeyError("lost")
         self.assertEqual(self.status("s"), "failed")
-        self.assertEqual(list(self.agent.list(run="s", kind="recovery")), [])
+        [aside] = self.agent.list(run="s", kind="recovery")  # also where the state is as it was last saved
+        self.assertEqual(self.agent.get(aside.id).state, 1)
         with self.assertRaises(KeyboardInterrupt):
             with self.agent.run("t", state=lambda: {"now": 2}) as run:
                 run.save({"now": 1})
@@ -422,3 +424,67 @@ class Automatic(World):
             agent.autosave(state, every=0)
 
 
+
+
+class Drifting(World):
+    """What the daemon says of a run's drift reaches the agent that runs."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.start()
+
+    def test_the_loop_that_stops_when_it_drifts(self) -> None:
+        agent = self.sidecar().agent("d")
+        turns = 0
+        with agent.run("r", heartbeat=0) as run:
+            while turns < 50:
+                turns += 1
+                run.step(f"search{turns}", name="search", args={"q": "the same"})(lambda: "nothing new")
+                if run.drift().critical:
+                    break
+        self.assertLess(turns, 50)
+        self.assertTrue(run.drift())
+        self.assertTrue(run.drift().advice)
+
+    def test_callbacks_reports_and_dismissals(self) -> None:
+        told: list[ckptsidecar.Drift] = []
+        agent = self.sidecar().agent("d")
+        with agent.run("r", heartbeat=0.05, on_drift=told.append) as run:
+            clean = run.save({"n": 1})
+            self.assertFalse(run.drift())
+            found = run.report("wrong-file", "not its file", severity="critical", evidence={"file": "x"})
+            self.assertTrue(run.drift().critical)
+            self.assertEqual(run.drift().clean, clean.id)
+            self.assertEqual([d.verdict for d in told], ["critical"])
+            self.assertEqual(told[0].findings[0]["rule"], "wrong-file")
+            answer = run.dismiss(found["id"], reason="it was its own")
+            self.assertEqual(answer["dismissed_by"], f"uid:{os.getuid()}")
+            self.assertFalse(run.drift())
+            heard = threading.Event()
+            run.on_drift(lambda drift: heard.set() if drift.critical else None)
+            self.sidecar().agent("d").sidecar.request(  # somebody else reports
+                "POST", "/v1/agents/d/drift/findings",
+                json_body={"run": "r", "rule": "seen", "severity": "critical", "message": "m"},
+            )  # fmt: skip
+            self.assertTrue(heard.wait(30), "the heartbeat brings what others have found")
+        self.daemon.sound(self)
+
+    def test_asyncio_hears_in_the_loop(self) -> None:
+        async def main() -> tuple[list[str], bool]:
+            told: list[str] = []
+            heard = asyncio.Event()
+
+            async def on_drift(drift: ckptsidecar.Drift) -> None:
+                told.append(drift.verdict)
+                heard.set()
+
+            async with ckptsidecar.AsyncSidecar(self.daemon.socket) as sidecar:
+                async with sidecar.agent("d").run("a", heartbeat=0, on_drift=on_drift) as run:
+                    await run.save({"n": 1})
+                    found = await run.report("mine", "m", severity="warn")
+                    await heard.wait()
+                    warned = run.drift().warn
+                    await run.dismiss(found["id"])
+                    return told, warned and not run.drift()
+
+        self.assertEqual(asyncio.run(main()), (["warn"], True))

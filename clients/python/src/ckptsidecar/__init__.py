@@ -17,6 +17,7 @@ from ._agent import Agent
 from ._aio import AsyncAgent, AsyncOperation, AsyncRun, AsyncSidecar
 from ._autosave import Autosave
 from ._client import Sidecar, agent
+from ._drift import Drift
 from ._encode import Encoded, Trace, dumps, loads
 from .errors import (
     AlreadyDone, BaseMissing, Busy, CkptError, Conflict, Corrupt, Denied, Fenced, IdempotencyMismatch, Internal,
@@ -32,7 +33,7 @@ from ._typed import Dropped
 
 __all__ = [
     "Agent", "AlreadyDone", "AsyncAgent", "AsyncOperation", "AsyncRun", "AsyncSidecar", "Autosave",
-    "BaseMissing", "Busy", "Checkpoint", "CkptError", "Conflict", "Corrupt", "Denied", "Diff", "Dropped",
+    "BaseMissing", "Busy", "Checkpoint", "CkptError", "Conflict", "Corrupt", "Denied", "Diff", "Drift", "Dropped",
     "Encoded", "Fenced", "IdempotencyMismatch", "Internal", "Invalid", "NeedsOperator", "NoDaemon",
     "NotFound", "NotSerializable", "Operation", "Plan", "PlanRefused", "Quota", "Replayed", "Run", "Saved",
     "SchemaMismatch", "Sidecar", "SpoolError", "StorageFull", "Terminated", "TooLarge", "Trace", "Unsafe",

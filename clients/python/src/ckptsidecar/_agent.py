@@ -152,6 +152,10 @@ class Agent:
         ask.method, ask.headers = "PUT", {"Content-Type": _requests.JSON}
         return self.sidecar._dict(ask)
 
+    def drift(self, *, run: Optional[str] = None) -> dict[str, Any]:
+        """Asks the daemon for the verdict on a run's drift, with all findings that are open."""
+        return self.sidecar._dict(_requests.get(f"{self._path}/drift", ("run", run)))
+
     def erase(self) -> dict[str, Any]:
         """Erases the agent and all that it has, for good."""
         return self.sidecar._dict(Ask("DELETE", self._path, write=True))

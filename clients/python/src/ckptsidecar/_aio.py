@@ -13,6 +13,7 @@ import inspect
 from types import TracebackType
 from typing import Any, AsyncIterator, Awaitable, Callable, Mapping, Optional, TypeVar, Union, cast
 
+from ._drift import Drift, OnDrift
 from ._agent import Agent
 from ._autosave import Autosave
 from ._client import Sidecar
@@ -58,6 +59,10 @@ class AsyncSidecar:
     async def status(self) -> dict[str, Any]:
         """Everything that a person asks of a daemon."""
         return await self.call(self.sync.status)
+
+    async def dismiss(self, finding: str, **options: Any) -> dict[str, Any]:
+        """Says that a finding was none; see Sidecar.dismiss."""
+        return await self.call(self.sync.dismiss, finding, **options)
 
     async def replay(self) -> Replayed:
         """Sends all that waits in the spool."""
@@ -111,6 +116,10 @@ class AsyncAgent:
         """What leads from one state to another; see Agent.diff."""
         return await self.sidecar.call(self.sync.diff, a, b)
 
+    async def drift(self, **options: Any) -> dict[str, Any]:
+        """Asks the daemon for the verdict on a run's drift; see Agent.drift."""
+        return await self.sidecar.call(self.sync.drift, **options)
+
     async def policy(self) -> dict[str, Any]:
         """The agent's settings."""
         return await self.sidecar.call(self.sync.policy)
@@ -135,14 +144,19 @@ class AsyncRun:
     """
 
     def __init__(
-        self, agent: AsyncAgent, name: Optional[str] = None, *, sigterm: bool = True, grace: float = 5.0, **options: Any
-    ) -> None:
+        self, agent: AsyncAgent, name: Optional[str] = None, *, sigterm: bool = True, grace: float = 5.0,
+        on_drift: Optional[OnDrift] = None, **options: Any,
+    ) -> None:  # fmt: skip
         self.agent = agent
         self.sync = Run(agent.sync, name, sigterm=False, grace=grace, **options)
         self.name = self.sync.name
         self._call = agent.sidecar.call
         self._sigterm = sigterm
         self._grace = grace
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
+        self._tasks: set["asyncio.Future[Any]"] = set()
+        if on_drift is not None:
+            self.on_drift(on_drift)
 
     @classmethod
     def over(cls, run: Run) -> "AsyncRun":
@@ -153,6 +167,7 @@ class AsyncRun:
         return made
 
     async def __aenter__(self) -> "AsyncRun":
+        self._loop = asyncio.get_running_loop()
         await self._call(self.sync.begin)
         if self._sigterm:
             task, loop = asyncio.current_task(), asyncio.get_running_loop()
@@ -195,6 +210,35 @@ class AsyncRun:
     def stop(self) -> None:
         """Asks the run to stop, as SIGTERM does."""
         self.sync.stop()
+
+    def drift(self) -> Drift:
+        """The last verdict on the run's drift; see Run.drift."""
+        return self.sync.drift()
+
+    def on_drift(self, fn: OnDrift) -> OnDrift:
+        """Has a function or a coroutine function called in the event loop; see Run.on_drift."""
+        self.sync.on_drift(functools.partial(self._tell, fn))
+        return fn
+
+    def _tell(self, fn: OnDrift, drift: Drift) -> None:
+        """Hands a verdict over to the event loop."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._told, fn, drift)
+
+    def _told(self, fn: OnDrift, drift: Drift) -> None:
+        done = fn(drift)
+        if inspect.isawaitable(done):
+            task = asyncio.ensure_future(done)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def report(self, rule: str, message: str, **options: Any) -> dict[str, Any]:
+        """Tells of a finding of the agent's own; see Run.report."""
+        return await self._call(self.sync.report, rule, message, **options)
+
+    async def dismiss(self, finding: str, **options: Any) -> dict[str, Any]:
+        """Says that a finding was none; see Run.dismiss."""
+        return await self._call(self.sync.dismiss, finding, **options)
 
     async def save(self, state: Any, **options: Any) -> Saved:
         """Saves a state of the run; see Run.save."""

@@ -131,6 +131,11 @@ class Sidecar:
         body = {"choice": choice, "reason": reason or None}
         return self._dict(_requests.post(f"/v1/prompts/{_requests.check_id(prompt)}/answer", body))
 
+    def dismiss(self, finding: str, *, reason: str = "") -> dict[str, Any]:
+        """Says that a finding was none, or is dealt with."""
+        path = f"/v1/findings/{_requests.check_id(finding)}/dismiss"
+        return self._dict(_requests.post(path, {"reason": reason or None}))
+
     def request(
         self, method: str, path: str, *, query: Optional[Mapping[str, Any]] = None, json_body: Any = None
     ) -> Any:

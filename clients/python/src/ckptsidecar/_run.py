@@ -12,10 +12,12 @@ import threading
 from types import TracebackType
 from typing import Any, Callable, Generator, Mapping, Optional, Union
 
+from . import _requests
 from ._autosave import Autosave
+from ._drift import Drift, OnDrift
 from ._encode import Encoded, dumps
 from .errors import CkptError, Conflict, Fenced
-from .models import Plan, Saved
+from .models import Plan, Saved, is_json
 from ._operation import Operation
 from ._plans import Resolve, error_text, usual_run
 from ._session import Session
@@ -45,6 +47,8 @@ class Run:
     ``force``: take the run over from an owner that lives. ``require_daemon``: never begin without it.
     ``workflow``, ``goal``, ``labels``, ``parent_run``, ``external_session``: what the run is, for people.
     ``fork_from``: a checkpoint of this agent that a new run begins with.
+    ``on_drift``: a function that is called with a Drift when the run's verdict gets worse or something new was found;
+    see ``drift``. It is called in the thread that got the answer, which may be that of the heartbeat.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class Run:
         labels: Optional[Mapping[str, str]] = None,
         parent_run: Optional[str] = None,
         external_session: Optional[str] = None,
+        on_drift: Optional[OnDrift] = None,
     ) -> None:
         if on_error not in ("interrupted", "failed"):
             raise ValueError(f'on_error is {on_error!r}: say "interrupted" or "failed"')
@@ -77,6 +82,8 @@ class Run:
         self.plan: Plan = Plan("fresh", ["the run has not begun"], agent.name, name, None)
         timeouts = {"heartbeat_timeout": heartbeat_timeout, "progress_timeout": progress_timeout}
         self._session = Session(agent, name, heartbeat=heartbeat, timeouts=timeouts, reason=reason, force=force)
+        if on_drift is not None:
+            self._session.drift.listen(on_drift)
         self._steps = Steps(self._session)
         self._operations: dict[str, tuple[bool, Any]] = {}  # those that succeeded, by key
         self._details = {
@@ -160,16 +167,20 @@ class Run:
         """Saves the state of the moment of an exception, for looking at: a resume goes back to what the agent saved."""
         if self._last is None or self._last[2] is None or not self._session._delivery.reachable():
             return
-        value, digest, back = self._last
+        value, _, back = self._last
         if self._current is not None:
             value = self._current()
-        if value is None:
+        checkpoint = self.plan.checkpoint
+        if value is not None:
+            encoded = self.agent.encode(value)
+        elif checkpoint is not None and checkpoint.id == back and is_json(checkpoint.content_type):
+            encoded = Encoded(checkpoint.state_bytes or b"null", [], [])
+        else:
             return
-        encoded = self.agent.encode(value)
-        if hashlib.sha256(encoded.data).digest() == digest:
-            return
+        # Where the state is as it was last saved, only that is sent, and the daemon stores no copy.
         self._save(
-            encoded, {"kind": "recovery", "labels": {"reason": "exception"}, "metadata": {"error": type(error).__name__}}
+            encoded,
+            {"kind": "recovery", "labels": {"reason": "exception"}, "metadata": {"error": type(error).__name__}},
         )
         self.agent.restore(back, run=self.name, reason="the newest checkpoint is of an exception, for looking at")
 
@@ -203,6 +214,45 @@ class Run:
     def epoch(self) -> Optional[int]:
         """The fencing token, None as long as the daemon is away."""
         return self._session.epoch
+
+    def drift(self) -> Drift:
+        """The last verdict on the drift of the run. It came with the last save, step or heartbeat: nothing is asked."""
+        return self._session.drift.last
+
+    def on_drift(self, fn: OnDrift) -> OnDrift:
+        """Has a function called when the verdict gets worse or something new was found; see Run."""
+        self._session.drift.listen(fn)
+        return fn
+
+    def report(
+        self,
+        rule: str,
+        message: str,
+        *,
+        severity: str = "warn",
+        advice: Optional[str] = None,
+        evidence: Optional[Mapping[str, Any]] = None,
+        since: Optional[int] = None,
+    ) -> dict[str, Any]:
+        """Tells of a finding of the agent's own; answers it, with its ``id``.
+
+        ``severity`` is info, warn or critical; ``since`` is of a critical one the number of the newest checkpoint that
+        is still good, without it the newest one. Needs the daemon: it raises where that is away.
+        """
+        self._session.ready()
+        body = {
+            "run": self.name, "epoch": self.epoch, "rule": rule, "severity": severity, "message": message,
+            "advice": advice, "evidence": None if evidence is None else dict(evidence), "since_seq": since,
+        }  # fmt: skip
+        found = self.agent.sidecar._dict(_requests.post(f"/v1/agents/{self.agent.name}/drift/findings", body))
+        self._session.drift.note(found.pop("drift", None))
+        return found
+
+    def dismiss(self, finding: str, *, reason: str = "") -> dict[str, Any]:
+        """Says that a finding was none, or is dealt with; answers it, with the checkpoints that are ``cleaned``."""
+        answer = self.agent.sidecar.dismiss(finding, reason=reason)
+        self._session.drift.note(answer.pop("drift", None))
+        return answer
 
     def stop(self) -> None:
         """Asks the run to stop, as SIGTERM does: for programs with a handler of their own, which is left alone."""
@@ -248,6 +298,7 @@ class Run:
         except Fenced as error:
             self._session._lost = error
             raise
+        self._session.drift.note(saved.drift)
         if options.get("kind", "routine") != "recovery":
             self._last = (state, hashlib.sha256(encoded.data).digest(), None if saved.lost else saved.id)
         return saved

@@ -9,6 +9,7 @@ from typing import Any, Optional, Union
 
 from . import _requests
 from ._delivery import Kept
+from ._drift import DriftWatch
 from .errors import CkptError, Fenced
 from ._heartbeat import Heartbeat
 from ._http import Reply
@@ -34,6 +35,7 @@ class Session:
         self.known: dict[str, bytes] = {}  # results of steps that only the spool knows
         self.supervised = False
         self.progress: Optional[float] = None
+        self.drift = DriftWatch()
         self._path = f"/v1/agents/{agent.name}/runs/{self.run}"
         self._delivery = agent.sidecar._delivery
         self._heartbeat = Heartbeat(heartbeat, self.beat, self._lose)
@@ -143,10 +145,12 @@ class Session:
 
     def deliver(self, ask: Ask) -> Union[Reply, Kept]:
         try:
-            return self.agent.sidecar._deliver(ask)
+            reply = self.agent.sidecar._deliver(ask)
         except Fenced as error:
             self._lost = error
             raise
+        self.drift.read(reply)
+        return reply
 
     def register(self, details: dict[str, Any]) -> None:
         """Tells the daemon more of the run, which is ours already or does not exist."""
@@ -175,7 +179,7 @@ class Session:
         body = _requests.members({"epoch": self.epoch, "progress": self.progress})
         headers = {"Content-Type": _requests.JSON}
         ask = Ask("POST", f"{self._path}/heartbeat", "", headers, body, write=True, repeatable=True)
-        self._delivery.attempt(self.lane, ask)
+        self.drift.read(self._delivery.attempt(self.lane, ask))
 
     def _lose(self, error: CkptError) -> None:
         self._lost = error if isinstance(error, Fenced) else None

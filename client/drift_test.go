@@ -1,0 +1,65 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/client"
+)
+
+// TestALoopHearsThatItDrifts: the verdict comes with every step, and the loop stops.
+func TestALoopHearsThatItDrifts(t *testing.T) {
+	t.Parallel()
+	d := started(t)
+	turns := 0
+	must(t, d.open(t).Agent("loop").Run(t.Context(), client.RunOptions{}, func(ctx context.Context, run *client.Run) error {
+		for turns < 50 && !run.Drift().Critical() {
+			turns++
+			o := client.StepOptions{Name: "search", Args: map[string]string{"q": "the same"}}
+			if _, err := client.Step(ctx, run, fmt.Sprint("search ", turns), func(context.Context) (string, error) { return "nothing new", nil }, o); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	if turns == 50 {
+		t.Error("the loop was never told")
+	}
+}
+
+// TestReportsAndDismissals: an agent's own finding changes the verdict, its
+// dismissal changes it back, and what others find comes with the heartbeat.
+func TestReportsAndDismissals(t *testing.T) {
+	t.Parallel()
+	d := started(t)
+	told := make(chan ckpt.DriftVerdict, 10)
+	agent := d.open(t).Agent("reports")
+	must(t, agent.Run(t.Context(), client.RunOptions{Heartbeat: 20 * time.Millisecond, OnDrift: func(v ckpt.DriftVerdict) { told <- v }}, func(ctx context.Context, run *client.Run) error {
+		if v := run.Drift(); v.Verdict != ckpt.SeverityNone {
+			t.Errorf("at the beginning: %+v", v)
+		}
+		clean, err := run.Save(ctx, map[string]int{"n": 1})
+		must(t, err)
+		f, err := run.Report(ctx, ckpt.FindingRequest{Rule: "wrong-file", Severity: ckpt.SeverityCritical, Message: "it edits a file of somebody else"})
+		must(t, err)
+		if v := <-told; !v.Critical() || string(v.Clean) != clean.ID || !run.Drift().Critical() {
+			t.Errorf("after the report: %+v", v)
+		}
+		_, err = run.Dismiss(ctx, f.ID, "it was its own")
+		must(t, err)
+		if run.Drift().Critical() {
+			t.Error("the verdict stays after the dismissal")
+		}
+		_, _, err = d.open(t).Wire().PostFinding(ctx, "reports", ckpt.FindingRequest{Rule: "seen", Severity: ckpt.SeverityCritical, Message: "m"})
+		must(t, err)
+		for v := range told { // the heartbeat brings it
+			if v.Critical() {
+				return nil
+			}
+		}
+		return nil
+	}))
+}
