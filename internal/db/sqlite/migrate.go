@@ -3,6 +3,10 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
 // migrate makes the newest schema, in one transaction. An older database is
@@ -22,7 +26,12 @@ func (e *Engine) migrate(ctx context.Context) error {
 			return err
 		}
 	}
-	return e.Patiently(ctx, func() error { return e.migrateFrom(ctx, version) })
+	begin := time.Now()
+	err = e.Patiently(ctx, func() error { return e.migrateFrom(ctx, version) })
+	if err == nil && version > 0 {
+		e.log.Info("migrated the database", "from_version", version, "to_version", e.opt.Schema.Version, "took", time.Since(begin).Round(time.Millisecond))
+	}
+	return err
 }
 
 func (e *Engine) migrateFrom(ctx context.Context, version int64) error {
@@ -46,10 +55,30 @@ func (e *Engine) migrateFrom(ctx context.Context, version int64) error {
 // faithful, not certified: a checkpoint that is damaged already must not keep
 // the daemon from starting.
 func (e *Engine) backupBefore(ctx context.Context, version int64) error {
+	if err := e.roomToMigrate(); err != nil {
+		return err
+	}
 	out := fmt.Sprintf("%s.v%d-%s", e.opt.Path, version, e.opt.Now().UTC().Format("20060102T150405Z"))
 	if err := copyAside(ctx, e.opt.Path, out); err != nil {
 		return &OperatorError{"the database must be migrated, and the copy that is made before cannot be: " + out, err}
 	}
 	e.log.Info("copied the database before its schema changes", "from_version", version, "copy", out)
 	return nil
+}
+
+// migrationRoom is what a migration writes beside the copy, at least: its part of
+// the write-ahead log, and new tables.
+const migrationRoom = 16 << 20
+
+// roomToMigrate refuses to begin where the disk has no room for the copy.
+func (e *Engine) roomToMigrate() error {
+	size, log := e.Sizes()
+	need := size + log + migrationRoom
+	dir := filepath.Dir(e.opt.Path)
+	free, _, err := osfile.DiskSpace(dir)
+	if err != nil || free >= need { // where the disk does not say, the copy finds out
+		return nil
+	}
+	return &OperatorError{Message: fmt.Sprintf("the database must be migrated, and is copied before: this needs %d MB on the disk of %s, and %d MB are free. "+
+		"Make room for %d MB more and start again", need>>20, dir, free>>20, (need-free)>>20+1)}
 }
