@@ -39,6 +39,7 @@ type Config struct {
 	OwnerConnections     int
 	Connections          int
 	LiveStates           Size
+	Garbage              Size
 	WriteTimeout         ckpt.Duration
 	StuckAfter           ckpt.Duration
 
@@ -79,6 +80,7 @@ func Default(system bool, env Environment) Config {
 		OwnerConnections:     1024,
 		Connections:          4096,
 		LiveStates:           64 << 20,
+		Garbage:              128 << 20,
 		WriteTimeout:         ckpt.Duration(10 * time.Second),
 		StuckAfter:           ckpt.Duration(2 * time.Minute),
 		RetentionInterval:    ckpt.Duration(time.Minute),

@@ -82,6 +82,9 @@ func (k *checking) limits() {
 	if c.Reserve != 0 && c.Reserve < 1<<20 {
 		k.bad("limits.reserve", "is %v: it must be at least 1MiB, or 0 for none", c.Reserve)
 	}
+	if c.Garbage != 0 && c.Garbage < 1<<20 {
+		k.bad("limits.garbage", "is %v: it must be at least 1MiB, or 0 to leave it to GOGC", c.Garbage)
+	}
 	if c.LiveStates != 0 && c.LiveStates < 1<<20 {
 		k.bad("limits.live_states", "is %v: it must be at least 1MiB, or 0 for none", c.LiveStates)
 	}

@@ -115,6 +115,7 @@ func TestCheckNamesTheSetting(t *testing.T) {
 		{"limits.connections", func(c *Config) { c.Connections = 0 }},
 		{"limits.reserve", func(c *Config) { c.Reserve = 100 }},
 		{"limits.live_states", func(c *Config) { c.LiveStates = 100 }},
+		{"limits.garbage", func(c *Config) { c.Garbage = 100 }},
 		{"limits.live_states", func(c *Config) { c.LiveStates = -1 }},
 		{"limits.write_timeout", func(c *Config) { c.WriteTimeout = 0 }},
 		{"retention.keys", func(c *Config) { c.RetentionKeys = ckpt.Duration(time.Minute) }},

@@ -7,7 +7,7 @@ import "testing"
 func TestMemoryIsGivenBack(t *testing.T) {
 	held, answered, gave := uint64(20<<20), int64(0), 0
 	live := uint64(20 << 20)
-	g := &giver{held: func() uint64 { return held }, answered: func() int64 { return answered }, free: func() { gave++; held = live }}
+	g := &giver{held: func() uint64 { return held }, answered: func() int64 { return answered }, free: func() { gave++; held = live }, percent: 100}
 	g.floor = held
 	for _, step := range []struct {
 		what     string
@@ -47,4 +47,25 @@ func TestHeapHeld(t *testing.T) {
 		t.Errorf("%d bytes", held)
 	}
 	block[0] = 1
+}
+
+// TestGarbageMayBe: little that is in use lets four times as much be garbage, and
+// much of it no more than was said.
+func TestGarbageMayBe(t *testing.T) {
+	live, percent, told := uint64(0), 0, 0
+	g := &giver{garbage: 128 << 20, live: func() uint64 { return live }, collect: func(p int) { percent = p; told++ }}
+	for _, step := range []struct {
+		live uint64
+		want int
+	}{{0, 400}, {5 << 20, 400}, {32 << 20, 400}, {64 << 20, 200}, {128 << 20, 100}, {1 << 30, 100}, {5 << 20, 400}} {
+		live = step.live
+		if g.pace(); percent != step.want {
+			t.Errorf("%d MiB in use: %d percent, want %d", live>>20, percent, step.want)
+		}
+	}
+	if told != 4 {
+		t.Errorf("told %d times", told)
+	}
+	g = &giver{live: func() uint64 { return 1 }, collect: func(int) { t.Error("nobody asked for it") }}
+	g.pace()
 }

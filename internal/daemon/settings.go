@@ -46,6 +46,7 @@ func (c *Config) Settings() []Setting {
 		{"limits.owner_connections", "", "How many connections one user may have open.", start, &c.OwnerConnections},
 		{"limits.connections", "", "How many connections may be open at all.", start, &c.Connections},
 		{"limits.live_states", "", "Memory for the newest state of each run that is being saved: of the next one only what changed is then looked at and stored. One state may take half of it; a quarter more is used for states on their way. 0 for none: every state is stored whole.", start, &c.LiveStates},
+		{"limits.garbage", "", "How much memory may be garbage before it is collected: more saves processor time under load. It is at most four times what is in use, and given back when the load ends. 0 leaves it to GOGC, as the environment variable GOGC does.", start, &c.Garbage},
 		{"limits.write_timeout", "", "How long a write waits for a locked database before it is answered with busy.", start, &c.WriteTimeout},
 		{"limits.stuck_after", "", "How long the writer may have work and commit nothing, because a write stands still or a lock does not come free, before the daemon ends itself, to be started afresh; 0s for ever. Where systemd's watchdog is on, it ends a writer that stands still after half of WatchdogSec=.", live, &c.StuckAfter},
 		{"retention.interval", "", "How often checkpoints are looked at that go by age or budget.", live, &c.RetentionInterval},

@@ -142,6 +142,8 @@ func (s *service) startServing(context.Context) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	endUpkeep := s.endUpkeep
 	s.endUpkeep = func() { cancel(); endUpkeep() }
-	s.workers.Go(func() { newGiver(func() int64 { return s.server.Stats().Answered }).run(ctx) })
+	s.workers.Go(func() {
+		newGiver(int64(s.daemon.Config.Garbage), func() int64 { return s.server.Stats().Answered }).run(ctx)
+	})
 	return nil
 }
