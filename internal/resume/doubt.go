@@ -8,15 +8,6 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// doubt is something that an operator must decide.
-type doubt struct {
-	text string
-	// covered says whether a prompt was about this, so that its answer counts.
-	covered func(*ckpt.Prompt) bool
-	// settled says that the operator has answered resume to such a prompt.
-	settled bool
-}
-
 // findDoubts lists what must be decided, and what was.
 func (m *maker) findDoubts() []doubt {
 	var doubts []doubt

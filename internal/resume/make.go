@@ -33,16 +33,6 @@ func Make(f *ckpt.Facts) (*ckpt.Plan, error) {
 	return m.plan, nil
 }
 
-// maker holds a plan in the making.
-type maker struct {
-	f      *ckpt.Facts
-	plan   *ckpt.Plan
-	choice choice
-	doubts []doubt
-
-	drifted bool // some of the completed steps were done while the agent was drifting
-}
-
 // blank is a plan with what does not depend on the verdict.
 func blank(f *ckpt.Facts) *ckpt.Plan {
 	return &ckpt.Plan{
@@ -60,20 +50,6 @@ func blank(f *ckpt.Facts) *ckpt.Plan {
 		AccumulatedMS:       f.Run.AccumulatedMS,
 		ExternalSession:     f.Run.ExternalSession,
 	}
-}
-
-// say adds sentences to the reasons; empty ones are not said.
-func (m *maker) say(sentences ...string) {
-	for _, s := range sentences {
-		if s != "" {
-			m.plan.Reasons = append(m.plan.Reasons, s)
-		}
-	}
-}
-
-func (m *maker) fresh(sentences ...string) {
-	m.plan.Verdict = ckpt.VerdictFresh
-	m.say(sentences...)
 }
 
 // goOn plans for a run that has something to go on with and nobody who owns it.
@@ -123,45 +99,4 @@ func (m *maker) takeProgram() {
 	}
 	p := m.choice.loaded.Program
 	m.plan.Program = &ckpt.ProgramRest{Executed: p.Executed, Remaining: p.Source[p.Executed:]}
-}
-
-func ended(s ckpt.RunStatus) bool { return s == ckpt.RunCompleted || s == ckpt.RunFailed }
-
-// released says whether the last owner let go of the run by its own word. It
-// may well live on, with other things to do.
-func released(f *ckpt.Facts) bool {
-	switch f.Run.Status {
-	case ckpt.RunSuspended, ckpt.RunAwaitingContinuation:
-		return true
-	case ckpt.RunInterrupted:
-		return f.Interrupted.IsZero()
-	default:
-		return false
-	}
-}
-
-// ownedByAnother says whether somebody who lives would be pushed aside.
-func (m *maker) ownedByAnother() bool {
-	return m.f.OwnerAlive && !m.f.CallerOwns && !released(m.f)
-}
-
-// resumesItself says whether a running owner asks for its own run, for example
-// because its loop began anew inside the same process.
-func (m *maker) resumesItself() bool {
-	return m.f.CallerOwns && m.f.Run.Status == ckpt.RunRunning
-}
-
-// begun says whether there is anything to go on with. A run that uses steps
-// alone, and saves no state, is as resumable as any. A step that failed was
-// done with.
-func begun(f *ckpt.Facts) bool {
-	if len(f.Checkpoints) > 0 || len(f.Operations) > 0 {
-		return true
-	}
-	for i := range f.Steps {
-		if f.Steps[i].Status != ckpt.StepFailed {
-			return true
-		}
-	}
-	return false
 }

@@ -9,10 +9,6 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// maxNamed is how many things of one sort the reasons tell one by one; the
-// lists of the plan have them all.
-const maxNamed = 5
-
 // explain says why, in the order in which a person asks: what happened, who
 // must decide, what was decided, what to load, what not to repeat.
 func (m *maker) explain() {
@@ -160,20 +156,6 @@ func (m *maker) aboutOperations() []string {
 		said = append(said, s)
 	}
 	return said
-}
-
-func operationNames(list []ckpt.Operation) string {
-	names := make([]string, 0, maxNamed)
-	for i := range list {
-		if i == maxNamed {
-			return fmt.Sprintf("%s and %d more operations", strings.Join(names, ", "), len(list)-i)
-		}
-		names = append(names, stepName(list[i].Key, list[i].Name))
-	}
-	if len(names) == 1 {
-		return "operation " + names[0]
-	}
-	return "operations " + strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
 }
 
 // toLoad names the checkpoint to go on from.
@@ -334,14 +316,6 @@ func (m *maker) checkpoint(c *ckpt.FactCheckpoint) string {
 		return fmt.Sprintf("checkpoint %s, from which the run was forked", c.ID)
 	}
 	return fmt.Sprintf("checkpoint %s (%s, number %d), saved%s", c.ID, c.Kind, c.Seq, m.at(c.At))
-}
-
-// stepName is a key, with the name where it tells more.
-func stepName(key, name string) string {
-	if name == "" || name == key {
-		return strconv.Quote(key)
-	}
-	return strconv.Quote(key) + " (" + name + ")"
 }
 
 // sentence gives a message the full stop that it may lack.

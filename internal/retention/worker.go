@@ -3,52 +3,11 @@ package retention
 import (
 	"cmp"
 	"context"
-	"log/slog"
-	"sync"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
-
-// The defaults of a Worker.
-const (
-	DefaultInterval = time.Minute
-	DefaultSlice    = 50
-	DefaultPause    = 10 * time.Millisecond
-	DefaultKeyKeep  = 7 * ckpt.Day
-)
-
-// Worker removes what no save removes: what has reached its age, what a changed
-// policy no longer keeps, ended runs, what is over a budget, old idempotency
-// keys. Store and Guard must be set; the rest may be left zero.
-type Worker struct {
-	Store    store
-	Guard    *Guard
-	Log      *slog.Logger  // nil means none
-	Interval time.Duration // between rounds, give or take a tenth; 0 means DefaultInterval
-	Slice    int           // how many runs, and removals, a transaction has at most; 0 means DefaultSlice
-	Pause    time.Duration // between transactions, so that saves go first; 0 means DefaultPause
-	KeyKeep  time.Duration // how long idempotency keys are known; 0 means DefaultKeyKeep
-	DryRun   bool          // remove nothing; Once answers what would go
-
-	mu     sync.Mutex
-	status ckpt.WorkerStatus
-	unmet  int // as last logged
-}
-
-// Result is what a round did.
-type Result struct {
-	Removed int            // checkpoints that went, or would go
-	Would   []ckpt.Removal // in a dry run: those that would go
-	Dropped int            // ended runs that went
-	Expired int            // idempotency keys that went
-	Unmet   []int64        // agents still over budget though nothing more of theirs may go; 0 is the whole database
-	Guarded bool           // the clock was not trusted: nothing went by age
-	PutOff  bool           // the database was busy; the next round does the rest
-	Failed  int            // parts of the round that failed; the others were done
-	Errors  []error        // the first few of their errors
-}
 
 // Run makes a round at once and then one every interval, until ctx ends. It
 // logs what went wrong and goes on: the next round tries again.
