@@ -21,8 +21,6 @@ func (s *service) newServer() *server.Server {
 		func() server.Stats { return api.Stats() }, s.drift.Rules(&policy))
 	api = server.NewServer(server.Options{
 		Store:   served,
-		Runs:    s.store,
-		Graphs:  s.store,
 		Log:     s.log,
 		Metrics: m.handler(),
 		Version: s.daemon.Version,

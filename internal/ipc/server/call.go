@@ -55,20 +55,6 @@ func (c *call) Write(p []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (c *call) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// ServeHTTP answers one request.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{ResponseWriter: w, r: r, server: s, began: time.Now()}
-	c.conn = r.Context().Value(connKey{}).(*conn)
-	c.conn.headRead()
-	c.scope.Caller = c.conn.caller
-	s.inWork.Add(1)
-	defer c.finish()
-	if c.err = c.admit(); c.err == nil {
-		c.hideLoneSlash()
-		s.mux.ServeHTTP(c, c.r)
-	}
-}
-
 var loneSlashes = strings.NewReplacer("/%2F/", "/%252F/", "/%2f/", "/%252F/")
 
 // hideLoneSlash lets a part of the path be nothing but an escaped slash, because
@@ -117,12 +103,6 @@ func (c *call) run(rt *route) error {
 		if err := step(c); err != nil {
 			return err
 		}
-	}
-	if rt.runs && c.server.runs == nil {
-		return ckpt.Errorf(ckpt.CodeNotFound, "this daemon keeps no runs")
-	}
-	if rt.graphs && c.server.graphs == nil {
-		return ckpt.Errorf(ckpt.CodeNotFound, "this daemon keeps no checkpoints of LangGraph")
 	}
 	return rt.do(c)
 }
@@ -306,4 +286,16 @@ func (c *call) reading(most time.Duration) (context.Context, context.CancelFunc)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), most)
 	unhook := context.AfterFunc(c.r.Context(), func() { time.AfterFunc(halfClosed, cancel) })
 	return ctx, func() { unhook(); cancel() }
+}
+
+// route is one call of the API.
+type route struct {
+	name   string // for logs, metrics and the audit of refusals
+	method string
+	path   string
+	params []string // query parameters besides owner
+	write  bool     // it goes on when its client hangs up, and an unclear end is outcome unknown
+	urgent bool     // a rate of writes does not refuse it
+	free   bool     // it needs no share, so that probes are answered under load
+	do     func(*call) error
 }

@@ -236,3 +236,44 @@ func (c *call) restore() error {
 	c.sendCheckpoint(ck, true)
 	return nil
 }
+
+// saveRequest decodes a POST of a checkpoint in each of its forms.
+func (c *call) saveRequest() (*ckpt.SaveRequest, error) {
+	contentType, err := c.contentType()
+	if err != nil {
+		return nil, err
+	}
+	switch media(contentType) {
+	case ckpt.ContentTypeJSON:
+		return c.envelopeSave()
+	case ipc.TypeMergePatch, ipc.TypeJSONPatch:
+		return c.patchSave(media(contentType))
+	}
+	return c.rawSave("", contentType)
+}
+
+// rawSave takes the body as the state, and everything else from the query and
+// the headers. A PUT has an id.
+func (c *call) rawSave(id, contentType string) (*ckpt.SaveRequest, error) {
+	if media(contentType) == ipc.TypeDelta {
+		return c.deltaSave(id)
+	}
+	if err := c.query.refuse("it belongs to changes", "base", "content_type"); err != nil {
+		return nil, err
+	}
+	r, err := c.saveParameters(contentType)
+	if err != nil {
+		return nil, err
+	}
+	if contentType == "" {
+		contentType = ipc.TypeBytes
+	}
+	r.ID, r.ContentType = id, contentType
+	if err := c.readState(r); err != nil {
+		return nil, err
+	}
+	if err := c.checkSum(r.State); err != nil {
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the state is not what was sent: %v; send it again", err)
+	}
+	return r, nil
+}

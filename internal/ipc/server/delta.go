@@ -1,24 +1,11 @@
 package server
 
 import (
-	"errors"
-
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
-
-// checkSum compares a state with the checksum of the client, if it sent one.
-func (c *call) checkSum(state []byte) error {
-	want, err := c.header(ipc.HeaderCRC32C)
-	if err != nil || want == nil || *want == ipc.CRC32C(state) {
-		return err
-	}
-	return errOtherSum
-}
-
-var errOtherSum = errors.New("its CRC-32C is not what the header " + ipc.HeaderCRC32C + " says")
 
 // deltaSave applies a change to the base that the query names. After that it is
 // a save like any other: the state is checked, hashed and stored.

@@ -22,7 +22,7 @@ func (c *call) appendEvents() error {
 		return err
 	}
 	return write(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Appended, bool, error) {
-		return c.server.runs.Append(ctx, c.scope, ref, events, c.key)
+		return c.server.store.Append(ctx, c.scope, ref, events, c.key)
 	})
 }
 
@@ -48,7 +48,7 @@ func (c *call) getEvents() error {
 		return c.follow(after)
 	}
 	return read(c, true, func(ctx context.Context) (*ckpt.EventPage, error) {
-		return c.server.runs.Events(ctx, c.scope, c.ref(), after, limit)
+		return c.server.store.Events(ctx, c.scope, c.ref(), after, limit)
 	})
 }
 
@@ -82,7 +82,7 @@ func (c *call) follow(after int64) error {
 	ctx, cancel := c.following()
 	defer cancel()
 	for {
-		changed := c.server.runs.Changed() // before reading, so that nothing slips between
+		changed := c.server.store.Changed() // before reading, so that nothing slips between
 		page, err := c.eventsAfter(ctx, after)
 		if err == nil {
 			err = c.sendEvents(ctx, page.Events)
@@ -149,7 +149,7 @@ func (c *call) eventsAfter(ctx context.Context, after int64) (*ckpt.EventPage, e
 		return nil, err
 	}
 	defer states.release(1)
-	return c.server.runs.Events(ctx, c.scope, c.ref(), after, followPage)
+	return c.server.store.Events(ctx, c.scope, c.ref(), after, followPage)
 }
 
 // sendEvents sends events as lines, in parts. The client must read each part in

@@ -200,3 +200,11 @@ func (f *fakeRuns) Dismiss(ctx context.Context, sc ckpt.Scope, r ckpt.DismissReq
 func (f *fakeRuns) Finding(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Finding, error) {
 	return pageOf(f.posted.Finding, f.note(ctx, "Finding", sc, ckpt.RunRef{}, id))
 }
+
+// runStore answers calls about runs by a fake, and all others by another store.
+type runStore struct {
+	*fakeRuns
+	below
+}
+
+type below struct{ Store }

@@ -21,7 +21,7 @@ func (c *call) putGraph() error {
 	r.Agent = c.agent
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	saved, err := c.server.graphs.GraphPut(ctx, c.scope, r)
+	saved, err := c.server.store.GraphPut(ctx, c.scope, r)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (c *call) putGraphWrites() error {
 	r.Agent = c.agent
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	written, err := c.server.graphs.GraphPutWrites(ctx, c.scope, r)
+	written, err := c.server.store.GraphPutWrites(ctx, c.scope, r)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (c *call) getGraph() error {
 	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	tuple, err := c.server.graphs.GraphTuple(ctx, c.scope, ckpt.GraphGet{Agent: c.agent,
+	tuple, err := c.server.store.GraphTuple(ctx, c.scope, ckpt.GraphGet{Agent: c.agent,
 		GraphThread: ckpt.GraphThread{Thread: b.Thread, NS: b.NS}, Checkpoint: b.Checkpoint, Have: b.Have})
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (c *call) sendTuples(q ckpt.GraphQuery) error {
 	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	page, err := c.server.graphs.GraphTuples(ctx, c.scope, q)
+	page, err := c.server.store.GraphTuples(ctx, c.scope, q)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (c *call) graphHistory() error {
 	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	histories, err := c.server.graphs.GraphHistory(ctx, c.scope, ckpt.GraphHistoryQuery{Agent: c.agent,
+	histories, err := c.server.store.GraphHistory(ctx, c.scope, ckpt.GraphHistoryQuery{Agent: c.agent,
 		GraphThread: ckpt.GraphThread{Thread: b.Thread, NS: b.NS}, Checkpoint: b.Checkpoint, Channels: b.Channels})
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (c *call) deleteGraphThread() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
-	removed, err := c.server.graphs.GraphDeleteThread(ctx, c.scope, c.agent, b.Thread)
+	removed, err := c.server.store.GraphDeleteThread(ctx, c.scope, c.agent, b.Thread)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (c *call) deleteGraphRuns() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
-	removed, err := c.server.graphs.GraphDeleteRuns(ctx, c.scope, c.agent, b.RunIDs)
+	removed, err := c.server.store.GraphDeleteRuns(ctx, c.scope, c.agent, b.RunIDs)
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (c *call) copyGraphThread() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
-	copied, err := c.server.graphs.GraphCopyThread(ctx, c.scope, r)
+	copied, err := c.server.store.GraphCopyThread(ctx, c.scope, r)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (c *call) pruneGraph() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.LongTimeout)
 	defer cancel()
-	removed, err := c.server.graphs.GraphPrune(ctx, c.scope, r)
+	removed, err := c.server.store.GraphPrune(ctx, c.scope, r)
 	if err != nil {
 		return err
 	}

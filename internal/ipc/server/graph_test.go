@@ -41,7 +41,7 @@ func graphWorld(t *testing.T) (*db.Store, *client.Client) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- server.NewServer(server.Options{Store: store, Graphs: store}).Serve(ctx, ln) }()
+	go func() { served <- server.NewServer(server.Options{Store: store}).Serve(ctx, ln) }()
 	client := &client.Client{Socket: path}
 	t.Cleanup(func() {
 		client.Close()
@@ -208,7 +208,7 @@ func FuzzGraphPut(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { _ = store.Close() })
-	server := server.NewServer(server.Options{Store: store, Graphs: store})
+	server := server.NewServer(server.Options{Store: store})
 	handler := server.HandlerFor(ckpt.Caller{Owner: "uid:1"})
 	send := func(method string, body []byte) *httptest.ResponseRecorder {
 		rec := httptest.NewRecorder()

@@ -15,10 +15,6 @@ import (
 // net/http reads the line and the headers of a request, and keeps the bytes
 // until they are complete. This file bounds that memory where the bytes come in.
 // As with bodies, each owner has a share of it.
-const (
-	headFree = 8 << 10  // of each connection: what most requests need
-	headPart = 16 << 10 // so much is asked for at once
-)
 
 var errHeadRefused = errors.New("too many bytes of unfinished requests")
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -20,21 +21,6 @@ type envelope struct {
 	Labels   ckpt.Labels     `json:"labels"`
 	Metadata json.RawMessage `json:"metadata"`
 	Program  *ckpt.Program   `json:"program"`
-}
-
-// saveRequest decodes a POST of a checkpoint in each of its forms.
-func (c *call) saveRequest() (*ckpt.SaveRequest, error) {
-	contentType, err := c.contentType()
-	if err != nil {
-		return nil, err
-	}
-	switch media(contentType) {
-	case ckpt.ContentTypeJSON:
-		return c.envelopeSave()
-	case ipc.TypeMergePatch, ipc.TypeJSONPatch:
-		return c.patchSave(media(contentType))
-	}
-	return c.rawSave("", contentType)
 }
 
 // contentType is the request's, "" where it has none.
@@ -83,32 +69,6 @@ func object(raw json.RawMessage) json.RawMessage {
 		return nil
 	}
 	return raw
-}
-
-// rawSave takes the body as the state, and everything else from the query and
-// the headers. A PUT has an id.
-func (c *call) rawSave(id, contentType string) (*ckpt.SaveRequest, error) {
-	if media(contentType) == ipc.TypeDelta {
-		return c.deltaSave(id)
-	}
-	if err := c.query.refuse("it belongs to changes", "base", "content_type"); err != nil {
-		return nil, err
-	}
-	r, err := c.saveParameters(contentType)
-	if err != nil {
-		return nil, err
-	}
-	if contentType == "" {
-		contentType = ipc.TypeBytes
-	}
-	r.ID, r.ContentType = id, contentType
-	if err := c.readState(r); err != nil {
-		return nil, err
-	}
-	if err := c.checkSum(r.State); err != nil {
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the state is not what was sent: %v; send it again", err)
-	}
-	return r, nil
 }
 
 // saveParameters reads what a raw or patch save has outside its body.
@@ -167,3 +127,14 @@ func (c *call) program() (*ckpt.Program, error) {
 	}
 	return p, nil
 }
+
+// checkSum compares a state with the checksum of the client, if it sent one.
+func (c *call) checkSum(state []byte) error {
+	want, err := c.header(ipc.HeaderCRC32C)
+	if err != nil || want == nil || *want == ipc.CRC32C(state) {
+		return err
+	}
+	return errOtherSum
+}
+
+var errOtherSum = errors.New("its CRC-32C is not what the header " + ipc.HeaderCRC32C + " says")

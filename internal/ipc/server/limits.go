@@ -102,3 +102,9 @@ func (l Limits) largestHold() int64 { return 2 * max(l.maxRunEnd(), maxValues) }
 func (l Limits) timeFor(n int64) time.Duration {
 	return l.BodyGrace + time.Duration(float64(n)/float64(l.MinRate)*float64(time.Second))
 }
+
+// The memory for the headers of requests.
+const (
+	headFree = 8 << 10  // of each connection: what most requests need
+	headPart = 16 << 10 // so much is asked for at once
+)

@@ -351,7 +351,7 @@ func TestConnectionsOfAll(t *testing.T) {
 
 func TestBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bucket{rate: 10}
+		b := newBucket(10)
 		for range 10 {
 			expect.Equal(t, "a full bucket", b.take(), 0)
 		}
@@ -365,7 +365,7 @@ func TestBucket(t *testing.T) {
 		if b.take() == 0 {
 			t.Error("an hour's tokens were saved up")
 		}
-		free := bucket{}
+		free := newBucket(0)
 		for range 1000 {
 			expect.Equal(t, "no limit", free.take(), 0)
 		}

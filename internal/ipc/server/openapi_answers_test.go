@@ -41,14 +41,14 @@ func newAPI(t *testing.T) *api {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		_, _ = io.WriteString(w, "up 1\n")
 	})
-	server := server.NewServer(server.Options{Store: store, Runs: store, Graphs: store, Version: "test", Metrics: metrics, Limits: server.Limits{MaxBody: 1 << 20}})
+	server := server.NewServer(server.Options{Store: store, Version: "test", Metrics: metrics, Limits: server.Limits{MaxBody: 1 << 20}})
 	return &api{t, readDescription(t), server.HandlerFor(ckpt.Caller{Owner: "uid:0", PID: 1, Admin: true}), store}
 }
 
 // as is the same server, asked by somebody else.
 func (a *api) as(caller ckpt.Caller) *api {
 	copied := *a
-	copied.ask = server.NewServer(server.Options{Store: a.store, Runs: a.store, Graphs: a.store}).HandlerFor(caller)
+	copied.ask = server.NewServer(server.Options{Store: a.store}).HandlerFor(caller)
 	return &copied
 }
 

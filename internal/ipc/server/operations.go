@@ -16,7 +16,7 @@ func (c *call) beginOperation() error {
 		return err
 	}
 	return write(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Operation, bool, error) {
-		return c.server.runs.BeginOperation(ctx, c.scope, c.ref(), r)
+		return c.server.store.BeginOperation(ctx, c.scope, c.ref(), r)
 	})
 }
 
@@ -46,7 +46,7 @@ func (c *call) endOperation(status ckpt.OperationStatus) error {
 	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	ended, replayed, err := c.server.runs.EndOperation(ctx, c.scope, c.ref(), r)
+	ended, replayed, err := c.server.store.EndOperation(ctx, c.scope, c.ref(), r)
 	if err != nil {
 		return err
 	}
@@ -60,6 +60,6 @@ func (c *call) listOperations() error {
 		return err
 	}
 	return read(c, true, func(ctx context.Context) (*ckpt.OperationPage, error) {
-		return c.server.runs.Operations(ctx, c.scope, c.ref(), f)
+		return c.server.store.Operations(ctx, c.scope, c.ref(), f)
 	})
 }

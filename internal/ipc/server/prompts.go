@@ -17,7 +17,7 @@ func (c *call) listPrompts() error {
 		return err
 	}
 	return read(c, true, func(ctx context.Context) (*ckpt.PromptPage, error) {
-		return c.server.runs.Prompts(ctx, c.scope, f)
+		return c.server.store.Prompts(ctx, c.scope, f)
 	})
 }
 
@@ -27,6 +27,6 @@ func (c *call) answerPrompt() error {
 		return err
 	}
 	return write(c, http.StatusOK, func(ctx context.Context) (*ckpt.Prompt, bool, error) {
-		return c.server.runs.AnswerPrompt(ctx, c.scope, a)
+		return c.server.store.AnswerPrompt(ctx, c.scope, a)
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
@@ -24,3 +26,18 @@ func writeProblem(w http.ResponseWriter, p *ipc.Problem) {
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(append(body, '\n')) // to a client that has gone, nobody can be told
 }
+
+func noSuchPath() error {
+	return ckpt.Errorf(ckpt.CodeNotFound, "there is no such path: all calls begin with /v1/, and GET /v1/version says which daemon this is")
+}
+
+// statusError is an error that HTTP has a status of its own for.
+type statusError struct {
+	status int
+	err    *ckpt.Error
+}
+
+func (e *statusError) Error() string { return e.err.Error() }
+
+// Unwrap gives the product's error.
+func (e *statusError) Unwrap() error { return e.err }

@@ -8,37 +8,6 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// route is one call of the API.
-type route struct {
-	name   string // for logs, metrics and the audit of refusals
-	method string
-	path   string
-	params []string // query parameters besides owner
-	write  bool     // it goes on when its client hangs up, and an unclear end is outcome unknown
-	urgent bool     // a rate of writes does not refuse it
-	free   bool     // it needs no share, so that probes are answered under load
-	runs   bool     // it needs a RunStore
-	graphs bool     // it needs a GraphStore
-	do     func(*call) error
-}
-
-var (
-	saveParams   = []string{"kind", "run", "epoch", "parent", "step", "label"}
-	postParams   = append(slices.Clone(saveParams), "base", "content_type")
-	listParams   = []string{"run", "kind", "label", "suspect", "before", "limit"}
-	latestParams = []string{"run", "kind", "clean", "state"}
-	partParams   = []string{"status", "before", "limit"}
-)
-
-const (
-	runsPath   = "/v1/agents/{agent}/runs"
-	oneRunPath = runsPath + "/{run}"
-)
-
-// followRoute is the route of a call of events that follows. It has a name of
-// its own, so that its hours do not distort the latency of the others.
-var followRoute = route{name: "follow"}
-
 // routes is the whole API, as section 10 of the design has it.
 var routes = []route{
 	{name: "save", method: "POST", path: "/v1/agents/{agent}/checkpoints", params: postParams, write: true, do: (*call).postCheckpoint},
@@ -61,43 +30,43 @@ var routes = []route{
 	{name: "import", method: "POST", path: "/v1/import", params: []string{"agent"}, write: true, do: (*call).importAgent},
 	{name: "prune", method: "POST", path: "/v1/prune", write: true, do: (*call).prune},
 
-	{name: "start_run", method: "POST", path: runsPath, write: true, runs: true, do: (*call).startRun},
-	{name: "runs", method: "GET", path: runsPath, params: []string{"status", "before", "limit"}, runs: true, do: (*call).listRuns},
-	{name: "runs", method: "GET", path: "/v1/runs", params: []string{"status", "agent", "before", "limit"}, runs: true, do: (*call).listRuns},
-	{name: "run", method: "GET", path: oneRunPath, runs: true, do: (*call).getRun},
-	{name: "beat", method: "POST", path: oneRunPath + "/heartbeat", write: true, urgent: true, runs: true, do: (*call).beat},
-	{name: "end_run", method: "POST", path: oneRunPath + "/end", write: true, runs: true, do: (*call).endRun},
-	{name: "resume", method: "POST", path: oneRunPath + "/resume", write: true, runs: true, do: (*call).resume},
-	{name: "begin_step", method: "POST", path: oneRunPath + "/steps", write: true, runs: true, do: (*call).beginStep},
-	{name: "finish_step", method: "POST", path: oneRunPath + "/steps/{key}/finish", write: true, runs: true, do: (*call).finishStep},
-	{name: "steps", method: "GET", path: oneRunPath + "/steps", params: partParams, runs: true, do: (*call).listSteps},
-	{name: "begin_operation", method: "POST", path: oneRunPath + "/operations", write: true, runs: true, do: (*call).beginOperation},
-	{name: "end_operation", method: "POST", path: oneRunPath + "/operations/{key}/succeed", write: true, runs: true, do: (*call).succeedOperation},
-	{name: "end_operation", method: "POST", path: oneRunPath + "/operations/{key}/fail", write: true, runs: true, do: (*call).failOperation},
-	{name: "resolve_operation", method: "POST", path: oneRunPath + "/operations/{key}/resolve", write: true, runs: true, do: (*call).resolveOperation},
-	{name: "operations", method: "GET", path: oneRunPath + "/operations", params: partParams, runs: true, do: (*call).listOperations},
-	{name: "append_events", method: "POST", path: oneRunPath + "/events", params: []string{"epoch"}, write: true, runs: true, do: (*call).appendEvents},
-	{name: "events", method: "GET", path: oneRunPath + "/events", params: []string{"after", "limit", "follow"}, runs: true, do: (*call).getEvents},
-	{name: "prompts", method: "GET", path: "/v1/prompts", params: []string{"open", "before", "limit"}, runs: true, do: (*call).listPrompts},
-	{name: "answer_prompt", method: "POST", path: "/v1/prompts/{id}/answer", write: true, runs: true, do: (*call).answerPrompt},
+	{name: "start_run", method: "POST", path: runsPath, write: true, do: (*call).startRun},
+	{name: "runs", method: "GET", path: runsPath, params: []string{"status", "before", "limit"}, do: (*call).listRuns},
+	{name: "runs", method: "GET", path: "/v1/runs", params: []string{"status", "agent", "before", "limit"}, do: (*call).listRuns},
+	{name: "run", method: "GET", path: oneRunPath, do: (*call).getRun},
+	{name: "beat", method: "POST", path: oneRunPath + "/heartbeat", write: true, urgent: true, do: (*call).beat},
+	{name: "end_run", method: "POST", path: oneRunPath + "/end", write: true, do: (*call).endRun},
+	{name: "resume", method: "POST", path: oneRunPath + "/resume", write: true, do: (*call).resume},
+	{name: "begin_step", method: "POST", path: oneRunPath + "/steps", write: true, do: (*call).beginStep},
+	{name: "finish_step", method: "POST", path: oneRunPath + "/steps/{key}/finish", write: true, do: (*call).finishStep},
+	{name: "steps", method: "GET", path: oneRunPath + "/steps", params: partParams, do: (*call).listSteps},
+	{name: "begin_operation", method: "POST", path: oneRunPath + "/operations", write: true, do: (*call).beginOperation},
+	{name: "end_operation", method: "POST", path: oneRunPath + "/operations/{key}/succeed", write: true, do: (*call).succeedOperation},
+	{name: "end_operation", method: "POST", path: oneRunPath + "/operations/{key}/fail", write: true, do: (*call).failOperation},
+	{name: "resolve_operation", method: "POST", path: oneRunPath + "/operations/{key}/resolve", write: true, do: (*call).resolveOperation},
+	{name: "operations", method: "GET", path: oneRunPath + "/operations", params: partParams, do: (*call).listOperations},
+	{name: "append_events", method: "POST", path: oneRunPath + "/events", params: []string{"epoch"}, write: true, do: (*call).appendEvents},
+	{name: "events", method: "GET", path: oneRunPath + "/events", params: []string{"after", "limit", "follow"}, do: (*call).getEvents},
+	{name: "prompts", method: "GET", path: "/v1/prompts", params: []string{"open", "before", "limit"}, do: (*call).listPrompts},
+	{name: "answer_prompt", method: "POST", path: "/v1/prompts/{id}/answer", write: true, do: (*call).answerPrompt},
 
 	{name: "drift", method: "GET", path: "/v1/agents/{agent}/drift",
-		params: []string{"run", "all", "timeline", "before", "limit"}, runs: true, do: (*call).getDrift},
-	{name: "drift_feedback", method: "GET", path: "/v1/agents/{agent}/drift/feedback", runs: true, do: (*call).driftFeedback},
-	{name: "evaluate_drift", method: "POST", path: "/v1/drift/evaluate", runs: true, do: (*call).evaluateDrift},
-	{name: "post_finding", method: "POST", path: "/v1/agents/{agent}/drift/findings", write: true, runs: true, do: (*call).postFinding},
-	{name: "finding", method: "GET", path: "/v1/findings/{id}", runs: true, do: (*call).getFinding},
-	{name: "dismiss_finding", method: "POST", path: "/v1/findings/{id}/dismiss", write: true, runs: true, do: (*call).dismissFinding},
+		params: []string{"run", "all", "timeline", "before", "limit"}, do: (*call).getDrift},
+	{name: "drift_feedback", method: "GET", path: "/v1/agents/{agent}/drift/feedback", do: (*call).driftFeedback},
+	{name: "evaluate_drift", method: "POST", path: "/v1/drift/evaluate", do: (*call).evaluateDrift},
+	{name: "post_finding", method: "POST", path: "/v1/agents/{agent}/drift/findings", write: true, do: (*call).postFinding},
+	{name: "finding", method: "GET", path: "/v1/findings/{id}", do: (*call).getFinding},
+	{name: "dismiss_finding", method: "POST", path: "/v1/findings/{id}/dismiss", write: true, do: (*call).dismissFinding},
 
-	{name: "graph_put", method: "POST", path: graphPath + "/put", write: true, graphs: true, do: (*call).putGraph},
-	{name: "graph_writes", method: "POST", path: graphPath + "/put_writes", write: true, graphs: true, do: (*call).putGraphWrites},
-	{name: "graph_get", method: "POST", path: graphPath + "/get", graphs: true, do: (*call).getGraph},
-	{name: "graph_list", method: "POST", path: graphPath + "/list", graphs: true, do: (*call).listGraph},
-	{name: "graph_history", method: "POST", path: graphPath + "/history", graphs: true, do: (*call).graphHistory},
-	{name: "delete_thread", method: "POST", path: graphPath + "/delete_thread", write: true, graphs: true, do: (*call).deleteGraphThread},
-	{name: "delete_runs", method: "POST", path: graphPath + "/delete_runs", write: true, graphs: true, do: (*call).deleteGraphRuns},
-	{name: "copy_thread", method: "POST", path: graphPath + "/copy_thread", write: true, graphs: true, do: (*call).copyGraphThread},
-	{name: "prune_threads", method: "POST", path: graphPath + "/prune", write: true, graphs: true, do: (*call).pruneGraph},
+	{name: "graph_put", method: "POST", path: graphPath + "/put", write: true, do: (*call).putGraph},
+	{name: "graph_writes", method: "POST", path: graphPath + "/put_writes", write: true, do: (*call).putGraphWrites},
+	{name: "graph_get", method: "POST", path: graphPath + "/get", do: (*call).getGraph},
+	{name: "graph_list", method: "POST", path: graphPath + "/list", do: (*call).listGraph},
+	{name: "graph_history", method: "POST", path: graphPath + "/history", do: (*call).graphHistory},
+	{name: "delete_thread", method: "POST", path: graphPath + "/delete_thread", write: true, do: (*call).deleteGraphThread},
+	{name: "delete_runs", method: "POST", path: graphPath + "/delete_runs", write: true, do: (*call).deleteGraphRuns},
+	{name: "copy_thread", method: "POST", path: graphPath + "/copy_thread", write: true, do: (*call).copyGraphThread},
+	{name: "prune_threads", method: "POST", path: graphPath + "/prune", write: true, do: (*call).pruneGraph},
 
 	{name: "audit", method: "GET", path: "/v1/audit", params: []string{"agent", "action", "after", "limit"}, do: (*call).listAudit},
 	{name: "status", method: "GET", path: "/v1/status", do: (*call).getStatus},
@@ -180,18 +149,3 @@ func (res *resource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.err = &statusError{http.StatusMethodNotAllowed, ckpt.Errorf(ckpt.CodeInvalid, "%s takes %s, not %s", res.path, res.allow, shown(r.Method))}
 }
-
-func noSuchPath() error {
-	return ckpt.Errorf(ckpt.CodeNotFound, "there is no such path: all calls begin with /v1/, and GET /v1/version says which daemon this is")
-}
-
-// statusError is an error that HTTP has a status of its own for.
-type statusError struct {
-	status int
-	err    *ckpt.Error
-}
-
-func (e *statusError) Error() string { return e.err.Error() }
-
-// Unwrap gives the product's error.
-func (e *statusError) Unwrap() error { return e.err }

@@ -49,13 +49,13 @@ func (c *call) startRun() error {
 		return err
 	}
 	return write(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Run, bool, error) {
-		return c.server.runs.StartRun(ctx, c.scope, r)
+		return c.server.store.StartRun(ctx, c.scope, r)
 	})
 }
 
 func (c *call) getRun() error {
 	return read(c, false, func(ctx context.Context) (*ckpt.Run, error) {
-		return c.server.runs.Run(ctx, c.scope, c.ref())
+		return c.server.store.Run(ctx, c.scope, c.ref())
 	})
 }
 
@@ -73,7 +73,7 @@ func (c *call) listRuns() error {
 		return err
 	}
 	return read(c, true, func(ctx context.Context) (*ckpt.RunPage, error) {
-		return c.server.runs.Runs(ctx, c.scope, f)
+		return c.server.store.Runs(ctx, c.scope, f)
 	})
 }
 
@@ -83,7 +83,7 @@ func (c *call) beat() error {
 		return err
 	}
 	return write(c, http.StatusOK, func(ctx context.Context) (*ckpt.Run, bool, error) {
-		run, err := c.server.runs.Beat(ctx, c.scope, c.ref(), b)
+		run, err := c.server.store.Beat(ctx, c.scope, c.ref(), b)
 		return run, false, err
 	})
 }
@@ -98,7 +98,7 @@ func (c *call) endRun() error {
 	}
 	r.Result = given(r.Result)
 	return write(c, http.StatusOK, func(ctx context.Context) (*ckpt.Run, bool, error) {
-		return c.server.runs.EndRun(ctx, c.scope, c.ref(), r)
+		return c.server.store.EndRun(ctx, c.scope, c.ref(), r)
 	})
 }
 
@@ -113,7 +113,7 @@ func (c *call) resume() error {
 	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	plan, replayed, err := c.server.runs.Resume(ctx, c.scope, r)
+	plan, replayed, err := c.server.store.Resume(ctx, c.scope, r)
 	if err != nil {
 		return err
 	}

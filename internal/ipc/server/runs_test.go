@@ -40,7 +40,7 @@ func newRunWorld(t *testing.T, change ...func(*Options)) (*world, *fakeRuns) {
 
 		report: filled[ckpt.DriftReport](t), posted: filled[ckpt.PostedFinding](t), dismissed: filled[ckpt.DismissedFinding](t),
 	}
-	w := newWorld(t, append([]func(*Options){func(o *Options) { o.Runs = runs }}, change...)...)
+	w := newWorld(t, append([]func(*Options){func(o *Options) { o.Store = runStore{runs, below{o.Store}} }}, change...)...)
 	return w, runs
 }
 
@@ -313,17 +313,6 @@ func TestCallsOfRunsOnTheWire(t *testing.T) {
 	}
 	expect.Equal(t, "events", w.send("GET", runPathText+"/events?limit=1", "").body,
 		`{"events":[{"seq":1,"at":null,"type":"t","payload":{"a":1}}],"next":1}`+"\n")
-}
-
-func TestWithoutARunStoreThereAreNoRuns(t *testing.T) {
-	w := newWorld(t)
-	for _, rt := range routes {
-		if !rt.runs {
-			continue
-		}
-		target := strings.NewReplacer("{agent}", "a", "{run}", "r", "{key}", "k", "{id}", id1).Replace(rt.path)
-		expect.Equal(t, rt.method+" "+rt.path, w.send(rt.method, target, "{}").problem(t).Code, ckpt.CodeNotFound)
-	}
 }
 
 // null stands for "not there" in the languages of many agents.

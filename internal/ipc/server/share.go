@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"golang.org/x/sync/semaphore"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -118,37 +120,32 @@ func (o *owners) make() *owner {
 		states:    share{half(int64(o.limits.StateReads)), o.states, "too many states are being read at once: try again"},
 		heavy:     share{half(int64(o.limits.HeavyJobs)), o.heavy, "too many changes and differences are being computed at once: try again"},
 		followers: share{semaphore.NewWeighted(int64(o.limits.OwnerFollowers)), nil, ""},
-		writes:    bucket{rate: float64(o.limits.OwnerWritesPerSecond)},
-		refusals:  bucket{rate: recordedRefusals},
+		writes:    newBucket(o.limits.OwnerWritesPerSecond),
+		refusals:  newBucket(recordedRefusals),
 	}
 }
 
 // recordedRefusals a second go into the audit log for one owner.
 const recordedRefusals = 5
 
-// bucket is a token bucket that holds one second's tokens. A rate of 0 is no
-// limit.
-type bucket struct {
-	rate float64
+// bucket is a token bucket that holds one second's tokens.
+type bucket struct{ limiter *rate.Limiter }
 
-	mu     sync.Mutex
-	tokens float64
-	filled time.Time
+// newBucket gives so many tokens a second. 0 is no limit.
+func newBucket(perSecond int) bucket {
+	if perSecond <= 0 {
+		return bucket{rate.NewLimiter(rate.Inf, 0)}
+	}
+	return bucket{rate.NewLimiter(rate.Limit(perSecond), perSecond)}
 }
 
 // take answers 0 and takes a token, or answers how long there will be none.
-func (b *bucket) take() time.Duration {
-	if b.rate <= 0 {
-		return 0
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (b bucket) take() time.Duration {
 	now := time.Now() // the monotonic clock: jumps of the day's time give nobody tokens
-	b.tokens = min(b.rate, b.tokens+now.Sub(b.filled).Seconds()*b.rate)
-	b.filled = now
-	if b.tokens < 1 {
-		return time.Duration((1 - b.tokens) / b.rate * float64(time.Second))
+	next := b.limiter.ReserveN(now, 1)
+	wait := next.DelayFrom(now)
+	if wait > 0 {
+		next.CancelAt(now)
 	}
-	b.tokens--
-	return 0
+	return wait
 }

@@ -16,7 +16,7 @@ func (c *call) beginStep() error {
 	}
 	r.Args, r.Result = given(r.Args), given(r.Result)
 	return write(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Step, bool, error) {
-		return c.server.runs.BeginStep(ctx, c.scope, c.ref(), r)
+		return c.server.store.BeginStep(ctx, c.scope, c.ref(), r)
 	})
 }
 
@@ -31,7 +31,7 @@ func (c *call) finishStep() error {
 		IdempotencyKey: c.key,
 	}
 	return write(c, http.StatusOK, func(ctx context.Context) (*ckpt.Step, bool, error) {
-		return c.server.runs.FinishStep(ctx, c.scope, c.ref(), r)
+		return c.server.store.FinishStep(ctx, c.scope, c.ref(), r)
 	})
 }
 
@@ -63,7 +63,7 @@ func (c *call) listSteps() error {
 		return err
 	}
 	return read(c, true, func(ctx context.Context) (*ckpt.StepPage, error) {
-		return c.server.runs.Steps(ctx, c.scope, c.ref(), f)
+		return c.server.store.Steps(ctx, c.scope, c.ref(), f)
 	})
 }
 

@@ -1,0 +1,22 @@
+package server
+
+import (
+	"slices"
+)
+
+var (
+	saveParams   = []string{"kind", "run", "epoch", "parent", "step", "label"}
+	postParams   = append(slices.Clone(saveParams), "base", "content_type")
+	listParams   = []string{"run", "kind", "label", "suspect", "before", "limit"}
+	latestParams = []string{"run", "kind", "clean", "state"}
+	partParams   = []string{"status", "before", "limit"}
+)
+
+const (
+	runsPath   = "/v1/agents/{agent}/runs"
+	oneRunPath = runsPath + "/{run}"
+)
+
+// followRoute is the route of a call of events that follows. It has a name of
+// its own, so that its hours do not distort the latency of the others.
+var followRoute = route{name: "follow"}
