@@ -7,13 +7,38 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// closedDatabase makes a database with something in it and closes it.
+// closedDatabase is a database with something in it, which nobody has open: a
+// copy of one that is made once.
 func closedDatabase(t testing.TB) string {
+	t.Helper()
+	aDatabase.once.Do(func() {
+		from := makeDatabase(t)
+		aDatabase.files = map[string][]byte{}
+		for _, suffix := range []string{"", "-wal", "-shm"} {
+			b, err := os.ReadFile(from + suffix)
+			must(t, err)
+			aDatabase.files[suffix] = b
+		}
+	})
+	path := filepath.Join(t.TempDir(), "ckpt.db")
+	for suffix, b := range aDatabase.files {
+		write(t, path+suffix, b)
+	}
+	return path
+}
+
+var aDatabase struct {
+	once  sync.Once
+	files map[string][]byte // by what is added to the path
+}
+
+func makeDatabase(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	s := openWith(t, options(path, newClock()))

@@ -70,7 +70,7 @@ func killed(t *testing.T, seed uint64) {
 func TestModelCut(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
-	for _, seed := range seeds(200, 3, 12) {
+	for _, seed := range seeds(200, 2, 12) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 7))

@@ -53,7 +53,7 @@ func usualSteps() int {
 	if raceDetector() {
 		return 150
 	}
-	return 500
+	return 400
 }
 
 // TestModel makes thousands of random steps on the real store, with the real
@@ -64,7 +64,7 @@ func TestModel(t *testing.T) {
 	if *long {
 		*modelSteps = max(*modelSteps, 1250)
 	}
-	for _, seed := range seeds(1, 6, 32) {
+	for _, seed := range seeds(1, 5, 32) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t, seed, filepath.Join(t.TempDir(), "ckpt.db"))

@@ -193,7 +193,7 @@ func TestLentMemory(t *testing.T) {
 	o := options(path, newClock())
 	o.LiveBytes = 1 << 20 // for a few of them
 	s := openWith(t, o)
-	rounds := 30
+	rounds := 16
 	if testing.Short() {
 		rounds = 8
 	}

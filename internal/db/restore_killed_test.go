@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -26,23 +27,43 @@ type scene struct {
 	before, after     *ckpt.Saved
 }
 
+// newScene copies a scene that is made once.
 func newScene(t *testing.T) *scene {
 	t.Helper()
+	aScene.once.Do(func() { aScene.make(t) })
 	dir := t.TempDir()
-	x := &scene{dir: dir, path: filepath.Join(dir, "ckpt.db"), backup: filepath.Join(dir, "backup")}
-	from := filepath.Join(t.TempDir(), "ckpt.db")
+	x := &scene{dir: dir, path: filepath.Join(dir, "ckpt.db"), backup: filepath.Join(dir, "backup"), before: aScene.before, after: aScene.after}
+	for name, text := range aScene.files {
+		write(t, filepath.Join(dir, name), text)
+	}
+	return x
+}
+
+var aScene template
+
+// template is what a scene is made of.
+type template struct {
+	once          sync.Once
+	files         map[string][]byte
+	before, after *ckpt.Saved
+}
+
+func (m *template) make(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	from, backup := filepath.Join(dir, "ckpt.db"), filepath.Join(dir, "backup")
 	s := openWith(t, options(from, newClock()))
-	x.before = save(t, s, ann, "a", ckpt.KindRecovery, "1")
-	must(t, db.Backup(t.Context(), from, x.backup, nil))
+	m.before = save(t, s, ann, "a", ckpt.KindRecovery, "1")
+	must(t, db.Backup(t.Context(), from, backup, nil))
 	s.CopyWAL()
-	x.after = save(t, s, ann, "a", ckpt.KindRecovery, "2")
-	for _, suffix := range []string{"", "-wal"} {
-		text, err := os.ReadFile(from + suffix) // nobody writes just now
+	m.after = save(t, s, ann, "a", ckpt.KindRecovery, "2")
+	m.files = map[string][]byte{}
+	for _, path := range []string{from, from + "-wal", backup} {
+		text, err := os.ReadFile(path) // nobody writes just now
 		must(t, err)
-		must(t, os.WriteFile(x.path+suffix, text, 0o600))
+		m.files[filepath.Base(path)] = text
 	}
 	must(t, s.Close())
-	return x
 }
 
 // oldIn checks that a set-aside database has the save that the backup does not have.
@@ -64,7 +85,7 @@ func TestRestoreKilledAtACall(t *testing.T) {
 		t.Skip("strace is not installed")
 	}
 	calls := map[string]int{ // and how many of its calls are passed over after each one in a sample
-		"renameat,renameat2,rename": 1, "unlinkat,unlink,mkdirat": 2, "fsync,fdatasync": 3, "ftruncate": 2, "fchmod": 1, "pwrite64": 29,
+		"renameat,renameat2,rename": 1, "unlinkat,unlink,mkdirat": 2, "fsync,fdatasync": 4, "ftruncate": 2, "fchmod": 1, "pwrite64": 29,
 	}
 	var points atomic.Int64
 	t.Cleanup(func() { // once all of them have ended
