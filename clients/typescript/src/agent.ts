@@ -3,6 +3,7 @@ import { cutState, type Stored, withState } from './checkpoint.js';
 import type { Answer, Ask } from './ask.js';
 import { type About, Document, type Form } from './document.js';
 import { isSidecarError } from './errors.js';
+import type { DriftVerdict } from './drift.js';
 import { understood } from './problem.js';
 import { checkAgent, checkRun, get, objectOf, post, queryOf } from './requests.js';
 import type { RunOptions } from './options.js';
@@ -10,7 +11,7 @@ import type { Run } from './run.js';
 import { runOn } from './running.js';
 import { encodeState, type Saved, type SaveOptions, type Saver } from './saver.js';
 import { start } from './start.js';
-import type { Checkpoint, CheckpointPage, Diff, Kind, Labels, Policy, Removal, RunInfo, RunPage, RunStatus } from './wire.js';
+import type { Checkpoint, CheckpointPage, Diff, Erased, Kind, Labels, Policy, Removal, RunInfo, RunPage, RunStatus } from './wire.js';
 
 export interface RestoreOptions {
   /** a certain one, by its id */
@@ -128,6 +129,22 @@ export class Agent {
   /** Removes a checkpoint. */
   async delete(id: string): Promise<Removal> {
     return understood(await this.delivery.call({ method: 'DELETE', path: `/v1/checkpoints/${encodeURIComponent(id)}`, write: true }), true);
+  }
+
+  /** Erases the agent and all that it has, for good. */
+  async erase(): Promise<Erased> {
+    return understood(await this.delivery.call({ method: 'DELETE', path: this.path, write: true }), true);
+  }
+
+  /** All of the agent as text, or of one run: docs/EXPORT.md has the form, `Sidecar.import` brings it in. It is held in memory as a whole. */
+  async export({ run }: { run?: string } = {}): Promise<Buffer> {
+    const query = queryOf({ run: run === undefined ? undefined : checkRun(run) });
+    return (await this.ask(get(`${this.path}/export`, query), run)).body;
+  }
+
+  /** Asks the daemon for the verdict on a run's drift, with all findings that are open. */
+  async drift(run?: string): Promise<DriftVerdict> {
+    return understood(await this.ask(get(`${this.path}/drift`, queryOf({ run: this.runOf(run) })), run), false);
   }
 
   async policy(): Promise<Policy> {

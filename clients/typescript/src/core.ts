@@ -1,6 +1,7 @@
 import { SetAside } from './backlog.js';
 import type { Delivery } from './delivery.js';
 import { revive } from './decode.js';
+import { type DriftVerdict, DriftWatch } from './drift.js';
 import { isSidecarError, SidecarError } from './errors.js';
 import { understood } from './problem.js';
 import { encodeState, type EncodedState, type Saved, type SaveOptions, Saver } from './saver.js';
@@ -10,6 +11,8 @@ import type { SpoolAsk } from './spool.js';
 export class Core {
   /** steps and operations that have succeeded here, for when the daemon cannot be asked */
   readonly done = new Map<string, unknown>();
+  /** what the daemon last said of the run's drift */
+  readonly drift: DriftWatch;
   /** how many steps and operations are going on */
   busy = 0;
   private readonly controller = new AbortController();
@@ -26,7 +29,9 @@ export class Core {
     public epoch: number | undefined,
     /** called once, when another owner has the run */
     private readonly onLost: () => void,
-  ) {}
+  ) {
+    this.drift = new DriftWatch(delivery.settings.warn);
+  }
 
   get path(): string {
     return `/v1/agents/${this.agent}/runs/${this.run}`;
@@ -79,7 +84,10 @@ export class Core {
   /** Sends a write. */
   async send<T extends object>(ask: SpoolAsk): Promise<T | SetAside> {
     const answer = await this.write(ask);
-    return answer instanceof SetAside ? answer : (revive(understood<T>(answer, true)) as T);
+    if (answer instanceof SetAside) return answer;
+    const said = understood<T & { drift?: DriftVerdict }>(answer, true);
+    this.drift.note(said.drift);
+    return revive(said) as T;
   }
 
   async write(ask: SpoolAsk): ReturnType<Delivery['write']> {
@@ -109,6 +117,7 @@ export class Core {
     try {
       const saved = await this.saver.saveBytes(this.agent, this.run, this.epoch, state, options);
       if (saved.stored !== 'nowhere') this.saved = state;
+      if (saved.stored === 'daemon') this.drift.note(saved.drift);
       return saved;
     } catch (error) {
       throw this.noted(error);

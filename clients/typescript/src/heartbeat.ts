@@ -1,5 +1,6 @@
 import type { Ask } from './ask.js';
 import type { Core } from './core.js';
+import type { DriftVerdict } from './drift.js';
 import { milliseconds } from './duration.js';
 import { isSidecarError, SidecarError } from './errors.js';
 import { planOf } from './plan.js';
@@ -49,7 +50,7 @@ export class Heartbeat {
     const body = objectOf({ epoch, progress: this.progress });
     const headers = { 'Content-Type': 'application/json' };
     const ask: Ask = { method: 'POST', path: `${this.core.path}/heartbeat`, headers, body, write: true, repeatable: true, background: true };
-    understood<RunInfo>(await this.core.delivery.once(ask, patience), true);
+    this.core.drift.note(understood<RunInfo & { drift?: DriftVerdict }>(await this.core.delivery.once(ask, patience), true).drift);
   }
 
   /** A run that began without the daemon is registered when that is back. */

@@ -2,6 +2,7 @@ export { Agent, type ListFilter, type RestoreOptions } from './agent.js';
 export type { Autosave } from './autosave.js';
 export type { Stored } from './checkpoint.js';
 export { decode } from './decode.js';
+export { Drift, type DriftVerdict, type Report, type Severity } from './drift.js';
 export type { Duration } from './duration.js';
 export { encode, type Encoded, NotSerializable, type Trace, type Unserializable } from './encode.js';
 export { type Code, isSidecarError, type Outcome, SidecarError } from './errors.js';

@@ -1,3 +1,4 @@
+import type { Drift } from './drift.js';
 import type { Duration } from './duration.js';
 import type { Labels, OperationInfo } from './wire.js';
 
@@ -30,6 +31,8 @@ export interface RunOptions<S = any> {
   heartbeatEvery?: Duration;
   /** after so long without progress it counts as dead; the agent's policy */
   progressTimeout?: Duration;
+  /** called when the verdict on the run's drift gets worse, or something new was found */
+  onDrift?: (drift: Drift) => void;
   /** save the state every so often, where it has changed */
   autosave?: Duration;
   /** the signals at which it saves, ends as interrupted, and dies; SIGTERM and SIGINT. `[]` for none */

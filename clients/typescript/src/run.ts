@@ -1,7 +1,9 @@
+import type { Ask } from './ask.js';
 import { Autosave } from './autosave.js';
 import { SetAside } from './backlog.js';
 import type { Delivery } from './delivery.js';
 import { Core } from './core.js';
+import type { Drift, DriftVerdict, Report } from './drift.js';
 import { type Duration, milliseconds } from './duration.js';
 import { encode } from './encode.js';
 import { messageOf, SidecarError } from './errors.js';
@@ -9,11 +11,12 @@ import { beginOperation, doOperation, type OpenOperation, type OperationOptions 
 import type { RunOptions } from './options.js';
 import type { Plan } from './plan.js';
 import { Heartbeat } from './heartbeat.js';
+import { understood } from './problem.js';
 import { checkAgent, checkKey, checkRun, objectOf, post, queryOf } from './requests.js';
 import type { Saved, SaveOptions, Saver } from './saver.js';
 import { forget, watch } from './shutdown.js';
 import { doStep, type StepContext, type StepOptions } from './step.js';
-import type { Appended, RunInfo } from './wire.js';
+import type { Appended, FindingInfo, RunInfo } from './wire.js';
 
 export interface EndOptions {
   result?: unknown;
@@ -54,6 +57,7 @@ export class Run<S = any> implements AsyncDisposable {
     this.core = new Core(delivery, saver, name.agent, name.run, plan?.claimed ? plan.epoch : epoch, () => this.rest());
     this.stopWithin = milliseconds(options.stopWithin ?? 5000, 'stopWithin');
     this.state = options.initial as S;
+    if (options.onDrift) this.onDrift(options.onDrift);
     if (!plan) return;
     if (plan.checkpoint) {
       const { state, bytes, content_type: contentType } = plan.checkpoint;
@@ -132,6 +136,34 @@ export class Run<S = any> implements AsyncDisposable {
   /** Appends one event to the journal. */
   event(type: string, payload?: unknown): Promise<Appended | undefined> {
     return this.events([{ type, payload }]);
+  }
+
+  /** The last verdict on the run's drift. It came with the last save, step, operation or heartbeat: nothing is asked. */
+  drift(): Drift {
+    return this.core.drift.last;
+  }
+
+  /** Has a function called when the verdict gets worse, or something new was found. Answers what ends that. */
+  onDrift(fn: (drift: Drift) => void): () => void {
+    return this.core.drift.listen(fn);
+  }
+
+  /** Tells of a finding of the agent's own, and answers it. Throws where the daemon is away. */
+  async report({ rule, message, severity, advice, evidence, sinceSeq }: Report): Promise<FindingInfo> {
+    this.core.check();
+    const body = objectOf({ run: this.run, epoch: this.epoch, rule, severity: severity ?? 'warn', message, advice, evidence, since_seq: sinceSeq });
+    return this.found(post(`/v1/agents/${this.agent}/drift/findings`, body, this.core));
+  }
+
+  /** Says that a finding was none, or is dealt with; answers it, with the checkpoints that are clean again. */
+  dismiss(finding: string, reason?: string): Promise<FindingInfo & { cleaned: string[] }> {
+    return this.found(post(`/v1/findings/${encodeURIComponent(finding)}/dismiss`, objectOf({ reason }), this.core));
+  }
+
+  private async found<T extends FindingInfo>(ask: Ask): Promise<T> {
+    const { drift, ...finding } = understood<T & { drift?: DriftVerdict }>(await this.core.delivery.call(ask), true);
+    this.core.drift.note(drift);
+    return finding as unknown as T;
   }
 
   /** Says how far the work has come; it should only grow. The next heartbeat carries it. */

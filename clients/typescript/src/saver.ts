@@ -5,6 +5,7 @@ import type { Delivery } from './delivery.js';
 import { isJSON } from './checkpoint.js';
 import type { Answer } from './ask.js';
 import { diff } from './delta.js';
+import type { DriftVerdict } from './drift.js';
 import { encode, type Trace, type Unserializable } from './encode.js';
 import { invalid, isSidecarError } from './errors.js';
 import { type Held, BaseCache } from './base_cache.js';
@@ -53,7 +54,7 @@ interface Kept {
 /** What became of a save. */
 export type Saved =
   /** it is on the daemon's disk */
-  | (Kept & Checkpoint & { stored: 'daemon'; pruned: string[]; replayed: boolean })
+  | (Kept & Checkpoint & { stored: 'daemon'; pruned: string[]; replayed: boolean; drift?: DriftVerdict })
   /** the daemon is away; it is on disk in the spool, and is sent later */
   | (Kept & { stored: 'spool'; reason: string })
   /** the daemon is away and the spool failed, which was to be no error */

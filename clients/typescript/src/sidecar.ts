@@ -12,7 +12,7 @@ import { resolve } from 'node:path';
 import type { Settings } from './settings.js';
 import { spoolFolder } from './spool.js';
 import { version } from './version.js';
-import type { Prompt, PromptPage, RunPage, RunStatus, Version } from './wire.js';
+import type { FindingInfo, ImportReport, Prompt, PromptPage, RunPage, RunStatus, Version } from './wire.js';
 
 export interface SidecarOptions {
   /** the daemon's socket or pipe; otherwise `CKPTSIDECAR_SOCKET`, the user's own, the system's */
@@ -88,6 +88,26 @@ export class Sidecar {
 
   async answer(prompt: string, choice: 'resume' | 'reinitialize' | 'abandon', reason?: string): Promise<Prompt> {
     const ask = post(`/v1/prompts/${encodeURIComponent(prompt)}/answer`, objectOf({ choice, reason }), { agent: '', run: '' });
+    return understood(await this.delivery.call(ask), true);
+  }
+
+  /** Says that a finding was none, or is dealt with; answers it, with the checkpoints that are clean again. */
+  async dismiss(finding: string, reason?: string): Promise<FindingInfo & { cleaned: string[] }> {
+    const ask = post(`/v1/findings/${encodeURIComponent(finding)}/dismiss`, objectOf({ reason }), { agent: '', run: '' });
+    return understood(await this.delivery.call(ask), true);
+  }
+
+  /** Some agents as text, or all of this user's: docs/EXPORT.md has the form. It is held in memory as a whole. */
+  async export(agents: string[] = []): Promise<Buffer> {
+    const ask = get('/v1/export', queryOf({ agents: agents.map(checkAgent).join(',') }));
+    return (await this.delivery.call(ask)).body;
+  }
+
+  /** Brings in what `export` gave, under its own names or another. Doing it again changes nothing. */
+  async import(exported: Buffer | string, { agent }: { agent?: string } = {}): Promise<ImportReport> {
+    const query = queryOf({ agent: agent === undefined ? undefined : checkAgent(agent) });
+    const headers = { 'Content-Type': 'application/x-ndjson' };
+    const ask = { method: 'POST' as const, path: '/v1/import', query, headers, body: Buffer.from(exported), write: true, repeatable: true };
     return understood(await this.delivery.call(ask), true);
   }
 

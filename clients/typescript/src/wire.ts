@@ -65,6 +65,59 @@ export interface Removal {
   reason: string;
 }
 
+/** What a drift detector, an agent itself, or the search for secrets saw in a run. */
+export interface FindingInfo {
+  id: string;
+  agent: string;
+  owner: string;
+  run: string;
+  at: Time;
+  rule: string;
+  severity: 'info' | 'warn' | 'critical';
+  message: string;
+  advice: string | null;
+  evidence: Record<string, Json>;
+  checkpoint: string | null;
+  since_seq: number | null;
+  until_seq: number | null;
+  closed: 'dismissed' | 'resumed' | 'restored' | 'begun_anew' | null;
+  closed_at: Time | null;
+  dismissed_at: Time | null;
+  dismissed_by: string | null;
+}
+
+/** What an erasure has removed. */
+export interface Erased {
+  agent: string;
+  owner: string;
+  runs: number;
+  checkpoints: number;
+  stored_bytes: number;
+}
+
+/** What an import did. Importing the same again changes nothing. */
+export interface ImportReport {
+  /** the first one */
+  agent: string;
+  agents: string[];
+  /** of the text */
+  version: number;
+  /** that were made */
+  runs: number;
+  runs_present: number;
+  /** checkpoints */
+  imported: number;
+  /** checkpoints that were there already */
+  present: number;
+  /** what else was brought in, how many of each kind */
+  rows?: Record<string, number>;
+  /** runs that a person must decide about, because the text does not say all of them */
+  uncertain: { agent: string; run: string; reason: string }[];
+  /** ids that another agent has, and the new ones */
+  renamed?: Record<string, string>;
+  pruned: string[];
+}
+
 /** One operation of RFC 6902. */
 export interface PatchOperation {
   op: 'add' | 'remove' | 'replace' | 'move' | 'copy' | 'test';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { get, type IncomingMessage } from 'node:http';
 import { test } from 'node:test';
 
-import { OperationFailed, type Run, type StepContext } from 'ckptsidecar';
+import { type Drift, OperationFailed, type Run, type StepContext } from 'ckptsidecar';
 import { sleep, until, World } from './world.js';
 
 const world = await World.start();
@@ -349,4 +349,54 @@ test('stop lets a step finish, saves, and ends as interrupted', async () => {
   const run = await agent.start();
   assert.deepEqual([run.plan?.verdict, run.plan?.interrupted_steps], ['resume', []]);
   await run.end();
+});
+
+test('a loop hears that it drifts, and stops', async () => {
+  let turns = 0;
+  await sidecar.agent('drifts').run(async (run) => {
+    assert.equal(run.drift().verdict, 'none');
+    while (turns < 50 && !run.drift().critical) {
+      turns++;
+      await run.step(`search ${turns}`, () => 'nothing new', { name: 'search', args: { q: 'the same' } });
+    }
+    assert.ok(run.drift().advice);
+  });
+  assert.ok(turns < 50);
+});
+
+test('findings are reported and dismissed, and what others find comes with the heartbeat', async () => {
+  const told: Drift[] = [];
+  const agent = sidecar.agent('reports');
+  await agent.run(
+    async (run) => {
+      const clean = await run.save({ n: 1 });
+      const found = await run.report({ rule: 'wrong-file', message: 'not its file', severity: 'critical', evidence: { file: 'x' } });
+      assert.equal(run.drift().clean, clean.id);
+      assert.deepEqual(told.map((drift) => drift.verdict), ['critical']);
+      assert.equal(told[0]!.findings[0]!.rule, 'wrong-file');
+      assert.equal((await agent.drift()).verdict, 'critical');
+      const dismissed = await run.dismiss(found.id, 'it was its own');
+      assert.ok(dismissed.dismissed_at);
+      assert.equal(run.drift().critical, false);
+      await sidecar.join(run.share()).report({ rule: 'seen', message: 'm', severity: 'critical' });
+      await until('the heartbeat brings it', () => run.drift().critical);
+    },
+    { heartbeatEvery: 20, onDrift: (drift) => told.push(drift) },
+  );
+  await sidecar.dismiss((await agent.drift()).findings[0]!.id);
+});
+
+test('an agent is exported, erased and imported', async () => {
+  const agent = sidecar.agent('moves');
+  await agent.run((run) => run.step('once', () => ({ done: true })), { run: 'r1', initial: { n: 1 } });
+  await agent.save({ n: 2 }, { run: 'r2' });
+  const text = await agent.export();
+  assert.equal((await agent.erase()).runs, 2);
+  assert.equal((await agent.list()).checkpoints.length, 0);
+  const report = await sidecar.import(text);
+  assert.deepEqual([report.runs, report.imported, report.rows], [2, 2, { step: 1 }]);
+  assert.deepEqual(await agent.export(), text, 'the export of the import is the same');
+  assert.equal((await agent.info('r1')).status, 'completed');
+  assert.equal((await sidecar.import(await agent.export({ run: 'r2' }), { agent: 'moved' })).runs, 1);
+  assert.equal(String(await sidecar.export(['moves', 'moved'])).split('"type":"agent"').length, 3);
 });
