@@ -84,6 +84,7 @@ var table = []row{
 	{method: "GET", path: agents + "/policy", owner: 200, stranger: 404},
 	{method: "PUT", path: agents + "/policy", contentType: ckpt.ContentTypeJSON, body: `{"routine_keep":1}`, owner: 200, stranger: 200},
 	{method: "GET", path: agents + "/export", owner: 200, stranger: 404, shows: true},
+	{method: "GET", path: "/v1/export", query: "agents={agent}", owner: 200, stranger: 404, shows: true},
 	{method: "POST", path: "/v1/import", query: "agent=copy", contentType: lines, body: "{export}", owner: 200, stranger: 200, missing: 200, admin: 200},
 	{name: "one agent", method: "POST", path: "/v1/prune", contentType: ckpt.ContentTypeJSON, body: `{"agent":"{agent}"}`, owner: 200, stranger: 404},
 	{name: "all", method: "POST", path: "/v1/prune", contentType: ckpt.ContentTypeJSON, body: `{}`, owner: 200, stranger: 200, missing: 200, star: true},

@@ -85,7 +85,8 @@ func checkFrozen(t *testing.T, c *client.Client, agent string) {
 		t.Fatal(err)
 	}
 	if agent == "waits" {
-		if plan.Verdict != ckpt.VerdictResume || !plan.Claimed || len(prompts.Prompts) != 0 {
+		// The process is there and may go on, so somebody has to stop it first.
+		if plan.Verdict != ckpt.VerdictRepair || !plan.Claimed || len(prompts.Prompts) != 0 {
 			t.Errorf("the plan is %+v, the prompts are %+v", plan, prompts.Prompts)
 		}
 		return
