@@ -67,14 +67,17 @@ const (
 	UpdateLastEvent = `UPDATE runs SET last_event = ? WHERE id = ?`
 )
 
-// What deletes a checkpoint answers what its row took beside the state.
+// What deletes a checkpoint answers what its row took beside the state, unless that
+// is known.
+const deleteKnown = `DELETE FROM checkpoints WHERE n = ?`
+
 var (
 	deleteInline     = `DELETE FROM checkpoints WHERE n = ? RETURNING ` + usage.OfRuns["checkpoints"]
 	deleteCheckpoint = `DELETE FROM checkpoints WHERE n = ? RETURNING pieces, ` + usage.OfRuns["checkpoints"] + ` AS beside`
 )
 
 var (
-	telling  = []string{insertCheckpoint, deleteInline, deleteCheckpoint, updateSavedRun, updateRemoved, updateSign, UpdateBeat, UpdateProgress, UpdateStepped, UpdateBack, UpdateLastEvent}
+	telling  = []string{insertCheckpoint, deleteKnown, deleteInline, deleteCheckpoint, updateSavedRun, updateRemoved, updateSign, UpdateBeat, UpdateProgress, UpdateStepped, UpdateBack, UpdateLastEvent}
 	watching = []string{"agents", "runs", "checkpoints", "operations", "prompts"}
 )
 

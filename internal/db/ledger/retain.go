@@ -247,7 +247,7 @@ func (s *Core) RemoveRows(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, 
 			return nil, err
 		}
 		freed += bytes
-		beside += row.beside
+		beside += row.Beside
 		tx.OnCommit(func() { s.States.Forget(row.ID) })
 		if err := s.unmark(tx, row.ID); err != nil {
 			return nil, err
@@ -277,7 +277,10 @@ func (tx *Tx) RemoveInline(gone []HeldRow) error {
 }
 
 func (tx *Tx) deleteInline(row *HeldRow) error {
-	_, err := tx.Get(&row.beside, deleteInline, row.N)
+	if row.Beside > 0 {
+		return tx.Exec(deleteKnown, row.N)
+	}
+	_, err := tx.Get(&row.Beside, deleteInline, row.N)
 	tx.Wrote = true
 	return err
 }
@@ -297,7 +300,7 @@ func (tx *Tx) removeOne(run *RunRow, row *HeldRow) (int64, error) {
 	if _, err := tx.Get(&of, deleteCheckpoint, row.N); err != nil {
 		return 0, err
 	}
-	tx.Wrote, row.beside = true, of.Beside
+	tx.Wrote, row.Beside = true, of.Beside
 	if of.Pieces == nil {
 		return row.StoredSize, nil
 	}

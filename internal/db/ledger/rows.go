@@ -71,7 +71,7 @@ type HeldRow struct {
 	StateOf    *int64             `db:"state_of"`
 	Damaged    bool               `db:"damaged"`
 	removed    bool               // its row is gone already
-	beside     int64              // and took so much beside the state
+	Beside     int64              `db:"-"` // what its row takes beside the state; 0 where that is not known
 }
 
 const HeldColumns = `n, id, seq, kind, created_at, stored_size, pinned, suspect, operation, pieces IS NULL AS inline, state_of,

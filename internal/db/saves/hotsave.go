@@ -5,6 +5,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 )
 
 // saveHot is a save the short way: a routine one, after others of its run, of
@@ -61,7 +62,7 @@ func (s *Saves) planHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, h *ledge
 	rows := make([]ledger.HeldRow, 0, len(h.Rows)+1)
 	if keep > 0 {
 		rows = append(rows, ledger.HeldRow{N: tx.Head.N + 1, ID: reply.ID, Seq: reply.Seq, Kind: v.Request.Kind,
-			CreatedAt: ledger.Lenient[ckpt.Time]{Value: reply.CreatedAt}, StoredSize: reply.StoredSize, Inline: v.State.Body != nil})
+			CreatedAt: ledger.Lenient[ckpt.Time]{Value: reply.CreatedAt}, StoredSize: reply.StoredSize, Inline: v.State.Body != nil, Beside: v.beside(reply)})
 	}
 	rows = append(rows, h.Rows...)
 	if ledger.AllStay(rows, keep) {
@@ -98,6 +99,13 @@ func (s *Saves) rememberHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, repl
 		return tx.RememberNew(agent.ID, v.key, v.print, AppendReply(nil, reply))
 	}
 	return tx.RememberNewID(agent.ID, v.key, v.print, tx.Head.N+1)
+}
+
+// beside is what the row of the checkpoint takes beside the state.
+func (v *Save) beside(reply *ledger.SavedReply) int64 {
+	r := v.Request
+	return usage.RowLength(reply.ID, string(r.Kind), reply.Parent, reply.CreatedAt, v.State.Sha256, r.ContentType, r.Labels, ledger.MetadataText(r.Metadata),
+		r.Step, v.Operation, v.program)
 }
 
 func nobodyNeeds(*ledger.RunRow, string) (string, error) { return "", nil }

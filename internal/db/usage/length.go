@@ -40,6 +40,15 @@ func LengthOf(arg any) int64 {
 	return 0
 }
 
+// RowLength is what a row with these texts takes.
+func RowLength(texts ...any) int64 {
+	bytes := int64(rowCost)
+	for _, text := range texts {
+		bytes += LengthOf(text)
+	}
+	return bytes
+}
+
 const timeLength = 24 // of a time as it is stored
 
 // actCost is what a row of the audit log takes beside its texts.

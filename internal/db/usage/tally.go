@@ -48,10 +48,7 @@ func (t *Tally) Count(s Statement, args []any) {
 		}
 		return
 	}
-	t.stored += rowCost
-	for _, arg := range args {
-		t.stored += LengthOf(arg)
-	}
+	t.stored += RowLength(args...)
 }
 
 // Add adds to an owner's bytes, once the transaction is on disk, what no statement
