@@ -78,8 +78,9 @@ bench-peers: build ## the same work against Redis, PostgreSQL, etcd, LangGraph a
 	cd bench && go build -mod=mod -o ../dist/bench-peers .
 	./dist/bench-peers $(PEERS)
 
-fuzz: ## every fuzz test for FUZZTIME (20s), and the long form of three tests that draw lots
+fuzz: ## every fuzz test for FUZZTIME (20s), and the long form of five tests that draw lots
 	go test -count=1 -run '^TestCheckJSONAfterAgrees$$' ./internal/jsontext -args -texts 40000
+	go test -count=1 -run 'AfterAgrees$$' ./internal/secrets -args -texts 6000
 	go test -count=1 -run '^TestThePromiseHoldsInSimulation$$' ./internal/drift -args -simulated 20000
 	go test -count=1 -run '^TestEveryEffectOnceHoweverOftenItIsKilled$$' ./cmd/ckptsidecar -args -long
 	@set -e; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r room; do \

@@ -66,7 +66,7 @@ func TestACalibratedWatchWarnsAboveItsFactor(t *testing.T) {
 	}
 }
 
-var simulated = flag.Int("simulated", 1500, "good runs that TestThePromiseHoldsInSimulation makes for each number of them; make fuzz makes 20,000")
+var simulated = flag.Int("simulated", 1000, "good runs that TestThePromiseHoldsInSimulation makes for each number of them; make fuzz makes 20,000")
 
 // The promise in simulation: of many agents, each calibrated on its own good runs,
 // the next good run is warned in no larger a share than was asked for.

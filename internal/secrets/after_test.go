@@ -2,6 +2,7 @@ package secrets
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -104,13 +105,15 @@ func edit(r *rand.Rand, base []byte) (out []byte, same []jsontext.Copy) {
 	return out, same
 }
 
+var texts = flag.Int("texts", 300, "from how many texts the tests that draw lots begin; make fuzz takes 6,000")
+
 // TestFindAfterAgrees changes documents again and again: what is found is what
 // a search of all of it finds.
 func TestFindAfterAgrees(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(8, 8))
 	var good, carried, found int
-	for n := range 800 {
+	for n := range *texts {
 		base := document(r)
 		var checked jsontext.Checked
 		var seenBefore Seen
@@ -147,7 +150,7 @@ func TestFindAfterAgrees(t *testing.T) {
 		}
 	}
 	t.Logf("%d states, %d with something carried, %d secrets", good, carried, found)
-	if good < 4000 || carried < 3000 {
+	if good < 5**texts || carried < 4**texts {
 		t.Error("too few interesting states")
 	}
 }
@@ -174,7 +177,7 @@ func TestFindBytesAfterAgrees(t *testing.T) {
 		return b
 	}
 	over := 0
-	for range 1500 {
+	for range *texts {
 		base := text(r.IntN(1500))
 		_, before := Scan{}.FindBytesAfter(base, nil, nil)
 		for range 12 {
@@ -216,7 +219,7 @@ func TestFindBytesAfterAgrees(t *testing.T) {
 		}
 	}
 	t.Logf("%d passed over something", over)
-	if over < 4000 {
+	if over < 4**texts {
 		t.Error("too few interesting texts")
 	}
 }
