@@ -66,37 +66,6 @@ type mover struct {
 	failed  bool  // something was refused
 }
 
-// runForeign imports what another system has written.
-func (c *importCmd) runForeign(ctx context.Context, a *app) error {
-	if len(c.Files) == 0 {
-		return cli.Usagef("name what to import: the files, or for fsm-loop the folder")
-	}
-	m := &mover{a: a, options: foreign.Options{Agent: c.Agent, Owner: a.idOwner()}}
-	if !c.Stopped {
-		m.options.Alive = processLives
-	}
-	m.report = foreignReport{Format: foreign.Format(c.Format), DryRun: c.DryRun, Runs: []foreignRun{}, Problems: []foreign.Problem{}}
-	read := m.readFiles
-	if m.report.Format == foreign.FSMLoop {
-		read = m.readFolders
-	}
-	if err := read(ctx, c.Files); err != nil {
-		return err
-	}
-	if a.JSON {
-		if err := term.WriteJSON(a.Data(), m.report); err != nil {
-			return err
-		}
-	}
-	switch {
-	case m.stopped != nil:
-		return m.stopped
-	case m.failed:
-		return &cli.ExitError{Code: cli.ExitFailed}
-	}
-	return nil
-}
-
 // readFiles reads formats in which several files may be of one run.
 func (m *mover) readFiles(ctx context.Context, names []string) error {
 	var files []foreign.File

@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
@@ -90,23 +87,4 @@ func checkpointTable(list []ckpt.Checkpoint, s *term.Style) *term.Table {
 			term.Bytes(c.Size), labelText(c.Labels), view.Marks(c, s))
 	}
 	return t
-}
-
-func kindText(k ckpt.Kind, s *term.Style) string {
-	switch k {
-	case ckpt.KindRecovery:
-		return s.Yellow(string(k))
-	case ckpt.KindPreOperation:
-		return s.Cyan(string(k))
-	}
-	return string(k)
-}
-
-// labelText is labels as they are typed: k=v, in order.
-func labelText(labels ckpt.Labels) string {
-	var list []string
-	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		list = append(list, k+"="+labels[k])
-	}
-	return strings.Join(list, " ")
 }

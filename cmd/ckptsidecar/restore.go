@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"unicode/utf8"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
@@ -64,11 +62,4 @@ func (c *restoreCmd) toFile(a *app, got *ckpt.Checkpoint) error {
 	}
 	a.Tell("%s number %d of run %s, %s, to %s", a.Err.Green("restored:"), got.Seq, got.Run, term.Bytes(got.Size), c.Output)
 	return nil
-}
-
-// isText says whether a terminal shows these bytes without harm.
-func isText(b []byte) bool {
-	return utf8.Valid(b) && !bytes.ContainsFunc(b, func(r rune) bool {
-		return r < ' ' && r != '\n' && r != '\t' && r != '\r' || r == 0x7f || r >= 0x80 && r < 0xa0
-	})
 }

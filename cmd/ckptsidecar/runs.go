@@ -187,15 +187,6 @@ func (c *runEndCmd) Run(ctx context.Context, a *app) error {
 	return a.showRun(run)
 }
 
-// jsonOf is an optional JSON argument. The check of the request finds what is
-// wrong with it.
-func jsonOf(text string) ckpt.JSON {
-	if text == "" {
-		return nil
-	}
-	return ckpt.JSON(text)
-}
-
 type runShowCmd struct {
 	Agent string `arg:"" help:"The agent's name."`
 	InRun string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`

@@ -72,21 +72,6 @@ func tookText(s *ckpt.Step) string {
 	return view.WorkedText(*s.DurationMS)
 }
 
-// came is what came of something, short enough for a line.
-func came(result ckpt.JSON, problem ckpt.Ref) string {
-	text := view.FirstLine(string(problem))
-	if problem == "" {
-		text = view.FirstLine(string(result))
-	}
-	if text == "null" {
-		return ""
-	}
-	if runes := []rune(text); len(runes) > 60 {
-		return string(runes[:59]) + "…"
-	}
-	return text
-}
-
 type stepCmd struct {
 	Begin  stepBeginCmd  `cmd:"" help:"Begin a step, and print started, or succeeded where it has been done before and is not to be done again."`
 	Finish stepFinishCmd `cmd:"" help:"Say how a step ended."`
@@ -209,11 +194,4 @@ func (a *app) showStep(s *ckpt.Step, ref ckpt.RunRef) error {
 	}
 	view.TellDrift(a.App, s.Drift, ref)
 	return nil
-}
-
-func resultText(result ckpt.JSON) string {
-	if text := came(result, ""); text != "" {
-		return "; its result is " + text
-	}
-	return ""
 }

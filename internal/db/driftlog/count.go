@@ -7,20 +7,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// seenSave is what the run's watch saw in a save, in one transaction.
-type seenSave struct {
-	tx    *ledger.Tx
-	runID int64
-	Found []ckpt.Found
-}
-
-// WatchedSave is the part of a save that the detectors look at.
-type WatchedSave struct {
-	Request *ckpt.SaveRequest
-	Drift   *printed // what they need of the state; nil where nobody watches
-	Seen    seenSave
-}
-
 // SeeSave lets the run's watch see a checkpoint that is about to be inserted,
 // once in a transaction.
 func (s *Drifts) SeeSave(tx *ledger.Tx, v *WatchedSave, size int64, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, reply ledger.SavedReply) {

@@ -3,6 +3,8 @@ package driftlog
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -246,4 +248,43 @@ func readPastStates(tx *ledger.Tx, run *ledger.RunRow, all *ckpt.RunPast, made *
 		}
 	}
 	return nil
+}
+
+// makePrint keeps a mistake in a detector from reaching a save.
+func makePrint[T any](s *Drifts, key blob.RunKey, make func() (T, error)) (print T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			var none T
+			print, err = none, nil
+			s.Watches.Panics.Add(1)
+			s.Log.Error("a drift detector panicked: it does not count this", "agent", key.Agent, "run", key.Run, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	return make()
+}
+
+// preparing does what may take long because of what a user wrote, a schema or
+// rules. It is given up when whoever asked has gone away, or the daemon stops:
+// nothing was written yet.
+func preparing(ctx context.Context, p *ckpt.Policy, do func(context.Context) error) error {
+	if p.Schema == nil && len(p.Rules) == 0 {
+		return do(context.Background())
+	}
+	asking, cancel := ckpt.Asking(ctx)
+	defer cancel()
+	err := do(asking)
+	if err != nil && asking.Err() != nil {
+		err = ckpt.Wrap(ckpt.CodeBusy, err, "the schema and the rules of the agent's policy were not tried to their end, because the client "+
+			"went away or the daemon stops: nothing was saved")
+	}
+	return err
+}
+
+// prints are those of a step, with the earlier attempts that failed.
+func (r *printRow) prints() []ckpt.StepPrint {
+	list := make([]ckpt.StepPrint, 0, 1)
+	for range min(r.failures, pastFailures) {
+		list = append(list, ckpt.StepPrint{Key: r.Key, Tool: r.Tool, Sig: r.Sig, Failed: true, Began: r.At, At: r.At, AfterSeq: r.AfterSeq})
+	}
+	return append(list, r.StepPrint)
 }

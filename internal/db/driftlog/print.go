@@ -2,8 +2,6 @@ package driftlog
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -55,23 +53,6 @@ func (s *Drifts) PrintState(ctx context.Context, key blob.RunKey, r *ckpt.SaveRe
 	return made, nil
 }
 
-// preparing does what may take long because of what a user wrote, a schema or
-// rules. It is given up when whoever asked has gone away, or the daemon stops:
-// nothing was written yet.
-func preparing(ctx context.Context, p *ckpt.Policy, do func(context.Context) error) error {
-	if p.Schema == nil && len(p.Rules) == 0 {
-		return do(context.Background())
-	}
-	asking, cancel := ckpt.Asking(ctx)
-	defer cancel()
-	err := do(asking)
-	if err != nil && asking.Err() != nil {
-		err = ckpt.Wrap(ckpt.CodeBusy, err, "the schema and the rules of the agent's policy were not tried to their end, because the client "+
-			"went away or the daemon stops: nothing was saved")
-	}
-	return err
-}
-
 // refusedBySchema is the refusal of a state, nil where it breaks no schema.
 func refusedBySchema(broken []ckpt.Found) error {
 	for i := range broken {
@@ -91,19 +72,6 @@ func refusedBySchema(broken []ckpt.Found) error {
 			strings.ToLower(message[:1])+message[1:], where)
 	}
 	return nil
-}
-
-// makePrint keeps a mistake in a detector from reaching a save.
-func makePrint[T any](s *Drifts, key blob.RunKey, make func() (T, error)) (print T, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			var none T
-			print, err = none, nil
-			s.Watches.Panics.Add(1)
-			s.Log.Error("a drift detector panicked: it does not count this", "agent", key.Agent, "run", key.Run, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-		}
-	}()
-	return make()
 }
 
 // ruleRun is what rules of the user's own see beside the step or the state.
@@ -275,4 +243,18 @@ func (p *printedStep) ended(step *ckpt.Step, old *ledger.StepRow, run *ledger.Ru
 	print.Began, print.Turn = step.StartedAt.Time, string(step.Turn)
 	print.Key, print.Tool, print.At, print.AfterSeq, print.Measures = step.Key, step.Name, now, run.LastSeq, step.Measures
 	return print
+}
+
+// seenSave is what the run's watch saw in a save, in one transaction.
+type seenSave struct {
+	tx    *ledger.Tx
+	runID int64
+	Found []ckpt.Found
+}
+
+// WatchedSave is the part of a save that the detectors look at.
+type WatchedSave struct {
+	Request *ckpt.SaveRequest
+	Drift   *printed // what they need of the state; nil where nobody watches
+	Seen    seenSave
 }

@@ -62,15 +62,6 @@ func (s *Drifts) recorded(ctx context.Context, row *recordedRow, states bool) (*
 	return run, err
 }
 
-// prints are those of a step, with the earlier attempts that failed.
-func (r *printRow) prints() []ckpt.StepPrint {
-	list := make([]ckpt.StepPrint, 0, 1)
-	for range min(r.failures, pastFailures) {
-		list = append(list, ckpt.StepPrint{Key: r.Key, Tool: r.Tool, Sig: r.Sig, Failed: true, Began: r.At, At: r.At, AfterSeq: r.AfterSeq})
-	}
-	return append(list, r.StepPrint)
-}
-
 // recordedStates makes the prints of the states of a run that are still there.
 func (s *Drifts) recordedStates(ctx context.Context, q *sqlx.Tx, row *recordedRow) ([]ckpt.StatePrint, error) {
 	var rows []struct {

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -23,30 +22,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
-
-// shared is what agents have at the places on which their policies say that
-// they must agree: hashes alone, of the newest state of each. It is kept by
-// saves, and read once from disk after a start.
-type shared struct {
-	mu     sync.Mutex
-	values map[ledger.AgentKey]map[string]sharedValue // by pointer
-	differ map[sharedKey]*disagreement
-}
-
-type sharedValue struct {
-	hash       string // "" where the state has no such place
-	checkpoint string
-	runID      int64
-	at         time.Time
-}
-
-type sharedKey struct{ owner, pointer string }
-
-// disagreement is how long the values at a place have differed.
-type disagreement struct {
-	since time.Time
-	told  bool
-}
 
 // Share notes the values of a state that is being saved, once it is on disk.
 func (s *Drifts) Share(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, hashes map[string]string, row *ledger.CheckpointRow) {
@@ -60,22 +35,6 @@ func (s *Drifts) Share(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow
 	tx.OnCommit(func() { s.Shared.put(ledger.AgentKey{Owner: agent.Owner, Name: agent.Name}, values) })
 }
 
-func (m *shared) put(key ledger.AgentKey, values map[string]sharedValue) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.values == nil {
-		m.values, m.differ = map[ledger.AgentKey]map[string]sharedValue{}, map[sharedKey]*disagreement{}
-	}
-	m.values[key] = values
-}
-
-func (m *shared) get(key ledger.AgentKey) (map[string]sharedValue, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	values, known := m.values[key]
-	return values, known
-}
-
 // keepOnly lets go of agents that share nothing any more.
 func (m *shared) keepOnly(agents []sharer) {
 	sharing := make(map[ledger.AgentKey]bool, len(agents))
@@ -85,12 +44,6 @@ func (m *shared) keepOnly(agents []sharer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.values, func(key ledger.AgentKey, _ map[string]sharedValue) bool { return !sharing[key] })
-}
-
-func (m *shared) ForgetAgent(owner, agent string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.values, ledger.AgentKey{Owner: owner, Name: agent})
 }
 
 // SharedValues are the hashes of what a checked state has at some places. m is

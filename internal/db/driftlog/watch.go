@@ -1,113 +1,14 @@
 package driftlog
 
 import (
-	"container/list"
-	"database/sql"
 	"fmt"
 	"runtime/debug"
-	"sync"
-	"sync/atomic"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
-
-// Watched is what the writer keeps in memory of a run to see it drift. All of
-// it follows from what is on disk: it is made when the run is first written to,
-// thrown away with a transaction that was rolled back, and made anew.
-type Watched struct {
-	runID    int64
-	key      blob.RunKey
-	policy   string         // as it was when this was made
-	watch    ckpt.RunWatch  // nil where nothing is to be watched
-	partial  bool           // made without what is read outside the writer
-	open     []ckpt.Finding // of the run, oldest first
-	recovery ckpt.Ref       // the checkpoint that was made at the first critical one of them
-	asked    sql.NullInt64  // up to where the watch wanted a way back to be kept
-	place    *list.Element
-}
-
-// Drifting says whether a critical finding is open that has a say over
-// checkpoints.
-func (w *Watched) Drifting() bool { return w.coveredFrom() >= 0 }
-
-// coveredFrom is the seq after which checkpoints are suspect, -1 where none is.
-func (w *Watched) coveredFrom() int64 {
-	from := int64(-1)
-	for i := range w.open {
-		f := &w.open[i]
-		if f.Severity == ckpt.SeverityCritical && f.SinceSeq != nil && (from < 0 || *f.SinceSeq < from) {
-			from = *f.SinceSeq
-		}
-	}
-	return from
-}
-
-// Covers says whether a checkpoint of the run is suspect.
-func (w *Watched) Covers(seq int64) bool {
-	from := w.coveredFrom()
-	return from >= 0 && seq > from
-}
-
-// watches are the runs that are being watched, as far as there is room; the
-// one that was written to last goes last. The writer alone uses them, except
-// for what is atomic or a sync.Map.
-type watches struct {
-	most   int
-	order  list.List // of *watched, the last used first
-	runs   map[int64]*Watched
-	held   atomic.Int64
-	ready  sync.Map // runKey: those that are here and whole
-	shown  sync.Map // runKey to map[string]float64: the measures of runs whose policy has rules
-	Panics atomic.Int64
-}
-
-func (m *watches) get(runID int64) *Watched {
-	w := m.runs[runID]
-	if w != nil {
-		m.order.MoveToFront(w.place)
-	}
-	return w
-}
-
-func (m *watches) put(w *Watched) {
-	m.drop(w.runID)
-	if m.runs == nil {
-		m.runs = map[int64]*Watched{}
-	}
-	w.place = m.order.PushFront(w)
-	m.runs[w.runID] = w
-	m.held.Add(1)
-	if !w.partial {
-		m.ready.Store(w.key, true)
-	}
-	for len(m.runs) > m.most {
-		m.drop(m.order.Back().Value.(*Watched).runID)
-	}
-}
-
-func (m *watches) drop(runID int64) {
-	w := m.runs[runID]
-	if w == nil {
-		return
-	}
-	delete(m.runs, runID)
-	m.order.Remove(w.place)
-	m.held.Add(-1)
-	m.ready.Delete(w.key)
-	m.shown.Delete(w.key)
-}
-
-// DropAgent lets go of all runs of an agent.
-func (m *watches) DropAgent(owner, agent string) {
-	for id, w := range m.runs {
-		if w.key.Owner == owner && w.key.Agent == agent {
-			m.drop(id)
-		}
-	}
-}
 
 // forgetWatched throws away what a transaction has changed that is not on disk.
 func (s *Drifts) forgetWatched(tx *ledger.Tx) {

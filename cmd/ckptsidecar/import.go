@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/foreign"
+)
+
+type importCmd struct {
+	Files   []string `arg:"" optional:"" help:"The file that export wrote; - or nothing for standard input. With another --format its files, or the folder that has .running and .history." placeholder:"FILE"`
+	Agent   string   `help:"Give the agent this name instead of its own." placeholder:"NAME"`
+	Format  string   `default:"ndjson" enum:"ndjson,workflow-snapshot,fsm-loop,statement-checkpoint" help:"What the files are: ndjson (what export wrote), workflow-snapshot, fsm-loop or statement-checkpoint. Default: ${default}." placeholder:"FORMAT"`
+	DryRun  bool     `help:"Only say what would be imported. Not with ndjson."`
+	Stopped bool     `help:"No loop runs any more, whatever process has its number now. With fsm-loop."`
+}
+
+func (c *importCmd) Run(ctx context.Context, a *app) error {
+	if err := cli.Checked(cli.Given(c.Agent, ckpt.CheckAgentName)); err != nil {
+		return err
+	}
+	switch {
+	case c.Format != "ndjson":
+		return c.runForeign(ctx, a)
+	case c.DryRun || c.Stopped:
+		return cli.Usagef("--dry-run and --stopped go with the foreign formats: name one with --format")
+	case len(c.Files) > 1:
+		return cli.Usagef("one export is imported at a time")
+	}
+	from := a.Stdin
+	if len(c.Files) == 1 && c.Files[0] != "-" {
+		f, err := os.Open(c.Files[0])
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		from = f
+	}
+	p := a.Progress("importing, bytes:")
+	report, err := a.Client().Import(ctx, ckpt.ImportRequest{Agent: c.Agent}, &counter{r: from, step: p.Step})
+	p.Done()
+	switch {
+	case err != nil:
+		return err
+	case a.JSON:
+		return term.WriteJSON(a.Data(), report)
+	}
+	term.Printf(a.Stdout, "%s  imported: %s, %s; there already: %s, %s\n", strings.Join(report.Agents, " "), term.Count(report.Runs, "run"),
+		term.Count(report.Imported, "checkpoint"), term.Count(report.RunsPresent, "run"), term.Count(report.Present, "checkpoint"))
+	for _, u := range report.Uncertain {
+		term.Printf(a.Stdout, "%s/%s  is uncertain: nobody knows %s; a person must decide whether it goes on\n", u.Agent, u.Run, u.Reason)
+	}
+	for old, now := range report.Renamed {
+		term.Printf(a.Stdout, "%s  is now %s, because another agent has that id\n", old, now)
+	}
+	for _, id := range report.Pruned {
+		term.Printf(a.Stdout, "%s  pruned: the agent's policy does not keep it\n", id)
+	}
+	return nil
+}
+
+// runForeign imports what another system has written.
+func (c *importCmd) runForeign(ctx context.Context, a *app) error {
+	if len(c.Files) == 0 {
+		return cli.Usagef("name what to import: the files, or for fsm-loop the folder")
+	}
+	m := &mover{a: a, options: foreign.Options{Agent: c.Agent, Owner: a.idOwner()}}
+	if !c.Stopped {
+		m.options.Alive = processLives
+	}
+	m.report = foreignReport{Format: foreign.Format(c.Format), DryRun: c.DryRun, Runs: []foreignRun{}, Problems: []foreign.Problem{}}
+	read := m.readFiles
+	if m.report.Format == foreign.FSMLoop {
+		read = m.readFolders
+	}
+	if err := read(ctx, c.Files); err != nil {
+		return err
+	}
+	if a.JSON {
+		if err := term.WriteJSON(a.Data(), m.report); err != nil {
+			return err
+		}
+	}
+	switch {
+	case m.stopped != nil:
+		return m.stopped
+	case m.failed:
+		return &cli.ExitError{Code: cli.ExitFailed}
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
+)
+
+func kindText(k ckpt.Kind, s *term.Style) string {
+	switch k {
+	case ckpt.KindRecovery:
+		return s.Yellow(string(k))
+	case ckpt.KindPreOperation:
+		return s.Cyan(string(k))
+	}
+	return string(k)
+}
+
+// labelText is labels as they are typed: k=v, in order.
+func labelText(labels ckpt.Labels) string {
+	var list []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		list = append(list, k+"="+labels[k])
+	}
+	return strings.Join(list, " ")
+}
+
+// came is what came of something, short enough for a line.
+func came(result ckpt.JSON, problem ckpt.Ref) string {
+	text := view.FirstLine(string(problem))
+	if problem == "" {
+		text = view.FirstLine(string(result))
+	}
+	if text == "null" {
+		return ""
+	}
+	if runes := []rune(text); len(runes) > 60 {
+		return string(runes[:59]) + "…"
+	}
+	return text
+}
+
+// isText says whether a terminal shows these bytes without harm.
+func isText(b []byte) bool {
+	return utf8.Valid(b) && !bytes.ContainsFunc(b, func(r rune) bool {
+		return r < ' ' && r != '\n' && r != '\t' && r != '\r' || r == 0x7f || r >= 0x80 && r < 0xa0
+	})
+}
+
+// jsonOf is an optional JSON argument. The check of the request finds what is
+// wrong with it.
+func jsonOf(text string) ckpt.JSON {
+	if text == "" {
+		return nil
+	}
+	return ckpt.JSON(text)
+}
+
+func resultText(result ckpt.JSON) string {
+	if text := came(result, ""); text != "" {
+		return "; its result is " + text
+	}
+	return ""
+}

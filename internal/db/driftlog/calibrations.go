@@ -1,0 +1,110 @@
+package driftlog
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// calibrations are what the good runs of agents make of the thresholds, where a
+// policy asks for it. All of it follows from the recorded runs: it is made anew
+// after a start, a part in each tick, and what changes is written to the audit
+// log.
+type calibrations struct {
+	mu     sync.Mutex
+	groups map[calibratedGroup]*calibrated
+	looked map[int64]time.Time // by agent: when its runs were last looked at, by the monotonic clock
+}
+
+// calibratedGroup are the runs that are calibrated on together.
+type calibratedGroup struct {
+	agentID  int64
+	workflow string
+}
+
+type calibrated struct {
+	owner, agent string
+	policy       string // the scores are of its thresholds
+	scores       map[scoredRun]float64
+	result       ckpt.Calibration
+}
+
+// scoredRun is a run as it ended: begun anew it is another one.
+type scoredRun struct {
+	id    int64
+	ended string
+}
+
+// of is what holds for a run that begins to be watched now.
+func (c *calibrations) of(agentID int64, workflow, policy string) (ckpt.Calibration, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g := c.groups[calibratedGroup{agentID, workflow}]
+	if g == nil || g.policy != policy {
+		return ckpt.Calibration{}, false
+	}
+	return g.result, true
+}
+
+// list are those of an owner's agents, or of all.
+func (c *calibrations) list(owner string) []ckpt.Calibration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := []ckpt.Calibration{}
+	for of, g := range c.groups {
+		if owner == ckpt.AllOwners || owner == g.owner {
+			result := g.result
+			result.Source, result.Workflow = g.agent, ckpt.Ref(of.workflow)
+			list = append(list, result)
+		}
+	}
+	slices.SortFunc(list, func(a, b ckpt.Calibration) int {
+		return strings.Compare(a.Source+"\x00"+string(a.Workflow), b.Source+"\x00"+string(b.Workflow))
+	})
+	return list
+}
+
+// due says whether an agent's runs are to be looked at again.
+func (c *calibrations) due(agentID int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, known := c.looked[agentID]
+	return !known || time.Since(at) >= calibrateAgain
+}
+
+// keep lets go of agents that do not ask any more.
+func (c *calibrations) keep(asking map[int64]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.groups, func(of calibratedGroup, _ *calibrated) bool { return !asking[of.agentID] })
+	maps.DeleteFunc(c.looked, func(id int64, _ time.Time) bool { return !asking[id] })
+}
+
+// score is what is known of a run.
+func (c *calibrations) score(of calibratedGroup, policy string, as scoredRun) (float64, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g := c.groups[of]
+	if g == nil || g.policy != policy {
+		return 0, false
+	}
+	score, known := g.scores[as]
+	return score, known
+}
+
+// put replaces what is known of a group, and says whether other thresholds hold
+// now.
+func (c *calibrations) put(of calibratedGroup, g *calibrated) (changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.groups == nil {
+		c.groups, c.looked = map[calibratedGroup]*calibrated{}, map[int64]time.Time{}
+	}
+	before := c.groups[of]
+	c.groups[of] = g
+	return before == nil && g.result.Factor > 0 || before != nil && (before.result.Factor != g.result.Factor || before.result.Capped != g.result.Capped)
+}

@@ -1,0 +1,7 @@
+package driftlog
+
+const (
+	FindingColumns = `f.id, a.name AS agent, a.owner, r.name AS run, f.at, f.rule, f.severity, f.message, f.advice, f.evidence, f.checkpoint,
+		f.since_seq, f.until_seq, f.closed, f.closed_at, f.dismissed_at, f.dismissed_by`
+	FindingTables = ` FROM findings f JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id `
+)

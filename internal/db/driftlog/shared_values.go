@@ -1,0 +1,54 @@
+package driftlog
+
+import (
+	"sync"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+)
+
+// shared is what agents have at the places on which their policies say that
+// they must agree: hashes alone, of the newest state of each. It is kept by
+// saves, and read once from disk after a start.
+type shared struct {
+	mu     sync.Mutex
+	values map[ledger.AgentKey]map[string]sharedValue // by pointer
+	differ map[sharedKey]*disagreement
+}
+
+type sharedValue struct {
+	hash       string // "" where the state has no such place
+	checkpoint string
+	runID      int64
+	at         time.Time
+}
+
+type sharedKey struct{ owner, pointer string }
+
+// disagreement is how long the values at a place have differed.
+type disagreement struct {
+	since time.Time
+	told  bool
+}
+
+func (m *shared) put(key ledger.AgentKey, values map[string]sharedValue) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.values == nil {
+		m.values, m.differ = map[ledger.AgentKey]map[string]sharedValue{}, map[sharedKey]*disagreement{}
+	}
+	m.values[key] = values
+}
+
+func (m *shared) get(key ledger.AgentKey) (map[string]sharedValue, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	values, known := m.values[key]
+	return values, known
+}
+
+func (m *shared) ForgetAgent(owner, agent string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.values, ledger.AgentKey{Owner: owner, Name: agent})
+}
