@@ -41,6 +41,16 @@ func (w *Wire) Erase(ctx context.Context, agent string) (*ckpt.Erased, error) {
 	return w.client.Erase(ctx, agent)
 }
 
+// DeleteRun removes a run with all that belongs to it. force is for administrators.
+func (w *Wire) DeleteRun(ctx context.Context, ref ckpt.RunRef, force bool) (*ckpt.DeletedRun, error) {
+	return w.client.DeleteRun(ctx, ref, force)
+}
+
+// ClearRun removes the checkpoints of a run that nothing needs.
+func (w *Wire) ClearRun(ctx context.Context, ref ckpt.RunRef) (*ckpt.ClearedRun, error) {
+	return w.client.ClearRun(ctx, ref)
+}
+
 // Prune applies the policies now, or says what they would remove.
 func (w *Wire) Prune(ctx context.Context, r ckpt.PruneRequest, key string) (rep *ckpt.PruneReport, replayed bool, err error) {
 	return w.client.Prune(ctx, r, key)

@@ -88,6 +88,10 @@ type runCmd struct {
 	Beat  runBeatCmd  `cmd:"" help:"Say that the run's owner lives, and how far it has come."`
 	End   runEndCmd   `cmd:"" help:"End a run, or the present segment of it."`
 	Show  runShowCmd  `cmd:"" help:"Show one run."`
+
+	Fork   runForkCmd   `cmd:"" help:"Begin a new run with the state of a checkpoint, edited."`
+	Clear  runClearCmd  `cmd:"" help:"Remove the checkpoints of a run that nothing needs."`
+	Delete runDeleteCmd `cmd:"" help:"Remove a run with all that belongs to it."`
 }
 
 type runStartCmd struct {

@@ -488,3 +488,27 @@ class Drifting(World):
                     return told, warned and not run.drift()
 
         self.assertEqual(asyncio.run(main()), (["warn"], True))
+
+
+class Tidying(World):
+    def setUp(self) -> None:
+        super().setUp()
+        self.start()
+
+    def test_fork_clear_and_delete(self) -> None:
+        agent = self.sidecar().agent("t")
+        with agent.run("r", heartbeat=0) as run:
+            saved = run.save({"n": 1, "plan": ["a"]})
+        forked = agent.fork(saved.id, {"n": 1, "plan": ["b"]}, run="other")
+        self.assertEqual((forked.parent, forked.seq, forked.metadata["fork"]["run"]), (saved.id, 1, "r"))
+        with self.assertRaises(ckptsidecar.Conflict):
+            agent.fork(saved.id, {}, run="other")
+        self.assertIsNone(agent.fork(saved.id, {"n": 2}, run="r", agent="u").parent)
+        with agent.run("other", heartbeat=0) as run:
+            self.assertEqual(run.state["plan"], ["b"])
+            with self.assertRaises(ckptsidecar.Conflict):
+                agent.delete_run("other")
+        self.assertEqual(agent.clear("other")["removed"], 1)
+        self.assertEqual(agent.delete_run("other")["run"], "other")
+        self.assertEqual([r["run"] for r in agent.runs()], ["r"])
+        self.daemon.sound(self)

@@ -2,7 +2,7 @@ import type { Delivery } from './delivery.js';
 import { cutState, type Stored, withState } from './checkpoint.js';
 import type { Answer, Ask } from './ask.js';
 import { type About, Document, type Form } from './document.js';
-import { isSidecarError } from './errors.js';
+import { isSidecarError, SidecarError } from './errors.js';
 import type { DriftVerdict } from './drift.js';
 import { understood } from './problem.js';
 import { checkAgent, checkRun, get, objectOf, post, queryOf } from './requests.js';
@@ -11,7 +11,7 @@ import type { Run } from './run.js';
 import { runOn } from './running.js';
 import { encodeState, type Saved, type SaveOptions, type Saver } from './saver.js';
 import { start } from './start.js';
-import type { Checkpoint, CheckpointPage, Diff, Erased, Kind, Labels, Policy, Removal, RunInfo, RunPage, RunStatus } from './wire.js';
+import type { Checkpoint, CheckpointPage, ClearedRun, DeletedRun, Diff, Erased, Kind, Labels, Policy, Removal, RunInfo, RunPage, RunStatus } from './wire.js';
 
 export interface RestoreOptions {
   /** a certain one, by its id */
@@ -129,6 +129,29 @@ export class Agent {
   /** Removes a checkpoint. */
   async delete(id: string): Promise<Removal> {
     return understood(await this.delivery.call({ method: 'DELETE', path: `/v1/checkpoints/${encodeURIComponent(id)}`, write: true }), true);
+  }
+
+  /** Removes a run with all that belongs to it, unless its owner lives or something in it waits. `force` is for administrators. */
+  async deleteRun(run: string, { force }: { force?: boolean } = {}): Promise<DeletedRun> {
+    const query = queryOf({ force: force || undefined });
+    return understood(await this.delivery.call({ method: 'DELETE', path: `${this.path}/runs/${checkRun(run)}`, query, write: true }), true);
+  }
+
+  /** Removes the checkpoints of a run that are not pinned and that nothing needs. */
+  async clear(run?: string): Promise<ClearedRun> {
+    return understood(await this.delivery.call({ method: 'DELETE', path: `${this.path}/runs/${this.runOf(run)}/checkpoints`, write: true }), true);
+  }
+
+  /** Begins a new run with a state made of a checkpoint's: its first checkpoint has the other as its parent, where the agent is the same. */
+  async fork(checkpoint: string, state: unknown, to: { run: string; agent?: string }): Promise<Saved> {
+    const from = understood<Checkpoint>(await this.delivery.call(get(`/v1/checkpoints/${encodeURIComponent(checkpoint)}`, 'state=false')), false);
+    const agent = new Agent(this.delivery, this.saver, checkAgent(to.agent ?? this.name));
+    if ((await agent.list({ run: to.run, limit: 1 })).checkpoints.length > 0) {
+      throw new SidecarError('conflict', `agent ${agent.name} has a run ${to.run} already: name another`);
+    }
+    const metadata = { fork: { checkpoint: from.id, agent: from.agent, run: from.run, seq: from.seq } };
+    const same = agent.name === from.agent ? { parent: from.id } : {};
+    return agent.save(state, { run: to.run, metadata, ...same, ...(from.program ? { program: from.program } : {}) });
   }
 
   /** Erases the agent and all that it has, for good. */

@@ -95,6 +95,24 @@ export interface Erased {
   stored_bytes: number;
 }
 
+export interface DeletedRun {
+  agent: string;
+  owner: string;
+  run: string;
+  checkpoints: number;
+  /** steps, operations, events, findings, prompts and pieces of states */
+  rows: number;
+}
+
+export interface ClearedRun {
+  agent: string;
+  owner: string;
+  run: string;
+  removed: number;
+  /** pinned, or needed by an operation, a prompt or a fork */
+  kept: number;
+}
+
 /** What an import did. Importing the same again changes nothing. */
 export interface ImportReport {
   /** the first one */

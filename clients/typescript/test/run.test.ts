@@ -400,3 +400,22 @@ test('an agent is exported, erased and imported', async () => {
   assert.equal((await sidecar.import(await agent.export({ run: 'r2' }), { agent: 'moved' })).runs, 1);
   assert.equal(String(await sidecar.export(['moves', 'moved'])).split('"type":"agent"').length, 3);
 });
+
+test('a run is forked, cleared and deleted', async () => {
+  const agent = sidecar.agent('tidy');
+  const saved = await agent.save({ n: 1, plan: ['a'] }, { run: 'r' });
+  await agent.fork(saved.id, { n: 1, plan: ['b'] }, { run: 'other' });
+  const [first] = (await agent.list({ run: 'other' })).checkpoints;
+  assert.deepEqual([first!.parent, first!.seq], [saved.id, 1]);
+  await assert.rejects(agent.fork(saved.id, {}, { run: 'other' }), { code: 'conflict' });
+  await agent.run(
+    async (run) => {
+      assert.deepEqual(run.state, { n: 1, plan: ['b'] });
+      await assert.rejects(agent.deleteRun('other'), { code: 'conflict' });
+    },
+    { run: 'other' },
+  );
+  assert.equal((await agent.clear('other')).removed, 1);
+  assert.equal((await agent.deleteRun('other')).run, 'other');
+  assert.deepEqual((await agent.runs()).runs.map((run) => run.run), ['r']);
+});

@@ -28,6 +28,32 @@ func (c *Client) Run(ctx context.Context, ref ckpt.RunRef) (*ckpt.Run, error) {
 	return fetchPart[ckpt.Run](ctx, c, ref, "", nil)
 }
 
+// DeleteRun removes a run with all that belongs to it. force is for administrators.
+func (c *Client) DeleteRun(ctx context.Context, ref ckpt.RunRef, force bool) (*ckpt.DeletedRun, error) {
+	path, err := runPath(ref)
+	if err != nil {
+		return nil, err
+	}
+	a := &ask{method: http.MethodDelete, path: path, write: true}
+	if force {
+		a.query.add("force", "true")
+	}
+	deleted := new(ckpt.DeletedRun)
+	_, err = c.fetch(ctx, a, deleted)
+	return orNil(deleted, err)
+}
+
+// ClearRun removes the checkpoints of a run that nothing needs.
+func (c *Client) ClearRun(ctx context.Context, ref ckpt.RunRef) (*ckpt.ClearedRun, error) {
+	path, err := runPath(ref, "checkpoints")
+	if err != nil {
+		return nil, err
+	}
+	cleared := new(ckpt.ClearedRun)
+	_, err = c.fetch(ctx, &ask{method: http.MethodDelete, path: path, write: true}, cleared)
+	return orNil(cleared, err)
+}
+
 // Runs lists one page of runs, the most recently changed first.
 func (c *Client) Runs(ctx context.Context, f ckpt.RunFilter) (*ckpt.RunPage, error) {
 	var q values

@@ -139,6 +139,14 @@ func (f failing) Erase(context.Context, ckpt.Scope, string) (*ckpt.Erased, error
 	return nil, f.err
 }
 
+func (f failing) DeleteRun(context.Context, ckpt.Scope, ckpt.RunRef, bool) (*ckpt.DeletedRun, error) {
+	return nil, f.err
+}
+
+func (f failing) ClearRun(context.Context, ckpt.Scope, ckpt.RunRef) (*ckpt.ClearedRun, error) {
+	return nil, f.err
+}
+
 func (f failing) Prune(context.Context, ckpt.Scope, ckpt.PruneRequest, string) (*ckpt.PruneReport, bool, error) {
 	return nil, false, f.err
 }

@@ -34,6 +34,8 @@ var routes = []route{
 	{name: "runs", method: "GET", path: runsPath, params: []string{"status", "before", "limit"}, do: (*call).listRuns},
 	{name: "runs", method: "GET", path: "/v1/runs", params: []string{"status", "agent", "before", "limit"}, do: (*call).listRuns},
 	{name: "run", method: "GET", path: oneRunPath, do: (*call).getRun},
+	{name: "delete_run", method: "DELETE", path: oneRunPath, params: []string{"force"}, write: true, do: (*call).deleteRun},
+	{name: "clear_run", method: "DELETE", path: oneRunPath + "/checkpoints", write: true, do: (*call).clearRun},
 	{name: "beat", method: "POST", path: oneRunPath + "/heartbeat", write: true, urgent: true, do: (*call).beat},
 	{name: "end_run", method: "POST", path: oneRunPath + "/end", write: true, do: (*call).endRun},
 	{name: "resume", method: "POST", path: oneRunPath + "/resume", write: true, do: (*call).resume},

@@ -59,6 +59,30 @@ func (c *call) getRun() error {
 	})
 }
 
+func (c *call) deleteRun() error {
+	force, err := c.query.is("force", false)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.writing(c.server.limits.LongTimeout)
+	defer cancel()
+	deleted, err := c.server.store.DeleteRun(ctx, c.scope, c.ref(), force)
+	if err != nil {
+		return err
+	}
+	return c.sendJSON(http.StatusOK, deleted)
+}
+
+func (c *call) clearRun() error {
+	ctx, cancel := c.writing(c.server.limits.LongTimeout)
+	defer cancel()
+	cleared, err := c.server.store.ClearRun(ctx, c.scope, c.ref())
+	if err != nil {
+		return err
+	}
+	return c.sendJSON(http.StatusOK, cleared)
+}
+
 // listRuns lists those of the agent in the path or in the query, or of all.
 func (c *call) listRuns() error {
 	f := ckpt.RunFilter{Agent: c.agent, Status: ckpt.RunStatus(c.query.get("status")), Before: c.query.get("before")}

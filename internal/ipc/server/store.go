@@ -37,6 +37,8 @@ type Store interface {
 	Erase(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.Erased, error)
 	Prune(ctx context.Context, sc ckpt.Scope, r ckpt.PruneRequest, key string) (rep *ckpt.PruneReport, replayed bool, err error)
 
+	DeleteRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, force bool) (*ckpt.DeletedRun, error)
+	ClearRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.ClearedRun, error)
 	// ExportAgents writes NDJSON; an error after the first byte leaves the text
 	// without its last line, which Import refuses.
 	ExportAgents(ctx context.Context, sc ckpt.Scope, r ckpt.ExportRequest, w io.Writer) error

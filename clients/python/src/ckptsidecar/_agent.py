@@ -10,7 +10,7 @@ from ._base_cache import saver
 from ._autosave import Autosave
 from ._delivery import Kept
 from ._encode import Encoded, dumps
-from .errors import NotFound
+from .errors import Conflict, NotFound
 from ._ids import new_id
 from ._run import Run
 from ._transport import Ask
@@ -159,6 +159,33 @@ class Agent:
     def erase(self) -> dict[str, Any]:
         """Erases the agent and all that it has, for good."""
         return self.sidecar._dict(Ask("DELETE", self._path, write=True))
+
+    def delete_run(self, run: str, *, force: bool = False) -> dict[str, Any]:
+        """Removes a run with all that belongs to it, unless its owner lives or something in it waits; see the CLI."""
+        path, query = f"{self._path}/runs/{_requests.check_run(run)}", _requests.query(("force", force or None))
+        return self.sidecar._dict(Ask("DELETE", path, query, write=True))
+
+    def clear(self, run: str = _requests.MAIN) -> dict[str, Any]:
+        """Removes the checkpoints of a run that are not pinned and that nothing needs."""
+        path = f"{self._path}/runs/{_requests.check_run(run)}/checkpoints"
+        return self.sidecar._dict(Ask("DELETE", path, write=True))
+
+    def fork(self, checkpoint: str, state: Any, *, run: str, agent: Optional[str] = None) -> Saved:
+        """Begins a new run with a state made of a checkpoint's: its first checkpoint has the other as its parent.
+
+        The run must not be there yet. In another ``agent`` it has no parent; its metadata say where it came from.
+        """
+        begun = self.sidecar.checkpoint(checkpoint, state=False)
+        to = Agent(self.sidecar, agent or self.name)
+        try:
+            there = next(to.list(run=run, limit=1), None)
+        except NotFound:
+            there = None
+        if there is not None:
+            raise Conflict(f"agent {to.name} has a run {run} already: name another")
+        metadata = {"fork": {"checkpoint": begun.id, "agent": begun.agent, "run": begun.run, "seq": begun.seq}}
+        parent = begun.id if to.name == begun.agent else None
+        return to.save(state, run=run, parent=parent, metadata=metadata, program=begun.program)
 
     def runs(self, *, status: Optional[str] = None) -> Iterator[dict[str, Any]]:
         """The agent's runs, the last changed first."""

@@ -120,6 +120,18 @@ class AsyncAgent:
         """Asks the daemon for the verdict on a run's drift; see Agent.drift."""
         return await self.sidecar.call(self.sync.drift, **options)
 
+    async def delete_run(self, run: str, **options: Any) -> dict[str, Any]:
+        """Removes a run; see Agent.delete_run."""
+        return await self.sidecar.call(self.sync.delete_run, run, **options)
+
+    async def clear(self, *args: Any) -> dict[str, Any]:
+        """Removes the checkpoints of a run that nothing needs; see Agent.clear."""
+        return await self.sidecar.call(self.sync.clear, *args)
+
+    async def fork(self, checkpoint: str, state: Any, **options: Any) -> Saved:
+        """Begins a new run with an edited state; see Agent.fork."""
+        return await self.sidecar.call(self.sync.fork, checkpoint, state, **options)
+
     async def policy(self) -> dict[str, Any]:
         """The agent's settings."""
         return await self.sidecar.call(self.sync.policy)

@@ -1,0 +1,183 @@
+package db
+
+import (
+	"context"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+)
+
+// removedAtOnce is how many checkpoints one transaction removes; more take
+// several, so that nobody waits for long.
+const removedAtOnce = 1000
+
+// DeleteRun removes a run with all that belongs to it. It is refused while the run
+// has an owner who lives, and while something in it waits for a person; an
+// administrator may force it. What is pinned stays, and the run with it. Where it
+// is cut off, doing it again finishes it.
+func (s *Store) DeleteRun(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, force bool) (*ckpt.DeletedRun, error) {
+	if err := ref.Check(); err != nil {
+		return nil, err
+	}
+	e := ledger.Entry(sc, "delete_run", ref.Agent)
+	e.Run = ledger.RunName(ref.Run)
+	if force && !sc.Admin {
+		err := ckpt.Errorf(ckpt.CodeDenied, "only an administrator may force a run to be deleted")
+		s.RefusedBefore(e, err)
+		return nil, err
+	}
+	deleted := &ckpt.DeletedRun{}
+	for more := true; more; {
+		var gone ckpt.DeletedRun
+		err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.Frees, Entry: e, Do: func(tx *ledger.Tx) error {
+			gone = ckpt.DeletedRun{}
+			agent, run, err := s.knownRun(tx, sc, ref)
+			if err != nil {
+				return err
+			}
+			if err := s.mayDeleteRun(tx, run, force); err != nil {
+				return err
+			}
+			more, err = s.deleteSome(tx, sc, agent, run, e, deleted.Checkpoints, &gone)
+			return err
+		}})
+		if err != nil {
+			return nil, err
+		}
+		gone.Checkpoints += deleted.Checkpoints
+		deleted = &gone
+	}
+	return deleted, nil
+}
+
+// mayDeleteRun refuses to delete a run that somebody works on or waits for.
+func (s *Store) mayDeleteRun(tx *ledger.Tx, run *ledger.RunRow, force bool) error {
+	var pinned string
+	if _, err := tx.Get(&pinned, `SELECT id FROM checkpoints WHERE run_id = ? AND pinned = 1 LIMIT 1`, run.ID); err != nil {
+		return err
+	}
+	if pinned != "" {
+		return ckpt.Errorf(ckpt.CodeConflict, "run %s stays: its checkpoint %s is pinned; unpin it first", run.Name, pinned)
+	}
+	var fork string
+	_, err := tx.Get(&fork, `SELECT f.name FROM runs f JOIN checkpoints c ON c.id = f.forked_from WHERE c.run_id = ?1 AND f.id <> ?1 AND f.last_seq = 0 AND f.ended_at IS NULL LIMIT 1`, run.ID)
+	if err != nil {
+		return err
+	}
+	if fork != "" {
+		return ckpt.Errorf(ckpt.CodeConflict, "run %s stays: the fork %s has nothing of its own yet", run.Name, fork)
+	}
+	if force {
+		return nil
+	}
+	if s.OwnerAlive(run) {
+		return ckpt.Errorf(ckpt.CodeConflict, "run %s has an owner that is alive (process %d): end it first", run.Name, run.PID.Int64)
+	}
+	var operation string
+	_, err = tx.Get(&operation, `SELECT key || ' is ' || status FROM operations WHERE run_id = ? AND status IN ('open', 'uncertain') LIMIT 1`, run.ID)
+	if err == nil && operation != "" {
+		err = ckpt.Errorf(ckpt.CodeConflict, "run %s stays: its operation %s; end or resolve it first", run.Name, operation)
+	}
+	return err
+}
+
+// deleteSome removes the oldest checkpoints of a run, and where none is left the
+// run. before is how many went in earlier transactions.
+func (s *Store) deleteSome(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, e ledger.AuditEntry, before int64, gone *ckpt.DeletedRun) (more bool, err error) {
+	gone.Agent, gone.Owner, gone.Run = agent.Name, agent.Owner, run.Name
+	rows, err := oldestOf(tx, run)
+	if err != nil {
+		return false, err
+	}
+	if gone.Checkpoints = int64(len(rows)); len(rows) > 0 {
+		if err := s.removeBy(tx, sc, agent, run, rows, e); err != nil {
+			return false, err
+		}
+	}
+	if len(rows) == removedAtOnce {
+		return true, nil
+	}
+	if gone.Rows, err = s.DropRows(tx, agent, run.ID); err != nil {
+		return false, err
+	}
+	e.Owner, e.Detail = agent.Owner, map[string]any{"checkpoints": before + gone.Checkpoints, "rows": gone.Rows, "status": run.Status}
+	return false, tx.Audit(e)
+}
+
+func oldestOf(tx *ledger.Tx, run *ledger.RunRow) (rows []ledger.HeldRow, err error) {
+	return rows, tx.List(&rows, `SELECT `+ledger.HeldColumns+` FROM checkpoints WHERE run_id = ? ORDER BY seq LIMIT ?`, run.ID, removedAtOnce)
+}
+
+func (s *Store) removeBy(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, rows []ledger.HeldRow, e ledger.AuditEntry) error {
+	reasons := make([]string, len(rows))
+	for i := range reasons {
+		reasons[i] = "deleted by " + sc.Caller.Owner
+	}
+	_, err := s.Remove(tx, agent, run, rows, reasons, e)
+	return err
+}
+
+// ClearRun removes the checkpoints of a run: all but those that are pinned, or
+// that an operation, a prompt or a fork needs. The run and its steps stay.
+func (s *Store) ClearRun(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.ClearedRun, error) {
+	if err := ref.Check(); err != nil {
+		return nil, err
+	}
+	e := ledger.Entry(sc, "clear_run", ref.Agent)
+	e.Run = ledger.RunName(ref.Run)
+	cleared := &ckpt.ClearedRun{}
+	for after, more := int64(0), true; more; {
+		var some ckpt.ClearedRun
+		var last int64
+		err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.Frees, Entry: e, Do: func(tx *ledger.Tx) error {
+			agent, run, err := s.knownRun(tx, sc, ref)
+			if err != nil {
+				return err
+			}
+			some = ckpt.ClearedRun{Agent: agent.Name, Owner: agent.Owner, Run: run.Name}
+			last, more, err = s.clearSome(tx, sc, agent, run, e, after, &some)
+			return err
+		}})
+		if err != nil {
+			return nil, err
+		}
+		some.Removed, some.Kept, after = some.Removed+cleared.Removed, some.Kept+cleared.Kept, last
+		cleared = &some
+	}
+	return cleared, nil
+}
+
+func (s *Store) clearSome(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, e ledger.AuditEntry, after int64, cleared *ckpt.ClearedRun) (last int64, more bool, err error) {
+	var rows, gone []ledger.HeldRow
+	if err := tx.List(&rows, `SELECT `+ledger.HeldColumns+` FROM checkpoints WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?`, run.ID, after, removedAtOnce); err != nil {
+		return 0, false, err
+	}
+	for _, row := range rows {
+		last = row.Seq
+		by := ""
+		if !row.Pinned {
+			if by, err = tx.NeededBy(run, row.ID); err != nil {
+				return 0, false, err
+			}
+		}
+		if row.Pinned || by != "" && by != ledger.NextSave && by != ledger.BeginningDrift {
+			cleared.Kept++
+			continue
+		}
+		gone = append(gone, row)
+	}
+	if cleared.Removed = int64(len(gone)); len(gone) > 0 {
+		if err := s.removeBy(tx, sc, agent, run, gone, e); err != nil {
+			return 0, false, err
+		}
+		err = tx.Exec(`UPDATE runs SET head = (SELECT id FROM checkpoints WHERE run_id = ?1 ORDER BY n DESC LIMIT 1)
+			WHERE id = ?1 AND head IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = runs.head)`, run.ID)
+		if err != nil {
+			return 0, false, err
+		}
+	}
+	s.ForgetPast(run.ID) // its past is another one now
+	e.Owner, e.Detail = agent.Owner, map[string]any{"removed": cleared.Removed, "kept": cleared.Kept}
+	return last, len(rows) == removedAtOnce, tx.Audit(e)
+}

@@ -1,0 +1,61 @@
+package db_test
+
+import (
+	"fmt"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// TestDeleteRun removes a run whole, and refuses while somebody needs it.
+func TestDeleteRun(t *testing.T) {
+	t.Parallel()
+	s, _, p := openRuns(t)
+	policy := ckpt.DefaultPolicy()
+	policy.RoutineKeep = 0
+	_, err := s.SetPolicy(t.Context(), ann, "a", policy)
+	must(t, err)
+	start(t, s, 7)
+	for i := range 1003 { // more than one transaction takes
+		save(t, s, ann, "a", ckpt.KindRoutine, fmt.Sprint(i))
+	}
+	save(t, s, ann, "b", ckpt.KindRoutine, `1`)
+	_, err = s.DeleteRun(t.Context(), ann, mainRun, false)
+	wantCode(t, err, ckpt.CodeConflict) // its owner lives
+	_, err = s.DeleteRun(t.Context(), ann, mainRun, true)
+	wantCode(t, err, ckpt.CodeDenied)
+	_, _, err = s.BeginOperation(t.Context(), as(7), mainRun, ckpt.OperationRequest{Key: "pay", Name: "pay"})
+	must(t, err)
+	p.kill(7)
+	_, err = s.DeleteRun(t.Context(), ann, mainRun, false)
+	wantCode(t, err, ckpt.CodeConflict) // nobody knows what became of it
+	_, err = s.DeleteRun(t.Context(), bob, mainRun, false)
+	wantCode(t, err, ckpt.CodeNotFound)
+	_, _, err = s.EndOperation(t.Context(), as(7), mainRun, ckpt.OperationEnd{Key: "pay", Status: ckpt.OperationSucceeded})
+	must(t, err)
+	page, err := s.Checkpoints(t.Context(), ann, ckpt.CheckpointFilter{Agent: "a", Limit: 1})
+	must(t, err)
+	id := page.Checkpoints[0].ID
+	_, err = s.Patch(t.Context(), ann, id, pin(t, true))
+	must(t, err)
+	_, err = s.DeleteRun(t.Context(), ann, mainRun, false)
+	wantCode(t, err, ckpt.CodeConflict) // pinned
+	cleared, err := s.ClearRun(t.Context(), ann, mainRun)
+	must(t, err)
+	if cleared.Kept != 1 || cleared.Removed < 1000 {
+		t.Errorf("%+v", cleared)
+	}
+	_, err = s.Patch(t.Context(), ann, id, pin(t, false))
+	must(t, err)
+	deleted, err := s.DeleteRun(t.Context(), ann, mainRun, false)
+	must(t, err)
+	if deleted.Checkpoints != 1 || deleted.Rows < 1 {
+		t.Errorf("%+v", deleted)
+	}
+	_, err = s.Run(t.Context(), ann, mainRun)
+	wantCode(t, err, ckpt.CodeNotFound)
+	if next := save(t, s, ann, "a", ckpt.KindRoutine, `"anew"`); next.Seq != 1 || next.Parent != "" {
+		t.Errorf("the next save: %+v", next)
+	}
+	sound(t, pathOf(s))
+}

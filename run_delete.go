@@ -1,0 +1,19 @@
+package ckptsidecar
+
+// DeletedRun says what went with a run.
+type DeletedRun struct {
+	Agent       string `json:"agent"`
+	Owner       string `json:"owner"`
+	Run         string `json:"run"`
+	Checkpoints int64  `json:"checkpoints"`
+	Rows        int64  `json:"rows"` // steps, operations, events, findings, prompts and pieces of states
+}
+
+// ClearedRun says which checkpoints of a run went, and which stayed.
+type ClearedRun struct {
+	Agent   string `json:"agent"`
+	Owner   string `json:"owner"`
+	Run     string `json:"run"`
+	Removed int64  `json:"removed"`
+	Kept    int64  `json:"kept"` // pinned, or needed by an operation, a prompt or a fork
+}
