@@ -719,6 +719,12 @@ UNION ALL
 SELECT 'not_suspect', c.id, 'the critical finding ' || f.id || ' (' || f.rule || ') is about it'
 FROM findings f JOIN checkpoints c ON c.run_id = f.run_id AND c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq)
 WHERE f.severity = 'critical' AND f.dismissed_at IS NULL AND c.suspect = 0
+UNION ALL -- what was saved as suspect says so in its row of the audit log; an older version did not say it
+SELECT 'suspect', c.id, 'it is suspect, and no critical finding that stands is about it'
+FROM checkpoints c JOIN acts x ON x.n = c.n
+WHERE c.suspect = 1 AND json_extract(x.more, '$.suspect') IS NULL
+  AND NOT EXISTS (SELECT 1 FROM findings f WHERE f.run_id = c.run_id AND f.severity = 'critical' AND f.dismissed_at IS NULL
+                  AND c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq))
 UNION ALL
 SELECT 'damaged', id, why FROM damaged
 UNION ALL

@@ -686,7 +686,10 @@ func (g *generator) suspect() *step {
 		for _, o := range c.run.list {
 			o.suspect = o.suspect || o.seq >= c.seq && o.seq <= last
 		}
-	}, c.run.sql(`UPDATE checkpoints SET suspect = 1 WHERE seq BETWEEN ? AND ? AND run_id = `+thisRun, c.seq, last))
+	}, c.run.sql(`UPDATE checkpoints SET suspect = 1 WHERE seq BETWEEN ? AND ? AND run_id = `+thisRun, c.seq, last),
+		c.run.sql(`INSERT INTO findings (id, run_id, at, rule, severity, message, since_seq, until_seq, closed, closed_at)
+			SELECT 'of ' || id || lower(hex(randomblob(8))), run_id, created_at, 'model', 'critical', 'a hook', seq - 1, seq, 'resumed', created_at
+			FROM checkpoints WHERE seq BETWEEN ? AND ? AND run_id = `+thisRun, c.seq, last))
 }
 
 func (g *generator) unsuspect() *step {
@@ -695,7 +698,8 @@ func (g *generator) unsuspect() *step {
 		return nil
 	}
 	return g.hook("not suspect "+c.id, func() { c.suspect = false },
-		statement{`UPDATE checkpoints SET suspect = 0 WHERE id = ?`, []any{c.id}})
+		statement{`UPDATE checkpoints SET suspect = 0 WHERE id = ?`, []any{c.id}},
+		statement{`UPDATE findings SET dismissed_at = at, dismissed_by = 'model' WHERE id LIKE 'of ' || ? || '%'`, []any{c.id}})
 }
 
 // begin begins an operation, or a new attempt of one that failed.
