@@ -36,9 +36,9 @@ func (h hooks) OthersWrote(t *sqlite.Tx, first bool) error {
 	return h.seeForeign(t.Domain.(*Tx))
 }
 
-// Prepared looks at the text of a statement once.
-func (h hooks) Prepared(query string) any {
-	return &statement{usage.Look(query), forgets(query)}
+// Prepared looks at a statement once.
+func (h hooks) Prepared(query string, tables []string) any {
+	return &statement{usage.Look(query), forgets(query, tables)}
 }
 
 // Runs counts what a statement stores, and forgets what it makes stale.

@@ -1,7 +1,7 @@
 package ledger
 
 import (
-	"strings"
+	"slices"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/usage"
@@ -82,18 +82,6 @@ var (
 )
 
 // forgets says that a statement changes what hotRuns know without telling them.
-func forgets(query string) bool {
-	for _, known := range telling {
-		if query == known {
-			return false
-		}
-	}
-	for _, table := range watching {
-		for _, verb := range [...]string{"INSERT INTO ", "UPDATE ", "DELETE FROM "} {
-			if strings.Contains(query, verb+table+" ") {
-				return true
-			}
-		}
-	}
-	return false
+func forgets(query string, tables []string) bool {
+	return !slices.Contains(telling, query) && slices.ContainsFunc(tables, func(table string) bool { return slices.Contains(watching, table) })
 }

@@ -25,7 +25,7 @@ type noHooks struct{}
 
 func (noHooks) Begin(*Tx)                                 {}
 func (noHooks) OthersWrote(*Tx, bool) error               { return nil }
-func (noHooks) Prepared(string) any                       { return nil }
+func (noHooks) Prepared(string, []string) any             { return nil }
 func (noHooks) Runs(*Tx, any, []any)                      {}
 func (noHooks) BeforeCommit(*Tx) error                    { return nil }
 func (noHooks) Committed(*Tx)                             {}

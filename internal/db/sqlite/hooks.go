@@ -18,9 +18,9 @@ type Hooks interface {
 	// connection has committed since the last one, and at the very first
 	// transaction. An error ends the transaction.
 	OthersWrote(t *Tx, first bool) error
-	// Prepared is called once for each statement. Its answer is kept with the
-	// statement, for Runs.
-	Prepared(query string) any
+	// Prepared is called once for each statement, with the tables that it writes.
+	// Its answer is kept with the statement, for Runs.
+	Prepared(query string, tables []string) any
 	// Runs is called before a statement runs, also outside a transaction.
 	Runs(t *Tx, kept any, args []any)
 	// BeforeCommit is called once all operations of a transaction are done. It

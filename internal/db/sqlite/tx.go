@@ -3,7 +3,6 @@ package sqlite
 import (
 	"database/sql"
 	"errors"
-	"strings"
 )
 
 // prepare returns the statement of a query that is about to run. It refuses a
@@ -15,7 +14,11 @@ func (tx *Tx) prepare(query string, args []any) (*statement, error) {
 		if err != nil {
 			return nil, err
 		}
-		stmt = &statement{prepared, writes(query), tx.hooks.Prepared(query)}
+		writes, tables, err := tx.touches(query, args)
+		if err != nil {
+			return nil, err
+		}
+		stmt = &statement{prepared, writes, tx.hooks.Prepared(query, tables)}
 		tx.stmts[query] = stmt
 	}
 	if tx.Barred && stmt.writes {
@@ -23,12 +26,6 @@ func (tx *Tx) prepare(query string, args []any) (*statement, error) {
 	}
 	tx.hooks.Runs(tx, stmt.kept, args)
 	return stmt, nil
-}
-
-// writes says whether a statement changes a table.
-func writes(query string) bool {
-	verb, _, _ := strings.Cut(strings.TrimSpace(query), " ")
-	return verb == "INSERT" || verb == "UPDATE" || verb == "DELETE" || verb == "REPLACE"
 }
 
 // Exec runs a statement that changes something. query is a constant, because
