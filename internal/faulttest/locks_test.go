@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,46 +67,57 @@ func TestLockThatNeverComesFree(t *testing.T) {
 // failingLocks has one call of each thread fail in the locking of the database. Either all goes on, or the daemon ends
 // itself at once and a fresh one saves. It never stays up, ready and refusing.
 func failingLocks(t *testing.T, last int) {
-	ended := 0
+	var ended atomic.Int64
+	t.Cleanup(func() { note(t, "%d of %d calls that failed ended the daemon", ended.Load(), last) })
 	for n := 1; n <= last; n++ {
-		d, h := NewDaemon(t, "--set", "limits.write_timeout=500ms"), NewHistory()
-		d.Start()
-		c := d.Client()
-		keepAll(t, c, "agent-0")
-		end := d.disturb("-e", "trace=fcntl", "-e", fmt.Sprintf("inject=fcntl:error=ENOLCK:when=%d", n))
-		refused := 0
-		for range 8 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			_, err := h.Save(ctx, c, newSave(t, "agent-0"))
-			cancel()
-			if err == nil {
-				refused = 0
-				continue
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel() // SQLite waits for ten seconds before it gives such a lock up
+			if failingLock(t, n) {
+				ended.Add(1)
 			}
-			if refused++; !d.Running() || c.Ready(t.Context()) != nil {
-				break
-			}
-		}
-		if refused > 2 {
-			t.Errorf("ENOLCK at call %d: %d saves in a row were refused, and the daemon says that it is ready", n, refused)
-		}
-		if refused > 0 && d.Running() {
-			_, _ = d.Wait(startTime)
-		}
-		end()
-		if !d.Running() {
-			ended++
-			if code := d.exitCode(); code != exitFault || strings.Contains(d.Log(), "another program") {
-				t.Errorf("ENOLCK at call %d: exit code %d\n%s", n, code, tail(d.Log(), 1000))
-			}
-			d.Start()
-		}
-		_, err := h.SaveUntilAnswered(t.Context(), d.Client(), newSave(t, "agent-0"))
-		must(t, err)
-		h.Check(t, d.Client, "agent-0")
-		count(t, figures{points: 1})
-		d.Stop()
-		d.Verify()
+			count(t, figures{points: 1})
+		})
 	}
-	note(t, "%d of %d calls that failed ended the daemon", ended, last)
+}
+
+// failingLock has the n-th call of each thread fail, and answers whether that ended the daemon.
+func failingLock(t *testing.T, n int) (ended bool) {
+	t.Helper()
+	d, h := NewDaemon(t, "--set", "limits.write_timeout=500ms"), NewHistory()
+	d.Start()
+	c := d.Client()
+	keepAll(t, c, "agent-0")
+	end := d.disturb("-e", "trace=fcntl", "-e", fmt.Sprintf("inject=fcntl:error=ENOLCK:when=%d", n))
+	refused := 0
+	for range 8 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		_, err := h.Save(ctx, c, newSave(t, "agent-0"))
+		cancel()
+		if err == nil {
+			refused = 0
+			continue
+		}
+		if refused++; !d.Running() || c.Ready(t.Context()) != nil {
+			break
+		}
+	}
+	if refused > 2 {
+		t.Errorf("ENOLCK at call %d: %d saves in a row were refused, and the daemon says that it is ready", n, refused)
+	}
+	if refused > 0 && d.Running() {
+		_, _ = d.Wait(startTime)
+	}
+	end()
+	if ended = !d.Running(); ended {
+		if code := d.exitCode(); code != exitFault || strings.Contains(d.Log(), "another program") {
+			t.Errorf("ENOLCK at call %d: exit code %d\n%s", n, code, tail(d.Log(), 1000))
+		}
+		d.Start()
+	}
+	_, err := h.SaveUntilAnswered(t.Context(), d.Client(), newSave(t, "agent-0"))
+	must(t, err)
+	h.Check(t, d.Client, "agent-0")
+	d.Stop()
+	d.Verify()
+	return ended
 }

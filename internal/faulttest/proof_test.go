@@ -43,6 +43,9 @@ func plantedMistakes(t *testing.T) {
 	}
 	for _, m := range list {
 		t.Run(m.mutant+" by "+m.by, func(t *testing.T) {
+			if isShort() {
+				t.Parallel() // one builds while the other waits
+			}
 			mutant, err := mutants.ByName(m.mutant)
 			must(t, err)
 			overlay, err := mutant.Plant(root, t.TempDir())
