@@ -4,7 +4,7 @@ import (
 	"context"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/jmoiron/sqlx"
 )
 
 // Audit lists audit rows about the scope's agents, oldest first. An
@@ -28,12 +28,12 @@ func (s *Core) Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*c
 		cursor = maskedCursor(s.chainKey, sc.Whose())
 	}
 	page := &ckpt.AuditPage{Audit: []ckpt.AuditRow{}}
-	err = s.RO.SelectContext(ctx, &page.Audit, `SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash, removed
-		FROM audit_log WHERE n > ?1 AND (owner = ?2 OR ?2 = '*') AND (?3 = '' OR agent = ?3)
-		AND (?4 = '' OR action = ?4 OR ?4 = 'remove' AND removed <> '[]') ORDER BY n LIMIT ?5`,
-		cursor.row(f.After), sc.Whose(), f.Agent, f.Action, limit+1)
+	err = s.Reading(ctx, func(q *sqlx.Tx) error {
+		page.Audit, err = auditRowsAfter(ctx, q, cursor.row(f.After), sc.Whose(), f, limit+1)
+		return err
+	})
 	if err != nil {
-		return nil, sqlite.ReadError(err)
+		return nil, err
 	}
 	more := len(page.Audit) > limit
 	if more {
@@ -50,6 +50,29 @@ func (s *Core) Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*c
 		page.Next = &page.Audit[limit-1].N
 	}
 	return page, nil
+}
+
+// auditRowsAfter reads the rows that pass a filter, at most limit. The view is asked
+// for one row at a time: SQLite would else make all of it before it sorts.
+func auditRowsAfter(ctx context.Context, q *sqlx.Tx, after int64, owner string, f ckpt.AuditFilter, limit int) ([]ckpt.AuditRow, error) {
+	var numbers []int64
+	err := q.SelectContext(ctx, &numbers, `SELECT n FROM (
+			SELECT * FROM (SELECT n FROM audit_log_3 WHERE n > ?1 AND (owner = ?2 OR ?2 = '*') AND (?3 = '' OR agent = ?3) AND (?4 = '' OR action = ?4) ORDER BY n LIMIT ?5)
+			UNION ALL SELECT * FROM (SELECT a.n FROM acts a JOIN words x ON x.id = a.action LEFT JOIN places p ON p.id = a.place
+				WHERE a.n > ?1 AND (p.owner = ?2 OR ?2 = '*') AND (?3 = '' OR p.agent = ?3)
+				AND (?4 = '' OR x.word = ?4 OR ?4 = 'remove' AND (a.gone IS NOT NULL OR a.more LIKE '%"removed":%')) ORDER BY a.n LIMIT ?5)
+		) ORDER BY n LIMIT ?5`, after, owner, f.Agent, f.Action, limit)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]ckpt.AuditRow, len(numbers))
+	for i, n := range numbers {
+		err := q.GetContext(ctx, &rows[i], `SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev, hash, removed FROM audit_log WHERE n = ?`, n)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
 }
 
 // RefusedBefore records that a write was refused before its transaction. Mistakes
