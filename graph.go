@@ -156,6 +156,8 @@ type GraphSaved struct {
 	Replaced   bool     `json:"replaced"` // another one of that id
 
 	Tags map[string]string `json:"tags"` // by channel, the tags of the values that were sent
+
+	Drift *DriftVerdict `json:"drift,omitempty"` // as it is now; not where nothing was written
 }
 
 // GraphPutWrites asks for writes of a task.

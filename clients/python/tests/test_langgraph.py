@@ -504,6 +504,23 @@ class OverADaemon(World):
             self.assertEqual(t.pending_writes, [("task", "log", t.metadata["step"])])
         self.daemon.sound(self)
 
+    def test_a_graph_hears_of_its_drift_and_speaks(self) -> None:
+        self.start()
+        told: list[Any] = []
+        saver = SidecarSaver(self.sidecar(), on_drift=lambda where, drift: told.append((where["configurable"]["thread_id"], drift.verdict)))
+        where = saver.put(config("t", ""), checkpoint({"a": 1}), META, {"a": 1})
+        self.assertFalse(saver.drift(where))
+        found = saver.report(where, "wrong-file", "not its file", severity="critical")
+        self.assertTrue(saver.drift(config("t")).critical)
+        again = saver.put(where, checkpoint({"a": 2}), META, {"a": 2})  # the verdict comes with every put
+        self.assertTrue(saver.drift(again).critical)
+        asyncio.run(saver.adismiss(where, found["id"]))
+        self.assertFalse(saver.drift(where))
+        self.assertEqual(told, [("t", "critical")])
+        with self.assertRaises(ckptsidecar.Invalid):
+            saver.report(config("nobody"), "r", "m")
+        self.daemon.sound(self)
+
     def test_without_a_daemon_it_says_so_and_spools_nothing(self) -> None:
         saver = self.saver(deadline=0.05)
         for call in (lambda: saver.get_tuple(config("t")), lambda: saver.put(config("t"), checkpoint(), META, {})):

@@ -215,6 +215,7 @@ func (s *Threads) putGraph(tx *ledger.Tx, p *graphPut) error {
 		return err
 	}
 	p.saved.Checkpoint, p.saved.Seq, p.saved.Replaced = ckpt.Ref(p.Save.Saved.ID), p.Save.Saved.Seq, old != nil
+	p.saved.Drift = p.Save.Saved.Drift
 	return s.noteGraph(tx, agent, p, old, parent)
 }
 

@@ -17,14 +17,17 @@ import {
   WRITES_IDX_MAP,
 } from '@langchain/langgraph-checkpoint';
 
+import type { Ask } from '../ask.js';
 import type { Delivery } from '../delivery.js';
+import { Drift, type DriftVerdict, DriftWatch, type Report } from '../drift.js';
 import { invalid, isSidecarError, messageOf, SidecarError } from '../errors.js';
 import { understood } from '../problem.js';
-import { checkAgent, post } from '../requests.js';
+import { checkAgent, objectOf, post } from '../requests.js';
 import { Sidecar, type SidecarOptions } from '../sidecar.js';
 import { contentType, frame, Framed, type Typed } from './frame.js';
 import { HeldValues, type Holding, type Seen } from './held.js';
 import { ToolSteps } from './steps.js';
+import type { FindingInfo } from '../wire.js';
 import type { HistoryHead, PageHead, PutAnswer, TaskHead, TupleHead } from './wire.js';
 
 export interface SidecarSaverOptions extends SidecarOptions {
@@ -36,10 +39,15 @@ export interface SidecarSaverOptions extends SidecarOptions {
   serde?: SerializerProtocol;
   /** record each answer of a tool as a step, with the model's turn, for drift detection and the timeline; false */
   steps?: boolean;
+  /** called when the verdict on the drift of a thread gets worse, or something new was found */
+  onDrift?: (drift: Drift, thread: { thread: string; ns: string }) => void;
 }
 
 /** What a prune leaves of each thread: the newest checkpoint of each namespace, or nothing. */
 export type PruneStrategy = 'keep_latest' | 'delete';
+
+/** Threads whose drift is remembered. */
+const mostThreads = 10_000;
 
 /** A value on its way to the daemon. */
 type Channel = Typed & { channel: string };
@@ -57,11 +65,14 @@ export class SidecarSaver extends BaseCheckpointSaver {
   private readonly own: boolean;
   private readonly held = new HeldValues();
   private readonly toolSteps: ToolSteps | undefined;
+  private readonly threads = new Map<string, { watch: DriftWatch; run: string }>();
+  private readonly onDrift: SidecarSaverOptions['onDrift'];
   private tail: Promise<unknown> = Promise.resolve();
 
   constructor(options: SidecarSaverOptions = {}) {
-    const { sidecar, agent, serde, steps, ...rest } = options;
+    const { sidecar, agent, serde, steps, onDrift, ...rest } = options;
     super(serde);
+    this.onDrift = onDrift;
     this.toolSteps = steps ? new ToolSteps() : undefined;
     this.agent = checkAgent(agent ?? 'langgraph');
     this.own = sidecar === undefined;
@@ -145,6 +156,7 @@ export class SidecarSaver extends BaseCheckpointSaver {
       }
       if (answer.missing.length > 0) throw new SidecarError('internal', `the daemon does not take the channels ${answer.missing.join(', ')}: nothing was saved`);
       this.toolSteps?.isRun(placeOf(thread, ns), answer.run);
+      this.threadOf(thread, ns, answer.run).watch.note(answer.drift);
       await this.sendSteps(placeOf(thread, ns));
       const { tags = {} } = answer;
       this.held.put(thread, ns, all.map((value) => ({ channel: value.channel, tag: Object.hasOwn(tags, value.channel) ? tags[value.channel] : undefined, value })), carry);
@@ -174,10 +186,58 @@ export class SidecarSaver extends BaseCheckpointSaver {
     if (!found) return;
     const run = { agent: this.agent, run: found.run };
     try {
-      for (const body of found.steps) understood(await this.delivery.call(post(`/v1/agents/${run.agent}/runs/${run.run}/steps`, body, run)), true);
+      for (const body of found.steps) {
+        const answer = await this.delivery.call(post(`/v1/agents/${run.agent}/runs/${run.run}/steps`, body, run));
+        this.threads.get(place)?.watch.note(understood<{ drift?: DriftVerdict }>(answer, true).drift);
+      }
     } catch (error) {
       this.delivery.settings.warn(`the tool calls of run ${run.run} could not be recorded as steps: ${messageOf(error)}`);
     }
+  }
+
+  /** The last verdict on the drift of a thread. It came with the last put or step: nothing is asked. */
+  drift(config: RunnableConfig): Drift {
+    const thread = threadOf(config);
+    return this.threads.get(placeOf(thread ?? '', nsOf(config) ?? ''))?.watch.last ?? new Drift();
+  }
+
+  /** Tells of a finding of the graph's own in a thread, and answers it. */
+  async report(config: RunnableConfig, { rule, message, severity, advice, evidence, sinceSeq }: Report): Promise<FindingInfo> {
+    const { watch, run } = this.known(config);
+    const body = objectOf({ run, rule, severity: severity ?? 'warn', message, advice, evidence, since_seq: sinceSeq });
+    return this.found(watch, post(`/v1/agents/${this.agent}/drift/findings`, body, { agent: this.agent, run }));
+  }
+
+  /** Says that a finding of a thread was none, or is dealt with. */
+  async dismiss(config: RunnableConfig, finding: string, reason?: string): Promise<FindingInfo & { cleaned: string[] }> {
+    const { watch, run } = this.known(config);
+    return this.found(watch, post(`/v1/findings/${encodeURIComponent(finding)}/dismiss`, objectOf({ reason }), { agent: this.agent, run }));
+  }
+
+  private async found<T extends FindingInfo>(watch: DriftWatch, ask: Ask): Promise<T> {
+    const { drift, ...finding } = understood<T & { drift?: DriftVerdict }>(await this.delivery.call(ask), true);
+    watch.note(drift);
+    return finding as unknown as T;
+  }
+
+  private known(config: RunnableConfig): { watch: DriftWatch; run: string } {
+    const thread = needThread(config, 'tell of a finding');
+    const found = this.threads.get(placeOf(thread, nsOf(config) ?? ''));
+    if (!found) throw invalid(`thread ${thread} has no checkpoint of this saver yet, so nothing can be said of it`);
+    return found;
+  }
+
+  /** What is known of a thread. */
+  private threadOf(thread: string, ns: string, run: string): { watch: DriftWatch; run: string } {
+    const place = placeOf(thread, ns);
+    let known = this.threads.get(place);
+    if (!known) {
+      known = { watch: new DriftWatch(this.delivery.settings.warn), run };
+      known.watch.listen((drift) => this.onDrift?.(drift, { thread, ns }));
+      this.threads.set(place, known);
+      if (this.threads.size > mostThreads) this.threads.delete(this.threads.keys().next().value!);
+    }
+    return known;
   }
 
   async deleteThread(threadId: string): Promise<void> {

@@ -2,6 +2,8 @@
 
 import type { Checkpoint } from '@langchain/langgraph-checkpoint';
 
+import type { DriftVerdict } from '../drift.js';
+
 export interface Sized {
   type: string;
   length: number;
@@ -51,4 +53,6 @@ export interface PutAnswer {
   replaced: boolean;
   /** of the values that were sent */
   tags?: Record<string, string>;
+  /** as it is now */
+  drift?: DriftVerdict;
 }

@@ -7,10 +7,14 @@ import threading
 from types import TracebackType
 from typing import Any, AsyncIterator, Iterator, Mapping, Optional, Sequence
 
+from .. import _requests
 from .._aio import AsyncSidecar
 from .._client import Sidecar
+from .._drift import Drift
+from .._transport import Ask
 from ..errors import Internal, Invalid
 from .calls import Calls
+from .drift import Drifts, OnDrift
 from .frames import Frame, Parts, Typed, json_of
 from .held import HeldValues
 from .steps import ToolSteps
@@ -25,6 +29,8 @@ except ImportError as error:
 _TASKS = "__pregel_tasks"
 _ASYNC_PAGE = 20  # tuples that an asynchronous list fetches at once; the daemon's pages have as many
 
+_MOST_RUNS = 10_000  # threads whose runs are remembered
+
 Config = Mapping[str, Any]  # LangGraph's RunnableConfig
 
 
@@ -34,19 +40,24 @@ class SidecarSaver(BaseCheckpointSaver):
     ``sidecar``: the client; without it one with the defaults. ``agent``: the agent whose runs the threads
     are. ``serde``: as of any checkpointer of LangGraph. What a method has answered is on disk; where the
     daemon is away, methods raise after the client's deadline, and nothing is spooled. ``steps``: whether each answer
-    of a tool is recorded as a step, with the model's turn, for drift detection and the timeline.
+    of a tool is recorded as a step, with the model's turn, for drift detection and the timeline. ``on_drift`` is called
+    with the config of a thread and its Drift when that gets worse or something new was found.
     """
 
     def __init__(
-        self, sidecar: Optional[Sidecar] = None, *, agent: str = "langgraph", serde: Any = None, steps: bool = False
-    ) -> None:
+        self, sidecar: Optional[Sidecar] = None, *, agent: str = "langgraph", serde: Any = None, steps: bool = False,
+        on_drift: Optional[OnDrift] = None,
+    ) -> None:  # fmt: skip
         super().__init__(serde=serde)
         self.sidecar = sidecar if sidecar is not None else Sidecar()
         self._own = sidecar is None
         self._calls = Calls(self.sidecar, agent)
         self._async = AsyncSidecar.over(self.sidecar)
         self._held = HeldValues()
-        self._steps = ToolSteps(agent, self.sidecar._ask) if steps else None
+        self._agent = agent
+        self._drifts = Drifts(on_drift)
+        self._runs: dict[tuple[str, str], str] = {}
+        self._steps = ToolSteps(agent, self._tell) if steps else None
         self._order = threading.Lock()  # so that no write comes between the two requests that a put may take
 
     # Its own life
@@ -95,11 +106,51 @@ class SidecarSaver(BaseCheckpointSaver):
                 answer = self._put(names, typed, [c for c in carry if c not in missing])
         if answer["missing"]:
             raise Internal(f"the daemon does not take the channels {', '.join(answer['missing'])}: nothing was saved")
+        self._runs[(thread, ns)] = answer["run"]
+        if len(self._runs) > _MOST_RUNS:
+            self._runs.pop(next(iter(self._runs)), None)
+        self._drifts.note((thread, ns), answer.get("drift"))
         tags = answer.get("tags") or {}
         self._held.put((thread, ns), ((c, tags.get(c), value) for c, value in typed.items()), carry)
         if self._steps is not None:
             self._steps.send((thread, ns), answer["run"])
         return _config(thread, ns, checkpoint["id"])
+
+    def _tell(self, place: tuple[str, str], ask: Ask) -> None:
+        self._drifts.read(place, self.sidecar._ask(ask))
+
+    # Drift
+
+    def drift(self, config: Any) -> Drift:
+        """The last verdict on the drift of a thread. It came with the last put or step: nothing is asked."""
+        thread, ns, _ = _place(config)
+        return self._drifts.last((thread, ns))
+
+    def report(self, config: Any, rule: str, message: str, *, severity: str = "warn", **more: Any) -> dict[str, Any]:
+        """Tells of a finding of the graph's own in a thread; answers it. ``more``: advice, evidence, since; see Run.report."""
+        thread, ns, _ = _place(config)
+        body = {
+            "run": self._run(config), "rule": rule, "message": message, "severity": severity, "advice": more.get("advice"),
+            "evidence": more.get("evidence"), "since_seq": more.get("since"),
+        }  # fmt: skip
+        found = self.sidecar._dict(_requests.post(f"/v1/agents/{self._agent}/drift/findings", body))
+        self._drifts.note((thread, ns), found.pop("drift", None))
+        return found
+
+    def dismiss(self, config: Any, finding: str, *, reason: str = "") -> dict[str, Any]:
+        """Says that a finding of a thread was none, or is dealt with."""
+        thread, ns, _ = _place(config)
+        answer = self.sidecar.dismiss(finding, reason=reason)
+        self._drifts.note((thread, ns), answer.pop("drift", None))
+        return answer
+
+    def _run(self, config: Any) -> str:
+        """The run that a thread and namespace are; raises where the saver has put nothing there."""
+        thread, ns, _ = _place(config)
+        run = self._runs.get((thread, ns))
+        if run is None:
+            raise Invalid(f"thread {thread} has no checkpoint of this saver yet, so nothing can be reported of it")
+        return run
 
     def _put(self, names: Mapping[str, Any], values: Mapping[str, Typed], carry: list[str]) -> dict[str, Any]:
         frame = Frame()
@@ -264,6 +315,14 @@ class SidecarSaver(BaseCheckpointSaver):
     async def aget_delta_channel_history(self, *, config: Any, channels: Sequence[str]) -> Any:
         """See get_delta_channel_history."""
         return await self._async.call(self.get_delta_channel_history, config=config, channels=channels)
+
+    async def areport(self, config: Any, rule: str, message: str, **more: Any) -> dict[str, Any]:
+        """See report."""
+        return await self._async.call(self.report, config, rule, message, **more)
+
+    async def adismiss(self, config: Any, finding: str, *, reason: str = "") -> dict[str, Any]:
+        """See dismiss."""
+        return await self._async.call(self.dismiss, config, finding, reason=reason)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """See delete_thread."""

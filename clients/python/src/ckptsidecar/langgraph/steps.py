@@ -29,7 +29,7 @@ class ToolSteps:
     LangChain is imported.
     """
 
-    def __init__(self, agent: str, tell: Callable[[_requests.Ask], Any]) -> None:
+    def __init__(self, agent: str, tell: Callable[[Place, _requests.Ask], Any]) -> None:
         self._path = f"/v1/agents/{agent}/runs/"
         self._tell = tell
         self._calls: OrderedDict[tuple[Place, str], dict[str, Any]] = OrderedDict()
@@ -74,7 +74,7 @@ class ToolSteps:
             steps = self._waiting.pop(place, []) if run is not None else []
         try:
             for body in steps:
-                self._tell(_requests.post(f"{self._path}{run}/steps", body))
+                self._tell(place, _requests.post(f"{self._path}{run}/steps", body))
         except CkptError as error:
             _log.warning("the tool calls of run %s could not be recorded as steps: %s", run, error)
 
