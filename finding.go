@@ -36,10 +36,10 @@ type FindingRequest struct {
 
 // Check refuses a request that is wrong in itself.
 func (r *FindingRequest) Check() error {
-	if err := CheckRuleName(r.Rule); err != nil {
+	if err := checkRuleName(r.Rule); err != nil {
 		return err
 	}
-	if err := CheckSeverity(r.Severity); err != nil {
+	if err := checkSeverity(r.Severity); err != nil {
 		return err
 	}
 	if r.Message == "" {

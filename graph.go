@@ -12,8 +12,8 @@ import (
 // The limits of what a checkpointer may say.
 const (
 	MaxGraphName     = 4096 // bytes of the name of a thread, a namespace, a checkpoint, a task or a channel
-	MaxGraphChannels = 10_000
-	MaxGraphWrites   = 10_000 // in one call
+	maxGraphChannels = 10_000
+	maxGraphWrites   = 10_000 // in one call
 )
 
 // ContentTypeGraph is the content type of a state that is a checkpoint of LangGraph.
@@ -90,8 +90,8 @@ func (p *GraphPut) Check() error {
 
 // checkChannels refuses a channel that comes twice.
 func (p *GraphPut) checkChannels() error {
-	if n := len(p.Values) + len(p.Carry); n > MaxGraphChannels {
-		return Errorf(CodeInvalid, "there are %d channels: at most %d are allowed", n, MaxGraphChannels)
+	if n := len(p.Values) + len(p.Carry); n > maxGraphChannels {
+		return Errorf(CodeInvalid, "there are %d channels: at most %d are allowed", n, maxGraphChannels)
 	}
 	seen := make(map[string]bool, len(p.Values)+len(p.Carry))
 	check := func(channel string) error {
@@ -176,8 +176,8 @@ func (p *GraphPutWrites) Check() error {
 	if err := checkGraphName("checkpoint", p.Checkpoint); err != nil {
 		return err
 	}
-	if len(p.Writes) > MaxGraphWrites {
-		return Errorf(CodeInvalid, "there are %d writes: at most %d are allowed", len(p.Writes), MaxGraphWrites)
+	if len(p.Writes) > maxGraphWrites {
+		return Errorf(CodeInvalid, "there are %d writes: at most %d are allowed", len(p.Writes), maxGraphWrites)
 	}
 	for i := range p.Writes {
 		if err := p.Writes[i].check(); err != nil {
@@ -257,8 +257,8 @@ func (g *GraphGet) Check() error {
 	if err := g.GraphThread.Check(); err != nil {
 		return err
 	}
-	if len(g.Have) > MaxGraphChannels {
-		return Errorf(CodeInvalid, "have names %d channels: at most %d are allowed", len(g.Have), MaxGraphChannels)
+	if len(g.Have) > maxGraphChannels {
+		return Errorf(CodeInvalid, "have names %d channels: at most %d are allowed", len(g.Have), maxGraphChannels)
 	}
 	for channel := range g.Have {
 		if err := checkGraphName("channel", channel); err != nil {
@@ -299,8 +299,8 @@ func (q *GraphHistoryQuery) Check() error {
 	if err := q.GraphThread.Check(); err != nil {
 		return err
 	}
-	if len(q.Channels) > MaxGraphChannels {
-		return Errorf(CodeInvalid, "there are %d channels: at most %d are allowed", len(q.Channels), MaxGraphChannels)
+	if len(q.Channels) > maxGraphChannels {
+		return Errorf(CodeInvalid, "there are %d channels: at most %d are allowed", len(q.Channels), maxGraphChannels)
 	}
 	for _, channel := range q.Channels {
 		if err := checkGraphName("channel", channel); err != nil {

@@ -13,12 +13,12 @@ const (
 	MaxAgentName   = 128
 	MaxRunName     = 255
 	MaxKey         = 512 // a step key or an idempotency key, bytes
-	MaxLabels      = 32
-	MaxLabelKey    = 63
+	maxLabels      = 32
+	maxLabelKey    = 63
 	MaxLabelValue  = 256
 	MaxMetadata    = 64 << 10 // bytes of JSON
-	MaxContentType = 255
-	MaxReason      = 1024
+	maxContentType = 255
+	maxReason      = 1024
 )
 
 // CheckAgentName accepts ^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$.
@@ -105,10 +105,10 @@ func CheckKey(what, key string) error {
 	return checkText(what, key)
 }
 
-// CheckReason accepts an empty or printable text of at most MaxReason bytes.
+// CheckReason accepts an empty or printable text of at most maxReason bytes.
 func CheckReason(reason string) error {
-	if len(reason) > MaxReason {
-		return Errorf(CodeInvalid, "the reason is %d bytes long: at most %d are allowed", len(reason), MaxReason)
+	if len(reason) > maxReason {
+		return Errorf(CodeInvalid, "the reason is %d bytes long: at most %d are allowed", len(reason), maxReason)
 	}
 	return checkText("reason", reason)
 }
@@ -123,14 +123,14 @@ func checkText(what, s string) error {
 	return nil
 }
 
-// CheckLabels accepts at most MaxLabels labels with keys of letters, digits
+// CheckLabels accepts at most maxLabels labels with keys of letters, digits
 // and ._/- and values of printable UTF-8.
 func CheckLabels(labels Labels) error {
-	if len(labels) > MaxLabels {
-		return Errorf(CodeInvalid, "there are %d labels: at most %d are allowed", len(labels), MaxLabels)
+	if len(labels) > maxLabels {
+		return Errorf(CodeInvalid, "there are %d labels: at most %d are allowed", len(labels), maxLabels)
 	}
 	for key, value := range labels {
-		if err := checkName("label", key, MaxLabelKey, "._/-"); err != nil {
+		if err := checkName("label", key, maxLabelKey, "._/-"); err != nil {
 			return err
 		}
 		if len(value) > MaxLabelValue {
@@ -145,8 +145,8 @@ func CheckLabels(labels Labels) error {
 
 // CheckContentType accepts a media type of printable ASCII.
 func CheckContentType(s string) error {
-	if len(s) > MaxContentType {
-		return Errorf(CodeInvalid, "the Content-Type is %d bytes long: at most %d are allowed", len(s), MaxContentType)
+	if len(s) > maxContentType {
+		return Errorf(CodeInvalid, "the Content-Type is %d bytes long: at most %d are allowed", len(s), maxContentType)
 	}
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {

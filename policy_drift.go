@@ -12,15 +12,15 @@ import (
 
 // The limits of what a policy says of drift.
 const (
-	MaxIgnoreTools = 256
+	maxIgnoreTools = 256
 	MaxSchema      = 256 << 10 // bytes of JSON
 	MaxSharedKeys  = 32
 	MaxRules       = 64
-	MaxRuleName    = 64
-	MaxWhen        = 4 << 10 // bytes of an expression
-	MaxMessage     = 1 << 10 // bytes of a finding's message and advice
-	MaxPointer     = 512     // bytes of a JSON pointer
-	MaxWindow      = 1000    // steps or checkpoints that a detector looks back
+	maxRuleName    = 64
+	maxWhen        = 4 << 10 // bytes of an expression
+	maxMessage     = 1 << 10 // bytes of a finding's message and advice
+	maxPointer     = 512     // bytes of a JSON pointer
+	maxWindow      = 1000    // steps or checkpoints that a detector looks back
 )
 
 // The tiers of a detector.
@@ -89,7 +89,7 @@ func (p *Policy) checkFalseAlarms() error {
 
 func (p *Policy) checkDetectors() error {
 	for name, d := range p.Detectors {
-		if err := CheckRuleName(name); err != nil {
+		if err := checkRuleName(name); err != nil {
 			return Errorf(CodeInvalid, "detectors: %s", AsError(err).Message)
 		}
 		if err := d.check("detectors." + name); err != nil {
@@ -111,16 +111,16 @@ func (d *Detector) check(place string) error {
 		}
 	}
 	for name, window := range map[string]int{"warn_window": d.WarnWindow, "critical_window": d.CriticalWindow, "cooldown": d.Cooldown} {
-		if window < 0 || window > MaxWindow {
-			return Errorf(CodeInvalid, "%s.%s is %d: it is a number from 0, which means the default, to %d", place, name, window, MaxWindow)
+		if window < 0 || window > maxWindow {
+			return Errorf(CodeInvalid, "%s.%s is %d: it is a number from 0, which means the default, to %d", place, name, window, maxWindow)
 		}
 	}
 	return nil
 }
 
 func (p *Policy) checkIgnoreTools() error {
-	if len(p.IgnoreTools) > MaxIgnoreTools {
-		return Errorf(CodeInvalid, "ignore_tools has %d names: at most %d are allowed", len(p.IgnoreTools), MaxIgnoreTools)
+	if len(p.IgnoreTools) > maxIgnoreTools {
+		return Errorf(CodeInvalid, "ignore_tools has %d names: at most %d are allowed", len(p.IgnoreTools), maxIgnoreTools)
 	}
 	for i, tool := range p.IgnoreTools {
 		if err := CheckKey("name", tool); err != nil {
@@ -134,12 +134,12 @@ func (p *Policy) checkDriftTimes() error {
 	for name, d := range map[string]Duration{
 		"no_progress_time": p.NoProgressTime, "checkpoint_interval": p.CheckpointInterval, "refresh_after": p.RefreshAfter,
 	} {
-		if d < 0 || time.Duration(d) > MaxTimeout || d > 0 && time.Duration(d) < time.Second {
-			return Errorf(CodeInvalid, "%s is %s: say 0s for never, or 1s to %s", name, d, Duration(MaxTimeout))
+		if d < 0 || time.Duration(d) > maxTimeout || d > 0 && time.Duration(d) < time.Second {
+			return Errorf(CodeInvalid, "%s is %s: say 0s for never, or 1s to %s", name, d, Duration(maxTimeout))
 		}
 	}
-	if time.Duration(p.Settle) < time.Second || time.Duration(p.Settle) > MaxTimeout {
-		return Errorf(CodeInvalid, "settle is %s: say 1s to %s", p.Settle, Duration(MaxTimeout))
+	if time.Duration(p.Settle) < time.Second || time.Duration(p.Settle) > maxTimeout {
+		return Errorf(CodeInvalid, "settle is %s: say 1s to %s", p.Settle, Duration(maxTimeout))
 	}
 	if p.NoProgressSteps < 0 {
 		return Errorf(CodeInvalid, "no_progress_steps is %d: say a number of steps, or 0 for no such rule", p.NoProgressSteps)
@@ -166,7 +166,7 @@ func (p *Policy) checkSharedKeys() error {
 		return Errorf(CodeInvalid, "shared_keys has %d pointers: at most %d are allowed", len(p.SharedKeys), MaxSharedKeys)
 	}
 	for i, pointer := range p.SharedKeys {
-		if err := CheckPointer(pointer); err != nil {
+		if err := checkPointer(pointer); err != nil {
 			return Errorf(CodeInvalid, "shared_keys[%d]: %s", i, AsError(err).Message)
 		}
 		if slices.Contains(p.SharedKeys[:i], pointer) {
@@ -192,36 +192,36 @@ func (p *Policy) checkRules() error {
 }
 
 func (r *Rule) check() error {
-	if err := CheckRuleName(r.Name); err != nil {
+	if err := checkRuleName(r.Name); err != nil {
 		return err
 	}
-	if err := CheckSeverity(r.Severity); err != nil {
+	if err := checkSeverity(r.Severity); err != nil {
 		return err
 	}
 	switch {
 	case strings.TrimSpace(r.When) == "":
 		return Errorf(CodeInvalid, "when is missing: say an expression that is true where something is wrong")
-	case len(r.When) > MaxWhen:
-		return Errorf(CodeInvalid, "when is %d bytes long: at most %d are allowed", len(r.When), MaxWhen)
+	case len(r.When) > maxWhen:
+		return Errorf(CodeInvalid, "when is %d bytes long: at most %d are allowed", len(r.When), maxWhen)
 	case !utf8.ValidString(r.When):
 		return Errorf(CodeInvalid, "when is not valid UTF-8")
 	}
 	return checkMessage("message", r.Message)
 }
 
-// checkMessage accepts an empty or printable text of at most MaxMessage bytes.
+// checkMessage accepts an empty or printable text of at most maxMessage bytes.
 func checkMessage(what, s string) error {
-	if len(s) > MaxMessage {
-		return Errorf(CodeInvalid, "the %s is %d bytes long: at most %d are allowed", what, len(s), MaxMessage)
+	if len(s) > maxMessage {
+		return Errorf(CodeInvalid, "the %s is %d bytes long: at most %d are allowed", what, len(s), maxMessage)
 	}
 	return checkText(what, s)
 }
 
-// CheckRuleName accepts ^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$.
-func CheckRuleName(name string) error { return checkName("rule", name, MaxRuleName, "._-") }
+// checkRuleName accepts ^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$.
+func checkRuleName(name string) error { return checkName("rule", name, maxRuleName, "._-") }
 
-// CheckSeverity accepts the severities that a finding may have.
-func CheckSeverity(s Severity) error {
+// checkSeverity accepts the severities that a finding may have.
+func checkSeverity(s Severity) error {
 	switch s {
 	case SeverityInfo, SeverityWarn, SeverityCritical:
 		return nil
@@ -231,13 +231,13 @@ func CheckSeverity(s Severity) error {
 	return Errorf(CodeInvalid, "severity %q is unknown: it is info, warn or critical", cut(string(s)))
 }
 
-// CheckPointer accepts a JSON pointer (RFC 6901) to something inside a value.
-func CheckPointer(pointer string) error {
+// checkPointer accepts a JSON pointer (RFC 6901) to something inside a value.
+func checkPointer(pointer string) error {
 	switch {
 	case pointer == "" || pointer[0] != '/':
 		return Errorf(CodeInvalid, "%q is no JSON pointer to a part of a state: it begins with /", cut(pointer))
-	case len(pointer) > MaxPointer:
-		return Errorf(CodeInvalid, "the JSON pointer is %d bytes long: at most %d are allowed", len(pointer), MaxPointer)
+	case len(pointer) > maxPointer:
+		return Errorf(CodeInvalid, "the JSON pointer is %d bytes long: at most %d are allowed", len(pointer), maxPointer)
 	}
 	for i := range len(pointer) {
 		if pointer[i] == '~' && (i+1 == len(pointer) || pointer[i+1] != '0' && pointer[i+1] != '1') {

@@ -56,7 +56,7 @@ const (
 	MaxText    = 64 << 10 // a goal, a continuation prompt, an error
 	MaxValue   = 8 << 20  // JSON arguments, results, payloads
 	MaxEvents  = 1000     // of one batch
-	MaxTimeout = 30 * Day
+	maxTimeout = 30 * Day
 )
 
 // Check refuses a request that is wrong in itself.
@@ -95,10 +95,10 @@ func checkLong(what, s string) error {
 }
 
 func checkTimeout(what string, d *Duration) error {
-	if d == nil || (*d >= 0 && time.Duration(*d) <= MaxTimeout) {
+	if d == nil || (*d >= 0 && time.Duration(*d) <= maxTimeout) {
 		return nil
 	}
-	return Errorf(CodeInvalid, "%s is %s: say 0 for none, or at most %s", what, *d, Duration(MaxTimeout))
+	return Errorf(CodeInvalid, "%s is %s: say 0 for none, or at most %s", what, *d, Duration(maxTimeout))
 }
 
 // RunFilter chooses runs, the last changed first.
