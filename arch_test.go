@@ -43,43 +43,67 @@ var arrows = map[string][]string{
 	"internal/jsontext":              {root, "internal/delta"},
 	"internal/periodic":              {},
 	"internal/drift/normalise":       {},
+	"internal/drift/observer":        {root},
+	"internal/liveness":              {},
 	"internal/drift/phrase":          {},
 	"internal/drift/meter":           {},
 	"internal/drift/meter/metertest": {}, // tests only: nothing else may import it
-	"internal/drift/rule":            {root, "internal/drift/meter", "internal/drift/phrase"},
+	"internal/drift/rule":            {root, "internal/drift/observer", "internal/drift/meter", "internal/drift/phrase"},
 	"internal/drift/schema":          {root, "internal/jsontext", "internal/drift/meter", "internal/drift/phrase"},
 	"internal/wellformed":            {root, "internal/jsontext"},
 
 	// Level 1: one package for each technology or question. None knows its siblings.
-	"internal/db/sqlite":    {root, "internal/osfile"},
-	"internal/db/blob":      {root, "internal/db/sqlite", "internal/delta", "internal/jsontext", "internal/secrets"},
-	"internal/db/usage":     {root, "internal/db/sqlite"},
-	"internal/db/ledger":    {root, "internal/db/sqlite", "internal/db/blob", "internal/db/usage", "internal/delta", "internal/osfile", "internal/jsontext", "internal/wellformed", "internal/secrets"},
-	"internal/db/audit":     {root, "internal/db/sqlite", "internal/db/blob", "internal/db/ledger"},
-	"internal/db/driftlog":  {root, "internal/db/sqlite", "internal/db/blob", "internal/db/ledger", "internal/jsontext", "internal/secrets", "internal/wellformed"},
-	"internal/db/saves":     {root, "internal/db/sqlite", "internal/db/blob", "internal/db/usage", "internal/db/ledger", "internal/db/driftlog", "internal/secrets", "internal/wellformed"},
-	"internal/db/langgraph": {root, "internal/db/sqlite", "internal/db/blob", "internal/db/usage", "internal/db/ledger", "internal/db/saves", "internal/jsontext", "internal/wellformed"},
-	"internal/db/archive":   {root, "internal/db/sqlite", "internal/db/blob", "internal/db/ledger", "internal/db/driftlog", "internal/jsontext", "internal/wellformed"},
+	"internal/db/sqlite": {root, "internal/osfile"},
+	"internal/db/blob":   {root, "internal/db/sqlite", "internal/delta", "internal/jsontext", "internal/secrets"},
+	"internal/db/usage":  {root, "internal/db/sqlite"},
+	"internal/db/ledger": {
+		root, "internal/retention", "internal/resume", "internal/liveness", "internal/drift/observer", "internal/db/sqlite",
+		"internal/db/blob", "internal/db/usage", "internal/delta", "internal/osfile", "internal/jsontext", "internal/wellformed",
+		"internal/secrets",
+	},
+	"internal/db/audit": {root, "internal/db/sqlite", "internal/db/blob", "internal/db/ledger"},
+	"internal/db/driftlog": {
+		root, "internal/drift/observer", "internal/db/sqlite", "internal/db/blob", "internal/db/ledger", "internal/jsontext",
+		"internal/secrets", "internal/wellformed",
+	},
+	"internal/db/saves": {
+		root, "internal/db/sqlite", "internal/db/blob", "internal/db/usage", "internal/db/ledger", "internal/db/driftlog",
+		"internal/secrets", "internal/wellformed",
+	},
+	"internal/db/langgraph": {
+		root, "internal/db/sqlite", "internal/db/blob", "internal/db/usage", "internal/db/ledger", "internal/db/saves",
+		"internal/jsontext", "internal/wellformed",
+	},
+	"internal/db/archive": {
+		root, "internal/liveness", "internal/db/sqlite", "internal/db/blob", "internal/db/ledger", "internal/db/driftlog",
+		"internal/jsontext", "internal/wellformed",
+	},
 	"internal/db": {
-		root, "internal/db/sqlite", "internal/db/blob", "internal/db/usage", "internal/db/ledger", "internal/db/audit", "internal/db/driftlog", "internal/db/saves",
+		root, "internal/retention", "internal/resume", "internal/liveness", "internal/drift/observer", "internal/db/sqlite",
+		"internal/db/blob", "internal/db/usage", "internal/db/ledger", "internal/db/audit", "internal/db/driftlog",
+		"internal/db/saves",
 		"internal/db/langgraph", "internal/db/archive", "internal/wellformed",
 	},
 	"internal/retention": {root, "internal/periodic"},
 	"internal/drift": {
-		root, "internal/jsontext", "internal/drift/meter", "internal/drift/normalise", "internal/drift/phrase", "internal/drift/rule",
+		root, "internal/drift/observer", "internal/jsontext", "internal/drift/meter", "internal/drift/normalise",
+		"internal/drift/phrase", "internal/drift/rule",
 		"internal/drift/schema",
 	},
 	"internal/resume":     {root},
-	"internal/monitor":    {root, "internal/periodic"},
+	"internal/monitor":    {root, "internal/liveness", "internal/periodic"},
 	"internal/secrets":    {root, "internal/jsontext"},
 	"internal/foreign":    {root, "internal/jsontext", "internal/wellformed"},
 	"internal/ipc":        {root},
 	"internal/ipc/server": {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/wellformed"},
-	"internal/ipc/client": {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/periodic", "internal/wellformed"},
+	"internal/ipc/client": {
+		root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/periodic",
+		"internal/wellformed",
+	},
 
 	// Level 2: the packages are wired, and agents are served.
 	"internal/daemon": {
-		root, "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db", "internal/db/audit",
+		root, "internal/drift/observer", "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db", "internal/db/audit",
 		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/secrets", "internal/ipc", "internal/ipc/server",
 		"internal/osfile", "internal/periodic",
 	},
@@ -98,7 +122,8 @@ var arrows = map[string][]string{
 		root, "internal/cli", "internal/cli/term", "internal/cli/view", "internal/daemon", "internal/ipc/client", "internal/osfile",
 	},
 	"internal/cli/driftcmd": {
-		root, "internal/cli", "internal/cli/term", "internal/cli/view", "internal/drift", "internal/jsontext", "internal/wellformed",
+		root, "internal/drift/observer", "internal/cli", "internal/cli/term", "internal/cli/view", "internal/drift",
+		"internal/jsontext", "internal/wellformed",
 	},
 	"internal/cli/manual":  {"internal/cli", "internal/daemon"},
 	"internal/cli/service": {"internal/cli", "internal/cli/term", "internal/daemon", "internal/osfile", "packaging"},
@@ -344,9 +369,11 @@ func isStandard(path string) bool {
 // tables says which package may write which table. A package that is not here
 // may name no table in a statement that writes.
 var tables = map[string][]string{
-	"internal/db/blob":      {"segments"},
-	"internal/db/usage":     {"meta"},
-	"internal/db/ledger":    {"act_texts", "acts", "agents", "audit_head", "checkpoints", "idempotency", "ids", "meta", "places", "runs", "whos", "words"},
+	"internal/db/blob":  {"segments"},
+	"internal/db/usage": {"meta"},
+	"internal/db/ledger": {
+		"act_texts", "acts", "agents", "audit_head", "checkpoints", "idempotency", "ids", "meta", "places", "runs", "whos", "words",
+	},
 	"internal/db/driftlog":  {"checkpoints", "findings", "runs"},
 	"internal/db/saves":     {"checkpoints", "runs"},
 	"internal/db/langgraph": {"graph_checkpoints", "graph_threads", "graph_writes", "runs"},

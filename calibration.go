@@ -60,10 +60,6 @@ func (p Percent) Needs() int {
 	return int(math.Ceil(1/float64(p)-1e-9)) - 1
 }
 
-// MaxCalibrated is how many of an agent's newest good runs of a workflow
-// thresholds are calibrated on.
-const MaxCalibrated = 500
-
 // Calibration says what the good runs of an agent and workflow make of the
 // thresholds of the loop rules.
 type Calibration struct {

@@ -1,24 +1,5 @@
 package ckptsidecar
 
-import "time"
-
-// RecordedRun is a run that is over, or as far as it has come, with what the
-// detectors keep of its steps and states.
-type RecordedRun struct {
-	ID        string
-	Source    string // its agent, or the set that it is of
-	Workflow  string
-	Outcome   string // its status, or what a set says of it
-	Good      bool   // it ended well: thresholds may be calibrated on it
-	Onset     *int   // the number of the step, from 0, at which a fault was injected
-	StartedAt time.Time
-	Goal      string
-	Steps     []StepPrint
-	Raw       []Step       // the steps as they were sent, where they are at hand: then their prints are made of them, and rules of the user's own are tried
-	Begins    []int        // numbers of the steps at which the run was resumed, or went back: from there on it is counted anew
-	States    []StatePrint // each comes before the steps whose AfterSeq is its Seq or more
-}
-
 // EvaluateRequest asks which recorded runs would have been warned.
 type EvaluateRequest struct {
 	Agent       string              `json:"agent,omitempty"`        // "" means all agents of the owner
@@ -136,14 +117,6 @@ type ExplainedStep struct {
 	Saw      []string           `json:"saw"`    // in words: new, seen before in step 3, negative, unknown call, same turn, …
 	Levels   map[string]float64 `json:"levels"` // by rule: how much of what its first tier needs is there, 1 where it is reached
 	Findings []FirstFired       `json:"findings"`
-}
-
-// DriftEvaluator judges recorded runs one after the other, in the order in which
-// they began.
-type DriftEvaluator interface {
-	// Judge takes in a run. Where it explains, what it saw is in the result.
-	Judge(p *Policy, r *RecordedRun, explain bool)
-	Result() *Evaluation
 }
 
 // DriftFeedback is what operators' dismissals say of an agent's rules.

@@ -1,7 +1,5 @@
 package ckptsidecar
 
-import "time"
-
 // ResumeVerdict says how to go on.
 type ResumeVerdict string
 
@@ -43,55 +41,6 @@ func (r *ResumeRequest) Check() error {
 	}
 	return CheckReason(r.Reason)
 }
-
-// Facts are all that is known of a run when somebody wants to resume it. The
-// plan follows from them alone.
-type Facts struct {
-	Now         time.Time
-	Run         Run  // as stored, before it is claimed; the zero Run where there is none
-	Exists      bool // whether there is such a run
-	Autoresume  bool // the agent's policy
-	OwnerAlive  bool // the owner's process lives and beats
-	CallerOwns  bool // it is the owner itself that asks
-	Force       bool
-	DryRun      bool
-	Checkpoints []FactCheckpoint // newest first, of the present beginning of the run
-	Steps       []Step           // those that ended since, and all that are open or interrupted; in order
-	StepsAfter  []int64          // for each of Steps: the newest checkpoint's seq when it ended or began
-	Operations  []Operation      // open and uncertain ones, in order
-	LastEvent   int64
-	Findings    []Finding // critical ones that made suspects of checkpoints, newest first; not those that were dismissed
-	Prompt      *Prompt   // the newest prompt of the run, answered or not
-	Interrupted time.Time // when the last segment ended without its owner's word; zero where it did not
-	LastSeq     int64     // of the run's newest checkpoint, whether it is still there or not
-	GivenUp     int       // checkpoints that came after an older one which was restored: nobody goes on from them
-	OwnerStands bool      // the owner's process is there, though it was found frozen
-	// Load answers a checkpoint with its state, or why it is damaged.
-	Load func(id string) (*Checkpoint, error)
-}
-
-// FactCheckpoint is what the plan needs of a checkpoint before it is loaded.
-type FactCheckpoint struct {
-	ID      string
-	Seq     int64
-	Kind    Kind
-	Suspect bool
-	At      time.Time
-	StateOf *int64 // the seq of the earlier one whose state it is once more; nil: its own
-}
-
-// StateSeq is when its state was saved first: what came later, it does not know.
-func (c *FactCheckpoint) StateSeq() int64 {
-	if c.StateOf != nil {
-		return *c.StateOf
-	}
-	return c.Seq
-}
-
-// Resumer makes the plan. internal/resume has the real one; the store takes it
-// as a value. It returns an error only where Load failed for another reason
-// than damage.
-type Resumer func(f *Facts) (*Plan, error)
 
 // Plan says how to go on with a run: what to load, what is done, what is
 // uncertain, and whether it is safe.

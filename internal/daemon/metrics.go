@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
 
@@ -31,7 +32,7 @@ const scrapeTime = 5 * time.Second
 
 // rules are those that come with the program; others have names that users or
 // agents made up.
-func newMetrics(status func(context.Context) (*ckpt.Status, error), stats func() server.Stats, rules []ckpt.DriftRule) *metrics {
+func newMetrics(status func(context.Context) (*ckpt.Status, error), stats func() server.Stats, rules []observer.Rule) *metrics {
 	m := &metrics{status: status, stats: stats, registry: prometheus.NewRegistry(), rules: map[string]bool{ckpt.RuleSecret: true}}
 	for i := range rules {
 		m.rules[rules[i].Rule] = true

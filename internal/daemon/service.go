@@ -8,9 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
-
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 	"github.com/ckptsidecar/ckptsidecar/internal/monitor"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
@@ -26,7 +25,7 @@ type service struct {
 	endpoint  string       // where the daemon listens
 	guard     atomic.Pointer[retention.Guard]
 	store     *db.Store
-	drift     ckpt.DriftWatch
+	drift     observer.Watcher
 	worker    *retention.Worker
 	monitor   *monitor.Monitor
 	backups   *backups

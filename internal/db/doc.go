@@ -5,5 +5,7 @@
 // (db/langgraph), export and import (db/archive) and verify (db/audit). DESIGN.md
 // in this folder says how and why.
 //
-// It may import the root package, the packages below it and internal/wellformed.
+// It may import the root package, the packages below it, internal/wellformed
+// and, for the types of what it is given as values, internal/drift/observer,
+// internal/liveness, internal/resume and internal/retention.
 package db

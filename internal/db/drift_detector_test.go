@@ -16,6 +16,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
@@ -49,9 +50,9 @@ func short(parts ...string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-func (d *detector) Step(_ context.Context, p *ckpt.Policy, r ckpt.RuleRun, s *ckpt.Step) (ckpt.StepPrint, error) {
+func (d *detector) Step(_ context.Context, p *ckpt.Policy, r observer.RuleRun, s *ckpt.Step) (observer.StepPrint, error) {
 	d.mayPanic()
-	print := ckpt.StepPrint{Key: s.Key, Tool: s.Name, Sig: short(s.Name, string(s.Args)), Failed: s.Status == ckpt.StepFailed, Measures: s.Measures}
+	print := observer.StepPrint{Key: s.Key, Tool: s.Name, Sig: short(s.Name, string(s.Args)), Failed: s.Status == ckpt.StepFailed, Measures: s.Measures}
 	if len(s.Result) > 0 || s.Error != "" {
 		print.Res = short(string(s.Result), string(s.Error))
 	}
@@ -61,23 +62,23 @@ func (d *detector) Step(_ context.Context, p *ckpt.Policy, r ckpt.RuleRun, s *ck
 
 // Evaluator, Score and Calibrate have no part in these tests: those of the real
 // detectors are in drift_evaluate_test.go.
-func (d *detector) Evaluator() ckpt.DriftEvaluator                            { panic("not asked for") }
-func (d *detector) Score(*ckpt.Policy, *ckpt.RecordedRun) float64             { return 0 }
+func (d *detector) Evaluator() observer.Evaluator                             { panic("not asked for") }
+func (d *detector) Score(*ckpt.Policy, *observer.RecordedRun) float64         { return 0 }
 func (d *detector) Calibrate(*ckpt.Policy, []float64) (none ckpt.Calibration) { return none }
 
 // rules are of the form "has TEXT".
-func (d *detector) rules(p *ckpt.Policy, r ckpt.RuleRun, text string) (broken []ckpt.Found) {
+func (d *detector) rules(p *ckpt.Policy, r observer.RuleRun, text string) (broken []observer.Found) {
 	for _, rule := range p.Rules {
 		if what, ok := strings.CutPrefix(rule.When, "has "); ok && strings.Contains(text, what) {
-			broken = append(broken, ckpt.Found{Rule: rule.Name, Severity: rule.Severity, Message: fmt.Sprintf("%s, goal %q, %v counted", rule.Message, r.Goal, r.Measures["steps"])})
+			broken = append(broken, observer.Found{Rule: rule.Name, Severity: rule.Severity, Message: fmt.Sprintf("%s, goal %q, %v counted", rule.Message, r.Goal, r.Measures["steps"])})
 		}
 	}
 	return broken
 }
 
-func (d *detector) State(_ context.Context, p *ckpt.Policy, r ckpt.RuleRun, state, previous []byte, _ string) (ckpt.StatePrint, error) {
+func (d *detector) State(_ context.Context, p *ckpt.Policy, r observer.RuleRun, state, previous []byte, _ string) (observer.StatePrint, error) {
 	d.mayPanic()
-	print := ckpt.StatePrint{Size: int64(len(state)), Keys: map[string]string{}, Broken: d.rules(p, r, string(state))}
+	print := observer.StatePrint{Size: int64(len(state)), Keys: map[string]string{}, Broken: d.rules(p, r, string(state))}
 	var top map[string]any
 	if json.Unmarshal(state, &top) == nil {
 		for key, value := range top {
@@ -85,7 +86,7 @@ func (d *detector) State(_ context.Context, p *ckpt.Policy, r ckpt.RuleRun, stat
 		}
 	}
 	if p.Schema != nil && !bytes.Contains(state, []byte(`"ok"`)) {
-		print.Broken = append(print.Broken, ckpt.Found{Rule: ckpt.RuleSchema, Severity: ckpt.SeverityCritical, Message: `There is no "ok".`, Evidence: ckpt.Evidence{Pointer: "/ok"}})
+		print.Broken = append(print.Broken, observer.Found{Rule: ckpt.RuleSchema, Severity: ckpt.SeverityCritical, Message: `There is no "ok".`, Evidence: ckpt.Evidence{Pointer: "/ok"}})
 	}
 	return print, nil
 }
@@ -99,9 +100,9 @@ func (d *detector) Check(p *ckpt.Policy) error {
 	return nil
 }
 
-func (d *detector) Rules(*ckpt.Policy) []ckpt.DriftRule { return nil }
+func (d *detector) Rules(*ckpt.Policy) []observer.Rule { return nil }
 
-func (d *detector) Watch(p *ckpt.Policy, past ckpt.RunPast) ckpt.RunWatch {
+func (d *detector) Watch(p *ckpt.Policy, past observer.RunPast) observer.RunWatch {
 	d.flag(func() { d.made++ })
 	w := &detectorWatch{d: d, policy: p, pairs: map[string]int{}, since: map[string]int64{}, goal: past.Goal, routine: past.LastRoutine, started: past.StartedAt}
 	forgotten := time.Time{}
@@ -136,7 +137,7 @@ type detectorWatch struct {
 	stale   bool
 }
 
-func (w *detectorWatch) count(s ckpt.StepPrint) (n int, since int64) {
+func (w *detectorWatch) count(s observer.StepPrint) (n int, since int64) {
 	w.total++
 	pair := s.Sig + s.Res
 	if w.pairs[pair]++; w.pairs[pair] == 1 {
@@ -145,7 +146,7 @@ func (w *detectorWatch) count(s ckpt.StepPrint) (n int, since int64) {
 	return w.pairs[pair], w.since[pair]
 }
 
-func (w *detectorWatch) Step(s ckpt.StepPrint) []ckpt.Found {
+func (w *detectorWatch) Step(s observer.StepPrint) []observer.Found {
 	w.d.mayPanic()
 	n, since := w.count(s)
 	found := s.Broken
@@ -158,11 +159,11 @@ func (w *detectorWatch) Step(s ckpt.StepPrint) []ckpt.Found {
 			tier, w.d.bogus = "bogus", false
 		}
 	})
-	return append(found, ckpt.Found{Rule: "repeat", Severity: tier, Message: fmt.Sprintf("%s was called %d times with the same result.", s.Tool, n),
+	return append(found, observer.Found{Rule: "repeat", Severity: tier, Message: fmt.Sprintf("%s was called %d times with the same result.", s.Tool, n),
 		Advice: "Do something else.", Evidence: ckpt.Evidence{Tool: s.Tool, Steps: []string{s.Key}}, SinceSeq: since})
 }
 
-func (w *detectorWatch) State(s ckpt.StatePrint) []ckpt.Found {
+func (w *detectorWatch) State(s observer.StatePrint) []observer.Found {
 	w.d.mayPanic()
 	w.states = append(w.states, s.Size)
 	found := s.Broken
@@ -170,10 +171,10 @@ func (w *detectorWatch) State(s ckpt.StatePrint) []ckpt.Found {
 		found[i].SinceSeq = s.Seq - 1
 	}
 	if s.Keys["bad"] == "true" {
-		found = append(found, ckpt.Found{Rule: "bad_state", Severity: ckpt.SeverityCritical, Message: "The state is bad.", Advice: "Go back.", SinceSeq: s.Seq - 1})
+		found = append(found, observer.Found{Rule: "bad_state", Severity: ckpt.SeverityCritical, Message: "The state is bad.", Advice: "Go back.", SinceSeq: s.Seq - 1})
 	}
 	if _, had := w.keys["was"]; had && s.Keys["was"] == "" {
-		found = append(found, ckpt.Found{Rule: "lost_keys", Severity: ckpt.SeverityWarn, Message: "The key was is gone."})
+		found = append(found, observer.Found{Rule: "lost_keys", Severity: ckpt.SeverityWarn, Message: "The key was is gone."})
 	}
 	if w.keys = s.Keys; s.Kind == ckpt.KindRoutine {
 		w.routine, w.stale = s.At, false
@@ -181,7 +182,7 @@ func (w *detectorWatch) State(s ckpt.StatePrint) []ckpt.Found {
 	return found
 }
 
-func (w *detectorWatch) Beat(now time.Time, _ *float64) []ckpt.Found {
+func (w *detectorWatch) Beat(now time.Time, _ *float64) []observer.Found {
 	last := w.started
 	if w.routine.After(last) {
 		last = w.routine
@@ -190,16 +191,16 @@ func (w *detectorWatch) Beat(now time.Time, _ *float64) []ckpt.Found {
 		return nil
 	}
 	w.stale = true
-	return []ckpt.Found{{Rule: "stale_checkpoint", Severity: ckpt.SeverityWarn, Message: "No checkpoint for long."}}
+	return []observer.Found{{Rule: "stale_checkpoint", Severity: ckpt.SeverityWarn, Message: "No checkpoint for long."}}
 }
 
-func (w *detectorWatch) Goal(_ time.Time, goal string, updated bool) []ckpt.Found {
+func (w *detectorWatch) Goal(_ time.Time, goal string, updated bool) []observer.Found {
 	w.d.flag(func() { w.d.goals = append(w.d.goals, fmt.Sprint(goal, " ", updated)) })
 	if w.goal == "" || updated || w.goal == goal {
 		w.goal = goal
 		return nil
 	}
-	return []ckpt.Found{{Rule: "goal_changed", Severity: ckpt.SeverityWarn, Message: "The goal was " + w.goal + ", now it is " + goal + "."}}
+	return []observer.Found{{Rule: "goal_changed", Severity: ckpt.SeverityWarn, Message: "The goal was " + w.goal + ", now it is " + goal + "."}}
 }
 
 func (w *detectorWatch) Forget(string) { clear(w.pairs) }

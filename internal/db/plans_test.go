@@ -9,13 +9,14 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
 // TestQueryPlans: what is asked often is answered by an index, whatever else
 // is in the database.
 func TestQueryPlans(t *testing.T) {
 	t.Parallel()
-	keep := func(ckpt.History, ckpt.Policy, time.Time) []ckpt.Verdict { return nil }
+	keep := func(retention.History, ckpt.Policy, time.Time) []retention.Verdict { return nil }
 	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: keep})
 	if err != nil {
 		t.Fatal(err)

@@ -8,13 +8,14 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
 // pruning is one application of policies to runs, inside a transaction.
 type pruning struct {
 	store *Store
 	tx    *ledger.Tx
-	plan  ckpt.Retention
+	plan  retention.Func
 	now   time.Time
 	limit int // removals; 0 for no limit
 	dry   bool
@@ -54,7 +55,7 @@ func (p *pruning) run(id int64) error {
 }
 
 // apply removes what the verdicts say, the oldest first, as far as the limit goes.
-func (p *pruning) apply(agent *ledger.AgentRow, run *ledger.RunRow, rows []ledger.HeldRow, verdicts []ckpt.Verdict) error {
+func (p *pruning) apply(agent *ledger.AgentRow, run *ledger.RunRow, rows []ledger.HeldRow, verdicts []retention.Verdict) error {
 	var gone []ledger.HeldRow
 	var reasons []string
 	full := false

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
 // TestOwnersQuota fills one owner's share: more is refused, the other owner saves
@@ -140,11 +141,11 @@ func TestTrimOfTheDatabase(t *testing.T) {
 	}
 	wantCode(t, err, ckpt.CodeStorageFull)
 	count := len(seqs(t, s, ann, "a"))
-	oldest := func(runs []ckpt.History, over int64) (verdicts []ckpt.Verdict, left int64) {
+	oldest := func(runs []retention.History, over int64) (verdicts []retention.Verdict, left int64) {
 		for _, run := range runs {
 			for i := len(run.Checkpoints) - 1; i > 0 && over > 0; i-- {
 				over -= run.Checkpoints[i].StoredSize
-				verdicts = append(verdicts, ckpt.Verdict{ID: run.Checkpoints[i].ID, Remove: true, Reason: "over the budget"})
+				verdicts = append(verdicts, retention.Verdict{ID: run.Checkpoints[i].ID, Remove: true, Reason: "over the budget"})
 			}
 		}
 		return verdicts, max(over, 0)

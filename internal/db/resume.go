@@ -8,6 +8,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
+	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
 // Resume answers how to go on with a run and, where that is safe, makes the
@@ -181,8 +183,8 @@ func takeOver(tx *ledger.Tx, run *ledger.RunRow) error {
 const factCheckpoints = 64
 
 // facts are all that is known of a run.
-func (s *Store) facts(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt.ResumeRequest) (*ckpt.Facts, error) {
-	f := &ckpt.Facts{Now: tx.Now.Time, Force: r.Force, DryRun: r.DryRun, Autoresume: true}
+func (s *Store) facts(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, r ckpt.ResumeRequest) (*resume.Facts, error) {
+	f := &resume.Facts{Now: tx.Now.Time, Force: r.Force, DryRun: r.DryRun, Autoresume: true}
 	if agent != nil {
 		f.Autoresume = agent.Settings.Autoresume
 		f.Load = func(id string) (*ckpt.Checkpoint, error) {
@@ -201,7 +203,7 @@ func (s *Store) facts(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 	f.Run.AccumulatedMS = run.Accumulated(run.LastSign())
 	f.OwnerAlive = s.OwnerAlive(run)
 	f.CallerOwns = run.PID.Valid && run.Process() == s.owner(sc, r.PID)
-	f.OwnerStands = run.Status == ckpt.RunTimedOut && run.PID.Valid && !f.CallerOwns && s.Opt.Processes.Alive(run.Process()) == ckpt.LivenessAlive
+	f.OwnerStands = run.Status == ckpt.RunTimedOut && run.PID.Valid && !f.CallerOwns && s.Opt.Processes.Alive(run.Process()) == liveness.Alive
 	f.Interrupted = run.InterruptedAt.Time
 	if run.Status == ckpt.RunRunning && run.PID.Valid && !f.OwnerAlive && !f.CallerOwns {
 		f.Interrupted = tx.Now.Time
@@ -223,7 +225,7 @@ func (s *Store) facts(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 
 // factCheckpoints are those that the run may go on from. Where an earlier one
 // was restored and nothing saved since, what came after it was given up.
-func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Facts) error {
+func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 	newest := int64(1 << 62)
 	if _, err := tx.Get(&newest, `SELECT seq FROM checkpoints WHERE id = ? AND run_id = ?`, run.Head, run.ID); err != nil {
 		return err
@@ -242,7 +244,7 @@ func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Facts) error
 		return err
 	}
 	for _, row := range rows {
-		f.Checkpoints = append(f.Checkpoints, ckpt.FactCheckpoint{ID: row.ID, Seq: row.Seq, Kind: row.Kind, Suspect: row.Suspect, At: row.CreatedAt.Value.Time, StateOf: row.StateOf})
+		f.Checkpoints = append(f.Checkpoints, resume.FactCheckpoint{ID: row.ID, Seq: row.Seq, Kind: row.Kind, Suspect: row.Suspect, At: row.CreatedAt.Value.Time, StateOf: row.StateOf})
 	}
 	f.LastSeq = run.LastSeq
 	_, err = tx.Get(&f.GivenUp, `SELECT count(*) FROM checkpoints WHERE run_id = ? AND seq > ? AND seq > ?`, run.ID, newest, run.BaseSeq)
@@ -251,7 +253,7 @@ func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Facts) error
 
 // factSteps are those since the oldest checkpoint that may be chosen, and all
 // that have no end.
-func readFactSteps(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Facts) error {
+func readFactSteps(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 	oldest := int64(0)
 	if n := len(f.Checkpoints); n > 0 && run.LastSeq > run.BaseSeq {
 		oldest = f.Checkpoints[n-1].Seq
@@ -269,7 +271,7 @@ func readFactSteps(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Facts) error {
 	return err
 }
 
-func readFactOperations(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Facts) error {
+func readFactOperations(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 	var rows []operationRow
 	err := tx.List(&rows, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND status IN ('open', 'uncertain') ORDER BY id`, run.ID)
 	for _, row := range rows {
@@ -278,7 +280,7 @@ func readFactOperations(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Facts) error 
 	return err
 }
 
-func readFactPrompt(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Facts) error {
+func readFactPrompt(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 	var p ckpt.Prompt
 	found, err := tx.Get(&p, `SELECT `+promptColumns+promptTables+`WHERE p.run_id = ? ORDER BY p.at DESC, p.id DESC LIMIT 1`, run.ID)
 	if found {
@@ -288,7 +290,7 @@ func readFactPrompt(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Facts) error {
 }
 
 // factFindings are what made suspects of the run's checkpoints.
-func readFactFindings(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Facts) error {
+func readFactFindings(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 	return tx.List(&f.Findings, `SELECT `+driftlog.FindingColumns+driftlog.FindingTables+`WHERE f.run_id = ? AND f.severity = 'critical' AND f.since_seq IS NOT NULL AND f.dismissed_at IS NULL
 		ORDER BY f.id DESC LIMIT ?`, run.ID, factFindings)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 )
 
 // TestARevivedRunForgetsItsDeadOwner writes into a run whose owner was found dead.
@@ -35,7 +36,7 @@ func TestARevivedRunForgetsItsDeadOwner(t *testing.T) {
 			watched, err := s.Watched(t.Context(), 0, 10)
 			must(t, err)
 			for _, w := range watched {
-				if w.Process.PID > 0 && p.Alive(w.Process) == ckpt.LivenessDead {
+				if w.Process.PID > 0 && p.Alive(w.Process) == liveness.Dead {
 					t.Errorf("the monitor watches %+v, which is dead", w.Process)
 				}
 			}

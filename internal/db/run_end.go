@@ -9,6 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/saves"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
@@ -67,7 +68,7 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 func (s *Store) reviveFor(tx *ledger.Tx, run *ledger.RunRow, sc ckpt.Scope, pid int) error {
 	if pid != 0 {
 		sc.PID = pid
-		if !run.InterruptedAt.IsZero() && s.Opt.Processes.Alive(s.Opt.Processes.Identify(pid)) == ckpt.LivenessDead {
+		if !run.InterruptedAt.IsZero() && s.Opt.Processes.Alive(s.Opt.Processes.Identify(pid)) == liveness.Dead {
 			return nil
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
@@ -21,14 +22,14 @@ type processes struct {
 
 func (p *processes) Owner(pid int) string { return p.owners[pid] }
 
-func (p *processes) Identify(pid int) ckpt.Process {
+func (p *processes) Identify(pid int) liveness.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	start := "100"
 	if p.starts[pid] != "" {
 		start = p.starts[pid]
 	}
-	return ckpt.Process{PID: pid, Start: start, Boot: "b1"}
+	return liveness.Process{PID: pid, Start: start, Boot: "b1"}
 }
 
 // begin lets a process that lives have a number.
@@ -42,13 +43,13 @@ func (p *processes) begin(pid int, start string) {
 	delete(p.dead, pid)
 }
 
-func (p *processes) Alive(of ckpt.Process) ckpt.Liveness {
+func (p *processes) Alive(of liveness.Process) liveness.State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.dead[of.PID] || of.Start != cmp.Or(p.starts[of.PID], "100") {
-		return ckpt.LivenessDead
+		return liveness.Dead
 	}
-	return ckpt.LivenessAlive
+	return liveness.Alive
 }
 
 func (p *processes) kill(pid int) {

@@ -8,6 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/saves"
+	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 )
 
 // StartRun registers a run: who owns it, how it is watched, what it is for. A
@@ -85,9 +86,9 @@ func (s *Store) startRun(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 // So does a process of somebody else, unless an administrator names it: who
 // could name any would let a run look alive for ever, or learn when a stranger's
 // process ends.
-func (s *Store) owner(sc ckpt.Scope, pid int) ckpt.Process {
+func (s *Store) owner(sc ckpt.Scope, pid int) liveness.Process {
 	if pid == 0 {
-		return ckpt.Process{}
+		return liveness.Process{}
 	}
 	if whose := s.Opt.Processes.Owner(pid); pid != sc.PID && !sc.Admin && whose != "" && whose != sc.Caller.Owner {
 		return s.Opt.Processes.Identify(sc.PID)
@@ -100,7 +101,7 @@ func (s *Store) owner(sc ckpt.Scope, pid int) ckpt.Process {
 }
 
 // mayStart refuses to begin a run that is somebody else's or left unfinished.
-func (s *Store) mayStart(run *ledger.RunRow, owner ckpt.Process) error {
+func (s *Store) mayStart(run *ledger.RunRow, owner liveness.Process) error {
 	switch {
 	case !run.EndedAt.IsZero(), run.Status == ckpt.RunRunning && !run.PID.Valid && run.HeartbeatMS == 0, run.Status == ckpt.RunRunning && run.Process() == owner:
 		return nil
@@ -124,7 +125,7 @@ func checkFork(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, from c
 
 // own gives a run its owner and how that is watched: by the request, else by
 // the agent's policy.
-func ownRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, owner ckpt.Process, heartbeat, progress *ckpt.Duration) error {
+func ownRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, owner liveness.Process, heartbeat, progress *ckpt.Duration) error {
 	beat, grow := agent.Settings.HeartbeatTimeout, agent.Settings.ProgressTimeout
 	if heartbeat != nil {
 		beat = *heartbeat

@@ -8,6 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
@@ -27,7 +28,7 @@ func (s *Store) BeginStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 		return nil, false, err
 	}
 	c := s.screenStep(sc, ref, &r)
-	return s.stepWrite(ctx, sc, ref, r, c, "begin_step", func(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, print *ckpt.StepPrint, e ledger.AuditEntry) (*ckpt.Step, error) {
+	return s.stepWrite(ctx, sc, ref, r, c, "begin_step", func(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, print *observer.StepPrint, e ledger.AuditEntry) (*ckpt.Step, error) {
 		if old != nil && old.Status == ckpt.StepSucceeded {
 			old.Replayed = true
 			return &old.Step, nil
@@ -45,7 +46,7 @@ func (s *Store) FinishStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 		return nil, false, err
 	}
 	c := s.screenStep(sc, ref, &r)
-	return s.stepWrite(ctx, sc, ref, r, c, "finish_step", func(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, print *ckpt.StepPrint, e ledger.AuditEntry) (*ckpt.Step, error) {
+	return s.stepWrite(ctx, sc, ref, r, c, "finish_step", func(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, print *observer.StepPrint, e ledger.AuditEntry) (*ckpt.Step, error) {
 		switch {
 		case old == nil:
 			return nil, ckpt.Errorf(ckpt.CodeNotFound, "run %s has no step %s: begin it first, or record it whole", run.Name, r.Key)
@@ -71,7 +72,7 @@ func (s *Store) screenStep(sc ckpt.Scope, ref ckpt.RunRef, r *ckpt.StepRequest) 
 
 // stepWrite is what writing steps has in common.
 func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest, c *ledger.Screening, action string,
-	do func(*ledger.Tx, *ledger.RunRow, *ledger.StepRow, *ckpt.StepPrint, ledger.AuditEntry) (*ckpt.Step, error)) (*ckpt.Step, bool, error) {
+	do func(*ledger.Tx, *ledger.RunRow, *ledger.StepRow, *observer.StepPrint, ledger.AuditEntry) (*ckpt.Step, error)) (*ckpt.Step, bool, error) {
 	if err := ref.Check(); err != nil {
 		return nil, false, err
 	}
@@ -110,7 +111,7 @@ func (s *Store) stepWrite(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 }
 
 // putStep begins a step, or its next attempt, or records a whole one.
-func putStep(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, r ckpt.StepRequest, print *ckpt.StepPrint, e ledger.AuditEntry) (*ckpt.Step, error) {
+func putStep(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, r ckpt.StepRequest, print *observer.StepPrint, e ledger.AuditEntry) (*ckpt.Step, error) {
 	step := ckpt.Step{Key: r.Key, Name: r.Name, Args: r.Args, Status: r.Status, Attempt: 1, Result: r.Result, Error: r.Error, StartedAt: tx.Now, Turn: r.Turn, Outcome: outcomeOf(r, print), Measures: r.Measured()}
 	if step.Status == "" {
 		step.Status = ckpt.StepStarted
@@ -138,7 +139,7 @@ func putStep(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, r ckpt.Step
 }
 
 // outcomeOf is negative where the agent said so, or where the detectors saw it.
-func outcomeOf(r ckpt.StepRequest, print *ckpt.StepPrint) ckpt.Ref {
+func outcomeOf(r ckpt.StepRequest, print *observer.StepPrint) ckpt.Ref {
 	if print.Negative {
 		return ckpt.StepNegative
 	}
@@ -157,7 +158,7 @@ func failuresIn(s *ledger.StepRow, run *ledger.RunRow) int64 {
 	return s.Failures
 }
 
-func endStep(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, r ckpt.StepRequest, print *ckpt.StepPrint, e ledger.AuditEntry) (*ckpt.Step, error) {
+func endStep(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, r ckpt.StepRequest, print *observer.StepPrint, e ledger.AuditEntry) (*ckpt.Step, error) {
 	step := old.Step
 	step.Status, step.Result, step.Error, step.EndedAt, step.Measures = r.Status, r.Result, r.Error, tx.Now, r.Measured()
 	if r.Turn != "" {

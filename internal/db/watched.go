@@ -8,6 +8,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 )
 
 // What the monitor of internal/monitor needs.
@@ -20,7 +21,7 @@ const selectWatched = `SELECT r.id, r.agent_id, r.name, r.epoch, r.pid, r.proces
 
 // Watched answers running runs with a known owner process or a timeout, by
 // ascending id.
-func (s *Store) Watched(ctx context.Context, after int64, limit int) ([]ckpt.WatchedRun, error) {
+func (s *Store) Watched(ctx context.Context, after int64, limit int) ([]liveness.Run, error) {
 	if err := s.Ready(ctx); err != nil {
 		return nil, err // no heartbeat can arrive either
 	}
@@ -33,10 +34,10 @@ func (s *Store) Watched(ctx context.Context, after int64, limit int) ([]ckpt.Wat
 	if err != nil {
 		return nil, sqlite.ReadError(err)
 	}
-	runs := make([]ckpt.WatchedRun, len(rows))
+	runs := make([]liveness.Run, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		runs[i] = ckpt.WatchedRun{ID: r.ID, Owner: r.Owner, Agent: r.Agent, Run: r.Name, Epoch: r.Epoch, Process: r.Process(), LastBeat: r.LastSign(),
+		runs[i] = liveness.Run{ID: r.ID, Owner: r.Owner, Agent: r.Agent, Run: r.Name, Epoch: r.Epoch, Process: r.Process(), LastBeat: r.LastSign(),
 			LastProgress: r.LastProgress(), HeartbeatTimeout: time.Duration(r.HeartbeatMS) * time.Millisecond, ProgressTimeout: time.Duration(r.ProgressMS) * time.Millisecond}
 	}
 	return runs, nil
@@ -44,7 +45,7 @@ func (s *Store) Watched(ctx context.Context, after int64, limit int) ([]ckpt.Wat
 
 // Interrupt ends the segment of a run that was found dead, and answers whether
 // it did: not where the run has changed hands or shown a sign of life since.
-func (s *Store) Interrupt(_ context.Context, w ckpt.WatchedRun, status ckpt.RunStatus, reason string) (did bool, err error) {
+func (s *Store) Interrupt(_ context.Context, w liveness.Run, status ckpt.RunStatus, reason string) (did bool, err error) {
 	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
 		did = false
 		run, agent, err := s.RunWithAgent(tx, w.ID)
@@ -62,7 +63,7 @@ func (s *Store) Interrupt(_ context.Context, w ckpt.WatchedRun, status ckpt.RunS
 
 // stillLate says whether nothing has come since the monitor looked. The marks
 // are compared for equality: the wall clock may have been set back.
-func stillLate(run *ledger.RunRow, w ckpt.WatchedRun) bool {
+func stillLate(run *ledger.RunRow, w liveness.Run) bool {
 	return run.LastSign().Equal(w.LastBeat) && run.LastProgress().Equal(w.LastProgress)
 }
 

@@ -7,6 +7,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
 // What the worker of internal/retention needs: each method is one short
@@ -34,7 +35,7 @@ func (s *Store) Due(ctx context.Context, now time.Time, after int64, limit int) 
 
 // Apply asks the plan about each of the runs and removes what it says, at most
 // limit checkpoints. A dry run answers everything that would go.
-func (s *Store) Apply(_ context.Context, runs []int64, plan ckpt.Retention, now time.Time, limit int, dry bool) ([]ckpt.Removal, error) {
+func (s *Store) Apply(_ context.Context, runs []int64, plan retention.Func, now time.Time, limit int, dry bool) ([]ckpt.Removal, error) {
 	var p *pruning
 	err := s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
 		p = &pruning{store: s, tx: tx, plan: plan, now: now, limit: limit, dry: dry, who: func(a *ledger.AgentRow) ledger.AuditEntry { return ledger.DaemonEntry(a, "remove") }}
@@ -51,7 +52,7 @@ const dropAtOnce = 2000
 
 // Drop removes those of the runs that are over and have no checkpoint left,
 // with all that belongs to them.
-func (s *Store) Drop(_ context.Context, runs []int64, over func(ckpt.History, ckpt.Policy, time.Time) bool, now time.Time) (dropped int, more bool, err error) {
+func (s *Store) Drop(_ context.Context, runs []int64, over func(retention.History, ckpt.Policy, time.Time) bool, now time.Time) (dropped int, more bool, err error) {
 	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
 		dropped, more = 0, false
 		rows := int64(0)
@@ -75,12 +76,12 @@ func (s *Store) Drop(_ context.Context, runs []int64, over func(ckpt.History, ck
 }
 
 // drop removes one run where it is over, and answers how many rows went.
-func (s *Store) drop(tx *ledger.Tx, id int64, over func(ckpt.History, ckpt.Policy, time.Time) bool, now time.Time) (int64, error) {
+func (s *Store) drop(tx *ledger.Tx, id int64, over func(retention.History, ckpt.Policy, time.Time) bool, now time.Time) (int64, error) {
 	run, agent, err := s.RunWithAgent(tx, id)
 	if err != nil || run == nil || run.LastSeq > run.Removed {
 		return 0, err
 	}
-	if !over(ckpt.History{Status: run.Status, EndedAt: run.EndedAt.Time}, agent.Settings, now) {
+	if !over(retention.History{Status: run.Status, EndedAt: run.EndedAt.Time}, agent.Settings, now) {
 		return 0, nil
 	}
 	rows, err := s.DropRows(tx, agent, id)
@@ -104,7 +105,7 @@ func (s *Store) OverBudget(ctx context.Context, after int64, limit int) ([]int64
 const trimRuns = 200
 
 // Trim brings an agent, or with 0 the whole database, nearer to its budget.
-func (s *Store) Trim(_ context.Context, agent int64, budget func([]ckpt.History, int64) ([]ckpt.Verdict, int64), limit int, dry bool) (removed []ckpt.Removal, over int64, err error) {
+func (s *Store) Trim(_ context.Context, agent int64, budget func([]retention.History, int64) ([]retention.Verdict, int64), limit int, dry bool) (removed []ckpt.Removal, over int64, err error) {
 	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
 		p := &pruning{store: s, tx: tx, limit: limit, dry: dry, who: func(a *ledger.AgentRow) ledger.AuditEntry { return ledger.DaemonEntry(a, "remove") }}
 		if over, err = s.overBy(tx, agent); err != nil || over <= 0 {
@@ -141,13 +142,13 @@ func (s *Store) overBy(tx *ledger.Tx, agent int64) (over int64, err error) {
 	return used*sqlite.PageSize - s.Opt.MaxBytes/100*95, err // some room must be left for what comes
 }
 
-func (p *pruning) trim(agent, over int64, budget func([]ckpt.History, int64) ([]ckpt.Verdict, int64)) error {
+func (p *pruning) trim(agent, over int64, budget func([]retention.History, int64) ([]retention.Verdict, int64)) error {
 	var ids []int64
 	err := p.tx.List(&ids, `SELECT id FROM runs WHERE (?1 = 0 OR agent_id = ?1) AND last_seq > removed ORDER BY stored_bytes DESC LIMIT ?2`, agent, trimRuns)
 	if err != nil {
 		return err
 	}
-	var histories []ckpt.History
+	var histories []retention.History
 	owners := map[string]trimmed{}
 	for _, id := range ids {
 		h, err := p.historyOf(id, owners)
@@ -162,7 +163,7 @@ func (p *pruning) trim(agent, over int64, budget func([]ckpt.History, int64) ([]
 		if !v.Remove || !ok || (p.limit > 0 && !p.dry && len(p.removed) >= p.limit) {
 			continue
 		}
-		if err := p.apply(t.agent, t.run, []ledger.HeldRow{t.row}, []ckpt.Verdict{v}); err != nil && err != errLimit {
+		if err := p.apply(t.agent, t.run, []ledger.HeldRow{t.row}, []retention.Verdict{v}); err != nil && err != errLimit {
 			return err
 		}
 	}
@@ -176,16 +177,16 @@ type trimmed struct {
 	row   ledger.HeldRow
 }
 
-func (p *pruning) historyOf(id int64, owners map[string]trimmed) (ckpt.History, error) {
+func (p *pruning) historyOf(id int64, owners map[string]trimmed) (retention.History, error) {
 	run, agent, err := p.store.RunWithAgent(p.tx, id)
 	if err != nil {
-		return ckpt.History{}, err
+		return retention.History{}, err
 	}
 	rows, err := p.tx.History(id)
 	if err != nil {
-		return ckpt.History{}, err
+		return retention.History{}, err
 	}
-	h := ckpt.History{Status: run.Status, EndedAt: run.EndedAt.Time}
+	h := retention.History{Status: run.Status, EndedAt: run.EndedAt.Time}
 	for _, row := range rows {
 		held := row.Held()
 		if err := p.tx.Complete(run, &row, &held); err != nil {

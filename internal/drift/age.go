@@ -6,6 +6,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 // due is an event that should have come by a time. It is reported when it is
@@ -38,12 +39,12 @@ func (d *due) overdue(now time.Time, after float64) bool {
 func (s setting) interval(d ckpt.Duration) float64 { return float64(d) * s.warn.value }
 
 // aged finds that no routine checkpoint or no refresh came for too long.
-func (r *run) aged(found []ckpt.Found, now time.Time) []ckpt.Found {
+func (r *run) aged(found []observer.Found, now time.Time) []observer.Found {
 	if set := r.set.rules[RuleStaleCheckpoint]; !set.off {
 		after := set.interval(r.set.policy.CheckpointInterval)
 		if r.routine.overdue(now, after) {
 			age := spentText(now.Sub(r.routine.since))
-			found = append(found, ckpt.Found{
+			found = append(found, observer.Found{
 				Rule: RuleStaleCheckpoint, Severity: set.one, SinceSeq: r.seq,
 				Message:  fmt.Sprintf("No routine checkpoint was saved for %s; one is due every %s.", age, spentText(time.Duration(after))),
 				Advice:   fmt.Sprintf("You have saved no routine checkpoint for %s. Save one now: what you did since would be lost.", age),
@@ -55,7 +56,7 @@ func (r *run) aged(found []ckpt.Found, now time.Time) []ckpt.Found {
 		after := set.interval(r.set.policy.RefreshAfter)
 		if r.refresh.overdue(now, after) {
 			age := spentText(now.Sub(r.refresh.since))
-			found = append(found, ckpt.Found{
+			found = append(found, observer.Found{
 				Rule: RuleContextAge, Severity: set.one, SinceSeq: r.seq,
 				Message: fmt.Sprintf("The context was not refreshed for %s; that is advised after %s.", age, spentText(time.Duration(after))),
 				Advice: fmt.Sprintf("Your context was not refreshed for %s. Save a recovery checkpoint with what matters, and "+

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
@@ -50,7 +51,7 @@ func limits(b *ckpt.Budget) [budgets]float64 {
 }
 
 // overspent finds that a budget is used up, or nearly.
-func (r *run) overspent(found []ckpt.Found, now time.Time) []ckpt.Found {
+func (r *run) overspent(found []observer.Found, now time.Time) []observer.Found {
 	set := r.set.rules[RuleBudget]
 	if set.off {
 		return found
@@ -81,10 +82,10 @@ func (s setting) budgetTier(share float64) (ckpt.Severity, float64) {
 	return severity, need
 }
 
-func (r *run) tellBudget(what int, severity ckpt.Severity, need, limit float64) ckpt.Found {
+func (r *run) tellBudget(what int, severity ckpt.Severity, need, limit float64) observer.Found {
 	used := r.spent.used[what]
 	share := fmt.Sprintf("%.0f %%", 100*used/limit)
-	f := ckpt.Found{
+	f := observer.Found{
 		Rule: RuleBudget, Severity: severity, SinceSeq: r.seq,
 		Message: fmt.Sprintf("The run has used %s of %s %s, %s of its budget.", amount(what, used), amount(what, limit), budgetUnits[what], share),
 		Advice: fmt.Sprintf("You have used %s of your budget of %s %s. Come to an end with what you have, and save it first.",

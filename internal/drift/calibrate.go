@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 // Split conformal prediction. The score of a run is the largest multiple of a
@@ -16,16 +17,16 @@ import (
 // whatever the distribution.
 
 // Score is the largest level of a loop rule in a run.
-func (w *watch) Score(p *ckpt.Policy, r *ckpt.RecordedRun) (score float64) {
+func (w *watch) Score(p *ckpt.Policy, r *observer.RecordedRun) (score float64) {
 	plain := evaluated(p)
-	judged := newRun(&plain, ckpt.RunPast{StartedAt: r.StartedAt, Goal: r.Goal})
+	judged := newRun(&plain, observer.RunPast{StartedAt: r.StartedAt, Goal: r.Goal})
 	if judged.set.off {
 		return 0
 	}
 	judged.levels = map[string]float64{}
 	for i := range r.Steps {
 		if slices.Contains(r.Begins, i) {
-			judged = newRun(&plain, ckpt.RunPast{StartedAt: r.StartedAt, Goal: r.Goal})
+			judged = newRun(&plain, observer.RunPast{StartedAt: r.StartedAt, Goal: r.Goal})
 			judged.levels = map[string]float64{}
 		}
 		clear(judged.levels)
@@ -94,7 +95,7 @@ func (t threshold) above(factor float64, rule string) threshold {
 }
 
 // calibrated says in a finding how unusual it is for this agent.
-func (s *settings) calibrated(f ckpt.Found) ckpt.Found {
+func (s *settings) calibrated(f observer.Found) observer.Found {
 	c := &s.good
 	if c.Factor <= 0 {
 		return f

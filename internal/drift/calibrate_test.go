@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 // randomRun is a run of an agent that repeats itself and fails as often as its
 // nature has it.
-func randomRun(random *rand.Rand, unruly float64) *ckpt.RecordedRun {
-	r := &ckpt.RecordedRun{Source: "a", Outcome: "completed", Good: true, StartedAt: start}
+func randomRun(random *rand.Rand, unruly float64) *observer.RecordedRun {
+	r := &observer.RecordedRun{Source: "a", Outcome: "completed", Good: true, StartedAt: start}
 	last := 0
 	for i := range 15 + random.IntN(40) {
 		if random.Float64() > unruly {
@@ -22,7 +23,7 @@ func randomRun(random *rand.Rand, unruly float64) *ckpt.RecordedRun {
 		} else if random.IntN(3) == 0 {
 			last = random.IntN(3)
 		}
-		p := ckpt.StepPrint{Key: strconv.Itoa(i), Tool: "t" + strconv.Itoa(last%2), Sig: digest(32, []byte(strconv.Itoa(last))), Res: digest(32, []byte("r")), At: start}
+		p := observer.StepPrint{Key: strconv.Itoa(i), Tool: "t" + strconv.Itoa(last%2), Sig: digest(32, []byte(strconv.Itoa(last))), Res: digest(32, []byte("r")), At: start}
 		if random.Float64() < unruly*unruly {
 			p.Failed, p.Cause = true, digest(16, []byte(strconv.Itoa(random.IntN(3))))
 		}
@@ -43,7 +44,7 @@ func TestACalibratedWatchWarnsAboveItsFactor(t *testing.T) {
 		if n%3 == 0 { // exactly at a score
 			factor = max(w.Score(&p, randomRun(random, random.Float64())), 0.5)
 		}
-		run := newRun(&p, ckpt.RunPast{StartedAt: start, Calibration: ckpt.Calibration{Factor: factor, Runs: 20, Quiet: 20}})
+		run := newRun(&p, observer.RunPast{StartedAt: start, Calibration: ckpt.Calibration{Factor: factor, Runs: 20, Quiet: 20}})
 		warns := false
 		for _, step := range r.Steps {
 			for _, f := range run.Step(step) {

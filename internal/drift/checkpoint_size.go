@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
@@ -18,7 +18,7 @@ const (
 
 // resized finds a state that is much smaller than the one before, or much
 // larger than they were. A state that was compacted has not lost anything.
-func (r *run) resized(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ckpt.Found {
+func (r *run) resized(found []observer.Found, p *observer.StatePrint, set setting) []observer.Found {
 	before := r.states.back(1)
 	if before == nil {
 		return found
@@ -59,7 +59,7 @@ const leastTalk = 16
 
 // compacted says whether only a conversation became shorter, and something of it
 // is left. That is what agents do on purpose when their context is full.
-func compacted(before, now *ckpt.StatePrint) bool {
+func compacted(before, now *observer.StatePrint) bool {
 	if now.Talk < leastTalk || now.Talk >= before.Talk {
 		return false
 	}

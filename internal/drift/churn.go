@@ -3,7 +3,7 @@ package drift
 import (
 	"fmt"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
@@ -38,7 +38,7 @@ func (churn) making(h *history, need threshold, span int) int {
 	return h.signs(min(need.window, span), newest.sameEffect)
 }
 
-func (churn) tell(h *history, x hit) ckpt.Found {
+func (churn) tell(h *history, x hit) observer.Found {
 	newest := h.last(0)
 	f := x.found(h, RuleChurn, newest.sameEffect)
 	f.Message = fmt.Sprintf("%s set the same file back to the same content %s in the last %s.", newest.tool, phrase.Times(x.n),

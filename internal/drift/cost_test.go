@@ -8,12 +8,13 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 // prints are n prints of a run that loops, fails, polls and works in turns.
-func prints(n int) []ckpt.StepPrint {
+func prints(n int) []observer.StepPrint {
 	w, p := New(), ckpt.DefaultPolicy()
-	list := make([]ckpt.StepPrint, n)
+	list := make([]observer.StepPrint, n)
 	for i := range list {
 		took := int64(100 + i%17)
 		s := ckpt.Step{
@@ -27,7 +28,7 @@ func prints(n int) []ckpt.StepPrint {
 		case i%100 < 40:
 			s.Status, s.Error = ckpt.StepFailed, ckpt.Ref("failure "+string(rune('a'+i%7)))
 		}
-		list[i], _ = w.Step(context.Background(), &p, ckpt.RuleRun{}, &s)
+		list[i], _ = w.Step(context.Background(), &p, observer.RuleRun{}, &s)
 	}
 	return list
 }
@@ -37,7 +38,7 @@ func prints(n int) []ckpt.StepPrint {
 func BenchmarkStep(b *testing.B) {
 	policy := ckpt.DefaultPolicy()
 	steps := prints(10_000)
-	r := New().Watch(&policy, ckpt.RunPast{StartedAt: start})
+	r := New().Watch(&policy, observer.RunPast{StartedAt: start})
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		r.Step(steps[i%len(steps)])
@@ -52,7 +53,7 @@ func BenchmarkStepWide(b *testing.B) {
 		RuleSameError: {Critical: 200, CriticalWindow: 1000}, RuleErrorStreak: {Critical: 200}, RuleCycle: {Critical: 200},
 	}
 	steps := prints(10_000)
-	r := New().Watch(&policy, ckpt.RunPast{StartedAt: start, Steps: steps})
+	r := New().Watch(&policy, observer.RunPast{StartedAt: start, Steps: steps})
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		r.Step(steps[i%len(steps)])
@@ -63,7 +64,7 @@ func BenchmarkStepWide(b *testing.B) {
 // BenchmarkBack is what the store asks after a step.
 func BenchmarkBack(b *testing.B) {
 	policy := ckpt.DefaultPolicy()
-	r := New().Watch(&policy, ckpt.RunPast{StartedAt: start, Steps: prints(1000)})
+	r := New().Watch(&policy, observer.RunPast{StartedAt: start, Steps: prints(1000)})
 	b.ReportAllocs()
 	for b.Loop() {
 		r.Back()
@@ -81,14 +82,14 @@ func BenchmarkPrint(b *testing.B) {
 	b.SetBytes(int64(len(s.Result)))
 	b.ReportAllocs()
 	for b.Loop() {
-		_, _ = w.Step(context.Background(), &policy, ckpt.RuleRun{}, &s)
+		_, _ = w.Step(context.Background(), &policy, observer.RuleRun{}, &s)
 	}
 }
 
 // BenchmarkWatch is what a restart costs for a run with the longest past.
 func BenchmarkWatch(b *testing.B) {
 	policy := ckpt.DefaultPolicy()
-	past := ckpt.RunPast{StartedAt: start, Steps: prints(ckpt.MaxPastSteps), TotalSteps: ckpt.MaxPastSteps}
+	past := observer.RunPast{StartedAt: start, Steps: prints(observer.MaxPastSteps), TotalSteps: observer.MaxPastSteps}
 	w := New()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -102,10 +103,10 @@ func TestManyStepsKeepMemoryFlat(t *testing.T) {
 		t.Skip("it takes seconds")
 	}
 	policy := ckpt.DefaultPolicy()
-	r := New().Watch(&policy, ckpt.RunPast{StartedAt: start})
-	took, print := int64(5), ckpt.StepPrint{}
+	r := New().Watch(&policy, observer.RunPast{StartedAt: start})
+	took, print := int64(5), observer.StepPrint{}
 	step := func(i int) {
-		print = ckpt.StepPrint{
+		print = observer.StepPrint{
 			Key: "k" + strconv.Itoa(i), Tool: "tool" + strconv.Itoa(i%1000), Sig: digest(32, []byte(strconv.Itoa(i))), Res: digest(32, []byte(strconv.Itoa(i/3))),
 			Failed: i%3 == 0, At: start.Add(time.Duration(i) * time.Second),
 		}
@@ -137,7 +138,7 @@ func heap() uint64 {
 func TestAStepAllocatesLittle(t *testing.T) {
 	policy := ckpt.DefaultPolicy()
 	steps := prints(10_000)
-	r := New().Watch(&policy, ckpt.RunPast{StartedAt: start, Steps: steps[:5000]})
+	r := New().Watch(&policy, observer.RunPast{StartedAt: start, Steps: steps[:5000]})
 	i := 5000
 	if n := testing.AllocsPerRun(4000, func() { r.Step(steps[i%len(steps)]); i++ }); n > 4 {
 		t.Errorf("a step makes %.1f allocations on average", n)

@@ -5,12 +5,12 @@ import (
 	"maps"
 	"slices"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
 // reversed finds numbers that fell after they had only grown.
-func (r *run) reversed(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ckpt.Found {
+func (r *run) reversed(found []observer.Found, p *observer.StatePrint, set setting) []observer.Found {
 	before := r.states.back(int(set.warn.value))
 	if before == nil {
 		return found
@@ -37,7 +37,7 @@ func (r *run) reversed(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ck
 
 // onlyGrew says whether a number never fell over checkpoints, and stood still
 // between two of them at most once.
-func onlyGrew(over []ckpt.StatePrint, pointer string) bool {
+func onlyGrew(over []observer.StatePrint, pointer string) bool {
 	still := 0
 	for i := 1; i < len(over); i++ {
 		from, had := over[i-1].Counters[pointer]

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
@@ -67,7 +67,7 @@ func (cycle) making(h *history, need threshold, span int) int {
 	return h.reach(longest)
 }
 
-func (c cycle) tell(h *history, x hit) ckpt.Found {
+func (c cycle) tell(h *history, x hit) observer.Found {
 	f := x.found(h, RuleCycle, func(e *entry) bool { return e.told })
 	f.Evidence.Threshold = fmt.Sprintf("%d copies of a block of %d to %d", int(x.need.value), minBlock, maxBlock)
 	f.Evidence.Observed = fmt.Sprintf("%d copies of a block of %d", x.n, x.size)

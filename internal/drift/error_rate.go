@@ -3,7 +3,7 @@ package drift
 import (
 	"fmt"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
@@ -25,7 +25,7 @@ func (errorRate) making(h *history, need threshold, span int) int {
 	return h.signs(min(need.window, span), func(e *entry) bool { return e.bad })
 }
 
-func (errorRate) tell(h *history, x hit) ckpt.Found {
+func (errorRate) tell(h *history, x hit) observer.Found {
 	f := x.found(h, RuleErrorRate, func(e *entry) bool { return e.bad })
 	f.Message = fmt.Sprintf("%d of the last %s failed, with %s of error.", x.n, phrase.Count(x.among, "step"), phrase.Count(x.distinct, "kind"))
 	f.Advice = fmt.Sprintf("%d of your last %s failed. Look at what the failures have in common before the next call.", x.n,

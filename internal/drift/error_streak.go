@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
@@ -64,7 +64,7 @@ func (errorStreak) making(h *history, _ threshold, span int) int {
 	return row
 }
 
-func (errorStreak) tell(h *history, x hit) ckpt.Found {
+func (errorStreak) tell(h *history, x hit) observer.Found {
 	f := x.found(h, RuleErrorStreak, func(e *entry) bool { return e.bad })
 	f.Evidence.Threshold = fmt.Sprintf("%d in a row", int(x.need.value))
 	f.Evidence.Observed = fmt.Sprintf("%d in a row, %s", x.n, phrase.Count(x.distinct, "kind"))

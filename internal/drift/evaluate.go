@@ -7,11 +7,12 @@ import (
 	"strconv"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
 // Evaluator judges recorded runs.
-func (w *watch) Evaluator() ckpt.DriftEvaluator {
+func (w *watch) Evaluator() observer.Evaluator {
 	return &evaluator{watch: w, rules: map[string]bool{}, scores: map[group][]float64{}, asked: map[group]ckpt.Policy{}}
 }
 
@@ -47,10 +48,10 @@ type tierOfRule struct {
 var evaluatedTiers = []ckpt.Severity{ckpt.SeverityWarn, ckpt.SeverityCritical}
 
 // Judge takes in a run.
-func (e *evaluator) Judge(p *ckpt.Policy, r *ckpt.RecordedRun, explain bool) {
+func (e *evaluator) Judge(p *ckpt.Policy, r *observer.RecordedRun, explain bool) {
 	plain := evaluated(p)
 	of := group{r.Source, r.Workflow}
-	past := ckpt.RunPast{StartedAt: r.StartedAt, Goal: r.Goal, Calibration: e.calibration(&plain, of)}
+	past := observer.RunPast{StartedAt: r.StartedAt, Goal: r.Goal, Calibration: e.calibration(&plain, of)}
 	j := &judging{watch: e.watch, policy: &plain, record: r, past: past, explain: explain}
 	j.play()
 	e.add(r, j)
@@ -74,28 +75,28 @@ func (e *evaluator) calibration(p *ckpt.Policy, of group) ckpt.Calibration {
 	}
 	e.asked[of] = *p
 	scores := e.scores[of]
-	return e.watch.Calibrate(p, scores[max(0, len(scores)-ckpt.MaxCalibrated):])
+	return e.watch.Calibrate(p, scores[max(0, len(scores)-observer.MaxCalibrated):])
 }
 
 // judging is one run that is being judged.
 type judging struct {
 	watch   *watch
 	policy  *ckpt.Policy
-	record  *ckpt.RecordedRun
-	past    ckpt.RunPast
+	record  *observer.RecordedRun
+	past    observer.RunPast
 	run     *run
 	explain bool
 
-	prints  []ckpt.StepPrint
-	found   [][]ckpt.Found // by the number of the step; what came after the last one stands with it
-	numbers []int          // of the steps that were counted
+	prints  []observer.StepPrint
+	found   [][]observer.Found // by the number of the step; what came after the last one stands with it
+	numbers []int              // of the steps that were counted
 	steps   []ckpt.ExplainedStep
 	shown   int // states
 }
 
 func (j *judging) play() {
 	n := max(len(j.record.Steps), len(j.record.Raw))
-	j.found = make([][]ckpt.Found, max(n, 1))
+	j.found = make([][]observer.Found, max(n, 1))
 	j.begin()
 	for i := range n {
 		if slices.Contains(j.record.Begins, i) {
@@ -135,11 +136,11 @@ func (j *judging) counted() int64 {
 
 // print is the fingerprint of a step. It is computed again if the step itself is
 // there.
-func (j *judging) print(i int) ckpt.StepPrint {
+func (j *judging) print(i int) observer.StepPrint {
 	if len(j.record.Raw) == 0 {
 		return j.record.Steps[i]
 	}
-	r := ckpt.RuleRun{Agent: j.record.Source, Run: j.record.ID, Status: j.record.Outcome, Goal: j.record.Goal, Attempt: 1, Steps: int64(i)}
+	r := observer.RuleRun{Agent: j.record.Source, Run: j.record.ID, Status: j.record.Outcome, Goal: j.record.Goal, Attempt: 1, Steps: int64(i)}
 	if len(j.policy.Rules) > 0 {
 		r.Measures = j.run.Measures()
 	}
@@ -167,7 +168,7 @@ func (j *judging) states(upTo int64, step int) {
 }
 
 // explained says what the detectors saw in a step.
-func (j *judging) explained(i int, p *ckpt.StepPrint, counted bool, found []ckpt.Found) ckpt.ExplainedStep {
+func (j *judging) explained(i int, p *observer.StepPrint, counted bool, found []observer.Found) ckpt.ExplainedStep {
 	x := ckpt.ExplainedStep{Step: i, What: "step", Key: p.Key, Tool: p.Tool, Failed: p.Failed, Saw: []string{},
 		Levels: map[string]float64{}, Findings: firsts(i, p.Key, found)}
 	say := func(is bool, words string) {
@@ -176,7 +177,7 @@ func (j *judging) explained(i int, p *ckpt.StepPrint, counted bool, found []ckpt
 		}
 	}
 	say(p.Negative, "negative: the answer was no")
-	say(p.Sig == "" || p.Sig == ckpt.UnknownCall, "its arguments are not known")
+	say(p.Sig == "" || p.Sig == observer.UnknownCall, "its arguments are not known")
 	say(p.Res == "", "what came out is not known")
 	switch {
 	case j.run.set.off:
@@ -204,7 +205,7 @@ func (j *judging) explained(i int, p *ckpt.StepPrint, counted bool, found []ckpt
 	return x
 }
 
-func firsts(step int, key string, found []ckpt.Found) []ckpt.FirstFired {
+func firsts(step int, key string, found []observer.Found) []ckpt.FirstFired {
 	list := []ckpt.FirstFired{}
 	for i := range found {
 		f := &found[i]
@@ -215,7 +216,7 @@ func firsts(step int, key string, found []ckpt.Found) []ckpt.FirstFired {
 
 // add counts what was found in a run. If a fault was injected, only findings at
 // that step or later count.
-func (e *evaluator) add(r *ckpt.RecordedRun, j *judging) {
+func (e *evaluator) add(r *observer.RecordedRun, j *judging) {
 	cell := e.cell(group{r.Source, r.Workflow}, r.Outcome)
 	cell.runs++
 	e.result.Runs++

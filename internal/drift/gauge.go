@@ -5,6 +5,7 @@ import (
 	"math"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
@@ -25,7 +26,7 @@ type gauge struct {
 	rule  string
 	what  string // "took"
 	unit  string
-	value func(*ckpt.StepPrint) (float64, bool)
+	value func(*observer.StepPrint) (float64, bool)
 	set   setting
 	kinds map[work]*baseline
 }
@@ -37,7 +38,7 @@ type work struct {
 	shape uint64
 }
 
-func workOf(p *ckpt.StepPrint) work { return work{p.Tool, number(p.Shape)} }
+func workOf(p *observer.StepPrint) work { return work{p.Tool, number(p.Shape)} }
 
 // baseline is the measure of a kind's first calls, and the sum of what came
 // since.
@@ -52,7 +53,7 @@ type baseline struct {
 }
 
 func durationGauge() *gauge {
-	return &gauge{rule: RuleLatencyDrift, what: "took", unit: "ms", kinds: map[work]*baseline{}, value: func(p *ckpt.StepPrint) (float64, bool) {
+	return &gauge{rule: RuleLatencyDrift, what: "took", unit: "ms", kinds: map[work]*baseline{}, value: func(p *observer.StepPrint) (float64, bool) {
 		return valueOf(p.DurationMS)
 	}}
 }
@@ -60,7 +61,7 @@ func durationGauge() *gauge {
 // tokenGauge watches the tokens that the model wrote. If only the tokens that it
 // read are known, it watches those. They grow with every step of a conversation.
 func tokenGauge() *gauge {
-	return &gauge{rule: RuleTokenDrift, what: "used", unit: "tokens", kinds: map[work]*baseline{}, value: func(p *ckpt.StepPrint) (float64, bool) {
+	return &gauge{rule: RuleTokenDrift, what: "used", unit: "tokens", kinds: map[work]*baseline{}, value: func(p *observer.StepPrint) (float64, bool) {
 		if p.OutputTokens != nil {
 			return valueOf(p.OutputTokens)
 		}
@@ -86,7 +87,7 @@ func (g *gauge) of(k work) *baseline {
 }
 
 // learn takes a step into the baseline of its kind while it is warming up.
-func (g *gauge) learn(p *ckpt.StepPrint, warmUp int) {
+func (g *gauge) learn(p *observer.StepPrint, warmUp int) {
 	if x, ok := g.value(p); ok {
 		if b := g.of(workOf(p)); b != nil && b.n < warmUp {
 			b.learn(x)
@@ -107,7 +108,7 @@ func (b *baseline) deviation() float64 {
 }
 
 // step takes in a step and says whether calls of its kind have drifted.
-func (g *gauge) step(p *ckpt.StepPrint, set setting) *baseline {
+func (g *gauge) step(p *observer.StepPrint, set setting) *baseline {
 	x, ok := g.value(p)
 	if !ok {
 		return nil
@@ -127,7 +128,7 @@ func (g *gauge) step(p *ckpt.StepPrint, set setting) *baseline {
 	return nil
 }
 
-func (b *baseline) add(p *ckpt.StepPrint, x, threshold float64) {
+func (b *baseline) add(p *observer.StepPrint, x, threshold float64) {
 	b.sum += min((x-b.mean)/b.deviation(), gaugeMost) - gaugeSlack
 	if b.sum <= 0 {
 		b.forget()
@@ -157,9 +158,9 @@ func (g *gauge) forget() {
 	}
 }
 
-func (g *gauge) tell(p *ckpt.StepPrint, b *baseline, set setting) ckpt.Found {
+func (g *gauge) tell(p *observer.StepPrint, b *baseline, set setting) observer.Found {
 	now := b.total / float64(b.count)
-	return ckpt.Found{
+	return observer.Found{
 		Rule: g.rule, Severity: set.one, SinceSeq: b.afterSeq,
 		Message: fmt.Sprintf("%s %s %s %s on average over its last %s; its baseline of %s is %s.",
 			p.Tool, g.what, phrase.Figure(now), g.unit, phrase.Count(b.count, "step"), phrase.Count(b.n, "step"), phrase.Figure(b.mean)),

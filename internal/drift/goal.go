@@ -6,6 +6,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
@@ -16,7 +17,7 @@ type goal struct {
 }
 
 // Goal takes in a goal that was declared.
-func (r *run) Goal(now time.Time, declared string, updated bool) []ckpt.Found {
+func (r *run) Goal(now time.Time, declared string, updated bool) []observer.Found {
 	if r.set.off || declared == "" {
 		return nil
 	}
@@ -29,7 +30,7 @@ func (r *run) Goal(now time.Time, declared string, updated bool) []ckpt.Found {
 		return nil
 	}
 	g.told = phrase.Cut(declared)
-	return []ckpt.Found{{
+	return []observer.Found{{
 		Rule: RuleGoalChanged, Severity: set.one, SinceSeq: r.seq,
 		Message: fmt.Sprintf("The goal was %q and is %q after %s, and no goal_update event came.", phrase.Cut(g.first),
 			phrase.Cut(declared), phrase.Count(int(r.ended), "step")),

@@ -5,6 +5,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/meter"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 // maxPairs is how many pairs of a run are remembered as seen before.
@@ -47,12 +48,12 @@ func newHistory(size int) *history {
 // add takes in a step. It answers false for a step that does not count: the
 // model made the same call earlier in the same turn, before it knew a result,
 // and the results are the same.
-func (h *history) add(p *ckpt.StepPrint) bool {
+func (h *history) add(p *observer.StepPrint) bool {
 	e := entry{
 		key: p.Key, tool: p.Tool, res: number(p.Res), cause: number(p.Cause), effect: number(p.Effect), turn: turnOf(p.Turn), said: p.Res != "",
 		began: p.Began.UnixMilli(), ended: p.At.UnixMilli(), afterSeq: p.AfterSeq,
 	}
-	if p.Sig != "" && p.Sig != ckpt.UnknownCall {
+	if p.Sig != "" && p.Sig != observer.UnknownCall {
 		e.sig, e.told = number(p.Sig), e.said
 	}
 	if p.Began.IsZero() {

@@ -1,6 +1,9 @@
 package drift
 
-import ckpt "github.com/ckptsidecar/ckptsidecar"
+import (
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
+)
 
 // loop is a detector over the newest steps. count is called at every step. It
 // keeps nothing and does not allocate. tell is called only for a finding.
@@ -10,7 +13,7 @@ type loop interface {
 	// only the newest span steps: what came before was dismissed, or cleared by
 	// progress. critical names the tier.
 	count(h *history, window, span int, critical bool) hit
-	tell(h *history, x hit) ckpt.Found
+	tell(h *history, x hit) observer.Found
 	// making is how many of the newest steps hold what may still become
 	// critical. It is 0 if there are fewer than two signs of it.
 	making(h *history, need threshold, span int) int
@@ -57,9 +60,9 @@ func level(l loop, h *history, set setting, span int) (most float64) {
 }
 
 // found is the part that all findings of loops have.
-func (x hit) found(h *history, rule string, match func(*entry) bool) ckpt.Found {
+func (x hit) found(h *history, rule string, match func(*entry) bool) observer.Found {
 	oldest := h.last(x.among - 1)
-	return ckpt.Found{
+	return observer.Found{
 		Rule: rule, Severity: x.severity, SinceSeq: oldest.afterSeq,
 		Evidence: ckpt.Evidence{
 			Threshold: x.need.String(), Observed: outOf(x.n, x.among), Window: x.need.window,

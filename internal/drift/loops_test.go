@@ -10,6 +10,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 func TestIdenticalPairs(t *testing.T) {
@@ -278,7 +279,7 @@ func TestTokenDriftAndTheAgentsBaseline(t *testing.T) {
 	}
 	base := m.past()
 	m = newMade(t)
-	m.run = m.watch.Watch(&m.policy, ckpt.RunPast{StartedAt: start, Baseline: base.Steps})
+	m.run = m.watch.Watch(&m.policy, observer.RunPast{StartedAt: start, Baseline: base.Steps})
 	for i := range 3 {
 		m.step("think", i, -i, "", tokens(800))
 	}

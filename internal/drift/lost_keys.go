@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"slices"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
 // lost finds top-level keys that the last checkpoints had and this one has not.
-func (r *run) lost(found []ckpt.Found, p *ckpt.StatePrint, set setting) []ckpt.Found {
+func (r *run) lost(found []observer.Found, p *observer.StatePrint, set setting) []observer.Found {
 	before := r.states.back(int(set.warn.value))
 	if before == nil || p.Keys == nil {
 		return found

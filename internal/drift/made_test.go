@@ -10,6 +10,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
@@ -20,12 +21,12 @@ var start = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 // the store.
 type made struct {
 	t      testing.TB
-	watch  ckpt.DriftWatch
+	watch  observer.Watcher
 	policy ckpt.Policy
-	run    ckpt.RunWatch
+	run    observer.RunWatch
 	now    time.Time
-	prints []ckpt.StepPrint
-	states []ckpt.StatePrint
+	prints []observer.StepPrint
+	states []observer.StatePrint
 	last   []byte // state
 	seq    int64
 	found  []sighting
@@ -36,7 +37,7 @@ type made struct {
 // sighting is a finding and the number of the step, from 0, that made it.
 type sighting struct {
 	step int
-	ckpt.Found
+	observer.Found
 }
 
 func newMade(t testing.TB, change ...func(*ckpt.Policy)) *made {
@@ -55,8 +56,8 @@ func newMade(t testing.TB, change ...func(*ckpt.Policy)) *made {
 	return m
 }
 
-func (m *made) past() ckpt.RunPast {
-	return ckpt.RunPast{StartedAt: start, Steps: m.prints[max(0, len(m.prints)-ckpt.MaxPastSteps):], TotalSteps: int64(len(m.prints)), Dismissed: m.dismissed, States: m.states[max(0, len(m.states)-ckpt.MaxPastStates):]}
+func (m *made) past() observer.RunPast {
+	return observer.RunPast{StartedAt: start, Steps: m.prints[max(0, len(m.prints)-observer.MaxPastSteps):], TotalSteps: int64(len(m.prints)), Dismissed: m.dismissed, States: m.states[max(0, len(m.states)-observer.MaxPastStates):]}
 }
 
 // restart throws the watch away and builds it anew from what is stored.
@@ -74,7 +75,7 @@ func (m *made) dismiss(rule string) {
 
 // step records a step: args and result are whatever JSON can say. An error makes
 // it fail.
-func (m *made) step(tool string, args, result any, failure string, change ...func(*ckpt.Step)) []ckpt.Found {
+func (m *made) step(tool string, args, result any, failure string, change ...func(*ckpt.Step)) []observer.Found {
 	m.t.Helper()
 	m.now = m.now.Add(time.Second)
 	s := ckpt.Step{
@@ -87,7 +88,7 @@ func (m *made) step(tool string, args, result any, failure string, change ...fun
 	for _, c := range change {
 		c(&s)
 	}
-	print, _ := m.watch.Step(context.Background(), &m.policy, ckpt.RuleRun{Agent: "a", Run: "main", Measures: m.run.Measures()}, &s)
+	print, _ := m.watch.Step(context.Background(), &m.policy, observer.RuleRun{Agent: "a", Run: "main", Measures: m.run.Measures()}, &s)
 	print.AfterSeq = m.seq
 	found := m.run.Step(print)
 	print.Broken = nil
@@ -97,12 +98,12 @@ func (m *made) step(tool string, args, result any, failure string, change ...fun
 }
 
 // save records a routine checkpoint.
-func (m *made) save(state any) []ckpt.Found {
+func (m *made) save(state any) []observer.Found {
 	m.t.Helper()
 	m.now = m.now.Add(time.Second)
 	m.seq++
 	body := asJSON(m.t, state)
-	print, _ := m.watch.State(context.Background(), &m.policy, ckpt.RuleRun{Agent: "a", Run: "main", Measures: m.run.Measures()}, body, m.last, ckpt.ContentTypeJSON)
+	print, _ := m.watch.State(context.Background(), &m.policy, observer.RuleRun{Agent: "a", Run: "main", Measures: m.run.Measures()}, body, m.last, ckpt.ContentTypeJSON)
 	print.ID, print.Seq, print.At, print.Kind = "c"+strconv.FormatInt(m.seq, 10), m.seq, m.now, ckpt.KindRoutine
 	found := m.run.State(print)
 	print.Broken = nil
@@ -111,7 +112,7 @@ func (m *made) save(state any) []ckpt.Found {
 	return found
 }
 
-func (m *made) note(found []ckpt.Found) {
+func (m *made) note(found []observer.Found) {
 	for _, f := range found {
 		m.found = append(m.found, sighting{len(m.prints) - 1, f})
 	}
@@ -165,7 +166,7 @@ func (m *made) all() string {
 }
 
 // broken is what a watch finds wrong with a state by itself.
-func broken(w ckpt.DriftWatch, p *ckpt.Policy, state, previous []byte, contentType string) []ckpt.Found {
-	print, _ := w.State(context.Background(), p, ckpt.RuleRun{}, state, previous, contentType)
+func broken(w observer.Watcher, p *ckpt.Policy, state, previous []byte, contentType string) []observer.Found {
+	print, _ := w.State(context.Background(), p, observer.RuleRun{}, state, previous, contentType)
 	return print.Broken
 }

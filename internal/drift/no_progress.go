@@ -5,11 +5,12 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
 // stalled finds that declared progress has not grown for too long.
-func (r *run) stalled(found []ckpt.Found, now time.Time, key string) []ckpt.Found {
+func (r *run) stalled(found []observer.Found, now time.Time, key string) []observer.Found {
 	set, p := r.set.rules[RuleNoProgress], &r.progress
 	if set.off || !p.declared {
 		return found
@@ -21,7 +22,7 @@ func (r *run) stalled(found []ckpt.Found, now time.Time, key string) []ckpt.Foun
 		return found
 	}
 	p.told = severity
-	return append(found, ckpt.Found{
+	return append(found, observer.Found{
 		Rule: RuleNoProgress, Severity: severity, SinceSeq: p.grewSeq,
 		Message: fmt.Sprintf("The declared progress has stood at %s for %s and %s.", phrase.Figure(p.best),
 			phrase.Count(int(steps), "step"), spentText(spent)),

@@ -6,9 +6,10 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-func newRun(p *ckpt.Policy, past ckpt.RunPast) *run {
+func newRun(p *ckpt.Policy, past observer.RunPast) *run {
 	r := &run{
 		set: settingsOf(p), gauges: []*gauge{durationGauge(), tokenGauge()},
 		startedAt: past.StartedAt, floors: map[string]int64{}, spells: map[string]*spell{},
@@ -36,7 +37,7 @@ func newRun(p *ckpt.Policy, past ckpt.RunPast) *run {
 }
 
 // Step takes in a step that has ended.
-func (r *run) Step(p ckpt.StepPrint) []ckpt.Found {
+func (r *run) Step(p observer.StepPrint) []observer.Found {
 	if r.set.off {
 		return nil
 	}
@@ -59,7 +60,7 @@ func (r *run) Step(p ckpt.StepPrint) []ckpt.Found {
 	return r.aged(found, p.At)
 }
 
-func (r *run) lookForLoops(found []ckpt.Found) []ckpt.Found {
+func (r *run) lookForLoops(found []observer.Found) []observer.Found {
 	for i := range r.loops {
 		l := &r.loops[i]
 		span := r.span(l)
@@ -76,7 +77,7 @@ func (r *run) lookForLoops(found []ckpt.Found) []ckpt.Found {
 	return found
 }
 
-func (r *run) gauged(found []ckpt.Found, p *ckpt.StepPrint) []ckpt.Found {
+func (r *run) gauged(found []observer.Found, p *observer.StepPrint) []observer.Found {
 	for _, g := range r.gauges {
 		set := g.set
 		if set.off {
@@ -90,12 +91,12 @@ func (r *run) gauged(found []ckpt.Found, p *ckpt.StepPrint) []ckpt.Found {
 }
 
 // unparsable finds a result that begins like JSON and does not parse.
-func (r *run) unparsable(found []ckpt.Found, p *ckpt.StepPrint) []ckpt.Found {
+func (r *run) unparsable(found []observer.Found, p *observer.StepPrint) []observer.Found {
 	set := r.set.rules[RuleUnparsable]
 	if !p.Unparsable || set.off || !r.tells(RuleUnparsable, set.one, r.ended, set.cooldown) {
 		return found
 	}
-	return append(found, ckpt.Found{
+	return append(found, observer.Found{
 		Rule: RuleUnparsable, Severity: set.one, SinceSeq: p.AfterSeq,
 		Message:  fmt.Sprintf("The result of %s in step %d begins like JSON and does not parse.", p.Tool, r.ended),
 		Advice:   fmt.Sprintf("The result of %s in step %d is broken JSON. Do not guess what is missing: ask again, or ask for less.", p.Tool, r.ended),
@@ -105,7 +106,7 @@ func (r *run) unparsable(found []ckpt.Found, p *ckpt.StepPrint) []ckpt.Found {
 
 // own reports what rules of the user and the schema found, unless their cooldown
 // holds it back. now counts steps or checkpoints.
-func (r *run) own(found, broken []ckpt.Found, now int64) []ckpt.Found {
+func (r *run) own(found, broken []observer.Found, now int64) []observer.Found {
 	for _, f := range broken {
 		set, known := r.set.rules[f.Rule]
 		if !known {
@@ -124,7 +125,7 @@ func (r *run) own(found, broken []ckpt.Found, now int64) []ckpt.Found {
 }
 
 // State takes in a checkpoint.
-func (r *run) State(p ckpt.StatePrint) []ckpt.Found {
+func (r *run) State(p observer.StatePrint) []observer.Found {
 	if r.set.off {
 		return nil
 	}
@@ -145,7 +146,7 @@ func (r *run) State(p ckpt.StatePrint) []ckpt.Found {
 }
 
 // Beat is a sign of life.
-func (r *run) Beat(now time.Time, progress *float64) []ckpt.Found {
+func (r *run) Beat(now time.Time, progress *float64) []observer.Found {
 	if r.set.off {
 		return nil
 	}
@@ -216,10 +217,10 @@ func (r *run) Back() (seq int64, ok bool) {
 
 // changed finds what a checkpoint has and the ones before did not, or the other
 // way round.
-func (r *run) changed(found []ckpt.Found, p *ckpt.StatePrint) []ckpt.Found {
+func (r *run) changed(found []observer.Found, p *observer.StatePrint) []observer.Found {
 	for _, look := range []struct {
 		rule string
-		look func(*run, []ckpt.Found, *ckpt.StatePrint, setting) []ckpt.Found
+		look func(*run, []observer.Found, *observer.StatePrint, setting) []observer.Found
 	}{{RuleCheckpointSize, (*run).resized}, {RuleLostKeys, (*run).lost}, {RuleTypeChanged, (*run).retyped}, {RuleCounterReversed, (*run).reversed}} {
 		if set := r.set.rules[look.rule]; !set.off {
 			found = look.look(r, found, p, set)

@@ -12,6 +12,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/meter/metertest"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/rule"
 )
 
@@ -211,12 +212,12 @@ func TestRulesEndWithTheirContext(t *testing.T) {
 	policy := ckpt.DefaultPolicy()
 	policy.Rules = []ckpt.Rule{{Name: "mine", When: "all(state, any(state, # == -1) or true)", Severity: ckpt.SeverityWarn}}
 	state := []byte(metertest.Many("[", 2000, func(i int) string { return fmt.Sprint(i) }, "]"))
-	_, err := New().State(metertest.EndAfter(3), &policy, ckpt.RuleRun{}, state, nil, ckpt.ContentTypeJSON)
+	_, err := New().State(metertest.EndAfter(3), &policy, observer.RuleRun{}, state, nil, ckpt.ContentTypeJSON)
 	if err != context.Canceled {
 		t.Errorf("a rule on a state: %v", err)
 	}
 	policy.Rules[0].When = "all(step.args, any(step.args, # == -1) or true)"
-	_, err = New().Step(metertest.EndAfter(3), &policy, ckpt.RuleRun{}, &ckpt.Step{Args: state, Status: ckpt.StepSucceeded})
+	_, err = New().Step(metertest.EndAfter(3), &policy, observer.RuleRun{}, &ckpt.Step{Args: state, Status: ckpt.StepSucceeded})
 	if err != context.Canceled {
 		t.Errorf("a rule on a step: %v", err)
 	}

@@ -6,14 +6,15 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/normalise"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
 // printOf makes the fingerprint of a step that has ended.
-func printOf(s *ckpt.Step) ckpt.StepPrint {
+func printOf(s *ckpt.Step) observer.StepPrint {
 	call := callOf(s.Name, s.Args)
-	print := ckpt.StepPrint{
-		Key: s.Key, Tool: s.Name, Sig: ckpt.UnknownCall, Shape: call.shape, Effect: call.effect, Turn: string(s.Turn),
+	print := observer.StepPrint{
+		Key: s.Key, Tool: s.Name, Sig: observer.UnknownCall, Shape: call.shape, Effect: call.effect, Turn: string(s.Turn),
 		Failed: s.Status == ckpt.StepFailed, Negative: isNegative(s), Began: s.StartedAt.Time, At: s.EndedAt.Time, Measures: s.Measures,
 	}
 	if call.known {

@@ -5,9 +5,10 @@ import (
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
-func printOfStep(tool, args, result, failure string) ckpt.StepPrint {
+func printOfStep(tool, args, result, failure string) observer.StepPrint {
 	s := ckpt.Step{Name: tool, Args: ckpt.JSON(args), Result: ckpt.JSON(result), Error: ckpt.Ref(failure), Status: ckpt.StepSucceeded}
 	if failure != "" {
 		s.Status = ckpt.StepFailed

@@ -5,11 +5,12 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
 // declared takes in what a step or a heartbeat says of progress.
-func (r *run) declared(found []ckpt.Found, value *float64, now time.Time, key string) []ckpt.Found {
+func (r *run) declared(found []observer.Found, value *float64, now time.Time, key string) []observer.Found {
 	if value == nil {
 		return found
 	}
@@ -21,7 +22,7 @@ func (r *run) declared(found []ckpt.Found, value *float64, now time.Time, key st
 	if !fell || set.off || !r.tells(RuleProgressReversed, set.one, r.progress.declareds, set.cooldown) {
 		return found
 	}
-	return append(found, ckpt.Found{
+	return append(found, observer.Found{
 		Rule: RuleProgressReversed, Severity: set.one, SinceSeq: r.seq,
 		Message: fmt.Sprintf("The declared progress fell from %s to %s.", phrase.Figure(before), phrase.Figure(*value)),
 		Advice: fmt.Sprintf("Your progress fell from %s to %s. Check whether work was lost, and declare progress over "+

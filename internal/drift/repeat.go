@@ -3,7 +3,7 @@ package drift
 import (
 	"fmt"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
@@ -55,7 +55,7 @@ func (repeat) making(h *history, need threshold, span int) int {
 	return int(h.steps - oldest)
 }
 
-func (r repeat) tell(h *history, x hit) ckpt.Found {
+func (r repeat) tell(h *history, x hit) observer.Found {
 	newest := h.last(0)
 	f := x.found(h, RuleRepeat, func(e *entry) bool { return e.told && e.pair == newest.pair })
 	f.Message = fmt.Sprintf("%s was called %s with the same arguments in the last %s and always gave the same result.",

@@ -3,7 +3,7 @@ package drift
 import (
 	"fmt"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
@@ -51,7 +51,7 @@ func (repeatedError) making(h *history, need threshold, span int) int {
 	return h.signs(min(need.window, span), func(e *entry) bool { return e.bad && e.cause != 0 })
 }
 
-func (repeatedError) tell(h *history, x hit) ckpt.Found {
+func (repeatedError) tell(h *history, x hit) observer.Found {
 	newest := h.last(0)
 	f := x.found(h, RuleRepeatedError, newest.sameFailure)
 	f.Message = fmt.Sprintf("%s failed %s in the last %s, each time with the same error.", newest.tool, phrase.Times(x.n), phrase.Count(x.among, "step"))

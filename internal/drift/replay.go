@@ -5,12 +5,13 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 // replay goes through what is stored of a run, so that a new watch continues
 // where the last one ended: the same steps give the same counts, streaks and
 // cooldowns. What is found on the way was reported before.
-func (r *run) replay(past *ckpt.RunPast) {
+func (r *run) replay(past *observer.RunPast) {
 	r.ended = max(0, past.TotalSteps-int64(len(past.Steps)))
 	r.steps.steps = 0
 	waiting := dismissals(past.Dismissed)
@@ -50,7 +51,7 @@ func dismissals(byRule map[string]time.Time) []dismissal {
 }
 
 // resumeProgress restores the progress that heartbeats declared.
-func (r *run) resumeProgress(past *ckpt.RunPast) {
+func (r *run) resumeProgress(past *observer.RunPast) {
 	if past.Progress == nil {
 		return
 	}
@@ -78,7 +79,7 @@ func (r *run) resumeProgress(past *ckpt.RunPast) {
 }
 
 // resumeBudget restores the totals. The newest steps are only a part of them.
-func (r *run) resumeBudget(past *ckpt.RunPast) {
+func (r *run) resumeBudget(past *observer.RunPast) {
 	r.spent = spent{}
 	r.spent.used[budgetSteps] = float64(past.TotalSteps)
 	r.spent.used[budgetTokens] = float64(past.InputTokens + past.OutputTokens)
@@ -92,7 +93,7 @@ func (r *run) resumeBudget(past *ckpt.RunPast) {
 	r.spent.remember(past.Open)
 }
 
-func (r *run) resumeAges(past *ckpt.RunPast) {
+func (r *run) resumeAges(past *observer.RunPast) {
 	for _, d := range []struct {
 		due   *due
 		rule  string

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 func TestARestartInAStreakGoesOnCounting(t *testing.T) {
@@ -79,8 +80,8 @@ func TestARestartRemembersWhatWasToldAndDismissed(t *testing.T) {
 	policy := ckpt.DefaultPolicy()
 	policy.Budget = ckpt.Budget{Steps: 100}
 	w := New()
-	past := ckpt.RunPast{StartedAt: start, TotalSteps: 95, Goal: "count sheep"}
-	step := ckpt.StepPrint{Tool: "t", At: start.Add(time.Minute)}
+	past := observer.RunPast{StartedAt: start, TotalSteps: 95, Goal: "count sheep"}
+	step := observer.StepPrint{Tool: "t", At: start.Add(time.Minute)}
 
 	found := w.Watch(&policy, past).Step(step)
 	if len(found) != 1 || found[0].Rule != RuleBudget || found[0].Severity != ckpt.SeverityWarn {
@@ -104,9 +105,9 @@ func TestARestartKnowsTheGoalAndTheProgress(t *testing.T) {
 	policy := ckpt.DefaultPolicy()
 	policy.NoProgressSteps = 5
 	progress := 0.5
-	past := ckpt.RunPast{StartedAt: start, Goal: "count sheep", Progress: &progress, ProgressAt: start.Add(10 * time.Second)}
+	past := observer.RunPast{StartedAt: start, Goal: "count sheep", Progress: &progress, ProgressAt: start.Add(10 * time.Second)}
 	for i := range 4 {
-		past.Steps = append(past.Steps, ckpt.StepPrint{Tool: "t", Sig: strconv.Itoa(i), At: start.Add(time.Duration(9+i) * time.Second)})
+		past.Steps = append(past.Steps, observer.StepPrint{Tool: "t", Sig: strconv.Itoa(i), At: start.Add(time.Duration(9+i) * time.Second)})
 	}
 	past.TotalSteps = 4 // two of them after the progress grew
 	r := New().Watch(&policy, past)
@@ -115,7 +116,7 @@ func TestARestartKnowsTheGoalAndTheProgress(t *testing.T) {
 		t.Errorf("another goal than before the restart: %+v", found)
 	}
 	for i := range 3 {
-		found = r.Step(ckpt.StepPrint{Tool: "t", Sig: "x" + strconv.Itoa(i), At: start.Add(time.Minute)})
+		found = r.Step(observer.StepPrint{Tool: "t", Sig: "x" + strconv.Itoa(i), At: start.Add(time.Minute)})
 		if (len(found) == 1) != (i == 2) {
 			t.Errorf("step %d after the restart: %+v", i, found)
 		}

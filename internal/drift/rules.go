@@ -2,15 +2,16 @@ package drift
 
 import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 // Rules are the rules that come with the program, as a policy makes them.
-func (w *watch) Rules(p *ckpt.Policy) []ckpt.DriftRule {
+func (w *watch) Rules(p *ckpt.Policy) []observer.Rule {
 	set := settingsOf(p)
-	list := make([]ckpt.DriftRule, 0, len(catalogue))
+	list := make([]observer.Rule, 0, len(catalogue))
 	for i := range catalogue {
 		rule := &catalogue[i]
-		list = append(list, ckpt.DriftRule{
+		list = append(list, observer.Rule{
 			Rule: rule.name, Family: rule.family, About: rule.about, Unit: rule.unit,
 			Detector: set.rules[rule.name].detector(),
 		})

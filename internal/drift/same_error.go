@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
@@ -51,7 +51,7 @@ func (sameError) making(h *history, need threshold, span int) int {
 	return h.signs(min(need.window, span), func(e *entry) bool { return e.bad && e.cause != 0 })
 }
 
-func (sameError) tell(h *history, x hit) ckpt.Found {
+func (sameError) tell(h *history, x hit) observer.Found {
 	newest := h.last(0)
 	f := x.found(h, RuleSameError, func(e *entry) bool { return e.bad && e.cause == newest.cause })
 	f.Evidence.Observed = fmt.Sprintf("%s, from %s", outOf(x.n, x.among), phrase.Count(x.distinct, "tool"))

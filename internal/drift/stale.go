@@ -3,7 +3,7 @@ package drift
 import (
 	"fmt"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
@@ -55,7 +55,7 @@ func (stale) making(h *history, need threshold, span int) int {
 	return h.signs(h.reach(pairs), func(e *entry) bool { return e.told && e.old })
 }
 
-func (s stale) tell(h *history, x hit) ckpt.Found {
+func (s stale) tell(h *history, x hit) observer.Found {
 	f := x.found(h, RuleStale, func(e *entry) bool { return e.told && e.old })
 	f.Message = fmt.Sprintf("%d of the last %s had all been made before in this run, with the same results.", x.n, phrase.Count(x.need.window, "step"))
 	f.Advice = fmt.Sprintf("%d of your last %s only repeat what you did earlier in this run. Write down what you know, "+

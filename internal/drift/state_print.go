@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
@@ -21,7 +22,7 @@ const (
 
 // printState makes the fingerprint of a state. Numbers in arrays do not count as
 // counters, because elements move.
-func printState(p *ckpt.StatePrint, state []byte, m *jsontext.Map, contentType string) {
+func printState(p *observer.StatePrint, state []byte, m *jsontext.Map, contentType string) {
 	p.Size = int64(len(state))
 	if !ckpt.IsJSON(contentType) || len(state) > maxPrinted {
 		return

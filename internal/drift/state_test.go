@@ -10,6 +10,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 // pointers are what is found of a rule: the number of the checkpoint and the pointer.
@@ -230,7 +231,7 @@ func TestStaleness(t *testing.T) {
 	if got := m.all(); got != "-1: stale_checkpoint warn, -1: context_age info" {
 		t.Error(got)
 	}
-	r := m.run.State(ckpt.StatePrint{ID: "r", Seq: 9, Kind: ckpt.KindRecovery, At: start.Add(130 * time.Minute)})
+	r := m.run.State(observer.StatePrint{ID: "r", Seq: 9, Kind: ckpt.KindRecovery, At: start.Add(130 * time.Minute)})
 	if m.found = nil; len(r) > 0 {
 		t.Errorf("%+v", r)
 	}
@@ -251,7 +252,7 @@ func TestStatePrintIsBounded(t *testing.T) {
 	for i := range 2000 {
 		many[fmt.Sprintf("k%04d", i)] = i
 	}
-	var p ckpt.StatePrint
+	var p observer.StatePrint
 	printState(&p, asJSON(t, many), nil, ckpt.ContentTypeJSON)
 	if p.Keys != nil || p.Counters != nil {
 		t.Error("an object of 2000 keys is data, not a form")
@@ -264,17 +265,17 @@ func TestStatePrintIsBounded(t *testing.T) {
 	for range 500 {
 		deep = map[string]any{"d": deep}
 	}
-	p = ckpt.StatePrint{}
+	p = observer.StatePrint{}
 	printState(&p, asJSON(t, deep), nil, ckpt.ContentTypeJSON)
 	if len(p.Counters) != 0 || p.Keys["d"] != "object" {
 		t.Errorf("%+v", p)
 	}
-	p = ckpt.StatePrint{}
+	p = observer.StatePrint{}
 	printState(&p, asJSON(t, map[string]any{"n": 3, "f": 1.5, "neg": -1, "big": json.RawMessage("1e300"), "s": "7", "in": map[string]any{"m/k": 4}}), nil, ckpt.ContentTypeJSON)
 	if want := map[string]float64{"/n": 3, "/in/m~1k": 4}; !maps.Equal(p.Counters, want) {
 		t.Errorf("counters are %v, not %v", p.Counters, want)
 	}
-	p = ckpt.StatePrint{}
+	p = observer.StatePrint{}
 	printState(&p, []byte("\x00\x01"), nil, "application/octet-stream")
 	if p.Keys != nil || p.Size != 2 {
 		t.Errorf("%+v", p)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
@@ -15,14 +16,14 @@ const maxNamed = 8
 // states is what the newest checkpoints were like, newest last.
 type states struct {
 	count  int64
-	newest []ckpt.StatePrint
+	newest []observer.StatePrint
 	types  map[string]string // of every top-level value, as it last was and was not null
 }
 
 const maxTypes = 4096
 
 // add takes in a checkpoint; depth is how many are looked at.
-func (s *states) add(p ckpt.StatePrint, depth int) {
+func (s *states) add(p observer.StatePrint, depth int) {
 	s.count++
 	p.Broken = nil
 	if len(s.newest) >= depth {
@@ -40,7 +41,7 @@ func (s *states) add(p ckpt.StatePrint, depth int) {
 }
 
 // back is the newest n checkpoints, nil where there are fewer.
-func (s *states) back(n int) []ckpt.StatePrint {
+func (s *states) back(n int) []observer.StatePrint {
 	if n < 1 || len(s.newest) < n {
 		return nil
 	}
@@ -54,8 +55,8 @@ func (s *settings) depth() int {
 }
 
 // stateFound is the part that all findings of states have.
-func (r *run) stateFound(rule string, p *ckpt.StatePrint, pointer string) ckpt.Found {
-	f := ckpt.Found{Rule: rule, Severity: r.set.rules[rule].one, Evidence: ckpt.Evidence{Pointer: pointer}}
+func (r *run) stateFound(rule string, p *observer.StatePrint, pointer string) observer.Found {
+	f := observer.Found{Rule: rule, Severity: r.set.rules[rule].one, Evidence: ckpt.Evidence{Pointer: pointer}}
 	if before := r.states.back(1); before != nil {
 		f.SinceSeq = before[0].Seq
 		f.Evidence.Checkpoints = append(f.Evidence.Checkpoints, before[0].ID)

@@ -5,13 +5,13 @@ import (
 	"maps"
 	"slices"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
 // retyped finds top-level values with another JSON type than before. Changes
 // from and to null do not count.
-func (r *run) retyped(found []ckpt.Found, p *ckpt.StatePrint, _ setting) []ckpt.Found {
+func (r *run) retyped(found []observer.Found, p *observer.StatePrint, _ setting) []observer.Found {
 	for _, key := range slices.Sorted(maps.Keys(p.Keys)) {
 		was, is := r.states.types[key], p.Keys[key]
 		if was == "" || is == "null" || was == is {

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/rule"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/schema"
@@ -15,7 +16,9 @@ import (
 )
 
 // New is the watch that the store uses.
-func New() ckpt.DriftWatch { return &watch{seed: maphash.MakeSeed(), compiled: map[uint64]*compiled{}} }
+func New() observer.Watcher {
+	return &watch{seed: maphash.MakeSeed(), compiled: map[uint64]*compiled{}}
+}
 
 // watch caches compiled policies, and keeps nothing else.
 type watch struct {
@@ -107,15 +110,15 @@ func (c *compiled) tryCompile(p *ckpt.Policy) (err error) {
 }
 
 // Step makes the print of a step.
-func (w *watch) Step(ctx context.Context, p *ckpt.Policy, r ckpt.RuleRun, s *ckpt.Step) (print ckpt.StepPrint, err error) {
+func (w *watch) Step(ctx context.Context, p *ckpt.Policy, r observer.RuleRun, s *ckpt.Step) (print observer.StepPrint, err error) {
 	print = printOf(s)
 	print.Broken, err = rule.TryStep(ctx, w.of(p).rules, r, s)
 	return print, err
 }
 
 // State makes the print of a state.
-func (w *watch) State(ctx context.Context, p *ckpt.Policy, r ckpt.RuleRun, state, previous []byte,
-	contentType string) (print ckpt.StatePrint, err error) {
+func (w *watch) State(ctx context.Context, p *ckpt.Policy, r observer.RuleRun, state, previous []byte,
+	contentType string) (print observer.StatePrint, err error) {
 	places, _ := r.Map.(*jsontext.Map)
 	printState(&print, state, places, contentType)
 	c := w.of(p)
@@ -138,30 +141,30 @@ const (
 
 // trySchema answers how a state breaks a schema. One that is not JSON breaks
 // every schema.
-func trySchema(ctx context.Context, s *schema.Schema, state []byte, contentType string) ([]ckpt.Found, error) {
+func trySchema(ctx context.Context, s *schema.Schema, state []byte, contentType string) ([]observer.Found, error) {
 	if len(state) > MaxSchemaState {
 		why := fmt.Sprintf("the state has %s, and a schema is tried on at most %s", phrase.Bytes(int64(len(state))), phrase.Bytes(MaxSchemaState))
-		return []ckpt.Found{schemaStopped(why)}, nil
+		return []observer.Found{schemaStopped(why)}, nil
 	}
 	if !ckpt.IsJSON(contentType) {
-		return []ckpt.Found{schemaBroken([]schema.Violation{{What: "is no JSON"}})}, nil
+		return []observer.Found{schemaBroken([]schema.Violation{{What: "is no JSON"}})}, nil
 	}
 	if n := valuesIn(state); n > maxSchemaValues {
-		return []ckpt.Found{schemaStopped(fmt.Sprintf("the state has %d values, and a schema is tried on at most %d", n, maxSchemaValues))}, nil
+		return []observer.Found{schemaStopped(fmt.Sprintf("the state has %d values, and a schema is tried on at most %d", n, maxSchemaValues))}, nil
 	}
 	var value any
 	if json.Unmarshal(state, &value) != nil {
-		return []ckpt.Found{schemaBroken([]schema.Violation{{What: "is no JSON"}})}, nil
+		return []observer.Found{schemaBroken([]schema.Violation{{What: "is no JSON"}})}, nil
 	}
 	broken, _, stopped, err := s.Try(ctx, value, schema.MaxWork)
 	switch {
 	case err != nil:
 		return nil, err
 	case stopped:
-		return []ckpt.Found{schemaStopped(fmt.Sprintf("it needs more than %d units of work on this state of %s", schema.MaxWork,
+		return []observer.Found{schemaStopped(fmt.Sprintf("it needs more than %d units of work on this state of %s", schema.MaxWork,
 			phrase.Bytes(int64(len(state)))))}, nil
 	case len(broken) > 0:
-		return []ckpt.Found{schemaBroken(broken)}, nil
+		return []observer.Found{schemaBroken(broken)}, nil
 	}
 	return nil, nil
 }
@@ -181,7 +184,7 @@ func valuesIn(text []byte) int {
 	return n
 }
 
-func schemaBroken(broken []schema.Violation) ckpt.Found {
+func schemaBroken(broken []schema.Violation) observer.Found {
 	places := ""
 	for i, v := range broken {
 		if i > 0 {
@@ -189,7 +192,7 @@ func schemaBroken(broken []schema.Violation) ckpt.Found {
 		}
 		places += phrase.Cut(placeOf(v.Pointer)) + " " + v.What
 	}
-	return ckpt.Found{
+	return observer.Found{
 		Rule: RuleSchema, Severity: ckpt.SeverityCritical,
 		Message:  fmt.Sprintf("The state breaks the agent's schema in %s: %s.", phrase.Count(len(broken), "place"), places),
 		Advice:   fmt.Sprintf("Your state breaks its schema in %s: %s. Mend it before you save again.", phrase.Count(len(broken), "place"), places),
@@ -204,8 +207,8 @@ func placeOf(pointer string) string {
 	return pointer
 }
 
-func schemaStopped(why string) ckpt.Found {
-	return ckpt.Found{
+func schemaStopped(why string) observer.Found {
+	return observer.Found{
 		Rule: RuleSchemaStopped, Severity: ckpt.SeverityWarn,
 		Message: fmt.Sprintf("The agent's schema was stopped and says nothing: %s.", why),
 		Advice:  fmt.Sprintf("The schema in your policy could not be tried: %s. Save a smaller state, or a simpler schema.", why),
@@ -223,4 +226,6 @@ func (w *watch) Check(p *ckpt.Policy) error {
 }
 
 // Watch begins to watch a run.
-func (w *watch) Watch(p *ckpt.Policy, past ckpt.RunPast) ckpt.RunWatch { return newRun(p, past) }
+func (w *watch) Watch(p *ckpt.Policy, past observer.RunPast) observer.RunWatch {
+	return newRun(p, past)
+}

@@ -139,7 +139,7 @@ func upkeepAct(ctx context.Context, s *db.Store, _ int) error {
 
 // sessionRetention is retention without ages, so that a session is the same at
 // any time.
-func sessionRetention(h ckpt.History, p ckpt.Policy, _ time.Time) []ckpt.Verdict {
+func sessionRetention(h retention.History, p ckpt.Policy, _ time.Time) []retention.Verdict {
 	return retention.Plan(h, p, time.Time{})
 }
 

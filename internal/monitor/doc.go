@@ -7,6 +7,6 @@
 // interrupting a run means (open steps, open operations, a prompt) is one
 // transaction of the store's. DESIGN.md in this folder has the decisions.
 //
-// This package may import the root package, internal/periodic, the standard library and
+// This package may import the root package, internal/liveness, internal/periodic, the standard library and
 // golang.org/x/sys.
 package monitor

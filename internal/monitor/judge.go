@@ -5,6 +5,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 )
 
 // Seen is what the monitor has seen of a run by itself. The lengths are
@@ -12,16 +13,16 @@ import (
 // looking, so neither a jump of the wall clock nor a stop of the daemon or of
 // the whole machine is in them.
 type Seen struct {
-	Owner ckpt.Liveness
+	Owner liveness.State
 	Quiet time.Duration // how long LastBeat has stood as it is
 	Stuck time.Duration // how long LastProgress has
 }
 
 // Judge says which status a running run must get, and why in a sentence; "" and
 // "" where it goes on.
-func Judge(run ckpt.WatchedRun, seen Seen) (ckpt.RunStatus, string) {
+func Judge(run liveness.Run, seen Seen) (ckpt.RunStatus, string) {
 	switch {
-	case seen.Owner == ckpt.LivenessDead:
+	case seen.Owner == liveness.Dead:
 		return ckpt.RunInterrupted, fmt.Sprintf("the owner's process %d has ended; %s", run.Process.PID, last("sign of life", run.LastBeat))
 	case reached(seen.Quiet, run.HeartbeatTimeout):
 		return ckpt.RunTimedOut, fmt.Sprintf("no sign of life for %s, the limit is %s; %s%s",
@@ -50,8 +51,8 @@ func last(what string, t time.Time) string {
 	return "the last " + what + " was at " + ckpt.At(t).String()
 }
 
-func standsStill(run ckpt.WatchedRun, seen Seen) string {
-	if seen.Owner != ckpt.LivenessAlive {
+func standsStill(run liveness.Run, seen Seen) string {
+	if seen.Owner != liveness.Alive {
 		return ""
 	}
 	return fmt.Sprintf("; its process %d is there and may be frozen", run.Process.PID)

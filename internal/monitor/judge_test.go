@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 )
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
@@ -20,39 +21,39 @@ func want[T any](t *testing.T, what string, want, got T) {
 
 func TestJudge(t *testing.T) {
 	const hb, pr = 30 * time.Second, 10 * time.Minute
-	both := ckpt.WatchedRun{
-		Process: ckpt.Process{PID: 4711, Start: "1", Boot: "b"}, LastBeat: noon, LastProgress: noon.Add(-time.Minute),
+	both := liveness.Run{
+		Process: liveness.Process{PID: 4711, Start: "1", Boot: "b"}, LastBeat: noon, LastProgress: noon.Add(-time.Minute),
 		HeartbeatTimeout: hb, ProgressTimeout: pr,
 	}
 	off := both
 	off.HeartbeatTimeout, off.ProgressTimeout = 0, 0
-	never := ckpt.WatchedRun{HeartbeatTimeout: hb, ProgressTimeout: pr}
+	never := liveness.Run{HeartbeatTimeout: hb, ProgressTimeout: pr}
 
 	const dead = "the owner's process 4711 has ended; the last sign of life was at 2026-03-04T12:00:00.000Z"
 	const quiet = "no sign of life for 30s, the limit is 30s; the last sign of life was at 2026-03-04T12:00:00.000Z"
 	const stuck = "no progress for 10m, the limit is 10m; the last progress was at 2026-03-04T11:59:00.000Z, the last sign of life was at 2026-03-04T12:00:00.000Z"
 	for name, c := range map[string]struct {
-		run    ckpt.WatchedRun
+		run    liveness.Run
 		seen   Seen
 		status ckpt.RunStatus
 		reason string
 	}{
-		"alive":                  {both, Seen{ckpt.LivenessAlive, hb - 1, pr - 1}, "", ""},
-		"unknown":                {both, Seen{ckpt.LivenessUnknown, hb - 1, pr - 1}, "", ""},
-		"dead":                   {both, Seen{ckpt.LivenessDead, 0, 0}, ckpt.RunInterrupted, dead},
-		"dead, without timeouts": {off, Seen{ckpt.LivenessDead, time.Hour, time.Hour}, ckpt.RunInterrupted, dead},
-		"dead goes first":        {both, Seen{ckpt.LivenessDead, time.Hour, time.Hour}, ckpt.RunInterrupted, dead},
-		"quiet":                  {both, Seen{ckpt.LivenessUnknown, hb, 0}, ckpt.RunTimedOut, quiet},
-		"quiet goes second":      {both, Seen{ckpt.LivenessUnknown, hb, time.Hour}, ckpt.RunTimedOut, quiet},
-		"frozen": {both, Seen{ckpt.LivenessAlive, hb + 1234*time.Millisecond, 0}, ckpt.RunTimedOut,
+		"alive":                  {both, Seen{liveness.Alive, hb - 1, pr - 1}, "", ""},
+		"unknown":                {both, Seen{liveness.Unknown, hb - 1, pr - 1}, "", ""},
+		"dead":                   {both, Seen{liveness.Dead, 0, 0}, ckpt.RunInterrupted, dead},
+		"dead, without timeouts": {off, Seen{liveness.Dead, time.Hour, time.Hour}, ckpt.RunInterrupted, dead},
+		"dead goes first":        {both, Seen{liveness.Dead, time.Hour, time.Hour}, ckpt.RunInterrupted, dead},
+		"quiet":                  {both, Seen{liveness.Unknown, hb, 0}, ckpt.RunTimedOut, quiet},
+		"quiet goes second":      {both, Seen{liveness.Unknown, hb, time.Hour}, ckpt.RunTimedOut, quiet},
+		"frozen": {both, Seen{liveness.Alive, hb + 1234*time.Millisecond, 0}, ckpt.RunTimedOut,
 			"no sign of life for 31.2s, the limit is 30s; the last sign of life was at 2026-03-04T12:00:00.000Z; its process 4711 is there and may be frozen"},
-		"stuck":              {both, Seen{ckpt.LivenessAlive, 0, pr}, ckpt.RunTimedOut, stuck},
-		"stuck, unknown":     {both, Seen{ckpt.LivenessUnknown, 0, pr}, ckpt.RunTimedOut, stuck},
-		"timeouts are off":   {off, Seen{ckpt.LivenessAlive, 100 * ckpt.Day, 100 * ckpt.Day}, "", ""},
-		"nothing is known":   {ckpt.WatchedRun{}, Seen{}, "", ""},
+		"stuck":              {both, Seen{liveness.Alive, 0, pr}, ckpt.RunTimedOut, stuck},
+		"stuck, unknown":     {both, Seen{liveness.Unknown, 0, pr}, ckpt.RunTimedOut, stuck},
+		"timeouts are off":   {off, Seen{liveness.Alive, 100 * ckpt.Day, 100 * ckpt.Day}, "", ""},
+		"nothing is known":   {liveness.Run{}, Seen{}, "", ""},
 		"never beat":         {never, Seen{Quiet: hb}, ckpt.RunTimedOut, "no sign of life for 30s, the limit is 30s; there was no sign of life yet"},
 		"never got anywhere": {never, Seen{Stuck: pr}, ckpt.RunTimedOut, "no progress for 10m, the limit is 10m; there was no progress yet, there was no sign of life yet"},
-		"short": {ckpt.WatchedRun{HeartbeatTimeout: 50 * time.Millisecond}, Seen{Quiet: 51234567}, ckpt.RunTimedOut,
+		"short": {liveness.Run{HeartbeatTimeout: 50 * time.Millisecond}, Seen{Quiet: 51234567}, ckpt.RunTimedOut,
 			"no sign of life for 51ms, the limit is 50ms; there was no sign of life yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,30 +69,30 @@ func TestJudge(t *testing.T) {
 
 func TestSight(t *testing.T) {
 	const s = time.Second
-	beat := ckpt.WatchedRun{Epoch: 1, LastBeat: noon, LastProgress: noon, HeartbeatTimeout: 30 * s, ProgressTimeout: 60 * s}
-	with := func(change func(*ckpt.WatchedRun)) ckpt.WatchedRun {
+	beat := liveness.Run{Epoch: 1, LastBeat: noon, LastProgress: noon, HeartbeatTimeout: 30 * s, ProgressTimeout: 60 * s}
+	with := func(change func(*liveness.Run)) liveness.Run {
 		run := beat
 		change(&run)
 		return run
 	}
 	type look struct {
-		run          ckpt.WatchedRun
+		run          liveness.Run
 		after        time.Duration
 		quiet, stuck time.Duration
 	}
 	for name, looks := range map[string][]look{
 		"first":                  {{beat, 0, 0, 0}},
 		"nothing changes":        {{beat, 0, 0, 0}, {beat, s, s, s}, {beat, s, 2 * s, 2 * s}},
-		"beats, no progress":     {{beat, s, s, s}, {with(func(r *ckpt.WatchedRun) { r.LastBeat = noon.Add(s) }), s, 0, 2 * s}},
-		"progress":               {{beat, s, s, s}, {with(func(r *ckpt.WatchedRun) { r.LastProgress = noon.Add(s) }), s, 2 * s, 0}},
-		"a new owner":            {{beat, s, s, s}, {with(func(r *ckpt.WatchedRun) { r.Epoch = 2 }), s, 0, 0}},
-		"the clock was set back": {{beat, s, s, s}, {with(func(r *ckpt.WatchedRun) { r.LastBeat = noon.Add(-ckpt.Day) }), s, 0, 2 * s}},
-		"the clock was set ahead": {{beat, s, s, s}, {with(func(r *ckpt.WatchedRun) { r.LastBeat = noon.Add(3650 * ckpt.Day) }), s, 0, 2 * s},
-			{with(func(r *ckpt.WatchedRun) { r.LastBeat = noon.Add(3650 * ckpt.Day) }), s, s, 3 * s}},
+		"beats, no progress":     {{beat, s, s, s}, {with(func(r *liveness.Run) { r.LastBeat = noon.Add(s) }), s, 0, 2 * s}},
+		"progress":               {{beat, s, s, s}, {with(func(r *liveness.Run) { r.LastProgress = noon.Add(s) }), s, 2 * s, 0}},
+		"a new owner":            {{beat, s, s, s}, {with(func(r *liveness.Run) { r.Epoch = 2 }), s, 0, 0}},
+		"the clock was set back": {{beat, s, s, s}, {with(func(r *liveness.Run) { r.LastBeat = noon.Add(-ckpt.Day) }), s, 0, 2 * s}},
+		"the clock was set ahead": {{beat, s, s, s}, {with(func(r *liveness.Run) { r.LastBeat = noon.Add(3650 * ckpt.Day) }), s, 0, 2 * s},
+			{with(func(r *liveness.Run) { r.LastBeat = noon.Add(3650 * ckpt.Day) }), s, s, 3 * s}},
 		"the machine slept": {{beat, s, s, s}, {beat, 8 * time.Hour, 3 * s, 3 * s}, {beat, s, 4 * s, 4 * s}},
-		"a late look, a short limit": {{with(func(r *ckpt.WatchedRun) { r.HeartbeatTimeout = s }), 8 * time.Hour, s / 2, 2 * s},
-			{with(func(r *ckpt.WatchedRun) { r.HeartbeatTimeout = s }), s, s, 3 * s}},
-		"no limits": {{with(func(r *ckpt.WatchedRun) { r.HeartbeatTimeout, r.ProgressTimeout = 0, 0 }), s, 0, 0}},
+		"a late look, a short limit": {{with(func(r *liveness.Run) { r.HeartbeatTimeout = s }), 8 * time.Hour, s / 2, 2 * s},
+			{with(func(r *liveness.Run) { r.HeartbeatTimeout = s }), s, s, 3 * s}},
+		"no limits": {{with(func(r *liveness.Run) { r.HeartbeatTimeout, r.ProgressTimeout = 0, 0 }), s, 0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := 100 * s

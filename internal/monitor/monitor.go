@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
@@ -22,7 +22,7 @@ const (
 // Store and Processes must be set; the rest may be left zero.
 type Monitor struct {
 	Store     store
-	Processes ckpt.Processes
+	Processes liveness.Processes
 	Log       *slog.Logger         // nil means none
 	Interval  time.Duration        // between rounds at most, give or take a tenth; 0 means DefaultInterval
 	Slice     int                  // how many runs are read at once; 0 means DefaultSlice
@@ -67,7 +67,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 func (m *Monitor) Once(ctx context.Context) (Result, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := &round{Monitor: m, owners: map[ckpt.Process]ckpt.Liveness{}}
+	r := &round{Monitor: m, owners: map[liveness.Process]liveness.State{}}
 	err := r.all(ctx)
 	m.tight = r.tightest
 	if errors.Is(err, errPutOff) {
@@ -78,7 +78,7 @@ func (m *Monitor) Once(ctx context.Context) (Result, error) {
 }
 
 // sight finds what was seen of a run.
-func (m *Monitor) sight(run ckpt.WatchedRun) *sight {
+func (m *Monitor) sight(run liveness.Run) *sight {
 	now := m.now()
 	s, known := m.sights[run.ID]
 	if !known {

@@ -15,13 +15,14 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
 // memory is a store in memory, with agents that beat.
 type memory struct {
 	mu       sync.Mutex
-	runs     map[int64]ckpt.WatchedRun
+	runs     map[int64]liveness.Run
 	statuses map[int64]ckpt.RunStatus // of those that were interrupted
 	reasons  map[int64]string
 	tries    map[int64]int
@@ -31,15 +32,15 @@ type memory struct {
 	before   func(id int64) // called at the begin of Interrupt
 }
 
-func newMemory(runs ...ckpt.WatchedRun) *memory {
-	m := &memory{runs: map[int64]ckpt.WatchedRun{}, statuses: map[int64]ckpt.RunStatus{}, reasons: map[int64]string{}, tries: map[int64]int{}}
+func newMemory(runs ...liveness.Run) *memory {
+	m := &memory{runs: map[int64]liveness.Run{}, statuses: map[int64]ckpt.RunStatus{}, reasons: map[int64]string{}, tries: map[int64]int{}}
 	for _, run := range runs {
 		m.runs[run.ID] = run
 	}
 	return m
 }
 
-func (m *memory) Watched(_ context.Context, after int64, limit int) ([]ckpt.WatchedRun, error) {
+func (m *memory) Watched(_ context.Context, after int64, limit int) ([]liveness.Run, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reads++
@@ -48,7 +49,7 @@ func (m *memory) Watched(_ context.Context, after int64, limit int) ([]ckpt.Watc
 			return nil, err
 		}
 	}
-	var list []ckpt.WatchedRun
+	var list []liveness.Run
 	for _, id := range slices.Sorted(maps.Keys(m.runs)) {
 		if id > after && m.statuses[id] == "" && len(list) < limit {
 			list = append(list, m.runs[id])
@@ -57,7 +58,7 @@ func (m *memory) Watched(_ context.Context, after int64, limit int) ([]ckpt.Watc
 	return list, nil
 }
 
-func (m *memory) Interrupt(_ context.Context, run ckpt.WatchedRun, status ckpt.RunStatus, reason string) (bool, error) {
+func (m *memory) Interrupt(_ context.Context, run liveness.Run, status ckpt.RunStatus, reason string) (bool, error) {
 	if m.before != nil {
 		m.before(run.ID)
 	}
@@ -80,7 +81,7 @@ func (m *memory) Interrupt(_ context.Context, run ckpt.WatchedRun, status ckpt.R
 	return true, nil
 }
 
-func (m *memory) change(id int64, change func(*ckpt.WatchedRun)) {
+func (m *memory) change(id int64, change func(*liveness.Run)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	run := m.runs[id]
@@ -90,7 +91,7 @@ func (m *memory) change(id int64, change func(*ckpt.WatchedRun)) {
 
 // beat says that the agent lives, by a wall clock that is off by skew.
 func (m *memory) beat(id int64, skew time.Duration) {
-	m.change(id, func(r *ckpt.WatchedRun) { r.LastBeat = time.Now().Add(skew) })
+	m.change(id, func(r *liveness.Run) { r.LastBeat = time.Now().Add(skew) })
 }
 
 func (m *memory) status(id int64) ckpt.RunStatus {
@@ -101,24 +102,24 @@ func (m *memory) status(id int64) ckpt.RunStatus {
 
 // living answers for processes by their number; a number that is not there is unknown.
 type living struct {
-	answers map[int]ckpt.Liveness
+	answers map[int]liveness.State
 	asked   int
 }
 
 func (l *living) Owner(int) string { return "" }
 
-func (l *living) Identify(pid int) ckpt.Process { return ckpt.Process{PID: pid} }
+func (l *living) Identify(pid int) liveness.Process { return liveness.Process{PID: pid} }
 
-func (l *living) Alive(p ckpt.Process) ckpt.Liveness {
+func (l *living) Alive(p liveness.Process) liveness.State {
 	l.asked++
 	return l.answers[p.PID]
 }
 
-func owned(id int64, pid int) ckpt.WatchedRun {
-	return ckpt.WatchedRun{ID: id, Owner: "uid:1", Agent: "a", Run: fmt.Sprint("r", id), Epoch: 1, Process: ckpt.Process{PID: pid, Start: "1"}, LastBeat: noon, LastProgress: noon}
+func owned(id int64, pid int) liveness.Run {
+	return liveness.Run{ID: id, Owner: "uid:1", Agent: "a", Run: fmt.Sprint("r", id), Epoch: 1, Process: liveness.Process{PID: pid, Start: "1"}, LastBeat: noon, LastProgress: noon}
 }
 
-func timed(id int64, heartbeat, progress time.Duration) ckpt.WatchedRun {
+func timed(id int64, heartbeat, progress time.Duration) liveness.Run {
 	run := owned(id, 0)
 	run.HeartbeatTimeout, run.ProgressTimeout = heartbeat, progress
 	return run
@@ -139,7 +140,7 @@ const (
 )
 
 func newLiving() *living {
-	return &living{answers: map[int]ckpt.Liveness{dead: ckpt.LivenessDead, alive: ckpt.LivenessAlive}}
+	return &living{answers: map[int]liveness.State{dead: liveness.Dead, alive: liveness.Alive}}
 }
 
 // start runs the monitor until the test has ended.
@@ -256,7 +257,7 @@ func TestResumedAndEndedRuns(t *testing.T) {
 		case 1:
 			m.beat(1, 0)
 		case 3:
-			m.change(3, func(r *ckpt.WatchedRun) { r.Epoch, r.Process.PID = 2, alive })
+			m.change(3, func(r *liveness.Run) { r.Epoch, r.Process.PID = 2, alive })
 		}
 	}
 	want(t, "taken over", Result{Watched: 3}, once(t, w))
@@ -369,8 +370,8 @@ func TestFailuresAreForgotten(t *testing.T) {
 	once(t, w)
 	want(t, "failures", []int{2, 2}, []int{w.sights[1].failures, w.sights[2].failures})
 	m.refuse = nil
-	m.change(1, func(r *ckpt.WatchedRun) { r.Epoch, r.Process.PID = 2, alive })
-	m.before = func(id int64) { m.change(id, func(r *ckpt.WatchedRun) { r.Epoch++ }) }
+	m.change(1, func(r *liveness.Run) { r.Epoch, r.Process.PID = 2, alive })
+	m.before = func(id int64) { m.change(id, func(r *liveness.Run) { r.Epoch++ }) }
 	c.now += 4 * time.Second
 	want(t, "result", Result{Watched: 2}, once(t, w))
 	want(t, "failures of a new owner's, of one that was taken over", []int{0, 0}, []int{w.sights[1].failures, w.sights[2].failures})
@@ -502,14 +503,14 @@ func TestManyRoundsAtOnce(t *testing.T) {
 }
 
 // listed is a store whose answers cost nothing.
-type listed []ckpt.WatchedRun
+type listed []liveness.Run
 
-func (l listed) Watched(_ context.Context, after int64, limit int) ([]ckpt.WatchedRun, error) {
+func (l listed) Watched(_ context.Context, after int64, limit int) ([]liveness.Run, error) {
 	rest := l[min(int(after), len(l)):]
 	return rest[:min(limit, len(rest))], nil
 }
 
-func (l listed) Interrupt(context.Context, ckpt.WatchedRun, ckpt.RunStatus, string) (bool, error) {
+func (l listed) Interrupt(context.Context, liveness.Run, ckpt.RunStatus, string) (bool, error) {
 	return false, errors.New("nothing is to be interrupted")
 }
 

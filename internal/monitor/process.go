@@ -4,7 +4,7 @@ import (
 	"math"
 	"sync"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 )
 
 // Processes looks at the processes of this machine. The zero value is ready,
@@ -14,7 +14,7 @@ type Processes struct {
 	boot string
 }
 
-var _ ckpt.Processes = (*Processes)(nil)
+var _ liveness.Processes = (*Processes)(nil)
 
 // standing is what the system says of a process number.
 type standing int
@@ -29,12 +29,12 @@ const (
 // Process for a number that none can have. Start is "" where there is no such
 // process or it cannot be seen: the number may then be of another process
 // namespace, or its process has ended already.
-func (p *Processes) Identify(pid int) ckpt.Process {
+func (p *Processes) Identify(pid int) liveness.Process {
 	if !possible(pid) {
-		return ckpt.Process{}
+		return liveness.Process{}
 	}
 	start, _ := look(pid)
-	return ckpt.Process{PID: pid, Start: start, Boot: p.bootID()}
+	return liveness.Process{PID: pid, Start: start, Boot: p.bootID()}
 }
 
 // Owner is whose process has a number now, "" where that cannot be told.
@@ -47,34 +47,34 @@ func (p *Processes) Owner(pid int) string {
 
 // Alive says whether that very process still runs. A later process of the same
 // number, another boot and a zombie are all dead; a stopped process lives.
-func (p *Processes) Alive(process ckpt.Process) ckpt.Liveness {
+func (p *Processes) Alive(process liveness.Process) liveness.State {
 	if !possible(process.PID) {
-		return ckpt.LivenessUnknown
+		return liveness.Unknown
 	}
 	boot := p.bootID()
 	if otherBoot(process, boot) {
-		return ckpt.LivenessDead
+		return liveness.Dead
 	}
 	start, standing := look(process.PID)
 	return compare(process, boot, start, standing, startNeedsBoot)
 }
 
 // compare holds what is known of a process against what has its number now.
-func compare(process ckpt.Process, boot, start string, standing standing, needsBoot bool) ckpt.Liveness {
+func compare(process liveness.Process, boot, start string, standing standing, needsBoot bool) liveness.State {
 	switch {
 	case otherBoot(process, boot), standing == gone:
-		return ckpt.LivenessDead
+		return liveness.Dead
 	case standing == hidden, process.Start == "", start == "":
-		return ckpt.LivenessUnknown
+		return liveness.Unknown
 	case process.Start != start:
-		return ckpt.LivenessDead
+		return liveness.Dead
 	case needsBoot && (process.Boot == "" || boot == ""):
-		return ckpt.LivenessUnknown
+		return liveness.Unknown
 	}
-	return ckpt.LivenessAlive
+	return liveness.Alive
 }
 
-func otherBoot(process ckpt.Process, boot string) bool {
+func otherBoot(process liveness.Process, boot string) bool {
 	return process.Boot != "" && boot != "" && process.Boot != boot
 }
 

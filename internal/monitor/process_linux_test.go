@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 )
 
 func init() {
@@ -37,7 +38,7 @@ func TestStoppedProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "it stopped", func() bool { return state(c.PID) == "T" })
-	want(t, "stopped", ckpt.LivenessAlive, p.Alive(c))
+	want(t, "stopped", liveness.Alive, p.Alive(c))
 
 	run := owned(1, 0)
 	run.Process, run.HeartbeatTimeout = c, 40*time.Millisecond
@@ -49,7 +50,7 @@ func TestStoppedProcess(t *testing.T) {
 		t.Error(reason)
 	}
 	cmd.Process.Kill()
-	is(t, "a zombie", p, c, ckpt.LivenessDead)
+	is(t, "a zombie", p, c, liveness.Dead)
 	want(t, "state", "Z", state(c.PID))
 	if p.Identify(c.PID) != c {
 		t.Error("the zombie is another one")
@@ -92,9 +93,9 @@ func TestProcessWithoutItsFirstThread(t *testing.T) {
 	p := &Processes{}
 	c := p.Identify(cmd.Process.Pid)
 	until(t, "its first thread ended", func() bool { return state(c.PID) == "Z" })
-	want(t, "without its first thread", ckpt.LivenessAlive, p.Alive(c))
+	want(t, "without its first thread", liveness.Alive, p.Alive(c))
 	cmd.Process.Kill()
-	is(t, "killed", p, c, ckpt.LivenessDead)
+	is(t, "killed", p, c, liveness.Dead)
 }
 
 func headless() {
@@ -160,7 +161,7 @@ func reused() error {
 			return err
 		}
 		owner := p.Identify(first.Process.Pid)
-		if is := p.Alive(owner); is != ckpt.LivenessAlive {
+		if is := p.Alive(owner); is != liveness.Alive {
 			return fmt.Errorf("%+v is %d", owner, is)
 		}
 		first.Process.Kill()
@@ -176,7 +177,7 @@ func reused() error {
 		reused, old, now := second.Process.Pid == owner.PID, p.Alive(owner), p.Alive(p.Identify(second.Process.Pid))
 		second.Process.Kill()
 		second.Wait()
-		if old != ckpt.LivenessDead || now != ckpt.LivenessAlive {
+		if old != liveness.Dead || now != liveness.Alive {
 			return fmt.Errorf("%+v is %d, who has its number is %d", owner, old, now)
 		}
 		if reused {
@@ -206,13 +207,13 @@ func hiddenProcess() error {
 	if _, err := os.Stat(filepath.Join("/proc", strconv.Itoa(seen.PID))); err == nil {
 		return fmt.Errorf("the process is not hidden")
 	}
-	if is := p.Alive(seen); is != ckpt.LivenessUnknown {
+	if is := p.Alive(seen); is != liveness.Unknown {
 		return fmt.Errorf("the hidden process is %d", is)
 	}
 	if id := p.Identify(seen.PID); id.Start != "" || id.Boot != seen.Boot {
 		return fmt.Errorf("the hidden process is %+v", id)
 	}
-	if is := p.Alive(ckpt.Process{PID: 30000, Start: "1", Boot: seen.Boot}); is != ckpt.LivenessDead {
+	if is := p.Alive(liveness.Process{PID: 30000, Start: "1", Boot: seen.Boot}); is != liveness.Dead {
 		return fmt.Errorf("a process that is not there is %d", is)
 	}
 	return nil
@@ -290,7 +291,7 @@ func TestLookWithoutDescriptors(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "without descriptors", ckpt.LivenessUnknown, is)
+	want(t, "without descriptors", liveness.Unknown, is)
 }
 
 // A process has the owner that the kernel would name where it calls.

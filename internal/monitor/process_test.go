@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 	"github.com/ckptsidecar/ckptsidecar/internal/testenv"
 )
 
@@ -69,9 +69,9 @@ func child(t *testing.T, role string, prepare ...func(*exec.Cmd)) *exec.Cmd {
 }
 
 // is waits a little until a process is what it should be.
-func is(t *testing.T, what string, p *Processes, process ckpt.Process, want ckpt.Liveness) {
+func is(t *testing.T, what string, p *Processes, process liveness.Process, want liveness.State) {
 	t.Helper()
-	var got ckpt.Liveness
+	var got liveness.State
 	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(time.Millisecond) {
 		if got = p.Alive(process); got == want {
 			return
@@ -88,68 +88,68 @@ func TestProcesses(t *testing.T) {
 		t.Fatal("this process does not know when it began")
 	}
 	want(t, "the same again", me, (&Processes{}).Identify(os.Getpid()))
-	is(t, "this process", p, me, ckpt.LivenessAlive)
+	is(t, "this process", p, me, liveness.Alive)
 
 	cmd := child(t, "wait")
 	c := p.Identify(cmd.Process.Pid)
-	is(t, "the child", p, c, ckpt.LivenessAlive)
+	is(t, "the child", p, c, liveness.Alive)
 	forged := c
 	forged.Start = me.Start // the number was another process's before
 	if forged.Start == c.Start {
 		forged.Start += "0"
 	}
-	want(t, "a reused number", ckpt.LivenessDead, p.Alive(forged))
+	want(t, "a reused number", liveness.Dead, p.Alive(forged))
 	forged = c
 	forged.Boot = "another boot"
 	if me.Boot != "" {
-		want(t, "another boot", ckpt.LivenessDead, p.Alive(forged))
+		want(t, "another boot", liveness.Dead, p.Alive(forged))
 	}
 	forged.Boot, forged.Start = c.Boot, ""
-	want(t, "no start", ckpt.LivenessUnknown, p.Alive(forged))
+	want(t, "no start", liveness.Unknown, p.Alive(forged))
 
 	cmd.Process.Kill()
-	is(t, "killed, not waited for", p, c, ckpt.LivenessDead)
+	is(t, "killed, not waited for", p, c, liveness.Dead)
 	cmd.Wait()
-	is(t, "killed", p, c, ckpt.LivenessDead)
-	is(t, "killed, its start was not known", p, forged, ckpt.LivenessDead)
+	is(t, "killed", p, c, liveness.Dead)
+	is(t, "killed, its start was not known", p, forged, liveness.Dead)
 	want(t, "identify the dead", "", p.Identify(c.PID).Start)
 }
 
 func TestProcessesOfImpossibleNumbers(t *testing.T) {
 	p := &Processes{}
 	for _, pid := range []int{0, -1, math.MinInt, math.MaxInt32 + 1, 1<<32 + os.Getpid()} {
-		want(t, "identity", ckpt.Process{}, p.Identify(pid))
-		want(t, "alive", ckpt.LivenessUnknown, p.Alive(ckpt.Process{PID: pid, Start: "1"}))
+		want(t, "identity", liveness.Process{}, p.Identify(pid))
+		want(t, "alive", liveness.Unknown, p.Alive(liveness.Process{PID: pid, Start: "1"}))
 	}
 }
 
 func TestCompare(t *testing.T) {
-	owner := ckpt.Process{PID: 7, Start: "100", Boot: "b"}
-	noBoot, noStart := ckpt.Process{PID: 7, Start: "100"}, ckpt.Process{PID: 7, Boot: "b"}
+	owner := liveness.Process{PID: 7, Start: "100", Boot: "b"}
+	noBoot, noStart := liveness.Process{PID: 7, Start: "100"}, liveness.Process{PID: 7, Boot: "b"}
 	for _, c := range []struct {
-		process     ckpt.Process
+		process     liveness.Process
 		boot, start string
 		standing    standing
 		needsBoot   bool
-		want        ckpt.Liveness
+		want        liveness.State
 	}{
-		{owner, "b", "100", there, true, ckpt.LivenessAlive},
-		{owner, "b", "100", gone, true, ckpt.LivenessDead}, // a zombie
-		{owner, "b", "", gone, true, ckpt.LivenessDead},
-		{owner, "b", "", hidden, true, ckpt.LivenessUnknown},
-		{owner, "b", "", there, true, ckpt.LivenessUnknown},
-		{owner, "b", "101", there, true, ckpt.LivenessDead},
-		{owner, "c", "100", there, true, ckpt.LivenessDead},
-		{owner, "c", "", hidden, true, ckpt.LivenessDead},
-		{owner, "", "100", there, true, ckpt.LivenessUnknown}, // perhaps of another boot
-		{owner, "", "100", there, false, ckpt.LivenessAlive},
-		{owner, "", "101", there, true, ckpt.LivenessDead},
-		{noBoot, "b", "100", there, true, ckpt.LivenessUnknown},
-		{noBoot, "b", "100", there, false, ckpt.LivenessAlive},
-		{noBoot, "b", "", gone, true, ckpt.LivenessDead},
-		{noStart, "b", "100", there, true, ckpt.LivenessUnknown},
-		{noStart, "b", "", gone, true, ckpt.LivenessDead},
-		{noStart, "c", "100", there, true, ckpt.LivenessDead},
+		{owner, "b", "100", there, true, liveness.Alive},
+		{owner, "b", "100", gone, true, liveness.Dead}, // a zombie
+		{owner, "b", "", gone, true, liveness.Dead},
+		{owner, "b", "", hidden, true, liveness.Unknown},
+		{owner, "b", "", there, true, liveness.Unknown},
+		{owner, "b", "101", there, true, liveness.Dead},
+		{owner, "c", "100", there, true, liveness.Dead},
+		{owner, "c", "", hidden, true, liveness.Dead},
+		{owner, "", "100", there, true, liveness.Unknown}, // perhaps of another boot
+		{owner, "", "100", there, false, liveness.Alive},
+		{owner, "", "101", there, true, liveness.Dead},
+		{noBoot, "b", "100", there, true, liveness.Unknown},
+		{noBoot, "b", "100", there, false, liveness.Alive},
+		{noBoot, "b", "", gone, true, liveness.Dead},
+		{noStart, "b", "100", there, true, liveness.Unknown},
+		{noStart, "b", "", gone, true, liveness.Dead},
+		{noStart, "c", "100", there, true, liveness.Dead},
 	} {
 		if got := compare(c.process, c.boot, c.start, c.standing, c.needsBoot); got != c.want {
 			t.Errorf("%+v is %d, not %d", c, got, c.want)
@@ -162,7 +162,7 @@ func BenchmarkAlive(b *testing.B) {
 	me := p.Identify(os.Getpid())
 	b.ReportAllocs()
 	for b.Loop() {
-		if p.Alive(me) != ckpt.LivenessAlive {
+		if p.Alive(me) != liveness.Alive {
 			b.Fatal("dead")
 		}
 	}

@@ -7,14 +7,15 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 )
 
 // round is one round of a monitor.
 type round struct {
 	*Monitor
 	Result
-	owners   map[ckpt.Process]ckpt.Liveness // an owner of many runs is looked at once
-	tightest time.Duration                  // the shortest limit of a run
+	owners   map[liveness.Process]liveness.State // an owner of many runs is looked at once
+	tightest time.Duration                       // the shortest limit of a run
 }
 
 // errPutOff ends a round of which the next one does the rest.
@@ -41,7 +42,7 @@ func (r *round) all(ctx context.Context) error {
 }
 
 // one looks at a run and interrupts it if it must be.
-func (r *round) one(ctx context.Context, run ckpt.WatchedRun) error {
+func (r *round) one(ctx context.Context, run liveness.Run) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -69,9 +70,9 @@ func (r *round) one(ctx context.Context, run ckpt.WatchedRun) error {
 	return nil
 }
 
-func (r *round) owner(process ckpt.Process) ckpt.Liveness {
+func (r *round) owner(process liveness.Process) liveness.State {
 	if process.PID == 0 {
-		return ckpt.LivenessUnknown
+		return liveness.Unknown
 	}
 	liveness, known := r.owners[process]
 	if !known {
@@ -81,7 +82,7 @@ func (r *round) owner(process ckpt.Process) ckpt.Liveness {
 	return liveness
 }
 
-func (r *round) note(run ckpt.WatchedRun, status ckpt.RunStatus, reason string) {
+func (r *round) note(run liveness.Run, status ckpt.RunStatus, reason string) {
 	if status == ckpt.RunTimedOut {
 		r.TimedOut++
 	} else {

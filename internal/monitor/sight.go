@@ -3,7 +3,7 @@ package monitor
 import (
 	"time"
 
-	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 )
 
 // sight is how long the monitor has seen a run's marks stand as they are. The
@@ -21,7 +21,7 @@ type sight struct {
 // look takes down what a run's marks are now. Time counts only as far as the
 // monitor was there to see a beat: one look adds at most the given time, and at
 // most half of a limit, so that nothing times out by a single late look.
-func (s *sight) look(run ckpt.WatchedRun, now, most time.Duration) {
+func (s *sight) look(run liveness.Run, now, most time.Duration) {
 	passed := min(now-s.at, most)
 	s.quiet += min(passed, run.HeartbeatTimeout/2)
 	s.stuck += min(passed, run.ProgressTimeout/2)

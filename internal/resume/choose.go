@@ -8,12 +8,12 @@ import (
 
 // choice is the checkpoint to go on from, and those that were passed over.
 type choice struct {
-	fact     ckpt.FactCheckpoint
-	loaded   *ckpt.Checkpoint    // nil where there is none
-	skipped  []ckpt.Skipped      // newest first
-	damaged  int                 // how many of the skipped are damaged
-	suspects int                 // how many of them are suspect
-	oldest   ckpt.FactCheckpoint // the oldest suspect one that was passed over; zero for none
+	fact     FactCheckpoint
+	loaded   *ckpt.Checkpoint // nil where there is none
+	skipped  []ckpt.Skipped   // newest first
+	damaged  int              // how many of the skipped are damaged
+	suspects int              // how many of them are suspect
+	oldest   FactCheckpoint   // the oldest suspect one that was passed over; zero for none
 }
 
 func (c *choice) suspect() bool { return c.loaded != nil && c.fact.Suspect }
@@ -22,7 +22,7 @@ const whySuspect = "suspect: it was saved after the first evidence of critical d
 
 // suspicion says why a checkpoint is suspect, with what was found where that is
 // known.
-func suspicion(f *ckpt.Facts, seq int64) string {
+func suspicion(f *Facts, seq int64) string {
 	for i := range f.Findings {
 		if finding := &f.Findings[i]; covers(finding, seq) {
 			return whySuspect + " (" + inWords(finding) + ")"
@@ -41,7 +41,7 @@ func inWords(f *ckpt.Finding) string { return f.Rule + ": " + strings.TrimRight(
 
 // choose takes the newest checkpoint that is clean and reads back intact, and
 // where there is none the newest intact one of those that are suspect.
-func choose(f *ckpt.Facts) (choice, error) {
+func choose(f *Facts) (choice, error) {
 	c := choice{skipped: []ckpt.Skipped{}}
 	damage := make(map[int]string)
 	at, err := c.load(f, false, damage)
@@ -69,7 +69,7 @@ func choose(f *ckpt.Facts) (choice, error) {
 
 // load reads the clean or the suspect ones until one is intact, and answers its
 // place, -1 where none is.
-func (c *choice) load(f *ckpt.Facts, suspect bool, damage map[int]string) (int, error) {
+func (c *choice) load(f *Facts, suspect bool, damage map[int]string) (int, error) {
 	for i, fact := range f.Checkpoints {
 		if fact.Suspect != suspect {
 			continue

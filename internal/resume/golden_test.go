@@ -46,14 +46,14 @@ const mark = "--- answer\n"
 //
 // Checkpoint 5 has the id c5. They stand newest first.
 type scene struct {
-	ckpt.Facts
+	Facts
 	states map[string]*ckpt.Checkpoint
 	errs   map[string]error
 }
 
 func parseScene(text string) (*scene, error) {
 	s := &scene{
-		Facts: ckpt.Facts{
+		Facts: Facts{
 			Now: noon, Exists: true, Autoresume: true,
 			Run: ckpt.Run{Agent: "coder", Run: "main", Status: ckpt.RunRunning, Epoch: 1, Attempt: 1, UpdatedAt: ckpt.At(noon.Add(-time.Minute))},
 		},
@@ -228,7 +228,7 @@ func (s *scene) takeCheckpoint(words []string) error {
 	})
 	c.Size = int64(len(c.State))
 	s.states[c.ID] = c
-	s.Checkpoints = append(s.Checkpoints, ckpt.FactCheckpoint{ID: c.ID, Seq: seq, Kind: c.Kind, Suspect: c.Suspect, At: at.Time})
+	s.Checkpoints = append(s.Checkpoints, FactCheckpoint{ID: c.ID, Seq: seq, Kind: c.Kind, Suspect: c.Suspect, At: at.Time})
 	return err
 }
 

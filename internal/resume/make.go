@@ -4,11 +4,11 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-var _ ckpt.Resumer = Make
+var _ Resumer = Make
 
 // Make says how to go on with a run. Its error is that of a checkpoint which
 // could not be read for another reason than damage.
-func Make(f *ckpt.Facts) (*ckpt.Plan, error) {
+func Make(f *Facts) (*ckpt.Plan, error) {
 	m := &maker{f: f, plan: blank(f)}
 	switch {
 	case !f.Exists:
@@ -34,7 +34,7 @@ func Make(f *ckpt.Facts) (*ckpt.Plan, error) {
 }
 
 // blank is a plan with what does not depend on the verdict.
-func blank(f *ckpt.Facts) *ckpt.Plan {
+func blank(f *Facts) *ckpt.Plan {
 	return &ckpt.Plan{
 		Reasons:             []string{},
 		Agent:               f.Run.Agent,

@@ -10,7 +10,7 @@ import (
 
 // maker holds a plan in the making.
 type maker struct {
-	f      *ckpt.Facts
+	f      *Facts
 	plan   *ckpt.Plan
 	choice choice
 	doubts []doubt
@@ -34,7 +34,7 @@ func (m *maker) fresh(sentences ...string) {
 
 // released says whether the last owner let go of the run by its own word. It
 // may well live on, with other things to do.
-func released(f *ckpt.Facts) bool {
+func released(f *Facts) bool {
 	switch f.Run.Status {
 	case ckpt.RunSuspended, ckpt.RunAwaitingContinuation:
 		return true
@@ -50,7 +50,7 @@ func ended(s ckpt.RunStatus) bool { return s == ckpt.RunCompleted || s == ckpt.R
 // begun says whether there is anything to go on with. A run that uses steps
 // alone, and saves no state, is as resumable as any. A step that failed was
 // done with.
-func begun(f *ckpt.Facts) bool {
+func begun(f *Facts) bool {
 	if len(f.Checkpoints) > 0 || len(f.Operations) > 0 {
 		return true
 	}

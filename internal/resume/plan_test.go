@@ -13,8 +13,8 @@ import (
 )
 
 // invent makes facts by chance: every mixture comes up sooner or later.
-func invent(r *rand.Rand) (*ckpt.Facts, map[string]bool) {
-	f := &ckpt.Facts{
+func invent(r *rand.Rand) (*Facts, map[string]bool) {
+	f := &Facts{
 		Now: noon, Exists: r.IntN(20) > 0, Autoresume: maybe(r), OwnerAlive: r.IntN(4) == 0, CallerOwns: r.IntN(4) == 0,
 		Force: r.IntN(4) == 0, DryRun: r.IntN(4) == 0, LastEvent: r.Int64N(9),
 		Run: ckpt.Run{Agent: "coder", Run: "main", PID: r.IntN(2) * 77, Epoch: r.Int64N(9), Status: pick(r,
@@ -27,7 +27,7 @@ func invent(r *rand.Rand) (*ckpt.Facts, map[string]bool) {
 	all := map[string]*ckpt.Checkpoint{}
 	top := r.Int64N(7)
 	for seq := top; seq > 0; seq-- {
-		c := ckpt.FactCheckpoint{ID: fmt.Sprint("c", seq), Seq: seq, Kind: pick(r, ckpt.Kinds...), Suspect: maybe(r), At: past(r)}
+		c := FactCheckpoint{ID: fmt.Sprint("c", seq), Seq: seq, Kind: pick(r, ckpt.Kinds...), Suspect: maybe(r), At: past(r)}
 		f.Checkpoints = append(f.Checkpoints, c)
 		damaged[c.ID] = maybe(r)
 		all[c.ID] = &ckpt.Checkpoint{ID: c.ID, Run: "main", Seq: seq, Suspect: c.Suspect, ContentType: pick(r, "application/json", "text/plain"), State: []byte(`{"a":1}`)}
@@ -88,7 +88,7 @@ func TestPlansOfAllMixtures(t *testing.T) {
 }
 
 // want is the checkpoint that the promise asks for, found in the simplest way.
-func want(f *ckpt.Facts, damaged map[string]bool) string {
+func want(f *Facts, damaged map[string]bool) string {
 	for _, suspect := range []bool{false, true} {
 		for _, c := range f.Checkpoints {
 			if c.Suspect == suspect && !damaged[c.ID] {
@@ -99,7 +99,7 @@ func want(f *ckpt.Facts, damaged map[string]bool) string {
 	return ""
 }
 
-func wrongCheckpoint(f *ckpt.Facts, p *ckpt.Plan, damaged map[string]bool) string {
+func wrongCheckpoint(f *Facts, p *ckpt.Plan, damaged map[string]bool) string {
 	best := want(f, damaged)
 	if p.Checkpoint == nil {
 		switch {
@@ -135,7 +135,7 @@ func wrongCheckpoint(f *ckpt.Facts, p *ckpt.Plan, damaged map[string]bool) strin
 	return ""
 }
 
-func wrongVerdict(f *ckpt.Facts, p *ckpt.Plan) string {
+func wrongVerdict(f *Facts, p *ckpt.Plan) string {
 	over := !f.Exists || !f.Run.Status.Resumable()
 	owned := f.OwnerAlive && !f.CallerOwns && !f.Force && !over && f.Run.Status != ckpt.RunSuspended &&
 		f.Run.Status != ckpt.RunAwaitingContinuation && (f.Run.Status != ckpt.RunInterrupted || !f.Interrupted.IsZero())
@@ -295,14 +295,14 @@ func TestAges(t *testing.T) {
 			t.Errorf("%s is %q, not %q", d, got, want)
 		}
 	}
-	m := maker{f: &ckpt.Facts{Now: noon}}
+	m := maker{f: &Facts{Now: noon}}
 	if got := m.when(noon.Add(time.Hour)); strings.Contains(got, "ago") {
 		t.Errorf("the future is %q", got)
 	}
 }
 
 func TestNobodyNamedTheRun(t *testing.T) {
-	p, err := Make(&ckpt.Facts{})
+	p, err := Make(&Facts{})
 	if err != nil || p.Verdict != ckpt.VerdictFresh {
 		t.Fatalf("%v, %v", p, err)
 	}

@@ -11,11 +11,11 @@ import (
 
 // withProgram are the facts of a run whose newest checkpoint has a program, and
 // whose older one has none.
-func withProgram(source string, executed int64) *ckpt.Facts {
-	f := &ckpt.Facts{
+func withProgram(source string, executed int64) *Facts {
+	f := &Facts{
 		Now: noon, Exists: true, Autoresume: true, Interrupted: noon.Add(-time.Minute),
 		Run:         ckpt.Run{Agent: "coder", Run: "main", Status: ckpt.RunInterrupted},
-		Checkpoints: []ckpt.FactCheckpoint{{ID: "new", Seq: 2, Kind: ckpt.KindRoutine}, {ID: "old", Seq: 1, Kind: ckpt.KindRoutine}},
+		Checkpoints: []FactCheckpoint{{ID: "new", Seq: 2, Kind: ckpt.KindRoutine}, {ID: "old", Seq: 1, Kind: ckpt.KindRoutine}},
 	}
 	f.Load = func(id string) (*ckpt.Checkpoint, error) {
 		c := &ckpt.Checkpoint{ID: id, Run: "main", ContentType: "text/plain"}

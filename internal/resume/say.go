@@ -311,7 +311,7 @@ func (m *maker) owner() string {
 
 // checkpoint names one so that a person finds it in a list. Number 0
 // stands for the one of another run that this one was forked from.
-func (m *maker) checkpoint(c *ckpt.FactCheckpoint) string {
+func (m *maker) checkpoint(c *FactCheckpoint) string {
 	if c.Seq == 0 {
 		return fmt.Sprintf("checkpoint %s, from which the run was forked", c.ID)
 	}

@@ -22,13 +22,13 @@ import (
 // Bytes are counted as each checkpoint's StoredSize, an estimate where
 // checkpoints share pieces: the caller measures again after removing. No age is
 // judged, so a clock that is not trusted does no harm.
-func Budget(runs []ckpt.History, over int64) (remove []ckpt.Verdict, short int64) {
+func Budget(runs []History, over int64) (remove []Verdict, short int64) {
 	for _, s := range spare(runs) {
 		if over <= 0 {
 			break
 		}
 		over -= max(s.size, 0)
-		remove = append(remove, ckpt.Verdict{ID: s.id, Remove: true, Reason: s.turn.reason()})
+		remove = append(remove, Verdict{ID: s.id, Remove: true, Reason: s.turn.reason()})
 	}
 	return remove, max(over, 0)
 }
@@ -65,7 +65,7 @@ type spared struct {
 // spare lists the checkpoints that may go, first the first. In a run they go by
 // sequence number, whatever the clock said when they were made; between runs
 // there is only the clock, so each counts as not older than the one before it.
-func spare(runs []ckpt.History) []spared {
+func spare(runs []History) []spared {
 	var list []spared
 	for i, h := range runs {
 		checkpoints := newestFirst(h.Checkpoints)
@@ -87,7 +87,7 @@ func spare(runs []ckpt.History) []spared {
 	return list
 }
 
-func turnOf(c *ckpt.Held, anchor int64) turn {
+func turnOf(c *Held, anchor int64) turn {
 	switch {
 	case c.Seq == anchor || held(c) != "":
 		return never

@@ -39,7 +39,7 @@ type scene struct {
 	now    time.Time
 	over   int64
 	names  []string
-	runs   []ckpt.History
+	runs   []History
 }
 
 func parseScene(t *testing.T, text string) *scene {
@@ -107,7 +107,7 @@ func (s *scene) takePolicy(words []string) (err error) {
 }
 
 func (s *scene) takeRun(words []string) error {
-	h := ckpt.History{Status: ckpt.RunStatus(words[1])}
+	h := History{Status: ckpt.RunStatus(words[1])}
 	if len(words) > 2 {
 		age, err := ckpt.ParseDuration(strings.TrimPrefix(words[2], "ended="))
 		if err != nil {
@@ -129,7 +129,7 @@ func (s *scene) takeCheckpoint(words []string) error {
 		return err
 	}
 	last := len(s.runs) - 1
-	c := ckpt.Held{ID: s.names[last] + "/" + words[0], Seq: seq, Kind: ckpt.Kind(words[1]), CreatedAt: noon.Add(-time.Duration(age)), StoredSize: 100}
+	c := Held{ID: s.names[last] + "/" + words[0], Seq: seq, Kind: ckpt.Kind(words[1]), CreatedAt: noon.Add(-time.Duration(age)), StoredSize: 100}
 	for _, w := range words[3:] {
 		key, value, _ := strings.Cut(w, "=")
 		switch key {

@@ -100,7 +100,7 @@ func TestGuardAfterJump(t *testing.T) {
 
 // A recovery checkpoint outlives every wrong clock that is set right in time.
 func TestGuardSavesFromAWrongClock(t *testing.T) {
-	h := ckpt.History{Status: ckpt.RunRunning, Checkpoints: []ckpt.Held{
+	h := History{Status: ckpt.RunRunning, Checkpoints: []Held{
 		{ID: "b", Seq: 2, Kind: ckpt.KindRoutine, CreatedAt: noon},
 		{ID: "a", Seq: 1, Kind: ckpt.KindRecovery, CreatedAt: noon},
 	}}

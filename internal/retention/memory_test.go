@@ -31,7 +31,7 @@ type memory struct {
 
 type memoryRun struct {
 	agent int64
-	ckpt.History
+	History
 }
 
 func newMemory() *memory {
@@ -72,7 +72,7 @@ func (m *memory) Due(ctx context.Context, now time.Time, after int64, limit int)
 	var due []int64
 	for _, id := range m.sorted() {
 		r := m.runs[id]
-		some := slices.ContainsFunc(Plan(r.History, m.policy(r), now), func(v ckpt.Verdict) bool { return v.Remove })
+		some := slices.ContainsFunc(Plan(r.History, m.policy(r), now), func(v Verdict) bool { return v.Remove })
 		if id > after && len(due) < limit && (some || Over(r.History, m.policy(r), now)) {
 			due = append(due, id)
 		}
@@ -81,7 +81,7 @@ func (m *memory) Due(ctx context.Context, now time.Time, after int64, limit int)
 }
 
 // wayBack is what a run can go back to: its newest clean checkpoint, else its newest.
-func wayBack(newestFirst []ckpt.Held) string {
+func wayBack(newestFirst []Held) string {
 	for _, c := range newestFirst {
 		if !c.Suspect {
 			return c.ID
@@ -91,7 +91,7 @@ func wayBack(newestFirst []ckpt.Held) string {
 }
 
 // remove removes what verdicts say of the runs, at most limit.
-func (m *memory) remove(verdicts []ckpt.Verdict, limit int, dry bool) []ckpt.Removal {
+func (m *memory) remove(verdicts []Verdict, limit int, dry bool) []ckpt.Removal {
 	var removed []ckpt.Removal
 	for _, v := range verdicts {
 		if !v.Remove || !dry && len(removed) == limit {
@@ -99,7 +99,7 @@ func (m *memory) remove(verdicts []ckpt.Verdict, limit int, dry bool) []ckpt.Rem
 		}
 		for _, id := range m.sorted() {
 			r := m.runs[id]
-			i := slices.IndexFunc(r.Checkpoints, func(c ckpt.Held) bool { return c.ID == v.ID })
+			i := slices.IndexFunc(r.Checkpoints, func(c Held) bool { return c.ID == v.ID })
 			if i < 0 {
 				continue
 			}
@@ -120,13 +120,13 @@ func (m *memory) remove(verdicts []ckpt.Verdict, limit int, dry bool) []ckpt.Rem
 	return removed
 }
 
-func (m *memory) Apply(ctx context.Context, runs []int64, plan ckpt.Retention, now time.Time, limit int, dry bool) ([]ckpt.Removal, error) {
+func (m *memory) Apply(ctx context.Context, runs []int64, plan Func, now time.Time, limit int, dry bool) ([]ckpt.Removal, error) {
 	end, err := m.begin(ctx, "apply", runs...)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	var all []ckpt.Verdict
+	var all []Verdict
 	for _, id := range runs {
 		if r := m.runs[id]; r != nil {
 			verdicts := plan(r.History, m.policy(r), now)
@@ -141,7 +141,7 @@ func (m *memory) Apply(ctx context.Context, runs []int64, plan ckpt.Retention, n
 	return removed, nil
 }
 
-func (m *memory) Drop(ctx context.Context, runs []int64, over func(ckpt.History, ckpt.Policy, time.Time) bool, now time.Time) (int, bool, error) {
+func (m *memory) Drop(ctx context.Context, runs []int64, over func(History, ckpt.Policy, time.Time) bool, now time.Time) (int, bool, error) {
 	end, err := m.begin(ctx, "drop", runs...)
 	if err != nil {
 		return 0, false, err
@@ -174,8 +174,8 @@ func (m *memory) excess(agent int64) int64 {
 	return stored - budget
 }
 
-func (m *memory) histories(agent int64) []ckpt.History {
-	var list []ckpt.History
+func (m *memory) histories(agent int64) []History {
+	var list []History
 	for _, id := range m.sorted() {
 		if r := m.runs[id]; agent == wholeDatabase || r.agent == agent {
 			list = append(list, r.History)
@@ -199,7 +199,7 @@ func (m *memory) OverBudget(ctx context.Context, after int64, limit int) ([]int6
 	return over, nil
 }
 
-func (m *memory) Trim(ctx context.Context, agent int64, budget func([]ckpt.History, int64) ([]ckpt.Verdict, int64), limit int, dry bool) ([]ckpt.Removal, int64, error) {
+func (m *memory) Trim(ctx context.Context, agent int64, budget func([]History, int64) ([]Verdict, int64), limit int, dry bool) ([]ckpt.Removal, int64, error) {
 	end, err := m.begin(ctx, "trim", agent)
 	if err != nil {
 		return nil, 0, err
@@ -244,7 +244,7 @@ func (m *memory) Judged(ctx context.Context, at time.Time) error {
 }
 
 // save is what a save does in its transaction: the checkpoint and the plan.
-func (m *memory) save(run int64, c ckpt.Held, now time.Time) {
+func (m *memory) save(run int64, c Held, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.runs[run]
@@ -260,7 +260,7 @@ func (m *memory) save(run int64, c ckpt.Held, now time.Time) {
 func (m *memory) add(run, agent int64, kind ckpt.Kind, ages ...time.Duration) *memoryRun {
 	r := m.runs[run]
 	if r == nil {
-		r = &memoryRun{agent: agent, History: ckpt.History{Status: ckpt.RunRunning}}
+		r = &memoryRun{agent: agent, History: History{Status: ckpt.RunRunning}}
 		m.runs[run] = r
 	}
 	for _, age := range ages {
@@ -268,7 +268,7 @@ func (m *memory) add(run, agent int64, kind ckpt.Kind, ages ...time.Duration) *m
 		for _, c := range r.Checkpoints {
 			seq = max(seq, c.Seq+1)
 		}
-		r.Checkpoints = slices.Insert(r.Checkpoints, 0, ckpt.Held{ID: fmt.Sprintf("%d/%d", run, seq), Seq: seq,
+		r.Checkpoints = slices.Insert(r.Checkpoints, 0, Held{ID: fmt.Sprintf("%d/%d", run, seq), Seq: seq,
 			Kind: kind, CreatedAt: noon.Add(-age), StoredSize: 100})
 	}
 	return r

@@ -15,17 +15,17 @@ import (
 
 // oracle says which checkpoints stay, written the other way round from Plan:
 // it collects what every promise saves, counting anew for each checkpoint.
-func oracle(h ckpt.History, p ckpt.Policy, now time.Time) map[string]bool {
+func oracle(h History, p ckpt.Policy, now time.Time) map[string]bool {
 	stays := map[string]bool{}
-	save := func(is func(c ckpt.Held) bool) {
+	save := func(is func(c Held) bool) {
 		for _, c := range h.Checkpoints {
 			if is(c) {
 				stays[c.ID] = true
 			}
 		}
 	}
-	intact := func(c ckpt.Held) bool { return !c.Damaged }
-	newer := func(than ckpt.Held, is func(c ckpt.Held) bool) (n int) {
+	intact := func(c Held) bool { return !c.Damaged }
+	newer := func(than Held, is func(c Held) bool) (n int) {
 		for _, c := range h.Checkpoints {
 			if c.Seq > than.Seq && is(c) {
 				n++
@@ -33,45 +33,45 @@ func oracle(h ckpt.History, p ckpt.Policy, now time.Time) map[string]bool {
 		}
 		return n
 	}
-	anybody := func(ckpt.Held) bool { return true }
-	clean := func(c ckpt.Held) bool { return !c.Suspect && !c.Damaged }
-	routine := func(c ckpt.Held) bool { return c.Kind == "routine" }
-	counts := func(c ckpt.Held) bool { return routine(c) && intact(c) }
+	anybody := func(Held) bool { return true }
+	clean := func(c Held) bool { return !c.Suspect && !c.Damaged }
+	routine := func(c Held) bool { return c.Kind == "routine" }
+	counts := func(c Held) bool { return routine(c) && intact(c) }
 	trusted := now != time.Time{}
 
-	save(func(c ckpt.Held) bool { return c.Pinned })
-	save(func(c ckpt.Held) bool { return c.NeededBy != "" })
+	save(func(c Held) bool { return c.Pinned })
+	save(func(c Held) bool { return c.NeededBy != "" })
 
 	finished := (h.Status == "completed" || h.Status == "failed") && h.EndedAt != time.Time{}
 	if finished && trusted && !now.Before(h.EndedAt.Add(time.Duration(p.EndedKeep))) {
 		return stays
 	}
-	save(func(c ckpt.Held) bool { return routine(c) && (p.RoutineKeep == 0 || newer(c, counts) < p.RoutineKeep) })
-	save(func(c ckpt.Held) bool {
+	save(func(c Held) bool { return routine(c) && (p.RoutineKeep == 0 || newer(c, counts) < p.RoutineKeep) })
+	save(func(c Held) bool {
 		return c.Kind == "recovery" && (!trusted || now.Before(c.CreatedAt.Add(time.Duration(p.RecoveryKeep))))
 	})
-	save(func(c ckpt.Held) bool { return c.Kind == "pre_operation" && !c.Released })
+	save(func(c Held) bool { return c.Kind == "pre_operation" && !c.Released })
 
 	switch {
 	case !slices.ContainsFunc(h.Checkpoints, intact):
-		save(func(c ckpt.Held) bool { return newer(c, anybody) == 0 })
+		save(func(c Held) bool { return newer(c, anybody) == 0 })
 	case finished:
-		save(func(c ckpt.Held) bool { return intact(c) && newer(c, intact) == 0 })
+		save(func(c Held) bool { return intact(c) && newer(c, intact) == 0 })
 	case slices.ContainsFunc(h.Checkpoints, clean):
-		save(func(c ckpt.Held) bool { return clean(c) && newer(c, clean) == 0 })
+		save(func(c Held) bool { return clean(c) && newer(c, clean) == 0 })
 	default:
-		save(func(c ckpt.Held) bool { return intact(c) && newer(c, intact) == 0 })
+		save(func(c Held) bool { return intact(c) && newer(c, intact) == 0 })
 	}
 	return stays
 }
 
 // randomScene makes a history in which everything happens, often at the limits.
-func randomScene(r *rand.Rand) (ckpt.History, ckpt.Policy, time.Time) {
+func randomScene(r *rand.Rand) (History, ckpt.Policy, time.Time) {
 	chance := func(percent int) bool { return r.IntN(100) < percent }
 	p := ckpt.DefaultPolicy()
 	p.RoutineKeep = r.IntN(5)
 	statuses := []ckpt.RunStatus{"running", "suspended", "awaiting_continuation", "interrupted", "timed_out", "completed", "failed"}
-	h := ckpt.History{Status: statuses[r.IntN(len(statuses))]}
+	h := History{Status: statuses[r.IntN(len(statuses))]}
 	if !h.Status.Resumable() {
 		h.EndedAt = noon.Add(-nearly(r, 30*ckpt.Day))
 	}
@@ -79,7 +79,7 @@ func randomScene(r *rand.Rand) (ckpt.History, ckpt.Policy, time.Time) {
 	damaged := []int{0, 0, 20, 100}[r.IntN(4)]
 	seq := int64(1 + r.IntN(3))
 	for range r.IntN(12) {
-		c := ckpt.Held{
+		c := Held{
 			ID: fmt.Sprint("c", seq), Seq: seq, Kind: ckpt.Kinds[r.IntN(3)], CreatedAt: noon.Add(-nearly(r, 7*ckpt.Day)),
 			StoredSize: r.Int64N(100), Pinned: chance(10), Suspect: chance(suspects), Damaged: chance(damaged),
 		}
@@ -118,7 +118,7 @@ func nearly(r *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(2 * d)))
 }
 
-func kept(h ckpt.History, verdicts []ckpt.Verdict) map[string]bool {
+func kept(h History, verdicts []Verdict) map[string]bool {
 	stays := map[string]bool{}
 	for i, v := range verdicts {
 		if v.ID != h.Checkpoints[i].ID {
@@ -132,7 +132,7 @@ func kept(h ckpt.History, verdicts []ckpt.Verdict) map[string]bool {
 }
 
 // checkPlan compares with the oracle and tries what holds for every history.
-func checkPlan(t *testing.T, r *rand.Rand, h ckpt.History, p ckpt.Policy, now time.Time) {
+func checkPlan(t *testing.T, r *rand.Rand, h History, p ckpt.Policy, now time.Time) {
 	t.Helper()
 	before := slices.Clone(h.Checkpoints)
 	verdicts := Plan(h, p, now)
@@ -150,7 +150,7 @@ func checkPlan(t *testing.T, r *rand.Rand, h ckpt.History, p ckpt.Policy, now ti
 	}
 
 	rest := h
-	rest.Checkpoints = slices.DeleteFunc(slices.Clone(h.Checkpoints), func(c ckpt.Held) bool { return !stays[c.ID] })
+	rest.Checkpoints = slices.DeleteFunc(slices.Clone(h.Checkpoints), func(c Held) bool { return !stays[c.ID] })
 	if again := kept(rest, Plan(rest, p, now)); len(again) != len(rest.Checkpoints) {
 		t.Fatalf("a second plan removes more of %+v", rest)
 	}
@@ -172,16 +172,16 @@ func checkPlan(t *testing.T, r *rand.Rand, h ckpt.History, p ckpt.Policy, now ti
 
 // checkBudget: it takes what it says, not more than it must, and nothing that
 // Plan protects under any policy.
-func checkBudget(t *testing.T, r *rand.Rand, h ckpt.History, p ckpt.Policy) {
+func checkBudget(t *testing.T, r *rand.Rand, h History, p ckpt.Policy) {
 	t.Helper()
 	over := r.Int64N(400)
-	remove, short := Budget([]ckpt.History{h}, over)
+	remove, short := Budget([]History{h}, over)
 	strict := p
 	strict.RoutineKeep, strict.RecoveryKeep, strict.EndedKeep = 1, 1, ckpt.Duration(1<<62)
 	may := Plan(h, strict, noon.AddDate(100, 0, 0))
 	var freed, last int64
 	for _, v := range remove {
-		i := slices.IndexFunc(h.Checkpoints, func(c ckpt.Held) bool { return c.ID == v.ID })
+		i := slices.IndexFunc(h.Checkpoints, func(c Held) bool { return c.ID == v.ID })
 		c := h.Checkpoints[i]
 		newestRoutine := c.Kind == ckpt.KindRoutine && strings.HasSuffix(may[i].Reason, "the newest routine checkpoint")
 		damaged := c.Damaged && strings.HasPrefix(may[i].Reason, "damaged,")
@@ -216,14 +216,14 @@ func FuzzPlan(f *testing.F) {
 func FuzzScene(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x83\x44\x25"), uint8(3), false)
 	f.Fuzz(func(t *testing.T, bytes []byte, keep uint8, over bool) {
-		h := ckpt.History{Status: ckpt.RunRunning}
+		h := History{Status: ckpt.RunRunning}
 		if over {
 			h.Status, h.EndedAt = ckpt.RunFailed, noon.Add(-30*ckpt.Day+time.Duration(keep)-128)
 		}
 		p := ckpt.DefaultPolicy()
 		p.RoutineKeep = int(keep)
 		for i, b := range bytes[:min(len(bytes), 64)] {
-			c := ckpt.Held{ID: fmt.Sprint("c", i), Seq: -int64(i), Kind: ckpt.Kinds[b%3], CreatedAt: noon}
+			c := Held{ID: fmt.Sprint("c", i), Seq: -int64(i), Kind: ckpt.Kinds[b%3], CreatedAt: noon}
 			c.Suspect, c.Pinned, c.Released = b&4 != 0, b&8 != 0, b&16 != 0 && c.Kind == ckpt.KindPreOperation
 			c.CreatedAt = noon.Add(-7*ckpt.Day + time.Duration(int8(b)))
 			if b&32 != 0 {
@@ -236,9 +236,9 @@ func FuzzScene(f *testing.F) {
 }
 
 func BenchmarkPlanOfASave(b *testing.B) {
-	s := ckpt.History{Status: ckpt.RunRunning}
+	s := History{Status: ckpt.RunRunning}
 	for seq := int64(4); seq > 0; seq-- {
-		s.Checkpoints = append(s.Checkpoints, ckpt.Held{ID: "c", Seq: seq, Kind: ckpt.KindRoutine, CreatedAt: noon})
+		s.Checkpoints = append(s.Checkpoints, Held{ID: "c", Seq: seq, Kind: ckpt.KindRoutine, CreatedAt: noon})
 	}
 	b.ReportAllocs()
 	for b.Loop() {

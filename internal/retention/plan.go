@@ -16,20 +16,20 @@ import (
 // What is unclear stays: a run is alive unless both its status and its end say
 // otherwise, a count or an age that is not positive keeps all, and so does a
 // missing date.
-func Plan(h ckpt.History, p ckpt.Policy, now time.Time) []ckpt.Verdict {
+func Plan(h History, p ckpt.Policy, now time.Time) []Verdict {
 	j := newJudge(h, p, now)
-	verdicts := make([]ckpt.Verdict, len(h.Checkpoints))
+	verdicts := make([]Verdict, len(h.Checkpoints))
 	for i := range h.Checkpoints {
 		c := &h.Checkpoints[i]
 		remove, reason := j.judge(c)
-		verdicts[i] = ckpt.Verdict{ID: c.ID, Remove: remove, Reason: reason}
+		verdicts[i] = Verdict{ID: c.ID, Remove: remove, Reason: reason}
 	}
 	return verdicts
 }
 
 // Over says whether an ended run is over: it ended so long ago that it goes,
 // with its steps and events, as soon as none of its checkpoints is left.
-func Over(h ckpt.History, p ckpt.Policy, now time.Time) bool {
+func Over(h History, p ckpt.Policy, now time.Time) bool {
 	return ended(h) && aged(h.EndedAt, p.EndedKeep, now)
 }
 
@@ -43,7 +43,7 @@ type judge struct {
 	among   string // the reason of those
 }
 
-func newJudge(h ckpt.History, p ckpt.Policy, now time.Time) judge {
+func newJudge(h History, p ckpt.Policy, now time.Time) judge {
 	list := newestFirst(h.Checkpoints)
 	j := judge{policy: p, now: now, over: Over(h, p, now), anchor: findAnchor(h, list)}
 	j.routine = oldestKept(list, p.RoutineKeep)
@@ -54,7 +54,7 @@ func newJudge(h ckpt.History, p ckpt.Policy, now time.Time) judge {
 	return j
 }
 
-func (j *judge) judge(c *ckpt.Held) (remove bool, reason string) {
+func (j *judge) judge(c *Held) (remove bool, reason string) {
 	if why := held(c); why != "" {
 		return false, why
 	}
@@ -70,7 +70,7 @@ func (j *judge) judge(c *ckpt.Held) (remove bool, reason string) {
 
 // held says why somebody holds on to a checkpoint whatever the policy says, ""
 // where nobody does.
-func held(c *ckpt.Held) string {
+func held(c *Held) string {
 	switch {
 	case c.Pinned:
 		return "pinned"
@@ -80,7 +80,7 @@ func held(c *ckpt.Held) string {
 	return ""
 }
 
-func (j *judge) byKind(c *ckpt.Held) (remove bool, reason string) {
+func (j *judge) byKind(c *Held) (remove bool, reason string) {
 	switch c.Kind {
 	case ckpt.KindRoutine:
 		return j.byCount(c)
@@ -97,7 +97,7 @@ func (j *judge) byKind(c *ckpt.Held) (remove bool, reason string) {
 
 const reasonReleased = "its operation succeeded"
 
-func (j *judge) byCount(c *ckpt.Held) (remove bool, reason string) {
+func (j *judge) byCount(c *Held) (remove bool, reason string) {
 	switch {
 	case j.policy.RoutineKeep <= 0:
 		return false, "the policy keeps all routine checkpoints"
@@ -109,7 +109,7 @@ func (j *judge) byCount(c *ckpt.Held) (remove bool, reason string) {
 	return true, "not " + j.among
 }
 
-func (j *judge) byAge(c *ckpt.Held) (remove bool, reason string) {
+func (j *judge) byAge(c *Held) (remove bool, reason string) {
 	switch {
 	case j.policy.RecoveryKeep <= 0:
 		return false, "the policy keeps all recovery checkpoints"
@@ -131,12 +131,12 @@ type anchor struct {
 	why string
 }
 
-func findAnchor(h ckpt.History, newestFirst []ckpt.Held) anchor {
+func findAnchor(h History, newestFirst []Held) anchor {
 	if len(newestFirst) == 0 {
 		return anchor{}
 	}
-	intact := slices.IndexFunc(newestFirst, func(c ckpt.Held) bool { return !c.Damaged })
-	clean := slices.IndexFunc(newestFirst, func(c ckpt.Held) bool { return !c.Damaged && !c.Suspect })
+	intact := slices.IndexFunc(newestFirst, func(c Held) bool { return !c.Damaged })
+	clean := slices.IndexFunc(newestFirst, func(c Held) bool { return !c.Damaged && !c.Suspect })
 	switch {
 	case intact < 0 && ended(h):
 		return anchor{newestFirst[0].Seq, "the final checkpoint of an ended run that has only damaged ones"}
@@ -154,7 +154,7 @@ func findAnchor(h ckpt.History, newestFirst []ckpt.Held) anchor {
 
 // oldestKept is the sequence number of the oldest routine checkpoint that is
 // among the newest keep intact ones.
-func oldestKept(newestFirst []ckpt.Held, keep int) int64 {
+func oldestKept(newestFirst []Held, keep int) int64 {
 	for i := range newestFirst {
 		if newestFirst[i].Kind != ckpt.KindRoutine || newestFirst[i].Damaged {
 			continue
@@ -167,7 +167,7 @@ func oldestKept(newestFirst []ckpt.Held, keep int) int64 {
 }
 
 // newestFirst is the list itself where it has the order that History promises.
-func newestFirst(list []ckpt.Held) []ckpt.Held {
+func newestFirst(list []Held) []Held {
 	if slices.IsSortedFunc(list, bySeqDown) {
 		return list
 	}
@@ -176,9 +176,9 @@ func newestFirst(list []ckpt.Held) []ckpt.Held {
 	return list
 }
 
-func bySeqDown(a, b ckpt.Held) int { return cmp.Compare(b.Seq, a.Seq) }
+func bySeqDown(a, b Held) int { return cmp.Compare(b.Seq, a.Seq) }
 
-func ended(h ckpt.History) bool { return !h.Status.Resumable() && !h.EndedAt.IsZero() }
+func ended(h History) bool { return !h.Status.Resumable() && !h.EndedAt.IsZero() }
 
 // aged says whether at is keep or longer ago. Neither a clock that is not
 // trusted nor a missing date makes anything old.

@@ -118,11 +118,11 @@ func (r *round) trim(ctx context.Context, agent []int64) error {
 }
 
 // budget is Budget, after what a dry run has already said would go.
-func (r *round) budget(runs []ckpt.History, over int64) ([]ckpt.Verdict, int64) {
+func (r *round) budget(runs []History, over int64) ([]Verdict, int64) {
 	if len(r.planned) == 0 {
 		return Budget(runs, over)
 	}
-	rest := make([]ckpt.History, len(runs))
+	rest := make([]History, len(runs))
 	for i, h := range runs {
 		rest[i] = h
 		rest[i].Checkpoints = nil

@@ -22,12 +22,12 @@ type store interface {
 	// what it says, the oldest first and at most limit in all, each with an audit
 	// row that has the reason. Fewer than limit means that all is done. A run
 	// that is gone is passed over. A dry run answers everything that would go.
-	Apply(ctx context.Context, runs []int64, plan ckpt.Retention, now time.Time, limit int, dry bool) ([]ckpt.Removal, error)
+	Apply(ctx context.Context, runs []int64, plan Func, now time.Time, limit int, dry bool) ([]ckpt.Removal, error)
 
 	// Drop removes those of the runs that are over and have no checkpoint left,
 	// with their steps, operations, events, findings and prompts and an audit
 	// row each. It stops when the transaction grows long, and then says more.
-	Drop(ctx context.Context, runs []int64, over func(ckpt.History, ckpt.Policy, time.Time) bool, now time.Time) (dropped int, more bool, err error)
+	Drop(ctx context.Context, runs []int64, over func(History, ckpt.Policy, time.Time) bool, now time.Time) (dropped int, more bool, err error)
 
 	// OverBudget answers agents that have more stored than their policy's
 	// max_bytes, by ascending id: those after the given one, at most limit.
@@ -37,7 +37,7 @@ type store interface {
 	// asks budget about its runs, removes as Apply does, and measures again: over
 	// is what is then still too much, 0 or less for nothing. Of very many runs it
 	// may hand in only some, of which something may go.
-	Trim(ctx context.Context, agent int64, budget func([]ckpt.History, int64) ([]ckpt.Verdict, int64), limit int, dry bool) (removed []ckpt.Removal, over int64, err error)
+	Trim(ctx context.Context, agent int64, budget func([]History, int64) ([]Verdict, int64), limit int, dry bool) (removed []ckpt.Removal, over int64, err error)
 
 	// Expire forgets the idempotency keys that were first used before a time,
 	// the oldest first and at most limit, and answers how many.

@@ -468,7 +468,7 @@ func act(m *memory, c *clocks, g *Guard, r *rand.Rand, run int64, id string) {
 			f(h)
 		}
 	}
-	one := func(h *memoryRun) *ckpt.Held { return &h.Checkpoints[r.IntN(len(h.Checkpoints))] }
+	one := func(h *memoryRun) *Held { return &h.Checkpoints[r.IntN(len(h.Checkpoints))] }
 	switch n := r.IntN(100); {
 	case n < 55:
 		m.mu.Lock()
@@ -477,7 +477,7 @@ func act(m *memory, c *clocks, g *Guard, r *rand.Rand, run int64, id string) {
 		m.mu.Unlock()
 		if alive {
 			now, _ := g.Now()
-			m.save(run, ckpt.Held{ID: id, Kind: ckpt.Kinds[r.IntN(3)], CreatedAt: now, StoredSize: r.Int64N(200), Suspect: r.IntN(3) == 0}, g.Trusted())
+			m.save(run, Held{ID: id, Kind: ckpt.Kinds[r.IntN(3)], CreatedAt: now, StoredSize: r.Int64N(200), Suspect: r.IntN(3) == 0}, g.Trusted())
 		}
 	case n < 65:
 		change(func(h *memoryRun) { c := one(h); c.Pinned = !c.Pinned && r.IntN(2) == 0 })

@@ -2,5 +2,6 @@
 // agent, and what the rules find in recorded runs.
 //
 // This package may import the root package, internal/cli, internal/cli/term,
-// internal/cli/view, internal/drift, internal/jsontext and internal/wellformed.
+// internal/cli/view, internal/drift, internal/drift/observer,
+// internal/jsontext and internal/wellformed.
 package driftcmd

@@ -13,6 +13,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
@@ -22,9 +23,9 @@ type driftRulesCmd struct {
 
 // rulesAnswer is what drift rules --json writes.
 type rulesAnswer struct {
-	Agent string           `json:"agent,omitempty"`
-	Rules []ckpt.DriftRule `json:"rules"`
-	Own   []ckpt.Rule      `json:"own"` // of the policy
+	Agent string          `json:"agent,omitempty"`
+	Rules []observer.Rule `json:"rules"`
+	Own   []ckpt.Rule     `json:"own"` // of the policy
 	// Feedback says of an agent how often each rule has warned, and how often that
 	// was dismissed.
 	Feedback []ckpt.RuleFeedback `json:"feedback,omitempty"`
@@ -47,7 +48,7 @@ func (c *driftRulesCmd) Run(ctx context.Context, a *cli.App) error {
 		return term.WriteJSON(a.Data(), answer)
 	}
 	byDefault := ckpt.DefaultPolicy()
-	plain := map[string]ckpt.DriftRule{}
+	plain := map[string]observer.Rule{}
 	for _, r := range drift.New().Rules(&byDefault) {
 		plain[r.Rule] = r
 	}
@@ -132,10 +133,10 @@ type driftExplainCmd struct {
 
 // explanation is what drift explain --json writes.
 type explanation struct {
-	Finding *ckpt.Finding   `json:"finding"`
-	Rule    *ckpt.DriftRule `json:"rule"` // null for rules of users and agents
-	Own     *ckpt.Rule      `json:"own"`  // the rule of the policy, null for others
-	Advice  []string        `json:"todo"` // commands, with what they do
+	Finding *ckpt.Finding  `json:"finding"`
+	Rule    *observer.Rule `json:"rule"` // null for rules of users and agents
+	Own     *ckpt.Rule     `json:"own"`  // the rule of the policy, null for others
+	Advice  []string       `json:"todo"` // commands, with what they do
 }
 
 func (c *driftExplainCmd) Run(ctx context.Context, a *cli.App) error {

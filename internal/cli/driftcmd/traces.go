@@ -15,6 +15,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 // trace is a recorded run. Onset is the number of the step at which a fault was
@@ -84,20 +85,20 @@ func (s *traceStep) step(number int, at *time.Time) ckpt.Step {
 var good = []string{"passed", "healthy", "good", "completed", "succeeded"}
 
 // recorded is the run as the detectors judge it.
-func (t *trace) recorded(ctx context.Context, watch ckpt.DriftWatch, p *ckpt.Policy) *ckpt.RecordedRun {
-	r := &ckpt.RecordedRun{
+func (t *trace) recorded(ctx context.Context, watch observer.Watcher, p *ckpt.Policy) *observer.RecordedRun {
+	r := &observer.RecordedRun{
 		ID: t.ID, Source: t.Source, Workflow: t.Workflow, Outcome: t.Outcome, Good: slices.Contains(good, t.Outcome), Onset: t.Onset, StartedAt: traceStart,
 	}
 	at, seq, last := traceStart, int64(0), []byte(nil)
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		r.Raw = append(r.Raw, s.step(i, &at))
-		r.Steps = append(r.Steps, ckpt.StepPrint{AfterSeq: seq})
+		r.Steps = append(r.Steps, observer.StepPrint{AfterSeq: seq})
 		if len(s.State) == 0 || string(s.State) == "null" {
 			continue
 		}
 		seq++
-		print, _ := watch.State(ctx, p, ckpt.RuleRun{Agent: t.Source, Run: t.ID}, s.State, last, ckpt.ContentTypeJSON) // the error is that of the context
+		print, _ := watch.State(ctx, p, observer.RuleRun{Agent: t.Source, Run: t.ID}, s.State, last, ckpt.ContentTypeJSON) // the error is that of the context
 		print.ID, print.Seq, print.At, print.Kind = strconv.FormatInt(seq, 10), seq, at, ckpt.KindRoutine
 		r.States, last = append(r.States, print), s.State
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
@@ -371,9 +372,9 @@ func (im *importing) makeRun(tx *ledger.Tx, a *agentSeen, r *runSeen, text []byt
 // disown takes a run's process away where it is a stranger's: who could name any
 // would let a run look alive for ever, or learn when a stranger's process ends.
 func (im *importing) disown(t *table, row []any, r *runSeen) {
-	p := ckpt.Process{PID: int(t.whole(row, "pid")), Start: t.text(row, "process_start"), Boot: t.text(row, "boot_id")}
+	p := liveness.Process{PID: int(t.whole(row, "pid")), Start: t.text(row, "process_start"), Boot: t.text(row, "boot_id")}
 	r.disowned = false
-	if p.PID == 0 || im.scope.Admin || im.store.Opt.Processes.Alive(p) != ckpt.LivenessAlive {
+	if p.PID == 0 || im.scope.Admin || im.store.Opt.Processes.Alive(p) != liveness.Alive {
 		return
 	}
 	if whose := im.store.Opt.Processes.Owner(p.PID); whose == "" || whose == im.scope.Caller.Owner {

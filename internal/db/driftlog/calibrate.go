@@ -9,6 +9,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 // The bounds of calibrating.
@@ -49,7 +50,7 @@ func (s *Drifts) calibrateAgent(ctx context.Context, agent *ledger.AgentRow, lef
 	var rows []recordedRow
 	err := s.RO.SelectContext(ctx, &rows, `SELECT `+recordedColumns+recordedTables+`WHERE r.id IN (
 		SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY workflow ORDER BY ended_at DESC, id DESC) AS place
-			FROM runs WHERE agent_id = ? AND status = 'completed' AND steps_ended > 0) WHERE place <= ?)`, agent.ID, ckpt.MaxCalibrated)
+			FROM runs WHERE agent_id = ? AND status = 'completed' AND steps_ended > 0) WHERE place <= ?)`, agent.ID, observer.MaxCalibrated)
 	if err != nil {
 		return sqlite.ReadError(err)
 	}

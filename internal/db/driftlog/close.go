@@ -7,6 +7,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 // NewStretch begins to count a run's drift anew: its owner went back, was
@@ -127,7 +128,7 @@ func (s *Drifts) dismiss(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 		w.recovery = ""
 	}
 	if d.Closed == ckpt.Ref(ckpt.ClosedDismissed) { // it was open
-		s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { watch.Forget(d.Rule); return nil })
+		s.see(w, func(watch observer.RunWatch) []observer.Found { watch.Forget(d.Rule); return nil })
 	}
 	if d.Severity == ckpt.SeverityCritical && d.SinceSeq != nil {
 		if err := cleanAgain(tx, run, &d.Finding, &d.Cleaned); err != nil {

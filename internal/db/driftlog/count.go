@@ -5,6 +5,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 // SeeSave lets the run's watch see a checkpoint that is about to be inserted,
@@ -17,7 +18,7 @@ func (s *Drifts) SeeSave(tx *ledger.Tx, v *WatchedSave, size int64, agent *ledge
 	print.ID, print.Seq, print.At, print.Kind, print.Size = reply.ID, reply.Seq, tx.Now.Time, v.Request.Kind, size
 	_, print.Compacted = v.Request.Labels[ckpt.LabelCompaction]
 	v.Seen = seenSave{tx: tx, runID: run.ID}
-	v.Seen.Found = s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.State(print) })
+	v.Seen.Found = s.see(w, func(watch observer.RunWatch) []observer.Found { return watch.State(print) })
 	s.show(tx, agent, w)
 }
 
@@ -52,7 +53,7 @@ func (s *Drifts) WatchStep(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	critical := false
 	if printed != nil {
 		print := printed.ended(step, old, run, tx.Now.Time)
-		found := s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.Step(print) })
+		found := s.see(w, func(watch observer.RunWatch) []observer.Found { return watch.Step(print) })
 		var err error
 		if critical, err = s.find(tx, agent, run, w, found, ""); err != nil {
 			return err
@@ -73,7 +74,7 @@ func (s *Drifts) WatchStep(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 
 // WatchBeat lets the run's watch see that time goes by, and what follows.
 func (s *Drifts) WatchBeat(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, progress *float64) error {
-	found := s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.Beat(tx.Now.Time, progress) })
+	found := s.see(w, func(watch observer.RunWatch) []observer.Found { return watch.Beat(tx.Now.Time, progress) })
 	if len(found) == 0 {
 		return nil
 	}

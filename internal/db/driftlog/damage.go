@@ -6,6 +6,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 // findDamage makes a finding of a checkpoint that is damaged.
@@ -18,7 +19,7 @@ func (s *Drifts) findDamage(tx *ledger.Tx, runID, seq int64, damage *blob.Damage
 	if err != nil {
 		return err
 	}
-	f, err := s.findingOf(tx, agent, run, &ckpt.Found{
+	f, err := s.findingOf(tx, agent, run, &observer.Found{
 		Rule: ckpt.RuleCorruption, Severity: ckpt.SeverityCritical, Evidence: ckpt.Evidence{Checkpoints: []string{damage.ID}},
 		Message: fmt.Sprintf("Checkpoint %s (number %d) is damaged: %s. It is never served; a resume passes it over.", damage.ID, seq, damage.What),
 		Advice:  "Save a new checkpoint now, and go on: it is stored whole and stands on nothing damaged. The damaged one cannot be gone back to.",

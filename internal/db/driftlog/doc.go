@@ -3,5 +3,5 @@
 // what follows from it.
 //
 // It may import the root package, internal/db/blob, internal/db/ledger,
-// internal/db/sqlite, internal/jsontext, internal/secrets and internal/wellformed.
+// internal/db/sqlite, internal/drift/observer, internal/jsontext, internal/secrets and internal/wellformed.
 package driftlog

@@ -7,6 +7,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 // The bounds of a suggestion.
@@ -68,7 +69,7 @@ func (s *Drifts) suggest(ctx context.Context, agent *ledger.AgentRow, name strin
 		return nil, sqlite.ReadError(err)
 	}
 	type judged struct {
-		*ckpt.RecordedRun
+		*observer.RecordedRun
 		dismissed bool
 	}
 	var runs []judged
@@ -113,7 +114,7 @@ func (s *Drifts) suggest(ctx context.Context, agent *ledger.AgentRow, name strin
 
 // ruleOf is a rule that comes with the program as the agent's policy makes it,
 // nil for another.
-func (s *Drifts) ruleOf(agent *ledger.AgentRow, name string) *ckpt.DriftRule {
+func (s *Drifts) ruleOf(agent *ledger.AgentRow, name string) *observer.Rule {
 	for _, rule := range s.Opt.Drift.Rules(&agent.Settings) {
 		if rule.Rule == name {
 			return &rule
@@ -123,7 +124,7 @@ func (s *Drifts) ruleOf(agent *ledger.AgentRow, name string) *ckpt.DriftRule {
 }
 
 // laxer are settings of a rule with higher and higher thresholds.
-func laxer(rule *ckpt.DriftRule) (list []ckpt.Detector) {
+func laxer(rule *observer.Rule) (list []ckpt.Detector) {
 	value, step := rule.Warn, 1.0
 	if value == 0 {
 		value = rule.Critical
@@ -155,7 +156,7 @@ func withDetector(agent *ledger.AgentRow, name string, d ckpt.Detector) *ckpt.Po
 }
 
 // warns says whether a rule warns in a run with another setting.
-func (s *Drifts) warns(agent *ledger.AgentRow, d ckpt.Detector, name string, run *ckpt.RecordedRun) bool {
+func (s *Drifts) warns(agent *ledger.AgentRow, d ckpt.Detector, name string, run *observer.RecordedRun) bool {
 	e := s.Opt.Drift.Evaluator()
 	e.Judge(withDetector(agent, name, d), run, false)
 	for _, row := range e.Result().Rows {

@@ -7,6 +7,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/google/uuid"
 )
 
@@ -15,7 +16,7 @@ import (
 // one was critical; then the run's retention must be applied.
 //
 // at is the checkpoint in which it was seen, where it was one.
-func (s *Drifts) find(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, list []ckpt.Found, at string) (critical bool, err error) {
+func (s *Drifts) find(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, list []observer.Found, at string) (critical bool, err error) {
 	for i := range list {
 		f, err := s.findingOf(tx, agent, run, &list[i], at)
 		if err != nil {
@@ -31,7 +32,7 @@ func (s *Drifts) find(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow,
 }
 
 // findingOf makes a finding of what a detector saw.
-func (s *Drifts) findingOf(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, found *ckpt.Found, at string) (*ckpt.Finding, error) {
+func (s *Drifts) findingOf(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, found *observer.Found, at string) (*ckpt.Finding, error) {
 	evidence, err := json.Marshal(&found.Evidence)
 	if err != nil {
 		return nil, err

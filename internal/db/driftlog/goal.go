@@ -5,6 +5,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 // DeclareGoal lets the run's watch hear of a goal that was declared at the
@@ -24,7 +25,7 @@ func (s *Drifts) DeclareGoal(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 }
 
 func (s *Drifts) hearGoal(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, goal string, updated bool, e ledger.AuditEntry) error {
-	found := s.see(w, func(watch ckpt.RunWatch) []ckpt.Found { return watch.Goal(tx.Now.Time, goal, updated) })
+	found := s.see(w, func(watch observer.RunWatch) []observer.Found { return watch.Goal(tx.Now.Time, goal, updated) })
 	critical, err := s.find(tx, agent, run, w, found, "")
 	if err != nil || !critical {
 		return err

@@ -11,13 +11,14 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/jmoiron/sqlx"
 )
 
 // past is what of a run's past is read and made outside the writer.
 type past struct {
-	states   map[string]ckpt.StatePrint // by checkpoint
-	baseline []ckpt.StepPrint
+	states   map[string]observer.StatePrint // by checkpoint
+	baseline []observer.StepPrint
 }
 
 // The bounds of what is read of a past outside the writer.
@@ -39,7 +40,7 @@ func (s *Drifts) readAhead(key blob.RunKey, p *ckpt.Policy) *past {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.Opt.WriteTimeout)
 	defer cancel()
-	made := &past{states: map[string]ckpt.StatePrint{}}
+	made := &past{states: map[string]observer.StatePrint{}}
 	err := s.Reading(ctx, func(q *sqlx.Tx) error {
 		var run struct {
 			ID      int64 `db:"id"`
@@ -84,8 +85,8 @@ func (s *Drifts) printStates(ctx context.Context, q *sqlx.Tx, key blob.RunKey, p
 		if err != nil {
 			continue // whoever wants it is told
 		}
-		made.states[rows[i].ID], _ = makePrint(s, key, func() (ckpt.StatePrint, error) {
-			return s.Opt.Drift.State(context.Background(), &plain, ckpt.RuleRun{Agent: key.Agent, Run: key.Run}, state, nil, rows[i].ContentType)
+		made.states[rows[i].ID], _ = makePrint(s, key, func() (observer.StatePrint, error) {
+			return s.Opt.Drift.State(context.Background(), &plain, observer.RuleRun{Agent: key.Agent, Run: key.Run}, state, nil, rows[i].ContentType)
 		})
 	}
 	return nil
@@ -99,13 +100,13 @@ const newestOfRun = `SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 
 
 // readBaseline reads the first steps of each tool and shape of an agent, as far
 // as its oldest runs have them.
-func readBaseline(ctx context.Context, q sqlx.QueryerContext, agentID int64) ([]ckpt.StepPrint, error) {
+func readBaseline(ctx context.Context, q sqlx.QueryerContext, agentID int64) ([]observer.StepPrint, error) {
 	var runs []int64
 	err := sqlx.SelectContext(ctx, q, &runs, `SELECT id FROM runs WHERE agent_id = ? ORDER BY id LIMIT ?`, agentID, baselineRuns)
 	if err != nil {
 		return nil, err
 	}
-	var list []ckpt.StepPrint
+	var list []observer.StepPrint
 	of := map[[2]string]int{}
 	for _, id := range runs {
 		steps, err := readPrints(ctx, q, `SELECT `+printColumns+` FROM steps WHERE run_id = ? AND sig IS NOT NULL AND ended_at IS NOT NULL ORDER BY after_seq, id LIMIT ?`, id, baselineSteps)
@@ -114,7 +115,7 @@ func readBaseline(ctx context.Context, q sqlx.QueryerContext, agentID int64) ([]
 		}
 		for _, step := range steps {
 			kind := [2]string{step.Tool, step.Shape}
-			if of[kind]++; of[kind] <= ckpt.MaxBaseline {
+			if of[kind]++; of[kind] <= observer.MaxBaseline {
 				list = append(list, step.StepPrint)
 			}
 		}
@@ -124,7 +125,7 @@ func readBaseline(ctx context.Context, q sqlx.QueryerContext, agentID int64) ([]
 
 // printRow is a step as it is stored for the detectors.
 type printRow struct {
-	ckpt.StepPrint
+	observer.StepPrint
 	id, failures, stretch int64
 }
 
@@ -154,8 +155,8 @@ func readPrints(ctx context.Context, q sqlx.QueryerContext, query string, args .
 }
 
 // readPast reads a run's past, as this transaction sees it.
-func readPast(tx *ledger.Tx, run *ledger.RunRow, open []ckpt.Finding, made *past) (*ckpt.RunPast, error) {
-	all := &ckpt.RunPast{Open: open, StartedAt: run.StartedAt.Time, Progress: run.Progress, ProgressAt: run.ProgressAt.Time}
+func readPast(tx *ledger.Tx, run *ledger.RunRow, open []ckpt.Finding, made *past) (*observer.RunPast, error) {
+	all := &observer.RunPast{Open: open, StartedAt: run.StartedAt.Time, Progress: run.Progress, ProgressAt: run.ProgressAt.Time}
 	if made != nil {
 		all.Baseline = made.baseline
 	}
@@ -171,7 +172,7 @@ func readPast(tx *ledger.Tx, run *ledger.RunRow, open []ckpt.Finding, made *past
 	return all, readPastStates(tx, run, all, made)
 }
 
-func readPastTotals(tx *ledger.Tx, run *ledger.RunRow, all *ckpt.RunPast) error {
+func readPastTotals(tx *ledger.Tx, run *ledger.RunRow, all *observer.RunPast) error {
 	var row struct {
 		Goal    ckpt.Ref `db:"first_goal"`
 		Steps   int64    `db:"steps_ended"`
@@ -186,9 +187,9 @@ func readPastTotals(tx *ledger.Tx, run *ledger.RunRow, all *ckpt.RunPast) error 
 
 // pastSteps reads the steps of this stretch in the order in which they ended,
 // with the earlier attempts that failed.
-func readPastSteps(tx *ledger.Tx, run *ledger.RunRow, all *ckpt.RunPast) error {
+func readPastSteps(tx *ledger.Tx, run *ledger.RunRow, all *observer.RunPast) error {
 	rows, err := readPrints(tx.Ctx, tx.Conn, `SELECT `+printColumns+` FROM steps WHERE run_id = ? AND stretch = ? AND sig IS NOT NULL AND ended_at IS NOT NULL
-		ORDER BY after_seq DESC, id DESC LIMIT ?`, run.ID, run.Stretch, ckpt.MaxPastSteps)
+		ORDER BY after_seq DESC, id DESC LIMIT ?`, run.ID, run.Stretch, observer.MaxPastSteps)
 	if err != nil {
 		return err
 	}
@@ -196,14 +197,14 @@ func readPastSteps(tx *ledger.Tx, run *ledger.RunRow, all *ckpt.RunPast) error {
 	for i := range rows {
 		all.Steps = append(all.Steps, rows[i].prints()...)
 	}
-	all.Steps = all.Steps[max(0, len(all.Steps)-ckpt.MaxPastSteps):]
+	all.Steps = all.Steps[max(0, len(all.Steps)-observer.MaxPastSteps):]
 	return nil
 }
 
 // pastFailures is how many failed attempts of one key are counted anew.
 const pastFailures = 20
 
-func readPastDismissed(tx *ledger.Tx, run *ledger.RunRow, all *ckpt.RunPast) error {
+func readPastDismissed(tx *ledger.Tx, run *ledger.RunRow, all *observer.RunPast) error {
 	var rows []struct {
 		Rule string    `db:"rule"`
 		At   ckpt.Time `db:"at"`
@@ -218,7 +219,7 @@ func readPastDismissed(tx *ledger.Tx, run *ledger.RunRow, all *ckpt.RunPast) err
 
 // pastStates are those that this stretch stands on and those that it has made:
 // not what it has left behind.
-func readPastStates(tx *ledger.Tx, run *ledger.RunRow, all *ckpt.RunPast, made *past) error {
+func readPastStates(tx *ledger.Tx, run *ledger.RunRow, all *observer.RunPast, made *past) error {
 	var rows []struct {
 		ID   string                    `db:"id"`
 		Seq  int64                     `db:"seq"`
@@ -227,14 +228,14 @@ func readPastStates(tx *ledger.Tx, run *ledger.RunRow, all *ckpt.RunPast, made *
 		Size int64                     `db:"size"`
 	}
 	err := tx.List(&rows, `SELECT c.id, c.seq, c.kind, c.created_at, c.size FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.n IN (`+newestOfRun+`)
-		AND c.seq > r.base_seq AND (c.seq > r.stretch_seq OR c.seq <= r.stretch_from AND c.suspect = 0 OR c.seq = r.stretch_from) ORDER BY c.seq DESC LIMIT ?2`, run.ID, ckpt.MaxPastStates)
+		AND c.seq > r.base_seq AND (c.seq > r.stretch_seq OR c.seq <= r.stretch_from AND c.suspect = 0 OR c.seq = r.stretch_from) ORDER BY c.seq DESC LIMIT ?2`, run.ID, observer.MaxPastStates)
 	if err != nil {
 		return err
 	}
 	all.LastRefresh = run.SegmentAt.Time
 	for _, row := range slices.Backward(rows) {
 		at := row.At.Value.Time
-		print := ckpt.StatePrint{}
+		print := observer.StatePrint{}
 		if made != nil {
 			print = made.states[row.ID]
 		}
@@ -281,10 +282,10 @@ func preparing(ctx context.Context, p *ckpt.Policy, do func(context.Context) err
 }
 
 // prints are those of a step, with the earlier attempts that failed.
-func (r *printRow) prints() []ckpt.StepPrint {
-	list := make([]ckpt.StepPrint, 0, 1)
+func (r *printRow) prints() []observer.StepPrint {
+	list := make([]observer.StepPrint, 0, 1)
 	for range min(r.failures, pastFailures) {
-		list = append(list, ckpt.StepPrint{Key: r.Key, Tool: r.Tool, Sig: r.Sig, Failed: true, Began: r.At, At: r.At, AfterSeq: r.AfterSeq})
+		list = append(list, observer.StepPrint{Key: r.Key, Tool: r.Tool, Sig: r.Sig, Failed: true, Began: r.At, At: r.At, AfterSeq: r.AfterSeq})
 	}
 	return append(list, r.StepPrint)
 }

@@ -9,12 +9,13 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/jmoiron/sqlx"
 )
 
 // printed is what was made of a state outside the writer, for the detectors.
 type printed struct {
-	state   ckpt.StatePrint
+	state   observer.StatePrint
 	past    *past
 	Refused error             // the state breaks the agent's schema, and the policy says to refuse it
 	shared  map[string]string // hashes of the values at the policy's shared keys, by pointer
@@ -36,7 +37,7 @@ func (s *Drifts) PrintState(ctx context.Context, key blob.RunKey, r *ckpt.SaveRe
 	run.Map = e.Known.JSON
 	made := &printed{past: s.readAhead(key, &p)}
 	err := preparing(ctx, &p, func(ctx context.Context) (err error) {
-		made.state, err = makePrint(s, key, func() (ckpt.StatePrint, error) {
+		made.state, err = makePrint(s, key, func() (observer.StatePrint, error) {
 			return s.Opt.Drift.State(ctx, &p, run, e.State, previous, r.ContentType)
 		})
 		return err
@@ -54,7 +55,7 @@ func (s *Drifts) PrintState(ctx context.Context, key blob.RunKey, r *ckpt.SaveRe
 }
 
 // refusedBySchema is the refusal of a state, nil where it breaks no schema.
-func refusedBySchema(broken []ckpt.Found) error {
+func refusedBySchema(broken []observer.Found) error {
 	for i := range broken {
 		f := &broken[i]
 		if f.Rule != ckpt.RuleSchema {
@@ -76,8 +77,8 @@ func refusedBySchema(broken []ckpt.Found) error {
 
 // ruleRun is what rules of the user's own see beside the step or the state.
 // Where the policy has none it costs nothing.
-func (s *Drifts) ruleRun(key blob.RunKey, p *ckpt.Policy, forState bool) (r ckpt.RuleRun, previous []byte, release func()) {
-	r, release = ckpt.RuleRun{Agent: key.Agent, Run: key.Run}, func() {}
+func (s *Drifts) ruleRun(key blob.RunKey, p *ckpt.Policy, forState bool) (r observer.RuleRun, previous []byte, release func()) {
+	r, release = observer.RuleRun{Agent: key.Agent, Run: key.Run}, func() {}
 	if len(p.Rules) == 0 {
 		return r, nil, release
 	}
@@ -107,7 +108,7 @@ func (s *Drifts) ruleRun(key blob.RunKey, p *ckpt.Policy, forState bool) (r ckpt
 	return r, previous, release
 }
 
-func readRuleRun(ctx context.Context, q *sqlx.Tx, key blob.RunKey, r *ckpt.RuleRun) (id int64, err error) {
+func readRuleRun(ctx context.Context, q *sqlx.Tx, key blob.RunKey, r *observer.RuleRun) (id int64, err error) {
 	var row struct {
 		ID       int64    `db:"id"`
 		Status   string   `db:"status"`
@@ -158,7 +159,7 @@ func readPrevious(ctx context.Context, q *sqlx.Tx, runID int64) ([]byte, error) 
 // printedStep is what was made of a step outside the writer. Of one that began
 // in an earlier request only the end is known; the rest was stored then.
 type printedStep struct {
-	print ckpt.StepPrint
+	print observer.StepPrint
 	past  *past
 	whole bool
 }
@@ -183,7 +184,7 @@ func (s *Drifts) PrintStep(ctx context.Context, key blob.RunKey, r *ckpt.StepReq
 		made.whole = s.readBegun(key, &step)
 	}
 	err := preparing(ctx, &p, func(ctx context.Context) (err error) {
-		made.print, err = makePrint(s, key, func() (ckpt.StepPrint, error) { return s.Opt.Drift.Step(ctx, &p, run, &step) })
+		made.print, err = makePrint(s, key, func() (observer.StepPrint, error) { return s.Opt.Drift.Step(ctx, &p, run, &step) })
 		return err
 	})
 	return made, err
@@ -227,15 +228,15 @@ func (v *WatchedSave) Shared() map[string]string {
 }
 
 // Stored is the part of a print that is stored with the step.
-func (p *printedStep) Stored() *ckpt.StepPrint {
+func (p *printedStep) Stored() *observer.StepPrint {
 	if p == nil {
-		return &ckpt.StepPrint{}
+		return &observer.StepPrint{}
 	}
 	return &p.print
 }
 
 // ended completes the print of a step with what only the writer knows.
-func (p *printedStep) ended(step *ckpt.Step, old *ledger.StepRow, run *ledger.RunRow, now time.Time) ckpt.StepPrint {
+func (p *printedStep) ended(step *ckpt.Step, old *ledger.StepRow, run *ledger.RunRow, now time.Time) observer.StepPrint {
 	print := p.print
 	if !p.whole && old != nil {
 		print.Sig, print.Shape, print.Effect = string(old.Sig), string(old.Shape), string(old.Effect)
@@ -249,7 +250,7 @@ func (p *printedStep) ended(step *ckpt.Step, old *ledger.StepRow, run *ledger.Ru
 type seenSave struct {
 	tx    *ledger.Tx
 	runID int64
-	Found []ckpt.Found
+	Found []observer.Found
 }
 
 // WatchedSave is the part of a save that the detectors look at.

@@ -8,6 +8,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/jmoiron/sqlx"
 )
 
@@ -34,8 +35,8 @@ const (
 
 // recorded reads what the detectors keep of a run's steps, and where states is
 // set of the states that are still there.
-func (s *Drifts) recorded(ctx context.Context, row *recordedRow, states bool) (*ckpt.RecordedRun, error) {
-	run := &ckpt.RecordedRun{
+func (s *Drifts) recorded(ctx context.Context, row *recordedRow, states bool) (*observer.RecordedRun, error) {
+	run := &observer.RecordedRun{
 		ID: row.Name, Source: row.Agent, Workflow: string(row.Workflow), Outcome: string(row.Status), Good: row.Status == ckpt.RunCompleted,
 		StartedAt: row.StartedAt.Time, Goal: string(row.Goal),
 	}
@@ -63,7 +64,7 @@ func (s *Drifts) recorded(ctx context.Context, row *recordedRow, states bool) (*
 }
 
 // recordedStates makes the prints of the states of a run that are still there.
-func (s *Drifts) recordedStates(ctx context.Context, q *sqlx.Tx, row *recordedRow) ([]ckpt.StatePrint, error) {
+func (s *Drifts) recordedStates(ctx context.Context, q *sqlx.Tx, row *recordedRow) ([]observer.StatePrint, error) {
 	var rows []struct {
 		ID   string                    `db:"id"`
 		Seq  int64                     `db:"seq"`
@@ -74,7 +75,7 @@ func (s *Drifts) recordedStates(ctx context.Context, q *sqlx.Tx, row *recordedRo
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
-	made := &past{states: map[string]ckpt.StatePrint{}}
+	made := &past{states: map[string]observer.StatePrint{}}
 	agent := ledger.AgentRow{Name: row.Agent, Policy: row.Policy}
 	if _, err := agent.Parsed(); err != nil {
 		return nil, err
@@ -82,7 +83,7 @@ func (s *Drifts) recordedStates(ctx context.Context, q *sqlx.Tx, row *recordedRo
 	if err := s.printStates(ctx, q, blob.RunKey{Owner: row.Owner, Agent: row.Agent, Run: row.Name}, &agent.Settings, row.ID, made); err != nil {
 		return nil, err
 	}
-	var list []ckpt.StatePrint
+	var list []observer.StatePrint
 	for _, r := range rows {
 		if print, ok := made.states[r.ID]; ok {
 			print.ID, print.Seq, print.Kind, print.At = r.ID, r.Seq, r.Kind, r.At.Value.Time

@@ -20,6 +20,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 )
 
@@ -341,7 +342,7 @@ func (s *Drifts) warnShared(key sharedKey, agents []*sharer, since time.Time) er
 			if slices.ContainsFunc(w.open, func(f ckpt.Finding) bool { return aboutPointer(&f, key.pointer) }) {
 				continue
 			}
-			if _, err := s.find(tx, agent, run, w, []ckpt.Found{disagreementOf(key, a, agents, since)}, a.values[key.pointer].checkpoint); err != nil {
+			if _, err := s.find(tx, agent, run, w, []observer.Found{disagreementOf(key, a, agents, since)}, a.values[key.pointer].checkpoint); err != nil {
 				return err
 			}
 		}
@@ -354,7 +355,7 @@ func aboutPointer(f *ckpt.Finding, pointer string) bool {
 	return f.Rule == ckpt.RuleSharedKeys && json.Unmarshal(f.Evidence, &evidence) == nil && evidence.Pointer == pointer
 }
 
-func disagreementOf(key sharedKey, a *sharer, agents []*sharer, since time.Time) ckpt.Found {
+func disagreementOf(key sharedKey, a *sharer, agents []*sharer, since time.Time) observer.Found {
 	evidence := ckpt.Evidence{Pointer: key.pointer, Threshold: a.Settings.Settle.String(), Observed: "since " + ckpt.At(since).String()}
 	for _, other := range agents {
 		v := other.values[key.pointer]
@@ -370,7 +371,7 @@ func disagreementOf(key sharedKey, a *sharer, agents []*sharer, since time.Time)
 		evidence.Others, more = evidence.Others[:ckpt.MaxEvidence], fmt.Sprintf(" and %d more", n-ckpt.MaxEvidence)
 	}
 	others := strings.Join(evidence.Others, ", ") + more
-	return ckpt.Found{
+	return observer.Found{
 		Rule: ckpt.RuleSharedKeys, Severity: ckpt.SeverityWarn, Evidence: evidence,
 		Message: fmt.Sprintf("The state of %s has had another value at %s than %s since %s; the policy lets them differ for %s.", a.Name, key.pointer, others, ckpt.At(since), a.Settings.Settle),
 		Advice:  fmt.Sprintf("Read %s anew from its source: you and %s do not agree on it.", key.pointer, others),

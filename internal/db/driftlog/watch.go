@@ -8,6 +8,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 // forgetWatched throws away what a transaction has changed that is not on disk.
@@ -97,7 +98,7 @@ func (s *Drifts) guard(w *Watched, f func()) {
 }
 
 // see lets the watch of a run see something, and answers what it found.
-func (s *Drifts) see(w *Watched, show func(ckpt.RunWatch) []ckpt.Found) (found []ckpt.Found) {
+func (s *Drifts) see(w *Watched, show func(observer.RunWatch) []observer.Found) (found []observer.Found) {
 	if w.watch == nil {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 // Watched is what the writer keeps in memory of a run to see it drift. All of
@@ -16,12 +17,12 @@ import (
 type Watched struct {
 	runID    int64
 	key      blob.RunKey
-	policy   string         // as it was when this was made
-	watch    ckpt.RunWatch  // nil where nothing is to be watched
-	partial  bool           // made without what is read outside the writer
-	open     []ckpt.Finding // of the run, oldest first
-	recovery ckpt.Ref       // the checkpoint that was made at the first critical one of them
-	asked    sql.NullInt64  // up to where the watch wanted a way back to be kept
+	policy   string            // as it was when this was made
+	watch    observer.RunWatch // nil where nothing is to be watched
+	partial  bool              // made without what is read outside the writer
+	open     []ckpt.Finding    // of the run, oldest first
+	recovery ckpt.Ref          // the checkpoint that was made at the first critical one of them
+	asked    sql.NullInt64     // up to where the watch wanted a way back to be kept
 	place    *list.Element
 }
 

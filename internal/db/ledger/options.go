@@ -10,18 +10,22 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
+	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
+	"github.com/ckptsidecar/ckptsidecar/internal/resume"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
 // Options are the settings of a store. The zero value of each has a default.
 type Options struct {
 	Path          string                                     // of the database file
 	Mode          fs.FileMode                                // of the files made; 0600, or 0640 where auditors' group reads
-	Retention     ckpt.Retention                             // what stays; required
-	Resume        ckpt.Resumer                               // how to go on after a death; Resume needs it
+	Retention     retention.Func                             // what stays; required
+	Resume        resume.Resumer                             // how to go on after a death; Resume needs it
 	Ask           func(*ckpt.Plan) (question, reason string) // the words of a prompt
 	Secrets       blob.Scan                                  // looks for secrets in states; nil does not look
-	Drift         ckpt.DriftWatch                            // watches runs for drift; nil does not
-	Processes     ckpt.Processes                             // looks at processes; nil knows none
+	Drift         observer.Watcher                           // watches runs for drift; nil does not
+	Processes     liveness.Processes                         // looks at processes; nil knows none
 	Now           func() time.Time                           // the wall clock
 	Trusted       func() time.Time                           // the clock as the clock guard sees it, zero while it holds ages back; nil trusts Now
 	MaxBytes      int64                                      // of the database; 0 for no limit
@@ -74,9 +78,9 @@ type noProcesses struct{}
 
 func (noProcesses) Owner(int) string { return "" }
 
-func (noProcesses) Identify(pid int) ckpt.Process { return ckpt.Process{PID: pid} }
+func (noProcesses) Identify(pid int) liveness.Process { return liveness.Process{PID: pid} }
 
-func (noProcesses) Alive(ckpt.Process) ckpt.Liveness { return ckpt.LivenessUnknown }
+func (noProcesses) Alive(liveness.Process) liveness.State { return liveness.Unknown }
 
 // plainQuestion is asked where nobody has said how to ask.
 func plainQuestion(plan *ckpt.Plan) (question, reason string) {

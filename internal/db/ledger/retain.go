@@ -5,10 +5,11 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
-func (h *HeldRow) Held() ckpt.Held {
-	return ckpt.Held{ID: h.ID, Seq: h.Seq, Kind: h.Kind, CreatedAt: h.CreatedAt.Value.Time, StoredSize: h.StoredSize, Pinned: h.Pinned, Suspect: h.Suspect, Damaged: h.Damaged}
+func (h *HeldRow) Held() retention.Held {
+	return retention.Held{ID: h.ID, Seq: h.Seq, Kind: h.Kind, CreatedAt: h.CreatedAt.Value.Time, StoredSize: h.StoredSize, Pinned: h.Pinned, Suspect: h.Suspect, Damaged: h.Damaged}
 }
 
 // retainRoutine applies the policy inside a save: what came may push the
@@ -132,7 +133,7 @@ func (s *Core) retain(tx *Tx, agent *AgentRow, run *RunRow, rows []HeldRow, e Au
 }
 
 // Sorted parts rows into those that stay and those that go.
-func Sorted(rows []HeldRow, verdicts []ckpt.Verdict) (stay, gone []HeldRow, reasons []string) {
+func Sorted(rows []HeldRow, verdicts []retention.Verdict) (stay, gone []HeldRow, reasons []string) {
 	for i, v := range verdicts {
 		if v.Remove {
 			gone, reasons = append(gone, rows[i]), append(reasons, v.Reason)
@@ -145,8 +146,8 @@ func Sorted(rows []HeldRow, verdicts []ckpt.Verdict) (stay, gone []HeldRow, reas
 
 // Judge asks the plan. Who needs a checkpoint is looked up for those alone
 // that would otherwise go.
-func (tx *Tx) Judge(plan ckpt.Retention, p ckpt.Policy, now time.Time, run *RunRow, rows []HeldRow, neededBy func(*RunRow, string) (string, error)) ([]ckpt.Verdict, error) {
-	h := ckpt.History{Status: run.Status, EndedAt: run.EndedAt.Time, Checkpoints: make([]ckpt.Held, len(rows))}
+func (tx *Tx) Judge(plan retention.Func, p ckpt.Policy, now time.Time, run *RunRow, rows []HeldRow, neededBy func(*RunRow, string) (string, error)) ([]retention.Verdict, error) {
+	h := retention.History{Status: run.Status, EndedAt: run.EndedAt.Time, Checkpoints: make([]retention.Held, len(rows))}
 	for i := range rows {
 		h.Checkpoints[i] = rows[i].Held()
 		if err := tx.released(run.ID, &rows[i], &h.Checkpoints[i]); err != nil {
@@ -173,7 +174,7 @@ func (tx *Tx) Judge(plan ckpt.Retention, p ckpt.Policy, now time.Time, run *RunR
 }
 
 // Complete adds what is known of a checkpoint only by looking elsewhere.
-func (tx *Tx) Complete(run *RunRow, row *HeldRow, held *ckpt.Held) (err error) {
+func (tx *Tx) Complete(run *RunRow, row *HeldRow, held *retention.Held) (err error) {
 	if err := tx.released(run.ID, row, held); err != nil {
 		return err
 	}
@@ -182,7 +183,7 @@ func (tx *Tx) Complete(run *RunRow, row *HeldRow, held *ckpt.Held) (err error) {
 }
 
 // released sets whether a pre_operation checkpoint's operation succeeded.
-func (tx *Tx) released(runID int64, row *HeldRow, held *ckpt.Held) error {
+func (tx *Tx) released(runID int64, row *HeldRow, held *retention.Held) error {
 	if row.Kind != ckpt.KindPreOperation || row.Operation == "" {
 		return nil
 	}

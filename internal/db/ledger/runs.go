@@ -8,6 +8,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 )
 
 // Run finds a run, nil where there is none.
@@ -83,8 +84,8 @@ func (r *RunRow) Accumulated(until time.Time) int64 {
 }
 
 // Process is the owner's, as it was registered.
-func (r *RunRow) Process() ckpt.Process {
-	return ckpt.Process{PID: int(r.PID.Int64), Start: string(r.ProcessStart), Boot: string(r.BootID)}
+func (r *RunRow) Process() liveness.Process {
+	return liveness.Process{PID: int(r.PID.Int64), Start: string(r.ProcessStart), Boot: string(r.BootID)}
 }
 
 // OwnerAlive says whether a run's owner lives, as far as is known. That it beats is
@@ -94,7 +95,7 @@ func (s *Core) OwnerAlive(run *RunRow) bool {
 		return false
 	}
 	if run.PID.Valid {
-		return s.Opt.Processes.Alive(run.Process()) == ckpt.LivenessAlive
+		return s.Opt.Processes.Alive(run.Process()) == liveness.Alive
 	}
 	return run.HeartbeatMS > 0
 }

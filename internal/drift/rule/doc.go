@@ -4,6 +4,6 @@
 // this package evaluates the tree itself and pays for every operation before it is
 // done (docs/adr/0014).
 //
-// This package may import the root package, expr-lang, internal/drift/meter and
-// internal/drift/phrase.
+// This package may import the root package, expr-lang, internal/drift/meter,
+// internal/drift/observer and internal/drift/phrase.
 package rule

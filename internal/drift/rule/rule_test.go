@@ -9,11 +9,12 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/meter"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 )
 
 // tried works an expression out over a fixed state, previous state, step, run
 // and measures.
-func tried(t *testing.T, when string) (found []ckpt.Found) {
+func tried(t *testing.T, when string) (found []observer.Found) {
 	t.Helper()
 	r, err := compile(ckpt.Rule{Name: "mine", When: when, Severity: ckpt.SeverityWarn}, knownMembers([]string{"steps", "errors_in_10"}), allPatterns())
 	if err != nil {
@@ -23,7 +24,7 @@ func tried(t *testing.T, when string) (found []ckpt.Found) {
 	took, progress := int64(1500), 0.4
 	step := ckpt.Step{Key: "k", Name: "bash", Args: ckpt.JSON(`{"cmd":"ls"}`), Result: ckpt.JSON(`"ok"`), Status: ckpt.StepSucceeded, Attempt: 1}
 	step.DurationMS = &took
-	run := ckpt.RuleRun{
+	run := observer.RuleRun{
 		Agent: "a", Run: "main", Status: "running", Goal: "count sheep", Attempt: 2, Steps: 7, Progress: &progress,
 		Measures: map[string]float64{"steps": 7, "errors_in_10": 4}, Last: &step,
 	}
@@ -78,8 +79,8 @@ func FuzzRule(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_, _ = TryStep(t.Context(), []*Rule{r}, ckpt.RuleRun{}, &ckpt.Step{Result: ckpt.JSON(state)})
-		_, _ = TryState(t.Context(), []*Rule{r}, ckpt.RuleRun{}, []byte(state), []byte(state), ckpt.ContentTypeJSON)
+		_, _ = TryStep(t.Context(), []*Rule{r}, observer.RuleRun{}, &ckpt.Step{Result: ckpt.JSON(state)})
+		_, _ = TryState(t.Context(), []*Rule{r}, observer.RuleRun{}, []byte(state), []byte(state), ckpt.ContentTypeJSON)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/meter"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
 )
 
@@ -47,7 +48,7 @@ type trial struct {
 }
 
 // try answers the rules that hold, and those that had to be stopped.
-func (t *trial) try(ctx context.Context, rules []*Rule) (found []ckpt.Found, err error) {
+func (t *trial) try(ctx context.Context, rules []*Rule) (found []observer.Found, err error) {
 	left := MaxWorkTogether
 	for _, r := range rules {
 		if t.size > MaxState {
@@ -70,8 +71,8 @@ func (t *trial) try(ctx context.Context, rules []*Rule) (found []ckpt.Found, err
 	return found, nil
 }
 
-func (t *trial) holding(r *Rule) ckpt.Found {
-	f := ckpt.Found{Rule: r.Name, Severity: r.Severity, Message: r.Message, Advice: r.Message, Evidence: t.found}
+func (t *trial) holding(r *Rule) observer.Found {
+	f := observer.Found{Rule: r.Name, Severity: r.Severity, Message: r.Message, Advice: r.Message, Evidence: t.found}
 	f.Evidence.Threshold, f.Evidence.Observed = phrase.Cut(r.When), "true"
 	if f.Message == "" {
 		f.Message = fmt.Sprintf("The rule %s of the policy holds: %s.", r.Name, phrase.Cut(r.When))
@@ -80,8 +81,8 @@ func (t *trial) holding(r *Rule) ckpt.Found {
 	return f
 }
 
-func (t *trial) stopped(r *Rule, work int) ckpt.Found {
-	f := ckpt.Found{Rule: r.Name, Severity: ckpt.SeverityWarn, Evidence: t.found}
+func (t *trial) stopped(r *Rule, work int) observer.Found {
+	f := observer.Found{Rule: r.Name, Severity: ckpt.SeverityWarn, Evidence: t.found}
 	f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("at most %d units of work and %s of text", work, phrase.Bytes(maxText)), "stopped"
 	f.Message = fmt.Sprintf("The rule %s of the policy was stopped: it needs more than %d units of work or %s of "+
 		"text for one %s.", r.Name, work, phrase.Bytes(maxText), t.what)
@@ -90,8 +91,8 @@ func (t *trial) stopped(r *Rule, work int) ckpt.Found {
 	return f
 }
 
-func (t *trial) tooLarge(r *Rule) ckpt.Found {
-	f := ckpt.Found{Rule: r.Name, Severity: ckpt.SeverityWarn, Evidence: t.found}
+func (t *trial) tooLarge(r *Rule) observer.Found {
+	f := observer.Found{Rule: r.Name, Severity: ckpt.SeverityWarn, Evidence: t.found}
 	f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("at most %s", phrase.Bytes(MaxState)), phrase.Bytes(int64(t.size))
 	f.Message = fmt.Sprintf("The rule %s of the policy was stopped: the %s has %s, and rules are tried on at most %s.", r.Name,
 		t.what, phrase.Bytes(int64(t.size)), phrase.Bytes(MaxState))
@@ -100,7 +101,7 @@ func (t *trial) tooLarge(r *Rule) ckpt.Found {
 }
 
 // TryStep tries the rules that do not ask for a state.
-func TryStep(ctx context.Context, rules []*Rule, run ckpt.RuleRun, s *ckpt.Step) ([]ckpt.Found, error) {
+func TryStep(ctx context.Context, rules []*Rule, run observer.RuleRun, s *ckpt.Step) ([]observer.Found, error) {
 	var chosen []*Rule
 	for _, r := range rules {
 		if !r.state {
@@ -123,7 +124,7 @@ func TryStep(ctx context.Context, rules []*Rule, run ckpt.RuleRun, s *ckpt.Step)
 
 // TryState tries the rules that ask for a state, and those that ask for neither
 // a state nor a step.
-func TryState(ctx context.Context, rules []*Rule, run ckpt.RuleRun, state, previous []byte, contentType string) ([]ckpt.Found, error) {
+func TryState(ctx context.Context, rules []*Rule, run observer.RuleRun, state, previous []byte, contentType string) ([]observer.Found, error) {
 	var chosen []*Rule
 	before := false
 	for _, r := range rules {
@@ -164,7 +165,7 @@ func decoded(value []byte) any {
 	return v
 }
 
-func runNames(r ckpt.RuleRun) map[string]any {
+func runNames(r observer.RuleRun) map[string]any {
 	measures := make(map[string]any, len(r.Measures))
 	for name, value := range r.Measures {
 		measures[name] = value

@@ -1,0 +1,42 @@
+package retention
+
+import (
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Held is what retention knows of one checkpoint.
+type Held struct {
+	ID         string
+	Seq        int64
+	Kind       ckpt.Kind
+	CreatedAt  time.Time
+	StoredSize int64
+	Pinned     bool
+	Suspect    bool
+	Damaged    bool   // it did not read back intact: it counts for nothing, and nobody can go back to it
+	NeededBy   string // "an open operation", "a fork", "a prompt", …: who needs it; "" for nobody
+	Released   bool   // its operation succeeded; only of pre_operation checkpoints
+}
+
+// History is what retention knows of one run: its checkpoints, newest first.
+type History struct {
+	Status      ckpt.RunStatus
+	EndedAt     time.Time // zero while the run is resumable
+	Checkpoints []Held
+}
+
+// Verdict is what retention says of one checkpoint.
+type Verdict struct {
+	ID     string
+	Remove bool
+	Reason string // one phrase, for the audit log and for people
+}
+
+// Func decides what of a run stays. [Plan] is the real one. The store takes it as
+// a value.
+//
+// Ages are judged at now; a zero now means that the clock is not to be
+// trusted, and then nothing goes by age.
+type Func func(h History, p ckpt.Policy, now time.Time) []Verdict
