@@ -109,11 +109,17 @@ mutants: ## plant every mistake of internal/faulttest/mutants and see which test
 soak: ## mixed faults for SOAK (2h) under 16 clients, and whether memory, descriptors and files stay flat
 	go test -count=1 -timeout 48h ./internal/faulttest -v -args -test.run '^(TestSoak|TestRealRuns)$$' -faults all -soak $(SOAK) $(if $(SEED),-seed $(SEED))
 
-clients-typescript: build ## the TypeScript client; needs Node 18 or newer with npm
-	cd clients/typescript && npm ci && npm run build && npm run check && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' node scripts/test.mjs
+# npm writes this file when it has installed what a package-lock.json names: once is enough.
+PACKAGES = node_modules/.package-lock.json
+%/$(PACKAGES): %/package-lock.json
+	cd $* && npm ci $(if $(filter e2e/mcp,$*),--ignore-scripts)
+	touch $@
 
-clients-mcp: build ## the MCP server under the official inspector and TypeScript SDK; needs Node 20 or newer with npm
-	cd e2e/mcp && npm ci --ignore-scripts && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' npm test
+clients-typescript: build clients/typescript/$(PACKAGES) ## the TypeScript client; needs Node 18 or newer with npm
+	cd clients/typescript && npm run build && npm run check && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' node scripts/test.mjs
+
+clients-mcp: build e2e/mcp/$(PACKAGES) ## the MCP server under the official inspector and TypeScript SDK; needs Node 20 or newer with npm
+	cd e2e/mcp && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' npm test
 
 clients-adapters: clients-go-adapters clients-sessions ## the adapters of docs/ADAPTERS.md, with the real SDKs; needs npm
 
@@ -122,9 +128,10 @@ clients-go-adapters:
 		echo "adapters/$$adapter"; (cd adapters/$$adapter && go vet -mod=mod . && go test -mod=mod -count=1 .); \
 	done
 
-clients-sessions: build
-	cd clients/typescript && npm ci && npm run build
-	cd clients/typescript/adapters && npm ci && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' npm test
+clients-sessions: build clients/typescript/$(PACKAGES)
+	cd clients/typescript && npm run build
+	$(MAKE) clients/typescript/adapters/$(PACKAGES)
+	cd clients/typescript/adapters && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' npm test
 
 clients-latest: build ## the clients with the newest LangGraph, OpenAI Agents, Claude Agent SDK, AI SDK, Mastra and MCP SDK; needs npm; LATEST=langgraph
 	CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' node clients/latest.mjs $(LATEST)

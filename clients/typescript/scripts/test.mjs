@@ -33,7 +33,7 @@ for (const name of Object.keys(env)) if (name.startsWith('CKPTSIDECAR_') && name
 /** Runs test files and answers their exit code; what they say is said at once, or with `later` at their end. */
 function run(files, later) {
   if (files.length === 0) return Promise.resolve(0);
-  const child = spawn(process.execPath, ['--enable-source-maps', '--test', '--test-reporter=spec', ...files], { cwd: root, env, stdio: ['ignore', later ? 'pipe' : 'inherit', 'inherit'] });
+  const child = spawn(process.execPath, ['--enable-source-maps', '--test', '--test-reporter=spec', '--test-concurrency=3', ...files], { cwd: root, env, stdio: ['ignore', later ? 'pipe' : 'inherit', 'inherit'] });
   let said = '';
   child.stdout?.on('data', (text) => (said += text));
   return new Promise((done) =>
