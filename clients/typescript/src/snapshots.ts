@@ -56,6 +56,16 @@ export class Snapshots {
     }
   }
 
+  /** @internal Takes a last one, and never throws. */
+  async quietlyStop(): Promise<void> {
+    try {
+      await this.stop();
+    } catch (error) {
+      this.over = true;
+      this.warn(`${this.name}, was not saved: ${messageOf(error)}`);
+    }
+  }
+
   private async take(): Promise<void> {
     const taken = await this.snapshot(this.bytes);
     if (!taken) return;
@@ -71,26 +81,82 @@ export function snapshotsOf(run: object): Snapshots | undefined {
   return wrapped.get(run);
 }
 
+/** What an object of a class that `withSnapshots` has extended can do besides. */
+export interface Snapshotted {
+  /** Takes a snapshot now, where something has changed. */
+  createSnapshot(): Promise<Saved | undefined>;
+  /** Takes a last snapshot, ends the timer, and then calls the class's own `destroy`, where it has one. */
+  destroy(): Promise<void>;
+}
+
+/** A class, as `withSnapshots` extends it. */
+export type SnapshotClass<C extends new (...args: any[]) => object> = Omit<C, never> & (new (...args: ConstructorParameters<C>) => Omit<InstanceType<C>, keyof Snapshotted> & Snapshotted);
+
+/**
+ * Extends a class so that each of its objects is saved every so often, where it has changed: `withSnapshots(Run, manager, 5000)`. What is saved
+ * is the object's `store`, where it has one, else the object. The `manager` is a client, or options.
+ */
+export function withSnapshots<C extends new (...args: any[]) => object>(type: C, manager?: Sidecar | SnapshotOptions<InstanceType<C>>, every?: Duration): SnapshotClass<C>;
 /**
  * Saves an object's data every so often, where it has changed, and whenever
  * one of its methods that answers a promise has ended. The answer is used in
  * the object's place; the code that uses it need not change.
  */
-export function withSnapshots<T extends object>(run: T, every: Duration, options: SnapshotOptions<T> = {}): T {
+export function withSnapshots<T extends object>(run: T, every: Duration, options?: SnapshotOptions<T>): T;
+export function withSnapshots(run: any, second: any, third?: any): any {
+  if (typeof run === 'function') return extended(run, second instanceof Sidecar ? { sidecar: second } : (second ?? {}), third ?? 5000);
+  return around(run, second, third ?? {});
+}
+
+/** The class with snapshots. */
+function extended<C extends new (...args: any[]) => any>(type: C, options: SnapshotOptions<any>, every: Duration): SnapshotClass<C> {
+  const ms = milliseconds(every, 'the time between snapshots');
+  const made = class extends type {
+    constructor(...args: any[]) {
+      super(...args);
+      wrapped.set(this, snapshotsFor(this, ms, options, storeOf));
+    }
+
+    createSnapshot(): Promise<Saved | undefined> {
+      return wrapped.get(this)!.now();
+    }
+
+    async destroy(): Promise<void> {
+      await wrapped.get(this)!.quietlyStop();
+      await super.destroy?.();
+    }
+  };
+  Object.defineProperty(made, 'name', { value: type.name });
+  return made as unknown as SnapshotClass<C>;
+}
+
+/** What of a run is to be saved: its store's state, its store, or itself. */
+function storeOf(run: object): unknown {
+  const { store } = run as { store?: unknown };
+  if (typeof store !== 'object' || store === null) return run;
+  const { getState } = store as { getState?: unknown };
+  return typeof getState === 'function' ? (getState.call(store) as unknown) : store;
+}
+
+function around<T extends object>(run: T, every: Duration, options: SnapshotOptions<T>): T {
   const ms = milliseconds(every, 'the time between snapshots');
   if (run instanceof Run) {
     run.autosave(ms, options.state && (() => options.state!(run)));
     return run;
   }
+  const snapshots = snapshotsFor(run, ms, options, (object) => object);
+  const proxy = new Proxy(run, handler(snapshots));
+  wrapped.set(proxy, snapshots);
+  return proxy;
+}
+
+function snapshotsFor<T extends object>(run: T, every: number, options: SnapshotOptions<T>, usual: (run: T) => unknown): Snapshots {
   const sidecar = options.sidecar ?? new Sidecar(options.onWarning ? { onWarning: options.onWarning } : {});
   const agent = sidecar.agent(options.agent ?? nameIn(run, ['workflowId', 'agent'], /[^A-Za-z0-9._-]/g) ?? classOf(run));
   const name = options.run ?? nameIn(run, ['runId', 'id'], /[^A-Za-z0-9._:@+-]/g) ?? 'main';
   const warn = options.onWarning ?? ((message: string) => process.emitWarning(message, 'CkptsidecarWarning'));
-  const state = options.state ?? ((object: T): unknown => object);
-  const snapshots = new Snapshots(ms, (last) => agent.saveChanged(state(run), last, { run: name }), `agent ${agent.name}, run ${name}`, warn);
-  const proxy = new Proxy(run, handler(snapshots));
-  wrapped.set(proxy, snapshots);
-  return proxy;
+  const state = options.state ?? usual;
+  return new Snapshots(every, (last) => agent.saveChanged(state(run), last, { run: name }), `agent ${agent.name}, run ${name}`, warn);
 }
 
 /** Passes everything on, and takes a snapshot after what was awaited. */

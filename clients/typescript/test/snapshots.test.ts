@@ -80,3 +80,36 @@ test('names and the state can be told; a run of ours is saved in itself', async 
   await ours.end();
   assert.throws(() => withSnapshots({}, 'soon'), { code: 'invalid', message: /the time between snapshots is "soon"/ });
 });
+
+test('a class is extended, and what is circular in a run is dropped and named', async () => {
+  let destroyed = 0;
+  class Run {
+    readonly workflowId = 'flow';
+    readonly timer = setInterval(() => undefined, 1000).unref();
+    readonly store: Record<string, unknown>;
+    constructor(readonly runId: string) {
+      const state: Record<string, unknown> = { runId, status: 'RUNNING', stepResults: new Map([['a', { status: 'completed' }]]), emit: () => undefined };
+      state['self'] = state;
+      state['timer'] = this.timer;
+      this.store = { getState: () => state };
+    }
+    destroy(): void {
+      destroyed++;
+      clearInterval(this.timer);
+    }
+  }
+  const Snapshotting = withSnapshots(Run, sidecar, 20);
+  assert.equal(Snapshotting.name, 'Run');
+  const run = new Snapshotting('r1');
+  assert.ok(run instanceof Run);
+  await until('it is saved by itself', async () => (await sidecar.agent('flow').latest({ run: 'r1' })) !== null);
+  (run.store['getState'] as () => Record<string, unknown>)()['status'] = 'COMPLETED';
+  const saved = await run.createSnapshot();
+  assert.ok(saved?.dropped.some(({ path }) => path.startsWith('/self')), JSON.stringify(saved?.dropped));
+  (run.store['getState'] as () => Record<string, unknown>)()['status'] = 'FAILED';
+  await run.destroy();
+  assert.equal(destroyed, 1);
+  const last = await sidecar.agent('flow').latest({ run: 'r1' });
+  assert.equal(last?.state.status, 'FAILED');
+  assert.deepEqual(last?.state.stepResults, new Map([['a', { status: 'completed' }]]));
+});
