@@ -161,7 +161,8 @@ func (r *EndRequest) Check() error {
 	switch r.Status {
 	case RunCompleted, RunFailed, RunSuspended, RunAwaitingContinuation, RunInterrupted:
 	default:
-		return Errorf(CodeInvalid, "status %q cannot end a run: say completed, failed, suspended, awaiting_continuation or interrupted", cut(string(r.Status)))
+		return Errorf(CodeInvalid, "status %q cannot end a run: say completed, failed, suspended, "+
+			"awaiting_continuation or interrupted", cut(string(r.Status)))
 	}
 	if err := checkLong("continuation_prompt", string(r.ContinuationPrompt)); err != nil {
 		return err

@@ -41,7 +41,8 @@ func (c *conversation) state() []byte {
 	c.step++
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(c.step) * 7 * time.Second)
 	b := bytes.NewBuffer(make([]byte, 0, c.bytes+256))
-	fmt.Fprintf(b, `{"step":%d,"updated_at":%q,"usage":{"input_tokens":%d,"output_tokens":%d},"messages":[`, c.step, at.Format(time.RFC3339), c.tokens, c.tokens/7)
+	fmt.Fprintf(b, `{"step":%d,"updated_at":%q,"usage":{"input_tokens":%d,"output_tokens":%d},"messages":[`, c.step,
+		at.Format(time.RFC3339), c.tokens, c.tokens/7)
 	b.Write(bytes.Join(c.messages, []byte(",")))
 	b.WriteString(`]}`)
 	return b.Bytes()

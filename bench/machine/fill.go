@@ -165,7 +165,8 @@ func (f *filling) watch(ctx context.Context) {
 			saved := f.saved.Load()
 			rate := float64(saved-from) / now.Sub(at).Seconds()
 			f.points = append(f.points, fillPoint{saved, measure.Rounded(rate)})
-			f.b.Shown.Say("filling: %s of %s checkpoints, %s a second%s", countText(saved), countText(f.total), measure.Rate(rate), term.TimeLeft(f.began, saved, f.total))
+			f.b.Shown.Say("filling: %s of %s checkpoints, %s a second%s", countText(saved), countText(f.total),
+				measure.Rate(rate), term.TimeLeft(f.began, saved, f.total))
 			at, from = now, saved
 		}
 	}

@@ -14,17 +14,20 @@ func (r *historiesReport) text(a *measure.Env) {
 		}
 		r.Histories[i].text(a, r.Saves)
 	}
-	a.Tell("\nKEPT says how many states stay, SENT whether the client sends each state whole or only what changed. DATABASE is the whole file, with audit\n" +
+	a.Tell("\nKEPT says how many states stay, SENT whether the client sends each state whole or only what changed. " +
+		"DATABASE is the whole file, with audit\n" +
 		"log, keys and indexes; × SMALLER sets it against the states that are kept. FIRST and LAST are the first and the last tenth of the saves.\n" +
 		"A restore is of any state that is kept, and is recorded. One client saved each state in all four ways, in turns; each save was safe on the disk.")
 }
 
 func (r *historyReport) text(a *measure.Env, saves int) {
-	fmt.Fprintln(a.Stdout, a.Out.Bold(fmt.Sprintf("%s: %s, %s in all, the last of %s", r.History, term.Count(saves, "state"), term.Bytes(r.Bytes), term.Bytes(r.Last))))
+	fmt.Fprintln(a.Stdout, a.Out.Bold(fmt.Sprintf("%s: %s, %s in all, the last of %s", r.History, term.Count(saves,
+		"state"), term.Bytes(r.Bytes), term.Bytes(r.Last))))
 	t := term.NewTable("KEPT", "SENT", ">STATES", ">DATABASE", ">× SMALLER", ">SAVE P50", ">FIRST", ">LAST", ">P99", ">RESTORE P50", ">P95")
 	for _, w := range r.Ways {
 		t.Add(w.keptText(), w.Sent, term.Bytes(w.KeptBytes), term.Bytes(w.Database), term.Digits(w.Smaller),
-			term.Millis(w.Save.P50), term.Millis(w.First.P50), term.Millis(w.LastTenth.P50), term.Millis(w.Save.P99), term.Millis(w.Restore.P50), term.Millis(w.Restore.P95))
+			term.Millis(w.Save.P50), term.Millis(w.First.P50), term.Millis(w.LastTenth.P50), term.Millis(w.Save.P99),
+			term.Millis(w.Restore.P50), term.Millis(w.Restore.P95))
 	}
 	t.Write(a.Stdout, a.Out)
 	for _, c := range []*chart{r.saveChart(saves), r.sizeChart(saves)} {
@@ -54,7 +57,8 @@ func (r *historyReport) saveChart(saves int) *chart {
 
 // sizeChart is how the databases grew.
 func (r *historyReport) sizeChart(saves int) *chart {
-	c := &chart{title: "database, only the change sent", first: "save 1", last: fmt.Sprint(saves), label: func(v float64) string { return term.Bytes(int64(v)) }}
+	c := &chart{title: "database, only the change sent", first: "save 1", last: fmt.Sprint(saves),
+		label: func(v float64) string { return term.Bytes(int64(v)) }}
 	for _, w := range r.Ways {
 		if w.Sent == "change" {
 			values := make([]float64, len(w.Series.Database))

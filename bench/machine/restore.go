@@ -213,13 +213,17 @@ func (r *restoreReport) text(a *measure.Env) {
 	t := term.NewTable(">SIZE", "AGE", ">CLIENTS", ">RESTORES/S", ">MB/S", ">P50", ">P99", ">READS/S", ">P50", ">P99")
 	p := &measure.Bars{Title: "restored and recorded, p50"}
 	for _, c := range r.Cells {
-		t.Add(daemon.Size(c.Size).String(), c.Age, fmt.Sprint(c.Clients), measure.Rate(c.Restore.PerSecond), term.Digits(c.Rate), term.Millis(c.Restore.P50), term.Millis(c.Restore.P99),
+		t.Add(daemon.Size(c.Size).String(), c.Age, fmt.Sprint(c.Clients), measure.Rate(c.Restore.PerSecond),
+			term.Digits(c.Rate), term.Millis(c.Restore.P50), term.Millis(c.Restore.P99),
 			measure.Rate(c.Read.PerSecond), term.Millis(c.Read.P50), term.Millis(c.Read.P99))
-		p.Join(fmt.Sprintf("%s, %s", daemon.Size(c.Size), term.Count(c.Clients, "client")), measure.Bar{Name: c.Age, Value: c.Restore.P50, Text: term.Millis(c.Restore.P50)})
+		p.Join(fmt.Sprintf("%s, %s", daemon.Size(c.Size), term.Count(c.Clients, "client")), measure.Bar{Name: c.Age,
+			Value: c.Restore.P50, Text: term.Millis(c.Restore.P50)})
 	}
 	t.Write(a.Stdout, a.Out)
 	fmt.Fprintln(a.Stdout)
 	p.Write(a.Stdout, a.Out)
-	a.Tell("\nA restore is recorded in the audit log and waits for the disk; a read is not. Both check the state's hash. ALONE is a state that was saved\n"+
-		"once; the others are of a run of %s that keeps its size, stored as pieces. Medians of %s of %gs.", term.Count(r.Saves, "save"), term.Count(r.Rounds, "round"), r.Duration)
+	a.Tell("\nA restore is recorded in the audit log and waits for the disk; a read is not. Both check the state's "+
+		"hash. ALONE is a state that was saved\n"+
+		"once; the others are of a run of %s that keeps its size, stored as pieces. Medians of %s of %gs.",
+		term.Count(r.Saves, "save"), term.Count(r.Rounds, "round"), r.Duration)
 }

@@ -164,7 +164,8 @@ func (r *scaleReport) text(a *measure.Env) {
 		fmt.Fprintln(a.Stdout)
 		r.fillChart().write(a.Stdout, a.Out)
 	}
-	a.Tell("\nMedians of p50 over %s of %gs; × is to the first column, within one round. States of %s; half of the checkpoints are of 16 agents with one long\n"+
+	a.Tell("\nMedians of p50 over %s of %gs; × is to the first column, within one round. States of %s; half of the "+
+		"checkpoints are of 16 agents with one long\n"+
 		"run each, all kept, half of 16 agents with many runs of 3. One client measures. A start is a new process until it answers that it is ready.",
 		term.Count(r.Rounds, "round"), r.Duration, daemon.Size(r.Size))
 }

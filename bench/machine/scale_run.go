@@ -127,7 +127,8 @@ func (c *scaleCmd) measure(ctx context.Context, b *measure.Bench, r *scaleReport
 	for round := range c.Rounds {
 		for k := range r.Databases {
 			i := (k + round) % len(r.Databases)
-			b.Shown.Say("round %d of %d: %s checkpoints%s", round+1, c.Rounds, countText(r.Databases[i].Rows), term.TimeLeft(began, int64(round*len(r.Databases)+k), total))
+			b.Shown.Say("round %d of %d: %s checkpoints%s", round+1, c.Rounds, countText(r.Databases[i].Rows),
+				term.TimeLeft(began, int64(round*len(r.Databases)+k), total))
 			p := &probing{scaleDatabase: &r.Databases[i], states: pool.Reader(round), random: rand.New(rand.NewPCG(c.Seed, uint64(round)))}
 			if err := c.round(ctx, p, r.Operations, i); err != nil {
 				return err

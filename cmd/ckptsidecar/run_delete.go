@@ -32,7 +32,8 @@ func (c *runDeleteCmd) Run(ctx context.Context, a *app) error {
 	case a.JSON:
 		return term.WriteJSON(a.Data(), gone)
 	}
-	term.Printf(a.Stdout, "%s/%s  deleted: %s, and %s that belonged to it\n", gone.Agent, gone.Run, term.Count(gone.Checkpoints, "checkpoint"), term.Count(gone.Rows, "row"))
+	term.Printf(a.Stdout, "%s/%s  deleted: %s, and %s that belonged to it\n", gone.Agent, gone.Run,
+		term.Count(gone.Checkpoints, "checkpoint"), term.Count(gone.Rows, "row"))
 	return nil
 }
 

@@ -66,7 +66,8 @@ func (c *runForkCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	r := &ckpt.SaveRequest{ID: id.String(), Agent: to, Run: name, Kind: ckpt.KindRoutine, Metadata: metadata, Program: from.Program, ContentType: from.ContentType, State: state}
+	r := &ckpt.SaveRequest{ID: id.String(), Agent: to, Run: name, Kind: ckpt.KindRoutine, Metadata: metadata,
+		Program: from.Program, ContentType: from.ContentType, State: state}
 	if to == from.Agent {
 		r.Parent = ckpt.Ref(from.ID)
 	}

@@ -78,7 +78,8 @@ func (s *service) refuseCallers() {
 	if s.inherited == nil {
 		return
 	}
-	problem := ipc.NewProblem(&ckpt.Error{Code: ckpt.CodeBusy, Message: "the daemon cannot start, and its log says why: ask who looks after it (`ckptsidecar service status`)"})
+	problem := ipc.NewProblem(&ckpt.Error{Code: ckpt.CodeBusy,
+		Message: "the daemon cannot start, and its log says why: ask who looks after it (`ckptsidecar service status`)"})
 	body, _ := json.Marshal(problem)
 	server := &http.Server{ReadHeaderTimeout: refuseTime, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")

@@ -10,13 +10,16 @@ import (
 // Print writes c as a configuration file that explains itself, and says where
 // each setting comes from.
 func (c Config) Print(w io.Writer) error {
-	return c.write(w, "# Settings of ckptsidecar. A flag goes over an environment variable, that over\n# this file, and this file over the default.\n", "")
+	return c.write(w, "# Settings of ckptsidecar. A flag goes over an environment variable, that over\n# this file, "+
+		"and this file over the default.\n", "")
 }
 
 // Example writes the file that packages install: each setting with its default,
 // none of them set, so that a newer default counts where nobody has chosen.
 func (c Config) Example(w io.Writer) error {
-	return c.write(w, "# Settings of ckptsidecar. What has a # before it is the default. After a change:\n# `ckptsidecar config check --system` says what is wrong, `systemctl reload\n# ckptsidecar` takes into use what a reload can change, a restart the rest.\n", "#")
+	return c.write(w, "# Settings of ckptsidecar. What has a # before it is the default. After a change:\n# "+
+		"`ckptsidecar config check --system` says what is wrong, `systemctl reload\n# ckptsidecar` takes into use "+
+		"what a reload can change, a restart the rest.\n", "#")
 }
 
 func (c Config) write(w io.Writer, heading, before string) error {

@@ -97,22 +97,32 @@ var gauges = []gauge{
 	measured("database_free_bytes", "Part of the database file that is free.", func(s *ckpt.Status) float64 { return float64(s.Database.FreeBytes) }),
 	measured("database_max_bytes", "Limit of the database file, 0 for none.", func(s *ckpt.Status) float64 { return float64(s.Database.MaxBytes) }),
 	measured("wal_bytes", "Size of the write-ahead log.", func(s *ckpt.Status) float64 { return float64(s.Database.WALBytes) }),
-	measured("wal_pending_bytes", "Bytes in the write-ahead log that are not yet in the database file.", func(s *ckpt.Status) float64 { return float64(s.Database.WALPending) }),
-	measured("wal_checkpoint_failures", "Failures in a row to copy the write-ahead log into the database file.", func(s *ckpt.Status) float64 { return float64(s.Database.WALFailures) }),
-	measured("wal_checkpoint_time_seconds", "When the write-ahead log was last copied, Unix time.", func(s *ckpt.Status) float64 { return unixTime(s.Database.LastWALCheckpoint) }),
+	measured("wal_pending_bytes", "Bytes in the write-ahead log that are not yet in the database file.",
+		func(s *ckpt.Status) float64 { return float64(s.Database.WALPending) }),
+	measured("wal_checkpoint_failures", "Failures in a row to copy the write-ahead log into the database file.",
+		func(s *ckpt.Status) float64 { return float64(s.Database.WALFailures) }),
+	measured("wal_checkpoint_time_seconds", "When the write-ahead log was last copied, Unix time.",
+		func(s *ckpt.Status) float64 { return unixTime(s.Database.LastWALCheckpoint) }),
 	counted("audit_rows_total", "Rows of the audit log.", func(s *ckpt.Status) float64 { return float64(s.Database.AuditRows) }),
 	measured("damaged_checkpoints", "Checkpoints that are known to be damaged.", func(s *ckpt.Status) float64 { return float64(s.Database.Damaged) }),
 	counted("commits_total", "Commits since the start.", func(s *ckpt.Status) float64 { return float64(s.Writer.Commits) }),
-	counted("writes_total", "Writes since the start; a commit carries one or more.", func(s *ckpt.Status) float64 { return float64(s.Writer.Operations) }),
+	counted("writes_total", "Writes since the start; a commit carries one or more.",
+		func(s *ckpt.Status) float64 { return float64(s.Writer.Operations) }),
 	counted("write_retries_total", "Transactions that were tried again.", func(s *ckpt.Status) float64 { return float64(s.Writer.Retries) }),
-	counted("write_failures_total", "Writes that failed: there was no room, no lock, or a fault.", func(s *ckpt.Status) float64 { return float64(s.Writer.Failures) }),
+	counted("write_failures_total", "Writes that failed: there was no room, no lock, or a fault.",
+		func(s *ckpt.Status) float64 { return float64(s.Writer.Failures) }),
 	measured("writes_waiting", "Writes that wait for the writer.", func(s *ckpt.Status) float64 { return float64(s.Writer.Waiting) }),
 	measured("commit_p50_seconds", "Median time of the last commits.", func(s *ckpt.Status) float64 { return s.Writer.CommitP50 / 1000 }),
-	measured("commit_p99_seconds", "Time of the slowest in a hundred of the last commits.", func(s *ckpt.Status) float64 { return s.Writer.CommitP99 / 1000 }),
-	counted("retention_removed_total", "Checkpoints that the retention worker removed since the start.", func(s *ckpt.Status) float64 { return float64(s.Worker.Removed) }),
-	measured("retention_time_seconds", "When the retention worker last ran, Unix time.", func(s *ckpt.Status) float64 { return unixTime(s.Worker.LastRun) }),
-	measured("drift_watched_runs", "Runs of which what the drift detectors know is in memory.", func(s *ckpt.Status) float64 { return float64(s.Drift.Watched) }),
-	measured("backup_time_seconds", "When the newest scheduled backup was made, Unix time, 0 for never.", func(s *ckpt.Status) float64 { return unixTime(s.Backup.Last) }),
+	measured("commit_p99_seconds", "Time of the slowest in a hundred of the last commits.",
+		func(s *ckpt.Status) float64 { return s.Writer.CommitP99 / 1000 }),
+	counted("retention_removed_total", "Checkpoints that the retention worker removed since the start.",
+		func(s *ckpt.Status) float64 { return float64(s.Worker.Removed) }),
+	measured("retention_time_seconds", "When the retention worker last ran, Unix time.",
+		func(s *ckpt.Status) float64 { return unixTime(s.Worker.LastRun) }),
+	measured("drift_watched_runs", "Runs of which what the drift detectors know is in memory.",
+		func(s *ckpt.Status) float64 { return float64(s.Drift.Watched) }),
+	measured("backup_time_seconds", "When the newest scheduled backup was made, Unix time, 0 for never.",
+		func(s *ckpt.Status) float64 { return unixTime(s.Backup.Last) }),
 	measured("backup_bytes", "Size of the newest scheduled backup.", func(s *ckpt.Status) float64 { return float64(s.Backup.LastBytes) }),
 	measured("backup_failed", "1 where the last scheduled backup failed.", func(s *ckpt.Status) float64 { return truth(s.Backup.LastError != "") }),
 	measured("start_time_seconds", "When the daemon started, Unix time.", func(s *ckpt.Status) float64 { return unixTime(s.StartedAt) }),
@@ -130,8 +140,9 @@ var (
 	stateDesc       = prometheus.NewDesc("ckptsidecar_state", "1 for the daemon's state.", []string{"state"}, nil)
 	connectionsDesc = prometheus.NewDesc("ckptsidecar_connections", "Connections that are open.", nil, nil)
 	inWorkDesc      = prometheus.NewDesc("ckptsidecar_requests_in_work", "Requests that are being answered.", nil, nil)
-	findingsDesc    = prometheus.NewDesc("ckptsidecar_findings_open", "Drift findings that are open, by rule (own for rules of users and agents) and severity.", []string{"rule", "severity"}, nil)
-	panicsDesc      = prometheus.NewDesc("ckptsidecar_panics_total", "Requests that failed because of a mistake in the program.", nil, nil)
+	findingsDesc    = prometheus.NewDesc("ckptsidecar_findings_open",
+		"Drift findings that are open, by rule (own for rules of users and agents) and severity.", []string{"rule", "severity"}, nil)
+	panicsDesc = prometheus.NewDesc("ckptsidecar_panics_total", "Requests that failed because of a mistake in the program.", nil, nil)
 )
 
 // Describe is for Prometheus.

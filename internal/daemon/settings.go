@@ -25,35 +25,54 @@ func (c *Config) Settings() []Setting {
 	const live, start = true, false
 	list := []Setting{
 		{"database", "CKPTSIDECAR_DB", "The database file. Its folder is made if it is missing.", start, &c.Database},
-		{"socket", "CKPTSIDECAR_SOCKET", "The Unix socket or the named pipe at which agents call. It does not count where systemd hands a socket over.", start, &c.Socket},
-		{"multi_user", "", "Several users share this daemon. It then refuses to start where the kernel cannot tell users apart. A daemon that root starts by hand is shared too.", start, &c.MultiUser},
+		{"socket", "CKPTSIDECAR_SOCKET", "The Unix socket or the named pipe at which agents call. It does not count " +
+			"where systemd hands a socket over.", start, &c.Socket},
+		{"multi_user", "", "Several users share this daemon. It then refuses to start where the kernel cannot tell " +
+			"users apart. A daemon that root starts by hand is shared too.", start, &c.MultiUser},
 		{"stop_timeout", "", "How long a stop waits for requests in flight before it ends them.", live, &c.StopTimeout},
-		{"access.database_mode", "", "The permissions of the database files: 0600, or 0640 to let the group of their folder's auditors read.", start, &c.DatabaseMode},
+		{"access.database_mode", "", "The permissions of the database files: 0600, or 0640 to let the group of their " +
+			"folder's auditors read.", start, &c.DatabaseMode},
 		{"access.socket_mode", "", "The permissions of the socket: 0600, or 0660 to let its group in.", start, &c.SocketMode},
 		{"access.socket_group", "", "The group that the socket belongs to; empty for the daemon's own.", start, &c.SocketGroup},
 		{"access.admin_group", "", "The group whose members may read and administer everybody's agents, as root may; empty for none.", start, &c.AdminGroup},
 		{"backup.interval", "", "How often the database is backed up; 0s for never.", live, &c.BackupInterval},
 		{"backup.keep", "", "How many of these backups stay; the oldest goes when a newer one has been verified.", live, &c.BackupKeep},
 		{"backup.folder", "", "Where backups go, better on another disk; empty for the folder backups beside the database.", live, &c.BackupFolder},
-		{"log.format", "", "The form of the log: text for people, json for collectors, or auto, which is the journal or the event log where the service manager listens, and else text.", start, &c.LogFormat},
+		{"log.format", "", "The form of the log: text for people, json for collectors, or auto, which is the journal " +
+			"or the event log where the service manager listens, and else text.", start, &c.LogFormat},
 		{"log.level", "", "What is logged: debug, info, warn or error.", live, &c.LogLevel},
 		{"limits.max_body", "", "The largest request, and so the largest state.", start, &c.MaxBody},
 		{"limits.max_database", "", "The largest database file; 0 for no limit. Reads and deletes go on when it is reached.", start, &c.MaxDatabase},
-		{"limits.reserve", "", "Room on the disk that is kept by a file beside the database, so that deletes work where the disk is full; it grows with what waits in the log. 0 for none.", start, &c.Reserve},
-		{"limits.owner_bytes", "", "How much one user may have stored, with everything that it takes: states, steps, events, policies, rows of the audit log; 0 for no limit.", start, &c.OwnerBytes},
-		{"limits.owner_share", "", "How many percent one user may have of what that user has stored and the room that is left, on the disk and below limits.max_database: there is always room for others. 0 for no limit.", start, &c.OwnerShare},
-		{"limits.owner_writes_per_second", "", "How many writes a second one user may send: saves, steps, events and all else that changes something; 0 for no limit. A heartbeat counts, and is never refused for it. Its former name, `limits.owner_saves_per_second`, still works.", start, &c.OwnerWritesPerSecond},
+		{"limits.reserve", "", "Room on the disk that is kept by a file beside the database, so that deletes work " +
+			"where the disk is full; it grows with what waits in the log. 0 for none.", start, &c.Reserve},
+		{"limits.owner_bytes", "", "How much one user may have stored, with everything that it takes: states, steps, " +
+			"events, policies, rows of the audit log; 0 for no limit.", start, &c.OwnerBytes},
+		{"limits.owner_share", "", "How many percent one user may have of what that user has stored and the room that " +
+			"is left, on the disk and below limits.max_database: there is always room for others. 0 for no limit.", start, &c.OwnerShare},
+		{"limits.owner_writes_per_second", "",
+			"How many writes a second one user may send: saves, steps, events and all else that changes something; 0 " +
+				"for no limit. A heartbeat counts, and is never refused for it. Its former name, " +
+				"`limits.owner_saves_per_second`, still works.", start, &c.OwnerWritesPerSecond},
 		{"limits.owner_connections", "", "How many connections one user may have open.", start, &c.OwnerConnections},
 		{"limits.connections", "", "How many connections may be open at all.", start, &c.Connections},
-		{"limits.live_states", "", "Memory for the newest state of each run that is being saved: of the next one only what changed is then looked at and stored. One state may take half of it; a quarter more is used for states on their way. 0 for none: every state is stored whole.", start, &c.LiveStates},
-		{"limits.garbage", "", "How much memory may be garbage before it is collected: more saves processor time under load. It is at most four times what is in use, and given back when the load ends. 0 leaves it to GOGC, as the environment variable GOGC does.", start, &c.Garbage},
+		{"limits.live_states", "", "Memory for the newest state of each run that is being saved: of the next one only " +
+			"what changed is then looked at and stored. One state may take half of it; a quarter more is used for " +
+			"states on their way. 0 for none: every state is stored whole.", start, &c.LiveStates},
+		{"limits.garbage", "", "How much memory may be garbage before it is collected: more saves processor time " +
+			"under load. It is at most four times what is in use, and given back when the load ends. 0 leaves it to " +
+			"GOGC, as the environment variable GOGC does.", start, &c.Garbage},
 		{"limits.write_timeout", "", "How long a write waits for a locked database before it is answered with busy.", start, &c.WriteTimeout},
-		{"limits.stuck_after", "", "How long the writer may have work and commit nothing, because a write stands still or a lock does not come free, before the daemon ends itself, to be started afresh; 0s for ever. Where systemd's watchdog is on, it ends a writer that stands still after half of WatchdogSec=.", live, &c.StuckAfter},
+		{"limits.stuck_after", "", "How long the writer may have work and commit nothing, because a write stands " +
+			"still or a lock does not come free, before the daemon ends itself, to be started afresh; 0s for ever. " +
+			"Where systemd's watchdog is on, it ends a writer that stands still after half of WatchdogSec=.", live, &c.StuckAfter},
 		{"retention.interval", "", "How often checkpoints are looked at that go by age or budget.", live, &c.RetentionInterval},
-		{"retention.keys", "", "How long idempotency keys are remembered: who asks again within this time gets the first answer, and nothing is done twice. A client that was cut off may ask so much later.", live, &c.RetentionKeys},
+		{"retention.keys", "", "How long idempotency keys are remembered: who asks again within this time gets the " +
+			"first answer, and nothing is done twice. A client that was cut off may ask so much later.", live, &c.RetentionKeys},
 		{"monitor.interval", "", "How often the owners of runs are looked at; a dead one is found that much later at most.", live, &c.MonitorInterval},
-		{"drift.interval", "", "How often runs are looked at for what only time shows: checkpoints that are due, agents that do not agree.", start, &c.DriftInterval},
-		{"drift.watched_runs", "", "Of how many runs what the drift detectors know is kept in memory; of others it is read again when they are written to.", start, &c.WatchedRuns},
+		{"drift.interval", "", "How often runs are looked at for what only time shows: checkpoints that are due, " +
+			"agents that do not agree.", start, &c.DriftInterval},
+		{"drift.watched_runs", "", "Of how many runs what the drift detectors know is kept in memory; of others it is " +
+			"read again when they are written to.", start, &c.WatchedRuns},
 	}
 	for i := range list {
 		if list[i].Env == "" {

@@ -20,7 +20,8 @@ import (
 func (p *Plan) Export(w io.Writer, owner string, now time.Time) error {
 	x := &exporter{to: w, sum: sha256.New(), kinds: map[string]*kindSum{}, run: p.Run}
 	x.line("ckptsidecar_export", ordered{{"version", 2}})
-	x.line("agent", ordered{{"agent", p.Agent}, {"owner", owner}, {"created_at", ckpt.At(now)}, {"policy_at", ckpt.At(now)}, {"policy", json.RawMessage("{}")}})
+	x.line("agent", ordered{{"agent", p.Agent}, {"owner", owner}, {"created_at", ckpt.At(now)}, {"policy_at",
+		ckpt.At(now)}, {"policy", json.RawMessage("{}")}})
 	parent := ckpt.Ref("")
 	for i := range p.Saves {
 		x.checkpoint(&p.Saves[i], i+1, parent, orNow(p.Times[i], now))
@@ -173,7 +174,8 @@ func (x *exporter) row(kind string, row ordered, more ...member) {
 func (x *exporter) checkpoint(s *ckpt.SaveRequest, seq int, parent ckpt.Ref, at ckpt.Time) {
 	sum := sha256.Sum256(s.State)
 	row := ordered{
-		{"id", s.ID}, {"seq", seq}, {"kind", s.Kind}, {"parent", parent}, {"created_at", at}, {"size", len(s.State)}, {"sha256", hex.EncodeToString(sum[:])},
+		{"id", s.ID}, {"seq", seq}, {"kind", s.Kind}, {"parent", parent}, {"created_at", at}, {"size", len(s.State)},
+		{"sha256", hex.EncodeToString(sum[:])},
 		{"content_type", s.ContentType}, {"labels", s.Labels}, jsonMember("metadata", ckpt.JSON(s.Metadata)), {"program", s.Program}, {"step", s.Step},
 	}
 	state := member{"state_base64", base64.StdEncoding.EncodeToString(s.State)}
@@ -207,10 +209,13 @@ func (x *exporter) runLine(p *Plan, now time.Time) {
 	}
 	x.row("run", ordered{
 		{"status", p.End.Status}, {"epoch", 1}, {"attempt", 1}, {"started_at", ckpt.At(p.started(now))}, {"updated_at", updated}, {"ended_at", ended},
-		{"last_seq", len(p.Saves)}, {"base_seq", 0}, {"head", head}, {"workflow", p.Start.Workflow}, {"interrupted_at", interrupted}, {"accumulated_ms", accumulated},
-		{"heartbeat_timeout_ms", 0}, {"progress_timeout_ms", 0}, {"goal", p.Start.Goal}, {"first_goal", p.Start.Goal}, {"steps_ended", done}, {"input_tokens", 0},
+		{"last_seq", len(p.Saves)}, {"base_seq", 0}, {"head", head}, {"workflow", p.Start.Workflow},
+		{"interrupted_at", interrupted}, {"accumulated_ms", accumulated},
+		{"heartbeat_timeout_ms", 0}, {"progress_timeout_ms", 0}, {"goal", p.Start.Goal}, {"first_goal", p.Start.Goal},
+		{"steps_ended", done}, {"input_tokens", 0},
 		{"output_tokens", 0}, {"cost_usd", 0}, {"stretch", 1}, {"stretch_seq", 0}, {"stretch_from", 0}, {"continuation_prompt", p.End.ContinuationPrompt},
-		{"external_session", p.Start.ExternalSession}, {"labels", p.Start.Labels}, jsonMember("result", p.End.Result), {"error", p.End.Error}, {"last_event", len(p.Events)},
+		{"external_session", p.Start.ExternalSession}, {"labels", p.Start.Labels}, jsonMember("result", p.End.Result),
+		{"error", p.End.Error}, {"last_event", len(p.Events)},
 	}, member{"unscreened", true})
 }
 
@@ -228,8 +233,10 @@ func (x *exporter) step(p *Plan, i int, now time.Time) {
 		began = ckpt.At(span.Begin)
 	}
 	x.row("step", ordered{
-		{"key", s.Key}, {"attempt", 1}, {"name", s.Name}, {"status", status}, jsonMember("args", s.Args), jsonMember("result", s.Result), {"error", s.Error},
-		{"started_at", began}, {"ended_at", ended}, {"duration_ms", s.DurationMS}, {"after_seq", after}, {"stretch", 0}, {"failures", 0}, {"unparsable", false},
+		{"key", s.Key}, {"attempt", 1}, {"name", s.Name}, {"status", status}, jsonMember("args", s.Args),
+		jsonMember("result", s.Result), {"error", s.Error},
+		{"started_at", began}, {"ended_at", ended}, {"duration_ms", s.DurationMS}, {"after_seq", after}, {"stretch",
+			0}, {"failures", 0}, {"unparsable", false},
 	})
 }
 

@@ -125,7 +125,8 @@ func findRunning(entries []fs.DirEntry) (list []Loop, problems []Problem) {
 			problems = append(problems, refused(path.Join(runningFolder, e.Name()), "it has events of a loop without a state"))
 		}
 		if stem, ok := strings.CutSuffix(e.Name(), pidSuffix); ok && !there[stem+stateSuffix] {
-			problems = append(problems, Problem{File: path.Join(runningFolder, e.Name()), Message: "it is of a loop that is only starting: it has saved nothing to import"})
+			problems = append(problems, Problem{File: path.Join(runningFolder, e.Name()),
+				Message: "it is of a loop that is only starting: it has saved nothing to import"})
 		}
 	}
 	return list, problems
@@ -197,8 +198,9 @@ func readLoopState(f File, l Loop) (found, error) {
 	}
 	s := found{file: f, top: top, workflow: top.text("loop_name")}
 	s.from = original{
-		Format: FSMLoop, Workflow: cut(s.workflow, maxOriginal), Status: cut(top.text("status"), 256), Position: cut(top.text("current_state"), maxOriginal),
-		Counter: top.small("iteration"), ActiveSubLoop: top.small("active_sub_loop"), PID: top.small("pid"), AccumulatedMS: top.small("accumulated_ms"),
+		Format: FSMLoop, Workflow: cut(s.workflow, maxOriginal), Status: cut(top.text("status"), 256),
+		Position: cut(top.text("current_state"), maxOriginal),
+		Counter:  top.small("iteration"), ActiveSubLoop: top.small("active_sub_loop"), PID: top.small("pid"), AccumulatedMS: top.small("accumulated_ms"),
 	}
 	started, text, err := top.moment("started_at")
 	if err != nil {
@@ -257,7 +259,8 @@ func finishLoop(p *Plan, top object) error {
 	if p.End.Status == ckpt.RunFailed {
 		message := messageOf(top.values["error"])
 		if message == "" {
-			message = "the loop " + map[bool]string{true: "timed out", false: "failed"}[top.text("status") == "timed_out"] + " in state " + top.text("current_state")
+			message = "the loop " + map[bool]string{true: "timed out",
+				false: "failed"}[top.text("status") == "timed_out"] + " in state " + top.text("current_state")
 		}
 		p.End.Error = p.long("error", message)
 	}

@@ -87,7 +87,8 @@ func readSnapshot(data []byte) (found, error) {
 	}
 	s := found{top: top, workflow: top.text("workflowId"), run: top.text("runId")}
 	s.from = original{
-		Format: WorkflowSnapshot, Version: top.small("version"), Workflow: cut(s.workflow, maxOriginal), Run: cut(s.run, maxOriginal), Status: cut(top.text("status"), 256),
+		Format: WorkflowSnapshot, Version: top.small("version"), Workflow: cut(s.workflow, maxOriginal),
+		Run: cut(s.run, maxOriginal), Status: cut(top.text("status"), 256),
 	}
 	s.at, s.from.Time, err = top.moment("timestamp")
 	return s, err

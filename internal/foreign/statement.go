@@ -37,8 +37,9 @@ func readStatement(f File) (found, error) {
 	s := found{file: f, top: top, workflow: namespaceOf(top), run: metadata.text("execution_id")}
 	s.counter, _ = metadata.number("counter")
 	s.from = original{
-		Format: StatementCheckpoint, Workflow: cut(s.workflow, maxOriginal), Run: cut(s.run, maxOriginal), Checkpoint: cut(top.text("checkpoint_id"), maxOriginal),
-		Position: cut(metadata.text("statement"), maxOriginal), Counter: metadata.small("counter"),
+		Format: StatementCheckpoint, Workflow: cut(s.workflow, maxOriginal), Run: cut(s.run, maxOriginal),
+		Checkpoint: cut(top.text("checkpoint_id"), maxOriginal),
+		Position:   cut(metadata.text("statement"), maxOriginal), Counter: metadata.small("counter"),
 	}
 	if s.at, s.from.Time, err = metadata.moment("timestamp"); err != nil {
 		return found{}, fmt.Errorf("in \"/metadata\" %w", err)

@@ -83,7 +83,8 @@ func planText(p *ckpt.Plan, same bool) string {
 		say = append(say, settleText(p, p.UncertainOperations[i].Key))
 	}
 	if !same {
-		say = append(say, fmt.Sprintf("If the user wants to go on with that work, begin from here; ckptsidecar steps %s --run %s lists all that was done. Otherwise pass over this.", p.Agent, p.Run))
+		say = append(say, fmt.Sprintf("If the user wants to go on with that work, begin from here; ckptsidecar steps "+
+			"%s --run %s lists all that was done. Otherwise pass over this.", p.Agent, p.Run))
 	}
 	return strings.Join(say, "\n")
 }

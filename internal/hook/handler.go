@@ -366,7 +366,8 @@ func (c *call) begin(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, _, err = c.Client.BeginOperation(ctx, c.ref, ckpt.OperationRequest{Key: key, Name: strings.Map(printable, limit(strings.TrimSpace(what), maxName)), State: state})
+	_, _, err = c.Client.BeginOperation(ctx, c.ref, ckpt.OperationRequest{Key: key, Name: strings.Map(printable,
+		limit(strings.TrimSpace(what), maxName)), State: state})
 	return adviceOf(c.ref, begun.Drift), err
 }
 
@@ -376,7 +377,8 @@ func (c *call) end(ctx context.Context) (string, error) {
 	if err != nil && ckpt.CodeOf(err) != ckpt.CodeNotFound {
 		return "", err
 	}
-	r := ckpt.StepRequest{Key: key, Name: c.toolName(), Args: kept(c.in.ToolInput), Status: ckpt.StepSucceeded, Result: kept(c.in.ToolResponse), Turn: c.in.turn(), DurationMS: c.in.DurationMS}
+	r := ckpt.StepRequest{Key: key, Name: c.toolName(), Args: kept(c.in.ToolInput), Status: ckpt.StepSucceeded,
+		Result: kept(c.in.ToolResponse), Turn: c.in.turn(), DurationMS: c.in.DurationMS}
 	if failure := c.in.failure(); failure != "" {
 		r.Status, r.Error, r.Outcome = ckpt.StepFailed, ckpt.Ref(limit(failure, maxKept/2)), c.in.Outcome()
 	}

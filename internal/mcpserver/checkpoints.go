@@ -13,7 +13,8 @@ import (
 func (s *Server) addCheckpointTools() {
 	add(s, tool[saveIn, saveOut]{
 		name: "save_checkpoint", title: "Save a checkpoint",
-		description: "Save the whole state of your work durably. Use it after each piece of work that is costly to redo, before you stop, and before your context is compacted. " +
+		description: "Save the whole state of your work durably. Use it after each piece of work that is costly to " +
+			"redo, before you stop, and before your context is compacted. " +
 			"Before something risky use begin_operation.",
 		do: s.save,
 	})
@@ -24,7 +25,8 @@ func (s *Server) addCheckpointTools() {
 	})
 	add(s, tool[restoreIn, restoreOut]{
 		name: "restore_checkpoint", title: "Go back to a checkpoint", repeatable: true,
-		description: "Go back to a saved state after a mistake, or when drift_status advises it. Returns the state; deletes nothing; bring files in line yourself. " +
+		description: "Go back to a saved state after a mistake, or when drift_status advises it. Returns the state; " +
+			"deletes nothing; bring files in line yourself. " +
 			"Default: the run's newest clean one. After a crash use resume_run.",
 		do: s.restore,
 	})
@@ -49,7 +51,8 @@ func (s *Server) save(ctx context.Context, in *saveIn) (*saveOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &ckpt.SaveRequest{ID: id.String(), Agent: s.agent, Run: in.Run, Kind: ckpt.KindRoutine, Labels: in.Labels, ContentType: ckpt.ContentTypeJSON, State: in.State}
+	r := &ckpt.SaveRequest{ID: id.String(), Agent: s.agent, Run: in.Run, Kind: ckpt.KindRoutine, Labels: in.Labels,
+		ContentType: ckpt.ContentTypeJSON, State: in.State}
 	if in.Kind != "" {
 		r.Kind = ckpt.Kind(in.Kind)
 	}
@@ -143,6 +146,7 @@ func (s *Server) restore(ctx context.Context, in *restoreIn) (*restoreOut, error
 		return nil, err
 	}
 	out := &restoreOut{Checkpoint: shownCheckpoint(found), state: shownState(found)}
-	out.Message = fmt.Sprintf("This is the state of checkpoint number %d of run %s. Go on from it; files and other things outside are as they were left.%s", found.Seq, found.Run, out.where(found))
+	out.Message = fmt.Sprintf("This is the state of checkpoint number %d of run %s. Go on from it; files and other "+
+		"things outside are as they were left.%s", found.Seq, found.Run, out.where(found))
 	return out, nil
 }

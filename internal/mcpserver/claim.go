@@ -73,14 +73,16 @@ func mustResume(p *ckpt.Plan) error {
 			"Use another run (argument run), or, if you know that the other one is gone for good, call resume_run with force true", p.Run, p.Agent)
 	}
 	return ckpt.Errorf(ckpt.CodeConflict, "run %s of agent %s was begun in an earlier session. Nothing was done. "+
-		"Call resume_run first: it says what is done already and gives back the state. To begin something unrelated, use another run (argument run)", p.Run, p.Agent)
+		"Call resume_run first: it says what is done already and gives back the state. To begin something unrelated, "+
+		"use another run (argument run)", p.Run, p.Agent)
 }
 
 // note remembers from an error that a run is not this process's any more.
 func (s *Server) note(run string, err error) error {
 	if ckpt.CodeOf(err) == ckpt.CodeFenced {
 		s.letGo(run)
-		return ckpt.Errorf(ckpt.CodeFenced, "nothing was done: another process has taken run %s over. Stop working on it, or call resume_run to see how it stands", run)
+		return ckpt.Errorf(ckpt.CodeFenced,
+			"nothing was done: another process has taken run %s over. Stop working on it, or call resume_run to see how it stands", run)
 	}
 	if ckpt.CodeOf(err) == ckpt.CodeConflict {
 		s.letGo(run) // it may have ended: then the next write asks anew

@@ -11,14 +11,16 @@ import (
 func (s *Server) addRunTools() {
 	add(s, tool[resumeIn, resumeOut]{
 		name: "resume_run", title: "Begin or resume a run", repeatable: true,
-		description: "Use it first in a session, and when a tool tells you to. Takes the run over; returns the newest sound state, and what is done (do not redo it), interrupted and uncertain. " +
+		description: "Use it first in a session, and when a tool tells you to. Takes the run over; returns the newest " +
+			"sound state, and what is done (do not redo it), interrupted and uncertain. " +
 			"verdict: fresh: begin; resume, repair: go on, heeding the lists; ask: a person must decide; unsafe: another process works on it.",
 		do: s.resume,
 	})
 	add(s, tool[driftIn, driftOut]{
 		name: "drift_status", title: "Ask whether you drift", reads: true,
-		description: "Ask whether you go in circles, repeat errors, make no progress or overspend. Use it before you try again what failed more than once. Returns advice, and if critical the checkpoint to go back to.",
-		do:          s.drift,
+		description: "Ask whether you go in circles, repeat errors, make no progress or overspend. Use it before you " +
+			"try again what failed more than once. Returns advice, and if critical the checkpoint to go back to.",
+		do: s.drift,
 	})
 }
 
@@ -116,7 +118,8 @@ func shownPlan(p *ckpt.Plan) *resumeOut {
 	}
 	out.Message = advice(p)
 	if n := len(p.CompletedSteps); n > maxShownSteps {
-		out.Message += fmt.Sprintf(" Of %d completed steps the newest %d are listed: before you do anything that may have been done, ask with report_step and status started under its key.", n, maxShownSteps)
+		out.Message += fmt.Sprintf(" Of %d completed steps the newest %d are listed: before you do anything that may "+
+			"have been done, ask with report_step and status started under its key.", n, maxShownSteps)
 	}
 	if p.Checkpoint != nil {
 		out.Message += out.where(p.Checkpoint)
@@ -135,9 +138,11 @@ func advice(p *ckpt.Plan) string {
 	case ckpt.VerdictRepair:
 		say = append(say, fmt.Sprintf("Run %s can go on from the state, with these changes: %s", p.Run, strings.Join(p.Reasons, " ")))
 	case ckpt.VerdictAsk:
-		say = append(say, fmt.Sprintf("A person has to decide first, so run %s was not taken over: %s", p.Run, strings.Join(p.Reasons, " ")), "Tell the user, and how to answer:")
+		say = append(say, fmt.Sprintf("A person has to decide first, so run %s was not taken over: %s", p.Run,
+			strings.Join(p.Reasons, " ")), "Tell the user, and how to answer:")
 		for _, o := range p.UncertainOperations {
-			say = append(say, fmt.Sprintf("once it is known whether %s took effect: ckptsidecar operation resolve %s '%s' succeeded|failed --run %s;", o.Name, p.Agent, o.Key, p.Run))
+			say = append(say, fmt.Sprintf("once it is known whether %s took effect: ckptsidecar operation resolve %s "+
+				"'%s' succeeded|failed --run %s;", o.Name, p.Agent, o.Key, p.Run))
 		}
 		if p.Prompt != nil {
 			say = append(say, fmt.Sprintf("ckptsidecar prompts answer %s resume|reinitialize|abandon.", p.Prompt.ID))
@@ -168,7 +173,8 @@ type driftOut struct {
 func (s *Server) drift(ctx context.Context, in *driftIn) (*driftOut, error) {
 	report, err := s.client.Drift(ctx, ckpt.DriftFilter{Agent: s.agent, Run: s.named(in.Run)})
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
-		return &driftOut{Message: "Nothing was reported in this run yet, so nothing can be said.", drift: drift{Verdict: string(ckpt.SeverityNone), Findings: []finding{}}}, nil
+		return &driftOut{Message: "Nothing was reported in this run yet, so nothing can be said.",
+			drift: drift{Verdict: string(ckpt.SeverityNone), Findings: []finding{}}}, nil
 	}
 	if err != nil {
 		return nil, err

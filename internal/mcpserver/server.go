@@ -49,7 +49,8 @@ Nothing here deletes anything.`
 
 // New makes a server.
 func New(o Options) *Server {
-	s := &Server{client: o.Client, agent: o.Agent, run: o.Run, pid: o.PID, gives: map[string]reflect.Type{}, held: map[string]int64{}, begun: map[[2]string]bool{}}
+	s := &Server{client: o.Client, agent: o.Agent, run: o.Run, pid: o.PID, gives: map[string]reflect.Type{},
+		held: map[string]int64{}, begun: map[[2]string]bool{}}
 	if s.run == "" {
 		s.run = ckpt.MainRun
 	}

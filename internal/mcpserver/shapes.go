@@ -27,7 +27,8 @@ type checkpoint struct {
 }
 
 func shownCheckpoint(c *ckpt.Checkpoint) checkpoint {
-	shown := checkpoint{ID: c.ID, Run: c.Run, Seq: c.Seq, Kind: string(c.Kind), Created: c.CreatedAt.String(), Size: c.Size, Labels: c.Labels, Suspect: c.Suspect, Pinned: c.Pinned}
+	shown := checkpoint{ID: c.ID, Run: c.Run, Seq: c.Seq, Kind: string(c.Kind), Created: c.CreatedAt.String(),
+		Size: c.Size, Labels: c.Labels, Suspect: c.Suspect, Pinned: c.Pinned}
 	var metadata struct {
 		Summary string `json:"summary"`
 	}

@@ -13,7 +13,8 @@ import (
 func (s *Server) addStepTools() {
 	add(s, tool[beginIn, beginOut]{
 		name: "begin_operation", title: "Begin a risky operation", repeatable: true,
-		description: "Use it right before what cannot be undone or must not happen twice: deployment, payment, message, deletion, push. Saves the state to go back to. " +
+		description: "Use it right before what cannot be undone or must not happen twice: deployment, payment, " +
+			"message, deletion, push. Saves the state to go back to. " +
 			"Act only if go_ahead is true; else it was done before, and its result is given. Then use finish_operation. For other work use report_step.",
 		do: s.begin,
 	})
@@ -24,7 +25,8 @@ func (s *Server) addStepTools() {
 	})
 	add(s, tool[stepIn, stepOut]{
 		name: "report_step", title: "Report a step", repeatable: true,
-		description: "Report a tool call or test run after it ended. The answer says at once if you loop, repeat errors or stand still: follow its advice. " +
+		description: "Report a tool call or test run after it ended. The answer says at once if you loop, repeat " +
+			"errors or stand still: follow its advice. " +
 			"The same work has the same key and is never done twice: with status started, a key that succeeded before returns its result.",
 		do: s.step,
 	})
@@ -63,7 +65,8 @@ func (s *Server) begin(ctx context.Context, in *beginIn) (*beginOut, error) {
 	if err != nil {
 		return nil, s.note(ref.Run, err)
 	}
-	out := &beginOut{GoAhead: !o.Replayed, Status: string(o.Status), Attempt: o.Attempt, Result: o.Result, Checkpoint: string(o.Checkpoint), Drift: shownDrift(o.Drift)}
+	out := &beginOut{GoAhead: !o.Replayed, Status: string(o.Status), Attempt: o.Attempt, Result: o.Result,
+		Checkpoint: string(o.Checkpoint), Drift: shownDrift(o.Drift)}
 	switch {
 	case o.Replayed:
 		out.Message = fmt.Sprintf("%s was done before, at %s: do not do it again, use its result.", o.Key, o.EndedAt)
@@ -142,7 +145,8 @@ type stepOut struct {
 func (s *Server) step(ctx context.Context, in *stepIn) (*stepOut, error) {
 	r := ckpt.StepRequest{
 		Key: in.Key, Name: in.Name, Args: in.Args, Status: ckpt.StepStatus(in.Status), Result: in.Result, Error: ckpt.Ref(in.Error),
-		Turn: ckpt.Ref(in.Turn), Outcome: ckpt.Ref(in.Outcome), DurationMS: in.DurationMS, InputTokens: in.InputTokens, OutputTokens: in.OutputTokens, CostUSD: in.CostUSD, Progress: in.Progress,
+		Turn: ckpt.Ref(in.Turn), Outcome: ckpt.Ref(in.Outcome), DurationMS: in.DurationMS,
+		InputTokens: in.InputTokens, OutputTokens: in.OutputTokens, CostUSD: in.CostUSD, Progress: in.Progress,
 	}
 	if r.Key == "" {
 		r.Key = "step-" + uuid.NewString()
@@ -164,7 +168,8 @@ func (s *Server) step(ctx context.Context, in *stepIn) (*stepOut, error) {
 	if err != nil {
 		return nil, s.note(ref.Run, err)
 	}
-	out := &stepOut{Key: step.Key, Status: string(step.Status), Replayed: step.Replayed, Drift: shownDrift(step.Drift), Message: fmt.Sprintf("Noted: %s has %s.", step.Name, step.Status)}
+	out := &stepOut{Key: step.Key, Status: string(step.Status), Replayed: step.Replayed,
+		Drift: shownDrift(step.Drift), Message: fmt.Sprintf("Noted: %s has %s.", step.Name, step.Status)}
 	if step.Replayed {
 		out.Result, out.Message = step.Result, fmt.Sprintf("%s succeeded before, at %s: do not do it again, use its result.", step.Key, step.EndedAt)
 	}

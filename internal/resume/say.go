@@ -214,7 +214,8 @@ func (m *maker) passedOver() []string {
 		said = append(said, fmt.Sprintf("Checkpoint %s (number %d) is newer, but was saved after the first evidence of critical drift: it is passed over.",
 			m.choice.oldest.ID, m.choice.oldest.Seq))
 	} else if n > 1 {
-		said = append(said, fmt.Sprintf("%d newer checkpoints, from %s (number %d) on, were saved after the first evidence of critical drift: they are passed over.",
+		said = append(said, fmt.Sprintf("%d newer checkpoints, from %s (number %d) on, were saved after the first "+
+			"evidence of critical drift: they are passed over.",
 			n, m.choice.oldest.ID, m.choice.oldest.Seq))
 	}
 	said = append(said, m.found()...)

@@ -37,7 +37,8 @@ type store interface {
 	// asks budget about its runs, removes as Apply does, and measures again: over
 	// is what is then still too much, 0 or less for nothing. Of very many runs it
 	// may hand in only some, of which something may go.
-	Trim(ctx context.Context, agent int64, budget func([]History, int64) ([]Verdict, int64), limit int, dry bool) (removed []ckpt.Removal, over int64, err error)
+	Trim(ctx context.Context, agent int64, budget func([]History, int64) ([]Verdict, int64), limit int,
+		dry bool) (removed []ckpt.Removal, over int64, err error)
 
 	// Expire forgets the idempotency keys that were first used before a time,
 	// the oldest first and at most limit, and answers how many.

@@ -25,7 +25,10 @@ var names = allNames()
 func allNames() map[string]name {
 	names := map[string]name{}
 	for kind, list := range map[string]string{
-		"a password":              "password passwd pwd pgpassword dbpassword dbpasswd dbpwd dbpass databasepassword databasepass userpassword userpass adminpassword adminpass rootpass mysqlpwd mysqlpass pgpass postgrespass redispass mongopass smtppass mailpass emailpass ftppass sshpass ldappass proxypass loginpass authpass appass rootpassword mysqlpassword postgrespassword redispassword smtppassword",
+		"a password": "password passwd pwd pgpassword dbpassword dbpasswd dbpwd dbpass databasepassword " +
+			"databasepass userpassword userpass adminpassword adminpass rootpass mysqlpwd mysqlpass pgpass " +
+			"postgrespass redispass mongopass smtppass mailpass emailpass ftppass sshpass ldappass proxypass " +
+			"loginpass authpass appass rootpassword mysqlpassword postgrespassword redispassword smtppassword",
 		"a passphrase":            "passphrase",
 		"a secret":                "secret webhooksecret appsecret jwtsecret sharedsecret sessionsecret cookiesecret",
 		"a client secret":         "clientsecret consumersecret",
@@ -60,9 +63,12 @@ func allNames() map[string]name {
 			names[n] = name{kind: kind, sure: weak}
 		}
 	}
-	for _, n := range strings.Fields("pagetoken nexttoken prevtoken previoustoken continuationtoken continuetoken cursortoken synctoken starttoken endtoken " +
-		"canceltoken cancellationtoken stoptoken eostoken bostoken padtoken unktoken masktoken septoken clstoken specialtoken firsttoken lasttoken inputtoken " +
-		"outputtoken prompttoken pertoken bytoken changetoken resumetoken skiptoken deltatoken publickeytoken bypass compass firstpass lastpass singlepass") {
+	for _, n := range strings.Fields("pagetoken nexttoken prevtoken previoustoken continuationtoken continuetoken " +
+		"cursortoken synctoken starttoken endtoken " +
+		"canceltoken cancellationtoken stoptoken eostoken bostoken padtoken unktoken masktoken septoken clstoken " +
+		"specialtoken firsttoken lasttoken inputtoken " +
+		"outputtoken prompttoken pertoken bytoken changetoken resumetoken skiptoken deltatoken publickeytoken bypass " +
+		"compass firstpass lastpass singlepass") {
 		names[n] = name{sure: never}
 	}
 	return names
@@ -221,7 +227,8 @@ func looksMade(value []byte) bool {
 
 // isPath says whether a value names a place rather than a secret.
 func isPath(value []byte) bool {
-	return value[0] == '/' || len(value) > 1 && value[0] == '.' && (value[1] == '/' || value[1] == '.') || strings.HasPrefix(string(value[:min(8, len(value))]), "http")
+	return value[0] == '/' || len(value) > 1 && value[0] == '.' && (value[1] == '/' || value[1] == '.') ||
+		strings.HasPrefix(string(value[:min(8, len(value))]), "http")
 }
 
 // hasPair says whether a value has a name and a value of its own, as cookies do.

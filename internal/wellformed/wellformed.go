@@ -103,7 +103,8 @@ func Metadata(metadata []byte) error {
 	case len(metadata) == 0:
 		return nil
 	case len(metadata) > ckpt.MaxMetadata:
-		return ckpt.Errorf(ckpt.CodeTooLarge, "the metadata is %d bytes long: at most %d are allowed; put large things into the state", len(metadata), ckpt.MaxMetadata)
+		return ckpt.Errorf(ckpt.CodeTooLarge,
+			"the metadata is %d bytes long: at most %d are allowed; put large things into the state", len(metadata), ckpt.MaxMetadata)
 	}
 	return object("metadata", metadata)
 }

@@ -98,7 +98,8 @@ func (t *trace) recorded(ctx context.Context, watch observer.Watcher, p *ckpt.Po
 			continue
 		}
 		seq++
-		print, _ := watch.State(ctx, p, observer.RuleRun{Agent: t.Source, Run: t.ID}, s.State, last, ckpt.ContentTypeJSON) // the error is that of the context
+		print, _ := watch.State(ctx, p, observer.RuleRun{Agent: t.Source, Run: t.ID}, s.State, last,
+			ckpt.ContentTypeJSON) // the error is that of the context
 		print.ID, print.Seq, print.At, print.Kind = strconv.FormatInt(seq, 10), seq, at, ckpt.KindRoutine
 		r.States, last = append(r.States, print), s.State
 	}

@@ -48,7 +48,8 @@ func Decode(ctx context.Context, q sqlx.QueryerContext, r *StateRow) ([]byte, er
 	if damage != nil {
 		damage.ID = r.ID
 	}
-	return nil, ckpt.Wrap(ckpt.CodeCorrupt, err, "checkpoint %s is damaged and is not served: %s; run ckptsidecar verify, and restore another", r.ID, err)
+	return nil, ckpt.Wrap(ckpt.CodeCorrupt, err,
+		"checkpoint %s is damaged and is not served: %s; run ckptsidecar verify, and restore another", r.ID, err)
 }
 
 func assemble(ctx context.Context, q sqlx.QueryerContext, r *StateRow) ([]byte, error) {

@@ -157,7 +157,9 @@ func (p *Preparer) searchSecrets(c *candidate, checked jsontext.Checked, mode ck
 	case len(found) == 0:
 		return nil, nil
 	case mode == ckpt.SecretsReject:
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the state holds what looks like %s at %q, and the agent's policy says secrets: reject; take it out, or set the policy to redact", found[0].Kind, found[0].Path)
+		return nil, ckpt.Errorf(ckpt.CodeInvalid,
+			"the state holds what looks like %s at %q, and the agent's policy says secrets: reject; take it out, or "+
+				"set the policy to redact", found[0].Kind, found[0].Path)
 	case mode == ckpt.SecretsRedact:
 		return c.redact(p.Scan)
 	}

@@ -22,7 +22,8 @@ const (
 // them.
 func (s *Drifts) calibrate(ctx context.Context) error {
 	var agents []ledger.AgentRow
-	if err := s.RO.SelectContext(ctx, &agents, `SELECT id, owner, name, policy FROM agents WHERE policy LIKE '%"false_alarms"%' AND policy NOT LIKE '%"false_alarms":"off"%'`); err != nil {
+	if err := s.RO.SelectContext(ctx, &agents,
+		`SELECT id, owner, name, policy FROM agents WHERE policy LIKE '%"false_alarms"%' AND policy NOT LIKE '%"false_alarms":"off"%'`); err != nil {
 		return sqlite.ReadError(err)
 	}
 	asking := map[int64]bool{}
@@ -83,7 +84,8 @@ func (s *Drifts) calibrateAgent(ctx context.Context, agent *ledger.AgentRow, lef
 		g.result = s.Opt.Drift.Calibrate(&agent.Settings, slices.Collect(maps.Values(g.scores)))
 		if changed := s.calibrations.put(calibratedGroup{agent.ID, workflow}, g); changed && whole {
 			e := ledger.DaemonEntry(agent, "calibrate")
-			e.Detail = map[string]any{"workflow": workflow, "false_alarms": g.result.Asked, "runs": g.result.Runs, "needs": g.result.Needs, "factor": g.result.Factor, "capped": g.result.Capped}
+			e.Detail = map[string]any{"workflow": workflow, "false_alarms": g.result.Asked, "runs": g.result.Runs,
+				"needs": g.result.Needs, "factor": g.result.Factor, "capped": g.result.Capped}
 			s.Record(e)
 		}
 	}

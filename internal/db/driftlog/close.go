@@ -81,7 +81,8 @@ func (s *Drifts) Dismiss(ctx context.Context, sc ckpt.Scope, r ckpt.DismissReque
 	}
 	e := ledger.Entry(sc, "dismiss_finding", f.Agent)
 	e.Run, e.Subject, e.Reason = f.Run, r.ID, r.Reason
-	return Keyed(s, sc, KeyedRequest{Agent: f.Agent, Key: r.IdempotencyKey, Print: r, Entry: e, Drift: true, Secrets: c.Found}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.DismissedFinding, error) {
+	return Keyed(s, sc, KeyedRequest{Agent: f.Agent, Key: r.IdempotencyKey, Print: r, Entry: e, Drift: true,
+		Secrets: c.Found}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.DismissedFinding, error) {
 		run, err := tx.Run(agent.ID, f.Run)
 		if err != nil || run == nil {
 			return nil, ledger.ErrOr(err, noFinding(r.ID))
@@ -104,7 +105,8 @@ func noFinding(id string) error {
 	return ckpt.Errorf(ckpt.CodeNotFound, "there is no finding %s here: see an agent's findings with ckptsidecar drift AGENT --closed", id)
 }
 
-func (s *Drifts) dismiss(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, id string, e ledger.AuditEntry) (*ckpt.DismissedFinding, error) {
+func (s *Drifts) dismiss(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, id string,
+	e ledger.AuditEntry) (*ckpt.DismissedFinding, error) {
 	w, err := s.WatchRun(tx, agent, run, nil)
 	if err != nil {
 		return nil, err

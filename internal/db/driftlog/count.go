@@ -33,7 +33,8 @@ func (s *Drifts) Unsee(tx *ledger.Tx, v *WatchedSave) {
 // FoundInSave does what follows from what was seen in a save that has been
 // inserted. It answers whether the run's whole retention must be applied,
 // because some of what was clean is not any more.
-func (s *Drifts) FoundInSave(tx *ledger.Tx, v *WatchedSave, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, reply ledger.SavedReply) (all bool, err error) {
+func (s *Drifts) FoundInSave(tx *ledger.Tx, v *WatchedSave, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched,
+	reply ledger.SavedReply) (all bool, err error) {
 	if v.Drift == nil {
 		return false, nil
 	}
@@ -46,7 +47,8 @@ func (s *Drifts) FoundInSave(tx *ledger.Tx, v *WatchedSave, agent *ledger.AgentR
 
 // WatchStep lets the run's watch see a step that has ended, notes its owner's
 // sign of life, and does what follows.
-func (s *Drifts) WatchStep(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, printed *printedStep, step *ckpt.Step, old *ledger.StepRow, e ledger.AuditEntry) error {
+func (s *Drifts) WatchStep(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched,
+	printed *printedStep, step *ckpt.Step, old *ledger.StepRow, e ledger.AuditEntry) error {
 	if step.Status == ckpt.StepStarted {
 		return tx.SignOfLife(run)
 	}

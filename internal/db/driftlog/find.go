@@ -16,7 +16,8 @@ import (
 // one was critical; then the run's retention must be applied.
 //
 // at is the checkpoint in which it was seen, where it was one.
-func (s *Drifts) find(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, list []observer.Found, at string) (critical bool, err error) {
+func (s *Drifts) find(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, list []observer.Found,
+	at string) (critical bool, err error) {
 	for i := range list {
 		f, err := s.findingOf(tx, agent, run, &list[i], at)
 		if err != nil {
@@ -37,7 +38,8 @@ func (s *Drifts) findingOf(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	if err != nil {
 		return nil, err
 	}
-	f := &ckpt.Finding{Rule: found.Rule, Severity: found.Severity, Message: found.Message, Advice: ckpt.Ref(found.Advice), Evidence: evidence, Checkpoint: ckpt.Ref(at)}
+	f := &ckpt.Finding{Rule: found.Rule, Severity: found.Severity, Message: found.Message,
+		Advice: ckpt.Ref(found.Advice), Evidence: evidence, Checkpoint: ckpt.Ref(at)}
 	if found.Severity == ckpt.SeverityCritical {
 		since, err := keptBack(tx, run, found.SinceSeq)
 		if err != nil {
@@ -57,7 +59,8 @@ func (s *Drifts) begin(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow
 
 // note writes a finding down, and for a critical one that has a say over
 // checkpoints makes a recovery checkpoint first and suspects of all since.
-func (s *Drifts) note(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, f *ckpt.Finding, e ledger.AuditEntry) (critical bool, err error) {
+func (s *Drifts) note(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, f *ckpt.Finding,
+	e ledger.AuditEntry) (critical bool, err error) {
 	critical = f.Severity == ckpt.SeverityCritical && f.SinceSeq != nil
 	drifting := w.Drifting()
 	if len(w.open) >= ckpt.MaxFindings && (!critical || drifting) {
@@ -148,7 +151,8 @@ func (s *Drifts) addRecovery(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	if err != nil {
 		return "", err
 	}
-	row := ledger.CheckpointRow{N: tx.Head.N + 1, ID: id.String(), Seq: run.LastSeq + 1, Kind: ckpt.KindRecovery, Parent: ckpt.Ref(c.ID), CreatedAt: tx.Now,
+	row := ledger.CheckpointRow{N: tx.Head.N + 1, ID: id.String(), Seq: run.LastSeq + 1, Kind: ckpt.KindRecovery,
+		Parent: ckpt.Ref(c.ID), CreatedAt: tx.Now,
 		ContentType: c.ContentType, Metadata: ledger.MetadataText(c.Metadata), Step: c.Step, Suspect: true}
 	if c.Program != nil {
 		text, err := json.Marshal(c.Program)
@@ -167,7 +171,8 @@ func (s *Drifts) addRecovery(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 		return "", err
 	}
 	s.States.Keep(tx.Tx, blob.RunKey{Owner: agent.Owner, Agent: agent.Name, Run: run.Name}, row.Place(run), &again, list)
-	e := ledger.AuditEntry{Who: ledger.Daemon, PID: os.Getpid(), Action: "save", Owner: agent.Owner, Agent: agent.Name, Run: run.Name, Subject: row.ID, Outcome: ledger.OutcomeDone,
+	e := ledger.AuditEntry{Who: ledger.Daemon, PID: os.Getpid(), Action: "save", Owner: agent.Owner,
+		Agent: agent.Name, Run: run.Name, Subject: row.ID, Outcome: ledger.OutcomeDone,
 		Reason: "critical drift: " + f.Rule, Detail: map[string]any{"finding": f.ID}}
 	if e.Save, err = tx.Facts(&row, &again, 0); err != nil {
 		return "", err

@@ -188,7 +188,8 @@ func readPastTotals(tx *ledger.Tx, run *ledger.RunRow, all *observer.RunPast) er
 // pastSteps reads the steps of this stretch in the order in which they ended,
 // with the earlier attempts that failed.
 func readPastSteps(tx *ledger.Tx, run *ledger.RunRow, all *observer.RunPast) error {
-	rows, err := readPrints(tx.Ctx, tx.Conn, `SELECT `+printColumns+` FROM steps WHERE run_id = ? AND stretch = ? AND sig IS NOT NULL AND ended_at IS NOT NULL
+	rows, err := readPrints(tx.Ctx, tx.Conn,
+		`SELECT `+printColumns+` FROM steps WHERE run_id = ? AND stretch = ? AND sig IS NOT NULL AND ended_at IS NOT NULL
 		ORDER BY after_seq DESC, id DESC LIMIT ?`, run.ID, run.Stretch, observer.MaxPastSteps)
 	if err != nil {
 		return err
@@ -258,7 +259,8 @@ func makePrint[T any](s *Drifts, key blob.RunKey, make func() (T, error)) (print
 			var none T
 			print, err = none, nil
 			s.Watches.Panics.Add(1)
-			s.Log.Error("a drift detector panicked: it does not count this", "agent", key.Agent, "run", key.Run, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			s.Log.Error("a drift detector panicked: it does not count this", "agent", key.Agent, "run", key.Run,
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 	}()
 	return make()

@@ -31,7 +31,8 @@ func (s *Drifts) PostFinding(_ context.Context, sc ckpt.Scope, agentName string,
 	e := ledger.Entry(sc, "finding", agentName)
 	e.Run = ledger.RunName(r.Run)
 	past := s.ReadAheadFor(sc, ref)
-	return Keyed(s, sc, KeyedRequest{Agent: agentName, Key: r.IdempotencyKey, Print: r, Entry: e, Make: true, Drift: true, Secrets: c.Found}, func(tx *ledger.Tx, _ *ledger.AgentRow) (*ckpt.PostedFinding, error) {
+	return Keyed(s, sc, KeyedRequest{Agent: agentName, Key: r.IdempotencyKey, Print: r, Entry: e, Make: true,
+		Drift: true, Secrets: c.Found}, func(tx *ledger.Tx, _ *ledger.AgentRow) (*ckpt.PostedFinding, error) {
 		agent, run, err := s.OpenRun(tx, sc, ref)
 		if err != nil {
 			return nil, err
@@ -44,7 +45,8 @@ func (s *Drifts) PostFinding(_ context.Context, sc ckpt.Scope, agentName string,
 	})
 }
 
-func (s *Drifts) postFinding(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, r ckpt.FindingRequest, e ledger.AuditEntry) (*ckpt.PostedFinding, error) {
+func (s *Drifts) postFinding(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched,
+	r ckpt.FindingRequest, e ledger.AuditEntry) (*ckpt.PostedFinding, error) {
 	f := &ckpt.Finding{Rule: r.Rule, Severity: r.Severity, Message: r.Message, Advice: r.Advice, Evidence: r.Evidence, Checkpoint: run.Head}
 	if len(f.Evidence) == 0 {
 		f.Evidence = ckpt.JSON("{}")

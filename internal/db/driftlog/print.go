@@ -69,7 +69,8 @@ func refusedBySchema(broken []observer.Found) error {
 		if message == "" {
 			message = "The state breaks the agent's schema"
 		}
-		return ckpt.Errorf(ckpt.CodeSchemaMismatch, "%s.%s Nothing was saved: mend the state, or the schema in the agent's policy, or set its schema_mode to report",
+		return ckpt.Errorf(ckpt.CodeSchemaMismatch,
+			"%s.%s Nothing was saved: mend the state, or the schema in the agent's policy, or set its schema_mode to report",
 			strings.ToLower(message[:1])+message[1:], where)
 	}
 	return nil
@@ -174,7 +175,8 @@ func (s *Drifts) PrintStep(ctx context.Context, key blob.RunKey, r *ckpt.StepReq
 	if p.Sensitivity == ckpt.SensitivityOff {
 		return nil, nil
 	}
-	step := ckpt.Step{Key: r.Key, Name: r.Name, Args: r.Args, Status: r.Status, Result: r.Result, Error: r.Error, Outcome: r.Outcome, Measures: r.Measured()}
+	step := ckpt.Step{Key: r.Key, Name: r.Name, Args: r.Args, Status: r.Status, Result: r.Result, Error: r.Error,
+		Outcome: r.Outcome, Measures: r.Measured()}
 	made := &printedStep{past: s.readAhead(key, &p), whole: !finish}
 	if r.Status == "" || r.Status == ckpt.StepStarted { // it only begins: rules are tried at its end
 		p.Rules = nil

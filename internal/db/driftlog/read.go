@@ -78,7 +78,8 @@ func readWayBack(ctx context.Context, q *sqlx.Tx, runID int64, open []ckpt.Findi
 // DriftStatus counts what is open of the scope's agents.
 func (s *Drifts) DriftStatus(ctx context.Context, q *sqlx.Tx, owner string, d *ckpt.DriftStatus) error {
 	d.Watched, d.Findings, d.Calibrations = s.Watches.held.Load(), []ckpt.FindingCount{}, s.calibrations.list(owner)
-	return q.SelectContext(ctx, &d.Findings, `SELECT f.rule, f.severity, count(*) AS count FROM findings f JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id
+	return q.SelectContext(ctx, &d.Findings,
+		`SELECT f.rule, f.severity, count(*) AS count FROM findings f JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id
 		WHERE f.closed IS NULL AND (a.owner = ?1 OR ?1 = '*') GROUP BY f.rule, f.severity ORDER BY f.rule, f.severity`, owner)
 }
 

@@ -14,7 +14,8 @@ import (
 
 // ReportSecrets makes a finding for each place in which a secret was seen, once
 // for a run as long as it is open.
-func (s *Drifts) ReportSecrets(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, checkpoint string, found []secrets.Secret) error {
+func (s *Drifts) ReportSecrets(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched,
+	checkpoint string, found []secrets.Secret) error {
 	for _, secret := range found {
 		evidence, err := json.Marshal(secret)
 		if err != nil {

@@ -209,7 +209,8 @@ func (s *Drifts) sharedOf(ctx context.Context, a *sharer, read *int) (map[string
 	}
 	err := s.Reading(ctx, func(q *sqlx.Tx) error {
 		var runs []int64
-		err := q.SelectContext(ctx, &runs, `SELECT id FROM runs WHERE agent_id = ? AND ended_at IS NULL AND last_seq > removed ORDER BY updated_at DESC LIMIT 1`, a.ID)
+		err := q.SelectContext(ctx, &runs,
+			`SELECT id FROM runs WHERE agent_id = ? AND ended_at IS NULL AND last_seq > removed ORDER BY updated_at DESC LIMIT 1`, a.ID)
 		if err != nil || len(runs) == 0 {
 			return err
 		}

@@ -91,7 +91,8 @@ func (s *Drifts) guard(w *Watched, f func()) {
 		if p := recover(); p != nil {
 			w.watch = nil
 			s.Watches.Panics.Add(1)
-			s.Log.Error("a drift detector panicked: the run is not watched any more", "agent", w.key.Agent, "run", w.key.Run, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			s.Log.Error("a drift detector panicked: the run is not watched any more", "agent", w.key.Agent, "run",
+				w.key.Run, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 	}()
 	f()

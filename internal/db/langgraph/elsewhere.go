@@ -22,7 +22,8 @@ type graphSearch struct {
 
 // graphElsewhere completes a document without a parent, and answers for which channels the client must be asked. A
 // value that no checkpoint of the thread has is left out: LangGraph's own suite wants it so.
-func (s *Threads) graphElsewhere(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut, d *graphDocument, versions map[string]ckpt.JSON) (missing []string, err error) {
+func (s *Threads) graphElsewhere(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut, d *graphDocument,
+	versions map[string]ckpt.JSON) (missing []string, err error) {
 	agent, err := s.FindAgent(ctx, sc, r.Agent)
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
 		return nil, nil

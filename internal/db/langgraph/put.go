@@ -65,7 +65,8 @@ func (s *Threads) GraphPut(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut)
 	if err != nil {
 		return nil, err
 	}
-	d := &graphDocument{GraphThread: r.GraphThread, Parent: r.Parent, Checkpoint: r.Checkpoint, Metadata: r.Metadata, Values: graphValues(r.Values, head.Versions)}
+	d := &graphDocument{GraphThread: r.GraphThread, Parent: r.Parent, Checkpoint: r.Checkpoint, Metadata: r.Metadata,
+		Values: graphValues(r.Values, head.Versions)}
 	if len(r.Carry) == 0 {
 		return s.graphTagged(ctx, sc, r, d, head.ID)
 	}
@@ -94,12 +95,14 @@ func (s *Threads) graphTagged(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphP
 
 // graphCarry completes a document by its parent, or without one by the rest of its thread. What it has read must be
 // released once the document was written.
-func (s *Threads) graphCarry(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut, d *graphDocument, versions map[string]ckpt.JSON) (release func(), missing []string, err error) {
+func (s *Threads) graphCarry(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPut, d *graphDocument,
+	versions map[string]ckpt.JSON) (release func(), missing []string, err error) {
 	if r.Parent == "" {
 		missing, err = s.graphElsewhere(ctx, sc, r, d, versions)
 		return func() {}, missing, err
 	}
-	if base := s.States.Get(blob.RunKey{Owner: sc.Whose(), Agent: r.Agent, Run: graphRunName(r.GraphThread)}); base != nil { // most often the parent is the newest
+	if base := s.States.Get(blob.RunKey{Owner: sc.Whose(), Agent: r.Agent,
+		Run: graphRunName(r.GraphThread)}); base != nil { // most often the parent is the newest
 		if parent, _ := readGraphDocument(base.State); parent.is(string(r.Parent)) {
 			return func() { s.States.Release(base) }, d.carry(parent, r.Carry, versions), nil
 		}
@@ -131,7 +134,8 @@ func (d *graphDocument) is(id string) bool {
 }
 
 // graphState is the state of a checkpoint by LangGraph's names.
-func (s *Threads) graphState(ctx context.Context, sc ckpt.Scope, agent string, t ckpt.GraphThread, id string) (state []byte, release func(), err error) {
+func (s *Threads) graphState(ctx context.Context, sc ckpt.Scope, agent string, t ckpt.GraphThread,
+	id string) (state []byte, release func(), err error) {
 	row, err := s.FindAgent(ctx, sc, agent)
 	if err != nil {
 		return nil, nil, err
@@ -339,7 +343,8 @@ func GraphImported(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, n 
 // graphRuns are the runs of a thread, or of all threads of an agent, and of a
 // namespace or of all.
 func graphRuns(ctx context.Context, q sqlx.QueryerContext, agentID int64, thread, ns *string) (ids []int64, err error) {
-	return ids, sqlx.SelectContext(ctx, q, &ids, `SELECT run_id FROM graph_threads WHERE agent_id = ?1 AND (?2 IS NULL OR thread = ?2) AND (?3 IS NULL OR ns = ?3)`,
+	return ids, sqlx.SelectContext(ctx, q, &ids,
+		`SELECT run_id FROM graph_threads WHERE agent_id = ?1 AND (?2 IS NULL OR thread = ?2) AND (?3 IS NULL OR ns = ?3)`,
 		agentID, thread, ns)
 }
 

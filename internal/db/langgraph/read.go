@@ -141,7 +141,8 @@ func (l *graphList) places(ctx context.Context, q *sqlx.Tx, limit int) (places [
 			WHERE g.run_id = ?1 AND (?2 IS NULL OR g.id = ?2) AND (?3 IS NULL OR g.id < ?3) AND (?4 IS NULL OR g.id < ?4) ORDER BY g.id DESC LIMIT ?5`,
 			runs[0], only, before, afterID, limit)
 	}
-	return places, q.SelectContext(ctx, &places, `SELECT g.n, g.id, c.metadata FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.n = g.n
+	return places, q.SelectContext(ctx, &places,
+		`SELECT g.n, g.id, c.metadata FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.n = g.n
 		WHERE t.agent_id = ?1 AND (?2 IS NULL OR t.thread = ?2) AND (?3 IS NULL OR t.ns = ?3) AND (?4 IS NULL OR g.id = ?4) AND (?5 IS NULL OR g.id < ?5)
 		AND (?6 IS NULL OR (g.id, g.n) < (?6, ?7)) ORDER BY g.id DESC, g.n DESC LIMIT ?8`,
 		l.agentID, l.query.Thread, l.query.NS, only, before, afterID, afterN, limit)
@@ -258,7 +259,8 @@ func (s *Threads) readGraphTuple(ctx context.Context, q *sqlx.Tx, row *graphRow,
 	if err != nil {
 		return nil, err
 	}
-	t := &ckpt.GraphTuple{GraphThread: d.GraphThread, ID: row.Graph, Parent: row.Parent, Checkpoint: d.Checkpoint, Metadata: d.Metadata, Values: d.answer(have, lent != nil)}
+	t := &ckpt.GraphTuple{GraphThread: d.GraphThread, ID: row.Graph, Parent: row.Parent, Checkpoint: d.Checkpoint,
+		Metadata: d.Metadata, Values: d.answer(have, lent != nil)}
 	if t.Writes, err = readGraphWrites(ctx, q, row.RunID, row.Graph); err != nil {
 		return nil, err
 	}
@@ -312,7 +314,8 @@ const selectGraphLink = `SELECT n, id, parent, channels FROM graph_checkpoints W
 func (l *graphLink) has() (map[string]bool, error) {
 	var names []string
 	if err := json.Unmarshal([]byte(l.Channels), &names); err != nil {
-		return nil, ckpt.Wrap(ckpt.CodeCorrupt, &blob.DamageError{What: "its list of channels cannot be read", ID: l.ID}, "LangGraph's checkpoint %s is damaged in its list of channels: run ckptsidecar verify", l.ID)
+		return nil, ckpt.Wrap(ckpt.CodeCorrupt, &blob.DamageError{What: "its list of channels cannot be read",
+			ID: l.ID}, "LangGraph's checkpoint %s is damaged in its list of channels: run ckptsidecar verify", l.ID)
 	}
 	set := make(map[string]bool, len(names))
 	for _, name := range names {

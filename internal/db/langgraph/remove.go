@@ -28,7 +28,8 @@ type graphRemoving struct {
 
 // graphRemove does something until it says that it is done, in as many
 // transactions as it needs. An agent that is not there has nothing to remove.
-func (s *Threads) graphRemove(sc ckpt.Scope, name string, e ledger.AuditEntry, reason string, do func(*graphRemoving) error) (*ckpt.GraphRemoved, error) {
+func (s *Threads) graphRemove(sc ckpt.Scope, name string, e ledger.AuditEntry, reason string,
+	do func(*graphRemoving) error) (*ckpt.GraphRemoved, error) {
 	if err := ckpt.CheckAgentName(name); err != nil {
 		return nil, err
 	}
@@ -291,7 +292,8 @@ func (g *graphRemoving) deltaChannels(n int64) (open map[string]bool, steps int,
 		Counters map[string]json.RawMessage `json:"counters_since_delta_snapshot"`
 	}
 	if err := json.Unmarshal([]byte(row.Metadata), &metadata); err != nil {
-		return nil, 0, ckpt.Wrap(ckpt.CodeCorrupt, &blob.DamageError{What: "its metadata cannot be read", ID: row.ID}, "checkpoint %s is damaged in its metadata: nothing was pruned; run ckptsidecar verify", row.ID)
+		return nil, 0, ckpt.Wrap(ckpt.CodeCorrupt, &blob.DamageError{What: "its metadata cannot be read", ID: row.ID},
+			"checkpoint %s is damaged in its metadata: nothing was pruned; run ckptsidecar verify", row.ID)
 	}
 	open = make(map[string]bool, len(metadata.Counters))
 	for name := range metadata.Counters {

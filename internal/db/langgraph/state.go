@@ -170,7 +170,8 @@ func readGraphHead(state []byte) (*graphDocument, []manifestEntry, []byte, error
 	if m.Format != graphFormat || m.Thread == "" || m.Checkpoint == nil {
 		return nil, nil, nil, &blob.DamageError{What: "it is no checkpoint of LangGraph"}
 	}
-	return &graphDocument{GraphThread: ckpt.GraphThread{Thread: m.Thread, NS: m.NS}, Parent: m.Parent, Checkpoint: m.Checkpoint, Metadata: m.Metadata}, m.Manifest, values, nil
+	return &graphDocument{GraphThread: ckpt.GraphThread{Thread: m.Thread, NS: m.NS}, Parent: m.Parent,
+		Checkpoint: m.Checkpoint, Metadata: m.Metadata}, m.Manifest, values, nil
 }
 
 // readGraphMembers reads what stands before the values and, by head_at, what

@@ -33,7 +33,8 @@ func readGraphWrite(r *ledger.GraphWriteRow, checkpoint string) (ckpt.GraphWrite
 	data, err := blob.Inflate(r.Data, r.Size)
 	if err != nil || crc32.Checksum(data, ledger.Castagnoli) != r.CRC {
 		damage := &blob.DamageError{What: fmt.Sprintf("the write %d of its task %s does not match its checksum", r.Idx, r.Task), ID: checkpoint}
-		return ckpt.GraphWrite{}, ckpt.Wrap(ckpt.CodeCorrupt, damage, "a write to LangGraph's checkpoint %s is damaged and is not served: run ckptsidecar verify", checkpoint)
+		return ckpt.GraphWrite{}, ckpt.Wrap(ckpt.CodeCorrupt, damage,
+			"a write to LangGraph's checkpoint %s is damaged and is not served: run ckptsidecar verify", checkpoint)
 	}
 	return ckpt.GraphWrite{Task: r.Task, Idx: r.Idx, Path: r.Path, Channel: r.Channel, GraphBytes: ckpt.GraphBytes{Type: r.Type, Data: data}}, nil
 }
@@ -85,7 +86,8 @@ func (s *Threads) graphRows(sc ckpt.Scope, r *ckpt.GraphPutWrites) (rows []ledge
 		if s.Opt.Secrets != nil && (mode == ckpt.SecretsReject || mode == ckpt.SecretsRedact) {
 			clean, found := s.Opt.Secrets.Redact(w.Data, isGraphJSON(&w.GraphBytes))
 			if len(found) > 0 && mode == ckpt.SecretsReject {
-				return nil, 0, ckpt.Errorf(ckpt.CodeInvalid, "the write to %s holds what looks like %s at %q, and the agent's policy says secrets: reject; take it out, or set the policy to redact",
+				return nil, 0, ckpt.Errorf(ckpt.CodeInvalid,
+					"the write to %s holds what looks like %s at %q, and the agent's policy says secrets: reject; take it out, or set the policy to redact",
 					w.Channel, found[0].Kind, found[0].Path)
 			}
 			w.Data = clean
@@ -150,13 +152,15 @@ func insertGraphWrites(tx *ledger.Tx, run *ledger.RunRow, checkpoint string, row
 // readGraphWrites reads the writes to a checkpoint, ordered by path, task and index. LangGraph applies the writes
 // of a step in this order, and replays those of delta channels in the order in which they come.
 func readGraphWrites(ctx context.Context, q sqlx.QueryerContext, runID int64, checkpoint string) ([]ckpt.GraphWrite, error) {
-	return graphWritesOf(ctx, q, checkpoint, `SELECT `+graphWriteColumns+` FROM graph_writes WHERE run_id = ? AND checkpoint = ? ORDER BY path, task, idx`, runID, checkpoint)
+	return graphWritesOf(ctx, q, checkpoint,
+		`SELECT `+graphWriteColumns+` FROM graph_writes WHERE run_id = ? AND checkpoint = ? ORDER BY path, task, idx`, runID, checkpoint)
 }
 
 // readGraphSends reads what tasks have sent, in the order in which LangGraph
 // takes it.
 func readGraphSends(ctx context.Context, q sqlx.QueryerContext, runID int64, checkpoint string) ([]ckpt.GraphBytes, error) {
-	writes, err := graphWritesOf(ctx, q, checkpoint, `SELECT `+graphWriteColumns+` FROM graph_writes WHERE run_id = ? AND checkpoint = ? AND channel = ? ORDER BY path, task, idx`,
+	writes, err := graphWritesOf(ctx, q, checkpoint,
+		`SELECT `+graphWriteColumns+` FROM graph_writes WHERE run_id = ? AND checkpoint = ? AND channel = ? ORDER BY path, task, idx`,
 		runID, checkpoint, ckpt.GraphTasks)
 	sends := make([]ckpt.GraphBytes, len(writes))
 	for i := range writes {

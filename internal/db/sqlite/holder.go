@@ -52,7 +52,8 @@ func (w *writer) suspectOwnReads() error {
 	if s.wal.ownReads < ownReadsMost {
 		return nil
 	}
-	return w.stop(&FatalError{lockFault{fmt.Errorf("this process could not give back its own lock to read of %s, so the write-ahead log cannot begin anew", s.opt.Path)}})
+	return w.stop(&FatalError{lockFault{fmt.Errorf("this process could not give back its own lock to read of %s, so "+
+		"the write-ahead log cannot begin anew", s.opt.Path)}})
 }
 
 // probe looks whether the writer gets its lock. It writes nothing.

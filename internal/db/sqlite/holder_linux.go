@@ -61,7 +61,8 @@ func heldLocks(f func(heldLock)) {
 // lookAtLocks says in the log where SQLite has fallen back to locks of the process: its first lock shows that.
 func (e *Engine) lookAtLocks() {
 	if !sqlite.OFDLockingEnabled() {
-		e.log.Warn("this system or file system has no locks by open file: whatever else in this process opens and closes the database file drops its locks", "path", e.opt.Path)
+		e.log.Warn("this system or file system has no locks by open file: whatever else in this process opens and "+
+			"closes the database file drops its locks", "path", e.opt.Path)
 	}
 }
 

@@ -16,7 +16,8 @@ func (e *Engine) copyFailed(err error) {
 	}
 	_, size := e.Sizes()
 	if size = max(size, e.wal.pending()); n >= copyTries && size > LogAlarm && Classify(err) != ClassFull {
-		_ = e.writer.stop(&FatalError{fmt.Errorf("the write-ahead log has %d MiB, and could not be copied into the database %d times in a row: %w", size>>20, n, err)})
+		_ = e.writer.stop(&FatalError{fmt.Errorf("the write-ahead log has %d MiB, and could not be copied into the "+
+			"database %d times in a row: %w", size>>20, n, err)})
 	}
 }
 

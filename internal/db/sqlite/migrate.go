@@ -79,6 +79,7 @@ func (e *Engine) roomToMigrate() error {
 	if err != nil || free >= need { // where the disk does not say, the copy finds out
 		return nil
 	}
-	return &OperatorError{Message: fmt.Sprintf("the database must be migrated, and is copied before: this needs %d MB on the disk of %s, and %d MB are free. "+
+	return &OperatorError{Message: fmt.Sprintf("the database must be migrated, and is copied before: this needs %d MB "+
+		"on the disk of %s, and %d MB are free. "+
 		"Make room for %d MB more and start again", need>>20, dir, free>>20, (need-free)>>20+1)}
 }

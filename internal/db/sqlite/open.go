@@ -55,7 +55,8 @@ func (e *Engine) Start(ctx context.Context) (err error) {
 	e.watch.willShrink(pages * PageSize) // a vacuum of the last daemon may still wait in the log
 	if e.readOnly == "" {
 		if err := e.firstReserve(); err != nil {
-			e.log.Warn("no room can be kept for deletes: where the disk is full they may be refused", "file", e.reserve.path, "bytes", e.reserve.base, "error", err)
+			e.log.Warn("no room can be kept for deletes: where the disk is full they may be refused", "file",
+				e.reserve.path, "bytes", e.reserve.base, "error", err)
 		}
 	}
 	return nil
@@ -95,17 +96,20 @@ func (e *Engine) prepareFile(context.Context) error {
 func (e *Engine) refuseLeftovers(database string) error {
 	path := e.opt.Path
 	if info, err := os.Lstat(path + "-wal"); err == nil && info.Size() > 0 {
-		return &OperatorError{fmt.Sprintf("%s is %s, but its write-ahead log %s-wal is there: put the database back, or move the log away to begin anew", path, database, path), nil}
+		return &OperatorError{fmt.Sprintf("%s is %s, but its write-ahead log %s-wal is there: put the database back, "+
+			"or move the log away to begin anew", path, database, path), nil}
 	}
 	if _, err := os.Lstat(e.marker()); err == nil {
-		return &OperatorError{fmt.Sprintf("%s is %s since the last daemon stopped because of a fault: restore a backup, or remove %s to begin anew", path, database, e.marker()), nil}
+		return &OperatorError{fmt.Sprintf("%s is %s since the last daemon stopped because of a fault: restore a "+
+			"backup, or remove %s to begin anew", path, database, e.marker()), nil}
 	}
 	return nil
 }
 
 func (e *Engine) makeFile() error {
 	if _, err := os.Lstat(e.marker()); err == nil {
-		return &OperatorError{fmt.Sprintf("%s is gone, and the last daemon stopped because of a fault: bring it or a backup back; to begin with an empty database instead, remove %s", e.opt.Path, e.marker()), nil}
+		return &OperatorError{fmt.Sprintf("%s is gone, and the last daemon stopped because of a fault: bring it or a "+
+			"backup back; to begin with an empty database instead, remove %s", e.opt.Path, e.marker()), nil}
 	}
 	f, err := os.OpenFile(e.opt.Path, os.O_RDWR|os.O_CREATE|os.O_EXCL, e.opt.Mode)
 	if err != nil {
@@ -156,7 +160,8 @@ func (e *Engine) refuseForeign(ctx context.Context) error {
 	case appID != e.opt.Schema.ApplicationID:
 		return &OperatorError{fmt.Sprintf("%s is a database of another program (application_id %d): name another with --db", e.opt.Path, appID), nil}
 	case version > e.opt.Schema.Version:
-		return &OperatorError{fmt.Sprintf("%s has schema version %d, this program knows up to %d: use the newer ckptsidecar that made it", e.opt.Path, version, e.opt.Schema.Version), nil}
+		return &OperatorError{fmt.Sprintf("%s has schema version %d, this program knows up to %d: use the newer "+
+			"ckptsidecar that made it", e.opt.Path, version, e.opt.Schema.Version), nil}
 	}
 	return nil
 }
@@ -213,7 +218,8 @@ func (e *Engine) readBack(ctx context.Context) error {
 			return e.OpenError(err)
 		}
 		if got != value {
-			return &OperatorError{fmt.Sprintf("SQLite keeps PRAGMA %s at %s where %s is needed (is the file on a network file system?)", pragma, got, value), nil}
+			return &OperatorError{fmt.Sprintf("SQLite keeps PRAGMA %s at %s where %s is needed (is the file on a "+
+				"network file system?)", pragma, got, value), nil}
 		}
 	}
 	return nil

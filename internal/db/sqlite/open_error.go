@@ -16,7 +16,8 @@ func (e *Engine) OpenError(err error) error {
 	}
 	switch code := Code(err); {
 	case code == 26:
-		return &OperatorError{fmt.Sprintf("%s is not a SQLite database, or its first page is damaged: nothing was changed; restore a backup or name another file with --db%s", path, hint), err}
+		return &OperatorError{fmt.Sprintf("%s is not a SQLite database, or its first page is damaged: nothing was "+
+			"changed; restore a backup or name another file with --db%s", path, hint), err}
 	case code == 11 || code&0xff == 11:
 		return &OperatorError{fmt.Sprintf("%s is damaged: nothing was changed; run ckptsidecar verify --db %s, then restore a backup%s", path, path, hint), err}
 	case code&0xff == 8:

@@ -26,13 +26,16 @@ func (w *writer) explain(err error) error {
 		if fault := w.lockTrouble(err); fault != nil {
 			return w.stop(fault)
 		}
-		return &ckpt.Error{Code: ckpt.CodeBusy, Message: w.engine.lockHolder().String() + " has held the database locked for too long: try again", RetryAfter: time.Second, Err: err}
+		return &ckpt.Error{Code: ckpt.CodeBusy,
+			Message: w.engine.lockHolder().String() + " has held the database locked for too long: try again", RetryAfter: time.Second, Err: err}
 	case ClassFull:
-		return ckpt.Wrap(ckpt.CodeStorageFull, err, "there is no room for this on the disk or in the database: free some, delete checkpoints, or raise max_bytes; reads and deletes go on")
+		return ckpt.Wrap(ckpt.CodeStorageFull, err,
+			"there is no room for this on the disk or in the database: free some, delete checkpoints, or raise max_bytes; reads and deletes go on")
 	case ClassFatal:
 		return w.stop(&FatalError{err})
 	case ClassOperator:
-		return ckpt.Wrap(ckpt.CodeInternal, err, "the database cannot be written any more (SQLite result %d): check who owns the file and whether its file system is read-only", Code(err))
+		return ckpt.Wrap(ckpt.CodeInternal, err,
+			"the database cannot be written any more (SQLite result %d): check who owns the file and whether its file system is read-only", Code(err))
 	case ClassClient:
 		return ckpt.Wrap(ckpt.CodeConflict, err, "the request contradicts what is stored")
 	}

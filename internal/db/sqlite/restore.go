@@ -140,7 +140,8 @@ func readNote(path string) (*note, error) {
 		err = errors.New("it names a place elsewhere")
 	}
 	if err != nil {
-		return nil, &OperatorError{fmt.Sprintf("%s should say how far a restore-backup got, and cannot be read: look at the files beside it, and remove it when all is in its place", notePath(path)), err}
+		return nil, &OperatorError{fmt.Sprintf("%s should say how far a restore-backup got, and cannot be read: look "+
+			"at the files beside it, and remove it when all is in its place", notePath(path)), err}
 	}
 	return n, nil
 }
@@ -151,7 +152,8 @@ func (e *Engine) refuseHalfRestored() error {
 	if n == nil || err != nil {
 		return err
 	}
-	return &OperatorError{fmt.Sprintf("a restore-backup of %s was interrupted: run it again, with the same backup to finish it, or with %s to go back; what was there before is %s or still in its place",
+	return &OperatorError{fmt.Sprintf("a restore-backup of %s was interrupted: run it again, with the same backup to "+
+		"finish it, or with %s to go back; what was there before is %s or still in its place",
 		n.Backup, n.Aside, n.Aside), nil}
 }
 
@@ -221,7 +223,8 @@ func (r *restoring) takeBack(left *note) error {
 			continue
 		}
 		if _, err := os.Lstat(to); err == nil {
-			return &OperatorError{fmt.Sprintf("a restore-backup was interrupted, and now both %s and %s are there: move away the one that is not wanted, and run it again", from, to), nil}
+			return &OperatorError{fmt.Sprintf("a restore-backup was interrupted, and now both %s and %s are there: "+
+				"move away the one that is not wanted, and run it again", from, to), nil}
 		}
 		if err := os.Rename(from, to); err != nil {
 			return fmt.Errorf("what was set aside as %s cannot be put back: %w", from, err)

@@ -58,15 +58,18 @@ func (e *Engine) Full() bool { return e.reserve.out.Load() }
 func (e *Engine) RoomProblems() (list []string) {
 	if n := e.wal.failures.Load(); n > 0 {
 		last, _ := e.wal.lastErr.Load().(string)
-		list = append(list, fmt.Sprintf("the write-ahead log could not be copied into the database, %d times in a row: %s; saves go on, but check the disk", n, last))
+		list = append(list, fmt.Sprintf("the write-ahead log could not be copied into the database, %d times in a "+
+			"row: %s; saves go on, but check the disk", n, last))
 	}
 	if pending := e.wal.pending(); pending > LogAlarm {
-		list = append(list, fmt.Sprintf("%d MiB wait in the write-ahead log, because a reader holds an old snapshot: end long-running readers of the database", pending>>20))
+		list = append(list, fmt.Sprintf("%d MiB wait in the write-ahead log, because a reader holds an old snapshot: "+
+			"end long-running readers of the database", pending>>20))
 	}
 	if e.reserve.out.Load() {
 		list = append(list, e.reserve.problem())
 	} else if e.writer.refusesSaves() {
-		list = append(list, "saves are refused, because there is no room on the disk or in the database: free some, or delete checkpoints; reads and deletes go on")
+		list = append(list, "saves are refused, because there is no room on the disk or in the database: free some, "+
+			"or delete checkpoints; reads and deletes go on")
 	}
 	return list
 }

@@ -51,7 +51,8 @@ func (w *writer) stop(fatal *FatalError) error {
 	answer := stopped(fatal)
 	if unknown(fatal) {
 		answer.Outcome = ckpt.OutcomeUnknown
-		answer.Message = "it is not known whether this was saved, because the disk or the database file failed in the middle: ask again with the same idempotency key"
+		answer.Message = "it is not known whether this was saved, because the disk or the database file failed in the " +
+			"middle: ask again with the same idempotency key"
 	}
 	return answer
 }

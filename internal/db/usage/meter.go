@@ -138,7 +138,8 @@ func (m *Meter) refuse(owner string, used, bytes, beyond int64) error {
 	}
 	left = max(0, left-bytes)
 	if most := (used + bytes + left) / 100 * share; used+bytes > most+beyond {
-		return ckpt.Errorf(ckpt.CodeQuota, "%s has %d bytes stored, and %d are left for all: this needs %d, and one owner may have %d%% of both together; %s",
+		return ckpt.Errorf(ckpt.CodeQuota,
+			"%s has %d bytes stored, and %d are left for all: this needs %d, and one owner may have %d%% of both together; %s",
 			owner, used, left, bytes, share, advice)
 	}
 	return nil

@@ -13,11 +13,13 @@ import (
 // OfRuns is what belongs to runs, by table: the columns that have a length of
 // their own. What a run's states take is in its own row.
 var OfRuns = map[string]string{
-	"checkpoints":       lengths("id", "kind", "parent", "created_at", "sha256", "content_type", "labels", "metadata", "step", "operation", "program", "pieces"),
-	"steps":             lengths("key", "name", "status", "args", "result", "error", "started_at", "ended_at", "sig", "res", "cause"),
-	"operations":        lengths("key", "name", "status", "checkpoint", "started_at", "ended_at", "result", "error"),
-	"events":            lengths("at", "type", "payload"),
-	"findings":          lengths("id", "at", "rule", "severity", "message", "advice", "evidence", "checkpoint", "closed", "closed_at", "dismissed_at", "dismissed_by"),
+	"checkpoints": lengths("id", "kind", "parent", "created_at", "sha256", "content_type", "labels", "metadata",
+		"step", "operation", "program", "pieces"),
+	"steps":      lengths("key", "name", "status", "args", "result", "error", "started_at", "ended_at", "sig", "res", "cause"),
+	"operations": lengths("key", "name", "status", "checkpoint", "started_at", "ended_at", "result", "error"),
+	"events":     lengths("at", "type", "payload"),
+	"findings": lengths("id", "at", "rule", "severity", "message", "advice", "evidence", "checkpoint",
+		"closed", "closed_at", "dismissed_at", "dismissed_by"),
 	"prompts":           lengths("id", "at", "question", "reason", "checkpoint", "memory_diff", "choice", "answered_at", "answered_by"),
 	"graph_writes":      lengths("checkpoint", "task", "path", "channel", "type", "data"),
 	"graph_checkpoints": lengths("id", "parent", "channels"),
