@@ -89,15 +89,6 @@ func UUIDBytes(text string) ([]byte, bool) {
 	return id[:], true
 }
 
-// uuidText is a stored UUID as text, "" where it is none.
-func uuidText(stored []byte) string {
-	id, err := uuid.FromBytes(stored)
-	if err != nil {
-		return ""
-	}
-	return id.String()
-}
-
 // causedByOwner says whether an owner has caused a row that is about him: not what
 // an administrator does.
 func (a *act) causedByOwner() bool {

@@ -147,12 +147,6 @@ func AuditHash3(r *ckpt.AuditRow) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// causedBy says whether an owner has caused a row of the audit log that is about
-// him: not what an administrator does.
-func causedBy(r *ckpt.AuditRow) bool {
-	return r.Owner != "" && (r.Who == string(r.Owner) || r.Who == Daemon)
-}
-
 // recordable is Meter.MayRecord for an entry of a refusal, which then says how many
 // were not recorded.
 func (s *Core) recordable(e *AuditEntry) bool {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,7 +33,24 @@ func TestEveryMutantFits(t *testing.T) {
 		if _, err := all[i].Plant(root, t.TempDir()); err != nil {
 			t.Error(err)
 		}
+		if m := &all[i]; m.Test != "" && !hasTest(t, filepath.Join(root, m.Package), m.Test) {
+			t.Errorf("mutant %s: %s has no test %s", m.Name, m.Package, m.Test)
+		}
 	}
+}
+
+// hasTest says whether the files of a folder define a test.
+func hasTest(t *testing.T, folder, test string) bool {
+	t.Helper()
+	test, _, _ = strings.Cut(strings.Trim(test, "^$"), "/")
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(files, func(file string) bool {
+		text, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(text), "func "+test)
+	})
 }
 
 func read(t *testing.T) ([]Mutant, string) {
