@@ -101,6 +101,7 @@ type importing struct {
 	ids      map[string]string // of checkpoints, findings and prompts: the ids here, where they are others
 	report   ckpt.ImportReport
 	batch    []func(*ledger.Tx) error
+	grown    map[int64]*agentSeen // runs that got checkpoints in this transaction
 	rows     int
 	size     int64
 }
@@ -142,15 +143,40 @@ func (im *importing) flush(ctx context.Context) error {
 	err := im.store.Submit(&ledger.Op{Owner: im.scope.Caller.Owner, Size: im.size, Entry: ledger.Entry(im.scope, "import", im.report.Agent), Do: func(tx *ledger.Tx) error {
 		im.report = before // the transaction may be tried again
 		im.report.Pruned, im.report.Uncertain, im.report.Rows = slices.Clone(before.Pruned), slices.Clone(before.Uncertain), maps.Clone(before.Rows)
+		im.grown = map[int64]*agentSeen{}
 		for _, do := range im.batch {
 			if err := do(tx); err != nil {
 				return err
 			}
 		}
-		return nil
+		return im.retain(tx)
 	}})
 	im.batch, im.rows, im.size = nil, 0, 0
 	return err
+}
+
+// retain leaves no run that has grown with more than its policy counts. Ages are
+// judged when the run is whole.
+func (im *importing) retain(tx *ledger.Tx) error {
+	for _, id := range slices.Sorted(maps.Keys(im.grown)) {
+		agent, err := im.target(tx, im.grown[id])
+		if err != nil {
+			return err
+		}
+		if agent.Settings.RoutineKeep == 0 {
+			continue
+		}
+		run, err := tx.RunByID(id)
+		if err != nil {
+			return err
+		}
+		gone, err := im.store.RetainRun(tx, agent, run, ledger.Entry(im.scope, "import", agent.Name))
+		im.report.Pruned = append(im.report.Pruned, gone...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // look says of each run whether it is there already, and refuses an import that
@@ -622,12 +648,8 @@ func (im *importing) makeCheckpoint(tx *ledger.Tx, a *agentSeen, r *runSeen, c *
 		}
 	}
 	im.report.Imported++
-	if err := im.auditCheckpoint(tx, agent, run, &row, &c.state, a.owner, c.seq); err != nil {
-		return err
-	}
-	gone, err := im.store.RetainRun(tx, agent, run, ledger.Entry(im.scope, "import", agent.Name))
-	im.report.Pruned = append(im.report.Pruned, gone...)
-	return err
+	im.grown[run.ID] = a
+	return im.auditCheckpoint(tx, agent, run, &row, &c.state, a.owner, c.seq)
 }
 
 func (im *importing) auditCheckpoint(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, row *ledger.CheckpointRow, state *blob.Encoded, owner string, seq int64) error {
