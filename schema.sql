@@ -598,9 +598,10 @@ LEFT JOIN acts g ON g.n = r.gone LEFT JOIN places p ON p.id = g.place LEFT JOIN 
 -- The chain of the audit log: the SHA-256 of input's bytes is hash. input ends
 -- with a secret of this database and the hash of the row before. The rows of
 -- schema versions 1 to 3 had neither numbers nor a secret; theirs is made of
--- their columns.
+-- their columns, with some characters written otherwise.
 CREATE VIEW audit_chain (n, input, hash) AS
-SELECT n, json_array(n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev), hash FROM audit_log_3
+SELECT n, replace(replace(replace(replace(replace(json_array(n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, prev),
+       '<', '\u003c'), '>', '\u003e'), '&', '\u0026'), char(0x2028), '\u2028'), char(0x2029), '\u2029'), hash FROM audit_log_3
 UNION ALL
 SELECT a.n, json_array(a.n, a.at, w.who, a.pid, x.word, p.owner, p.agent, p.run, o.word, a.retries, a.kind, a.seq, a.parent, a.size, a.stored,
                        a.gone, y.word, hex(a.subject), hex(a.sha256), hex(a.rest), hex(a.beside), a.more,

@@ -289,6 +289,7 @@ func TestOldDatabasesAreMigrated(t *testing.T) {
 			if broken, err := ledger.BrokenGuards(t.Context(), s.RO); err != nil || len(broken) > 0 {
 				t.Errorf("guards that are missing after the migration: %v %v", broken, err)
 			}
+			linked(t, s)
 			stillReplays(t, s)
 			sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0"}}
 			for i := range 4 {
@@ -318,6 +319,22 @@ func TestOldDatabasesAreMigrated(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// linked checks the chain from end to end by what the view says of it.
+func linked(t *testing.T, s *Store) {
+	t.Helper()
+	var links []ledger.Link
+	if err := s.RO.Select(&links, `SELECT n, input, hash FROM audit_chain ORDER BY n`); err != nil {
+		t.Fatal(err)
+	}
+	before := ""
+	for i, link := range links {
+		if link.N != int64(i+1) || !link.Holds() || !strings.HasSuffix(link.Input, `"`+before+`"]`) {
+			t.Fatalf("row %d does not hold: %s", i+1, link.Input)
+		}
+		before = link.Hash
 	}
 }
 
