@@ -469,3 +469,23 @@ func TestExportsOfRandomHistories(t *testing.T) {
 		})
 	}
 }
+
+// TestExportPutsAsideWhatIsLarge: what does not fit into memory goes into a file
+// that is gone afterwards, and the export is the same.
+func TestExportPutsAsideWhatIsLarge(t *testing.T) {
+	t.Parallel()
+	s, c, p := openRuns(t)
+	large := ckpt.JSON(`"` + strings.Repeat("long ", 600_000) + `"`)
+	for i := range 4 {
+		_, _, err := s.BeginStep(t.Context(), ann, mainRun, ckpt.StepRequest{Key: fmt.Sprint(i), Name: "n", Status: ckpt.StepSucceeded, Result: large})
+		must(t, err)
+	}
+	text := exportOf(t, s, "a")
+	other, _ := copyOf(t, c, p, text)
+	if len(text) < 12_000_000 || exportOf(t, other, "a") != text {
+		t.Errorf("the export of the import is another, of %d bytes", len(text))
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(pathOf(s)), ".export-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}

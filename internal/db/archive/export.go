@@ -11,8 +11,6 @@ import (
 	"errors"
 	"hash"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -93,11 +91,6 @@ func (s *Archive) ExportAgents(ctx context.Context, sc ckpt.Scope, r ckpt.Export
 	if err != nil {
 		return err
 	}
-	aside, err := s.fileAside(".export-")
-	if err != nil {
-		return err
-	}
-	defer dropAside(aside)
 	x := newExporter(w)
 	x.line(&exportLine{Type: lineBegin, Version: exportVersion})
 	for _, agent := range agents {
@@ -105,7 +98,7 @@ func (s *Archive) ExportAgents(ctx context.Context, sc ckpt.Scope, r ckpt.Export
 		e.Run = r.Run
 		err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error { return tx.Audit(e) }})
 		if err == nil {
-			err = (&exporting{store: s, agent: agent, run: r.Run, x: x, aside: aside, written: map[string]mark{}}).all(ctx)
+			err = (&exporting{store: s, agent: agent, run: r.Run, x: x, written: map[string]mark{}}).all(ctx)
 		}
 		if err != nil {
 			return err
@@ -147,14 +140,13 @@ func (s *Archive) exported(ctx context.Context, sc ckpt.Scope, r ckpt.ExportRequ
 
 // exporting is the export of one agent. The states are read on snapshots of
 // their own, so that a slow reader holds no snapshot for long. All else is read on
-// one last snapshot, into a file aside, with what has changed of the checkpoints
+// one last snapshot, and put aside, with what has changed of the checkpoints
 // in the meantime.
 type exporting struct {
 	store   *Archive
 	agent   *ledger.AgentRow
 	run     string // "" for all
 	x       *exporter
-	aside   *os.File
 	written map[string]mark // the checkpoints that were written, by id
 	last    int64           // the place of the last
 }
@@ -213,13 +205,9 @@ func (e *exporting) reading(ctx context.Context, f func(q *sqlx.Tx) error) error
 
 // rest writes what is known beside the states, as of one moment.
 func (e *exporting) rest(ctx context.Context) error {
-	if err := e.aside.Truncate(0); err != nil {
-		return err
-	}
-	if _, err := e.aside.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	back := e.x.divert(e.aside)
+	to := &aside{store: e.store}
+	defer to.drop()
+	back := e.x.divert(to)
 	err := e.reading(ctx, func(q *sqlx.Tx) error {
 		for {
 			if n, err := e.states(ctx, q, exportAtOnce); err != nil || n == 0 || e.x.err != nil {
@@ -236,10 +224,11 @@ func (e *exporting) rest(ctx context.Context) error {
 	if err := errors.Join(err, back()); err != nil {
 		return err
 	}
-	if _, err := e.aside.Seek(0, io.SeekStart); err != nil {
+	from, err := to.reader()
+	if err != nil {
 		return err
 	}
-	return e.x.copy(e.aside)
+	return e.x.copy(from)
 }
 
 // states writes some checkpoints with their states, and answers how many.
@@ -532,18 +521,4 @@ func (x *exporter) end() error {
 		x.err = x.out.Flush()
 	}
 	return x.err
-}
-
-// fileAside makes a file beside the database that is gone afterwards.
-func (s *Archive) fileAside(prefix string) (*os.File, error) {
-	f, err := os.CreateTemp(filepath.Dir(s.Opt.Path), prefix)
-	if err != nil {
-		return nil, ckpt.Wrap(ckpt.CodeStorageFull, err, "no file can be made beside the database, which exports and imports need")
-	}
-	return f, nil
-}
-
-func dropAside(f *os.File) {
-	_ = f.Close()
-	_ = os.Remove(f.Name())
 }

@@ -1,0 +1,76 @@
+package archive
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// fileAside makes a file beside the database that is gone afterwards.
+func (s *Archive) fileAside(prefix string) (*os.File, error) {
+	f, err := os.CreateTemp(filepath.Dir(s.Opt.Path), prefix)
+	if err != nil {
+		return nil, ckpt.Wrap(ckpt.CodeStorageFull, err, "no file can be made beside the database, which exports and imports need")
+	}
+	return f, nil
+}
+
+func dropAside(f *os.File) {
+	_ = f.Close()
+	_ = os.Remove(f.Name())
+}
+
+// heldInMemory is up to how many bytes are put aside without a file, so that what
+// is small can be exported where the disk is full.
+const heldInMemory = 8 << 20
+
+// aside takes what is read on one snapshot, so that nobody who reads slowly holds it.
+type aside struct {
+	store *Archive
+	held  bytes.Buffer
+	file  *os.File // where it is more
+}
+
+// Write adds to it.
+func (a *aside) Write(p []byte) (int, error) {
+	if a.file == nil && a.held.Len()+len(p) <= heldInMemory {
+		return a.held.Write(p)
+	}
+	if a.file == nil {
+		var err error
+		if a.file, err = a.store.fileAside(".export-"); err != nil {
+			return 0, err
+		}
+		if _, err := a.held.WriteTo(a.file); err != nil {
+			return 0, noRoom(err)
+		}
+	}
+	n, err := a.file.Write(p)
+	return n, noRoom(err)
+}
+
+func noRoom(err error) error {
+	if err == nil {
+		return nil
+	}
+	return ckpt.Wrap(ckpt.CodeStorageFull, err, "the export cannot be put aside beside the database: %v", err)
+}
+
+// reader reads it from its beginning.
+func (a *aside) reader() (io.Reader, error) {
+	if a.file == nil {
+		return &a.held, nil
+	}
+	_, err := a.file.Seek(0, io.SeekStart)
+	return a.file, err
+}
+
+// drop forgets it.
+func (a *aside) drop() {
+	if a.file != nil {
+		dropAside(a.file)
+	}
+}
