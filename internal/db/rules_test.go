@@ -193,7 +193,9 @@ func TestNewestCleanStays(t *testing.T) {
 			for range 30 {
 				suspects = append(suspects, s.save(t, ckpt.KindRoutine))
 			}
-			s.change(t, `UPDATE checkpoints SET suspect = 1 WHERE seq > ?`, clean.Seq)
+			if _, _, err := s.store.PostFinding(t.Context(), ann, "a", ckpt.FindingRequest{Rule: "own", Severity: ckpt.SeverityCritical, Message: "m", SinceSeq: &clean.Seq}); err != nil {
+				t.Fatal(err)
+			}
 			if _, err := s.store.SetPolicy(t.Context(), ann, "a", ckpt.DefaultPolicy()); err != nil {
 				t.Fatal(err)
 			}
