@@ -96,7 +96,7 @@ var table = []row{
 	{method: "GET", path: "/v1/runs", owner: 200, stranger: 200, missing: 200, shows: true, star: true},
 	{name: "of an agent", method: "GET", path: "/v1/runs", query: "agent={agent}", owner: 200, stranger: 404, shows: true},
 	{method: "GET", path: oneRun, owner: 200, stranger: 404, shows: true},
-	{method: "DELETE", path: oneRun, query: "force=true", owner: 200, stranger: 404},
+	{method: "DELETE", path: oneRun, run: "asked", owner: 409, stranger: 404},
 	{method: "DELETE", path: oneRun + "/checkpoints", owner: 200, stranger: 404},
 	{method: "POST", path: oneRun + "/heartbeat", contentType: ckpt.ContentTypeJSON, body: `{"progress":0.5}`, owner: 200, stranger: 404, shows: true},
 	{method: "POST", path: oneRun + "/end", contentType: ckpt.ContentTypeJSON, body: `{"status":"completed","state":{"end":1}}`, owner: 200, stranger: 404},
