@@ -49,6 +49,7 @@ func newGiver(garbage int64, answered func() int64) *giver {
 	if os.Getenv("GOGC") != "" {
 		g.garbage = 0
 	}
+	g.free() // what the start has left
 	g.floor = g.held()
 	g.pace()
 	return g
