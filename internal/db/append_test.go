@@ -7,6 +7,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/saves"
 )
@@ -22,7 +23,7 @@ func TestAuditRowsAreWrittenAsEncodingJSONDoes(t *testing.T) {
 			r.At = ckpt.Time{}
 		}
 		want, err := json.Marshal([]any{r.N, r.At, r.Who, r.PID, r.Action, r.Owner, r.Agent, r.Run, r.Subject, r.Outcome, r.Reason, r.Retries, string(r.Detail), r.Prev})
-		if got := ledger.AppendAudit(nil, &r); err != nil || string(got) != string(want) {
+		if got := audit.AppendOldRow(nil, &r); err != nil || string(got) != string(want) {
 			t.Errorf("%q: %s, want %s, %v", s, got, want, err)
 		}
 	}

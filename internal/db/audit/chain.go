@@ -69,7 +69,7 @@ func (v *verifier) oldChain(ctx context.Context, to int64) (last ledger.ChainHea
 		if err := rows.StructScan(&row); err != nil {
 			return last, v.met(ctx, "audit_log", err)
 		}
-		last = v.link(last, row.N, row.Hash, row.Prev == last.Hash, ledger.AuditHash3(&row) == row.Hash, to)
+		last = v.link(last, row.N, row.Hash, row.Prev == last.Hash, oldHash(&row) == row.Hash, to)
 		if row.Action == "change" && row.Outcome == ledger.OutcomeDone {
 			v.noteChange(string(row.Subject), json.RawMessage(row.Detail))
 		}

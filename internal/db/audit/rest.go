@@ -109,7 +109,7 @@ func (v *verifier) compareOldRest(row *restRow) {
 	if json.Unmarshal([]byte(row.Detail), &said) != nil || said.Rest == "" {
 		return
 	}
-	if said.Rest != ledger.RestHash3(string(row.Parent), row.CreatedAt, row.ContentType, row.Metadata, string(row.Step), string(row.Program)) {
+	if said.Rest != oldRest(string(row.Parent), row.CreatedAt, row.ContentType, row.Metadata, string(row.Step), string(row.Program)) {
 		v.found("audit_row", row.ID, "is not as it was saved: its parent, time, content type, metadata, step or program was changed")
 	}
 	v.compareLater(row, &said)

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"encoding/json"
-	"strconv"
 	"unicode/utf8"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -10,25 +9,6 @@ import (
 
 // What every save writes as JSON inside the writer is written by hand, since
 // nobody else can go on meanwhile. A test compares it with encoding/json.
-
-// AppendAudit is what json.Marshal writes of an audit row's fields in the order
-// of the columns, but for the hash.
-func AppendAudit(b []byte, r *ckpt.AuditRow) []byte {
-	b = strconv.AppendInt(append(b, '['), r.N, 10)
-	b = AppendTime(append(b, ','), r.At)
-	b = AppendString(append(b, ','), r.Who)
-	b = strconv.AppendInt(append(b, ','), int64(r.PID), 10)
-	b = AppendString(append(b, ','), r.Action)
-	for _, ref := range [...]ckpt.Ref{r.Owner, r.Agent, r.Run, r.Subject} {
-		b = AppendRef(append(b, ','), ref)
-	}
-	b = AppendString(append(b, ','), r.Outcome)
-	b = AppendRef(append(b, ','), r.Reason)
-	b = strconv.AppendInt(append(b, ','), int64(r.Retries), 10)
-	b = AppendString(append(b, ','), string(r.Detail))
-	b = AppendString(append(b, ','), r.Prev)
-	return append(b, ']')
-}
 
 func AppendTime(b []byte, t ckpt.Time) []byte {
 	if t.IsZero() {

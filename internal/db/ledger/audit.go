@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"strings"
 
@@ -136,15 +135,6 @@ func bytesOrNull(b []byte) any {
 		return nil
 	}
 	return b
-}
-
-// AuditHash3 is the hash of a row of the audit log as versions 1 to 3 of the
-// schema made it: of a JSON array of the fields in the order of the columns, the
-// hash of the row before among them. An absent field is null.
-func AuditHash3(r *ckpt.AuditRow) string {
-	b := AppendAudit(make([]byte, 0, 512), r)
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
 }
 
 // recordable is Meter.MayRecord for an entry of a refusal, which then says how many

@@ -83,20 +83,16 @@ func RestHash(created, contentType, metadata, step, program string) []byte {
 	if created == "" && contentType == "application/json" && metadata == "{}" && step == "" && program == "" {
 		return nil
 	}
-	return restSum(created, contentType, metadata, step, program)[:16]
+	return RestSum(created, contentType, metadata, step, program)
 }
 
-func restSum(fields ...string) []byte {
+// RestSum is half of the SHA-256 of some fields.
+func RestSum(fields ...string) []byte {
 	b := make([]byte, 0, 256)
 	for _, field := range fields {
 		b = append(AppendString(b, field), ',')
 	}
-	return sum(b)
-}
-
-// RestHash3 is what versions 1 to 3 of the schema wrote in place of RestHash.
-func RestHash3(parent, createdAt, contentType, metadata, step, program string) string {
-	return hex.EncodeToString(restSum(parent, createdAt, contentType, metadata, step, program)[:16])
+	return sum(b)[:16]
 }
 
 // ShortHash is half of a SHA-256, in hexadecimal: enough where nobody may choose
