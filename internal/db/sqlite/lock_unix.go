@@ -29,6 +29,13 @@ func lockFile(path string) (*os.File, error) {
 	return nil, err
 }
 
+// unlockFile gives the lock back. To close the file is not enough: a child that
+// this process has just made, and that has not yet begun its own program, has the
+// file open as well and would hold the lock with it.
+func unlockFile(f *os.File) error {
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+}
+
 // named says whether a path still names an open file.
 func named(f *os.File, path string) bool {
 	ours, err1 := f.Stat()

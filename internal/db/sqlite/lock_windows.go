@@ -25,3 +25,6 @@ func lockFile(path string) (*os.File, error) {
 	}
 	return nil, err
 }
+
+// unlockFile gives the lock back, which goes with the file.
+func unlockFile(f *os.File) error { return f.Close() }

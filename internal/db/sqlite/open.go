@@ -316,7 +316,7 @@ func (e *Engine) close() error {
 		errs = append(errs, e.reserve.file.Close())
 	}
 	if e.lock != nil {
-		errs = append(errs, e.lock.Close())
+		errs = append(errs, unlockFile(e.lock))
 	}
 	return errors.Join(errs...)
 }

@@ -382,7 +382,7 @@ func (r *restoring) finish(ctx context.Context, n *note) error {
 // end gives the lock back. A failure does not keep what earlier restores have set aside from being named.
 func (r *restoring) end(err error) error {
 	if r.lock != nil {
-		err = errors.Join(err, r.lock.Close())
+		err = errors.Join(err, unlockFile(r.lock))
 	}
 	if err != nil && len(r.done.Earlier) > 0 {
 		err = fmt.Errorf("%w (a restore that was interrupted has kept %s)", err, strings.Join(r.done.Earlier, ", "))

@@ -1,0 +1,34 @@
+//go:build unix
+
+package sqlite
+
+import (
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// TestTheLockIsGivenBackBesideAChild: a child between fork and exec has all files
+// of its parent open. It must not keep the lock of a store that was closed.
+func TestTheLockIsGivenBackBesideAChild(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ckpt.db.lock")
+	f, err := lockFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := syscall.Dup(int(f.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(child)
+	if err := unlockFile(f); err != nil {
+		t.Fatal(err)
+	}
+	again, err := lockFile(path)
+	if err != nil {
+		t.Fatalf("the lock after it was given back: %v", err)
+	}
+	if err := unlockFile(again); err != nil {
+		t.Error(err)
+	}
+}
