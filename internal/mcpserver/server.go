@@ -3,7 +3,6 @@ package mcpserver
 import (
 	"context"
 	"io"
-	"os"
 	"reflect"
 	"sync"
 	"time"
@@ -46,32 +45,6 @@ const instructions = `ckptsidecar keeps durable checkpoints of your work, so tha
 3. Before anything that cannot be undone (a deployment, a payment, a message to people, a deletion, a push) call begin_operation, and afterwards finish_operation.
 4. Report tool calls with report_step: it notices when you go in circles and says so. Take its advice.
 Nothing here deletes anything.`
-
-// New makes a server.
-func New(o Options) *Server {
-	s := &Server{client: o.Client, agent: o.Agent, run: o.Run, pid: o.PID, gives: map[string]reflect.Type{},
-		held: map[string]int64{}, begun: map[[2]string]bool{}}
-	if s.run == "" {
-		s.run = ckpt.MainRun
-	}
-	if s.pid == 0 {
-		s.pid = os.Getpid()
-	}
-	s.mcp = mcp.NewServer(
-		&mcp.Implementation{Name: "ckptsidecar", Title: "Checkpoints that survive", Version: o.Version},
-		&mcp.ServerOptions{
-			Instructions: instructions,
-			// Lists never change by themselves, so nothing is promised about that.
-			SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" }, // one user's checkpoints
-			Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Resources: &mcp.ResourceCapabilities{}, Prompts: &mcp.PromptCapabilities{}},
-		})
-	s.addCheckpointTools()
-	s.addRunTools()
-	s.addStepTools()
-	s.addResources()
-	s.addPrompt()
-	return s
-}
 
 // Serve speaks to one host until it hangs up. Then the runs that this process
 // has claimed are suspended: nobody works on them.
