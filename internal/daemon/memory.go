@@ -61,9 +61,9 @@ func (g *giver) pace() {
 	percent := leastPercent
 	if g.garbage > 0 {
 		percent = int(min(max(g.garbage*100/int64(max(g.live(), 1<<20)), leastPercent), mostPercent))
-	}
-	if g.garbage > 0 && percent != g.percent {
-		g.collect(percent)
+		if percent != g.percent {
+			g.collect(percent)
+		}
 	}
 	g.percent = percent
 }

@@ -29,7 +29,7 @@ func (tx *Tx) Audit(e AuditEntry) error {
 // which it did, or in a row of its own.
 func (tx *Tx) auditRemoval(e AuditEntry, owner, agent, run string, row *HeldRow, why string) error {
 	if e.into > 0 {
-		save := &tx.acts[e.into-tx.acts[0].n]
+		save := tx.actOf(e.into)
 		save.removed = append(save.removed, removed{row.N, why})
 		return nil
 	}
@@ -40,8 +40,11 @@ func (tx *Tx) auditRemoval(e AuditEntry, owner, agent, run string, row *HeldRow,
 
 // AmendSave lets the row of a save of this transaction say that it is suspect.
 func (tx *Tx) AmendSave(n int64, suspect bool) {
-	tx.acts[n-tx.acts[0].n].save.Suspect = suspect
+	tx.actOf(n).save.Suspect = suspect
 }
+
+// actOf is a row of this transaction, by its number.
+func (tx *Tx) actOf(n int64) *act { return &tx.acts[n-tx.acts[0].n] }
 
 // auditRows is how many rows go into the log by one statement at most.
 const auditRows = 16

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"strings"
 
@@ -31,8 +30,7 @@ type Link struct {
 
 // Holds says that the hash is of the input.
 func (l *Link) Holds() bool {
-	hash := sha256.Sum256([]byte(l.Input))
-	return hex.EncodeToString(hash[:]) == l.Hash
+	return hex.EncodeToString(sum([]byte(l.Input))) == l.Hash
 }
 
 // looksBack is how many of the newest rows are looked at where all would take

@@ -74,11 +74,16 @@ const insertKey = `INSERT INTO idempotency (key, agent_id, fingerprint, reply, c
 // RememberNew is remember where the key is most likely new, and answers false
 // where it is not: then nothing was changed. It spares a save the question.
 func (tx *Tx) RememberNew(agentID int64, key, print string, reply []byte) (bool, error) {
+	return tx.onlyNew(func() error { return tx.RememberText(agentID, key, print, reply) })
+}
+
+// onlyNew inserts a key that is most likely new, and answers false where it is not.
+func (tx *Tx) onlyNew(insert func() error) (bool, error) {
 	if tx.Barred { // whoever asks again has an answer all the same
 		return false, nil
 	}
 	wrote := tx.Wrote
-	err := tx.RememberText(agentID, key, print, reply)
+	err := insert()
 	if isTaken(err) {
 		tx.Wrote = wrote // the statement alone was undone
 		return false, nil
@@ -99,9 +104,6 @@ func (tx *Tx) RememberID(agentID int64, id, print string, n int64) error {
 // RememberNewID is RememberID where the id is most likely new, and answers false
 // where it is not: then nothing was changed. It spares a save the question.
 func (tx *Tx) RememberNewID(agentID int64, id, print string, n int64) (bool, error) {
-	if tx.Barred { // whoever asks again has an answer all the same
-		return false, nil
-	}
 	if tx.Store.oldKeys {
 		var used bool
 		_, err := tx.Get(&used, `SELECT EXISTS (SELECT 1 FROM idempotency WHERE key = ? AND agent_id = ?)`, id, agentID)
@@ -109,13 +111,7 @@ func (tx *Tx) RememberNewID(agentID int64, id, print string, n int64) (bool, err
 			return false, err
 		}
 	}
-	wrote := tx.Wrote
-	err := tx.RememberID(agentID, id, print, n)
-	if isTaken(err) {
-		tx.Wrote = wrote // the statement alone was undone
-		return false, nil
-	}
-	return true, err
+	return tx.onlyNew(func() error { return tx.RememberID(agentID, id, print, n) })
 }
 
 // idRow is an id and the print of a request as they are stored.
@@ -192,9 +188,10 @@ func UUIDOf(column string) string {
 }
 
 // findOldKeys looks whether there are keys of saves that an older version has
-// kept as it keeps others: a save asks for them until they are forgotten.
+// kept as it keeps others: a save asks for them until they are forgotten. A database
+// that was made by this version has none, and its keys are not looked through.
 func (s *Core) findOldKeys(ctx context.Context) error {
-	return s.Engine.Writing().GetContext(ctx, &s.oldKeys, `SELECT EXISTS (SELECT 1 FROM idempotency WHERE length(key) = 36 AND reply LIKE '{"id":"' || key || '"%')`)
+	return s.Engine.Writing().GetContext(ctx, &s.oldKeys, `SELECT EXISTS (SELECT 1 FROM idempotency WHERE (SELECT EXISTS (SELECT 1 FROM audit_log_3)) AND length(key) = 36 AND reply LIKE '{"id":"' || key || '"%')`)
 }
 
 // isTaken says that a row was not inserted because its key is there.
