@@ -25,8 +25,10 @@ type giver struct {
 	percent int // how much garbage the run-time lets be, of what is in use
 
 	floor uint64 // what was held after the last time
+	least uint64 // the least that was ever held after a time
 	seen  int64  // answered, when last looked
-	busy  bool   // there was work since the last time
+
+	skip, wait int // at rest: how many looks to pass over now, and after the next time
 }
 
 // What is worth giving back, and how little work is none.
@@ -34,6 +36,7 @@ const (
 	giveLeast = 16 << 20
 	giveEvery = 10 * time.Second
 	giveQuiet = 10 // requests in giveEvery
+	giveRest  = 30 // looks between two tries at rest, at most
 )
 
 // What the run-time lets be garbage: as much as is in use, and more where that is
@@ -51,6 +54,7 @@ func newGiver(garbage int64, answered func() int64) *giver {
 	}
 	g.free() // what the start has left
 	g.floor = g.held()
+	g.least = g.floor
 	g.pace()
 	return g
 }
@@ -73,19 +77,36 @@ func (g *giver) run(ctx context.Context) {
 }
 
 // once gives back where much more is held than after the last time, and than the
-// garbage that may be, or where the work has ended.
+// garbage that may be. At rest it also gives back where more is held than the
+// least ever: what was in use when it last gave may be free by now. It tries that
+// less and less often, because the memory may well be in use.
 func (g *giver) once() (gave bool) {
 	defer g.pace()
 	held, answered := g.held(), g.answered()
 	quiet := answered-g.seen < giveQuiet
 	g.seen = answered
 	g.floor = min(g.floor, held)
-	ended := quiet && g.busy && held > g.floor+giveLeast
-	if g.busy = !quiet; !ended && held <= g.floor*uint64(100+g.percent)/100+giveLeast {
+	if much := held > g.floor*uint64(100+g.percent)/100+giveLeast; !much && !g.restDue(quiet, held) {
 		return false
 	}
 	g.free()
 	g.floor = g.held()
+	g.least = min(g.least, g.floor)
+	return true
+}
+
+// restDue says whether it is time to try at rest.
+func (g *giver) restDue(quiet bool, held uint64) bool {
+	if !quiet || held <= g.least+giveLeast {
+		g.skip, g.wait = 0, 1
+		return false
+	}
+	if g.skip > 0 {
+		g.skip--
+		return false
+	}
+	g.skip = g.wait
+	g.wait = min(2*g.wait, giveRest)
 	return true
 }
 

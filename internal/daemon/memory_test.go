@@ -8,7 +8,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	held, answered, gave := uint64(20<<20), int64(0), 0
 	live := uint64(20 << 20)
 	g := &giver{held: func() uint64 { return held }, answered: func() int64 { return answered }, free: func() { gave++; held = live }, percent: 100}
-	g.floor = held
+	g.floor, g.least = held, held
 	for _, step := range []struct {
 		what     string
 		requests int64
@@ -23,6 +23,16 @@ func TestMemoryIsGivenBack(t *testing.T) {
 		{"at rest", 0, 22 << 20, 20 << 20, false},
 		{"half-sent requests are never answered", 0, 300 << 20, 25 << 20, true},
 		{"at rest", 3, 26 << 20, 25 << 20, false},
+		{"half-sent requests, looked at while they are held", 0, 300 << 20, 290 << 20, true},
+		{"they are gone", 0, 290 << 20, 20 << 20, true},
+		{"at rest", 3, 26 << 20, 25 << 20, false},
+		{"an application that stays large", 0, 100 << 20, 100 << 20, true},
+		{"an application that stays large", 0, 100 << 20, 100 << 20, true},
+		{"it is tried less and less often", 0, 100 << 20, 100 << 20, false},
+		{"an application that stays large", 0, 100 << 20, 100 << 20, true},
+		{"it is tried less and less often", 0, 100 << 20, 100 << 20, false},
+		{"it is tried less and less often", 0, 100 << 20, 100 << 20, false},
+		{"at rest", 3, 26 << 20, 25 << 20, false},
 		{"much work", 5000, 400 << 20, 200 << 20, true},
 		{"it goes on", 5000, 390 << 20, 200 << 20, false},
 		{"it goes on", 5000, 410 << 20, 200 << 20, false},
@@ -35,7 +45,7 @@ func TestMemoryIsGivenBack(t *testing.T) {
 			t.Fatalf("%s, %d MiB held: gave back: %v", step.what, step.held>>20, got)
 		}
 	}
-	if gave != 4 {
+	if gave != 9 {
 		t.Errorf("%d times", gave)
 	}
 }
