@@ -16,8 +16,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// migrations holds one file for each version after the first, named for the
-// version that it produces: 0002_pieces.sql makes version 2 out of version 1.
+// migrations holds the files of each version after the first, named for the
+// version that they produce: 0002_guards.sql makes version 2 out of version 1.
 // The first version has none: schema.sql made it.
 //
 //go:embed migrations
