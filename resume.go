@@ -64,6 +64,7 @@ type Plan struct {
 	ExternalSession     Ref               `json:"external_session"`
 	MemoryDiff          JSON              `json:"memory_diff"` // RFC 6902, from the checkpoint's state to nothing: what a new beginning loses
 	Prompt              *Prompt           `json:"prompt"`
+	Questions           []Prompt          `json:"questions"` // the run's own, oldest first: open ones, and answers that came after the checkpoint
 }
 
 // CompletedStep is a step that need not be run again.
@@ -102,63 +103,4 @@ type Skipped struct {
 type ProgramRest struct {
 	Executed  int64  `json:"executed"`
 	Remaining string `json:"remaining"`
-}
-
-// PromptChoice is an operator's answer.
-type PromptChoice string
-
-// The answers to a prompt.
-const (
-	ChoiceResume       PromptChoice = "resume"
-	ChoiceReinitialize PromptChoice = "reinitialize"
-	ChoiceAbandon      PromptChoice = "abandon"
-)
-
-// Prompt is a question to the operator.
-type Prompt struct {
-	ID         string `json:"id" db:"id"`
-	Agent      string `json:"agent" db:"agent"`
-	Owner      string `json:"owner" db:"owner"`
-	Run        string `json:"run" db:"run"`
-	At         Time   `json:"at" db:"at"`
-	Question   string `json:"question" db:"question"`
-	Reason     string `json:"reason" db:"reason"`
-	Checkpoint Ref    `json:"checkpoint" db:"checkpoint"`
-	MemoryDiff JSON   `json:"memory_diff" db:"memory_diff"` // what reinitialize would lose
-	Choice     Ref    `json:"choice" db:"choice"`           // a PromptChoice, null while unanswered
-	AnsweredAt Time   `json:"answered_at" db:"answered_at"`
-	AnsweredBy Ref    `json:"answered_by" db:"answered_by"`
-}
-
-// PromptAnswer is an operator's decision.
-type PromptAnswer struct {
-	ID             string       `json:"-"`
-	Choice         PromptChoice `json:"choice"`
-	Reason         string       `json:"reason,omitempty"`
-	IdempotencyKey string       `json:"-"`
-}
-
-// Check refuses an answer that is wrong in itself.
-func (a *PromptAnswer) Check() error {
-	if err := CheckID(a.ID); err != nil {
-		return err
-	}
-	switch a.Choice {
-	case ChoiceResume, ChoiceReinitialize, ChoiceAbandon:
-		return CheckReason(a.Reason)
-	}
-	return Errorf(CodeInvalid, "choice %q is unknown: it is resume, reinitialize or abandon", cut(string(a.Choice)))
-}
-
-// PromptFilter chooses prompts, newest first.
-type PromptFilter struct {
-	Open   bool // only those without an answer
-	Before string
-	Limit  int
-}
-
-// PromptPage is one page of prompts.
-type PromptPage struct {
-	Prompts []Prompt `json:"prompts"`
-	Next    Ref      `json:"next"`
 }

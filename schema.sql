@@ -215,7 +215,7 @@ CREATE TABLE IF NOT EXISTS findings (
 CREATE INDEX IF NOT EXISTS findings_of_run ON findings (run_id, at);
 CREATE INDEX IF NOT EXISTS findings_open ON findings (run_id) WHERE closed IS NULL;
 
--- A question to the operator.
+-- A question to a person.
 CREATE TABLE IF NOT EXISTS prompts (
     id          TEXT NOT NULL PRIMARY KEY,
     run_id      INTEGER NOT NULL REFERENCES runs (id),
@@ -224,11 +224,22 @@ CREATE TABLE IF NOT EXISTS prompts (
     reason      TEXT NOT NULL,
     checkpoint  TEXT,
     memory_diff TEXT,
-    choice      TEXT CHECK (choice IN ('resume', 'reinitialize', 'abandon')),
+    choice      TEXT CHECK (choice IN ('resume', 'reinitialize', 'abandon')), -- of a decision
     answered_at TEXT,
-    answered_by TEXT
+    answered_by TEXT, -- daemon: it was withdrawn
+    kind        TEXT NOT NULL DEFAULT 'decision' CHECK (kind IN ('decision', 'question')), -- decision: how to go on with a run; question: one of the run's own
+    key         TEXT,    -- of a question: asked again under it, it is the same one
+    choices     TEXT,    -- a JSON array: the only answers; NULL for any
+    schema      TEXT,    -- the JSON Schema of data
+    expires_at  TEXT,    -- when it can be answered no more
+    asked_seq   INTEGER, -- the run's newest checkpoint when it was asked,
+    answered_seq INTEGER, -- and when it was answered
+    answer      TEXT,    -- the choice
+    data        TEXT,    -- what came with it
+    retired     INTEGER NOT NULL DEFAULT 0 CHECK (retired IN (0, 1)) -- the run was begun anew since
 ) STRICT;
 CREATE INDEX IF NOT EXISTS prompts_of_run ON prompts (run_id);
+CREATE UNIQUE INDEX IF NOT EXISTS prompts_asked ON prompts (run_id, key) WHERE key IS NOT NULL AND retired = 0;
 
 -- What LangGraph's savers keep beside: a run is one thread and namespace, a
 -- checkpoint is one of LangGraph's under the id that LangGraph gave it. Its values
@@ -433,7 +444,7 @@ BEGIN SELECT RAISE(ABORT, 'what was found stays as it was noted; a finding is cl
 CREATE TRIGGER IF NOT EXISTS findings_are_never_replaced BEFORE INSERT ON findings
 WHEN EXISTS (SELECT 1 FROM findings WHERE id = NEW.id)
 BEGIN SELECT RAISE(ABORT, 'what was found stays as it was noted; a finding is closed or dismissed'); END;
-CREATE TRIGGER IF NOT EXISTS prompts_are_never_changed BEFORE UPDATE OF id, run_id, at, question, reason, checkpoint, memory_diff ON prompts
+CREATE TRIGGER IF NOT EXISTS prompts_are_never_changed BEFORE UPDATE OF id, run_id, at, question, reason, checkpoint, memory_diff, kind, key, choices, schema, expires_at, asked_seq ON prompts
 BEGIN SELECT RAISE(ABORT, 'a question stays as it was asked'); END;
 CREATE TRIGGER IF NOT EXISTS operations_are_never_changed BEFORE UPDATE OF id, run_id, key, attempt, name, checkpoint, started_at ON operations
 BEGIN SELECT RAISE(ABORT, 'an operation stays as it was begun'); END;
@@ -523,8 +534,9 @@ SELECT f.id, a.name, a.owner, r.name, f.at, f.rule, f.severity, f.message, f.evi
        f.advice, f.since_seq, f.until_seq, f.closed, f.closed_at
 FROM findings f JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id;
 
-CREATE VIEW audit_prompts (id, agent, owner, run, at, question, reason, checkpoint, choice, answered_at, answered_by) AS
-SELECT p.id, a.name, a.owner, r.name, p.at, p.question, p.reason, p.checkpoint, p.choice, p.answered_at, p.answered_by
+CREATE VIEW audit_prompts (id, agent, owner, run, at, question, reason, checkpoint, choice, answered_at, answered_by, kind, key, choices, schema, expires_at, data) AS
+SELECT p.id, a.name, a.owner, r.name, p.at, p.question, p.reason, p.checkpoint, coalesce(p.choice, p.answer), p.answered_at, p.answered_by,
+       p.kind, p.key, p.choices, p.schema, p.expires_at, p.data
 FROM prompts p JOIN runs r ON r.id = p.run_id JOIN agents a ON a.id = r.agent_id;
 
 CREATE VIEW audit_events (agent, owner, run, seq, at, type, payload) AS

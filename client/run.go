@@ -69,6 +69,7 @@ type Run struct {
 	state    func() any
 	ended    bool
 	results  map[string][]byte // of steps that were done without a daemon
+	asked    map[string]string // for the words of each question the last prompt that had an answer
 }
 
 // Start claims a run, new or left unfinished, and begins to beat for it. The

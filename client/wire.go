@@ -227,7 +227,26 @@ func (w *Wire) Prompts(ctx context.Context, f ckpt.PromptFilter) (*ckpt.PromptPa
 	return w.client.Prompts(ctx, f)
 }
 
-// AnswerPrompt does what the operator decided.
+// AskQuestion puts a question of a run to a person. replayed says that it was
+// asked before: the prompt is the one that was made then.
+func (w *Wire) AskQuestion(ctx context.Context, r ckpt.QuestionRequest) (p *ckpt.Prompt, replayed bool, err error) {
+	return w.client.AskQuestion(ctx, r)
+}
+
+// Prompt reads one prompt.
+func (w *Wire) Prompt(ctx context.Context, id string) (*ckpt.Prompt, error) {
+	return w.client.Prompt(ctx, id)
+}
+
+// WaitPrompt answers a prompt as soon as it is open no more: answered, expired or
+// withdrawn. The daemon holds the request until then, on a connection of its own.
+// If the daemon restarts, WaitPrompt asks again. It ends with ctx at the latest.
+func (w *Wire) WaitPrompt(ctx context.Context, id string) (*ckpt.Prompt, error) {
+	return w.client.WaitPrompt(ctx, id)
+}
+
+// AnswerPrompt takes a person's answer: a decision is carried out, and the answer
+// to a question is kept for the run that asked.
 func (w *Wire) AnswerPrompt(ctx context.Context, answer ckpt.PromptAnswer) (p *ckpt.Prompt, replayed bool, err error) {
 	return w.client.AnswerPrompt(ctx, answer)
 }

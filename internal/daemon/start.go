@@ -49,6 +49,7 @@ func (s *service) openDatabase(ctx context.Context) error {
 		Retention:     retention.Plan,
 		Resume:        resume.Make,
 		Ask:           func(p *ckpt.Plan) (question, reason string) { return resume.Question(p), resume.Reason(p) },
+		Fits:          drift.Fits,
 		Secrets:       secrets.Scan{},
 		Drift:         s.drift,
 		Watches:       c.WatchedRuns,

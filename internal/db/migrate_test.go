@@ -39,8 +39,8 @@ func unspaced(schema string) string {
 	for i, line := range lines {
 		lines[i], _, _ = strings.Cut(line, "--")
 	}
-	text := strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
-	return strings.NewReplacer(" ,", ",", ", ", ",\n", " )", ")", "( ", "(", "; ", ";\n").Replace(text)
+	text := strings.ReplaceAll(strings.Join(strings.Fields(strings.Join(lines, " ")), " "), " ,", ",")
+	return strings.NewReplacer(", ", ",\n", " )", ")", "( ", "(", "; ", ";\n").Replace(text)
 }
 
 // dump is the schema of a database as text. Views are not in it: they are made

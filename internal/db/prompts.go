@@ -8,12 +8,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 	"github.com/google/uuid"
 )
 
 const (
-	promptColumns = `p.id, a.name AS agent, a.owner, r.name AS run, p.at, p.question, p.reason, p.checkpoint, p.memory_diff, p.choice, p.answered_at, p.answered_by`
-	promptTables  = ` FROM prompts p JOIN runs r ON r.id = p.run_id JOIN agents a ON a.id = r.agent_id `
+	promptColumns = `p.id, p.kind, a.name AS agent, a.owner, r.name AS run, p.key, p.at, p.question, p.reason, p.choices, p.schema, p.expires_at, p.checkpoint,
+		p.memory_diff, coalesce(p.choice, p.answer) AS choice, p.data, p.answered_at, p.answered_by`
+	promptTables = ` FROM prompts p JOIN runs r ON r.id = p.run_id JOIN agents a ON a.id = r.agent_id `
 )
 
 // openPrompt answers the prompt that the plan waits for, or makes one. An older
@@ -22,14 +24,14 @@ func (s *Store) openPrompt(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	if plan.Prompt != nil && plan.Prompt.AnsweredAt.IsZero() {
 		return plan.Prompt, nil
 	}
-	if err := withdrawPrompts(tx, run); err != nil {
+	if err := withdrawDecisions(tx, run); err != nil {
 		return nil, err
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, err
 	}
-	p := &ckpt.Prompt{ID: id.String(), Agent: agent.Name, Owner: agent.Owner, Run: run.Name, At: tx.Now, MemoryDiff: plan.MemoryDiff}
+	p := &ckpt.Prompt{ID: id.String(), Kind: ckpt.PromptDecision, Status: ckpt.PromptOpen, Agent: agent.Name, Owner: agent.Owner, Run: run.Name, At: tx.Now, MemoryDiff: plan.MemoryDiff}
 	p.Question, p.Reason = s.Opt.Ask(plan)
 	if plan.Checkpoint != nil {
 		p.Checkpoint = ckpt.Ref(plan.Checkpoint.ID)
@@ -38,8 +40,15 @@ func (s *Store) openPrompt(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 		p.ID, run.ID, p.At, p.Question, p.Reason, p.Checkpoint, p.MemoryDiff)
 }
 
-// withdrawPrompts closes what nobody has answered and nobody needs to any more.
-func withdrawPrompts(tx *ledger.Tx, run *ledger.RunRow) error {
+// withdrawDecisions closes what nobody has decided and nobody needs to any more.
+// The run's own questions stay: a resumed run asks them again.
+func withdrawDecisions(tx *ledger.Tx, run *ledger.RunRow) error {
+	return tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND kind = 'decision' AND answered_at IS NULL`, tx.Now, ledger.Daemon, run.ID)
+}
+
+// withdrawPrompts closes every prompt of a run that nobody has answered.
+func (s *Store) withdrawPrompts(tx *ledger.Tx, run *ledger.RunRow) error {
+	tx.OnCommit(s.prompts.tell)
 	return tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND answered_at IS NULL`, tx.Now, ledger.Daemon, run.ID)
 }
 
@@ -57,11 +66,16 @@ func (s *Store) Prompts(ctx context.Context, sc ckpt.Scope, f ckpt.PromptFilter)
 		sc.Target = ckpt.AllOwners
 	}
 	page := &ckpt.PromptPage{Prompts: []ckpt.Prompt{}}
-	err = s.RO.SelectContext(ctx, &page.Prompts, `SELECT `+promptColumns+promptTables+`WHERE (a.owner = ?1 OR ?1 = '*') AND (NOT ?2 OR p.answered_at IS NULL)
-		AND p.id < ?3 ORDER BY p.id DESC LIMIT ?4`, sc.Whose(), f.Open, f.Before, limit+1)
+	err = s.RO.SelectContext(ctx, &page.Prompts, `SELECT `+promptColumns+promptTables+`WHERE (a.owner = ?1 OR ?1 = '*')
+		AND (NOT ?2 OR p.answered_at IS NULL AND (p.expires_at IS NULL OR p.expires_at > ?5)) AND p.id < ?3 ORDER BY p.id DESC LIMIT ?4`,
+		sc.Whose(), f.Open, f.Before, limit+1, ckpt.At(s.Opt.Now()))
 	if len(page.Prompts) > limit {
 		page.Prompts = page.Prompts[:limit]
 		page.Next = ckpt.Ref(page.Prompts[limit-1].ID)
+	}
+	now := ckpt.At(s.Opt.Now())
+	for i := range page.Prompts {
+		page.Prompts[i].Status = page.Prompts[i].StatusAt(now, ledger.Daemon)
 	}
 	if slices.ContainsFunc(page.Prompts, func(p ckpt.Prompt) bool { return p.Owner != sc.Caller.Owner }) {
 		s.AuditFollowing(sc, "list_prompts", "")
@@ -69,13 +83,17 @@ func (s *Store) Prompts(ctx context.Context, sc ckpt.Scope, f ckpt.PromptFilter)
 	return page, sqlite.ReadError(err)
 }
 
-// AnswerPrompt does what the operator decided: let the run be resumed, begin it
-// with nothing, or give it up.
+// AnswerPrompt takes a person's answer. The one to a decision is carried out: let
+// the run be resumed, begin it with nothing, or give it up. The one to a question
+// is kept for the run that asked.
 func (s *Store) AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAnswer) (*ckpt.Prompt, bool, error) {
-	if err := a.Check(); err != nil {
+	if err := wellformed.PromptAnswer(&a); err != nil {
 		return nil, false, err
 	}
 	p, err := s.findPrompt(ctx, sc, a.ID)
+	if err == nil {
+		err = s.mayAnswer(ctx, p, &a)
+	}
 	if err != nil {
 		s.RefusedBefore(ledger.ChangeEntry(sc, "answer_prompt", a.ID), err)
 		return nil, false, err
@@ -84,18 +102,26 @@ func (s *Store) AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAn
 		sc.Target = p.Owner
 	}
 	c := s.Screen(sc, p.Agent, "answer")
-	if c.Text("reason", &a.Reason); c.Err != nil {
+	c.Text("reason", &a.Reason)
+	if c.JSON("data", &a.Data); c.Err != nil {
 		return nil, false, c.Err
 	}
 	e := ledger.Entry(sc, "answer_prompt", p.Agent)
-	e.Run, e.Subject, e.Reason, e.Detail = p.Run, a.ID, a.Reason, map[string]any{"choice": a.Choice}
-	return driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{Agent: p.Agent, Key: a.IdempotencyKey, Print: a, Entry: e, Claim: sqlite.GoesOn, Secrets: c.Found}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.Prompt, error) {
+	e.Run, e.Subject, e.Reason, e.Detail = p.Run, a.ID, a.Reason, answerDetail(&a)
+	var again bool
+	answered, replayed, err := driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{Agent: p.Agent, Key: a.IdempotencyKey, Print: a, Size: int64(len(a.Data)), Entry: e, Claim: sqlite.GoesOn, Secrets: c.Found}, func(tx *ledger.Tx, agent *ledger.AgentRow) (*ckpt.Prompt, error) {
 		run, err := tx.Run(agent.ID, p.Run)
 		if err != nil || run == nil {
 			return nil, ledger.ErrOr(err, ledger.NoRun(p.Agent, p.Run))
 		}
+		if p.Kind == ckpt.PromptQuestion {
+			var answered *ckpt.Prompt
+			answered, again, err = s.answerQuestion(tx, sc, run, a, e)
+			return answered, err
+		}
 		return s.answer(tx, sc, agent, run, a, e)
 	})
+	return answered, replayed || again, err
 }
 
 func (s *Store) findPrompt(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Prompt, error) {
@@ -104,6 +130,7 @@ func (s *Store) findPrompt(ctx context.Context, sc ckpt.Scope, id string) (*ckpt
 	if ledger.IsNoRows(err) || (err == nil && !ledger.MayRead(sc, p.Owner)) {
 		return nil, ckpt.Errorf(ckpt.CodeNotFound, "there is no prompt %s here: see the open ones with ckptsidecar prompts", id)
 	}
+	p.Status = p.StatusAt(ckpt.At(s.Opt.Now()), ledger.Daemon)
 	return &p, sqlite.ReadError(err)
 }
 
@@ -118,11 +145,11 @@ func (s *Store) answer(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run
 	}
 	switch a.Choice {
 	case ckpt.ChoiceReinitialize:
-		if err = reinitialize(tx, run); err == nil {
+		if err = s.reinitialize(tx, run); err == nil {
 			err = s.NewStretch(tx, run, nil, ckpt.ClosedBegun)
 		}
 	case ckpt.ChoiceAbandon:
-		err = endRun(tx, run, ckpt.EndRequest{Status: ckpt.RunFailed, Error: ckpt.Ref("abandoned by " + sc.Caller.Owner)})
+		err = s.endRun(tx, run, ckpt.EndRequest{Status: ckpt.RunFailed, Error: ckpt.Ref("abandoned by " + sc.Caller.Owner)})
 	}
 	if err != nil {
 		return nil, err
@@ -133,15 +160,29 @@ func (s *Store) answer(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run
 	if _, err := s.RetainRun(tx, agent, run, e); err != nil { // the prompt needs its checkpoint no more
 		return nil, err
 	}
+	return readPrompt(tx, a.ID)
+}
+
+// readPrompt reads a prompt as this transaction has left it, nil where it is gone.
+func readPrompt(tx *ledger.Tx, id string) (*ckpt.Prompt, error) {
+	return promptWhere(tx, `p.id = ?`, id)
+}
+
+// promptWhere reads the first prompt that a condition names, nil where there is none.
+func promptWhere(tx *ledger.Tx, condition string, args ...any) (*ckpt.Prompt, error) {
 	var p ckpt.Prompt
-	_, err = tx.Get(&p, `SELECT `+promptColumns+promptTables+`WHERE p.id = ?`, a.ID)
-	return &p, err
+	found, err := tx.Get(&p, `SELECT `+promptColumns+promptTables+`WHERE `+condition, args...)
+	if err != nil || !found {
+		return nil, err
+	}
+	p.Status = p.StatusAt(tx.Now, ledger.Daemon)
+	return &p, nil
 }
 
 // reinitialize makes the next resume begin with nothing. What was saved stays
 // as history.
-func reinitialize(tx *ledger.Tx, run *ledger.RunRow) error {
-	if err := forgetWork(tx, run); err != nil {
+func (s *Store) reinitialize(tx *ledger.Tx, run *ledger.RunRow) error {
+	if err := s.forgetWork(tx, run); err != nil {
 		return err
 	}
 	run.BaseSeq, run.Head = run.LastSeq, ""

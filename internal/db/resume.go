@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"errors"
+	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
@@ -125,7 +126,7 @@ func (s *Store) claim(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 			return err
 		}
 	case !run.EndedAt.IsZero():
-		if err := beginAnew(tx, run); err != nil {
+		if err := s.beginAnew(tx, run); err != nil {
 			return err
 		}
 	default:
@@ -153,7 +154,7 @@ func (s *Store) claim(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 			return err
 		}
 	}
-	if err := withdrawPrompts(tx, run); err != nil {
+	if err := withdrawDecisions(tx, run); err != nil {
 		return err
 	}
 	if err := ownRun(tx, agent, run, s.owner(sc, r.PID), r.HeartbeatTimeout, r.ProgressTimeout); err != nil {
@@ -220,6 +221,9 @@ func (s *Store) facts(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 	if err := readFactPrompt(tx, run, f); err != nil {
 		return nil, err
 	}
+	if err := readFactQuestions(tx, run, f); err != nil {
+		return nil, err
+	}
 	return f, readFactFindings(tx, run, f)
 }
 
@@ -282,9 +286,27 @@ func readFactOperations(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) erro
 
 func readFactPrompt(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 	var p ckpt.Prompt
-	found, err := tx.Get(&p, `SELECT `+promptColumns+promptTables+`WHERE p.run_id = ? ORDER BY p.at DESC, p.id DESC LIMIT 1`, run.ID)
+	found, err := tx.Get(&p, `SELECT `+promptColumns+promptTables+`WHERE p.run_id = ? AND p.kind = 'decision' ORDER BY p.at DESC, p.id DESC LIMIT 1`, run.ID)
 	if found {
 		f.Prompt = &p
+	}
+	return err
+}
+
+// maxFactQuestions is how many questions of a run a plan looks at, the newest.
+const maxFactQuestions = 64
+
+// readFactQuestions reads what the run has asked since it last began anew.
+func readFactQuestions(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
+	var rows []struct {
+		ckpt.Prompt
+		Seq int64 `db:"answered_seq"`
+	}
+	err := tx.List(&rows, `SELECT `+promptColumns+`, coalesce(p.answered_seq, 0) AS answered_seq`+promptTables+`WHERE p.run_id = ? AND p.kind = 'question' AND NOT p.retired
+		ORDER BY p.id DESC LIMIT ?`, run.ID, maxFactQuestions)
+	for _, row := range slices.Backward(rows) {
+		row.Status = row.StatusAt(tx.Now, ledger.Daemon)
+		f.Questions = append(f.Questions, resume.FactQuestion{Prompt: row.Prompt, Seq: row.Seq})
 	}
 	return err
 }

@@ -157,7 +157,7 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 				return nil, err
 			}
 		}
-		if err := endRun(tx, run, r); err != nil {
+		if err := s.endRun(tx, run, r); err != nil {
 			return nil, err
 		}
 		if err := tx.Audit(e); err != nil {
@@ -167,14 +167,14 @@ func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ck
 	})
 }
 
-func endRun(tx *ledger.Tx, run *ledger.RunRow, r ckpt.EndRequest) error {
+func (s *Store) endRun(tx *ledger.Tx, run *ledger.RunRow, r ckpt.EndRequest) error {
 	if err := leaveOpen(tx, run); err != nil {
 		return err
 	}
 	var ended ckpt.Time
 	if !r.Status.Resumable() {
 		ended = tx.Now
-		if err := withdrawPrompts(tx, run); err != nil {
+		if err := s.withdrawPrompts(tx, run); err != nil {
 			return err
 		}
 	}

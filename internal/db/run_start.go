@@ -52,7 +52,7 @@ func (s *Store) startRun(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 		}
 	}
 	if !run.EndedAt.IsZero() {
-		if err := beginAnew(tx, run); err != nil {
+		if err := s.beginAnew(tx, run); err != nil {
 			return nil, err
 		}
 		if err := s.NewStretch(tx, run, nil, ckpt.ClosedBegun); err != nil {
@@ -147,19 +147,19 @@ func ownRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, owner liv
 }
 
 // forgetWork makes a run's steps and operations ones that are still to be done.
-func forgetWork(tx *ledger.Tx, run *ledger.RunRow) error {
+func (s *Store) forgetWork(tx *ledger.Tx, run *ledger.RunRow) error {
 	for _, table := range []string{"steps", "operations"} {
 		if err := tx.Exec(`DELETE FROM `+table+` WHERE run_id = ?`, run.ID); err != nil {
 			return err
 		}
 	}
-	return nil
+	return s.retireQuestions(tx, run)
 }
 
 // beginAnew makes a run start over: what it did is history, its steps are to
 // be done again, and no older writer may go on.
-func beginAnew(tx *ledger.Tx, run *ledger.RunRow) error {
-	if err := forgetWork(tx, run); err != nil {
+func (s *Store) beginAnew(tx *ledger.Tx, run *ledger.RunRow) error {
+	if err := s.forgetWork(tx, run); err != nil {
 		return err
 	}
 	run.Epoch++

@@ -37,6 +37,7 @@ type Store struct {
 	*langgraph.Threads
 	*archive.Archive
 	events   changes
+	prompts  changes                  // of their answers
 	keysSeen atomic.Pointer[keyPlace] // where Expire goes on
 	idsSeen  atomic.Pointer[keyPlace] // the same of ids
 }

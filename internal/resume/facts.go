@@ -24,6 +24,7 @@ type Facts struct {
 	LastEvent   int64
 	Findings    []ckpt.Finding // critical ones that made suspects of checkpoints, newest first; not those that were dismissed
 	Prompt      *ckpt.Prompt   // the newest prompt of the run, answered or not
+	Questions   []FactQuestion // the run's own of this beginning, oldest first: open ones, and answered ones that matter
 	Interrupted time.Time      // when the last segment ended without its owner's word; zero where it did not
 	LastSeq     int64          // of the run's newest checkpoint, whether it is still there or not
 	GivenUp     int            // checkpoints that came after an older one which was restored: nobody goes on from them
@@ -40,6 +41,12 @@ type FactCheckpoint struct {
 	Suspect bool
 	At      time.Time
 	StateOf *int64 // the seq of the earlier one whose state it is once more; nil: its own
+}
+
+// FactQuestion is a question that the run has asked.
+type FactQuestion struct {
+	ckpt.Prompt
+	Seq int64 // the run's newest checkpoint when it was answered: a later one knows the answer
 }
 
 // StateSeq is when its state was saved first: what came later, it does not know.

@@ -1,6 +1,8 @@
 package resume
 
 import (
+	"fmt"
+
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
@@ -27,6 +29,7 @@ func Make(f *Facts) (*ckpt.Plan, error) {
 			return nil, err
 		}
 	}
+	m.takeQuestions()
 	if f.DryRun {
 		m.say("This was only a look: nothing was claimed or changed.")
 	}
@@ -45,6 +48,7 @@ func blank(f *Facts) *ckpt.Plan {
 		InterruptedSteps:    []ckpt.InterruptedStep{},
 		UncertainOperations: []ckpt.Operation{},
 		Skipped:             []ckpt.Skipped{},
+		Questions:           []ckpt.Prompt{},
 		EventsAfter:         f.LastEvent,
 		ContinuationPrompt:  f.Run.ContinuationPrompt,
 		AccumulatedMS:       f.Run.AccumulatedMS,
@@ -99,4 +103,43 @@ func (m *maker) takeProgram() {
 	}
 	p := m.choice.loaded.Program
 	m.plan.Program = &ckpt.ProgramRest{Executed: p.Executed, Remaining: p.Source[p.Executed:]}
+}
+
+// maxSaidQuestions is how many questions the reasons name; the plan lists all.
+const maxSaidQuestions = 3
+
+// takeQuestions lists what the run has asked: open questions, and answers that
+// the checkpoint does not know yet.
+func (m *maker) takeQuestions() {
+	if ended(m.f.Run.Status) {
+		return // it begins anew, and so do its questions
+	}
+	after := int64(0)
+	if c := m.plan.Checkpoint; c != nil {
+		after = c.Seq
+	}
+	for i := range m.f.Questions {
+		q := &m.f.Questions[i]
+		if q.Status != ckpt.PromptAnswered && q.Status != ckpt.PromptOpen || q.Status == ckpt.PromptAnswered && q.Seq < after {
+			continue
+		}
+		m.plan.Questions = append(m.plan.Questions, q.Prompt)
+		if len(m.plan.Questions) <= maxSaidQuestions {
+			m.say(m.aboutQuestion(&q.Prompt))
+		}
+	}
+	if more := len(m.plan.Questions) - maxSaidQuestions; more > 0 {
+		m.say(fmt.Sprintf("Of the questions that the run asked %d more are listed.", more))
+	}
+}
+
+func (m *maker) aboutQuestion(p *ckpt.Prompt) string {
+	if p.Status == ckpt.PromptOpen {
+		return fmt.Sprintf("The run asked %q and has no answer yet: prompt %s.", p.Question, p.ID)
+	}
+	answer := "with data"
+	if p.Choice != "" {
+		answer = fmt.Sprintf("%q", string(p.Choice))
+	}
+	return fmt.Sprintf("The run asked %q, and was answered %s%s.", p.Question, answer, m.at(p.AnsweredAt.Time))
 }

@@ -65,6 +65,45 @@ func OperationEnd(r *ckpt.OperationEnd) error {
 	return value("result", r.Result)
 }
 
+// orNone is nil for a JSON value that is not there, or is null.
+func orNone(v ckpt.JSON) ckpt.JSON {
+	if text := bytes.TrimSpace(v); len(text) == 0 || string(text) == "null" {
+		return nil
+	}
+	return v
+}
+
+// Question checks a question of a run. A schema that is null is none.
+func Question(r *ckpt.QuestionRequest) error {
+	r.Schema = orNone(r.Schema)
+	if err := r.Check(); err != nil || len(r.Schema) == 0 {
+		return err
+	}
+	return object("schema", r.Schema)
+}
+
+// PromptAnswer checks an answer to a prompt. Data that is null is none.
+func PromptAnswer(a *ckpt.PromptAnswer) error {
+	a.Data = orNone(a.Data)
+	if err := a.Check(); err != nil {
+		return err
+	}
+	return value("data", a.Data)
+}
+
+// SameJSON says whether two JSON texts mean the same. Nothing and null are not the same.
+func SameJSON(a, b []byte) bool {
+	if len(a) == 0 || len(b) == 0 || bytes.Equal(a, b) {
+		return bytes.Equal(a, b)
+	}
+	x, err := jsontext.Canonical(a)
+	if err != nil {
+		return false
+	}
+	y, err := jsontext.Canonical(b)
+	return err == nil && bytes.Equal(x, y)
+}
+
 // Events checks a batch of events.
 func Events(events []ckpt.NewEvent) error {
 	if err := ckpt.CheckEvents(events); err != nil {

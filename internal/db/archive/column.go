@@ -42,6 +42,7 @@ type column struct {
 	check func(string) error // of a text
 	ref   bool               // it is the id of a checkpoint
 	own   bool               // it is the id of the row itself
+	def   any                // what a line without it means
 }
 
 // asText says in which member a JSON column stands whose text would break the line.
@@ -301,6 +302,9 @@ func (t *table) parseRow(row []byte) ([]any, error) {
 		failed = errors.New("it has no row")
 	}
 	for i := range t.columns {
+		if values[i] == nil {
+			values[i] = t.columns[i].def
+		}
 		if failed == nil && values[i] == nil && t.columns[i].need {
 			failed = fmt.Errorf("its %s is missing", t.columns[i].name)
 		}

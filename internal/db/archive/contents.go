@@ -413,7 +413,15 @@ func (c *checking) checkRow(t *table, line *exportLine) error {
 		attempt := t.whole(row, "attempt")
 		key = strconv.FormatInt(attempt, 10) + " " + t.text(row, "key")
 		r.attempts[t.text(row, "key")] = max(r.attempts[t.text(row, "key")], attempt)
-	case lineFinding, linePrompt:
+	case linePrompt:
+		if asked := t.text(row, "key"); asked != "" && t.whole(row, "retired") == 0 {
+			if r.keys[linePrompt+" "+asked] {
+				return errors.New("the question of one key comes twice")
+			}
+			r.keys[linePrompt+" "+asked] = true
+		}
+		return c.once(t.text(row, "id"))
+	case lineFinding:
 		return c.once(t.text(row, "id"))
 	case lineEvent:
 		seq := t.whole(row, "seq")

@@ -56,6 +56,12 @@ func always(c column) column {
 	return c
 }
 
+// orElse is a column that older exports do not have.
+func orElse(c column, def any) column {
+	c.def = def
+	return c
+}
+
 // short is a text that the store makes itself, or that names something.
 func short(name string) column { return column{name: name, form: text, most: ckpt.MaxKey} }
 func long(name string) column  { return column{name: name, form: text} }
@@ -126,6 +132,10 @@ var children = []*table{
 	(&table{kind: linePrompt, insert: `INSERT INTO prompts`, order: "id", columns: []column{
 		id("id"), always(when("at")), always(long("question")), {name: "reason", form: text, need: true, most: ckpt.MaxValue}, ref("checkpoint"), anyJSON("memory_diff"),
 		word("choice", false, ckpt.ChoiceResume, ckpt.ChoiceReinitialize, ckpt.ChoiceAbandon), when("answered_at"), short("answered_by"),
+		orElse(word("kind", true, ckpt.PromptDecision, ckpt.PromptQuestion), string(ckpt.PromptDecision)), short("key"),
+		{name: "choices", form: value, check: ckpt.CheckChoices}, {name: "schema", form: object, most: ckpt.MaxSchema}, when("expires_at"),
+		{name: "asked_seq", form: whole}, {name: "answered_seq", form: whole}, {name: "answer", form: text, most: ckpt.MaxChoice}, anyJSON("data"),
+		orElse(column{name: "retired", form: truth, need: true}, int64(0)),
 	}}).prepare(),
 	(&table{kind: lineEvent, insert: `INSERT INTO events`, order: "seq", columns: []column{
 		{name: "seq", form: whole, need: true, least: 1}, always(when("at")), key("type"), {name: "payload", form: value, need: true},

@@ -238,12 +238,37 @@ func (c *Client) Prompts(ctx context.Context, f ckpt.PromptFilter) (*ckpt.Prompt
 	return orNil(page, err)
 }
 
-// AnswerPrompt does what the operator decided.
+// AskQuestion puts a question of a run to a person. replayed says that it was
+// asked before: the prompt is the one that was made then.
+func (c *Client) AskQuestion(ctx context.Context, r ckpt.QuestionRequest) (p *ckpt.Prompt, replayed bool, err error) {
+	raw := []rawMember{{"schema", r.Schema}}
+	r.Schema = nil
+	a, err := runAsk(ckpt.RunRef{Agent: r.Agent, Run: r.Run}, r, r.IdempotencyKey, raw, "prompts")
+	return fetchKeyed[ckpt.Prompt](ctx, c, a, err)
+}
+
+// Prompt reads one prompt.
+func (c *Client) Prompt(ctx context.Context, id string) (*ckpt.Prompt, error) {
+	if err := ckpt.CheckID(id); err != nil {
+		return nil, err
+	}
+	p := new(ckpt.Prompt)
+	_, err := c.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/prompts/" + id, repeatable: true}, p)
+	return orNil(p, err)
+}
+
+// AnswerPrompt takes a person's answer: a decision is carried out, and the answer
+// to a question is kept for the run that asked.
 func (c *Client) AnswerPrompt(ctx context.Context, answer ckpt.PromptAnswer) (p *ckpt.Prompt, replayed bool, err error) {
 	if err := answer.Check(); err != nil {
 		return nil, false, err
 	}
+	raw := rawMember{"data", answer.Data}
+	answer.Data = nil
 	a, err := keyedAsk("/v1/prompts/"+answer.ID+"/answer", answer, answer.IdempotencyKey)
+	if err == nil {
+		a.body, err = withRaw(answer, raw)
+	}
 	return fetchKeyed[ckpt.Prompt](ctx, c, a, err)
 }
 

@@ -120,6 +120,16 @@ func (f *fakeRuns) Prompts(ctx context.Context, sc ckpt.Scope, pf ckpt.PromptFil
 	return pageOf(ckpt.PromptPage{Prompts: []ckpt.Prompt{f.asked}, Next: "more"}, f.note(ctx, "Prompts", sc, ckpt.RunRef{}, pf))
 }
 
+func (f *fakeRuns) AskQuestion(ctx context.Context, sc ckpt.Scope, r ckpt.QuestionRequest) (*ckpt.Prompt, bool, error) {
+	return answerOf(f, f.asked, f.note(ctx, "AskQuestion", sc, ckpt.RunRef{}, r))
+}
+
+func (f *fakeRuns) Prompt(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Prompt, error) {
+	return pageOf(f.asked, f.note(ctx, "Prompt", sc, ckpt.RunRef{}, id))
+}
+
+func (f *fakeRuns) PromptsChanged() <-chan struct{} { return nil }
+
 func (f *fakeRuns) AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAnswer) (*ckpt.Prompt, bool, error) {
 	return answerOf(f, f.asked, f.note(ctx, "AnswerPrompt", sc, ckpt.RunRef{}, a))
 }

@@ -16,6 +16,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
@@ -32,7 +33,7 @@ type api struct {
 
 func newAPI(t *testing.T) *api {
 	t.Helper()
-	store, err := db.Open(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: retention.Plan, Resume: resume.Make, Version: "test"})
+	store, err := db.Open(t.Context(), ledger.Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: retention.Plan, Resume: resume.Make, Fits: drift.Fits, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -455,7 +456,33 @@ func (a *api) prompts() {
 	a.want(200, post(answer, `{"choice":"resume","reason":"looked"}`).with("Idempotency-Key", "k3"))
 	a.want(409, post(answer, `{"choice":"abandon"}`))
 	a.want(404, post("/v1/prompts/"+idZ+"/answer", `{"choice":"resume"}`))
+	a.want(400, post("/v1/prompts/"+open.Prompts[0].ID+"/answer", `{}`))
+	a.questions()
 	a.want(200, post(aRun+"/r1/operations/o2/resolve", `{"status":"failed","reason":"looked"}`))
+}
+
+// questions asks a person, and answers.
+func (a *api) questions() {
+	const path, question = aRun + "/r2/prompts", `{"key":"q1","question":"Deploy?","choices":["yes","no"],"schema":{"type":"object","required":["env"]},"expires":"1h"}`
+	var p ckpt.Prompt
+	if err := json.Unmarshal([]byte(a.want(201, post(path, question))), &p); err != nil {
+		a.t.Fatal(err)
+	}
+	a.want(201, post(path, question))
+	a.want(422, post(path, `{"key":"q1","question":"Another?"}`))
+	a.want(400, post(path, `{"question":" "}`))
+	a.want(400, post(path, `{"question":"?","schema":{"type":7}}`))
+	one := "/v1/prompts/" + p.ID
+	a.want(200, get(one))
+	a.want(200, get(one+"?wait=1ms"))
+	a.want(400, get(one+"?wait=1h"))
+	a.want(404, get("/v1/prompts/"+idZ))
+	a.want(400, post(one+"/answer", `{"choice":"perhaps","data":{"env":"prod"}}`))
+	a.want(422, post(one+"/answer", `{"choice":"yes","data":{}}`))
+	a.want(200, post(one+"/answer", `{"choice":"yes","data":{"env":"prod"}}`))
+	a.want(200, post(one+"/answer", `{"data":{ "env": "prod" },"choice":"yes"}`))
+	a.want(409, post(one+"/answer", `{"choice":"no","data":{"env":"prod"}}`))
+	a.want(200, get(one+"?wait=10m"))
 }
 
 func (a *api) daemon() {

@@ -231,6 +231,16 @@ func (f failing) Prompts(context.Context, ckpt.Scope, ckpt.PromptFilter) (*ckpt.
 	return nil, f.err
 }
 
+func (f failing) AskQuestion(context.Context, ckpt.Scope, ckpt.QuestionRequest) (*ckpt.Prompt, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Prompt(context.Context, ckpt.Scope, string) (*ckpt.Prompt, error) {
+	return nil, f.err
+}
+
+func (f failing) PromptsChanged() <-chan struct{} { return nil }
+
 func (f failing) AnswerPrompt(context.Context, ckpt.Scope, ckpt.PromptAnswer) (*ckpt.Prompt, bool, error) {
 	return nil, false, f.err
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
@@ -29,4 +30,93 @@ func (c *call) answerPrompt() error {
 	return write(c, http.StatusOK, func(ctx context.Context) (*ckpt.Prompt, bool, error) {
 		return c.server.store.AnswerPrompt(ctx, c.scope, a)
 	})
+}
+
+func (c *call) askQuestion() error {
+	ref := c.ref()
+	r := ckpt.QuestionRequest{Agent: ref.Agent, Run: ref.Run, IdempotencyKey: c.key}
+	if err := c.decode(&r); err != nil {
+		return err
+	}
+	return write(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Prompt, bool, error) {
+		return c.server.store.AskQuestion(ctx, c.scope, r)
+	})
+}
+
+// getPrompt answers one prompt. With wait it holds the answer back while the
+// prompt is open, at most that long.
+func (c *call) getPrompt() error {
+	id := c.r.PathValue("id")
+	var wait ckpt.Duration
+	if text := c.query.get("wait"); text != "" {
+		var err error
+		if wait, err = ckpt.ParseDuration(text); err != nil || wait < 0 || wait > ckpt.MaxWait {
+			return ckpt.Errorf(ckpt.CodeInvalid, "the query parameter wait is a duration from 0s to %s, such as 30s", ckpt.MaxWait)
+		}
+	}
+	if wait == 0 || c.r.Method == http.MethodHead {
+		return read(c, true, func(ctx context.Context) (*ckpt.Prompt, error) {
+			return c.server.store.Prompt(ctx, c.scope, id)
+		})
+	}
+	return c.awaitPrompt(id, time.Duration(wait))
+}
+
+// awaitPrompt waits until a prompt is open no more, the time is over, the client
+// left, or the server stops. Like a follower, who waits counts as one of the
+// owner's followers, not as one of the owner's requests.
+func (c *call) awaitPrompt(id string, wait time.Duration) error {
+	owner := c.conn.owner
+	if !owner.followers.tryAcquire(1) {
+		return &ckpt.Error{Code: ckpt.CodeQuota, RetryAfter: time.Second,
+			Message: "you wait for too many answers, or follow too many runs, at once: end some first"}
+	}
+	c.keep(&owner.followers, 1)
+	c.giveBack(&owner.requests)
+	c.route = &waitRoute
+	ctx, cancel := c.following()
+	defer cancel()
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	for late := false; ; {
+		changed := c.server.store.PromptsChanged() // before reading, so that nothing slips between
+		p, err := c.readPrompt(ctx, id)
+		switch {
+		case ctx.Err() != nil:
+			return c.letGo()
+		case err != nil:
+			return err
+		case late || p.Status != ckpt.PromptOpen:
+			return c.sendJSON(http.StatusOK, p)
+		}
+		select {
+		case <-changed:
+		case <-expiry(p):
+		case <-over.C:
+			late = true
+		case <-ctx.Done():
+			return c.letGo()
+		}
+	}
+}
+
+// expiry ends when a prompt does, or never. A wall clock that was set back lets
+// it end early, and the prompt is only read once more.
+func expiry(p *ckpt.Prompt) <-chan time.Time {
+	if p.ExpiresAt.IsZero() {
+		return nil
+	}
+	return time.After(max(time.Until(p.ExpiresAt.Time), 50*time.Millisecond))
+}
+
+// readPrompt reads a prompt for one who waits. All of them may wake up at once.
+func (c *call) readPrompt(ctx context.Context, id string) (*ckpt.Prompt, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.server.limits.ReadTimeout)
+	defer cancel()
+	states := &c.conn.owner.states
+	if err := states.acquire(ctx, 1, c.server.limits.ReadTimeout); err != nil {
+		return nil, err
+	}
+	defer states.release(1)
+	return c.server.store.Prompt(ctx, c.scope, id)
 }

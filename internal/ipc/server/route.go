@@ -20,3 +20,6 @@ const (
 // followRoute is the route of a call of events that follows. It has a name of
 // its own, so that its hours do not distort the latency of the others.
 var followRoute = route{name: "follow"}
+
+// waitRoute is the same for who waits for the answer to a prompt.
+var waitRoute = route{name: "wait"}

@@ -79,6 +79,11 @@ type Store interface {
 	Changed() <-chan struct{}
 
 	Prompts(ctx context.Context, sc ckpt.Scope, f ckpt.PromptFilter) (*ckpt.PromptPage, error)
+	Prompt(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Prompt, error)
+	// PromptsChanged is closed when the next answer or withdrawal is on disk. Take
+	// it before reading, so that nothing slips between.
+	PromptsChanged() <-chan struct{}
+	AskQuestion(ctx context.Context, sc ckpt.Scope, r ckpt.QuestionRequest) (*ckpt.Prompt, bool, error)
 	AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAnswer) (*ckpt.Prompt, bool, error)
 
 	Drift(ctx context.Context, sc ckpt.Scope, f ckpt.DriftFilter) (*ckpt.DriftReport, error)

@@ -203,9 +203,19 @@ CREATE TABLE prompts (
     reason      TEXT NOT NULL,
     checkpoint  TEXT,
     memory_diff TEXT,
-    choice      TEXT CHECK (choice IN ('resume', 'reinitialize', 'abandon')),
+    choice      TEXT CHECK (choice IN ('resume', 'reinitialize', 'abandon')), -- of a decision
     answered_at TEXT,
-    answered_by TEXT
+    answered_by TEXT, -- daemon: it was withdrawn
+    kind        TEXT NOT NULL DEFAULT 'decision' CHECK (kind IN ('decision', 'question')), -- decision: how to go on with a run; question: one of the run's own
+    key         TEXT,    -- of a question: asked again under it, it is the same one
+    choices     TEXT,    -- a JSON array: the only answers; NULL for any
+    schema      TEXT,    -- the JSON Schema of data
+    expires_at  TEXT,    -- when it can be answered no more
+    asked_seq   INTEGER, -- the run's newest checkpoint when it was asked,
+    answered_seq INTEGER, -- and when it was answered
+    answer      TEXT,    -- the choice
+    data        TEXT,    -- what came with it
+    retired     INTEGER NOT NULL DEFAULT 0 CHECK (retired IN (0, 1)) -- the run was begun anew since
 ) STRICT;
 
 CREATE TABLE runs (
@@ -317,6 +327,8 @@ CREATE INDEX findings_of_run ON findings (run_id, at);
 
 CREATE INDEX findings_open ON findings (run_id) WHERE closed IS NULL;
 
+CREATE UNIQUE INDEX prompts_asked ON prompts (run_id, key) WHERE key IS NOT NULL AND retired = 0;
+
 CREATE INDEX prompts_of_run ON prompts (run_id);
 
 CREATE INDEX runs_forked ON runs (forked_from) WHERE forked_from IS NOT NULL;
@@ -397,7 +409,7 @@ BEGIN SELECT RAISE(ABORT, 'the names in the audit log stay'); END;
 CREATE TRIGGER places_are_never_removed BEFORE DELETE ON places
 BEGIN SELECT RAISE(ABORT, 'the names in the audit log stay'); END;
 
-CREATE TRIGGER prompts_are_never_changed BEFORE UPDATE OF id, run_id, at, question, reason, checkpoint, memory_diff ON prompts
+CREATE TRIGGER prompts_are_never_changed BEFORE UPDATE OF id, run_id, at, question, reason, checkpoint, memory_diff, kind, key, choices, schema, expires_at, asked_seq ON prompts
 BEGIN SELECT RAISE(ABORT, 'a question stays as it was asked'); END;
 
 CREATE TRIGGER runs_keep_their_names BEFORE UPDATE OF id, agent_id, name ON runs

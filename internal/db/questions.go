@@ -1,0 +1,221 @@
+package db
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
+)
+
+// AskQuestion puts a question of a run to a person, or answers the prompt that was
+// made when the same question was asked before. The bool says that it was there.
+//
+// With a key it is the same question where the key is the same. Without one it is
+// where the words are, and the run has saved nothing since the answer came: what it
+// saved later knows the answer already, so asking again means a new question.
+func (s *Store) AskQuestion(ctx context.Context, sc ckpt.Scope, r ckpt.QuestionRequest) (*ckpt.Prompt, bool, error) {
+	if err := wellformed.Question(&r); err != nil {
+		return nil, false, err
+	}
+	if r.Schema != nil {
+		if err := s.fits(ctx, r.Schema, nil); err != nil {
+			return nil, false, err
+		}
+	}
+	c := s.Screen(sc, r.Agent, "question")
+	c.Text("question", &r.Question)
+	c.Text("reason", &r.Reason)
+	for i := range r.Choices {
+		c.Text("choice", &r.Choices[i])
+	}
+	if c.Key("key", r.Key); c.Err != nil {
+		return nil, false, c.Err
+	}
+	ref := ckpt.RunRef{Agent: r.Agent, Run: r.Run, Epoch: r.Epoch}
+	e := ledger.Entry(sc, "ask", r.Agent)
+	e.Run, e.Reason = ledger.RunName(r.Run), r.Reason
+	var again bool
+	size := int64(len(r.Question) + len(r.Schema))
+	p, replayed, err := driftlog.Keyed(s.Drifts, sc, driftlog.KeyedRequest{Agent: r.Agent, Key: r.IdempotencyKey, Print: r, Size: size, Entry: e, Make: true, Secrets: c.Found}, func(tx *ledger.Tx, _ *ledger.AgentRow) (*ckpt.Prompt, error) {
+		_, run, err := s.OpenRun(tx, sc, ref)
+		if err != nil {
+			return nil, err
+		}
+		var p *ckpt.Prompt
+		p, again, err = s.question(tx, run, &r, e)
+		if err != nil || !r.Suspend || p.Status != ckpt.PromptOpen || run.Status == ckpt.RunSuspended {
+			return p, err
+		}
+		if err := s.endRun(tx, run, ckpt.EndRequest{Status: ckpt.RunSuspended}); err != nil {
+			return nil, err
+		}
+		end := e
+		end.Action, end.Subject, end.Detail = "end_run", "", map[string]any{"status": ckpt.RunSuspended, "waits_for": p.ID}
+		return p, tx.Audit(end)
+	})
+	return p, replayed || again, err
+}
+
+// question finds the prompt of a question that was asked before, or makes it.
+func (s *Store) question(tx *ledger.Tx, run *ledger.RunRow, r *ckpt.QuestionRequest, e ledger.AuditEntry) (p *ckpt.Prompt, again bool, err error) {
+	if p, err = s.askedBefore(tx, run, r); err != nil || p != nil {
+		return p, p != nil, err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, false, err
+	}
+	var expires ckpt.Time
+	if r.Expires > 0 {
+		expires = ckpt.At(tx.Now.Add(time.Duration(r.Expires)))
+	}
+	err = tx.Exec(`INSERT INTO prompts (id, run_id, at, question, reason, kind, key, choices, schema, expires_at, asked_seq) VALUES (?, ?, ?, ?, ?, 'question', ?, ?, ?, ?, ?)`,
+		id.String(), run.ID, tx.Now, r.Question, r.Reason, ckpt.Ref(r.Key), r.Choices, r.Schema, expires, run.LastSeq)
+	if err != nil {
+		return nil, false, err
+	}
+	e.Subject, e.Detail = id.String(), map[string]any{"question": r.Question}
+	if r.Key != "" {
+		e.Detail["key"] = r.Key
+	}
+	if r.Choices != nil {
+		e.Detail["choices"] = r.Choices
+	}
+	if r.Expires > 0 {
+		e.Detail["expires_at"] = expires
+	}
+	if err := tx.Audit(e); err != nil {
+		return nil, false, err
+	}
+	p, err = readPrompt(tx, id.String())
+	return p, false, err
+}
+
+// askedBefore is the prompt that the same question has made before, nil for none.
+func (s *Store) askedBefore(tx *ledger.Tx, run *ledger.RunRow, r *ckpt.QuestionRequest) (*ckpt.Prompt, error) {
+	if r.Key != "" {
+		p, err := promptWhere(tx, `p.run_id = ? AND p.key = ? AND p.kind = 'question' AND NOT p.retired`, run.ID, r.Key)
+		if err != nil || p == nil {
+			return nil, err
+		}
+		if p.Question != r.Question || !slices.Equal(p.Choices, r.Choices) || !wellformed.SameJSON(p.Schema, r.Schema) {
+			return nil, ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "another question was asked under the key %s before: give this one a key of its own", r.Key)
+		}
+		return p, nil
+	}
+	at := run.BaseSeq // what of the run the asker knows: the checkpoint that it goes on from
+	if _, err := tx.Get(&at, `SELECT seq FROM checkpoints WHERE id = ? AND run_id = ?`, run.Head, run.ID); err != nil {
+		return nil, err
+	}
+	p, err := promptWhere(tx, `p.run_id = ?1 AND p.key IS NULL AND p.kind = 'question' AND NOT p.retired AND p.question = ?2 AND p.choices IS ?3 AND p.id > ?4
+		AND CASE WHEN p.answered_at IS NOT NULL THEN p.answered_seq >= ?5 WHEN p.expires_at <= ?6 THEN p.asked_seq >= ?5 ELSE 1 END ORDER BY p.id LIMIT 1`,
+		run.ID, r.Question, r.Choices, r.After, at, tx.Now)
+	if err != nil || p == nil || wellformed.SameJSON(p.Schema, r.Schema) {
+		return p, err
+	}
+	return nil, nil
+}
+
+// mayAnswer says whether a prompt allows an answer.
+func (s *Store) mayAnswer(ctx context.Context, p *ckpt.Prompt, a *ckpt.PromptAnswer) error {
+	if err := a.CheckFor(p); err != nil || p.Schema == nil {
+		return err
+	}
+	return s.fits(ctx, p.Schema, a.Data)
+}
+
+func (s *Store) fits(ctx context.Context, schema, data ckpt.JSON) error {
+	if s.Opt.Fits == nil {
+		return errors.New("db.Open: Options.Fits is required for questions with a schema")
+	}
+	asking, stop := ckpt.Asking(ctx)
+	defer stop()
+	return s.Opt.Fits(asking, schema, data)
+}
+
+// answerQuestion keeps the answer to a question. The same answer again changes
+// nothing, which the bool says. Another one is a conflict.
+func (s *Store) answerQuestion(tx *ledger.Tx, sc ckpt.Scope, run *ledger.RunRow, a ckpt.PromptAnswer, e ledger.AuditEntry) (*ckpt.Prompt, bool, error) {
+	p, err := readPrompt(tx, a.ID)
+	if err != nil || p == nil {
+		return nil, false, ledger.ErrOr(err, ckpt.Errorf(ckpt.CodeNotFound, "there is no prompt %s any more", a.ID))
+	}
+	switch p.Status {
+	case ckpt.PromptAnswered:
+		if string(p.Choice) == string(a.Choice) && wellformed.SameJSON(p.Data, a.Data) {
+			return p, true, nil
+		}
+		return nil, false, ckpt.Errorf(ckpt.CodeConflict, "prompt %s has been answered otherwise already, at %s", a.ID, p.AnsweredAt)
+	case ckpt.PromptExpired:
+		return nil, false, ckpt.Errorf(ckpt.CodeConflict, "prompt %s expired at %s: nobody waits for the answer any more", a.ID, p.ExpiresAt)
+	case ckpt.PromptWithdrawn:
+		return nil, false, ckpt.Errorf(ckpt.CodeConflict, "prompt %s was withdrawn at %s: its run went on or ended without the answer", a.ID, p.AnsweredAt)
+	}
+	err = tx.Exec(`UPDATE prompts SET answer = ?, data = ?, answered_at = ?, answered_by = ?, answered_seq = ? WHERE id = ?`,
+		ckpt.Ref(a.Choice), a.Data, tx.Now, sc.Caller.Owner, run.LastSeq, a.ID)
+	if err != nil {
+		return nil, false, err
+	}
+	tx.OnCommit(s.prompts.tell)
+	if err := tx.Audit(e); err != nil {
+		return nil, false, err
+	}
+	p, err = readPrompt(tx, a.ID)
+	return p, false, err
+}
+
+// maxAuditData is how much of an answer's data stands beside the audit log whole.
+const maxAuditData = 4 << 10
+
+// answerDetail is what the audit log says of an answer.
+func answerDetail(a *ckpt.PromptAnswer) map[string]any {
+	detail := map[string]any{"choice": a.Choice}
+	switch {
+	case len(a.Data) == 0:
+	case len(a.Data) <= maxAuditData:
+		detail["data"] = a.Data
+	default:
+		sum := sha256.Sum256(a.Data)
+		detail["data_bytes"], detail["data_sha256"] = len(a.Data), hex.EncodeToString(sum[:])
+	}
+	return detail
+}
+
+// retireQuestions is for a run that begins anew: what it asked before is history.
+func (s *Store) retireQuestions(tx *ledger.Tx, run *ledger.RunRow) error {
+	tx.OnCommit(s.prompts.tell)
+	err := tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND kind = 'question' AND answered_at IS NULL`, tx.Now, ledger.Daemon, run.ID)
+	if err != nil {
+		return err
+	}
+	return tx.Exec(`UPDATE prompts SET retired = 1 WHERE run_id = ? AND kind = 'question' AND NOT retired`, run.ID)
+}
+
+// Prompt reads one prompt.
+func (s *Store) Prompt(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Prompt, error) {
+	if err := ckpt.CheckID(id); err != nil {
+		return nil, err
+	}
+	p, err := s.findPrompt(ctx, sc, id)
+	if err != nil {
+		return nil, err
+	}
+	if p.Owner != sc.Caller.Owner {
+		sc.Target = p.Owner
+		s.AuditFollowing(sc, "read_prompt", p.Agent)
+	}
+	return p, nil
+}
+
+// PromptsChanged is closed when the next answer or withdrawal is on disk. Take it
+// before reading, so that nothing slips between.
+func (s *Store) PromptsChanged() <-chan struct{} { return s.prompts.wait() }

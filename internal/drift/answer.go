@@ -1,0 +1,54 @@
+package drift
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/phrase"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/schema"
+)
+
+// Fits says whether a schema can be used and, where there is data, whether the
+// data fits it. It is for the answers that people give to questions of runs. Its
+// work is bounded as the one on states is.
+func Fits(ctx context.Context, text, data ckpt.JSON) error {
+	s, err := schema.Compile(text)
+	if err != nil {
+		return ckpt.Errorf(ckpt.CodeInvalid, "the schema cannot be used: %v", err)
+	}
+	if len(data) == 0 {
+		return nil
+	}
+	if n := valuesIn(data); n > maxSchemaValues {
+		return ckpt.Errorf(ckpt.CodeTooLarge, "the data has %d values, and a schema is tried on at most %d", n, maxSchemaValues)
+	}
+	var value any
+	if err := json.Unmarshal(data, &value); err != nil {
+		return ckpt.Errorf(ckpt.CodeInvalid, "the data is not JSON: %v", err)
+	}
+	broken, _, stopped, err := s.Try(ctx, value, schema.MaxWork)
+	switch {
+	case err != nil:
+		return err
+	case stopped:
+		return ckpt.Errorf(ckpt.CodeTooLarge, "trying the schema on the data needs more than %d units of work", schema.MaxWork)
+	case len(broken) > 0:
+		return ckpt.Errorf(ckpt.CodeSchemaMismatch, "the data does not fit the schema of the question: %s", placesOf(broken))
+	}
+	return nil
+}
+
+// placesOf names the first places that break a schema.
+func placesOf(broken []schema.Violation) string {
+	var places []string
+	for _, v := range broken[:min(len(broken), 3)] {
+		at := v.Pointer
+		if at == "" {
+			at = "the whole"
+		}
+		places = append(places, phrase.CutTo(at+" "+v.What, 200))
+	}
+	return strings.Join(places, "; ")
+}

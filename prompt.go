@@ -1,0 +1,274 @@
+package ckptsidecar
+
+import (
+	"database/sql/driver"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// PromptKind says who asks.
+type PromptKind string
+
+// The kinds of prompts.
+const (
+	PromptDecision PromptKind = "decision" // the daemon: how to go on with a run
+	PromptQuestion PromptKind = "question" // the run itself, while it works
+)
+
+// PromptStatus says whether somebody may answer.
+type PromptStatus string
+
+// The statuses of a prompt.
+const (
+	PromptOpen      PromptStatus = "open"
+	PromptAnswered  PromptStatus = "answered"
+	PromptExpired   PromptStatus = "expired"   // nobody answered in time
+	PromptWithdrawn PromptStatus = "withdrawn" // the run went on or ended without an answer
+)
+
+// PromptChoice is an operator's answer.
+type PromptChoice string
+
+// The answers to a decision.
+const (
+	ChoiceResume       PromptChoice = "resume"
+	ChoiceReinitialize PromptChoice = "reinitialize"
+	ChoiceAbandon      PromptChoice = "abandon"
+)
+
+// Prompt is a question to a person.
+type Prompt struct {
+	ID         string       `json:"id" db:"id"`
+	Kind       PromptKind   `json:"kind" db:"kind"`
+	Status     PromptStatus `json:"status" db:"-"`
+	Agent      string       `json:"agent" db:"agent"`
+	Owner      string       `json:"owner" db:"owner"`
+	Run        string       `json:"run" db:"run"`
+	Key        Ref          `json:"key" db:"key"` // of a question: asked again under it, it is the same prompt
+	At         Time         `json:"at" db:"at"`
+	Question   string       `json:"question" db:"question"`
+	Reason     string       `json:"reason" db:"reason"`
+	Choices    Choices      `json:"choices" db:"choices"`       // of a question: the only answers; null where any is allowed
+	Schema     JSON         `json:"schema" db:"schema"`         // of a question: the JSON Schema of the data
+	ExpiresAt  Time         `json:"expires_at" db:"expires_at"` // of a question: when it can be answered no more
+	Checkpoint Ref          `json:"checkpoint" db:"checkpoint"`
+	MemoryDiff JSON         `json:"memory_diff" db:"memory_diff"` // what reinitialize would lose
+	Choice     Ref          `json:"choice" db:"choice"`           // of a decision a PromptChoice, null while unanswered
+	Data       JSON         `json:"data" db:"data"`               // what came with the answer to a question
+	AnsweredAt Time         `json:"answered_at" db:"answered_at"`
+	AnsweredBy Ref          `json:"answered_by" db:"answered_by"`
+}
+
+// StatusAt is the prompt's status at a moment. daemon is the name under which
+// the daemon withdraws.
+func (p *Prompt) StatusAt(now Time, daemon string) PromptStatus {
+	switch {
+	case !p.AnsweredAt.IsZero() && string(p.AnsweredBy) == daemon:
+		return PromptWithdrawn
+	case !p.AnsweredAt.IsZero():
+		return PromptAnswered
+	case !p.ExpiresAt.IsZero() && !now.Before(p.ExpiresAt.Time):
+		return PromptExpired
+	}
+	return PromptOpen
+}
+
+// Choices are the texts that a question can be answered with.
+type Choices []string
+
+// The limits of a question and its answer.
+const (
+	MaxChoices = 32
+	MaxChoice  = 128      // bytes of one
+	MaxAnswer  = 64 << 10 // bytes of the data that comes with an answer
+	maxExpires = Duration(366 * Day)
+
+	// MaxWait is how long one request may wait for an answer.
+	MaxWait = Duration(10 * time.Minute)
+)
+
+// MarshalJSON writes an array, or null for none.
+func (c Choices) MarshalJSON() ([]byte, error) {
+	if c == nil {
+		return []byte("null"), nil
+	}
+	return json.Marshal([]string(c))
+}
+
+// Value stores the JSON array, or NULL.
+func (c Choices) Value() (driver.Value, error) {
+	if c == nil {
+		return nil, nil
+	}
+	b, err := json.Marshal([]string(c))
+	return string(b), err
+}
+
+// Scan reads a stored JSON array.
+func (c *Choices) Scan(v any) error {
+	*c = nil
+	switch v := v.(type) {
+	case nil:
+		return nil
+	case string:
+		return json.Unmarshal([]byte(v), (*[]string)(c))
+	}
+	return fmt.Errorf("stored choices are %T, not text", v)
+}
+
+// String lists the choices for a sentence.
+func (c Choices) String() string {
+	if len(c) < 2 {
+		return strings.Join(c, "")
+	}
+	return strings.Join(c[:len(c)-1], ", ") + " or " + c[len(c)-1]
+}
+
+// CheckChoices refuses a text that is not a JSON array of choices.
+func CheckChoices(text string) error {
+	var c Choices
+	if err := json.Unmarshal([]byte(text), (*[]string)(&c)); err != nil || c == nil {
+		return Errorf(CodeInvalid, "the choices are not an array of texts")
+	}
+	return c.check()
+}
+
+func (c Choices) check() error {
+	if len(c) > MaxChoices {
+		return Errorf(CodeInvalid, "a question has %d choices: at most %d are allowed", len(c), MaxChoices)
+	}
+	for i, choice := range c {
+		if err := checkChoice(choice); err != nil {
+			return err
+		}
+		if choice == "" {
+			return Errorf(CodeInvalid, "a choice is empty: give it a text")
+		}
+		if slices.Contains(c[:i], choice) {
+			return Errorf(CodeInvalid, "the choice %q is there twice", choice)
+		}
+	}
+	return nil
+}
+
+func checkChoice(choice string) error {
+	switch {
+	case len(choice) > MaxChoice:
+		return Errorf(CodeInvalid, "a choice is %d bytes long: at most %d are allowed", len(choice), MaxChoice)
+	case !utf8.ValidString(choice) || strings.ContainsFunc(choice, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return Errorf(CodeInvalid, "a choice has characters that cannot be shown")
+	}
+	return nil
+}
+
+// QuestionRequest asks a person something in the middle of a run.
+type QuestionRequest struct {
+	Agent    string   `json:"-"`
+	Run      string   `json:"-"`
+	Epoch    *int64   `json:"epoch,omitempty"`
+	Key      string   `json:"key,omitempty"` // the same at each attempt; asked again under it, it is the same prompt
+	Question string   `json:"question"`
+	Reason   string   `json:"reason,omitempty"`  // why it is asked, for the person
+	Choices  Choices  `json:"choices,omitempty"` // none: any answer is allowed
+	Schema   JSON     `json:"schema,omitempty"`  // of the data of the answer; without one any data is allowed
+	Expires  Duration `json:"expires,omitempty"` // from now; 0 for never
+	Suspend  bool     `json:"suspend,omitempty"` // where it has no answer yet, the run is suspended until it is resumed
+	// After is for a question without a key: the prompt of the same words whose answer this process has had already.
+	After          string `json:"after,omitempty"`
+	IdempotencyKey string `json:"-"`
+}
+
+// Check refuses a question that is wrong in itself.
+func (r *QuestionRequest) Check() error {
+	if err := (RunRef{Agent: r.Agent, Run: r.Run}).Check(); err != nil {
+		return err
+	}
+	switch {
+	case strings.TrimSpace(r.Question) == "":
+		return Errorf(CodeInvalid, "the question is empty: say what a person shall decide")
+	case r.Expires < 0 || r.Expires > maxExpires:
+		return Errorf(CodeInvalid, "expires is %s: say how long the question may be answered, at most %s, or 0 for ever", r.Expires, maxExpires)
+	case len(r.Schema) > MaxSchema:
+		return Errorf(CodeTooLarge, "the schema is %d bytes long: at most %d are allowed", len(r.Schema), MaxSchema)
+	case r.Key != "" && r.After != "":
+		return Errorf(CodeInvalid, "after is for questions without a key")
+	}
+	checks := []func() error{
+		func() error { return checkLong("question", r.Question) },
+		func() error { return CheckReason(r.Reason) },
+		func() error { return optional(r.Key, func(key string) error { return CheckKey("key", key) }) },
+		func() error { return optional(r.After, CheckID) },
+		r.Choices.check,
+	}
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PromptAnswer is a person's answer.
+type PromptAnswer struct {
+	ID             string       `json:"-"`
+	Choice         PromptChoice `json:"choice,omitempty"`
+	Data           JSON         `json:"data,omitempty"` // with the answer to a question
+	Reason         string       `json:"reason,omitempty"`
+	IdempotencyKey string       `json:"-"`
+}
+
+// Check refuses an answer that is wrong in itself.
+func (a *PromptAnswer) Check() error {
+	if err := CheckID(a.ID); err != nil {
+		return err
+	}
+	if a.Choice == "" && len(a.Data) == 0 {
+		return Errorf(CodeInvalid, "the answer says nothing: give a choice, data, or both")
+	}
+	if len(a.Data) > MaxAnswer {
+		return Errorf(CodeTooLarge, "the data is %d bytes long: at most %d are allowed", len(a.Data), MaxAnswer)
+	}
+	if err := checkChoice(string(a.Choice)); err != nil {
+		return err
+	}
+	return CheckReason(a.Reason)
+}
+
+// CheckFor refuses an answer that the prompt does not allow. Whether the data
+// fits the schema is another question.
+func (a *PromptAnswer) CheckFor(p *Prompt) error {
+	if p.Kind == PromptQuestion {
+		switch {
+		case p.Choices != nil && !slices.Contains(p.Choices, string(a.Choice)):
+			return Errorf(CodeInvalid, "choice %q is not allowed: it is %s", cut(string(a.Choice)), p.Choices)
+		case p.Schema != nil && len(a.Data) == 0:
+			return Errorf(CodeInvalid, "the question wants data: give what its schema describes")
+		}
+		return nil
+	}
+	if len(a.Data) > 0 {
+		return Errorf(CodeInvalid, "only the answer to a question of a run has data: this one is a decision")
+	}
+	switch a.Choice {
+	case ChoiceResume, ChoiceReinitialize, ChoiceAbandon:
+		return nil
+	}
+	return Errorf(CodeInvalid, "choice %q is unknown: it is resume, reinitialize or abandon", cut(string(a.Choice)))
+}
+
+// PromptFilter chooses prompts, newest first.
+type PromptFilter struct {
+	Open   bool // only those without an answer
+	Before string
+	Limit  int
+}
+
+// PromptPage is one page of prompts.
+type PromptPage struct {
+	Prompts []Prompt `json:"prompts"`
+	Next    Ref      `json:"next"`
+}
