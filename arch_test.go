@@ -105,7 +105,7 @@ var arrows = map[string][]string{
 	"internal/daemon": {
 		root, "internal/drift/observer", "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db", "internal/db/audit",
 		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/secrets", "internal/ipc", "internal/ipc/server",
-		"internal/osfile", "internal/periodic",
+		"internal/osfile", "internal/periodic", "internal/wellformed",
 	},
 	"client":               {root, "internal/ipc/client", "internal/jsontext", "internal/osfile"},
 	"internal/mcpserver":   {root, "internal/ipc/client", "internal/jsontext", "internal/wellformed"},
@@ -372,13 +372,13 @@ var tables = map[string][]string{
 	"internal/db/blob":  {"segments"},
 	"internal/db/usage": {"meta"},
 	"internal/db/ledger": {
-		"act_texts", "acts", "agents", "audit_head", "checkpoints", "idempotency", "ids", "meta", "places", "runs", "whos", "words",
+		"act_texts", "acts", "agents", "audit_head", "checkpoints", "idempotency", "ids", "meta", "places", "policies", "runs", "whos", "words",
 	},
 	"internal/db/driftlog":  {"checkpoints", "findings", "runs"},
 	"internal/db/saves":     {"checkpoints", "runs"},
 	"internal/db/langgraph": {"graph_checkpoints", "graph_threads", "graph_writes", "runs"},
 	"internal/db/archive": {
-		"agents", "checkpoints", "events", "findings", "graph_threads", "graph_writes", "operations", "prompts", "runs", "steps",
+		"checkpoints", "events", "findings", "graph_threads", "graph_writes", "operations", "prompts", "runs", "steps",
 	},
 	"internal/db": {
 		"agents", "checkpoints", "events", "findings", "idempotency", "ids", "meta", "operations", "prompts", "runs", "segments", "steps",

@@ -7,12 +7,15 @@ import (
 // Policy is an agent's settings. What a stored or sent policy leaves out has
 // the default.
 type Policy struct {
-	RoutineKeep  int         `json:"routine_keep"`  // how many routine checkpoints of a run stay; 0 keeps all
-	RecoveryKeep Duration    `json:"recovery_keep"` // how long a recovery checkpoint stays
-	EndedKeep    Duration    `json:"ended_keep"`    // how long an ended run and its checkpoints stay
-	MaxBytes     int64       `json:"max_bytes"`     // budget of stored bytes; 0 for none
-	MaxEvents    int         `json:"max_events"`    // of a run; the oldest go
-	Secrets      SecretsMode `json:"secrets"`
+	RoutineKeep  int      `json:"routine_keep"`  // how many routine checkpoints of a run stay; 0 keeps all
+	RecoveryKeep Duration `json:"recovery_keep"` // how long a recovery checkpoint stays
+	// PreOperationKeep is how long a pre_operation checkpoint stays that was saved without an operation; 0 keeps
+	// it. One that belongs to an operation stays until that has succeeded.
+	PreOperationKeep Duration    `json:"pre_operation_keep"`
+	EndedKeep        Duration    `json:"ended_keep"` // how long an ended run and its checkpoints stay
+	MaxBytes         int64       `json:"max_bytes"`  // budget of stored bytes; 0 for none
+	MaxEvents        int         `json:"max_events"` // of a run; the oldest go
+	Secrets          SecretsMode `json:"secrets"`
 
 	Autoresume       bool     `json:"autoresume"`        // an interrupted run waits to be resumed; without it an operator is asked
 	HeartbeatTimeout Duration `json:"heartbeat_timeout"` // of runs that set none themselves; 0 for none
@@ -86,10 +89,13 @@ func DefaultPolicy() Policy {
 	return Policy{
 		RoutineKeep:  3,
 		RecoveryKeep: Duration(7 * Day),
-		EndedKeep:    Duration(30 * Day),
-		MaxEvents:    100_000,
-		Secrets:      SecretsWarn,
-		Autoresume:   true,
+
+		PreOperationKeep: Duration(7 * Day),
+
+		EndedKeep:  Duration(30 * Day),
+		MaxEvents:  100_000,
+		Secrets:    SecretsWarn,
+		Autoresume: true,
 
 		Sensitivity:        SensitivityNormal,
 		Detectors:          map[string]Detector{},
@@ -111,6 +117,8 @@ func (p Policy) Check() error {
 		return Errorf(CodeInvalid, "routine_keep is %d: say how many to keep, 1 to 1000000, or 0 to keep all", p.RoutineKeep)
 	case time.Duration(p.RecoveryKeep) < time.Second:
 		return Errorf(CodeInvalid, "recovery_keep is %s: it must be at least 1s", p.RecoveryKeep)
+	case p.PreOperationKeep != 0 && time.Duration(p.PreOperationKeep) < time.Second:
+		return Errorf(CodeInvalid, "pre_operation_keep is %s: it must be at least 1s, or 0s to keep them", p.PreOperationKeep)
 	case time.Duration(p.EndedKeep) < time.Second:
 		return Errorf(CodeInvalid, "ended_keep is %s: it must be at least 1s", p.EndedKeep)
 	case p.MaxBytes < 0:

@@ -24,11 +24,22 @@ CREATE TABLE IF NOT EXISTS agents (
     owner      TEXT NOT NULL,              -- uid:1000, or a Windows SID
     name       TEXT NOT NULL,
     created_at TEXT NOT NULL,
-    policy     TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(policy)), -- what is missing has the default
-    policy_at  TEXT NOT NULL,              -- when the policy was last set
+    policy     TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(policy)), -- what counts: policy_own over what policies has for its owner and for all; what is missing has the default
+    policy_at  TEXT NOT NULL,              -- when what counts last changed
     recovery_keep_s INTEGER NOT NULL DEFAULT 604800, -- the policy's recovery_keep in seconds, for audit_violations
+    policy_own TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(policy_own)), -- what was set for this agent itself
+    pre_operation_keep_s INTEGER NOT NULL DEFAULT 604800, -- the policy's pre_operation_keep in seconds; 0 keeps them
     UNIQUE (owner, name)
 ) STRICT;
+
+-- Policies for more than one agent: an owner's for all of their agents, and under
+-- the owner * what [policy] of the daemon's settings says for everybody's. What
+-- one of them leaves out is not set.
+CREATE TABLE IF NOT EXISTS policies (
+    owner  TEXT NOT NULL PRIMARY KEY,
+    policy TEXT NOT NULL CHECK (json_valid(policy)),
+    set_at TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
 
 -- A run is one execution of an agent. The run 'main' exists by itself.
 -- The counters are kept by the writer in the same transaction as what they count.
@@ -483,13 +494,17 @@ DROP VIEW IF EXISTS audit_prompts;
 DROP VIEW IF EXISTS audit_events;
 DROP VIEW IF EXISTS audit_graph_checkpoints;
 DROP VIEW IF EXISTS audit_graph_writes;
+DROP VIEW IF EXISTS audit_policies;
 DROP VIEW IF EXISTS needed_checkpoints;
 
-CREATE VIEW audit_agents (agent, owner, created_at, updated_at, runs, checkpoints, stored_bytes, policy) AS
+CREATE VIEW audit_agents (agent, owner, created_at, updated_at, runs, checkpoints, stored_bytes, policy, policy_own, policy_at) AS
 SELECT a.name, a.owner, a.created_at, coalesce(max(r.updated_at), a.created_at), count(r.id),
-       coalesce(sum(r.last_seq - r.removed), 0), coalesce(sum(r.stored_bytes), 0), a.policy
+       coalesce(sum(r.last_seq - r.removed), 0), coalesce(sum(r.stored_bytes), 0), a.policy, a.policy_own, a.policy_at
 FROM agents a LEFT JOIN runs r ON r.agent_id = a.id
 GROUP BY a.id;
+
+-- Policies for more than one agent; the owner * is everybody.
+CREATE VIEW audit_policies (owner, policy, set_at) AS SELECT owner, policy, set_at FROM policies;
 
 CREATE VIEW audit_runs (agent, owner, run, workflow, status, epoch, attempt, pid, parent_run, started_at, updated_at,
     ended_at, accumulated_ms, goal, progress, continuation_prompt, external_session, labels, checkpoints, stored_bytes) AS
@@ -723,6 +738,12 @@ SELECT 'recovery_expired', f.id, 'made ' || f.created_at || ', kept for ' || a.r
 FROM free f JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id JOIN meta m ON m.key = 'ages_judged_at'
 WHERE f.kind = 'recovery'
   AND (julianday(m.value) - julianday(f.created_at)) * 86400 > a.recovery_keep_s + 1
+  AND max(r.updated_at, a.policy_at) < m.value
+UNION ALL -- likewise; one that belongs to an operation has no age
+SELECT 'pre_operation_expired', f.id, 'made ' || f.created_at || ' without an operation, kept for ' || a.pre_operation_keep_s || ' s, ages last judged ' || m.value
+FROM free f JOIN runs r ON r.id = f.run_id JOIN agents a ON a.id = r.agent_id JOIN meta m ON m.key = 'ages_judged_at'
+WHERE f.kind = 'pre_operation' AND f.operation IS NULL AND a.pre_operation_keep_s > 0
+  AND (julianday(m.value) - julianday(f.created_at)) * 86400 > a.pre_operation_keep_s + 1
   AND max(r.updated_at, a.policy_at) < m.value
 UNION ALL
 SELECT 'operation_succeeded', f.id, 'its operation ' || o.key || ' succeeded ' || o.ended_at

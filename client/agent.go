@@ -161,7 +161,8 @@ func (a *Agent) Diff(ctx context.Context, from, to string) (*ckpt.Diff, error) {
 	return a.client.wire.Diff(ctx, from, to)
 }
 
-// SetPolicy replaces the agent's policy. Begin with ckptsidecar.DefaultPolicy.
+// SetPolicy replaces the agent's own policy. Begin with ckptsidecar.DefaultPolicy:
+// what is as there is left to the policies for all agents. The answer is what counts.
 func (a *Agent) SetPolicy(ctx context.Context, p ckpt.Policy) (*ckpt.Policy, error) {
 	return a.client.wire.SetPolicy(ctx, a.Name, p)
 }

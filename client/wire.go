@@ -31,7 +31,26 @@ func (w *Wire) Policy(ctx context.Context, agent string) (*ckpt.Policy, error) {
 	return w.client.Policy(ctx, agent)
 }
 
-// SetPolicy replaces an agent's settings.
+// PolicyLayers reads an agent's policy with where each value comes from; with
+// ckptsidecar.AllAgents that of the owner's agents that have set nothing themselves.
+func (w *Wire) PolicyLayers(ctx context.Context, agent string) (*ckpt.PolicyLayers, error) {
+	return w.client.PolicyLayers(ctx, agent)
+}
+
+// SetOwnPolicy replaces what an agent sets itself by a JSON object, and answers
+// what then counts.
+func (w *Wire) SetOwnPolicy(ctx context.Context, agent string, own ckpt.JSON) (*ckpt.Policy, error) {
+	return w.client.SetOwnPolicy(ctx, agent, own)
+}
+
+// SetOwnerPolicy replaces the owner's policy for all agents by a JSON object with
+// what it sets.
+func (w *Wire) SetOwnerPolicy(ctx context.Context, set ckpt.JSON) (*ckpt.OwnerPolicySet, error) {
+	return w.client.SetOwnerPolicy(ctx, set)
+}
+
+// SetPolicy replaces what an agent sets itself by what p has other than the
+// defaults. What is as the default is left to the policies for all agents.
 func (w *Wire) SetPolicy(ctx context.Context, agent string, p ckpt.Policy) (*ckpt.Policy, error) {
 	return w.client.SetPolicy(ctx, agent, p)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,73 +16,157 @@ import (
 )
 
 type policyCmd struct {
-	Get policyGetCmd `cmd:"" help:"Show an agent's policy."`
-	Set policySetCmd `cmd:"" help:"Change some of an agent's policy, or replace it with --file."`
+	Get policyGetCmd `cmd:"" help:"Show an agent's policy: what counts, from its own, its owner's for all agents, the daemon's and the defaults."`
+	Set policySetCmd `cmd:"" help:"Change some of a policy, or replace it with --file: an agent's own, or with '*' yours for all of your agents."`
 }
 
 type policyGetCmd struct {
-	Agent string `arg:"" help:"The agent's name."`
+	Agent     string `arg:"" help:"The agent's name, or '*' for your agents that have set nothing themselves."`
+	Effective bool   `xor:"what" help:"Show of each value where it comes from: default, daemon, owner or agent."`
+	Own       bool   `xor:"what" help:"Show only what was set for this agent itself, or with '*' for all of your agents, as JSON."`
 }
 
 func (c *policyGetCmd) Run(ctx context.Context, a *app) error {
-	if err := cli.Checked(ckpt.CheckAgentName(c.Agent)); err != nil {
+	if err := checkPolicyName(c.Agent); err != nil {
 		return err
 	}
-	p, err := a.Client().Policy(ctx, c.Agent)
+	if !c.Effective && !c.Own && c.Agent != ckpt.AllAgents {
+		p, err := a.Client().Policy(ctx, c.Agent)
+		if err != nil {
+			return err
+		}
+		return a.writePolicy(p)
+	}
+	layers, err := a.Client().PolicyLayers(ctx, c.Agent)
+	switch {
+	case err != nil:
+		return err
+	case c.Own:
+		return term.WriteJSON(a.Data(), ownLayer(c.Agent, layers))
+	case c.Effective:
+		return a.writeLayers(layers)
+	}
+	return a.writePolicy(&layers.Policy)
+}
+
+// checkPolicyName accepts the name of an agent, or that for all.
+func checkPolicyName(name string) error {
+	if name == ckpt.AllAgents {
+		return nil
+	}
+	return cli.Checked(ckpt.CheckAgentName(name))
+}
+
+// ownLayer is what was set for an agent itself, or with '*' for all of an owner's.
+func ownLayer(name string, layers *ckpt.PolicyLayers) ckpt.JSON {
+	own := layers.Agent
+	if name == ckpt.AllAgents {
+		own = layers.Owner
+	}
+	if own == nil {
+		return ckpt.JSON("{}")
+	}
+	return own
+}
+
+// writeLayers shows each value with where it comes from. Parts of detectors and
+// budget that somebody has set have lines of their own.
+func (a *app) writeLayers(layers *ckpt.PolicyLayers) error {
+	if a.JSON {
+		return term.WriteJSON(a.Data(), layers)
+	}
+	members, err := membersOf(layers.Policy)
 	if err != nil {
 		return err
 	}
-	return a.writePolicy(p)
+	t := term.NewTable("SETTING", "VALUE", "FROM")
+	for _, member := range members {
+		parts := partsOf(member, layers.From)
+		if len(parts) == 0 {
+			parts = []field{member}
+		}
+		for _, part := range parts {
+			t.Add(part.name, strings.Trim(string(part.value), `"`), string(layers.From[part.name]))
+		}
+	}
+	t.Write(a.Stdout, a.Out)
+	return nil
+}
+
+// partsOf are the parts of a member that somebody has set.
+func partsOf(member field, from map[string]ckpt.PolicySource) (parts []field) {
+	var inner map[string]json.RawMessage
+	if json.Unmarshal(member.value, &inner) != nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(inner)) {
+		if from[member.name+"."+name] != "" {
+			parts = append(parts, field{member.name + "." + name, inner[name]})
+		}
+	}
+	return parts
 }
 
 type policySetCmd struct {
-	Agent    string   `arg:"" help:"The agent's name."`
-	Settings []string `arg:"" optional:"" help:"key=value, for example routine_keep=10 detectors.repeat.tier=off budget.steps=500 ignore_tools=sleep,wait schema=@FILE; key= for the default."`
-	File     string   `aliases:"from" help:"Replace the whole policy with this JSON file; - for standard input. What it leaves out has the default." placeholder:"FILE"`
+	Agent    string   `arg:"" help:"The agent's name, or '*' for all of your agents. What an agent sets itself goes over it."`
+	Settings []string `arg:"" optional:"" help:"key=value, for example routine_keep=10 detectors.repeat.tier=off budget.steps=500 ignore_tools=sleep,wait schema=@FILE; key= sets it no more, so that the policy for all agents or the default counts."`
+	File     string   `aliases:"from" help:"Replace all that is set by this JSON file; - for standard input. What it leaves out is not set." placeholder:"FILE"`
 }
 
 func (c *policySetCmd) Run(ctx context.Context, a *app) error {
-	if err := cli.Checked(ckpt.CheckAgentName(c.Agent)); err != nil {
+	if err := checkPolicyName(c.Agent); err != nil {
 		return err
 	}
 	if (c.File == "") == (len(c.Settings) == 0) {
 		return cli.Usagef("say what to set: key=value …, or --file FILE")
 	}
-	p, err := c.policy(ctx, a)
+	own, err := c.policy(ctx, a)
 	if err != nil {
 		return err
 	}
-	now, err := a.Client().SetPolicy(ctx, c.Agent, p)
+	if c.Agent != ckpt.AllAgents {
+		now, err := a.Client().SetOwnPolicy(ctx, c.Agent, own)
+		if err != nil {
+			return err
+		}
+		return a.writePolicy(now)
+	}
+	set, err := a.Client().SetOwnerPolicy(ctx, own)
 	if err != nil {
 		return err
 	}
-	return a.writePolicy(now)
+	if a.JSON {
+		return term.WriteJSON(a.Data(), set)
+	}
+	term.Printf(a.Stdout, "%s changed, %s removed\n", term.Count(set.Agents, "agent"), term.Count(set.Removed, "checkpoint"))
+	return a.writeLayers(&set.PolicyLayers)
 }
 
-func (c *policySetCmd) policy(ctx context.Context, a *app) (ckpt.Policy, error) {
+// policy is what is to be set, as a JSON object.
+func (c *policySetCmd) policy(ctx context.Context, a *app) (ckpt.JSON, error) {
 	if c.File != "" {
 		text, err := a.Read(ctx, c.File)
 		if err != nil {
-			return ckpt.Policy{}, err
+			return nil, err
 		}
-		p, err := wellformed.ParsePolicy(text)
-		return p, cli.Checked(err)
+		_, err = wellformed.ParsePolicy(text)
+		return text, cli.Checked(err)
 	}
 	changes, err := c.changes(ctx, a)
 	if err != nil {
-		return ckpt.Policy{}, err
+		return nil, err
 	}
-	if _, err := changePolicy(ckpt.DefaultPolicy(), changes); err != nil {
-		return ckpt.Policy{}, err
+	if _, err := changePolicy(ckpt.JSON("{}"), changes); err != nil {
+		return nil, err
 	}
-	old, err := a.Client().Policy(ctx, c.Agent)
+	layers, err := a.Client().PolicyLayers(ctx, c.Agent)
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound { // an agent may have a policy before its first save
-		return changePolicy(ckpt.DefaultPolicy(), changes)
+		return changePolicy(ckpt.JSON("{}"), changes)
 	}
 	if err != nil {
-		return ckpt.Policy{}, err
+		return nil, err
 	}
-	return changePolicy(*old, changes)
+	return changePolicy(ownLayer(c.Agent, layers), changes)
 }
 
 // changes are the settings as they were typed, with what stands in files.
@@ -108,27 +193,45 @@ func (a *app) writePolicy(p *ckpt.Policy) error {
 	return writeFields(a.Stdout, a.Out, p)
 }
 
-// writeFields shows a shape of the API by its JSON names, in its order.
-func writeFields(w io.Writer, s *term.Style, v any) error {
+// field is a member of a shape of the API.
+type field struct {
+	name  string
+	value json.RawMessage
+}
+
+// membersOf are the members of a shape of the API, by their JSON names in its order.
+func membersOf(v any) (list []field, err error) {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	dec := json.NewDecoder(strings.NewReader(string(text)))
 	if _, err := dec.Token(); err != nil {
-		return err
+		return nil, err
 	}
-	p := &term.Pairs{}
 	for dec.More() {
 		name, err := dec.Token()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
-			return err
+			return nil, err
 		}
-		p.Add(fmt.Sprint(name), strings.Trim(string(value), `"`))
+		list = append(list, field{fmt.Sprint(name), value})
+	}
+	return list, nil
+}
+
+// writeFields shows a shape of the API.
+func writeFields(w io.Writer, s *term.Style, v any) error {
+	members, err := membersOf(v)
+	if err != nil {
+		return err
+	}
+	p := &term.Pairs{}
+	for _, member := range members {
+		p.Add(member.name, strings.Trim(string(member.value), `"`))
 	}
 	p.Write(w, s)
 	return nil

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -14,36 +13,41 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// changePolicy changes the JSON form of the policy. So the names and rules are
-// those of the API, also for future settings.
-func changePolicy(old ckpt.Policy, changes []string) (ckpt.Policy, error) {
-	text, err := json.Marshal(old)
+// changePolicy changes what somebody sets in a policy, in its JSON form. So the
+// names and rules are those of the API, also for future settings.
+func changePolicy(own ckpt.JSON, changes []string) (ckpt.JSON, error) {
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(own, &fields); err != nil {
+		return nil, err
+	}
+	members, err := membersOf(ckpt.DefaultPolicy())
 	if err != nil {
-		return ckpt.Policy{}, err
+		return nil, err
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(text, &fields); err != nil {
-		return ckpt.Policy{}, err
+	var known []string
+	for _, member := range members {
+		known = append(known, member.name)
 	}
-	known := slices.Sorted(maps.Keys(fields))
+	slices.Sort(known)
 	for _, change := range changes {
 		key, value, found := strings.Cut(change, "=")
 		if !found {
-			return ckpt.Policy{}, cli.Usagef("%q sets nothing: write key=value, or key= for the default", change)
+			return nil, cli.Usagef("%q sets nothing: write key=value, or key= to set it no more", change)
 		}
 		path := policyPath(key)
 		if !slices.Contains(known, path[0]) {
-			return ckpt.Policy{}, cli.Usagef("a policy has no %q: it has %s", path[0], strings.Join(known, ", "))
+			return nil, cli.Usagef("a policy has no %q: it has %s", path[0], strings.Join(known, ", "))
 		}
 		if err := setPath(fields, path, policyValue(path, value)); err != nil {
-			return ckpt.Policy{}, cli.Usagef("%s: %v", key, err)
+			return nil, cli.Usagef("%s: %v", key, err)
 		}
 	}
-	if text, err = json.Marshal(fields); err != nil {
-		return ckpt.Policy{}, err
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return nil, err
 	}
-	p, err := wellformed.ParsePolicy(text)
-	return p, cli.Checked(err)
+	_, err = wellformed.ParsePolicy(text)
+	return text, cli.Checked(err)
 }
 
 // policyPath splits a key at its dots. The name of a rule may have dots, too.
@@ -56,7 +60,7 @@ func policyPath(key string) []string {
 }
 
 // setPath sets a member of an object, or of an object inside it. nil removes it,
-// so that it has the default.
+// so that it is not set.
 func setPath(fields map[string]json.RawMessage, path []string, value json.RawMessage) error {
 	if len(path) == 1 {
 		if fields[path[0]] = value; value == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/driftcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 func TestExplainPatch(t *testing.T) {
@@ -56,8 +57,21 @@ func TestRelabel(t *testing.T) {
 	}
 }
 
+// changedPolicy is changePolicy of what a policy sets, as a policy.
+func changedPolicy(old ckpt.Policy, changes []string) (ckpt.Policy, error) {
+	text, err := wellformed.PolicyText(old)
+	if err != nil {
+		return ckpt.Policy{}, err
+	}
+	own, err := changePolicy(text, changes)
+	if err != nil {
+		return ckpt.Policy{}, err
+	}
+	return wellformed.ParsePolicy(own)
+}
+
 func TestChangePolicy(t *testing.T) {
-	got, err := changePolicy(ckpt.DefaultPolicy(), []string{"routine_keep=10", "recovery_keep=14d", "max_bytes=2MiB", "secrets=off", "ended_keep=3600"})
+	got, err := changedPolicy(ckpt.DefaultPolicy(), []string{"routine_keep=10", "recovery_keep=14d", "max_bytes=2MiB", "secrets=off", "ended_keep=3600"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +89,7 @@ func TestChangePolicyInside(t *testing.T) {
 	old := ckpt.DefaultPolicy()
 	old.Budget.Steps = 9
 	old.Detectors = map[string]ckpt.Detector{"cycle": {Tier: ckpt.TierOff}, "stale": {Critical: 7, Cooldown: 3}}
-	got, err := changePolicy(old, []string{
+	got, err := changedPolicy(old, []string{
 		"detectors.repeat.tier=off", "detectors.my.rule.warn=2.5", "detectors.cycle=", "detectors.stale.cooldown=", "budget.wall_time=2h", "budget.steps=",
 		"ignore_tools=sleep,wait", `shared_keys=["/a,b"]`, "sensitivity=low", `rules=[{"name":"r","when":"true","severity":"info","message":"m"}]`, "schema=workflow-snapshot",
 	})
@@ -91,7 +105,7 @@ func TestChangePolicyInside(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, bad := range []string{"detector.x=1", "detectors.repeat.tear=1", "routine_keep.x=1", "budget.steps=many", "settle=never", "nothing"} {
-		if _, err := changePolicy(old, []string{bad}); err == nil {
+		if _, err := changedPolicy(old, []string{bad}); err == nil {
 			t.Errorf("%s was accepted", bad)
 		}
 	}

@@ -18,6 +18,8 @@ type Config struct {
 	Socket    string
 	MultiUser bool
 
+	Policy PolicyText // for everybody's agents
+
 	DatabaseMode FileMode
 	SocketMode   FileMode
 	SocketGroup  string

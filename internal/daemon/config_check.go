@@ -7,6 +7,8 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // Check refuses settings that cannot work. It names every one of them, as the
@@ -19,6 +21,7 @@ func (c *Config) Check() error {
 	k.limits()
 	k.times()
 	k.backups()
+	k.policy()
 	return errors.Join(k.mistakes...)
 }
 
@@ -131,6 +134,20 @@ func (k *checking) backups() {
 	}
 	if c.BackupFolder != "" && !filepath.IsAbs(c.BackupFolder) {
 		k.bad("backup.folder", "is %q: give an absolute path, because a service has no working folder to speak of", c.BackupFolder)
+	}
+}
+
+// policy checks what only the detectors of drift can say of a policy.
+func (k *checking) policy() {
+	if k.c.Policy == "" {
+		return
+	}
+	p, err := wellformed.ParsePolicy([]byte(k.c.Policy))
+	if err == nil {
+		err = drift.New().Check(&p)
+	}
+	if err != nil {
+		k.bad("policy", "is wrong: %s", ckpt.AsError(err).Message)
 	}
 }
 

@@ -30,6 +30,8 @@ func (c *Config) Settings() []Setting {
 		{"multi_user", "", "Several users share this daemon. It then refuses to start where the kernel cannot tell " +
 			"users apart. A daemon that root starts by hand is shared too.", start, &c.MultiUser},
 		{"stop_timeout", "", "How long a stop waits for requests in flight before it ends them.", live, &c.StopTimeout},
+		{"policy", "", "The policy for everybody's agents, as a table or as JSON in quotes: what an owner's policy for all " +
+			"agents (`policy set '*'`) or an agent's own does not set.", live, &c.Policy},
 		{"access.database_mode", "", "The permissions of the database files: 0600, or 0640 to let the group of their " +
 			"folder's auditors read.", start, &c.DatabaseMode},
 		{"access.socket_mode", "", "The permissions of the socket: 0600, or 0660 to let its group in.", start, &c.SocketMode},
@@ -199,6 +201,11 @@ func (s Setting) setTOML(v any) error {
 			return nil
 		}
 	}
+	if at, ok := s.at.(*PolicyText); ok {
+		if table, ok := v.(map[string]any); ok {
+			return at.setTable(table)
+		}
+	}
 	text, ok := v.(string)
 	if !ok {
 		return fmt.Errorf("must be %s, not %s", s.wants(), tomlType(v))
@@ -218,6 +225,8 @@ func (s Setting) wants() string {
 		return `a mode in quotes like "0660"`
 	case *string:
 		return "a string in quotes"
+	case *PolicyText:
+		return "a table like { routine_keep = 10 }"
 	}
 	return `a duration like "30s"`
 }
@@ -242,8 +251,11 @@ func tomlType(v any) string {
 
 // Text is the setting's value as Set takes it.
 func (s Setting) Text() string {
-	if at, ok := s.at.(*string); ok {
+	switch at := s.at.(type) {
+	case *string:
 		return *at
+	case *PolicyText:
+		return at.String()
 	}
 	text := s.tomlText()
 	if unquoted, err := strconv.Unquote(text); err == nil {
@@ -261,6 +273,8 @@ func (s Setting) tomlText() string {
 		return strconv.Itoa(*at)
 	case *string:
 		return strconv.Quote(*at)
+	case *PolicyText:
+		return at.toml()
 	}
 	return strconv.Quote(fmt.Sprint(deref(s.at)))
 }

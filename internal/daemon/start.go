@@ -70,7 +70,10 @@ func (s *service) openDatabase(ctx context.Context) error {
 	}
 	newest, err := s.store.Newest(ctx)
 	s.guard.Store(retention.NewGuard(retention.GuardSettings{Wall: s.daemon.Now, Log: s.log, Newest: newest.Time}))
-	return err
+	if err != nil {
+		return err
+	}
+	return s.store.SetDaemonPolicy([]byte(c.Policy))
 }
 
 // orNone is a setting as the store takes it, whose zero is its default.

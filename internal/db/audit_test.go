@@ -90,7 +90,7 @@ func TestTamperingIsFound(t *testing.T) {
 		"another name":       "UPDATE whos SET who = 'uid:7' WHERE who = 'uid:1001'",
 		"another place":      "UPDATE places SET run = 'x' WHERE run = 'main'",
 		"another word":       "UPDATE words SET word = 'delete' WHERE word = 'restore'",
-		"changed detail":     "UPDATE act_texts SET detail = replace(detail, '3', '4') WHERE n = (SELECT max(n) FROM act_texts)",
+		"changed detail":     "UPDATE act_texts SET detail = replace(detail, '{}', '{ }') WHERE n = (SELECT max(n) FROM act_texts)",
 		"texts gone":         "DELETE FROM act_texts WHERE n = (SELECT max(n) FROM act_texts)",
 		"another secret":     "UPDATE meta SET value = 'x' WHERE key = 'chain_key'",
 		"one row gone":       "DELETE FROM acts WHERE n = 3",

@@ -2,12 +2,15 @@ package db_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // The model is a store as section 8 of the design promises it, in memory and
@@ -29,7 +32,9 @@ type model struct {
 type mAgent struct {
 	scope  ckpt.Scope
 	name   string
-	policy ckpt.Policy
+	own    ckpt.Policy // what it has set: where that is as the default, its owner's counts
+	policy ckpt.Policy // what counts
+	owners *ckpt.Policy
 	exists bool
 	runs   []*mRun // in the order in which they were made
 }
@@ -86,6 +91,7 @@ const (
 	staysYet  mCause = ""
 	byCount   mCause = "count"
 	byAge     mCause = "age"
+	byAlone   mCause = "alone" // a pre_operation checkpoint without an operation, by age
 	byRelease mCause = "release"
 	byEnd     mCause = "end"
 	byHand    mCause = "hand"
@@ -93,12 +99,13 @@ const (
 
 // reasons is what the audit row of each must say.
 var reasons = map[mCause]string{
-	byCount: "routine", byAge: "recovery", byRelease: "its operation succeeded", byEnd: "its run ended", byHand: "deleted by",
+	byCount: "routine", byAge: "as a recovery checkpoint are over", byAlone: "as one without an operation are over", byRelease: "its operation succeeded", byEnd: "its run ended", byHand: "deleted by",
 }
 
 func newModel() *model {
+	anns, bobs := ckpt.DefaultPolicy(), ckpt.DefaultPolicy()
 	return &model{wall: newClock().now, removed: map[string][]mCause{}, agents: []*mAgent{
-		{scope: ann, name: "alpha"}, {scope: ann, name: "beta"}, {scope: bob, name: "alpha"},
+		{scope: ann, name: "alpha", owners: &anns}, {scope: ann, name: "beta", owners: &anns}, {scope: bob, name: "alpha", owners: &bobs},
 	}}
 }
 
@@ -204,6 +211,9 @@ func (m *model) cause(c *mCheckpoint) mCause {
 			if o.key == c.operation && o.status == ckpt.OperationSucceeded {
 				return byRelease
 			}
+		}
+		if c.operation == "" && p.PreOperationKeep > 0 && m.trusted() && !m.wall.Before(c.at.Add(time.Duration(p.PreOperationKeep))) {
+			return byAlone
 		}
 	}
 	return staysYet
@@ -337,7 +347,7 @@ func (g *generator) next() *step {
 		weight int
 		make   func() *step
 	}{
-		{40, g.save}, {4, g.saveAgain}, {6, g.pin}, {5, g.unpin}, {4, g.delete}, {5, g.restore}, {4, g.policy},
+		{40, g.save}, {4, g.saveAgain}, {6, g.pin}, {5, g.unpin}, {4, g.delete}, {5, g.restore}, {4, g.policy}, {2, g.ownerPolicy},
 		{5, g.suspect}, {4, g.unsuspect}, {6, g.begin}, {7, g.end}, {2, g.loseOwner}, {2, g.endRun}, {2, g.prompt}, {2, g.answer}, {1, g.fork},
 		{6, g.beginStep}, {4, g.finishStep}, {4, g.stranger}, {1, g.erase}, {1, g.tooLarge},
 		{12, g.time}, {3, g.clockJump}, {7, g.round}, {5, g.prune}, {2, g.reopen}, {1, g.crash},
@@ -398,7 +408,26 @@ func (a *mAgent) makeRun(name string) *mRun {
 
 func (a *mAgent) make() {
 	if !a.exists {
-		a.exists, a.policy = true, ckpt.DefaultPolicy()
+		a.exists, a.own = true, ckpt.DefaultPolicy()
+		a.merge()
+	}
+}
+
+// merge makes what counts of what an agent has set and its owner for all agents.
+func (a *mAgent) merge() {
+	builtIn := ckpt.DefaultPolicy()
+	a.policy = a.own
+	if a.own.RoutineKeep == builtIn.RoutineKeep {
+		a.policy.RoutineKeep = a.owners.RoutineKeep
+	}
+	if a.own.RecoveryKeep == builtIn.RecoveryKeep {
+		a.policy.RecoveryKeep = a.owners.RecoveryKeep
+	}
+	if a.own.PreOperationKeep == builtIn.PreOperationKeep {
+		a.policy.PreOperationKeep = a.owners.PreOperationKeep
+	}
+	if a.own.EndedKeep == builtIn.EndedKeep {
+		a.policy.EndedKeep = a.owners.EndedKeep
 	}
 }
 
@@ -631,17 +660,56 @@ func (g *generator) restore() *step {
 	return s
 }
 
-func (g *generator) policy() *step {
-	a, _ := pick(g, g.agents)
+// somePolicy says how long something stays, often as the default does.
+func (g *generator) somePolicy() ckpt.Policy {
 	p := ckpt.DefaultPolicy()
 	p.RoutineKeep = []int{0, 1, 2, 3, 3, 5}[g.r.IntN(6)]
 	p.RecoveryKeep = ckpt.Duration([]time.Duration{time.Second, time.Hour, 36*time.Hour + 500*time.Millisecond, 7 * ckpt.Day, 7 * ckpt.Day, 60 * ckpt.Day}[g.r.IntN(6)])
+	p.PreOperationKeep = ckpt.Duration([]time.Duration{0, time.Second, time.Hour, 36*time.Hour + 500*time.Millisecond, 7 * ckpt.Day}[g.r.IntN(5)])
 	p.EndedKeep = ckpt.Duration([]time.Duration{time.Hour, 30 * ckpt.Day, 30 * ckpt.Day}[g.r.IntN(3)])
+	return p
+}
+
+// ownerPolicy is an owner's policy for all agents. Runs of agents that have set
+// nothing else are judged by it at once.
+func (g *generator) ownerPolicy() *step {
+	a, _ := pick(g, g.agents)
+	p := g.somePolicy()
+	own, _ := wellformed.PolicyText(p)
+	sc := g.as(a)
+	s := &step{what: fmt.Sprintf("policy of %s for all agents %s", a.scope.Caller.Owner, own), by: sc.Caller, change: func() outcome {
+		*a.owners = p
+		all := outcome{must: map[string]mCause{}, may: map[string]mCause{}}
+		for _, other := range g.agents {
+			if other.owners != a.owners || !other.exists {
+				continue
+			}
+			before := other.policy
+			other.merge()
+			due := g.due(other.runs...)
+			maps.Copy(all.may, due)
+			if !reflect.DeepEqual(before, other.policy) {
+				maps.Copy(all.must, only(due, byCount))
+			}
+		}
+		return all
+	}, do: func(h *harness) {
+		answered(h.store.SetOwnerPolicy(h.ctx, sc, own))(h, "")
+	}}
+	row := a.row(sc.Caller, "set_owner_policy", "", "", "")
+	row.agent = ""
+	return s.adds(row)
+}
+
+func (g *generator) policy() *step {
+	a, _ := pick(g, g.agents)
+	p := g.somePolicy()
 	p.Secrets = []ckpt.SecretsMode{ckpt.SecretsOff, ckpt.SecretsWarn, ckpt.SecretsWarn, ckpt.SecretsRedact, ckpt.SecretsReject}[g.r.IntN(5)]
 	sc := g.as(a)
 	s := &step{what: fmt.Sprintf("policy of %s/%s %+v", a.scope.Caller.Owner, a.name, p), by: sc.Caller, change: func() outcome {
 		a.make()
-		a.policy = p
+		a.own = p
+		a.merge()
 		due := g.due(a.runs...)
 		return outcome{must: only(due, byCount), may: due}
 	}, do: func(h *harness) {
@@ -1031,6 +1099,9 @@ func (g *generator) time() *step {
 		for _, c := range r.list {
 			if c.kind == ckpt.KindRecovery {
 				moments = append(moments, c.at.Add(time.Duration(r.agent.policy.RecoveryKeep)))
+			}
+			if c.kind == ckpt.KindPreOperation && c.operation == "" {
+				moments = append(moments, c.at.Add(time.Duration(r.agent.policy.PreOperationKeep)))
 			}
 		}
 	}

@@ -427,11 +427,11 @@ func (h *harness) noViolations() {
 	h.t.Helper()
 	query := `SELECT concat_ws(' ', rule, subject, detail) FROM audit_violations`
 	if h.judged.After(h.wall) || h.unjudged {
-		query += ` WHERE rule <> 'recovery_expired'`
+		query += ` WHERE rule NOT IN ('recovery_expired', 'pre_operation_expired')`
 	}
 	if h.dirty {
 		query = `SELECT concat_ws(' ', rule, subject, detail) FROM audit_violations
-			WHERE rule NOT IN ('recovery_expired', 'routine_excess', 'operation_succeeded')`
+			WHERE rule NOT IN ('recovery_expired', 'pre_operation_expired', 'routine_excess', 'operation_succeeded')`
 	}
 	list, err := column(h.reader, query)
 	if err != nil || len(list) > 0 {

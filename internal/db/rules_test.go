@@ -147,6 +147,7 @@ func TestPreOperationStays(t *testing.T) {
 	t.Parallel()
 	s := openGuarded(t)
 	before := s.save(t, ckpt.KindPreOperation)
+	s.operate(t, "migrate", before, ckpt.OperationFailed)
 	failed := s.save(t, ckpt.KindPreOperation)
 	s.operate(t, "deploy", failed, ckpt.OperationFailed)
 	last := s.save(t, ckpt.KindRoutine)
@@ -360,10 +361,10 @@ func TestEndedRunGoesAfterThirtyDays(t *testing.T) {
 	t.Parallel()
 	s := openGuarded(t)
 	kept := s.save(t, ckpt.KindRoutine)
-	r := request("a", ckpt.KindPreOperation, `1`)
+	r := request("a", ckpt.KindRoutine, `1`)
 	r.Run = "job"
 	var list []*ckpt.Saved
-	for _, r.Kind = range []ckpt.Kind{ckpt.KindPreOperation, ckpt.KindRoutine, ckpt.KindRoutine} {
+	for _, r.Kind = range []ckpt.Kind{ckpt.KindRoutine, ckpt.KindRoutine, ckpt.KindRoutine} {
 		c, err := s.store.Save(t.Context(), ann, r)
 		if err != nil {
 			t.Fatal(err)

@@ -27,6 +27,9 @@ func (s *Store) Due(ctx context.Context, now time.Time, after int64, limit int) 
 		UNION SELECT c.run_id FROM checkpoints c INDEXED BY checkpoints_by_age JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id
 		WHERE c.run_id > ?1 AND c.kind = 'recovery' AND ?2 <> ''
 		  AND c.created_at <= strftime('%Y-%m-%dT%H:%M:%fZ', ?2, '-' || a.recovery_keep_s || ' seconds')
+		UNION SELECT c.run_id FROM checkpoints c INDEXED BY checkpoints_before JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id
+		WHERE c.run_id > ?1 AND c.kind = 'pre_operation' AND c.operation IS NULL AND ?2 <> '' AND a.pre_operation_keep_s > 0
+		  AND c.created_at <= strftime('%Y-%m-%dT%H:%M:%fZ', ?2, '-' || a.pre_operation_keep_s || ' seconds')
 		UNION SELECT c.run_id FROM checkpoints c INDEXED BY checkpoints_before JOIN operations o ON o.run_id = c.run_id AND o.key = c.operation
 		WHERE c.run_id > ?1 AND c.kind = 'pre_operation' AND o.status = 'succeeded'
 		) ORDER BY id LIMIT ?3`, after, at, limit)

@@ -17,6 +17,7 @@ type Held struct {
 	Suspect    bool
 	Damaged    bool   // it did not read back intact: it counts for nothing, and nobody can go back to it
 	NeededBy   string // "an open operation", "a fork", "a prompt", …: who needs it; "" for nobody
+	Operation  bool   // it was saved for an operation; only of pre_operation checkpoints
 	Released   bool   // its operation succeeded; only of pre_operation checkpoints
 }
 

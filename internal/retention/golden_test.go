@@ -94,6 +94,8 @@ func (s *scene) takePolicy(words []string) (err error) {
 			s.policy.RoutineKeep, err = strconv.Atoi(value)
 		case "recovery_keep":
 			s.policy.RecoveryKeep, err = ckpt.ParseDuration(value)
+		case "pre_operation_keep":
+			s.policy.PreOperationKeep, err = ckpt.ParseDuration(value)
 		case "ended_keep":
 			s.policy.EndedKeep, err = ckpt.ParseDuration(value)
 		default:
@@ -130,6 +132,7 @@ func (s *scene) takeCheckpoint(words []string) error {
 	}
 	last := len(s.runs) - 1
 	c := Held{ID: s.names[last] + "/" + words[0], Seq: seq, Kind: ckpt.Kind(words[1]), CreatedAt: noon.Add(-time.Duration(age)), StoredSize: 100}
+	c.Operation = c.Kind == ckpt.KindPreOperation
 	for _, w := range words[3:] {
 		key, value, _ := strings.Cut(w, "=")
 		switch key {
@@ -139,6 +142,8 @@ func (s *scene) takeCheckpoint(words []string) error {
 			c.Suspect = true
 		case "damaged":
 			c.Damaged = true
+		case "alone": // without an operation
+			c.Operation = false
 		case "released":
 			c.Released = true
 		case "undated":

@@ -50,7 +50,11 @@ func oracle(h History, p ckpt.Policy, now time.Time) map[string]bool {
 	save(func(c Held) bool {
 		return c.Kind == "recovery" && (!trusted || now.Before(c.CreatedAt.Add(time.Duration(p.RecoveryKeep))))
 	})
-	save(func(c Held) bool { return c.Kind == "pre_operation" && !c.Released })
+	save(func(c Held) bool { return c.Kind == "pre_operation" && c.Operation && !c.Released })
+	save(func(c Held) bool {
+		young := !trusted || p.PreOperationKeep == 0 || now.Before(c.CreatedAt.Add(time.Duration(p.PreOperationKeep)))
+		return c.Kind == "pre_operation" && !c.Operation && young
+	})
 
 	switch {
 	case !slices.ContainsFunc(h.Checkpoints, intact):
@@ -70,6 +74,7 @@ func randomScene(r *rand.Rand) (History, ckpt.Policy, time.Time) {
 	chance := func(percent int) bool { return r.IntN(100) < percent }
 	p := ckpt.DefaultPolicy()
 	p.RoutineKeep = r.IntN(5)
+	p.PreOperationKeep = ckpt.Duration([]time.Duration{0, 7 * ckpt.Day, 7 * ckpt.Day, 100 * ckpt.Day}[r.IntN(4)])
 	statuses := []ckpt.RunStatus{"running", "suspended", "awaiting_continuation", "interrupted", "timed_out", "completed", "failed"}
 	h := History{Status: statuses[r.IntN(len(statuses))]}
 	if !h.Status.Resumable() {
@@ -86,7 +91,8 @@ func randomScene(r *rand.Rand) (History, ckpt.Policy, time.Time) {
 		if chance(10) {
 			c.NeededBy = "a fork"
 		}
-		c.Released = c.Kind == ckpt.KindPreOperation && chance(50)
+		c.Operation = c.Kind == ckpt.KindPreOperation && chance(70)
+		c.Released = c.Operation && chance(60)
 		h.Checkpoints = append(h.Checkpoints, c)
 		seq += 1 + r.Int64N(3)
 	}
@@ -224,7 +230,9 @@ func FuzzScene(f *testing.F) {
 		p.RoutineKeep = int(keep)
 		for i, b := range bytes[:min(len(bytes), 64)] {
 			c := Held{ID: fmt.Sprint("c", i), Seq: -int64(i), Kind: ckpt.Kinds[b%3], CreatedAt: noon}
-			c.Suspect, c.Pinned, c.Released = b&4 != 0, b&8 != 0, b&16 != 0 && c.Kind == ckpt.KindPreOperation
+			c.Suspect, c.Pinned = b&4 != 0, b&8 != 0
+			c.Operation = b&64 != 0 && c.Kind == ckpt.KindPreOperation
+			c.Released = b&16 != 0 && c.Operation
 			c.CreatedAt = noon.Add(-7*ckpt.Day + time.Duration(int8(b)))
 			if b&32 != 0 {
 				c.NeededBy = "a prompt"

@@ -85,12 +85,15 @@ func (j *judge) byKind(c *Held) (remove bool, reason string) {
 	case ckpt.KindRoutine:
 		return j.byCount(c)
 	case ckpt.KindRecovery:
-		return j.byAge(c)
+		return j.byAge(c, j.policy.RecoveryKeep)
 	case ckpt.KindPreOperation:
-		if c.Released {
+		switch {
+		case c.Released:
 			return true, reasonReleased
+		case c.Operation:
+			return false, "its operation has not succeeded"
 		}
-		return false, "its operation has not succeeded"
+		return j.byAge(c, j.policy.PreOperationKeep)
 	}
 	return false, "of a kind that has no rule"
 }
@@ -109,15 +112,19 @@ func (j *judge) byCount(c *Held) (remove bool, reason string) {
 	return true, "not " + j.among
 }
 
-func (j *judge) byAge(c *Held) (remove bool, reason string) {
-	switch {
-	case j.policy.RecoveryKeep <= 0:
-		return false, "the policy keeps all recovery checkpoints"
-	case j.now.IsZero():
-		return false, "a recovery checkpoint, and the clock is not trusted"
+func (j *judge) byAge(c *Held, keep ckpt.Duration) (remove bool, reason string) {
+	as, all := "a recovery checkpoint", "recovery checkpoints"
+	if c.Kind == ckpt.KindPreOperation {
+		as, all = "one without an operation", "pre_operation checkpoints"
 	}
-	days := "its " + j.policy.RecoveryKeep.String() + " as a recovery checkpoint are "
-	if aged(c.CreatedAt, j.policy.RecoveryKeep, j.now) {
+	switch {
+	case keep <= 0:
+		return false, "the policy keeps all " + all
+	case j.now.IsZero():
+		return false, as + ", and the clock is not trusted"
+	}
+	days := "its " + keep.String() + " as " + as + " are "
+	if aged(c.CreatedAt, keep, j.now) {
 		return true, days + "over"
 	}
 	return false, days + "not over"

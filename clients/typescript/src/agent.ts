@@ -11,7 +11,7 @@ import type { Run } from './run.js';
 import { runOn } from './running.js';
 import { encodeState, type Saved, type SaveOptions, type Saver } from './saver.js';
 import { start } from './start.js';
-import type { Checkpoint, CheckpointPage, ClearedRun, DeletedRun, Diff, Erased, Kind, Labels, Policy, Removal, RunInfo, RunPage, RunStatus } from './wire.js';
+import type { Checkpoint, CheckpointPage, ClearedRun, DeletedRun, Diff, Erased, Kind, Labels, Policy, PolicyLayers, Removal, RunInfo, RunPage, RunStatus } from './wire.js';
 
 export interface RestoreOptions {
   /** a certain one, by its id */
@@ -174,9 +174,17 @@ export class Agent {
     return understood(await this.delivery.call(get(`${this.path}/policy`)), false);
   }
 
-  /** Changes some settings of the policy and leaves the others. */
+  /** The policy, where each of its values comes from, and what the agent, its owner for all agents and the daemon have set. */
+  async policyLayers(): Promise<PolicyLayers> {
+    return understood(await this.delivery.call(get(`${this.path}/policy`, queryOf({ layers: true }))), false);
+  }
+
+  /**
+   * Changes some of the agent's own settings and leaves the others; `undefined` sets one no more, so that what is set
+   * for all agents or the default counts. Answers what then counts.
+   */
   async setPolicy(change: Partial<Policy>): Promise<Policy> {
-    const old = await this.policy().catch((error: unknown) => {
+    const old = await this.policyLayers().then((layers) => layers.agent, (error: unknown) => {
       if (isSidecarError(error, 'not_found')) return {};
       throw error;
     });

@@ -1,4 +1,5 @@
 import { Agent } from './agent.js';
+import type { Ask } from './ask.js';
 import { Delivery } from './delivery.js';
 import { type Duration, milliseconds } from './duration.js';
 import type { Unserializable } from './encode.js';
@@ -12,7 +13,7 @@ import { resolve } from 'node:path';
 import type { Settings } from './settings.js';
 import { spoolFolder } from './spool.js';
 import { version } from './version.js';
-import type { FindingInfo, ImportReport, Prompt, PromptPage, RunPage, RunStatus, Version } from './wire.js';
+import type { FindingInfo, ImportReport, Policy, PolicyLayers, Prompt, PromptPage, RunPage, RunStatus, Version } from './wire.js';
 
 export interface SidecarOptions {
   /** the daemon's socket or pipe; otherwise `CKPTSIDECAR_SOCKET`, the user's own, the system's */
@@ -79,6 +80,19 @@ export class Sidecar {
   /** The runs of all agents, the last changed first. */
   async runs(filter: { agent?: string; status?: RunStatus; before?: string; limit?: number } = {}): Promise<RunPage> {
     return understood(await this.delivery.call(get('/v1/runs', queryOf(filter))), false);
+  }
+
+  /** What counts for this user's agents that have set nothing themselves, and where each value comes from. */
+  async policyForAll(): Promise<PolicyLayers> {
+    return understood(await this.delivery.call(get('/v1/policy')), false);
+  }
+
+  /** Changes some settings for all of this user's agents; `undefined` sets one no more. What an agent sets itself goes over them. */
+  async setPolicyForAll(change: Partial<Policy>): Promise<PolicyLayers & { agents: number; removed: number }> {
+    const { owner } = await this.policyForAll();
+    const headers = { 'Content-Type': 'application/json' };
+    const ask: Ask = { method: 'PUT', path: '/v1/policy', headers, body: objectOf({ ...owner, ...change }), write: true, repeatable: true };
+    return understood(await this.delivery.call(ask), true);
   }
 
   /** Questions to the operator, newest first. */

@@ -318,6 +318,7 @@ export interface PlanInfo {
 export interface Policy {
   routine_keep: number;
   recovery_keep: string;
+  pre_operation_keep: string;
   ended_keep: string;
   max_bytes: number;
   max_events: number;
@@ -326,6 +327,20 @@ export interface Policy {
   heartbeat_timeout: string;
   progress_timeout: string;
   sensitivity: 'off' | 'low' | 'normal' | 'high';
+}
+
+/** A policy and where each of its values comes from. */
+export interface PolicyLayers {
+  /** what counts */
+  policy: Policy;
+  /** of each value; parts of detectors and budget that somebody has set have names of their own, such as budget.steps */
+  from: Record<string, 'default' | 'daemon' | 'owner' | 'agent'>;
+  /** what the agent sets itself; not there in an owner's policy */
+  agent?: Partial<Policy>;
+  /** what the owner sets for all agents */
+  owner: Partial<Policy>;
+  /** what the daemon's settings say */
+  daemon: Partial<Policy>;
 }
 
 export interface Version {

@@ -189,7 +189,7 @@ func (im *importing) look(ctx context.Context) error {
 				return err
 			}
 			if agent == nil {
-				policy, err := wellformed.ParsePolicy(a.policy)
+				policy, err := im.policyOf(tx, a)
 				if err != nil {
 					return err
 				}
@@ -331,18 +331,22 @@ func (im *importing) target(tx *ledger.Tx, a *agentSeen) (*ledger.AgentRow, erro
 	if err != nil || agent != nil {
 		return agent, err
 	}
-	policy, err := wellformed.ParsePolicy(a.policy)
+	policy, err := im.policyOf(tx, a)
 	if err == nil && im.store.Opt.Drift != nil {
 		err = im.store.Opt.Drift.Check(&policy)
 	}
 	if err != nil {
 		return nil, err
 	}
+	own, err := im.store.PolicyOver(tx, im.scope.Whose(), a.policy)
+	if err != nil {
+		return nil, err
+	}
 	e := ledger.Entry(im.scope, "set_policy", a.target)
 	if a.createdAt.IsZero() { // of an export of version 1
-		err = im.store.StorePolicy(tx, im.scope, a.target, policy, e)
+		_, err = im.store.StorePolicy(tx, im.scope, a.target, own, e)
 	} else {
-		err = im.makeAgent(tx, a, policy, e)
+		err = im.makeAgent(tx, a, own, policy, e)
 	}
 	if err != nil {
 		return nil, err
@@ -350,14 +354,21 @@ func (im *importing) target(tx *ledger.Tx, a *agentSeen) (*ledger.AgentRow, erro
 	return im.store.Agent(tx, im.scope.Whose(), a.target)
 }
 
+// policyOf is the policy that an agent will have: the one that counted where it
+// comes from, or that of its new owner for all agents where nobody had set any.
+func (im *importing) policyOf(tx *ledger.Tx, a *agentSeen) (ckpt.Policy, error) {
+	if string(a.policy) == "{}" {
+		return im.store.BasePolicy(tx, im.scope.Whose())
+	}
+	return wellformed.ParsePolicy(a.policy)
+}
+
 // makeAgent makes an agent with the times and the policy that it had, byte for byte.
-func (im *importing) makeAgent(tx *ledger.Tx, a *agentSeen, policy ckpt.Policy, e ledger.AuditEntry) error {
+func (im *importing) makeAgent(tx *ledger.Tx, a *agentSeen, own []byte, policy ckpt.Policy, e ledger.AuditEntry) error {
 	if im.scope.Whose() == ckpt.AllOwners {
 		return ckpt.Errorf(ckpt.CodeInvalid, "an agent belongs to one owner: name one, not %s", ckpt.AllOwners)
 	}
-	err := tx.Exec(`INSERT INTO agents (owner, name, created_at, policy, policy_at, recovery_keep_s) VALUES (?, ?, ?, ?, ?, ?)`,
-		im.scope.Whose(), a.target, a.createdAt, string(a.policy), a.policyAt, int64(time.Duration(policy.RecoveryKeep).Seconds()))
-	if err != nil {
+	if err := im.store.InsertAgent(tx, im.scope.Whose(), a.target, a.createdAt, string(a.policy), string(own), a.policyAt, policy); err != nil {
 		return err
 	}
 	e.Detail = map[string]any{"policy": a.policy}

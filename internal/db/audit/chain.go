@@ -14,12 +14,13 @@ import (
 // actsSince is the version of the schema in which acts became the audit log.
 const actsSince = 4
 
-// asActs lets a database of an older version be asked as one of today: its log is
-// audit_log_3, and there are no acts.
+// asActs lets a database of an older version be asked as one of today: no policy of
+// it gives pre_operation checkpoints an age, its log is audit_log_3, and there are no acts.
 const asActs = `CREATE TEMP VIEW audit_log_3 AS SELECT * FROM main.audit_log;
 	CREATE TEMP TABLE acts (n INTEGER PRIMARY KEY, at, who, pid, action, place, outcome, retries, kind, seq, parent, size, stored, gone, why, subject, sha256, rest, beside, more, hash);
 	CREATE TEMP TABLE places (id INTEGER PRIMARY KEY, n, owner, agent, run);
-	CREATE TEMP TABLE words (id INTEGER PRIMARY KEY, n, word);`
+	CREATE TEMP TABLE words (id INTEGER PRIMARY KEY, n, word);
+	CREATE TEMP VIEW agents AS SELECT *, 0 AS pre_operation_keep_s FROM main.agents;`
 
 // oldLog is the audit log of the versions before actsSince, by its name in a file.
 func (v *verifier) oldLog() string {

@@ -227,13 +227,14 @@ func (s *Threads) putGraph(tx *ledger.Tx, p *graphPut) error {
 // that of checkpointers.
 func (s *Threads) graphAgent(tx *ledger.Tx, sc ckpt.Scope, name string) (*ledger.AgentRow, error) {
 	agent, err := s.Agent(tx, sc.Whose(), name)
-	if err != nil || agent != nil && agent.Policy != "{}" {
+	if err != nil || agent != nil && agent.Own != "{}" {
 		return agent, err
 	}
-	if err := s.StorePolicy(tx, sc, name, ckpt.GraphPolicy(), ledger.Entry(sc, "set_policy", name)); err != nil {
+	own, err := wellformed.PolicyText(ckpt.GraphPolicy())
+	if err != nil {
 		return nil, err
 	}
-	return s.Agent(tx, sc.Whose(), name)
+	return s.StorePolicy(tx, sc, name, own, ledger.Entry(sc, "set_policy", name))
 }
 
 // checkGraphRun refuses a run that is another thread's.

@@ -64,8 +64,7 @@ func (s *Core) MakeAgent(tx *Tx, owner, name string) (*AgentRow, error) {
 	if owner == ckpt.AllOwners {
 		return nil, ckpt.Errorf(ckpt.CodeInvalid, "an agent belongs to one owner: name one, not %s", owner)
 	}
-	err = tx.Exec(`INSERT INTO agents (owner, name, created_at, policy_at) VALUES (?, ?, ?, ?)`, owner, name, tx.Now, tx.Now)
-	if err != nil {
+	if err := s.InsertAgent(tx, owner, name, tx.Now, "{}", "{}", tx.Now, ckpt.Policy{}); err != nil {
 		return nil, err
 	}
 	return s.Agent(tx, owner, name)
@@ -124,8 +123,8 @@ func (s *Core) Agents(ctx context.Context, sc ckpt.Scope, f ckpt.AgentFilter) (*
 	return page, nil
 }
 
-// readPolicy is the policy of an agent as it is on disk, the default where there
-// is no such agent yet.
+// readPolicy is the policy of an agent as it is on disk, its owner's for all agents
+// where there is no such agent yet.
 func (s *Core) readPolicy(owner, agent string) (ckpt.Policy, error) {
 	if row, ok := s.agents.rows.Load(AgentKey{owner, agent}); ok {
 		return row.(*AgentRow).Settings, nil
@@ -133,7 +132,7 @@ func (s *Core) readPolicy(owner, agent string) (ckpt.Policy, error) {
 	var row AgentRow
 	err := s.RO.Get(&row, selectAgent, owner, agent)
 	if IsNoRows(err) {
-		return ckpt.DefaultPolicy(), nil
+		return s.readBasePolicy(owner)
 	}
 	if err != nil {
 		return ckpt.DefaultPolicy(), sqlite.ReadError(err)

@@ -9,7 +9,8 @@ import (
 )
 
 func (h *HeldRow) Held() retention.Held {
-	return retention.Held{ID: h.ID, Seq: h.Seq, Kind: h.Kind, CreatedAt: h.CreatedAt.Value.Time, StoredSize: h.StoredSize, Pinned: h.Pinned, Suspect: h.Suspect, Damaged: h.Damaged}
+	return retention.Held{ID: h.ID, Seq: h.Seq, Kind: h.Kind, CreatedAt: h.CreatedAt.Value.Time, StoredSize: h.StoredSize, Pinned: h.Pinned, Suspect: h.Suspect, Damaged: h.Damaged,
+		Operation: h.Operation != ""}
 }
 
 // retainRoutine applies the policy inside a save: what came may push the

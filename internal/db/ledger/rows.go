@@ -49,7 +49,8 @@ type AgentRow struct {
 	ID     int64  `db:"id"`
 	Owner  string `db:"owner"`
 	Name   string `db:"name"`
-	Policy string `db:"policy"`
+	Policy string `db:"policy"`     // what counts: all layers, merged
+	Own    string `db:"policy_own"` // what it has set itself
 
 	Settings ckpt.Policy
 }
@@ -95,4 +96,4 @@ func (a *AgentRow) Parsed() (*AgentRow, error) {
 	return a, nil
 }
 
-const selectAgent = `SELECT id, owner, name, policy FROM agents WHERE owner = ? AND name = ?`
+const selectAgent = `SELECT id, owner, name, policy, policy_own FROM agents WHERE owner = ? AND name = ?`

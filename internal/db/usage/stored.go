@@ -30,7 +30,9 @@ var OfRuns = map[string]string{
 var (
 	ofRun = lengths("name", "status", "started_at", "updated_at", "ended_at", "head", "workflow", "parent_run", "forked_from", "goal", "first_goal",
 		"continuation_prompt", "external_session", "labels", "result", "error") + " + stored_bytes"
-	ofAgent = lengths("owner", "name", "created_at", "policy", "policy_at")
+	ofAgent = lengths("owner", "name", "created_at", "policy", "policy_own", "policy_at")
+	// ofOwner is what a row of policies takes: an owner's for all agents.
+	ofOwner = lengths("owner", "policy", "set_at")
 	// OfKey is what a row of idempotency takes, in SQL.
 	OfKey = lengths("key", "fingerprint", "reply", "created_at")
 	// OfID is what a row of ids takes, in SQL.
@@ -62,6 +64,7 @@ func StoredBy(ctx context.Context, q sqlx.QueryerContext, owner string) (bytes i
 	}
 	var rest int64
 	err = sqlx.GetContext(ctx, q, &rest, `SELECT coalesce((SELECT sum(`+ofAgent+`) FROM agents WHERE owner = ?1), 0)
+		+ coalesce((SELECT sum(`+ofOwner+`) FROM policies WHERE owner = ?1), 0)
 		+ coalesce((SELECT sum(`+OfKey+`) FROM idempotency WHERE agent_id IN (SELECT id FROM agents WHERE owner = ?1)), 0)
 		+ coalesce((SELECT sum(`+OfID+`) FROM ids WHERE agent_id IN (SELECT id FROM agents WHERE owner = ?1)), 0)`, owner)
 	return bytes + rest, err

@@ -10,6 +10,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // Agents lists one page of agents.
@@ -33,12 +34,24 @@ func (c *Client) Policy(ctx context.Context, agent string) (*ckpt.Policy, error)
 	return orNil(p, err)
 }
 
-// SetPolicy replaces an agent's settings.
+// SetPolicy replaces an agent's own policy by what p has other than the defaults.
+// What is as the default is left to the policies of its owner and of the daemon;
+// SetOwnPolicy sets that too.
 func (c *Client) SetPolicy(ctx context.Context, agent string, p ckpt.Policy) (*ckpt.Policy, error) {
+	own, err := wellformed.PolicyText(p)
+	if err != nil {
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the policy cannot be written as JSON: %v", err)
+	}
+	return c.SetOwnPolicy(ctx, agent, own)
+}
+
+// SetOwnPolicy replaces an agent's own policy by a JSON object with what it sets,
+// and answers what then counts.
+func (c *Client) SetOwnPolicy(ctx context.Context, agent string, own ckpt.JSON) (*ckpt.Policy, error) {
 	if err := ckpt.CheckAgentName(agent); err != nil {
 		return nil, err
 	}
-	a, err := jsonAsk(http.MethodPut, agentPath(agent)+"/policy", p)
+	a, err := jsonAsk(http.MethodPut, agentPath(agent)+"/policy", own)
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +60,39 @@ func (c *Client) SetPolicy(ctx context.Context, agent string, p ckpt.Policy) (*c
 	_, err = c.fetch(ctx, a, set)
 	set.Fill()
 	return orNil(set, err)
+}
+
+// PolicyLayers reads an agent's policy with where each value comes from; with
+// ckpt.AllAgents that of the owner's agents that have set nothing themselves.
+func (c *Client) PolicyLayers(ctx context.Context, agent string) (*ckpt.PolicyLayers, error) {
+	a := &ask{method: http.MethodGet, path: ownerPolicyPath, repeatable: true}
+	if agent != ckpt.AllAgents {
+		if err := ckpt.CheckAgentName(agent); err != nil {
+			return nil, err
+		}
+		a.path = agentPath(agent) + "/policy"
+		a.query.add("layers", "true")
+	}
+	layers := new(ckpt.PolicyLayers)
+	_, err := c.fetch(ctx, a, layers)
+	layers.Policy.Fill()
+	return orNil(layers, err)
+}
+
+const ownerPolicyPath = "/v1/policy"
+
+// SetOwnerPolicy replaces the owner's policy for all agents by a JSON object with
+// what it sets.
+func (c *Client) SetOwnerPolicy(ctx context.Context, set ckpt.JSON) (*ckpt.OwnerPolicySet, error) {
+	a, err := jsonAsk(http.MethodPut, ownerPolicyPath, set)
+	if err != nil {
+		return nil, err
+	}
+	a.repeatable = true
+	answer := new(ckpt.OwnerPolicySet)
+	_, err = c.fetch(ctx, a, answer)
+	answer.Policy.Fill()
+	return orNil(answer, err)
 }
 
 // Erase removes an agent and everything it has, for good.

@@ -35,8 +35,19 @@ func (c *call) eraseAgent() error {
 }
 
 func (c *call) getPolicy() error {
+	layers, err := c.query.is("layers", false)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
+	if layers {
+		p, err := c.server.store.PolicyLayers(ctx, c.scope, c.agent)
+		if err != nil {
+			return err
+		}
+		return c.sendJSON(http.StatusOK, p)
+	}
 	p, err := c.server.store.Policy(ctx, c.scope, c.agent)
 	if err != nil {
 		return err
@@ -49,13 +60,39 @@ func (c *call) putPolicy() error {
 	if err != nil {
 		return err
 	}
-	p, err := wellformed.ParsePolicy(body)
-	if err != nil {
+	if _, err := wellformed.ParsePolicy(body); err != nil {
 		return err
 	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	set, err := c.server.store.SetPolicy(ctx, c.scope, c.agent, p)
+	set, err := c.server.store.SetOwnPolicy(ctx, c.scope, c.agent, body)
+	if err != nil {
+		return err
+	}
+	return c.sendJSON(http.StatusOK, set)
+}
+
+func (c *call) getOwnerPolicy() error {
+	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
+	defer cancel()
+	p, err := c.server.store.PolicyLayers(ctx, c.scope, ckpt.AllAgents)
+	if err != nil {
+		return err
+	}
+	return c.sendJSON(http.StatusOK, p)
+}
+
+func (c *call) putOwnerPolicy() error {
+	body, err := c.readBody(maxSmallBody, 2)
+	if err != nil {
+		return err
+	}
+	if _, err := wellformed.ParsePolicy(body); err != nil {
+		return err
+	}
+	ctx, cancel := c.writing(c.server.limits.LongTimeout)
+	defer cancel()
+	set, err := c.server.store.SetOwnerPolicy(ctx, c.scope, body)
 	if err != nil {
 		return err
 	}

@@ -131,7 +131,15 @@ func (f failing) Policy(context.Context, ckpt.Scope, string) (*ckpt.Policy, erro
 	return nil, f.err
 }
 
-func (f failing) SetPolicy(context.Context, ckpt.Scope, string, ckpt.Policy) (*ckpt.Policy, error) {
+func (f failing) SetOwnPolicy(context.Context, ckpt.Scope, string, []byte) (*ckpt.Policy, error) {
+	return nil, f.err
+}
+
+func (f failing) PolicyLayers(context.Context, ckpt.Scope, string) (*ckpt.PolicyLayers, error) {
+	return nil, f.err
+}
+
+func (f failing) SetOwnerPolicy(context.Context, ckpt.Scope, []byte) (*ckpt.OwnerPolicySet, error) {
 	return nil, f.err
 }
 

@@ -23,8 +23,10 @@ var routes = []route{
 
 	{name: "agents", method: "GET", path: "/v1/agents", params: []string{"before", "limit"}, do: (*call).listAgents},
 	{name: "erase", method: "DELETE", path: "/v1/agents/{agent}", write: true, do: (*call).eraseAgent},
-	{name: "policy", method: "GET", path: "/v1/agents/{agent}/policy", do: (*call).getPolicy},
+	{name: "policy", method: "GET", path: "/v1/agents/{agent}/policy", params: []string{"layers"}, do: (*call).getPolicy},
 	{name: "set_policy", method: "PUT", path: "/v1/agents/{agent}/policy", write: true, do: (*call).putPolicy},
+	{name: "policy", method: "GET", path: "/v1/policy", do: (*call).getOwnerPolicy},
+	{name: "set_owner_policy", method: "PUT", path: "/v1/policy", write: true, do: (*call).putOwnerPolicy},
 	{name: "export", method: "GET", path: "/v1/agents/{agent}/export", params: []string{"run"}, do: (*call).exportAgent},
 	{name: "export", method: "GET", path: "/v1/export", params: []string{"agents"}, do: (*call).exportAgents},
 	{name: "import", method: "POST", path: "/v1/import", params: []string{"agent"}, write: true, do: (*call).importAgent},

@@ -33,7 +33,11 @@ type Store interface {
 
 	Agents(ctx context.Context, sc ckpt.Scope, f ckpt.AgentFilter) (*ckpt.AgentPage, error)
 	Policy(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.Policy, error)
-	SetPolicy(ctx context.Context, sc ckpt.Scope, agent string, p ckpt.Policy) (*ckpt.Policy, error)
+	// SetOwnPolicy takes a JSON object; what it leaves out the agent does not set.
+	SetOwnPolicy(ctx context.Context, sc ckpt.Scope, agent string, own []byte) (*ckpt.Policy, error)
+	// PolicyLayers is with ckpt.AllAgents that of the owner's agents that set nothing.
+	PolicyLayers(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.PolicyLayers, error)
+	SetOwnerPolicy(ctx context.Context, sc ckpt.Scope, set []byte) (*ckpt.OwnerPolicySet, error)
 	Erase(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.Erased, error)
 	Prune(ctx context.Context, sc ckpt.Scope, r ckpt.PruneRequest, key string) (rep *ckpt.PruneReport, replayed bool, err error)
 

@@ -142,12 +142,19 @@ class Agent:
         """The agent's settings: retention, drift, secrets, monitor."""
         return self.sidecar._dict(_requests.get(f"{self._path}/policy"))
 
+    def policy_layers(self) -> dict[str, Any]:
+        """The settings in ``policy``, where each comes from in ``from``, and what the agent, its owner for
+        all agents and the daemon have set."""
+        return self.sidecar._dict(_requests.get(f"{self._path}/policy", ("layers", "true")))
+
     def set_policy(self, **settings: Any) -> dict[str, Any]:
-        """Changes some of the agent's settings, for example ``routine_keep=10``."""
+        """Changes some of the agent's own settings, for example ``routine_keep=10``; None sets one no more, so
+        that what is set for all agents or the default counts. Answers what then counts."""
         try:
-            settings = {**self.policy(), **settings}
+            settings = {**self.policy_layers()["agent"], **settings}
         except NotFound:
             pass
+        settings = {key: value for key, value in settings.items() if value is not None}
         ask = _requests.post(f"{self._path}/policy", settings)
         ask.method, ask.headers = "PUT", {"Content-Type": _requests.JSON}
         return self.sidecar._dict(ask)

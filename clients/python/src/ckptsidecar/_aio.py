@@ -136,8 +136,12 @@ class AsyncAgent:
         """The agent's settings."""
         return await self.sidecar.call(self.sync.policy)
 
+    async def policy_layers(self) -> dict[str, Any]:
+        """The settings and where each comes from; see Agent.policy_layers."""
+        return await self.sidecar.call(self.sync.policy_layers)
+
     async def set_policy(self, **settings: Any) -> dict[str, Any]:
-        """Changes some of the agent's settings."""
+        """Changes some of the agent's own settings; see Agent.set_policy."""
         return await self.sidecar.call(self.sync.set_policy, **settings)
 
     def run(self, name: Optional[str] = None, **options: Any) -> "AsyncRun":

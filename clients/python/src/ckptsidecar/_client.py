@@ -122,6 +122,18 @@ class Sidecar:
         """The agents of this user."""
         return self._pages("/v1/agents", "agents")
 
+    def policy_for_all(self) -> dict[str, Any]:
+        """What counts for this user's agents that have set nothing themselves; see Agent.policy_layers."""
+        return self._dict(_requests.get("/v1/policy"))
+
+    def set_policy_for_all(self, **settings: Any) -> dict[str, Any]:
+        """Changes some of the settings for all of this user's agents; None sets one no more. What an agent sets
+        itself goes over them."""
+        settings = {**self.policy_for_all()["owner"], **settings}
+        ask = _requests.post("/v1/policy", {key: value for key, value in settings.items() if value is not None})
+        ask.method, ask.headers = "PUT", {"Content-Type": _requests.JSON}
+        return self._dict(ask)
+
     def prompts(self, *, open: bool = False) -> Iterator[dict[str, Any]]:
         """Questions to the operator, newest first."""
         return self._pages("/v1/prompts", "prompts", ("open", open or None))

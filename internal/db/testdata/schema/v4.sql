@@ -37,9 +37,11 @@ CREATE TABLE agents (
     owner      TEXT NOT NULL,              -- uid:1000, or a Windows SID
     name       TEXT NOT NULL,
     created_at TEXT NOT NULL,
-    policy     TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(policy)), -- what is missing has the default
-    policy_at  TEXT NOT NULL,              -- when the policy was last set
+    policy     TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(policy)), -- what counts: policy_own over what policies has for its owner and for all; what is missing has the default
+    policy_at  TEXT NOT NULL,              -- when what counts last changed
     recovery_keep_s INTEGER NOT NULL DEFAULT 604800, -- the policy's recovery_keep in seconds, for audit_violations
+    policy_own TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(policy_own)), -- what was set for this agent itself
+    pre_operation_keep_s INTEGER NOT NULL DEFAULT 604800, -- the policy's pre_operation_keep in seconds; 0 keeps them
     UNIQUE (owner, name)
 ) STRICT;
 
@@ -194,6 +196,12 @@ CREATE TABLE places (
     run   TEXT NOT NULL,
     UNIQUE (owner, agent, run)
 ) STRICT;
+
+CREATE TABLE policies (
+    owner  TEXT NOT NULL PRIMARY KEY,
+    policy TEXT NOT NULL CHECK (json_valid(policy)),
+    set_at TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE prompts (
     id          TEXT NOT NULL PRIMARY KEY,

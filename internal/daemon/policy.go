@@ -1,0 +1,80 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
+)
+
+// PolicyText is what [policy] of the settings says for everybody's agents, as a
+// JSON object.
+type PolicyText string
+
+// UnmarshalText reads a JSON object, and leaves p as it is where that is no policy.
+func (p *PolicyText) UnmarshalText(b []byte) error {
+	set, err := wellformed.OwnPolicy(b)
+	if err != nil {
+		return fmt.Errorf("is wrong: %s", ckpt.AsError(err).Message)
+	}
+	if *p = PolicyText(set); *p == "{}" {
+		*p = ""
+	}
+	return nil
+}
+
+// String is the JSON object.
+func (p PolicyText) String() string {
+	if p == "" {
+		return "{}"
+	}
+	return string(p)
+}
+
+// setTable takes a table of the settings' file.
+func (p *PolicyText) setTable(table map[string]any) error {
+	text, err := json.Marshal(table)
+	if err != nil {
+		return err
+	}
+	return p.UnmarshalText(text)
+}
+
+// toml is the policy as one line of the settings' file.
+func (p PolicyText) toml() string {
+	var table map[string]any
+	if json.Unmarshal([]byte(p.String()), &table) != nil || strings.Contains(p.String(), ":null") {
+		return strconv.Quote(p.String()) // TOML has no null; the file may also have the JSON in quotes
+	}
+	return inlineTOML(table)
+}
+
+// inlineTOML is a JSON value without a null in the words of TOML.
+func inlineTOML(v any) string {
+	switch v := v.(type) {
+	case map[string]any:
+		parts := make([]string, 0, len(v))
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			parts = append(parts, strconv.Quote(name)+" = "+inlineTOML(v[name]))
+		}
+		if len(parts) == 0 {
+			return "{}"
+		}
+		return "{ " + strings.Join(parts, ", ") + " }"
+	case []any:
+		parts := make([]string, len(v))
+		for i := range v {
+			parts[i] = inlineTOML(v[i])
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case string:
+		return strconv.Quote(v)
+	}
+	text, _ := json.Marshal(v)
+	return string(text)
+}

@@ -1,0 +1,198 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"reflect"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
+)
+
+// SetOwnerPolicy replaces an owner's policy for all agents. Each of them gets what
+// then counts, and its runs are judged by it, in the same transaction. A policy that
+// one of the agents cannot have together with its own is refused.
+func (s *Core) SetOwnerPolicy(ctx context.Context, sc ckpt.Scope, set []byte) (*ckpt.OwnerPolicySet, error) {
+	owner := sc.Whose()
+	if owner == ckpt.AllOwners {
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "name one owner: each has a policy for all of their own agents")
+	}
+	set, err := s.checkLayer(ckpt.PolicyOfOwner, set)
+	if err != nil {
+		return nil, err
+	}
+	e := Entry(sc, "set_owner_policy", "")
+	var answer *ckpt.OwnerPolicySet
+	err = s.Submit(&Op{Owner: sc.Caller.Owner, Size: int64(len(set)), Claim: sqlite.Frees, Entry: e, Do: func(tx *Tx) error {
+		answer = &ckpt.OwnerPolicySet{}
+		if err := s.storeLayer(tx, owner, set); err != nil {
+			return err
+		}
+		e := e
+		e.Detail = map[string]any{"policy": json.RawMessage(set)}
+		if err := tx.Audit(e); err != nil {
+			return err
+		}
+		answer.Agents, answer.Removed, err = s.mergeAnew(tx, owner, e)
+		return err
+	}})
+	if err != nil {
+		return nil, err
+	}
+	layers, err := s.layersIn(ctx, owner, "")
+	if err != nil {
+		return nil, err
+	}
+	answer.PolicyLayers = *layers
+	return answer, nil
+}
+
+// storeLayer writes a row of the table policies. A layer that sets nothing has none.
+func (s *Core) storeLayer(tx *Tx, owner string, set []byte) error {
+	if err := tx.Exec(`DELETE FROM policies WHERE owner = ?`, owner); err != nil || string(set) == "{}" {
+		return err
+	}
+	return tx.Exec(`INSERT INTO policies (owner, policy, set_at) VALUES (?, ?, ?)`, owner, string(set), tx.Now)
+}
+
+// mergedPolicy is what counts for an agent, as its row has it.
+type mergedPolicy struct {
+	settings ckpt.Policy
+	text     string
+}
+
+// merging merges the policies of many agents. Most of an owner's set the same, or
+// nothing, and are merged once.
+type merging struct {
+	*Core
+	tx      *Tx
+	daemons bool // the daemon's layer has changed
+	list    []policyRow
+	known   map[string]mergedPolicy // of the owner, by what an agent sets
+}
+
+// mergeAnew merges the policies of an owner's agents anew, or with everybody of all,
+// and judges the runs of those for which something has changed. e is what the
+// removals are recorded as.
+func (s *Core) mergeAnew(tx *Tx, owner string, e AuditEntry) (changed, removed int64, err error) {
+	var agents []AgentRow
+	if err := tx.List(&agents, `SELECT id, owner, name, policy, policy_own FROM agents WHERE owner = ?1 OR ?1 = '*' ORDER BY owner, name`, owner); err != nil {
+		return 0, 0, err
+	}
+	m := &merging{Core: s, tx: tx, daemons: owner == everybody}
+	for i := range agents {
+		a := &agents[i]
+		if i == 0 || a.Owner != agents[i-1].Owner {
+			m.list, m.known = nil, map[string]mergedPolicy{}
+			if err := tx.List(&m.list, selectPolicies, everybody, a.Owner); err != nil {
+				return 0, 0, err
+			}
+		}
+		now, err := m.of(a)
+		if err != nil {
+			return 0, 0, err
+		}
+		if now.text == a.Policy || sayTheSame(a, now) {
+			continue
+		}
+		row := &AgentRow{ID: a.ID, Owner: a.Owner, Name: a.Name, Policy: now.text, Own: a.Own, Settings: now.settings}
+		if err := s.writePolicy(tx, row); err != nil {
+			return 0, 0, err
+		}
+		e.Owner, e.Agent, e.Detail = a.Owner, a.Name, nil
+		gone, err := s.retainAll(tx, row, e)
+		if err != nil {
+			return 0, 0, err
+		}
+		changed++
+		removed += int64(len(gone))
+		tx.GotOn()
+	}
+	return changed, removed, nil
+}
+
+// sayTheSame says whether an agent's policy is the new one in other words.
+func sayTheSame(a *AgentRow, now mergedPolicy) bool {
+	was, err := (&AgentRow{Name: a.Name, Policy: a.Policy}).Parsed()
+	now.settings.Fill()
+	return err == nil && reflect.DeepEqual(was.Settings, now.settings)
+}
+
+// of merges an agent's policy. The daemon's layer must not keep the daemon from
+// starting because of what one user has set: where the two cannot be together, that
+// agent goes on without the daemon's.
+func (m *merging) of(a *AgentRow) (mergedPolicy, error) {
+	if now, ok := m.known[a.Own]; ok {
+		return now, nil
+	}
+	p, text, err := m.merged(layers(m.list, a.Own))
+	if err != nil && m.daemons {
+		m.Log.Warn("an agent goes on without [policy] of the settings, because it contradicts what was set for the agent",
+			"owner", a.Owner, "agent", a.Name, "error", err)
+		list := m.list
+		if len(list) > 0 && list[0].Owner == everybody {
+			list = list[1:]
+		}
+		p, text, err = m.merged(layers(list, a.Own))
+	}
+	if ckpt.CodeOf(err) == ckpt.CodeInvalid {
+		err = ckpt.Errorf(ckpt.CodeConflict, "the agent %s cannot have this together with its own policy: %s", a.Name, ckpt.AsError(err).Message)
+	}
+	if err != nil {
+		return mergedPolicy{}, err
+	}
+	m.known[a.Own] = mergedPolicy{p, text}
+	return m.known[a.Own], nil
+}
+
+// SetDaemonPolicy takes over [policy] of the daemon's settings, where it is not as
+// it was the last time.
+func (s *Core) SetDaemonPolicy(set []byte) error {
+	if s.Engine.ReadOnly() != "" {
+		return nil
+	}
+	if len(set) == 0 {
+		set = []byte("{}")
+	}
+	set, err := s.checkLayer(ckpt.PolicyOfDaemon, set)
+	if err != nil {
+		return err
+	}
+	var there []string
+	if err := s.RO.Select(&there, `SELECT policy FROM policies WHERE owner = ?`, everybody); err != nil {
+		return sqlite.ReadError(err)
+	}
+	if len(there) == 0 && string(set) == "{}" || len(there) == 1 && there[0] == string(set) {
+		return nil
+	}
+	return s.Submit(&Op{Claim: sqlite.GoesOn, Do: func(tx *Tx) error {
+		if err := s.storeLayer(tx, everybody, set); err != nil {
+			return err
+		}
+		e := AuditEntry{Who: Daemon, PID: os.Getpid(), Action: "set_daemon_policy", Outcome: OutcomeDone, Detail: map[string]any{"policy": json.RawMessage(set)}}
+		if err := tx.Audit(e); err != nil {
+			return err
+		}
+		_, _, err := s.mergeAnew(tx, everybody, e)
+		return err
+	}})
+}
+
+// PolicyOver is what an agent of an owner has to set itself so that text, a policy
+// from elsewhere, is what counts. One that says nothing sets nothing.
+func (s *Core) PolicyOver(tx *Tx, owner string, text []byte) ([]byte, error) {
+	if string(text) == "{}" {
+		return text, nil
+	}
+	want, err := wellformed.ParsePolicy(text)
+	if err != nil {
+		return nil, err
+	}
+	base, err := s.BasePolicy(tx, owner)
+	if err != nil {
+		return nil, err
+	}
+	return wellformed.PolicyOver(want, base)
+}

@@ -1,0 +1,34 @@
+package ckptsidecar
+
+// PolicySource says which policy a value comes from.
+type PolicySource string
+
+// The sources of a policy's values, the weakest first.
+const (
+	PolicyBuiltIn  PolicySource = "default" // what the program comes with
+	PolicyOfDaemon PolicySource = "daemon"  // [policy] in the daemon's settings
+	PolicyOfOwner  PolicySource = "owner"   // the owner's policy for all of their agents
+	PolicyOfAgent  PolicySource = "agent"   // the agent's own
+)
+
+// AllAgents stands for the name of an agent where an owner's policy for all
+// agents is meant.
+const AllAgents = "*"
+
+// PolicyLayers is a policy with where each of its values comes from.
+type PolicyLayers struct {
+	Policy Policy `json:"policy"` // what counts
+	// From has the source of each value. Parts of detectors and budget that a
+	// policy sets have names of their own, such as budget.steps.
+	From   map[string]PolicySource `json:"from"`
+	Agent  JSON                    `json:"agent,omitempty"` // what the agent's own policy sets; not there for an owner's
+	Owner  JSON                    `json:"owner"`           // what the owner's policy for all agents sets
+	Daemon JSON                    `json:"daemon"`          // what the daemon's settings say
+}
+
+// OwnerPolicySet is the answer to a change of an owner's policy.
+type OwnerPolicySet struct {
+	PolicyLayers
+	Agents  int64 `json:"agents"`  // agents for which something changed
+	Removed int64 `json:"removed"` // checkpoints that went because of it
+}
