@@ -94,6 +94,7 @@ var arrows = map[string][]string{
 	"internal/monitor":    {root, "internal/liveness", "internal/periodic"},
 	"internal/secrets":    {root, "internal/jsontext"},
 	"internal/foreign":    {root, "internal/jsontext", "internal/wellformed"},
+	"internal/otlp":       {root, "internal/jsontext"},
 	"internal/ipc":        {root},
 	"internal/ipc/server": {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/wellformed"},
 	"internal/ipc/client": {
@@ -149,6 +150,8 @@ var homes = map[string]string{
 	"github.com/expr-lang/expr":       "internal/drift/rule",
 	"github.com/google/jsonschema-go": "internal/drift/schema",
 	"github.com/modelcontextprotocol": "internal/mcpserver",
+	"go.opentelemetry.io/proto":       "internal/otlp",
+	"google.golang.org/protobuf":      "internal/otlp",
 }
 
 // source is one Go file that is no test, for whatever platform.

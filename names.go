@@ -1,6 +1,8 @@
 package ckptsidecar
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"strings"
 	"unicode"
@@ -51,6 +53,29 @@ func checkName(what, name string, most int, punctuation string) error {
 
 func isAlphanumeric(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
+// RunOfSession names the run of a session or a conversation of another program:
+// by its own name where that can be one, else by a hash of it.
+func RunOfSession(session string) string {
+	if CheckRunName(session) == nil {
+		return session
+	}
+	sum := sha256.Sum256([]byte(session))
+	return "session-" + hex.EncodeToString(sum[:12])
+}
+
+// AgentNameOf makes a name for an agent out of any text, "" where nothing of it
+// can be in one.
+func AgentNameOf(text string) string {
+	name := strings.Map(func(r rune) rune {
+		if r < utf8.RuneSelf && (isAlphanumeric(byte(r)) || strings.ContainsRune("._-", r)) {
+			return r
+		}
+		return '-'
+	}, text)
+	name = strings.Trim(name, "._-")
+	return name[:min(len(name), MaxAgentName)]
 }
 
 // CheckKind accepts the three kinds; the message for "" says that it is missing.

@@ -115,11 +115,7 @@ func runOf(session, part string) string {
 	if part != "" {
 		run += "." + part
 	}
-	if ckpt.CheckRunName(run) == nil {
-		return run
-	}
-	sum := sha256.Sum256([]byte(run))
-	return "session-" + hex.EncodeToString(sum[:12])
+	return ckpt.RunOfSession(run)
 }
 
 // owned says that the run is this session's own: nobody else begins and ends it.

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
-	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
@@ -66,16 +65,7 @@ func resolved(folder string) string {
 
 // agentNameOf makes a name for an agent out of that of a folder.
 func agentNameOf(folder string) string {
-	name := strings.Map(func(r rune) rune {
-		if r < 0x80 && ckpt.CheckAgentName("a"+string(r)) == nil {
-			return r
-		}
-		return '-'
-	}, folder)
-	name = strings.Trim(name, "._-")
-	if len(name) > ckpt.MaxAgentName {
-		name = name[:ckpt.MaxAgentName]
-	}
+	name := ckpt.AgentNameOf(folder)
 	if name == "" {
 		return nobodysFolder
 	}

@@ -1,0 +1,141 @@
+package otlp
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// field is a field of bytes in binary form.
+func field(number protowire.Number, inner []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), inner)
+}
+
+// request wraps spans in a body.
+func request(spans []byte) []byte { return field(1, field(2, spans)) }
+
+func TestBodiesAreCountedBeforeTheyAreDecoded(t *testing.T) {
+	value := field(1, []byte("x"))
+	for range maxDepth {
+		value = field(5, field(1, value)) // an array of one value
+	}
+	text := `{"stringValue":"x"}`
+	for range 3 * maxDepth {
+		text = `{"arrayValue":{"values":[` + text + `]}}`
+	}
+	for name, c := range map[string]struct {
+		body []byte
+		form Form
+		code ckpt.Code
+	}{
+		"empty spans":         {request(bytes.Repeat(field(2, nil), 2<<20)), Binary, ckpt.CodeTooLarge},
+		"empty spans as JSON": {[]byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[` + strings.Repeat("{},", 1<<20) + `{}]}]}]}`), JSON, ckpt.CodeTooLarge},
+		"a large body":        {make([]byte, MaxBody+1), Binary, ckpt.CodeTooLarge},
+		"a deep value":        {request(field(2, field(9, field(2, value)))), Binary, ckpt.CodeInvalid},
+		"a deep value as JSON": {
+			[]byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{"attributes":[{"key":"a","value":` + text + `}]}]}]}]}`), JSON, ckpt.CodeInvalid},
+		"no body at all": {[]byte("\xff\xff\xff"), Binary, ckpt.CodeInvalid},
+		"no JSON":        {[]byte(`{"resourceSpans":`), JSON, ckpt.CodeInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var err error
+			got := allocated(func() { _, err = Read(c.body, Options{Form: c.form, Now: recorded}) })
+			if ckpt.CodeOf(err) != c.code {
+				t.Errorf("the error is %v, not %s", err, c.code)
+			}
+			if got > 1<<20 {
+				t.Errorf("%d bytes were allocated to refuse a body", got)
+			}
+		})
+	}
+}
+
+// allocated is how many bytes do allocates.
+func allocated(do func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+func FuzzRead(f *testing.F) {
+	paths, _ := filepath.Glob("testdata/*.json")
+	for _, path := range paths {
+		body, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(body, true)
+		if request, err := decode(body, JSON); err == nil {
+			f.Add(Response(Binary, len(request.ResourceSpans), "x"), false)
+		}
+	}
+	f.Add(request(bytes.Repeat(field(2, field(9, nil)), 100)), false)
+	f.Fuzz(func(t *testing.T, body []byte, isJSON bool) {
+		o := Options{Form: Binary, Content: ckpt.SpanContentKeep, Now: recorded}
+		if isJSON {
+			o.Form = JSON
+		}
+		most, err := Weigh(body, o.Form)
+		if err != nil {
+			return
+		}
+		var batch *Batch
+		used := allocated(func() { batch, err = Read(body, o) })
+		if used > uint64(most)+64<<10 {
+			t.Errorf("a body of %d bytes that may need %d took %d", len(body), most, used)
+		}
+		if err != nil {
+			return
+		}
+		if batch.All != len(batch.Spans)+batch.Ignored+batch.Refused {
+			t.Errorf("%d spans are %d, %d ignored and %d refused", batch.All, len(batch.Spans), batch.Ignored, batch.Refused)
+		}
+		for _, span := range batch.Spans {
+			if err := ckpt.CheckKey("step key", span.Key()); err != nil {
+				t.Error(err)
+			}
+			if span.Run != "" && ckpt.CheckRunName(span.Run) != nil {
+				t.Errorf("%q is no name of a run", span.Run)
+			}
+		}
+	})
+}
+
+func TestWhatABodyTakesIsKnown(t *testing.T) {
+	span := field(2, bytes.Join([][]byte{field(1, bytes.Repeat([]byte{1}, 16)), field(2, bytes.Repeat([]byte{2}, 8)),
+		field(9, append(field(1, []byte("k")), field(2, field(1, []byte("v")))...))}, nil))
+	for name, body := range map[string][]byte{
+		"spans":       request(bytes.Repeat(span, 20_000)),
+		"empty spans": request(bytes.Repeat(field(2, nil), 90_000)),
+		"attributes":  request(field(2, bytes.Repeat(field(9, nil), 90_000))),
+		"events":      request(field(2, bytes.Repeat(field(11, nil), 90_000))),
+		"links":       request(field(2, bytes.Repeat(field(13, nil), 90_000))),
+		"values":      request(field(2, field(9, field(2, field(5, bytes.Repeat(field(1, nil), 90_000)))))),
+	} {
+		most, err := Weigh(body, Binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if used := allocated(func() { _, _ = Read(body, Options{Now: recorded}) }); used > uint64(most) {
+			t.Errorf("%s: %d bytes may need %d and took %d", name, len(body), most, used)
+		}
+	}
+}
+
+func TestIDsInJSONAreHexadecimal(t *testing.T) {
+	batch, err := Read([]byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0AF7651916CD43DD8448EB211C80319C","spanId":"00000000000000a1",
+		"parentSpanId":"zzzz","name":"ai.toolCall","startTimeUnixNano":"1790000000000000000","endTimeUnixNano":1790000000000000001}]}]}]}`),
+		Options{Form: JSON, Now: recorded})
+	if err != nil || batch.Refused != 1 {
+		t.Errorf("a parent that is no id: %+v, %v", batch, err)
+	}
+}

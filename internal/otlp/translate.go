@@ -1,0 +1,335 @@
+package otlp
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	common "go.opentelemetry.io/proto/slim/otlp/common/v1"
+	trace "go.opentelemetry.io/proto/slim/otlp/trace/v1"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// The bounds of what is read of a span.
+const (
+	maxAttributes = 128
+	future        = 5 * time.Minute // a clock may be wrong by so much
+	past          = 7 * 24 * time.Hour
+)
+
+// Options say how to read a body.
+type Options struct {
+	Form    Form
+	Content ckpt.SpanContent
+	Now     time.Time
+}
+
+// Batch is what a body holds.
+type Batch struct {
+	Spans   []ckpt.Span // what stands for something, structure included
+	All     int
+	Ignored int
+	Refused int
+	Why     string // of the first that was refused
+}
+
+// Read decodes a body and translates its spans. Its errors are about the whole
+// body; spans that cannot be taken are counted.
+func Read(body []byte, o Options) (*Batch, error) {
+	request, err := decode(body, o.Form)
+	if err != nil {
+		return nil, err
+	}
+	batch := new(Batch)
+	for _, r := range request.ResourceSpans {
+		service := serviceOf(r)
+		for _, scope := range r.GetScopeSpans() {
+			for _, span := range scope.GetSpans() {
+				batch.add(span, service, &o)
+			}
+		}
+	}
+	return batch, nil
+}
+
+func serviceOf(r *trace.ResourceSpans) string {
+	for _, a := range r.GetResource().GetAttributes() {
+		if a.GetKey() == "service.name" {
+			return short(textOf(a.GetValue()))
+		}
+	}
+	return ""
+}
+
+func (b *Batch) add(s *trace.Span, service string, o *Options) {
+	b.All++
+	read, known, err := translate(s, service, o)
+	switch {
+	case err != "":
+		if b.Refused++; b.Why == "" {
+			b.Why = err
+		}
+	case !known:
+		b.Ignored++
+	default:
+		b.Spans = append(b.Spans, read)
+	}
+}
+
+// translate reads one span. Where it cannot be taken, it answers why.
+func translate(s *trace.Span, service string, o *Options) (read ckpt.Span, known bool, why string) {
+	if s == nil {
+		return read, false, ""
+	}
+	if len(s.TraceId) != 16 || isZero(s.TraceId) || len(s.SpanId) != 8 || isZero(s.SpanId) || len(s.ParentSpanId) != 0 && len(s.ParentSpanId) != 8 {
+		return read, false, "A span has no trace id of 16 bytes, or no span id of 8."
+	}
+	attributes := s.Attributes[:min(len(s.Attributes), maxAttributes)]
+	root := isZero(s.ParentSpanId)
+	read.Kind = kindOf(s, attributes, root)
+	if read.Kind == "" {
+		return read, false, ""
+	}
+	began, ended := timeOf(s.StartTimeUnixNano), timeOf(s.EndTimeUnixNano)
+	if why := checkTimes(began, ended, o.Now); why != "" {
+		return read, false, why
+	}
+	if ended.Before(began) {
+		ended = began
+	}
+	read.Trace, read.ID = hex.EncodeToString(s.TraceId), hex.EncodeToString(s.SpanId)
+	if !root {
+		read.Parent = hex.EncodeToString(s.ParentSpanId)
+	}
+	read.Began, read.Ended, read.Service = ckpt.At(began), ckpt.At(ended), service
+	read.BeganNS, read.EndedNS = began.UnixNano(), ended.UnixNano()
+	read.Partial = s.DroppedAttributesCount > 0 || len(s.Attributes) > maxAttributes || sampled(s.TraceState)
+	for i := range ckpt.SpanFields {
+		if field := &ckpt.SpanFields[i]; applies(field, s, attributes, read.Kind) {
+			take(&read, field, attributes, o.Content)
+		}
+	}
+	if read.Kind == ckpt.SpanTool && read.Name == "" {
+		read.Name = short(strings.TrimPrefix(s.Name, "execute_tool "))
+	}
+	if read.Failed = read.Failed || read.Error != "" || s.GetStatus().GetCode() == trace.Status_STATUS_CODE_ERROR; read.Failed && read.Error == "" {
+		read.Error = exceptionOf(s)
+	}
+	return read, true, ""
+}
+
+// kindOf is what a span stands for, "" for nothing.
+func kindOf(s *trace.Span, attributes []*common.KeyValue, root bool) ckpt.SpanKind {
+	for i := range ckpt.SpanMarks {
+		mark := &ckpt.SpanMarks[i]
+		if mark.Root && !root {
+			continue
+		}
+		text := s.Name
+		if mark.Attribute != "" {
+			text = textOf(find(attributes, mark.Attribute))
+		}
+		if text != "" && slices.ContainsFunc(mark.Values, func(pattern string) bool { return fits(text, pattern) }) {
+			return mark.Kind
+		}
+	}
+	return ""
+}
+
+// fits says whether a text is a pattern, in which * stands for any text.
+func fits(text, pattern string) bool {
+	first, rest, wild := strings.Cut(pattern, "*")
+	if !wild {
+		return text == pattern
+	}
+	if !strings.HasPrefix(text, first) {
+		return false
+	}
+	text = text[len(first):]
+	for {
+		part, more, again := strings.Cut(rest, "*")
+		if !again {
+			return strings.HasSuffix(text, part)
+		}
+		at := strings.Index(text, part)
+		if at < 0 {
+			return false
+		}
+		text, rest = text[at+len(part):], more
+	}
+}
+
+func applies(f *ckpt.SpanField, s *trace.Span, attributes []*common.KeyValue, kind ckpt.SpanKind) bool {
+	return (f.Of == "" || f.Of == kind) && strings.HasPrefix(s.Name, f.Name) &&
+		(f.Mark == "" || textOf(find(attributes, "openinference.span.kind")) == f.Mark)
+}
+
+// take reads a field, unless an earlier row of the table has given it.
+func take(s *ckpt.Span, f *ckpt.SpanField, attributes []*common.KeyValue, content ckpt.SpanContent) {
+	switch f.Field {
+	case "run":
+		if session := textOf(first(f, attributes)); session != "" {
+			s.Run = ckpt.RunOfSession(session)
+		}
+	case "root_agent":
+		s.RootAgent = takeText(s.RootAgent, f, attributes)
+	case "agent":
+		s.Agent = takeText(s.Agent, f, attributes)
+	case "call":
+		s.Call = takeText(s.Call, f, attributes)
+	case "name":
+		s.Name = takeText(s.Name, f, attributes)
+	case "error":
+		s.Error = takeText(s.Error, f, attributes)
+	case "success":
+		value := first(f, attributes)
+		said, is := value.GetValue().(*common.AnyValue_BoolValue)
+		s.Failed = is && !said.BoolValue || textOf(value) == "false"
+	case "args":
+		takeContent(&s.Args, f, attributes, content)
+	case "result":
+		takeContent(&s.Result, f, attributes, content)
+	case "input_tokens":
+		takeCount(&s.InputTokens, f, attributes)
+	case "output_tokens":
+		takeCount(&s.OutputTokens, f, attributes)
+	case "cost_usd":
+		if x, is := numberOf(first(f, attributes)); is && x >= 0 && s.CostUSD == nil {
+			s.CostUSD = &x
+		}
+	}
+}
+
+func takeText(had string, f *ckpt.SpanField, attributes []*common.KeyValue) string {
+	if had != "" {
+		return had
+	}
+	return short(textOf(first(f, attributes)))
+}
+
+func takeContent(had *ckpt.JSON, f *ckpt.SpanField, attributes []*common.KeyValue, content ckpt.SpanContent) {
+	if content == ckpt.SpanContentNone || *had != nil {
+		return
+	}
+	if value := first(f, attributes); value != nil {
+		*had = jsonOf(value)
+	}
+}
+
+// maxCount is more than anybody uses, and can be added up often.
+const maxCount = 1e12
+
+func takeCount(had **int64, f *ckpt.SpanField, attributes []*common.KeyValue) {
+	if *had != nil {
+		return
+	}
+	var sum float64
+	known := false
+	for _, name := range f.Names {
+		x, is := numberOf(find(attributes, name))
+		if !is || x < 0 || x > maxCount {
+			continue
+		}
+		sum, known = sum+x, true
+		if !f.Sum {
+			break
+		}
+	}
+	if known {
+		n := int64(sum)
+		*had = &n
+	}
+}
+
+// first is the value of the first attribute of a field that is there.
+func first(f *ckpt.SpanField, attributes []*common.KeyValue) *common.AnyValue {
+	for _, name := range f.Names {
+		if value := find(attributes, name); value != nil {
+			return value
+		}
+	}
+	return nil
+}
+
+func find(attributes []*common.KeyValue, name string) *common.AnyValue {
+	for _, a := range attributes {
+		if a.GetKey() == name {
+			return a.GetValue()
+		}
+	}
+	return nil
+}
+
+// exceptionOf is the type of the exception that a span tells of, and a word of
+// OpenTelemetry's for a failure of no known type. The message is never read.
+func exceptionOf(s *trace.Span) string {
+	for _, event := range s.Events[:min(len(s.Events), maxAttributes)] {
+		if event.GetName() != "exception" {
+			continue
+		}
+		attributes := event.Attributes[:min(len(event.Attributes), maxAttributes)]
+		if kind := short(textOf(find(attributes, "exception.type"))); kind != "" {
+			return kind
+		}
+	}
+	return "_OTHER"
+}
+
+// sampled says whether the emitter leaves spans out: then tracestate has a
+// threshold.
+func sampled(state string) bool {
+	for member := range strings.SplitSeq(state, ",") {
+		vendor, value, _ := strings.Cut(strings.TrimSpace(member), "=")
+		if vendor != "ot" {
+			continue
+		}
+		for part := range strings.SplitSeq(value, ";") {
+			if threshold, is := strings.CutPrefix(part, "th:"); is && strings.Trim(threshold, "0") != "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func timeOf(nanoseconds uint64) time.Time {
+	if nanoseconds == 0 || nanoseconds > math.MaxInt64 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(nanoseconds)).UTC()
+}
+
+func checkTimes(began, ended, now time.Time) string {
+	switch {
+	case ended.IsZero() || began.IsZero():
+		return "A span has no beginning or no end."
+	case ended.After(now.Add(future)) || began.After(now.Add(future)):
+		return fmt.Sprintf("A span is more than %s in the future: look at the clock of its host.", future)
+	case ended.Before(now.Add(-past)):
+		return fmt.Sprintf("A span is older than %d days.", int(past.Hours())/24)
+	}
+	return ""
+}
+
+func isZero(id []byte) bool { return len(bytes.Trim(id, "\x00")) == 0 }
+
+// short is a name as it is kept: printable, and not too long.
+func short(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s[:min(len(s), 2*ckpt.MaxSpanText)], "\ufffd"))
+	s = strings.TrimSpace(s)
+	if len(s) > ckpt.MaxSpanText {
+		s = strings.ToValidUTF8(s[:ckpt.MaxSpanText], "")
+	}
+	return s
+}
