@@ -66,6 +66,9 @@ var arrows = map[string][]string{
 		root, "internal/drift/observer", "internal/db/sqlite", "internal/db/blob", "internal/db/ledger", "internal/jsontext",
 		"internal/secrets", "internal/wellformed",
 	},
+	"internal/db/spans": {
+		root, "internal/db/sqlite", "internal/db/ledger", "internal/db/driftlog", "internal/drift/observer", "internal/jsontext",
+	},
 	"internal/db/saves": {
 		root, "internal/db/sqlite", "internal/db/blob", "internal/db/usage", "internal/db/ledger", "internal/db/driftlog",
 		"internal/secrets", "internal/wellformed",
@@ -81,7 +84,7 @@ var arrows = map[string][]string{
 	"internal/db": {
 		root, "internal/retention", "internal/resume", "internal/liveness", "internal/drift/observer", "internal/db/sqlite",
 		"internal/db/blob", "internal/db/usage", "internal/db/ledger", "internal/db/audit", "internal/db/driftlog",
-		"internal/db/saves",
+		"internal/db/saves", "internal/db/spans",
 		"internal/db/langgraph", "internal/db/archive", "internal/wellformed",
 	},
 	"internal/retention": {root, "internal/periodic"},
@@ -379,9 +382,10 @@ var tables = map[string][]string{
 	},
 	"internal/db/driftlog":  {"checkpoints", "findings", "runs"},
 	"internal/db/saves":     {"checkpoints", "runs"},
+	"internal/db/spans":     {"observed", "runs", "spans", "steps"},
 	"internal/db/langgraph": {"graph_checkpoints", "graph_threads", "graph_writes", "runs"},
 	"internal/db/archive": {
-		"checkpoints", "events", "findings", "graph_threads", "graph_writes", "operations", "prompts", "runs", "steps",
+		"checkpoints", "events", "findings", "graph_threads", "graph_writes", "observed", "operations", "prompts", "runs", "steps",
 	},
 	"internal/db": {
 		"agents", "checkpoints", "events", "findings", "idempotency", "ids", "meta", "operations", "prompts", "runs", "segments", "steps",

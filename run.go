@@ -30,6 +30,8 @@ type Run struct {
 	ProgressTimeout    Duration  `json:"progress_timeout" db:"-"`
 	Result             JSON      `json:"result" db:"result"`
 	Error              Ref       `json:"error" db:"error"`
+	Source             Ref       `json:"source" db:"source"`   // SourceOTLP where it is observed; null where its agent speaks for it
+	Partial            bool      `json:"partial" db:"partial"` // of an observed run: its emitter did not send all of it
 	// Drift is in the answers to heartbeats and to the end of a run alone.
 	Drift *DriftVerdict `json:"drift,omitempty" db:"-"`
 }

@@ -89,6 +89,8 @@ CREATE TABLE IF NOT EXISTS runs (
     result        TEXT,
     error         TEXT,
     last_event    INTEGER NOT NULL DEFAULT 0,
+    source        TEXT,                       -- otlp: it is observed through OpenTelemetry; NULL: its agent speaks for it
+    partial       INTEGER NOT NULL DEFAULT 0 CHECK (partial IN (0, 1)), -- of an observed one: not all of it was sent
     UNIQUE (agent_id, name)
 ) STRICT;
 CREATE INDEX IF NOT EXISTS runs_forked ON runs (forked_from) WHERE forked_from IS NOT NULL;
@@ -288,6 +290,43 @@ CREATE TABLE IF NOT EXISTS graph_writes (
 ) STRICT, WITHOUT ROWID;
 CREATE TRIGGER IF NOT EXISTS graph_writes_go_with_their_checkpoint AFTER DELETE ON graph_checkpoints
 BEGIN DELETE FROM graph_writes WHERE run_id = OLD.run_id AND checkpoint = OLD.id; END;
+
+-- Spans of OpenTelemetry that were taken over, so that none is taken twice. What
+-- is known of one stands in said until the root of its trace has come and its run
+-- is known; then a tool's is a step, and a model's is counted. See docs/OTLP.md.
+CREATE TABLE IF NOT EXISTS spans (
+    owner  TEXT NOT NULL,
+    trace  TEXT NOT NULL, -- 32 hexadecimal digits
+    span   TEXT NOT NULL, -- 16 of them
+    run_id INTEGER REFERENCES runs (id) ON DELETE CASCADE, -- NULL while it waits for the root of its trace
+    call   TEXT,          -- of a tool: the model's id of the call
+    step   TEXT,          -- the key of the step that it is in; NULL where it is in none
+    said   TEXT,          -- JSON: what was taken over, while it waits
+    PRIMARY KEY (owner, trace, span)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS spans_of_run ON spans (run_id);
+
+-- Runs that are observed through OpenTelemetry. Nobody says when one is over.
+CREATE TABLE IF NOT EXISTS observed (
+    run_id  INTEGER PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
+    ends_at TEXT,             -- when it ends if nothing more comes; NULL once it has
+    told_ns INTEGER NOT NULL, -- the end of the newest span that the drift detectors have seen, in nanoseconds
+    last_at TEXT NOT NULL,    -- the end of its newest span
+    failed  INTEGER NOT NULL CHECK (failed IN (0, 1)) -- its newest root failed
+) STRICT;
+CREATE INDEX IF NOT EXISTS observed_ending ON observed (ends_at) WHERE ends_at IS NOT NULL;
+
+-- Tokens that name an owner where no kernel does: at the loopback port that takes
+-- OpenTelemetry's spans. They are good for nothing else.
+CREATE TABLE IF NOT EXISTS tokens (
+    id         TEXT NOT NULL PRIMARY KEY, -- the part of it that is no secret
+    owner      TEXT NOT NULL,
+    note       TEXT NOT NULL,
+    hash       TEXT NOT NULL, -- SHA-256 of the secret part
+    created_at TEXT NOT NULL,
+    revoked_at TEXT
+) STRICT;
+CREATE INDEX IF NOT EXISTS tokens_of_owner ON tokens (owner);
 
 -- Idempotency keys and the first reply to each. agent_id is 0 where no agent
 -- was named. A client's own ids are its keys and grow with time, so new rows
@@ -507,11 +546,11 @@ GROUP BY a.id;
 CREATE VIEW audit_policies (owner, policy, set_at) AS SELECT owner, policy, set_at FROM policies;
 
 CREATE VIEW audit_runs (agent, owner, run, workflow, status, epoch, attempt, pid, parent_run, started_at, updated_at,
-    ended_at, accumulated_ms, goal, progress, continuation_prompt, external_session, labels, checkpoints, stored_bytes) AS
+    ended_at, accumulated_ms, goal, progress, continuation_prompt, external_session, labels, checkpoints, stored_bytes, source, partial) AS
 SELECT a.name, a.owner, r.name, r.workflow,
-       CASE WHEN r.status = 'running' AND r.last_seq = 0 THEN 'starting' ELSE r.status END,
+       CASE WHEN r.status = 'running' AND r.last_seq = 0 AND r.source IS NULL THEN 'starting' ELSE r.status END,
        r.epoch, r.attempt, r.pid, r.parent_run, r.started_at, r.updated_at, r.ended_at, r.accumulated_ms, r.goal,
-       r.progress, r.continuation_prompt, r.external_session, r.labels, r.last_seq - r.removed, r.stored_bytes
+       r.progress, r.continuation_prompt, r.external_session, r.labels, r.last_seq - r.removed, r.stored_bytes, r.source, r.partial
 FROM runs r JOIN agents a ON a.id = r.agent_id;
 
 CREATE VIEW audit_checkpoints (id, owner, agent, run, seq, kind, created_at, size, stored_size, sha256, parent, step,

@@ -123,6 +123,8 @@ func (d *detector) Watch(p *ckpt.Policy, past observer.RunPast) observer.RunWatc
 	return w
 }
 
+func (w *detectorWatch) Spend(observer.StepPrint, bool) []observer.Found { return nil }
+
 type detectorWatch struct {
 	d       *detector
 	policy  *ckpt.Policy

@@ -17,6 +17,9 @@ func (s *Store) Erase(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Er
 	if err := ckpt.CheckAgentName(name); err != nil {
 		return nil, err
 	}
+	if err := s.Settle(ctx, true); err != nil { // whose the spans are that wait nobody knows before
+		return nil, err
+	}
 	e := ledger.Entry(sc, "erase", name)
 	var erased *ckpt.Erased
 	err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.Frees, Entry: e, Do: func(tx *ledger.Tx) error {

@@ -57,6 +57,11 @@ func (s *Store) look(sc ckpt.Scope, r ckpt.ResumeRequest) (*ckpt.Plan, error) {
 				return err
 			}
 		}
+		if run != nil {
+			if err := run.MayOwn(); err != nil {
+				return err
+			}
+		}
 		plan, err = s.plan(tx, sc, agent, run, r)
 		return err
 	}})
@@ -80,6 +85,11 @@ func (s *Store) resume(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r c
 	run, err := tx.Run(agent.ID, ledger.RunName(r.Run))
 	if err != nil {
 		return nil, err
+	}
+	if run != nil {
+		if err := run.MayOwn(); err != nil {
+			return nil, err
+		}
 	}
 	plan, err := s.plan(tx, sc, agent, run, r)
 	if err != nil {

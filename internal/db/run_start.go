@@ -67,7 +67,7 @@ func (s *Store) startRun(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 	}
 	err = tx.Exec(`UPDATE runs SET status = 'running', workflow = coalesce(?, workflow), parent_run = coalesce(?, parent_run),
 		external_session = coalesce(?, external_session), labels = CASE WHEN ?4 = '{}' THEN labels ELSE ?4 END, forked_from = coalesce(?5, forked_from),
-		head = coalesce(?5, head), accumulated_ms = coalesce(?6, accumulated_ms) WHERE id = ?7`,
+		head = coalesce(?5, head), accumulated_ms = coalesce(?6, accumulated_ms), source = NULL WHERE id = ?7`,
 		r.Workflow, r.ParentRun, r.ExternalSession, r.Labels, r.ForkFrom, r.AccumulatedMS, run.ID)
 	if err != nil {
 		return nil, err

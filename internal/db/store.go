@@ -9,6 +9,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/langgraph"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/saves"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/spans"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
@@ -36,6 +37,7 @@ type Store struct {
 	*saves.Saves
 	*langgraph.Threads
 	*archive.Archive
+	*spans.Spans
 	events   changes
 	prompts  changes                  // of their answers
 	keysSeen atomic.Pointer[keyPlace] // where Expire goes on
@@ -54,7 +56,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	}
 	d := driftlog.New(c)
 	v := saves.New(d)
-	s := &Store{Core: c, Drifts: d, Saves: v, Threads: langgraph.New(v), Archive: archive.New(d, archive.Graphs{Imported: langgraph.GraphImported, RunName: langgraph.RunName})}
+	s := &Store{Core: c, Drifts: d, Saves: v, Threads: langgraph.New(v), Spans: spans.New(d), Archive: archive.New(d, archive.Graphs{Imported: langgraph.GraphImported, RunName: langgraph.RunName})}
 	if err := c.Open(ctx); err != nil {
 		return nil, err
 	}

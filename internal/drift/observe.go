@@ -60,6 +60,22 @@ func (r *run) Step(p observer.StepPrint) []observer.Found {
 	return r.aged(found, p.At)
 }
 
+// Spend takes in what was used outside of the order of steps.
+func (r *run) Spend(p observer.StepPrint, step bool) []observer.Found {
+	if r.set.off {
+		return nil
+	}
+	if step {
+		r.ended++
+	}
+	r.now = later(r.now, p.At)
+	r.spent.add(&p.Measures)
+	if !step {
+		r.spent.used[budgetSteps]--
+	}
+	return r.overspent(r.gauged(nil, &p), r.now)
+}
+
 func (r *run) lookForLoops(found []observer.Found) []observer.Found {
 	for i := range r.loops {
 		l := &r.loops[i]

@@ -93,6 +93,9 @@ func translate(s *trace.Span, service string, o *Options) (read ckpt.Span, known
 	attributes := s.Attributes[:min(len(s.Attributes), maxAttributes)]
 	root := isZero(s.ParentSpanId)
 	read.Kind = kindOf(s, attributes, root)
+	if read.Kind == "" && root {
+		read.Kind = ckpt.SpanStructure // that it has ended says that the trace is whole
+	}
 	if read.Kind == "" {
 		return read, false, ""
 	}

@@ -107,7 +107,7 @@ var runs = (&table{kind: lineRun, insert: `INSERT INTO runs`, columns: []column{
 	long("goal"), long("first_goal"), count("steps_ended"), count("input_tokens"), count("output_tokens"), always(measure("cost_usd")),
 	{name: "stretch", form: whole, need: true, least: 1}, count("stretch_seq"), count("stretch_from"), {name: "back_seq", form: whole},
 	long("continuation_prompt"), long("external_session"), {name: "labels", form: labels, need: true},
-	anyJSON("result"), long("error"), count("last_event"),
+	anyJSON("result"), long("error"), count("last_event"), word("source", false, ckpt.SourceOTLP),
 }}).prepareRuns()
 
 // children are what belongs to a run, in the order in which they are written.

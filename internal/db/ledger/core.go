@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -50,6 +52,13 @@ type Core struct {
 type shownHead struct {
 	mu   sync.Mutex
 	head ChainHead
+}
+
+// Secret is a secret of this database for one purpose.
+func (s *Core) Secret(purpose string) []byte {
+	mac := hmac.New(sha256.New, []byte(s.chainKey))
+	mac.Write([]byte(purpose))
+	return mac.Sum(nil)
 }
 
 // setHead notes where the audit log ends. The caller is the writer, or nobody

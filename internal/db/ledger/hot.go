@@ -63,6 +63,8 @@ const (
 	UpdateProgress = `UPDATE runs SET progress = ?, progress_at = ? WHERE id = ?`
 	UpdateStepped  = `UPDATE runs SET updated_at = ?1, heartbeat_at = ?1, steps_ended = steps_ended + 1, input_tokens = input_tokens + ?2,
 		output_tokens = output_tokens + ?3, cost_usd = cost_usd + ?4 WHERE id = ?5`
+	UpdateObserved = `UPDATE runs SET updated_at = ?1, heartbeat_at = ?1, steps_ended = steps_ended + ?2, input_tokens = input_tokens + ?3,
+		output_tokens = output_tokens + ?4, cost_usd = cost_usd + ?5 WHERE id = ?6`
 	UpdateBack      = `UPDATE runs SET back_seq = ? WHERE id = ?`
 	UpdateLastEvent = `UPDATE runs SET last_event = ? WHERE id = ?`
 )
@@ -77,7 +79,7 @@ var (
 )
 
 var (
-	telling  = []string{insertCheckpoint, deleteKnown, deleteInline, deleteCheckpoint, updateSavedRun, updateRemoved, updateSign, UpdateBeat, UpdateProgress, UpdateStepped, UpdateBack, UpdateLastEvent}
+	telling  = []string{insertCheckpoint, deleteKnown, deleteInline, deleteCheckpoint, updateSavedRun, updateRemoved, updateSign, UpdateBeat, UpdateProgress, UpdateStepped, UpdateObserved, UpdateBack, UpdateLastEvent}
 	watching = []string{"agents", "runs", "checkpoints", "operations", "prompts"}
 )
 

@@ -38,11 +38,12 @@ type RunRow struct {
 	LastEvent     int64          `db:"last_event"`
 	Stretch       int64          `db:"stretch"`
 	BackSeq       sql.NullInt64  `db:"back_seq"`
+	Source        ckpt.Ref       `db:"source"`
 }
 
 const RunColumns = `id, agent_id, name, status, epoch, attempt, last_seq, base_seq, removed, stored_bytes, head, forked_from, pid,
 	process_start, boot_id, started_at, updated_at, ended_at, segment_at, interrupted_at, heartbeat_at, accumulated_ms,
-	heartbeat_timeout_ms, progress_timeout_ms, progress_at, progress, last_event, stretch, back_seq`
+	heartbeat_timeout_ms, progress_timeout_ms, progress_at, progress, last_event, stretch, back_seq, source`
 
 // AgentRow is an agent as the writer needs it.
 type AgentRow struct {

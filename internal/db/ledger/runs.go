@@ -139,10 +139,22 @@ func (r *RunRow) MayWrite(epoch *int64) error {
 	if err := r.fence(epoch); err != nil {
 		return err
 	}
+	if err := r.MayOwn(); err != nil {
+		return err
+	}
 	if !r.EndedAt.IsZero() {
 		return ckpt.Errorf(ckpt.CodeConflict, "run %s has ended (%s): resume it to begin anew, or name another run", r.Name, r.Status)
 	}
 	return nil
+}
+
+// MayOwn refuses to write to, or to resume, a run that is only observed: nobody
+// holds it, and nothing can be given back to its agent.
+func (r *RunRow) MayOwn() error {
+	if r.Source == "" {
+		return nil
+	}
+	return ckpt.Errorf(ckpt.CodeConflict, "run %s is observed through OpenTelemetry, and nobody owns it: register it first, or name another run", r.Name)
 }
 
 // Revive takes back that a run was found dead, when it writes all the same. If
@@ -175,10 +187,10 @@ type ReadRun struct {
 }
 
 const (
-	shownStatus    = `CASE WHEN r.status = 'running' AND r.last_seq = r.base_seq THEN 'starting' ELSE r.status END`
+	shownStatus    = `CASE WHEN r.status = 'running' AND r.last_seq = r.base_seq AND r.source IS NULL THEN 'starting' ELSE r.status END`
 	readRunColumns = `r.id, a.name AS agent, a.owner, r.name AS run, r.workflow, ` + shownStatus + ` AS status, r.epoch, r.attempt,
 		coalesce(r.pid, 0) AS pid, r.parent_run, r.forked_from, r.started_at, r.updated_at, r.ended_at, r.accumulated_ms, r.goal, r.progress,
-		r.continuation_prompt, r.external_session, r.labels, r.result, r.error, r.segment_at, r.heartbeat_timeout_ms, r.progress_timeout_ms, r.last_event, r.steps_ended`
+		r.continuation_prompt, r.external_session, r.labels, r.result, r.error, r.segment_at, r.heartbeat_timeout_ms, r.progress_timeout_ms, r.last_event, r.steps_ended, r.source, r.partial`
 	readRunTables = ` FROM runs r JOIN agents a ON a.id = r.agent_id `
 )
 

@@ -25,14 +25,18 @@ var OfRuns = map[string]string{
 	"graph_writes":      lengths("checkpoint", "task", "path", "channel", "type", "data"),
 	"graph_checkpoints": lengths("id", "parent", "channels"),
 	"graph_threads":     lengths("thread", "ns"),
+	"spans":             ofSpan,
+	"observed":          lengths("ends_at", "last_at"),
 }
 
 var (
-	ofRun = lengths("name", "status", "started_at", "updated_at", "ended_at", "head", "workflow", "parent_run", "forked_from", "goal", "first_goal",
+	ofSpan = lengths("owner", "trace", "span", "call", "step", "said")
+	ofRun  = lengths("name", "status", "started_at", "updated_at", "ended_at", "head", "workflow", "parent_run", "forked_from", "goal", "first_goal",
 		"continuation_prompt", "external_session", "labels", "result", "error") + " + stored_bytes"
 	ofAgent = lengths("owner", "name", "created_at", "policy", "policy_own", "policy_at")
 	// ofOwner is what a row of policies takes: an owner's for all agents.
 	ofOwner = lengths("owner", "policy", "set_at")
+	ofToken = lengths("id", "owner", "note", "hash", "created_at", "revoked_at")
 	// OfKey is what a row of idempotency takes, in SQL.
 	OfKey = lengths("key", "fingerprint", "reply", "created_at")
 	// OfID is what a row of ids takes, in SQL.
@@ -66,7 +70,9 @@ func StoredBy(ctx context.Context, q sqlx.QueryerContext, owner string) (bytes i
 	err = sqlx.GetContext(ctx, q, &rest, `SELECT coalesce((SELECT sum(`+ofAgent+`) FROM agents WHERE owner = ?1), 0)
 		+ coalesce((SELECT sum(`+ofOwner+`) FROM policies WHERE owner = ?1), 0)
 		+ coalesce((SELECT sum(`+OfKey+`) FROM idempotency WHERE agent_id IN (SELECT id FROM agents WHERE owner = ?1)), 0)
-		+ coalesce((SELECT sum(`+OfID+`) FROM ids WHERE agent_id IN (SELECT id FROM agents WHERE owner = ?1)), 0)`, owner)
+		+ coalesce((SELECT sum(`+OfID+`) FROM ids WHERE agent_id IN (SELECT id FROM agents WHERE owner = ?1)), 0)
+		+ coalesce((SELECT sum(`+ofSpan+`) FROM spans WHERE run_id IS NULL AND owner = ?1), 0)
+		+ coalesce((SELECT sum(`+ofToken+`) FROM tokens WHERE owner = ?1), 0)`, owner)
 	return bytes + rest, err
 }
 

@@ -168,6 +168,10 @@ type RunWatch interface {
 	// Step counts a step that has ended, and answers what is Broken in it too,
 	// as far as the cooldown lets that through.
 	Step(StepPrint) []Found
+	// Spend counts what was used outside of steps, or by a step that is told too
+	// late to have a place in their order: measures and budgets know of it, and the
+	// rules about order do not.
+	Spend(p StepPrint, step bool) []Found
 	// State does the same with a state that was saved.
 	State(StatePrint) []Found
 	// Beat is a sign of life, or only the time going by; progress is nil where

@@ -173,6 +173,14 @@ CREATE TABLE meta (
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE observed (
+    run_id  INTEGER PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
+    ends_at TEXT,             -- when it ends if nothing more comes; NULL once it has
+    told_ns INTEGER NOT NULL, -- the end of the newest span that the drift detectors have seen, in nanoseconds
+    last_at TEXT NOT NULL,    -- the end of its newest span
+    failed  INTEGER NOT NULL CHECK (failed IN (0, 1)) -- its newest root failed
+) STRICT;
+
 CREATE TABLE operations (
     id         INTEGER PRIMARY KEY,
     run_id     INTEGER NOT NULL REFERENCES runs (id),
@@ -272,6 +280,8 @@ CREATE TABLE runs (
     result        TEXT,
     error         TEXT,
     last_event    INTEGER NOT NULL DEFAULT 0,
+    source        TEXT,                       -- otlp: it is observed through OpenTelemetry; NULL: its agent speaks for it
+    partial       INTEGER NOT NULL DEFAULT 0 CHECK (partial IN (0, 1)), -- of an observed one: not all of it was sent
     UNIQUE (agent_id, name)
 ) STRICT;
 
@@ -281,6 +291,17 @@ CREATE TABLE segments (
     size   INTEGER NOT NULL,
     data   BLOB NOT NULL
 ) STRICT;
+
+CREATE TABLE spans (
+    owner  TEXT NOT NULL,
+    trace  TEXT NOT NULL, -- 32 hexadecimal digits
+    span   TEXT NOT NULL, -- 16 of them
+    run_id INTEGER REFERENCES runs (id) ON DELETE CASCADE, -- NULL while it waits for the root of its trace
+    call   TEXT,          -- of a tool: the model's id of the call
+    step   TEXT,          -- the key of the step that it is in; NULL where it is in none
+    said   TEXT,          -- JSON: what was taken over, while it waits
+    PRIMARY KEY (owner, trace, span)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE steps (
     id           INTEGER PRIMARY KEY,
@@ -313,6 +334,15 @@ CREATE TABLE steps (
     UNIQUE (run_id, key)
 ) STRICT;
 
+CREATE TABLE tokens (
+    id         TEXT NOT NULL PRIMARY KEY, -- the part of it that is no secret
+    owner      TEXT NOT NULL,
+    note       TEXT NOT NULL,
+    hash       TEXT NOT NULL, -- SHA-256 of the secret part
+    created_at TEXT NOT NULL,
+    revoked_at TEXT
+) STRICT;
+
 CREATE TABLE whos (
     id  INTEGER PRIMARY KEY,
     n   INTEGER NOT NULL,
@@ -335,6 +365,8 @@ CREATE INDEX findings_of_run ON findings (run_id, at);
 
 CREATE INDEX findings_open ON findings (run_id) WHERE closed IS NULL;
 
+CREATE INDEX observed_ending ON observed (ends_at) WHERE ends_at IS NOT NULL;
+
 CREATE UNIQUE INDEX prompts_asked ON prompts (run_id, key) WHERE key IS NOT NULL AND retired = 0;
 
 CREATE INDEX prompts_of_run ON prompts (run_id);
@@ -346,7 +378,11 @@ CREATE INDEX runs_watched ON runs (status)
 
 CREATE INDEX segments_of_run ON segments (run_id);
 
+CREATE INDEX spans_of_run ON spans (run_id);
+
 CREATE INDEX steps_of_run ON steps (run_id, after_seq);
+
+CREATE INDEX tokens_of_owner ON tokens (owner);
 
 CREATE TRIGGER act_texts_are_never_changed BEFORE UPDATE ON act_texts
 BEGIN SELECT RAISE(ABORT, 'what the audit log says stays as it was said'); END;

@@ -1,0 +1,55 @@
+package driftlog
+
+import (
+	"context"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
+)
+
+// PrintObserved makes the print of a step that was observed. The agent's own
+// rules are not tried: which agent it is nobody knows yet. ok is false where
+// nobody watches.
+func (s *Drifts) PrintObserved(ctx context.Context, step *ckpt.Step) (print observer.StepPrint, ok bool) {
+	if s.Opt.Drift == nil {
+		return print, false
+	}
+	p := ckpt.DefaultPolicy()
+	print, err := makePrint(s, blob.RunKey{}, func() (observer.StepPrint, error) {
+		return s.Opt.Drift.Step(ctx, &p, observer.RuleRun{}, step)
+	})
+	return print, err == nil
+}
+
+// Told says how an observed step is told to the detectors.
+type Told int
+
+// The ways to tell them.
+const (
+	InOrder Told = iota // a step, at its place in the order
+	Late                // a step whose place in the order has gone by
+	Usage               // no step: what a model has used
+)
+
+// SeeObserved lets a run's watch see what was observed, and does what follows. No
+// checkpoint stands in such a run, so nothing has to be kept or marked.
+func (s *Drifts) SeeObserved(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, w *Watched, print observer.StepPrint, told Told, partial bool) error {
+	found := s.see(w, func(watch observer.RunWatch) []observer.Found {
+		if told == InOrder {
+			return watch.Step(print)
+		}
+		return watch.Spend(print, told == Late)
+	})
+	for i := range found {
+		if partial && found[i].Evidence.Threshold != "" && found[i].Rule == ruleBudget {
+			found[i].Message = "Not all of this run was sent, so that it has used at least this much. " + found[i].Message
+		}
+	}
+	_, err := s.find(tx, agent, run, w, found, "")
+	return err
+}
+
+// ruleBudget is the rule whose numbers are too low where spans are left out.
+const ruleBudget = "budget"

@@ -1,0 +1,114 @@
+package spans
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
+)
+
+// read makes of a span what is kept of it while it waits.
+func (s *Spans) read(ctx context.Context, span ckpt.Span, content ckpt.SpanContent) said {
+	s.screenNames(&span)
+	took := span.Ended.Sub(span.Began.Time).Milliseconds()
+	span.DurationMS = &took
+	kept := said{Span: span}
+	if span.Kind != ckpt.SpanTool {
+		kept.Args, kept.Result = nil, nil
+		return kept
+	}
+	switch content {
+	case ckpt.SpanContentNone:
+		kept.Args, kept.Result = nil, nil
+	case ckpt.SpanContentKeep:
+		s.redact(&kept.Span)
+	}
+	step := ckpt.Step{Key: span.Key(), Name: span.Name, Args: kept.Args, Result: kept.Result, Error: ckpt.Ref(span.Error), Status: ckpt.StepSucceeded,
+		StartedAt: span.Began, EndedAt: span.Ended, Measures: span.Measures}
+	if span.Failed {
+		step.Status = ckpt.StepFailed
+	}
+	if print, ok := s.PrintObserved(ctx, &step); ok {
+		kept.Sig, kept.Res, kept.Cause, kept.Shape, kept.Effect = print.Sig, print.Res, print.Cause, print.Shape, print.Effect
+		kept.Negative, kept.Unparsable = print.Negative, print.Unparsable
+	}
+	if content != ckpt.SpanContentKeep {
+		s.key(&kept)
+		kept.Args, kept.Result = nil, nil
+	}
+	return kept
+}
+
+// key turns the prints of a span into ones that only this database can make:
+// nobody who reads them can try what they stand for.
+func (s *Spans) key(kept *said) {
+	secret := s.Secret("spans")
+	for _, print := range []*string{&kept.Sig, &kept.Res, &kept.Cause, &kept.Shape, &kept.Effect} {
+		if *print == "" || *print == observer.UnknownCall {
+			continue
+		}
+		mac := hmac.New(sha256.New, secret)
+		mac.Write([]byte(*print))
+		*print = hex.EncodeToString(mac.Sum(nil))[:32]
+	}
+}
+
+// redact takes what looks like a secret out of arguments and results.
+func (s *Spans) redact(span *ckpt.Span) {
+	if s.Opt.Secrets == nil {
+		return
+	}
+	for _, value := range []*ckpt.JSON{&span.Args, &span.Result} {
+		if *value == nil || len(s.Opt.Secrets.Find(*value, true)) == 0 {
+			continue
+		}
+		clean, _ := s.Opt.Secrets.Redact(*value, true)
+		if *value = clean; jsontext.Check(clean) != nil {
+			*value = nil
+		}
+	}
+}
+
+// redacted stands for a name that looks like a secret.
+const redacted = "redacted"
+
+// maxClean is how many names are remembered as being no secrets.
+const maxClean = 10_000
+
+// screenNames looks for secrets in what is kept of every span.
+func (s *Spans) screenNames(span *ckpt.Span) {
+	if s.Opt.Secrets == nil {
+		return
+	}
+	for _, name := range []*string{&span.Name, &span.Error} {
+		if *name != "" && !s.isClean(*name) {
+			*name = redacted
+		}
+	}
+	for _, name := range []*string{&span.Run, &span.RootAgent, &span.Agent, &span.Service, &span.Call} {
+		if *name != "" && !s.isClean(*name) {
+			*name = "" // the next best counts
+		}
+	}
+}
+
+func (s *Spans) isClean(name string) bool {
+	if _, known := s.clean.Load(name); known {
+		return true
+	}
+	if len(s.Opt.Secrets.Find([]byte(name), false)) > 0 {
+		return false
+	}
+	s.nameMu.Lock()
+	defer s.nameMu.Unlock()
+	if s.named++; s.named > maxClean {
+		s.clean.Clear()
+		s.named = 0
+	}
+	s.clean.Store(name, true)
+	return true
+}

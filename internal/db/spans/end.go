@@ -1,0 +1,101 @@
+package spans
+
+import (
+	"context"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+)
+
+// endAtOnce is how many runs one transaction ends.
+const endAtOnce = 500
+
+// endRuns ends the runs of which nothing more comes, and those that an owner has
+// too many of, the next to end first.
+func (s *Spans) endRuns(ctx context.Context) error {
+	for ctx.Err() == nil {
+		var ids []int64
+		err := s.RO.SelectContext(ctx, &ids, `SELECT run_id FROM observed WHERE ends_at <= ? ORDER BY ends_at LIMIT ?`, ckpt.At(s.Opt.Now()), endAtOnce)
+		if err != nil {
+			return sqlite.ReadError(err)
+		}
+		if len(ids) < endAtOnce {
+			if ids, err = s.tooMany(ctx, ids); err != nil {
+				return err
+			}
+		}
+		if len(ids) == 0 {
+			return nil
+		}
+		if err := s.endSome(ids); err != nil {
+			return err
+		}
+		if len(ids) < endAtOnce {
+			return nil
+		}
+	}
+	return nil
+}
+
+// tooMany adds the runs beyond the limit of their owners.
+func (s *Spans) tooMany(ctx context.Context, ids []int64) ([]int64, error) {
+	var live int
+	if err := s.RO.GetContext(ctx, &live, `SELECT count(*) FROM observed WHERE ends_at IS NOT NULL`); err != nil || live <= liveRuns {
+		return ids, sqlite.ReadError(err)
+	}
+	var more []int64
+	err := s.RO.SelectContext(ctx, &more, `SELECT run_id FROM (SELECT o.run_id, o.ends_at, row_number() OVER (PARTITION BY a.owner ORDER BY o.ends_at DESC, o.run_id DESC) AS place
+		FROM observed o JOIN runs r ON r.id = o.run_id JOIN agents a ON a.id = r.agent_id WHERE o.ends_at > ?) WHERE place > ? LIMIT ?`,
+		ckpt.At(s.Opt.Now()), liveRuns, endAtOnce-len(ids))
+	return append(ids, more...), sqlite.ReadError(err)
+}
+
+// endSome ends runs. One to which a span has come meanwhile goes on, unless it is
+// one too many.
+func (s *Spans) endSome(ids []int64) error {
+	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
+		for _, id := range ids {
+			run, agent, err := s.RunWithAgent(tx, id)
+			if err != nil {
+				return err
+			}
+			if run == nil {
+				continue
+			}
+			if err := s.endRun(tx, agent, run); err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+}
+
+func (s *Spans) endRun(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow) error {
+	var row struct {
+		Last   ckpt.Time `db:"last_at"`
+		Failed bool      `db:"failed"`
+	}
+	there, err := tx.Get(&row, `SELECT last_at, failed FROM observed WHERE run_id = ? AND ends_at IS NOT NULL`, run.ID)
+	if err != nil || !there {
+		return err
+	}
+	if err := tx.Exec(`UPDATE observed SET ends_at = NULL WHERE run_id = ?`, run.ID); err != nil {
+		return err
+	}
+	if run.Source == "" || !run.EndedAt.IsZero() {
+		return nil // its agent speaks for it by now
+	}
+	status := ckpt.RunCompleted
+	if row.Failed {
+		status = ckpt.RunFailed
+	}
+	err = tx.Exec(`UPDATE runs SET status = ?, ended_at = ?, accumulated_ms = ?, segment_at = NULL, updated_at = ? WHERE id = ?`,
+		string(status), row.Last, run.Accumulated(row.Last.Time), tx.Now, run.ID)
+	if err != nil {
+		return err
+	}
+	e := ledger.DaemonEntry(agent, "end_run")
+	e.Run, e.Reason, e.Detail = run.Name, "no more of it was observed", map[string]any{"status": status}
+	return tx.Audit(e)
+}

@@ -1,0 +1,79 @@
+package spans
+
+import (
+	"context"
+	"encoding/json"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+)
+
+const insertSpan = `INSERT INTO spans (owner, trace, span, call, said) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+
+// row is a span on its way into the database.
+type row struct {
+	said
+	text string
+}
+
+// Observe takes the spans of one request over, in one transaction. One that is
+// there already is a duplicate, and changes nothing: an exporter that lost an
+// answer sends them again.
+func (s *Spans) Observe(ctx context.Context, sc ckpt.Scope, batch []ckpt.Span, content ckpt.SpanContent) (*ckpt.SpansObserved, error) {
+	o := &ckpt.SpansObserved{}
+	rows := make([]row, 0, len(batch))
+	size := int64(0)
+	for i := range batch {
+		if batch[i].Kind == ckpt.SpanStructure {
+			o.Ignored++
+			s.screenNames(&batch[i])
+			continue
+		}
+		kept := s.read(ctx, batch[i], content)
+		batch[i] = kept.Span
+		text, err := json.Marshal(&kept)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row{kept, string(text)})
+		size += int64(len(text))
+	}
+	kept := map[string]int{}
+	if len(rows) > 0 {
+		e := ledger.Entry(sc, "observe_spans", "")
+		err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: size, Entry: e, Do: func(tx *ledger.Tx) error {
+			clear(kept)
+			o.Steps, o.Usage, o.Duplicates = 0, 0, 0
+			return s.insert(tx, sc.Caller.Owner, rows, o, kept, e)
+		}})
+		if err != nil {
+			return nil, err
+		}
+	}
+	s.traces.hear(sc.Caller.Owner, batch, kept, s.Opt.Now())
+	return o, nil
+}
+
+func (s *Spans) insert(tx *ledger.Tx, owner string, rows []row, o *ckpt.SpansObserved, kept map[string]int, e ledger.AuditEntry) error {
+	for i := range rows {
+		r := &rows[i]
+		n, err := tx.ExecCount(insertSpan, owner, r.Trace, r.ID, ckpt.Ref(r.Call), r.text)
+		switch {
+		case err != nil:
+			return err
+		case n == 0:
+			o.Duplicates++
+			continue
+		case r.Kind == ckpt.SpanTool:
+			o.Steps++
+		default:
+			o.Usage++
+		}
+		kept[r.Trace]++
+	}
+	if o.Steps+o.Usage == 0 {
+		return nil
+	}
+	e.Detail = map[string]any{"tools": o.Steps, "usage": o.Usage, "duplicates": o.Duplicates}
+	return tx.Audit(e)
+}

@@ -1,0 +1,175 @@
+package spans
+
+import (
+	"cmp"
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// group is what belongs to one run of an agent, in the order in which it ended.
+type group struct {
+	agent, run string
+	trace      string // that the run is named for; "" where a conversation names it
+	spans      []*said
+	turns      map[string]string // by key of a tool's step: the model's answer that it came from
+	rootEnded  bool
+}
+
+// bound is the run that earlier spans of a trace have got.
+type bound struct{ agent, run string }
+
+// resolve sorts the spans of one trace into runs. A span belongs to the
+// conversation that it names, else to that of its nearest ancestor, else to that
+// of another span of the trace, else to the trace.
+func resolve(id string, spans []*said, known *trace, former *bound) []*group {
+	slices.SortFunc(spans, inOrder)
+	agent, fallback := agentOf(spans, known, former), fallbackOf(id, spans, known, former)
+	groups := map[string]*group{}
+	var list []*group
+	turns := turnsOf(spans, known)
+	for _, span := range spans {
+		name := conversation(span, known)
+		if name == "" {
+			name = fallback
+		}
+		g := groups[name]
+		if g == nil {
+			g = &group{agent: agent, run: name, turns: turns}
+			if name == id {
+				g.trace = id
+			}
+			groups[name] = g
+			list = append(list, g)
+		}
+		g.spans = append(g.spans, span)
+		g.rootEnded = g.rootEnded || span.Parent == "" || known.root
+	}
+	return list
+}
+
+// inOrder sorts by the end, then by the id.
+func inOrder(a, b *said) int {
+	return cmp.Or(cmp.Compare(a.EndedNS, b.EndedNS), cmp.Compare(a.ID, b.ID))
+}
+
+// conversation is the one that a span or its nearest ancestor names.
+func conversation(span *said, known *trace) string {
+	if span.Run != "" {
+		return span.Run
+	}
+	for id, steps := span.Parent, 0; id != "" && steps < mostLinks; steps++ {
+		l, is := known.links[id]
+		if !is {
+			return ""
+		}
+		if l.run != "" {
+			return l.run
+		}
+		id = l.parent
+	}
+	return ""
+}
+
+// fallbackOf is the run of spans that have no conversation of their own.
+func fallbackOf(id string, spans []*said, known *trace, former *bound) string {
+	if former != nil {
+		return former.run
+	}
+	for _, span := range spans {
+		if span.Run != "" {
+			return span.Run
+		}
+	}
+	least := "" // of structure alone; links have no order
+	for _, l := range known.links {
+		if l.run != "" && (least == "" || l.run < least) {
+			least = l.run
+		}
+	}
+	return cmp.Or(least, id)
+}
+
+// nobody is the agent of spans that name none.
+const nobody = "otlp"
+
+// agentOf is whose trace it is: its root says so best.
+func agentOf(spans []*said, known *trace, former *bound) string {
+	if former != nil {
+		return former.agent
+	}
+	names := []string{known.rootAgent}
+	for _, span := range spans {
+		if span.Parent == "" {
+			names = append(names, span.RootAgent)
+		}
+	}
+	for _, root := range []bool{true, false} {
+		for _, span := range spans {
+			if root == (span.Parent == "") {
+				names = append(names, span.Agent)
+			}
+		}
+	}
+	for _, span := range spans {
+		names = append(names, span.Service)
+	}
+	for _, name := range names {
+		if name = ckpt.AgentNameOf(name); name != "" {
+			return name
+		}
+	}
+	return nobody
+}
+
+// turnsOf finds for each tool the model's answer that it came from: the one that
+// ended last before it began, below the same agent. Without one a tool is a turn
+// of its own.
+func turnsOf(spans []*said, known *trace) map[string]string {
+	answers := slices.Clone(known.turns)
+	for _, span := range spans {
+		if span.Kind == ckpt.SpanInference {
+			answers = append(answers, turn{span.ID, below(span, known), span.EndedNS})
+		}
+	}
+	turns := map[string]string{}
+	for _, span := range spans {
+		if span.Kind != ckpt.SpanTool {
+			continue
+		}
+		best := turn{span: span.ID}
+		agent := below(span, known)
+		for _, answer := range answers {
+			if answer.below == agent && answer.ended <= span.BeganNS && (answer.ended > best.ended || answer.ended == best.ended && answer.span > best.span) {
+				best = answer
+			}
+		}
+		turns[span.Key()] = "span:" + best.span
+	}
+	return turns
+}
+
+// below is the agent's span that a span lies below, "" where none is known.
+func below(span *said, known *trace) string {
+	for id, steps := span.Parent, 0; id != "" && steps < mostLinks; steps++ {
+		l, is := known.links[id]
+		if !is {
+			return ""
+		}
+		if l.agent {
+			return id
+		}
+		id = l.parent
+	}
+	return ""
+}
+
+// answersOf are the turns that later spans of the trace may have come from.
+func answersOf(spans []*said, known *trace) (list []turn) {
+	for _, span := range spans {
+		if span.Kind == ckpt.SpanInference {
+			list = append(list, turn{span.ID, below(span, known), span.EndedNS})
+		}
+	}
+	return list
+}

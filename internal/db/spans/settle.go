@@ -1,0 +1,166 @@
+package spans
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/jmoiron/sqlx"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+)
+
+// settleAtOnce is how many spans one transaction makes steps of.
+const settleAtOnce = 1000
+
+// Settle makes steps and usage of the spans that have waited long enough, and ends
+// runs of which nothing more comes. It is to be called again and again. With all,
+// nothing waits any longer.
+func (s *Spans) Settle(ctx context.Context, all bool) error {
+	if s.Ready(ctx) != nil {
+		return nil
+	}
+	s.settling.Lock()
+	defer s.settling.Unlock()
+	if err := s.recall(ctx); err != nil {
+		return err
+	}
+	for owner, ids := range s.traces.due(s.Opt.Now(), all) {
+		slices.Sort(ids)
+		for len(ids) > 0 && ctx.Err() == nil {
+			n, err := s.settleSome(ctx, owner, ids)
+			if err != nil {
+				for _, id := range ids[:n] {
+					s.traces.again(owner, id, s.Opt.Now())
+				}
+				return err
+			}
+			ids = ids[n:]
+		}
+	}
+	return s.endRuns(ctx)
+}
+
+// recall looks once for spans that an earlier daemon has left waiting.
+func (s *Spans) recall(ctx context.Context) error {
+	if s.recalled {
+		return nil
+	}
+	var rows []struct {
+		Owner string `db:"owner"`
+		Trace string `db:"trace"`
+		Count int    `db:"count"`
+	}
+	err := s.RO.SelectContext(ctx, &rows, `SELECT owner, trace, count(*) AS count FROM spans WHERE run_id IS NULL GROUP BY owner, trace`)
+	if err != nil {
+		return sqlite.ReadError(err)
+	}
+	for _, r := range rows {
+		s.traces.hear(r.Owner, nil, map[string]int{r.Trace: r.Count}, s.Opt.Now())
+	}
+	s.recalled = true
+	return nil
+}
+
+// settleSome settles the first of some traces, in one transaction, and answers how
+// many it took.
+func (s *Spans) settleSome(ctx context.Context, owner string, ids []string) (n int, err error) {
+	var groups []*group
+	heard := map[string][]turn{}
+	spans := 0
+	err = s.Reading(ctx, func(q *sqlx.Tx) error {
+		for n < len(ids) && spans < settleAtOnce {
+			known := s.traces.take(owner, ids[n])
+			found, former, err := readTrace(ctx, q, owner, ids[n])
+			if err != nil {
+				n++
+				return err
+			}
+			groups = join(groups, resolve(ids[n], found, &known, former))
+			heard[ids[n]] = answersOf(found, &known)
+			spans += len(found)
+			n++
+		}
+		return nil
+	})
+	if err == nil && len(groups) > 0 {
+		err = s.tell(owner, groups)
+	}
+	if ckpt.CodeOf(err) == ckpt.CodeQuota {
+		s.Log.Warn("observed spans were dropped: their owner has no room for them", "owner", owner, "spans", spans)
+		err = s.drop(owner, groups)
+	}
+	if err != nil {
+		return n, err
+	}
+	for id, turns := range heard {
+		s.traces.remember(owner, id, turns)
+	}
+	return n, nil
+}
+
+// readTrace reads what waits of a trace, and the run that earlier spans of it got.
+func readTrace(ctx context.Context, q *sqlx.Tx, owner, id string) (found []*said, former *bound, err error) {
+	var texts []string
+	if err := q.SelectContext(ctx, &texts, `SELECT said FROM spans WHERE owner = ? AND trace = ? AND run_id IS NULL AND said IS NOT NULL`, owner, id); err != nil {
+		return nil, nil, err
+	}
+	for _, text := range texts {
+		span := new(said)
+		if err := json.Unmarshal([]byte(text), span); err != nil {
+			return nil, nil, ckpt.Wrap(ckpt.CodeCorrupt, err, "a span of trace %s cannot be read", id)
+		}
+		found = append(found, span)
+	}
+	var row struct {
+		Agent string `db:"agent"`
+		Run   string `db:"run"`
+	}
+	err = q.GetContext(ctx, &row, `SELECT a.name AS agent, r.name AS run FROM spans s JOIN runs r ON r.id = s.run_id JOIN agents a ON a.id = r.agent_id
+		WHERE s.owner = ? AND s.trace = ? ORDER BY r.id LIMIT 1`, owner, id)
+	if ledger.IsNoRows(err) {
+		return found, nil, nil
+	}
+	return found, &bound{row.Agent, row.Run}, err
+}
+
+// join adds groups to others, so that each run stands once.
+func join(all, more []*group) []*group {
+	for _, g := range more {
+		at := slices.IndexFunc(all, func(have *group) bool { return have.agent == g.agent && have.run == g.run })
+		if at < 0 {
+			all = append(all, g)
+			continue
+		}
+		have := all[at]
+		turns := make(map[string]string, len(have.turns)+len(g.turns))
+		for _, from := range []map[string]string{have.turns, g.turns} {
+			for span, turn := range from {
+				turns[span] = turn
+			}
+		}
+		have.turns = turns
+		have.spans = append(have.spans, g.spans...)
+		slices.SortFunc(have.spans, inOrder)
+		have.rootEnded = have.rootEnded || g.rootEnded
+	}
+	return all
+}
+
+// drop removes what waits and has no room.
+func (s *Spans) drop(owner string, groups []*group) error {
+	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
+		dropped := 0
+		for _, g := range groups {
+			for _, span := range g.spans {
+				if err := tx.Exec(`DELETE FROM spans WHERE owner = ? AND trace = ? AND span = ? AND run_id IS NULL`, owner, span.Trace, span.ID); err != nil {
+					return err
+				}
+				dropped++
+			}
+		}
+		return tx.Audit(ledger.AuditEntry{Who: ledger.Daemon, Action: "drop_spans", Owner: owner, Outcome: string(ckpt.CodeQuota), Detail: map[string]any{"spans": dropped}})
+	}})
+}

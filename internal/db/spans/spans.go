@@ -1,0 +1,58 @@
+package spans
+
+import (
+	"sync"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
+)
+
+// Spans keeps what is observed through OpenTelemetry.
+type Spans struct {
+	*driftlog.Drifts
+	traces   traces
+	settling sync.Mutex
+	recalled bool     // spans that an earlier daemon left waiting are known
+	clean    sync.Map // names in which no secret was found
+	named    int
+	nameMu   sync.Mutex
+}
+
+// New keeps spans in a store.
+func New(d *driftlog.Drifts) *Spans {
+	s := &Spans{Drifts: d}
+	s.traces.of = map[traceKey]*trace{}
+	return s
+}
+
+// The bounds of waiting.
+const (
+	waitMost  = 10 * time.Second // for the root of a trace
+	waitQuiet = time.Second      // for more, once the root is there
+	waiting   = 4096             // spans of one trace
+	endTrace  = time.Minute      // a run that is named for its trace ends so long after its root
+	endQuiet  = 30 * time.Minute // and another so long after its last span
+	liveRuns  = 1000             // observed runs of one owner; beyond that those end that ended next
+)
+
+// said is what is known of a span while it waits.
+type said struct {
+	ckpt.Span
+	Sig        string `json:"sig,omitempty"`
+	Res        string `json:"res,omitempty"`
+	Cause      string `json:"cause,omitempty"`
+	Shape      string `json:"shape,omitempty"`
+	Effect     string `json:"effect,omitempty"`
+	Negative   bool   `json:"negative,omitempty"`
+	Unparsable bool   `json:"unparsable,omitempty"`
+}
+
+// print is what the drift detectors see of it.
+func (s *said) print(turn string) observer.StepPrint {
+	return observer.StepPrint{
+		Key: s.Key(), Tool: s.Name, Sig: s.Sig, Res: s.Res, Cause: s.Cause, Shape: s.Shape, Effect: s.Effect, Turn: turn,
+		Failed: s.Failed, Negative: s.Negative, Unparsable: s.Unparsable, Began: s.Began.Time, At: s.Ended.Time, Measures: s.Measures,
+	}
+}

@@ -1,0 +1,342 @@
+package spans
+
+import (
+	"cmp"
+	"slices"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
+)
+
+// tell writes groups of spans down as steps and usage of their runs, and shows
+// them to the drift detectors.
+func (s *Spans) tell(owner string, groups []*group) error {
+	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: owner}}
+	ahead := make([]func(*ledger.Tx, *ledger.AgentRow, *ledger.RunRow) (*driftlog.Watched, error), len(groups))
+	for i, g := range groups {
+		past := s.ReadAheadFor(sc, ckpt.RunRef{Agent: g.agent, Run: g.run})
+		ahead[i] = func(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow) (*driftlog.Watched, error) {
+			return s.WatchRun(tx, agent, run, past)
+		}
+	}
+	e := ledger.Entry(sc, "observe_run", "")
+	e.Who = ledger.Daemon
+	return s.Submit(&ledger.Op{Owner: owner, Claim: sqlite.GoesOn, Entry: e, Do: func(tx *ledger.Tx) error {
+		for i, g := range groups {
+			t := teller{store: s, tx: tx, owner: owner, group: g, watch: ahead[i]}
+			if err := t.tell(); err != nil {
+				return err
+			}
+			tx.GotOn()
+		}
+		return nil
+	}})
+}
+
+// teller writes one group down.
+type teller struct {
+	store *Spans
+	tx    *ledger.Tx
+	owner string
+	group *group
+	watch func(*ledger.Tx, *ledger.AgentRow, *ledger.RunRow) (*driftlog.Watched, error)
+
+	agent   *ledger.AgentRow
+	run     *ledger.RunRow
+	watched *driftlog.Watched
+	owned   bool // somebody else speaks for the run: usage alone is added
+	old     observed
+
+	spans         []*said // those that still wait
+	steps, late   int64
+	input, output int64
+	cost          float64
+	calls         map[string][]*told // by trace and call id
+	toldNS        int64              // the end of the newest call that the detectors saw in order
+	partial       bool
+	last          *said
+}
+
+// observed is a row of the table of that name.
+type observed struct {
+	ToldNS int64 `db:"told_ns"`
+	Failed bool  `db:"failed"`
+}
+
+// told is a call of a tool that is a step.
+type told struct {
+	*said
+	key string
+}
+
+func (t *teller) tell() error {
+	if err := t.claim(); err != nil || len(t.spans) == 0 {
+		return err
+	}
+	for _, do := range []func() error{t.open, t.addSpans, t.close} {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// claim keeps those spans that still wait: an erasure may have taken some.
+func (t *teller) claim() error {
+	for _, span := range t.group.spans {
+		var there bool
+		_, err := t.tx.Get(&there, `SELECT EXISTS (SELECT 1 FROM spans WHERE owner = ? AND trace = ? AND span = ? AND run_id IS NULL)`, t.owner, span.Trace, span.ID)
+		if err != nil {
+			return err
+		}
+		if there {
+			t.spans = append(t.spans, span)
+		}
+	}
+	return nil
+}
+
+// open finds the run, or makes it. Where an agent of this owner speaks for a run
+// of that name by itself, that one is meant.
+func (t *teller) open() (err error) {
+	s, tx := t.store, t.tx
+	var speaks int64
+	if _, err := tx.Get(&speaks, `SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id WHERE a.owner = ? AND r.name = ? AND r.source IS NULL ORDER BY r.id LIMIT 1`,
+		t.owner, t.group.run); err != nil {
+		return err
+	}
+	if speaks != 0 {
+		t.owned = true
+		t.run, t.agent, err = s.RunWithAgent(tx, speaks)
+	} else {
+		err = t.openObserved()
+	}
+	if err == nil {
+		t.watched, err = t.watch(tx, t.agent, t.run)
+	}
+	return err
+}
+
+func (t *teller) openObserved() (err error) {
+	s, tx := t.store, t.tx
+	if t.agent, err = s.MakeAgent(tx, t.owner, t.group.agent); err != nil {
+		return err
+	}
+	if t.run, err = tx.Run(t.agent.ID, t.group.run); err != nil {
+		return err
+	}
+	began := t.spans[0].Began
+	for _, span := range t.spans {
+		if span.Began.Before(began.Time) {
+			began = span.Began
+		}
+	}
+	if t.run == nil {
+		err = tx.Exec(`INSERT INTO runs (agent_id, name, source, started_at, updated_at, heartbeat_at, segment_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?4)`,
+			t.agent.ID, t.group.run, ckpt.SourceOTLP, began, tx.Now)
+		if err != nil {
+			return err
+		}
+		t.run, err = tx.Run(t.agent.ID, t.group.run)
+		return err
+	}
+	if _, err = tx.Get(&t.old, `SELECT told_ns, failed FROM observed WHERE run_id = ?`, t.run.ID); err != nil || t.run.EndedAt.IsZero() {
+		return err
+	}
+	// It had ended: this is a new segment of it.
+	t.run.Status, t.run.EndedAt, t.run.SegmentAt = ckpt.RunRunning, ckpt.Time{}, began
+	return tx.Exec(`UPDATE runs SET status = 'running', ended_at = NULL, segment_at = ?, attempt = attempt + 1 WHERE id = ?`, began, t.run.ID)
+}
+
+// addSpans takes the spans one after the other, in the order in which they ended.
+func (t *teller) addSpans() error {
+	t.calls = map[string][]*told{}
+	t.last = &said{}
+	outer := t.outermost()
+	for _, span := range t.spans {
+		t.partial = t.partial || span.Partial
+		key := ckpt.Ref("")
+		if span.Kind == ckpt.SpanTool && !t.owned {
+			in := outer[span]
+			key = ckpt.Ref(in.Key())
+			if in == span {
+				earlier, err := t.earlierCall(span)
+				if err != nil {
+					return err
+				}
+				if key = ckpt.Ref(earlier); earlier == "" {
+					key = ckpt.Ref(span.Key())
+					if err := t.addStep(span); err != nil {
+						return err
+					}
+				}
+			}
+		} else if err := t.addUsage(span); err != nil {
+			return err
+		}
+		if err := t.tx.Exec(`UPDATE spans SET run_id = ?, step = ?, said = NULL WHERE owner = ? AND trace = ? AND span = ?`,
+			t.run.ID, key, t.owner, span.Trace, span.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outermost finds for each span of a tool the one whose step it is in. Frameworks
+// nest spans of one call: the same trace and call id, at the same time. A call id
+// alone is no identity, because local models use the same again and again.
+func (t *teller) outermost() map[*said]*said {
+	outer := map[*said]*said{}
+	tools := slices.DeleteFunc(slices.Clone(t.spans), func(s *said) bool { return s.Kind != ckpt.SpanTool })
+	slices.SortFunc(tools, func(a, b *said) int {
+		return cmp.Or(cmp.Compare(a.BeganNS, b.BeganNS), cmp.Compare(b.EndedNS, a.EndedNS), cmp.Compare(a.ID, b.ID))
+	})
+	byCall := map[string][]*said{}
+	for _, span := range tools {
+		outer[span] = span
+		if span.Call == "" {
+			continue
+		}
+		id := span.Trace + "/" + span.Call
+		for _, have := range byCall[id] {
+			if span.BeganNS <= have.EndedNS && have.BeganNS <= span.EndedNS {
+				outer[span] = have
+				have.fill(span)
+				break
+			}
+		}
+		if outer[span] == span {
+			byCall[id] = append(byCall[id], span)
+		}
+	}
+	return outer
+}
+
+// fill takes from an inner span what the outer one does not say.
+func (s *said) fill(inner *said) {
+	if s.Sig == "" || s.Sig == observer.UnknownCall {
+		s.Sig, s.Shape, s.Effect = cmp.Or(inner.Sig, s.Sig), cmp.Or(s.Shape, inner.Shape), cmp.Or(s.Effect, inner.Effect)
+	}
+	if s.Args == nil {
+		s.Args = inner.Args
+	}
+	if s.Result == nil {
+		s.Result = inner.Result
+	}
+	s.Res, s.Cause, s.Error = cmp.Or(s.Res, inner.Res), cmp.Or(s.Cause, inner.Cause), cmp.Or(s.Error, inner.Error)
+	s.Failed, s.Negative, s.Unparsable = s.Failed || inner.Failed, s.Negative || inner.Negative, s.Unparsable || inner.Unparsable
+}
+
+// earlierCall is the key of a step that was made of another span of the same call
+// before this one came.
+func (t *teller) earlierCall(span *said) (key string, err error) {
+	if span.Call == "" {
+		return "", nil
+	}
+	var rows []struct {
+		Step  string    `db:"step"`
+		Began ckpt.Time `db:"started_at"`
+		Ended ckpt.Time `db:"ended_at"`
+	}
+	err = t.tx.List(&rows, `SELECT p.step, x.started_at, x.ended_at FROM spans p JOIN steps x ON x.run_id = p.run_id AND x.key = p.step
+		WHERE p.owner = ? AND p.trace = ? AND p.call = ? AND p.run_id = ?`, t.owner, span.Trace, span.Call, t.run.ID)
+	for _, row := range rows {
+		if !span.Began.After(row.Ended.Time) && !row.Began.After(span.Ended.Time) {
+			return row.Step, nil
+		}
+	}
+	return "", err
+}
+
+// addStep makes a step of a call of a tool.
+func (t *teller) addStep(span *said) error {
+	tx := t.tx
+	how, stretch := driftlog.InOrder, t.run.Stretch
+	if span.EndedNS < t.old.ToldNS {
+		how, stretch = driftlog.Late, 0 // 0 keeps it from being counted again after a restart
+		t.late++
+	} else {
+		t.toldNS = span.EndedNS
+	}
+	turn := t.group.turns[span.Key()]
+	status, name := ckpt.StepSucceeded, cmp.Or(span.Name, "tool")
+	if span.Failed {
+		status = ckpt.StepFailed
+	}
+	outcome := ckpt.Ref("")
+	if span.Negative {
+		outcome = ckpt.StepNegative
+	}
+	err := tx.Exec(insertStep, t.run.ID, span.Key(), name, string(status), span.Args, span.Result, ckpt.Ref(span.Error), span.Began, span.Ended, span.DurationMS, t.run.LastSeq,
+		stretch, ckpt.Ref(span.Sig), ckpt.Ref(span.Res), ckpt.Ref(span.Cause), span.Unparsable, ckpt.Ref(turn), outcome, ckpt.Ref(span.Shape), ckpt.Ref(span.Effect))
+	if err != nil {
+		return err
+	}
+	t.steps++
+	t.note(span)
+	print := span.print(turn)
+	print.Tool, print.AfterSeq = name, t.run.LastSeq
+	return t.store.SeeObserved(tx, t.agent, t.run, t.watched, print, how, t.partial)
+}
+
+const insertStep = `INSERT INTO steps (run_id, key, name, status, args, result, error, started_at, ended_at, duration_ms, after_seq,
+	stretch, sig, res, cause, unparsable, turn, outcome, shape, effect) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+
+// addUsage counts what a model has used. What an agent's span says is the sum of
+// those below, and is not counted again.
+func (t *teller) addUsage(span *said) error {
+	t.note(span)
+	if span.Kind != ckpt.SpanInference {
+		return nil
+	}
+	t.input, t.output, t.cost = t.input+used(span.InputTokens), t.output+used(span.OutputTokens), t.cost+used(span.CostUSD)
+	print := observer.StepPrint{Key: span.Key(), Tool: "model", Began: span.Began.Time, At: span.Ended.Time, AfterSeq: t.run.LastSeq, Measures: span.Measures}
+	return t.store.SeeObserved(t.tx, t.agent, t.run, t.watched, print, driftlog.Usage, t.partial)
+}
+
+func used[N int64 | float64](n *N) N {
+	if n == nil || !(*n > 0) {
+		return 0
+	}
+	return min(*n, 1e12)
+}
+
+// note keeps the newest span, and how the newest root went.
+func (t *teller) note(span *said) {
+	if span.EndedNS >= t.last.EndedNS {
+		t.last = span
+	}
+	if span.Parent == "" {
+		t.old.Failed = span.Failed
+	}
+}
+
+// close adds up what came, and says when the run ends if nothing more comes.
+func (t *teller) close() error {
+	tx := t.tx
+	if err := tx.Exec(ledger.UpdateObserved, tx.Now, t.steps, t.input, t.output, t.cost, t.run.ID); err != nil {
+		return err
+	}
+	if t.partial && !t.owned {
+		if err := tx.Exec(`UPDATE runs SET partial = 1 WHERE id = ? AND partial = 0`, t.run.ID); err != nil {
+			return err
+		}
+	}
+	if !t.owned {
+		after := endQuiet
+		if t.group.trace != "" && t.group.rootEnded {
+			after = endTrace
+		}
+		if err := tx.Exec(`INSERT INTO observed (run_id, ends_at, told_ns, last_at, failed) VALUES (?1, ?2, ?3, ?4, ?5)
+			ON CONFLICT (run_id) DO UPDATE SET ends_at = ?2, told_ns = max(told_ns, ?3), last_at = max(last_at, ?4), failed = ?5`,
+			t.run.ID, ckpt.At(tx.Now.Add(after)), t.toldNS, t.last.Ended, t.old.Failed); err != nil {
+			return err
+		}
+	}
+	e := ledger.DaemonEntry(t.agent, "observe_run")
+	e.Run, e.Detail = t.run.Name, map[string]any{"spans": len(t.spans), "steps": t.steps, "late": t.late}
+	return tx.Audit(e)
+}

@@ -1,0 +1,154 @@
+package spans
+
+import (
+	"sync"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// The bounds of what is remembered of traces.
+const (
+	mostTraces = 20_000
+	mostLinks  = 4096 // of one trace
+	mostTurns  = 64
+	forgetIdle = 15 * time.Minute
+)
+
+type traceKey struct{ owner, trace string }
+
+// link is what is known of a span in a trace: what it lies below.
+type link struct {
+	parent string
+	run    string // the conversation that it names
+	agent  bool   // it is a segment of an agent
+}
+
+// turn is an answer of a model.
+type turn struct {
+	span, below string // below which agent
+	ended       int64
+}
+
+// trace is what is remembered of one.
+type trace struct {
+	first, last time.Time // when the first and the last of the spans that wait came
+	waiting     int
+	root        bool // the root has come
+	rootAgent   string
+	seen        time.Time
+	links       map[string]link
+	turns       []turn
+}
+
+// traces are those that were heard of lately.
+type traces struct {
+	mu     sync.Mutex
+	of     map[traceKey]*trace
+	forgot time.Time // when some were let go of because there were too many
+}
+
+// hear notes what a batch says of its traces. kept are the spans that wait now.
+func (t *traces) hear(owner string, spans []ckpt.Span, kept map[string]int, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range spans {
+		span := &spans[i]
+		at := t.get(traceKey{owner, span.Trace}, now)
+		if span.Parent == "" {
+			at.root = true
+			if span.RootAgent != "" {
+				at.rootAgent = span.RootAgent
+			}
+		}
+		if len(at.links) < mostLinks {
+			at.links[span.ID] = link{span.Parent, span.Run, span.Kind == ckpt.SpanAgent}
+		}
+	}
+	for id, n := range kept {
+		at := t.get(traceKey{owner, id}, now)
+		if at.waiting == 0 {
+			at.first = now
+		}
+		at.waiting += n
+		at.last = now
+	}
+}
+
+// get finds a trace or makes it. Where there are too many, only those are
+// remembered for which something waits.
+func (t *traces) get(key traceKey, now time.Time) *trace {
+	at := t.of[key]
+	if at == nil {
+		if len(t.of) >= mostTraces && now.Sub(t.forgot) >= time.Second {
+			t.forget(now, 0)
+			t.forgot = now
+		}
+		at = &trace{links: map[string]link{}}
+		t.of[key] = at
+	}
+	at.seen = now
+	return at
+}
+
+// forget lets go of traces for which nothing waits and nothing came for a while.
+func (t *traces) forget(now time.Time, idle time.Duration) {
+	for key, at := range t.of {
+		if at.waiting == 0 && now.Sub(at.seen) >= idle {
+			delete(t.of, key)
+		}
+	}
+}
+
+// due are the traces whose spans have waited long enough, by owner.
+func (t *traces) due(now time.Time, all bool) map[string][]string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forget(now, forgetIdle)
+	due := map[string][]string{}
+	for key, at := range t.of {
+		switch {
+		case at.waiting == 0:
+		case all, at.waiting >= waiting, now.Sub(at.first) >= waitMost, at.root && now.Sub(at.last) >= waitQuiet:
+			due[key.owner] = append(due[key.owner], key.trace)
+		}
+	}
+	return due
+}
+
+// take answers what is known of a trace, and that nothing waits any more. settled
+// gives back what was not settled.
+func (t *traces) take(owner, id string) trace {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := t.of[traceKey{owner, id}]
+	if at == nil {
+		return trace{}
+	}
+	known := *at
+	known.links = make(map[string]link, len(at.links))
+	for span, l := range at.links {
+		known.links[span] = l
+	}
+	known.turns = append([]turn(nil), at.turns...)
+	at.waiting = 0
+	return known
+}
+
+// again lets a trace wait once more: it could not be settled.
+func (t *traces) again(owner, id string, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := t.get(traceKey{owner, id}, now)
+	at.waiting, at.first, at.last = max(1, at.waiting), now, now
+}
+
+// remember notes the turns of a trace for the spans that come later.
+func (t *traces) remember(owner, id string, turns []turn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if at := t.of[traceKey{owner, id}]; at != nil {
+		at.turns = append(at.turns, turns...)
+		at.turns = at.turns[max(0, len(at.turns)-mostTurns):]
+	}
+}

@@ -1,0 +1,457 @@
+package db_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+	"github.com/ckptsidecar/ckptsidecar/internal/otlp"
+	"github.com/ckptsidecar/ckptsidecar/internal/resume"
+	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
+	"github.com/google/go-cmp/cmp"
+)
+
+// observing is a store that observes spans.
+type observing struct {
+	*db.Store
+	t     testing.TB
+	clock *clock
+	n     int // spans made so far
+}
+
+func openObserving(t testing.TB, change ...func(*db.Options)) *observing {
+	t.Helper()
+	c := newClock()
+	c.now = time.Unix(1_790_000_000, 0).UTC().Add(time.Minute) // when the golden spans were made
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), c)
+	o.Drift, o.Secrets, o.Resume = drift.New(), secrets.Scan{}, resume.Make
+	for _, f := range change {
+		f(&o)
+	}
+	return &observing{Store: openWith(t, o), t: t, clock: c}
+}
+
+// golden are the spans of an emitter, as internal/otlp reads them.
+func (o *observing) golden(emitter string) []ckpt.Span {
+	o.t.Helper()
+	body, err := os.ReadFile("../otlp/testdata/" + emitter + ".json")
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	batch, err := otlp.Read(body, otlp.Options{Form: otlp.JSON, Content: ckpt.SpanContentHash, Now: o.clock.Now()})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return batch.Spans
+}
+
+func (o *observing) send(spans ...ckpt.Span) *ckpt.SpansObserved {
+	o.t.Helper()
+	done, err := o.Observe(o.t.Context(), ann, slices.Clone(spans), ckpt.SpanContentHash)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return done
+}
+
+// settle lets time go by until all that was sent is in its run.
+func (o *observing) settle() {
+	o.t.Helper()
+	o.clock.add(11 * time.Second)
+	o.again()
+}
+
+func (o *observing) again() {
+	o.t.Helper()
+	if err := o.Settle(o.t.Context(), false); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// seen is what anybody sees of a run.
+type seen struct {
+	Run      *ckpt.Run
+	Steps    []ckpt.Step
+	Findings []string
+}
+
+func (o *observing) look(agent, run string) seen {
+	o.t.Helper()
+	ref := ckpt.RunRef{Agent: agent, Run: run}
+	r, err := o.Store.Run(o.t.Context(), ann, ref)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	steps, err := o.Steps(o.t.Context(), ann, ref, ckpt.ListFilter{})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	report, err := o.Drift(o.t.Context(), ann, ckpt.DriftFilter{Agent: agent, Run: run})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	s := seen{Run: r, Steps: steps.Steps}
+	for _, f := range report.Findings {
+		s.Findings = append(s.Findings, fmt.Sprint(f.Rule, " ", f.Severity))
+	}
+	slices.Sort(s.Findings)
+	return s
+}
+
+// toolSpan is a call of a tool below a root, the nth of its trace.
+func toolSpan(trace string, n int, change ...func(*ckpt.Span)) ckpt.Span {
+	at := time.Unix(1_790_000_000, 0).UTC().Add(time.Duration(n) * 100 * time.Millisecond)
+	s := ckpt.Span{Trace: strings.Repeat(trace, 32), ID: fmt.Sprintf("%016x", n+1), Parent: "00000000000000ff", Kind: ckpt.SpanTool, Service: "shop",
+		Name: "search", Began: ckpt.At(at), Ended: ckpt.At(at.Add(50 * time.Millisecond))}
+	for _, f := range change {
+		f(&s)
+	}
+	s.BeganNS, s.EndedNS = s.Began.UnixNano(), s.Ended.UnixNano()
+	return s
+}
+
+func failing(s *ckpt.Span) { s.Failed, s.Error = true, "TimeoutError" }
+
+// rootSpan is the root of a trace.
+func rootSpan(trace string, n int, change ...func(*ckpt.Span)) ckpt.Span {
+	return toolSpan(trace, n, append([]func(*ckpt.Span){func(s *ckpt.Span) { s.ID, s.Parent, s.Kind = "00000000000000ff", "", ckpt.SpanAgent }}, change...)...)
+}
+
+func modelSpan(trace string, n int, change ...func(*ckpt.Span)) ckpt.Span {
+	return toolSpan(trace, n, append([]func(*ckpt.Span){func(s *ckpt.Span) {
+		s.Kind, s.Name = ckpt.SpanInference, ""
+		in, out := int64(100), int64(10)
+		s.InputTokens, s.OutputTokens = &in, &out
+	}}, change...)...)
+}
+
+func TestObservedRun(t *testing.T) {
+	t.Parallel()
+	o := openObserving(t)
+	spans := o.golden("genai")
+	if done := o.send(spans...); done.Steps != 2 || done.Usage != 2 || done.Duplicates != 0 {
+		t.Fatalf("%+v", done)
+	}
+	if done := o.send(spans...); done.Steps != 0 || done.Usage != 0 || done.Duplicates != 4 {
+		t.Errorf("the same spans again: %+v", done)
+	}
+	o.settle()
+	o.send(spans...)
+	o.settle()
+	s := o.look("planner", "conv_5j66UpCpwteGg4YSxUnt7lPY")
+	if s.Run.Source != ckpt.SourceOTLP || s.Run.Status != ckpt.RunRunning || s.Run.PID != 0 || s.Run.HeartbeatTimeout != 0 || s.Run.StepsEnded != 2 {
+		t.Errorf("the run is %+v", s.Run)
+	}
+	if len(s.Steps) != 2 {
+		t.Fatalf("there are %d steps: a model's answer is none", len(s.Steps))
+	}
+	first := s.Steps[0]
+	if first.Key != "span:0af7651916cd43dd8448eb211c80319c/00000000000000c1" || first.Name != "get_weather" || first.Turn != "span:00000000000000b1" ||
+		first.StartedAt.String() != "2026-09-21T14:13:21.000Z" || *first.DurationMS != 200 || first.Args != nil || first.Result != nil {
+		t.Errorf("the first step is %+v", first)
+	}
+	if second := s.Steps[1]; second.Status != ckpt.StepFailed || second.Error != "TimeoutError" || second.Turn != first.Turn {
+		t.Errorf("the second step is %+v", second)
+	}
+	if got := sqlite3(t, "-readonly", pathOf(o.Store), `SELECT source, partial, status FROM audit_runs; SELECT input_tokens, output_tokens FROM runs;
+		SELECT count(*) FROM audit_violations`); got != "otlp|0|running\n100|20\n0" {
+		t.Errorf("an auditor reads %q", got)
+	}
+}
+
+// The order in which batches come, how they are cut, and what comes twice, do not
+// matter.
+func TestShuffledSpansGiveTheSameRun(t *testing.T) {
+	t.Parallel()
+	var spans []ckpt.Span
+	for n := range 40 {
+		change := func(*ckpt.Span) {}
+		if n%3 == 1 {
+			spans = append(spans, modelSpan("a", n))
+			continue
+		}
+		if n > 20 {
+			change = failing
+		}
+		spans = append(spans, toolSpan("a", n, change))
+	}
+	spans = append(spans, rootSpan("a", 50))
+	var want seen
+	for seed := range int64(6) {
+		random := rand.New(rand.NewSource(seed))
+		o := openObserving(t)
+		list := append(slices.Clone(spans), spans[:20]...)
+		if seed > 0 {
+			random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		}
+		for len(list) > 0 {
+			n := min(len(list), 1+random.Intn(15))
+			o.send(list[:n]...)
+			list = list[n:]
+			o.clock.add(100 * time.Millisecond)
+			o.again()
+		}
+		o.settle()
+		got := o.look("shop", strings.Repeat("a", 32))
+		got.Run.UpdatedAt, got.Run.AccumulatedMS = ckpt.Time{}, 0
+		if seed == 0 {
+			if want = got; !slices.Contains(got.Findings, "error_streak critical") {
+				t.Errorf("thirteen failures, with good answers of the model between them, are %q", got.Findings)
+			}
+			continue
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("seed %d: %s", seed, diff)
+		}
+	}
+}
+
+func TestObservedRunsBelongToNobody(t *testing.T) {
+	t.Parallel()
+	o := openObserving(t)
+	o.send(toolSpan("a", 1), rootSpan("a", 2))
+	o.settle()
+	ref := ckpt.RunRef{Agent: "shop", Run: strings.Repeat("a", 32)}
+	ctx := t.Context()
+	r := request("shop", ckpt.KindRoutine, `{}`)
+	r.Run = ref.Run
+	_, saved := o.Save(ctx, ann, r)
+	_, _, stepped := o.BeginStep(ctx, ann, ref, ckpt.StepRequest{Key: "k", Name: "n"})
+	_, _, resumed := o.Resume(ctx, ann, ckpt.ResumeRequest{Agent: "shop", Run: ref.Run, Force: true})
+	_, _, looked := o.Resume(ctx, ann, ckpt.ResumeRequest{Agent: "shop", Run: ref.Run, DryRun: true})
+	_, beat := o.Beat(ctx, ann, ref, ckpt.Heartbeat{})
+	for name, err := range map[string]error{"save": saved, "step": stepped, "resume": resumed, "dry run": looked, "beat": beat} {
+		if ckpt.CodeOf(err) != ckpt.CodeConflict {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Who registers it speaks for it from then on, and its spans add usage alone.
+	if _, _, err := o.StartRun(ctx, ann, ckpt.RunRequest{Agent: "shop", Run: ref.Run}); err != nil {
+		t.Fatal(err)
+	}
+	o.send(toolSpan("a", 3), modelSpan("a", 4))
+	o.settle()
+	o.clock.add(2 * time.Hour)
+	o.again()
+	if s := o.look("shop", ref.Run); len(s.Steps) != 1 || s.Run.Source != "" || !s.Run.EndedAt.IsZero() {
+		t.Errorf("%+v", s)
+	}
+	if got := sqlite3(t, "-readonly", pathOf(o.Store), `SELECT input_tokens FROM runs`); got != "100" {
+		t.Errorf("%s tokens", got)
+	}
+}
+
+func TestObservedRunsEnd(t *testing.T) {
+	t.Parallel()
+	o := openObserving(t)
+	o.send(toolSpan("a", 1), rootSpan("a", 2, failing), toolSpan("b", 1, func(s *ckpt.Span) { s.Run = "talk" }))
+	o.settle()
+	a := strings.Repeat("a", 32)
+	o.clock.add(50 * time.Second)
+	o.again()
+	if s := o.look("shop", a); s.Run.Status != ckpt.RunRunning {
+		t.Errorf("after 50 s it is %s", s.Run.Status)
+	}
+	o.clock.add(15 * time.Second)
+	o.again()
+	if s := o.look("shop", a); s.Run.Status != ckpt.RunFailed || s.Run.EndedAt.String() != "2026-09-21T14:13:20.250Z" || s.Run.AccumulatedMS != 150 {
+		t.Errorf("a minute after its root failed it is %+v", s.Run)
+	}
+	if s := o.look("shop", "talk"); s.Run.Status != ckpt.RunRunning {
+		t.Errorf("a conversation is %s", s.Run.Status)
+	}
+	o.clock.add(30 * time.Minute)
+	o.again()
+	if s := o.look("shop", "talk"); s.Run.Status != ckpt.RunCompleted {
+		t.Errorf("after half an hour a conversation is %s", s.Run.Status)
+	}
+	o.send(toolSpan("b", 9, func(s *ckpt.Span) { s.Run = "talk" }))
+	o.settle()
+	if s := o.look("shop", "talk"); s.Run.Status != ckpt.RunRunning || s.Run.Attempt != 2 || len(s.Steps) != 2 {
+		t.Errorf("a later span does not open a new segment: %+v", s.Run)
+	}
+}
+
+func TestLateSpansHaveNoPlaceInTheOrder(t *testing.T) {
+	t.Parallel()
+	o := openObserving(t)
+	o.send(toolSpan("a", 30))
+	o.settle()
+	for n := range 20 {
+		o.send(toolSpan("a", n, failing))
+	}
+	o.settle()
+	s := o.look("shop", strings.Repeat("a", 32))
+	if len(s.Findings) != 0 || len(s.Steps) != 21 || s.Run.StepsEnded != 21 {
+		t.Errorf("%d steps, %v", len(s.Steps), s.Findings)
+	}
+}
+
+// One call may have several spans; a call id alone is no identity.
+func TestNestedSpansOfOneCallAreOneStep(t *testing.T) {
+	t.Parallel()
+	named := func(s *ckpt.Span) { s.Call = "call_0" }
+	outer := toolSpan("a", 1, named, func(s *ckpt.Span) { s.Ended = ckpt.At(s.Began.Add(90 * time.Millisecond)); s.ID = "00000000000000a1" })
+	inner := toolSpan("a", 1, named, failing)
+	for name, send := range map[string]func(*observing){
+		"together":      func(o *observing) { o.send(inner, outer) },
+		"one by one":    func(o *observing) { o.send(inner); o.settle(); o.send(outer) },
+		"outside first": func(o *observing) { o.send(outer); o.settle(); o.send(inner) },
+	} {
+		o := openObserving(t)
+		send(o)
+		o.send(toolSpan("a", 5, named), toolSpan("b", 1, named))
+		o.settle()
+		if s := o.look("shop", strings.Repeat("a", 32)); len(s.Steps) != 2 {
+			t.Errorf("%s: %d steps", name, len(s.Steps))
+		}
+	}
+}
+
+func TestSpansWaitThroughARestart(t *testing.T) {
+	t.Parallel()
+	o := openObserving(t)
+	o.send(toolSpan("a", 1), toolSpan("a", 2), modelSpan("a", 0))
+	path := pathOf(o.Store)
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.Store = openWith(t, options(path, o.clock))
+	o.again()
+	o.settle()
+	if s := o.look("shop", strings.Repeat("a", 32)); len(s.Steps) != 2 {
+		t.Errorf("%d steps are left of 2", len(s.Steps))
+	}
+	if done := o.send(toolSpan("a", 1)); done.Duplicates != 1 {
+		t.Errorf("%+v", done)
+	}
+}
+
+func TestEraseTakesObservedSpans(t *testing.T) {
+	t.Parallel()
+	o := openObserving(t)
+	o.send(toolSpan("a", 1), rootSpan("a", 2))
+	o.settle()
+	o.send(toolSpan("b", 1)) // it waits
+	if _, err := o.Erase(t.Context(), ann, "shop"); err != nil {
+		t.Fatal(err)
+	}
+	o.settle()
+	if got := sqlite3(t, "-readonly", pathOf(o.Store), `SELECT count(*) FROM spans UNION ALL SELECT count(*) FROM observed UNION ALL SELECT count(*) FROM steps
+		UNION ALL SELECT count(*) FROM runs`); got != "0\n0\n0\n0" {
+		t.Errorf("left are %q", got)
+	}
+}
+
+// What is planted in every attribute is nowhere in the files: not what may never
+// be kept, nor a secret in what is.
+func TestNothingPlantedIsKept(t *testing.T) {
+	t.Parallel()
+	const token = "sk-proj-" + "Zq3vT7mK9pLw2XcR5nBd8HsJ4fGy6AeU"
+	for _, content := range []ckpt.SpanContent{ckpt.SpanContentHash, ckpt.SpanContentNone, ckpt.SpanContentKeep} {
+		o := openObserving(t)
+		planted := func(s *ckpt.Span) {
+			s.Run, s.RootAgent, s.Agent, s.Service, s.Call, s.Name, s.Error = token, token, token, token, token, token, token
+			s.Args, s.Result = ckpt.JSON(`{"q":"`+token+` CANARY-IN-CONTENT"}`), ckpt.JSON(`"`+token+` CANARY-IN-CONTENT"`)
+		}
+		_, err := o.Observe(t.Context(), ann, []ckpt.Span{toolSpan("a", 1, planted), modelSpan("a", 2, planted), rootSpan("a", 3, planted)}, content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.settle()
+		for _, name := range []string{"", "-wal"} {
+			bytesOf, err := os.ReadFile(pathOf(o.Store) + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if bytes.Contains(bytesOf, []byte(token)) {
+				t.Errorf("%s: the file%s holds the token", content, name)
+			}
+			if content != ckpt.SpanContentKeep && bytes.Contains(bytesOf, []byte("CANARY")) {
+				t.Errorf("%s: the file%s holds content", content, name)
+			}
+		}
+	}
+}
+
+// The same call in two databases has different prints, and the same ones in one.
+func TestPrintsAreKeyed(t *testing.T) {
+	t.Parallel()
+	said := func(s *ckpt.Span) { s.Args, s.Result = ckpt.JSON(`{"q":1}`), ckpt.JSON(`"nothing"`) }
+	var prints []string
+	for range 2 {
+		o := openObserving(t)
+		for n := range 12 {
+			o.send(toolSpan("a", n, said))
+		}
+		o.settle()
+		prints = append(prints, sqlite3(t, "-readonly", pathOf(o.Store), `SELECT DISTINCT sig || res FROM steps`))
+		if s := o.look("shop", strings.Repeat("a", 32)); !slices.ContainsFunc(s.Findings, func(f string) bool { return strings.HasPrefix(f, "repeat") }) {
+			t.Errorf("twelve equal calls are %q", s.Findings)
+		}
+	}
+	if len(prints[0]) != 64 || len(prints[1]) != 64 || prints[0] == prints[1] {
+		t.Errorf("the prints are %q", prints)
+	}
+}
+
+func TestObservedRunsTravel(t *testing.T) {
+	t.Parallel()
+	o := openObserving(t)
+	o.send(toolSpan("a", 1), rootSpan("a", 2))
+	o.settle()
+	var export bytes.Buffer
+	if err := o.ExportAgents(t.Context(), ann, ckpt.ExportRequest{Agents: []string{"shop"}}, &export); err != nil {
+		t.Fatal(err)
+	}
+	to := openObserving(t)
+	if _, err := to.Import(t.Context(), ann, ckpt.ImportRequest{}, &export); err != nil {
+		t.Fatal(err)
+	}
+	to.again()
+	if s := to.look("shop", strings.Repeat("a", 32)); s.Run.Source != ckpt.SourceOTLP || s.Run.Status != ckpt.RunCompleted || len(s.Steps) != 1 {
+		t.Errorf("%+v", s.Run)
+	}
+}
+
+// An owner may have so many live runs; those beyond end early, and lose nothing.
+func TestTooManyLiveRunsEndEarly(t *testing.T) {
+	t.Parallel()
+	o := openObserving(t)
+	for n := range 1010 {
+		span := toolSpan("a", 1)
+		span.Trace = fmt.Sprintf("%032x", n+1)
+		o.send(span)
+	}
+	o.settle()
+	o.again()
+	if got := sqlite3(t, "-readonly", pathOf(o.Store), `SELECT count(*), sum(status = 'running'), (SELECT count(*) FROM steps) FROM runs`); got != "1010|1000|1010" {
+		t.Errorf("runs, live ones and steps are %s", got)
+	}
+}
+
+func TestSpansCountForTheQuota(t *testing.T) {
+	t.Parallel()
+	o := openObserving(t, func(o *db.Options) { o.MaxOwnerBytes = 200 << 10 })
+	var err error
+	n := 0
+	for ; n < 5000 && err == nil; n++ {
+		_, err = o.Observe(t.Context(), ann, []ckpt.Span{toolSpan("a", n)}, ckpt.SpanContentHash)
+	}
+	if ckpt.CodeOf(err) != ckpt.CodeQuota {
+		t.Fatalf("after %d spans: %v", n, err)
+	}
+	if _, err := o.Observe(t.Context(), bob, []ckpt.Span{toolSpan("a", 1)}, ckpt.SpanContentHash); err != nil {
+		t.Errorf("another owner: %v", err)
+	}
+	o.settle()
+}
