@@ -39,7 +39,7 @@ type grammar struct {
 	Operation     operationCmd      `cmd:"" group:"runs" help:"Begin, end or resolve one risky operation."`
 	Events        eventsCmd         `cmd:"" group:"runs" help:"Show, follow or append to a run's journal."`
 	Drift         driftcmd.Command  `cmd:"" group:"runs" help:"Say whether an agent drifts, what was found, and where to go back to."`
-	Prompts       promptsCmd        `cmd:"" group:"runs" help:"Show and answer the questions that wait for an operator."`
+	Prompts       promptsCmd        `cmd:"" group:"runs" help:"Show and answer the questions that wait for a person, or ask one."`
 	MCP           mcpCmd            `cmd:"" name:"mcp" group:"hosts" help:"Serve an agent's checkpoints to a model, over the Model Context Protocol."`
 	Hook          hookCmd           `cmd:"" group:"hosts" help:"Record a coding agent by its hooks: Claude Code, Codex, Gemini CLI."`
 	Export        exportCmd         `cmd:"" group:"agents" help:"Write all of some agents as NDJSON with checksums: their runs, checkpoints, steps, operations, events, findings and prompts."`

@@ -1,19 +1,23 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"slices"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 type promptsCmd struct {
-	List   promptsListCmd   `cmd:"" default:"withargs" help:"List the questions that wait for an operator."`
+	List   promptsListCmd   `cmd:"" default:"withargs" help:"List the questions that wait for a person."`
 	Show   promptsShowCmd   `cmd:"" help:"Show one, with what a new beginning would lose."`
 	Answer promptsAnswerCmd `cmd:"" help:"Answer one."`
+	Ask    promptsAskCmd    `cmd:"" help:"Ask a person as a run, and wait for the answer."`
+	Wait   promptsWaitCmd   `cmd:"" help:"Wait for the answer to one."`
 }
 
 type promptsListCmd struct {
@@ -60,13 +64,34 @@ func promptText(a *app, p *ckpt.Prompt) {
 	if p.Reason != "" {
 		term.Printf(a.Stdout, "  %s\n", p.Reason)
 	}
-	if p.Choice != "" {
-		term.Printf(a.Stdout, "  answered %s by %s: %s\n", term.Moment(p.AnsweredAt), p.AnsweredBy, a.Out.Green(string(p.Choice)))
+	if len(p.Schema) > 0 {
+		term.Printf(a.Stdout, "  data as in %s\n", oneLine(p.Schema))
+	}
+	switch p.Status {
+	case ckpt.PromptAnswered:
+		term.Printf(a.Stdout, "  answered %s by %s: %s\n", term.Moment(p.AnsweredAt), p.AnsweredBy, a.Out.Green(answerText(p)))
 		return
+	case ckpt.PromptWithdrawn:
+		term.Printf(a.Stdout, "  withdrawn %s: the run went on or ended without an answer\n", term.Moment(p.AnsweredAt))
+		return
+	case ckpt.PromptExpired:
+		term.Printf(a.Stdout, "  expired %s\n", term.Moment(p.ExpiresAt))
+		return
+	}
+	if !p.ExpiresAt.IsZero() {
+		term.Printf(a.Stdout, "  expires %s\n", term.Moment(p.ExpiresAt))
 	}
 	for _, line := range view.Answers(p) {
 		term.Printf(a.Stdout, "  %s\n", line)
 	}
+}
+
+// answerText is an answer in one line.
+func answerText(p *ckpt.Prompt) string {
+	if len(p.Data) == 0 {
+		return string(p.Choice)
+	}
+	return strings.TrimSpace(string(p.Choice) + " " + oneLine(p.Data))
 }
 
 type promptsShowCmd struct {
@@ -77,7 +102,7 @@ func (c *promptsShowCmd) Run(ctx context.Context, a *app) error {
 	if err := cli.Checked(ckpt.CheckID(c.ID)); err != nil {
 		return err
 	}
-	p, err := findPrompt(ctx, a, c.ID)
+	p, err := a.Client().Prompt(ctx, c.ID)
 	switch {
 	case err != nil:
 		return err
@@ -96,53 +121,141 @@ func (c *promptsShowCmd) Run(ctx context.Context, a *app) error {
 	return pathDiff(a, from.State, []byte(p.MemoryDiff))
 }
 
-// findPrompt looks through the pages; the API has no call for one.
-func findPrompt(ctx context.Context, a *app, id string) (found *ckpt.Prompt, err error) {
-	every := cli.Paged{All: true}
-	_, err = every.Read(func(before string, limit int) (ckpt.Ref, error) {
-		page, err := a.Client().Prompts(ctx, ckpt.PromptFilter{Before: before, Limit: limit})
-		if err != nil {
-			return "", err
-		}
-		if i := slices.IndexFunc(page.Prompts, func(p ckpt.Prompt) bool { return p.ID == id }); i >= 0 {
-			found = &page.Prompts[i]
-			return "", nil
-		}
-		return page.Next, nil
-	})
-	if err == nil && found == nil {
-		err = ckpt.Errorf(ckpt.CodeNotFound, "there is no prompt %s: see all with ckptsidecar prompts --answered", id)
-	}
-	return found, err
-}
-
 type promptsAnswerCmd struct {
 	ID     string `arg:"" help:"The prompt's id."`
-	Choice string `arg:"" enum:"resume,reinitialize,abandon" help:"resume: go on as it is. reinitialize: begin anew. abandon: give the run up."`
+	Answer string `arg:"" optional:"" name:"choice" help:"The answer. To a decision resume (go on as it is), reinitialize (begin anew) or abandon (give the run up); to a question one of its choices."`
+	Choice string `help:"The same as a flag." placeholder:"TEXT"`
+	Data   string `help:"What comes with the answer to a question: JSON, or @FILE, or - for standard input." placeholder:"JSON"`
 	Reason string `help:"Why, for the audit log." placeholder:"TEXT"`
 }
 
 func (c *promptsAnswerCmd) Run(ctx context.Context, a *app) error {
-	answer := ckpt.PromptAnswer{ID: c.ID, Choice: ckpt.PromptChoice(c.Choice), Reason: c.Reason}
-	if err := cli.Checked(answer.Check()); err != nil {
+	if c.Answer != "" && c.Choice != "" && c.Answer != c.Choice {
+		return cli.Usagef("two choices are named: %s and %s", c.Answer, c.Choice)
+	}
+	data, err := a.jsonArgument(ctx, c.Data)
+	if err != nil {
 		return err
 	}
-	p, _, err := a.Client().AnswerPrompt(ctx, answer)
+	answer := ckpt.PromptAnswer{ID: c.ID, Choice: ckpt.PromptChoice(cmp.Or(c.Choice, c.Answer)), Data: data, Reason: c.Reason}
+	if err := cli.Checked(wellformed.PromptAnswer(&answer)); err != nil {
+		return err
+	}
+	p, again, err := a.Client().AnswerPrompt(ctx, answer)
 	switch {
 	case err != nil:
 		return err
 	case a.JSON:
 		return term.WriteJSON(a.Data(), p)
 	}
-	term.Printf(a.Stdout, "%s  answered: %s\n", p.ID, p.Choice)
+	term.Printf(a.Stdout, "%s  answered: %s\n", p.ID, answerText(p))
 	run := cli.RunFlag(p.Run)
-	switch ckpt.PromptChoice(p.Choice) {
-	case ckpt.ChoiceAbandon:
+	switch choice := ckpt.PromptChoice(p.Choice); {
+	case again:
+		a.Tell("it was answered so before, at %s", term.Moment(p.AnsweredAt))
+	case p.Kind == ckpt.PromptQuestion:
+		a.Tell("run %s of %s has the answer, or gets it when it is resumed", p.Run, p.Agent)
+	case choice == ckpt.ChoiceAbandon:
 		a.Tell("run %s of %s has failed for good", p.Run, p.Agent)
-	case ckpt.ChoiceReinitialize:
+	case choice == ckpt.ChoiceReinitialize:
 		a.Tell("run %s of %s begins anew when it is resumed: ckptsidecar resume %s%s", p.Run, p.Agent, p.Agent, run)
 	default:
 		a.Tell("run %s of %s may go on: ckptsidecar resume %s%s", p.Run, p.Agent, p.Agent, run)
 	}
 	return nil
+}
+
+// jsonArgument is JSON of the command line: as it stands, or read from where @FILE or - say.
+func (a *app) jsonArgument(ctx context.Context, text string) (ckpt.JSON, error) {
+	name, isFile := strings.CutPrefix(text, "@")
+	switch {
+	case text == "":
+		return nil, nil
+	case isFile || text == "-":
+		read, err := a.Read(ctx, name)
+		return ckpt.JSON(read), err
+	}
+	return ckpt.JSON(text), nil
+}
+
+type promptsAskCmd struct {
+	Agent    string        `arg:"" help:"The agent's name."`
+	Question string        `arg:"" help:"What a person shall decide."`
+	InRun    string        `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
+	Epoch    *int64        `help:"The run's epoch that you hold; a newer owner's run then refuses it." placeholder:"N"`
+	Key      string        `help:"The same at each attempt: asked again under it, it is the same question." placeholder:"KEY"`
+	Choice   []string      `help:"One of the answers that are allowed. Without any, every answer is." placeholder:"TEXT" sep:"none"`
+	Schema   string        `help:"The JSON Schema of the data of the answer: JSON, or @FILE." placeholder:"JSON"`
+	Expires  ckpt.Duration `help:"How long it may be answered, such as 1h. Default: for ever." placeholder:"TIME"`
+	Reason   string        `help:"Why it is asked, for the person." placeholder:"TEXT"`
+	Suspend  bool          `help:"Suspend the run where there is no answer yet, and do not wait."`
+	NoWait   bool          `help:"Do not wait: print the prompt as it is."`
+}
+
+// Run prints the answer: with --json the prompt, else the choice and the data.
+func (c *promptsAskCmd) Run(ctx context.Context, a *app) error {
+	ref := a.Ref(c.Agent, c.InRun, c.Epoch)
+	schema, err := a.jsonArgument(ctx, c.Schema)
+	if err != nil {
+		return err
+	}
+	r := ckpt.QuestionRequest{Agent: ref.Agent, Run: ref.Run, Epoch: ref.Epoch, Key: c.Key, Question: c.Question, Reason: c.Reason,
+		Choices: c.Choice, Schema: schema, Expires: c.Expires, Suspend: c.Suspend}
+	if err := cli.Checked(wellformed.Question(&r)); err != nil {
+		return err
+	}
+	p, _, err := a.Client().AskQuestion(ctx, r)
+	if err != nil {
+		return err
+	}
+	if p.Status == ckpt.PromptOpen {
+		a.Tell("prompt %s waits for an answer", p.ID)
+		for _, line := range view.Answers(p) {
+			a.Tell("  %s", line)
+		}
+		if !c.NoWait && !c.Suspend {
+			if p, err = a.Client().WaitPrompt(ctx, p.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return a.showAnswer(p)
+}
+
+// showAnswer prints an answer for a program. A question without one is a conflict,
+// or open.
+func (a *app) showAnswer(p *ckpt.Prompt) error {
+	if a.JSON {
+		return term.WriteJSON(a.Data(), p)
+	}
+	switch p.Status {
+	case ckpt.PromptOpen:
+		term.Println(a.Stdout, p.ID)
+	case ckpt.PromptAnswered:
+		if p.Choice != "" {
+			term.Println(a.Stdout, string(p.Choice))
+		}
+		if len(p.Data) > 0 {
+			term.Println(a.Stdout, oneLine(p.Data))
+		}
+	default:
+		return ckpt.Errorf(ckpt.CodeConflict, "prompt %s has no answer: it is %s", p.ID, p.Status)
+	}
+	return nil
+}
+
+type promptsWaitCmd struct {
+	ID string `arg:"" help:"The prompt's id."`
+}
+
+// Run waits, also over a restart of the daemon, and prints the answer.
+func (c *promptsWaitCmd) Run(ctx context.Context, a *app) error {
+	if err := cli.Checked(ckpt.CheckID(c.ID)); err != nil {
+		return err
+	}
+	p, err := a.Client().WaitPrompt(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	return a.showAnswer(p)
 }

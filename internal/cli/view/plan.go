@@ -172,8 +172,11 @@ func again(p *ckpt.Plan, by, run string) string {
 	return fmt.Sprintf("%s %s%s", by, p.Agent, run)
 }
 
-// Answers are the three ways to answer a prompt, with what each does.
+// Answers are the ways to answer a prompt, with what each does.
 func Answers(p *ckpt.Prompt) []string {
+	if p.Kind == ckpt.PromptQuestion {
+		return answersOfQuestion(p)
+	}
 	lost := ""
 	if n := OperationsOf(p.MemoryDiff); n > 0 {
 		lost = fmt.Sprintf(" (%s of the state would be lost: ckptsidecar prompts show %s)", term.Count(n, "change"), p.ID)
@@ -183,6 +186,23 @@ func Answers(p *ckpt.Prompt) []string {
 		fmt.Sprintf("ckptsidecar prompts answer %s reinitialize    to begin anew; what was saved stays as history%s", p.ID, lost),
 		fmt.Sprintf("ckptsidecar prompts answer %s abandon         to give the run up", p.ID),
 	}
+}
+
+func answersOfQuestion(p *ckpt.Prompt) (ways []string) {
+	data := ""
+	if p.Schema != nil {
+		data = " --data JSON"
+	}
+	if p.Choices == nil {
+		if data == "" {
+			data = " [--data JSON]"
+		}
+		return []string{fmt.Sprintf("ckptsidecar prompts answer %s --choice TEXT%s", p.ID, data)}
+	}
+	for _, choice := range p.Choices {
+		ways = append(ways, fmt.Sprintf("ckptsidecar prompts answer %s --choice %s%s", p.ID, cli.ShellWord(choice), data))
+	}
+	return ways
 }
 
 func nextOfUnsafe(p *ckpt.Plan, by, run string) []string {

@@ -26,16 +26,17 @@ from .errors import (
 )  # fmt: skip
 from .models import Checkpoint, Diff, Plan, Saved
 from ._operation import Operation
+from ._ask import Answer, Unanswered
 from ._replay import Replayed
 from ._run import Run
 from ._stop import Terminated
 from ._typed import Dropped
 
 __all__ = [
-    "Agent", "AlreadyDone", "AsyncAgent", "AsyncOperation", "AsyncRun", "AsyncSidecar", "Autosave",
+    "Agent", "AlreadyDone", "Answer", "AsyncAgent", "AsyncOperation", "AsyncRun", "AsyncSidecar", "Autosave",
     "BaseMissing", "Busy", "Checkpoint", "CkptError", "Conflict", "Corrupt", "Denied", "Diff", "Drift", "Dropped",
     "Encoded", "Fenced", "IdempotencyMismatch", "Internal", "Invalid", "NeedsOperator", "NoDaemon",
     "NotFound", "NotSerializable", "Operation", "Plan", "PlanRefused", "Quota", "Replayed", "Run", "Saved",
-    "SchemaMismatch", "Sidecar", "SpoolError", "StorageFull", "Terminated", "TooLarge", "Trace", "Unsafe",
+    "SchemaMismatch", "Sidecar", "SpoolError", "StorageFull", "Terminated", "TooLarge", "Trace", "Unanswered", "Unsafe",
     "__version__", "agent", "dumps", "loads",
 ]  # fmt: skip

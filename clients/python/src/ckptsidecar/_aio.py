@@ -11,10 +11,11 @@ import concurrent.futures
 import functools
 import inspect
 from types import TracebackType
-from typing import Any, AsyncIterator, Awaitable, Callable, Mapping, Optional, TypeVar, Union, cast
+from typing import Any, AsyncIterator, Awaitable, Callable, Mapping, Optional, Sequence, TypeVar, Union, cast
 
 from ._drift import Drift, OnDrift
 from ._agent import Agent
+from ._ask import Answer
 from ._autosave import Autosave
 from ._client import Sidecar
 from .errors import AlreadyDone
@@ -59,6 +60,10 @@ class AsyncSidecar:
     async def status(self) -> dict[str, Any]:
         """Everything that a person asks of a daemon."""
         return await self.call(self.sync.status)
+
+    async def answer(self, prompt: str, choice: Optional[str] = None, **options: Any) -> dict[str, Any]:
+        """Answers a question; see Sidecar.answer."""
+        return await self.call(self.sync.answer, prompt, choice, **options)
 
     async def dismiss(self, finding: str, **options: Any) -> dict[str, Any]:
         """Says that a finding was none; see Sidecar.dismiss."""
@@ -255,6 +260,33 @@ class AsyncRun:
     async def dismiss(self, finding: str, **options: Any) -> dict[str, Any]:
         """Says that a finding was none; see Run.dismiss."""
         return await self._call(self.sync.dismiss, finding, **options)
+
+    async def ask(
+        self,
+        question: str,
+        *,
+        key: Optional[str] = None,
+        choices: Optional[Sequence[str]] = None,
+        schema: Optional[Mapping[str, Any]] = None,
+        expires: Optional[float] = None,
+        reason: str = "",
+        suspend: bool = False,
+        timeout: Optional[float] = None,
+    ) -> Answer:
+        """Asks a person and waits for the answer; see Run.ask. Other calls go on meanwhile."""
+        run = self.sync
+        prompt = await self._call(
+            run._put_question, question,
+            key=key, choices=choices, schema=schema, expires=expires, reason=reason, suspend=suspend,
+        )  # fmt: skip
+        if prompt["status"] == "open" and not suspend:
+            run._boundary()
+            waiting = run._waiting(prompt["id"])
+            try:
+                prompt = await asyncio.to_thread(waiting.result, run._while_waiting, timeout)
+            finally:
+                waiting.close()
+        return run._answered(prompt)
 
     async def save(self, state: Any, **options: Any) -> Saved:
         """Saves a state of the run; see Run.save."""

@@ -135,12 +135,21 @@ class Sidecar:
         return self._dict(ask)
 
     def prompts(self, *, open: bool = False) -> Iterator[dict[str, Any]]:
-        """Questions to the operator, newest first."""
+        """Questions to people, newest first."""
         return self._pages("/v1/prompts", "prompts", ("open", open or None))
 
-    def answer(self, prompt: str, choice: str, *, reason: str = "") -> dict[str, Any]:
-        """Answers a question: "resume", "reinitialize" or "abandon"."""
-        body = {"choice": choice, "reason": reason or None}
+    def prompt(self, id: str) -> dict[str, Any]:
+        """Reads one question."""
+        return self._dict(_requests.get(f"/v1/prompts/{_requests.check_id(id)}"))
+
+    def answer(
+        self, prompt: str, choice: Optional[str] = None, *, data: Any = None, reason: str = ""
+    ) -> dict[str, Any]:
+        """Answers a question: how to go on with a run ("resume", "reinitialize" or "abandon"), or what a run asked.
+
+        The same answer again changes nothing; another one raises Conflict.
+        """
+        body = {"choice": choice, "data": _requests.value_json(data), "reason": reason or None}
         return self._dict(_requests.post(f"/v1/prompts/{_requests.check_id(prompt)}/answer", body))
 
     def dismiss(self, finding: str, *, reason: str = "") -> dict[str, Any]:

@@ -10,9 +10,10 @@ import inspect
 import logging
 import threading
 from types import TracebackType
-from typing import Any, Callable, Generator, Mapping, Optional, Union
+from typing import Any, Callable, Generator, Mapping, Optional, Sequence, Union
 
-from . import _requests
+from . import _ask, _requests
+from ._ask import Answer, Waiting, answer_of
 from ._autosave import Autosave
 from ._drift import Drift, OnDrift
 from ._encode import Encoded, dumps
@@ -101,6 +102,7 @@ class Run:
         self._lock = threading.Lock()
         self._last: Optional[tuple[Any, bytes, Optional[str]]] = None  # what was saved last: itself, hash, id
         self._ended = False
+        self._asked: dict[str, str] = {}  # for the words of each question the last prompt that had an answer
         self._autosaves: list[Autosave] = []
 
     # Its life
@@ -253,6 +255,61 @@ class Run:
         answer = self.agent.sidecar.dismiss(finding, reason=reason)
         self._session.drift.note(answer.pop("drift", None))
         return answer
+
+    def ask(
+        self,
+        question: str,
+        *,
+        key: Optional[str] = None,
+        choices: Optional[Sequence[str]] = None,
+        schema: Optional[Mapping[str, Any]] = None,
+        expires: Optional[float] = None,
+        reason: str = "",
+        suspend: bool = False,
+        timeout: Optional[float] = None,
+    ) -> Answer:
+        """Asks a person and waits for the answer, while the heartbeat goes on.
+
+        ``choices``: the only answers; without them any is allowed. ``schema``: the JSON Schema of the data that comes
+        with the answer. ``expires``: seconds in which it may be answered. ``reason``: why it is asked, for the person.
+        ``key``: asked again under it, it is the same question. Without a key it is the same where the words are, until
+        the run has saved something after the answer.
+
+        After a crash the resumed run asks again, and gets the same question, or its answer at once. ``suspend``: where
+        there is no answer yet, the run is suspended and Unanswered is raised; ``timeout``: seconds after which
+        TimeoutError is raised, while the question stays open. A question that expired raises Unanswered.
+        """
+        prompt = self._put_question(
+            question, key=key, choices=choices, schema=schema, expires=expires, reason=reason, suspend=suspend
+        )
+        if prompt["status"] == "open" and not suspend:
+            self._boundary()
+            prompt = self._waiting(prompt["id"]).result(self._while_waiting, timeout)
+        return self._answered(prompt)
+
+    def _put_question(self, question: str, **options: Any) -> dict[str, Any]:
+        self._session.ready()
+        request = _ask.question(
+            f"{self._session._path}/prompts", question, epoch=self.epoch, after=self._asked.get(question), **options
+        )
+        prompt = self.agent.sidecar._dict(request)
+        if options["suspend"] and prompt["status"] == "open":
+            self._ended = True
+            self._session.stop()
+        return prompt
+
+    def _waiting(self, prompt: str) -> Waiting:
+        sidecar = self.agent.sidecar
+        return Waiting(sidecar.endpoint, prompt, sidecar._owner)
+
+    def _while_waiting(self) -> None:
+        self._session.check()
+        self._boundary()
+
+    def _answered(self, prompt: dict[str, Any]) -> Answer:
+        if prompt["status"] != "open":
+            self._asked[prompt["question"]] = prompt["id"]
+        return answer_of(prompt)
 
     def stop(self) -> None:
         """Asks the run to stop, as SIGTERM does: for programs with a handler of their own, which is left alone."""

@@ -49,4 +49,8 @@ class UnixStream:
         return True  # closed, or a byte too many
 
     def close(self) -> None:
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)  # ends a receive of another thread as well
+        except OSError:
+            pass
         self._socket.close()

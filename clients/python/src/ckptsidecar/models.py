@@ -105,6 +105,7 @@ class Plan:
     external_session: Optional[str] = None
     memory_diff: Any = None
     prompt: Optional[dict[str, Any]] = None
+    questions: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     raw: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
 
     @property
