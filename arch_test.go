@@ -93,13 +93,14 @@ var arrows = map[string][]string{
 		"internal/drift/phrase", "internal/drift/rule",
 		"internal/drift/schema",
 	},
-	"internal/resume":     {root},
-	"internal/monitor":    {root, "internal/liveness", "internal/periodic"},
-	"internal/secrets":    {root, "internal/jsontext"},
-	"internal/foreign":    {root, "internal/jsontext", "internal/wellformed"},
-	"internal/otlp":       {root, "internal/jsontext"},
-	"internal/ipc":        {root},
-	"internal/ipc/server": {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/wellformed"},
+	"internal/resume":       {root},
+	"internal/monitor":      {root, "internal/liveness", "internal/periodic"},
+	"internal/secrets":      {root, "internal/jsontext"},
+	"internal/foreign":      {root, "internal/jsontext", "internal/wellformed"},
+	"internal/otlp":         {root, "internal/jsontext"},
+	"internal/ipc":          {root},
+	"internal/ipc/receiver": {root, "internal/ipc/endpoint", "internal/otlp"},
+	"internal/ipc/server":   {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/wellformed"},
 	"internal/ipc/client": {
 		root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/periodic",
 		"internal/wellformed",
@@ -109,7 +110,7 @@ var arrows = map[string][]string{
 	"internal/daemon": {
 		root, "internal/drift/observer", "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db", "internal/db/audit",
 		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/secrets", "internal/ipc", "internal/ipc/server",
-		"internal/osfile", "internal/periodic", "internal/wellformed",
+		"internal/ipc/receiver", "internal/osfile", "internal/periodic", "internal/wellformed",
 	},
 	"client":               {root, "internal/ipc/client", "internal/jsontext", "internal/osfile"},
 	"internal/mcpserver":   {root, "internal/ipc/client", "internal/jsontext", "internal/wellformed"},
@@ -153,6 +154,7 @@ var homes = map[string]string{
 	"github.com/expr-lang/expr":       "internal/drift/rule",
 	"github.com/google/jsonschema-go": "internal/drift/schema",
 	"github.com/modelcontextprotocol": "internal/mcpserver",
+	"connectrpc.com/connect":          "internal/ipc/receiver",
 	"go.opentelemetry.io/proto":       "internal/otlp",
 	"google.golang.org/protobuf":      "internal/otlp",
 }
@@ -388,7 +390,7 @@ var tables = map[string][]string{
 		"checkpoints", "events", "findings", "graph_threads", "graph_writes", "observed", "operations", "prompts", "runs", "steps",
 	},
 	"internal/db": {
-		"agents", "checkpoints", "events", "findings", "idempotency", "ids", "meta", "operations", "prompts", "runs", "segments", "steps",
+		"agents", "checkpoints", "events", "findings", "idempotency", "ids", "meta", "operations", "prompts", "runs", "segments", "steps", "tokens",
 	},
 }
 

@@ -3,6 +3,7 @@ module github.com/ckptsidecar/ckptsidecar
 go 1.26.0
 
 require (
+	connectrpc.com/connect v1.21.1
 	github.com/BurntSushi/toml v1.6.0
 	github.com/Microsoft/go-winio v0.6.4
 	github.com/alecthomas/kong v1.17.0

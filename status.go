@@ -19,6 +19,26 @@ type Status struct {
 	Worker    WorkerStatus   `json:"retention"`
 	Drift     DriftStatus    `json:"drift"`
 	Backup    BackupStatus   `json:"backup"`
+	OTLP      OTLPStatus     `json:"otlp"`
+}
+
+// OTLPStatus is how taking OpenTelemetry's spans goes.
+type OTLPStatus struct {
+	Enabled  bool        `json:"enabled"`
+	Socket   string      `json:"socket"`   // "" where there is none
+	Loopback string      `json:"loopback"` // the address of the port, "" where there is none
+	Content  SpanContent `json:"content"`
+	Spans    SpanCounts  `json:"spans"`
+}
+
+// SpanCounts say what became of spans since the start of the daemon.
+type SpanCounts struct {
+	Step      int64 `json:"step"`
+	Usage     int64 `json:"usage"`
+	Ignored   int64 `json:"ignored"`
+	Duplicate int64 `json:"duplicate"`
+	Late      int64 `json:"late"`
+	Refused   int64 `json:"refused"`
 }
 
 // DatabaseStatus is the file and its write-ahead log.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -36,14 +35,7 @@ func (s *service) takeSocket(context.Context) error {
 // openEndpoint takes the inherited socket into use, or makes one.
 func (s *service) openEndpoint(ctx context.Context) error {
 	c := &s.daemon.Config
-	options := endpoint.Options{
-		Path:       c.Socket,
-		Mode:       os.FileMode(c.SocketMode),
-		Group:      c.SocketGroup,
-		AdminGroup: c.AdminGroup,
-		SingleUser: !c.MultiUser,
-		Report:     func(err error) { s.log.Warn("a connection was not taken", "error", err) },
-	}
+	options := s.endpointOptions(c.Socket)
 	var err error
 	if s.inherited == nil {
 		s.endpoint = c.Socket

@@ -52,6 +52,10 @@ type Config struct {
 	WatchedRuns       int
 	StopTimeout       ckpt.Duration
 
+	OTLP         bool
+	OTLPLoopback string
+	OTLPContent  string
+
 	from map[string]string // where each setting was set that is not its default
 }
 
@@ -91,6 +95,7 @@ func Default(system bool, env Environment) Config {
 		DriftInterval:        ckpt.Duration(10 * time.Second),
 		WatchedRuns:          1000,
 		StopTimeout:          ckpt.Duration(5 * time.Second),
+		OTLPContent:          string(ckpt.SpanContentHash),
 	}
 	if system {
 		c.DatabaseMode = 0o640 // auditors' group reads

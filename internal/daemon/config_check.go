@@ -22,6 +22,7 @@ func (c *Config) Check() error {
 	k.times()
 	k.backups()
 	k.policy()
+	k.otlp()
 	return errors.Join(k.mistakes...)
 }
 

@@ -142,6 +142,8 @@ var (
 	inWorkDesc      = prometheus.NewDesc("ckptsidecar_requests_in_work", "Requests that are being answered.", nil, nil)
 	findingsDesc    = prometheus.NewDesc("ckptsidecar_findings_open",
 		"Drift findings that are open, by rule (own for rules of users and agents) and severity.", []string{"rule", "severity"}, nil)
+	spansDesc = prometheus.NewDesc("ckptsidecar_otlp_spans_total",
+		"OpenTelemetry's spans that were sent, by what became of them: late ones are steps or usage too.", []string{"result"}, nil)
 	panicsDesc = prometheus.NewDesc("ckptsidecar_panics_total", "Requests that failed because of a mistake in the program.", nil, nil)
 )
 
@@ -150,7 +152,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, g := range gauges {
 		ch <- g.desc
 	}
-	for _, d := range []*prometheus.Desc{checkpointsDesc, stateDesc, connectionsDesc, inWorkDesc, panicsDesc, findingsDesc} {
+	for _, d := range []*prometheus.Desc{checkpointsDesc, stateDesc, connectionsDesc, inWorkDesc, panicsDesc, findingsDesc, spansDesc} {
 		ch <- d
 	}
 }
@@ -177,6 +179,11 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	for key, n := range m.findings(status) {
 		ch <- prometheus.MustNewConstMetric(findingsDesc, prometheus.GaugeValue, float64(n), key[0], key[1])
+	}
+	spans := &status.OTLP.Spans
+	for result, n := range map[string]int64{"step": spans.Step, "usage": spans.Usage, "ignored": spans.Ignored, "duplicate": spans.Duplicate,
+		"late": spans.Late, "refused": spans.Refused} {
+		ch <- prometheus.MustNewConstMetric(spansDesc, prometheus.CounterValue, float64(n), result)
 	}
 	for _, state := range []string{"ready", "degraded", "read_only", "failed"} {
 		ch <- prometheus.MustNewConstMetric(stateDesc, prometheus.GaugeValue, truth(state == status.State), state)

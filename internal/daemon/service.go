@@ -8,8 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/receiver"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 	"github.com/ckptsidecar/ckptsidecar/internal/monitor"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
@@ -31,6 +33,10 @@ type service struct {
 	backups   *backups
 	listener  net.Listener
 	server    *server.Server
+
+	otlp          ckpt.OTLPStatus // where OpenTelemetry's spans are taken
+	spanListeners []net.Listener
+	receiver      *receiver.Receiver // nil where none are
 
 	serving chan error // how serving ended
 	upkeep  chan error // how the store's maintenance ended

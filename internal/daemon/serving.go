@@ -52,6 +52,7 @@ func (v *served) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error
 	st.PID, st.StartedAt = os.Getpid(), v.started
 	st.Endpoint = v.service.endpoint
 	st.Worker = v.service.worker.Status()
+	st.OTLP = v.service.otlpStatus()
 	if sc.Caller.Admin {
 		v.backups(st)
 	}

@@ -75,6 +75,12 @@ func (c *Config) Settings() []Setting {
 			"agents that do not agree.", start, &c.DriftInterval},
 		{"drift.watched_runs", "", "Of how many runs what the drift detectors know is kept in memory; of others it is " +
 			"read again when they are written to.", start, &c.WatchedRuns},
+		{"otlp.enabled", "", "Take OpenTelemetry's traces from agents that are instrumented already, by gRPC and HTTP, at the " +
+			"socket otlp.sock beside the daemon's own.", start, &c.OTLP},
+		{"otlp.loopback", "", "Take them at this port too, such as 127.0.0.1:4318, from those who have a token (`ckptsidecar token " +
+			"create`); empty for no port. It is the only way on Windows, and for exporters that know no sockets.", start, &c.OTLPLoopback},
+		{"otlp.content", "", "What is kept of the arguments and results of tools: hash, keyed prints for the drift detectors; none; or " +
+			"keep, the text without what looks like a secret.", start, &c.OTLPContent},
 	}
 	for i := range list {
 		if list[i].Env == "" {

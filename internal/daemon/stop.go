@@ -50,7 +50,7 @@ func (s *service) bounded(limit time.Duration) (context.Context, context.CancelF
 
 // stopServing takes the endpoint away and waits for the requests in flight.
 func (s *service) stopServing(ctx context.Context) error {
-	if err := s.server.Shutdown(ctx); err != nil {
+	if err := errors.Join(s.server.Shutdown(ctx), s.stopReceiver(ctx)); err != nil {
 		return fmt.Errorf("some requests were still in flight: %w", err)
 	}
 	return nil
@@ -92,6 +92,7 @@ func (s *service) abandon() {
 		s.workers.Wait()
 		s.paced.Wait()
 	}
+	s.closeReceiver()
 	switch {
 	case s.listener != nil:
 		_ = s.listener.Close()

@@ -59,6 +59,11 @@ func Weigh(body []byte, form Form) (bytes int64, err error) {
 	return perByte*int64(len(body)) + perMessage*int64(messages), err
 }
 
+// WeighAtMost is how much memory a body of a size may need, whatever is in it.
+func WeighAtMost(size int64) int64 {
+	return perByte*size + perMessage*min(size/2+1, maxMessages)
+}
+
 // What a byte and a message of a body take in memory.
 const (
 	perByte    = 8

@@ -3,10 +3,12 @@ package otlp
 import (
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 
 	collector "go.opentelemetry.io/proto/slim/otlp/collector/trace/v1"
 	trace "go.opentelemetry.io/proto/slim/otlp/trace/v1"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -83,4 +85,15 @@ func Response(form Form, refused int, why string) []byte {
 	}
 	body, _ := proto.Marshal(response)
 	return body
+}
+
+// Status is what a refusal says: a google.rpc.Status.
+func Status(form Form, message string) []byte {
+	if form == JSON {
+		text, _ := json.Marshal(struct {
+			Message string `json:"message"`
+		}{message}) // a text can always be written
+		return text
+	}
+	return protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), message)
 }

@@ -2,6 +2,7 @@ package spans
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -13,6 +14,7 @@ import (
 type Spans struct {
 	*driftlog.Drifts
 	traces   traces
+	late     atomic.Int64
 	settling sync.Mutex
 	recalled bool     // spans that an earlier daemon left waiting are known
 	clean    sync.Map // names in which no secret was found
@@ -26,6 +28,9 @@ func New(d *driftlog.Drifts) *Spans {
 	s.traces.of = map[traceKey]*trace{}
 	return s
 }
+
+// LateSpans is how many calls of tools came too late for their place in the order.
+func (s *Spans) LateSpans() int64 { return s.late.Load() }
 
 // The bounds of waiting.
 const (

@@ -336,6 +336,9 @@ func (t *teller) close() error {
 			return err
 		}
 	}
+	if late := t.late; late > 0 {
+		tx.OnCommit(func() { t.store.late.Add(late) })
+	}
 	e := ledger.DaemonEntry(t.agent, "observe_run")
 	e.Run, e.Detail = t.run.Name, map[string]any{"spans": len(t.spans), "steps": t.steps, "late": t.late}
 	return tx.Audit(e)

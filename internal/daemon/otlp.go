@@ -1,0 +1,149 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/receiver"
+)
+
+// settleEvery is how often spans are looked at that wait for the rest of their
+// trace, and settleIdle the same where none are taken.
+const (
+	settleEvery = 500 * time.Millisecond
+	settleIdle  = time.Minute
+)
+
+// openReceiver opens where OpenTelemetry's spans are taken, if anywhere.
+func (s *service) openReceiver(ctx context.Context) error {
+	c := &s.daemon.Config
+	if !c.OTLP {
+		return nil
+	}
+	if path := otlpSocket(c.Socket); path != "" {
+		listener, err := endpoint.Listen(ctx, s.endpointOptions(path))
+		if err != nil {
+			return err
+		}
+		s.spanListeners, s.otlp.Socket = append(s.spanListeners, listener), path
+	}
+	if c.OTLPLoopback != "" {
+		listener, err := net.Listen("tcp", c.OTLPLoopback)
+		if err != nil {
+			return fmt.Errorf("otlp.loopback: %w", err)
+		}
+		s.spanListeners, s.otlp.Loopback = append(s.spanListeners, listener), listener.Addr().String()
+	}
+	if len(s.spanListeners) == 0 {
+		return errors.New("otlp.enabled is set, and there is no socket for it here: set otlp.loopback too")
+	}
+	s.otlp.Enabled, s.otlp.Content = true, ckpt.SpanContent(c.OTLPContent)
+	return nil
+}
+
+// otlp refuses settings that would let strangers in.
+func (k *checking) otlp() {
+	c := k.c
+	if !slices.Contains(ckpt.SpanContents, ckpt.SpanContent(c.OTLPContent)) {
+		k.bad("otlp.content", "is %q: it is hash, none or keep", c.OTLPContent)
+	}
+	if c.OTLPLoopback == "" {
+		return
+	}
+	if at, err := netip.ParseAddrPort(c.OTLPLoopback); err != nil || !at.Addr().IsLoopback() {
+		k.bad("otlp.loopback", "is %q: it is a loopback address with a port, such as 127.0.0.1:4318", c.OTLPLoopback)
+	}
+}
+
+// startReceiver serves what openReceiver has opened, and settles what was taken.
+func (s *service) startReceiver(ctx context.Context) {
+	every := settleIdle
+	if len(s.spanListeners) > 0 {
+		every = settleEvery
+		c := &s.daemon.Config
+		s.receiver = receiver.New(receiver.Options{
+			Store: s.store, Log: s.log, Content: s.otlp.Content, Now: s.daemon.Now,
+			WritesPerSecond: c.OwnerWritesPerSecond, Connections: c.OwnerConnections,
+		})
+		for _, listener := range s.spanListeners {
+			go func() {
+				if err := s.receiver.Serve(listener); err != nil {
+					s.log.Error("OpenTelemetry's spans are not taken any more", "address", listener.Addr().String(), "error", err)
+				}
+			}()
+		}
+		s.log.Info("taking OpenTelemetry's spans", "socket", s.otlp.Socket, "loopback", s.otlp.Loopback, "content", string(s.otlp.Content))
+	}
+	s.workers.Go(func() { s.settle(ctx, every) })
+}
+
+// settle lets spans become steps, again and again.
+func (s *service) settle(ctx context.Context, every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		if err := s.store.Settle(ctx, false); err != nil && ctx.Err() == nil {
+			s.log.Warn("observed spans wait longer", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// stopReceiver takes no more spans, and waits for the requests in flight.
+func (s *service) stopReceiver(ctx context.Context) error {
+	if s.receiver == nil {
+		return nil
+	}
+	return s.receiver.Shutdown(ctx)
+}
+
+// closeReceiver gives back what was opened and is not served yet.
+func (s *service) closeReceiver() {
+	for _, listener := range s.spanListeners {
+		_ = listener.Close()
+	}
+}
+
+// otlpStatus is what status says of it.
+func (s *service) otlpStatus() ckpt.OTLPStatus {
+	status := s.otlp
+	if s.receiver != nil {
+		status.Spans = s.receiver.Counts()
+	}
+	status.Spans.Late = s.store.LateSpans()
+	return status
+}
+
+// endpointOptions are how to listen at a path.
+func (s *service) endpointOptions(path string) endpoint.Options {
+	c := &s.daemon.Config
+	return endpoint.Options{
+		Path:       path,
+		Mode:       os.FileMode(c.SocketMode),
+		Group:      c.SocketGroup,
+		AdminGroup: c.AdminGroup,
+		SingleUser: !c.MultiUser,
+		Report:     func(err error) { s.log.Warn("a connection was not taken", "error", err) },
+	}
+}
+
+// beside is a socket in the folder of the daemon's own.
+func beside(socket, name string) string {
+	if socket == "" {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(socket), name)
+}

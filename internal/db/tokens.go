@@ -1,0 +1,148 @@
+package db
+
+import (
+	"context"
+	"crypto/subtle"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+)
+
+const tokenColumns = `id, owner, note, created_at, revoked_at`
+
+// PutToken makes a token known. The same one again answers the same; an id that
+// another token has is refused.
+func (s *Store) PutToken(_ context.Context, sc ckpt.Scope, r ckpt.TokenRequest) (token *ckpt.Token, made bool, err error) {
+	if err := r.Check(); err != nil {
+		return nil, false, err
+	}
+	if sc.Whose() == ckpt.AllOwners {
+		return nil, false, ckpt.Errorf(ckpt.CodeInvalid, "a token names one owner: name one, not %s", ckpt.AllOwners)
+	}
+	e := ledger.Entry(sc, "put_token", "")
+	e.Subject, e.Detail = r.ID, map[string]any{"note": r.Note}
+	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Entry: e, Do: func(tx *ledger.Tx) error {
+		token, made = new(ckpt.Token), false
+		var hash string
+		there, err := tx.Get(token, `SELECT `+tokenColumns+` FROM tokens WHERE id = ?`, r.ID)
+		if err == nil && there {
+			_, err = tx.Get(&hash, `SELECT hash FROM tokens WHERE id = ?`, r.ID)
+		}
+		switch {
+		case err != nil:
+			return err
+		case there && token.Owner == sc.Whose() && hash == r.SHA256:
+			return nil
+		case there:
+			return ckpt.Errorf(ckpt.CodeConflict, "another token has the id %s: make a new one", r.ID)
+		}
+		var live int
+		if _, err := tx.Get(&live, `SELECT count(*) FROM tokens WHERE owner = ? AND revoked_at IS NULL`, sc.Whose()); err != nil {
+			return err
+		}
+		if live >= ckpt.MaxTokens {
+			return ckpt.Errorf(ckpt.CodeQuota, "%s has %d tokens: revoke one first", sc.Whose(), live)
+		}
+		made = true
+		*token = ckpt.Token{ID: r.ID, Owner: sc.Whose(), Note: r.Note, CreatedAt: tx.Now}
+		if err := tx.Exec(`INSERT INTO tokens (id, owner, note, hash, created_at) VALUES (?, ?, ?, ?, ?)`, r.ID, token.Owner, r.Note, r.SHA256, tx.Now); err != nil {
+			return err
+		}
+		return tx.Audit(e)
+	}})
+	if err != nil {
+		return nil, false, err
+	}
+	return token, made, nil
+}
+
+// RevokeToken ends a token at once. It stays in the list. Doing it again changes
+// nothing.
+func (s *Store) RevokeToken(_ context.Context, sc ckpt.Scope, id string) (token *ckpt.Token, err error) {
+	if err := ckpt.CheckTokenID(id); err != nil {
+		return nil, err
+	}
+	e := ledger.Entry(sc, "revoke_token", "")
+	e.Subject = id
+	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.Frees, Entry: e, Do: func(tx *ledger.Tx) error {
+		token = new(ckpt.Token)
+		there, err := tx.Get(token, `SELECT `+tokenColumns+` FROM tokens WHERE id = ?`, id)
+		if err != nil {
+			return err
+		}
+		if !there || token.Owner != sc.Whose() && !sc.Admin {
+			return ckpt.Errorf(ckpt.CodeNotFound, "there is no token %s here", id)
+		}
+		if !token.RevokedAt.IsZero() {
+			return nil
+		}
+		token.RevokedAt = tx.Now
+		if err := tx.Exec(`UPDATE tokens SET revoked_at = ? WHERE id = ?`, tx.Now, id); err != nil {
+			return err
+		}
+		e.Owner = token.Owner
+		return tx.Audit(e)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return token, nil
+}
+
+// Tokens lists tokens, newest first. It never has their hashes.
+func (s *Store) Tokens(ctx context.Context, sc ckpt.Scope, f ckpt.TokenFilter) (*ckpt.TokenPage, error) {
+	limit, err := ledger.PageSizeOf(f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	var before struct {
+		At ckpt.Ref `db:"created_at"`
+	}
+	if f.Before != "" {
+		if err := ckpt.CheckTokenID(f.Before); err != nil {
+			return nil, err
+		}
+		if err := s.RO.GetContext(ctx, &before, `SELECT created_at FROM tokens WHERE id = ?`, f.Before); err != nil && !ledger.IsNoRows(err) {
+			return nil, sqlite.ReadError(err)
+		}
+	}
+	page := &ckpt.TokenPage{Tokens: []ckpt.Token{}}
+	err = s.RO.SelectContext(ctx, &page.Tokens, `SELECT `+tokenColumns+` FROM tokens WHERE (owner = ?1 OR ?1 = '*')
+		AND (?2 IS NULL OR (created_at, id) < (?2, ?3)) ORDER BY created_at DESC, id DESC LIMIT ?4`, sc.Whose(), before.At, f.Before, limit+1)
+	if err != nil {
+		return nil, sqlite.ReadError(err)
+	}
+	if len(page.Tokens) > limit {
+		page.Tokens = page.Tokens[:limit]
+		page.Next = ckpt.Ref(page.Tokens[limit-1].ID)
+	}
+	if sc.Foreign() {
+		s.AuditForeign(sc, "list_tokens", "", "")
+	}
+	return page, nil
+}
+
+// OwnerOfToken is whom a token names. Its error is denied for a token that nobody
+// knows, one that was revoked, and every other text.
+func (s *Store) OwnerOfToken(ctx context.Context, token string) (owner string, err error) {
+	denied := ckpt.Errorf(ckpt.CodeDenied, "the token is not known, or was revoked")
+	id, sha, ok := ckpt.ParseToken(token)
+	if !ok {
+		return "", denied
+	}
+	var row struct {
+		Owner string    `db:"owner"`
+		Hash  string    `db:"hash"`
+		Ended ckpt.Time `db:"revoked_at"`
+	}
+	err = s.RO.GetContext(ctx, &row, `SELECT owner, hash, revoked_at FROM tokens WHERE id = ?`, id)
+	if err != nil && !ledger.IsNoRows(err) {
+		return "", sqlite.ReadError(err)
+	}
+	// A token that is not there costs the same.
+	if same := subtle.ConstantTimeCompare([]byte(sha), []byte(row.Hash)) == 1; !same || !row.Ended.IsZero() {
+		return "", denied
+	}
+	return row.Owner, nil
+}

@@ -1,0 +1,85 @@
+package receiver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// isGRPC says whether a request is one by gRPC with messages in binary form.
+func isGRPC(r *http.Request) bool {
+	switch r.Header.Get("Content-Type") {
+	case "application/grpc", "application/grpc+proto":
+		return r.ProtoMajor == 2 && r.URL.Path == pathGRPC
+	}
+	return false
+}
+
+// message is one of gRPC in its encoded form.
+type message struct{ bytes []byte }
+
+// plain is a codec that leaves messages as they are. It takes the place of the one
+// for messages in binary form.
+type plain struct{}
+
+// Name is that of the codec in whose place it stands.
+func (plain) Name() string { return "proto" }
+
+// Marshal gives a message as it is.
+func (plain) Marshal(v any) ([]byte, error) { return v.(*message).bytes, nil }
+
+// Unmarshal takes nothing: the message that comes here is empty.
+func (plain) Unmarshal([]byte, any) error { return nil }
+
+type callKey struct{}
+
+// newGRPC answers what was taken already.
+func newGRPC() http.Handler {
+	return connect.NewUnaryHandler(pathGRPC, func(ctx context.Context, _ *connect.Request[message]) (*connect.Response[message], error) {
+		c, ours := ctx.Value(callKey{}).(*call)
+		if !ours {
+			return nil, connect.NewError(connect.CodeInternal, errors.New("it did not come through the receiver"))
+		}
+		if c.err != nil {
+			return nil, connect.NewError(codeOf(c.err), errors.New(c.message(c.err)))
+		}
+		return connect.NewResponse(&message{c.reply}), nil
+	}, connect.WithCodec(plain{}), connect.WithReadMaxBytes(1))
+}
+
+// serveGRPC answers a call whose body was read: in its place stands an empty
+// message.
+func (c *call) serveGRPC() {
+	r := c.r.WithContext(context.WithValue(c.r.Context(), callKey{}, c))
+	r.Header.Del("Grpc-Encoding")
+	r.Body = io.NopCloser(bytes.NewReader(make([]byte, 5)))
+	r.ContentLength = 5
+	c.receiver.grpc.ServeHTTP(c.w, r)
+}
+
+// codeOf is the code of gRPC of an error. Exporters send again after Unavailable.
+func codeOf(err error) connect.Code {
+	switch statusOf(err) {
+	case http.StatusUnauthorized:
+		return connect.CodeUnauthenticated
+	case http.StatusServiceUnavailable:
+		return connect.CodeUnavailable
+	case http.StatusRequestEntityTooLarge:
+		return connect.CodeResourceExhausted
+	case http.StatusUnsupportedMediaType:
+		return connect.CodeUnimplemented
+	}
+	switch ckpt.CodeOf(err) {
+	case ckpt.CodeInvalid:
+		return connect.CodeInvalidArgument
+	case ckpt.CodeDenied:
+		return connect.CodePermissionDenied
+	}
+	return connect.CodeInternal
+}

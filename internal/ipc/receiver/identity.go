@@ -1,0 +1,123 @@
+package receiver
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+)
+
+// conn is an accepted connection. Its caller is empty where the kernel names none.
+type conn struct {
+	net.Conn
+	caller ckpt.Caller
+	leave  sync.Once
+	gone   func()
+}
+
+// Close gives the connection's place back.
+func (c *conn) Close() error {
+	c.leave.Do(c.gone)
+	return c.Conn.Close()
+}
+
+// door counts connections at accept, and closes those that are too many.
+type door struct {
+	net.Listener
+	receiver *Receiver
+}
+
+// Accept waits for a connection that may stay.
+func (d *door) Accept() (net.Conn, error) {
+	for {
+		inner, err := d.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if c := d.admit(inner); c != nil {
+			return c, nil
+		}
+		_ = inner.Close()
+	}
+}
+
+func (d *door) admit(inner net.Conn) net.Conn {
+	c := &conn{Conn: inner}
+	r, most := d.receiver, int64(d.receiver.opt.Connections)
+	if peer, known := endpoint.PeerOf(inner); known {
+		c.caller = ckpt.Caller{Owner: peer.Owner, PID: peer.PID, Admin: peer.Admin}
+	} else if !isLoopback(inner.RemoteAddr()) {
+		return nil
+	}
+	own := &r.owner(c.caller.Owner).connections
+	c.gone = func() {
+		own.Add(-1)
+		r.connections.Add(-1)
+	}
+	if all := r.connections.Add(1); own.Add(1) > most || all > 4*most {
+		c.gone()
+		return nil
+	}
+	return c
+}
+
+func isLoopback(a net.Addr) bool {
+	at, err := netip.ParseAddrPort(a.String())
+	return err == nil && at.Addr().Unmap().IsLoopback()
+}
+
+type connKey struct{}
+
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// identify says whose spans these are. Nothing in them can change it.
+func (c *call) identify(ctx context.Context) (ckpt.Caller, error) {
+	at, _ := c.r.Context().Value(connKey{}).(*conn)
+	if at != nil && at.caller.Owner != "" {
+		return at.caller, nil
+	}
+	if !isLocalHost(c.r.Host) {
+		return ckpt.Caller{}, &refusal{http.StatusForbidden, ckpt.Errorf(ckpt.CodeDenied, "this port is asked as localhost or 127.0.0.1 only")}
+	}
+	scheme, token, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return ckpt.Caller{}, c.noToken("there is no token")
+	}
+	owner, err := c.receiver.opt.Store.OwnerOfToken(ctx, strings.TrimSpace(token))
+	if ckpt.CodeOf(err) == ckpt.CodeDenied {
+		return ckpt.Caller{}, c.noToken("the token is not known, or was revoked")
+	}
+	return ckpt.Caller{Owner: owner}, err
+}
+
+// noToken refuses who does not say who it is.
+func (c *call) noToken(why string) error {
+	c.receiver.wrong.Do(func() {
+		c.receiver.log.Warn("spans were refused at the loopback port", "why", why)
+		c.receiver.opt.Store.Refused(c.r.Context(), ckpt.Scope{Caller: ckpt.Caller{Owner: "nobody"}},
+			ckpt.Refusal{Action: "observe_spans", Code: ckpt.CodeDenied, Reason: "at the loopback port: " + why})
+	})
+	return &refusal{http.StatusUnauthorized, ckpt.Errorf(ckpt.CodeDenied,
+		"%s: make one with `ckptsidecar token create`, and send it as Authorization: Bearer TOKEN", why)}
+}
+
+// isLocalHost keeps names of others that lead here, as a web page can make them,
+// from being asked.
+func isLocalHost(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+	}
+	if strings.EqualFold(name, "localhost") {
+		return true
+	}
+	address, err := netip.ParseAddr(strings.Trim(name, "[]"))
+	return err == nil && address.Unmap().IsLoopback()
+}
