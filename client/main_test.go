@@ -21,6 +21,10 @@ func TestMain(m *testing.M) {
 		worker(os.Args[2:])
 		return
 	}
+	if len(os.Args) > 3 && os.Args[1] == "asker" {
+		asker(os.Args[2], os.Args[3])
+		return
+	}
 	os.Exit(testenv.Run(func() int { return buildAndRun(m) }))
 }
 

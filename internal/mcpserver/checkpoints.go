@@ -14,26 +14,25 @@ func (s *Server) addCheckpointTools() {
 	add(s, tool[saveIn, saveOut]{
 		name: "save_checkpoint", title: "Save a checkpoint",
 		description: "Save the whole state of your work durably. Use it after each piece of work that is costly to " +
-			"redo, before you stop, and before your context is compacted. " +
-			"Before something risky use begin_operation.",
+			"redo, before you stop, and before your context is compacted.",
 		do: s.save,
 	})
 	add(s, tool[listIn, listOut]{
 		name: "list_checkpoints", title: "List checkpoints", reads: true,
-		description: "List saved checkpoints, newest first, without states. Use it to choose one to go back to. To go on use resume_run.",
+		description: "List saved checkpoints, newest first, without states. Use it to choose one to go back to.",
 		do:          s.list,
 	})
 	add(s, tool[restoreIn, restoreOut]{
 		name: "restore_checkpoint", title: "Go back to a checkpoint", repeatable: true,
 		description: "Go back to a saved state after a mistake, or when drift_status advises it. Returns the state; " +
 			"deletes nothing; bring files in line yourself. " +
-			"Default: the run's newest clean one. After a crash use resume_run.",
+			"Default: the run's newest clean one.",
 		do: s.restore,
 	})
 }
 
 type saveIn struct {
-	State   ckpt.JSON   `json:"state" type:"object" doc:"All that is needed to go on without this conversation: goal, plan, what is done, next, open questions"`
+	State   ckpt.JSON   `json:"state" type:"object" doc:"All that is needed to go on without this conversation: goal, plan, what is done, next"`
 	Summary string      `json:"summary,omitempty" doc:"One sentence for lists"`
 	Kind    string      `json:"kind,omitempty" enum:"routine,recovery" doc:"recovery: something went wrong. Default: routine"`
 	Labels  ckpt.Labels `json:"labels,omitempty"`

@@ -30,6 +30,7 @@ func New(o Options) *Server {
 	s.addCheckpointTools()
 	s.addRunTools()
 	s.addStepTools()
+	s.addAskTool()
 	s.addResources()
 	s.addPrompt()
 	return s

@@ -11,15 +11,15 @@ import (
 func (s *Server) addRunTools() {
 	add(s, tool[resumeIn, resumeOut]{
 		name: "resume_run", title: "Begin or resume a run", repeatable: true,
-		description: "Use it first in a session, and when a tool tells you to. Takes the run over; returns the newest " +
+		description: "Use it first in a session, and when told to. Takes the run over; returns the newest " +
 			"sound state, and what is done (do not redo it), interrupted and uncertain. " +
 			"verdict: fresh: begin; resume, repair: go on, heeding the lists; ask: a person must decide; unsafe: another process works on it.",
 		do: s.resume,
 	})
 	add(s, tool[driftIn, driftOut]{
 		name: "drift_status", title: "Ask whether you drift", reads: true,
-		description: "Ask whether you go in circles, repeat errors, make no progress or overspend. Use it before you " +
-			"try again what failed more than once. Returns advice, and if critical the checkpoint to go back to.",
+		description: "Ask whether you go in circles, repeat errors, stand still or overspend. Use it before you " +
+			"retry what failed more than once. Returns advice, and if critical the checkpoint to go back to.",
 		do: s.drift,
 	})
 }

@@ -34,6 +34,7 @@ var uses = []struct{ tool, arguments string }{
 	{"list_checkpoints", `{"run":"main","kind":"routine","limit":5}`},
 	{"restore_checkpoint", `{"reason":"once more"}`},
 	{"drift_status", `{}`},
+	{"ask_person", `{"key":"q1","question":"More tea?","choices":["yes","no"],"wait_seconds":0}`},
 }
 
 func TestEveryToolDoesWhatItsSchemasSay(t *testing.T) {
@@ -50,7 +51,7 @@ func TestEveryToolDoesWhatItsSchemasSay(t *testing.T) {
 			t.Errorf("%s is not described well: %+v", tool.Name, tool)
 		}
 	}
-	want := []string{"begin_operation", "drift_status", "finish_operation", "list_checkpoints", "report_step", "restore_checkpoint", "resume_run", "save_checkpoint"}
+	want := []string{"ask_person", "begin_operation", "drift_status", "finish_operation", "list_checkpoints", "report_step", "restore_checkpoint", "resume_run", "save_checkpoint"}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(tools))); diff != "" {
 		t.Fatalf("tools: %s", diff)
 	}
@@ -490,4 +491,32 @@ func TestTheDocumentNamesEveryTool(t *testing.T) {
 			t.Errorf("docs/MCP.md does not describe %s", use.tool)
 		}
 	}
+}
+
+// A question that a model asked is answered while it waits, and also where the
+// daemon was killed meanwhile and another server asks again.
+func TestAskingAPerson(t *testing.T) {
+	t.Parallel()
+	d := newDaemon(t)
+	const question = `{"key":"deploy","question":"Deploy?","choices":["approve","reject"]}`
+	h := d.host("asker")
+	asked := h.done("ask_person", question)
+	wantText(t, "status", asked["status"], "open")
+	wantText(t, "message", asked["message"], "ckptsidecar prompts answer "+asked["prompt"].(string))
+	d.stop()
+	d.start()
+	answered := make(chan map[string]any)
+	go func() {
+		answered <- h.done("ask_person", strings.Replace(question, `{`, `{"wait_seconds":50,`, 1))
+	}()
+	h2 := d.client()
+	if _, _, err := h2.AnswerPrompt(t.Context(), ckpt.PromptAnswer{ID: asked["prompt"].(string), Choice: "approve", Data: ckpt.JSON(`{"env":"prod"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	got := <-answered
+	wantText(t, "choice", got["choice"], "approve")
+	if data, _ := got["data"].(map[string]any); data["env"] != "prod" {
+		t.Errorf("the data is %v", got["data"])
+	}
+	wantText(t, "asked once more", h.done("ask_person", question)["choice"], "approve")
 }

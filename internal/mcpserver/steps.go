@@ -14,20 +14,20 @@ func (s *Server) addStepTools() {
 	add(s, tool[beginIn, beginOut]{
 		name: "begin_operation", title: "Begin a risky operation", repeatable: true,
 		description: "Use it right before what cannot be undone or must not happen twice: deployment, payment, " +
-			"message, deletion, push. Saves the state to go back to. " +
-			"Act only if go_ahead is true; else it was done before, and its result is given. Then use finish_operation. For other work use report_step.",
+			"deletion. Saves the state to go back to. " +
+			"Act only if go_ahead is true; else it was done before, and its result is given. Then use finish_operation.",
 		do: s.begin,
 	})
 	add(s, tool[finishIn, finishOut]{
 		name: "finish_operation", title: "End a risky operation", repeatable: true,
-		description: "Use it after begin_operation, to say how that ended. After a failure it returns the state to go back to.",
+		description: "Use it after begin_operation, to say how it ended. A failure returns the state to go back to.",
 		do:          s.finish,
 	})
 	add(s, tool[stepIn, stepOut]{
 		name: "report_step", title: "Report a step", repeatable: true,
 		description: "Report a tool call or test run after it ended. The answer says at once if you loop, repeat " +
 			"errors or stand still: follow its advice. " +
-			"The same work has the same key and is never done twice: with status started, a key that succeeded before returns its result.",
+			"With status started, a key that succeeded before returns its result.",
 		do: s.step,
 	})
 }
@@ -117,13 +117,13 @@ func (s *Server) finish(ctx context.Context, in *finishIn) (*finishOut, error) {
 }
 
 type stepIn struct {
-	Name         string    `json:"name" doc:"Such as the name of the tool"`
+	Name         string    `json:"name"`
 	Key          string    `json:"key,omitempty" doc:"Default: a new one"`
 	Args         ckpt.JSON `json:"args,omitempty"`
 	Status       string    `json:"status,omitempty" enum:"started,succeeded,failed" doc:"Default: failed with an error, else succeeded"`
 	Result       ckpt.JSON `json:"result,omitempty"`
 	Error        string    `json:"error,omitempty"`
-	Turn         string    `json:"turn,omitempty" doc:"The same for all calls of one answer of yours"`
+	Turn         string    `json:"turn,omitempty" doc:"The same for all calls of one answer"`
 	Outcome      string    `json:"outcome,omitempty" enum:"negative" doc:"The answer was no: that is no error"`
 	DurationMS   *int64    `json:"duration_ms,omitempty"`
 	InputTokens  *int64    `json:"input_tokens,omitempty"`

@@ -18,6 +18,7 @@ type tool[In, Out any] struct {
 	name, title, description string
 	reads                    bool // it changes nothing
 	repeatable               bool // twice with the same arguments does it once
+	waits                    bool // it takes the turn itself, and gives it back while it waits
 	do                       func(context.Context, *In) (*Out, error)
 }
 
@@ -35,7 +36,7 @@ func add[In, Out any](s *Server, t tool[In, Out]) {
 		if err := readArguments(r.Params.Arguments, in); err != nil {
 			return failed(err), nil
 		}
-		if !t.reads {
+		if !t.reads && !t.waits {
 			s.turn.Lock()
 			defer s.turn.Unlock()
 		}

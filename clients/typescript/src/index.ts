@@ -8,6 +8,7 @@ export { encode, type Encoded, NotSerializable, type Trace, type Unserializable 
 export { type Code, isSidecarError, type Outcome, SidecarError } from './errors.js';
 export { OpenOperation, OperationFailed, type OperationOptions } from './operation.js';
 export { type Plan, PlanRefused } from './plan.js';
+export { type Answered, type QuestionOptions, Unanswered } from './question.js';
 export type { ReplayReport } from './replay.js';
 export type { Resolution, RunOptions } from './options.js';
 export { type EndOptions, type EndStatus, Run, type SharedRun } from './run.js';

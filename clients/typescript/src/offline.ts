@@ -96,6 +96,7 @@ export async function offlinePlan<S>(delivery: Delivery, name: { agent: string; 
     external_session: null,
     memory_diff: null,
     prompt: null,
+    questions: [],
     offline: true,
   };
 }

@@ -12,11 +12,12 @@ import type { RunOptions } from './options.js';
 import type { Plan } from './plan.js';
 import { Heartbeat } from './heartbeat.js';
 import { understood } from './problem.js';
+import { type Answered, answered, expiry, type QuestionOptions, Unanswered, wait } from './question.js';
 import { checkAgent, checkKey, checkRun, objectOf, post, queryOf } from './requests.js';
 import type { Saved, SaveOptions, Saver } from './saver.js';
 import { forget, watch } from './shutdown.js';
 import { doStep, type StepContext, type StepOptions } from './step.js';
-import type { Appended, FindingInfo, RunInfo } from './wire.js';
+import type { Appended, FindingInfo, Prompt, RunInfo } from './wire.js';
 
 export interface EndOptions {
   result?: unknown;
@@ -44,6 +45,7 @@ export class Run<S = any> implements AsyncDisposable {
   private readonly core: Core;
   private readonly heartbeat: Heartbeat | undefined;
   private readonly autosaves = new Set<Autosave>();
+  private readonly asked = new Map<string, string>(); // for the words of each question the last prompt that had an answer
   private readonly stopWithin: number;
   private readonly onRest: (() => void) | undefined;
   private working: Promise<unknown> | undefined;
@@ -164,6 +166,29 @@ export class Run<S = any> implements AsyncDisposable {
     const { drift, ...finding } = understood<T & { drift?: DriftVerdict }>(await this.core.delivery.call(ask), true);
     this.core.drift.note(drift);
     return finding as unknown as T;
+  }
+
+  /**
+   * Asks a person and waits for the answer, while heartbeats and other calls go on. After a crash the resumed run asks again, and gets the
+   * same question, or its answer at once. Throws Unanswered where there is none to be had.
+   */
+  async ask<D = any>(question: string, options: QuestionOptions = {}): Promise<Answered<D>> {
+    this.core.mayBegin();
+    const { key, reason, choices, schema, suspend } = options;
+    const after = key === undefined ? this.asked.get(question) : undefined;
+    const body = objectOf({ epoch: this.epoch, question, key, after, reason, choices, schema, expires: expiry(options.expires), suspend });
+    const { delivery } = this.core;
+    let prompt = understood<Prompt>(await delivery.call(post(`${this.core.path}/prompts`, body, this.core)), true);
+    if (prompt.status === 'open') {
+      if (suspend) {
+        this.rest();
+        this.core.end();
+        throw new Unanswered(prompt);
+      }
+      prompt = await wait(delivery.settings, delivery.connection.endpoint, prompt.id, [this.signal, options.signal]);
+    }
+    this.asked.set(question, prompt.id);
+    return answered<D>(prompt);
   }
 
   /** Says how far the work has come; it should only grow. The next heartbeat carries it. */

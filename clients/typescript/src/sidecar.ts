@@ -2,7 +2,7 @@ import { Agent } from './agent.js';
 import type { Ask } from './ask.js';
 import { Delivery } from './delivery.js';
 import { type Duration, milliseconds } from './duration.js';
-import type { Unserializable } from './encode.js';
+import { encode, type Unserializable } from './encode.js';
 import { invalid } from './errors.js';
 import { understood } from './problem.js';
 import type { ReplayReport } from './replay.js';
@@ -95,13 +95,23 @@ export class Sidecar {
     return understood(await this.delivery.call(ask), true);
   }
 
-  /** Questions to the operator, newest first. */
+  /** Questions to people, newest first. */
   async prompts(filter: { open?: boolean; before?: string; limit?: number } = {}): Promise<PromptPage> {
     return understood(await this.delivery.call(get('/v1/prompts', queryOf({ ...filter, open: filter.open || undefined }))), false);
   }
 
-  async answer(prompt: string, choice: 'resume' | 'reinitialize' | 'abandon', reason?: string): Promise<Prompt> {
-    const ask = post(`/v1/prompts/${encodeURIComponent(prompt)}/answer`, objectOf({ choice, reason }), { agent: '', run: '' });
+  async prompt(id: string): Promise<Prompt> {
+    return understood(await this.delivery.call(get(`/v1/prompts/${encodeURIComponent(id)}`)), false);
+  }
+
+  /**
+   * Answers how to go on with a run (`resume`, `reinitialize`, `abandon`), or what a run asked, with data. The same answer again changes
+   * nothing; another one is a conflict.
+   */
+  async answer(prompt: string, choice: string | undefined, how: string | { reason?: string; data?: unknown } = {}): Promise<Prompt> {
+    const { reason, data } = typeof how === 'string' ? { reason: how, data: undefined } : how;
+    const encoded = data === undefined ? undefined : encode(data, this.delivery.settings.unserializable, 'the data of the answer').bytes;
+    const ask = post(`/v1/prompts/${encodeURIComponent(prompt)}/answer`, objectOf({ choice, reason }, { data: encoded }), { agent: '', run: '' });
     return understood(await this.delivery.call(ask), true);
   }
 

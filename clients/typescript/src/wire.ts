@@ -275,6 +275,15 @@ export interface InterruptedStep {
 
 export interface Prompt {
   id: string;
+  /** `decision`: the daemon asks how to go on with a run; `question`: the run itself asks */
+  kind: 'decision' | 'question';
+  /** `withdrawn`: the run went on or ended without an answer */
+  status: 'open' | 'answered' | 'expired' | 'withdrawn';
+  key: string | null;
+  choices: string[] | null;
+  schema: Json;
+  expires_at: Time | null;
+  data: Json;
   agent: string;
   owner: string;
   run: string;
@@ -283,7 +292,7 @@ export interface Prompt {
   reason: string;
   checkpoint: string | null;
   memory_diff: Json;
-  choice: 'resume' | 'reinitialize' | 'abandon' | null;
+  choice: string | null;
   answered_at: Time | null;
   answered_by: string | null;
 }
@@ -313,6 +322,8 @@ export interface PlanInfo {
   external_session: string | null;
   memory_diff: Json;
   prompt: Prompt | null;
+  /** what the run itself has asked, oldest first: open questions, and answers that came after the checkpoint */
+  questions: Prompt[];
 }
 
 export interface Policy {

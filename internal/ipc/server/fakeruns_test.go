@@ -125,7 +125,11 @@ func (f *fakeRuns) AskQuestion(ctx context.Context, sc ckpt.Scope, r ckpt.Questi
 }
 
 func (f *fakeRuns) Prompt(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Prompt, error) {
-	return pageOf(f.asked, f.note(ctx, "Prompt", sc, ckpt.RunRef{}, id))
+	err := f.note(ctx, "Prompt", sc, ckpt.RunRef{}, id)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reads++
+	return pageOf(f.asked, err)
 }
 
 func (f *fakeRuns) PromptsChanged() <-chan struct{} { return nil }
