@@ -102,10 +102,12 @@ CREATE INDEX IF NOT EXISTS runs_watched ON runs (status)
 -- stands in body as it is. A larger one is a list of pieces: a JSON array of
 -- [segment, offset, length], to be put one after the other. Checkpoints share
 -- segments; none depends on another. Those of a run that share a segment follow
--- one another by seq, but for such as stand in their bodies.
-CREATE TABLE IF NOT EXISTS checkpoints (
-    n            INTEGER PRIMARY KEY,       -- the row of the audit log that records the save: the order of all saves
-    id           TEXT NOT NULL UNIQUE,      -- UUID of version 7
+-- one another by seq, but for such as stand in their bodies. A small routine
+-- checkpoint takes the row of the one that goes because of it.
+CREATE TABLE IF NOT EXISTS "checkpoints" (
+    slot         INTEGER PRIMARY KEY,       -- run_id << 32, and the seq of the first checkpoint that had the row
+    n            INTEGER NOT NULL,          -- the row of the audit log that records the save: the order of all saves
+    id           TEXT NOT NULL,             -- UUID of version 7; no two of an owner have the same
     run_id       INTEGER NOT NULL REFERENCES runs (id),
     seq          INTEGER NOT NULL,          -- 1, 2, … in its run, in the order of acknowledgement
     kind         TEXT NOT NULL CHECK (kind IN ('routine', 'pre_operation', 'recovery')),
@@ -128,7 +130,8 @@ CREATE TABLE IF NOT EXISTS checkpoints (
 ) STRICT;
 
 -- The newest of a run, and of a kind in a run; retention asks the same.
-CREATE INDEX IF NOT EXISTS checkpoints_of_run ON checkpoints (run_id, kind, seq);
+CREATE INDEX IF NOT EXISTS checkpoints_of_run ON checkpoints (run_id, kind, seq, n);
+CREATE INDEX IF NOT EXISTS checkpoints_by_id ON checkpoints (id);
 -- Recovery checkpoints go by age.
 CREATE INDEX IF NOT EXISTS checkpoints_by_age ON checkpoints (created_at) WHERE kind = 'recovery';
 -- Those before operations go when these have succeeded.
@@ -264,8 +267,8 @@ CREATE TABLE IF NOT EXISTS graph_threads (
     ns       TEXT NOT NULL, -- '' is the root graph
     UNIQUE (agent_id, thread, ns)
 ) STRICT;
-CREATE TABLE IF NOT EXISTS graph_checkpoints (
-    n        INTEGER PRIMARY KEY REFERENCES checkpoints (n) ON DELETE CASCADE, -- it goes with its checkpoint, whoever removes that
+CREATE TABLE IF NOT EXISTS "graph_checkpoints" (
+    slot     INTEGER PRIMARY KEY REFERENCES checkpoints (slot) ON DELETE CASCADE, -- it goes with its checkpoint, whoever removes that
     run_id   INTEGER NOT NULL REFERENCES graph_threads (run_id) ON DELETE CASCADE,
     id       TEXT NOT NULL, -- LangGraph's; they sort by time
     parent   TEXT,          -- LangGraph's id of the checkpoint that it came from; it may be gone
@@ -475,11 +478,14 @@ WHEN EXISTS (SELECT 1 FROM audit_head)
 BEGIN SELECT RAISE(ABORT, 'the audit log keeps its head'); END;
 
 -- Labels, the pin and the mark of suspicion change; the rest is as it was saved.
-CREATE TRIGGER IF NOT EXISTS checkpoints_are_never_changed BEFORE UPDATE OF n, id, run_id, seq, kind, parent, created_at, size,
+-- A routine checkpoint without a pin may give its row to a later one of its run.
+CREATE TRIGGER IF NOT EXISTS checkpoints_are_never_changed BEFORE UPDATE OF slot, n, id, run_id, seq, kind, parent, created_at, size,
     stored_size, sha256, content_type, metadata, step, operation, state_of, program, pieces, body ON checkpoints
+WHEN NEW.n <= OLD.n OR NEW.seq <= OLD.seq OR NEW.id = OLD.id OR NEW.slot <> OLD.slot OR NEW.run_id <> OLD.run_id OR OLD.pinned
+    OR OLD.kind <> 'routine' OR NEW.kind <> 'routine' OR OLD.pieces IS NOT NULL OR NEW.pieces IS NOT NULL
 BEGIN SELECT RAISE(ABORT, 'a checkpoint stays as it was saved'); END;
 CREATE TRIGGER IF NOT EXISTS checkpoints_are_never_replaced BEFORE INSERT ON checkpoints
-WHEN EXISTS (SELECT 1 FROM checkpoints WHERE n = NEW.n)
+WHEN EXISTS (SELECT 1 FROM checkpoints WHERE slot = NEW.slot)
 BEGIN SELECT RAISE(ABORT, 'a checkpoint stays as it was saved'); END;
 CREATE TRIGGER IF NOT EXISTS segments_are_never_changed BEFORE UPDATE ON segments
 BEGIN SELECT RAISE(ABORT, 'the pieces of states stay as they were saved'); END;
@@ -601,7 +607,7 @@ FROM events e JOIN runs r ON r.id = e.run_id JOIN agents a ON a.id = r.agent_id;
 -- their values, by id.
 CREATE VIEW audit_graph_checkpoints (id, agent, owner, run, seq, created_at, thread, ns, checkpoint, parent, channels, metadata) AS
 SELECT c.id, a.name, a.owner, r.name, c.seq, c.created_at, t.thread, t.ns, g.id, g.parent, g.channels, c.metadata
-FROM graph_checkpoints g JOIN checkpoints c ON c.n = g.n JOIN graph_threads t ON t.run_id = g.run_id
+FROM graph_checkpoints g JOIN checkpoints c ON c.slot = g.slot JOIN graph_threads t ON t.run_id = g.run_id
 JOIN runs r ON r.id = g.run_id JOIN agents a ON a.id = r.agent_id;
 
 -- The writes of its tasks. value is text where the type says that it is JSON.
@@ -824,7 +830,13 @@ FROM runs r JOIN agents a ON a.id = r.agent_id JOIN events e ON e.run_id = r.id
 GROUP BY r.id HAVING max(e.seq) <> r.last_event OR count(*) <> max(e.seq) - min(e.seq) + 1
 UNION ALL
 SELECT 'graph_run', c.id, 'LangGraph''s checkpoint ' || g.id || ' is listed under another run'
-FROM graph_checkpoints g JOIN checkpoints c ON c.n = g.n WHERE g.run_id <> c.run_id
+FROM graph_checkpoints g JOIN checkpoints c ON c.slot = g.slot WHERE g.run_id <> c.run_id
+UNION ALL
+SELECT 'id', c.id, count(*) || ' checkpoints of ' || a.owner || ' have it'
+FROM (SELECT id FROM checkpoints GROUP BY id HAVING count(*) > 1) d JOIN checkpoints c ON c.id = d.id JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id
+GROUP BY c.id, a.owner HAVING count(*) > 1
+UNION ALL
+SELECT 'slot', c.id, 'it stands in the row of another run' FROM checkpoints c WHERE c.slot >> 32 <> c.run_id
 UNION ALL
 SELECT 'audit_row', id, 'row ' || n || ' of the audit log, which records its save, is gone' FROM recorded WHERE gone
 UNION ALL

@@ -80,3 +80,69 @@ func TestLateSavesWakeNobody(t *testing.T) {
 		t.Errorf("%+v", plan)
 	}
 }
+
+// TestSmallSavesTakeTheRowOfWhatGoes: a run that keeps three small checkpoints has the
+// same rows for ever. Rows that LangGraph's checkpoints are named by are not given on.
+func TestSmallSavesTakeTheRowOfWhatGoes(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t)
+	slots := func(run string) (list []int64) {
+		t.Helper()
+		must(t, s.RO.Select(&list, `SELECT c.slot FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE r.name = ? ORDER BY c.slot`, run))
+		return list
+	}
+	for i := range 6 {
+		save(t, s, ann, "a", ckpt.KindRoutine, fmt.Sprint(i))
+	}
+	before := slots("main")
+	for i := range 9 {
+		c := save(t, s, ann, "a", ckpt.KindRoutine, fmt.Sprint("1", i))
+		if len(c.Pruned) != 1 || c.Seq != int64(7+i) {
+			t.Fatalf("%+v", c)
+		}
+		if got := slots("main"); !slices.Equal(got, before) {
+			t.Fatalf("after number %d the rows are %v, not %v", c.Seq, got, before)
+		}
+	}
+	if got := seqs(t, s, ann, "a"); !slices.Equal(got, []string{"routine 15", "routine 14", "routine 13"}) {
+		t.Errorf("there are %v", got)
+	}
+	var broken []string
+	must(t, s.RO.Select(&broken, `SELECT rule || ' ' || subject || ' ' || detail FROM audit_violations`))
+	if len(broken) > 0 {
+		t.Errorf("%q", broken)
+	}
+
+	db, err := stdsql.Open("sqlite", s.Opt.Path)
+	must(t, err)
+	defer db.Close()
+	for _, by := range []string{
+		`UPDATE checkpoints SET body = '7' WHERE seq = 15`,
+		`UPDATE checkpoints SET n = n + 1, seq = seq + 1 WHERE seq = 15`,
+		`UPDATE checkpoints SET slot = slot + 1 WHERE seq = 15`,
+		`UPDATE checkpoints SET n = n + 9, seq = seq + 9, id = 'x', kind = 'recovery' WHERE seq = 15`,
+	} {
+		if _, err := db.Exec(by); err == nil {
+			t.Errorf("nobody has refused %s", by)
+		}
+	}
+}
+
+// TestLangGraphsRowsAreNotGivenOn: a thread whose agent keeps few has in each row of
+// LangGraph the checkpoint of that name.
+func TestLangGraphsRowsAreNotGivenOn(t *testing.T) {
+	t.Parallel()
+	s := newSaver(t)
+	p := ckpt.GraphPolicy()
+	p.RoutineKeep = 2
+	_, err := s.SetPolicy(t.Context(), ann, s.agent, p)
+	must(t, err)
+	for i := range 7 {
+		s.put(root1, fmt.Sprint(i), fmt.Sprint(i+1), fmt.Sprintf(`{"a":%d}`, i), channels{"a": fmt.Sprintf(`"v%d"`, i)})
+	}
+	s.want(root1, "7", `a@6=json:"v6"`)
+	s.want(root1, "6", `a@5=json:"v5"`)
+	if n := len(s.list(nil)); n != 2 {
+		t.Errorf("there are %d", n)
+	}
+}

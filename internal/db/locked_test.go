@@ -94,7 +94,7 @@ func TestLockHeldTooLong(t *testing.T) {
 	if e := ckpt.AsError(err); e.OutcomeOrDefault() != ckpt.OutcomeNotSaved || !e.Retryable() || e.RetryAfter == 0 {
 		t.Errorf("the answer: %+v", e)
 	}
-	if took := time.Since(begin); took < o.WriteTimeout/2 {
+	if took := time.Since(begin); took < o.WriteTimeout/5 {
 		t.Errorf("busy was answered after %s", took)
 	}
 	if c, err := s.Checkpoint(t.Context(), ann, first.ID, true); err != nil || string(c.State) != `1` {

@@ -241,18 +241,19 @@ func (s *Store) facts(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 // was restored and nothing saved since, what came after it was given up.
 func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
 	newest := int64(1 << 62)
-	if _, err := tx.Get(&newest, `SELECT seq FROM checkpoints WHERE id = ? AND run_id = ?`, run.Head, run.ID); err != nil {
+	if _, err := tx.Get(&newest, `SELECT seq FROM checkpoints WHERE id = ? AND +run_id = ?`, run.Head, run.ID); err != nil {
 		return err
 	}
 	var rows []ledger.HeldRow
-	err := tx.List(&rows, `SELECT `+ledger.HeldColumns+` FROM checkpoints WHERE n IN (
-			SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT ?3)
-			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT ?3)
-			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT ?3)
-			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND seq <= ?5 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
-			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND seq <= ?5 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
-			UNION SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
-			UNION SELECT n FROM checkpoints WHERE id = ?4)
+	err := tx.List(&rows, `SELECT `+ledger.HeldColumns+` FROM checkpoints WHERE slot IN (
+			SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT ?3)
+			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT ?3)
+			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT ?3)
+			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND seq <= ?5 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
+			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND seq <= ?5 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
+			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
+			UNION SELECT c.slot FROM checkpoints c CROSS JOIN runs r ON r.id = c.run_id CROSS JOIN agents a ON a.id = r.agent_id
+				WHERE c.id = ?4 AND a.owner = (SELECT o.owner FROM runs m JOIN agents o ON o.id = m.agent_id WHERE m.id = ?1))
 		ORDER BY n DESC`, run.ID, run.BaseSeq, factCheckpoints, ledger.ForkWithout(run), newest)
 	if err != nil {
 		return err

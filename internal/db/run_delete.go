@@ -61,7 +61,7 @@ func (s *Store) mayDeleteRun(tx *ledger.Tx, run *ledger.RunRow, force bool) erro
 		return ckpt.Errorf(ckpt.CodeConflict, "run %s stays: its checkpoint %s is pinned; unpin it first", run.Name, pinned)
 	}
 	var fork string
-	_, err := tx.Get(&fork, `SELECT f.name FROM runs f JOIN checkpoints c ON c.id = f.forked_from WHERE c.run_id = ?1 AND f.id <> ?1 AND f.last_seq = 0 AND f.ended_at IS NULL LIMIT 1`, run.ID)
+	_, err := tx.Get(&fork, `SELECT f.name FROM runs f JOIN checkpoints c ON c.id = f.forked_from WHERE +c.run_id = ?1 AND f.id <> ?1 AND f.last_seq = 0 AND f.ended_at IS NULL LIMIT 1`, run.ID)
 	if err != nil {
 		return err
 	}
@@ -171,8 +171,8 @@ func (s *Store) clearSome(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, 
 		if err := s.removeBy(tx, sc, agent, run, gone, e); err != nil {
 			return 0, false, err
 		}
-		err = tx.Exec(`UPDATE runs SET head = (SELECT id FROM checkpoints WHERE run_id = ?1 ORDER BY n DESC LIMIT 1)
-			WHERE id = ?1 AND head IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = runs.head)`, run.ID)
+		err = tx.Exec(`UPDATE runs SET head = (SELECT id FROM checkpoints WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1)
+			WHERE id = ?1 AND head IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = runs.head AND +run_id = runs.id)`, run.ID)
 		if err != nil {
 			return 0, false, err
 		}

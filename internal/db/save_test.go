@@ -157,6 +157,7 @@ func TestIdempotencyKeyOfAPost(t *testing.T) {
 	wantCode(t, err, ckpt.CodeIdempotencyMismatch)
 }
 
+// TestIDOfAnotherAgentIsTaken: an owner has an id once, in hot runs and in others.
 func TestIDOfAnotherAgentIsTaken(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -165,8 +166,65 @@ func TestIDOfAnotherAgentIsTaken(t *testing.T) {
 	if _, err := s.Save(t.Context(), ann, r); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.Save(t.Context(), bob, r)
-	wantCode(t, err, ckpt.CodeIdempotencyMismatch)
+	for range 4 {
+		other := *r
+		other.Agent = "b"
+		_, err := s.Save(t.Context(), ann, &other)
+		wantCode(t, err, ckpt.CodeIdempotencyMismatch)
+		save(t, s, ann, "b", ckpt.KindRoutine, `2`)
+	}
+}
+
+// TestIDsOfOthersTellNothing: an id that another owner has is as free as any, and
+// each owner reaches what is his own under it. An administrator says whose he means.
+func TestIDsOfOthersTellNothing(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t)
+	r := request("a", ckpt.KindRoutine, `"ann's"`)
+	r.ID = newID(t)
+	_, err := s.Save(t.Context(), ann, r)
+	must(t, err)
+	for _, how := range []string{"the long way", "the short way"} {
+		theirs := request("a", ckpt.KindRoutine, `"bob's"`)
+		theirs.ID, theirs.Run = r.ID, "main"
+		if how == "the short way" {
+			theirs.Run = "hot"
+			theirs.ID = newID(t)
+			mine := request("a", ckpt.KindRoutine, `"ann's"`)
+			mine.ID = theirs.ID
+			_, err := s.Save(t.Context(), ann, mine)
+			must(t, err)
+			for range 5 {
+				again := request("a", ckpt.KindRoutine, `"before"`)
+				again.Run = "hot"
+				_, err := s.Save(t.Context(), bob, again)
+				must(t, err)
+			}
+		}
+		saved, err := s.Save(t.Context(), bob, theirs)
+		if err != nil || saved.Replayed || saved.ID != theirs.ID {
+			t.Fatalf("%s: %+v, %v", how, saved, err)
+		}
+		for _, sc := range []ckpt.Scope{ann, bob} {
+			c, err := s.Checkpoint(t.Context(), sc, theirs.ID, true)
+			must(t, err)
+			if want := map[string]string{ann.Caller.Owner: `"ann's"`, bob.Caller.Owner: `"bob's"`}[sc.Caller.Owner]; string(c.State) != want {
+				t.Errorf("%s: %s gets %s", how, sc.Caller.Owner, c.State)
+			}
+		}
+		admin := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0", Admin: true}}
+		_, err = s.Checkpoint(t.Context(), admin, theirs.ID, false)
+		wantCode(t, err, ckpt.CodeConflict)
+		admin.Target = bob.Caller.Owner
+		if c, err := s.Checkpoint(t.Context(), admin, theirs.ID, false); err != nil || c.Owner != bob.Caller.Owner {
+			t.Errorf("%s: %+v, %v", how, c, err)
+		}
+		_, err = s.Delete(t.Context(), bob, theirs.ID)
+		must(t, err)
+		if c, err := s.Checkpoint(t.Context(), ann, theirs.ID, true); err != nil || string(c.State) != `"ann's"` {
+			t.Errorf("%s: after bob deleted his: %+v, %v", how, c, err)
+		}
+	}
 }
 
 func TestBadSaves(t *testing.T) {

@@ -80,8 +80,8 @@ func disturbed(t *testing.T) (s *db.Store, path, older string, last *ckpt.Saved)
 	}
 	must(t, s.EmptyWAL())
 	command(t, "cp", path, older)
-	for i := range 3 {
-		save(t, s, ann, "a", ckpt.KindRoutine, fmt.Sprint(i))
+	for i := range 3 { // into pages that the last save does not write
+		save(t, s, ann, fmt.Sprintf("b%d", i), ckpt.KindRoutine, fmt.Sprint(i))
 	}
 	must(t, s.EmptyWAL())
 	return s, path, older, save(t, s, ann, "a", ckpt.KindRoutine, `"last"`)

@@ -149,6 +149,13 @@ type exporting struct {
 	x       *exporter
 	written map[string]mark // the checkpoints that were written, by id
 	last    int64           // the place of the last
+	order   []savedRow      // what comes next, in the order of all saves
+}
+
+// savedRow is where a checkpoint stands, and its place in the order of all saves.
+type savedRow struct {
+	Slot int64 `db:"slot"`
+	N    int64 `db:"n"`
 }
 
 // mark is what may change of a checkpoint.
@@ -161,6 +168,9 @@ type mark struct {
 
 // exportAtOnce is how many checkpoints are read on one snapshot.
 const exportAtOnce = 32
+
+// orderedAtOnce is how many are brought into their order at once.
+const orderedAtOnce = 4096
 
 // exportRow is a checkpoint as it is exported.
 type exportRow struct {
@@ -233,15 +243,32 @@ func (e *exporting) rest(ctx context.Context) error {
 
 // states writes some checkpoints with their states, and answers how many.
 func (e *exporting) states(ctx context.Context, q *sqlx.Tx, most int) (int, error) {
+	if len(e.order) == 0 {
+		err := q.SelectContext(ctx, &e.order, `SELECT c.slot, c.n FROM runs r CROSS JOIN checkpoints c ON c.run_id = r.id
+			WHERE r.agent_id = ?1 AND (?2 = '' OR r.name = ?2) AND c.n > ?3 ORDER BY c.n LIMIT ?4`, e.agent.ID, e.run, e.last, orderedAtOnce)
+		if err != nil || len(e.order) == 0 {
+			return 0, err
+		}
+	}
+	page := e.order[:min(most, len(e.order))]
+	e.order = e.order[len(page):]
+	e.last = page[len(page)-1].N
+	slots := make([]int64, len(page))
+	for i := range page {
+		slots[i] = page[i].Slot
+	}
+	list, err := json.Marshal(slots)
+	if err != nil {
+		return 0, err
+	}
 	var rows []exportRow
-	err := q.SelectContext(ctx, &rows, `SELECT `+ledger.ReadColumns+`, c.state_of`+ledger.StateColumns+ledger.ReadTables+
-		`WHERE a.id = ?1 AND c.n > ?2 AND (?3 = '' OR r.name = ?3) ORDER BY c.n LIMIT ?4`, e.agent.ID, e.last, e.run, most)
+	err = q.SelectContext(ctx, &rows, `SELECT `+ledger.ReadColumns+`, c.state_of`+ledger.StateColumns+ledger.ReadTables+
+		`WHERE c.slot IN (SELECT value FROM json_each(?1)) AND c.n <= ?2 ORDER BY c.n`, string(list), e.last) // a later one may have a row by now: its turn comes
 	if err != nil {
 		return 0, err
 	}
 	for i := range rows {
 		row := &rows[i]
-		e.last = row.N
 		c, err := ledger.WithState(ctx, q, &row.ReadRow, true)
 		if err == nil {
 			err = e.checkpoint(c, row)
@@ -256,7 +283,7 @@ func (e *exporting) states(ctx context.Context, q *sqlx.Tx, most int) (int, erro
 			return 0, err
 		}
 	}
-	return len(rows), nil
+	return len(page), nil
 }
 
 func (e *exporting) checkpoint(c *ckpt.Checkpoint, row *exportRow) error {

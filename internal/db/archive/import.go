@@ -223,7 +223,7 @@ func (im *importing) lookAt(tx *ledger.Tx, agent *ledger.AgentRow, r *runSeen) e
 			return err
 		} else if same {
 			break
-		} else if _, err := tx.Get(&same, `SELECT EXISTS (SELECT 1 FROM checkpoints WHERE id = ? AND run_id = ?)`, here, run.ID); err != nil {
+		} else if _, err := tx.Get(&same, `SELECT EXISTS (SELECT 1 FROM checkpoints WHERE id = ? AND +run_id = ?)`, here, run.ID); err != nil {
 			return err
 		}
 	}
@@ -540,9 +540,9 @@ func (im *importing) mapRefs(tx *ledger.Tx, agent *ledger.AgentRow, t *table, ro
 }
 
 // here is the id that a checkpoint of the file has here: its own, unless another
-// agent has that. A reference to a checkpoint that is nowhere stays what it is.
+// agent of its owner has that. A reference to a checkpoint that is nowhere stays what it is.
 func (im *importing) here(tx *ledger.Tx, agent *ledger.AgentRow, id string) (string, error) {
-	return im.idHere(tx, agent, id, `SELECT r.agent_id FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.id = ?`)
+	return im.idHere(tx, agent, id, `SELECT r.agent_id`+ledger.OwnedTables+`?`, id, agent.Owner)
 }
 
 // ownHere is here for a finding or a prompt.
@@ -551,15 +551,15 @@ func (im *importing) ownHere(tx *ledger.Tx, agent *ledger.AgentRow, t *table, id
 	if t.kind == linePrompt {
 		query = `SELECT r.agent_id FROM prompts p JOIN runs r ON r.id = p.run_id WHERE p.id = ?`
 	}
-	return im.idHere(tx, agent, id, query)
+	return im.idHere(tx, agent, id, query, id)
 }
 
-func (im *importing) idHere(tx *ledger.Tx, agent *ledger.AgentRow, id, query string) (string, error) {
+func (im *importing) idHere(tx *ledger.Tx, agent *ledger.AgentRow, id, query string, args ...any) (string, error) {
 	if to, known := im.ids[id]; known {
 		return to, nil
 	}
 	var whose int64
-	found, err := tx.Get(&whose, query, id)
+	found, err := tx.Get(&whose, query, args...)
 	if err != nil {
 		return "", err
 	}
@@ -646,9 +646,12 @@ func (im *importing) makeCheckpoint(tx *ledger.Tx, a *agentSeen, r *runSeen, c *
 		row.Program = c.program
 	}
 	last, head := run.LastSeq, run.Head
-	if _, err := tx.InsertRow(run, &row, &c.state); ckpt.CodeOf(err) == ckpt.CodeIdempotencyMismatch {
+	if taken, err := tx.IDTaken(agent.Owner, row.ID); err != nil {
+		return err
+	} else if taken {
 		return ckpt.Errorf(ckpt.CodeConflict, "agent %s has checkpoint %s in another run already: import into another agent with --agent; nothing was imported", agent.Name, row.ID)
-	} else if err != nil {
+	}
+	if _, err := tx.InsertRow(run, &row, &c.state); err != nil {
 		return err
 	}
 	run.LastSeq, run.Head = last, head // they are as they were since the run was made
@@ -657,7 +660,7 @@ func (im *importing) makeCheckpoint(tx *ledger.Tx, a *agentSeen, r *runSeen, c *
 		return err
 	}
 	if row.ContentType == ckpt.ContentTypeGraph {
-		if err := im.store.graphs.Imported(tx, agent, run, row.N, c.request.State); err != nil {
+		if err := im.store.graphs.Imported(tx, agent, run, row.Seq, c.request.State); err != nil {
 			return err
 		}
 	}
@@ -671,7 +674,7 @@ func (im *importing) auditCheckpoint(tx *ledger.Tx, agent *ledger.AgentRow, run 
 	e.Run, e.Subject = run.Name, row.ID
 	e.Detail = map[string]any{"from_owner": owner, "from_seq": seq}
 	var err error
-	if e.Save, err = tx.Facts(row, state, 0); err != nil {
+	if e.Save, err = tx.Facts(run, row, state, 0); err != nil {
 		return err
 	}
 	return tx.Audit(e)

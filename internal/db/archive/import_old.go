@@ -143,7 +143,7 @@ func (im *importing) oneOld(tx *ledger.Tx, agent *ledger.AgentRow, c *oldCheckpo
 		return err
 	}
 	if row.ContentType == ckpt.ContentTypeGraph {
-		if err := im.store.graphs.Imported(tx, agent, run, row.N, c.request.State); err != nil {
+		if err := im.store.graphs.Imported(tx, agent, run, row.Seq, c.request.State); err != nil {
 			return err
 		}
 	}
@@ -180,7 +180,7 @@ func (im *importing) idForOld(tx *ledger.Tx, agent *ledger.AgentRow, c *oldCheck
 		AgentID int64  `db:"agent_id"`
 		SHA256  string `db:"sha256"`
 	}
-	found, err := tx.Get(&there, `SELECT r.agent_id, c.sha256 FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.id = ?`, id)
+	found, err := tx.Get(&there, `SELECT r.agent_id, c.sha256`+ledger.OwnedTables+`?`, id, agent.Owner)
 	switch {
 	case err != nil:
 		return "", false, err

@@ -22,6 +22,12 @@ const asActs = `CREATE TEMP VIEW audit_log_3 AS SELECT * FROM main.audit_log;
 	CREATE TEMP TABLE words (id INTEGER PRIMARY KEY, n, word);
 	CREATE TEMP VIEW agents AS SELECT *, 0 AS pre_operation_keep_s FROM main.agents;`
 
+// asSlots is the same for what stands beside it. It is in the way of whoever asks
+// for the rows themselves.
+const asSlots = `
+	CREATE TEMP VIEW checkpoints AS SELECT run_id << 32 | seq AS slot, * FROM main.checkpoints;
+	CREATE TEMP VIEW graph_checkpoints AS SELECT c.run_id << 32 | c.seq AS slot, g.* FROM main.graph_checkpoints g JOIN main.checkpoints c ON c.n = g.n;`
+
 // oldLog is the audit log of the versions before actsSince, by its name in a file.
 func (v *verifier) oldLog() string {
 	if v.version < actsSince {

@@ -85,7 +85,7 @@ func (v *verifier) rests(ctx context.Context, q *sqlx.Tx, from, to int64) error 
 		later = `EXISTS (SELECT 1 FROM audit_log x WHERE x.n > ?3 AND x.action = 'change' AND x.subject = c.id)`
 	}
 	err := q.SelectContext(ctx, &rows, `SELECT `+restColumns+`l.detail, `+later+` AS later
-		FROM checkpoints c JOIN `+v.oldLog()+` l ON l.n = c.n WHERE c.n BETWEEN ?1 AND ?2`, from, to, v.read)
+		FROM checkpoints c JOIN `+v.oldLog()+` l ON l.n = c.n WHERE c.rowid BETWEEN ?1 AND ?2`, from, to, v.read)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (v *verifier) rests(ctx context.Context, q *sqlx.Tx, from, to int64) error 
 	}
 	rows = nil
 	err = q.SelectContext(ctx, &rows, `SELECT `+restColumns+ledger.TimeOf("a.at")+` AS at, `+ledger.IDOfSave("a.parent")+` AS saved_from, a.rest, a.more, `+later+` AS later
-		FROM checkpoints c JOIN acts a ON a.n = c.n WHERE c.n BETWEEN ?1 AND ?2`, from, to, v.read)
+		FROM checkpoints c JOIN acts a ON a.n = c.n WHERE c.rowid BETWEEN ?1 AND ?2`, from, to, v.read)
 	for i := range rows {
 		v.compareRest(&rows[i])
 	}

@@ -166,9 +166,10 @@ func (v *verifier) invariants(ctx context.Context) error {
 	}
 	defer conn.Close()
 	if v.version < actsSince {
-		if _, err := conn.ExecContext(ctx, asActs); err != nil {
+		if _, err := conn.ExecContext(ctx, asActs+asSlots); err != nil {
 			return v.met(ctx, "audit_violations", err)
 		}
+		defer func() { _, _ = conn.ExecContext(ctx, `DROP VIEW temp.checkpoints; DROP VIEW temp.graph_checkpoints`) }()
 	}
 	views := ledger.StatementsOf(ledger.ViewText)
 	for _, name := range [...]string{"needed_checkpoints", "audit_violations"} {
@@ -214,7 +215,7 @@ func (v *verifier) states(ctx context.Context) error {
 	for {
 		n, err := v.someStates(ctx, &last)
 		if err != nil {
-			return v.met(ctx, fmt.Sprintf("checkpoints after n %d", last), err)
+			return v.met(ctx, fmt.Sprintf("checkpoints after row %d", last), err)
 		}
 		if n == 0 {
 			return nil
@@ -229,16 +230,19 @@ func (v *verifier) someStates(ctx context.Context, last *int64) (int, error) {
 		return 0, err
 	}
 	defer q.Rollback()
-	var rows []blob.StateRow
-	err = q.SelectContext(ctx, &rows, `SELECT n, id, size, sha256, body, pieces FROM checkpoints WHERE n > ? ORDER BY n LIMIT ?`, *last, verifyAtOnce)
+	var rows []struct {
+		blob.StateRow
+		Row int64 `db:"row"`
+	}
+	err = q.SelectContext(ctx, &rows, `SELECT rowid AS row, n, id, size, sha256, body, pieces FROM checkpoints WHERE rowid > ? ORDER BY rowid LIMIT ?`, *last, verifyAtOnce)
 	if err != nil {
 		return 0, err
 	}
 	for i := range rows {
-		*last = rows[i].N
+		*last = rows[i].Row
 		v.report.Checkpoints++
 		v.report.StateBytes += rows[i].Size
-		if _, err := blob.Decode(ctx, q, &rows[i]); err != nil {
+		if _, err := blob.Decode(ctx, q, &rows[i].StateRow); err != nil {
 			var damage *blob.DamageError
 			if !errors.As(err, &damage) && ckpt.CodeOf(err) != ckpt.CodeCorrupt {
 				return 0, err
@@ -249,16 +253,16 @@ func (v *verifier) someStates(ctx context.Context, last *int64) (int, error) {
 	if len(rows) == 0 {
 		return 0, nil
 	}
-	if err := v.rests(ctx, q, rows[0].N, *last); err != nil {
+	if err := v.rests(ctx, q, rows[0].Row, *last); err != nil {
 		return 0, err
 	}
-	return len(rows), v.columns(ctx, q, rows[0].N, *last)
+	return len(rows), v.columns(ctx, q, rows[0].Row, *last)
 }
 
 // columns checks what else a checkpoint's row says.
 func (v *verifier) columns(ctx context.Context, q *sqlx.Tx, from, to int64) error {
 	var rows []ledger.ReadRow
-	err := q.SelectContext(ctx, &rows, `SELECT `+ledger.ReadColumns+ledger.ReadTables+`WHERE c.n BETWEEN ? AND ?`, from, to)
+	err := q.SelectContext(ctx, &rows, `SELECT `+ledger.ReadColumns+ledger.ReadTables+`WHERE c.rowid BETWEEN ? AND ?`, from, to)
 	for i := range rows {
 		if _, err := rows[i].Checkpoint(); err != nil {
 			v.found("damaged", rows[i].ID, "%s", ckpt.AsError(err).Message)

@@ -43,10 +43,11 @@ func Decode(ctx context.Context, q sqlx.QueryerContext, r *StateRow) ([]byte, er
 		if hex.EncodeToString(sum[:]) == r.SHA256 {
 			return state, nil
 		}
-		err = &DamageError{What: "its hash does not match", ID: r.ID}
+		damage = &DamageError{What: "its hash does not match"}
+		err = damage
 	}
 	if damage != nil {
-		damage.ID = r.ID
+		damage.ID, damage.N = r.ID, r.N
 	}
 	return nil, ckpt.Wrap(ckpt.CodeCorrupt, err,
 		"checkpoint %s is damaged and is not served: %s; run ckptsidecar verify, and restore another", r.ID, err)

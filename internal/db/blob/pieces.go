@@ -74,6 +74,9 @@ func readOwn(text string) ([]delta.Piece, bool) {
 
 // DamageError is what is wrong with stored data, in words, and with that of
 // which checkpoint.
-type DamageError struct{ What, ID string }
+type DamageError struct {
+	What, ID string
+	N        int64 // the row of its save in the audit log; 0 where that is not known
+}
 
 func (e *DamageError) Error() string { return e.What }

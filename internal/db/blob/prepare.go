@@ -212,10 +212,7 @@ func (p *Preparer) baseFor(key RunKey, size int) *Stored {
 	return base.Hold()
 }
 
-const pieced = `SELECT n, id, seq, size, sha256, pieces FROM checkpoints WHERE n = (SELECT max(n) FROM (
-	SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)
-	UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)
-	UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)))`
+var pieced = nearest(``, `DESC`, `n, id, seq, size, sha256, pieces`)
 
 // readBase reads the newest state of a run that is made of pieces.
 func (p *Preparer) readBase(key RunKey) (base *Stored, err error) {

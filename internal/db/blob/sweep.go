@@ -3,22 +3,29 @@ package blob
 import (
 	"maps"
 	"slices"
+	"strings"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
 // neighbours are the pieces of the nearest checkpoint of a run before a place
 // that has any, and of the nearest after it. ?1 is the run, ?2 the place.
-const (
-	neighbourBefore = `SELECT pieces FROM checkpoints WHERE n = (SELECT max(n) FROM (
-		SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq < ?2 AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)
-		UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq < ?2 AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)
-		UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq < ?2 AND pieces IS NOT NULL ORDER BY seq DESC LIMIT 1)))`
-	neighbourAfter = `SELECT pieces FROM checkpoints WHERE n = (SELECT min(n) FROM (
-		SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND pieces IS NOT NULL ORDER BY seq LIMIT 1)
-		UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND pieces IS NOT NULL ORDER BY seq LIMIT 1)
-		UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND pieces IS NOT NULL ORDER BY seq LIMIT 1)))`
+var (
+	neighbourBefore = nearest(`seq < ?2 AND`, `DESC`, `pieces`)
+	neighbourAfter  = nearest(`seq > ?2 AND`, ``, `pieces`)
 )
+
+// nearest selects columns of one checkpoint of run ?1 that has pieces: of the first in
+// an order by seq. The index has kinds before seq, so each kind is asked by itself.
+func nearest(where, order, columns string) string {
+	var kinds []string
+	for _, kind := range ckpt.Kinds {
+		kinds = append(kinds, `SELECT slot, seq FROM (SELECT slot, seq FROM checkpoints WHERE run_id = ?1 AND kind = '`+string(kind)+`' AND `+where+
+			` pieces IS NOT NULL ORDER BY seq `+order+` LIMIT 1)`)
+	}
+	return `SELECT ` + columns + ` FROM checkpoints WHERE slot = (SELECT slot FROM (` + strings.Join(kinds, ` UNION ALL `) + `) ORDER BY seq ` + order + ` LIMIT 1)`
+}
 
 // Sweep removes those segments of a removed checkpoint that no other uses, and
 // answers their bytes. It looks at two others alone: a checkpoint takes

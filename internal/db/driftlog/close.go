@@ -154,7 +154,7 @@ func cleanAgain(tx *ledger.Tx, run *ledger.RunRow, f *ckpt.Finding, ids *[]strin
 		AND NOT EXISTS (SELECT 1 FROM findings f WHERE f.run_id = ?1 AND f.severity = 'critical' AND f.dismissed_at IS NULL
 			AND c.seq > f.since_seq AND c.seq <= coalesce(f.until_seq, c.seq)) ORDER BY c.seq`, run.ID, *f.SinceSeq, *f.UntilSeq)
 	for i := 0; err == nil && i < len(*ids); i++ {
-		err = tx.Exec(`UPDATE checkpoints SET suspect = 0 WHERE id = ?`, (*ids)[i])
+		err = tx.Exec(`UPDATE checkpoints SET suspect = 0 WHERE id = ? AND +run_id = ?`, (*ids)[i], run.ID)
 	}
 	return err
 }

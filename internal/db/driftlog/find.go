@@ -174,7 +174,7 @@ func (s *Drifts) addRecovery(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	e := ledger.AuditEntry{Who: ledger.Daemon, PID: os.Getpid(), Action: "save", Owner: agent.Owner,
 		Agent: agent.Name, Run: run.Name, Subject: row.ID, Outcome: ledger.OutcomeDone,
 		Reason: "critical drift: " + f.Rule, Detail: map[string]any{"finding": f.ID}}
-	if e.Save, err = tx.Facts(&row, &again, 0); err != nil {
+	if e.Save, err = tx.Facts(run, &row, &again, 0); err != nil {
 		return "", err
 	}
 	if err := tx.Audit(e); err != nil {
@@ -202,11 +202,12 @@ func newestState(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow) (*ck
 // cleanCheckpoint is the one that a resume would go back to: the newest clean
 // one since the run began. ?1 is the run, ?2 its base_seq, ?3 its last_seq, ?4
 // what it was forked from as long as it has none of its own.
-const cleanCheckpoint = `SELECT c.id FROM checkpoints c WHERE c.n IN (
-			SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
-			UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
-			UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
-			UNION ALL SELECT n FROM checkpoints WHERE id = ?4)
+const cleanCheckpoint = `SELECT c.id FROM checkpoints c WHERE c.slot IN (
+			SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
+			UNION ALL SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
+			UNION ALL SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
+			UNION ALL SELECT c.slot FROM checkpoints c CROSS JOIN runs r ON r.id = c.run_id CROSS JOIN agents a ON a.id = r.agent_id
+				WHERE c.id = ?4 AND a.owner = (SELECT o.owner FROM runs m JOIN agents o ON o.id = m.agent_id WHERE m.id = ?1))
 		ORDER BY c.run_id = ?1 DESC, c.seq DESC LIMIT 1`
 
 // Verdict is what the answer to a write says of drift: how the run stands now,

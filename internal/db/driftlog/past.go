@@ -73,7 +73,7 @@ func (s *Drifts) printStates(ctx context.Context, q *sqlx.Tx, key blob.RunKey, p
 		blob.StateRow
 		ContentType string `db:"content_type"`
 	}
-	err := q.SelectContext(ctx, &rows, `SELECT n, id, size, sha256, body, pieces, content_type FROM checkpoints WHERE n IN (`+newestOfRun+`) AND size <= ? ORDER BY n DESC LIMIT ?`,
+	err := q.SelectContext(ctx, &rows, `SELECT n, id, size, sha256, body, pieces, content_type FROM checkpoints WHERE slot IN (SELECT slot FROM (`+newestOfRun+`)) AND size <= ? ORDER BY n DESC LIMIT ?`,
 		runID, pastStates, pastStateBytes, pastStates)
 	if err != nil {
 		return err
@@ -94,9 +94,9 @@ func (s *Drifts) printStates(ctx context.Context, q *sqlx.Tx, key blob.RunKey, p
 
 // newestOfRun are the numbers of the newest checkpoints of a run, of each kind.
 // ?1 is the run, ?2 how many.
-const newestOfRun = `SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' ORDER BY seq DESC LIMIT ?2)
-	UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' ORDER BY seq DESC LIMIT ?2)
-	UNION ALL SELECT n FROM (SELECT n FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' ORDER BY seq DESC LIMIT ?2)`
+const newestOfRun = `SELECT slot, seq FROM (SELECT slot, seq FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' ORDER BY seq DESC LIMIT ?2)
+	UNION ALL SELECT slot, seq FROM (SELECT slot, seq FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' ORDER BY seq DESC LIMIT ?2)
+	UNION ALL SELECT slot, seq FROM (SELECT slot, seq FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' ORDER BY seq DESC LIMIT ?2)`
 
 // readBaseline reads the first steps of each tool and shape of an agent, as far
 // as its oldest runs have them.
@@ -228,7 +228,7 @@ func readPastStates(tx *ledger.Tx, run *ledger.RunRow, all *observer.RunPast, ma
 		At   ledger.Lenient[ckpt.Time] `db:"created_at"`
 		Size int64                     `db:"size"`
 	}
-	err := tx.List(&rows, `SELECT c.id, c.seq, c.kind, c.created_at, c.size FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.n IN (`+newestOfRun+`)
+	err := tx.List(&rows, `SELECT c.id, c.seq, c.kind, c.created_at, c.size FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE c.slot IN (SELECT slot FROM (`+newestOfRun+`))
 		AND c.seq > r.base_seq AND (c.seq > r.stretch_seq OR c.seq <= r.stretch_from AND c.suspect = 0 OR c.seq = r.stretch_from) ORDER BY c.seq DESC LIMIT ?2`, run.ID, observer.MaxPastStates)
 	if err != nil {
 		return err

@@ -143,7 +143,7 @@ const previousMost = 1 << 20
 // readPrevious reads the run's newest state. One that is damaged is none.
 func readPrevious(ctx context.Context, q *sqlx.Tx, runID int64) ([]byte, error) {
 	var row blob.StateRow
-	err := q.GetContext(ctx, &row, `SELECT n, id, size, sha256, body, pieces FROM checkpoints WHERE n = (SELECT max(n) FROM (`+newestOfRun+`)) AND size <= ?`, runID, 1, previousMost)
+	err := q.GetContext(ctx, &row, `SELECT n, id, size, sha256, body, pieces FROM checkpoints WHERE slot = (SELECT slot FROM (`+newestOfRun+`) ORDER BY seq DESC LIMIT 1) AND size <= ?`, runID, 1, previousMost)
 	if ledger.IsNoRows(err) {
 		return nil, nil
 	}

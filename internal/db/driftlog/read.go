@@ -99,7 +99,7 @@ func (s *Drifts) timeline(ctx context.Context, runID int64) ([]ckpt.TimelineEntr
 	err := s.RO.SelectContext(ctx, &rows, `SELECT * FROM (
 			SELECT * FROM (SELECT 'step' AS what, coalesce(ended_at, started_at) AS at, key, name, status, after_seq AS seq, 0 AS suspect, id FROM steps
 				WHERE run_id = ?1 ORDER BY after_seq DESC, id DESC LIMIT ?2)
-			UNION ALL SELECT 'checkpoint', created_at, id, kind, 'saved', seq, suspect, 0 FROM checkpoints WHERE n IN (`+newestOfRun+`)
+			UNION ALL SELECT 'checkpoint', created_at, id, kind, 'saved', seq, suspect, 0 FROM checkpoints WHERE slot IN (SELECT slot FROM (`+newestOfRun+`))
 		) ORDER BY seq DESC, id DESC LIMIT ?2`, runID, ckpt.TimelineLength)
 	if err != nil {
 		return nil, sqlite.ReadError(err)

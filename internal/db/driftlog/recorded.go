@@ -71,7 +71,7 @@ func (s *Drifts) recordedStates(ctx context.Context, q *sqlx.Tx, row *recordedRo
 		Kind ckpt.Kind                 `db:"kind"`
 		At   ledger.Lenient[ckpt.Time] `db:"created_at"`
 	}
-	err := q.SelectContext(ctx, &rows, `SELECT id, seq, kind, created_at FROM checkpoints WHERE n IN (`+newestOfRun+`) AND kind <> 'recovery' ORDER BY seq`, row.ID, pastStates)
+	err := q.SelectContext(ctx, &rows, `SELECT id, seq, kind, created_at FROM checkpoints WHERE slot IN (SELECT slot FROM (`+newestOfRun+`)) AND kind <> 'recovery' ORDER BY seq`, row.ID, pastStates)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}

@@ -219,7 +219,7 @@ func (s *Drifts) sharedOf(ctx context.Context, a *sharer, read *int) (map[string
 			At          ledger.Lenient[ckpt.Time] `db:"created_at"`
 			ContentType string                    `db:"content_type"`
 		}
-		err = q.GetContext(ctx, &row, `SELECT n, id, size, sha256, body, pieces, created_at, content_type FROM checkpoints WHERE n = (SELECT max(n) FROM (`+newestOfRun+`))`, runs[0], 1)
+		err = q.GetContext(ctx, &row, `SELECT n, id, size, sha256, body, pieces, created_at, content_type FROM checkpoints WHERE slot = (SELECT slot FROM (`+newestOfRun+`) ORDER BY seq DESC LIMIT 1)`, runs[0], 1)
 		if ledger.IsNoRows(err) || err == nil && !ckpt.IsJSON(row.ContentType) {
 			return nil
 		}

@@ -22,14 +22,14 @@ type graphCopying struct {
 // stands on the one before, and then the writes.
 func (c *graphCopying) all(ctx context.Context) error {
 	for last := int64(0); ; {
-		d, id, n, err := c.next(ctx, last)
+		d, id, slot, err := c.next(ctx, last)
 		if err != nil {
 			return err
 		}
 		if d == nil {
 			return c.writes()
 		}
-		d.GraphThread, last = c.to, n
+		d.GraphThread, last = c.to, slot
 		if _, err := c.store.graphSave(ctx, c.scope, c.agent.Name, d, id); err != nil {
 			return err
 		}
@@ -38,19 +38,19 @@ func (c *graphCopying) all(ctx context.Context) error {
 }
 
 // next reads the next checkpoint after a place, nil after the last.
-func (c *graphCopying) next(ctx context.Context, after int64) (d *graphDocument, id string, n int64, err error) {
+func (c *graphCopying) next(ctx context.Context, after int64) (d *graphDocument, id string, slot int64, err error) {
 	err = c.store.Reading(ctx, func(q *sqlx.Tx) error {
 		var row graphRow
-		err := q.GetContext(ctx, &row, `SELECT `+graphColumns+` FROM graph_checkpoints g JOIN checkpoints c ON c.n = g.n JOIN runs r ON r.id = g.run_id
-			JOIN agents a ON a.id = r.agent_id WHERE g.run_id = ? AND g.n > ? ORDER BY g.n LIMIT 1`, c.from, after)
+		err := q.GetContext(ctx, &row, `SELECT `+graphColumns+` FROM graph_checkpoints g JOIN checkpoints c ON c.slot = g.slot JOIN runs r ON r.id = g.run_id
+			JOIN agents a ON a.id = r.agent_id WHERE g.run_id = ? AND g.slot > ? ORDER BY g.slot LIMIT 1`, c.from, after)
 		if err != nil {
 			return notThere(err)
 		}
-		id, n = row.Graph, row.N
+		id, slot = row.Graph, row.Slot
 		d, err = c.store.graphDocument(ctx, q, &row)
 		return err
 	})
-	return d, id, n, err
+	return d, id, slot, err
 }
 
 // writes copies those that the other thread has not.

@@ -141,7 +141,7 @@ func (s *Threads) graphState(ctx context.Context, sc ckpt.Scope, agent string, t
 		return nil, nil, err
 	}
 	var ours string
-	err = s.RO.GetContext(ctx, &ours, `SELECT c.id FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.n = g.n
+	err = s.RO.GetContext(ctx, &ours, `SELECT c.id FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.slot = g.slot
 		WHERE t.agent_id = ? AND t.thread = ? AND t.ns = ? AND g.id = ?`, row.ID, t.Thread, t.NS, id)
 	if ledger.IsNoRows(err) {
 		return nil, nil, ledger.NoCheckpoint(id)
@@ -184,7 +184,7 @@ func (s *Threads) graphSave(ctx context.Context, sc ckpt.Scope, agent string, d 
 // graphThere is what is there of a checkpoint and of its parent.
 type graphThere struct {
 	ID         string   `db:"id"` // LangGraph's
-	N          int64    `db:"n"`
+	Slot       int64    `db:"slot"`
 	Checkpoint string   `db:"checkpoint"` // ours
 	SHA256     string   `db:"sha256"`
 	Seq        int64    `db:"seq"`
@@ -249,8 +249,8 @@ func checkGraphRun(tx *ledger.Tx, agent *ledger.AgentRow, run string, t ckpt.Gra
 
 func findGraphThere(tx *ledger.Tx, agent *ledger.AgentRow, p *graphPut) (old, parent *graphThere, err error) {
 	var rows []graphThere
-	err = tx.List(&rows, `SELECT g.id, g.n, c.id AS checkpoint, c.sha256, c.seq, r.head, r.id AS run_id FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id
-		JOIN checkpoints c ON c.n = g.n JOIN runs r ON r.id = t.run_id WHERE t.agent_id = ? AND t.thread = ? AND t.ns = ? AND g.id IN (?, ?)`,
+	err = tx.List(&rows, `SELECT g.id, g.slot, c.id AS checkpoint, c.sha256, c.seq, r.head, r.id AS run_id FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id
+		JOIN checkpoints c ON c.slot = g.slot JOIN runs r ON r.id = t.run_id WHERE t.agent_id = ? AND t.thread = ? AND t.ns = ? AND g.id IN (?, ?)`,
 		agent.ID, p.document.Thread, p.document.NS, p.id, p.document.Parent)
 	for i := range rows {
 		if rows[i].ID == p.id {
@@ -280,8 +280,8 @@ func (s *Threads) noteGraph(tx *ledger.Tx, agent *ledger.AgentRow, p *graphPut, 
 		}
 		runID = run.ID
 	}
-	err := tx.Exec(`INSERT INTO graph_checkpoints (n, run_id, id, parent, channels) SELECT n, ?2, ?3, ?4, ?5 FROM checkpoints WHERE id = ?1
-		ON CONFLICT (run_id, id) DO UPDATE SET n = excluded.n, parent = excluded.parent, channels = excluded.channels`,
+	err := tx.Exec(`INSERT INTO graph_checkpoints (slot, run_id, id, parent, channels) SELECT slot, ?2, ?3, ?4, ?5 FROM checkpoints WHERE id = ?1 AND +run_id = ?2
+		ON CONFLICT (run_id, id) DO UPDATE SET slot = excluded.slot, parent = excluded.parent, channels = excluded.channels`,
 		p.Save.Saved.ID, runID, p.id, p.document.Parent, p.channels)
 	if err != nil || old == nil {
 		return err
@@ -293,7 +293,7 @@ func (s *Threads) noteGraph(tx *ledger.Tx, agent *ledger.AgentRow, p *graphPut, 
 // somebody holds it.
 func (s *Threads) removeReplaced(tx *ledger.Tx, agent *ledger.AgentRow, runID int64, old *graphThere, p *graphPut) error {
 	var row ledger.HeldRow
-	found, err := tx.Get(&row, `SELECT `+ledger.HeldColumns+` FROM checkpoints WHERE n = ? AND pinned = 0`, old.N)
+	found, err := tx.Get(&row, `SELECT `+ledger.HeldColumns+` FROM checkpoints WHERE slot = ? AND pinned = 0`, old.Slot)
 	if err != nil || !found { // the save's retention has taken it, or it is pinned
 		return err
 	}
@@ -319,7 +319,7 @@ func RunName(t ckpt.GraphThread) string { return graphRunName(t) }
 
 // GraphImported notes a checkpoint of LangGraph that came by an import. What
 // cannot be read, or is there already, stays an ordinary checkpoint.
-func GraphImported(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, n int64, state []byte) error {
+func GraphImported(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, seq int64, state []byte) error {
 	d, manifest, _, err := readGraphHead(state)
 	if err != nil || run.Name != graphRunName(d.GraphThread) {
 		return nil
@@ -338,7 +338,7 @@ func GraphImported(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, n 
 	if err := graphThread(tx, agent, run, d.GraphThread); err != nil {
 		return err
 	}
-	return tx.Exec(`INSERT INTO graph_checkpoints (n, run_id, id, parent, channels) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, n, run.ID, head.ID, d.Parent, channels)
+	return tx.Exec(`INSERT INTO graph_checkpoints (slot, run_id, id, parent, channels) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`, ledger.Slot(run.ID, seq), run.ID, head.ID, d.Parent, channels)
 }
 
 // graphRuns are the runs of a thread, or of all threads of an agent, and of a

@@ -23,6 +23,7 @@ const (
 // graphRow is one of LangGraph's checkpoints without its state.
 type graphRow struct {
 	blob.StateRow
+	Slot     int64    `db:"slot"`
 	Graph    string   `db:"graph_id"`
 	Parent   ckpt.Ref `db:"graph_parent"`
 	RunID    int64    `db:"run_id"`
@@ -31,7 +32,7 @@ type graphRow struct {
 	Agent    string   `db:"agent"`
 }
 
-const graphColumns = `c.n, c.id, c.size, c.sha256, c.body, c.pieces, c.metadata, g.id AS graph_id, g.parent AS graph_parent, g.run_id, a.owner, a.name AS agent`
+const graphColumns = `c.slot, c.n, c.id, c.size, c.sha256, c.body, c.pieces, c.metadata, g.id AS graph_id, g.parent AS graph_parent, g.run_id, a.owner, a.name AS agent`
 
 // GraphTuples lists checkpoints of LangGraph with their values and writes, newest first. What is not there is
 // no error.
@@ -59,14 +60,14 @@ func (s *Threads) GraphTuples(ctx context.Context, sc ckpt.Scope, q ckpt.GraphQu
 	return page, s.Reading(ctx, func(tx *sqlx.Tx) error { return l.read(ctx, tx) })
 }
 
-// graphCursor is a place in the order of a list: by LangGraph's id, and by ours
+// graphCursor is a place in the order of a list: by LangGraph's id, and by row
 // among those that have it in different threads.
 type graphCursor struct {
-	n  int64
-	id string
+	slot int64
+	id   string
 }
 
-func (c graphCursor) write() ckpt.Ref { return ckpt.Ref(strconv.FormatInt(c.n, 36) + "/" + c.id) }
+func (c graphCursor) write() ckpt.Ref { return ckpt.Ref(strconv.FormatInt(c.slot, 36) + "/" + c.id) }
 
 func readGraphCursor(text string) (*graphCursor, error) {
 	if text == "" {
@@ -93,7 +94,7 @@ type graphList struct {
 
 // graphPlace is one that may be listed.
 type graphPlace struct {
-	N        int64  `db:"n"`
+	Slot     int64  `db:"slot"`
 	ID       string `db:"id"`
 	Metadata string `db:"metadata"`
 }
@@ -122,7 +123,7 @@ func (l *graphList) read(ctx context.Context, q *sqlx.Tx) error {
 // places are the next that may be listed.
 func (l *graphList) places(ctx context.Context, q *sqlx.Tx, limit int) (places []graphPlace, err error) {
 	var before, afterID, only *string
-	var afterN int64
+	var afterSlot int64
 	if l.query.Before != "" {
 		before = &l.query.Before
 	}
@@ -130,28 +131,28 @@ func (l *graphList) places(ctx context.Context, q *sqlx.Tx, limit int) (places [
 		only = &l.query.Checkpoint
 	}
 	if l.after != nil {
-		afterID, afterN = &l.after.id, l.after.n
+		afterID, afterSlot = &l.after.id, l.after.slot
 	}
 	if l.query.Thread != nil && l.query.NS != nil { // one run, whose index has them in order
 		runs, err := graphRuns(ctx, q, l.agentID, l.query.Thread, l.query.NS)
 		if err != nil || len(runs) == 0 {
 			return nil, err
 		}
-		return places, q.SelectContext(ctx, &places, `SELECT g.n, g.id, c.metadata FROM graph_checkpoints g JOIN checkpoints c ON c.n = g.n
+		return places, q.SelectContext(ctx, &places, `SELECT g.slot, g.id, c.metadata FROM graph_checkpoints g JOIN checkpoints c ON c.slot = g.slot
 			WHERE g.run_id = ?1 AND (?2 IS NULL OR g.id = ?2) AND (?3 IS NULL OR g.id < ?3) AND (?4 IS NULL OR g.id < ?4) ORDER BY g.id DESC LIMIT ?5`,
 			runs[0], only, before, afterID, limit)
 	}
 	return places, q.SelectContext(ctx, &places,
-		`SELECT g.n, g.id, c.metadata FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.n = g.n
+		`SELECT g.slot, g.id, c.metadata FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.slot = g.slot
 		WHERE t.agent_id = ?1 AND (?2 IS NULL OR t.thread = ?2) AND (?3 IS NULL OR t.ns = ?3) AND (?4 IS NULL OR g.id = ?4) AND (?5 IS NULL OR g.id < ?5)
-		AND (?6 IS NULL OR (g.id, g.n) < (?6, ?7)) ORDER BY g.id DESC, g.n DESC LIMIT ?8`,
-		l.agentID, l.query.Thread, l.query.NS, only, before, afterID, afterN, limit)
+		AND (?6 IS NULL OR (g.id, g.slot) < (?6, ?7)) ORDER BY g.id DESC, g.slot DESC LIMIT ?8`,
+		l.agentID, l.query.Thread, l.query.NS, only, before, afterID, afterSlot, limit)
 }
 
 // take adds one to the page where it passes the filter, and answers whether the page is full.
 func (l *graphList) take(ctx context.Context, q *sqlx.Tx, place *graphPlace) (full bool, err error) {
 	if !passes(place.Metadata, l.query.Filter) {
-		l.after = &graphCursor{place.N, place.ID}
+		l.after = &graphCursor{place.Slot, place.ID}
 		return false, nil
 	}
 	if len(l.page.Tuples) == l.most || l.bytes >= graphPageBytes {
@@ -160,8 +161,8 @@ func (l *graphList) take(ctx context.Context, q *sqlx.Tx, place *graphPlace) (fu
 		}
 		return true, nil
 	}
-	l.after = &graphCursor{place.N, place.ID}
-	tuple, err := l.store.graphTuple(ctx, q, place.N)
+	l.after = &graphCursor{place.Slot, place.ID}
+	tuple, err := l.store.graphTuple(ctx, q, place.Slot)
 	if ckpt.CodeOf(err) == ckpt.CodeCorrupt && l.query.Checkpoint == "" && l.most > 1 { // the rest is still listed; verify names it
 		l.store.Log.Error("a damaged checkpoint is left out of a list", "checkpoint", place.ID, "error", err)
 		return false, nil
@@ -195,9 +196,9 @@ func passes(metadata string, filter map[string]ckpt.JSON) bool {
 
 // The places of a checkpoint: by its number, by LangGraph's id, and the newest of a thread and namespace.
 const (
-	graphTupleFrom = `SELECT ` + graphColumns + ` FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.n = g.n
+	graphTupleFrom = `SELECT ` + graphColumns + ` FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.slot = g.slot
 		JOIN agents a ON a.id = t.agent_id `
-	selectGraphN      = graphTupleFrom + `WHERE g.n = ?`
+	selectGraphSlot   = graphTupleFrom + `WHERE g.slot = ?`
 	selectGraphID     = graphTupleFrom + `WHERE t.agent_id = ? AND t.thread = ? AND t.ns = ? AND g.id = ?`
 	selectGraphNewest = graphTupleFrom + `WHERE t.agent_id = ? AND t.thread = ? AND t.ns = ? ORDER BY g.id DESC LIMIT 1`
 )
@@ -237,9 +238,9 @@ func (s *Threads) GraphTuple(ctx context.Context, sc ckpt.Scope, r ckpt.GraphGet
 }
 
 // graphTuple reads all of one checkpoint.
-func (s *Threads) graphTuple(ctx context.Context, q *sqlx.Tx, n int64) (*ckpt.GraphTuple, error) {
+func (s *Threads) graphTuple(ctx context.Context, q *sqlx.Tx, slot int64) (*ckpt.GraphTuple, error) {
 	var row graphRow
-	if err := q.GetContext(ctx, &row, selectGraphN, n); err != nil {
+	if err := q.GetContext(ctx, &row, selectGraphSlot, slot); err != nil {
 		return nil, err
 	}
 	return s.readGraphTuple(ctx, q, &row, nil)
@@ -303,13 +304,13 @@ func (s *Threads) graphBytes(ctx context.Context, q *sqlx.Tx, row *graphRow) (st
 
 // graphLink is what a walk from parent to parent needs of a checkpoint.
 type graphLink struct {
-	N        int64    `db:"n"`
+	Slot     int64    `db:"slot"`
 	ID       string   `db:"id"`
 	Parent   ckpt.Ref `db:"parent"`
 	Channels string   `db:"channels"`
 }
 
-const selectGraphLink = `SELECT n, id, parent, channels FROM graph_checkpoints WHERE run_id = ?1 AND (?2 = '' OR id = ?2) ORDER BY id DESC LIMIT 1`
+const selectGraphLink = `SELECT slot, id, parent, channels FROM graph_checkpoints WHERE run_id = ?1 AND (?2 = '' OR id = ?2) ORDER BY id DESC LIMIT 1`
 
 func (l *graphLink) has() (map[string]bool, error) {
 	var names []string
@@ -421,7 +422,7 @@ func (w *graphWalk) visit(ctx context.Context, s *Threads, q *sqlx.Tx, runID int
 
 // seed takes the values that a checkpoint has.
 func (w *graphWalk) seed(ctx context.Context, s *Threads, q *sqlx.Tx, link *graphLink) error {
-	tuple, err := s.graphTuple(ctx, q, link.N)
+	tuple, err := s.graphTuple(ctx, q, link.Slot)
 	if err != nil {
 		return err
 	}

@@ -138,8 +138,8 @@ func (g *graphRemoving) remove(run *ledger.RunRow, rows []ledger.HeldRow) error 
 	}
 	g.left -= len(rows)
 	g.removed += int64(len(rows))
-	return g.tx.Exec(`UPDATE runs SET head = (SELECT id FROM checkpoints WHERE run_id = ?1 ORDER BY n DESC LIMIT 1)
-		WHERE id = ?1 AND head IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = runs.head)`, run.ID)
+	return g.tx.Exec(`UPDATE runs SET head = (SELECT id FROM checkpoints WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1)
+		WHERE id = ?1 AND head IS NOT NULL AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = runs.head AND +run_id = runs.id)`, run.ID)
 }
 
 // GraphDeleteRuns removes the checkpoints that LangGraph's runs have made, by the
@@ -155,8 +155,8 @@ func (s *Threads) GraphDeleteRuns(_ context.Context, sc ckpt.Scope, agent string
 			ledger.HeldRow
 			RunID int64 `db:"run_id"`
 		}
-		err := g.tx.List(&rows, `SELECT c.n, c.id, c.seq, c.kind, c.created_at, c.stored_size, c.pinned, c.suspect, c.operation, c.pieces IS NULL AS inline, c.run_id
-			FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.n = g.n
+		err := g.tx.List(&rows, `SELECT c.slot, c.n, c.id, c.seq, c.kind, c.created_at, c.stored_size, c.pinned, c.suspect, c.operation, c.pieces IS NULL AS inline, c.run_id
+			FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.slot = g.slot
 			WHERE t.agent_id = ?1 AND c.pinned = 0 AND json_extract(c.metadata, '$.run_id') IN (SELECT value FROM json_each(?2)) ORDER BY c.run_id, c.seq LIMIT ?3`,
 			g.agent.ID, string(list), g.left)
 		if err != nil {
@@ -220,7 +220,7 @@ func (g *graphRemoving) pruneRun(id int64) error {
 		Graph string `db:"graph_id"`
 	}
 	err = g.tx.List(&rows, `SELECT `+ledger.HeldColumns+`, graph_id FROM (SELECT c.*, g.id AS graph_id
-		FROM graph_checkpoints g JOIN checkpoints c ON c.n = g.n WHERE g.run_id = ? AND c.pinned = 0 AND g.id < ?) ORDER BY graph_id`, id, newest)
+		FROM graph_checkpoints g JOIN checkpoints c ON c.slot = g.slot WHERE g.run_id = ? AND c.pinned = 0 AND g.id < ?) ORDER BY graph_id`, id, newest)
 	if err != nil {
 		return err
 	}
@@ -252,7 +252,7 @@ func (g *graphRemoving) needed(runID int64) (keep map[string]bool, newest string
 	}
 	newest = link.ID
 	keep = map[string]bool{newest: true}
-	open, steps, err := g.deltaChannels(link.N)
+	open, steps, err := g.deltaChannels(link.Slot)
 	if err == nil && steps > 0 {
 		steps, err = g.sends(runID, link.Parent)
 	}
@@ -280,12 +280,12 @@ func (g *graphRemoving) needed(runID int64) (keep map[string]bool, newest string
 
 // deltaChannels are those channels of a checkpoint that are made of its
 // ancestors' writes, and how many ancestors it needs besides.
-func (g *graphRemoving) deltaChannels(n int64) (open map[string]bool, steps int, err error) {
+func (g *graphRemoving) deltaChannels(slot int64) (open map[string]bool, steps int, err error) {
 	var row struct {
 		ID       string `db:"id"`
 		Metadata string `db:"metadata"`
 	}
-	if _, err := g.tx.Get(&row, `SELECT id, metadata FROM checkpoints WHERE n = ?`, n); err != nil {
+	if _, err := g.tx.Get(&row, `SELECT id, metadata FROM checkpoints WHERE slot = ?`, slot); err != nil {
 		return nil, 0, err
 	}
 	var metadata struct {
@@ -299,7 +299,7 @@ func (g *graphRemoving) deltaChannels(n int64) (open map[string]bool, steps int,
 	for name := range metadata.Counters {
 		open[name] = true
 	}
-	d, err := g.document(n)
+	d, err := g.document(slot)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -319,9 +319,9 @@ func (g *graphRemoving) sends(runID int64, id ckpt.Ref) (some int, err error) {
 }
 
 // document reads the state of a checkpoint in the writer's transaction.
-func (g *graphRemoving) document(n int64) (*graphDocument, error) {
+func (g *graphRemoving) document(slot int64) (*graphDocument, error) {
 	var row blob.StateRow
-	if _, err := g.tx.Get(&row, `SELECT n, id, size, sha256, body, pieces FROM checkpoints WHERE n = ?`, n); err != nil {
+	if _, err := g.tx.Get(&row, `SELECT n, id, size, sha256, body, pieces FROM checkpoints WHERE slot = ?`, slot); err != nil {
 		return nil, err
 	}
 	state, err := blob.Decode(g.tx.Ctx, g.tx.Conn, &row)

@@ -70,7 +70,7 @@ func (s *Core) noteDamage(tx *Tx, damage *blob.DamageError) error {
 		Known bool  `db:"known"`
 	}
 	found, err := tx.Get(&at, `SELECT run_id, seq, EXISTS (SELECT 1 FROM findings f WHERE f.run_id = c.run_id AND f.rule = 'corruption' AND f.checkpoint = c.id) AS known
-		FROM checkpoints c WHERE id = ?`, damage.ID)
+		FROM checkpoints c WHERE id = ?1 AND (?2 = 0 OR n = ?2)`, damage.ID, damage.N)
 	if err != nil {
 		return err
 	}

@@ -4,14 +4,17 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/delta"
 )
 
 // CheckpointRow is a checkpoint that is to be stored, without its state.
 type CheckpointRow struct {
+	Takes       *HeldRow // one that goes, whose row it takes over; nil for a row of its own
 	N           int64
 	ID          string
 	Seq         int64
@@ -48,11 +51,13 @@ func (tx *Tx) InsertRow(run *RunRow, c *CheckpointRow, state *blob.Encoded) ([]d
 	if err != nil {
 		return nil, err
 	}
-	err = tx.Exec(insertCheckpoint,
-		c.N, c.ID, run.ID, c.Seq, string(c.Kind), c.Parent, c.CreatedAt, state.Size, state.Stored(), state.Sha256, c.ContentType,
-		c.Labels, c.Metadata, c.Step, c.Operation, c.Pinned, c.Suspect, state.Of, c.Program, pieces, body)
-	if isTaken(err) {
-		return nil, ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "the id %s is taken: make a new UUID of version 7 for each save", c.ID)
+	if c.Takes != nil {
+		err = tx.take(c.Takes, c.N, c.ID, c.Seq, c.Parent, c.CreatedAt, state.Size, state.Stored(), state.Sha256, c.ContentType,
+			c.Labels, c.Metadata, c.Step, c.Operation, c.Suspect, state.Of, c.Program, body)
+	} else {
+		err = tx.Exec(insertCheckpoint, Slot(run.ID, c.Seq),
+			c.N, c.ID, run.ID, c.Seq, string(c.Kind), c.Parent, c.CreatedAt, state.Size, state.Stored(), state.Sha256, c.ContentType,
+			c.Labels, c.Metadata, c.Step, c.Operation, c.Pinned, c.Suspect, state.Of, c.Program, pieces, body)
 	}
 	if err != nil {
 		return nil, err
@@ -60,6 +65,16 @@ func (tx *Tx) InsertRow(run *RunRow, c *CheckpointRow, state *blob.Encoded) ([]d
 	run.LastSeq, run.Head = c.Seq, ckpt.Ref(c.ID)
 	run.StoredBytes += state.Stored()
 	return list, nil
+}
+
+// take changes the row of a checkpoint that goes to another's. That it is not there
+// any more is no error of the caller: somebody has changed the file.
+func (tx *Tx) take(row *HeldRow, columns ...any) error {
+	changed, err := tx.ExecCount(takeRow, append(columns, row.Slot, row.N)...)
+	if err == nil && changed != 1 {
+		err = &sqlite.FatalError{Err: fmt.Errorf("another program has changed the checkpoints: that of row %d of the audit log is not where the daemon had written it", row.N)}
+	}
+	return err
 }
 
 // NoteSaved writes what saves and removals change of a run.
@@ -113,11 +128,11 @@ func LabelsHash(l ckpt.Labels) (string, error) {
 
 // Facts is what the row of a save says of a checkpoint that is stored in this
 // transaction, at the end of run's history.
-func (tx *Tx) Facts(c *CheckpointRow, state *blob.Encoded, parentN int64) (*SaveFacts, error) {
+func (tx *Tx) Facts(run *RunRow, c *CheckpointRow, state *blob.Encoded, parentN int64) (*SaveFacts, error) {
 	f := &SaveFacts{Kind: c.Kind, Seq: c.Seq, Parent: c.Parent, ParentN: parentN, Size: state.Size, Stored: state.Stored(), Sha256: state.Sha256,
 		Pinned: c.Pinned, Suspect: c.Suspect}
 	if c.Parent != "" && parentN == 0 {
-		if _, err := tx.Get(&f.ParentN, `SELECT n FROM checkpoints WHERE id = ?`, c.Parent); err != nil {
+		if _, err := tx.Get(&f.ParentN, `SELECT c.n`+OwnedTables+`(SELECT owner FROM agents WHERE id = ?)`, c.Parent, run.AgentID); err != nil {
 			return nil, err
 		}
 	}
@@ -132,10 +147,10 @@ func (tx *Tx) Facts(c *CheckpointRow, state *blob.Encoded, parentN int64) (*Save
 	return f, err
 }
 
-// Reread answers a checkpoint as this transaction has left it.
-func (tx *Tx) Reread(id string) (*ckpt.Checkpoint, error) {
+// Reread answers a checkpoint of an owner as this transaction has left it.
+func (tx *Tx) Reread(owner, id string) (*ckpt.Checkpoint, error) {
 	var row ReadRow
-	found, err := tx.Get(&row, `SELECT `+ReadColumns+ReadTables+`WHERE c.id = ?`, id)
+	found, err := tx.Get(&row, `SELECT `+ReadColumns+OwnedTables+`?`, id, owner)
 	if err != nil {
 		return nil, err
 	}

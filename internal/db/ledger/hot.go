@@ -15,6 +15,7 @@ type HotRun struct {
 	// quiet says that nobody needs any of its checkpoints but the next save: no
 	// open operation, no prompt, no fork.
 	Quiet bool
+	Graph bool  // it is a thread of LangGraph: rows beside name those of its checkpoints
 	HeadN int64 // the row of the save of Run.Head; 0 where that is gone
 }
 
@@ -53,9 +54,11 @@ func (h *hotRuns) Forget(run *RunRow) { delete(h.Runs, HotKey{run.AgentID, run.N
 // The statements that change a run's history and tell hotRuns of it, or change
 // nothing that they know.
 const (
-	insertCheckpoint = `INSERT INTO checkpoints (n, id, run_id, seq, kind, parent, created_at, size, stored_size, sha256, content_type,
+	insertCheckpoint = `INSERT INTO checkpoints (slot, n, id, run_id, seq, kind, parent, created_at, size, stored_size, sha256, content_type,
 		labels, metadata, step, operation, pinned, suspect, state_of, program, pieces, body)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	takeRow = `UPDATE checkpoints SET n = ?, id = ?, seq = ?, parent = ?, created_at = ?, size = ?, stored_size = ?, sha256 = ?, content_type = ?,
+		labels = ?, metadata = ?, step = ?, operation = ?, suspect = ?, state_of = ?, program = ?, body = ? WHERE slot = ? AND n = ?`
 	updateSavedRun = `UPDATE runs SET last_seq = ?1, head = ?2, removed = ?3, stored_bytes = ?4, updated_at = ?5, heartbeat_at = ?5 WHERE id = ?6`
 	updateRemoved  = `UPDATE runs SET removed = ?, stored_bytes = ?, updated_at = ? WHERE id = ?`
 	updateSign     = `UPDATE runs SET updated_at = ?1, heartbeat_at = ?1 WHERE id = ?2`
@@ -71,16 +74,17 @@ const (
 
 // What deletes a checkpoint answers what its row took beside the state, unless that
 // is known.
-const deleteKnown = `DELETE FROM checkpoints WHERE n = ?`
+const deleteKnown = `DELETE FROM checkpoints WHERE slot = ?`
 
 var (
-	deleteInline     = `DELETE FROM checkpoints WHERE n = ? RETURNING ` + usage.OfRuns["checkpoints"]
-	deleteCheckpoint = `DELETE FROM checkpoints WHERE n = ? RETURNING pieces, ` + usage.OfRuns["checkpoints"] + ` AS beside`
+	besideOf         = `SELECT ` + usage.OfRuns["checkpoints"] + ` FROM checkpoints WHERE slot = ?`
+	deleteInline     = `DELETE FROM checkpoints WHERE slot = ? RETURNING ` + usage.OfRuns["checkpoints"]
+	deleteCheckpoint = `DELETE FROM checkpoints WHERE slot = ? RETURNING pieces, ` + usage.OfRuns["checkpoints"] + ` AS beside`
 )
 
 var (
-	telling  = []string{insertCheckpoint, deleteKnown, deleteInline, deleteCheckpoint, updateSavedRun, updateRemoved, updateSign, UpdateBeat, UpdateProgress, UpdateStepped, UpdateObserved, UpdateBack, UpdateLastEvent}
-	watching = []string{"agents", "runs", "checkpoints", "operations", "prompts"}
+	telling  = []string{insertCheckpoint, takeRow, deleteKnown, deleteInline, deleteCheckpoint, updateSavedRun, updateRemoved, updateSign, UpdateBeat, UpdateProgress, UpdateStepped, UpdateObserved, UpdateBack, UpdateLastEvent}
+	watching = []string{"agents", "runs", "checkpoints", "operations", "prompts", "graph_threads"}
 )
 
 // forgets says that a statement changes what hotRuns know without telling them.

@@ -111,7 +111,26 @@ func (tx *Tx) RememberNewID(agentID int64, id, print string, n int64) (bool, err
 			return false, err
 		}
 	}
-	return tx.onlyNew(func() error { return tx.RememberID(agentID, id, print, n) })
+	key, short, err := idRow(id, print)
+	if err != nil {
+		return false, err
+	}
+	wrote, count := tx.Wrote, int64(0)
+	isNew, err := tx.onlyNew(func() (err error) {
+		count, err = tx.ExecCount(`INSERT INTO ids (id, agent_id, n, print) SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS (SELECT 1 FROM checkpoints WHERE id = ?5)`,
+			key, agentID, n, short, id)
+		return err
+	})
+	if isNew && count == 0 && err == nil {
+		tx.Wrote = wrote
+	}
+	return isNew && count == 1, err
+}
+
+// IDTaken says that an owner has a checkpoint of an id.
+func (tx *Tx) IDTaken(owner, id string) (taken bool, err error) {
+	_, err = tx.Get(&taken, `SELECT EXISTS (SELECT 1`+OwnedTables+`?)`, id, owner)
+	return taken, err
 }
 
 // idRow is an id and the print of a request as they are stored.

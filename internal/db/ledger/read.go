@@ -43,6 +43,9 @@ const (
 		c.labels, c.metadata, c.step, c.operation, c.pinned, c.suspect, c.program, a.owner, a.name AS agent, r.name AS run`
 	StateColumns = `, c.body, c.pieces`
 	ReadTables   = ` FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id `
+	// OwnedTables are those of the checkpoint of an id, ?, that is of an owner, who is
+	// to follow. The order of the joins is fixed: there is an index by id.
+	OwnedTables = ` FROM checkpoints c CROSS JOIN runs r ON r.id = c.run_id CROSS JOIN agents a ON a.id = r.agent_id WHERE c.id = ? AND a.owner = `
 )
 
 // Checkpoint is the row as the world sees it. What is damaged is never served.
@@ -67,7 +70,7 @@ func (r *ReadRow) Checkpoint() (*ckpt.Checkpoint, error) {
 }
 
 func (r *ReadRow) damaged(column string, err error) error {
-	return ckpt.Wrap(ckpt.CodeCorrupt, errors.Join(err, &blob.DamageError{What: "its " + column + " cannot be read", ID: r.ID}),
+	return ckpt.Wrap(ckpt.CodeCorrupt, errors.Join(err, &blob.DamageError{What: "its " + column + " cannot be read", ID: r.ID, N: r.N}),
 		"checkpoint %s is damaged in its %s and is not served; run ckptsidecar verify", r.ID, column)
 }
 
@@ -94,12 +97,9 @@ func (s *Core) Checkpoint(ctx context.Context, sc ckpt.Scope, id string, state b
 	}
 	var c *ckpt.Checkpoint
 	err := s.Reading(ctx, func(q *sqlx.Tx) error {
-		row, err := readOne(ctx, q, id, state)
+		row, err := readOne(ctx, q, WhoseByID(sc), sc.Caller.Owner, id, state)
 		if err != nil {
 			return err
-		}
-		if !MayRead(sc, row.Owner) {
-			return NoCheckpoint(id)
 		}
 		c, err = WithState(ctx, q, row, state)
 		return err
@@ -113,17 +113,50 @@ func (s *Core) Checkpoint(ctx context.Context, sc ckpt.Scope, id string, state b
 	return c, nil
 }
 
-func readOne(ctx context.Context, q sqlx.QueryerContext, id string, state bool) (*ReadRow, error) {
+// readOne reads the checkpoint of an id that an owner has, or anybody where owner is
+// "". Then the one of first goes before others.
+func readOne(ctx context.Context, q sqlx.QueryerContext, owner, first, id string, state bool) (*ReadRow, error) {
 	columns := ReadColumns
 	if state {
 		columns += StateColumns
 	}
-	var row ReadRow
-	err := sqlx.GetContext(ctx, q, &row, `SELECT `+columns+ReadTables+`WHERE c.id = ?`, id)
-	if IsNoRows(err) {
-		return nil, NoCheckpoint(id)
+	if owner != "" {
+		var row ReadRow
+		err := sqlx.GetContext(ctx, q, &row, `SELECT `+columns+OwnedTables+`?`, id, owner)
+		if IsNoRows(err) {
+			return nil, NoCheckpoint(id)
+		}
+		return &row, err
 	}
-	return &row, err
+	var rows []ReadRow
+	err := sqlx.SelectContext(ctx, q, &rows, `SELECT `+columns+ReadTables+`WHERE c.id = ?1 ORDER BY a.owner <> ?2, a.owner LIMIT 2`, id, first)
+	if err != nil {
+		return nil, err
+	}
+	return OneOf(rows, func(r *ReadRow) string { return r.Owner }, first, id)
+}
+
+// OneOf is the one row of an id that an administrator means who named no owner: his
+// own, or the only one.
+func OneOf[Row any](rows []Row, owner func(*Row) string, first, id string) (*Row, error) {
+	switch {
+	case len(rows) == 0:
+		return nil, NoCheckpoint(id)
+	case len(rows) > 1 && owner(&rows[0]) != first:
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "%s and %s both have a checkpoint %s: name the owner", owner(&rows[0]), owner(&rows[1]), id)
+	}
+	return &rows[0], nil
+}
+
+// WhoseByID is the owner whose things a scope reaches by their ids, "" for everybody.
+func WhoseByID(sc ckpt.Scope) string {
+	switch {
+	case sc.Target != "" && sc.Target != ckpt.AllOwners:
+		return sc.Target
+	case sc.Admin:
+		return ""
+	}
+	return sc.Caller.Owner
 }
 
 // MayRead says whether a scope reaches an owner's things by their ids.
@@ -146,11 +179,11 @@ func (s *Core) Base(ctx context.Context, sc ckpt.Scope, agent, id string) (state
 		return b.State, b.SHA256, func() { s.States.Release(b) }, nil
 	}
 	err = s.Reading(ctx, func(q *sqlx.Tx) error {
-		row, err := readOne(ctx, q, id, true)
+		row, err := readOne(ctx, q, sc.Whose(), "", id, true)
 		if err != nil {
 			return err
 		}
-		if row.Owner != sc.Whose() || row.Agent != agent {
+		if row.Agent != agent {
 			return NoCheckpoint(id)
 		}
 		sha256 = row.SHA256
@@ -236,7 +269,7 @@ func (s *Core) Latest(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilte
 // nothing up to there fits, the newest of all stands.
 func notGivenUp(ctx context.Context, q sqlx.QueryerContext, agentID int64, f ckpt.CheckpointFilter, newest []ReadRow, state bool) ([]ReadRow, error) {
 	var head int64
-	err := sqlx.GetContext(ctx, q, &head, `SELECT c.n FROM runs r JOIN checkpoints c ON c.id = r.head AND c.run_id = r.id WHERE r.id = ?`, newest[0].RunID)
+	err := sqlx.GetContext(ctx, q, &head, `SELECT c.n FROM runs r JOIN checkpoints c ON c.id = r.head AND +c.run_id = r.id WHERE r.id = ?`, newest[0].RunID)
 	if IsNoRows(err) || err == nil && head >= newest[0].N {
 		return newest, nil
 	}
@@ -276,13 +309,13 @@ func listRows(ctx context.Context, q sqlx.QueryerContext, agentID int64, f ckpt.
 
 // OfRun takes the newest of each kind of one run.
 func (l *ListQuery) OfRun(columns string, agentID int64, kinds []ckpt.Kind, f ckpt.CheckpointFilter, before int64, limit int) {
-	l.add(`SELECT ` + columns + ` FROM runs r JOIN agents a ON a.id = r.agent_id JOIN checkpoints c ON c.n IN (`)
+	l.add(`SELECT ` + columns + ` FROM runs r JOIN agents a ON a.id = r.agent_id JOIN checkpoints c ON c.slot IN (`)
 	for i, kind := range kinds {
 		if i > 0 {
 			l.add(` UNION ALL `)
 		}
-		l.add(`SELECT n FROM (`)
-		l.newest(`r.id AND k.kind = ?`, f, before, limit, string(kind))
+		l.add(`SELECT slot FROM (`)
+		l.newest(`k.slot`, `r.id AND k.kind = ?`, f, before, limit, string(kind))
 		l.add(`)`)
 	}
 	l.add(`) WHERE r.agent_id = ? AND r.name = ? ORDER BY c.n DESC LIMIT ?`, agentID, f.Run, limit)
@@ -299,11 +332,11 @@ func (l *ListQuery) OfAllRuns(columns string, agentID int64, kinds []ckpt.Kind, 
 		l.add(`, (?)`, string(kind))
 	}
 	l.add(`), heads AS MATERIALIZED (SELECT r.id AS run_id, kinds.kind, (`)
-	l.newest(`r.id AND k.kind = kinds.kind`, f, before, 1)
+	l.newest(`k.n`, `r.id AND k.kind = kinds.kind`, f, before, 1)
 	l.add(`) AS n FROM runs r, kinds WHERE r.agent_id = ? ORDER BY n DESC LIMIT ?)
 		SELECT `+columns+` FROM heads h JOIN runs r ON r.id = h.run_id JOIN agents a ON a.id = r.agent_id
-		JOIN checkpoints c ON c.n IN (SELECT n FROM (`, agentID, limit)
-	l.newest(`h.run_id AND k.kind = h.kind`, f, before, limit)
+		JOIN checkpoints c ON c.slot IN (SELECT slot FROM (`, agentID, limit)
+	l.newest(`k.slot, k.n`, `h.run_id AND k.kind = h.kind`, f, before, limit)
 	l.add(`) WHERE n >= (SELECT CASE count(n) WHEN ? THEN min(n) ELSE 0 END FROM heads)) ORDER BY c.n DESC LIMIT ?`, limit, limit)
 }
 
@@ -318,9 +351,10 @@ func (l *ListQuery) add(text string, args ...any) {
 	l.Args = append(l.Args, args...)
 }
 
-// newest adds a selection of the newest of a run and a kind that a filter lets through.
-func (l *ListQuery) newest(run string, f ckpt.CheckpointFilter, before int64, limit int, args ...any) {
-	l.add(`SELECT k.n FROM checkpoints k WHERE k.run_id = `+run+` AND k.n < ?`, append(args, before)...)
+// newest adds a selection of columns of the newest of a run and a kind that a filter
+// lets through.
+func (l *ListQuery) newest(columns, run string, f ckpt.CheckpointFilter, before int64, limit int, args ...any) {
+	l.add(`SELECT `+columns+` FROM checkpoints k WHERE k.run_id = `+run+` AND k.n < ?`, append(args, before)...)
 	if f.Suspect != nil {
 		l.add(` AND k.suspect = ?`, *f.Suspect)
 	}
@@ -365,13 +399,11 @@ func (tx *Tx) CheckpointOf(agent *AgentRow, r ckpt.RestoreRequest) (*ckpt.Checkp
 }
 
 func (tx *Tx) chosen(agent *AgentRow, r ckpt.RestoreRequest) (*ReadRow, error) {
-	row, err := readOne(tx.Ctx, tx.Conn, r.Checkpoint, true)
+	row, err := readOne(tx.Ctx, tx.Conn, agent.Owner, "", r.Checkpoint, true)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case row.Owner != agent.Owner:
-		return nil, NoCheckpoint(r.Checkpoint)
 	case row.Agent != agent.Name:
 		return nil, ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s is of agent %s, not of %s: nothing was restored", r.Checkpoint, row.Agent, agent.Name)
 	case r.Run != "" && row.Run != r.Run:

@@ -76,7 +76,7 @@ func AllStay(rows []HeldRow, keep int) bool {
 // its first own checkpoint: the fork needs the other's no more.
 func (s *Core) retainForked(tx *Tx, fork *RunRow, e AuditEntry) ([]string, error) {
 	var id int64
-	found, err := tx.Get(&id, `SELECT run_id FROM checkpoints WHERE id = ?`, fork.ForkedFrom)
+	found, err := tx.Get(&id, `SELECT c.run_id`+OwnedTables+`(SELECT owner FROM agents WHERE id = ?)`, fork.ForkedFrom, fork.AgentID)
 	if err != nil || !found {
 		return []string{}, err
 	}
@@ -198,8 +198,9 @@ func (tx *Tx) NeededBy(run *RunRow, id string) (string, error) {
 	var by string
 	_, err := tx.Get(&by, `SELECT 'an ' || status || ' operation' FROM operations WHERE run_id = ?1 AND checkpoint = ?2 AND status IN ('open', 'uncertain')
 		UNION ALL SELECT 'a prompt' FROM prompts WHERE run_id = ?1 AND checkpoint = ?2 AND answered_at IS NULL
-		UNION ALL SELECT 'a fork' FROM runs WHERE forked_from = ?2 AND last_seq = 0 AND ended_at IS NULL
-		LIMIT 1`, run.ID, id)
+		UNION ALL SELECT 'a fork' FROM runs f JOIN agents a ON a.id = f.agent_id WHERE f.forked_from = ?2 AND f.last_seq = 0 AND f.ended_at IS NULL
+			AND a.owner = (SELECT owner FROM agents WHERE id = ?3)
+		LIMIT 1`, run.ID, id, run.AgentID)
 	if err == nil && by == "" && run.BackSeq.Valid && run.EndedAt.IsZero() {
 		by, err = tx.neededToGoBack(run, id)
 	}
@@ -219,7 +220,7 @@ const (
 // what looks like drift become critical.
 func (tx *Tx) neededToGoBack(run *RunRow, id string) (string, error) {
 	var is bool
-	_, err := tx.Get(&is, `SELECT id = ?3 FROM checkpoints WHERE n = (SELECT n FROM checkpoints WHERE run_id = ?1 AND suspect = 0 AND seq <= ?2
+	_, err := tx.Get(&is, `SELECT id = ?3 FROM checkpoints WHERE slot = (SELECT slot FROM checkpoints WHERE run_id = ?1 AND suspect = 0 AND seq <= ?2
 		AND `+IsIntact+` ORDER BY seq DESC LIMIT 1)`, run.ID, run.BackSeq, id)
 	if err != nil || !is {
 		return "", err
@@ -268,7 +269,7 @@ func (s *Core) RemoveRows(tx *Tx, agent *AgentRow, run *RunRow, gone []HeldRow, 
 // and reports all.
 func (tx *Tx) RemoveInline(gone []HeldRow) error {
 	for i := range gone {
-		if row := &gone[i]; row.Inline {
+		if row := &gone[i]; row.Inline && !row.removed {
 			if err := tx.deleteInline(row); err != nil {
 				return err
 			}
@@ -278,11 +279,21 @@ func (tx *Tx) RemoveInline(gone []HeldRow) error {
 	return nil
 }
 
+// GiveRow makes ready that another checkpoint takes the row of one that goes.
+func (tx *Tx) GiveRow(row *HeldRow) error {
+	row.removed = true
+	if row.Beside > 0 {
+		return nil
+	}
+	_, err := tx.Get(&row.Beside, besideOf, row.Slot)
+	return err
+}
+
 func (tx *Tx) deleteInline(row *HeldRow) error {
 	if row.Beside > 0 {
-		return tx.Exec(deleteKnown, row.N)
+		return tx.Exec(deleteKnown, row.Slot)
 	}
-	_, err := tx.Get(&row.Beside, deleteInline, row.N)
+	_, err := tx.Get(&row.Beside, deleteInline, row.Slot)
 	tx.Wrote = true
 	return err
 }
@@ -299,7 +310,7 @@ func (tx *Tx) removeOne(run *RunRow, row *HeldRow) (int64, error) {
 		Pieces *string `db:"pieces"`
 		Beside int64   `db:"beside"`
 	}
-	if _, err := tx.Get(&of, deleteCheckpoint, row.N); err != nil {
+	if _, err := tx.Get(&of, deleteCheckpoint, row.Slot); err != nil {
 		return 0, err
 	}
 	tx.Wrote, row.Beside = true, of.Beside

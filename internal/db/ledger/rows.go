@@ -58,8 +58,16 @@ type AgentRow struct {
 
 type AgentKey struct{ Owner, Name string }
 
+// slotBits are for a checkpoint's number in its run, those above for the run's.
+const slotBits = 32
+
+// Slot is the row that a checkpoint of a run gets, unless it takes that of one that
+// goes because of it.
+func Slot(runID, seq int64) int64 { return runID<<slotBits | seq }
+
 // HeldRow is a checkpoint as retention sees it.
 type HeldRow struct {
+	Slot       int64              `db:"slot"`
 	N          int64              `db:"n"`
 	ID         string             `db:"id"`
 	Seq        int64              `db:"seq"`
@@ -76,7 +84,7 @@ type HeldRow struct {
 	Beside     int64              `db:"-"` // what its row takes beside the state; 0 where that is not known
 }
 
-const HeldColumns = `n, id, seq, kind, created_at, stored_size, pinned, suspect, operation, pieces IS NULL AS inline, state_of,
+const HeldColumns = `slot, n, id, seq, kind, created_at, stored_size, pinned, suspect, operation, pieces IS NULL AS inline, state_of,
 	EXISTS (SELECT 1 FROM meta WHERE key = '` + damagedKey + `' || id) AS damaged`
 
 // damagedKey begins the key under which the table meta says of a checkpoint

@@ -49,19 +49,33 @@ func (s *Saves) saveHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (done bo
 // hotPlan is what stays of a run's routine checkpoints, the new one among
 // them, and what goes.
 type hotPlan struct {
-	quiet      bool
-	stay, gone []ledger.HeldRow
-	reasons    []string
+	quiet, graph bool
+	stay, gone   []ledger.HeldRow
+	reasons      []string
+	taken        *ledger.HeldRow // one of those that go, whose row the new one takes; nil for none
+}
+
+// takes lets a small state take the row of the oldest small one that goes: the same
+// page is written then, and no other.
+func (p *hotPlan) takes(v *Save) {
+	if p.graph || v.State.Body == nil {
+		return
+	}
+	for i := range p.gone {
+		if row := &p.gone[i]; row.Inline && row.Kind == ckpt.KindRoutine && !row.Pinned {
+			p.taken = row
+		}
+	}
 }
 
 // planHot asks retention, before anything is written; nil where the whole run
 // must be asked about.
 func (s *Saves) planHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, h *ledger.HotRun, run *ledger.RunRow, reply *ledger.SavedReply) (*hotPlan, error) {
-	p := &hotPlan{quiet: h.Quiet}
+	p := &hotPlan{quiet: h.Quiet, graph: h.Graph}
 	keep := agent.Settings.RoutineKeep
 	rows := make([]ledger.HeldRow, 0, len(h.Rows)+1)
 	if keep > 0 {
-		rows = append(rows, ledger.HeldRow{N: tx.Head.N + 1, ID: reply.ID, Seq: reply.Seq, Kind: v.Request.Kind,
+		rows = append(rows, ledger.HeldRow{Slot: ledger.Slot(run.ID, reply.Seq), N: tx.Head.N + 1, ID: reply.ID, Seq: reply.Seq, Kind: v.Request.Kind,
 			CreatedAt: ledger.Lenient[ckpt.Time]{Value: reply.CreatedAt}, StoredSize: reply.StoredSize, Inline: v.State.Body != nil, Beside: v.beside(reply)})
 	}
 	rows = append(rows, h.Rows...)
@@ -83,6 +97,13 @@ func (s *Saves) planHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, h *ledge
 		return nil, err
 	}
 	p.stay, p.gone, p.reasons = ledger.Sorted(rows, verdicts)
+	if p.takes(v); p.taken != nil {
+		for i := range p.stay {
+			if p.stay[i].Seq == reply.Seq {
+				p.stay[i].Slot = p.taken.Slot
+			}
+		}
+	}
 	for i := range p.gone {
 		reply.Pruned = append(reply.Pruned, p.gone[i].ID)
 	}
@@ -114,10 +135,15 @@ func nobodyNeeds(*ledger.RunRow, string) (string, error) { return "", nil }
 // states go before the new one comes, which finds their room: the other way
 // round the table would grow by a page and shrink again at every save.
 func (s *Saves) writeHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *ledger.RunRow, w *driftlog.Watched, reply ledger.SavedReply, p *hotPlan, headN int64) error {
+	if p.taken != nil {
+		if err := tx.GiveRow(p.taken); err != nil {
+			return err
+		}
+	}
 	if err := tx.RemoveInline(p.gone); err != nil {
 		return err
 	}
-	if err := s.insertSaved(tx, v, agent, run, w, reply, headN); err != nil {
+	if err := s.insertSaved(tx, v, agent, run, w, reply, headN, p.taken); err != nil {
 		return err
 	}
 	if _, err := s.RemoveRows(tx, agent, run, p.gone, p.reasons, v.Entry.Into(v.n)); err != nil {
@@ -126,7 +152,7 @@ func (s *Saves) writeHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *le
 	if err := tx.NoteSaved(run); err != nil {
 		return err
 	}
-	tx.Store.Hot.Runs[ledger.HotKey{Agent: agent.ID, Name: run.Name}] = &ledger.HotRun{Run: *run, Rows: p.stay, Quiet: p.quiet, HeadN: v.n}
+	tx.Store.Hot.Runs[ledger.HotKey{Agent: agent.ID, Name: run.Name}] = &ledger.HotRun{Run: *run, Rows: p.stay, Quiet: p.quiet, Graph: p.graph, HeadN: v.n}
 	v.Saved = v.answer(agent, reply)
 	var err error
 	v.Saved.Drift, err = s.VerdictFor(tx, agent, run.Name)
@@ -157,7 +183,10 @@ func (s *Saves) hotRun(tx *ledger.Tx, agent *ledger.AgentRow, name string) (*led
 	if err != nil {
 		return nil, err
 	}
-	if _, err := tx.Get(&h.HeadN, `SELECT n FROM checkpoints WHERE id = ?`, run.Head); err != nil {
+	if _, err := tx.Get(&h.Graph, `SELECT EXISTS (SELECT 1 FROM graph_threads WHERE run_id = ?)`, run.ID); err != nil {
+		return nil, err
+	}
+	if _, err := tx.Get(&h.HeadN, `SELECT c.n`+ledger.OwnedTables+`?`, run.Head, agent.Owner); err != nil {
 		return nil, err
 	}
 	if s.Hot.Runs == nil {

@@ -219,11 +219,11 @@ func (v *Save) mayFollow(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunR
 	if v.Request.ID == "" {
 		return nil
 	}
-	var taken bool
-	if _, err := tx.Get(&taken, `SELECT EXISTS (SELECT 1 FROM checkpoints WHERE id = ?)`, v.Request.ID); err != nil {
+	taken, err := tx.IDTaken(v.Scope.Whose(), v.Request.ID)
+	if err != nil {
 		return err
 	}
-	if taken { // by another agent, or by this one so long ago that the key is forgotten
+	if taken { // by another agent of the owner, or by this one so long ago that the key is forgotten
 		return ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "the id %s is taken: make a new UUID of version 7 for each save", v.Request.ID)
 	}
 	return nil
@@ -252,7 +252,7 @@ func (s *Saves) InsertCheckpoint(tx *ledger.Tx, v *Save, agent *ledger.AgentRow,
 		return reply, err
 	}
 	s.SeeSave(tx, &v.WatchedSave, v.State.Size, agent, run, w, reply)
-	if err := s.insertSaved(tx, v, agent, run, w, reply, 0); err != nil {
+	if err := s.insertSaved(tx, v, agent, run, w, reply, 0, nil); err != nil {
 		return reply, err
 	}
 	if err := tx.NoteSaved(run); err != nil {
@@ -289,11 +289,12 @@ func (v *Save) begin(tx *ledger.Tx, run *ledger.RunRow) (ledger.SavedReply, erro
 }
 
 // insertSaved writes the row, the state, the audit row and the findings. parentN is
-// the row of the parent's save; 0 where it is to be looked up.
-func (s *Saves) insertSaved(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *ledger.RunRow, w *driftlog.Watched, reply ledger.SavedReply, parentN int64) error {
+// the row of the parent's save; 0 where it is to be looked up. takes is
+// one that goes, whose row it takes over; nil for a row of its own.
+func (s *Saves) insertSaved(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *ledger.RunRow, w *driftlog.Watched, reply ledger.SavedReply, parentN int64, takes *ledger.HeldRow) error {
 	r := v.Request
 	row := ledger.CheckpointRow{
-		N: tx.Head.N + 1, ID: reply.ID, Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent, CreatedAt: reply.CreatedAt,
+		Takes: takes, N: tx.Head.N + 1, ID: reply.ID, Seq: reply.Seq, Kind: r.Kind, Parent: reply.Parent, CreatedAt: reply.CreatedAt,
 		ContentType: r.ContentType, Labels: r.Labels, Metadata: ledger.MetadataText(r.Metadata), Step: r.Step, Operation: v.Operation, Program: v.program,
 		Suspect: w.Drifting(),
 	}
@@ -304,7 +305,7 @@ func (s *Saves) insertSaved(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run 
 	s.States.Keep(tx.Tx, blob.RunKey{Owner: agent.Owner, Agent: agent.Name, Run: run.Name}, row.Place(run), &v.State, list)
 	e := v.Entry
 	e.Subject = row.ID
-	if e.Save, err = tx.Facts(&row, &v.State, parentN); err != nil {
+	if e.Save, err = tx.Facts(run, &row, &v.State, parentN); err != nil {
 		return err
 	}
 	v.n = row.N

@@ -69,9 +69,10 @@ CREATE TABLE "audit_log_3" (
     hash    TEXT NOT NULL
 ) STRICT;
 
-CREATE TABLE checkpoints (
-    n            INTEGER PRIMARY KEY,       -- the row of the audit log that records the save: the order of all saves
-    id           TEXT NOT NULL UNIQUE,      -- UUID of version 7
+CREATE TABLE "checkpoints" (
+    slot         INTEGER PRIMARY KEY,       -- run_id << 32, and the seq of the first checkpoint that had the row
+    n            INTEGER NOT NULL,          -- the row of the audit log that records the save: the order of all saves
+    id           TEXT NOT NULL,             -- UUID of version 7; no two of an owner have the same
     run_id       INTEGER NOT NULL REFERENCES runs (id),
     seq          INTEGER NOT NULL,          -- 1, 2, … in its run, in the order of acknowledgement
     kind         TEXT NOT NULL CHECK (kind IN ('routine', 'pre_operation', 'recovery')),
@@ -120,8 +121,8 @@ CREATE TABLE findings (
     dismissed_by TEXT
 ) STRICT;
 
-CREATE TABLE graph_checkpoints (
-    n        INTEGER PRIMARY KEY REFERENCES checkpoints (n) ON DELETE CASCADE, -- it goes with its checkpoint, whoever removes that
+CREATE TABLE "graph_checkpoints" (
+    slot     INTEGER PRIMARY KEY REFERENCES checkpoints (slot) ON DELETE CASCADE, -- it goes with its checkpoint, whoever removes that
     run_id   INTEGER NOT NULL REFERENCES graph_threads (run_id) ON DELETE CASCADE,
     id       TEXT NOT NULL, -- LangGraph's; they sort by time
     parent   TEXT,          -- LangGraph's id of the checkpoint that it came from; it may be gone
@@ -359,7 +360,9 @@ CREATE INDEX checkpoints_before ON checkpoints (run_id, operation) WHERE kind = 
 
 CREATE INDEX checkpoints_by_age ON checkpoints (created_at) WHERE kind = 'recovery';
 
-CREATE INDEX checkpoints_of_run ON checkpoints (run_id, kind, seq);
+CREATE INDEX checkpoints_by_id ON checkpoints (id);
+
+CREATE INDEX checkpoints_of_run ON checkpoints (run_id, kind, seq, n);
 
 CREATE INDEX findings_of_run ON findings (run_id, at);
 
@@ -416,12 +419,14 @@ BEGIN SELECT RAISE(ABORT, 'this part of the audit log is closed'); END;
 CREATE TRIGGER audit_log_3_is_never_shortened BEFORE DELETE ON audit_log_3
 BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 
-CREATE TRIGGER checkpoints_are_never_changed BEFORE UPDATE OF n, id, run_id, seq, kind, parent, created_at, size,
+CREATE TRIGGER checkpoints_are_never_changed BEFORE UPDATE OF slot, n, id, run_id, seq, kind, parent, created_at, size,
     stored_size, sha256, content_type, metadata, step, operation, state_of, program, pieces, body ON checkpoints
+WHEN NEW.n <= OLD.n OR NEW.seq <= OLD.seq OR NEW.id = OLD.id OR NEW.slot <> OLD.slot OR NEW.run_id <> OLD.run_id OR OLD.pinned
+    OR OLD.kind <> 'routine' OR NEW.kind <> 'routine' OR OLD.pieces IS NOT NULL OR NEW.pieces IS NOT NULL
 BEGIN SELECT RAISE(ABORT, 'a checkpoint stays as it was saved'); END;
 
 CREATE TRIGGER checkpoints_are_never_replaced BEFORE INSERT ON checkpoints
-WHEN EXISTS (SELECT 1 FROM checkpoints WHERE n = NEW.n)
+WHEN EXISTS (SELECT 1 FROM checkpoints WHERE slot = NEW.slot)
 BEGIN SELECT RAISE(ABORT, 'a checkpoint stays as it was saved'); END;
 
 CREATE TRIGGER events_are_never_changed BEFORE UPDATE ON events
