@@ -395,7 +395,7 @@ var tables = map[string][]string{
 }
 
 var (
-	schemaTable = regexp.MustCompile(`(?m)^CREATE TABLE (?:IF NOT EXISTS )?(\w+)`)
+	schemaTable = regexp.MustCompile(`(?m)^CREATE TABLE (?:IF NOT EXISTS )?"?(\w+)`)
 	writesTable = regexp.MustCompile(`\b(?:INSERT (?:OR [A-Z]+ )?INTO|UPDATE|DELETE FROM) ([a-z_]+)\b`)
 )
 
