@@ -1,6 +1,7 @@
 package ckptsidecar
 
 import (
+	"strings"
 	"time"
 )
 
@@ -103,12 +104,100 @@ func checkTimeout(what string, d *Duration) error {
 	return Errorf(CodeInvalid, "%s is %s: say 0 for none, or at most %s", what, *d, Duration(maxTimeout))
 }
 
-// RunFilter chooses runs, the last changed first.
+// RunFilter chooses runs. What is empty chooses all; what is there must all hold.
 type RunFilter struct {
-	Agent  string
-	Status RunStatus // "" means every status
-	Before string    // a cursor
-	Limit  int
+	Agent    string
+	Status   RunStatus
+	Workflow string   // exactly
+	Labels   Labels   // all of these
+	Goal     string   // every word of it is a word of the goal; a word that ends with * is the beginning of one
+	Since    Time     // started then or later
+	Until    Time     // started before
+	Severity Severity // has a finding of this severity or a worse one that nobody has dismissed
+	Sort     RunSort
+	Before   string // a cursor
+	Limit    int
+}
+
+// RunSort is an order of runs.
+type RunSort string
+
+// The orders of runs.
+const (
+	SortUpdated RunSort = "updated" // the last changed first; the default. Who changes between two pages may be passed over
+	SortStarted RunSort = "started" // the last started first: each run that is there all the time comes exactly once
+)
+
+// maxGoalWords is how many words of a goal may be looked for at once.
+const maxGoalWords = 16
+
+// Check refuses a filter that is wrong in itself.
+func (f *RunFilter) Check() error {
+	if err := CheckStatus("run", f.Status, RunStatuses); err != nil {
+		return err
+	}
+	if err := optional(f.Agent, CheckAgentName); err != nil {
+		return err
+	}
+	if err := checkLong("workflow", f.Workflow); err != nil {
+		return err
+	}
+	if err := CheckLabels(f.Labels); err != nil {
+		return err
+	}
+	if f.Goal != "" && len(GoalWords(f.Goal)) == 0 {
+		return Errorf(CodeInvalid, "goal has no word in it: give one or more words of the goal, or the beginning of one with * after it")
+	}
+	if n := len(GoalWords(f.Goal)); n > maxGoalWords {
+		return Errorf(CodeInvalid, "goal has %d words: at most %d are looked for", n, maxGoalWords)
+	}
+	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until.Time) {
+		return Errorf(CodeInvalid, "since is %s and until %s: nothing is between them", f.Since, f.Until)
+	}
+	if f.Severity != "" {
+		if err := checkSeverity(f.Severity); err != nil {
+			return err
+		}
+	}
+	switch f.Sort {
+	case "", SortUpdated, SortStarted:
+		return nil
+	}
+	return Errorf(CodeInvalid, "sort %q is unknown: it is updated or started", cut(string(f.Sort)))
+}
+
+// GoalWord is a word to look for in goals.
+type GoalWord struct {
+	Text   string
+	Prefix bool // it is the beginning of a word
+}
+
+// GoalWords splits a text into words as the database splits goals: at blanks and at
+// / - _ . , : " and \, without other punctuation around them, ASCII letters in lower
+// case, at most 64 characters of each.
+func GoalWords(text string) (words []GoalWord) {
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \n\r\t/-_.,:\"\\", r) }) {
+		text, prefix := strings.CutSuffix(word, "*")
+		text = strings.Trim(lowerASCII(text), ";!?()[]{}<>|'`#*+=&%$@~^")
+		if runes := []rune(text); len(runes) > 64 {
+			text = string(runes[:64])
+		}
+		if text != "" {
+			words = append(words, GoalWord{text, prefix})
+		}
+	}
+	return words
+}
+
+// lowerASCII is what lower does in SQLite: other letters stay as they are.
+func lowerASCII(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if c >= 'A' && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
 }
 
 // RunPage is one page of runs.

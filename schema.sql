@@ -98,6 +98,49 @@ CREATE INDEX IF NOT EXISTS runs_forked ON runs (forked_from) WHERE forked_from I
 CREATE INDEX IF NOT EXISTS runs_watched ON runs (status)
     WHERE status = 'running' AND (pid IS NOT NULL OR heartbeat_timeout_ms > 0 OR progress_timeout_ms > 0);
 
+-- For those who look for runs. A save touches none of these: it makes a run
+-- running, and those are not in runs_at_rest.
+CREATE INDEX IF NOT EXISTS runs_started ON runs (started_at);
+CREATE INDEX IF NOT EXISTS runs_by_status ON runs (status);
+CREATE INDEX IF NOT EXISTS runs_by_workflow ON runs (workflow) WHERE workflow IS NOT NULL;
+CREATE INDEX IF NOT EXISTS runs_at_rest ON runs (updated_at) WHERE status <> 'running';
+
+-- The labels of runs, and the words of their goals in lower case, for finding
+-- them. Triggers keep them as the runs are.
+CREATE TABLE IF NOT EXISTS run_labels (
+    run_id INTEGER NOT NULL,
+    key    TEXT NOT NULL,
+    value  TEXT NOT NULL,
+    PRIMARY KEY (run_id, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS run_labels_by_value ON run_labels (key, value, run_id);
+CREATE TABLE IF NOT EXISTS run_words (
+    run_id INTEGER NOT NULL,
+    word   TEXT NOT NULL,
+    PRIMARY KEY (run_id, word)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS run_words_by_word ON run_words (word, run_id);
+CREATE TRIGGER IF NOT EXISTS labels_come_with_their_run AFTER INSERT ON runs WHEN NEW.labels <> '{}'
+BEGIN INSERT INTO run_labels (run_id, key, value) SELECT NEW.id, key, value
+FROM json_each(NEW.labels) WHERE type = 'text'; END;
+CREATE TRIGGER IF NOT EXISTS labels_change_with_their_run AFTER UPDATE OF labels ON runs WHEN NEW.labels <> OLD.labels
+BEGIN DELETE FROM run_labels WHERE run_id = NEW.id;
+INSERT INTO run_labels (run_id, key, value) SELECT NEW.id, key, value
+FROM json_each(NEW.labels) WHERE type = 'text'; END;
+CREATE TRIGGER IF NOT EXISTS words_come_with_their_goal AFTER INSERT ON runs WHEN NEW.goal IS NOT NULL
+BEGIN INSERT OR IGNORE INTO run_words (run_id, word)
+SELECT NEW.id, substr(trim(value, ';!?()[]{}<>|''`#*+=&%$@~^'), 1, 64) AS w
+FROM json_each('[' || replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(
+    json_quote(lower(substr(NEW.goal, 1, 2000))), '\\', ' '), '\"', ' '), '\n', ' '), '\r', ' '), '\t', ' '), '/', ' '), '-', ' '), '_', ' '), '.', ' '), ',', ' '), ':', ' '), ' ', '","') || ']') WHERE w <> ''; END;
+CREATE TRIGGER IF NOT EXISTS words_change_with_their_goal AFTER UPDATE OF goal ON runs WHEN NEW.goal IS NOT OLD.goal
+BEGIN DELETE FROM run_words WHERE run_id = NEW.id;
+INSERT OR IGNORE INTO run_words (run_id, word)
+SELECT NEW.id, substr(trim(value, ';!?()[]{}<>|''`#*+=&%$@~^'), 1, 64) AS w
+FROM json_each('[' || replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(
+    json_quote(lower(substr(NEW.goal, 1, 2000))), '\\', ' '), '\"', ' '), '\n', ' '), '\r', ' '), '\t', ' '), '/', ' '), '-', ' '), '_', ' '), '.', ' '), ',', ' '), ':', ' '), ' ', '","') || ']') WHERE w <> ''; END;
+CREATE TRIGGER IF NOT EXISTS runs_take_labels_and_words_with_them AFTER DELETE ON runs
+BEGIN DELETE FROM run_labels WHERE run_id = OLD.id; DELETE FROM run_words WHERE run_id = OLD.id; END;
+
 -- A checkpoint: what is known of a saved state, and the state. A small state
 -- stands in body as it is. A larger one is a list of pieces: a JSON array of
 -- [segment, offset, length], to be put one after the other. Checkpoints share
@@ -229,6 +272,8 @@ CREATE TABLE IF NOT EXISTS findings (
     dismissed_by TEXT
 ) STRICT;
 CREATE INDEX IF NOT EXISTS findings_of_run ON findings (run_id, at);
+-- Runs are found by the worst that is known of them.
+CREATE INDEX IF NOT EXISTS findings_by_severity ON findings (severity, run_id) WHERE dismissed_at IS NULL;
 CREATE INDEX IF NOT EXISTS findings_open ON findings (run_id) WHERE closed IS NULL;
 
 -- A question to a person.

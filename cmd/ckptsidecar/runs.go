@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
@@ -13,19 +14,28 @@ import (
 )
 
 type runsCmd struct {
-	Agent  string `arg:"" optional:"" help:"The agent's name. Default: every agent."`
+	Agent    string            `arg:"" optional:"" help:"The agent's name. Default: every agent."`
+	Workflow string            `help:"Only runs of this workflow." placeholder:"TEXT"`
+	Label    map[string]string `mapsep:"none" help:"Only runs with this label; may be repeated." placeholder:"K=V"`
+	Goal     string            `help:"Only runs whose goal has all of these words; deploy* is the beginning of one." placeholder:"WORDS"`
+	Since    string            `help:"Only runs that were started then or later: a time, or how long ago, such as 2h or 7d." placeholder:"TIME"`
+	Until    string            `help:"Only runs that were started before: likewise." placeholder:"TIME"`
+	Severity string            `help:"Only runs with a finding of this severity or a worse one that nobody has dismissed: info, warn or critical." placeholder:"SEVERITY"`
+	Sort     string            `help:"updated: the last changed first; started: the last started first, which no change moves." default:"updated" placeholder:"ORDER"`
+
 	Status string `help:"Only runs of this status: starting, running, suspended, awaiting_continuation, interrupted, timed_out, completed or failed." placeholder:"STATUS"`
 	cli.Paged
 }
 
 func (c *runsCmd) Run(ctx context.Context, a *app) error {
-	if err := cli.Checked(c.Paged.Check(), cli.Given(c.Agent, ckpt.CheckAgentName), cli.Given(c.Status, checkRunStatus)); err != nil {
+	filter, err := c.filter(time.Now())
+	if err := cli.Checked(err, c.Paged.Check(), cli.Given(c.Status, checkRunStatus), filter.Check()); err != nil {
 		return err
 	}
 	all := &ckpt.RunPage{Runs: []ckpt.Run{}}
-	var err error
 	all.Next, err = c.Paged.Read(func(before string, limit int) (ckpt.Ref, error) {
-		page, err := a.Client().Runs(ctx, ckpt.RunFilter{Agent: c.Agent, Status: ckpt.RunStatus(c.Status), Before: before, Limit: limit})
+		filter.Before, filter.Limit = before, limit
+		page, err := a.Client().Runs(ctx, filter)
 		if err != nil {
 			return "", err
 		}
@@ -50,6 +60,36 @@ func (c *runsCmd) Run(ctx context.Context, a *app) error {
 	t.Write(a.Stdout, a.Out)
 	c.Paged.More(a.App, all.Next)
 	return nil
+}
+
+func (c *runsCmd) filter(now time.Time) (f ckpt.RunFilter, err error) {
+	f = ckpt.RunFilter{
+		Agent: c.Agent, Status: ckpt.RunStatus(c.Status), Workflow: c.Workflow, Labels: c.Label, Goal: c.Goal, Severity: ckpt.Severity(c.Severity), Sort: ckpt.RunSort(c.Sort),
+	}
+	if f.Since, err = instant("--since", c.Since, now); err != nil {
+		return f, err
+	}
+	f.Until, err = instant("--until", c.Until, now)
+	return f, err
+}
+
+// instant is a time as a person types it: a date, an instant, or how long ago.
+func instant(flag, typed string, now time.Time) (ckpt.Time, error) {
+	if typed == "" {
+		return ckpt.Time{}, nil
+	}
+	if ago, err := ckpt.ParseDuration(typed); err == nil {
+		return ckpt.At(now.Add(-time.Duration(ago))), nil
+	}
+	if at, err := ckpt.ParseTime(typed); err == nil {
+		return at, nil
+	}
+	for _, form := range []string{"2006-01-02", "2006-01-02 15:04", "2006-01-02 15:04:05"} {
+		if at, err := time.ParseInLocation(form, typed, time.Local); err == nil {
+			return ckpt.At(at), nil
+		}
+	}
+	return ckpt.Time{}, fmt.Errorf("%s %q is no time: write 2h, 7d, 2026-03-01, or 2026-03-01T12:00:00Z", flag, typed)
 }
 
 func checkRunStatus(status string) error {

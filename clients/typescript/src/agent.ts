@@ -11,7 +11,7 @@ import type { Run } from './run.js';
 import { runOn } from './running.js';
 import { encodeState, type Saved, type SaveOptions, type Saver } from './saver.js';
 import { start } from './start.js';
-import type { Checkpoint, CheckpointPage, ClearedRun, DeletedRun, Diff, Erased, Kind, Labels, Policy, PolicyLayers, Removal, RunInfo, RunPage, RunStatus } from './wire.js';
+import type { Checkpoint, CheckpointPage, ClearedRun, DeletedRun, Diff, Erased, Kind, Labels, Policy, PolicyLayers, Removal, RunInfo, RunFilter, RunPage } from './wire.js';
 
 export interface RestoreOptions {
   /** a certain one, by its id */
@@ -194,8 +194,9 @@ export class Agent {
   }
 
   /** The agent's runs, the last changed first. */
-  async runs(filter: { status?: RunStatus; before?: string; limit?: number } = {}): Promise<RunPage> {
-    return understood(await this.delivery.call(get(`${this.path}/runs`, queryOf(filter))), false);
+  async runs(filter: RunFilter = {}): Promise<RunPage> {
+    const { labels, ...rest } = filter;
+    return understood(await this.delivery.call(get(`${this.path}/runs`, queryOf(rest, labels))), false);
   }
 
   /** One run as the daemon knows it. */

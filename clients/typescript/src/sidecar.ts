@@ -13,7 +13,7 @@ import { resolve } from 'node:path';
 import type { Settings } from './settings.js';
 import { spoolFolder } from './spool.js';
 import { version } from './version.js';
-import type { FindingInfo, ImportReport, Policy, PolicyLayers, Prompt, PromptPage, RunPage, RunStatus, Version } from './wire.js';
+import type { FindingInfo, ImportReport, Policy, PolicyLayers, Prompt, PromptPage, RunFilter, RunPage, Version } from './wire.js';
 
 export interface SidecarOptions {
   /** the daemon's socket or pipe; otherwise `CKPTSIDECAR_SOCKET`, the user's own, the system's */
@@ -78,8 +78,9 @@ export class Sidecar {
   }
 
   /** The runs of all agents, the last changed first. */
-  async runs(filter: { agent?: string; status?: RunStatus; before?: string; limit?: number } = {}): Promise<RunPage> {
-    return understood(await this.delivery.call(get('/v1/runs', queryOf(filter))), false);
+  async runs(filter: RunFilter & { agent?: string } = {}): Promise<RunPage> {
+    const { labels, ...rest } = filter;
+    return understood(await this.delivery.call(get('/v1/runs', queryOf(rest, labels))), false);
   }
 
   /** What counts for this user's agents that have set nothing themselves, and where each value comes from. */

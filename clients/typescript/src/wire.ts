@@ -186,6 +186,26 @@ export interface RunInfo {
   error: string | null;
 }
 
+/** Finds runs; what is left out finds all. */
+export interface RunFilter {
+  status?: RunStatus;
+  workflow?: string;
+  /** all of these */
+  labels?: Labels;
+  /** words that the goal has; `deploy*` is the beginning of one */
+  goal?: string;
+  /** started then or later, as RFC 3339 */
+  since?: string;
+  /** started before */
+  until?: string;
+  /** has a finding of this severity or a worse one that nobody has dismissed */
+  severity?: 'info' | 'warn' | 'critical';
+  /** `updated`: the last changed first; `started`: the last started first, which no change moves */
+  sort?: 'updated' | 'started';
+  before?: string;
+  limit?: number;
+}
+
 export interface RunPage {
   runs: RunInfo[];
   next: string | null;

@@ -56,17 +56,28 @@ func BadCursor() error {
 	return ckpt.Errorf(ckpt.CodeInvalid, "the cursor is not one that a list has given: pass \"next\" of the page before as it is")
 }
 
-// readRunCursor reads the cursor of a list of runs: when one last changed, and
-// which it was.
-func readRunCursor(cursor string) (at string, id int64, err error) {
+// readRunCursor reads the cursor of a list of runs in an order: when one last
+// changed, or was started, and which it was.
+func readRunCursor(cursor string, sort ckpt.RunSort) (at string, id int64, err error) {
 	if cursor == "" {
 		return "9999", 0, nil
 	}
+	cursor, started := strings.CutPrefix(cursor, "s")
 	at, number, found := strings.Cut(cursor, "/")
 	if id, err = strconv.ParseInt(number, 36, 64); err != nil || !found {
 		return "", 0, BadCursor()
 	}
+	if started != (sort == ckpt.SortStarted) {
+		return "", 0, ckpt.Errorf(ckpt.CodeInvalid, "the cursor is of a list in another order: pass \"next\" of the page before with the same sort")
+	}
 	return at, id, nil
+}
+
+func writeRunCursor(r *ReadRun, sort ckpt.RunSort) ckpt.Ref {
+	if sort == ckpt.SortStarted {
+		return ckpt.Ref("s" + r.StartedAt.String() + "/" + strconv.FormatInt(r.ID, 36))
+	}
+	return ckpt.Ref(r.UpdatedAt.String() + "/" + strconv.FormatInt(r.ID, 36))
 }
 
 func ErrOr(err, other error) error {

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"strconv"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -239,56 +238,6 @@ func (s *Core) FindRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*Re
 		return nil, NoRun(ref.Agent, RunName(ref.Run))
 	}
 	return &row, sqlite.ReadError(err)
-}
-
-// Runs lists runs of one agent or of all of the owner's, the last changed first.
-func (s *Core) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckpt.RunPage, error) {
-	limit, err := PageSizeOf(f.Limit)
-	if err != nil {
-		return nil, err
-	}
-	if err := ckpt.CheckStatus("run", f.Status, ckpt.RunStatuses); err != nil {
-		return nil, err
-	}
-	at, id, err := readRunCursor(f.Before)
-	if err != nil {
-		return nil, err
-	}
-	agentID := int64(0)
-	if f.Agent != "" {
-		agent, err := s.FindAgent(ctx, sc, f.Agent)
-		if err != nil {
-			return nil, err
-		}
-		agentID = agent.ID
-	}
-	if sc.Admin && sc.Target == "" && f.Agent == "" {
-		sc.Target = ckpt.AllOwners
-	}
-	var rows []ReadRun
-	// Chosen by their ids and then read, so that only those of the page are read whole.
-	err = s.RO.SelectContext(ctx, &rows, `SELECT `+readRunColumns+readRunTables+`WHERE r.id IN (
-		SELECT r.id FROM runs r JOIN agents a ON a.id = r.agent_id
-		WHERE (a.owner = ?1 OR ?1 = '*') AND (?2 = 0 OR a.id = ?2) AND (r.updated_at, r.id) < (?3, ?4) AND (?5 = '' OR `+shownStatus+` = ?5)
-		ORDER BY r.updated_at DESC, r.id DESC LIMIT ?6)
-		ORDER BY r.updated_at DESC, r.id DESC`, sc.Whose(), agentID, at, id, string(f.Status), limit+1)
-	if err != nil {
-		return nil, sqlite.ReadError(err)
-	}
-	page := &ckpt.RunPage{Runs: []ckpt.Run{}}
-	foreign := false
-	for i := range rows[:min(limit, len(rows))] {
-		page.Runs = append(page.Runs, *rows[i].shown(ckpt.At(s.Opt.Now())))
-		foreign = foreign || rows[i].Owner != sc.Caller.Owner
-	}
-	if len(rows) > limit {
-		last := rows[limit-1]
-		page.Next = ckpt.Ref(last.UpdatedAt.String() + "/" + strconv.FormatInt(last.ID, 36))
-	}
-	if foreign {
-		s.AuditForeign(sc, "list_runs", f.Agent, "")
-	}
-	return page, nil
 }
 
 // RunWithAgent finds a run by its row id, nil where it is gone.

@@ -59,6 +59,13 @@ func (c *Client) Runs(ctx context.Context, f ckpt.RunFilter) (*ckpt.RunPage, err
 	var q values
 	q.add("status", string(f.Status))
 	q.add("agent", f.Agent)
+	q.add("workflow", f.Workflow)
+	addLabels(&q, f.Labels)
+	q.add("goal", f.Goal)
+	q.add("since", f.Since.String())
+	q.add("until", f.Until.String())
+	q.add("severity", string(f.Severity))
+	q.add("sort", string(f.Sort))
 	q.add("before", f.Before)
 	q.addLimit(f.Limit)
 	page := new(ckpt.RunPage)

@@ -154,6 +154,19 @@ func (q query) run() (string, error) {
 	return run, ckpt.CheckRunName(run)
 }
 
+// time is an instant, the zero time where it did not come.
+func (q query) time(name string) (ckpt.Time, error) {
+	value := q.get(name)
+	if value == "" {
+		return ckpt.Time{}, nil
+	}
+	at, err := ckpt.ParseTime(value)
+	if err != nil {
+		return ckpt.Time{}, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %s is a time like 2026-03-01T12:00:00Z", name)
+	}
+	return at, nil
+}
+
 // labels are those of every label=key=value.
 func (q query) labels() (ckpt.Labels, error) {
 	var labels ckpt.Labels

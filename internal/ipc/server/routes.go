@@ -33,8 +33,8 @@ var routes = []route{
 	{name: "prune", method: "POST", path: "/v1/prune", write: true, do: (*call).prune},
 
 	{name: "start_run", method: "POST", path: runsPath, write: true, do: (*call).startRun},
-	{name: "runs", method: "GET", path: runsPath, params: []string{"status", "before", "limit"}, do: (*call).listRuns},
-	{name: "runs", method: "GET", path: "/v1/runs", params: []string{"status", "agent", "before", "limit"}, do: (*call).listRuns},
+	{name: "runs", method: "GET", path: runsPath, params: findParams, do: (*call).listRuns},
+	{name: "runs", method: "GET", path: "/v1/runs", params: append([]string{"agent"}, findParams...), do: (*call).listRuns},
 	{name: "run", method: "GET", path: oneRunPath, do: (*call).getRun},
 	{name: "delete_run", method: "DELETE", path: oneRunPath, params: []string{"force"}, write: true, do: (*call).deleteRun},
 	{name: "clear_run", method: "DELETE", path: oneRunPath + "/checkpoints", write: true, do: (*call).clearRun},

@@ -85,7 +85,10 @@ func (c *call) clearRun() error {
 
 // listRuns lists those of the agent in the path or in the query, or of all.
 func (c *call) listRuns() error {
-	f := ckpt.RunFilter{Agent: c.agent, Status: ckpt.RunStatus(c.query.get("status")), Before: c.query.get("before")}
+	f := ckpt.RunFilter{
+		Agent: c.agent, Status: ckpt.RunStatus(c.query.get("status")), Workflow: c.query.get("workflow"), Goal: c.query.get("goal"),
+		Severity: ckpt.Severity(c.query.get("severity")), Sort: ckpt.RunSort(c.query.get("sort")), Before: c.query.get("before"),
+	}
 	if name := c.query.get("agent"); name != "" {
 		if err := ckpt.CheckAgentName(name); err != nil {
 			return err
@@ -93,6 +96,15 @@ func (c *call) listRuns() error {
 		f.Agent = name
 	}
 	var err error
+	if f.Labels, err = c.query.labels(); err != nil {
+		return err
+	}
+	if f.Since, err = c.query.time("since"); err != nil {
+		return err
+	}
+	if f.Until, err = c.query.time("until"); err != nil {
+		return err
+	}
 	if f.Limit, err = c.query.limit(); err != nil {
 		return err
 	}

@@ -194,9 +194,9 @@ class Agent:
         parent = begun.id if to.name == begun.agent else None
         return to.save(state, run=run, parent=parent, metadata=metadata, program=begun.program)
 
-    def runs(self, *, status: Optional[str] = None) -> Iterator[dict[str, Any]]:
-        """The agent's runs, the last changed first."""
-        return self.sidecar._pages(f"{self._path}/runs", "runs", ("status", status))
+    def runs(self, **find: Any) -> Iterator[dict[str, Any]]:
+        """The agent's runs, the last changed first; see ``Sidecar.runs``, which has the ways to find some."""
+        return self.sidecar._pages(f"{self._path}/runs", "runs", *_requests.finding(find))
 
     def run(self, name: Optional[str] = None, **options: Any) -> Run:
         """A run, to be used with ``with``: see Run."""

@@ -122,6 +122,13 @@ class Sidecar:
         """The agents of this user."""
         return self._pages("/v1/agents", "agents")
 
+    def runs(self, **find: Any) -> Iterator[dict[str, Any]]:
+        """The runs of all agents, the last changed first. ``status``, ``workflow``, ``labels`` (a dict), ``goal``
+        (words that it has; ``deploy*`` is the beginning of one), ``since`` and ``until`` (of their start),
+        ``severity`` (of a finding that nobody has dismissed, or a worse one) and ``agent`` find some of them;
+        ``sort="started"`` is an order in which no change moves them."""
+        return self._pages("/v1/runs", "runs", *_requests.finding(find))
+
     def policy_for_all(self) -> dict[str, Any]:
         """What counts for this user's agents that have set nothing themselves; see Agent.policy_layers."""
         return self._dict(_requests.get("/v1/policy"))

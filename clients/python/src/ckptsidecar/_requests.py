@@ -58,6 +58,13 @@ def query(*pairs: tuple[str, Any]) -> str:
     return "&".join(parts)
 
 
+def finding(find: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The pairs of a query that finds runs: labels are a dict there."""
+    labels = find.get("labels") or {}
+    pairs = [(name, value) for name, value in find.items() if name != "labels"]
+    return pairs + [("label", f"{key}={value}") for key, value in labels.items()]
+
+
 def segment(text: str) -> str:
     """One part of a path. Dots alone would mean another place."""
     if text in (".", ".."):

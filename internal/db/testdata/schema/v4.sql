@@ -235,6 +235,19 @@ CREATE TABLE prompts (
     retired     INTEGER NOT NULL DEFAULT 0 CHECK (retired IN (0, 1)) -- the run was begun anew since
 ) STRICT;
 
+CREATE TABLE run_labels (
+    run_id INTEGER NOT NULL,
+    key    TEXT NOT NULL,
+    value  TEXT NOT NULL,
+    PRIMARY KEY (run_id, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE run_words (
+    run_id INTEGER NOT NULL,
+    word   TEXT NOT NULL,
+    PRIMARY KEY (run_id, word)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE runs (
     id            INTEGER PRIMARY KEY,
     agent_id      INTEGER NOT NULL REFERENCES agents (id),
@@ -364,6 +377,8 @@ CREATE INDEX checkpoints_by_id ON checkpoints (id);
 
 CREATE INDEX checkpoints_of_run ON checkpoints (run_id, kind, seq, n);
 
+CREATE INDEX findings_by_severity ON findings (severity, run_id) WHERE dismissed_at IS NULL;
+
 CREATE INDEX findings_of_run ON findings (run_id, at);
 
 CREATE INDEX findings_open ON findings (run_id) WHERE closed IS NULL;
@@ -374,7 +389,19 @@ CREATE UNIQUE INDEX prompts_asked ON prompts (run_id, key) WHERE key IS NOT NULL
 
 CREATE INDEX prompts_of_run ON prompts (run_id);
 
+CREATE INDEX run_labels_by_value ON run_labels (key, value, run_id);
+
+CREATE INDEX run_words_by_word ON run_words (word, run_id);
+
+CREATE INDEX runs_at_rest ON runs (updated_at) WHERE status <> 'running';
+
+CREATE INDEX runs_by_status ON runs (status);
+
+CREATE INDEX runs_by_workflow ON runs (workflow) WHERE workflow IS NOT NULL;
+
 CREATE INDEX runs_forked ON runs (forked_from) WHERE forked_from IS NOT NULL;
+
+CREATE INDEX runs_started ON runs (started_at);
 
 CREATE INDEX runs_watched ON runs (status)
     WHERE status = 'running' AND (pid IS NOT NULL OR heartbeat_timeout_ms > 0 OR progress_timeout_ms > 0);
@@ -449,6 +476,15 @@ BEGIN SELECT RAISE(ABORT, 'the reply to a key stays as it was given'); END;
 CREATE TRIGGER ids_are_never_changed BEFORE UPDATE ON ids
 BEGIN SELECT RAISE(ABORT, 'an id stays with the save that it was used for'); END;
 
+CREATE TRIGGER labels_change_with_their_run AFTER UPDATE OF labels ON runs WHEN NEW.labels <> OLD.labels
+BEGIN DELETE FROM run_labels WHERE run_id = NEW.id;
+INSERT INTO run_labels (run_id, key, value) SELECT NEW.id, key, value
+FROM json_each(NEW.labels) WHERE type = 'text'; END;
+
+CREATE TRIGGER labels_come_with_their_run AFTER INSERT ON runs WHEN NEW.labels <> '{}'
+BEGIN INSERT INTO run_labels (run_id, key, value) SELECT NEW.id, key, value
+FROM json_each(NEW.labels) WHERE type = 'text'; END;
+
 CREATE TRIGGER operations_are_never_changed BEFORE UPDATE OF id, run_id, key, attempt, name, checkpoint, started_at ON operations
 BEGIN SELECT RAISE(ABORT, 'an operation stays as it was begun'); END;
 
@@ -463,6 +499,9 @@ BEGIN SELECT RAISE(ABORT, 'a question stays as it was asked'); END;
 
 CREATE TRIGGER runs_keep_their_names BEFORE UPDATE OF id, agent_id, name ON runs
 BEGIN SELECT RAISE(ABORT, 'a run keeps its agent and its name'); END;
+
+CREATE TRIGGER runs_take_labels_and_words_with_them AFTER DELETE ON runs
+BEGIN DELETE FROM run_labels WHERE run_id = OLD.id; DELETE FROM run_words WHERE run_id = OLD.id; END;
 
 CREATE TRIGGER segments_are_never_changed BEFORE UPDATE ON segments
 BEGIN SELECT RAISE(ABORT, 'the pieces of states stay as they were saved'); END;
@@ -492,3 +531,16 @@ BEGIN SELECT RAISE(ABORT, 'the names in the audit log stay'); END;
 
 CREATE TRIGGER words_are_never_removed BEFORE DELETE ON words
 BEGIN SELECT RAISE(ABORT, 'the names in the audit log stay'); END;
+
+CREATE TRIGGER words_change_with_their_goal AFTER UPDATE OF goal ON runs WHEN NEW.goal IS NOT OLD.goal
+BEGIN DELETE FROM run_words WHERE run_id = NEW.id;
+INSERT OR IGNORE INTO run_words (run_id, word)
+SELECT NEW.id, substr(trim(value, ';!?()[]{}<>|''`#*+=&%$@~^'), 1, 64) AS w
+FROM json_each('[' || replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(
+    json_quote(lower(substr(NEW.goal, 1, 2000))), '\\', ' '), '\"', ' '), '\n', ' '), '\r', ' '), '\t', ' '), '/', ' '), '-', ' '), '_', ' '), '.', ' '), ',', ' '), ':', ' '), ' ', '","') || ']') WHERE w <> ''; END;
+
+CREATE TRIGGER words_come_with_their_goal AFTER INSERT ON runs WHEN NEW.goal IS NOT NULL
+BEGIN INSERT OR IGNORE INTO run_words (run_id, word)
+SELECT NEW.id, substr(trim(value, ';!?()[]{}<>|''`#*+=&%$@~^'), 1, 64) AS w
+FROM json_each('[' || replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(
+    json_quote(lower(substr(NEW.goal, 1, 2000))), '\\', ' '), '\"', ' '), '\n', ' '), '\r', ' '), '\t', ' '), '/', ' '), '-', ' '), '_', ' '), '.', ' '), ',', ' '), ':', ' '), ' ', '","') || ']') WHERE w <> ''; END;

@@ -1,0 +1,207 @@
+package ledger
+
+import (
+	"context"
+	"strings"
+
+	"github.com/jmoiron/sqlx"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+)
+
+// Runs are found without an index that a save would have to keep. Each part of a
+// filter has an index of its own that gives the runs of which it holds. Where one of
+// them gives few, those are looked at and sorted. Where all give many, the runs are
+// gone through in the order that was asked for: the page is full after a few.
+
+// fewRuns is how many runs are looked at and sorted rather than gone through.
+const fewRuns = 1000
+
+// runChoice is a part of a filter.
+type runChoice struct {
+	condition string // on r and a
+	ids       string // the runs of which it holds, by an index; "" where there is none
+	args      []any  // of both
+}
+
+// runChoices are the parts of a filter.
+func runChoices(owner string, agentID int64, f *ckpt.RunFilter) (list []runChoice) {
+	choose := func(condition, ids string, args ...any) { list = append(list, runChoice{condition, ids, args}) }
+	if agentID != 0 {
+		choose(`r.agent_id = ?`, `SELECT id FROM runs WHERE agent_id = ?`, agentID)
+	} else if owner != ckpt.AllOwners {
+		choose(`a.owner = ?`, `SELECT r.id FROM agents a JOIN runs r ON r.agent_id = a.id WHERE a.owner = ?`, owner)
+	}
+	switch f.Status {
+	case "":
+	case ckpt.RunStarting, ckpt.RunRunning: // one word in the table
+		choose(shownStatus+` = ?`, `SELECT id FROM runs WHERE status = 'running' AND ? <> ''`, string(f.Status))
+	default:
+		choose(`r.status = ?`, `SELECT id FROM runs WHERE status = ?`, string(f.Status))
+	}
+	if f.Workflow != "" {
+		choose(`r.workflow = ?`, `SELECT id FROM runs WHERE workflow = ?`, f.Workflow)
+	}
+	for key, value := range f.Labels {
+		choose(`EXISTS (SELECT 1 FROM run_labels l WHERE l.run_id = r.id AND l.key = ? AND l.value = ?)`,
+			`SELECT run_id FROM run_labels WHERE key = ? AND value = ?`, key, value)
+	}
+	for _, word := range ckpt.GoalWords(f.Goal) {
+		if word.Prefix {
+			choose(`EXISTS (SELECT 1 FROM run_words w WHERE w.run_id = r.id AND w.word >= ? AND w.word < ?)`,
+				`SELECT DISTINCT run_id FROM run_words WHERE word >= ? AND word < ?`, word.Text, word.Text+"\U0010ffff")
+		} else {
+			choose(`EXISTS (SELECT 1 FROM run_words w WHERE w.run_id = r.id AND w.word = ?)`, `SELECT run_id FROM run_words WHERE word = ?`, word.Text)
+		}
+	}
+	if since, until := f.Since.String(), f.Until.String(); since != "" || until != "" {
+		if until == "" {
+			until = "9999"
+		}
+		choose(`r.started_at >= ? AND r.started_at < ?`, `SELECT id FROM runs WHERE started_at >= ? AND started_at < ?`, since, until)
+	}
+	if f.Severity != "" {
+		worse := map[ckpt.Severity]string{
+			ckpt.SeverityInfo: `('info', 'warn', 'critical')`, ckpt.SeverityWarn: `('warn', 'critical')`, ckpt.SeverityCritical: `('critical')`,
+		}[f.Severity]
+		choose(`EXISTS (SELECT 1 FROM findings f WHERE f.run_id = r.id AND f.dismissed_at IS NULL AND f.severity IN `+worse+`)`,
+			`SELECT DISTINCT run_id FROM findings WHERE dismissed_at IS NULL AND severity IN `+worse)
+	}
+	return list
+}
+
+// Runs lists runs of one agent or of all of the owner's.
+func (s *Core) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckpt.RunPage, error) {
+	limit, err := PageSizeOf(f.Limit)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Check(); err != nil {
+		return nil, err
+	}
+	at, id, err := readRunCursor(f.Before, f.Sort)
+	if err != nil {
+		return nil, err
+	}
+	agentID := int64(0)
+	if f.Agent != "" {
+		agent, err := s.FindAgent(ctx, sc, f.Agent)
+		if err != nil {
+			return nil, err
+		}
+		agentID = agent.ID
+	}
+	if sc.Admin && sc.Target == "" && f.Agent == "" {
+		sc.Target = ckpt.AllOwners
+	}
+	find := &runFinder{choices: runChoices(sc.Whose(), agentID, &f), sort: f.Sort, at: at, id: id, limit: limit + 1}
+	var rows []ReadRun
+	err = s.Reading(ctx, func(q *sqlx.Tx) error {
+		query, err := find.page(ctx, q)
+		if err != nil || query == nil {
+			return err
+		}
+		return q.SelectContext(ctx, &rows, query.Text.String(), query.Args...)
+	})
+	if err != nil {
+		return nil, sqlite.ReadError(err)
+	}
+	page := &ckpt.RunPage{Runs: []ckpt.Run{}}
+	foreign := false
+	for i := range rows[:min(limit, len(rows))] {
+		page.Runs = append(page.Runs, *rows[i].shown(ckpt.At(s.Opt.Now())))
+		foreign = foreign || rows[i].Owner != sc.Caller.Owner
+	}
+	if len(rows) > limit {
+		page.Next = writeRunCursor(&rows[limit-1], f.Sort)
+	}
+	if foreign {
+		s.AuditForeign(sc, "list_runs", f.Agent, "")
+	}
+	return page, nil
+}
+
+// runFinder finds a page of runs.
+type runFinder struct {
+	choices []runChoice
+	sort    ckpt.RunSort
+	at      string // the cursor
+	id      int64
+	limit   int
+}
+
+// FirstRunsQuery is how the first page of an owner's runs is found, nil where there
+// are none.
+func FirstRunsQuery(ctx context.Context, q *sqlx.Tx, owner string, agentID int64, f ckpt.RunFilter) (*ListQuery, error) {
+	return (&runFinder{choices: runChoices(owner, agentID, &f), sort: f.Sort, at: "9999", limit: ckpt.DefaultLimit + 1}).page(ctx, q)
+}
+
+// page is the query for a page, nil where nothing is on it. Runs are chosen by their
+// ids and then read, so that only those of the page are read whole.
+func (f *runFinder) page(ctx context.Context, q *sqlx.Tx) (*ListQuery, error) {
+	query, args, err := f.query(ctx, q)
+	if err != nil || query == "" {
+		return nil, err
+	}
+	l := &ListQuery{Args: args}
+	l.Text.WriteString(`SELECT ` + readRunColumns + readRunTables + `WHERE r.id IN (SELECT id FROM (` + query + `)) ORDER BY r.` + f.order() + ` DESC, r.id DESC`)
+	return l, nil
+}
+
+// order is the column that the order is by.
+func (f *runFinder) order() string {
+	if f.sort == ckpt.SortStarted {
+		return "started_at"
+	}
+	return "updated_at"
+}
+
+// query gives the ids of the page, "" where there are none.
+func (f *runFinder) query(ctx context.Context, q *sqlx.Tx) (string, []any, error) {
+	few, least := "", fewRuns+1
+	var fewArgs []any
+	for _, c := range f.choices {
+		var n int
+		if err := q.GetContext(ctx, &n, `SELECT count(*) FROM (`+c.ids+` LIMIT ?)`, append(append([]any{}, c.args...), least)...); err != nil {
+			return "", nil, err
+		}
+		if n == 0 {
+			return "", nil, nil
+		}
+		if n < least {
+			few, fewArgs, least = c.ids, c.args, n
+		}
+	}
+	if few != "" {
+		query, args := f.chosen(`runs r`, `r.id IN (`+few+`)`, fewArgs...)
+		return query, args, nil
+	}
+	if f.sort == ckpt.SortStarted {
+		query, args := f.chosen(`runs r INDEXED BY runs_started`, `1`)
+		return query, args, nil
+	}
+	return f.lastChanged()
+}
+
+// lastChanged goes through the runs at rest in the order in which they last changed,
+// and sorts those that are running: a save changes their order, and no index follows it.
+func (f *runFinder) lastChanged() (string, []any, error) {
+	rest, args := f.chosen(`runs r INDEXED BY runs_at_rest`, `r.status <> 'running'`)
+	running, more := f.chosen(`runs r INDEXED BY runs_by_status`, `r.status = 'running'`)
+	query := `SELECT id FROM (SELECT * FROM (` + rest + `) UNION ALL SELECT * FROM (` + running + `)) ORDER BY at DESC, id DESC LIMIT ?`
+	return query, append(append(args, more...), f.limit), nil
+}
+
+// chosen gives the first ids of what all parts of the filter hold for.
+func (f *runFinder) chosen(from, where string, args ...any) (string, []any) {
+	order := f.order()
+	conditions := []string{where, `r.` + order + ` <= ?`, `(r.` + order + `, r.id) < (?, ?)`}
+	all := append(append([]any{}, args...), f.at, f.at, f.id)
+	for _, c := range f.choices {
+		conditions = append(conditions, c.condition)
+		all = append(all, c.args...)
+	}
+	return `SELECT r.id, r.` + order + ` AS at FROM ` + from + ` CROSS JOIN agents a ON a.id = r.agent_id WHERE ` + strings.Join(conditions, ` AND `) +
+		` ORDER BY r.` + order + ` DESC, r.id DESC LIMIT ?`, append(all, f.limit)
+}
