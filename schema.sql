@@ -367,14 +367,15 @@ CREATE INDEX IF NOT EXISTS observed_ending ON observed (ends_at) WHERE ends_at I
 -- Tokens that name an owner where no kernel does: at the loopback port that takes
 -- OpenTelemetry's spans. They are good for nothing else.
 CREATE TABLE IF NOT EXISTS tokens (
-    id         TEXT NOT NULL PRIMARY KEY, -- the part of it that is no secret
     owner      TEXT NOT NULL,
+    id         TEXT NOT NULL, -- the part of it that is no secret
     note       TEXT NOT NULL,
     hash       TEXT NOT NULL, -- SHA-256 of the secret part
     created_at TEXT NOT NULL,
-    revoked_at TEXT
-) STRICT;
-CREATE INDEX IF NOT EXISTS tokens_of_owner ON tokens (owner);
+    revoked_at TEXT,
+    PRIMARY KEY (owner, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS tokens_by_id ON tokens (id);
 
 -- Idempotency keys and the first reply to each. agent_id is 0 where no agent
 -- was named. A client's own ids are its keys and grow with time, so new rows

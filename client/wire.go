@@ -241,6 +241,21 @@ func (w *Wire) Events(ctx context.Context, ref ckpt.RunRef, after int64, limit i
 	return w.client.Events(ctx, ref, after, limit)
 }
 
+// PutToken makes a token known, as ckptsidecar.NewToken made it.
+func (w *Wire) PutToken(ctx context.Context, r ckpt.TokenRequest) (*ckpt.Token, error) {
+	return w.client.PutToken(ctx, r)
+}
+
+// RevokeToken ends a token at once.
+func (w *Wire) RevokeToken(ctx context.Context, id string) (*ckpt.Token, error) {
+	return w.client.RevokeToken(ctx, id)
+}
+
+// Tokens lists one page of tokens, newest first.
+func (w *Wire) Tokens(ctx context.Context, f ckpt.TokenFilter) (*ckpt.TokenPage, error) {
+	return w.client.Tokens(ctx, f)
+}
+
 // Prompts lists one page of prompts, newest first.
 func (w *Wire) Prompts(ctx context.Context, f ckpt.PromptFilter) (*ckpt.PromptPage, error) {
 	return w.client.Prompts(ctx, f)

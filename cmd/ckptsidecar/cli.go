@@ -42,6 +42,8 @@ type grammar struct {
 	Prompts       promptsCmd        `cmd:"" group:"runs" help:"Show and answer the questions that wait for a person, or ask one."`
 	MCP           mcpCmd            `cmd:"" name:"mcp" group:"hosts" help:"Serve an agent's checkpoints to a model, over the Model Context Protocol."`
 	Hook          hookCmd           `cmd:"" group:"hosts" help:"Record a coding agent by its hooks: Claude Code, Codex, Gemini CLI."`
+	OTLP          otlpCmd           `cmd:"" name:"otlp" group:"hosts" help:"Let agents that are instrumented with OpenTelemetry send their traces."`
+	Token         tokenCmd          `cmd:"" group:"hosts" help:"Make, list and revoke the tokens by which they say whose traces those are."`
 	Export        exportCmd         `cmd:"" group:"agents" help:"Write all of some agents as NDJSON with checksums: their runs, checkpoints, steps, operations, events, findings and prompts."`
 	Import        importCmd         `cmd:"" group:"agents" help:"Read what export wrote, or the files of other systems."`
 	Prune         pruneCmd          `cmd:"" group:"agents" help:"Apply the retention policies now."`

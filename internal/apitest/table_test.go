@@ -2,6 +2,7 @@ package apitest
 
 import (
 	"net/http"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
@@ -125,6 +126,10 @@ var table = []row{
 	{name: "open", method: "GET", path: "/v1/prompts", query: "open=true", owner: 200, stranger: 200, missing: 200, shows: true, star: true},
 	{method: "POST", path: "/v1/prompts/{id}/answer", contentType: ckpt.ContentTypeJSON, body: `{"choice":"resume"}`, owner: 200, stranger: 404, byID: true, admin: 200},
 	{name: "abandon", method: "POST", path: "/v1/prompts/{id}/answer", contentType: ckpt.ContentTypeJSON, body: `{"choice":"abandon"}`, owner: 200, stranger: 404, byID: true, admin: 200},
+
+	{method: "PUT", path: "/v1/tokens/{token}", contentType: ckpt.ContentTypeJSON, body: `{"sha256":"` + strings.Repeat("0", 64) + `"}`, owner: 200, stranger: 201},
+	{method: "GET", path: "/v1/tokens", owner: 200, stranger: 200, missing: 200, shows: true, star: true},
+	{method: "DELETE", path: "/v1/tokens/{token}", owner: 200, stranger: 404},
 
 	{method: "GET", path: agents + "/drift", query: "run={run}&all=true&timeline=true", owner: 200, stranger: 404, shows: true},
 	{method: "GET", path: agents + "/drift/feedback", owner: 200, stranger: 404},

@@ -280,6 +280,7 @@ func missingNames(n names) names {
 	for i, name := range []string{"known", "warm", "prompt", "finding"} {
 		m[name] = fmt.Sprintf("019cad25-8e6c-7a5f-9d0e-3f2f6d3cff%02x", i)
 	}
+	m["token"] = "00000000000000ff"
 	return m
 }
 
@@ -356,6 +357,8 @@ func (w *world) settle(by who) names {
 		w.t.Fatalf("there is no prompt: %+v", plan)
 	}
 	n["prompt"] = plan.Prompt.ID
+	n["token"] = "00000000000000a1"
+	w.want(by, request{method: "PUT", target: "/v1/tokens/" + n["token"], contentType: ckpt.ContentTypeJSON, body: fmt.Sprintf(`{"sha256":%q,"note":%q}`, strings.Repeat("0", 64), c)})
 	put := strings.ReplaceAll(strings.ReplaceAll(putFrame, "{thread}", n["thread"]), `"id":"9"`, `"id":"1"`)
 	value := fmt.Sprintf("%q", c)
 	put = strings.Replace(strings.Replace(put, `"length":3`, fmt.Sprintf(`"length":%d`, len(value)), 1), "\n"+`"x"`, "\n"+value, 1)

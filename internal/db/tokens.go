@@ -12,7 +12,7 @@ import (
 const tokenColumns = `id, owner, note, created_at, revoked_at`
 
 // PutToken makes a token known. The same one again answers the same; an id that
-// another token has is refused.
+// another token of this owner has is refused.
 func (s *Store) PutToken(_ context.Context, sc ckpt.Scope, r ckpt.TokenRequest) (token *ckpt.Token, made bool, err error) {
 	if err := r.Check(); err != nil {
 		return nil, false, err
@@ -25,15 +25,15 @@ func (s *Store) PutToken(_ context.Context, sc ckpt.Scope, r ckpt.TokenRequest) 
 	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Entry: e, Do: func(tx *ledger.Tx) error {
 		token, made = new(ckpt.Token), false
 		var hash string
-		there, err := tx.Get(token, `SELECT `+tokenColumns+` FROM tokens WHERE id = ?`, r.ID)
+		there, err := tx.Get(token, `SELECT `+tokenColumns+` FROM tokens WHERE owner = ? AND id = ?`, sc.Whose(), r.ID)
 		if err == nil && there {
-			_, err = tx.Get(&hash, `SELECT hash FROM tokens WHERE id = ?`, r.ID)
+			_, err = tx.Get(&hash, `SELECT hash FROM tokens WHERE owner = ? AND id = ?`, sc.Whose(), r.ID)
 		}
 		switch {
 		case err != nil:
 			return err
-		case there && token.Owner == sc.Whose() && hash == r.SHA256:
-			return nil
+		case there && hash == r.SHA256:
+			return unchanged(tx, sc, e)
 		case there:
 			return ckpt.Errorf(ckpt.CodeConflict, "another token has the id %s: make a new one", r.ID)
 		}
@@ -67,21 +67,20 @@ func (s *Store) RevokeToken(_ context.Context, sc ckpt.Scope, id string) (token 
 	e.Subject = id
 	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.Frees, Entry: e, Do: func(tx *ledger.Tx) error {
 		token = new(ckpt.Token)
-		there, err := tx.Get(token, `SELECT `+tokenColumns+` FROM tokens WHERE id = ?`, id)
+		there, err := tx.Get(token, `SELECT `+tokenColumns+` FROM tokens WHERE owner = ? AND id = ?`, sc.Whose(), id)
 		if err != nil {
 			return err
 		}
-		if !there || token.Owner != sc.Whose() && !sc.Admin {
+		if !there {
 			return ckpt.Errorf(ckpt.CodeNotFound, "there is no token %s here", id)
 		}
 		if !token.RevokedAt.IsZero() {
-			return nil
+			return unchanged(tx, sc, e)
 		}
 		token.RevokedAt = tx.Now
-		if err := tx.Exec(`UPDATE tokens SET revoked_at = ? WHERE id = ?`, tx.Now, id); err != nil {
+		if err := tx.Exec(`UPDATE tokens SET revoked_at = ? WHERE owner = ? AND id = ?`, tx.Now, sc.Whose(), id); err != nil {
 			return err
 		}
-		e.Owner = token.Owner
 		return tx.Audit(e)
 	}})
 	if err != nil {
@@ -103,7 +102,7 @@ func (s *Store) Tokens(ctx context.Context, sc ckpt.Scope, f ckpt.TokenFilter) (
 		if err := ckpt.CheckTokenID(f.Before); err != nil {
 			return nil, err
 		}
-		if err := s.RO.GetContext(ctx, &before, `SELECT created_at FROM tokens WHERE id = ?`, f.Before); err != nil && !ledger.IsNoRows(err) {
+		if err := s.RO.GetContext(ctx, &before, `SELECT created_at FROM tokens WHERE (owner = ?1 OR ?1 = '*') AND id = ?2 LIMIT 1`, sc.Whose(), f.Before); err != nil && !ledger.IsNoRows(err) {
 			return nil, sqlite.ReadError(err)
 		}
 	}
@@ -131,18 +130,28 @@ func (s *Store) OwnerOfToken(ctx context.Context, token string) (owner string, e
 	if !ok {
 		return "", denied
 	}
-	var row struct {
+	var rows []struct {
 		Owner string    `db:"owner"`
 		Hash  string    `db:"hash"`
 		Ended ckpt.Time `db:"revoked_at"`
 	}
-	err = s.RO.GetContext(ctx, &row, `SELECT owner, hash, revoked_at FROM tokens WHERE id = ?`, id)
-	if err != nil && !ledger.IsNoRows(err) {
+	if err := s.RO.SelectContext(ctx, &rows, `SELECT owner, hash, revoked_at FROM tokens WHERE id = ?`, id); err != nil {
 		return "", sqlite.ReadError(err)
 	}
-	// A token that is not there costs the same.
-	if same := subtle.ConstantTimeCompare([]byte(sha), []byte(row.Hash)) == 1; !same || !row.Ended.IsZero() {
-		return "", denied
+	err = denied
+	for _, row := range rows { // owners choose ids by themselves
+		if subtle.ConstantTimeCompare([]byte(sha), []byte(row.Hash)) == 1 && row.Ended.IsZero() {
+			owner, err = row.Owner, nil
+		}
 	}
-	return row.Owner, nil
+	return owner, err
+}
+
+// unchanged records that an administrator was shown what is another's.
+func unchanged(tx *ledger.Tx, sc ckpt.Scope, e ledger.AuditEntry) error {
+	if !sc.Foreign() {
+		return nil
+	}
+	e.Action = "admin_" + e.Action
+	return tx.Audit(e)
 }

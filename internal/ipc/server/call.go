@@ -119,6 +119,11 @@ func (c *call) checkPath() error {
 			return err
 		}
 	}
+	if token := c.r.PathValue("token"); token != "" {
+		if err := ckpt.CheckTokenID(token); err != nil {
+			return err
+		}
+	}
 	for _, name := range [...]string{"id", "a", "b"} {
 		if id := c.r.PathValue(name); id != "" {
 			if err := ckpt.CheckID(id); err != nil {

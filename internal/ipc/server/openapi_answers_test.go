@@ -295,6 +295,7 @@ func (a *api) runs() {
 	a.want(200, post(aRun+"/r1/resume", `{"pid":0,"force":true,"heartbeat_timeout":"1m","progress_timeout":0,"reason":"test"}`).with("Idempotency-Key", "k2"))
 	a.want(200, post("/v1/agents/fresh/runs/main/resume", ``).of(""))
 	a.prompts()
+	a.tokens()
 	a.want(200, post(aRun+"/r1/resume", `{"force":true}`))
 	a.want(409, post(aRun+"/r1/heartbeat", `{"epoch":1}`)) // fenced
 	a.want(400, post(aRun+"/r1/end", `{"status":"running"}`))
@@ -470,6 +471,25 @@ func (a *api) prompts() {
 	a.want(200, post(aRun+"/r1/operations/o2/resolve", `{"status":"failed","reason":"looked"}`))
 }
 
+// tokens makes a token known, and revokes it.
+func (a *api) tokens() {
+	const one, body = "/v1/tokens/00000000000000a1", `{"sha256":"0000000000000000000000000000000000000000000000000000000000000000","note":"n"}`
+	put := post(one, body)
+	put.method = "PUT"
+	a.want(201, put)
+	a.want(200, put)
+	a.want(200, get("/v1/tokens?limit=1"))
+	gone := get(one)
+	gone.method = "DELETE"
+	a.want(200, gone)
+	gone.target = "/v1/tokens/00000000000000ff"
+	a.want(404, gone)
+	put.body = `{"sha256":"0"}`
+	a.want(400, put)
+	put.body = `{"sha256":"1111111111111111111111111111111111111111111111111111111111111111"}`
+	a.want(409, put)
+}
+
 // questions asks a person, and answers.
 func (a *api) questions() {
 	const path, question = aRun + "/r2/prompts", `{"key":"q1","question":"Deploy?","choices":["yes","no"],"schema":{"type":"object","required":["env"]},"expires":"1h"}`
@@ -526,7 +546,7 @@ func (a *api) refusals() {
 // asked is a request of a route that reaches the store.
 func asked(method, path string) request {
 	r := request{method: method, contentType: ckpt.ContentTypeJSON, body: "{}"}
-	r.target = strings.NewReplacer("{agent}", "a", "{id}", idB, "{run}", "r", "{key}", "k", "{a}", idB, "{b}", idB).Replace(path) + "?"
+	r.target = strings.NewReplacer("{agent}", "a", "{id}", idB, "{run}", "r", "{key}", "k", "{a}", idB, "{b}", idB, "{token}", "00000000000000a1").Replace(path) + "?"
 	switch {
 	case method == "PUT" && strings.HasSuffix(path, "{id}"):
 		r.target += "kind=routine"

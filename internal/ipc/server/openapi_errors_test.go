@@ -235,6 +235,18 @@ func (f failing) Events(context.Context, ckpt.Scope, ckpt.RunRef, int64, int) (*
 	return nil, f.err
 }
 
+func (f failing) PutToken(context.Context, ckpt.Scope, ckpt.TokenRequest) (*ckpt.Token, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) RevokeToken(context.Context, ckpt.Scope, string) (*ckpt.Token, error) {
+	return nil, f.err
+}
+
+func (f failing) Tokens(context.Context, ckpt.Scope, ckpt.TokenFilter) (*ckpt.TokenPage, error) {
+	return nil, f.err
+}
+
 func (f failing) Prompts(context.Context, ckpt.Scope, ckpt.PromptFilter) (*ckpt.PromptPage, error) {
 	return nil, f.err
 }

@@ -74,6 +74,10 @@ var routes = []route{
 	{name: "copy_thread", method: "POST", path: graphPath + "/copy_thread", write: true, do: (*call).copyGraphThread},
 	{name: "prune_threads", method: "POST", path: graphPath + "/prune", write: true, do: (*call).pruneGraph},
 
+	{name: "put_token", method: "PUT", path: "/v1/tokens/{token}", write: true, do: (*call).putToken},
+	{name: "revoke_token", method: "DELETE", path: "/v1/tokens/{token}", write: true, do: (*call).revokeToken},
+	{name: "tokens", method: "GET", path: "/v1/tokens", params: []string{"before", "limit"}, do: (*call).listTokens},
+
 	{name: "audit", method: "GET", path: "/v1/audit", params: []string{"agent", "action", "after", "limit"}, do: (*call).listAudit},
 	{name: "status", method: "GET", path: "/v1/status", do: (*call).getStatus},
 	{name: "version", method: "GET", path: "/v1/version", free: true, do: (*call).getVersion},

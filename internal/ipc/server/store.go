@@ -97,6 +97,10 @@ type Store interface {
 	PostFinding(ctx context.Context, sc ckpt.Scope, agent string, r ckpt.FindingRequest) (*ckpt.PostedFinding, bool, error)
 	Dismiss(ctx context.Context, sc ckpt.Scope, r ckpt.DismissRequest) (*ckpt.DismissedFinding, bool, error)
 
+	PutToken(ctx context.Context, sc ckpt.Scope, r ckpt.TokenRequest) (t *ckpt.Token, made bool, err error)
+	Tokens(ctx context.Context, sc ckpt.Scope, f ckpt.TokenFilter) (*ckpt.TokenPage, error)
+	RevokeToken(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Token, error)
+
 	// LangGraph's checkpointers. Every method can be repeated: doing it twice does
 	// it once. What is not there, or somebody else's, is no error: there is nothing
 	// of it.

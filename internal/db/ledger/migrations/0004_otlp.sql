@@ -21,11 +21,12 @@ CREATE TABLE observed (
 ) STRICT;
 CREATE INDEX observed_ending ON observed (ends_at) WHERE ends_at IS NOT NULL;
 CREATE TABLE tokens (
-    id         TEXT NOT NULL PRIMARY KEY, -- the part of it that is no secret
     owner      TEXT NOT NULL,
+    id         TEXT NOT NULL, -- the part of it that is no secret
     note       TEXT NOT NULL,
     hash       TEXT NOT NULL, -- SHA-256 of the secret part
     created_at TEXT NOT NULL,
-    revoked_at TEXT
-) STRICT;
-CREATE INDEX tokens_of_owner ON tokens (owner);
+    revoked_at TEXT,
+    PRIMARY KEY (owner, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tokens_by_id ON tokens (id);

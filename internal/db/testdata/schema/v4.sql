@@ -349,13 +349,14 @@ CREATE TABLE steps (
 ) STRICT;
 
 CREATE TABLE tokens (
-    id         TEXT NOT NULL PRIMARY KEY, -- the part of it that is no secret
     owner      TEXT NOT NULL,
+    id         TEXT NOT NULL, -- the part of it that is no secret
     note       TEXT NOT NULL,
     hash       TEXT NOT NULL, -- SHA-256 of the secret part
     created_at TEXT NOT NULL,
-    revoked_at TEXT
-) STRICT;
+    revoked_at TEXT,
+    PRIMARY KEY (owner, id)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE whos (
     id  INTEGER PRIMARY KEY,
@@ -412,7 +413,7 @@ CREATE INDEX spans_of_run ON spans (run_id);
 
 CREATE INDEX steps_of_run ON steps (run_id, after_seq);
 
-CREATE INDEX tokens_of_owner ON tokens (owner);
+CREATE INDEX tokens_by_id ON tokens (id);
 
 CREATE TRIGGER act_texts_are_never_changed BEFORE UPDATE ON act_texts
 BEGIN SELECT RAISE(ABORT, 'what the audit log says stays as it was said'); END;
