@@ -23,9 +23,13 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
+// writesAnew: checkpoints are copied into a new table, which stands in the log and then
+// in the file, before the old one's pages are free.
+const writesAnew = 2
+
 // schemaOf is what the engine makes of a file.
 func schemaOf(now func() time.Time) sqlite.Schema {
-	return sqlite.Schema{ApplicationID: ckpt.ApplicationID, Version: ckpt.SchemaVersion, Table: "audit_head",
+	return sqlite.Schema{ApplicationID: ckpt.ApplicationID, Version: ckpt.SchemaVersion, Table: "audit_head", Writes: writesAnew,
 		Migrate: func(ctx context.Context, conn *sqlx.Conn, version int64) error {
 			return applyMigrations(ctx, conn, version, now())
 		}}

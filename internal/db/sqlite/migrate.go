@@ -66,20 +66,20 @@ func (e *Engine) backupBefore(ctx context.Context, version int64) error {
 	return nil
 }
 
-// migrationRoom is what a migration writes beside the copy, at least: its part of
-// the write-ahead log, and new tables.
+// migrationRoom is what a migration writes beside the copy, however small the file is.
 const migrationRoom = 16 << 20
 
-// roomToMigrate refuses to begin where the disk has no room for the copy.
+// roomToMigrate refuses to begin where the disk has no room for the copy and for what
+// is written anew.
 func (e *Engine) roomToMigrate() error {
 	size, log := e.Sizes()
-	need := size + log + migrationRoom
+	need := size + log + e.opt.Schema.Writes*size + migrationRoom
 	dir := filepath.Dir(e.opt.Path)
 	free, _, err := osfile.DiskSpace(dir)
 	if err != nil || free >= need { // where the disk does not say, the copy finds out
 		return nil
 	}
-	return &OperatorError{Message: fmt.Sprintf("the database must be migrated, and is copied before: this needs %d MB "+
+	return &OperatorError{Message: fmt.Sprintf("the database must be migrated, and is copied before and partly written anew: this needs %d MB "+
 		"on the disk of %s, and %d MB are free. "+
 		"Make room for %d MB more and start again", need>>20, dir, free>>20, (need-free)>>20+1)}
 }
