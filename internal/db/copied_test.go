@@ -33,7 +33,7 @@ func TestCopyWithAnotherLog(t *testing.T) {
 	log, err := os.ReadFile(path + "-wal")
 	must(t, err)
 	for page := 2; page < 12; page++ { // whichever of these the log has, the others are torn
-		clear(torn[page*8192 : (page+1)*8192])
+		clear(torn[page*4096 : (page+1)*4096])
 	}
 	to := filepath.Join(t.TempDir(), "ckpt.db")
 	write(t, to, torn)

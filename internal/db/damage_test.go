@@ -177,7 +177,7 @@ func TestDamagedPages(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for round := range 25 {
 		bad := bytes.Clone(b)
-		at := 8192 + r.IntN(len(b)-8192-500)
+		at := 4096 + r.IntN(len(b)-4096-500)
 		for i := range 400 {
 			bad[at+i] = byte(r.Uint32())
 		}

@@ -67,7 +67,7 @@ func TestEraseLeavesNothing(t *testing.T) {
 		must(t, err)
 		for at := bytes.Index(b, []byte("canary-of-the-erased")); at >= 0; at = bytes.Index(b, []byte("canary-of-the-erased")) {
 			if found++; found < 5 {
-				t.Errorf("%s holds at %d, in page %d: %q", filepath.Base(file), at, at/8192+1, b[at:at+30])
+				t.Errorf("%s holds at %d, in page %d: %q", filepath.Base(file), at, at/4096+1, b[at:at+30])
 			}
 			b[at] = 'x'
 		}

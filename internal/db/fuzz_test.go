@@ -76,8 +76,8 @@ func FuzzDatabase(f *testing.F) {
 	f.Add(uint32(18), []byte{1, 1}, uint32(20), []byte{200})
 	f.Add(uint32(28), []byte{0xff, 0xff, 0xff, 0xff}, uint32(36), []byte{1})
 	f.Add(uint32(60), []byte{0, 0, 0, 99}, uint32(68), []byte{0})
-	for page := uint32(0); int(page)*8192 < len(whole); page += 2 {
-		f.Add(page*8192, []byte{13, 0, 0, 0, 9}, page*8192+8100, []byte{0xff, 0x81, 0x80, 0x80})
+	for page := uint32(0); int(page)*4096 < len(whole); page += 2 {
+		f.Add(page*4096, []byte{13, 0, 0, 0, 9}, page*4096+4000, []byte{0xff, 0x81, 0x80, 0x80})
 	}
 	f.Fuzz(func(t *testing.T, at uint32, patch []byte, at2 uint32, patch2 []byte) {
 		bad := bytes.Clone(whole)

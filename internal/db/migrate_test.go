@@ -185,7 +185,7 @@ func TestMigrateFromNothing(t *testing.T) {
 		},
 		"only the format": func(path string) {
 			db := raw(t, path)
-			db.MustExec(`PRAGMA page_size = 8192`)
+			db.MustExec(`PRAGMA page_size = 4096`)
 			db.MustExec(`PRAGMA auto_vacuum = 2`)
 			db.MustExec(`PRAGMA journal_mode = WAL`)
 			_ = db.Close()

@@ -22,7 +22,7 @@ func TestNewFile(t *testing.T) {
 	s := openWith(t, options(path, newClock()))
 	save(t, s, ann, "a", ckpt.KindRoutine, `1`)
 	want := map[string]string{
-		"page_size": "8192", "auto_vacuum": "2", "journal_mode": "wal",
+		"page_size": "4096", "auto_vacuum": "2", "journal_mode": "wal",
 		"application_id": fmt.Sprint(ckpt.ApplicationID), "user_version": fmt.Sprint(ckpt.SchemaVersion),
 	}
 	for pragma, value := range want {

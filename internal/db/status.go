@@ -7,7 +7,6 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/jmoiron/sqlx"
 )
 
@@ -89,7 +88,7 @@ func (s *Store) databaseStatus(ctx context.Context, q *sqlx.Tx, d *ckpt.Database
 	d.Path, d.ID, d.MaxBytes = s.Opt.Path, s.ID, s.Opt.MaxBytes
 	d.Bytes, d.WALBytes = s.Engine.Sizes()
 	log := s.Engine.LogStatus()
-	d.FreeBytes, d.WALPending, d.WALFailures = free*sqlite.PageSize, log.Pending, log.Failures
+	d.FreeBytes, d.WALPending, d.WALFailures = free*s.Engine.PageSize(), log.Pending, log.Failures
 	d.Damaged = int64(s.Damages.Count())
 	if !log.Last.IsZero() {
 		d.LastWALCheckpoint = ckpt.At(log.Last)

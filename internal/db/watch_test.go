@@ -44,7 +44,7 @@ var disturbances = map[string]disturbance{
 	},
 	"mv another over it": {does: func(t *testing.T, path, older string) { must(t, os.Rename(older, path)) }, reopen: "found damage"},
 	"empty database":     {does: func(t *testing.T, path, _ string) { must(t, os.Truncate(path, 0)) }, reopen: "is empty, but its write-ahead log"},
-	"cut database":       {does: func(t *testing.T, path, _ string) { must(t, os.Truncate(path, 2*8192)) }, reopen: "is damaged: nothing was changed"},
+	"cut database":       {does: func(t *testing.T, path, _ string) { must(t, os.Truncate(path, 2*4096)) }, reopen: "is damaged: nothing was changed"},
 	"rm log":             {does: func(t *testing.T, path, _ string) { must(t, os.Remove(path+"-wal")) }},
 	"mv log": {
 		does: func(t *testing.T, path, _ string) { must(t, os.Rename(path+"-wal", path+".away")) },
@@ -54,7 +54,7 @@ var disturbances = map[string]disturbance{
 	"cp an older copy":    {does: func(t *testing.T, path, older string) { command(t, "cp", older, path) }, reopen: "found damage"},
 	"cp -p an older copy": {does: func(t *testing.T, path, older string) { command(t, "cp", "-p", older, path) }, reopen: "found damage"},
 	"cp garbage": {does: func(t *testing.T, path, _ string) {
-		command(t, "dd", "if=/dev/urandom", "of="+path, "bs=8192", "seek=3", "count=10", "conv=notrunc", "status=none")
+		command(t, "dd", "if=/dev/urandom", "of="+path, "bs=4096", "seek=3", "count=10", "conv=notrunc", "status=none")
 	}, reopen: "damage"}, // whether a start meets it or its check finds it depends on what the schema has put there
 	"rm lock": {does: func(t *testing.T, path, _ string) { must(t, os.Remove(path+".lock")) }},
 	"another lock": {does: func(t *testing.T, path, _ string) {

@@ -142,7 +142,7 @@ func (s *Store) overBy(tx *ledger.Tx, agent int64) (over int64, err error) {
 	}
 	var used int64
 	_, err = tx.Get(&used, `SELECT page_count - freelist_count FROM pragma_page_count(), pragma_freelist_count()`)
-	return used*sqlite.PageSize - s.Opt.MaxBytes/100*95, err // some room must be left for what comes
+	return used*s.Engine.PageSize() - s.Opt.MaxBytes/100*95, err // some room must be left for what comes
 }
 
 func (p *pruning) trim(agent, over int64, budget func([]retention.History, int64) ([]retention.Verdict, int64)) error {

@@ -129,7 +129,7 @@ func lostWrites(t *testing.T) {
 		for n := range 10 {
 			save(n)
 		}
-		end := d.disturb("-P", d.DB+"-wal", "-e", "trace=pwrite64", "-e", fmt.Sprintf("inject=pwrite64:retval=8192:when=%d+%d", 2+2*random.IntN(20), 24))
+		end := d.disturb("-P", d.DB+"-wal", "-e", "trace=pwrite64", "-e", fmt.Sprintf("inject=pwrite64:retval=4096:when=%d+%d", 2+2*random.IntN(20), 24))
 		for n := range 10 {
 			save(n)
 		}

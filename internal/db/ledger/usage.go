@@ -52,7 +52,7 @@ func (s *Core) lookAtRoom() {
 	var unused int64
 	if s.Opt.MaxBytes > 0 && s.RO.Get(&unused, `PRAGMA freelist_count`) == nil {
 		size, _ := s.Engine.Sizes()
-		in := max(0, s.Opt.MaxBytes-size+unused*sqlite.PageSize)
+		in := max(0, s.Opt.MaxBytes-size+unused*s.Engine.PageSize())
 		if left < 0 || in < left {
 			left = in
 		}

@@ -21,6 +21,7 @@ type lockedOut struct {
 // its files. It knows nothing of what the tables mean.
 type Engine struct {
 	opt      Options
+	page     int64 // bytes of a page of the file
 	log      *slog.Logger
 	lock     *os.File
 	watch    *fileWatch

@@ -14,10 +14,10 @@ const (
 	watchEvery  = 500 * time.Millisecond
 	walIdle     = 5 * time.Second // what waits in the log this long is copied even where it is little
 	walMost     = 4               // a log of more than so many times its target is cut, once it is copied
-	VacuumPages = 256
-	vacuumAt    = 512 // so many free pages at most are left for the next saves
-	vacuumLeast = 32  // and so many at least
-	vacuumPart  = 16  // and else this part of the file
+	VacuumPages = 512
+	vacuumAt    = 1024 // so many free pages at most are left for the next saves
+	vacuumLeast = 64   // and so many at least
+	vacuumPart  = 16   // and else this part of the file
 )
 
 // Maintain does the maintenance until the context ends or the store must stop: it
@@ -126,8 +126,8 @@ func (e *Engine) copyWAL(ctx context.Context) {
 		e.wal.copied.Store(max(before, e.wal.copied.Load()))
 	}
 	e.wal.wrapDue.Store(true)
-	e.wal.tellLong(e.log, log*PageSize, done*PageSize)
-	if log != done && log*PageSize > walMost*e.wal.aim() {
+	e.wal.tellLong(e.log, log*e.page, done*e.page)
+	if log != done && log*e.page > walMost*e.wal.aim() {
 		_ = e.Write(&Op{Owner: Maintenance, outside: e.writer.suspectOwnReads})
 	}
 }
@@ -194,7 +194,7 @@ func (e *Engine) Vacuum(pages int64) (freed int64, err error) {
 			return err
 		}
 		_, err := tx.Get(&count, `PRAGMA page_count`)
-		e.watch.willShrink(count * PageSize)
+		e.watch.willShrink(count * e.page)
 		return err
 	})})
 	return max(before-after, 0), err

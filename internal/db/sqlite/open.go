@@ -22,7 +22,7 @@ import (
 // *OperatorError where somebody must mend something first.
 func Open(ctx context.Context, opt Options) (_ *Engine, err error) {
 	opt.setDefaults()
-	s := &Engine{opt: opt, log: opt.Log}
+	s := &Engine{opt: opt, page: PageSize, log: opt.Log}
 	defer func() {
 		if err != nil {
 			_ = s.close()
@@ -52,7 +52,7 @@ func (e *Engine) Start(ctx context.Context) (err error) {
 	if err := e.ro.GetContext(ctx, &pages, `PRAGMA page_count`); err != nil {
 		return e.OpenError(err)
 	}
-	e.watch.willShrink(pages * PageSize) // a vacuum of the last daemon may still wait in the log
+	e.watch.willShrink(pages * e.page) // a vacuum of the last daemon may still wait in the log
 	if e.readOnly == "" {
 		if err := e.firstReserve(); err != nil {
 			e.log.Warn("no room can be kept for deletes: where the disk is full they may be refused", "file",
@@ -222,8 +222,15 @@ func (e *Engine) readBack(ctx context.Context) error {
 				"network file system?)", pragma, got, value), nil}
 		}
 	}
+	if err := e.rw.GetContext(ctx, &e.page, `PRAGMA page_size`); err != nil {
+		return e.OpenError(err)
+	}
+	e.wal.page, e.reserve.page = e.page, e.page
 	return nil
 }
+
+// PageSize is that of the file, in bytes.
+func (e *Engine) PageSize() int64 { return e.page }
 
 func (e *Engine) openReaders(context.Context) error {
 	var err error
@@ -238,7 +245,7 @@ func (e *Engine) openReaders(context.Context) error {
 func (e *Engine) limitSize(ctx context.Context) error {
 	pages := int64(1<<32 - 2)
 	if e.opt.MaxBytes > 0 {
-		pages = max(e.opt.MaxBytes/PageSize, 64)
+		pages = max(e.opt.MaxBytes/e.page, 64*PageSize/e.page)
 	}
 	if _, err := e.rw.ExecContext(ctx, fmt.Sprintf(`PRAGMA max_page_count = %d`, pages)); err != nil {
 		return e.OpenError(err)

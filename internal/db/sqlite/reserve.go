@@ -25,6 +25,7 @@ type reserve struct {
 	size   atomic.Int64
 	out    atomic.Bool // let go, and not yet made again
 	growth int64       // bytes that the database file had to grow by, when last measured
+	page   int64       // the bytes of a page
 	since  int64       // pages written until then
 	held   atomic.Pointer[fs.FileInfo]
 	tried  time.Time // when it was last tried to make it
@@ -93,7 +94,7 @@ func (r *reserve) measure(t *Tx) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	r.growth = max(0, pages*PageSize-info.Size())
+	r.growth = max(0, pages*r.page-info.Size())
 	return r.growth, nil
 }
 

@@ -43,7 +43,7 @@ func (e *Engine) covered(t *Tx, bytes int64) error {
 		return nil
 	}
 	written := e.wal.written.Load()
-	if size := r.size.Load(); r.most()+r.growth+(written-r.since)*PageSize+bytes <= size {
+	if size := r.size.Load(); r.most()+r.growth+(written-r.since)*r.page+bytes <= size {
 		return nil
 	}
 	growth, err := r.measure(t)
@@ -178,7 +178,7 @@ func (e *Engine) firstReserve() error {
 		return nil
 	}
 	_, log := e.Sizes()
-	parts := max(log, LogAlarm)/(indexFrames*PageSize) + 2
+	parts := max(log, LogAlarm)/(indexFrames*e.page) + 2
 	if err := growIndex(e.opt.Path+"-shm", parts*indexPart); err != nil {
 		e.log.Debug("no room could be taken for the index of the log", "error", err)
 	}

@@ -22,6 +22,7 @@ type wal struct {
 	copied   atomic.Int64 // written, when the log was last copied whole
 	wrapDue  atomic.Bool  // the background copy is done: the writer may make the log begin anew
 	failures atomic.Int64 // in a row
+	page     int64        // the bytes of a page
 	stuck    atomic.Bool  // it was copied, and could not be made to begin anew: only the last part of a copy is flushed
 	last     atomic.Int64 // when the last copy succeeded, Unix milliseconds
 	lastErr  atomic.Value // string
@@ -40,7 +41,7 @@ func (w *wal) tellLong(log *slog.Logger, bytes, copied int64) {
 	}
 }
 
-func (w *wal) pending() int64 { return (w.written.Load() - w.copied.Load()) * PageSize }
+func (w *wal) pending() int64 { return (w.written.Load() - w.copied.Load()) * w.page }
 
 // full says that enough waits in the log to be copied.
 func (w *wal) full() bool { return w.pending() >= w.aim() }
