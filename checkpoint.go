@@ -71,6 +71,7 @@ type SaveRequest struct {
 	Kind           Kind
 	Epoch          *int64 // the writer's fencing token; nil where it knows none
 	Parent         Ref    // "" means the run's newest or last restored checkpoint
+	ForkFrom       Ref    // "" or a checkpoint of the owner's that a new run begins with; the run must not be there
 	Step           Ref
 	Labels         Labels
 	Metadata       json.RawMessage // a JSON object, or nil
@@ -98,6 +99,7 @@ func (r *SaveRequest) Check() error {
 		func() error { return CheckKind(r.Kind) },
 		func() error { return optional(r.ID, CheckID) },
 		func() error { return optional(string(r.Parent), CheckID) },
+		func() error { return optional(string(r.ForkFrom), CheckID) },
 		func() error { return optional(string(r.Step), func(s string) error { return CheckKey("step", s) }) },
 		func() error {
 			return optional(r.IdempotencyKey, func(s string) error { return CheckKey("Idempotency-Key", s) })

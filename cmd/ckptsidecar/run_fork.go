@@ -56,21 +56,12 @@ func (c *runForkCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	name := cmp.Or(c.As, fmt.Sprintf("%s-fork-%s", from.Run, id.String()[30:]))
-	switch _, err := a.Client().Run(ctx, ckpt.RunRef{Agent: to, Run: name}); {
-	case err == nil:
-		return ckpt.Errorf(ckpt.CodeConflict, "agent %s has a run %s already: name another with --as", to, name)
-	case ckpt.CodeOf(err) != ckpt.CodeNotFound:
-		return err
-	}
 	metadata, err := json.Marshal(map[string]any{"fork": map[string]any{"checkpoint": from.ID, "agent": from.Agent, "run": from.Run, "seq": from.Seq}})
 	if err != nil {
 		return err
 	}
 	r := &ckpt.SaveRequest{ID: id.String(), Agent: to, Run: name, Kind: ckpt.KindRoutine, Metadata: metadata,
-		Program: from.Program, ContentType: from.ContentType, State: state}
-	if to == from.Agent {
-		r.Parent = ckpt.Ref(from.ID)
-	}
+		Program: from.Program, ContentType: from.ContentType, State: state, ForkFrom: ckpt.Ref(from.ID)}
 	saved, err := a.Client().Save(ctx, r)
 	switch {
 	case err != nil:

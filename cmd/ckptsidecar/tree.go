@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -95,6 +96,9 @@ func (h *history) line(c, parent *ckpt.Checkpoint, s *term.Style) string {
 	words := []string{"●", fmt.Sprintf("%d", c.Seq)}
 	if parent == nil || parent.Run != c.Run {
 		words = append(words, s.Bold("run "+c.Run))
+		if from := forkOf(c, parent); from != "" {
+			words = append(words, s.Yellow("⑂ fork of "+from))
+		}
 	}
 	words = append(words, kindText(c.Kind, s), term.Moment(c.CreatedAt), term.Bytes(c.Size), s.Dim(c.ID))
 	if labels := labelText(c.Labels); labels != "" {
@@ -107,4 +111,30 @@ func (h *history) line(c, parent *ckpt.Checkpoint, s *term.Style) string {
 		words = append(words, s.Green("← newest of "+c.Run))
 	}
 	return strings.Join(words, "  ")
+}
+
+// forkOf says of what a run's first checkpoint is a fork: by its parent, or where that
+// is gone or of another agent by what the fork has noted. "" is of nothing.
+func forkOf(c, parent *ckpt.Checkpoint) string {
+	if c.Seq != 1 {
+		return ""
+	}
+	if parent != nil {
+		return fmt.Sprintf("%s, number %d", parent.Run, parent.Seq)
+	}
+	var noted struct {
+		Fork struct {
+			Agent string `json:"agent"`
+			Run   string `json:"run"`
+			Seq   int64  `json:"seq"`
+		} `json:"fork"`
+	}
+	if json.Unmarshal(c.Metadata, &noted) != nil || noted.Fork.Run == "" {
+		return ""
+	}
+	from := fmt.Sprintf("%s, number %d", noted.Fork.Run, noted.Fork.Seq)
+	if noted.Fork.Agent != c.Agent {
+		from += " of " + noted.Fork.Agent
+	}
+	return from
 }

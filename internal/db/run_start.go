@@ -120,6 +120,9 @@ func checkFork(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, from c
 	if run != nil && run.LastSeq > run.BaseSeq {
 		return ckpt.Errorf(ckpt.CodeConflict, "run %s has checkpoints of its own: fork into a new run", run.Name)
 	}
+	if run != nil && run.ForkedFrom != "" && run.ForkedFrom != from && run.EndedAt.IsZero() {
+		return ckpt.Errorf(ckpt.CodeConflict, "run %s is a fork of %s already: fork into another run", run.Name, run.ForkedFrom)
+	}
 	return saves.CheckParent(tx, agent, string(from))
 }
 

@@ -146,12 +146,8 @@ export class Agent {
   async fork(checkpoint: string, state: unknown, to: { run: string; agent?: string }): Promise<Saved> {
     const from = understood<Checkpoint>(await this.delivery.call(get(`/v1/checkpoints/${encodeURIComponent(checkpoint)}`, 'state=false')), false);
     const agent = new Agent(this.delivery, this.saver, checkAgent(to.agent ?? this.name));
-    if ((await agent.list({ run: to.run, limit: 1 })).checkpoints.length > 0) {
-      throw new SidecarError('conflict', `agent ${agent.name} has a run ${to.run} already: name another`);
-    }
     const metadata = { fork: { checkpoint: from.id, agent: from.agent, run: from.run, seq: from.seq } };
-    const same = agent.name === from.agent ? { parent: from.id } : {};
-    return agent.save(state, { run: to.run, metadata, ...same, ...(from.program ? { program: from.program } : {}) });
+    return agent.save(state, { run: to.run, metadata, forkFrom: from.id, ...(from.program ? { program: from.program } : {}) });
   }
 
   /** Erases the agent and all that it has, for good. */

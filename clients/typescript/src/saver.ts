@@ -25,6 +25,8 @@ export interface SaveOptions {
   metadata?: Record<string, unknown>;
   /** the checkpoint that this state came from; otherwise the run's newest, or the one restored last */
   parent?: string;
+  /** a checkpoint of this user's that a new run begins with; it is a conflict where the run is there */
+  forkFrom?: string;
   /** the key of the step that this state belongs to */
   step?: string;
   /** generated code, and how many bytes of it have run */
@@ -137,7 +139,7 @@ function saveAsk(agent: string, run: string, epoch: number | undefined, state: E
   const id = o.id ?? uuid7();
   if (o.id !== undefined && !isUuid7(id)) throw invalid(`the id ${JSON.stringify(id)} of a save cannot be: it is a UUID of version 7 in lower case`);
   if (o.step !== undefined) checkKey('step key', o.step);
-  const query = queryOf({ kind: o.kind ?? 'routine', run, epoch, parent: o.parent, step: o.step }, o.labels);
+  const query = queryOf({ kind: o.kind ?? 'routine', run, epoch, parent: o.parent, fork_from: o.forkFrom, step: o.step }, o.labels);
   const headers: Record<string, string> = { 'Content-Type': state.contentType };
   if (o.metadata && Object.keys(o.metadata).length > 0) headers['Ckpt-Metadata'] = headerJSON(o.metadata);
   if (o.program) headers['Ckpt-Program'] = headerJSON(o.program);

@@ -85,7 +85,11 @@ func (s *Saves) NewSave(ctx context.Context, sc ckpt.Scope, r *ckpt.SaveRequest)
 	if v.Drift, err = s.PrintState(ctx, key, r, &v.State); err != nil || v.key == "" {
 		return v, err
 	}
-	v.print, err = ledger.Fingerprint([]any{"save", ledger.RunName(r.Run), r.Kind, r.Parent, r.Step, r.Labels, string(r.Metadata), v.program, r.ContentType, v.State.Sent})
+	what := []any{"save", ledger.RunName(r.Run), r.Kind, r.Parent, r.Step, r.Labels, string(r.Metadata), v.program, r.ContentType, v.State.Sent}
+	if r.ForkFrom != "" {
+		what = append(what, r.ForkFrom)
+	}
+	v.print, err = ledger.Fingerprint(what)
 	return v, err
 }
 
@@ -197,10 +201,44 @@ func (s *Saves) runToSave(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (*ledg
 			return nil, nil, err
 		}
 	}
-	if run == nil {
-		run, err = tx.MakeRun(agent.ID, ledger.RunName(v.Request.Run))
+	if run != nil {
+		return agent, run, nil
 	}
-	return agent, run, err
+	if run, err = tx.MakeRun(agent.ID, ledger.RunName(v.Request.Run)); err != nil || v.Request.ForkFrom == "" {
+		return agent, run, err
+	}
+	return agent, run, v.fork(tx, agent, run)
+}
+
+// checkFork refuses a fork into a run that is there, so that two at once into one new
+// name do not mix, and one of what is not the owner's.
+func (v *Save) checkFork(tx *ledger.Tx, run *ledger.RunRow) error {
+	if run != nil {
+		return ckpt.Errorf(ckpt.CodeConflict, "agent %s has a run %s already: fork into another", v.Request.Agent, run.Name)
+	}
+	var there bool
+	_, err := tx.Get(&there, `SELECT EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id WHERE c.id = ? AND a.owner = ?)`,
+		v.Request.ForkFrom, v.Scope.Whose())
+	if err == nil && !there {
+		err = ckpt.Errorf(ckpt.CodeNotFound, "there is no checkpoint %s to fork from", v.Request.ForkFrom)
+	}
+	return err
+}
+
+// fork notes what a new run began with. In the same agent that is the parent of its
+// first checkpoint.
+func (v *Save) fork(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow) error {
+	from := v.Request.ForkFrom
+	if v.Request.Parent == "" {
+		switch err := CheckParent(tx, agent, string(from)); {
+		case err == nil:
+			run.Head = from
+		case ckpt.CodeOf(err) != ckpt.CodeNotFound:
+			return err
+		}
+	}
+	run.ForkedFrom = from
+	return tx.Exec(`UPDATE runs SET forked_from = ?, head = ? WHERE id = ?`, from, run.Head, run.ID)
 }
 
 // mayFollow refuses a writer that was fenced off, a parent that is not there,
@@ -208,6 +246,11 @@ func (s *Saves) runToSave(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (*ledg
 func (v *Save) mayFollow(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow) error {
 	if run != nil {
 		if err := run.MayWrite(v.Request.Epoch); err != nil {
+			return err
+		}
+	}
+	if v.Request.ForkFrom != "" {
+		if err := v.checkFork(tx, run); err != nil {
 			return err
 		}
 	}

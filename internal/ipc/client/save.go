@@ -102,6 +102,7 @@ func saveQuery(r *ckpt.SaveRequest) values {
 		q.add("epoch", strconv.FormatInt(*r.Epoch, 10))
 	}
 	q.add("parent", string(r.Parent))
+	q.add("fork_from", string(r.ForkFrom))
 	q.add("step", string(r.Step))
 	addLabels(&q, r.Labels)
 	return q

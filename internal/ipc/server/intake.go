@@ -17,6 +17,7 @@ type envelope struct {
 	Run      string          `json:"run"`
 	Epoch    *int64          `json:"epoch"`
 	Parent   ckpt.Ref        `json:"parent"`
+	ForkFrom ckpt.Ref        `json:"fork_from"`
 	Step     ckpt.Ref        `json:"step"`
 	Labels   ckpt.Labels     `json:"labels"`
 	Metadata json.RawMessage `json:"metadata"`
@@ -76,7 +77,7 @@ func (c *call) saveParameters(contentType string) (*ckpt.SaveRequest, error) {
 	q := c.query
 	r := &ckpt.SaveRequest{
 		IdempotencyKey: c.key, Agent: c.agent, Run: q.get("run"), Kind: ckpt.Kind(q.get("kind")),
-		Parent: ckpt.Ref(q.get("parent")), Step: ckpt.Ref(q.get("step")),
+		Parent: ckpt.Ref(q.get("parent")), ForkFrom: ckpt.Ref(q.get("fork_from")), Step: ckpt.Ref(q.get("step")),
 	}
 	if err := ckpt.CheckKind(r.Kind); err != nil {
 		return nil, hintEnvelope(err, r.Kind, contentType)

@@ -182,7 +182,7 @@ func TestDescriptionHasTheCodesOfErrors(t *testing.T) {
 // taken, and no other.
 func TestDescriptionHasTheEnvelopeOfASave(t *testing.T) {
 	w := newAPI(t)
-	full := `{"kind":"routine","state":{},"run":"r","epoch":null,"parent":null,"step":null,"labels":{},"metadata":{},"program":null`
+	full := `{"kind":"routine","state":{},"run":"r","epoch":null,"parent":null,"fork_from":null,"step":null,"labels":{},"metadata":{},"program":null`
 	described := propertiesOf(w.doc.model.Components.Schemas.GetOrZero("SaveEnvelope").Schema())
 	for name := range described {
 		if !strings.Contains(full, `"`+name+`":`) {

@@ -5,7 +5,7 @@ import (
 )
 
 var (
-	saveParams   = []string{"kind", "run", "epoch", "parent", "step", "label"}
+	saveParams   = []string{"kind", "run", "epoch", "parent", "fork_from", "step", "label"}
 	postParams   = append(slices.Clone(saveParams), "base", "content_type")
 	listParams   = []string{"run", "kind", "label", "suspect", "before", "limit"}
 	latestParams = []string{"run", "kind", "clean", "state"}

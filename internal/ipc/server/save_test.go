@@ -135,7 +135,7 @@ func TestEverythingOfASaveArrives(t *testing.T) {
 	sameRequest(t, got, &want)
 	expect.Equal(t, "id", got.ID, id1)
 
-	body, err := json.Marshal(envelope{want.Kind, want.State, want.Run, want.Epoch, want.Parent, want.Step, want.Labels, want.Metadata, want.Program})
+	body, err := json.Marshal(envelope{want.Kind, want.State, want.Run, want.Epoch, want.Parent, want.ForkFrom, want.Step, want.Labels, want.Metadata, want.Program})
 	expect.OK(t, err)
 	r := w.send("POST", saves, string(body), "Content-Type: application/json", "Idempotency-Key: k 1")
 	expect.Equal(t, "code", r.problem(t).Code, errSeen.Code)

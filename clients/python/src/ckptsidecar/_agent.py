@@ -10,7 +10,7 @@ from ._base_cache import saver
 from ._autosave import Autosave
 from ._delivery import Kept
 from ._encode import Encoded, dumps
-from .errors import Conflict, NotFound
+from .errors import NotFound
 from ._ids import new_id
 from ._run import Run
 from ._transport import Ask
@@ -37,6 +37,7 @@ class Agent:
         run: str = _requests.MAIN,
         epoch: Optional[int] = None,
         parent: Optional[str] = None,
+        fork_from: Optional[str] = None,
         step: Optional[str] = None,
         labels: Optional[Mapping[str, str]] = None,
         metadata: Optional[Mapping[str, Any]] = None,
@@ -55,7 +56,7 @@ class Agent:
         content_type = content_type or encoded.content_type
         ask = _requests.save(
             self.name, _requests.check_id(id) if id else new_id(), encoded.data, kind=kind, content_type=content_type,
-            run=_requests.check_run(run), epoch=epoch, parent=parent, step=step, labels=labels, metadata=metadata,
+            run=_requests.check_run(run), epoch=epoch, parent=parent, fork_from=fork_from, step=step, labels=labels, metadata=metadata,
             program=program,
         )  # fmt: skip
         delta = saver(self.sidecar._acked, ask) if self.sidecar._acked is not None else None
@@ -180,19 +181,12 @@ class Agent:
     def fork(self, checkpoint: str, state: Any, *, run: str, agent: Optional[str] = None) -> Saved:
         """Begins a new run with a state made of a checkpoint's: its first checkpoint has the other as its parent.
 
-        The run must not be there yet. In another ``agent`` it has no parent; its metadata say where it came from.
+        Raises Conflict where the run is there already. In another ``agent`` it has no parent; its metadata say where it came from.
         """
         begun = self.sidecar.checkpoint(checkpoint, state=False)
         to = Agent(self.sidecar, agent or self.name)
-        try:
-            there = next(to.list(run=run, limit=1), None)
-        except NotFound:
-            there = None
-        if there is not None:
-            raise Conflict(f"agent {to.name} has a run {run} already: name another")
         metadata = {"fork": {"checkpoint": begun.id, "agent": begun.agent, "run": begun.run, "seq": begun.seq}}
-        parent = begun.id if to.name == begun.agent else None
-        return to.save(state, run=run, parent=parent, metadata=metadata, program=begun.program)
+        return to.save(state, run=run, fork_from=begun.id, metadata=metadata, program=begun.program)
 
     def runs(self, **find: Any) -> Iterator[dict[str, Any]]:
         """The agent's runs, the last changed first; see ``Sidecar.runs``, which has the ways to find some."""

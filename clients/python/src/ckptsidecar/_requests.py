@@ -121,6 +121,7 @@ def save(
     run: str,
     epoch: Optional[int],
     parent: Optional[str],
+    fork_from: Optional[str] = None,
     step: Optional[str],
     labels: Optional[Mapping[str, str]],
     metadata: Optional[Mapping[str, Any]],
@@ -134,7 +135,7 @@ def save(
         headers["Ckpt-Metadata"] = header_json(dict(metadata))
     if program is not None:
         headers["Ckpt-Program"] = header_json({"source": program["source"], "executed": program["executed"]})
-    pairs: list[tuple[str, Any]] = [("kind", kind), ("run", run), ("epoch", epoch), ("parent", parent), ("step", step)]
+    pairs: list[tuple[str, Any]] = [("kind", kind), ("run", run), ("epoch", epoch), ("parent", parent), ("fork_from", fork_from), ("step", step)]
     pairs.extend(("label", f"{key}={value}") for key, value in sorted((labels or {}).items()))
     return Ask(
         "PUT", f"/v1/agents/{agent}/checkpoints/{id}", query(*pairs), headers, state,

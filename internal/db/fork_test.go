@@ -1,0 +1,107 @@
+package db_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// TestForksAtOnce: of many forks into one new run one is made, and the others are
+// told, whatever the order. What was made is told again to whoever asks again.
+func TestForksAtOnce(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t)
+	from := save(t, s, ann, "a", ckpt.KindRoutine, `{"n":0}`)
+	for round := range 20 {
+		run := fmt.Sprint("fork", round)
+		var all sync.WaitGroup
+		made, told := make(chan *ckpt.Saved, 8), make(chan error, 8)
+		for i := range 8 {
+			all.Go(func() {
+				id, _ := uuid.NewV7()
+				saved, err := s.Save(t.Context(), ann, &ckpt.SaveRequest{
+					ID: id.String(), Agent: "a", Run: run, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: fmt.Appendf(nil, `{"n":%d}`, i), ForkFrom: ckpt.Ref(from.ID),
+				})
+				if err != nil {
+					told <- err
+				} else {
+					made <- saved
+				}
+			})
+		}
+		all.Wait()
+		close(told)
+		if len(made) != 1 {
+			t.Fatalf("%s: %d were made", run, len(made))
+		}
+		for err := range told {
+			wantCode(t, err, ckpt.CodeConflict)
+		}
+		first := <-made
+		if string(first.Parent) != from.ID || first.Seq != 1 {
+			t.Errorf("%s begins with number %d and the parent %s", run, first.Seq, first.Parent)
+		}
+		row, err := s.Run(t.Context(), ann, ckpt.RunRef{Agent: "a", Run: run})
+		must(t, err)
+		if string(row.ForkedFrom) != from.ID {
+			t.Errorf("%s is forked from %q", run, row.ForkedFrom)
+		}
+		page, err := s.Checkpoints(t.Context(), ann, ckpt.CheckpointFilter{Agent: "a", Run: run})
+		must(t, err)
+		if len(page.Checkpoints) != 1 {
+			t.Errorf("%s has %d checkpoints", run, len(page.Checkpoints))
+		}
+		c, err := s.Checkpoint(t.Context(), ann, first.ID, true)
+		must(t, err)
+		again, err := s.Save(t.Context(), ann, &ckpt.SaveRequest{
+			ID: first.ID, Agent: "a", Run: run, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: json.RawMessage(c.State), ForkFrom: ckpt.Ref(from.ID),
+		})
+		must(t, err)
+		if !again.Replayed {
+			t.Error("the same fork again was not the first reply")
+		}
+	}
+	if list := violations(t, s); len(list) > 0 {
+		t.Errorf("audit_violations: %v", list)
+	}
+}
+
+// TestForkFrom: a fork is of what the owner has, into what is not there, also where a
+// run was only registered.
+func TestForkFrom(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t)
+	from := save(t, s, ann, "a", ckpt.KindRoutine, `1`)
+	fork := func(sc ckpt.Scope, agent, run string, of string) (*ckpt.Saved, error) {
+		return s.Save(t.Context(), sc, &ckpt.SaveRequest{Agent: agent, Run: run, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: []byte(`2`), ForkFrom: ckpt.Ref(of)})
+	}
+	_, err := fork(bob, "a", "r", from.ID)
+	wantCode(t, err, ckpt.CodeNotFound)
+	_, _, err = s.StartRun(t.Context(), ann, ckpt.RunRequest{Agent: "a", Run: "begun"})
+	must(t, err)
+	_, err = fork(ann, "a", "begun", from.ID)
+	wantCode(t, err, ckpt.CodeConflict)
+	_, err = fork(ann, "a", "main", from.ID)
+	wantCode(t, err, ckpt.CodeConflict)
+	other, err := fork(ann, "other", "r", from.ID)
+	must(t, err)
+	row, err := s.Run(t.Context(), ann, ckpt.RunRef{Agent: "other", Run: "r"})
+	must(t, err)
+	if other.Parent != "" || string(row.ForkedFrom) != from.ID {
+		t.Errorf("in another agent the parent is %q, the run forked from %q", other.Parent, row.ForkedFrom)
+	}
+	// A run that was registered as a fork is no other's.
+	second := save(t, s, ann, "a", ckpt.KindRoutine, `3`)
+	start := func(of string) error {
+		_, _, err := s.StartRun(t.Context(), ann, ckpt.RunRequest{Agent: "a", Run: "registered", ForkFrom: ckpt.Ref(of)})
+		return err
+	}
+	must(t, start(from.ID))
+	wantCode(t, start(second.ID), ckpt.CodeConflict)
+	sound(t, s.Opt.Path)
+}
