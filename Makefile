@@ -9,7 +9,7 @@ FUZZTIME ?= 20s
 SOAK ?= 2h
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint cross bench bench-machine bench-peers fuzz models faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-adapters clients-go-adapters clients-sessions clients-latest dist nightly e2e e2e-systemd e2e-windows $(TARGETS)
+.PHONY: help build test race lint cross bench bench-machine bench-peers fuzz models faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-otlp clients-adapters clients-go-adapters clients-sessions clients-latest dist nightly e2e e2e-systemd e2e-windows $(TARGETS)
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,7 +52,7 @@ e2e-systemd: ## packages and units on a booted Debian; needs root, systemd-conta
 e2e-windows: ## the Windows service under Wine; needs root, mmdebstrap, wixl, msitools, faketime
 	go test -tags e2e -count=1 -timeout 20m -v -run 'TestWindows' ./e2e
 
-clients: clients-go clients-python clients-typescript clients-mcp clients-adapters ## the clients for agents, over real daemons
+clients: clients-go clients-python clients-typescript clients-mcp clients-otlp clients-adapters ## the clients for agents, over real daemons
 
 clients-go: ## the client for Go
 	go test -count=1 ./client -args -away 10s
@@ -120,6 +120,10 @@ clients-typescript: build clients/typescript/$(PACKAGES) ## the TypeScript clien
 
 clients-mcp: build e2e/mcp/$(PACKAGES) ## the MCP server under the official inspector and TypeScript SDK; needs Node 20 or newer with npm
 	cd e2e/mcp && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' npm test
+
+clients-otlp: build adapters/otlp/node/$(PACKAGES) ## OpenTelemetry's exporters for Go and Node against real daemons; needs npm
+	cd adapters/otlp && go vet -mod=mod . && go test -mod=mod -count=1 .
+	cd adapters/otlp/node && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' npm test
 
 clients-adapters: clients-go-adapters clients-sessions ## the adapters of docs/ADAPTERS.md, with the real SDKs; needs npm
 
