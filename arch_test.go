@@ -45,6 +45,7 @@ var arrows = map[string][]string{
 	"internal/drift/normalise":       {},
 	"internal/drift/observer":        {root},
 	"internal/liveness":              {},
+	"internal/outbox":                {},
 	"internal/drift/phrase":          {},
 	"internal/drift/meter":           {},
 	"internal/drift/meter/metertest": {}, // tests only: nothing else may import it
@@ -82,7 +83,7 @@ var arrows = map[string][]string{
 		"internal/jsontext", "internal/wellformed",
 	},
 	"internal/db": {
-		root, "internal/retention", "internal/resume", "internal/liveness", "internal/drift/observer", "internal/db/sqlite",
+		root, "internal/retention", "internal/resume", "internal/liveness", "internal/outbox", "internal/drift/observer", "internal/db/sqlite",
 		"internal/db/blob", "internal/db/usage", "internal/db/ledger", "internal/db/audit", "internal/db/driftlog",
 		"internal/db/saves", "internal/db/spans",
 		"internal/db/langgraph", "internal/db/archive", "internal/wellformed",
@@ -94,6 +95,7 @@ var arrows = map[string][]string{
 		"internal/drift/schema",
 	},
 	"internal/resume":       {root},
+	"internal/notify":       {root, "internal/outbox", "internal/jsontext"},
 	"internal/monitor":      {root, "internal/liveness", "internal/periodic"},
 	"internal/secrets":      {root, "internal/jsontext"},
 	"internal/foreign":      {root, "internal/jsontext", "internal/wellformed"},
@@ -109,7 +111,7 @@ var arrows = map[string][]string{
 	// Level 2: the packages are wired, and agents are served.
 	"internal/daemon": {
 		root, "internal/drift/observer", "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db", "internal/db/audit",
-		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/secrets", "internal/ipc", "internal/ipc/server",
+		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/notify", "internal/secrets", "internal/ipc", "internal/ipc/server",
 		"internal/ipc/receiver", "internal/osfile", "internal/periodic", "internal/wellformed",
 	},
 	"client":               {root, "internal/ipc/client", "internal/jsontext", "internal/osfile"},
@@ -380,7 +382,7 @@ var tables = map[string][]string{
 	"internal/db/blob":  {"segments"},
 	"internal/db/usage": {"meta"},
 	"internal/db/ledger": {
-		"act_texts", "acts", "agents", "audit_head", "checkpoints", "idempotency", "ids", "meta", "places", "policies", "runs", "whos", "words",
+		"act_texts", "acts", "agents", "audit_head", "checkpoints", "deliveries", "idempotency", "ids", "meta", "notices", "places", "policies", "runs", "whos", "words",
 	},
 	"internal/db/driftlog":  {"checkpoints", "findings", "runs"},
 	"internal/db/saves":     {"checkpoints", "runs"},
@@ -390,7 +392,7 @@ var tables = map[string][]string{
 		"checkpoints", "events", "findings", "graph_threads", "graph_writes", "observed", "operations", "prompts", "runs", "steps",
 	},
 	"internal/db": {
-		"agents", "checkpoints", "events", "findings", "idempotency", "ids", "meta", "operations", "prompts", "runs", "segments", "steps", "tokens",
+		"agents", "checkpoints", "deliveries", "events", "findings", "idempotency", "ids", "meta", "operations", "prompts", "runs", "segments", "steps", "tokens",
 	},
 }
 

@@ -302,6 +302,30 @@ CREATE TABLE IF NOT EXISTS prompts (
 CREATE INDEX IF NOT EXISTS prompts_of_run ON prompts (run_id);
 CREATE UNIQUE INDEX IF NOT EXISTS prompts_asked ON prompts (run_id, key) WHERE key IS NOT NULL AND retired = 0;
 
+-- What hooks of the settings are told of. A notice is written in the transaction
+-- of what it tells of, and forgotten some time after it was delivered or given up.
+CREATE TABLE IF NOT EXISTS notices (
+    n     INTEGER PRIMARY KEY,
+    id    TEXT NOT NULL UNIQUE, -- the receiver sees it: the same at each attempt
+    at    TEXT NOT NULL,
+    type  TEXT NOT NULL,
+    owner TEXT,
+    agent TEXT,
+    run   TEXT,
+    body  TEXT NOT NULL CHECK (json_valid(body))
+) STRICT;
+CREATE TABLE IF NOT EXISTS deliveries (
+    notice   INTEGER NOT NULL REFERENCES notices (n) ON DELETE CASCADE,
+    hook     TEXT NOT NULL, -- its name in the settings
+    state    TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'delivered', 'dead')),
+    attempts INTEGER NOT NULL DEFAULT 0,
+    next_at  TEXT NOT NULL, -- of a pending one
+    done_at  TEXT,
+    error    TEXT,          -- of the last attempt, without anything secret
+    PRIMARY KEY (notice, hook)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS deliveries_due ON deliveries (next_at) WHERE state = 'pending';
+
 -- What LangGraph's savers keep beside: a run is one thread and namespace, a
 -- checkpoint is one of LangGraph's under the id that LangGraph gave it. Its values
 -- are in its state. See docs/LANGGRAPH.md.

@@ -20,6 +20,7 @@ type Status struct {
 	Drift     DriftStatus    `json:"drift"`
 	Backup    BackupStatus   `json:"backup"`
 	OTLP      OTLPStatus     `json:"otlp"`
+	Notify    NotifyStatus   `json:"notify"`
 }
 
 // OTLPStatus is how taking OpenTelemetry's spans goes.

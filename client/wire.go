@@ -285,6 +285,11 @@ func (w *Wire) AnswerPrompt(ctx context.Context, answer ckpt.PromptAnswer) (p *c
 	return w.client.AnswerPrompt(ctx, answer)
 }
 
+// NotifyTest has a notice of type test told to every hook of the daemon's settings.
+func (w *Wire) NotifyTest(ctx context.Context) (*ckpt.NotifyTested, error) {
+	return w.client.NotifyTest(ctx)
+}
+
 // Follow calls f with each event of a run after a sequence number: first the
 // stored ones, then the new ones. It ends when ctx ends, when f answers an error,
 // or when the run is gone, and always with an error. If the daemon restarts, it

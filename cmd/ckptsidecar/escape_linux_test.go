@@ -271,7 +271,7 @@ func TestNothingControlsATerminal(t *testing.T) {
 		{"diff", ids[1], ids[2], "-u"}, {"diff", ids[1], ids[2], "-s"}, {"tag", ids[0], "new=1"}, {"pin", ids[0]}, {"unpin", ids[0]},
 		{"runs"}, {"run", "show", "a"}, {"steps", "a"}, {"operations", "a"}, {"events", "a"}, {"events", "list", "a"}, {"drift", "a"}, {"drift", "show", "a", "--closed"},
 		{"drift", "rules"}, {"drift", "rules", "a"}, {"drift", "evaluate"}, {"drift", "explain", finding}, {"prompts"}, {"prompts", "list", "--answered"}, {"prompts", "show", prompt},
-		{"prompts", "ask", "a", "question", "--no-wait"},
+		{"prompts", "ask", "a", "question", "--no-wait"}, {"notify"}, {"notify", "status"}, {"notify", "test"},
 		{"agents"}, {"policy", "get", "a"}, {"policy", "set", "a", "routine_keep=4"}, {"status"}, {"doctor", "--db", w.db}, {"prune", "--dry-run"},
 		{"resume", "a", "--dry-run"}, {"resume", "a"}, {"operation", "resolve", "a", "pay", "failed"}, {"drift", "dismiss", finding},
 		{"prompts", "answer", prompt, "resume"}, {"prompts", "wait", prompt}, {"resume", "a", "--force"}, {"run", "start", "a", "--run", "r2", "--goal", evil}, {"run", "beat", "a"},

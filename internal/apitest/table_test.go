@@ -130,6 +130,7 @@ var table = []row{
 	{method: "PUT", path: "/v1/tokens/{token}", contentType: ckpt.ContentTypeJSON, body: `{"sha256":"` + strings.Repeat("0", 64) + `"}`, owner: 200, stranger: 201},
 	{method: "GET", path: "/v1/tokens", owner: 200, stranger: 200, missing: 200, shows: true, star: true},
 	{method: "DELETE", path: "/v1/tokens/{token}", owner: 200, stranger: 404},
+	{method: "POST", path: "/v1/notify/test", owner: 403, stranger: 403, missing: 403, admin: 202},
 
 	{method: "GET", path: agents + "/drift", query: "run={run}&all=true&timeline=true", owner: 200, stranger: 404, shows: true},
 	{method: "GET", path: agents + "/drift/feedback", owner: 200, stranger: 404},

@@ -46,13 +46,14 @@ type backups struct {
 	now              func() time.Time
 	copy             func(ctx context.Context, database, out string) error
 	made             func() // told of each new backup
+	failed           func(context.Context, error)
 
 	mu      sync.Mutex
 	lastErr string
 }
 
 func newBackups(c *Config, log *slog.Logger, now func() time.Time) *backups {
-	b := &backups{log: log, now: now, made: func() {}}
+	b := &backups{log: log, now: now, made: func() {}, failed: func(context.Context, error) {}}
 	b.set(c)
 	b.copy = func(ctx context.Context, database, out string) error { return db.Backup(ctx, database, out, nil) }
 	return b
@@ -90,6 +91,7 @@ func (b *backups) Run(ctx context.Context) error {
 		}
 		if _, err := b.Once(ctx); err != nil && ctx.Err() == nil {
 			b.log.Error("there is no new backup", "error", err, "folder", b.folder)
+			b.failed(ctx, err)
 			pause = min(retryBackup, b.interval)
 			continue
 		}

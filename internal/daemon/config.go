@@ -19,6 +19,7 @@ type Config struct {
 	MultiUser bool
 
 	Policy PolicyText // for everybody's agents
+	Notify NotifyText // who is told of what has happened
 
 	DatabaseMode FileMode
 	SocketMode   FileMode

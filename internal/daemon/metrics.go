@@ -144,7 +144,9 @@ var (
 		"Drift findings that are open, by rule (own for rules of users and agents) and severity.", []string{"rule", "severity"}, nil)
 	spansDesc = prometheus.NewDesc("ckptsidecar_otlp_spans_total",
 		"OpenTelemetry's spans that were sent, by what became of them: late ones are steps or usage too.", []string{"result"}, nil)
-	panicsDesc = prometheus.NewDesc("ckptsidecar_panics_total", "Requests that failed because of a mistake in the program.", nil, nil)
+	noticesDesc = prometheus.NewDesc("ckptsidecar_notices", "Notices for hooks that are remembered, by hook and state.", []string{"hook", "state"}, nil)
+	droppedDesc = prometheus.NewDesc("ckptsidecar_notices_dropped_total", "Notices that found the queue full.", nil, nil)
+	panicsDesc  = prometheus.NewDesc("ckptsidecar_panics_total", "Requests that failed because of a mistake in the program.", nil, nil)
 )
 
 // Describe is for Prometheus.
@@ -152,7 +154,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, g := range gauges {
 		ch <- g.desc
 	}
-	for _, d := range []*prometheus.Desc{checkpointsDesc, stateDesc, connectionsDesc, inWorkDesc, panicsDesc, findingsDesc, spansDesc} {
+	for _, d := range []*prometheus.Desc{checkpointsDesc, stateDesc, connectionsDesc, inWorkDesc, panicsDesc, findingsDesc, spansDesc, noticesDesc, droppedDesc} {
 		ch <- d
 	}
 }
@@ -185,6 +187,12 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		"late": spans.Late, "refused": spans.Refused} {
 		ch <- prometheus.MustNewConstMetric(spansDesc, prometheus.CounterValue, float64(n), result)
 	}
+	for _, h := range status.Notify.Hooks {
+		for state, n := range map[string]int64{"pending": h.Pending, "delivered": h.Delivered, "dead": h.Dead} {
+			ch <- prometheus.MustNewConstMetric(noticesDesc, prometheus.GaugeValue, float64(n), h.Name, state)
+		}
+	}
+	ch <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(status.Notify.Dropped))
 	for _, state := range []string{"ready", "degraded", "read_only", "failed"} {
 		ch <- prometheus.MustNewConstMetric(stateDesc, prometheus.GaugeValue, truth(state == status.State), state)
 	}

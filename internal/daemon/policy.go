@@ -46,10 +46,13 @@ func (p *PolicyText) setTable(table map[string]any) error {
 }
 
 // toml is the policy as one line of the settings' file.
-func (p PolicyText) toml() string {
+func (p PolicyText) toml() string { return objectTOML(p.String()) }
+
+// objectTOML is a JSON object as one line of the settings' file.
+func objectTOML(text string) string {
 	var table map[string]any
-	if json.Unmarshal([]byte(p.String()), &table) != nil || strings.Contains(p.String(), ":null") {
-		return strconv.Quote(p.String()) // TOML has no null; the file may also have the JSON in quotes
+	if json.Unmarshal([]byte(text), &table) != nil || strings.Contains(text, ":null") {
+		return strconv.Quote(text) // TOML has no null; the file may also have the JSON in quotes
 	}
 	return inlineTOML(table)
 }

@@ -78,4 +78,5 @@ func (s *service) pace(c *Config) {
 	s.worker.Interval, s.worker.KeyKeep = time.Duration(c.RetentionInterval), time.Duration(c.RetentionKeys)
 	s.monitor.Interval = time.Duration(c.MonitorInterval)
 	s.backups.set(c)
+	s.setHooks()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/receiver"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 	"github.com/ckptsidecar/ckptsidecar/internal/monitor"
+	"github.com/ckptsidecar/ckptsidecar/internal/notify"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
 
@@ -31,6 +32,7 @@ type service struct {
 	worker    *retention.Worker
 	monitor   *monitor.Monitor
 	backups   *backups
+	notifier  atomic.Pointer[notify.Worker]
 	listener  net.Listener
 	server    *server.Server
 

@@ -55,6 +55,9 @@ func (v *served) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error
 	st.OTLP = v.service.otlpStatus()
 	if sc.Caller.Admin {
 		v.backups(st)
+		if err := v.notify(ctx, st); err != nil {
+			return nil, err
+		}
 	}
 	return st, nil
 }
@@ -70,4 +73,19 @@ func (v *served) backups(st *ckpt.Status) {
 	if st.State == "ready" {
 		st.State = "degraded"
 	}
+}
+
+// notify tells how notices go, and which hooks cannot be told.
+func (v *served) notify(ctx context.Context, st *ckpt.Status) error {
+	told, err := v.service.notifyStatus(ctx)
+	if err != nil {
+		return err
+	}
+	st.Notify = *told
+	problems := notifyProblems(told, v.service.daemon.Now())
+	st.Problems = append(st.Problems, problems...)
+	if len(problems) > 0 && st.State == "ready" {
+		st.State = "degraded"
+	}
+	return nil
 }

@@ -32,6 +32,8 @@ func (c *Config) Settings() []Setting {
 		{"stop_timeout", "", "How long a stop waits for requests in flight before it ends them.", live, &c.StopTimeout},
 		{"policy", "", "The policy for everybody's agents, as a table or as JSON in quotes: what an owner's policy for all " +
 			"agents (`policy set '*'`) or an agent's own does not set.", live, &c.Policy},
+		{"notify", "", "Who is told of what has happened: tables of webhooks, each with url, secret_file and events, and of commands, each with " +
+			"run and events; none by default. See docs/OPERATIONS.md.", live, &c.Notify},
 		{"access.database_mode", "", "The permissions of the database files: 0600, or 0640 to let the group of their " +
 			"folder's auditors read.", start, &c.DatabaseMode},
 		{"access.socket_mode", "", "The permissions of the socket: 0600, or 0660 to let its group in.", start, &c.SocketMode},
@@ -153,6 +155,14 @@ func (c *Config) nearest(key string) string {
 	return "; `ckptsidecar config show` lists all"
 }
 
+// tableText is a setting that is a table in the file, and JSON elsewhere.
+type tableText interface {
+	encoding.TextUnmarshaler
+	setTable(table map[string]any) error
+	String() string
+	toml() string
+}
+
 func (s Setting) setText(text string) error {
 	var err error
 	switch at := s.at.(type) {
@@ -207,7 +217,7 @@ func (s Setting) setTOML(v any) error {
 			return nil
 		}
 	}
-	if at, ok := s.at.(*PolicyText); ok {
+	if at, ok := s.at.(tableText); ok {
 		if table, ok := v.(map[string]any); ok {
 			return at.setTable(table)
 		}
@@ -233,6 +243,8 @@ func (s Setting) wants() string {
 		return "a string in quotes"
 	case *PolicyText:
 		return "a table like { routine_keep = 10 }"
+	case *NotifyText:
+		return "a table of webhooks and commands"
 	}
 	return `a duration like "30s"`
 }
@@ -260,7 +272,7 @@ func (s Setting) Text() string {
 	switch at := s.at.(type) {
 	case *string:
 		return *at
-	case *PolicyText:
+	case tableText:
 		return at.String()
 	}
 	text := s.tomlText()
@@ -279,7 +291,7 @@ func (s Setting) tomlText() string {
 		return strconv.Itoa(*at)
 	case *string:
 		return strconv.Quote(*at)
-	case *PolicyText:
+	case tableText:
 		return at.toml()
 	}
 	return strconv.Quote(fmt.Sprint(deref(s.at)))

@@ -105,6 +105,10 @@ func (s *service) startWorkers(context.Context) error {
 	}
 	s.backups = newBackups(c, s.log, s.daemon.Now)
 	s.backups.made = func() { s.store.NoteHead("backup") }
+	s.backups.failed = func(ctx context.Context, err error) {
+		s.announce(ctx, ckpt.NoticeBackup, "The backup failed: "+err.Error())
+	}
+	s.setHooks()
 	if s.daemon.Backup != nil {
 		s.backups.copy = s.daemon.Backup
 	}
@@ -115,6 +119,7 @@ func (s *service) startWorkers(context.Context) error {
 	s.workers.Go(func() {
 		(&ticker{store: s.store, every: time.Duration(c.DriftInterval), log: s.log}).run(ctx)
 	})
+	s.workers.Go(func() { _ = s.watchStorage(ctx) })
 	s.workers.Go(func() {
 		if err := s.watchSocket(ctx); err != nil {
 			s.stuck <- err
@@ -132,6 +137,7 @@ func (s *service) startPaced() {
 	s.paced.Go(func() { _ = s.worker.Run(ctx) })
 	s.paced.Go(func() { _ = s.monitor.Run(ctx) })
 	s.paced.Go(func() { _ = s.backups.Run(ctx) })
+	s.paced.Go(func() { _ = s.notifier.Load().Run(ctx) })
 	s.paced.Go(func() {
 		if err := s.watch(ctx); err != nil {
 			s.stuck <- err

@@ -74,6 +74,9 @@ func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry
 	if err := tx.EraseTexts(agent); err != nil {
 		return nil, err
 	}
+	if err := tx.ForgetNotices(agent.Owner, agent.Name, ""); err != nil {
+		return nil, err
+	}
 	for _, statement := range append([]string{`PRAGMA secure_delete = 1`}, erasures...) {
 		if err := eraseStep(tx, statement, agent.ID); err != nil {
 			return nil, err

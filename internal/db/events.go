@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"sync"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
@@ -12,33 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// changes tells followers that there is something new. It is a channel that is
-// closed and replaced, so that no follower can be missed or can hold a writer up.
-type changes struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-func (c *changes) wait() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ch == nil {
-		c.ch = make(chan struct{})
-	}
-	return c.ch
-}
-
-func (c *changes) tell() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ch != nil {
-		close(c.ch)
-		c.ch = nil
-	}
-}
-
 // Changed is closed when the next transaction with events is on disk.
-func (s *Store) Changed() <-chan struct{} { return s.events.wait() }
+func (s *Store) Changed() <-chan struct{} { return s.events.Wait() }
 
 // Append adds a batch to a run's journal: all of it or nothing, in order,
 // without gaps. Beyond the policy's max_events the oldest go.
@@ -67,7 +41,7 @@ func (s *Store) Append(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, events
 		if err := s.UpdateGoal(tx, agent, run, events, e); err != nil {
 			return nil, err
 		}
-		tx.OnCommit(s.events.tell)
+		tx.OnCommit(s.events.Tell)
 		e.Detail = map[string]any{"first": a.First, "last": a.Last}
 		return a, tx.Audit(e)
 	})

@@ -36,8 +36,18 @@ func (s *Store) openPrompt(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 	if plan.Checkpoint != nil {
 		p.Checkpoint = ckpt.Ref(plan.Checkpoint.ID)
 	}
-	return p, tx.Exec(`INSERT INTO prompts (id, run_id, at, question, reason, checkpoint, memory_diff) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+	err = tx.Exec(`INSERT INTO prompts (id, run_id, at, question, reason, checkpoint, memory_diff) VALUES (?, ?, ?, ?, ?, ?, ?)`,
 		p.ID, run.ID, p.At, p.Question, p.Reason, p.Checkpoint, p.MemoryDiff)
+	if err != nil {
+		return nil, err
+	}
+	return p, s.tellOfPrompt(tx, p)
+}
+
+// tellOfPrompt tells hooks that somebody is asked.
+func (s *Store) tellOfPrompt(tx *ledger.Tx, p *ckpt.Prompt) error {
+	_, _, err := s.Notify(tx, ckpt.NoticePrompt, ckpt.NoticeData{Owner: p.Owner, Agent: p.Agent, Run: p.Run, Subject: p.ID, Message: p.Question})
+	return err
 }
 
 // withdrawDecisions closes what nobody has decided and nobody needs to any more.
@@ -48,7 +58,7 @@ func withdrawDecisions(tx *ledger.Tx, run *ledger.RunRow) error {
 
 // withdrawPrompts closes every prompt of a run that nobody has answered.
 func (s *Store) withdrawPrompts(tx *ledger.Tx, run *ledger.RunRow) error {
-	tx.OnCommit(s.prompts.tell)
+	tx.OnCommit(s.prompts.Tell)
 	return tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND answered_at IS NULL`, tx.Now, ledger.Daemon, run.ID)
 }
 

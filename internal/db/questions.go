@@ -96,8 +96,10 @@ func (s *Store) question(tx *ledger.Tx, run *ledger.RunRow, r *ckpt.QuestionRequ
 	if err := tx.Audit(e); err != nil {
 		return nil, false, err
 	}
-	p, err = readPrompt(tx, id.String())
-	return p, false, err
+	if p, err = readPrompt(tx, id.String()); err != nil {
+		return nil, false, err
+	}
+	return p, false, s.tellOfPrompt(tx, p)
 }
 
 // askedBefore is the prompt that the same question has made before, nil for none.
@@ -165,7 +167,7 @@ func (s *Store) answerQuestion(tx *ledger.Tx, sc ckpt.Scope, run *ledger.RunRow,
 	if err != nil {
 		return nil, false, err
 	}
-	tx.OnCommit(s.prompts.tell)
+	tx.OnCommit(s.prompts.Tell)
 	if err := tx.Audit(e); err != nil {
 		return nil, false, err
 	}
@@ -192,7 +194,7 @@ func answerDetail(a *ckpt.PromptAnswer) map[string]any {
 
 // retireQuestions is for a run that begins anew: what it asked before is history.
 func (s *Store) retireQuestions(tx *ledger.Tx, run *ledger.RunRow) error {
-	tx.OnCommit(s.prompts.tell)
+	tx.OnCommit(s.prompts.Tell)
 	err := tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND kind = 'question' AND answered_at IS NULL`, tx.Now, ledger.Daemon, run.ID)
 	if err != nil {
 		return err
@@ -218,4 +220,4 @@ func (s *Store) Prompt(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Pro
 
 // PromptsChanged is closed when the next answer or withdrawal is on disk. Take it
 // before reading, so that nothing slips between.
-func (s *Store) PromptsChanged() <-chan struct{} { return s.prompts.wait() }
+func (s *Store) PromptsChanged() <-chan struct{} { return s.prompts.Wait() }

@@ -16,7 +16,7 @@ func (s *Store) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error)
 	if sc.Admin && sc.Target == "" {
 		sc.Target = ckpt.AllOwners
 	}
-	st := &ckpt.Status{Version: s.Opt.Version, Now: ckpt.At(s.Opt.Now()), State: "ready", Problems: []string{}, Counts: map[ckpt.Kind]int64{}}
+	st := &ckpt.Status{Version: s.Opt.Version, Now: ckpt.At(s.Opt.Now()), State: "ready", Problems: []string{}, Counts: map[ckpt.Kind]int64{}, Notify: ckpt.NotifyStatus{Hooks: []ckpt.HookStatus{}}}
 	for _, kind := range ckpt.Kinds {
 		st.Counts[kind] = 0
 	}

@@ -20,6 +20,8 @@ type (
 	// FatalError is a fail-stop: the store has stopped acknowledging because what
 	// is on disk is not known any more. A fresh process decides.
 	FatalError = sqlite.FatalError
+	// Hook is who wants to be told of what.
+	Hook = ledger.Hook
 	// Options are the settings of a store.
 	Options = ledger.Options
 )
@@ -38,8 +40,8 @@ type Store struct {
 	*langgraph.Threads
 	*archive.Archive
 	*spans.Spans
-	events   changes
-	prompts  changes                  // of their answers
+	events   ledger.Changes
+	prompts  ledger.Changes           // of their answers
 	keysSeen atomic.Pointer[keyPlace] // where Expire goes on
 	idsSeen  atomic.Pointer[keyPlace] // the same of ids
 }

@@ -76,6 +76,14 @@ func (s *Store) foundDead(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Run
 	if err := tx.Audit(e); err != nil {
 		return err
 	}
+	kind := ckpt.NoticeDead
+	if status == ckpt.RunTimedOut {
+		kind = ckpt.NoticeTimedOut
+	}
+	_, _, err := s.Notify(tx, kind, ckpt.NoticeData{Owner: agent.Owner, Agent: agent.Name, Run: run.Name, Message: reason})
+	if err != nil {
+		return err
+	}
 	if agent.Settings.Autoresume || s.Opt.Resume == nil {
 		return nil
 	}

@@ -99,7 +99,11 @@ func (s *Drifts) note(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow,
 	if critical {
 		e.Detail["since_seq"], e.Detail["marked_suspect"] = *f.SinceSeq, marked
 	}
-	return critical, tx.Audit(e)
+	if err := tx.Audit(e); err != nil || f.Severity != ckpt.SeverityCritical {
+		return critical, err
+	}
+	_, _, err = s.Notify(tx, ckpt.NoticeFinding, ckpt.NoticeData{Owner: f.Owner, Agent: f.Agent, Run: f.Run, Subject: f.ID, Message: f.Rule + ": " + f.Message})
+	return critical, err
 }
 
 // clampSince keeps the evidence of a finding within the stretch in which it was

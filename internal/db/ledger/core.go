@@ -44,6 +44,9 @@ type Core struct {
 	// rolledBack forgets what a transaction may have changed in memory.
 	RolledBack func(tx *Tx)
 
+	hooks   atomic.Pointer[[]Hook] // who is told of what
+	notices Changes
+
 	closed atomic.Bool // Close was called
 	noted  time.Time   // when maintenance last noted the head of the audit log
 }

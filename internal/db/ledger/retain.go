@@ -326,6 +326,13 @@ func (s *Core) DropRows(tx *Tx, agent *AgentRow, id int64) (rows int64, err erro
 	if err := tx.freeRun(agent.Owner, id); err != nil {
 		return 0, err
 	}
+	var name string
+	if _, err := tx.Get(&name, `SELECT name FROM runs WHERE id = ?`, id); err != nil {
+		return 0, err
+	}
+	if err := tx.ForgetNotices(agent.Owner, agent.Name, name); err != nil {
+		return 0, err
+	}
 	for _, table := range []string{"prompts", "findings", "events", "operations", "steps", "segments"} {
 		n, err := tx.ExecCount(`DELETE FROM `+table+` WHERE run_id = ?`, id)
 		if err != nil {

@@ -279,6 +279,13 @@ func (c *Client) AnswerPrompt(ctx context.Context, answer ckpt.PromptAnswer) (p 
 	return fetchKeyed[ckpt.Prompt](ctx, c, a, err)
 }
 
+// NotifyTest has a notice of type test told to every hook of the daemon's settings.
+func (c *Client) NotifyTest(ctx context.Context) (*ckpt.NotifyTested, error) {
+	tested := new(ckpt.NotifyTested)
+	_, err := c.fetch(ctx, &ask{method: http.MethodPost, path: "/v1/notify/test", write: true}, tested)
+	return orNil(tested, err)
+}
+
 // runPath is the path of something of a run. Keys may be any text.
 func runPath(ref ckpt.RunRef, parts ...string) (string, error) {
 	if err := ref.Check(); err != nil {

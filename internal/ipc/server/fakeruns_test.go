@@ -132,6 +132,10 @@ func (f *fakeRuns) Prompt(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.
 	return pageOf(f.asked, err)
 }
 
+func (f *fakeRuns) NotifyTest(ctx context.Context, sc ckpt.Scope) (*ckpt.NotifyTested, error) {
+	return pageOf(ckpt.NotifyTested{ID: "n", Hooks: []string{"h"}}, f.note(ctx, "NotifyTest", sc, ckpt.RunRef{}, nil))
+}
+
 func (f *fakeRuns) PromptsChanged() <-chan struct{} { return nil }
 
 func (f *fakeRuns) AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAnswer) (*ckpt.Prompt, bool, error) {

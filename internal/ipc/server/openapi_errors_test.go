@@ -259,6 +259,10 @@ func (f failing) Prompt(context.Context, ckpt.Scope, string) (*ckpt.Prompt, erro
 	return nil, f.err
 }
 
+func (f failing) NotifyTest(context.Context, ckpt.Scope) (*ckpt.NotifyTested, error) {
+	return nil, f.err
+}
+
 func (f failing) PromptsChanged() <-chan struct{} { return nil }
 
 func (f failing) AnswerPrompt(context.Context, ckpt.Scope, ckpt.PromptAnswer) (*ckpt.Prompt, bool, error) {

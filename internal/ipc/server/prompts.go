@@ -120,3 +120,10 @@ func (c *call) readPrompt(ctx context.Context, id string) (*ckpt.Prompt, error) 
 	defer states.release(1)
 	return c.server.store.Prompt(ctx, c.scope, id)
 }
+
+func (c *call) testNotify() error {
+	return write(c, http.StatusAccepted, func(ctx context.Context) (*ckpt.NotifyTested, bool, error) {
+		tested, err := c.server.store.NotifyTest(ctx, c.scope)
+		return tested, false, err
+	})
+}

@@ -56,6 +56,8 @@ var routes = []route{
 	{name: "prompt", method: "GET", path: "/v1/prompts/{id}", params: []string{"wait"}, do: (*call).getPrompt},
 	{name: "answer_prompt", method: "POST", path: "/v1/prompts/{id}/answer", write: true, do: (*call).answerPrompt},
 
+	{name: "notify_test", method: "POST", path: "/v1/notify/test", write: true, do: (*call).testNotify},
+
 	{name: "drift", method: "GET", path: "/v1/agents/{agent}/drift",
 		params: []string{"run", "all", "timeline", "before", "limit"}, do: (*call).getDrift},
 	{name: "drift_feedback", method: "GET", path: "/v1/agents/{agent}/drift/feedback", do: (*call).driftFeedback},

@@ -90,6 +90,9 @@ type Store interface {
 	AskQuestion(ctx context.Context, sc ckpt.Scope, r ckpt.QuestionRequest) (*ckpt.Prompt, bool, error)
 	AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAnswer) (*ckpt.Prompt, bool, error)
 
+	// NotifyTest puts a notice of type test into the queue of every hook.
+	NotifyTest(ctx context.Context, sc ckpt.Scope) (*ckpt.NotifyTested, error)
+
 	Drift(ctx context.Context, sc ckpt.Scope, f ckpt.DriftFilter) (*ckpt.DriftReport, error)
 	Evaluate(ctx context.Context, sc ckpt.Scope, r ckpt.EvaluateRequest) (*ckpt.Evaluation, error)
 	Feedback(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.DriftFeedback, error)

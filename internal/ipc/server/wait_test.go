@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -19,9 +20,13 @@ func TestWaitsEnd(t *testing.T) {
 	path := "/v1/prompts/" + id1
 	expect.Equal(t, "its time is over", w.send("GET", path+"?wait=1ms", "").status, http.StatusOK)
 
-	c := w.dial()
-	fmt.Fprintf(c, "GET %s?wait=10m HTTP/1.1\r\nHost: x\r\n\r\n", path)
-	waitFor(t, func() bool { return w.server.Stats().InWork == 0 && w.waiting() })
+	wait := func() net.Conn {
+		c, before := w.dial(), runs.readsOf()
+		fmt.Fprintf(c, "GET %s?wait=10m HTTP/1.1\r\nHost: x\r\n\r\n", path)
+		waitFor(t, func() bool { return runs.readsOf() > before })
+		return c
+	}
+	c := wait()
 	before := runs.readsOf()
 	expect.Equal(t, "a second one", w.send("GET", path+"?wait=1ms", "").problem(t).Code, ckpt.CodeQuota)
 	w.save("a", "1") // who waits takes no place among the requests
@@ -29,20 +34,12 @@ func TestWaitsEnd(t *testing.T) {
 	expect.OK(t, c.Close())
 	waitFor(t, func() bool { return w.send("GET", path+"?wait=1ms", "").status == http.StatusOK }) // its place is given back
 
-	last := w.dial()
-	fmt.Fprintf(last, "GET %s?wait=10m HTTP/1.1\r\nHost: x\r\n\r\n", path)
-	waitFor(t, w.waiting)
+	last := wait()
 	stopped := make(chan error, 1)
 	go func() { stopped <- w.server.Shutdown(t.Context()) }()
 	r := readReply(t, "GET", last)
 	expect.Equal(t, "when the server stops", r.problem(t).Code, ckpt.CodeBusy)
 	expect.OK(t, <-stopped)
-}
-
-// waiting says whether the one place for followers is taken.
-func (w *world) waiting() bool {
-	r := w.send("GET", "/v1/prompts/"+id1+"?wait=1ms", "")
-	return r.status == http.StatusTooManyRequests
 }
 
 func (f *fakeRuns) readsOf() int {

@@ -94,6 +94,17 @@ CREATE TABLE "checkpoints" (
     body         BLOB
 ) STRICT;
 
+CREATE TABLE deliveries (
+    notice   INTEGER NOT NULL REFERENCES notices (n) ON DELETE CASCADE,
+    hook     TEXT NOT NULL, -- its name in the settings
+    state    TEXT NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'delivered', 'dead')),
+    attempts INTEGER NOT NULL DEFAULT 0,
+    next_at  TEXT NOT NULL, -- of a pending one
+    done_at  TEXT,
+    error    TEXT,          -- of the last attempt, without anything secret
+    PRIMARY KEY (notice, hook)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE events (
     run_id  INTEGER NOT NULL REFERENCES runs (id),
     seq     INTEGER NOT NULL,
@@ -173,6 +184,17 @@ CREATE TABLE meta (
     key   TEXT NOT NULL PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE notices (
+    n     INTEGER PRIMARY KEY,
+    id    TEXT NOT NULL UNIQUE, -- the receiver sees it: the same at each attempt
+    at    TEXT NOT NULL,
+    type  TEXT NOT NULL,
+    owner TEXT,
+    agent TEXT,
+    run   TEXT,
+    body  TEXT NOT NULL CHECK (json_valid(body))
+) STRICT;
 
 CREATE TABLE observed (
     run_id  INTEGER PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
@@ -377,6 +399,8 @@ CREATE INDEX checkpoints_by_age ON checkpoints (created_at) WHERE kind = 'recove
 CREATE INDEX checkpoints_by_id ON checkpoints (id);
 
 CREATE INDEX checkpoints_of_run ON checkpoints (run_id, kind, seq, n);
+
+CREATE INDEX deliveries_due ON deliveries (next_at) WHERE state = 'pending';
 
 CREATE INDEX findings_by_severity ON findings (severity, run_id) WHERE dismissed_at IS NULL;
 

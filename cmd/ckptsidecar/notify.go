@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+)
+
+type notifyCmd struct {
+	Status notifyStatusCmd `cmd:"" default:"withargs" help:"Show which hooks there are, and how their notices go."`
+	Test   notifyTestCmd   `cmd:"" help:"Have every hook told of a test."`
+}
+
+type notifyTestCmd struct{}
+
+func (c *notifyTestCmd) Run(ctx context.Context, a *app) error {
+	tested, err := a.Client().NotifyTest(ctx)
+	switch {
+	case err != nil:
+		return err
+	case a.JSON:
+		return term.WriteJSON(a.Data(), tested)
+	case len(tested.Hooks) == 0:
+		return ckpt.Errorf(ckpt.CodeNotFound, "the daemon's settings have no hook: see [notify] in docs/OPERATIONS.md")
+	}
+	term.Println(a.Stdout, tested.ID)
+	a.Tell("on its way to %s: ckptsidecar notify says how it went", strings.Join(tested.Hooks, ", "))
+	return nil
+}
+
+type notifyStatusCmd struct{}
+
+func (c *notifyStatusCmd) Run(ctx context.Context, a *app) error {
+	st, err := a.Client().Status(ctx)
+	switch {
+	case err != nil:
+		return err
+	case a.JSON:
+		return term.WriteJSON(a.Data(), st.Notify)
+	case len(st.Notify.Hooks) == 0:
+		a.Tell("no hook is known; only administrators are told of them")
+		return nil
+	}
+	for _, h := range st.Notify.Hooks {
+		term.Printf(a.Stdout, "%s  %s  %d delivered, %d waiting, %d given up\n", a.Out.Bold(h.Name), h.Kind, h.Delivered, h.Pending, h.Dead)
+		if h.LastError != "" {
+			term.Printf(a.Stdout, "  the last error: %s\n", string(h.LastError))
+		}
+	}
+	if st.Notify.Dropped > 0 {
+		term.Printf(a.Stdout, "%d notices were dropped, because too many waited\n", st.Notify.Dropped)
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/notify"
+	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
+)
+
+// NotifyText is what [notify] of the settings says, as a JSON object.
+type NotifyText string
+
+// UnmarshalText reads a JSON object, and leaves n as it is where that is wrong.
+func (n *NotifyText) UnmarshalText(b []byte) error {
+	if _, err := notify.ParseConfig(b); err != nil {
+		return fmt.Errorf("is wrong: %w", err)
+	}
+	if *n = NotifyText(b); *n == "{}" {
+		*n = ""
+	}
+	return nil
+}
+
+// String is the JSON object.
+func (n NotifyText) String() string {
+	if n == "" {
+		return "{}"
+	}
+	return string(n)
+}
+
+func (n *NotifyText) setTable(table map[string]any) error {
+	text, err := json.Marshal(table)
+	if err != nil {
+		return err
+	}
+	return n.UnmarshalText(text)
+}
+
+func (n NotifyText) toml() string { return objectTOML(n.String()) }
+
+// hooks are who is told. The text was checked when it was read.
+func (n NotifyText) hooks() (c notify.Config, list []db.Hook) {
+	c, _ = notify.ParseConfig([]byte(n))
+	for _, name := range c.Names() {
+		list = append(list, db.Hook{Name: name, Types: c.Types(name)})
+	}
+	return c, list
+}
+
+// setHooks takes [notify] into use.
+func (s *service) setHooks() {
+	config, hooks := s.daemon.Config.Notify.hooks()
+	s.notifier.Store(&notify.Worker{Store: s.store, Config: config, Log: s.log, Now: s.daemon.Now})
+	if err := s.store.SetHooks(hooks); err != nil {
+		s.log.Error("notices for hooks that are not there any more still wait", "error", err)
+	}
+}
+
+// lookInterval is how often the state of the storage is looked at.
+const lookInterval = 2 * time.Second
+
+// watchStorage tells of the store's troubles when they begin, or become others.
+func (s *service) watchStorage(ctx context.Context) error {
+	told := ""
+	return periodic.Every(ctx, lookInterval, func(ctx context.Context) error {
+		_, problems := s.store.Health()
+		trouble := strings.Join(problems, " ")
+		if trouble != "" && trouble != told {
+			s.announce(ctx, ckpt.NoticeStorage, trouble)
+		}
+		told = trouble
+		return nil
+	})
+}
+
+// announce puts a notice of the daemon's own into the queue. Where that cannot be written, which may
+// be what it tells of, the hooks are told once without it.
+func (s *service) announce(ctx context.Context, kind ckpt.NoticeType, message string) {
+	_, err := s.store.Announce(ctx, kind, message)
+	if err == nil {
+		return
+	}
+	id, failed := uuid.NewV7()
+	n := ckpt.Notice{ID: "msg_" + id.String(), Type: kind, Timestamp: ckpt.At(s.daemon.Now()), Data: ckpt.NoticeData{Message: message}}
+	body, wrong := json.Marshal(&n)
+	if err := errors.Join(failed, wrong, s.notifier.Load().Straight(ctx, n, body)); err != nil {
+		s.log.Error("nobody could be told", "type", kind, "message", message, "error", err)
+	}
+}
+
+// notifyStatus is how notices go, of each hook of the settings and of those that are not there any more.
+func (s *service) notifyStatus(ctx context.Context) (*ckpt.NotifyStatus, error) {
+	st, err := s.store.NotifyStatus(ctx)
+	if err != nil {
+		return nil, err
+	}
+	config := &s.notifier.Load().Config
+	found := map[string]bool{}
+	for i := range st.Hooks {
+		found[st.Hooks[i].Name] = true
+		st.Hooks[i].Kind = config.Kind(st.Hooks[i].Name)
+	}
+	for _, name := range config.Names() {
+		if !found[name] {
+			st.Hooks = append(st.Hooks, ckpt.HookStatus{Name: name, Kind: config.Kind(name)})
+		}
+	}
+	return st, nil
+}
+
+// lateNotice is how long a notice may wait before that is a problem.
+const lateNotice = 10 * time.Minute
+
+// notifyProblems says which hooks cannot be told.
+func notifyProblems(st *ckpt.NotifyStatus, now time.Time) (problems []string) {
+	for _, h := range st.Hooks {
+		late := !h.Oldest.IsZero() && now.Sub(h.Oldest.Time) > lateNotice
+		if h.Dead == 0 && !late {
+			continue
+		}
+		problems = append(problems, fmt.Sprintf("the hook %s of [notify] could not be told: %d notices wait, %d were given up; the last error: %s",
+			h.Name, h.Pending, h.Dead, h.LastError))
+	}
+	if st.Dropped > 0 {
+		problems = append(problems, fmt.Sprintf("%d notices were dropped, because too many waited", st.Dropped))
+	}
+	return problems
+}

@@ -1,0 +1,103 @@
+package ledger
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/google/uuid"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Hook is who wants to be told, and of what.
+type Hook struct {
+	Name  string
+	Types []ckpt.NoticeType
+}
+
+// The bounds of the queue of notices.
+const (
+	mostPending      = 10_000 // deliveries that wait, of all owners
+	mostOwnerPending = 1000   // and of one
+)
+
+// SetHooks says who is told from now on. What waits for others is given up.
+func (s *Core) SetHooks(hooks []Hook) { s.hooks.Store(&hooks) }
+
+// Hooks are who is told.
+func (s *Core) Hooks() []Hook {
+	if hooks := s.hooks.Load(); hooks != nil {
+		return *hooks
+	}
+	return nil
+}
+
+// NoticesChanged is closed when the next notice is on disk.
+func (s *Core) NoticesChanged() <-chan struct{} { return s.notices.Wait() }
+
+// Notify puts a notice into the queue of each hook that wants it, in the
+// transaction of what it tells of. It answers the notice's id and the hooks' names.
+// Where no hook wants it, it costs nothing.
+func (s *Core) Notify(tx *Tx, kind ckpt.NoticeType, data ckpt.NoticeData) (id string, names []string, err error) {
+	for _, hook := range s.Hooks() {
+		if kind == ckpt.NoticeTest || slices.Contains(hook.Types, kind) {
+			names = append(names, hook.Name)
+		}
+	}
+	if len(names) == 0 {
+		return "", nil, nil
+	}
+	var waiting struct {
+		All   int64 `db:"everybodys"`
+		Owner int64 `db:"owners"`
+	}
+	_, err = tx.Get(&waiting, `SELECT count(*) AS everybodys, count(*) FILTER (WHERE n.owner = ?) AS owners
+		FROM deliveries d JOIN notices n ON n.n = d.notice WHERE d.state = 'pending'`, data.Owner)
+	if err != nil {
+		return "", nil, err
+	}
+	if waiting.All >= mostPending || data.Owner != "" && waiting.Owner >= mostOwnerPending {
+		return "", nil, tx.Exec(`INSERT INTO meta (key, value) VALUES ('notices_dropped', '1') ON CONFLICT (key) DO UPDATE SET value = CAST(value + 1 AS TEXT)`)
+	}
+	made, err := uuid.NewV7()
+	if err != nil {
+		return "", nil, err
+	}
+	data.Message = cutText(data.Message, ckpt.MaxNoticeMessage)
+	notice := ckpt.Notice{ID: "msg_" + made.String(), Type: kind, Timestamp: tx.Now, Data: data}
+	body, err := json.Marshal(&notice)
+	if err != nil {
+		return "", nil, err
+	}
+	var n int64
+	_, err = tx.Get(&n, `INSERT INTO notices (id, at, type, owner, agent, run, body) VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING n`,
+		notice.ID, tx.Now, string(kind), ckpt.Ref(data.Owner), ckpt.Ref(data.Agent), ckpt.Ref(data.Run), string(body))
+	if err != nil {
+		return "", nil, err
+	}
+	for _, name := range names {
+		if err := tx.Exec(`INSERT INTO deliveries (notice, hook, next_at) VALUES (?, ?, ?)`, n, name, tx.Now); err != nil {
+			return "", nil, err
+		}
+	}
+	tx.Wrote = true
+	tx.OnCommit(s.notices.Tell)
+	return notice.ID, names, nil
+}
+
+// ForgetNotices removes the notices about an agent, or one run of it: they have
+// what people and models typed.
+func (tx *Tx) ForgetNotices(owner, agent, run string) error {
+	return tx.Exec(`DELETE FROM notices WHERE owner = ?1 AND agent = ?2 AND (?3 = '' OR run = ?3)`, owner, agent, run)
+}
+
+// cutText is a text of at most so many bytes, whole characters of it.
+func cutText(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && text[most]&0xc0 == 0x80 {
+		most--
+	}
+	return text[:most] + "…"
+}

@@ -1,0 +1,153 @@
+package db
+
+import (
+	"context"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/outbox"
+)
+
+// What internal/notify needs.
+
+// How long notices are remembered after they were delivered, or given up.
+const (
+	deliveredKeep = 24 * time.Hour
+	deadKeep      = 7 * 24 * time.Hour
+)
+
+// SetHooks says who is told of what from now on. What waits for hooks that are not
+// there any more is given up.
+func (s *Store) SetHooks(hooks []ledger.Hook) error {
+	s.Core.SetHooks(hooks)
+	var waiting []string
+	if err := s.RO.Select(&waiting, `SELECT DISTINCT hook FROM deliveries WHERE state = 'pending'`); err != nil || len(waiting) == 0 {
+		return sqlite.ReadError(err)
+	}
+	known := map[string]bool{}
+	for _, h := range hooks {
+		known[h.Name] = true
+	}
+	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
+		for _, name := range waiting {
+			if known[name] {
+				continue
+			}
+			tx.Wrote = true
+			err := tx.Exec(`UPDATE deliveries SET state = 'dead', done_at = ?, error = 'the hook is not in the settings any more' WHERE hook = ? AND state = 'pending'`, tx.Now, name)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+}
+
+// DueDeliveries answers deliveries whose time has come, and when the next one comes: the
+// zero time where none waits.
+func (s *Store) DueDeliveries(ctx context.Context, limit int) (due []outbox.Delivery, next time.Time, err error) {
+	now := ckpt.At(s.Opt.Now())
+	err = s.Reading(ctx, func(q *sqlx.Tx) error {
+		err := q.SelectContext(ctx, &due, `SELECT d.notice, d.hook, n.id, n.type, CAST(n.body AS BLOB) AS body, d.attempts
+			FROM deliveries d JOIN notices n ON n.n = d.notice WHERE d.state = 'pending' AND d.next_at <= ? ORDER BY d.next_at, d.notice LIMIT ?`, now, limit)
+		if err != nil {
+			return err
+		}
+		var at *ckpt.Time
+		if err := q.GetContext(ctx, &at, `SELECT min(next_at) FROM deliveries WHERE state = 'pending'`); err != nil {
+			return err
+		}
+		if at != nil {
+			next = at.Time
+		}
+		return nil
+	})
+	return due, next, err
+}
+
+// NoteDelivered records how attempts went.
+func (s *Store) NoteDelivered(_ context.Context, list []outbox.Attempt) error {
+	if len(list) == 0 {
+		return nil
+	}
+	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
+		tx.Wrote = true
+		for _, d := range list {
+			next, done := ckpt.At(d.Next), tx.Now
+			if d.State == outbox.Pending {
+				done = ckpt.Time{}
+			} else {
+				next = tx.Now
+			}
+			err := tx.Exec(`UPDATE deliveries SET state = ?, attempts = attempts + 1, next_at = ?, done_at = ?, error = ? WHERE notice = ? AND hook = ? AND state = 'pending'`,
+				d.State, next, done, ckpt.Ref(d.Error), d.Notice, d.Hook)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+}
+
+// ForgetDelivered removes notices that nobody waits for any more.
+func (s *Store) ForgetDelivered(ctx context.Context) error {
+	now := s.Opt.Now()
+	delivered, dead := ckpt.At(now.Add(-deliveredKeep)), ckpt.At(now.Add(-deadKeep))
+	const over = `FROM notices WHERE n NOT IN (SELECT notice FROM deliveries WHERE state = 'pending'
+		OR state = 'delivered' AND done_at > ?1 OR state = 'dead' AND done_at > ?2)`
+	var some bool
+	if err := s.RO.GetContext(ctx, &some, `SELECT EXISTS (SELECT 1 `+over+`)`, delivered, dead); err != nil || !some {
+		return sqlite.ReadError(err)
+	}
+	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
+		tx.Wrote = true
+		return tx.Exec(`DELETE `+over, delivered, dead)
+	}})
+}
+
+// Announce puts a notice of the daemon itself into the queue, beside any other
+// transaction.
+func (s *Store) Announce(_ context.Context, kind ckpt.NoticeType, message string) (tested *ckpt.NotifyTested, err error) {
+	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
+		id, hooks, err := s.Notify(tx, kind, ckpt.NoticeData{Message: message})
+		tested = &ckpt.NotifyTested{ID: id, Hooks: append([]string{}, hooks...)}
+		return err
+	}})
+	return tested, err
+}
+
+// NotifyTest puts a notice of type test into the queue of every hook.
+func (s *Store) NotifyTest(ctx context.Context, sc ckpt.Scope) (tested *ckpt.NotifyTested, err error) {
+	e := ledger.Entry(sc, "notify_test", "")
+	if !sc.Caller.Admin || sc.Target != "" { // they are nobody's
+		err := ckpt.Errorf(ckpt.CodeDenied, "only an administrator may test the hooks of the settings, and names no owner")
+		s.RefusedBefore(e, err)
+		return nil, err
+	}
+	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
+		id, hooks, err := s.Notify(tx, ckpt.NoticeTest, ckpt.NoticeData{Message: "This is a test. Nothing has happened."})
+		if err != nil {
+			return err
+		}
+		tested = &ckpt.NotifyTested{ID: id, Hooks: append([]string{}, hooks...)}
+		return tx.Audit(e)
+	}})
+	return tested, err
+}
+
+// NotifyStatus counts what waits for whom.
+func (s *Store) NotifyStatus(ctx context.Context) (*ckpt.NotifyStatus, error) {
+	st := &ckpt.NotifyStatus{Hooks: []ckpt.HookStatus{}}
+	err := s.RO.SelectContext(ctx, &st.Hooks, `SELECT hook, count(*) FILTER (WHERE state = 'pending') AS pending, count(*) FILTER (WHERE state = 'delivered') AS delivered,
+		count(*) FILTER (WHERE state = 'dead') AS dead, min(CASE WHEN state = 'pending' THEN (SELECT at FROM notices WHERE n = d.notice) END) AS oldest,
+		(SELECT error FROM deliveries l WHERE l.hook = d.hook AND l.state <> 'delivered' AND l.error IS NOT NULL ORDER BY l.notice DESC LIMIT 1) AS last_error
+		FROM deliveries d GROUP BY hook ORDER BY hook`)
+	if err == nil {
+		err = s.RO.GetContext(ctx, &st.Dropped, `SELECT coalesce(max(CAST(value AS INTEGER)), 0) FROM meta WHERE key = 'notices_dropped'`)
+	}
+	return st, sqlite.ReadError(err)
+}

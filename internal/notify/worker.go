@@ -1,0 +1,158 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/outbox"
+)
+
+// The rules of attempts.
+const (
+	MaxAttempts  = 14 // with a first pause of 1 s the last one is about 16 hours after the first
+	longestPause = 2 * time.Hour
+
+	atOnce     = 4               // attempts at the same time
+	batch      = 32              // deliveries that are read at once
+	errorPause = 5 * time.Second // where the queue cannot be read or written
+	forgetting = time.Hour
+)
+
+// queue is the part of the store that the worker needs.
+type queue interface {
+	DueDeliveries(ctx context.Context, limit int) (due []outbox.Delivery, next time.Time, err error)
+	NoteDelivered(ctx context.Context, list []outbox.Attempt) error
+	ForgetDelivered(ctx context.Context) error
+	NoticesChanged() <-chan struct{}
+}
+
+// Worker delivers notices.
+type Worker struct {
+	Store  queue
+	Config Config
+	Log    *slog.Logger
+	Now    func() time.Time
+}
+
+// Run delivers what is due until ctx ends. It waits for nothing but the next time or the next notice.
+func (w *Worker) Run(ctx context.Context) error {
+	forget := time.NewTicker(forgetting)
+	defer forget.Stop()
+	for {
+		changed := w.Store.NoticesChanged() // before reading, so that nothing slips between
+		pause, err := w.Once(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			w.Log.Error("notices wait, because their queue cannot be used", "error", err)
+			pause = errorPause
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-changed:
+		case <-forget.C:
+			if err := w.Store.ForgetDelivered(ctx); err != nil {
+				w.Log.Error("old notices are not forgotten", "error", err)
+			}
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// Once makes an attempt at each delivery that is due, and answers how long it is until the next one.
+func (w *Worker) Once(ctx context.Context) (pause time.Duration, err error) {
+	due, next, err := w.Store.DueDeliveries(ctx, batch)
+	if err != nil {
+		return 0, err
+	}
+	if len(due) == 0 {
+		if next.IsZero() {
+			return forgetting, nil
+		}
+		return max(next.Sub(w.Now()), time.Millisecond), nil
+	}
+	results := make([]outbox.Attempt, len(due))
+	var group sync.WaitGroup
+	places := make(chan struct{}, atOnce)
+	for i := range due {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			results[i] = w.attempt(ctx, due[i])
+		})
+	}
+	group.Wait()
+	if ctx.Err() != nil { // attempts that were cut off do not count
+		results = onlyDelivered(results)
+	}
+	return 0, w.Store.NoteDelivered(context.WithoutCancel(ctx), results)
+}
+
+func onlyDelivered(results []outbox.Attempt) (list []outbox.Attempt) {
+	for _, r := range results {
+		if r.State == outbox.Delivered {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// attempt delivers a notice, and answers what is to be noted of it.
+func (w *Worker) attempt(ctx context.Context, d outbox.Delivery) outbox.Attempt {
+	err := w.deliver(ctx, d.Hook, d.ID, d.Type, d.Body)
+	r := outbox.Attempt{Delivery: d, State: outbox.Delivered, Next: w.Now()}
+	if err == nil {
+		return r
+	}
+	r.State, r.Error = outbox.Pending, err.Error()
+	var gone *goneError
+	if errors.As(err, &gone) || d.Attempts+1 >= MaxAttempts {
+		r.State = outbox.Dead
+		w.Log.Error("a notice is given up", "hook", d.Hook, "id", d.ID, "type", d.Type, "attempts", d.Attempts+1, "error", r.Error)
+		return r
+	}
+	pause := time.Duration(w.Config.Retry)
+	for range d.Attempts {
+		pause = min(4*pause, longestPause)
+	}
+	var later *laterError
+	if errors.As(err, &later) {
+		pause = max(pause, later.after)
+	}
+	r.Next = w.Now().Add(pause)
+	w.Log.Warn("a notice could not be delivered, and is tried again", "hook", d.Hook, "id", d.ID, "in", pause, "error", r.Error)
+	return r
+}
+
+func (w *Worker) deliver(ctx context.Context, hook, id, kind string, body []byte) error {
+	if webhook, is := w.Config.Webhooks[hook]; is {
+		return webhook.send(ctx, id, body, w.Now())
+	}
+	if command, is := w.Config.Commands[hook]; is {
+		return command.start(ctx, id, kind, body)
+	}
+	return errors.New("the hook is not in the settings any more")
+}
+
+// Straight tells every hook that wants it once, past the queue: it is for what keeps the queue from
+// being written.
+func (w *Worker) Straight(ctx context.Context, n ckpt.Notice, body []byte) (err error) {
+	for _, name := range w.Config.Names() {
+		for _, kind := range w.Config.Types(name) {
+			if kind == n.Type {
+				err = errors.Join(err, w.deliver(ctx, name, n.ID, string(n.Type), body))
+			}
+		}
+	}
+	return err
+}

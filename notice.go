@@ -1,0 +1,62 @@
+package ckptsidecar
+
+// NoticeType says what a notice tells of.
+type NoticeType string
+
+// The types of notices.
+const (
+	NoticePrompt   NoticeType = "prompt.opened"
+	NoticeDead     NoticeType = "run.dead"      // the process of a run's owner has ended
+	NoticeTimedOut NoticeType = "run.timed_out" // a run's owner is silent, or makes no progress
+	NoticeFinding  NoticeType = "finding.critical"
+	NoticeStorage  NoticeType = "storage.trouble"
+	NoticeBackup   NoticeType = "backup.failed"
+	NoticeTest     NoticeType = "test" // an operator has asked for it
+)
+
+// NoticeTypes lists every type that a hook may choose.
+var NoticeTypes = []NoticeType{NoticePrompt, NoticeDead, NoticeTimedOut, NoticeFinding, NoticeStorage, NoticeBackup}
+
+// Notice is what a hook is told: the body of a webhook, or the standard input
+// of a command.
+type Notice struct {
+	ID        string     `json:"id"` // the same at each attempt
+	Type      NoticeType `json:"type"`
+	Timestamp Time       `json:"timestamp"`
+	Data      NoticeData `json:"data"`
+}
+
+// NoticeData is what happened, as far as it is of a run.
+type NoticeData struct {
+	Owner   string `json:"owner,omitempty"`
+	Agent   string `json:"agent,omitempty"`
+	Run     string `json:"run,omitempty"`
+	Subject string `json:"subject,omitempty"` // the id of the prompt or the finding
+	Message string `json:"message"`           // one or two sentences
+}
+
+// MaxNoticeMessage is how much of a text a notice has.
+const MaxNoticeMessage = 1024
+
+// NotifyStatus is how notices go. Only administrators are told.
+type NotifyStatus struct {
+	Hooks   []HookStatus `json:"hooks"`
+	Dropped int64        `json:"dropped"` // notices that found the queue full
+}
+
+// HookStatus is how one hook goes.
+type HookStatus struct {
+	Name      string `json:"name" db:"hook"`
+	Kind      string `json:"kind" db:"-"` // webhook or command; "" where it is in the settings no more
+	Pending   int64  `json:"pending" db:"pending"`
+	Delivered int64  `json:"delivered" db:"delivered"` // of those that are not forgotten yet
+	Dead      int64  `json:"dead" db:"dead"`           // given up, and not forgotten yet
+	Oldest    Time   `json:"oldest_pending" db:"oldest"`
+	LastError Ref    `json:"last_error" db:"last_error"` // of the newest that is not delivered; null where there is none
+}
+
+// NotifyTested says for which hooks a notice of type test waits now.
+type NotifyTested struct {
+	ID    string   `json:"id"`
+	Hooks []string `json:"hooks"`
+}
