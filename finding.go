@@ -120,6 +120,9 @@ type DriftReport struct {
 	// Calibration is what the good runs of this agent and workflow make of the
 	// thresholds, where its policy asks for a share of false alarms.
 	Calibration *Calibration `json:"calibration,omitempty"`
+	// Unseen are the rules that cannot see anything in this run, because it is
+	// observed and what they look at was not sent.
+	Unseen []string `json:"unseen,omitempty"`
 }
 
 // DriftStatus is how watching goes.

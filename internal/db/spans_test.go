@@ -14,6 +14,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/drift"
+	"github.com/ckptsidecar/ckptsidecar/internal/drift/observer"
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
@@ -419,6 +420,53 @@ func TestObservedRunsTravel(t *testing.T) {
 	}
 	to.again()
 	if s := to.look("shop", strings.Repeat("a", 32)); s.Run.Source != ckpt.SourceOTLP || s.Run.Status != ckpt.RunCompleted || len(s.Steps) != 1 {
+		t.Errorf("%+v", s.Run)
+	}
+}
+
+// A report says which rules see nothing, so that silence is not taken for health.
+func TestRulesThatSeeNothingAreNamed(t *testing.T) {
+	t.Parallel()
+	o := openObserving(t)
+	said := func(s *ckpt.Span) { s.Args, s.Result = ckpt.JSON(`{"q":1}`), ckpt.JSON(`"nothing"`) }
+	o.send(toolSpan("a", 1, said), toolSpan("b", 1))
+	o.settle()
+	for run, blind := range map[string]bool{"a": false, "b": true} {
+		report, err := o.Drift(t.Context(), ann, ckpt.DriftFilter{Agent: "shop", Run: strings.Repeat(run, 32)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.Contains(report.Unseen, "repeat") != blind || slices.Contains(report.Unseen, "stale") != blind ||
+			!slices.Contains(report.Unseen, "goal_changed") || slices.Contains(report.Unseen, "error_streak") {
+			t.Errorf("%s: %q", run, report.Unseen)
+		}
+		for _, rule := range report.Unseen {
+			if policy := ckpt.DefaultPolicy(); !slices.ContainsFunc(drift.New().Rules(&policy), func(r observer.Rule) bool { return r.Rule == rule }) {
+				t.Errorf("there is no rule %s", rule)
+			}
+		}
+	}
+}
+
+// The numbers of a run that was not sent whole are at least these.
+func TestPartialRunsSaySo(t *testing.T) {
+	t.Parallel()
+	o := openObserving(t)
+	p := ckpt.DefaultPolicy()
+	p.Budget.Tokens = 100
+	if _, err := o.SetPolicy(t.Context(), ann, "shop", p); err != nil {
+		t.Fatal(err)
+	}
+	o.send(modelSpan("a", 1, func(s *ckpt.Span) { s.Partial = true }), modelSpan("a", 2))
+	o.settle()
+	report, err := o.Drift(t.Context(), ann, ckpt.DriftFilter{Agent: "shop", Run: strings.Repeat("a", 32)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Findings) == 0 || report.Findings[0].Rule != drift.RuleBudget || !strings.Contains(report.Findings[0].Message, "at least") {
+		t.Errorf("%+v", report.Findings)
+	}
+	if s := o.look("shop", strings.Repeat("a", 32)); !s.Run.Partial || s.Run.StepsEnded != 0 {
 		t.Errorf("%+v", s.Run)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
@@ -44,7 +45,25 @@ func lookDaemon(_ context.Context, p *patient) []finding {
 	for _, problem := range p.status.Problems {
 		found = append(found, warn("", "%s", problem))
 	}
-	return found
+	return append(found, lookSpans(&p.status.OTLP)...)
+}
+
+// lookSpans tells what became of OpenTelemetry's spans: exporters fail without a
+// word.
+func lookSpans(o *ckpt.OTLPStatus) []finding {
+	if !o.Enabled {
+		return nil
+	}
+	n := &o.Spans
+	text := fmt.Sprintf("OpenTelemetry's spans since the start: %d steps, %d of models and agents, %d without meaning here, %d sent twice, %d late, %d refused",
+		n.Step, n.Usage, n.Ignored, n.Duplicate, n.Late, n.Refused)
+	switch {
+	case n.Refused > 0:
+		return []finding{warn("look into the log of the exporter, which was told why", "%s", text)}
+	case n.Step+n.Usage+n.Ignored+n.Duplicate == 0:
+		return []finding{warn("set what `ckptsidecar otlp env` prints where the agent runs", "%s", text)}
+	}
+	return []finding{ok("%s", text)}
 }
 
 func lookClock(_ context.Context, p *patient) []finding {

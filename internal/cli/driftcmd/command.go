@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
@@ -63,6 +64,9 @@ func driftText(a *cli.App, r *ckpt.DriftReport) {
 		if row[1] != "" {
 			p.Add(row[0], row[1])
 		}
+	}
+	if len(r.Unseen) > 0 {
+		p.Add("not seen", "what these rules look at was not sent: "+strings.Join(r.Unseen, ", "))
 	}
 	if r.Calibration != nil {
 		p.Add("calibration", CalibrationText(r.Calibration))

@@ -2,6 +2,9 @@ package driftlog
 
 import (
 	"context"
+	"slices"
+
+	"github.com/jmoiron/sqlx"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
@@ -53,3 +56,40 @@ func (s *Drifts) SeeObserved(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 
 // ruleBudget is the rule whose numbers are too low where spans are left out.
 const ruleBudget = "budget"
+
+// The rules that look at what a run need not send: its calls with what came out,
+// and what no span tells, such as states, progress and goals.
+var (
+	unseenWithoutCalls   = []string{"churn"}
+	unseenWithoutPairs   = []string{"cycle", "repeat"}
+	unseenWithoutResults = []string{"stale", "unparsable_result"}
+	neverSeen            = []string{"checkpoint_size", "context_age", "counter_reversed", "goal_changed", "lost_keys", "no_progress",
+		"progress_reversed", "schema", "shared_keys", "stale_checkpoint", "type_changed"}
+)
+
+// readUnseen says which rules can see nothing in an observed run. Where a tool
+// failed, its error stands for a result, so that only good calls tell whether
+// results are sent.
+func readUnseen(ctx context.Context, q *sqlx.Tx, runID int64, report *ckpt.DriftReport) error {
+	var said struct {
+		Calls   bool `db:"calls"`
+		Results bool `db:"results"`
+	}
+	err := q.GetContext(ctx, &said, `SELECT EXISTS (SELECT 1 FROM steps WHERE run_id = ?1 AND sig <> ?2) AS calls,
+		EXISTS (SELECT 1 FROM steps WHERE run_id = ?1 AND res IS NOT NULL AND status = 'succeeded') AS results`, runID, observer.UnknownCall)
+	if err != nil {
+		return err
+	}
+	report.Unseen = slices.Clone(neverSeen)
+	if !said.Calls {
+		report.Unseen = append(report.Unseen, unseenWithoutCalls...)
+	}
+	if !said.Calls || !said.Results {
+		report.Unseen = append(report.Unseen, unseenWithoutPairs...)
+	}
+	if !said.Results {
+		report.Unseen = append(report.Unseen, unseenWithoutResults...)
+	}
+	slices.Sort(report.Unseen)
+	return nil
+}

@@ -29,6 +29,11 @@ func (s *Drifts) Drift(ctx context.Context, sc ckpt.Scope, f ckpt.DriftFilter) (
 		report.Calibration = s.calibrationOf(agent, string(row.Workflow))
 	}
 	err = s.Reading(ctx, func(q *sqlx.Tx) error {
+		if row.Source != "" {
+			if err := readUnseen(ctx, q, row.ID, report); err != nil {
+				return err
+			}
+		}
 		var open []ckpt.Finding
 		err := q.SelectContext(ctx, &open, `SELECT `+FindingColumns+FindingTables+`WHERE f.run_id = ? AND f.closed IS NULL ORDER BY f.at, f.id`, row.ID)
 		if err != nil {
