@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -150,6 +151,53 @@ func TestNobodyCountsOthersWrites(t *testing.T) {
 	must(t, err)
 	if page.Audit[0].N != 1 || page.Audit[0].Hash == "" {
 		t.Errorf("%+v", page.Audit[0])
+	}
+}
+
+// TestCursorsCountNobodysWrites walks lists page by page, and looks for the numbers
+// of rows in the cursors: two that follow one another would tell how much others write.
+func TestCursorsCountNobodysWrites(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t)
+	ref := ckpt.RunRef{Agent: "a"}
+	for i := range 4 {
+		save(t, s, ann, "a", ckpt.KindRecovery, fmt.Sprint(i))
+		save(t, s, bob, "b", ckpt.KindRecovery, fmt.Sprint(i))
+		for sc, agent := range map[string]string{ann.Owner: "a", bob.Owner: "b"} {
+			_, _, err := s.BeginStep(t.Context(), ckpt.Scope{Caller: ckpt.Caller{Owner: sc}}, ckpt.RunRef{Agent: agent}, ckpt.StepRequest{Key: fmt.Sprint("k", i), Name: "n"})
+			must(t, err)
+		}
+	}
+	for name, next := range map[string]func(before string) (int, ckpt.Ref, error){
+		"checkpoints": func(before string) (int, ckpt.Ref, error) {
+			page, err := s.Checkpoints(t.Context(), ann, ckpt.CheckpointFilter{Agent: "a", Before: before, Limit: 1})
+			must(t, err)
+			return len(page.Checkpoints), page.Next, err
+		},
+		"steps": func(before string) (int, ckpt.Ref, error) {
+			page, err := s.Steps(t.Context(), ann, ref, ckpt.ListFilter{Before: before, Limit: 1})
+			must(t, err)
+			return len(page.Steps), page.Next, err
+		},
+	} {
+		rows, before := 0, int64(0)
+		for cursor := ""; ; {
+			n, to, err := next(cursor)
+			must(t, err)
+			rows += n
+			if to == "" {
+				break
+			}
+			number, err := strconv.ParseInt(string(to), 36, 64)
+			must(t, err)
+			if d := number - before; d > -1000 && d < 1000 {
+				t.Errorf("%s: %d follows %d", name, number, before)
+			}
+			cursor, before = string(to), number
+		}
+		if rows != 4 {
+			t.Errorf("%d %s", rows, name)
+		}
 	}
 }
 

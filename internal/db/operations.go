@@ -295,7 +295,7 @@ func (s *Store) Operations(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 		page.Operations = append(page.Operations, rows[i].Operation)
 	}
 	if len(rows) > limit {
-		page.Next = ledger.WriteCursor(rows[limit-1].ID)
+		page.Next = s.Numbers(sc).WriteCursor(rows[limit-1].ID)
 	}
 	return page, sqlite.ReadError(err)
 }

@@ -199,7 +199,7 @@ func (s *Store) Steps(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f ckp
 		page.Steps = append(page.Steps, rows[i].Step)
 	}
 	if n := len(page.Steps); n > 0 && rows[n-1].More {
-		page.Next = ledger.WriteCursor(rows[n-1].ID)
+		page.Next = s.Numbers(sc).WriteCursor(rows[n-1].ID)
 	}
 	return page, sqlite.ReadError(err)
 }
@@ -210,7 +210,7 @@ func (s *Store) listOf(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f ck
 		return nil, 0, 0, err
 	}
 	if f.Before != "" {
-		if from, err = ledger.ReadCursor(f.Before); err != nil {
+		if from, err = s.Numbers(sc).ReadCursor(f.Before); err != nil {
 			return nil, 0, 0, err
 		}
 	}

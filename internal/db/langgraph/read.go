@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"strconv"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -49,41 +48,44 @@ func (s *Threads) GraphTuples(ctx context.Context, sc ckpt.Scope, q ckpt.GraphQu
 		return nil, err
 	}
 	s.AuditForeign(sc, "read", q.Agent, "")
-	after, err := readGraphCursor(q.Cursor)
+	after, err := s.readGraphCursor(sc, q.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	l := &graphList{store: s, query: q, agentID: agent.ID, after: after, page: page, most: graphPageMost}
+	l := &graphList{store: s, scope: sc, query: q, agentID: agent.ID, after: after, page: page, most: graphPageMost}
 	if q.Limit > 0 {
 		l.most = min(l.most, q.Limit)
 	}
 	return page, s.Reading(ctx, func(tx *sqlx.Tx) error { return l.read(ctx, tx) })
 }
 
-// graphCursor is a place in the order of a list: by LangGraph's id, and by row
+// graphCursor is a place in the order of a list: by LangGraph's id, and by run
 // among those that have it in different threads.
 type graphCursor struct {
-	slot int64
-	id   string
+	run int64
+	id  string
 }
 
-func (c graphCursor) write() ckpt.Ref { return ckpt.Ref(strconv.FormatInt(c.slot, 36) + "/" + c.id) }
+func (l *graphList) cursor() ckpt.Ref {
+	return l.store.Numbers(l.scope).WriteCursor(l.after.run) + ckpt.Ref("/"+l.after.id)
+}
 
-func readGraphCursor(text string) (*graphCursor, error) {
+func (s *Threads) readGraphCursor(sc ckpt.Scope, text string) (*graphCursor, error) {
 	if text == "" {
 		return nil, nil
 	}
 	number, id, found := strings.Cut(text, "/")
-	n, err := strconv.ParseInt(number, 36, 64)
+	run, err := s.Numbers(sc).ReadCursor(number)
 	if !found || err != nil {
 		return nil, ledger.BadCursor()
 	}
-	return &graphCursor{n, id}, nil
+	return &graphCursor{run, id}, nil
 }
 
 // graphList is a list on its way.
 type graphList struct {
 	store   *Threads
+	scope   ckpt.Scope
 	query   ckpt.GraphQuery
 	agentID int64
 	after   *graphCursor
@@ -95,6 +97,7 @@ type graphList struct {
 // graphPlace is one that may be listed.
 type graphPlace struct {
 	Slot     int64  `db:"slot"`
+	Run      int64  `db:"run_id"`
 	ID       string `db:"id"`
 	Metadata string `db:"metadata"`
 }
@@ -123,7 +126,7 @@ func (l *graphList) read(ctx context.Context, q *sqlx.Tx) error {
 // places are the next that may be listed.
 func (l *graphList) places(ctx context.Context, q *sqlx.Tx, limit int) (places []graphPlace, err error) {
 	var before, afterID, only *string
-	var afterSlot int64
+	var afterRun int64
 	if l.query.Before != "" {
 		before = &l.query.Before
 	}
@@ -131,37 +134,37 @@ func (l *graphList) places(ctx context.Context, q *sqlx.Tx, limit int) (places [
 		only = &l.query.Checkpoint
 	}
 	if l.after != nil {
-		afterID, afterSlot = &l.after.id, l.after.slot
+		afterID, afterRun = &l.after.id, l.after.run
 	}
 	if l.query.Thread != nil && l.query.NS != nil { // one run, whose index has them in order
 		runs, err := graphRuns(ctx, q, l.agentID, l.query.Thread, l.query.NS)
 		if err != nil || len(runs) == 0 {
 			return nil, err
 		}
-		return places, q.SelectContext(ctx, &places, `SELECT g.slot, g.id, c.metadata FROM graph_checkpoints g JOIN checkpoints c ON c.slot = g.slot
+		return places, q.SelectContext(ctx, &places, `SELECT g.slot, g.run_id, g.id, c.metadata FROM graph_checkpoints g JOIN checkpoints c ON c.slot = g.slot
 			WHERE g.run_id = ?1 AND (?2 IS NULL OR g.id = ?2) AND (?3 IS NULL OR g.id < ?3) AND (?4 IS NULL OR g.id < ?4) ORDER BY g.id DESC LIMIT ?5`,
 			runs[0], only, before, afterID, limit)
 	}
 	return places, q.SelectContext(ctx, &places,
-		`SELECT g.slot, g.id, c.metadata FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.slot = g.slot
+		`SELECT g.slot, g.run_id, g.id, c.metadata FROM graph_threads t JOIN graph_checkpoints g ON g.run_id = t.run_id JOIN checkpoints c ON c.slot = g.slot
 		WHERE t.agent_id = ?1 AND (?2 IS NULL OR t.thread = ?2) AND (?3 IS NULL OR t.ns = ?3) AND (?4 IS NULL OR g.id = ?4) AND (?5 IS NULL OR g.id < ?5)
-		AND (?6 IS NULL OR (g.id, g.slot) < (?6, ?7)) ORDER BY g.id DESC, g.slot DESC LIMIT ?8`,
-		l.agentID, l.query.Thread, l.query.NS, only, before, afterID, afterSlot, limit)
+		AND (?6 IS NULL OR (g.id, g.run_id) < (?6, ?7)) ORDER BY g.id DESC, g.run_id DESC LIMIT ?8`,
+		l.agentID, l.query.Thread, l.query.NS, only, before, afterID, afterRun, limit)
 }
 
 // take adds one to the page where it passes the filter, and answers whether the page is full.
 func (l *graphList) take(ctx context.Context, q *sqlx.Tx, place *graphPlace) (full bool, err error) {
 	if !passes(place.Metadata, l.query.Filter) {
-		l.after = &graphCursor{place.Slot, place.ID}
+		l.after = &graphCursor{place.Run, place.ID}
 		return false, nil
 	}
 	if len(l.page.Tuples) == l.most || l.bytes >= graphPageBytes {
 		if l.query.Limit == 0 || len(l.page.Tuples) < l.query.Limit {
-			l.page.Next = l.after.write()
+			l.page.Next = l.cursor()
 		}
 		return true, nil
 	}
-	l.after = &graphCursor{place.Slot, place.ID}
+	l.after = &graphCursor{place.Run, place.ID}
 	tuple, err := l.store.graphTuple(ctx, q, place.Slot)
 	if ckpt.CodeOf(err) == ckpt.CodeCorrupt && l.query.Checkpoint == "" && l.most > 1 { // the rest is still listed; verify names it
 		l.store.Log.Error("a damaged checkpoint is left out of a list", "checkpoint", place.ID, "error", err)

@@ -23,10 +23,7 @@ func (s *Core) Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*c
 		sc.Target = ckpt.AllOwners
 	}
 	s.AuditForeign(sc, "read_audit", f.Agent, "")
-	cursor := plainCursor
-	if !sc.Admin {
-		cursor = maskedCursor(s.chainKey, sc.Whose())
-	}
+	cursor := s.Numbers(sc)
 	page := &ckpt.AuditPage{Audit: []ckpt.AuditRow{}}
 	err = s.Reading(ctx, func(q *sqlx.Tx) error {
 		page.Audit, err = auditRowsAfter(ctx, q, cursor.row(f.After), sc.Whose(), f, limit+1)

@@ -26,9 +26,9 @@ func PageSizeOf(limit int) (int, error) {
 	return limit, nil
 }
 
-// ReadCursor reads the cursor of a list of checkpoints: a position in the
-// order of all saves.
-func ReadCursor(cursor string) (int64, error) {
+// ReadCursor reads the cursor of a list: the number of a row, such as the place of a
+// checkpoint in the order of all saves.
+func (c RowNumbers) ReadCursor(cursor string) (int64, error) {
 	if cursor == "" {
 		return 1 << 62, nil
 	}
@@ -36,10 +36,11 @@ func ReadCursor(cursor string) (int64, error) {
 	if err != nil || n <= 0 {
 		return 0, BadCursor()
 	}
-	return n, nil
+	return c.row(n), nil
 }
 
-func WriteCursor(n int64) ckpt.Ref { return ckpt.Ref(strconv.FormatInt(n, 36)) }
+// WriteCursor is the cursor of a row.
+func (c RowNumbers) WriteCursor(n int64) ckpt.Ref { return ckpt.Ref(strconv.FormatInt(c.of(n), 36)) }
 
 func readAgentCursor(cursor string) (owner, name string, err error) {
 	if cursor == "" {
@@ -58,7 +59,7 @@ func BadCursor() error {
 
 // readRunCursor reads the cursor of a list of runs in an order: when one last
 // changed, or was started, and which it was.
-func readRunCursor(cursor string, sort ckpt.RunSort) (at string, id int64, err error) {
+func (c RowNumbers) readRun(cursor string, sort ckpt.RunSort) (at string, id int64, err error) {
 	if cursor == "" {
 		return "9999", 0, nil
 	}
@@ -70,14 +71,14 @@ func readRunCursor(cursor string, sort ckpt.RunSort) (at string, id int64, err e
 	if started != (sort == ckpt.SortStarted) {
 		return "", 0, ckpt.Errorf(ckpt.CodeInvalid, "the cursor is of a list in another order: pass \"next\" of the page before with the same sort")
 	}
-	return at, id, nil
+	return at, c.row(id), nil
 }
 
-func writeRunCursor(r *ReadRun, sort ckpt.RunSort) ckpt.Ref {
+func (c RowNumbers) writeRun(r *ReadRun, sort ckpt.RunSort) ckpt.Ref {
 	if sort == ckpt.SortStarted {
-		return ckpt.Ref("s" + r.StartedAt.String() + "/" + strconv.FormatInt(r.ID, 36))
+		return ckpt.Ref("s" + r.StartedAt.String() + "/" + strconv.FormatInt(c.of(r.ID), 36))
 	}
-	return ckpt.Ref(r.UpdatedAt.String() + "/" + strconv.FormatInt(r.ID, 36))
+	return ckpt.Ref(r.UpdatedAt.String() + "/" + strconv.FormatInt(c.of(r.ID), 36))
 }
 
 func ErrOr(err, other error) error {

@@ -4,13 +4,22 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// rowCursor turns the numbers of rows of the audit log into what a caller of the
-// API gets, and back.
-type rowCursor struct{ of, row func(int64) int64 }
+// RowNumbers turns the numbers of rows into what a caller of the API gets, and back: cursors and the numbers of the audit log.
+type RowNumbers struct{ of, row func(int64) int64 }
 
-var plainCursor = rowCursor{func(n int64) int64 { return n }, func(n int64) int64 { return n }}
+// Numbers is how a caller gets the numbers of rows: an administrator as they are.
+func (s *Core) Numbers(sc ckpt.Scope) RowNumbers {
+	if sc.Admin {
+		return plainCursor
+	}
+	return maskedCursor(s.chainKey, sc.Whose())
+}
+
+var plainCursor = RowNumbers{func(n int64) int64 { return n }, func(n int64) int64 { return n }}
 
 // The width of a masked number: half of what a program in any language keeps
 // exactly.
@@ -22,7 +31,7 @@ const (
 // maskedCursor gives each owner numbers of his own, because the plain ones count
 // what all owners do. A number is enciphered by a Feistel network, so none meets
 // another and each has a way back. 0 stays 0: the beginning.
-func maskedCursor(key, owner string) rowCursor {
+func maskedCursor(key, owner string) RowNumbers {
 	round := func(i int, half uint64) uint64 {
 		mac := hmac.New(sha256.New, []byte(key))
 		mac.Write([]byte{byte(i)})
@@ -40,7 +49,7 @@ func maskedCursor(key, owner string) rowCursor {
 		}
 		return int64(right<<maskHalf | left)
 	}
-	return rowCursor{
+	return RowNumbers{
 		of:  func(n int64) int64 { return walk(n, 0, 1) },
 		row: func(n int64) int64 { return walk(n, maskRounds-1, -1) },
 	}

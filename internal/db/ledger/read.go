@@ -203,7 +203,7 @@ func (s *Core) Checkpoints(ctx context.Context, sc ckpt.Scope, f ckpt.Checkpoint
 	if err != nil {
 		return nil, err
 	}
-	before, err := ReadCursor(f.Before)
+	before, err := s.Numbers(sc).ReadCursor(f.Before)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +221,7 @@ func (s *Core) Checkpoints(ctx context.Context, sc ckpt.Scope, f ckpt.Checkpoint
 		}
 		if len(rows) > limit {
 			rows = rows[:limit]
-			page.Next = WriteCursor(rows[limit-1].N)
+			page.Next = s.Numbers(sc).WriteCursor(rows[limit-1].N)
 		}
 		for i := range rows {
 			c, err := rows[i].Checkpoint()

@@ -80,7 +80,7 @@ func (s *Core) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckpt
 	if err := f.Check(); err != nil {
 		return nil, err
 	}
-	at, id, err := readRunCursor(f.Before, f.Sort)
+	at, id, err := s.Numbers(sc).readRun(f.Before, f.Sort)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (s *Core) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckpt
 		foreign = foreign || rows[i].Owner != sc.Caller.Owner
 	}
 	if len(rows) > limit {
-		page.Next = writeRunCursor(&rows[limit-1], f.Sort)
+		page.Next = s.Numbers(sc).writeRun(&rows[limit-1], f.Sort)
 	}
 	if foreign {
 		s.AuditForeign(sc, "list_runs", f.Agent, "")
