@@ -174,15 +174,15 @@ func (e *Engine) Vacuum(pages int64) (freed int64, err error) {
 		return 0, err
 	}
 	leave := min(vacuumAt, max(vacuumLeast, (count-before)/vacuumPart))
-	erasing := pages > VacuumPages
-	if erasing || e.reserve.out.Load() { // who needs room leaves none either
+	needed := pages > VacuumPages || e.reserve.out.Load() || e.writer.refusesSaves()
+	if needed { // who needs room leaves none either
 		leave = 0
 	}
 	if before <= leave {
 		return 0, nil
 	}
 	room := GoesOn
-	if erasing || e.reserve.out.Load() { // to give pages back takes room in the log first
+	if needed { // to give pages back takes room in the log first
 		room = Frees
 	}
 	defer e.watch.vacuuming()()
