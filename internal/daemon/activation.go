@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -14,19 +15,34 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
 )
 
-// takeSocket takes the socket that systemd may have handed over. It is taken
-// first, so that whatever goes wrong later can be told to who waits in it.
+// nameOfSpans is the name under which systemd hands over the socket for
+// OpenTelemetry's spans: FileDescriptorName= of its unit.
+const nameOfSpans = "otlp"
+
+// takeSocket takes the sockets that systemd may have handed over. They are taken
+// first, so that whatever goes wrong later can be told to who waits in them.
 func (s *service) takeSocket(context.Context) error {
-	all, err := inherited()
-	switch {
-	case err != nil:
+	named, err := inherited()
+	if err != nil {
 		return fmt.Errorf("the socket that systemd hands over cannot be used: %w", err)
-	case len(all) > 1:
-		for _, l := range all {
+	}
+	var all []net.Listener
+	for name, list := range named {
+		if name == nameOfSpans {
+			s.inheritedSpans = append(s.inheritedSpans, list...)
+		} else {
+			all = append(all, list...)
+		}
+	}
+	if len(all) > 1 || len(s.inheritedSpans) > 1 {
+		n := len(all) + len(s.inheritedSpans)
+		for _, l := range append(all, s.inheritedSpans...) {
 			_ = l.Close()
 		}
-		return fmt.Errorf("systemd hands over %d sockets: one is used, so the socket unit may have one ListenStream= only", len(all))
-	case len(all) == 1:
+		s.inheritedSpans = nil
+		return fmt.Errorf("systemd hands over %d sockets: one is used, and one with FileDescriptorName=%s, so a socket unit may have one ListenStream= only", n, nameOfSpans)
+	}
+	if len(all) == 1 {
 		s.inherited = all[0]
 	}
 	return nil

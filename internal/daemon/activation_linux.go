@@ -7,16 +7,19 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 )
 
-// inherited are the sockets that systemd hands over, and nobody after us.
-func inherited() ([]net.Listener, error) {
-	list, err := activation.Listeners()
-	for i, l := range list {
-		if l == nil {
-			return nil, errors.New("one of them is no listening stream socket")
+// inherited are the sockets that systemd hands over, and nobody after us, by the
+// names that their units give them.
+func inherited() (map[string][]net.Listener, error) {
+	named, err := activation.ListenersWithNames()
+	for _, list := range named {
+		for i, l := range list {
+			if l == nil {
+				return nil, errors.New("one of them is no listening stream socket")
+			}
+			list[i] = keepSocketFile(l)
 		}
-		list[i] = keepSocketFile(l)
 	}
-	return list, err
+	return named, err
 }
 
 // keepSocketFile keeps the file of a socket that belongs to who made it.

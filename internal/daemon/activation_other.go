@@ -5,4 +5,4 @@ package daemon
 import "net"
 
 // inherited answers none: only systemd hands sockets over.
-func inherited() ([]net.Listener, error) { return nil, nil }
+func inherited() (map[string][]net.Listener, error) { return nil, nil }

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -27,14 +26,14 @@ const (
 func (s *service) openReceiver(ctx context.Context) error {
 	c := &s.daemon.Config
 	if !c.OTLP {
+		for _, l := range s.inheritedSpans {
+			s.log.Warn("systemd hands over a socket for OpenTelemetry's spans, and otlp.enabled is not set", "socket", l.Addr().String())
+			_ = l.Close()
+		}
 		return nil
 	}
-	if path := otlpSocket(c.Socket); path != "" {
-		listener, err := endpoint.Listen(ctx, s.endpointOptions(path))
-		if err != nil {
-			return err
-		}
-		s.spanListeners, s.otlp.Socket = append(s.spanListeners, listener), path
+	if err := s.openSpanSocket(ctx); err != nil {
+		return err
 	}
 	if c.OTLPLoopback != "" {
 		listener, err := net.Listen("tcp", c.OTLPLoopback)
@@ -44,9 +43,36 @@ func (s *service) openReceiver(ctx context.Context) error {
 		s.spanListeners, s.otlp.Loopback = append(s.spanListeners, listener), listener.Addr().String()
 	}
 	if len(s.spanListeners) == 0 {
-		return errors.New("otlp.enabled is set, and there is no socket for it here: set otlp.loopback too")
+		s.log.Warn("otlp.enabled is set, and there is no place where spans could be sent: set otlp.loopback too")
+		return nil
 	}
 	s.otlp.Enabled, s.otlp.Content = true, ckpt.SpanContent(c.OTLPContent)
+	return nil
+}
+
+// openSpanSocket takes the socket that systemd hands over for spans, or makes one
+// beside the daemon's own. Where systemd made that one, its folder is not the
+// daemon's to write in.
+func (s *service) openSpanSocket(ctx context.Context) error {
+	path := otlpSocket(s.daemon.Config.Socket)
+	var listener net.Listener
+	var err error
+	switch {
+	case len(s.inheritedSpans) > 0:
+		path = s.inheritedSpans[0].Addr().String()
+		listener, err = endpoint.FromListener(s.inheritedSpans[0], s.endpointOptions(path))
+	case path == "":
+		return nil
+	case s.inherited != nil:
+		s.log.Warn("systemd hands over no socket for OpenTelemetry's spans: docs/OTLP.md has the unit", "name", nameOfSpans)
+		return nil
+	default:
+		listener, err = endpoint.Listen(ctx, s.endpointOptions(path))
+	}
+	if err != nil {
+		return err
+	}
+	s.spanListeners, s.otlp.Socket = append(s.spanListeners, listener), path
 	return nil
 }
 

@@ -36,9 +36,10 @@ type service struct {
 	listener  net.Listener
 	server    *server.Server
 
-	otlp          ckpt.OTLPStatus // where OpenTelemetry's spans are taken
-	spanListeners []net.Listener
-	receiver      *receiver.Receiver // nil where none are
+	otlp           ckpt.OTLPStatus // where OpenTelemetry's spans are taken
+	spanListeners  []net.Listener
+	inheritedSpans []net.Listener     // from systemd, at most one
+	receiver       *receiver.Receiver // nil where none are
 
 	serving chan error // how serving ended
 	upkeep  chan error // how the store's maintenance ended
