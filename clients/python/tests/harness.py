@@ -79,6 +79,14 @@ class Daemon:
             self.process.wait()
             self.process = None
 
+    def alone(self) -> bool:
+        """Whether nobody is connected: what a dead client has sent was taken up then, or is lost."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(self.socket)
+            s.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            with s.makefile("rb") as answer:
+                return b"\nckptsidecar_connections 1\n" in answer.read()
+
     def pause(self) -> None:
         assert self.process is not None
         os.kill(self.process.pid, signal.SIGSTOP)
