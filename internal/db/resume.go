@@ -203,6 +203,7 @@ func (s *Store) facts(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 		}
 	}
 	if run == nil {
+		f.Run.Agent, f.Run.Run = r.Agent, ledger.RunName(r.Run)
 		return f, nil
 	}
 	shown, err := tx.ShownRun(run.ID)

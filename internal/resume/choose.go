@@ -88,9 +88,18 @@ func (c *choice) load(f *Facts, suspect bool, damage map[int]string) (int, error
 		case ckpt.CodeOf(err) != ckpt.CodeCorrupt:
 			return -1, err
 		}
-		damage[i] = "damaged: " + ckpt.AsError(err).Message
+		damage[i] = "damaged: " + whatIsWrong(ckpt.AsError(err))
 	}
 	return -1, nil
+}
+
+// whatIsWrong is the cause of a damage. The message says what to do for somebody who
+// asked for that checkpoint: here another is taken already.
+func whatIsWrong(e *ckpt.Error) string {
+	if e.Err != nil {
+		return e.Err.Error()
+	}
+	return e.Message
 }
 
 // check refuses what the store cannot have meant. The hash of a checkpoint
@@ -100,7 +109,7 @@ func check(c *ckpt.Checkpoint, id string) error {
 		return ckpt.Errorf(ckpt.CodeInternal, "checkpoint %s was asked for and another one, or none, was given", id)
 	}
 	if err := c.Program.Check(); err != nil {
-		return ckpt.Wrap(ckpt.CodeCorrupt, err, "its state is intact, but %s", ckpt.AsError(err).Message)
+		return ckpt.Errorf(ckpt.CodeCorrupt, "its state is intact, but %s", ckpt.AsError(err).Message)
 	}
 	return nil
 }

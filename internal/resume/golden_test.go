@@ -3,6 +3,7 @@ package resume
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -208,7 +209,7 @@ func (s *scene) takeCheckpoint(words []string) error {
 		case "suspect":
 			c.Suspect = true
 		case "damaged":
-			s.errs[c.ID] = ckpt.Errorf(ckpt.CodeCorrupt, "checkpoint %s does not have the hash that it was saved with", c.ID)
+			s.errs[c.ID] = ckpt.Wrap(ckpt.CodeCorrupt, errors.New("its hash does not match"), "checkpoint %s is damaged and is not served", c.ID)
 		case "unreadable":
 			s.errs[c.ID] = ckpt.Errorf(ckpt.CodeBusy, "the database is locked")
 		case "of":

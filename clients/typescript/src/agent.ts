@@ -2,7 +2,7 @@ import type { Delivery } from './delivery.js';
 import { cutState, type Stored, withState } from './checkpoint.js';
 import type { Answer, Ask } from './ask.js';
 import { type About, Document, type Form } from './document.js';
-import { isSidecarError, SidecarError } from './errors.js';
+import { isSidecarError } from './errors.js';
 import type { DriftVerdict } from './drift.js';
 import { understood } from './problem.js';
 import { checkAgent, checkRun, get, objectOf, post, queryOf } from './requests.js';
