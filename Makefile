@@ -90,7 +90,7 @@ fuzz: ## every fuzz test for FUZZTIME (20s), and the long form of five tests tha
 	done
 
 models: ## the long form of the model tests of the store, in five minutes; MODELS='-model.seed=7'
-	go test -count=1 -timeout 1h ./internal/db -run 'Model|^TestRestoreKilledAtACall$$|^TestLocksThatFail$$' -args -long $(MODELS)
+	go test -count=1 -timeout 1h ./internal/db -run 'Model|^TestHostileExports$$|^TestRestoreKilledAtACall$$|^TestLocksThatFail$$' -args -long $(MODELS)
 
 # The matrix of faults, docs/RELIABILITY.md. FAULTS=F8,F9 runs only those, FROM=F9
 # that and all after it; SEED=1 plays one again. Much of it needs root, strace,

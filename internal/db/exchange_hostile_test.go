@@ -21,9 +21,9 @@ var (
 // and seals them: they are taken or refused, and the database is sound after both.
 func TestHostileExports(t *testing.T) {
 	t.Parallel()
-	rounds := 60
-	if testing.Short() {
-		rounds = 20
+	rounds := 20
+	if *long {
+		rounds = 300
 	}
 	c, p := newClock(), &processes{dead: map[int]bool{}}
 	o := options(filepath.Join(t.TempDir(), "ckpt.db"), c)
