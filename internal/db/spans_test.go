@@ -503,3 +503,64 @@ func TestSpansCountForTheQuota(t *testing.T) {
 	}
 	o.settle()
 }
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	o := openObserving(t)
+	ctx := t.Context()
+	token, r := ckpt.NewToken("laptop")
+	made, first, err := o.PutToken(ctx, ann, r)
+	if err != nil || !first || made.Owner != ann.Owner || made.Note != "laptop" {
+		t.Fatal(made, first, err)
+	}
+	if _, first, err := o.PutToken(ctx, ann, r); err != nil || first {
+		t.Errorf("the same again: %v, %v", first, err)
+	}
+	_, other := ckpt.NewToken("x")
+	other.ID = r.ID
+	if _, _, err := o.PutToken(ctx, ann, other); ckpt.CodeOf(err) != ckpt.CodeConflict {
+		t.Errorf("another token of that id: %v", err)
+	}
+	if _, _, err := o.PutToken(ctx, bob, other); err != nil {
+		t.Errorf("another owner's token of that id: %v", err)
+	}
+	wrong := token[:len(token)-1] + "x"
+	same, _ := ckpt.NewToken("")
+	for text, want := range map[string]string{token: ann.Owner, wrong: "", same: "", "": "", r.ID: "", "ckpt-" + r.ID + "-" + r.SHA256: ""} {
+		owner, err := o.OwnerOfToken(ctx, text)
+		if owner != want || (want == "") != (ckpt.CodeOf(err) == ckpt.CodeDenied) {
+			t.Errorf("%q names %q, %v", text, owner, err)
+		}
+	}
+	if _, err := o.RevokeToken(ctx, ann, r.ID); err != nil {
+		t.Fatal(err)
+	}
+	if owner, err := o.OwnerOfToken(ctx, token); owner != "" || ckpt.CodeOf(err) != ckpt.CodeDenied {
+		t.Errorf("a revoked token names %q, %v", owner, err)
+	}
+	secret := token[strings.LastIndex(token, "-")+1:]
+	for _, name := range []string{"", "-wal"} {
+		file, err := os.ReadFile(pathOf(o.Store) + name)
+		if err != nil || bytes.Contains(file, []byte(secret)) {
+			t.Errorf("the file%s holds the token, or %v", name, err)
+		}
+	}
+	if got := sqlite3(t, "-readonly", pathOf(o.Store), `SELECT action, outcome FROM audit_log WHERE action LIKE '%token' ORDER BY n`); got !=
+		"put_token|done\nput_token|conflict\nput_token|done\nrevoke_token|done" {
+		t.Errorf("the audit log has %q", got)
+	}
+	for n := range ckpt.MaxTokens + 1 {
+		_, r := ckpt.NewToken("")
+		if _, _, err := o.PutToken(ctx, ann, r); n == ckpt.MaxTokens && ckpt.CodeOf(err) != ckpt.CodeQuota || n < ckpt.MaxTokens && err != nil {
+			t.Errorf("token %d: %v", n, err)
+		}
+	}
+	page, err := o.Tokens(ctx, ann, ckpt.TokenFilter{Limit: 60})
+	if err != nil || len(page.Tokens) != 60 {
+		t.Fatal(err)
+	}
+	rest, err := o.Tokens(ctx, ann, ckpt.TokenFilter{Limit: 60, Before: string(page.Next)})
+	if err != nil || len(rest.Tokens) != ckpt.MaxTokens+1-60 || rest.Next != "" {
+		t.Errorf("%d tokens are left, %v", len(rest.Tokens), err)
+	}
+}

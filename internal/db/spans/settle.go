@@ -12,8 +12,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// settleAtOnce is how many spans one transaction makes steps of.
-const settleAtOnce = 1000
+// settleAtOnce is how many spans one transaction makes steps of, so that nobody
+// waits long for the writer.
+const settleAtOnce = 200
 
 // Settle makes steps and usage of the spans that have waited long enough, and ends
 // runs of which nothing more comes. It is to be called again and again. With all,
