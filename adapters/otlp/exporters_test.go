@@ -36,6 +36,7 @@ type daemon struct {
 	binary, home string
 	socket, port string
 	token        string
+	kill         func()
 }
 
 func TestMain(m *testing.M) {
@@ -63,13 +64,27 @@ func start(t *testing.T) *daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = os.RemoveAll(home) })
 	d := &daemon{t: t, home: home, port: freePort(t), socket: filepath.Join(home, "otlp.sock")}
-	main := filepath.Join(home, "ckpt.sock")
-	if runtime.GOOS == "windows" {
-		main = `\\.\pipe\ckptsidecar-otlp-` + filepath.Base(home)
+	d.serve()
+	token, request := ckpt.NewToken("a test")
+	if _, err := d.wire.PutToken(t.Context(), request); err != nil {
+		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, "serve", "--db", filepath.Join(home, "ckpt.db"), "--socket", main)
-	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_RUNTIME_DIR="+home, "CKPTSIDECAR_OTLP_ENABLED=true", "CKPTSIDECAR_OTLP_LOOPBACK="+d.port)
+	d.token = token
+	return d
+}
+
+// serve starts the process, the first time or after it was killed.
+func (d *daemon) serve() {
+	t := d.t
+	t.Helper()
+	main := filepath.Join(d.home, "ckpt.sock")
+	if runtime.GOOS == "windows" {
+		main = `\\.\pipe\ckptsidecar-otlp-` + filepath.Base(d.home)
+	}
+	cmd := exec.Command(binary, "serve", "--db", filepath.Join(d.home, "ckpt.db"), "--socket", main)
+	cmd.Env = append(os.Environ(), "HOME="+d.home, "XDG_RUNTIME_DIR="+d.home, "CKPTSIDECAR_OTLP_ENABLED=true", "CKPTSIDECAR_OTLP_LOOPBACK="+d.port)
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
@@ -77,10 +92,12 @@ func start(t *testing.T) *daemon {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
+	d.kill = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		<-ended
-		_ = os.RemoveAll(home)
+	})
+	t.Cleanup(func() {
+		d.kill()
 		if t.Failed() {
 			t.Logf("the daemon said\n%s", log.String())
 		}
@@ -96,12 +113,6 @@ func start(t *testing.T) *daemon {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	token, request := ckpt.NewToken("a test")
-	if _, err := d.wire.PutToken(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
-	d.token = token
-	return d
 }
 
 func freePort(t *testing.T) string {
@@ -306,6 +317,20 @@ func TestGRPCOnThePort(t *testing.T) {
 	}
 	d.trace(exporter, "talk-5")
 	d.holds("talk-5", 0)
+}
+
+// What was answered is safe, also while it waits for the rest of its trace.
+func TestKilledAfterTheAnswer(t *testing.T) {
+	d := start(t)
+	d.trace(overHTTP(t, d.port, d.token), "talk-7")
+	d.kill()
+	d.serve()
+	d.trace(overHTTP(t, d.port, d.token), "talk-8")
+	for _, conversation := range []string{"talk-7", "talk-8"} {
+		if _, steps := d.steps(conversation); len(steps) != 3 {
+			t.Errorf("%s has %d steps", conversation, len(steps))
+		}
+	}
 }
 
 // A token of nobody, and a revoked one, send nothing.

@@ -26,7 +26,6 @@ type observing struct {
 	*db.Store
 	t     testing.TB
 	clock *clock
-	n     int // spans made so far
 }
 
 func openObserving(t testing.TB, change ...func(*db.Options)) *observing {

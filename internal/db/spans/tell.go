@@ -54,8 +54,7 @@ type teller struct {
 	steps, late   int64
 	input, output int64
 	cost          float64
-	calls         map[string][]*told // by trace and call id
-	toldNS        int64              // the end of the newest call that the detectors saw in order
+	toldNS        int64 // the end of the newest call that the detectors saw in order
 	partial       bool
 	last          *said
 }
@@ -64,12 +63,6 @@ type teller struct {
 type observed struct {
 	ToldNS int64 `db:"told_ns"`
 	Failed bool  `db:"failed"`
-}
-
-// told is a call of a tool that is a step.
-type told struct {
-	*said
-	key string
 }
 
 func (t *teller) tell() error {
@@ -153,7 +146,6 @@ func (t *teller) openObserved() (err error) {
 
 // addSpans takes the spans one after the other, in the order in which they ended.
 func (t *teller) addSpans() error {
-	t.calls = map[string][]*told{}
 	t.last = &said{}
 	outer := t.outermost()
 	for _, span := range t.spans {
