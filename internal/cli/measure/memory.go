@@ -73,7 +73,7 @@ func (b *Bench) memoryOfMany(ctx context.Context, during time.Duration, m *memor
 	b.Shown.Say("memory: %s with states of %s", term.Count(m.Clients, "client"), term.Bytes(m.Size))
 	pool := NewStates(b.head.Seed, m.Size)
 	m.Peak, err = peakMemory(d.Cmd.Process.Pid, func() error {
-		f, err := b.saveLoad(ctx, d, Load{Clients: m.Clients, During: during}, pool)
+		f, _, err := b.saveLoad(ctx, d, Load{Clients: m.Clients, During: during}, pool, 1)
 		m.Saves = f.PerSecond
 		return err
 	})

@@ -3,7 +3,9 @@ package measure
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -17,6 +19,7 @@ type Save struct {
 	Flags    `embed:""`
 	Clients  []int         `default:"1,16,64" help:"How many clients save at once, each for an agent and over a connection of its own. Default: ${default}."`
 	Sizes    []string      `default:"2KiB,64KiB" help:"How large the states are. They have nothing in common from one save to the next; see docs/BENCHMARKS.md for states that grow. Default: ${default}."`
+	Runs     int           `default:"1" help:"Into how many runs each client saves, drawn by lot. Default: ${default}."`
 	Rounds   int           `default:"3" help:"How often each is measured, in turns; the median counts. Default: ${default}."`
 	Duration time.Duration `default:"1s" help:"How long each is measured in a round. Default: ${default}."`
 	Memory   bool          `help:"Also measure the daemon's memory: idle, under many clients with large states, and with one very large state."`
@@ -28,6 +31,7 @@ type SaveReport struct {
 	Head
 	Rounds   int           `json:"rounds"`
 	Duration float64       `json:"duration_seconds"`
+	Runs     int           `json:"runs"`
 	Cells    []saveCell    `json:"cells"`
 	Memory   *memoryReport `json:"memory,omitempty"`
 }
@@ -38,6 +42,7 @@ type saveCell struct {
 	Clients   int     `json:"clients"`
 	Size      int64   `json:"size"`
 	Save      Figures `json:"save"`
+	Cost      *Cost   `json:"cost"`
 	Append    Figures `json:"append"`
 	Overwrite Figures `json:"overwrite"`
 	ToAppend  float64 `json:"save_to_append"`
@@ -46,7 +51,10 @@ type saveCell struct {
 	rounds []saveRound
 }
 
-type saveRound struct{ save, add, over Figures }
+type saveRound struct {
+	save, add, over Figures
+	cost            *Cost
+}
 
 // Run measures and reports.
 func (c *Save) Run(ctx context.Context, a *Env) error {
@@ -59,7 +67,7 @@ func (c *Save) Run(ctx context.Context, a *Env) error {
 		return err
 	}
 	return a.Measure(ctx, "save", c.Flags, need, func(b *Bench) error {
-		report := SaveReport{Rounds: c.Rounds, Duration: c.Duration.Seconds(), Cells: cells}
+		report := SaveReport{Rounds: c.Rounds, Runs: c.Runs, Duration: c.Duration.Seconds(), Cells: cells}
 		if err := c.measure(ctx, b, report.Cells); err != nil {
 			return err
 		}
@@ -85,6 +93,9 @@ func (c *Save) plan() (cells []saveCell, need int64, err error) {
 	}
 	if err := CheckRounds(c.Rounds, c.Duration); err != nil {
 		return nil, 0, err
+	}
+	if c.Runs < 1 || c.Runs > 100_000 {
+		return nil, 0, cli.Usagef("--runs is %d: it is 1 to 100000", c.Runs)
 	}
 	for _, size := range sizes {
 		for _, clients := range c.Clients {
@@ -150,7 +161,7 @@ func (c *Save) cell(ctx context.Context, b *Bench, d *Daemon, over *rawLog, cell
 	parts := []func() error{
 		func() (err error) { r.add, err = b.appendLoad(ctx, l, pool); return err },
 		func() (err error) { r.over, err = rawLoad(ctx, l, pool, over); return err },
-		func() (err error) { r.save, err = b.saveLoad(ctx, d, l, pool); return err },
+		func() (err error) { r.save, r.cost, err = b.saveLoad(ctx, d, l, pool, c.Runs); return err },
 	}
 	for i := range parts {
 		if err := parts[(i+round)%len(parts)](); err != nil {
@@ -161,18 +172,33 @@ func (c *Save) cell(ctx context.Context, b *Bench, d *Daemon, over *rawLog, cell
 	return nil
 }
 
-// saveLoad lets clients save states.
-func (b *Bench) saveLoad(ctx context.Context, d *Daemon, l Load, pool *States) (Figures, error) {
-	return l.Run(ctx, func(n int) (Task, error) {
-		client, states := d.ClientOf(n), pool.Reader(n)
+// saveLoad lets clients save states, each into some runs, and answers also what a save
+// has cost the daemon.
+func (b *Bench) saveLoad(ctx context.Context, d *Daemon, l Load, pool *States, runs int) (Figures, *Cost, error) {
+	before, err := usedBy(d.Cmd.Process.Pid)
+	if err != nil {
+		return Figures{}, nil, err
+	}
+	var saves atomic.Int64
+	figures, err := l.Run(ctx, func(n int) (Task, error) {
+		client, states, lots := d.ClientOf(n), pool.Reader(n), rand.New(rand.NewPCG(uint64(n), uint64(runs)))
 		r := &ckpt.SaveRequest{Agent: fmt.Sprintf("bench-%d-%d", pool.size, n), Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON}
 		return func(ctx context.Context) (time.Duration, error) {
 			r.State = states.Next()
+			if runs > 1 {
+				r.Run = fmt.Sprintf("run-%d", lots.IntN(runs))
+			}
 			began := time.Now()
 			_, err := client.Save(ctx, r)
+			saves.Add(1)
 			return time.Since(began), err
 		}, nil
 	})
+	if err != nil {
+		return Figures{}, nil, err
+	}
+	after, err := usedBy(d.Cmd.Process.Pid)
+	return figures, costOf(before, after, saves.Load()), err
 }
 
 // appendLoad lets them append to one log instead, which begins empty.
@@ -211,14 +237,19 @@ func (c *saveCell) sum() {
 	c.Save = of(func(r saveRound) Figures { return r.save })
 	c.Append = of(func(r saveRound) Figures { return r.add })
 	c.Overwrite = of(func(r saveRound) Figures { return r.over })
+	var costs []*Cost
+	for _, r := range c.rounds {
+		costs = append(costs, r.cost)
+	}
+	c.Cost = middleOf(costs)
 	c.ToAppend = medianOf(c.rounds, func(r saveRound) float64 { return Ratio(r.save.PerSecond, r.add.PerSecond) })
 	c.ToOver = medianOf(c.rounds, func(r saveRound) float64 { return Ratio(r.save.PerSecond, r.over.PerSecond) })
 }
 
 func (r *SaveReport) text(a *Env) {
-	t := term.NewTable(">CLIENTS", ">SIZE", ">SAVES/S", ">P50", ">P99", ">APPEND/S", ">P50", ">P99", ">RATIO", ">OVERWRITE/S", ">P50", ">RATIO")
+	t := term.NewTable(">CLIENTS", ">SIZE", ">SAVES/S", ">P50", ">P99", ">CPU", ">WRITTEN", ">APPEND/S", ">P50", ">P99", ">RATIO", ">OVERWRITE/S", ">P50", ">RATIO")
 	for _, c := range r.Cells {
-		t.Add(fmt.Sprint(c.Clients), daemon.Size(c.Size).String(), Rate(c.Save.PerSecond), term.Millis(c.Save.P50), term.Millis(c.Save.P99),
+		t.Add(fmt.Sprint(c.Clients), daemon.Size(c.Size).String(), Rate(c.Save.PerSecond), term.Millis(c.Save.P50), term.Millis(c.Save.P99), c.Cost.cpu(), c.Cost.written(),
 			Rate(c.Append.PerSecond), term.Millis(c.Append.P50), term.Millis(c.Append.P99), Times(c.ToAppend),
 			Rate(c.Overwrite.PerSecond), term.Millis(c.Overwrite.P50), Times(c.ToOver))
 	}
@@ -229,7 +260,7 @@ func (r *SaveReport) text(a *Env) {
 		r.Memory.text(a)
 	}
 	a.Tell("\nEach save was acknowledged after it was safe on the disk. APPEND and OVERWRITE are one log file into which all clients write,\n"+
-		"each waiting for fdatasync, those that wait sharing one: a file that grows, and one that has its size. Medians of %s of %gs.",
+		"each waiting for fdatasync, those that wait sharing one: a file that grows, and one that has its size. CPU and WRITTEN are what a save costs the daemon. Medians of %s of %gs.",
 		term.Count(r.Rounds, "round"), r.Duration)
 }
 

@@ -1,0 +1,45 @@
+package measure
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// clockTick is what /proc counts processor time in: on every kernel of Linux that
+// tells programs of it, a hundredth of a second.
+const clockTick = 10 * time.Millisecond
+
+// usedBy is what a process has used since it began.
+func usedBy(pid int) (used, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return used{}, fmt.Errorf("the processor time of the daemon cannot be read: %w", err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // behind the name, which may hold anything but this
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return used{}, fmt.Errorf("/proc/%d/stat says %q", pid, text)
+	}
+	user, err := strconv.ParseInt(fields[11], 10, 64)
+	if err != nil {
+		return used{}, err
+	}
+	system, err := strconv.ParseInt(fields[12], 10, 64)
+	if err != nil {
+		return used{}, err
+	}
+	u := used{known: true, cpu: time.Duration(user+system) * clockTick}
+	io, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return used{}, fmt.Errorf("what the daemon has written cannot be read: %w", err)
+	}
+	for line := range strings.Lines(string(io)) {
+		if value, is := strings.CutPrefix(line, "write_bytes: "); is {
+			u.written, err = strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+		}
+	}
+	return u, err
+}
