@@ -37,6 +37,26 @@ type daemon struct {
 	socket, port string
 	token        string
 	kill         func()
+	log          *said
+	main         string
+}
+
+// said is what a daemon has said so far.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *said) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }
 
 func TestMain(m *testing.M) {
@@ -85,8 +105,9 @@ func (d *daemon) serve() {
 	}
 	cmd := exec.Command(binary, "serve", "--db", filepath.Join(d.home, "ckpt.db"), "--socket", main)
 	cmd.Env = append(os.Environ(), "HOME="+d.home, "XDG_RUNTIME_DIR="+d.home, "CKPTSIDECAR_OTLP_ENABLED=true", "CKPTSIDECAR_OTLP_LOOPBACK="+d.port)
-	var log bytes.Buffer
-	cmd.Stderr = &log
+	log := new(said)
+	cmd.Stderr = log
+	d.log, d.main = log, main
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -348,6 +369,80 @@ func TestRevokedTokensSendNothing(t *testing.T) {
 	status, err := d.wire.Status(t.Context())
 	if err != nil || status.OTLP.Spans.Step != 0 {
 		t.Errorf("%+v, %v", status, err)
+	}
+}
+
+// What is planted in every attribute is in no file, no log and no metric: neither
+// what is never kept, nor a secret in a name that is.
+func TestWhatIsPlantedIsNowhere(t *testing.T) {
+	needSocket(t)
+	const canary, key = "CANARY-4711", "sk-proj-Zq3vT7mK9pLw2XcR5nBd8HsJ4fGy6AeU"
+	d := start(t)
+	provider := trace.NewTracerProvider(trace.WithSyncer(overGRPC(t, d.socket)), trace.WithResource(resource.NewSchemaless(
+		attribute.String("service.name", key), attribute.String("host.name", canary))))
+	tracer := provider.Tracer(canary)
+	for kind, names := range map[string][]string{
+		"execute_tool": {"gen_ai.tool.name", "gen_ai.tool.call.id", "gen_ai.conversation.id", "gen_ai.agent.name", "agent.name", "error.type"},
+		"chat":         {"gen_ai.conversation.id", "gen_ai.agent.name", "agent.name", "error.type"},
+		"invoke_agent": {"gen_ai.conversation.id", "gen_ai.agent.name", "agent.name", "error.type"},
+	} {
+		_, span := tracer.Start(t.Context(), kind)
+		span.SetAttributes(attribute.String("gen_ai.operation.name", kind))
+		for _, name := range names {
+			span.SetAttributes(attribute.String(name, key))
+		}
+		for _, name := range []string{"gen_ai.tool.call.arguments", "gen_ai.tool.call.result", "gen_ai.tool.description", "gen_ai.input.messages", "gen_ai.output.messages",
+			"gen_ai.system_instructions", "gen_ai.tool.definitions", "llm.invocation_parameters", "metadata", "user.id", "user.email", "client.address",
+			"http.request.header.authorization", "exception.message", "exception.stacktrace", "ai.prompt"} {
+			span.SetAttributes(attribute.String(name, canary+" "+key))
+		}
+		span.AddEvent(canary)
+		span.RecordError(fmt.Errorf("%s", canary))
+		span.SetStatus(codes.Error, canary)
+		span.End()
+	}
+	if err := provider.Shutdown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		page, err := d.wire.Runs(t.Context(), ckpt.RunFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page.Runs) == 3 {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", d.main)
+	}}
+	defer transport.CloseIdleConnections()
+	answer, err := (&http.Client{Transport: transport}).Get("http://localhost/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics, err := io.ReadAll(answer.Body)
+	_ = answer.Body.Close()
+	if err != nil || !bytes.Contains(metrics, []byte(`ckptsidecar_otlp_spans_total{result="step"} 1`)) {
+		t.Errorf("the metrics do not tell of the spans: %v", err)
+	}
+	backup := filepath.Join(d.home, "backup.db")
+	if out, err := exec.Command(binary, "backup", backup, "--socket", d.main, "--db", filepath.Join(d.home, "ckpt.db")).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	texts := map[string]string{"the log": d.log.String(), "the metrics": string(metrics)}
+	for _, name := range []string{"ckpt.db", "ckpt.db-wal", "backup.db"} {
+		text, err := os.ReadFile(filepath.Join(d.home, name))
+		if err != nil {
+			t.Error(err)
+		}
+		texts[name] = string(text)
+	}
+	for name, text := range texts {
+		if strings.Contains(text, canary) || strings.Contains(text, key) {
+			t.Errorf("%s holds what was planted", name)
+		}
 	}
 }
 

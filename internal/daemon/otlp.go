@@ -51,8 +51,8 @@ func (s *service) openReceiver(ctx context.Context) error {
 }
 
 // openSpanSocket takes the socket that systemd hands over for spans, or makes one
-// beside the daemon's own. Where systemd made that one, its folder is not the
-// daemon's to write in.
+// beside the daemon's own. Where systemd made that one, its folder may not be the
+// daemon's to write in: then the daemon starts all the same.
 func (s *service) openSpanSocket(ctx context.Context) error {
 	path := otlpSocket(s.daemon.Config.Socket)
 	var listener net.Listener
@@ -63,11 +63,12 @@ func (s *service) openSpanSocket(ctx context.Context) error {
 		listener, err = endpoint.FromListener(s.inheritedSpans[0], s.endpointOptions(path))
 	case path == "":
 		return nil
-	case s.inherited != nil:
-		s.log.Warn("systemd hands over no socket for OpenTelemetry's spans: docs/OTLP.md has the unit", "name", nameOfSpans)
-		return nil
 	default:
 		listener, err = endpoint.Listen(ctx, s.endpointOptions(path))
+	}
+	if err != nil && s.inherited != nil && len(s.inheritedSpans) == 0 {
+		s.log.Warn("there is no socket for OpenTelemetry's spans: let systemd hand one over, as docs/OTLP.md says", "name", nameOfSpans, "error", err)
+		return nil
 	}
 	if err != nil {
 		return err
