@@ -246,7 +246,7 @@ var silent = map[string]string{
 	"serve": "its log quotes what is no printable text", "mcp": "speaks a protocol", "hook": "is for programs", "hook handle": "speaks to a program",
 	"completion": "prints the grammar", "config": "has subcommands", "config show": "prints the operator's own settings", "config check": "the same",
 	"config example": "prints defaults", "demo": "makes its own data", "export": "writes data", "restore": "writes data",
-	"hook install": "shows the user's own file", "hook uninstall": "the same", "run": "has subcommands", "step": "the same", "operation": "the same",
+	"hook install": "shows the user's own file", "hook uninstall": "the same", "run": "has subcommands", "step": "the same", "operation": "the same", "token": "the same", "otlp": "the same", "otlp env": "prints the operator's own settings",
 	"policy": "the same", "service": "the same", "bench": "measures", "version": "prints constants",
 	"restore-backup": "names files that the operator has typed", "exec": "prints what resume prints, by the same function", "import": "has subcommands",
 }
@@ -272,6 +272,7 @@ func TestNothingControlsATerminal(t *testing.T) {
 		{"runs"}, {"run", "show", "a"}, {"steps", "a"}, {"operations", "a"}, {"events", "a"}, {"events", "list", "a"}, {"drift", "a"}, {"drift", "show", "a", "--closed"},
 		{"drift", "rules"}, {"drift", "rules", "a"}, {"drift", "evaluate"}, {"drift", "explain", finding}, {"prompts"}, {"prompts", "list", "--answered"}, {"prompts", "show", prompt},
 		{"prompts", "ask", "a", "question", "--no-wait"}, {"notify"}, {"notify", "status"}, {"notify", "test"},
+		{"token", "create", "--note", "n"}, {"token", "list"}, {"token", "revoke", "0123456789abcdef"},
 		{"agents"}, {"policy", "get", "a"}, {"policy", "set", "a", "routine_keep=4"}, {"status"}, {"doctor", "--db", w.db}, {"prune", "--dry-run"},
 		{"resume", "a", "--dry-run"}, {"resume", "a"}, {"operation", "resolve", "a", "pay", "failed"}, {"drift", "dismiss", finding},
 		{"prompts", "answer", prompt, "resume"}, {"prompts", "wait", prompt}, {"resume", "a", "--force"}, {"run", "start", "a", "--run", "r2", "--goal", evil}, {"run", "beat", "a"},

@@ -89,7 +89,7 @@ func TestUsageIsRefusedBeforeAnythingIsSent(t *testing.T) {
 		{[]string{"events", "append", "a"}, "no event on standard input"},
 		{[]string{"events", "a", "--after", "-1"}, "neither may be less than 0"},
 		{[]string{"prompts", "answer", "7", "resume"}, `"7" is not an id`},
-		{[]string{"prompts", "answer", id, "perhaps"}, "perhaps"},
+		{[]string{"prompts", "answer", id}, "says nothing"},
 		{[]string{"exec", "--", "true"}, "say which agent this is"},
 		{[]string{"exec", "--agent", "a b", "--", "true"}, "the agent name"},
 		{[]string{"exec", "--agent", "a"}, "command"},

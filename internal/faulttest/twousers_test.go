@@ -136,11 +136,15 @@ func (n *neighbours) sameAsMissing(t *testing.T) {
 			t.Errorf("%s %s: %d %s", a.Method, a.Path, missing.Status, missing.Body)
 		}
 	}
-	// Ids are unique among all owners, so a save under another's id cannot
-	// succeed: who knows the id learns that it is taken, and nothing else.
-	got := n.two.do(ask{"PUT", "/v1/agents/assistant/checkpoints/" + theirs + "?kind=recovery", "text/plain", []byte("mine")})
-	if got.Status != http.StatusUnprocessableEntity || bytes.Contains(got.Body, []byte("canary")) {
-		t.Errorf("a save under another's id: %d %s", got.Status, got.Body)
+	// An id is taken for its owner alone: who knows another's learns nothing by it.
+	for _, id := range []string{theirs, nobodys.String()} {
+		got := n.two.do(ask{"PUT", "/v1/agents/assistant/checkpoints/" + id + "?kind=recovery", "text/plain", []byte("mine")})
+		if got.Status != http.StatusCreated || bytes.Contains(got.Body, []byte("canary")) {
+			t.Errorf("a save under the id %s: %d %s", id, got.Status, got.Body)
+		}
+		if got = n.two.do(ask{Method: "DELETE", Path: "/v1/checkpoints/" + id}); got.Status != http.StatusOK {
+			t.Errorf("the delete of it: %d %s", got.Status, got.Body)
+		}
 	}
 }
 
