@@ -260,7 +260,8 @@ func (r *SaveReport) text(a *Env) {
 		r.Memory.text(a)
 	}
 	a.Tell("\nEach save was acknowledged after it was safe on the disk. APPEND and OVERWRITE are one log file into which all clients write,\n"+
-		"each waiting for fdatasync, those that wait sharing one: a file that grows, and one that has its size. CPU and WRITTEN are what a save costs the daemon. Medians of %s of %gs.",
+		"each waiting for fdatasync, those that wait sharing one: a file that grows, and one that has its size. CPU and WRITTEN are what a save"+
+		"\ncosts the daemon. Medians of %s of %gs.",
 		term.Count(r.Rounds, "round"), r.Duration)
 }
 
