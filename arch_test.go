@@ -382,7 +382,7 @@ var tables = map[string][]string{
 	"internal/db/blob":  {"segments"},
 	"internal/db/usage": {"meta"},
 	"internal/db/ledger": {
-		"act_texts", "acts", "agents", "audit_head", "checkpoints", "deliveries", "idempotency", "ids", "meta", "notices", "places", "policies", "runs", "whos", "words",
+		"act_texts", "acts", "agents", "audit_head", "checkpoints", "deliveries", "event_batches", "idempotency", "ids", "meta", "notices", "places", "policies", "runs", "whos", "words",
 	},
 	"internal/db/driftlog":  {"checkpoints", "findings", "runs"},
 	"internal/db/saves":     {"checkpoints", "runs"},
@@ -392,7 +392,7 @@ var tables = map[string][]string{
 		"checkpoints", "events", "findings", "graph_threads", "graph_writes", "observed", "operations", "prompts", "runs", "steps",
 	},
 	"internal/db": {
-		"agents", "checkpoints", "deliveries", "events", "findings", "idempotency", "ids", "meta", "operations", "prompts", "runs", "segments", "steps", "tokens",
+		"agents", "checkpoints", "deliveries", "event_batches", "events", "findings", "idempotency", "ids", "meta", "operations", "prompts", "runs", "segments", "steps", "tokens",
 	},
 }
 

@@ -248,7 +248,18 @@ CREATE TABLE IF NOT EXISTS events (
     at      TEXT NOT NULL,
     type    TEXT NOT NULL,
     payload TEXT NOT NULL CHECK (json_valid(payload)),
+    batch   INTEGER, -- of event_batches; NULL for one that was imported, or is older
     PRIMARY KEY (run_id, seq)
+) STRICT, WITHOUT ROWID;
+-- The order of all events of an owner: one row for what was appended at once. n
+-- only grows; it is the row of the audit log that came next.
+CREATE TABLE IF NOT EXISTS event_batches (
+    owner  TEXT NOT NULL,
+    n      INTEGER NOT NULL,
+    run_id INTEGER NOT NULL,
+    first  INTEGER NOT NULL, -- its events, by seq
+    last   INTEGER NOT NULL,
+    PRIMARY KEY (owner, n)
 ) STRICT, WITHOUT ROWID;
 
 -- What a drift detector, an agent itself, or the search for secrets saw. While

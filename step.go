@@ -209,6 +209,20 @@ type Event struct {
 	Payload JSON   `json:"payload" db:"payload"`
 }
 
+// OwnerEvent is an event in the order of all events of its owner.
+type OwnerEvent struct {
+	N     int64  `json:"n" db:"-"` // names its place; it is no count, and never comes again
+	Agent string `json:"agent" db:"agent"`
+	Run   string `json:"run" db:"run"`
+	Event
+}
+
+// OwnerEventPage is one page of the events of all runs of an owner.
+type OwnerEventPage struct {
+	Events []OwnerEvent `json:"events"`
+	Next   *int64       `json:"next"` // the after of the next page, null on the last
+}
+
 // NewEvent is an event that is to be appended.
 type NewEvent struct {
 	Type    string `json:"type"`

@@ -299,6 +299,19 @@ func (w *Wire) Follow(ctx context.Context, ref ckpt.RunRef, after int64, f func(
 	return w.client.Follow(ctx, ref, after, f)
 }
 
+// FollowAll calls f with each event of all runs of this user after the one whose N is
+// given: first the stored ones, in the order in which they were appended, then the new
+// ones. It ends as Follow does, and goes on over restarts of the daemon: no event is
+// lost, and none comes twice.
+func (w *Wire) FollowAll(ctx context.Context, after int64, f func(ckpt.OwnerEvent) error) error {
+	return w.client.FollowAll(ctx, after, f)
+}
+
+// EventsOf reads one page of the events of all runs of this user, after the one whose N is given.
+func (w *Wire) EventsOf(ctx context.Context, after int64, limit int) (*ckpt.OwnerEventPage, error) {
+	return w.client.EventsOf(ctx, after, limit)
+}
+
 // Drift reads the state of a run and its findings, newest first: the open ones,
 // or all.
 func (w *Wire) Drift(ctx context.Context, f ckpt.DriftFilter) (*ckpt.DriftReport, error) {

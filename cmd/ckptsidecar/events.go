@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,41 +17,50 @@ import (
 )
 
 type eventsCmd struct {
-	List   eventsListCmd   `cmd:"" default:"withargs" help:"Show a run's journal, oldest first."`
+	List   eventsListCmd   `cmd:"" default:"withargs" help:"Show a run's journal, or the events of all your runs, oldest first."`
 	Append eventsAppendCmd `cmd:"" help:"Add to a run's journal."`
 }
 
 type eventsListCmd struct {
-	Agent  string `arg:"" help:"The agent's name."`
+	Agent  string `arg:"" optional:"" help:"The agent's name. Without it the events of all your runs, in the order in which they came."`
 	InRun  string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Follow bool   `short:"f" help:"Go on as events come, also over a restart of the daemon, until Ctrl-C."`
-	After  int64  `help:"Begin after this sequence number." placeholder:"N"`
+	After  int64  `help:"Begin after this sequence number; without an agent after the event with this n, as --json has it." placeholder:"N"`
 	Limit  int    `short:"n" help:"How many at most. Default: all." placeholder:"N"`
 }
 
 // Run writes a line for each event; with --json that line is JSON.
 func (c *eventsListCmd) Run(ctx context.Context, a *app) error {
 	ref := a.Ref(c.Agent, c.InRun, nil)
-	if err := cli.Checked(ref.Check()); err != nil {
-		return err
+	if c.Agent == "" && c.InRun != "" {
+		return cli.Usagef("--run is a run of an agent: name the agent as well")
+	}
+	if c.Agent != "" {
+		if err := cli.Checked(ref.Check()); err != nil {
+			return err
+		}
 	}
 	if c.After < 0 || c.Limit < 0 {
 		return cli.Usagef("--after and --limit are counts: neither may be less than 0")
 	}
 	shown := 0
-	show := func(e ckpt.Event) error {
-		if err := a.writeEvent(&e); err != nil {
-			return err
-		}
-		if shown++; shown == c.Limit {
+	count := func(err error) error {
+		if shown++; err == nil && shown == c.Limit {
 			return errEnough
 		}
-		return nil
+		return err
 	}
+	show := func(e ckpt.Event) error { return count(a.writeEvent("", &e, e)) }
+	showAny := func(e ckpt.OwnerEvent) error { return count(a.writeEvent(e.Agent+"/"+e.Run, &e.Event, e)) }
 	var err error
-	if c.Follow {
+	switch {
+	case c.Agent == "" && c.Follow:
+		err = a.Client().FollowAll(ctx, c.After, showAny)
+	case c.Agent == "":
+		err = c.listAll(ctx, a, showAny)
+	case c.Follow:
 		err = a.Client().Follow(ctx, ref, c.After, show)
-	} else {
+	default:
 		err = c.list(ctx, a, ref, show)
 	}
 	switch {
@@ -59,7 +69,7 @@ func (c *eventsListCmd) Run(ctx context.Context, a *app) error {
 	case ctx.Err() != nil: // Ctrl-C is how following ends
 		return nil
 	case err == nil && shown == 0 && !a.JSON:
-		a.Tell("no event of %s yet", c.Agent)
+		a.Tell("no event of %s yet", cmp.Or(c.Agent, "any run"))
 	}
 	return err
 }
@@ -84,17 +94,39 @@ func (c *eventsListCmd) list(ctx context.Context, a *app, ref ckpt.RunRef, show 
 	})
 }
 
-// writeEvent writes one line, so that followers can read line by line.
-func (a *app) writeEvent(e *ckpt.Event) error {
+func (c *eventsListCmd) listAll(ctx context.Context, a *app, show func(ckpt.OwnerEvent) error) error {
+	return cli.EachPage(c.After, func(after int64) (next int64, more bool, err error) {
+		page, err := a.Client().EventsOf(ctx, after, ckpt.MaxLimit)
+		if err != nil {
+			return 0, false, err
+		}
+		for _, e := range page.Events {
+			if err := show(e); err != nil {
+				return 0, false, err
+			}
+		}
+		if page.Next == nil {
+			return 0, false, nil
+		}
+		return *page.Next, true, nil
+	})
+}
+
+// writeEvent writes one line, so that followers can read line by line. of is whose it is, "" for nobody's in
+// particular; whole is what --json prints.
+func (a *app) writeEvent(of string, e *ckpt.Event, whole any) error {
 	var line bytes.Buffer
 	if a.JSON {
 		enc := json.NewEncoder(&line)
 		enc.SetEscapeHTML(false)
-		if err := enc.Encode(e); err != nil {
+		if err := enc.Encode(whole); err != nil {
 			return err
 		}
 		_, err := a.Data().Write(line.Bytes())
 		return err
+	}
+	if of != "" {
+		term.Printf(&line, "%s  ", a.Out.Bold(of))
 	}
 	term.Printf(&line, "%6d  %s  %s  %s\n", e.Seq, term.Moment(e.At), a.Out.Cyan(e.Type), oneLine(e.Payload))
 	_, err := a.Stdout.Write(line.Bytes())

@@ -118,6 +118,7 @@ var table = []row{
 	{method: "POST", path: oneRun + "/events", contentType: ckpt.ContentTypeJSON, body: `[{"type":"t"}]`, owner: 201, stranger: 201},
 	{method: "GET", path: oneRun + "/events", owner: 200, stranger: 404, shows: true},
 	{name: "followed", method: "GET", path: oneRun + "/events", query: "follow=true", owner: 200, stranger: 404, shows: true},
+	{method: "GET", path: "/v1/events", owner: 200, stranger: 200, missing: 200, shows: true},
 	{method: "POST", path: oneRun + "/prompts", contentType: ckpt.ContentTypeJSON, body: `{"question":"go?","choices":["yes","no"]}`, owner: 201, stranger: 201},
 	{name: "suspend", method: "POST", path: oneRun + "/prompts", contentType: ckpt.ContentTypeJSON, body: `{"key":"k","question":"go?","suspend":true}`, owner: 201, stranger: 201},
 	{method: "GET", path: "/v1/prompts/{id}", owner: 200, stranger: 404, byID: true, admin: 200, shows: true},

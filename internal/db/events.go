@@ -56,21 +56,31 @@ func eventBytes(events []ckpt.NewEvent) (n int64) {
 
 func (s *Store) appendEvents(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, events []ckpt.NewEvent) (*ckpt.Appended, error) {
 	a := &ckpt.Appended{First: run.LastEvent + 1}
+	batch := tx.Head.N + 1 // of the audit row that this transaction writes for it, or one before that
 	for i := range events {
 		payload := events[i].Payload
 		if len(payload) == 0 {
 			payload = ckpt.JSON("{}")
 		}
 		run.LastEvent++
-		err := tx.Exec(`INSERT INTO events (run_id, seq, at, type, payload) VALUES (?, ?, ?, ?, ?)`, run.ID, run.LastEvent, tx.Now, events[i].Type, payload)
+		err := tx.Exec(`INSERT INTO events (run_id, seq, at, type, payload, batch) VALUES (?, ?, ?, ?, ?, ?)`, run.ID, run.LastEvent, tx.Now, events[i].Type, payload, batch)
 		if err != nil {
 			return nil, err
 		}
 	}
 	a.Last = run.LastEvent
-	var gone []int64
-	err := tx.List(&gone, deleteEvents, run.ID, run.LastEvent-int64(agent.Settings.MaxEvents))
+	err := tx.Exec(`INSERT INTO event_batches (owner, n, run_id, first, last) VALUES (?, ?, ?, ?, ?)`, agent.Owner, batch, run.ID, a.First, a.Last)
 	if err != nil {
+		return nil, err
+	}
+	over := run.LastEvent - int64(agent.Settings.MaxEvents)
+	if over > 0 {
+		if err := tx.Exec(`DELETE FROM event_batches WHERE owner = ?1 AND last <= ?3 AND n IN (SELECT batch FROM events WHERE run_id = ?2 AND seq <= ?3)`, agent.Owner, run.ID, over); err != nil {
+			return nil, err
+		}
+	}
+	var gone []int64
+	if err := tx.List(&gone, deleteEvents, run.ID, over); err != nil {
 		return nil, err
 	}
 	for _, bytes := range gone {
@@ -105,4 +115,59 @@ func (s *Store) Events(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, afte
 		page.Next = &page.Events[n-1].Seq
 	}
 	return page, sqlite.ReadError(err)
+}
+
+// EventsOf reads events of all runs of an owner, in the order in which they were
+// appended, after one of them. Their numbers are of that owner alone, and say
+// nothing of how much others do.
+func (s *Store) EventsOf(ctx context.Context, sc ckpt.Scope, after int64, limit int) (*ckpt.OwnerEventPage, error) {
+	limit, err := ledger.PageSizeOf(limit)
+	if err != nil {
+		return nil, err
+	}
+	owner := sc.Whose()
+	if owner == ckpt.AllOwners {
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "name one owner: the order of events is each owner's own")
+	}
+	place, ok := s.EventPlace(owner, after)
+	if !ok {
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "after is the n of no event of %s: give one that was answered before, or 0 for the beginning", owner)
+	}
+	if owner != sc.Caller.Owner {
+		s.AuditFollowing(sc, "read_events", "")
+	}
+	var rows []struct {
+		ckpt.OwnerEvent
+		Batch int64 `db:"batch"`
+		Index int64 `db:"place"`
+	}
+	err = s.RO.SelectContext(ctx, &rows, `SELECT agent, run, seq, at, type, payload, batch, place FROM (SELECT *, sum(length(payload)) OVER (ORDER BY batch, seq) - length(payload) AS before FROM (
+		SELECT a.name AS agent, r.name AS run, e.seq, e.at, e.type, e.payload, b.n AS batch, e.seq - b.first AS place
+		FROM event_batches b CROSS JOIN events e ON e.run_id = b.run_id AND e.seq BETWEEN b.first AND b.last AND e.batch = b.n
+		CROSS JOIN runs r ON r.id = b.run_id CROSS JOIN agents a ON a.id = r.agent_id
+		WHERE b.owner = ?1 AND b.n >= ?2 AND (b.n > ?2 OR e.seq - b.first > ?3) ORDER BY b.n, e.seq LIMIT ?4)) WHERE before < ?5 ORDER BY batch, seq`,
+		owner, place.Batch, place.Index, limit+1, ledger.PageBytes)
+	if err != nil {
+		return nil, sqlite.ReadError(err)
+	}
+	page := &ckpt.OwnerEventPage{Events: make([]ckpt.OwnerEvent, 0, len(rows))}
+	for i := range rows {
+		rows[i].N = s.EventNumber(owner, ledger.EventPlace{Batch: rows[i].Batch, Index: rows[i].Index})
+		page.Events = append(page.Events, rows[i].OwnerEvent)
+	}
+	// A page that is full, of events or of bytes, may have another after it; to ask once more costs little.
+	if n := min(len(rows), limit); n > 0 && (len(rows) > limit || pageIsFull(page.Events)) {
+		page.Events = page.Events[:n]
+		page.Next = &page.Events[n-1].N
+	}
+	return page, nil
+}
+
+// pageIsFull says whether a page has as many bytes as one may have.
+func pageIsFull(events []ckpt.OwnerEvent) bool {
+	bytes := 0
+	for i := range events {
+		bytes += len(events[i].Payload)
+	}
+	return bytes >= ledger.PageBytes
 }

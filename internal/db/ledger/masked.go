@@ -54,3 +54,26 @@ func maskedCursor(key, owner string) RowNumbers {
 		row: func(n int64) int64 { return walk(n, maskRounds-1, -1) },
 	}
 }
+
+// EventPlace is where an event stands in the order of all events of its owner: in
+// a batch, which is as large as ckpt.MaxEvents at most.
+type EventPlace struct{ Batch, Index int64 }
+
+// eventBits are those of an index in a number.
+const eventBits = 10
+
+// EventNumber is what a caller of the API gets for a place.
+func (s *Core) EventNumber(owner string, at EventPlace) int64 {
+	return maskedCursor(s.chainKey+"events", owner).of(at.Batch<<eventBits | at.Index + 1)
+}
+
+// EventPlace is the place of a number, the beginning for 0. It answers false for
+// a number that no event has.
+func (s *Core) EventPlace(owner string, number int64) (EventPlace, bool) {
+	if number == 0 {
+		return EventPlace{Index: -1}, true
+	}
+	row := maskedCursor(s.chainKey+"events", owner).row(number)
+	at := EventPlace{row >> eventBits, row&(1<<eventBits-1) - 1}
+	return at, number > 0 && number < 1<<(2*maskHalf) && at.Index >= 0 && at.Batch > 0 && at.Batch <= s.showHead().N
+}

@@ -333,6 +333,10 @@ func (s *Core) DropRows(tx *Tx, agent *AgentRow, id int64) (rows int64, err erro
 	if err := tx.ForgetNotices(agent.Owner, agent.Name, name); err != nil {
 		return 0, err
 	}
+	err = tx.Exec(`DELETE FROM event_batches WHERE owner = ? AND n IN (SELECT batch FROM events WHERE run_id = ?)`, agent.Owner, id)
+	if err != nil {
+		return 0, err
+	}
 	for _, table := range []string{"prompts", "findings", "events", "operations", "steps", "segments"} {
 		n, err := tx.ExecCount(`DELETE FROM `+table+` WHERE run_id = ?`, id)
 		if err != nil {

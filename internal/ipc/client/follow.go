@@ -27,7 +27,47 @@ func (c *Client) Follow(ctx context.Context, ref ckpt.RunRef, after int64, f fun
 	if err != nil {
 		return err
 	}
-	s := follower{client: c, path: path, after: after, tell: f}
+	return c.follow(ctx, follower{client: c, path: path, after: after, tell: func(line []byte, after int64) (int64, bool, error) {
+		var e ckpt.Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return 0, false, misunderstood(err, false)
+		}
+		if e.Seq <= after {
+			return after, false, nil
+		}
+		err := f(e)
+		return e.Seq, err != nil, err
+	}})
+}
+
+// FollowAll calls f with each event of all runs of the owner after the one whose N is given: first the
+// stored ones, in the order in which they were appended, then the new ones. It ends as Follow does, and
+// goes on over restarts of the daemon in the same way.
+func (c *Client) FollowAll(ctx context.Context, after int64, f func(ckpt.OwnerEvent) error) error {
+	return c.follow(ctx, follower{client: c, path: "/v1/events", after: after, tell: func(line []byte, _ int64) (int64, bool, error) {
+		var e ckpt.OwnerEvent
+		if err := json.Unmarshal(line, &e); err != nil {
+			return 0, false, misunderstood(err, false)
+		}
+		err := f(e)
+		return e.N, err != nil, err
+	}})
+}
+
+// EventsOf reads one page of the events of all runs of the owner, after the one whose N is given.
+func (c *Client) EventsOf(ctx context.Context, after int64, limit int) (*ckpt.OwnerEventPage, error) {
+	a := &ask{method: http.MethodGet, path: "/v1/events", repeatable: true}
+	if after != 0 {
+		a.query.add("after", strconv.FormatInt(after, 10))
+	}
+	a.query.addLimit(limit)
+	page := new(ckpt.OwnerEventPage)
+	_, err := c.fetch(ctx, a, page)
+	return orNil(page, err)
+}
+
+// follow follows until it is told to end, or an error would come again.
+func (c *Client) follow(ctx context.Context, s follower) error {
 	pauses := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(20*time.Millisecond),
 		backoff.WithMaxInterval(2*time.Second),
@@ -45,7 +85,7 @@ func (c *Client) Follow(ctx context.Context, ref ckpt.RunRef, after int64, f fun
 		case !passes(err) || !s.connected && time.Since(began) >= c.Retry:
 			return err
 		}
-		if s.after > last {
+		if s.after != last {
 			pauses.Reset()
 		}
 		_ = periodic.Wait(ctx, max(pauses.NextBackOff(), min(retryHint(err, 2*time.Second), 2*time.Second)))
@@ -68,7 +108,7 @@ type follower struct {
 	client    *Client
 	path      string
 	after     int64
-	tell      func(ckpt.Event) error
+	tell      func(line []byte, after int64) (next int64, refused bool, err error)
 	connected bool
 	refused   error // what tell answered
 }
@@ -110,16 +150,12 @@ func ended(err error) error {
 }
 
 func (s *follower) take(line []byte) error {
-	var e ckpt.Event
-	if err := json.Unmarshal(line, &e); err != nil {
-		return misunderstood(err, false)
+	next, refused, err := s.tell(line, s.after)
+	if refused {
+		s.refused = err
 	}
-	if e.Seq <= s.after {
-		return nil
+	if err == nil {
+		s.after = next
 	}
-	if s.refused = s.tell(e); s.refused != nil {
-		return s.refused
-	}
-	s.after = e.Seq
-	return nil
+	return err
 }

@@ -27,29 +27,60 @@ func (c *call) appendEvents() error {
 }
 
 func (c *call) getEvents() error {
-	after := int64(0)
-	if n, err := c.query.number("after", 0, 1<<62); err != nil {
-		return err
-	} else if n != nil {
-		after = *n
-	}
-	limit, err := c.query.limit()
+	after, limit, following, err := c.eventQuery()
 	if err != nil {
 		return err
 	}
-	follow, err := c.query.is("follow", false)
-	if err != nil {
-		return err
-	}
-	if follow {
-		if err := c.query.refuse("who follows gets all", "limit"); err != nil {
-			return err
-		}
-		return c.follow(after)
+	if following {
+		return follow(c, after, func(ctx context.Context, after int64) ([]ckpt.Event, bool, error) {
+			page, err := c.server.store.Events(ctx, c.scope, c.ref(), after, followPage)
+			if err != nil {
+				return nil, false, err
+			}
+			return page.Events, page.Next != nil, nil
+		}, func(e *ckpt.Event) int64 { return e.Seq })
 	}
 	return read(c, true, func(ctx context.Context) (*ckpt.EventPage, error) {
 		return c.server.store.Events(ctx, c.scope, c.ref(), after, limit)
 	})
+}
+
+// getOwnerEvents reads or follows the events of all runs of an owner.
+func (c *call) getOwnerEvents() error {
+	after, limit, following, err := c.eventQuery()
+	if err != nil {
+		return err
+	}
+	if following {
+		return follow(c, after, func(ctx context.Context, after int64) ([]ckpt.OwnerEvent, bool, error) {
+			page, err := c.server.store.EventsOf(ctx, c.scope, after, followPage)
+			if err != nil {
+				return nil, false, err
+			}
+			return page.Events, page.Next != nil, nil
+		}, func(e *ckpt.OwnerEvent) int64 { return e.N })
+	}
+	return read(c, true, func(ctx context.Context) (*ckpt.OwnerEventPage, error) {
+		return c.server.store.EventsOf(ctx, c.scope, after, limit)
+	})
+}
+
+// eventQuery reads from where events are asked for, how many, and whether to go on.
+func (c *call) eventQuery() (after int64, limit int, follow bool, err error) {
+	n, err := c.query.number("after", 0, 1<<62)
+	if err != nil {
+		return 0, 0, false, err
+	}
+	if n != nil {
+		after = *n
+	}
+	if limit, err = c.query.limit(); err != nil {
+		return 0, 0, false, err
+	}
+	if follow, err = c.query.is("follow", false); err == nil && follow {
+		err = c.query.refuse("who follows gets all", "limit")
+	}
+	return after, limit, follow, err
 }
 
 const (
@@ -66,11 +97,12 @@ const (
 // can be told.
 var errGone = errors.New("the client does not read any more")
 
-// follow streams the events of a run as lines of JSON until the client leaves or
-// the server stops. It counts as one of the owner's followers, not as one of the
+// follow streams events as lines of JSON until the client leaves or the server
+// stops. read answers the next ones after a number, and whether there are more at
+// once; number is an event's. It counts as one of the owner's followers, not as one of the
 // owner's requests. A client that does not read in time is disconnected. It may
 // go on after the last line that it has.
-func (c *call) follow(after int64) error {
+func follow[E any](c *call, after int64, read func(ctx context.Context, after int64) (events []E, more bool, err error), number func(*E) int64) error {
 	owner := c.conn.owner
 	if !owner.followers.tryAcquire(1) {
 		return &ckpt.Error{Code: ckpt.CodeQuota, RetryAfter: time.Second,
@@ -83,9 +115,9 @@ func (c *call) follow(after int64) error {
 	defer cancel()
 	for {
 		changed := c.server.store.Changed() // before reading, so that nothing slips between
-		page, err := c.eventsAfter(ctx, after)
+		events, more, err := eventsAfter(ctx, c, after, read)
 		if err == nil {
-			err = c.sendEvents(ctx, page.Events)
+			err = sendEvents(ctx, c, events)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -95,10 +127,10 @@ func (c *call) follow(after int64) error {
 		case err != nil:
 			return err
 		}
-		if n := len(page.Events); n > 0 {
-			after = page.Events[n-1].Seq
+		if n := len(events); n > 0 {
+			after = number(&events[n-1])
 		}
-		if page.Next != nil {
+		if more {
 			continue
 		}
 		select {
@@ -141,21 +173,21 @@ func (c *call) letGo() error {
 
 // eventsAfter reads the next events. Followers wait for a share of the reads,
 // because all of them wake up at once.
-func (c *call) eventsAfter(ctx context.Context, after int64) (*ckpt.EventPage, error) {
+func eventsAfter[E any](ctx context.Context, c *call, after int64, read func(context.Context, int64) ([]E, bool, error)) ([]E, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.server.limits.ReadTimeout)
 	defer cancel()
 	states := &c.conn.owner.states
 	if err := states.acquire(ctx, 1, c.server.limits.ReadTimeout); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer states.release(1)
-	return c.server.store.Events(ctx, c.scope, c.ref(), after, followPage)
+	return read(ctx, after)
 }
 
 // sendEvents sends events as lines, in parts. The client must read each part in
 // time. Without events it sends the head of the reply, which says that all is
 // well.
-func (c *call) sendEvents(ctx context.Context, events []ckpt.Event) error {
+func sendEvents[E any](ctx context.Context, c *call, events []E) error {
 	b := new(bytes.Buffer) // not of the pool: a follower may hold it for long
 	for i := range events {
 		if err := ipc.EncodeJSON(b, &events[i]); err != nil {

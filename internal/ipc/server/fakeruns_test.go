@@ -136,6 +136,10 @@ func (f *fakeRuns) NotifyTest(ctx context.Context, sc ckpt.Scope) (*ckpt.NotifyT
 	return pageOf(ckpt.NotifyTested{ID: "n", Hooks: []string{"h"}}, f.note(ctx, "NotifyTest", sc, ckpt.RunRef{}, nil))
 }
 
+func (f *fakeRuns) EventsOf(ctx context.Context, sc ckpt.Scope, after int64, limit int) (*ckpt.OwnerEventPage, error) {
+	return pageOf(ckpt.OwnerEventPage{Events: []ckpt.OwnerEvent{}}, f.note(ctx, "EventsOf", sc, ckpt.RunRef{}, [2]int64{after, int64(limit)}))
+}
+
 func (f *fakeRuns) PromptsChanged() <-chan struct{} { return nil }
 
 func (f *fakeRuns) AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAnswer) (*ckpt.Prompt, bool, error) {

@@ -516,6 +516,9 @@ func (a *api) questions() {
 
 func (a *api) daemon() {
 	a.want(202, post("/v1/notify/test", ``))
+	a.want(200, get("/v1/events?limit=2"))
+	a.want(400, get("/v1/events?after=77"))
+	a.want(400, get("/v1/events?follow=true&limit=2"))
 	a.want(200, get("/v1/audit?limit=1"))
 	a.want(200, get("/v1/audit?agent=a&action=save&after=1"))
 	a.want(400, get("/v1/audit?after=-1"))

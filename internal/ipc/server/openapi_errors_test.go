@@ -263,6 +263,10 @@ func (f failing) NotifyTest(context.Context, ckpt.Scope) (*ckpt.NotifyTested, er
 	return nil, f.err
 }
 
+func (f failing) EventsOf(context.Context, ckpt.Scope, int64, int) (*ckpt.OwnerEventPage, error) {
+	return nil, f.err
+}
+
 func (f failing) PromptsChanged() <-chan struct{} { return nil }
 
 func (f failing) AnswerPrompt(context.Context, ckpt.Scope, ckpt.PromptAnswer) (*ckpt.Prompt, bool, error) {

@@ -118,7 +118,7 @@ func TestDescriptionHasTheFieldsOfTheTypes(t *testing.T) {
 		"StepRequest": ckpt.StepRequest{}, "Operation": ckpt.Operation{}, "OperationEnded": ckpt.OperationEnded{},
 		"OperationPage": ckpt.OperationPage{}, "OperationRequest": ckpt.OperationRequest{}, "OperationEnd": ckpt.OperationEnd{},
 		"Event": ckpt.Event{}, "EventPage": ckpt.EventPage{}, "NewEvent": ckpt.NewEvent{}, "Appended": ckpt.Appended{},
-		"Prompt": ckpt.Prompt{}, "PromptPage": ckpt.PromptPage{}, "PromptAnswer": ckpt.PromptAnswer{}, "QuestionRequest": ckpt.QuestionRequest{}, "NotifyTested": ckpt.NotifyTested{}, "NotifyStatus": ckpt.NotifyStatus{},
+		"Prompt": ckpt.Prompt{}, "PromptPage": ckpt.PromptPage{}, "PromptAnswer": ckpt.PromptAnswer{}, "QuestionRequest": ckpt.QuestionRequest{}, "NotifyTested": ckpt.NotifyTested{}, "OwnerEventPage": ckpt.OwnerEventPage{}, "NotifyStatus": ckpt.NotifyStatus{},
 		"Detector": ckpt.Detector{}, "Budget": ckpt.Budget{}, "Rule": ckpt.Rule{}, "Finding": ckpt.Finding{}, "FindingRequest": ckpt.FindingRequest{},
 		"PostedFinding": ckpt.PostedFinding{}, "DismissRequest": ckpt.DismissRequest{}, "DismissedFinding": ckpt.DismissedFinding{},
 		"DriftVerdict": ckpt.DriftVerdict{}, "DriftReport": ckpt.DriftReport{}, "DriftStatus": ckpt.DriftStatus{}, "FindingCount": ckpt.FindingCount{}, "TimelineEntry": ckpt.TimelineEntry{},

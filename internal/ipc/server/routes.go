@@ -51,6 +51,7 @@ var routes = []route{
 	{name: "operations", method: "GET", path: oneRunPath + "/operations", params: partParams, do: (*call).listOperations},
 	{name: "append_events", method: "POST", path: oneRunPath + "/events", params: []string{"epoch"}, write: true, do: (*call).appendEvents},
 	{name: "events", method: "GET", path: oneRunPath + "/events", params: []string{"after", "limit", "follow"}, do: (*call).getEvents},
+	{name: "events", method: "GET", path: "/v1/events", params: []string{"after", "limit", "follow"}, do: (*call).getOwnerEvents},
 	{name: "ask", method: "POST", path: oneRunPath + "/prompts", write: true, do: (*call).askQuestion},
 	{name: "prompts", method: "GET", path: "/v1/prompts", params: []string{"open", "before", "limit"}, do: (*call).listPrompts},
 	{name: "prompt", method: "GET", path: "/v1/prompts/{id}", params: []string{"wait"}, do: (*call).getPrompt},

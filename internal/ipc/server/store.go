@@ -78,6 +78,8 @@ type Store interface {
 	Append(ctx context.Context, sc ckpt.Scope, run ckpt.RunRef, events []ckpt.NewEvent, key string) (*ckpt.Appended, bool, error)
 	// Events reads events after a sequence number, oldest first.
 	Events(ctx context.Context, sc ckpt.Scope, run ckpt.RunRef, after int64, limit int) (*ckpt.EventPage, error)
+	// EventsOf reads events of all runs of an owner, in the order in which they were appended.
+	EventsOf(ctx context.Context, sc ckpt.Scope, after int64, limit int) (*ckpt.OwnerEventPage, error)
 	// Changed is closed when the next transaction with events is on disk. Take
 	// it before reading, so that nothing slips between.
 	Changed() <-chan struct{}

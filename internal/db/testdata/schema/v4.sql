@@ -105,12 +105,22 @@ CREATE TABLE deliveries (
     PRIMARY KEY (notice, hook)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE event_batches (
+    owner  TEXT NOT NULL,
+    n      INTEGER NOT NULL,
+    run_id INTEGER NOT NULL,
+    first  INTEGER NOT NULL, -- its events, by seq
+    last   INTEGER NOT NULL,
+    PRIMARY KEY (owner, n)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE events (
     run_id  INTEGER NOT NULL REFERENCES runs (id),
     seq     INTEGER NOT NULL,
     at      TEXT NOT NULL,
     type    TEXT NOT NULL,
     payload TEXT NOT NULL CHECK (json_valid(payload)),
+    batch   INTEGER, -- of event_batches; NULL for one that was imported, or is older
     PRIMARY KEY (run_id, seq)
 ) STRICT, WITHOUT ROWID;
 
