@@ -256,6 +256,13 @@ func (a *app) showRun(r *ckpt.Run) error {
 	p.Add("run", a.Out.Bold(r.Run)+" of "+r.Agent)
 	p.Add("status", runStatusText(r.Status, a.Out))
 	p.Add("owner", fmt.Sprintf("%s, process %s, epoch %d, attempt %d", r.Owner, pidText(r.PID), r.Epoch, r.Attempt))
+	if r.Source == ckpt.SourceOTLP {
+		text := "observed through OpenTelemetry: nobody owns it"
+		if r.Partial {
+			text += ", and not all of it was sent"
+		}
+		p.Add("source", text)
+	}
 	p.Add("worked for", view.WorkedText(r.AccumulatedMS))
 	p.Add("started", term.Moment(r.StartedAt))
 	p.Add("changed", term.Moment(r.UpdatedAt))
