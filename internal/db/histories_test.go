@@ -106,6 +106,13 @@ func (h *history) careful() {
 	h.must(err)
 }
 
+// careless lets runs go on by themselves.
+func (h *history) careless() {
+	h.t.Helper()
+	_, err := h.s.SetOwnPolicy(h.t.Context(), ann, "a", []byte(`{}`))
+	h.must(err)
+}
+
 func (h *history) restore(i int) {
 	h.t.Helper()
 	_, _, err := h.s.Restore(h.t.Context(), ann, ckpt.RestoreRequest{Agent: "a", Checkpoint: h.saved[i].ID})
@@ -338,6 +345,84 @@ var histories = map[string]func(*history){
 		h.gone(7, ckpt.RunInterrupted)
 		h.careful()
 	},
+	"repair_suspects": func(h *history) {
+		h.start(4242)
+		h.routine(1)
+		h.step("call_7", "search", ckpt.StepSucceeded)
+		h.routine(1)
+		h.step("call_8", "search", ckpt.StepSucceeded)
+		h.drifts(1)
+		h.gone(4242, ckpt.RunInterrupted)
+	},
+	"repair_found": func(h *history) { h.start(4242); h.routine(2); h.drifts(1); h.gone(4242, ckpt.RunInterrupted) },
+	"repair_one_suspect": func(h *history) {
+		h.start(4242)
+		h.routine(1)
+		h.step("call_7", "search", ckpt.StepSucceeded)
+		h.drifts(1)
+		h.gone(4242, ckpt.RunInterrupted)
+	},
+	"ask_found": func(h *history) { h.start(4242); h.routine(1); h.drifts(0); h.gone(4242, ckpt.RunInterrupted) },
+	"ask_all_suspect": func(h *history) {
+		h.start(7)
+		h.drifts(0)
+		h.routine(2)
+		h.step("call_1", "search", ckpt.StepSucceeded)
+		h.routine(1)
+		h.damage(2)
+		h.gone(7, ckpt.RunInterrupted)
+	},
+	"repair_operator_trusts_suspect": func(h *history) {
+		h.start(7)
+		h.routine(1)
+		h.drifts(0)
+		h.gone(7, ckpt.RunInterrupted)
+		h.decide(8, ckpt.ChoiceResume)
+	},
+	"ask_answered_before_it_was_uncertain": func(h *history) {
+		h.careful()
+		h.start(7)
+		h.routine(1)
+		h.gone(7, ckpt.RunInterrupted)
+		h.decide(8, ckpt.ChoiceResume)
+		h.claim(8)
+		h.careless()
+		h.operation("deploy", "release", `1`)
+		h.gone(8, ckpt.RunInterrupted)
+	},
+	"ask_autoresume_off_answered_before": func(h *history) {
+		h.careful()
+		h.start(7)
+		h.routine(1)
+		h.gone(7, ckpt.RunInterrupted)
+		h.decide(8, ckpt.ChoiceResume)
+		h.claim(8)
+		h.careless()
+		h.wait(1)
+		h.gone(8, ckpt.RunInterrupted)
+		h.careful()
+	},
+	"repair_damaged_program": func(h *history) {
+		h.start(7)
+		for range 3 {
+			h.save(ckpt.KindRoutine, `1`, program("é()", 2))
+		}
+		for i, executed := range map[int]string{1: "9", 2: "1"} {
+			h.must(h.s.ExecForTest(`UPDATE checkpoints SET program = json_set(program, '$.executed', CAST(? AS INTEGER)) WHERE id = ?`, executed, h.saved[i].ID))
+		}
+		h.gone(7, ckpt.RunInterrupted)
+	},
+	"repair_clock_set_back": func(h *history) {
+		h.start(7)
+		h.routine(1)
+		h.wait(-29)
+		h.step("call_1", "search", "")
+		h.wait(1)
+		h.gone(7, ckpt.RunInterrupted)
+		h.claim(8)
+		h.wait(29)
+		h.gone(8, ckpt.RunInterrupted)
+	},
 	"repair_operator_decided_operation": func(h *history) {
 		h.start(7)
 		h.operation("deploy", "release", `1`)
@@ -359,11 +444,31 @@ var histories = map[string]func(*history){
 	},
 }
 
+// madeUp are the golden files that no history here makes, and why.
+var madeUp = map[string]string{
+	"fresh_fork":                            "the checkpoint that a fork begins with stays until its first save",
+	"error_unreadable":                      "it is no plan: the database is busy",
+	"unsafe_no_progress_but_alive":          "a store gives timed_out together with a process that stands, as repair_owner_frozen has it",
+	"ask_autoresume_off_old_prompt_pending": "a prompt ends with the interruption that it is about",
+	"ask_clean_ones_damaged":                "its parts are in ask_all_suspect and repair_damaged",
+	"ask_everything":                        "a mixture of the others",
+	"repair_everything_named":               "many of each of what the others have",
+	"unsafe_all_damaged":                    "a mixture of unsafe_only_one_damaged and others",
+}
+
 // TestPlansOfRealHistories: the golden files of internal/resume were written from facts
 // that somebody made up. Each history here is made by real calls over a real store, and
 // must give the sentences of the golden file of its name.
 func TestPlansOfRealHistories(t *testing.T) {
 	t.Parallel()
+	files, err := filepath.Glob(filepath.Join("..", "resume", "testdata", "*.txt"))
+	must(t, err)
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".txt")
+		if (histories[name] == nil) == (madeUp[name] == "") {
+			t.Errorf("%s: tell its history, or say in madeUp why it has none", name)
+		}
+	}
 	for name, tell := range histories {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -405,6 +510,8 @@ var varies = []struct {
 	{regexp.MustCompile(`number \d+`), "number N"},
 	{regexp.MustCompile(` \(process \d+\)`), ""},
 	{regexp.MustCompile(`agent (coder|a)\b`), "agent A"},
+	{regexp.MustCompile(`checkpoint f7\b`), "checkpoint ID"},
+	{regexp.MustCompile(`found at T: .*`), "found at T: this."},
 	{regexp.MustCompile(`after \d+ (s|min|h)\b`), "after a time"},
 }
 

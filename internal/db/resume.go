@@ -238,15 +238,34 @@ func (s *Store) facts(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run 
 	return f, readFactFindings(tx, run, f)
 }
 
+// goesBackTo is the number of the checkpoint that the run went back to with nothing
+// saved since, or a number beyond all. A recovery checkpoint that drift has made
+// moves no head either, and nobody has gone back because of it.
+func goesBackTo(tx *ledger.Tx, run *ledger.RunRow) (int64, error) {
+	const none = int64(1 << 62)
+	head := none
+	if found, err := tx.Get(&head, `SELECT seq FROM checkpoints WHERE id = ? AND +run_id = ?`, run.Head, run.ID); err != nil || !found {
+		return none, err
+	}
+	var left bool
+	_, err := tx.Get(&left, `SELECT EXISTS (SELECT 1 FROM checkpoints c WHERE c.run_id = ?1 AND c.kind IN ('routine', 'pre_operation', 'recovery') AND c.seq > ?2
+		AND NOT EXISTS (SELECT 1 FROM findings f WHERE f.run_id = ?1 AND f.checkpoint = c.id AND c.kind = 'recovery' AND (f.closed IS NULL OR f.closed = 'dismissed')))`,
+		run.ID, head)
+	if err != nil || !left {
+		return none, err
+	}
+	return head, nil
+}
+
 // factCheckpoints are those that the run may go on from. Where an earlier one
 // was restored and nothing saved since, what came after it was given up.
 func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) error {
-	newest := int64(1 << 62)
-	if _, err := tx.Get(&newest, `SELECT seq FROM checkpoints WHERE id = ? AND +run_id = ?`, run.Head, run.ID); err != nil {
+	newest, err := goesBackTo(tx, run)
+	if err != nil {
 		return err
 	}
 	var rows []ledger.HeldRow
-	err := tx.List(&rows, `SELECT `+ledger.HeldColumns+` FROM checkpoints WHERE slot IN (
+	err = tx.List(&rows, `SELECT `+ledger.HeldColumns+` FROM checkpoints WHERE slot IN (
 			SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT ?3)
 			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT ?3)
 			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5 ORDER BY seq DESC LIMIT ?3)

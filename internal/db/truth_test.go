@@ -117,3 +117,25 @@ func TestAFrozenOwnerIsNotSafe(t *testing.T) {
 	wantVerdict(t, plan, ckpt.VerdictResume)
 	says(t, plan, "It is safe to go on", "not still there")
 }
+
+// TestDriftRestoresNothing: the recovery checkpoint that critical drift makes is no
+// sign that anybody went back. The plan passes it over, and after the finding was
+// dismissed goes on from it.
+func TestDriftRestoresNothing(t *testing.T) {
+	t.Parallel()
+	s, _, p := openRuns(t)
+	start(t, s, 7)
+	save(t, s, ann, "a", ckpt.KindRoutine, `{"n":1}`)
+	since := int64(1)
+	found, _, err := s.PostFinding(t.Context(), ann, "a", ckpt.FindingRequest{Rule: "own", Severity: ckpt.SeverityCritical, Message: "It went wrong.", SinceSeq: &since})
+	must(t, err)
+	p.kill(7)
+	plan := look(t, s)
+	wantVerdict(t, plan, ckpt.VerdictRepair)
+	says(t, plan, "Critical drift was found", "saved after the first evidence", "not restored")
+	_, _, err = s.Dismiss(t.Context(), ann, ckpt.DismissRequest{ID: found.ID, Reason: "it was none"})
+	must(t, err)
+	plan = look(t, s)
+	wantVerdict(t, plan, ckpt.VerdictResume)
+	says(t, plan, "the newest, clean and intact", "not restored", "not drift")
+}
