@@ -114,6 +114,11 @@ class Client(World):
         self.assertEqual(agent.policy_layers()["from"]["routine_keep"], "owner")
         self.assertEqual(sidecar.set_policy_for_all(routine_keep=None, recovery_keep=None)["owner"], {})
         self.assertEqual([a["agent"] for a in sidecar.agents()], ["changes"])
+        with agent.run("found", workflow="w", goal="Deploy it", labels={"part": "x"}):
+            pass
+        found = list(sidecar.runs(workflow="w", goal="deplo*", labels={"part": "x"}, sort="started"))
+        self.assertEqual([r["run"] for r in found], ["found"])
+        self.assertEqual(list(agent.runs(goal="other")), [])
         self.assertEqual(agent.erase()["checkpoints"], 1)
         self.assertEqual(list(sidecar.agents()), [])
         self.assertEqual(sidecar.status()["state"], "ready")

@@ -415,7 +415,31 @@ test('a run is forked, cleared and deleted', async () => {
     },
     { run: 'other' },
   );
+  assert.equal((await agent.info('other')).forked_from, saved.id);
   assert.equal((await agent.clear('other')).removed, 1);
   assert.equal((await agent.deleteRun('other')).run, 'other');
   assert.deepEqual((await agent.runs()).runs.map((run) => run.run), ['r']);
+});
+
+test('a policy for all agents counts where an agent sets nothing itself', async () => {
+  const agent = sidecar.agent('governed');
+  await agent.setPolicy({ routine_keep: 7 });
+  const all = await sidecar.setPolicyForAll({ routine_keep: 9, recovery_keep: '2d' });
+  assert.deepEqual(all.owner, { recovery_keep: '2d', routine_keep: 9 });
+  const layers = await agent.policyLayers();
+  assert.deepEqual([layers.policy.routine_keep, layers.from['routine_keep'], layers.policy.recovery_keep, layers.from['recovery_keep']], [7, 'agent', '2d', 'owner']);
+  assert.equal((await agent.setPolicy({ routine_keep: undefined })).routine_keep, 9);
+  await sidecar.setPolicyForAll({ routine_keep: undefined, recovery_keep: undefined });
+  assert.equal((await agent.policy()).routine_keep, 3);
+});
+
+test('runs are found by what is known of them', async () => {
+  const agent = sidecar.agent('found');
+  for (const run of ['a', 'b', 'c']) await agent.run(async () => undefined, { run, workflow: `w-${run}`, goal: `Deploy part ${run}`, labels: { part: run } });
+  const names = async (filter: Parameters<typeof agent.runs>[0]) => (await agent.runs(filter)).runs.map((run) => run.run);
+  assert.deepEqual(await names({ workflow: 'w-b' }), ['b']);
+  assert.deepEqual(await names({ labels: { part: 'c' } }), ['c']);
+  assert.deepEqual(await names({ goal: 'deplo* a' }), ['a']);
+  assert.deepEqual(await names({ sort: 'started', status: 'completed', since: '2026-01-01T00:00:00Z' }), ['c', 'b', 'a']);
+  assert.equal((await sidecar.runs({ agent: 'found', severity: 'critical' })).runs.length, 0);
 });
