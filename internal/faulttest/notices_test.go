@@ -233,6 +233,11 @@ func TestNoticesArrive(t *testing.T) {
 	want["test"] = true
 	d.Kill() // while nobody listens
 
+	// Whoever writes to the file by hand makes trouble that the next start sees.
+	if _, err := sqlite(d.DB, "DROP TRIGGER prompts_are_never_changed"); err != nil {
+		t.Fatal(err)
+	}
+	want["storage.trouble"] = true
 	r.set("ok")
 	r.start()
 	d.Start()

@@ -43,6 +43,7 @@ const mark = "--- answer\n"
 //	step call_1 search succeeded after=5 began=3m ended=2m result='{"n":1}' args='{}'
 //	operation deploy release uncertain began=7m ended=6m checkpoint=c5 attempt=1
 //	finding repeat since=3 until=5 made=6m says='search was called 5 times.'
+//	question q1 seq=5 made=6m answered=5m choice=yes by=uid:0 data='{"env":"prod"}'
 //	prompt p1 made=6m checkpoint=c5 choice=resume answered=5m by=uid:0
 //
 // Checkpoint 5 has the id c5. They stand newest first.
@@ -136,6 +137,8 @@ func (s *scene) take(words []string) error {
 		return s.takeOperation(words[1:])
 	case "prompt":
 		return s.takePrompt(words[1:])
+	case "question":
+		return s.takeQuestion(words[1:])
 	case "finding":
 		return s.takeFinding(words[1:])
 	}
@@ -322,6 +325,35 @@ func (s *scene) takePrompt(words []string) error {
 		}
 		return err
 	})
+}
+
+func (s *scene) takeQuestion(words []string) error {
+	q := FactQuestion{Prompt: ckpt.Prompt{ID: words[0], Kind: ckpt.PromptQuestion, Status: ckpt.PromptOpen, Agent: "coder", Run: "main", Question: "Deploy?"}}
+	err := pairs(words[1:], func(key, value string) (err error) {
+		switch key {
+		case "seq":
+			q.Seq, err = strconv.ParseInt(value, 10, 64)
+		case "made":
+			q.At, err = ago(value)
+		case "answered":
+			q.Status = ckpt.PromptAnswered
+			q.AnsweredAt, err = ago(value)
+		case "choice":
+			q.Choice = ckpt.Ref(value)
+		case "by":
+			q.AnsweredBy = ckpt.Ref(value)
+		case "data":
+			q.Data = ckpt.JSON(value)
+		case "expired":
+			q.Status = ckpt.PromptExpired
+			q.ExpiresAt, err = ago(value)
+		default:
+			err = fmt.Errorf("what is %s?", key)
+		}
+		return err
+	})
+	s.Questions = append(s.Questions, q)
+	return err
 }
 
 // answer is a plan as a person compares it: the state, which is not part of the
