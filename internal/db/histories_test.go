@@ -23,7 +23,6 @@ type history struct {
 	clock *clock
 	p     *processes
 	saved []*ckpt.Saved
-	from  string // the checkpoint of another run, of a fork
 	ask   ckpt.ResumeRequest
 	who   ckpt.Scope
 }
