@@ -86,6 +86,7 @@ func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry
 	}
 	s.ChangeAgent(tx, ledger.AgentKey{Owner: agent.Owner, Name: agent.Name}, nil)
 	s.Watches.DropAgent(agent.Owner, agent.Name)
+	tx.OnCommit(s.prompts.Tell) // who waits for an answer hears that there is nothing any more
 	tx.OnCommit(func() {
 		s.States.ForgetAgent(agent.Owner, agent.Name)
 		s.Shared.ForgetAgent(agent.Owner, agent.Name)

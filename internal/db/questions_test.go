@@ -227,6 +227,27 @@ func TestQuestionsExpireAndAreWithdrawn(t *testing.T) {
 	expect.Equal(t, "fresh", fresh.Status, ckpt.PromptOpen)
 }
 
+// Who waits for an answer hears when the run or the agent is gone.
+func TestQuestionsGoWithTheirRun(t *testing.T) {
+	t.Parallel()
+	a := newAsker(t)
+	for _, remove := range []func() error{
+		func() error {
+			_, err := a.DeleteRun(t.Context(), ann, ckpt.RunRef{Agent: "a", Run: a.run}, false)
+			return err
+		},
+		func() error { _, err := a.Erase(t.Context(), ann, "a"); return err },
+	} {
+		a.run += "x"
+		p, _ := a.ask(ckpt.QuestionRequest{Question: "?", Suspend: true})
+		changed := a.PromptsChanged()
+		expect.OK(t, remove())
+		<-changed
+		_, err := a.Prompt(t.Context(), ann, p.ID)
+		expect.Code(t, err, ckpt.CodeNotFound)
+	}
+}
+
 // The daemon's own questions and the run's do not withdraw each other, and an
 // export has both.
 func TestQuestionsBesideDecisions(t *testing.T) {

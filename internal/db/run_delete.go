@@ -98,6 +98,7 @@ func (s *Store) deleteSome(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow,
 	if len(rows) == removedAtOnce {
 		return true, nil
 	}
+	tx.OnCommit(s.prompts.Tell)
 	if gone.Rows, err = s.DropRows(tx, agent, run.ID); err != nil {
 		return false, err
 	}
