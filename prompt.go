@@ -63,6 +63,10 @@ type Prompt struct {
 	AnsweredBy Ref          `json:"answered_by" db:"answered_by"`
 }
 
+// HasSchema says whether the data of the answer must have a form. A client reads the
+// schema that is not there as the JSON value null.
+func (p *Prompt) HasSchema() bool { return len(p.Schema) > 0 && string(p.Schema) != "null" }
+
 // StatusAt is the prompt's status at a moment. daemon is the name under which
 // the daemon withdraws.
 func (p *Prompt) StatusAt(now Time, daemon string) PromptStatus {

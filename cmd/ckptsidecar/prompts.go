@@ -64,7 +64,7 @@ func promptText(a *app, p *ckpt.Prompt) {
 	if p.Reason != "" {
 		term.Printf(a.Stdout, "  %s\n", p.Reason)
 	}
-	if len(p.Schema) > 0 {
+	if p.HasSchema() {
 		term.Printf(a.Stdout, "  data as in %s\n", oneLine(p.Schema))
 	}
 	switch p.Status {

@@ -190,7 +190,7 @@ func Answers(p *ckpt.Prompt) []string {
 
 func answersOfQuestion(p *ckpt.Prompt) (ways []string) {
 	data := ""
-	if p.Schema != nil {
+	if p.HasSchema() {
 		data = " --data JSON"
 	}
 	if p.Choices == nil {
