@@ -136,6 +136,26 @@ func (h *history) decide(pid int, choice ckpt.PromptChoice) {
 	h.must(err)
 }
 
+// question asks a person, in the same words each time.
+func (h *history) question(key string, expires time.Duration) string {
+	h.t.Helper()
+	p, _, err := h.s.AskQuestion(h.t.Context(), ann, ckpt.QuestionRequest{Agent: "a", Key: key, Question: "Deploy?", Expires: ckpt.Duration(expires)})
+	h.must(err)
+	return p.ID
+}
+
+// reply answers a question.
+func (h *history) reply(id string, choice ckpt.PromptChoice, data string) {
+	h.t.Helper()
+	h.wait(1)
+	a := ckpt.PromptAnswer{ID: id, Choice: choice}
+	if data != "" {
+		a.Data = ckpt.JSON(data)
+	}
+	_, _, err := h.s.AnswerPrompt(h.t.Context(), root, a)
+	h.must(err)
+}
+
 // damage changes a stored state behind the store's back.
 func (h *history) damage(i int) {
 	h.t.Helper()
@@ -160,6 +180,28 @@ var histories = map[string]func(*history){
 		h.careful()
 		h.start(7)
 		h.step("call_1", "search", ckpt.StepFailed)
+		h.gone(7, ckpt.RunInterrupted)
+	},
+	"fresh_with_a_question": func(h *history) {
+		h.start(7)
+		h.reply(h.question("k1", 0), "yes", "")
+		h.end(ckpt.RunSuspended, "")
+	},
+	"fresh_ended_questions_are_history": func(h *history) {
+		h.start(7)
+		h.reply(h.question("k1", 0), "yes", "")
+		h.end(ckpt.RunCompleted, "")
+	},
+	"resume_questions": func(h *history) {
+		h.start(7)
+		h.reply(h.question("k1", 0), "yes", "") // before the checkpoint: the state has it
+		h.routine(1)
+		h.reply(h.question("k2", 0), "approve", `{"env":"prod"}`)
+		h.reply(h.question("k3", 0), "", `7`)
+		h.question("k4", 0)
+		h.question("k5", time.Minute)
+		h.question("k6", 0)
+		h.wait(2)
 		h.gone(7, ckpt.RunInterrupted)
 	},
 	"fresh_reinitialized": func(h *history) {
@@ -505,7 +547,7 @@ var varies = []struct {
 	as   string
 }{
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z \([^)]*\)`), "T"},
-	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}|\b[cp]\d+\b`), "ID"},
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}|\b[cpq]\d+\b`), "ID"},
 	{regexp.MustCompile(`number \d+`), "number N"},
 	{regexp.MustCompile(` \(process \d+\)`), ""},
 	{regexp.MustCompile(`agent (coder|a)\b`), "agent A"},
