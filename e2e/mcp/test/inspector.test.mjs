@@ -40,7 +40,7 @@ function check(result, tool) {
 test('lists every tool', async () => {
   const { tools } = await ask('--method', 'tools/list');
   assert.deepEqual(tools.map((tool) => tool.name).sort(), [
-    'begin_operation', 'drift_status', 'finish_operation', 'list_checkpoints', 'report_step', 'restore_checkpoint', 'resume_run', 'save_checkpoint',
+    'ask_person', 'begin_operation', 'drift_status', 'finish_operation', 'list_checkpoints', 'report_step', 'restore_checkpoint', 'resume_run', 'save_checkpoint',
   ]);
   for (const tool of tools) {
     assert.equal(tool.inputSchema.additionalProperties, false, tool.name);
@@ -53,6 +53,7 @@ test('calls every tool', async () => {
   assert.equal(check(await call('resume_run'), 'resume_run').verdict, 'fresh');
   check(await call('list_checkpoints'), 'list_checkpoints');
   check(await call('drift_status'), 'drift_status');
+  assert.equal(check(await call('ask_person', { key: 'q', question: 'Tea?', choices: ['yes', 'no'], wait_seconds: 0, run: 'q' }), 'ask_person').status, 'open');
   // One run a call: a server that ends suspends its run, and the next one has to resume it first.
   const saved = check(await call('save_checkpoint', { state: { goal: 'tea' }, summary: 'water is hot', run: 'a' }), 'save_checkpoint');
   assert.equal(saved.checkpoint.seq, 1);
