@@ -90,6 +90,7 @@ type Daemon struct {
 	*program.Daemon
 	mu      sync.Mutex
 	clients []*client.Client
+	filled  map[string]bool // the agents whose runs are there
 }
 
 // ClientOf is the connection of client n.
