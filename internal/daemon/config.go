@@ -94,7 +94,7 @@ func Default(system bool, env Environment) Config {
 		RetentionKeys:        ckpt.Duration(retention.DefaultKeyKeep),
 		MonitorInterval:      ckpt.Duration(monitor.DefaultInterval),
 		DriftInterval:        ckpt.Duration(10 * time.Second),
-		WatchedRuns:          1000,
+		WatchedRuns:          4000,
 		StopTimeout:          ckpt.Duration(5 * time.Second),
 		OTLPContent:          string(ckpt.SpanContentHash),
 	}
