@@ -91,6 +91,7 @@ func TestTheListOfToolsIsSmall(t *testing.T) {
 	if len(text) > mostListed {
 		t.Errorf("the list of tools has %d bytes: at most %d are allowed", len(text), mostListed)
 	}
+	t.Logf("%d bytes", len(text))
 	for _, tool := range listed.Tools {
 		if tool.OutputSchema != nil {
 			t.Errorf("%s lists the schema of its answers", tool.Name)
