@@ -77,38 +77,41 @@ func (c *eventsListCmd) Run(ctx context.Context, a *app) error {
 var errEnough = errors.New("enough events were shown")
 
 func (c *eventsListCmd) list(ctx context.Context, a *app, ref ckpt.RunRef, show func(ckpt.Event) error) error {
-	return cli.EachPage(c.After, func(after int64) (next int64, more bool, err error) {
+	return eachEvent(c.After, show, func(after int64) ([]ckpt.Event, *int64, error) {
 		page, err := a.Client().Events(ctx, ref, after, ckpt.MaxLimit)
 		if err != nil {
-			return 0, false, err
+			return nil, nil, err
 		}
-		for _, e := range page.Events {
-			if err := show(e); err != nil {
-				return 0, false, err
-			}
-		}
-		if page.Next == nil {
-			return 0, false, nil
-		}
-		return *page.Next, true, nil
+		return page.Events, page.Next, nil
 	})
 }
 
 func (c *eventsListCmd) listAll(ctx context.Context, a *app, show func(ckpt.OwnerEvent) error) error {
-	return cli.EachPage(c.After, func(after int64) (next int64, more bool, err error) {
+	return eachEvent(c.After, show, func(after int64) ([]ckpt.OwnerEvent, *int64, error) {
 		page, err := a.Client().EventsOf(ctx, after, ckpt.MaxLimit)
+		if err != nil {
+			return nil, nil, err
+		}
+		return page.Events, page.Next, nil
+	})
+}
+
+// eachEvent shows the events of all pages after a number.
+func eachEvent[Event any](after int64, show func(Event) error, page func(after int64) ([]Event, *int64, error)) error {
+	return cli.EachPage(after, func(after int64) (next int64, more bool, err error) {
+		events, to, err := page(after)
 		if err != nil {
 			return 0, false, err
 		}
-		for _, e := range page.Events {
+		for _, e := range events {
 			if err := show(e); err != nil {
 				return 0, false, err
 			}
 		}
-		if page.Next == nil {
+		if to == nil {
 			return 0, false, nil
 		}
-		return *page.Next, true, nil
+		return *to, true, nil
 	})
 }
 
