@@ -272,8 +272,7 @@ func readFactCheckpoints(tx *ledger.Tx, run *ledger.RunRow, f *resume.Facts) err
 			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND seq > ?2 AND seq <= ?5 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
 			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND seq > ?2 AND seq <= ?5 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
 			UNION SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND seq > ?2 AND seq <= ?5 AND suspect = 0 ORDER BY seq DESC LIMIT 1)
-			UNION SELECT c.slot FROM checkpoints c CROSS JOIN runs r ON r.id = c.run_id CROSS JOIN agents a ON a.id = r.agent_id
-				WHERE c.id = ?4 AND a.owner = (SELECT o.owner FROM runs m JOIN agents o ON o.id = m.agent_id WHERE m.id = ?1))
+			UNION `+ledger.SlotOfFork+`)
 		ORDER BY n DESC`, run.ID, run.BaseSeq, factCheckpoints, ledger.ForkWithout(run), newest)
 	if err != nil {
 		return err

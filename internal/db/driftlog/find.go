@@ -210,8 +210,7 @@ const cleanCheckpoint = `SELECT c.id FROM checkpoints c WHERE c.slot IN (
 			SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'routine' AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
 			UNION ALL SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'pre_operation' AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
 			UNION ALL SELECT slot FROM (SELECT slot FROM checkpoints WHERE run_id = ?1 AND kind = 'recovery' AND suspect = 0 AND seq > ?2 AND seq <= ?3 AND ` + ledger.IsIntact + ` ORDER BY seq DESC LIMIT 1)
-			UNION ALL SELECT c.slot FROM checkpoints c CROSS JOIN runs r ON r.id = c.run_id CROSS JOIN agents a ON a.id = r.agent_id
-				WHERE c.id = ?4 AND a.owner = (SELECT o.owner FROM runs m JOIN agents o ON o.id = m.agent_id WHERE m.id = ?1))
+			UNION ALL ` + ledger.SlotOfFork + `)
 		ORDER BY c.run_id = ?1 DESC, c.seq DESC LIMIT 1`
 
 // Verdict is what the answer to a write says of drift: how the run stands now,

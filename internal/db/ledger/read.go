@@ -45,7 +45,12 @@ const (
 	ReadTables   = ` FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id `
 	// OwnedTables are those of the checkpoint of an id, ?, that is of an owner, who is
 	// to follow. The order of the joins is fixed: there is an index by id.
-	OwnedTables = ` FROM checkpoints c CROSS JOIN runs r ON r.id = c.run_id CROSS JOIN agents a ON a.id = r.agent_id WHERE c.id = ? AND a.owner = `
+	OwnedTables = ownedTables + `? AND a.owner = `
+	ownedTables = ` FROM checkpoints c CROSS JOIN runs r ON r.id = c.run_id CROSS JOIN agents a ON a.id = r.agent_id WHERE c.id = `
+
+	// SlotOfFork selects the row of what a run was forked from: of the checkpoint with the
+	// id ?4 that the owner of the run ?1 has.
+	SlotOfFork = `SELECT c.slot` + ownedTables + `?4 AND a.owner = (SELECT o.owner FROM runs m JOIN agents o ON o.id = m.agent_id WHERE m.id = ?1)`
 )
 
 // Checkpoint is the row as the world sees it. What is damaged is never served.
