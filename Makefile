@@ -9,7 +9,11 @@ FUZZTIME ?= 20s
 SOAK ?= 2h
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint cross bench bench-machine bench-peers fuzz models faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-otlp clients-adapters clients-go-adapters clients-sessions clients-latest dist nightly e2e e2e-systemd e2e-windows $(TARGETS)
+# npm writes this file when it has installed what a package-lock.json names: once is enough.
+# It stands above the targets, because make reads their prerequisites at once.
+PACKAGES = node_modules/.package-lock.json
+
+.PHONY: help build test race lint cross bench bench-machine bench-peers fuzz models faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-otlp clients-adapters clients-go-adapters clients-sessions clients-latest dist nightly e2e e2e-console e2e-systemd e2e-windows $(TARGETS)
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +52,9 @@ e2e: e2e-systemd e2e-windows ## both of these
 
 e2e-systemd: ## packages and units on a booted Debian; needs root, systemd-container, mmdebstrap
 	go test -tags e2e -count=1 -timeout 20m -v -run 'TestPackage|TestServiceCommand' ./e2e
+
+e2e-console: build e2e/console/$(PACKAGES) ## the console in Debian's Chromium, with axe-core; needs chromium, Node 20 or newer with npm; pictures in dist/console-shots
+	cd e2e/console && npm run check && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' npm test
 
 e2e-windows: ## the Windows service under Wine; needs root, mmdebstrap, wixl, msitools, faketime
 	go test -tags e2e -count=1 -timeout 20m -v -run 'TestWindows' ./e2e
@@ -109,10 +116,8 @@ mutants: ## plant every mistake of internal/faulttest/mutants and see which test
 soak: ## mixed faults for SOAK (2h) under 16 clients, and whether memory, descriptors and files stay flat
 	go test -count=1 -timeout 48h ./internal/faulttest -v -args -test.run '^(TestSoak|TestRealRuns)$$' -faults all -soak $(SOAK) $(if $(SEED),-seed $(SEED))
 
-# npm writes this file when it has installed what a package-lock.json names: once is enough.
-PACKAGES = node_modules/.package-lock.json
 %/$(PACKAGES): %/package-lock.json
-	cd $* && npm ci $(if $(filter e2e/mcp,$*),--ignore-scripts)
+	cd $* && npm ci $(if $(filter e2e/mcp e2e/console,$*),--ignore-scripts)
 	touch $@
 
 clients-typescript: build clients/typescript/$(PACKAGES) ## the TypeScript client; needs Node 18 or newer with npm

@@ -16,6 +16,9 @@ type Scope struct {
 	// zero for one that comes directly. A late write says nothing of whether the
 	// owner of its run lives now.
 	Spooled Time
+
+	// Reason is why the caller does it, for the audit log; "" where he does not say.
+	Reason string
 }
 
 // For decides whose agents a call is about. Only an administrator may name
@@ -49,7 +52,10 @@ type Agent struct {
 	UpdatedAt   Time   `json:"updated_at" db:"updated_at"` // of its newest run
 	Runs        int64  `json:"runs" db:"runs"`
 	Checkpoints int64  `json:"checkpoints" db:"checkpoints"`
-	StoredBytes int64  `json:"stored_bytes" db:"stored_bytes"`
+	StoredBytes int64  `json:"stored_bytes" db:"stored_bytes"` // of the states of its checkpoints
+	FilesBytes  int64  `json:"files_bytes" db:"files_bytes"`   // of the contents of its files
+	// StateBytes are those of the states as the agent sees them, where the filter asks for it.
+	StateBytes *int64 `json:"state_bytes,omitempty" db:"state_bytes"`
 }
 
 // AgentPage is one page of agents, by owner and name.
@@ -62,6 +68,7 @@ type AgentPage struct {
 type AgentFilter struct {
 	Before string // a cursor: the Next of the page before
 	Limit  int
+	States bool // also add up the states: it looks at every checkpoint
 }
 
 // Erased is what is left to say of an agent that was erased.
@@ -71,4 +78,5 @@ type Erased struct {
 	Runs        int64  `json:"runs"`
 	Checkpoints int64  `json:"checkpoints"`
 	StoredBytes int64  `json:"stored_bytes"`
+	FilesBytes  int64  `json:"files_bytes"`
 }

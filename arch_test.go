@@ -53,6 +53,7 @@ var arrows = map[string][]string{
 	"internal/drift/schema":          {root, "internal/jsontext", "internal/drift/meter", "internal/drift/phrase"},
 	"internal/wellformed":            {root, "internal/jsontext"},
 	"internal/tree":                  {root},
+	"internal/survey":                {root},
 	"internal/files":                 {root, "internal/osfile", "internal/tree"},
 	"internal/files/rewind":          {root, "internal/osfile", "internal/tree"},
 
@@ -63,7 +64,7 @@ var arrows = map[string][]string{
 	"internal/db/ledger": {
 		root, "internal/retention", "internal/resume", "internal/liveness", "internal/drift/observer", "internal/db/sqlite",
 		"internal/db/blob", "internal/db/usage", "internal/delta", "internal/osfile", "internal/jsontext", "internal/wellformed",
-		"internal/secrets",
+		"internal/secrets", "internal/survey",
 	},
 	"internal/db/audit": {
 		root, "internal/db/sqlite", "internal/db/blob", "internal/db/files", "internal/db/ledger", "internal/tree",
@@ -74,7 +75,7 @@ var arrows = map[string][]string{
 	},
 	"internal/db/driftlog": {
 		root, "internal/drift/observer", "internal/db/sqlite", "internal/db/blob", "internal/db/ledger", "internal/jsontext",
-		"internal/secrets", "internal/wellformed",
+		"internal/secrets", "internal/survey", "internal/wellformed",
 	},
 	"internal/db/spans": {
 		root, "internal/db/sqlite", "internal/db/ledger", "internal/db/driftlog", "internal/drift/observer", "internal/jsontext",
@@ -91,11 +92,12 @@ var arrows = map[string][]string{
 		root, "internal/liveness", "internal/db/sqlite", "internal/db/blob", "internal/db/files", "internal/db/ledger",
 		"internal/db/driftlog", "internal/jsontext", "internal/tree", "internal/wellformed",
 	},
+	"internal/db/surveys": {root, "internal/db/ledger", "internal/retention", "internal/survey"},
 	"internal/db": {
 		root, "internal/retention", "internal/resume", "internal/liveness", "internal/outbox", "internal/drift/observer", "internal/db/sqlite",
 		"internal/db/blob", "internal/db/usage", "internal/db/ledger", "internal/db/audit", "internal/db/driftlog",
-		"internal/db/files", "internal/db/saves", "internal/db/spans",
-		"internal/db/langgraph", "internal/db/archive", "internal/wellformed",
+		"internal/db/files", "internal/db/saves", "internal/db/spans", "internal/db/surveys",
+		"internal/db/langgraph", "internal/db/archive", "internal/survey", "internal/wellformed",
 	},
 	"internal/retention": {root, "internal/periodic"},
 	"internal/drift": {
@@ -111,25 +113,27 @@ var arrows = map[string][]string{
 	"internal/otlp":         {root, "internal/jsontext"},
 	"internal/ipc":          {root},
 	"internal/ipc/receiver": {root, "internal/ipc/endpoint", "internal/otlp"},
-	"internal/ipc/server":   {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/wellformed"},
+	"internal/ipc/server":   {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/survey", "internal/wellformed"},
 	"internal/ipc/client": {
 		root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/periodic",
-		"internal/wellformed",
+		"internal/survey", "internal/wellformed",
 	},
 
 	// Level 2: the packages are wired, and agents are served.
 	"internal/daemon": {
 		root, "internal/drift/observer", "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db", "internal/db/audit",
 		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/notify", "internal/secrets", "internal/ipc", "internal/ipc/server",
-		"internal/ipc/receiver", "internal/osfile", "internal/periodic", "internal/wellformed",
+		"internal/ipc/receiver", "internal/osfile", "internal/periodic", "internal/survey", "internal/wellformed",
 	},
 	"client":               {root, "internal/ipc/client", "internal/jsontext", "internal/osfile"},
 	"internal/mcpserver":   {root, "internal/ipc/client", "internal/jsontext", "internal/wellformed"},
 	"internal/hook":        {root, "internal/ipc/client", "internal/jsontext"},
 	"internal/cli/program": {"internal/ipc/client"},
 
+	"internal/console": {root, "internal/ipc/client", "internal/survey"},
+
 	// Level 3: people.
-	"internal/cli": {root, "internal/cli/program", "internal/cli/term", "internal/daemon", "internal/ipc/client"},
+	"internal/cli": {root, "internal/cli/program", "internal/cli/term", "internal/daemon", "internal/ipc/client", "internal/survey"},
 	"internal/cli/measure": {
 		root, "internal/cli", "internal/cli/program", "internal/cli/term", "internal/daemon", "internal/ipc/client", "internal/osfile", "internal/periodic",
 	},
@@ -139,22 +143,23 @@ var arrows = map[string][]string{
 	},
 	"internal/cli/driftcmd": {
 		root, "internal/drift/observer", "internal/cli", "internal/cli/term", "internal/cli/view", "internal/drift",
-		"internal/jsontext", "internal/wellformed",
+		"internal/ipc/client", "internal/jsontext", "internal/survey", "internal/wellformed",
 	},
 	"internal/cli/filescmd": {
 		root, "internal/cli", "internal/cli/term", "internal/files", "internal/files/rewind", "internal/hook", "internal/ipc/client",
 		"internal/osfile", "internal/tree",
 	},
-	"internal/cli/manual":  {root, "internal/cli", "internal/cli/term", "internal/daemon"},
-	"internal/cli/service": {"internal/cli", "internal/cli/term", "internal/daemon", "internal/osfile", "packaging"},
+	"internal/cli/consolecmd": {"internal/cli", "internal/cli/doctor", "internal/cli/term", "internal/console"},
+	"internal/cli/manual":     {root, "internal/cli", "internal/cli/term", "internal/daemon"},
+	"internal/cli/service":    {"internal/cli", "internal/cli/term", "internal/daemon", "internal/osfile", "packaging"},
 	"internal/cli/doctor": {
 		root, "internal/cli", "internal/cli/service", "internal/cli/term", "internal/cli/view", "internal/daemon", "internal/osfile",
 	},
 	"examples/go": {"client"},
 	"cmd/ckptsidecar": {
-		root, "internal/cli", "internal/cli/doctor", "internal/cli/driftcmd", "internal/cli/filescmd", "internal/cli/manual", "internal/cli/measure", "internal/cli/program",
+		root, "internal/cli", "internal/cli/consolecmd", "internal/cli/doctor", "internal/cli/driftcmd", "internal/cli/filescmd", "internal/cli/manual", "internal/cli/measure", "internal/cli/program",
 		"internal/cli/service", "internal/cli/supervise", "internal/cli/term", "internal/cli/view", "internal/osfile", "internal/jsontext",
-		"internal/wellformed", "internal/daemon", "internal/foreign", "internal/ipc/client", "internal/mcpserver", "internal/hook", "client",
+		"internal/wellformed", "internal/daemon", "internal/foreign", "internal/ipc/client", "internal/mcpserver", "internal/hook", "internal/survey", "client",
 	},
 }
 

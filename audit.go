@@ -21,18 +21,48 @@ type AuditRow struct {
 	Removed JSON   `json:"removed" db:"removed"`     // the checkpoints that went because of it: a JSON array of {id, kind, seq, reason}
 }
 
-// AuditFilter chooses audit rows, oldest first.
+// AuditFilter chooses audit rows, oldest first. What is empty chooses all; what is
+// there must all hold.
 type AuditFilter struct {
-	Agent  string
-	Action string
-	After  int64 // only rows with a greater n
-	Limit  int
+	Agent   string
+	Run     string
+	Action  string // an action, or AuditDecisions
+	Who     string // who did it: an identity, or "daemon"
+	Outcome string // OutcomeRefused, "done" or an error code
+	Since   Time   // rows since then
+	Newest  bool   // newest first
+	After   int64  // oldest first: only rows with a greater n
+	Before  int64  // newest first: only rows with a smaller n; 0 for all
+	Limit   int
+}
+
+// Words of an AuditFilter that stand for several.
+const (
+	AuditDecisions = "decisions" // every action but saves, steps, events and reads
+	OutcomeRefused = "refused"   // every outcome but done
+)
+
+// Check refuses a filter that is wrong in itself.
+func (f *AuditFilter) Check() error {
+	if err := optional(f.Agent, CheckAgentName); err != nil {
+		return err
+	}
+	if err := optional(f.Run, CheckRunName); err != nil {
+		return err
+	}
+	switch {
+	case f.Newest && f.After != 0:
+		return Errorf(CodeInvalid, "after goes with the oldest first: newest first, name before")
+	case !f.Newest && f.Before != 0:
+		return Errorf(CodeInvalid, "before goes with the newest first")
+	}
+	return nil
 }
 
 // AuditPage is one page of audit rows.
 type AuditPage struct {
 	Audit []AuditRow `json:"audit"`
-	Next  *int64     `json:"next"` // the After of the next page, null on the last
+	Next  *int64     `json:"next"` // the After of the next page, or newest first the Before; null on the last
 }
 
 // Refusal is a request that was refused before it reached the store.

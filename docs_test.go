@@ -3,6 +3,7 @@ package ckptsidecar_test
 import (
 	"database/sql"
 	"database/sql/driver"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 )
 
 func read(t *testing.T, path string) string {
@@ -90,13 +92,32 @@ func TestAuditDescribesEveryRule(t *testing.T) {
 	}
 }
 
+// TestTroubleshootingListsEveryCode compares the page with the codes and statuses of
+// the API and the exit codes of the command.
+func TestTroubleshootingListsEveryCode(t *testing.T) {
+	doc := read(t, "docs/TROUBLESHOOTING.md")
+	for _, code := range ckpt.Codes {
+		row := fmt.Sprintf("\n| `%s` | %d |", code, ipc.Kinds[code].Status)
+		if !strings.Contains(doc, row) {
+			t.Errorf("docs/TROUBLESHOOTING.md has no row %q", row)
+		}
+	}
+	for _, name := range []string{"internal/cli/errors.go", "internal/daemon/end.go"} {
+		for _, m := range regexp.MustCompile(`\n\tExit[A-Z]\w+ *= (\d+)`).FindAllStringSubmatch(read(t, name), -1) {
+			if !strings.Contains(doc, "\n| "+m[1]+" |") {
+				t.Errorf("docs/TROUBLESHOOTING.md does not explain the exit code %s", m[1])
+			}
+		}
+	}
+}
+
 func TestLinksOfTheDocumentsLeadSomewhere(t *testing.T) {
 	files, err := filepath.Glob("docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	link, code := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`), regexp.MustCompile("(?s)\n```.*?\n```")
-	for _, file := range append(files, "README.md", "CHANGELOG.md") {
+	for _, file := range append(files, "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md") {
 		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(read(t, file), ""), -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
 				t.Errorf("%s has a link to %s: %v", file, m[1], err)

@@ -45,7 +45,7 @@ func TestClientCompilesNoServer(t *testing.T) {
 	allowed := []string{
 		module, clientPackage, module + "/internal/ipc", module + "/internal/ipc/client", module + "/internal/ipc/endpoint",
 		module + "/internal/delta", module + "/internal/jsontext", module + "/internal/osfile", module + "/internal/periodic",
-		module + "/internal/wellformed",
+		module + "/internal/survey", module + "/internal/wellformed",
 		"github.com/cenkalti/backoff/v4", "github.com/google/uuid",
 	}
 	out, err := goCommand(t, outsideModule(t), "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", clientPackage).Output()

@@ -11,5 +11,5 @@ var Schema string
 // The numbers that tell a ckptsidecar database from others.
 const (
 	ApplicationID = 0x636b7074 // "ckpt"
-	SchemaVersion = 5
+	SchemaVersion = 6
 )

@@ -146,6 +146,35 @@ FROM json_each('[' || replace(replace(replace(replace(replace(replace(replace(re
 CREATE TRIGGER IF NOT EXISTS runs_take_labels_and_words_with_them AFTER DELETE ON runs
 BEGIN DELETE FROM run_labels WHERE run_id = OLD.id; DELETE FROM run_words WHERE run_id = OLD.id; END;
 
+-- Who ran a run, and when: between two segments nobody did. Triggers keep them as
+-- runs.segment_at is. Of what was before version 6 only the present one is known.
+CREATE TABLE IF NOT EXISTS run_segments (
+    run_id   INTEGER NOT NULL,
+    n        INTEGER NOT NULL, -- 1, 2, … in its run; the newest 1,000 are kept
+    attempt  INTEGER NOT NULL,
+    pid      INTEGER,          -- of the owner
+    began_at TEXT NOT NULL,
+    ended_at TEXT,             -- the last sign of life in it; NULL while it lasts
+    how      TEXT,             -- the status that the run got by its end
+    PRIMARY KEY (run_id, n)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS segments_come_with_their_run AFTER INSERT ON runs WHEN NEW.segment_at IS NOT NULL
+BEGIN INSERT INTO run_segments (run_id, n, attempt, pid, began_at) VALUES (NEW.id, 1, NEW.attempt, NEW.pid, NEW.segment_at); END;
+CREATE TRIGGER IF NOT EXISTS segments_begin AFTER UPDATE OF segment_at ON runs WHEN OLD.segment_at IS NULL AND NEW.segment_at IS NOT NULL
+BEGIN INSERT INTO run_segments (run_id, n, attempt, pid, began_at)
+SELECT NEW.id, 1 + coalesce(max(n), 0), NEW.attempt, NEW.pid, NEW.segment_at FROM run_segments WHERE run_id = NEW.id;
+DELETE FROM run_segments WHERE run_id = NEW.id AND n <= (SELECT max(n) - 1000 FROM run_segments WHERE run_id = NEW.id); END;
+CREATE TRIGGER IF NOT EXISTS segments_change_owners AFTER UPDATE OF segment_at ON runs
+WHEN OLD.segment_at IS NOT NULL AND NEW.segment_at IS NOT NULL AND (NEW.segment_at <> OLD.segment_at OR NEW.pid IS NOT OLD.pid OR NEW.attempt <> OLD.attempt)
+BEGIN UPDATE run_segments SET attempt = NEW.attempt, pid = NEW.pid, began_at = NEW.segment_at
+WHERE run_id = NEW.id AND n = (SELECT max(n) FROM run_segments WHERE run_id = NEW.id) AND ended_at IS NULL; END;
+CREATE TRIGGER IF NOT EXISTS segments_end AFTER UPDATE OF segment_at ON runs WHEN OLD.segment_at IS NOT NULL AND NEW.segment_at IS NULL
+BEGIN UPDATE run_segments SET how = NEW.status,
+    ended_at = strftime('%Y-%m-%dT%H:%M:%fZ', OLD.segment_at, printf('+%.3f seconds', max(0, NEW.accumulated_ms - OLD.accumulated_ms) / 1000.0))
+WHERE run_id = NEW.id AND n = (SELECT max(n) FROM run_segments WHERE run_id = NEW.id) AND ended_at IS NULL; END;
+CREATE TRIGGER IF NOT EXISTS runs_take_segments_with_them AFTER DELETE ON runs
+BEGIN DELETE FROM run_segments WHERE run_id = OLD.id; END;
+
 -- A checkpoint: what is known of a saved state, and the state. A small state
 -- stands in body as it is. A larger one is a list of pieces: a JSON array of
 -- [segment, offset, length], to be put one after the other. Checkpoints share
@@ -210,6 +239,8 @@ CREATE TABLE IF NOT EXISTS contents (
     data     BLOB NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX IF NOT EXISTS contents_by_hash ON contents (agent_id, sha256) WHERE sha256 IS NOT NULL;
+-- What the contents of an agent take is asked for at each look at it, and before more is stored.
+CREATE INDEX IF NOT EXISTS contents_sizes ON contents (agent_id, length(data));
 -- Which contents use bytes of the rows of others.
 CREATE TABLE IF NOT EXISTS content_uses (
     used    INTEGER NOT NULL, -- the content whose row has the bytes
@@ -302,6 +333,9 @@ CREATE TABLE IF NOT EXISTS steps (
 ) STRICT;
 -- A resume plan asks for the steps since a checkpoint.
 CREATE INDEX IF NOT EXISTS steps_of_run ON steps (run_id, after_seq);
+-- A run's flight recorder counts steps by when they began, and those that failed.
+CREATE INDEX IF NOT EXISTS steps_by_time ON steps (run_id, started_at);
+CREATE INDEX IF NOT EXISTS steps_failed ON steps (run_id, started_at) WHERE status IN ('failed', 'interrupted');
 
 -- An operation is a risky step: it began with a pre_operation checkpoint, which
 -- stays until an attempt of the same key has succeeded.
@@ -319,6 +353,7 @@ CREATE TABLE IF NOT EXISTS operations (
     error      TEXT,
     UNIQUE (run_id, key, attempt)
 ) STRICT;
+CREATE INDEX IF NOT EXISTS operations_uncertain ON operations (run_id) WHERE status = 'uncertain';
 
 -- The journal of a run: seq is 1, 2, … without gaps.
 CREATE TABLE IF NOT EXISTS events (
@@ -365,6 +400,7 @@ CREATE INDEX IF NOT EXISTS findings_of_run ON findings (run_id, at);
 -- Runs are found by the worst that is known of them.
 CREATE INDEX IF NOT EXISTS findings_by_severity ON findings (severity, run_id) WHERE dismissed_at IS NULL;
 CREATE INDEX IF NOT EXISTS findings_open ON findings (run_id) WHERE closed IS NULL;
+CREATE INDEX IF NOT EXISTS findings_secrets ON findings (run_id) WHERE rule = 'secret' AND closed IS NULL;
 
 -- A question to a person.
 CREATE TABLE IF NOT EXISTS prompts (
@@ -390,6 +426,7 @@ CREATE TABLE IF NOT EXISTS prompts (
     retired     INTEGER NOT NULL DEFAULT 0 CHECK (retired IN (0, 1)) -- the run was begun anew since
 ) STRICT;
 CREATE INDEX IF NOT EXISTS prompts_of_run ON prompts (run_id);
+CREATE INDEX IF NOT EXISTS prompts_waiting ON prompts (run_id) WHERE answered_at IS NULL;
 CREATE UNIQUE INDEX IF NOT EXISTS prompts_asked ON prompts (run_id, key) WHERE key IS NOT NULL AND retired = 0;
 
 -- What hooks of the settings are told of. A notice is written in the transaction
@@ -768,9 +805,10 @@ DROP VIEW IF EXISTS audit_trees;
 DROP VIEW IF EXISTS audit_files;
 DROP VIEW IF EXISTS tree_lists;
 
-CREATE VIEW audit_agents (agent, owner, created_at, updated_at, runs, checkpoints, stored_bytes, policy, policy_own, policy_at, uid) AS
+CREATE VIEW audit_agents (agent, owner, created_at, updated_at, runs, checkpoints, stored_bytes, policy, policy_own, policy_at, uid, files_bytes) AS
 SELECT a.name, a.owner, a.created_at, coalesce(max(r.updated_at), a.created_at), count(r.id),
-       coalesce(sum(r.last_seq - r.removed), 0), coalesce(sum(r.stored_bytes), 0), a.policy, a.policy_own, a.policy_at, a.uid
+       coalesce(sum(r.last_seq - r.removed), 0), coalesce(sum(r.stored_bytes), 0), a.policy, a.policy_own, a.policy_at, a.uid,
+       (SELECT coalesce(sum(length(data)), 0) FROM contents c WHERE c.agent_id = a.id)
 FROM agents a LEFT JOIN runs r ON r.agent_id = a.id
 GROUP BY a.id;
 

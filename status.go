@@ -12,8 +12,11 @@ type Status struct {
 	Endpoint  string         `json:"endpoint"`
 	Agents    int64          `json:"agents"`
 	Runs      int64          `json:"runs"`
+	Waiting   WaitingStatus  `json:"waiting"`
 	Counts    map[Kind]int64 `json:"checkpoints"`
-	Stored    int64          `json:"stored_bytes"`
+	Stored    int64          `json:"stored_bytes"` // of the states of checkpoints
+	Files     int64          `json:"files_bytes"`  // of the contents of files
+	LeftOut   int64          `json:"left_out"`     // paths that the newest trees of all folders leave out
 	Database  DatabaseStatus `json:"database"`
 	Writer    WriterStatus   `json:"writer"`
 	Worker    WorkerStatus   `json:"retention"`
@@ -21,6 +24,13 @@ type Status struct {
 	Backup    BackupStatus   `json:"backup"`
 	OTLP      OTLPStatus     `json:"otlp"`
 	Notify    NotifyStatus   `json:"notify"`
+}
+
+// WaitingStatus is how far runs are, and what waits for a person.
+type WaitingStatus struct {
+	RunsByStatus        map[RunStatus]int64 `json:"runs_by_status"`
+	UncertainOperations int64               `json:"uncertain_operations"`
+	OpenPrompts         int64               `json:"open_prompts"`
 }
 
 // OTLPStatus is how taking OpenTelemetry's spans goes.

@@ -94,10 +94,14 @@ func TestSnippets(t *testing.T) {
 	must(t, withoutDaemon(t.Context(), state))
 }
 
-// TestDocs finds each line of Go in docs/GO.md in code that a test runs.
+// TestDocs finds each line of Go in the documents in code that a test runs.
 func TestDocs(t *testing.T) {
-	text, err := os.ReadFile("../docs/GO.md")
-	must(t, err)
+	var text []byte
+	for _, name := range []string{"../docs/GO.md", "../docs/QUICKSTART.md", "../README.md"} {
+		page, err := os.ReadFile(name)
+		must(t, err)
+		text = append(text, page...)
+	}
 	var code []string
 	for _, name := range []string{"example_test.go", "../examples/go/main.go"} {
 		source, err := os.ReadFile(name)
@@ -112,7 +116,7 @@ func TestDocs(t *testing.T) {
 		}
 		blocks++
 		if !strings.Contains(code[0], flat(snippet)) && !strings.Contains(code[1], flat(snippet)) {
-			t.Errorf("no test runs this snippet of docs/GO.md:\n%s", snippet)
+			t.Errorf("no test runs this snippet of the documents:\n%s", snippet)
 		}
 	}
 	if blocks < 5 {

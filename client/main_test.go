@@ -25,6 +25,10 @@ func TestMain(m *testing.M) {
 		asker(os.Args[2], os.Args[3])
 		return
 	}
+	if len(os.Args) > 2 && os.Args[1] == "speaker" {
+		speaker(os.Args[2])
+		return
+	}
 	os.Exit(testenv.Run(func() int { return buildAndRun(m) }))
 }
 

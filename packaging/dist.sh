@@ -81,6 +81,8 @@ papers() { # DIR
 	mkdir -p "$1/docs" "$1/completions"
 	cp LICENSE README.md CHANGELOG.md "$1"
 	cp docs/*.md "$1/docs"
+	mkdir -p "$1/docs/images"
+	cp docs/images/*.svg "$1/docs/images"
 	cp "$STAGES"/generated/completion.* "$1/completions"
 }
 
@@ -144,8 +146,16 @@ need() {
 	exit 1
 }
 
+# npm_package is the TypeScript client as npm publishes it.
+npm_package() {
+	need npm
+	local out
+	out=$(realpath "$OUT")
+	(cd clients/typescript && npm ci --silent && npm run --silent build && npm pack --silent --pack-destination "$out") >&2
+}
+
 all() {
-	need wixl msibuild faketime zip
+	need wixl msibuild faketime zip npm python3
 	rm -rf "$OUT"
 	mkdir -p "$OUT"
 	unix_archive linux amd64
@@ -157,6 +167,10 @@ all() {
 		package $arch rpm
 	done
 	msi
+	python3 packaging/release.py wheel "$OUT"
+	npm_package
+	python3 packaging/release.py sbom "$VERSION" "$STAGES/linux-amd64/ckptsidecar" "$OUT/ckptsidecar-$VERSION.cdx.json"
+	python3 packaging/release.py provenance "$VERSION" "$OUT"
 	(cd "$OUT" && sha256sum -- * >SHA256SUMS)
 }
 

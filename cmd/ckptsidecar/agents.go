@@ -7,12 +7,15 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-type agentsCmd struct{}
+type agentsCmd struct {
+	States bool `help:"Also add up the states as the agents see them, which looks at every checkpoint."`
+}
 
 func (c *agentsCmd) Run(ctx context.Context, a *app) error {
-	page, err := allAgents(ctx, a)
+	page, err := allAgents(ctx, a, c.States)
 	switch {
 	case err != nil:
 		return err
@@ -22,19 +25,43 @@ func (c *agentsCmd) Run(ctx context.Context, a *app) error {
 		a.Tell("no agent has saved anything yet")
 		return nil
 	}
-	t := term.NewTable("AGENT", ">RUNS", ">CHECKPOINTS", ">STORED", "UPDATED", "?OWNER")
+	t := term.NewTable("AGENT", ">RUNS", ">CHECKPOINTS", ">STORED", ">FILES", "UPDATED", "?OWNER", ">?STATES")
 	for _, ag := range page.Agents {
-		t.Add(ag.Agent, fmt.Sprint(ag.Runs), fmt.Sprint(ag.Checkpoints), term.Bytes(ag.StoredBytes), a.Out.Time(ag.UpdatedAt), ag.Owner)
+		t.Add(ag.Agent, fmt.Sprint(ag.Runs), fmt.Sprint(ag.Checkpoints), term.Bytes(ag.StoredBytes), filesText(ag.FilesBytes), a.Out.Time(ag.UpdatedAt), ag.Owner, statesText(ag.StateBytes))
 	}
 	t.Write(a.Stdout, a.Out)
 	return nil
 }
 
-func allAgents(ctx context.Context, a *app) (*ckpt.AgentPage, error) {
+// statesText is what states are to their agent; "" where nobody has asked.
+func statesText(bytes *int64) string {
+	if bytes == nil {
+		return ""
+	}
+	return term.Bytes(*bytes)
+}
+
+// filesText is what files take; "" for nothing.
+func filesText(bytes int64) string {
+	if bytes == 0 {
+		return ""
+	}
+	return term.Bytes(bytes)
+}
+
+// andFiles says what files take beside the states; "" for nothing.
+func andFiles(bytes int64) string {
+	if bytes == 0 {
+		return ""
+	}
+	return ", " + term.Bytes(bytes) + " of files"
+}
+
+func allAgents(ctx context.Context, a *app, states bool) (*ckpt.AgentPage, error) {
 	var all *ckpt.AgentPage
 	every := cli.Paged{All: true}
 	_, err := every.Read(func(before string, limit int) (ckpt.Ref, error) {
-		page, err := a.Client().Agents(ctx, ckpt.AgentFilter{Before: before, Limit: limit})
+		page, err := a.Client().Agents(ctx, ckpt.AgentFilter{Before: before, Limit: limit, States: states})
 		if err != nil {
 			return "", err
 		}
@@ -73,8 +100,8 @@ func (c *eraseCmd) Run(ctx context.Context, a *app) error {
 	case a.JSON:
 		return a.WriteJSON(gone)
 	}
-	term.Printf(a.Stdout, "%s  erased: %s, %s, %s\n", gone.Agent,
-		term.Count(gone.Runs, "run"), term.Count(gone.Checkpoints, "checkpoint"), term.Bytes(gone.StoredBytes))
+	term.Printf(a.Stdout, "%s  erased: %s, %s, %s%s\n", gone.Agent,
+		term.Count(gone.Runs, "run"), term.Count(gone.Checkpoints, "checkpoint"), term.Bytes(gone.StoredBytes), andFiles(gone.FilesBytes))
 	return nil
 }
 
@@ -100,13 +127,18 @@ func (a *app) confirm(ctx context.Context, agent string) error {
 type pruneCmd struct {
 	Agent  string `arg:"" optional:"" help:"The agent's name. Default: every agent."`
 	DryRun bool   `help:"Only say what would go, and why."`
+	reasonFlag
+	Ahead bool `help:"Remove nothing, and say what will go: with the next save, by age and when, or over budget; and what is kept for what reason."`
 }
 
 func (c *pruneCmd) Run(ctx context.Context, a *app) error {
 	if err := cli.Checked(cli.Given(c.Agent, ckpt.CheckAgentName)); err != nil {
 		return err
 	}
-	report, _, err := a.Client().Prune(ctx, ckpt.PruneRequest{Agent: c.Agent, DryRun: c.DryRun}, "")
+	if c.Ahead {
+		return c.ahead(ctx, a)
+	}
+	report, _, err := a.Client().Prune(client.WithReason(ctx, c.Reason), ckpt.PruneRequest{Agent: c.Agent, DryRun: c.DryRun}, "")
 	switch {
 	case err != nil:
 		return err

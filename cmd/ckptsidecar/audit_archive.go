@@ -13,6 +13,8 @@ import (
 )
 
 type auditCmd struct {
+	List    auditListCmd    `cmd:"" help:"List rows of the audit log, newest first."`
+	Check   auditCheckCmd   `cmd:"" help:"Let the daemon follow the chain of the audit log, and say whether it holds."`
 	Archive auditArchiveCmd `cmd:"" help:"Move old rows of the audit log into a file that verifies by itself."`
 }
 
@@ -50,7 +52,7 @@ func (c *auditArchiveCmd) Run(ctx context.Context, a *app) error {
 	if status.Database.Path != path {
 		return &cli.ExitError{Code: cli.ExitUsage, Message: fmt.Sprintf("the daemon serves %s, not %s: name its socket with --socket", status.Database.Path, path)}
 	}
-	p := a.Progress("checking the archive")
+	p := a.Progress("checking the archive", "")
 	archive, err := daemon.Archive(ctx, path, c.To, before.Time, p.Step)
 	p.Done()
 	if err != nil {

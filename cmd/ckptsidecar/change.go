@@ -8,14 +8,22 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 type tagCmd struct {
 	Checkpoint string   `arg:"" names:"checkpoint" help:"The checkpoint: ${checkpoint}."`
 	Labels     []string `arg:"" help:"k=v sets a label, k- takes it away."`
+	reasonFlag
+}
+
+// reasonFlag is why something is done.
+type reasonFlag struct {
+	Reason string `help:"Why, for the audit log." placeholder:"TEXT"`
 }
 
 func (c *tagCmd) Run(ctx context.Context, a *app) error {
+	ctx = client.WithReason(ctx, c.Reason)
 	if err := cli.CheckCheckpointName(c.Checkpoint); err != nil {
 		return err
 	}
@@ -53,16 +61,20 @@ func relabel(old ckpt.Labels, changes []string) (ckpt.Labels, error) {
 
 type pinCmd struct {
 	Checkpoint string `arg:"" names:"checkpoint" help:"The checkpoint: ${checkpoint}."`
+	reasonFlag
 }
 
-func (c *pinCmd) Run(ctx context.Context, a *app) error { return a.setPinned(ctx, c.Checkpoint, true) }
+func (c *pinCmd) Run(ctx context.Context, a *app) error {
+	return a.setPinned(client.WithReason(ctx, c.Reason), c.Checkpoint, true)
+}
 
 type unpinCmd struct {
 	Checkpoint string `arg:"" names:"checkpoint" help:"The checkpoint: ${checkpoint}."`
+	reasonFlag
 }
 
 func (c *unpinCmd) Run(ctx context.Context, a *app) error {
-	return a.setPinned(ctx, c.Checkpoint, false)
+	return a.setPinned(client.WithReason(ctx, c.Reason), c.Checkpoint, false)
 }
 
 func (a *app) setPinned(ctx context.Context, name string, pinned bool) error {
@@ -92,6 +104,7 @@ func (a *app) patch(ctx context.Context, id string, p ckpt.CheckpointPatch) erro
 
 type deleteCmd struct {
 	Checkpoint string `arg:"" names:"checkpoint" help:"The checkpoint: ${checkpoint}."`
+	reasonFlag
 }
 
 func (c *deleteCmd) Run(ctx context.Context, a *app) error {
@@ -99,7 +112,7 @@ func (c *deleteCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	gone, err := a.Client().Delete(ctx, id)
+	gone, err := a.Client().Delete(client.WithReason(ctx, c.Reason), id)
 	switch {
 	case err != nil:
 		return err

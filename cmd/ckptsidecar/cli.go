@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/consolecmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/doctor"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/driftcmd"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/filescmd"
@@ -58,6 +59,9 @@ type grammar struct {
 	Erase         eraseCmd               `cmd:"" group:"agents" help:"Erase all of an agent, for good."`
 	Agents        agentsCmd              `cmd:"" group:"agents" help:"List agents."`
 	Policy        policyCmd              `cmd:"" group:"agents" help:"Show or change the settings of an agent."`
+	Changes       changesCmd             `cmd:"" group:"runs" help:"Print what changes, a line for each, until it is stopped."`
+	Overview      overviewCmd            `cmd:"" group:"runs" help:"Say what waits for a person, and how the runs go."`
+	Console       consolecmd.Command     `cmd:"" group:"daemon" help:"Show what agents do on a page in your browser, and put it right there."`
 	Status        statusCmd              `cmd:"" group:"daemon" help:"Say how the daemon is doing."`
 	Notify        notifyCmd              `cmd:"" group:"daemon" help:"Show who is told of what has happened, and try it."`
 	Verify        verifyCmd              `cmd:"" group:"daemon" help:"Check the whole database: chain, hashes, invariants, SQLite's own integrity."`

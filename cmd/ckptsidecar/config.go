@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"os"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
 type configCmd struct {
@@ -48,6 +50,7 @@ func (c *configCheckCmd) Run(a *app) error {
 type configShowCmd struct {
 	configFlags `embed:""`
 	Config      string `help:"The configuration file. Default: $$CKPTSIDECAR_CONFIG, then the usual place, where none need be." placeholder:"FILE"`
+	Daemon      bool   `help:"The settings that the running daemon has in force. For administrators."`
 	Example     bool   `help:"Print the defaults instead, none of them set: a file to begin with."`
 }
 
@@ -61,7 +64,10 @@ type settingShape struct {
 	Doc   string `json:"doc"`
 }
 
-func (c *configShowCmd) Run(a *app) error {
+func (c *configShowCmd) Run(ctx context.Context, a *app) error {
+	if c.Daemon {
+		return c.ofDaemon(ctx, a)
+	}
 	if c.Example {
 		return daemon.Default(c.System, a.Env).Example(a.Stdout)
 	}
@@ -77,4 +83,28 @@ func (c *configShowCmd) Run(a *app) error {
 		list = append(list, settingShape{s.Key, s.Text(), config.SetBy(s.Key), s.Env, s.Live, s.Doc})
 	}
 	return a.WriteJSON(list)
+}
+
+// ofDaemon prints the settings that the running daemon has in force.
+func (c *configShowCmd) ofDaemon(ctx context.Context, a *app) error {
+	if c.Example || c.Config != "" || c.System {
+		return cli.Usagef("--daemon asks the daemon that answers: it takes no file, and no other daemon")
+	}
+	v, err := client.Operator{Client: a.Client()}.Settings(ctx)
+	switch {
+	case err != nil:
+		return err
+	case a.JSON:
+		return a.WriteJSON(v.Settings)
+	}
+	t := term.NewTable("SETTING", "VALUE", "SET BY").Whole()
+	for _, s := range v.Settings {
+		by := s.SetBy
+		if by == "" {
+			by = "default"
+		}
+		t.Add(s.Key, s.Value, by)
+	}
+	t.Write(a.Stdout, a.Out)
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -19,6 +20,9 @@ import (
 type demoCmd struct {
 	Steps int  `default:"200" help:"How many steps the agent has to do. Default: ${default}."`
 	Keep  bool `help:"Keep the folder with the database, to look into it."`
+
+	Data bool    `help:"Fill your daemon with the made-up runs of a busy host instead, to look at them in the console. It refuses a daemon that has agents."`
+	Pace float64 `default:"30" help:"With --data: how many times faster than they tell the made-up agents work. Default: ${default}."`
 }
 
 // demo is one performance. It tells its results as they come, and keeps them for
@@ -50,6 +54,12 @@ type demoNote struct {
 }
 
 func (c *demoCmd) Run(ctx context.Context, a *app) error {
+	if c.Data {
+		if err := checkPace(c.Pace); err != nil {
+			return err
+		}
+		return fillBusyHost(ctx, a, c.Pace)
+	}
 	if c.Steps < 10 || c.Steps > 10_000 {
 		return cli.Usagef("--steps is %d: it is between 10 and 10000", c.Steps)
 	}
@@ -231,7 +241,10 @@ func (d *demo) audit(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("sqlite3 cannot read the database: %s", out)
 		}
-		d.say("\n%s\n%s", d.a.Out.Bold(fmt.Sprintf("$ sqlite3 -readonly -header -column %s \"%s\"", d.daemon.Database, query)), out)
+		d.say("\n%s", d.a.Out.Bold(fmt.Sprintf("$ sqlite3 -readonly -header -column %s \"%s\"", d.daemon.Database, query)))
+		if !d.a.JSON {
+			term.Block(d.a.Stdout, strings.TrimSuffix(string(out), "\n"))
+		}
 	}
 	return nil
 }

@@ -6,9 +6,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
@@ -31,13 +33,18 @@ func (w work) next() work {
 }
 
 type demoAgentCmd struct {
-	Steps int           `required:""`
+	Steps int
 	Pause time.Duration `default:"4ms"`
+	Hold  bool          // do nothing but live, until the input ends
 }
 
 // Run is all that an agent has to do: ask what there is, go on from it, and
 // save after each step.
 func (c *demoAgentCmd) Run(ctx context.Context, a *app) error {
+	if c.Hold {
+		_, err := cli.Stoppable(ctx, func() (int64, error) { return io.Copy(io.Discard, a.Stdin) })
+		return err
+	}
 	client, state := a.Client(), work{}
 	got, _, err := client.Restore(ctx, ckpt.RestoreRequest{Agent: demoAgent, Reason: "start"})
 	switch {

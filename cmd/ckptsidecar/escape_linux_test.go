@@ -95,7 +95,11 @@ func (w *evilWorld) proxy(t *testing.T) {
 			return
 		}
 		defer answer.Body.Close()
-		text, _ := io.ReadAll(answer.Body)
+		var body io.Reader = answer.Body
+		if r.URL.Path == "/v1/changes" { // which does not end
+			body = io.MultiReader(io.LimitReader(body, 1), strings.NewReader(`"what":"run","owner":"uid:1","agent":"a","run":"r","n":1}`+"\n"))
+		}
+		text, _ := io.ReadAll(body)
 		if strings.Contains(answer.Header.Get("Content-Type"), "json") && !strings.HasSuffix(r.URL.Path, "/state") {
 			text = spoilAnswer(answer.Header, text)
 		}
@@ -243,7 +247,7 @@ func (w *evilWorld) filled(t *testing.T) (ids []string, prompt, finding string) 
 
 // silent are the commands that print nothing of what a user or a model has written, and why.
 var silent = map[string]string{
-	"serve": "its log quotes what is no printable text", "mcp": "speaks a protocol", "hook": "is for programs", "hook handle": "speaks to a program",
+	"serve": "its log quotes what is no printable text", "mcp": "speaks a protocol", "console": "serves pages, which escape by themselves", "hook": "is for programs", "hook handle": "speaks to a program",
 	"completion": "prints the grammar", "config": "has subcommands", "config show": "prints the operator's own settings", "config check": "the same",
 	"config example": "prints defaults", "demo": "makes its own data", "export": "writes data", "restore": "writes data",
 	"hook install": "shows the user's own file", "hook uninstall": "the same", "run": "has subcommands", "step": "the same", "operation": "the same", "token": "the same", "otlp": "the same", "otlp env": "prints the operator's own settings",
@@ -274,7 +278,7 @@ func TestNothingControlsATerminal(t *testing.T) {
 		{"drift", "rules"}, {"drift", "rules", "a"}, {"drift", "evaluate"}, {"drift", "explain", finding}, {"prompts"}, {"prompts", "list", "--answered"}, {"prompts", "show", prompt},
 		{"prompts", "ask", "a", "question", "--no-wait"}, {"notify"}, {"notify", "status"}, {"notify", "test"},
 		{"token", "create", "--note", "n"}, {"token", "list"}, {"token", "revoke", "0123456789abcdef"},
-		{"agents"}, {"policy", "get", "a"}, {"policy", "set", "a", "routine_keep=4"}, {"status"}, {"doctor", "--db", w.db}, {"prune", "--dry-run"},
+		{"agents"}, {"policy", "get", "a"}, {"policy", "set", "a", "routine_keep=4"}, {"status"}, {"overview"}, {"changes", "-n", "1"}, {"prune", "--ahead"}, {"audit", "list"}, {"audit", "check"}, {"drift", "findings"}, {"run", "recorder", "a"}, {"doctor", "--db", w.db}, {"prune", "--dry-run"},
 		{"resume", "a", "--dry-run"}, {"resume", "a"}, {"operation", "resolve", "a", "pay", "failed"}, {"drift", "dismiss", finding},
 		{"prompts", "answer", prompt, "resume"}, {"prompts", "wait", prompt}, {"resume", "a", "--force"}, {"run", "start", "a", "--run", "r2", "--goal", evil}, {"run", "beat", "a"},
 		{"step", "begin", "a", "again"}, {"step", "begin", "a", "done"}, {"step", "finish", "a", "again"}, {"step", "record", "a", "whole"},

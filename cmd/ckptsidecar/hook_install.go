@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/rogpeppe/go-internal/diff"
+
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/hook"
@@ -149,7 +151,7 @@ func (c *hookPlace) change(a *app, file string, edit func([]byte) ([]byte, error
 		a.Tell("%s is as it should be: there is nothing to change", file)
 		return false, nil
 	}
-	term.Block(a.Stdout, string(changed))
+	showChange(a, file, settings, changed)
 	switch {
 	case c.DryRun:
 		a.Tell("this is what %s would be; nothing was written", file)
@@ -165,6 +167,15 @@ func (c *hookPlace) change(a *app, file string, edit func([]byte) ([]byte, error
 	}
 	a.Tell("%s %s", a.Err.Green("written:"), file)
 	return true, nil
+}
+
+// showChange shows what of a file changes, as a unified diff.
+func showChange(a *app, file string, before, after []byte) {
+	text := diff.Diff(file, before, file+" (new)", after)
+	_, text, _ = bytes.Cut(text, []byte("\n")) // its first line repeats the next two
+	for line := range strings.Lines(string(text)) {
+		term.Println(a.Stdout, diffLine(strings.TrimSuffix(line, "\n"), a.Out))
+	}
 }
 
 // behindLinks is where a file really is or will be. A person has to agree to

@@ -21,8 +21,8 @@ type hookSettings struct {
 
 	Files     bool          `help:"Keep the files of the project with the checkpoints, so that one can go back: docs/FILES.md."`
 	FilesWait time.Duration `default:"2s" help:"How long a risky call waits until its files are kept." placeholder:"TIME"`
-	Include   []string      `sep:"none" name:"files-include" help:"Keep what this pattern of .gitignore names, though it is ignored. May be repeated." placeholder:"PATTERN"`
-	Exclude   []string      `sep:"none" name:"files-exclude" help:"Do not keep what this pattern names. May be repeated." placeholder:"PATTERN"`
+	Include   []string      `sep:"none" name:"files-include" help:"Keep what this pattern of .gitignore names, though it is ignored, beside $$CKPTSIDECAR_FILES_INCLUDE. May be repeated." placeholder:"PATTERN"`
+	Exclude   []string      `sep:"none" name:"files-exclude" help:"Do not keep what this pattern names, beside $$CKPTSIDECAR_FILES_EXCLUDE. May be repeated." placeholder:"PATTERN"`
 }
 
 func (s *hookSettings) risky() *hook.Risky {

@@ -45,17 +45,20 @@ func (c *importCmd) Run(ctx context.Context, a *app) error {
 	case len(c.Files) > 1:
 		return cli.Usagef("one export is imported at a time")
 	}
-	from := a.Stdin
+	from, size := a.Stdin, int64(0)
 	if len(c.Files) == 1 && c.Files[0] != "-" {
 		f, err := os.Open(c.Files[0])
 		if err != nil {
 			return err
 		}
 		defer f.Close()
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			size = info.Size()
+		}
 		from = f
 	}
-	p := a.Progress("importing, bytes:")
-	report, err := a.Client().Import(ctx, ckpt.ImportRequest{Agent: c.Agent}, &counter{r: from, step: p.Step})
+	p := a.Progress("importing", term.ByBytes)
+	report, err := a.Client().Import(ctx, ckpt.ImportRequest{Agent: c.Agent}, &counter{r: from, all: size, step: p.Step})
 	p.Done()
 	switch {
 	case err != nil:

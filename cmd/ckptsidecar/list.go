@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 type listCmd struct {
@@ -17,12 +20,16 @@ type listCmd struct {
 	Label   map[string]string `mapsep:"none" help:"Only with this label; may be repeated." placeholder:"K=V"`
 	Suspect *bool             `negatable:"" help:"Only suspect ones, or with --no-suspect only clean ones."`
 	cli.Paged
+	cli.Following
 	Tree bool `help:"Draw how they came from each other, oldest first, with every branch. Goes with --run only."`
 }
 
 func (c *listCmd) Run(ctx context.Context, a *app) error {
 	if err := c.check(); err != nil {
 		return err
+	}
+	if c.Follow {
+		return c.follow(ctx, a)
 	}
 	c.All = c.All || c.Tree
 	page, err := c.pages(ctx, a)
@@ -46,8 +53,11 @@ func (c *listCmd) Run(ctx context.Context, a *app) error {
 }
 
 func (c *listCmd) check() error {
-	if err := c.Paged.Check(); err != nil {
+	if err := errors.Join(c.Paged.Check(), c.Following.Check(&c.Paged)); err != nil {
 		return err
+	}
+	if c.Tree && c.Follow {
+		return cli.Usagef("--tree shows what there is, --follow goes on: give one of them")
 	}
 	if c.Tree && (c.Kind != "" || len(c.Label) > 0 || c.Suspect != nil || c.Before != "") {
 		return cli.Usagef("--tree shows all of an agent or of one run: leave the other choices out")
@@ -58,6 +68,32 @@ func (c *listCmd) check() error {
 		cli.Given(c.Kind, func(k string) error { return ckpt.CheckKind(ckpt.Kind(k)) }),
 		ckpt.CheckLabels(c.Label),
 	)
+}
+
+// follow prints checkpoints as they are saved, and again when they are pinned, labeled
+// or found suspect.
+func (c *listCmd) follow(ctx context.Context, a *app) error {
+	return cli.Follow(ctx, a.App, cli.Watched[ckpt.Checkpoint]{
+		Concerns: func(change *survey.Change) bool {
+			return change.Agent == c.Agent && (c.InRun == "" || change.Run == c.InRun) &&
+				(change.What == survey.ChangedCheckpoint || change.What == survey.ChangedFinding)
+		},
+		Read: func() ([]ckpt.Checkpoint, error) {
+			page, err := c.pages(ctx, a)
+			switch {
+			case ckpt.CodeOf(err) == ckpt.CodeNotFound: // its first save makes it
+				return nil, nil
+			case err != nil:
+				return nil, err
+			}
+			slices.Reverse(page.Checkpoints)
+			return page.Checkpoints, nil
+		},
+		Version: func(c *ckpt.Checkpoint) string {
+			return fmt.Sprint(c.ID, c.Pinned, c.Suspect, c.Labels)
+		},
+		Table: func(list []ckpt.Checkpoint) *term.Table { return checkpointTable(list, a.Out) },
+	})
 }
 
 // pages reads one page, or with --all every page.

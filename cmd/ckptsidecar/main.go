@@ -4,7 +4,7 @@
 // This package may import the root package, internal/cli and the packages below it,
 // internal/daemon, internal/foreign, internal/hook, internal/ipc/client,
 // internal/jsontext, internal/mcpserver, internal/osfile,
-// internal/wellformed and client.
+// internal/survey, internal/wellformed and client.
 package main
 
 import (

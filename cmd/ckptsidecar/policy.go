@@ -12,6 +12,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
@@ -111,9 +112,11 @@ type policySetCmd struct {
 	Agent    string   `arg:"" help:"The agent's name, or '*' for all of your agents. What an agent sets itself goes over it."`
 	Settings []string `arg:"" optional:"" help:"key=value, for example routine_keep=10 detectors.repeat.tier=off budget.steps=500 ignore_tools=sleep,wait schema=@FILE; key= sets it no more, so that the policy for all agents or the default counts."`
 	File     string   `aliases:"from" help:"Replace all that is set by this JSON file; - for standard input. What it leaves out is not set." placeholder:"FILE"`
+	reasonFlag
 }
 
 func (c *policySetCmd) Run(ctx context.Context, a *app) error {
+	ctx = client.WithReason(ctx, c.Reason)
 	if err := checkPolicyName(c.Agent); err != nil {
 		return err
 	}

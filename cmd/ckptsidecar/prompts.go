@@ -60,9 +60,9 @@ func (c *promptsListCmd) Run(ctx context.Context, a *app) error {
 
 func promptText(a *app, p *ckpt.Prompt) {
 	term.Printf(a.Stdout, "%s  run %s of %s, asked %s\n", a.Out.Bold(p.ID), p.Run, p.Agent, term.Moment(p.At))
-	term.Printf(a.Stdout, "  %s\n", p.Question)
+	term.Paragraph(a.Stdout, a.Out, 2, p.Question)
 	if p.Reason != "" {
-		term.Printf(a.Stdout, "  %s\n", p.Reason)
+		term.Paragraph(a.Stdout, a.Out, 2, p.Reason)
 	}
 	if p.HasSchema() {
 		term.Printf(a.Stdout, "  data as in %s\n", oneLine(p.Schema))

@@ -37,7 +37,7 @@ func (c *restoreBackupCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	p := a.Progress("checking the backup")
+	p := a.Progress("checking the backup", "")
 	var told error
 	err = daemon.RestoreBackup(ctx, c.Backup, config, programVersion(), p.Step, func(done *daemon.Restored) {
 		p.Done()

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
@@ -25,12 +27,16 @@ type runsCmd struct {
 
 	Status string `help:"Only runs of this status: starting, running, suspended, awaiting_continuation, interrupted, timed_out, completed or failed." placeholder:"STATUS"`
 	cli.Paged
+	cli.Following
 }
 
 func (c *runsCmd) Run(ctx context.Context, a *app) error {
 	filter, err := c.filter(time.Now())
-	if err := cli.Checked(err, c.Paged.Check(), cli.Given(c.Status, checkRunStatus), filter.Check()); err != nil {
+	if err := cli.Checked(err, c.Paged.Check(), c.Following.Check(&c.Paged), cli.Given(c.Status, checkRunStatus), filter.Check()); err != nil {
 		return err
+	}
+	if c.Follow {
+		return c.follow(ctx, a, filter)
 	}
 	all := &ckpt.RunPage{Runs: []ckpt.Run{}}
 	all.Next, err = c.Paged.Read(func(before string, limit int) (ckpt.Ref, error) {
@@ -51,15 +57,43 @@ func (c *runsCmd) Run(ctx context.Context, a *app) error {
 		a.Tell("no run matches")
 		return nil
 	}
-	t := term.NewTable("AGENT", "RUN", "STATUS", "CHANGED", ">WORKED", "~GOAL", ">?EPOCH", ">?ATTEMPT", ">?PID")
-	for i := range all.Runs {
-		r := &all.Runs[i]
-		t.Add(r.Agent, r.Run, runStatusText(r.Status, a.Out), a.Out.Time(r.UpdatedAt), view.WorkedText(r.AccumulatedMS),
-			view.FirstLine(string(r.Goal)), fmt.Sprint(r.Epoch), fmt.Sprint(r.Attempt), pidText(r.PID))
-	}
-	t.Write(a.Stdout, a.Out)
+	runTable(all.Runs, a.Out).Write(a.Stdout, a.Out)
 	c.Paged.More(a.App, all.Next)
 	return nil
+}
+
+func runTable(runs []ckpt.Run, s *term.Style) *term.Table {
+	t := term.NewTable("AGENT", "RUN", "STATUS", "CHANGED", ">WORKED", "~GOAL", ">?EPOCH", ">?ATTEMPT", ">?PID")
+	for i := range runs {
+		r := &runs[i]
+		t.Add(r.Agent, r.Run, runStatusText(r.Status, s), s.Time(r.UpdatedAt), view.WorkedText(r.AccumulatedMS),
+			view.FirstLine(string(r.Goal)), fmt.Sprint(r.Epoch), fmt.Sprint(r.Attempt), pidText(r.PID))
+	}
+	return t
+}
+
+// follow prints runs as they begin, end, change their owner or their goal. A save alone
+// does not print a run again.
+func (c *runsCmd) follow(ctx context.Context, a *app, filter ckpt.RunFilter) error {
+	filter.Limit = c.Limit
+	return cli.Follow(ctx, a.App, cli.Watched[ckpt.Run]{
+		Concerns: func(change *survey.Change) bool { return c.Agent == "" || change.Agent == c.Agent },
+		Read: func() ([]ckpt.Run, error) {
+			page, err := a.Client().Runs(ctx, filter)
+			switch {
+			case ckpt.CodeOf(err) == ckpt.CodeNotFound:
+				return nil, nil
+			case err != nil:
+				return nil, err
+			}
+			slices.Reverse(page.Runs)
+			return page.Runs, nil
+		},
+		Version: func(r *ckpt.Run) string {
+			return fmt.Sprint(r.Agent, "/", r.Run, r.Status, r.Epoch, r.Attempt, r.PID, r.Goal, r.StartedAt)
+		},
+		Table: func(runs []ckpt.Run) *term.Table { return runTable(runs, a.Out) },
+	})
 }
 
 func (c *runsCmd) filter(now time.Time) (f ckpt.RunFilter, err error) {
@@ -129,9 +163,10 @@ type runCmd struct {
 	End   runEndCmd   `cmd:"" help:"End a run, or the present segment of it."`
 	Show  runShowCmd  `cmd:"" help:"Show one run."`
 
-	Fork   runForkCmd   `cmd:"" help:"Begin a new run with the state of a checkpoint, edited."`
-	Clear  runClearCmd  `cmd:"" help:"Remove the checkpoints of a run that nothing needs."`
-	Delete runDeleteCmd `cmd:"" help:"Remove a run with all that belongs to it."`
+	Recorder runRecorderCmd `cmd:"" help:"Show who ran a run when, and what it did: its flight recorder."`
+	Fork     runForkCmd     `cmd:"" help:"Begin a new run with the state of a checkpoint, edited."`
+	Clear    runClearCmd    `cmd:"" help:"Remove the checkpoints of a run that nothing needs."`
+	Delete   runDeleteCmd   `cmd:"" help:"Remove a run with all that belongs to it."`
 }
 
 type runStartCmd struct {

@@ -3,9 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,9 +44,10 @@ func TestStories(t *testing.T) {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("CKPTSIDECAR_DB", filepath.Join(env.WorkDir, "data", "ckpt.db"))
 			env.Setenv("CKPTSIDECAR_SOCKET", filepath.Join(env.WorkDir, "run", "sock"))
+			env.Values["surf"] = map[string]*surfing{}
 			return nil
 		},
-		Cmds:                clitest.Commands(map[string]clitest.Command{"ready": ready, "aged": aged}),
+		Cmds:                clitest.Commands(map[string]clitest.Command{"ready": ready, "aged": aged, "surf": surf}),
 		RequireExplicitExec: true,
 	})
 }
@@ -67,4 +72,57 @@ func aged(ts *testscript.TestScript, _ bool, _ []string) {
 		ts.Check(err)
 	}
 	ts.Check(s.Close())
+}
+
+// surfing is a browser of a story: its cookie, and the path of its session.
+type surfing struct {
+	cookie *http.Cookie
+	base   string
+	csrf   string
+}
+
+// surf asks a console as a browser does: surf FILE open|get|post STATUS PATH. The file
+// has the link that the console printed; the page comes into the file page.
+func surf(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: surf file open|get|post status [path]")
+	}
+	link, code, _ := strings.Cut(strings.TrimSpace(ts.ReadFile(args[0])), "/#")
+	open := ts.Value("surf").(map[string]*surfing)
+	if open[args[0]] == nil {
+		open[args[0]] = &surfing{}
+	}
+	b := open[args[0]]
+	method, path, form := http.MethodGet, b.base+strings.Join(args[3:], ""), url.Values{}
+	switch args[1] {
+	case "open":
+		method, path, form = http.MethodPost, "/open", url.Values{"code": {code}}
+	case "post":
+		method, form = http.MethodPost, url.Values{"csrf": {b.csrf}}
+	}
+	r, err := http.NewRequestWithContext(context.Background(), method, link+path, strings.NewReader(form.Encode()))
+	ts.Check(err)
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Origin", link)
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+	if b.cookie != nil {
+		r.AddCookie(b.cookie)
+	}
+	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
+	ts.Check(err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs("page"), text, 0o600))
+	if got := strconv.Itoa(answer.StatusCode); got != args[2] {
+		ts.Fatalf("%s %s is answered %s, want %s: %s", args[1], path, got, args[2], text)
+	}
+	if list := answer.Cookies(); len(list) > 0 {
+		b.cookie, b.base = list[0], answer.Header.Get("Location")
+	}
+	if _, rest, found := strings.Cut(string(text), `name="csrf" value="`); found {
+		b.csrf, _, _ = strings.Cut(rest, `"`)
+	}
 }

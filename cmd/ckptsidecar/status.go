@@ -42,6 +42,12 @@ func statusText(a *app, s *ckpt.Status) {
 	p.Add("process", fmt.Sprintf("pid %d, started %s", s.PID, term.Ago(s.Now.Time, s.StartedAt.Time)))
 	p.Add("endpoint", s.Endpoint)
 	p.Add("stored", storedText(s))
+	if text := runsText(s); text != "" {
+		p.Add("runs", text)
+	}
+	if text := waitingText(s); text != "" {
+		p.Add("waiting", a.Out.Yellow(text))
+	}
 	p.Add("database", databaseText(&s.Database))
 	p.Add("journal", journalText(s))
 	p.Add("writing", writerText(&s.Writer))
@@ -67,6 +73,32 @@ func stateWord(state string, s *term.Style) string {
 	return s.Red(state)
 }
 
+// runsText is how far runs are; "" where there are none.
+func runsText(s *ckpt.Status) string {
+	var parts []string
+	for _, status := range ckpt.RunStatuses {
+		if n := s.Waiting.RunsByStatus[status]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, strings.ReplaceAll(string(status), "_", " ")))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// waitingText is what waits for a person; "" for nothing.
+func waitingText(s *ckpt.Status) string {
+	var parts []string
+	if n := s.Waiting.UncertainOperations; n > 0 {
+		parts = append(parts, term.Count(n, "uncertain operation")+"")
+	}
+	if n := s.Waiting.OpenPrompts; n > 0 {
+		parts = append(parts, term.Count(n, "open question")+"")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return strings.Join(parts, ", ") + ": ckptsidecar overview"
+}
+
 func storedText(s *ckpt.Status) string {
 	var all int64
 	var kinds []string
@@ -80,7 +112,11 @@ func storedText(s *ckpt.Status) string {
 	if len(kinds) > 0 {
 		text += " (" + strings.Join(kinds, ", ") + ")"
 	}
-	return text + ", " + term.Bytes(s.Stored)
+	text += ", " + term.Bytes(s.Stored) + andFiles(s.Files)
+	if s.LeftOut > 0 {
+		text += fmt.Sprintf(" (%s left out: ckptsidecar files list AGENT)", term.Count(s.LeftOut, "path"))
+	}
+	return text
 }
 
 func databaseText(d *ckpt.DatabaseStatus) string {

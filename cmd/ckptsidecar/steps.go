@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
@@ -16,12 +19,16 @@ type stepsCmd struct {
 	InRun  string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Status string `enum:",started,succeeded,failed,interrupted" default:"" help:"Only steps of this status: started, succeeded, failed or interrupted." placeholder:"STATUS"`
 	cli.Paged
+	cli.Following
 }
 
 func (c *stepsCmd) Run(ctx context.Context, a *app) error {
 	ref := a.Ref(c.Agent, c.InRun, nil)
-	if err := cli.Checked(ref.Check(), c.Paged.Check()); err != nil {
+	if err := cli.Checked(ref.Check(), c.Paged.Check(), c.Following.Check(&c.Paged)); err != nil {
 		return err
+	}
+	if c.Follow {
+		return c.follow(ctx, a, ref)
 	}
 	all := &ckpt.StepPage{Steps: []ckpt.Step{}}
 	var err error
@@ -42,14 +49,49 @@ func (c *stepsCmd) Run(ctx context.Context, a *app) error {
 		a.Tell("no step of %s matches", c.Agent)
 		return nil
 	}
-	t := term.NewTable("KEY", "~NAME", "STATUS", ">ATTEMPT", "BEGAN", ">TOOK", "~RESULT OR ERROR")
-	for i := range all.Steps {
-		s := &all.Steps[i]
-		t.Add(s.Key, s.Name, stepStatusText(s.Status, a.Out), fmt.Sprint(s.Attempt), a.Out.Time(s.StartedAt), tookText(s), outcome(s.Result, s.Error))
-	}
-	t.Write(a.Stdout, a.Out)
+	stepTable(all.Steps, a.Out).Write(a.Stdout, a.Out)
 	c.Paged.More(a.App, all.Next)
 	return nil
+}
+
+func stepTable(steps []ckpt.Step, style *term.Style) *term.Table {
+	t := term.NewTable("KEY", "~NAME", "STATUS", ">ATTEMPT", "BEGAN", ">TOOK", "~RESULT OR ERROR")
+	for i := range steps {
+		s := &steps[i]
+		t.Add(s.Key, s.Name, stepStatusText(s.Status, style), fmt.Sprint(s.Attempt), style.Time(s.StartedAt), tookText(s), outcome(s.Result, s.Error))
+	}
+	return t
+}
+
+// follow prints steps as they begin and end.
+func (c *stepsCmd) follow(ctx context.Context, a *app, ref ckpt.RunRef) error {
+	from := "" // the first page that still has a step that is open, or the last one
+	return cli.Follow(ctx, a.App, cli.Watched[ckpt.Step]{
+		Concerns: func(change *survey.Change) bool {
+			return change.Agent == c.Agent && change.Run == cmp.Or(ref.Run, ckpt.MainRun) && change.What == survey.ChangedStep
+		},
+		Read: func() (steps []ckpt.Step, err error) {
+			settled := true
+			err = cli.EachPage(from, func(at string) (string, bool, error) {
+				page, err := a.Client().Steps(ctx, ref, ckpt.ListFilter{Status: c.Status, Before: at, Limit: ckpt.MaxLimit})
+				switch {
+				case ckpt.CodeOf(err) == ckpt.CodeNotFound:
+					return "", false, nil
+				case err != nil:
+					return "", false, err
+				}
+				steps = append(steps, page.Steps...)
+				open := slices.ContainsFunc(page.Steps, func(s ckpt.Step) bool { return s.Status == ckpt.StepStarted })
+				if settled = settled && !open; settled && page.Next != "" {
+					from = string(page.Next)
+				}
+				return string(page.Next), page.Next != "", nil
+			})
+			return steps, err
+		},
+		Version: func(s *ckpt.Step) string { return fmt.Sprint(s.Key, " ", s.Attempt, s.Status) },
+		Table:   func(steps []ckpt.Step) *term.Table { return stepTable(steps, a.Out) },
+	})
 }
 
 func stepStatusText(status ckpt.StepStatus, s *term.Style) string {

@@ -6,6 +6,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
 )
 
@@ -28,7 +29,7 @@ func (c *exportCmd) Run(ctx context.Context, a *app) error {
 	if c.Output == "" {
 		return a.Client().ExportAgents(ctx, r, a.Data())
 	}
-	p := a.Progress("exporting, bytes:")
+	p := a.Progress("exporting", term.ByBytes)
 	err := osfile.Fill(c.Output, 0o600, func(w io.Writer) error {
 		return a.Client().ExportAgents(ctx, r, &counter{w: w, step: p.Step})
 	})
@@ -41,6 +42,7 @@ type counter struct {
 	r    io.Reader
 	w    io.Writer
 	n    int64
+	all  int64 // 0 where it is not known
 	step func(done, total int64)
 }
 
@@ -49,6 +51,6 @@ func (c *counter) Write(b []byte) (int, error) { return c.count(c.w.Write(b)) }
 
 func (c *counter) count(n int, err error) (int, error) {
 	c.n += int64(n)
-	c.step(c.n, 0)
+	c.step(c.n, c.all)
 	return n, err
 }

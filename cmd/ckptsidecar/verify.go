@@ -62,7 +62,7 @@ func (c *verifyCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	p := a.Progress("verifying")
+	p := a.Progress("verifying", "")
 	report, err := daemon.VerifyAgainst(ctx, path, heads, p.Step)
 	p.Done()
 	if err != nil {
@@ -174,7 +174,7 @@ func (c *backupCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	p := a.Progress("checking the copy")
+	p := a.Progress("checking the copy", "")
 	err = daemon.Backup(ctx, path, c.Out, p.Step)
 	p.Done()
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"text/template"
 
+	"github.com/itchyny/gojq"
+
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/program"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
@@ -25,6 +27,7 @@ type Flags struct {
 	Wide   bool   `help:"Show all in tables, however wide: whole ids, every column, exact times."`
 	Color  string `enum:"auto,always,never" default:"auto" help:"Color the text: auto (on a terminal, and as NO_COLOR and CLICOLOR_FORCE say), always or never." placeholder:"WHEN"`
 	Format string `help:"Write what this Go template chooses from the JSON, for each entry of a list: '{{.id}} {{.kind}}'. With import: what the files are." placeholder:"TEMPLATE"`
+	JQ     string `name:"jq" help:"Write what this jq expression makes of the JSON, each result on a line: '.checkpoints[].id'." placeholder:"EXPRESSION"`
 }
 
 // App is what every command gets: its process, so that tests can be one, and the
@@ -45,6 +48,7 @@ type App struct {
 	connect    sync.Once
 	connection *client.Client
 	template   *template.Template // of --format
+	jq         *gojq.Code         // of --jq
 	jsonErrors bool               // --json was given
 }
 
@@ -54,6 +58,9 @@ func (a *App) Client() *client.Client {
 	a.connect.Do(func() { a.connection = &client.Client{Socket: a.Socket, Owner: a.Owner} })
 	return a.connection
 }
+
+// Another is one more connection, which the caller closes.
+func (a *App) Another() *client.Client { return &client.Client{Socket: a.Socket, Owner: a.Owner} }
 
 // Data is where JSON and states go: standard output as it is. On a terminal,
 // control characters are escaped. In JSON that changes no value.
@@ -108,7 +115,12 @@ func Stoppable[T any](ctx context.Context, wait func() (T, error)) (T, error) {
 func (a *App) Tell(format string, args ...any) { term.Printf(a.Stderr, format+"\n", args...) }
 
 // Progress shows how far long work is.
-func (a *App) Progress(what string) *term.Progress { return term.NewProgress(a.Stderr, a.Err, what) }
+// It counts in a unit: term.ByBytes, a noun, or "" for a share alone.
+func (a *App) Progress(what, unit string) *term.Progress {
+	p := term.NewProgress(a.Stderr, a.Err, what)
+	p.Unit = unit
+	return p
+}
 
 // Agrees asks a person.
 func (a *App) Agrees(question string) bool {

@@ -11,16 +11,24 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 )
 
-// Shaped says whether -q or --format choose from what a command answers.
-func (a *App) Shaped() bool { return a.Quiet || a.template != nil }
+// Shaped says whether -q, --format or --jq choose from what a command answers.
+func (a *App) Shaped() bool { return a.Quiet || a.template != nil || a.jq != nil }
 
 // IsTemplate says whether a text has an action of a Go template in it.
 func IsTemplate(text string) bool { return strings.Contains(text, "{{") }
 
-// SetShape reads -q and --format. Commands then answer as with --json, and WriteJSON writes what was asked for.
+// SetShape reads -q, --format and --jq. Commands then answer as with --json, and WriteJSON writes what was asked for.
 func (a *App) SetShape() error {
 	a.jsonErrors = a.JSON
 	switch {
+	case a.JQ != "" && (a.Quiet || IsTemplate(a.Format)):
+		return Usagef("-q, --format and --jq each say what is written: give one of them")
+	case a.JQ != "":
+		code, err := parseJQ(a.JQ)
+		if err != nil {
+			return err
+		}
+		a.jq = code
 	case a.Quiet && IsTemplate(a.Format):
 		return Usagef("-q writes ids, --format what its template says: give one of them")
 	case IsTemplate(a.Format):
@@ -43,8 +51,8 @@ func (a *App) SetShape() error {
 	return nil
 }
 
-// WriteJSON writes the answer of a command for programs: as JSON, or what -q or --format choose from it. Of a list they
-// choose from each entry, with a line for each.
+// WriteJSON writes the answer of a command for programs: as JSON, or what -q, --format or --jq choose from it. Of a
+// list the first two choose from each entry, with a line for each.
 func (a *App) WriteJSON(v any) error {
 	if !a.Shaped() {
 		return term.WriteJSON(a.Data(), v)
@@ -58,6 +66,9 @@ func (a *App) WriteJSON(v any) error {
 	decoder.UseNumber()
 	if err := decoder.Decode(&value); err != nil {
 		return err
+	}
+	if a.jq != nil {
+		return writeJQ(a.Data(), a.jq, value)
 	}
 	for _, entry := range entries(value) {
 		if err := a.writeShaped(a.Data(), entry); err != nil {

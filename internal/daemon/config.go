@@ -56,6 +56,8 @@ type Config struct {
 	WatchedRuns       int
 	StopTimeout       ckpt.Duration
 
+	MetricsListen string
+
 	OTLP         bool
 	OTLPLoopback string
 	OTLPContent  string

@@ -23,6 +23,7 @@ func (c *Config) Check() error {
 	k.times()
 	k.backups()
 	k.policy()
+	k.metrics()
 	k.otlp()
 	return errors.Join(k.mistakes...)
 }

@@ -92,6 +92,9 @@ func measured(name, help string, of func(*ckpt.Status) float64) gauge {
 var gauges = []gauge{
 	measured("agents", "Agents that have saved something.", func(s *ckpt.Status) float64 { return float64(s.Agents) }),
 	measured("runs", "Runs that are stored.", func(s *ckpt.Status) float64 { return float64(s.Runs) }),
+	measured("uncertain_operations", "Operations of which nobody knows whether they happened.",
+		func(s *ckpt.Status) float64 { return float64(s.Waiting.UncertainOperations) }),
+	measured("prompts_open", "Questions that wait for an answer.", func(s *ckpt.Status) float64 { return float64(s.Waiting.OpenPrompts) }),
 	measured("stored_bytes", "Bytes of states, as stored.", func(s *ckpt.Status) float64 { return float64(s.Stored) }),
 	measured("database_bytes", "Size of the database file.", func(s *ckpt.Status) float64 { return float64(s.Database.Bytes) }),
 	measured("database_free_bytes", "Part of the database file that is free.", func(s *ckpt.Status) float64 { return float64(s.Database.FreeBytes) }),
@@ -138,6 +141,7 @@ func unixTime(t ckpt.Time) float64 {
 var (
 	checkpointsDesc = prometheus.NewDesc("ckptsidecar_checkpoints", "Checkpoints that are stored, by kind.", []string{"kind"}, nil)
 	stateDesc       = prometheus.NewDesc("ckptsidecar_state", "1 for the daemon's state.", []string{"state"}, nil)
+	runsDesc        = prometheus.NewDesc("ckptsidecar_runs_by_status", "Runs that are stored, by status.", []string{"status"}, nil)
 	connectionsDesc = prometheus.NewDesc("ckptsidecar_connections", "Connections that are open.", nil, nil)
 	inWorkDesc      = prometheus.NewDesc("ckptsidecar_requests_in_work", "Requests that are being answered.", nil, nil)
 	findingsDesc    = prometheus.NewDesc("ckptsidecar_findings_open",
@@ -154,7 +158,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, g := range gauges {
 		ch <- g.desc
 	}
-	for _, d := range []*prometheus.Desc{checkpointsDesc, stateDesc, connectionsDesc, inWorkDesc, panicsDesc, findingsDesc, spansDesc, noticesDesc, droppedDesc} {
+	for _, d := range []*prometheus.Desc{checkpointsDesc, stateDesc, runsDesc, connectionsDesc, inWorkDesc, panicsDesc, findingsDesc, spansDesc, noticesDesc, droppedDesc} {
 		ch <- d
 	}
 }
@@ -178,6 +182,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, kind := range ckpt.Kinds {
 		ch <- prometheus.MustNewConstMetric(checkpointsDesc, prometheus.GaugeValue, float64(status.Counts[kind]), string(kind))
+	}
+	for runStatus, n := range status.Waiting.RunsByStatus {
+		ch <- prometheus.MustNewConstMetric(runsDesc, prometheus.GaugeValue, float64(n), string(runStatus))
 	}
 	for key, n := range m.findings(status) {
 		ch <- prometheus.MustNewConstMetric(findingsDesc, prometheus.GaugeValue, float64(n), key[0], key[1])

@@ -86,9 +86,15 @@ func (k *checking) otlp() {
 	if c.OTLPLoopback == "" {
 		return
 	}
-	if at, err := netip.ParseAddrPort(c.OTLPLoopback); err != nil || !at.Addr().IsLoopback() {
+	if !isLoopbackPort(c.OTLPLoopback) {
 		k.bad("otlp.loopback", "is %q: it is a loopback address with a port, such as 127.0.0.1:4318", c.OTLPLoopback)
 	}
+}
+
+// isLoopbackPort says whether a setting names a port that only this machine reaches.
+func isLoopbackPort(address string) bool {
+	at, err := netip.ParseAddrPort(address)
+	return err == nil && at.Addr().IsLoopback()
 }
 
 // startReceiver serves what openReceiver has opened, and settles what was taken.

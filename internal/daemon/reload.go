@@ -61,6 +61,7 @@ func (s *service) adopt(changed []Setting, next *Config) {
 	for _, setting := range changed {
 		_ = c.Set(setting.Key, setting.Text(), next.SetBy(setting.Key)) // it was checked, and reads what it writes
 	}
+	s.tellSettings()
 	if err := s.store.SetDaemonPolicy([]byte(c.Policy)); err != nil {
 		s.log.Error("[policy] of the settings could not be taken over, so the old one stays in force", "error", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/monitor"
 	"github.com/ckptsidecar/ckptsidecar/internal/notify"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 // service is what a running daemon is made of, in the order of starting.
@@ -28,6 +30,7 @@ type service struct {
 	endpoint  string       // where the daemon listens
 	guard     atomic.Pointer[retention.Guard]
 	store     *db.Store
+	settings  atomic.Pointer[[]survey.Setting] // those in force, for who asks
 	drift     observer.Watcher
 	worker    *retention.Worker
 	monitor   *monitor.Monitor
@@ -36,6 +39,9 @@ type service struct {
 	notifier  atomic.Pointer[notify.Worker]
 	listener  net.Listener
 	server    *server.Server
+
+	metrics http.Handler
+	scrapes scrapes
 
 	otlp           ckpt.OTLPStatus // where OpenTelemetry's spans are taken
 	spanListeners  []net.Listener

@@ -6,6 +6,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 // newServer puts the API over the store.
@@ -19,12 +20,15 @@ func (s *service) newServer() *server.Server {
 			return served.Status(ctx, ckpt.Scope{Caller: ckpt.Caller{Owner: "daemon", Admin: true}})
 		},
 		func() server.Stats { return api.Stats() }, s.drift.Rules(&policy))
+	s.metrics = m.handler()
+	s.tellSettings()
 	api = server.NewServer(server.Options{
-		Store:   served,
-		Log:     s.log,
-		Metrics: m.handler(),
-		Version: s.daemon.Version,
-		Observe: m.observe,
+		Store:    served,
+		Log:      s.log,
+		Metrics:  s.metrics,
+		Version:  s.daemon.Version,
+		Settings: func() []survey.Setting { return *s.settings.Load() },
+		Observe:  m.observe,
 		Limits: server.Limits{
 			MaxBody:              int64(c.MaxBody),
 			Connections:          c.Connections,
@@ -33,6 +37,12 @@ func (s *service) newServer() *server.Server {
 		},
 	})
 	return api
+}
+
+// tellSettings notes the settings as they are for those who ask.
+func (s *service) tellSettings() {
+	list := told(&s.daemon.Config)
+	s.settings.Store(&list)
 }
 
 // served is the store as the API sees it: its status also has what only the

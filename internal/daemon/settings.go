@@ -82,6 +82,8 @@ func (c *Config) Settings() []Setting {
 			"agents that do not agree.", start, &c.DriftInterval},
 		{"drift.watched_runs", "", "Of how many runs what the drift detectors know is kept in memory; of others it is " +
 			"read again when they are written to.", start, &c.WatchedRuns},
+		{"metrics.listen", "", "Answer Prometheus at this port too, such as 127.0.0.1:9464, with GET /metrics alone; empty for no port. " +
+			"Every user of the machine can read it: the numbers name nobody, and are of everybody.", start, &c.MetricsListen},
 		{"otlp.enabled", "", "Take OpenTelemetry's traces from agents that are instrumented already, by gRPC and HTTP, at the " +
 			"socket otlp.sock beside the daemon's own.", start, &c.OTLP},
 		{"otlp.loopback", "", "Take them at this port too, such as 127.0.0.1:4318, from those who have a token (`ckptsidecar token " +

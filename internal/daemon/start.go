@@ -21,7 +21,7 @@ import (
 // fails is in s.
 func (s *service) start(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		s.takeSocket, s.checkIdentity, s.openDatabase, s.openEndpoint, s.openReceiver, s.startWorkers, s.startServing,
+		s.takeSocket, s.checkIdentity, s.openDatabase, s.openEndpoint, s.openReceiver, s.openScrapes, s.startWorkers, s.startServing,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -158,6 +158,7 @@ func (s *service) startServing(context.Context) error {
 	endUpkeep := s.endUpkeep
 	s.endUpkeep = func() { cancel(); endUpkeep() }
 	s.startReceiver(ctx)
+	s.startScrapes(s.metrics)
 	s.workers.Go(func() {
 		newGiver(int64(s.daemon.Config.Garbage), func() int64 { return s.server.Stats().Answered }).run(ctx)
 	})

@@ -50,6 +50,7 @@ func (s *service) bounded(limit time.Duration) (context.Context, context.CancelF
 
 // stopServing takes the endpoint away and waits for the requests in flight.
 func (s *service) stopServing(ctx context.Context) error {
+	s.closeScrapes()
 	if err := errors.Join(s.server.Shutdown(ctx), s.stopReceiver(ctx)); err != nil {
 		return fmt.Errorf("some requests were still in flight: %w", err)
 	}
@@ -93,6 +94,7 @@ func (s *service) abandon() {
 		s.paced.Wait()
 	}
 	s.closeReceiver()
+	s.closeScrapes()
 	switch {
 	case s.listener != nil:
 		_ = s.listener.Close()

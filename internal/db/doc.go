@@ -7,5 +7,5 @@
 //
 // It may import the root package, the packages below it, internal/wellformed
 // and, for the types of what it is given as values, internal/drift/observer,
-// internal/liveness, internal/resume and internal/retention.
+// internal/liveness, internal/resume, internal/retention and internal/survey.
 package db

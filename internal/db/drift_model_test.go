@@ -28,7 +28,7 @@ type driftModel struct {
 
 func TestDriftModel(t *testing.T) {
 	t.Parallel()
-	usual := uint64(3)
+	usual := uint64(2)
 	if testing.Short() {
 		usual = 1
 	}

@@ -66,13 +66,15 @@ func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry
 		Runs        int64 `db:"runs"`
 		Checkpoints int64 `db:"checkpoints"`
 		StoredBytes int64 `db:"stored_bytes"`
+		FilesBytes  int64 `db:"files_bytes"`
 	}{}
 	_, err := tx.Get(&row, `SELECT count(*) AS runs, coalesce(sum(last_seq - removed), 0) AS checkpoints,
-		coalesce(sum(stored_bytes), 0) AS stored_bytes FROM runs WHERE agent_id = ?`, agent.ID)
+		coalesce(sum(stored_bytes), 0) AS stored_bytes,
+		(SELECT coalesce(sum(length(data)), 0) FROM contents WHERE agent_id = ?1) AS files_bytes FROM runs WHERE agent_id = ?1`, agent.ID)
 	if err != nil {
 		return nil, err
 	}
-	erased.Runs, erased.Checkpoints, erased.StoredBytes = row.Runs, row.Checkpoints, row.StoredBytes
+	erased.Runs, erased.Checkpoints, erased.StoredBytes, erased.FilesBytes = row.Runs, row.Checkpoints, row.StoredBytes, row.FilesBytes
 	if err := tx.FreeAgent(agent); err != nil {
 		return nil, err
 	}
@@ -97,8 +99,9 @@ func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry
 	tx.OnCommit(func() {
 		s.States.ForgetAgent(agent.Owner, agent.Name)
 		s.Shared.ForgetAgent(agent.Owner, agent.Name)
+		s.Files.ForgetAgent(agent)
 	})
-	e.Detail = map[string]any{"runs": erased.Runs, "checkpoints": erased.Checkpoints, "stored_bytes": erased.StoredBytes}
+	e.Detail = map[string]any{"runs": erased.Runs, "checkpoints": erased.Checkpoints, "stored_bytes": erased.StoredBytes, "files_bytes": erased.FilesBytes}
 	return erased, tx.Audit(e)
 }
 

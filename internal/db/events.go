@@ -105,7 +105,7 @@ func (s *Store) Events(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, afte
 	if err != nil {
 		return nil, err
 	}
-	s.AuditFollowing(sc, "read_events", ref.Agent)
+	s.AuditRead(sc, "read_events", ref.Agent, "")
 	page := &ckpt.EventPage{Events: []ckpt.Event{}}
 	err = s.RO.SelectContext(ctx, &page.Events, `SELECT seq, at, type, payload FROM
 		(SELECT seq, at, type, payload, sum(length(payload)) OVER (ORDER BY seq) - length(payload) AS before FROM events WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT 0 + ?)
@@ -134,7 +134,7 @@ func (s *Store) EventsOf(ctx context.Context, sc ckpt.Scope, after int64, limit 
 		return nil, ckpt.Errorf(ckpt.CodeInvalid, "after is the n of no event of %s: give one that was answered before, or 0 for the beginning", owner)
 	}
 	if owner != sc.Caller.Owner {
-		s.AuditFollowing(sc, "read_events", "")
+		s.AuditRead(sc, "read_events", "", "")
 	}
 	var rows []struct {
 		ckpt.OwnerEvent

@@ -407,8 +407,11 @@ func (h *past) do() {
 func TestExportsOfRandomHistories(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
-	seeds := uint64(24)
-	if testing.Short() {
+	seeds := uint64(10)
+	switch {
+	case *long:
+		seeds = 48
+	case testing.Short():
 		seeds = 6
 	}
 	for seed := range seeds {

@@ -167,7 +167,7 @@ func fullDisk(t *testing.T, prepare func(*testing.T, *db.Store, map[string][]byt
 func TestOpenOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	from := closedDatabase(t)
-	dir := mountTmpfs(t, "1m")
+	dir := mountTmpfs(t, "2m")
 	path := filepath.Join(dir, "ckpt.db")
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		replace(t, from+suffix, path+suffix)

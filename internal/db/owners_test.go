@@ -3,6 +3,7 @@ package db_test
 import (
 	"io"
 	"regexp"
+	"strings"
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -179,6 +180,13 @@ func TestAdministrator(t *testing.T) {
 	wantCode(t, err, ckpt.CodeNotFound)
 	_, err = s.Checkpoints(t.Context(), root, ckpt.CheckpointFilter{Agent: "a"})
 	wantCode(t, err, ckpt.CodeNotFound)
+	if !strings.Contains(err.Error(), ann.Owner+" and "+bob.Owner) {
+		t.Errorf("an administrator is not told whose there is: %v", err)
+	}
+	cleo := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:cleo"}}
+	if _, err = s.Checkpoints(t.Context(), cleo, ckpt.CheckpointFilter{Agent: "a"}); err == nil || strings.Contains(err.Error(), "uid:") {
+		t.Errorf("somebody is told of others: %v", err)
+	}
 	page, err := s.Checkpoints(t.Context(), target, ckpt.CheckpointFilter{Agent: "a"})
 	must(t, err)
 	if len(page.Checkpoints) != 1 || page.Checkpoints[0].ID != c.ID {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/files"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
 )
@@ -32,6 +33,10 @@ func TestQueryPlans(t *testing.T) {
 		never string
 	}{
 		{"the runs that are watched", query(selectWatched, 0, 100), []string{"SEARCH r USING INDEX runs_watched (status=? AND rowid>?)"}, "TEMP B-TREE"},
+		{"which contents are there", query(files.SelectThere, `[]`, 1, ""), []string{"SEARCH c USING COVERING INDEX contents_by_hash (agent_id=? AND sha256=?)"}, "SCAN c"},
+		{"the sizes of contents", query(files.SelectSizes, `[]`, 1), []string{"SEARCH c USING INDEX contents_by_hash (agent_id=? AND sha256=?)"}, "SCAN c"},
+		{"contents that stay longer", query(files.SelectLeased, `[]`, "", 1), []string{"SEARCH c USING INTEGER PRIMARY KEY"}, "SCAN c"},
+		{"what the files of an agent take", query(files.SelectStored, 1), []string{"SEARCH contents USING COVERING INDEX contents_sizes (agent_id=?)"}, "SCAN"},
 		{"a list of all runs", all, []string{"SEARCH k USING COVERING INDEX checkpoints_of_run (run_id=? AND kind=?)", "SEARCH c USING INTEGER PRIMARY KEY", "INDEX runs_of_agent (agent_id=?)"}, "SCAN c"},
 		{"a list of one run", one, []string{"SEARCH k USING COVERING INDEX checkpoints_of_run (run_id=? AND kind=?)", "SEARCH c USING INTEGER PRIMARY KEY", "INDEX sqlite_autoindex_runs_1 (agent_id=? AND name=?)"}, "SCAN c"},
 	} {

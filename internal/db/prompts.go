@@ -88,7 +88,7 @@ func (s *Store) Prompts(ctx context.Context, sc ckpt.Scope, f ckpt.PromptFilter)
 		page.Prompts[i].Status = page.Prompts[i].StatusAt(now, ledger.Daemon)
 	}
 	if slices.ContainsFunc(page.Prompts, func(p ckpt.Prompt) bool { return p.Owner != sc.Caller.Owner }) {
-		s.AuditFollowing(sc, "list_prompts", "")
+		s.AuditRead(sc, "list_prompts", "", "")
 	}
 	return page, sqlite.ReadError(err)
 }

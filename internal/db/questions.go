@@ -213,7 +213,7 @@ func (s *Store) Prompt(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Pro
 	}
 	if p.Owner != sc.Caller.Owner {
 		sc.Target = p.Owner
-		s.AuditFollowing(sc, "read_prompt", p.Agent)
+		s.AuditRead(sc, "read_prompt", p.Agent, "")
 	}
 	return p, nil
 }

@@ -30,7 +30,7 @@ func (s *Store) Resume(_ context.Context, sc ckpt.Scope, r ckpt.ResumeRequest) (
 	e := ledger.Entry(sc, "resume", r.Agent)
 	e.Run, e.Reason = ledger.RunName(r.Run), r.Reason
 	if r.DryRun {
-		s.AuditForeign(sc, "read_plan", r.Agent, "")
+		s.AuditRead(sc, "read_plan", r.Agent, "")
 		plan, err := s.look(sc, r)
 		return plan, false, err
 	}

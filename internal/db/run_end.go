@@ -24,13 +24,13 @@ func (s *Store) Beat(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, b ckpt.H
 		return nil, err
 	}
 	ref.Epoch = b.Epoch
-	s.AuditFollowing(sc, "beat", ref.Agent)
+	s.AuditRead(sc, "beat", ref.Agent, "")
 	past := s.ReadAheadFor(sc, ref)
 	var shown *ckpt.Run
 	err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
 		agent, run, err := s.knownRun(tx, sc, ref)
 		if err == nil {
-			err = run.MayWrite(ref.Epoch)
+			err = s.MayWrite(run, sc, ref.Epoch)
 		}
 		if err != nil {
 			return err
@@ -87,7 +87,7 @@ func (s *Store) needRun(tx *ledger.Tx, sc ckpt.Scope, ref ckpt.RunRef) (*ledger.
 	if err != nil {
 		return nil, err
 	}
-	return run, run.MayWrite(ref.Epoch)
+	return run, s.MayWrite(run, sc, ref.Epoch)
 }
 
 // knownRun is the run of a name and its agent, which must be there.

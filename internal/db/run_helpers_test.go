@@ -5,6 +5,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
@@ -18,6 +19,8 @@ type processes struct {
 	dead   map[int]bool
 	owners map[int]string // of those that are not the caller's
 	starts map[int]string // of those that did not begin at 100
+
+	strangers map[int]bool // those that were there before, and have nothing to do with the owner
 }
 
 func (p *processes) Owner(pid int) string { return p.owners[pid] }
@@ -30,6 +33,13 @@ func (p *processes) Identify(pid int) liveness.Process {
 		start = p.starts[pid]
 	}
 	return liveness.Process{PID: pid, Start: start, Boot: "b1"}
+}
+
+// Stranger is a process that was told to be old, and no relative of any other.
+func (p *processes) Stranger(pid int, of liveness.Process, _ time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.strangers[pid] && pid != of.PID
 }
 
 // begin lets a process that lives have a number.

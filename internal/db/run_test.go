@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
 )
 
 func TestRunLife(t *testing.T) {
@@ -78,34 +79,58 @@ func TestFencing(t *testing.T) {
 	if plan.Epoch <= first || !plan.Claimed {
 		t.Fatalf("resumed with epoch %d after %d", plan.Epoch, first)
 	}
-	stale := at(first)
+	for name, write := range everyWrite(t, s, 11, &first) {
+		t.Run(name, func(t *testing.T) { wantCode(t, write(), ckpt.CodeFenced) })
+	}
+}
+
+// TestFencingWithoutAnEpoch has a process that never names an epoch write on after
+// another took its run over. Each of its writes is refused while the owner lives.
+// A process that may belong to the owner is not refused.
+func TestFencingWithoutAnEpoch(t *testing.T) {
+	t.Parallel()
+	s, _, p := openRuns(t)
+	save(t, s, as(11), "a", ckpt.KindRoutine, `1`)
+	claim(t, s, 12)
+	p.strangers = map[int]bool{11: true, 12: true}
+	for name, write := range everyWrite(t, s, 11, nil) {
+		t.Run(name, func(t *testing.T) { wantCode(t, write(), ckpt.CodeFenced) })
+	}
+	save(t, s, as(12), "a", ckpt.KindRoutine, `2`) // the owner
+	save(t, s, as(13), "a", ckpt.KindRoutine, `3`) // one of its children
+	wantCode(t, everyWrite(t, s, 11, nil)["save"](), ckpt.CodeFenced)
+	p.kill(12)
+	save(t, s, as(11), "a", ckpt.KindRoutine, `4`)
+}
+
+// everyWrite is each kind of write to the run, by a process that names an epoch.
+func everyWrite(t *testing.T, s *db.Store, pid int, epoch *int64) map[string]func() error {
+	ref := mainRun
+	ref.Epoch = epoch
 	r := request("a", ckpt.KindRoutine, `2`)
-	r.Epoch = &first
-	writes := map[string]func() error{
-		"save": func() error { _, err := s.Save(t.Context(), as(11), r); return err },
+	r.Epoch = epoch
+	return map[string]func() error{
+		"save": func() error { _, err := s.Save(t.Context(), as(pid), r); return err },
 		"beat": func() error {
-			_, err := s.Beat(t.Context(), as(11), mainRun, ckpt.Heartbeat{Epoch: &first})
+			_, err := s.Beat(t.Context(), as(pid), mainRun, ckpt.Heartbeat{Epoch: epoch})
 			return err
 		},
 		"step": func() error {
-			_, _, err := s.BeginStep(t.Context(), as(11), mainRun, ckpt.StepRequest{Key: "k", Name: "n", Epoch: &first})
+			_, _, err := s.BeginStep(t.Context(), as(pid), mainRun, ckpt.StepRequest{Key: "k", Name: "n", Epoch: epoch})
 			return err
 		},
 		"operation": func() error {
-			_, _, err := s.BeginOperation(t.Context(), as(11), mainRun, ckpt.OperationRequest{Key: "k", Name: "n", Epoch: &first})
+			_, _, err := s.BeginOperation(t.Context(), as(pid), mainRun, ckpt.OperationRequest{Key: "k", Name: "n", Epoch: epoch})
 			return err
 		},
 		"events": func() error {
-			_, _, err := s.Append(t.Context(), as(11), stale, []ckpt.NewEvent{{Type: "t"}}, "")
+			_, _, err := s.Append(t.Context(), as(pid), ref, []ckpt.NewEvent{{Type: "t"}}, "")
 			return err
 		},
 		"end": func() error {
-			_, _, err := s.EndRun(t.Context(), as(11), mainRun, ckpt.EndRequest{Status: ckpt.RunCompleted, Epoch: &first})
+			_, _, err := s.EndRun(t.Context(), as(pid), mainRun, ckpt.EndRequest{Status: ckpt.RunCompleted, Epoch: epoch})
 			return err
 		},
-	}
-	for name, write := range writes {
-		t.Run(name, func(t *testing.T) { wantCode(t, write(), ckpt.CodeFenced) })
 	}
 }
 

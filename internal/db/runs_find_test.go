@@ -108,7 +108,7 @@ func names(t testing.TB, s *db.Store, sc ckpt.Scope, f ckpt.RunFilter) (list []s
 func TestFindingRuns(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
-	manyRuns(t, s, 6000)
+	manyRuns(t, s, 3000)
 	for _, sc := range []ckpt.Scope{ann, bob} {
 		all := []ckpt.Run{}
 		f := ckpt.RunFilter{Limit: ckpt.MaxLimit}
@@ -120,7 +120,7 @@ func TestFindingRuns(t *testing.T) {
 				break
 			}
 		}
-		if len(all) < 2000 {
+		if len(all) < 1000 {
 			t.Fatalf("%s has %d runs", sc.Caller.Owner, len(all))
 		}
 		findings := map[string]string{}

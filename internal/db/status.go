@@ -12,7 +12,7 @@ import (
 
 // Status is the state of the store, with counts of what the scope may see.
 func (s *Store) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error) {
-	s.AuditFollowing(sc, "status", "")
+	s.AuditRead(sc, "status", "", "")
 	if sc.Admin && sc.Target == "" {
 		sc.Target = ckpt.AllOwners
 	}
@@ -22,6 +22,9 @@ func (s *Store) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error)
 	}
 	err := s.Reading(ctx, func(q *sqlx.Tx) error {
 		if err := countOwned(ctx, q, sc.Whose(), st); err != nil {
+			return err
+		}
+		if err := countWaiting(ctx, q, sc.Whose(), st); err != nil {
 			return err
 		}
 		if err := s.DriftStatus(ctx, q, sc.Whose(), &st.Drift); err != nil {
@@ -62,8 +65,28 @@ func countOwned(ctx context.Context, q *sqlx.Tx, owner string, st *ckpt.Status) 
 	if st.Agents == agents { // then one way through all runs is shorter than the way to each
 		owned = `?1 <> ''`
 	}
-	err = q.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(r.stored_bytes), 0), coalesce(sum(r.last_seq - r.removed), 0)
-		FROM runs r WHERE `+owned, owner).Scan(&st.Runs, &st.Stored, &checkpoints)
+	st.Waiting.RunsByStatus = make(map[ckpt.RunStatus]int64, len(ckpt.RunStatuses))
+	for _, status := range ckpt.RunStatuses {
+		st.Waiting.RunsByStatus[status] = 0
+	}
+	var runs []struct {
+		Status                    ckpt.RunStatus
+		Runs, Stored, Checkpoints int64
+	}
+	err = q.SelectContext(ctx, &runs, `SELECT `+ledger.ShownStatus+` AS status, count(*) AS runs, sum(r.stored_bytes) AS stored, sum(r.last_seq - r.removed) AS checkpoints
+		FROM runs r WHERE `+owned+` GROUP BY 1`, owner)
+	if err != nil {
+		return err
+	}
+	for _, r := range runs {
+		st.Waiting.RunsByStatus[r.Status] = r.Runs
+		st.Runs, st.Stored, checkpoints = st.Runs+r.Runs, st.Stored+r.Stored, checkpoints+r.Checkpoints
+	}
+	err = q.GetContext(ctx, &st.Files, `SELECT coalesce(sum(length(c.data)), 0) FROM agents a CROSS JOIN contents c ON c.agent_id = a.id WHERE a.owner = ?1 OR ?1 = '*'`, owner)
+	if err != nil {
+		return err
+	}
+	err = q.GetContext(ctx, &st.LeftOut, countLeftOut, owner)
 	if err != nil {
 		return err
 	}
@@ -80,6 +103,24 @@ func countOwned(ctx context.Context, q *sqlx.Tx, owner string, st *ckpt.Status) 
 	st.Counts[ckpt.KindRoutine] = checkpoints
 	return nil
 }
+
+// countWaiting counts what waits for a person, which indexes hold that hold nothing else.
+func countWaiting(ctx context.Context, q *sqlx.Tx, owner string, st *ckpt.Status) error {
+	if err := q.GetContext(ctx, &st.Waiting.UncertainOperations, countUncertain, owner); err != nil {
+		return err
+	}
+	return q.GetContext(ctx, &st.Waiting.OpenPrompts, countPrompts, owner, st.Now)
+}
+
+// countLeftOut counts what the newest tree of each folder of an agent leaves out.
+const countLeftOut = `SELECT coalesce(sum(json_array_length(t.left_out)), 0) FROM trees t WHERE t.id IN (SELECT max(n.id) FROM trees n JOIN agents a ON a.id = n.agent_id
+	WHERE n.sha256 IS NOT NULL AND (a.owner = ?1 OR ?1 = '*') GROUP BY n.agent_id, n.root)`
+
+const (
+	ofOwner        = ` CROSS JOIN runs r ON r.id = x.run_id JOIN agents a ON a.id = r.agent_id WHERE (a.owner = ?1 OR ?1 = '*')`
+	countUncertain = `SELECT count(*) FROM operations x INDEXED BY operations_uncertain` + ofOwner + ` AND x.status = 'uncertain'`
+	countPrompts   = `SELECT count(*) FROM prompts x INDEXED BY prompts_waiting` + ofOwner + ` AND x.answered_at IS NULL AND (x.expires_at IS NULL OR x.expires_at > ?2)`
+)
 
 func (s *Store) databaseStatus(ctx context.Context, q *sqlx.Tx, d *ckpt.DatabaseStatus) error {
 	var free int64

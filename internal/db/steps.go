@@ -217,6 +217,6 @@ func (s *Store) listOf(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f ck
 	if run, err = s.FindRun(ctx, sc, ref); err != nil {
 		return nil, 0, 0, err
 	}
-	s.AuditForeign(sc, action, ref.Agent, "")
+	s.AuditRead(sc, action, ref.Agent, "")
 	return run, from, limit, nil
 }

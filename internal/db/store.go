@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
@@ -12,6 +13,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/saves"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/spans"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/surveys"
 )
 
 // What the engine answers where a start or a write must not go on.
@@ -42,10 +44,12 @@ type Store struct {
 	*archive.Archive
 	*spans.Spans
 	*files.Files
-	events   ledger.Changes
-	prompts  ledger.Changes           // of their answers
-	keysSeen atomic.Pointer[keyPlace] // where Expire goes on
-	idsSeen  atomic.Pointer[keyPlace] // the same of ids
+	*surveys.Surveys
+	verifying sync.Mutex // held while the audit log is read as a whole
+	events    ledger.Changes
+	prompts   ledger.Changes           // of their answers
+	keysSeen  atomic.Pointer[keyPlace] // where Expire goes on
+	idsSeen   atomic.Pointer[keyPlace] // the same of ids
 }
 
 // Open opens the database, makes it where there is none, brings its schema up
@@ -60,7 +64,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	}
 	d := driftlog.New(c)
 	v := saves.New(d)
-	s := &Store{Core: c, Drifts: d, Saves: v, Threads: langgraph.New(v), Spans: spans.New(d), Files: files.New(d)}
+	s := &Store{Core: c, Drifts: d, Saves: v, Threads: langgraph.New(v), Spans: spans.New(d), Files: files.New(d), Surveys: surveys.New(c)}
 	s.Archive = archive.New(d, archive.Graphs{Imported: langgraph.GraphImported, RunName: langgraph.RunName}, s.Files)
 	v.Trees = s.Files
 	if err := c.Open(ctx); err != nil {

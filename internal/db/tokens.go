@@ -117,7 +117,7 @@ func (s *Store) Tokens(ctx context.Context, sc ckpt.Scope, f ckpt.TokenFilter) (
 		page.Next = ckpt.Ref(page.Tokens[limit-1].ID)
 	}
 	if sc.Foreign() {
-		s.AuditForeign(sc, "list_tokens", "", "")
+		s.AuditRead(sc, "list_tokens", "", "")
 	}
 	return page, nil
 }

@@ -21,6 +21,12 @@ const (
 	minCopy  = 32 // a shorter common beginning is not worth an operation
 	chain    = 8  // places of the same block that are compared for the longest match
 	stride   = 31 // the largest step through what is nowhere to be found; odd, so that it meets every alignment
+
+	// In a near window every block is indexed, unless another one has its place. A match
+	// of minMatch bytes holds three of them, block bytes apart. So block places beside
+	// each other are looked up in every minMatch - block of the state: one of the three
+	// is among them.
+	group = minMatch - block
 )
 
 // tagless are the bits of an entry of a near window that say the place.
@@ -128,15 +134,17 @@ func (d *differ) searchNear(i, j, size int) (at, from int, found bool) {
 		table[h>>shift] = uint32(h)&^tagless | uint32(p+1)
 	}
 	d.patience -= len(window)
-	for from = j; from <= last; from += 1 | (from-j)>>12 {
-		h := hash(d.state[from:])
-		p := table[h>>shift]
-		if p == 0 || (p^uint32(h))&^tagless != 0 {
-			continue
-		}
-		if at, start, n := d.match(i+int(p&tagless-1), from, j); n >= minMatch {
-			d.patience -= from - j
-			return at, start, true
+	for first := j; first <= last; first += group + (first-j)>>12*block {
+		for from = first; from <= min(first+block-1, last); from++ {
+			h := hash(d.state[from:])
+			p := table[h>>shift]
+			if p == 0 || (p^uint32(h))&^tagless != 0 {
+				continue
+			}
+			if at, start, n := d.match(i+int(p&tagless-1), from, j); n >= minMatch {
+				d.patience -= from - j
+				return at, start, true
+			}
 		}
 	}
 	d.patience -= max(last-j, 0)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -307,5 +308,30 @@ func BenchmarkEncode(b *testing.B) {
 			}
 			b.ReportMetric(float64(len(literal)), "new_bytes")
 		})
+	}
+}
+
+// TestShortMatchesAreFoundWhereverTheyStand has bytes in common at every pair of
+// places: the search looks up some places only, and must meet those bytes. Two blocks
+// may want one place of the index, so a few of the shortest are missed.
+func TestShortMatchesAreFoundWhereverTheyStand(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for length, most := range map[int]int{minMatch: 50, 2 * minMatch: 0} {
+		missed := 0
+		for at := range 100 {
+			for from := range 100 {
+				shared := random(r, length)
+				base := slices.Concat(random(r, at+1), shared, random(r, 200))
+				state := slices.Concat(random(r, from+1), shared, random(r, 200))
+				ops := Compare(base, state, MaxOperations)
+				if !slices.ContainsFunc(ops, func(o Op) bool { return o.Offset != Literal && o.Length >= length }) {
+					missed++
+				}
+			}
+		}
+		if missed > most {
+			t.Errorf("of 10000 matches of %d bytes %d were missed, at most %d should be", length, missed, most)
+		}
+		t.Logf("%d bytes: %d of 10000 missed", length, missed)
 	}
 }

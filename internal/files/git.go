@@ -60,6 +60,28 @@ func gitList(ctx context.Context, folder, ceiling string) (tracked, others []str
 	return tracked, others, nil
 }
 
+// askedGit is a listing of git under way.
+type askedGit struct {
+	done            chan struct{}
+	tracked, others []string
+	err             error
+}
+
+// askGit begins to list a root.
+func askGit(ctx context.Context, root string) *askedGit {
+	g := &askedGit{done: make(chan struct{})}
+	go func() {
+		defer close(g.done)
+		g.tracked, g.others, g.err = gitList(ctx, root, "")
+	}()
+	return g
+}
+
+func (g *askedGit) wait() (tracked, others []string, err error) {
+	<-g.done
+	return g.tracked, g.others, g.err
+}
+
 // gitEnvironment is an environment in which git finds the repository of its
 // folder, and calls nobody: a hook of git would pass its own repository on, and
 // a partial clone would fetch what is missing.

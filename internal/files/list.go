@@ -43,7 +43,13 @@ type Listed struct {
 // List names the files below a root. A submodule is named like a file:
 // Submodules lists what is in it.
 func List(ctx context.Context, root string, choice Choice) *Listing {
+	return list(ctx, root, choice, nil)
+}
+
+// list is List where git may have been asked about the root already.
+func list(ctx context.Context, root string, choice Choice, asked *askedGit) *Listing {
 	l := newLister(ctx, root, choice)
+	l.asked = asked
 	l.repository("", 0)
 	if len(l.include.list) > 0 {
 		l.walkIncluded("")
@@ -84,6 +90,7 @@ type lister struct {
 	out              *Listing
 	names            map[string]bool // true where git tracks it
 	include, exclude *rules
+	asked            *askedGit // about the root; nil where git was not asked yet
 }
 
 func (l *lister) full(path string) string { return filepath.Join(l.root, filepath.FromSlash(path)) }
@@ -94,7 +101,7 @@ func (l *lister) repository(folder string, depth int) {
 	if folder != "" {
 		ceiling = filepath.Dir(l.full(folder)) // a broken repository must not list the one around it
 	}
-	tracked, others, err := gitList(l.ctx, l.full(folder), ceiling)
+	tracked, others, err := l.git(folder, ceiling)
 	if err != nil {
 		if folder == "" {
 			l.out.GitError = err.Error()
@@ -109,6 +116,14 @@ func (l *lister) repository(folder string, depth int) {
 	for _, path := range others {
 		l.found(folder, path, false, depth)
 	}
+}
+
+// git asks git about a folder, unless it has been asked.
+func (l *lister) git(folder, ceiling string) (tracked, others []string, err error) {
+	if folder == "" && l.asked != nil {
+		return l.asked.wait()
+	}
+	return gitList(l.ctx, l.full(folder), ceiling)
 }
 
 // outerRules are those of a repository that git did not list.

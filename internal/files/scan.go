@@ -42,7 +42,13 @@ type Scanner struct {
 	// AfterRead is called in tests, after a file was read and before it is
 	// looked at again.
 	AfterRead func(path string)
+
+	asked *askedGit
 }
+
+// Ask lets git list the root while the caller does something else. The next scan takes
+// what it says.
+func (s *Scanner) Ask(ctx context.Context) { s.asked = askGit(ctx, s.Root) }
 
 // Found is what a scan has found.
 type Found struct {
@@ -87,11 +93,23 @@ func (s *Scanner) Scan(ctx context.Context, before *Index) (*Found, error) {
 	}
 	tree.Sort(&w.found.Tree)
 	w.found.Tree.LeftOut = slices.CompactFunc(w.found.Tree.LeftOut, func(a, b ckpt.LeftOut) bool { return a.Path == b.Path })
-	if len(w.found.Tree.LeftOut) > ckpt.MaxTreeLeftOut {
-		w.found.Tree.LeftOut, w.found.Tree.Complete = w.found.Tree.LeftOut[:ckpt.MaxTreeLeftOut], false
-	}
+	w.nameFewer()
 	w.found.Tree.ID = tree.ID(&w.found.Tree)
 	return &w.found, nil
+}
+
+// mostLeftOut is how many bytes the paths take that a tree names as left out.
+const mostLeftOut = 1 << 20
+
+// nameFewer bounds what is named as left out. A tree that does not name all is incomplete.
+func (w *scan) nameFewer() {
+	size := 0
+	for i, l := range w.found.Tree.LeftOut {
+		if size += len(l.Path); i == ckpt.MaxTreeLeftOut || size > mostLeftOut {
+			w.found.Tree.LeftOut, w.found.Tree.Complete = w.found.Tree.LeftOut[:i], false
+			return
+		}
+	}
 }
 
 // Remember is the index after a scan. Which trees an agent's store has stays.
@@ -136,6 +154,7 @@ type scan struct {
 	bytes   int64
 	files   int      // that are in the tree, or are being read
 	inner   []string // submodules that were seen
+	ahead   *ahead
 	reading chan *reading
 	found   Found
 	mu      sync.Mutex // of what the readers write: found, bytes
@@ -171,7 +190,10 @@ func (w *scan) do(ctx context.Context) error {
 	}
 	defer root.Close()
 	w.found.Tree.GitHead = gitHead(w.Root)
-	listing := List(ctx, w.Root, w.choice)
+	w.ahead = lookAhead(w.Root, w.before.Tree.Entries)
+	listing := list(ctx, w.Root, w.choice, w.asked)
+	w.asked = nil
+	w.ahead.wait()
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("the files of %s were not listed in time: %w", w.Root, err)
 	}
@@ -296,7 +318,7 @@ func (w *scan) look(ctx context.Context, list []Listed) {
 			w.leaveOut(l.Path, ckpt.LeftOutElsewhere)
 			continue
 		}
-		info, err := os.Lstat(filepath.Join(w.Root, filepath.FromSlash(l.Path)))
+		info, err := w.ahead.lstat(l.Path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 			continue
@@ -533,7 +555,7 @@ func (w *scan) folder(path string) folderState {
 	}
 	state := w.folder(parent(path))
 	if state == folderPlain {
-		info, err := os.Lstat(filepath.Join(w.Root, filepath.FromSlash(path)))
+		info, err := w.ahead.lstat(path)
 		switch {
 		case err != nil || !info.IsDir():
 			state = folderGone

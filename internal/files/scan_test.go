@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -432,4 +433,131 @@ func FuzzReadIndex(f *testing.F) {
 		d := decoder{b: text}
 		d.index()
 	})
+}
+
+// Each limit of a tree, reached and passed by one.
+func TestScanAtItsLimits(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("paths and links are shorter there")
+	}
+	long := func(n int) string { // a path of so many bytes
+		parts := []string{}
+		for ; n > 201; n -= 201 {
+			parts = append(parts, strings.Repeat("d", 200))
+		}
+		return strings.Join(append(parts, strings.Repeat("f", n)), "/")
+	}
+	for _, tt := range []struct {
+		name  string
+		most  tree.Limits
+		make  func(root string)
+		in    []string
+		out   map[string]ckpt.LeftOutBecause
+		whole bool
+	}{
+		{"bytes of a file", tree.Limits{}, func(root string) {
+			write(t, root, "at", strings.Repeat("x", ckpt.MaxTreeFile))
+			write(t, root, "over", strings.Repeat("x", ckpt.MaxTreeFile+1))
+		}, []string{"at"}, map[string]ckpt.LeftOutBecause{"over": ckpt.LeftOutTooLarge}, true},
+		{"bytes of a link's target", tree.Limits{}, func(root string) {
+			must(t, os.Symlink(strings.Repeat("x", ckpt.MaxTreeTarget-1), filepath.Join(root, "at"))) // the longest that Linux has
+		}, []string{"at"}, nil, true},
+		{"bytes of a path", tree.Limits{}, func(root string) {
+			at, err := os.OpenRoot(root)
+			must(t, err)
+			defer at.Close()
+			for _, path := range []string{long(3000), long(3000) + "g"} {
+				must(t, at.MkdirAll(filepath.Dir(path), 0o755))
+				must(t, at.WriteFile(path, nil, 0o644))
+			}
+		}, []string{long(3000), long(3000) + "g"}, nil, true},
+		{"files of a tree", tree.Limits{File: 10, Tree: 100, Files: 3}, func(root string) {
+			for _, path := range []string{"1", "2", "3", "4"} {
+				write(t, root, path, "x")
+			}
+		}, []string{"1", "2", "3"}, map[string]ckpt.LeftOutBecause{"4": ckpt.LeftOutTooMany}, false},
+		{"bytes of a tree", tree.Limits{File: 10, Tree: 20, Files: 9}, func(root string) {
+			for _, path := range []string{"1", "2", "3"} {
+				write(t, root, path, strings.Repeat(path, 10))
+			}
+		}, []string{"1", "2"}, map[string]ckpt.LeftOutBecause{"3": ckpt.LeftOutTreeFull}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			root := folder(t)
+			tt.make(root)
+			s := later(root)
+			s.Limits = tt.most
+			found := scanned(t, s, empty(root))
+			want(t, found, tt.in...)
+			if found.Tree.Complete != tt.whole || len(found.Tree.LeftOut) != len(tt.out) {
+				t.Errorf("complete is %v, left out is %v", found.Tree.Complete, found.Tree.LeftOut)
+			}
+			for path, reason := range tt.out {
+				if got := why(found, path); got != reason {
+					t.Errorf("%s is left out for %q and not for %q", path, got, reason)
+				}
+			}
+		})
+	}
+}
+
+// So many paths are left out that not all can be named: the tree says that it is incomplete,
+// and is one that the daemon takes.
+func TestScanNamesNotAllThatIsLeftOut(t *testing.T) {
+	root := folder(t)
+	name := strings.Repeat("n", 200)
+	for i := range mostLeftOut/200 + 1 {
+		write(t, root, fmt.Sprintf("%s%d.pem", name, i), "x")
+	}
+	found := scanned(t, later(root), empty(root))
+	size := 0
+	for _, l := range found.Tree.LeftOut {
+		size += len(l.Path)
+	}
+	if found.Tree.Complete || size > mostLeftOut || size < mostLeftOut-300 {
+		t.Errorf("complete is %v, %d bytes are named", found.Tree.Complete, size)
+	}
+}
+
+// Repositories are looked for 32 deep in others, and the next one is named as left out.
+func TestScanOfRepositoriesThatAreTooDeep(t *testing.T) {
+	root := folder(t)
+	in, deepest := "", ""
+	for depth := range maxNesting + 2 {
+		must(t, os.MkdirAll(filepath.Join(root, in), 0o755))
+		git(t, filepath.Join(root, in), "init", "-q")
+		write(t, root, in+"f", "x")
+		if depth == maxNesting {
+			deepest = in + "f"
+		}
+		in += "r/"
+	}
+	found := scanned(t, later(root), empty(root))
+	list := names(found)
+	if len(list) != maxNesting+1 || !slices.Contains(list, deepest) {
+		t.Errorf("the tree has %q", list)
+	}
+	if got := why(found, strings.TrimSuffix(deepest, "f")+"r"); got != ckpt.LeftOutTooDeep {
+		t.Errorf("left out is %v", found.Tree.LeftOut)
+	}
+}
+
+// A path that is too long for the system makes the tree incomplete, and no more.
+func TestScanOfAPathThatIsTooLong(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems make no such path")
+	}
+	root := folder(t)
+	write(t, root, "a", "x")
+	at, err := os.OpenRoot(root)
+	must(t, err)
+	defer at.Close()
+	deep := strings.TrimSuffix(strings.Repeat(strings.Repeat("d", 200)+"/", 25), "/")
+	must(t, at.MkdirAll(deep, 0o755))
+	must(t, at.WriteFile(deep+"/f", []byte("x"), 0o644))
+	found := scanned(t, later(root), empty(root))
+	want(t, found, "a")
+	if found.Tree.Complete {
+		t.Error("the tree is complete")
+	}
 }

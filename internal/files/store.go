@@ -165,8 +165,10 @@ func (u *upload) send(ctx context.Context, list []ckpt.TreeEntry) error {
 	return nil
 }
 
-// tree sends the tree as what differs from the base.
-func (u *upload) tree(ctx context.Context) (*ckpt.TreeStored, error) {
+// tree sends the tree as what differs from the base. What is too large for one call goes as
+// several trees, each a change to the one before; nothing names those between, so they go by
+// themselves.
+func (u *upload) tree(ctx context.Context) (stored *ckpt.TreeStored, err error) {
 	t := &u.found.Tree
 	r := ckpt.TreeRequest{
 		Agent: u.agent, Root: t.Root, GitHead: t.GitHead, CapturedAt: t.CapturedAt, Complete: t.Complete, LeftOut: t.LeftOut, Set: t.Entries,
@@ -175,7 +177,63 @@ func (u *upload) tree(ctx context.Context) (*ckpt.TreeStored, error) {
 		r.Base = u.base.ID
 		r.Set, r.Removed = tree.Change(u.base.Entries, t.Entries)
 	}
-	return u.to.PutTree(ctx, r)
+	for _, part := range partsOf(r, partBytes) {
+		if stored != nil {
+			part.Base = stored.ID
+		}
+		if stored, err = u.to.PutTree(ctx, part); err != nil {
+			return nil, err
+		}
+	}
+	return stored, nil
+}
+
+// partBytes is about how large the body of a call is at most that stores a tree.
+const partBytes = ckpt.MaxTreeBody / 2
+
+// partsOf cuts a tree into changes of at most so many bytes each. What is removed goes first:
+// a file may take the place of a folder.
+func partsOf(r ckpt.TreeRequest, most int) (parts []ckpt.TreeRequest) {
+	part := ckpt.TreeRequest{Agent: r.Agent, Base: r.Base, Root: r.Root, GitHead: r.GitHead, CapturedAt: r.CapturedAt}
+	size := 0
+	for _, l := range r.LeftOut {
+		size += textBytes(l.Path) + 40
+	}
+	last := size // the last part names what was left out
+	size = 0
+	add := func(n int) {
+		if size+n > most && size > 0 {
+			parts = append(parts, part)
+			part.Set, part.Removed, size = nil, nil, 0
+		}
+		size += n
+	}
+	for _, path := range r.Removed {
+		add(textBytes(path) + 3)
+		part.Removed = append(part.Removed, path)
+	}
+	for _, e := range r.Set {
+		add(textBytes(e.Path) + textBytes(e.Target) + 160)
+		part.Set = append(part.Set, e)
+	}
+	if size > 0 && size+last > ckpt.MaxTreeBody*3/4 {
+		parts = append(parts, part)
+		part.Set, part.Removed = nil, nil
+	}
+	part.Complete, part.LeftOut = r.Complete, r.LeftOut
+	return append(parts, part)
+}
+
+// textBytes is how many bytes a text takes as JSON at most.
+func textBytes(s string) int {
+	n := len(s)
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < 0x20, c == '"', c == '\\', c == '<', c == '>', c == '&', c == 0x7f, c == 0xe2: // 0xe2 begins U+2028
+			n += 5
+		}
+	}
+	return n
 }
 
 // missing sends what the store has said that it misses.

@@ -47,4 +47,8 @@ type Processes interface {
 	Owner(pid int) string
 	// Alive says whether that very process still runs.
 	Alive(p Process) State
+	// Stranger says whether the process with a number began before an instant and
+	// has nothing to do with another one: neither began the other, at any remove.
+	// It is false where that cannot be told.
+	Stranger(pid int, of Process, before time.Time) bool
 }

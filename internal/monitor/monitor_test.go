@@ -110,6 +110,8 @@ func (l *living) Owner(int) string { return "" }
 
 func (l *living) Identify(pid int) liveness.Process { return liveness.Process{PID: pid} }
 
+func (l *living) Stranger(int, liveness.Process, time.Time) bool { return false }
+
 func (l *living) Alive(p liveness.Process) liveness.State {
 	l.asked++
 	return l.answers[p.PID]

@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,6 +29,16 @@ func ownerOf(pid int) string {
 		return ""
 	}
 	return fmt.Sprintf("uid:%d", info.Eproc.Ucred.Uid)
+}
+
+// originOf is the parent of a process and when it began.
+func originOf(pid int) (parent int, began time.Time, known bool) {
+	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
+	if err != nil || int(info.Proc.P_pid) != pid {
+		return 0, time.Time{}, false
+	}
+	at := info.Proc.P_starttime
+	return int(info.Eproc.Ppid), time.Unix(int64(at.Sec), int64(at.Usec)*int64(time.Microsecond)), true
 }
 
 func look(pid int) (start string, s standing) {

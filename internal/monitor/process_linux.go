@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -75,10 +76,43 @@ func readStat(proc string, pid int) ([]byte, error) {
 	return line[:max(n, 0)], err
 }
 
+// originOf is the parent of a process and when it began.
+func originOf(pid int) (parent int, began time.Time, known bool) {
+	line, err := readStat(procfs, pid)
+	if err != nil {
+		return 0, time.Time{}, false
+	}
+	var up unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &up) != nil {
+		return 0, time.Time{}, false
+	}
+	parent, ticks, known := parseOrigin(line)
+	age := time.Duration(up.Nano()) - time.Duration(ticks)*tick
+	return parent, time.Now().Add(-age), known
+}
+
+// tick is the unit in which /proc gives the start of a process, on every machine
+// that Go runs on.
+const tick = 10 * time.Millisecond
+
+func parseOrigin(line []byte) (parent int, ticks uint64, known bool) {
+	fields := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:])
+	if len(fields) <= statStart {
+		return 0, 0, false
+	}
+	parent, err := strconv.Atoi(string(fields[statParent]))
+	if err != nil {
+		return 0, 0, false
+	}
+	ticks, err = strconv.ParseUint(string(fields[statStart]), 10, 64)
+	return parent, ticks, err == nil
+}
+
 // The fields of stat after the name, which is in parentheses and may itself
 // have parentheses and spaces.
 const (
 	statState   = 0
+	statParent  = 1
 	statThreads = 17
 	statStart   = 19
 )

@@ -115,6 +115,30 @@ func TestProcesses(t *testing.T) {
 	want(t, "identify the dead", "", p.Identify(c.PID).Start)
 }
 
+// TestStrangers asks of two children and of this process, which began both.
+func TestStrangers(t *testing.T) {
+	p := &Processes{}
+	if _, known := beginningOf(os.Getpid()); !known {
+		t.Skip("this system does not tell the beginnings of processes")
+	}
+	one := child(t, "wait").Process.Pid
+	between, _ := beginningOf(one)
+	between = between.Add(time.Second)
+	late := time.Now().Add(time.Hour)
+	two := p.Identify(child(t, "wait").Process.Pid)
+	me := p.Identify(os.Getpid())
+	want(t, "two children of one process", true, p.Stranger(one, two, late))
+	want(t, "the one that began too late", false, p.Stranger(one, two, between.Add(-2*time.Second)))
+	want(t, "the parent", false, p.Stranger(os.Getpid(), two, late))
+	want(t, "the child", false, p.Stranger(one, me, late))
+	want(t, "itself", false, p.Stranger(two.PID, two, late))
+	want(t, "nobody", false, p.Stranger(math.MaxInt32, two, late))
+	want(t, "no number", false, p.Stranger(0, two, late))
+	gone := two
+	gone.PID = math.MaxInt32
+	want(t, "of nobody", false, p.Stranger(one, gone, late))
+}
+
 func TestProcessesOfImpossibleNumbers(t *testing.T) {
 	p := &Processes{}
 	for _, pid := range []int{0, -1, math.MinInt, math.MaxInt32 + 1, 1<<32 + os.Getpid()} {

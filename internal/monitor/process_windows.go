@@ -3,6 +3,8 @@ package monitor
 import (
 	"errors"
 	"strconv"
+	"time"
+	"unsafe"
 
 	"golang.org/x/sys/windows"
 )
@@ -32,6 +34,27 @@ func ownerOf(pid int) string {
 		return ""
 	}
 	return user.User.Sid.String()
+}
+
+// originOf is the parent of a process and when it began. Windows lets the children of
+// a process that ended keep its number, so the parent may be gone: its number is 0 then.
+func originOf(pid int) (parent int, began time.Time, known bool) {
+	process, err := windows.OpenProcess(windows.PROCESS_QUERY_LIMITED_INFORMATION, false, uint32(pid))
+	if err != nil {
+		return 0, time.Time{}, false
+	}
+	defer windows.CloseHandle(process)
+	var start, ended, kernel, user windows.Filetime
+	var info windows.PROCESS_BASIC_INFORMATION
+	if windows.GetProcessTimes(process, &start, &ended, &kernel, &user) != nil ||
+		windows.NtQueryInformationProcess(process, windows.ProcessBasicInformation, unsafe.Pointer(&info), uint32(unsafe.Sizeof(info)), nil) != nil {
+		return 0, time.Time{}, false
+	}
+	parent = int(info.InheritedFromUniqueProcessId)
+	if _, standing := look(parent); standing == gone {
+		parent = 0
+	}
+	return parent, time.Unix(0, start.Nanoseconds()), true
 }
 
 func look(pid int) (start string, s standing) {

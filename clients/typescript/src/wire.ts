@@ -93,6 +93,7 @@ export interface Erased {
   runs: number;
   checkpoints: number;
   stored_bytes: number;
+  files_bytes: number;
 }
 
 export interface DeletedRun {

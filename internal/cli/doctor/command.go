@@ -27,6 +27,7 @@ var checks = []struct {
 	{"files", lookFiles},
 	{"disk", lookDisk},
 	{"space", lookSpace},
+	{"owners", lookOwners},
 	{"clock", lookClock},
 	{"journal", lookJournal},
 	{"retention", lookRetention},
@@ -36,21 +37,15 @@ var checks = []struct {
 
 // Run ends with 1 where a check failed. A warning is advice.
 func (c *Command) Run(ctx context.Context, a *cli.App) error {
-	p := &patient{app: a}
-	p.status, p.failed = a.Client().Status(ctx)
-	var err error
-	if p.db, err = c.Path(ctx, a); err != nil {
-		return err
-	}
 	var found []finding
-	for _, check := range checks {
-		for _, f := range check.look(ctx, p) {
-			f.Check = check.name
-			found = append(found, f)
-			if !a.JSON {
-				findingText(a, f)
-			}
+	err := c.look(ctx, a, func(f finding) {
+		found = append(found, f)
+		if !a.JSON {
+			findingText(a, f)
 		}
+	})
+	if err != nil {
+		return err
 	}
 	if a.JSON {
 		if err := a.WriteJSON(found); err != nil {
@@ -61,6 +56,28 @@ func (c *Command) Run(ctx context.Context, a *cli.App) error {
 		return &cli.ExitError{Code: cli.ExitFailed}
 	}
 	return nil
+}
+
+// look makes all checks, and tells what they find as they find it.
+func (c *Command) look(ctx context.Context, a *cli.App, tell func(finding)) error {
+	p := &patient{app: a}
+	p.status, p.failed = a.Client().Status(ctx)
+	var err error
+	if p.db, err = c.Path(ctx, a); err != nil {
+		return err
+	}
+	for _, check := range checks {
+		for _, f := range check.look(ctx, p) {
+			f.Check = check.name
+			tell(f)
+		}
+	}
+	return nil
+}
+
+// Look makes all checks for another command. level is ok, warn or fail.
+func Look(ctx context.Context, a *cli.App, tell func(check, level, what, do string)) error {
+	return new(Command).look(ctx, a, func(f finding) { tell(f.Check, string(f.Level), f.What, f.Do) })
 }
 
 func findingText(a *cli.App, f finding) {

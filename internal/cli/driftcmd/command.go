@@ -16,6 +16,7 @@ import (
 type Command struct {
 	Show     driftShowCmd     `cmd:"" default:"withargs" help:"Say how a run stands, what was found, and what it did last."`
 	Rules    driftRulesCmd    `cmd:"" help:"List the rules, with the thresholds that hold by default or for an agent."`
+	Findings driftFindingsCmd `cmd:"" help:"List the findings of all runs, newest first."`
 	Evaluate driftEvaluateCmd `cmd:"" help:"Say which recorded runs would have been warned, with the present or other thresholds."`
 	Explain  driftExplainCmd  `cmd:"" help:"Say what a finding is about, what it rests on, and what to do."`
 	Dismiss  driftDismissCmd  `cmd:"" help:"Say that findings were none, or are dealt with: what was suspect because of them is clean again."`

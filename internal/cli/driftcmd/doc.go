@@ -3,5 +3,6 @@
 //
 // This package may import the root package, internal/cli, internal/cli/term,
 // internal/cli/view, internal/drift, internal/drift/observer,
-// internal/jsontext and internal/wellformed.
+// internal/ipc/client,
+// internal/jsontext, internal/survey and internal/wellformed.
 package driftcmd

@@ -316,7 +316,9 @@ func (p *place) apply(ctx context.Context, a *cli.App, f *rewind.Folder, head re
 	if err := p.writeUndo(j); err != nil {
 		return "", err
 	}
-	if err := j.Apply(ctx, f, contentsOf(a, head.Agent)); err != nil {
+	contents, done := contentsOf(a, head.Agent)
+	defer done()
+	if err := j.Apply(ctx, f, contents); err != nil {
 		return head.Undo, p.failed(ctx, a, f, err)
 	}
 	noteRestored(ctx, a, j)
@@ -326,7 +328,7 @@ func (p *place) apply(ctx context.Context, a *cli.App, f *rewind.Folder, head re
 // keepRestored saves a checkpoint with the files as they are after a restore:
 // they are the run's newest from now on, and no edit of somebody else's.
 func (p *place) keepRestored(ctx context.Context, a *cli.App, j *rewind.Journal) error {
-	found, _, err := p.keepLocked(ctx, a, j.Agent, &files.Scanner{Root: p.root})
+	found, err := p.keepNow(ctx, a, j.Agent, &files.Scanner{Root: p.root})
 	if err == nil {
 		ref := ckpt.RunRef{Agent: j.Agent, Run: j.Run}
 		_, err = saveWith(ctx, a, ref, ckpt.KindRoutine, []string{found.Tree.ID}, ckpt.Labels{"event": "files_restored", "restore": j.ID})
@@ -335,6 +337,15 @@ func (p *place) keepRestored(ctx context.Context, a *cli.App, j *rewind.Journal)
 		return fmt.Errorf("the files are restored, but no checkpoint has them yet: %w", err)
 	}
 	return nil
+}
+
+// keepNow is keepLocked that waits for the index.
+func (p *place) keepNow(ctx context.Context, a *cli.App, agent string, s *files.Scanner) (*files.Found, error) {
+	found, _, written, err := p.keepLocked(ctx, a, agent, s)
+	if err != nil {
+		return nil, err
+	}
+	return found, written()
 }
 
 // failed goes back where a restore has failed on its way.
@@ -358,7 +369,7 @@ func (p *place) keepForUndo(ctx context.Context, a *cli.App, head *rewind.Journa
 			s.Also = append(s.Also, item.Path)
 		}
 	}
-	found, _, err := p.keepLocked(ctx, a, head.Agent, s)
+	found, err := p.keepNow(ctx, a, head.Agent, s)
 	if err != nil {
 		return "", fmt.Errorf("what is there now could not be kept, so nothing was changed: %w", err)
 	}
@@ -394,9 +405,32 @@ func whyLeftOut(f *files.Found, path string) string {
 	return "it changes"
 }
 
-// contentsOf reads contents from the daemon.
-func contentsOf(a *cli.App, agent string) rewind.Contents {
-	return func(ctx context.Context, sum string) ([]byte, error) { return a.Client().Content(ctx, agent, sum) }
+// readers is how many contents are read from the daemon at a time: a connection answers one
+// after the other.
+const readers = 4
+
+// contentsOf reads contents from the daemon, until done.
+func contentsOf(a *cli.App, agent string) (contents rewind.Contents, done func()) {
+	type reader interface {
+		Content(ctx context.Context, agent, sum string) ([]byte, error)
+		Close()
+	}
+	idle := make(chan reader, readers)
+	all := make([]reader, readers)
+	for i := range all {
+		all[i] = a.Another()
+		idle <- all[i]
+	}
+	contents = func(ctx context.Context, sum string) ([]byte, error) {
+		r := <-idle
+		defer func() { idle <- r }()
+		return r.Content(ctx, agent, sum)
+	}
+	return contents, func() {
+		for _, r := range all {
+			r.Close()
+		}
+	}
 }
 
 // noteRestored writes into the run's journal what was done. It is only a note.
@@ -437,7 +471,9 @@ func (c *restoreCmd) afterCrash(ctx context.Context, a *cli.App) error {
 		a.Tell("%s the files are as they were before the restore", a.Err.Green("back:"))
 		return nil
 	}
-	if err := j.Continue(ctx, f, contentsOf(a, j.Agent)); err != nil {
+	contents, done := contentsOf(a, j.Agent)
+	defer done()
+	if err := j.Continue(ctx, f, contents); err != nil {
 		return changedText(a, err)
 	}
 	noteRestored(ctx, a, j)
@@ -475,7 +511,9 @@ func (p *place) back(ctx context.Context, a *cli.App, f *rewind.Folder, j *rewin
 	}
 	head := *j
 	head.ID, head.Trash, head.Started = id, j.StagedFiles(), ckpt.At(time.Now())
-	return rewind.NewJournal(rewind.JournalPath(p.folder, p.root), head, plan).Apply(ctx, f, contentsOf(a, j.Agent))
+	contents, done := contentsOf(a, j.Agent)
+	defer done()
+	return rewind.NewJournal(rewind.JournalPath(p.folder, p.root), head, plan).InPlaceOf(j).Apply(ctx, f, contents)
 }
 
 func (p *place) backPlan(ctx context.Context, a *cli.App, f *rewind.Folder, j *rewind.Journal, may allowed) (*rewind.Plan, error) {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -23,8 +24,8 @@ type SnapCommand struct {
 	Agent    string   `help:"Whose files they are. Default: $$CKPTSIDECAR_AGENT, then the agent of the project." placeholder:"NAME"`
 	InRun    string   `name:"run" help:"The run that gets the checkpoint. Default: main, or under exec its run." placeholder:"NAME"`
 	Epoch    *int64   `help:"The run's epoch." placeholder:"N"`
-	Exclude  []string `sep:"none" help:"Leave out what this pattern of .gitignore names. May be repeated." placeholder:"PATTERN"`
-	Include  []string `sep:"none" help:"Keep what this pattern names, though it is ignored. May be repeated." placeholder:"PATTERN"`
+	Exclude  []string `sep:"none" help:"Leave out what this pattern of .gitignore names, beside those of $$CKPTSIDECAR_FILES_EXCLUDE. May be repeated." placeholder:"PATTERN"`
+	Include  []string `sep:"none" help:"Keep what this pattern names, though it is ignored, beside those of $$CKPTSIDECAR_FILES_INCLUDE. May be repeated." placeholder:"PATTERN"`
 	TreeOnly bool     `xor:"how" help:"Make no checkpoint: the tree stays for an hour, and a save may name it."`
 	Attach   string   `xor:"how" help:"Give the tree to this checkpoint, which may be saved meanwhile." placeholder:"ID"`
 	Result   string   `hidden:"" help:"Write the result to this file; who takes the file away takes the tree."`
@@ -64,13 +65,26 @@ func (c *SnapCommand) Run(ctx context.Context, a *cli.App) error {
 		return errors.Join(err, c.tell(&SnapResult{Root: p.root, Error: cli.MessageOf(err)}))
 	}
 	ref := a.Ref(agent, c.InRun, c.Epoch)
-	result, err := c.snap(ctx, a, p, ref)
+	result, finish, err := c.snap(ctx, a, p, ref)
 	if err != nil {
 		return errors.Join(err, c.tell(&SnapResult{Root: p.root, Error: cli.MessageOf(err)}))
 	}
-	if err := c.tell(result); err != nil {
+	err = c.tell(result)
+	if err == nil {
+		err = c.save(ctx, a, ref, result)
+	}
+	if err := errors.Join(err, finish()); err != nil {
 		return err
 	}
+	if a.JSON {
+		return a.WriteJSON(result)
+	}
+	result.text(a)
+	return nil
+}
+
+// save gives the tree to a checkpoint, as the flags say.
+func (c *SnapCommand) save(ctx context.Context, a *cli.App, ref ckpt.RunRef, result *SnapResult) error {
 	switch {
 	case c.Attach != "":
 		if err := c.attach(ctx, a, ref, result); err != nil {
@@ -83,24 +97,25 @@ func (c *SnapCommand) Run(ctx context.Context, a *cli.App) error {
 		}
 		result.Checkpoint = saved.ID
 	}
-	if a.JSON {
-		return a.WriteJSON(result)
-	}
-	result.text(a)
 	return nil
 }
 
-func (c *SnapCommand) snap(ctx context.Context, a *cli.App, p *place, ref ckpt.RunRef) (*SnapResult, error) {
+// snap keeps the files. finish must be called: the index is written meanwhile.
+func (c *SnapCommand) snap(ctx context.Context, a *cli.App, p *place, ref ckpt.RunRef) (r *SnapResult, finish func() error, err error) {
 	s := &files.Scanner{Root: p.root}
-	if len(c.Include)+len(c.Exclude) > 0 || c.Result != "" { // else as it was the last time
-		s.Choice = &files.Choice{Include: c.Include, Exclude: c.Exclude}
+	choice := files.Choice{
+		Include: append(patterns(a.Env("CKPTSIDECAR_FILES_INCLUDE")), c.Include...),
+		Exclude: append(patterns(a.Env("CKPTSIDECAR_FILES_EXCLUDE")), c.Exclude...),
 	}
-	found, before, err := p.keep(ctx, a, ref.Agent, s)
+	if len(choice.Include)+len(choice.Exclude) > 0 || c.Result != "" { // else as it was the last time
+		s.Choice = &choice
+	}
+	found, before, finish, err := p.keep(ctx, a, ref.Agent, s)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	t := &found.Tree
-	r := &SnapResult{
+	r = &SnapResult{
 		Root: t.Root, Tree: t.ID, Files: t.Files, Bytes: t.Bytes, Complete: t.Complete, LeftOut: t.LeftOut, Read: found.Read,
 		Vanished: found.Vanished, GitError: found.GitError,
 	}
@@ -110,7 +125,17 @@ func (c *SnapCommand) snap(ctx context.Context, a *cli.App, p *place, ref ckpt.R
 	if before > 20 && found.Vanished > before/2 {
 		tellVanished(ctx, a, ref, r, before)
 	}
-	return r, nil
+	return r, finish, nil
+}
+
+// patterns are the lines of a setting, but for empty ones.
+func patterns(setting string) (list []string) {
+	for line := range strings.Lines(setting) {
+		if line = strings.TrimRight(line, "\r\n"); line != "" {
+			list = append(list, line)
+		}
+	}
+	return list
 }
 
 // keepTries is how often a folder is scanned that changes while it is stored.
@@ -120,29 +145,34 @@ const keepTries = 3
 const lockPatience = 20 * time.Second
 
 // keep scans a folder and stores its tree. It answers as well how many files it
-// had before.
-func (p *place) keep(ctx context.Context, a *cli.App, agent string, s *files.Scanner) (found *files.Found, before int, err error) {
-	path := files.IndexPath(p.folder, p.root)
-	unlock, err := files.Lock(path, lockPatience)
+// had before. finish waits until the index is written, and must be called.
+func (p *place) keep(ctx context.Context, a *cli.App, agent string, s *files.Scanner) (found *files.Found, before int, finish func() error, err error) {
+	unlock, err := files.Lock(files.IndexPath(p.folder, p.root), lockPatience)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, nil, err
 	}
-	defer unlock()
-	return p.keepLocked(ctx, a, agent, s)
+	found, before, written, err := p.keepLocked(ctx, a, agent, s)
+	if err != nil {
+		unlock()
+		return nil, 0, nil, err
+	}
+	return found, before, func() error { defer unlock(); return written() }, nil
 }
 
-func (p *place) keepLocked(ctx context.Context, a *cli.App, agent string, s *files.Scanner) (found *files.Found, before int, err error) {
+// keepLocked is keep where the caller has the lock. written waits for the index.
+func (p *place) keepLocked(ctx context.Context, a *cli.App, agent string, s *files.Scanner) (found *files.Found, before int, written func() error, err error) {
+	s.Ask(ctx)
 	path := files.IndexPath(p.folder, p.root)
 	index := files.ReadIndex(path, p.root)
 	before = len(index.Tree.Entries)
 	vanished := 0
 	for n := 1; ; n++ {
 		if found, err = s.Scan(ctx, index); err != nil {
-			return nil, 0, err
+			return nil, 0, nil, err
 		}
 		vanished += found.Vanished
 		if _, err := index.Put(ctx, a.Client(), agent, found); err != nil {
-			return nil, 0, err
+			return nil, 0, nil, err
 		}
 		index = index.Remember(found)
 		if n == keepTries || !hasUnstable(found) {
@@ -150,7 +180,9 @@ func (p *place) keepLocked(ctx context.Context, a *cli.App, agent string, s *fil
 		}
 	}
 	found.Vanished = vanished
-	return found, before, index.Write(path)
+	done := make(chan error, 1)
+	go func() { done <- index.Write(path) }()
+	return found, before, func() error { return <-done }, nil
 }
 
 func hasUnstable(f *files.Found) bool {

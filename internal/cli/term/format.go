@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -80,4 +81,27 @@ func WriteJSON(w io.Writer, v any) error {
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
+}
+
+// Paragraph writes a text with each line indented. On a terminal it breaks lines between
+// words, so that none is longer than the window.
+func Paragraph(w io.Writer, s *Style, indent int, text string) {
+	before := strings.Repeat(" ", indent)
+	width := s.width - indent
+	if !s.Terminal || s.Wide() || width < leastProse {
+		Println(w, before+text)
+		return
+	}
+	line := ""
+	for _, word := range strings.Fields(Escape(text)) {
+		if line != "" && Visible(line)+1+Visible(word) > width {
+			Println(w, before+line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	Println(w, before+line)
 }

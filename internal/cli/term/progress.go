@@ -7,33 +7,81 @@ import (
 	"time"
 )
 
-// Progress shows how far long work is. If the stream is not a terminal, it shows
-// nothing, so that scripts and logs stay clean, unless Every is set.
+// Progress shows how far long work is: on a terminal a line that changes, with a bar
+// where the total is known; elsewhere, as in a journal or in CI, a line now and then.
 type Progress struct {
 	to    io.Writer
 	style *Style
 	what  string
+	Unit  string        // of what is counted, such as checkpoints; ByBytes for bytes, "" for a share alone
 	Every time.Duration // between two lines where nobody sits at a terminal; 0 for none
+	began time.Time
+	total int64 // of the part that it is in
 	shown time.Time
 	wide  int
 }
 
+// ByBytes is the unit of progress that is written as a size.
+const ByBytes = "bytes"
+
+// lineEvery is how often work says how far it is where nobody sits at a terminal.
+const lineEvery = 5 * time.Second
+
 // NewProgress shows the progress of some work on a stream, which has this style.
 func NewProgress(to io.Writer, s *Style, what string) *Progress {
-	p := &Progress{to: Raw(to), style: s, what: what}
+	p := &Progress{to: Raw(to), style: s, what: what, began: time.Now(), Every: lineEvery}
 	if !s.Terminal {
-		p.shown = time.Now() // what is quick needs no line
+		p.shown = p.began // what is quick needs no line
 	}
 	return p
 }
 
-// Step shows a share of a total, at most ten times a second. A total of 0 is unknown.
+// Step shows how much is done, of a total; 0 for a total that is unknown.
 func (p *Progress) Step(done, total int64) {
-	if total > 0 {
-		p.Say("%s %d %%", p.what, min(100, done*100/total))
+	if total != p.total { // another part of the work begins
+		p.began, p.total = time.Now(), total
+	}
+	if !p.due() {
 		return
 	}
-	p.Say("%s %d", p.what, done)
+	rate := p.rate(done)
+	if total <= 0 {
+		p.Say("%s %s%s", p.what, p.amount(done), rate)
+		return
+	}
+	done = min(done, total)
+	p.Say("%s%s %d %%%s%s", p.what, p.bar(done, total), done*100/total, rate, TimeLeft(p.began, done, total))
+}
+
+// barWidth is how many places a bar has.
+const barWidth = 24
+
+// bar is what a terminal shows beside the share.
+func (p *Progress) bar(done, total int64) string {
+	if !p.style.Terminal {
+		return ""
+	}
+	full := int(done * barWidth / total)
+	return " [" + strings.Repeat("=", full) + strings.Repeat(" ", barWidth-full) + "]"
+}
+
+func (p *Progress) amount(n int64) string {
+	switch p.Unit {
+	case "":
+		return fmt.Sprint(n)
+	case ByBytes:
+		return Bytes(n)
+	}
+	return fmt.Sprintf("%d %s", n, p.Unit)
+}
+
+// rate is how much is done in a second; "" while that says nothing yet.
+func (p *Progress) rate(done int64) string {
+	elapsed := time.Since(p.began)
+	if p.Unit == "" || done <= 0 || elapsed < time.Second {
+		return ""
+	}
+	return ", " + p.amount(int64(float64(done)/elapsed.Seconds())) + "/s"
 }
 
 // Say shows a line of text, if one is due.

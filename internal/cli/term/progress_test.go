@@ -12,7 +12,7 @@ func TestProgressIsALineNowAndThenWhereNobodySits(t *testing.T) {
 	var errs bytes.Buffer
 	s := &Style{}
 	p := NewProgress(&errs, s, "x")
-	p.shown = time.Now().Add(-time.Hour)
+	p.shown, p.Every = time.Now().Add(-time.Hour), 0
 	p.Say("never")
 	p.Every = time.Minute
 	p.Say("one")
@@ -30,6 +30,32 @@ func TestProgressIsALineNowAndThenWhereNobodySits(t *testing.T) {
 	p.Done()
 	if diff := cmp.Diff("\ra long line\rshort      \r           \r", errs.String()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestProgressHasABarOnATerminal shows work of a known and of an unknown total, on a
+// terminal and in a log.
+func TestProgressHasABarOnATerminal(t *testing.T) {
+	for _, tt := range []struct {
+		terminal    bool
+		unit        string
+		done, total int64
+		want        string
+	}{
+		{true, "", 50, 100, "\rx [============            ] 50 %, about 2.8 h left"},
+		{true, ByBytes, 50e9, 200e9, "\rx [======                  ] 25 %, 5.00 MB/s, about 8.3 h left"},
+		{true, ByBytes, 50e9, 0, "\rx 50.0 GB, 5.00 MB/s"},
+		{false, "rows", 305_000, 200_000, "x 100 %, 30 rows/s\n"},
+		{false, "", 7, 0, "x 7\n"},
+	} {
+		var out bytes.Buffer
+		p := NewProgress(&out, &Style{Terminal: tt.terminal}, "x")
+		p.Unit = tt.unit
+		p.began, p.shown, p.total = time.Now().Add(-10_000*time.Second), time.Now().Add(-time.Hour), tt.total
+		p.Step(tt.done, tt.total)
+		if diff := cmp.Diff(tt.want, out.String()); diff != "" {
+			t.Errorf("%d of %d: %s", tt.done, tt.total, diff)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ type Table struct {
 	columns []column
 	rows    [][]string
 	whole   bool
+	bare    bool // without headings
 }
 
 type column struct {
@@ -62,6 +63,9 @@ func (t *Table) Whole() *Table {
 	return t
 }
 
+// Headless leaves the headings out, for rows that follow others of the same table.
+func (t *Table) Headless() { t.bare = true }
+
 // Add adds a row. Its cells are escaped.
 func (t *Table) Add(cells ...string) {
 	row := make([]string, len(cells))
@@ -81,10 +85,17 @@ func (t *Table) Write(w io.Writer, s *Style) {
 	all := append([][]string{heads}, t.rows...)
 	if limit := s.width; limit > 0 && !t.whole {
 		all = t.shortIDs(all)
-		t.fit(all, limit).print(w, all)
+		t.fit(all, limit).print(w, t.shown(all))
 		return
 	}
-	t.fit(all, 0).print(w, all)
+	t.fit(all, 0).print(w, t.shown(all))
+}
+
+func (t *Table) shown(rows [][]string) [][]string {
+	if t.bare {
+		return rows[1:]
+	}
+	return rows
 }
 
 // shortIDs cuts the ids of each column to the shortest beginnings that differ.

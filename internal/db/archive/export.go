@@ -171,8 +171,8 @@ type mark struct {
 // exportAtOnce is how many checkpoints are read on one snapshot.
 const exportAtOnce = 32
 
-// orderedAtOnce is how many are brought into their order at once.
-const orderedAtOnce = 4096
+// orderedAtOnce is how many are brought into their order at once, 16 bytes of memory each.
+const orderedAtOnce = 1 << 18
 
 // exportRow is a checkpoint as it is exported.
 type exportRow struct {

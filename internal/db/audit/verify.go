@@ -51,6 +51,18 @@ func Verify(ctx context.Context, path string, progress func(done, total int64)) 
 	return verify(ctx, path, nil, progress)
 }
 
+// VerifyChain checks the chain of the audit log alone, with what stands beside it, over
+// connections of a daemon.
+func VerifyChain(ctx context.Context, db *sqlx.DB) (*VerifyReport, error) {
+	v := &verifier{db: db, report: &VerifyReport{Problems: []Problem{}}, progress: func(int64, int64) {}, changes: map[string]changed{}, version: ckpt.SchemaVersion}
+	for _, check := range []func(context.Context) error{v.chain, v.texts} {
+		if err := check(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return v.report, nil
+}
+
 func verify(ctx context.Context, path string, heads []Head, progress func(done, total int64)) (*VerifyReport, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, &sqlite.OperatorError{Message: "there is no database to verify", Err: err}

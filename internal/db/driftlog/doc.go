@@ -3,5 +3,6 @@
 // what follows from it.
 //
 // It may import the root package, internal/db/blob, internal/db/ledger,
-// internal/db/sqlite, internal/drift/observer, internal/jsontext, internal/secrets and internal/wellformed.
+// internal/db/sqlite, internal/drift/observer, internal/jsontext, internal/secrets,
+// internal/survey and internal/wellformed.
 package driftlog

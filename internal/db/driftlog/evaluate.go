@@ -23,7 +23,7 @@ func (s *Drifts) Evaluate(ctx context.Context, sc ckpt.Scope, r ckpt.EvaluateReq
 	if s.Opt.Drift == nil {
 		return nil, ckpt.Errorf(ckpt.CodeConflict, "this daemon does not watch for drift")
 	}
-	s.AuditForeign(sc, "evaluate_drift", r.Agent, r.Run)
+	s.AuditRead(sc, "evaluate_drift", r.Agent, r.Run)
 	evaluator := s.Opt.Drift.Evaluator()
 	for i := range rows {
 		row := &rows[i]

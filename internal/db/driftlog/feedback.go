@@ -24,7 +24,7 @@ func (s *Drifts) Feedback(ctx context.Context, sc ckpt.Scope, name string) (*ckp
 	if err != nil {
 		return nil, err
 	}
-	s.AuditForeign(sc, "read_drift", name, "")
+	s.AuditRead(sc, "read_drift", name, "")
 	f := &ckpt.DriftFeedback{Agent: agent.Name, Owner: agent.Owner, Rules: []ckpt.RuleFeedback{}}
 	var rows []struct {
 		Rule      string `db:"rule"`

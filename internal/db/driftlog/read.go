@@ -23,7 +23,7 @@ func (s *Drifts) Drift(ctx context.Context, sc ckpt.Scope, f ckpt.DriftFilter) (
 	if err != nil {
 		return nil, err
 	}
-	s.AuditForeign(sc, "read_drift", f.Agent, "")
+	s.AuditRead(sc, "read_drift", f.Agent, "")
 	report := &ckpt.DriftReport{Agent: row.Agent, Owner: row.Owner, Run: row.Run.Run}
 	if agent, err := s.FindAgent(ctx, sc, f.Agent); err == nil {
 		report.Calibration = s.calibrationOf(agent, string(row.Workflow))
@@ -127,7 +127,7 @@ func (s *Drifts) Finding(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.F
 		return nil, err
 	}
 	if f.Owner != sc.Caller.Owner {
-		s.AuditForeignOf(sc, "read_drift", f.Owner, f.Agent, id)
+		s.AuditReadOf(sc, "read_drift", f.Owner, f.Agent, id)
 	}
 	return f, nil
 }

@@ -53,6 +53,21 @@ func (s *Files) MissingContents(ctx context.Context, sc ckpt.Scope, agent string
 	return answer, s.leaseContents(sc, row, ending)
 }
 
+// contentsNamed are the contents that the array ?1 names. CROSS JOIN looks each of them
+// up; without it SQLite may read the whole array once for each content of the agent.
+const contentsNamed = `json_each(?1) w CROSS JOIN contents c `
+
+const (
+	// SelectThere finds the contents of the agent ?2 whose hashes the array ?1 has, and
+	// says which leases end before ?3.
+	SelectThere = `SELECT DISTINCT w.value AS sum, c.id, coalesce(l.until, '') < ?3 AS ending FROM ` + contentsNamed +
+		`ON c.agent_id = ?2 AND c.sha256 = unhex(w.value) LEFT JOIN content_leases l ON l.content_id = c.id`
+	// SelectSizes is the same with the sizes of the contents.
+	SelectSizes = `SELECT w.value AS sum, c.id, c.size FROM ` + contentsNamed + `ON c.agent_id = ?2 AND c.sha256 = unhex(w.value)`
+	// SelectLeased finds those that the array ?1 names by their rows. ?2 is a time.
+	SelectLeased = `SELECT c.id, ?2 FROM ` + contentsNamed + `ON c.id = w.value WHERE c.agent_id = ?3 AND c.sha256 IS NOT NULL`
+)
+
 // contentsThere says which contents an agent has, and of which the lease ends
 // within an hour or has ended.
 func (s *Files) contentsThere(ctx context.Context, agent int64, sums []string) (there map[string]bool, ending []int64, err error) {
@@ -64,8 +79,7 @@ func (s *Files) contentsThere(ctx context.Context, agent int64, sums []string) (
 			ID     int64  `db:"id"`
 			Ending bool   `db:"ending"`
 		}
-		err := q.SelectContext(ctx, &rows, `SELECT DISTINCT w.value AS sum, c.id, coalesce(l.until, '') < ?3 AS ending FROM json_each(?1) w
-			JOIN contents c ON c.agent_id = ?2 AND c.sha256 = unhex(w.value) LEFT JOIN content_leases l ON l.content_id = c.id`, list(sums), agent, enough)
+		err := q.SelectContext(ctx, &rows, SelectThere, list(sums), agent, enough)
 		for _, r := range rows {
 			there[r.Sum] = true
 			if r.Ending {
@@ -83,8 +97,8 @@ func (s *Files) leaseContents(sc ckpt.Scope, agent *ledger.AgentRow, ids []int64
 		some := ids[:min(len(ids), 5*batchRows)]
 		ids = ids[len(some):]
 		err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
-			return tx.Exec(`INSERT INTO content_leases (content_id, until) SELECT c.id, ?2 FROM json_each(?1) w JOIN contents c ON c.id = w.value
-				WHERE c.agent_id = ?3 AND c.sha256 IS NOT NULL ON CONFLICT (content_id) DO UPDATE SET until = max(until, excluded.until)`, list(some), leased(tx.Now), agent.ID)
+			return tx.Exec(`INSERT INTO content_leases (content_id, until) `+SelectLeased+
+				` ON CONFLICT (content_id) DO UPDATE SET until = max(until, excluded.until)`, list(some), leased(tx.Now), agent.ID)
 		}})
 		if err != nil {
 			return err
@@ -235,7 +249,52 @@ func (u *upload) encode(content *ckpt.FileContent, sum []byte) (e *encoded, err 
 			return nil, err
 		}
 	}
-	return encode(content.Data, sum, was, base), nil
+	if base != nil {
+		return encode(content.Data, sum, was, base), nil
+	}
+	return u.encodeNew(agent, content.Data, sum)
+}
+
+// encodeNew makes a content ready that has no version before: it may be like another one.
+func (u *upload) encodeNew(agent *ledger.AgentRow, data, sum []byte) (*encoded, error) {
+	known, now := features(data), u.Opt.Now()
+	name := alikeName(u.sc.Whose(), u.agent)
+	var e *encoded
+	if like := u.alike.find(name, known, now); like != "" {
+		at := slices.IndexFunc(u.batch, func(e *encoded) bool { return e.hex == like })
+		switch {
+		case at >= 0 && u.batch[at].pieces == nil:
+			e = encodeLike(data, sum, u.batch[at])
+		case at < 0 && agent != nil:
+			row, base, err := u.likeRow(agent.ID, like)
+			if err != nil {
+				return nil, err
+			}
+			e = encode(data, sum, row, base)
+		}
+	}
+	if e == nil {
+		e = encode(data, sum, nil, nil)
+	}
+	if e.pieces == nil { // what is like a content that is like another one is like that as well
+		u.alike.add(name, e.hex, known, now)
+	}
+	return e, nil
+}
+
+// likeRow reads a content that another one is like, nil where it is gone or damaged.
+func (u *upload) likeRow(agent int64, sum string) (row *Row, base *delta.Base, err error) {
+	err = u.Reading(u.ctx, func(q *sqlx.Tx) error {
+		if row, err = rowOf(u.ctx, q, agent, sum); err != nil || row == nil {
+			return err
+		}
+		base, err = decodeBase(u.ctx, q, row)
+		if ckpt.CodeOf(err) == ckpt.CodeCorrupt {
+			base, err = nil, nil
+		}
+		return err
+	})
+	return row, base, err
 }
 
 // rowOf is the content of an agent with a hash, nil where it is not there.
@@ -275,11 +334,10 @@ func (u *upload) flush() error {
 			return err
 		}
 		for _, e := range batch {
-			isNew, err := u.insert(tx, agent.ID, e)
-			if err != nil {
+			if err := u.insert(tx, agent.ID, e); err != nil {
 				return err
 			}
-			if !isNew {
+			if !e.isNew {
 				known++
 				continue
 			}
@@ -300,28 +358,30 @@ func (u *upload) flush() error {
 	return nil
 }
 
-// insert stores a content, and answers false where it was there already.
-func (u *upload) insert(tx *ledger.Tx, agent int64, e *encoded) (isNew bool, err error) {
-	var id int64
-	there, err := tx.Get(&id, `SELECT id FROM contents WHERE agent_id = ? AND sha256 = ?`, agent, e.sum)
+// insert stores a content, unless it is there already.
+func (u *upload) insert(tx *ledger.Tx, agent int64, e *encoded) error {
+	there, err := tx.Get(&e.rowID, `SELECT id FROM contents WHERE agent_id = ? AND sha256 = ?`, agent, e.sum)
 	if err != nil {
-		return false, err
+		return err
 	}
-	if !there {
+	if e.isNew = !there; !there {
 		if err := stillUsable(tx, agent, e); err != nil {
-			return false, err
+			return err
 		}
-		if id, err = insertContent(tx, agent, e); err != nil {
-			return false, err
+		if e.rowID, err = insertContent(tx, agent, e); err != nil {
+			return err
 		}
 	}
-	return !there, tx.Exec(`INSERT INTO content_leases (content_id, until) VALUES (?, ?) ON CONFLICT (content_id) DO UPDATE SET until = max(until, excluded.until)`,
-		id, leased(tx.Now))
+	return tx.Exec(`INSERT INTO content_leases (content_id, until) VALUES (?, ?) ON CONFLICT (content_id) DO UPDATE SET until = max(until, excluded.until)`,
+		e.rowID, leased(tx.Now))
 }
 
 // stillUsable lets a content stand alone where the one that it is a change to went
-// since it was read.
+// since it was read, or was there already and may be stored in another way.
 func stillUsable(tx *ledger.Tx, agent int64, e *encoded) error {
+	if e.in != nil && (!e.in.isNew || e.in.pieces != nil) {
+		e.whole()
+	}
 	if e.was == "" {
 		return nil
 	}
@@ -338,8 +398,9 @@ func stillUsable(tx *ledger.Tx, agent int64, e *encoded) error {
 
 func insertContent(tx *ledger.Tx, agent int64, e *encoded) (id int64, err error) {
 	var pieces any
-	if e.pieces != nil {
-		pieces = blob.WritePieces(e.pieces)
+	list := e.stored()
+	if list != nil {
+		pieces = blob.WritePieces(list)
 	}
 	_, err = tx.Get(&id, `INSERT INTO contents (agent_id, sha256, size, pieces, fresh, data) VALUES (?, ?, ?, ?, ?, ?) RETURNING id`,
 		agent, e.sum, e.size, pieces, e.fresh, notNil(e.data))
@@ -347,7 +408,7 @@ func insertContent(tx *ledger.Tx, agent int64, e *encoded) (id int64, err error)
 		return 0, err
 	}
 	tx.Wrote = true
-	for _, used := range e.uses() {
+	for _, used := range usesOf(list) {
 		if err := tx.Exec(`INSERT INTO content_uses (used, used_by) VALUES (?, ?)`, used, id); err != nil {
 			return 0, err
 		}
@@ -386,7 +447,7 @@ func (s *Files) Content(ctx context.Context, sc ckpt.Scope, agent, sum string) (
 	if err != nil {
 		return nil, err
 	}
-	s.AuditForeign(sc, "read_content", agent, "")
+	s.AuditRead(sc, "read_content", agent, "")
 	var data []byte
 	err = s.Reading(ctx, func(q *sqlx.Tx) error {
 		content, err := rowOf(ctx, q, row.ID, sum)

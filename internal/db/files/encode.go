@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"slices"
 
 	"github.com/jmoiron/sqlx"
 
@@ -126,8 +127,14 @@ type encoded struct {
 	data   []byte
 	was    string // the content that it is a change to, "" for none
 	wasID  int64
+	in     *encoded // the same where that one is stored in the same transaction
 	secret string
+	rowID  int64 // once it is inserted
+	isNew  bool  // it was not there before
 }
+
+// inBatch is the segment of the bytes of encoded.in, whose row is not there yet.
+const inBatch = -1
 
 // encode describes a content by pieces of the one before, nil for none, where
 // that gains something.
@@ -145,14 +152,39 @@ func encode(raw []byte, sum []byte, was *Row, base *delta.Base) *encoded {
 	return e
 }
 
-// whole lets a content stand alone.
-func (e *encoded) whole() {
-	e.pieces, e.was, e.wasID = nil, "", 0
-	e.fresh, e.data = e.size, blob.DeflateSmall(e.raw)
+// encodeLike is encode for a content that was found to be like one that is stored whole in
+// the same transaction.
+func encodeLike(raw []byte, sum []byte, like *encoded) *encoded {
+	e := &encoded{sum: sum, hex: hex.EncodeToString(sum), size: int64(len(raw)), raw: raw}
+	base := &delta.Base{State: like.raw, Pieces: []delta.Piece{{Segment: inBatch, Length: like.size}}, Sizes: map[int64]int64{inBatch: like.size}}
+	pieces, literal := base.Encode(raw)
+	if len(pieces) == 1 && pieces[0].Segment == delta.New {
+		e.whole()
+		return e
+	}
+	e.pieces, e.fresh, e.data, e.in = pieces, int64(len(literal)), blob.DeflateSmall(literal), like
+	return e
 }
 
-// uses are the rows of others that it uses.
-func (e *encoded) uses() []int64 { return usesOf(e.pieces) }
+// stored is the list of pieces with the row of what was stored in the same transaction.
+func (e *encoded) stored() []delta.Piece {
+	if e.in == nil {
+		return e.pieces
+	}
+	pieces := slices.Clone(e.pieces)
+	for i := range pieces {
+		if pieces[i].Segment == inBatch {
+			pieces[i].Segment = e.in.rowID
+		}
+	}
+	return pieces
+}
+
+// whole lets a content stand alone.
+func (e *encoded) whole() {
+	e.pieces, e.was, e.wasID, e.in = nil, "", 0, nil
+	e.fresh, e.data = e.size, blob.DeflateSmall(e.raw)
+}
 
 func usesOf(pieces []delta.Piece) []int64 {
 	var ids []int64

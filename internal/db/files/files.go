@@ -7,17 +7,27 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
 // Files keeps the files that checkpoints are saved with.
 type Files struct {
 	*driftlog.Drifts
 	sweeping sync.Mutex // one sweep at a time
+	known    knownTrees // the newest trees of agents
+	alike    alikes     // contents that others may be like
 	stored   sync.Map   // what the contents of an agent take at most, by its number: they are counted anew before it is refused anything
 }
 
 // New keeps files in a store.
 func New(d *driftlog.Drifts) *Files { return &Files{Drifts: d} }
+
+// ForgetAgent forgets what is in memory of an agent that was erased.
+func (s *Files) ForgetAgent(agent *ledger.AgentRow) {
+	s.known.forget(agent.ID)
+	s.alike.forget(alikeName(agent.Owner, agent.Name))
+	s.stored.Delete(agent.ID)
+}
 
 const (
 	// lease is how long a content or a tree stays though nothing names it.

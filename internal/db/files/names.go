@@ -213,7 +213,7 @@ func (s *Files) Attach(_ context.Context, sc ckpt.Scope, r ckpt.AttachRequest) (
 		case tx.Now.Sub(at.CreatedAt.Value.Time).Abs() > attachWithin:
 			return ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s was saved at %s: it could get its files for a minute", r.Checkpoint, at.CreatedAt.Value)
 		default:
-			if err := run.MayWrite(r.Epoch); err != nil {
+			if err := s.MayWrite(run, sc, r.Epoch); err != nil {
 				return err
 			}
 			err = s.Name(tx, agent, run, &ledger.CheckpointRow{N: at.N, ID: at.ID, Seq: at.Seq}, r.Trees, "")

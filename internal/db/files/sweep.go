@@ -15,6 +15,8 @@ import (
 // checkpoints that went, then trees, then contents. What is leased stays. Each
 // transaction is a short one.
 func (s *Files) SweepFiles(ctx context.Context) error {
+	s.known.forgetIdle(s.Opt.Now())
+	s.alike.forgetIdle(s.Opt.Now())
 	if s.Ready(ctx) != nil {
 		return nil
 	}
@@ -292,8 +294,8 @@ func deleteContent(tx *ledger.Tx, owner string, id int64) error {
 
 // Budgets.
 
-// storedOf is what the contents of an agent take.
-const storedOf = `SELECT coalesce(sum(octet_length(data)), 0) FROM contents WHERE agent_id = ?`
+// SelectStored is what the contents of an agent take.
+const SelectStored = `SELECT coalesce(sum(length(data)), 0) FROM contents WHERE agent_id = ?`
 
 // makeRoom lets go of the oldest trees of an agent that would have more contents than
 // it may, and refuses where that is not enough.
@@ -330,7 +332,7 @@ func (s *Files) overBudget(ctx context.Context, agent, size int64) (int64, error
 		}
 	}
 	var stored int64
-	if err := s.RO.GetContext(ctx, &stored, storedOf, agent); err != nil {
+	if err := s.RO.GetContext(ctx, &stored, SelectStored, agent); err != nil {
 		return 0, sqlite.ReadError(err)
 	}
 	s.stored.Store(agent, stored)
@@ -415,7 +417,7 @@ func (s *Files) trimAgents(ctx context.Context) error {
 		Owner string `db:"owner"`
 		Name  string `db:"name"`
 	}
-	err := s.RO.SelectContext(ctx, &over, `SELECT a.owner, a.name FROM contents c JOIN agents a ON a.id = c.agent_id GROUP BY a.id HAVING sum(octet_length(c.data)) > ?`, s.Opt.MaxAgentFiles)
+	err := s.RO.SelectContext(ctx, &over, `SELECT a.owner, a.name FROM contents c JOIN agents a ON a.id = c.agent_id GROUP BY a.id HAVING sum(length(c.data)) > ?`, s.Opt.MaxAgentFiles)
 	if err != nil {
 		return sqlite.ReadError(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 
@@ -90,31 +91,35 @@ func (s *Files) PutTree(ctx context.Context, sc ckpt.Scope, r ckpt.TreeRequest) 
 	if err := mayWrite(sc, r.Agent); err != nil {
 		return nil, err
 	}
-	p := &planting{Files: s, sc: sc, request: &r}
-	if err := p.build(ctx); err != nil {
-		return nil, err
-	}
-	leftOut, err := json.Marshal(append([]ckpt.LeftOut{}, p.tree.LeftOut...))
-	if err != nil {
-		return nil, err
-	}
-	p.leftOut = string(leftOut)
 	s.AuditForeign(sc, "put_tree", r.Agent, "")
-	entry := ledger.Entry(sc, "put_tree", r.Agent)
-	err = s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: p.size(), Entry: entry, Do: p.put})
-	if err != nil {
-		return nil, err
+	for {
+		p := &planting{Files: s, sc: sc, request: &r, doubts: s.States.Doubts.Load()}
+		if err := p.build(ctx); err != nil {
+			return nil, err
+		}
+		err := s.Submit(&ledger.Op{Owner: sc.Caller.Owner, Size: p.size(), Entry: ledger.Entry(sc, "put_tree", r.Agent), Do: p.put})
+		if errors.Is(err, errDoubted) && ctx.Err() == nil {
+			continue // now the base is read anew
+		}
+		if err != nil {
+			return nil, err
+		}
+		return p.stored, nil
 	}
-	return p.stored, nil
 }
+
+// errDoubted says that another program has written since the base was read.
+var errDoubted = ckpt.Errorf(ckpt.CodeBusy, "another program has written to the database meanwhile: try again")
 
 // planting is a tree on its way to the database.
 type planting struct {
 	*Files
 	sc      ckpt.Scope
 	request *ckpt.TreeRequest
+	doubts  int64    // of the store before anything was read
 	base    *TreeRow // what it was told as a change to; nil for none
 	own     map[string]ckpt.TreeEntry
+	since   int // files in the lists of all trees that change the same list
 	tree    ckpt.Tree
 	leftOut string
 	stored  *ckpt.TreeStored
@@ -168,11 +173,14 @@ func (p *planting) build(ctx context.Context) error {
 	for _, path := range r.Removed {
 		p.own[path] = ckpt.TreeEntry{Path: path, Mode: modeGone}
 	}
-	return nil
+	leftOut, err := json.Marshal(append([]ckpt.LeftOut{}, p.tree.LeftOut...))
+	p.leftOut = string(leftOut)
+	return err
 }
 
 // readBase reads the list of the base, and what of it is not as in the whole list
-// that it changes itself: the new tree changes that as well.
+// that it changes itself: the new tree changes that as well. Nothing is told as a
+// change to a base that is damaged: the client is told that it is not there.
 func (p *planting) readBase(ctx context.Context, q *sqlx.Tx, agent int64) ([]ckpt.TreeEntry, error) {
 	var row TreeRow
 	err := q.GetContext(ctx, &row, `SELECT `+TreeColumns+` FROM trees t WHERE t.agent_id = ? AND t.sha256 = ?`, agent, p.request.Base)
@@ -183,7 +191,24 @@ func (p *planting) readBase(ctx context.Context, q *sqlx.Tx, agent int64) ([]ckp
 		return nil, err
 	}
 	p.base = &row
+	if known := p.known.get(&row, p.doubts, p.Opt.Now()); known != nil {
+		maps.Copy(p.own, known.own)
+		p.since = known.since
+		return known.entries, nil
+	}
 	entries, err := Entries(ctx, q, row.ID)
+	if err != nil {
+		return nil, err
+	}
+	if t, err := row.Tree(); err != nil || !isTree(t, entries) {
+		p.Log.Error("a tree is damaged, and nothing is stored as a change to it; run ckptsidecar verify", "tree", row.Sum)
+		return nil, missing("trees", []string{p.request.Base})
+	}
+	list := row.ID
+	if row.Base != nil {
+		list = *row.Base
+	}
+	err = q.GetContext(ctx, &p.since, `SELECT count(*) FROM trees t JOIN tree_files f ON f.tree_id = t.id WHERE t.base = ?`, list)
 	if err != nil || row.Base == nil {
 		return entries, err
 	}
@@ -193,6 +218,13 @@ func (p *planting) readBase(ctx context.Context, q *sqlx.Tx, agent int64) ([]ckp
 		p.own[own[i].Path] = own[i].asTold()
 	}
 	return entries, err
+}
+
+// isTree says whether a tree with these entries has the id that it should have.
+func isTree(t *ckpt.Tree, entries []ckpt.TreeEntry) bool {
+	whole := *t
+	whole.Entries = entries
+	return tree.ID(&whole) == t.ID
 }
 
 // size is about how much it stores.
@@ -220,6 +252,9 @@ func (p *planting) put(tx *ledger.Tx) error {
 		return tx.Exec(`UPDATE trees SET until = ? WHERE id = ?`, leased(tx.Now), id) // also where a checkpoint names it, which may go first
 	}
 	if p.base != nil {
+		if p.States.Doubts.Load() != p.doubts {
+			return errDoubted
+		}
 		var same bool
 		_, err := tx.Get(&same, `SELECT EXISTS (SELECT 1 FROM trees WHERE id = ? AND agent_id = ? AND sha256 = ?)`, p.base.ID, agent.ID, p.base.Sum)
 		if err != nil {
@@ -232,11 +267,19 @@ func (p *planting) put(tx *ledger.Tx) error {
 	return p.insert(tx, agent)
 }
 
+// changesList says whether the tree is stored as what differs from the list of its base. It
+// is stored whole where half differs, and where the trees that differ from that list have
+// come to take twice as much as the list: each repeats what those before it have changed.
+func (p *planting) changesList() bool {
+	n := max(len(p.tree.Entries), 2)
+	return p.base != nil && 2*len(p.own) <= n && p.since+len(p.own) <= 2*n
+}
+
 // insert writes the tree: as a whole list, or as what differs from one.
 func (p *planting) insert(tx *ledger.Tx, agent *ledger.AgentRow) error {
 	var listID *int64
 	rows := make([]ckpt.TreeEntry, 0, len(p.own))
-	if p.base != nil && 2*len(p.own) <= max(len(p.tree.Entries), 2) {
+	if p.changesList() {
 		if listID = p.base.Base; listID == nil {
 			listID = &p.base.ID
 		}
@@ -258,6 +301,13 @@ func (p *planting) insert(tx *ledger.Tx, agent *ledger.AgentRow) error {
 		return err
 	}
 	tx.Wrote = true
+	known := &knownTree{
+		row: TreeRow{ID: id, AgentID: agent.ID, Sum: p.tree.ID, Base: listID}, entries: p.tree.Entries, doubts: p.doubts, used: tx.Now.Time,
+	}
+	if listID != nil {
+		known.own, known.since = p.own, p.since+len(p.own)
+	}
+	tx.OnCommit(func() { p.known.put(known) })
 	return insertFiles(tx, agent.Owner, id, rows, ids)
 }
 
@@ -277,7 +327,7 @@ func contentsOf(tx *ledger.Tx, agent int64, entries []ckpt.TreeEntry) (map[strin
 		ID   int64  `db:"id"`
 		Size int64  `db:"size"`
 	}
-	err := tx.List(&rows, `SELECT w.value AS sum, c.id, c.size FROM json_each(?1) w JOIN contents c ON c.agent_id = ?2 AND c.sha256 = unhex(w.value)`, list(sums), agent)
+	err := tx.List(&rows, SelectSizes, list(sums), agent)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func (s *Threads) GraphTuples(ctx context.Context, sc ckpt.Scope, q ckpt.GraphQu
 	if err != nil {
 		return nil, err
 	}
-	s.AuditForeign(sc, "read", q.Agent, "")
+	s.AuditRead(sc, "read", q.Agent, "")
 	after, err := s.readGraphCursor(sc, q.Cursor)
 	if err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (s *Threads) GraphTuple(ctx context.Context, sc ckpt.Scope, r ckpt.GraphGet
 	if err != nil {
 		return nil, err
 	}
-	s.AuditForeign(sc, "read", r.Agent, "")
+	s.AuditRead(sc, "read", r.Agent, "")
 	query, args := selectGraphNewest, []any{agent.ID, r.Thread, r.NS}
 	if r.Checkpoint != "" {
 		query, args = selectGraphID, append(args, r.Checkpoint)
@@ -342,7 +342,7 @@ func (s *Threads) GraphHistory(ctx context.Context, sc ckpt.Scope, r ckpt.GraphH
 	if err != nil {
 		return nil, err
 	}
-	s.AuditForeign(sc, "read", r.Agent, "")
+	s.AuditRead(sc, "read", r.Agent, "")
 	err = s.Reading(ctx, func(q *sqlx.Tx) error {
 		runs, err := graphRuns(ctx, q, agent.ID, &r.Thread, &r.NS)
 		if err != nil || len(runs) == 0 {

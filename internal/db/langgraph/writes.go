@@ -112,7 +112,7 @@ func (s *Threads) graphRun(tx *ledger.Tx, sc ckpt.Scope, name string, t ckpt.Gra
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := run.MayWrite(nil); err != nil {
+	if err := s.MayWrite(run, sc, nil); err != nil {
 		return nil, nil, err
 	}
 	if err := s.Revive(tx, run, sc); err != nil {

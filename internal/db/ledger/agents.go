@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"slices"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
@@ -46,14 +47,28 @@ func (s *Core) ChangeAgent(tx *Tx, key AgentKey, row *AgentRow) {
 func (s *Core) NeedAgent(tx *Tx, sc ckpt.Scope, name string) (*AgentRow, error) {
 	row, err := s.Agent(tx, sc.Whose(), name)
 	if err == nil && row == nil {
-		return nil, noAgent(name)
+		return nil, s.noAgent(tx.Ctx, sc, name)
 	}
 	return row, err
 }
 
-func noAgent(name string) error {
-	return ckpt.Errorf(ckpt.CodeNotFound, "there is no agent %s here: its first save makes it", name)
+// noAgent says that an agent is not there. An administrator is told whose there is:
+// after a move to another machine an agent may belong to the user id that it had.
+func (s *Core) noAgent(ctx context.Context, sc ckpt.Scope, name string) error {
+	var owners []string
+	if sc.Target == "" && sc.Admin {
+		if err := s.RO.SelectContext(ctx, &owners, `SELECT owner FROM agents WHERE name = ? ORDER BY owner LIMIT 0 + ?`, name, ownersNamed); err != nil {
+			owners = nil // what is not there is the answer
+		}
+	}
+	if len(owners) == 0 {
+		return ckpt.Errorf(ckpt.CodeNotFound, "there is no agent %s here: its first save makes it", name)
+	}
+	return ckpt.Errorf(ckpt.CodeNotFound, "you have no agent %s, but %s has one: name the owner, for example with --owner %s", name, strings.Join(owners, " and "), owners[0])
 }
+
+// ownersNamed is how many owners an error names.
+const ownersNamed = 3
 
 // MakeAgent finds an agent or makes it.
 func (s *Core) MakeAgent(tx *Tx, owner, name string) (*AgentRow, error) {
@@ -81,7 +96,7 @@ func (s *Core) FindAgent(ctx context.Context, sc ckpt.Scope, name string) (*Agen
 	var row AgentRow
 	err := s.RO.GetContext(ctx, &row, selectAgent, sc.Whose(), name)
 	if IsNoRows(err) {
-		return nil, noAgent(name)
+		return nil, s.noAgent(ctx, sc, name)
 	}
 	if err != nil {
 		return nil, sqlite.ReadError(err)
@@ -105,10 +120,13 @@ func (s *Core) Agents(ctx context.Context, sc ckpt.Scope, f ckpt.AgentFilter) (*
 	page := &ckpt.AgentPage{Agents: []ckpt.Agent{}}
 	// As audit_agents has it, but only the runs of the page's agents are looked at.
 	err = s.RO.SelectContext(ctx, &page.Agents, `SELECT a.name AS agent, a.owner, a.created_at, coalesce(max(r.updated_at), a.created_at) AS updated_at,
-			count(r.id) AS runs, coalesce(sum(r.last_seq - r.removed), 0) AS checkpoints, coalesce(sum(r.stored_bytes), 0) AS stored_bytes
+			count(r.id) AS runs, coalesce(sum(r.last_seq - r.removed), 0) AS checkpoints, coalesce(sum(r.stored_bytes), 0) AS stored_bytes,
+			(SELECT coalesce(sum(length(data)), 0) FROM contents c WHERE c.agent_id = a.id) AS files_bytes,
+			CASE WHEN ? THEN (SELECT coalesce(sum(c.size), 0) FROM runs o CROSS JOIN checkpoints c ON c.slot > o.id << 32 AND c.slot <= (o.id + 1) << 32
+				WHERE o.agent_id = a.id) END AS state_bytes
 		FROM (SELECT * FROM agents WHERE (owner = ? OR ? = '*') AND (owner, name) > (?, ?) ORDER BY owner, name LIMIT 0 + ?) a
 		LEFT JOIN runs r ON r.agent_id = a.id GROUP BY a.id ORDER BY a.owner, a.name`,
-		sc.Whose(), sc.Whose(), owner, name, limit+1)
+		f.States, sc.Whose(), sc.Whose(), owner, name, limit+1)
 	if err != nil {
 		return nil, sqlite.ReadError(err)
 	}
@@ -118,7 +136,7 @@ func (s *Core) Agents(ctx context.Context, sc ckpt.Scope, f ckpt.AgentFilter) (*
 		page.Next = ckpt.Ref(last.Owner + "/" + last.Agent)
 	}
 	if slices.ContainsFunc(page.Agents, func(a ckpt.Agent) bool { return a.Owner != sc.Caller.Owner }) {
-		s.AuditForeign(sc, "list_agents", "", "")
+		s.AuditRead(sc, "list_agents", "", "")
 	}
 	return page, nil
 }

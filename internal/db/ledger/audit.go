@@ -17,6 +17,11 @@ func (tx *Tx) Audit(e AuditEntry) error {
 		return err
 	}
 	tx.acts = append(tx.acts, a)
+	if tx.Store.feed.watched.Load() > 0 {
+		if what := whatOf(&e); what != "" {
+			tx.changed = append(tx.changed, changed{what, e.Owner, e.Agent, e.Run})
+		}
+	}
 	if tx.Tally.Counts() && a.causedByOwner() {
 		tx.Tally.AddLog(e.Owner, usage.ActLength(len(a.texts.subject)+len(a.texts.reason)+len(a.texts.detail)))
 	}

@@ -2,31 +2,30 @@ package ledger
 
 import (
 	"context"
+	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/jmoiron/sqlx"
 )
 
-// Audit lists audit rows about the scope's agents, oldest first. An
+// Audit lists audit rows about the scope's agents, oldest or newest first. An
 // administrator who names nobody sees all.
 func (s *Core) Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*ckpt.AuditPage, error) {
 	limit, err := PageSizeOf(f.Limit)
 	if err != nil {
 		return nil, err
 	}
-	if f.Agent != "" {
-		if err := ckpt.CheckAgentName(f.Agent); err != nil {
-			return nil, err
-		}
+	if err := f.Check(); err != nil {
+		return nil, err
 	}
 	if sc.Admin && sc.Target == "" {
 		sc.Target = ckpt.AllOwners
 	}
-	s.AuditForeign(sc, "read_audit", f.Agent, "")
+	s.AuditRead(sc, "read_audit", f.Agent, "")
 	cursor := s.Numbers(sc)
 	page := &ckpt.AuditPage{Audit: []ckpt.AuditRow{}}
 	err = s.Reading(ctx, func(q *sqlx.Tx) error {
-		page.Audit, err = auditRowsAfter(ctx, q, cursor.row(f.After), sc.Whose(), f, limit+1)
+		page.Audit, err = rowsOfLog(ctx, q, cursor, sc.Whose(), f, limit+1)
 		return err
 	})
 	if err != nil {
@@ -49,16 +48,41 @@ func (s *Core) Audit(ctx context.Context, sc ckpt.Scope, f ckpt.AuditFilter) (*c
 	return page, nil
 }
 
-// auditRowsAfter reads the rows that pass a filter, at most limit. The view is asked
-// for one row at a time: SQLite would else make all of it before it sorts.
-func auditRowsAfter(ctx context.Context, q *sqlx.Tx, after int64, owner string, f ckpt.AuditFilter, limit int) ([]ckpt.AuditRow, error) {
+// notDecisions are the actions that an agent makes all the time.
+const notDecisions = `('save', 'remove', 'begin_step', 'finish_step', 'append_events', 'graph_writes', 'import', 'finding')`
+
+// auditNumbers finds the numbers of the rows that pass a filter: after one and up to
+// another, and for Since after the newest row that is older.
+const auditNumbers = `SELECT n FROM (
+		SELECT * FROM (SELECT n FROM audit_log_3 WHERE n > ?1 AND n < ?2 AND (owner = ?3 OR ?3 = '*') AND (?4 = '' OR agent = ?4) AND (?5 = '' OR run = ?5)
+			AND (?6 = '' OR action = ?6 OR ?6 = 'decisions' AND action NOT IN ` + notDecisions + ` AND action NOT LIKE 'admin\_%' ESCAPE '\')
+			AND (?7 = '' OR who = ?7) AND (?8 = '' OR outcome = ?8 OR ?8 = 'refused' AND outcome <> 'done') AND (?9 = '' OR at >= ?9) ORDER BY n DIRECTION LIMIT 0 + ?11)
+		UNION ALL SELECT * FROM (SELECT a.n FROM acts a JOIN words x ON x.id = a.action LEFT JOIN places p ON p.id = a.place
+			LEFT JOIN words o ON o.id = a.outcome JOIN whos w ON w.id = a.who
+			WHERE a.n > ?1 AND a.n > (CASE WHEN ?10 = 0 THEN 0 ELSE coalesce((SELECT n FROM acts WHERE at < ?10 ORDER BY n DESC LIMIT 1), 0) END) AND a.n < ?2
+			AND (p.owner = ?3 OR ?3 = '*') AND (?4 = '' OR p.agent = ?4) AND (?5 = '' OR p.run = ?5)
+			AND (?6 = '' OR x.word = ?6 OR ?6 = 'remove' AND (a.gone IS NOT NULL OR a.more LIKE '%"removed":%')
+				OR ?6 = 'decisions' AND x.word NOT IN ` + notDecisions + ` AND x.word NOT LIKE 'admin\_%' ESCAPE '\')
+			AND (?7 = '' OR w.who = ?7) AND (?8 = '' OR o.word = ?8 OR ?8 = 'refused' AND o.word IS NOT NULL OR ?8 = 'done' AND o.word IS NULL) ORDER BY a.n DIRECTION LIMIT 0 + ?11)
+	) ORDER BY n DIRECTION LIMIT 0 + ?11`
+
+// rowsOfLog reads the rows that pass a filter, at most limit. The view is asked for one
+// row at a time: SQLite would else make all of it before it sorts.
+func rowsOfLog(ctx context.Context, q *sqlx.Tx, cursor RowNumbers, owner string, f ckpt.AuditFilter, limit int) ([]ckpt.AuditRow, error) {
+	after, before, direction := cursor.row(f.After), int64(1<<62), "ASC"
+	if f.Newest {
+		direction = "DESC"
+		if f.Before != 0 {
+			before = cursor.row(f.Before)
+		}
+	}
+	since := int64(0)
+	if !f.Since.IsZero() {
+		since = f.Since.UnixMilli()
+	}
 	var numbers []int64
-	err := q.SelectContext(ctx, &numbers, `SELECT n FROM (
-			SELECT * FROM (SELECT n FROM audit_log_3 WHERE n > ?1 AND (owner = ?2 OR ?2 = '*') AND (?3 = '' OR agent = ?3) AND (?4 = '' OR action = ?4) ORDER BY n LIMIT 0 + ?5)
-			UNION ALL SELECT * FROM (SELECT a.n FROM acts a JOIN words x ON x.id = a.action LEFT JOIN places p ON p.id = a.place
-				WHERE a.n > ?1 AND (p.owner = ?2 OR ?2 = '*') AND (?3 = '' OR p.agent = ?3)
-				AND (?4 = '' OR x.word = ?4 OR ?4 = 'remove' AND (a.gone IS NOT NULL OR a.more LIKE '%"removed":%')) ORDER BY a.n LIMIT 0 + ?5)
-		) ORDER BY n LIMIT 0 + ?5`, after, owner, f.Agent, f.Action, limit)
+	err := q.SelectContext(ctx, &numbers, strings.ReplaceAll(auditNumbers, "DIRECTION", direction),
+		after, before, owner, f.Agent, f.Run, f.Action, f.Who, f.Outcome, f.Since.String(), since, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -35,8 +35,10 @@ type Core struct {
 	Damages      damages       // checkpoints that are known to be damaged
 	Trust        trust         // what is known to be wrong with the audit log
 	Usage        *usage.Meter
-	following    foreignReads
-	ID           string // of this database, made when it was
+	feed         feed
+	foreign      foreignReads // reads of administrators that are counted
+	Commits      atomic.Int64 // transactions that were committed since the start; nobody is told it
+	ID           string       // of this database, made when it was
 
 	// forgetPast forgets what is kept of a run in memory. onDamage makes a finding
 	// of a damaged checkpoint. Drift sets both.
@@ -111,12 +113,6 @@ func (s *Core) GiveUp(behind time.Duration) { s.Engine.GiveUp(behind) }
 // writer, the only one who changes agents, keeps it.
 type agentCache struct{ rows sync.Map } // agentKey to *agentRow
 
-// foreignReads is what is remembered of reads that go on and on, as a follower's.
-type foreignReads struct {
-	mu   sync.Mutex
-	last map[string]time.Time
-}
-
 // Tx is the writer's transaction as the store sees it. It has one time, and
 // carries the chain of the audit log. What stands below `present` is of the
 // operation that is being applied.
@@ -127,6 +123,7 @@ type Tx struct {
 	Trusted ckpt.Time // now, or the zero time while the clock guard holds ages back
 	Head    ChainHead
 	acts    []act                  // rows of the audit log that are still to be written
+	changed []changed              // what is to be told to those who watch
 	Tally   usage.Tally            // what it adds to each owner's bytes
 	agents  map[AgentKey]*AgentRow // agents that this transaction changed; nil is one that is gone
 	Watched []int64                // runs whose watches it may have changed

@@ -5,7 +5,7 @@
 //
 // It may import the root package, internal/db/blob, internal/db/sqlite,
 // internal/db/usage, internal/delta, internal/jsontext, internal/osfile,
-// internal/secrets, internal/wellformed
+// internal/secrets, internal/survey, internal/wellformed
 // and, for the types of what the store is given as values, internal/drift/observer,
 // internal/liveness, internal/resume and internal/retention.
 package ledger

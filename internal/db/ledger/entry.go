@@ -49,6 +49,7 @@ const OutcomeDone = "done"
 // Entry begins an audit entry of something that a caller did to an agent.
 func Entry(sc ckpt.Scope, action, agent string) AuditEntry {
 	e := AuditEntry{Who: sc.Caller.Owner, PID: sc.PID, Action: action, Owner: sc.Whose(), Agent: agent, Outcome: OutcomeDone}
+	e.Reason = sc.Reason
 	if !sc.Spooled.IsZero() {
 		e.Reason = "spooled by the client at " + sc.Spooled.String()
 	}

@@ -1,48 +1,190 @@
 package ledger
 
 import (
-	"strings"
+	"slices"
+	"sync"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// AuditForeign records that an administrator looks at what is another's. The
-// row need not be on disk before the answer is given, but it is: who reads
-// without a trace would be worth a fault.
+// AuditForeign records that an administrator reaches for what is another's, with a
+// row for each call that is on disk before the answer. Reads that may be repeated
+// all the time use AuditRead.
 func (s *Core) AuditForeign(sc ckpt.Scope, action, agent, subject string) {
 	if sc.Foreign() {
 		s.AuditForeignOf(sc, action, sc.Target, agent, subject)
 	}
 }
 
-// AuditFollowing is auditForeign for a read that is repeated all the time: it
-// is recorded when it begins and then once a minute.
-func (s *Core) AuditFollowing(sc ckpt.Scope, action, agent string) {
-	if !sc.Foreign() {
-		return
-	}
-	key := strings.Join([]string{action, sc.Caller.Owner, sc.Target, agent}, "\x00")
-	now := time.Now()
-	s.following.mu.Lock()
-	again := now.Sub(s.following.last[key]) < time.Minute
-	if !again {
-		if s.following.last == nil || len(s.following.last) > 1000 {
-			s.following.last = map[string]time.Time{}
-		}
-		s.following.last[key] = now
-	}
-	s.following.mu.Unlock()
-	if !again {
-		s.AuditForeign(sc, action, agent, "")
+// AuditForeignOf is AuditForeign where the owner is known by other means than by name.
+func (s *Core) AuditForeignOf(sc ckpt.Scope, action, owner, agent, subject string) {
+	s.Record(foreignEntry(sc, action, owner, agent, subject))
+}
+
+func foreignEntry(sc ckpt.Scope, action, owner, agent, subject string) AuditEntry {
+	e := Entry(sc, "admin_"+action, agent)
+	e.Owner, e.Subject = owner, subject
+	return e
+}
+
+// AuditRead records that an administrator reads what is another's. The first read of
+// a call and an agent has a row that is on disk before the answer. Reads of the same
+// within a minute after a row are counted. The next row of the call and the agent has
+// the count; it is written once a minute while there is something to count.
+func (s *Core) AuditRead(sc ckpt.Scope, action, agent, subject string) {
+	if sc.Foreign() {
+		s.AuditReadOf(sc, action, sc.Target, agent, subject)
 	}
 }
 
-func (s *Core) AuditForeignOf(sc ckpt.Scope, action, owner, agent, subject string) {
-	e := Entry(sc, "admin_"+action, agent)
-	e.Owner, e.Subject = owner, subject
+// ReadsMinute is the time for which reads are counted before they have a row.
+const ReadsMinute = time.Minute
+
+const (
+	maxReadKeys     = 4096 // calls and agents of which reads are counted; others have a row each
+	maxReadSubjects = 50   // that a row names
+)
+
+// foreignReads are the reads of administrators that have no row of their own.
+type foreignReads struct {
+	mu      sync.Mutex
+	of      map[readKey]*readCount
+	flushed time.Time
+}
+
+// readKey is what reads are counted by.
+type readKey struct{ action, who, owner, agent string }
+
+// readCount is what was read since the last row.
+type readCount struct {
+	at       time.Time     // of the last row
+	onDisk   chan struct{} // closed when that row is on disk, or could not be written
+	reads    int64
+	since    time.Time // of the first one that is counted
+	pid      int
+	subjects []string
+	more     int64 // reads of subjects that did not fit
+}
+
+// AuditReadOf is AuditRead where the owner is known by other means than by name.
+func (s *Core) AuditReadOf(sc ckpt.Scope, action, owner, agent, subject string) {
+	e := foreignEntry(sc, action, owner, agent, subject)
+	row, wait := s.foreign.read(&e, s.Opt.Now())
+	if row == nil {
+		<-wait
+		return
+	}
 	s.Record(e)
+	close(row)
+}
+
+// read counts a read, and answers what to wait for before the read is answered. Where
+// the read has a row of its own, row is not nil: it is to be closed when the row is
+// written. The entry then has the count of the reads before.
+func (f *foreignReads) read(e *AuditEntry, now time.Time) (row, wait chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.of == nil {
+		f.of = map[readKey]*readCount{}
+	}
+	key := readKey{e.Action, e.Who, e.Owner, e.Agent}
+	c := f.of[key]
+	if c != nil && !now.Before(c.at) && now.Sub(c.at) < ReadsMinute {
+		c.count(e, now)
+		return nil, c.onDisk
+	}
+	if c == nil {
+		if len(f.of) >= maxReadKeys {
+			return make(chan struct{}), nil
+		}
+		if len(f.of) == 0 {
+			f.flushed = now
+		}
+		c = &readCount{}
+		f.of[key] = c
+	}
+	e.Detail = c.detail(1)
+	row = make(chan struct{})
+	*c = readCount{at: now, onDisk: row}
+	return row, row
+}
+
+func (c *readCount) count(e *AuditEntry, now time.Time) {
+	if c.reads == 0 {
+		c.since, c.pid = now, e.PID
+	}
+	c.reads++
+	switch {
+	case e.Subject == "" || slices.Contains(c.subjects, e.Subject):
+	case len(c.subjects) < maxReadSubjects:
+		c.subjects = append(c.subjects, e.Subject)
+	default:
+		c.more++
+	}
+}
+
+// detail says how many reads a row stands for: those that were counted, and so many
+// of its own. A row without it stands for one.
+func (c *readCount) detail(own int64) map[string]any {
+	if c.reads == 0 {
+		return nil
+	}
+	d := map[string]any{"reads": c.reads + own, "since": ckpt.At(c.since)}
+	if len(c.subjects) > 0 {
+		d["subjects"] = c.subjects
+	}
+	if c.more > 0 {
+		d["reads_of_more_subjects"] = c.more
+	}
+	return d
+}
+
+// take gives the rows of what was counted, and what to close when they are written.
+// Calls and agents of which nothing was read for a minute are forgotten.
+func (f *foreignReads) take(now time.Time, all bool) (entries []AuditEntry, written chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.of) == 0 || !all && !now.Before(f.flushed) && now.Sub(f.flushed) < ReadsMinute {
+		return nil, nil
+	}
+	f.flushed, written = now, make(chan struct{})
+	for key, c := range f.of {
+		if c.reads == 0 {
+			if now.Before(c.at) || now.Sub(c.at) >= ReadsMinute {
+				delete(f.of, key)
+			}
+			continue
+		}
+		entries = append(entries, AuditEntry{Who: key.who, PID: c.pid, Action: key.action, Owner: key.owner, Agent: key.agent,
+			Outcome: OutcomeDone, Detail: c.detail(0)})
+		*c = readCount{at: now, onDisk: written}
+	}
+	return entries, written
+}
+
+// recordReads writes the rows of the reads that were counted: once a minute, and with
+// all at the stop.
+func (s *Core) recordReads(all bool) {
+	entries, written := s.foreign.take(s.Opt.Now(), all)
+	if written != nil {
+		defer close(written)
+	}
+	if len(entries) == 0 {
+		return
+	}
+	err := s.Submit(&Op{Owner: Daemon, Claim: sqlite.GoesOn, Do: func(tx *Tx) error {
+		for _, e := range entries {
+			if err := tx.Audit(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+	if err != nil {
+		s.Log.Error("the counts of what administrators read could not be written", "rows", len(entries), "error", err)
+	}
 }
 
 // Record writes an audit row that stands for itself.

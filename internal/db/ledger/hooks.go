@@ -68,6 +68,8 @@ func (h hooks) BeforeCommit(t *sqlite.Tx) error {
 func (h hooks) Committed(t *sqlite.Tx) {
 	tx := t.Domain.(*Tx)
 	h.setHead(tx.Head)
+	h.Commits.Add(1)
+	h.feed.tell(tx.changed)
 	h.Usage.Commit(&tx.Tally)
 }
 
@@ -148,6 +150,7 @@ func (h hooks) Tick(ctx context.Context, now time.Time) {
 	h.lookAtRoom()
 	h.Usage.RecountStale(ctx)
 	h.States.Expire(now)
+	h.recordReads(false)
 	if now.Sub(h.noted) >= AuditLogEvery {
 		h.noted = now
 		h.NoteHead("hour")

@@ -24,8 +24,7 @@ import (
 var migrations embed.FS
 
 // writesAnew: version 4 copies checkpoints into a new table, which stands in the log and
-// then in the file, before the old one's pages are free. Version 5 changes agents and
-// runs alone.
+// then in the file, before the old one's pages are free. Later versions change little.
 func writesAnew(version int64) int64 {
 	if version < 4 {
 		return 2

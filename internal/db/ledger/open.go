@@ -117,6 +117,7 @@ func (s *Core) Close() error {
 	if s.closed.Swap(true) {
 		return s.Engine.Close()
 	}
+	s.recordReads(true)
 	if err := s.keepUsage(); err != nil {
 		s.Log.Warn("what was counted for quotas could not be kept: it is counted anew at the next start", "error", err)
 	}

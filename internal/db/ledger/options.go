@@ -85,6 +85,8 @@ func (noProcesses) Identify(pid int) liveness.Process { return liveness.Process{
 
 func (noProcesses) Alive(liveness.Process) liveness.State { return liveness.Unknown }
 
+func (noProcesses) Stranger(int, liveness.Process, time.Time) bool { return false }
+
 // plainQuestion is asked where nobody has said how to ask.
 func plainQuestion(plan *ckpt.Plan) (question, reason string) {
 	return fmt.Sprintf("Run %s of agent %s stopped. Resume it, re-initialize it (begin with nothing), or abandon it?", plan.Run, plan.Agent), strings.Join(plan.Reasons, " ")

@@ -2,7 +2,10 @@ package ledger
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -38,7 +41,7 @@ func seconds(d ckpt.Duration) int64 { return int64(time.Duration(d).Seconds()) }
 
 // Policy answers an agent's settings.
 func (s *Core) Policy(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Policy, error) {
-	s.AuditForeign(sc, "read_policy", name, "")
+	s.AuditRead(sc, "read_policy", name, "")
 	row, err := s.FindAgent(ctx, sc, name)
 	if err != nil {
 		return nil, err
@@ -54,9 +57,9 @@ func (s *Core) PolicyLayers(ctx context.Context, sc ckpt.Scope, name string) (*c
 	}
 	own := ""
 	if name == ckpt.AllAgents {
-		s.AuditForeign(sc, "read_policy", "", "")
+		s.AuditRead(sc, "read_policy", "", "")
 	} else {
-		s.AuditForeign(sc, "read_policy", name, "")
+		s.AuditRead(sc, "read_policy", name, "")
 		row, err := s.FindAgent(ctx, sc, name)
 		if err != nil {
 			return nil, err
@@ -179,8 +182,9 @@ func (s *Core) SetPolicy(ctx context.Context, sc ckpt.Scope, name string, p ckpt
 
 // SetOwnPolicy replaces what an agent's own policy sets, and applies what then
 // counts to all of its runs at once, so that no invariant waits for the next round
-// of retention. It makes the agent where there is none.
-func (s *Core) SetOwnPolicy(_ context.Context, sc ckpt.Scope, name string, own []byte) (*ckpt.Policy, error) {
+// of retention. It makes the agent where there is none. match are the tags of what may
+// be replaced, as PolicyTag gives them; without one anything may.
+func (s *Core) SetOwnPolicy(_ context.Context, sc ckpt.Scope, name string, own []byte, match ...string) (*ckpt.Policy, error) {
 	if err := ckpt.CheckAgentName(name); err != nil {
 		return nil, err
 	}
@@ -191,6 +195,9 @@ func (s *Core) SetOwnPolicy(_ context.Context, sc ckpt.Scope, name string, own [
 	e := Entry(sc, "set_policy", name)
 	var p *ckpt.Policy
 	err = s.Submit(&Op{Owner: sc.Caller.Owner, Size: int64(len(own)), Claim: sqlite.Frees, Entry: e, Do: func(tx *Tx) error {
+		if err := s.mayReplace(tx, sc, name, match); err != nil {
+			return err
+		}
 		row, err := s.StorePolicy(tx, sc, name, own, e)
 		if err == nil {
 			p = &row.Settings
@@ -198,6 +205,43 @@ func (s *Core) SetOwnPolicy(_ context.Context, sc ckpt.Scope, name string, own [
 		return err
 	}})
 	return p, err
+}
+
+// mayReplace refuses to replace a policy that is not what the caller has read.
+func (s *Core) mayReplace(tx *Tx, sc ckpt.Scope, name string, match []string) error {
+	if len(match) == 0 {
+		return nil
+	}
+	row, err := s.Agent(tx, sc.Whose(), name)
+	if err != nil {
+		return err
+	}
+	own := noPolicy
+	if row != nil {
+		own = row.Own
+	}
+	if !slices.Contains(match, policyTag(own)) {
+		return ckpt.Errorf(ckpt.CodeConflict, "the policy of agent %s is not what you have read: somebody has set it since. Read it again", name)
+	}
+	return nil
+}
+
+// noPolicy is what an agent has set that has set nothing.
+const noPolicy = "{}"
+
+// policyTag names what an agent has set itself.
+func policyTag(own string) string {
+	sum := sha256.Sum256([]byte(own))
+	return hex.EncodeToString(sum[:16])
+}
+
+// PolicyTag names what an agent has set itself: another policy has another tag.
+func (s *Core) PolicyTag(ctx context.Context, sc ckpt.Scope, name string) (string, error) {
+	row, err := s.FindAgent(ctx, sc, name)
+	if err != nil {
+		return "", err
+	}
+	return policyTag(row.Own), nil
 }
 
 // checkLayer refuses a layer that is wrong in itself.

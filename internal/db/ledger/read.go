@@ -120,7 +120,7 @@ func (s *Core) Checkpoint(ctx context.Context, sc ckpt.Scope, id string, state b
 		return nil, err
 	}
 	if c.Owner != sc.Caller.Owner {
-		s.AuditForeignOf(sc, "read", c.Owner, c.Agent, id)
+		s.AuditReadOf(sc, "read", c.Owner, c.Agent, id)
 	}
 	return c, nil
 }
@@ -223,7 +223,7 @@ func (s *Core) Checkpoints(ctx context.Context, sc ckpt.Scope, f ckpt.Checkpoint
 	if err != nil {
 		return nil, err
 	}
-	s.AuditForeign(sc, "list", f.Agent, "")
+	s.AuditRead(sc, "list", f.Agent, "")
 	page := &ckpt.CheckpointPage{Checkpoints: []ckpt.Checkpoint{}}
 	var damage []error
 	err = s.Reading(ctx, func(q *sqlx.Tx) error {
@@ -257,7 +257,7 @@ func (s *Core) Latest(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilte
 	if err != nil {
 		return nil, err
 	}
-	s.AuditForeign(sc, "read", f.Agent, "")
+	s.AuditRead(sc, "read", f.Agent, "")
 	var c *ckpt.Checkpoint
 	err = s.Reading(ctx, func(q *sqlx.Tx) error {
 		rows, err := listRows(ctx, q, agent.ID, f, 1<<62, 1, state)

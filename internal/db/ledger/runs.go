@@ -49,7 +49,7 @@ func (tx *Tx) MakeRun(agentID int64, name string) (*RunRow, error) {
 }
 
 // fence refuses a writer that names an older epoch than the run's: somebody
-// else has taken the run over. A writer that knows no epoch is not fenced.
+// else has taken the run over.
 func (r *RunRow) fence(epoch *int64) error {
 	switch {
 	case epoch == nil || *epoch == r.Epoch:
@@ -125,7 +125,7 @@ func (s *Core) OpenRun(tx *Tx, sc ckpt.Scope, ref ckpt.RunRef) (*AgentRow, *RunR
 		}
 	}
 	if run != nil {
-		if err := run.MayWrite(ref.Epoch); err != nil {
+		if err := s.MayWrite(run, sc, ref.Epoch); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -142,9 +142,13 @@ func (s *Core) OpenRun(tx *Tx, sc ckpt.Scope, ref ckpt.RunRef) (*AgentRow, *RunR
 }
 
 // MayWrite refuses a writer that was fenced off and a run that is over.
-func (r *RunRow) MayWrite(epoch *int64) error {
+func (s *Core) MayWrite(r *RunRow, sc ckpt.Scope, epoch *int64) error {
 	if err := r.fence(epoch); err != nil {
 		return err
+	}
+	if epoch == nil && s.isLeftBehind(r, sc) {
+		return ckpt.Errorf(ckpt.CodeFenced, "run %s is owned by process %d since %s, and process %d is older and no relative of it: stop, or resume the run; if both belong together, name epoch %d",
+			r.Name, r.PID.Int64, r.SegmentAt, sc.PID, r.Epoch)
 	}
 	if err := r.MayOwn(); err != nil {
 		return err
@@ -153,6 +157,17 @@ func (r *RunRow) MayWrite(epoch *int64) error {
 		return ckpt.Errorf(ckpt.CodeConflict, "run %s has ended (%s): resume it to begin anew, or name another run", r.Name, r.Status)
 	}
 	return nil
+}
+
+// isLeftBehind says whether a writer that names no epoch is a process from before
+// the run's owner took it. The owner itself, its children, its parents, and whoever
+// began later may write without an epoch: hooks, shells and people do.
+func (s *Core) isLeftBehind(r *RunRow, sc ckpt.Scope) bool {
+	if !r.PID.Valid || r.Status != ckpt.RunRunning || r.SegmentAt.IsZero() || sc.PID <= 0 || int64(sc.PID) == r.PID.Int64 {
+		return false
+	}
+	owner := r.Process()
+	return s.Opt.Processes.Stranger(sc.PID, owner, r.SegmentAt.Time) && s.Opt.Processes.Alive(owner) == liveness.Alive
 }
 
 // MayOwn refuses to write to, or to resume, a run that is only observed: nobody
@@ -194,8 +209,9 @@ type ReadRun struct {
 }
 
 const (
-	shownStatus    = `CASE WHEN r.status = 'running' AND r.last_seq = r.base_seq AND r.source IS NULL THEN 'starting' ELSE r.status END`
-	readRunColumns = `r.id, a.name AS agent, a.owner, r.name AS run, r.workflow, ` + shownStatus + ` AS status, r.epoch, r.attempt,
+	// ShownStatus is the status of run r as it is shown, as SQL.
+	ShownStatus    = `CASE WHEN r.status = 'running' AND r.last_seq = r.base_seq AND r.source IS NULL THEN 'starting' ELSE r.status END`
+	readRunColumns = `r.id, a.name AS agent, a.owner, r.name AS run, r.workflow, ` + ShownStatus + ` AS status, r.epoch, r.attempt,
 		coalesce(r.pid, 0) AS pid, r.parent_run, r.forked_from, r.started_at, r.updated_at, r.ended_at, r.accumulated_ms, r.goal, r.progress,
 		r.continuation_prompt, r.external_session, r.labels, r.result, r.error, r.segment_at, r.heartbeat_timeout_ms, r.progress_timeout_ms, r.last_event, r.steps_ended, r.source, r.partial`
 	readRunTables = ` FROM runs r JOIN agents a ON a.id = r.agent_id `
@@ -227,7 +243,7 @@ func (s *Core) Run(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.R
 	if err != nil {
 		return nil, err
 	}
-	s.AuditForeign(sc, "read_run", ref.Agent, "")
+	s.AuditRead(sc, "read_run", ref.Agent, "")
 	return row.shown(ckpt.At(s.Opt.Now())), nil
 }
 

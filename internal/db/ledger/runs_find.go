@@ -36,7 +36,7 @@ func runChoices(owner string, agentID int64, f *ckpt.RunFilter) (list []runChoic
 	switch f.Status {
 	case "":
 	case ckpt.RunStarting, ckpt.RunRunning: // one word in the table
-		choose(shownStatus+` = ?`, `SELECT id FROM runs WHERE status = 'running' AND ? <> ''`, string(f.Status))
+		choose(ShownStatus+` = ?`, `SELECT id FROM runs WHERE status = 'running' AND ? <> ''`, string(f.Status))
 	default:
 		choose(`r.status = ?`, `SELECT id FROM runs WHERE status = ?`, string(f.Status))
 	}
@@ -117,7 +117,7 @@ func (s *Core) Runs(ctx context.Context, sc ckpt.Scope, f ckpt.RunFilter) (*ckpt
 		page.Next = s.Numbers(sc).writeRun(&rows[limit-1], f.Sort)
 	}
 	if foreign {
-		s.AuditForeign(sc, "list_runs", f.Agent, "")
+		s.AuditRead(sc, "list_runs", f.Agent, "")
 	}
 	return page, nil
 }

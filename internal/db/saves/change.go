@@ -151,6 +151,12 @@ func (s *Saves) deleteOne(tx *ledger.Tx, sc ckpt.Scope, id string, e ledger.Audi
 	if _, err := s.Remove(tx, agent, run, []ledger.HeldRow{row.HeldRow}, []string{reason}, e); err != nil {
 		return nil, err
 	}
+	if sc.Reason != "" { // the row of a removal has the word of a rule, not somebody's own
+		e.Run = run.Name
+		if err := tx.Audit(e); err != nil {
+			return nil, err
+		}
+	}
 	if string(run.Head) == id {
 		err = tx.Exec(`UPDATE runs SET head = (SELECT id FROM checkpoints WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1) WHERE id = ?1`, run.ID)
 	}

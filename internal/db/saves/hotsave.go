@@ -21,7 +21,7 @@ func (s *Saves) saveHot(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (done bo
 	if h == nil || err != nil {
 		return false, err
 	}
-	if h.Run.MayWrite(r.Epoch) != nil || s.admitHot(tx, v, h) != nil {
+	if s.MayWrite(&h.Run, v.Scope, r.Epoch) != nil || s.admitHot(tx, v, h) != nil {
 		return false, nil
 	}
 	run := h.Run

@@ -213,7 +213,7 @@ func (s *Saves) runToSave(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (*ledg
 			return nil, nil, err
 		}
 	}
-	if err := v.mayFollow(tx, agent, run); err != nil {
+	if err := s.mayFollow(tx, v, agent, run); err != nil {
 		return nil, nil, err
 	}
 	if agent == nil {
@@ -263,9 +263,9 @@ func (v *Save) fork(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow) e
 
 // mayFollow refuses a writer that was fenced off, a parent that is not there,
 // and an id that is taken.
-func (v *Save) mayFollow(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow) error {
+func (s *Saves) mayFollow(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *ledger.RunRow) error {
 	if run != nil {
-		if err := run.MayWrite(v.Request.Epoch); err != nil {
+		if err := s.MayWrite(run, v.Scope, v.Request.Epoch); err != nil {
 			return err
 		}
 	}

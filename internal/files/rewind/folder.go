@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"unicode"
 
@@ -22,6 +23,17 @@ type Folder struct {
 	Path string
 	root *os.Root
 	step func(what string) // tests: before each change
+
+	mu   sync.Mutex
+	open map[string]*openFolder // by path
+	old  []*os.Root             // that others have taken the place of
+}
+
+// openFolder is a folder below the root that is kept open, so that what is in it need not
+// be reached from the root each time.
+type openFolder struct {
+	root *os.Root
+	info fs.FileInfo
 }
 
 // OpenFolder opens a root.
@@ -30,11 +42,21 @@ func OpenFolder(path string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Folder{Path: path, root: root, step: func(string) {}}, nil
+	return &Folder{Path: path, root: root, step: func(string) {}, open: map[string]*openFolder{}}, nil
 }
 
 // Close closes it.
-func (f *Folder) Close() error { return f.root.Close() }
+func (f *Folder) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, o := range f.open {
+		_ = o.root.Close()
+	}
+	for _, r := range f.old {
+		_ = r.Close()
+	}
+	return f.root.Close()
+}
 
 // Folds says whether the file system takes large and small letters for the same.
 func (f *Folder) Folds() bool {
@@ -55,26 +77,102 @@ func (f *Folder) Folds() bool {
 
 func parent(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 0)] }
 
-// obstacle is the first thing on the way to a path that is no folder, "" for none.
-// missing says that a folder of the way is not there.
-func (f *Folder) obstacle(path string) (at string, missing bool, err error) {
-	for end := 0; ; {
+// way is how a path is reached: as name in dir. at is the first thing on the way that is no
+// folder, "" for none; missing says that a folder of the way is not there.
+type way struct {
+	dir     *os.Root
+	name    string
+	at      string
+	missing bool
+	err     error
+}
+
+// blocked says that a path cannot be reached.
+func (w *way) blocked() bool { return w.at != "" || w.missing || w.err != nil }
+
+// to finds the way to a path. Each folder of it is looked at each time: it must be one, and
+// no link. Those that are still the same need not be opened again.
+func (f *Folder) to(path string) way {
+	w := way{dir: f.root, name: path}
+	start := 0 // of w.name in path
+	for end := 0; ; end++ {
 		next := strings.IndexByte(path[end:], '/')
 		if next < 0 {
-			return "", false, nil
+			return w
 		}
 		end += next
-		info, err := f.root.Lstat(path[:end])
+		info, err := w.dir.Lstat(path[start:end])
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return "", true, nil
+			w.missing = true
+			return w
 		case err != nil:
-			return "", false, err
+			w.err = err
+			return w
 		case !info.IsDir():
-			return path[:end], false, nil
+			w.at = path[:end]
+			return w
 		}
-		end++
+		dir, err := f.enter(w.dir, path[start:end], path[:end], info)
+		if err != nil {
+			w.err = err
+			return w
+		}
+		if dir != nil {
+			start = end + 1
+			w.dir, w.name = dir, path[start:]
+		}
 	}
+}
+
+// reach is to where nothing may be in the way. It is asked right before something is changed:
+// a folder that was open may have been moved away since.
+func (f *Folder) reach(path string) (dir *os.Root, name string, err error) {
+	w := f.to(path)
+	if w.blocked() {
+		return nil, "", errors.Join(w.err, fmt.Errorf("%s has changed meanwhile", parent(path)))
+	}
+	return w.dir, w.name, nil
+}
+
+// remove removes what stands at a path.
+func (f *Folder) remove(path string) error {
+	dir, name, err := f.reach(path)
+	if err != nil {
+		return err
+	}
+	return dir.Remove(name)
+}
+
+// enter answers the open folder at a path, which is name in another one, nil where no more
+// are kept open. info is what stands there now.
+func (f *Folder) enter(in *os.Root, name, path string, info fs.FileInfo) (*os.Root, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known := f.open[path]
+	if known != nil && os.SameFile(known.info, info) {
+		return known.root, nil
+	}
+	if known == nil && len(f.open) >= mostOpen || len(f.old) >= mostOpen {
+		return nil, nil
+	}
+	dir, err := in.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := dir.Stat(".")
+	if err == nil && !os.SameFile(opened, info) {
+		err = errors.New("it has changed meanwhile")
+	}
+	if err != nil {
+		_ = dir.Close()
+		return nil, err
+	}
+	if known != nil {
+		f.old = append(f.old, known.root) // somebody may be using it
+	}
+	f.open[path] = &openFolder{dir, opened}
+	return dir, nil
 }
 
 // look says what stands at a path. It follows no link.
@@ -84,16 +182,16 @@ func (f *Folder) look(path string) Seen { return f.see(path, true) }
 func (f *Folder) glance(path string) Seen { return f.see(path, false) }
 
 func (f *Folder) see(path string, read bool) Seen {
-	at, missing, err := f.obstacle(path)
+	w := f.to(path)
 	switch {
-	case err != nil:
-		return Seen{Odd: "it cannot be looked at: " + plain(err)}
-	case at != "":
-		return Seen{Parent: at}
-	case missing:
+	case w.err != nil:
+		return Seen{Odd: "it cannot be looked at: " + plain(w.err)}
+	case w.at != "":
+		return Seen{Parent: w.at}
+	case w.missing:
 		return Seen{}
 	}
-	info, err := f.root.Lstat(path)
+	info, err := w.dir.Lstat(w.name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return Seen{}
@@ -102,7 +200,7 @@ func (f *Folder) see(path string, read bool) Seen {
 	case info.IsDir():
 		return Seen{Folder: true}
 	case info.Mode()&fs.ModeSymlink != 0:
-		target, err := f.root.Readlink(path)
+		target, err := w.dir.Readlink(w.name)
 		if err != nil || len(target) > ckpt.MaxTreeTarget {
 			return Seen{Odd: "its target cannot be read"}
 		}
@@ -115,16 +213,16 @@ func (f *Folder) see(path string, read bool) Seen {
 	if !read {
 		return Seen{Entry: &ckpt.TreeEntry{Path: path, Size: info.Size()}}
 	}
-	e, err := f.entry(path, info)
+	e, err := w.entry(path, info)
 	if err != nil {
 		return Seen{Odd: "it cannot be read: " + plain(err)}
 	}
 	return Seen{Entry: e}
 }
 
-// entry hashes the file at a path, which info describes.
-func (f *Folder) entry(path string, info fs.FileInfo) (*ckpt.TreeEntry, error) {
-	file, err := f.root.OpenFile(path, os.O_RDONLY|noWait, 0)
+// entry hashes the file at a path, to which this is the way, and which info describes.
+func (w *way) entry(path string, info fs.FileInfo) (*ckpt.TreeEntry, error) {
+	file, err := w.dir.OpenFile(w.name, os.O_RDONLY|noWait, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -42,7 +43,8 @@ type Journal struct {
 	Started    ckpt.Time `json:"started"`
 	Phase      Phase     `json:"phase"`
 	Items      []Item    `json:"items"`
-	Trash      []string  `json:"trash,omitempty"` // staged files of a restore before, which go in the end
+	Trash      []string  `json:"trash,omitempty"`  // staged files of a restore before, which go in the end
+	Former     *Journal  `json:"former,omitempty"` // the restore that this one takes back; it stands again where this one is abandoned
 
 	path string
 }
@@ -68,6 +70,9 @@ func ReadJournal(path string) (*Journal, error) {
 	j := &Journal{path: path}
 	if err := json.Unmarshal(text, j); err != nil {
 		return nil, fmt.Errorf("the journal %s of a restore cannot be read: %w", path, err)
+	}
+	if j.Former != nil {
+		j.Former.path = path
 	}
 	return j, nil
 }
@@ -115,12 +120,25 @@ func (j *Journal) Continue(ctx context.Context, f *Folder, contents Contents) er
 	return j.finish(f)
 }
 
-// Abandon takes back a restore that has changed no file yet.
+// Abandon takes back a restore that has changed no file yet. If it was to take back
+// another one, that one's journal stands again, and removes what was staged here when
+// it ends.
 func (j *Journal) Abandon(f *Folder) error {
 	if j.Phase != Staging {
 		return errors.New("files have changed already: the restore must be finished, or go back")
 	}
-	return j.clean(f)
+	if j.Former == nil {
+		return j.clean(f)
+	}
+	former := *j.Former
+	former.Trash = slices.Concat(former.Trash, j.staged())
+	return former.write()
+}
+
+// InPlaceOf says whose way back this is.
+func (j *Journal) InPlaceOf(former *Journal) *Journal {
+	j.Former = former
+	return j
 }
 
 // begin names the staged files, and writes the journal before the first is made.
@@ -139,46 +157,77 @@ func (j *Journal) begin(f *Folder) error {
 // place is a name in the folder of a path, or in the nearest above it that is there.
 func (f *Folder) place(path, name string) string {
 	for at := parent(path); at != ""; at = parent(at) {
-		if link, missing, err := f.obstacle(at + "/x"); link == "" && !missing && err == nil {
+		if w := f.to(at + "/x"); !w.blocked() {
 			return at + "/" + name
 		}
 	}
 	return name
 }
 
-// stagers is how many files are staged at a time: each waits for the disk.
-const stagers = 8
+const (
+	// stagers is how many files are staged at a time: each waits for the daemon or the disk.
+	stagers = 8
+	// stagedAtOnce is how many are made before they are flushed. A flush writes down all that
+	// was made before it, so that those of the others after it cost little.
+	stagedAtOnce = 250
+)
 
-// stageAll makes all staged files that are needed and not there.
+// stageAll makes all staged files that are needed and not there, and flushes them.
 func (j *Journal) stageAll(ctx context.Context, f *Folder, contents Contents) error {
+	var needed []*Item
+	for i := range j.Items {
+		if j.Items[i].Staged != "" && (j.Phase != Moving || !f.is(&j.Items[i], j.Items[i].After)) {
+			needed = append(needed, &j.Items[i])
+		}
+	}
+	for some := range slices.Chunk(needed, stagedAtOnce) {
+		made := make([]*os.File, len(some))
+		err := atOnce(ctx, len(some), func(ctx context.Context, i int) (err error) {
+			if made[i], err = j.stage(ctx, f, some[i], contents); err != nil {
+				err = named(some[i].Path, err)
+			}
+			return err
+		})
+		err = errors.Join(err, atOnce(context.WithoutCancel(ctx), len(some), func(_ context.Context, i int) error {
+			if made[i] == nil {
+				return nil
+			}
+			if err != nil { // what was made is taken back
+				return made[i].Close()
+			}
+			if err := errors.Join(made[i].Sync(), made[i].Close()); err != nil {
+				return named(some[i].Path, err)
+			}
+			return nil
+		}))
+		if err != nil {
+			return err
+		}
+	}
+	return j.syncFolders(f, func(i *Item) []string { return []string{i.Staged} })
+}
+
+// atOnce does n things, some at a time, until one fails.
+func atOnce(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	work := make(chan *Item)
+	var next atomic.Int64
 	var workers sync.WaitGroup
-	for range stagers {
+	for range min(stagers, n) {
 		workers.Go(func() {
-			for item := range work {
-				if err := j.stage(ctx, f, item, contents); err != nil {
-					cancel(named(item.Path, err))
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if err := do(ctx, i); err != nil {
+					cancel(err)
 				}
 			}
 		})
 	}
-	for i := range j.Items {
-		if j.Items[i].Staged == "" || j.Phase == Moving && f.is(&j.Items[i], j.Items[i].After) {
-			continue
-		}
-		select {
-		case work <- &j.Items[i]:
-		case <-ctx.Done():
-		}
-	}
-	close(work)
 	workers.Wait()
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	return j.syncFolders(f, func(i *Item) []string { return []string{i.Staged} })
+	return context.Cause(ctx)
 }
 
 // named puts a path before an error, also before the message that people see.
@@ -192,44 +241,55 @@ func named(path string, err error) error {
 	return &with
 }
 
-// stage makes one staged file, checks and flushes it. One that is there already
-// is taken where it is right.
-func (j *Journal) stage(ctx context.Context, f *Folder, item *Item, contents Contents) error {
-	if at, missing, err := f.obstacle(item.Staged); err != nil || at != "" || missing {
-		return errors.Join(err, fmt.Errorf("%s has changed meanwhile", parent(item.Staged)))
+// stage makes one staged file and checks it. It answers the file, which must be flushed. One
+// that is there already is taken where it is right.
+func (j *Journal) stage(ctx context.Context, f *Folder, item *Item, contents Contents) (file *os.File, err error) {
+	if _, _, err := f.reach(item.Staged); err != nil {
+		return nil, err
 	}
 	if seen := f.look(item.Staged); seen.Entry != nil {
 		if same(*seen.Entry, *item.After) {
-			return nil
+			return nil, nil
 		}
 		f.step("drop " + item.Staged)
-		if err := f.root.Remove(item.Staged); err != nil {
-			return err
+		if err := f.remove(item.Staged); err != nil {
+			return nil, err
 		}
 	}
 	if item.After.IsLink() {
 		f.step("link " + item.Staged)
-		return f.root.Symlink(item.After.Target, item.Staged)
+		dir, name, err := f.reach(item.Staged)
+		if err != nil {
+			return nil, err
+		}
+		return nil, dir.Symlink(item.After.Target, name)
 	}
 	data, err := contents(ctx, item.After.SHA256)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != item.After.SHA256 {
-		return ckpt.Errorf(ckpt.CodeCorrupt, "the stored content is damaged, and nothing was changed")
+		return nil, ckpt.Errorf(ckpt.CodeCorrupt, "the stored content is damaged, and nothing was changed")
 	}
 	mode, err := strconv.ParseUint(item.After.Mode, 8, 32)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	f.step("create " + item.Staged)
-	file, err := f.root.OpenFile(item.Staged, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	dir, name, err := f.reach(item.Staged)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	file, err = dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
 	}
 	f.step("fill " + item.Staged)
 	_, err = file.Write(data)
-	return errors.Join(err, file.Chmod(fs.FileMode(mode).Perm()), file.Sync(), file.Close())
+	if err = errors.Join(err, file.Chmod(fs.FileMode(mode).Perm())); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
 }
 
 // finish moves everything to its place. All paths are looked at once more before
@@ -242,7 +302,7 @@ func (j *Journal) finish(f *Folder) error {
 		return err
 	}
 	if j.Phase != Moving {
-		j.Phase = Moving
+		j.Phase, j.Former = Moving, nil
 		f.step("journal")
 		if err := j.write(); err != nil {
 			return err
@@ -394,7 +454,7 @@ func (j *Journal) move(f *Folder, item *Item) error {
 		}
 	}
 	f.step("rename " + item.Path)
-	return patiently(func() error { return f.root.Rename(item.Staged, item.Path) })
+	return patiently(func() error { return f.rename(item.Staged, item.Path) })
 }
 
 // keepAside gives what is there a second name, so that no moment is without it.
@@ -442,10 +502,17 @@ func (f *Folder) makeFolders(folder string) error {
 	if folder == "" {
 		return nil
 	}
+	if w := f.to(folder + "/x"); !w.blocked() {
+		return nil
+	}
 	if err := f.makeFolders(parent(folder)); err != nil {
 		return err
 	}
-	info, err := f.root.Lstat(folder)
+	w := f.to(folder)
+	if w.blocked() {
+		return errors.Join(w.err, fmt.Errorf("%s has changed meanwhile", parent(folder)))
+	}
+	info, err := w.dir.Lstat(w.name)
 	switch {
 	case err == nil && !info.IsDir():
 		return fmt.Errorf("%s is not a folder", folder)
@@ -455,7 +522,20 @@ func (f *Folder) makeFolders(folder string) error {
 		return err
 	}
 	f.step("mkdir " + folder)
-	return f.root.Mkdir(folder, 0o777)
+	dir, name, err := f.reach(folder)
+	if err != nil {
+		return err
+	}
+	return dir.Mkdir(name, 0o777)
+}
+
+// rename renames a staged file, which lies in the folder of its place or in one above it.
+func (f *Folder) rename(from, to string) error {
+	a, b := f.to(from), f.to(to)
+	if !a.blocked() && !b.blocked() && a.dir == b.dir {
+		return a.dir.Rename(a.name, b.name)
+	}
+	return f.root.Rename(from, to)
 }
 
 // removeEmpty removes a folder and those above it, as long as they are empty.
@@ -499,21 +579,16 @@ func (f *Folder) removeTree(folder string) error {
 
 // clean removes what is staged, and the journal last.
 func (j *Journal) clean(f *Folder) error {
-	trash := slices.Clone(j.Trash)
-	for _, item := range j.Items {
-		if item.Staged != "" {
-			trash = append(trash, item.Staged)
-		}
-	}
-	for _, path := range trash {
-		if at, missing, err := f.obstacle(path); at != "" || missing || err != nil {
+	for _, path := range slices.Concat(j.Trash, j.staged()) {
+		w := f.to(path)
+		if w.blocked() {
 			continue
 		}
-		if _, err := f.root.Lstat(path); err != nil {
+		if _, err := w.dir.Lstat(w.name); err != nil {
 			continue
 		}
 		f.step("drop " + path)
-		if err := f.root.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := f.remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -527,13 +602,16 @@ func (j *Journal) clean(f *Folder) error {
 }
 
 // StagedFiles are the files that wait beside their places.
-func (j *Journal) StagedFiles() (list []string) {
+func (j *Journal) StagedFiles() []string { return slices.Concat(j.staged(), j.Trash) }
+
+// staged are those of its own items.
+func (j *Journal) staged() (list []string) {
 	for _, item := range j.Items {
 		if item.Staged != "" {
 			list = append(list, item.Staged)
 		}
 	}
-	return append(list, j.Trash...)
+	return list
 }
 
 func (j *Journal) syncFolders(f *Folder, of func(*Item) []string) error {
@@ -546,10 +624,13 @@ func (j *Journal) syncFolders(f *Folder, of func(*Item) []string) error {
 		}
 	}
 	for folder := range folders {
-		if at, missing, err := f.obstacle(folder + "/x"); folder != "" && (at != "" || missing || err != nil) {
-			continue // it is gone by now, or a file
+		w := way{dir: f.root}
+		if folder != "" {
+			if w = f.to(folder + "/x"); w.blocked() {
+				continue // it is gone by now, or a file
+			}
 		}
-		if err := syncFolder(f.root, folder); err != nil {
+		if err := syncFolder(w.dir, parent(w.name)); err != nil {
 			return err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -384,6 +385,45 @@ func TestParentsSwappedForLinksNeverLeadOutside(t *testing.T) {
 	}
 }
 
+// A folder is moved away at each step of a restore, and another one takes its place. What was
+// moved away stays as it was then, but for staged files that were open already.
+func TestFoldersMovedAwayAreLeftAlone(t *testing.T) {
+	was, run := world{"d/f": "1", "d/g": "1", "d/new/h": "1"}, world{"d/f": "2", "d/gone": "3"}
+	for at := 1; ; at++ {
+		away, root := t.TempDir(), t.TempDir()
+		run.make(t, root)
+		f := open(t, root)
+		p := Make(wishOf(was, run), f, Options{Remove: true})
+		var steps atomic.Int64
+		var mu sync.Mutex // the moment in which it is moved is one
+		var then world
+		f.step = func(string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if steps.Add(1) == int64(at) {
+				must(t, os.Rename(filepath.Join(root, "d"), filepath.Join(away, "d")))
+				then = readWorld(t, away)
+				must(t, os.Mkdir(filepath.Join(root, "d"), 0o755))
+			}
+		}
+		all := map[string][]byte{}
+		was.contents(all)
+		j := NewJournal(filepath.Join(t.TempDir(), "journal"), Journal{ID: "0badcafe", Root: root}, p)
+		err := j.Apply(t.Context(), f, func(_ context.Context, sum string) ([]byte, error) { return all[sum], nil })
+		must(t, f.Close())
+		mine := func(path, _ string) bool { return strings.Contains(path, "/.ckpt-") }
+		maps.DeleteFunc(then, mine)
+		now := readWorld(t, away)
+		maps.DeleteFunc(now, mine)
+		if d := cmp.Diff(then, now); then != nil && d != "" {
+			t.Fatalf("moved before step %d (%v):\n%s", at, err, d)
+		}
+		if steps.Load() < int64(at) {
+			return
+		}
+	}
+}
+
 func TestFoldedPathsAreRefused(t *testing.T) {
 	root := t.TempDir()
 	w := &Wish{Target: world{"Read.me": "1", "README": "1", "readme": "2"}.entries(), Whole: true, Folds: true}
@@ -578,4 +618,43 @@ func randomWorld(r *rand.Rand) world {
 		w[path] = []string{"1", "2", "#!3", "-> a", strings.Repeat("long", 5000)}[r.IntN(5)]
 	}
 	return w
+}
+
+// TestAWayBackThatCannotBeginLeavesTheRestore has a restore that has changed files, and a
+// way back whose contents cannot be had. The journal of the restore stands again, also
+// where the process died meanwhile, so that it can be finished.
+func TestAWayBackThatCannotBeginLeavesTheRestore(t *testing.T) {
+	for _, died := range []bool{false, true} {
+		root := t.TempDir()
+		f, err := OpenFolder(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "journal")
+		item := Item{Path: "a", Do: Write, After: &ckpt.TreeEntry{Path: "a", Mode: "0644", Size: 1, SHA256: strings.Repeat("0", 64)}}
+		restore := NewJournal(path, Journal{ID: "0badcafe", Root: root}, &Plan{Items: []Item{item}})
+		restore.Phase = Moving
+		if err := restore.write(); err != nil {
+			t.Fatal(err)
+		}
+		back := NewJournal(path, Journal{ID: "0badcaff", Root: root}, &Plan{Items: []Item{item}}).InPlaceOf(restore)
+		if died {
+			if err := back.begin(f); err != nil {
+				t.Fatal(err)
+			}
+			left, err := ReadJournal(path)
+			if err != nil || left.ID != back.ID {
+				t.Fatal(left, err)
+			}
+			if err := left.Abandon(f); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := back.Apply(t.Context(), f, func(context.Context, string) ([]byte, error) { return nil, errors.New("no daemon") }); err == nil {
+			t.Fatal("it went back without contents")
+		}
+		stands, err := ReadJournal(path)
+		if err != nil || stands == nil || stands.ID != restore.ID || stands.Phase != Moving || len(stands.Trash) != 1 {
+			t.Errorf("died %t: %+v, %v", died, stands, err)
+		}
+	}
 }

@@ -7,6 +7,9 @@ import (
 	"syscall"
 )
 
+// mostOpen is how many folders are kept open.
+const mostOpen = 256
+
 // noWait keeps the open of a named pipe from waiting.
 const noWait = syscall.O_NONBLOCK
 

@@ -7,6 +7,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
+// mostOpen is 0: a folder that is open could not be removed or renamed.
+const mostOpen = 0
+
 // noWait is nothing here.
 const noWait = 0
 

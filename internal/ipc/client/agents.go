@@ -18,6 +18,9 @@ func (c *Client) Agents(ctx context.Context, f ckpt.AgentFilter) (*ckpt.AgentPag
 	var q values
 	q.add("before", f.Before)
 	q.addLimit(f.Limit)
+	if f.States {
+		q.add("states", "true")
+	}
 	page := new(ckpt.AgentPage)
 	_, err := c.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/agents", query: q, repeatable: true}, page)
 	return orNil(page, err)
@@ -51,11 +54,20 @@ func (c *Client) SetOwnPolicy(ctx context.Context, agent string, own ckpt.JSON) 
 	if err := ckpt.CheckAgentName(agent); err != nil {
 		return nil, err
 	}
+	return c.setPolicy(ctx, agent, own, "")
+}
+
+// setPolicy is SetOwnPolicy where the policy that is replaced has a tag; "" is any.
+func (c *Client) setPolicy(ctx context.Context, agent string, own ckpt.JSON, tag string) (*ckpt.Policy, error) {
 	a, err := jsonAsk(http.MethodPut, agentPath(agent)+"/policy", own)
 	if err != nil {
 		return nil, err
 	}
-	a.repeatable = true
+	a.repeatable = tag == "" // the second time it would not match
+	a.because(ctx)
+	if tag != "" {
+		a.header = http.Header{"If-Match": {strconv.Quote(tag)}}
+	}
 	set := new(ckpt.Policy)
 	_, err = c.fetch(ctx, a, set)
 	set.Fill()
@@ -111,6 +123,7 @@ func (c *Client) Prune(ctx context.Context, r ckpt.PruneRequest, key string) (re
 	if err != nil {
 		return nil, false, err
 	}
+	a.because(ctx)
 	rep = new(ckpt.PruneReport)
 	ans, err := c.fetch(ctx, a, rep)
 	if err != nil {
@@ -186,13 +199,23 @@ func (c *Client) Import(ctx context.Context, r ckpt.ImportRequest, from io.Reade
 	return orNil(report, readAnswer(text, report, true))
 }
 
-// Audit lists one page of the audit log, oldest first.
+// Audit lists one page of the audit log, oldest or newest first.
 func (c *Client) Audit(ctx context.Context, f ckpt.AuditFilter) (*ckpt.AuditPage, error) {
 	var q values
 	q.add("agent", f.Agent)
+	q.add("run", f.Run)
 	q.add("action", f.Action)
+	q.add("who", f.Who)
+	q.add("outcome", f.Outcome)
+	q.add("since", f.Since.String())
+	if f.Newest {
+		q.add("newest", "true")
+	}
 	if f.After != 0 {
 		q.add("after", strconv.FormatInt(f.After, 10))
+	}
+	if f.Before != 0 {
+		q.add("before", strconv.FormatInt(f.Before, 10))
 	}
 	q.addLimit(f.Limit)
 	page := new(ckpt.AuditPage)

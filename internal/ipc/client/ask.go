@@ -26,6 +26,7 @@ type ask struct {
 	contentType  string
 	write        bool
 	repeatable   bool // making it twice does it once
+	conditional  bool // the answer may be that nothing has changed, which has no body
 
 	agent, run string // whose it is, where an outbox may keep it; else ""
 }

@@ -127,6 +127,7 @@ func (c *Client) Patch(ctx context.Context, id string, p ckpt.CheckpointPatch) (
 	if err != nil {
 		return nil, err
 	}
+	a.because(ctx)
 	a.repeatable = true
 	return c.fetchCheckpoint(ctx, a)
 }
@@ -137,7 +138,9 @@ func (c *Client) Delete(ctx context.Context, id string) (*ckpt.Removal, error) {
 		return nil, err
 	}
 	removal := new(ckpt.Removal)
-	_, err := c.fetch(ctx, &ask{method: http.MethodDelete, path: "/v1/checkpoints/" + id, write: true}, removal)
+	a := &ask{method: http.MethodDelete, path: "/v1/checkpoints/" + id, write: true}
+	a.because(ctx)
+	_, err := c.fetch(ctx, a, removal)
 	return orNil(removal, err)
 }
 

@@ -6,7 +6,8 @@
 // nothing overtakes it. Follow comes back with the last sequence number it has.
 //
 // This package may import the root package, internal/delta, internal/ipc,
-// internal/ipc/endpoint, internal/jsontext, internal/periodic and internal/wellformed;
+// internal/ipc/endpoint, internal/jsontext, internal/periodic,
+// internal/survey and internal/wellformed;
 // of others,
 // google/uuid and cenkalti/backoff/v4.
 package client

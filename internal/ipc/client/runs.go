@@ -20,6 +20,9 @@ func (c *Client) StartRun(ctx context.Context, r ckpt.RunRequest) (run *ckpt.Run
 		return nil, false, err
 	}
 	a, err := keyedAsk(agentPath(r.Agent)+"/runs", r, r.IdempotencyKey)
+	if err == nil {
+		a.because(ctx)
+	}
 	return fetchKeyed[ckpt.Run](ctx, c, a, err)
 }
 

@@ -333,7 +333,7 @@ func (c *Client) try(ctx context.Context, a *ask) (*answer, error) {
 	if err != nil {
 		return nil, broken(err, a.write && sent)
 	}
-	if r.status/100 != 2 {
+	if r.status/100 != 2 && !(a.conditional && r.status == http.StatusNotModified) {
 		return nil, ipc.ReadProblem(r.status, r.header, r.body, a.write)
 	}
 	return &answer{r.header, r.body}, nil

@@ -3,6 +3,7 @@ package server
 import (
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -15,9 +16,13 @@ func (c *call) listAgents() error {
 	if err != nil {
 		return err
 	}
+	states, err := c.query.is("states", false)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
-	page, err := c.server.store.Agents(ctx, c.scope, ckpt.AgentFilter{Before: c.query.get("before"), Limit: limit})
+	page, err := c.server.store.Agents(ctx, c.scope, ckpt.AgentFilter{Before: c.query.get("before"), Limit: limit, States: states})
 	if err != nil {
 		return err
 	}
@@ -41,6 +46,11 @@ func (c *call) getPolicy() error {
 	}
 	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
 	defer cancel()
+	tag, err := c.server.store.PolicyTag(ctx, c.scope, c.agent) // before the policy: one that is set meanwhile has another
+	if err != nil {
+		return err
+	}
+	c.Header()["Etag"] = []string{strconv.Quote(tag)}
 	if layers {
 		p, err := c.server.store.PolicyLayers(ctx, c.scope, c.agent)
 		if err != nil {
@@ -63,9 +73,13 @@ func (c *call) putPolicy() error {
 	if _, err := wellformed.ParsePolicy(body); err != nil {
 		return err
 	}
+	match, err := c.tags("If-Match")
+	if err != nil {
+		return err
+	}
 	ctx, cancel := c.writing(c.server.limits.WriteTimeout)
 	defer cancel()
-	set, err := c.server.store.SetOwnPolicy(ctx, c.scope, c.agent, body)
+	set, err := c.server.store.SetOwnPolicy(ctx, c.scope, c.agent, body, match...)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -145,11 +146,20 @@ func (c *call) readScope() error {
 		c.scope.Caller = c.conn.caller
 		return c.refuse(err)
 	}
+	if slices.Contains(c.route.params, reasonParameter) {
+		c.scope.Reason = c.query.get(reasonParameter)
+		if err := ckpt.CheckReason(c.scope.Reason); err != nil {
+			return err
+		}
+	}
 	if name == "" {
 		return nil
 	}
 	return c.checkOwner(name)
 }
+
+// reasonParameter says why something is done, where the body has no place for it.
+const reasonParameter = "reason"
 
 // checkOwner refuses a misspelled owner, which would become a new one. It also
 // refuses "everybody's" in a call about one agent.

@@ -33,6 +33,7 @@
 // it out instead of parsing it.
 //
 // This package may import the root package, internal/delta, internal/ipc,
-// internal/ipc/endpoint, internal/jsontext and internal/wellformed; of others,
+// internal/ipc/endpoint, internal/jsontext, internal/survey and
+// internal/wellformed; of others,
 // golang.org/x/sync, evanphx/json-patch/v5 and wI2L/jsondiff.
 package server

@@ -103,14 +103,9 @@ var errGone = errors.New("the client does not read any more")
 // owner's requests. A client that does not read in time is disconnected. It may
 // go on after the last line that it has.
 func follow[E any](c *call, after int64, read func(ctx context.Context, after int64) (events []E, more bool, err error), number func(*E) int64) error {
-	owner := c.conn.owner
-	if !owner.followers.tryAcquire(1) {
-		return &ckpt.Error{Code: ckpt.CodeQuota, RetryAfter: time.Second,
-			Message: "you are following too many runs at once: end some first"}
+	if err := c.beFollower(); err != nil {
+		return err
 	}
-	c.keep(&owner.followers, 1)
-	c.giveBack(&owner.requests)
-	c.route = &followRoute
 	ctx, cancel := c.following()
 	defer cancel()
 	for {
@@ -139,6 +134,20 @@ func follow[E any](c *call, after int64, read func(ctx context.Context, after in
 			return c.letGo()
 		}
 	}
+}
+
+// beFollower lets the call count as one of the owner's followers, not as one of the
+// owner's requests.
+func (c *call) beFollower() error {
+	owner := c.conn.owner
+	if !owner.followers.tryAcquire(1) {
+		return &ckpt.Error{Code: ckpt.CodeQuota, RetryAfter: time.Second,
+			Message: "you are following too many runs at once: end some first"}
+	}
+	c.keep(&owner.followers, 1)
+	c.giveBack(&owner.requests)
+	c.route = &followRoute
+	return nil
 }
 
 // following is the context of a follower. It ends soon after the client left,

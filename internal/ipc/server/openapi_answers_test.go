@@ -20,6 +20,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 	"github.com/ckptsidecar/ckptsidecar/internal/retention"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 // api is a server over a real store, whose every answer is held against the
@@ -42,7 +43,7 @@ func newAPI(t *testing.T) *api {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		_, _ = io.WriteString(w, "up 1\n")
 	})
-	server := server.NewServer(server.Options{Store: store, Version: "test", Metrics: metrics, Limits: server.Limits{MaxBody: 1 << 20}})
+	server := server.NewServer(server.Options{Store: store, Version: "test", Metrics: metrics, Settings: func() []survey.Setting { return []survey.Setting{{Key: "backup.keep", Value: "7"}} }, Limits: server.Limits{MaxBody: 1 << 20}})
 	return &api{t, readDescription(t), server.HandlerFor(ckpt.Caller{Owner: "uid:0", PID: 1, Admin: true}), store}
 }
 
@@ -290,6 +291,11 @@ func (a *api) runs() {
 	a.steps()
 	a.operations()
 	a.events()
+	a.want(200, get(aRun+"/r1/recorder"))
+	a.want(200, get(aRun+"/r1/recorder?from=2026-01-01T00:00:00.000Z&to=2126-01-01T00:00:00.000Z&bins=10"))
+	a.want(400, get(aRun+"/r1/recorder?bins=1000"))
+	a.want(400, get(aRun+"/r1/recorder?from=2026-01-01T00:00:00.000Z&to=2025-01-01T00:00:00.000Z"))
+	a.want(404, get(aRun+"/none/recorder"))
 
 	a.want(200, post(aRun+"/r1/resume", `{"dry_run":true}`))
 	a.want(200, post(aRun+"/r1/resume", `{"pid":0,"force":true,"heartbeat_timeout":"1m","progress_timeout":0,"reason":"test"}`).with("Idempotency-Key", "k2"))
@@ -562,6 +568,46 @@ func (a *api) questions() {
 }
 
 func (a *api) daemon() {
+	a.want(200, get("/v1/agents?states=true"))
+	a.want(200, get("/v1/settings"))
+	a.as(ckpt.Caller{Owner: "uid:7"}).want(403, get("/v1/settings"))
+	a.as(ckpt.Caller{Owner: "uid:7", Admin: true}).want(404, get("/v1/settings"))
+	a.want(200, put("/v1/agents/tagged/policy?reason=first%20of%20all", `{"routine_keep":1}`))
+	tag, err := a.store.PolicyTag(a.t.Context(), ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0"}}, "tagged")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.want(200, get("/v1/agents/tagged/policy"))
+	a.want(200, put("/v1/agents/tagged/policy", `{"routine_keep":2}`).with("If-Match", `"`+tag+`"`))
+	a.want(409, put("/v1/agents/tagged/policy", `{"routine_keep":3}`).with("If-Match", `"`+tag+`"`))
+	a.want(200, put("/v1/agents/tagged/policy", `{"routine_keep":3}`).with("If-Match", `*`))
+	a.want(200, post("/v1/prune?reason=r", `{"dry_run":true}`))
+	a.want(400, get("/v1/changes"))
+	a.want(400, get("/v1/changes?follow=false"))
+	a.want(200, get("/v1/retention/forecast?routine_keep=1&recovery_keep=1h&pre_operation_keep=0s&ended_keep=7d&max_bytes=1&limit=5"))
+	a.want(200, get("/v1/agents/a/retention/forecast"))
+	a.want(404, get("/v1/agents/nobody/retention/forecast"))
+	a.want(400, get("/v1/retention/forecast?recovery_keep=soon"))
+	a.want(400, get("/v1/retention/forecast?recovery_keep=-1h"))
+	a.want(200, get("/v1/audit?newest=true&limit=2&agent=a&run=main&action=decisions&who=uid:0&outcome=refused&since=2026-01-01T00:00:00Z"))
+	a.want(200, get("/v1/audit?before=3"))
+	a.want(400, get("/v1/audit?before=3&newest=false"))
+	a.want(400, get("/v1/audit?after=3&newest=true"))
+	a.want(200, post("/v1/verify", `{"chain":true}`))
+	a.want(400, post("/v1/verify", `{}`))
+	a.as(ckpt.Caller{Owner: "uid:7"}).want(403, post("/v1/verify", `{"chain":true}`))
+	a.want(200, get("/v1/findings?closed=true&severity=warn&rule=loop&since=2026-01-01T00:00:00Z&agent=a&run=main&limit=1"))
+	a.want(400, get("/v1/findings?run=main"))
+	a.want(400, get("/v1/findings?severity=bad"))
+	overview := a.want(200, get("/v1/overview?span=1h&limit=10"))
+	if _, etag, found := strings.Cut(overview, `{"etag":"`); found {
+		etag, _, _ = strings.Cut(etag, `"`)
+		a.want(304, get("/v1/overview?span=1h&limit=10").with("If-None-Match", `"other", W/"`+etag+`"`))
+	}
+	a.want(200, get("/v1/overview").with("If-None-Match", `*`))
+	a.want(400, get("/v1/overview?span=1s"))
+	a.want(400, get("/v1/overview?span=soon"))
+	a.want(400, get("/v1/overview").with("If-None-Match", `bare`))
 	a.want(202, post("/v1/notify/test", ``))
 	a.want(200, get("/v1/events?limit=2"))
 	a.want(400, get("/v1/events?after=77"))

@@ -11,6 +11,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 // Whatever a call is, some answers may always come.
@@ -99,6 +100,30 @@ func (f failing) Checkpoint(context.Context, ckpt.Scope, string, bool) (*ckpt.Ch
 
 func (f failing) Memory(size int) []byte { return make([]byte, size) }
 
+func (f failing) Overview(context.Context, ckpt.Scope, survey.OverviewQuery) (*survey.Overview, bool, error) {
+	return nil, false, f.err
+}
+
+func (f failing) Recorder(context.Context, ckpt.Scope, ckpt.RunRef, survey.RecorderQuery) (*survey.Recorder, error) {
+	return nil, f.err
+}
+
+func (f failing) VerifyChain(context.Context, ckpt.Scope) (*survey.Verified, error) {
+	return nil, f.err
+}
+
+func (f failing) Findings(context.Context, ckpt.Scope, survey.FindingsQuery) (*survey.Findings, error) {
+	return nil, f.err
+}
+
+func (f failing) Forecast(context.Context, ckpt.Scope, survey.ForecastQuery) (*survey.Forecast, error) {
+	return nil, f.err
+}
+
+func (f failing) WatchChanges(ckpt.Scope) (func(context.Context) ([]survey.Change, error), func()) {
+	return func(context.Context) ([]survey.Change, error) { return nil, f.err }, func() {}
+}
+
 func (f failing) Base(context.Context, ckpt.Scope, string, string) ([]byte, string, func(), error) {
 	return nil, "", nil, f.err
 }
@@ -131,7 +156,11 @@ func (f failing) Policy(context.Context, ckpt.Scope, string) (*ckpt.Policy, erro
 	return nil, f.err
 }
 
-func (f failing) SetOwnPolicy(context.Context, ckpt.Scope, string, []byte) (*ckpt.Policy, error) {
+func (f failing) PolicyTag(context.Context, ckpt.Scope, string) (string, error) {
+	return "", f.err
+}
+
+func (f failing) SetOwnPolicy(context.Context, ckpt.Scope, string, []byte, ...string) (*ckpt.Policy, error) {
 	return nil, f.err
 }
 

@@ -19,6 +19,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 // description is api/openapi.yaml, which is written by hand and held against
@@ -130,7 +131,10 @@ func TestDescriptionHasTheFieldsOfTheTypes(t *testing.T) {
 		"ContentsAsked": ipc.ContentsBody{}, "ContentsMissing": ckpt.ContentsMissing{}, "ContentsStored": ckpt.ContentsStored{},
 		"ContentRefused": ckpt.ContentRefused{}, "AttachRequest": ckpt.AttachRequest{}, "FilesPage": ckpt.FilesPage{}, "FileChange": ckpt.FileChange{},
 		"FilesDiff": ckpt.FilesDiff{},
-		"Version":   ckpt.Version{}, "Health": ipc.Health{}, "Problem": ipc.Problem{},
+		"Overview":  survey.Overview{}, "Need": survey.Need{}, "Counts": survey.Counts{}, "RunLine": survey.RunLine{}, "RunBin": survey.RunBin{}, "Segment": survey.Segment{},
+		"Verified": survey.Verified{}, "Findings": survey.Findings{}, "Change": survey.Change{}, "Settings": survey.Settings{}, "Setting": survey.Setting{}, "Forecast": survey.Forecast{}, "Going": survey.Going{}, "Keeping": survey.Keeping{},
+		"Recorder": survey.Recorder{}, "StepLane": survey.StepLane{}, "StepMark": survey.StepMark{}, "StepBin": survey.StepBin{}, "OperationLane": survey.OperationLane{}, "OperationMark": survey.OperationMark{}, "OperationBin": survey.OperationBin{}, "CheckpointLane": survey.CheckpointLane{}, "CheckpointMark": survey.CheckpointMark{}, "CheckpointBin": survey.CheckpointBin{}, "FindingLane": survey.FindingLane{}, "FindingMark": survey.FindingMark{}, "FindingBin": survey.FindingBin{}, "Whole": survey.Whole{}, "Sums": survey.Sums{},
+		"Version": ckpt.Version{}, "Health": ipc.Health{}, "Problem": ipc.Problem{},
 	}
 	for name, v := range types {
 		proxy := d.model.Components.Schemas.GetOrZero(name)

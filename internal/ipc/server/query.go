@@ -167,6 +167,19 @@ func (q query) time(name string) (ckpt.Time, error) {
 	return at, nil
 }
 
+// duration is a length of time, 0 where it did not come.
+func (q query) duration(name string) (ckpt.Duration, error) {
+	value := q.get(name)
+	if value == "" {
+		return 0, nil
+	}
+	d, err := ckpt.ParseDuration(value)
+	if err != nil {
+		return 0, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %s is a length of time like 90s, 12h or 7d", name)
+	}
+	return d, nil
+}
+
 // labels are those of every label=key=value.
 func (q query) labels() (ckpt.Labels, error) {
 	var labels ckpt.Labels

@@ -16,23 +16,23 @@ var routes = []route{
 	{name: "latest", method: "GET", path: "/v1/agents/{agent}/checkpoints/latest", params: latestParams, do: (*call).latestCheckpoint},
 	{name: "show", method: "GET", path: "/v1/checkpoints/{id}", params: []string{"state"}, do: (*call).getCheckpoint},
 	{name: "state", method: "GET", path: "/v1/checkpoints/{id}/state", do: (*call).getState},
-	{name: "patch", method: "PATCH", path: "/v1/checkpoints/{id}", write: true, do: (*call).patchCheckpoint},
-	{name: "delete", method: "DELETE", path: "/v1/checkpoints/{id}", write: true, do: (*call).deleteCheckpoint},
+	{name: "patch", method: "PATCH", path: "/v1/checkpoints/{id}", params: reasonParams, write: true, do: (*call).patchCheckpoint},
+	{name: "delete", method: "DELETE", path: "/v1/checkpoints/{id}", params: reasonParams, write: true, do: (*call).deleteCheckpoint},
 	{name: "diff", method: "GET", path: "/v1/checkpoints/{a}/diff/{b}", do: (*call).diffCheckpoints},
 	{name: "restore", method: "POST", path: "/v1/agents/{agent}/restore", write: true, do: (*call).restore},
 
-	{name: "agents", method: "GET", path: "/v1/agents", params: []string{"before", "limit"}, do: (*call).listAgents},
+	{name: "agents", method: "GET", path: "/v1/agents", params: []string{"before", "limit", "states"}, do: (*call).listAgents},
 	{name: "erase", method: "DELETE", path: "/v1/agents/{agent}", write: true, do: (*call).eraseAgent},
 	{name: "policy", method: "GET", path: "/v1/agents/{agent}/policy", params: []string{"layers"}, do: (*call).getPolicy},
-	{name: "set_policy", method: "PUT", path: "/v1/agents/{agent}/policy", write: true, do: (*call).putPolicy},
+	{name: "set_policy", method: "PUT", path: "/v1/agents/{agent}/policy", params: reasonParams, write: true, do: (*call).putPolicy},
 	{name: "policy", method: "GET", path: "/v1/policy", do: (*call).getOwnerPolicy},
 	{name: "set_owner_policy", method: "PUT", path: "/v1/policy", write: true, do: (*call).putOwnerPolicy},
 	{name: "export", method: "GET", path: "/v1/agents/{agent}/export", params: []string{"run", "files"}, do: (*call).exportAgent},
 	{name: "export", method: "GET", path: "/v1/export", params: []string{"agents", "files"}, do: (*call).exportAgents},
 	{name: "import", method: "POST", path: "/v1/import", params: []string{"agent"}, write: true, do: (*call).importAgent},
-	{name: "prune", method: "POST", path: "/v1/prune", write: true, do: (*call).prune},
+	{name: "prune", method: "POST", path: "/v1/prune", params: reasonParams, write: true, do: (*call).prune},
 
-	{name: "start_run", method: "POST", path: runsPath, write: true, do: (*call).startRun},
+	{name: "start_run", method: "POST", path: runsPath, params: reasonParams, write: true, do: (*call).startRun},
 	{name: "runs", method: "GET", path: runsPath, params: findParams, do: (*call).listRuns},
 	{name: "runs", method: "GET", path: "/v1/runs", params: append([]string{"agent"}, findParams...), do: (*call).listRuns},
 	{name: "run", method: "GET", path: oneRunPath, do: (*call).getRun},
@@ -85,18 +85,34 @@ var routes = []route{
 	{name: "files", method: "GET", path: "/v1/checkpoints/{id}/files", params: []string{"tree", "after", "limit"}, do: (*call).listFiles},
 	{name: "files_diff", method: "GET", path: "/v1/checkpoints/{a}/files/{b}", params: []string{"root", "after", "limit"}, do: (*call).diffFiles},
 
+	{name: "overview", method: "GET", path: "/v1/overview", params: []string{"span", "limit"}, do: (*call).getOverview},
+	{name: "recorder", method: "GET", path: oneRunPath + "/recorder", params: []string{"from", "to", "bins"}, do: (*call).getRecorder},
+
 	{name: "put_token", method: "PUT", path: "/v1/tokens/{token}", write: true, do: (*call).putToken},
 	{name: "revoke_token", method: "DELETE", path: "/v1/tokens/{token}", write: true, do: (*call).revokeToken},
 	{name: "tokens", method: "GET", path: "/v1/tokens", params: []string{"before", "limit"}, do: (*call).listTokens},
 
-	{name: "audit", method: "GET", path: "/v1/audit", params: []string{"agent", "action", "after", "limit"}, do: (*call).listAudit},
+	{name: "audit", method: "GET", path: "/v1/audit", params: auditParams, do: (*call).listAudit},
+	{name: "verify", method: "POST", path: "/v1/verify", do: (*call).verify},
+	{name: "forecast", method: "GET", path: "/v1/retention/forecast", params: forecastParams, do: (*call).getForecast},
+	{name: "forecast", method: "GET", path: "/v1/agents/{agent}/retention/forecast", params: forecastParams, do: (*call).getForecast},
+	{name: "changes", method: "GET", path: "/v1/changes", params: []string{"follow"}, do: (*call).followChanges},
+	{name: "findings", method: "GET", path: "/v1/findings", params: findingParams, do: (*call).listFindings},
 	{name: "archive_audit", method: "POST", path: "/v1/audit/archive", write: true, do: (*call).archiveAudit},
 	{name: "status", method: "GET", path: "/v1/status", do: (*call).getStatus},
+	{name: "settings", method: "GET", path: "/v1/settings", do: (*call).getSettings},
 	{name: "version", method: "GET", path: "/v1/version", free: true, do: (*call).getVersion},
 	{name: "health", method: "GET", path: "/healthz", free: true, do: (*call).getHealth},
 	{name: "ready", method: "GET", path: "/readyz", free: true, do: (*call).getReadiness},
 	{name: "metrics", method: "GET", path: "/metrics", free: true, do: (*call).getMetrics},
 }
+
+var (
+	auditParams    = []string{"agent", "run", "action", "who", "outcome", "since", "newest", "after", "before", "limit"}
+	reasonParams   = []string{reasonParameter}
+	forecastParams = []string{"routine_keep", "recovery_keep", "pre_operation_keep", "ended_keep", "max_bytes", "limit"}
+	findingParams  = []string{"agent", "run", "rule", "severity", "since", "until", "closed", "before", "limit"}
+)
 
 // Route is one call of the API, for checking its description.
 type Route struct {

@@ -11,6 +11,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/endpoint"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 // Options are what a server is made of. Store is required.
@@ -21,6 +22,8 @@ type Options struct {
 	Version string
 	Limits  Limits
 
+	// Settings, if set, are those in force, for administrators.
+	Settings func() []survey.Setting
 	// Ready, if set, is asked before the store whether the daemon is ready.
 	Ready func(context.Context) error
 	// Observe, if set, is told of every answered request. It must not block.
@@ -49,14 +52,15 @@ type Stats struct {
 
 // Server answers requests. Make it with NewServer.
 type Server struct {
-	store   Store
-	log     *slog.Logger
-	metrics http.Handler
-	version string
-	limits  Limits
-	ready   func(context.Context) error
-	observe func(Observation)
-	peerOf  func(net.Conn) (endpoint.Peer, bool)
+	store    Store
+	log      *slog.Logger
+	metrics  http.Handler
+	version  string
+	limits   Limits
+	ready    func(context.Context) error
+	observe  func(Observation)
+	settings func() []survey.Setting
+	peerOf   func(net.Conn) (endpoint.Peer, bool)
 
 	http   *http.Server
 	mux    *http.ServeMux

@@ -1,11 +1,13 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 func (c *call) archiveAudit() error {
@@ -26,29 +28,51 @@ func (c *call) archiveAudit() error {
 }
 
 func (c *call) listAudit() error {
-	f := ckpt.AuditFilter{Agent: c.query.get("agent"), Action: c.query.get("action")}
-	if f.Agent != "" {
-		if err := ckpt.CheckAgentName(f.Agent); err != nil {
-			return err
-		}
-	}
-	after, err := c.query.number("after", 0, 1<<62)
-	if err != nil {
+	f := ckpt.AuditFilter{Agent: c.query.get("agent"), Run: c.query.get("run"), Action: c.query.get("action"),
+		Who: c.query.get("who"), Outcome: c.query.get("outcome")}
+	var err error
+	if f.Since, err = c.query.time("since"); err != nil {
 		return err
 	}
-	if after != nil {
-		f.After = *after
+	for name, to := range map[string]*int64{"after": &f.After, "before": &f.Before} {
+		n, err := c.query.number(name, 0, 1<<62)
+		if err != nil {
+			return err
+		}
+		if n != nil {
+			*to = *n
+		}
+	}
+	if f.Newest, err = c.query.is("newest", f.Before != 0); err != nil {
+		return err
 	}
 	if f.Limit, err = c.query.limit(); err != nil {
 		return err
 	}
-	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
+	if err := f.Check(); err != nil {
+		return err
+	}
+	return read(c, false, func(ctx context.Context) (*ckpt.AuditPage, error) {
+		return c.server.store.Audit(ctx, c.scope, f)
+	})
+}
+
+// verify lets the daemon check its audit log.
+func (c *call) verify() error {
+	var r survey.VerifyRequest
+	if err := c.decode(&r); err != nil {
+		return err
+	}
+	if !r.Chain {
+		return ckpt.Errorf(ckpt.CodeInvalid, `say what to verify: {"chain": true}`)
+	}
+	ctx, cancel := c.reading(c.server.limits.LongTimeout)
 	defer cancel()
-	page, err := c.server.store.Audit(ctx, c.scope, f)
+	v, err := c.server.store.VerifyChain(ctx, c.scope)
 	if err != nil {
 		return err
 	}
-	return c.sendJSON(http.StatusOK, page)
+	return c.sendJSON(http.StatusOK, v)
 }
 
 func (c *call) getStatus() error {

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
 // Store is what the server needs of the database. Every method is one
@@ -46,7 +47,10 @@ type Store interface {
 	Agents(ctx context.Context, sc ckpt.Scope, f ckpt.AgentFilter) (*ckpt.AgentPage, error)
 	Policy(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.Policy, error)
 	// SetOwnPolicy takes a JSON object; what it leaves out the agent does not set.
-	SetOwnPolicy(ctx context.Context, sc ckpt.Scope, agent string, own []byte) (*ckpt.Policy, error)
+	// match are tags of which the policy that is replaced must have one; none is any.
+	SetOwnPolicy(ctx context.Context, sc ckpt.Scope, agent string, own []byte, match ...string) (*ckpt.Policy, error)
+	// PolicyTag names what an agent sets itself.
+	PolicyTag(ctx context.Context, sc ckpt.Scope, agent string) (string, error)
 	// PolicyLayers is with ckpt.AllAgents that of the owner's agents that set nothing.
 	PolicyLayers(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.PolicyLayers, error)
 	SetOwnerPolicy(ctx context.Context, sc ckpt.Scope, set []byte) (*ckpt.OwnerPolicySet, error)
@@ -115,6 +119,16 @@ type Store interface {
 	Finding(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Finding, error)
 	PostFinding(ctx context.Context, sc ckpt.Scope, agent string, r ckpt.FindingRequest) (*ckpt.PostedFinding, bool, error)
 	Dismiss(ctx context.Context, sc ckpt.Scope, r ckpt.DismissRequest) (*ckpt.DismissedFinding, bool, error)
+
+	// Overview answers same, and no overview, where the one that the query names is still right.
+	Overview(ctx context.Context, sc ckpt.Scope, f survey.OverviewQuery) (v *survey.Overview, same bool, err error)
+	// VerifyChain follows the chain of the whole audit log.
+	VerifyChain(ctx context.Context, sc ckpt.Scope) (*survey.Verified, error)
+	Findings(ctx context.Context, sc ckpt.Scope, f survey.FindingsQuery) (*survey.Findings, error)
+	Forecast(ctx context.Context, sc ckpt.Scope, f survey.ForecastQuery) (*survey.Forecast, error)
+	// WatchChanges begins to watch what changes: next waits for it, and stop ends it.
+	WatchChanges(sc ckpt.Scope) (next func(context.Context) ([]survey.Change, error), stop func())
+	Recorder(ctx context.Context, sc ckpt.Scope, run ckpt.RunRef, f survey.RecorderQuery) (*survey.Recorder, error)
 
 	PutToken(ctx context.Context, sc ckpt.Scope, r ckpt.TokenRequest) (t *ckpt.Token, made bool, err error)
 	Tokens(ctx context.Context, sc ckpt.Scope, f ckpt.TokenFilter) (*ckpt.TokenPage, error)

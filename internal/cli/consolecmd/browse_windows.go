@@ -1,0 +1,11 @@
+package consolecmd
+
+import (
+	"context"
+	"os/exec"
+)
+
+// browse opens a file in the user's browser.
+func browse(ctx context.Context, name string) error {
+	return exec.CommandContext(ctx, "rundll32.exe", "url.dll,FileProtocolHandler", name).Run()
+}

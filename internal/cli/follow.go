@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
+)
+
+// Following is the flag of lists that go on.
+type Following struct {
+	Follow bool `short:"f" help:"Go on: print what is new or changes as it comes, also over a restart of the daemon, until Ctrl-C. The newest are last."`
+}
+
+// Check refuses choices that go with one page.
+func (f *Following) Check(p *Paged) error {
+	if f.Follow && (p.Before != "" || p.All) {
+		return Usagef("--follow begins with the newest entries: leave --before and --all out")
+	}
+	return nil
+}
+
+// Watched is a list that is followed.
+type Watched[Entry any] struct {
+	Concerns func(*survey.Change) bool         // whether a change may change the list
+	Read     func() ([]Entry, error)           // the newest entries, oldest first
+	Version  func(*Entry) string               // is another one when an entry is to be shown again
+	Table    func(entries []Entry) *term.Table // how people see them
+}
+
+// Follow writes the entries of a list, and then each that is new or has changed, until
+// ctx ends. With --json each is a line.
+func Follow[Entry any](ctx context.Context, a *App, w Watched[Entry]) error {
+	var seen map[string]bool
+	show := func(fresh []Entry) error {
+		if !a.JSON {
+			t := w.Table(fresh)
+			if seen != nil {
+				t.Headless()
+			}
+			t.Write(a.Stdout, a.Out)
+			return nil
+		}
+		for i := range fresh {
+			if err := a.writeLine(&fresh[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err := client.Operator{Client: a.Client()}.Changes(ctx, func(c survey.Change) error {
+		if c.What != survey.ChangedBegin && c.What != survey.ChangedAll && !w.Concerns(&c) {
+			return nil
+		}
+		entries, err := w.Read()
+		if err != nil {
+			return err
+		}
+		var fresh []Entry
+		now := make(map[string]bool, len(entries))
+		for i := range entries {
+			version := w.Version(&entries[i])
+			if now[version] = true; !seen[version] {
+				fresh = append(fresh, entries[i])
+			}
+		}
+		if len(fresh) > 0 || seen == nil {
+			err = show(fresh)
+		}
+		seen = now
+		return err
+	})
+	if ctx.Err() != nil { // Ctrl-C is how following ends
+		return nil
+	}
+	return err
+}
+
+// writeLine writes an entry as one line of JSON, or what -q, --format or --jq choose of it.
+func (a *App) writeLine(entry any) error {
+	if a.Shaped() {
+		return a.WriteJSON(entry)
+	}
+	line, err := json.Marshal(entry)
+	if err != nil {
+		return err
+	}
+	_, err = a.Data().Write(append(line, '\n'))
+	return err
+}

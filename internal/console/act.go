@@ -1,0 +1,333 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+)
+
+// done is what the daemon has acknowledged, in a sentence, and where to look now.
+type done struct{ said, page string }
+
+// acts do what forms ask for.
+var acts = map[string]func(*Console, context.Context, *subject, url.Values) (done, error){
+	"resolve": actResolve, "answer": actAnswer, "dismiss": actDismiss, "pin": actPin, "unpin": actPin, "label": actLabel,
+	"restore": actRestore, "fork": actFork, "policy": actPolicy, "prune": actPrune,
+}
+
+// headerForm marks a form that the script has sent: the page stays where it is.
+const headerForm = "Ckpt-Form"
+
+// act does what a form asks for. Nothing is shown as done before the daemon has said so.
+func (c *Console) act(w http.ResponseWriter, r *http.Request) {
+	what, q := r.PathValue("what"), r.PostForm
+	do, ok := acts[what]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	s, err := c.subjectOf(r.Context(), sessionOf(r).base(), what, q)
+	if err != nil {
+		c.trouble(w, r, err)
+		return
+	}
+	// Somebody who sends a form again under the same key gets the first answer, whatever has become of the run.
+	if err := s.moved(q); err != nil && q.Get("again") == "" {
+		c.trouble(w, r, err)
+		return
+	}
+	result, err := do(c, r.Context(), s, q)
+	c.daemon.forget()
+	if err != nil {
+		c.failed(w, r, s, what, err)
+		return
+	}
+	if r.Header.Get(headerForm) != "" {
+		refuse(w, http.StatusOK, result.said)
+		return
+	}
+	sessionOf(r).note(result.said)
+	http.Redirect(w, r, result.page, http.StatusSeeOther)
+}
+
+// moved refuses to act on a run that is not as the operator saw it.
+func (s *subject) moved(q url.Values) error {
+	if s.run == nil {
+		return nil // the form of an agent carries what it saw itself
+	}
+	epoch, status := q.Get("epoch"), q.Get("status")
+	if epoch == strconv.FormatInt(s.run.Epoch, 10) && status == string(s.run.Status) {
+		return nil
+	}
+	return ckpt.Errorf(ckpt.CodeConflict, "the run has moved on since this form was drawn: it was %s in epoch %s, and is %s in epoch %d now. Nothing was done",
+		dash(status), epoch, dash(string(s.run.Status)), s.run.Epoch)
+}
+
+// failed says what the daemon said. Where it is not known whether it was done, the
+// same form is offered again, with the same key.
+func (c *Console) failed(w http.ResponseWriter, r *http.Request, s *subject, what string, err error) {
+	var e *ckpt.Error
+	if !errors.As(err, &e) || e.Outcome != ckpt.OutcomeUnknown {
+		c.trouble(w, r, err)
+		return
+	}
+	again := &askView{What: what, Do: "Ask again with the same key", Key: r.PostForm.Get("key"), Cancel: s.page}
+	again.Base, again.CSRF = sessionOf(r).base(), sessionOf(r).csrf
+	for name, values := range r.PostForm {
+		if name != "csrf" && name != "key" && name != "again" {
+			for _, value := range values {
+				again.Hidden = append(again.Hidden, pair{name, value})
+			}
+		}
+	}
+	again.Hidden = append(again.Hidden, pair{"again", "1"})
+	v := troubleView{frame: c.frameOf(r, "It is not known whether this was done", "-"), Back: s.page, Again: again}
+	v.What, v.Detail = v.Title, messageOf(err)+". To ask again does it once, whatever became of it."
+	c.show(w, r, http.StatusBadGateway, "trouble", v)
+}
+
+// why is the reason that was typed.
+func why(q url.Values) (string, error) {
+	text := strings.TrimSpace(q.Get("reason"))
+	if text == "" {
+		return "", ckpt.Errorf(ckpt.CodeInvalid, "say why: it goes into the audit log with your name")
+	}
+	return text, ckpt.CheckReason(text)
+}
+
+func actResolve(_ *Console, ctx context.Context, s *subject, q url.Values) (done, error) {
+	reason, err := why(q)
+	if err != nil {
+		return done{}, err
+	}
+	end := ckpt.OperationEnd{
+		Key: unpack(q.Get("op")), Status: ckpt.OperationStatus(q.Get("found")), Reason: reason, Resolve: true, IdempotencyKey: q.Get("key"),
+	}
+	if end.Status == ckpt.OperationFailed {
+		end.Error = ckpt.Ref("it did not take effect")
+	}
+	o, replayed, err := s.line.EndOperation(ctx, s.ref, end)
+	if err != nil {
+		return done{}, err
+	}
+	word := "took effect"
+	if o.Status == ckpt.OperationFailed {
+		word = "did not take effect"
+	}
+	return done{fmt.Sprintf("Recorded: “%s” %s%s.", firstLine(o.Name, 80), word, before(replayed)), s.page}, nil
+}
+
+// before says that a form came twice.
+func before(replayed bool) string {
+	if replayed {
+		return " (this was done before; it was done once)"
+	}
+	return ""
+}
+
+func actAnswer(_ *Console, ctx context.Context, s *subject, q url.Values) (done, error) {
+	reason := strings.TrimSpace(q.Get("reason"))
+	p, err := s.line.Prompt(ctx, q.Get("prompt"))
+	if err != nil {
+		return done{}, err
+	}
+	answer := ckpt.PromptAnswer{ID: p.ID, Reason: reason, IdempotencyKey: q.Get("key")}
+	if p.Kind == ckpt.PromptQuestion {
+		if err := readQuestion(p, q, &answer); err != nil {
+			return done{}, err
+		}
+	} else {
+		if answer.Reason, err = why(q); err != nil {
+			return done{}, err
+		}
+		answer.Choice = ckpt.PromptChoice(q.Get("choice"))
+	}
+	if _, _, err = s.line.AnswerPrompt(ctx, answer); err != nil {
+		return done{}, err
+	}
+	return done{fmt.Sprintf("Answered, for %s.", s.name()), s.page}, nil
+}
+
+func actDismiss(_ *Console, ctx context.Context, s *subject, q url.Values) (done, error) {
+	reason, err := why(q)
+	if err != nil {
+		return done{}, err
+	}
+	ids := strings.Split(q.Get("findings"), ",")
+	if len(ids) > ckpt.MaxFindings {
+		return done{}, ckpt.Errorf(ckpt.CodeTooLarge, "these are more findings than one form may dismiss")
+	}
+	dismissed, cleaned := 0, 0
+	for i, id := range ids {
+		f, _, err := s.line.Dismiss(ctx, ckpt.DismissRequest{ID: id, Reason: reason, IdempotencyKey: q.Get("key") + "-" + strconv.Itoa(i)})
+		if err != nil {
+			if dismissed > 0 {
+				err = ckpt.Wrap(codeOf(err), err, "%d of %d were dismissed; then: %s", dismissed, len(ids), messageOf(err))
+			}
+			return done{}, err
+		}
+		dismissed, cleaned = dismissed+1, cleaned+len(f.Cleaned)
+	}
+	said := fmt.Sprintf("Dismissed %s.", plural(dismissed, "finding"))
+	if cleaned > 0 {
+		said += fmt.Sprintf(" %s clean again.", becameClean(cleaned))
+	}
+	return done{said, s.page}, nil
+}
+
+func becameClean(n int) string {
+	if n == 1 {
+		return "1 checkpoint is"
+	}
+	return plural(n, "checkpoint") + " are"
+}
+
+func codeOf(err error) ckpt.Code {
+	var e *ckpt.Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ckpt.CodeInternal
+}
+
+// because is a context whose calls give the reason that was typed.
+func because(ctx context.Context, q url.Values) (context.Context, error) {
+	reason, err := why(q)
+	return client.WithReason(ctx, reason), err
+}
+
+func actPin(_ *Console, ctx context.Context, s *subject, q url.Values) (done, error) {
+	ctx, err := because(ctx, q)
+	if err != nil {
+		return done{}, err
+	}
+	cp, err := s.checkpointOf(ctx, q)
+	if err != nil {
+		return done{}, err
+	}
+	pinned := q.Get("want") == "pinned"
+	cp, err = s.line.Patch(ctx, cp.ID, ckpt.CheckpointPatch{Pinned: &pinned})
+	if err != nil {
+		return done{}, err
+	}
+	word := "pinned"
+	if !cp.Pinned {
+		word = "not pinned any more"
+	}
+	return done{fmt.Sprintf("Checkpoint %d is %s.", cp.Seq, word), s.at(cp)}, nil
+}
+
+// at is the run's page with a checkpoint chosen.
+func (s *subject) at(cp *ckpt.Checkpoint) string { return s.page + "?cp=" + cp.ID }
+
+func actLabel(_ *Console, ctx context.Context, s *subject, q url.Values) (done, error) {
+	ctx, err := because(ctx, q)
+	if err != nil {
+		return done{}, err
+	}
+	cp, err := s.checkpointOf(ctx, q)
+	if err != nil {
+		return done{}, err
+	}
+	labels, err := readLabels(q.Get("labels"))
+	if err != nil {
+		return done{}, err
+	}
+	if now := labelText(cp.Labels); now != unpack(q.Get("before")) && now != labelText(labels) {
+		return done{}, ckpt.Errorf(ckpt.CodeConflict, "the labels have changed since this form was drawn. Nothing was done")
+	}
+	if cp, err = s.line.Patch(ctx, cp.ID, ckpt.CheckpointPatch{Labels: &labels}); err != nil {
+		return done{}, err
+	}
+	return done{fmt.Sprintf("Checkpoint %d has %s.", cp.Seq, plural(len(cp.Labels), "label")), s.at(cp)}, nil
+}
+
+// readLabels reads lines of name=value.
+func readLabels(text string) (ckpt.Labels, error) {
+	labels := ckpt.Labels{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		name, value, found := strings.Cut(line, "=")
+		if !found {
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, "a label has no = in it: write name=value, one a line")
+		}
+		labels[strings.TrimSpace(name)] = strings.TrimSpace(value)
+	}
+	return labels, ckpt.CheckLabels(labels)
+}
+
+func actRestore(_ *Console, ctx context.Context, s *subject, q url.Values) (done, error) {
+	reason, err := why(q)
+	if err != nil {
+		return done{}, err
+	}
+	cp, replayed, err := s.line.Restore(ctx, ckpt.RestoreRequest{
+		Agent: s.ref.Agent, Run: s.ref.Run, Checkpoint: q.Get("checkpoint"), Reason: reason, IdempotencyKey: q.Get("key"),
+	})
+	if err != nil {
+		return done{}, err
+	}
+	return done{fmt.Sprintf("Checkpoint %d was restored%s. Take its state with Raw.", cp.Seq, before(replayed)), s.at(cp)}, nil
+}
+
+func actFork(_ *Console, ctx context.Context, s *subject, q url.Values) (done, error) {
+	ctx, err := because(ctx, q)
+	if err != nil {
+		return done{}, err
+	}
+	cp, err := s.checkpointOf(ctx, q)
+	if err != nil {
+		return done{}, err
+	}
+	name := strings.TrimSpace(q.Get("name"))
+	if err := ckpt.CheckRunName(name); err != nil {
+		return done{}, err
+	}
+	// Browsers send \r\n for the ends of lines.
+	text := strings.ReplaceAll(q.Get("state"), "\r\n", "\n")
+	edited := q.Get("drawn") != "" && text != "" && hash([]byte(text)) != q.Get("drawn")
+	if edited {
+		err = s.forkEdited(ctx, cp, name, []byte(text), q)
+	} else {
+		_, _, err = s.line.StartRun(ctx, ckpt.RunRequest{Agent: s.ref.Agent, Run: name, ForkFrom: ckpt.Ref(cp.ID), IdempotencyKey: q.Get("key")})
+	}
+	if err != nil {
+		return done{}, err
+	}
+	page := strings.TrimSuffix(s.page, url.PathEscape(s.run.Run)) + url.PathEscape(name)
+	return done{fmt.Sprintf("The run %s begins with checkpoint %d. Start its agent with: ckptsidecar exec --agent %s --run %s -- COMMAND",
+		name, cp.Seq, s.ref.Agent, name), page}, nil
+}
+
+// forkEdited saves a changed state as the first one of a new run: one call makes both.
+// A save takes no reason, so the label that says where the state is from does.
+func (s *subject) forkEdited(ctx context.Context, cp *ckpt.Checkpoint, name string, state []byte, q url.Values) error {
+	if !json.Valid(state) {
+		return ckpt.Errorf(ckpt.CodeInvalid, "the changed state is not JSON. Nothing was done")
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, state); err != nil {
+		return err
+	}
+	saved, err := s.line.Save(ctx, &ckpt.SaveRequest{
+		ID: q.Get("key"), Agent: s.ref.Agent, Run: name, Kind: ckpt.KindRoutine, ForkFrom: ckpt.Ref(cp.ID),
+		ContentType: ckpt.ContentTypeJSON, State: compact.Bytes(), Metadata: json.RawMessage(`{"edited":"in the console"}`),
+	})
+	if err != nil {
+		return err
+	}
+	_, err = s.line.Patch(ctx, saved.ID, ckpt.CheckpointPatch{Labels: &ckpt.Labels{"edited": "in-the-console"}})
+	return err
+}

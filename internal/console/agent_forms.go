@@ -1,0 +1,289 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
+)
+
+// agentForms make the forms that are about an agent and not about one of its runs.
+var agentForms = map[string]func(*Console, context.Context, *subject, url.Values) (*askView, error){"policy": askPolicy, "prune": askPrune}
+
+// policyFields are the values of a policy that the page lets an operator change. What
+// else an agent's own policy sets stays as it is.
+var policyFields = []struct {
+	name, help string
+	number     bool
+}{
+	{"routine_keep", "how many routine checkpoints of a run stay; 0 keeps all", true},
+	{"recovery_keep", "how long a recovery checkpoint stays", false},
+	{"pre_operation_keep", "how long one before an operation stays that belongs to none; 0s keeps it", false},
+	{"ended_keep", "how long an ended run stays", false},
+	{"max_bytes", "budget of stored bytes; 0 for none", true},
+	{"sensitivity", "of the detectors: off, low, normal or high", false},
+	{"checkpoint_interval", "a routine checkpoint is due after it; 0s for never", false},
+	{"heartbeat_timeout", "of runs that set none themselves; 0s for none", false},
+	{"progress_timeout", "of runs that set none themselves; 0s for none", false},
+}
+
+// policyView is the form in which the values are typed. It changes nothing: its button
+// leads to the difference.
+type policyView struct {
+	frame
+	Agent, Owner, Tag string
+	Fields            []field
+	Others            []string // what else the agent's own policy sets
+	Cancel            string
+}
+
+// ownPolicy is what an agent's own policy sets, by name.
+func ownPolicy(layers *ckpt.PolicyLayers) (map[string]json.RawMessage, error) {
+	own := map[string]json.RawMessage{}
+	if len(layers.Agent) == 0 {
+		return own, nil
+	}
+	err := json.Unmarshal(layers.Agent, &own)
+	if own == nil {
+		own = map[string]json.RawMessage{}
+	}
+	return own, err
+}
+
+// policyForm draws the values that an agent's policy sets now.
+func (c *Console) policyForm(w http.ResponseWriter, r *http.Request, s *subject) {
+	layers, tag, err := s.line.PolicyOf(r.Context(), s.ref.Agent)
+	if err != nil {
+		c.trouble(w, r, err)
+		return
+	}
+	own, err := ownPolicy(layers)
+	if err != nil {
+		c.trouble(w, r, err)
+		return
+	}
+	counts, err := members(layers.Policy)
+	if err != nil {
+		c.trouble(w, r, err)
+		return
+	}
+	v := policyView{frame: c.frameOf(r, "Policy of "+s.ref.Agent, "storage"), Agent: s.ref.Agent, Owner: r.URL.Query().Get("owner"), Tag: tag, Cancel: s.page}
+	for _, p := range policyFields {
+		now := plainJSON(counts[p.name])
+		f := field{ID: "p-" + p.name, Name: p.name, Label: p.name, Kind: "text", Help: p.help + ". Now " + now}
+		if raw, ok := own[p.name]; ok {
+			f.Value = plainJSON(raw)
+		} else {
+			f.Help += ", which the agent does not set itself"
+		}
+		v.Fields = append(v.Fields, f)
+		delete(own, p.name)
+	}
+	for name := range own {
+		v.Others = append(v.Others, name)
+	}
+	v.Others = sortedSet(v.Others)
+	c.show(w, r, http.StatusOK, "policy", v)
+}
+
+func sortedSet(list []string) []string {
+	set := map[string]bool{}
+	for _, name := range list {
+		set[name] = true
+	}
+	return sortedKeys(set)
+}
+
+// members are the members of a value as JSON.
+func members(value any) (map[string]json.RawMessage, error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]json.RawMessage{}
+	return all, json.Unmarshal(text, &all)
+}
+
+// askPolicy shows the difference between the policy and what was typed.
+func askPolicy(_ *Console, ctx context.Context, s *subject, q url.Values) (*askView, error) {
+	layers, tag, err := s.line.PolicyOf(ctx, s.ref.Agent)
+	if err != nil {
+		return nil, err
+	}
+	if tag != q.Get("tag") {
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "somebody has changed the policy of %s since you opened it. Nothing was done", s.ref.Agent)
+	}
+	own, err := ownPolicy(layers)
+	if err != nil {
+		return nil, err
+	}
+	var differences []string
+	what := survey.ForecastQuery{Agent: s.ref.Agent, Limit: 1}
+	for _, p := range policyFields {
+		was, set := own[p.name]
+		text := strings.TrimSpace(q.Get(p.name))
+		if set && plainJSON(was) == text || !set && text == "" {
+			continue
+		}
+		before, now := "not set", "not set"
+		if set {
+			before = plainJSON(was)
+		}
+		if text == "" {
+			delete(own, p.name)
+		} else {
+			raw, err := valueOf(text, p.number)
+			if err != nil {
+				return nil, ckpt.Errorf(ckpt.CodeInvalid, "%s is %q: it is a whole number", p.name, firstLine(text, 40))
+			}
+			own[p.name], now = raw, text
+			if err := stand(&what, p.name, raw); err != nil {
+				return nil, ckpt.Errorf(ckpt.CodeInvalid, "%s is %q: write a length of time, for example 24h or 7d", p.name, firstLine(text, 40))
+			}
+		}
+		differences = append(differences, fmt.Sprintf("− %s: %s\n+ %s: %s", p.name, before, p.name, now))
+	}
+	if len(differences) == 0 {
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "nothing differs from the policy as it is. Nothing was done")
+	}
+	forecast, err := s.line.Forecast(ctx, what)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	return &askView{
+		Reason: true, Do: "Change the policy", Heading: "Change the policy of " + s.ref.Agent, Intro: goesText(forecast, "With these values"),
+		Fields: []field{{Kind: "told", Label: strings.Join(differences, "\n")}}, Hidden: []pair{{"tag", tag}, {"own", pack(string(text))}},
+	}, nil
+}
+
+// valueOf is what was typed, as JSON.
+func valueOf(text string, number bool) (json.RawMessage, error) {
+	if !number {
+		return json.Marshal(text)
+	}
+	var n int64
+	err := json.Unmarshal([]byte(text), &n)
+	return json.RawMessage(text), err
+}
+
+// stand lets a value stand in for that of the policy in a forecast.
+func stand(f *survey.ForecastQuery, name string, raw json.RawMessage) error {
+	switch name {
+	case "routine_keep":
+		return json.Unmarshal(raw, &f.RoutineKeep)
+	case "recovery_keep":
+		return json.Unmarshal(raw, &f.RecoveryKeep)
+	case "pre_operation_keep":
+		return json.Unmarshal(raw, &f.PreOperationKeep)
+	case "ended_keep":
+		return json.Unmarshal(raw, &f.EndedKeep)
+	case "max_bytes":
+		return json.Unmarshal(raw, &f.MaxBytes)
+	}
+	return nil
+}
+
+// goesText is a forecast in a sentence.
+func goesText(f *survey.Forecast, with string) string {
+	n := f.MoreGoing + int64(len(f.Going))
+	kept := int64(0)
+	for _, k := range f.Keeping {
+		kept += k.Checkpoints
+	}
+	return fmt.Sprintf("%s, %s of the agent go now, with the next save or by age, and %s stay. %s come free at most.", with,
+		plural(int(n), "checkpoint"), countText(kept), bytesText(f.Bytes))
+}
+
+func actPolicy(_ *Console, ctx context.Context, s *subject, q url.Values) (done, error) {
+	ctx, err := because(ctx, q)
+	if err != nil {
+		return done{}, err
+	}
+	if q.Get("tag") == "" {
+		return done{}, ckpt.Errorf(ckpt.CodeInvalid, "the form does not say which policy it changes")
+	}
+	own := new(bytes.Buffer)
+	if err := json.Compact(own, []byte(unpack(q.Get("own")))); err != nil {
+		return done{}, ckpt.Errorf(ckpt.CodeInvalid, "the policy cannot be read")
+	}
+	p, err := s.line.ReplacePolicy(ctx, s.ref.Agent, own.Bytes(), q.Get("tag"))
+	if err != nil {
+		return done{}, err
+	}
+	return done{fmt.Sprintf("The policy of %s is changed: it keeps %s.", s.ref.Agent, keepsText(p)), s.page}, nil
+}
+
+// mostPruned is how many checkpoints the form of a prune names.
+const mostPruned = 20
+
+// toPrune are the checkpoints that a prune would remove now, and a short name for all of them.
+func (s *subject) toPrune(ctx context.Context) (*ckpt.PruneReport, string, error) {
+	report, _, err := s.line.Prune(ctx, ckpt.PruneRequest{Agent: s.ref.Agent, DryRun: true}, "")
+	if err != nil {
+		return nil, "", err
+	}
+	text, err := json.Marshal(report.Removed)
+	return report, hash(text), err
+}
+
+func askPrune(_ *Console, ctx context.Context, s *subject, _ url.Values) (*askView, error) {
+	report, sum, err := s.toPrune(ctx)
+	if err != nil {
+		return nil, err
+	}
+	forecast, err := s.line.Forecast(ctx, survey.ForecastQuery{Agent: s.ref.Agent, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, mostPruned)
+	for _, r := range report.Removed[:min(len(report.Removed), mostPruned)] {
+		names = append(names, fmt.Sprintf("%s / %d: %s", r.Run, r.Seq, r.Reason))
+	}
+	v := &askView{
+		Reason: true, Do: "Prune", Heading: fmt.Sprintf("Remove %s of %s now", plural(len(report.Removed), "checkpoint"), s.ref.Agent),
+		Intro:  goesText(forecast, "By the policy as it is"),
+		Hidden: []pair{{"list", sum}},
+	}
+	if report.Guarded {
+		v.Intro += " Nothing goes by age just now: the daemon has just started or the clock jumped."
+	}
+	if len(names) > 0 {
+		told := field{Kind: "told", Label: strings.Join(names, "\n")}
+		if more := len(report.Removed) - len(names); more > 0 {
+			told.Help = fmt.Sprintf("and %d more", more)
+		}
+		v.Fields = []field{told}
+	}
+	return v, nil
+}
+
+func actPrune(_ *Console, ctx context.Context, s *subject, q url.Values) (done, error) {
+	ctx, err := because(ctx, q)
+	if err != nil {
+		return done{}, err
+	}
+	if q.Get("again") == "" {
+		_, sum, err := s.toPrune(ctx)
+		if err != nil {
+			return done{}, err
+		}
+		if sum != q.Get("list") {
+			return done{}, ckpt.Errorf(ckpt.CodeConflict, "other checkpoints would go than when this form was drawn. Nothing was done")
+		}
+	}
+	report, replayed, err := s.line.Prune(ctx, ckpt.PruneRequest{Agent: s.ref.Agent}, q.Get("key"))
+	if err != nil {
+		return done{}, err
+	}
+	return done{fmt.Sprintf("Removed %s of %s%s.", plural(len(report.Removed), "checkpoint"), s.ref.Agent, before(replayed)), s.page}, nil
+}

@@ -1,0 +1,117 @@
+package console
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// TestPolicyIsChangedOnce opens the form of a policy twice. The second operator, who saw
+// the policy as it was before the first, is refused.
+func TestPolicyIsChangedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.save("coder", "one", `{"n": 1}`)
+	if _, err := w.client.SetOwnPolicy(t.Context(), "coder", ckpt.JSON(`{"ended_keep":"9d","budget":{"steps":7}}`)); err != nil {
+		t.Fatal(err)
+	}
+	page := w.page("ask/policy?" + url.Values{"owner": {w.owner}, "agent": {"coder"}}.Encode())
+	_, after, _ := strings.Cut(page, `name="tag" value="`)
+	tag, _, _ := strings.Cut(after, `"`)
+	if tag == "" || !strings.Contains(page, `name="ended_keep" value="9d"`) || !strings.Contains(page, "<code>budget</code>") {
+		t.Fatalf("the form does not show the policy: %s", page)
+	}
+	typed := url.Values{"owner": {w.owner}, "agent": {"coder"}, "tag": {unescaped(tag)}, "ended_keep": {"9d"}, "routine_keep": {"5"}}
+	first, page := w.form("ask/policy?" + typed.Encode())
+	if !strings.Contains(page, "− routine_keep: not set\n&#43; routine_keep: 5") && !strings.Contains(page, "− routine_keep: not set\n+ routine_keep: 5") {
+		t.Errorf("the difference is not shown: %s", page)
+	}
+	typed.Set("routine_keep", "6")
+	second, _ := w.form("ask/policy?" + typed.Encode())
+	if status, text := w.act("policy", first); status != 422 {
+		t.Errorf("without a reason it is answered with %d: %s", status, text)
+	}
+	first.Set("reason", "five are enough")
+	second.Set("reason", "six are better")
+	if status, text := w.act("policy", first); status != 200 {
+		t.Fatalf("the change is answered with %d: %s", status, text)
+	}
+	if status, text := w.act("policy", second); status != 409 {
+		t.Errorf("who saw an older policy is answered with %d: %s", status, text)
+	}
+	layers, err := w.client.PolicyLayers(t.Context(), "coder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := layers.Policy; p.RoutineKeep != 5 || p.Budget.Steps != 7 {
+		t.Errorf("the policy is %s", layers.Agent)
+	}
+	if all := w.reasons(); !slices.ContainsFunc(slices.Concat(all["policy"], all["set_policy"]), func(s string) bool { return s == "five are enough" }) {
+		t.Errorf("the audit log does not say why: %q", all)
+	}
+}
+
+// TestPruneAsItWasShown draws the form of a prune, and lets the policy change before it is sent.
+func TestPruneAsItWasShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for n := range 4 {
+		w.save("coder", "one", fmt.Sprintf(`{"n": %d}`, n))
+	}
+	path := "ask/prune?" + url.Values{"owner": {w.owner}, "agent": {"coder"}}.Encode()
+	values, page := w.form(path)
+	if !strings.Contains(page, "stay.") {
+		t.Errorf("the form has no forecast: %s", page)
+	}
+	old := url.Values{}
+	for name, v := range values {
+		old[name] = v
+	}
+	old.Set("list", "another")
+	old.Set("reason", "the disk is full")
+	if status, text := w.act("prune", old); status != 409 {
+		t.Errorf("a form whose list has changed is answered with %d: %s", status, text)
+	}
+	if status, _ := w.act("prune", values); status != 422 {
+		t.Errorf("without a reason it is answered with %d", status)
+	}
+	values.Set("reason", "the disk is full")
+	if status, text := w.act("prune", values); status != 200 {
+		t.Errorf("the prune is answered with %d: %s", status, text)
+	}
+	if all := w.reasons(); !slices.Contains(all["prune"], "the disk is full") {
+		t.Errorf("the audit log does not say why: %q", all)
+	}
+}
+
+// TestWhatIf records a run that does the same over and over, and asks about other thresholds.
+func TestWhatIf(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	run, _, err := w.client.StartRun(t.Context(), ckpt.RunRequest{Agent: "coder", Run: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 6 {
+		_, _, err := w.client.BeginStep(t.Context(), ckpt.RunRef{Agent: "coder", Run: "one"}, ckpt.StepRequest{
+			Key: fmt.Sprint(n), Name: "look", Epoch: &run.Epoch, Status: ckpt.StepSucceeded, Args: ckpt.JSON(`{"at":"x"}`), Result: ckpt.JSON(`"y"`),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func(warn string) string {
+		q := url.Values{"of": {pack(w.owner + "\ncoder")}, "rule": {"repeat"}, "warn": {warn}, "critical": {"15"}}
+		_, table, _ := strings.Cut(w.page("drift/whatif?"+q.Encode()), `id="whatif"`)
+		return table
+	}
+	row := `<td class="b">repeat</td><td>warn</td><td class="r">`
+	lax, strict := ask("10"), ask("2")
+	if !strings.Contains(lax, row+`1</td><td class="r b">0</td>`) || !strings.Contains(strict, row+`1</td><td class="r b">1</td>`) {
+		t.Errorf("with a threshold of 10: %s\nof 2: %s", lax, strict)
+	}
+}

@@ -1,0 +1,334 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+)
+
+// askView is a form: what is about to be done, and what it needs to know first. Its
+// key is made when it is drawn, so that sending it twice does it once.
+type askView struct {
+	frame
+	What, Heading, Intro, Do string
+	Lost                     []string // what beginning anew loses
+	Fields                   []field
+	Hidden                   []pair
+	Reason                   bool // it asks why
+	Cancel                   string
+	Key                      string
+}
+
+type pair struct{ Name, Value string }
+
+// field is one thing to fill in.
+type field struct {
+	ID, Name, Label, Kind string // Kind is text, long, number, choice, yes, or fold for a long one that is folded
+	Value, Help           string
+	Options               []option
+	Required              bool
+}
+
+type option struct {
+	Value, Label, Help string
+	Chosen             bool
+}
+
+// subject is the run that a form is about, as it is when the form is drawn.
+type subject struct {
+	line client.Operator
+	ref  ckpt.RunRef
+	run  *ckpt.Run // nil in a form about an agent
+	page string
+
+	owner string
+}
+
+// subjectOf reads the run that a request names.
+func (c *Console) subjectOf(ctx context.Context, base, what string, q url.Values) (*subject, error) {
+	if agentForms[what] != nil {
+		s := &subject{line: c.daemon.of(q.Get("owner")), ref: ckpt.RunRef{Agent: q.Get("agent")}, owner: q.Get("owner"), page: base + "storage"}
+		return s, ckpt.CheckAgentName(s.ref.Agent)
+	}
+	s := &subject{line: c.daemon.of(q.Get("owner")), ref: ckpt.RunRef{Agent: q.Get("agent"), Run: q.Get("run")}}
+	if err := s.ref.Check(); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.run, err = s.line.Run(ctx, s.ref); err != nil {
+		return nil, err
+	}
+	s.owner = s.run.Owner
+	s.page = runPath(base, s.run.Owner, s.run.Agent, s.run.Run)
+	return s, nil
+}
+
+// seen is what the operator saw of the run: it is compared before anything is done.
+func (s *subject) seen() []pair {
+	if s.run == nil {
+		return []pair{{"owner", s.owner}, {"agent", s.ref.Agent}}
+	}
+	return []pair{
+		{"owner", s.run.Owner}, {"agent", s.run.Agent}, {"run", s.run.Run},
+		{"epoch", strconv.FormatInt(s.run.Epoch, 10)}, {"status", string(s.run.Status)},
+	}
+}
+
+func (s *subject) name() string { return s.run.Agent + " / " + s.run.Run }
+
+// forms make the form of each action.
+var forms = map[string]func(*Console, context.Context, *subject, url.Values) (*askView, error){
+	"resolve": askResolve, "answer": askAnswer, "dismiss": askDismiss, "pin": askPin, "unpin": askPin, "label": askLabel,
+	"restore": askRestore, "fork": askFork,
+}
+
+// ask draws the form of an action. It changes nothing.
+func (c *Console) ask(w http.ResponseWriter, r *http.Request) {
+	what, q := r.PathValue("what"), r.URL.Query()
+	form, ok := forms[what]
+	if agents := agentForms[what]; agents != nil {
+		form, ok = agents, true
+	}
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	s, err := c.subjectOf(r.Context(), sessionOf(r).base(), what, q)
+	if err != nil {
+		c.trouble(w, r, err)
+		return
+	}
+	if what == "policy" && !q.Has("tag") {
+		c.policyForm(w, r, s)
+		return
+	}
+	v, err := form(c, r.Context(), s, q)
+	if err != nil {
+		c.trouble(w, r, err)
+		return
+	}
+	v.frame = c.frameOf(r, v.Heading, "-")
+	v.Crumb = s.owner
+	v.What, v.Cancel, v.Key = what, s.page, newKey(c.options.Now())
+	v.Hidden = append(s.seen(), v.Hidden...)
+	c.show(w, r, http.StatusOK, "ask", v)
+}
+
+func askResolve(_ *Console, ctx context.Context, s *subject, q url.Values) (*askView, error) {
+	key := unpack(q.Get("op"))
+	o, err := s.operation(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if o.Status != ckpt.OperationUncertain {
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "the operation %q is not uncertain any more: it has %s", o.Name, o.Status)
+	}
+	v := &askView{
+		Reason: true, Do: "It did", Heading: fmt.Sprintf("“%s” took effect", firstLine(o.Name, 80)),
+		Intro:  fmt.Sprintf("Of %s, begun %s. It is recorded as succeeded, and a resume does not do it again.", s.name(), clockText(o.StartedAt)),
+		Hidden: []pair{{"op", pack(key)}, {"found", string(ckpt.OperationSucceeded)}, {"attempt", strconv.FormatInt(o.Attempt, 10)}},
+	}
+	if q.Get("status") == string(ckpt.OperationFailed) {
+		v.Do, v.Heading = "It did not", fmt.Sprintf("“%s” did not take effect", firstLine(o.Name, 80))
+		v.Intro = fmt.Sprintf("Of %s, begun %s. It is recorded as failed, and whoever resumes the run may do it again.", s.name(), clockText(o.StartedAt))
+		v.Hidden[1].Value = string(ckpt.OperationFailed)
+	}
+	return v, nil
+}
+
+// operation finds an operation of the run by its key: its newest attempt.
+func (s *subject) operation(ctx context.Context, key string) (*ckpt.Operation, error) {
+	before := ""
+	for range 20 {
+		page, err := s.line.Operations(ctx, s.ref, ckpt.ListFilter{Before: before, Limit: ckpt.MaxLimit})
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Operations {
+			if page.Operations[i].Key == key {
+				return &page.Operations[i], nil
+			}
+		}
+		if before = string(page.Next); before == "" {
+			break
+		}
+	}
+	return nil, ckpt.Errorf(ckpt.CodeNotFound, "the run has no such operation")
+}
+
+func askAnswer(_ *Console, ctx context.Context, s *subject, q url.Values) (*askView, error) {
+	p, err := s.line.Prompt(ctx, q.Get("prompt"))
+	if err != nil {
+		return nil, err
+	}
+	if p.Status != ckpt.PromptOpen {
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "this prompt is not open any more: it is %s", p.Status)
+	}
+	v := &askView{Reason: true, Do: "Answer", Heading: firstLine(p.Question, 300), Intro: p.Reason, Hidden: []pair{{"prompt", p.ID}}}
+	if p.Kind == ckpt.PromptQuestion {
+		v.Fields = questionFields(p)
+		return v, nil
+	}
+	v.Lost = patchLines(p.MemoryDiff)
+	loses := "It begins with nothing. What was saved stays as history."
+	if n := len(v.Lost); n > 0 {
+		loses = fmt.Sprintf("It begins with nothing: %s of its memory would be lost. What was saved stays as history.", plural(n, "part"))
+	}
+	v.Fields = []field{{ID: "choice", Name: "choice", Label: "How shall it go on?", Kind: "choice", Required: true, Options: []option{
+		{Value: string(ckpt.ChoiceResume), Label: "Resume", Help: "An agent may claim it and go on where it was."},
+		{Value: string(ckpt.ChoiceReinitialize), Label: "Begin anew", Help: loses},
+		{Value: string(ckpt.ChoiceAbandon), Label: "Give up", Help: "The run has failed, and nobody resumes it."},
+	}}}
+	return v, nil
+}
+
+// patchLines says what a change takes away, a line for each place.
+func patchLines(patch ckpt.JSON) (lines []string) {
+	var ops []struct{ Op, Path string }
+	if json.Unmarshal(patch, &ops) != nil {
+		return nil
+	}
+	for _, o := range ops {
+		name := o.Path
+		if name == "" {
+			name = "all of it"
+		}
+		lines = append(lines, firstLine(name, 120))
+	}
+	return lines
+}
+
+func askDismiss(_ *Console, ctx context.Context, s *subject, q url.Values) (*askView, error) {
+	report, err := s.line.Drift(ctx, ckpt.DriftFilter{Agent: s.ref.Agent, Run: s.ref.Run, Limit: ckpt.MaxLimit})
+	if err != nil {
+		return nil, err
+	}
+	var ids, names []string
+	for i := range report.Findings {
+		f := &report.Findings[i]
+		one := q.Get("finding") == f.ID
+		all := q.Get("all") != "" || q.Get("severity") == string(f.Severity)
+		if (one || all) && f.Closed == "" {
+			ids, names = append(ids, f.ID), append(names, f.Rule+": "+firstLine(f.Message, 160))
+		}
+	}
+	if len(ids) == 0 {
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "nothing is open there any more: somebody has dismissed it, or the run went back")
+	}
+	v := &askView{
+		Reason: true, Do: "Dismiss", Heading: fmt.Sprintf("Dismiss %s of %s", plural(len(ids), "finding"), s.name()),
+		Intro: "They were no drift, or are dealt with. Checkpoints that are suspect because of them alone become clean again.", Lost: nil,
+		Hidden: []pair{{"findings", strings.Join(ids, ",")}},
+	}
+	v.Fields = []field{{Kind: "told", Label: strings.Join(names[:min(len(names), 6)], "\n")}}
+	if len(names) > 6 {
+		v.Fields[0].Help = fmt.Sprintf("and %d more", len(names)-6)
+	}
+	return v, nil
+}
+
+// checkpointOf reads the checkpoint that a form is about.
+func (s *subject) checkpointOf(ctx context.Context, q url.Values) (*ckpt.Checkpoint, error) {
+	cp, err := s.line.Checkpoint(ctx, q.Get("checkpoint"), false)
+	if err != nil {
+		return nil, err
+	}
+	if cp.Agent != s.run.Agent || cp.Run != s.run.Run {
+		return nil, ckpt.Errorf(ckpt.CodeNotFound, "the checkpoint is not of this run")
+	}
+	return cp, nil
+}
+
+func askPin(_ *Console, ctx context.Context, s *subject, q url.Values) (*askView, error) {
+	cp, err := s.checkpointOf(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	v := &askView{Hidden: []pair{{"checkpoint", cp.ID}, {"want", "pinned"}}, Reason: true}
+	v.Do, v.Heading, v.Intro = "Pin", fmt.Sprintf("Pin checkpoint %d of %s", cp.Seq, s.name()), "Retention never removes it."
+	if cp.Pinned {
+		v.Hidden[1].Value = "not"
+		v.Do, v.Heading, v.Intro = "Unpin", fmt.Sprintf("Unpin checkpoint %d of %s", cp.Seq, s.name()), "Retention may remove it again."
+	}
+	return v, nil
+}
+
+func askLabel(_ *Console, ctx context.Context, s *subject, q url.Values) (*askView, error) {
+	cp, err := s.checkpointOf(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return &askView{
+		Do: "Set labels", Heading: fmt.Sprintf("Labels of checkpoint %d of %s", cp.Seq, s.name()), Reason: true,
+		Intro:  "One a line, as name=value. They replace those that are there.",
+		Fields: []field{{ID: "labels", Name: "labels", Label: "Labels", Kind: "long", Value: labelText(cp.Labels)}},
+		Hidden: []pair{{"checkpoint", cp.ID}, {"before", pack(labelText(cp.Labels))}},
+	}, nil
+}
+
+func labelText(labels ckpt.Labels) string {
+	lines := make([]string, 0, len(labels))
+	for name, value := range labels {
+		lines = append(lines, name+"="+value)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func askRestore(_ *Console, ctx context.Context, s *subject, q url.Values) (*askView, error) {
+	cp, err := s.checkpointOf(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return &askView{
+		Reason: true, Do: "Restore", Heading: fmt.Sprintf("Restore checkpoint %d of %s", cp.Seq, s.name()),
+		Intro:  "It gives you the state and records that you took it. The next save has it as its parent; nothing is deleted.",
+		Hidden: []pair{{"checkpoint", cp.ID}},
+	}, nil
+}
+
+// mostEdited is how large a state may be that a page lets somebody edit.
+const mostEdited = 256 << 10
+
+func askFork(_ *Console, ctx context.Context, s *subject, q url.Values) (*askView, error) {
+	cp, err := s.checkpointOf(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	v := &askView{
+		Do: "Fork", Heading: fmt.Sprintf("Fork a new run from checkpoint %d of %s", cp.Seq, s.name()), Reason: true,
+		Intro:  "It registers a run that begins with this state and waits for an agent. The page says how to start one.",
+		Hidden: []pair{{"checkpoint", cp.ID}},
+		Fields: []field{{ID: "name", Name: "name", Label: "Name of the new run", Kind: "text", Required: true, Value: forkName(s.run.Run, cp.Seq)}},
+	}
+	if ckpt.IsJSON(cp.ContentType) && cp.Size <= mostEdited {
+		state, err := s.line.State(ctx, cp.ID)
+		if err != nil {
+			return nil, err
+		}
+		text := editable(state)
+		v.Fields = append(v.Fields, field{
+			ID: "state", Name: "state", Label: "Change the state first", Kind: "fold", Value: text,
+			Help: "JSON. As it stands here, the run begins with the very state of the checkpoint.",
+		})
+		v.Hidden = append(v.Hidden, pair{"drawn", hash([]byte(text))})
+	}
+	return v, nil
+}
+
+// forkName proposes a name.
+func forkName(run string, seq int64) string {
+	name := fmt.Sprintf("%s-fork-%d", run, seq)
+	if len(name) > ckpt.MaxRunName {
+		return ""
+	}
+	return name
+}

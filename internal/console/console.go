@@ -1,0 +1,254 @@
+package console
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+)
+
+// Options say where a console listens and for whom it speaks.
+type Options struct {
+	Socket   string      // of the daemon; "" finds it as every command does
+	Owner    string      // whose agents it shows; "" for the caller's own, or everybody's where the caller is an administrator
+	Listen   string      // an address of loopback; "" is 127.0.0.1 with any free port
+	Insecure bool        // Listen may be an address that others reach
+	PortSeen int         // the port in the address that the browser uses, where it is another one, as behind ssh -L; 0 for none
+	ReadOnly bool        // there are no forms, and no routes that write
+	Version  string      // of this program
+	Doctor   Doctor      // what looks at the machine; nil for nobody
+	Log      func(error) // of what is wrong with the console itself; nil for nobody
+	Now      func() time.Time
+
+	admit func(net.Conn) error // tests only; nil for the check of this system
+}
+
+// The limits of a console.
+const (
+	maxConnections = 64
+	maxSessions    = 4
+	maxHeader      = 16 << 10
+	maxBody        = 2 << 20 // a form with an edited state
+	maxFailures    = 5       // wrong codes, then the console ends
+	tokenLife      = time.Minute
+	sessionLife    = 8 * time.Hour
+	sessionIdle    = 30 * time.Minute
+	lastAnswers    = time.Second // how long a console that ends still answers
+)
+
+// Console serves the pages of one caller.
+type Console struct {
+	options  Options
+	listener net.Listener
+	second   net.Listener // of [::1] on the same port; nil where there is none
+	hosts    map[string]bool
+	origins  map[string]bool
+	doors    *sessions
+	daemon   *daemon
+	pages    *pages
+	pulse    *pulse
+	feed     *feed
+	ended    chan struct{}
+	end      sync.Once
+	failure  error
+	conns    chan struct{}
+}
+
+// New listens, but serves nothing yet.
+func New(ctx context.Context, o Options) (*Console, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Listen == "" {
+		o.Listen = "127.0.0.1:0"
+	}
+	if o.Log == nil {
+		o.Log = func(error) {}
+	}
+	if o.admit == nil {
+		o.admit = admit
+	}
+	if err := CheckListen(o.Listen, o.Insecure); err != nil {
+		return nil, err
+	}
+	pages, err := newPages()
+	if err != nil {
+		return nil, err
+	}
+	c := &Console{options: o, pages: pages, ended: make(chan struct{}), conns: make(chan struct{}, maxConnections)}
+	c.doors = newSessions(o.Now, c.fail)
+	c.daemon = newDaemon(o)
+	c.pulse = &pulse{}
+	c.feed = newFeed(c.daemon, followLonger)
+	var config net.ListenConfig
+	if c.listener, err = config.Listen(ctx, "tcp", o.Listen); err != nil {
+		return nil, err
+	}
+	port := c.listener.Addr().(*net.TCPAddr).Port
+	if host, _, _ := net.SplitHostPort(o.Listen); host == "127.0.0.1" {
+		// A browser may take localhost for ::1. Where there is no IPv6, it does not.
+		if second, err := config.Listen(ctx, "tcp6", net.JoinHostPort("::1", strconv.Itoa(port))); err == nil {
+			c.second = second
+		}
+	}
+	c.hosts, c.origins = names(o, port)
+	return c, nil
+}
+
+// CheckListen refuses an address that others than the users of this machine reach.
+func CheckListen(listen string, insecure bool) error {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return fmt.Errorf("--listen %s is no address: say 127.0.0.1:PORT", listen)
+	}
+	if insecure {
+		return nil
+	}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsLoopback() {
+		return nil
+	}
+	return fmt.Errorf("--listen %s is not an address of loopback, so that others reach it, and nothing is encrypted: "+
+		"use `ssh -L` (docs/CONSOLE.md), or say --insecure-listen as well", listen)
+}
+
+// names are the values of Host that a browser may send, and the origins of our own
+// pages. Everything else comes from a page that made its name point here.
+func names(o Options, port int) (hosts, origins map[string]bool) {
+	hosts, origins = map[string]bool{}, map[string]bool{}
+	allow := func(host string, port int) {
+		name := net.JoinHostPort(host, strconv.Itoa(port))
+		hosts[name], origins["http://"+name] = true, true
+	}
+	ports := []int{port}
+	if o.PortSeen != 0 {
+		ports = append(ports, o.PortSeen)
+	}
+	for _, p := range ports {
+		for _, host := range []string{"127.0.0.1", "localhost", "::1"} {
+			allow(host, p)
+		}
+		if host, _, _ := net.SplitHostPort(o.Listen); o.Insecure && host != "" {
+			allow(host, p)
+		}
+	}
+	return hosts, origins
+}
+
+// Address is where the console listens.
+func (c *Console) Address() string { return c.listener.Addr().String() }
+
+// Link makes a link that opens a session. It works once, for a minute.
+func (c *Console) Link() (link string, used <-chan struct{}) {
+	token, used := c.doors.newToken()
+	host, port, _ := net.SplitHostPort(c.Address())
+	if c.options.PortSeen != 0 {
+		port = strconv.Itoa(c.options.PortSeen)
+	}
+	return "http://" + net.JoinHostPort(host, port) + "/#" + token, used
+}
+
+// CheckedPeer says whether the console asks the kernel who connects. Where it does
+// not, it depends on the link and the cookie alone.
+func CheckedPeer() bool { return checksPeer }
+
+// fail ends the console.
+func (c *Console) fail(err error) {
+	c.end.Do(func() { c.failure = err; close(c.ended) })
+}
+
+// Serve serves until the context ends, or something does that must end it.
+func (c *Console) Serve(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer c.daemon.close()
+	defer c.feed.stop()
+	server := &http.Server{
+		Handler: c.handler(), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout: time.Minute, WriteTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	go c.sample(ctx)
+	errs := make(chan error, 2)
+	for _, l := range []net.Listener{c.listener, c.second} {
+		if l != nil {
+			go func() { errs <- server.Serve(&gate{l, c}) }()
+		}
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case <-c.ended:
+		err = c.failure
+		// Who tried the last code is still answered.
+		last, done := context.WithTimeout(ctx, lastAnswers)
+		_ = server.Shutdown(last)
+		done()
+	case err = <-errs:
+	}
+	_ = server.Close()
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return err
+}
+
+// gate lets in whom the kernel says to be the console's own user, and not too many.
+type gate struct {
+	net.Listener
+	c *Console
+}
+
+func (g *gate) Accept() (net.Conn, error) {
+	for {
+		conn, err := g.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case g.c.conns <- struct{}{}:
+		default:
+			_ = conn.Close()
+			continue
+		}
+		if remote, ok := conn.RemoteAddr().(*net.TCPAddr); !ok || remote.IP.IsLoopback() || !g.c.options.Insecure {
+			if err := g.c.options.admit(conn); err != nil {
+				_ = conn.Close()
+				<-g.c.conns
+				continue
+			}
+		}
+		return &counted{Conn: conn, leave: func() { <-g.c.conns }}, nil
+	}
+}
+
+// counted is a connection that gives its place free when it closes.
+type counted struct {
+	net.Conn
+	once  sync.Once
+	leave func()
+}
+
+func (c *counted) Close() error {
+	c.once.Do(c.leave)
+	return c.Conn.Close()
+}
+
+// hash is a short name for bytes.
+func hash(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
+
+// connection is a connection to the daemon about one owner's agents.
+func connection(socket, owner string) *client.Client {
+	return &client.Client{Socket: socket, Owner: owner}
+}

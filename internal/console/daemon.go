@@ -1,0 +1,235 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"os/user"
+	"sync"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
+)
+
+// daemon is the daemon, asked as the caller. There is one connection for each owner
+// whose agents somebody looks at: a name of an agent is one of an owner.
+type daemon struct {
+	options Options
+	who     string
+
+	mu    sync.Mutex
+	lines map[string]*client.Client
+	admin *bool // nil until it was asked
+	since time.Time
+
+	overviews sync.Mutex // one question at a time, however many pages look
+	last      *survey.Overview
+	asked     time.Time
+	took      time.Duration // of the last question
+	span      ckpt.Duration // of the time axis
+	spanned   time.Time     // when that was chosen
+}
+
+// maxLines is how many connections stay open.
+const maxLines = 16
+
+func newDaemon(o Options) *daemon {
+	return &daemon{options: o, lines: map[string]*client.Client{}, who: identity()}
+}
+
+// identity is the own owner, as the daemon names it.
+func identity() string {
+	u, err := user.Current()
+	if err != nil {
+		return "unknown"
+	}
+	if len(u.Uid) > 0 && u.Uid[0] >= '0' && u.Uid[0] <= '9' {
+		return "uid:" + u.Uid
+	}
+	return u.Uid
+}
+
+// of is the connection for an owner's agents.
+func (d *daemon) of(owner string) client.Operator {
+	if owner == d.who {
+		owner = ""
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	line := d.lines[owner]
+	if line == nil {
+		if len(d.lines) >= maxLines {
+			for name, old := range d.lines {
+				old.Close()
+				delete(d.lines, name)
+				break
+			}
+		}
+		line = connection(d.options.Socket, owner)
+		d.lines[owner] = line
+	}
+	return client.Operator{Client: line}
+}
+
+// all is the connection for everything that the console shows.
+func (d *daemon) all() client.Operator {
+	if d.options.Owner == "" && d.isAdmin() {
+		return d.of(ckpt.AllOwners)
+	}
+	return d.of(d.options.Owner)
+}
+
+// isAdmin says whether the caller sees everybody's.
+func (d *daemon) isAdmin() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.admin != nil && *d.admin
+}
+
+// learn asks once whether the caller is an administrator.
+func (d *daemon) learn(ctx context.Context) error {
+	d.mu.Lock()
+	known := d.admin != nil
+	d.mu.Unlock()
+	if known {
+		return nil
+	}
+	_, err := d.of(ckpt.AllOwners).Agents(ctx, ckpt.AgentFilter{Limit: 1})
+	var e *ckpt.Error
+	denied := errors.As(err, &e) && e.Code == ckpt.CodeDenied
+	if err != nil && !denied {
+		return err
+	}
+	is := err == nil
+	d.mu.Lock()
+	d.admin = &is
+	d.mu.Unlock()
+	return nil
+}
+
+// freshFor is how long an overview is good for all pages. Pages ask every two seconds.
+// Where the daemon needs long for one, it is asked more rarely.
+const (
+	freshFor  = 900 * time.Millisecond
+	staleMost = 10 * time.Second
+)
+
+// overview reads what needs a person, and the runs.
+func (d *daemon) overview(ctx context.Context) (*survey.Overview, error) {
+	if err := d.learn(ctx); err != nil {
+		return nil, err
+	}
+	d.overviews.Lock()
+	defer d.overviews.Unlock()
+	now := d.options.Now()
+	if d.last != nil && now.Sub(d.asked) < d.restLocked() {
+		return d.last, nil
+	}
+	began := time.Now()
+	defer func() { d.took = time.Since(began) }()
+	if now.Sub(d.spanned) > chooseEvery {
+		v, _, err := d.all().Overview(ctx, survey.OverviewQuery{})
+		if err != nil {
+			return nil, err
+		}
+		d.spanned, d.last = now, v
+		if span := spanOf(v); span != spans[len(spans)-1] {
+			d.span, d.last = span, nil
+		} else {
+			d.span, d.asked = 0, now
+			d.isBack()
+			return d.last, nil
+		}
+	}
+	q := survey.OverviewQuery{Span: d.span}
+	if d.last != nil {
+		q.ETag = d.last.ETag
+	}
+	v, same, err := d.all().Overview(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if !same {
+		d.last = v
+	}
+	d.asked = now
+	d.isBack()
+	return d.last, nil
+}
+
+// due is how long it takes until an overview that was read after a change may be had.
+func (d *daemon) due(changed time.Time) time.Duration {
+	d.overviews.Lock()
+	defer d.overviews.Unlock()
+	if d.asked.After(changed) {
+		return 0
+	}
+	return d.asked.Add(d.restLocked()).Sub(d.options.Now())
+}
+
+// restLocked is how long an overview is good for.
+func (d *daemon) restLocked() time.Duration { return max(freshFor, min(share*d.took, staleMost)) }
+
+// chooseEvery is how often the length of the time axis is chosen anew.
+const chooseEvery = time.Minute
+
+// spans are the lengths of the time axis. Where all that is to be seen is younger, a
+// short one shows more of it.
+var spans = []ckpt.Duration{
+	ckpt.Duration(2 * time.Minute), ckpt.Duration(5 * time.Minute), ckpt.Duration(10 * time.Minute), ckpt.Duration(30 * time.Minute), ckpt.Duration(2 * time.Hour),
+}
+
+func spanOf(o *survey.Overview) ckpt.Duration {
+	oldest := o.At
+	for i := range o.Runs {
+		if t := o.Runs[i].StartedAt; t.Before(oldest.Time) {
+			oldest = t
+		}
+	}
+	for _, s := range spans {
+		if o.At.Sub(oldest.Time) < time.Duration(s)*19/20 && len(o.Runs) > 0 {
+			return s
+		}
+	}
+	return spans[len(spans)-1]
+}
+
+// forget lets the next overview be read anew: somebody has just changed something.
+func (d *daemon) forget() {
+	d.overviews.Lock()
+	defer d.overviews.Unlock()
+	d.asked = time.Time{}
+}
+
+// isAway notes since when nobody answers.
+func (d *daemon) isAway(now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.since.IsZero() {
+		d.since = now
+	}
+}
+
+func (d *daemon) isBack() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.since = time.Time{}
+}
+
+func (d *daemon) awaySince() ckpt.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.since.IsZero() {
+		return ckpt.Time{}
+	}
+	return ckpt.At(d.since)
+}
+
+func (d *daemon) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, line := range d.lines {
+		line.Close()
+	}
+}

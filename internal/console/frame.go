@@ -1,0 +1,158 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+)
+
+// frame is what every page has around its content.
+type frame struct {
+	Title, Head, Crumb string
+	Base, CSRF, Query  string
+	Live               string // how often the page looks again at most, in milliseconds; "" for never
+	Of                 string // the query of the only run whose changes concern the page; "" for all
+	Nav                []navItem
+	State              badge
+	Host, Who          string
+	Admin, ReadOnly    bool
+	Notes              []string
+	Assets             assets
+	Now                ckpt.Time
+}
+
+type navItem struct {
+	Name, Href, Key string
+	Here            bool
+	Count           int
+}
+
+// screens are the pages that the rail leads to.
+var screens = []struct{ name, path, key string }{
+	{"Overview", "", "o"}, {"Runs", "runs", "r"}, {"Drift", "drift", "d"}, {"Storage", "storage", "s"},
+	{"Audit", "audit", "a"}, {"System", "system", "y"},
+}
+
+// host is the name of this machine, without its domain.
+var host = func() string {
+	name, _ := os.Hostname()
+	name, _, _ = strings.Cut(name, ".")
+	return name
+}()
+
+// frameOf is the frame of a page. here is the screen of the rail that it belongs to.
+func (c *Console) frameOf(r *http.Request, title, here string) frame {
+	x := sessionOf(r)
+	f := frame{
+		Title: title, Base: x.base(), CSRF: x.csrf, Assets: c.pages.assets, ReadOnly: c.options.ReadOnly,
+		Host: host, Who: c.daemon.who, Admin: c.daemon.isAdmin(), Now: ckpt.At(c.options.Now()), State: c.pulse.state(),
+	}
+	if r.Header.Get(headerLive) == "" {
+		f.Notes = x.takeNotes()
+	}
+	for _, s := range screens {
+		item := navItem{Name: s.name, Href: f.Base + s.path, Key: s.key, Here: s.path == here}
+		if s.path == "" {
+			item.Count = c.pulse.needs()
+		}
+		f.Nav = append(f.Nav, item)
+	}
+	return f
+}
+
+// show draws a page. A page that looks again gets 304 while it would show the same.
+func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, name string, view any) {
+	text, err := c.pages.draw(name, view)
+	if err != nil {
+		c.options.Log(err)
+		refuse(w, http.StatusInternalServerError, "The page cannot be drawn.")
+		return
+	}
+	if status == http.StatusOK {
+		etag := tag(text)
+		w.Header().Set("ETag", etag)
+		if r.Header.Get("If-None-Match") == etag && r.Header.Get(headerLive) != "" {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(text)
+}
+
+// troubleView says what went wrong.
+type troubleView struct {
+	frame
+	What, Detail string
+	Back         string
+	Again        *askView // the same form with the same key, where nobody knows whether it was done
+}
+
+// trouble draws an error of the daemon.
+func (c *Console) trouble(w http.ResponseWriter, r *http.Request, err error) {
+	status, what := http.StatusInternalServerError, "The daemon could not do this"
+	var e *ckpt.Error
+	switch {
+	case away(err):
+		c.daemon.isAway(c.options.Now())
+		status, what = http.StatusServiceUnavailable, "The daemon is away"
+	case errors.As(err, &e):
+		status, what = statusOfCode(e.Code)
+	}
+	if r.Header.Get(headerLive) != "" {
+		if since := c.daemon.awaySince(); !since.IsZero() {
+			w.Header().Set("Ckpt-Away-Since", since.String())
+		}
+		refuse(w, status, what)
+		return
+	}
+	v := troubleView{frame: c.frameOf(r, what, "-"), What: what, Detail: messageOf(err), Back: "./"}
+	v.Back = v.Base
+	if status == http.StatusServiceUnavailable {
+		v.Live = "2000" // the page comes back by itself
+	}
+	c.show(w, r, status, "trouble", v)
+}
+
+func statusOfCode(code ckpt.Code) (int, string) {
+	switch code {
+	case ckpt.CodeNotFound:
+		return http.StatusNotFound, "It is not there"
+	case ckpt.CodeDenied:
+		return http.StatusForbidden, "Only an administrator may do this"
+	case ckpt.CodeInvalid, ckpt.CodeSchemaMismatch, ckpt.CodeTooLarge:
+		return http.StatusUnprocessableEntity, "The daemon refused this"
+	case ckpt.CodeConflict, ckpt.CodeFenced, ckpt.CodeIdempotencyMismatch:
+		return http.StatusConflict, "It has changed in the meantime"
+	case ckpt.CodeBusy, ckpt.CodeStorageFull, ckpt.CodeQuota:
+		return http.StatusServiceUnavailable, "The daemon cannot do this now"
+	case ckpt.CodeCorrupt:
+		return http.StatusInternalServerError, "What is stored is damaged"
+	}
+	return http.StatusInternalServerError, "The daemon could not do this"
+}
+
+// away says whether nobody was there to ask.
+func away(err error) bool {
+	var nobody *client.DialError
+	if errors.As(err, &nobody) {
+		return true
+	}
+	var e *ckpt.Error
+	return errors.As(err, &e) && e.Code == ckpt.CodeBusy && e.Err != nil && !errors.Is(err, context.Canceled) && errors.As(e.Err, &nobody)
+}
+
+// messageOf is the sentence for people.
+func messageOf(err error) string {
+	var e *ckpt.Error
+	if errors.As(err, &e) {
+		return e.Message
+	}
+	return err.Error()
+}

@@ -1,0 +1,140 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"strings"
+)
+
+// policyOfContent lets a page have nothing but what this console serves. There is no
+// style attribute and no script in the pages.
+const policyOfContent = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// headerLive marks what a page asks by itself.
+const headerLive = "Ckpt-Live"
+
+// sessionKey is where a request carries its session.
+type sessionKey struct{}
+
+func sessionOf(r *http.Request) *session { return r.Context().Value(sessionKey{}).(*session) }
+
+// guard checks what is true of every request, before anything else: the name under
+// which the browser has found us. A page that lets its own name point at loopback
+// sends that name.
+func (c *Console) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		if !c.hosts[r.Host] {
+			w.WriteHeader(http.StatusMisdirectedRequest)
+			return
+		}
+		h.Set("Content-Security-Policy", policyOfContent)
+		// Not no-referrer: with that, a form of our own says "Origin: null". To other origins, also other ports, nothing goes.
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("X-Frame-Options", "DENY")
+		switch r.Method {
+		case http.MethodGet, http.MethodHead:
+		case http.MethodPost:
+			if r.Header.Get("Sec-Fetch-Site") != "same-origin" || !c.ownOrigin(r) {
+				refuse(w, http.StatusForbidden, "This request does not come from a page of this console.")
+				return
+			}
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		default:
+			refuse(w, http.StatusMethodNotAllowed, "This method is not used here.")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// ownOrigin says whether a request comes from the very address that it goes to.
+func (c *Console) ownOrigin(r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	return c.origins[origin] && origin == "http://"+r.Host
+}
+
+// refuse answers in one line, without a page.
+func refuse(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text + "\n"))
+}
+
+// handler is all of the console.
+func (c *Console) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", c.door)
+	mux.HandleFunc("POST /open", c.open)
+	mux.HandleFunc("GET /asset/{name}", c.pages.asset)
+	inside := c.routes()
+	mux.HandleFunc("/s/{session}/", func(w http.ResponseWriter, r *http.Request) {
+		x := c.doors.of(r, r.PathValue("session"), r.Header.Get(headerLive) == "")
+		if x == nil {
+			c.stranger(w, r)
+			return
+		}
+		if r.Method == http.MethodPost && !c.hasToken(w, r, x) {
+			return
+		}
+		r = r.WithContext(context.WithValue(r.Context(), sessionKey{}, x))
+		http.StripPrefix(strings.TrimSuffix(x.base(), "/"), inside).ServeHTTP(w, r)
+	})
+	return c.guard(mux)
+}
+
+// hasToken refuses a form that was not drawn for this session.
+func (c *Console) hasToken(w http.ResponseWriter, r *http.Request, x *session) bool {
+	if err := r.ParseForm(); err != nil {
+		refuse(w, http.StatusRequestEntityTooLarge, "The form cannot be read, or is too large.")
+		return false
+	}
+	if !same(x.csrf, r.PostForm.Get("csrf")) {
+		refuse(w, http.StatusForbidden, "The form was not made for this session.")
+		return false
+	}
+	return true
+}
+
+// stranger answers who has no session, or an ended one.
+func (c *Console) stranger(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get(headerLive) != "" {
+		refuse(w, http.StatusForbidden, "The session has ended.")
+		return
+	}
+	c.pages.write(w, http.StatusForbidden, "door", doorView{Ended: true, Assets: c.pages.assets})
+}
+
+// door is where a link leads. Its script sends the code of the link; without script a
+// person may type it.
+func (c *Console) door(w http.ResponseWriter, _ *http.Request) {
+	c.pages.write(w, http.StatusOK, "door", doorView{Assets: c.pages.assets})
+}
+
+// doorView is the page before a session.
+type doorView struct {
+	Ended, Wrong bool
+	Assets       assets
+}
+
+// open takes the code of a link for a session.
+func (c *Console) open(w http.ResponseWriter, r *http.Request) {
+	if err := r.ParseForm(); err != nil {
+		refuse(w, http.StatusBadRequest, "The form cannot be read.")
+		return
+	}
+	x := c.doors.exchange(strings.TrimSpace(r.PostForm.Get("code")))
+	if x == nil {
+		c.pages.write(w, http.StatusForbidden, "door", doorView{Wrong: true, Assets: c.pages.assets})
+		return
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: cookieName, Value: x.secret, Path: x.base(), HttpOnly: true, SameSite: http.SameSiteStrictMode,
+	})
+	http.Redirect(w, r, x.base(), http.StatusSeeOther)
+}

@@ -1,0 +1,39 @@
+package console
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestSystemTellsSettings asks a real daemon which settings it has in force.
+func TestSystemTellsSettings(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	page := w.page("system")
+	_, settings, _ := strings.Cut(page, `id="settings"`)
+	for _, want := range []string{"backup.keep", w.client.Socket, "default"} {
+		if !strings.Contains(settings, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+// TestStorageComesInTwoParts looks for what the page has at once, and for what its
+// script asks for afterwards.
+func TestStorageComesInTwoParts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for range 5 {
+		w.save("coder", "one", `{"text": "`+strings.Repeat("x", 2000)+`"}`)
+	}
+	first, whole := w.page("storage"), w.page("storage?whole")
+	if strings.Contains(first, "What stays, and why") || !strings.Contains(first, `data-later="`+w.base+`storage?whole"`) {
+		t.Error("the page waits for the forecast")
+	}
+	if !strings.Contains(whole, "What stays, and why") || strings.Contains(whole, "data-later") {
+		t.Error("the second part has no forecast")
+	}
+	if !strings.Contains(whole, "6.0 kB") {
+		t.Errorf("the logical bytes of three states are not told: %s", whole)
+	}
+}

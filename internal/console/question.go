@@ -1,0 +1,196 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/url"
+	"strconv"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// property is one member that a question asks for.
+type property struct {
+	name, kind, title, help string
+	enum                    []json.RawMessage
+	required                bool
+}
+
+// properties reads a schema as a flat form: an object of texts, numbers, truths and
+// choices, in the schema's order. Of every other schema ok is false; then the answer
+// is typed as JSON.
+func properties(schema []byte) (list []property, ok bool) {
+	var s struct {
+		Type       string          `json:"type"`
+		Properties json.RawMessage `json:"properties"`
+		Required   []string        `json:"required"`
+		AllOf      json.RawMessage `json:"allOf"`
+		AnyOf      json.RawMessage `json:"anyOf"`
+		OneOf      json.RawMessage `json:"oneOf"`
+		Ref        string          `json:"$ref"`
+	}
+	if json.Unmarshal(schema, &s) != nil || s.Type != "object" || s.AllOf != nil || s.AnyOf != nil || s.OneOf != nil || s.Ref != "" {
+		return nil, false
+	}
+	d := json.NewDecoder(bytes.NewReader(s.Properties))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, false
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, false
+		}
+		var p struct {
+			Type        string            `json:"type"`
+			Title       string            `json:"title"`
+			Description string            `json:"description"`
+			Enum        []json.RawMessage `json:"enum"`
+		}
+		if d.Decode(&p) != nil {
+			return nil, false
+		}
+		switch {
+		case len(p.Enum) > 0:
+			p.Type = "enum"
+		case p.Type == "string" || p.Type == "number" || p.Type == "integer" || p.Type == "boolean":
+		default:
+			return nil, false
+		}
+		list = append(list, property{name: name.(string), kind: p.Type, title: p.Title, help: p.Description, enum: p.Enum})
+	}
+	for i := range list {
+		for _, r := range s.Required {
+			list[i].required = list[i].required || r == list[i].name
+		}
+	}
+	return list, len(list) > 0 && len(list) <= 40
+}
+
+// questionFields makes a form of what a run asks. Choices go by their number, so that
+// a form carries no text of others back.
+func questionFields(p *ckpt.Prompt) (fields []field) {
+	if p.Choices != nil {
+		f := field{ID: "choice", Name: "choice", Label: "Answer", Kind: "choice", Required: true}
+		for i, choice := range p.Choices {
+			f.Options = append(f.Options, option{Value: strconv.Itoa(i), Label: choice})
+		}
+		fields = append(fields, f)
+	}
+	if !p.HasSchema() {
+		if p.Choices == nil {
+			fields = append(fields, field{ID: "text", Name: "text", Label: "Answer", Kind: "long", Required: true})
+		}
+		return fields
+	}
+	list, ok := properties(p.Schema)
+	if !ok {
+		return append(fields, field{
+			ID: "json", Name: "json", Label: "Data, as JSON", Kind: "long", Required: true, Help: "Its schema: " + firstLine(string(p.Schema), 600),
+		})
+	}
+	for i, m := range list {
+		n := strconv.Itoa(i)
+		f := field{ID: "m" + n, Name: "m" + n, Label: m.title, Help: m.help, Required: m.required, Kind: "text"}
+		if f.Label == "" {
+			f.Label = m.name
+		}
+		switch m.kind {
+		case "number", "integer":
+			f.Kind = "number"
+		case "boolean":
+			f.Kind, f.Required = "yes", false
+		case "enum":
+			f.Kind = "choice"
+			for j, value := range m.enum {
+				f.Options = append(f.Options, option{Value: strconv.Itoa(j), Label: plainJSON(value)})
+			}
+		}
+		fields = append(fields, f)
+	}
+	return fields
+}
+
+// plainJSON is a value for people: a text without its quotation marks.
+func plainJSON(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(raw)
+}
+
+// readQuestion reads the filled form of questionFields.
+func readQuestion(p *ckpt.Prompt, q url.Values, a *ckpt.PromptAnswer) error {
+	if p.Choices != nil {
+		i, err := strconv.Atoi(q.Get("choice"))
+		if err != nil || i < 0 || i >= len(p.Choices) {
+			return ckpt.Errorf(ckpt.CodeInvalid, "choose one of the answers")
+		}
+		a.Choice = ckpt.PromptChoice(p.Choices[i])
+	}
+	if !p.HasSchema() {
+		if p.Choices == nil {
+			data, err := json.Marshal(strings.ReplaceAll(q.Get("text"), "\r\n", "\n"))
+			a.Data = data
+			return err
+		}
+		return nil
+	}
+	list, ok := properties(p.Schema)
+	if !ok {
+		if a.Data = ckpt.JSON(q.Get("json")); !json.Valid(a.Data) {
+			return ckpt.Errorf(ckpt.CodeInvalid, "the data is not JSON. Nothing was sent")
+		}
+		return nil
+	}
+	var err error
+	a.Data, err = readMembers(list, q)
+	return err
+}
+
+// readMembers makes the object of a filled form.
+func readMembers(list []property, q url.Values) (ckpt.JSON, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, m := range list {
+		text := q.Get("m" + strconv.Itoa(i))
+		if text == "" && m.kind != "boolean" && !m.required {
+			continue
+		}
+		value, err := m.value(text)
+		if err != nil {
+			return nil, err
+		}
+		if b.Len() > 1 {
+			b.WriteByte(',')
+		}
+		name, _ := json.Marshal(m.name)
+		b.Write(name)
+		b.WriteByte(':')
+		b.Write(value)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// value is what was typed or chosen, as JSON.
+func (m property) value(text string) ([]byte, error) {
+	switch m.kind {
+	case "boolean":
+		return []byte(strconv.FormatBool(text != "")), nil
+	case "number", "integer":
+		if _, err := strconv.ParseFloat(text, 64); err != nil || !json.Valid([]byte(text)) {
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, "%s is no number", firstLine(m.name, 40))
+		}
+		return []byte(text), nil
+	case "enum":
+		i, err := strconv.Atoi(text)
+		if err != nil || i < 0 || i >= len(m.enum) {
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, "choose a value for %s", firstLine(m.name, 40))
+		}
+		return m.enum[i], nil
+	}
+	return json.Marshal(strings.ReplaceAll(text, "\r\n", "\n"))
+}

@@ -1,0 +1,49 @@
+package console
+
+import "net/http"
+
+// routes are the pages of a session. Those that write are absent from a console that
+// only reads.
+func (c *Console) routes() http.Handler {
+	mux := http.NewServeMux()
+	read := func(pattern string, page http.HandlerFunc) {
+		mux.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) {
+			c.pulse.look(c.options.Now())
+			if err := c.daemon.learn(r.Context()); err != nil {
+				c.trouble(w, r, err)
+				return
+			}
+			page(w, r)
+		})
+	}
+	read("/{$}", c.overview)
+	read("/o/{owner}/{agent}/{run}", c.run)
+	read("/runs", c.runs)
+	read("/find", c.find)
+	read("/storage", c.storage)
+	read("/audit", c.audit)
+	read("/audit/chain", c.chain)
+	read("/system", c.system)
+	read("/o/{owner}/{agent}/{run}/tree", c.tree)
+	read("/drift", c.drift)
+	read("/drift/whatif", c.whatIf)
+	read("/changes", c.changes)
+	read("/raw/{owner}/{id}", c.raw)
+	if !c.options.ReadOnly {
+		read("/ask/{what}", c.ask)
+		mux.HandleFunc("POST /act/{what}", c.act)
+	}
+	mux.HandleFunc("POST /leave", c.leave)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, http.StatusNotFound, "There is no such page.")
+	})
+	return mux
+}
+
+// leave ends the session.
+func (c *Console) leave(w http.ResponseWriter, r *http.Request) {
+	x := sessionOf(r)
+	c.doors.close(x)
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: x.base(), MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}

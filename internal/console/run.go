@@ -1,0 +1,529 @@
+package console
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
+)
+
+// runView is the page of a run.
+type runView struct {
+	frame
+	Run        *ckpt.Run
+	Page       string
+	Status     badge
+	Goal       string
+	Facts      []fact
+	Rec        template.HTML
+	Scale      string // where moments lie on the axis, for the script
+	Binned     bool
+	Zoom       zoom
+	AsTable    bool
+	Table      *recTable
+	Picked     *picked
+	Plan       *planView
+	Questions  []needRow
+	Findings   []findingRow
+	OpenCount  int
+	Ended      string // how it ended, where it did
+	DismissAll string
+}
+
+type fact struct {
+	Name, Value, Small string
+	Bar                template.HTML
+}
+
+// zoom are the links that change the view, for who has no script.
+type zoom struct{ In, Out, All string }
+
+// picked is the chosen checkpoint.
+type picked struct {
+	Checkpoint *ckpt.Checkpoint
+	Page, Base string
+	Form       string // the query that names it in forms
+	Against    []option
+	AgainstID  string
+	Groups     []diffGroup
+	MoreDiff   int
+	NoDiff     string
+	Tree       *node
+	NoTree     string
+	Masked     bool
+	Before     string
+	After      string
+	ReadOnly   bool
+}
+
+// Ask is the address of a form about the checkpoint.
+func (p *picked) Ask(what string) string { return p.Base + "ask/" + what + "?" + p.Form }
+
+// findingRow is a finding in a list.
+type findingRow struct {
+	Class, Icon, Rule, Message, Closed string
+	At                                 ckpt.Time
+	Dismiss                            string
+}
+
+// runTag names what the page of a run shows, without reading all of it: the line of the
+// run in the overview, which the console has anyway.
+func (c *Console) runTag(r *http.Request) string {
+	o, err := c.daemon.overview(r.Context())
+	if err != nil {
+		return ""
+	}
+	c.pulse.setNeeds(int(needsOf(o)))
+	for i := range o.Runs {
+		line := &o.Runs[i]
+		if line.Owner != r.PathValue("owner") || line.Agent != r.PathValue("agent") || line.Run != r.PathValue("run") {
+			continue
+		}
+		copied := *line
+		copied.WorkedMS = 0 // it grows by itself
+		text, err := json.Marshal(copied)
+		if err != nil {
+			return ""
+		}
+		sum := sha256.Sum256(append(text, r.URL.RawQuery...))
+		return `"r` + hex.EncodeToString(sum[:8]) + `"`
+	}
+	return ""
+}
+
+// run draws the page of a run.
+func (c *Console) run(w http.ResponseWriter, r *http.Request) {
+	tag := c.runTag(r)
+	if tag != "" && r.Header.Get(headerLive) != "" && r.Header.Get("If-None-Match") == tag {
+		w.Header().Set("ETag", tag)
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	owner, q := r.PathValue("owner"), r.URL.Query()
+	line := c.daemon.of(owner)
+	ref := ckpt.RunRef{Agent: r.PathValue("agent"), Run: r.PathValue("run")}
+	if err := ref.Check(); err != nil {
+		c.trouble(w, r, err)
+		return
+	}
+	run, err := line.Run(r.Context(), ref)
+	if err != nil {
+		c.trouble(w, r, err)
+		return
+	}
+	if run.Owner != owner {
+		c.trouble(w, r, ckpt.Errorf(ckpt.CodeNotFound, "there is no such run"))
+		return
+	}
+	rec, err := line.Recorder(r.Context(), ref, recorderQuery(q))
+	if err != nil {
+		c.trouble(w, r, err)
+		return
+	}
+	drift, err := line.Drift(r.Context(), ckpt.DriftFilter{Agent: ref.Agent, Run: ref.Run, All: true, Limit: 200})
+	if err != nil {
+		c.trouble(w, r, err)
+		return
+	}
+	f := c.frameOf(r, run.Agent+" / "+run.Run, "runs")
+	f.Live, f.Of, f.Now, f.Crumb = livePace, ofRun(run.Owner, run.Agent, run.Run), rec.At, run.Owner
+	v := viewRun(f, run, rec, drift, q)
+	if v.Picked, err = c.pick(r.Context(), line, run, rec, drift, q, f); err != nil {
+		c.trouble(w, r, err)
+		return
+	}
+	chosen := ""
+	if v.Picked != nil {
+		chosen = v.Picked.Checkpoint.ID
+	}
+	v.drawRecorder(rec, chosen, q)
+	if v.Plan, err = c.plan(r.Context(), line, run, rec, f.ReadOnly, v.Page, f.Base); err != nil {
+		c.trouble(w, r, err)
+		return
+	}
+	text, err := c.pages.draw("run", v)
+	if err != nil {
+		c.options.Log(err)
+		refuse(w, http.StatusInternalServerError, "The page cannot be drawn.")
+		return
+	}
+	if tag != "" {
+		w.Header().Set("ETag", tag)
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(text)
+}
+
+// recorderQuery reads the view from the address: milliseconds since 1970.
+func recorderQuery(q url.Values) (r survey.RecorderQuery) {
+	r.From, r.To = momentOf(q.Get("from")), momentOf(q.Get("to"))
+	if !r.From.IsZero() && !r.To.IsZero() && !r.From.Before(r.To.Time) {
+		return survey.RecorderQuery{}
+	}
+	return r
+}
+
+func momentOf(text string) ckpt.Time {
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || ms <= 0 || ms > 1<<45 {
+		return ckpt.Time{}
+	}
+	return ckpt.At(time.UnixMilli(ms))
+}
+
+// viewRun says what stands in the header and beside the recorder.
+func viewRun(f frame, run *ckpt.Run, rec *survey.Recorder, drift *ckpt.DriftReport, q url.Values) *runView {
+	v := &runView{
+		frame: f, Run: run, Page: runPath(f.Base, run.Owner, run.Agent, run.Run), Status: statusOf(run.Status),
+		Goal: firstLine(string(run.Goal), 400), AsTable: q.Get("as") == "table",
+	}
+	v.Facts = factsOf(run, rec)
+	if !run.Status.Resumable() {
+		v.Ended = firstLine(string(run.Error), 600)
+		if v.Ended == "" && len(run.Result) > 0 && string(run.Result) != "null" {
+			v.Ended = cutValue(string(run.Result), nil)
+		}
+	}
+	who := url.Values{"owner": {run.Owner}, "agent": {run.Agent}, "run": {run.Run}}.Encode()
+	for i := range drift.Findings {
+		x := &drift.Findings[i]
+		row := findingRow{Rule: x.Rule, Message: firstLine(x.Message, 240), At: x.At, Closed: string(x.Closed)}
+		b := severityBadge(x.Severity)
+		row.Class, row.Icon = b.Class, b.Icon
+		if x.Closed == "" {
+			v.OpenCount++
+			row.Dismiss = f.Base + "ask/dismiss?" + who + "&finding=" + x.ID
+		} else {
+			row.Class, row.Icon = "m", "warn"
+		}
+		if len(v.Findings) < 12 {
+			v.Findings = append(v.Findings, row)
+		}
+	}
+	if v.OpenCount > 1 {
+		v.DismissAll = f.Base + "ask/dismiss?" + who + "&all=1"
+	}
+	return v
+}
+
+func factsOf(run *ckpt.Run, rec *survey.Recorder) []fact {
+	owner := fact{Name: "Owner", Value: "none known"}
+	if run.PID != 0 {
+		owner.Value = "process " + strconv.Itoa(run.PID)
+		if run.Status != ckpt.RunRunning {
+			owner.Small = "gone"
+		}
+	}
+	if run.Source != "" {
+		owner.Small = "observed"
+	}
+	facts := []fact{
+		owner,
+		{Name: "Attempts", Value: countText(run.Attempt), Small: "epoch " + countText(run.Epoch)},
+		{Name: "Worked", Value: ageText(time.Duration(rec.Sums.WorkedMS) * time.Millisecond), Small: "of " + ageText(rec.Ended.Sub(rec.Began.Time))},
+	}
+	if run.Progress != nil {
+		facts = append(facts, fact{Name: "Progress", Value: percent(*run.Progress), Bar: bar(*run.Progress, 56)})
+	} else {
+		facts = append(facts, fact{Name: "Progress", Value: "—"})
+	}
+	return append(facts,
+		fact{Name: "Steps", Value: countText(rec.Sums.Steps), Small: countText(rec.Sums.Failed) + " failed"},
+		fact{Name: "Tokens", Value: shortCount(rec.Sums.InputTokens + rec.Sums.OutputTokens)},
+		fact{Name: "Cost", Value: dollars(rec.Sums.CostUSD)},
+		fact{Name: "Stored", Value: bytesText(rec.Sums.StoredBytes), Small: plural(int(rec.Sums.Checkpoints), "checkpoint")},
+	)
+}
+
+// drawRecorder draws it, or writes it as a table.
+func (v *runView) drawRecorder(rec *survey.Recorder, chosen string, q url.Values) {
+	to := rec.To
+	if to.IsZero() {
+		to = rec.At
+	}
+	from := rec.From
+	if q.Get("from") == "" && q.Get("to") == "" {
+		// A little room, so that no mark lies on the edge.
+		room := max(to.Sub(from.Time)/80, time.Second)
+		from, to = ckpt.At(from.Add(-room)), ckpt.At(to.Add(room))
+	}
+	l := newTimeline(from, to, rec.Segments)
+	v.Binned = len(rec.Checkpoints.Bins)+len(rec.Steps.Bins)+len(rec.Operations.Bins)+len(rec.Findings.Bins) > 0
+	v.Zoom = zoomLinks(v.Page, l, rec, chosen)
+	if v.AsTable {
+		v.Table = tableOf(rec, v.Page)
+		return
+	}
+	v.Rec = drawRecorder(rec, l, v.Page, chosen)
+	points := [][2]float64{{0, float64(l.from.UnixMilli())}}
+	for _, g := range l.gaps {
+		points = append(points, [2]float64{l.at(g.from), float64(g.from.UnixMilli())}, [2]float64{l.at(g.to), float64(g.to.UnixMilli())})
+	}
+	points = append(points, [2]float64{1, float64(l.to.UnixMilli())})
+	text, _ := json.Marshal(points)
+	v.Scale = string(text)
+}
+
+// zoomLinks change the view about the chosen checkpoint, or about the middle.
+func zoomLinks(page string, l *timeline, rec *survey.Recorder, chosen string) zoom {
+	middle := .5
+	for i := range rec.Checkpoints.Marks {
+		if rec.Checkpoints.Marks[i].ID == chosen {
+			middle = l.at(rec.Checkpoints.Marks[i].CreatedAt)
+		}
+	}
+	link := func(from, to ckpt.Time) string {
+		q := url.Values{}
+		if chosen != "" {
+			q.Set("cp", chosen)
+		}
+		if !from.IsZero() {
+			q.Set("from", strconv.FormatInt(from.UnixMilli(), 10))
+			q.Set("to", strconv.FormatInt(max(to.UnixMilli(), from.UnixMilli()+100), 10))
+		}
+		return page + "?" + q.Encode()
+	}
+	half := .35
+	in := link(l.back(clamp(middle-half*middle*2)), l.back(clamp(middle+half*(1-middle)*2)))
+	span := l.to.Sub(l.from.Time) / 3
+	out := link(ckpt.At(l.from.Add(-span)), ckpt.At(l.to.Add(span)))
+	return zoom{In: in, Out: out, All: link(ckpt.Time{}, ckpt.Time{})}
+}
+
+// recTable is the recorder as a table.
+type recTable struct{ Rows []recRow }
+
+type recRow struct {
+	At         ckpt.Time
+	What, Name string
+	How, Href  string
+}
+
+// mostRows is how many rows the table of a recorder has.
+const mostRows = 400
+
+func tableOf(rec *survey.Recorder, page string) *recTable {
+	t := &recTable{}
+	add := func(at ckpt.Time, what, name, how, href string) {
+		t.Rows = append(t.Rows, recRow{at, what, name, how, href})
+	}
+	for _, s := range rec.Segments {
+		add(s.From, "segment begins", "attempt "+countText(s.Attempt), "", "")
+		if !s.To.IsZero() {
+			add(s.To, "segment ends", "attempt "+countText(s.Attempt), dash(s.How), "")
+		}
+	}
+	for _, s := range rec.Steps.Marks {
+		add(s.StartedAt, "step", firstLine(s.Key, 80), string(s.Status), "")
+	}
+	for _, o := range rec.Operations.Marks {
+		add(o.StartedAt, "operation", firstLine(o.Name, 80), string(o.Status), "")
+	}
+	for _, c := range rec.Checkpoints.Marks {
+		how := bytesText(c.Size)
+		if c.Suspect {
+			how += ", suspect"
+		}
+		add(c.CreatedAt, "checkpoint, "+kindWord(c.Kind), countText(c.Seq), how, page+"?cp="+c.ID)
+	}
+	for _, x := range rec.Findings.Marks {
+		how := string(x.Severity)
+		if x.Closed != "" {
+			how += ", " + dash(string(x.Closed))
+		}
+		add(x.At, "finding", x.Rule, how, "")
+	}
+	bins := func(what string, list []survey.StepBin) {
+		for _, b := range list {
+			at := ckpt.At(rec.From.Add(time.Duration(b.I) * time.Duration(rec.BinMS) * time.Millisecond))
+			add(at, what, countText(b.Count), countText(b.Failed)+" failed", "")
+		}
+	}
+	bins("steps, together", rec.Steps.Bins)
+	for _, b := range rec.Checkpoints.Bins {
+		at := ckpt.At(rec.From.Add(time.Duration(b.I) * time.Duration(rec.BinMS) * time.Millisecond))
+		add(at, "checkpoints, together", countText(b.Routine+b.PreOperation+b.Recovery), "", "")
+	}
+	slices.SortStableFunc(t.Rows, func(a, b recRow) int { return b.At.Compare(a.At.Time) })
+	if len(t.Rows) > mostRows {
+		t.Rows = t.Rows[:mostRows]
+	}
+	return t
+}
+
+// pick reads the chosen checkpoint, its state, and what it differs from. Without a
+// choice it is the newest.
+func (c *Console) pick(ctx context.Context, line client.Operator, run *ckpt.Run, rec *survey.Recorder, drift *ckpt.DriftReport, q url.Values, f frame) (*picked, error) {
+	marks := rec.Checkpoints.Marks
+	var cp *ckpt.Checkpoint
+	var err error
+	switch {
+	case q.Get("cp") != "":
+		cp, err = line.Checkpoint(ctx, q.Get("cp"), false)
+	case rec.Sums.Checkpoints == 0:
+		return nil, nil
+	case len(marks) > 0:
+		cp, err = line.Checkpoint(ctx, newest(marks), false)
+	default:
+		cp, err = line.Latest(ctx, ckpt.CheckpointFilter{Agent: run.Agent, Run: run.Run}, false)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if cp.Agent != run.Agent || cp.Run != run.Run {
+		return nil, ckpt.Errorf(ckpt.CodeNotFound, "the checkpoint is not of this run")
+	}
+	page := runPath(f.Base, run.Owner, run.Agent, run.Run)
+	p := &picked{
+		Checkpoint: cp, Page: page, Base: f.Base, ReadOnly: f.ReadOnly,
+		Form: url.Values{"owner": {run.Owner}, "agent": {run.Agent}, "run": {run.Run}, "checkpoint": {cp.ID}}.Encode(),
+	}
+	p.neighbors(marks)
+	p.against(marks, q.Get("against"))
+	var state []byte
+	if ckpt.IsJSON(cp.ContentType) && cp.Size <= mostDiffState {
+		if state, err = line.State(ctx, cp.ID); err != nil {
+			return nil, err
+		}
+	}
+	var hide []string
+	if q.Get("show") != "secrets" {
+		hide = secretsIn(state, drift.Findings)
+		p.Masked = len(hide) > 0
+	}
+	changed := map[string]bool{}
+	switch {
+	case p.AgainstID == "":
+		p.NoDiff = "It has nothing before it to compare with."
+	case cp.Size > mostDiffState && q.Get("diff") == "":
+		p.NoDiff = "The state is large: " + bytesText(cp.Size) + "."
+	default:
+		d, err := line.Diff(ctx, p.AgainstID, cp.ID)
+		if err != nil {
+			p.NoDiff = messageOf(err)
+			break
+		}
+		if p.Groups, changed, p.MoreDiff = diffOf(d, hide); len(p.Groups) == 0 {
+			p.NoDiff = "Nothing has changed."
+		}
+	}
+	p.tree(state, changed, hide)
+	return p, nil
+}
+
+// newest is the last checkpoint that is not one of before an operation: that has the
+// same state as the one before it.
+func newest(marks []survey.CheckpointMark) string {
+	at := len(marks) - 1
+	if at > 0 && marks[at].Kind == ckpt.KindPreOperation {
+		at--
+	}
+	return marks[at].ID
+}
+
+func (p *picked) tree(state []byte, changed map[string]bool, hide []string) {
+	switch {
+	case !ckpt.IsJSON(p.Checkpoint.ContentType):
+		p.NoTree = "The state is not JSON, but " + firstLine(p.Checkpoint.ContentType, 60) + "."
+	case state == nil || len(state) > mostDiffState:
+		p.NoTree = "The state is too large for a page: " + bytesText(p.Checkpoint.Size) + "."
+	default:
+		root, ok := treeOf(state, changed, hide)
+		if p.Tree = &root; !ok {
+			p.Tree, p.NoTree = nil, "The state cannot be read as JSON."
+		}
+	}
+}
+
+// neighbors are the checkpoints before and after.
+func (p *picked) neighbors(marks []survey.CheckpointMark) {
+	for i := range marks {
+		if marks[i].ID == p.Checkpoint.ID {
+			if i > 0 {
+				p.Before = marks[i-1].ID
+			}
+			if i+1 < len(marks) {
+				p.After = marks[i+1].ID
+			}
+		}
+	}
+	if p.Before == "" && len(marks) == 0 {
+		p.Before = string(p.Checkpoint.Parent)
+	}
+}
+
+// against offers what to compare with: the one before, pinned ones, the first.
+func (p *picked) against(marks []survey.CheckpointMark, chosen string) {
+	id := p.Checkpoint.ID
+	offer := func(at, label string) {
+		if at == "" || at == id || slices.ContainsFunc(p.Against, func(o option) bool { return o.Value == at }) {
+			return
+		}
+		p.Against = append(p.Against, option{Value: at, Label: label})
+	}
+	seq := map[string]int64{}
+	for i := range marks {
+		seq[marks[i].ID] = marks[i].Seq
+	}
+	label := func(at, what string) string {
+		if n := seq[at]; n > 0 {
+			return fmt.Sprintf("%d, %s", n, what)
+		}
+		return what
+	}
+	before := p.Before
+	if before == "" {
+		before = string(p.Checkpoint.Parent)
+	}
+	offer(before, label(before, "the one before"))
+	offer(string(p.Checkpoint.Parent), label(string(p.Checkpoint.Parent), "its parent"))
+	for i := range marks {
+		if marks[i].Pinned && len(p.Against) < 8 {
+			offer(marks[i].ID, label(marks[i].ID, "pinned"))
+		}
+	}
+	if len(marks) > 0 {
+		offer(marks[0].ID, label(marks[0].ID, "the first in view"))
+		offer(marks[len(marks)-1].ID, label(marks[len(marks)-1].ID, "the last in view"))
+	}
+	if chosen != "" && ckpt.CheckID(chosen) == nil {
+		offer(chosen, label(chosen, "chosen"))
+	}
+	for i := range p.Against {
+		if p.Against[i].Chosen = p.Against[i].Value == chosen; p.Against[i].Chosen {
+			p.AgainstID = chosen
+		}
+	}
+	if p.AgainstID == "" && len(p.Against) > 0 {
+		p.Against[0].Chosen, p.AgainstID = true, p.Against[0].Value
+	}
+}
+
+// raw gives a state as it is, as a file that no browser shows.
+func (c *Console) raw(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	if err := ckpt.CheckID(id); err != nil {
+		c.trouble(w, r, err)
+		return
+	}
+	state, err := c.daemon.of(r.PathValue("owner")).State(r.Context(), id)
+	if err != nil {
+		c.trouble(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Content-Disposition", `attachment; filename="state-`+id+`.txt"`)
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	_, _ = w.Write(state)
+}

@@ -1,0 +1,161 @@
+package console
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// pulse keeps what the daemon said of itself in the last hour. What was before is not
+// known, and nothing is made up for it.
+type pulse struct {
+	mu      sync.Mutex
+	buckets []bucket
+	status  *ckpt.Status
+	last    sample
+	count   int // needs
+	looked  time.Time
+}
+
+// sample is what one status says.
+type sample struct {
+	at                 time.Time
+	writes             int64
+	p50, p99           float64
+	stored, checkpoint int64
+	findings           int64
+}
+
+// bucket is half a minute of samples: the lines change that often.
+type bucket struct {
+	began      time.Time
+	rate, peak float64 // writes a second
+	seconds    float64
+	p99        float64
+	stored     float64
+	kept       float64
+	findings   float64
+}
+
+const (
+	sampleEvery = 2 * time.Second
+	idleEvery   = 30 * time.Second // while nobody looks
+	bucketLasts = 30 * time.Second
+	share       = 200 // of the time passes between two questions for each that the daemon needs for one
+	buckets     = 120
+)
+
+// sample asks for the status until the context ends.
+func (c *Console) sample(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		began := time.Now()
+		if c.daemon.learn(ctx) == nil {
+			if st, err := c.daemon.all().Status(ctx); err == nil {
+				c.pulse.add(c.options.Now(), st)
+			} else if away(err) {
+				c.feed.lost()
+			}
+		}
+		// What costs the daemon more is asked more rarely: half a hundredth of a core at most.
+		wait := max(sampleEvery, min(share*time.Since(began), idleEvery))
+		if c.pulse.idle(c.options.Now()) {
+			wait = idleEvery
+		}
+		timer.Reset(wait)
+	}
+}
+
+// look notes that somebody looks.
+func (p *pulse) look(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.looked = now
+}
+
+func (p *pulse) idle(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return now.Sub(p.looked) > idleEvery
+}
+
+func (p *pulse) add(now time.Time, st *ckpt.Status) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := sample{at: now, writes: st.Writer.Operations, p50: st.Writer.CommitP50, p99: st.Writer.CommitP99, stored: st.Stored}
+	for _, n := range st.Counts {
+		s.checkpoint += n
+	}
+	for _, f := range st.Drift.Findings {
+		s.findings += f.Count
+	}
+	before := p.last
+	p.status, p.last = st, s
+	if n := len(p.buckets); n == 0 || now.Sub(p.buckets[n-1].began) >= bucketLasts {
+		p.buckets = append(p.buckets, bucket{began: now})
+		if len(p.buckets) > buckets {
+			p.buckets = p.buckets[1:]
+		}
+	}
+	b := &p.buckets[len(p.buckets)-1]
+	b.p99, b.stored, b.kept, b.findings = max(b.p99, s.p99), float64(s.stored), float64(s.checkpoint), float64(s.findings)
+	// A daemon that has started anew counts from 0.
+	if seconds := now.Sub(before.at).Seconds(); !before.at.IsZero() && seconds > 0 && seconds < 60 && s.writes >= before.writes {
+		rate := float64(s.writes-before.writes) / seconds
+		b.rate = (b.rate*b.seconds + rate*seconds) / (b.seconds + seconds)
+		b.seconds += seconds
+		b.peak = max(b.peak, rate)
+	}
+}
+
+// series is one number of the buckets.
+func (p *pulse) series(of func(bucket) float64) []float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	values := make([]float64, len(p.buckets))
+	for i, b := range p.buckets {
+		values[i] = of(b)
+	}
+	return values
+}
+
+// now is the newest status, nil before the first.
+func (p *pulse) now() *ckpt.Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status
+}
+
+func (p *pulse) needs() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count
+}
+
+func (p *pulse) setNeeds(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count = n
+}
+
+// state is the daemon's state as a word with a shape.
+func (p *pulse) state() badge {
+	st := p.now()
+	switch {
+	case st == nil:
+		return badge{"", "play", "not asked yet"}
+	case st.State == "ready":
+		return badge{"live", "live", "ready"}
+	case st.State == "degraded":
+		return badge{"warn", "warn", "degraded"}
+	}
+	return badge{"crit", "crit", dash(st.State)}
+}

@@ -1,0 +1,186 @@
+package console
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// errFailures ends the console.
+var errFailures = errors.New("the console has ended: five wrong codes were tried to open it")
+
+// cookieName is the name of the cookie. It is scoped to the session's path, because
+// a cookie knows no ports: a cookie for all of 127.0.0.1 would also go to a server
+// of another user on another port.
+const cookieName = "ckptsidecar"
+
+// sessions are who has opened the console, and the links that are not used yet.
+type sessions struct {
+	now      func() time.Time
+	tooMany  func(error) // called after too many wrong codes
+	mu       sync.Mutex
+	open     []*session
+	tokens   []token
+	failures int
+}
+
+// token is a link that was not used yet. Only its hash is kept.
+type token struct {
+	sum  [sha256.Size]byte
+	ends time.Time
+	used chan struct{}
+}
+
+// session is one browser that has opened the console.
+type session struct {
+	id     string // in the path
+	secret string // in the cookie
+	csrf   string // in the forms
+	began  time.Time
+	seen   time.Time // when a person last did something
+	mu     sync.Mutex
+	notes  []string // what to say on the next page
+}
+
+func newSessions(now func() time.Time, tooMany func(error)) *sessions {
+	return &sessions{now: now, tooMany: tooMany}
+}
+
+// random is n random bytes as text that may stand in a URL.
+func random(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // it never fails
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// newKey makes an idempotency key that may also be the id of a checkpoint: a UUID of
+// version 7.
+func newKey(now time.Time) string {
+	var b [16]byte
+	_, _ = rand.Read(b[:])
+	ms := now.UnixMilli()
+	for i := range 6 {
+		b[i] = byte(ms >> (40 - 8*i))
+	}
+	b[6], b[8] = b[6]&0x0f|0x70, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+func (s *sessions) newToken() (text string, used <-chan struct{}) {
+	text = random(32)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := token{sha256.Sum256([]byte(text)), s.now().Add(tokenLife), make(chan struct{})}
+	if s.tokens = append(s.tokens, t); len(s.tokens) > maxSessions {
+		s.tokens = s.tokens[1:]
+	}
+	return text, t.used
+}
+
+// exchange takes a token for a session, once. Beyond four sessions, the one that was
+// idle longest ends.
+func (s *sessions) exchange(text string) *session {
+	sum := sha256.Sum256([]byte(text))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	found := -1
+	for i := range s.tokens { // all of them: the time says nothing of where one differs
+		if subtle.ConstantTimeCompare(s.tokens[i].sum[:], sum[:]) == 1 {
+			found = i
+		}
+	}
+	if found < 0 || now.After(s.tokens[found].ends) {
+		if s.failures++; s.failures >= maxFailures {
+			s.tooMany(errFailures)
+		}
+		return nil
+	}
+	close(s.tokens[found].used)
+	s.tokens = append(s.tokens[:found], s.tokens[found+1:]...)
+	made := &session{id: random(16), secret: random(32), csrf: random(32), began: now, seen: now}
+	s.drop(now)
+	if len(s.open) >= maxSessions {
+		oldest := 0
+		for i := range s.open {
+			if s.open[i].seen.Before(s.open[oldest].seen) {
+				oldest = i
+			}
+		}
+		s.open = append(s.open[:oldest], s.open[oldest+1:]...)
+	}
+	s.open = append(s.open, made)
+	return made
+}
+
+// drop forgets sessions that have ended.
+func (s *sessions) drop(now time.Time) {
+	kept := s.open[:0]
+	for _, x := range s.open {
+		if now.Sub(x.began) < sessionLife && now.Sub(x.seen) < sessionIdle {
+			kept = append(kept, x)
+		}
+	}
+	s.open = kept
+}
+
+// of is the session of a request: its path and its cookie must both be right. What a
+// page asks by itself does not make the session last longer.
+func (s *sessions) of(r *http.Request, id string, byPerson bool) *session {
+	cookie, err := r.Cookie(cookieName)
+	if err != nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	s.drop(now)
+	for _, x := range s.open {
+		if same(x.id, id) && same(x.secret, cookie.Value) {
+			if byPerson {
+				x.seen = now
+			}
+			return x
+		}
+	}
+	return nil
+}
+
+// close ends a session.
+func (s *sessions) close(x *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.open {
+		if s.open[i] == x {
+			s.open = append(s.open[:i], s.open[i+1:]...)
+			return
+		}
+	}
+}
+
+func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+// note keeps a sentence for the next page of the session.
+func (x *session) note(text string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.notes = append(x.notes, text)
+}
+
+// takeNotes gives what was noted, once.
+func (x *session) takeNotes() []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	notes := x.notes
+	x.notes = nil
+	return notes
+}
+
+// base is where the pages of the session are.
+func (x *session) base() string { return "/s/" + x.id + "/" }

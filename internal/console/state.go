@@ -1,0 +1,412 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// The limits of what a page shows of a state.
+const (
+	mostShown     = 256 << 10 // bytes of a state that is drawn as a tree
+	mostTreeNodes = 320
+	mostTreeDepth = 12
+	mostValue     = 90  // characters of a value in a tree
+	mostDiffValue = 320 // of one in a difference
+	mostDiffLines = 240
+	mostDiffState = 8 << 20 // states beyond are compared when asked for
+)
+
+// node is a value in the tree of a state.
+type node struct {
+	Key, Value string
+	Size       string // {7} or [12] of what has parts
+	Kids       []node
+	Open       bool
+	Changed    bool
+	Note       string // stands for what is not shown
+}
+
+// treeOf makes a tree of a JSON state, in its own order. left is how many nodes may
+// still be made; what does not fit is told.
+func treeOf(state []byte, changed map[string]bool, hide []string) (root node, ok bool) {
+	t := &treeMaker{d: json.NewDecoder(bytes.NewReader(state)), left: mostTreeNodes, changed: changed, hide: hide}
+	t.d.UseNumber()
+	root, err := t.value("", 0, "")
+	if err != nil {
+		return node{}, false
+	}
+	root.Open = true
+	return root, true
+}
+
+type treeMaker struct {
+	d       *json.Decoder
+	left    int
+	changed map[string]bool // pointers that the difference names
+	hide    []string        // values that a finding says to be secrets
+}
+
+func (t *treeMaker) value(key string, depth int, pointer string) (node, error) {
+	n := node{Key: key, Changed: t.changed[pointer] && pointer != ""}
+	token, err := t.d.Token()
+	if err != nil {
+		return n, err
+	}
+	switch v := token.(type) {
+	case json.Delim:
+		if v == '{' {
+			return t.object(n, depth, pointer)
+		}
+		return t.array(n, depth, pointer)
+	case string:
+		n.Value = firstLine(masked(v, t.hide), mostValue)
+		if v == "" {
+			n.Value = "“”"
+		}
+	case json.Number:
+		n.Value = v.String()
+	case bool:
+		n.Value = map[bool]string{true: "true", false: "false"}[v]
+	default:
+		n.Value = "null"
+	}
+	return n, nil
+}
+
+func (t *treeMaker) object(n node, depth int, pointer string) (node, error) {
+	count, dropped := 0, 0
+	for t.d.More() {
+		name, err := t.d.Token()
+		if err != nil {
+			return n, err
+		}
+		count++
+		if t.left <= 0 || depth >= mostTreeDepth {
+			dropped++
+			if err := t.skip(); err != nil {
+				return n, err
+			}
+			continue
+		}
+		t.left--
+		kid, err := t.value(firstLine(name.(string), mostValue), depth+1, pointer+"/"+escapePointer(name.(string)))
+		if err != nil {
+			return n, err
+		}
+		n.Kids = append(n.Kids, kid)
+	}
+	_, err := t.d.Token() // }
+	n.Size = "{" + countText(count) + "}"
+	if dropped > 0 {
+		n.Kids = append(n.Kids, node{Note: plural(dropped, "more member") + " not shown"})
+	}
+	n.Open = depth == 0 || depth == 1 && count <= 4 && n.flat() || depth == 1 && t.touched(pointer)
+	return n, err
+}
+
+// touched says whether the difference names something below a place.
+func (t *treeMaker) touched(pointer string) bool {
+	for path := range t.changed {
+		if strings.HasPrefix(path, pointer+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// flat says whether nothing in it has parts.
+func (n *node) flat() bool {
+	for _, k := range n.Kids {
+		if k.Size != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// array shows the last three of a long list: what was added comes at the end.
+func (t *treeMaker) array(n node, depth int, pointer string) (node, error) {
+	// The decoder goes forward only, so the elements are kept as text first.
+	var all []json.RawMessage
+	for t.d.More() {
+		var raw json.RawMessage
+		if err := t.d.Decode(&raw); err != nil {
+			return n, err
+		}
+		all = append(all, raw)
+	}
+	if _, err := t.d.Token(); err != nil { // ]
+		return n, err
+	}
+	n.Size, n.Open = "["+countText(len(all))+"]", depth == 1 && t.touched(pointer)
+	from := 0
+	if len(all) > 8 {
+		from = len(all) - 3
+		n.Kids = append(n.Kids, node{Note: "0 … " + countText(from-1) + " not shown"})
+	}
+	for i := from; i < len(all); i++ {
+		if t.left <= 0 || depth >= mostTreeDepth {
+			n.Kids = append(n.Kids, node{Note: plural(len(all)-i, "more") + " not shown"})
+			break
+		}
+		t.left--
+		inner := &treeMaker{d: json.NewDecoder(bytes.NewReader(all[i])), left: t.left, changed: t.changed, hide: t.hide}
+		inner.d.UseNumber()
+		name := countText(i)
+		kid, err := inner.value(name, depth+1, pointer+"/"+strings.ReplaceAll(name, "\u202f", ""))
+		if err != nil {
+			return n, err
+		}
+		t.left = inner.left
+		n.Kids = append(n.Kids, kid)
+	}
+	return n, nil
+}
+
+// skip reads over one value.
+func (t *treeMaker) skip() error {
+	var raw json.RawMessage
+	return t.d.Decode(&raw)
+}
+
+func escapePointer(s string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(s, "~", "~0"), "/", "~1")
+}
+
+// masked hides what a finding says to be a secret.
+func masked(s string, hide []string) string {
+	for _, secret := range hide {
+		if len(secret) >= 4 {
+			s = strings.ReplaceAll(s, secret, "••••••••")
+		}
+	}
+	return s
+}
+
+// secretsIn reads the values at the places that findings name as secrets.
+func secretsIn(state []byte, findings []ckpt.Finding) (values []string) {
+	var root any
+	for i := range findings {
+		f := &findings[i]
+		var e struct{ Path, In string }
+		if f.Rule != ckpt.RuleSecret || json.Unmarshal(f.Evidence, &e) != nil || e.In != "" && e.In != "state" {
+			continue
+		}
+		if root == nil && json.Unmarshal(state, &root) != nil {
+			return nil
+		}
+		values = append(values, texts(lookUp(root, e.Path))...)
+	}
+	return values
+}
+
+// texts are all texts in a value.
+func texts(v any) (list []string) {
+	switch v := v.(type) {
+	case string:
+		list = append(list, v)
+	case []any:
+		for _, x := range v {
+			list = append(list, texts(x)...)
+		}
+	case map[string]any:
+		for _, x := range v {
+			list = append(list, texts(x)...)
+		}
+	}
+	return list
+}
+
+// lookUp follows a JSON pointer.
+func lookUp(v any, pointer string) any {
+	for _, name := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
+		name = strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
+		switch x := v.(type) {
+		case map[string]any:
+			v = x[name]
+		case []any:
+			i := 0
+			for _, c := range name {
+				if c < '0' || c > '9' {
+					return nil
+				}
+				i = i*10 + int(c-'0')
+				if i > len(x) {
+					return nil
+				}
+			}
+			if i >= len(x) {
+				return nil
+			}
+			v = x[i]
+		default:
+			return nil
+		}
+	}
+	return v
+}
+
+// diffGroup are the changes below one member of the top.
+type diffGroup struct {
+	Path, Counts string
+	Lines        []diffLine
+}
+
+// diffLine is a line that came or went.
+type diffLine struct {
+	Class, Sign, Word, Text string
+}
+
+// diffOf orders a difference by the members of the top, and cuts what is long.
+func diffOf(d *ckpt.Diff, hide []string) (groups []diffGroup, changed map[string]bool, more int) {
+	changed = map[string]bool{}
+	var ops []struct {
+		Op    string          `json:"op"`
+		Path  string          `json:"path"`
+		Value json.RawMessage `json:"value"`
+	}
+	if json.Unmarshal(d.Patch, &ops) != nil {
+		return nil, changed, 0
+	}
+	old := map[string]*ckpt.DiffField{}
+	for _, list := range [][]ckpt.DiffField{d.Summary.Changed, d.Summary.Removed} {
+		for i := range list {
+			old[list[i].Path] = &list[i]
+		}
+	}
+	index, lines := map[string]int{}, 0
+	counts := map[string][3]int{}
+	for _, o := range ops {
+		top := topOf(o.Path)
+		changed[o.Path] = true
+		if _, ok := index[top]; !ok {
+			index[top] = len(groups)
+			groups = append(groups, diffGroup{Path: firstLine(top, mostValue)})
+		}
+		g := &groups[index[top]]
+		n := counts[top]
+		n[map[string]int{"add": 0, "remove": 1}[o.Op]+2*b2i(o.Op != "add" && o.Op != "remove")]++
+		counts[top] = n
+		if lines >= mostDiffLines {
+			more++
+			continue
+		}
+		name := firstLine(strings.TrimPrefix(o.Path[len(top):], "/"), mostValue)
+		if name != "" {
+			name += ": "
+		}
+		if o.Op == "remove" || o.Op == "replace" {
+			was := oldValue(old[top], o.Path[len(top):])
+			if was != "" || o.Op == "remove" {
+				g.Lines, lines = append(g.Lines, diffLine{"d", "−", "removed ", name + cutValue(was, hide)}), lines+1
+			}
+		}
+		if o.Op == "add" || o.Op == "replace" {
+			g.Lines, lines = append(g.Lines, diffLine{"a", "+", "added ", name + cutValue(string(o.Value), hide)}), lines+1
+		}
+	}
+	for top, n := range counts {
+		groups[index[top]].Counts = countsText(n)
+	}
+	return groups, changed, more
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func countsText(n [3]int) string {
+	parts := []string{}
+	for i, word := range []string{" added", " removed", " changed"} {
+		if n[i] > 0 {
+			parts = append(parts, countText(n[i])+word)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// topOf is the first part of a pointer.
+func topOf(path string) string {
+	if i := strings.IndexByte(strings.TrimPrefix(path, "/"), '/'); i >= 0 {
+		return path[:i+1]
+	}
+	return path
+}
+
+// oldValue is what stood at a place before, where the summary has it whole.
+func oldValue(f *ckpt.DiffField, rest string) string {
+	if f == nil || f.Cut {
+		return ""
+	}
+	if rest == "" {
+		return string(f.From)
+	}
+	var v any
+	if json.Unmarshal(f.From, &v) != nil {
+		return ""
+	}
+	if v = lookUp(v, rest); v == nil {
+		return ""
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// cutValue is a JSON value in one line, cut.
+func cutValue(raw string, hide []string) string {
+	text := plainJSON(json.RawMessage(raw))
+	text = strings.TrimSpace(strings.ReplaceAll(masked(text, hide), "\n", "⏎ "))
+	if utf8.RuneCountInString(text) > mostDiffValue {
+		return string([]rune(text)[:mostDiffValue]) + " … " + bytesText(int64(len(raw)))
+	}
+	return text
+}
+
+// editable is a JSON state for a person to change: indented, and with every character
+// that a page cannot show written as an escape.
+func editable(state []byte) string {
+	var b bytes.Buffer
+	if json.Indent(&b, state, "", "  ") != nil {
+		return string(state)
+	}
+	if !bytes.ContainsFunc(b.Bytes(), hidden) {
+		return b.String()
+	}
+	var out strings.Builder
+	for _, r := range b.String() {
+		if !hidden(r) {
+			out.WriteRune(r)
+			continue
+		}
+		quoted, _ := json.Marshal(string(r))
+		text := strings.Trim(string(quoted), `"`)
+		if text == string(r) {
+			text = utf16Escape(r)
+		}
+		out.WriteString(text)
+	}
+	return out.String()
+}
+
+// utf16Escape writes a character as JSON's \u does.
+func utf16Escape(r rune) string {
+	const digits = "0123456789abcdef"
+	unit := func(u rune) string {
+		return `\u` + string([]byte{digits[u>>12&15], digits[u>>8&15], digits[u>>4&15], digits[u&15]})
+	}
+	if r > 0xffff {
+		r -= 0x10000
+		return unit(0xd800+r>>10) + unit(0xdc00+r&0x3ff)
+	}
+	return unit(r)
+}

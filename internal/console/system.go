@@ -1,0 +1,88 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
+)
+
+// Check is what the doctor of the command line says.
+type Check struct {
+	Name, Level, What, Do string // Level is ok, warn or fail
+}
+
+// Doctor looks at the machine. It may take a second.
+type Doctor func(context.Context) ([]Check, error)
+
+// systemView is the daemon itself.
+type systemView struct {
+	frame
+	Status   *ckpt.Status
+	Up       string
+	Checks   []Check
+	Backup   string
+	Settings []settingGroup
+	Set      int // how many settings are not the defaults
+}
+
+// settingGroup are settings that somebody has set, or that nobody has.
+type settingGroup struct {
+	ID, Name string
+	Open     bool
+	Rows     []survey.Setting
+}
+
+func (c *Console) system(w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context()
+	st, err := c.daemon.all().Status(ctx)
+	if err != nil {
+		c.trouble(w, r, err)
+		return
+	}
+	var checks []Check
+	if c.options.Doctor != nil {
+		if checks, err = c.options.Doctor(ctx); err != nil {
+			c.trouble(w, r, err)
+			return
+		}
+	}
+	var settings *survey.Settings // the daemon tells them to administrators
+	if c.daemon.isAdmin() {
+		if settings, err = c.daemon.all().Settings(ctx); err != nil {
+			c.trouble(w, r, err)
+			return
+		}
+	}
+	c.show(w, r, http.StatusOK, "system", viewSystem(c.frameOf(r, "System", "system"), st, checks, settings))
+}
+
+// viewSystem puts the settings that somebody has set before those that nobody has.
+func viewSystem(f frame, st *ckpt.Status, checks []Check, settings *survey.Settings) *systemView {
+	v := &systemView{frame: f, Status: st, Up: ageText(st.Now.Sub(st.StartedAt.Time)), Checks: checks, Backup: "ckptsidecar backup FILE"}
+	if settings == nil {
+		return v
+	}
+	var set, rest []survey.Setting
+	for _, s := range settings.Settings {
+		s.Doc = firstSentence(s.Doc)
+		if s.SetBy != "" {
+			set = append(set, s)
+		} else {
+			rest = append(rest, s)
+		}
+	}
+	v.Set = len(set)
+	v.Settings = []settingGroup{{"set", "Set here", true, set}, {"unset", "Defaults", false, rest}}
+	return v
+}
+
+// firstSentence is what a table has room for.
+func firstSentence(text string) string {
+	if first, _, more := strings.Cut(text, ". "); more {
+		return first + "."
+	}
+	return text
+}

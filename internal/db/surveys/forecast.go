@@ -1,0 +1,240 @@
+package surveys
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/jmoiron/sqlx"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
+)
+
+// budgetAhead is how many checkpoints of an agent a forecast names that would go next
+// because of its budget, where it is not over it.
+const budgetAhead = 10
+
+const (
+	selectAgents     = `SELECT id, owner, name, policy, policy_own FROM agents WHERE (owner = ?1 OR ?1 = '*') AND (?2 = '' OR name = ?2) ORDER BY owner, name`
+	selectAgentsRuns = `SELECT ` + ledger.RunColumns + ` FROM runs WHERE agent_id = ?1 AND last_seq > removed ORDER BY id`
+	selectHeld       = `SELECT ` + ledger.HeldColumns + ` FROM checkpoints WHERE ` + ofRunsSlots + ` ORDER BY seq DESC`
+	selectSucceeded  = `SELECT DISTINCT key FROM operations WHERE run_id = ?1 AND status = 'succeeded'`
+	// By whom checkpoints are needed; a fork needs that of another run of its owner.
+	selectNeeded = `SELECT n.id, n.needed_by, a.owner FROM (
+			SELECT run_id, checkpoint AS id, 'an ' || status || ' operation' AS needed_by FROM operations WHERE status IN ('open', 'uncertain') AND checkpoint IS NOT NULL AND run_id IN (SELECT value FROM json_each(?1))
+			UNION ALL SELECT run_id, checkpoint, 'a prompt' FROM prompts WHERE answered_at IS NULL AND checkpoint IS NOT NULL AND run_id IN (SELECT value FROM json_each(?1))
+			UNION ALL SELECT id, forked_from, 'a fork' FROM runs WHERE forked_from IS NOT NULL AND last_seq = 0 AND ended_at IS NULL
+		) n CROSS JOIN runs r ON r.id = n.run_id CROSS JOIN agents a ON a.id = r.agent_id`
+)
+
+// Forecast answers what retention removes next, and what keeps the rest.
+func (s *Surveys) Forecast(ctx context.Context, sc ckpt.Scope, f survey.ForecastQuery) (*survey.Forecast, error) {
+	if err := f.Check(); err != nil {
+		return nil, err
+	}
+	if f.Agent != "" {
+		if _, err := s.core.FindAgent(ctx, sc, f.Agent); err != nil {
+			return nil, err
+		}
+	} else {
+		sc = everybodys(sc)
+	}
+	s.core.AuditRead(sc, "read_forecast", f.Agent, "")
+	clock := ckpt.At(s.core.Opt.Now())
+	l := looking{plan: s.core.Opt.Retention, query: f, clock: clock, trusted: ckpt.At(s.core.Opt.Trusted()), kept: map[string]*survey.Keeping{}}
+	if s.core.Opt.Trusted().IsZero() {
+		l.trusted = ckpt.Time{}
+	}
+	l.v = &survey.Forecast{At: clock, Guarded: l.trusted.IsZero(), WhatIf: f.WhatIf(), Going: []survey.Going{}, Keeping: []survey.Keeping{}}
+	err := s.core.Reading(ctx, func(q *sqlx.Tx) error {
+		l.ctx, l.q = ctx, q
+		var agents []ledger.AgentRow
+		if err := q.SelectContext(ctx, &agents, selectAgents, sc.Whose(), f.Agent); err != nil {
+			return err
+		}
+		for i := range agents {
+			agent, err := agents[i].Parsed()
+			if err == nil {
+				err = l.agent(agent)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l.done(), nil
+}
+
+// looking gathers a forecast.
+type looking struct {
+	ctx     context.Context
+	q       *sqlx.Tx
+	plan    retention.Func
+	query   survey.ForecastQuery
+	clock   ckpt.Time
+	trusted ckpt.Time
+	v       *survey.Forecast
+	kept    map[string]*survey.Keeping
+}
+
+// agent looks at the runs of an agent.
+func (l *looking) agent(agent *ledger.AgentRow) error {
+	var runs []ledger.RunRow
+	if err := l.q.SelectContext(l.ctx, &runs, selectAgentsRuns, agent.ID); err != nil || len(runs) == 0 {
+		return err
+	}
+	policy := l.query.Over(agent.Settings)
+	needed, err := l.neededBy(agent.Owner, runs)
+	if err != nil {
+		return err
+	}
+	var histories []retention.History
+	staying := map[string]survey.Going{} // what goes only because of a budget
+	stored := int64(0)
+	for i := range runs {
+		run := &runs[i]
+		stored += run.StoredBytes
+		h, rows, err := l.history(run, needed)
+		if err != nil {
+			return err
+		}
+		for k, next := range retention.Ahead(l.plan, h, policy, l.trusted.Time, l.clock.Time) {
+			g := survey.Going{Owner: agent.Owner, Agent: agent.Name, Run: run.Name, Checkpoint: rows[k].ID, Kind: rows[k].Kind, Seq: rows[k].Seq,
+				CreatedAt: rows[k].CreatedAt.Value, StoredSize: rows[k].StoredSize, When: string(next.Turn), Reason: next.Reason}
+			if next.Turn == retention.TurnByAge {
+				g.Goes = ckpt.At(next.At)
+			}
+			if next.Turn == "" || next.Turn == retention.TurnByAge {
+				staying[g.Checkpoint] = g
+			}
+			l.note(g)
+		}
+		histories = append(histories, h)
+	}
+	l.budget(policy.MaxBytes, stored, histories, staying)
+	return nil
+}
+
+// note takes what becomes of a checkpoint.
+func (l *looking) note(g survey.Going) {
+	if g.When != "" {
+		l.v.Going = append(l.v.Going, g)
+		l.v.Bytes += g.StoredSize
+		return
+	}
+	k := l.kept[g.Reason]
+	if k == nil {
+		k = &survey.Keeping{Rule: g.Reason}
+		l.kept[g.Reason] = k
+	}
+	k.Checkpoints++
+	k.Bytes += g.StoredSize
+}
+
+// budget names what goes because an agent is over its budget, or would go first.
+func (l *looking) budget(most, stored int64, histories []retention.History, staying map[string]survey.Going) {
+	if most <= 0 {
+		return
+	}
+	over := stored - most
+	verdicts, _ := retention.Budget(histories, 1<<62)
+	named := 0
+	for _, v := range verdicts {
+		g, stays := staying[v.ID]
+		if !stays {
+			continue // it goes anyhow
+		}
+		if over <= 0 && named >= budgetAhead {
+			return
+		}
+		over -= g.StoredSize
+		named++
+		g.When, g.Goes, g.Reason = survey.GoesByBudget, ckpt.Time{}, v.Reason
+		l.v.Going = append(l.v.Going, g)
+	}
+}
+
+// neededBy answers who needs checkpoints of some runs of an owner, by their ids.
+func (l *looking) neededBy(owner string, runs []ledger.RunRow) (map[string]string, error) {
+	ids := make([]int64, len(runs))
+	for i := range runs {
+		ids[i] = runs[i].ID
+	}
+	var rows []struct {
+		ID    string `db:"id"`
+		By    string `db:"needed_by"`
+		Owner string `db:"owner"`
+	}
+	if err := l.q.SelectContext(l.ctx, &rows, selectNeeded, arrayOf(ids)); err != nil {
+		return nil, err
+	}
+	needed := map[string]string{}
+	for _, row := range rows {
+		if row.Owner == owner {
+			needed[row.ID] = row.By
+		}
+	}
+	return needed, nil
+}
+
+// history is what retention knows of a run, complete.
+func (l *looking) history(run *ledger.RunRow, needed map[string]string) (h retention.History, rows []ledger.HeldRow, err error) {
+	if err := l.q.SelectContext(l.ctx, &rows, selectHeld, run.ID); err != nil {
+		return h, nil, err
+	}
+	succeeded := map[string]bool{}
+	if slices.ContainsFunc(rows, func(row ledger.HeldRow) bool { return row.Kind == ckpt.KindPreOperation && row.Operation != "" }) {
+		var keys []string
+		if err := l.q.SelectContext(l.ctx, &keys, selectSucceeded, run.ID); err != nil {
+			return h, nil, err
+		}
+		for _, key := range keys {
+			succeeded[key] = true
+		}
+	}
+	h = retention.History{Status: run.Status, EndedAt: run.EndedAt.Time, Checkpoints: make([]retention.Held, len(rows))}
+	goneBack := !run.BackSeq.Valid || !run.EndedAt.IsZero() // nothing is kept for drift that may begin
+	for i := range rows {
+		held := rows[i].Held()
+		held.Released = rows[i].Kind == ckpt.KindPreOperation && succeeded[string(rows[i].Operation)]
+		held.NeededBy = needed[held.ID]
+		if !goneBack && !held.Suspect && !held.Damaged && held.Seq <= run.BackSeq.Int64 {
+			goneBack = true
+			held.NeededBy = cmp.Or(held.NeededBy, ledger.BeginningDrift)
+		}
+		if string(run.Head) == held.ID && run.EndedAt.IsZero() {
+			held.NeededBy = cmp.Or(held.NeededBy, retention.NextSave)
+		}
+		h.Checkpoints[i] = held
+	}
+	return h, rows, nil
+}
+
+// done puts the lists into their order and cuts them.
+func (l *looking) done() *survey.Forecast {
+	turns := []string{survey.GoesNow, survey.GoesNextSave, survey.GoesByAge, survey.GoesByBudget}
+	slices.SortStableFunc(l.v.Going, func(a, b survey.Going) int {
+		return cmp.Or(cmp.Compare(slices.Index(turns, a.When), slices.Index(turns, b.When)), a.Goes.Compare(b.Goes.Time))
+	})
+	limit := cmp.Or(l.query.Limit, survey.DefaultForecast)
+	if more := len(l.v.Going) - limit; more > 0 {
+		l.v.Going, l.v.MoreGoing = l.v.Going[:limit], int64(more)
+	}
+	for _, k := range l.kept {
+		l.v.Keeping = append(l.v.Keeping, *k)
+	}
+	slices.SortFunc(l.v.Keeping, func(a, b survey.Keeping) int {
+		return cmp.Or(cmp.Compare(b.Checkpoints, a.Checkpoints), cmp.Compare(a.Rule, b.Rule))
+	})
+	if len(l.v.Keeping) > limit {
+		l.v.Keeping = l.v.Keeping[:limit]
+	}
+	return l.v
+}

@@ -1,0 +1,183 @@
+package surveys
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jmoiron/sqlx"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
+)
+
+// needs gathers what waits for a person.
+type needs struct {
+	ctx   context.Context
+	q     *sqlx.Tx
+	owner string
+	now   ckpt.Time
+
+	operations, prompts, findings, lost, secrets []needRow
+}
+
+// needRow is a need as it is read.
+type needRow struct {
+	RunID     int64           `db:"run_id"`
+	Owner     string          `db:"owner"`
+	Agent     string          `db:"agent"`
+	Run       string          `db:"run"`
+	Status    ckpt.RunStatus  `db:"status"`
+	Epoch     int64           `db:"epoch"`
+	DeadSince ckpt.Time       `db:"interrupted_at"`
+	ID        string          `db:"id"` // of the prompt or the finding, the key of the operation
+	Attempt   int64           `db:"attempt"`
+	Count     int64           `db:"count"`
+	Text      string          `db:"text"`
+	Reason    string          `db:"reason"`
+	Kind      ckpt.PromptKind `db:"kind"`
+	Rule      string          `db:"rule"`
+	Severity  ckpt.Severity   `db:"severity"`
+	Since     ckpt.Time       `db:"since"`
+	Point     ckpt.Ref        `db:"checkpoint"`
+}
+
+const (
+	needOf    = `r.id AS run_id, a.owner, a.name AS agent, r.name AS run, r.status, r.epoch, r.interrupted_at`
+	needRuns  = ` CROSS JOIN runs r ON r.id = x.run_id CROSS JOIN agents a ON a.id = r.agent_id `
+	ofOwner   = `(a.owner = ?1 OR ?1 = '*')`
+	textOf200 = `200` // characters of what people and models wrote
+
+	selectUncertain = `SELECT ` + needOf + `, x.key AS id, x.attempt, x.name AS text, x.checkpoint, x.started_at AS since FROM operations x` + needRuns + `
+		WHERE x.status = 'uncertain' AND ` + ofOwner + ` AND r.ended_at IS NULL
+		AND NOT EXISTS (SELECT 1 FROM operations n WHERE n.run_id = x.run_id AND n.key = x.key AND n.attempt > x.attempt)`
+	selectPrompts = `SELECT ` + needOf + `, x.id, x.kind, substr(x.question, 1, ` + textOf200 + `) AS text, substr(x.reason, 1, ` + textOf200 + `) AS reason,
+		x.checkpoint, x.at AS since FROM prompts x` + needRuns + `
+		WHERE x.answered_at IS NULL AND (x.expires_at IS NULL OR x.expires_at > ?2) AND ` + ofOwner
+	// x are the newest finding of each run and how many there are.
+	selectFindings = `SELECT ` + needOf + `, f.id, f.rule, f.severity, substr(f.message, 1, ` + textOf200 + `) AS text, f.checkpoint, x.count, x.since
+		FROM (SELECT run_id, count(*) AS count, min(at) AS since, max(id) AS id FROM findings WHERE %s GROUP BY run_id) x
+		CROSS JOIN findings f ON f.id = x.id` + needRuns + `WHERE ` + ofOwner
+	criticalFindings = `severity = 'critical' AND dismissed_at IS NULL AND closed IS NULL`
+	secretFindings   = `rule = 'secret' AND closed IS NULL`
+	selectLost       = `SELECT ` + needOf + `, coalesce(substr(r.goal, 1, ` + textOf200 + `), '') AS text, r.interrupted_at AS since FROM runs r CROSS JOIN agents a ON a.id = r.agent_id
+		WHERE r.status IN ('interrupted', 'timed_out') AND r.interrupted_at IS NOT NULL AND ` + ofOwner
+)
+
+func (n *needs) read() error {
+	for _, of := range []struct {
+		to    *[]needRow
+		query string
+		args  []any
+	}{
+		{&n.operations, selectUncertain, nil},
+		{&n.prompts, selectPrompts, []any{n.now}},
+		{&n.findings, fmt.Sprintf(selectFindings, criticalFindings), nil},
+		{&n.lost, selectLost, nil},
+		{&n.secrets, fmt.Sprintf(selectFindings, secretFindings), nil},
+	} {
+		if err := n.q.SelectContext(n.ctx, of.to, of.query, append([]any{n.owner}, of.args...)...); err != nil {
+			return err
+		}
+		newestFirst(*of.to)
+	}
+	return nil
+}
+
+func newestFirst(rows []needRow) {
+	slices.SortFunc(rows, func(a, b needRow) int {
+		return cmp.Or(b.Since.Compare(a.Since.Time), cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Run, b.Run), cmp.Compare(a.ID, b.ID))
+	})
+}
+
+// rows puts the needs into their order, one for each cause.
+func (n *needs) rows() (list []survey.Need, more int64, counted map[string]int64) {
+	list = []survey.Need{}
+	told := map[int64]bool{} // runs that wait for an operation or a prompt
+	decisions := map[int64]*needRow{}
+	for i := range n.prompts {
+		if p := &n.prompts[i]; p.Kind == ckpt.PromptDecision {
+			decisions[p.RunID] = p
+		}
+	}
+	answered := map[string]bool{} // decisions that an operation stands for
+	for i := range n.operations {
+		row := &n.operations[i]
+		need := row.need(survey.NeedOperation)
+		need.Operation, need.Attempt = row.ID, row.Attempt
+		need.Why = "The owner of the run died in it, and nobody knows whether it took effect."
+		if !row.DeadSince.IsZero() {
+			need.Since = row.DeadSince
+		}
+		if p := decisions[row.RunID]; p != nil {
+			need.Prompt, need.PromptKind, answered[p.ID] = ckpt.Ref(p.ID), p.Kind, true
+		}
+		list, told[row.RunID] = append(list, need), true
+	}
+	prompts := int64(0)
+	for i := range n.prompts {
+		row := &n.prompts[i]
+		prompts++
+		if answered[row.ID] {
+			continue
+		}
+		need := row.need(survey.NeedPrompt)
+		need.Prompt, need.PromptKind, need.Why = ckpt.Ref(row.ID), row.Kind, row.Reason
+		list, told[row.RunID] = append(list, need), true
+	}
+	list = append(list, together(n.findings, survey.NeedFinding, survey.NeedFindings)...)
+	lost := slices.DeleteFunc(slices.Clone(n.lost), func(row needRow) bool { return told[row.RunID] })
+	list = append(list, together(lost, survey.NeedLostRun, survey.NeedLostRuns)...)
+	list = append(list, together(n.secrets, survey.NeedSecret, survey.NeedSecrets)...)
+	if len(list) > survey.MaxNeeds {
+		list, more = list[:survey.MaxNeeds], int64(len(list)-survey.MaxNeeds)
+	}
+	return list, more, map[string]int64{
+		survey.NeedOperation: int64(len(n.operations)), survey.NeedPrompt: prompts, survey.NeedFinding: int64(len(n.findings)),
+		survey.NeedLostRun: int64(len(lost)), survey.NeedSecret: int64(len(n.secrets)),
+	}
+}
+
+// together gives the newest runs a row each, and those beyond them one row.
+func together(rows []needRow, one, many string) (list []survey.Need) {
+	for i := range rows[:min(len(rows), survey.NeedsOfAKind)] {
+		row := &rows[i]
+		need := row.need(one)
+		need.Finding, need.Rule, need.Severity = ckpt.Ref(row.ID), row.Rule, row.Severity
+		need.Count = max(row.Count, 1)
+		if one == survey.NeedLostRun {
+			need.Why = "Its owner is gone, and nobody has resumed it."
+			if row.Status == ckpt.RunTimedOut {
+				need.Why = "Its owner did not beat, or made no progress, in time."
+			}
+		}
+		list = append(list, need)
+	}
+	if len(rows) <= survey.NeedsOfAKind {
+		return list
+	}
+	rest := rows[survey.NeedsOfAKind:]
+	shared := survey.Need{What: many, Key: many, Count: int64(len(rest))}
+	for i := range rest {
+		if shared.Since.IsZero() || rest[i].Since.Before(shared.Since.Time) {
+			shared.Since = rest[i].Since
+		}
+		shared.Severity = worse(shared.Severity, rest[i].Severity)
+	}
+	return append(list, shared)
+}
+
+// need is the row as the world sees it. Its key names the thing and, where that may
+// come again, which time it is.
+func (r *needRow) need(what string) survey.Need {
+	key := what + ":" + r.ID
+	if what == survey.NeedOperation || what == survey.NeedLostRun {
+		key = fmt.Sprintf("%s:%s/%s/%s/%s", what, r.Owner, r.Agent, r.Run, r.ID)
+	}
+	if r.Attempt > 0 {
+		key += fmt.Sprintf("#%d", r.Attempt)
+	}
+	return survey.Need{What: what, Key: key, Count: 1, Owner: r.Owner, Agent: r.Agent, Run: r.Run, Status: r.Status, Epoch: r.Epoch,
+		Since: r.Since, Text: r.Text, Checkpoint: r.Point}
+}

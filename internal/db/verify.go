@@ -1,0 +1,40 @@
+package db
+
+import (
+	"context"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/audit"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
+)
+
+// VerifyChain reads the whole audit log and follows its chain. Only an administrator may
+// ask for it, because the log is of everybody. One at a time is enough.
+func (s *Store) VerifyChain(ctx context.Context, sc ckpt.Scope) (*survey.Verified, error) {
+	e := ledger.Entry(sc, "verify", "")
+	if !sc.Caller.Admin || sc.Target != "" {
+		err := ckpt.Errorf(ckpt.CodeDenied, "only an administrator may verify the audit log, which is of everybody, and names no owner")
+		s.RefusedBefore(e, err)
+		return nil, err
+	}
+	if !s.verifying.TryLock() {
+		return nil, &ckpt.Error{Code: ckpt.CodeBusy, Message: "the audit log is being verified already: ask again when that is done", RetryAfter: time.Second}
+	}
+	defer s.verifying.Unlock()
+	began := time.Now()
+	report, err := audit.VerifyChain(ctx, s.RO)
+	if err != nil {
+		return nil, sqlite.ReadError(err)
+	}
+	v := &survey.Verified{At: ckpt.At(s.Opt.Now()), OK: len(report.Problems) == 0, Problems: []string{}, Rows: report.AuditRows, Head: report.AuditHead,
+		TookMS: time.Since(began).Milliseconds()}
+	for _, p := range report.Problems[:min(len(report.Problems), survey.MaxProblems)] {
+		v.Problems = append(v.Problems, p.String())
+	}
+	e.Owner, e.Detail = "", map[string]any{"rows": v.Rows, "problems": len(report.Problems)}
+	s.Record(e)
+	return v, nil
+}

@@ -1,0 +1,155 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
+)
+
+// Operator has the calls of a page for operators, beside those of its Client. They
+// are not methods of Client, because agents need none of them.
+type Operator struct{ *Client }
+
+// Overview reads what needs a person, and the runs on one time axis. same says that
+// nothing has changed since the answer whose ETag is in the query; then there is no
+// other answer.
+func (o Operator) Overview(ctx context.Context, f survey.OverviewQuery) (v *survey.Overview, same bool, err error) {
+	a := &ask{method: http.MethodGet, path: "/v1/overview", repeatable: true, conditional: true}
+	if f.Span != 0 {
+		a.query.add("span", f.Span.String())
+	}
+	a.query.addLimit(f.Limit)
+	if f.ETag != "" {
+		a.header = http.Header{"If-None-Match": {strconv.Quote(f.ETag)}}
+	}
+	ans, err := o.do(ctx, a)
+	if err != nil || len(ans.body) == 0 {
+		return nil, err == nil, err
+	}
+	v = new(survey.Overview)
+	v, err = orNil(v, readAnswer(ans.body, v, false))
+	return v, false, err
+}
+
+// VerifyChain lets the daemon follow the chain of its audit log. For administrators.
+func (o Operator) VerifyChain(ctx context.Context) (*survey.Verified, error) {
+	a, err := jsonAsk(http.MethodPost, "/v1/verify", survey.VerifyRequest{Chain: true})
+	if err != nil {
+		return nil, err
+	}
+	a.repeatable, a.write = true, false
+	v := new(survey.Verified)
+	_, err = o.fetch(ctx, a, v)
+	return orNil(v, err)
+}
+
+// Forecast reads what retention removes next.
+func (o Operator) Forecast(ctx context.Context, f survey.ForecastQuery) (*survey.Forecast, error) {
+	if err := f.Check(); err != nil {
+		return nil, err
+	}
+	a := &ask{method: http.MethodGet, path: "/v1/retention/forecast", repeatable: true}
+	if f.Agent != "" {
+		a.path = agentPath(f.Agent) + "/retention/forecast"
+	}
+	for name, d := range map[string]*ckpt.Duration{"recovery_keep": f.RecoveryKeep, "pre_operation_keep": f.PreOperationKeep, "ended_keep": f.EndedKeep} {
+		if d != nil {
+			a.query.add(name, d.String())
+		}
+	}
+	if f.RoutineKeep != nil {
+		a.query.add("routine_keep", strconv.Itoa(*f.RoutineKeep))
+	}
+	if f.MaxBytes != nil {
+		a.query.add("max_bytes", strconv.FormatInt(*f.MaxBytes, 10))
+	}
+	a.query.addLimit(f.Limit)
+	v := new(survey.Forecast)
+	_, err := o.fetch(ctx, a, v)
+	return orNil(v, err)
+}
+
+// Changes calls f with what changes, until ctx ends or f answers an error. The first one
+// is survey.ChangedBegin. If the daemon restarts, it connects again, and
+// survey.ChangedBegin comes again: what changed in between is not told.
+func (o Operator) Changes(ctx context.Context, f func(survey.Change) error) error {
+	return o.follow(ctx, follower{client: o.Client, path: "/v1/changes", tell: func(line []byte, _ int64) (int64, bool, error) {
+		var c survey.Change
+		if err := json.Unmarshal(line, &c); err != nil {
+			return 0, false, misunderstood(err, false)
+		}
+		err := f(c)
+		return 0, err != nil, err
+	}})
+}
+
+// PolicyOf reads an agent's policy with where each value comes from, and the tag that
+// ReplacePolicy takes.
+func (o Operator) PolicyOf(ctx context.Context, agent string) (*ckpt.PolicyLayers, string, error) {
+	if err := ckpt.CheckAgentName(agent); err != nil {
+		return nil, "", err
+	}
+	a := &ask{method: http.MethodGet, path: agentPath(agent) + "/policy", repeatable: true}
+	a.query.add("layers", "true")
+	layers := new(ckpt.PolicyLayers)
+	ans, err := o.fetch(ctx, a, layers)
+	if err != nil {
+		return nil, "", err
+	}
+	layers.Policy.Fill()
+	tag, _ := strconv.Unquote(ans.header.Get("Etag"))
+	return layers, tag, nil
+}
+
+// ReplacePolicy is SetOwnPolicy, refused with conflict where the agent's policy is no
+// longer the one with the tag.
+func (o Operator) ReplacePolicy(ctx context.Context, agent string, own ckpt.JSON, tag string) (*ckpt.Policy, error) {
+	if err := ckpt.CheckAgentName(agent); err != nil {
+		return nil, err
+	}
+	return o.setPolicy(ctx, agent, own, tag)
+}
+
+// Settings reads the settings that the daemon has in force. For administrators.
+func (o Operator) Settings(ctx context.Context) (*survey.Settings, error) {
+	v := new(survey.Settings)
+	_, err := o.fetch(ctx, probe("/v1/settings"), v)
+	return orNil(v, err)
+}
+
+// Findings lists one page of the findings of all runs, newest first.
+func (o Operator) Findings(ctx context.Context, f survey.FindingsQuery) (*survey.Findings, error) {
+	if err := f.Check(); err != nil {
+		return nil, err
+	}
+	var q values
+	q.add("agent", f.Agent)
+	q.add("run", f.Run)
+	q.add("rule", f.Rule)
+	q.add("severity", string(f.Severity))
+	q.add("since", f.Since.String())
+	q.add("until", f.Until.String())
+	if f.Closed {
+		q.add("closed", "true")
+	}
+	q.add("before", f.Before)
+	q.addLimit(f.Limit)
+	page := new(survey.Findings)
+	_, err := o.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/findings", query: q, repeatable: true}, page)
+	return orNil(page, err)
+}
+
+// Recorder reads a run as its flight recorder.
+func (o Operator) Recorder(ctx context.Context, ref ckpt.RunRef, f survey.RecorderQuery) (*survey.Recorder, error) {
+	var q values
+	q.add("from", f.From.String())
+	q.add("to", f.To.String())
+	if f.Bins != 0 {
+		q.add("bins", strconv.Itoa(f.Bins))
+	}
+	return fetchPart[survey.Recorder](ctx, o.Client, ref, "recorder", q)
+}

@@ -1,0 +1,21 @@
+package client
+
+import "context"
+
+type reasonKey struct{}
+
+// WithReason lets the calls that are made with a context say why, for the audit log:
+// changes and deletions of checkpoints, policies, prunes, and registered runs. The
+// other calls have a reason in their request, or none.
+func WithReason(ctx context.Context, reason string) context.Context {
+	if reason == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, reasonKey{}, reason)
+}
+
+// because adds the reason of a context to a request that takes one.
+func (a *ask) because(ctx context.Context) {
+	reason, _ := ctx.Value(reasonKey{}).(string)
+	a.query.add("reason", reason)
+}

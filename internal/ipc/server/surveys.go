@@ -1,0 +1,214 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/survey"
+)
+
+// getOverview answers what needs a person and how the runs go, or that nothing of it
+// has changed.
+func (c *call) getOverview() error {
+	var f survey.OverviewQuery
+	var err error
+	if f.Span, err = c.query.duration("span"); err != nil {
+		return err
+	}
+	limit, err := c.query.number("limit", 1, survey.MaxRuns)
+	if err != nil {
+		return err
+	}
+	if limit != nil {
+		f.Limit = int(*limit)
+	}
+	if f.ETag, err = c.noneMatch(); err != nil {
+		return err
+	}
+	ctx, cancel := c.reading(c.server.limits.ReadTimeout)
+	defer cancel()
+	v, same, err := c.server.store.Overview(ctx, c.scope, f)
+	if err != nil {
+		return err
+	}
+	if same {
+		c.Header()["Etag"] = []string{strconv.Quote(f.ETag)}
+		c.giveTime(0)
+		c.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	c.Header()["Etag"] = []string{strconv.Quote(v.ETag)}
+	return c.sendJSON(http.StatusOK, v)
+}
+
+// getRecorder answers a run as its flight recorder.
+func (c *call) getRecorder() error {
+	var f survey.RecorderQuery
+	var err error
+	if f.From, err = c.query.time("from"); err != nil {
+		return err
+	}
+	if f.To, err = c.query.time("to"); err != nil {
+		return err
+	}
+	bins, err := c.query.number("bins", survey.MinBins, survey.MaxBins)
+	if err != nil {
+		return err
+	}
+	if bins != nil {
+		f.Bins = int(*bins)
+	}
+	return read(c, false, func(ctx context.Context) (*survey.Recorder, error) {
+		return c.server.store.Recorder(ctx, c.scope, c.ref(), f)
+	})
+}
+
+// getForecast answers what retention removes next.
+func (c *call) getForecast() error {
+	f := survey.ForecastQuery{Agent: c.agent}
+	for name, to := range map[string]**ckpt.Duration{"recovery_keep": &f.RecoveryKeep, "pre_operation_keep": &f.PreOperationKeep, "ended_keep": &f.EndedKeep} {
+		if c.query.get(name) == "" {
+			continue
+		}
+		d, err := c.query.duration(name)
+		if err != nil {
+			return err
+		}
+		*to = &d
+	}
+	keep, err := c.query.number("routine_keep", 0, 1<<31-1)
+	if err != nil {
+		return err
+	}
+	if keep != nil {
+		n := int(*keep)
+		f.RoutineKeep = &n
+	}
+	if f.MaxBytes, err = c.query.number("max_bytes", 0, 1<<62); err != nil {
+		return err
+	}
+	limit, err := c.query.number("limit", 1, survey.MaxForecast)
+	if err != nil {
+		return err
+	}
+	if limit != nil {
+		f.Limit = int(*limit)
+	}
+	return read(c, true, func(ctx context.Context) (*survey.Forecast, error) {
+		return c.server.store.Forecast(ctx, c.scope, f)
+	})
+}
+
+// changesEvery is how often a follower of changes is told at most: what comes in
+// between is put together.
+const changesEvery = 100 * time.Millisecond
+
+// followChanges streams what changes as lines of JSON, until the client leaves or the
+// server stops. It counts as one of the owner's followers.
+func (c *call) followChanges() error {
+	if following, err := c.query.is("follow", false); err != nil || !following {
+		return cmp.Or(err, error(ckpt.Errorf(ckpt.CodeInvalid, "changes are followed: say follow=true")))
+	}
+	if err := c.beFollower(); err != nil {
+		return err
+	}
+	next, stop := c.server.store.WatchChanges(c.scope)
+	defer stop()
+	ctx, cancel := c.following()
+	defer cancel()
+	list := []survey.Change{{What: survey.ChangedBegin}}
+	for {
+		err := sendEvents(ctx, c, list)
+		if err == nil && c.r.Method != http.MethodHead {
+			if err = c.pause(ctx, changesEvery); err == nil {
+				list, err = next(ctx)
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return c.letGo()
+		case errors.Is(err, errGone) || c.r.Method == http.MethodHead && err == nil:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// pause waits, or until the context ends.
+func (*call) pause(ctx context.Context, most time.Duration) error {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// listFindings lists the findings of all runs.
+func (c *call) listFindings() error {
+	f := survey.FindingsQuery{Agent: c.query.get("agent"), Run: c.query.get("run"), Rule: c.query.get("rule"),
+		Severity: ckpt.Severity(c.query.get("severity")), Before: c.query.get("before")}
+	var err error
+	if f.Since, err = c.query.time("since"); err != nil {
+		return err
+	}
+	if f.Until, err = c.query.time("until"); err != nil {
+		return err
+	}
+	if f.Closed, err = c.query.is("closed", false); err != nil {
+		return err
+	}
+	if f.Limit, err = c.query.limit(); err != nil {
+		return err
+	}
+	return read(c, true, func(ctx context.Context) (*survey.Findings, error) {
+		return c.server.store.Findings(ctx, c.scope, f)
+	})
+}
+
+// getSettings answers the settings that the daemon has in force.
+func (c *call) getSettings() error {
+	if !c.conn.caller.Admin {
+		return c.refuse(ckpt.Errorf(ckpt.CodeDenied, "only an administrator may read the settings of the daemon"))
+	}
+	if c.server.settings == nil {
+		return ckpt.Errorf(ckpt.CodeNotFound, "this daemon tells no settings")
+	}
+	return c.sendJSON(http.StatusOK, survey.Settings{Settings: c.server.settings()})
+}
+
+// noneMatch is the tag in If-None-Match, "" for none. Of a list the last one counts,
+// and * names none: what is asked for is always there.
+func (c *call) noneMatch() (string, error) {
+	tags, err := c.tags("If-None-Match")
+	if err != nil || len(tags) == 0 {
+		return "", err
+	}
+	return tags[len(tags)-1], nil
+}
+
+// tags are the ETags in a header. There are none where it did not come, or is *.
+func (c *call) tags(header string) (list []string, err error) {
+	value, err := c.header(header)
+	if err != nil || value == nil || strings.TrimSpace(*value) == "*" {
+		return nil, err
+	}
+	for tag := range strings.SplitSeq(*value, ",") {
+		text, found := strings.CutPrefix(strings.TrimPrefix(strings.TrimSpace(tag), "W/"), `"`)
+		text, closed := strings.CutSuffix(text, `"`)
+		if !found || !closed || strings.Contains(text, `"`) {
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, `the header %s is an ETag in quotation marks, or *`, header)
+		}
+		list = append(list, text)
+	}
+	return list, nil
+}

@@ -1,0 +1,28 @@
+package survey
+
+import ckpt "github.com/ckptsidecar/ckptsidecar"
+
+// The audit log is asked with ckpt.AuditFilter:
+//
+//	GET /v1/audit?newest=true&before=…&agent=…&run=…&who=…&action=…&outcome=…&since=…&limit=…
+
+// MaxProblems is how many problems an answer names.
+const MaxProblems = 20
+
+// VerifyRequest asks the daemon to check itself. For administrators, because the
+// log is of everybody.
+//
+//	POST /v1/verify {"chain": true}
+type VerifyRequest struct {
+	Chain bool `json:"chain"` // read the whole audit log and follow its chain of hashes
+}
+
+// Verified is what was found.
+type Verified struct {
+	At       ckpt.Time `json:"at"`
+	OK       bool      `json:"ok"`       // nothing is wrong
+	Problems []string  `json:"problems"` // the first MaxProblems, each a sentence
+	TookMS   int64     `json:"took_ms"`
+	Rows     int64     `json:"rows"` // that were read
+	Head     string    `json:"head"` // the hash of the last one
+}

@@ -1,0 +1,53 @@
+package survey
+
+import ckpt "github.com/ckptsidecar/ckptsidecar"
+
+// FindingsQuery chooses findings of all runs, newest first.
+//
+//	GET /v1/findings?rule=&severity=&since=&until=&agent=&run=&closed=true&before=&limit=
+type FindingsQuery struct {
+	Agent    string
+	Run      string // of that agent
+	Rule     string
+	Severity ckpt.Severity // exactly this one
+	Since    ckpt.Time     // found then or later
+	Until    ckpt.Time     // found before
+	Closed   bool          // also those that are closed
+	Before   string        // a cursor
+	Limit    int
+}
+
+// Check refuses a query that is wrong in itself.
+func (q *FindingsQuery) Check() error {
+	if q.Agent != "" {
+		if err := ckpt.CheckAgentName(q.Agent); err != nil {
+			return err
+		}
+	}
+	switch {
+	case q.Run != "" && q.Agent == "":
+		return ckpt.Errorf(ckpt.CodeInvalid, "a run belongs to an agent: name that too")
+	case q.Run != "":
+		if err := ckpt.CheckRunName(q.Run); err != nil {
+			return err
+		}
+	}
+	switch q.Severity {
+	case "", ckpt.SeverityInfo, ckpt.SeverityWarn, ckpt.SeverityCritical:
+	default:
+		return ckpt.Errorf(ckpt.CodeInvalid, "a severity is info, warn or critical")
+	}
+	if !q.Since.IsZero() && !q.Until.IsZero() && !q.Since.Before(q.Until.Time) {
+		return ckpt.Errorf(ckpt.CodeInvalid, "since is %s and until %s: nothing is between them", q.Since, q.Until)
+	}
+	if q.Before != "" {
+		return ckpt.CheckID(q.Before)
+	}
+	return nil
+}
+
+// Findings is one page of findings. Finding names the owner, the agent and the run.
+type Findings struct {
+	Findings []ckpt.Finding `json:"findings"`
+	Next     ckpt.Ref       `json:"next"` // null on the last page
+}

@@ -1,0 +1,114 @@
+package survey
+
+import ckpt "github.com/ckptsidecar/ckptsidecar"
+
+// MaxForecast is how many checkpoints a list of a forecast names.
+const (
+	MaxForecast     = 1000
+	DefaultForecast = 100
+)
+
+// ForecastQuery asks what retention removes next. Values that are given stand in
+// for those of the policies: what would go if they were set.
+//
+//	GET /v1/retention/forecast?routine_keep=5&recovery_keep=24h
+//	GET /v1/agents/{agent}/retention/forecast
+type ForecastQuery struct {
+	Agent            string // "" means every agent of the owner
+	RoutineKeep      *int
+	RecoveryKeep     *ckpt.Duration
+	PreOperationKeep *ckpt.Duration
+	EndedKeep        *ckpt.Duration
+	MaxBytes         *int64 // the budget of each agent
+	Limit            int    // of each list; 0 means 100, at most MaxForecast
+}
+
+// Check refuses a query that is wrong in itself.
+func (q *ForecastQuery) Check() error {
+	if q.Agent != "" {
+		if err := ckpt.CheckAgentName(q.Agent); err != nil {
+			return err
+		}
+	}
+	if q.Limit < 0 || q.Limit > MaxForecast {
+		return ckpt.Errorf(ckpt.CodeInvalid, "limit is %d: it is 1 to %d", q.Limit, MaxForecast)
+	}
+	for name, d := range map[string]*ckpt.Duration{"recovery_keep": q.RecoveryKeep, "pre_operation_keep": q.PreOperationKeep, "ended_keep": q.EndedKeep} {
+		if d != nil && *d < 0 {
+			return ckpt.Errorf(ckpt.CodeInvalid, "%s is %s: it is a length of time, or 0 to keep all", name, *d)
+		}
+	}
+	if q.RoutineKeep != nil && *q.RoutineKeep < 0 || q.MaxBytes != nil && *q.MaxBytes < 0 {
+		return ckpt.Errorf(ckpt.CodeInvalid, "routine_keep and max_bytes are numbers from 0 on")
+	}
+	return nil
+}
+
+// WhatIf says whether the query asks about other values than those of the policies.
+func (q *ForecastQuery) WhatIf() bool {
+	return q.RoutineKeep != nil || q.RecoveryKeep != nil || q.PreOperationKeep != nil || q.EndedKeep != nil || q.MaxBytes != nil
+}
+
+// Over is a policy with the values of the query in place of its own.
+func (q *ForecastQuery) Over(p ckpt.Policy) ckpt.Policy {
+	if q.RoutineKeep != nil {
+		p.RoutineKeep = *q.RoutineKeep
+	}
+	if q.RecoveryKeep != nil {
+		p.RecoveryKeep = *q.RecoveryKeep
+	}
+	if q.PreOperationKeep != nil {
+		p.PreOperationKeep = *q.PreOperationKeep
+	}
+	if q.EndedKeep != nil {
+		p.EndedKeep = *q.EndedKeep
+	}
+	if q.MaxBytes != nil {
+		p.MaxBytes = *q.MaxBytes
+	}
+	return p
+}
+
+// When a checkpoint goes.
+const (
+	GoesNow      = "now"       // the rules remove it at once: with the next save of its run, or when retention looks next
+	GoesNextSave = "next_save" // the next routine save of its run removes it
+	GoesByAge    = "age"       // it goes at the time At, if the clock is trusted then
+	GoesByBudget = "budget"    // it goes next where its agent reaches its size budget
+)
+
+// Forecast is what retention removes next, and what it keeps for what reason.
+type Forecast struct {
+	At      ckpt.Time `json:"at"`
+	Guarded bool      `json:"guarded"` // nothing goes by age just now: the daemon has just started or the clock jumped
+	WhatIf  bool      `json:"what_if"` // values of the query stand in for those of the policies
+
+	Going     []Going `json:"going"`      // those that go first come first
+	MoreGoing int64   `json:"more_going"` // that did not fit into the list
+	Bytes     int64   `json:"bytes"`      // that those that go now, with the next save or by age added when they were saved; less may come free, because others share them
+
+	// Keeping counts what stays, by the rule that keeps it.
+	Keeping []Keeping `json:"keeping"`
+}
+
+// Going is a checkpoint that will go.
+type Going struct {
+	Owner      string    `json:"owner"`
+	Agent      string    `json:"agent"`
+	Run        string    `json:"run"`
+	Checkpoint string    `json:"checkpoint"`
+	Kind       ckpt.Kind `json:"kind"`
+	Seq        int64     `json:"seq"`
+	CreatedAt  ckpt.Time `json:"created_at"`
+	StoredSize int64     `json:"stored_size"`
+	When       string    `json:"when"`   // one of the words above
+	Goes       ckpt.Time `json:"goes"`   // when, for age; null otherwise
+	Reason     string    `json:"reason"` // what the audit log will say, or why it is next
+}
+
+// Keeping is how many checkpoints one rule keeps.
+type Keeping struct {
+	Rule        string `json:"rule"` // in words: pinned, needed by a prompt, among the newest 3 routine checkpoints, …
+	Checkpoints int64  `json:"checkpoints"`
+	Bytes       int64  `json:"bytes"`
+}

@@ -1,0 +1,208 @@
+package survey
+
+import ckpt "github.com/ckptsidecar/ckptsidecar"
+
+// The limits of a recorder. Four lanes have marks or bins, so that an answer has at
+// most four times MaxBins of them.
+const (
+	DefaultBins = 240
+	MinBins     = 10
+	MaxBins     = 300
+	WholeBins   = 120 // of the lane over the whole run
+	MaxSegments = 200
+)
+
+// RecorderQuery chooses what of a run a recorder shows.
+//
+//	GET /v1/agents/{agent}/runs/{run}/recorder?from=…&to=…&bins=240
+type RecorderQuery struct {
+	From, To ckpt.Time // the view; zero means the beginning and the end of the run
+	Bins     int       // of each lane; 0 means DefaultBins
+}
+
+// Check refuses a query that is wrong in itself.
+func (q *RecorderQuery) Check() error {
+	switch {
+	case q.Bins != 0 && (q.Bins < MinBins || q.Bins > MaxBins):
+		return ckpt.Errorf(ckpt.CodeInvalid, "bins is %d: it is %d to %d", q.Bins, MinBins, MaxBins)
+	case !q.From.IsZero() && !q.To.IsZero() && !q.From.Before(q.To.Time):
+		return ckpt.Errorf(ckpt.CodeInvalid, "from is %s and to %s: nothing is between them", q.From, q.To)
+	}
+	return nil
+}
+
+// Recorder is a run as its flight recorder shows it. Each of the four lanes has
+// the marks themselves where at most Bins of them lie in the view, and else has no
+// marks but bins.
+type Recorder struct {
+	Owner   string         `json:"owner"`
+	Agent   string         `json:"agent"`
+	Run     string         `json:"run"`
+	Status  ckpt.RunStatus `json:"status"`
+	Epoch   int64          `json:"epoch"`
+	Attempt int64          `json:"attempt"`
+	At      ckpt.Time      `json:"at"` // when the daemon answered
+
+	Began ckpt.Time `json:"began"` // the first thing that is known of the run
+	Ended ckpt.Time `json:"ended"` // the last; of a running run At
+	From  ckpt.Time `json:"from"`  // the view: from Began to Ended where the query says nothing
+	To    ckpt.Time `json:"to"`
+	Bins  int       `json:"bins"`   // of each lane that is in bins
+	BinMS int64     `json:"bin_ms"` // of one of them; the last may reach beyond To
+
+	Segments    []Segment      `json:"segments"` // of the whole run, oldest first; the newest MaxSegments
+	Steps       StepLane       `json:"steps"`
+	Operations  OperationLane  `json:"operations"`
+	Checkpoints CheckpointLane `json:"checkpoints"` // those that are kept
+	Findings    FindingLane    `json:"findings"`
+
+	Whole Whole `json:"whole"` // the lane below all others, for the brush
+	Sums  Sums  `json:"sums"`  // of the whole run since its present beginning
+}
+
+// Segment is the time in which one owner ran a run. Between two of them nobody did.
+type Segment struct {
+	Attempt int64     `json:"attempt"` // 1, 2, …: several segments may have one, where a run went on after it was taken for dead
+	From    ckpt.Time `json:"from"`
+	To      ckpt.Time `json:"to"`  // the last sign of life in it; null while it lasts
+	How     string    `json:"how"` // it ended: interrupted, timed_out, suspended, awaiting_continuation, completed, failed; "" while it lasts
+	PID     int       `json:"pid"` // of its owner, 0 where none is known
+}
+
+// StepLane are the steps that began in the view.
+type StepLane struct {
+	Count int64      `json:"count"`
+	Marks []StepMark `json:"marks"` // in the order in which they began
+	Bins  []StepBin  `json:"bins"`
+}
+
+// StepMark is a step without what went in and came out.
+type StepMark struct {
+	Key       string          `json:"key" db:"key"`
+	Name      string          `json:"name" db:"name"`
+	Status    ckpt.StepStatus `json:"status" db:"status"`
+	Attempt   int64           `json:"attempt" db:"attempt"`
+	StartedAt ckpt.Time       `json:"started_at" db:"started_at"`
+	EndedAt   ckpt.Time       `json:"ended_at" db:"ended_at"`
+	Error     string          `json:"error" db:"error"` // its first 200 characters
+	Outcome   ckpt.Ref        `json:"outcome" db:"outcome"`
+	ckpt.Measures
+}
+
+// StepBin are the steps that began in a bin, from From + I × BinMS on.
+type StepBin struct {
+	I      int   `json:"i"`
+	Count  int64 `json:"count"`
+	Failed int64 `json:"failed"` // or interrupted
+}
+
+// OperationLane are the operations that began in the view, and those that are
+// still open or uncertain and began before.
+type OperationLane struct {
+	Count int64           `json:"count"`
+	Marks []OperationMark `json:"marks"`
+	Bins  []OperationBin  `json:"bins"`
+}
+
+// OperationMark is an attempt of an operation.
+type OperationMark struct {
+	Key        string               `json:"key" db:"key"`
+	Name       string               `json:"name" db:"name"`
+	Attempt    int64                `json:"attempt" db:"attempt"`
+	Status     ckpt.OperationStatus `json:"status" db:"status"`
+	Checkpoint ckpt.Ref             `json:"checkpoint" db:"checkpoint"`
+	StartedAt  ckpt.Time            `json:"started_at" db:"started_at"`
+	EndedAt    ckpt.Time            `json:"ended_at" db:"ended_at"`
+}
+
+// OperationBin are the operations that began in a bin.
+type OperationBin struct {
+	I         int   `json:"i"`
+	Count     int64 `json:"count"`
+	Failed    int64 `json:"failed"`
+	Uncertain int64 `json:"uncertain"`
+}
+
+// CheckpointLane are the checkpoints that were saved in the view and are kept.
+type CheckpointLane struct {
+	Count int64            `json:"count"`
+	Marks []CheckpointMark `json:"marks"` // by seq
+	Bins  []CheckpointBin  `json:"bins"`
+}
+
+// CheckpointMark is a checkpoint without its state, labels and metadata.
+type CheckpointMark struct {
+	ID         string    `json:"id" db:"id"`
+	Seq        int64     `json:"seq" db:"seq"`
+	Kind       ckpt.Kind `json:"kind" db:"kind"`
+	Parent     ckpt.Ref  `json:"parent" db:"parent"`
+	CreatedAt  ckpt.Time `json:"created_at" db:"created_at"`
+	Size       int64     `json:"size" db:"size"`               // of the state
+	StoredSize int64     `json:"stored_size" db:"stored_size"` // what the save added
+	Step       ckpt.Ref  `json:"step" db:"step"`
+	Operation  ckpt.Ref  `json:"operation" db:"operation"`
+	Pinned     bool      `json:"pinned" db:"pinned"`
+	Suspect    bool      `json:"suspect" db:"suspect"`
+}
+
+// CheckpointBin are the checkpoints that were saved in a bin.
+type CheckpointBin struct {
+	I            int   `json:"i"`
+	Routine      int64 `json:"routine"`
+	PreOperation int64 `json:"pre_operation"`
+	Recovery     int64 `json:"recovery"`
+	Suspect      int64 `json:"suspect"`
+	Pinned       int64 `json:"pinned"`
+	Largest      int64 `json:"largest"`   // of their states, in bytes
+	FirstSeq     int64 `json:"first_seq"` // to zoom to them
+	LastSeq      int64 `json:"last_seq"`
+}
+
+// FindingLane are the findings of the view, open and closed.
+type FindingLane struct {
+	Count int64         `json:"count"`
+	Marks []FindingMark `json:"marks"` // oldest first
+	Bins  []FindingBin  `json:"bins"`
+}
+
+// FindingMark is a finding without its evidence.
+type FindingMark struct {
+	ID         string        `json:"id" db:"id"`
+	At         ckpt.Time     `json:"at" db:"at"`
+	Rule       string        `json:"rule" db:"rule"`
+	Severity   ckpt.Severity `json:"severity" db:"severity"`
+	Message    string        `json:"message" db:"message"`
+	Checkpoint ckpt.Ref      `json:"checkpoint" db:"checkpoint"`
+	Closed     ckpt.Ref      `json:"closed" db:"closed"` // by what: dismissed, resumed, restored, begun_anew; null while it is open
+}
+
+// FindingBin are the findings of a bin.
+type FindingBin struct {
+	I     int           `json:"i"`
+	Count int64         `json:"count"`
+	Open  int64         `json:"open"`
+	Worst ckpt.Severity `json:"worst"`
+}
+
+// Whole is the whole run in WholeBins bins, whatever the view is: from Began +
+// I × BinMS on.
+type Whole struct {
+	BinMS int64     `json:"bin_ms"`
+	Steps []StepBin `json:"steps"` // those in which steps began
+}
+
+// Sums are of a whole run since its present beginning.
+type Sums struct {
+	Steps        int64   `json:"steps"`       // that are known, each once
+	Failed       int64   `json:"failed"`      // of these, those that failed or were interrupted
+	StepsEnded   int64   `json:"steps_ended"` // every attempt of each
+	Operations   int64   `json:"operations"`
+	Checkpoints  int64   `json:"checkpoints"` // that are kept
+	Saves        int64   `json:"saves"`       // that were ever made: the newest seq
+	Findings     int64   `json:"findings"`    // open and closed
+	InputTokens  int64   `json:"input_tokens"`
+	OutputTokens int64   `json:"output_tokens"`
+	CostUSD      float64 `json:"cost_usd"`
+	WorkedMS     int64   `json:"worked_ms"` // over all segments, up to At
+	StoredBytes  int64   `json:"stored_bytes"`
+}

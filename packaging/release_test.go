@@ -1,0 +1,87 @@
+package packaging
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// release runs packaging/release.py.
+func release(t *testing.T, args ...string) {
+	t.Helper()
+	if err := exec.Command("python3", "-c", "import tomllib").Run(); err != nil {
+		t.Skip("Python 3.11 is not installed")
+	}
+	run := exec.Command("python3", append([]string{"release.py"}, args...)...)
+	run.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1700000000")
+	if said, err := run.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+}
+
+// TestTheWheelInstalls builds the Python client twice: the bytes are the same, and what
+// is unpacked can be imported.
+func TestTheWheelInstalls(t *testing.T) {
+	var built [2][]byte
+	var dir, name string
+	for i := range built {
+		dir = t.TempDir()
+		release(t, "wheel", dir)
+		found, err := filepath.Glob(filepath.Join(dir, "ckptsidecar-*-py3-none-any.whl"))
+		if err != nil || len(found) != 1 {
+			t.Fatal(found, err)
+		}
+		name = found[0]
+		if built[i], err = os.ReadFile(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(built[0], built[1]) {
+		t.Error("two builds have other bytes")
+	}
+	look := exec.Command("python3", "-I", "-c", `
+import sys, importlib.metadata
+sys.path.insert(0, sys.argv[1])
+import ckptsidecar
+assert ckptsidecar.__file__.startswith(sys.argv[1]), ckptsidecar.__file__
+assert importlib.metadata.version("ckptsidecar") == ckptsidecar.__version__
+for f in importlib.metadata.files("ckptsidecar"):
+    assert f.hash is None or f.size == len(f.read_binary()), f
+`, name)
+	if said, err := look.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, said)
+	}
+}
+
+// TestTheBillOfMaterialsNamesWhatIsIn reads it of this test's own binary.
+func TestTheBillOfMaterialsNamesWhatIsIn(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "sbom.json")
+	release(t, "sbom", "1.2.3", self, file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bom struct {
+		BOMFormat  string
+		Metadata   struct{ Component struct{ Version string } }
+		Components []struct{ Name, Version, PURL string }
+	}
+	if err := json.Unmarshal(text, &bom); err != nil {
+		t.Fatal(err)
+	}
+	if bom.BOMFormat != "CycloneDX" || bom.Metadata.Component.Version != "1.2.3" || len(bom.Components) == 0 {
+		t.Errorf("%+v", bom)
+	}
+	for _, c := range bom.Components {
+		if c.Name == "" || c.Version == "" || c.PURL == "" {
+			t.Errorf("%+v", c)
+		}
+	}
+}
