@@ -5,14 +5,6 @@ import (
 	"strings"
 )
 
-// hit is a secret in a text. What was found under a key belongs to the key's
-// place, and everything else to the place of the pair by which it was found.
-type hit struct {
-	at       int
-	from, to int
-	kind     string
-}
-
 // mode is what a text is: JSON, of which the strings are looked at, or anything else.
 type mode struct {
 	json  bool
@@ -180,23 +172,4 @@ func (m *mode) mayName(text []byte, i int) bool {
 	}
 	t := triple(text[i-2], text[i-1], text[i])
 	return endings[t>>6]>>(t&63)&1 != 0
-}
-
-// beginsWord says whether the byte before i is none of a word's. In JSON it may
-// be the end of an escape: a token often stands at the beginning of a line.
-func beginsWord(text []byte, i int, json bool) bool {
-	if i == 0 || !word(text[i-1]) {
-		return true
-	}
-	if !json || i < 2 {
-		return false
-	}
-	if text[i-2] == '\\' {
-		return strings.IndexByte("nrtfb", text[i-1]) >= 0
-	}
-	if i >= 6 && text[i-6] == '\\' && text[i-5] == 'u' {
-		c, ok := escaped(text, i-6)
-		return ok && (c > 0x7f || !word(byte(c)))
-	}
-	return false
 }

@@ -122,31 +122,6 @@ func innerName(state []byte, quote int) (hit, bool) {
 	return assigned(state, at, true)
 }
 
-// nextQuote answers the next quote from i on in the string that begins at from,
-// and whether it is escaped. Without one it is the end of all.
-func nextQuote(s []byte, i, from int) (at int, escaped bool) {
-	j := bytes.IndexByte(s[i:], '"')
-	if j < 0 {
-		return len(s), false
-	}
-	at = i + j
-	slashes := 0
-	for at-1-slashes >= from && s[at-1-slashes] == '\\' {
-		slashes++
-	}
-	return at, slashes%2 == 1
-}
-
-// endOfString answers where the string that begins at from has its closing quote.
-func endOfString(s []byte, from int) int {
-	for i := from; ; i++ {
-		var escaped bool
-		if i, escaped = nextQuote(s, i, from); !escaped {
-			return i
-		}
-	}
-}
-
 // first puts hits in order, drops those inside another, and answers the first
 // few.
 func first(hits []hit, atMost int) []hit {

@@ -1,10 +1,7 @@
 package archive
 
 import (
-	"bufio"
-	"bytes"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -17,143 +14,8 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
-	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
-
-// contents are what an export holds, apart from its rows and states.
-type contents struct {
-	version int
-	agents  []*agentSeen
-	has     map[string]bool // the ids of its checkpoints, findings and prompts
-}
-
-// agentSeen is an agent of an export.
-type agentSeen struct {
-	name      string
-	target    string           // the name that it gets here
-	secrets   ckpt.SecretsMode // what its policy says here
-	owner     string
-	createdAt ckpt.Time
-	policyAt  ckpt.Time
-	policy    []byte
-	runs      map[string]*runSeen
-	order     []*runSeen // those whose line was read
-	marks     map[string]markSeen
-	threads   map[ckpt.GraphThread]bool
-	files     filesSeen
-}
-
-// markSeen is what has changed of a checkpoint after its line was written.
-type markSeen struct {
-	gone    bool
-	labels  ckpt.Labels
-	pinned  bool
-	suspect bool
-}
-
-// runSeen is a run of an export.
-type runSeen struct {
-	name       string
-	declared   bool
-	startedAt  string
-	epoch      int64
-	lastSeq    int64
-	lastEvent  int64
-	ended      bool
-	alive      bool
-	unscreened bool   // nobody has looked for secrets in it
-	damaged    string // what of it cannot be read, "" for nothing
-
-	seq      int64            // of its newest checkpoint so far
-	ids      []string         // of its first checkpoint and its newest so far
-	event    int64            // of its newest event so far
-	keys     map[string]bool  // of its rows
-	attempts map[string]int64 // of its operations
-
-	present  bool  // it is here already
-	half     int64 // the run here that an import has not ended, 0 for none
-	id       int64 // of the run that was made
-	disowned bool
-}
-
-func (a *agentSeen) run(name string) *runSeen {
-	r := a.runs[name]
-	if r == nil {
-		r = &runSeen{name: name, keys: map[string]bool{}, attempts: map[string]int64{}}
-		a.runs[name] = r
-	}
-	return r
-}
-
-// lines reads the lines of an export with their numbers.
-type lines struct {
-	in     *bufio.Reader
-	number int64
-}
-
-func readLines(f *os.File) (*lines, error) {
-	_, err := f.Seek(0, io.SeekStart)
-	return &lines{in: bufio.NewReaderSize(f, 256<<10)}, err
-}
-
-// next answers a line with its line break, io.EOF after the last.
-func (l *lines) next() ([]byte, *exportLine, error) {
-	b, err := l.in.ReadBytes('\n')
-	if err == io.EOF && len(b) > 0 {
-		return nil, nil, ckpt.Errorf(ckpt.CodeInvalid, "line %d of the export is cut off: nothing was changed", l.number+1)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	l.number++
-	var line exportLine
-	if err := jsontext.Decode(bytes.TrimRight(b, "\n"), &line); err != nil {
-		return nil, nil, ckpt.Errorf(ckpt.CodeInvalid, "line %d of the export is wrong: %v; nothing was changed", l.number, err)
-	}
-	return b, &line, nil
-}
-
-// each reads a checked export once more, and calls f with each line between the
-// first and the last, and the agent that it is of.
-func (c *contents) each(f *os.File, do func(*exportLine, *agentSeen) error) error {
-	l, err := readLines(f)
-	if err != nil {
-		return err
-	}
-	n := -1
-	for {
-		_, line, err := l.next()
-		if err != nil {
-			return err
-		}
-		switch line.Type {
-		case lineBegin:
-			if c.version == 1 {
-				n = 0
-			}
-			continue
-		case lineAgent:
-			n++
-		case lineEnd:
-			return nil
-		}
-		if err := do(line, c.agents[n]); err != nil {
-			return err
-		}
-	}
-}
-
-// checking is the first reading of an export.
-type checking struct {
-	*contents
-	agent *agentSeen
-	open  *runSeen // whose rows are being read
-	kinds map[string]*kindCount
-	names map[string]bool
-
-	runName func(ckpt.GraphThread) string
-}
 
 // checkExport reads a whole export without using it.
 func checkExport(f *os.File, runName func(ckpt.GraphThread) string) (*contents, error) {
@@ -277,15 +139,6 @@ func (c *checking) line(line *exportLine) error {
 		return fmt.Errorf("it is of run %s, whose line does not come before it", line.Run)
 	}
 	return c.checkRow(t, line)
-}
-
-// cut shortens a text for a name.
-func cut(s string) string {
-	const most = 200
-	if len(s) > most {
-		s = s[:most] + "…"
-	}
-	return string(bytes.ToValidUTF8([]byte(s), nil))
 }
 
 func (c *checking) checkAgent(line *exportLine) error {
@@ -491,16 +344,4 @@ func (c *checking) sameKinds(told map[string]kindSums) bool {
 		}
 	}
 	return true
-}
-
-// state is the state of a line.
-func (l *exportLine) state() ([]byte, error) {
-	if l.Base64 == nil {
-		return []byte(l.State), nil
-	}
-	state, err := base64.StdEncoding.DecodeString(*l.Base64)
-	if err != nil {
-		return nil, errors.New("state_base64 is not base64")
-	}
-	return state, nil
 }

@@ -1,21 +1,14 @@
 package archive
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"hash"
 	"io"
 	"slices"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/driftlog"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/jmoiron/sqlx"
@@ -24,62 +17,6 @@ import (
 // exportVersion is the version that is written. Version 1 had the policy and the
 // checkpoints alone.
 const exportVersion = 2
-
-// exportLine is any line of an export.
-type exportLine struct {
-	Type    string `json:"type"`
-	Version int    `json:"version,omitempty"`
-
-	// Of an agent.
-	Agent     string          `json:"agent,omitempty"`
-	Owner     string          `json:"owner,omitempty"`
-	CreatedAt *ckpt.Time      `json:"created_at,omitempty"`
-	PolicyAt  *ckpt.Time      `json:"policy_at,omitempty"`
-	Policy    json.RawMessage `json:"policy,omitempty"`
-
-	// Of a run and of what belongs to it.
-	Run        string          `json:"run,omitempty"`
-	OwnerAlive bool            `json:"owner_alive,omitempty"`
-	Unscreened bool            `json:"unscreened,omitempty"` // it comes from another program: nobody has looked for secrets in it
-	Row        json.RawMessage `json:"row,omitempty"`
-	State      json.RawMessage `json:"state,omitempty"`        // a JSON state on one line, byte for byte
-	Base64     *string         `json:"state_base64,omitempty"` // any other
-	Kind       string          `json:"kind,omitempty"`         // of what is damaged
-	Reason     string          `json:"reason,omitempty"`
-
-	// Of version 1.
-	ExportedAt *ckpt.Time       `json:"exported_at,omitempty"`
-	Checkpoint *ckpt.Checkpoint `json:"checkpoint,omitempty"`
-
-	// Of the end.
-	Lines  int64               `json:"lines,omitempty"`
-	Kinds  map[string]kindSums `json:"kinds,omitempty"`
-	SHA256 string              `json:"sha256,omitempty"`
-}
-
-// kindSums are what the last line says of all lines of a kind.
-type kindSums struct {
-	Lines  int64  `json:"lines"`
-	SHA256 string `json:"sha256"`
-}
-
-// Archive exports and imports.
-type Archive struct {
-	*driftlog.Drifts
-	graphs Graphs
-	files  Files
-}
-
-// Graphs are what LangGraph's threads need to be told of.
-type Graphs struct {
-	// Imported notes a checkpoint of LangGraph that came by an import.
-	Imported func(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, n int64, state []byte) error
-	// RunName is the name of the run that a thread and namespace have.
-	RunName func(ckpt.GraphThread) string
-}
-
-// New exports and imports.
-func New(d *driftlog.Drifts, graphs Graphs, files Files) *Archive { return &Archive{d, graphs, files} }
 
 // Export writes all of an agent.
 func (s *Archive) Export(ctx context.Context, sc ckpt.Scope, name string, w io.Writer) error {
@@ -137,35 +74,6 @@ func (s *Archive) exported(ctx context.Context, sc ckpt.Scope, r ckpt.ExportRequ
 		}
 	}
 	return agents, nil
-}
-
-// exporting is the export of one agent. The states are read on snapshots of
-// their own, so that a slow reader holds no snapshot for long. All else is read on
-// one last snapshot, and put aside, with what has changed of the checkpoints
-// in the meantime.
-type exporting struct {
-	store   *Archive
-	agent   *ledger.AgentRow
-	run     string // "" for all
-	bare    bool   // without files
-	x       *exporter
-	written map[string]mark // the checkpoints that were written, by id
-	last    int64           // the place of the last
-	order   []savedRow      // what comes next, in the order of all saves
-}
-
-// savedRow is where a checkpoint stands, and its place in the order of all saves.
-type savedRow struct {
-	Slot int64 `db:"slot"`
-	N    int64 `db:"n"`
-}
-
-// mark is what may change of a checkpoint.
-type mark struct {
-	run     string
-	labels  string
-	pinned  bool
-	suspect bool
 }
 
 // exportAtOnce is how many checkpoints are read on one snapshot.
@@ -419,138 +327,4 @@ func eachRow(ctx context.Context, q *sqlx.Tx, query string, id int64, f func([]a
 		}
 	}
 	return rows.Err()
-}
-
-// exporter writes lines and hashes what it wrote, all of it and each kind.
-type exporter struct {
-	out    *bufio.Writer
-	sum    hash.Hash
-	lines  int64
-	kinds  map[string]*kindCount
-	damage []error // what was found damaged, and is not reported yet
-	err    error
-}
-
-type kindCount struct {
-	lines int64
-	sum   hash.Hash
-}
-
-func newExporter(w io.Writer) *exporter {
-	return &exporter{out: bufio.NewWriterSize(w, 64<<10), sum: sha256.New(), kinds: map[string]*kindCount{}}
-}
-
-// divert writes to another place until the answered function is called.
-func (x *exporter) divert(w io.Writer) (back func() error) {
-	was := x.out
-	x.out = bufio.NewWriterSize(w, 64<<10)
-	return func() error {
-		if x.err == nil {
-			x.err = x.out.Flush()
-		}
-		x.out = was
-		return x.err
-	}
-}
-
-// copy writes lines that were written elsewhere, and are counted already.
-func (x *exporter) copy(from io.Reader) error {
-	if x.err == nil {
-		_, x.err = io.Copy(x.out, from)
-	}
-	return x.err
-}
-
-func (x *exporter) line(l *exportLine) {
-	b, err := json.Marshal(l)
-	if err != nil {
-		x.fail(err)
-		return
-	}
-	x.text(l.Type, append(b, '\n'))
-}
-
-// text writes a line of a kind.
-func (x *exporter) text(kind string, parts ...[]byte) {
-	k := x.kinds[kind]
-	if k == nil {
-		k = &kindCount{sum: sha256.New()}
-		x.kinds[kind] = k
-	}
-	x.lines++
-	k.lines++
-	for _, b := range parts {
-		if x.err != nil {
-			return
-		}
-		x.sum.Write(b)
-		k.sum.Write(b)
-		_, x.err = x.out.Write(b)
-	}
-}
-
-func (x *exporter) fail(err error) {
-	if x.err == nil {
-		x.err = err
-	}
-}
-
-// row writes a row of a run as it is stored. What is damaged is named instead.
-func (x *exporter) row(t *table, run string, values []any) {
-	var err error
-	if t.read != nil {
-		values, err = t.read(values)
-	}
-	var text []byte
-	if err == nil {
-		text, err = t.appendRow(nil, values)
-	}
-	if err != nil {
-		key, _ := values[0].(string)
-		x.damaged(run, t.kind, key, 0, err)
-		return
-	}
-	x.rowLine(t.kind, run, text)
-}
-
-// rowLine writes the line of a row by hand: encoding/json would not leave the
-// bytes of the JSON in it alone.
-func (x *exporter) rowLine(kind, run string, row []byte, more ...[]byte) {
-	b := append([]byte(`{"type":"`), kind...)
-	b = ledger.AppendString(append(b, `","run":`...), run)
-	b = append(b, `,"row":`...)
-	x.text(kind, slices.Concat([][]byte{b, row}, more, [][]byte{[]byte("}\n")})...)
-}
-
-// damaged writes what is known of a row that cannot be read.
-func (x *exporter) damaged(run, kind, id string, seq int64, err error) {
-	row, failed := json.Marshal(struct {
-		ID  string `json:"id,omitempty"`
-		Seq int64  `json:"seq,omitempty"`
-	}{id, seq})
-	if failed != nil {
-		x.fail(failed)
-	}
-	x.line(&exportLine{Type: lineDamaged, Run: run, Kind: kind, Row: row, Reason: ckpt.AsError(err).Message})
-}
-
-func (x *exporter) checkpoint(c *ckpt.Checkpoint, row []byte) {
-	if !ckpt.IsJSON(c.ContentType) || bytes.ContainsAny(c.State, "\r\n") || len(bytes.TrimSpace(c.State)) != len(c.State) || len(c.State) == 0 {
-		text := base64.StdEncoding.AppendEncode(nil, c.State)
-		x.rowLine(lineCheckpoint, c.Run, row, []byte(`,"state_base64":"`), text, []byte(`"`))
-		return
-	}
-	x.rowLine(lineCheckpoint, c.Run, row, []byte(`,"state":`), c.State)
-}
-
-func (x *exporter) end() error {
-	l := exportLine{Type: lineEnd, Lines: x.lines, Kinds: map[string]kindSums{}, SHA256: hex.EncodeToString(x.sum.Sum(nil))}
-	for kind, k := range x.kinds {
-		l.Kinds[kind] = kindSums{k.lines, hex.EncodeToString(k.sum.Sum(nil))}
-	}
-	x.line(&l)
-	if x.err == nil {
-		x.err = x.out.Flush()
-	}
-	return x.err
 }

@@ -6,27 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
 
 	"github.com/jmoiron/sqlx"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/files"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
 	"github.com/ckptsidecar/ckptsidecar/internal/tree"
 )
-
-// Files are what the files of checkpoints need to be told of.
-type Files interface {
-	// KeepContents stores contents that were looked at for secrets before.
-	KeepContents(ctx context.Context, sc ckpt.Scope, agent string, next func() (*ckpt.FileContent, error)) (*ckpt.ContentsStored, error)
-	PutTree(ctx context.Context, sc ckpt.Scope, r ckpt.TreeRequest) (*ckpt.TreeStored, error)
-	// NameImported lets a checkpoint that was imported name trees.
-	NameImported(tx *ledger.Tx, agent *ledger.AgentRow, checkpoint string, trees []string) error
-}
 
 // The rows of lines of files.
 type (
@@ -165,12 +153,6 @@ func (w *filesWriter) contentsOf(ctx context.Context, q *sqlx.Tx, before *ckpt.T
 	return nil
 }
 
-// filesSeen is what an export says of an agent's files.
-type filesSeen struct {
-	contents map[string]bool
-	trees    map[string]bool
-}
-
 // checkFiles checks a line of files. It answers false for any other.
 func (c *checking) checkFiles(line *exportLine) (bool, error) {
 	switch line.Type {
@@ -267,91 +249,4 @@ func readTrees(line *exportLine) (*treesLine, error) {
 		return nil, errors.New("it names no tree")
 	}
 	return &row, ckpt.CheckTrees(row.Trees)
-}
-
-// importFiles brings in the files of those agents of which a run comes in. Contents
-// and trees that no checkpoint names in the end go by themselves.
-func (im *importing) importFiles(ctx context.Context) error {
-	var waiting []*ckpt.FileContent
-	size := 0
-	var of *agentSeen
-	flush := func() error {
-		if len(waiting) == 0 {
-			return nil
-		}
-		at := 0
-		_, err := im.store.files.KeepContents(ctx, im.scope, of.target, func() (*ckpt.FileContent, error) {
-			if at == len(waiting) {
-				return nil, io.EOF
-			}
-			at++
-			return waiting[at-1], nil
-		})
-		waiting, size = nil, 0
-		return err
-	}
-	err := im.contents.each(im.aside, func(l *exportLine, a *agentSeen) error {
-		if !slices.ContainsFunc(a.order, func(r *runSeen) bool { return !r.present }) {
-			return nil
-		}
-		if l.Type == lineContent {
-			content, err := readContent(l)
-			if err != nil {
-				return err
-			}
-			waiting, size, of = append(waiting, content), size+len(content.Data), a
-			if size < importBytesAtOnce {
-				return nil
-			}
-		}
-		if err := flush(); err != nil {
-			return err
-		}
-		switch l.Type {
-		case lineTree:
-			return im.importTree(ctx, l, a)
-		case lineTrees:
-			return im.importTrees(ctx, l, a)
-		}
-		return nil
-	})
-	if err == nil {
-		err = flush()
-	}
-	return err
-}
-
-func (im *importing) importTree(ctx context.Context, l *exportLine, a *agentSeen) error {
-	row, err := readTree(l)
-	if err != nil {
-		return err
-	}
-	row.Agent = a.target
-	stored, err := im.store.files.PutTree(ctx, im.scope, row.TreeRequest)
-	if err == nil && stored.ID != row.ID {
-		err = ckpt.Errorf(ckpt.CodeInvalid, "the files of the tree %s in the export are not those that its id stands for", row.ID)
-	}
-	return err
-}
-
-func (im *importing) importTrees(ctx context.Context, l *exportLine, a *agentSeen) error {
-	r := a.runs[l.Run]
-	if r == nil || r.present {
-		return nil
-	}
-	row, err := readTrees(l)
-	if err != nil {
-		return err
-	}
-	return im.add(ctx, weightRow, int64(len(l.Row)), func(tx *ledger.Tx) error {
-		agent, err := im.target(tx, a)
-		if err != nil {
-			return err
-		}
-		id, err := im.here(tx, agent, row.Checkpoint)
-		if err != nil {
-			return err
-		}
-		return im.store.files.NameImported(tx, agent, id, row.Trees)
-	})
 }

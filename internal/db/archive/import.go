@@ -2,31 +2,18 @@ package archive
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"time"
-
-	"github.com/google/uuid"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
-	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
-)
-
-// The bounds of one transaction of an import.
-const (
-	importAtOnce      = 64
-	importRowsAtOnce  = 1000
-	importBytesAtOnce = 32 << 20
 )
 
 // Import reads an export and brings in what is not there yet. It first takes the
@@ -90,93 +77,6 @@ func (s *Archive) takeAside(body io.Reader) (*os.File, error) {
 		return nil, ckpt.Wrap(ckpt.CodeInvalid, err, "the import did not arrive whole: nothing was changed, send it again")
 	}
 	return f, nil
-}
-
-// importing is an import on its way.
-type importing struct {
-	store    *Archive
-	scope    ckpt.Scope
-	contents *contents
-	aside    *os.File
-	ids      map[string]string // of checkpoints, findings and prompts: the ids here, where they are others
-	report   ckpt.ImportReport
-	batch    []func(*ledger.Tx) error
-	grown    map[int64]*agentSeen // runs that got checkpoints in this transaction
-	rows     int
-	size     int64
-}
-
-func (im *importing) tellRenamed() {
-	for from, to := range im.ids {
-		if from != to && im.contents.has[from] {
-			if im.report.Renamed == nil {
-				im.report.Renamed = map[string]string{}
-			}
-			im.report.Renamed[from] = to
-		}
-	}
-}
-
-// add notes something to do, and does what waits where that is enough for a
-// transaction. weight is 1 of importAtOnce for a checkpoint.
-func (im *importing) add(ctx context.Context, weight int, size int64, do func(*ledger.Tx) error) error {
-	im.batch = append(im.batch, do)
-	im.rows += weight
-	im.size += size
-	if im.rows < importRowsAtOnce && im.size < importBytesAtOnce {
-		return nil
-	}
-	return im.flush(ctx)
-}
-
-// The weights of what is added to a transaction.
-const (
-	weightRow        = 1
-	weightCheckpoint = importRowsAtOnce / importAtOnce
-)
-
-func (im *importing) flush(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return sqlite.ReadError(err)
-	}
-	before := im.report
-	err := im.store.Submit(&ledger.Op{Owner: im.scope.Caller.Owner, Size: im.size, Entry: ledger.Entry(im.scope, "import", im.report.Agent), Do: func(tx *ledger.Tx) error {
-		im.report = before // the transaction may be tried again
-		im.report.Pruned, im.report.Uncertain, im.report.Rows = slices.Clone(before.Pruned), slices.Clone(before.Uncertain), maps.Clone(before.Rows)
-		im.grown = map[int64]*agentSeen{}
-		for _, do := range im.batch {
-			if err := do(tx); err != nil {
-				return err
-			}
-		}
-		return im.retain(tx)
-	}})
-	im.batch, im.rows, im.size = nil, 0, 0
-	return err
-}
-
-// retain leaves no run that has grown with more than its policy counts. Ages are
-// judged when the run is whole.
-func (im *importing) retain(tx *ledger.Tx) error {
-	for _, id := range slices.Sorted(maps.Keys(im.grown)) {
-		agent, err := im.target(tx, im.grown[id])
-		if err != nil {
-			return err
-		}
-		if agent.Settings.RoutineKeep == 0 {
-			continue
-		}
-		run, err := tx.RunByID(id)
-		if err != nil {
-			return err
-		}
-		gone, err := im.store.RetainRun(tx, agent, run, ledger.Entry(im.scope, "import", agent.Name))
-		im.report.Pruned = append(im.report.Pruned, gone...)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // look says of each run whether it is there already, and refuses an import that
@@ -331,56 +231,6 @@ func (im *importing) screen(a *agentSeen, r *runSeen, data []byte, isJSON bool, 
 	}, nil
 }
 
-// target finds the agent or makes it as it was.
-func (im *importing) target(tx *ledger.Tx, a *agentSeen) (*ledger.AgentRow, error) {
-	agent, err := im.store.Agent(tx, im.scope.Whose(), a.target)
-	if err != nil || agent != nil {
-		return agent, err
-	}
-	policy, err := im.policyOf(tx, a)
-	if err == nil && im.store.Opt.Drift != nil {
-		err = im.store.Opt.Drift.Check(&policy)
-	}
-	if err != nil {
-		return nil, err
-	}
-	own, err := im.store.PolicyOver(tx, im.scope.Whose(), a.policy)
-	if err != nil {
-		return nil, err
-	}
-	e := ledger.Entry(im.scope, "set_policy", a.target)
-	if a.createdAt.IsZero() { // of an export of version 1
-		_, err = im.store.StorePolicy(tx, im.scope, a.target, own, e)
-	} else {
-		err = im.makeAgent(tx, a, own, policy, e)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return im.store.Agent(tx, im.scope.Whose(), a.target)
-}
-
-// policyOf is the policy that an agent will have: the one that counted where it
-// comes from, or that of its new owner for all agents where nobody had set any.
-func (im *importing) policyOf(tx *ledger.Tx, a *agentSeen) (ckpt.Policy, error) {
-	if string(a.policy) == "{}" {
-		return im.store.BasePolicy(tx, im.scope.Whose())
-	}
-	return wellformed.ParsePolicy(a.policy)
-}
-
-// makeAgent makes an agent with the times and the policy that it had, byte for byte.
-func (im *importing) makeAgent(tx *ledger.Tx, a *agentSeen, own []byte, policy ckpt.Policy, e ledger.AuditEntry) error {
-	if im.scope.Whose() == ckpt.AllOwners {
-		return ckpt.Errorf(ckpt.CodeInvalid, "an agent belongs to one owner: name one, not %s", ckpt.AllOwners)
-	}
-	if err := im.store.InsertAgent(tx, im.scope.Whose(), a.target, a.createdAt, string(a.policy), string(own), a.policyAt, policy); err != nil {
-		return err
-	}
-	e.Detail = map[string]any{"policy": a.policy}
-	return tx.Audit(e)
-}
-
 // makeRun makes a run as it was, with an uncertain operation that says that it is
 // not whole yet.
 func (im *importing) makeRun(tx *ledger.Tx, a *agentSeen, r *runSeen, text []byte) error {
@@ -431,14 +281,6 @@ func (im *importing) disown(t *table, row []any, r *runSeen) {
 		row[t.place(name)] = nil
 	}
 }
-
-// What stands in a run that is not all there yet, and in one of which the file
-// does not say all. It cannot be resumed without a person's word.
-const (
-	halfKey     = "ckptsidecar.import"
-	halfName    = "an import of this run that has not ended: do it again"
-	insertDoubt = `INSERT INTO operations (run_id, key, attempt, name, status, started_at, ended_at) VALUES (?1, ?2, ?3, ?4, 'uncertain', ?5, ?5)`
-)
 
 func isHalf(tx *ledger.Tx, run *ledger.RunRow) (half bool, err error) {
 	_, err = tx.Get(&half, `SELECT EXISTS (SELECT 1 FROM operations WHERE run_id = ? AND key = ? AND name = ? AND status = 'uncertain')`, run.ID, halfKey, halfName)
@@ -545,52 +387,6 @@ func (im *importing) mapRefs(tx *ledger.Tx, agent *ledger.AgentRow, t *table, ro
 	return nil
 }
 
-// here is the id that a checkpoint of the file has here: its own, unless another
-// agent of its owner has that. A reference to a checkpoint that is nowhere stays what it is.
-func (im *importing) here(tx *ledger.Tx, agent *ledger.AgentRow, id string) (string, error) {
-	return im.idHere(tx, agent, id, `SELECT r.agent_id`+ledger.OwnedTables+`?`, id, agent.Owner)
-}
-
-// ownHere is here for a finding or a prompt.
-func (im *importing) ownHere(tx *ledger.Tx, agent *ledger.AgentRow, t *table, id string) (string, error) {
-	query := `SELECT r.agent_id FROM findings f JOIN runs r ON r.id = f.run_id WHERE f.id = ?`
-	if t.kind == linePrompt {
-		query = `SELECT r.agent_id FROM prompts p JOIN runs r ON r.id = p.run_id WHERE p.id = ?`
-	}
-	return im.idHere(tx, agent, id, query, id)
-}
-
-func (im *importing) idHere(tx *ledger.Tx, agent *ledger.AgentRow, id, query string, args ...any) (string, error) {
-	if to, known := im.ids[id]; known {
-		return to, nil
-	}
-	var whose int64
-	found, err := tx.Get(&whose, query, args...)
-	if err != nil {
-		return "", err
-	}
-	to := id
-	if found && whose != agent.ID {
-		to = otherID(id, agent)
-	}
-	im.ids[id] = to
-	return to, nil
-}
-
-// otherID makes the id under which an agent has what another has under id: the
-// same time, the rest from a hash, so that the next import finds it again.
-func otherID(id string, agent *ledger.AgentRow) string {
-	var u uuid.UUID
-	sum := sha256.Sum256([]byte(id + " " + agent.Owner + " " + agent.Name))
-	copy(u[:], sum[:])
-	if from, err := uuid.Parse(id); err == nil {
-		copy(u[:6], from[:6])
-	}
-	u[6] = u[6]&0x0f | 0x70
-	u[8] = u[8]&0x3f | 0x80
-	return u.String()
-}
-
 // checkpointLine brings in a checkpoint.
 func (im *importing) checkpointLine(ctx context.Context, l *exportLine, a *agentSeen) error {
 	if l.Type != lineCheckpoint {
@@ -675,17 +471,6 @@ func (im *importing) makeCheckpoint(tx *ledger.Tx, a *agentSeen, r *runSeen, c *
 	return im.auditCheckpoint(tx, agent, run, &row, &c.state, a.owner, c.seq)
 }
 
-func (im *importing) auditCheckpoint(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, row *ledger.CheckpointRow, state *blob.Encoded, owner string, seq int64) error {
-	e := ledger.Entry(im.scope, "import", agent.Name)
-	e.Run, e.Subject = run.Name, row.ID
-	e.Detail = map[string]any{"from_owner": owner, "from_seq": seq}
-	var err error
-	if e.Save, err = tx.Facts(run, row, state, 0); err != nil {
-		return err
-	}
-	return tx.Audit(e)
-}
-
 // settle makes a run one that may be gone on with, unless the file does not say
 // all of it.
 func (im *importing) settle(tx *ledger.Tx, a *agentSeen, r *runSeen) error {
@@ -737,12 +522,6 @@ func (im *importing) settle(tx *ledger.Tx, a *agentSeen, r *runSeen) error {
 		tx.Now, run.ID, ckpt.At(tx.Now.Add(-time.Duration(agent.Settings.RecoveryKeep))))
 }
 
-// leaveInDoubt makes a run one that a person must decide about.
-func (im *importing) leaveInDoubt(tx *ledger.Tx, agent string, run *ledger.RunRow, attempt int64, why string) error {
-	im.report.Uncertain = append(im.report.Uncertain, ckpt.UncertainRun{Agent: agent, Run: run.Name, Reason: why})
-	return tx.Exec(insertDoubt, run.ID, halfKey, attempt, why, tx.Now)
-}
-
 // doubt says what the file does not say of a run that was not over, "" for nothing.
 func (im *importing) doubt(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.RunRow, r *runSeen) (why string, err error) {
 	var fork string
@@ -768,54 +547,4 @@ func (im *importing) doubt(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.Ru
 		return "what this run did after it was exported: its owner was alive then", nil
 	}
 	return "", nil
-}
-
-// checkpointSeen is a checkpoint of an export of version 2.
-type checkpointSeen struct {
-	request   *ckpt.SaveRequest
-	seq       int64
-	createdAt ckpt.Time
-	operation ckpt.Ref
-	program   string // as it was stored
-	pinned    bool
-	suspect   bool
-	stateOf   int64
-	sha256    string
-	size      int64
-	state     blob.Encoded
-}
-
-// readCheckpoint is the checkpoint of a line, with the save that it stands for.
-func readCheckpoint(l *exportLine) (*checkpointSeen, error) {
-	row, err := checkpoints.parseRow(l.Row)
-	if err != nil {
-		return nil, err
-	}
-	state, err := l.state()
-	if err != nil {
-		return nil, err
-	}
-	t := checkpoints
-	c := &checkpointSeen{seq: t.whole(row, "seq"), operation: ckpt.Ref(t.text(row, "operation")), program: t.text(row, "program"), pinned: t.whole(row, "pinned") == 1,
-		suspect: t.whole(row, "suspect") == 1, stateOf: t.whole(row, "state_of"), sha256: t.text(row, "sha256"), size: t.whole(row, "size")}
-	c.request = &ckpt.SaveRequest{ID: t.text(row, "id"), Agent: "x", Run: l.Run, Kind: ckpt.Kind(t.text(row, "kind")), Parent: ckpt.Ref(t.text(row, "parent")),
-		Step: ckpt.Ref(t.text(row, "step")), Metadata: json.RawMessage(t.text(row, "metadata")), ContentType: t.text(row, "content_type"), State: state}
-	if c.createdAt, err = ckpt.ParseTime(t.text(row, "created_at")); err != nil {
-		return nil, err
-	}
-	if c.request.Labels, err = readLabels(t.text(row, "labels")); err != nil {
-		return nil, err
-	}
-	if c.program != "" {
-		c.request.Program = &ckpt.Program{}
-		err = json.Unmarshal([]byte(c.program), c.request.Program)
-	}
-	return c, err
-}
-
-func readLabels(text string) (l ckpt.Labels, err error) {
-	if text == "" || text == "{}" {
-		return nil, nil
-	}
-	return l, json.Unmarshal([]byte(text), (*map[string]string)(&l))
 }

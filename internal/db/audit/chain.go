@@ -12,9 +12,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// actsSince is the version of the schema in which acts became the audit log.
-const actsSince = 4
-
 // archivesSince is the version of the schema in which rows of the log can lie in archives.
 const archivesSince = 5
 

@@ -14,13 +14,6 @@ import (
 // verify finds who rewrites it. The words themselves are not in the log, because
 // that outlives an erasure.
 
-// changed is what the newest rows of the audit log say of a checkpoint's labels
-// and pin; nil where they do not.
-type changed struct {
-	labels *string // their hash
-	pinned *bool
-}
-
 // noteChange takes what a row of the audit log says that changes a checkpoint.
 func (v *verifier) noteChange(id string, text json.RawMessage) {
 	var detail struct {
@@ -157,3 +150,6 @@ func (v *verifier) compareLater(row *restRow, said *saved) {
 		v.found("audit_row", row.ID, "it was pinned or unpinned, and the audit log does not say so")
 	}
 }
+
+// actsSince is the version of the schema in which acts became the audit log.
+const actsSince = 4

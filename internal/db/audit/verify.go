@@ -15,31 +15,6 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Problem is one thing that is wrong with a database.
-type Problem struct {
-	Rule    string `json:"rule" db:"rule"`
-	Subject string `json:"subject" db:"subject"`
-	Detail  string `json:"detail" db:"detail"`
-}
-
-func (p Problem) String() string { return p.Rule + " " + p.Subject + ": " + p.Detail }
-
-// VerifyReport says what was checked and what is wrong.
-type VerifyReport struct {
-	Path          string    `json:"path"`
-	Checkpoints   int64     `json:"checkpoints"`
-	StateBytes    int64     `json:"state_bytes"`
-	Contents      int64     `json:"contents"` // of files
-	Trees         int64     `json:"trees"`
-	AuditRows     int64     `json:"audit_rows"`
-	AuditHead     string    `json:"audit_head"`
-	Heads         int64     `json:"heads_compared,omitempty"` // of those that the daemon logged
-	Archives      int64     `json:"archives,omitempty"`       // that were checked too: see VerifyArchives
-	ArchivedRows  int64     `json:"archived_rows,omitempty"`  // rows of the audit log in them
-	HeadsArchived int64     `json:"heads_archived,omitempty"` // of rows that lie in archives: see VerifyArchives
-	Problems      []Problem `json:"problems"`
-}
-
 // Verify checks a database from the file up: SQLite's own integrity, foreign
 // keys, the guards, the invariants of audit_violations, the chain of the audit
 // log, each checkpoint against the row that records its save, and every state,
@@ -88,37 +63,6 @@ func verify(ctx context.Context, path string, heads []Head, progress func(done, 
 		}
 	}
 	return v.report, nil
-}
-
-type verifier struct {
-	db       *sqlx.DB
-	report   *VerifyReport
-	progress func(done, total int64)
-	version  int64              // of the schema
-	read     int64              // the last row of the audit log that was read
-	changes  map[string]changed // of checkpoints, by id
-	links    map[int64]string   // hashes of rows that lie in archives
-	floor    int64              // the last row that does
-	heads    map[int64]string   // that the daemon logged, by row, and that were not met yet
-}
-
-func (v *verifier) found(rule, subject, format string, args ...any) {
-	v.report.Problems = append(v.report.Problems, Problem{rule, subject, fmt.Sprintf(format, args...)})
-}
-
-// met takes an error of SQLite as a finding: a damaged file must not keep the
-// rest from being checked.
-func (v *verifier) met(ctx context.Context, what string, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case sqlite.Classify(err) == sqlite.ClassTransient:
-		return err
-	}
-	v.found("unreadable", what, "%v", err)
-	return nil
 }
 
 func (v *verifier) identity(ctx context.Context) error {
@@ -233,10 +177,6 @@ func (v *verifier) material(ctx context.Context) error {
 	v.report.Problems = append(v.report.Problems, rows...)
 	return v.met(ctx, "segments", err)
 }
-
-// verifyAtOnce is how many states are read on one snapshot, so that a long
-// check does not hold the write-ahead log of a busy daemon.
-const verifyAtOnce = 64
 
 func (v *verifier) states(ctx context.Context) error {
 	var total, last int64

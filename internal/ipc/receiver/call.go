@@ -12,33 +12,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/otlp"
 )
 
-// call is one request.
-type call struct {
-	receiver *Receiver
-	w        http.ResponseWriter
-	r        *http.Request
-	form     otlp.Form
-	owner    *owner
-
-	reply []byte // of a call by gRPC
-	err   error
-}
-
-// refusal is an error with a status of HTTP.
-type refusal struct {
-	status int
-	err    *ckpt.Error
-}
-
-func (e *refusal) Error() string { return e.err.Error() }
-
-// Unwrap gives the product's error.
-func (e *refusal) Unwrap() error { return e.err }
-
-func unsupported(want string) error {
-	return &refusal{http.StatusUnsupportedMediaType, ckpt.Errorf(ckpt.CodeInvalid, "the Content-Type must be %s", want)}
-}
-
 // formOf is how the body of a request by HTTP is written; -1 for neither way.
 func formOf(r *http.Request) otlp.Form {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -129,10 +102,6 @@ func (r *Receiver) observe(ctx context.Context, who ckpt.Caller, spans []ckpt.Sp
 		case <-time.After(pause):
 		}
 	}
-}
-
-func busy(message string) error {
-	return &ckpt.Error{Code: ckpt.CodeBusy, RetryAfter: time.Second, Message: message}
 }
 
 // statusOf is the status of HTTP of an error. Exporters send again after 429, 502,

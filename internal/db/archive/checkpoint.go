@@ -1,0 +1,58 @@
+package archive
+
+import (
+	"encoding/json"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
+)
+
+// checkpointSeen is a checkpoint of an export of version 2.
+type checkpointSeen struct {
+	request   *ckpt.SaveRequest
+	seq       int64
+	createdAt ckpt.Time
+	operation ckpt.Ref
+	program   string // as it was stored
+	pinned    bool
+	suspect   bool
+	stateOf   int64
+	sha256    string
+	size      int64
+	state     blob.Encoded
+}
+
+// readCheckpoint is the checkpoint of a line, with the save that it stands for.
+func readCheckpoint(l *exportLine) (*checkpointSeen, error) {
+	row, err := checkpoints.parseRow(l.Row)
+	if err != nil {
+		return nil, err
+	}
+	state, err := l.state()
+	if err != nil {
+		return nil, err
+	}
+	t := checkpoints
+	c := &checkpointSeen{seq: t.whole(row, "seq"), operation: ckpt.Ref(t.text(row, "operation")), program: t.text(row, "program"), pinned: t.whole(row, "pinned") == 1,
+		suspect: t.whole(row, "suspect") == 1, stateOf: t.whole(row, "state_of"), sha256: t.text(row, "sha256"), size: t.whole(row, "size")}
+	c.request = &ckpt.SaveRequest{ID: t.text(row, "id"), Agent: "x", Run: l.Run, Kind: ckpt.Kind(t.text(row, "kind")), Parent: ckpt.Ref(t.text(row, "parent")),
+		Step: ckpt.Ref(t.text(row, "step")), Metadata: json.RawMessage(t.text(row, "metadata")), ContentType: t.text(row, "content_type"), State: state}
+	if c.createdAt, err = ckpt.ParseTime(t.text(row, "created_at")); err != nil {
+		return nil, err
+	}
+	if c.request.Labels, err = readLabels(t.text(row, "labels")); err != nil {
+		return nil, err
+	}
+	if c.program != "" {
+		c.request.Program = &ckpt.Program{}
+		err = json.Unmarshal([]byte(c.program), c.request.Program)
+	}
+	return c, err
+}
+
+func readLabels(text string) (l ckpt.Labels, err error) {
+	if text == "" || text == "{}" {
+		return nil, nil
+	}
+	return l, json.Unmarshal([]byte(text), (*map[string]string)(&l))
+}

@@ -1,0 +1,219 @@
+package archive
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"hash"
+	"io"
+	"os"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/jsontext"
+)
+
+// contents are what an export holds, apart from its rows and states.
+type contents struct {
+	version int
+	agents  []*agentSeen
+	has     map[string]bool // the ids of its checkpoints, findings and prompts
+}
+
+// agentSeen is an agent of an export.
+type agentSeen struct {
+	name      string
+	target    string           // the name that it gets here
+	secrets   ckpt.SecretsMode // what its policy says here
+	owner     string
+	createdAt ckpt.Time
+	policyAt  ckpt.Time
+	policy    []byte
+	runs      map[string]*runSeen
+	order     []*runSeen // those whose line was read
+	marks     map[string]markSeen
+	threads   map[ckpt.GraphThread]bool
+	files     filesSeen
+}
+
+// markSeen is what has changed of a checkpoint after its line was written.
+type markSeen struct {
+	gone    bool
+	labels  ckpt.Labels
+	pinned  bool
+	suspect bool
+}
+
+// runSeen is a run of an export.
+type runSeen struct {
+	name       string
+	declared   bool
+	startedAt  string
+	epoch      int64
+	lastSeq    int64
+	lastEvent  int64
+	ended      bool
+	alive      bool
+	unscreened bool   // nobody has looked for secrets in it
+	damaged    string // what of it cannot be read, "" for nothing
+
+	seq      int64            // of its newest checkpoint so far
+	ids      []string         // of its first checkpoint and its newest so far
+	event    int64            // of its newest event so far
+	keys     map[string]bool  // of its rows
+	attempts map[string]int64 // of its operations
+
+	present  bool  // it is here already
+	half     int64 // the run here that an import has not ended, 0 for none
+	id       int64 // of the run that was made
+	disowned bool
+}
+
+func (a *agentSeen) run(name string) *runSeen {
+	r := a.runs[name]
+	if r == nil {
+		r = &runSeen{name: name, keys: map[string]bool{}, attempts: map[string]int64{}}
+		a.runs[name] = r
+	}
+	return r
+}
+
+// lines reads the lines of an export with their numbers.
+type lines struct {
+	in     *bufio.Reader
+	number int64
+}
+
+func readLines(f *os.File) (*lines, error) {
+	_, err := f.Seek(0, io.SeekStart)
+	return &lines{in: bufio.NewReaderSize(f, 256<<10)}, err
+}
+
+// next answers a line with its line break, io.EOF after the last.
+func (l *lines) next() ([]byte, *exportLine, error) {
+	b, err := l.in.ReadBytes('\n')
+	if err == io.EOF && len(b) > 0 {
+		return nil, nil, ckpt.Errorf(ckpt.CodeInvalid, "line %d of the export is cut off: nothing was changed", l.number+1)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	l.number++
+	var line exportLine
+	if err := jsontext.Decode(bytes.TrimRight(b, "\n"), &line); err != nil {
+		return nil, nil, ckpt.Errorf(ckpt.CodeInvalid, "line %d of the export is wrong: %v; nothing was changed", l.number, err)
+	}
+	return b, &line, nil
+}
+
+// each reads a checked export once more, and calls f with each line between the
+// first and the last, and the agent that it is of.
+func (c *contents) each(f *os.File, do func(*exportLine, *agentSeen) error) error {
+	l, err := readLines(f)
+	if err != nil {
+		return err
+	}
+	n := -1
+	for {
+		_, line, err := l.next()
+		if err != nil {
+			return err
+		}
+		switch line.Type {
+		case lineBegin:
+			if c.version == 1 {
+				n = 0
+			}
+			continue
+		case lineAgent:
+			n++
+		case lineEnd:
+			return nil
+		}
+		if err := do(line, c.agents[n]); err != nil {
+			return err
+		}
+	}
+}
+
+// checking is the first reading of an export.
+type checking struct {
+	*contents
+	agent *agentSeen
+	open  *runSeen // whose rows are being read
+	kinds map[string]*kindCount
+	names map[string]bool
+
+	runName func(ckpt.GraphThread) string
+}
+
+// cut shortens a text for a name.
+func cut(s string) string {
+	const most = 200
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return string(bytes.ToValidUTF8([]byte(s), nil))
+}
+
+// state is the state of a line.
+func (l *exportLine) state() ([]byte, error) {
+	if l.Base64 == nil {
+		return []byte(l.State), nil
+	}
+	state, err := base64.StdEncoding.DecodeString(*l.Base64)
+	if err != nil {
+		return nil, errors.New("state_base64 is not base64")
+	}
+	return state, nil
+}
+
+// exportLine is any line of an export.
+type exportLine struct {
+	Type    string `json:"type"`
+	Version int    `json:"version,omitempty"`
+
+	// Of an agent.
+	Agent     string          `json:"agent,omitempty"`
+	Owner     string          `json:"owner,omitempty"`
+	CreatedAt *ckpt.Time      `json:"created_at,omitempty"`
+	PolicyAt  *ckpt.Time      `json:"policy_at,omitempty"`
+	Policy    json.RawMessage `json:"policy,omitempty"`
+
+	// Of a run and of what belongs to it.
+	Run        string          `json:"run,omitempty"`
+	OwnerAlive bool            `json:"owner_alive,omitempty"`
+	Unscreened bool            `json:"unscreened,omitempty"` // it comes from another program: nobody has looked for secrets in it
+	Row        json.RawMessage `json:"row,omitempty"`
+	State      json.RawMessage `json:"state,omitempty"`        // a JSON state on one line, byte for byte
+	Base64     *string         `json:"state_base64,omitempty"` // any other
+	Kind       string          `json:"kind,omitempty"`         // of what is damaged
+	Reason     string          `json:"reason,omitempty"`
+
+	// Of version 1.
+	ExportedAt *ckpt.Time       `json:"exported_at,omitempty"`
+	Checkpoint *ckpt.Checkpoint `json:"checkpoint,omitempty"`
+
+	// Of the end.
+	Lines  int64               `json:"lines,omitempty"`
+	Kinds  map[string]kindSums `json:"kinds,omitempty"`
+	SHA256 string              `json:"sha256,omitempty"`
+}
+
+// kindSums are what the last line says of all lines of a kind.
+type kindSums struct {
+	Lines  int64  `json:"lines"`
+	SHA256 string `json:"sha256"`
+}
+
+// filesSeen is what an export says of an agent's files.
+type filesSeen struct {
+	contents map[string]bool
+	trees    map[string]bool
+}
+
+type kindCount struct {
+	lines int64
+	sum   hash.Hash
+}
