@@ -66,7 +66,7 @@ func newSupervised(t *testing.T) *supervised {
 	}
 	s := &supervised{t: t, dir: dir, ended: make(chan error, 1)}
 	socket := filepath.Join(dir, "s")
-	s.env = append(os.Environ(), "HOME="+dir, "TMPDIR="+dir, "CKPTSIDECAR_DB="+filepath.Join(dir, "ckpt.db"), "CKPTSIDECAR_SOCKET="+socket, "GORACE=atexit_sleep_ms=10")
+	s.env = append(os.Environ(), "HOME="+dir, "TMPDIR="+dir, "CKPTSIDECAR_DB="+filepath.Join(dir, "ckpt.db"), "CKPTSIDECAR_SOCKET="+socket, "CKPTSIDECAR_HOOK_TIMEOUT=20s", "GORACE=atexit_sleep_ms=10")
 	s.client = &client.Client{Socket: socket, Retry: 20 * time.Second}
 	t.Cleanup(func() {
 		if s.exec != nil && s.exec.ProcessState == nil {

@@ -18,14 +18,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// What a hook may take of an agent's time and of its memory.
-const (
-	hookDeadline = 300 * time.Millisecond
-	hookMost     = 32 << 20
-)
+// hookMost is how much a hook reads of what an agent tells it.
+const hookMost = 32 << 20
 
 type hookCmd struct {
-	Handle    hookHandleCmd    `cmd:"" default:"withargs" help:"Handle what a coding agent tells on standard input. This is what goes without saying."`
+	Handle    hookHandleCmd    `cmd:"" default:"withargs" help:"Handle what a coding agent tells on standard input. This is the default subcommand."`
 	Install   hookInstallCmd   `cmd:"" help:"Add the hooks to the settings of a coding agent, after showing what is written."`
 	Uninstall hookUninstallCmd `cmd:"" help:"Take the hooks out of the settings of a coding agent again."`
 }
@@ -36,7 +33,7 @@ func (c *hookCmd) Help() string {
 		"a run for each session, a step for each tool call, " +
 		"an operation around what is risky, checkpoints. It prints what the model should know, and nothing otherwise. It " +
 		"never stops an agent: whatever goes wrong, " +
-		"it ends with 0 within 300 ms. docs/HOOKS.md says all of it."
+		"it ends with 0 within --timeout, 300 ms. docs/HOOKS.md says all of it."
 }
 
 type hookHandleCmd struct {
@@ -48,7 +45,8 @@ type hookHandleCmd struct {
 
 // Run never answers an error: an agent must not be stopped by its recorder.
 func (c *hookHandleCmd) Run(ctx context.Context, a *app) error {
-	deadline := hookDeadline
+	limit := c.timeout(a.Env)
+	deadline := limit
 	if c.Files {
 		deadline += c.FilesWait // handle gives it to risky calls alone
 	}
@@ -65,7 +63,7 @@ func (c *hookHandleCmd) Run(ctx context.Context, a *app) error {
 				handled <- outcome{err: fmt.Errorf("panic: %v", p)}
 			}
 		}()
-		say, err := c.handle(ctx, a)
+		say, err := c.handle(ctx, a, limit)
 		handled <- outcome{say, err}
 	}()
 	var o outcome
@@ -81,7 +79,7 @@ func (c *hookHandleCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-func (c *hookHandleCmd) handle(ctx context.Context, a *app) ([]byte, error) {
+func (c *hookHandleCmd) handle(ctx context.Context, a *app, limit time.Duration) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(a.Stdin, hookMost))
 	if err != nil {
 		return nil, err
@@ -101,7 +99,7 @@ func (c *hookHandleCmd) handle(ctx context.Context, a *app) ([]byte, error) {
 	if c.Files {
 		h.Files, h.FilesWait = newHookFiles(a, c.Include, c.Exclude), c.FilesWait
 	}
-	ctx, cancel := context.WithTimeout(ctx, hookDeadline+h.Extra(in))
+	ctx, cancel := context.WithTimeout(ctx, limit+h.Extra(in))
 	defer cancel()
 	h.Client = &client.Client{Socket: a.Socket, Owner: a.Owner}
 	defer h.Client.Close()

@@ -19,6 +19,8 @@ type hookSettings struct {
 	OnlyRisky bool     `help:"Take --risky instead of what comes with the program."`
 	SaveEvery int64    `default:"20" help:"Save a checkpoint after so many tool calls; 0 for never." placeholder:"N"`
 
+	Timeout time.Duration `help:"How long the agent waits for the hook, from 50ms to 20s. Default: $$CKPTSIDECAR_HOOK_TIMEOUT, then 300ms." placeholder:"TIME"`
+
 	Files     bool          `help:"Keep the files of the project with the checkpoints, so that one can go back: docs/FILES.md."`
 	FilesWait time.Duration `default:"2s" help:"How long a risky call waits until its files are kept." placeholder:"TIME"`
 	Include   []string      `sep:"none" name:"files-include" help:"Keep what this pattern of .gitignore names, though it is ignored, beside $$CKPTSIDECAR_FILES_INCLUDE. May be repeated." placeholder:"PATTERN"`
@@ -34,6 +36,9 @@ func (s *hookSettings) check() error {
 	err := s.risky().Check()
 	if s.SaveEvery < 0 {
 		err = fmt.Errorf("--save-every is %d: it cannot be less than 0", s.SaveEvery)
+	}
+	if s.Timeout != 0 && !isHookTimeout(s.Timeout) {
+		err = fmt.Errorf("--timeout is %s: it is between %s and %s", s.Timeout, leastHookTimeout, mostHookTimeout)
 	}
 	if s.FilesWait < 0 || s.FilesWait > mostFilesWait {
 		err = fmt.Errorf("--files-wait is %s: it is between 0 and %s", s.FilesWait, mostFilesWait)
@@ -61,6 +66,9 @@ func (s *hookSettings) words() (words []string) {
 	if s.SaveEvery != 20 {
 		words = append(words, "--save-every", strconv.FormatInt(s.SaveEvery, 10))
 	}
+	if s.Timeout != 0 {
+		words = append(words, "--timeout", s.Timeout.String())
+	}
 	if s.Files {
 		words = append(words, "--files")
 		if s.FilesWait != usualFilesWait {
@@ -81,6 +89,27 @@ const (
 	usualFilesWait = 2 * time.Second
 	mostFilesWait  = 20 * time.Second
 )
+
+// How long an agent waits for a hook: by default, at least and at most.
+const (
+	usualHookTimeout = 300 * time.Millisecond
+	leastHookTimeout = 50 * time.Millisecond
+	mostHookTimeout  = 20 * time.Second
+)
+
+func isHookTimeout(d time.Duration) bool { return d >= leastHookTimeout && d <= mostHookTimeout }
+
+// timeout is how long the hook may take. A wrong value counts as none, since a hook
+// never fails.
+func (s *hookSettings) timeout(env func(string) string) time.Duration {
+	if isHookTimeout(s.Timeout) {
+		return s.Timeout
+	}
+	if d, err := time.ParseDuration(env("CKPTSIDECAR_HOOK_TIMEOUT")); err == nil && isHookTimeout(d) {
+		return d
+	}
+	return usualHookTimeout
+}
 
 // forProduct is which coding agent it is about.
 type forProduct struct {

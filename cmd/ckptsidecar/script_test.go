@@ -42,6 +42,7 @@ func TestStories(t *testing.T) {
 			env.Setenv("GORACE", "atexit_sleep_ms=10") // a program under the race detector waits a second at its end
 			env.Setenv(testenv.Marker, os.Getenv(testenv.Marker))
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			env.Setenv("CKPTSIDECAR_HOOK_TIMEOUT", "20s") // a busy machine takes longer than an agent should wait
 			env.Setenv("CKPTSIDECAR_DB", filepath.Join(env.WorkDir, "data", "ckpt.db"))
 			env.Setenv("CKPTSIDECAR_SOCKET", filepath.Join(env.WorkDir, "run", "sock"))
 			env.Values["surf"] = map[string]*surfing{}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"testing"
+	"time"
+)
+
+func TestHookTimeout(t *testing.T) {
+	for _, c := range []struct {
+		flag time.Duration
+		env  string
+		want time.Duration
+	}{
+		{0, "", usualHookTimeout},
+		{0, "2s", 2 * time.Second},
+		{time.Second, "2s", time.Second},
+		{0, "soon", usualHookTimeout},
+		{0, "1ms", usualHookTimeout},
+		{0, "1h", usualHookTimeout},
+	} {
+		s := hookSettings{Timeout: c.flag}
+		if got := s.timeout(func(string) string { return c.env }); got != c.want {
+			t.Errorf("%+v: it takes %s", c, got)
+		}
+	}
+	s := hookSettings{Timeout: time.Hour}
+	if s.check() == nil {
+		t.Error("an hour is taken")
+	}
+	s = hookSettings{Timeout: time.Second, SaveEvery: 20}
+	if got := s.words(); len(got) != 2 || got[0] != "--timeout" || got[1] != "1s" {
+		t.Errorf("it is written as %q", got)
+	}
+}
