@@ -401,7 +401,7 @@ var tables = map[string][]string{
 	"internal/db/blob":  {"segments"},
 	"internal/db/usage": {"meta"},
 	"internal/db/ledger": {
-		"act_texts", "acts", "agents", "audit_archives", "audit_head", "audit_links", "checkpoints", "deliveries", "event_batches", "idempotency", "ids", "meta", "notices", "places", "policies", "runs", "trees", "whos", "words",
+		"act_texts", "acts", "agents", "audit_archives", "audit_head", "audit_links", "checkpoints", "deliveries", "event_batches", "idempotency", "ids", "meta", "notices", "owner_changes", "places", "policies", "runs", "spans", "trees", "whos", "words",
 	},
 	"internal/db/driftlog": {"checkpoint_trees", "checkpoints", "findings", "runs"},
 	"internal/db/saves":    {"checkpoints", "runs"},

@@ -1,4 +1,4 @@
--- The database of ckptsidecar, schema version 5.
+-- The database of ckptsidecar, schema version 6.
 --
 -- For auditors: read the views whose names begin with audit_. They are a
 -- contract and work in SQLite 3.40 and newer; the tables below them may change
@@ -34,6 +34,19 @@ CREATE TABLE IF NOT EXISTS agents (
     uid        TEXT,                       -- UUID of version 7: no other agent of any database has it
     UNIQUE (owner, name)
 ) STRICT;
+
+-- Agents that were given to another owner. The rows of the audit log up to row n name
+-- the owner before, and those after it the new one. Row n records that the one gave the
+-- agent away, and row n + 1 that the other received it. These rows outlive the agent.
+CREATE TABLE IF NOT EXISTS owner_changes (
+    agent_id   INTEGER NOT NULL,
+    n          INTEGER NOT NULL, -- the row of the audit log
+    uid        TEXT NOT NULL,    -- the agent's; both rows have it as their subject
+    agent      TEXT NOT NULL,
+    from_owner TEXT NOT NULL,
+    to_owner   TEXT NOT NULL,
+    PRIMARY KEY (agent_id, n)
+) STRICT, WITHOUT ROWID;
 
 -- Policies for more than one agent: an owner's for all of their agents, and under
 -- the owner * what [policy] of the daemon's settings says for everybody's. What
@@ -745,8 +758,19 @@ CREATE TRIGGER IF NOT EXISTS operations_are_never_changed BEFORE UPDATE OF id, r
 BEGIN SELECT RAISE(ABORT, 'an operation stays as it was begun'); END;
 CREATE TRIGGER IF NOT EXISTS idempotency_is_never_changed BEFORE UPDATE ON idempotency
 BEGIN SELECT RAISE(ABORT, 'the reply to a key stays as it was given'); END;
-CREATE TRIGGER IF NOT EXISTS agents_keep_their_names BEFORE UPDATE OF id, owner, name, created_at ON agents
-BEGIN SELECT RAISE(ABORT, 'an agent keeps its owner and its name'); END;
+CREATE TRIGGER IF NOT EXISTS agents_keep_their_names BEFORE UPDATE OF id, name, created_at ON agents
+BEGIN SELECT RAISE(ABORT, 'an agent keeps its name'); END;
+CREATE TRIGGER IF NOT EXISTS agents_change_owners_on_record BEFORE UPDATE OF owner ON agents
+WHEN NEW.owner IS NOT (SELECT to_owner FROM owner_changes WHERE agent_id = OLD.id AND from_owner = OLD.owner
+                       AND n = (SELECT max(n) FROM owner_changes WHERE agent_id = OLD.id))
+BEGIN SELECT RAISE(ABORT, 'an agent keeps its owner until ckptsidecar chown gives it to another'); END;
+CREATE TRIGGER IF NOT EXISTS owner_changes_stay BEFORE UPDATE ON owner_changes
+BEGIN SELECT RAISE(ABORT, 'who had an agent stays recorded'); END;
+CREATE TRIGGER IF NOT EXISTS owner_changes_are_never_removed BEFORE DELETE ON owner_changes
+BEGIN SELECT RAISE(ABORT, 'who had an agent stays recorded'); END;
+CREATE TRIGGER IF NOT EXISTS owner_changes_are_never_replaced BEFORE INSERT ON owner_changes
+WHEN NEW.n <= (SELECT max(n) FROM owner_changes WHERE agent_id = NEW.agent_id)
+BEGIN SELECT RAISE(ABORT, 'who had an agent stays recorded'); END;
 CREATE TRIGGER IF NOT EXISTS runs_keep_their_names BEFORE UPDATE OF id, agent_id, name ON runs
 BEGIN SELECT RAISE(ABORT, 'a run keeps its agent and its name'); END;
 CREATE TRIGGER IF NOT EXISTS agents_get_a_uid AFTER INSERT ON agents WHEN NEW.uid IS NULL
@@ -788,6 +812,7 @@ DROP VIEW IF EXISTS audit_chain;
 DROP VIEW IF EXISTS audit_texts;
 DROP VIEW IF EXISTS audit_log;
 DROP VIEW IF EXISTS audit_agents;
+DROP VIEW IF EXISTS audit_owners;
 DROP VIEW IF EXISTS audit_runs;
 DROP VIEW IF EXISTS audit_checkpoints;
 DROP VIEW IF EXISTS audit_states;
@@ -811,6 +836,11 @@ SELECT a.name, a.owner, a.created_at, coalesce(max(r.updated_at), a.created_at),
        (SELECT coalesce(sum(length(data)), 0) FROM contents c WHERE c.agent_id = a.id)
 FROM agents a LEFT JOIN runs r ON r.agent_id = a.id
 GROUP BY a.id;
+
+-- Agents that were given to another owner, also those that were erased since. Row n of
+-- audit_log says who did it, when and why.
+CREATE VIEW audit_owners (n, agent, from_owner, to_owner, uid) AS
+SELECT n, agent, from_owner, to_owner, uid FROM owner_changes;
 
 -- Policies for more than one agent; the owner * is everybody.
 CREATE VIEW audit_policies (owner, policy, set_at) AS SELECT owner, policy, set_at FROM policies;
@@ -1047,7 +1077,7 @@ recorded AS ( -- what of a checkpoint is not as the row of its save in the audit
            CASE WHEN x.n IS NOT NULL THEN
                CASE WHEN w.word NOT IN ('save', 'import') OR x.outcome IS NOT NULL THEN ', save' ELSE '' END
                || CASE WHEN lower(hex(x.subject)) IS NOT replace(c.id, '-', '') THEN ', id' ELSE '' END
-               || CASE WHEN p.owner IS NOT a.owner OR p.agent IS NOT a.name OR p.run IS NOT r.name THEN ', agent or run' ELSE '' END
+               || CASE WHEN p.owner IS NOT coalesce((SELECT o.from_owner FROM owner_changes o WHERE o.agent_id = a.id AND o.n >= c.n ORDER BY o.n LIMIT 1), a.owner) OR p.agent IS NOT a.name OR p.run IS NOT r.name THEN ', agent or run' ELSE '' END
                || CASE WHEN w.word = 'save' AND strftime('%Y-%m-%dT%H:%M:%S', x.at / 1000, 'unixepoch') || printf('.%03dZ', x.at % 1000) <> c.created_at THEN ', created_at' ELSE '' END
                || CASE WHEN CASE x.kind WHEN 1 THEN 'routine' WHEN 2 THEN 'pre_operation' WHEN 3 THEN 'recovery' END IS NOT c.kind THEN ', kind' ELSE '' END
                || CASE WHEN x.seq IS NOT c.seq THEN ', seq' ELSE '' END
@@ -1056,7 +1086,7 @@ recorded AS ( -- what of a checkpoint is not as the row of its save in the audit
            ELSE
                CASE WHEN l.action NOT IN ('save', 'import') OR l.outcome <> 'done' THEN ', save' ELSE '' END
                || CASE WHEN l.subject IS NOT c.id THEN ', id' ELSE '' END
-               || CASE WHEN l.owner IS NOT a.owner OR l.agent IS NOT a.name OR l.run IS NOT r.name THEN ', agent or run' ELSE '' END
+               || CASE WHEN l.owner IS NOT coalesce((SELECT o.from_owner FROM owner_changes o WHERE o.agent_id = a.id AND o.n >= c.n ORDER BY o.n LIMIT 1), a.owner) OR l.agent IS NOT a.name OR l.run IS NOT r.name THEN ', agent or run' ELSE '' END
                || CASE WHEN l.action = 'save' AND l.at <> c.created_at THEN ', created_at' ELSE '' END
                || CASE WHEN NOT json_valid(l.detail) THEN ', detail'
                   ELSE CASE WHEN json_extract(l.detail, '$.kind') IS NOT c.kind THEN ', kind' ELSE '' END
@@ -1150,6 +1180,21 @@ SELECT 'audit_row', id, 'row ' || n || ' of the audit log, which records its sav
 UNION ALL
 SELECT 'audit_row', id, 'differs from row ' || n || ' of the audit log, which records its save, in its ' || substr(differs, 3)
 FROM recorded WHERE NOT gone AND differs <> ''
+UNION ALL
+SELECT 'owner_change', o.agent, 'the audit log does not record in its rows ' || o.n || ' and ' || (o.n + 1) || ' that ' || o.from_owner || ' gave it to ' || o.to_owner
+FROM owner_changes o
+WHERE NOT EXISTS (SELECT 1 FROM acts x JOIN words w ON w.id = x.action JOIN places p ON p.id = x.place
+                  WHERE x.n = o.n AND w.word = 'give_agent' AND x.outcome IS NULL AND p.owner = o.from_owner AND p.agent = o.agent AND lower(hex(x.subject)) = replace(o.uid, '-', ''))
+   OR NOT EXISTS (SELECT 1 FROM acts x JOIN words w ON w.id = x.action JOIN places p ON p.id = x.place
+                  WHERE x.n = o.n + 1 AND w.word = 'receive_agent' AND x.outcome IS NULL AND p.owner = o.to_owner AND p.agent = o.agent AND lower(hex(x.subject)) = replace(o.uid, '-', ''))
+UNION ALL
+SELECT 'owner_change', a.name, 'it belongs to ' || a.owner || ', and was last given to ' || o.to_owner
+FROM agents a JOIN owner_changes o ON o.agent_id = a.id AND o.n = (SELECT max(n) FROM owner_changes WHERE agent_id = a.id)
+WHERE o.to_owner <> a.owner
+UNION ALL
+SELECT 'owner_change', o.agent, o.from_owner || ' gave it away in row ' || o.n || ', and ' || b.to_owner || ' had it'
+FROM owner_changes o JOIN owner_changes b ON b.agent_id = o.agent_id AND b.n = (SELECT max(n) FROM owner_changes WHERE agent_id = o.agent_id AND n < o.n)
+WHERE b.to_owner <> o.from_owner
 UNION ALL
 SELECT 'audit_removal', c.id, 'row ' || a.n || ' of the audit log records that it went, and it is there'
 FROM acts a JOIN checkpoints c ON c.n = a.gone

@@ -57,6 +57,7 @@ type grammar struct {
 	Import        importCmd              `cmd:"" group:"agents" help:"Read what export wrote, or the files of other systems."`
 	Prune         pruneCmd               `cmd:"" group:"agents" help:"Apply the retention policies now."`
 	Erase         eraseCmd               `cmd:"" group:"agents" help:"Erase all of an agent, for good."`
+	Chown         chownCmd               `cmd:"" group:"agents" help:"Give agents to another owner, for example after a move to another machine."`
 	Agents        agentsCmd              `cmd:"" group:"agents" help:"List agents."`
 	Policy        policyCmd              `cmd:"" group:"agents" help:"Show or change the settings of an agent."`
 	Changes       changesCmd             `cmd:"" group:"runs" help:"Print what changes, a line for each, until it is stopped."`

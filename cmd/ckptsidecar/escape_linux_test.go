@@ -285,7 +285,7 @@ func TestNothingControlsATerminal(t *testing.T) {
 		{"operation", "begin", "a", "op"}, {"operation", "succeed", "a", "op"}, {"operation", "begin", "a", "op2"}, {"operation", "fail", "a", "op2"},
 		{"events", "append", "a", "type", `{"x":"\u202e"}`}, {"save", "a"}, {"run", "end", "a", "failed", "--error", evil},
 		{"delete", ids[0]}, {"import", exported, "--agent", "b"}, {"prune"}, {"verify", "--db", w.db}, {"backup", filepath.Join(w.folder, "copy.db"), "--db", w.db},
-		{"spool", "--dir", spool}, {"spool", "list", "--dir", spool}, {"spool", "replay", "--dir", spool}, {"service", "status"}, {"erase", "a", "--yes"}, {"show", ids[0]},
+		{"spool", "--dir", spool}, {"spool", "list", "--dir", spool}, {"spool", "replay", "--dir", spool}, {"service", "status"}, {"chown", "uid:4000000001", "uid:4000000002", "--dry-run"}, {"erase", "a", "--yes"}, {"show", ids[0]},
 	}
 	typed := [][]string{ // what a person has typed comes back in an error
 		{"show", evil}, {"list", evil}, {evil}, {"policy", "set", "a", evil}, {"save", "a", evil}, {"import", evil}, {"restore", "a", "--kind", evil},

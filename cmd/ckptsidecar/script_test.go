@@ -45,6 +45,7 @@ func TestStories(t *testing.T) {
 			env.Setenv("CKPTSIDECAR_HOOK_TIMEOUT", "20s") // a busy machine takes longer than an agent should wait
 			env.Setenv("CKPTSIDECAR_DB", filepath.Join(env.WorkDir, "data", "ckpt.db"))
 			env.Setenv("CKPTSIDECAR_SOCKET", filepath.Join(env.WorkDir, "run", "sock"))
+			env.Setenv("OWNER", fmt.Sprintf("uid:%d", os.Getuid()))
 			env.Values["surf"] = map[string]*surfing{}
 			return nil
 		},

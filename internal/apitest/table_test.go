@@ -181,6 +181,8 @@ var table = []row{
 	{method: "POST", path: "/v1/audit/archive", contentType: ckpt.ContentTypeJSON,
 		body:  `{"from_n":1,"to_n":2,"hash":"` + strings.Repeat("0", 64) + `","name":"a.db","sha256":"` + strings.Repeat("0", 64) + `","bytes":1}`,
 		owner: 403, stranger: 403, missing: 403, admin: 409},
+	{method: "POST", path: "/v1/owners/chown", contentType: ckpt.ContentTypeJSON, body: `{"from":"uid:4000000001","to":"uid:4000000002","reason":"moved"}`,
+		owner: 403, stranger: 403, missing: 403, admin: 404},
 	{method: "GET", path: "/v1/overview", owner: 200, stranger: 200, missing: 200, shows: true, star: true},
 	{method: "GET", path: "/v1/status", owner: 200, stranger: 200, missing: 200, star: true},
 	{method: "GET", path: "/v1/settings", owner: http.StatusForbidden, stranger: http.StatusForbidden, missing: http.StatusForbidden, admin: 200, everyone: true},

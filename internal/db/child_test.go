@@ -59,6 +59,8 @@ func playChild(role, path string) int {
 	switch role {
 	case "hold":
 		_, _ = io.Copy(io.Discard, os.Stdin)
+	case "chown":
+		return childGives(s)
 	case "together":
 		childrenSave(s)
 	case "save", "locks":
@@ -87,6 +89,16 @@ func closed(err error) int {
 		return 1
 	}
 	return 0
+}
+
+// childGives gives all of ann's agents to bob.
+func childGives(s *db.Store) int {
+	if _, _, err := s.Chown(context.Background(), root, ckpt.ChownRequest{From: ann.Owner, To: bob.Owner}, ""); err != nil {
+		fmt.Println("chown", err)
+		return 1
+	}
+	fmt.Println("given")
+	return closed(s.Close())
 }
 
 // childSaves saves and says of each save what was answered, so that the test

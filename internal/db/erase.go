@@ -60,6 +60,10 @@ var erasures = []string{
 	`DELETE FROM agents WHERE id = ?`,
 }
 
+// sizesOfAgent is how much an agent has.
+const sizesOfAgent = `SELECT count(*) AS runs, coalesce(sum(last_seq - removed), 0) AS checkpoints, coalesce(sum(stored_bytes), 0) AS stored_bytes,
+	(SELECT coalesce(sum(length(data)), 0) FROM contents WHERE agent_id = ?1) AS files_bytes FROM runs WHERE agent_id = ?1`
+
 func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry) (*ckpt.Erased, error) {
 	erased := &ckpt.Erased{Agent: agent.Name, Owner: agent.Owner}
 	row := struct {
@@ -68,9 +72,7 @@ func (s *Store) erase(tx *ledger.Tx, agent *ledger.AgentRow, e ledger.AuditEntry
 		StoredBytes int64 `db:"stored_bytes"`
 		FilesBytes  int64 `db:"files_bytes"`
 	}{}
-	_, err := tx.Get(&row, `SELECT count(*) AS runs, coalesce(sum(last_seq - removed), 0) AS checkpoints,
-		coalesce(sum(stored_bytes), 0) AS stored_bytes,
-		(SELECT coalesce(sum(length(data)), 0) FROM contents WHERE agent_id = ?1) AS files_bytes FROM runs WHERE agent_id = ?1`, agent.ID)
+	_, err := tx.Get(&row, sizesOfAgent, agent.ID)
 	if err != nil {
 		return nil, err
 	}

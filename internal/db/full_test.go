@@ -203,6 +203,7 @@ func full(t *testing.T, saves int) (s *db.Store, o db.Options, c *clock, b *ball
 		ids = append(ids, c.ID)
 	}
 	must(t, s.EmptyWAL())
+	must(t, s.FillAndFree()) // it may hold room for pages that were in the log
 	b.grow()
 	return s, o, c, b, ids
 }

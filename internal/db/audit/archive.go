@@ -32,8 +32,10 @@ const archivedRows = `(n BETWEEN ?1 AND ?2 OR n IN ` + namedBefore + `)`
 // archiveTables are what is copied.
 var archiveTables = []struct{ name, query string }{
 	{"meta", `SELECT key, value FROM meta WHERE key IN ('database_id', 'created_at', 'chain_key') AND ?1 <= ?2
-		UNION ALL SELECT 'erased_later', json_group_array(json_array(p.owner, p.agent, a.n)) FROM acts a JOIN words w ON w.id = a.action JOIN places p ON p.id = a.place
-		WHERE w.word = 'erase' AND a.outcome IS NULL AND a.n > ?2`},
+		UNION ALL SELECT 'erased_later', json_group_array(json_array(owner, agent, n)) FROM (
+			SELECT p.owner AS owner, p.agent AS agent, a.n AS n FROM acts a JOIN words w ON w.id = a.action JOIN places p ON p.id = a.place
+			WHERE w.word = 'erase' AND a.outcome IS NULL AND a.n > ?2
+			UNION ALL SELECT from_owner, agent, n FROM owner_changes WHERE agent_id NOT IN (SELECT id FROM agents))`},
 	{"whos", `SELECT * FROM whos WHERE n <= ?2 AND ?1`},
 	{"words", `SELECT * FROM words WHERE n <= ?2 AND ?1`},
 	{"places", `SELECT * FROM places WHERE id IN (SELECT place FROM acts WHERE ` + archivedRows + `)`},

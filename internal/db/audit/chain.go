@@ -15,6 +15,12 @@ import (
 // archivesSince is the version of the schema in which rows of the log can lie in archives.
 const archivesSince = 5
 
+// ownersSince is the version of the schema in which agents can change hands.
+const ownersSince = 6
+
+// noOwners is what a database of an older version lacks of that.
+const noOwners = `CREATE TEMP TABLE owner_changes (agent_id, n, uid, agent, from_owner, to_owner);`
+
 // asArchives is what a database of an older version lacks of archives.
 const asArchives = `CREATE TEMP TABLE audit_archives (to_n INTEGER PRIMARY KEY, from_n, hash, name, sha256, bytes, at, who, removed);
 	CREATE TEMP TABLE audit_links (n INTEGER PRIMARY KEY, hash);`
@@ -215,16 +221,25 @@ func (v *verifier) texts(ctx context.Context) error {
 
 func (v *verifier) missingTexts(ctx context.Context) error {
 	var missing []int64
-	err := v.db.SelectContext(ctx, &missing, `WITH erasures (owner, agent, n) AS (
-			SELECT p.owner, p.agent, a.n FROM acts a JOIN words w ON w.id = a.action JOIN places p ON p.id = a.place WHERE w.word = 'erase' AND a.outcome IS NULL
+	owners := `owner_changes`
+	if v.version < ownersSince {
+		owners = `(SELECT 0 AS agent_id, 0 AS n, '' AS agent, '' AS from_owner, '' AS to_owner WHERE 0)`
+	}
+	err := v.db.SelectContext(ctx, &missing, `WITH changes AS (SELECT agent_id, n, agent, from_owner, to_owner FROM `+owners+`), erasures (owner, agent, after, upto) AS (
+			SELECT p.owner, p.agent, coalesce((SELECT max(o.n) FROM changes o WHERE o.from_owner = p.owner AND o.agent = p.agent AND o.n < a.n), 0), a.n
+			FROM acts a JOIN words w ON w.id = a.action JOIN places p ON p.id = a.place WHERE w.word = 'erase' AND a.outcome IS NULL
+			UNION ALL -- it had another owner before
+			SELECT o.from_owner, o.agent, coalesce((SELECT max(b.n) FROM changes b WHERE b.from_owner = o.from_owner AND b.agent = o.agent AND b.n < o.n), 0), o.n
+			FROM changes o WHERE o.agent_id NOT IN (SELECT id FROM agents)
+			UNION ALL -- the row that records who received it stays, and that of the erasure may lie in an archive
+			SELECT o.to_owner, o.agent, o.n, o.n + 1 FROM changes o WHERE o.agent_id NOT IN (SELECT id FROM agents)
 			UNION ALL -- an archive has no agents, and says which were erased after its last row
-			SELECT json_extract(e.value, '$[0]'), json_extract(e.value, '$[1]'), json_extract(e.value, '$[2]') FROM meta m, json_each(m.value) e
+			SELECT json_extract(e.value, '$[0]'), json_extract(e.value, '$[1]'), 0, json_extract(e.value, '$[2]') FROM meta m, json_each(m.value) e
 			WHERE m.key = 'erased_later' AND NOT EXISTS (SELECT 1 FROM agents)
-		), erased AS MATERIALIZED (
-			SELECT owner, agent, max(n) AS n FROM erasures GROUP BY 1, 2
-		)
-		SELECT a.n FROM acts a LEFT JOIN places p ON p.id = a.place LEFT JOIN erased e ON e.owner = p.owner AND e.agent = p.agent
-		WHERE a.beside IS NOT NULL AND a.n <= ? AND NOT EXISTS (SELECT 1 FROM act_texts t WHERE t.n = a.n) AND (e.n IS NULL OR e.n < a.n) LIMIT 1000`, v.read)
+		), erased AS MATERIALIZED (SELECT * FROM erasures)
+		SELECT a.n FROM acts a LEFT JOIN places p ON p.id = a.place
+		WHERE a.beside IS NOT NULL AND a.n <= ? AND NOT EXISTS (SELECT 1 FROM act_texts t WHERE t.n = a.n)
+		AND NOT EXISTS (SELECT 1 FROM erased e WHERE e.owner = p.owner AND e.agent = p.agent AND a.n > e.after AND a.n <= e.upto) LIMIT 1000`, v.read)
 	for _, n := range missing {
 		v.found("audit_text", fmt.Sprintf("row %d", n), "what was said beside it is gone, and no erasure took it")
 	}

@@ -146,6 +146,12 @@ func (v *verifier) invariants(ctx context.Context) error {
 		}
 		defer func() { _, _ = conn.ExecContext(ctx, `DROP TABLE temp.audit_archives; DROP TABLE temp.audit_links`) }()
 	}
+	if v.version < ownersSince {
+		if _, err := conn.ExecContext(ctx, noOwners); err != nil {
+			return v.met(ctx, "audit_violations", err)
+		}
+		defer func() { _, _ = conn.ExecContext(ctx, `DROP TABLE temp.owner_changes`) }()
+	}
 	views := ledger.StatementsOf(ledger.ViewText)
 	for _, name := range [...]string{"needed_checkpoints", "tree_lists", "audit_violations"} {
 		statement := strings.Replace(views[name], "CREATE VIEW", "CREATE TEMP VIEW", 1)

@@ -84,6 +84,15 @@ func (c *calibrations) keep(asking map[int64]bool) {
 	maps.DeleteFunc(c.looked, func(id int64, _ time.Time) bool { return !asking[id] })
 }
 
+// ForgetCalibrations forgets what is known of an agent's runs. They are looked at anew.
+func (s *Drifts) ForgetCalibrations(agentID int64) {
+	c := &s.calibrations
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.groups, func(of calibratedGroup, _ *calibrated) bool { return of.agentID == agentID })
+	delete(c.looked, agentID)
+}
+
 // score is what is known of a run.
 func (c *calibrations) score(of calibratedGroup, policy string, as scoredRun) (float64, bool) {
 	c.mu.Lock()

@@ -13,7 +13,8 @@ import (
 // The oldest rows of the audit log may lie in a file: an archive. Once the database
 // has recorded which rows the file has, the rows go from the log in small
 // transactions, the oldest first. These stay: the rows of saves whose checkpoints are
-// here, the changes of their labels and pins, and rows that a later one names. The
+// here, the changes of their labels and pins, rows that a later one names, and those
+// that record that an agent was given to another owner. The
 // table audit_links keeps the hash of a row that is gone where the next one is here,
 // so that the chain can still be checked from there on.
 
@@ -83,11 +84,12 @@ func (s *Core) lastArchived(ctx context.Context) (last Archived, err error) {
 }
 
 // rowsStillNamed are the rows up to ?1 that stay: of saves whose checkpoints are here,
-// of changes of those, of keys, and what one of them or a later row names.
+// of changes of those, of keys, of agents that changed hands, and what one of them or a later row names.
 var rowsStillNamed = `WITH own (n) AS (
 		SELECT n FROM checkpoints WHERE n <= ?1 UNION SELECT n FROM ids WHERE n <= ?1
 		UNION SELECT a.n FROM acts a WHERE a.n <= ?1 AND a.action = (SELECT id FROM words WHERE word = 'change') AND ` + UUIDOf("a.subject") + ` IN (SELECT id FROM checkpoints WHERE n <= ?1)
 		UNION SELECT n FROM audit_log_3 WHERE n <= ?1 AND action = 'change' AND subject IN (SELECT id FROM checkpoints WHERE n <= ?1)
+		UNION SELECT n FROM owner_changes WHERE n <= ?1 UNION SELECT n + 1 FROM owner_changes WHERE n < ?1
 	), naming AS (SELECT gone, parent, more FROM acts WHERE n > ?1 UNION ALL SELECT gone, parent, more FROM acts WHERE n IN (SELECT n FROM own))
 	SELECT n FROM own UNION SELECT gone FROM naming WHERE gone <= ?1 UNION SELECT parent FROM naming WHERE parent <= ?1
 	UNION SELECT json_extract(e.value, '$[0]') FROM naming, json_each(naming.more, '$.removed') e WHERE naming.more IS NOT NULL AND json_extract(e.value, '$[0]') <= ?1`

@@ -2,16 +2,26 @@ package ledger
 
 import "github.com/ckptsidecar/ckptsidecar/internal/db/usage"
 
-// EraseTexts deletes what stands beside the audit log about an agent. The hashes
-// of it stay in the log, over salts that go as well.
+// EraseTexts deletes what stands beside the audit log about an agent, with each owner
+// that it had. The hashes of it stay in the log, over salts that go as well.
 func (tx *Tx) EraseTexts(agent *AgentRow) error {
+	args := []any{agent.ID, agent.Owner, agent.Name}
 	if tx.Tally.Counts() {
-		bytes, err := usage.OfTexts(tx.Tx, agent.Owner, agent.Name)
+		var sizes []struct {
+			Owner string `db:"owner"`
+			Bytes int64  `db:"bytes"`
+		}
+		err := tx.List(&sizes, `SELECT p.owner AS owner, sum(`+usage.OfTexts+`) AS bytes`+rowsOfAgent+` JOIN whos w ON w.id = a.who JOIN act_texts t ON t.n = a.n
+			WHERE w.who = p.owner OR w.who = ?4 GROUP BY p.owner`, append(args, Daemon)...)
 		if err != nil {
 			return err
 		}
-		tx.Tally.AddLog(agent.Owner, -bytes)
+		for _, size := range sizes {
+			tx.Tally.AddLog(size.Owner, -size.Bytes)
+		}
 	}
-	return tx.Exec(`DELETE FROM act_texts WHERE n IN (SELECT a.n FROM places p JOIN acts a ON a.place = p.id
-		WHERE p.owner = ?1 AND p.agent = ?2 AND a.beside IS NOT NULL)`, agent.Owner, agent.Name)
+	return tx.Exec(`DELETE FROM act_texts WHERE n IN (SELECT a.n`+rowsOfAgent+` WHERE a.beside IS NOT NULL)`, args...)
 }
+
+// rowsOfAgent are the rows of acts about an agent, under the names of all its owners.
+const rowsOfAgent = ` FROM ` + stays + ` s JOIN places p ON p.owner = s.owner AND p.agent = ?3 JOIN acts a ON a.place = p.id AND a.n > s.after AND a.n <= s.upto`

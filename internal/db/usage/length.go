@@ -69,13 +69,14 @@ var (
 
 	logBytes = `SELECT a.n AS n, p.owner AS owner, ` + fmt.Sprint(actCost) + `
 			+ CASE WHEN p.n = a.n THEN ` + fmt.Sprint(rowCost) + ` + octet_length(p.agent) + octet_length(p.run) ELSE 0 END
-			+ coalesce((SELECT ` + ofTexts + ` FROM act_texts t WHERE t.n = a.n), 0) AS bytes
+			+ coalesce((SELECT ` + OfTexts + ` FROM act_texts t WHERE t.n = a.n), 0) AS bytes
 		FROM acts a JOIN places p ON p.id = a.place JOIN whos w ON w.id = a.who WHERE p.owner <> '' AND (w.who = p.owner OR w.who = ?2)
 		UNION ALL SELECT n, owner, ` + logLengths + ` FROM audit_log_3 WHERE (who = owner OR who = ?2) AND owner IS NOT NULL`
 	logLengths = lengths("at", "who", "action", "owner", "agent", "run", "subject", "outcome", "reason", "detail", "prev", "hash")
 )
 
-const ofTexts = `coalesce(octet_length(t.subject), 0) + coalesce(octet_length(t.reason), 0) + coalesce(octet_length(t.detail), 0)`
+// OfTexts is what a row t of act_texts takes, in SQL.
+const OfTexts = `coalesce(octet_length(t.subject), 0) + coalesce(octet_length(t.reason), 0) + coalesce(octet_length(t.detail), 0)`
 
 // lengths is what a row with these columns takes, in SQL. octet_length does not
 // read what it measures.

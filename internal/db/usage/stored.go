@@ -93,14 +93,6 @@ func StoredBy(ctx context.Context, q sqlx.QueryerContext, owner string) (bytes i
 	return bytes + rest, err
 }
 
-// OfTexts is what stands beside the audit log about an agent, as it counts for
-// its owner.
-func OfTexts(tx *sqlite.Tx, owner, agent string) (bytes int64, err error) {
-	_, err = tx.Get(&bytes, `SELECT coalesce(sum(`+ofTexts+`), 0) FROM places p JOIN acts a ON a.place = p.id JOIN whos w ON w.id = a.who JOIN act_texts t ON t.n = a.n
-		WHERE p.owner = ?1 AND p.agent = ?2 AND (w.who = ?1 OR w.who = 'daemon')`, owner, agent)
-	return bytes, err
-}
-
 // OfRun is what a run has stored, with all that belongs to it.
 func OfRun(tx *sqlite.Tx, id int64) (bytes int64, err error) {
 	_, err = tx.Get(&bytes, sumOfRun, id)

@@ -35,6 +35,24 @@ func (o Operator) Overview(ctx context.Context, f survey.OverviewQuery) (v *surv
 	return v, false, err
 }
 
+// Chown gives agents of one owner to another. The same key with the same request again
+// answers what was answered first. For administrators.
+func (o Operator) Chown(ctx context.Context, r ckpt.ChownRequest, key string) (done *ckpt.Chowned, replayed bool, err error) {
+	if err := r.Check(); err != nil {
+		return nil, false, err
+	}
+	a, err := keyedAsk("/v1/owners/chown", r, key)
+	if err != nil {
+		return nil, false, err
+	}
+	done = new(ckpt.Chowned)
+	ans, err := o.fetch(ctx, a, done)
+	if err != nil {
+		return nil, false, err
+	}
+	return done, ans.replayed(), nil
+}
+
 // VerifyChain lets the daemon follow the chain of its audit log. For administrators.
 func (o Operator) VerifyChain(ctx context.Context) (*survey.Verified, error) {
 	a, err := jsonAsk(http.MethodPost, "/v1/verify", survey.VerifyRequest{Chain: true})

@@ -39,6 +39,24 @@ func (c *call) eraseAgent() error {
 	return c.sendJSON(http.StatusOK, erased)
 }
 
+func (c *call) chownAgents() error {
+	var r ckpt.ChownRequest
+	if err := c.decode(&r); err != nil {
+		return err
+	}
+	if err := r.Check(); err != nil {
+		return err
+	}
+	ctx, cancel := c.writing(c.server.limits.LongTimeout)
+	defer cancel()
+	done, replayed, err := c.server.store.Chown(ctx, c.scope, r, c.key)
+	if err != nil {
+		return err
+	}
+	c.markReplayed(replayed)
+	return c.sendJSON(http.StatusOK, done)
+}
+
 func (c *call) getPolicy() error {
 	layers, err := c.query.is("layers", false)
 	if err != nil {

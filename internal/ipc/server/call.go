@@ -170,7 +170,7 @@ func (c *call) checkOwner(name string) error {
 		}
 		return nil
 	}
-	if !isOwner(name) {
+	if !ckpt.IsOwner(name) {
 		return ckpt.Errorf(ckpt.CodeInvalid, "the owner %q is neither uid:NUMBER nor a SID", shown(name))
 	}
 	return nil

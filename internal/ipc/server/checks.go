@@ -1,8 +1,6 @@
 package server
 
 import (
-	"strings"
-
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
@@ -27,28 +25,4 @@ func checkRestore(r *ckpt.RestoreRequest) error {
 		}
 	}
 	return ckpt.CheckReason(r.Reason)
-}
-
-// isOwner says whether s could be an identity that endpoint hands out.
-func isOwner(s string) bool {
-	if len(s) > 256 {
-		return false
-	}
-	if id, unix := strings.CutPrefix(s, "uid:"); unix {
-		return isDigits(id) && len(id) <= 10
-	}
-	parts, sid := strings.CutPrefix(s, "S-1-")
-	if !sid {
-		return false
-	}
-	for part := range strings.SplitSeq(parts, "-") {
-		if !isDigits(part) {
-			return false
-		}
-	}
-	return true
-}
-
-func isDigits(s string) bool {
-	return s != "" && strings.Trim(s, "0123456789") == ""
 }

@@ -196,6 +196,10 @@ func (f failing) Import(context.Context, ckpt.Scope, ckpt.ImportRequest, io.Read
 	return nil, f.err
 }
 
+func (f failing) Chown(context.Context, ckpt.Scope, ckpt.ChownRequest, string) (*ckpt.Chowned, bool, error) {
+	return nil, false, f.err
+}
+
 func (f failing) ArchiveAudit(context.Context, ckpt.Scope, ckpt.AuditArchive) (*ckpt.AuditArchived, error) {
 	return nil, f.err
 }

@@ -85,6 +85,6 @@ func TestOwnersThatExist(t *testing.T) {
 		"": false, "uid:": false, "uid:-1": false, "uid:1x": false, "root": false, "S-1-": false, "S-1-5-": false, "uid:99999999999": false, "S-1-5-x": false,
 		"S-1-" + strings.Repeat("1", 300): false,
 	} {
-		expect.Equal(t, s, isOwner(s), want)
+		expect.Equal(t, s, ckpt.IsOwner(s), want)
 	}
 }

@@ -98,6 +98,7 @@ var routes = []route{
 	{name: "forecast", method: "GET", path: "/v1/agents/{agent}/retention/forecast", params: forecastParams, do: (*call).getForecast},
 	{name: "changes", method: "GET", path: "/v1/changes", params: []string{"follow"}, do: (*call).followChanges},
 	{name: "findings", method: "GET", path: "/v1/findings", params: findingParams, do: (*call).listFindings},
+	{name: "chown", method: "POST", path: "/v1/owners/chown", write: true, do: (*call).chownAgents},
 	{name: "archive_audit", method: "POST", path: "/v1/audit/archive", write: true, do: (*call).archiveAudit},
 	{name: "status", method: "GET", path: "/v1/status", do: (*call).getStatus},
 	{name: "settings", method: "GET", path: "/v1/settings", do: (*call).getSettings},

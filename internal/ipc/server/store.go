@@ -55,6 +55,8 @@ type Store interface {
 	PolicyLayers(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.PolicyLayers, error)
 	SetOwnerPolicy(ctx context.Context, sc ckpt.Scope, set []byte) (*ckpt.OwnerPolicySet, error)
 	Erase(ctx context.Context, sc ckpt.Scope, agent string) (*ckpt.Erased, error)
+	// Chown gives an owner's agents to another owner.
+	Chown(ctx context.Context, sc ckpt.Scope, r ckpt.ChownRequest, key string) (done *ckpt.Chowned, replayed bool, err error)
 	Prune(ctx context.Context, sc ckpt.Scope, r ckpt.PruneRequest, key string) (rep *ckpt.PruneReport, replayed bool, err error)
 
 	DeleteRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, force bool) (*ckpt.DeletedRun, error)

@@ -283,6 +283,16 @@ CREATE TABLE operations (
     UNIQUE (run_id, key, attempt)
 ) STRICT;
 
+CREATE TABLE owner_changes (
+    agent_id   INTEGER NOT NULL,
+    n          INTEGER NOT NULL, -- the row of the audit log
+    uid        TEXT NOT NULL,    -- the agent's; both rows have it as their subject
+    agent      TEXT NOT NULL,
+    from_owner TEXT NOT NULL,
+    to_owner   TEXT NOT NULL,
+    PRIMARY KEY (agent_id, n)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE places (
     id    INTEGER PRIMARY KEY,
     n     INTEGER NOT NULL,
@@ -575,11 +585,16 @@ CREATE TRIGGER acts_are_never_removed BEFORE DELETE ON acts
 WHEN OLD.n > coalesce((SELECT max(to_n) FROM audit_archives), 0)
 BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 
+CREATE TRIGGER agents_change_owners_on_record BEFORE UPDATE OF owner ON agents
+WHEN NEW.owner IS NOT (SELECT to_owner FROM owner_changes WHERE agent_id = OLD.id AND from_owner = OLD.owner
+                       AND n = (SELECT max(n) FROM owner_changes WHERE agent_id = OLD.id))
+BEGIN SELECT RAISE(ABORT, 'an agent keeps its owner until ckptsidecar chown gives it to another'); END;
+
 CREATE TRIGGER agents_get_a_uid AFTER INSERT ON agents WHEN NEW.uid IS NULL
 BEGIN UPDATE agents SET uid = printf('%08x-%04x-7%03x-%04x-%s', (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)) >> 16, (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)) & 0xffff, abs(random() % 4096), 0x8000 | abs(random() % 0x4000), lower(hex(randomblob(6)))) WHERE id = NEW.id; END;
 
-CREATE TRIGGER agents_keep_their_names BEFORE UPDATE OF id, owner, name, created_at ON agents
-BEGIN SELECT RAISE(ABORT, 'an agent keeps its owner and its name'); END;
+CREATE TRIGGER agents_keep_their_names BEFORE UPDATE OF id, name, created_at ON agents
+BEGIN SELECT RAISE(ABORT, 'an agent keeps its name'); END;
 
 CREATE TRIGGER agents_keep_their_uid BEFORE UPDATE OF uid ON agents WHEN OLD.uid IS NOT NULL
 BEGIN SELECT RAISE(ABORT, 'an agent keeps its uid'); END;
@@ -676,6 +691,16 @@ FROM json_each(NEW.labels) WHERE type = 'text'; END;
 
 CREATE TRIGGER operations_are_never_changed BEFORE UPDATE OF id, run_id, key, attempt, name, checkpoint, started_at ON operations
 BEGIN SELECT RAISE(ABORT, 'an operation stays as it was begun'); END;
+
+CREATE TRIGGER owner_changes_are_never_removed BEFORE DELETE ON owner_changes
+BEGIN SELECT RAISE(ABORT, 'who had an agent stays recorded'); END;
+
+CREATE TRIGGER owner_changes_are_never_replaced BEFORE INSERT ON owner_changes
+WHEN NEW.n <= (SELECT max(n) FROM owner_changes WHERE agent_id = NEW.agent_id)
+BEGIN SELECT RAISE(ABORT, 'who had an agent stays recorded'); END;
+
+CREATE TRIGGER owner_changes_stay BEFORE UPDATE ON owner_changes
+BEGIN SELECT RAISE(ABORT, 'who had an agent stays recorded'); END;
 
 CREATE TRIGGER places_are_never_changed BEFORE UPDATE ON places
 BEGIN SELECT RAISE(ABORT, 'the names in the audit log stay'); END;
