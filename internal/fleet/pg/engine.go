@@ -1,0 +1,166 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// The errors that a caller tells apart.
+var (
+	// ErrUnknown means that nobody knows whether a batch is safe: its commit came with
+	// a warning, or its answer did not come. The mark tells.
+	ErrUnknown = errors.New("the engine does not say that the batch is replicated")
+	// ErrMoved means that the mark is not where this host left it.
+	ErrMoved = errors.New("the engine's mark of this host has moved: another daemon ships for the same database, or the engine went back")
+	// ErrSchema means that the tables are not there, or are of another version.
+	ErrSchema = errors.New("the engine's tables do not fit this program")
+)
+
+// patience is how long one call to the engine may take.
+const patience = 30 * time.Second
+
+// Engine is one connection. One goroutine uses it.
+type Engine struct {
+	conn    *pgx.Conn
+	warned  atomic.Bool // a commit came with a warning about replication
+	version string
+}
+
+// Dial connects to the engine. The url holds a password: no error shows it.
+func Dial(ctx context.Context, url string) (*Engine, error) {
+	config, err := parse(url)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{}
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { e.heed(n) }
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = 5 * time.Second
+	}
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "ckptsidecar"
+	}
+	if e.conn, err = pgx.ConnectConfig(ctx, config); err != nil {
+		return nil, fmt.Errorf("the engine cannot be reached: %w", err)
+	}
+	if err := e.prepare(ctx); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// CheckURL says why a text names no engine, nil where it does.
+func CheckURL(url string) error {
+	_, err := parse(url)
+	return err
+}
+
+func parse(url string) (*pgx.ConnConfig, error) {
+	if !strings.HasPrefix(url, "postgres://") && !strings.HasPrefix(url, "postgresql://") {
+		return nil, errors.New("the engine's URL must begin with postgres://")
+	}
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, errors.New("the engine's URL cannot be read: write postgres://USER:PASSWORD@HOST:PORT/DATABASE, and %XX for special characters in the password")
+	}
+	return config, nil
+}
+
+// heed notes a warning. PostgreSQL commits where the wait for a standby is canceled,
+// and only warns. A batch gives no other reason to warn, and messages are translated.
+func (e *Engine) heed(n *pgconn.Notice) {
+	if n.SeverityUnlocalized == "WARNING" {
+		e.warned.Store(true)
+	}
+}
+
+// sessions are the settings of every session, so that one that falls silent holds up
+// nobody. What an engine does not know is left out.
+var sessions = []string{
+	`SET idle_in_transaction_session_timeout = '5s'`,
+	`SET lock_timeout = '5s'`,
+	`SET statement_timeout = '25s'`,
+	`SET tcp_user_timeout = '15s'`,
+}
+
+func (e *Engine) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := e.conn.QueryRow(ctx, `SELECT version()`).Scan(&e.version); err != nil {
+		return told(err)
+	}
+	for _, set := range sessions {
+		if _, err := e.conn.Exec(ctx, set); err != nil && !isUnknownSetting(err) {
+			return told(err)
+		}
+	}
+	var commit string
+	if err := e.conn.QueryRow(ctx, `SHOW synchronous_commit`).Scan(&commit); err != nil {
+		return nil // this engine has no such choice
+	}
+	if commit != "off" && commit != "local" {
+		return nil
+	}
+	_, err := e.conn.Exec(ctx, `SET synchronous_commit = 'on'`)
+	return told(err)
+}
+
+func isUnknownSetting(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && (e.Code == "42704" || e.Code == "0A000" || e.Code == "22023")
+}
+
+// Close ends the connection.
+func (e *Engine) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = e.conn.Close(ctx)
+}
+
+// Profile is what the engine is.
+func (e *Engine) Profile() string { return fleet.ProfileOf(e.version) }
+
+// told words an error of the engine for people.
+func told(err error) error {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		if e.Code == "42P01" {
+			return fmt.Errorf("%w: %s; run `ckptsidecar fleet migrate`", ErrSchema, e.Message)
+		}
+		if e.Code == "42501" {
+			return fmt.Errorf("the engine refuses it: %s; docs/FLEET.md lists the rights", e.Message)
+		}
+	}
+	return err
+}
+
+// codeOf is the SQLSTATE of an error, "" for none.
+func codeOf(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// meta reads fleet_meta.
+func (e *Engine) meta(ctx context.Context) (map[string]string, error) {
+	rows, err := e.conn.Query(ctx, getMeta)
+	if err != nil {
+		return nil, told(err)
+	}
+	all := map[string]string{}
+	var key, value string
+	_, err = pgx.ForEachRow(rows, []any{&key, &value}, func() error { all[key] = value; return nil })
+	return all, told(err)
+}

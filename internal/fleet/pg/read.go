@@ -1,0 +1,49 @@
+package pg
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// Hosts lists all hosts of the fleet. this is the database of the one that asks.
+func (e *Engine) Hosts(ctx context.Context, this string) (*fleet.Hosts, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	rows, err := e.conn.Query(ctx, listHosts)
+	if err != nil {
+		return nil, told(err)
+	}
+	all := &fleet.Hosts{Hosts: []fleet.HostShown{}}
+	var h fleet.HostShown
+	var seen, now time.Time
+	_, err = pgx.ForEachRow(rows, []any{&h.DB, &h.Name, &h.Version, &h.Restored, &h.MarkN, &seen, &now, &h.Runs}, func() error {
+		h.SeenAt, h.SeenAgo, h.This = seen.UTC().Format("2006-01-02T15:04:05.000Z"), now.Sub(seen).Round(time.Millisecond).Seconds(), h.DB == this
+		all.Hosts = append(all.Hosts, h)
+		return nil
+	})
+	return all, told(err)
+}
+
+// Runs lists runs of all hosts, the last changed first.
+func (e *Engine) Runs(ctx context.Context, q fleet.RunsQuery) (*fleet.Runs, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	rows, err := e.conn.Query(ctx, listRuns, q.Host, q.Owner, q.Agent, q.Status, q.Limit+1)
+	if err != nil {
+		return nil, told(err)
+	}
+	all := &fleet.Runs{Runs: []fleet.RunShown{}}
+	var r fleet.RunShown
+	_, err = pgx.ForEachRow(rows, []any{&r.UID, &r.DB, &r.Host, &r.Owner, &r.Agent, &r.Run, &r.Status, &r.Term, &r.Seq, &r.UpdatedAt, &r.AsOf}, func() error {
+		all.Runs = append(all.Runs, r)
+		return nil
+	})
+	if len(all.Runs) > q.Limit {
+		all.Runs, all.More = all.Runs[:q.Limit], true
+	}
+	return all, told(err)
+}

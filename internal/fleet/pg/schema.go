@@ -1,0 +1,46 @@
+package pg
+
+// SchemaVersion is the version of the tables below. MinReader is the oldest version
+// whose programs may use them.
+const (
+	SchemaVersion = 1
+	minReader     = 1
+)
+
+// schema makes the tables. Each statement may run again.
+var schema = []string{
+	`CREATE TABLE IF NOT EXISTS fleet_meta (key text NOT NULL, value text NOT NULL, PRIMARY KEY (key))`,
+	`CREATE TABLE IF NOT EXISTS fleet_hosts (
+		db text NOT NULL, name text NOT NULL, version text NOT NULL, schema bigint NOT NULL, incarnation bigint NOT NULL,
+		registered_at timestamptz NOT NULL, restored_by text, PRIMARY KEY (db))`,
+	`CREATE TABLE IF NOT EXISTS fleet_marks (
+		db text NOT NULL, mark_n bigint NOT NULL, mark_hash text NOT NULL, beats bigint NOT NULL, seen_at timestamptz NOT NULL, PRIMARY KEY (db))`,
+	`CREATE TABLE IF NOT EXISTS fleet_agents (
+		uid text NOT NULL, host text NOT NULL, owner text NOT NULL, agent text NOT NULL, v bigint NOT NULL, doc text NOT NULL, PRIMARY KEY (uid))`,
+	`CREATE TABLE IF NOT EXISTS fleet_runs (
+		uid text NOT NULL, agent_uid text NOT NULL, host text NOT NULL, owner text NOT NULL, agent text NOT NULL, run text NOT NULL, term bigint NOT NULL,
+		as_of_n bigint NOT NULL, status text NOT NULL, updated_at text NOT NULL, seq bigint NOT NULL, v bigint NOT NULL, doc text NOT NULL, PRIMARY KEY (uid))`,
+	`CREATE INDEX IF NOT EXISTS fleet_runs_of_host ON fleet_runs (host, owner, agent, run)`,
+	`CREATE INDEX IF NOT EXISTS fleet_agents_of_host ON fleet_agents (host, owner, agent)`,
+	`CREATE TABLE IF NOT EXISTS fleet_checkpoints (
+		run_uid text NOT NULL, db text NOT NULL, n bigint NOT NULL, term bigint NOT NULL, id text NOT NULL, seq bigint NOT NULL, kind text NOT NULL,
+		suspect bigint NOT NULL, sha text NOT NULL, size bigint NOT NULL, pieces text, body bytea, v bigint NOT NULL, doc text NOT NULL,
+		PRIMARY KEY (run_uid, db, n))`,
+	`CREATE TABLE IF NOT EXISTS fleet_segments (
+		run_uid text NOT NULL, db text NOT NULL, id bigint NOT NULL, size bigint NOT NULL, data bytea NOT NULL, PRIMARY KEY (run_uid, db, id))`,
+	`CREATE TABLE IF NOT EXISTS fleet_rows (
+		run_uid text NOT NULL, kind text NOT NULL, key text NOT NULL, ord bigint NOT NULL, v bigint NOT NULL, doc text NOT NULL, PRIMARY KEY (run_uid, kind, key))`,
+	`CREATE TABLE IF NOT EXISTS fleet_audit (
+		db text NOT NULL, n bigint NOT NULL, at bigint NOT NULL, who text NOT NULL, action text NOT NULL, owner text NOT NULL, agent text NOT NULL,
+		run text NOT NULL, outcome text NOT NULL, v bigint NOT NULL, doc text NOT NULL, texts text, hash text NOT NULL, PRIMARY KEY (db, n))`,
+	`CREATE TABLE IF NOT EXISTS fleet_claims (
+		run_uid text NOT NULL, term bigint NOT NULL, from_db text NOT NULL, to_db text NOT NULL, at timestamptz NOT NULL, how text NOT NULL, PRIMARY KEY (run_uid, term))`,
+	`CREATE TABLE IF NOT EXISTS fleet_erasures (
+		db text NOT NULL, n bigint NOT NULL, owner text NOT NULL, agent text NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (db, n))`,
+}
+
+// tables are those that a daemon reads and writes.
+var tables = []string{
+	"fleet_meta", "fleet_hosts", "fleet_marks", "fleet_agents", "fleet_runs", "fleet_checkpoints", "fleet_segments", "fleet_rows", "fleet_audit",
+	"fleet_claims", "fleet_erasures",
+}

@@ -1,0 +1,329 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// Register says who this host is, and answers the engine's id and how far the engine is
+// with its database.
+func (e *Engine) Register(ctx context.Context, h fleet.Host) (id string, m fleet.Mark, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	meta, err := e.meta(ctx)
+	if err != nil {
+		return "", m, err
+	}
+	if why := fits(meta); why != "" {
+		return "", m, fmt.Errorf("%w: %s", ErrSchema, why)
+	}
+	b := &pgx.Batch{}
+	b.Queue(putHost, h.DB, h.Name, h.Version, h.Schema)
+	b.Queue(putMark, h.DB)
+	b.Queue(beat, h.DB)
+	if err := e.send(ctx, b, nil); err != nil {
+		return "", m, err
+	}
+	err = e.conn.QueryRow(ctx, getMark, h.DB).Scan(&m.N, &m.Hash)
+	return meta["engine_id"], m, told(err)
+}
+
+// Beat says that this host is there and has nothing to ship.
+func (e *Engine) Beat(ctx context.Context, db string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	b := &pgx.Batch{}
+	b.Queue(beat, db)
+	return e.send(ctx, b, nil)
+}
+
+// send sends statements as one pipeline and one transaction. each hears the rows of
+// the statements that it asks for. After an error the connection is closed: what was
+// under way is known anew by registering again.
+func (e *Engine) send(ctx context.Context, b *pgx.Batch, each func(i int, rows pgx.Rows) error) error {
+	e.warned.Store(false)
+	results := e.conn.SendBatch(ctx, b)
+	err := e.read(results, b.Len(), each)
+	if end := results.Close(); err == nil {
+		err = end
+	}
+	if err != nil {
+		e.Close()
+	}
+	switch {
+	case codeOf(err) == "22012": // needMark and needClaim divide by what is not there
+		return ErrMoved
+	case err != nil && codeOf(err) == "":
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
+	case err != nil:
+		return told(err)
+	case e.warned.Load():
+		return ErrUnknown
+	}
+	return nil
+}
+
+func (e *Engine) read(results pgx.BatchResults, n int, each func(int, pgx.Rows) error) error {
+	for i := range n {
+		rows, err := results.Query()
+		if err != nil {
+			return err
+		}
+		for rows.Next() {
+			if each == nil {
+				continue
+			}
+			if err := each(i, rows); err != nil {
+				rows.Close()
+				return err
+			}
+		}
+		rows.Close()
+		if err := rows.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Ship sends a batch, and answers the runs that another host owns. Those are left out.
+// The mark moves with it. After ErrUnknown only the mark tells what became of it.
+func (e *Engine) Ship(ctx context.Context, db string, c *fleet.Changes) (fenced []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	s := &shipping{db: db, changes: c, Batch: &pgx.Batch{}}
+	s.all()
+	mine := map[string]bool{}
+	err = e.send(ctx, s.Batch, func(i int, rows pgx.Rows) error {
+		if i != s.fence {
+			return nil
+		}
+		var uid string
+		err := rows.Scan(&uid)
+		mine[uid] = true
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range c.Runs {
+		if r := &c.Runs[i]; !mine[r.UID] {
+			fenced = append(fenced, r.Owner+" "+r.Agent+"/"+r.Name)
+		}
+	}
+	return fenced, nil
+}
+
+// shipping makes the statements of a batch.
+type shipping struct {
+	*pgx.Batch
+	db      string
+	changes *fleet.Changes
+	fence   int      // which of them says what runs are still this host's; -1 for none
+	uids    []string // of the runs, and their terms
+	terms   []int64
+}
+
+func (s *shipping) all() {
+	c := s.changes
+	s.fence = -1
+	s.Queue(moveMark, s.db, c.From.N, c.From.Hash, c.To.N, c.To.Hash)
+	s.Queue(needMark, s.db, c.To.N, c.To.Hash)
+	s.names()
+	s.agents()
+	if len(c.Runs) > 0 {
+		s.runs()
+		s.removals()
+		s.segments()
+		s.checkpoints()
+		s.marks()
+		s.rows()
+	}
+	s.journal()
+}
+
+// names takes what stands under names that stand for something else by now.
+func (s *shipping) names() {
+	var runs, agents struct{ owner, agent, run, uid []string }
+	for _, n := range s.changes.Names {
+		to := &runs
+		if n.Run == "" {
+			to = &agents
+		}
+		to.owner, to.agent, to.run, to.uid = append(to.owner, n.Owner), append(to.agent, n.Agent), append(to.run, n.Run), append(to.uid, n.UID)
+	}
+	if len(agents.uid) > 0 {
+		for _, drop := range dropsOf(runsOfGoneAgents) {
+			s.Queue(drop, s.db, agents.owner, agents.agent, agents.uid)
+		}
+		s.Queue(`DELETE FROM fleet_agents WHERE uid IN (`+goneAgents+`)`, s.db, agents.owner, agents.agent, agents.uid)
+	}
+	if len(runs.uid) > 0 {
+		for _, drop := range dropsOf(goneRuns) {
+			s.Queue(drop, s.db, runs.owner, runs.agent, runs.run, runs.uid)
+		}
+	}
+}
+
+func (s *shipping) agents() {
+	var uid, owner, agent, doc []string
+	for _, a := range s.changes.Agents {
+		uid, owner, agent, doc = append(uid, a.UID), append(owner, a.Owner), append(agent, a.Name), append(doc, a.Doc)
+	}
+	if len(uid) > 0 {
+		s.Queue(putAgents, s.db, uid, owner, agent, doc)
+	}
+}
+
+func (s *shipping) runs() {
+	var agentUID, owner, agent, run, status, updated, doc []string
+	var asOf, seq []int64
+	for i := range s.changes.Runs {
+		r := &s.changes.Runs[i]
+		s.uids, s.terms = append(s.uids, r.UID), append(s.terms, r.Term)
+		agentUID, owner, agent, run = append(agentUID, r.AgentUID), append(owner, r.Owner), append(agent, r.Agent), append(run, r.Name)
+		status, updated, doc, asOf, seq = append(status, r.Status), append(updated, r.UpdatedAt), append(doc, r.Doc), append(asOf, r.AsOf), append(seq, r.Seq)
+	}
+	s.Queue(makeRuns, s.db, s.uids, agentUID, owner, agent, run, s.terms)
+	s.fence = s.Len()
+	s.Queue(setRuns, s.db, s.uids, s.terms, asOf, status, updated, seq, doc, agentUID, owner, agent, run)
+}
+
+// held queues a statement for runs that are still this host's.
+func (s *shipping) held(statement string, args ...any) {
+	s.Queue(statement, append([]any{s.db, s.uids, s.terms}, args...)...)
+}
+
+// removals takes what went of the runs.
+func (s *shipping) removals() {
+	var whole []string
+	var terms []int64
+	for i := range s.changes.Runs {
+		r := &s.changes.Runs[i]
+		if r.Whole {
+			whole, terms = append(whole, r.UID), append(terms, r.Term)
+			s.held(keepOnly, r.UID, some(r.Live))
+		}
+		if len(r.Gone) > 0 {
+			s.held(dropGone, r.UID, r.Gone)
+		}
+		if r.Trim {
+			s.held(keepSegments, r.UID, some(r.Segments))
+		}
+		if r.FirstEvent > 0 {
+			s.held(dropEvents, r.UID, r.FirstEvent)
+		}
+	}
+	if len(whole) > 0 {
+		s.Queue(dropRows, s.db, whole, terms)
+	}
+}
+
+// some is a list that is empty rather than NULL.
+func some(list []int64) []int64 {
+	if list == nil {
+		return []int64{}
+	}
+	return list
+}
+
+func (s *shipping) segments() {
+	var uid []string
+	var id, size []int64
+	var data [][]byte
+	for i := range s.changes.Runs {
+		r := &s.changes.Runs[i]
+		for _, p := range r.Pieces {
+			uid, id, size, data = append(uid, r.UID), append(id, p.ID), append(size, p.Size), append(data, p.Data)
+		}
+	}
+	if len(uid) > 0 {
+		s.held(putSegments, uid, id, size, data)
+	}
+}
+
+func (s *shipping) checkpoints() {
+	var uid, id, kind, sha, doc []string
+	var n, term, seq, suspect, size []int64
+	var pieces []*string
+	var body [][]byte
+	for i := range s.changes.Runs {
+		r := &s.changes.Runs[i]
+		for _, c := range r.Checkpoints {
+			uid, n, term, id, seq = append(uid, r.UID), append(n, c.N), append(term, r.Term), append(id, c.ID), append(seq, c.Seq)
+			kind, suspect, sha, size = append(kind, c.Kind), append(suspect, bit(c.Suspect)), append(sha, c.SHA256), append(size, c.Size)
+			pieces, body, doc = append(pieces, c.Pieces), append(body, c.Body), append(doc, c.Doc)
+		}
+	}
+	if len(uid) > 0 {
+		s.held(putCheckpoints, uid, n, term, id, seq, kind, suspect, sha, size, pieces, body, doc)
+	}
+}
+
+func bit(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// marks changes what may change of checkpoints.
+func (s *shipping) marks() {
+	var uid, doc []string
+	var n, suspect []int64
+	for i := range s.changes.Runs {
+		r := &s.changes.Runs[i]
+		for _, c := range r.Marked {
+			uid, n, suspect, doc = append(uid, r.UID), append(n, c.N), append(suspect, bit(c.Suspect)), append(doc, c.Doc)
+		}
+	}
+	if len(uid) > 0 {
+		s.held(markCheckpoints, uid, n, suspect, doc)
+	}
+}
+
+func (s *shipping) rows() {
+	var uid, kind, key, doc []string
+	var order []int64
+	for i := range s.changes.Runs {
+		r := &s.changes.Runs[i]
+		for _, row := range r.Rows {
+			uid, kind, key, order, doc = append(uid, r.UID), append(kind, row.Kind), append(key, row.Key), append(order, row.Order), append(doc, row.Doc)
+		}
+	}
+	if len(uid) > 0 {
+		s.held(putRows, uid, kind, key, order, doc)
+	}
+}
+
+func (s *shipping) journal() {
+	var who, action, owner, agent, run, outcome, doc, hash []string
+	var n, at []int64
+	var texts []*string
+	for i := range s.changes.Journal {
+		j := &s.changes.Journal[i]
+		n, at, who, action = append(n, j.N), append(at, j.At), append(who, j.Who), append(action, j.Action)
+		owner, agent, run, outcome = append(owner, j.Owner), append(agent, j.Agent), append(run, j.Run), append(outcome, j.Outcome)
+		doc, texts, hash = append(doc, j.Doc), append(texts, j.Texts), append(hash, j.Hash)
+	}
+	if len(n) > 0 {
+		s.Queue(putAudit, s.db, n, at, who, action, owner, agent, run, outcome, doc, texts, hash)
+	}
+	var upto []int64
+	var erasedOwner, erasedAgent []string
+	for _, e := range s.changes.Erased {
+		upto, erasedOwner, erasedAgent = append(upto, e.N), append(erasedOwner, e.Owner), append(erasedAgent, e.Agent)
+	}
+	if len(upto) > 0 {
+		s.Queue(eraseTexts, s.db, upto, erasedOwner, erasedAgent)
+		s.Queue(putErasures, s.db, upto, erasedOwner, erasedAgent)
+	}
+}
+
+// IsUnknown says whether an error leaves open what became of a batch.
+func IsUnknown(err error) bool { return errors.Is(err, ErrUnknown) }

@@ -1,0 +1,228 @@
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Server is a PostgreSQL server of a test.
+type Server struct {
+	t      testing.TB
+	bin    string // the folder of its programs
+	folder string // of its data
+	port   int
+	user   []string // what runs a program as its user
+}
+
+// Programs is the folder of PostgreSQL's programs, "" where it is not installed.
+func Programs() string {
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	slices.SortFunc(found, func(a, b string) int { return versionOf(b) - versionOf(a) })
+	if len(found) > 0 {
+		return filepath.Dir(found[0])
+	}
+	if path, err := exec.LookPath("initdb"); err == nil {
+		return filepath.Dir(path)
+	}
+	return ""
+}
+
+func versionOf(path string) int {
+	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path))))
+	return n
+}
+
+// Start starts a server, which ends with the test.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s := prepare(t)
+	s.run("initdb", "-D", s.folder, "-A", "trust", "--no-sync", "-U", "postgres", "-E", "UTF8", "--locale=C")
+	s.configure("wal_level=replica", "max_wal_senders=8", "shared_buffers='32MB'", "hot_standby=on", "max_connections=40")
+	s.start()
+	return s
+}
+
+// prepare finds the programs and makes a folder that the server's user may use.
+func prepare(t testing.TB) *Server {
+	t.Helper()
+	bin := Programs()
+	if bin == "" {
+		t.Skip("PostgreSQL is not installed: apt-get install postgresql-15")
+	}
+	s := &Server{t: t, bin: bin}
+	root, err := os.MkdirTemp("/tmp", "ckptsidecar-pg-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(root) })
+	s.folder = filepath.Join(root, "data")
+	if os.Geteuid() == 0 { // PostgreSQL refuses root
+		const nobody = 65534
+		s.user = []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}
+		if _, err := exec.LookPath("setpriv"); err != nil {
+			t.Skip("PostgreSQL refuses root, and setpriv is not installed")
+		}
+		if err := os.Chown(root, nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.port = freePort(t)
+	return s
+}
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// run runs one of the programs as the server's user.
+func (s *Server) run(program string, args ...string) {
+	s.t.Helper()
+	if out, err := s.try(program, args...); err != nil {
+		log, _ := os.ReadFile(s.folder + ".log")
+		s.t.Fatalf("%s: %v\n%s\n%s", program, err, out, log)
+	}
+}
+
+func (s *Server) try(program string, args ...string) ([]byte, error) {
+	line := append(slices.Clone(s.user), append([]string{filepath.Join(s.bin, program)}, args...)...)
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Dir = filepath.Dir(s.folder)
+	return cmd.CombinedOutput()
+}
+
+// configure adds settings to the server's file.
+func (s *Server) configure(lines ...string) {
+	s.t.Helper()
+	lines = append(lines, fmt.Sprintf("port=%d", s.port), "listen_addresses='127.0.0.1'", fmt.Sprintf("unix_socket_directories='%s'", filepath.Dir(s.folder)))
+	f, err := os.OpenFile(filepath.Join(s.folder, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("\n" + strings.Join(lines, "\n") + "\n"); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *Server) start() {
+	s.t.Helper()
+	s.t.Cleanup(func() { _, _ = s.try("pg_ctl", "-D", s.folder, "-m", "immediate", "stop") })
+	s.run("pg_ctl", "-D", s.folder, "-l", s.folder+".log", "-w", "-t", "60", "start")
+}
+
+// Stop stops the server at once, as a crash does.
+func (s *Server) Stop() {
+	s.t.Helper()
+	s.run("pg_ctl", "-D", s.folder, "-m", "immediate", "stop")
+}
+
+// Again starts a server that was stopped.
+func (s *Server) Again() {
+	s.t.Helper()
+	s.run("pg_ctl", "-D", s.folder, "-l", s.folder+".log", "-w", "-t", "60", "start")
+}
+
+// Standby adds a synchronous standby and waits until commits wait for it.
+func (s *Server) Standby() *Server {
+	s.t.Helper()
+	b := &Server{t: s.t, bin: s.bin, folder: filepath.Join(filepath.Dir(s.folder), "standby"), port: freePort(s.t), user: s.user}
+	s.run("pg_basebackup", "-D", b.folder, "-d", fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=standby", s.port), "-R", "-X", "stream", "-c", "fast", "--no-sync")
+	b.configure()
+	b.start()
+	s.Exec("postgres", `ALTER SYSTEM SET synchronous_standby_names = 'FIRST 1 (standby)'`)
+	s.Exec("postgres", `SELECT pg_reload_conf()`)
+	s.wait("the standby counts", `SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'`)
+	return b
+}
+
+// wait waits until a question is answered with true.
+func (s *Server) wait(what, query string) {
+	s.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if s.ask(query) {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("waited too long: %s", what)
+		}
+	}
+}
+
+// Wait waits until a question is answered with true.
+func (s *Server) Wait(what, query string) { s.t.Helper(); s.wait(what, query) }
+
+func (s *Server) ask(query string) (is bool) {
+	s.t.Helper()
+	s.with("postgres", func(ctx context.Context, c *pgx.Conn) error { return c.QueryRow(ctx, query).Scan(&is) })
+	return is
+}
+
+// Database makes an empty database and answers its URL.
+func (s *Server) Database(name string) string {
+	s.t.Helper()
+	s.Exec("postgres", `CREATE DATABASE `+pgx.Identifier{name}.Sanitize())
+	return s.URL(name)
+}
+
+// URL names a database of the server.
+func (s *Server) URL(database string) string {
+	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s", s.port, database)
+}
+
+// Exec runs a statement in a database.
+func (s *Server) Exec(database, statement string) {
+	s.t.Helper()
+	s.with(database, func(ctx context.Context, c *pgx.Conn) error { _, err := c.Exec(ctx, statement); return err })
+}
+
+// Rows answers what a query answers, each row as text.
+func (s *Server) Rows(database, query string) (list []string) {
+	s.t.Helper()
+	s.with(database, func(ctx context.Context, c *pgx.Conn) error {
+		rows, err := c.Query(ctx, query)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			values, err := rows.Values()
+			if err != nil {
+				return err
+			}
+			list = append(list, strings.TrimSuffix(fmt.Sprintln(values...), "\n"))
+		}
+		return rows.Err()
+	})
+	return list
+}
+
+func (s *Server) with(database string, f func(context.Context, *pgx.Conn) error) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	c, err := pgx.Connect(ctx, s.URL(database))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	if err := f(ctx, c); err != nil {
+		s.t.Fatal(err)
+	}
+}
