@@ -13,7 +13,7 @@ SOAK ?= 2h
 # It stands above the targets, because make reads their prerequisites at once.
 PACKAGES = node_modules/.package-lock.json
 
-.PHONY: help build test race lint cross bench bench-machine bench-peers fuzz models faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-otlp clients-adapters clients-go-adapters clients-sessions clients-latest dist nightly e2e e2e-console e2e-systemd e2e-windows $(TARGETS)
+.PHONY: help fleet build test race lint cross bench bench-machine bench-peers fuzz models faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-otlp clients-adapters clients-go-adapters clients-sessions clients-latest dist nightly e2e e2e-console e2e-systemd e2e-windows $(TARGETS)
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ clients-python: build ## those of the Python client; needs Python 3.9 or newer a
 	cd clients/python && ls tests/test_*.py | grep -v test_cost | sed 's,/,.,; s,\.py$$,,' | \
 		xargs -n 1 -P 2 $(PYTHON) -W default -m unittest
 	cd clients/python && $(PYTHON) -W default -m unittest tests.test_cost
+
+fleet: ## the engine of a fleet, on PostgreSQL; needs postgresql-15, and as root setpriv
+	go test -count=1 -timeout 90s ./internal/fleet/...
 
 bench: build ## durable saves a second on this disk
 	./dist/ckptsidecar bench save

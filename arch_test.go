@@ -42,6 +42,7 @@ var arrows = map[string][]string{
 	// Level 0 as well: what JSON texts say, and whether requests are right in themselves.
 	"internal/jsontext":              {root, "internal/delta"},
 	"internal/periodic":              {},
+	"internal/fleet":                 {},
 	"internal/drift/normalise":       {},
 	"internal/drift/observer":        {root},
 	"internal/liveness":              {},
@@ -111,6 +112,8 @@ var arrows = map[string][]string{
 	"internal/secrets":      {root, "internal/jsontext"},
 	"internal/foreign":      {root, "internal/jsontext", "internal/wellformed"},
 	"internal/otlp":         {root, "internal/jsontext"},
+	"internal/fleet/pg":     {"internal/fleet"},
+	"internal/fleet/pgtest": {}, // tests only: nothing else may import it
 	"internal/ipc":          {root},
 	"internal/ipc/receiver": {root, "internal/ipc/endpoint", "internal/otlp"},
 	"internal/ipc/server":   {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/survey", "internal/wellformed"},
@@ -123,7 +126,7 @@ var arrows = map[string][]string{
 	"internal/daemon": {
 		root, "internal/drift/observer", "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db", "internal/db/audit",
 		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/notify", "internal/secrets", "internal/ipc", "internal/ipc/server",
-		"internal/ipc/receiver", "internal/osfile", "internal/periodic", "internal/survey", "internal/wellformed",
+		"internal/fleet", "internal/fleet/pg", "internal/ipc/receiver", "internal/osfile", "internal/periodic", "internal/survey", "internal/wellformed",
 	},
 	"client":               {root, "internal/ipc/client", "internal/jsontext", "internal/osfile"},
 	"internal/mcpserver":   {root, "internal/ipc/client", "internal/jsontext", "internal/wellformed"},
@@ -159,7 +162,7 @@ var arrows = map[string][]string{
 	"cmd/ckptsidecar": {
 		root, "internal/cli", "internal/cli/consolecmd", "internal/cli/doctor", "internal/cli/driftcmd", "internal/cli/filescmd", "internal/cli/manual", "internal/cli/measure", "internal/cli/program",
 		"internal/cli/service", "internal/cli/supervise", "internal/cli/term", "internal/cli/view", "internal/osfile", "internal/jsontext",
-		"internal/wellformed", "internal/daemon", "internal/foreign", "internal/ipc/client", "internal/mcpserver", "internal/hook", "internal/survey", "client",
+		"internal/wellformed", "internal/daemon", "internal/fleet", "internal/foreign", "internal/ipc/client", "internal/mcpserver", "internal/hook", "internal/survey", "client",
 	},
 }
 
@@ -177,6 +180,7 @@ var homes = map[string]string{
 	"connectrpc.com/connect":          "internal/ipc/receiver",
 	"go.opentelemetry.io/proto":       "internal/otlp",
 	"google.golang.org/protobuf":      "internal/otlp",
+	"github.com/jackc/pgx":            "internal/fleet",
 }
 
 // source is one Go file that is no test, for whatever platform.

@@ -70,6 +70,7 @@ type grammar struct {
 	Backup        backupCmd              `cmd:"" group:"daemon" help:"Copy the database, also while a daemon runs. The copy is verified before it gets its name."`
 	RestoreBackup restoreBackupCmd       `cmd:"" group:"daemon" help:"Put a backup in the place of the database. What was there is kept."`
 	Spool         spoolCmd               `cmd:"" group:"daemon" help:"Show or send what clients kept while the daemon was away."`
+	Fleet         fleetCmd               `cmd:"" group:"daemon" help:"Ship what this host commits to an engine that many hosts share, and get it back."`
 	Doctor        doctor.Command         `cmd:"" group:"daemon" help:"Look for what could go wrong on this machine, and say what to do."`
 	Config        configCmd              `cmd:"" group:"daemon" help:"Check and show the settings."`
 	Service       service.Command        `cmd:"" group:"daemon" help:"Install the daemon as a service of this machine, and look after it."`

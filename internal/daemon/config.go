@@ -58,6 +58,8 @@ type Config struct {
 
 	MetricsListen string
 
+	FleetEngine string // the file with the engine's URL
+
 	OTLP         bool
 	OTLPLoopback string
 	OTLPContent  string

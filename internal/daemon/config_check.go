@@ -25,6 +25,7 @@ func (c *Config) Check() error {
 	k.policy()
 	k.metrics()
 	k.otlp()
+	k.fleet()
 	return errors.Join(k.mistakes...)
 }
 

@@ -93,18 +93,3 @@ const (
 		WHERE ($1 = '' OR h.name = $1 OR r.host = $1) AND ($2 = '' OR r.owner = $2) AND ($3 = '' OR r.agent = $3) AND ($4 = '' OR r.status = $4) AND r.status <> ''
 		ORDER BY r.updated_at DESC, r.uid LIMIT $5`
 )
-
-// The statements of a restore.
-const (
-	findHost    = `SELECT db, name FROM fleet_hosts WHERE name = $1 OR db = $1 ORDER BY registered_at DESC`
-	restoreList = `SELECT r.uid, r.agent_uid, r.owner, r.agent, r.run, r.term, r.doc, coalesce(a.doc, '') FROM fleet_runs r LEFT JOIN fleet_agents a ON a.uid = r.agent_uid
-		WHERE r.host = $1 AND r.doc <> '' ORDER BY r.owner, r.agent, r.run`
-	runRows      = `SELECT kind, key, ord, doc FROM fleet_rows WHERE run_uid = $1 ORDER BY kind, ord, key`
-	runStates    = `SELECT n, id, seq, kind, suspect, sha, size, pieces, body, doc FROM fleet_checkpoints WHERE run_uid = $1 AND db = $2 AND seq > $3 ORDER BY seq LIMIT 20`
-	runPieces    = `SELECT id, size, data FROM fleet_segments WHERE run_uid = $1 AND db = $2 AND id = ANY($3::bigint[])`
-	claimRun     = `UPDATE fleet_runs SET host = $2, term = $4 WHERE uid = $1 AND host = $3 AND term = $5`
-	needClaim    = `SELECT 1 / count(*) FROM fleet_runs WHERE uid = $1 AND host = $2 AND term = $3`
-	noteClaim    = `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how) VALUES ($1, $2, $3, $4, clock_timestamp(), 'restored')`
-	claimAgent   = `UPDATE fleet_agents SET host = $2 WHERE uid = $1 AND host = $3`
-	noteRestored = `UPDATE fleet_hosts SET restored_by = $2 WHERE db = $1`
-)

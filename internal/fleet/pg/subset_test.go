@@ -21,7 +21,7 @@ var allowed = strings.Fields(`SELECT INSERT INTO UPDATE DELETE FROM WHERE SET VA
 	RETURNING CREATE TABLE INDEX IF EXISTS PRIMARY KEY SHOW
 	unnest coalesce count clock_timestamp excluded text bigint bytea timestamptz version has_table_privilege pg_stat_replication
 	transaction_read_only synchronous_commit synchronous_standby_names fsync transaction_isolation sync_state sync quorum
-	idle_in_transaction_session_timeout lock_timeout statement_timeout tcp_user_timeout event restored
+	idle_in_transaction_session_timeout lock_timeout statement_timeout tcp_user_timeout
 	a f h m r u`)
 
 var (

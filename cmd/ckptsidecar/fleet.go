@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+type fleetCmd struct {
+	Check   fleetCheckCmd   `cmd:"" help:"Say what an engine is, and whether it will do. It changes nothing."`
+	Migrate fleetMigrateCmd `cmd:"" help:"Make the fleet's tables in the engine, or bring them up to date."`
+}
+
+// engineFlags name an engine: by its URL, or by the settings.
+type engineFlags struct {
+	URL    string `arg:"" optional:"" name:"url" help:"The engine, such as postgres://USER@HOST/DATABASE. Default: what the settings name. A password in it shows in the list of processes: better put it into a file, or into PGPASSWORD."`
+	System bool   `help:"Read the settings of the system service."`
+}
+
+func (f *engineFlags) find(a *app) (string, error) {
+	if f.URL != "" {
+		return f.URL, nil
+	}
+	config, err := (&cli.SettingFlags{System: f.System}).Settings(a.App)
+	if err != nil {
+		return "", err
+	}
+	url, err := config.EngineURL(a.Env)
+	if err != nil {
+		return "", cli.Usagef("%v", err)
+	}
+	return url, nil
+}
+
+type fleetCheckCmd struct {
+	engineFlags   `embed:""`
+	AssumeDurable bool `help:"Judge the engine as one that replicates though it does not say so: you answer for it."`
+}
+
+// checkedShape is what the check prints as JSON.
+type checkedShape struct {
+	*fleet.Report
+	Good    bool   `json:"good"`
+	Durable bool   `json:"durable"`
+	Why     string `json:"why,omitempty"`
+}
+
+func (c *fleetCheckCmd) Run(ctx context.Context, a *app) error {
+	url, err := c.find(a)
+	if err != nil {
+		return err
+	}
+	r, err := daemon.FleetCheck(ctx, url)
+	if err != nil {
+		return err
+	}
+	durable, why := r.Durable(c.AssumeDurable)
+	if a.JSON {
+		if err := a.WriteJSON(checkedShape{r, r.Good(), durable, why}); err != nil {
+			return err
+		}
+	} else {
+		reportText(a, r, durable, why)
+	}
+	if !r.Good() {
+		return &cli.ExitError{Code: cli.ExitFailed, Message: "the engine will not do yet: " + strings.Join(r.Problems, "; ")}
+	}
+	return nil
+}
+
+func reportText(a *app, r *fleet.Report, durable bool, why string) {
+	term.Printf(a.Stdout, "%s  %s\n", a.Out.Bold("engine"), r.Engine)
+	term.Printf(a.Stdout, "profile %s, isolation %s, clock %+.3f s, tables of version %d\n", r.Profile, r.Isolation, r.ClockAhead, r.Schema)
+	term.Printf(a.Stdout, "replication: %s\n", r.How)
+	if len(r.Rights) > 0 {
+		term.Printf(a.Stdout, "missing rights: %s\n", strings.Join(r.Rights, ", "))
+	}
+	for _, note := range r.Notes {
+		term.Printf(a.Stdout, "note: %s\n", note)
+	}
+	for _, problem := range r.Problems {
+		term.Printf(a.Stdout, "%s %s\n", a.Out.Red("problem:"), problem)
+	}
+	if !r.Good() {
+		return
+	}
+	term.Printf(a.Stdout, "%s to ship to and to restore from\n", a.Out.Green("good"))
+	switch {
+	case !durable:
+		term.Printf(a.Stdout, "not good for durability: fleet: %s\n", why)
+	case why != "":
+		term.Printf(a.Stdout, "good for durability: fleet on your word: %s\n", why)
+	}
+}
+
+type fleetMigrateCmd struct {
+	engineFlags `embed:""`
+}
+
+func (c *fleetMigrateCmd) Run(ctx context.Context, a *app) error {
+	url, err := c.find(a)
+	if err != nil {
+		return err
+	}
+	from, to, err := daemon.FleetMigrate(ctx, url)
+	switch {
+	case err != nil:
+		return err
+	case a.JSON:
+		return a.WriteJSON(map[string]int{"from": from, "to": to})
+	case from == to:
+		term.Printf(a.Stdout, "the fleet's tables have version %d already\n", to)
+	default:
+		term.Printf(a.Stdout, "%s  the fleet's tables have version %d now\n", a.Out.Green("migrated"), to)
+	}
+	return nil
+}
