@@ -1,0 +1,241 @@
+package journal_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jmoiron/sqlx"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
+	"github.com/ckptsidecar/ckptsidecar/internal/resume"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
+)
+
+var ann = ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1001", PID: 11}}
+
+// world is a store, an engine, and what the engine is known to have.
+type world struct {
+	t      *testing.T
+	store  *db.Store
+	engine *pg.Engine
+	server *pgtest.Server
+	reader *journal.Journal
+	mark   fleet.Mark
+	has    map[string]bool
+	lots   *rand.Rand
+	saved  map[string]string // the newest checkpoint of each agent
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	t.Helper()
+	server := pgtest.Start(t)
+	e, err := pg.Dial(t.Context(), server.Database("fleet"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	if _, err := e.Migrate(t.Context(), "engine"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := db.Open(t.Context(), db.Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: retention.Plan, Resume: resume.Make, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if _, _, err := e.Register(t.Context(), fleet.Host{DB: s.ID, Name: "host"}); err != nil {
+		t.Fatal(err)
+	}
+	return &world{t: t, store: s, engine: e, server: server, reader: journal.New(s.Core), has: map[string]bool{}, lots: rand.New(rand.NewPCG(seed, 7)), saved: map[string]string{}}
+}
+
+// ship ships until nothing is left, and answers the actions that it has seen.
+func (w *world) ship(rows int) {
+	w.t.Helper()
+	for {
+		c, err := w.reader.Since(w.t.Context(), w.mark, fleet.Limits{Rows: rows, Bytes: 8 << 20}, func(uid string, id int64) bool { return w.has[fmt.Sprint(uid, id)] })
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if c.Empty() {
+			return
+		}
+		fenced, err := w.engine.Ship(w.t.Context(), w.store.ID, c)
+		if err != nil || len(fenced) > 0 {
+			w.t.Fatalf("fenced are %q: %v", fenced, err)
+		}
+		for i := range c.Runs {
+			for _, p := range c.Runs[i].Pieces {
+				w.has[fmt.Sprint(c.Runs[i].UID, p.ID)] = true
+			}
+		}
+		w.mark = c.To
+	}
+}
+
+// state is a state that mostly is the one before, so that it is stored as pieces.
+func (w *world) state() []byte {
+	if w.lots.IntN(3) == 0 {
+		return fmt.Appendf(nil, `{"n":%d}`, w.lots.IntN(1000))
+	}
+	return fmt.Appendf(nil, `{"history":"%s","n":%d}`, bytes.Repeat([]byte("0123456789abcdef"), 1200), w.lots.IntN(1_000_000))
+}
+
+// act makes one call. A refusal is a history too.
+func (w *world) act() {
+	ctx, s := w.t.Context(), w.store
+	agent := string(rune('a' + w.lots.IntN(3)))
+	ref := ckpt.RunRef{Agent: agent, Run: []string{"main", "other"}[w.lots.IntN(2)]}
+	key := fmt.Sprint("k", w.lots.IntN(5))
+	switch w.lots.IntN(22) {
+	case 0, 1, 2, 3, 4, 5:
+		kind := []ckpt.Kind{ckpt.KindRoutine, ckpt.KindRoutine, ckpt.KindRecovery}[w.lots.IntN(3)]
+		c, err := s.Save(ctx, ann, &ckpt.SaveRequest{Agent: agent, Run: ref.Run, Kind: kind, ContentType: ckpt.ContentTypeJSON, State: w.state()})
+		if err == nil {
+			w.saved[agent] = c.ID
+		}
+	case 6, 7:
+		_, _, _ = s.BeginStep(ctx, ann, ref, ckpt.StepRequest{Key: key, Name: "search", Args: ckpt.JSON(`{"q":"\u0000"}`)})
+	case 8:
+		_, _, _ = s.FinishStep(ctx, ann, ref, ckpt.StepRequest{Key: key, Name: "search", Status: ckpt.StepSucceeded, Result: ckpt.JSON(`"found"`)})
+	case 9, 10:
+		_, _, _ = s.BeginOperation(ctx, ann, ref, ckpt.OperationRequest{Key: key, Name: "pay", State: w.state()})
+	case 11:
+		_, _, _ = s.EndOperation(ctx, ann, ref, ckpt.OperationEnd{Key: key, Status: ckpt.OperationSucceeded})
+	case 12:
+		_, _, _ = s.Append(ctx, ann, ref, []ckpt.NewEvent{{Type: "x", Payload: ckpt.JSON(`{"a":1}`)}, {Type: "y", Payload: ckpt.JSON(`[]`)}}, "")
+	case 13:
+		since := int64(1)
+		_, _, _ = s.PostFinding(ctx, ann, agent, ckpt.FindingRequest{Run: ref.Run, Rule: "own", Severity: ckpt.SeverityCritical, Message: "It went wrong.", SinceSeq: &since})
+	case 14:
+		pinned := w.lots.IntN(4) == 0
+		_, _ = s.Patch(ctx, ann, w.saved[agent], ckpt.CheckpointPatch{Labels: &ckpt.Labels{"a": key}, Pinned: &pinned})
+	case 15:
+		_, _, _ = s.StartRun(ctx, ann, ckpt.RunRequest{Agent: agent, Run: ref.Run, Goal: "go on"})
+	case 16:
+		_, _, _ = s.EndRun(ctx, ann, ref, ckpt.EndRequest{Status: ckpt.RunSuspended})
+	case 17:
+		_, _, _ = s.Resume(ctx, ann, ckpt.ResumeRequest{Agent: agent, Run: ref.Run})
+	case 18:
+		_, _, _ = s.AskQuestion(ctx, ann, ckpt.QuestionRequest{Agent: agent, Run: ref.Run, Key: key, Question: "Deploy?"})
+	case 19:
+		_, _, _ = s.Restore(ctx, ann, ckpt.RestoreRequest{Agent: agent, Run: ref.Run, Reason: "back"})
+	case 20:
+		_, _ = s.SetOwnPolicy(ctx, ann, agent, []byte(`{"routine_keep":2}`))
+	case 21:
+		w.rare(agent, ref)
+	}
+}
+
+func (w *world) rare(agent string, ref ckpt.RunRef) {
+	switch w.lots.IntN(4) {
+	case 0:
+		_, _ = w.store.Erase(w.t.Context(), ann, agent)
+	case 1:
+		_, _ = w.store.DeleteRun(w.t.Context(), ann, ref, false)
+	case 2:
+		_, _ = w.store.ClearRun(w.t.Context(), ann, ref)
+	case 3:
+		_, _ = w.store.Delete(w.t.Context(), ann, w.saved[agent])
+	}
+}
+
+// here is all that the store has, in words.
+func (w *world) here() (list []string) {
+	w.t.Helper()
+	err := w.store.Reading(w.t.Context(), func(q *sqlx.Tx) error {
+		var err error
+		list, err = words(w.t.Context(), q)
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func words(ctx context.Context, q *sqlx.Tx) (list []string, err error) {
+	var runs []struct {
+		ID  int64  `db:"id"`
+		UID string `db:"uid"`
+	}
+	if err := q.SelectContext(ctx, &runs, `SELECT id, uid FROM runs`); err != nil {
+		return nil, err
+	}
+	for _, r := range runs {
+		text, err := archive.RunText(ctx, q, r.ID)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, "run "+r.UID+" "+text)
+		rows, err := archive.RowsOf(ctx, q, r.ID, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			list = append(list, fmt.Sprint(row.Kind, " ", r.UID, " ", row.Key, " ", row.Text))
+		}
+	}
+	for _, query := range []string{
+		`SELECT 'agent ' || uid || ' ' || name FROM agents`,
+		`SELECT 'segment ' || r.uid || ' ' || s.id || ' ' || s.size || ' ' || lower(hex(s.data)) FROM segments s JOIN runs r ON r.id = s.run_id`,
+		`SELECT 'state ' || r.uid || ' ' || c.n || ' ' || c.id || ' ' || c.suspect || ' ' || c.sha256 || ' ' || coalesce(c.pieces, '') || ' ' || lower(hex(coalesce(c.body, x''))) FROM checkpoints c JOIN runs r ON r.id = c.run_id`,
+		`SELECT 'log ' || n || ' ' || action || ' ' || hash FROM audit_log`,
+	} {
+		var more []string
+		if err := q.SelectContext(ctx, &more, query); err != nil {
+			return nil, err
+		}
+		list = append(list, more...)
+	}
+	return list, nil
+}
+
+// there is all that the engine has, in the same words.
+func (w *world) there() (list []string) {
+	w.t.Helper()
+	for _, query := range []string{
+		`SELECT 'run ' || uid || ' ' || doc FROM fleet_runs`,
+		`SELECT kind || ' ' || run_uid || ' ' || key || ' ' || doc FROM fleet_rows`,
+		`SELECT 'agent ' || uid || ' ' || agent FROM fleet_agents`,
+		`SELECT 'segment ' || run_uid || ' ' || id || ' ' || size || ' ' || encode(data, 'hex') FROM fleet_segments`,
+		`SELECT 'state ' || run_uid || ' ' || n || ' ' || id || ' ' || suspect || ' ' || sha || ' ' || coalesce(pieces, '') || ' ' || encode(coalesce(body, ''), 'hex') FROM fleet_checkpoints`,
+		`SELECT 'log ' || n || ' ' || action || ' ' || hash FROM fleet_audit`,
+	} {
+		list = append(list, w.server.Rows("fleet", query)...)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// TestCopy is T1: after any history and a quiet moment the engine has what the store
+// has, whether the shipper keeps up or lies far behind.
+func TestCopy(t *testing.T) {
+	for _, seed := range []uint64{1, 2, 3} {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			w := newWorld(t, seed)
+			for round := range 25 {
+				for range 1 + w.lots.IntN(16) {
+					w.act()
+				}
+				w.ship([]int{4000, 4000, 5}[w.lots.IntN(3)])
+				if diff := cmp.Diff(w.here(), w.there()); diff != "" {
+					t.Fatalf("round %d: the copy (+) is not as the original (-):\n%.6000s", round, diff)
+				}
+			}
+			t.Log(len(w.there()), "rows, actions:", w.server.Rows("fleet", `SELECT action, count(*) FROM fleet_audit GROUP BY 1 ORDER BY 1`))
+		})
+	}
+}

@@ -1,0 +1,81 @@
+package journal
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
+)
+
+// part is what a row of the log says that is to be read again of its run.
+type part int
+
+const (
+	none     part = iota // nothing but the row of the log
+	little               // the run itself and its new checkpoints
+	step                 // and the step that the row names
+	operate              // and the operation that the row names
+	happened             // and the events that the row names
+	whole                // all of it
+	full                 // all of it, with all checkpoints
+)
+
+// parts says it for each action. An action that is not here has its run read as a
+// whole, which is always right and costs the most.
+var parts = map[string]part{
+	"save": little, "remove": little, "prune": little,
+	"begin_step": step, "finish_step": step,
+	"begin_operation": operate, "end_operation": operate, "succeed_operation": operate, "fail_operation": operate,
+	"append_events": happened,
+	"import_run":    full,
+	"start":         none, "verify": none, "export": none, "archive_audit": none, "restore_backup": none, "put_token": none, "revoke_token": none,
+	"put_contents": none, "put_tree": none, "notify_test": none,
+}
+
+func partOf(action string) part {
+	if p, known := parts[action]; known {
+		return p
+	}
+	return whole
+}
+
+// touched is what is to be read of a run.
+type touched struct {
+	whole, full bool
+	some        map[string][]string // keys by kind
+}
+
+// touch notes a row of the log.
+func (t *touched) touch(row *logRow) {
+	switch partOf(row.Action) {
+	case full:
+		t.whole, t.full = true, true
+	case whole:
+		t.whole = true
+	case step:
+		t.add(archive.KindStep, row.Subject.String)
+	case operate:
+		t.add(archive.KindOperation, row.Subject.String)
+	case happened:
+		t.events(row.Detail)
+	}
+}
+
+func (t *touched) add(kind, key string) {
+	if key == "" { // its text was erased, or it says nothing: nobody knows which
+		t.whole = true
+		return
+	}
+	t.some[kind] = append(t.some[kind], key)
+}
+
+func (t *touched) events(detail string) {
+	var d struct{ First, Last int64 }
+	if json.Unmarshal([]byte(detail), &d) != nil || d.First == 0 || d.Last-d.First > 10000 {
+		t.whole = true
+		return
+	}
+	for seq := d.First; seq <= d.Last; seq++ {
+		t.some[archive.KindEvent] = append(t.some[archive.KindEvent], strconv.FormatInt(seq, 10))
+	}
+}

@@ -1,0 +1,177 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/jmoiron/sqlx"
+)
+
+// Journal reads what was committed.
+type Journal struct{ core *ledger.Core }
+
+// New makes a Journal over a store.
+func New(c *ledger.Core) *Journal { return &Journal{c} }
+
+// Known says whether the engine has a segment of a run already.
+type Known func(runUID string, segment int64) bool
+
+// Since reads what was committed after a mark, at most limits, on one snapshot. Each
+// run in it is exactly as it is on that snapshot.
+func (j *Journal) Since(ctx context.Context, from fleet.Mark, limits fleet.Limits, known Known) (*fleet.Changes, error) {
+	r := &reading{known: known, limits: limits}
+	err := j.core.Reading(ctx, func(q *sqlx.Tx) error { return r.read(ctx, q, from) })
+	if err != nil {
+		return nil, err
+	}
+	return &r.Changes, nil
+}
+
+// logRow is a row of the audit log.
+type logRow struct {
+	N       int64          `db:"n"`
+	At      ckpt.Time      `db:"at"`
+	Who     string         `db:"who"`
+	PID     int            `db:"pid"`
+	Action  string         `db:"action"`
+	Owner   sql.NullString `db:"owner"`
+	Agent   sql.NullString `db:"agent"`
+	Run     sql.NullString `db:"run"`
+	Subject sql.NullString `db:"subject"`
+	Outcome string         `db:"outcome"`
+	Reason  sql.NullString `db:"reason"`
+	Retries int            `db:"retries"`
+	Detail  string         `db:"detail"`
+	Hash    string         `db:"hash"`
+}
+
+type place struct{ owner, agent, run string }
+
+// reading is one call of Since.
+type reading struct {
+	fleet.Changes
+	known  Known
+	limits fleet.Limits
+	runs   map[place]*touched
+	order  []place
+	agents map[place]bool
+	all    map[place]bool // agents whose runs are all to be read as wholes
+}
+
+func (r *reading) read(ctx context.Context, q *sqlx.Tx, from fleet.Mark) error {
+	r.From, r.To = from, from
+	r.runs, r.agents, r.all = map[place]*touched{}, map[place]bool{}, map[place]bool{}
+	if err := q.GetContext(ctx, &r.Head, `SELECT coalesce((SELECT max(n) FROM acts), (SELECT max(n) FROM audit_log_3), 0)`); err != nil {
+		return err
+	}
+	var rows []logRow
+	err := q.SelectContext(ctx, &rows, `SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, hash FROM audit_log
+		WHERE n > ? ORDER BY n LIMIT 0 + ?`, from.N, r.limits.Rows)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	for i := range rows {
+		if err := r.note(&rows[i]); err != nil {
+			return err
+		}
+	}
+	last := &rows[len(rows)-1]
+	r.To, r.Since = fleet.Mark{N: last.N, Hash: last.Hash}, rows[0].At.UnixMilli()
+	if r.To.N < r.Head { // rows that come later may have changed the runs too
+		for _, t := range r.runs {
+			t.whole = true
+		}
+	}
+	if err := r.readAgents(ctx, q); err != nil {
+		return err
+	}
+	for _, p := range r.order {
+		if err := r.readRun(ctx, q, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note takes over a row of the log, and what it says of its run.
+func (r *reading) note(row *logRow) error {
+	doc, err := json.Marshal(map[string]any{"pid": row.PID, "retries": row.Retries})
+	if err != nil {
+		return err
+	}
+	shown := fleet.JournalRow{N: row.N, At: row.At.UnixMilli(), Who: row.Who, Action: row.Action, Owner: row.Owner.String, Agent: row.Agent.String, Run: row.Run.String,
+		Outcome: row.Outcome, Doc: string(doc), Hash: row.Hash}
+	said, err := json.Marshal(map[string]string{"subject": row.Subject.String, "reason": row.Reason.String, "detail": row.Detail})
+	if err != nil {
+		return err
+	}
+	texts := string(said)
+	shown.Texts = &texts
+	r.Journal, r.Size = append(r.Journal, shown), r.Size+int64(len(texts)+len(doc))+200
+	if row.Outcome != ledger.OutcomeDone || row.Agent.String == "" {
+		return nil
+	}
+	p := place{row.Owner.String, row.Agent.String, row.Run.String}
+	r.agents[place{p.owner, p.agent, ""}] = true
+	switch {
+	case row.Action == "erase":
+		r.Erased = append(r.Erased, fleet.Erasure{N: row.N, Owner: p.owner, Agent: p.agent})
+	case partOf(row.Action) == none:
+	case p.run == "" && partOf(row.Action) >= whole:
+		r.all[place{p.owner, p.agent, ""}] = true
+	case p.run != "":
+		r.touch(p).touch(row)
+	}
+	return nil
+}
+
+func (r *reading) touch(p place) *touched {
+	t := r.runs[p]
+	if t == nil {
+		t = &touched{some: map[string][]string{}}
+		r.runs[p] = t
+		r.order = append(r.order, p)
+	}
+	return t
+}
+
+// readAgents reads the agents that rows name, and finds the runs of those that are to
+// be read as wholes.
+func (r *reading) readAgents(ctx context.Context, q *sqlx.Tx) error {
+	for p := range r.agents {
+		var a struct {
+			ID  int64  `db:"id"`
+			UID string `db:"uid"`
+		}
+		err := q.GetContext(ctx, &a, `SELECT id, uid FROM agents WHERE owner = ? AND name = ?`, p.owner, p.agent)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		r.Names = append(r.Names, fleet.Name{Owner: p.owner, Agent: p.agent, UID: a.UID})
+		if a.ID == 0 {
+			continue
+		}
+		doc, err := archive.AgentText(ctx, q, a.ID)
+		if err != nil {
+			return err
+		}
+		r.Agents = append(r.Agents, fleet.Agent{UID: a.UID, Owner: p.owner, Name: p.agent, Doc: doc})
+		if !r.all[p] {
+			continue
+		}
+		var names []string
+		if err := q.SelectContext(ctx, &names, `SELECT name FROM runs WHERE agent_id = ?`, a.ID); err != nil {
+			return err
+		}
+		for _, name := range names {
+			r.touch(place{p.owner, p.agent, name}).whole = true
+		}
+	}
+	return nil
+}
