@@ -1,6 +1,6 @@
 // A real daemon in a folder of its own, a console beside it, and Debian's Chromium, which every page must satisfy: no
 // console error, no report of the content policy, no request beyond the console, nothing wider than the screen.
-import { spawn, execFileSync } from 'node:child_process';
+import { execFile, execFileSync, spawn } from 'node:child_process';
 import { appendFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { request } from 'node:http';
 import { createRequire } from 'node:module';
@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import puppeteer from 'puppeteer-core';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
@@ -53,7 +54,7 @@ export async function startDaemon(...settings) {
       r.on('error', fail);
       r.end(body === undefined ? undefined : JSON.stringify(body));
     }),
-    json: (...args) => JSON.parse(d.run(...args, '--json')),
+    later: (...args) => promisify(execFile)(bin, [...args, '--socket', socket], { env }),
     async start() {
       d.child = spawn(bin, ['serve', '--db', join(folder, 'ckpt.db'), '--socket', socket, '--set', 'monitor.interval=50ms', ...settings.flatMap((s) => ['--set', s])],
         { env, stdio: 'ignore' });
@@ -128,12 +129,13 @@ export async function open(tab, console_) {
   tab.to = (path, options) => tab.goto(console_.origin + tab.base + path, options);
 }
 
-/** Looks at a page: its width, and axe's findings. */
-export async function inspect(t, name) {
+/** Looks at a page: its width, and axe's findings, of all rules or of some. */
+export async function inspect(t, name, only) {
   const wider = await t.evaluate(() => document.documentElement.scrollWidth - innerWidth);
   if (wider > 0) t.bad.push(`${name}: ${wider} px wider than the screen`);
-  await t.evaluate(axe);
-  const result = await t.evaluate((only) => window.axe.run(document, { runOnly: only }), rules);
+  if (!await t.evaluate(() => 'axe' in window)) await t.evaluate(axe);
+  const result = await t.evaluate((run) => window.axe.run(document, { runOnly: run, resultTypes: ['violations'] }),
+    only ? { type: 'rule', values: only } : { type: 'tag', values: rules });
   for (const v of result.violations) {
     t.bad.push(`${name}: axe ${v.id} ×${v.nodes.length} ${v.nodes[0].target} ${v.nodes[0].any[0]?.message ?? v.help}`);
   }

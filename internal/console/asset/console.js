@@ -71,6 +71,7 @@ addEventListener('keydown', (e) => {
   if (e.key === '/') { e.preventDefault(); $('#find')?.focus(); }
   else if (e.key === 'g') begun = Date.now();
   else if (e.key === '?') $('#keys')?.showModal();
+  else if (recorder && '+=-0'.includes(e.key)) recorder.zoom({ '-': 'out', 0: 'all' }[e.key] ?? 'in');
   else if (e.key === 'u' && Date.now() - begun > 900) { kept.set('utc', kept.get('utc') === 'yes' ? 'no' : 'yes'); showTimes(); }
   else if (Date.now() - begun < 900) {
     const a = $(`nav a[data-key="${CSS.escape(e.key)}"]`);
@@ -452,10 +453,6 @@ function startRecorder() {
     };
   }
   if (options.length && !options.some((o) => o.tabIndex === 0)) options[0].tabIndex = 0;
-  rec.addEventListener('keydown', (/** @type {KeyboardEvent} */ e) => {
-    const how = { '+': 'in', '=': 'in', '-': 'out', 0: 'all' }[e.key];
-    if (how) zoom(how);
-  });
   rec.addEventListener('wheel', (/** @type {WheelEvent} */ e) => {
     if (!e.ctrlKey && !e.shiftKey) return;
     e.preventDefault();
