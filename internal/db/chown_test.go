@@ -298,3 +298,26 @@ func TestForgedOwners(t *testing.T) {
 		}
 	}
 }
+
+// TestChownAndQuotas: what an agent takes counts for its new owner.
+func TestChownAndQuotas(t *testing.T) {
+	t.Parallel()
+	o := options(filepath.Join(t.TempDir(), "ckpt.db"), newClock())
+	o.MaxOwnerBytes = 1 << 20
+	s := openWith(t, o)
+	_, err := s.Save(t.Context(), ann, binary("a", ckpt.KindRoutine, noise(1, 100_000)))
+	must(t, err)
+	hers, _ := s.Usage.Used(ann.Owner)
+	chown(t, s, toBob("a"))
+	left, _ := s.Usage.Used(ann.Owner)
+	his, _ := s.Usage.Used(bob.Owner)
+	if hers < 100_000 || left > 1000 || his < 100_000 {
+		t.Errorf("ann had %d bytes and has %d, bob has %d", hers, left, his)
+	}
+	_, err = s.Erase(t.Context(), bob, "a")
+	must(t, err)
+	if his, _ = s.Usage.Used(bob.Owner); his > 1000 {
+		t.Errorf("bob has %d bytes after the erasure", his)
+	}
+	sound(t, pathOf(s))
+}
