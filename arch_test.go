@@ -125,7 +125,7 @@ var arrows = map[string][]string{
 
 	// Level 2: the packages are wired, and agents are served.
 	"internal/daemon": {
-		root, "internal/drift/observer", "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db", "internal/db/audit",
+		root, "internal/drift/observer", "internal/ipc/endpoint", "packaging", "internal/delta", "internal/db", "internal/db/audit", "internal/db/journal",
 		"internal/retention", "internal/drift", "internal/resume", "internal/monitor", "internal/notify", "internal/secrets", "internal/ipc", "internal/ipc/server",
 		"internal/fleet", "internal/fleet/pg", "internal/ipc/receiver", "internal/osfile", "internal/periodic", "internal/survey", "internal/wellformed",
 	},

@@ -58,7 +58,10 @@ type Config struct {
 
 	MetricsListen string
 
-	FleetEngine string // the file with the engine's URL
+	FleetEngine   string // the file with the engine's URL
+	FleetName     string
+	FleetInterval ckpt.Duration
+	FleetBatch    Size
 
 	OTLP         bool
 	OTLPLoopback string
@@ -104,6 +107,8 @@ func Default(system bool, env Environment) Config {
 		WatchedRuns:          4000,
 		StopTimeout:          ckpt.Duration(5 * time.Second),
 		AgentFiles:           1 << 30,
+		FleetInterval:        ckpt.Duration(100 * time.Millisecond),
+		FleetBatch:           8 << 20,
 		OTLPContent:          string(ckpt.SpanContentHash),
 	}
 	if system {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 )
@@ -17,6 +18,13 @@ const mostURL = 16 << 10
 
 func (k *checking) fleet() {
 	c := k.c
+	k.between("fleet.interval", c.FleetInterval, 10*time.Millisecond, time.Hour)
+	if c.FleetBatch < 64<<10 || c.FleetBatch > 256<<20 {
+		k.bad("fleet.max_batch", "is %v: it must be between 64KiB and 256MiB", c.FleetBatch)
+	}
+	if len(c.FleetName) > 128 {
+		k.bad("fleet.name", "must be at most 128 bytes long")
+	}
 	switch name, isCredential := strings.CutPrefix(c.FleetEngine, credential); {
 	case c.FleetEngine == "":
 	case strings.Contains(c.FleetEngine, "://"):

@@ -34,3 +34,23 @@ func FleetMigrate(ctx context.Context, url string) (from, to int, err error) {
 	from, err = e.Migrate(ctx, id.String())
 	return from, pg.SchemaVersion, err
 }
+
+// FleetHosts lists the hosts of a fleet.
+func FleetHosts(ctx context.Context, url string) (*fleet.Hosts, error) {
+	e, err := pg.Dial(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	return e.Hosts(ctx, "")
+}
+
+// FleetRuns lists runs of all hosts of a fleet.
+func FleetRuns(ctx context.Context, url string, q fleet.RunsQuery) (*fleet.Runs, error) {
+	e, err := pg.Dial(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	return e.Runs(ctx, q)
+}

@@ -36,6 +36,7 @@ type service struct {
 	monitor   *monitor.Monitor
 	backups   *backups
 	archives  *archives
+	shipper   *shipper // nil where no engine is set
 	notifier  atomic.Pointer[notify.Worker]
 	listener  net.Listener
 	server    *server.Server

@@ -65,6 +65,7 @@ func (v *served) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error
 	st.OTLP = v.service.otlpStatus()
 	if sc.Caller.Admin {
 		v.backups(st)
+		v.fleet(st)
 		if err := v.notify(ctx, st); err != nil {
 			return nil, err
 		}
@@ -82,6 +83,19 @@ func (v *served) backups(st *ckpt.Status) {
 	st.Problems = append(st.Problems, problem)
 	if st.State == "ready" {
 		st.State = "degraded"
+	}
+}
+
+// fleet tells why nothing is shipped.
+func (v *served) fleet(st *ckpt.Status) {
+	if v.service.shipper == nil {
+		return
+	}
+	if problem := v.service.shipper.Problem(); problem != "" {
+		st.Problems = append(st.Problems, problem)
+		if st.State == "ready" {
+			st.State = "degraded"
+		}
 	}
 }
 

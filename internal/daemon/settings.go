@@ -84,8 +84,11 @@ func (c *Config) Settings() []Setting {
 			"read again when they are written to.", start, &c.WatchedRuns},
 		{"metrics.listen", "", "Answer Prometheus at this port too, such as 127.0.0.1:9464, with GET /metrics alone; empty for no port. " +
 			"Every user of the machine can read it: the numbers name nobody, and are of everybody.", start, &c.MetricsListen},
-		{"fleet.engine_file", "", "The file that holds the URL of a fleet's engine, which `fleet check` and `fleet migrate` read, such as " +
+		{"fleet.engine_file", "", "The file that holds the URL of the engine to which this host ships what it commits, such as " +
 			"postgres://USER:PASSWORD@HOST/DATABASE; credential:NAME for a credential of systemd; empty for no fleet. See docs/FLEET.md.", start, &c.FleetEngine},
+		{"fleet.name", "", "The name of this host in the fleet, for people; empty for the machine's own name.", start, &c.FleetName},
+		{"fleet.interval", "", "The shortest time between two batches to the engine: longer costs less, and loses more with the host's disk.", start, &c.FleetInterval},
+		{"fleet.max_batch", "", "About how much one batch to the engine holds. A run is never cut, so one that is larger goes as a batch of its own.", start, &c.FleetBatch},
 		{"otlp.enabled", "", "Take OpenTelemetry's traces from agents that are instrumented already, by gRPC and HTTP, at the " +
 			"socket otlp.sock beside the daemon's own.", start, &c.OTLP},
 		{"otlp.loopback", "", "Take them at this port too, such as 127.0.0.1:4318, from those who have a token (`ckptsidecar token " +

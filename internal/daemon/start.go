@@ -124,6 +124,7 @@ func (s *service) startWorkers(context.Context) error {
 	})
 	s.workers.Go(func() { _ = s.watchStorage(ctx) })
 	s.workers.Go(func() { s.sweepFiles(ctx) })
+	s.startFleet(ctx)
 	s.workers.Go(func() {
 		if err := s.watchSocket(ctx); err != nil {
 			s.stuck <- err

@@ -64,7 +64,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 func (w *world) ship(rows int) {
 	w.t.Helper()
 	for {
-		c, err := w.reader.Since(w.t.Context(), w.mark, fleet.Limits{Rows: rows, Bytes: 8 << 20}, func(uid string, id int64) bool { return w.has[fmt.Sprint(uid, id)] })
+		c, err := w.reader.Since(w.t.Context(), w.mark, fleet.Limits{Rows: rows, Bytes: []int64{8 << 20, 2000}[w.lots.IntN(2)]}, func(uid string, id int64) bool { return w.has[fmt.Sprint(uid, id)] })
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -25,12 +25,17 @@ type Known func(runUID string, segment int64) bool
 // Since reads what was committed after a mark, at most limits, on one snapshot. Each
 // run in it is exactly as it is on that snapshot.
 func (j *Journal) Since(ctx context.Context, from fleet.Mark, limits fleet.Limits, known Known) (*fleet.Changes, error) {
-	r := &reading{known: known, limits: limits}
-	err := j.core.Reading(ctx, func(q *sqlx.Tx) error { return r.read(ctx, q, from) })
-	if err != nil {
-		return nil, err
+	for {
+		r := &reading{known: known, limits: limits}
+		err := j.core.Reading(ctx, func(q *sqlx.Tx) error { return r.read(ctx, q, from) })
+		switch {
+		case err != nil:
+			return nil, err
+		case r.fewer == 0:
+			return &r.Changes, nil
+		}
+		limits.Rows = r.fewer
 	}
-	return &r.Changes, nil
 }
 
 // logRow is a row of the audit log.
@@ -62,13 +67,19 @@ type reading struct {
 	order  []place
 	agents map[place]bool
 	all    map[place]bool // agents whose runs are all to be read as wholes
+	first  map[place]int  // how many rows of the log come before the first that names a run
+	fewer  int            // it is too much: so many rows are enough
 }
 
 func (r *reading) read(ctx context.Context, q *sqlx.Tx, from fleet.Mark) error {
 	r.From, r.To = from, from
 	r.runs, r.agents, r.all = map[place]*touched{}, map[place]bool{}, map[place]bool{}
+	r.first = map[place]int{}
 	if err := q.GetContext(ctx, &r.Head, `SELECT coalesce((SELECT max(n) FROM acts), (SELECT max(n) FROM audit_log_3), 0)`); err != nil {
 		return err
+	}
+	if r.Head == from.N { // this is asked ten times a second
+		return nil
 	}
 	var rows []logRow
 	err := q.SelectContext(ctx, &rows, `SELECT n, at, who, pid, action, owner, agent, run, subject, outcome, reason, retries, detail, hash FROM audit_log
@@ -91,7 +102,11 @@ func (r *reading) read(ctx context.Context, q *sqlx.Tx, from fleet.Mark) error {
 	if err := r.readAgents(ctx, q); err != nil {
 		return err
 	}
-	for _, p := range r.order {
+	for i, p := range r.order {
+		if before := r.first[p]; i > 0 && before > 0 && r.Size > r.limits.Bytes {
+			r.fewer = before
+			return nil
+		}
 		if err := r.readRun(ctx, q, p); err != nil {
 			return err
 		}
@@ -137,6 +152,7 @@ func (r *reading) touch(p place) *touched {
 		t = &touched{some: map[string][]string{}}
 		r.runs[p] = t
 		r.order = append(r.order, p)
+		r.first[p] = max(0, len(r.Journal)-1)
 	}
 	return t
 }
@@ -174,4 +190,19 @@ func (r *reading) readAgents(ctx context.Context, q *sqlx.Tx) error {
 		}
 	}
 	return nil
+}
+
+// Where answers the end of the audit log, and the hash of one row of it: "" where that
+// row is archived, or is none.
+func (j *Journal) Where(ctx context.Context, n int64) (head fleet.Mark, hash string, err error) {
+	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
+		if err := q.QueryRowxContext(ctx, `SELECT n, hash FROM audit_head`).Scan(&head.N, &head.Hash); err != nil {
+			return err
+		}
+		var found sql.NullString
+		err := q.QueryRowxContext(ctx, `SELECT `+ledger.HashOf(`?1`), n).Scan(&found)
+		hash = found.String
+		return err
+	})
+	return head, hash, err
 }

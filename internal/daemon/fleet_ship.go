@@ -1,0 +1,222 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
+	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
+)
+
+// What a shipper does by itself.
+const (
+	fleetRows    = 4000             // of the audit log in a batch
+	fleetMost    = 30 * time.Second // the longest pause after failures
+	fleetBeat    = 10 * time.Second // how often the engine hears of a host that has nothing to ship
+	fleetKnown   = 1 << 20          // segments that are remembered as shipped
+	fleetPatient = time.Minute      // how long the engine may be away before status tells
+)
+
+// shipper brings to the engine what this host has committed. It only reads the
+// database, and no request waits for it.
+type shipper struct {
+	url    func() (string, error)
+	reader *journal.Journal
+	host   fleet.Host
+	bytes  int64
+	pace   fleet.Pace
+	log    *slog.Logger
+
+	engine *pg.Engine // nil while there is no connection
+	mark   fleet.Mark
+	word   fleet.Mark // the last mark that the engine has acknowledged to this process
+	known  map[string]map[int64]bool
+	beat   time.Time
+
+	mu      sync.Mutex
+	problem string
+	since   time.Time // of the problem
+}
+
+// Run ships until ctx ends.
+func (s *shipper) Run(ctx context.Context) error {
+	defer s.hangUp()
+	return periodic.Run(ctx, func(ctx context.Context) time.Duration {
+		err := s.once(ctx)
+		if ctx.Err() != nil {
+			return 0
+		}
+		s.note(err)
+		if err != nil {
+			s.hangUp()
+			return s.pace.Failed()
+		}
+		return s.pace.Done()
+	})
+}
+
+func (s *shipper) hangUp() {
+	if s.engine != nil {
+		s.engine.Close()
+		s.engine = nil
+	}
+}
+
+// note keeps what is wrong, for status, and logs what is new.
+func (s *shipper) note(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	what := ""
+	if err != nil {
+		what = err.Error()
+	}
+	switch {
+	case what == s.problem:
+		return
+	case what == "":
+		s.log.Info("what this host commits is shipped to the fleet's engine again")
+	default:
+		s.log.Warn("nothing is shipped to the fleet's engine; it is tried again", "error", what)
+	}
+	if s.problem == "" || what == "" {
+		s.since = time.Now()
+	}
+	s.problem = what
+}
+
+// Problem is what an operator should know, "" for nothing.
+func (s *shipper) Problem() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.problem == "" || time.Since(s.since) < fleetPatient {
+		return ""
+	}
+	return "nothing is shipped to the fleet's engine since " + s.since.UTC().Format(time.RFC3339) + ": " + s.problem
+}
+
+// errSplit is what a person must settle.
+var errSplit = errors.New("the engine has another past of this database than the database itself: an older copy was put back here, or two daemons have copies of one database; nothing is shipped")
+
+// once ships one batch, or as many as lie behind.
+func (s *shipper) once(ctx context.Context) error {
+	if s.engine == nil {
+		if err := s.register(ctx); err != nil {
+			return err
+		}
+	}
+	for ctx.Err() == nil {
+		c, err := s.reader.Since(ctx, s.mark, fleet.Limits{Rows: fleetRows, Bytes: s.bytes}, func(uid string, id int64) bool { return s.known[uid][id] })
+		if err != nil {
+			return err
+		}
+		if c.Empty() {
+			return s.sayHello(ctx)
+		}
+		fenced, err := s.engine.Ship(ctx, s.host.DB, c)
+		if err != nil {
+			return err
+		}
+		s.shipped(c, fenced)
+		if c.To.N >= c.Head {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// register connects, and compares the engine's mark with the audit log.
+func (s *shipper) register(ctx context.Context) error {
+	url, err := s.url()
+	if err != nil {
+		return err
+	}
+	if s.engine, err = pg.Dial(ctx, url); err != nil {
+		return err
+	}
+	_, mark, err := s.engine.Register(ctx, s.host)
+	if err != nil {
+		return err
+	}
+	head, here, err := s.reader.Where(ctx, mark.N)
+	if err != nil {
+		return err
+	}
+	switch fleet.Compare(mark, s.word, head, here) {
+	case fleet.Split:
+		return fmt.Errorf("%w (it has row %d, here the last one is %d)", errSplit, mark.N, head.N)
+	case fleet.WentBack:
+		s.log.Error("the fleet's engine went back: it has lost what it had acknowledged; this host ships it again", "had", s.word.N, "has", mark.N)
+	}
+	s.mark, s.word, s.known, s.beat = mark, mark, map[string]map[int64]bool{}, time.Now()
+	return nil
+}
+
+// shipped notes what the engine has now.
+func (s *shipper) shipped(c *fleet.Changes, fenced []string) {
+	for _, run := range fenced {
+		s.log.Warn("another host owns this run in the fleet: it is not shipped", "run", run)
+	}
+	if len(s.known) > fleetKnown/16 {
+		clear(s.known)
+	}
+	for i := range c.Runs {
+		r := &c.Runs[i]
+		has := s.known[r.UID]
+		if has == nil || len(has) > fleetKnown {
+			has = map[int64]bool{}
+			s.known[r.UID] = has
+		}
+		for _, p := range r.Pieces {
+			has[p.ID] = true
+		}
+		if r.Trim {
+			s.known[r.UID] = left(has, r.Segments)
+		}
+	}
+	s.mark, s.word, s.beat = c.To, c.To, time.Now()
+}
+
+// left are those of has that are still there.
+func left(has map[int64]bool, there []int64) map[int64]bool {
+	m := map[int64]bool{}
+	for _, id := range there {
+		if has[id] {
+			m[id] = true
+		}
+	}
+	return m
+}
+
+// sayHello lets the engine know now and then that this host is there.
+func (s *shipper) sayHello(ctx context.Context) error {
+	if time.Since(s.beat) < fleetBeat {
+		return nil
+	}
+	s.beat = time.Now()
+	return s.engine.Beat(ctx, s.host.DB)
+}
+
+// startFleet starts the shipper where an engine is set.
+func (s *service) startFleet(ctx context.Context) {
+	c := &s.daemon.Config
+	if c.FleetEngine == "" {
+		return
+	}
+	name := c.FleetName
+	if name == "" {
+		name, _ = os.Hostname()
+	}
+	s.shipper = &shipper{
+		url: func() (string, error) { return c.EngineURL(os.Getenv) }, reader: journal.New(s.store.Core), log: s.log, bytes: int64(c.FleetBatch),
+		host: fleet.Host{DB: s.store.ID, Name: name, Version: s.daemon.Version, Schema: 6},
+		pace: fleet.Pace{Floor: time.Duration(c.FleetInterval), Most: fleetMost},
+	}
+	s.workers.Go(func() { _ = s.shipper.Run(ctx) })
+}

@@ -1,0 +1,74 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
+	"github.com/ckptsidecar/ckptsidecar/internal/retention"
+)
+
+// TestShipper ships over an engine that dies, and stops where the engine has another past.
+func TestShipper(t *testing.T) {
+	server := pgtest.Start(t)
+	url := server.Database("fleet")
+	if _, _, err := FleetMigrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	store, err := db.Open(t.Context(), db.Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: retention.Plan, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	save := func() {
+		t.Helper()
+		_, err := store.Save(t.Context(), ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1"}}, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: []byte(`{}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &shipper{url: func() (string, error) { return url, nil }, reader: journal.New(store.Core), log: slog.New(slog.DiscardHandler), bytes: 1 << 20,
+		host: fleet.Host{DB: store.ID, Name: "here"}, pace: fleet.Pace{Floor: 10 * time.Millisecond, Most: 100 * time.Millisecond}}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	there := func(seq int) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			if got := server.Rows("fleet", `SELECT seq FROM fleet_runs WHERE status <> ''`); len(got) == 1 && got[0] == fmt.Sprint(seq) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("checkpoint %d is not in the engine", seq)
+			}
+		}
+	}
+	save()
+	there(1)
+	server.Stop()
+	save() // a dead engine holds nobody up
+	server.Again()
+	there(2)
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	hosts, err := FleetHosts(t.Context(), url)
+	if err != nil || len(hosts.Hosts) != 1 || hosts.Hosts[0].Name != "here" || hosts.Hosts[0].Runs != 1 {
+		t.Errorf("hosts are %+v, %v", hosts, err)
+	}
+	server.Exec("fleet", `UPDATE fleet_marks SET mark_hash = 'another'`)
+	if err := s.once(t.Context()); err == nil || !strings.Contains(err.Error(), "another past") {
+		t.Errorf("an engine with another past answers %v", err)
+	}
+	s.hangUp()
+}
