@@ -45,7 +45,7 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request) {
 		c.trouble(w, r, err)
 		return
 	}
-	result, err := do(c, r.Context(), s, q)
+	result, err := sessionOf(r).once(what, q, func() (done, error) { return do(c, r.Context(), s, q) })
 	c.daemon.forget()
 	if err != nil {
 		c.failed(w, r, s, what, err)

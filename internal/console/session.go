@@ -7,7 +7,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
+	"slices"
 	"sync"
 	"time"
 )
@@ -46,7 +49,19 @@ type session struct {
 	seen   time.Time // when a person last did something
 	mu     sync.Mutex
 	notes  []string // what to say on the next page
+
+	acting sync.Mutex // one form about an agent at a time
+	did    []did      // the newest forms about agents that were done
 }
+
+// did is a form that was done, and what the daemon said.
+type did struct {
+	form   string
+	result done
+}
+
+// maxDid is how many forms a session remembers.
+const maxDid = 32
 
 func newSessions(now func() time.Time, tooMany func(error)) *sessions {
 	return &sessions{now: now, tooMany: tooMany}
@@ -165,6 +180,33 @@ func (s *sessions) close(x *session) {
 }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+// once does what a form about an agent asks for. What that form saw is gone when it was
+// done, so the same form again gets the first answer from here. The daemon knows the
+// keys of the other forms.
+func (x *session) once(what string, q url.Values, do func() (done, error)) (done, error) {
+	if agentForms[what] == nil {
+		return do()
+	}
+	same := maps.Clone(q)
+	for _, name := range []string{"csrf", "again", "yes"} {
+		same.Del(name)
+	}
+	form := what + "?" + same.Encode()
+	x.acting.Lock()
+	defer x.acting.Unlock()
+	if i := slices.IndexFunc(x.did, func(d did) bool { return d.form == form }); i >= 0 {
+		return x.did[i].result, nil
+	}
+	result, err := do()
+	if err != nil || q.Get("key") == "" {
+		return result, err
+	}
+	if x.did = append(x.did, did{form, result}); len(x.did) > maxDid {
+		x.did = x.did[1:]
+	}
+	return result, nil
+}
 
 // note keeps a sentence for the next page of the session.
 func (x *session) note(text string) {
