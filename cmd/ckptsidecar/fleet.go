@@ -91,7 +91,7 @@ func reportText(a *app, r *fleet.Report, durable bool, why string) {
 	if !r.Good() {
 		return
 	}
-	term.Printf(a.Stdout, "%s to ship to and to restore from\n", a.Out.Green("good"))
+	term.Printf(a.Stdout, "%s to ship to\n", a.Out.Green("good"))
 	switch {
 	case !durable:
 		term.Printf(a.Stdout, "not good for durability: fleet: %s\n", why)

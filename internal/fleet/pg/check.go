@@ -119,7 +119,7 @@ func (e *Engine) checkReplication(ctx context.Context, r *fleet.Report) error {
 	switch {
 	case names == "":
 		r.How = "synchronous_standby_names is empty, so a commit waits for no standby"
-		r.Notes = append(r.Notes, "what is shipped is lost with the engine's machine: good enough to see and to restore, not for durability: fleet")
+		r.Notes = append(r.Notes, "what is shipped is lost with the engine's machine: good enough to look at, not for durability: fleet")
 	case commit == "off" || commit == "local":
 		r.How = "synchronous_commit is " + commit + ", so a commit waits for no standby"
 	case standing == 0:
