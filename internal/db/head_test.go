@@ -60,6 +60,18 @@ func TestStartTellsOfAnotherLog(t *testing.T) {
 		"cut, and no file": {does: func(t *testing.T, path string) {
 			forge(t, path, `DELETE FROM acts WHERE n > 5; UPDATE audit_head SET n = 5, hash = (SELECT lower(hex(hash)) FROM acts WHERE n = 5)`)
 		}, says: "checkpoints were saved up to row", lost: true},
+		"cut, and its texts stay": {does: func(t *testing.T, path string) {
+			s := openWith(t, options(path, newClock()))
+			id := save(t, s, ann, "a", ckpt.KindRoutine, `1`).ID
+			said := ann
+			said.Reason = "it matters"
+			pinned := true
+			_, err := s.Patch(t.Context(), said, id, ckpt.CheckpointPatch{Pinned: &pinned})
+			must(t, err)
+			s.Close()
+			forge(t, path, `DELETE FROM acts WHERE n > 5; DELETE FROM checkpoints WHERE n > 5;
+				UPDATE audit_head SET n = 5, hash = (SELECT lower(hex(hash)) FROM acts WHERE n = 5)`)
+		}, says: "what stands beside it goes up to row", lost: true},
 		"cut, but for the head": {does: func(t *testing.T, path string) { forge(t, path, `DELETE FROM acts WHERE n > 5`) }, says: "its head names row", lost: true},
 		"emptied": {does: func(t *testing.T, path string) {
 			forge(t, path, `DELETE FROM acts; UPDATE audit_head SET n = 0, hash = ''`)

@@ -28,6 +28,7 @@ type logEnd struct {
 	noHead      bool      // which is missing
 	last        ChainHead // the newest row
 	checkpoints int64     // the newest row that a checkpoint names
+	beside      int64     // the newest row that has texts or a segment beside the log
 	agents      bool      // whether there are any: then the log is not empty
 }
 
@@ -35,7 +36,8 @@ func (s *Core) logEnd(ctx context.Context) (e logEnd, err error) {
 	var headN sql.NullInt64
 	var headHash sql.NullString
 	err = s.Engine.Writing().QueryRowContext(ctx, `SELECT (SELECT n FROM audit_head), (SELECT hash FROM audit_head),
-			coalesce((SELECT max(n) FROM checkpoints), 0), EXISTS (SELECT 1 FROM agents)`).Scan(&headN, &headHash, &e.checkpoints, &e.agents)
+			coalesce((SELECT max(n) FROM checkpoints), 0), EXISTS (SELECT 1 FROM agents),
+			max(coalesce((SELECT max(n) FROM act_texts), 0), coalesce((SELECT max(id) FROM segments), 0))`).Scan(&headN, &headHash, &e.checkpoints, &e.agents, &e.beside)
 	if err != nil {
 		return e, err
 	}
@@ -72,6 +74,8 @@ func (e *logEnd) doubts() (list []string) {
 	}
 	if e.checkpoints > e.last.N {
 		add("it ends with row %d, and checkpoints were saved up to row %d", e.last.N, e.checkpoints)
+	} else if e.beside > e.last.N {
+		add("it ends with row %d, and what stands beside it goes up to row %d", e.last.N, e.beside)
 	}
 	return list
 }
@@ -83,8 +87,8 @@ func (e *logEnd) goOn() ChainHead {
 	if e.last.N >= on.N {
 		on = e.last
 	}
-	if e.checkpoints > on.N {
-		on = ChainHead{N: e.checkpoints}
+	if used := max(e.checkpoints, e.beside); used > on.N {
+		on = ChainHead{N: used}
 	}
 	return on
 }
