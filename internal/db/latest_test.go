@@ -1,0 +1,108 @@
+package db_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db"
+)
+
+// TestLatestIsTheFirstOfTheList: whatever was saved, deleted, or saved by others in
+// between, the newest checkpoint is the one that a list begins with.
+func TestLatestIsTheFirstOfTheList(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t)
+	for n := range 200 { // with fewer runs the log is not asked
+		r := request("a", ckpt.KindRoutine, "0")
+		r.Run = fmt.Sprint("old-", n)
+		_, err := s.Save(t.Context(), ann, r)
+		must(t, err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	clean := false
+	filters := []ckpt.CheckpointFilter{{Agent: "a"}, {Agent: "a", Kind: ckpt.KindRecovery}, {Agent: "a", Suspect: &clean}}
+	for round := range 300 {
+		switch n := random.IntN(20); {
+		case n < 12:
+			r := request("a", []ckpt.Kind{ckpt.KindRoutine, ckpt.KindRecovery}[random.IntN(2)], fmt.Sprint(round))
+			r.Run = fmt.Sprint("run-", random.IntN(5))
+			_, err := s.Save(t.Context(), ann, r)
+			must(t, err)
+		case n < 15:
+			save(t, s, bob, "a", ckpt.KindRoutine, fmt.Sprint(round))
+		case n < 19:
+			if c, err := s.Latest(t.Context(), ann, filters[0], false); err == nil {
+				_, _ = s.Delete(t.Context(), ann, c.ID) // one that is needed stays
+			}
+		default:
+			r := request("a", ckpt.KindRoutine, fmt.Sprint(round))
+			r.Run = fmt.Sprint("new-", round)
+			_, err := s.Save(t.Context(), ann, r)
+			must(t, err)
+		}
+		for _, f := range filters {
+			wantFirst(t, s, f, fmt.Sprint("round ", round))
+		}
+	}
+}
+
+func wantFirst(t *testing.T, s *db.Store, f ckpt.CheckpointFilter, when string) {
+	t.Helper()
+	latest, err := s.Latest(t.Context(), ann, f, false)
+	f.Limit = 1
+	page, listErr := s.Checkpoints(t.Context(), ann, f)
+	switch {
+	case ckpt.CodeOf(listErr) == ckpt.CodeNotFound || listErr == nil && len(page.Checkpoints) == 0:
+		if ckpt.CodeOf(err) != ckpt.CodeNotFound {
+			t.Errorf("%s: %+v: the list is empty, and the latest is %+v, %v", when, f, latest, err)
+		}
+	case err != nil || listErr != nil || latest.ID != page.Checkpoints[0].ID:
+		t.Errorf("%s: %+v: the latest is %+v (%v), the list begins with %+v (%v)", when, f, latest, err, page, listErr)
+	}
+}
+
+// TestLatestWhereTheLogWasCut: a checkpoint whose row of the log is gone is still the
+// newest.
+func TestLatestWhereTheLogWasCut(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir() + "/ckpt.db"
+	s := openWith(t, options(path, newClock()))
+	for i := range 200 {
+		r := request("a", ckpt.KindRoutine, "0")
+		r.Run = fmt.Sprint(i)
+		_, err := s.Save(t.Context(), ann, r)
+		must(t, err)
+	}
+	must(t, s.Close())
+	forge(t, path, `DELETE FROM acts WHERE n = (SELECT max(n) FROM checkpoints)`)
+	s = openWith(t, options(path, newClock()))
+	defer s.Close()
+	wantFirst(t, s, ckpt.CheckpointFilter{Agent: "a"}, "after a row is gone")
+}
+
+// BenchmarkLatest asks for the newest checkpoint of an agent with 10,000 runs, which
+// saved just now, and which has been silent while another agent saved.
+func BenchmarkLatest(b *testing.B) {
+	s, _ := open(b)
+	for i := range 10_000 {
+		r := request("a", ckpt.KindRoutine, fmt.Sprint(i))
+		r.Run = fmt.Sprint("run-", i)
+		if _, err := s.Save(b.Context(), ann, r); err != nil {
+			b.Fatal(err)
+		}
+	}
+	ask := func(b *testing.B) {
+		for b.Loop() {
+			if _, err := s.Latest(b.Context(), ann, ckpt.CheckpointFilter{Agent: "a"}, false); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.Run("just saved", ask)
+	for i := range 2000 {
+		save(b, s, ann, "b", ckpt.KindRoutine, fmt.Sprint(i))
+	}
+	b.Run("long silent", ask)
+}
