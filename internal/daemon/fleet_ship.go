@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
@@ -215,7 +216,7 @@ func (s *service) startFleet(ctx context.Context) {
 	}
 	s.shipper = &shipper{
 		url: func() (string, error) { return c.EngineURL(os.Getenv) }, reader: journal.New(s.store.Core), log: s.log, bytes: int64(c.FleetBatch),
-		host: fleet.Host{DB: s.store.ID, Name: name, Version: s.daemon.Version, Schema: 6},
+		host: fleet.Host{DB: s.store.ID, Name: name, Version: s.daemon.Version, Schema: ckpt.SchemaVersion},
 		pace: fleet.Pace{Floor: time.Duration(c.FleetInterval), Most: fleetMost},
 	}
 	s.workers.Go(func() { _ = s.shipper.Run(ctx) })

@@ -47,8 +47,9 @@ type JournalRow struct {
 
 // Erasure is an agent that was erased: its texts in rows before N are gone.
 type Erasure struct {
-	N            int64
-	Owner, Agent string
+	N     int64  `db:"n"`
+	Owner string `db:"owner"`
+	Agent string `db:"agent"`
 }
 
 // Agent is an agent as it is now. Doc is its line in an export.

@@ -139,9 +139,16 @@ func (w *world) act() {
 }
 
 func (w *world) rare(agent string, ref ckpt.RunRef) {
-	switch w.lots.IntN(4) {
+	switch w.lots.IntN(5) {
+	case 4:
+		to := []string{ann.Caller.Owner, "uid:1002"}
+		if w.lots.IntN(3) == 0 {
+			to[0], to[1] = to[1], to[0]
+		}
+		root := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0", Admin: true}}
+		_, _, _ = w.store.Chown(w.t.Context(), root, ckpt.ChownRequest{From: to[0], To: to[1], Agent: agent, Force: true, Reason: "moved"}, "")
 	case 0:
-		_, _ = w.store.Erase(w.t.Context(), ann, agent)
+		_, _ = w.store.Erase(w.t.Context(), ckpt.Scope{Caller: ckpt.Caller{Owner: []string{"uid:1001", "uid:1002"}[w.lots.IntN(2)]}}, agent)
 	case 1:
 		_, _ = w.store.DeleteRun(w.t.Context(), ann, ref, false)
 	case 2:
@@ -192,7 +199,7 @@ func words(ctx context.Context, q *sqlx.Tx) (list []string, err error) {
 		`SELECT 'agent ' || uid || ' ' || name FROM agents`,
 		`SELECT 'segment ' || r.uid || ' ' || s.id || ' ' || s.size || ' ' || lower(hex(s.data)) FROM segments s JOIN runs r ON r.id = s.run_id`,
 		`SELECT 'state ' || r.uid || ' ' || c.n || ' ' || c.id || ' ' || c.suspect || ' ' || c.sha256 || ' ' || coalesce(c.pieces, '') || ' ' || lower(hex(coalesce(c.body, x''))) FROM checkpoints c JOIN runs r ON r.id = c.run_id`,
-		`SELECT 'log ' || n || ' ' || action || ' ' || hash FROM audit_log`,
+		`SELECT 'log ' || n || ' ' || action || ' ' || hash || ' ' || CASE action WHEN 'remove' THEN '' ELSE coalesce(reason, '') END FROM audit_log`,
 	} {
 		var more []string
 		if err := q.SelectContext(ctx, &more, query); err != nil {
@@ -212,7 +219,7 @@ func (w *world) there() (list []string) {
 		`SELECT 'agent ' || uid || ' ' || agent FROM fleet_agents`,
 		`SELECT 'segment ' || run_uid || ' ' || id || ' ' || size || ' ' || encode(data, 'hex') FROM fleet_segments`,
 		`SELECT 'state ' || run_uid || ' ' || n || ' ' || id || ' ' || suspect || ' ' || sha || ' ' || coalesce(pieces, '') || ' ' || encode(coalesce(body, ''), 'hex') FROM fleet_checkpoints`,
-		`SELECT 'log ' || n || ' ' || action || ' ' || hash FROM fleet_audit`,
+		`SELECT 'log ' || n || ' ' || action || ' ' || hash || ' ' || CASE action WHEN 'remove' THEN '' ELSE coalesce(texts::json->>'reason', '') END FROM fleet_audit`,
 	} {
 		list = append(list, w.server.Rows("fleet", query)...)
 	}

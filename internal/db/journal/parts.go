@@ -28,6 +28,8 @@ var parts = map[string]part{
 	"begin_operation": operate, "end_operation": operate, "succeed_operation": operate, "fail_operation": operate,
 	"append_events": happened,
 	"import_run":    full,
+	"receive_agent": full, // the engine has its runs under the name of the former owner, or has let go of them
+	"give_agent":    none,
 	"start":         none, "verify": none, "export": none, "archive_audit": none, "restore_backup": none, "put_token": none, "revoke_token": none,
 	"put_contents": none, "put_tree": none, "notify_test": none,
 }

@@ -102,15 +102,15 @@ func (r *reading) readStates(ctx context.Context, q *sqlx.Tx, id int64, run *fle
 			continue
 		}
 		run.Checkpoints, r.Size = append(run.Checkpoints, c), r.Size+int64(len(c.Body)+len(c.Doc))
-		if err := r.readPieces(ctx, q, run, s.Pieces); err != nil {
+		if err := r.readPieces(ctx, q, run, s.Pieces, all); err != nil {
 			return err
 		}
 	}
 	return r.readGone(ctx, q, id, run)
 }
 
-// readPieces reads the segments of a state that the engine may not have.
-func (r *reading) readPieces(ctx context.Context, q *sqlx.Tx, run *fleet.Run, pieces *string) error {
+// readPieces reads the segments of a state that the engine may not have, or all of them.
+func (r *reading) readPieces(ctx context.Context, q *sqlx.Tx, run *fleet.Run, pieces *string, all bool) error {
 	if pieces == nil {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (r *reading) readPieces(ctx context.Context, q *sqlx.Tx, run *fleet.Run, pi
 		return err
 	}
 	for _, p := range list {
-		if r.known(run.UID, p[0]) || has(run.Pieces, p[0]) {
+		if !all && r.known(run.UID, p[0]) || has(run.Pieces, p[0]) {
 			continue
 		}
 		s := fleet.Segment{ID: p[0]}

@@ -66,14 +66,14 @@ type reading struct {
 	runs   map[place]*touched
 	order  []place
 	agents map[place]bool
-	all    map[place]bool // agents whose runs are all to be read as wholes
+	all    map[place]part // agents whose runs are all to be read, and how much of each
 	first  map[place]int  // how many rows of the log come before the first that names a run
 	fewer  int            // it is too much: so many rows are enough
 }
 
 func (r *reading) read(ctx context.Context, q *sqlx.Tx, from fleet.Mark) error {
 	r.From, r.To = from, from
-	r.runs, r.agents, r.all = map[place]*touched{}, map[place]bool{}, map[place]bool{}
+	r.runs, r.agents, r.all = map[place]*touched{}, map[place]bool{}, map[place]part{}
 	r.first = map[place]int{}
 	if err := q.GetContext(ctx, &r.Head, `SELECT coalesce((SELECT max(n) FROM acts), (SELECT max(n) FROM audit_log_3), 0)`); err != nil {
 		return err
@@ -91,6 +91,9 @@ func (r *reading) read(ctx context.Context, q *sqlx.Tx, from fleet.Mark) error {
 		if err := r.note(&rows[i]); err != nil {
 			return err
 		}
+	}
+	if err := r.eraseFormer(ctx, q); err != nil {
+		return err
 	}
 	last := &rows[len(rows)-1]
 	r.To, r.Since = fleet.Mark{N: last.N, Hash: last.Hash}, rows[0].At.UnixMilli()
@@ -139,9 +142,23 @@ func (r *reading) note(row *logRow) error {
 		r.Erased = append(r.Erased, fleet.Erasure{N: row.N, Owner: p.owner, Agent: p.agent})
 	case partOf(row.Action) == none:
 	case p.run == "" && partOf(row.Action) >= whole:
-		r.all[place{p.owner, p.agent, ""}] = true
+		r.all[p] = max(r.all[p], partOf(row.Action))
 	case p.run != "":
 		r.touch(p).touch(row)
+	}
+	return nil
+}
+
+// eraseFormer also erases what an agent's former owners have typed for it.
+func (r *reading) eraseFormer(ctx context.Context, q *sqlx.Tx) error {
+	for i := 0; i < len(r.Erased); i++ { // it grows
+		e := r.Erased[i]
+		var former []fleet.Erasure
+		err := q.SelectContext(ctx, &former, `SELECT n + 1 AS n, from_owner AS owner, agent FROM owner_changes WHERE to_owner = ? AND agent = ? AND n < ?`, e.Owner, e.Agent, e.N)
+		if err != nil {
+			return err
+		}
+		r.Erased = append(r.Erased, former...)
 	}
 	return nil
 }
@@ -178,7 +195,7 @@ func (r *reading) readAgents(ctx context.Context, q *sqlx.Tx) error {
 			return err
 		}
 		r.Agents = append(r.Agents, fleet.Agent{UID: a.UID, Owner: p.owner, Name: p.agent, Doc: doc})
-		if !r.all[p] {
+		if r.all[p] == none {
 			continue
 		}
 		var names []string
@@ -186,7 +203,8 @@ func (r *reading) readAgents(ctx context.Context, q *sqlx.Tx) error {
 			return err
 		}
 		for _, name := range names {
-			r.touch(place{p.owner, p.agent, name}).whole = true
+			t := r.touch(place{p.owner, p.agent, name})
+			t.whole, t.full = true, t.full || r.all[p] == full
 		}
 	}
 	return nil
