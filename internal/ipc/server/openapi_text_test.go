@@ -1,0 +1,32 @@
+package server_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	inBraces = regexp.MustCompile(`[{,] description: ([^"'|>][^}]*)`)
+	member   = regexp.MustCompile(`^[$A-Za-z_]+: `)
+)
+
+// TestNoCommaEndsADescription: in braces a comma ends a text without quotes, and what
+// follows becomes a member of its own, which the linter refuses.
+func TestNoCommaEndsADescription(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../api/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(string(text), "\n") {
+		for _, m := range inBraces.FindAllStringSubmatch(line, -1) {
+			for _, part := range strings.Split(m[1], ", ")[1:] {
+				if !member.MatchString(part) {
+					t.Errorf("api/openapi.yaml:%d: %q is cut at a comma: put it in quotes", i+1, m[1])
+				}
+			}
+		}
+	}
+}
