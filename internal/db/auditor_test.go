@@ -103,7 +103,7 @@ func TestAuditorComesAndGoes(t *testing.T) {
 			}
 		})
 	}
-	for range 15 {
+	for range moreOf(5, 40) {
 		seen := saves.Load()
 		waitFor(t, "some saves", func() bool { return saves.Load() > seen+8 || t.Failed() })
 		for _, args := range [][]string{{"-readonly", path}, {path}} {

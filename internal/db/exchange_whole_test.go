@@ -407,14 +407,8 @@ func (h *past) do() {
 func TestExportsOfRandomHistories(t *testing.T) {
 	t.Parallel()
 	inOneThread(t)
-	seeds := uint64(10)
-	switch {
-	case *long:
-		seeds = 48
-	case testing.Short():
-		seeds = 6
-	}
-	for seed := range seeds {
+	seeds := moreOf(6, 48)
+	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			c, p := newClock(), &processes{dead: map[int]bool{}}

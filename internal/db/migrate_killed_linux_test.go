@@ -73,7 +73,7 @@ func asStored(t *testing.T, version int) (path string, head int64, before []stri
 func TestMigrateKilledAtACall(t *testing.T) {
 	t.Parallel()
 	calls := map[string]int{ // and how many of its calls are passed over after each one in a sample
-		"renameat,renameat2,rename": 1, "unlinkat,unlink": 1, "fsync,fdatasync": 4, "ftruncate": 2, "pwrite64": 31,
+		"renameat,renameat2,rename": 1, "unlinkat,unlink": 1, "fsync,fdatasync": 7, "ftruncate": 3, "pwrite64": 61,
 	}
 	var points atomic.Int64
 	t.Cleanup(func() { // once all of them have ended
@@ -106,7 +106,7 @@ func TestMigrateKilledAtACall(t *testing.T) {
 // start is refused with what to do, and the database is the old one.
 func TestMigrateOnAFullDisk(t *testing.T) {
 	t.Parallel()
-	step := 23
+	step := 47
 	if os.Getenv("FAULTTEST_ALL_POINTS") != "" {
 		step = 1
 	}

@@ -44,7 +44,7 @@ func TestModelChild(t *testing.T) {
 // model allows, or nothing.
 func TestModelKilled(t *testing.T) {
 	t.Parallel()
-	for _, seed := range seeds(100, 3, 20) {
+	for _, seed := range seeds(100, 2, 20) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { killed(t, seed) })
 	}
 }
@@ -74,7 +74,7 @@ func TestModelCut(t *testing.T) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 7))
-			for range 2 {
+			for range moreOf(1, 2) {
 				acks, cuts := cutStep(t, seed, 50+r.IntN(250))
 				for _, path := range cuts {
 					judgeKilled(t, seed, acks, path)

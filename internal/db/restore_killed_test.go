@@ -85,7 +85,7 @@ func TestRestoreKilledAtACall(t *testing.T) {
 		t.Skip("strace is not installed")
 	}
 	calls := map[string]int{ // and how many of its calls are passed over after each one in a sample
-		"renameat,renameat2,rename": 1, "unlinkat,unlink,mkdirat": 3, "fsync,fdatasync": 7, "ftruncate": 3, "fchmod": 2, "pwrite64": 61,
+		"renameat,renameat2,rename": 1, "unlinkat,unlink,mkdirat": 3, "fsync,fdatasync": 11, "ftruncate": 3, "fchmod": 3, "pwrite64": 97,
 	}
 	var points atomic.Int64
 	t.Cleanup(func() { // once all of them have ended

@@ -151,7 +151,7 @@ func withQuota(t *testing.T, most int64) (*db.Store, string) {
 // erasure gives back can be used again.
 func TestEveryWayToStoreIsCharged(t *testing.T) {
 	t.Parallel()
-	const quota = 2 << 20
+	const quota = 1 << 20
 	for _, w := range writings() {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
@@ -159,9 +159,9 @@ func TestEveryWayToStoreIsCharged(t *testing.T) {
 			var err error
 			for n := 0; err == nil; n++ {
 				if n == 400 {
-					t.Fatalf("it stored %d times 300 kB, and there is no end", n)
+					t.Fatalf("it stored %d times 150 kB, and there is no end", n)
 				}
-				err = w.do(t.Context(), s, ann, n, 300_000)
+				err = w.do(t.Context(), s, ann, n, 150_000)
 			}
 			wantCode(t, err, ckpt.CodeQuota)
 			rows, log := s.Used(ann.Owner)
@@ -188,7 +188,7 @@ func TestEveryWayToStoreIsCharged(t *testing.T) {
 			if w.name == "policies" || w.name == "small saves" {
 				return // most of it is in the audit log, which only grows
 			}
-			must(t, w.do(t.Context(), s, ann, 5000, 300_000))
+			must(t, w.do(t.Context(), s, ann, 5000, 150_000))
 			sound(t, path)
 		})
 	}

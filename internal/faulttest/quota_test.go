@@ -58,11 +58,11 @@ func TestOneOwnerAgainstTheDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")
 	}
-	const quota = 2 << 20
+	const quota = 1 << 20
 	for name := range floods(0) {
 		t.Run(name, func(t *testing.T) {
 			beside(t)
-			d := NewDaemon(t, "--system", "--set", "access.socket_group=61000", "--set", "limits.owner_bytes=2MiB", "--set", "backup.interval=0s")
+			d := NewDaemon(t, "--system", "--set", "access.socket_group=61000", "--set", "limits.owner_bytes=1MiB", "--set", "backup.interval=0s")
 			d.Flags = append(d.Flags, "--config", emptyFile(t, d.Dir))
 			must(t, os.Chmod(d.Dir, 0o755))
 			d.Start()

@@ -43,7 +43,7 @@ type Engine struct {
 type writer struct {
 	engine  *Engine
 	conn    *sqlx.Conn
-	stmts   map[string]*statement
+	stmts   *statements
 	version int64 // SQLite's data_version, which grows when another connection has committed
 
 	mu      sync.Mutex

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"crypto/sha256"
 	"time"
 
 	"github.com/jmoiron/sqlx"
@@ -108,11 +109,19 @@ type Tx struct {
 	Domain  any  // what Hooks.Begin keeps with the transaction
 
 	hooks Hooks
-	stmts map[string]*statement // prepared once for the life of the connection
-	adds  int64                 // at most so many bytes were stored by operations of claim Adds
-	after []func()              // to be called once the transaction is on disk
+	stmts *statements
+	adds  int64    // at most so many bytes were stored by operations of claim Adds
+	after []func() // to be called once the transaction is on disk
 	gotOn func()
 }
+
+// statements are those of a connection. Each is prepared once for the connection's life.
+type statements struct {
+	of     map[string]*statement // by query
+	schema *[sha256.Size]byte    // names the schema; nil until it is first asked for
+}
+
+func newStatements() *statements { return &statements{of: map[string]*statement{}} }
 
 // statement is a prepared statement.
 type statement struct {

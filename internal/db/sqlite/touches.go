@@ -1,28 +1,77 @@
 package sqlite
 
 import (
-	"fmt"
+	"crypto/sha256"
+	"database/sql"
 	"slices"
+	"strings"
+	"sync"
 )
+
+// touched is what a statement does to the tables of a schema.
+type touched struct {
+	writes bool
+	tables []string
+}
+
+// statementOf names a statement of a schema. All databases of one schema answer alike.
+type statementOf struct {
+	schema [sha256.Size]byte
+	query  string
+}
+
+// known holds what SQLite has said, for all engines of this process. Queries are
+// constants of the program, so it does not grow.
+var known sync.Map // of statementOf to touched
 
 // touches asks SQLite which tables a statement writes, and whether it writes at
 // all: what a trigger or a foreign key writes in turn is among them. It looks at
 // the statement's program and not at its text.
 func (tx *Tx) touches(query string, args []any) (writes bool, tables []string, err error) {
-	rows, err := tx.Conn.QueryxContext(tx.Ctx, "EXPLAIN "+query, args...)
+	if tx.stmts.schema == nil {
+		if tx.stmts.schema, err = tx.schemaSum(); err != nil {
+			return false, nil, err
+		}
+	}
+	key := statementOf{*tx.stmts.schema, query}
+	if is, ok := known.Load(key); ok {
+		return is.(touched).writes, is.(touched).tables, nil
+	}
+	if writes, tables, err = tx.explain(query, args); err == nil {
+		known.Store(key, touched{writes, tables})
+	}
+	return writes, tables, err
+}
+
+// schemaSum hashes all that a statement's program depends on: the tables, indexes
+// and triggers, and whether foreign keys are held.
+func (tx *Tx) schemaSum() (*[sha256.Size]byte, error) {
+	var all []string
+	err := tx.Conn.SelectContext(tx.Ctx, &all, `SELECT type || ' ' || tbl_name || ' ' || coalesce(sql, name) FROM sqlite_schema WHERE type <> 'view'
+		UNION ALL SELECT 'foreign_keys ' || foreign_keys FROM pragma_foreign_keys ORDER BY 1`)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(strings.Join(all, "\x00")))
+	return &sum, nil
+}
+
+// explain reads the statement's program.
+func (tx *Tx) explain(query string, args []any) (writes bool, tables []string, err error) {
+	rows, err := tx.Conn.QueryContext(tx.Ctx, "EXPLAIN "+query, args...)
 	if err != nil {
 		return false, nil, err
 	}
 	defer rows.Close()
 	roots := map[int64]bool{}
+	var opcode string
+	var p1, p2 int64
+	var unused sql.RawBytes
 	for rows.Next() {
-		step := map[string]any{}
-		if err := rows.MapScan(step); err != nil {
+		if err := rows.Scan(&unused, &opcode, &p1, &p2, &unused, &unused, &unused, &unused); err != nil {
 			return false, nil, err
 		}
-		p1, _ := step["p1"].(int64)
-		p2, _ := step["p2"].(int64)
-		switch fmt.Sprint(step["opcode"]) {
+		switch opcode {
 		case "Transaction":
 			writes = writes || p2 != 0
 		case "OpenWrite":

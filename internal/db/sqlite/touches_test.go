@@ -22,7 +22,7 @@ func TestTouches(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	tx := &Tx{Ctx: t.Context(), Conn: conn, hooks: noHooks{}, stmts: map[string]*statement{}}
+	tx := &Tx{Ctx: t.Context(), Conn: conn, hooks: noHooks{}, stmts: newStatements()}
 	for query, want := range map[string][]string{
 		`SELECT * FROM a WHERE n = ?`:                                 nil,
 		`INSERT INTO a (n) VALUES (?)`:                                {"a"},
@@ -38,6 +38,13 @@ func TestTouches(t *testing.T) {
 		if err != nil || writes != (want != nil) || !slices.Equal(tables, want) {
 			t.Errorf("%s writes %v, %v, %v; want %v", query, writes, tables, err, want)
 		}
+	}
+	if _, err := conn.ExecContext(t.Context(), `DROP TRIGGER told`); err != nil {
+		t.Fatal(err)
+	}
+	other := &Tx{Ctx: t.Context(), Conn: conn, hooks: noHooks{}, stmts: newStatements()}
+	if _, tables, err := other.touches(`INSERT INTO b (id) VALUES (?)`, []any{1}); err != nil || !slices.Equal(tables, []string{"b"}) {
+		t.Errorf("in a schema without the trigger it writes %v, %v", tables, err)
 	}
 	if writes, tables, err := tx.touches(`DELETE FROM log`, nil); err != nil || !writes || !slices.Equal(tables, []string{"log"}) {
 		t.Errorf("all rows: %v, %v, %v", writes, tables, err)

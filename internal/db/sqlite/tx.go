@@ -8,7 +8,7 @@ import (
 // prepare returns the statement of a query that is about to run. It refuses a
 // statement that writes where the operation may not write.
 func (tx *Tx) prepare(query string, args []any) (*statement, error) {
-	stmt := tx.stmts[query]
+	stmt := tx.stmts.of[query]
 	if stmt == nil {
 		prepared, err := tx.Conn.PreparexContext(tx.Ctx, query)
 		if err != nil {
@@ -19,7 +19,7 @@ func (tx *Tx) prepare(query string, args []any) (*statement, error) {
 			return nil, err
 		}
 		stmt = &statement{prepared, writes, tx.hooks.Prepared(query, tables)}
-		tx.stmts[query] = stmt
+		tx.stmts.of[query] = stmt
 	}
 	if tx.Barred && stmt.writes {
 		return nil, ErrNoRoom

@@ -25,7 +25,7 @@ func newWriter(ctx context.Context, s *Engine) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{engine: s, conn: conn, stmts: map[string]*statement{}, made: time.Now()}
+	w := &writer{engine: s, conn: conn, stmts: newStatements(), made: time.Now()}
 	w.idle.L = &w.mu
 	return w, nil
 }
@@ -363,7 +363,7 @@ func (w *writer) close() {
 	for w.leading {
 		w.idle.Wait()
 	}
-	for _, stmt := range w.stmts {
+	for _, stmt := range w.stmts.of {
 		_ = stmt.Close()
 	}
 	_ = w.conn.Close()
