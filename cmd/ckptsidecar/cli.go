@@ -30,6 +30,7 @@ type grammar struct {
 	Save          saveCmd                `cmd:"" group:"checkpoints" help:"Save a checkpoint of an agent and print its id."`
 	Restore       restoreCmd             `cmd:"" group:"checkpoints" help:"Give back a saved state, and record that it was."`
 	List          listCmd                `cmd:"" group:"checkpoints" help:"List an agent's checkpoints, newest first."`
+	Tree          treeCmd                `cmd:"" group:"checkpoints" help:"Draw how an agent's checkpoints came from each other, oldest first, with every branch."`
 	Show          showCmd                `cmd:"" group:"checkpoints" help:"Show one checkpoint."`
 	Diff          diffCmd                `cmd:"" group:"checkpoints" help:"Show what changed between two checkpoints."`
 	Tag           tagCmd                 `cmd:"" group:"checkpoints" help:"Set or take away labels of a checkpoint."`

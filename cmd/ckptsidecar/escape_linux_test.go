@@ -271,7 +271,7 @@ func TestNothingControlsATerminal(t *testing.T) {
 	spool := filepath.Join(w.folder, "spool"+evil)
 	must(t, os.MkdirAll(spool, 0o700))
 	calls := [][]string{
-		{"list", "a"}, {"list", "a", "--tree"}, {"show", ids[0]}, {"show", ids[0], "--state"}, {"diff", ids[1], ids[2]},
+		{"list", "a"}, {"list", "a", "--tree"}, {"tree", "a"}, {"show", ids[0]}, {"show", ids[0], "--state"}, {"diff", ids[1], ids[2]},
 		{"files", "list", ids[0]}, {"files", "diff", ids[1], ids[2]}, {"files", "restore", ids[0]}, {"files", "undo", w.folder}, {"files", "snap", w.folder, "--agent", "a", "--tree-only"}, {"rewind", "--agent", "a", "--root", w.folder},
 		{"diff", ids[1], ids[2], "-u"}, {"diff", ids[1], ids[2], "-s"}, {"tag", ids[0], "new=1"}, {"pin", ids[0]}, {"unpin", ids[0]},
 		{"runs"}, {"run", "show", "a"}, {"steps", "a"}, {"operations", "a"}, {"events", "a"}, {"events", "list", "a"}, {"drift", "a"}, {"drift", "show", "a", "--closed"},

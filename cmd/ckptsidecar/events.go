@@ -23,7 +23,7 @@ type eventsCmd struct {
 
 type eventsListCmd struct {
 	Agent  string `arg:"" optional:"" help:"The agent's name. Without it the events of all your runs, in the order in which they came."`
-	InRun  string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
+	InRun  string `name:"run" help:"The run. Default: under exec its run, else main, else the one that changed last." placeholder:"NAME"`
 	Follow bool   `short:"f" help:"Go on as events come, also over a restart of the daemon, until Ctrl-C."`
 	After  int64  `help:"Begin after this sequence number; without an agent after the event with this n, as --json has it." placeholder:"N"`
 	Limit  int    `short:"n" help:"How many at most. Default: all." placeholder:"N"`
@@ -31,17 +31,18 @@ type eventsListCmd struct {
 
 // Run writes a line for each event; with --json that line is JSON.
 func (c *eventsListCmd) Run(ctx context.Context, a *app) error {
-	ref := a.Ref(c.Agent, c.InRun, nil)
 	if c.Agent == "" && c.InRun != "" {
 		return cli.Usagef("--run is a run of an agent: name the agent as well")
 	}
-	if c.Agent != "" {
-		if err := cli.Checked(ref.Check()); err != nil {
-			return err
-		}
-	}
 	if c.After < 0 || c.Limit < 0 {
 		return cli.Usagef("--after and --limit are counts: neither may be less than 0")
+	}
+	var ref ckpt.RunRef
+	var err error
+	if c.Agent != "" {
+		if ref, err = a.RefToRead(ctx, c.Agent, c.InRun); err != nil {
+			return err
+		}
 	}
 	shown := 0
 	count := func(err error) error {
@@ -52,7 +53,6 @@ func (c *eventsListCmd) Run(ctx context.Context, a *app) error {
 	}
 	show := func(e ckpt.Event) error { return count(a.writeEvent("", &e, e)) }
 	showAny := func(e ckpt.OwnerEvent) error { return count(a.writeEvent(e.Agent+"/"+e.Run, &e.Event, e)) }
-	var err error
 	switch {
 	case c.Agent == "" && c.Follow:
 		err = a.Client().FollowAll(ctx, c.After, showAny)

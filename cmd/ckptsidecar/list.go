@@ -21,7 +21,7 @@ type listCmd struct {
 	Suspect *bool             `negatable:"" help:"Only suspect ones, or with --no-suspect only clean ones."`
 	cli.Paged
 	cli.Following
-	Tree bool `help:"Draw how they came from each other, oldest first, with every branch. Goes with --run only."`
+	Tree bool `help:"The same as the command tree. Goes with --run only."`
 }
 
 func (c *listCmd) Run(ctx context.Context, a *app) error {

@@ -15,18 +15,20 @@ import (
 
 type operationsCmd struct {
 	Agent  string `arg:"" help:"The agent's name."`
-	InRun  string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
+	InRun  string `name:"run" help:"The run. Default: under exec its run, else main, else the one that changed last." placeholder:"NAME"`
 	Status string `enum:",open,succeeded,failed,uncertain" default:"" help:"Only operations of this status: open, succeeded, failed or uncertain." placeholder:"STATUS"`
 	cli.Paged
 }
 
 func (c *operationsCmd) Run(ctx context.Context, a *app) error {
-	ref := a.Ref(c.Agent, c.InRun, nil)
-	if err := cli.Checked(ref.Check(), c.Paged.Check()); err != nil {
+	if err := cli.Checked(a.Ref(c.Agent, c.InRun, nil).Check(), c.Paged.Check()); err != nil {
+		return err
+	}
+	ref, err := a.RefToRead(ctx, c.Agent, c.InRun)
+	if err != nil {
 		return err
 	}
 	all := &ckpt.OperationPage{Operations: []ckpt.Operation{}}
-	var err error
 	all.Next, err = c.Paged.Read(func(before string, limit int) (ckpt.Ref, error) {
 		page, err := a.Client().Operations(ctx, ref, ckpt.ListFilter{Status: c.Status, Before: before, Limit: limit})
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 
 type runRecorderCmd struct {
 	Agent string `arg:"" help:"The agent's name."`
-	InRun string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
+	InRun string `name:"run" help:"The run. Default: under exec its run, else main, else the one that changed last." placeholder:"NAME"`
 	From  string `help:"Look from then on: a time, or how long ago, such as 2h. Default: the beginning of the run." placeholder:"TIME"`
 	To    string `help:"Look up to then: likewise. Default: the end of the run." placeholder:"TIME"`
 	Bins  int    `help:"Where a part has more entries than this, they are counted in so many bins (with --json)." placeholder:"N"`
@@ -23,12 +23,15 @@ type runRecorderCmd struct {
 
 // Run says who ran a run when, and what came of it. All of it is in --json.
 func (c *runRecorderCmd) Run(ctx context.Context, a *app) error {
-	ref := a.Ref(c.Agent, c.InRun, nil)
 	q := survey.RecorderQuery{Bins: c.Bins}
 	from, err := instant("--from", c.From, time.Now())
 	to, err2 := instant("--to", c.To, time.Now())
 	q.From, q.To = from, to
-	if err := cli.Checked(ref.Check(), err, err2, q.Check()); err != nil {
+	if err := cli.Checked(a.Ref(c.Agent, c.InRun, nil).Check(), err, err2, q.Check()); err != nil {
+		return err
+	}
+	ref, err := a.RefToRead(ctx, c.Agent, c.InRun)
+	if err != nil {
 		return err
 	}
 	v, err := client.Operator{Client: a.Client()}.Recorder(ctx, ref, q)

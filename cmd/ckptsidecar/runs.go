@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -283,12 +284,12 @@ func (c *runEndCmd) Run(ctx context.Context, a *app) error {
 
 type runShowCmd struct {
 	Agent string `arg:"" help:"The agent's name."`
-	InRun string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
+	InRun string `name:"run" help:"The run. Default: under exec its run, else main, else the one that changed last." placeholder:"NAME"`
 }
 
 func (c *runShowCmd) Run(ctx context.Context, a *app) error {
-	ref := a.Ref(c.Agent, c.InRun, nil)
-	if err := cli.Checked(ref.Check()); err != nil {
+	ref, err := a.RefToRead(ctx, c.Agent, c.InRun)
+	if err != nil {
 		return err
 	}
 	run, err := a.Client().Run(ctx, ref)
@@ -320,7 +321,7 @@ func (a *app) showRun(r *ckpt.Run) error {
 		p.Add("ended", term.Moment(r.EndedAt))
 	}
 	if r.Progress != nil {
-		p.Add("progress", fmt.Sprint(*r.Progress))
+		p.Add("progress", strconv.FormatFloat(*r.Progress, 'g', 4, 64))
 	}
 	if r.HeartbeatTimeout > 0 || r.ProgressTimeout > 0 {
 		p.Add("limits", fmt.Sprintf("heartbeat %s, progress %s", limitText(r.HeartbeatTimeout), limitText(r.ProgressTimeout)))

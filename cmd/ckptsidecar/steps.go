@@ -16,22 +16,24 @@ import (
 
 type stepsCmd struct {
 	Agent  string `arg:"" help:"The agent's name."`
-	InRun  string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
+	InRun  string `name:"run" help:"The run. Default: under exec its run, else main, else the one that changed last." placeholder:"NAME"`
 	Status string `enum:",started,succeeded,failed,interrupted" default:"" help:"Only steps of this status: started, succeeded, failed or interrupted." placeholder:"STATUS"`
 	cli.Paged
 	cli.Following
 }
 
 func (c *stepsCmd) Run(ctx context.Context, a *app) error {
-	ref := a.Ref(c.Agent, c.InRun, nil)
-	if err := cli.Checked(ref.Check(), c.Paged.Check(), c.Following.Check(&c.Paged)); err != nil {
+	if err := cli.Checked(a.Ref(c.Agent, c.InRun, nil).Check(), c.Paged.Check(), c.Following.Check(&c.Paged)); err != nil {
+		return err
+	}
+	ref, err := a.RefToRead(ctx, c.Agent, c.InRun)
+	if err != nil {
 		return err
 	}
 	if c.Follow {
 		return c.follow(ctx, a, ref)
 	}
 	all := &ckpt.StepPage{Steps: []ckpt.Step{}}
-	var err error
 	all.Next, err = c.Paged.Read(func(before string, limit int) (ckpt.Ref, error) {
 		page, err := a.Client().Steps(ctx, ref, ckpt.ListFilter{Status: c.Status, Before: before, Limit: limit})
 		if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,9 +10,19 @@ import (
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 )
+
+type treeCmd struct {
+	Agent string `arg:"" help:"The agent's name."`
+	InRun string `name:"run" help:"Only this run. Default: every run." placeholder:"NAME"`
+}
+
+func (c *treeCmd) Run(ctx context.Context, a *app) error {
+	return (&listCmd{Agent: c.Agent, InRun: c.InRun, Tree: true, Paged: cli.Paged{All: true, Limit: ckpt.MaxLimit}}).Run(ctx, a)
+}
 
 // history is an agent's checkpoints as a tree. A save after a restore or a fork
 // makes a branch. Nothing is ever overwritten.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"os"
 	"strconv"
 	"strings"
@@ -26,6 +27,26 @@ func (a *App) Ref(agent, run string, epoch *int64) ckpt.RunRef {
 		}
 	}
 	return r
+}
+
+// RefToRead is the run that a command only looks at. Where none is named and the agent
+// has no run main, it is the run that changed last, and the command says so.
+func (a *App) RefToRead(ctx context.Context, agent, run string) (ckpt.RunRef, error) {
+	r := a.Ref(agent, run, nil)
+	if err := Checked(r.Check()); err != nil || r.Run != "" {
+		return r, err
+	}
+	_, err := a.Client().Run(ctx, r)
+	if ckpt.CodeOf(err) != ckpt.CodeNotFound {
+		return r, err
+	}
+	page, err := a.Client().Runs(ctx, ckpt.RunFilter{Agent: agent, Limit: 1})
+	if err != nil || len(page.Runs) == 0 {
+		return r, nil // the call itself says what is missing
+	}
+	r.Run = page.Runs[0].Run
+	a.Tell("run %s, which changed last: %s has no run main", r.Run, agent)
+	return r, nil
 }
 
 // InRun is the named run, or else the run for which exec started this process,

@@ -24,14 +24,17 @@ type Command struct {
 
 type driftShowCmd struct {
 	Agent  string `arg:"" help:"The agent's name."`
-	InRun  string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
+	InRun  string `name:"run" help:"The run. Default: under exec its run, else main, else the one that changed last." placeholder:"NAME"`
 	Closed bool   `help:"Also findings that are closed."`
 	cli.Paged
 }
 
 func (c *driftShowCmd) Run(ctx context.Context, a *cli.App) error {
-	ref := a.Ref(c.Agent, c.InRun, nil)
-	if err := cli.Checked(ref.Check(), c.Paged.Check()); err != nil {
+	if err := cli.Checked(a.Ref(c.Agent, c.InRun, nil).Check(), c.Paged.Check()); err != nil {
+		return err
+	}
+	ref, err := a.RefToRead(ctx, c.Agent, c.InRun)
+	if err != nil {
 		return err
 	}
 	var all *ckpt.DriftReport
