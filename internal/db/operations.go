@@ -288,8 +288,9 @@ func (s *Store) Operations(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 		before = 1 << 62
 	}
 	var rows []operationRow
-	err = s.RO.SelectContext(ctx, &rows, `SELECT `+operationColumns+` FROM operations WHERE run_id = ? AND id < ? AND (? = '' OR status = ?) ORDER BY id DESC LIMIT 0 + ?`,
-		run.ID, before, f.Status, f.Status, limit+1)
+	err = s.RO.SelectContext(ctx, &rows, `SELECT `+operationColumns+` FROM operations WHERE id IN (
+		SELECT id FROM operations WHERE run_id = ?1 AND id < ?2 AND (?3 = '' OR status = ?3) ORDER BY id DESC LIMIT 0 + ?4) ORDER BY id DESC`,
+		run.ID, before, f.Status, limit+1)
 	page := &ckpt.OperationPage{Operations: []ckpt.Operation{}}
 	for i := range rows[:min(limit, len(rows))] {
 		page.Operations = append(page.Operations, rows[i].Operation)

@@ -189,11 +189,7 @@ func (s *Store) Steps(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f ckp
 		return nil, err
 	}
 	var rows []ledger.StepRow
-	err = s.RO.SelectContext(ctx, &rows, `SELECT `+ledger.StepColumns+`, more FROM (SELECT *,
-			sum(coalesce(length(args), 0) + coalesce(length(result), 0)) OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before,
-			lead(id) OVER (ORDER BY id) IS NOT NULL AS more
-			FROM steps WHERE run_id = ? AND id > ? AND (? = '' OR status = ?) ORDER BY id LIMIT 0 + ?)
-		WHERE coalesce(before, 0) < ? ORDER BY id`, run.ID, after, f.Status, f.Status, limit+1, ledger.PageBytes)
+	err = s.RO.SelectContext(ctx, &rows, `SELECT `+ledger.StepColumns+selectSteps(f.Status), run.ID, after, limit+1, f.Status, ledger.PageBytes)
 	page := &ckpt.StepPage{Steps: []ckpt.Step{}}
 	for i := range rows[:min(limit, len(rows))] {
 		page.Steps = append(page.Steps, rows[i].Step)
@@ -202,6 +198,24 @@ func (s *Store) Steps(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f ckp
 		page.Next = s.Numbers(sc).WriteCursor(rows[n-1].ID)
 	}
 	return page, sqlite.ReadError(err)
+}
+
+// selectSteps reads a page of a run's steps. It chooses them by an index alone where no
+// status is asked for, and reads no step that is not on the page.
+func selectSteps(status string) string {
+	from := `steps INDEXED BY steps_of_run WHERE run_id = ?1 AND id > ?2 AND ?4 = ''`
+	switch ckpt.StepStatus(status) {
+	case "":
+	case ckpt.StepFailed, ckpt.StepInterrupted:
+		from = `steps INDEXED BY steps_failed WHERE run_id = ?1 AND id > ?2 AND status IN ('failed', 'interrupted') AND status = ?4`
+	default:
+		from = `steps INDEXED BY steps_of_run WHERE run_id = ?1 AND id > ?2 AND status = ?4`
+	}
+	return `, more FROM (SELECT *,
+			sum(coalesce(length(args), 0) + coalesce(length(result), 0)) OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before,
+			lead(id) OVER (ORDER BY id) IS NOT NULL AS more
+			FROM steps WHERE id IN (SELECT id FROM ` + from + ` ORDER BY id LIMIT 0 + ?3))
+		WHERE coalesce(before, 0) < ?5 ORDER BY id`
 }
 
 // listOf prepares a page of what belongs to a run.
