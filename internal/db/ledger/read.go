@@ -345,7 +345,10 @@ func listRows(ctx context.Context, q sqlx.QueryerContext, agentID int64, f ckpt.
 	if state {
 		columns += StateColumns
 	}
-	var l ListQuery
+	l, err := listFrom(ctx, q, agentID, before)
+	if err != nil {
+		return nil, err
+	}
 	if f.Run != "" {
 		l.OfRun(columns, agentID, kinds, f, before, limit)
 	} else {
@@ -363,7 +366,7 @@ func (l *ListQuery) OfRun(columns string, agentID int64, kinds []ckpt.Kind, f ck
 			l.add(` UNION ALL `)
 		}
 		l.add(`SELECT slot FROM (`)
-		l.newest(`k.slot`, `r.id AND k.kind = ?`, f, before, limit, string(kind))
+		l.newest(`k.slot`, `r.id`, ` AND k.kind = ?`, f, before, limit, string(kind))
 		l.add(`)`)
 	}
 	l.add(`) WHERE r.agent_id = ? AND r.name = ? ORDER BY c.n DESC LIMIT 0 + ?`, agentID, f.Run, limit)
@@ -380,11 +383,11 @@ func (l *ListQuery) OfAllRuns(columns string, agentID int64, kinds []ckpt.Kind, 
 		l.add(`, (?)`, string(kind))
 	}
 	l.add(`), heads AS MATERIALIZED (SELECT r.id AS run_id, kinds.kind, (`)
-	l.newest(`k.n`, `r.id AND k.kind = kinds.kind`, f, before, 1)
+	l.newest(`k.n`, `r.id`, ` AND k.kind = kinds.kind`, f, before, 1)
 	l.add(`) AS n FROM runs r, kinds WHERE r.agent_id = ? ORDER BY n DESC LIMIT 0 + ?)
 		SELECT `+columns+` FROM heads h JOIN runs r ON r.id = h.run_id JOIN agents a ON a.id = r.agent_id
 		JOIN checkpoints c ON c.slot IN (SELECT slot FROM (`, agentID, limit)
-	l.newest(`k.slot, k.n`, `h.run_id AND k.kind = h.kind`, f, before, limit)
+	l.newest(`k.slot, k.n`, `h.run_id`, ` AND k.kind = h.kind`, f, before, limit)
 	l.add(`) WHERE n >= (SELECT CASE count(n) WHEN ? THEN min(n) ELSE 0 END FROM heads)) ORDER BY c.n DESC LIMIT 0 + ?`, limit, limit)
 }
 
@@ -392,6 +395,22 @@ func (l *ListQuery) OfAllRuns(columns string, agentID int64, kinds []ckpt.Kind, 
 type ListQuery struct {
 	Text strings.Builder
 	Args []any
+	from struct{ RunID, Seq int64 } // the checkpoint where the page begins, so that its run is not walked down to it; 0 where nobody knows
+}
+
+// listFrom is a statement whose page begins before a row of the audit log.
+func listFrom(ctx context.Context, q sqlx.QueryerContext, agentID, before int64) (*ListQuery, error) {
+	l := &ListQuery{}
+	if before == 1<<62 {
+		return l, nil
+	}
+	err := q.QueryRowxContext(ctx, `SELECT r.id, x.seq FROM acts x JOIN places p ON p.id = x.place JOIN agents a ON a.owner = p.owner AND a.name = p.agent
+		JOIN runs r ON r.agent_id = a.id AND r.name = p.run
+		WHERE x.n = ? AND x.seq IS NOT NULL AND a.id = ?`, before, agentID).Scan(&l.from.RunID, &l.from.Seq)
+	if IsNoRows(err) { // it is archived, or of an agent that had another owner: the whole run is walked
+		err = nil
+	}
+	return l, err
 }
 
 func (l *ListQuery) add(text string, args ...any) {
@@ -401,8 +420,11 @@ func (l *ListQuery) add(text string, args ...any) {
 
 // newest adds a selection of columns of the newest of a run and a kind that a filter
 // lets through.
-func (l *ListQuery) newest(columns, run string, f ckpt.CheckpointFilter, before int64, limit int, args ...any) {
-	l.add(`SELECT `+columns+` FROM checkpoints k WHERE k.run_id = `+run+` AND k.n < ?`, append(args, before)...)
+func (l *ListQuery) newest(columns, run, kind string, f ckpt.CheckpointFilter, before int64, limit int, args ...any) {
+	l.add(`SELECT `+columns+` FROM checkpoints k WHERE k.run_id = `+run+kind+` AND k.n < ?`, append(args, before)...)
+	if l.from.RunID != 0 {
+		l.add(` AND k.seq < CASE `+run+` WHEN ? THEN ? ELSE 1 << 62 END`, l.from.RunID, l.from.Seq)
+	}
 	if f.Suspect != nil {
 		l.add(` AND k.suspect = ?`, *f.Suspect)
 	}
