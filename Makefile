@@ -13,7 +13,7 @@ SOAK ?= 2h
 # It stands above the targets, because make reads their prerequisites at once.
 PACKAGES = node_modules/.package-lock.json
 
-.PHONY: help fleet build test race lint cross bench bench-machine bench-peers fuzz models faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-otlp clients-adapters clients-go-adapters clients-sessions clients-latest dist nightly e2e e2e-console e2e-systemd e2e-windows $(TARGETS)
+.PHONY: help fleet build test race lint cross bench bench-machine bench-peers fuzz models faults faults-short mutants soak clients clients-go clients-typescript clients-python clients-mcp clients-otlp clients-adapters clients-go-adapters clients-sessions clients-latest dist nightly e2e e2e-console console-budgets e2e-systemd e2e-windows $(TARGETS)
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ e2e-systemd: ## packages and units on a booted Debian; needs root, systemd-conta
 
 e2e-console: build e2e/console/$(PACKAGES) ## the console in Debian's Chromium, with axe-core; needs chromium, Node 20 or newer with npm; pictures in dist/console-shots
 	cd e2e/console && npm run check && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' npm test
+
+console-budgets: build e2e/console/$(PACKAGES) ## what the console takes with much in the daemon, as a table; five minutes; needs what e2e-console needs
+	cd e2e/console && CKPTSIDECAR_BIN='$(CURDIR)/dist/ckptsidecar' node budgets.mjs
 
 e2e-windows: ## the Windows service under Wine; needs root, mmdebstrap, wixl, msitools, faketime
 	go test -tags e2e -count=1 -timeout 20m -v -run 'TestWindows' ./e2e

@@ -11,13 +11,13 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
+	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
 // agentForms make the forms that are about an agent and not about one of its runs.
 var agentForms = map[string]func(*Console, context.Context, *subject, url.Values) (*askView, error){"policy": askPolicy, "prune": askPrune}
 
-// policyFields are the values of a policy that the page lets an operator change. What
-// else an agent's own policy sets stays as it is.
+// policyFields are the values of a policy that have a field of their own.
 var policyFields = []struct {
 	name, help string
 	number     bool
@@ -39,9 +39,11 @@ type policyView struct {
 	frame
 	Agent, Owner, Tag string
 	Fields            []field
-	Others            []string // what else the agent's own policy sets
 	Cancel            string
 }
+
+// restField is where everything is typed that has no field of its own.
+const restField = "rest"
 
 // ownPolicy is what an agent's own policy sets, by name.
 func ownPolicy(layers *ckpt.PolicyLayers) (map[string]json.RawMessage, error) {
@@ -85,19 +87,14 @@ func (c *Console) policyForm(w http.ResponseWriter, r *http.Request, s *subject)
 		v.Fields = append(v.Fields, f)
 		delete(own, p.name)
 	}
-	for name := range own {
-		v.Others = append(v.Others, name)
+	rest, err := json.MarshalIndent(own, "", "  ")
+	if err != nil {
+		c.trouble(w, r, err)
+		return
 	}
-	v.Others = sortedSet(v.Others)
+	v.Fields = append(v.Fields, field{ID: "p-" + restField, Name: restField, Label: "Everything else that the agent sets, as JSON", Kind: "fold", Value: string(rest),
+		Help: "An object, for example with detectors, budget, rules, schema or ignore_tools. A member that is left out is not set by the agent."})
 	c.show(w, r, http.StatusOK, "policy", v)
-}
-
-func sortedSet(list []string) []string {
-	set := map[string]bool{}
-	for _, name := range list {
-		set[name] = true
-	}
-	return sortedKeys(set)
 }
 
 // members are the members of a value as JSON.
@@ -123,47 +120,117 @@ func askPolicy(_ *Console, ctx context.Context, s *subject, q url.Values) (*askV
 	if err != nil {
 		return nil, err
 	}
-	var differences []string
-	what := survey.ForecastQuery{Agent: s.ref.Agent, Limit: 1}
-	for _, p := range policyFields {
-		was, set := own[p.name]
-		text := strings.TrimSpace(q.Get(p.name))
-		if set && plainJSON(was) == text || !set && text == "" {
-			continue
-		}
-		before, now := "not set", "not set"
-		if set {
-			before = plainJSON(was)
-		}
-		if text == "" {
-			delete(own, p.name)
-		} else {
-			raw, err := valueOf(text, p.number)
-			if err != nil {
-				return nil, ckpt.Errorf(ckpt.CodeInvalid, "%s is %q: it is a whole number", p.name, firstLine(text, 40))
-			}
-			own[p.name], now = raw, text
-			if err := stand(&what, p.name, raw); err != nil {
-				return nil, ckpt.Errorf(ckpt.CodeInvalid, "%s is %q: write a length of time, for example 24h or 7d", p.name, firstLine(text, 40))
-			}
-		}
-		differences = append(differences, fmt.Sprintf("− %s: %s\n+ %s: %s", p.name, before, p.name, now))
-	}
-	if len(differences) == 0 {
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "nothing differs from the policy as it is. Nothing was done")
-	}
-	forecast, err := s.line.Forecast(ctx, what)
-	if err != nil {
+	change := policyChange{own: own, what: survey.ForecastQuery{Agent: s.ref.Agent, Limit: 1}}
+	if err := change.read(q); err != nil {
 		return nil, err
+	}
+	if len(change.differences) == 0 {
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "nothing differs from the policy as it is. Nothing was done")
 	}
 	text, err := json.Marshal(own)
 	if err != nil {
 		return nil, err
 	}
+	if _, err := wellformed.ParsePolicy(text); err != nil {
+		return nil, err
+	}
+	forecast, err := s.line.Forecast(ctx, change.what)
+	if err != nil {
+		return nil, err
+	}
 	return &askView{
 		Reason: true, Do: "Change the policy", Heading: "Change the policy of " + s.ref.Agent, Intro: goesText(forecast, "With these values"),
-		Fields: []field{{Kind: "told", Label: strings.Join(differences, "\n")}}, Hidden: []pair{{"tag", tag}, {"own", pack(string(text))}},
+		Fields: []field{{Kind: "told", Label: strings.Join(change.differences, "\n")}}, Hidden: []pair{{"tag", tag}, {"own", pack(string(text))}},
 	}, nil
+}
+
+// policyChange is what a person has typed against what the agent sets.
+type policyChange struct {
+	own         map[string]json.RawMessage // becomes what was typed
+	what        survey.ForecastQuery
+	differences []string
+}
+
+func (c *policyChange) read(q url.Values) error {
+	named := map[string]bool{}
+	for _, p := range policyFields {
+		named[p.name] = true
+		if err := c.field(p.name, p.number, strings.TrimSpace(q.Get(p.name))); err != nil {
+			return err
+		}
+	}
+	if !q.Has(restField) {
+		return nil // a link without it changes no more than it names
+	}
+	return c.rest(q.Get(restField), named)
+}
+
+// field takes what was typed into a field of its own.
+func (c *policyChange) field(name string, number bool, text string) error {
+	was, set := c.own[name]
+	if set && plainJSON(was) == text || !set && text == "" {
+		return nil
+	}
+	if text == "" {
+		c.set(name, nil)
+		return nil
+	}
+	raw, err := valueOf(text, number)
+	if err != nil {
+		return ckpt.Errorf(ckpt.CodeInvalid, "%s is %q: it is a whole number", name, firstLine(text, 40))
+	}
+	if err := stand(&c.what, name, raw); err != nil {
+		return ckpt.Errorf(ckpt.CodeInvalid, "%s is %q: write a length of time, for example 24h or 7d", name, firstLine(text, 40))
+	}
+	c.set(name, raw)
+	return nil
+}
+
+// rest takes the object in which everything else was typed.
+func (c *policyChange) rest(text string, named map[string]bool) error {
+	typed := map[string]json.RawMessage{}
+	if strings.TrimSpace(text) != "" {
+		if err := json.Unmarshal([]byte(text), &typed); err != nil || typed == nil {
+			return ckpt.Errorf(ckpt.CodeInvalid, "everything else is not a JSON object: %v", err)
+		}
+	}
+	all := map[string]bool{}
+	for name := range typed {
+		if named[name] {
+			return ckpt.Errorf(ckpt.CodeInvalid, "%s has a field of its own: write it there", name)
+		}
+		all[name] = true
+	}
+	for name := range c.own {
+		all[name] = all[name] || !named[name]
+	}
+	for _, name := range sortedKeys(all) {
+		if all[name] && compactJSON(c.own[name]) != compactJSON(typed[name]) {
+			c.set(name, typed[name])
+		}
+	}
+	return nil
+}
+
+// set gives a member another value, or none, and notes the difference.
+func (c *policyChange) set(name string, raw json.RawMessage) {
+	before, now := "not set", "not set"
+	if was, set := c.own[name]; set {
+		before = plainJSON(was)
+	}
+	if delete(c.own, name); raw != nil {
+		c.own[name], now = raw, plainJSON(raw)
+	}
+	c.differences = append(c.differences, fmt.Sprintf("− %s: %s\n+ %s: %s", name, before, name, now))
+}
+
+// compactJSON is a value without what stands between its tokens, "" for none.
+func compactJSON(raw json.RawMessage) string {
+	b := &bytes.Buffer{}
+	if len(raw) == 0 || json.Compact(b, raw) != nil {
+		return string(raw)
+	}
+	return b.String()
 }
 
 // valueOf is what was typed, as JSON.

@@ -22,7 +22,7 @@ func TestPolicyIsChangedOnce(t *testing.T) {
 	page := w.page("ask/policy?" + url.Values{"owner": {w.owner}, "agent": {"coder"}}.Encode())
 	_, after, _ := strings.Cut(page, `name="tag" value="`)
 	tag, _, _ := strings.Cut(after, `"`)
-	if tag == "" || !strings.Contains(page, `name="ended_keep" value="9d"`) || !strings.Contains(page, "<code>budget</code>") {
+	if tag == "" || !strings.Contains(page, `name="ended_keep" value="9d"`) || !strings.Contains(page, "&#34;steps&#34;: 7") {
 		t.Fatalf("the form does not show the policy: %s", page)
 	}
 	typed := url.Values{"owner": {w.owner}, "agent": {"coder"}, "tag": {unescaped(tag)}, "ended_keep": {"9d"}, "routine_keep": {"5"}}
@@ -59,6 +59,51 @@ func TestPolicyIsChangedOnce(t *testing.T) {
 	}
 	if all := w.reasons(); !slices.ContainsFunc(slices.Concat(all["policy"], all["set_policy"]), func(s string) bool { return s == "five are enough" }) {
 		t.Errorf("the audit log does not say why: %q", all)
+	}
+}
+
+// TestPolicyAsJSON changes what has no field of its own: it is shown as JSON, compared
+// member by member, and refused where it is wrong.
+func TestPolicyAsJSON(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.save("coder", "one", `{"n": 1}`)
+	if _, err := w.client.SetOwnPolicy(t.Context(), "coder", ckpt.JSON(`{"ended_keep":"9d","budget":{"steps":7},"ignore_tools":["poll"]}`)); err != nil {
+		t.Fatal(err)
+	}
+	page := w.page("ask/policy?" + url.Values{"owner": {w.owner}, "agent": {"coder"}}.Encode())
+	_, after, _ := strings.Cut(page, `name="tag" value="`)
+	tag, _, _ := strings.Cut(after, `"`)
+	ask := func(rest string) (url.Values, string) {
+		return w.form("ask/policy?" + url.Values{"owner": {w.owner}, "agent": {"coder"}, "tag": {unescaped(tag)}, "ended_keep": {"9d"}, "rest": {rest}}.Encode())
+	}
+	for rest, want := range map[string]string{
+		`{"budget": {"steps": 7}, "ignore_tools": ["poll"]}`: "nothing differs",
+		`[1]`:                   "not a JSON object",
+		`{"ended_keep": "1d"}`:  "a field of its own",
+		`{"no_such": 1}`:        "no_such",
+		`{"sensitivty": "low"}`: "sensitivty",
+		`{"detectors": {"repeat": {"warn": -1}}}`: "repeat",
+	} {
+		path := w.base + "ask/policy?" + url.Values{"owner": {w.owner}, "agent": {"coder"}, "tag": {unescaped(tag)}, "ended_keep": {"9d"}, "rest": {rest}}.Encode()
+		if page := w.text("GET", path, nil); !strings.Contains(page, want) {
+			t.Errorf("%s is answered without %q: %s", rest, want, page)
+		}
+	}
+	form, page := ask(`{"budget": {"steps": 7}, "detectors": {"stale": {"tier": "warn"}}}`)
+	if !strings.Contains(page, "ignore_tools: not set") || !strings.Contains(page, "− detectors: not set") || strings.Contains(page, "budget:") {
+		t.Errorf("the difference is wrong: %s", page)
+	}
+	form.Set("reason", "less noise")
+	if status, text := w.act("policy", form); status != 200 {
+		t.Fatalf("the change is answered with %d: %s", status, text)
+	}
+	layers, err := w.client.PolicyLayers(t.Context(), "coder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := layers.Policy; p.Budget.Steps != 7 || len(p.IgnoreTools) != 0 || p.Detectors["stale"].Tier != "warn" || p.EndedKeep != ckpt.Duration(9*ckpt.Day) {
+		t.Errorf("the policy is %s", layers.Agent)
 	}
 }
 
@@ -117,8 +162,9 @@ func TestWhatIf(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	of := "coder"
 	ask := func(warn string) string {
-		q := url.Values{"of": {pack(w.owner + "\ncoder")}, "rule": {"repeat"}, "warn": {warn}, "critical": {"15"}}
+		q := url.Values{"of": {pack(w.owner + "\n" + of)}, "rule": {"repeat"}, "warn": {warn}, "critical": {"15"}}
 		_, table, _ := strings.Cut(w.page("drift/whatif?"+q.Encode()), `id="whatif"`)
 		return table
 	}
@@ -126,5 +172,9 @@ func TestWhatIf(t *testing.T) {
 	lax, strict := ask("10"), ask("2")
 	if !strings.Contains(lax, row+`1</td><td class="r b">0</td>`) || !strings.Contains(strict, row+`1</td><td class="r b">1</td>`) {
 		t.Errorf("with a threshold of 10: %s\nof 2: %s", lax, strict)
+	}
+	of = "" // all agents
+	if all := ask("2"); all != strict {
+		t.Errorf("of all agents: %s\nof the only one: %s", all, strict)
 	}
 }

@@ -68,6 +68,14 @@ func (c *Console) whatIf(w http.ResponseWriter, r *http.Request) {
 
 func whatIfFilters(agents *ckpt.AgentPage, q url.Values) []filter {
 	of := filter{Name: "of", Label: "Agent"}
+	owners := map[string]bool{}
+	for _, a := range agents.Agents {
+		owners[a.Owner] = true
+	}
+	for _, owner := range sortedKeys(owners) {
+		value := pack(owner + "\n")
+		of.Options = append(of.Options, option{Value: value, Label: "all agents of " + owner, Chosen: value == q.Get("of")})
+	}
 	for _, a := range agents.Agents {
 		value := pack(a.Owner + "\n" + a.Agent)
 		of.Options = append(of.Options, option{Value: value, Label: a.Agent + " of " + a.Owner, Chosen: value == q.Get("of")})
