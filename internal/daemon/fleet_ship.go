@@ -37,18 +37,25 @@ type shipper struct {
 
 	engine *pg.Engine // nil while there is no connection
 	mark   fleet.Mark
-	word   fleet.Mark // the last mark that the engine has acknowledged to this process
+	word   fleet.Mark // the last mark that the engine has acknowledged
 	known  map[string]map[int64]bool
 	beat   time.Time
 
-	mu      sync.Mutex
-	problem string
-	since   time.Time // of the problem
+	engineID string
+	wordFile string     // keeps word beyond this process, "" for nowhere
+	kept     fleet.Mark // what is in that file
+	keptAt   time.Time
+
+	mu       sync.Mutex
+	problem  string
+	critical bool
+	since    time.Time // of the problem
 }
 
 // Run ships until ctx ends.
 func (s *shipper) Run(ctx context.Context) error {
 	defer s.hangUp()
+	defer func() { s.keepWord(true) }()
 	return periodic.Run(ctx, func(ctx context.Context) time.Duration {
 		err := s.once(ctx)
 		if ctx.Err() != nil {
@@ -89,14 +96,15 @@ func (s *shipper) note(err error) {
 	if s.problem == "" || what == "" {
 		s.since = time.Now()
 	}
-	s.problem = what
+	s.problem, s.critical = what, errors.Is(err, errSplit)
 }
 
-// Problem is what an operator should know, "" for nothing.
+// Problem is what an operator should know, "" for nothing. An engine may be away for a
+// while; what a person must settle is told at once.
 func (s *shipper) Problem() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.problem == "" || time.Since(s.since) < fleetPatient {
+	if s.problem == "" || !s.critical && time.Since(s.since) < fleetPatient {
 		return ""
 	}
 	return "nothing is shipped to the fleet's engine since " + s.since.UTC().Format(time.RFC3339) + ": " + s.problem
@@ -141,9 +149,13 @@ func (s *shipper) register(ctx context.Context) error {
 	if s.engine, err = pg.Dial(ctx, url); err != nil {
 		return err
 	}
-	_, mark, err := s.engine.Register(ctx, s.host)
+	id, mark, err := s.engine.Register(ctx, s.host)
 	if err != nil {
 		return err
+	}
+	if s.engineID != id {
+		s.engineID, s.word = id, fleet.Mark{}
+		s.recall()
 	}
 	head, here, err := s.reader.Where(ctx, mark.N)
 	if err != nil {
@@ -156,6 +168,7 @@ func (s *shipper) register(ctx context.Context) error {
 		s.log.Error("the fleet's engine went back: it has lost what it had acknowledged; this host ships it again", "had", s.word.N, "has", mark.N)
 	}
 	s.mark, s.word, s.known, s.beat = mark, mark, map[string]map[int64]bool{}, time.Now()
+	s.keepWord(true)
 	return nil
 }
 
@@ -182,6 +195,7 @@ func (s *shipper) shipped(c *fleet.Changes, fenced []string) {
 		}
 	}
 	s.mark, s.word, s.beat = c.To, c.To, time.Now()
+	s.keepWord(false)
 }
 
 // left are those of has that are still there.
@@ -215,7 +229,8 @@ func (s *service) startFleet(ctx context.Context) {
 		name, _ = os.Hostname()
 	}
 	s.shipper = &shipper{
-		url: func() (string, error) { return c.EngineURL(os.Getenv) }, reader: journal.New(s.store.Core), log: s.log, bytes: int64(c.FleetBatch),
+		wordFile: c.Database + fleetSuffix,
+		url:      func() (string, error) { return c.EngineURL(os.Getenv) }, reader: journal.New(s.store.Core), log: s.log, bytes: int64(c.FleetBatch),
 		host: fleet.Host{DB: s.store.ID, Name: name, Version: s.daemon.Version, Schema: ckpt.SchemaVersion},
 		pace: fleet.Pace{Floor: time.Duration(c.FleetInterval), Most: fleetMost},
 	}

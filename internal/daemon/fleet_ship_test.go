@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,7 +39,8 @@ func TestShipper(t *testing.T) {
 		}
 	}
 	s := &shipper{url: func() (string, error) { return url, nil }, reader: journal.New(store.Core), log: slog.New(slog.DiscardHandler), bytes: 1 << 20,
-		host: fleet.Host{DB: store.ID, Name: "here"}, pace: fleet.Pace{Floor: 10 * time.Millisecond, Most: 100 * time.Millisecond}}
+		wordFile: filepath.Join(t.TempDir(), "ckpt.db"+fleetSuffix),
+		host:     fleet.Host{DB: store.ID, Name: "here"}, pace: fleet.Pace{Floor: 10 * time.Millisecond, Most: 100 * time.Millisecond}}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -58,6 +61,11 @@ func TestShipper(t *testing.T) {
 	save() // a dead engine holds nobody up
 	server.Again()
 	there(2)
+	large := fmt.Appendf(nil, `{"text":"%s"}`, strings.Repeat("x", 3<<20)) // more than a batch holds
+	if _, err := store.Save(t.Context(), ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1"}}, &ckpt.SaveRequest{Agent: "a", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: large}); err != nil {
+		t.Fatal(err)
+	}
+	there(3)
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -67,8 +75,39 @@ func TestShipper(t *testing.T) {
 		t.Errorf("hosts are %+v, %v", hosts, err)
 	}
 	server.Exec("fleet", `UPDATE fleet_marks SET mark_hash = 'another'`)
-	if err := s.once(t.Context()); err == nil || !strings.Contains(err.Error(), "another past") {
+	err = s.once(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "another past") {
 		t.Errorf("an engine with another past answers %v", err)
 	}
+	if s.note(err); !strings.Contains(s.Problem(), "another past") {
+		t.Errorf("a person is not told at once: %q", s.Problem())
+	}
 	s.hangUp()
+	wentBack(t, s, server)
+}
+
+// wentBack restores an older copy of the engine while the daemon is down.
+func wentBack(t *testing.T, was *shipper, server *pgtest.Server) {
+	t.Helper()
+	server.Exec("fleet", `UPDATE fleet_marks SET mark_n = 0, mark_hash = ''`)
+	log := &bytes.Buffer{}
+	s := &shipper{url: was.url, reader: was.reader, log: slog.New(slog.NewTextHandler(log, nil)), bytes: 1 << 20, host: was.host, wordFile: was.wordFile}
+	if err := s.once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.hangUp()
+	if !strings.Contains(log.String(), "went back") {
+		t.Errorf("nobody is told that the engine went back over a restart: %s", log)
+	}
+	log.Reset()
+	other := fleet.Host{DB: "another", Name: "another"}
+	if m, err := readWord(s.wordFile, other.DB, s.engineID); m.N != 0 || err != nil {
+		t.Errorf("the word of another database is %v, %v", m, err)
+	}
+	if err := os.WriteFile(s.wordFile, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readWord(s.wordFile, s.host.DB, s.engineID); err == nil {
+		t.Error("a torn file says something")
+	}
 }

@@ -1,0 +1,77 @@
+package daemon
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/osfile"
+)
+
+// fleetSuffix names the file beside a database that holds the last mark which the
+// fleet's engine has acknowledged.
+const fleetSuffix = ".fleet"
+
+// fleetWordEvery is how often that file is written while batches are shipped. A word
+// that is too old is never wrong: the engine has at least what it says.
+const fleetWordEvery = 10 * time.Second
+
+// word is what an engine has acknowledged of a database.
+type word struct {
+	Database string     `json:"database"`
+	Engine   string     `json:"engine"`
+	Mark     fleet.Mark `json:"mark"`
+}
+
+// readWord answers the mark that an engine has acknowledged of a database, as far as a
+// file knows. The word of another engine, or of another database, counts for nothing.
+func readWord(path, database, engine string) (fleet.Mark, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fleet.Mark{}, nil
+	}
+	if err != nil {
+		return fleet.Mark{}, err
+	}
+	var w word
+	if err := json.Unmarshal(text, &w); err != nil {
+		return fleet.Mark{}, fmt.Errorf("%s does not say what the fleet's engine has acknowledged: %w", path, err)
+	}
+	if w.Database != database || w.Engine != engine {
+		return fleet.Mark{}, nil
+	}
+	return w.Mark, nil
+}
+
+// recall takes over what the file knows. Where it cannot be read, nothing is known.
+func (s *shipper) recall() {
+	if s.wordFile == "" {
+		return
+	}
+	m, err := readWord(s.wordFile, s.host.DB, s.engineID)
+	if err != nil {
+		s.log.Warn("what the fleet's engine acknowledged before is not known", "error", err)
+	}
+	if m.N > s.word.N {
+		s.word = m
+	}
+}
+
+// keepWord writes the file. Now and then is enough while batches are shipped.
+func (s *shipper) keepWord(now bool) {
+	if s.wordFile == "" || s.kept == s.word || !now && time.Since(s.keptAt) < fleetWordEvery {
+		return
+	}
+	text, err := json.Marshal(word{s.host.DB, s.engineID, s.word})
+	if err == nil {
+		err = osfile.Write(s.wordFile, append(text, '\n'), 0o600)
+	}
+	if err != nil {
+		s.log.Warn("what the fleet's engine has acknowledged cannot be kept beside the database", "file", s.wordFile, "error", err)
+	}
+	s.kept, s.keptAt = s.word, time.Now()
+}
