@@ -42,6 +42,8 @@ await call('PUT', '/v1/agents/much/policy', '{"routine_keep": 0}');
 await each(many, (i) => call('POST', '/v1/agents/much/runs/long/steps', JSON.stringify({ key: `s${i}`, name: 'bash', args: { command: `make ${i}` }, status: i % 20 ? 'succeeded' : 'failed', result: { i } })));
 await each(many, (i) => call('PUT', `/v1/agents/much/checkpoints/${id(i)}?kind=routine&run=long`, JSON.stringify({ step: i })));
 await each(runs, (i) => call('POST', `/v1/agents/agent-${i % 10}/checkpoints`, JSON.stringify({ kind: 'routine', run: `run-${i}`, state: { i } })));
+await each(230, (i) => call('POST', '/v1/agents/much/runs/marks/steps', JSON.stringify({ key: `s${i}`, name: 'bash', args: { command: `make ${i}` }, status: 'succeeded', result: { i } })));
+await each(230, (i) => call('PUT', `/v1/agents/much/checkpoints/${id(2 * many + i)}?kind=routine&run=marks`, JSON.stringify({ step: i })));
 const lines = (word) => JSON.stringify({ log: Array.from({ length: 10_000 }, (_, i) => `${word} line ${i} ${i % 2 ? word : ''}`) });
 await call('PUT', `/v1/agents/large/checkpoints/${id(many + 1)}?kind=routine&run=diff`, lines('old'));
 await call('PUT', `/v1/agents/large/checkpoints/${id(many + 2)}?kind=routine&run=diff`, lines('new'));
@@ -81,6 +83,14 @@ for (let i = 0; i < 20; i++) {
   asked.push(performance.now() - began);
 }
 row('the recorder of that run, p50 and p95', '150 ms', `${ms(at(asked, 0.5))}, ${ms(at(asked, 0.95))}`);
+await tab.to('o/uid:0/much/marks');
+const zooms = await tab.evaluate(() => Array.from({ length: 40 }, (_, i) => {
+  const began = performance.now();
+  document.dispatchEvent(new KeyboardEvent('keydown', { key: '+++---'[i % 6], bubbles: true }));
+  document.querySelector('main').getBoundingClientRect(); // what was drawn is laid out
+  return performance.now() - began;
+}));
+row('a zoom step among 460 marks, p50 and p95', '8 ms', `${ms(at(zooms, 0.5))}, ${ms(at(zooms, 0.95))}; ${await tab.evaluate(() => document.querySelectorAll('*').length)} nodes`);
 row('memory of the console', '30 MiB', `${memory(console_.child.pid, 'VmRSS').toFixed(1)} MiB, ${memory(console_.child.pid, 'RssAnon').toFixed(1)} of them its own, the rest of the program file`);
 
 // Saves at an even pace, with five pages that look on and without, in turns.
