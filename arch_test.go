@@ -93,7 +93,7 @@ var arrows = map[string][]string{
 		root, "internal/liveness", "internal/db/sqlite", "internal/db/blob", "internal/db/files", "internal/db/ledger",
 		"internal/db/driftlog", "internal/jsontext", "internal/tree", "internal/wellformed",
 	},
-	"internal/db/journal": {root, "internal/db/archive", "internal/db/ledger", "internal/fleet"},
+	"internal/db/journal": {root, "internal/db/archive", "internal/db/blob", "internal/db/ledger", "internal/fleet"},
 	"internal/db/surveys": {root, "internal/db/ledger", "internal/retention", "internal/survey"},
 	"internal/db": {
 		root, "internal/retention", "internal/resume", "internal/liveness", "internal/outbox", "internal/drift/observer", "internal/db/sqlite",

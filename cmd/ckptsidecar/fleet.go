@@ -16,6 +16,7 @@ type fleetCmd struct {
 	Migrate fleetMigrateCmd `cmd:"" help:"Make the fleet's tables in the engine, or bring them up to date."`
 	Hosts   fleetHostsCmd   `cmd:"" help:"List the hosts that ship to an engine."`
 	Runs    fleetRunsCmd    `cmd:"" help:"List runs of all hosts, the last changed first."`
+	Restore fleetRestoreCmd `cmd:"" help:"Bring the runs of a lost host into the empty database of this one."`
 }
 
 // engineFlags name an engine: by its URL, or by the settings.

@@ -96,7 +96,7 @@ func (s *shipper) note(err error) {
 	if s.problem == "" || what == "" {
 		s.since = time.Now()
 	}
-	s.problem, s.critical = what, errors.Is(err, errSplit)
+	s.problem, s.critical = what, errors.Is(err, errSplit) || errors.Is(err, pg.ErrRestored)
 }
 
 // Problem is what an operator should know, "" for nothing. An engine may be away for a

@@ -251,12 +251,12 @@ func (t *table) prepare() *table {
 }
 
 // prepareRuns is prepare for the runs themselves, which belong to an agent. The
-// first three arguments of insert are the agent, the name, and how many
-// checkpoints are not there yet.
+// first four arguments of insert are the agent, the name, how many
+// checkpoints are not there yet, and its uid, nil for a new one.
 func (t *table) prepareRuns() *table {
 	list := t.list()
 	t.query = `SELECT ` + list + ` FROM runs WHERE id = ?`
-	t.insert += ` (id, agent_id, name, removed, ` + list + `) VALUES (` + ledger.NextRun + `, ?, ?, ?` + strings.Repeat(", ?", len(t.columns)) + `) RETURNING id`
+	t.insert += ` (id, agent_id, name, removed, uid, ` + list + `) VALUES (` + ledger.NextRun + `, ?, ?, ?, ?` + strings.Repeat(", ?", len(t.columns)) + `) RETURNING id`
 	return t
 }
 

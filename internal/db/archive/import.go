@@ -23,6 +23,10 @@ import (
 // A run comes in as it was, in as many transactions as it needs. Until the last
 // of them an uncertain operation stands in it, so that nobody resumes a half.
 func (s *Archive) Import(ctx context.Context, sc ckpt.Scope, r ckpt.ImportRequest, body io.Reader) (*ckpt.ImportReport, error) {
+	return s.imports(ctx, sc, r, body, Kept{})
+}
+
+func (s *Archive) imports(ctx context.Context, sc ckpt.Scope, r ckpt.ImportRequest, body io.Reader, kept Kept) (*ckpt.ImportReport, error) {
 	if r.Agent != "" {
 		if err := ckpt.CheckAgentName(r.Agent); err != nil {
 			return nil, err
@@ -43,7 +47,7 @@ func (s *Archive) Import(ctx context.Context, sc ckpt.Scope, r ckpt.ImportReques
 		}
 		contents.agents[0].target = r.Agent
 	}
-	im := &importing{store: s, scope: sc, contents: contents, aside: aside, ids: map[string]string{}}
+	im := &importing{store: s, scope: sc, contents: contents, aside: aside, ids: map[string]string{}, kept: kept}
 	im.report = ckpt.ImportReport{Agent: contents.agents[0].target, Version: contents.version, Uncertain: []ckpt.UncertainRun{}, Pruned: []string{}}
 	for _, a := range contents.agents {
 		im.report.Agents = append(im.report.Agents, a.target)
@@ -251,7 +255,8 @@ func (im *importing) makeRun(tx *ledger.Tx, a *agentSeen, r *runSeen, text []byt
 		return err
 	}
 	im.disown(runs, row, r)
-	if _, err := tx.Get(&r.id, runs.insert, append([]any{agent.ID, r.name, r.lastSeq}, row...)...); err != nil {
+	uid := im.keepRun(agent.Name, r.name, row)
+	if _, err := tx.Get(&r.id, runs.insert, append([]any{agent.ID, r.name, r.lastSeq, uid}, row...)...); err != nil {
 		return err
 	}
 	tx.Wrote = true

@@ -23,6 +23,7 @@ type importing struct {
 	contents *contents
 	aside    *os.File
 	ids      map[string]string // of checkpoints, findings and prompts: the ids here, where they are others
+	kept     Kept
 	report   ckpt.ImportReport
 	batch    []func(*ledger.Tx) error
 	grown    map[int64]*agentSeen // runs that got checkpoints in this transaction
@@ -116,7 +117,7 @@ func (im *importing) makeAgent(tx *ledger.Tx, a *agentSeen, own []byte, policy c
 	if im.scope.Whose() == ckpt.AllOwners {
 		return ckpt.Errorf(ckpt.CodeInvalid, "an agent belongs to one owner: name one, not %s", ckpt.AllOwners)
 	}
-	if err := im.store.InsertAgent(tx, im.scope.Whose(), a.target, a.createdAt, string(a.policy), string(own), a.policyAt, policy); err != nil {
+	if err := im.store.InsertAgent(tx, im.scope.Whose(), a.target, im.kept.Agents[a.target], a.createdAt, string(a.policy), string(own), a.policyAt, policy); err != nil {
 		return err
 	}
 	e.Detail = map[string]any{"policy": a.policy}

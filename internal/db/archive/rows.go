@@ -134,3 +134,11 @@ func (t *table) rowOf(values []any) (Row, error) {
 	row.Text = string(text)
 	return row, err
 }
+
+// Kinds are the kinds of rows of a run, in the order of an export.
+func Kinds() (list []string) {
+	for _, t := range children {
+		list = append(list, t.kind)
+	}
+	return list
+}

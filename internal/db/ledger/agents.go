@@ -80,7 +80,7 @@ func (s *Core) MakeAgent(tx *Tx, owner, name string) (*AgentRow, error) {
 	if owner == ckpt.AllOwners {
 		return nil, ckpt.Errorf(ckpt.CodeInvalid, "an agent belongs to one owner: name one, not %s", owner)
 	}
-	if err := s.InsertAgent(tx, owner, name, tx.Now, "{}", "{}", tx.Now, ckpt.Policy{}); err != nil {
+	if err := s.InsertAgent(tx, owner, name, "", tx.Now, "{}", "{}", tx.Now, ckpt.Policy{}); err != nil {
 		return nil, err
 	}
 	return s.Agent(tx, owner, name)

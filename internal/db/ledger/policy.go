@@ -26,15 +26,15 @@ const everybody = ckpt.AllOwners
 
 // InsertAgent makes an agent. policy is the text of what counts, p the same as
 // settings; with {} the policy of its owner for all agents counts.
-func (s *Core) InsertAgent(tx *Tx, owner, name string, createdAt ckpt.Time, policy, own string, policyAt ckpt.Time, p ckpt.Policy) error {
+func (s *Core) InsertAgent(tx *Tx, owner, name, uid string, createdAt ckpt.Time, policy, own string, policyAt ckpt.Time, p ckpt.Policy) error {
 	if policy == "{}" {
 		var err error
 		if p, policy, err = s.mergedIn(tx, owner, own); err != nil {
 			return err
 		}
 	}
-	return tx.Exec(`INSERT INTO agents (id, owner, name, created_at, policy, policy_own, policy_at, recovery_keep_s, pre_operation_keep_s)
-		VALUES (`+NextAgent+`, ?, ?, ?, ?, ?, ?, ?, ?)`, owner, name, createdAt, policy, own, policyAt, seconds(p.RecoveryKeep), seconds(p.PreOperationKeep))
+	return tx.Exec(`INSERT INTO agents (id, owner, name, uid, created_at, policy, policy_own, policy_at, recovery_keep_s, pre_operation_keep_s)
+		VALUES (`+NextAgent+`, ?, ?, nullif(?, ''), ?, ?, ?, ?, ?, ?)`, owner, name, uid, createdAt, policy, own, policyAt, seconds(p.RecoveryKeep), seconds(p.PreOperationKeep))
 }
 
 func seconds(d ckpt.Duration) int64 { return int64(time.Duration(d).Seconds()) }

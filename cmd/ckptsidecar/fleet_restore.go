@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+type fleetRestoreCmd struct {
+	Host        string `arg:"" help:"The lost host, by its name or its database."`
+	engineFlags `embed:""`
+	DB          string `name:"db" help:"The database to restore into. Default: $$CKPTSIDECAR_DB, then the configured one." placeholder:"FILE"`
+	Force       bool   `help:"Restore though the host was heard of in the last two minutes: you know that it is lost."`
+}
+
+// Help is what `fleet restore --help` adds.
+func (c *fleetRestoreCmd) Help() string {
+	return `The daemon here must be stopped (ckptsidecar service stop), and its database must have no agents.
+The engine refuses from then on what the lost host ships. That host's daemon says so in status if it comes back.
+The runs come back as they were shipped last. A run that was running then waits for a person:
+nobody knows what it did after that. Decide with ckptsidecar operations and ckptsidecar resolve.`
+}
+
+func (c *fleetRestoreCmd) Run(ctx context.Context, a *app) error {
+	url, err := c.find(a)
+	if err != nil {
+		return err
+	}
+	config, err := (&cli.SettingFlags{System: c.System, DB: c.DB}).Settings(a.App)
+	if err != nil {
+		return err
+	}
+	done, err := daemon.FleetRestore(ctx, url, c.Host, c.Force, config, programVersion())
+	if errors.Is(err, daemon.ErrRunning) {
+		return &cli.ExitError{Code: cli.ExitConflict, Message: fmt.Sprintf("a daemon has %s: stop it first (ckptsidecar service stop)", config.Database)}
+	}
+	if err != nil {
+		return err
+	}
+	if a.JSON {
+		return a.WriteJSON(done)
+	}
+	return c.tell(a, done)
+}
+
+func (c *fleetRestoreCmd) tell(a *app, done *fleet.Restored) error {
+	term.Printf(a.Stdout, "%s  %s has %d agents, %d runs and %d checkpoints of host %s now\n", a.Out.Green("restored"), done.Database, done.Agents, done.Runs, done.Checkpoints, done.Host)
+	if len(done.Uncertain) == 0 {
+		return nil
+	}
+	term.Printf(a.Stdout, "a person must decide about these runs before they go on, see ckptsidecar operations:\n")
+	t := term.NewTable("OWNER", "AGENT", "RUN")
+	for _, u := range done.Uncertain {
+		t.Add(u.Owner, u.Agent, u.Run)
+	}
+	t.Write(a.Stdout, a.Out)
+	return nil
+}

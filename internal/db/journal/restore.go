@@ -1,0 +1,86 @@
+package journal
+
+import (
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
+	"github.com/ckptsidecar/ckptsidecar/internal/db/blob"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// WriteLost writes agents of one owner as an export, as the engine holds them. fill
+// reads what is in a run, which is let go again after it was written.
+func WriteLost(w io.Writer, agents []fleet.LostAgent, fill func(*fleet.LostRun) error) error {
+	x := archive.NewCopyWriter(w)
+	for i := range agents {
+		x.Agent(agents[i].Doc)
+		for _, run := range agents[i].Runs {
+			if err := fill(&run); err != nil {
+				return err
+			}
+			writeRun(x, &run)
+		}
+	}
+	return x.End()
+}
+
+// KeepLost are the identities that an import of the same agents is to keep.
+func KeepLost(agents []fleet.LostAgent) archive.Kept {
+	k := archive.Kept{Agents: map[string]string{}, Runs: map[[2]string]archive.KeptRun{}}
+	for i := range agents {
+		a := &agents[i]
+		k.Agents[a.Name] = a.UID
+		for j := range a.Runs {
+			r := &a.Runs[j]
+			k.Runs[[2]string{a.Name, r.Name}] = archive.KeptRun{UID: r.UID, Epoch: fleet.FirstEpoch(r.Term)}
+		}
+	}
+	return k
+}
+
+func writeRun(x *archive.CopyWriter, r *fleet.LostRun) {
+	segments := make(map[int64]archive.KeptSegment, len(r.Segments))
+	for _, s := range r.Segments {
+		segments[s.ID] = archive.KeptSegment{Size: s.Size, Data: s.Data}
+	}
+	for i := range r.Checkpoints {
+		c := &r.Checkpoints[i]
+		x.Checkpoint(r.Name, c.Doc, c.Seq, &blob.StateRow{N: c.N, ID: c.ID, Size: c.Size, SHA256: c.SHA256, Body: c.Body, Pieces: c.Pieces}, segments)
+	}
+	x.Run(r.Name, r.Doc, r.Status == string(ckpt.RunRunning))
+	inOrder(r.Rows)
+	for _, row := range r.Rows {
+		x.Row(row.Kind, r.Name, row.Doc)
+	}
+}
+
+// inOrder brings rows into the order of an export: by kind, and within a kind by the
+// time at which they began.
+func inOrder(rows []fleet.Row) {
+	kinds, began := map[string]int{}, map[string]string{}
+	for i, kind := range archive.Kinds() {
+		kinds[kind] = i
+	}
+	for _, row := range rows {
+		var d struct {
+			At        string `json:"at"`
+			StartedAt string `json:"started_at"`
+		}
+		if row.Order == 0 && json.Unmarshal([]byte(row.Doc), &d) == nil {
+			began[row.Kind+" "+row.Key] = d.At + d.StartedAt
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b fleet.Row) int {
+		if by := kinds[a.Kind] - kinds[b.Kind]; by != 0 {
+			return by
+		}
+		if a.Order != b.Order {
+			return int(a.Order - b.Order)
+		}
+		return strings.Compare(began[a.Kind+" "+a.Key], began[b.Kind+" "+b.Key])
+	})
+}

@@ -1,0 +1,39 @@
+package fleet
+
+// LostAgent is an agent as the engine holds it, to be brought back to a host.
+type LostAgent struct {
+	UID, Owner, Name string
+	Doc              string // its line in an export
+	Runs             []LostRun
+}
+
+// LostRun is a run as the engine holds it. Term is the one under which it goes on.
+type LostRun struct {
+	UID, AgentUID, Name string
+
+	Term        int64
+	Status      string
+	Doc         string // its row in an export
+	Checkpoints []Checkpoint
+	Segments    []Segment
+	Rows        []Row
+}
+
+// Restored says what a host got back.
+type Restored struct {
+	Host        string         `json:"host"` // whose runs they were
+	From        string         `json:"from"` // its database
+	Database    string         `json:"database"`
+	Agents      int            `json:"agents"`
+	Runs        int            `json:"runs"`
+	Checkpoints int            `json:"checkpoints"`
+	Uncertain   []UncertainRun `json:"uncertain"` // runs that a person must decide about
+}
+
+// UncertainRun is a run that must not go on by itself.
+type UncertainRun struct {
+	Owner  string `json:"owner"`
+	Agent  string `json:"agent"`
+	Run    string `json:"run"`
+	Reason string `json:"reason"`
+}

@@ -1,0 +1,142 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// ErrRestored means that another host has this database's runs now.
+var ErrRestored = errors.New("the runs of this database were given to another host with `fleet restore`")
+
+// The statements that give a host's runs to another one. Each run gets a new term, so
+// that what the former host still ships of it is refused.
+const (
+	claimRuns = `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how)
+		SELECT r.uid, r.term + 1, r.host, $2::text, clock_timestamp(), 'restored' FROM fleet_runs r WHERE r.host = $1 ON CONFLICT (run_uid, term) DO NOTHING`
+	giveRuns   = `UPDATE fleet_runs SET host = $2, term = term + 1 WHERE host = $1`
+	giveAgents = `UPDATE fleet_agents SET host = $2 WHERE host = $1`
+	giveHost   = `UPDATE fleet_hosts SET restored_by = $2 WHERE db = $1`
+
+	getRestored = `SELECT coalesce(h.restored_by, '') FROM fleet_hosts h WHERE h.db = $1`
+
+	lostAgents      = `SELECT uid, owner, agent, doc FROM fleet_agents WHERE host = $1 ORDER BY owner, agent`
+	lostRuns        = `SELECT uid, agent_uid, run, term, status, doc FROM fleet_runs WHERE host = $1 AND status <> '' ORDER BY updated_at, uid`
+	lostCheckpoints = `SELECT db, term, n, id, seq, kind, suspect, sha, size, pieces, body, doc FROM fleet_checkpoints WHERE run_uid = $1 ORDER BY term, seq`
+	lostSegments    = `SELECT id, size, data FROM fleet_segments WHERE run_uid = $1 AND db = $2`
+	lostRows        = `SELECT kind, key, ord, doc FROM fleet_rows WHERE run_uid = $1 ORDER BY kind, ord, key`
+)
+
+// Give gives all runs of one database to another, in one transaction. Doing it again
+// changes nothing but the time.
+func (e *Engine) Give(ctx context.Context, from, to string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	b := &pgx.Batch{}
+	b.Queue(claimRuns, from, to)
+	b.Queue(giveRuns, from, to)
+	b.Queue(giveAgents, from, to)
+	b.Queue(giveHost, from, to)
+	b.Queue(beat, to) // a transaction that answers somebody must write
+	return e.send(ctx, b, nil)
+}
+
+// restored says that a database's runs are another host's now.
+func (e *Engine) restored(ctx context.Context, db string) error {
+	var by string
+	if err := e.conn.QueryRow(ctx, getRestored, db).Scan(&by); err != nil {
+		return told(err)
+	}
+	if by != "" {
+		return fmt.Errorf("%w: database %s has them; nothing is shipped", ErrRestored, by)
+	}
+	return nil
+}
+
+// Lost lists the agents of a database with their runs, but not what is in those.
+func (e *Engine) Lost(ctx context.Context, db string) ([]fleet.LostAgent, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	rows, err := e.conn.Query(ctx, lostAgents, db)
+	if err != nil {
+		return nil, told(err)
+	}
+	var agents []fleet.LostAgent
+	at := map[string]int{}
+	var a fleet.LostAgent
+	_, err = pgx.ForEachRow(rows, []any{&a.UID, &a.Owner, &a.Name, &a.Doc}, func() error {
+		at[a.UID] = len(agents)
+		agents = append(agents, a)
+		return nil
+	})
+	if err != nil {
+		return nil, told(err)
+	}
+	if rows, err = e.conn.Query(ctx, lostRuns, db); err != nil {
+		return nil, told(err)
+	}
+	var r fleet.LostRun
+	_, err = pgx.ForEachRow(rows, []any{&r.UID, &r.AgentUID, &r.Name, &r.Term, &r.Status, &r.Doc}, func() error {
+		i, is := at[r.AgentUID]
+		if !is {
+			return fmt.Errorf("the engine has run %s without its agent", r.UID)
+		}
+		agents[i].Runs = append(agents[i].Runs, r)
+		return nil
+	})
+	return agents, told(err)
+}
+
+// Fill reads what is in a run. The checkpoints are those of the last host that has
+// shipped any: one that took the run over ships them all again under its own term.
+func (e *Engine) Fill(ctx context.Context, r *fleet.LostRun) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	db, err := e.fillCheckpoints(ctx, r)
+	if err != nil {
+		return err
+	}
+	rows, err := e.conn.Query(ctx, lostSegments, r.UID, db)
+	if err != nil {
+		return told(err)
+	}
+	var s fleet.Segment
+	_, err = pgx.ForEachRow(rows, []any{&s.ID, &s.Size, &s.Data}, func() error {
+		r.Segments = append(r.Segments, s)
+		s.Data = nil
+		return nil
+	})
+	if err != nil {
+		return told(err)
+	}
+	if rows, err = e.conn.Query(ctx, lostRows, r.UID); err != nil {
+		return told(err)
+	}
+	var row fleet.Row
+	_, err = pgx.ForEachRow(rows, []any{&row.Kind, &row.Key, &row.Order, &row.Doc}, func() error { r.Rows = append(r.Rows, row); return nil })
+	return told(err)
+}
+
+func (e *Engine) fillCheckpoints(ctx context.Context, r *fleet.LostRun) (db string, err error) {
+	rows, err := e.conn.Query(ctx, lostCheckpoints, r.UID)
+	if err != nil {
+		return "", told(err)
+	}
+	var c fleet.Checkpoint
+	var from string
+	var term, newest, suspect int64
+	_, err = pgx.ForEachRow(rows, []any{&from, &term, &c.N, &c.ID, &c.Seq, &c.Kind, &suspect, &c.SHA256, &c.Size, &c.Pieces, &c.Body, &c.Doc}, func() error {
+		if term > newest || db == "" {
+			r.Checkpoints, newest, db = nil, term, from
+		}
+		c.Suspect = suspect == 1
+		r.Checkpoints = append(r.Checkpoints, c)
+		c.Body, c.Pieces = nil, nil
+		return nil
+	})
+	return db, told(err)
+}
