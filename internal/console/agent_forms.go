@@ -38,8 +38,15 @@ var policyFields = []struct {
 type policyView struct {
 	frame
 	Agent, Owner, Tag string
-	Fields            []field
+	Values            []policyValue
+	Rest              field
 	Cancel            string
+}
+
+// policyValue is one value with what counts now.
+type policyValue struct {
+	Name, Value, Help string
+	Now               string // what counts where the agent sets none
 }
 
 // restField is where everything is typed that has no field of its own.
@@ -77,14 +84,11 @@ func (c *Console) policyForm(w http.ResponseWriter, r *http.Request, s *subject)
 	}
 	v := policyView{frame: c.frameOf(r, "Policy of "+s.ref.Agent, "storage"), Agent: s.ref.Agent, Owner: r.URL.Query().Get("owner"), Tag: tag, Cancel: s.page}
 	for _, p := range policyFields {
-		now := plainJSON(counts[p.name])
-		f := field{ID: "p-" + p.name, Name: p.name, Label: p.name, Kind: "text", Help: p.help + ". Now " + now}
+		value := policyValue{Name: p.name, Help: p.help, Now: plainJSON(counts[p.name])}
 		if raw, ok := own[p.name]; ok {
-			f.Value = plainJSON(raw)
-		} else {
-			f.Help += ", which the agent does not set itself"
+			value.Value = plainJSON(raw)
 		}
-		v.Fields = append(v.Fields, f)
+		v.Values = append(v.Values, value)
 		delete(own, p.name)
 	}
 	rest, err := json.MarshalIndent(own, "", "  ")
@@ -92,8 +96,8 @@ func (c *Console) policyForm(w http.ResponseWriter, r *http.Request, s *subject)
 		c.trouble(w, r, err)
 		return
 	}
-	v.Fields = append(v.Fields, field{ID: "p-" + restField, Name: restField, Label: "Everything else that the agent sets, as JSON", Kind: "fold", Value: string(rest),
-		Help: "An object, for example with detectors, budget, rules, schema or ignore_tools. A member that is left out is not set by the agent."})
+	v.Rest = field{ID: "p-" + restField, Name: restField, Label: "Everything else that the agent sets, as JSON", Kind: "fold", Value: string(rest),
+		Help: "An object, for example with detectors, budget, rules, schema or ignore_tools. A member that is left out is not set by the agent."}
 	c.show(w, r, http.StatusOK, "policy", v)
 }
 
