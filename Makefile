@@ -78,7 +78,6 @@ clients-python: build ## those of the Python client; needs Python 3.9 or newer a
 fleet: ## the engine of a fleet, on PostgreSQL; needs postgresql-15, and as root setpriv
 	go test -v -count=1 -timeout 90s ./internal/fleet/... ./internal/db/journal
 	go test -v -count=1 -timeout 90s -run '^(TestShipper|TestFleetRestore)$$' ./internal/daemon
-	go test -v -count=1 -timeout 90s -run '^TestShipper$$' ./internal/daemon
 
 bench: build ## durable saves a second on this disk
 	./dist/ckptsidecar bench save

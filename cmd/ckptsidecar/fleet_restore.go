@@ -49,7 +49,8 @@ func (c *fleetRestoreCmd) Run(ctx context.Context, a *app) error {
 }
 
 func (c *fleetRestoreCmd) tell(a *app, done *fleet.Restored) error {
-	term.Printf(a.Stdout, "%s  %s has %d agents, %d runs and %d checkpoints of host %s now\n", a.Out.Green("restored"), done.Database, done.Agents, done.Runs, done.Checkpoints, done.Host)
+	term.Printf(a.Stdout, "%s  %s has %d agents, %d runs and %d checkpoints of host %s now\n",
+		a.Out.Green("restored"), done.Database, done.Agents, done.Runs, done.Checkpoints, done.Host)
 	if len(done.Uncertain) == 0 {
 		return nil
 	}

@@ -66,7 +66,8 @@ func findLost(ctx context.Context, e *pg.Engine, host string, force bool) (*flee
 	case len(found) > 1:
 		return nil, ckpt.Errorf(ckpt.CodeConflict, "%d hosts are named %s: give the database, as `ckptsidecar fleet hosts` lists it", len(found), host)
 	case found[0].SeenAgo < fleetAlive.Seconds() && found[0].Restored == "" && !force:
-		return nil, ckpt.Errorf(ckpt.CodeConflict, "host %s was there %.0f s ago: stop its daemon and wait two minutes, or add --force if you know that it is lost", found[0].Name, found[0].SeenAgo)
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "host %s was there %.0f s ago: stop its daemon and wait two minutes, or add --force if you know that it is lost",
+			found[0].Name, found[0].SeenAgo)
 	}
 	return &found[0], nil
 }

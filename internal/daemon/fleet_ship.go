@@ -50,6 +50,7 @@ type shipper struct {
 	problem  string
 	critical bool
 	since    time.Time // of the problem
+	tally    shipped
 }
 
 // Run ships until ctx ends.
@@ -128,11 +129,13 @@ func (s *shipper) once(ctx context.Context) error {
 		if c.Empty() {
 			return s.sayHello(ctx)
 		}
+		began := time.Now()
 		fenced, err := s.engine.Ship(ctx, s.host.DB, c)
 		if err != nil {
 			return err
 		}
 		s.shipped(c, fenced)
+		s.tell(c.To, time.Since(began))
 		if c.To.N >= c.Head {
 			return nil
 		}
@@ -168,6 +171,7 @@ func (s *shipper) register(ctx context.Context) error {
 		s.log.Error("the fleet's engine went back: it has lost what it had acknowledged; this host ships it again", "had", s.word.N, "has", mark.N)
 	}
 	s.mark, s.word, s.known, s.beat = mark, mark, map[string]map[int64]bool{}, time.Now()
+	s.tell(mark, 0)
 	s.keepWord(true)
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
@@ -69,6 +71,18 @@ func TestShipper(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)
+	}
+	told := s.told()
+	if rows, _, err := s.reader.Behind(t.Context(), told.mark.N); err != nil || rows != 0 || told.batches < 3 || told.took <= 0 {
+		t.Errorf("after all was shipped %d rows are behind, %+v, %v", rows, told, err)
+	}
+	if rows, oldest, err := s.reader.Behind(t.Context(), 1); err != nil || rows < 2 || oldest == 0 {
+		t.Errorf("behind row 1 are %d rows since %d, %v", rows, oldest, err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(s)
+	if families, err := registry.Gather(); err != nil || len(families) != 5 {
+		t.Errorf("the metrics are %v, %v", families, err)
 	}
 	hosts, err := FleetHosts(t.Context(), url)
 	if err != nil || len(hosts.Hosts) != 1 || hosts.Hosts[0].Name != "here" || hosts.Hosts[0].Runs != 1 {

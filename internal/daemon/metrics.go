@@ -150,7 +150,14 @@ var (
 		"OpenTelemetry's spans that were sent, by what became of them: late ones are steps or usage too.", []string{"result"}, nil)
 	noticesDesc = prometheus.NewDesc("ckptsidecar_notices", "Notices for hooks that are remembered, by hook and state.", []string{"hook", "state"}, nil)
 	droppedDesc = prometheus.NewDesc("ckptsidecar_notices_dropped_total", "Notices that found the queue full.", nil, nil)
-	panicsDesc  = prometheus.NewDesc("ckptsidecar_panics_total", "Requests that failed because of a mistake in the program.", nil, nil)
+	// The fleet's are there only where an engine is set.
+	fleetLagDesc     = prometheus.NewDesc("ckptsidecar_fleet_lag_seconds", "Age of the oldest row of the audit log that the fleet's engine lacks.", nil, nil)
+	fleetRowsDesc    = prometheus.NewDesc("ckptsidecar_fleet_unshipped_rows", "Rows of the audit log that the fleet's engine lacks.", nil, nil)
+	fleetBatchDesc   = prometheus.NewDesc("ckptsidecar_fleet_batch_seconds", "How long the last batch to the fleet's engine took.", nil, nil)
+	fleetBatchesDesc = prometheus.NewDesc("ckptsidecar_fleet_batches_total", "Batches that the fleet's engine has taken since the start.", nil, nil)
+	fleetFailingDesc = prometheus.NewDesc("ckptsidecar_fleet_failing", "1 where the last attempt to ship to the fleet's engine failed.", nil, nil)
+
+	panicsDesc = prometheus.NewDesc("ckptsidecar_panics_total", "Requests that failed because of a mistake in the program.", nil, nil)
 )
 
 // Describe is for Prometheus.

@@ -20,6 +20,9 @@ func (s *service) newServer() *server.Server {
 			return served.Status(ctx, ckpt.Scope{Caller: ckpt.Caller{Owner: "daemon", Admin: true}})
 		},
 		func() server.Stats { return api.Stats() }, s.drift.Rules(&policy))
+	if s.shipper != nil {
+		m.registry.MustRegister(s.shipper)
+	}
 	s.metrics = m.handler()
 	s.tellSettings()
 	api = server.NewServer(server.Options{

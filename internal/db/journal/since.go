@@ -210,6 +210,24 @@ func (r *reading) readAgents(ctx context.Context, q *sqlx.Tx) error {
 	return nil
 }
 
+// Behind counts the rows of the audit log after n, and answers when the oldest of them
+// was written, in milliseconds since 1970.
+func (j *Journal) Behind(ctx context.Context, n int64) (rows, oldest int64, err error) {
+	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
+		if err := q.GetContext(ctx, &rows, `SELECT max(0, n - ?) FROM audit_head`, n); err != nil || rows == 0 {
+			return err
+		}
+		var at ckpt.Time
+		err := q.GetContext(ctx, &at, `SELECT at FROM audit_log WHERE n > ? ORDER BY n LIMIT 1`, n)
+		if errors.Is(err, sql.ErrNoRows) { // they are archived
+			return nil
+		}
+		oldest = at.UnixMilli()
+		return err
+	})
+	return rows, oldest, err
+}
+
 // Where answers the end of the audit log, and the hash of one row of it: "" where that
 // row is archived, or is none.
 func (j *Journal) Where(ctx context.Context, n int64) (head fleet.Mark, hash string, err error) {

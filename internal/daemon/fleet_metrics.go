@@ -1,0 +1,66 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// What becomes known of shipping after each batch.
+type shipped struct {
+	mark    fleet.Mark
+	took    time.Duration // the last batch
+	batches int64
+}
+
+// told answers what is known of shipping.
+func (s *shipper) told() shipped {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tally
+}
+
+// tell notes where the engine is, and a batch with the time that it took.
+func (s *shipper) tell(m fleet.Mark, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tally.mark = m
+	if took > 0 {
+		s.tally.took = took
+		s.tally.batches++
+	}
+}
+
+// Describe is for Prometheus.
+func (s *shipper) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{fleetLagDesc, fleetRowsDesc, fleetBatchDesc, fleetBatchesDesc, fleetFailingDesc} {
+		ch <- d
+	}
+}
+
+// Collect is for Prometheus. What has not been shipped is asked for once a scrape.
+func (s *shipper) Collect(ch chan<- prometheus.Metric) {
+	t := s.told()
+	s.mu.Lock()
+	failing := s.problem != ""
+	s.mu.Unlock()
+	ch <- prometheus.MustNewConstMetric(fleetBatchDesc, prometheus.GaugeValue, t.took.Seconds())
+	ch <- prometheus.MustNewConstMetric(fleetBatchesDesc, prometheus.CounterValue, float64(t.batches))
+	ch <- prometheus.MustNewConstMetric(fleetFailingDesc, prometheus.GaugeValue, truth(failing))
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
+	defer cancel()
+	rows, oldest, err := s.reader.Behind(ctx, t.mark.N)
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(fleetRowsDesc, err)
+		return
+	}
+	lag := 0.0
+	if rows > 0 {
+		lag = max(0, time.Since(time.UnixMilli(oldest)).Seconds())
+	}
+	ch <- prometheus.MustNewConstMetric(fleetRowsDesc, prometheus.GaugeValue, float64(rows))
+	ch <- prometheus.MustNewConstMetric(fleetLagDesc, prometheus.GaugeValue, lag)
+}
