@@ -86,7 +86,9 @@ type Run struct {
 	Marked      []Checkpoint // without their states: what may change of them
 	Pieces      []Segment    // that Checkpoints need and the engine may not have
 	Rows        []Row
-	FirstEvent  int64 // events before it are gone; 0 for none
+	Writes      []string // the keys of all that LangGraph's tasks wrote and that is there
+	TrimWrites  bool     // Writes holds
+	FirstEvent  int64    // events before it are gone; 0 for none
 }
 
 // Checkpoint is a checkpoint with the state as it is stored: a body, or pieces.

@@ -102,6 +102,16 @@ func RowsOf(ctx context.Context, q *sqlx.Tx, run int64, some map[string][]string
 	return list, nil
 }
 
+// WriteKeys are the keys of what LangGraph's tasks have written for a run.
+func WriteKeys(ctx context.Context, q *sqlx.Tx, run int64) (list []string, err error) {
+	err = eachRow(ctx, q, `SELECT checkpoint, task, idx FROM graph_writes WHERE run_id = ?`, run, func(values []any) error {
+		key, err := json.Marshal(values)
+		list = append(list, string(key))
+		return err
+	})
+	return list, err
+}
+
 // quoted is a text as a literal of SQL.
 func quoted(s string) string { return `'` + strings.ReplaceAll(s, `'`, `''`) + `'` }
 

@@ -195,6 +195,17 @@ func words(ctx context.Context, q *sqlx.Tx) (list []string, err error) {
 			list = append(list, fmt.Sprint(row.Kind, " ", r.UID, " ", row.Key, " ", row.Text))
 		}
 	}
+	var agents []int64
+	if err := q.SelectContext(ctx, &agents, `SELECT id FROM agents`); err != nil {
+		return nil, err
+	}
+	for _, id := range agents {
+		text, err := archive.AgentText(ctx, q, id)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, "agent "+text)
+	}
 	for _, query := range []string{
 		`SELECT 'agent ' || uid || ' ' || name FROM agents`,
 		`SELECT 'segment ' || r.uid || ' ' || s.id || ' ' || s.size || ' ' || lower(hex(s.data)) FROM segments s JOIN runs r ON r.id = s.run_id`,
@@ -217,6 +228,7 @@ func (w *world) there() (list []string) {
 		`SELECT 'run ' || uid || ' ' || doc FROM fleet_runs`,
 		`SELECT kind || ' ' || run_uid || ' ' || key || ' ' || doc FROM fleet_rows`,
 		`SELECT 'agent ' || uid || ' ' || agent FROM fleet_agents`,
+		`SELECT 'agent ' || doc FROM fleet_agents`,
 		`SELECT 'segment ' || run_uid || ' ' || id || ' ' || size || ' ' || encode(data, 'hex') FROM fleet_segments`,
 		`SELECT 'state ' || run_uid || ' ' || n || ' ' || id || ' ' || suspect || ' ' || sha || ' ' || coalesce(pieces, '') || ' ' || encode(coalesce(body, ''), 'hex') FROM fleet_checkpoints`,
 		`SELECT 'log ' || n || ' ' || action || ' ' || hash || ' ' || CASE action WHEN 'remove' THEN '' ELSE coalesce(texts::json->>'reason', '') END FROM fleet_audit`,

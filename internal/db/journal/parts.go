@@ -45,10 +45,12 @@ func partOf(action string) part {
 type touched struct {
 	whole, full bool
 	some        map[string][]string // keys by kind
+	removed     bool                // checkpoints went, and with them what LangGraph's tasks wrote for them
 }
 
 // touch notes a row of the log.
 func (t *touched) touch(row *logRow) {
+	t.removed = t.removed || row.Action != "save" && partOf(row.Action) == little
 	switch partOf(row.Action) {
 	case full:
 		t.whole, t.full = true, true

@@ -59,9 +59,25 @@ func (r *reading) readRun(ctx context.Context, q *sqlx.Tx, p place) error {
 	if err := r.readStates(ctx, q, row.ID, &run, t.full); err != nil {
 		return err
 	}
+	if err := readWrites(ctx, q, row.ID, &run, t); err != nil {
+		return err
+	}
 	r.Names = append(r.Names, fleet.Name{Owner: p.owner, Agent: p.agent, Run: p.run, UID: row.UID})
 	r.Runs = append(r.Runs, run)
 	return nil
+}
+
+// readWrites says what LangGraph's tasks have written that is still there, where
+// checkpoints went. A save removes older ones too.
+func readWrites(ctx context.Context, q *sqlx.Tx, id int64, run *fleet.Run, t *touched) (err error) {
+	if run.Whole || !t.removed && len(run.Gone) == 0 {
+		return nil
+	}
+	if err := q.GetContext(ctx, &run.TrimWrites, `SELECT EXISTS (SELECT 1 FROM graph_threads WHERE run_id = ?)`, id); err != nil || !run.TrimWrites {
+		return err
+	}
+	run.Writes, err = archive.WriteKeys(ctx, q, id)
+	return err
 }
 
 type stateRow struct {

@@ -66,6 +66,7 @@ type reading struct {
 	runs   map[place]*touched
 	order  []place
 	agents map[place]bool
+	owners []string       // whose agents' policies changed all at once; ckpt.AllOwners for everybody's
 	all    map[place]part // agents whose runs are all to be read, and how much of each
 	first  map[place]int  // how many rows of the log come before the first that names a run
 	fewer  int            // it is too much: so many rows are enough
@@ -102,6 +103,9 @@ func (r *reading) read(ctx context.Context, q *sqlx.Tx, from fleet.Mark) error {
 			t.whole = true
 		}
 	}
+	if err := r.findAgents(ctx, q); err != nil {
+		return err
+	}
 	if err := r.readAgents(ctx, q); err != nil {
 		return err
 	}
@@ -132,7 +136,16 @@ func (r *reading) note(row *logRow) error {
 	texts := string(said)
 	shown.Texts = &texts
 	r.Journal, r.Size = append(r.Journal, shown), r.Size+int64(len(texts)+len(doc))+200
-	if row.Outcome != ledger.OutcomeDone || row.Agent.String == "" {
+	if row.Outcome != ledger.OutcomeDone {
+		return nil
+	}
+	switch row.Action {
+	case "set_owner_policy":
+		r.owners = append(r.owners, row.Owner.String)
+	case "set_daemon_policy":
+		r.owners = append(r.owners, ckpt.AllOwners)
+	}
+	if row.Agent.String == "" {
 		return nil
 	}
 	p := place{row.Owner.String, row.Agent.String, row.Run.String}
@@ -172,6 +185,23 @@ func (r *reading) touch(p place) *touched {
 		r.first[p] = max(0, len(r.Journal)-1)
 	}
 	return t
+}
+
+// findAgents finds the agents whose policies a row has changed without naming them.
+func (r *reading) findAgents(ctx context.Context, q *sqlx.Tx) error {
+	for _, owner := range r.owners {
+		var rows []struct {
+			Owner string `db:"owner"`
+			Name  string `db:"name"`
+		}
+		if err := q.SelectContext(ctx, &rows, `SELECT owner, name FROM agents WHERE ?2 OR owner = ?1`, owner, owner == ckpt.AllOwners); err != nil {
+			return err
+		}
+		for _, a := range rows {
+			r.agents[place{a.Owner, a.Name, ""}] = true
+		}
+	}
+	return nil
 }
 
 // readAgents reads the agents that rows name, and finds the runs of those that are to

@@ -218,6 +218,9 @@ func (s *shipping) removals() {
 		if r.Trim {
 			s.held(keepSegments, r.UID, some(r.Segments))
 		}
+		if r.TrimWrites {
+			s.held(keepWrites, r.UID, append([]string{}, r.Writes...))
+		}
 		if r.FirstEvent > 0 {
 			s.held(dropEvents, r.UID, r.FirstEvent)
 		}

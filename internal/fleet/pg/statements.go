@@ -33,6 +33,8 @@ const (
 
 	dropRows   = `DELETE FROM fleet_rows WHERE run_uid IN (` + held + `)`
 	dropEvents = `DELETE FROM fleet_rows WHERE kind = 'event' AND run_uid = $4 AND ord < $5 AND run_uid IN (` + held + `)`
+	// keepWrites leaves what LangGraph's tasks wrote and that is still there.
+	keepWrites = `DELETE FROM fleet_rows WHERE kind = 'graph_write' AND run_uid = $4 AND NOT key = ANY($5::text[]) AND run_uid IN (` + held + `)`
 	// keepOnly leaves the checkpoints that there are, dropGone takes those that went.
 	keepOnly     = `DELETE FROM fleet_checkpoints WHERE run_uid = $4 AND NOT (db = $1 AND n = ANY($5::bigint[])) AND run_uid IN (` + held + `)`
 	dropGone     = `DELETE FROM fleet_checkpoints WHERE run_uid = $4 AND db = $1 AND n = ANY($5::bigint[]) AND run_uid IN (` + held + `)`
