@@ -76,8 +76,8 @@ clients-python: build ## those of the Python client; needs Python 3.9 or newer a
 	cd clients/python && $(PYTHON) -W default -m unittest tests.test_cost
 
 fleet: ## the engine of a fleet, on PostgreSQL; needs postgresql-15, and as root setpriv
-	go test -v -count=1 -timeout 90s ./internal/fleet/... ./internal/db/journal
-	go test -v -count=1 -timeout 90s -run '^(TestShipper|TestFleetRestore)$$' ./internal/daemon
+	go test -v -count=1 -timeout 300s ./internal/fleet/... ./internal/db/journal
+	go test -v -count=1 -timeout 300s -run '^(TestShipper|TestFleetRestore)$$' ./internal/daemon
 
 bench: build ## durable saves a second on this disk
 	./dist/ckptsidecar bench save
