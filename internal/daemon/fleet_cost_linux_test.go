@@ -57,8 +57,8 @@ func savesWith(t *testing.T, how, url string) (rate, cpu float64) {
 		all.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				state := fmt.Appendf(nil, `{"client":%d,"n":%d,"text":"%02000d"}`, client, i, i)
-				_, err := s.Save(context.Background(), fleetUser, &ckpt.SaveRequest{Agent: fmt.Sprint("a", client), Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: state})
-				if err != nil {
+				r := &ckpt.SaveRequest{Agent: fmt.Sprint("a", client), Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: state}
+				if _, err := s.Save(context.Background(), fleetUser, r); err != nil {
 					t.Error(err)
 					return
 				}
