@@ -24,77 +24,81 @@ type Setting struct {
 func (c *Config) Settings() []Setting {
 	const live, start = true, false
 	list := []Setting{
-		{"database", "CKPTSIDECAR_DB", "The database file. Its folder is made if it is missing.", start, &c.Database},
-		{"socket", "CKPTSIDECAR_SOCKET", "The Unix socket or the named pipe at which agents call. It does not count " +
-			"where systemd hands a socket over.", start, &c.Socket},
-		{"multi_user", "", "Several users share this daemon. It then refuses to start where the kernel cannot tell " +
-			"users apart. A daemon that root starts by hand is shared too.", start, &c.MultiUser},
+		{"database", "CKPTSIDECAR_DB", "The database file. The daemon creates its folder if it is missing.", start, &c.Database},
+		{"socket", "CKPTSIDECAR_SOCKET", "The Unix socket or the named pipe that agents connect to. It is ignored if systemd passes a " +
+			"socket.", start, &c.Socket},
+		{"multi_user", "", "Several users share this daemon. It then refuses to start if the kernel cannot tell users apart. A daemon that " +
+			"root starts by hand is shared too.", start, &c.MultiUser},
 		{"stop_timeout", "", "How long a stop waits for requests in flight before it ends them.", live, &c.StopTimeout},
-		{"policy", "", "The policy for everybody's agents, as a table or as JSON in quotes: what an owner's policy for all " +
-			"agents (`policy set '*'`) or an agent's own does not set.", live, &c.Policy},
-		{"notify", "", "Who is told of what has happened: tables of webhooks, each with url, secret_file and events, and of commands, each with " +
-			"run and events; none by default. See docs/OPERATIONS.md.", live, &c.Notify},
-		{"access.database_mode", "", "The permissions of the database files: 0600, or 0640 to let the group of their " +
-			"folder's auditors read.", start, &c.DatabaseMode},
+		{"policy", "", "The policy for everybody's agents, as a table or as JSON in quotes. An owner's policy (`policy set '*'`) and an " +
+			"agent's own policy override it.", live, &c.Policy},
+		{"notify", "", "Who is notified: tables of webhooks, each with url, secret_file and events, and of commands, each with run and " +
+			"events; none by default. See docs/OPERATIONS.md.", live, &c.Notify},
+		{"access.database_mode", "", "The permissions of the database files: 0600, or 0640 to let the group of their folder's auditors " +
+			"read.", start, &c.DatabaseMode},
 		{"access.socket_mode", "", "The permissions of the socket: 0600, or 0660 to let its group in.", start, &c.SocketMode},
 		{"access.socket_group", "", "The group that the socket belongs to; empty for the daemon's own.", start, &c.SocketGroup},
-		{"access.admin_group", "", "The group whose members may read and administer everybody's agents, as root may; empty for none.", start, &c.AdminGroup},
+		{"access.admin_group", "", "The group whose members may read and administer everybody's agents, as root may; empty for " +
+			"none.", start, &c.AdminGroup},
 		{"backup.interval", "", "How often the database is backed up; 0s for never.", live, &c.BackupInterval},
-		{"backup.keep", "", "How many of these backups stay; the oldest goes when a newer one has been verified.", live, &c.BackupKeep},
+		{"backup.keep", "", "How many backups stay. The oldest is removed when a newer one has been verified.", live, &c.BackupKeep},
 		{"backup.folder", "", "Where backups go, better on another disk; empty for the folder backups beside the database.", live, &c.BackupFolder},
-		{"log.format", "", "The form of the log: text for people, json for collectors, or auto, which is the journal " +
-			"or the event log where the service manager listens, and else text.", start, &c.LogFormat},
+		{"log.format", "", "The format of the log: text for people, json for collectors, or auto, which is the journal or the event log under " +
+			"a service manager, and else text.", start, &c.LogFormat},
 		{"log.level", "", "What is logged: debug, info, warn or error.", live, &c.LogLevel},
 		{"limits.max_body", "", "The largest request, and so the largest state.", start, &c.MaxBody},
-		{"limits.max_database", "", "The largest database file; 0 for no limit. Reads and deletes go on when it is reached.", start, &c.MaxDatabase},
-		{"limits.reserve", "", "Room on the disk that is kept by a file beside the database, so that deletes work " +
-			"where the disk is full; it grows with what waits in the log. 0 for none.", start, &c.Reserve},
-		{"limits.owner_bytes", "", "How much one user may have stored, with everything that it takes: states, steps, " +
-			"events, policies, rows of the audit log; 0 for no limit.", start, &c.OwnerBytes},
-		{"limits.owner_share", "", "How many percent one user may have of what that user has stored and the room that " +
-			"is left, on the disk and below limits.max_database: there is always room for others. 0 for no limit.", start, &c.OwnerShare},
-		{"limits.agent_files", "", "How much the contents of the files of one agent may take, as they are stored. Beyond it " +
-			"the oldest unpinned routine checkpoints of the agent lose their files, and say so; 0 for no limit.", start, &c.AgentFiles},
+		{"limits.max_database", "", "The largest database file; 0 for no limit. At the limit, reads and deletes still work.", start, &c.MaxDatabase},
+		{"limits.reserve", "", "Disk space that a file beside the database reserves, so that deletes work on a full disk. It grows with the " +
+			"write-ahead log. 0 for none.", start, &c.Reserve},
+		{"limits.owner_bytes", "", "How many bytes one user may store, in states, steps, events, policies and rows of the audit log together; " +
+			"0 for no limit.", start, &c.OwnerBytes},
+		{"limits.owner_share", "", "The percentage that one user may take of what that user has stored plus the free space, on the disk and " +
+			"below limits.max_database, so that others always have space. 0 for no limit.", start, &c.OwnerShare},
+		{"limits.agent_files", "", "How many stored bytes the files of one agent may take. Beyond the limit, the agent's oldest unpinned " +
+			"routine checkpoints lose their files, and say so. 0 for no limit.", start, &c.AgentFiles},
 		{"limits.owner_writes_per_second", "",
-			"How many writes a second one user may send: saves, steps, events and all else that changes something; 0 " +
-				"for no limit. A heartbeat counts, and is never refused for it. Its former name, " +
-				"`limits.owner_saves_per_second`, still works.", start, &c.OwnerWritesPerSecond},
+			"How many writes a second one user may send: saves, steps, events and everything else that changes something; 0 for no limit. A " +
+				"heartbeat counts, but is never refused. Its former name, `limits.owner_saves_per_second`, still works.", start, &c.OwnerWritesPerSecond},
 		{"limits.owner_connections", "", "How many connections one user may have open.", start, &c.OwnerConnections},
-		{"limits.connections", "", "How many connections may be open at all.", start, &c.Connections},
-		{"limits.live_states", "", "Memory for the newest state of each run that is being saved: of the next one only " +
-			"what changed is then looked at and stored. One state may take half of it; a quarter more is used for " +
-			"states on their way. 0 for none: every state is stored whole.", start, &c.LiveStates},
-		{"limits.garbage", "", "How much memory may be garbage before it is collected: more saves processor time " +
-			"under load. It is at most four times what is in use, and given back when the load ends. 0 leaves it to " +
-			"GOGC, as the environment variable GOGC does.", start, &c.Garbage},
-		{"limits.write_timeout", "", "How long a write waits for a locked database before it is answered with busy.", start, &c.WriteTimeout},
-		{"limits.stuck_after", "", "How long the writer may have work and commit nothing, because a write stands " +
-			"still or a lock does not come free, before the daemon ends itself, to be started afresh; 0s for ever. " +
-			"Where systemd's watchdog is on, it ends a writer that stands still after half of WatchdogSec=.", live, &c.StuckAfter},
-		{"retention.interval", "", "How often checkpoints are looked at that go by age or budget.", live, &c.RetentionInterval},
-		{"retention.keys", "", "How long idempotency keys are remembered: who asks again within this time gets the " +
-			"first answer, and nothing is done twice. A client that was cut off may ask so much later.", live, &c.RetentionKeys},
-		{"audit.keep", "", "How long rows of the audit log stay in the database, at least 8d; older ones go to files in audit.folder, " +
-			"each of which verifies by itself. 0s keeps all of them.", live, &c.AuditKeep},
+		{"limits.connections", "", "How many connections all users together may have open.", start, &c.Connections},
+		{"limits.live_states", "", "Memory for the newest state of each active run, so that the next save compares and stores only what " +
+			"changed. One state may take half of it. States in transit take up to a quarter more. 0 for none: every state is stored " +
+			"whole.", start, &c.LiveStates},
+		{"limits.garbage", "", "How much garbage may collect in memory before the collector runs. More saves processor time under load. It is " +
+			"at most four times the memory in use, and is returned when the load ends. 0 leaves it to GOGC, as the environment variable GOGC " +
+			"does.", start, &c.Garbage},
+		{"limits.write_timeout", "", "How long a write waits for a locked database before the daemon answers busy.", start, &c.WriteTimeout},
+		{"limits.stuck_after", "", "How long the writer may have work and commit nothing, because a write hangs or a lock is not released, " +
+			"before the daemon exits to be restarted; 0s for ever. If systemd's watchdog is on, it ends a hanging writer after half of " +
+			"WatchdogSec=.", live, &c.StuckAfter},
+		{"retention.interval", "", "How often the daemon looks for checkpoints to remove by age or budget.", live, &c.RetentionInterval},
+		{"retention.keys", "", "How long idempotency keys are remembered. A request that is repeated within this time gets the first answer, " +
+			"and nothing is done twice.", live, &c.RetentionKeys},
+		{"audit.keep", "", "How long rows of the audit log stay in the database, at least 8d. Older rows move to files in audit.folder, and " +
+			"each file can be verified by itself. 0s keeps all rows.", live, &c.AuditKeep},
 		{"audit.folder", "", "Where those files go; empty for the folder audit beside the database.", live, &c.AuditFolder},
-		{"monitor.interval", "", "How often the owners of runs are looked at; a dead one is found that much later at most.", live, &c.MonitorInterval},
-		{"drift.interval", "", "How often runs are looked at for what only time shows: checkpoints that are due, " +
-			"agents that do not agree.", start, &c.DriftInterval},
-		{"drift.watched_runs", "", "Of how many runs what the drift detectors know is kept in memory; of others it is " +
-			"read again when they are written to.", start, &c.WatchedRuns},
-		{"metrics.listen", "", "Answer Prometheus at this port too, such as 127.0.0.1:9464, with GET /metrics alone; empty for no port. " +
-			"Every user of the machine can read it: the numbers name nobody, and are of everybody.", start, &c.MetricsListen},
+		{"monitor.interval", "", "How often the daemon checks the owners of runs. It notices a dead one after this time at " +
+			"most.", live, &c.MonitorInterval},
+		{"drift.interval", "", "How often the daemon checks runs for what only time shows: overdue checkpoints, agents that do not " +
+			"agree.", start, &c.DriftInterval},
+		{"drift.watched_runs", "", "For how many runs the drift detectors keep their state in memory. For other runs it is read again at the " +
+			"next write.", start, &c.WatchedRuns},
+		{"metrics.listen", "", "Serve GET /metrics for Prometheus at this address too, such as 127.0.0.1:9464; empty for no port. Every user " +
+			"of the machine can read it. The numbers cover all users and name nobody.", start, &c.MetricsListen},
 		{"fleet.engine_file", "", "The file that holds the URL of the engine to which this host ships what it commits, such as " +
-			"postgres://USER:PASSWORD@HOST/DATABASE; credential:NAME for a credential of systemd; empty for no fleet. See docs/FLEET.md.", start, &c.FleetEngine},
+			"postgres://USER:PASSWORD@HOST/DATABASE; credential:NAME for a credential of systemd; empty for no fleet. See " +
+			"docs/FLEET.md.", start, &c.FleetEngine},
 		{"fleet.name", "", "The name of this host in the fleet, for people; empty for the machine's own name.", start, &c.FleetName},
-		{"fleet.interval", "", "The shortest time between two batches to the engine: longer costs less, and loses more with the host's disk.", start, &c.FleetInterval},
-		{"fleet.max_batch", "", "About how much one batch to the engine holds. A run is never cut, so one that is larger goes as a batch of its own.", start, &c.FleetBatch},
-		{"otlp.enabled", "", "Take OpenTelemetry's traces from agents that are instrumented already, by gRPC and HTTP, at the " +
-			"socket otlp.sock beside the daemon's own.", start, &c.OTLP},
-		{"otlp.loopback", "", "Take them at this port too, such as 127.0.0.1:4318, from those who have a token (`ckptsidecar token " +
-			"create`); empty for no port. It is the only way on Windows, and for exporters that know no sockets.", start, &c.OTLPLoopback},
-		{"otlp.content", "", "What is kept of the arguments and results of tools: hash, keyed prints for the drift detectors; none; or " +
-			"keep, the text without what looks like a secret.", start, &c.OTLPContent},
+		{"fleet.interval", "", "The shortest time between two batches to the engine. A longer time costs less, but more is lost with the " +
+			"host's disk.", start, &c.FleetInterval},
+		{"fleet.max_batch", "", "The approximate size of one batch to the engine. A run is never split, so a larger run is a batch of its " +
+			"own.", start, &c.FleetBatch},
+		{"otlp.enabled", "", "Receive OpenTelemetry traces from instrumented agents, by gRPC and HTTP, at the socket otlp.sock beside the " +
+			"daemon's own.", start, &c.OTLP},
+		{"otlp.loopback", "", "Receive traces at this address too, such as 127.0.0.1:4318, from senders with a token (`ckptsidecar token " +
+			"create`); empty for no port. Windows and exporters without support for sockets need it.", start, &c.OTLPLoopback},
+		{"otlp.content", "", "What is kept of the arguments and results of tools: hash, keyed hashes for the drift detectors; none; or keep, " +
+			"the text without likely secrets.", start, &c.OTLPContent},
 	}
 	for i := range list {
 		if list[i].Env == "" {
