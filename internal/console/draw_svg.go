@@ -80,7 +80,7 @@ func (s *svg) triangle(class string, r float64) {
 	s.put(`<path class="fi `, class, `" d="M0-`, r, `L`, r, ` `, r-1, `H-`, r, `Z"/>`)
 }
 
-// spark draws how a number went. It needs two values at least.
+// spark draws how a number went. It needs two values at least; before that, it draws the bottom line alone.
 func spark(values []float64) template.HTML {
 	const w, h = 220.0, 26.0
 	s := &svg{}
@@ -102,6 +102,8 @@ func spark(values []float64) template.HTML {
 		}
 		line := points.b.String()
 		s.put(`<polygon class="sparkf" points="0,`, h, ` `, line, ` `, w, `,`, h, `"/><polyline class="spark" points="`, line, `"/>`)
+	} else {
+		s.put(`<path class="gl" d="M0 `, h-2, `H`, w, `"/>`)
 	}
 	s.raw(`</svg>`)
 	return s.html()

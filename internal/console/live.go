@@ -93,7 +93,7 @@ func (f *feed) stopLocked() {
 
 // follow follows the daemon until ctx ends, or the daemon cannot be followed.
 func (f *feed) follow(ctx context.Context) {
-	_ = f.daemon.all().Changes(ctx, func(c survey.Change) error {
+	_ = f.daemon.all().ChangesUntilAway(ctx, func(c survey.Change) error {
 		f.tell(c)
 		return ctx.Err()
 	})
@@ -126,7 +126,9 @@ func (f *feed) wakeLocked() {
 }
 
 // lost lets the pages that wait know that the daemon is away: they look by themselves.
+// The last overview is not good any more: a page that got it would not see that the daemon is away.
 func (f *feed) lost() {
+	f.daemon.forget()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stopLocked()

@@ -89,3 +89,23 @@ func TestNobodyIsFollowedWithoutAPage(t *testing.T) {
 		}
 	}
 }
+
+// TestALostDaemonIsSeenAtOnce stops the daemon right after an overview that would be good for long.
+func TestALostDaemonIsSeenAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.page("")
+	first := <-w.wait("seen=")
+	d := w.console.daemon
+	d.overviews.Lock()
+	d.took, d.asked = staleMost, d.options.Now() // as when the daemon had much to do
+	d.overviews.Unlock()
+	waiting := w.wait("seen=" + first.n)
+	w.stop()
+	if got := <-waiting; got.status != http.StatusServiceUnavailable {
+		t.Errorf("a page that waits is answered with %v when the daemon ends", got)
+	}
+	if got := w.send("GET", w.base, nil, nil).StatusCode; got != http.StatusServiceUnavailable {
+		t.Errorf("a page that looks then is answered with %d", got)
+	}
+}

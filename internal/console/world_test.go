@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ type world struct {
 	client  *client.Client
 	console *served
 	owner   string
+	stop    func() // ends the daemon
 }
 
 func newWorld(t *testing.T) *world {
@@ -41,11 +43,12 @@ func newWorld(t *testing.T) *world {
 		over <- (&real.Daemon{Config: config, Version: "test", Hurry: make(chan struct{}), Log: slog.New(slog.DiscardHandler)}).Run(ctx)
 	}()
 	line := &client.Client{Socket: config.Socket}
-	t.Cleanup(func() {
+	end := sync.OnceFunc(func() {
 		line.Close()
 		stop()
 		<-over // it still writes into a folder that is to be removed
 	})
+	t.Cleanup(end)
 	for line.Ready(t.Context()) != nil {
 		select {
 		case err := <-over:
@@ -55,7 +58,7 @@ func newWorld(t *testing.T) *world {
 		}
 	}
 	s := serve(t, Options{Socket: config.Socket})
-	return &world{browser: s.open(), t: t, client: line, console: s, owner: s.daemon.who}
+	return &world{browser: s.open(), t: t, client: line, console: s, owner: s.daemon.who, stop: end}
 }
 
 // save saves a state of a run.

@@ -82,7 +82,7 @@ func (c *Client) follow(ctx context.Context, s follower) error {
 			return s.refused
 		case ctx.Err() != nil:
 			return broken(ctx.Err(), false)
-		case !passes(err) || !s.connected && time.Since(began) >= c.Retry:
+		case !passes(err) || s.single && s.connected || !s.connected && time.Since(began) >= c.Retry:
 			return err
 		}
 		if s.after != last {
@@ -109,6 +109,7 @@ type follower struct {
 	path      string
 	after     int64
 	tell      func(line []byte, after int64) (next int64, refused bool, err error)
+	single    bool // ends with its first stream
 	connected bool
 	refused   error // what tell answered
 }

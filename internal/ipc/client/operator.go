@@ -95,7 +95,17 @@ func (o Operator) Forecast(ctx context.Context, f survey.ForecastQuery) (*survey
 // is survey.ChangedBegin. If the daemon restarts, it connects again, and
 // survey.ChangedBegin comes again: what changed in between is not told.
 func (o Operator) Changes(ctx context.Context, f func(survey.Change) error) error {
-	return o.follow(ctx, follower{client: o.Client, path: "/v1/changes", tell: func(line []byte, _ int64) (int64, bool, error) {
+	return o.changes(ctx, false, f)
+}
+
+// ChangesUntilAway is Changes for who shows that the daemon is away: it ends when the
+// daemon goes away, and does not connect again.
+func (o Operator) ChangesUntilAway(ctx context.Context, f func(survey.Change) error) error {
+	return o.changes(ctx, true, f)
+}
+
+func (o Operator) changes(ctx context.Context, single bool, f func(survey.Change) error) error {
+	return o.follow(ctx, follower{client: o.Client, path: "/v1/changes", single: single, tell: func(line []byte, _ int64) (int64, bool, error) {
 		var c survey.Change
 		if err := json.Unmarshal(line, &c); err != nil {
 			return 0, false, misunderstood(err, false)
