@@ -16,10 +16,10 @@ import (
 )
 
 // TestMeasureFleet is T10: what shipping costs local saves, with the fleet off, on, and
-// on with a dead engine, in turns. CKPT_MEASURE=1 runs it.
+// on with a dead engine, in turns. CKPTSIDECAR_MEASURE=1 runs it.
 func TestMeasureFleet(t *testing.T) {
-	if os.Getenv("CKPT_MEASURE") == "" {
-		t.Skip("it measures: set CKPT_MEASURE=1")
+	if os.Getenv("CKPTSIDECAR_MEASURE") == "" {
+		t.Skip("it measures: set CKPTSIDECAR_MEASURE=1")
 	}
 	server := pgtest.Start(t)
 	url := server.Database("fleet")

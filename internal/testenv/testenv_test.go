@@ -17,6 +17,7 @@ func TestMain(m *testing.M) {
 		outside[name] = os.Getenv(name)
 	}
 	_ = os.Setenv("CKPTSIDECAR_DB", "the caller's")
+	_ = os.Setenv("CKPTSIDECAR_MEASURE", "1")
 	Main(m)
 }
 
@@ -36,6 +37,9 @@ func TestNothingOfTheCallerIsReached(t *testing.T) {
 	}
 	if value, set := os.LookupEnv("CKPTSIDECAR_DB"); set {
 		t.Errorf("CKPTSIDECAR_DB is still %q", value)
+	}
+	if os.Getenv("CKPTSIDECAR_MEASURE") != "1" {
+		t.Error("CKPTSIDECAR_MEASURE, which has tests measure, does not reach them")
 	}
 	if dir := t.TempDir(); !strings.HasPrefix(dir, home) {
 		t.Errorf("temporary folders lie in %s, outside of %s", dir, home)
