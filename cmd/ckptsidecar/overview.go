@@ -35,7 +35,7 @@ func (c *overviewCmd) Run(ctx context.Context, a *app) error {
 		term.Println(a.Stdout, "no run goes on, and none has ended in the last "+c.Span)
 		return nil
 	}
-	t := term.NewTable("AGENT", "RUN", "STATUS", "CHANGED", ">WORKED", ">STEPS", ">COST", ">FINDINGS", "~GOAL")
+	t := term.NewTable("AGENT", "RUN", "STATUS", "CHANGED", ">?WORKED", ">STEPS", ">?COST", ">FINDINGS", "~?GOAL")
 	for i := range v.Runs {
 		r := &v.Runs[i]
 		worked := r.WorkedMS
@@ -64,7 +64,7 @@ func needsText(a *app, v *survey.Overview) {
 		if n.Agent != "" {
 			where = n.Agent + "/" + n.Run
 		}
-		term.Printf(a.Stdout, "%s  %s  %s\n", a.Out.Yellow(needText(n)), where, term.Ago(v.At.Time, n.Since.Time))
+		a.Out.Hanging(a.Stdout, "", fmt.Sprintf("%s  %s  %s", a.Out.Yellow(term.Escape(needText(n))), term.Escape(where), term.Ago(v.At.Time, n.Since.Time)))
 		if n.Why != "" {
 			term.Paragraph(a.Stdout, a.Out, 4, n.Why)
 		}

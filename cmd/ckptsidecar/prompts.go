@@ -52,20 +52,22 @@ func (c *promptsListCmd) Run(ctx context.Context, a *app) error {
 		if i > 0 {
 			term.Println(a.Stdout)
 		}
-		promptText(a, &all.Prompts[i])
+		promptText(a, &all.Prompts[i], a.Out.Wide())
 	}
 	c.Paged.More(a.App, all.Next)
 	return nil
 }
 
-func promptText(a *app, p *ckpt.Prompt) {
-	term.Printf(a.Stdout, "%s  run %s of %s, asked %s\n", a.Out.Bold(p.ID), p.Run, p.Agent, term.Moment(p.At))
+// promptText shows a prompt. In a list the reason of a decision is left out, which
+// prompts show tells.
+func promptText(a *app, p *ckpt.Prompt, whole bool) {
+	term.Printf(a.Stdout, "%s  run %s of %s, asked %s\n", a.Out.Bold(a.Out.ID(p.ID)), p.Run, p.Agent, term.Moment(p.At))
 	term.Paragraph(a.Stdout, a.Out, 2, p.Question)
-	if p.Reason != "" {
+	if p.Reason != "" && (whole || p.Kind == ckpt.PromptQuestion) {
 		term.Paragraph(a.Stdout, a.Out, 2, p.Reason)
 	}
 	if p.HasSchema() {
-		term.Printf(a.Stdout, "  data as in %s\n", oneLine(p.Schema))
+		term.Println(a.Stdout, a.Out.Fit("  data as in "+oneLine(p.Schema)))
 	}
 	switch p.Status {
 	case ckpt.PromptAnswered:
@@ -82,8 +84,22 @@ func promptText(a *app, p *ckpt.Prompt) {
 		term.Printf(a.Stdout, "  expires %s\n", term.Moment(p.ExpiresAt))
 	}
 	for _, line := range view.Answers(p) {
-		term.Printf(a.Stdout, "  %s\n", line)
+		answerLine(a, term.Escape(strings.ReplaceAll(line, p.ID, a.Out.ID(p.ID))))
 	}
+	if p.Reason != "" && !whole && p.Kind != ckpt.PromptQuestion {
+		term.Printf(a.Stdout, "  ckptsidecar prompts show %s tells more\n", a.Out.ID(p.ID))
+	}
+}
+
+// answerLine shows a command, and behind it or below it what it does.
+func answerLine(a *app, line string) {
+	command, why, _ := strings.Cut(line, "  ")
+	if width := a.Out.Columns(); why == "" || width == 0 || term.Visible(line)+2 <= width {
+		term.Println(a.Stdout, "  "+line)
+		return
+	}
+	term.Println(a.Stdout, "  "+command)
+	a.Out.Hanging(a.Stdout, "      ", strings.TrimSpace(why))
 }
 
 // answerText is an answer in one line.
@@ -110,7 +126,7 @@ func (c *promptsShowCmd) Run(ctx context.Context, a *app) error {
 	case a.JSON:
 		return a.WriteJSON(p)
 	}
-	promptText(a, p)
+	promptText(a, p, true)
 	if view.OperationsOf(p.MemoryDiff) == 0 || p.Checkpoint == "" {
 		return nil
 	}

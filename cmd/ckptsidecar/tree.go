@@ -83,7 +83,7 @@ func (h *history) write(w io.Writer, s *term.Style) {
 			term.Println(w)
 		}
 		if root.Parent != "" {
-			term.Printf(w, "%s\n", s.Dim(fmt.Sprintf("⋮ its parent %s was removed or is of another run", root.Parent)))
+			term.Printf(w, "%s\n", s.Dim(fmt.Sprintf("⋮ its parent %s was removed or belongs to another run", s.ID(string(root.Parent)))))
 		}
 		h.chain(w, s, root, nil, "", "")
 	}
@@ -93,7 +93,7 @@ func (h *history) write(w io.Writer, s *term.Style) {
 // prefix, the others behind another.
 func (h *history) chain(w io.Writer, s *term.Style, c, parent *ckpt.Checkpoint, first, prefix string) {
 	for ; c != nil; first = prefix {
-		term.Println(w, s.Fit(first+h.line(c, parent, s)))
+		term.Println(w, s.FitBefore(first+h.line(c, parent, s), "  "+s.Dim(s.ID(c.ID))))
 		trunk, branches := h.trunk(c)
 		for _, b := range branches {
 			h.chain(w, s, b, c, prefix+"├─", prefix+"│ ")
@@ -121,7 +121,7 @@ func (h *history) line(c, parent *ckpt.Checkpoint, s *term.Style) string {
 	if h.newest[c.Run] == c.ID {
 		words = append(words, s.Green("← newest of "+c.Run))
 	}
-	return strings.Join(append(words, s.Dim(s.ID(c.ID))), "  ")
+	return strings.Join(words, "  ")
 }
 
 // forkOf says of what a run's first checkpoint is a fork: by its parent, or where that

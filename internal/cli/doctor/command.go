@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
@@ -86,8 +87,8 @@ func findingText(a *cli.App, f finding) {
 	if f.skipped != "" {
 		mark, what = a.Out.Dim("skipped"), f.skipped
 	}
-	term.Printf(a.Stdout, "%s  %-10s %s\n", mark, f.Check, what)
+	a.Out.Hanging(a.Stdout, fmt.Sprintf("%s  %-10s ", mark, f.Check), term.Escape(what))
 	if f.Do != "" {
-		term.Printf(a.Stdout, "%20s%s %s\n", "", a.Out.Dim("→"), f.Do)
+		a.Out.Hanging(a.Stdout, fmt.Sprintf("%20s%s ", "", a.Out.Dim("→")), term.Escape(f.Do))
 	}
 }

@@ -15,7 +15,11 @@ const LineLength = 100
 // TimelineText draws what the run did last: one character for each step and
 // checkpoint, and below them marks at those that the findings rest on.
 func TimelineText(w io.Writer, s *term.Style, r *ckpt.DriftReport) {
-	line := r.Timeline[max(0, len(r.Timeline)-LineLength):]
+	most := LineLength
+	if width := s.Columns() - len("what it did last  "); width > 0 {
+		most = min(most, width)
+	}
+	line := r.Timeline[max(0, len(r.Timeline)-most):]
 	named := evidenceOf(r.Findings)
 	var drawn, marks strings.Builder
 	found := false
@@ -39,8 +43,13 @@ func TimelineText(w io.Writer, s *term.Style, r *ckpt.DriftReport) {
 	if found {
 		term.Printf(w, "%s  %s\n", s.Dim("what was found  "), s.Red(strings.TrimRight(marks.String(), " ")))
 	}
-	term.Printf(w, "%s\n", s.Dim("steps: . succeeded, x failed, ~ not ended, ? interrupted   checkpoints: C clean, S "+
-		"suspect, R recovery, r suspect recovery   found: ^ critical, ' others"))
+	for _, line := range []string{
+		"steps: . succeeded, x failed, ~ not ended, ? interrupted",
+		"checkpoints: C clean, S suspect, R recovery, r suspect recovery",
+		"found: ^ critical, ' others",
+	} {
+		term.Printf(w, "%s\n", s.Dim(line))
+	}
 }
 
 func entryMark(e *ckpt.TimelineEntry) byte {

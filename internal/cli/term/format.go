@@ -86,22 +86,29 @@ func WriteJSON(w io.Writer, v any) error {
 // Paragraph writes a text with each line indented. On a terminal it breaks lines between
 // words, so that none is longer than the window.
 func Paragraph(w io.Writer, s *Style, indent int, text string) {
-	before := strings.Repeat(" ", indent)
-	width := s.width - indent
-	if !s.Terminal || s.Wide() || width < leastProse {
-		Println(w, before+text)
+	s.Hanging(w, strings.Repeat(" ", indent), Escape(text))
+}
+
+// Hanging writes a text behind what stands first on its line. On a terminal it breaks
+// lines between words, so that none is longer than the window, and indents what follows
+// as far as the text began. Both have been escaped.
+func (s *Style) Hanging(w io.Writer, first, text string) {
+	indent := Visible(first)
+	width := s.Columns() - indent
+	if width < leastProse || Visible(text) <= width {
+		Println(w, first+text)
 		return
 	}
 	line := ""
-	for _, word := range strings.Fields(Escape(text)) {
+	for _, word := range strings.Fields(text) {
 		if line != "" && Visible(line)+1+Visible(word) > width {
-			Println(w, before+line)
-			line = ""
+			Println(w, first+line)
+			first, line = strings.Repeat(" ", indent), ""
 		}
 		if line != "" {
 			line += " "
 		}
 		line += word
 	}
-	Println(w, before+line)
+	Println(w, first+line)
 }

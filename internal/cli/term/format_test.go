@@ -31,13 +31,13 @@ func TestAgo(t *testing.T) {
 	}
 }
 
-// TestParagraphsFitTheWindow breaks between words on a terminal, and nowhere else.
+// TestParagraphsFitTheWindow breaks between words on a terminal, where the width is named, and nowhere else.
 func TestParagraphsFitTheWindow(t *testing.T) {
 	text := strings.Repeat("word ", 20) + "\x1b[2Jred"
 	for _, tt := range []struct {
 		style Style
 		lines int
-	}{{Style{Terminal: true, width: 40}, 4}, {Style{Terminal: true}, 1}, {Style{width: 40}, 1}} {
+	}{{Style{Terminal: true, width: 40}, 4}, {Style{Terminal: true}, 1}, {Style{width: 40}, 1}, {Style{width: 40, sized: true}, 4}} {
 		var out strings.Builder
 		Paragraph(&out, &tt.style, 2, text)
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")

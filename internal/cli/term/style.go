@@ -1,7 +1,6 @@
 package term
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -20,6 +19,7 @@ type Style struct {
 	colour   bool
 	able     bool      // the terminal understands colors
 	width    int       // of the terminal; 0 for no limit
+	sized    bool      // somebody has said how wide it is: prose is wrapped to it, also where no person watches
 	now      time.Time // that relative times count from
 }
 
@@ -39,7 +39,7 @@ func NewStyle(w io.Writer, env func(string) string) *Style {
 		s.colour = s.Terminal && s.able && env("TERM") != "dumb" && env("CLICOLOR") != "0"
 	}
 	if n, err := strconv.Atoi(env("COLUMNS")); err == nil && n > 0 {
-		s.width = n
+		s.width, s.sized = n, true
 	} else if n := terminalWidth(w); s.Terminal && n > 0 {
 		s.width = n
 	}
@@ -57,6 +57,14 @@ func (s *Style) Choose(color string, wide bool) {
 	if wide {
 		s.width = 0
 	}
+}
+
+// Columns is how wide lines of prose may be; 0 where nobody has said.
+func (s *Style) Columns() int {
+	if !s.Terminal && !s.sized {
+		return 0
+	}
+	return s.width
 }
 
 // Wide says whether everything is shown, however wide it is.
@@ -114,6 +122,6 @@ func (p *Pairs) Write(w io.Writer, s *Style) {
 		width = max(width, Visible(row[0]))
 	}
 	for _, row := range *p {
-		fmt.Fprintf(w, "%s%s  %s\n", s.Dim(row[0]), strings.Repeat(" ", width-Visible(row[0])), row[1])
+		s.Hanging(w, s.Dim(row[0])+strings.Repeat(" ", width-Visible(row[0]))+"  ", row[1])
 	}
 }

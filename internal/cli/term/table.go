@@ -241,6 +241,14 @@ func (s *Style) Fit(line string) string {
 	return cutTo(Escape(line), s.width)
 }
 
+// FitBefore cuts a line so that an end that must not be cut fits behind it.
+func (s *Style) FitBefore(line, end string) string {
+	if s.Wide() {
+		return line + end
+	}
+	return cutTo(Escape(line), max(1, s.width-Visible(end))) + end
+}
+
 // ID is an id as tables show it: its beginning, or where all is shown the whole of it.
 func (s *Style) ID(id string) string {
 	if s.Wide() || len(id) <= leastID {
