@@ -14,8 +14,8 @@ import (
 
 type auditCmd struct {
 	List    auditListCmd    `cmd:"" help:"List rows of the audit log, newest first."`
-	Check   auditCheckCmd   `cmd:"" help:"Let the daemon follow the chain of the audit log, and say whether it holds."`
-	Archive auditArchiveCmd `cmd:"" help:"Move old rows of the audit log into a file that verifies by itself."`
+	Check   auditCheckCmd   `cmd:"" help:"Check the hash chain of the audit log in the daemon."`
+	Archive auditArchiveCmd `cmd:"" help:"Move old rows of the audit log into a file that can be verified by itself."`
 }
 
 type auditArchiveCmd struct {

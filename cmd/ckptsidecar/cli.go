@@ -28,19 +28,19 @@ type grammar struct {
 
 	Serve         serveCmd               `cmd:"" group:"daemon" help:"Run the daemon."`
 	Save          saveCmd                `cmd:"" group:"checkpoints" help:"Save a checkpoint of an agent and print its id."`
-	Restore       restoreCmd             `cmd:"" group:"checkpoints" help:"Give back a saved state, and record that it was."`
+	Restore       restoreCmd             `cmd:"" group:"checkpoints" help:"Print a saved state, and record the restore."`
 	List          listCmd                `cmd:"" group:"checkpoints" help:"List an agent's checkpoints, newest first."`
-	Tree          treeCmd                `cmd:"" group:"checkpoints" help:"Draw how an agent's checkpoints came from each other, oldest first, with every branch."`
+	Tree          treeCmd                `cmd:"" group:"checkpoints" help:"Draw an agent's checkpoints as a tree, oldest first, with every branch."`
 	Show          showCmd                `cmd:"" group:"checkpoints" help:"Show one checkpoint."`
 	Diff          diffCmd                `cmd:"" group:"checkpoints" help:"Show what changed between two checkpoints."`
-	Tag           tagCmd                 `cmd:"" group:"checkpoints" help:"Set or take away labels of a checkpoint."`
+	Tag           tagCmd                 `cmd:"" group:"checkpoints" help:"Set or remove labels of a checkpoint."`
 	Pin           pinCmd                 `cmd:"" group:"checkpoints" help:"Keep a checkpoint for good: retention never removes it."`
 	Unpin         unpinCmd               `cmd:"" group:"checkpoints" help:"Let retention remove a checkpoint again."`
 	Delete        deleteCmd              `cmd:"" group:"checkpoints" help:"Delete one checkpoint."`
-	Files         filescmd.Command       `cmd:"" group:"checkpoints" help:"Keep a folder's files with the checkpoints, and bring them back."`
-	Rewind        filescmd.RewindCommand `cmd:"" group:"checkpoints" help:"Go back before a prompt of a coding agent: show what differs, and bring the files back."`
-	Resume        resumeCmd              `cmd:"" group:"runs" help:"Claim a run after whatever became of its owner, and say how to go on safely."`
-	Exec          supervise.Command      `cmd:"" group:"runs" help:"Run a command as an agent: claim its run, beat for it, and start it again after a crash or a freeze."`
+	Files         filescmd.Command       `cmd:"" group:"checkpoints" help:"Save a folder's files with checkpoints, and restore them."`
+	Rewind        filescmd.RewindCommand `cmd:"" group:"checkpoints" help:"Go back to before a prompt of a coding agent: show the differences, and restore the files."`
+	Resume        resumeCmd              `cmd:"" group:"runs" help:"Claim a run after its owner ended, and print a plan for going on safely."`
+	Exec          supervise.Command      `cmd:"" group:"runs" help:"Run a command as an agent: claim its run, send heartbeats, and restart it after a crash or a freeze."`
 	Runs          runsCmd                `cmd:"" group:"runs" help:"List runs, the last changed first."`
 	Run           runCmd                 `cmd:"" group:"runs" help:"Start, keep alive, end or show one run."`
 	Steps         stepsCmd               `cmd:"" group:"runs" help:"List a run's steps, oldest first."`
@@ -48,37 +48,37 @@ type grammar struct {
 	Operations    operationsCmd          `cmd:"" group:"runs" help:"List a run's risky operations, newest first."`
 	Operation     operationCmd           `cmd:"" group:"runs" help:"Begin, end or resolve one risky operation."`
 	Events        eventsCmd              `cmd:"" group:"runs" help:"Show, follow or append to a run's journal."`
-	Drift         driftcmd.Command       `cmd:"" group:"runs" help:"Say whether an agent drifts, what was found, and where to go back to."`
+	Drift         driftcmd.Command       `cmd:"" group:"runs" help:"Show whether an agent drifts, the findings, and the checkpoint to go back to."`
 	Prompts       promptsCmd             `cmd:"" group:"runs" help:"Show and answer the questions that wait for a person, or ask one."`
 	MCP           mcpCmd                 `cmd:"" name:"mcp" group:"hosts" help:"Serve an agent's checkpoints to a model, over the Model Context Protocol."`
 	Hook          hookCmd                `cmd:"" group:"hosts" help:"Record a coding agent by its hooks: Claude Code, Codex, Gemini CLI."`
-	OTLP          otlpCmd                `cmd:"" name:"otlp" group:"hosts" help:"Let agents that are instrumented with OpenTelemetry send their traces."`
-	Token         tokenCmd               `cmd:"" group:"hosts" help:"Make, list and revoke the tokens by which they say whose traces those are."`
-	Export        exportCmd              `cmd:"" group:"agents" help:"Write all of some agents as NDJSON with checksums: their runs, checkpoints, steps, operations, events, findings and prompts."`
-	Import        importCmd              `cmd:"" group:"agents" help:"Read what export wrote, or the files of other systems."`
+	OTLP          otlpCmd                `cmd:"" name:"otlp" group:"hosts" help:"Receive traces of agents that use OpenTelemetry."`
+	Token         tokenCmd               `cmd:"" group:"hosts" help:"Create, list and revoke tokens for senders of traces."`
+	Export        exportCmd              `cmd:"" group:"agents" help:"Export agents as NDJSON with checksums: runs, checkpoints, steps, operations, events, findings and prompts."`
+	Import        importCmd              `cmd:"" group:"agents" help:"Import a file that export wrote, or files of other systems."`
 	Prune         pruneCmd               `cmd:"" group:"agents" help:"Apply the retention policies now."`
-	Erase         eraseCmd               `cmd:"" group:"agents" help:"Erase all of an agent, for good."`
+	Erase         eraseCmd               `cmd:"" group:"agents" help:"Erase an agent and everything that belongs to it, for good."`
 	Chown         chownCmd               `cmd:"" group:"agents" help:"Give agents to another owner, for example after a move to another machine."`
 	Agents        agentsCmd              `cmd:"" group:"agents" help:"List agents."`
 	Policy        policyCmd              `cmd:"" group:"agents" help:"Show or change the settings of an agent."`
-	Changes       changesCmd             `cmd:"" group:"runs" help:"Print what changes, a line for each, until it is stopped."`
-	Overview      overviewCmd            `cmd:"" group:"runs" help:"Say what waits for a person, and how the runs go."`
-	Console       consolecmd.Command     `cmd:"" group:"daemon" help:"Show what agents do on a page in your browser, and put it right there."`
-	Status        statusCmd              `cmd:"" group:"daemon" help:"Say how the daemon is doing."`
-	Notify        notifyCmd              `cmd:"" group:"daemon" help:"Show who is told of what has happened, and try it."`
+	Changes       changesCmd             `cmd:"" group:"runs" help:"Print changes, one on each line, until stopped."`
+	Overview      overviewCmd            `cmd:"" group:"runs" help:"Show what waits for a person, and the runs."`
+	Console       consolecmd.Command     `cmd:"" group:"daemon" help:"Open a page in your browser that shows what agents do and lets you act."`
+	Status        statusCmd              `cmd:"" group:"daemon" help:"Show the state of the daemon."`
+	Notify        notifyCmd              `cmd:"" group:"daemon" help:"Show who gets notices, and send a test."`
 	Verify        verifyCmd              `cmd:"" group:"daemon" help:"Check the whole database: chain, hashes, invariants, SQLite's own integrity."`
-	Audit         auditCmd               `cmd:"" group:"daemon" help:"Look after the audit log."`
-	Backup        backupCmd              `cmd:"" group:"daemon" help:"Copy the database, also while a daemon runs. The copy is verified before it gets its name."`
-	RestoreBackup restoreBackupCmd       `cmd:"" group:"daemon" help:"Put a backup in the place of the database. What was there is kept."`
-	Spool         spoolCmd               `cmd:"" group:"daemon" help:"Show or send what clients kept while the daemon was away."`
-	Fleet         fleetCmd               `cmd:"" group:"daemon" help:"Ship what this host commits to an engine that many hosts share, and get it back."`
-	Doctor        doctor.Command         `cmd:"" group:"daemon" help:"Look for what could go wrong on this machine, and say what to do."`
+	Audit         auditCmd               `cmd:"" group:"daemon" help:"List, check and archive the audit log."`
+	Backup        backupCmd              `cmd:"" group:"daemon" help:"Copy the database, also while a daemon runs. The copy is verified first and named last."`
+	RestoreBackup restoreBackupCmd       `cmd:"" group:"daemon" help:"Replace the database with a backup. The old database is kept."`
+	Spool         spoolCmd               `cmd:"" group:"daemon" help:"List or send writes that clients spooled while the daemon was away."`
+	Fleet         fleetCmd               `cmd:"" group:"daemon" help:"Copy this host's commits to an engine that many hosts share, and restore a lost host."`
+	Doctor        doctor.Command         `cmd:"" group:"daemon" help:"Report problems on this machine and how to fix them."`
 	Config        configCmd              `cmd:"" group:"daemon" help:"Check and show the settings."`
-	Service       service.Command        `cmd:"" group:"daemon" help:"Install the daemon as a service of this machine, and look after it."`
-	Demo          demoCmd                `cmd:"" group:"more" help:"Kill a working agent and watch it go on where it was."`
+	Service       service.Command        `cmd:"" group:"daemon" help:"Install and manage the daemon as a service of this machine."`
+	Demo          demoCmd                `cmd:"" group:"more" help:"Kill a working agent and watch it continue where it was."`
 	Bench         benchCmd               `cmd:"" group:"more" help:"Measure this machine."`
-	Version       versionCmd             `cmd:"" group:"more" help:"Say which version this is."`
-	ShowVersion   kong.VersionFlag       `name:"version" help:"Say which version this is, and nothing else."`
+	Version       versionCmd             `cmd:"" group:"more" help:"Show the version of this program and of the daemon."`
+	ShowVersion   kong.VersionFlag       `name:"version" help:"Print only the version."`
 	Completion    manual.Completion      `cmd:"" group:"more" help:"Print a completion script for a shell."`
 	Man           manual.Man             `cmd:"" hidden:"" help:"Print the manual page."`
 	CompleteNames manual.CompleteNames   `cmd:"" hidden:"" help:"Print names that complete a word."`

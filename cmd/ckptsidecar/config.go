@@ -11,8 +11,8 @@ import (
 )
 
 type configCmd struct {
-	Check configCheckCmd `cmd:"" help:"Say every mistake in the settings, with its line. The exit code is 78 where there is one."`
-	Show  configShowCmd  `cmd:"" help:"Print the settings as they are, and where each comes from, as a file that explains itself."`
+	Check configCheckCmd `cmd:"" help:"Report every mistake in the settings with its line. Exits with 78 if there is one."`
+	Show  configShowCmd  `cmd:"" help:"Print the settings and where each comes from, as a commented file."`
 }
 
 // configFlags say which daemon's settings are meant.

@@ -12,11 +12,11 @@ import (
 )
 
 type fleetCmd struct {
-	Check   fleetCheckCmd   `cmd:"" help:"Say what an engine is, and whether it will do. It changes nothing."`
-	Migrate fleetMigrateCmd `cmd:"" help:"Make the fleet's tables in the engine, or bring them up to date."`
+	Check   fleetCheckCmd   `cmd:"" help:"Check whether an engine can be used. Changes nothing."`
+	Migrate fleetMigrateCmd `cmd:"" help:"Create the fleet's tables in the engine, or update them."`
 	Hosts   fleetHostsCmd   `cmd:"" help:"List the hosts that ship to an engine."`
 	Runs    fleetRunsCmd    `cmd:"" help:"List runs of all hosts, the last changed first."`
-	Restore fleetRestoreCmd `cmd:"" help:"Bring the runs of a lost host into the empty database of this one."`
+	Restore fleetRestoreCmd `cmd:"" help:"Restore the runs of a lost host into an empty database of this host."`
 }
 
 // engineFlags name an engine: by its URL, or by the settings.

@@ -22,9 +22,9 @@ import (
 const hookMost = 32 << 20
 
 type hookCmd struct {
-	Handle    hookHandleCmd    `cmd:"" default:"withargs" help:"Handle what a coding agent tells on standard input. This is the default subcommand."`
-	Install   hookInstallCmd   `cmd:"" help:"Add the hooks to the settings of a coding agent, after showing what is written."`
-	Uninstall hookUninstallCmd `cmd:"" help:"Take the hooks out of the settings of a coding agent again."`
+	Handle    hookHandleCmd    `cmd:"" default:"withargs" help:"Handle a hook event from standard input. This is the default subcommand."`
+	Install   hookInstallCmd   `cmd:"" help:"Add the hooks to the settings of a coding agent. Shows the change first."`
+	Uninstall hookUninstallCmd `cmd:"" help:"Remove the hooks from the settings of a coding agent."`
 }
 
 // Help is what `hook --help` adds.

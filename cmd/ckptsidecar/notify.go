@@ -9,8 +9,8 @@ import (
 )
 
 type notifyCmd struct {
-	Status notifyStatusCmd `cmd:"" default:"withargs" help:"Show which hooks there are, and how their notices go."`
-	Test   notifyTestCmd   `cmd:"" help:"Have every hook told of a test."`
+	Status notifyStatusCmd `cmd:"" default:"withargs" help:"Show the hooks and the state of their notices."`
+	Test   notifyTestCmd   `cmd:"" help:"Send a test notice to every hook."`
 }
 
 type notifyTestCmd struct{}

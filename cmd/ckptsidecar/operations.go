@@ -87,10 +87,10 @@ func operationStatusText(status ckpt.OperationStatus, s *term.Style) string {
 }
 
 type operationCmd struct {
-	Begin   operationBeginCmd   `cmd:"" help:"Begin something risky: save the state to go back to, and print open, or succeeded where it has been done before."`
-	Succeed operationSucceedCmd `cmd:"" help:"Say that it succeeded, which lets its checkpoint go."`
-	Fail    operationFailCmd    `cmd:"" help:"Say that it failed, and get the state to go back to."`
-	Resolve operationResolveCmd `cmd:"" help:"Say what became of an uncertain one, once you have found out."`
+	Begin   operationBeginCmd   `cmd:"" help:"Begin a risky operation: save the state to go back to. Prints open, or succeeded if it was done before."`
+	Succeed operationSucceedCmd `cmd:"" help:"Record that the operation succeeded. Its checkpoint may then be removed."`
+	Fail    operationFailCmd    `cmd:"" help:"Record that the operation failed, and get the state to go back to."`
+	Resolve operationResolveCmd `cmd:"" help:"Record whether an uncertain operation took effect."`
 }
 
 // ofOperation is what every operation command has.

@@ -9,7 +9,7 @@ import (
 )
 
 type otlpCmd struct {
-	Env otlpEnvCmd `cmd:"" help:"Print the environment by which OpenTelemetry's exporters send to this daemon."`
+	Env otlpEnvCmd `cmd:"" help:"Print the environment variables for OpenTelemetry exporters that send to this daemon."`
 }
 
 type otlpEnvCmd struct {

@@ -17,8 +17,8 @@ import (
 )
 
 type policyCmd struct {
-	Get policyGetCmd `cmd:"" help:"Show an agent's policy: what counts, from its own, its owner's for all agents, the daemon's and the defaults."`
-	Set policySetCmd `cmd:"" help:"Change some of a policy, or replace it with --file: an agent's own, or with '*' yours for all of your agents."`
+	Get policyGetCmd `cmd:"" help:"Show an agent's effective policy, merged from its own, its owner's, the daemon's and the defaults."`
+	Set policySetCmd `cmd:"" help:"Change values of a policy, or replace it with --file: an agent's, or with '*' that of all your agents."`
 }
 
 type policyGetCmd struct {

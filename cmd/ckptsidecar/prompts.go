@@ -14,10 +14,10 @@ import (
 
 type promptsCmd struct {
 	List   promptsListCmd   `cmd:"" default:"withargs" help:"List the questions that wait for a person."`
-	Show   promptsShowCmd   `cmd:"" help:"Show one, with what a new beginning would lose."`
-	Answer promptsAnswerCmd `cmd:"" help:"Answer one."`
-	Ask    promptsAskCmd    `cmd:"" help:"Ask a person as a run, and wait for the answer."`
-	Wait   promptsWaitCmd   `cmd:"" help:"Wait for the answer to one."`
+	Show   promptsShowCmd   `cmd:"" help:"Show a prompt, and what a new beginning would lose."`
+	Answer promptsAnswerCmd `cmd:"" help:"Answer a prompt."`
+	Ask    promptsAskCmd    `cmd:"" help:"Ask a person a question for a run, and wait for the answer."`
+	Wait   promptsWaitCmd   `cmd:"" help:"Wait for the answer to a prompt."`
 }
 
 type promptsListCmd struct {

@@ -160,14 +160,14 @@ func pidText(pid int) string {
 
 type runCmd struct {
 	Start runStartCmd `cmd:"" help:"Register a run and print its epoch."`
-	Beat  runBeatCmd  `cmd:"" help:"Say that the run's owner lives, and how far it has come."`
-	End   runEndCmd   `cmd:"" help:"End a run, or the present segment of it."`
+	Beat  runBeatCmd  `cmd:"" help:"Send a heartbeat, and the run's progress."`
+	End   runEndCmd   `cmd:"" help:"End a run, or its present segment."`
 	Show  runShowCmd  `cmd:"" help:"Show one run."`
 
 	Recorder runRecorderCmd `cmd:"" help:"Show who ran a run when, and what it did: its flight recorder."`
-	Fork     runForkCmd     `cmd:"" help:"Begin a new run with the state of a checkpoint, edited."`
+	Fork     runForkCmd     `cmd:"" help:"Start a new run from an edited state of a checkpoint."`
 	Clear    runClearCmd    `cmd:"" help:"Remove the checkpoints of a run that nothing needs."`
-	Delete   runDeleteCmd   `cmd:"" help:"Remove a run with all that belongs to it."`
+	Delete   runDeleteCmd   `cmd:"" help:"Remove a run and everything that belongs to it."`
 }
 
 type runStartCmd struct {

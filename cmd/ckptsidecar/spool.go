@@ -10,8 +10,8 @@ import (
 )
 
 type spoolCmd struct {
-	Replay spoolReplayCmd `cmd:"" help:"Send to the daemon what clients kept while it was away, in order and once."`
-	List   spoolListCmd   `cmd:"" default:"withargs" help:"Show what waits, and what was refused."`
+	Replay spoolReplayCmd `cmd:"" help:"Send spooled writes to the daemon, in order and once."`
+	List   spoolListCmd   `cmd:"" default:"withargs" help:"List spooled writes that wait or were refused."`
 }
 
 type spoolFolder struct {

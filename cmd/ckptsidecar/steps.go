@@ -117,9 +117,9 @@ func tookText(s *ckpt.Step) string {
 }
 
 type stepCmd struct {
-	Begin  stepBeginCmd  `cmd:"" help:"Begin a step, and print started, or succeeded where it has been done before and is not to be done again."`
-	Finish stepFinishCmd `cmd:"" help:"Say how a step ended."`
-	Record stepRecordCmd `cmd:"" help:"Record a whole step that has ended."`
+	Begin  stepBeginCmd  `cmd:"" help:"Begin a step. Prints started, or succeeded if the step was done before and must not be repeated."`
+	Finish stepFinishCmd `cmd:"" help:"Finish a step."`
+	Record stepRecordCmd `cmd:"" help:"Record a step that has ended."`
 }
 
 // ofStep is what every step command has.

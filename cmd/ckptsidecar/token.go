@@ -9,9 +9,9 @@ import (
 )
 
 type tokenCmd struct {
-	Create tokenCreateCmd `cmd:"" help:"Make a token and print it. It is shown this once: the daemon keeps a hash."`
-	List   tokenListCmd   `cmd:"" help:"List tokens, newest first, without what is secret of them."`
-	Revoke tokenRevokeCmd `cmd:"" help:"Revoke a token. It names nobody from then on."`
+	Create tokenCreateCmd `cmd:"" help:"Create a token and print it once. The daemon keeps only a hash."`
+	List   tokenListCmd   `cmd:"" help:"List tokens, newest first, without their secrets."`
+	Revoke tokenRevokeCmd `cmd:"" help:"Revoke a token."`
 }
 
 type tokenCreateCmd struct {

@@ -24,8 +24,8 @@ type Flags struct {
 	Owner  string `help:"Act on the agents of this owner, for example uid:1000, or * for everybody's. For administrators." placeholder:"ID"`
 	JSON   bool   `name:"json" help:"Write JSON instead of text for people."`
 	Quiet  bool   `short:"q" help:"Write ids only, one on each line."`
-	Wide   bool   `help:"Show all in tables, however wide: whole ids, every column, exact times."`
-	Color  string `enum:"auto,always,never" default:"auto" help:"Color the text: auto (on a terminal, and as NO_COLOR and CLICOLOR_FORCE say), always or never." placeholder:"WHEN"`
+	Wide   bool   `help:"Show tables in full width: whole ids, every column, exact times."`
+	Color  string `enum:"auto,always,never" default:"auto" help:"Color the text: auto (on a terminal; honors NO_COLOR and CLICOLOR_FORCE), always or never." placeholder:"WHEN"`
 	Format string `help:"Write what this Go template chooses from the JSON, for each entry of a list: '{{.id}} {{.kind}}'. With import: what the files are." placeholder:"TEMPLATE"`
 	JQ     string `name:"jq" help:"Write what this jq expression makes of the JSON, each result on a line: '.checkpoints[].id'." placeholder:"EXPRESSION"`
 }

@@ -14,12 +14,12 @@ import (
 
 // Command is drift and its subcommands.
 type Command struct {
-	Show     driftShowCmd     `cmd:"" default:"withargs" help:"Say how a run stands, what was found, and what it did last."`
+	Show     driftShowCmd     `cmd:"" default:"withargs" help:"Show a run's drift, its findings, and what it did last."`
 	Rules    driftRulesCmd    `cmd:"" help:"List the rules, with the thresholds that hold by default or for an agent."`
 	Findings driftFindingsCmd `cmd:"" help:"List the findings of all runs, newest first."`
-	Evaluate driftEvaluateCmd `cmd:"" help:"Say which recorded runs would have been warned, with the present or other thresholds."`
-	Explain  driftExplainCmd  `cmd:"" help:"Say what a finding is about, what it rests on, and what to do."`
-	Dismiss  driftDismissCmd  `cmd:"" help:"Say that findings were none, or are dealt with: what was suspect because of them is clean again."`
+	Evaluate driftEvaluateCmd `cmd:"" help:"Show which recorded runs would be warned, with the present or other thresholds."`
+	Explain  driftExplainCmd  `cmd:"" help:"Explain a finding: what it means, its evidence, and what to do."`
+	Dismiss  driftDismissCmd  `cmd:"" help:"Dismiss findings. Checkpoints that were suspect because of them are clean again."`
 }
 
 type driftShowCmd struct {

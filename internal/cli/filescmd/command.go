@@ -16,11 +16,11 @@ import (
 
 // Command is files and its subcommands.
 type Command struct {
-	Snap    SnapCommand `cmd:"" help:"Keep the files of a folder as they are now: what has changed goes to the daemon, and a checkpoint names it."`
+	Snap    SnapCommand `cmd:"" help:"Save the files of a folder with a new checkpoint. Sends only what changed."`
 	List    listCmd     `cmd:"" help:"List the files of a checkpoint."`
-	Diff    diffCmd     `cmd:"" help:"Show how the files of two checkpoints differ, or those of one from what is there now."`
-	Restore restoreCmd  `cmd:"" help:"Bring the files back to a checkpoint: shows what would be done, and does it with --apply."`
-	Undo    undoCmd     `cmd:"" help:"Take the last restore of a folder back."`
+	Diff    diffCmd     `cmd:"" help:"Compare the files of two checkpoints, or of one checkpoint with the folder."`
+	Restore restoreCmd  `cmd:"" help:"Restore the files of a checkpoint. Shows the plan; --apply carries it out."`
+	Undo    undoCmd     `cmd:"" help:"Undo the last restore of a folder."`
 }
 
 // Help is what `files --help` adds.

@@ -11,12 +11,12 @@ import (
 
 // Command installs the service and looks after it.
 type Command struct {
-	Install   installCmd   `cmd:"" help:"Install the daemon as a service, have it started at boot, and start it. What is there already is left as it is, or brought up to date."`
-	Uninstall uninstallCmd `cmd:"" help:"Stop the service and take it away. Checkpoints and settings stay."`
+	Install   installCmd   `cmd:"" help:"Install the daemon as a service that starts at boot, and start it. An existing installation is updated."`
+	Uninstall uninstallCmd `cmd:"" help:"Stop and remove the service. Checkpoints and settings stay."`
 	Start     startCmd     `cmd:"" help:"Start the service."`
-	Stop      stopCmd      `cmd:"" help:"Stop the service. Agents that call it then find nobody."`
+	Stop      stopCmd      `cmd:"" help:"Stop the service. Agents cannot reach it until it starts again."`
 	Restart   restartCmd   `cmd:"" help:"Restart the service."`
-	Status    statusCmd    `cmd:"" help:"Say how the service is doing. The exit code is 0 where it runs, 1 where it does not, 3 where it is not installed."`
+	Status    statusCmd    `cmd:"" help:"Show the state of the service. Exits with 0 if it runs, 1 if it does not, 3 if it is not installed."`
 }
 
 // flags say which service is meant.

@@ -154,7 +154,7 @@ func absoluteEndpoint(path string) (string, error) { return filepath.Abs(path) }
 
 // PlatformCommands are those of this system alone.
 type PlatformCommands struct {
-	ExecChild execChildCmd `cmd:"" hidden:"" help:"What exec starts."`
+	ExecChild execChildCmd `cmd:"" hidden:"" help:"The child process of exec."`
 }
 
 type execChildCmd struct{}
