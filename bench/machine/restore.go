@@ -20,7 +20,7 @@ type restoreCmd struct {
 	Clients       []int         `default:"1,16" help:"How many clients restore at once, each over a connection of its own. Default: ${default}."`
 	Sizes         []string      `default:"2KiB,64KiB,1MiB" help:"How large the states are. Default: ${default}."`
 	Saves         int           `default:"100" help:"How many saves of a state that keeps its size while messages come and go; the newest, the one in the middle and the oldest of them are restored, and a state that was saved alone. Default: ${default}."`
-	Rounds        int           `default:"3" help:"How often each is measured, in turns; the median counts. Default: ${default}."`
+	Rounds        int           `default:"3" help:"How many interleaved rounds to measure. The median counts. Default: ${default}."`
 	Duration      time.Duration `default:"500ms" help:"How long each is measured in a round. Default: ${default}."`
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 type agentsCmd struct {
-	States bool `help:"Also add up the states as the agents see them, which looks at every checkpoint."`
+	States bool `help:"Also sum the full sizes of the states. This reads every checkpoint."`
 }
 
 func (c *agentsCmd) Run(ctx context.Context, a *app) error {
@@ -128,7 +128,7 @@ type pruneCmd struct {
 	Agent  string `arg:"" optional:"" help:"The agent's name. Default: every agent."`
 	DryRun bool   `help:"Only say what would go, and why."`
 	reasonFlag
-	Ahead bool `help:"Remove nothing, and say what will go: with the next save, by age and when, or over budget; and what is kept for what reason."`
+	Ahead bool `help:"Remove nothing. Show what will be removed with the next save, by age and when, or over budget, and why the rest is kept."`
 }
 
 func (c *pruneCmd) Run(ctx context.Context, a *app) error {

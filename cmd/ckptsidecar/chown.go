@@ -17,7 +17,7 @@ type chownCmd struct {
 	To     string `arg:"" help:"Who gets them."`
 	Agent  string `help:"Only this agent. Default: all of them." placeholder:"NAME"`
 	DryRun bool   `help:"Change nothing, and say what would move."`
-	Force  bool   `help:"Also while a run has an owner that is alive. That process then writes to a new agent of its own."`
+	Force  bool   `help:"Move agents even if a run's owner is alive. That process then writes to a new agent of its own."`
 	reasonFlag
 }
 

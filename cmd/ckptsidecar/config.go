@@ -51,7 +51,7 @@ type configShowCmd struct {
 	configFlags `embed:""`
 	Config      string `help:"The configuration file. Default: $$CKPTSIDECAR_CONFIG, then the usual place, where none need be." placeholder:"FILE"`
 	Daemon      bool   `help:"The settings that the running daemon has in force. For administrators."`
-	Example     bool   `help:"Print the defaults instead, none of them set: a file to begin with."`
+	Example     bool   `help:"Print the defaults instead, commented out: a file to start from."`
 }
 
 // settingShape is one setting for programs.

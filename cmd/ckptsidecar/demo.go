@@ -19,9 +19,9 @@ import (
 
 type demoCmd struct {
 	Steps int  `default:"200" help:"How many steps the agent has to do. Default: ${default}."`
-	Keep  bool `help:"Keep the folder with the database, to look into it."`
+	Keep  bool `help:"Keep the folder with the database."`
 
-	Data bool    `help:"Fill your daemon with the made-up runs of a busy host instead, to look at them in the console. It refuses a daemon that has agents."`
+	Data bool    `help:"Fill your daemon with made-up runs of a busy host instead, to look at in the console. Refuses a daemon that has agents."`
 	Pace float64 `default:"30" help:"With --data: how many times faster than they tell the made-up agents work. Default: ${default}."`
 }
 

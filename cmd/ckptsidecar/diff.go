@@ -18,7 +18,7 @@ type diffCmd struct {
 	A       string `arg:"" names:"checkpoint" help:"The first checkpoint: ${checkpoint}."`
 	B       string `arg:"" names:"checkpoint" help:"The second checkpoint."`
 	Unified bool   `short:"u" xor:"form" help:"Show the indented states line by line, as diff -u does."`
-	Short   bool   `short:"s" xor:"form" help:"Show only which members of the top level differ."`
+	Short   bool   `short:"s" xor:"form" help:"Show only the top-level members that differ."`
 }
 
 func (c *diffCmd) Run(ctx context.Context, a *app) error {

@@ -24,8 +24,8 @@ type eventsCmd struct {
 type eventsListCmd struct {
 	Agent  string `arg:"" optional:"" help:"The agent's name. Without it the events of all your runs, in the order in which they came."`
 	InRun  string `name:"run" help:"The run. Default: under exec its run, else main, else the one that changed last." placeholder:"NAME"`
-	Follow bool   `short:"f" help:"Go on as events come, also over a restart of the daemon, until Ctrl-C."`
-	After  int64  `help:"Begin after this sequence number; without an agent after the event with this n, as --json has it." placeholder:"N"`
+	Follow bool   `short:"f" help:"Follow new events, also across restarts of the daemon, until Ctrl-C."`
+	After  int64  `help:"Start after this sequence number. Without an agent: after the event with this n, as in --json." placeholder:"N"`
 	Limit  int    `short:"n" help:"How many at most. Default: all." placeholder:"N"`
 }
 

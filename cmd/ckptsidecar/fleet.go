@@ -42,7 +42,7 @@ func (f *engineFlags) find(a *app) (string, error) {
 
 type fleetCheckCmd struct {
 	engineFlags   `embed:""`
-	AssumeDurable bool `help:"Judge the engine as one that replicates though it does not say so: you answer for it."`
+	AssumeDurable bool `help:"Treat the engine as replicated although it does not report it. You take the responsibility."`
 }
 
 // checkedShape is what the check prints as JSON.

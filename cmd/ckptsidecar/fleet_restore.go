@@ -15,7 +15,7 @@ type fleetRestoreCmd struct {
 	Host        string `arg:"" help:"The lost host, by its name or its database."`
 	engineFlags `embed:""`
 	DB          string `name:"db" help:"The database to restore into. Default: $$CKPTSIDECAR_DB, then the configured one." placeholder:"FILE"`
-	Force       bool   `help:"Restore though the host was heard of in the last two minutes: you know that it is lost."`
+	Force       bool   `help:"Restore even if the host was seen in the last two minutes, because you know that it is lost."`
 }
 
 // Help is what `fleet restore --help` adds.

@@ -40,7 +40,7 @@ type hookHandleCmd struct {
 	forProduct
 	hookSettings
 	PID   int  `name:"pid" help:"The agent's process. Default: the nearest above this one that is no shell." placeholder:"N"`
-	Debug bool `help:"Say on standard error what went wrong. It still ends with 0."`
+	Debug bool `help:"Report errors on standard error. The exit code is still 0."`
 }
 
 // Run never answers an error: an agent must not be stopped by its recorder.

@@ -14,17 +14,17 @@ import (
 // them there.
 type hookSettings struct {
 	Agent     string   `help:"Whose runs they are. Default: $$CKPTSIDECAR_AGENT, then the name of the project folder with a short hash of its path." placeholder:"NAME"`
-	Risky     []string `sep:"none" help:"A regular expression for calls that are risky, beside those that come with the program; held against TOOL ARGUMENTS, and for commands against shell COMMAND. May be repeated." placeholder:"REGEX"`
-	NotRisky  []string `sep:"none" help:"One for calls that are not risky all the same. May be repeated." placeholder:"REGEX"`
-	OnlyRisky bool     `help:"Take --risky instead of what comes with the program."`
-	SaveEvery int64    `default:"20" help:"Save a checkpoint after so many tool calls; 0 for never." placeholder:"N"`
+	Risky     []string `sep:"none" help:"A regular expression for risky calls, in addition to the built-in ones. It is matched against TOOL ARGUMENTS, and for commands against shell COMMAND. May be repeated." placeholder:"REGEX"`
+	NotRisky  []string `sep:"none" help:"A regular expression for calls that are not risky after all. May be repeated." placeholder:"REGEX"`
+	OnlyRisky bool     `help:"Use --risky instead of the built-in expressions."`
+	SaveEvery int64    `default:"20" help:"Save a checkpoint after every N tool calls; 0 for never." placeholder:"N"`
 
 	Timeout time.Duration `help:"How long the agent waits for the hook, from 50ms to 20s. Default: $$CKPTSIDECAR_HOOK_TIMEOUT, then 300ms." placeholder:"TIME"`
 
-	Files     bool          `help:"Keep the files of the project with the checkpoints, so that one can go back: docs/FILES.md."`
-	FilesWait time.Duration `default:"2s" help:"How long a risky call waits until its files are kept." placeholder:"TIME"`
-	Include   []string      `sep:"none" name:"files-include" help:"Keep what this pattern of .gitignore names, though it is ignored, beside $$CKPTSIDECAR_FILES_INCLUDE. May be repeated." placeholder:"PATTERN"`
-	Exclude   []string      `sep:"none" name:"files-exclude" help:"Do not keep what this pattern names, beside $$CKPTSIDECAR_FILES_EXCLUDE. May be repeated." placeholder:"PATTERN"`
+	Files     bool          `help:"Save the project's files with the checkpoints. See docs/FILES.md."`
+	FilesWait time.Duration `default:"2s" help:"How long a risky call waits for its files to be saved." placeholder:"TIME"`
+	Include   []string      `sep:"none" name:"files-include" help:"Save ignored files that match this pattern, in addition to $$CKPTSIDECAR_FILES_INCLUDE. May be repeated." placeholder:"PATTERN"`
+	Exclude   []string      `sep:"none" name:"files-exclude" help:"Skip files that match this pattern, in addition to $$CKPTSIDECAR_FILES_EXCLUDE. May be repeated." placeholder:"PATTERN"`
 }
 
 func (s *hookSettings) risky() *hook.Risky {

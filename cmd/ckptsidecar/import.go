@@ -16,7 +16,7 @@ type importCmd struct {
 	Files   []string `arg:"" optional:"" help:"The file that export wrote; - or nothing for standard input. With another --format its files, or the folder that has .running and .history." placeholder:"FILE"`
 	Agent   string   `help:"Give the agent this name instead of its own." placeholder:"NAME"`
 	DryRun  bool     `help:"Only say what would be imported. Not with ndjson."`
-	Stopped bool     `help:"No loop runs any more, whatever process has its number now. With fsm-loop."`
+	Stopped bool     `help:"Assume that no loop runs any more, even if a process has its number. With fsm-loop."`
 }
 
 // importFormats are what the files may be. The first is what export wrote.

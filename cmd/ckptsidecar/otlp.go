@@ -13,7 +13,7 @@ type otlpCmd struct {
 }
 
 type otlpEnvCmd struct {
-	HTTP bool `name:"http" help:"By HTTP to the loopback port, for exporters that know no sockets."`
+	HTTP bool `name:"http" help:"Use HTTP and the loopback port, for exporters that cannot use sockets."`
 }
 
 func (c *otlpEnvCmd) Run(ctx context.Context, a *app) error {

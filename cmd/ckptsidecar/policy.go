@@ -23,7 +23,7 @@ type policyCmd struct {
 
 type policyGetCmd struct {
 	Agent     string `arg:"" help:"The agent's name, or '*' for your agents that have set nothing themselves."`
-	Effective bool   `xor:"what" help:"Show of each value where it comes from: default, daemon, owner or agent."`
+	Effective bool   `xor:"what" help:"Show where each value comes from: default, daemon, owner or agent."`
 	Own       bool   `xor:"what" help:"Show only what was set for this agent itself, or with '*' for all of your agents, as JSON."`
 }
 
@@ -111,7 +111,7 @@ func partsOf(member field, from map[string]ckpt.PolicySource) (parts []field) {
 type policySetCmd struct {
 	Agent    string   `arg:"" help:"The agent's name, or '*' for all of your agents. What an agent sets itself goes over it."`
 	Settings []string `arg:"" optional:"" help:"key=value, for example routine_keep=10 detectors.repeat.tier=off budget.steps=500 ignore_tools=sleep,wait schema=@FILE; key= sets it no more, so that the policy for all agents or the default counts."`
-	File     string   `aliases:"from" help:"Replace all that is set by this JSON file; - for standard input. What it leaves out is not set." placeholder:"FILE"`
+	File     string   `aliases:"from" help:"Replace the whole policy with this JSON file; - for standard input. Values that it leaves out are unset." placeholder:"FILE"`
 	reasonFlag
 }
 

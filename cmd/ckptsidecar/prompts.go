@@ -205,11 +205,11 @@ type promptsAskCmd struct {
 	InRun    string        `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Epoch    *int64        `help:"The run's epoch that you hold; a newer owner's run then refuses it." placeholder:"N"`
 	Key      string        `help:"The same at each attempt: asked again under it, it is the same question." placeholder:"KEY"`
-	Choice   []string      `help:"One of the answers that are allowed. Without any, every answer is." placeholder:"TEXT" sep:"none"`
+	Choice   []string      `help:"An allowed answer. Without any, every answer is allowed." placeholder:"TEXT" sep:"none"`
 	Schema   string        `help:"The JSON Schema of the data of the answer: JSON, or @FILE." placeholder:"JSON"`
-	Expires  ckpt.Duration `help:"How long it may be answered, such as 1h. Default: for ever." placeholder:"TIME"`
+	Expires  ckpt.Duration `help:"How long the question stays open, such as 1h. Default: for ever." placeholder:"TIME"`
 	Reason   string        `help:"Why it is asked, for the person." placeholder:"TEXT"`
-	Suspend  bool          `help:"Suspend the run where there is no answer yet, and do not wait."`
+	Suspend  bool          `help:"If there is no answer yet, suspend the run and do not wait."`
 	NoWait   bool          `help:"Do not wait: print the prompt as it is."`
 }
 

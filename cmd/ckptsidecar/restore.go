@@ -17,7 +17,7 @@ type restoreCmd struct {
 	Output     string `short:"o" help:"Write the state to this file, whole or not at all, instead of standard output." placeholder:"FILE"`
 	Checkpoint string `help:"The checkpoint to go back to: ${checkpoint}, or its number in the run. Default: the newest that the other flags allow." placeholder:"CHECKPOINT"`
 	Kind       string `help:"Only a checkpoint of this kind: routine, pre_operation or recovery." placeholder:"KIND"`
-	Clean      bool   `help:"Pass over checkpoints that drift has made suspect."`
+	Clean      bool   `help:"Skip suspect checkpoints."`
 	InRun      string `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Reason     string `help:"Why, for the audit log." placeholder:"TEXT"`
 	Force      bool   `help:"Write to a terminal what is not text."`

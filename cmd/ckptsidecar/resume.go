@@ -18,8 +18,8 @@ type resumeCmd struct {
 	Force            bool           `help:"Take the run over from an owner that is alive. Its writes are refused from then on."`
 	Reason           string         `help:"Why, for the audit log." placeholder:"TEXT"`
 	PID              int            `name:"pid" help:"The process that owns the run from now on. Default: the script that calls this; typed at a terminal, nobody for longer than this command." placeholder:"N"`
-	HeartbeatTimeout *ckpt.Duration `help:"After so long without a heartbeat or a write the run is timed_out. Default: the agent's policy." placeholder:"TIME"`
-	ProgressTimeout  *ckpt.Duration `help:"After so long without progress it is timed_out too. Default: the agent's policy." placeholder:"TIME"`
+	HeartbeatTimeout *ckpt.Duration `help:"The run is timed_out after this time without a heartbeat or a write. Default: the agent's policy." placeholder:"TIME"`
+	ProgressTimeout  *ckpt.Duration `help:"The run is also timed_out after this time without progress. Default: the agent's policy." placeholder:"TIME"`
 }
 
 // Help is what `resume --help` adds.

@@ -11,7 +11,7 @@ import (
 type runDeleteCmd struct {
 	Agent string `arg:"" help:"The agent's name."`
 	InRun string `name:"run" required:"" help:"The run." placeholder:"NAME"`
-	Force bool   `help:"Also while its owner lives, or an operation in it is open or uncertain. For administrators."`
+	Force bool   `help:"Delete even if the owner is alive, or an operation is open or uncertain. For administrators."`
 }
 
 // Help is what `run delete --help` adds.

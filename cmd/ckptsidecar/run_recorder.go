@@ -16,8 +16,8 @@ import (
 type runRecorderCmd struct {
 	Agent string `arg:"" help:"The agent's name."`
 	InRun string `name:"run" help:"The run. Default: under exec its run, else main, else the one that changed last." placeholder:"NAME"`
-	From  string `help:"Look from then on: a time, or how long ago, such as 2h. Default: the beginning of the run." placeholder:"TIME"`
-	To    string `help:"Look up to then: likewise. Default: the end of the run." placeholder:"TIME"`
+	From  string `help:"Start of the view: a time, or how long ago, such as 2h. Default: the beginning of the run." placeholder:"TIME"`
+	To    string `help:"End of the view: a time, or how long ago. Default: the end of the run." placeholder:"TIME"`
 	Bins  int    `help:"Where a part has more entries than this, they are counted in so many bins (with --json)." placeholder:"N"`
 }
 

@@ -180,8 +180,8 @@ type runStartCmd struct {
 	ExternalSession  string            `help:"The name of its session elsewhere." placeholder:"TEXT"`
 	Label            map[string]string `mapsep:"none" help:"A label; may be repeated." placeholder:"K=V"`
 	PID              int               `name:"pid" help:"The process that owns it. Default: the script that calls this; typed at a terminal, nobody for longer than this command." placeholder:"N"`
-	HeartbeatTimeout *ckpt.Duration    `help:"After so long without a heartbeat or a write it is timed_out. Default: the agent's policy." placeholder:"TIME"`
-	ProgressTimeout  *ckpt.Duration    `help:"After so long without progress it is timed_out too. Default: the agent's policy." placeholder:"TIME"`
+	HeartbeatTimeout *ckpt.Duration    `help:"The run is timed_out after this time without a heartbeat or a write. Default: the agent's policy." placeholder:"TIME"`
+	ProgressTimeout  *ckpt.Duration    `help:"The run is also timed_out after this time without progress. Default: the agent's policy." placeholder:"TIME"`
 }
 
 // Run prints the epoch alone on standard output, so that
@@ -227,7 +227,7 @@ type runBeatCmd struct {
 	Agent    string   `arg:"" help:"The agent's name."`
 	InRun    string   `name:"run" help:"The run. Default: main, or under exec its run." placeholder:"NAME"`
 	Epoch    *int64   `help:"The run's epoch that you hold; a newer owner's run then refuses the beat." placeholder:"N"`
-	Progress *float64 `help:"How far the run has come, as it counts itself; it should only grow." placeholder:"X"`
+	Progress *float64 `help:"The run's progress, in its own unit. It should only grow." placeholder:"X"`
 }
 
 func (c *runBeatCmd) Run(ctx context.Context, a *app) error {

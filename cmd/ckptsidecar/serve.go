@@ -13,7 +13,7 @@ import (
 type serveCmd struct {
 	cli.SettingFlags `embed:""`
 
-	PrintConfig bool `help:"Print the settings as a configuration file that explains itself, and serve nothing."`
+	PrintConfig bool `help:"Print the settings as a commented configuration file, and exit."`
 	WhileStdin  bool `hidden:"" help:"Stop when standard input ends: a child that outlives no parent."`
 	AsService   bool `hidden:"" help:"The service manager of Windows has started this."`
 }

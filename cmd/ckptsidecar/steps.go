@@ -138,7 +138,7 @@ type began struct {
 
 // stepEnd is how a step ended.
 type stepEnd struct {
-	Failed       bool     `help:"It failed. Goes without saying where there is an --error."`
+	Failed       bool     `help:"The operation failed. Implied by --error."`
 	Result       string   `help:"What came out, as JSON." placeholder:"JSON"`
 	Error        string   `help:"What went wrong." placeholder:"TEXT"`
 	Negative     bool     `help:"The answer was no: a search that found nothing, files that differ. It is no error."`

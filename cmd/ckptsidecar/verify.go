@@ -13,8 +13,8 @@ import (
 )
 
 type verifyCmd struct {
-	AgainstLog       string `name:"against-log" placeholder:"HEAD" help:"Check also that the audit log still has what its daemon logged: NUMBER:HASH, the name of a file with lines of the daemon's log, or - for those on standard input."`
-	Archives         string `placeholder:"DIR" help:"Check also the files of this folder to which old rows of the audit log were moved: audit archive."`
+	AgainstLog       string `name:"against-log" placeholder:"HEAD" help:"Also check that the audit log still has what its daemon logged: NUMBER:HASH, a file with lines of the daemon's log, or - for standard input."`
+	Archives         string `placeholder:"DIR" help:"Also check the archives of the audit log in this folder."`
 	cli.DatabaseFlag `embed:""`
 }
 

@@ -9,7 +9,7 @@ import (
 // Paged are the flags of long lists.
 type Paged struct {
 	Limit  int    `short:"n" default:"50" help:"How many. Default: ${default}."`
-	Before string `help:"Go on after this cursor of the page before." placeholder:"CURSOR"`
+	Before string `help:"Continue after this cursor of the previous page." placeholder:"CURSOR"`
 	All    bool   `help:"All of them, however many."`
 }
 

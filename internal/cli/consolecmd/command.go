@@ -18,10 +18,10 @@ import (
 // Command serves the console until it is stopped.
 type Command struct {
 	NoOpen   bool   `name:"no-open" help:"Open no browser; print a link instead."`
-	ReadOnly bool   `name:"read-only" help:"Show everything, and change nothing: there are no forms."`
+	ReadOnly bool   `name:"read-only" help:"Show everything, and allow no changes."`
 	Listen   string `default:"127.0.0.1:0" help:"The address of loopback to listen on. Default: ${default}, any free port." placeholder:"ADDRESS"`
 	PortSeen int    `name:"port-seen" help:"The port in the address that the browser uses, where it is another one, as with ssh -L." placeholder:"N"`
-	Insecure bool   `name:"insecure-listen" help:"Let --listen be an address that other machines reach. Nothing is encrypted, and nobody checks who connects."`
+	Insecure bool   `name:"insecure-listen" help:"Allow --listen on an address that other machines can reach. Nothing is encrypted, and nobody checks who connects."`
 }
 
 // Help is what `console --help` adds.

@@ -18,15 +18,15 @@ import (
 
 type driftEvaluateCmd struct {
 	Files       []string          `arg:"" optional:"" help:"Recorded runs: JSON lines, plain or gzip; - for standard input. Default: the runs that the daemon has recorded."`
-	Agent       string            `help:"Of the recorded runs: only those of this agent." placeholder:"NAME"`
+	Agent       string            `help:"Only recorded runs of this agent." placeholder:"NAME"`
 	Workflow    string            `help:"Only runs of this workflow." placeholder:"NAME"`
 	Since       string            `help:"Only runs that began at this time or later." placeholder:"TIME"`
 	Set         map[string]string `help:"What if: another threshold, as in repeat.warn=4in12, cycle.tier=off; may be repeated." placeholder:"RULE.WHAT=N[inW]"`
 	Sensitivity string            `help:"What if: another sensitivity." enum:",off,low,normal,high" default:"" placeholder:"WORD"`
 	FalseAlarms string            `help:"What if: thresholds calibrated on the good runs before each run." placeholder:"N%"`
 	Explain     string            `help:"Walk through this run, step by step." placeholder:"RUN"`
-	Policy      string            `help:"Of files: judge with this policy, a JSON file. Default: that of an agent that has set none." placeholder:"FILE"`
-	Part        string            `help:"Of files: only part K of N, chosen by the runs' ids. Tune on one part and check on another." placeholder:"K/N"`
+	Policy      string            `help:"For files: judge with this policy, a JSON file. Default: the default policy." placeholder:"FILE"`
+	Part        string            `help:"For files: only part K of N, chosen by the runs' ids. Tune on one part and check on another." placeholder:"K/N"`
 }
 
 func (c *driftEvaluateCmd) Help() string {

@@ -18,7 +18,7 @@ type driftFindingsCmd struct {
 	Agent    string `help:"Only findings of this agent." placeholder:"AGENT"`
 	Rule     string `help:"Only findings of this rule." placeholder:"RULE"`
 	Severity string `help:"Only of this severity: info, warn or critical." placeholder:"SEVERITY"`
-	Since    string `help:"Only what was found in the time before now, such as 2h or 7d." placeholder:"TIME"`
+	Since    string `help:"Only findings of the last 2h, 7d or the like." placeholder:"TIME"`
 	Closed   bool   `help:"Also findings that are closed."`
 	cli.Paged
 	cli.Following

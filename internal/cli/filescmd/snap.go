@@ -24,10 +24,10 @@ type SnapCommand struct {
 	Agent    string   `help:"Whose files they are. Default: $$CKPTSIDECAR_AGENT, then the agent of the project." placeholder:"NAME"`
 	InRun    string   `name:"run" help:"The run that gets the checkpoint. Default: main, or under exec its run." placeholder:"NAME"`
 	Epoch    *int64   `help:"The run's epoch." placeholder:"N"`
-	Exclude  []string `sep:"none" help:"Leave out what this pattern of .gitignore names, beside those of $$CKPTSIDECAR_FILES_EXCLUDE. May be repeated." placeholder:"PATTERN"`
-	Include  []string `sep:"none" help:"Keep what this pattern names, though it is ignored, beside those of $$CKPTSIDECAR_FILES_INCLUDE. May be repeated." placeholder:"PATTERN"`
-	TreeOnly bool     `xor:"how" help:"Make no checkpoint: the tree stays for an hour, and a save may name it."`
-	Attach   string   `xor:"how" help:"Give the tree to this checkpoint, which may be saved meanwhile." placeholder:"ID"`
+	Exclude  []string `sep:"none" help:"Skip files that match this pattern, in addition to $$CKPTSIDECAR_FILES_EXCLUDE. May be repeated." placeholder:"PATTERN"`
+	Include  []string `sep:"none" help:"Save ignored files that match this pattern, in addition to $$CKPTSIDECAR_FILES_INCLUDE. May be repeated." placeholder:"PATTERN"`
+	TreeOnly bool     `xor:"how" help:"Create no checkpoint. The tree stays for an hour, and a save may refer to it."`
+	Attach   string   `xor:"how" help:"Attach the tree to this checkpoint, which may be saved in the meantime." placeholder:"ID"`
 	Result   string   `hidden:"" help:"Write the result to this file; who takes the file away takes the tree."`
 }
 

@@ -46,9 +46,9 @@ func (a *Env) folder(named string) (string, error) {
 
 // Flags are those of every measurement.
 type Flags struct {
-	Dir  string `help:"A folder on the disk to measure. A folder for the measurement is made in it, and goes when it ends. Default: ${disk}." placeholder:"DIR"`
-	Keep bool   `help:"Leave the folder of the measurement, to look into its databases."`
-	Seed uint64 `default:"1" help:"Of the states, which are generated: English-like and program-like text that compresses as real text does. The same seed gives the same states. Default: ${default}."`
+	Dir  string `help:"A folder on the disk to measure. The measurement uses a temporary folder in it. Default: ${disk}." placeholder:"DIR"`
+	Keep bool   `help:"Keep the temporary folder with its databases."`
+	Seed uint64 `default:"1" help:"The seed for the generated states: text and code that compress like real ones. The same seed gives the same states. Default: ${default}."`
 }
 
 // Head begins the JSON of every measurement.

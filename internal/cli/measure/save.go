@@ -19,8 +19,8 @@ type Save struct {
 	Flags    `embed:""`
 	Clients  []int         `default:"1,16,64" help:"How many clients save at once, each for an agent and over a connection of its own. Default: ${default}."`
 	Sizes    []string      `default:"2KiB,64KiB" help:"How large the states are. They have nothing in common from one save to the next; see docs/BENCHMARKS.md for states that grow. Default: ${default}."`
-	Runs     int           `default:"1" help:"Into how many runs each client saves, drawn by lot. Default: ${default}."`
-	Rounds   int           `default:"3" help:"How often each is measured, in turns; the median counts. Default: ${default}."`
+	Runs     int           `default:"1" help:"How many runs each client saves into, chosen at random. Default: ${default}."`
+	Rounds   int           `default:"3" help:"How many interleaved rounds to measure. The median counts. Default: ${default}."`
 	Duration time.Duration `default:"1s" help:"How long each is measured in a round. Default: ${default}."`
 	Memory   bool          `help:"Also measure the daemon's memory: idle, under many clients with large states, and with one very large state."`
 	MemoryOf memoryFlags   `embed:"" prefix:"memory-"`

@@ -15,12 +15,12 @@ type Command struct {
 	Agent            string        `help:"The agent's name. Default: $$CKPTSIDECAR_AGENT." placeholder:"NAME"`
 	InRun            string        `name:"run" help:"The run. Default: main." placeholder:"NAME"`
 	Restart          string        `enum:"never,on-failure,on-drift" default:"on-failure" help:"When to start the command again: never, on-failure (it crashed or froze), or on-drift (also when critical drift was found: then from the newest clean checkpoint). Default: ${default}." placeholder:"WHEN"`
-	MaxRestarts      int           `default:"5" help:"Give up after so many restarts in a row; ten minutes of good health begin the count anew. Default: ${default}." placeholder:"N"`
+	MaxRestarts      int           `default:"5" help:"Give up after so many restarts in a row. Ten minutes of good health reset the count. Default: ${default}." placeholder:"N"`
 	Backoff          ckpt.Duration `default:"1s" help:"The pause before the first restart; each is twice as long as the one before. Default: ${default}." placeholder:"TIME"`
 	MaxBackoff       ckpt.Duration `default:"30s" help:"The longest such pause. Default: ${default}." placeholder:"TIME"`
-	Heartbeat        ckpt.Duration `default:"10s" help:"How often to tell the daemon that the command lives. Default: ${default}." placeholder:"TIME"`
-	HeartbeatTimeout ckpt.Duration `default:"30s" help:"After so long without a heartbeat the run is timed_out; 0 for never. Default: ${default}." placeholder:"TIME"`
-	ProgressTimeout  ckpt.Duration `help:"After so long without progress, which the agent itself reports, it counts as frozen. Default: the agent's policy." placeholder:"TIME"`
+	Heartbeat        ckpt.Duration `default:"10s" help:"How often to send a heartbeat. Default: ${default}." placeholder:"TIME"`
+	HeartbeatTimeout ckpt.Duration `default:"30s" help:"The run is timed_out after this time without a heartbeat; 0 for never. Default: ${default}." placeholder:"TIME"`
+	ProgressTimeout  ckpt.Duration `help:"The agent counts as frozen after this time without progress, which the agent itself reports. Default: the agent's policy." placeholder:"TIME"`
 	Force            bool          `help:"Take the run over from an owner that is alive."`
 	Reason           string        `help:"Why, for the audit log." placeholder:"TEXT"`
 	Command          []string      `arg:"" passthrough:"" help:"The command and its arguments, after --."`
