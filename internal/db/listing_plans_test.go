@@ -14,6 +14,7 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
@@ -212,20 +213,7 @@ func judgePlan(t *testing.T, q *sqlx.DB, text string, asked question) {
 	for i, a := range asked.args {
 		args[i] = a.Value
 	}
-	rows, err := q.QueryxContext(t.Context(), "EXPLAIN QUERY PLAN "+text, args...)
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", asked.listing, err, text)
-	}
-	defer rows.Close()
-	var plan []string
-	for rows.Next() {
-		var id, parent, unused int
-		var detail string
-		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
-			t.Fatal(err)
-		}
-		plan = append(plan, detail)
-	}
+	plan := expect.Plan(t, q, text, args...)
 	text = strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "( ", "(")
 	for _, step := range plan {
 		if !sorts(step) && !scansAll(step, plan) {

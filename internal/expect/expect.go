@@ -3,6 +3,7 @@
 package expect
 
 import (
+	"database/sql"
 	"testing"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -30,4 +31,25 @@ func Code(t testing.TB, err error, code ckpt.Code) {
 	if ckpt.CodeOf(err) != code {
 		t.Errorf("the error is %v, want code %s", err, code)
 	}
+}
+
+// Plan is how SQLite answers a statement: the steps of EXPLAIN QUERY PLAN.
+func Plan(t testing.TB, q interface {
+	Query(text string, args ...any) (*sql.Rows, error)
+}, text string, args ...any) []string {
+	t.Helper()
+	rows, err := q.Query("EXPLAIN QUERY PLAN "+text, args...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	defer rows.Close()
+	var plan []string
+	for rows.Next() {
+		var id, parent, unused int
+		var step string
+		OK(t, rows.Scan(&id, &parent, &unused, &step))
+		plan = append(plan, step)
+	}
+	OK(t, rows.Err())
+	return plan
 }

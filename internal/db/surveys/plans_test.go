@@ -10,6 +10,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/expect"
 )
 
 // TestSurveysUseIndexes refuses a scan of a table that grows without end, and any order
@@ -40,20 +41,7 @@ func TestSurveysUseIndexes(t *testing.T) {
 		"count of findings": countRunFindings, "count of operations": countRunOperations,
 	} {
 		args := []any{"", "", ""}[:countArgs(query)]
-		rows, err := db.Query(`EXPLAIN QUERY PLAN `+query, args...)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		var plan []string
-		for rows.Next() {
-			var id, parent, unused int
-			var detail string
-			if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
-				t.Fatal(err)
-			}
-			plan = append(plan, detail)
-		}
-		rows.Close()
+		plan := expect.Plan(t, db, query, args...)
 		for _, step := range plan {
 			if !strings.HasPrefix(step, "SCAN ") || contains(step, small) {
 				continue
