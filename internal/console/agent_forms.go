@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
@@ -198,18 +200,19 @@ func (c *policyChange) rest(text string, named map[string]bool) error {
 			return ckpt.Errorf(ckpt.CodeInvalid, "everything else is not a JSON object: %v", err)
 		}
 	}
-	all := map[string]bool{}
+	all := maps.Clone(typed)
 	for name := range typed {
 		if named[name] {
 			return ckpt.Errorf(ckpt.CodeInvalid, "%s has a field of its own: write it there", name)
 		}
-		all[name] = true
 	}
-	for name := range c.own {
-		all[name] = all[name] || !named[name]
+	for name, was := range c.own {
+		if !named[name] {
+			all[name] = was
+		}
 	}
-	for _, name := range sortedKeys(all) {
-		if all[name] && compactJSON(c.own[name]) != compactJSON(typed[name]) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if compactJSON(c.own[name]) != compactJSON(typed[name]) {
 			c.set(name, typed[name])
 		}
 	}
