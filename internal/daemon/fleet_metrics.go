@@ -14,13 +14,16 @@ type shipped struct {
 	mark    fleet.Mark
 	took    time.Duration // the last batch
 	batches int64
+	failing bool
 }
 
 // told answers what is known of shipping.
 func (s *shipper) told() shipped {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tally
+	t := s.tally
+	t.failing = s.problem != ""
+	return t
 }
 
 // tell notes where the engine is, and a batch with the time that it took.
@@ -44,12 +47,9 @@ func (s *shipper) Describe(ch chan<- *prometheus.Desc) {
 // Collect is for Prometheus. What has not been shipped is asked for once a scrape.
 func (s *shipper) Collect(ch chan<- prometheus.Metric) {
 	t := s.told()
-	s.mu.Lock()
-	failing := s.problem != ""
-	s.mu.Unlock()
 	ch <- prometheus.MustNewConstMetric(fleetBatchDesc, prometheus.GaugeValue, t.took.Seconds())
 	ch <- prometheus.MustNewConstMetric(fleetBatchesDesc, prometheus.CounterValue, float64(t.batches))
-	ch <- prometheus.MustNewConstMetric(fleetFailingDesc, prometheus.GaugeValue, truth(failing))
+	ch <- prometheus.MustNewConstMetric(fleetFailingDesc, prometheus.GaugeValue, truth(t.failing))
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
 	defer cancel()
 	rows, oldest, err := s.reader.Behind(ctx, t.mark.N)

@@ -91,11 +91,7 @@ func restoreInto(ctx context.Context, e *pg.Engine, lost *fleet.HostShown, c Con
 	if lost.DB == store.ID {
 		return nil, ckpt.Errorf(ckpt.CodeConflict, "this is the database of host %s itself", lost.Name)
 	}
-	name := c.FleetName
-	if name == "" {
-		name, _ = os.Hostname()
-	}
-	if _, _, err := e.Register(ctx, fleet.Host{DB: store.ID, Name: name, Version: version, Schema: ckpt.SchemaVersion}); err != nil {
+	if _, _, err := e.Register(ctx, fleet.Host{DB: store.ID, Name: c.HostName(), Version: version, Schema: ckpt.SchemaVersion}); err != nil {
 		return nil, err
 	}
 	if err := e.Give(ctx, lost.DB, store.ID); err != nil {

@@ -36,6 +36,15 @@ func (k *checking) fleet() {
 	}
 }
 
+// HostName is the name of this host in the fleet, for people.
+func (c *Config) HostName() string {
+	if c.FleetName != "" {
+		return c.FleetName
+	}
+	name, _ := os.Hostname()
+	return name
+}
+
 // EngineURL reads where the fleet's engine is. No error of it shows the URL.
 func (c *Config) EngineURL(env Environment) (string, error) {
 	if c.FleetEngine == "" {

@@ -228,14 +228,10 @@ func (s *service) startFleet(ctx context.Context) {
 	if c.FleetEngine == "" {
 		return
 	}
-	name := c.FleetName
-	if name == "" {
-		name, _ = os.Hostname()
-	}
 	s.shipper = &shipper{
 		wordFile: c.Database + fleetSuffix,
 		url:      func() (string, error) { return c.EngineURL(os.Getenv) }, reader: journal.New(s.store.Core), log: s.log, bytes: int64(c.FleetBatch),
-		host: fleet.Host{DB: s.store.ID, Name: name, Version: s.daemon.Version, Schema: ckpt.SchemaVersion},
+		host: fleet.Host{DB: s.store.ID, Name: c.HostName(), Version: s.daemon.Version, Schema: ckpt.SchemaVersion},
 		pace: fleet.Pace{Floor: time.Duration(c.FleetInterval), Most: fleetMost},
 	}
 	s.workers.Go(func() { _ = s.shipper.Run(ctx) })
