@@ -21,10 +21,7 @@ type operationsCmd struct {
 }
 
 func (c *operationsCmd) Run(ctx context.Context, a *app) error {
-	if err := cli.Checked(a.Ref(c.Agent, c.InRun, nil).Check(), c.Paged.Check()); err != nil {
-		return err
-	}
-	ref, err := a.RefToRead(ctx, c.Agent, c.InRun)
+	ref, err := a.RefToRead(ctx, c.Agent, c.InRun, c.Paged.Check())
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,8 @@ func (c *promptsListCmd) Run(ctx context.Context, a *app) error {
 func promptText(a *app, p *ckpt.Prompt, whole bool) {
 	term.Printf(a.Stdout, "%s  run %s of %s, asked %s\n", a.Out.Bold(a.Out.ID(p.ID)), p.Run, p.Agent, term.Moment(p.At))
 	term.Paragraph(a.Stdout, a.Out, 2, p.Question)
-	if p.Reason != "" && (whole || p.Kind == ckpt.PromptQuestion) {
+	more := p.Reason != "" && p.Kind != ckpt.PromptQuestion && !whole // a question has a short reason
+	if p.Reason != "" && !more {
 		term.Paragraph(a.Stdout, a.Out, 2, p.Reason)
 	}
 	if p.HasSchema() {
@@ -86,7 +87,7 @@ func promptText(a *app, p *ckpt.Prompt, whole bool) {
 	for _, line := range view.Answers(p) {
 		answerLine(a, term.Escape(strings.ReplaceAll(line, p.ID, a.Out.ID(p.ID))))
 	}
-	if p.Reason != "" && !whole && p.Kind != ckpt.PromptQuestion {
+	if more {
 		term.Printf(a.Stdout, "  ckptsidecar prompts show %s tells more\n", a.Out.ID(p.ID))
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/cli"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
 	"github.com/ckptsidecar/ckptsidecar/internal/cli/view"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
@@ -27,10 +26,7 @@ func (c *runRecorderCmd) Run(ctx context.Context, a *app) error {
 	from, err := instant("--from", c.From, time.Now())
 	to, err2 := instant("--to", c.To, time.Now())
 	q.From, q.To = from, to
-	if err := cli.Checked(a.Ref(c.Agent, c.InRun, nil).Check(), err, err2, q.Check()); err != nil {
-		return err
-	}
-	ref, err := a.RefToRead(ctx, c.Agent, c.InRun)
+	ref, err := a.RefToRead(ctx, c.Agent, c.InRun, err, err2, q.Check())
 	if err != nil {
 		return err
 	}

@@ -23,10 +23,7 @@ type stepsCmd struct {
 }
 
 func (c *stepsCmd) Run(ctx context.Context, a *app) error {
-	if err := cli.Checked(a.Ref(c.Agent, c.InRun, nil).Check(), c.Paged.Check(), c.Following.Check(&c.Paged)); err != nil {
-		return err
-	}
-	ref, err := a.RefToRead(ctx, c.Agent, c.InRun)
+	ref, err := a.RefToRead(ctx, c.Agent, c.InRun, c.Paged.Check(), c.Following.Check(&c.Paged))
 	if err != nil {
 		return err
 	}
@@ -138,7 +135,7 @@ type began struct {
 
 // stepEnd is how a step ended.
 type stepEnd struct {
-	Failed       bool     `help:"The operation failed. Implied by --error."`
+	Failed       bool     `help:"The step failed. Implied by --error."`
 	Result       string   `help:"What came out, as JSON." placeholder:"JSON"`
 	Error        string   `help:"What went wrong." placeholder:"TEXT"`
 	Negative     bool     `help:"The answer was no: a search that found nothing, files that differ. It is no error."`

@@ -31,9 +31,9 @@ func (a *App) Ref(agent, run string, epoch *int64) ckpt.RunRef {
 
 // RefToRead is the run that a command only looks at. Where none is named and the agent
 // has no run main, it is the run that changed last, and the command says so.
-func (a *App) RefToRead(ctx context.Context, agent, run string) (ckpt.RunRef, error) {
+func (a *App) RefToRead(ctx context.Context, agent, run string, checks ...error) (ckpt.RunRef, error) {
 	r := a.Ref(agent, run, nil)
-	if err := Checked(r.Check()); err != nil || r.Run != "" {
+	if err := Checked(append([]error{r.Check()}, checks...)...); err != nil || r.Run != "" {
 		return r, err
 	}
 	_, err := a.Client().Run(ctx, r)

@@ -30,10 +30,7 @@ type driftShowCmd struct {
 }
 
 func (c *driftShowCmd) Run(ctx context.Context, a *cli.App) error {
-	if err := cli.Checked(a.Ref(c.Agent, c.InRun, nil).Check(), c.Paged.Check()); err != nil {
-		return err
-	}
-	ref, err := a.RefToRead(ctx, c.Agent, c.InRun)
+	ref, err := a.RefToRead(ctx, c.Agent, c.InRun, c.Paged.Check())
 	if err != nil {
 		return err
 	}

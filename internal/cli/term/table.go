@@ -235,10 +235,7 @@ func (l *layout) line(row []string) string {
 
 // Fit cuts a line to the width of the terminal.
 func (s *Style) Fit(line string) string {
-	if s.Wide() {
-		return line
-	}
-	return cutTo(Escape(line), s.width)
+	return s.FitBefore(line, "")
 }
 
 // FitBefore cuts a line so that an end that must not be cut fits behind it.
