@@ -62,6 +62,7 @@ func (tx *Tx) InsertRow(run *RunRow, c *CheckpointRow, state *blob.Encoded) ([]d
 	if err != nil {
 		return nil, err
 	}
+	tx.Store.newest.raise(run.AgentID, newestCheckpoint{run: run.ID, seq: c.Seq, n: c.N, kind: c.Kind})
 	run.LastSeq, run.Head = c.Seq, ckpt.Ref(c.ID)
 	run.StoredBytes += state.Stored()
 	return list, nil

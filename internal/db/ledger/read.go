@@ -260,7 +260,7 @@ func (s *Core) Latest(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilte
 	s.AuditRead(sc, "read", f.Agent, "")
 	var c *ckpt.Checkpoint
 	err = s.Reading(ctx, func(q *sqlx.Tx) error {
-		rows, err := newestRows(ctx, q, agent.ID, f, state)
+		rows, err := s.newestRows(ctx, q, agent.ID, f, state)
 		if err != nil {
 			return err
 		}
@@ -295,42 +295,6 @@ func notGivenUp(ctx context.Context, q sqlx.QueryerContext, agentID int64, f ckp
 	}
 	return rows, nil
 }
-
-// newestRows reads the newest row. It looks at the newest rows of the audit log first: an
-// agent that saved lately is found there, however many runs it has. Few runs are asked at once.
-func newestRows(ctx context.Context, q sqlx.QueryerContext, agentID int64, f ckpt.CheckpointFilter, state bool) ([]ReadRow, error) {
-	if f.Run == "" && len(f.Labels) == 0 {
-		if err := CheckFilter(f); err != nil {
-			return nil, err
-		}
-		columns := ReadColumns + treesColumn
-		if state {
-			columns += StateColumns
-		}
-		var rows []ReadRow
-		err := sqlx.SelectContext(ctx, q, &rows, `SELECT `+columns+newestByLog, agentID, f.Kind, f.Suspect, recentActs)
-		if err != nil || len(rows) > 0 {
-			return rows, err
-		}
-	}
-	return listRows(ctx, q, agentID, f, 1<<62, 1, state)
-}
-
-// recentActs is how many rows of the audit log newestRows looks at. That takes up to 5 ms
-// for an agent that is not among them.
-const recentActs = 512
-
-// newestByLog finds the newest checkpoint of an agent by the row of the log that records
-// it. Where rows of the log are missing above that one, a newer checkpoint may have no
-// row: then it finds none.
-const newestByLog = ` FROM agents a CROSS JOIN acts x CROSS JOIN places p CROSS JOIN runs r CROSS JOIN checkpoints c
-	WHERE a.id = ?1 AND (SELECT count(*) FROM (SELECT 1 FROM runs WHERE agent_id = ?1 LIMIT 200)) = 200
-	AND x.n > (SELECT max(n) FROM acts) - ?4 AND x.seq IS NOT NULL
-	AND p.id = x.place AND p.agent = a.name AND p.owner = a.owner AND r.agent_id = a.id AND r.name = p.run
-	AND c.run_id = r.id AND c.kind = CASE x.kind WHEN 1 THEN 'routine' WHEN 2 THEN 'pre_operation' ELSE 'recovery' END AND c.seq = x.seq AND c.n = x.n
-	AND (?2 = '' OR c.kind = ?2) AND (?3 IS NULL OR c.suspect = ?3)
-	AND (SELECT count(*) FROM acts y WHERE y.n >= x.n) = (SELECT max(n) FROM acts) - x.n + 1
-	ORDER BY x.n DESC LIMIT 1`
 
 // listRows reads the newest rows before a position.
 func listRows(ctx context.Context, q sqlx.QueryerContext, agentID int64, f ckpt.CheckpointFilter, before int64, limit int, state bool) ([]ReadRow, error) {
@@ -495,7 +459,7 @@ func (tx *Tx) newest(agent *AgentRow, r ckpt.RestoreRequest) (*ReadRow, error) {
 		runs = []string{ckpt.MainRun, ""}
 	}
 	for _, f.Run = range runs {
-		rows, err := newestRows(tx.Ctx, tx.Conn, agent.ID, f, true)
+		rows, err := tx.Store.newestRows(tx.Ctx, tx.Conn, agent.ID, f, true)
 		if err != nil {
 			return nil, err
 		}
