@@ -58,7 +58,7 @@ func (s *Store) look(sc ckpt.Scope, r ckpt.ResumeRequest) (*ckpt.Plan, error) {
 			}
 		}
 		if run != nil {
-			if err := run.MayOwn(); err != nil {
+			if err := s.MayOwn(run); err != nil {
 				return err
 			}
 		}
@@ -87,7 +87,7 @@ func (s *Store) resume(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r c
 		return nil, err
 	}
 	if run != nil {
-		if err := run.MayOwn(); err != nil {
+		if err := s.MayOwn(run); err != nil {
 			return nil, err
 		}
 	}

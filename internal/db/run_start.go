@@ -102,6 +102,9 @@ func (s *Store) owner(sc ckpt.Scope, pid int) liveness.Process {
 
 // mayStart refuses to begin a run that is somebody else's or left unfinished.
 func (s *Store) mayStart(run *ledger.RunRow, owner liveness.Process) error {
+	if err := s.OwnedHere(run); err != nil {
+		return err
+	}
 	switch {
 	case !run.EndedAt.IsZero(), run.Status == ckpt.RunRunning && !run.PID.Valid && run.HeartbeatMS == 0, run.Status == ckpt.RunRunning && run.Process() == owner:
 		return nil

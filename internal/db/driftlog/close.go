@@ -41,6 +41,9 @@ func (s *Drifts) GoBack(tx *ledger.Tx, agent *ledger.AgentRow, c *ckpt.Checkpoin
 	if err != nil || run == nil {
 		return err
 	}
+	if err := s.OwnedHere(run); err != nil {
+		return err
+	}
 	w, err := s.WatchRun(tx, agent, run, nil)
 	if err != nil {
 		return err

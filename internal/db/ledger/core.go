@@ -30,6 +30,7 @@ type Core struct {
 	segmentsFrom int64     // what the numbers of segments begin after
 	oldKeys      bool      // whether saves of an older version may be asked for again
 	agents       agentCache
+	elsewhere    elsewhere
 	newest       newestOf // checkpoint of each agent
 	States       *blob.States
 	Preparer     blob.Preparer // of states, before they go to the writer

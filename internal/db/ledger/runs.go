@@ -143,6 +143,9 @@ func (s *Core) OpenRun(tx *Tx, sc ckpt.Scope, ref ckpt.RunRef) (*AgentRow, *RunR
 
 // MayWrite refuses a writer that was fenced off and a run that is over.
 func (s *Core) MayWrite(r *RunRow, sc ckpt.Scope, epoch *int64) error {
+	if err := s.OwnedHere(r); err != nil {
+		return err
+	}
 	if err := r.fence(epoch); err != nil {
 		return err
 	}
@@ -150,7 +153,7 @@ func (s *Core) MayWrite(r *RunRow, sc ckpt.Scope, epoch *int64) error {
 		return ckpt.Errorf(ckpt.CodeFenced, "run %s is owned by process %d since %s, and process %d is older and no relative of it: stop, or resume the run; if both belong together, name epoch %d",
 			r.Name, r.PID.Int64, r.SegmentAt, sc.PID, r.Epoch)
 	}
-	if err := r.MayOwn(); err != nil {
+	if err := r.mayOwn(); err != nil {
 		return err
 	}
 	if !r.EndedAt.IsZero() {
@@ -170,9 +173,9 @@ func (s *Core) isLeftBehind(r *RunRow, sc ckpt.Scope) bool {
 	return s.Opt.Processes.Stranger(sc.PID, owner, r.SegmentAt.Time) && s.Opt.Processes.Alive(owner) == liveness.Alive
 }
 
-// MayOwn refuses to write to, or to resume, a run that is only observed: nobody
+// mayOwn refuses to write to, or to resume, a run that is only observed: nobody
 // holds it, and nothing can be given back to its agent.
-func (r *RunRow) MayOwn() error {
+func (r *RunRow) mayOwn() error {
 	if r.Source == "" {
 		return nil
 	}

@@ -73,9 +73,9 @@ func rightsTo(table string) []string {
 	switch table {
 	case "fleet_meta":
 		return []string{"SELECT"}
-	case "fleet_claims", "fleet_erasures":
+	case "fleet_erasures":
 		return []string{"SELECT", "INSERT"}
-	case "fleet_hosts", "fleet_marks", "fleet_audit":
+	case "fleet_hosts", "fleet_marks", "fleet_audit", "fleet_claims":
 		return []string{"SELECT", "INSERT", "UPDATE"}
 	}
 	return []string{"SELECT", "INSERT", "UPDATE", "DELETE"}

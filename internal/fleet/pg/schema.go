@@ -3,7 +3,7 @@ package pg
 // SchemaVersion is the version of the tables below. MinReader is the oldest version
 // whose programs may use them.
 const (
-	SchemaVersion = 1
+	SchemaVersion = 2
 	minReader     = 1
 )
 
@@ -37,6 +37,12 @@ var schema = []string{
 		run_uid text NOT NULL, term bigint NOT NULL, from_db text NOT NULL, to_db text NOT NULL, at timestamptz NOT NULL, how text NOT NULL, PRIMARY KEY (run_uid, term))`,
 	`CREATE TABLE IF NOT EXISTS fleet_erasures (
 		db text NOT NULL, n bigint NOT NULL, owner text NOT NULL, agent text NOT NULL, at timestamptz NOT NULL, PRIMARY KEY (db, n))`,
+	// Version 2: from which row of the former owner's audit log on nothing was shipped
+	// when a run was claimed, who claimed it, and what was decided about the rest.
+	`ALTER TABLE fleet_claims ADD COLUMN IF NOT EXISTS from_n bigint`,
+	`ALTER TABLE fleet_claims ADD COLUMN IF NOT EXISTS claimed_by text`,
+	`ALTER TABLE fleet_claims ADD COLUMN IF NOT EXISTS decided text`,
+	`ALTER TABLE fleet_claims ADD COLUMN IF NOT EXISTS decided_by text`,
 }
 
 // tables are those that a daemon reads and writes.

@@ -59,7 +59,7 @@ func (e *Engine) send(ctx context.Context, b *pgx.Batch, each func(i int, rows p
 		e.Close()
 	}
 	switch {
-	case codeOf(err) == "22012": // needMark and needClaim divide by what is not there
+	case codeOf(err) == "22012": // needMark, needRun and their like divide by what is not there
 		return ErrMoved
 	case err != nil && codeOf(err) == "":
 		return fmt.Errorf("%w: %w", ErrUnknown, err)

@@ -18,11 +18,11 @@ import (
 // have in common. Advisory locks, LISTEN, SEQUENCE, TRIGGER, FUNCTION, SKIP LOCKED, large
 // objects and two-phase commits are not among them.
 var allowed = strings.Fields(`SELECT INSERT INTO UPDATE DELETE FROM WHERE SET VALUES ON CONFLICT DO NOTHING JOIN LEFT AS AND OR NOT IN IS NULL ANY ORDER BY DESC LIMIT
-	RETURNING CREATE TABLE INDEX IF EXISTS PRIMARY KEY SHOW
+	RETURNING CREATE TABLE INDEX IF EXISTS PRIMARY KEY SHOW ALTER ADD COLUMN
 	unnest coalesce count clock_timestamp excluded text bigint bytea timestamptz version has_table_privilege pg_stat_replication
 	transaction_read_only synchronous_commit synchronous_standby_names fsync transaction_isolation sync_state sync quorum
 	idle_in_transaction_session_timeout lock_timeout statement_timeout tcp_user_timeout
-	a f h m r u`)
+	a c f h m r u`)
 
 var (
 	sqlWord  = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
@@ -45,7 +45,7 @@ func TestSubset(t *testing.T) {
 		known[w] = true
 	}
 	for _, s := range statements {
-		if strings.Contains(s, "CREATE ") {
+		if strings.Contains(s, "CREATE ") || strings.Contains(s, "ALTER ") {
 			for _, re := range []*regexp.Regexp{ddlNames, ddlTable} {
 				for _, m := range re.FindAllStringSubmatch(s, -1) {
 					known[m[1]] = true

@@ -1,0 +1,54 @@
+package ledger
+
+import (
+	"maps"
+	"sync/atomic"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+)
+
+// Elsewhere says which host of the fleet owns a run that is stored here too.
+type Elsewhere struct {
+	Host string // its name
+	Term int64  // under which it owns the run
+}
+
+// elsewhere are the runs that other hosts own, by number. It is nil on a host that has
+// no such run, so that a save pays one load for it.
+type elsewhere struct {
+	runs atomic.Pointer[map[int64]Elsewhere]
+}
+
+// SetElsewhere says which runs other hosts own. Nobody writes to those here from now on,
+// with or without an epoch. What is stored of them stays.
+func (s *Core) SetElsewhere(runs map[int64]Elsewhere) {
+	if len(runs) == 0 {
+		s.elsewhere.runs.Store(nil)
+		return
+	}
+	runs = maps.Clone(runs)
+	s.elsewhere.runs.Store(&runs)
+}
+
+// OwnedHere refuses a run that another host of the fleet owns.
+func (s *Core) OwnedHere(r *RunRow) error {
+	runs := s.elsewhere.runs.Load()
+	if runs == nil {
+		return nil
+	}
+	owner, is := (*runs)[r.ID]
+	if !is {
+		return nil
+	}
+	return ckpt.Errorf(ckpt.CodeFenced, "host %s of the fleet has claimed run %s (term %d): stop this agent; `ckptsidecar fleet strands` shows what was saved here after the claim",
+		owner.Host, r.Name, owner.Term)
+}
+
+// MayOwn refuses to write to, or to resume, a run that another host owns or that is
+// only observed.
+func (s *Core) MayOwn(r *RunRow) error {
+	if err := s.OwnedHere(r); err != nil {
+		return err
+	}
+	return r.mayOwn()
+}

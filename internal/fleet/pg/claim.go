@@ -1,0 +1,124 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// ErrTaken means that a claim came too late: another host has claimed the run, or its
+// owner was heard of since the claimant looked.
+var ErrTaken = errors.New("the run has another owner by now, or its owner was heard of since")
+
+// The statements of a claim, in their order. The first locks the former owner's mark,
+// as the first statement of its batches does: a batch is committed before the claim, or
+// meets the new term. Everything after it depends on the run and its term.
+const (
+	lockMark = `UPDATE fleet_marks SET beats = beats + 1 WHERE db = $1 AND ($3 = 1 OR seen_at = $2)`
+	needSeen = `SELECT 1 / count(*) FROM fleet_marks WHERE db = $1 AND ($3 = 1 OR seen_at = $2)`
+	putClaim = `INSERT INTO fleet_claims (run_uid, term, from_db, to_db, at, how, from_n, claimed_by)
+		SELECT r.uid, r.term + 1, r.host, $4::text, clock_timestamp(), $5::text, m.mark_n, $6::text FROM fleet_runs r JOIN fleet_marks m ON m.db = r.host
+		WHERE r.uid = $1 AND r.term = $2 AND r.host = $3 ON CONFLICT (run_uid, term) DO NOTHING`
+	takeRun = `UPDATE fleet_runs SET host = $4, term = term + 1 WHERE uid = $1 AND term = $2 AND host = $3`
+	needRun = `SELECT 1 / count(*) FROM fleet_runs WHERE uid = $1 AND term = $2 + 1 AND host = $3`
+
+	findRuns = `SELECT r.uid, r.host, coalesce(h.name, ''), r.owner, r.agent, r.run, r.status, r.term, r.seq, r.updated_at, r.as_of_n, r.doc,
+		r.agent_uid, coalesce(a.doc, ''), m.seen_at, clock_timestamp()
+		FROM fleet_runs r JOIN fleet_marks m ON m.db = r.host LEFT JOIN fleet_hosts h ON h.db = r.host LEFT JOIN fleet_agents a ON a.uid = r.agent_uid
+		WHERE r.agent = $1 AND ($2 = '' OR r.run = $2) AND ($3 = '' OR r.owner = $3) AND ($4 = '' OR h.name = $4 OR r.host = $4) AND r.status <> ''
+		ORDER BY r.updated_at DESC, r.uid LIMIT 20`
+
+	takenRuns = `SELECT c.run_uid, c.term, c.to_db, coalesce(h.name, ''), coalesce(c.from_n, 0), c.how, c.at, coalesce(c.decided, ''), coalesce(c.decided_by, '')
+		FROM fleet_claims c JOIN fleet_runs r ON r.uid = c.run_uid LEFT JOIN fleet_hosts h ON h.db = c.to_db
+		WHERE c.from_db = $1 AND r.host <> $1 ORDER BY c.run_uid, c.term DESC`
+	decideStrand = `UPDATE fleet_claims SET decided = $4, decided_by = $5 WHERE run_uid = $1 AND term = $2 AND from_db = $3 AND coalesce(decided, '') = ''`
+	needDecided  = `SELECT 1 / count(*) FROM fleet_claims WHERE run_uid = $1 AND term = $2 AND from_db = $3 AND decided = $4 AND decided_by = $5`
+)
+
+// Find lists the runs of one agent's name, the last changed first, at most 20.
+func (e *Engine) Find(ctx context.Context, q fleet.ClaimRequest) ([]fleet.Claimable, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	rows, err := e.conn.Query(ctx, findRuns, q.Agent, q.Run, q.Owner, q.Host)
+	if err != nil {
+		return nil, told(err)
+	}
+	var all []fleet.Claimable
+	var c fleet.Claimable
+	var seen, now time.Time
+	_, err = pgx.ForEachRow(rows, []any{&c.UID, &c.DB, &c.Host, &c.Owner, &c.Agent, &c.Run, &c.Status, &c.Term, &c.Seq, &c.UpdatedAt, &c.AsOf, &c.Doc,
+		&c.AgentUID, &c.AgentDoc, &seen, &now}, func() error {
+		c.Seen, c.SeenAgo = seen, now.Sub(seen).Seconds()
+		all = append(all, c)
+		return nil
+	})
+	return all, told(err)
+}
+
+// Claim makes a host the owner of a run, and answers the run's new term. It answers
+// ErrTaken where somebody was faster. After ErrUnknown, Find tells who owns the run.
+func (e *Engine) Claim(ctx context.Context, c fleet.Claim) (term int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	how := fleet.HowClaimed
+	if c.Forced {
+		how = fleet.HowForced
+	}
+	b := &pgx.Batch{}
+	b.Queue(lockMark, c.Run.DB, c.Run.Seen, bit(c.Forced))
+	b.Queue(needSeen, c.Run.DB, c.Run.Seen, bit(c.Forced))
+	b.Queue(putClaim, c.Run.UID, c.Run.Term, c.Run.DB, c.To, how, c.By)
+	b.Queue(takeRun, c.Run.UID, c.Run.Term, c.Run.DB, c.To)
+	b.Queue(needRun, c.Run.UID, c.Run.Term, c.To)
+	b.Queue(beat, c.To) // a transaction that answers somebody must write
+	if err := e.send(ctx, b, nil); err != nil {
+		if errors.Is(err, ErrMoved) {
+			err = fmt.Errorf("%w: run %s of agent %s", ErrTaken, c.Run.Run, c.Run.Agent)
+		}
+		return 0, err
+	}
+	return c.Run.Term + 1, nil
+}
+
+// Taken lists the runs of a database that other hosts own now, with the newest claim of
+// each.
+func (e *Engine) Taken(ctx context.Context, db string) ([]fleet.Taken, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	rows, err := e.conn.Query(ctx, takenRuns, db)
+	if err != nil {
+		return nil, told(err)
+	}
+	all := []fleet.Taken{}
+	var t fleet.Taken
+	var at time.Time
+	_, err = pgx.ForEachRow(rows, []any{&t.UID, &t.Term, &t.To, &t.Host, &t.From, &t.How, &at, &t.Decided, &t.DecidedBy}, func() error {
+		t.At = at.UTC().Format("2006-01-02T15:04:05.000Z")
+		if len(all) == 0 || all[len(all)-1].UID != t.UID {
+			all = append(all, t)
+		}
+		return nil
+	})
+	return all, told(err)
+}
+
+// Decide notes what was decided about a strand. It answers ErrTaken where somebody
+// else has decided before.
+func (e *Engine) Decide(ctx context.Context, db string, t *fleet.Taken, decided, by string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	b := &pgx.Batch{}
+	b.Queue(decideStrand, t.UID, t.Term, db, decided, by)
+	b.Queue(needDecided, t.UID, t.Term, db, decided, by)
+	b.Queue(beat, db)
+	err := e.send(ctx, b, nil)
+	if errors.Is(err, ErrMoved) {
+		err = fmt.Errorf("%w: somebody has decided about this strand already", ErrTaken)
+	}
+	return err
+}

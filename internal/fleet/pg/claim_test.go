@@ -1,0 +1,115 @@
+package pg_test
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
+)
+
+// TestClaim claims a run of another host: who is heard of is left alone, one of two
+// claimants gets the run, and what the former owner still ships is refused.
+func TestClaim(t *testing.T) {
+	s := pgtest.Start(t)
+	old := migrated(t, s.Database("fleet"))
+	register(t, old, "db1")
+	ship(t, old, "db1", batch(0, 2))
+	find := func(e *pg.Engine) *fleet.Claimable {
+		t.Helper()
+		all, err := e.Find(t.Context(), fleet.ClaimRequest{Agent: "a", Host: "db1"})
+		if err != nil || len(all) != 1 {
+			t.Fatalf("found %+v, %v", all, err)
+		}
+		return &all[0]
+	}
+	names := []string{"db2", "db3"}
+	claimants := map[string]*pg.Engine{}
+	for _, name := range names {
+		claimants[name] = dial(t, s.URL("fleet"))
+		register(t, claimants[name], name)
+	}
+
+	seen := find(claimants["db2"])
+	if seen.Owner != "uid:1" || seen.Run != "main" || seen.Term != 0 || seen.AgentDoc == "" || seen.Doc == "" {
+		t.Errorf("the run is found as %+v", seen)
+	}
+	ship(t, old, "db1", batch(2, 3))
+	e := dial(t, s.URL("fleet"))
+	if _, err := e.Claim(t.Context(), fleet.Claim{Run: seen, To: "db2", By: "uid:0"}); !errors.Is(err, pg.ErrTaken) {
+		t.Fatalf("a run whose owner was heard of since is claimed: %v", err)
+	}
+	if got := s.Rows("fleet", `SELECT count(*) FROM fleet_claims`); got[0] != "0" {
+		t.Errorf("a claim that was refused leaves %s rows", got[0])
+	}
+
+	seen = find(claimants["db2"])
+	var wg sync.WaitGroup
+	errs := make([]error, len(names))
+	for i, name := range names {
+		wg.Go(func() {
+			_, errs[i] = claimants[name].Claim(t.Context(), fleet.Claim{Run: seen, To: name, By: "uid:0"})
+		})
+	}
+	wg.Wait()
+	winner := slices.Index(errs, nil)
+	if winner < 0 || !errors.Is(errs[1-winner], pg.ErrTaken) {
+		t.Fatalf("two claimants are answered %v", errs)
+	}
+	if got := s.Rows("fleet", `SELECT host, term, as_of_n FROM fleet_runs`); !slices.Equal(got, []string{names[winner] + " 1 3"}) {
+		t.Errorf("the run is %q", got)
+	}
+	want := "1 db1 " + names[winner] + " claimed 3 uid:0"
+	if got := s.Rows("fleet", `SELECT term, from_db, to_db, how, from_n, claimed_by FROM fleet_claims`); !slices.Equal(got, []string{want}) {
+		t.Errorf("the claims are %q, want %q", got, want)
+	}
+
+	if fenced := ship(t, old, "db1", batch(3, 4)); len(fenced) != 1 {
+		t.Errorf("what the former owner ships is taken: %q", fenced)
+	}
+	taken, err := old.Taken(t.Context(), "db1")
+	if err != nil || len(taken) != 1 || taken[0].UID != "run-a" || taken[0].From != 3 || taken[0].Term != 1 || taken[0].To != names[winner] || taken[0].Host != names[winner] {
+		t.Fatalf("the former owner is told %+v, %v", taken, err)
+	}
+	if err := old.Decide(t.Context(), "db1", &taken[0], "adopted", "uid:0"); err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Decide(t.Context(), "db1", &taken[0], "dropped", "uid:7"); !errors.Is(err, pg.ErrTaken) {
+		t.Errorf("a strand is decided about twice: %v", err)
+	}
+}
+
+// TestClaimBehindASilentOwner is T6 in part: an owner that falls silent inside its
+// transaction holds its mark. Its session ends after 5 s, and the claim goes through.
+func TestClaimBehindASilentOwner(t *testing.T) {
+	s := pgtest.Start(t)
+	old := migrated(t, s.Database("fleet"))
+	register(t, old, "db1")
+	ship(t, old, "db1", batch(0, 2))
+	e := dial(t, s.URL("fleet"))
+	register(t, e, "db2")
+	all, err := e.Find(t.Context(), fleet.ClaimRequest{Agent: "a"})
+	if err != nil || len(all) != 1 {
+		t.Fatalf("found %+v, %v", all, err)
+	}
+	if err := old.FallSilent(t.Context(), "db1"); err != nil {
+		t.Fatal(err)
+	}
+	for { // the claimant's own wait for a lock may end first: it asks again then
+		_, err = e.Claim(t.Context(), fleet.Claim{Run: &all[0], To: "db2", By: "uid:0"})
+		if err == nil {
+			break
+		}
+		if t.Context().Err() != nil || errors.Is(err, pg.ErrTaken) {
+			t.Fatal(err)
+		}
+		t.Log("not yet:", err)
+		e = dial(t, s.URL("fleet"))
+	}
+	if got := s.Rows("fleet", `SELECT host, term FROM fleet_runs`); !slices.Equal(got, []string{"db2 1"}) {
+		t.Errorf("the run is %q", got)
+	}
+}
