@@ -3,50 +3,304 @@
 package main
 
 import (
+	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/BurntSushi/toml"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// aBlock is a block of code of a document: what stands before it, what it is, its text.
-var aBlock = regexp.MustCompile("(?ms)(?:^<!-- test: skip, ([^\n]*) -->\n)?^```([a-z]*)\n(.*?)^```$")
+// aBlock is a block of code of a document: its language and its text.
+var aBlock = regexp.MustCompile("(?ms)^ *```([a-z]*)\n(.*?)^ *```$")
 
-// TestTheDocumentsRun plays the shell blocks of the pages that a new user reads, in
-// their order, with a daemon that has the places that a user's own has. A block that
-// cannot be run here says why in the line before it. Blocks of Python, TypeScript and
-// Go are run by the tests of the clients.
+// notRun lists the blocks that nothing checks, by the words they begin with, and says why.
+var notRun = []struct{ page, begins, why string }{
+	{"README.md", "go run ./cmd/ckptsidecar serve", "it runs these tests"},
+	{"docs/ADAPTERS.md", "$ python3 clients/conformance", "it needs a program; make clients-adapters plays it"},
+	{"docs/ARCHITECTURE.md", "flowchart", "it is a picture"},
+	{"docs/AUDIT.md", "fe32be4f", "an output with hashes of its own"},
+	{"docs/AUDIT.md", "22 rows, head", "an output with hashes of its own"},
+	{"docs/AUDIT.md", "sound  ckpt.db", "an output with hashes of its own"},
+	{"docs/AUDIT.md", "audit_chain row 21", "the output of a damaged database"},
+	{"docs/AUDIT.md", "journalctl", "it reads the journal of the service; TestStories/damage compares with a log"},
+	{"docs/CONSOLE.md", "ckptsidecar console  ", "it opens a browser; TestStories/console follows its link"},
+	{"docs/CONSOLE.md", "ckptsidecar serve", "it takes a minute; TestStories/demo_data makes the data"},
+	{"docs/CONSOLE.md", "ssh ", "it needs another machine"},
+	{"docs/FILES.md", "ckptsidecar hook install", "it asks; TestStories/rewind plays it"},
+	{"docs/FLEET.md", "ckptsidecar fleet check", "it needs PostgreSQL; make fleet runs it"},
+	{"docs/FLEET.md", "GRANT SELECT", "it needs PostgreSQL"},
+	{"docs/HOOKS.md", "ckptsidecar hook install", "it asks; TestStories/hook plays it, and docs/QUICKSTART.md with --yes"},
+	{"docs/HOWTO.md", "sudo ckptsidecar agents", "it needs a second user; TestStories/chown plays it"},
+	{"docs/HOWTO.md", "ckptsidecar export --all", "it installs a service; make e2e-systemd does"},
+	{"docs/LANGGRAPH.md", "pip install", "it needs PyPI"},
+	{"docs/OPERATIONS.md", "scrape_configs", "it needs Prometheus"},
+	{"docs/OPERATIONS.md", "ls -l /var/lib", "it needs a service; TestStories/restore_backup plays it"},
+	{"docs/QUICKSTART.md", "go install", "it starts the daemon that the page has here"},
+	{"docs/QUICKSTART.md", "pip install", "it needs PyPI for its build tools; packaging installs the wheel"},
+	{"docs/QUICKSTART.md", "(cd clients/typescript", "it needs npm; make clients-typescript installs the package"},
+	{"docs/QUICKSTART.md", "claude mcp add", "it needs Claude Code; make clients-mcp speaks to the server"},
+	{"docs/RELEASE.md", "   gh release", "it publishes"},
+	{"docs/RESUME.md", "ckptsidecar prompts", "ID stands for the id of a prompt; TestStories/prompts answers one"},
+	{"docs/SPOOL.md", "spool/", "it lists the files of a folder"},
+	{"docs/TYPESCRIPT.md", "(cd clients/typescript", "it needs npm; make clients-typescript installs the package"},
+	{"examples/sessions/README.md", "(cd ../../clients", "it needs npm; make clients-sessions plays it"},
+	{"examples/typescript/README.md", "(cd ../../clients", "it needs npm; make clients-typescript kills it"},
+}
+
+// checkedBy names the tests that run the blocks of a page in a language, or compare
+// them with code that is run.
+var checkedBy = map[[2]string][]string{
+	{"README.md", "go"}:                    {"client/example_test.go"},
+	{"README.md", "python"}:                {"clients/python/tests/test_docs.py"},
+	{"README.md", "ts"}:                    {"clients/typescript/test/docs.test.ts"},
+	{"clients/python/README.md", "python"}: {"clients/python/tests/test_docs.py"},
+	{"clients/typescript/README.md", "ts"}: {"clients/typescript/test/docs.test.ts"},
+	{"docs/ADAPTERS.md", "go"}: {
+		"adapters/adk/service_test.go", "adapters/eino/store_test.go", "adapters/genkit/store_test.go",
+	},
+	{"docs/ADAPTERS.md", "ts"}:       {"clients/typescript/adapters/test/docs.test.ts"},
+	{"docs/GO.md", "go"}:             {"client/example_test.go"},
+	{"docs/HOOKS.md", ""}:            {"internal/hook/docs_test.go"},
+	{"docs/LANGGRAPH.md", "python"}:  {"clients/python/tests/test_langgraph.py"},
+	{"docs/LANGGRAPH.md", "ts"}:      {"clients/typescript/test/docs.test.ts"},
+	{"docs/PYTHON.md", "python"}:     {"clients/python/tests/test_docs.py"},
+	{"docs/PYTHON.md", "text"}:       {"clients/python/tests/test_docs.py"},
+	{"docs/QUICKSTART.md", "go"}:     {"client/example_test.go"},
+	{"docs/QUICKSTART.md", "python"}: {"clients/python/tests/test_docs.py"},
+	{"docs/QUICKSTART.md", "ts"}:     {"clients/typescript/test/docs.test.ts"},
+	{"docs/TYPESCRIPT.md", "ts"}:     {"clients/typescript/test/docs.test.ts"},
+}
+
+// prepared is what a reader of a page has done before.
+var prepared = map[string]string{
+	"docs/AUDIT.md": `echo '{"step":1}' | ckptsidecar save coder
+		echo '{"step":2}' | ckptsidecar save coder
+		ln -s ~/.local/state/ckptsidecar/ckpt.db ckpt.db`,
+	"docs/DRIFT.md": `echo '{"step":1}' | ckptsidecar save fixer --run nightly-7
+		S=$HOME/.local/state/ckptsidecar/ckptsidecar.sock
+		curl -sf --unix-socket $S http://x/v1/agents/fixer/runs/nightly-7/steps -H 'Content-Type: application/json' -d '{
+		"gen_ai.tool.call.id": "call_1", "gen_ai.tool.name": "search", "status": "succeeded"}'
+		echo '{"detectors": {"repeat": {"warn": 4}}}' > policy.json
+		echo '{"id":"1","source":"fixer","outcome":"passed","steps":[{"tool":"search"}]}' | gzip > runs.jsonl.gz`,
+	"docs/EXPORT.md": `echo '{"step":1}' | ckptsidecar save coder
+		echo '{"step":1}' | ckptsidecar save coder --run nightly`,
+	"docs/OPERATIONS.md": `mkdir -p ~/node_exporter`,
+}
+
+// here are the places of a reader, for those of the service.
+var here = strings.NewReplacer(
+	"/run/ckptsidecar/ckptsidecar.sock", "~/.local/state/ckptsidecar/ckptsidecar.sock",
+	"/var/lib/node_exporter", "~/node_exporter",
+	"/var/lib/ckptsidecar/audit", "~/audit",
+)
+
+// TestTheDocumentsRun runs each block of each page, in the order in which they stand, or
+// checks it in another way. A block that cannot be checked here stands in a table above.
 func TestTheDocumentsRun(t *testing.T) {
-	for _, page := range []string{"README.md", "docs/QUICKSTART.md", "docs/HOWTO.md"} {
-		t.Run(filepath.Base(page), func(t *testing.T) {
-			t.Parallel()
-			text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(page)))
+	root := filepath.Join("..", "..")
+	var pages []string
+	for pattern := range strings.FieldsSeq("*.md docs/*.md docs/*/*.md clients/*/*.md examples/*/*.md adapters/*/*.md packaging/*/*.md") {
+		found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	var blocks, run, checked, left atomic.Int32
+	t.Run("pages", func(t *testing.T) {
+		for _, path := range pages {
+			text, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			reader := newReader(t)
-			run, skipped := 0, 0
-			for _, m := range aBlock.FindAllStringSubmatch(string(text), -1) {
-				switch {
-				case m[2] != "sh":
-				case m[1] != "":
-					skipped++
-				default:
-					reader.try(t, m[3])
-					run++
+			found := aBlock.FindAllStringSubmatch(string(text), -1)
+			name, err := filepath.Rel(root, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(text), "```"); n != 2*len(found) {
+				t.Errorf("%s has %d lines that begin or end a block, and %d blocks", name, n, len(found))
+			}
+			if len(found) == 0 {
+				continue
+			}
+			blocks.Add(int32(len(found)))
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				p := page{name: filepath.ToSlash(name)}
+				for _, m := range found {
+					switch p.block(t, m[1], m[2]) {
+					case wasRun:
+						run.Add(1)
+					case wasChecked:
+						checked.Add(1)
+					case wasLeft:
+						left.Add(1)
+					}
+				}
+				for _, entry := range notRun {
+					if entry.page == p.name && !slices.Contains(p.left, entry.begins) {
+						t.Errorf("no block of %s begins with %q", p.name, entry.begins)
+					}
+				}
+			})
+		}
+	})
+	t.Logf("%d blocks: %d run, %d checked otherwise, %d not run", blocks.Load(), run.Load(), checked.Load(), left.Load())
+	if all := run.Load() + checked.Load() + left.Load(); all != blocks.Load() {
+		t.Errorf("%d of %d blocks were looked at", all, blocks.Load())
+	}
+}
+
+type fate int
+
+const (
+	wasRun fate = iota
+	wasChecked
+	wasLeft
+)
+
+// page is a document that is read from its first block to its last.
+type page struct {
+	name   string
+	reader *reader
+	query  string   // the last query that the page showed
+	left   []string // what stands in notRun of this page and was met
+}
+
+var (
+	aQuery   = regexp.MustCompile(`"(SELECT [^"]*)"`)
+	aCommand = regexp.MustCompile(`(?m)^\$ ckptsidecar ((?:[a-z]+ )*)(.*)$`)
+	aFlag    = regexp.MustCompile(`--[a-z-]+`)
+	aSetting = regexp.MustCompile(`^(#.*|\[[A-Za-z]+\]|[A-Z][A-Za-z]+=.*|)$`)
+)
+
+// block runs or checks one block.
+func (p *page) block(t *testing.T, language, text string) fate {
+	for _, entry := range notRun {
+		if entry.page == p.name && strings.HasPrefix(text, entry.begins) {
+			p.left = append(p.left, entry.begins)
+			return wasLeft
+		}
+	}
+	if tests := checkedBy[[2]string{p.name, language}]; tests != nil {
+		for _, test := range tests {
+			source, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(test)))
+			if err != nil || !strings.Contains(string(source), filepath.Base(p.name)) {
+				t.Errorf("%s does not check %s: %v", test, p.name, err)
+			}
+		}
+		return wasChecked
+	}
+	switch language {
+	case "sh":
+		if m := aQuery.FindStringSubmatch(text); m != nil {
+			p.query = m[1]
+		}
+		if p.name == "docs/RELIABILITY.md" {
+			// What takes hours is only named.
+			makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(text) {
+				if !strings.Contains(string(makefile), "\n"+strings.Fields(line)[1]+": ") {
+					t.Errorf("the Makefile does not know %s", line)
 				}
 			}
-			if run < 3 {
-				t.Errorf("%d blocks of %s were run", run, page)
+			return wasChecked
+		}
+		p.open(t).try(t, here.Replace(text))
+		return wasRun
+	case "sql":
+		p.query = strings.TrimSuffix(strings.TrimSpace(text), ";")
+		p.open(t).try(t, "sqlite3 -readonly -bail ~/.local/state/ckptsidecar/ckpt.db <<'END'\n"+text+"END\n")
+		return wasRun
+	case "":
+		// The first line of a table under a query names the columns of that query.
+		lines := strings.Split(text, "\n")
+		if !strings.HasPrefix(text, "┌") || p.query == "" {
+			break
+		}
+		columns := strings.Join(strings.FieldsFunc(lines[1], func(r rune) bool { return r == '│' || r == ' ' }), ",")
+		p.open(t).try(t, "columns=$(sqlite3 -readonly ~/.local/state/ckptsidecar/ckpt.db <<'END'\n"+
+			"CREATE TEMP VIEW v AS "+p.query+
+			";\nSELECT group_concat(name) FROM pragma_table_info('v');\nEND\n)\necho $columns; [ $columns = "+columns+" ]\n")
+		return wasChecked
+	case "json", "text":
+		for d := json.NewDecoder(strings.NewReader(text)); ; {
+			var v any
+			if err := d.Decode(&v); err == io.EOF {
+				return wasChecked
+			} else if err != nil {
+				t.Errorf("%v\n%s", err, text)
+				return wasChecked
 			}
-			t.Logf("%d blocks run, %d say why they are not", run, skipped)
-		})
+		}
+	case "toml":
+		if p.name == "docs/MCP.md" { // of another program
+			var v any
+			if _, err := toml.Decode(text, &v); err != nil {
+				t.Errorf("%v\n%s", err, text)
+			}
+			return wasChecked
+		}
+		p.open(t).try(t, "cat > settings.toml <<'END'\n"+text+"END\nckptsidecar config check settings.toml\n")
+		return wasChecked
+	case "ini":
+		for line := range strings.Lines(text) {
+			if !aSetting.MatchString(strings.TrimSpace(line)) {
+				t.Errorf("this is not a line of a unit: %s", line)
+			}
+		}
+		return wasChecked
+	case "python", "py":
+		if p.name == "docs/AUDIT.md" {
+			p.open(t).try(t, "python3 - ckpt.db <<'END'\n"+text+"END\n")
+			return wasRun
+		}
+		// The flag lets a block await what it calls.
+		const compile = `python3 -c 'import sys; compile(sys.stdin.read(), "block", "exec", 0x2000)'`
+		p.open(t).try(t, compile+" <<'END'\n"+text+"END\n")
+		return wasChecked
+	case "ts":
+		p.open(t).try(t, "cat > block.mjs <<'END'\n"+text+"END\nnode --check block.mjs\n")
+		return wasChecked
+	case "console":
+		// What is typed in a transcript has flags that the command knows.
+		for _, m := range aCommand.FindAllStringSubmatch(text, -1) {
+			said := p.open(t).try(t, "ckptsidecar "+m[1]+"--help\n")
+			for _, flag := range aFlag.FindAllString(m[2], -1) {
+				if !strings.Contains(said, flag) {
+					t.Errorf("ckptsidecar %shas no flag %s", m[1], flag)
+				}
+			}
+		}
+		return wasChecked
 	}
+	t.Errorf("nothing checks this block, and no table says why (%q):\n%s", language, text)
+	return wasLeft
+}
+
+// open is the reader of the page, who has a daemon of their own.
+func (p *page) open(t *testing.T) *reader {
+	if p.reader == nil {
+		p.reader = newReader(t)
+		if before := prepared[p.name]; before != "" {
+			p.reader.try(t, before)
+		}
+	}
+	return p.reader
 }
 
 // reader is somebody who types what a page says.
@@ -112,20 +366,23 @@ func newReader(t *testing.T) *reader {
 	return r
 }
 
-// try types a block into a shell that stops at the first command that fails.
-func (r *reader) try(t *testing.T, block string) {
+// try types a block into a shell that stops at the first command that fails, and returns
+// what was said.
+func (r *reader) try(t *testing.T, block string) string {
 	t.Helper()
-	for tool, needed := range map[string]string{"curl": "curl ", "sqlite3": "sqlite3 "} {
-		if _, err := exec.LookPath(tool); err != nil && strings.Contains(block, needed) {
+	for _, tool := range []string{"curl", "gzip", "jq", "node", "python3", "sha256sum", "sqlite3"} {
+		if _, err := exec.LookPath(tool); err != nil && regexp.MustCompile(`\b`+tool+" ").MatchString(block) {
 			t.Logf("not run, because %s is not installed:\n%s", tool, block)
-			return
+			return ""
 		}
 	}
 	shell := exec.Command("sh", "-eu")
 	shell.Env, shell.Dir, shell.Stdin = r.env, r.dir, strings.NewReader(block)
-	if said, err := shell.CombinedOutput(); err != nil {
+	said, err := shell.CombinedOutput()
+	if err != nil {
 		t.Errorf("%v\n%s\n%s", err, block, said)
 	} else {
 		t.Logf("%s\n%s", block, said)
 	}
+	return string(said)
 }
