@@ -109,8 +109,8 @@ var here = strings.NewReplacer(
 func TestTheDocumentsRun(t *testing.T) {
 	root := filepath.Join("..", "..")
 	var pages []string
-	for pattern := range strings.FieldsSeq("*.md docs/*.md docs/*/*.md clients/*/*.md examples/*/*.md adapters/*/*.md packaging/*/*.md") {
-		found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
+	for _, folder := range []string{"", "docs", "docs/*", "clients/*", "examples/*", "adapters/*", "packaging/*"} {
+		found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*.md"))
 		if err != nil {
 			t.Fatal(err)
 		}
