@@ -133,6 +133,8 @@ type Saved struct {
 	Drift    *DriftVerdict `json:"drift"`  // as it is now, also where the reply is given again
 	Replayed bool          `json:"-"`      // this is the first reply, given again
 	AsSent   bool          `json:"-"`      // the state is stored byte for byte as it came: nothing was redacted
+	// Durability is not there where this host has no engine of a fleet and the policy asks for none.
+	Durability Durability `json:"durability,omitempty"`
 }
 
 // CheckpointFilter chooses checkpoints of one agent.

@@ -26,6 +26,7 @@ const (
 	CodeBusy                Code = "busy"                 // too much at once, or the database is locked: try again
 	CodeCorrupt             Code = "corrupt"              // stored data is damaged and is not served
 	CodeStorageFull         Code = "storage_full"         // no room on the disk or in the database
+	CodeNotReplicated       Code = "not_replicated"       // it is on this host's disk, and the engine of the fleet does not have it: try again
 	CodeInternal            Code = "internal"             // our fault
 )
 
@@ -33,7 +34,7 @@ const (
 var Codes = []Code{
 	CodeInvalid, CodeDenied, CodeNotFound, CodeConflict, CodeFenced, CodeBaseMissing, CodeFilesMissing,
 	CodeTooLarge, CodeIdempotencyMismatch, CodeSchemaMismatch, CodeQuota, CodeBusy,
-	CodeCorrupt, CodeStorageFull, CodeInternal,
+	CodeCorrupt, CodeStorageFull, CodeNotReplicated, CodeInternal,
 }
 
 // Outcome says what is known of a write that was answered with an error.
@@ -79,7 +80,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // Retryable says whether the same request may succeed later, unchanged.
 func (e *Error) Retryable() bool {
 	switch e.Code {
-	case CodeBusy, CodeStorageFull, CodeQuota:
+	case CodeBusy, CodeStorageFull, CodeQuota, CodeNotReplicated:
 		return true
 	}
 	return e.Outcome == OutcomeUnknown

@@ -36,7 +36,28 @@ type Policy struct {
 	SharedKeys         []string            `json:"shared_keys"` // JSON pointers on which this owner's agents must agree
 	Settle             Duration            `json:"settle"`      // for how long they may differ
 	Rules              []Rule              `json:"rules"`       // of the user's own
+
+	Durability Durability `json:"durability"` // where a write is safe before it is answered
+	OnOutage   OnOutage   `json:"on_outage"`  // what the answer is where the engine of the fleet is away; with fleet durability alone
 }
+
+// Durability says where a write is safe when it is answered.
+type Durability string
+
+// The durabilities.
+const (
+	DurabilityLocal Durability = "local" // on this host's disk
+	DurabilityFleet Durability = "fleet" // in the engine of the fleet, and replicated there
+)
+
+// OnOutage says how a write is answered that the engine of the fleet does not have.
+type OnOutage string
+
+// The answers in an outage.
+const (
+	OutageRefuse  OnOutage = "refuse"  // not_replicated: the write is on this host's disk
+	OutageDegrade OnOutage = "degrade" // a success that says local
+)
 
 // Sensitivity scales the thresholds of the detectors.
 type Sensitivity string
@@ -107,6 +128,9 @@ func DefaultPolicy() Policy {
 		SharedKeys:         []string{},
 		Settle:             Duration(time.Minute),
 		Rules:              []Rule{},
+
+		Durability: DurabilityLocal,
+		OnOutage:   OutageRefuse,
 	}
 }
 
@@ -133,9 +157,22 @@ func (p Policy) Check() error {
 	if err := checkTimeout("progress_timeout", &p.ProgressTimeout); err != nil {
 		return err
 	}
+	if err := p.checkDurability(); err != nil {
+		return err
+	}
 	switch p.Secrets {
 	case SecretsOff, SecretsWarn, SecretsRedact, SecretsReject:
 		return p.checkDrift()
 	}
 	return Errorf(CodeInvalid, "secrets is %q: it is off, warn, redact or reject", cut(string(p.Secrets)))
+}
+
+func (p *Policy) checkDurability() error {
+	if p.Durability != DurabilityLocal && p.Durability != DurabilityFleet {
+		return Errorf(CodeInvalid, "durability is %q: it is local or fleet", cut(string(p.Durability)))
+	}
+	if p.OnOutage != OutageRefuse && p.OnOutage != OutageDegrade {
+		return Errorf(CodeInvalid, "on_outage is %q: it is refuse or degrade", cut(string(p.OnOutage)))
+	}
+	return nil
 }

@@ -44,6 +44,8 @@ type Step struct {
 	Replayed bool `json:"replayed" db:"-"` // it succeeded before: use its result, do not run it again
 	// Drift is in the answers to writes alone, as it is now.
 	Drift *DriftVerdict `json:"drift,omitempty" db:"-"`
+	// Durability is in the answers to writes alone, likewise.
+	Durability Durability `json:"durability,omitempty" db:"-"`
 }
 
 // StepRequest begins a step, or with a status records a whole one.
@@ -138,6 +140,8 @@ type Operation struct {
 	Replayed   bool            `json:"replayed" db:"-"` // it succeeded before: do not run it again
 	// Drift is in the answer to its beginning alone, which is a save.
 	Drift *DriftVerdict `json:"drift,omitempty" db:"-"`
+	// Durability is in the answers to writes alone.
+	Durability Durability `json:"durability,omitempty" db:"-"`
 }
 
 // OperationEnded is the answer to the end of an operation.
@@ -246,6 +250,8 @@ func CheckEvents(events []NewEvent) error {
 type Appended struct {
 	First int64 `json:"first"`
 	Last  int64 `json:"last"`
+
+	Durability Durability `json:"durability,omitempty"`
 }
 
 // EventPage is some events, oldest first.

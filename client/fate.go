@@ -52,7 +52,7 @@ func passes(err error) bool {
 		return true // nobody there
 	}
 	switch e.Code {
-	case ckpt.CodeBusy, ckpt.CodeQuota, ckpt.CodeStorageFull, ckpt.CodeInternal, ckpt.CodeCorrupt:
+	case ckpt.CodeBusy, ckpt.CodeQuota, ckpt.CodeStorageFull, ckpt.CodeInternal, ckpt.CodeCorrupt, ckpt.CodeNotReplicated:
 		return true
 	}
 	return false

@@ -145,7 +145,7 @@ func TestExitCodes(t *testing.T) {
 	for code, want := range map[ckpt.Code]int{
 		ckpt.CodeInvalid: 1, ckpt.CodeDenied: 1, ckpt.CodeNotFound: 3, ckpt.CodeConflict: 4, ckpt.CodeFenced: 4,
 		ckpt.CodeBaseMissing: 4, ckpt.CodeFilesMissing: 4, ckpt.CodeTooLarge: 1, ckpt.CodeIdempotencyMismatch: 4, ckpt.CodeSchemaMismatch: 1,
-		ckpt.CodeQuota: 75, ckpt.CodeBusy: 75, ckpt.CodeCorrupt: 5, ckpt.CodeStorageFull: 75, ckpt.CodeInternal: 1,
+		ckpt.CodeQuota: 75, ckpt.CodeBusy: 75, ckpt.CodeCorrupt: 5, ckpt.CodeStorageFull: 75, ckpt.CodeNotReplicated: 75, ckpt.CodeInternal: 1,
 	} {
 		if got := cli.ExitCode(fmt.Errorf("wrapped: %w", ckpt.Errorf(code, "x"))); got != want {
 			t.Errorf("%s: %d, want %d", code, got, want)

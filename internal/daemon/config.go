@@ -62,6 +62,7 @@ type Config struct {
 	FleetName     string
 	FleetInterval ckpt.Duration
 	FleetBatch    Size
+	FleetAssume   bool // it replicates, whatever it says
 
 	OTLP         bool
 	OTLPLoopback string

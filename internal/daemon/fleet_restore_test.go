@@ -34,7 +34,7 @@ func openFleetStore(t *testing.T, path string) *db.Store {
 
 func shipperOf(s *db.Store, url, name string) *shipper {
 	return &shipper{url: func() (string, error) { return url, nil }, reader: journal.New(s.Core), log: slog.New(slog.DiscardHandler), bytes: 1 << 20,
-		host: fleet.Host{DB: s.ID, Name: name}, pace: fleet.Pace{Floor: 10 * time.Millisecond, Most: 100 * time.Millisecond}}
+		waiters: newWaiters(), host: fleet.Host{DB: s.ID, Name: name}, pace: fleet.Pace{Floor: 10 * time.Millisecond, Most: 100 * time.Millisecond}}
 }
 
 // work does some of everything on a host that will be lost.
@@ -105,6 +105,12 @@ func TestFleetRestore(t *testing.T) {
 		}
 		if got := server.Rows("fleet", `SELECT DISTINCT term, seq FROM fleet_runs WHERE owner = 'uid:1001'`); !slices.Equal(got, []string{"1 5"}) {
 			t.Errorf("what the old host ships is taken: %q", got)
+		}
+		if err := old.waiters.Wait(t.Context(), lost.Committed(), fleet.RunName("uid:1001", "a", "main"), true); ckpt.CodeOf(err) != ckpt.CodeFenced {
+			t.Errorf("who waits on the old host is told %v", err)
+		}
+		if err := old.waiters.Wait(t.Context(), lost.Committed(), fleet.RunName("uid:1001", "a", ""), false); ckpt.CodeOf(err) != ckpt.CodeFenced {
+			t.Errorf("who waits for any run of the agent is told %v", err)
 		}
 		old.hangUp()
 		err := old.once(t.Context())

@@ -22,11 +22,12 @@ const (
 	fleetMost    = 30 * time.Second // the longest pause after failures
 	fleetBeat    = 10 * time.Second // how often the engine hears of a host that has nothing to ship
 	fleetKnown   = 1 << 20          // segments that are remembered as shipped
+	fleetAgain   = time.Second      // the longest pause after failures while somebody waits
 	fleetPatient = time.Minute      // how long the engine may be away before status tells
 )
 
 // shipper brings to the engine what this host has committed. It only reads the
-// database, and no request waits for it.
+// database. Requests of agents with durability fleet wait for it, and no others.
 type shipper struct {
 	url    func() (string, error)
 	reader *journal.Journal
@@ -34,6 +35,10 @@ type shipper struct {
 	bytes  int64
 	pace   fleet.Pace
 	log    *slog.Logger
+
+	waiters *waiters
+	assume  bool          // the engine replicates, whatever it says
+	report  *fleet.Report // of the engine, at the last connecting
 
 	engine *pg.Engine // nil while there is no connection
 	mark   fleet.Mark
@@ -57,18 +62,49 @@ type shipper struct {
 func (s *shipper) Run(ctx context.Context) error {
 	defer s.hangUp()
 	defer func() { s.keepWord(true) }()
-	return periodic.Run(ctx, func(ctx context.Context) time.Duration {
+	return periodic.RunWoken(ctx, s.waiters.wake, func(ctx context.Context) time.Duration {
 		err := s.once(ctx)
 		if ctx.Err() != nil {
 			return 0
 		}
 		s.note(err)
-		if err != nil {
-			s.hangUp()
-			return s.pace.Failed()
+		if err == nil {
+			return s.pace.Done()
 		}
-		return s.pace.Done()
+		s.hangUp()
+		s.waiters.lost(final(err))
+		pause := s.pace.Failed()
+		if s.waiters.any() {
+			pause = min(pause, fleetAgain)
+		}
+		return pause
 	})
+}
+
+// final is why the engine will have nothing of this host until a person has settled it,
+// "" for what may pass.
+func final(err error) string {
+	switch {
+	case errors.Is(err, errSplit):
+		return "the engine has another past of this host's database"
+	case errors.Is(err, pg.ErrRestored):
+		return "another host has been restored from what this one shipped"
+	}
+	return ""
+}
+
+// refusal is why a batch that the engine has confirmed counts for nothing, "" where it
+// counts.
+func (s *shipper) refusal() string {
+	if s.report.Profile == fleet.ProfilePostgres {
+		if s.report.Replicated = !s.engine.Alone(); !s.report.Replicated {
+			s.report.How = "it names no synchronous standby"
+		}
+	}
+	if may, why := s.report.Durable(s.assume); !may {
+		return why
+	}
+	return ""
 }
 
 func (s *shipper) hangUp() {
@@ -136,6 +172,7 @@ func (s *shipper) once(ctx context.Context) error {
 		}
 		s.shipped(c, fenced)
 		s.tell(c.To, time.Since(began))
+		s.waiters.confirmed(c.To.N, runsOf(c), fenced, s.refusal())
 		if c.To.N >= c.Head {
 			return nil
 		}
@@ -164,6 +201,9 @@ func (s *shipper) register(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.report, err = s.engine.Check(ctx); err != nil { // it may be shipped to, and confirms nothing
+		s.report = &fleet.Report{Profile: s.engine.Profile(), Problems: []string{"it cannot be checked"}}
+	}
 	switch fleet.Compare(mark, s.word, head, here) {
 	case fleet.Split:
 		return fmt.Errorf("%w (it has row %d, here the last one is %d)", errSplit, mark.N, head.N)
@@ -173,6 +213,7 @@ func (s *shipper) register(ctx context.Context) error {
 	s.mark, s.word, s.known, s.beat = mark, mark, map[string]map[int64]bool{}, time.Now()
 	s.tell(mark, 0)
 	s.keepWord(true)
+	s.waiters.confirmed(mark.N, nil, nil, s.refusal())
 	return nil
 }
 
@@ -202,6 +243,15 @@ func (s *shipper) shipped(c *fleet.Changes, fenced []string) {
 	s.keepWord(false)
 }
 
+// runsOf names the runs of a batch as Ship names those that another host owns.
+func runsOf(c *fleet.Changes) (list []string) {
+	for i := range c.Runs {
+		r := &c.Runs[i]
+		list = append(list, fleet.RunName(r.Owner, r.Agent, r.Name))
+	}
+	return list
+}
+
 // left are those of has that are still there.
 func left(has map[int64]bool, there []int64) map[int64]bool {
 	m := map[int64]bool{}
@@ -215,11 +265,16 @@ func left(has map[int64]bool, there []int64) map[int64]bool {
 
 // sayHello lets the engine know now and then that this host is there.
 func (s *shipper) sayHello(ctx context.Context) error {
-	if time.Since(s.beat) < fleetBeat {
+	waited := s.waiters.any() // for what the engine has: it is asked again whether that is replicated
+	if time.Since(s.beat) < fleetBeat && !waited {
 		return nil
 	}
 	s.beat = time.Now()
-	return s.engine.Beat(ctx, s.host.DB)
+	err := s.engine.Beat(ctx, s.host.DB)
+	if err == nil {
+		s.waiters.confirmed(s.mark.N, nil, nil, s.refusal())
+	}
+	return err
 }
 
 // startFleet starts the shipper where an engine is set.
@@ -232,7 +287,7 @@ func (s *service) startFleet(ctx context.Context) {
 		wordFile: c.Database + fleetSuffix,
 		url:      func() (string, error) { return c.EngineURL(os.Getenv) }, reader: journal.New(s.store.Core), log: s.log, bytes: int64(c.FleetBatch),
 		host: fleet.Host{DB: s.store.ID, Name: c.HostName(), Version: s.daemon.Version, Schema: ckpt.SchemaVersion},
-		pace: fleet.Pace{Floor: time.Duration(c.FleetInterval), Most: fleetMost},
+		pace: fleet.Pace{Floor: time.Duration(c.FleetInterval), Most: fleetMost}, waiters: newWaiters(), assume: c.FleetAssume,
 	}
 	s.workers.Go(func() { _ = s.shipper.Run(ctx) })
 }

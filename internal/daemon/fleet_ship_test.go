@@ -41,8 +41,8 @@ func TestShipper(t *testing.T) {
 		}
 	}
 	s := &shipper{url: func() (string, error) { return url, nil }, reader: journal.New(store.Core), log: slog.New(slog.DiscardHandler), bytes: 1 << 20,
-		wordFile: filepath.Join(t.TempDir(), "ckpt.db"+fleetSuffix),
-		host:     fleet.Host{DB: store.ID, Name: "here"}, pace: fleet.Pace{Floor: 10 * time.Millisecond, Most: 100 * time.Millisecond}}
+		wordFile: filepath.Join(t.TempDir(), "ckpt.db"+fleetSuffix), waiters: newWaiters(),
+		host: fleet.Host{DB: store.ID, Name: "here"}, pace: fleet.Pace{Floor: 10 * time.Millisecond, Most: 100 * time.Millisecond}}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -105,7 +105,7 @@ func wentBack(t *testing.T, was *shipper, server *pgtest.Server) {
 	t.Helper()
 	server.Exec("fleet", `UPDATE fleet_marks SET mark_n = 0, mark_hash = ''`)
 	log := &bytes.Buffer{}
-	s := &shipper{url: was.url, reader: was.reader, log: slog.New(slog.NewTextHandler(log, nil)), bytes: 1 << 20, host: was.host, wordFile: was.wordFile}
+	s := &shipper{url: was.url, reader: was.reader, log: slog.New(slog.NewTextHandler(log, nil)), bytes: 1 << 20, host: was.host, wordFile: was.wordFile, waiters: newWaiters()}
 	if err := s.once(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,7 @@ func (s *service) newServer() *server.Server {
 		Version:  s.daemon.Version,
 		Settings: func() []survey.Setting { return *s.settings.Load() },
 		Observe:  m.observe,
+		Durable:  s.durable,
 		Limits: server.Limits{
 			MaxBody:              int64(c.MaxBody),
 			Connections:          c.Connections,

@@ -93,6 +93,8 @@ func (c *Config) Settings() []Setting {
 			"host's disk.", start, &c.FleetInterval},
 		{"fleet.max_batch", "", "The approximate size of one batch to the engine. A run is never split, so a larger run is a batch of its " +
 			"own.", start, &c.FleetBatch},
+		{"fleet.assume_durable", "", "Let the engine confirm writes of agents with `durability: fleet` although it does not say that its commits wait " +
+			"for another machine. Set it only where you know that the engine's storage is replicated.", start, &c.FleetAssume},
 		{"otlp.enabled", "", "Receive OpenTelemetry traces from instrumented agents, by gRPC and HTTP, at the socket otlp.sock beside the " +
 			"daemon's own.", start, &c.OTLP},
 		{"otlp.loopback", "", "Receive traces at this address too, such as 127.0.0.1:4318, from senders with a token (`ckptsidecar token " +

@@ -91,6 +91,9 @@ type Run struct {
 	FirstEvent  int64    // events before it are gone; 0 for none
 }
 
+// RunName names a run for people, and a run that another host owns.
+func RunName(owner, agent, run string) string { return owner + " " + agent + "/" + run }
+
 // Checkpoint is a checkpoint with the state as it is stored: a body, or pieces.
 type Checkpoint struct {
 	N       int64

@@ -29,6 +29,7 @@ var Kinds = map[ckpt.Code]struct {
 	ckpt.CodeBusy:                {http.StatusServiceUnavailable, "Busy: try again"},
 	ckpt.CodeCorrupt:             {http.StatusInternalServerError, "The stored data is damaged"},
 	ckpt.CodeStorageFull:         {http.StatusInsufficientStorage, "No room"},
+	ckpt.CodeNotReplicated:       {http.StatusServiceUnavailable, "Safe on this host, and not yet in the fleet: try again"},
 	ckpt.CodeInternal:            {http.StatusInternalServerError, "Our fault"},
 }
 

@@ -13,9 +13,20 @@ import (
 // the next pause is, give or take a tenth. Run does not fail: a round deals with its own
 // errors, and the next one tries again.
 func Run(ctx context.Context, round func(context.Context) (pause time.Duration)) error {
+	return RunWoken(ctx, nil, round)
+}
+
+// RunWoken is Run, and what comes from wake ends a pause at once.
+func RunWoken(ctx context.Context, wake <-chan struct{}, round func(context.Context) (pause time.Duration)) error {
 	for {
-		pause := round(ctx)
-		if Wait(ctx, jitter(pause)) != nil {
+		timer := time.NewTimer(jitter(round(ctx)))
+		select {
+		case <-ctx.Done():
+		case <-wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
 			return nil
 		}
 	}

@@ -14,6 +14,7 @@ export type Code =
   | 'busy'
   | 'corrupt'
   | 'storage_full'
+  | 'not_replicated'
   | 'internal'
   /** nobody answers at the endpoint; the message says what to do */
   | 'no_daemon'
@@ -60,7 +61,7 @@ export class SidecarError extends Error {
 
   /** Whether the same request may succeed later, unchanged. */
   get retryable(): boolean {
-    return ['busy', 'quota', 'storage_full', 'no_daemon'].includes(this.code) || this.outcome === 'unknown';
+    return ['busy', 'quota', 'storage_full', 'not_replicated', 'no_daemon'].includes(this.code) || this.outcome === 'unknown';
   }
 }
 

@@ -31,7 +31,7 @@ function read(body: Buffer): { code: Code; detail: string; outcome: Outcome } | 
 }
 
 const passing: Code[] = ['no_daemon', 'busy', 'quota'];
-const passingForWrites: Code[] = [...passing, 'storage_full', 'internal', 'corrupt'];
+const passingForWrites: Code[] = [...passing, 'storage_full', 'internal', 'corrupt', 'not_replicated'];
 
 /** Whether an error may be gone when the request is sent again later. */
 export function passes(error: SidecarError, write: boolean): boolean {

@@ -359,6 +359,9 @@ export interface Policy {
   heartbeat_timeout: string;
   progress_timeout: string;
   sensitivity: 'off' | 'low' | 'normal' | 'high';
+  /** where a save, step, operation or event is safe before it is answered */
+  durability: 'local' | 'fleet';
+  on_outage: 'refuse' | 'degrade';
 }
 
 /** A policy and where each of its values comes from. */

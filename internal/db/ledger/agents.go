@@ -169,6 +169,13 @@ func (s *Core) PolicyOf(owner, agent string) ckpt.Policy {
 	return p
 }
 
+// DurabilityOf is how safe an agent's policy wants its writes. If nobody can tell, that
+// is an error: a default would promise less than the policy does.
+func (s *Core) DurabilityOf(owner, agent string) (ckpt.Durability, ckpt.OnOutage, error) {
+	p, err := s.readPolicy(owner, agent)
+	return p.Durability, p.OnOutage, err
+}
+
 // SecretsMode is what an agent's policy says about secrets. If nobody can tell,
 // that is an error: a default would store what the policy may forbid.
 func (s *Core) SecretsMode(sc ckpt.Scope, agent string) (ckpt.SecretsMode, error) {

@@ -85,6 +85,9 @@ func (s *Core) showHead() ChainHead {
 	return s.shown.head
 }
 
+// Committed is the number of the newest row of the audit log on disk.
+func (s *Core) Committed() int64 { return s.showHead().N }
+
 // Maintain does the maintenance until the context ends or the store must stop: it
 // watches the files, copies the log and gives free pages back. It answers a
 // *FatalError at a fail-stop.

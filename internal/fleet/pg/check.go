@@ -104,7 +104,7 @@ func (e *Engine) checkReplication(ctx context.Context, r *fleet.Report) error {
 		return nil
 	}
 	var names, commit, fsync string
-	for show, to := range map[string]*string{`SHOW synchronous_standby_names`: &names, `SHOW synchronous_commit`: &commit, `SHOW fsync`: &fsync} {
+	for show, to := range map[string]*string{showStandbys: &names, `SHOW synchronous_commit`: &commit, `SHOW fsync`: &fsync} {
 		if err := e.conn.QueryRow(ctx, show).Scan(to); err != nil {
 			return err
 		}

@@ -32,6 +32,7 @@ const patience = 30 * time.Second
 type Engine struct {
 	conn    *pgx.Conn
 	warned  atomic.Bool // a commit came with a warning about replication
+	alone   bool        // the last commit waited for no standby, because the engine names none
 	version string
 }
 
@@ -108,12 +109,18 @@ func (e *Engine) prepare(ctx context.Context) error {
 	if err := e.conn.QueryRow(ctx, `SHOW synchronous_commit`).Scan(&commit); err != nil {
 		return nil // this engine has no such choice
 	}
-	if commit != "off" && commit != "local" {
-		return nil
+	// It is set in any case: a session that has set it does not follow the server's file.
+	set := `SET synchronous_commit = 'on'`
+	if commit == "remote_apply" {
+		set = `SET synchronous_commit = 'remote_apply'`
 	}
-	_, err := e.conn.Exec(ctx, `SET synchronous_commit = 'on'`)
+	_, err := e.conn.Exec(ctx, set)
 	return told(err)
 }
+
+// Alone says that the last batch was committed on the engine's own machine only,
+// because it names no standby.
+func (e *Engine) Alone() bool { return e.alone }
 
 func isUnknownSetting(err error) bool {
 	var e *pgconn.PgError

@@ -50,8 +50,24 @@ func (e *Engine) Beat(ctx context.Context, db string) error {
 // under way is known anew by registering again.
 func (e *Engine) send(ctx context.Context, b *pgx.Batch, each func(i int, rows pgx.Rows) error) error {
 	e.warned.Store(false)
+	standbys := -1 // which statement asks for them: only here an engine may have none
+	if e.Profile() == fleet.ProfilePostgres {
+		standbys = b.Len()
+		b.Queue(showStandbys)
+	}
 	results := e.conn.SendBatch(ctx, b)
-	err := e.read(results, b.Len(), each)
+	err := e.read(results, b.Len(), func(i int, rows pgx.Rows) error {
+		switch {
+		case i == standbys:
+			var names string
+			err := rows.Scan(&names)
+			e.alone = names == ""
+			return err
+		case each == nil:
+			return nil
+		}
+		return each(i, rows)
+	})
 	if end := results.Close(); err == nil {
 		err = end
 	}
@@ -78,9 +94,6 @@ func (e *Engine) read(results pgx.BatchResults, n int, each func(int, pgx.Rows) 
 			return err
 		}
 		for rows.Next() {
-			if each == nil {
-				continue
-			}
 			if err := each(i, rows); err != nil {
 				rows.Close()
 				return err
@@ -116,7 +129,7 @@ func (e *Engine) Ship(ctx context.Context, db string, c *fleet.Changes) (fenced 
 	}
 	for i := range c.Runs {
 		if r := &c.Runs[i]; !mine[r.UID] {
-			fenced = append(fenced, r.Owner+" "+r.Agent+"/"+r.Name)
+			fenced = append(fenced, fleet.RunName(r.Owner, r.Agent, r.Name))
 		}
 	}
 	return fenced, nil

@@ -84,6 +84,8 @@ const (
 	getMark = `SELECT mark_n, mark_hash FROM fleet_marks WHERE db = $1`
 	beat    = `UPDATE fleet_marks SET beats = beats + 1, seen_at = clock_timestamp() WHERE db = $1`
 
+	showStandbys = `SHOW synchronous_standby_names`
+
 	getMeta = `SELECT key, value FROM fleet_meta`
 	putMeta = `INSERT INTO fleet_meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value`
 	newMeta = `INSERT INTO fleet_meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING`

@@ -62,7 +62,11 @@ func appendSaved(b []byte, s *ckpt.Saved) []byte {
 		}
 		b = appendString(b, id)
 	}
-	return append(appendVerdict(append(b, `],"drift":`...), s.Drift), "}\n"...)
+	b = appendVerdict(append(b, `],"drift":`...), s.Drift)
+	if s.Durability != "" {
+		b = appendText(b, `,"durability":`, string(s.Durability))
+	}
+	return append(b, "}\n"...)
 }
 
 // noDrift is the verdict that nearly all saves are answered with.

@@ -34,6 +34,9 @@ func (c *call) save(r *ckpt.SaveRequest) error {
 	if err != nil {
 		return err
 	}
+	if err := c.durable(saved.Run, &saved.Durability); err != nil {
+		return err
+	}
 	c.sendSaved(saved)
 	return nil
 }

@@ -25,6 +25,9 @@ func (c *call) putGraph() error {
 	if err != nil {
 		return err
 	}
+	if err := c.durable("", new(ckpt.Durability)); err != nil {
+		return err
+	}
 	return c.sendJSON(http.StatusOK, saved)
 }
 
@@ -42,6 +45,9 @@ func (c *call) putGraphWrites() error {
 	defer cancel()
 	written, err := c.server.store.GraphPutWrites(ctx, c.scope, r)
 	if err != nil {
+		return err
+	}
+	if err := c.durable("", new(ckpt.Durability)); err != nil {
 		return err
 	}
 	return c.sendJSON(http.StatusOK, written)

@@ -15,9 +15,9 @@ func (c *call) beginOperation() error {
 	if err := c.takeState(&r.State); err != nil {
 		return err
 	}
-	return write(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Operation, bool, error) {
+	return writeDurably(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Operation, bool, error) {
 		return c.server.store.BeginOperation(ctx, c.scope, c.ref(), r)
-	})
+	}, func(o *ckpt.Operation) *ckpt.Durability { return &o.Durability })
 }
 
 func (c *call) succeedOperation() error { return c.endOperation(ckpt.OperationSucceeded) }
@@ -48,6 +48,12 @@ func (c *call) endOperation(status ckpt.OperationStatus) error {
 	defer cancel()
 	ended, replayed, err := c.server.store.EndOperation(ctx, c.scope, c.ref(), r)
 	if err != nil {
+		return err
+	}
+	if ended.Restore == nil {
+		c.giveBack(&c.conn.owner.states)
+	}
+	if err := c.durable(c.ref().Run, &ended.Durability); err != nil {
 		return err
 	}
 	c.markReplayed(replayed)

@@ -26,6 +26,38 @@ func write[T any](c *call, status int, do func(context.Context) (*T, bool, error
 	return c.sendJSON(status, v)
 }
 
+// writeDurably is write for what an agent's policy may keep in a fleet. place is where the answer says so.
+func writeDurably[T any](c *call, status int, do func(context.Context) (*T, bool, error), place func(*T) *ckpt.Durability) error {
+	return write(c, status, func(ctx context.Context) (*T, bool, error) {
+		v, replayed, err := do(ctx)
+		if err == nil {
+			err = c.durable(c.ref().Run, place(v))
+		}
+		return v, replayed, err
+	})
+}
+
+// durable waits until what was committed is as safe as the agent's policy says, and
+// notes how safe it is. The shares of the request are given back before it waits, so
+// that other agents of the owner do not wait for the engine.
+func (c *call) durable(run string, place *ckpt.Durability) (err error) {
+	if c.server.durable == nil {
+		return nil
+	}
+	d, wait := c.server.durable(c.scope, c.agent, run)
+	*place = d
+	if wait == nil {
+		return nil
+	}
+	c.giveBack(&c.conn.owner.requests)
+	c.giveBack(&c.conn.owner.bytes)
+	ctx, cancel := c.reading(c.server.limits.WriteTimeout)
+	defer cancel()
+	defer context.AfterFunc(c.server.stopping, cancel)()
+	*place, err = wait(ctx)
+	return err
+}
+
 // read lets the store read something, and answers with it. If the answer has
 // values of an agent, it waits for a share of the memory for them.
 func read[T any](c *call, values bool, do func(context.Context) (*T, error)) error {

@@ -26,6 +26,9 @@ type Options struct {
 	Settings func() []survey.Setting
 	// Ready, if set, is asked before the store whether the daemon is ready.
 	Ready func(context.Context) error
+	// Durable, if set, is asked after each save, step, operation and batch of events how safe that is. Where wait is not nil
+	// the answer waits for it.
+	Durable func(sc ckpt.Scope, agent, run string) (d ckpt.Durability, wait func(context.Context) (ckpt.Durability, error))
 	// Observe, if set, is told of every answered request. It must not block.
 	Observe func(Observation)
 
@@ -59,6 +62,7 @@ type Server struct {
 	limits   Limits
 	ready    func(context.Context) error
 	observe  func(Observation)
+	durable  func(ckpt.Scope, string, string) (ckpt.Durability, func(context.Context) (ckpt.Durability, error))
 	settings func() []survey.Setting
 	peerOf   func(net.Conn) (endpoint.Peer, bool)
 

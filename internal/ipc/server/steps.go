@@ -15,9 +15,9 @@ func (c *call) beginStep() error {
 		return err
 	}
 	r.Args, r.Result = given(r.Args), given(r.Result)
-	return write(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Step, bool, error) {
+	return writeDurably(c, http.StatusCreated, func(ctx context.Context) (*ckpt.Step, bool, error) {
 		return c.server.store.BeginStep(ctx, c.scope, c.ref(), r)
-	})
+	}, func(s *ckpt.Step) *ckpt.Durability { return &s.Durability })
 }
 
 func (c *call) finishStep() error {
@@ -30,9 +30,9 @@ func (c *call) finishStep() error {
 		DurationMS: end.DurationMS, InputTokens: end.InputTokens, OutputTokens: end.OutputTokens, CostUSD: end.CostUSD, Progress: end.Progress,
 		IdempotencyKey: c.key,
 	}
-	return write(c, http.StatusOK, func(ctx context.Context) (*ckpt.Step, bool, error) {
+	return writeDurably(c, http.StatusOK, func(ctx context.Context) (*ckpt.Step, bool, error) {
 		return c.server.store.FinishStep(ctx, c.scope, c.ref(), r)
-	})
+	}, func(s *ckpt.Step) *ckpt.Durability { return &s.Durability })
 }
 
 // decodeStep reads a step, whose fields may have the names of OpenTelemetry. To

@@ -254,7 +254,7 @@ def _may_repeat(ask: Ask, error: CkptError) -> bool:
     """Whether the error passes by itself and the request can do no harm twice."""
     if error.code == "no_daemon":
         return not isinstance(error, Stranger)
-    if error.code in ("busy", "quota", "storage_full"):
+    if error.code in ("busy", "quota", "storage_full", "not_replicated"):
         return ask.repeatable or error.outcome == "not_saved"
     return False
 

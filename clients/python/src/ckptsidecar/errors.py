@@ -118,6 +118,12 @@ class StorageFull(CkptError):
     code = "storage_full"
 
 
+class NotReplicated(CkptError):
+    """The write is on the host's disk, and the engine of the fleet has not confirmed it: try again with the same id."""
+
+    code = "not_replicated"
+
+
 class Internal(CkptError):
     """A mistake of the daemon, or an answer that cannot be understood."""
 
@@ -180,13 +186,13 @@ _BY_CODE = {
     kind.code: kind
     for kind in (
         Invalid, Denied, NotFound, Conflict, Fenced, BaseMissing, FilesMissing, TooLarge, IdempotencyMismatch,
-        SchemaMismatch, Quota, Busy, Corrupt, StorageFull, Internal,
+        SchemaMismatch, Quota, Busy, Corrupt, StorageFull, NotReplicated, Internal,
     )
 }  # fmt: skip
-_RETRYABLE = frozenset(("busy", "storage_full", "quota", "no_daemon"))
+_RETRYABLE = frozenset(("busy", "storage_full", "quota", "not_replicated", "no_daemon"))
 
 # What met no daemon, or one that cannot save just now: waiting or the spool helps.
-AWAY = frozenset(("busy", "quota", "storage_full", "internal", "corrupt", "no_daemon"))
+AWAY = frozenset(("busy", "quota", "storage_full", "internal", "corrupt", "not_replicated", "no_daemon"))
 
 
 def from_reply(status: int, headers: Mapping[str, str], body: bytes, write: bool) -> CkptError:
