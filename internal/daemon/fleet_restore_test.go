@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -106,10 +107,12 @@ func TestFleetRestore(t *testing.T) {
 		if got := server.Rows("fleet", `SELECT DISTINCT term, seq FROM fleet_runs WHERE owner = 'uid:1001'`); !slices.Equal(got, []string{"1 5"}) {
 			t.Errorf("what the old host ships is taken: %q", got)
 		}
-		if err := old.waiters.Wait(t.Context(), lost.Committed(), fleet.RunName("uid:1001", "a", "main"), true); ckpt.CodeOf(err) != ckpt.CodeFenced {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		if err := old.waiters.Wait(ctx, lost.Committed(), fleet.RunName("uid:1001", "a", "main"), true); ckpt.CodeOf(err) != ckpt.CodeFenced {
 			t.Errorf("who waits on the old host is told %v", err)
 		}
-		if err := old.waiters.Wait(t.Context(), lost.Committed(), fleet.RunName("uid:1001", "a", ""), false); ckpt.CodeOf(err) != ckpt.CodeFenced {
+		if err := old.waiters.Wait(ctx, lost.Committed(), fleet.RunName("uid:1001", "a", ""), false); ckpt.CodeOf(err) != ckpt.CodeFenced {
 			t.Errorf("who waits for any run of the agent is told %v", err)
 		}
 		old.hangUp()
