@@ -117,9 +117,9 @@ var arrows = map[string][]string{
 	"internal/fleet/pgtest": {}, // tests only: nothing else may import it
 	"internal/ipc":          {root},
 	"internal/ipc/receiver": {root, "internal/ipc/endpoint", "internal/otlp"},
-	"internal/ipc/server":   {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/survey", "internal/wellformed"},
+	"internal/ipc/server":   {root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/fleet", "internal/jsontext", "internal/survey", "internal/wellformed"},
 	"internal/ipc/client": {
-		root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/jsontext", "internal/periodic",
+		root, "internal/ipc", "internal/ipc/endpoint", "internal/delta", "internal/fleet", "internal/jsontext", "internal/periodic",
 		"internal/survey", "internal/wellformed",
 	},
 

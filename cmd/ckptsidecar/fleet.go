@@ -16,6 +16,8 @@ type fleetCmd struct {
 	Migrate fleetMigrateCmd `cmd:"" help:"Create the fleet's tables in the engine, or update them."`
 	Hosts   fleetHostsCmd   `cmd:"" help:"List the hosts that ship to an engine."`
 	Runs    fleetRunsCmd    `cmd:"" help:"List runs of all hosts, the last changed first."`
+	Claim   fleetClaimCmd   `cmd:"" help:"Claim a run of a lost host, and bring it to this host."`
+	Strands fleetStrandsCmd `cmd:"" help:"List and settle what this host has of runs that other hosts have claimed."`
 	Restore fleetRestoreCmd `cmd:"" help:"Restore the runs of a lost host into an empty database of this host."`
 }
 

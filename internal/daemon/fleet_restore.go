@@ -141,23 +141,11 @@ func bringBack(ctx context.Context, e *pg.Engine, store *db.Store, done *fleet.R
 	return nil
 }
 
-// importLost imports the agents of one owner by the way of an export in a file beside
-// the database, so that all that an import checks is checked.
+// importLost imports the agents of one owner.
 func importLost(ctx context.Context, e *pg.Engine, store *db.Store, agents []fleet.LostAgent, done *fleet.Restored) error {
-	aside, err := os.CreateTemp(filepath.Dir(store.Opt.Path), ".fleet-restore-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _, _ = aside.Close(), os.Remove(aside.Name()) }()
-	if err := journal.WriteLost(aside, agents, func(r *fleet.LostRun) error { return e.Fill(ctx, r) }); err != nil {
-		return err
-	}
-	if _, err := aside.Seek(0, 0); err != nil {
-		return err
-	}
 	owner := agents[0].Owner
 	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0", Admin: true, PID: os.Getpid()}, Target: owner, Reason: "restored from the fleet's engine, host " + done.Host}
-	report, err := store.ImportKept(ctx, sc, aside, journal.KeepLost(agents))
+	report, err := importFilled(ctx, e, store, sc, agents, journal.KeepLost(agents))
 	if err != nil {
 		return err
 	}

@@ -56,6 +56,7 @@ type shipper struct {
 	critical bool
 	since    time.Time // of the problem
 	tally    shipped
+	taken    []fleet.Taken // runs that other hosts have claimed
 }
 
 // Run ships until ctx ends.
@@ -172,6 +173,11 @@ func (s *shipper) once(ctx context.Context) error {
 		}
 		s.shipped(c, fenced)
 		s.tell(c.To, time.Since(began))
+		if len(fenced) > 0 {
+			if _, err := s.learnTaken(ctx); err != nil {
+				return err
+			}
+		}
 		s.waiters.confirmed(c.To.N, runsOf(c), fenced, s.refusal())
 		if c.To.N >= c.Head {
 			return nil
@@ -190,6 +196,10 @@ func (s *shipper) register(ctx context.Context) error {
 		return err
 	}
 	id, mark, err := s.engine.Register(ctx, s.host)
+	if errors.Is(err, pg.ErrRestored) {
+		_, learned := s.learnTaken(ctx)
+		return errors.Join(err, learned)
+	}
 	if err != nil {
 		return err
 	}
@@ -213,7 +223,11 @@ func (s *shipper) register(ctx context.Context) error {
 	s.mark, s.word, s.known, s.beat = mark, mark, map[string]map[int64]bool{}, time.Now()
 	s.tell(mark, 0)
 	s.keepWord(true)
-	s.waiters.confirmed(mark.N, nil, nil, s.refusal())
+	fenced, err := s.learnTaken(ctx)
+	if err != nil {
+		return err
+	}
+	s.waiters.confirmed(mark.N, nil, fenced, s.refusal())
 	return nil
 }
 
@@ -270,16 +284,23 @@ func (s *shipper) sayHello(ctx context.Context) error {
 		return nil
 	}
 	s.beat = time.Now()
-	err := s.engine.Beat(ctx, s.host.DB)
-	if err == nil {
-		s.waiters.confirmed(s.mark.N, nil, nil, s.refusal())
+	if err := s.engine.Beat(ctx, s.host.DB); err != nil {
+		return err
 	}
-	return err
+	fenced, err := s.learnTaken(ctx)
+	if err != nil {
+		return err
+	}
+	s.waiters.confirmed(s.mark.N, nil, fenced, s.refusal())
+	return nil
 }
 
 // startFleet starts the shipper where an engine is set.
 func (s *service) startFleet(ctx context.Context) {
 	c := &s.daemon.Config
+	if err := fenceAsBefore(ctx, c.Database+fleetSuffix, journal.New(s.store.Core), s.store.ID); err != nil {
+		s.log.Error("it is not known which runs of this host other hosts have claimed; the fleet's engine tells when it can be reached", "error", err)
+	}
 	if c.FleetEngine == "" {
 		return
 	}

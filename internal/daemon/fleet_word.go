@@ -25,21 +25,31 @@ type word struct {
 	Database string     `json:"database"`
 	Engine   string     `json:"engine"`
 	Mark     fleet.Mark `json:"mark"`
+
+	Taken []fleet.Taken `json:"taken,omitempty"` // runs that other hosts have claimed
+}
+
+// readWordFile reads the file. One that is not there says nothing.
+func readWordFile(path string) (w word, err error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return w, nil
+	}
+	if err != nil {
+		return w, err
+	}
+	if err := json.Unmarshal(text, &w); err != nil {
+		return w, fmt.Errorf("%s does not say what the fleet's engine has acknowledged: %w", path, err)
+	}
+	return w, nil
 }
 
 // readWord answers the mark that an engine has acknowledged of a database, as far as a
 // file knows. The word of another engine, or of another database, counts for nothing.
 func readWord(path, database, engine string) (fleet.Mark, error) {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fleet.Mark{}, nil
-	}
+	w, err := readWordFile(path)
 	if err != nil {
 		return fleet.Mark{}, err
-	}
-	var w word
-	if err := json.Unmarshal(text, &w); err != nil {
-		return fleet.Mark{}, fmt.Errorf("%s does not say what the fleet's engine has acknowledged: %w", path, err)
 	}
 	if w.Database != database || w.Engine != engine {
 		return fleet.Mark{}, nil
@@ -66,7 +76,7 @@ func (s *shipper) keepWord(now bool) {
 	if s.wordFile == "" || s.kept == s.word || !now && time.Since(s.keptAt) < fleetWordEvery {
 		return
 	}
-	text, err := json.Marshal(word{s.host.DB, s.engineID, s.word})
+	text, err := json.Marshal(word{s.host.DB, s.engineID, s.word, s.takenNow()})
 	if err == nil {
 		err = osfile.Write(s.wordFile, append(text, '\n'), 0o600)
 	}

@@ -33,6 +33,7 @@ func (s *service) newServer() *server.Server {
 		Settings: func() []survey.Setting { return *s.settings.Load() },
 		Observe:  m.observe,
 		Durable:  s.durable,
+		Fleet:    s.fleet(),
 		Limits: server.Limits{
 			MaxBody:              int64(c.MaxBody),
 			Connections:          c.Connections,

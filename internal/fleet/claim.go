@@ -1,5 +1,7 @@
 package fleet
 
+import "strconv"
+
 // Claimable is a run as the engine holds it, with what a claimant must know of its owner.
 type Claimable struct {
 	RunShown
@@ -59,14 +61,56 @@ type ClaimRequest struct {
 
 // Claimed says what a claim brought here.
 type Claimed struct {
-	Owner       string   `json:"owner"`
-	Agent       string   `json:"agent"`
-	Run         string   `json:"run"`
-	UID         string   `json:"uid"`
-	From        string   `json:"from_host"` // the name of the former owner
-	FromDB      string   `json:"from_db"`
-	Term        int64    `json:"term"`
-	Checkpoints int      `json:"checkpoints"`
-	Damaged     []string `json:"damaged"`
-	Uncertain   string   `json:"uncertain,omitempty"` // why a person must decide before the run goes on, "" for nothing
+	Owner       string `json:"owner"`
+	Agent       string `json:"agent"`
+	Run         string `json:"run"`
+	UID         string `json:"uid"`
+	From        string `json:"from_host"` // the name of the former owner
+	FromDB      string `json:"from_db"`
+	Term        int64  `json:"term"`
+	Checkpoints int    `json:"checkpoints"`
+	Uncertain   string `json:"uncertain,omitempty"` // why a person must decide before the run goes on, "" for nothing
+}
+
+// Strand is what a host has of a run that another host has claimed, beyond what the
+// claimant got.
+type Strand struct {
+	Taken
+	Owner       string `json:"owner"`
+	Agent       string `json:"agent"`
+	Run         string `json:"run"`
+	Status      string `json:"status"`
+	Checkpoints int64  `json:"checkpoints"`
+	Rows        int64  `json:"audit_rows"`       // of the audit log that name the run
+	Newest      string `json:"newest,omitempty"` // its newest checkpoint, a clean one if there is any
+	Seq         int64  `json:"newest_seq,omitempty"`
+}
+
+// Strands are all strands of a host.
+type Strands struct {
+	Strands []Strand `json:"strands"`
+}
+
+// What is decided about a strand.
+const (
+	Adopted = "adopted"
+	Dropped = "dropped"
+)
+
+// StrandDecision asks to adopt or drop a strand.
+type StrandDecision struct {
+	Decision string `json:"-"`             // adopted or dropped
+	Run      string `json:"run,omitempty"` // to adopt into; "" for the name that AdoptedName makes
+}
+
+// StrandDecided says what became of a strand.
+type StrandDecided struct {
+	Strand
+	Into       string `json:"into,omitempty"`       // the run that has it now
+	Checkpoint string `json:"checkpoint,omitempty"` // the first of that run
+}
+
+// AdoptedName is the run that a strand is adopted into where nobody names one.
+func AdoptedName(run string, term int64) string {
+	return run + "-strand-" + strconv.FormatInt(term, 10)
 }

@@ -42,6 +42,14 @@ func KeepLost(agents []fleet.LostAgent) archive.Kept {
 	return k
 }
 
+// KeepRuns are the identities of runs alone. The agents belong to the host that had
+// them: here they join the agent of the same name and owner, or begin as new ones.
+func KeepRuns(agents []fleet.LostAgent) archive.Kept {
+	k := KeepLost(agents)
+	k.Agents = nil
+	return k
+}
+
 func writeRun(x *archive.CopyWriter, r *fleet.LostRun) {
 	segments := make(map[int64]archive.KeptSegment, len(r.Segments))
 	for _, s := range r.Segments {

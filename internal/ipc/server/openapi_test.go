@@ -17,6 +17,7 @@ import (
 	v3 "github.com/pb33f/libopenapi/datamodel/high/v3"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
@@ -134,6 +135,8 @@ func TestDescriptionHasTheFieldsOfTheTypes(t *testing.T) {
 		"Overview":  survey.Overview{}, "Need": survey.Need{}, "Counts": survey.Counts{}, "RunLine": survey.RunLine{}, "RunBin": survey.RunBin{}, "Segment": survey.Segment{},
 		"Verified": survey.Verified{}, "Findings": survey.Findings{}, "Change": survey.Change{}, "Settings": survey.Settings{}, "Setting": survey.Setting{}, "Forecast": survey.Forecast{}, "Going": survey.Going{}, "Keeping": survey.Keeping{},
 		"Recorder": survey.Recorder{}, "StepLane": survey.StepLane{}, "StepMark": survey.StepMark{}, "StepBin": survey.StepBin{}, "OperationLane": survey.OperationLane{}, "OperationMark": survey.OperationMark{}, "OperationBin": survey.OperationBin{}, "CheckpointLane": survey.CheckpointLane{}, "CheckpointMark": survey.CheckpointMark{}, "CheckpointBin": survey.CheckpointBin{}, "FindingLane": survey.FindingLane{}, "FindingMark": survey.FindingMark{}, "FindingBin": survey.FindingBin{}, "Whole": survey.Whole{}, "Sums": survey.Sums{},
+		"ClaimRequest": fleet.ClaimRequest{}, "Claimed": fleet.Claimed{}, "Strands": fleet.Strands{}, "Strand": fleet.Strand{},
+		"StrandDecision": fleet.StrandDecision{}, "StrandDecided": fleet.StrandDecided{},
 		"Version": ckpt.Version{}, "Health": ipc.Health{}, "Problem": ipc.Problem{},
 	}
 	for name, v := range types {

@@ -17,8 +17,11 @@ func NewServer(o Options) *Server {
 	limits := o.Limits.withDefaults()
 	s := &Server{
 		store: o.Store, log: o.Log, metrics: o.Metrics, version: o.Version, limits: limits,
-		ready: o.Ready, observe: o.Observe, durable: o.Durable, settings: o.Settings, peerOf: o.peerOf,
+		ready: o.Ready, observe: o.Observe, durable: o.Durable, fleet: o.Fleet, settings: o.Settings, peerOf: o.peerOf,
 		owners: newOwners(limits), stopped: make(chan struct{}),
+	}
+	if s.fleet == nil {
+		s.fleet = noFleet{}
 	}
 	s.stopping, s.letGo = context.WithCancel(context.Background())
 	if s.log == nil {

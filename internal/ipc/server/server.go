@@ -29,6 +29,8 @@ type Options struct {
 	// Durable, if set, is asked after each save, step, operation and batch of events how safe that is. Where wait is not nil
 	// the answer waits for it.
 	Durable func(sc ckpt.Scope, agent, run string) (d ckpt.Durability, wait func(context.Context) (ckpt.Durability, error))
+	// Fleet is the engine that many hosts share; nil where there is none.
+	Fleet Fleet
 	// Observe, if set, is told of every answered request. It must not block.
 	Observe func(Observation)
 
@@ -63,6 +65,7 @@ type Server struct {
 	ready    func(context.Context) error
 	observe  func(Observation)
 	durable  func(ckpt.Scope, string, string) (ckpt.Durability, func(context.Context) (ckpt.Durability, error))
+	fleet    Fleet
 	settings func() []survey.Setting
 	peerOf   func(net.Conn) (endpoint.Peer, bool)
 

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+)
+
+type fleetClaimCmd struct {
+	Name  string `arg:"" name:"run" help:"The run: AGENT, or AGENT/RUN." placeholder:"AGENT[/RUN]"`
+	Host  string `help:"Only a run of this host, by its name or its database." placeholder:"NAME"`
+	Force bool   `help:"Claim the run even if its host was seen in the last two minutes, because you know that it is lost."`
+}
+
+// Help is what `fleet claim --help` adds.
+func (c *fleetClaimCmd) Help() string {
+	return `For administrators. With --owner only an agent of that owner is claimed. The daemon of this host asks the engine for the run, and brings it here as it was shipped last.
+The engine refuses from then on what the former host ships of the run. If that host comes back, its daemon refuses writes to the run too.
+A run that was running then waits for a person: nobody knows what it did after that. Decide with ckptsidecar operations and ckptsidecar resolve.
+If the command fails on its way, run it again.`
+}
+
+func (c *fleetClaimCmd) Run(ctx context.Context, a *app) error {
+	r := fleet.ClaimRequest{Host: c.Host, Force: c.Force}
+	if a.Owner != "*" {
+		r.Owner = a.Owner
+	}
+	r.Agent, r.Run, _ = strings.Cut(c.Name, "/")
+	done, err := client.Operator{Client: a.Client()}.ClaimRun(ctx, r)
+	switch {
+	case err != nil:
+		return err
+	case a.JSON:
+		return a.WriteJSON(done)
+	}
+	term.Printf(a.Stdout, "%s  run %s of %s (%s) is on this host now, with %s; host %s has lost it\n",
+		a.Out.Green("claimed"), done.Run, done.Agent, done.Owner, term.Count(done.Checkpoints, "checkpoint"), done.From)
+	if done.Uncertain == "" {
+		return nil
+	}
+	term.Printf(a.Stdout, "a person must decide before it goes on: %s\n", done.Uncertain)
+	term.Printf(a.Stdout, "look with: ckptsidecar operations %s --run %s\n", done.Agent, done.Run)
+	return nil
+}
+
+type fleetStrandsCmd struct {
+	List  strandsListCmd  `cmd:"" default:"1" help:"List what this host has of runs that other hosts have claimed. This is the default subcommand."`
+	Adopt strandsAdoptCmd `cmd:"" help:"Adopt a strand: its newest checkpoint becomes the first of a new run."`
+	Drop  strandsDropCmd  `cmd:"" help:"Note that nobody wants a strand. Deletes nothing."`
+}
+
+type strandsListCmd struct{}
+
+func (c *strandsListCmd) Run(ctx context.Context, a *app) error {
+	all, err := client.Operator{Client: a.Client()}.Strands(ctx)
+	switch {
+	case err != nil:
+		return err
+	case a.JSON:
+		return a.WriteJSON(all)
+	}
+	if len(all.Strands) == 0 {
+		a.Tell("no other host has claimed a run of this host")
+		return nil
+	}
+	t := term.NewTable("AGENT", "RUN", "OWNER", "CLAIMED BY", ">TERM", ">CHECKPOINTS", ">AUDIT ROWS", "DECIDED", "UID")
+	for _, s := range all.Strands {
+		decided := s.Decided
+		if decided == "" {
+			decided = "no"
+		}
+		t.Add(s.Agent, s.Run, s.Owner, s.Host, fmt.Sprint(s.Term), fmt.Sprint(s.Checkpoints), fmt.Sprint(s.Rows), decided, s.UID)
+	}
+	t.Write(a.Stdout, a.Out)
+	return nil
+}
+
+// strandFlags name a strand.
+type strandFlags struct {
+	Strand string `arg:"" help:"The strand: AGENT, AGENT/RUN, or the uid that the list shows, or its beginning."`
+}
+
+// find finds the one strand that the word stands for.
+func (f *strandFlags) find(ctx context.Context, a *app) (*fleet.Strand, error) {
+	all, err := client.Operator{Client: a.Client()}.Strands(ctx)
+	if err != nil {
+		return nil, err
+	}
+	agent, run, named := strings.Cut(f.Strand, "/")
+	var found []fleet.Strand
+	for _, s := range all.Strands {
+		if strings.HasPrefix(s.UID, f.Strand) || s.Agent == agent && (!named || s.Run == run) {
+			found = append(found, s)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, ckpt.Errorf(ckpt.CodeNotFound, "this host has no strand %s: ckptsidecar fleet strands lists them", f.Strand)
+	case 1:
+		return &found[0], nil
+	}
+	var list []string
+	for _, s := range found {
+		list = append(list, s.Agent+"/"+s.Run+" "+s.UID)
+	}
+	return nil, cli.Usagef("%d strands fit: %s", len(found), strings.Join(list, ", "))
+}
+
+type strandsAdoptCmd struct {
+	strandFlags `embed:""`
+	Into        string `name:"run" help:"The run to adopt into. Default: the name of the run with -strand- and the term." placeholder:"NAME"`
+}
+
+func (c *strandsAdoptCmd) Run(ctx context.Context, a *app) error {
+	return decideStrand(ctx, a, &c.strandFlags, fleet.StrandDecision{Decision: fleet.Adopted, Run: c.Into})
+}
+
+type strandsDropCmd struct {
+	strandFlags `embed:""`
+}
+
+func (c *strandsDropCmd) Run(ctx context.Context, a *app) error {
+	return decideStrand(ctx, a, &c.strandFlags, fleet.StrandDecision{Decision: fleet.Dropped})
+}
+
+func decideStrand(ctx context.Context, a *app, f *strandFlags, d fleet.StrandDecision) error {
+	s, err := f.find(ctx, a)
+	if err != nil {
+		return err
+	}
+	done, err := client.Operator{Client: a.Client()}.DecideStrand(ctx, s.UID, d)
+	switch {
+	case err != nil:
+		return err
+	case a.JSON:
+		return a.WriteJSON(done)
+	case d.Decision == fleet.Dropped:
+		term.Printf(a.Stdout, "%s  the strand of %s/%s; what is stored of it stays until you delete the run\n", a.Out.Green("dropped"), done.Agent, done.Run)
+		return nil
+	}
+	term.Printf(a.Stdout, "%s  the strand of %s/%s: its newest checkpoint is the first of run %s\n", a.Out.Green("adopted"), done.Agent, done.Run, done.Into)
+	term.Printf(a.Stdout, "compare the two with: ckptsidecar diff %s %s\n", done.Newest, done.Checkpoint)
+	return nil
+}

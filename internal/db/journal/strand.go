@@ -1,0 +1,81 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// Fence refuses from now on what is written here to runs that other hosts have claimed,
+// and names them. Those that are not stored here are passed over.
+func (j *Journal) Fence(ctx context.Context, taken []fleet.Taken) (names []string, err error) {
+	runs := map[int64]ledger.Elsewhere{}
+	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
+		for i := range taken {
+			var id int64
+			var owner, agent, run string
+			err := q.QueryRowxContext(ctx, `SELECT r.id, a.owner, a.name, r.name FROM runs r JOIN agents a ON a.id = r.agent_id WHERE r.uid = ?`,
+				taken[i].UID).Scan(&id, &owner, &agent, &run)
+			if errors.Is(err, sql.ErrNoRows) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			names = append(names, fleet.RunName(owner, agent, run))
+			runs[id] = ledger.Elsewhere{Host: taken[i].Host, Term: taken[i].Term}
+		}
+		return nil
+	})
+	if err == nil {
+		j.core.SetElsewhere(runs)
+	}
+	return names, err
+}
+
+// Strand says what this host has of a run after the row of its audit log up to which
+// the claimant got everything. It answers nil where the run is not stored here.
+func (j *Journal) Strand(ctx context.Context, t *fleet.Taken) (*fleet.Strand, error) {
+	s := &fleet.Strand{Taken: *t}
+	err := j.core.Reading(ctx, func(q *sqlx.Tx) error {
+		row := q.QueryRowxContext(ctx, `SELECT a.owner, a.name, r.name, r.status FROM runs r JOIN agents a ON a.id = r.agent_id WHERE r.uid = ?`, t.UID)
+		if err := row.Scan(&s.Owner, &s.Agent, &s.Run, &s.Status); err != nil {
+			return err
+		}
+		err := q.GetContext(ctx, &s.Checkpoints, `SELECT count(*) FROM checkpoints c JOIN runs r ON r.id = c.run_id WHERE r.uid = ? AND c.n > ?`, t.UID, t.From)
+		if err != nil {
+			return err
+		}
+		err = q.GetContext(ctx, &s.Rows, `SELECT count(*) FROM audit_log WHERE n > ? AND owner = ? AND agent = ? AND run = ? AND outcome = 'done'`,
+			t.From, s.Owner, s.Agent, s.Run)
+		if err != nil {
+			return err
+		}
+		err = q.QueryRowxContext(ctx, `SELECT c.id, c.seq FROM checkpoints c JOIN runs r ON r.id = c.run_id
+			WHERE r.uid = ? AND c.n > ? ORDER BY c.suspect, c.n DESC LIMIT 1`, t.UID, t.From).Scan(&s.Newest, &s.Seq)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return s, err
+}
+
+// HasRun says whether a run is stored here: under its identity, and under its name.
+func (j *Journal) HasRun(ctx context.Context, owner, agent, run, uid string) (same, named bool, err error) {
+	err = j.core.Reading(ctx, func(q *sqlx.Tx) error {
+		if err := q.GetContext(ctx, &same, `SELECT EXISTS (SELECT 1 FROM runs WHERE uid = ?)`, uid); err != nil {
+			return err
+		}
+		return q.GetContext(ctx, &named, `SELECT EXISTS (SELECT 1 FROM runs r JOIN agents a ON a.id = r.agent_id WHERE a.owner = ? AND a.name = ? AND r.name = ?)`, owner, agent, run)
+	})
+	return same, named, err
+}

@@ -1,0 +1,44 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+)
+
+// ClaimRun makes this host the owner of a run of another host, and brings it here. For
+// administrators.
+func (o Operator) ClaimRun(ctx context.Context, r fleet.ClaimRequest) (*fleet.Claimed, error) {
+	a, err := jsonAsk(http.MethodPost, "/v1/fleet/claim", r)
+	if err != nil {
+		return nil, err
+	}
+	v := new(fleet.Claimed)
+	_, err = o.fetch(ctx, a, v)
+	return orNil(v, err)
+}
+
+// Strands lists what this host has of runs that other hosts have claimed. For
+// administrators.
+func (o Operator) Strands(ctx context.Context) (*fleet.Strands, error) {
+	v := new(fleet.Strands)
+	_, err := o.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/fleet/strands", repeatable: true}, v)
+	return orNil(v, err)
+}
+
+// DecideStrand adopts or drops the strand of the run with a uid. For administrators.
+func (o Operator) DecideStrand(ctx context.Context, uid string, d fleet.StrandDecision) (*fleet.StrandDecided, error) {
+	verb := "/adopt"
+	if d.Decision == fleet.Dropped {
+		verb = "/drop"
+	}
+	a, err := jsonAsk(http.MethodPost, "/v1/fleet/strands/"+url.PathEscape(uid)+verb, d)
+	if err != nil {
+		return nil, err
+	}
+	v := new(fleet.StrandDecided)
+	_, err = o.fetch(ctx, a, v)
+	return orNil(v, err)
+}
