@@ -44,7 +44,7 @@ func TestClientIsUsableFromOutside(t *testing.T) {
 func TestClientCompilesNoServer(t *testing.T) {
 	allowed := []string{
 		module, clientPackage, module + "/internal/ipc", module + "/internal/ipc/client", module + "/internal/ipc/endpoint",
-		module + "/internal/delta", module + "/internal/jsontext", module + "/internal/osfile", module + "/internal/periodic",
+		module + "/internal/delta", module + "/internal/fleet", module + "/internal/jsontext", module + "/internal/osfile", module + "/internal/periodic",
 		module + "/internal/survey", module + "/internal/wellformed",
 		"github.com/cenkalti/backoff/v4", "github.com/google/uuid",
 	}
