@@ -11,7 +11,6 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
-	"github.com/ckptsidecar/ckptsidecar/internal/db/archive"
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
@@ -188,7 +187,7 @@ func reasonWith(reason, what string) string {
 
 // importFilled imports agents of one owner by the way of an export in a file beside the
 // database, so that all that an import checks is checked.
-func importFilled(ctx context.Context, e *pg.Engine, store *db.Store, sc ckpt.Scope, agents []fleet.LostAgent, kept archive.Kept) (*ckpt.ImportReport, error) {
+func importFilled(ctx context.Context, e *pg.Engine, store *db.Store, sc ckpt.Scope, agents []fleet.LostAgent, kept journal.Kept) (*ckpt.ImportReport, error) {
 	aside, err := os.CreateTemp(filepath.Dir(store.Opt.Path), ".fleet-restore-*")
 	if err != nil {
 		return nil, err

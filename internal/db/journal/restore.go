@@ -28,6 +28,9 @@ func WriteLost(w io.Writer, agents []fleet.LostAgent, fill func(*fleet.LostRun) 
 	return x.End()
 }
 
+// Kept are identities that an import is to keep.
+type Kept = archive.Kept
+
 // KeepLost are the identities that an import of the same agents is to keep.
 func KeepLost(agents []fleet.LostAgent) archive.Kept {
 	k := archive.Kept{Agents: map[string]string{}, Runs: map[[2]string]archive.KeptRun{}}
