@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/db"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 )
@@ -26,6 +29,7 @@ type fleetHost struct {
 	store *db.Store
 	s     *service
 	api   http.Handler
+	stop  func() // ends the shipper
 }
 
 // hostOf makes a host whose shipper, if it has one, runs until the test ends.
@@ -41,7 +45,8 @@ func hostOf(t *testing.T, url string, change ...func(*shipper)) *fleetHost {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- h.s.shipper.Run(ctx) }()
-		t.Cleanup(func() { cancel(); <-done })
+		h.stop = sync.OnceFunc(func() { cancel(); <-done })
+		t.Cleanup(h.stop)
 	}
 	h.api = server.NewServer(server.Options{Store: h.store, Durable: h.s.durable}).HandlerFor(fleetUser.Caller)
 	return h
@@ -184,6 +189,47 @@ func TestDurableFleet(t *testing.T) {
 	h.standbyAway(server, standby)
 	h.engineAway(server)
 	h.removed(server)
+	h.claimed(url)
+}
+
+// claimed lets another host claim a run: no write to it is acknowledged any more, also
+// where this host begins anew.
+func (h *fleetHost) claimed(url string) {
+	t := h.t
+	e, err := pg.Dial(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if _, _, err := e.Register(t.Context(), fleet.Host{DB: "another", Name: "another"}); err != nil {
+		t.Fatal(err)
+	}
+	id := newID()
+	h.save("claimed", id)
+	h.policy("claimed", fleetPolicy)
+	h.save("claimed", id).want(t, "a save before the claim", "fleet", true)
+	runs, err := e.Find(t.Context(), fleet.ClaimRequest{Agent: "claimed"})
+	if err != nil || len(runs) != 1 {
+		t.Fatalf("the engine has %+v, %v", runs, err)
+	}
+	if _, err := e.Claim(t.Context(), fleet.Claim{Run: &runs[0], To: "another", Forced: true}); err != nil {
+		t.Fatal(err)
+	}
+	late := newID()
+	if a := h.save("claimed", late); a.status != 409 || a.Code != "fenced" {
+		t.Errorf("a save after the claim: %+v", a)
+	}
+	again := shipperOf(h.store, url, "here") // as after a restart
+	h.stop()
+	defer again.hangUp()
+	if err := again.once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := again.waiters.Wait(ctx, h.store.Committed(), fleet.RunName(fleetUser.Owner, "claimed", "main"), false); ckpt.CodeOf(err) != ckpt.CodeFenced {
+		t.Errorf("the same save after a restart is answered %v", err)
+	}
 }
 
 // allWrites begins and ends what a run consists of.
