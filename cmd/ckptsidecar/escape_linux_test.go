@@ -268,6 +268,7 @@ func TestNothingControlsATerminal(t *testing.T) {
 	must(t, err)
 	must(t, w.client.Export(t.Context(), "a", file))
 	must(t, file.Close())
+	engine := evilEngine(t)
 	spool := filepath.Join(w.folder, "spool"+evil)
 	must(t, os.MkdirAll(spool, 0o700))
 	calls := [][]string{
@@ -279,7 +280,9 @@ func TestNothingControlsATerminal(t *testing.T) {
 		{"prompts", "ask", "a", "question", "--no-wait"}, {"notify"}, {"notify", "status"}, {"notify", "test"},
 		{"token", "create", "--note", "n"}, {"token", "list"}, {"token", "revoke", "0123456789abcdef"},
 		{"agents"}, {"policy", "get", "a"}, {"policy", "set", "a", "routine_keep=4"}, {"status"}, {"overview"}, {"changes", "-n", "1"}, {"prune", "--ahead"}, {"audit", "list"}, {"audit", "check"}, {"drift", "findings"}, {"run", "recorder", "a"}, {"doctor", "--db", w.db}, {"prune", "--dry-run"},
-		{"fleet", "check", "postgres://127.0.0.1:1/x"}, {"fleet", "migrate", "postgres://127.0.0.1:1/x"}, {"fleet", "hosts", "postgres://127.0.0.1:1/x"}, {"fleet", "runs", "postgres://127.0.0.1:1/x"}, {"fleet", "restore", "x", "postgres://127.0.0.1:1/x"}, {"fleet", "claim", "a"}, {"fleet", "strands"}, {"fleet", "strands", "list"}, {"fleet", "strands", "adopt", "a"}, {"fleet", "strands", "drop", "a"},
+		{"fleet", "check", engine}, {"fleet", "migrate", engine}, {"fleet", "hosts", engine}, {"fleet", "runs", engine},
+		{"fleet", "status"}, {"fleet", "hosts"}, {"fleet", "runs"}, {"runs", "--fleet"}, {"fleet", "restore", "x", engine},
+		{"fleet", "claim", "a"}, {"fleet", "strands"}, {"fleet", "strands", "list"}, {"fleet", "strands", "adopt", "a"}, {"fleet", "strands", "drop", "a"},
 		{"resume", "a", "--dry-run"}, {"resume", "a"}, {"operation", "resolve", "a", "pay", "failed"}, {"drift", "dismiss", finding},
 		{"prompts", "answer", prompt, "resume"}, {"prompts", "wait", prompt}, {"resume", "a", "--force"}, {"run", "start", "a", "--run", "r2", "--goal", evil}, {"run", "beat", "a"},
 		{"step", "begin", "a", "again"}, {"step", "begin", "a", "done"}, {"step", "finish", "a", "again"}, {"step", "record", "a", "whole"},

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/cli"
@@ -14,7 +13,8 @@ import (
 type fleetCmd struct {
 	Check   fleetCheckCmd   `cmd:"" help:"Check whether an engine can be used. Changes nothing."`
 	Migrate fleetMigrateCmd `cmd:"" help:"Create the fleet's tables in the engine, or update them."`
-	Hosts   fleetHostsCmd   `cmd:"" help:"List the hosts that ship to an engine."`
+	Status  fleetStatusCmd  `cmd:"" help:"Show how shipping to the engine goes."`
+	Hosts   fleetHostsCmd   `cmd:"" help:"List the hosts of the fleet."`
 	Runs    fleetRunsCmd    `cmd:"" help:"List runs of all hosts, the last changed first."`
 	Claim   fleetClaimCmd   `cmd:"" help:"Claim a run of a lost host, and bring it to this host."`
 	Strands fleetStrandsCmd `cmd:"" help:"List and settle what this host has of runs that other hosts have claimed."`
@@ -122,64 +122,6 @@ func (c *fleetMigrateCmd) Run(ctx context.Context, a *app) error {
 		term.Printf(a.Stdout, "the fleet's tables have version %d already\n", to)
 	default:
 		term.Printf(a.Stdout, "%s  the fleet's tables have version %d now\n", a.Out.Green("migrated"), to)
-	}
-	return nil
-}
-
-type fleetHostsCmd struct {
-	engineFlags `embed:""`
-}
-
-func (c *fleetHostsCmd) Run(ctx context.Context, a *app) error {
-	url, err := c.find(a)
-	if err != nil {
-		return err
-	}
-	all, err := daemon.FleetHosts(ctx, url)
-	switch {
-	case err != nil:
-		return err
-	case a.JSON:
-		return a.WriteJSON(all)
-	}
-	t := term.NewTable("HOST", "DATABASE", "VERSION", ">SEEN", ">ROW", ">RUNS")
-	for _, h := range all.Hosts {
-		t.Add(h.Name, h.DB, h.Version, fmt.Sprintf("%.0f s ago", h.SeenAgo), fmt.Sprint(h.MarkN), fmt.Sprint(h.Runs))
-	}
-	t.Write(a.Stdout, a.Out)
-	return nil
-}
-
-type fleetRunsCmd struct {
-	engineFlags `embed:""`
-	Host        string `help:"Only of this host, by name or database." placeholder:"NAME"`
-	Agent       string `help:"Only of agents of this name." placeholder:"NAME"`
-	Status      string `help:"Only runs of this status." placeholder:"STATUS"`
-	Limit       int    `help:"How many at most." default:"50" placeholder:"N"`
-}
-
-func (c *fleetRunsCmd) Run(ctx context.Context, a *app) error {
-	url, err := c.find(a)
-	if err != nil {
-		return err
-	}
-	if c.Limit < 1 || c.Limit > 1000 {
-		return cli.Usagef("--limit must be between 1 and 1000; got %d", c.Limit)
-	}
-	all, err := daemon.FleetRuns(ctx, url, fleet.RunsQuery{Host: c.Host, Agent: c.Agent, Status: c.Status, Limit: c.Limit})
-	switch {
-	case err != nil:
-		return err
-	case a.JSON:
-		return a.WriteJSON(all)
-	}
-	t := term.NewTable("HOST", "OWNER", "AGENT", "RUN", "STATUS", ">CHECKPOINT", "CHANGED")
-	for _, r := range all.Runs {
-		t.Add(r.Host, r.Owner, r.Agent, r.Run, r.Status, fmt.Sprint(r.Seq), r.UpdatedAt)
-	}
-	t.Write(a.Stdout, a.Out)
-	if all.More {
-		a.Tell("there are more: ask with a larger --limit")
 	}
 	return nil
 }

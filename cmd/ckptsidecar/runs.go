@@ -27,11 +27,15 @@ type runsCmd struct {
 	Sort     string            `help:"updated: the last changed first; started: the last started first, which no change moves." default:"updated" placeholder:"ORDER"`
 
 	Status string `help:"Only runs of this status: starting, running, suspended, awaiting_continuation, interrupted, timed_out, completed or failed." placeholder:"STATUS"`
+	Fleet  bool   `help:"List the runs of all hosts of the fleet, as ckptsidecar fleet runs does."`
 	cli.Paged
 	cli.Following
 }
 
 func (c *runsCmd) Run(ctx context.Context, a *app) error {
+	if c.Fleet {
+		return c.ofFleet(ctx, a)
+	}
 	filter, err := c.filter(time.Now())
 	if err := cli.Checked(err, c.Paged.Check(), c.Following.Check(&c.Paged), cli.Given(c.Status, checkRunStatus), filter.Check()); err != nil {
 		return err

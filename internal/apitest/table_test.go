@@ -189,6 +189,9 @@ var table = []row{
 	{method: "POST", path: "/v1/fleet/strands/{id}/drop", owner: 403, stranger: 403, missing: 403, admin: 409, everyone: true},
 	{method: "GET", path: "/v1/overview", owner: 200, stranger: 200, missing: 200, shows: true, star: true},
 	{method: "GET", path: "/v1/status", owner: 200, stranger: 200, missing: 200, star: true},
+	{method: "GET", path: "/v1/fleet", owner: http.StatusForbidden, stranger: http.StatusForbidden, missing: http.StatusForbidden, admin: 200, everyone: true},
+	{method: "GET", path: "/v1/fleet/hosts", owner: http.StatusForbidden, stranger: http.StatusForbidden, missing: http.StatusForbidden, admin: 409, everyone: true},
+	{method: "GET", path: "/v1/fleet/runs", owner: 409, stranger: 409, everyone: true}, // TestFleetRights asks where there is a fleet
 	{method: "GET", path: "/v1/settings", owner: http.StatusForbidden, stranger: http.StatusForbidden, missing: http.StatusForbidden, admin: 200, everyone: true},
 	{method: "GET", path: "/v1/version", owner: 200, stranger: 200, everyone: true},
 	{method: "GET", path: "/healthz", owner: 200, stranger: 200, everyone: true},

@@ -138,7 +138,9 @@ func idIn(entry any) string {
 		return text("checkpoint")
 	case agent != "" && run != "":
 		return agent + "/" + run
-	default:
+	case agent != "":
 		return agent
+	default: // a host of the fleet
+		return text("db")
 	}
 }

@@ -30,7 +30,10 @@ func (s *service) fleet() server.Fleet {
 	if s.shipper == nil {
 		return nil
 	}
-	return &claimant{url: s.shipper.url, store: s.store, host: s.shipper.host}
+	return struct {
+		*claimant
+		*fleetView
+	}{&claimant{url: s.shipper.url, store: s.store, host: s.shipper.host}, newFleetView(s.shipper, s.store)}
 }
 
 // mustAdminister refuses everybody but administrators.

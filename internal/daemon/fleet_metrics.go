@@ -15,6 +15,10 @@ type shipped struct {
 	took    time.Duration // the last batch
 	batches int64
 	failing bool
+
+	met              bool // the engine was reached
+	engine, engineID string
+	failure          error
 }
 
 // told answers what is known of shipping.
@@ -22,7 +26,7 @@ func (s *shipper) told() shipped {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.tally
-	t.failing = s.problem != ""
+	t.failing, t.failure = s.problem != "", s.failure
 	return t
 }
 
@@ -35,6 +39,22 @@ func (s *shipper) tell(m fleet.Mark, took time.Duration) {
 		s.tally.took = took
 		s.tally.batches++
 	}
+}
+
+// met notes what the engine is, once it was registered with.
+func (s *shipper) met() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tally.met, s.tally.engine, s.tally.engineID = true, s.engine.Version(), s.engineID
+}
+
+// behind counts the rows after a mark, and says how many seconds the oldest of them waits.
+func (s *shipper) behind(ctx context.Context, mark int64) (rows int64, lag float64, err error) {
+	rows, oldest, err := s.reader.Behind(ctx, mark)
+	if err == nil && rows > 0 {
+		lag = max(0, time.Since(time.UnixMilli(oldest)).Seconds())
+	}
+	return rows, lag, err
 }
 
 // Describe is for Prometheus.
@@ -52,14 +72,10 @@ func (s *shipper) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(fleetFailingDesc, prometheus.GaugeValue, truth(t.failing))
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
 	defer cancel()
-	rows, oldest, err := s.reader.Behind(ctx, t.mark.N)
+	rows, lag, err := s.behind(ctx, t.mark.N)
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(fleetRowsDesc, err)
 		return
-	}
-	lag := 0.0
-	if rows > 0 {
-		lag = max(0, time.Since(time.UnixMilli(oldest)).Seconds())
 	}
 	ch <- prometheus.MustNewConstMetric(fleetRowsDesc, prometheus.GaugeValue, float64(rows))
 	ch <- prometheus.MustNewConstMetric(fleetLagDesc, prometheus.GaugeValue, lag)

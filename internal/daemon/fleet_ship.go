@@ -53,6 +53,7 @@ type shipper struct {
 
 	mu       sync.Mutex
 	problem  string
+	failure  error // what the problem is of
 	critical bool
 	since    time.Time // of the problem
 	tally    shipped
@@ -134,7 +135,7 @@ func (s *shipper) note(err error) {
 	if s.problem == "" || what == "" {
 		s.since = time.Now()
 	}
-	s.problem, s.critical = what, errors.Is(err, errSplit) || errors.Is(err, pg.ErrRestored)
+	s.problem, s.critical, s.failure = what, errors.Is(err, errSplit) || errors.Is(err, pg.ErrRestored), err
 }
 
 // Problem is what an operator should know, "" for nothing. An engine may be away for a
@@ -222,6 +223,7 @@ func (s *shipper) register(ctx context.Context) error {
 	}
 	s.mark, s.word, s.known, s.beat = mark, mark, map[string]map[int64]bool{}, time.Now()
 	s.tell(mark, 0)
+	s.met()
 	s.keepWord(true)
 	fenced, err := s.learnTaken(ctx)
 	if err != nil {

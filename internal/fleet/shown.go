@@ -1,35 +1,37 @@
 package fleet
 
-// Status is how a host's shipping goes.
-type Status struct {
-	On        bool     `json:"on"`
-	Name      string   `json:"name"`
-	State     string   `json:"state"` // off, connecting, shipping, or why nothing is shipped: split, unreachable, refused
-	Engine    string   `json:"engine,omitempty"`
-	EngineID  string   `json:"engine_id,omitempty"`
-	Mark      Mark     `json:"mark"`
-	Unshipped int64    `json:"unshipped_rows"`
-	Lag       float64  `json:"lag_seconds"`
-	Batches   int64    `json:"batches"`
-	Rows      int64    `json:"rows"`
-	Bytes     int64    `json:"bytes"`
-	WentBack  int64    `json:"engine_went_back"`
-	Fenced    []string `json:"fenced"` // runs that another host owns now
-	ShippedAt string   `json:"shipped_at,omitempty"`
-	Error     string   `json:"error,omitempty"`
-	Clear     bool     `json:"stored_in_the_clear"`
+import "strings"
 
-	BatchSeconds float64 `json:"batch_seconds"` // the last one took
+// Status is how a host's shipping goes. Where a host belongs to no fleet, On is false
+// and nothing else is told.
+type Status struct {
+	On       bool   `json:"on"`
+	State    string `json:"state"` // one of the words below
+	Error    string `json:"error"` // the last one, "" where the engine answers
+	Name     string `json:"name"`  // of this host
+	DB       string `json:"db"`    // the id of its database
+	Address  string `json:"address"`
+	Engine   string `json:"engine"` // what it calls itself, "" before it was reached
+	EngineID string `json:"engine_id"`
+	Profile  string `json:"profile"`
+
+	Mark      Mark    `json:"mark"`
+	Unshipped int64   `json:"unshipped_rows"` // of the audit log
+	Lag       float64 `json:"lag_seconds"`    // how long the oldest of them waits
+	Batches   int64   `json:"batches"`        // since the daemon began
+	Took      float64 `json:"batch_seconds"`  // the last one
+	Clear     bool    `json:"stored_in_the_clear"`
 }
 
 // States of a shipper.
 const (
-	StateOff         = "off"
-	StateConnecting  = "connecting"
-	StateShipping    = "shipping"
-	StateUnreachable = "unreachable"
-	StateRefused     = "refused"
-	StateSplit       = "split"
+	StateOff         = "off"         // no engine is set
+	StateConnecting  = "connecting"  // it was not reached yet
+	StateShipping    = "shipping"    // all is well
+	StateUnreachable = "unreachable" // it is away, or does not answer
+	StateFull        = "full"        // it has no room
+	StateRefused     = "refused"     // it answers, and does not take what this host has
+	StateSplit       = "split"       // it has another past of this database
 )
 
 // HostShown is a host as the engine knows it.
@@ -65,14 +67,31 @@ type RunShown struct {
 	AsOf      int64  `json:"as_of_n"`
 }
 
-// Runs are runs of all hosts, the last changed first.
+// Runs are one page of the runs of all hosts, the last changed first.
 type Runs struct {
 	Runs []RunShown `json:"runs"`
-	More bool       `json:"more"`
+	Next *string    `json:"next"` // nil on the last page
 }
 
-// RunsQuery chooses runs of the fleet.
+// Cursor says where the page after a run begins.
+func (r *RunShown) Cursor() string { return r.UpdatedAt + "/" + r.UID }
+
+// RunsQuery chooses runs of the fleet. "" is any.
 type RunsQuery struct {
-	Host, Owner, Agent, Status string // "" for any
-	Limit                      int
+	Host   string // by its name or its database
+	DB     string // exactly this database, besides
+	Owner  string
+	Agent  string
+	Status string
+	Before string // the cursor of the page before
+	Limit  int
+}
+
+// After is the run after which the page begins, "" for the first page.
+func (q *RunsQuery) After() (updatedAt, uid string, ok bool) {
+	if q.Before == "" {
+		return "", "", true
+	}
+	updatedAt, uid, ok = strings.Cut(q.Before, "/")
+	return updatedAt, uid, ok && updatedAt != "" && uid != ""
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -23,6 +26,8 @@ var (
 	ErrMoved = errors.New("the engine's mark of this host has moved: another daemon ships for the same database, or the engine went back")
 	// ErrSchema means that the tables are not there, or are of another version.
 	ErrSchema = errors.New("the engine's tables do not fit this program")
+	// ErrFull means that the engine has no room.
+	ErrFull = errors.New("the engine is full")
 )
 
 // patience is how long one call to the engine may take.
@@ -58,6 +63,28 @@ func Dial(ctx context.Context, url string) (*Engine, error) {
 		return nil, err
 	}
 	return e, nil
+}
+
+// Address says where a URL leads: servers and a database, but neither the user nor the
+// password. It is "" where the URL cannot be read.
+func Address(url string) string {
+	config, err := parse(url)
+	if err != nil {
+		return ""
+	}
+	at := func(host string, port uint16) string {
+		if strings.HasPrefix(host, "/") {
+			return host
+		}
+		return net.JoinHostPort(host, strconv.Itoa(int(port)))
+	}
+	servers := []string{at(config.Host, config.Port)}
+	for _, f := range config.Fallbacks {
+		if server := at(f.Host, f.Port); !slices.Contains(servers, server) { // each is tried with and without TLS
+			servers = append(servers, server)
+		}
+	}
+	return strings.Join(servers, ",") + "/" + config.Database
 }
 
 // CheckURL says why a text names no engine, nil where it does.
@@ -137,12 +164,18 @@ func (e *Engine) Close() {
 // Profile is what the engine is.
 func (e *Engine) Profile() string { return fleet.ProfileOf(e.version) }
 
+// Version is what the engine calls itself.
+func (e *Engine) Version() string { return e.version }
+
 // told words an error of the engine for people.
 func told(err error) error {
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
 		if e.Code == "42P01" {
 			return fmt.Errorf("%w: %s; run `ckptsidecar fleet migrate`", ErrSchema, e.Message)
+		}
+		if e.Code == "53100" {
+			return fmt.Errorf("%w: %s", ErrFull, e.Message)
 		}
 		if e.Code == "42501" {
 			return fmt.Errorf("the engine refuses it: %s; docs/FLEET.md lists the rights", e.Message)

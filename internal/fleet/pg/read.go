@@ -2,6 +2,7 @@ package pg
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,11 +29,15 @@ func (e *Engine) Hosts(ctx context.Context, this string) (*fleet.Hosts, error) {
 	return all, told(err)
 }
 
-// Runs lists runs of all hosts, the last changed first.
+// Runs lists one page of the runs of all hosts, the last changed first.
 func (e *Engine) Runs(ctx context.Context, q fleet.RunsQuery) (*fleet.Runs, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	rows, err := e.conn.Query(ctx, listRuns, q.Host, q.Owner, q.Agent, q.Status, q.Limit+1)
+	updated, uid, ok := q.After()
+	if !ok {
+		return nil, fmt.Errorf("%q is no cursor of a page of runs", q.Before)
+	}
+	rows, err := e.conn.Query(ctx, listRuns, q.Host, q.DB, q.Owner, q.Agent, q.Status, updated, uid, q.Limit+1)
 	if err != nil {
 		return nil, told(err)
 	}
@@ -43,7 +48,9 @@ func (e *Engine) Runs(ctx context.Context, q fleet.RunsQuery) (*fleet.Runs, erro
 		return nil
 	})
 	if len(all.Runs) > q.Limit {
-		all.Runs, all.More = all.Runs[:q.Limit], true
+		all.Runs = all.Runs[:q.Limit]
+		next := all.Runs[q.Limit-1].Cursor()
+		all.Next = &next
 	}
 	return all, told(err)
 }

@@ -94,6 +94,7 @@ const (
 		(SELECT count(*) FROM fleet_runs r WHERE r.host = h.db) FROM fleet_hosts h JOIN fleet_marks m ON m.db = h.db ORDER BY h.name, h.db`
 	listRuns = `SELECT r.uid, r.host, coalesce(h.name, ''), r.owner, r.agent, r.run, r.status, r.term, r.seq, r.updated_at, r.as_of_n
 		FROM fleet_runs r LEFT JOIN fleet_hosts h ON h.db = r.host
-		WHERE ($1 = '' OR h.name = $1 OR r.host = $1) AND ($2 = '' OR r.owner = $2) AND ($3 = '' OR r.agent = $3) AND ($4 = '' OR r.status = $4) AND r.status <> ''
-		ORDER BY r.updated_at DESC, r.uid LIMIT $5`
+		WHERE ($1 = '' OR h.name = $1 OR r.host = $1) AND ($2 = '' OR r.host = $2) AND ($3 = '' OR r.owner = $3) AND ($4 = '' OR r.agent = $4)
+		AND ($5 = '' OR r.status = $5) AND r.status <> '' AND ($6 = '' OR r.updated_at < $6 OR r.updated_at = $6 AND r.uid > $7)
+		ORDER BY r.updated_at DESC, r.uid LIMIT $8`
 )

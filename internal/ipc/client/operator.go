@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
@@ -146,6 +147,34 @@ func (o Operator) ReplacePolicy(ctx context.Context, agent string, own ckpt.JSON
 func (o Operator) Settings(ctx context.Context) (*survey.Settings, error) {
 	v := new(survey.Settings)
 	_, err := o.fetch(ctx, probe("/v1/settings"), v)
+	return orNil(v, err)
+}
+
+// Fleet reads how shipping to the fleet's engine goes. For administrators.
+func (o Operator) Fleet(ctx context.Context) (*fleet.Status, error) {
+	v := new(fleet.Status)
+	_, err := o.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/fleet", repeatable: true}, v)
+	return orNil(v, err)
+}
+
+// FleetHosts lists the hosts of the fleet. For administrators.
+func (o Operator) FleetHosts(ctx context.Context) (*fleet.Hosts, error) {
+	v := new(fleet.Hosts)
+	_, err := o.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/fleet/hosts", repeatable: true}, v)
+	return orNil(v, err)
+}
+
+// FleetRuns lists one page of the runs of all hosts that the caller may see, the last
+// changed first. Of the query, DB and Owner are not sent: the daemon knows them.
+func (o Operator) FleetRuns(ctx context.Context, f fleet.RunsQuery) (*fleet.Runs, error) {
+	var q values
+	q.add("host", f.Host)
+	q.add("agent", f.Agent)
+	q.add("status", f.Status)
+	q.add("before", f.Before)
+	q.addLimit(f.Limit)
+	v := new(fleet.Runs)
+	_, err := o.fetch(ctx, &ask{method: http.MethodGet, path: "/v1/fleet/runs", query: q, repeatable: true}, v)
 	return orNil(v, err)
 }
 

@@ -8,9 +8,14 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 )
 
-// Fleet is what the server asks of the engine that many hosts share. Every call is for
-// administrators; the implementation refuses the others.
+// Fleet is what the server asks of the engine that many hosts share. Every call but
+// FleetRuns is for administrators; the implementation refuses the others.
 type Fleet interface {
+	// FleetStatus says how shipping goes. It does not ask the engine.
+	FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Status, error)
+	FleetHosts(ctx context.Context, sc ckpt.Scope) (*fleet.Hosts, error)
+	// FleetRuns lists the runs that the scope may see.
+	FleetRuns(ctx context.Context, sc ckpt.Scope, q fleet.RunsQuery) (*fleet.Runs, error)
 	// Claim makes this host the owner of a run of another host, and brings it here.
 	Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimRequest) (*fleet.Claimed, error)
 	// Strands lists what this host has of runs that other hosts have claimed.
@@ -27,6 +32,23 @@ func (noFleet) refuse(sc ckpt.Scope) error {
 		return ckpt.Errorf(ckpt.CodeDenied, "only an administrator of this host may ask for the runs of the fleet")
 	}
 	return ckpt.Errorf(ckpt.CodeConflict, "this daemon belongs to no fleet: set fleet.engine_file, and restart it")
+}
+
+// FleetStatus is answered where there is no fleet too.
+func (n noFleet) FleetStatus(_ context.Context, sc ckpt.Scope) (*fleet.Status, error) {
+	if !sc.Admin {
+		return nil, n.refuse(sc)
+	}
+	return &fleet.Status{State: fleet.StateOff}, nil
+}
+
+func (n noFleet) FleetHosts(_ context.Context, sc ckpt.Scope) (*fleet.Hosts, error) {
+	return nil, n.refuse(sc)
+}
+
+func (n noFleet) FleetRuns(_ context.Context, sc ckpt.Scope, _ fleet.RunsQuery) (*fleet.Runs, error) {
+	sc.Admin = true // whoever may ask for his own runs is told that there are none
+	return nil, n.refuse(sc)
 }
 
 func (n noFleet) Claim(_ context.Context, sc ckpt.Scope, _ fleet.ClaimRequest) (*fleet.Claimed, error) {
@@ -82,4 +104,32 @@ func (c *call) decideStrand(decision string) error {
 		return err
 	}
 	return c.sendJSON(http.StatusOK, done)
+}
+
+func (c *call) getFleet() error {
+	return read(c, false, func(ctx context.Context) (*fleet.Status, error) { return c.server.fleet.FleetStatus(ctx, c.scope) })
+}
+
+func (c *call) listFleetHosts() error {
+	return read(c, false, func(ctx context.Context) (*fleet.Hosts, error) { return c.server.fleet.FleetHosts(ctx, c.scope) })
+}
+
+// listFleetRuns lists runs of all hosts, as far as the caller may see them.
+func (c *call) listFleetRuns() error {
+	q := fleet.RunsQuery{Host: c.query.get("host"), Agent: c.query.get("agent"), Status: c.query.get("status"), Before: c.query.get("before")}
+	var err error
+	if q.Limit, err = c.query.limit(); err != nil {
+		return err
+	}
+	if q.Limit == 0 {
+		q.Limit = ckpt.DefaultLimit
+	}
+	f := ckpt.RunFilter{Agent: q.Agent, Status: ckpt.RunStatus(q.Status)}
+	if err := f.Check(); err != nil {
+		return err
+	}
+	if _, _, ok := q.After(); !ok {
+		return ckpt.Errorf(ckpt.CodeInvalid, "before is no cursor of a page of the fleet's runs")
+	}
+	return read(c, true, func(ctx context.Context) (*fleet.Runs, error) { return c.server.fleet.FleetRuns(ctx, c.scope, q) })
 }

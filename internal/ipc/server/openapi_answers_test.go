@@ -572,6 +572,14 @@ func (a *api) daemon() {
 	a.want(200, get("/v1/settings"))
 	a.as(ckpt.Caller{Owner: "uid:7"}).want(403, get("/v1/settings"))
 	a.as(ckpt.Caller{Owner: "uid:7", Admin: true}).want(404, get("/v1/settings"))
+	a.want(200, get("/v1/fleet")) // of a host without one
+	a.want(409, get("/v1/fleet/hosts"))
+	a.want(409, get("/v1/fleet/runs?host=h&agent=a&status=running&limit=2&before=2026-11-24T00%3A00%3A00.000Z%2Fu"))
+	a.want(400, get("/v1/fleet/runs?status=bad"))
+	a.want(400, get("/v1/fleet/runs?before=none"))
+	a.as(ckpt.Caller{Owner: "uid:7"}).want(403, get("/v1/fleet"))
+	a.as(ckpt.Caller{Owner: "uid:7"}).want(403, get("/v1/fleet/hosts"))
+	a.as(ckpt.Caller{Owner: "uid:7"}).want(409, get("/v1/fleet/runs"))
 	a.want(200, put("/v1/agents/tagged/policy?reason=first%20of%20all", `{"routine_keep":1}`))
 	tag, err := a.store.PolicyTag(a.t.Context(), ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0"}}, "tagged")
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/server"
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
@@ -42,7 +43,7 @@ func TestErrorsAreAsDescribed(t *testing.T) {
 				e := &ckpt.Error{Code: code, Message: "a test made this", Outcome: outcome, RetryAfter: time.Second}
 				ask := asked(r.Method, r.Path)
 				rec := httptest.NewRecorder()
-				server.NewServer(server.Options{Store: failing{e}}).HandlerFor(ckpt.Caller{Owner: "uid:1"}).ServeHTTP(rec, ask.http())
+				server.NewServer(server.Options{Store: failing{e}, Fleet: failing{e}}).HandlerFor(ckpt.Caller{Owner: "uid:1"}).ServeHTTP(rec, ask.http())
 				described := operations[r.Method+" "+r.Path].Responses.Codes.GetOrZero(strconv.Itoa(ipc.NewProblem(e).Status)) != nil
 				if rec.Code < 400 || rec.Code != ipc.NewProblem(e).Status || !described {
 					continue // it asks nothing of the store, or its store does not fail so
@@ -105,6 +106,24 @@ func (f failing) Overview(context.Context, ckpt.Scope, survey.OverviewQuery) (*s
 }
 
 func (f failing) Recorder(context.Context, ckpt.Scope, ckpt.RunRef, survey.RecorderQuery) (*survey.Recorder, error) {
+	return nil, f.err
+}
+
+func (f failing) FleetStatus(context.Context, ckpt.Scope) (*fleet.Status, error) { return nil, f.err }
+
+func (f failing) FleetHosts(context.Context, ckpt.Scope) (*fleet.Hosts, error) { return nil, f.err }
+
+func (f failing) FleetRuns(context.Context, ckpt.Scope, fleet.RunsQuery) (*fleet.Runs, error) {
+	return nil, f.err
+}
+
+func (f failing) Claim(context.Context, ckpt.Scope, fleet.ClaimRequest) (*fleet.Claimed, error) {
+	return nil, f.err
+}
+
+func (f failing) Strands(context.Context, ckpt.Scope) (*fleet.Strands, error) { return nil, f.err }
+
+func (f failing) Decide(context.Context, ckpt.Scope, string, fleet.StrandDecision) (*fleet.StrandDecided, error) {
 	return nil, f.err
 }
 

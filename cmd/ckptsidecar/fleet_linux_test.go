@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+)
+
+// evilEngine answers everybody with an error that has evil in it, in PostgreSQL's words.
+func evilEngine(t *testing.T) (url string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	var answer bytes.Buffer
+	fields := "SFATAL\x00VFATAL\x00C28000\x00Mno" + evil + "\x00D" + evil + "\x00\x00"
+	answer.WriteByte('E')
+	must(t, binary.Write(&answer, binary.BigEndian, int32(len(fields)+4)))
+	answer.WriteString(fields)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			var size int32
+			if binary.Read(conn, binary.BigEndian, &size) == nil && size < 1<<16 {
+				_, _ = io.CopyN(io.Discard, conn, int64(size)-4)
+				_, _ = conn.Write(answer.Bytes())
+			}
+			_ = conn.Close()
+		}
+	}()
+	return fmt.Sprintf("postgres://u:canary@%s/x?sslmode=disable", l.Addr())
+}
+
+// fleetWorld is a daemon that ships to an engine.
+type fleetWorld struct {
+	evilWorld
+	url string
+}
+
+func newFleetWorld(t *testing.T, url string) *fleetWorld {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "see") // short, as a socket's path must be
+	must(t, err)
+	w := &fleetWorld{evilWorld{folder: folder, socket: filepath.Join(folder, "d")}, url}
+	w.client = &client.Client{Socket: w.socket}
+	file := filepath.Join(folder, "engine")
+	must(t, os.WriteFile(file, []byte(url+"\n"), 0o600))
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan int)
+	var log bytes.Buffer
+	go func() {
+		ended <- run(ctx, []string{"serve", "--db", filepath.Join(folder, "ckpt.db"), "--socket", w.socket, "--set", "fleet.engine_file=" + file, "--set", "fleet.name=seen-host"},
+			process{stdin: strings.NewReader(""), stdout: &log, stderr: &log, env: w.env})
+	}()
+	t.Cleanup(func() {
+		w.client.Close()
+		stop()
+		if code := <-ended; code != cli.ExitDone {
+			t.Errorf("the daemon ended with %d: %s", code, &log)
+		}
+		_ = os.RemoveAll(folder)
+	})
+	waitUntil(t, "the daemon is ready", func() bool { return w.client.Ready(t.Context()) == nil })
+	return w
+}
+
+func (w *fleetWorld) shipped(t *testing.T) {
+	t.Helper()
+	waitUntil(t, "all is shipped", func() bool {
+		s, err := client.Operator{Client: w.client}.Fleet(t.Context())
+		return err == nil && s.State == "shipping" && s.Unshipped == 0
+	})
+}
+
+// wants runs a command and looks for texts in what it prints.
+func (w *fleetWorld) wants(t *testing.T, code int, args []string, texts ...string) called {
+	t.Helper()
+	got := w.said(t, "", args...)
+	if got.code != code {
+		t.Errorf("%q ends with %d, want %d: %s", args, got.code, code, got.stderr)
+	}
+	for _, text := range texts {
+		if !strings.Contains(got.stdout+got.stderr, text) {
+			t.Errorf("%q does not say %q:\n%s%s", args, text, got.stdout, got.stderr)
+		}
+	}
+	for line := range strings.Lines(got.stdout) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 && !strings.Contains(line, `\u`) && args[1] != "status" {
+			t.Errorf("%q prints a line of %d columns: %s", args, n, line)
+		}
+	}
+	if at := strings.IndexAny(got.stdout+got.stderr, raw); at >= 0 {
+		t.Errorf("%q prints a control character: %q", args, got.stdout+got.stderr)
+	}
+	return got
+}
+
+// TestFleetSeen looks at a fleet as an operator does: through the daemon, and at the
+// engine itself.
+func TestFleetSeen(t *testing.T) {
+	engine := pgtest.Start(t)
+	url := engine.Database("fleet")
+	if _, _, err := daemon.FleetMigrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	w := newFleetWorld(t, url)
+	for _, agent := range []string{"first", "second", "third"} {
+		_, err := w.client.Save(t.Context(), &ckpt.SaveRequest{Agent: agent, Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: []byte(`{}`)})
+		must(t, err)
+	}
+	w.shipped(t)
+	w.wants(t, cli.ExitDone, []string{"fleet", "status"}, "shipping", "seen-host", "PostgreSQL", "127.0.0.1:", "0 rows")
+	w.wants(t, cli.ExitDone, []string{"fleet", "status", "--jq", ".state"}, "shipping")
+	w.wants(t, cli.ExitDone, []string{"fleet", "hosts"}, "seen-host (here)", "just now")
+	w.wants(t, cli.ExitDone, []string{"fleet", "hosts", url}, "seen-host")
+	w.wants(t, cli.ExitDone, []string{"fleet", "hosts", "--format", "{{.name}} {{.runs}}"}, "seen-host 3\n")
+	if got := w.wants(t, cli.ExitDone, []string{"fleet", "hosts", "-q"}); len(got.stdout) != 37 {
+		t.Errorf("the ids of hosts are %q", got.stdout)
+	}
+	for _, args := range [][]string{{"fleet", "runs"}, {"fleet", "runs", url}, {"runs", "--fleet"}} {
+		w.wants(t, cli.ExitDone, args, "HOST", "first", "second", "third", "running")
+		if got := w.wants(t, cli.ExitDone, append(args, "-q")); got.stdout != "third/main\nsecond/main\nfirst/main\n" {
+			t.Errorf("%q prints %q", args, got.stdout)
+		}
+		if got := w.wants(t, cli.ExitDone, append(args, "-n", "2"), "there are more: --all, or --before"); strings.Contains(got.stdout, "first") {
+			t.Errorf("a page of two is\n%s", got.stdout)
+		}
+	}
+	all := w.wants(t, cli.ExitDone, []string{"fleet", "runs", "-n", "1", "--json", "--jq", ".next"})
+	w.wants(t, cli.ExitDone, []string{"fleet", "runs", "--before", strings.Trim(all.stdout, "\"\n")}, "second", "first")
+	w.wants(t, cli.ExitDone, []string{"fleet", "runs", "--agent", "first", "--host", "seen-host", "--status", "running"}, "first")
+	w.wants(t, cli.ExitDone, []string{"fleet", "runs", "--status", "failed"}, "no run of the fleet matches")
+
+	engine.Exec("fleet", `UPDATE fleet_hosts SET name = 'n`+evil+`', version = 'v`+evil+`'`)
+	engine.Exec("fleet", `UPDATE fleet_runs SET agent = 'a`+evil+`', owner = 'o`+evil+`', status = 's`+evil+`', updated_at = 'u`+evil+`'`)
+	for _, args := range [][]string{{"fleet", "hosts"}, {"fleet", "hosts", url}, {"fleet", "runs"}, {"fleet", "runs", url}, {"runs", "--fleet"}} {
+		w.wants(t, cli.ExitDone, args, `\u`)
+	}
+	engine.Stop()
+	_, err := w.client.Save(t.Context(), &ckpt.SaveRequest{Agent: "first", Kind: ckpt.KindRoutine, ContentType: ckpt.ContentTypeJSON, State: []byte(`{}`)})
+	must(t, err)
+	waitUntil(t, "the daemon knows that the engine is away", func() bool {
+		s, err := client.Operator{Client: w.client}.Fleet(t.Context())
+		return err == nil && s.State == "unreachable"
+	})
+	w.wants(t, cli.ExitFailed, []string{"fleet", "status"}, "unreachable", "! ")
+	w.wants(t, cli.ExitTryLater, []string{"fleet", "runs"}, "the fleet's engine cannot be asked")
+}

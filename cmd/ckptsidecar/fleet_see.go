@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	ckpt "github.com/ckptsidecar/ckptsidecar"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli"
+	"github.com/ckptsidecar/ckptsidecar/internal/cli/term"
+	"github.com/ckptsidecar/ckptsidecar/internal/daemon"
+	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
+	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
+)
+
+type fleetStatusCmd struct{}
+
+// Help is what `fleet status --help` adds.
+func (*fleetStatusCmd) Help() string {
+	return `The daemon answers. It does not ask the engine: it tells what it knows.
+The exit code is 1 if nothing is shipped, and 4 if this host belongs to no fleet.
+Without a daemon, ckptsidecar fleet check asks the engine itself.`
+}
+
+func (c *fleetStatusCmd) Run(ctx context.Context, a *app) error {
+	s, err := client.Operator{Client: a.Client()}.Fleet(ctx)
+	if err != nil {
+		return err
+	}
+	if a.JSON {
+		err = a.WriteJSON(s)
+	} else if s.On {
+		fleetStatusText(a, s)
+	}
+	switch {
+	case err != nil:
+		return err
+	case !s.On:
+		return &cli.ExitError{Code: cli.ExitConflict, Message: "this daemon belongs to no fleet: set fleet.engine_file, and restart it; see docs/FLEET.md"}
+	case s.State != fleet.StateShipping && s.State != fleet.StateConnecting:
+		return &cli.ExitError{Code: cli.ExitFailed}
+	}
+	return nil
+}
+
+func fleetStatusText(a *app, s *fleet.Status) {
+	state := a.Out.Red(s.State)
+	switch s.State {
+	case fleet.StateShipping:
+		state = a.Out.Green(s.State)
+	case fleet.StateConnecting:
+		state = a.Out.Yellow(s.State)
+	}
+	term.Printf(a.Stdout, "%s  %s\n", a.Out.Bold("fleet"), state)
+	if s.Error != "" {
+		term.Printf(a.Stdout, "  %s %s\n", a.Out.Red("!"), s.Error)
+	}
+	p := &term.Pairs{}
+	p.Add("host", s.Name+", database "+s.DB)
+	if s.Address != "" {
+		p.Add("engine", s.Address)
+	}
+	if s.Engine != "" {
+		p.Add("profile", s.Profile+", "+s.Engine)
+		p.Add("engine id", s.EngineID)
+	}
+	p.Add("mark", fmt.Sprintf("row %d of the audit log", s.Mark.N))
+	p.Add("not shipped", term.Count(s.Unshipped, "row")+lagText(s))
+	p.Add("batches", batchesText(s))
+	if s.Clear {
+		p.Add("stored", "in the clear: whoever may read the engine reads states and texts")
+	}
+	p.Write(a.Stdout, a.Out)
+}
+
+func lagText(s *fleet.Status) string {
+	if s.Unshipped == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", the oldest for %.1f s", s.Lag)
+}
+
+func batchesText(s *fleet.Status) string {
+	if s.Batches == 0 {
+		return "none since the daemon began"
+	}
+	return fmt.Sprintf("%d since the daemon began, the last one took %.3f s", s.Batches, s.Took)
+}
+
+// seeFlags choose whom to ask: the daemon, or the engine itself.
+type seeFlags struct {
+	engineFlags `embed:""`
+	Direct      bool `help:"Ask the engine that the settings name, not the daemon. So does a URL. It shows everything that your role in the engine may read."`
+}
+
+// direct is the URL of the engine that is to be asked itself, "" for the daemon.
+func (f *seeFlags) direct(a *app) (string, error) {
+	switch {
+	case f.URL == "" && !f.Direct && f.System:
+		return "", cli.Usagef("--system says which settings name the engine: it needs --direct")
+	case f.URL == "" && !f.Direct:
+		return "", nil
+	}
+	return f.find(a)
+}
+
+// nearEngine says how to ask without a daemon.
+func nearEngine(err error) error {
+	if daemon.Unreachable(err) {
+		return fmt.Errorf("%w; without a daemon, --direct asks the engine itself", err)
+	}
+	return err
+}
+
+type fleetHostsCmd struct {
+	seeFlags `embed:""`
+}
+
+func (c *fleetHostsCmd) Run(ctx context.Context, a *app) error {
+	url, err := c.direct(a)
+	if err != nil {
+		return err
+	}
+	var all *fleet.Hosts
+	if url != "" {
+		all, err = daemon.FleetHosts(ctx, url)
+	} else {
+		all, err = client.Operator{Client: a.Client()}.FleetHosts(ctx)
+	}
+	switch {
+	case err != nil:
+		return nearEngine(err)
+	case a.JSON:
+		return a.WriteJSON(all)
+	case len(all.Hosts) == 0:
+		a.Tell("no host has shipped to this engine")
+		return nil
+	}
+	t := term.NewTable("HOST", "SEEN", ">RUNS", ">ROW", "?VERSION", "#DATABASE")
+	for _, h := range all.Hosts {
+		name := h.Name
+		if h.This {
+			name += " (here)"
+		}
+		t.Add(name, seenText(&h), fmt.Sprint(h.Runs), fmt.Sprint(h.MarkN), h.Version, h.DB)
+	}
+	t.Write(a.Stdout, a.Out)
+	return nil
+}
+
+// seenText is when the engine heard of a host, by the engine's clock.
+func seenText(h *fleet.HostShown) string {
+	if h.Restored != "" {
+		return "restored elsewhere"
+	}
+	now := time.Now()
+	return term.Ago(now, now.Add(-time.Duration(h.SeenAgo*float64(time.Second))))
+}
+
+// fleetRunsQuery chooses runs of the fleet.
+type fleetRunsQuery struct {
+	Host   string `help:"Only of this host, by name or database." placeholder:"NAME"`
+	Agent  string `help:"Only of agents of this name." placeholder:"NAME"`
+	Status string `help:"Only runs of this status." placeholder:"STATUS"`
+	cli.Paged
+}
+
+type fleetRunsCmd struct {
+	seeFlags       `embed:""`
+	fleetRunsQuery `embed:""`
+}
+
+func (c *fleetRunsCmd) Run(ctx context.Context, a *app) error {
+	url, err := c.direct(a)
+	if err != nil {
+		return err
+	}
+	return c.list(ctx, a, url)
+}
+
+// list lists runs of the fleet, as the daemon tells them, or the engine at a URL.
+func (c *fleetRunsQuery) list(ctx context.Context, a *app, url string) (err error) {
+	filter := ckpt.RunFilter{Agent: c.Agent}
+	if err := cli.Checked(c.Paged.Check(), cli.Given(c.Status, checkRunStatus), filter.Check()); err != nil {
+		return err
+	}
+	all := &fleet.Runs{Runs: []fleet.RunShown{}}
+	next, err := c.Paged.Read(func(before string, limit int) (ckpt.Ref, error) {
+		q := fleet.RunsQuery{Host: c.Host, Agent: c.Agent, Status: c.Status, Before: before, Limit: limit}
+		if _, _, ok := q.After(); !ok {
+			return "", cli.Usagef("--before is no cursor of a page of the fleet's runs")
+		}
+		page, err := askRuns(ctx, a, url, q)
+		if err != nil {
+			return "", err
+		}
+		all.Runs, all.Next = append(all.Runs, page.Runs...), page.Next
+		if page.Next == nil {
+			return "", nil
+		}
+		return ckpt.Ref(*page.Next), nil
+	})
+	switch {
+	case err != nil:
+		return nearEngine(err)
+	case a.JSON:
+		return a.WriteJSON(all)
+	case len(all.Runs) == 0:
+		a.Tell("no run of the fleet matches")
+		return nil
+	}
+	t := term.NewTable("HOST", "AGENT", "RUN", "STATUS", "CHANGED", ">CHECKPOINT", ">?TERM", "?OWNER", "#UID")
+	for _, r := range all.Runs {
+		t.Add(r.Host, r.Agent, r.Run, runStatusText(ckpt.RunStatus(r.Status), a.Out), changedText(a, r.UpdatedAt), fmt.Sprint(r.Seq), fmt.Sprint(r.Term), r.Owner, r.UID)
+	}
+	t.Write(a.Stdout, a.Out)
+	c.Paged.More(a.App, next)
+	return nil
+}
+
+func askRuns(ctx context.Context, a *app, url string, q fleet.RunsQuery) (*fleet.Runs, error) {
+	if url != "" {
+		return daemon.FleetRuns(ctx, url, q)
+	}
+	return client.Operator{Client: a.Client()}.FleetRuns(ctx, q)
+}
+
+// changedText is a time for people; one that no daemon has written is shown as it is.
+func changedText(a *app, text string) string {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return text
+	}
+	return a.Out.Time(ckpt.At(t))
+}
+
+// ofFleet lists runs of the fleet for `runs --fleet`.
+func (c *runsCmd) ofFleet(ctx context.Context, a *app) error {
+	q := fleetRunsQuery{Agent: c.Agent, Status: c.Status, Paged: c.Paged}
+	if c.Workflow != "" || len(c.Label) > 0 || c.Goal != "" || c.Since != "" || c.Until != "" || c.Severity != "" || c.Follow {
+		return cli.Usagef("--fleet takes an agent, --status, --limit, --before and --all: what else chooses runs is known to their own host alone")
+	}
+	return q.list(ctx, a, "")
+}
