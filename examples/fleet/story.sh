@@ -5,7 +5,7 @@
 # and prints what it types. It needs Go, postgresql (any version from 13 on), and as
 # root setpriv. It leaves nothing behind. Run it from anywhere:
 #
-#   sudo apt-get install postgresql
+#   apt-get install postgresql
 #   examples/fleet/story.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -44,7 +44,7 @@ say 'The engine: PostgreSQL. Yours has a synchronous standby; this one is alone.
 mkdir "$work/pg"
 [ "$(id -u)" -ne 0 ] || chown 65534:65534 "$work/pg"
 as_postgres initdb -D "$work/pg" -A trust -U postgres -E UTF8 --no-sync >/dev/null
-as_postgres pg_ctl -w -D "$work/pg" -l "$work/pg/log" -o "-p ${PORT:=54329} -c listen_addresses=127.0.0.1 -c unix_socket_directories=$work/pg" start >/dev/null
+as_postgres pg_ctl -w -D "$work/pg" -l "$work/pg/log" -o "-p ${PORT:=$((20000 + RANDOM % 10000))} -c listen_addresses=127.0.0.1 -c unix_socket_directories=$work/pg" start >/dev/null
 as_postgres psql -q -h 127.0.0.1 -p "$PORT" -U postgres -c 'CREATE DATABASE fleet'
 echo "postgres://postgres@127.0.0.1:$PORT/fleet" >"$work/engine"
 chmod 600 "$work/engine"
