@@ -66,7 +66,7 @@ func (c *filesCmd) Run(ctx context.Context, a *measure.Env, g *grammar) error {
 		return cli.Usagef("--files is %d: it is between 100 and 20000", c.Files)
 	}
 	if c.Rounds < 1 || c.Rounds > 1000 {
-		return cli.Usagef("--rounds is %d: it is between 1 and 1000", c.Rounds)
+		return cli.Usagef("--rounds must be between 1 and 1000; got %d", c.Rounds)
 	}
 	if c.Commits < 1 || c.Commits > 10_000 {
 		return cli.Usagef("--commits is %d: it is between 1 and 10000", c.Commits)

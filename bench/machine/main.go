@@ -98,7 +98,7 @@ func fail(stderr io.Writer, err error) int {
 	case err == nil:
 		return cli.ExitDone
 	case errors.Is(err, context.Canceled):
-		err = errors.New("stopped before it was done")
+		err = errors.New("interrupted before it finished")
 	}
 	fmt.Fprintln(stderr, "machine:", err)
 	if errors.As(err, &usage) {

@@ -108,7 +108,7 @@ func (c *eraseCmd) Run(ctx context.Context, a *app) error {
 // confirm asks for the agent's name, because a yes is typed too easily.
 func (a *app) confirm(ctx context.Context, agent string) error {
 	if !a.Interactive {
-		return cli.Usagef("erase asks before it erases, and there is nobody to ask: say --yes")
+		return cli.Usagef("erase asks for confirmation, and standard input is not a terminal: add --yes")
 	}
 	term.Printf(a.Stderr, "This erases all checkpoints of %s, for good. Type its name to go on: ", a.Err.Bold(agent))
 	typed, err := cli.Stoppable(ctx, func() (typed string, _ error) {
@@ -119,7 +119,7 @@ func (a *app) confirm(ctx context.Context, agent string) error {
 		return err
 	}
 	if typed != agent {
-		return &cli.ExitError{Code: cli.ExitFailed, Message: "that is not its name: nothing was erased"}
+		return &cli.ExitError{Code: cli.ExitFailed, Message: "the name does not match: nothing was erased"}
 	}
 	return nil
 }
@@ -163,6 +163,6 @@ func pruneText(a *app, report *ckpt.PruneReport) {
 	}
 	a.Tell("%s %s", term.Count(len(report.Removed), "checkpoint"), verb)
 	if report.Guarded {
-		a.Tell("nothing goes by age just now: the daemon has just started, or the clock jumped")
+		a.Tell("retention by age is paused: the daemon has just started, or the clock jumped")
 	}
 }

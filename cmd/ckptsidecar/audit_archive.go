@@ -68,7 +68,7 @@ func (c *auditArchiveCmd) Run(ctx context.Context, a *app) error {
 	file := filepath.Join(c.To, archive.Name)
 	done, err := a.Client().ArchiveAudit(ctx, *archive)
 	if err != nil {
-		return fmt.Errorf("%s is written, and its rows are still in the database: try again: %w", file, err)
+		return fmt.Errorf("%s was written, but its rows are still in the database: try again: %w", file, err)
 	}
 	if a.JSON {
 		return a.WriteJSON(auditArchiveShape{file, done})

@@ -33,7 +33,7 @@ func (c *auditListCmd) Run(ctx context.Context, a *app) error {
 		f.Limit = limit
 		if before != "" {
 			if f.Before, err = strconv.ParseInt(before, 10, 64); err != nil {
-				return "", cli.Usagef("--before is the number that the page before has given")
+				return "", cli.Usagef("--before takes the number that the previous page printed")
 			}
 		}
 		page, err := a.Client().Audit(ctx, f)

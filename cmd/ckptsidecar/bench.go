@@ -35,7 +35,7 @@ func (a *app) measuring() *measure.Env {
 func (a *app) databaseFolder() (string, error) {
 	config, err := new(cli.SettingFlags).Settings(a.App)
 	if err != nil {
-		return "", fmt.Errorf("where your database would be is not clear, name a folder with --dir: %w", err)
+		return "", fmt.Errorf("ckptsidecar cannot find the folder of your database: name a folder with --dir: %w", err)
 	}
 	dir := filepath.Dir(config.Database)
 	for {

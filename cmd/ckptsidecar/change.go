@@ -53,7 +53,7 @@ func relabel(old ckpt.Labels, changes []string) (ckpt.Labels, error) {
 		} else if key, found := strings.CutSuffix(change, "-"); found && key != "" {
 			delete(labels, key)
 		} else {
-			return nil, cli.Usagef("%q is no change of a label: write k=v to set it, or k- to take it away", change)
+			return nil, cli.Usagef("%q does not change a label: write k=v to set a label, or k- to remove it", change)
 		}
 	}
 	return labels, cli.Checked(ckpt.CheckLabels(labels))
@@ -97,7 +97,7 @@ func (a *app) patch(ctx context.Context, id string, p ckpt.CheckpointPatch) erro
 	case got.Pinned:
 		term.Printf(a.Stdout, "%s  is pinned: retention never removes it\n", got.ID)
 	default:
-		term.Printf(a.Stdout, "%s  is not pinned: it goes when its policy says so\n", got.ID)
+		term.Printf(a.Stdout, "%s  is not pinned: retention may remove it\n", got.ID)
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func changeText(c *survey.Change) string {
 	case c.What == survey.ChangedBegin:
 		return "watching"
 	case c.What == survey.ChangedAll:
-		return "more than can be told: look at everything"
+		return "too many changes to list: read everything again"
 	case where == "":
 		where = c.Owner
 	}

@@ -88,7 +88,7 @@ func (c *configShowCmd) Run(ctx context.Context, a *app) error {
 // ofDaemon prints the settings that the running daemon has in force.
 func (c *configShowCmd) ofDaemon(ctx context.Context, a *app) error {
 	if c.Example || c.Config != "" || c.System {
-		return cli.Usagef("--daemon asks the daemon that answers: it takes no file, and no other daemon")
+		return cli.Usagef("--daemon reads the settings of the running daemon: leave the file and --system out")
 	}
 	v, err := client.Operator{Client: a.Client()}.Settings(ctx)
 	switch {

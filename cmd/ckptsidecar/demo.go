@@ -61,7 +61,7 @@ func (c *demoCmd) Run(ctx context.Context, a *app) error {
 		return fillBusyHost(ctx, a, c.Pace)
 	}
 	if c.Steps < 10 || c.Steps > 10_000 {
-		return cli.Usagef("--steps is %d: it is between 10 and 10000", c.Steps)
+		return cli.Usagef("--steps must be between 10 and 10000; got %d", c.Steps)
 	}
 	d := &demo{a: a, steps: c.Steps, began: time.Now()}
 	if !a.JSON {
@@ -203,13 +203,13 @@ func (d *demo) agent(ctx context.Context) (*exec.Cmd, *bufio.Scanner, error) {
 func follow(lines *bufio.Scanner, until int) (step int, err error) {
 	for lines.Scan() {
 		if _, err := fmt.Sscanf(lines.Text(), "step %d saved", &step); err != nil {
-			return step, fmt.Errorf("it said %q", lines.Text())
+			return step, fmt.Errorf("the agent printed %q", lines.Text())
 		}
 		if step >= until {
 			return step, nil
 		}
 	}
-	return step, fmt.Errorf("it said no more after step %d: %w", step, io.ErrUnexpectedEOF)
+	return step, fmt.Errorf("the agent printed nothing after step %d: %w", step, io.ErrUnexpectedEOF)
 }
 
 func (d *demo) note(format string, args ...any) {

@@ -94,7 +94,7 @@ func fillBusyHost(ctx context.Context, a *app, pace float64) error {
 		return err
 	}
 	if len(have.Agents) > 0 {
-		return ckpt.Errorf(ckpt.CodeConflict, "this daemon has agents already: the demo does not mix with real data. "+
+		return ckpt.Errorf(ckpt.CodeConflict, "this daemon already has agents, and the demo does not mix with real data. "+
 			"Start a daemon of its own for it: ckptsidecar serve --db demo/ckpt.db --socket demo/sock")
 	}
 	h := &busyHost{a: a, pace: pace}
@@ -565,7 +565,7 @@ func (h *busyHost) operator(ctx context.Context) error {
 // checkPace refuses a pace at which nothing would be seen, or nobody would wait.
 func checkPace(pace float64) error {
 	if pace < 1 || pace > 100_000 {
-		return cli.Usagef("--pace is %g: it is between 1 and 100000", pace)
+		return cli.Usagef("--pace must be between 1 and 100000; got %g", pace)
 	}
 	return nil
 }

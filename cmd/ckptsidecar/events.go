@@ -32,10 +32,10 @@ type eventsListCmd struct {
 // Run writes a line for each event; with --json that line is JSON.
 func (c *eventsListCmd) Run(ctx context.Context, a *app) error {
 	if c.Agent == "" && c.InRun != "" {
-		return cli.Usagef("--run is a run of an agent: name the agent as well")
+		return cli.Usagef("--run needs an agent: name the agent too")
 	}
 	if c.After < 0 || c.Limit < 0 {
-		return cli.Usagef("--after and --limit are counts: neither may be less than 0")
+		return cli.Usagef("--after and --limit must be 0 or more")
 	}
 	var ref ckpt.RunRef
 	var err error
@@ -202,7 +202,7 @@ func (c *eventsAppendCmd) events(ctx context.Context, a *app) ([]ckpt.NewEvent, 
 		if len(bytes.TrimSpace(line)) > 0 {
 			var e ckpt.NewEvent
 			if err := jsontext.Decode(line, &e); err != nil {
-				return nil, cli.Usagef("line %d is no event: %v", n, err)
+				return nil, cli.Usagef("line %d is not an event: %v", n, err)
 			}
 			events = append(events, e)
 		}
@@ -211,7 +211,7 @@ func (c *eventsAppendCmd) events(ctx context.Context, a *app) ([]ckpt.NewEvent, 
 		}
 	}
 	if len(events) == 0 {
-		return nil, cli.Usagef("there was no event on standard input")
+		return nil, cli.Usagef("standard input has no events: write one JSON object per line")
 	}
 	return events, nil
 }

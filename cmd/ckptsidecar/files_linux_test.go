@@ -366,11 +366,11 @@ func TestARestoreThatFailsGoesBack(t *testing.T) {
 			failed++
 		}
 		here := w.has()
-		if code != 0 && strings.Contains(out, "no checkpoint has them yet") {
+		if code != 0 && strings.Contains(out, "could not be saved in a checkpoint") {
 			want = was // it was done, and only the note of it failed
 		}
 		// strace counts calls by threads, so the way back may have met the failure as well. Then it says so.
-		said := strings.Contains(out, "the way back failed as well")
+		said := strings.Contains(out, "undoing the restore failed too")
 		if d := cmp.Diff(want, here); d != "" && !said {
 			t.Errorf("%s ended with %d: %s\n%s", inject, code, out, d)
 		}

@@ -76,7 +76,7 @@ func (m *mover) readFiles(ctx context.Context, names []string) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil && left < foreign.MaxState:
-			m.tell(foreign.Problem{File: name, Message: fmt.Sprintf("%v; %s are read in one go: import the rest by itself",
+			m.tell(foreign.Problem{File: name, Message: fmt.Sprintf("%v; one import reads at most %s: import the rest separately",
 				err, term.Bytes(maxForeignBytes)), Refused: true})
 		case err != nil:
 			m.tell(foreign.Problem{File: name, Message: err.Error(), Refused: true})
@@ -101,7 +101,7 @@ func (m *mover) readFile(ctx context.Context, name string, most int64) ([]byte, 
 		case err != nil:
 			return nil, errors.Unwrap(err)
 		case !info.Mode().IsRegular():
-			return nil, errors.New("it is no regular file")
+			return nil, errors.New("it is not a regular file")
 		}
 		f, err := os.Open(name)
 		if err != nil {
@@ -131,7 +131,7 @@ func (m *mover) readFolders(ctx context.Context, names []string) error {
 func (m *mover) readFolder(ctx context.Context, name string) error {
 	root, err := os.OpenRoot(name)
 	if err != nil {
-		m.tell(foreign.Problem{File: name, Message: fmt.Sprintf("%v: name the folder that has .running and .history", errors.Unwrap(err)), Refused: true})
+		m.tell(foreign.Problem{File: name, Message: fmt.Sprintf("%v: name the folder that contains .running and .history", errors.Unwrap(err)), Refused: true})
 		return nil
 	}
 	defer root.Close()

@@ -81,7 +81,7 @@ func (c *hookUninstallCmd) Run(ctx context.Context, a *app) error {
 // file is the product's file of settings.
 func (c *hookPlace) file(a *app) (string, error) {
 	if c.For == "" {
-		return "", cli.Usagef("say which coding agent: --for claude-code, codex or gemini")
+		return "", cli.Usagef("name the coding agent: --for claude-code, codex or gemini")
 	}
 	if c.File != "" {
 		return c.File, nil
@@ -107,7 +107,7 @@ func (c *hookPlace) file(a *app) (string, error) {
 func (c *hookInstallCmd) command(a *app) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return "", fmt.Errorf("this program cannot find itself: %w", err)
+		return "", fmt.Errorf("the path of this program is unknown: %w", err)
 	}
 	program := self
 	if found, err := exec.LookPath("ckptsidecar"); err == nil && sameFile(found, self) {
@@ -148,16 +148,16 @@ func (c *hookPlace) change(a *app, file string, edit func([]byte) ([]byte, error
 		return false, fmt.Errorf("%s: %w; nothing was changed", file, err)
 	}
 	if bytes.Equal(settings, changed) || len(settings) == 0 && strings.TrimSpace(string(changed)) == "{}" {
-		a.Tell("%s is as it should be: there is nothing to change", file)
+		a.Tell("%s is up to date: nothing to change", file)
 		return false, nil
 	}
 	showChange(a, file, settings, changed)
 	switch {
 	case c.DryRun:
-		a.Tell("this is what %s would be; nothing was written", file)
+		a.Tell("this is the new %s; nothing was written", file)
 		return false, nil
 	case !c.Yes && !a.Interactive:
-		return false, cli.Usagef("nobody is there to be asked: say --yes to write this to %s, or --dry-run to only look", file)
+		return false, cli.Usagef("standard input is not a terminal, so ckptsidecar cannot ask: add --yes to write this to %s, or --dry-run to only look", file)
 	case !c.Yes && !a.Agrees(fmt.Sprintf("Write this to %s? [y/N] ", file)):
 		a.Tell("nothing was written")
 		return false, nil

@@ -35,16 +35,16 @@ func (s *hookSettings) risky() *hook.Risky {
 func (s *hookSettings) check() error {
 	err := s.risky().Check()
 	if s.SaveEvery < 0 {
-		err = fmt.Errorf("--save-every is %d: it cannot be less than 0", s.SaveEvery)
+		err = fmt.Errorf("--save-every must be 0 or more; got %d", s.SaveEvery)
 	}
 	if s.Timeout != 0 && !isHookTimeout(s.Timeout) {
-		err = fmt.Errorf("--timeout is %s: it is between %s and %s", s.Timeout, leastHookTimeout, mostHookTimeout)
+		err = fmt.Errorf("--timeout is %s; it must be between %s and %s", s.Timeout, leastHookTimeout, mostHookTimeout)
 	}
 	if s.FilesWait < 0 || s.FilesWait > mostFilesWait {
-		err = fmt.Errorf("--files-wait is %s: it is between 0 and %s", s.FilesWait, mostFilesWait)
+		err = fmt.Errorf("--files-wait is %s; it must be between 0 and %s", s.FilesWait, mostFilesWait)
 	}
 	if !s.Files && len(s.Include)+len(s.Exclude) > 0 {
-		err = fmt.Errorf("--files-include and --files-exclude say which files --files keeps: say that as well")
+		err = fmt.Errorf("--files-include and --files-exclude need --files: add it")
 	}
 	return cli.Checked(err, cli.Given(s.Agent, ckpt.CheckAgentName))
 }

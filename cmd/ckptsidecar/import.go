@@ -41,9 +41,9 @@ func (c *importCmd) Run(ctx context.Context, a *app) error {
 	case format != "ndjson":
 		return c.runForeign(ctx, a, foreign.Format(format))
 	case c.DryRun || c.Stopped:
-		return cli.Usagef("--dry-run and --stopped go with the foreign formats: name one with --format")
+		return cli.Usagef("--dry-run and --stopped work only with a foreign format: name one with --format")
 	case len(c.Files) > 1:
-		return cli.Usagef("one export is imported at a time")
+		return cli.Usagef("import takes one export at a time: name one file")
 	}
 	from, size := a.Stdin, int64(0)
 	if len(c.Files) == 1 && c.Files[0] != "-" {
@@ -69,7 +69,7 @@ func (c *importCmd) Run(ctx context.Context, a *app) error {
 	term.Printf(a.Stdout, "%s  imported: %s, %s; there already: %s, %s\n", strings.Join(report.Agents, " "), term.Count(report.Runs, "run"),
 		term.Count(report.Imported, "checkpoint"), term.Count(report.RunsPresent, "run"), term.Count(report.Present, "checkpoint"))
 	for _, u := range report.Uncertain {
-		term.Printf(a.Stdout, "%s/%s  is uncertain: nobody knows %s; a person must decide whether it goes on\n", u.Agent, u.Run, u.Reason)
+		term.Printf(a.Stdout, "%s/%s  is uncertain: it is unknown %s; a person must decide whether it goes on\n", u.Agent, u.Run, u.Reason)
 	}
 	for old, now := range report.Renamed {
 		term.Printf(a.Stdout, "%s  is now %s, because another agent has that id\n", old, now)

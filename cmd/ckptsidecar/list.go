@@ -57,10 +57,10 @@ func (c *listCmd) check() error {
 		return err
 	}
 	if c.Tree && c.Follow {
-		return cli.Usagef("--tree shows what there is, --follow goes on: give one of them")
+		return cli.Usagef("--tree and --follow exclude each other: give one of them")
 	}
 	if c.Tree && (c.Kind != "" || len(c.Label) > 0 || c.Suspect != nil || c.Before != "") {
-		return cli.Usagef("--tree shows all of an agent or of one run: leave the other choices out")
+		return cli.Usagef("--tree shows all of an agent or of one run: leave the other filters out")
 	}
 	return cli.Checked(
 		ckpt.CheckAgentName(c.Agent),

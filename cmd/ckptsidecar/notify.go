@@ -26,7 +26,7 @@ func (c *notifyTestCmd) Run(ctx context.Context, a *app) error {
 		return ckpt.Errorf(ckpt.CodeNotFound, "the daemon's settings have no hook: see [notify] in docs/OPERATIONS.md")
 	}
 	term.Println(a.Stdout, tested.ID)
-	a.Tell("on its way to %s: ckptsidecar notify says how it went", strings.Join(tested.Hooks, ", "))
+	a.Tell("sent to %s; see the result with: ckptsidecar notify", strings.Join(tested.Hooks, ", "))
 	return nil
 }
 
@@ -40,7 +40,7 @@ func (c *notifyStatusCmd) Run(ctx context.Context, a *app) error {
 	case a.JSON:
 		return a.WriteJSON(st.Notify)
 	case len(st.Notify.Hooks) == 0:
-		a.Tell("no hook is known; only administrators are told of them")
+		a.Tell("no hook is listed; only administrators can list hooks")
 		return nil
 	}
 	for _, h := range st.Notify.Hooks {
@@ -50,7 +50,7 @@ func (c *notifyStatusCmd) Run(ctx context.Context, a *app) error {
 		}
 	}
 	if st.Notify.Dropped > 0 {
-		term.Printf(a.Stdout, "%d notices were dropped, because too many waited\n", st.Notify.Dropped)
+		term.Printf(a.Stdout, "%d notices were dropped, because too many were waiting\n", st.Notify.Dropped)
 	}
 	return nil
 }

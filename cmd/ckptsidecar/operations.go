@@ -56,7 +56,7 @@ func (c *operationsCmd) Run(ctx context.Context, a *app) error {
 	t.Write(a.Stdout, a.Out)
 	c.Paged.More(a.App, all.Next)
 	if uncertain != "" {
-		a.Tell("uncertain: its owner died in it, so nobody knows whether it took effect. When you know: ckptsidecar "+
+		a.Tell("uncertain: its owner died during it, so its effect is unknown. When you know: ckptsidecar "+
 			"operation resolve %s %s succeeded|failed%s --reason 'how you know'",
 			c.Agent, cli.ShellWord(uncertain), cli.RunFlag(ref.Run))
 	}
@@ -136,7 +136,7 @@ func (c *operationBeginCmd) Run(ctx context.Context, a *app) error {
 	term.Println(a.Stdout, o.Status)
 	switch {
 	case o.Replayed:
-		a.Tell("operation %s was done before, at %s: do not do it again%s", o.Key, term.Moment(o.EndedAt), resultText(o.Result))
+		a.Tell("operation %s was already done, at %s: do not repeat it%s", o.Key, term.Moment(o.EndedAt), resultText(o.Result))
 	case o.Checkpoint == "":
 		a.Tell("%s %s, attempt %d; the run has no state yet, so there is none to go back to", a.Err.Green("open:"), o.Key, o.Attempt)
 	default:

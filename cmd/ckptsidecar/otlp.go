@@ -35,7 +35,7 @@ func (c *otlpEnvCmd) Run(ctx context.Context, a *app) error {
 		}
 	}
 	if lines["OTEL_EXPORTER_OTLP_HEADERS"] != "" {
-		a.Tell("put a token in the place of TOKEN: ckptsidecar token create")
+		a.Tell("replace TOKEN with a token: ckptsidecar token create")
 	}
 	return nil
 }
@@ -44,7 +44,7 @@ func (c *otlpEnvCmd) Run(ctx context.Context, a *app) error {
 func otlpEnvironment(o *ckpt.OTLPStatus, byHTTP bool) (map[string]string, error) {
 	switch {
 	case !o.Enabled:
-		return nil, cli.Usagef("the daemon takes no spans: set otlp.enabled = true in its settings")
+		return nil, cli.Usagef("the daemon does not accept spans: set otlp.enabled = true in its settings")
 	case !byHTTP && o.Socket != "":
 		return map[string]string{
 			"OTEL_TRACES_EXPORTER":        "otlp",

@@ -32,7 +32,7 @@ func (c *overviewCmd) Run(ctx context.Context, a *app) error {
 	}
 	needsText(a, v)
 	if len(v.Runs) == 0 {
-		term.Println(a.Stdout, "no run goes on, and none has ended in the last "+c.Span)
+		term.Println(a.Stdout, "no run is active, and none has ended in the last "+c.Span)
 		return nil
 	}
 	t := term.NewTable("AGENT", "RUN", "STATUS", "CHANGED", ">?WORKED", ">STEPS", ">?COST", ">FINDINGS", "~?GOAL")

@@ -26,7 +26,7 @@ func explainPatch(from []byte, patch json.RawMessage) ([]change, error) {
 		Value json.RawMessage `json:"value"`
 	}
 	if err := json.Unmarshal(patch, &ops); err != nil {
-		return nil, fmt.Errorf("the daemon's answer is no JSON Patch: %w", err)
+		return nil, fmt.Errorf("the daemon's answer is not a JSON Patch: %w", err)
 	}
 	doc, err := exact(from)
 	if err != nil {
@@ -86,7 +86,7 @@ func play(v any, path []string, op string, value json.RawMessage) (now, old any,
 	case []any:
 		return playArray(v, path, op, value)
 	}
-	return nil, nil, false, fmt.Errorf("there is nothing below a %T", v)
+	return nil, nil, false, fmt.Errorf("a %T has no members", v)
 }
 
 func playObject(v map[string]any, path []string, op string, value json.RawMessage) (_, old any, there bool, err error) {

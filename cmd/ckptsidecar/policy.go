@@ -121,7 +121,7 @@ func (c *policySetCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if (c.File == "") == (len(c.Settings) == 0) {
-		return cli.Usagef("say what to set: key=value …, or --file FILE")
+		return cli.Usagef("nothing to set: give key=value …, or --file FILE")
 	}
 	own, err := c.policy(ctx, a)
 	if err != nil {

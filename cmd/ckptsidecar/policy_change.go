@@ -35,11 +35,11 @@ func changePolicy(own ckpt.JSON, changes []string) (ckpt.JSON, error) {
 	for _, change := range changes {
 		key, value, found := strings.Cut(change, "=")
 		if !found {
-			return nil, cli.Usagef("%q sets nothing: write key=value, or key= to set it no more", change)
+			return nil, cli.Usagef("%q sets nothing: write key=value to set a key, or key= to clear it", change)
 		}
 		path := policyPath(key)
 		if !slices.Contains(known, path[0]) {
-			return nil, cli.Usagef("a policy has no %q: it has %s", path[0], strings.Join(known, ", "))
+			return nil, cli.Usagef("a policy has no key %q; its keys are %s", path[0], strings.Join(known, ", "))
 		}
 		if err := checkValue(key, path, value); err != nil {
 			return nil, err

@@ -149,7 +149,7 @@ type promptsAnswerCmd struct {
 
 func (c *promptsAnswerCmd) Run(ctx context.Context, a *app) error {
 	if c.Answer != "" && c.Choice != "" && c.Answer != c.Choice {
-		return cli.Usagef("two choices are named: %s and %s", c.Answer, c.Choice)
+		return cli.Usagef("give one choice, not two: %s and %s", c.Answer, c.Choice)
 	}
 	data, err := a.jsonArgument(ctx, c.Data)
 	if err != nil {
@@ -261,7 +261,7 @@ func (a *app) showAnswer(p *ckpt.Prompt) error {
 			term.Println(a.Stdout, oneLine(p.Data))
 		}
 	default:
-		return ckpt.Errorf(ckpt.CodeConflict, "prompt %s has no answer: it is %s", p.ID, p.Status)
+		return ckpt.Errorf(ckpt.CodeConflict, "prompt %s cannot be answered: it is %s", p.ID, p.Status)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (c *pruneCmd) ahead(ctx context.Context, a *app) error {
 	if len(v.Going) > 0 {
 		t.Write(a.Stdout, a.Out)
 	}
-	a.Tell("%s will go, as far as anybody can tell", term.Count(v.MoreGoing+int64(len(v.Going)), "checkpoint"))
+	a.Tell("%s will be removed, as of now", term.Count(v.MoreGoing+int64(len(v.Going)), "checkpoint"))
 	for _, k := range v.Keeping {
 		a.Tell("%s, %s: %s", term.Count(k.Checkpoints, "checkpoint"), term.Bytes(k.Bytes), k.Rule)
 	}

@@ -41,7 +41,7 @@ func (c *restoreCmd) Run(ctx context.Context, a *app) error {
 	case c.Output != "":
 		return c.toFile(a, got)
 	case a.Out.Terminal && !c.Force && !isText(got.State):
-		return cli.Usagef("the state is %s of %s, which a terminal does not show: use -o FILE, or --force", term.Bytes(got.Size), got.ContentType)
+		return cli.Usagef("the state is %s of %s, which is not printed to a terminal: write it with -o FILE, or add --force", term.Bytes(got.Size), got.ContentType)
 	}
 	to := a.Data()
 	if c.Force {
@@ -86,7 +86,7 @@ func (c *restoreCmd) check() error {
 
 func (c *restoreCmd) toFile(a *app, got *ckpt.Checkpoint) error {
 	if err := osfile.Write(c.Output, got.State, 0o600); err != nil {
-		return fmt.Errorf("the state was restored but not written: %w", err)
+		return fmt.Errorf("the state was restored, but could not be written: %w", err)
 	}
 	a.Tell("%s number %d of run %s, %s, to %s", a.Err.Green("restored:"), got.Seq, got.Run, term.Bytes(got.Size), c.Output)
 	return nil

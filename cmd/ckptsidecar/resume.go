@@ -52,7 +52,7 @@ func (c *resumeCmd) Run(ctx context.Context, a *app) error {
 func (c *resumeCmd) write(a *app, plan *ckpt.Plan) error {
 	if c.Output != "" && plan.Checkpoint != nil {
 		if err := osfile.Write(c.Output, plan.Checkpoint.State, 0o600); err != nil {
-			return fmt.Errorf("the run was resumed (epoch %d), but its state was not written: %w", plan.Epoch, err)
+			return fmt.Errorf("the run was resumed (epoch %d), but its state could not be written: %w", plan.Epoch, err)
 		}
 	}
 	if a.JSON {
@@ -60,7 +60,7 @@ func (c *resumeCmd) write(a *app, plan *ckpt.Plan) error {
 	}
 	view.PlanText(a.Stdout, a.Out, plan, "ckptsidecar resume")
 	if c.Output != "" && plan.Checkpoint == nil {
-		a.Tell("there is no state, so %s was not written", c.Output)
+		a.Tell("the run has no state, so %s was not written", c.Output)
 	}
 	return nil
 }

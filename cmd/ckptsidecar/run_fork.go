@@ -38,7 +38,7 @@ func (c *runForkCmd) Run(ctx context.Context, a *app) error {
 	to := cmp.Or(c.To, c.Agent)
 	err := cli.Checked(ckpt.CheckAgentName(c.Agent), ckpt.CheckAgentName(to), cli.Given(c.From, cli.CheckCheckpointNameOf), cli.Given(c.As, ckpt.CheckRunName))
 	if err == nil && len(c.Set) > 0 && c.Edit != "" {
-		err = cli.Usagef("--set changes the old state, --edit brings a new one: say one of them")
+		err = cli.Usagef("--set changes the old state, and --edit replaces it: give one of them")
 	}
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (c *runForkCmd) checkpoint(ctx context.Context, a *app) (*ckpt.Checkpoint, 
 	}
 	from, err := a.Client().Checkpoint(ctx, id, true)
 	if err == nil && from.Agent != c.Agent {
-		err = ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s is of agent %s, not of %s", from.ID, from.Agent, c.Agent)
+		err = ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s belongs to agent %s, not to %s", from.ID, from.Agent, c.Agent)
 	}
 	return from, err
 }
@@ -100,7 +100,7 @@ func (c *runForkCmd) state(ctx context.Context, a *app, from *ckpt.Checkpoint) (
 	case len(c.Set) == 0:
 		return from.State, nil
 	case !ckpt.IsJSON(from.ContentType):
-		return nil, cli.Usagef("the state is %s, in which --set finds no place: bring the new one with --edit", from.ContentType)
+		return nil, cli.Usagef("the state is %s, and --set works only on JSON: replace the state with --edit", from.ContentType)
 	}
 	state := from.State
 	for _, change := range c.Set {
@@ -117,7 +117,7 @@ func (c *runForkCmd) state(ctx context.Context, a *app, from *ckpt.Checkpoint) (
 func setIn(state []byte, change string) ([]byte, error) {
 	path, text, found := strings.Cut(change, "=")
 	if !found || path != "" && path[0] != '/' {
-		return nil, cli.Usagef("%q is no change: write /path=value", change)
+		return nil, cli.Usagef("%q is not a change: write /path=value", change)
 	}
 	value := json.RawMessage(text)
 	if jsontext.Check(value) != nil {
@@ -135,12 +135,12 @@ func setIn(state []byte, change string) ([]byte, error) {
 		}
 		decoded, err := jsonpatch.DecodePatch(patch)
 		if err != nil {
-			return nil, cli.Usagef("%q is no change: %v", change, err)
+			return nil, cli.Usagef("%q is not a change: %v", change, err)
 		}
 		var changed []byte
 		if changed, failed = decoded.Apply(state); failed == nil {
 			return changed, nil
 		}
 	}
-	return nil, cli.Usagef("%s is no place of the state: %v", path, failed)
+	return nil, cli.Usagef("the state has no place %s: %v", path, failed)
 }

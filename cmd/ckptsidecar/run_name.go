@@ -31,7 +31,7 @@ func splitRunName(parsed *kong.Context) error {
 		switch named := flag.Target.String(); {
 		case !found:
 		case named != "" && named != run:
-			return cli.Usagef("two runs are named: %s and %s", run, named)
+			return cli.Usagef("give one run, not two: %s and %s", run, named)
 		default:
 			agent.Target.SetString(name)
 			flag.Target.SetString(run)

@@ -128,7 +128,7 @@ func instant(flag, typed string, now time.Time) (ckpt.Time, error) {
 			return ckpt.At(at), nil
 		}
 	}
-	return ckpt.Time{}, fmt.Errorf("%s %q is no time: write 2h, 7d, 2026-03-01, or 2026-03-01T12:00:00Z", flag, typed)
+	return ckpt.Time{}, fmt.Errorf("%s %q is not a time: write 2h, 7d, 2026-03-01, or 2026-03-01T12:00:00Z", flag, typed)
 }
 
 func checkRunStatus(status string) error {
@@ -139,7 +139,7 @@ func checkRunStatus(status string) error {
 		}
 		all = append(all, string(s))
 	}
-	return fmt.Errorf("status %q is unknown: it is %s", status, strings.Join(all, ", "))
+	return fmt.Errorf("status %q is unknown: use %s", status, strings.Join(all, ", "))
 }
 
 func runStatusText(r ckpt.RunStatus, s *term.Style) string {
@@ -312,7 +312,7 @@ func (a *app) showRun(r *ckpt.Run) error {
 	p.Add("status", runStatusText(r.Status, a.Out))
 	p.Add("owner", fmt.Sprintf("%s, process %s, epoch %d, attempt %d", r.Owner, pidText(r.PID), r.Epoch, r.Attempt))
 	if r.Source == ckpt.SourceOTLP {
-		text := "observed through OpenTelemetry: nobody owns it"
+		text := "observed through OpenTelemetry: it has no owner"
 		if r.Partial {
 			text += ", and not all of it was sent"
 		}

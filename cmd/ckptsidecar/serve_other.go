@@ -5,5 +5,5 @@ package main
 import "github.com/ckptsidecar/ckptsidecar/internal/cli"
 
 func (c *serveCmd) runService(*app) error {
-	return cli.Usagef("--as-service is what the service manager of Windows gives")
+	return cli.Usagef("only the Windows service manager may pass --as-service: leave it out")
 }

@@ -40,7 +40,7 @@ func (c *spoolReplayCmd) Run(ctx context.Context, a *app) error {
 	}
 	if done.Rejected > 0 {
 		return ckpt.Errorf(ckpt.CodeConflict,
-			"%d writes were refused for good; the folder rejected in the spool has them, each with the reason", done.Rejected)
+			"%d writes were refused for good; the folder rejected in the spool holds each with the reason", done.Rejected)
 	}
 	return nil
 }

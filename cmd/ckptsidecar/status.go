@@ -162,7 +162,7 @@ func workerText(s *ckpt.Status) string {
 	w := &s.Worker
 	text := fmt.Sprintf("last run %s, %s removed since the start", term.Ago(s.Now.Time, w.LastRun.Time), term.Count(w.Removed, "checkpoint"))
 	if left := w.GuardedUntil.Sub(s.Now.Time); left > 0 {
-		text += fmt.Sprintf(", nothing goes by age for another %s", left.Round(time.Second))
+		text += fmt.Sprintf(", retention by age is paused for another %s", left.Round(time.Second))
 	}
 	if w.LastError != "" {
 		text += ", failed: " + w.LastError

@@ -45,7 +45,7 @@ func (c *stepsCmd) Run(ctx context.Context, a *app) error {
 	case a.JSON:
 		return a.WriteJSON(all)
 	case len(all.Steps) == 0:
-		a.Tell("no step of %s matches", c.Agent)
+		a.Tell("no steps of %s match", c.Agent)
 		return nil
 	}
 	stepTable(all.Steps, a.Out).Write(a.Stdout, a.Out)
@@ -229,7 +229,7 @@ func (a *app) showStep(s *ckpt.Step, ref ckpt.RunRef) error {
 	term.Println(a.Stdout, s.Status)
 	switch {
 	case s.Replayed:
-		a.Tell("step %s was done before, at %s: do not do it again%s", s.Key, term.Moment(s.EndedAt), resultText(s.Result))
+		a.Tell("step %s was already done, at %s: do not repeat it%s", s.Key, term.Moment(s.EndedAt), resultText(s.Result))
 	case s.Attempt > 1:
 		a.Tell("step %s, attempt %d", s.Key, s.Attempt)
 	}

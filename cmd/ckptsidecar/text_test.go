@@ -154,7 +154,7 @@ func TestExitCodes(t *testing.T) {
 	if got := cli.ExitCode(errors.New("x")); got != 1 {
 		t.Error(got)
 	}
-	if got := cli.MessageOf(context.Canceled); !strings.Contains(got, "stopped") {
+	if got := cli.MessageOf(context.Canceled); !strings.Contains(got, "interrupted") {
 		t.Error(got)
 	}
 }

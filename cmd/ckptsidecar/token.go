@@ -34,7 +34,7 @@ func (c *tokenCreateCmd) Run(ctx context.Context, a *app) error {
 		}{made, token})
 	}
 	term.Println(a.Stdout, token)
-	a.Tell("spans that are sent with it are those of %s; it is shown this once, and `ckptsidecar token revoke %s` ends it", made.Owner, made.ID)
+	a.Tell("spans sent with this token belong to %s; the token is shown only once; revoke it with: ckptsidecar token revoke %s", made.Owner, made.ID)
 	return nil
 }
 
@@ -62,7 +62,7 @@ func (c *tokenListCmd) Run(ctx context.Context, a *app) error {
 	case a.JSON:
 		return a.WriteJSON(all)
 	case len(all.Tokens) == 0:
-		a.Tell("there is no token: make one with ckptsidecar token create")
+		a.Tell("there are no tokens: create one with ckptsidecar token create")
 		return nil
 	}
 	for i := range all.Tokens {

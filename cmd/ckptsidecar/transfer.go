@@ -24,7 +24,7 @@ func (c *exportCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if c.All == (len(c.Agents) > 0) {
-		return cli.Usagef("name the agents to export, or say --all for all of them")
+		return cli.Usagef("name the agents to export, or add --all")
 	}
 	if c.Output == "" {
 		return a.Client().ExportAgents(ctx, r, a.Data())

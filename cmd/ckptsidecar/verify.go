@@ -48,7 +48,7 @@ func (c *verifyCmd) heads(a *app) (heads []daemon.Head, err error) {
 	}
 	if err == nil && len(heads) == 0 {
 		err = &cli.ExitError{Code: cli.ExitUsage,
-			Message: "there is no line \"audit head\" of the daemon's log in what --against-log names: nothing was compared"}
+			Message: "--against-log has no line \"audit head\" of the daemon's log: nothing was compared; give the daemon's log"}
 	}
 	return heads, err
 }
@@ -129,7 +129,7 @@ func verifyText(a *app, r *daemon.VerifyReport) error {
 	}
 	if n := len(r.Problems); n > 0 {
 		return &cli.ExitError{Code: cli.ExitDamaged,
-			Message: fmt.Sprintf("%s has %s: keep it as it is, and serve a backup; what is undamaged can still be read and exported",
+			Message: fmt.Sprintf("%s has %s: keep the file unchanged, and serve a backup; undamaged checkpoints can still be read and exported",
 				r.Path, term.Count(n, "problem"))}
 	}
 	if !a.JSON {

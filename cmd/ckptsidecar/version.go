@@ -48,7 +48,7 @@ func (c *versionCmd) Run(ctx context.Context, a *app) error {
 	}
 	term.Printf(a.Stdout, "daemon      %s (API %d, schema %d)\n", theirs.Version, theirs.API, theirs.Schema)
 	if why := tooDifferent(v.Version, theirs); why != "" {
-		a.Tell("%s %s", a.Err.Yellow("they differ too much:"), why)
+		a.Tell("%s %s", a.Err.Yellow("the versions do not fit together:"), why)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ const apiVersion = 1
 func tooDifferent(mine string, theirs *ckpt.Version) string {
 	switch {
 	case theirs.API != apiVersion:
-		return fmt.Sprintf("this program speaks version %d of the API, the daemon version %d", apiVersion, theirs.API)
+		return fmt.Sprintf("this program speaks version %d of the API, and the daemon speaks version %d: update the older one", apiVersion, theirs.API)
 	case theirs.Schema > ckpt.SchemaVersion:
 		return fmt.Sprintf("the daemon's database has schema %d, and this program knows %d: update this program", theirs.Schema, ckpt.SchemaVersion)
 	case theirs.Schema < ckpt.SchemaVersion:

@@ -22,7 +22,7 @@ func TestVersionSaysWhatDiffersTooMuch(t *testing.T) {
 		{"1.4.0", daemon("v1.4.0", 1, schema), ""},
 		{"devel", daemon("v1.4.7", 1, schema), ""},
 		{"v1.4.0", daemon("v1.5.0", 1, schema), "the daemon is v1.5.0"},
-		{"v1.4.0", daemon("v1.4.0", 2, schema), "the daemon version 2"},
+		{"v1.4.0", daemon("v1.4.0", 2, schema), "the daemon speaks version 2"},
 		{"v1.4.0", daemon("v1.4.0", 1, schema+1), "update this program"},
 		{"v1.4.0", daemon("v1.4.0", 1, schema-1), "restart or update the daemon"},
 	} {

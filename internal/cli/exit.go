@@ -106,13 +106,13 @@ func MessageOf(err error) string {
 	var e *ckpt.Error
 	switch {
 	case errors.Is(err, context.Canceled):
-		return "stopped before it was done"
+		return "interrupted before it finished"
 	case !errors.As(err, &e):
 		return strings.TrimSpace(err.Error())
 	}
 	message := e.Message
 	if e.Outcome == ckpt.OutcomeUnknown {
-		message += " (whether it was saved is not known; send the same again under the same id, it is never saved twice)"
+		message += " (the daemon may or may not have saved it; send it again with the same id, and it is saved only once)"
 	}
 	return message
 }

@@ -17,7 +17,7 @@ type Following struct {
 // Check refuses choices that go with one page.
 func (f *Following) Check(p *Paged) error {
 	if f.Follow && (p.Before != "" || p.All) {
-		return Usagef("--follow begins with the newest entries: leave --before and --all out")
+		return Usagef("--follow starts at the newest entries: leave out --before and --all")
 	}
 	return nil
 }

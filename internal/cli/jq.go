@@ -41,7 +41,7 @@ func writeJQ(w io.Writer, code *gojq.Code, value any) error {
 			return nil
 		}
 		if err, failed := result.(error); failed {
-			return Usagef("the jq expression does not fit: %v", err)
+			return Usagef("the jq expression failed on this output: %v", err)
 		}
 		if text, is := result.(string); is {
 			if _, err := fmt.Fprintln(w, text); err != nil {

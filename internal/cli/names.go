@@ -95,7 +95,7 @@ func CheckCheckpointName(name string) error {
 	if _, ok := readPlace(name); ok || IsPrefix(name) {
 		return nil
 	}
-	return Usagef("%q names no checkpoint: write its id or the beginning of it, AGENT, AGENT@SEQ, AGENT/RUN/SEQ or AGENT/RUN@-1", name)
+	return Usagef("%q does not name a checkpoint: give an id or its beginning, AGENT, AGENT@SEQ, AGENT/RUN/SEQ or AGENT/RUN@-1", name)
 }
 
 // CheckCheckpointNameOf is the same where the command has named the agent.
@@ -399,7 +399,7 @@ func (a *App) beginningOf(word, what string, page func(before string) ([]string,
 	case ckpt.CheckID(word) == nil:
 		return word, nil
 	case !IsPrefix(word):
-		return "", Usagef("%q is not the id of a %s, and not the beginning of one", word, what)
+		return "", Usagef("%q is neither the id of a %s nor the beginning of one", word, what)
 	}
 	var found []string
 	before, more := "", true
@@ -431,7 +431,7 @@ func one(word, what string, found []string, more bool) (int, error) {
 	case len(found) > 1:
 		return 0, ambiguous(word, what, found, len(found))
 	case more:
-		return 0, ckpt.Errorf(ckpt.CodeNotFound, "no %s that was looked at begins with %s, and there are more than %d lists to look at: give the whole id", what, word, searchPages)
+		return 0, ckpt.Errorf(ckpt.CodeNotFound, "no %s found so far begins with %s, and more than %d lists would have to be searched: give the whole id", what, word, searchPages)
 	}
 	return 0, ckpt.Errorf(ckpt.CodeNotFound, "there is no %s whose id begins with %s", what, word)
 }
@@ -442,7 +442,7 @@ func ambiguous(name, what string, list []string, n int) error {
 	if n > candidates {
 		shown = append(shown, "and more")
 	}
-	return &UsageError{message: fmt.Sprintf("%s does not say which %s is meant. It may be:", name, what), list: shown}
+	return &UsageError{message: fmt.Sprintf("%s is ambiguous: it matches more than one %s. Candidates:", name, what), list: shown}
 }
 
 func isNotFound(err error) bool {

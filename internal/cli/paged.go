@@ -20,7 +20,7 @@ const cursorMark = "cursor:"
 // Check refuses a limit that is out of range.
 func (p *Paged) Check() error {
 	if p.Limit < 1 || p.Limit > ckpt.MaxLimit {
-		return Usagef("--limit is %d: it is between 1 and %d, or say --all", p.Limit, ckpt.MaxLimit)
+		return Usagef("--limit is %d; it must be between 1 and %d, or use --all", p.Limit, ckpt.MaxLimit)
 	}
 	return nil
 }
@@ -54,6 +54,6 @@ func EachPage[Cursor any](from Cursor, page func(Cursor) (next Cursor, more bool
 // More tells how to go on if there are more.
 func (p *Paged) More(a *App, next ckpt.Ref) {
 	if next != "" {
-		a.Tell("there are more: --all, or --before %s%s", cursorMark, next)
+		a.Tell("there are more: use --all, or --before %s%s", cursorMark, next)
 	}
 }

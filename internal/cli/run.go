@@ -45,7 +45,7 @@ func (a *App) RefToRead(ctx context.Context, agent, run string, checks ...error)
 		return r, nil // the call itself says what is missing
 	}
 	r.Run = page.Runs[0].Run
-	a.Tell("run %s, which changed last: %s has no run main", r.Run, agent)
+	a.Tell("using run %s, the last changed one: %s has no run main", r.Run, agent)
 	return r, nil
 }
 

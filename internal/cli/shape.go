@@ -22,7 +22,7 @@ func (a *App) SetShape() error {
 	a.jsonErrors = a.JSON
 	switch {
 	case a.JQ != "" && (a.Quiet || IsTemplate(a.Format)):
-		return Usagef("-q, --format and --jq each say what is written: give one of them")
+		return Usagef("-q, --format and --jq exclude each other: give one of them")
 	case a.JQ != "":
 		code, err := parseJQ(a.JQ)
 		if err != nil {
@@ -30,7 +30,7 @@ func (a *App) SetShape() error {
 		}
 		a.jq = code
 	case a.Quiet && IsTemplate(a.Format):
-		return Usagef("-q writes ids, --format what its template says: give one of them")
+		return Usagef("-q and --format exclude each other: give one of them")
 	case IsTemplate(a.Format):
 		t, err := template.New("--format").Funcs(template.FuncMap{
 			"json": func(v any) (string, error) { text, err := json.Marshal(v); return string(text), err },
@@ -88,7 +88,7 @@ func (a *App) writeShaped(w io.Writer, entry any) error {
 	}
 	var line bytes.Buffer
 	if err := a.template.Execute(&line, entry); err != nil {
-		return Usagef("the template does not fit: %v", err)
+		return Usagef("the template failed on this output: %v", err)
 	}
 	line.WriteByte('\n')
 	_, err := w.Write(line.Bytes())

@@ -12,7 +12,7 @@ import (
 // ExitFault, and not after the others.
 const (
 	ExitRunning  = 4  // another daemon has the database or the endpoint
-	ExitFault    = 74 // EX_IOERR: it stopped itself, because what is on disk was not certain
+	ExitFault    = 74 // EX_IOERR: it stopped itself, because the data on disk was not certain
 	ExitOperator = 78 // EX_CONFIG: somebody must mend something first
 )
 

@@ -302,7 +302,7 @@ func openRegular(dir fs.FS, name string, most int64) (fs.File, error) {
 	case err != nil:
 		return nil, cause(err)
 	case !info.Mode().IsRegular():
-		return nil, errors.New("it is no regular file")
+		return nil, errors.New("it is not a regular file")
 	case info.Size() > most:
 		return nil, fmt.Errorf("it has %d bytes: at most %d are read", info.Size(), most)
 	}

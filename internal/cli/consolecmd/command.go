@@ -38,7 +38,7 @@ const collectAt = 40
 // Run serves until the context ends.
 func (c *Command) Run(ctx context.Context, a *cli.App) error {
 	if c.PortSeen < 0 || c.PortSeen > 65535 {
-		return cli.Usagef("--port-seen is %d: it is a port, 1 to 65535", c.PortSeen)
+		return cli.Usagef("--port-seen must be a port from 1 to 65535; got %d", c.PortSeen)
 	}
 	if err := console.CheckListen(c.Listen, c.Insecure); err != nil {
 		return cli.Usagef("%s", err)
@@ -68,13 +68,13 @@ func (c *Command) Run(ctx context.Context, a *cli.App) error {
 // invite opens the console, and makes another link for each line of the input.
 func (c *Command) invite(ctx context.Context, a *cli.App, s *console.Console) {
 	if !console.CheckedPeer() {
-		a.Tell("this system does not say whose a connection is: the link and the cookie alone keep other users out")
+		a.Tell("this system does not report the owner of a connection: only the link and the cookie keep other users out")
 	}
 	link, used := s.Link()
 	if c.NoOpen {
 		term.Println(a.Stdout, link)
 	} else if err := open(ctx, link, used); err != nil {
-		a.Tell("no browser could be opened (%v); open this link yourself, it works once, for a minute:", err)
+		a.Tell("ckptsidecar could not open a browser (%v); open this link yourself; it works once, for one minute:", err)
 		term.Println(a.Stdout, link)
 	} else {
 		a.Tell("the console is open in your browser, at http://%s; Enter prints a link, Ctrl-C ends it", s.Address())

@@ -59,7 +59,7 @@ func lookSpans(o *ckpt.OTLPStatus) []finding {
 		n.Step, n.Usage, n.Ignored, n.Duplicate, n.Late, n.Refused)
 	switch {
 	case n.Refused > 0:
-		return []finding{warn("look into the log of the exporter, which was told why", "%s", text)}
+		return []finding{warn("read the log of the exporter: it received the reason", "%s", text)}
 	case n.Step+n.Usage+n.Ignored+n.Duplicate == 0:
 		return []finding{warn("set what `ckptsidecar otlp env` prints where the agent runs", "%s", text)}
 	}
@@ -74,14 +74,14 @@ func lookClock(_ context.Context, p *patient) []finding {
 	}
 	if why := clockUntrusted(); why != "" {
 		return []finding{warn("have it synchronized, with systemd-timesyncd or chrony: checkpoints go by age",
-			"the clock says %s, but %s", now.Format(time.DateTime), why)}
+			"the clock reads %s, but %s", now.Format(time.DateTime), why)}
 	}
 	if p.status == nil {
 		return []finding{ok("the clock says %s", now.Format(time.DateTime))}
 	}
 	found := []finding{ok("the clock says %s, as the daemon's does", now.Format(time.DateTime))}
 	if apart := now.Sub(p.status.Now.Time).Abs(); apart > 5*time.Second {
-		found[0] = warn("look whether the daemon is overloaded, or the clock was just set",
+		found[0] = warn("check whether the daemon is overloaded, or the clock was just set",
 			"the clock and the daemon's are %s apart", apart.Round(time.Second))
 	}
 	return found
@@ -96,10 +96,10 @@ func lookJournal(_ context.Context, p *patient) []finding {
 	switch {
 	case d.WALFailures > 0:
 		return []finding{fail("look at the disk and at the daemon's log",
-			"the journal could not be copied into the database, %s in a row", term.Count(d.WALFailures, "time"))}
+			"the write-ahead log could not be copied into the database, %s in a row", term.Count(d.WALFailures, "time"))}
 	case d.WALPending > large:
-		return []finding{warn("look for a program that holds the database open for long, such as a forgotten sqlite3",
-			"%s wait in the journal", term.Bytes(d.WALPending))}
+		return []finding{warn("find the program that keeps the database open, such as a forgotten sqlite3, and end it",
+			"%s wait in the write-ahead log", term.Bytes(d.WALPending))}
 	}
 	return []finding{ok("%s, %s", term.Bytes(d.WALBytes), view.CopiedText(p.status))}
 }
@@ -115,7 +115,7 @@ func lookRetention(_ context.Context, p *patient) []finding {
 	case w.LastRun.IsZero() && now.Sub(p.status.StartedAt.Time) > 15*time.Minute, !w.LastRun.IsZero() && now.Sub(w.LastRun.Time) > 25*time.Hour:
 		return []finding{warn("restart the daemon and look at its log", "it has not run since %s", term.Moment(w.LastRun))}
 	case w.GuardedUntil.After(now):
-		return []finding{ok("last run %s; nothing goes by age before %s, because the daemon has just started or the clock jumped",
+		return []finding{ok("last run %s; retention by age is paused until %s, because the daemon has just started or the clock jumped",
 			term.Ago(now, w.LastRun.Time), term.Moment(w.GuardedUntil))}
 	}
 	return []finding{ok("last run %s, %s removed since the start", term.Ago(now, w.LastRun.Time), term.Count(w.Removed, "checkpoint"))}

@@ -23,8 +23,8 @@ func lookEndpoint(_ context.Context, p *patient) []finding {
 		return []finding{skipped("no daemon answers")}
 	}
 	return append([]finding{ok("%s", p.status.Endpoint)}, lookModes(
-		private{p.status.Endpoint, 0o007, "everybody may open the socket"},
-		private{filepath.Dir(p.status.Endpoint), 0o022, "others may put a socket of their own into the folder"},
+		private{p.status.Endpoint, 0o007, "every user may open the socket"},
+		private{filepath.Dir(p.status.Endpoint), 0o022, "other users may create a socket in the folder"},
 	)...)
 }
 
@@ -45,11 +45,11 @@ func lookFiles(_ context.Context, p *patient) []finding {
 	case errors.Is(err, fs.ErrNotExist):
 		return []finding{ok("%s does not exist yet; serve makes it", p.db)}
 	case err != nil:
-		return []finding{warn("look as the user of the service, or as root", "%v", err)}
+		return []finding{warn("run doctor as the user of the service, or as root", "%v", err)}
 	}
 	found := lookModes(
-		private{p.db, 0o037, "others may read or write the database"},
-		private{filepath.Dir(p.db), 0o022, "others may replace the database"},
+		private{p.db, 0o037, "other users may read or write the database"},
+		private{filepath.Dir(p.db), 0o022, "other users may replace the database"},
 	)
 	return append([]finding{ok("%s, %s", p.db, term.Bytes(info.Size()))}, found...)
 }
@@ -81,20 +81,20 @@ func lookDisk(_ context.Context, p *patient) []finding {
 	const do = "put the database on a local disk that honours flushes"
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return []finding{ok("not timed: you may not write in %s; ask as the user of the service, or as root", dir)}
+		return []finding{ok("not timed: you may not write in %s; run doctor as the user of the service, or as root", dir)}
 	case err != nil:
-		return []finding{fail("mend the disk, or give the database another place", "%s cannot be written: %v", dir, err)}
+		return []finding{fail("repair the disk, or move the database to another one", "%s cannot be written: %v", dir, err)}
 	}
 	if memory, network := osfile.FileSystem(dir); network {
 		return []finding{fail(do, "%s is on a network file system, where SQLite's locks and its journal do not work", dir)}
 	} else if memory {
-		return []finding{warn(do, "%s is in memory: all is lost when the machine stops", dir)}
+		return []finding{warn(do, "%s is in memory: everything is lost when the machine stops", dir)}
 	}
 	switch {
 	case took < 20*time.Microsecond:
-		return []finding{warn(do, "a flush takes %s: no disk is that fast, so it may lose what it has said is safe", took)}
+		return []finding{warn(do, "a flush takes %s: no disk is that fast, so the disk may lose acknowledged data", took)}
 	case took > 50*time.Millisecond:
-		return []finding{warn("expect slow saves, or give the database another disk", "a flush takes %s", took.Round(time.Millisecond))}
+		return []finding{warn("expect slow saves, or move the database to a faster disk", "a flush takes %s", took.Round(time.Millisecond))}
 	}
 	return []finding{ok("a flush takes %s: every save waits about that long", took.Round(10*time.Microsecond))}
 }
@@ -129,7 +129,7 @@ func lookSpace(_ context.Context, p *patient) []finding {
 	const do = "free some, delete checkpoints, or set limits.max_database"
 	switch {
 	case err != nil:
-		return []finding{warn("", "the free space of %s is not known: %v", dir, err)}
+		return []finding{warn("", "the free space of %s is unknown: %v", dir, err)}
 	case free < 64<<20:
 		return []finding{fail(do, "only %s are free on the disk of %s", term.Bytes(free), dir)}
 	case free < 1<<30 && free < total/20:
@@ -139,7 +139,7 @@ func lookSpace(_ context.Context, p *patient) []finding {
 }
 
 func lookSQLite(ctx context.Context, _ *patient) []finding {
-	const do = "install it for whoever audits, for example: apt install sqlite3; saving needs it not"
+	const do = "install it for audits, for example: apt install sqlite3; saving works without it"
 	tool, err := exec.LookPath("sqlite3")
 	if err != nil {
 		return []finding{warn(do, "the sqlite3 command is not installed")}
@@ -147,12 +147,12 @@ func lookSQLite(ctx context.Context, _ *patient) []finding {
 	out, err := exec.CommandContext(ctx, tool, "--version").Output()
 	fields := strings.Fields(string(out))
 	if err != nil || len(fields) == 0 {
-		return []finding{warn(do, "%s does not say its version: %v", tool, err)}
+		return []finding{warn(do, "%s does not report its version: %v", tool, err)}
 	}
 	if olderThan(fields[0], 3, 40) {
 		return []finding{warn("install 3.40 or newer", "%s is version %s; the audit views need 3.40", tool, fields[0])}
 	}
-	return []finding{ok("%s is version %s: an auditor needs no more", tool, fields[0])}
+	return []finding{ok("%s is version %s: enough for audits", tool, fields[0])}
 }
 
 func olderThan(version string, major, minor int) bool {

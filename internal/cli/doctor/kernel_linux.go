@@ -23,9 +23,9 @@ func lookHardening(_ context.Context, p *patient) []finding {
 	}
 	user := strings.Fields(is["Uid"])[0]
 	if user != "0" && user == fmt.Sprint(os.Getuid()) {
-		return []finding{ok("the daemon is your own and may do what you may")}
+		return []finding{ok("the daemon is your own and has your rights")}
 	}
-	const do = "run it as the service: `ckptsidecar service install`"
+	const do = "run it as a service: `ckptsidecar service install`"
 	var weak []string
 	for _, w := range []struct {
 		is   bool
@@ -50,7 +50,7 @@ func lookHardening(_ context.Context, p *patient) []finding {
 func processStatus(pid int) (map[string]string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return nil, fmt.Errorf("process %d is not seen from here", pid)
+		return nil, fmt.Errorf("process %d is not visible from here", pid)
 	}
 	is := map[string]string{}
 	for line := range strings.Lines(string(text)) {
@@ -58,7 +58,7 @@ func processStatus(pid int) (map[string]string, error) {
 		is[name] = strings.TrimSpace(value)
 	}
 	if is["Uid"] == "" {
-		return nil, errors.New("/proc does not say whose the process is")
+		return nil, errors.New("/proc does not show the owner of the process")
 	}
 	return is, nil
 }
@@ -77,5 +77,5 @@ func clockUntrusted() string {
 	if now, err := unix.Adjtimex(&state); err != nil || now != notSynchronized {
 		return ""
 	}
-	return "nothing keeps the clock right"
+	return "no service keeps the clock synchronized"
 }

@@ -46,5 +46,5 @@ func lookOwners(ctx context.Context, p *patient) []finding {
 	}
 	slices.Sort(strangers)
 	return []finding{warn("if they came from another machine, give them to a user of this one: docs/HOWTO.md, Move a whole machine",
-		"%s of %s, who is no user of this machine", term.Count(agents, "agent"), strings.Join(strangers, ", "))}
+		"%s of %s, who is not a user of this machine", term.Count(agents, "agent"), strings.Join(strangers, ", "))}
 }

@@ -26,7 +26,7 @@ func lookService(ctx context.Context, p *patient) []finding {
 		}
 		return serviceFindings(s)
 	}
-	return []finding{ok("none is installed; `ckptsidecar service install` has the daemon started at boot and after a crash")}
+	return []finding{ok("no service is installed; `ckptsidecar service install` starts the daemon at boot and after a crash")}
 }
 
 func serviceFindings(s *service.Status) []finding {
@@ -59,20 +59,20 @@ func lookBackups(_ context.Context, p *patient) []finding {
 	b, now := &p.status.Backup, p.status.Now.Time
 	switch {
 	case b.Folder == "":
-		return []finding{skipped("only an administrator is told")}
+		return []finding{skipped("only an administrator may see this")}
 	case b.Interval == 0 && b.Kept == 0:
-		return []finding{warn(do, "none are scheduled: a damaged database could not be replaced")}
+		return []finding{warn(do, "no backups are scheduled: a damaged database could not be replaced")}
 	case b.LastError != "":
-		return []finding{fail("mend that, and look into "+b.Folder, "the last one failed: %s", b.LastError)}
+		return []finding{fail("fix the cause, and read "+b.Folder, "the last one failed: %s", b.LastError)}
 	case b.Last.IsZero():
 		return []finding{ok("one every %v; the first comes about a minute after the start", b.Interval)}
 	case b.Interval > 0 && now.Sub(b.Last.Time) > 2*time.Duration(b.Interval)+time.Hour:
-		return []finding{warn("look into the daemon's log", "the last one was made %s, though one is due every %v", term.Ago(now, b.Last.Time), b.Interval)}
+		return []finding{warn("read the daemon's log", "the last one was made %s, though one is due every %v", term.Ago(now, b.Last.Time), b.Interval)}
 	}
 	found := ok("%d in %s, the last of %s, %s", b.Kept, b.Folder, term.Ago(now, b.Last.Time), term.Bytes(b.LastBytes))
 	if sameDisk(b.Folder, p.db) {
-		found.What += ", on the disk of the database, with which they would go"
-		found.Do = "set backup.folder to another disk, or copy them away"
+		found.What += ", on the same disk as the database"
+		found.Do = "set backup.folder to another disk, or copy the backups to one"
 	}
 	return []finding{found}
 }

@@ -67,7 +67,7 @@ func driftText(a *cli.App, r *ckpt.DriftReport) {
 		}
 	}
 	if len(r.Unseen) > 0 {
-		p.Add("not seen", "what these rules look at was not sent: "+strings.Join(r.Unseen, ", "))
+		p.Add("not seen", "these rules lack data, because it was not sent: "+strings.Join(r.Unseen, ", "))
 	}
 	if r.Calibration != nil {
 		p.Add("calibration", CalibrationText(r.Calibration))
@@ -90,7 +90,7 @@ func goBackText(r *ckpt.DriftReport) string {
 	case r.Clean != "":
 		return fmt.Sprintf("%s, with: ckptsidecar resume %s%s", r.Clean, r.Agent, cli.RunFlag(r.Run))
 	case r.Verdict == ckpt.SeverityCritical && slices.ContainsFunc(r.Findings, view.CoversCheckpoints):
-		return "nothing: no clean checkpoint is left, so a resume asks an operator"
+		return "none: no clean checkpoint is left, so a resume asks an operator"
 	}
 	return ""
 }

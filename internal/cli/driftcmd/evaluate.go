@@ -103,7 +103,7 @@ func sortedNames(m map[string]string) []string {
 func setDetector(r *ckpt.EvaluateRequest, key, value string) error {
 	rule, what, found := strings.Cut(strings.TrimPrefix(key, "detectors."), ".")
 	if !found {
-		return cli.Usagef("--set %s=%s names no setting: say for example repeat.warn=4in12", key, value)
+		return cli.Usagef("--set %s=%s does not name a setting: write for example repeat.warn=4in12", key, value)
 	}
 	if r.Detectors == nil {
 		r.Detectors = map[string]ckpt.Detector{}
@@ -121,7 +121,7 @@ func setDetector(r *ckpt.EvaluateRequest, key, value string) error {
 		w, err = strconv.Atoi(strings.TrimSpace(window))
 	}
 	if err != nil {
-		return cli.Usagef("--set %s=%s is no threshold: say for example repeat.warn=4in12", key, value)
+		return cli.Usagef("--set %s=%s is not a threshold: write for example repeat.warn=4in12", key, value)
 	}
 	switch what {
 	case "warn":
@@ -131,7 +131,7 @@ func setDetector(r *ckpt.EvaluateRequest, key, value string) error {
 	case "cooldown":
 		d.Cooldown = int(n)
 	default:
-		return cli.Usagef("--set %s: a detector has warn, critical, tier and cooldown", key)
+		return cli.Usagef("--set %s: a detector has only warn, critical, tier and cooldown", key)
 	}
 	r.Detectors[rule] = d
 	return nil
@@ -139,7 +139,7 @@ func setDetector(r *ckpt.EvaluateRequest, key, value string) error {
 
 func (c *driftEvaluateCmd) recorded(ctx context.Context, a *cli.App, r ckpt.EvaluateRequest) (*ckpt.Evaluation, error) {
 	if c.Policy != "" || c.Part != "" {
-		return nil, cli.Usagef("--policy and --part are for files: the recorded runs are judged with their agents' policies and --set")
+		return nil, cli.Usagef("--policy and --part need files: recorded runs use their agents' policies and --set")
 	}
 	return a.Client().Evaluate(ctx, r)
 }
@@ -199,7 +199,7 @@ func parsePart(s string) (part, error) {
 	k, err1 := strconv.ParseUint(left, 10, 16)
 	n, err2 := strconv.ParseUint(right, 10, 16)
 	if err1 != nil || err2 != nil || k < 1 || k > n {
-		return part{}, cli.Usagef("--part is %q: say for example 1/2 for the first of two halves", s)
+		return part{}, cli.Usagef("--part is %q: write for example 1/2 for the first of two halves", s)
 	}
 	return part{k - 1, n}, nil
 }
@@ -242,7 +242,7 @@ func evaluationText(a *cli.App, e *ckpt.Evaluation) {
 		term.Printf(a.Stdout, "%s\n", CalibrationText(&e.Calibrations[i]))
 	}
 	a.Tell("%s judged with %s%s", term.Count(e.Runs, "run"), term.Count(e.Steps, "step"),
-		map[bool]string{true: "; there are older ones that were not"}[e.More])
+		map[bool]string{true: "; older runs were not judged"}[e.More])
 }
 
 // cellTable has the whole tiers, or those of the rules that fired; nil for none.

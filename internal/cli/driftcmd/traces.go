@@ -56,7 +56,7 @@ func (e *traceError) UnmarshalJSON(b []byte) error {
 	}
 	e.failed = true
 	if json.Unmarshal(b, &e.text) != nil {
-		return fmt.Errorf("error is %.40s: it is true, false, or a text", b)
+		return fmt.Errorf("error must be true, false, or a text; got %.40s", b)
 	}
 	return nil
 }
@@ -174,13 +174,13 @@ func unzipped(in io.Reader) (io.Reader, error) {
 func parseTrace(line []byte) (*trace, error) {
 	var t trace
 	if err := json.Unmarshal(line, &t); err != nil {
-		return nil, fmt.Errorf("this is no run: %w", err)
+		return nil, fmt.Errorf("this is not a run: %w", err)
 	}
 	switch {
 	case t.Source == "" || t.Outcome == "":
-		return nil, errors.New("this is no run: it needs a source and an outcome")
+		return nil, errors.New("this is not a run: it needs a source and an outcome")
 	case t.Onset != nil && *t.Onset < 0:
-		return nil, fmt.Errorf("onset is %d: it is the number of a step, from 0", *t.Onset)
+		return nil, fmt.Errorf("onset must be the number of a step, from 0; got %d", *t.Onset)
 	}
 	return &t, nil
 }

@@ -60,7 +60,7 @@ func placeOf(a *cli.App, named string) (*place, error) {
 	return &place{root: root, folder: folder}, nil
 }
 
-var errNoFolder = errors.New("there is no folder to keep the index in: set CKPTSIDECAR_FILES")
+var errNoFolder = errors.New("there is no folder for the index of files: set CKPTSIDECAR_FILES")
 
 // StateFolder is where indexes and journals are kept.
 func StateFolder(env func(string) string) (string, error) {
@@ -90,9 +90,9 @@ func treeOf(ctx context.Context, a *cli.App, checkpoint, root string) (*ckpt.Tre
 	}
 	switch {
 	case len(page.Trees) == 0:
-		return nil, ckpt.Errorf(ckpt.CodeNotFound, "the checkpoint %s names no files", checkpoint)
+		return nil, ckpt.Errorf(ckpt.CodeNotFound, "checkpoint %s has no files", checkpoint)
 	case root == "" && len(page.Trees) > 1:
-		return nil, cli.Usagef("the checkpoint has files of %d folders: say which with --root, for example %s", len(page.Trees), page.Trees[0].Root)
+		return nil, cli.Usagef("the checkpoint has files of %d folders: choose one with --root, for example %s", len(page.Trees), page.Trees[0].Root)
 	case root == "":
 		return &page.Trees[0], nil
 	}

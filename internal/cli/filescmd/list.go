@@ -52,7 +52,7 @@ func (c *listCmd) Run(ctx context.Context, a *cli.App) error {
 	a.Tell("%s of %s in %s, seen %s", term.Count(len(t.Entries), "file"), term.Bytes(t.Bytes), t.Root, term.Moment(t.CapturedAt))
 	leftOutText(a, t.LeftOut)
 	if !t.Complete {
-		a.Tell("%s more may be missing than is named here", a.Err.Yellow("incomplete:"))
+		a.Tell("%s more may be missing than are listed here", a.Err.Yellow("incomplete:"))
 	}
 	return nil
 }

@@ -49,11 +49,11 @@ func (c *restoreCmd) Run(ctx context.Context, a *cli.App) error {
 	switch {
 	case c.Continue || c.Back:
 		if c.Checkpoint != "" {
-			return cli.Usagef("a restore that was interrupted knows its checkpoint: name none")
+			return cli.Usagef("an interrupted restore knows its checkpoint: leave the checkpoint out")
 		}
 		return c.afterCrash(ctx, a)
 	case c.Checkpoint == "":
-		return cli.Usagef("which checkpoint? `ckptsidecar list AGENT` shows them, and `ckptsidecar rewind` the prompts")
+		return cli.Usagef("name a checkpoint: `ckptsidecar list AGENT` lists them, and `ckptsidecar rewind` lists the prompts")
 	}
 	id, err := a.CheckpointID(ctx, c.Checkpoint)
 	if err != nil {
@@ -154,9 +154,9 @@ func (r *restorer) do(ctx context.Context, o rewind.Options, apply bool) error {
 	case len(plan.Items) == 0:
 		r.a.Tell("the files are as they were: there is nothing to do")
 	case !apply:
-		r.a.Tell("nothing was changed: --apply does it")
+		r.a.Tell("nothing was changed: add --apply to restore")
 	default:
-		r.a.Tell("%s %s; `ckptsidecar files undo` takes it back", r.a.Err.Green("restored:"), term.Count(len(plan.Items), "file"))
+		r.a.Tell("%s %s; to undo: `ckptsidecar files undo`", r.a.Err.Green("restored:"), term.Count(len(plan.Items), "file"))
 	}
 	return nil
 }
@@ -174,11 +174,11 @@ func (p *place) idle() error {
 // refusal is why a plan cannot be applied.
 func refusal(p *rewind.Plan) error {
 	if p.Partial {
-		return ckpt.Errorf(ckpt.CodeConflict, "the checkpoint's list of files is incomplete: --partial takes what it has")
+		return ckpt.Errorf(ckpt.CodeConflict, "the checkpoint's list of files is incomplete: add --partial to restore the files that it has")
 	}
 	if refused := p.Refused(); len(refused) > 0 {
 		return ckpt.Errorf(ckpt.CodeConflict,
-			"%s stand in the way and nothing was changed: --aside keeps them under another name, --overwrite replaces them",
+			"nothing was changed, because %s would be overwritten: add --aside to keep such files under another name, or --overwrite",
 			term.Count(len(refused), "file"))
 	}
 	return nil
@@ -334,7 +334,7 @@ func (p *place) keepRestored(ctx context.Context, a *cli.App, j *rewind.Journal)
 		_, err = saveWith(ctx, a, ref, ckpt.KindRoutine, []string{found.Tree.ID}, ckpt.Labels{"event": "files_restored", "restore": j.ID})
 	}
 	if err != nil {
-		return fmt.Errorf("the files are restored, but no checkpoint has them yet: %w", err)
+		return fmt.Errorf("the files were restored, but could not be saved in a checkpoint: %w", err)
 	}
 	return nil
 }
@@ -355,7 +355,7 @@ func (p *place) failed(ctx context.Context, a *cli.App, f *rewind.Folder, why er
 		return errors.Join(why, err)
 	}
 	if err := p.back(ctx, a, f, j, allowed{}); err != nil {
-		return fmt.Errorf("%w; and the way back failed as well: %w; `ckptsidecar files restore --continue` or --back tries again", why, err)
+		return fmt.Errorf("%w; undoing the restore failed too: %w; try again with `ckptsidecar files restore --continue` or --back", why, err)
 	}
 	return fmt.Errorf("%w; everything is as it was before", why)
 }
@@ -371,7 +371,7 @@ func (p *place) keepForUndo(ctx context.Context, a *cli.App, head *rewind.Journa
 	}
 	found, err := p.keepNow(ctx, a, head.Agent, s)
 	if err != nil {
-		return "", fmt.Errorf("what is there now could not be kept, so nothing was changed: %w", err)
+		return "", fmt.Errorf("the present files could not be saved first, so nothing was changed: %w", err)
 	}
 	kept := make(map[string]ckpt.TreeEntry, len(found.Tree.Entries))
 	for _, e := range found.Tree.Entries {
@@ -381,13 +381,13 @@ func (p *place) keepForUndo(ctx context.Context, a *cli.App, head *rewind.Journa
 		e, is := kept[item.Path]
 		if item.Before != nil && !item.Aside && (!is || !tree.SameContent(e, *item.Before)) {
 			return "", ckpt.Errorf(ckpt.CodeConflict,
-				"%s cannot be kept for an undo (%s), so nothing was changed: --aside keeps it in its folder", item.Path, whyLeftOut(found, item.Path))
+				"%s cannot be saved for an undo (%s), so nothing was changed: add --aside to keep it in its folder", item.Path, whyLeftOut(found, item.Path))
 		}
 	}
 	ref := ckpt.RunRef{Agent: head.Agent, Run: head.Run}
 	saved, err := saveWith(ctx, a, ref, ckpt.KindRecovery, []string{found.Tree.ID}, ckpt.Labels{"event": "files_undo", "restore": head.ID})
 	if err != nil {
-		return "", fmt.Errorf("what is there now could not be kept, so nothing was changed: %w", err)
+		return "", fmt.Errorf("the present files could not be saved first, so nothing was changed: %w", err)
 	}
 	pinned := true
 	if _, err := a.Client().Patch(ctx, saved.ID, ckpt.CheckpointPatch{Pinned: &pinned}); err != nil {
@@ -477,7 +477,7 @@ func (c *restoreCmd) afterCrash(ctx context.Context, a *cli.App) error {
 		return changedText(a, err)
 	}
 	noteRestored(ctx, a, j)
-	a.Tell("%s %s; `ckptsidecar files undo` takes it back", a.Err.Green("restored:"), term.Count(len(j.Items), "file"))
+	a.Tell("%s %s; to undo: `ckptsidecar files undo`", a.Err.Green("restored:"), term.Count(len(j.Items), "file"))
 	return p.keepRestored(ctx, a, j)
 }
 
@@ -490,7 +490,7 @@ func changedText(a *cli.App, err error) error {
 	for _, item := range changed.Items {
 		a.Tell("%s: %s", item.Path, item.Refuse)
 	}
-	return ckpt.Errorf(ckpt.CodeConflict, "%s have changed meanwhile: `ckptsidecar files restore --back` takes the rest back", term.Count(len(changed.Items), "file"))
+	return ckpt.Errorf(ckpt.CodeConflict, "%s changed since: undo the rest with `ckptsidecar files restore --back`", term.Count(len(changed.Items), "file"))
 }
 
 // back takes an interrupted restore back.
@@ -573,7 +573,7 @@ func (p *place) undo(ctx context.Context, a *cli.App, may allowed, dry bool) err
 		err = fs.ErrNotExist
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return ckpt.Errorf(ckpt.CodeNotFound, "there was no restore of %s to take back", p.root)
+		return ckpt.Errorf(ckpt.CodeNotFound, "no restore of %s to undo", p.root)
 	}
 	if err != nil {
 		return err
@@ -615,7 +615,7 @@ func (p *place) undo(ctx context.Context, a *cli.App, may allowed, dry bool) err
 func (r *restorer) text(p *rewind.Plan) {
 	planText(r.a, p)
 	if head := files.Head(r.place.root); head != r.tree.GitHead {
-		r.a.Tell("git has another commit checked out (%s) than then (%s); that stays as it is", shortCommit(head), shortCommit(r.tree.GitHead))
+		r.a.Tell("git has commit %s checked out, and had %s at the checkpoint; ckptsidecar does not change that", shortCommit(head), shortCommit(r.tree.GitHead))
 	}
 	if r.place.root != r.tree.Root {
 		r.a.Tell("the files were kept below %s", r.tree.Root)

@@ -99,7 +99,7 @@ func (c *RewindCommand) rewind(ctx context.Context, a *cli.App, s *session) erro
 	}
 	prompt := s.Prompts[c.To-1]
 	if prompt.Checkpoint == "" {
-		return ckpt.Errorf(ckpt.CodeNotFound, "no checkpoint has the files from when that prompt was given")
+		return ckpt.Errorf(ckpt.CodeNotFound, "no checkpoint has the files from before that prompt: choose another prompt")
 	}
 	r, err := newRestorer(ctx, a, prompt.Checkpoint, s.Root)
 	if err != nil {

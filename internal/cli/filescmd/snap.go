@@ -273,7 +273,7 @@ func tellVanished(ctx context.Context, a *cli.App, ref ckpt.RunRef, r *SnapResul
 	// The snap goes on whatever becomes of the finding.
 	_, _, _ = a.Client().PostFinding(ctx, ref.Agent, ckpt.FindingRequest{
 		Run: runOf(ref), Epoch: ref.Epoch, Rule: ruleVanished, Severity: ckpt.SeverityWarn,
-		Message: fmt.Sprintf("%d of %d files are gone at once", r.Vanished, before), Advice: ckpt.Ref(advice), Evidence: evidence,
+		Message: fmt.Sprintf("%d of %d files vanished at once", r.Vanished, before), Advice: ckpt.Ref(advice), Evidence: evidence,
 	})
 }
 
@@ -303,11 +303,11 @@ func (r *SnapResult) text(a *cli.App) {
 	}
 	a.Tell("%s %s of %s in %s; %d had changed", a.Err.Green("kept:"), term.Count(r.Files, "file"), term.Bytes(r.Bytes), filepath.Base(r.Root), r.Read)
 	if r.GitError != "" {
-		a.Tell("git did not list them, so the folder was walked: %s", r.GitError)
+		a.Tell("git could not list the files, so ckptsidecar read the folder itself: %s", r.GitError)
 	}
 	leftOutText(a, r.LeftOut)
 	if !r.Complete {
-		a.Tell("%s more may be missing than is named here", a.Err.Yellow("incomplete:"))
+		a.Tell("%s more may be missing than are listed here", a.Err.Yellow("incomplete:"))
 	}
 }
 

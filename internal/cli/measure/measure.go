@@ -101,7 +101,7 @@ func (a *Env) openBench(name string, f Flags, need int64) (*Bench, error) {
 	b := &Bench{a: a, keep: f.Keep, Began: time.Now(), Shown: a.Progress("bench " + name)}
 	b.Shown.Every = 10 * time.Second
 	if b.Dir, err = os.MkdirTemp(where, "ckptsidecar-bench-"); err != nil {
-		return nil, fmt.Errorf("the folder to measure cannot be written, name another with --dir: %w", err)
+		return nil, fmt.Errorf("the folder to measure is not writable: name another with --dir: %w", err)
 	}
 	memory, _ := osfile.FileSystem(where)
 	b.head = Head{
@@ -116,7 +116,7 @@ func (a *Env) openBench(name string, f Flags, need int64) (*Bench, error) {
 func roomFor(dir string, need int64) error {
 	free, _, err := osfile.DiskSpace(dir)
 	if err == nil && free < need+need/4 {
-		return fmt.Errorf("this needs about %s, and %s has %s free: measure less, or name another disk with --dir", term.Bytes(need), dir, term.Bytes(free))
+		return fmt.Errorf("the measurement needs about %s, and %s has %s free: measure less, or name another disk with --dir", term.Bytes(need), dir, term.Bytes(free))
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func (b *Bench) Report(head *Head, all any, text func(*Env)) error {
 	b.a.Tell("\n%s, %s with %s, %s; the clients share them with the daemon. Took %.0f s.",
 		b.head.Dir, b.head.Platform, term.Count(b.head.CPUs, "CPU"), b.head.Version, head.Seconds)
 	if b.head.InMemory {
-		b.a.Tell("%s", b.a.Err.Yellow("This folder is in memory: nothing here has reached a disk. Name one with --dir."))
+		b.a.Tell("%s", b.a.Err.Yellow("This folder is in memory, so nothing was written to a disk. Name a folder on a disk with --dir."))
 	}
 	return nil
 }
@@ -157,12 +157,12 @@ func ParseSizes(flag string, texts []string, least, most int64) ([]int64, error)
 	for _, text := range texts {
 		size, err := daemon.ParseSize(text)
 		if err != nil || int64(size) < least || int64(size) > most {
-			return nil, cli.Usagef("%s has %q: say sizes like 64KiB, from %s to %s", flag, text, daemon.Size(least), daemon.Size(most))
+			return nil, cli.Usagef("%s has %q: write sizes like 64KiB, from %s to %s", flag, text, daemon.Size(least), daemon.Size(most))
 		}
 		sizes = append(sizes, int64(size))
 	}
 	if len(sizes) == 0 {
-		return nil, cli.Usagef("%s names nothing to measure", flag)
+		return nil, cli.Usagef("%s is empty: name something to measure", flag)
 	}
 	return sizes, nil
 }
@@ -171,11 +171,11 @@ func ParseSizes(flag string, texts []string, least, most int64) ([]int64, error)
 func CheckClients(clients []int) error {
 	for _, n := range clients {
 		if n < 1 || n > 512 {
-			return cli.Usagef("--clients has %d: it is between 1 and 512", n)
+			return cli.Usagef("--clients must be between 1 and 512; got %d", n)
 		}
 	}
 	if len(clients) == 0 {
-		return cli.Usagef("--clients names nobody")
+		return cli.Usagef("--clients is empty: give at least one number")
 	}
 	return nil
 }
@@ -183,10 +183,10 @@ func CheckClients(clients []int) error {
 // CheckRounds bounds how often and how long is measured.
 func CheckRounds(rounds int, each time.Duration) error {
 	if rounds < 1 || rounds > 1000 {
-		return cli.Usagef("--rounds is %d: it is between 1 and 1000", rounds)
+		return cli.Usagef("--rounds must be between 1 and 1000; got %d", rounds)
 	}
 	if each < 10*time.Millisecond || each > time.Hour {
-		return cli.Usagef("--duration is %v: it is between 10ms and 1h", each)
+		return cli.Usagef("--duration must be between 10ms and 1h; got %v", each)
 	}
 	return nil
 }

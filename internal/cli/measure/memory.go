@@ -44,7 +44,7 @@ func (f *memoryFlags) plan() (*memoryReport, error) {
 		return nil, err
 	}
 	if f.Clients < 1 || f.Clients > 512 || int64(f.Clients)*sizes[0] > 1<<30 {
-		return nil, cli.Usagef("--memory-clients is %d: it is between 1 and 512, with states of at most 1 GiB together", f.Clients)
+		return nil, cli.Usagef("--memory-clients is %d; it must be between 1 and 512, with states of at most 1 GiB together", f.Clients)
 	}
 	return &memoryReport{Clients: f.Clients, Size: sizes[0], LargeSize: sizes[1]}, CheckRounds(1, f.Duration)
 }
@@ -118,7 +118,7 @@ func (b *Bench) saveLarge(ctx context.Context, d *Daemon, state []byte, m *memor
 	}
 	m.LargeFetch = Rounded(Milliseconds(time.Since(began)))
 	if !bytes.Equal(got.State, state) {
-		return fmt.Errorf("the state of %s came back with other bytes than were saved", term.Bytes(m.LargeSize))
+		return fmt.Errorf("the restored state of %s differs from the saved one", term.Bytes(m.LargeSize))
 	}
 	return nil
 }

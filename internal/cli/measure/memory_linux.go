@@ -25,7 +25,7 @@ func processMemory(pid int) (now, highest int64, err error) {
 		}
 	}
 	if now == 0 {
-		return 0, 0, fmt.Errorf("/proc/%d/status says nothing of memory: has the daemon ended?", pid)
+		return 0, 0, fmt.Errorf("/proc/%d/status does not show the memory: the daemon may have ended", pid)
 	}
 	return now, highest, nil
 }

@@ -95,7 +95,7 @@ func (c *Save) plan() (cells []saveCell, need int64, err error) {
 		return nil, 0, err
 	}
 	if c.Runs < 1 || c.Runs > 100_000 {
-		return nil, 0, cli.Usagef("--runs is %d: it is 1 to 100000", c.Runs)
+		return nil, 0, cli.Usagef("--runs must be between 1 and 100000; got %d", c.Runs)
 	}
 	for _, size := range sizes {
 		for _, clients := range c.Clients {

@@ -78,7 +78,7 @@ func (d *Daemon) Start(ctx context.Context) (time.Duration, error) {
 // waitReady waits for the daemon's own word, which costs it nothing as asking
 // it over and over would, and then asks once.
 func (d *Daemon) waitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the daemon did not become ready in a minute"))
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the daemon was not ready within a minute: read its log"))
 	defer cancel()
 	select {
 	case <-d.log.ready:

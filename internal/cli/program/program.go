@@ -20,7 +20,7 @@ type Program struct {
 func Self(environ []string) (Program, error) {
 	path, err := os.Executable()
 	if err != nil {
-		return Program{}, fmt.Errorf("this program cannot find itself, to start a child: %w", err)
+		return Program{}, fmt.Errorf("the path of this program is unknown, so it cannot start a child: %w", err)
 	}
 	return At(path, environ), nil
 }

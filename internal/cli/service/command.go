@@ -160,7 +160,7 @@ func (c *statusCmd) Run(ctx context.Context, a *cli.App) error {
 
 func serviceText(a *cli.App, s *Status) {
 	if !s.Installed {
-		term.Printf(a.Stdout, "%s: `ckptsidecar service install` does it\n", a.Out.Yellow("not installed"))
+		term.Printf(a.Stdout, "%s: run `ckptsidecar service install`\n", a.Out.Yellow("not installed"))
 		return
 	}
 	state := a.Out.Green(s.State)

@@ -80,7 +80,7 @@ func (h *systemdHost) namedProgram() (string, error) {
 	case !h.user:
 		return copiedProgram, nil
 	case strings.HasPrefix(h.program, os.TempDir()+"/"):
-		return "", fmt.Errorf("this program lies in %s, where it will not stay: put it in a lasting place first", filepath.Dir(h.program))
+		return "", fmt.Errorf("this program is in %s, a temporary folder: move it to a permanent place first", filepath.Dir(h.program))
 	}
 	return h.program, nil
 }

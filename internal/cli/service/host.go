@@ -6,7 +6,7 @@ import (
 )
 
 // errNotInstalled is for what needs a service that is there.
-var errNotInstalled = errors.New("the service is not installed: `ckptsidecar service install` does it")
+var errNotInstalled = errors.New("the service is not installed: run `ckptsidecar service install`")
 
 // errSkipped is the error of a step that cannot be taken here, and without
 // which the service runs all the same.

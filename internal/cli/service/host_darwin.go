@@ -46,7 +46,7 @@ func (unrun) Stop(service.Service) error  { return errors.ErrUnsupported }
 
 func (h *launchdHost) rights() error {
 	if !h.user && os.Geteuid() != 0 {
-		return errors.New("the system's service is root's to change: use sudo, or --user for a service of your own")
+		return errors.New("only root may change the system's service: use sudo, or --user for your own service")
 	}
 	return nil
 }

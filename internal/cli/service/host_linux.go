@@ -29,7 +29,7 @@ var bothUnits = []string{"ckptsidecar.socket", "ckptsidecar.service"}
 
 func NewHost(a *cli.App, user bool) (Host, error) {
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
-		return nil, errors.New("systemd does not run on this machine: start `ckptsidecar serve` with what does its work here")
+		return nil, errors.New("systemd does not run on this machine: start `ckptsidecar serve` with this machine's own service manager")
 	}
 	h := &systemdHost{user: user, units: "/etc/systemd/system"}
 	brought := []string{"/usr/lib/systemd/system", "/lib/systemd/system"}
@@ -40,7 +40,7 @@ func NewHost(a *cli.App, user bool) (Host, error) {
 			home = filepath.Join(a.Env("HOME"), ".config")
 		}
 		if !filepath.IsAbs(home) {
-			return nil, errors.New("the environment names no folder for your units: set HOME")
+			return nil, errors.New("ckptsidecar cannot find the folder of your systemd units: set HOME")
 		}
 		h.units = filepath.Join(home, "systemd/user")
 	}
@@ -51,7 +51,7 @@ func NewHost(a *cli.App, user bool) (Host, error) {
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("this program cannot find itself: %w", err)
+		return nil, fmt.Errorf("the path of this program is unknown: %w", err)
 	}
 	h.program, err = filepath.EvalSymlinks(self)
 	return h, err
@@ -59,7 +59,7 @@ func NewHost(a *cli.App, user bool) (Host, error) {
 
 func (h *systemdHost) rights() error {
 	if !h.user && os.Geteuid() != 0 {
-		return errors.New("the system's service is root's to change: use sudo, or --user for a service of your own")
+		return errors.New("only root may change the system's service: use sudo, or --user for your own service")
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func (h *systemdHost) removal() ([]step, error) {
 		}),
 	}
 	if h.shipped != "" {
-		return append(steps, step{say: "left: " + h.shipped + ", which belongs to a package: remove that to be rid of it"}), nil
+		return append(steps, step{say: "left: " + h.shipped + ", which belongs to a package: remove that package to remove it"}), nil
 	}
 	copied := !h.user && isThere(h.naming())
 	paths := []string{h.naming(), filepath.Join(h.units, packaging.Backoff.To)}

@@ -9,5 +9,5 @@ import (
 )
 
 func NewHost(*cli.App, bool) (Host, error) {
-	return nil, errors.New("services are installed on Linux, macOS and Windows only: start `ckptsidecar serve` with what starts services here")
+	return nil, errors.New("ckptsidecar installs services only on Linux, macOS and Windows: start `ckptsidecar serve` with this system's own service manager")
 }

@@ -46,7 +46,7 @@ func NewHost(a *cli.App, user bool) (Host, error) {
 	}
 	program, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("this program cannot find itself: %w", err)
+		return nil, fmt.Errorf("the path of this program is unknown: %w", err)
 	}
 	config := daemon.Default(true, a.Env)
 	h := &scmHost{data: filepath.Dir(config.Database), program: program}
@@ -68,7 +68,7 @@ func (unrun) Stop(service.Service) error  { return errors.ErrUnsupported }
 func (h *scmHost) rights() error {
 	m, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CREATE_SERVICE)
 	if errors.Is(err, windows.ERROR_ACCESS_DENIED) {
-		return errors.New("the service is an administrator's to change: use an elevated prompt (Run as administrator)")
+		return errors.New("only an administrator may change the service: use an elevated prompt (Run as administrator)")
 	}
 	if err != nil {
 		return fmt.Errorf("the service control manager cannot be reached: %w", err)

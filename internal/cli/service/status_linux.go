@@ -50,7 +50,7 @@ func (h *systemdHost) Status(ctx context.Context) (*Status, error) {
 func endText(code string) string {
 	meaning := map[string]string{
 		"2": "the command line in the unit is wrong", "4": "another daemon has the database",
-		"74": "it stopped itself, because what is on disk was not certain", "78": "somebody must mend something first: the log says what",
+		"74": "it stopped itself, because the data on disk was not certain", "78": "a person must fix a problem first: the log names it",
 	}[code]
 	if meaning == "" {
 		return "code " + code
@@ -85,9 +85,9 @@ func (h *systemdHost) fileState() (string, error) {
 		text, err := os.ReadFile(f.path)
 		switch {
 		case os.IsNotExist(err):
-			return f.path + " is missing: `ckptsidecar service install` brings it", nil
+			return f.path + " is missing: run `ckptsidecar service install`", nil
 		case err == nil && !bytes.Equal(text, f.text):
-			return f.path + " is not as this program ships it: `ckptsidecar service install` brings it up to date", nil
+			return f.path + " differs from the one in this program: update it with `ckptsidecar service install`", nil
 		}
 	}
 	return "as shipped, in " + h.units, nil

@@ -58,7 +58,7 @@ func (b *beater) beat(ctx context.Context) error {
 		return err
 	}
 	if run.Epoch != b.epoch && !b.adopt(run) {
-		b.send(news{newsFenced, fmt.Sprintf("run %s was taken over (epoch %d, by process %d), so this command is stopped; "+
+		b.send(news{newsFenced, fmt.Sprintf("run %s was taken over (epoch %d, by process %d): stopping this command; "+
 			"see: ckptsidecar runs %s", run.Run, run.Epoch, run.PID, run.Agent)})
 		return nil
 	}
@@ -105,13 +105,13 @@ func (b *beater) hangs(stopped bool) bool {
 
 func (b *beater) hung() {
 	if b.cmd.Restart != restartNever {
-		b.send(news{newsFrozen, "the command is there but frozen (the run timed out), so it is killed"})
+		b.send(news{newsFrozen, "the command is frozen (the run timed out): killing it"})
 		return
 	}
 	if !b.told {
 		b.told = true
 		b.supervisor.note(newsFrozen,
-			"the command is there but frozen (the run timed out); with --restart %s it is left alone: kill %d ends it", restartNever, b.child.pid())
+			"the command is frozen (the run timed out); with --restart %s exec does not kill it: end it with kill %d", restartNever, b.child.pid())
 	}
 }
 
@@ -128,7 +128,7 @@ func (b *beater) presence(ctx context.Context, err error) {
 	case ctx.Err() != nil:
 	case err != nil && !b.away:
 		b.away = true
-		b.supervisor.note("daemon_away", "no heartbeat: %s; the command goes on", cli.MessageOf(err))
+		b.supervisor.note("daemon_away", "the heartbeat failed: %s; the command continues", cli.MessageOf(err))
 	case err == nil && b.away:
 		b.away = false
 		b.supervisor.note("daemon_back", "the daemon answers again")
@@ -148,7 +148,7 @@ func (b *beater) criticalDrift(ctx context.Context, run *ckpt.Run) (string, erro
 	}
 	for i := range report.Findings {
 		if f := &report.Findings[i]; view.CoversCheckpoints(*f) {
-			return fmt.Sprintf("critical drift, so the command is stopped and goes back: %s: %s", f.Rule, f.Message), nil
+			return fmt.Sprintf("critical drift: stopping the command and going back: %s: %s", f.Rule, f.Message), nil
 		}
 	}
 	return "", nil

@@ -34,7 +34,7 @@ type child struct {
 func (s *supervisor) newChild() (*child, error) {
 	job, err := newJob()
 	if err != nil {
-		return nil, fmt.Errorf("no job object for the command: %w", err)
+		return nil, fmt.Errorf("cannot create a job object for the command: %w", err)
 	}
 	c := &child{cmd: &exec.Cmd{}, job: job, group: !s.a.Interactive, ended: make(chan *os.ProcessState, 1)}
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = s.a.Stdin, term.Raw(s.a.Stdout), term.Raw(s.a.Stderr)
@@ -87,11 +87,11 @@ func (c *child) begin(env []string, path string, args []string) error {
 func (c *child) tie() error {
 	process, err := windows.OpenProcess(windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE, false, uint32(c.pid()))
 	if err != nil {
-		return fmt.Errorf("the command could not be tied to this process: %w", err)
+		return fmt.Errorf("the command could not be added to the job object: %w", err)
 	}
 	defer windows.CloseHandle(process)
 	if err := windows.AssignProcessToJobObject(c.job, process); err != nil {
-		return fmt.Errorf("the command could not be tied to this process: %w", err)
+		return fmt.Errorf("the command could not be added to the job object: %w", err)
 	}
 	return nil
 }

@@ -41,19 +41,19 @@ It ends with the command's exit code (128 + the signal's number where one killed
 func (c *Command) check(a *cli.App) error {
 	switch {
 	case c.Agent == "":
-		return cli.Usagef("say which agent this is: --agent NAME, or $CKPTSIDECAR_AGENT")
+		return cli.Usagef("name the agent: --agent NAME, or $CKPTSIDECAR_AGENT")
 	case len(c.Command) == 0:
-		return cli.Usagef("say what to run: ckptsidecar exec --agent %s -- COMMAND", c.Agent)
+		return cli.Usagef("give the command to run: ckptsidecar exec --agent %s -- COMMAND", c.Agent)
 	case a.Owner != "":
-		return cli.Usagef("--owner does not go with exec: the command runs as you, and so its agent is yours")
+		return cli.Usagef("exec does not take --owner: the command runs as you, so its agent is yours")
 	case c.MaxRestarts < 0:
-		return cli.Usagef("--max-restarts is %d: say 0 for none", c.MaxRestarts)
+		return cli.Usagef("--max-restarts must be 0 (none) or more; got %d", c.MaxRestarts)
 	case time.Duration(c.Heartbeat) < 10*time.Millisecond:
-		return cli.Usagef("--heartbeat is %s: it is at least 10ms", c.Heartbeat)
+		return cli.Usagef("--heartbeat must be at least 10ms; got %s", c.Heartbeat)
 	case c.HeartbeatTimeout != 0 && c.HeartbeatTimeout <= c.Heartbeat:
 		return cli.Usagef("--heartbeat-timeout is %s: it must be longer than --heartbeat, which is %s", c.HeartbeatTimeout, c.Heartbeat)
 	case c.Backoff <= 0 || c.MaxBackoff < c.Backoff:
-		return cli.Usagef("--backoff is %s and --max-backoff %s: the first must be more than 0, and the second no less than it", c.Backoff, c.MaxBackoff)
+		return cli.Usagef("--backoff is %s and --max-backoff is %s: --backoff must be more than 0, and --max-backoff at least as long", c.Backoff, c.MaxBackoff)
 	}
 	r := c.request(0)
 	return cli.Checked(r.Check())

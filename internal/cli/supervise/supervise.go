@@ -172,7 +172,7 @@ func (s *supervisor) claim(ctx context.Context, owner int) (*ckpt.Plan, error) {
 			return plan, err
 		}
 		if tries == 1 {
-			s.note("daemon_away", "the daemon is away; the command is started when it is back")
+			s.note("daemon_away", "the daemon is away; exec starts the command when the daemon is back")
 		}
 		if !s.pause(pauses.NextBackOff()) {
 			return nil, &cli.ExitError{Code: cli.ExitTryLater, Message: "stopped while the daemon was away"}
@@ -299,7 +299,7 @@ func (s *supervisor) forward(c *child, sig os.Signal) {
 	// In the foreground of a terminal its keys reach the child by themselves.
 	fromTerminal := !c.group && sig == os.Interrupt
 	if !s.stopped.IsZero() && !fromTerminal && !s.fromUser {
-		s.note("kill", "asked a second time to stop: the command is killed")
+		s.note("kill", "received a second request to stop: killing the command")
 		_ = c.kill()
 		return
 	}
@@ -340,7 +340,7 @@ func (s *supervisor) reportEnd(ctx context.Context, end *outcome) (own bool) {
 	})
 	switch {
 	case err != nil:
-		s.note("untold", "how the run ended could not be told to the daemon: %s", cli.MessageOf(err))
+		s.note("untold", "the end of the run could not be reported to the daemon: %s", cli.MessageOf(err))
 		return false
 	case run.Epoch != s.epoch:
 		return true
@@ -391,7 +391,7 @@ func (s *supervisor) end(ctx context.Context, limit time.Duration, status ckpt.R
 		return run, err
 	})
 	if err != nil {
-		s.note("untold", "that the run is %s could not be told to the daemon: %s", status, cli.MessageOf(err))
+		s.note("untold", "the status %s of the run could not be reported to the daemon: %s", status, cli.MessageOf(err))
 	}
 }
 
@@ -419,7 +419,7 @@ func (s *supervisor) goesOn(end *outcome, own bool) bool {
 		s.pauses.Reset()
 	}
 	if s.restarts >= s.cmd.MaxRestarts {
-		s.note("give_up", "%s; it was restarted %s and is given up. To try again: ckptsidecar exec --agent %s%s -- …",
+		s.note("give_up", "%s; exec restarted it %s and gave up. To try again: ckptsidecar exec --agent %s%s -- …",
 			end.why, term.Count(s.restarts, "time"), s.cmd.Agent, cli.RunFlag(s.cmd.InRun))
 		return false
 	}

@@ -278,7 +278,7 @@ func (s *Files) attachable(tx *ledger.Tx, sc ckpt.Scope, r *ckpt.AttachRequest) 
 		return nil, nil, nil, err
 	}
 	if r.Run != "" && r.Run != run.Name {
-		return nil, nil, nil, ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s is of run %s, not of %s", r.Checkpoint, run.Name, r.Run)
+		return nil, nil, nil, ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s belongs to run %s, not to %s", r.Checkpoint, run.Name, r.Run)
 	}
 	return &row.HeldRow, agent, run, nil
 }

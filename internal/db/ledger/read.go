@@ -439,9 +439,9 @@ func (tx *Tx) chosen(agent *AgentRow, r ckpt.RestoreRequest) (*ReadRow, error) {
 	}
 	switch {
 	case row.Agent != agent.Name:
-		return nil, ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s is of agent %s, not of %s: nothing was restored", r.Checkpoint, row.Agent, agent.Name)
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s belongs to agent %s, not to %s: nothing was restored", r.Checkpoint, row.Agent, agent.Name)
 	case r.Run != "" && row.Run != r.Run:
-		return nil, ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s is of run %s, not of %s: nothing was restored", r.Checkpoint, row.Run, r.Run)
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s belongs to run %s, not to %s: nothing was restored", r.Checkpoint, row.Run, r.Run)
 	}
 	return row, nil
 }
