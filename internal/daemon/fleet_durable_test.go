@@ -189,7 +189,30 @@ func TestDurableFleet(t *testing.T) {
 	h.standbyAway(server, standby)
 	h.engineAway(server)
 	h.removed(server)
+	h.forgotten(server)
 	h.claimed(url)
+}
+
+// forgotten lets the engine lose everything, and cuts the connection: it gets everything
+// again, also what was sent once for all on that connection.
+func (h *fleetHost) forgotten(server *pgtest.Server) {
+	t := h.t
+	names := func() []string {
+		return server.Rows("fleet", `SELECT r.owner, r.agent, r.run FROM fleet_runs r JOIN fleet_agents a ON a.uid = r.agent_uid WHERE r.host = '`+h.store.ID+`' ORDER BY 1, 2, 3`)
+	}
+	h.save("lax", "").want(t, "a save before the engine forgets", "fleet", false)
+	before := names()
+	server.Exec("fleet", `TRUNCATE fleet_agents, fleet_runs, fleet_checkpoints, fleet_segments, fleet_rows, fleet_audit;
+		UPDATE fleet_marks SET mark_n = 0, mark_hash = '';
+		SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ckptsidecar'`)
+	id := newID()
+	h.save("strict", id).want(t, "a save after the engine has forgotten all", "fleet", false)
+	if after := names(); len(before) < 3 || !slices.Equal(after, before) {
+		t.Errorf("the engine had the runs %q and has %q", before, after)
+	}
+	if got := server.Rows("fleet", `SELECT id FROM fleet_checkpoints`); !slices.Contains(got, id) {
+		t.Errorf("the engine has %q and not %s", got, id)
+	}
 }
 
 // claimed lets another host claim a run: no write to it is acknowledged any more, also

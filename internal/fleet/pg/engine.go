@@ -39,6 +39,7 @@ type Engine struct {
 	warned  atomic.Bool // a commit came with a warning about replication
 	alone   bool        // the last commit waited for no standby, because the engine names none
 	version string
+	has     memory
 }
 
 // Dial connects to the engine. The url holds a password: no error shows it.

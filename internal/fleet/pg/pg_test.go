@@ -151,6 +151,20 @@ func TestEngine(t *testing.T) {
 			t.Errorf("hosts are %+v, %v", hosts, err)
 		}
 	})
+	t.Run("what went may come again", func(t *testing.T) {
+		named := func(from int64, agent, run string) *fleet.Changes {
+			c := batch(from, from+1)
+			c.Names = []fleet.Name{{Owner: "uid:1", Agent: "a", UID: agent}, {Owner: "uid:1", Agent: "a", Run: "main", UID: run}}
+			return c
+		}
+		ship(t, e, "db1", named(7, "agent-a", "run-a"))
+		gone := named(8, "", "")
+		gone.Agents, gone.Runs = nil, nil
+		ship(t, e, "db1", gone)
+		if fenced := ship(t, e, "db1", named(9, "agent-a", "run-a")); len(fenced) != 0 || count("fleet_agents") != "1" || count("fleet_runs") != "1" {
+			t.Errorf("there are %s agents and %s runs, fenced are %q", count("fleet_agents"), count("fleet_runs"), fenced)
+		}
+	})
 }
 
 // TestCheck says what is wrong with an engine.

@@ -112,7 +112,8 @@ func (e *Engine) read(results pgx.BatchResults, n int, each func(int, pgx.Rows) 
 func (e *Engine) Ship(ctx context.Context, db string, c *fleet.Changes) (fenced []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	s := &shipping{db: db, changes: c, Batch: &pgx.Batch{}}
+	e.has.look(c)
+	s := &shipping{db: db, changes: c, has: &e.has, Batch: &pgx.Batch{}}
 	s.all()
 	mine := map[string]bool{}
 	err = e.send(ctx, s.Batch, func(i int, rows pgx.Rows) error {
@@ -127,6 +128,7 @@ func (e *Engine) Ship(ctx context.Context, db string, c *fleet.Changes) (fenced 
 	if err != nil {
 		return nil, err
 	}
+	e.has.keep(c, mine)
 	for i := range c.Runs {
 		if r := &c.Runs[i]; !mine[r.UID] {
 			fenced = append(fenced, fleet.RunName(r.Owner, r.Agent, r.Name))
@@ -140,6 +142,7 @@ type shipping struct {
 	*pgx.Batch
 	db      string
 	changes *fleet.Changes
+	has     *memory
 	fence   int      // which of them says what runs are still this host's; -1 for none
 	uids    []string // of the runs, and their terms
 	terms   []int64
@@ -167,6 +170,9 @@ func (s *shipping) all() {
 func (s *shipping) names() {
 	var runs, agents struct{ owner, agent, run, uid []string }
 	for _, n := range s.changes.Names {
+		if uid, known := s.has.names[bare(n)]; known && uid == n.UID {
+			continue
+		}
 		to := &runs
 		if n.Run == "" {
 			to = &agents
@@ -188,7 +194,11 @@ func (s *shipping) names() {
 
 func (s *shipping) agents() {
 	var uid, owner, agent, doc []string
-	for _, a := range s.changes.Agents {
+	for i := range s.changes.Agents {
+		a := &s.changes.Agents[i]
+		if s.has.agents[a.UID] == sent(a) {
+			continue
+		}
 		uid, owner, agent, doc = append(uid, a.UID), append(owner, a.Owner), append(agent, a.Name), append(doc, a.Doc)
 	}
 	if len(uid) > 0 {
@@ -199,13 +209,23 @@ func (s *shipping) agents() {
 func (s *shipping) runs() {
 	var agentUID, owner, agent, run, status, updated, doc []string
 	var asOf, seq []int64
+	var fresh struct {
+		uid, agentUID, owner, agent, run []string
+		term                             []int64
+	}
 	for i := range s.changes.Runs {
 		r := &s.changes.Runs[i]
 		s.uids, s.terms = append(s.uids, r.UID), append(s.terms, r.Term)
 		agentUID, owner, agent, run = append(agentUID, r.AgentUID), append(owner, r.Owner), append(agent, r.Agent), append(run, r.Name)
+		if r.Whole || !s.has.runs[r.UID] {
+			fresh.uid, fresh.agentUID, fresh.term = append(fresh.uid, r.UID), append(fresh.agentUID, r.AgentUID), append(fresh.term, r.Term)
+			fresh.owner, fresh.agent, fresh.run = append(fresh.owner, r.Owner), append(fresh.agent, r.Agent), append(fresh.run, r.Name)
+		}
 		status, updated, doc, asOf, seq = append(status, r.Status), append(updated, r.UpdatedAt), append(doc, r.Doc), append(asOf, r.AsOf), append(seq, r.Seq)
 	}
-	s.Queue(makeRuns, s.db, s.uids, agentUID, owner, agent, run, s.terms)
+	if len(fresh.uid) > 0 {
+		s.Queue(makeRuns, s.db, fresh.uid, fresh.agentUID, fresh.owner, fresh.agent, fresh.run, fresh.term)
+	}
 	s.fence = s.Len()
 	s.Queue(setRuns, s.db, s.uids, s.terms, asOf, status, updated, seq, doc, agentUID, owner, agent, run)
 }
@@ -217,19 +237,22 @@ func (s *shipping) held(statement string, args ...any) {
 
 // removals takes what went of the runs.
 func (s *shipping) removals() {
-	var whole []string
-	var terms []int64
+	var whole, gone, trim, kept []string
+	var terms, goneN, keptID []int64
 	for i := range s.changes.Runs {
 		r := &s.changes.Runs[i]
 		if r.Whole {
 			whole, terms = append(whole, r.UID), append(terms, r.Term)
 			s.held(keepOnly, r.UID, some(r.Live))
 		}
-		if len(r.Gone) > 0 {
-			s.held(dropGone, r.UID, r.Gone)
+		for _, n := range r.Gone {
+			gone, goneN = append(gone, r.UID), append(goneN, n)
 		}
 		if r.Trim {
-			s.held(keepSegments, r.UID, some(r.Segments))
+			trim = append(trim, r.UID)
+			for _, id := range r.Segments {
+				kept, keptID = append(kept, r.UID), append(keptID, id)
+			}
 		}
 		if r.TrimWrites {
 			s.held(keepWrites, r.UID, append([]string{}, r.Writes...))
@@ -237,6 +260,12 @@ func (s *shipping) removals() {
 		if r.FirstEvent > 0 {
 			s.held(dropEvents, r.UID, r.FirstEvent)
 		}
+	}
+	if len(gone) > 0 {
+		s.held(dropGone, gone, goneN)
+	}
+	if len(trim) > 0 {
+		s.held(keepSegments, trim, append([]string{}, kept...), some(keptID))
 	}
 	if len(whole) > 0 {
 		s.Queue(dropRows, s.db, whole, terms)

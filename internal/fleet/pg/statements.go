@@ -36,9 +36,11 @@ const (
 	// keepWrites leaves what LangGraph's tasks wrote and that is still there.
 	keepWrites = `DELETE FROM fleet_rows WHERE kind = 'graph_write' AND run_uid = $4 AND NOT key = ANY($5::text[]) AND run_uid IN (` + held + `)`
 	// keepOnly leaves the checkpoints that there are, dropGone takes those that went.
-	keepOnly     = `DELETE FROM fleet_checkpoints WHERE run_uid = $4 AND NOT (db = $1 AND n = ANY($5::bigint[])) AND run_uid IN (` + held + `)`
-	dropGone     = `DELETE FROM fleet_checkpoints WHERE run_uid = $4 AND db = $1 AND n = ANY($5::bigint[]) AND run_uid IN (` + held + `)`
-	keepSegments = `DELETE FROM fleet_segments WHERE run_uid = $4 AND NOT (db = $1 AND id = ANY($5::bigint[])) AND run_uid IN (` + held + `)`
+	keepOnly = `DELETE FROM fleet_checkpoints WHERE run_uid = $4 AND NOT (db = $1 AND n = ANY($5::bigint[])) AND run_uid IN (` + held + `)`
+	dropGone = `DELETE FROM fleet_checkpoints WHERE (run_uid, db, n) IN (
+		SELECT u.run_uid, $1, u.n FROM unnest($4::text[], $5::bigint[]) AS u(run_uid, n) WHERE u.run_uid IN (` + held + `))`
+	keepSegments = `DELETE FROM fleet_segments WHERE run_uid = ANY($4::text[]) AND run_uid IN (` + held + `)
+		AND NOT (run_uid, db, id) IN (SELECT u.run_uid, $1, u.id FROM unnest($5::text[], $6::bigint[]) AS u(run_uid, id))`
 
 	putSegments = `INSERT INTO fleet_segments (run_uid, db, id, size, data)
 		SELECT u.run_uid, $1, u.id, u.size, u.data FROM unnest($4::text[], $5::bigint[], $6::bigint[], $7::bytea[]) AS u(run_uid, id, size, data)
