@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -102,7 +103,7 @@ func (w *fleetWorld) wants(t *testing.T, code int, args []string, texts ...strin
 		}
 	}
 	for line := range strings.Lines(got.stdout) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 && !strings.Contains(line, `\u`) && args[1] != "status" {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 && !strings.Contains(line, `\u`) && !slices.Contains([]string{"status", "restore"}, args[1]) {
 			t.Errorf("%q prints a line of %d columns: %s", args, n, line)
 		}
 	}
@@ -162,4 +163,19 @@ func TestFleetSeen(t *testing.T) {
 	})
 	w.wants(t, cli.ExitFailed, []string{"fleet", "status"}, "unreachable", "! ")
 	w.wants(t, cli.ExitTryLater, []string{"fleet", "runs"}, "the fleet's engine cannot be asked")
+	engine.Again()
+	w.damaged(t, engine)
+}
+
+// damaged restores a host of which the engine's copy is damaged in one place.
+func (w *fleetWorld) damaged(t *testing.T, engine *pgtest.Server) {
+	t.Helper()
+	engine.Exec("fleet", `UPDATE fleet_hosts SET name = 'lost'`) // JSON keeps what is in a name
+	engine.Exec("fleet", `UPDATE fleet_checkpoints SET body = 'damaged', pieces = NULL WHERE id = (SELECT id FROM fleet_checkpoints ORDER BY n LIMIT 1)`)
+	lost := engine.Rows("fleet", `SELECT id FROM fleet_checkpoints ORDER BY n LIMIT 1`)[0]
+	host := engine.Rows("fleet", `SELECT db FROM fleet_hosts`)[0]
+	for _, more := range [][]string{nil, {"--json"}} {
+		args := append([]string{"fleet", "restore", host, w.url, "--force", "--db", filepath.Join(w.folder, "restored.db")}, more...)
+		w.wants(t, cli.ExitDamaged, args, lost[:13], "1 checkpoint damaged in the engine, and left out", "first")
+	}
 }

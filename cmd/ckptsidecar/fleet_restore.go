@@ -23,7 +23,8 @@ func (c *fleetRestoreCmd) Help() string {
 	return `The daemon here must be stopped (ckptsidecar service stop), and its database must have no agents.
 The engine refuses from then on what the lost host ships. That host's daemon says so in status if it comes back.
 The runs come back as they were shipped last. A run that was running then waits for a person:
-nobody knows what it did after that. Decide with ckptsidecar operations and ckptsidecar resolve.`
+nobody knows what it did after that. Decide with ckptsidecar operations and ckptsidecar resolve.
+The exit code is 5 if a checkpoint was left out because the engine's copy of it is damaged.`
 }
 
 func (c *fleetRestoreCmd) Run(ctx context.Context, a *app) error {
@@ -43,16 +44,29 @@ func (c *fleetRestoreCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if a.JSON {
-		return a.WriteJSON(done)
+		err = a.WriteJSON(done)
+	} else {
+		c.tell(a, done)
 	}
-	return c.tell(a, done)
+	if err == nil && len(done.Damaged) > 0 {
+		return &cli.ExitError{Code: cli.ExitDamaged, Message: fmt.Sprintf("%s damaged in the engine, and left out", term.Count(len(done.Damaged), "checkpoint"))}
+	}
+	return err
 }
 
-func (c *fleetRestoreCmd) tell(a *app, done *fleet.Restored) error {
+func (c *fleetRestoreCmd) tell(a *app, done *fleet.Restored) {
 	term.Printf(a.Stdout, "%s  %s has %d agents, %d runs and %d checkpoints of host %s now\n",
 		a.Out.Green("restored"), done.Database, done.Agents, done.Runs, done.Checkpoints, done.Host)
+	if len(done.Damaged) > 0 {
+		term.Printf(a.Stdout, "these checkpoints were left out, because the engine's copy of them is damaged:\n")
+		t := term.NewTable("OWNER", "AGENT", "RUN", ">SEQ", "~REASON", "#ID")
+		for _, d := range done.Damaged {
+			t.Add(d.Owner, d.Agent, d.Run, fmt.Sprint(d.Seq), d.Reason, d.ID)
+		}
+		t.Write(a.Stdout, a.Out)
+	}
 	if len(done.Uncertain) == 0 {
-		return nil
+		return
 	}
 	term.Printf(a.Stdout, "a person must decide about these runs before they go on, see ckptsidecar operations:\n")
 	t := term.NewTable("OWNER", "AGENT", "RUN")
@@ -60,5 +74,4 @@ func (c *fleetRestoreCmd) tell(a *app, done *fleet.Restored) error {
 		t.Add(u.Owner, u.Agent, u.Run)
 	}
 	t.Write(a.Stdout, a.Out)
-	return nil
 }

@@ -169,7 +169,7 @@ func (c *claimant) takeOver(ctx context.Context, e *pg.Engine, sc ckpt.Scope, ru
 	agents := []fleet.LostAgent{run.Lost(term)}
 	sc.Target = run.Owner
 	sc.Reason = reasonWith(sc.Reason, fmt.Sprintf("claimed from host %s of the fleet, database %s, term %d", run.Host, run.DB, term))
-	report, err := importFilled(ctx, e, c.store, sc, agents, journal.KeepRuns(agents))
+	report, _, err := importFilled(ctx, e, c.store, sc, agents, journal.KeepRuns(agents))
 	if err != nil {
 		return nil, fmt.Errorf("the engine has given run %s to this host, and it could not be brought here; claim it again: %w", run.Run, err)
 	}
@@ -189,20 +189,22 @@ func reasonWith(reason, what string) string {
 }
 
 // importFilled imports agents of one owner by the way of an export in a file beside the
-// database, so that all that an import checks is checked.
-func importFilled(ctx context.Context, e *pg.Engine, store *db.Store, sc ckpt.Scope, agents []fleet.LostAgent, kept journal.Kept) (*ckpt.ImportReport, error) {
+// database, so that all that an import checks is checked. It answers what was left out.
+func importFilled(ctx context.Context, e *pg.Engine, store *db.Store, sc ckpt.Scope, agents []fleet.LostAgent, kept journal.Kept) (*ckpt.ImportReport, []fleet.DamagedCheckpoint, error) {
 	aside, err := os.CreateTemp(filepath.Dir(store.Opt.Path), ".fleet-restore-*")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { _, _ = aside.Close(), os.Remove(aside.Name()) }()
-	if err := journal.WriteLost(aside, agents, func(r *fleet.LostRun) error { return e.Fill(ctx, r) }); err != nil {
-		return nil, err
+	damaged, err := journal.WriteLost(aside, agents, func(r *fleet.LostRun) error { return e.Fill(ctx, r) })
+	if err != nil {
+		return nil, nil, err
 	}
 	if _, err := aside.Seek(0, 0); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return store.ImportKept(ctx, sc, aside, kept)
+	report, err := store.ImportKept(ctx, sc, aside, kept)
+	return report, damaged, err
 }
 
 // Strands lists what this host has of runs that other hosts have claimed.

@@ -97,7 +97,7 @@ func restoreInto(ctx context.Context, e *pg.Engine, lost *fleet.HostShown, c Con
 	if err := e.Give(ctx, lost.DB, store.ID); err != nil {
 		return nil, err
 	}
-	done := &fleet.Restored{Host: lost.Name, From: lost.DB, Database: c.Database, Uncertain: []fleet.UncertainRun{}}
+	done := &fleet.Restored{Host: lost.Name, From: lost.DB, Database: c.Database, Uncertain: []fleet.UncertainRun{}, Damaged: []fleet.DamagedCheckpoint{}}
 	return done, bringBack(ctx, e, store, done)
 }
 
@@ -145,11 +145,12 @@ func bringBack(ctx context.Context, e *pg.Engine, store *db.Store, done *fleet.R
 func importLost(ctx context.Context, e *pg.Engine, store *db.Store, agents []fleet.LostAgent, done *fleet.Restored) error {
 	owner := agents[0].Owner
 	sc := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0", Admin: true, PID: os.Getpid()}, Target: owner, Reason: "restored from the fleet's engine, host " + done.Host}
-	report, err := importFilled(ctx, e, store, sc, agents, journal.KeepLost(agents))
+	report, damaged, err := importFilled(ctx, e, store, sc, agents, journal.KeepLost(agents))
 	if err != nil {
 		return err
 	}
 	done.Agents, done.Runs, done.Checkpoints = done.Agents+len(report.Agents), done.Runs+report.Runs, done.Checkpoints+report.Imported
+	done.Damaged = append(done.Damaged, damaged...)
 	for _, u := range report.Uncertain {
 		done.Uncertain = append(done.Uncertain, fleet.UncertainRun{Owner: owner, Agent: u.Agent, Run: u.Run, Reason: u.Reason})
 	}

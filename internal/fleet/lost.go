@@ -28,6 +28,18 @@ type Restored struct {
 	Runs        int            `json:"runs"`
 	Checkpoints int            `json:"checkpoints"`
 	Uncertain   []UncertainRun `json:"uncertain"` // runs that a person must decide about
+
+	Damaged []DamagedCheckpoint `json:"damaged"` // what the engine holds and cannot be read
+}
+
+// DamagedCheckpoint is a checkpoint that a restore has left out.
+type DamagedCheckpoint struct {
+	Owner  string `json:"owner"`
+	Agent  string `json:"agent"`
+	Run    string `json:"run"`
+	ID     string `json:"id"`
+	Seq    int64  `json:"seq"`
+	Reason string `json:"reason"`
 }
 
 // UncertainRun is a run that must not go on by itself.

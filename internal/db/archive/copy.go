@@ -44,13 +44,19 @@ func (im *importing) keepRun(agent, run string, row []any) (uid any) {
 }
 
 // CopyWriter writes an export from rows that were kept elsewhere.
-type CopyWriter struct{ x *exporter }
+type CopyWriter struct {
+	x *exporter
+
+	// Damaged, if set, is told of each checkpoint that is left out because its state
+	// cannot be read or does not match its hash.
+	Damaged func(run, id string, seq int64, err error)
+}
 
 // NewCopyWriter begins an export.
 func NewCopyWriter(w io.Writer) *CopyWriter {
 	x := newExporter(w)
 	x.line(&exportLine{Type: lineBegin, Version: exportVersion})
-	return &CopyWriter{x}
+	return &CopyWriter{x: x}
 }
 
 // Agent writes the line of an agent.
@@ -85,6 +91,9 @@ func (c *CopyWriter) Checkpoint(run, row string, seq int64, state *blob.StateRow
 	}
 	if err != nil {
 		c.x.damaged(run, lineCheckpoint, state.ID, seq, err)
+		if c.Damaged != nil {
+			c.Damaged(run, state.ID, seq, err)
+		}
 		return
 	}
 	c.x.checkpoint(&ckpt.Checkpoint{Run: run, ContentType: kind.ContentType, State: bytes}, []byte(row))

@@ -13,19 +13,24 @@ import (
 )
 
 // WriteLost writes agents of one owner as an export, as the engine holds them. fill
-// reads what is in a run, which is let go again after it was written.
-func WriteLost(w io.Writer, agents []fleet.LostAgent, fill func(*fleet.LostRun) error) error {
+// reads what is in a run, which is let go again after it was written. It answers the
+// checkpoints that are left out because the engine's copy of them is damaged.
+func WriteLost(w io.Writer, agents []fleet.LostAgent, fill func(*fleet.LostRun) error) (damaged []fleet.DamagedCheckpoint, err error) {
 	x := archive.NewCopyWriter(w)
 	for i := range agents {
-		x.Agent(agents[i].Doc)
-		for _, run := range agents[i].Runs {
+		a := &agents[i]
+		x.Damaged = func(run, id string, seq int64, why error) {
+			damaged = append(damaged, fleet.DamagedCheckpoint{Owner: a.Owner, Agent: a.Name, Run: run, ID: id, Seq: seq, Reason: why.Error()})
+		}
+		x.Agent(a.Doc)
+		for _, run := range a.Runs {
 			if err := fill(&run); err != nil {
-				return err
+				return nil, err
 			}
 			writeRun(x, &run)
 		}
 	}
-	return x.End()
+	return damaged, x.End()
 }
 
 // Kept are identities that an import is to keep.

@@ -67,8 +67,8 @@ func (w *world) bringBack(s *db.Store) {
 			continue
 		}
 		text := &bytes.Buffer{}
-		if err := journal.WriteLost(text, mine, func(r *fleet.LostRun) error { return w.engine.Fill(ctx, r) }); err != nil {
-			w.t.Fatal(err)
+		if damaged, err := journal.WriteLost(text, mine, func(r *fleet.LostRun) error { return w.engine.Fill(ctx, r) }); err != nil || len(damaged) > 0 {
+			w.t.Fatalf("%v, damaged are %+v", err, damaged)
 		}
 		root := ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0", Admin: true}, Target: owner}
 		if _, err := s.ImportKept(ctx, root, text, journal.KeepLost(mine)); err != nil {
