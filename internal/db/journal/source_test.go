@@ -107,11 +107,15 @@ const (
 )
 
 var caseElsewhere = map[string]string{
-	"append_events": inHistories, "begin_operation": inHistories, "begin_step": inHistories, "change": inHistories, "chown": inHistories, "delete": inHistories,
+	"append_events": inHistories, "begin_operation": inHistories, "begin_step": inHistories, "change": inHistories,
+	"chown": inHistories, "delete": inHistories,
 	"end_operation": inHistories, "finish_step": inHistories, "restore": inHistories, "resume": inHistories, "start_run": inHistories,
-	"attach_files": readWhole, "calibrate": readWhole, "delete_runs": readWhole, "drop_run": readWhole, "import": readWhole, "interrupt_run": readWhole,
-	"let_go_of_files": readWhole, "observe_run": readWhole, "observe_spans": readWhole, "prune_threads": readWhole, "resolve_operation": readWhole,
-	"archive_audit": noRun, "drop_spans": noRun, "missing_contents": noRun, "notify_test": noRun, "put_contents": noRun, "put_token": noRun, "put_tree": noRun,
+	"attach_files": readWhole, "calibrate": readWhole, "delete_runs": readWhole, "drop_run": readWhole,
+	"import": readWhole, "interrupt_run": readWhole,
+	"let_go_of_files": readWhole, "observe_run": readWhole, "observe_spans": readWhole,
+	"prune_threads": readWhole, "resolve_operation": readWhole,
+	"archive_audit": noRun, "drop_spans": noRun, "missing_contents": noRun, "notify_test": noRun,
+	"put_contents": noRun, "put_token": noRun, "put_tree": noRun,
 	"read_operations": noRun, "read_prune": noRun, "read_steps": noRun, "restore_backup": noRun, "revoke_token": noRun, "start": noRun, "verify": noRun,
 }
 
