@@ -118,8 +118,9 @@ func TestFleetClaim(t *testing.T) {
 			t.Fatal(err)
 		}
 		one = openFleetStore(whole, path)
-		if err := fenceAsBefore(t.Context(), word, journal.New(one.Core), one.ID); err != nil {
-			t.Fatal(err)
+		taken, err := fenceAsBefore(t.Context(), word, journal.New(one.Core), one.ID)
+		if err != nil || len(taken) != 1 || taken[0].Host != "two" {
+			t.Fatalf("the file says %+v, %v", taken, err)
 		}
 		wantRefused(t, saveOne(one, t, "main", `{}`), ckpt.CodeFenced, "has claimed run main")
 	})

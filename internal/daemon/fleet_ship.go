@@ -300,7 +300,8 @@ func (s *shipper) sayHello(ctx context.Context) error {
 // startFleet starts the shipper where an engine is set.
 func (s *service) startFleet(ctx context.Context) {
 	c := &s.daemon.Config
-	if err := fenceAsBefore(ctx, c.Database+fleetSuffix, journal.New(s.store.Core), s.store.ID); err != nil {
+	taken, err := fenceAsBefore(ctx, c.Database+fleetSuffix, journal.New(s.store.Core), s.store.ID)
+	if err != nil {
 		s.log.Error("it is not known which runs of this host other hosts have claimed; the fleet's engine tells when it can be reached", "error", err)
 	}
 	if c.FleetEngine == "" {
@@ -310,7 +311,7 @@ func (s *service) startFleet(ctx context.Context) {
 		wordFile: c.Database + fleetSuffix,
 		url:      func() (string, error) { return c.EngineURL(os.Getenv) }, reader: journal.New(s.store.Core), log: s.log, bytes: int64(c.FleetBatch),
 		host: fleet.Host{DB: s.store.ID, Name: c.HostName(), Version: s.daemon.Version, Schema: ckpt.SchemaVersion},
-		pace: fleet.Pace{Floor: time.Duration(c.FleetInterval), Most: fleetMost}, waiters: newWaiters(), assume: c.FleetAssume,
+		pace: fleet.Pace{Floor: time.Duration(c.FleetInterval), Most: fleetMost}, waiters: newWaiters(), assume: c.FleetAssume, taken: taken,
 	}
 	s.workers.Go(func() { _ = s.shipper.Run(ctx) })
 }

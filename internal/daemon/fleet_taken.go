@@ -54,12 +54,12 @@ func (s *shipper) isTaken(uid string, term int64) bool {
 }
 
 // fenceAsBefore refuses writes to the runs that other hosts had claimed when this
-// daemon ran last. The engine tells later what has changed since.
-func fenceAsBefore(ctx context.Context, wordFile string, j *journal.Journal, database string) error {
+// daemon ran last, and answers them. The engine tells later what has changed since.
+func fenceAsBefore(ctx context.Context, wordFile string, j *journal.Journal, database string) ([]fleet.Taken, error) {
 	w, err := readWordFile(wordFile)
 	if err != nil || w.Database != database || len(w.Taken) == 0 {
-		return err
+		return nil, err
 	}
 	_, err = j.Fence(ctx, w.Taken)
-	return err
+	return w.Taken, err
 }
