@@ -23,6 +23,7 @@ type Server struct {
 	folder string // of its data
 	port   int
 	user   []string // what runs a program as its user
+	small  int      // no file of its grows beyond so many MiB and a bit; 0 for no limit
 }
 
 // Programs is the folder of PostgreSQL's programs, "" where it is not installed.
@@ -102,6 +103,9 @@ func (s *Server) run(program string, args ...string) {
 
 func (s *Server) try(program string, args ...string) ([]byte, error) {
 	line := append(slices.Clone(s.user), append([]string{filepath.Join(s.bin, program)}, args...)...)
+	if s.small > 0 { // in blocks of 512 bytes; the bit cuts a page in two, which the server takes for a full disk
+		line = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -f %d && exec "$@"`, s.small<<11+8), "sh"}, line...)
+	}
 	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Dir = filepath.Dir(s.folder)
 	return cmd.CombinedOutput()
@@ -137,6 +141,15 @@ func (s *Server) Stop() {
 func (s *Server) Again() {
 	s.t.Helper()
 	s.run("pg_ctl", "-D", s.folder, "-l", s.folder+".log", "-w", "-t", "60", "start")
+}
+
+// Small starts the server anew with files of which none can grow beyond so many MiB, as
+// if its disk were full. 0 takes the limit away. It must be 16 at least.
+func (s *Server) Small(mib int) {
+	s.t.Helper()
+	s.Stop()
+	s.small = mib
+	s.Again()
 }
 
 // Standby adds a synchronous standby and waits until commits wait for it.
