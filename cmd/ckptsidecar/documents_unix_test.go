@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -17,11 +18,13 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	ckpt "github.com/ckptsidecar/ckptsidecar"
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// aBlock is a block of code of a document: its language and its text.
-var aBlock = regexp.MustCompile("(?ms)^ *```([a-z]*)\n(.*?)^ *```$")
+// aBlock is a block of code of a document: the file in which the reader is to save it,
+// its language and its text.
+var aBlock = regexp.MustCompile("(?ms)(?:^Save this as `([^`\n]+)`[^\n]*\n\n)?^ *```([a-z]*)\n(.*?)^ *```$")
 
 // notRun lists the blocks that nothing checks, by the words they begin with, and says why.
 var notRun = []struct{ page, begins, why string }{
@@ -48,8 +51,8 @@ var notRun = []struct{ page, begins, why string }{
 	{"docs/OPERATIONS.md", "scrape_configs", "it needs Prometheus"},
 	{"docs/OPERATIONS.md", "ls -l /var/lib", "it needs a service; TestStories/restore_backup plays it"},
 	{"docs/QUICKSTART.md", "go install", "it starts the daemon that the page has here"},
-	{"docs/QUICKSTART.md", "pip install", "it needs PyPI for its build tools; packaging installs the wheel"},
 	{"docs/QUICKSTART.md", "(cd clients/typescript", "it needs npm; make clients-typescript installs the package"},
+	{"docs/QUICKSTART.md", "node loop.mjs", "it needs the package of the block before; make clients-typescript types it"},
 	{"docs/QUICKSTART.md", "claude mcp add", "it needs Claude Code; make clients-mcp speaks to the server"},
 	{"docs/RELEASE.md", "   gh release", "it publishes"},
 	{"docs/RESUME.md", "ckptsidecar prompts", "ID stands for the id of a prompt; TestStories/prompts answers one"},
@@ -99,6 +102,13 @@ var prepared = map[string]string{
 	"docs/OPERATIONS.md": `mkdir -p ~/node_exporter`,
 }
 
+// killed are the blocks of docs/QUICKSTART.md that kill an agent in the middle and run
+// it again: the agent, its run, and what is said once by the two lives together.
+var killed = []struct{ begins, agent, run, once string }{
+	{"python3 loop.py", "loop", "main", "0 squared is 0\n|sum: 285\n"},
+	{"go build -o worker", "crawler", "nightly", "going on at page [1-9]|published: 10045 words\n"},
+}
+
 // here are the places of a reader, for those of the service.
 var here = strings.NewReplacer(
 	"/run/ckptsidecar/ckptsidecar.sock", "~/.local/state/ckptsidecar/ckptsidecar.sock",
@@ -136,12 +146,18 @@ func TestTheDocumentsRun(t *testing.T) {
 			if len(found) == 0 {
 				continue
 			}
-			blocks.Add(int32(len(found)))
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
+				blocks.Add(int32(len(found)))
 				p := page{name: filepath.ToSlash(name)}
 				for _, m := range found {
-					switch p.block(t, m[1], m[2]) {
+					if m[1] != "" {
+						file := filepath.Join(p.open(t).dir, m[1])
+						if err := os.WriteFile(file, []byte(m[3]), 0o600); err != nil {
+							t.Fatal(err)
+						}
+					}
+					switch p.block(t, m[2], m[3]) {
 					case wasRun:
 						run.Add(1)
 					case wasChecked:
@@ -222,7 +238,17 @@ func (p *page) block(t *testing.T, language, text string) fate {
 			}
 			return wasChecked
 		}
+		for _, k := range killed {
+			if p.name == "docs/QUICKSTART.md" && strings.HasPrefix(text, k.begins) {
+				return p.open(t).kill(t, text, k.agent, k.run, k.once)
+			}
+		}
 		p.open(t).try(t, here.Replace(text))
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "export ") {
+				p.reader.exports += line
+			}
+		}
 		return wasRun
 	case "sql":
 		p.query = strings.TrimSuffix(strings.TrimSpace(text), ";")
@@ -298,6 +324,9 @@ func (p *page) block(t *testing.T, language, text string) fate {
 func (p *page) open(t *testing.T) *reader {
 	if p.reader == nil {
 		p.reader = newReader(t)
+		if p.name == "docs/QUICKSTART.md" {
+			p.reader.clone(t)
+		}
 		if before := prepared[p.name]; before != "" {
 			p.reader.try(t, before)
 		}
@@ -307,8 +336,10 @@ func (p *page) open(t *testing.T) *reader {
 
 // reader is somebody who types what a page says.
 type reader struct {
-	dir string
-	env []string
+	dir     string
+	env     []string
+	exports string // what the blocks so far have exported
+	client  *client.Client
 }
 
 func newReader(t *testing.T) *reader {
@@ -343,7 +374,7 @@ func newReader(t *testing.T) *reader {
 		}
 	}
 	home := filepath.Join(dir, "home")
-	r.env = append(r.env, "HOME="+home, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	r.env = append(r.env, "HOME="+home, "PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1", "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	daemon := exec.Command(filepath.Join(bin, "ckptsidecar"), "serve")
 	daemon.Env, daemon.Dir = r.env, r.dir
 	if err := daemon.Start(); err != nil {
@@ -355,9 +386,9 @@ func newReader(t *testing.T) *reader {
 		_ = daemon.Process.Signal(os.Interrupt)
 		<-ended
 	})
-	c := client.Client{Socket: filepath.Join(home, ".local", "state", "ckptsidecar", "ckptsidecar.sock")}
-	defer c.Close()
-	for c.Ready(t.Context()) != nil {
+	r.client = &client.Client{Socket: filepath.Join(home, ".local", "state", "ckptsidecar", "ckptsidecar.sock")}
+	t.Cleanup(r.client.Close)
+	for r.client.Ready(t.Context()) != nil {
 		select {
 		case err := <-ended:
 			ended <- err
@@ -366,6 +397,59 @@ func newReader(t *testing.T) *reader {
 		}
 	}
 	return r
+}
+
+// clone puts what a clone of the repository has into the folder of the reader.
+func (r *reader) clone(t *testing.T) {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		from, to := filepath.Join(root, entry.Name()), filepath.Join(r.dir, entry.Name())
+		switch {
+		case strings.HasPrefix(entry.Name(), "."):
+		case entry.IsDir():
+			err = errors.Join(err, os.Symlink(from, to))
+		default: // Go embeds no links
+			text, failed := os.ReadFile(from)
+			err = errors.Join(err, failed, os.WriteFile(to, text, 0o600))
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kill types a block that kills an agent in the middle and runs it again. In place of
+// the command sleep stands one that waits until the agent has saved something.
+func (r *reader) kill(t *testing.T, block, agent, run, once string) fate {
+	t.Helper()
+	waits := "#!/bin/sh\nfor i in $(seq 1000); do ckptsidecar show " + agent + " >/dev/null 2>&1 && exit; done\n"
+	bin := filepath.Join(filepath.Dir(r.dir), "bin", "sleep")
+	if err := os.WriteFile(bin, []byte(waits), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.Remove(bin) }()
+	said := r.try(t, block)
+	if said == "" {
+		return wasRun // the language is not installed, which is logged
+	}
+	for pattern := range strings.SplitSeq(once, "|") {
+		if n := len(regexp.MustCompile(pattern).FindAllString(said, -1)); n != 1 {
+			t.Errorf("%q is said %d times", pattern, n)
+		}
+	}
+	info, err := r.client.Run(t.Context(), ckpt.RunRef{Agent: agent, Run: run})
+	if err != nil || info.Attempt != 2 || info.Status != ckpt.RunCompleted {
+		t.Errorf("the run is %+v, error %v", info, err)
+	}
+	return wasRun
 }
 
 // try types a block into a shell that stops at the first command that fails, and returns
@@ -379,7 +463,7 @@ func (r *reader) try(t *testing.T, block string) string {
 		}
 	}
 	shell := exec.Command("sh", "-eu")
-	shell.Env, shell.Dir, shell.Stdin = r.env, r.dir, strings.NewReader(block)
+	shell.Env, shell.Dir, shell.Stdin = r.env, r.dir, strings.NewReader(r.exports+block)
 	said, err := shell.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s\n%s", err, block, said)

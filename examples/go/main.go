@@ -2,7 +2,7 @@
 // moment, start it again, and it goes on where it was.
 //
 //	ckptsidecar serve &
-//	go run ./examples/go
+//	go build -o worker ./examples/go && ./worker
 //
 // It may import nothing of ours but client.
 package main
@@ -67,7 +67,7 @@ func count(ctx context.Context, page int) (int64, error) {
 	select {
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
-	case <-time.After(200 * time.Millisecond):
+	case <-time.After(500 * time.Millisecond):
 		return int64(1000 + page), nil
 	}
 }

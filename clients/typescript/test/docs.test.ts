@@ -53,6 +53,28 @@ test('every example of the documents compiles, runs, and prints what it says', {
   assert.equal(world.spooled().length, 1, 'of the one example without a daemon');
 });
 
+test('the loop of the quickstart goes on after kill -9', { timeout: 120_000 }, async () => {
+  const path = installed('quickstart');
+  const [, section] = readFileSync(sources.quickstart, 'utf8').split('## TypeScript loop');
+  const program = /^Save this as `loop\.mjs`.*\n\n```ts\n([\s\S]*?)^```$/m.exec(section!)![1]!;
+  const typed = /^```sh\n(node loop\.mjs[\s\S]*?)^```$/m.exec(section!)![1]!;
+  writeFileSync(join(path, 'loop.mjs'), program);
+  // In place of the command sleep stands one that waits until the agent has saved something.
+  const waits = '#!/bin/sh\nfor i in $(seq 1000); do ckptsidecar show loop-ts >/dev/null 2>&1 && exit; done\n';
+  writeFileSync(join(path, 'sleep'), waits, { mode: 0o755 });
+  const world = await World.start();
+  const env = { ...world.env, PATH: `${path}:${dirname(bin)}:${process.env['PATH']}` };
+  const ran = spawnSync('sh', ['-eu'], { cwd: path, env, input: typed, encoding: 'utf8', timeout: 60_000 });
+  assert.equal(ran.status, 0, ran.stderr);
+  assert.equal(ran.stdout, '285\n');
+  const agent = world.client().agent('loop-ts');
+  const info = await agent.info();
+  assert.equal(info.status, 'completed');
+  assert.equal(info.attempt, 2);
+  const { checkpoints } = await agent.list();
+  assert.equal(checkpoints[0]!.seq, 10, 'each number is saved once');
+});
+
 test('the example agent survives being killed', { timeout: 120_000 }, async () => {
   const path = installed('example');
   copyFileSync(join(repository, 'examples', 'typescript', 'worker.ts'), join(path, 'worker.ts'));
