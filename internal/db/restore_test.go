@@ -87,8 +87,8 @@ func TestRestoreRefusals(t *testing.T) {
 		code    ckpt.Code
 		says    []string
 	}{
-		"wrong agent":    {ckpt.RestoreRequest{Agent: "b", Checkpoint: c.ID}, ckpt.CodeConflict, []string{"agent a", "not of b", c.ID}},
-		"wrong run":      {ckpt.RestoreRequest{Agent: "a", Run: "other", Checkpoint: c.ID}, ckpt.CodeConflict, []string{"run main", "not of other", c.ID}},
+		"wrong agent":    {ckpt.RestoreRequest{Agent: "b", Checkpoint: c.ID}, ckpt.CodeConflict, []string{"agent a", "not to b", c.ID}},
+		"wrong run":      {ckpt.RestoreRequest{Agent: "a", Run: "other", Checkpoint: c.ID}, ckpt.CodeConflict, []string{"run main", "not to other", c.ID}},
 		"missing":        {ckpt.RestoreRequest{Agent: "a", Checkpoint: newID(t)}, ckpt.CodeNotFound, nil},
 		"no agent":       {ckpt.RestoreRequest{Agent: "none"}, ckpt.CodeNotFound, []string{"none"}},
 		"no such kind":   {ckpt.RestoreRequest{Agent: "a", Kind: ckpt.KindRecovery}, ckpt.CodeNotFound, []string{"ckptsidecar list a"}},
