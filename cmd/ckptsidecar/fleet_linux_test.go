@@ -127,6 +127,9 @@ func TestFleetSeen(t *testing.T) {
 		must(t, err)
 	}
 	w.shipped(t)
+	for second, agent := range []string{"first", "second", "third"} { // they may have been saved in the same millisecond
+		engine.Exec("fleet", fmt.Sprintf(`UPDATE fleet_runs SET updated_at = '2026-01-01T00:00:0%d.000Z' WHERE agent = '%s'`, second, agent))
+	}
 	w.wants(t, cli.ExitDone, []string{"fleet", "status"}, "shipping", "seen-host", "PostgreSQL", "127.0.0.1:", "0 rows")
 	w.wants(t, cli.ExitDone, []string{"fleet", "status", "--jq", ".state"}, "shipping")
 	w.wants(t, cli.ExitDone, []string{"fleet", "hosts"}, "seen-host (here)", "just now")
