@@ -100,7 +100,7 @@ func AsError(err error) *Error {
 	if errors.As(err, &e) {
 		return e
 	}
-	return Wrap(CodeInternal, err, "something went wrong inside the daemon; its log says what")
+	return Wrap(CodeInternal, err, "the daemon had an internal error: read the daemon's log")
 }
 
 // CodeOf is the code of err, "" for nil.

@@ -86,7 +86,7 @@ func TestAProcessThatWasTakenOverFrom(t *testing.T) {
 	if answer := owner.do(t, "claim"); answer != "ok" {
 		t.Fatal(answer)
 	}
-	if answer := old.do(t, "save"); !strings.Contains(answer, "no relative of it: stop, or resume the run") {
+	if answer := old.do(t, "save"); !strings.Contains(answer, "is older and unrelated: stop, or resume the run") {
 		t.Errorf("the old writer's save after the take-over: %s", answer)
 	}
 	for who, s := range map[string]spoken{"the owner": owner, "a later process": speak(t, d.socket)} {

@@ -65,7 +65,7 @@ func (c *restoreBackupCmd) tell(a *app, database string, done *daemon.Restored) 
 		term.Printf(a.Stdout, "%s  %s is the backup %s now\n", a.Out.Green("restored"), database, c.Backup)
 	}
 	for _, earlier := range done.Earlier {
-		term.Printf(a.Stdout, "a restore that was interrupted has kept %s\n", earlier)
+		term.Printf(a.Stdout, "an interrupted restore kept %s\n", earlier)
 	}
 	switch {
 	case done.Kept != "":

@@ -14,7 +14,7 @@ const sweepEvery = time.Minute
 func (s *service) sweepFiles(ctx context.Context) {
 	_ = periodic.Run(ctx, func(ctx context.Context) time.Duration {
 		if err := s.store.SweepFiles(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("files that no checkpoint names any more stay for longer", "error", err)
+			s.log.Warn("files without a checkpoint could not be removed yet", "error", err)
 		}
 		return sweepEvery
 	})

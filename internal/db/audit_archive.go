@@ -39,7 +39,7 @@ func (s *Store) ArchiveAudit(ctx context.Context, sc ckpt.Scope, r ckpt.AuditArc
 
 func (s *Store) mayArchive(sc ckpt.Scope) error {
 	if !sc.Caller.Admin || sc.Target != "" {
-		return ckpt.Errorf(ckpt.CodeDenied, "only an administrator may archive the audit log, which is of everybody, and names no owner")
+		return ckpt.Errorf(ckpt.CodeDenied, "only an administrator may archive the audit log: it covers every owner, so leave the owner out")
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func TestTheDaemonVerifiesItsChain(t *testing.T) {
 	must(t, s.Close())
 	forge(t, path, "UPDATE acts SET pid = 7 WHERE n = 3;")
 	s = openWith(t, options(path, newClock()))
-	if v, err = s.VerifyChain(t.Context(), root); err != nil || v.OK || !slices.Contains(v.Problems, "audit_chain row 3: its hash does not match what it says") {
+	if v, err = s.VerifyChain(t.Context(), root); err != nil || v.OK || !slices.Contains(v.Problems, "audit_chain row 3: its hash does not match its contents") {
 		t.Errorf("a row was changed: %+v %v", v, err)
 	}
 }

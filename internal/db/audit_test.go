@@ -130,7 +130,7 @@ func TestAChangedRowThatWasHashedAnewIsFound(t *testing.T) {
 	forge(t, path, fmt.Sprintf("UPDATE acts SET hash = x'%x' WHERE n = 3", sum))
 	report, err := audit.Verify(t.Context(), path, nil)
 	must(t, err)
-	if !slices.Equal(report.Problems, []audit.Problem{{Rule: "audit_chain", Subject: "row 4", Detail: "its hash does not match what it says"}}) {
+	if !slices.Equal(report.Problems, []audit.Problem{{Rule: "audit_chain", Subject: "row 4", Detail: "its hash does not match its contents"}}) {
 		t.Errorf("verify itself does not find it: %v", report.Problems)
 	}
 }

@@ -20,7 +20,7 @@ func (s *Store) Chown(ctx context.Context, sc ckpt.Scope, r ckpt.ChownRequest, k
 	e := ledger.Entry(sc, "chown", r.Agent)
 	e.Reason = r.Reason
 	if !sc.Caller.Admin || sc.Target != "" {
-		err := ckpt.Errorf(ckpt.CodeDenied, "only an administrator may give agents to another owner; the request itself names both owners")
+		err := ckpt.Errorf(ckpt.CodeDenied, "only an administrator may give agents to another owner; name both owners in the body, not as owner")
 		s.RefusedBefore(e, err)
 		return nil, false, err
 	}
@@ -120,7 +120,7 @@ func (s *Store) mayChown(tx *ledger.Tx, r ckpt.ChownRequest, agents []ledger.Giv
 		return err
 	}
 	if len(taken) > 0 {
-		return ckpt.Errorf(ckpt.CodeConflict, "%s already has an agent with the name %s: nothing was moved; name the others one by one, or erase what is not needed", r.To, someOf(taken))
+		return ckpt.Errorf(ckpt.CodeConflict, "%s already has an agent with the name %s: nothing was moved; move the other agents one by one, or erase one of the two", r.To, someOf(taken))
 	}
 	for i := range agents {
 		a := &agents[i]

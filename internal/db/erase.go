@@ -132,7 +132,7 @@ func (s *Store) scrub(ctx context.Context) error {
 		}
 	}
 	if err := s.deleteFast(); err != nil {
-		s.Log.Warn("deletes go on zeroing more than they need", "error", err)
+		s.Log.Warn("deletes continue to zero more than they need", "error", err)
 	}
 	if err := s.Engine.EmptyLog(ctx); err != nil {
 		return traces(err, "a reader still holds")

@@ -127,11 +127,11 @@ func (s *Store) EventsOf(ctx context.Context, sc ckpt.Scope, after int64, limit 
 	}
 	owner := sc.Whose()
 	if owner == ckpt.AllOwners {
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "name one owner: the order of events is each owner's own")
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "name one owner: each owner has its own order of events")
 	}
 	place, ok := s.EventPlace(owner, after)
 	if !ok {
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "after is the n of no event of %s: give one that was answered before, or 0 for the beginning", owner)
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "after does not name an event of %s: give the n of an event, or 0 for the beginning", owner)
 	}
 	if owner != sc.Caller.Owner {
 		s.AuditRead(sc, "read_events", "", "")

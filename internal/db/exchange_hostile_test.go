@@ -18,7 +18,7 @@ var (
 )
 
 // TestHostileExports changes exports in ways that a hostile one might be changed,
-// and seals them: they are taken or refused, and the database is sound after both.
+// and seals them: they are taken or refused, and the database is intact after both.
 func TestHostileExports(t *testing.T) {
 	t.Parallel()
 	rounds := 20

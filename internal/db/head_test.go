@@ -71,7 +71,7 @@ func TestStartTellsOfAnotherLog(t *testing.T) {
 			s.Close()
 			forge(t, path, `DELETE FROM acts WHERE n > 5; DELETE FROM checkpoints WHERE n > 5;
 				UPDATE audit_head SET n = 5, hash = (SELECT lower(hex(hash)) FROM acts WHERE n = 5)`)
-		}, says: "what stands beside it goes up to row", lost: true},
+		}, says: "its details go up to row", lost: true},
 		"cut, but for the head": {does: func(t *testing.T, path string) { forge(t, path, `DELETE FROM acts WHERE n > 5`) }, says: "its head names row", lost: true},
 		"emptied": {does: func(t *testing.T, path string) {
 			forge(t, path, `DELETE FROM acts; UPDATE audit_head SET n = 0, hash = ''`)

@@ -124,7 +124,7 @@ func (s *Store) Announce(_ context.Context, kind ckpt.NoticeType, message string
 func (s *Store) NotifyTest(ctx context.Context, sc ckpt.Scope) (tested *ckpt.NotifyTested, err error) {
 	e := ledger.Entry(sc, "notify_test", "")
 	if !sc.Caller.Admin || sc.Target != "" { // they are nobody's
-		err := ckpt.Errorf(ckpt.CodeDenied, "only an administrator may test the hooks of the settings, and names no owner")
+		err := ckpt.Errorf(ckpt.CodeDenied, "only an administrator may test the hooks of the settings: leave the owner out")
 		s.RefusedBefore(e, err)
 		return nil, err
 	}

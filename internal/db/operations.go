@@ -270,9 +270,9 @@ func mayEnd(run *ledger.RunRow, o *operationRow, r ckpt.OperationEnd) error {
 	case o.Status == r.Status, o.Status == ckpt.OperationUncertain, o.Status == ckpt.OperationOpen && !r.Resolve:
 		return nil
 	case o.Status == ckpt.OperationOpen:
-		return ckpt.Errorf(ckpt.CodeConflict, "operation %s is open and its owner may still end it: only an uncertain one is resolved", r.Key)
+		return ckpt.Errorf(ckpt.CodeConflict, "operation %s is open, and its owner may still end it: only uncertain operations can be resolved", r.Key)
 	}
-	return ckpt.Errorf(ckpt.CodeConflict, "operation %s has already %s: begin it again for another attempt", r.Key, o.Status)
+	return ckpt.Errorf(ckpt.CodeConflict, "operation %s already %s: begin it again for another attempt", r.Key, o.Status)
 }
 
 // Operations lists a run's operations, newest first.

@@ -138,7 +138,7 @@ func (s *Store) findPrompt(ctx context.Context, sc ckpt.Scope, id string) (*ckpt
 	var p ckpt.Prompt
 	err := s.RO.GetContext(ctx, &p, `SELECT `+promptColumns+promptTables+`WHERE p.id = ?`, id)
 	if ledger.IsNoRows(err) || (err == nil && !ledger.MayRead(sc, p.Owner)) {
-		return nil, ckpt.Errorf(ckpt.CodeNotFound, "there is no prompt %s here: see the open ones with ckptsidecar prompts", id)
+		return nil, ckpt.Errorf(ckpt.CodeNotFound, "there is no prompt %s: list the open prompts with ckptsidecar prompts", id)
 	}
 	p.Status = p.StatusAt(ckpt.At(s.Opt.Now()), ledger.Daemon)
 	return &p, sqlite.ReadError(err)
@@ -151,7 +151,7 @@ func (s *Store) answer(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run
 		return nil, err
 	}
 	if changed == 0 {
-		return nil, ckpt.Errorf(ckpt.CodeConflict, "prompt %s has been answered already", a.ID)
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "prompt %s is already answered", a.ID)
 	}
 	switch a.Choice {
 	case ckpt.ChoiceReinitialize:

@@ -110,7 +110,7 @@ func (s *Store) askedBefore(tx *ledger.Tx, run *ledger.RunRow, r *ckpt.QuestionR
 			return nil, err
 		}
 		if p.Question != r.Question || !slices.Equal(p.Choices, r.Choices) || !wellformed.SameJSON(p.Schema, r.Schema) {
-			return nil, ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "another question was asked under the key %s before: give this one a key of its own", r.Key)
+			return nil, ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "the key %s already belongs to another question: give this question its own key", r.Key)
 		}
 		return p, nil
 	}
@@ -149,16 +149,16 @@ func (s *Store) fits(ctx context.Context, schema, data ckpt.JSON) error {
 func (s *Store) answerQuestion(tx *ledger.Tx, sc ckpt.Scope, run *ledger.RunRow, a ckpt.PromptAnswer, e ledger.AuditEntry) (*ckpt.Prompt, bool, error) {
 	p, err := readPrompt(tx, a.ID)
 	if err != nil || p == nil {
-		return nil, false, ledger.ErrOr(err, ckpt.Errorf(ckpt.CodeNotFound, "there is no prompt %s any more", a.ID))
+		return nil, false, ledger.ErrOr(err, ckpt.Errorf(ckpt.CodeNotFound, "prompt %s no longer exists", a.ID))
 	}
 	switch p.Status {
 	case ckpt.PromptAnswered:
 		if string(p.Choice) == string(a.Choice) && wellformed.SameJSON(p.Data, a.Data) {
 			return p, true, nil
 		}
-		return nil, false, ckpt.Errorf(ckpt.CodeConflict, "prompt %s has been answered otherwise already, at %s", a.ID, p.AnsweredAt)
+		return nil, false, ckpt.Errorf(ckpt.CodeConflict, "prompt %s already has a different answer, given at %s", a.ID, p.AnsweredAt)
 	case ckpt.PromptExpired:
-		return nil, false, ckpt.Errorf(ckpt.CodeConflict, "prompt %s expired at %s: nobody waits for the answer any more", a.ID, p.ExpiresAt)
+		return nil, false, ckpt.Errorf(ckpt.CodeConflict, "prompt %s expired at %s: no agent waits for the answer", a.ID, p.ExpiresAt)
 	case ckpt.PromptWithdrawn:
 		return nil, false, ckpt.Errorf(ckpt.CodeConflict, "prompt %s was withdrawn at %s: its run went on or ended without the answer", a.ID, p.AnsweredAt)
 	}

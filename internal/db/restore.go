@@ -64,7 +64,7 @@ func checkRestore(r ckpt.RestoreRequest) error {
 			return err
 		}
 		if r.Kind != "" || r.Clean {
-			return ckpt.Errorf(ckpt.CodeInvalid, "say checkpoint, or kind and clean to have one chosen, not both")
+			return ckpt.Errorf(ckpt.CodeInvalid, "give either checkpoint, or kind and clean, not both")
 		}
 	}
 	return ledger.CheckFilter(ckpt.CheckpointFilter{Kind: r.Kind, Run: r.Run})

@@ -56,7 +56,7 @@ func (s *Store) DeleteRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, f
 // sweep does it.
 func (s *Store) sweepNow(ctx context.Context) {
 	if err := s.SweepFiles(ctx); err != nil && ctx.Err() == nil {
-		s.Log.Warn("files that no checkpoint names any more stay for longer", "error", err)
+		s.Log.Warn("files without a checkpoint could not be removed yet", "error", err)
 	}
 }
 
@@ -67,7 +67,7 @@ func (s *Store) mayDeleteRun(tx *ledger.Tx, run *ledger.RunRow, force bool) erro
 		return err
 	}
 	if pinned != "" {
-		return ckpt.Errorf(ckpt.CodeConflict, "run %s stays: its checkpoint %s is pinned; unpin it first", run.Name, pinned)
+		return ckpt.Errorf(ckpt.CodeConflict, "run %s cannot be deleted: its checkpoint %s is pinned; unpin it first", run.Name, pinned)
 	}
 	var fork string
 	_, err := tx.Get(&fork, `SELECT f.name FROM runs f JOIN checkpoints c ON c.id = f.forked_from WHERE +c.run_id = ?1 AND f.id <> ?1 AND f.last_seq = 0 AND f.ended_at IS NULL LIMIT 1`, run.ID)
@@ -75,7 +75,7 @@ func (s *Store) mayDeleteRun(tx *ledger.Tx, run *ledger.RunRow, force bool) erro
 		return err
 	}
 	if fork != "" {
-		return ckpt.Errorf(ckpt.CodeConflict, "run %s stays: the fork %s has nothing of its own yet", run.Name, fork)
+		return ckpt.Errorf(ckpt.CodeConflict, "run %s cannot be deleted: its fork %s has no checkpoint of its own yet; save one in the fork, or end the fork, first", run.Name, fork)
 	}
 	if force {
 		return nil
@@ -86,7 +86,7 @@ func (s *Store) mayDeleteRun(tx *ledger.Tx, run *ledger.RunRow, force bool) erro
 	var operation string
 	_, err = tx.Get(&operation, `SELECT key || ' is ' || status FROM operations WHERE run_id = ? AND status IN ('open', 'uncertain') LIMIT 1`, run.ID)
 	if err == nil && operation != "" {
-		err = ckpt.Errorf(ckpt.CodeConflict, "run %s stays: its operation %s; end or resolve it first", run.Name, operation)
+		err = ckpt.Errorf(ckpt.CodeConflict, "run %s cannot be deleted: its operation %s; end or resolve it first", run.Name, operation)
 	}
 	return err
 }

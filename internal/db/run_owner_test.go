@@ -54,7 +54,7 @@ func TestAFullDiskIsToldRarely(t *testing.T) {
 	if n := strings.Count(said.String(), "the disk is full"); n != 1 {
 		t.Errorf("it is told %d times:\n%s", n, said.String())
 	}
-	if n := strings.Count(said.String(), "again: saves go on"); n != 1 {
+	if n := strings.Count(said.String(), "is restored: saves continue"); n != 1 {
 		t.Errorf("that there is room again is told %d times", n)
 	}
 }

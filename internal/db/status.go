@@ -139,7 +139,7 @@ func (s *Store) databaseStatus(ctx context.Context, q *sqlx.Tx, d *ckpt.Database
 
 // damagedProblem gives no number, because each user reads it.
 const damagedProblem = "stored checkpoints are damaged and are never served: ckptsidecar verify names them; " +
-	"saves go on and stand on nothing damaged, so save once more, check the disk and delete the damaged ones"
+	"new saves do not depend on damaged data; save again, check the disk, and delete the damaged checkpoints"
 
 // problems says what is wrong, in order of weight; the first decides the state.
 func (s *Store) problems(st *ckpt.Status) {
@@ -150,13 +150,13 @@ func (s *Store) problems(st *ckpt.Status) {
 		}
 	}
 	if err := s.Engine.Fault(); err != nil {
-		add("failed", "saving has stopped because of a fault, and the daemon is to be restarted: "+err.Error())
+		add("failed", "saving stopped because of a fault; restart the daemon: "+err.Error())
 	}
 	if why := s.Engine.ReadOnly(); why != "" {
 		add("read_only", "only reads are served: "+why)
 	}
 	if doubt := s.Trust.Problem(); doubt != "" {
-		add("degraded", fmt.Sprintf("the audit log is not what it was: %s; run ckptsidecar verify --against-log with a head from the daemon's log; if you put an older copy back yourself, remove %s and restart the daemon",
+		add("degraded", fmt.Sprintf("the audit log was changed outside the daemon: %s; run ckptsidecar verify --against-log with a head from the daemon's log; if you put an older copy back yourself, remove %s and restart the daemon",
 			doubt, s.Opt.Path+ledger.HeadSuffix))
 	}
 	if len(s.Trust.Guards) > 0 {
@@ -172,7 +172,7 @@ func (s *Store) problems(st *ckpt.Status) {
 		add("degraded", problem)
 	}
 	if n := s.Watches.Panics.Load(); n > 0 {
-		add("degraded", fmt.Sprintf("drift detectors failed %d times since the start, so some runs are not watched: the log says more; saves go on", n))
+		add("degraded", fmt.Sprintf("drift detectors failed %d times since the start, so some runs are not watched; saves continue; read the daemon's log", n))
 	}
 	st.Problems = slices.Clip(st.Problems)
 }

@@ -49,7 +49,7 @@ func (s *Store) FinishStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, 
 	return s.stepWrite(ctx, sc, ref, r, c, "finish_step", func(tx *ledger.Tx, run *ledger.RunRow, old *ledger.StepRow, print *observer.StepPrint, e ledger.AuditEntry) (*ckpt.Step, error) {
 		switch {
 		case old == nil:
-			return nil, ckpt.Errorf(ckpt.CodeNotFound, "run %s has no step %s: begin it first, or record it whole", run.Name, r.Key)
+			return nil, ckpt.Errorf(ckpt.CodeNotFound, "run %s has no step %s: begin it first, or record the whole step", run.Name, r.Key)
 		case old.Status == ckpt.StepSucceeded:
 			old.Replayed = true
 			return &old.Step, nil

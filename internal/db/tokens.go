@@ -18,7 +18,7 @@ func (s *Store) PutToken(_ context.Context, sc ckpt.Scope, r ckpt.TokenRequest) 
 		return nil, false, err
 	}
 	if sc.Whose() == ckpt.AllOwners {
-		return nil, false, ckpt.Errorf(ckpt.CodeInvalid, "a token names one owner: name one, not %s", ckpt.AllOwners)
+		return nil, false, ckpt.Errorf(ckpt.CodeInvalid, "a token belongs to one owner: name one, not %s", ckpt.AllOwners)
 	}
 	e := ledger.Entry(sc, "put_token", "")
 	e.Subject, e.Detail = r.ID, map[string]any{"note": r.Note}
@@ -35,7 +35,7 @@ func (s *Store) PutToken(_ context.Context, sc ckpt.Scope, r ckpt.TokenRequest) 
 		case there && hash == r.SHA256:
 			return unchanged(tx, sc, e)
 		case there:
-			return ckpt.Errorf(ckpt.CodeConflict, "another token has the id %s: make a new one", r.ID)
+			return ckpt.Errorf(ckpt.CodeConflict, "another token has the id %s: create a new token", r.ID)
 		}
 		var live int
 		if _, err := tx.Get(&live, `SELECT count(*) FROM tokens WHERE owner = ? AND revoked_at IS NULL`, sc.Whose()); err != nil {
@@ -72,7 +72,7 @@ func (s *Store) RevokeToken(_ context.Context, sc ckpt.Scope, id string) (token 
 			return err
 		}
 		if !there {
-			return ckpt.Errorf(ckpt.CodeNotFound, "there is no token %s here", id)
+			return ckpt.Errorf(ckpt.CodeNotFound, "there is no token %s: list the tokens with ckptsidecar token list", id)
 		}
 		if !token.RevokedAt.IsZero() {
 			return unchanged(tx, sc, e)
@@ -125,7 +125,7 @@ func (s *Store) Tokens(ctx context.Context, sc ckpt.Scope, f ckpt.TokenFilter) (
 // OwnerOfToken is whom a token names. Its error is denied for a token that nobody
 // knows, one that was revoked, and every other text.
 func (s *Store) OwnerOfToken(ctx context.Context, token string) (owner string, err error) {
-	denied := ckpt.Errorf(ckpt.CodeDenied, "the token is not known, or was revoked")
+	denied := ckpt.Errorf(ckpt.CodeDenied, "the token is unknown or was revoked")
 	id, sha, ok := ckpt.ParseToken(token)
 	if !ok {
 		return "", denied

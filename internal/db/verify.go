@@ -16,12 +16,12 @@ import (
 func (s *Store) VerifyChain(ctx context.Context, sc ckpt.Scope) (*survey.Verified, error) {
 	e := ledger.Entry(sc, "verify", "")
 	if !sc.Caller.Admin || sc.Target != "" {
-		err := ckpt.Errorf(ckpt.CodeDenied, "only an administrator may verify the audit log, which is of everybody, and names no owner")
+		err := ckpt.Errorf(ckpt.CodeDenied, "only an administrator may verify the audit log: it covers every owner, so leave the owner out")
 		s.RefusedBefore(e, err)
 		return nil, err
 	}
 	if !s.verifying.TryLock() {
-		return nil, &ckpt.Error{Code: ckpt.CodeBusy, Message: "the audit log is being verified already: ask again when that is done", RetryAfter: time.Second}
+		return nil, &ckpt.Error{Code: ckpt.CodeBusy, Message: "a verification of the audit log is already running: try again when it ends", RetryAfter: time.Second}
 	}
 	defer s.verifying.Unlock()
 	began := time.Now()

@@ -194,7 +194,7 @@ func schemaBroken(broken []schema.Violation) observer.Found {
 	}
 	return observer.Found{
 		Rule: RuleSchema, Severity: ckpt.SeverityCritical,
-		Message:  fmt.Sprintf("The state breaks the agent's schema in %s: %s.", phrase.Count(len(broken), "place"), places),
+		Message:  fmt.Sprintf("The state does not match the agent's schema in %s: %s.", phrase.Count(len(broken), "place"), places),
 		Advice:   fmt.Sprintf("Your state breaks its schema in %s: %s. Mend it before you save again.", phrase.Count(len(broken), "place"), places),
 		Evidence: ckpt.Evidence{Threshold: "no place that breaks the schema", Observed: phrase.Count(len(broken), "place"), Pointer: broken[0].Pointer},
 	}

@@ -24,7 +24,7 @@ var Kinds = map[ckpt.Code]struct {
 	ckpt.CodeFilesMissing:        {http.StatusConflict, "Contents or a tree of files are not there: store them"},
 	ckpt.CodeTooLarge:            {http.StatusRequestEntityTooLarge, "Too large"},
 	ckpt.CodeIdempotencyMismatch: {http.StatusUnprocessableEntity, "The key came before with another request"},
-	ckpt.CodeSchemaMismatch:      {http.StatusUnprocessableEntity, "The state breaks the agent's schema"},
+	ckpt.CodeSchemaMismatch:      {http.StatusUnprocessableEntity, "The state does not match the agent's schema"},
 	ckpt.CodeQuota:               {http.StatusTooManyRequests, "Your share is used up"},
 	ckpt.CodeBusy:                {http.StatusServiceUnavailable, "Busy: try again"},
 	ckpt.CodeCorrupt:             {http.StatusInternalServerError, "The stored data is damaged"},

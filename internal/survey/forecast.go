@@ -31,7 +31,7 @@ func (q *ForecastQuery) Check() error {
 		}
 	}
 	if q.Limit < 0 || q.Limit > MaxForecast {
-		return ckpt.Errorf(ckpt.CodeInvalid, "limit is %d: it is 1 to %d", q.Limit, MaxForecast)
+		return ckpt.Errorf(ckpt.CodeInvalid, "limit must be between 1 and %[2]d; got %[1]d", q.Limit, MaxForecast)
 	}
 	for name, d := range map[string]*ckpt.Duration{"recovery_keep": q.RecoveryKeep, "pre_operation_keep": q.PreOperationKeep, "ended_keep": q.EndedKeep} {
 		if d != nil && *d < 0 {

@@ -26,7 +26,7 @@ func (q *RecorderQuery) Check() error {
 	case q.Bins != 0 && (q.Bins < MinBins || q.Bins > MaxBins):
 		return ckpt.Errorf(ckpt.CodeInvalid, "bins is %d: it is %d to %d", q.Bins, MinBins, MaxBins)
 	case !q.From.IsZero() && !q.To.IsZero() && !q.From.Before(q.To.Time):
-		return ckpt.Errorf(ckpt.CodeInvalid, "from is %s and to %s: nothing is between them", q.From, q.To)
+		return ckpt.Errorf(ckpt.CodeInvalid, "from is %s and to is %s: from must be before to", q.From, q.To)
 	}
 	return nil
 }

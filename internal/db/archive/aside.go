@@ -13,7 +13,7 @@ import (
 func (s *Archive) fileAside(prefix string) (*os.File, error) {
 	f, err := os.CreateTemp(filepath.Dir(s.Opt.Path), prefix)
 	if err != nil {
-		return nil, ckpt.Wrap(ckpt.CodeStorageFull, err, "no file can be made beside the database, which exports and imports need")
+		return nil, ckpt.Wrap(ckpt.CodeStorageFull, err, "exports and imports need a file beside the database, and it cannot be created")
 	}
 	return f, nil
 }
@@ -56,7 +56,7 @@ func noRoom(err error) error {
 	if err == nil {
 		return nil
 	}
-	return ckpt.Wrap(ckpt.CodeStorageFull, err, "the export cannot be put aside beside the database: %v", err)
+	return ckpt.Wrap(ckpt.CodeStorageFull, err, "the export cannot be stored beside the database: %v", err)
 }
 
 // reader reads it from its beginning.

@@ -169,7 +169,7 @@ func (c *column) valid(v any) error {
 	case string:
 		return c.validText(v)
 	}
-	return errors.New("has a form that nobody wrote")
+	return errors.New("has an unknown form")
 }
 
 func wrongForm(right bool) error {
@@ -192,7 +192,7 @@ func (c *column) validText(s string) error {
 	case !utf8.ValidString(s):
 		return errors.New("is not UTF-8")
 	case c.words != nil && !slices.Contains(c.words, s):
-		return fmt.Errorf("is none of %q", c.words)
+		return fmt.Errorf("must be one of %q", c.words)
 	case c.check != nil:
 		return c.check(s)
 	}

@@ -73,7 +73,7 @@ func (c *checking) begin(line *exportLine) error {
 	case line.Type != lineBegin:
 		return ckpt.Errorf(ckpt.CodeInvalid, "this is not an export of ckptsidecar: its first line has no type %q", lineBegin)
 	case line.Version < 1 || line.Version > exportVersion:
-		return ckpt.Errorf(ckpt.CodeInvalid, "the export has version %d, this program reads 1 to %d", line.Version, exportVersion)
+		return ckpt.Errorf(ckpt.CodeInvalid, "the export has version %d, and this program reads versions 1 to %d: use a newer program", line.Version, exportVersion)
 	}
 	if c.version = line.Version; c.version == 1 {
 		return c.beginAgent(line)
@@ -134,9 +134,9 @@ func (c *checking) line(line *exportLine) error {
 	t := tableOf(line.Type)
 	switch {
 	case t == nil:
-		return fmt.Errorf("it has the type %q, which nobody knows", cut(line.Type))
+		return fmt.Errorf("it has the unknown type %q", cut(line.Type))
 	case c.open == nil || c.open.name != line.Run:
-		return fmt.Errorf("it is of run %s, whose line does not come before it", line.Run)
+		return fmt.Errorf("it belongs to run %s, whose line must come first", line.Run)
 	}
 	return c.checkRow(t, line)
 }
@@ -245,7 +245,7 @@ func (c *checking) checkRun(line *exportLine) error {
 	case r.declared:
 		return fmt.Errorf("run %s comes twice", r.name)
 	case r.ended == status.Resumable():
-		return fmt.Errorf("run %s is %s, and its ended_at says otherwise", r.name, status)
+		return fmt.Errorf("run %s is %s, which contradicts its ended_at", r.name, status)
 	case runs.whole(row, "base_seq") > r.lastSeq, runs.whole(row, "stretch_seq") > r.lastSeq, runs.whole(row, "stretch_from") > r.lastSeq:
 		return fmt.Errorf("run %s counts checkpoints beyond its last_seq", r.name)
 	}
@@ -290,7 +290,7 @@ func (c *checking) checkRow(t *table, line *exportLine) error {
 	case lineThread:
 		thread := ckpt.GraphThread{Thread: t.text(row, "thread"), NS: t.text(row, "ns")}
 		if c.runName(thread) != r.name {
-			return fmt.Errorf("the thread %q is not that of run %s", cut(thread.Thread), r.name)
+			return fmt.Errorf("the thread %q does not belong to run %s", cut(thread.Thread), r.name)
 		}
 		if c.agent.threads[thread] {
 			return fmt.Errorf("the thread %q comes twice", cut(thread.Thread))

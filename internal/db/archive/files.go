@@ -98,7 +98,7 @@ func (w *filesWriter) tree(ctx context.Context, q *sqlx.Tx, row *files.TreeRow, 
 		t.Entries, err = files.Entries(ctx, q, row.ID)
 	}
 	if err == nil && tree.ID(t) != t.ID {
-		err = ckpt.Errorf(ckpt.CodeCorrupt, "the files of tree %s are not those that its id stands for", t.ID)
+		err = ckpt.Errorf(ckpt.CodeCorrupt, "the files of tree %s do not match its id", t.ID)
 	}
 	before := w.last[row.Root]
 	if before == nil {

@@ -78,7 +78,7 @@ func (s *Archive) takeAside(body io.Reader) (*os.File, error) {
 		if errors.As(err, &e) {
 			return nil, e
 		}
-		return nil, ckpt.Wrap(ckpt.CodeInvalid, err, "the import did not arrive whole: nothing was changed, send it again")
+		return nil, ckpt.Wrap(ckpt.CodeInvalid, err, "the import did not arrive completely: nothing was changed; send it again")
 	}
 	return f, nil
 }
@@ -133,9 +133,9 @@ func (im *importing) lookAt(tx *ledger.Tx, agent *ledger.AgentRow, r *runSeen) e
 	}
 	switch {
 	case !same:
-		return ckpt.Errorf(ckpt.CodeConflict, "agent %s has another run %s already: import into another agent with --agent, or delete that run first; nothing was imported", agent.Name, r.name)
+		return ckpt.Errorf(ckpt.CodeConflict, "agent %s already has another run %s: import into another agent with --agent, or delete that run first; nothing was imported", agent.Name, r.name)
 	case run.LastSeq < r.lastSeq || run.LastEvent < r.lastEvent || run.Epoch < r.epoch:
-		return ckpt.Errorf(ckpt.CodeConflict, "the export knows more of run %s of agent %s than there is here (checkpoint %d, here %d): import into another agent with --agent, or delete that run first; nothing was imported",
+		return ckpt.Errorf(ckpt.CodeConflict, "the export has more of run %s of agent %s than this database (checkpoint %d, here %d): import into another agent with --agent, or delete that run first; nothing was imported",
 			r.name, agent.Name, r.lastSeq, run.LastSeq)
 	}
 	r.present = true
@@ -338,7 +338,7 @@ func (im *importing) undo() {
 				return im.dropRun(tx, agent, r.id)
 			}})
 			if err != nil {
-				im.store.Log.Warn("what a failed import has left of a run could not be removed: import it again", "agent", a.target, "run", r.name, "error", err)
+				im.store.Log.Warn("the remains of a failed import could not be removed: import the run again", "agent", a.target, "run", r.name, "error", err)
 			}
 		}
 	}
@@ -456,7 +456,7 @@ func (im *importing) makeCheckpoint(tx *ledger.Tx, a *agentSeen, r *runSeen, c *
 	if taken, err := tx.IDTaken(agent.Owner, row.ID); err != nil {
 		return err
 	} else if taken {
-		return ckpt.Errorf(ckpt.CodeConflict, "agent %s has checkpoint %s in another run already: import into another agent with --agent; nothing was imported", agent.Name, row.ID)
+		return ckpt.Errorf(ckpt.CodeConflict, "agent %s already has checkpoint %s in another run: import into another agent with --agent; nothing was imported", agent.Name, row.ID)
 	}
 	if _, err := tx.InsertRow(run, &row, &c.state); err != nil {
 		return err

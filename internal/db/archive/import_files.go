@@ -69,7 +69,7 @@ func (im *importing) importTree(ctx context.Context, l *exportLine, a *agentSeen
 	row.Agent = a.target
 	stored, err := im.store.files.PutTree(ctx, im.scope, row.TreeRequest)
 	if err == nil && stored.ID != row.ID {
-		err = ckpt.Errorf(ckpt.CodeInvalid, "the files of the tree %s in the export are not those that its id stands for", row.ID)
+		err = ckpt.Errorf(ckpt.CodeInvalid, "the files of the tree %s in the export do not match its id", row.ID)
 	}
 	return err
 }

@@ -78,7 +78,7 @@ func Archive(ctx context.Context, path, folder string, now, before time.Time, pr
 
 func archivable(now, before time.Time) error {
 	if now.Sub(before) < ledger.ArchiveMinAge {
-		return ckpt.Errorf(ckpt.CodeInvalid, "rows of the audit log from the last %s stay in the database: name a time before %s",
+		return ckpt.Errorf(ckpt.CodeInvalid, "rows of the last %s must stay in the database: give a time before %s",
 			ckpt.Duration(ledger.ArchiveMinAge), ckpt.At(now.Add(-ledger.ArchiveMinAge)))
 	}
 	return nil
@@ -92,7 +92,7 @@ func planArchive(ctx context.Context, db *sqlx.DB, before time.Time) (*ckpt.Audi
 		return nil, err
 	}
 	if version != ckpt.SchemaVersion {
-		return nil, &sqlite.OperatorError{Message: fmt.Sprintf("the database has schema version %d, this program archives from version %d: start the daemon of this version once", version, ckpt.SchemaVersion)}
+		return nil, &sqlite.OperatorError{Message: fmt.Sprintf("the database has schema version %d, and this program archives only from version %d on: start the daemon of this version once", version, ckpt.SchemaVersion)}
 	}
 	var row struct {
 		From int64  `db:"from_n"`
@@ -172,10 +172,10 @@ func approve(ctx context.Context, path string, a *ckpt.AuditArchive, progress fu
 		return err
 	}
 	if len(report.Problems) > 0 {
-		return fmt.Errorf("the archive %s does not hold, so nothing was archived: %s", a.Name, report.Problems[0])
+		return fmt.Errorf("the archive %s failed verification, so nothing was archived: %s", a.Name, report.Problems[0])
 	}
 	if report.AuditHead != a.Hash || report.AuditRows < a.ToN-a.FromN+1 {
-		return fmt.Errorf("the archive %s has %d rows up to hash %s, and %d up to %s are wanted: remove it and try again", a.Name, report.AuditRows, report.AuditHead, a.ToN-a.FromN+1, a.Hash)
+		return fmt.Errorf("the archive %s has %d rows up to hash %s, but needs %d rows up to %s: remove it and try again", a.Name, report.AuditRows, report.AuditHead, a.ToN-a.FromN+1, a.Hash)
 	}
 	return nil
 }
@@ -234,7 +234,7 @@ func verifyArchive(ctx context.Context, file string, a ckpt.AuditArchive, heads 
 		report.Problems = append(report.Problems, Problem{"audit_archive", a.Name, "it is not the file that was archived: its SHA-256 is " + hash + ", the database has recorded " + a.SHA256})
 	}
 	if report.AuditHead != a.Hash {
-		report.Problems = append(report.Problems, Problem{"audit_archive", a.Name, fmt.Sprintf("it ends with the hash %s, and the database goes on from %s", report.AuditHead, a.Hash)})
+		report.Problems = append(report.Problems, Problem{"audit_archive", a.Name, fmt.Sprintf("it ends with the hash %s, and the database continues from %s", report.AuditHead, a.Hash)})
 	}
 	return report, nil
 }

@@ -48,7 +48,7 @@ func (v *verifier) readLinks(ctx context.Context) error {
 		UNION ALL SELECT to_n, hash FROM audit_archives`)
 	for _, row := range rows {
 		if before, twice := v.links[row.N]; twice && before != row.Hash {
-			v.found("audit_chain", fmt.Sprintf("row %d", row.N), "the hash that the next row follows is not the one that was archived")
+			v.found("audit_chain", fmt.Sprintf("row %d", row.N), "the hash before the next row differs from the archived one")
 		}
 		v.links[row.N] = row.Hash
 		v.floor = max(v.floor, row.N)
@@ -166,7 +166,7 @@ func (v *verifier) link(before ledger.ChainHead, n int64, hash string, follows, 
 		v.found("audit_chain", subject, "does not follow row %d", before.N)
 	}
 	if !holds {
-		v.found("audit_chain", subject, "its hash does not match what it says")
+		v.found("audit_chain", subject, "its hash does not match its contents")
 	}
 	v.compareHead(n, hash)
 	v.report.AuditRows++
@@ -210,7 +210,7 @@ func (v *verifier) texts(ctx context.Context) error {
 			return v.met(ctx, "act_texts", err)
 		}
 		if !link.Holds() {
-			v.found("audit_text", fmt.Sprintf("row %d", link.N), "what was said beside it is not what the audit log has the hash of")
+			v.found("audit_text", fmt.Sprintf("row %d", link.N), "its detail does not match the hash in the audit log")
 		}
 	}
 	if err := rows.Err(); err != nil {
@@ -241,7 +241,7 @@ func (v *verifier) missingTexts(ctx context.Context) error {
 		WHERE a.beside IS NOT NULL AND a.n <= ? AND NOT EXISTS (SELECT 1 FROM act_texts t WHERE t.n = a.n)
 		AND NOT EXISTS (SELECT 1 FROM erased e WHERE e.owner = p.owner AND e.agent = p.agent AND a.n > e.after AND a.n <= e.upto) LIMIT 1000`, v.read)
 	for _, n := range missing {
-		v.found("audit_text", fmt.Sprintf("row %d", n), "what was said beside it is gone, and no erasure took it")
+		v.found("audit_text", fmt.Sprintf("row %d", n), "its detail is missing, and no erasure removed it")
 	}
 	return v.met(ctx, "acts", err)
 }

@@ -101,12 +101,12 @@ func (v *verifier) expect(ctx context.Context, heads []Head) error {
 			continue
 		}
 		if before, twice := v.heads[h.N]; twice && before != h.Hash {
-			v.found("audit_head", fmt.Sprintf("row %d", h.N), "the daemon logged two hashes of it: %s and %s; an older copy went on as the log of this database", before, h.Hash)
+			v.found("audit_head", fmt.Sprintf("row %d", h.N), "the daemon logged two hashes of it: %s and %s; an older copy of the database was put back and used", before, h.Hash)
 		}
 		v.heads[h.N] = h.Hash
 	}
 	if len(v.heads) == 0 {
-		return ckpt.Errorf(ckpt.CodeInvalid, "none of the heads is of this database, whose id is %s", id)
+		return ckpt.Errorf(ckpt.CodeInvalid, "none of the heads belongs to this database, whose id is %s", id)
 	}
 	v.report.Heads = int64(len(v.heads))
 	return nil
@@ -116,7 +116,7 @@ func (v *verifier) expect(ctx context.Context, heads []Head) error {
 func (v *verifier) compareHead(n int64, hash string) {
 	logged, is := v.heads[n]
 	if is && logged != hash {
-		v.found("audit_head", fmt.Sprintf("row %d", n), "the daemon logged %s as its hash, and here it has another: the log was written anew, or an older copy went on", logged)
+		v.found("audit_head", fmt.Sprintf("row %d", n), "the daemon logged %s as its hash, and the database has another: the log was rewritten, or an older copy was put back and used", logged)
 	}
 	delete(v.heads, n)
 }
@@ -128,6 +128,6 @@ func (v *verifier) missingHeads() {
 			v.report.HeadsArchived++
 			continue
 		}
-		v.found("audit_head", fmt.Sprintf("row %d", n), "the daemon logged it, and it is not there: rows were removed, or this is an older copy")
+		v.found("audit_head", fmt.Sprintf("row %d", n), "the daemon logged it, and the database does not have it: rows were removed, or this is an older copy")
 	}
 }

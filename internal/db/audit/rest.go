@@ -103,7 +103,7 @@ func (v *verifier) compareOldRest(row *restRow) {
 		return
 	}
 	if said.Rest != oldRest(string(row.Parent), row.CreatedAt, row.ContentType, row.Metadata, string(row.Step), string(row.Program)) {
-		v.found("audit_row", row.ID, "is not as it was saved: its parent, time, content type, metadata, step or program was changed")
+		v.found("audit_row", row.ID, "differs from what was saved: its parent, time, content type, metadata, step or program was changed")
 	}
 	v.compareLater(row, &said)
 }
@@ -122,7 +122,7 @@ func (v *verifier) compareRest(row *restRow) {
 	}
 	rest := ledger.RestHash(created, row.ContentType, row.Metadata, string(row.Step), string(row.Program))
 	if row.Parent != row.From || !bytes.Equal(rest, row.Saved) {
-		v.found("audit_row", row.ID, "is not as it was saved: its parent, time, content type, metadata, step or program was changed")
+		v.found("audit_row", row.ID, "differs from what was saved: its parent, time, content type, metadata, step or program was changed")
 	}
 	v.compareLater(row, &said)
 }
@@ -144,10 +144,10 @@ func (v *verifier) compareLater(row *restRow, said *saved) {
 		pinned = *c.pinned
 	}
 	if labels != now && labels != "?" {
-		v.found("audit_row", row.ID, "its labels are not those that the audit log records")
+		v.found("audit_row", row.ID, "its labels differ from those in the audit log")
 	}
 	if pinned != row.Pinned {
-		v.found("audit_row", row.ID, "it was pinned or unpinned, and the audit log does not say so")
+		v.found("audit_row", row.ID, "it was pinned or unpinned without a row in the audit log")
 	}
 }
 

@@ -77,7 +77,7 @@ func (v *verifier) identity(ctx context.Context) error {
 	case appID != ckpt.ApplicationID:
 		return &sqlite.OperatorError{Message: fmt.Sprintf("%s is a database of another program (application_id %d)", v.report.Path, appID)}
 	case version < 1 || version > ckpt.SchemaVersion:
-		return &sqlite.OperatorError{Message: fmt.Sprintf("%s has schema version %d, this program checks up to %d: use the program that made it", v.report.Path, version, ckpt.SchemaVersion)}
+		return &sqlite.OperatorError{Message: fmt.Sprintf("%s has schema version %d, and this program checks up to version %d: use the program that made it", v.report.Path, version, ckpt.SchemaVersion)}
 	}
 	v.version = version
 	return nil
@@ -103,7 +103,7 @@ func (v *verifier) foreignKeys(ctx context.Context) error {
 	}
 	err := v.db.SelectContext(ctx, &rows, `PRAGMA foreign_key_check`)
 	for _, row := range rows {
-		v.found("foreign_key", fmt.Sprintf("%s row %d", row.Table, row.RowID.Int64), "refers to a row of %s that is not there", row.Parent)
+		v.found("foreign_key", fmt.Sprintf("%s row %d", row.Table, row.RowID.Int64), "refers to a missing row of %s", row.Parent)
 	}
 	return v.met(ctx, "foreign_key_check", err)
 }
@@ -115,7 +115,7 @@ func (v *verifier) guards(ctx context.Context) error {
 	}
 	broken, err := ledger.BrokenGuards(ctx, v.db)
 	for _, name := range broken {
-		v.found("guard", name, "the trigger is missing or was changed: rows that nobody may rewrite were open to it")
+		v.found("guard", name, "the trigger is missing or was changed: protected rows could have been rewritten")
 	}
 	return v.met(ctx, "sqlite_schema", err)
 }

@@ -70,7 +70,7 @@ func (v *verifier) trees(ctx context.Context) error {
 	for i := range rows {
 		t, err := rows[i].Tree()
 		if err != nil {
-			v.found("tree", rows[i].Sum, "what it left out cannot be read")
+			v.found("tree", rows[i].Sum, "its list of left out files cannot be read")
 			continue
 		}
 		if t.Entries, err = files.Entries(ctx, v.db, rows[i].ID); err != nil {
@@ -78,7 +78,7 @@ func (v *verifier) trees(ctx context.Context) error {
 		}
 		v.report.Trees++
 		if is := tree.ID(t); is != t.ID {
-			v.found("tree", t.ID, "its files are not those that its id stands for: their id is %s", is)
+			v.found("tree", t.ID, "its files do not match its id: their id is %s", is)
 		}
 	}
 	return nil

@@ -59,7 +59,7 @@ func (r *StateRow) assemble(pieces []delta.Piece, segments map[int64][]byte) ([]
 			return nil, r.damage(fmt.Sprintf("segment %d is too short", p.Segment))
 		}
 		if length += p.Length; length > r.Size {
-			return nil, r.damage("its pieces are more than its size")
+			return nil, r.damage("its pieces are larger than its size")
 		}
 		if len(pieces) == 1 {
 			return bytes[p.Offset : p.Offset+p.Length : p.Offset+p.Length], nil

@@ -35,7 +35,7 @@ func ReadPieces(text string) ([]delta.Piece, error) {
 	pieces := make([]delta.Piece, len(list))
 	for i, p := range list {
 		if len(p) != 3 || p[1] < 0 || p[2] < 0 {
-			return nil, &DamageError{What: "its list of pieces is wrong"}
+			return nil, &DamageError{What: "its list of pieces is invalid"}
 		}
 		pieces[i] = delta.Piece{Segment: p[0], Offset: p[1], Length: p[2]}
 	}

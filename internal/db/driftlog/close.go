@@ -105,7 +105,7 @@ func (s *Drifts) findFinding(ctx context.Context, sc ckpt.Scope, id string) (*ck
 }
 
 func noFinding(id string) error {
-	return ckpt.Errorf(ckpt.CodeNotFound, "there is no finding %s here: see an agent's findings with ckptsidecar drift AGENT --closed", id)
+	return ckpt.Errorf(ckpt.CodeNotFound, "there is no finding %s: list an agent's findings with ckptsidecar drift AGENT --closed", id)
 }
 
 func (s *Drifts) dismiss(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, run *ledger.RunRow, id string,

@@ -47,7 +47,7 @@ func (s *Drifts) SeeObserved(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	})
 	for i := range found {
 		if partial && found[i].Evidence.Threshold != "" && found[i].Rule == ruleBudget {
-			found[i].Message = "Not all of this run was sent, so that it has used at least this much. " + found[i].Message
+			found[i].Message = "Parts of this run were not sent, so it used at least this much. " + found[i].Message
 		}
 	}
 	_, err := s.find(tx, agent, run, w, found, "")

@@ -60,7 +60,7 @@ func (s *Drifts) readAhead(key blob.RunKey, p *ckpt.Policy) *past {
 		return s.printStates(ctx, q, key, p, run.ID, made)
 	})
 	if err != nil { // the run is watched all the same, with less memory
-		s.Log.Warn("what a run did before is not known to the drift detectors", "agent", key.Agent, "run", key.Run, "error", err)
+		s.Log.Warn("the drift detectors cannot read a run's history", "agent", key.Agent, "run", key.Run, "error", err)
 	}
 	return made
 }
@@ -315,8 +315,8 @@ func preparing(ctx context.Context, p *ckpt.Policy, do func(context.Context) err
 	defer cancel()
 	err := do(asking)
 	if err != nil && asking.Err() != nil {
-		err = ckpt.Wrap(ckpt.CodeBusy, err, "the schema and the rules of the agent's policy were not tried to their end, because the client "+
-			"went away or the daemon stops: nothing was saved")
+		err = ckpt.Wrap(ckpt.CodeBusy, err, "the schema and the rules of the agent's policy were not evaluated completely, because the client "+
+			"disconnected or the daemon is stopping: nothing was saved")
 	}
 	return err
 }

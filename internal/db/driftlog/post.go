@@ -66,7 +66,7 @@ func (s *Drifts) postFinding(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 		return nil, err
 	}
 	if len(tx.Made) == 0 {
-		return nil, ckpt.Errorf(ckpt.CodeConflict, "run %s has %d open findings, and no more are noted: dismiss some", run.Name, len(w.open))
+		return nil, ckpt.Errorf(ckpt.CodeConflict, "run %s has %d open findings, the most that are kept: dismiss some", run.Name, len(w.open))
 	}
 	if err := tx.SignOfLife(run); err != nil {
 		return nil, err

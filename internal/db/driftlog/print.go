@@ -67,10 +67,10 @@ func refusedBySchema(broken []observer.Found) error {
 		}
 		message := strings.TrimRight(f.Message, ".")
 		if message == "" {
-			message = "The state breaks the agent's schema"
+			message = "The state does not match the agent's schema"
 		}
 		return ckpt.Errorf(ckpt.CodeSchemaMismatch,
-			"%s.%s Nothing was saved: mend the state, or the schema in the agent's policy, or set its schema_mode to report",
+			"%s.%s Nothing was saved: correct the state or the schema in the agent's policy, or set its schema_mode to report",
 			strings.ToLower(message[:1])+message[1:], where)
 	}
 	return nil
@@ -101,7 +101,7 @@ func (s *Drifts) ruleRun(key blob.RunKey, p *ckpt.Policy, forState bool) (r obse
 		return err
 	})
 	if err != nil {
-		s.Log.Warn("the agent's own rules are tried without what the run did before", "agent", key.Agent, "run", key.Run, "error", err)
+		s.Log.Warn("the agent's own rules run without the run's history", "agent", key.Agent, "run", key.Run, "error", err)
 	}
 	if shown, ok := s.Watches.shown.Load(key); ok {
 		r.Measures = shown.(map[string]float64)

@@ -80,7 +80,7 @@ func (s *Drifts) unwatched(w *Watched, err error) error {
 	if sqlite.Classify(err) != sqlite.ClassNone {
 		return err
 	}
-	s.Log.Error("a run is not watched for drift: what is stored of it cannot be read", "agent", w.key.Agent, "run", w.key.Run, "error", err)
+	s.Log.Error("a run is not watched for drift: its stored data cannot be read", "agent", w.key.Agent, "run", w.key.Run, "error", err)
 	return nil
 }
 
@@ -91,7 +91,7 @@ func (s *Drifts) guard(w *Watched, f func()) {
 		if p := recover(); p != nil {
 			w.watch = nil
 			s.Watches.Panics.Add(1)
-			s.Log.Error("a drift detector panicked: the run is not watched any more", "agent", w.key.Agent, "run",
+			s.Log.Error("a drift detector panicked: the run is no longer watched", "agent", w.key.Agent, "run",
 				w.key.Run, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 	}()

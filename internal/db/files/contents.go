@@ -25,7 +25,7 @@ func (s *Files) MissingContents(ctx context.Context, sc ckpt.Scope, agent string
 		return nil, err
 	}
 	if len(sums) > ckpt.MaxContentsAsked {
-		return nil, ckpt.Errorf(ckpt.CodeTooLarge, "%d contents are asked for: at most %d are allowed", len(sums), ckpt.MaxContentsAsked)
+		return nil, ckpt.Errorf(ckpt.CodeTooLarge, "the request asks for %d contents: at most %d are allowed", len(sums), ckpt.MaxContentsAsked)
 	}
 	for _, sum := range sums {
 		if err := ckpt.CheckSHA256("hash of a content", sum); err != nil {
@@ -166,7 +166,7 @@ func (u *upload) add(content *ckpt.FileContent) error {
 	}
 	sum := sha256.Sum256(content.Data)
 	if hex.EncodeToString(sum[:]) != content.SHA256 {
-		return ckpt.Errorf(ckpt.CodeInvalid, "the content %s has another hash: it was changed while it was read or sent", content.SHA256)
+		return ckpt.Errorf(ckpt.CodeInvalid, "the content %s has another hash: it changed while it was read or sent; send it again", content.SHA256)
 	}
 	var found []secrets.Secret
 	if u.Opt.Secrets != nil && u.mode != ckpt.SecretsOff {
@@ -433,7 +433,7 @@ func Read(ctx context.Context, q sqlx.QueryerContext, agent int64, sum string) (
 		return nil, err
 	}
 	if row == nil {
-		return nil, ckpt.Wrap(ckpt.CodeCorrupt, &blob.DamageError{What: "it is not there"}, "the content %s is not there; run ckptsidecar verify", sum)
+		return nil, ckpt.Wrap(ckpt.CodeCorrupt, &blob.DamageError{What: "it is not there"}, "the content %s is missing; run ckptsidecar verify", sum)
 	}
 	return Decode(ctx, q, row)
 }

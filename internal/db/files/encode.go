@@ -107,7 +107,7 @@ func material(ctx context.Context, q sqlx.QueryerContext, of, id int64) ([]byte,
 		return nil, err
 	}
 	if len(rows) == 0 {
-		return nil, &blob.DamageError{What: fmt.Sprintf("row %d, which it uses, is not there", id)}
+		return nil, &blob.DamageError{What: fmt.Sprintf("row %d, which it uses, is missing", id)}
 	}
 	data, err := blob.Inflate(rows[0].Data, rows[0].Fresh)
 	if err != nil {

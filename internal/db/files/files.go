@@ -51,9 +51,9 @@ func leased(now ckpt.Time) ckpt.Time { return ckpt.At(now.Add(lease + leaseMore)
 
 // missing is the error where contents or trees are not there.
 func missing(what string, names []string) error {
-	e := ckpt.Errorf(ckpt.CodeFilesMissing, "%d %s are not there, or not any more: store them first", len(names), what)
+	e := ckpt.Errorf(ckpt.CodeFilesMissing, "%d %s are missing or were removed: store them first", len(names), what)
 	if len(names) == 1 {
-		e = ckpt.Errorf(ckpt.CodeFilesMissing, "the %s %s is not there, or not any more: store it first", what[:len(what)-1], names[0])
+		e = ckpt.Errorf(ckpt.CodeFilesMissing, "the %s %s is missing or was removed: store it first", what[:len(what)-1], names[0])
 	}
 	e.Missing = names
 	return e

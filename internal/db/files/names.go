@@ -40,7 +40,7 @@ func (s *Files) find(tx *ledger.Tx, agent *ledger.AgentRow, sums []string) ([]na
 			lacking = append(lacking, sum)
 		}
 		if slices.ContainsFunc(trees[:i], func(t named) bool { return t.Root == trees[i].Root }) {
-			return nil, ckpt.Errorf(ckpt.CodeInvalid, "two trees are of the root %s: a checkpoint has one of each root", trees[i].Root)
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, "two trees have the root %s: a checkpoint takes one tree for each root", trees[i].Root)
 		}
 	}
 	if len(lacking) > 0 {
@@ -185,7 +185,7 @@ func (s *Files) tellVanished(tx *ledger.Tx, agent *ledger.AgentRow, run *ledger.
 	}
 	return s.Warn(tx, agent, run, &ckpt.Finding{Rule: ckpt.RuleFilesVanished, Checkpoint: ckpt.Ref(before.Checkpoint), Evidence: evidence,
 		Message: fmt.Sprintf("%d of %d files below %s vanished since checkpoint %s.", gone, before.Files, t.Root, before.Checkpoint),
-		Advice:  ckpt.Ref(fmt.Sprintf("ckptsidecar files restore %s --root %q shows what can be brought back; --apply does it.", before.Checkpoint, t.Root))})
+		Advice:  ckpt.Ref(fmt.Sprintf("See what can be restored with ckptsidecar files restore %s --root %q; add --apply to restore it.", before.Checkpoint, t.Root))})
 }
 
 // Attach gives a checkpoint its trees after it was saved: once, and within a minute.
@@ -209,9 +209,9 @@ func (s *Files) Attach(_ context.Context, sc ckpt.Scope, r ckpt.AttachRequest) (
 		case slices.Equal(there, r.Trees):
 			replayed = true
 		case len(there) > 0:
-			return ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s has its files already", r.Checkpoint)
+			return ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s already has its files", r.Checkpoint)
 		case tx.Now.Sub(at.CreatedAt.Value.Time).Abs() > attachWithin:
-			return ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s was saved at %s: it could get its files for a minute", r.Checkpoint, at.CreatedAt.Value)
+			return ckpt.Errorf(ckpt.CodeConflict, "checkpoint %s was saved at %s, and takes files only for one minute: save a new checkpoint with its files", r.Checkpoint, at.CreatedAt.Value)
 		default:
 			if err := s.MayWrite(run, sc, r.Epoch); err != nil {
 				return err
@@ -244,7 +244,7 @@ func checkAttach(r *ckpt.AttachRequest) error {
 		return err
 	}
 	if len(r.Trees) == 0 {
-		return ckpt.Errorf(ckpt.CodeInvalid, "trees is missing: name those that the checkpoint gets")
+		return ckpt.Errorf(ckpt.CodeInvalid, "trees is missing: name the trees of the checkpoint")
 	}
 	if r.Run != "" {
 		if err := ckpt.CheckRunName(r.Run); err != nil {

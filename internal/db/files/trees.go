@@ -109,7 +109,7 @@ func (s *Files) PutTree(ctx context.Context, sc ckpt.Scope, r ckpt.TreeRequest) 
 }
 
 // errDoubted says that another program has written since the base was read.
-var errDoubted = ckpt.Errorf(ckpt.CodeBusy, "another program has written to the database meanwhile: try again")
+var errDoubted = ckpt.Errorf(ckpt.CodeBusy, "another program wrote to the database at the same time: try again")
 
 // planting is a tree on its way to the database.
 type planting struct {
@@ -453,7 +453,7 @@ func treesOf(ctx context.Context, q *sqlx.Tx, c *ckpt.Checkpoint) ([]TreeRow, er
 	case err != nil:
 		return nil, err
 	case why != "":
-		return nil, ckpt.Errorf(ckpt.CodeNotFound, "checkpoint %s has no files any more: %s", c.ID, why)
+		return nil, ckpt.Errorf(ckpt.CodeNotFound, "checkpoint %s no longer has its files: %s", c.ID, why)
 	}
 	return nil, ckpt.Errorf(ckpt.CodeNotFound, "checkpoint %s was saved without files", c.ID)
 }

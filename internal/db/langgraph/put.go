@@ -117,7 +117,7 @@ func (s *Threads) graphCarry(ctx context.Context, sc ckpt.Scope, r *ckpt.GraphPu
 	}
 	parent, err := readGraphDocument(state)
 	if err != nil {
-		s.Log.Warn("a checkpoint of LangGraph takes nothing over: its parent cannot be read", "agent", r.Agent, "error", err)
+		s.Log.Warn("a checkpoint of LangGraph takes nothing from its parent, which cannot be read", "agent", r.Agent, "error", err)
 		release()
 		return func() {}, r.Carry, nil
 	}
@@ -242,7 +242,7 @@ func checkGraphRun(tx *ledger.Tx, agent *ledger.AgentRow, run string, t ckpt.Gra
 	var there ckpt.GraphThread
 	found, err := tx.Get(&there, `SELECT t.thread, t.ns FROM runs r JOIN graph_threads t ON t.run_id = r.id WHERE r.agent_id = ? AND r.name = ?`, agent.ID, run)
 	if err == nil && found && there != t {
-		return ckpt.Errorf(ckpt.CodeConflict, "the run %s is of another thread: name this one otherwise", run)
+		return ckpt.Errorf(ckpt.CodeConflict, "the run %s belongs to another thread: give this run another name", run)
 	}
 	return err
 }

@@ -291,7 +291,7 @@ func (s *Threads) graphDocument(ctx context.Context, q *sqlx.Tx, row *graphRow) 
 func (row *graphRow) document(state []byte) (*graphDocument, error) {
 	d, err := readGraphDocument(state)
 	if err != nil {
-		return nil, ckpt.Wrap(ckpt.CodeCorrupt, err, "checkpoint %s is no checkpoint of LangGraph: %v; run ckptsidecar verify", row.ID, err)
+		return nil, ckpt.Wrap(ckpt.CodeCorrupt, err, "checkpoint %s is not a checkpoint of LangGraph: %v; run ckptsidecar verify", row.ID, err)
 	}
 	return d, nil
 }

@@ -168,7 +168,7 @@ func readGraphHead(state []byte) (*graphDocument, []manifestEntry, []byte, error
 		m, values = &whole.graphMembers, whole.Values
 	}
 	if m.Format != graphFormat || m.Thread == "" || m.Checkpoint == nil {
-		return nil, nil, nil, &blob.DamageError{What: "it is no checkpoint of LangGraph"}
+		return nil, nil, nil, &blob.DamageError{What: "it is not a checkpoint of LangGraph"}
 	}
 	return &graphDocument{GraphThread: ckpt.GraphThread{Thread: m.Thread, NS: m.NS}, Parent: m.Parent,
 		Checkpoint: m.Checkpoint, Metadata: m.Metadata}, m.Manifest, values, nil

@@ -53,11 +53,11 @@ func (s *Core) ReportDamage(err error) {
 		return
 	}
 	s.States.Doubts.Add(1)
-	s.Log.Error("a checkpoint is damaged and is never served; its run's next save stands alone", "checkpoint", damage.ID, "error", damage)
+	s.Log.Error("a checkpoint is damaged and is never served; its run's next save is stored whole", "checkpoint", damage.ID, "error", damage)
 	err = s.Submit(&Op{Owner: Daemon, Claim: sqlite.GoesOn, Do: func(tx *Tx) error { return s.noteDamage(tx, damage) }})
 	if err != nil {
 		s.Damages.forget(damage.ID) // the next who reads it tries again
-		s.Log.Warn("that a checkpoint is damaged could not be noted", "checkpoint", damage.ID, "error", err)
+		s.Log.Warn("a damaged checkpoint could not be recorded as damaged", "checkpoint", damage.ID, "error", err)
 	}
 }
 

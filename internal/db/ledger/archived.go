@@ -37,7 +37,7 @@ func (s *Core) RecordArchive(ctx context.Context, e AuditEntry, r ckpt.AuditArch
 		return nil
 	}
 	if r.FromN != last.ToN+1 {
-		return ckpt.Errorf(ckpt.CodeConflict, "the archive begins with row %d of the audit log, and rows up to %d are archived: make it anew", r.FromN, last.ToN)
+		return ckpt.Errorf(ckpt.CodeConflict, "the archive begins with row %d of the audit log, and rows up to %d are already archived: create it again", r.FromN, last.ToN)
 	}
 	var row struct {
 		Hash   ckpt.Ref `db:"hash"`
@@ -57,7 +57,7 @@ func (s *Core) RecordArchive(ctx context.Context, e AuditEntry, r ckpt.AuditArch
 	}
 	return s.Submit(&Op{Owner: Daemon, Claim: sqlite.Frees, Do: func(tx *Tx) error {
 		if r.ToN >= tx.Head.N {
-			return ckpt.Errorf(ckpt.CodeInvalid, "row %d of the audit log is its last one, which stays", r.ToN)
+			return ckpt.Errorf(ckpt.CodeInvalid, "row %d of the audit log is its last row, which cannot be archived: choose an earlier time", r.ToN)
 		}
 		err := tx.Exec(`INSERT INTO audit_archives (to_n, from_n, hash, name, sha256, bytes, at, who) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 			r.ToN, r.FromN, r.Hash, r.Name, r.SHA256, r.Bytes, tx.Now, e.Who)

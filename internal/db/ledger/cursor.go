@@ -21,7 +21,7 @@ func PageSizeOf(limit int) (int, error) {
 	case limit == 0:
 		return ckpt.DefaultLimit, nil
 	case limit < 0 || limit > ckpt.MaxLimit:
-		return 0, ckpt.Errorf(ckpt.CodeInvalid, "limit is %d: it is 1 to %d", limit, ckpt.MaxLimit)
+		return 0, ckpt.Errorf(ckpt.CodeInvalid, "limit must be between 1 and %[2]d; got %[1]d", limit, ckpt.MaxLimit)
 	}
 	return limit, nil
 }
@@ -54,7 +54,7 @@ func readAgentCursor(cursor string) (owner, name string, err error) {
 }
 
 func BadCursor() error {
-	return ckpt.Errorf(ckpt.CodeInvalid, "the cursor is not one that a list has given: pass \"next\" of the page before as it is")
+	return ckpt.Errorf(ckpt.CodeInvalid, "the cursor did not come from a list: pass \"next\" of the previous page unchanged")
 }
 
 // readRunCursor reads the cursor of a list of runs in an order: when one last
@@ -69,7 +69,7 @@ func (c RowNumbers) readRun(cursor string, sort ckpt.RunSort) (at string, id int
 		return "", 0, BadCursor()
 	}
 	if started != (sort == ckpt.SortStarted) {
-		return "", 0, ckpt.Errorf(ckpt.CodeInvalid, "the cursor is of a list in another order: pass \"next\" of the page before with the same sort")
+		return "", 0, ckpt.Errorf(ckpt.CodeInvalid, "the cursor belongs to a list in another order: pass \"next\" of the previous page with the same sort")
 	}
 	return at, c.row(id), nil
 }

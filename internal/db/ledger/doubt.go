@@ -11,7 +11,7 @@ import (
 // so no state stands on another until that one has been read back.
 func (s *Core) othersWrote() {
 	s.States.Doubts.Add(1)
-	s.Log.Warn("another program has written to the database: what is saved next does not rely on what it may have changed", "path", s.Opt.Path)
+	s.Log.Warn("another program wrote to the database: the next saves do not depend on data that it may have changed", "path", s.Opt.Path)
 }
 
 // seeForeign is othersWrote inside the transaction that has noticed it. An audit

@@ -183,7 +183,7 @@ func (s *Core) recordReads(all bool) {
 		return nil
 	}})
 	if err != nil {
-		s.Log.Error("the counts of what administrators read could not be written", "rows", len(entries), "error", err)
+		s.Log.Error("the counts of the reads of administrators could not be written", "rows", len(entries), "error", err)
 	}
 }
 

@@ -75,7 +75,7 @@ func (e *logEnd) doubts() (list []string) {
 	if e.checkpoints > e.last.N {
 		add("it ends with row %d, and checkpoints were saved up to row %d", e.last.N, e.checkpoints)
 	} else if e.beside > e.last.N {
-		add("it ends with row %d, and what stands beside it goes up to row %d", e.last.N, e.beside)
+		add("it ends with row %d, and its details go up to row %d", e.last.N, e.beside)
 	}
 	return list
 }
@@ -141,11 +141,11 @@ func (s *Core) compareNote(ctx context.Context, end *logEnd) (list []string, err
 	case err != nil:
 		return nil, err
 	case note.Database != id.String:
-		list = append(list, "it is the log of another database than the last daemon had")
+		list = append(list, "it is the log of another database than the one of the last daemon")
 	case note.N > end.last.N:
 		list = append(list, fmt.Sprintf("it ended with row %d on %s, and ends with row %d now: an older copy was put back, or rows were removed", note.N, note.At, end.last.N))
 	case note.N > 0 && hash.String != note.Hash:
-		list = append(list, fmt.Sprintf("row %d had another hash on %s: the log was written anew, or an older copy was put back and went on", note.N, note.At))
+		list = append(list, fmt.Sprintf("row %d had another hash on %s: the log was rewritten, or an older copy was put back and used", note.N, note.At))
 	}
 	return list, nil
 }
@@ -181,7 +181,7 @@ func writeHeadNote(path string, note []byte, mode fs.FileMode) error {
 	return osfile.SyncFolder(filepath.Dir(path))
 }
 
-// doubtLog notes that the audit log is not what it was. What was noted before is
+// doubtLog notes that the audit log was changed outside the daemon. What was noted before is
 // not said twice.
 func (s *Core) doubtLog(what string) {
 	s.Trust.mu.Lock()
@@ -191,7 +191,7 @@ func (s *Core) doubtLog(what string) {
 		what = strings.Join(append([]string{s.Trust.noted.Doubt}, rest...), "; ")
 	}
 	s.Trust.Doubt = what
-	s.Log.Error("the audit log is not what it was", "what", what, "path", s.Opt.Path)
+	s.Log.Error("the audit log was changed outside the daemon", "what", what, "path", s.Opt.Path)
 }
 
 // NoteHead puts the head of the audit log where an intruder into the database
@@ -221,7 +221,7 @@ func (s *Core) NoteHead(why string) {
 		err = writeHeadNote(s.Opt.Path+HeadSuffix, append(b, '\n'), s.Opt.Mode)
 	}
 	if err != nil {
-		s.Log.Warn("the head of the audit log cannot be noted beside the database", "file", s.Opt.Path+HeadSuffix, "error", err)
+		s.Log.Warn("the file that keeps the head of the audit log beside the database cannot be written", "file", s.Opt.Path+HeadSuffix, "error", err)
 		return
 	}
 	s.Trust.noted = note

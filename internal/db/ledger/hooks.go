@@ -136,7 +136,7 @@ func (h hooks) Examine(db *sqlx.DB, sound func() error) error {
 		return fmt.Errorf("its audit log cannot be read: %w", err)
 	}
 	if broken > 0 {
-		return fmt.Errorf("row %d of its audit log is not as it was written", broken)
+		return fmt.Errorf("row %d of its audit log was changed", broken)
 	}
 	h.othersWrote() // none of these checks looks into the states
 	return nil
@@ -155,7 +155,7 @@ func (h hooks) Tick(ctx context.Context, now time.Time) {
 		h.noted = now
 		h.NoteHead("hour")
 		if err := h.keepUsage(); err != nil {
-			h.Log.Warn("what was counted for quotas could not be kept", "error", err)
+			h.Log.Warn("the counts for quotas could not be saved", "error", err)
 		}
 	}
 }

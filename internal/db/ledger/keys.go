@@ -46,7 +46,7 @@ func (tx *Tx) Replayed(agentID int64, key, print string, reply any) (bool, error
 }
 
 func errOtherRequest() error {
-	return ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "this key or id came before with another request: use a new one for each new request")
+	return ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "this key or id was already used for another request: use a new one for each new request")
 }
 
 // Remember keeps the reply to a key.

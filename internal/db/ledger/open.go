@@ -89,7 +89,7 @@ func (s *Core) recordStart() error {
 		return tx.Audit(AuditEntry{Who: Daemon, PID: os.Getpid(), Action: "start", Outcome: OutcomeDone, Detail: detail})
 	}})
 	if ckpt.CodeOf(err) == ckpt.CodeStorageFull {
-		s.Log.Warn("no room for a new row: serving reads and deletes until there is", "path", s.Opt.Path)
+		s.Log.Warn("no room for a new row: serving only reads and deletes until there is room", "path", s.Opt.Path)
 		return nil
 	}
 	if sqlite.Classify(err) == sqlite.ClassOperator { // a file that only this user may not write is opened without a word
@@ -119,7 +119,7 @@ func (s *Core) Close() error {
 	}
 	s.recordReads(true)
 	if err := s.keepUsage(); err != nil {
-		s.Log.Warn("what was counted for quotas could not be kept: it is counted anew at the next start", "error", err)
+		s.Log.Warn("the counts for quotas could not be saved: the next start counts again", "error", err)
 	}
 	s.Engine.Drain()
 	s.NoteHead("stop")

@@ -53,7 +53,7 @@ func (s *Core) Policy(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Po
 // ckpt.AllAgents those of the owner's agents that have set nothing themselves.
 func (s *Core) PolicyLayers(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.PolicyLayers, error) {
 	if name == ckpt.AllAgents && sc.Whose() == ckpt.AllOwners {
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "name one owner: each has a policy for all of their own agents")
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "name one owner: each owner has a policy for all of its agents")
 	}
 	own := ""
 	if name == ckpt.AllAgents {
@@ -221,7 +221,7 @@ func (s *Core) mayReplace(tx *Tx, sc ckpt.Scope, name string, match []string) er
 		own = row.Own
 	}
 	if !slices.Contains(match, policyTag(own)) {
-		return ckpt.Errorf(ckpt.CodeConflict, "the policy of agent %s is not what you have read: somebody has set it since. Read it again", name)
+		return ckpt.Errorf(ckpt.CodeConflict, "the policy of agent %s changed since you read it: read it again, and repeat your change", name)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 func (s *Core) SetOwnerPolicy(ctx context.Context, sc ckpt.Scope, set []byte) (*ckpt.OwnerPolicySet, error) {
 	owner := sc.Whose()
 	if owner == ckpt.AllOwners {
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "name one owner: each has a policy for all of their own agents")
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "name one owner: each owner has a policy for all of its agents")
 	}
 	set, err := s.checkLayer(ckpt.PolicyOfOwner, set)
 	if err != nil {
@@ -129,7 +129,7 @@ func (m *merging) of(a *AgentRow) (mergedPolicy, error) {
 	}
 	p, text, err := m.merged(layers(m.list, a.Own))
 	if err != nil && m.daemons {
-		m.Log.Warn("an agent goes on without [policy] of the settings, because it contradicts what was set for the agent",
+		m.Log.Warn("an agent does not use [policy] of the settings, because it conflicts with the agent's own policy",
 			"owner", a.Owner, "agent", a.Name, "error", err)
 		list := m.list
 		if len(list) > 0 && list[0].Owner == everybody {
@@ -138,7 +138,7 @@ func (m *merging) of(a *AgentRow) (mergedPolicy, error) {
 		p, text, err = m.merged(layers(list, a.Own))
 	}
 	if ckpt.CodeOf(err) == ckpt.CodeInvalid {
-		err = ckpt.Errorf(ckpt.CodeConflict, "the agent %s cannot have this together with its own policy: %s", a.Name, ckpt.AsError(err).Message)
+		err = ckpt.Errorf(ckpt.CodeConflict, "this conflicts with the own policy of agent %s: %s", a.Name, ckpt.AsError(err).Message)
 	}
 	if err != nil {
 		return mergedPolicy{}, err

@@ -180,7 +180,7 @@ func MayRead(sc ckpt.Scope, owner string) bool {
 }
 
 func NoCheckpoint(id string) error {
-	return ckpt.Errorf(ckpt.CodeNotFound, "there is no checkpoint %s here: it was never saved, was removed by retention, or belongs to somebody else", id)
+	return ckpt.Errorf(ckpt.CodeNotFound, "there is no checkpoint %s: it was never saved, was removed by retention, or belongs to another owner", id)
 }
 
 // Base is the state of a checkpoint of an agent and its hash, for a change to
@@ -265,7 +265,7 @@ func (s *Core) Latest(ctx context.Context, sc ckpt.Scope, f ckpt.CheckpointFilte
 			return err
 		}
 		if len(rows) == 0 {
-			return ckpt.Errorf(ckpt.CodeNotFound, "agent %s has no checkpoint that fits", f.Agent)
+			return ckpt.Errorf(ckpt.CodeNotFound, "agent %s has no matching checkpoint", f.Agent)
 		}
 		if rows, err = notGivenUp(ctx, q, agent.ID, f, rows, state); err != nil {
 			return err
@@ -467,5 +467,5 @@ func (tx *Tx) newest(agent *AgentRow, r ckpt.RestoreRequest) (*ReadRow, error) {
 			return &rows[0], nil
 		}
 	}
-	return nil, ckpt.Errorf(ckpt.CodeNotFound, "agent %s has no checkpoint that fits: see what there is with ckptsidecar list %s", agent.Name, agent.Name)
+	return nil, ckpt.Errorf(ckpt.CodeNotFound, "agent %s has no matching checkpoint: list its checkpoints with ckptsidecar list %s", agent.Name, agent.Name)
 }

@@ -57,7 +57,7 @@ func (r *RunRow) fence(epoch *int64) error {
 	case *epoch < r.Epoch:
 		return ckpt.Errorf(ckpt.CodeFenced, "run %s was taken over: it is at epoch %d, this writer is of epoch %d; stop, or resume the run", r.Name, r.Epoch, *epoch)
 	}
-	return ckpt.Errorf(ckpt.CodeInvalid, "epoch %d was never given out: run %s is at epoch %d", *epoch, r.Name, r.Epoch)
+	return ckpt.Errorf(ckpt.CodeInvalid, "epoch %d does not exist yet: run %s is at epoch %d", *epoch, r.Name, r.Epoch)
 }
 
 // LastSign is when the run's owner last showed that it lives: by a heartbeat or
@@ -108,7 +108,7 @@ func (s *Core) OwnerAlive(run *RunRow) bool {
 }
 
 func NoRun(agent, run string) error {
-	return ckpt.Errorf(ckpt.CodeNotFound, "agent %s has no run %s: see its runs with ckptsidecar runs %s", agent, run, agent)
+	return ckpt.Errorf(ckpt.CodeNotFound, "agent %s has no run %s: list its runs with ckptsidecar runs %s", agent, run, agent)
 }
 
 // OpenRun finds the run that a writer names, checks its epoch, and takes the
@@ -150,14 +150,14 @@ func (s *Core) MayWrite(r *RunRow, sc ckpt.Scope, epoch *int64) error {
 		return err
 	}
 	if epoch == nil && s.isLeftBehind(r, sc) {
-		return ckpt.Errorf(ckpt.CodeFenced, "run %s is owned by process %d since %s, and process %d is older and no relative of it: stop, or resume the run; if both belong together, name epoch %d",
+		return ckpt.Errorf(ckpt.CodeFenced, "run %s is owned by process %d since %s, and process %d is older and unrelated: stop, or resume the run; if both belong together, name epoch %d",
 			r.Name, r.PID.Int64, r.SegmentAt, sc.PID, r.Epoch)
 	}
 	if err := r.mayOwn(); err != nil {
 		return err
 	}
 	if !r.EndedAt.IsZero() {
-		return ckpt.Errorf(ckpt.CodeConflict, "run %s has ended (%s): resume it to begin anew, or name another run", r.Name, r.Status)
+		return ckpt.Errorf(ckpt.CodeConflict, "run %s has ended (%s): resume it to start a new attempt, or name another run", r.Name, r.Status)
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func (r *RunRow) mayOwn() error {
 	if r.Source == "" {
 		return nil
 	}
-	return ckpt.Errorf(ckpt.CodeConflict, "run %s is observed through OpenTelemetry, and nobody owns it: register it first, or name another run", r.Name)
+	return ckpt.Errorf(ckpt.CodeConflict, "run %s is observed through OpenTelemetry and has no owner: register it first, or name another run", r.Name)
 }
 
 // Revive takes back that a run was found dead, when it writes all the same. If

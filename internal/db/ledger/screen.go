@@ -55,7 +55,7 @@ func (c *Screening) Value(name string, value []byte, isJSON bool) []byte {
 	case ckpt.SecretsRedact:
 		value, _ = c.scan.Redact(value, isJSON)
 		if isJSON && jsontext.Check(value) != nil {
-			c.Refuse(" once its secrets are taken out it is no JSON any more;")
+			c.Refuse(" it is not valid JSON after its secrets were removed;")
 		}
 	}
 	return value
@@ -85,7 +85,7 @@ func (c *Screening) Key(name, key string) {
 	before := len(c.Found)
 	c.Value(name, []byte(key), false)
 	if len(c.Found) > before && c.Mode == ckpt.SecretsRedact {
-		c.Refuse(" it is a name and cannot be changed;")
+		c.Refuse(" it is a name, which cannot be redacted;")
 	}
 }
 

@@ -89,7 +89,7 @@ func checkPatch(id string, p ckpt.CheckpointPatch) error {
 		return err
 	}
 	if p.Labels == nil && p.Pinned == nil {
-		return ckpt.Errorf(ckpt.CodeInvalid, "nothing to change: say labels, pinned, or both")
+		return ckpt.Errorf(ckpt.CodeInvalid, "nothing to change: give labels, pinned, or both")
 	}
 	if p.Labels == nil {
 		return nil

@@ -110,7 +110,7 @@ func (s *Saves) screenSave(sc ckpt.Scope, r *ckpt.SaveRequest) (*ckpt.SaveReques
 		before := len(c.Found)
 		c.Value("program", []byte(r.Program.Source), false)
 		if len(c.Found) > before && c.Mode == ckpt.SecretsRedact {
-			c.Refuse(" a program cannot be changed, because its offset counts bytes;")
+			c.Refuse(" a program cannot be redacted, because its offset counts bytes;")
 		}
 	}
 	return &clean, c.Found, c.Err
@@ -234,7 +234,7 @@ func (s *Saves) runToSave(tx *ledger.Tx, v *Save, agent *ledger.AgentRow) (*ledg
 // name do not mix, and one of what is not the owner's.
 func (v *Save) checkFork(tx *ledger.Tx, run *ledger.RunRow) error {
 	if run != nil {
-		return ckpt.Errorf(ckpt.CodeConflict, "agent %s has a run %s already: fork into another", v.Request.Agent, run.Name)
+		return ckpt.Errorf(ckpt.CodeConflict, "agent %s already has a run %s: fork into another run", v.Request.Agent, run.Name)
 	}
 	var there bool
 	_, err := tx.Get(&there, `SELECT EXISTS (SELECT 1 FROM checkpoints c JOIN runs r ON r.id = c.run_id JOIN agents a ON a.id = r.agent_id WHERE c.id = ? AND a.owner = ?)`,
@@ -287,7 +287,7 @@ func (s *Saves) mayFollow(tx *ledger.Tx, v *Save, agent *ledger.AgentRow, run *l
 		return err
 	}
 	if taken { // by another agent of the owner, or by this one so long ago that the key is forgotten
-		return ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "the id %s is taken: make a new UUID of version 7 for each save", v.Request.ID)
+		return ckpt.Errorf(ckpt.CodeIdempotencyMismatch, "the id %s is already used: create a new UUID of version 7 for each save", v.Request.ID)
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func (s *Spans) settleSome(ctx context.Context, owner string, ids []string) (n i
 		err = s.tell(owner, groups)
 	}
 	if ckpt.CodeOf(err) == ckpt.CodeQuota {
-		s.Log.Warn("observed spans were dropped: their owner has no room for them", "owner", owner, "spans", spans)
+		s.Log.Warn("observed spans were dropped: their owner's quota is reached", "owner", owner, "spans", spans)
 		err = s.drop(owner, groups)
 	}
 	if err != nil {

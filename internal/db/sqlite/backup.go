@@ -18,7 +18,7 @@ import (
 // It never replaces a file.
 func Backup(ctx context.Context, path, out string, approve func(copied string) error) error {
 	if _, err := os.Lstat(out); !errors.Is(err, fs.ErrNotExist) {
-		return &OperatorError{fmt.Sprintf("%s exists: a backup never replaces a file, name another", out), nil}
+		return &OperatorError{fmt.Sprintf("%s exists, and a backup never replaces a file: name another file", out), nil}
 	}
 	if _, err := os.Lstat(path); err != nil {
 		return &OperatorError{"there is no database to back up", err}
@@ -117,7 +117,7 @@ func (c *copied) check(path string) error {
 		return err
 	}
 	if !os.SameFile(ours, named) || ours.Size() == 0 {
-		return fmt.Errorf("%s is not the file that was written: somebody has put another in its place", path)
+		return fmt.Errorf("%s is not the file that was written: another program replaced it", path)
 	}
 	return nil
 }

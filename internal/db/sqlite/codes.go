@@ -74,7 +74,7 @@ func ReadError(err error) error {
 	case errors.As(err, &e):
 		return err
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return ckpt.Wrap(ckpt.CodeBusy, err, "the read was given up because the client's time was over")
+		return ckpt.Wrap(ckpt.CodeBusy, err, "the read was stopped, because the client's deadline passed")
 	}
 	switch Classify(err) {
 	case ClassTransient, ClassOnce:
@@ -84,7 +84,7 @@ func ReadError(err error) error {
 	case ClassOperator:
 		return ckpt.Wrap(ckpt.CodeInternal, err, "the database cannot be opened (SQLite result %d): run ckptsidecar doctor", Code(err))
 	}
-	return ckpt.Wrap(ckpt.CodeInternal, err, "reading failed inside the daemon; its log says how")
+	return ckpt.Wrap(ckpt.CodeInternal, err, "reading failed inside the daemon: read the daemon's log")
 }
 
 // OperatorError is what stops a start until somebody has mended it.
@@ -112,9 +112,9 @@ type FatalError struct{ Err error }
 
 func (e *FatalError) Error() string {
 	if isLockFault(e.Err) {
-		return fmt.Sprintf("stopped acknowledging, because the writer does not get on: %v", e.Err)
+		return fmt.Sprintf("stopped acknowledging, because the writer is stuck: %v", e.Err)
 	}
-	return fmt.Sprintf("stopped acknowledging, because what is on disk is not certain any more: %v", e.Err)
+	return fmt.Sprintf("stopped acknowledging, because the data on disk is no longer certain: %v", e.Err)
 }
 
 // Unwrap gives the cause.
@@ -122,7 +122,7 @@ func (e *FatalError) Unwrap() error { return e.Err }
 
 // ErrNoRoom is the answer to what would use the room that deletes need.
 var ErrNoRoom = &ckpt.Error{Code: ckpt.CodeStorageFull,
-	Message: "the disk is full, and what is left of it is kept for deletes: free some, or delete checkpoints; reads and deletes go on"}
+	Message: "the disk is full, and the rest is reserved for deletes: free space, or delete checkpoints; reads and deletes still work"}
 
 // noRoom says that SQLite found no room, for the files or for the log's index.
 func noRoom(err error) bool { return Classify(err) == ClassFull || Code(err) == 4874 } // IOERR_SHMSIZE

@@ -24,7 +24,7 @@ func (w *writer) lockTrouble(err error) *FatalError {
 	case again == nil:
 		return nil
 	case Classify(again) == ClassTransient && w.engine.lockHolder().ours():
-		return &FatalError{lockFault{fmt.Errorf("this process could not give back its own lock of %s: %w", w.engine.opt.Path, again)}}
+		return &FatalError{lockFault{fmt.Errorf("this process could not release its own lock of %s: %w", w.engine.opt.Path, again)}}
 	}
 	return nil
 }
@@ -52,8 +52,8 @@ func (w *writer) suspectOwnReads() error {
 	if s.wal.ownReads < ownReadsMost {
 		return nil
 	}
-	return w.stop(&FatalError{lockFault{fmt.Errorf("this process could not give back its own lock to read of %s, so "+
-		"the write-ahead log cannot begin anew", s.opt.Path)}})
+	return w.stop(&FatalError{lockFault{fmt.Errorf("this process could not release its own read lock of %s, so "+
+		"the write-ahead log cannot be reset", s.opt.Path)}})
 }
 
 // probe looks whether the writer gets its lock. It writes nothing.
@@ -121,7 +121,7 @@ func (e *Engine) Behind() time.Duration {
 
 // GiveUp is a fail-stop of a writer that has been behind for too long. Nothing on disk is in doubt because of it.
 func (e *Engine) GiveUp(behind time.Duration) {
-	reason := "a write has stood still in the disk or in the system"
+	reason := "a write is blocked in the disk or in the system"
 	if locked, _ := e.writer.lockedFor(); locked > 0 {
 		reason = e.lockHolder().String() + " has held the database locked"
 	}
@@ -135,7 +135,7 @@ func (e *Engine) LockedProblem() string {
 		return fmt.Sprintf("saves are answered with busy: %s has held the database locked for %v", e.lockHolder(), locked.Round(time.Second))
 	}
 	if stalled := e.Stalled(); stalled > e.opt.WriteTimeout {
-		return fmt.Sprintf("a write has stood still for %v: the disk does not answer, or a lock does not", stalled.Round(time.Second))
+		return fmt.Sprintf("a write has been blocked for %v: the disk or a lock does not answer", stalled.Round(time.Second))
 	}
 	return ""
 }

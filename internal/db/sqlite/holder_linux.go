@@ -61,7 +61,7 @@ func heldLocks(f func(heldLock)) {
 // lookAtLocks says in the log where SQLite has fallen back to locks of the process: its first lock shows that.
 func (e *Engine) lookAtLocks() {
 	if !sqlite.OFDLockingEnabled() {
-		e.log.Warn("this system or file system has no locks by open file: whatever else in this process opens and "+
+		e.log.Warn("this system or file system has no locks by open file: any other code in this process that opens and "+
 			"closes the database file drops its locks", "path", e.opt.Path)
 	}
 }

@@ -44,7 +44,7 @@ func TestOwnReadLockThatWasNotGivenBack(t *testing.T) {
 				s.copyWAL(t.Context())
 			}
 			switch err := s.Fault(); {
-			case leaked && (err == nil || !strings.Contains(err.Error(), "its own lock to read")):
+			case leaked && (err == nil || !strings.Contains(err.Error(), "its own read lock")):
 				t.Errorf("the store goes on: %v", err)
 			case !leaked && err != nil:
 				t.Error(err)

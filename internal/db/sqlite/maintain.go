@@ -49,7 +49,7 @@ func (e *Engine) Upkeep(ctx context.Context) error {
 // dues knows when which part of maintenance was last done.
 type dues struct {
 	engine   *Engine
-	noVacuum rarely // the log says that free pages could not be given back
+	noVacuum rarely // the log says that free pages could not be returned to the file system
 	wal      time.Time
 	written  int64
 }
@@ -86,7 +86,7 @@ func (d *dues) tick(ctx context.Context, now time.Time) {
 	}
 	if idle || now.Second()%5 == 0 {
 		if _, err := s.Vacuum(VacuumPages); err != nil && d.noVacuum.may(now) {
-			s.log.Warn("free pages could not be given back", "error", err)
+			s.log.Warn("free pages could not be returned to the file system", "error", err)
 		}
 	}
 	s.keepReserve(ctx, now)
@@ -205,7 +205,7 @@ func (e *Engine) keepReserve(ctx context.Context, now time.Time) {
 	r := &e.reserve
 	if e.readOnly == "" && r.disturbed() {
 		if err := e.Write(&Op{Owner: Maintenance, Claim: GoesOn, outside: e.mendReserve}); err != nil {
-			e.log.Debug("the room that is kept for deletes could not be made anew", "error", err)
+			e.log.Debug("the space reserved for deletes could not be restored", "error", err)
 		}
 	}
 	size, out := r.size.Load(), r.out.Load()
@@ -219,12 +219,12 @@ func (e *Engine) keepReserve(ctx context.Context, now time.Time) {
 	r.tried = now
 	if out {
 		if _, err := e.Vacuum(VacuumPages); err != nil {
-			e.log.Debug("free pages could not be given back", "error", err)
+			e.log.Debug("free pages could not be returned to the file system", "error", err)
 		}
 		e.copyWAL(ctx)
 	}
 	if err := e.Write(&Op{Owner: Maintenance, Claim: GoesOn, outside: e.regain}); err != nil {
-		e.log.Debug("there is no room yet to be kept for deletes", "error", err)
+		e.log.Debug("there is not enough free space yet to reserve some for deletes", "error", err)
 	}
 }
 

@@ -60,7 +60,7 @@ func (e *Engine) backupBefore(ctx context.Context, version int64) error {
 	}
 	out := fmt.Sprintf("%s.v%d-%s", e.opt.Path, version, e.opt.Now().UTC().Format("20060102T150405Z"))
 	if err := copyAside(ctx, e.opt.Path, out); err != nil {
-		return &OperatorError{"the database must be migrated, and the copy that is made before cannot be: " + out, err}
+		return &OperatorError{"the database must be migrated, and the copy before the migration failed: " + out, err}
 	}
 	e.log.Info("copied the database before its schema changes", "from_version", version, "copy", out)
 	return nil
@@ -82,7 +82,7 @@ func (e *Engine) roomToMigrate(version int64) error {
 	if err != nil || free >= need { // where the disk does not say, the copy finds out
 		return nil
 	}
-	return &OperatorError{Message: fmt.Sprintf("the database must be migrated, and is copied before and partly written anew: this needs %d MB "+
+	return &OperatorError{Message: fmt.Sprintf("the database must be migrated, which copies it first and rewrites parts of it: this needs %d MB "+
 		"on the disk of %s, and %d MB are free. "+
-		"Make room for %d MB more and start again", need>>20, dir, free>>20, (need-free)>>20+1)}
+		"Free %d MB more and start again", need>>20, dir, free>>20, (need-free)>>20+1)}
 }

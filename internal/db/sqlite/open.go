@@ -55,7 +55,7 @@ func (e *Engine) Start(ctx context.Context) (err error) {
 	e.watch.willShrink(pages * e.page) // a vacuum of the last daemon may still wait in the log
 	if e.readOnly == "" {
 		if err := e.firstReserve(); err != nil {
-			e.log.Warn("no room can be kept for deletes: where the disk is full they may be refused", "file",
+			e.log.Warn("no space can be reserved for deletes: on a full disk they may be refused", "file",
 				e.reserve.path, "bytes", e.reserve.base, "error", err)
 		}
 	}
@@ -79,7 +79,7 @@ func (e *Engine) prepareFile(context.Context) error {
 		}
 		return e.makeFile()
 	case err != nil:
-		return &OperatorError{"the database cannot be looked at", err}
+		return &OperatorError{"the database file cannot be examined", err}
 	case !info.Mode().IsRegular():
 		return &OperatorError{fmt.Sprintf("%s is not a plain file (%s): name another with --db", e.opt.Path, info.Mode().Type()), nil}
 	case links(info) > 1:
@@ -97,19 +97,19 @@ func (e *Engine) refuseLeftovers(database string) error {
 	path := e.opt.Path
 	if info, err := os.Lstat(path + "-wal"); err == nil && info.Size() > 0 {
 		return &OperatorError{fmt.Sprintf("%s is %s, but its write-ahead log %s-wal is there: put the database back, "+
-			"or move the log away to begin anew", path, database, path), nil}
+			"or move the log away to start with an empty database", path, database, path), nil}
 	}
 	if _, err := os.Lstat(e.marker()); err == nil {
 		return &OperatorError{fmt.Sprintf("%s is %s since the last daemon stopped because of a fault: restore a "+
-			"backup, or remove %s to begin anew", path, database, e.marker()), nil}
+			"backup, or remove %s to start with an empty database", path, database, e.marker()), nil}
 	}
 	return nil
 }
 
 func (e *Engine) makeFile() error {
 	if _, err := os.Lstat(e.marker()); err == nil {
-		return &OperatorError{fmt.Sprintf("%s is gone, and the last daemon stopped because of a fault: bring it or a "+
-			"backup back; to begin with an empty database instead, remove %s", e.opt.Path, e.marker()), nil}
+		return &OperatorError{fmt.Sprintf("%s is missing, and the last daemon stopped because of a fault: put it or a "+
+			"backup back; to start with an empty database instead, remove %s", e.opt.Path, e.marker()), nil}
 	}
 	f, err := os.OpenFile(e.opt.Path, os.O_RDWR|os.O_CREATE|os.O_EXCL, e.opt.Mode)
 	if err != nil {
@@ -117,7 +117,7 @@ func (e *Engine) makeFile() error {
 	}
 	defer f.Close()
 	if err := f.Chmod(e.opt.Mode); err != nil {
-		return &OperatorError{"the database cannot be made readable for its auditors", err}
+		return &OperatorError{"the auditors cannot be given the right to read the database", err}
 	}
 	return nil
 }
@@ -160,7 +160,7 @@ func (e *Engine) refuseForeign(ctx context.Context) error {
 	case appID != e.opt.Schema.ApplicationID:
 		return &OperatorError{fmt.Sprintf("%s is a database of another program (application_id %d): name another with --db", e.opt.Path, appID), nil}
 	case version > e.opt.Schema.Version:
-		return &OperatorError{fmt.Sprintf("%s has schema version %d, this program knows up to %d: use the newer "+
+		return &OperatorError{fmt.Sprintf("%s has schema version %d, and this program knows up to version %d: use the newer "+
 			"ckptsidecar that made it", e.opt.Path, version, e.opt.Schema.Version), nil}
 	}
 	return nil
@@ -179,7 +179,7 @@ func (e *Engine) DoubtLog(ctx context.Context) error {
 		result = err.Error()
 	}
 	if result != "ok" {
-		e.readOnly = "the database does not hold together: " + result + "; " + copiedHint
+		e.readOnly = "the database breaks its own invariants: " + result + "; " + copiedHint
 		e.log.Error("serving reads only", "reason", e.readOnly)
 	}
 	return nil
@@ -270,7 +270,7 @@ func (e *Engine) Close() error {
 	e.Drain()
 	if e.writer != nil && !e.tidied.Swap(true) {
 		if err := e.tidy(); err != nil {
-			e.log.Warn("the write-ahead log could not be emptied at the end: the next start reads what is in it", "error", err)
+			e.log.Warn("the write-ahead log could not be emptied at the stop: the next start reads it", "error", err)
 		}
 	}
 	return e.close()

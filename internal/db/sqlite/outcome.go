@@ -21,7 +21,7 @@ func (w *writer) explain(err error) error {
 	}
 	switch Classify(err) {
 	case ClassOnce:
-		return &ckpt.Error{Code: ckpt.CodeBusy, Message: "the daemon had no memory for this just now: try again", RetryAfter: time.Second, Err: err}
+		return &ckpt.Error{Code: ckpt.CodeBusy, Message: "the daemon is short of memory: try again", RetryAfter: time.Second, Err: err}
 	case ClassTransient:
 		if fault := w.lockTrouble(err); fault != nil {
 			return w.stop(fault)
@@ -30,15 +30,15 @@ func (w *writer) explain(err error) error {
 			Message: w.engine.lockHolder().String() + " has held the database locked for too long: try again", RetryAfter: time.Second, Err: err}
 	case ClassFull:
 		return ckpt.Wrap(ckpt.CodeStorageFull, err,
-			"there is no room for this on the disk or in the database: free some, delete checkpoints, or raise max_bytes; reads and deletes go on")
+			"the disk or the database has no room for this: free space, delete checkpoints, or raise max_bytes; reads and deletes still work")
 	case ClassFatal:
 		return w.stop(&FatalError{err})
 	case ClassOperator:
 		return ckpt.Wrap(ckpt.CodeInternal, err,
 			"the database cannot be written any more (SQLite result %d): check who owns the file and whether its file system is read-only", Code(err))
 	case ClassClient:
-		return ckpt.Wrap(ckpt.CodeConflict, err, "the request contradicts what is stored")
+		return ckpt.Wrap(ckpt.CodeConflict, err, "the request conflicts with the stored data")
 	}
-	w.engine.log.Error("a write failed for a reason that it should not have", "error", err, "stack", string(debug.Stack()))
-	return ckpt.Wrap(ckpt.CodeInternal, err, "writing failed inside the daemon; its log says how")
+	w.engine.log.Error("a write failed unexpectedly", "error", err, "stack", string(debug.Stack()))
+	return ckpt.Wrap(ckpt.CodeInternal, err, "writing failed inside the daemon: read the daemon's log")
 }

@@ -19,13 +19,13 @@ func (e *Engine) recover(ctx context.Context) error {
 	if _, err := os.Lstat(e.marker()); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	e.log.Warn("the last process stopped because of a fault: checking the database before anything is saved")
+	e.log.Warn("the last process stopped because of a fault: checking the database before the first save")
 	if why := e.doubt(ctx); why != "" {
 		e.readOnly = why
 		e.log.Error("serving reads only", "reason", why)
 		return nil
 	}
-	e.log.Info("the database is sound")
+	e.log.Info("the database is intact")
 	return os.Remove(e.marker())
 }
 

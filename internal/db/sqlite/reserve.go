@@ -102,8 +102,8 @@ func (r *reserve) database() string { return strings.TrimSuffix(r.path, reserveS
 
 // reserveProblem is what status says while the reserve is out.
 func (r *reserve) problem() string {
-	return fmt.Sprintf("the disk is full: deletes use the room that was kept for them, and saves are refused until "+
-		"there are %d KiB free for %s", r.base>>10, r.path)
+	return fmt.Sprintf("the disk is full: deletes use the reserved space, and saves are refused until "+
+		"%d KiB are free for %s", r.base>>10, r.path)
 }
 
 // rarely is when something was last logged that may come again and again.

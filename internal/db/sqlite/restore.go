@@ -70,7 +70,7 @@ func Restore(ctx context.Context, opt RestoreOptions) (_ *Restored, err error) {
 	}
 	owner, err := osfile.Controller(filepath.Dir(opt.Path))
 	if err != nil {
-		return nil, &OperatorError{"the database's folder cannot be looked at", err}
+		return nil, &OperatorError{"the database's folder cannot be read", err}
 	}
 	if err := owner.During(func() error { return r.begin(ctx) }); err != nil || r.done.Undone || r.finished {
 		return r.done, err
@@ -137,11 +137,11 @@ func readNote(path string) (*note, error) {
 		err = json.NewDecoder(f).Decode(n)
 	}
 	if err == nil && (filepath.Dir(n.Aside) != filepath.Dir(path) || !strings.HasPrefix(n.Staged, stagings(path))) {
-		err = errors.New("it names a place elsewhere")
+		err = errors.New("it names a file outside the folder")
 	}
 	if err != nil {
-		return nil, &OperatorError{fmt.Sprintf("%s should say how far a restore-backup got, and cannot be read: look "+
-			"at the files beside it, and remove it when all is in its place", notePath(path)), err}
+		return nil, &OperatorError{fmt.Sprintf("%s records how far a restore-backup got, and cannot be read: look "+
+			"at the files beside it, and remove it when every file is in place", notePath(path)), err}
 	}
 	return n, nil
 }
@@ -223,11 +223,11 @@ func (r *restoring) takeBack(left *note) error {
 			continue
 		}
 		if _, err := os.Lstat(to); err == nil {
-			return &OperatorError{fmt.Sprintf("a restore-backup was interrupted, and now both %s and %s are there: "+
-				"move away the one that is not wanted, and run it again", from, to), nil}
+			return &OperatorError{fmt.Sprintf("a restore-backup was interrupted, and both %s and %s exist: "+
+				"move the unwanted one away, and run restore-backup again", from, to), nil}
 		}
 		if err := os.Rename(from, to); err != nil {
-			return fmt.Errorf("what was set aside as %s cannot be put back: %w", from, err)
+			return fmt.Errorf("the old database, kept as %s, cannot be moved back: %w", from, err)
 		}
 	}
 	if err := osfile.SyncFolder(filepath.Dir(r.opt.Path)); err != nil {
@@ -300,7 +300,7 @@ func (r *restoring) replace(ctx context.Context, source *source) error {
 		return err
 	}
 	if err := r.finish(ctx, &r.note); err != nil {
-		return fmt.Errorf("the backup is in its place, and cannot be opened; what was there is %s: %w", r.note.Aside, err)
+		return fmt.Errorf("the restored backup cannot be opened; the old database is kept as %s: %w", r.note.Aside, err)
 	}
 	return nil
 }
@@ -343,7 +343,7 @@ func (r *restoring) exchange() error {
 	}
 	for _, suffix := range companions {
 		if err := os.Rename(path+suffix, r.note.Aside+suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return errors.Join(fmt.Errorf("what is there cannot be moved away: %w", err), r.takeBack(&r.note))
+			return errors.Join(fmt.Errorf("the old database cannot be moved away: %w", err), r.takeBack(&r.note))
 		}
 	}
 	r.done.Kept = keptOf(r.note.Aside)
@@ -351,7 +351,7 @@ func (r *restoring) exchange() error {
 		return errors.Join(err, r.takeBack(&r.note))
 	}
 	if err := os.Rename(r.note.Staged, path); err != nil {
-		return errors.Join(fmt.Errorf("the backup cannot be put into its place: %w", err), r.takeBack(&r.note))
+		return errors.Join(fmt.Errorf("the backup cannot be moved into place: %w", err), r.takeBack(&r.note))
 	}
 	return errors.Join(osfile.SyncFolder(folder), osfile.SyncFolder(filepath.Dir(r.note.Staged)))
 }
@@ -385,7 +385,7 @@ func (r *restoring) end(err error) error {
 		err = errors.Join(err, unlockFile(r.lock))
 	}
 	if err != nil && len(r.done.Earlier) > 0 {
-		err = fmt.Errorf("%w (a restore that was interrupted has kept %s)", err, strings.Join(r.done.Earlier, ", "))
+		err = fmt.Errorf("%w (an interrupted restore kept %s)", err, strings.Join(r.done.Earlier, ", "))
 	}
 	return err
 }

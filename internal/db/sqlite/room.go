@@ -20,7 +20,7 @@ func (e *Engine) letGo() bool {
 	e.lend()
 	if r.full.may(time.Now()) {
 		r.said = true
-		e.log.Warn("the disk is full: deletes use the room that was kept for them, and saves are refused until it is there again", "file", r.path, "bytes", size)
+		e.log.Warn("the disk is full: deletes use the reserved space, and saves are refused until the reserve is restored", "file", r.path, "bytes", size)
 	}
 	return true
 }
@@ -30,7 +30,7 @@ func (e *Engine) lend() {
 	r := &e.reserve
 	r.out.Store(true)
 	if err := errors.Join(r.file.Truncate(0), r.file.Sync()); err != nil { // some file systems give it back with the flush only
-		e.log.Error("the room that is kept for deletes could not be let go", "file", r.path, "error", err)
+		e.log.Error("the space reserved for deletes could not be released", "file", r.path, "error", err)
 	}
 	r.size.Store(0)
 }
@@ -100,7 +100,7 @@ func (e *Engine) regain() error {
 	}
 	if r.out.Swap(false) && r.said {
 		r.said = false
-		e.log.Info("the room that is kept for deletes is there again: saves go on", "file", r.path)
+		e.log.Info("the space reserved for deletes is restored: saves continue", "file", r.path)
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (e *Engine) mendReserve() error {
 	if r.file == nil || !r.disturbed() {
 		return nil
 	}
-	e.log.Warn("somebody has removed or changed the file that keeps room for deletes: making it anew", "file", r.path)
+	e.log.Warn("another program removed or changed the file that reserves space for deletes: creating it again", "file", r.path)
 	_ = r.file.Close()
 	r.file = nil
 	r.held.Store(nil)
@@ -180,7 +180,7 @@ func (e *Engine) firstReserve() error {
 	_, log := e.Sizes()
 	parts := max(log, LogAlarm)/(indexFrames*e.page) + 2
 	if err := growIndex(e.opt.Path+"-shm", parts*indexPart); err != nil {
-		e.log.Debug("no room could be taken for the index of the log", "error", err)
+		e.log.Debug("no space could be allocated for the index of the log", "error", err)
 	}
 	if r, size := &e.reserve, e.reserve.size.Load(); size > 0 && allocate(r.file, size, size) != nil { // it was copied, with holes in it
 		r.out.Store(true)
@@ -205,12 +205,12 @@ func (e *Engine) openReserve(context.Context) error {
 		return nil
 	}
 	if !osfile.IsPlain(info) {
-		e.log.Warn("no room can be kept for deletes, because its file is no plain file of ours: remove it", "file", r.path)
+		e.log.Warn("no space can be reserved for deletes, because its file is not a plain file of this daemon: remove the file", "file", r.path)
 		r.base = 0
 		return nil
 	}
 	if r.file, err = osfile.OpenPlain(r.path, os.O_RDWR, 0o600); err != nil {
-		e.log.Warn("no room can be kept for deletes", "file", r.path, "error", err)
+		e.log.Warn("no space can be reserved for deletes", "file", r.path, "error", err)
 		r.file, r.base = nil, 0
 		return nil
 	}

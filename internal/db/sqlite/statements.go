@@ -39,7 +39,7 @@ func (k keeper) Connect(ctx context.Context) (driver.Conn, error) {
 	full, ok := conn.(fullConn)
 	if !ok {
 		_ = conn.Close()
-		return nil, fmt.Errorf("the SQLite driver's connections are not as they were: %T", conn)
+		return nil, fmt.Errorf("the SQLite driver has an unexpected type of connection: %T", conn)
 	}
 	return &keepingConn{full, map[string]*keptStatement{}, k.met}, nil
 }

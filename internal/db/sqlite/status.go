@@ -63,12 +63,12 @@ func (e *Engine) RoomProblems() (list []string) {
 	}
 	if pending := e.wal.pending(); pending > LogAlarm {
 		list = append(list, fmt.Sprintf("%d MiB wait in the write-ahead log, because a reader holds an old snapshot: "+
-			"end long-running readers of the database", pending>>20))
+			"end the programs that read the database for long", pending>>20))
 	}
 	if e.reserve.out.Load() {
 		list = append(list, e.reserve.problem())
 	} else if e.writer.refusesSaves() {
-		list = append(list, "saves are refused, because there is no room on the disk or in the database: free some, "+
+		list = append(list, "saves are refused, because the disk or the database is full: free space, "+
 			"or delete checkpoints; reads and deletes go on")
 	}
 	return list

@@ -14,14 +14,14 @@ import (
 // failStop tells everybody once that nothing is acknowledged any more.
 func (e *Engine) failStop(fatal *FatalError) {
 	if isLockFault(fatal) {
-		e.log.Error("stopped saving: the writer does not get on; a fresh process must take over", "error", fatal.Err)
+		e.log.Error("stopped saving: the writer is stuck; a new process must take over", "error", fatal.Err)
 		close(e.stopped)
 		return
 	}
-	e.log.Error("stopped saving: what is on disk is not certain any more; a fresh process must check it", "error", fatal.Err)
+	e.log.Error("stopped saving: the data on disk is no longer certain; a new process must check it", "error", fatal.Err)
 	note, _ := json.Marshal(map[string]string{"at": ckpt.At(e.opt.Now()).String(), "error": fatal.Err.Error()})
 	if err := e.mark(note); err != nil {
-		e.log.Error("the marker of the fault could not be written", "file", e.marker(), "error", err)
+		e.log.Error("the file that records the fault could not be written", "file", e.marker(), "error", err)
 	}
 	close(e.stopped)
 }
@@ -51,7 +51,7 @@ func (w *writer) stop(fatal *FatalError) error {
 	answer := stopped(fatal)
 	if unknown(fatal) {
 		answer.Outcome = ckpt.OutcomeUnknown
-		answer.Message = "it is not known whether this was saved, because the disk or the database file failed in the " +
+		answer.Message = "the write may or may not be saved, because the disk or the database file failed in the " +
 			"middle: ask again with the same idempotency key"
 	}
 	return answer

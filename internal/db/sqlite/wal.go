@@ -37,7 +37,7 @@ func (w *wal) tellLong(log *slog.Logger, bytes, copied int64) {
 		w.long.Store(0)
 	case bytes >= 2*said:
 		w.long.Store(bytes)
-		log.Warn("the write-ahead log is long because a reader has held its snapshot for a while", "bytes", bytes, "copied", copied)
+		log.Warn("the write-ahead log is long, because a reader keeps an old snapshot open", "bytes", bytes, "copied", copied)
 	}
 }
 

@@ -33,7 +33,7 @@ type fileWatch struct {
 
 // errTouched says that somebody else has written into the database file, as cp
 // does over it. Whether it still holds together is to be examined.
-var errTouched = errors.New("the database file was written by somebody else")
+var errTouched = errors.New("another program wrote to the database file")
 
 func watchFile(path string, lock *os.File) (*fileWatch, error) {
 	info, err := os.Lstat(path)
@@ -76,7 +76,7 @@ func (w *fileWatch) checkLock() error {
 	info, err := os.Lstat(w.path + ".lock")
 	switch {
 	case err != nil:
-		return fmt.Errorf("the lock file is gone, so a second daemon could open the database: %w", err)
+		return fmt.Errorf("the lock file is missing, so a second daemon could open the database: %w", err)
 	case !os.SameFile(info, w.lock):
 		return fmt.Errorf("the lock file %s.lock was replaced by another, so a second daemon could open the database", w.path)
 	}
@@ -87,7 +87,7 @@ func (w *fileWatch) checkDatabase() error {
 	info, err := os.Lstat(w.path)
 	switch {
 	case err != nil:
-		return fmt.Errorf("the database file is gone: %w", err)
+		return fmt.Errorf("the database file is missing: %w", err)
 	case !os.SameFile(info, w.database):
 		return fmt.Errorf("the database file %s was replaced by another", w.path)
 	case links(info) > 1:
@@ -108,7 +108,7 @@ func (w *fileWatch) checkWAL() error {
 	case err != nil && w.wal == nil && os.IsNotExist(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("the write-ahead log is gone: %w", err)
+		return fmt.Errorf("the write-ahead log is missing: %w", err)
 	case w.wal != nil && !os.SameFile(info, w.wal):
 		return fmt.Errorf("the write-ahead log %s-wal was replaced by another", w.path)
 	case info.Size() < w.walSize && !w.emptying:

@@ -106,7 +106,7 @@ func (n *needs) rows() (list []survey.Need, more int64, counted map[string]int64
 		row := &n.operations[i]
 		need := row.need(survey.NeedOperation)
 		need.Operation, need.Attempt = row.ID, row.Attempt
-		need.Why = "The owner of the run died in it, and nobody knows whether it took effect."
+		need.Why = "The run's owner died during it. It is unknown whether it took effect."
 		if !row.DeadSince.IsZero() {
 			need.Since = row.DeadSince
 		}
@@ -147,9 +147,9 @@ func together(rows []needRow, one, many string) (list []survey.Need) {
 		need.Finding, need.Rule, need.Severity = ckpt.Ref(row.ID), row.Rule, row.Severity
 		need.Count = max(row.Count, 1)
 		if one == survey.NeedLostRun {
-			need.Why = "Its owner is gone, and nobody has resumed it."
+			need.Why = "Its owner is gone, and no process has resumed it."
 			if row.Status == ckpt.RunTimedOut {
-				need.Why = "Its owner did not beat, or made no progress, in time."
+				need.Why = "Its owner sent no heartbeat, or made no progress, in time."
 			}
 		}
 		list = append(list, need)

@@ -224,7 +224,7 @@ func (r *recorder) view() error {
 	}
 	if v.To.Before(v.From.Time) {
 		if !r.query.From.IsZero() && !r.query.To.IsZero() {
-			return ckpt.Errorf(ckpt.CodeInvalid, "from is %s and to %s: nothing is between them", v.From, v.To)
+			return ckpt.Errorf(ckpt.CodeInvalid, "from is %s and to is %s: from must be before to", v.From, v.To)
 		}
 		v.To = v.From
 	}

@@ -128,7 +128,7 @@ func (m *Meter) used(owner string) int64 {
 // refuse refuses bytes that would bring an owner beyond his quota, or beyond his
 // share of what all have together.
 func (m *Meter) refuse(owner string, used, bytes, beyond int64) error {
-	const advice = "delete checkpoints, erase agents, or shorten what the policies keep"
+	const advice = "delete checkpoints, erase agents, or let the policies keep less"
 	if most := m.MaxOwnerBytes; most > 0 && used+bytes > most+beyond {
 		return ckpt.Errorf(ckpt.CodeQuota, "%s has %d of %d bytes stored, and this needs %d: %s", owner, used, most, bytes, advice)
 	}

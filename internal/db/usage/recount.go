@@ -164,7 +164,7 @@ func (m *Meter) RecountAfter(ctx context.Context, owner string) {
 		return
 	}
 	if err := m.Recount(ctx, owner); err != nil {
-		m.Log.Warn("what an owner has stored could not be counted", "owner", owner, "error", err)
+		m.Log.Warn("the stored bytes of an owner could not be counted", "owner", owner, "error", err)
 	}
 }
 

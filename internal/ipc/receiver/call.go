@@ -154,5 +154,5 @@ func (c *call) message(err error) string {
 		return known.Message
 	}
 	c.receiver.log.Error("spans could not be taken", "error", err)
-	return "something went wrong inside the daemon, and its log says what"
+	return "the daemon had an internal error: read the daemon's log"
 }

@@ -92,7 +92,7 @@ func (c *call) identify(ctx context.Context) (ckpt.Caller, error) {
 	}
 	owner, err := c.receiver.opt.Store.OwnerOfToken(ctx, strings.TrimSpace(token))
 	if ckpt.CodeOf(err) == ckpt.CodeDenied {
-		return ckpt.Caller{}, c.noToken("the token is not known, or was revoked")
+		return ckpt.Caller{}, c.noToken("the token is unknown or was revoked")
 	}
 	return ckpt.Caller{Owner: owner}, err
 }

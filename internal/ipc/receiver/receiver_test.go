@@ -394,7 +394,7 @@ func TestWhatExportersAreTold(t *testing.T) {
 	}{
 		"quota":        {ckpt.Errorf(ckpt.CodeQuota, "full"), http.StatusOK, `"rejectedSpans":"4"`},
 		"storage full": {ckpt.Errorf(ckpt.CodeStorageFull, "the disk is full"), http.StatusServiceUnavailable, "disk"},
-		"a mistake":    {errors.New("PRIVATE"), http.StatusInternalServerError, "went wrong"},
+		"a mistake":    {errors.New("PRIVATE"), http.StatusInternalServerError, "internal error"},
 	} {
 		w := serve(t)
 		w.store.fails = []error{c.fail}

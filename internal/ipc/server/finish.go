@@ -39,7 +39,7 @@ func (c *call) panicked(v any) bool {
 	}
 	c.server.panics.Add(1)
 	c.server.log.Error("a request panicked", "route", c.routeName(), "panic", v, "stack", string(debug.Stack()))
-	e := ckpt.Errorf(ckpt.CodeInternal, "something went wrong inside the daemon; its log says what")
+	e := ckpt.Errorf(ckpt.CodeInternal, "the daemon had an internal error: read the daemon's log")
 	if c.route != nil && c.route.write {
 		e.Outcome = ckpt.OutcomeUnknown
 	}

@@ -89,7 +89,7 @@ class IdempotencyMismatch(CkptError):
 
 
 class SchemaMismatch(CkptError):
-    """The state breaks the agent's schema."""
+    """The state does not match the agent's schema."""
 
     code = "schema_mismatch"
 
