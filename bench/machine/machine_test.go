@@ -222,10 +222,10 @@ func TestMistakesAreNamed(t *testing.T) {
 		{[]string{"history", "--size", "1GiB"}, "--size has"},
 		{[]string{"history", "--restores", "0"}, "--restores is 0"},
 		{[]string{"files", "--files", "5"}, "--files is 5"},
-		{[]string{"files", "--rounds", "0"}, "--rounds is 0"},
+		{[]string{"files", "--rounds", "0"}, "--rounds must be between 1 and 1000; got 0"},
 		{[]string{"scale", "--rows", "lots"}, `--rows has "lots"`},
 		{[]string{"scale", "--rows", "10k,1k"}, "--rows has 1k after 10k"},
-		{[]string{"scale", "--clients", "1000"}, "--clients has 1000"},
+		{[]string{"scale", "--clients", "1000"}, "--clients must be between 1 and 512; got 1000"},
 	} {
 		var out, errs bytes.Buffer
 		if code := run(t.Context(), tt.args, strings.NewReader(""), &out, &errs); code != cli.ExitUsage || !strings.Contains(errs.String(), tt.want) || out.Len() > 0 {
