@@ -90,6 +90,7 @@ class Daemon:
     def pause(self) -> None:
         assert self.process is not None
         os.kill(self.process.pid, signal.SIGSTOP)
+        os.waitpid(self.process.pid, os.WUNTRACED)  # until every thread has stopped: one that runs on may still answer
 
     def go_on(self) -> None:
         assert self.process is not None
