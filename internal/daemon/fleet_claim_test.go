@@ -11,7 +11,6 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pg"
-	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 )
 
 var fleetAdmin = ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:0", PID: 12, Admin: true}, Target: "uid:0", Reason: "test"}
@@ -37,11 +36,7 @@ func saveOne(s *db.Store, t *testing.T, run, state string) error {
 // back, and settles what it did meanwhile.
 func TestFleetClaim(t *testing.T) {
 	whole := t
-	server := pgtest.Start(t)
-	url := server.Database("fleet")
-	if _, _, err := FleetMigrate(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
+	server, url := fleetEngine(t)
 	path := filepath.Join(t.TempDir(), "ckpt.db")
 	one := openFleetStore(t, path)
 	newest := work(t, one)
@@ -155,11 +150,7 @@ func settled(t *testing.T, c *claimant) {
 // TestInterruptedClaim: where the engine has given a run to a host that then died, the
 // same claim again brings it. Of two hosts that claim at once, one gets the run.
 func TestInterruptedClaim(t *testing.T) {
-	server := pgtest.Start(t)
-	url := server.Database("fleet")
-	if _, _, err := FleetMigrate(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
+	server, url := fleetEngine(t)
 	one := openFleetStore(t, filepath.Join(t.TempDir(), "one.db"))
 	work(t, one)
 	if err := saveOne(one, t, "other", `{"n":1}`); err != nil {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	ckpt "github.com/ckptsidecar/ckptsidecar"
-	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 )
 
 // TestMeasureFleet is T10: what shipping costs local saves, with the fleet off, on, and
@@ -21,11 +20,7 @@ func TestMeasureFleet(t *testing.T) {
 	if os.Getenv("CKPTSIDECAR_MEASURE") == "" {
 		t.Skip("it measures: set CKPTSIDECAR_MEASURE=1")
 	}
-	server := pgtest.Start(t)
-	url := server.Database("fleet")
-	if _, _, err := FleetMigrate(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
+	_, url := fleetEngine(t)
 	for round := range 4 {
 		for _, how := range []string{"off", "on", "dead"} {
 			rate, cpu := savesWith(t, how, url)

@@ -164,11 +164,7 @@ func TestDurableWithoutEngine(t *testing.T) {
 
 // TestDurableFleet acknowledges writes of durability fleet when they are replicated.
 func TestDurableFleet(t *testing.T) {
-	server := pgtest.Start(t)
-	url := server.Database("fleet")
-	if _, _, err := FleetMigrate(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
+	server, url := fleetEngine(t)
 	h := hostOf(t, url)
 	h.policy("strict", fleetPolicy)
 	h.policy("lax", degradePolicy)

@@ -23,6 +23,17 @@ import (
 
 var fleetUser = ckpt.Scope{Caller: ckpt.Caller{Owner: "uid:1001", PID: 11}}
 
+// fleetEngine starts PostgreSQL with the fleet's tables, and answers its URL.
+func fleetEngine(t *testing.T) (*pgtest.Server, string) {
+	t.Helper()
+	server := pgtest.Start(t)
+	url := server.Database("fleet")
+	if _, _, err := FleetMigrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	return server, url
+}
+
 func openFleetStore(t *testing.T, path string) *db.Store {
 	t.Helper()
 	s, err := db.Open(t.Context(), db.Options{Path: path, Retention: retention.Plan, Resume: resume.Make, Version: "test"})
@@ -68,11 +79,7 @@ func work(t *testing.T, s *db.Store) (newest string) {
 
 // TestFleetRestore loses a host with its disk, and gets back what the engine holds.
 func TestFleetRestore(t *testing.T) {
-	server := pgtest.Start(t)
-	url := server.Database("fleet")
-	if _, _, err := FleetMigrate(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
+	server, url := fleetEngine(t)
 	lost := openFleetStore(t, filepath.Join(t.TempDir(), "ckpt.db"))
 	newest := work(t, lost)
 	old := shipperOf(lost, url, "lost")

@@ -23,11 +23,7 @@ import (
 
 // TestShipper ships over an engine that dies, and stops where the engine has another past.
 func TestShipper(t *testing.T) {
-	server := pgtest.Start(t)
-	url := server.Database("fleet")
-	if _, _, err := FleetMigrate(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
+	server, url := fleetEngine(t)
 	store, err := db.Open(t.Context(), db.Options{Path: filepath.Join(t.TempDir(), "ckpt.db"), Retention: retention.Plan, Version: "test"})
 	if err != nil {
 		t.Fatal(err)

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/ckptsidecar/ckptsidecar/internal/fleet/pgtest"
 )
 
 // TestMeasureDurableFleet compares saves of durability fleet with bare INSERTs of as
@@ -19,11 +17,7 @@ func TestMeasureDurableFleet(t *testing.T) {
 	if os.Getenv("CKPTSIDECAR_MEASURE") == "" {
 		t.Skip("it measures: set CKPTSIDECAR_MEASURE=1")
 	}
-	server := pgtest.Start(t)
-	url := server.Database("fleet")
-	if _, _, err := FleetMigrate(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
+	server, url := fleetEngine(t)
 	server.Standby()
 	server.Exec("fleet", `CREATE TABLE bare (id text PRIMARY KEY, body text)`)
 	h := hostOf(t, url)

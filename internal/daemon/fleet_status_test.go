@@ -96,11 +96,7 @@ func (h *seenHost) sees(caller ckpt.Caller, query string, want ...string) {
 // TestFleetRights is T7 in part: two users of one host, and one of them with the same
 // uid on another host. Nobody but an administrator sees what is another's.
 func TestFleetRights(t *testing.T) {
-	engine := pgtest.Start(t)
-	url := engine.Database("fleet")
-	if _, _, err := FleetMigrate(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
+	engine, url := fleetEngine(t)
 	here, there := newSeenHost(t, url, "here"), newSeenHost(t, url, "there")
 	ann, bob := ckpt.Caller{Owner: "uid:1001"}, ckpt.Caller{Owner: "uid:1002"}
 	admin := ckpt.Caller{Owner: "uid:0", Admin: true}
