@@ -23,7 +23,7 @@ func (c *fleetRestoreCmd) Help() string {
 	return `The daemon here must be stopped (ckptsidecar service stop), and its database must have no agents.
 The engine refuses from then on what the lost host ships. That host's daemon says so in status if it comes back.
 The runs come back as they were shipped last. A run that was running then waits for a person:
-nobody knows what it did after that. Decide with ckptsidecar operations and ckptsidecar resolve.
+nobody knows what it did after that. Decide with ckptsidecar operations and ckptsidecar operation resolve.
 The exit code is 5 if a checkpoint was left out because the engine's copy of it is damaged.`
 }
 

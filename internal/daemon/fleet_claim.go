@@ -36,10 +36,12 @@ func (s *service) fleet() server.Fleet {
 	}{&claimant{url: s.shipper.url, store: s.store, host: s.shipper.host}, newFleetView(s.shipper, s.store)}
 }
 
-// mustAdminister refuses everybody but administrators.
-func mustAdminister(sc ckpt.Scope) error {
+const claimsAndStrands = "claim runs and decide about strands"
+
+// mustAdminister refuses everybody but administrators; what is what they may do.
+func mustAdminister(sc ckpt.Scope, what string) error {
 	if !sc.Admin {
-		return ckpt.Errorf(ckpt.CodeDenied, "only an administrator of this host may claim runs and decide about strands")
+		return ckpt.Errorf(ckpt.CodeDenied, "only an administrator of this host may %s", what)
 	}
 	return nil
 }
@@ -64,7 +66,7 @@ func (c *claimant) dial(ctx context.Context) (*pg.Engine, error) {
 // engine holds it. Where it fails after the engine has given the run, the same claim
 // again brings it.
 func (c *claimant) Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimRequest) (*fleet.Claimed, error) {
-	if err := mustAdminister(sc); err != nil {
+	if err := mustAdminister(sc, claimsAndStrands); err != nil {
 		return nil, err
 	}
 	if err := ckpt.CheckAgentName(r.Agent); err != nil {
@@ -79,14 +81,17 @@ func (c *claimant) Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimReques
 	if err != nil {
 		return nil, err
 	}
-	from, term := *run, run.Term
+	term := run.Term
 	if run.DB != c.host.DB {
 		term, err = e.Claim(ctx, fleet.Claim{Run: run, To: c.host.DB, By: sc.Caller.Owner, Forced: r.Force})
 		if pg.IsUnknown(err) {
-			e.Close()
-			if e, err = c.dial(ctx); err == nil {
-				term, err = c.claimedAfterAll(ctx, e, run)
+			again, dialed := c.dial(ctx)
+			if dialed != nil {
+				return nil, dialed
 			}
+			e.Close()
+			e = again
+			term, err = c.claimedAfterAll(ctx, e, run)
 		}
 		if errors.Is(err, pg.ErrTaken) {
 			return nil, ckpt.Errorf(ckpt.CodeConflict, "run %s of %s was not claimed: another host was faster, or its host %s was heard of since; see `ckptsidecar fleet runs --agent %s`",
@@ -96,7 +101,7 @@ func (c *claimant) Claim(ctx context.Context, sc ckpt.Scope, r fleet.ClaimReques
 			return nil, err
 		}
 	}
-	return c.takeOver(ctx, e, sc, &from, term)
+	return c.takeOver(ctx, e, sc, run, term)
 }
 
 // choose finds the one run that a claim may take.
@@ -209,7 +214,7 @@ func importFilled(ctx context.Context, e *pg.Engine, store *db.Store, sc ckpt.Sc
 
 // Strands lists what this host has of runs that other hosts have claimed.
 func (c *claimant) Strands(ctx context.Context, sc ckpt.Scope) (*fleet.Strands, error) {
-	if err := mustAdminister(sc); err != nil {
+	if err := mustAdminister(sc, claimsAndStrands); err != nil {
 		return nil, err
 	}
 	e, err := c.dial(ctx)
@@ -242,7 +247,7 @@ func (c *claimant) strands(ctx context.Context, e *pg.Engine) (*fleet.Strands, e
 // Decide adopts a strand into a run of its own, or notes that nobody wants it. Nothing
 // is deleted: the fenced run stays until somebody deletes it.
 func (c *claimant) Decide(ctx context.Context, sc ckpt.Scope, uid string, d fleet.StrandDecision) (*fleet.StrandDecided, error) {
-	if err := mustAdminister(sc); err != nil {
+	if err := mustAdminister(sc, claimsAndStrands); err != nil {
 		return nil, err
 	}
 	if d.Decision != fleet.Adopted && d.Decision != fleet.Dropped {

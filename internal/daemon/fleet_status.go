@@ -22,17 +22,11 @@ func newFleetView(s *shipper, store *db.Store) *fleetView {
 	return &fleetView{shipper: s, store: store, asking: make(chan struct{}, 1)}
 }
 
-// mustSee refuses everybody but administrators.
-func mustSee(sc ckpt.Scope) error {
-	if !sc.Admin {
-		return ckpt.Errorf(ckpt.CodeDenied, "only an administrator of this host may look at the fleet's engine and hosts")
-	}
-	return nil
-}
+const engineAndHosts = "look at the fleet's engine and hosts"
 
 // FleetStatus says how shipping goes. It does not ask the engine.
 func (v *fleetView) FleetStatus(ctx context.Context, sc ckpt.Scope) (*fleet.Status, error) {
-	if err := mustSee(sc); err != nil {
+	if err := mustAdminister(sc, engineAndHosts); err != nil {
 		return nil, err
 	}
 	t := v.shipper.told()
@@ -74,7 +68,7 @@ func stateOf(t *shipped) string {
 
 // FleetHosts lists the hosts of the fleet.
 func (v *fleetView) FleetHosts(ctx context.Context, sc ckpt.Scope) (*fleet.Hosts, error) {
-	if err := mustSee(sc); err != nil {
+	if err := mustAdminister(sc, engineAndHosts); err != nil {
 		return nil, err
 	}
 	return askEngine(ctx, v, true, func(e *pg.Engine) (*fleet.Hosts, error) { return e.Hosts(ctx, v.shipper.host.DB) })

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"slices"
 
 	"github.com/ckptsidecar/ckptsidecar/internal/db/journal"
 	"github.com/ckptsidecar/ckptsidecar/internal/fleet"
@@ -23,10 +24,7 @@ func (s *shipper) learnTaken(ctx context.Context) (fenced []string, err error) {
 		}
 	}
 	s.mu.Lock()
-	changed := len(taken) != len(s.taken)
-	for i := range taken {
-		changed = changed || taken[i] != s.taken[i]
-	}
+	changed := !slices.Equal(taken, s.taken)
 	s.taken = taken
 	s.mu.Unlock()
 	if changed {
