@@ -27,11 +27,10 @@ type Claim struct {
 	Forced bool   // the owner may be alive
 }
 
-// How a run came to another host.
+// How a run came to another host by a claim. A restore of a whole host notes "restored".
 const (
-	HowClaimed  = "claimed"
-	HowForced   = "forced"
-	HowRestored = "restored"
+	HowClaimed = "claimed"
+	HowForced  = "forced"
 )
 
 // Taken is a run of this host that another host has claimed. What this host has of the
