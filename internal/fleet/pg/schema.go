@@ -3,7 +3,7 @@ package pg
 // SchemaVersion is the version of the tables below. MinReader is the oldest version
 // whose programs may use them.
 const (
-	SchemaVersion = 2
+	SchemaVersion = 3
 	minReader     = 1
 )
 
@@ -43,6 +43,14 @@ var schema = []string{
 	`ALTER TABLE fleet_claims ADD COLUMN IF NOT EXISTS claimed_by text`,
 	`ALTER TABLE fleet_claims ADD COLUMN IF NOT EXISTS decided text`,
 	`ALTER TABLE fleet_claims ADD COLUMN IF NOT EXISTS decided_by text`,
+	// Version 3: until when a host may act for its runs, by the engine's clock. NULL is a
+	// host that holds no lease.
+	`ALTER TABLE fleet_hosts ADD COLUMN IF NOT EXISTS lease_until timestamptz`,
+	// Version 3: 1 where the owner has let go of a run, so that another host may claim it
+	// at once.
+	`ALTER TABLE fleet_runs ADD COLUMN IF NOT EXISTS released bigint`,
+	// Version 3: what the agent's policy says of claims: auto, manual or never.
+	`ALTER TABLE fleet_agents ADD COLUMN IF NOT EXISTS takeover text`,
 }
 
 // tables are those that a daemon reads and writes.
