@@ -51,6 +51,21 @@ var schema = []string{
 	`ALTER TABLE fleet_runs ADD COLUMN IF NOT EXISTS released bigint`,
 	// Version 3: what the agent's policy says of claims: auto, manual or never.
 	`ALTER TABLE fleet_agents ADD COLUMN IF NOT EXISTS takeover text`,
+	// Version 3: 1 where the host has released all of its runs before maintenance.
+	`ALTER TABLE fleet_hosts ADD COLUMN IF NOT EXISTS drained bigint`,
+	// Version 3: the hash of row from_n, by which a claim is checked against the chain of
+	// the former owner.
+	`ALTER TABLE fleet_claims ADD COLUMN IF NOT EXISTS from_hash text`,
+	// Version 3: who owns an agent across hosts. NULL is nobody but its own host's user.
+	`ALTER TABLE fleet_agents ADD COLUMN IF NOT EXISTS principal text`,
+	`ALTER TABLE fleet_runs ADD COLUMN IF NOT EXISTS principal text`,
+	// Version 3: the key that a row's contents are sealed with. NULL is a row in the clear.
+	`ALTER TABLE fleet_agents ADD COLUMN IF NOT EXISTS key_id text`,
+	`ALTER TABLE fleet_runs ADD COLUMN IF NOT EXISTS key_id text`,
+	`ALTER TABLE fleet_checkpoints ADD COLUMN IF NOT EXISTS key_id text`,
+	`ALTER TABLE fleet_segments ADD COLUMN IF NOT EXISTS key_id text`,
+	`ALTER TABLE fleet_rows ADD COLUMN IF NOT EXISTS key_id text`,
+	`ALTER TABLE fleet_audit ADD COLUMN IF NOT EXISTS key_id text`,
 }
 
 // tables are those that a daemon reads and writes.
