@@ -1,4 +1,4 @@
-"""Parts of a release that need no tool but Python 3.11: see dist.sh.
+"""Parts of a release that need no tool but Python 3.9: see dist.sh.
 
 python3 release.py wheel OUT                  the Python client as a wheel
 python3 release.py sbom VERSION BINARY FILE   what a program is made of, as CycloneDX 1.5
@@ -7,17 +7,13 @@ python3 release.py provenance VERSION OUT     how the files of OUT were made, as
 The same commit gives the same bytes: times come from SOURCE_DATE_EPOCH.
 """
 
-import base64
 import hashlib
 import json
 import os
-import re
 import subprocess
 import sys
 import time
-import tomllib
 import uuid
-import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,40 +21,11 @@ EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "315532800"))
 
 
 def wheel(out):
-    """A wheel as PEP 427 describes it. The client is Python alone, so there is nothing to build."""
-    folder = ROOT / "clients/python"
-    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    found = re.search(r'__version__ = "([^"]+)"', (folder / "src/ckptsidecar/_version.py").read_text(encoding="utf-8"))
-    name, version = project["name"], found.group(1)
-    info = f"{name}-{version}.dist-info"
-    files = {}
-    for path in sorted((folder / "src" / name).rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            files[path.relative_to(folder / "src").as_posix()] = path.read_bytes()
-    metadata = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", f"Summary: {project['description']}", f"License: {project['license']['text']}"]
-    metadata += [f"Keywords: {','.join(project['keywords'])}", f"Requires-Python: {project['requires-python']}"]
-    metadata += [f"Classifier: {c}" for c in project["classifiers"]]
-    for extra, needs in project.get("optional-dependencies", {}).items():
-        metadata += [f"Provides-Extra: {extra}"] + [f'Requires-Dist: {need}; extra == "{extra}"' for need in needs]
-    metadata += [f"Project-URL: {what}, {url}" for what, url in project["urls"].items()]
-    metadata += ["Description-Content-Type: text/markdown", "", (folder / project["readme"]).read_text(encoding="utf-8")]
-    files[f"{info}/METADATA"] = "\n".join(metadata).encode()
-    files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: ckptsidecar\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    if project.get("scripts"):
-        lines = ["[console_scripts]"] + [f"{command} = {target}" for command, target in project["scripts"].items()]
-        files[f"{info}/entry_points.txt"] = ("\n".join(lines) + "\n").encode()
-    files[f"{info}/LICENSE"] = (folder / "LICENSE").read_bytes()
-    record = []
-    for path, data in files.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        record.append(f"{path},sha256={digest},{len(data)}")
-    files[f"{info}/RECORD"] = ("\n".join([*record, f"{info}/RECORD,,"]) + "\n").encode()
-    moment = time.gmtime(EPOCH)[:6]
-    with zipfile.ZipFile(Path(out) / f"{name}-{version}-py3-none-any.whl", "w") as z:
-        for path, data in files.items():
-            entry = zipfile.ZipInfo(path, moment)
-            entry.external_attr, entry.compress_type = 0o644 << 16, zipfile.ZIP_DEFLATED
-            z.writestr(entry, data)
+    """The Python client as a wheel, from the backend that `pip install ./clients/python` uses."""
+    sys.path.insert(0, str(ROOT / "clients/python/backend"))
+    import ckptsidecar_build
+
+    ckptsidecar_build.build_wheel(out)
 
 
 def sbom(version, binary, file):

@@ -6,15 +6,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 )
+
+func python(t *testing.T) {
+	t.Helper()
+	if err := exec.Command("python3", "-c", "").Run(); err != nil {
+		t.Skip("Python 3 is not installed")
+	}
+}
 
 // release runs packaging/release.py.
 func release(t *testing.T, args ...string) {
 	t.Helper()
-	if err := exec.Command("python3", "-c", "import tomllib").Run(); err != nil {
-		t.Skip("Python 3.11 is not installed")
-	}
+	python(t)
 	run := exec.Command("python3", append([]string{"release.py"}, args...)...)
 	run.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1700000000")
 	if said, err := run.CombinedOutput(); err != nil {
@@ -42,18 +49,44 @@ func TestTheWheelInstalls(t *testing.T) {
 	if !bytes.Equal(built[0], built[1]) {
 		t.Error("two builds have other bytes")
 	}
+	imports(t, name)
+}
+
+// imports imports the client from a folder or wheel, and nothing that the machine has.
+func imports(t *testing.T, from string) {
+	t.Helper()
 	look := exec.Command("python3", "-I", "-c", `
 import sys, importlib.metadata
 sys.path.insert(0, sys.argv[1])
-import ckptsidecar
+import ckptsidecar, ckptsidecar.streaming
 assert ckptsidecar.__file__.startswith(sys.argv[1]), ckptsidecar.__file__
 assert importlib.metadata.version("ckptsidecar") == ckptsidecar.__version__
 for f in importlib.metadata.files("ckptsidecar"):
     assert f.hash is None or f.size == len(f.read_binary()), f
-`, name)
+`, from)
 	if said, err := look.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, said)
 	}
+}
+
+// TestPipNeedsNoNetwork types what README.md says, in a copy, where pip may ask no index
+// and has no wheels of setuptools at hand.
+func TestPipNeedsNoNetwork(t *testing.T) {
+	python(t)
+	if err := exec.Command("python3", "-m", "pip", "--version").Run(); err != nil {
+		t.Skip("pip is not installed")
+	}
+	source, to := filepath.Join(t.TempDir(), "python"), t.TempDir()
+	if err := os.CopyFS(source, os.DirFS("../clients/python")); err != nil {
+		t.Fatal(err)
+	}
+	// --target is what a Python that belongs to the distribution allows too.
+	pip := exec.Command("python3", "-m", "pip", "install", "--no-index", "--no-cache-dir", "--target", to, source)
+	pip.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PIP_") }), "PIP_CONFIG_FILE="+os.DevNull)
+	if said, err := pip.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	imports(t, to)
 }
 
 // TestTheBillOfMaterialsNamesWhatIsIn reads it of this test's own binary.
