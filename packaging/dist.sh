@@ -156,6 +156,10 @@ npm_package() {
 
 all() {
 	need wixl msibuild faketime zip npm python3
+	case $VERSION in
+	0.0.0~*) ;; # of a commit without a tag
+	*) python3 packaging/release.py check "$VERSION" ;;
+	esac
 	rm -rf "$OUT"
 	mkdir -p "$OUT"
 	unix_archive linux amd64

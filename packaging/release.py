@@ -1,5 +1,7 @@
 """Parts of a release that need no tool but Python 3.9: see dist.sh.
 
+python3 release.py set VERSION                writes a version into every file that names it, and opens its part of CHANGELOG.md
+python3 release.py check [VERSION]            ends with 1 where these files disagree, or are not of this version
 python3 release.py wheel OUT                  the Python client as a wheel
 python3 release.py sbom VERSION BINARY FILE   what a program is made of, as CycloneDX 1.5
 python3 release.py provenance VERSION OUT     how the files of OUT were made, as in-toto
@@ -10,6 +12,7 @@ The same commit gives the same bytes: times come from SOURCE_DATE_EPOCH.
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -18,6 +21,49 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "315532800"))
+
+
+# Where a version stands, and how often. The program takes its own from the tag.
+VERSIONS = {
+    "clients/python/src/ckptsidecar/_version.py": (r'(?m)^(__version__ = ")([^"]+)"$', 1),
+    "clients/typescript/package.json": (r'(?m)^(  "version": ")([^"]+)"', 1),
+    "clients/typescript/package-lock.json": (r'("name": "ckptsidecar",\n +"version": ")([^"]+)"', 2),
+    "clients/typescript/src/version.ts": (r"(?m)^(export const version = ')([^']+)'", 1),
+}
+CHANGES = "CHANGELOG.md"
+
+
+def set_versions(version):
+    """Writes the version into all files, after it has found its place in each."""
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        sys.exit(f"release.py: a version is three numbers, such as 1.2.3, for npm and PyPI alike; got {version}")
+    texts = {}
+    for name, (pattern, times) in VERSIONS.items():
+        texts[name], found = re.subn(pattern, lambda m: m[0].replace(m[2], version), (ROOT / name).read_text(encoding="utf-8"))
+        if found != times:
+            sys.exit(f"release.py: {name} names its version {found} times, not {times}: mend VERSIONS in packaging/release.py")
+    changes = (ROOT / CHANGES).read_text(encoding="utf-8")
+    if not heading(changes, version):
+        texts[CHANGES] = changes.replace("\n## Unreleased\n", f"\n## Unreleased\n\n## {version}\n", 1)
+    for name, text in texts.items():
+        (ROOT / name).write_text(text, encoding="utf-8")
+    check(version)
+
+
+def check(version=None):
+    """All files name one version. Where it is given, as for a release, the change-log has a part about it too."""
+    stand = {name: [found[1] for found in re.findall(pattern, (ROOT / name).read_text(encoding="utf-8"))] for name, (pattern, _) in VERSIONS.items()}
+    want = version or next(iter(stand.values()))[0]
+    wrong = [f"{name} says {' and '.join(says) or 'nothing'}, not {want}" for name, says in stand.items() if says != [want] * VERSIONS[name][1]]
+    if version and not heading((ROOT / CHANGES).read_text(encoding="utf-8"), version):
+        wrong.append(f"{CHANGES} has no part \"## {version}\"")
+    if wrong:
+        sys.exit("\n".join([*(f"release.py: {line}" for line in wrong), f"packaging/release.py set {want} mends this"]))
+    print(want)
+
+
+def heading(changes, version):
+    return re.search(rf"(?m)^## {re.escape(version)}$", changes)
 
 
 def wheel(out):
@@ -91,4 +137,4 @@ def write(file, document):
 
 
 if __name__ == "__main__":
-    {"wheel": wheel, "sbom": sbom, "provenance": provenance}[sys.argv[1]](*sys.argv[2:])
+    {"set": set_versions, "check": check, "wheel": wheel, "sbom": sbom, "provenance": provenance}[sys.argv[1]](*sys.argv[2:])

@@ -29,6 +29,57 @@ func release(t *testing.T, args ...string) {
 	}
 }
 
+// TestVersionsAgree checks the versions of this repository, and sets those of a copy.
+func TestVersionsAgree(t *testing.T) {
+	release(t, "check")
+
+	dir := t.TempDir()
+	for _, name := range []string{
+		"packaging/release.py", "CHANGELOG.md", "clients/python/src/ckptsidecar/_version.py",
+		"clients/typescript/package.json", "clients/typescript/package-lock.json", "clients/typescript/src/version.ts",
+	} {
+		text, err := os.ReadFile(filepath.Join("..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(args ...string) (string, error) {
+		said, err := exec.Command("python3", append([]string{filepath.Join(dir, "packaging/release.py")}, args...)...).CombinedOutput()
+		return string(said), err
+	}
+	expect := func(wrong string, args ...string) {
+		t.Helper()
+		if said, err := run(args...); (err != nil) != (wrong != "") || !strings.Contains(said, wrong) {
+			t.Errorf("%q ends with %v and says %q, want %q", args, err, said, wrong)
+		}
+	}
+	expect(`CHANGELOG.md has no part "## 98.7.6"`, "check", "98.7.6")
+	expect("got 98.7", "set", "98.7")
+	expect("", "set", "98.7.6")
+	expect("", "check", "98.7.6")
+	expect("", "set", "98.7.6") // again
+	if text, err := os.ReadFile(filepath.Join(dir, "CHANGELOG.md")); err != nil || strings.Count(string(text), "\n## Unreleased\n\n## 98.7.6\n") != 1 {
+		t.Errorf("%v: the change-log has no part about 98.7.6, or several", err)
+	}
+
+	lock := filepath.Join(dir, "clients/typescript/package-lock.json")
+	text, err := os.ReadFile(lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(lock, bytes.Replace(text, []byte("98.7.6"), []byte("98.7.5"), 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	expect("package-lock.json says 98.7.5 and 98.7.6, not 98.7.6", "check")
+}
+
 // TestTheWheelInstalls builds the Python client twice: the bytes are the same, and what
 // is unpacked can be imported.
 func TestTheWheelInstalls(t *testing.T) {

@@ -5,7 +5,7 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 
-import { Sidecar } from 'ckptsidecar';
+import { Sidecar, version } from 'ckptsidecar';
 import { child, quantile, until, World } from './world.js';
 
 /** A world whose daemon is not started yet. */
@@ -45,7 +45,7 @@ test('a file of the spool has the form that all clients share', async () => {
     endpoint: world.socket,
     size: body.length,
     sha256: createHash('sha256').update(body).digest('hex'),
-    client: 'typescript/0.1.0',
+    client: `typescript/${version}`,
   });
   assert.equal(statSync(world.spool).mode & 0o777, 0o700);
   assert.equal(statSync(join(world.spool, name)).mode & 0o777, 0o600);
