@@ -52,9 +52,9 @@ func (f *AuditFilter) Check() error {
 	}
 	switch {
 	case f.Newest && f.After != 0:
-		return Errorf(CodeInvalid, "after goes with the oldest first: newest first, name before")
+		return Errorf(CodeInvalid, "after works with the oldest rows first: with the newest first, use before")
 	case !f.Newest && f.Before != 0:
-		return Errorf(CodeInvalid, "before goes with the newest first")
+		return Errorf(CodeInvalid, "before works with the newest rows first: with the oldest first, use after")
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func (r *ExportRequest) Check() error {
 		}
 	}
 	if r.Run != "" && len(r.Agents) != 1 {
-		return Errorf(CodeInvalid, "a run belongs to one agent: name that one")
+		return Errorf(CodeInvalid, "a run belongs to one agent: name its agent too")
 	}
 	return optional(r.Run, CheckRunName)
 }

@@ -22,11 +22,11 @@ type AuditArchived struct {
 func (r *AuditArchive) Check() error {
 	switch {
 	case r.FromN < 1 || r.ToN < r.FromN:
-		return Errorf(CodeInvalid, "from_n is %d and to_n is %d: an archive has rows from the one to the other", r.FromN, r.ToN)
+		return Errorf(CodeInvalid, "from_n is %d and to_n is %d: from_n must be at least 1, and to_n at least from_n", r.FromN, r.ToN)
 	case r.Name == "" || len(r.Name) > MaxKey:
 		return Errorf(CodeInvalid, "name is missing or longer than %d bytes", MaxKey)
 	case r.Bytes < 1:
-		return Errorf(CodeInvalid, "bytes is %d: a file has some", r.Bytes)
+		return Errorf(CodeInvalid, "bytes is %d: it must be at least 1", r.Bytes)
 	}
 	if err := CheckSHA256("hash of the last row", r.Hash); err != nil {
 		return err

@@ -30,7 +30,7 @@ func ParsePercent(text string) (Percent, error) {
 		x /= 100
 	}
 	if err != nil || !(x >= 0) || math.IsInf(x, 0) {
-		return 0, Errorf(CodeInvalid, "%q is no share: say 5%%, or off", cut(text))
+		return 0, Errorf(CodeInvalid, "%q is not a percentage: give for example 5%%, or off", cut(text))
 	}
 	return Percent(x), nil
 }

@@ -56,7 +56,7 @@ func (p *Program) Check() error {
 	case p == nil:
 		return nil
 	case p.Executed < 0 || p.Executed > int64(len(p.Source)):
-		return Errorf(CodeInvalid, "program.executed is %d, outside the source of %d bytes", p.Executed, len(p.Source))
+		return Errorf(CodeInvalid, "program.executed is %d, which is outside the source of %d bytes", p.Executed, len(p.Source))
 	case p.Executed < int64(len(p.Source)) && p.Source[p.Executed]&0xC0 == 0x80:
 		return Errorf(CodeInvalid, "program.executed is %d, in the middle of a UTF-8 character", p.Executed)
 	}

@@ -29,9 +29,9 @@ func (r *EvaluateRequest) Check() error {
 	}
 	switch {
 	case r.Run != "" && r.Agent == "":
-		return Errorf(CodeInvalid, "run is %q, and no agent is named: say whose run it is", cut(r.Run))
+		return Errorf(CodeInvalid, "run is %q, but no agent is named: name the agent of the run", cut(r.Run))
 	case r.MaxSteps < 0 || r.MaxSteps > MaxEvaluated:
-		return Errorf(CodeInvalid, "max_steps is %d: say 1 to %d, or 0 for as many as are allowed", r.MaxSteps, MaxEvaluated)
+		return Errorf(CodeInvalid, "max_steps is %d: give 1 to %d, or 0 for the most that are allowed", r.MaxSteps, MaxEvaluated)
 	}
 	p := DefaultPolicy()
 	r.Change(&p)

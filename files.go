@@ -48,7 +48,7 @@ const (
 	LeftOutSpecial    LeftOutBecause = "special"     // a device, a socket, a named pipe
 	LeftOutSecretName LeftOutBecause = "secret_name" // an untracked file whose name is that of a secret
 	LeftOutSecret     LeftOutBecause = "secret"      // its bytes hold a secret, and the policy refuses them
-	LeftOutUnstable   LeftOutBecause = "unstable"    // it changed while it was read, three times
+	LeftOutUnstable   LeftOutBecause = "unstable"    // it changed while being read, three times
 	LeftOutUnreadable LeftOutBecause = "unreadable"  // the user may not read it
 	LeftOutElsewhere  LeftOutBecause = "elsewhere"   // it lies on another file system
 	LeftOutTooDeep    LeftOutBecause = "too_deep"    // a repository more than 32 deep in others
@@ -208,7 +208,7 @@ func CheckSHA256(what, sum string) error {
 	if len(sum) == 64 && strings.Trim(sum, "0123456789abcdef") == "" {
 		return nil
 	}
-	return Errorf(CodeInvalid, "the %s is no SHA-256: 64 hexadecimal digits in lower case are wanted", what)
+	return Errorf(CodeInvalid, "the %s is not a SHA-256: it must have 64 hexadecimal digits in lower case", what)
 }
 
 // CheckTrees accepts the ids of at most MaxTrees trees, no two the same.
@@ -221,7 +221,7 @@ func CheckTrees(ids []string) error {
 			return err
 		}
 		if slices.Contains(ids[:i], id) {
-			return Errorf(CodeInvalid, "the tree %s is named twice", id)
+			return Errorf(CodeInvalid, "the tree %s is listed twice", id)
 		}
 	}
 	return nil

@@ -45,7 +45,7 @@ func (r *FindingRequest) Check() error {
 		return err
 	}
 	if r.Message == "" {
-		return Errorf(CodeInvalid, "message is missing: say in a sentence what is wrong")
+		return Errorf(CodeInvalid, "message is missing: describe in one sentence what is wrong")
 	}
 	if err := checkMessage("message", r.Message); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (r *FindingRequest) Check() error {
 		return err
 	}
 	if r.SinceSeq != nil && *r.SinceSeq < 0 {
-		return Errorf(CodeInvalid, "since_seq is %d: say the seq of the newest checkpoint that is still good, or 0 for none", *r.SinceSeq)
+		return Errorf(CodeInvalid, "since_seq is %d: give the seq of the newest checkpoint that is still good, or 0 if there is none", *r.SinceSeq)
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func (p *GraphPut) checkChannels() error {
 	seen := make(map[string]bool, len(p.Values)+len(p.Carry))
 	check := func(channel string) error {
 		if seen[channel] {
-			return Errorf(CodeInvalid, "the channel %q came twice", cut(channel))
+			return Errorf(CodeInvalid, "the channel %q is listed twice", cut(channel))
 		}
 		seen[channel] = true
 		return checkGraphName("channel", channel)
@@ -127,14 +127,14 @@ type GraphHead struct {
 // ReadGraphHead reads the head of a checkpoint that is strict JSON.
 func ReadGraphHead(checkpoint []byte) (h GraphHead, err error) {
 	if !bytes.HasPrefix(bytes.TrimLeft(checkpoint, " \t\r\n"), []byte("{")) {
-		return h, Errorf(CodeInvalid, "checkpoint is missing or no JSON object")
+		return h, Errorf(CodeInvalid, "checkpoint is missing or is not a JSON object")
 	}
 	var members map[string]JSON // by their exact names, which struct tags would not ask for
 	if err := json.Unmarshal(checkpoint, &members); err != nil {
 		return h, Errorf(CodeInvalid, "the checkpoint is wrong: %v", err)
 	}
 	if members["channel_values"] != nil {
-		return h, Errorf(CodeInvalid, "the checkpoint has channel_values: they are sent beside it, as values")
+		return h, Errorf(CodeInvalid, "the checkpoint has channel_values: send them beside it, as values")
 	}
 	for name, to := range map[string]any{"id": &h.ID, "v": &h.Format, "channel_versions": &h.Versions} {
 		if members[name] == nil {
@@ -239,7 +239,7 @@ func (q *GraphQuery) Check() error {
 		}
 	}
 	if q.Limit < 0 {
-		return Errorf(CodeInvalid, "limit is %d: it is 1 or more", q.Limit)
+		return Errorf(CodeInvalid, "limit is %d: it must be at least 1", q.Limit)
 	}
 	return nil
 }
@@ -337,7 +337,7 @@ type GraphPrune struct {
 // Check refuses what is wrong in itself.
 func (p *GraphPrune) Check() error {
 	if p.Strategy != GraphKeepLatest && p.Strategy != GraphDelete {
-		return Errorf(CodeInvalid, "strategy is %q: it is keep_latest or delete", cut(string(p.Strategy)))
+		return Errorf(CodeInvalid, "strategy is %q: it must be keep_latest or delete", cut(string(p.Strategy)))
 	}
 	for _, thread := range p.Threads {
 		if err := checkGraphName("thread", thread); err != nil {

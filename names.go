@@ -45,7 +45,7 @@ func checkName(what, name string, most int, punctuation string) error {
 		if isAlphanumeric(c) || (i > 0 && strings.IndexByte(punctuation, c) >= 0) {
 			continue
 		}
-		return Errorf(CodeInvalid, "the %s name %q has %q at position %d: it must begin with a letter or digit and go on with letters, digits and %s",
+		return Errorf(CodeInvalid, "the %s name %q has %q at position %d: a name begins with a letter or digit and has only letters, digits and %s",
 			what, name, rune(c), i+1, punctuation)
 	}
 	return nil
@@ -84,9 +84,9 @@ func CheckKind(k Kind) error {
 		return nil
 	}
 	if k == "" {
-		return Errorf(CodeInvalid, "kind is missing: say routine, pre_operation or recovery")
+		return Errorf(CodeInvalid, "kind is missing: give routine, pre_operation or recovery")
 	}
-	return Errorf(CodeInvalid, "kind %q is unknown: it is routine, pre_operation or recovery", cut(string(k)))
+	return Errorf(CodeInvalid, "kind %q is unknown: it must be routine, pre_operation or recovery", cut(string(k)))
 }
 
 // CheckID accepts a UUID of version 7 in lower case, as RFC 9562 writes it.

@@ -138,7 +138,7 @@ func DefaultPolicy() Policy {
 func (p Policy) Check() error {
 	switch {
 	case p.RoutineKeep < 0 || p.RoutineKeep > 1_000_000:
-		return Errorf(CodeInvalid, "routine_keep is %d: say how many to keep, 1 to 1000000, or 0 to keep all", p.RoutineKeep)
+		return Errorf(CodeInvalid, "routine_keep is %d: give the number to keep, 1 to 1000000, or 0 to keep all", p.RoutineKeep)
 	case time.Duration(p.RecoveryKeep) < time.Second:
 		return Errorf(CodeInvalid, "recovery_keep is %s: it must be at least 1s", p.RecoveryKeep)
 	case p.PreOperationKeep != 0 && time.Duration(p.PreOperationKeep) < time.Second:
@@ -146,10 +146,10 @@ func (p Policy) Check() error {
 	case time.Duration(p.EndedKeep) < time.Second:
 		return Errorf(CodeInvalid, "ended_keep is %s: it must be at least 1s", p.EndedKeep)
 	case p.MaxBytes < 0:
-		return Errorf(CodeInvalid, "max_bytes is %d: say a number of bytes, or 0 for no budget", p.MaxBytes)
+		return Errorf(CodeInvalid, "max_bytes is %d: give a number of bytes, or 0 for no budget", p.MaxBytes)
 	}
 	if p.MaxEvents < 1 || p.MaxEvents > 10_000_000 {
-		return Errorf(CodeInvalid, "max_events is %d: say 1 to 10000000", p.MaxEvents)
+		return Errorf(CodeInvalid, "max_events is %d: it must be 1 to 10000000", p.MaxEvents)
 	}
 	if err := checkTimeout("heartbeat_timeout", &p.HeartbeatTimeout); err != nil {
 		return err
@@ -164,15 +164,15 @@ func (p Policy) Check() error {
 	case SecretsOff, SecretsWarn, SecretsRedact, SecretsReject:
 		return p.checkDrift()
 	}
-	return Errorf(CodeInvalid, "secrets is %q: it is off, warn, redact or reject", cut(string(p.Secrets)))
+	return Errorf(CodeInvalid, "secrets is %q: it must be off, warn, redact or reject", cut(string(p.Secrets)))
 }
 
 func (p *Policy) checkDurability() error {
 	if p.Durability != DurabilityLocal && p.Durability != DurabilityFleet {
-		return Errorf(CodeInvalid, "durability is %q: it is local or fleet", cut(string(p.Durability)))
+		return Errorf(CodeInvalid, "durability is %q: it must be local or fleet", cut(string(p.Durability)))
 	}
 	if p.OnOutage != OutageRefuse && p.OnOutage != OutageDegrade {
-		return Errorf(CodeInvalid, "on_outage is %q: it is refuse or degrade", cut(string(p.OnOutage)))
+		return Errorf(CodeInvalid, "on_outage is %q: it must be refuse or degrade", cut(string(p.OnOutage)))
 	}
 	return nil
 }

@@ -68,21 +68,21 @@ func (p *Policy) checkDriftWords() error {
 	switch p.Sensitivity {
 	case SensitivityOff, SensitivityLow, SensitivityNormal, SensitivityHigh:
 	default:
-		return Errorf(CodeInvalid, "sensitivity is %q: it is off, low, normal or high", cut(string(p.Sensitivity)))
+		return Errorf(CodeInvalid, "sensitivity is %q: it must be off, low, normal or high", cut(string(p.Sensitivity)))
 	}
 	switch p.SchemaMode {
 	case SchemaRefuse, SchemaReport:
 		return nil
 	}
-	return Errorf(CodeInvalid, "schema_mode is %q: it is refuse or report", cut(string(p.SchemaMode)))
+	return Errorf(CodeInvalid, "schema_mode is %q: it must be refuse or report", cut(string(p.SchemaMode)))
 }
 
 func (p *Policy) checkFalseAlarms() error {
 	switch {
 	case p.FalseAlarms != 0 && !(p.FalseAlarms >= 0.002 && p.FalseAlarms <= 0.5):
-		return Errorf(CodeInvalid, "false_alarms is %s: say 0.2%% to 50%%, or off", p.FalseAlarms)
+		return Errorf(CodeInvalid, "false_alarms is %s: it must be 0.2%% to 50%%, or off", p.FalseAlarms)
 	case !(p.FalseAlarmsLaxest >= 1 && p.FalseAlarmsLaxest <= 100):
-		return Errorf(CodeInvalid, "false_alarms_laxest is %v: say 1, never laxer than the thresholds, to 100", p.FalseAlarmsLaxest)
+		return Errorf(CodeInvalid, "false_alarms_laxest is %v: it must be between 1 (never laxer than the thresholds) and 100", p.FalseAlarmsLaxest)
 	}
 	return nil
 }
@@ -103,16 +103,16 @@ func (d *Detector) check(place string) error {
 	switch d.Tier {
 	case "", TierOff, TierInfo, TierWarn, TierCritical:
 	default:
-		return Errorf(CodeInvalid, "%s.tier is %q: it is off, info, warn or critical", place, cut(d.Tier))
+		return Errorf(CodeInvalid, "%s.tier is %q: it must be off, info, warn or critical", place, cut(d.Tier))
 	}
 	for name, threshold := range map[string]float64{"warn": d.Warn, "critical": d.Critical} {
 		if !(threshold >= 0 && threshold <= 1e9) { // also not a number
-			return Errorf(CodeInvalid, "%s.%s is %v: it is a number from 0, which means the default, to 1000000000", place, name, threshold)
+			return Errorf(CodeInvalid, "%s.%s is %v: it must be between 0 (the default) and 1000000000", place, name, threshold)
 		}
 	}
 	for name, window := range map[string]int{"warn_window": d.WarnWindow, "critical_window": d.CriticalWindow, "cooldown": d.Cooldown} {
 		if window < 0 || window > maxWindow {
-			return Errorf(CodeInvalid, "%s.%s is %d: it is a number from 0, which means the default, to %d", place, name, window, maxWindow)
+			return Errorf(CodeInvalid, "%s.%s is %d: it must be between 0 (the default) and %d", place, name, window, maxWindow)
 		}
 	}
 	return nil
@@ -135,14 +135,14 @@ func (p *Policy) checkDriftTimes() error {
 		"no_progress_time": p.NoProgressTime, "checkpoint_interval": p.CheckpointInterval, "refresh_after": p.RefreshAfter,
 	} {
 		if d < 0 || time.Duration(d) > maxTimeout || d > 0 && time.Duration(d) < time.Second {
-			return Errorf(CodeInvalid, "%s is %s: say 0s for never, or 1s to %s", name, d, Duration(maxTimeout))
+			return Errorf(CodeInvalid, "%s is %s: it must be 0s for never, or 1s to %s", name, d, Duration(maxTimeout))
 		}
 	}
 	if time.Duration(p.Settle) < time.Second || time.Duration(p.Settle) > maxTimeout {
-		return Errorf(CodeInvalid, "settle is %s: say 1s to %s", p.Settle, Duration(maxTimeout))
+		return Errorf(CodeInvalid, "settle is %s: it must be 1s to %s", p.Settle, Duration(maxTimeout))
 	}
 	if p.NoProgressSteps < 0 {
-		return Errorf(CodeInvalid, "no_progress_steps is %d: say a number of steps, or 0 for no such rule", p.NoProgressSteps)
+		return Errorf(CodeInvalid, "no_progress_steps is %d: give a number of steps, or 0 to turn the rule off", p.NoProgressSteps)
 	}
 	return nil
 }
@@ -150,13 +150,13 @@ func (p *Policy) checkDriftTimes() error {
 func (b *Budget) check() error {
 	switch {
 	case b.Steps < 0:
-		return Errorf(CodeInvalid, "budget.steps is %d: say a number of steps, or 0 for no limit", b.Steps)
+		return Errorf(CodeInvalid, "budget.steps is %d: give a number of steps, or 0 for no limit", b.Steps)
 	case b.Tokens < 0:
-		return Errorf(CodeInvalid, "budget.tokens is %d: say a number of tokens, or 0 for no limit", b.Tokens)
+		return Errorf(CodeInvalid, "budget.tokens is %d: give a number of tokens, or 0 for no limit", b.Tokens)
 	case !(b.CostUSD >= 0) || math.IsInf(b.CostUSD, 0):
-		return Errorf(CodeInvalid, "budget.cost_usd is %v: say how many dollars, or 0 for no limit", b.CostUSD)
+		return Errorf(CodeInvalid, "budget.cost_usd is %v: give a number of dollars, or 0 for no limit", b.CostUSD)
 	case b.WallTime < 0:
-		return Errorf(CodeInvalid, "budget.wall_time is %s: say how long, or 0s for no limit", b.WallTime)
+		return Errorf(CodeInvalid, "budget.wall_time is %s: give a duration, or 0s for no limit", b.WallTime)
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func (p *Policy) checkSharedKeys() error {
 			return Errorf(CodeInvalid, "shared_keys[%d]: %s", i, AsError(err).Message)
 		}
 		if slices.Contains(p.SharedKeys[:i], pointer) {
-			return Errorf(CodeInvalid, "shared_keys[%d]: %q came before", i, pointer)
+			return Errorf(CodeInvalid, "shared_keys[%d]: %q is listed twice", i, pointer)
 		}
 	}
 	return nil
@@ -185,7 +185,7 @@ func (p *Policy) checkRules() error {
 			return Errorf(CodeInvalid, "rules[%d]: %s", i, AsError(err).Message)
 		}
 		if slices.ContainsFunc(p.Rules[:i], func(r Rule) bool { return r.Name == p.Rules[i].Name }) {
-			return Errorf(CodeInvalid, "rules[%d]: another rule is called %s", i, p.Rules[i].Name)
+			return Errorf(CodeInvalid, "rules[%d]: another rule has the name %s", i, p.Rules[i].Name)
 		}
 	}
 	return nil
@@ -200,7 +200,7 @@ func (r *Rule) check() error {
 	}
 	switch {
 	case strings.TrimSpace(r.When) == "":
-		return Errorf(CodeInvalid, "when is missing: say an expression that is true where something is wrong")
+		return Errorf(CodeInvalid, "when is missing: give an expression that is true when something is wrong")
 	case len(r.When) > maxWhen:
 		return Errorf(CodeInvalid, "when is %d bytes long: at most %d are allowed", len(r.When), maxWhen)
 	case !utf8.ValidString(r.When):
@@ -226,22 +226,22 @@ func checkSeverity(s Severity) error {
 	case SeverityInfo, SeverityWarn, SeverityCritical:
 		return nil
 	case "":
-		return Errorf(CodeInvalid, "severity is missing: say info, warn or critical")
+		return Errorf(CodeInvalid, "severity is missing: give info, warn or critical")
 	}
-	return Errorf(CodeInvalid, "severity %q is unknown: it is info, warn or critical", cut(string(s)))
+	return Errorf(CodeInvalid, "severity %q is unknown: it must be info, warn or critical", cut(string(s)))
 }
 
 // checkPointer accepts a JSON pointer (RFC 6901) to something inside a value.
 func checkPointer(pointer string) error {
 	switch {
 	case pointer == "" || pointer[0] != '/':
-		return Errorf(CodeInvalid, "%q is no JSON pointer to a part of a state: it begins with /", cut(pointer))
+		return Errorf(CodeInvalid, "%q is not a JSON pointer to a part of a state: it must begin with /", cut(pointer))
 	case len(pointer) > maxPointer:
 		return Errorf(CodeInvalid, "the JSON pointer is %d bytes long: at most %d are allowed", len(pointer), maxPointer)
 	}
 	for i := range len(pointer) {
 		if pointer[i] == '~' && (i+1 == len(pointer) || pointer[i+1] != '0' && pointer[i+1] != '1') {
-			return Errorf(CodeInvalid, "%s is no JSON pointer: ~ is written ~0, and / inside a name ~1", strconv.Quote(cut(pointer)))
+			return Errorf(CodeInvalid, "%s is not a JSON pointer: write ~ as ~0, and / inside a name as ~1", strconv.Quote(cut(pointer)))
 		}
 	}
 	return checkText("JSON pointer", pointer)

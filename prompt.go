@@ -136,7 +136,7 @@ func (c Choices) String() string {
 func CheckChoices(text string) error {
 	var c Choices
 	if err := json.Unmarshal([]byte(text), (*[]string)(&c)); err != nil || c == nil {
-		return Errorf(CodeInvalid, "the choices are not an array of texts")
+		return Errorf(CodeInvalid, "the choices are not an array of strings")
 	}
 	return c.check()
 }
@@ -150,10 +150,10 @@ func (c Choices) check() error {
 			return err
 		}
 		if choice == "" {
-			return Errorf(CodeInvalid, "a choice is empty: give it a text")
+			return Errorf(CodeInvalid, "a choice is empty: give it some text")
 		}
 		if slices.Contains(c[:i], choice) {
-			return Errorf(CodeInvalid, "the choice %q is there twice", choice)
+			return Errorf(CodeInvalid, "the choice %q is listed twice", choice)
 		}
 	}
 	return nil
@@ -193,9 +193,9 @@ func (r *QuestionRequest) Check() error {
 	}
 	switch {
 	case strings.TrimSpace(r.Question) == "":
-		return Errorf(CodeInvalid, "the question is empty: say what a person shall decide")
+		return Errorf(CodeInvalid, "the question is empty: describe what a person has to decide")
 	case r.Expires < 0 || r.Expires > maxExpires:
-		return Errorf(CodeInvalid, "expires is %s: say how long the question may be answered, at most %s, or 0 for ever", r.Expires, maxExpires)
+		return Errorf(CodeInvalid, "expires is %s: give how long the question may be answered, at most %s, or 0 for no end", r.Expires, maxExpires)
 	case len(r.Schema) > MaxSchema:
 		return Errorf(CodeTooLarge, "the schema is %d bytes long: at most %d are allowed", len(r.Schema), MaxSchema)
 	case r.Key != "" && r.After != "":
@@ -231,7 +231,7 @@ func (a *PromptAnswer) Check() error {
 		return err
 	}
 	if a.Choice == "" && len(a.Data) == 0 {
-		return Errorf(CodeInvalid, "the answer says nothing: give a choice, data, or both")
+		return Errorf(CodeInvalid, "the answer is empty: give a choice, data, or both")
 	}
 	if len(a.Data) > MaxAnswer {
 		return Errorf(CodeTooLarge, "the data is %d bytes long: at most %d are allowed", len(a.Data), MaxAnswer)
@@ -250,18 +250,18 @@ func (a *PromptAnswer) CheckFor(p *Prompt) error {
 		case p.Choices != nil && !slices.Contains(p.Choices, string(a.Choice)):
 			return Errorf(CodeInvalid, "choice %q is not allowed: it is %s", cut(string(a.Choice)), p.Choices)
 		case p.Schema != nil && len(a.Data) == 0:
-			return Errorf(CodeInvalid, "the question wants data: give what its schema describes")
+			return Errorf(CodeInvalid, "the question asks for data: give data that matches its schema")
 		}
 		return nil
 	}
 	if len(a.Data) > 0 {
-		return Errorf(CodeInvalid, "only the answer to a question of a run has data: this one is a decision")
+		return Errorf(CodeInvalid, "this prompt is a decision, and its answer has no data: leave data out")
 	}
 	switch a.Choice {
 	case ChoiceResume, ChoiceReinitialize, ChoiceAbandon:
 		return nil
 	}
-	return Errorf(CodeInvalid, "choice %q is unknown: it is resume, reinitialize or abandon", cut(string(a.Choice)))
+	return Errorf(CodeInvalid, "choice %q is unknown: it must be resume, reinitialize or abandon", cut(string(a.Choice)))
 }
 
 // PromptFilter chooses prompts, newest first.

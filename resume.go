@@ -31,7 +31,7 @@ func (r *ResumeRequest) Check() error {
 		return err
 	}
 	if r.PID < 0 {
-		return Errorf(CodeInvalid, "pid is %d: say the new owner's process id, or nothing", r.PID)
+		return Errorf(CodeInvalid, "pid is %d: give the new owner's process id, or leave it out", r.PID)
 	}
 	if err := checkTimeout("heartbeat_timeout", r.HeartbeatTimeout); err != nil {
 		return err

@@ -82,7 +82,7 @@ func (r *RunRequest) Check() error {
 		}
 	}
 	if r.PID < 0 {
-		return Errorf(CodeInvalid, "pid is %d: say the owner's process id, or nothing", r.PID)
+		return Errorf(CodeInvalid, "pid is %d: give the owner's process id, or leave it out", r.PID)
 	}
 	if r.AccumulatedMS != nil && *r.AccumulatedMS < 0 {
 		return Errorf(CodeInvalid, "accumulated_ms is %d: it cannot be less than 0", *r.AccumulatedMS)
@@ -101,7 +101,7 @@ func checkTimeout(what string, d *Duration) error {
 	if d == nil || (*d >= 0 && time.Duration(*d) <= maxTimeout) {
 		return nil
 	}
-	return Errorf(CodeInvalid, "%s is %s: say 0 for none, or at most %s", what, *d, Duration(maxTimeout))
+	return Errorf(CodeInvalid, "%s is %s: it must be 0 for none, or at most %s", what, *d, Duration(maxTimeout))
 }
 
 // RunFilter chooses runs. What is empty chooses all; what is there must all hold.
@@ -146,13 +146,13 @@ func (f *RunFilter) Check() error {
 		return err
 	}
 	if f.Goal != "" && len(GoalWords(f.Goal)) == 0 {
-		return Errorf(CodeInvalid, "goal has no word in it: give one or more words of the goal, or the beginning of one with * after it")
+		return Errorf(CodeInvalid, "goal has no words: give one or more words of the goal, or the start of one followed by *")
 	}
 	if n := len(GoalWords(f.Goal)); n > maxGoalWords {
-		return Errorf(CodeInvalid, "goal has %d words: at most %d are looked for", n, maxGoalWords)
+		return Errorf(CodeInvalid, "goal has %d words: at most %d are allowed", n, maxGoalWords)
 	}
 	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until.Time) {
-		return Errorf(CodeInvalid, "since is %s and until %s: nothing is between them", f.Since, f.Until)
+		return Errorf(CodeInvalid, "since is %s and until is %s: since must be before until", f.Since, f.Until)
 	}
 	if f.Severity != "" {
 		if err := checkSeverity(f.Severity); err != nil {
@@ -163,7 +163,7 @@ func (f *RunFilter) Check() error {
 	case "", SortUpdated, SortStarted:
 		return nil
 	}
-	return Errorf(CodeInvalid, "sort %q is unknown: it is updated or started", cut(string(f.Sort)))
+	return Errorf(CodeInvalid, "sort %q is unknown: it must be updated or started", cut(string(f.Sort)))
 }
 
 // GoalWord is a word to look for in goals.
@@ -231,7 +231,7 @@ type Heartbeat struct {
 // Check refuses an owner that cannot be.
 func (b *Heartbeat) Check() error {
 	if b.PID < 0 {
-		return Errorf(CodeInvalid, "pid is %d: say the process id of the owner that you speak for, or nothing", b.PID)
+		return Errorf(CodeInvalid, "pid is %d: give the process id of the owner that you act for, or leave it out", b.PID)
 	}
 	return nil
 }
@@ -252,7 +252,7 @@ func (r *EndRequest) Check() error {
 	switch r.Status {
 	case RunCompleted, RunFailed, RunSuspended, RunAwaitingContinuation, RunInterrupted:
 	default:
-		return Errorf(CodeInvalid, "status %q cannot end a run: say completed, failed, suspended, "+
+		return Errorf(CodeInvalid, "status %q cannot end a run: use completed, failed, suspended, "+
 			"awaiting_continuation or interrupted", cut(string(r.Status)))
 	}
 	if err := checkLong("continuation_prompt", string(r.ContinuationPrompt)); err != nil {

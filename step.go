@@ -86,13 +86,13 @@ func (r *StepRequest) Check(finish bool) error {
 	case StepSucceeded, StepFailed:
 	case "", StepStarted:
 		if finish {
-			return Errorf(CodeInvalid, "a step is finished with status succeeded or failed")
+			return Errorf(CodeInvalid, "a step ends with status succeeded or failed")
 		}
 		if r.Result != nil || r.Error != "" {
-			return Errorf(CodeInvalid, "a step that begins has no result and no error yet: say status succeeded or failed to record a whole step")
+			return Errorf(CodeInvalid, "a step that begins has no result and no error yet: use status succeeded or failed to record a whole step")
 		}
 	default:
-		return Errorf(CodeInvalid, "status %q is unknown: a step is started, succeeded or failed", cut(string(r.Status)))
+		return Errorf(CodeInvalid, "status %q is unknown: it must be started, succeeded or failed", cut(string(r.Status)))
 	}
 	if err := r.checkTurn(); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (r *StepRequest) checkTurn() error {
 	case len(r.Turn) > MaxTurn:
 		return Errorf(CodeInvalid, "the turn is %d bytes long: at most %d are allowed", len(r.Turn), MaxTurn)
 	case r.Outcome != "" && r.Outcome != StepNegative:
-		return Errorf(CodeInvalid, "outcome %q is unknown: say negative where the answer was no, and nothing else", cut(string(r.Outcome)))
+		return Errorf(CodeInvalid, "outcome %q is unknown: use negative where the answer was no, and otherwise leave it out", cut(string(r.Outcome)))
 	case r.Outcome != "" && (r.Status == "" || r.Status == StepStarted):
 		return Errorf(CodeInvalid, "a step that begins has no outcome yet")
 	}

@@ -91,7 +91,7 @@ const Day = 24 * time.Hour
 
 // ParseDuration reads a Go duration that may also count days: "7d", "1d12h".
 func ParseDuration(s string) (Duration, error) {
-	bad := fmt.Errorf("%q is not a duration: write for example 30s, 15m, 12h or 7d", s)
+	bad := fmt.Errorf("%q is not a duration: give for example 30s, 15m, 12h or 7d", s)
 	var days time.Duration
 	rest := s
 	if head, tail, found := strings.Cut(s, "d"); found {

@@ -80,7 +80,7 @@ func isHex(s string, length int) bool {
 // CheckTokenID accepts the id of a token.
 func CheckTokenID(id string) error {
 	if !isHex(id, tokenID) {
-		return Errorf(CodeInvalid, "%q is not the id of a token: it has %d hexadecimal digits", cut(id), tokenID)
+		return Errorf(CodeInvalid, "%q is not the id of a token: an id has %d hexadecimal digits", cut(id), tokenID)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func (s *Store) SetHooks(hooks []ledger.Hook) error {
 				continue
 			}
 			tx.Wrote = true
-			err := tx.Exec(`UPDATE deliveries SET state = 'dead', done_at = ?, error = 'the hook is not in the settings any more' WHERE hook = ? AND state = 'pending'`, tx.Now, name)
+			err := tx.Exec(`UPDATE deliveries SET state = 'dead', done_at = ?, error = 'the hook is no longer in the settings' WHERE hook = ? AND state = 'pending'`, tx.Now, name)
 			if err != nil {
 				return err
 			}

@@ -109,7 +109,7 @@ func Lock(path string, patience time.Duration) (unlock func(), err error) {
 }
 
 // errLocked says that another process has the lock.
-var errLocked = errors.New("another scan of this folder is under way")
+var errLocked = errors.New("another scan of this folder is running")
 
 type encoder struct{ b []byte }
 

@@ -121,7 +121,7 @@ func (x *Index) Remember(f *Found) *Index {
 // system, a home, and whatever lies above one.
 func CheckRoot(root string) error {
 	if !filepath.IsAbs(root) || filepath.Clean(root) != root {
-		return ckpt.Errorf(ckpt.CodeInvalid, "%q is not the plain absolute path of a folder", root)
+		return ckpt.Errorf(ckpt.CodeInvalid, "%q is not an absolute path of a folder without . and ..", root)
 	}
 	if !utf8.ValidString(root) || len(root) > ckpt.MaxTreePath {
 		return ckpt.Errorf(ckpt.CodeInvalid, "the path %q of the folder cannot be kept", root)
@@ -136,7 +136,7 @@ func CheckRoot(root string) error {
 	for _, home := range homes {
 		home = filepath.Clean(home)
 		if home == root || strings.HasPrefix(home, root+string(filepath.Separator)) {
-			return ckpt.Errorf(ckpt.CodeInvalid, "the files of %s are not kept: it is a home, or holds one; name the folder of a project", root)
+			return ckpt.Errorf(ckpt.CodeInvalid, "the files of %s are not kept: it is a home folder, or contains one; name the folder of a project", root)
 		}
 	}
 	return nil
@@ -457,7 +457,7 @@ func (w *scan) read(ctx context.Context, root *os.Root, r *reading) {
 }
 
 var (
-	errChanged  = errors.New("it changed while it was read")
+	errChanged  = errors.New("it changed while being read")
 	errTooLarge = errors.New("it is too large")
 )
 

@@ -40,7 +40,7 @@ func (x *Index) Put(ctx context.Context, to Store, agent string, f *Found) (*ckp
 	for range storeTries {
 		stored, err := u.tree(ctx)
 		if err == nil && stored.ID != f.Tree.ID {
-			return nil, ckpt.Errorf(ckpt.CodeInternal, "the daemon calls the tree %s, and this program %s: they are of different versions", stored.ID, f.Tree.ID)
+			return nil, ckpt.Errorf(ckpt.CodeInternal, "the daemon gives the tree the id %s, and this program %s: install the same version of both", stored.ID, f.Tree.ID)
 		}
 		if err == nil {
 			x.Stored[agent] = stored.ID
@@ -53,7 +53,7 @@ func (x *Index) Put(ctx context.Context, to Store, agent string, f *Found) (*ckp
 			return nil, err
 		}
 	}
-	return nil, ckpt.Errorf(ckpt.CodeBusy, "the daemon misses contents of the tree again and again: try again")
+	return nil, ckpt.Errorf(ckpt.CodeBusy, "the daemon still lacks contents of the tree after several attempts: try again")
 }
 
 // upload is one Put under way.
@@ -240,7 +240,7 @@ func textBytes(s string) int {
 func (u *upload) missing(ctx context.Context, err error) error {
 	var e *ckpt.Error
 	if !errors.As(err, &e) || len(e.Missing) == 0 {
-		return fmt.Errorf("the daemon misses contents and does not say which: %w", err)
+		return fmt.Errorf("the daemon lacks contents and does not say which: %w", err)
 	}
 	if u.base != nil && slices.Contains(e.Missing, u.base.ID) {
 		u.base = nil

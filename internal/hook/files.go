@@ -82,7 +82,7 @@ func (c *call) saveFiles(ctx context.Context, r *ckpt.SaveRequest) (*ckpt.Saved,
 	saved, err := c.Client.Save(ctx, r)
 	if len(r.Trees) > 0 && ckpt.CodeOf(err) == ckpt.CodeFilesMissing {
 		r.Trees = nil
-		r.Labels["files"] = "none: the tree was not there any more"
+		r.Labels["files"] = "none: the tree no longer existed"
 		saved, err = c.Client.Save(ctx, r)
 	}
 	return saved, err
@@ -138,6 +138,6 @@ func (c *call) interruptedText() string {
 	if c.Files == nil || !c.Files.Interrupted(c.Project.Folder) {
 		return ""
 	}
-	return "[ckptsidecar] A restore of the files of this project was interrupted: some are old, some are new. Ask the user to run " +
-		"`ckptsidecar files restore --continue` to finish it or `ckptsidecar files restore --back` to take it back, before you edit anything."
+	return "[ckptsidecar] A restore of this project's files was interrupted: some files are old, some are new. Before you edit anything, ask the user to run " +
+		"`ckptsidecar files restore --continue` to finish it or `ckptsidecar files restore --back` to take it back."
 }

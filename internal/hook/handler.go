@@ -519,7 +519,7 @@ func (c *call) put(ctx context.Context, s *Snapshot) (string, error) {
 
 // neverTold is said of a call whose end no hook has told, after the turn that
 // it belongs to is over.
-const neverTold = "no result was told: it was denied, or did not run"
+const neverTold = "no result was reported: the call was denied, or did not run"
 
 // settle ends what the turn has left open. A tool that is denied tells no end.
 func (c *call) settle(ctx context.Context) error {
@@ -561,7 +561,7 @@ func (c *call) over(ctx context.Context) error {
 	if c.in.Reason != "" {
 		reason, err := json.Marshal(map[string]string{"reason": c.in.Reason})
 		if err != nil {
-			return fmt.Errorf("the reason of the end: %w", err)
+			return fmt.Errorf("the reason for the end: %w", err)
 		}
 		end.Result = reason
 	}

@@ -282,7 +282,7 @@ func TestASessionThatBrokeOffIsToldToTheNextOnce(t *testing.T) {
 	h.PID = os.Getpid()
 	told := tells(t, h, in("SessionStart", "second", map[string]any{"source": "startup"}))
 	for _, part := range []string{
-		"An earlier session of this project (run first) broke off", `Goal: "ship it"`, `\"content\":\"deploy\"`, `Interrupted, result unknown: "Bash"`, "terraform apply",
+		"An earlier session of this project (run first) stopped before it was done", `Goal: "ship it"`, `\"content\":\"deploy\"`, `Interrupted, result unknown: "Bash"`, "terraform apply",
 		`Risky and uncertain: "shell terraform apply -auto-approve`, "ckptsidecar operation resolve shop 'apply' succeeded|failed --run first",
 	} {
 		if !strings.Contains(told, part) {
@@ -298,7 +298,7 @@ func TestASessionThatBrokeOffIsToldToTheNextOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	same := tells(t, h, in("SessionStart", "first", map[string]any{"source": "resume"}))
-	if !strings.Contains(same, "This session broke off before, and goes on now.") || !strings.Contains(same, "Look whether the interrupted calls took effect") {
+	if !strings.Contains(same, "This session stopped before it was done, and now continues.") || !strings.Contains(same, "Check whether the interrupted calls took effect") {
 		t.Errorf("the session itself is told %q", same)
 	}
 	run, err := h.Client.Run(t.Context(), ckpt.RunRef{Agent: "shop", Run: "first"})
@@ -347,7 +347,7 @@ func TestAToolThatWasDeniedIsSettledWithItsTurn(t *testing.T) {
 	tells(t, h, in("PreToolUse", "s", denied))
 	tells(t, h, in("Stop", "s", map[string]any{"last_assistant_message": "You said no."}))
 	want := []string{
-		`run running workflow= goal="" parent=""`, "step Bash failed no result was told: it was denied, or did not run",
+		`run running workflow= goal="" parent=""`, "step Bash failed no result was reported: the call was denied, or did not run",
 		`operation "shell git push --force" failed`, "checkpoint pre_operation ", "checkpoint routine Stop",
 	}
 	if diff := cmp.Diff(want, rows(t, h, "s")); diff != "" {

@@ -68,15 +68,15 @@ func edit(settings []byte, change func(string, []json.RawMessage) []json.RawMess
 		settings = []byte("{}")
 	}
 	if err := jsontext.Check(settings); err != nil {
-		return nil, fmt.Errorf("these settings are no plain JSON (comments are none): %w", err)
+		return nil, fmt.Errorf("these settings are not plain JSON, which has no comments: %w", err)
 	}
 	top, ok := membersOf(settings)
 	if !ok {
-		return nil, fmt.Errorf("these settings are no JSON object")
+		return nil, fmt.Errorf("these settings are not a JSON object")
 	}
 	hooks, ok := membersOf(top.get("hooks", "{}"))
 	if !ok {
-		return nil, fmt.Errorf("hooks in these settings is no JSON object")
+		return nil, fmt.Errorf("hooks in these settings is not a JSON object")
 	}
 	for _, name := range events {
 		hooks.set(name, hooks.get(name, "[]"))
@@ -85,7 +85,7 @@ func edit(settings []byte, change func(string, []json.RawMessage) []json.RawMess
 	for _, m := range hooks {
 		var groups []json.RawMessage
 		if json.Unmarshal(m.value, &groups) != nil {
-			return nil, fmt.Errorf("hooks.%s in these settings is no JSON array", m.name)
+			return nil, fmt.Errorf("hooks.%s in these settings is not a JSON array", m.name)
 		}
 		before := len(groups)
 		groups = change(m.name, withoutOurs(groups))

@@ -124,10 +124,10 @@ func TestUninstallFindsOursWhateverTheProgramIsCalled(t *testing.T) {
 
 func TestSettingsThatCannotBeEditedAreRefused(t *testing.T) {
 	for settings, want := range map[string]string{
-		"{ // mine\n}":                  "no plain JSON",
-		"[]":                            "no JSON object",
-		`{"hooks":[]}`:                  "hooks in these settings is no JSON object",
-		`{"hooks":{"PreToolUse":"x"}}`:  "hooks.PreToolUse in these settings is no JSON array",
+		"{ // mine\n}":                  "not plain JSON",
+		"[]":                            "not a JSON object",
+		`{"hooks":[]}`:                  "hooks in these settings is not a JSON object",
+		`{"hooks":{"PreToolUse":"x"}}`:  "hooks.PreToolUse in these settings is not a JSON array",
 		`{"hooks":{},"hooks":{"a":[]}}`: "duplicate key",
 	} {
 		if got, err := hook.Install(hook.ClaudeCode, []byte(settings), "ckptsidecar hook"); err == nil || !strings.Contains(err.Error(), want) {

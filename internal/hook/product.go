@@ -104,7 +104,7 @@ func Read(text []byte) (*Input, error) {
 		}
 	}
 	if in.Event == "" || in.Session == "" {
-		return nil, errors.New("this is no input of a hook: hook_event_name or session_id is missing")
+		return nil, errors.New("this is not the input of a hook: hook_event_name or session_id is missing")
 	}
 	return in, nil
 }
@@ -208,7 +208,7 @@ func (in *Input) failure() string {
 	case len(r.Error) > 0 && json.Unmarshal(r.Error, &structured) == nil && structured.Message != "":
 		return structured.Message
 	case r.IsError, r.Failed, r.Success != nil && !*r.Success:
-		return "the tool says that it failed"
+		return "the tool reported a failure"
 	}
 	for _, code := range []*int{r.Code, r.ExitOf, r.Meta.Code} {
 		if code != nil && *code != 0 {

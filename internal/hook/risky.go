@@ -75,7 +75,7 @@ func readPatterns(patterns []string) (list []*regexp.Regexp, err error) {
 	for _, p := range patterns {
 		read, err := regexp.Compile(p)
 		if err != nil {
-			return nil, fmt.Errorf("the pattern %q is no regular expression: %w", p, err)
+			return nil, fmt.Errorf("the pattern %q is not a regular expression: %w", p, err)
 		}
 		list = append(list, read)
 	}

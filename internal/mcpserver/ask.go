@@ -55,10 +55,10 @@ func (s *Server) ask(ctx context.Context, in *askIn) (*askOut, error) {
 	out := &askOut{Status: string(p.Status), Choice: string(p.Choice), Data: p.Data, Prompt: p.ID}
 	switch p.Status {
 	case ckpt.PromptAnswered:
-		out.Message = fmt.Sprintf("A person answered at %s: go by that.", p.AnsweredAt)
+		out.Message = fmt.Sprintf("A person answered at %s: follow the answer.", p.AnsweredAt)
 	case ckpt.PromptOpen:
-		out.Message = fmt.Sprintf("Nobody has answered yet. Tell the user, who answers with: ckptsidecar prompts answer %s --choice TEXT --data JSON. "+
-			"Then call this again with the same arguments. Do not do what you asked about before.", p.ID)
+		out.Message = fmt.Sprintf("Nobody has answered yet. Tell the user to answer with: ckptsidecar prompts answer %s --choice TEXT --data JSON. "+
+			"Then call this tool again with the same arguments. Do not do what you asked about until then.", p.ID)
 	default:
 		out.Message = fmt.Sprintf("Nobody answered: the question is %s. Do not do what you asked about; ask under another key if it still matters.", p.Status)
 	}

@@ -145,7 +145,7 @@ func (s *Server) restore(ctx context.Context, in *restoreIn) (*restoreOut, error
 		return nil, err
 	}
 	out := &restoreOut{Checkpoint: shownCheckpoint(found), state: shownState(found)}
-	out.Message = fmt.Sprintf("This is the state of checkpoint number %d of run %s. Go on from it; files and other "+
-		"things outside are as they were left.%s", found.Seq, found.Run, out.where(found))
+	out.Message = fmt.Sprintf("This is the state of checkpoint number %d of run %s. Continue from it; files and other "+
+		"things outside the state are as they were left.%s", found.Seq, found.Run, out.where(found))
 	return out, nil
 }

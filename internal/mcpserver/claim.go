@@ -69,11 +69,11 @@ func (s *Server) own(ctx context.Context, run string) (ckpt.RunRef, error) {
 // mustResume says why a run cannot be written to as it is.
 func mustResume(p *ckpt.Plan) error {
 	if p.Verdict == ckpt.VerdictUnsafe && len(p.Skipped) == 0 {
-		return ckpt.Errorf(ckpt.CodeConflict, "run %s of agent %s is being worked on by another process. Nothing was done. "+
-			"Use another run (argument run), or, if you know that the other one is gone for good, call resume_run with force true", p.Run, p.Agent)
+		return ckpt.Errorf(ckpt.CodeConflict, "run %s of agent %s belongs to another process that is still at work. Nothing was done. "+
+			"Use another run (argument run). If you know that the other process is gone for good, call resume_run with force true", p.Run, p.Agent)
 	}
-	return ckpt.Errorf(ckpt.CodeConflict, "run %s of agent %s was begun in an earlier session. Nothing was done. "+
-		"Call resume_run first: it says what is done already and gives back the state. To begin something unrelated, "+
+	return ckpt.Errorf(ckpt.CodeConflict, "run %s of agent %s was started in an earlier session. Nothing was done. "+
+		"Call resume_run first: it lists what is done already and returns the state. To start something unrelated, "+
 		"use another run (argument run)", p.Run, p.Agent)
 }
 
@@ -82,7 +82,7 @@ func (s *Server) note(run string, err error) error {
 	if ckpt.CodeOf(err) == ckpt.CodeFenced {
 		s.letGo(run)
 		return ckpt.Errorf(ckpt.CodeFenced,
-			"nothing was done: another process has taken run %s over. Stop working on it, or call resume_run to see how it stands", run)
+			"nothing was done: another process has taken over run %s. Stop working on it, or call resume_run to see its status", run)
 	}
 	if ckpt.CodeOf(err) == ckpt.CodeConflict {
 		s.letGo(run) // it may have ended: then the next write asks anew

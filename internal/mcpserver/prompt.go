@@ -11,9 +11,9 @@ import (
 
 func (s *Server) addPrompt() {
 	s.mcp.AddPrompt(&mcp.Prompt{
-		Name: "resume", Title: "Go on where the work was left",
-		Description: "Begins a session with what an earlier one left: how it stands, what is done, what is uncertain.",
-		Arguments:   []*mcp.PromptArgument{{Name: "run", Title: "Run", Description: "The run to go on with. Default: the run of this server."}},
+		Name: "resume", Title: "Continue where the work stopped",
+		Description: "Starts a session with what an earlier one left: the status, what is done, what is uncertain.",
+		Arguments:   []*mcp.PromptArgument{{Name: "run", Title: "Run", Description: "The run to continue. Default: the run of this server."}},
 	}, s.resumePrompt)
 }
 
@@ -33,8 +33,8 @@ func (s *Server) resumePrompt(ctx context.Context, r *mcp.GetPromptRequest) (*mc
 	if err != nil {
 		return nil, err
 	}
-	text := fmt.Sprintf("Go on with run %s of agent %s. First call resume_run with run %q to take it over; this is how it stands now:\n\n%s\n\n%s\n\n"+
-		"Do not do again what is done. Save with save_checkpoint as you go on.", run, s.agent, run, shown.Message, how)
+	text := fmt.Sprintf("Continue run %s of agent %s. First call resume_run with run %q to take it over. Its status now:\n\n%s\n\n%s\n\n"+
+		"Do not repeat what is done. Save with save_checkpoint as you continue.", run, s.agent, run, shown.Message, how)
 	return &mcp.GetPromptResult{
 		Description: fmt.Sprintf("Run %s of agent %s: %s", run, s.agent, plan.Verdict),
 		Messages:    []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}},

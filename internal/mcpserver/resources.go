@@ -28,7 +28,7 @@ func (s *Server) addResources() {
 	}, s.readCheckpoint)
 	s.mcp.AddResourceTemplate(&mcp.ResourceTemplate{
 		Name: "latest", Title: "The newest state of a run", URITemplate: latestPrefix + "{run}",
-		Description: "The state of the newest checkpoint of a run that was not saved while drifting.",
+		Description: "The state of the run's newest checkpoint that is not suspect.",
 	}, s.readLatest)
 	s.mcp.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {

@@ -132,14 +132,14 @@ func advice(p *ckpt.Plan) string {
 	var say []string
 	switch p.Verdict {
 	case ckpt.VerdictFresh:
-		say = append(say, fmt.Sprintf("There is nothing to resume in run %s: begin.", p.Run))
+		say = append(say, fmt.Sprintf("There is nothing to resume in run %s: start from the beginning.", p.Run))
 	case ckpt.VerdictResume:
-		say = append(say, fmt.Sprintf("Run %s can go on: take up the state, and continue from there.", p.Run))
+		say = append(say, fmt.Sprintf("Run %s can continue: load the state, and continue from there.", p.Run))
 	case ckpt.VerdictRepair:
-		say = append(say, fmt.Sprintf("Run %s can go on from the state, with these changes: %s", p.Run, strings.Join(p.Reasons, " ")))
+		say = append(say, fmt.Sprintf("Run %s can continue from the state, with these changes: %s", p.Run, strings.Join(p.Reasons, " ")))
 	case ckpt.VerdictAsk:
 		say = append(say, fmt.Sprintf("A person has to decide first, so run %s was not taken over: %s", p.Run,
-			strings.Join(p.Reasons, " ")), "Tell the user, and how to answer:")
+			strings.Join(p.Reasons, " ")), "Tell the user, and say how to answer:")
 		for _, o := range p.UncertainOperations {
 			say = append(say, fmt.Sprintf("once it is known whether %s took effect: ckptsidecar operation resolve %s "+
 				"'%s' succeeded|failed --run %s;", o.Name, p.Agent, o.Key, p.Run))
@@ -149,14 +149,14 @@ func advice(p *ckpt.Plan) string {
 		}
 		return strings.Join(append(say, "Then call resume_run again."), " ")
 	default:
-		say = append(say, fmt.Sprintf("It is not safe to go on with run %s: %s Use another run, or ask the user.", p.Run, strings.Join(p.Reasons, " ")))
+		say = append(say, fmt.Sprintf("It is not safe to continue run %s: %s Use another run, or ask the user.", p.Run, strings.Join(p.Reasons, " ")))
 		return strings.Join(say, " ")
 	}
 	if len(p.CompletedSteps) > 0 {
-		say = append(say, "What is in completed_steps is done: do not do it again.")
+		say = append(say, "The steps in completed_steps are done: do not repeat them.")
 	}
 	if len(p.InterruptedSteps) > 0 {
-		say = append(say, "What is in interrupted_steps was begun: look whether it took effect before you do it again.")
+		say = append(say, "The steps in interrupted_steps were started: check whether they took effect before you repeat them.")
 	}
 	return strings.Join(say, " ")
 }
@@ -173,13 +173,13 @@ type driftOut struct {
 func (s *Server) drift(ctx context.Context, in *driftIn) (*driftOut, error) {
 	report, err := s.client.Drift(ctx, ckpt.DriftFilter{Agent: s.agent, Run: s.named(in.Run)})
 	if ckpt.CodeOf(err) == ckpt.CodeNotFound {
-		return &driftOut{Message: "Nothing was reported in this run yet, so nothing can be said.",
+		return &driftOut{Message: "No step was reported in this run yet, so there is no verdict.",
 			drift: drift{Verdict: string(ckpt.SeverityNone), Findings: []finding{}}}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	out := &driftOut{Message: "Nothing is open.", drift: *shownDrift(&report.DriftVerdict)}
+	out := &driftOut{Message: "No findings are open.", drift: *shownDrift(&report.DriftVerdict)}
 	if report.Verdict != ckpt.SeverityNone {
 		out.Message = strings.TrimSpace(fmt.Sprintf("%d findings are open.%s", len(report.Findings), warning(&report.DriftVerdict)))
 	}

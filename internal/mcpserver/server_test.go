@@ -249,7 +249,7 @@ func TestASessionGoesOnWhereAKilledOneWas(t *testing.T) {
 	first.kill()
 
 	second := d.host("builder")
-	second.refused("save_checkpoint", `{"state":{}}`, "begun in an earlier session", "Call resume_run first")
+	second.refused("save_checkpoint", `{"state":{}}`, "started in an earlier session", "Call resume_run first")
 	asked := second.done("resume_run", `{}`)
 	wantText(t, "verdict", asked["verdict"], "ask")
 	wantText(t, "message", asked["message"], "deploy to production", "ckptsidecar operation resolve builder 'deploy' succeeded|failed --run main")
@@ -264,7 +264,7 @@ func TestASessionGoesOnWhereAKilledOneWas(t *testing.T) {
 	wantText(t, "state", resumed["state"], "done:[a]")
 	wantText(t, "completed", resumed["completed_steps"], "c1", "ok")
 	wantText(t, "interrupted", resumed["interrupted_steps"], "t1", "all:true")
-	wantText(t, "message", resumed["message"], "do not do it again", "look whether it took effect")
+	wantText(t, "message", resumed["message"], "do not repeat them", "check whether they took effect")
 	second.done("save_checkpoint", `{"state":{"done":["a","b"]}}`)
 	again := second.done("begin_operation", `{"key":"deploy"}`)
 	if again["go_ahead"] != false {
@@ -342,7 +342,7 @@ func TestTwoServersDoNotShareARun(t *testing.T) {
 	if taken := second.done("resume_run", `{"force":true,"reason":"the other one hangs"}`); taken["claimed"] != true {
 		t.Fatalf("not taken over: %v", taken)
 	}
-	first.refused("save_checkpoint", `{"state":{"by":1}}`, "another process has taken run main over", "Stop working on it")
+	first.refused("save_checkpoint", `{"state":{"by":1}}`, "another process has taken over run main", "Stop working on it")
 	second.done("save_checkpoint", `{"state":{"by":2}}`)
 }
 
@@ -368,7 +368,7 @@ func TestADaemonMayBeAwayForAWhile(t *testing.T) {
 	h.done("save_checkpoint", `{"state":{"n":1}}`)
 	d.stop()
 	for _, use := range uses {
-		h.refused(use.tool, use.arguments, "daemon is away", "ckptsidecar serve", "works again")
+		h.refused(use.tool, use.arguments, "daemon cannot be reached", "ckptsidecar serve", "works again")
 	}
 	if _, err := h.session.ListResources(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "ckptsidecar serve") {
 		t.Errorf("the list of resources: %v", err)

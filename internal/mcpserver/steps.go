@@ -69,9 +69,9 @@ func (s *Server) begin(ctx context.Context, in *beginIn) (*beginOut, error) {
 		Checkpoint: string(o.Checkpoint), Drift: shownDrift(o.Drift)}
 	switch {
 	case o.Replayed:
-		out.Message = fmt.Sprintf("%s was done before, at %s: do not do it again, use its result.", o.Key, o.EndedAt)
+		out.Message = fmt.Sprintf("%s was done before, at %s: do not repeat it, use its result.", o.Key, o.EndedAt)
 	case o.Checkpoint == "":
-		out.Message = fmt.Sprintf("Do it now, then call finish_operation with key %s. The run has no state yet, so there is none to go back to.", o.Key)
+		out.Message = fmt.Sprintf("Do it now, then call finish_operation with key %s. The run has no state yet, so you cannot go back.", o.Key)
 	default:
 		out.Message = fmt.Sprintf("Do it now, then call finish_operation with key %s.", o.Key)
 	}
@@ -111,7 +111,7 @@ func (s *Server) finish(ctx context.Context, in *finishIn) (*finishOut, error) {
 	if c := ended.Restore; c != nil {
 		shown := shownCheckpoint(c)
 		out.Checkpoint, out.state = &shown, shownState(c)
-		out.Message += " The state before it is given: go on from there, and undo by hand what it left behind." + out.where(c)
+		out.Message += " The state from before it is included: continue from there, and undo by hand what it left behind." + out.where(c)
 	}
 	return out, nil
 }
@@ -171,7 +171,7 @@ func (s *Server) step(ctx context.Context, in *stepIn) (*stepOut, error) {
 	out := &stepOut{Key: step.Key, Status: string(step.Status), Replayed: step.Replayed,
 		Drift: shownDrift(step.Drift), Message: fmt.Sprintf("Noted: %s has %s.", step.Name, step.Status)}
 	if step.Replayed {
-		out.Result, out.Message = step.Result, fmt.Sprintf("%s succeeded before, at %s: do not do it again, use its result.", step.Key, step.EndedAt)
+		out.Result, out.Message = step.Result, fmt.Sprintf("%s succeeded before, at %s: do not repeat it, use its result.", step.Key, step.EndedAt)
 	}
 	out.Message += warning(step.Drift)
 	return out, nil

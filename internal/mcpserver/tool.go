@@ -71,8 +71,8 @@ func sentence(err error) string {
 	var e *ckpt.Error
 	if !errors.As(err, &e) {
 		if gone(err) {
-			return "The checkpoint daemon is away, so nothing was done: " + err.Error() +
-				". Tell the user; the work itself can go on, and this tool works again as soon as the daemon is back."
+			return "The checkpoint daemon cannot be reached, so nothing was done: " + err.Error() +
+				". Tell the user. The work itself can continue, and this tool works again as soon as the daemon is back."
 		}
 		return capitalised(err.Error())
 	}

@@ -127,10 +127,10 @@ func (m *Monitor) log(r Result, err error) {
 		return
 	}
 	if err != nil {
-		m.Log.Error("the monitor stopped in the middle of a round", logErr, err)
+		m.Log.Error("the monitor stopped before its round was done", logErr, err)
 		return
 	}
-	m.Log.Warn("the monitor could not look after every run", logFailed, r.Failed, logErr, r.Errors[0])
+	m.Log.Warn("the monitor could not check every run", logFailed, r.Failed, logErr, r.Errors[0])
 }
 
 // quickest is how often the monitor looks at most, however short a limit is.

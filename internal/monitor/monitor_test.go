@@ -469,7 +469,7 @@ func TestLogSaysEachFailureOnce(t *testing.T) {
 		defer w.mu.Unlock()
 		log := out.String()
 		for text, times := range map[string]int{
-			"err=boom": 1, "in the middle of a round": 1, "interrupted a run": 2,
+			"err=boom": 1, "before its round was done": 1, "interrupted a run": 2,
 			"owner=uid:1 agent=a run=r1 status=interrupted": 1, "status=timed_out": 1,
 		} {
 			if n := strings.Count(log, text); n != times {

@@ -62,7 +62,7 @@ func ParseConfig(text []byte) (Config, error) {
 		return c, fmt.Errorf("there are %d hooks: at most %d are allowed", len(c.Webhooks)+len(c.Commands), maxHooks)
 	}
 	if c.Retry <= 0 || c.Retry > ckpt.Duration(time.Hour) {
-		return c, fmt.Errorf("retry is %s: say a pause of at most 1h", c.Retry)
+		return c, fmt.Errorf("retry is %s: it must be at most 1h", c.Retry)
 	}
 	for name, w := range c.Webhooks {
 		if err := w.check(); err != nil {
@@ -78,7 +78,7 @@ func ParseConfig(text []byte) (Config, error) {
 			return c, fmt.Errorf("two hooks have the name %q", name)
 		}
 		if len(command.Run) == 0 || !filepath.IsAbs(command.Run[0]) {
-			return c, fmt.Errorf("the command %q: run is a list that begins with the whole path of a program", name)
+			return c, fmt.Errorf("the command %q: run must be a list that begins with the absolute path of a program", name)
 		}
 		if err := checkHook(name, &command.Events, &command.Timeout); err != nil {
 			return c, err
@@ -90,11 +90,11 @@ func ParseConfig(text []byte) (Config, error) {
 
 func checkHook(name string, events *[]ckpt.NoticeType, timeout *ckpt.Duration) error {
 	if !hookName.MatchString(name) {
-		return fmt.Errorf("the name %q of a hook has to be 1 to 32 of a-z, 0-9, _ and -", name)
+		return fmt.Errorf("the name %q of a hook must be 1 to 32 characters of a-z, 0-9, _ and -", name)
 	}
 	for _, event := range *events {
 		if !slices.Contains(ckpt.NoticeTypes, event) {
-			return fmt.Errorf("the hook %q: there is no event %q, only %v", name, event, ckpt.NoticeTypes)
+			return fmt.Errorf("the hook %q: there is no event %q: the events are %v", name, event, ckpt.NoticeTypes)
 		}
 	}
 	if len(*events) == 0 {
@@ -104,7 +104,7 @@ func checkHook(name string, events *[]ckpt.NoticeType, timeout *ckpt.Duration) e
 		*timeout = defaultTimeout
 	}
 	if *timeout < 0 || *timeout > maxTimeout {
-		return fmt.Errorf("the hook %q: timeout is %s, and at most %s is allowed", name, *timeout, maxTimeout)
+		return fmt.Errorf("the hook %q: timeout is %s: it must be at most %s", name, *timeout, maxTimeout)
 	}
 	return nil
 }
@@ -113,15 +113,15 @@ func (w *Webhook) check() error {
 	u, err := url.Parse(w.URL)
 	switch {
 	case err != nil || u.Host == "" || u.User != nil:
-		return fmt.Errorf("url is no address such as https://hooks.example.com/ckpt")
+		return fmt.Errorf("url is not an address: give one such as https://hooks.example.com/ckpt")
 	case u.Scheme == "http" && !isLoopback(u.Hostname()):
-		return fmt.Errorf("url is http: that is allowed for 127.0.0.1, ::1 and localhost alone, so say https")
+		return fmt.Errorf("url is http, which is allowed only for 127.0.0.1, ::1 and localhost: use https")
 	case u.Scheme != "http" && u.Scheme != "https":
-		return fmt.Errorf("url has to begin with https://")
+		return fmt.Errorf("url must begin with https://")
 	case !filepath.IsAbs(w.SecretFile):
-		return fmt.Errorf("secret_file is the whole path of a file with the key of the signatures; make one with: openssl rand -base64 32")
+		return fmt.Errorf("secret_file must be the absolute path of a file with the signing key; make one with: openssl rand -base64 32")
 	case w.CAFile != "" && !filepath.IsAbs(w.CAFile):
-		return fmt.Errorf("ca_file is the whole path of a file")
+		return fmt.Errorf("ca_file must be the absolute path of a file")
 	}
 	return nil
 }

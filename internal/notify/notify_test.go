@@ -24,8 +24,8 @@ func TestWrongConfigurationsAreRefused(t *testing.T) {
 		`{"webhooks":{"A":{"url":"https://example.com/x","secret_file":"/s"}}}`:                                 "name",
 		`{"webhooks":{"a":{"url":"https://example.com/x","secret_file":"/s","events":["x"]}}}`:                  "no event",
 		`{"webhooks":{"a":{"url":"https://example.com/x","secret_file":"/s","timeout":"1h"}}}`:                  "timeout",
-		`{"commands":{"a":{"run":["page"]}}}`:                                                                   "whole path",
-		`{"commands":{"a":{"run":[]}}}`:                                                                         "whole path",
+		`{"commands":{"a":{"run":["page"]}}}`:                                                                   "absolute path",
+		`{"commands":{"a":{"run":[]}}}`:                                                                         "absolute path",
 		`{"commands":{"a":{"run":["/p"]}},"webhooks":{"a":{"url":"https://example.com/x","secret_file":"/s"}}}`: "two hooks",
 		`{"retry":"2h"}`: "retry",
 	} {

@@ -47,7 +47,7 @@ func readSecret(path string) ([]byte, error) {
 		}
 	}
 	if len(secret) < leastSecret {
-		return nil, fmt.Errorf("the key in secret_file is %d bytes long: it needs %d", len(secret), leastSecret)
+		return nil, fmt.Errorf("the key in secret_file is %d bytes long: it must have %d", len(secret), leastSecret)
 	}
 	return secret, nil
 }
@@ -151,7 +151,7 @@ func dialLoopback(ctx context.Context, network, address string) (net.Conn, error
 	}
 	if host, _, _ := net.SplitHostPort(conn.RemoteAddr().String()); !isLoopback(host) {
 		_ = conn.Close()
-		return nil, errors.New("http is for this machine alone")
+		return nil, errors.New("http is allowed only on this machine")
 	}
 	return conn, nil
 }

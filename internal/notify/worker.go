@@ -49,7 +49,7 @@ func (w *Worker) Run(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			w.Log.Error("notices wait, because their queue cannot be used", "error", err)
+			w.Log.Error("notices are waiting, because their queue cannot be used", "error", err)
 			pause = errorPause
 		}
 		timer := time.NewTimer(pause)
@@ -59,7 +59,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		case <-changed:
 		case <-forget.C:
 			if err := w.Store.ForgetDelivered(ctx); err != nil {
-				w.Log.Error("old notices are not forgotten", "error", err)
+				w.Log.Error("old notices could not be deleted", "error", err)
 			}
 		}
 		timer.Stop()
@@ -118,7 +118,7 @@ func (w *Worker) attempt(ctx context.Context, d outbox.Delivery) outbox.Attempt 
 	var gone *goneError
 	if errors.As(err, &gone) || d.Attempts+1 >= MaxAttempts {
 		r.State = outbox.Dead
-		w.Log.Error("a notice is given up", "hook", d.Hook, "id", d.ID, "type", d.Type, "attempts", d.Attempts+1, "error", r.Error)
+		w.Log.Error("a notice was given up", "hook", d.Hook, "id", d.ID, "type", d.Type, "attempts", d.Attempts+1, "error", r.Error)
 		return r
 	}
 	pause := time.Duration(w.Config.Retry)
@@ -130,7 +130,7 @@ func (w *Worker) attempt(ctx context.Context, d outbox.Delivery) outbox.Attempt 
 		pause = max(pause, later.after)
 	}
 	r.Next = w.Now().Add(pause)
-	w.Log.Warn("a notice could not be delivered, and is tried again", "hook", d.Hook, "id", d.ID, "in", pause, "error", r.Error)
+	w.Log.Warn("a notice could not be delivered; the daemon tries again", "hook", d.Hook, "id", d.ID, "in", pause, "error", r.Error)
 	return r
 }
 
@@ -141,7 +141,7 @@ func (w *Worker) deliver(ctx context.Context, hook, id, kind string, body []byte
 	if command, is := w.Config.Commands[hook]; is {
 		return command.start(ctx, id, kind, body)
 	}
-	return errors.New("the hook is not in the settings any more")
+	return errors.New("the hook is no longer in the settings")
 }
 
 // Straight tells every hook that wants it once, past the queue: it is for what keeps the queue from

@@ -111,7 +111,7 @@ func (c *counter) count(m *message, b []byte, depth int) error {
 var (
 	tooLarge        = ckpt.Errorf(ckpt.CodeTooLarge, "the body is larger than %d bytes: send fewer spans at once", MaxBody)
 	tooManyMessages = ckpt.Errorf(ckpt.CodeTooLarge, "the body holds more than %d messages: send fewer spans at once", maxMessages)
-	tooDeep         = ckpt.Errorf(ckpt.CodeInvalid, "a value is nested deeper than %d", maxDepth)
+	tooDeep         = ckpt.Errorf(ckpt.CodeInvalid, "a value is nested more than %d levels deep", maxDepth)
 	notBinary       = ckpt.Errorf(ckpt.CodeInvalid, "the body is not an ExportTraceServiceRequest of OTLP in binary form")
 	notJSON         = ckpt.Errorf(ckpt.CodeInvalid, "the body is not an ExportTraceServiceRequest of OTLP in JSON")
 )

@@ -311,9 +311,9 @@ func timeOf(nanoseconds uint64) time.Time {
 func checkTimes(began, ended, now time.Time) string {
 	switch {
 	case ended.IsZero() || began.IsZero():
-		return "A span has no beginning or no end."
+		return "A span has no start or no end."
 	case ended.After(now.Add(future)) || began.After(now.Add(future)):
-		return fmt.Sprintf("A span is more than %s in the future: look at the clock of its host.", future)
+		return fmt.Sprintf("A span is more than %s in the future: check the clock of its host.", future)
 	case ended.Before(now.Add(-past)):
 		return fmt.Sprintf("A span is older than %d days.", int(past.Hours())/24)
 	}

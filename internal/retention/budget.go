@@ -46,9 +46,9 @@ const (
 func (t turn) reason() string {
 	switch t {
 	case oldRoutine:
-		return "over budget: the oldest routine checkpoints go first"
+		return "over budget: the oldest routine checkpoints are removed first"
 	case oldRecovery:
-		return "over budget: after the routine checkpoints go the oldest recovery checkpoints"
+		return "over budget: after the routine checkpoints, the oldest recovery checkpoints are removed"
 	}
 	return reasonReleased
 }

@@ -131,7 +131,7 @@ func (g *Guard) look() {
 func (g *Guard) jump(by time.Duration, what string) {
 	g.jumps++
 	g.until = g.mono + g.settings.Hold
-	g.settings.Log.Warn(what+": nothing goes by age for a while", logBy, by, logNow, g.wall, logHold, g.settings.Hold)
+	g.settings.Log.Warn(what+": for a while nothing is removed because of its age", logBy, by, logNow, g.wall, logHold, g.settings.Hold)
 }
 
 func towardsZero(d, by time.Duration) time.Duration {

@@ -59,7 +59,7 @@ func (j *judge) judge(c *Held) (remove bool, reason string) {
 		return false, why
 	}
 	if j.over {
-		return true, "its run ended and the " + j.policy.EndedKeep.String() + " after that are over"
+		return true, "its run ended, and the " + j.policy.EndedKeep.String() + " that follow are over"
 	}
 	remove, reason = j.byKind(c)
 	if remove && c.Seq == j.anchor.seq {
@@ -95,7 +95,7 @@ func (j *judge) byKind(c *Held) (remove bool, reason string) {
 		}
 		return j.byAge(c, j.policy.PreOperationKeep)
 	}
-	return false, "of a kind that has no rule"
+	return false, "no rule covers its kind"
 }
 
 const reasonReleased = "its operation succeeded"
@@ -105,7 +105,7 @@ func (j *judge) byCount(c *Held) (remove bool, reason string) {
 	case j.policy.RoutineKeep <= 0:
 		return false, "the policy keeps all routine checkpoints"
 	case c.Seq >= j.routine && c.Damaged:
-		return false, "damaged, so it does not count, and it is not older than those that do"
+		return false, "damaged, so it is not counted, and it is not older than the checkpoints that are"
 	case c.Seq >= j.routine:
 		return false, j.among
 	}
@@ -146,15 +146,15 @@ func findAnchor(h History, newestFirst []Held) anchor {
 	clean := slices.IndexFunc(newestFirst, func(c Held) bool { return !c.Damaged && !c.Suspect })
 	switch {
 	case intact < 0 && ended(h):
-		return anchor{newestFirst[0].Seq, "the final checkpoint of an ended run that has only damaged ones"}
+		return anchor{newestFirst[0].Seq, "the final checkpoint of an ended run, all of whose checkpoints are damaged"}
 	case intact < 0:
-		return anchor{newestFirst[0].Seq, "the newest checkpoint of a resumable run that has only damaged ones"}
+		return anchor{newestFirst[0].Seq, "the newest checkpoint of a resumable run, all of whose checkpoints are damaged"}
 	case ended(h) && intact > 0:
 		return anchor{newestFirst[intact].Seq, "the newest intact checkpoint of an ended run"}
 	case ended(h):
 		return anchor{newestFirst[0].Seq, "the final checkpoint of an ended run"}
 	case clean < 0:
-		return anchor{newestFirst[intact].Seq, "the newest checkpoint of a resumable run that has only suspect ones"}
+		return anchor{newestFirst[intact].Seq, "the newest checkpoint of a resumable run, all of whose checkpoints are suspect"}
 	}
 	return anchor{newestFirst[clean].Seq, "the newest clean checkpoint of a resumable run"}
 }

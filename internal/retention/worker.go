@@ -55,7 +55,7 @@ func (w *Worker) note(r Result, err error) {
 	case err != nil:
 		w.status.LastError = ckpt.AsError(err).Message
 	case r.PutOff:
-		w.status.LastError = "put off, because the database was busy"
+		w.status.LastError = "postponed, because the database was busy"
 	case r.Failed > 0:
 		w.status.LastError = ckpt.AsError(r.Errors[0]).Message
 	}
@@ -72,15 +72,15 @@ func (w *Worker) log(r Result, err error) {
 	}
 	switch {
 	case err != nil:
-		log.Error("retention stopped in the middle of a round", logErr, err)
+		log.Error("retention stopped before its round was done", logErr, err)
 	case r.Failed > 0:
-		log.Warn("retention could not do everything", logFailed, r.Failed, logErr, r.Errors[0])
+		log.Warn("retention could not finish its work", logFailed, r.Failed, logErr, r.Errors[0])
 	}
 	if r.Removed+r.Dropped+r.Expired > 0 {
 		log.Info("retention", logRemoved, r.Removed, logDropped, r.Dropped, logExpired, r.Expired)
 	}
 	if n := len(r.Unmet); err == nil && !r.PutOff && n != w.unmet {
-		log.Warn("budgets that cannot be met, because nothing more may go", logUnmet, n)
+		log.Warn("some budgets cannot be met, because nothing more may be removed", logUnmet, n)
 		w.unmet = n
 	}
 }

@@ -385,12 +385,12 @@ func TestRunLogsOnce(t *testing.T) {
 			t.Error(err)
 		}
 		for line, times := range map[string]int{
-			"msg=retention removed=1":  1,
-			"budgets that cannot":      1,
-			"could not do everything":  1,
-			"in the middle of a round": 1,
-			"busy":                     0,
-			"level=":                   4,
+			"msg=retention removed=1":   1,
+			"some budgets cannot":       1,
+			"could not finish its work": 1,
+			"before its round was done": 1,
+			"busy":                      0,
+			"level=":                    4,
 		} {
 			if n := strings.Count(log.String(), line); n != times {
 				t.Errorf("%d lines have %q, want %d:\n%s", n, line, times, &log)

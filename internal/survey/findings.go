@@ -38,7 +38,7 @@ func (q *FindingsQuery) Check() error {
 		return ckpt.Errorf(ckpt.CodeInvalid, "a severity is info, warn or critical")
 	}
 	if !q.Since.IsZero() && !q.Until.IsZero() && !q.Since.Before(q.Until.Time) {
-		return ckpt.Errorf(ckpt.CodeInvalid, "since is %s and until %s: nothing is between them", q.Since, q.Until)
+		return ckpt.Errorf(ckpt.CodeInvalid, "since is %s and until is %s: since must be before until", q.Since, q.Until)
 	}
 	if q.Before != "" {
 		return ckpt.CheckID(q.Before)

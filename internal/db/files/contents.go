@@ -166,7 +166,7 @@ func (u *upload) add(content *ckpt.FileContent) error {
 	}
 	sum := sha256.Sum256(content.Data)
 	if hex.EncodeToString(sum[:]) != content.SHA256 {
-		return ckpt.Errorf(ckpt.CodeInvalid, "the content %s has another hash: it changed while it was read or sent; send it again", content.SHA256)
+		return ckpt.Errorf(ckpt.CodeInvalid, "the content %s has another hash: it changed while being read or sent; send it again", content.SHA256)
 	}
 	var found []secrets.Secret
 	if u.Opt.Secrets != nil && u.mode != ckpt.SecretsOff {

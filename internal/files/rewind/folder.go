@@ -130,7 +130,7 @@ func (f *Folder) to(path string) way {
 func (f *Folder) reach(path string) (dir *os.Root, name string, err error) {
 	w := f.to(path)
 	if w.blocked() {
-		return nil, "", errors.Join(w.err, fmt.Errorf("%s has changed meanwhile", parent(path)))
+		return nil, "", errors.Join(w.err, fmt.Errorf("%s has changed in the meantime", parent(path)))
 	}
 	return w.dir, w.name, nil
 }
@@ -162,7 +162,7 @@ func (f *Folder) enter(in *os.Root, name, path string, info fs.FileInfo) (*os.Ro
 	}
 	opened, err := dir.Stat(".")
 	if err == nil && !os.SameFile(opened, info) {
-		err = errors.New("it has changed meanwhile")
+		err = errors.New("it has changed in the meantime")
 	}
 	if err != nil {
 		_ = dir.Close()
@@ -208,7 +208,7 @@ func (f *Folder) see(path string, read bool) Seen {
 	case !info.Mode().IsRegular():
 		return Seen{Odd: "it is not a file"}
 	case info.Size() > ckpt.MaxTreeFile:
-		return Seen{Odd: fmt.Sprintf("it has %d bytes now, too many to be kept for an undo", info.Size())}
+		return Seen{Odd: fmt.Sprintf("it has %d bytes now, which is too many to keep for an undo", info.Size())}
 	}
 	if !read {
 		return Seen{Entry: &ckpt.TreeEntry{Path: path, Size: info.Size()}}
@@ -232,7 +232,7 @@ func (w *way) entry(path string, info fs.FileInfo) (*ckpt.TreeEntry, error) {
 		return nil, err
 	}
 	if !os.SameFile(info, opened) {
-		return nil, errors.New("it has changed meanwhile")
+		return nil, errors.New("it has changed in the meantime")
 	}
 	sum := sha256.New()
 	n, err := io.Copy(sum, io.LimitReader(file, ckpt.MaxTreeFile+1))

@@ -125,7 +125,7 @@ func (j *Journal) Continue(ctx context.Context, f *Folder, contents Contents) er
 // it ends.
 func (j *Journal) Abandon(f *Folder) error {
 	if j.Phase != Staging {
-		return errors.New("files have changed already: the restore must be finished, or go back")
+		return errors.New("some files have changed already: finish the restore, or take it back")
 	}
 	if j.Former == nil {
 		return j.clean(f)
@@ -334,7 +334,7 @@ func (j *Journal) check(f *Folder) error {
 			continue
 		}
 		other := *item
-		other.Refuse = "it is neither what it was nor what it shall be"
+		other.Refuse = "it is neither the old version nor the restored one"
 		changed = append(changed, other)
 	}
 	if len(changed) > 0 {
@@ -424,7 +424,7 @@ func (j *Journal) move(f *Folder, item *Item) error {
 		return nil
 	}
 	if !j.untouched(f, item, &seen) {
-		return errors.New("it has changed meanwhile")
+		return errors.New("it has changed in the meantime")
 	}
 	if item.Aside {
 		if err := j.keepAside(f, item); err != nil {
@@ -464,7 +464,7 @@ func (j *Journal) keepAside(f *Folder, item *Item) error {
 		return nil
 	}
 	if seen := f.look(name); !seen.absent() {
-		return fmt.Errorf("%s is there already", name)
+		return fmt.Errorf("%s exists already", name)
 	}
 	f.step("aside " + name)
 	err := f.root.Link(item.Path, name)
@@ -491,7 +491,7 @@ func (f *Folder) chmod(item *Item) error {
 	defer file.Close()
 	opened, err := file.Stat()
 	if err != nil || !os.SameFile(named, opened) {
-		return errors.Join(err, errors.New("it has changed meanwhile"))
+		return errors.Join(err, errors.New("it has changed in the meantime"))
 	}
 	f.step("chmod " + item.Path)
 	return file.Chmod(fs.FileMode(mode).Perm())
@@ -510,7 +510,7 @@ func (f *Folder) makeFolders(folder string) error {
 	}
 	w := f.to(folder)
 	if w.blocked() {
-		return errors.Join(w.err, fmt.Errorf("%s has changed meanwhile", parent(folder)))
+		return errors.Join(w.err, fmt.Errorf("%s has changed in the meantime", parent(folder)))
 	}
 	info, err := w.dir.Lstat(w.name)
 	switch {

@@ -130,7 +130,7 @@ func Make(w *Wish, at *Folder, o Options) *Plan {
 	m.ways()
 	for _, l := range w.Gone {
 		if chosen(o.Paths, l.Path) {
-			m.stays(l.Path, "the checkpoint does not have it: "+string(l.Why))
+			m.stays(l.Path, "the checkpoint does not contain it: "+string(l.Why))
 		}
 	}
 	return m.plan
@@ -178,7 +178,7 @@ func (m *maker) consider(path string) {
 			return // nothing is there: a file has taken the place of its folder
 		}
 		if !m.o.Remove && !m.Wrote[path] {
-			m.stays(path, "it was created since; --remove removes it")
+			m.stays(path, "it was created after the checkpoint; --remove removes it")
 			return
 		}
 	case seen.Entry != nil && tree.SameContent(*seen.Entry, *after):
@@ -206,7 +206,7 @@ func (m *maker) refusal(path string, seen *Seen) string {
 	case seen.Entry == nil: // nothing is lost; folders in the way are looked at with the others
 		return ""
 	case m.Others[path] != "":
-		return fmt.Sprintf("run %s, which goes on, has written it", m.Others[path])
+		return fmt.Sprintf("run %s, which has not ended, has written it", m.Others[path])
 	case m.Fresh[path]:
 		return ""
 	}
@@ -230,7 +230,7 @@ func (m *maker) foldings() {
 		item := &m.plan.Items[i]
 		if same := folded[tree.Fold(item.Path)]; len(same) > 1 || len(same) == 1 && same[0] != item.Path {
 			slices.Sort(same)
-			item.Refuse = fmt.Sprintf("this file system takes it for another file: %q", same)
+			item.Refuse = fmt.Sprintf("this file system treats it as the same file as %q", same)
 		}
 	}
 }

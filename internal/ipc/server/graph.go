@@ -84,7 +84,7 @@ func (c *call) listGraph() error {
 	q := ckpt.GraphQuery{Agent: c.agent, Thread: b.Thread, NS: b.NS, Checkpoint: b.Checkpoint, Before: b.Before, Filter: b.Filter, Cursor: b.Cursor}
 	if b.Limit != nil {
 		if q.Limit = *b.Limit; q.Limit < 1 {
-			return ckpt.Errorf(ckpt.CodeInvalid, "limit is %d: it is 1 or more", q.Limit)
+			return ckpt.Errorf(ckpt.CodeInvalid, "limit is %d: it must be at least 1", q.Limit)
 		}
 	}
 	return c.sendTuples(q)
