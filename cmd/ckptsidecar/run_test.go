@@ -89,7 +89,7 @@ func TestUsageIsRefusedBeforeAnythingIsSent(t *testing.T) {
 		{[]string{"events", "append", "a"}, "standard input has no events"},
 		{[]string{"events", "a", "--after", "-1"}, "must be 0 or more"},
 		{[]string{"prompts", "answer", "7", "resume"}, `"7" is neither the id of a prompt`},
-		{[]string{"prompts", "answer", id}, "says nothing"},
+		{[]string{"prompts", "answer", id}, "the answer is empty"},
 		{[]string{"exec", "--", "true"}, "name the agent"},
 		{[]string{"exec", "--agent", "a b", "--", "true"}, "the agent name"},
 		{[]string{"exec", "--agent", "a"}, "command"},

@@ -128,9 +128,9 @@ func TestInvalidFilesAreRefusedWithTheirPlace(t *testing.T) {
 		`at top level: workflowId is missing`:                          string(snapshot(map[string]any{"workflowId": "gone"})),
 		`at "/status": it has fewer than 1 character`:                  string(snapshot(map[string]any{"status": ""})),
 		`at "/stepResults": it is a null, and must be object or array`: string(snapshot(map[string]any{"stepResults": nil})),
-		`at "/timestamp": it is no time`:                               string(snapshot(map[string]any{"timestamp": "soon"})),
+		`at "/timestamp": it is not a time`:                            string(snapshot(map[string]any{"timestamp": "soon"})),
 		`at "/error": it is a boolean`:                                 string(snapshot(map[string]any{"error": true})),
-		`it is no JSON object`:                                         `7`,
+		`it is not a JSON object`:                                      `7`,
 		`JSON line 2, column 2 (byte 3), at top level`:                 "{\n x",
 		`duplicate key "runId"`:                                        `{"runId":"a","runId":"b"}`,
 		`at top level: version is missing`:                             `{}`,
@@ -142,8 +142,8 @@ func TestInvalidFilesAreRefusedWithTheirPlace(t *testing.T) {
 	}
 	statement := `{"checkpoint_id":"c","namespace":NS,"execution_state":{"variables":VARS},"metadata":{"counter":1,"execution_id":"e"}}`
 	for want, replace := range map[string][2]string{
-		`at "/execution_state/variables": it is a number`: {`"n"`, `7`},
-		`it names no agent: give one with --agent`:        {`{"__name__":"__main__"}`, `{}`},
+		`at "/execution_state/variables": it is a number`:  {`"n"`, `7`},
+		`it does not name an agent: give one with --agent`: {`{"__name__":"__main__"}`, `{}`},
 	} {
 		data := strings.NewReplacer("NS", replace[0], "VARS", replace[1]).Replace(statement)
 		r := Statements([]File{{"f.json", []byte(data)}}, options)
@@ -222,7 +222,7 @@ func TestOlderFoldersOfLoops(t *testing.T) {
 		".running/begun.state.json": {Data: []byte(`{"loop_name":"begun","status":"starting","pid":99}`)},
 	}
 	loops, problems := FindLoops(dir)
-	if len(problems) != 2 || problems[0].File != ".history/empty" || problems[1].Refused || !strings.Contains(problems[1].Message, "starting") {
+	if len(problems) != 2 || problems[0].File != ".history/empty" || problems[1].Refused || !strings.Contains(problems[1].Message, "only started") {
 		t.Errorf("%v", problems)
 	}
 	var runs []string
@@ -328,9 +328,9 @@ func TestFoldersOfLoops(t *testing.T) {
 	}
 	want := []string{
 		".history/empty: it has no state.json true",
-		".running/orphan.events.jsonl: it has events of a loop without a state true",
-		".history/r-l/events.jsonl:2: skipped: it is no JSON object false",
-		".history/r-l/events.jsonl:3: skipped: it is no JSON object false",
+		".running/orphan.events.jsonl: it has events of a loop, but no state of it true",
+		".history/r-l/events.jsonl:2: skipped: it is not a JSON object false",
+		".history/r-l/events.jsonl:3: skipped: it is not a JSON object false",
 		`.running/bad.state.json: not the state of a loop: JSON line 1, column 14 (byte 13), at "/loop_name": unexpected end true`,
 	}
 	if diff := cmp.Diff(want, told); diff != "" {

@@ -71,7 +71,7 @@ func (o Options) agent(workflow string) (string, error) {
 		return o.Agent, ckpt.CheckAgentName(o.Agent)
 	}
 	if workflow == "" {
-		return "", ckpt.Errorf(ckpt.CodeInvalid, "it names no agent: give one with --agent")
+		return "", ckpt.Errorf(ckpt.CodeInvalid, "it does not name an agent: give one with --agent")
 	}
 	return AgentName(workflow), nil
 }
@@ -85,7 +85,7 @@ func (o Options) fill(p *Plan, list []found, finish func(*Plan, []found) error) 
 			return err
 		}
 		if ids[save.ID] {
-			p.note("%s is the same once more", s.file.Name)
+			p.note("%s is the same checkpoint again", s.file.Name)
 			continue
 		}
 		ids[save.ID] = true

@@ -40,7 +40,7 @@ func FindLoops(dir fs.FS) ([]Loop, []Problem) {
 	history, err1 := fs.ReadDir(dir, historyFolder)
 	running, err2 := fs.ReadDir(dir, runningFolder)
 	if errors.Is(err1, fs.ErrNotExist) && errors.Is(err2, fs.ErrNotExist) {
-		return nil, []Problem{refused(".", "it has neither %s nor %s: name the folder that they are in", runningFolder, historyFolder)}
+		return nil, []Problem{refused(".", "it has neither %s nor %s: give the folder that contains them", runningFolder, historyFolder)}
 	}
 	var problems []Problem
 	for i, err := range []error{err1, err2} {
@@ -122,11 +122,11 @@ func findRunning(entries []fs.DirEntry) (list []Loop, problems []Problem) {
 			list = append(list, l)
 		}
 		if stem, ok := strings.CutSuffix(e.Name(), eventsSuffix); ok && !there[stem+stateSuffix] {
-			problems = append(problems, refused(path.Join(runningFolder, e.Name()), "it has events of a loop without a state"))
+			problems = append(problems, refused(path.Join(runningFolder, e.Name()), "it has events of a loop, but no state of it"))
 		}
 		if stem, ok := strings.CutSuffix(e.Name(), pidSuffix); ok && !there[stem+stateSuffix] {
 			problems = append(problems, Problem{File: path.Join(runningFolder, e.Name()),
-				Message: "it is of a loop that is only starting: it has saved nothing to import"})
+				Message: "its loop has only started: nothing is saved yet that could be imported"})
 		}
 	}
 	return list, problems
@@ -237,7 +237,7 @@ func (o Options) stopped(top object, l Loop) error {
 	switch top.text("status") {
 	case "running", "starting":
 		if o.Alive(int(pid)) {
-			return fmt.Errorf("process %d still runs it: stop it first, or say --stopped if that is another process by now", int(pid))
+			return fmt.Errorf("process %d still runs it: stop it first, or add --stopped if another process has that number now", int(pid))
 		}
 	}
 	return nil
@@ -273,11 +273,11 @@ func loopStatus(top object) (_ ckpt.RunStatus, why string) {
 	case "completed", "failed", "interrupted", "awaiting_continuation", "suspended":
 		return ckpt.RunStatus(status), ""
 	case "timed_out":
-		return ckpt.RunFailed, "it was timed_out, which is an end there, and failed here"
+		return ckpt.RunFailed, "it was timed_out, which ends a run there; here the run is failed"
 	case "running", "starting":
-		return ckpt.RunInterrupted, fmt.Sprintf("it was %s, and is interrupted now", status)
+		return ckpt.RunInterrupted, fmt.Sprintf("it was %s; the run is interrupted now", status)
 	default:
-		return ckpt.RunInterrupted, fmt.Sprintf("status %q is not known, so it is interrupted, which can be resumed", printable(status, 64))
+		return ckpt.RunInterrupted, fmt.Sprintf("status %q is unknown, so the run is interrupted and can be resumed", printable(status, 64))
 	}
 }
 
@@ -365,7 +365,7 @@ func damage(line []byte) string {
 		return fmt.Sprintf("damaged at column %d: %s", fault.Column, fault.Reason)
 	}
 	if jsontext.TypeOf(line) != "object" {
-		return "it is no JSON object"
+		return "it is not a JSON object"
 	}
 	return ""
 }

@@ -29,7 +29,7 @@ func readObject(data []byte) (object, error) {
 	}
 	o, ok := objectOf(data)
 	if !ok {
-		return object{}, fmt.Errorf("it is no JSON object")
+		return object{}, fmt.Errorf("it is not a JSON object")
 	}
 	return o, nil
 }
@@ -125,7 +125,7 @@ func (o object) moment(names ...string) (at time.Time, text string, err error) {
 		if at, ok := timeOf(o.values[name]); ok {
 			return at, printable(string(bytes.Trim(bytes.TrimSpace(o.values[name]), `"`)), 256), nil
 		}
-		return time.Time{}, "", fmt.Errorf("at \"/%s\": it is no time: a time is RFC 3339, or a number of seconds or milliseconds since 1970", name)
+		return time.Time{}, "", fmt.Errorf("at \"/%s\": it is not a time: give RFC 3339, or a number of seconds or milliseconds since 1970", name)
 	}
 	return time.Time{}, "", nil
 }

@@ -19,9 +19,9 @@ func codeOf(answer, executed string) (source string, offset int, why string) {
 			return blocks[0], offset, ""
 		}
 	default:
-		return "", 0, "its llm_response has several blocks of code, and which of them were to run is not known"
+		return "", 0, "its llm_response has several blocks of code, and it is not known which of them were meant to run"
 	}
-	return "", 0, "its executed_code is not the beginning of the code in its llm_response"
+	return "", 0, "its executed_code is not the start of the code in its llm_response"
 }
 
 // fenced are the blocks of code between lines that begin with three backquotes.

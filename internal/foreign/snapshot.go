@@ -64,13 +64,13 @@ func unwrap(r *Result, f File) []File {
 		inner = []byte(text)
 	}
 	if jsontext.Check(inner) != nil {
-		r.refuse(f.Name, "its snapshot is no JSON")
+		r.refuse(f.Name, "its snapshot is not JSON")
 		return nil
 	}
 	of, _ := objectOf(inner)
 	for _, name := range []string{"runId", "workflowId"} {
 		if outer := record.text(name); outer != "" && of.text(name) != outer {
-			r.refuse(f.Name, "it is a record of the %s %q, and its snapshot is of %q", name, printable(outer, 64), printable(of.text(name), 64))
+			r.refuse(f.Name, "it is a record of the %s %q, but its snapshot is of %q", name, printable(outer, 64), printable(of.text(name), 64))
 			return nil
 		}
 	}
@@ -150,9 +150,9 @@ func snapshotStatus(status string) (_ ckpt.RunStatus, why string) {
 	case "interrupted":
 		return ckpt.RunInterrupted, ""
 	case "running", "pending", "starting", "started", "active", "initial", "resumed", "timed_out", "timedout", "timeout":
-		return ckpt.RunInterrupted, "it was " + strings.ToLower(status) + ", and is interrupted now"
+		return ckpt.RunInterrupted, "it was " + strings.ToLower(status) + "; the run is interrupted now"
 	}
-	return ckpt.RunInterrupted, fmt.Sprintf("status %q is not known, so it is interrupted, which can be resumed", printable(status, 64))
+	return ckpt.RunInterrupted, fmt.Sprintf("status %q is unknown, so the run is interrupted and can be resumed", printable(status, 64))
 }
 
 // messageOf is what an error says.
@@ -242,7 +242,7 @@ func (p *Plan) takeSteps(steps []snapshotStep) {
 		}
 	}
 	if len(others) > 0 {
-		p.note("steps that have no end and were not running are in the state alone: %s", strings.Join(others, ", "))
+		p.note("steps that have no end and were not running are only in the state: %s", strings.Join(others, ", "))
 	}
 }
 
