@@ -33,7 +33,7 @@ type WaitingStatus struct {
 	OpenPrompts         int64               `json:"open_prompts"`
 }
 
-// OTLPStatus is how taking OpenTelemetry's spans goes.
+// OTLPStatus is how receiving OpenTelemetry's spans goes.
 type OTLPStatus struct {
 	Enabled  bool        `json:"enabled"`
 	Socket   string      `json:"socket"`   // "" where there is none

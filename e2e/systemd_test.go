@@ -202,7 +202,7 @@ func (m *machine) reload(t *testing.T) {
 	m.run("systemctl", "reload", "ckptsidecar.service")
 	m.until(10*time.Second, "the reload", func() bool {
 		out, _ := m.try("journalctl", "-u", "ckptsidecar.service", "--no-pager", "-o", "cat", "CKPT_SETTINGS=[limits.connections]")
-		return strings.Contains(out, "after a restart only")
+		return strings.Contains(out, "effect after a restart")
 	})
 	if m.pid() != before || m.show("ActiveState") != "active" {
 		t.Errorf("after the reload the service is %s with another process", m.show("ActiveState"))

@@ -24,7 +24,7 @@ const nameOfSpans = "otlp"
 func (s *service) takeSocket(context.Context) error {
 	named, err := inherited()
 	if err != nil {
-		return fmt.Errorf("the socket that systemd hands over cannot be used: %w", err)
+		return fmt.Errorf("the socket from systemd cannot be used: %w", err)
 	}
 	var all []net.Listener
 	for name, list := range named {
@@ -40,7 +40,7 @@ func (s *service) takeSocket(context.Context) error {
 			_ = l.Close()
 		}
 		s.inheritedSpans = nil
-		return fmt.Errorf("systemd hands over %d sockets: one is used, and one with FileDescriptorName=%s, so a socket unit may have one ListenStream= only", n, nameOfSpans)
+		return fmt.Errorf("systemd passed %d sockets: the daemon uses one, and one with FileDescriptorName=%s, so a socket unit may have only one ListenStream=", n, nameOfSpans)
 	}
 	if len(all) == 1 {
 		s.inherited = all[0]
@@ -60,7 +60,7 @@ func (s *service) openEndpoint(ctx context.Context) error {
 	}
 	s.endpoint = s.inherited.Addr().String()
 	if s.endpoint != c.Socket {
-		s.log.Warn("the setting socket does not count, because systemd hands over another", "setting", c.Socket, "handed", s.endpoint)
+		s.log.Warn("the setting socket is ignored, because systemd passed another socket", "setting", c.Socket, "handed", s.endpoint)
 	}
 	s.listener, err = endpoint.FromListener(s.inherited, options)
 	return err
@@ -87,7 +87,7 @@ func (s *service) refuseCallers() {
 		return
 	}
 	problem := ipc.NewProblem(&ckpt.Error{Code: ckpt.CodeBusy,
-		Message: "the daemon cannot start, and its log says why: ask who looks after it (`ckptsidecar service status`)"})
+		Message: "the daemon cannot start, and its log says why: ask its administrator (`ckptsidecar service status`)"})
 	body, _ := json.Marshal(problem)
 	server := &http.Server{ReadHeaderTimeout: refuseTime, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")
@@ -104,7 +104,7 @@ func (s *service) refuseCallers() {
 		_ = server.Shutdown(ctx) // who is not told by then finds the connection closed
 	})
 	if err := server.Serve(s.inherited); !errors.Is(err, http.ErrServerClosed) {
-		s.log.Warn("those who wait in the socket could not be told", "error", err)
+		s.log.Warn("the clients that wait at the socket could not be told", "error", err)
 	}
 	<-told
 }

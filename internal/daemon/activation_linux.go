@@ -14,7 +14,7 @@ func inherited() (map[string][]net.Listener, error) {
 	for _, list := range named {
 		for i, l := range list {
 			if l == nil {
-				return nil, errors.New("one of them is no listening stream socket")
+				return nil, errors.New("one of them is not a listening stream socket")
 			}
 			list[i] = keepSocketFile(l)
 		}

@@ -48,14 +48,14 @@ func (a *archives) Run(ctx context.Context) error {
 func (a *archives) once(ctx context.Context) {
 	if a.keep > 0 {
 		if err := os.MkdirAll(a.folder, a.mode); err != nil {
-			a.log.Error("the audit log cannot be archived: its folder cannot be made", "folder", a.folder, "error", err)
+			a.log.Error("the audit log cannot be archived: its folder cannot be created", "folder", a.folder, "error", err)
 			return
 		}
 	}
 	done, err := a.store.ArchiveOld(ctx, a.folder, a.keep)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		a.log.Error("old rows of the audit log were not archived; it is tried again", "folder", a.folder, "error", err)
+		a.log.Error("old rows of the audit log were not archived; the daemon tries again", "folder", a.folder, "error", err)
 	case done != nil:
 		a.log.Info("archived old rows of the audit log", "file", filepath.Join(a.folder, done.Name), "from", done.FromN, "to", done.ToN, "sha256", done.SHA256, "removed", done.Removed)
 	}

@@ -99,7 +99,7 @@ func (b *backups) Run(ctx context.Context) error {
 			return nil
 		}
 		if _, err := b.Once(ctx); err != nil && ctx.Err() == nil {
-			b.log.Error("there is no new backup", "error", err, "folder", b.folder)
+			b.log.Error("no new backup was made", "error", err, "folder", b.folder)
 			b.failed(ctx, err)
 			pause = min(retryBackup, b.interval)
 			continue
@@ -159,7 +159,7 @@ func (b *backups) prepare() error {
 		return err
 	}
 	if need := info.Size() + info.Size()/10 + 16<<20; free < need {
-		return fmt.Errorf("the disk of %s has %v left, and a backup needs %v with some to spare: free some, or set backup.folder to another disk",
+		return fmt.Errorf("the disk of %s has %v left, and a backup needs %v with a reserve: free some space, or set backup.folder to another disk",
 			b.folder, Size(free>>20<<20), Size(need>>20<<20))
 	}
 	return nil
@@ -239,7 +239,7 @@ func (b *backups) problem(s ckpt.BackupStatus, now time.Time) string {
 	case s.LastError != "":
 		return "the last backup failed: " + s.LastError
 	case !s.Last.IsZero() && now.Sub(s.Last.Time) > 2*time.Duration(s.Interval)+retryBackup:
-		return fmt.Sprintf("the newest backup is of %s, though one is due every %v", s.Last, s.Interval)
+		return fmt.Sprintf("the newest backup was made at %s, and one is due every %v", s.Last, s.Interval)
 	}
 	return ""
 }

@@ -127,7 +127,7 @@ func Default(system bool, env Environment) Config {
 func (c *Config) Level() (slog.Level, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(c.LogLevel)); err != nil {
-		return 0, fmt.Errorf("%q is no level: it is debug, info, warn or error", c.LogLevel)
+		return 0, fmt.Errorf("%q is not a level: use debug, info, warn or error", c.LogLevel)
 	}
 	return l, nil
 }

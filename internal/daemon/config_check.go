@@ -50,7 +50,7 @@ func (k *checking) places() {
 	case c.Database == "":
 		k.bad("database", "is not set, and the environment (%s) names no folder for it: give --db FILE", homeVariables)
 	case !filepath.IsAbs(c.Database):
-		k.bad("database", "is %q: give an absolute path, because a service has no working folder to speak of", c.Database)
+		k.bad("database", "is %q: give an absolute path, because a service has no working folder of its own", c.Database)
 	}
 	if c.Socket == "" {
 		k.bad("socket", "is not set, and the environment (%s) names no folder for it: give --socket PATH", homeVariables)
@@ -60,17 +60,17 @@ func (k *checking) places() {
 func (k *checking) access() {
 	c := k.c
 	if c.SocketMode&^0o660 != 0 || c.SocketMode&0o600 != 0o600 {
-		k.bad("access.socket_mode", "is %v: it is 0600, or 0660 to let a group in", c.SocketMode)
+		k.bad("access.socket_mode", "is %v: it must be 0600, or 0660 to let a group in", c.SocketMode)
 	}
 	if c.DatabaseMode != 0o600 && c.DatabaseMode != 0o640 {
-		k.bad("access.database_mode", "is %v: it is 0600, or 0640 to let a group of auditors read", c.DatabaseMode)
+		k.bad("access.database_mode", "is %v: it must be 0600, or 0640 to let a group of auditors read", c.DatabaseMode)
 	}
 }
 
 func (k *checking) log() {
 	c := k.c
 	if c.LogFormat != LogAuto && c.LogFormat != LogText && c.LogFormat != LogJSON {
-		k.bad("log.format", "is %q: it is auto, text or json", c.LogFormat)
+		k.bad("log.format", "is %q: it must be auto, text or json", c.LogFormat)
 	}
 	if _, err := c.Level(); err != nil {
 		k.bad("log.level", "is wrong: %v", err)
@@ -96,16 +96,16 @@ func (k *checking) limits() {
 		k.bad("limits.live_states", "is %v: it must be at least 1MiB, or 0 for none", c.LiveStates)
 	}
 	if c.OwnerBytes < 0 {
-		k.bad("limits.owner_bytes", "is below zero: say a size, or 0 for no limit")
+		k.bad("limits.owner_bytes", "is negative: give a size, or 0 for no limit")
 	}
 	if c.AgentFiles < 0 {
-		k.bad("limits.agent_files", "is below zero: say a size, or 0 for no limit")
+		k.bad("limits.agent_files", "is negative: give a size, or 0 for no limit")
 	}
 	if c.OwnerShare < 0 || c.OwnerShare > 99 {
-		k.bad("limits.owner_share", "is %d: say a number of percent up to 99, or 0 for no limit", c.OwnerShare)
+		k.bad("limits.owner_share", "is %d: give a percentage up to 99, or 0 for no limit", c.OwnerShare)
 	}
 	if c.OwnerWritesPerSecond < 0 {
-		k.bad("limits.owner_writes_per_second", "is below zero: say a number, or 0 for no limit")
+		k.bad("limits.owner_writes_per_second", "is negative: give a number, or 0 for no limit")
 	}
 	if c.OwnerConnections < 1 {
 		k.bad("limits.owner_connections", "must be at least 1")
@@ -143,10 +143,10 @@ func (k *checking) backups() {
 		k.bad("backup.keep", "is %d: it must be between 1 and 10000; for no backups set backup.interval to 0s", c.BackupKeep)
 	}
 	if c.AuditFolder != "" && !filepath.IsAbs(c.AuditFolder) {
-		k.bad("audit.folder", "is %q: give an absolute path, because a service has no working folder to speak of", c.AuditFolder)
+		k.bad("audit.folder", "is %q: give an absolute path, because a service has no working folder of its own", c.AuditFolder)
 	}
 	if c.BackupFolder != "" && !filepath.IsAbs(c.BackupFolder) {
-		k.bad("backup.folder", "is %q: give an absolute path, because a service has no working folder to speak of", c.BackupFolder)
+		k.bad("backup.folder", "is %q: give an absolute path, because a service has no working folder of its own", c.BackupFolder)
 	}
 }
 

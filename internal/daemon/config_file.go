@@ -17,7 +17,7 @@ func (c *Config) Load(path string) error {
 	text, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no configuration file %s", path)
+		return fmt.Errorf("the configuration file %s does not exist", path)
 	case err != nil:
 		return fmt.Errorf("the configuration file cannot be read: %w", err)
 	}

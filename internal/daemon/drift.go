@@ -35,6 +35,6 @@ func (t *ticker) once(ctx context.Context) {
 		text = err.Error()
 	}
 	if t.said = text; text != "" && text != said {
-		t.log.Warn("runs could not be looked at for drift; the next round tries again", "error", err)
+		t.log.Warn("runs could not be checked for drift; the next round tries again", "error", err)
 	}
 }

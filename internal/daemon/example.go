@@ -18,8 +18,8 @@ func (c Config) Print(w io.Writer) error {
 // none of them set, so that a newer default counts where nobody has chosen.
 func (c Config) Example(w io.Writer) error {
 	return c.write(w, "# Settings of ckptsidecar. What has a # before it is the default. After a change:\n# "+
-		"`ckptsidecar config check --system` says what is wrong, `systemctl reload\n# ckptsidecar` takes into use "+
-		"what a reload can change, a restart the rest.\n", "#")
+		"`ckptsidecar config check --system` reports mistakes. `systemctl reload\n# ckptsidecar` applies "+
+		"what a reload can change; the rest needs a restart.\n", "#")
 }
 
 func (c Config) write(w io.Writer, heading, before string) error {

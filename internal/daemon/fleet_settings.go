@@ -32,7 +32,7 @@ func (k *checking) fleet() {
 	case isCredential && (name == "" || strings.ContainsAny(name, `/\`)):
 		k.bad("fleet.engine_file", "names no credential: write credential:NAME, as in LoadCredential=NAME:FILE of the unit")
 	case !isCredential && !filepath.IsAbs(c.FleetEngine):
-		k.bad("fleet.engine_file", "is %q: give an absolute path, because a service has no working folder to speak of", c.FleetEngine)
+		k.bad("fleet.engine_file", "is %q: give an absolute path, because a service has no working folder of its own", c.FleetEngine)
 	}
 }
 

@@ -87,7 +87,7 @@ func retake(dir string, owner *windows.SID) error {
 			err = windows.SetNamedSecurityInfo(path, windows.SE_FILE_OBJECT, what, nil, nil, list, nil)
 		}
 		if err != nil {
-			return fmt.Errorf("%s cannot be taken over from whoever it belongs to: %w", path, err)
+			return fmt.Errorf("the ownership of %s cannot be taken over: %w", path, err)
 		}
 		return nil
 	})
@@ -99,7 +99,7 @@ func isPlain(path string, entry fs.DirEntry) error {
 		return nil
 	}
 	if !entry.Type().IsRegular() {
-		return fmt.Errorf("%s is a link and leads out of the folder: remove it", path)
+		return fmt.Errorf("%s is a link to a file outside the folder: remove it", path)
 	}
 	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {
@@ -116,7 +116,7 @@ func isPlain(path string, entry fs.DirEntry) error {
 		return err
 	}
 	if info.NumberOfLinks > 1 {
-		return fmt.Errorf("%s has a second name elsewhere (a hard link): remove it", path)
+		return fmt.Errorf("%s has another name outside the folder (a hard link): remove it", path)
 	}
 	return nil
 }
@@ -160,11 +160,11 @@ func checkDataFolder(dir string) error {
 	}
 	descriptor, err := windows.GetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION)
 	if err != nil {
-		return fmt.Errorf("whose %s is cannot be read: %w", dir, err)
+		return fmt.Errorf("the owner of %s cannot be read: %w", dir, err)
 	}
 	owner, _, err := descriptor.Owner()
 	if err != nil {
-		return fmt.Errorf("whose %s is cannot be read: %w", dir, err)
+		return fmt.Errorf("the owner of %s cannot be read: %w", dir, err)
 	}
 	if owner.IsWellKnown(windows.WinLocalSystemSid) || owner.IsWellKnown(windows.WinBuiltinAdministratorsSid) || isSelf(owner) {
 		return nil

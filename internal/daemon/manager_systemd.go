@@ -19,7 +19,7 @@ func Systemd(env Environment) (Manager, error) {
 	}
 	timeout, err := sd.SdWatchdogEnabled(false)
 	if err != nil {
-		return nil, fmt.Errorf("what systemd says about its watchdog cannot be understood: %w", err)
+		return nil, fmt.Errorf("the watchdog settings of systemd cannot be read: %w", err)
 	}
 	return systemd{timeout}, nil
 }

@@ -139,7 +139,7 @@ func TestReloadTakesWhatItCanAndNamesTheRest(t *testing.T) {
 	next.LogLevel, next.RetentionInterval, next.Connections = "warn", ckpt.Duration(time.Hour), 7
 	reload <- struct{}{}
 	eventually(t, "the reload", func() bool { return m.times("ready") == 2 })
-	for _, want := range []string{`changed="[log.level retention.interval]"`, "after a restart only", "settings=[limits.connections]"} {
+	for _, want := range []string{`changed="[log.level retention.interval]"`, "effect after a restart", "settings=[limits.connections]"} {
 		if !strings.Contains(r.log.String(), want) {
 			t.Errorf("no %s in the log:\n%s", want, r.log)
 		}

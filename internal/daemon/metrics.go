@@ -38,7 +38,7 @@ func newMetrics(status func(context.Context) (*ckpt.Status, error), stats func()
 		m.rules[rules[i].Rule] = true
 	}
 	m.requests = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "ckptsidecar_requests_total", Help: "Answered requests, by call and by error code (ok where there was none).",
+		Name: "ckptsidecar_requests_total", Help: "Answered requests, by call and by error code (ok if there was none).",
 	}, []string{"route", "code"})
 	m.took = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "ckptsidecar_request_seconds", Help: "How long requests took.",
@@ -92,7 +92,7 @@ func measured(name, help string, of func(*ckpt.Status) float64) gauge {
 var gauges = []gauge{
 	measured("agents", "Agents that have saved something.", func(s *ckpt.Status) float64 { return float64(s.Agents) }),
 	measured("runs", "Runs that are stored.", func(s *ckpt.Status) float64 { return float64(s.Runs) }),
-	measured("uncertain_operations", "Operations of which nobody knows whether they happened.",
+	measured("uncertain_operations", "Operations whose outcome is unknown.",
 		func(s *ckpt.Status) float64 { return float64(s.Waiting.UncertainOperations) }),
 	measured("prompts_open", "Questions that wait for an answer.", func(s *ckpt.Status) float64 { return float64(s.Waiting.OpenPrompts) }),
 	measured("stored_bytes", "Bytes of states, as stored.", func(s *ckpt.Status) float64 { return float64(s.Stored) }),
@@ -111,23 +111,23 @@ var gauges = []gauge{
 	counted("commits_total", "Commits since the start.", func(s *ckpt.Status) float64 { return float64(s.Writer.Commits) }),
 	counted("writes_total", "Writes since the start; a commit carries one or more.",
 		func(s *ckpt.Status) float64 { return float64(s.Writer.Operations) }),
-	counted("write_retries_total", "Transactions that were tried again.", func(s *ckpt.Status) float64 { return float64(s.Writer.Retries) }),
-	counted("write_failures_total", "Writes that failed: there was no room, no lock, or a fault.",
+	counted("write_retries_total", "Transactions that were retried.", func(s *ckpt.Status) float64 { return float64(s.Writer.Retries) }),
+	counted("write_failures_total", "Writes that failed, because of a full disk, a lock, or a fault.",
 		func(s *ckpt.Status) float64 { return float64(s.Writer.Failures) }),
 	measured("writes_waiting", "Writes that wait for the writer.", func(s *ckpt.Status) float64 { return float64(s.Writer.Waiting) }),
 	measured("commit_p50_seconds", "Median time of the last commits.", func(s *ckpt.Status) float64 { return s.Writer.CommitP50 / 1000 }),
-	measured("commit_p99_seconds", "Time of the slowest in a hundred of the last commits.",
+	measured("commit_p99_seconds", "99th percentile of the times of the last commits.",
 		func(s *ckpt.Status) float64 { return s.Writer.CommitP99 / 1000 }),
 	counted("retention_removed_total", "Checkpoints that the retention worker removed since the start.",
 		func(s *ckpt.Status) float64 { return float64(s.Worker.Removed) }),
 	measured("retention_time_seconds", "When the retention worker last ran, Unix time.",
 		func(s *ckpt.Status) float64 { return unixTime(s.Worker.LastRun) }),
-	measured("drift_watched_runs", "Runs of which what the drift detectors know is in memory.",
+	measured("drift_watched_runs", "Runs whose drift detector state is in memory.",
 		func(s *ckpt.Status) float64 { return float64(s.Drift.Watched) }),
 	measured("backup_time_seconds", "When the newest scheduled backup was made, Unix time, 0 for never.",
 		func(s *ckpt.Status) float64 { return unixTime(s.Backup.Last) }),
 	measured("backup_bytes", "Size of the newest scheduled backup.", func(s *ckpt.Status) float64 { return float64(s.Backup.LastBytes) }),
-	measured("backup_failed", "1 where the last scheduled backup failed.", func(s *ckpt.Status) float64 { return truth(s.Backup.LastError != "") }),
+	measured("backup_failed", "1 if the last scheduled backup failed.", func(s *ckpt.Status) float64 { return truth(s.Backup.LastError != "") }),
 	measured("start_time_seconds", "When the daemon started, Unix time.", func(s *ckpt.Status) float64 { return unixTime(s.StartedAt) }),
 }
 
@@ -147,9 +147,9 @@ var (
 	findingsDesc    = prometheus.NewDesc("ckptsidecar_findings_open",
 		"Drift findings that are open, by rule (own for rules of users and agents) and severity.", []string{"rule", "severity"}, nil)
 	spansDesc = prometheus.NewDesc("ckptsidecar_otlp_spans_total",
-		"OpenTelemetry's spans that were sent, by what became of them: late ones are steps or usage too.", []string{"result"}, nil)
-	noticesDesc = prometheus.NewDesc("ckptsidecar_notices", "Notices for hooks that are remembered, by hook and state.", []string{"hook", "state"}, nil)
-	droppedDesc = prometheus.NewDesc("ckptsidecar_notices_dropped_total", "Notices that found the queue full.", nil, nil)
+		"OpenTelemetry's spans that were received, by result; late spans also count as steps or usage.", []string{"result"}, nil)
+	noticesDesc = prometheus.NewDesc("ckptsidecar_notices", "Stored notices for hooks, by hook and state.", []string{"hook", "state"}, nil)
+	droppedDesc = prometheus.NewDesc("ckptsidecar_notices_dropped_total", "Notices dropped because the queue was full.", nil, nil)
 	// The fleet's are there only where an engine is set.
 	fleetLagDesc     = prometheus.NewDesc("ckptsidecar_fleet_lag_seconds", "Age of the oldest row of the audit log that the fleet's engine lacks.", nil, nil)
 	fleetRowsDesc    = prometheus.NewDesc("ckptsidecar_fleet_unshipped_rows", "Rows of the audit log that the fleet's engine lacks.", nil, nil)
@@ -157,7 +157,7 @@ var (
 	fleetBatchesDesc = prometheus.NewDesc("ckptsidecar_fleet_batches_total", "Batches that the fleet's engine has taken since the start.", nil, nil)
 	fleetFailingDesc = prometheus.NewDesc("ckptsidecar_fleet_failing", "1 where the last attempt to ship to the fleet's engine failed.", nil, nil)
 
-	panicsDesc = prometheus.NewDesc("ckptsidecar_panics_total", "Requests that failed because of a mistake in the program.", nil, nil)
+	panicsDesc = prometheus.NewDesc("ckptsidecar_panics_total", "Requests that failed because of a bug in the daemon.", nil, nil)
 )
 
 // Describe is for Prometheus.

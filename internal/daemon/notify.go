@@ -62,7 +62,7 @@ func (s *service) setHooks() {
 	config, hooks := s.daemon.Config.Notify.hooks()
 	s.notifier.Store(&notify.Worker{Store: s.store, Config: config, Log: s.log, Now: s.daemon.Now})
 	if err := s.store.SetHooks(hooks); err != nil {
-		s.log.Error("notices for hooks that are not there any more still wait", "error", err)
+		s.log.Error("notices for hooks that no longer exist still wait", "error", err)
 	}
 }
 
@@ -94,7 +94,7 @@ func (s *service) announce(ctx context.Context, kind ckpt.NoticeType, message st
 	n := ckpt.Notice{ID: "msg_" + id.String(), Type: kind, Timestamp: ckpt.At(s.daemon.Now()), Data: ckpt.NoticeData{Message: message}}
 	body, wrong := json.Marshal(&n)
 	if err := errors.Join(failed, wrong, s.notifier.Load().Straight(ctx, n, body)); err != nil {
-		s.log.Error("nobody could be told", "type", kind, "message", message, "error", err)
+		s.log.Error("no notice could be queued", "type", kind, "message", message, "error", err)
 	}
 }
 
@@ -128,7 +128,7 @@ func notifyProblems(st *ckpt.NotifyStatus, now time.Time) (problems []string) {
 		if h.Dead == 0 && !late {
 			continue
 		}
-		problems = append(problems, fmt.Sprintf("the hook %s of [notify] could not be told: %d notices wait, %d were given up; the last error: %s",
+		problems = append(problems, fmt.Sprintf("the hook %s of [notify] could not be reached: %d notices wait, %d were given up; the last error: %s",
 			h.Name, h.Pending, h.Dead, h.LastError))
 	}
 	if st.Dropped > 0 {

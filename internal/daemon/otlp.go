@@ -27,7 +27,7 @@ func (s *service) openReceiver(ctx context.Context) error {
 	c := &s.daemon.Config
 	if !c.OTLP {
 		for _, l := range s.inheritedSpans {
-			s.log.Warn("systemd hands over a socket for OpenTelemetry's spans, and otlp.enabled is not set", "socket", l.Addr().String())
+			s.log.Warn("systemd passed a socket for OpenTelemetry's spans, but otlp.enabled is not set", "socket", l.Addr().String())
 			_ = l.Close()
 		}
 		return nil
@@ -43,7 +43,7 @@ func (s *service) openReceiver(ctx context.Context) error {
 		s.spanListeners, s.otlp.Loopback = append(s.spanListeners, listener), listener.Addr().String()
 	}
 	if len(s.spanListeners) == 0 {
-		s.log.Warn("otlp.enabled is set, and there is no place where spans could be sent: set otlp.loopback too")
+		s.log.Warn("otlp.enabled is set, but there is no endpoint to send spans to: set otlp.loopback too")
 		return nil
 	}
 	s.otlp.Enabled, s.otlp.Content = true, ckpt.SpanContent(c.OTLPContent)
@@ -67,7 +67,7 @@ func (s *service) openSpanSocket(ctx context.Context) error {
 		listener, err = endpoint.Listen(ctx, s.endpointOptions(path))
 	}
 	if err != nil && s.inherited != nil && len(s.inheritedSpans) == 0 {
-		s.log.Warn("there is no socket for OpenTelemetry's spans: let systemd hand one over, as docs/OTLP.md says", "name", nameOfSpans, "error", err)
+		s.log.Warn("there is no socket for OpenTelemetry's spans: let systemd pass one, as docs/OTLP.md describes", "name", nameOfSpans, "error", err)
 		return nil
 	}
 	if err != nil {
@@ -81,13 +81,13 @@ func (s *service) openSpanSocket(ctx context.Context) error {
 func (k *checking) otlp() {
 	c := k.c
 	if !slices.Contains(ckpt.SpanContents, ckpt.SpanContent(c.OTLPContent)) {
-		k.bad("otlp.content", "is %q: it is hash, none or keep", c.OTLPContent)
+		k.bad("otlp.content", "is %q: it must be hash, none or keep", c.OTLPContent)
 	}
 	if c.OTLPLoopback == "" {
 		return
 	}
 	if !isLoopbackPort(c.OTLPLoopback) {
-		k.bad("otlp.loopback", "is %q: it is a loopback address with a port, such as 127.0.0.1:4318", c.OTLPLoopback)
+		k.bad("otlp.loopback", "is %q: give a loopback address with a port, such as 127.0.0.1:4318", c.OTLPLoopback)
 	}
 }
 
@@ -110,11 +110,11 @@ func (s *service) startReceiver(ctx context.Context) {
 		for _, listener := range s.spanListeners {
 			go func() {
 				if err := s.receiver.Serve(listener); err != nil {
-					s.log.Error("OpenTelemetry's spans are not taken any more", "address", listener.Addr().String(), "error", err)
+					s.log.Error("OpenTelemetry's spans are no longer received", "address", listener.Addr().String(), "error", err)
 				}
 			}()
 		}
-		s.log.Info("taking OpenTelemetry's spans", "socket", s.otlp.Socket, "loopback", s.otlp.Loopback, "content", string(s.otlp.Content))
+		s.log.Info("receiving OpenTelemetry's spans", "socket", s.otlp.Socket, "loopback", s.otlp.Loopback, "content", string(s.otlp.Content))
 	}
 	s.workers.Go(func() { s.settle(ctx, every) })
 }
@@ -125,7 +125,7 @@ func (s *service) settle(ctx context.Context, every time.Duration) {
 	defer ticker.Stop()
 	for {
 		if err := s.store.Settle(ctx, false); err != nil && ctx.Err() == nil {
-			s.log.Warn("observed spans wait longer", "error", err)
+			s.log.Warn("spans from OpenTelemetry wait longer than usual", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -169,7 +169,7 @@ func (s *service) endpointOptions(path string) endpoint.Options {
 		Group:      c.SocketGroup,
 		AdminGroup: c.AdminGroup,
 		SingleUser: !c.MultiUser,
-		Report:     func(err error) { s.log.Warn("a connection was not taken", "error", err) },
+		Report:     func(err error) { s.log.Warn("a connection was not accepted", "error", err) },
 	}
 }
 

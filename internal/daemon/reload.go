@@ -9,21 +9,21 @@ import (
 // all where the new ones are wrong.
 func (s *service) reload() {
 	if s.daemon.Load == nil {
-		s.log.Warn("asked to read the settings anew, but they came from nowhere")
+		s.log.Warn("asked to reload the settings, but the daemon has no source to read them from")
 		return
 	}
 	s.manager.Reloading()
 	defer s.manager.Ready()
 	next, err := s.daemon.Load()
 	if err != nil {
-		s.log.Error("the new settings are wrong, so the old ones stay in force", "error", err)
+		s.log.Error("the new settings are wrong; the old ones stay in effect", "error", err)
 		return
 	}
 	live, later := changedSettings(&s.daemon.Config, &next)
 	s.adopt(live, &next)
-	s.log.Info("the settings were read anew", "changed", keysOf(live))
+	s.log.Info("the settings were reloaded", "changed", keysOf(live))
 	if len(later) > 0 {
-		s.log.Warn("these changed settings count after a restart only", "settings", keysOf(later))
+		s.log.Warn("these changed settings take effect after a restart", "settings", keysOf(later))
 	}
 }
 
@@ -63,7 +63,7 @@ func (s *service) adopt(changed []Setting, next *Config) {
 	}
 	s.tellSettings()
 	if err := s.store.SetDaemonPolicy([]byte(c.Policy)); err != nil {
-		s.log.Error("[policy] of the settings could not be taken over, so the old one stays in force", "error", err)
+		s.log.Error("[policy] of the settings could not be applied; the old one stays in effect", "error", err)
 	}
 	if level, err := c.Level(); err == nil && s.daemon.Level != nil {
 		s.daemon.Level.Set(level)

@@ -65,7 +65,7 @@ func (s *service) wait(ctx context.Context) error {
 			return err
 		case err := <-s.serving:
 			s.serving <- err
-			return errors.Join(errors.New("serving ended by itself"), err)
+			return errors.Join(errors.New("serving stopped unexpectedly"), err)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (s *service) startScrapes(metrics http.Handler) {
 	go func() {
 		err := s.scrapes.server.Serve(netutil.LimitListener(s.scrapes.listener, scrapeConnections))
 		if !errors.Is(err, http.ErrServerClosed) {
-			s.log.Error("the metrics are not answered any more at their port", "error", err)
+			s.log.Error("the metrics are no longer served at their port", "error", err)
 		}
 	}()
 }
@@ -97,6 +97,6 @@ func (k *checking) metrics() {
 		return
 	}
 	if !isLoopbackPort(listen) {
-		k.bad("metrics.listen", "is %q: it is a loopback address with a port, such as 127.0.0.1:9464", listen)
+		k.bad("metrics.listen", "is %q: give a loopback address with a port, such as 127.0.0.1:9464", listen)
 	}
 }

@@ -27,7 +27,7 @@ func (s *service) stop(cause error) error {
 		return &EndError{ExitFault, cause}
 	}
 	if err := errors.Join(errs...); err != nil {
-		s.log.Warn("stopped, but not everybody was waited for", "error", err, "took", time.Since(began))
+		s.log.Warn("stopped before all requests were answered", "error", err, "took", time.Since(began))
 		return nil
 	}
 	s.log.Info(messageStopped, "took", time.Since(began).Round(time.Millisecond))
@@ -40,7 +40,7 @@ func (s *service) bounded(limit time.Duration) (context.Context, context.CancelF
 	go func() {
 		select {
 		case <-s.daemon.Hurry:
-			s.log.Warn("asked a second time to stop: waiting for nobody")
+			s.log.Warn("asked a second time to stop: not waiting for requests")
 			cancel()
 		case <-ctx.Done():
 		}

@@ -37,7 +37,7 @@ func (s *service) watchWriter(ctx context.Context, stalledFor, behindFor func() 
 	for last := time.Now(); ; last = time.Now() {
 		stalled, behind := stalledFor(), behindFor()
 		if behind > every {
-			s.log.Warn("the writer does not get on", "for", behind.Round(time.Second), "limit", limit)
+			s.log.Warn("the writer makes no progress", "for", behind.Round(time.Second), "limit", limit)
 		}
 		if limit > 0 && behind >= limit {
 			return errStuck

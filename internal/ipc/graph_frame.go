@@ -179,9 +179,9 @@ func (r *GraphRest) Take(length int64) []byte {
 func (r *GraphRest) End() error {
 	switch {
 	case r.short:
-		return ckpt.Errorf(ckpt.CodeInvalid, "the body is wrong: it ends before the values that its first line names")
+		return ckpt.Errorf(ckpt.CodeInvalid, "the body is wrong: it ends before the values that its first line lists")
 	case len(r.data) > 0:
-		return ckpt.Errorf(ckpt.CodeInvalid, "the body is wrong: %d bytes come after the values that its first line names", len(r.data))
+		return ckpt.Errorf(ckpt.CodeInvalid, "the body is wrong: %d bytes follow the values that its first line lists", len(r.data))
 	}
 	return nil
 }

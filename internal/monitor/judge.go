@@ -23,13 +23,13 @@ type Seen struct {
 func Judge(run liveness.Run, seen Seen) (ckpt.RunStatus, string) {
 	switch {
 	case seen.Owner == liveness.Dead:
-		return ckpt.RunInterrupted, fmt.Sprintf("the owner's process %d has ended; %s", run.Process.PID, last("sign of life", run.LastBeat))
+		return ckpt.RunInterrupted, fmt.Sprintf("the owner's process %d has ended; %s", run.Process.PID, last("message from the owner", run.LastBeat))
 	case reached(seen.Quiet, run.HeartbeatTimeout):
-		return ckpt.RunTimedOut, fmt.Sprintf("no sign of life for %s, the limit is %s; %s%s",
-			rounded(seen.Quiet), ckpt.Duration(run.HeartbeatTimeout), last("sign of life", run.LastBeat), standsStill(run, seen))
+		return ckpt.RunTimedOut, fmt.Sprintf("no message from the owner for %s, the limit is %s; %s%s",
+			rounded(seen.Quiet), ckpt.Duration(run.HeartbeatTimeout), last("message from the owner", run.LastBeat), standsStill(run, seen))
 	case reached(seen.Stuck, run.ProgressTimeout):
 		return ckpt.RunTimedOut, fmt.Sprintf("no progress for %s, the limit is %s; %s, %s",
-			rounded(seen.Stuck), ckpt.Duration(run.ProgressTimeout), last("progress", run.LastProgress), last("sign of life", run.LastBeat))
+			rounded(seen.Stuck), ckpt.Duration(run.ProgressTimeout), last("progress", run.LastProgress), last("message from the owner", run.LastBeat))
 	}
 	return "", ""
 }

@@ -29,9 +29,9 @@ func TestJudge(t *testing.T) {
 	off.HeartbeatTimeout, off.ProgressTimeout = 0, 0
 	never := liveness.Run{HeartbeatTimeout: hb, ProgressTimeout: pr}
 
-	const dead = "the owner's process 4711 has ended; the last sign of life was at 2026-03-04T12:00:00.000Z"
-	const quiet = "no sign of life for 30s, the limit is 30s; the last sign of life was at 2026-03-04T12:00:00.000Z"
-	const stuck = "no progress for 10m, the limit is 10m; the last progress was at 2026-03-04T11:59:00.000Z, the last sign of life was at 2026-03-04T12:00:00.000Z"
+	const dead = "the owner's process 4711 has ended; the last message from the owner was at 2026-03-04T12:00:00.000Z"
+	const quiet = "no message from the owner for 30s, the limit is 30s; the last message from the owner was at 2026-03-04T12:00:00.000Z"
+	const stuck = "no progress for 10m, the limit is 10m; the last progress was at 2026-03-04T11:59:00.000Z, the last message from the owner was at 2026-03-04T12:00:00.000Z"
 	for name, c := range map[string]struct {
 		run    liveness.Run
 		seen   Seen
@@ -46,15 +46,15 @@ func TestJudge(t *testing.T) {
 		"quiet":                  {both, Seen{liveness.Unknown, hb, 0}, ckpt.RunTimedOut, quiet},
 		"quiet goes second":      {both, Seen{liveness.Unknown, hb, time.Hour}, ckpt.RunTimedOut, quiet},
 		"frozen": {both, Seen{liveness.Alive, hb + 1234*time.Millisecond, 0}, ckpt.RunTimedOut,
-			"no sign of life for 31.2s, the limit is 30s; the last sign of life was at 2026-03-04T12:00:00.000Z; its process 4711 is there and may be frozen"},
+			"no message from the owner for 31.2s, the limit is 30s; the last message from the owner was at 2026-03-04T12:00:00.000Z; its process 4711 is there and may be frozen"},
 		"stuck":              {both, Seen{liveness.Alive, 0, pr}, ckpt.RunTimedOut, stuck},
 		"stuck, unknown":     {both, Seen{liveness.Unknown, 0, pr}, ckpt.RunTimedOut, stuck},
 		"timeouts are off":   {off, Seen{liveness.Alive, 100 * ckpt.Day, 100 * ckpt.Day}, "", ""},
 		"nothing is known":   {liveness.Run{}, Seen{}, "", ""},
-		"never beat":         {never, Seen{Quiet: hb}, ckpt.RunTimedOut, "no sign of life for 30s, the limit is 30s; there was no sign of life yet"},
-		"never got anywhere": {never, Seen{Stuck: pr}, ckpt.RunTimedOut, "no progress for 10m, the limit is 10m; there was no progress yet, there was no sign of life yet"},
+		"never beat":         {never, Seen{Quiet: hb}, ckpt.RunTimedOut, "no message from the owner for 30s, the limit is 30s; there was no message from the owner yet"},
+		"never got anywhere": {never, Seen{Stuck: pr}, ckpt.RunTimedOut, "no progress for 10m, the limit is 10m; there was no progress yet, there was no message from the owner yet"},
 		"short": {liveness.Run{HeartbeatTimeout: 50 * time.Millisecond}, Seen{Quiet: 51234567}, ckpt.RunTimedOut,
-			"no sign of life for 51ms, the limit is 50ms; there was no sign of life yet"},
+			"no message from the owner for 51ms, the limit is 50ms; there was no message from the owner yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, reason := Judge(c.run, c.seen)

@@ -185,7 +185,7 @@ class Connecting(World):
         self.daemon.stop(9)
         with self.assertRaises(ckptsidecar.NoDaemon) as caught:
             self.sidecar(deadline=0).agent("a").restore()
-        self.assertIn("one that ended", str(caught.exception))
+        self.assertIn("a daemon that has ended", str(caught.exception))
 
     def installed(self) -> str:
         folder = os.path.join(self.folder, "bin")

@@ -46,16 +46,16 @@ function say(path: string, cause: Error & { code?: string }, how: { sent: boolea
   if (how.sent) return `the connection to the daemon at ${path} broke before the answer came${doubt}: ${cause.message}`;
   switch (cause.code) {
     case strangerCode:
-      return `refused to speak to the program at ${path}: ${cause.message}; name your own daemon with ${socketVariable}, or run this as that user`;
+      return `refused to talk to the program at ${path}: ${cause.message}; name your own daemon with ${socketVariable}, or run this as that user`;
     case 'ENOENT':
       return `no daemon answers at ${path}: ${remedy()}`;
     case 'ECONNREFUSED':
-      return `no daemon answers at ${path}, only the socket of one that ended is there: ${remedy()}`;
+      return `no daemon answers at ${path}; its socket is from a daemon that has ended: ${remedy()}`;
     case 'EACCES':
     case 'EPERM':
       return `not allowed to connect to ${path}: join the group that owns it, or name another endpoint with ${socketVariable}`;
     case 'EAGAIN':
-      return `the daemon at ${path} takes no more connections just now: try again later`;
+      return `the daemon at ${path} cannot accept more connections now: try again later`;
   }
   return `cannot connect to ${path}: ${cause.message}`;
 }

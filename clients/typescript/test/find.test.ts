@@ -35,7 +35,7 @@ test('the daemon is found by the setting, the variable, the user and the system'
   await assert.rejects(new Sidecar(quick).version(), { code: 'no_daemon' });
   await assert.rejects(new Sidecar({ ...quick, socket: 'x'.repeat(200) }).version(), { code: 'invalid', message: /too long: it needs \d+ bytes and the system takes 10\d/ });
   writeFileSync(join(runtime, 'stale'), '');
-  await assert.rejects(new Sidecar({ ...quick, socket: join(runtime, 'stale') }).version(), { code: 'no_daemon', message: /only the socket of one that ended is there/ });
+  await assert.rejects(new Sidecar({ ...quick, socket: join(runtime, 'stale') }).version(), { code: 'no_daemon', message: /its socket is from a daemon that has ended/ });
 });
 
 test('where nothing is installed, the error has the one command that helps', { skip: windows }, async () => {

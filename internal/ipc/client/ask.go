@@ -69,7 +69,7 @@ func broken(err error, sent bool) error {
 	}
 	e := ckpt.Wrap(ckpt.CodeBusy, err, "the connection to the daemon broke before the answer came")
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		e.Message = "the answer of the daemon was not waited for"
+		e.Message = "the wait for the daemon's answer ended before it came"
 	}
 	if sent {
 		if nobody != nil {
@@ -124,7 +124,7 @@ func keyedAsk(path string, body any, key string) (*ask, error) {
 func newID() (string, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return "", ckpt.Wrap(ckpt.CodeInternal, err, "no id could be made")
+		return "", ckpt.Wrap(ckpt.CodeInternal, err, "no id could be generated")
 	}
 	return id.String(), nil
 }

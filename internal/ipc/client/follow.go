@@ -145,7 +145,7 @@ func (s *follower) once(ctx context.Context) error {
 // followers when it stops.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) {
-		return ckpt.Errorf(ckpt.CodeBusy, "the daemon has ended the stream of events")
+		return ckpt.Errorf(ckpt.CodeBusy, "the daemon closed the stream of events")
 	}
 	return broken(err, false)
 }

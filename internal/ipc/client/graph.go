@@ -29,7 +29,7 @@ func (c *Client) GraphPutWrites(ctx context.Context, r *ckpt.GraphPutWrites) (*c
 	for i := range r.Writes {
 		w := &r.Writes[i]
 		if i > 0 && (w.Task != h.Task || w.Path != h.Path) {
-			return nil, ckpt.Errorf(ckpt.CodeInvalid, "these are writes of several tasks: send those of each by themselves")
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, "these are writes of several tasks: send the writes of each task in a request of their own")
 		}
 		h.Task, h.Path = w.Task, w.Path
 		h.Writes[i] = ipc.GraphWriteHead{Idx: w.Idx, Channel: w.Channel, Type: w.Type, Length: f.Add(w.Data)}

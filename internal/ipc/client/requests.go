@@ -70,7 +70,7 @@ func readAnswer(body []byte, v any, write bool) error {
 }
 
 func misunderstood(err error, write bool) error {
-	e := ckpt.Wrap(ckpt.CodeInternal, err, "the answer of the daemon cannot be understood: are both of the same version?")
+	e := ckpt.Wrap(ckpt.CodeInternal, err, "the daemon's answer cannot be read: install the same version of client and daemon")
 	if write {
 		e.Outcome = ckpt.OutcomeUnknown
 	}

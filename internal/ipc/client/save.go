@@ -73,7 +73,7 @@ func saveAsk(r *ckpt.SaveRequest) (*ask, error) {
 		return nil, err
 	}
 	if r.IdempotencyKey != "" {
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the key of a save is its id: set ID, not IdempotencyKey")
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the id of a save is its key: set ID, not IdempotencyKey")
 	}
 	id := r.ID
 	if id == "" {

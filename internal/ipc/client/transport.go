@@ -317,7 +317,7 @@ func (c *Client) head(a *ask) ([]byte, error) {
 
 func appendHeader(b []byte, name, value string) ([]byte, error) {
 	if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the header %s would hold a control character", name)
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the header %s contains a control character", name)
 	}
 	return append(append(append(append(b, name...), ": "...), value...), "\r\n"...), nil
 }

@@ -16,7 +16,7 @@ func checkName(path string) error {
 			"one with --socket", path, len(path), maxPath)
 	}
 	if len(path) <= len(pipePrefix) || !strings.EqualFold(path[:len(pipePrefix)], pipePrefix) {
-		return fmt.Errorf("%q is no name of a local pipe: name one such as %sckptsidecar with --socket or %s", path, pipePrefix, EnvSocket)
+		return fmt.Errorf("%q is not the name of a local pipe: give one such as %sckptsidecar with --socket or %s", path, pipePrefix, EnvSocket)
 	}
 	return nil
 }

@@ -96,10 +96,10 @@ func removeIfSame(path string, made fs.FileInfo) error {
 func stillThere(path string, made fs.FileInfo) error {
 	now, err := os.Lstat(path)
 	if err != nil {
-		return fmt.Errorf("the socket is gone, so nobody finds the daemon: %w", err)
+		return fmt.Errorf("the socket is gone, so no client can find the daemon: %w", err)
 	}
 	if !os.SameFile(now, made) {
-		return fmt.Errorf("the socket %s was replaced by another, so nobody finds the daemon", path)
+		return fmt.Errorf("the socket %s was replaced by another, so no client can find the daemon", path)
 	}
 	return nil
 }

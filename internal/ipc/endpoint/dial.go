@@ -27,16 +27,16 @@ func (e *DialError) Error() string {
 	const start = `start one with "ckptsidecar serve", or name another endpoint with --socket or ` + EnvSocket
 	switch {
 	case e.Stranger():
-		return "refused to speak to the program at " + e.Path + ": " + e.Err.Error() +
+		return "refused to talk to the program at " + e.Path + ": " + e.Err.Error() +
 			"; name your own daemon with --socket or " + EnvSocket + ", or run this as that user"
 	case errors.Is(e.Err, fs.ErrNotExist):
 		return "no daemon answers at " + e.Path + ": " + start
 	case isStale(e.Err):
-		return "no daemon answers at " + e.Path + ", only the socket of one that ended is there: " + start
+		return "no daemon answers at " + e.Path + "; its socket is from a daemon that has ended: " + start
 	case errors.Is(e.Err, fs.ErrPermission):
 		return "not allowed to connect to " + e.Path + ": join the group that owns it, or name another endpoint with --socket or " + EnvSocket
 	case isBusy(e.Err):
-		return "the daemon at " + e.Path + " takes no more connections just now: try again later"
+		return "the daemon at " + e.Path + " cannot accept more connections now: try again later"
 	}
 	return "cannot connect to " + e.Path + ": " + e.Err.Error()
 }

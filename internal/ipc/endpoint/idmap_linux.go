@@ -22,7 +22,7 @@ func CheckIdentityMap() error {
 	}
 	if !isIdentity(string(text)) {
 		return fmt.Errorf("user ids are remapped here (/proc/self/uid_map is %w), so a daemon for several users cannot "+
-			"tell them apart: run it outside the user namespace (PrivateUsers=off), or as one user's own", ErrIdentityMap)
+			"tell them apart: run it outside the user namespace (PrivateUsers=off), or run it for one user only", ErrIdentityMap)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func Listen(ctx context.Context, o Options) (net.Listener, error) {
 func FromListener(inner net.Listener, o Options) (net.Listener, error) {
 	ul, ok := inner.(*net.UnixListener)
 	if !ok || ul.Addr().Network() != "unix" {
-		return nil, fmt.Errorf("inherited listener %s %s is no Unix stream socket, and no other tells who connects: use "+
+		return nil, fmt.Errorf("inherited listener %s %s is not a Unix stream socket, and only those report who connects: use "+
 			"ListenStream= with a path", inner.Addr().Network(), inner.Addr())
 	}
 	door, err := o.door()

@@ -53,10 +53,10 @@ func whyNot(ctx context.Context, path string, cause error) error {
 	}
 	var owner *StrangerError
 	if errors.As(err, &owner) {
-		return &OccupiedError{path, "a pipe of " + owner.SID, "end the program that made it, or choose another name with --socket"}
+		return &OccupiedError{path, "a pipe of " + owner.SID, "stop the program that created it, or choose another name with --socket"}
 	}
 	if isBusy(err) {
-		return inUse(path, "somebody has the pipe open")
+		return inUse(path, "another program has the pipe open")
 	}
 	return fmt.Errorf("make the pipe %s: %w", path, cause)
 }

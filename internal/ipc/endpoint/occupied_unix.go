@@ -26,7 +26,7 @@ func clearWay(ctx context.Context, path string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look at the socket's place: %w", err)
+		return fmt.Errorf("check the path of the socket: %w", err)
 	}
 	if fi.Mode()&os.ModeSocket == 0 {
 		return &OccupiedError{Path: path, What: kind(fi.Mode()), Fix: "remove it, or choose another path with --socket"}
@@ -48,8 +48,8 @@ func checkSocket(ctx context.Context, path string, owner uint32) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return &OccupiedError{path, fmt.Sprintf("a socket of uid:%d that gives no clear answer (%v)", owner, err),
-			"stop what uses it and remove it, or choose another path with --socket"}
+		return &OccupiedError{path, fmt.Sprintf("a socket of uid:%d that cannot be checked (%v)", owner, err),
+			"stop the program that uses it and remove it, or choose another path with --socket"}
 	case alive && ours:
 		return inUse(path, "somebody answers")
 	case alive:

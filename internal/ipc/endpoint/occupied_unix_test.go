@@ -21,7 +21,7 @@ func TestSquattedPathIsRefusedAndLeftAlone(t *testing.T) {
 		"a folder":        func(p string) error { return os.Mkdir(p, 0o755) },
 		"a symbolic link": func(p string) error { return os.Symlink("elsewhere", p) },
 		"a FIFO":          func(p string) error { return unix.Mkfifo(p, 0o600) },
-		"that gives no clear answer": func(p string) error {
+		"that cannot be checked": func(p string) error {
 			c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: p, Net: "unixgram"})
 			if err == nil {
 				t.Cleanup(func() { c.Close() })

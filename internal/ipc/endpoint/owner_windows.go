@@ -15,7 +15,7 @@ const serviceAccount = `NT SERVICE\ckptsidecar`
 type StrangerError struct{ SID string }
 
 func (e *StrangerError) Error() string {
-	return "the pipe belongs to " + e.SID + ", which is neither the service, an administrator nor you; end the program that made it"
+	return "the pipe belongs to " + e.SID + ", which is neither the service, an administrator nor you; stop the program that created it"
 }
 
 // checkOwner is what a client does against squatters: any user can make a pipe
@@ -27,11 +27,11 @@ func checkOwner(c net.Conn) error {
 	}
 	sd, err := windows.GetSecurityInfo(h, windows.SE_KERNEL_OBJECT, windows.OWNER_SECURITY_INFORMATION)
 	if err != nil {
-		return fmt.Errorf("cannot read whom the pipe belongs to: %w", err)
+		return fmt.Errorf("cannot read the owner of the pipe: %w", err)
 	}
 	owner, _, err := sd.Owner()
 	if err != nil {
-		return fmt.Errorf("cannot read whom the pipe belongs to: %w", err)
+		return fmt.Errorf("cannot read the owner of the pipe: %w", err)
 	}
 	if owner == nil || !trusted(owner) {
 		return &StrangerError{SID: owner.String()}

@@ -34,7 +34,7 @@ func newDoorman(o Options) (doorman, error) {
 		return doorman{}, fmt.Errorf("admin %w", err)
 	}
 	if gid == overflowID {
-		return doorman{}, fmt.Errorf("admin group %q has the number %d, which stands for every unknown group: choose another", o.AdminGroup, overflowID)
+		return doorman{}, fmt.Errorf("admin group %q has the number %d, which stands for all unknown groups: choose another group", o.AdminGroup, overflowID)
 	}
 	return doorman{self: uint32(os.Geteuid()), singleUser: o.SingleUser, adminGID: gid}, nil
 }
@@ -45,7 +45,7 @@ func (d doorman) admit(c credentials) (Peer, error) {
 		return Peer{}, refused("uid %d is not the owner of this daemon (uid %d)", c.uid, d.self)
 	}
 	if !d.singleUser && c.uid == overflowID {
-		return Peer{}, refused("uid %d stands for every unknown user and names nobody", c.uid)
+		return Peer{}, refused("uid %d stands for all unknown users, so it identifies nobody", c.uid)
 	}
 	owner := "uid:" + strconv.FormatUint(uint64(c.uid), 10)
 	return Peer{Owner: owner, PID: c.pid, Admin: c.uid == 0 || d.singleUser || d.inAdminGroup(c)}, nil

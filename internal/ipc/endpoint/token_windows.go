@@ -44,7 +44,7 @@ func startedBefore(process windows.Handle, at time.Time) error {
 		return err
 	}
 	if began := time.Unix(0, start.Nanoseconds()); began.After(at) {
-		return fmt.Errorf("it began at %v, after the connection (or the clock was set back)", began)
+		return fmt.Errorf("it started at %v, after the connection (or the clock was set back)", began)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (c *call) announced() (length int64, packed bool, err error) {
 		case "gzip":
 			packed = true
 		default:
-			return 0, false, &refusal{http.StatusUnsupportedMediaType, ckpt.Errorf(ckpt.CodeInvalid, "the body may be packed with gzip, or not at all")}
+			return 0, false, &refusal{http.StatusUnsupportedMediaType, ckpt.Errorf(ckpt.CodeInvalid, "the body has an unknown Content-Encoding: use gzip, or none")}
 		}
 		return c.r.ContentLength, packed, nil
 	}
@@ -55,7 +55,7 @@ func (c *call) announced() (length int64, packed bool, err error) {
 	}
 	packed = head[0]&1 == 1
 	if packed && c.r.Header.Get("Grpc-Encoding") != "gzip" {
-		return 0, false, &refusal{http.StatusUnsupportedMediaType, ckpt.Errorf(ckpt.CodeInvalid, "the message may be packed with gzip, or not at all")}
+		return 0, false, &refusal{http.StatusUnsupportedMediaType, ckpt.Errorf(ckpt.CodeInvalid, "the message has an unknown compression: use gzip, or none")}
 	}
 	return int64(binary.BigEndian.Uint32(head[1:])), packed, nil
 }
@@ -111,11 +111,11 @@ func (c *call) hold(ctx context.Context, n int64) (release func(), err error) {
 	defer cancel()
 	n = min(max(n, 1), ownerBytes) // the largest has it all to itself
 	if c.owner.bytes.Acquire(ctx, n) != nil {
-		return nil, busy("too many of your batches are in work: try again")
+		return nil, busy("too many of your batches are being processed: try again")
 	}
 	if c.receiver.all.Acquire(ctx, n) != nil {
 		c.owner.bytes.Release(n)
-		return nil, busy("too many batches are in work: try again")
+		return nil, busy("too many batches are being processed: try again")
 	}
 	return func() {
 		c.receiver.all.Release(n)
@@ -129,7 +129,7 @@ func (c *call) holdSent(ctx context.Context, n int64) (release func(), err error
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if c.owner.sent.Acquire(ctx, max(n, 1)) != nil {
-		return nil, busy("too many of your batches are in work: try again")
+		return nil, busy("too many of your batches are being processed: try again")
 	}
 	return func() { c.owner.sent.Release(max(n, 1)) }, nil
 }
@@ -167,7 +167,7 @@ func tooLarge() error {
 }
 
 func notPacked() error {
-	return ckpt.Errorf(ckpt.CodeInvalid, "the body says that it is packed with gzip, and is not")
+	return ckpt.Errorf(ckpt.CodeInvalid, "the Content-Encoding is gzip, but the body is not gzip")
 }
 
 // readError is about a body that did not come.
@@ -176,5 +176,5 @@ func readError(err error) error {
 	if errors.As(err, &known) {
 		return err
 	}
-	return ckpt.Errorf(ckpt.CodeInvalid, "the body did not come as a whole")
+	return ckpt.Errorf(ckpt.CodeInvalid, "the body is incomplete")
 }

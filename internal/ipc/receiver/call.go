@@ -55,9 +55,9 @@ func (c *call) mayAsk(form otlp.Form) error {
 	switch {
 	case c.r.Method != http.MethodPost:
 		c.w.Header().Set("Allow", http.MethodPost)
-		return &refusal{http.StatusMethodNotAllowed, ckpt.Errorf(ckpt.CodeInvalid, "traces are sent with POST")}
+		return &refusal{http.StatusMethodNotAllowed, ckpt.Errorf(ckpt.CodeInvalid, "send traces with POST")}
 	case h.Get("Origin") != "" || h.Get("Referer") != "":
-		return &refusal{http.StatusForbidden, ckpt.Errorf(ckpt.CodeDenied, "a browser may not ask here")}
+		return &refusal{http.StatusForbidden, ckpt.Errorf(ckpt.CodeDenied, "requests from browsers are refused here")}
 	case form < 0:
 		return unsupported("application/x-protobuf or application/json")
 	}
@@ -70,13 +70,13 @@ func (c *call) store(ctx context.Context, who ckpt.Caller, batch *otlp.Batch) ([
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if len(batch.Spans) > 0 && c.owner.writes.Wait(ctx) != nil {
-		return nil, busy("you send more requests a second than are taken: send larger batches")
+		return nil, busy("you send more requests a second than are allowed: send larger batches")
 	}
 	done, err := r.observe(ctx, who, batch.Spans)
 	switch {
 	case ckpt.CodeOf(err) == ckpt.CodeQuota: // it would be the same the next time
 		batch.Refused += len(batch.Spans)
-		batch.Why = "The owner's quota is reached: nothing of this was stored."
+		batch.Why = "The owner's quota is reached: none of this was stored."
 		done = &ckpt.SpansObserved{}
 	case err != nil:
 		return nil, err

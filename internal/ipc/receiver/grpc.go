@@ -44,7 +44,7 @@ func newGRPC() http.Handler {
 	return connect.NewUnaryHandler(pathGRPC, func(ctx context.Context, _ *connect.Request[message]) (*connect.Response[message], error) {
 		c, ours := ctx.Value(callKey{}).(*call)
 		if !ours {
-			return nil, connect.NewError(connect.CodeInternal, errors.New("it did not come through the receiver"))
+			return nil, connect.NewError(connect.CodeInternal, errors.New("it did not arrive through the receiver"))
 		}
 		if c.err != nil {
 			return nil, connect.NewError(codeOf(c.err), errors.New(c.message(c.err)))

@@ -84,11 +84,11 @@ func (c *call) identify(ctx context.Context) (ckpt.Caller, error) {
 		return at.caller, nil
 	}
 	if !isLocalHost(c.r.Host) {
-		return ckpt.Caller{}, &refusal{http.StatusForbidden, ckpt.Errorf(ckpt.CodeDenied, "this port is asked as localhost or 127.0.0.1 only")}
+		return ckpt.Caller{}, &refusal{http.StatusForbidden, ckpt.Errorf(ckpt.CodeDenied, "use localhost or 127.0.0.1 as the host name of this port")}
 	}
 	scheme, token, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return ckpt.Caller{}, c.noToken("there is no token")
+		return ckpt.Caller{}, c.noToken("the token is missing")
 	}
 	owner, err := c.receiver.opt.Store.OwnerOfToken(ctx, strings.TrimSpace(token))
 	if ckpt.CodeOf(err) == ckpt.CodeDenied {

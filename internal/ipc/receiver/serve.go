@@ -90,6 +90,6 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		c.serveGRPC()
 	default:
 		c.answer(nil, &refusal{http.StatusNotFound, ckpt.Errorf(ckpt.CodeNotFound,
-			"only traces are taken here: POST %s, or gRPC; metrics and logs are not", pathHTTP)})
+			"only traces are accepted here: POST %s, or gRPC; metrics and logs are not", pathHTTP)})
 	}
 }

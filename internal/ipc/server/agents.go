@@ -141,7 +141,7 @@ func (c *call) exportAgents() error {
 		r.Agents = strings.Split(list, ",")
 	}
 	if c.scope.Target == ckpt.AllOwners {
-		return ckpt.Errorf(ckpt.CodeInvalid, "name one owner: an export is of one owner's agents")
+		return ckpt.Errorf(ckpt.CodeInvalid, "name one owner: an export has the agents of one owner")
 	}
 	return c.export(r)
 }
@@ -171,7 +171,7 @@ func (c *call) importAgent() error {
 		}
 	}
 	if c.scope.Target == ckpt.AllOwners {
-		return ckpt.Errorf(ckpt.CodeInvalid, "name one owner: an agent belongs to one")
+		return ckpt.Errorf(ckpt.CodeInvalid, "name one owner: an agent has only one")
 	}
 	limit := c.server.limits.MaxImport
 	if c.r.ContentLength > limit {

@@ -30,7 +30,7 @@ func (c *call) readInto(memory func(int) []byte, limit, factor int64) ([]byte, e
 	switch {
 	case c.r.Header["Content-Encoding"] != nil:
 		// Taken as it is, the state would not be what its Content-Type says.
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "a body with a Content-Encoding is not taken: send it plain, the daemon compresses what it stores")
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "a body with a Content-Encoding is refused: send it uncompressed, the daemon compresses what it stores")
 	case n > limit:
 		return nil, bodyTooLarge(limit)
 	case n < 0:
@@ -128,9 +128,9 @@ func bodyError(err error, limit int64) error {
 	case errors.As(err, &tooLarge):
 		return bodyTooLarge(limit)
 	case errors.As(err, &network) && network.Timeout():
-		return ckpt.Errorf(ckpt.CodeInvalid, "the body came too slowly")
+		return ckpt.Errorf(ckpt.CodeInvalid, "the body arrived too slowly")
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return ckpt.Errorf(ckpt.CodeInvalid, "the body ended before it was whole")
+		return ckpt.Errorf(ckpt.CodeInvalid, "the body ended early")
 	}
 	return ckpt.Wrap(ckpt.CodeInvalid, err, "the body could not be read")
 }

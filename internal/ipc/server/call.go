@@ -166,7 +166,7 @@ const reasonParameter = "reason"
 func (c *call) checkOwner(name string) error {
 	if name == ckpt.AllOwners {
 		if c.agent != "" {
-			return ckpt.Errorf(ckpt.CodeInvalid, "name one owner: an agent belongs to one")
+			return ckpt.Errorf(ckpt.CodeInvalid, "name one owner: an agent has only one")
 		}
 		return nil
 	}
@@ -183,7 +183,7 @@ func (c *call) readSpooled() error {
 		return err
 	}
 	if c.scope.Spooled, err = ckpt.ParseTime(*s); err != nil {
-		return ckpt.Errorf(ckpt.CodeInvalid, "the header %s is no time: write it as 2026-03-01T12:00:00.000Z", ipc.HeaderSpooled)
+		return ckpt.Errorf(ckpt.CodeInvalid, "the header %s is not a time: write it as 2026-03-01T12:00:00.000Z", ipc.HeaderSpooled)
 	}
 	return nil
 }
@@ -209,7 +209,7 @@ func (c *call) header(name string) (*string, error) {
 	case 1:
 		return &values[0], nil
 	}
-	return nil, ckpt.Errorf(ckpt.CodeInvalid, "the header %s came twice", name)
+	return nil, ckpt.Errorf(ckpt.CodeInvalid, "the header %s was sent twice", name)
 }
 
 // takeWrite limits the rate of an owner's writes. A heartbeat is never refused,
@@ -223,7 +223,7 @@ func (c *call) takeWrite() error {
 		return nil
 	}
 	return &ckpt.Error{Code: ckpt.CodeQuota, RetryAfter: max(wait, time.Second),
-		Message: "you have sent more writes a second than you may: try again later, or write less often"}
+		Message: "you send more writes a second than are allowed: try again later, or write less often"}
 }
 
 func (c *call) takeShare() error {

@@ -8,7 +8,7 @@ import (
 func checkRestore(r *ckpt.RestoreRequest) error {
 	if r.Checkpoint != "" {
 		if r.Kind != "" || r.Clean {
-			return ckpt.Errorf(ckpt.CodeInvalid, "name a checkpoint, or ask for a kind or a clean one, not both")
+			return ckpt.Errorf(ckpt.CodeInvalid, "name a checkpoint, or ask for a kind or a clean checkpoint, not both")
 		}
 		if err := ckpt.CheckID(r.Checkpoint); err != nil {
 			return err

@@ -43,7 +43,7 @@ func (c *call) baseHash() (string, error) {
 	}
 	if s == nil || len(*s) != 64 {
 		return "", ckpt.Errorf(ckpt.CodeInvalid,
-			"the header %s is missing or not 64 hexadecimal digits: it is the hash of the base that you have", ipc.HeaderBaseSHA256)
+			"the header %s is missing or not 64 hexadecimal digits: it must be the hash of the base that you have", ipc.HeaderBaseSHA256)
 	}
 	return *s, nil
 }
@@ -63,11 +63,11 @@ func (c *call) applyDelta(r *ckpt.SaveRequest, id, sum string, wire []byte) erro
 	}
 	switch code := ckpt.CodeOf(err); {
 	case code == ckpt.CodeNotFound, code == ckpt.CodeCorrupt:
-		return ckpt.Errorf(ckpt.CodeBaseMissing, "the base %s is not a checkpoint of this agent, or not any more: send the whole state", id)
+		return ckpt.Errorf(ckpt.CodeBaseMissing, "the base %s is not, or no longer, a checkpoint of this agent: send the whole state", id)
 	case err != nil:
 		return err
 	case is != sum:
-		return ckpt.Errorf(ckpt.CodeBaseMissing, "the base %s has another hash than the header %s says: send the whole state", id, ipc.HeaderBaseSHA256)
+		return ckpt.Errorf(ckpt.CodeBaseMissing, "the base %s does not have the hash in the header %s: send the whole state", id, ipc.HeaderBaseSHA256)
 	}
 	size, err := delta.Size(len(base), wire)
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *call) applyDelta(r *ckpt.SaveRequest, id, sum string, wire []byte) erro
 		return ckpt.Errorf(ckpt.CodeInvalid, "the change is wrong: %v", err)
 	}
 	if err := c.checkSum(state); err != nil {
-		return ckpt.Errorf(ckpt.CodeBaseMissing, "the change makes another state than it should: %v; send the whole state", err)
+		return ckpt.Errorf(ckpt.CodeBaseMissing, "the change gives another state than it should: %v; send the whole state", err)
 	}
 	r.State, r.Lent, r.Same, r.SameAs = state, true, jsontext.CopiesOf(ops), is
 	return nil

@@ -95,7 +95,7 @@ const (
 
 // errGone says that the client left, or did not read the reply in time. Nobody
 // can be told.
-var errGone = errors.New("the client does not read any more")
+var errGone = errors.New("the client stopped reading")
 
 // follow streams events as lines of JSON until the client leaves or the server
 // stops. read answers the next ones after a number, and whether there are more at

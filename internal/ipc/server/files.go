@@ -33,7 +33,7 @@ func (c *call) missingContents() error {
 
 func (c *call) putContents() error {
 	if c.r.Header["Content-Encoding"] != nil {
-		return ckpt.Errorf(ckpt.CodeInvalid, "a body with a Content-Encoding is not taken: send it plain, the daemon compresses what it stores")
+		return ckpt.Errorf(ckpt.CodeInvalid, "a body with a Content-Encoding is refused: send it uncompressed, the daemon compresses what it stores")
 	}
 	if c.r.ContentLength > ckpt.MaxContentsBody {
 		return bodyTooLarge(ckpt.MaxContentsBody)
@@ -65,7 +65,7 @@ func (s *contentStream) next() (*ckpt.FileContent, error) {
 	if err != nil {
 		return nil, err
 	}
-	wrong := ckpt.Errorf(ckpt.CodeInvalid, "the body is wrong: each content is a line with its SHA-256, its size and the SHA-256 of the version before or -, and its bytes")
+	wrong := ckpt.Errorf(ckpt.CodeInvalid, "the body is wrong: each content must be a line with its SHA-256, its size and the SHA-256 of the previous version (or -), followed by its bytes")
 	parts := strings.Split(line, " ")
 	if len(parts) != 3 {
 		return nil, wrong

@@ -77,7 +77,7 @@ func (c *call) clear(err error) *ckpt.Error {
 	e = ckpt.Wrap(ckpt.CodeBusy, err, "the database took too long: try again")
 	if c.route != nil && c.route.write {
 		e.Outcome = ckpt.OutcomeUnknown
-		e.Message = "the database took too long, and it is not known whether this was done: ask again with the same idempotency key"
+		e.Message = "the database took too long, and it is not known whether this was done: repeat the request with the same idempotency key"
 	}
 	return e
 }

@@ -69,7 +69,7 @@ func nextHead(c net.Conn, state http.ConnState) {
 // connection. Nothing was written for this request before.
 func (c *conn) refuseHead() {
 	p := ipc.NewProblem(&ckpt.Error{Code: ckpt.CodeQuota, RetryAfter: time.Second,
-		Message: "you have too many bytes in requests whose headers are not whole or not answered yet: try again, and put large things into the state"})
+		Message: "you have too many bytes in requests that are incomplete or not answered yet: try again, and put large data into the state"})
 	body, err := json.Marshal(p)
 	if err != nil {
 		return

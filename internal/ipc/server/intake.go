@@ -40,7 +40,7 @@ func media(contentType string) string {
 }
 
 func (c *call) envelopeSave() (*ckpt.SaveRequest, error) {
-	if err := c.query.refuse("say it in the JSON body", postParams...); err != nil {
+	if err := c.query.refuse("put it into the JSON body", postParams...); err != nil {
 		return nil, err
 	}
 	limits := &c.server.limits
@@ -58,7 +58,7 @@ func (c *call) envelopeSave() (*ckpt.SaveRequest, error) {
 	}
 	switch {
 	case e.State == nil:
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "state is missing: it is any JSON value")
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "state is missing: give any JSON value")
 	case int64(len(e.State)) > limits.MaxBody:
 		return nil, ckpt.Errorf(ckpt.CodeTooLarge, "the state is larger than the %d bytes that are allowed", limits.MaxBody)
 	}

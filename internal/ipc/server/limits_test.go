@@ -113,7 +113,7 @@ func TestOneByteASecondEnds(t *testing.T) {
 		r := readReply(t, "POST", c)
 		stop()
 		p := r.problem(t)
-		expect.Equal(t, head, p.Detail, "the body came too slowly")
+		expect.Equal(t, head, p.Detail, "the body arrived too slowly")
 	}
 	slowHeader := w.dial()
 	stop := drip(slowHeader)
@@ -144,7 +144,7 @@ func TestABodyThatEndsEarly(t *testing.T) {
 	c := w.dial()
 	fmt.Fprintf(c, "PUT %s/%s?kind=routine HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nonly this", saves, id1)
 	expect.OK(t, c.(*net.UnixConn).CloseWrite())
-	expect.Equal(t, "detail", readReply(t, "PUT", c).problem(t).Detail, "the body ended before it was whole")
+	expect.Equal(t, "detail", readReply(t, "PUT", c).problem(t).Detail, "the body ended early")
 	expect.Equal(t, "saved", len(w.stored("a")), 0)
 }
 

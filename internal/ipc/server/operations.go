@@ -35,7 +35,7 @@ func (c *call) endOperation(status ckpt.OperationStatus) error {
 		return err
 	}
 	if status != "" && r.Status != "" && r.Status != status {
-		return ckpt.Errorf(ckpt.CodeInvalid, "the path says that the operation has %s, the body something else: leave status out", status)
+		return ckpt.Errorf(ckpt.CodeInvalid, "the path says that the operation has %s, but the body does not: leave status out", status)
 	}
 	if status != "" {
 		r.Status = status

@@ -28,7 +28,7 @@ func (c *call) patchSave(form string) (*ckpt.SaveRequest, error) {
 	if err := ckpt.CheckID(id); err != nil {
 		return nil, err
 	}
-	if err := c.query.refuse("the patched state is what its base is", "content_type"); err != nil {
+	if err := c.query.refuse("the patched state is the same as its base", "content_type"); err != nil {
 		return nil, err
 	}
 	r, err := c.saveParameters(form)
@@ -65,7 +65,7 @@ func (c *call) patchBase(id string) (*ckpt.Checkpoint, error) {
 	base, err := c.server.store.Checkpoint(ctx, c.scope, id, true)
 	switch {
 	case ckpt.CodeOf(err) == ckpt.CodeNotFound, err == nil && (base.Agent != c.agent || base.Owner != c.scope.Whose()):
-		return nil, ckpt.Errorf(ckpt.CodeBaseMissing, "the base %s is not a checkpoint of this agent, or not any more: send the whole state", id)
+		return nil, ckpt.Errorf(ckpt.CodeBaseMissing, "the base %s is not, or no longer, a checkpoint of this agent: send the whole state", id)
 	case err != nil:
 		return nil, err
 	case !ckpt.IsJSON(base.ContentType):
@@ -158,7 +158,7 @@ func jsonPatch(doc, patch []byte, limit int64) (state []byte, err error) {
 	}()
 	ops, err := jsonpatch.DecodePatch(patch)
 	if err != nil || ops == nil { // nil is what null decodes to
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the patch is not a list of the operations of RFC 6902")
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the patch is not a list of RFC 6902 operations")
 	}
 	if err := checkOperations(ops); err != nil {
 		return nil, err

@@ -51,7 +51,7 @@ func (c *call) getPrompt() error {
 	if text := c.query.get("wait"); text != "" {
 		var err error
 		if wait, err = ckpt.ParseDuration(text); err != nil || wait < 0 || wait > ckpt.MaxWait {
-			return ckpt.Errorf(ckpt.CodeInvalid, "the query parameter wait is a duration from 0s to %s, such as 30s", ckpt.MaxWait)
+			return ckpt.Errorf(ckpt.CodeInvalid, "the query parameter wait must be a duration from 0s to %s, such as 30s", ckpt.MaxWait)
 		}
 	}
 	if wait == 0 || c.r.Method == http.MethodHead {

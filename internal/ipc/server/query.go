@@ -33,7 +33,7 @@ func readQuery(raw string, known []string) (query, error) {
 			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %q is unknown here%s", shown(p.Name), instead(known))
 		}
 		if p.Name != ipc.LabelParameter && q.get(p.Name) != "" {
-			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %s came twice", p.Name)
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %s was given twice", p.Name)
 		}
 		q = append(q, p)
 	}
@@ -60,7 +60,7 @@ func instead(known []string) string {
 	if len(known) == 0 {
 		return ""
 	}
-	return ": this call takes " + strings.Join(known, ", ")
+	return ": this call has " + strings.Join(known, ", ")
 }
 
 // shown shortens a caller's text for a message.
@@ -86,7 +86,7 @@ func (q query) get(name string) string {
 func (q query) refuse(why string, names ...string) error {
 	for i := range q {
 		if slices.Contains(names, q[i].Name) {
-			return ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %s is not taken here: %s", q[i].Name, why)
+			return ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %s is not allowed here: %s", q[i].Name, why)
 		}
 	}
 	return nil
@@ -102,7 +102,7 @@ func (q query) flag(name string) (*bool, error) {
 		b := value == "true"
 		return &b, nil
 	}
-	return nil, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %s is true or false", name)
+	return nil, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %s must be true or false", name)
 }
 
 // is is a truth value, def where it did not come.
@@ -122,7 +122,7 @@ func (q query) number(name string, least, most int64) (*int64, error) {
 	}
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n < least || n > most {
-		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %s is a whole number from %d to %d", name, least, most)
+		return nil, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %s must be a whole number from %d to %d", name, least, most)
 	}
 	return &n, nil
 }
@@ -162,7 +162,7 @@ func (q query) time(name string) (ckpt.Time, error) {
 	}
 	at, err := ckpt.ParseTime(value)
 	if err != nil {
-		return ckpt.Time{}, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %s is a time like 2026-03-01T12:00:00Z", name)
+		return ckpt.Time{}, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %s must be a time like 2026-03-01T12:00:00Z", name)
 	}
 	return at, nil
 }
@@ -175,7 +175,7 @@ func (q query) duration(name string) (ckpt.Duration, error) {
 	}
 	d, err := ckpt.ParseDuration(value)
 	if err != nil {
-		return 0, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %s is a length of time like 90s, 12h or 7d", name)
+		return 0, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter %s must be a duration like 90s, 12h or 7d", name)
 	}
 	return d, nil
 }
@@ -189,10 +189,10 @@ func (q query) labels() (ckpt.Labels, error) {
 		}
 		key, value, found := strings.Cut(q[i].Value, "=")
 		if !found {
-			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter label is key=value")
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the query parameter label must be key=value")
 		}
 		if _, twice := labels[key]; twice {
-			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the label %q came twice", shown(key))
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, "the label %q was given twice", shown(key))
 		}
 		if labels == nil {
 			labels = make(ckpt.Labels)

@@ -28,7 +28,7 @@ func writeProblem(w http.ResponseWriter, p *ipc.Problem) {
 }
 
 func noSuchPath() error {
-	return ckpt.Errorf(ckpt.CodeNotFound, "there is no such path: all calls begin with /v1/, and GET /v1/version says which daemon this is")
+	return ckpt.Errorf(ckpt.CodeNotFound, "there is no such path: all paths begin with /v1/, and GET /v1/version identifies the daemon")
 }
 
 // statusError is an error that HTTP has a status of its own for.

@@ -64,7 +64,7 @@ func (c *call) verify() error {
 		return err
 	}
 	if !r.Chain {
-		return ckpt.Errorf(ckpt.CodeInvalid, `say what to verify: {"chain": true}`)
+		return ckpt.Errorf(ckpt.CodeInvalid, `give what to verify: {"chain": true}`)
 	}
 	ctx, cancel := c.reading(c.server.limits.LongTimeout)
 	defer cancel()
@@ -122,10 +122,10 @@ func notReady(err error) error {
 
 func (c *call) getMetrics() error {
 	if !c.conn.caller.Admin {
-		return c.refuse(ckpt.Errorf(ckpt.CodeDenied, "only an administrator may read the metrics: they are of everybody"))
+		return c.refuse(ckpt.Errorf(ckpt.CodeDenied, "only an administrator may read the metrics: they cover all users"))
 	}
 	if c.server.metrics == nil {
-		return ckpt.Errorf(ckpt.CodeNotFound, "this daemon keeps no metrics")
+		return ckpt.Errorf(ckpt.CodeNotFound, "this daemon has no metrics")
 	}
 	c.giveTime(0)
 	c.server.metrics.ServeHTTP(c, c.r)

@@ -114,7 +114,7 @@ func (o *owners) of(name string) *owner {
 func (o *owners) make() *owner {
 	half := func(n int64) *semaphore.Weighted { return semaphore.NewWeighted(max(1, n/2)) }
 	return &owner{
-		requests:  share{semaphore.NewWeighted(int64(o.limits.OwnerRequests)), nil, "you have more requests in work than are taken at once: try again"},
+		requests:  share{semaphore.NewWeighted(int64(o.limits.OwnerRequests)), nil, "you have too many requests open at once: try again"},
 		bytes:     share{half(o.limits.InFlightBytes), o.bytes, "too many large requests at once: try again"},
 		heads:     share{semaphore.NewWeighted(o.limits.HeadBytes / 4), o.heads, ""},
 		states:    share{half(int64(o.limits.StateReads)), o.states, "too many states are being read at once: try again"},

@@ -113,7 +113,7 @@ const changesEvery = 100 * time.Millisecond
 // server stops. It counts as one of the owner's followers.
 func (c *call) followChanges() error {
 	if following, err := c.query.is("follow", false); err != nil || !following {
-		return cmp.Or(err, error(ckpt.Errorf(ckpt.CodeInvalid, "changes are followed: say follow=true")))
+		return cmp.Or(err, error(ckpt.Errorf(ckpt.CodeInvalid, "this path follows changes: add follow=true")))
 	}
 	if err := c.beFollower(); err != nil {
 		return err
@@ -181,7 +181,7 @@ func (c *call) getSettings() error {
 		return c.refuse(ckpt.Errorf(ckpt.CodeDenied, "only an administrator may read the settings of the daemon"))
 	}
 	if c.server.settings == nil {
-		return ckpt.Errorf(ckpt.CodeNotFound, "this daemon tells no settings")
+		return ckpt.Errorf(ckpt.CodeNotFound, "this daemon does not show its settings")
 	}
 	return c.sendJSON(http.StatusOK, survey.Settings{Settings: c.server.settings()})
 }
@@ -206,7 +206,7 @@ func (c *call) tags(header string) (list []string, err error) {
 		text, found := strings.CutPrefix(strings.TrimPrefix(strings.TrimSpace(tag), "W/"), `"`)
 		text, closed := strings.CutSuffix(text, `"`)
 		if !found || !closed || strings.Contains(text, `"`) {
-			return nil, ckpt.Errorf(ckpt.CodeInvalid, `the header %s is an ETag in quotation marks, or *`, header)
+			return nil, ckpt.Errorf(ckpt.CodeInvalid, `the header %s must be an ETag in quotation marks, or *`, header)
 		}
 		list = append(list, text)
 	}

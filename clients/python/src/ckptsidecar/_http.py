@@ -171,5 +171,5 @@ class Connection:
 def _left(until: float) -> float:
     left = until - time.monotonic()
     if left <= 0:
-        raise TimeoutError("the answer of the daemon was not waited for any longer")
+        raise TimeoutError("the wait for the daemon's answer ended before it came any longer")
     return left

@@ -59,7 +59,7 @@ def dial_first(paths: list[str], timeout: float) -> tuple[Stream, str]:
 
 def _stranger(path: str, error: StrangerListens) -> Stranger:
     return Stranger(
-        f"refused to speak to the program at {path}: {error}; "
+        f"refused to talk to the program at {path}: {error}; "
         f"name your own daemon in {_endpoint.SOCKET}, or run this as that user"
     )
 
@@ -72,11 +72,11 @@ def _why(path: str, error: OSError) -> NoDaemon:
     if isinstance(error, FileNotFoundError):
         text = f"no daemon answers at {path}: {start}"
     elif isinstance(error, ConnectionRefusedError):
-        text = f"no daemon answers at {path}, only the socket of one that ended is there: {start}"
+        text = f"no daemon answers at {path}; its socket is from a daemon that has ended: {start}"
     elif isinstance(error, PermissionError):
         text = f"not allowed to connect to {path}: join the group that owns it, or name another in {_endpoint.SOCKET}"
     elif isinstance(error, (BlockingIOError, TimeoutError)) or error.errno == errno.EAGAIN:
-        text = f"the daemon at {path} takes no more connections just now: try again later"
+        text = f"the daemon at {path} cannot accept more connections now: try again later"
     else:
         text = f"cannot connect to {path}: {error}"
     return NoDaemon(text)

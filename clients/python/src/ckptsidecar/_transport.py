@@ -110,7 +110,7 @@ class Link:
 
 
 def _broken(error: Broken, write: bool) -> CkptError:
-    text = "the answer of the daemon was not waited for" if error.timed_out else "the connection to the daemon broke"
+    text = "the wait for the daemon's answer ended before it came" if error.timed_out else "the connection to the daemon broke"
     if write and error.sent:
         return Busy(f"{text}, so it is not known whether this was done ({error})", outcome="unknown")
     return Busy(f"{text} ({error})")

@@ -193,4 +193,4 @@ def plan_of(reply: Reply) -> Plan:
 
 
 def _misunderstood() -> Internal:
-    return Internal("the answer of the daemon cannot be understood: are both of the same version?", outcome="unknown")
+    return Internal("the daemon's answer cannot be read: install the same version of client and daemon", outcome="unknown")

@@ -40,5 +40,5 @@ export class Framed<Head> {
 }
 
 function misunderstood(): SidecarError {
-  return new SidecarError('internal', 'the answer of the daemon cannot be understood: are both of the same version?');
+  return new SidecarError('internal', 'the daemon's answer cannot be read: install the same version of client and daemon');
 }
