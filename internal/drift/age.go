@@ -55,7 +55,7 @@ func (r *run) aged(found []observer.Found, now time.Time) []observer.Found {
 		found = append(found, observer.Found{
 			Rule: RuleStaleCheckpoint, Severity: r.set.rules[RuleStaleCheckpoint].one, SinceSeq: r.seq,
 			Message:  fmt.Sprintf("No routine checkpoint was saved for %s; one is due every %s.", age, after),
-			Advice:   fmt.Sprintf("You have saved no routine checkpoint for %s. Save one now: what you did since would be lost.", age),
+			Advice:   fmt.Sprintf("You have saved no routine checkpoint for %s. Save one now: a crash would lose everything since.", age),
 			Evidence: ckpt.Evidence{Threshold: after, Observed: age},
 		})
 	}
@@ -63,7 +63,7 @@ func (r *run) aged(found []observer.Found, now time.Time) []observer.Found {
 		age, after := spentText(now.Sub(d.since)), spentText(time.Duration(d.after))
 		found = append(found, observer.Found{
 			Rule: RuleContextAge, Severity: r.set.rules[RuleContextAge].one, SinceSeq: r.seq,
-			Message: fmt.Sprintf("The context was not refreshed for %s; that is advised after %s.", age, after),
+			Message: fmt.Sprintf("The context was not refreshed for %s; the policy advises it after %s.", age, after),
 			Advice: fmt.Sprintf("Your context was not refreshed for %s. Save a recovery checkpoint with what matters, and "+
 				"restart from it with a fresh context.", age),
 			Evidence: ckpt.Evidence{Threshold: after, Observed: age},

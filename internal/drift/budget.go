@@ -91,7 +91,7 @@ func (r *run) tellBudget(what int, severity ckpt.Severity, need, limit float64) 
 	f := observer.Found{
 		Rule: RuleBudget, Severity: severity, SinceSeq: r.seq,
 		Message: fmt.Sprintf("The run has used %s of %s %s, %s of its budget.", amount(what, used), amount(what, limit), budgetUnits[what], share),
-		Advice: fmt.Sprintf("You have used %s of your budget of %s %s. Come to an end with what you have, and save it first.",
+		Advice: fmt.Sprintf("You have used %s of your budget of %s %s. Save what you have, and then finish with it.",
 			share, amount(what, limit), budgetUnits[what]),
 		Evidence: ckpt.Evidence{
 			Threshold: fmt.Sprintf("%.0f %% of %s %s", 100*need, amount(what, limit), budgetUnits[what]),
@@ -99,7 +99,7 @@ func (r *run) tellBudget(what int, severity ckpt.Severity, need, limit float64) 
 		},
 	}
 	if severity == ckpt.SeverityInfo {
-		f.Advice = fmt.Sprintf("You have used %s of your budget of %s %s. Plan what is left.", share, amount(what, limit), budgetUnits[what])
+		f.Advice = fmt.Sprintf("You have used %s of your budget of %s %s. Plan how to use what is left.", share, amount(what, limit), budgetUnits[what])
 	}
 	return f
 }

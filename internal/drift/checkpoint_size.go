@@ -38,13 +38,13 @@ func (r *run) resized(found []observer.Found, p *observer.StatePrint, set settin
 			return found
 		}
 		f.Message = fmt.Sprintf("The state shrank from %s to %s, by more than half.", phrase.Bytes(last), phrase.Bytes(p.Size))
-		f.Advice = fmt.Sprintf("Your state shrank from %s to %s. Check that nothing was lost; the checkpoint before has it all.",
+		f.Advice = fmt.Sprintf("Your state shrank from %s to %s. Check that nothing was lost. The previous checkpoint still has everything.",
 			phrase.Bytes(last), phrase.Bytes(p.Size))
 		f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("at least %s", phrase.Bytes(int64(shrinkTo*float64(last)))), phrase.Bytes(p.Size)
 	case len(sizes) >= leastSizes && p.Size >= leastBytes && float64(p.Size) > set.warn.value*float64(median):
 		f.Message = fmt.Sprintf("The state grew to %s, more than %s times the median of %s over the last %s.",
 			phrase.Bytes(p.Size), phrase.Figure(set.warn.value), phrase.Bytes(median), phrase.Count(len(sizes), "checkpoint"))
-		f.Advice = fmt.Sprintf("Your state grew to %s, and was %s before. Leave out what is not needed to go on.",
+		f.Advice = fmt.Sprintf("Your state grew to %s, and was %s before. Leave out what you do not need to continue.",
 			phrase.Bytes(p.Size), phrase.Bytes(median))
 		f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("at most %s times %s", phrase.Figure(set.warn.value),
 			phrase.Bytes(median)), phrase.Bytes(p.Size)

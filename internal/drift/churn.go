@@ -44,7 +44,7 @@ func (churn) tell(h *history, x hit) observer.Found {
 	f := x.found(h, RuleChurn, newest.sameEffect)
 	f.Message = fmt.Sprintf("%s set the same file back to the same content %s in the last %s.", newest.tool, phrase.Times(x.n),
 		phrase.Count(x.among, "step"))
-	f.Advice = fmt.Sprintf("You have set the same file back %s. Each attempt ends where it began: say what they had in "+
-		"common, and plan another way before you edit again.", phrase.Times(x.n))
+	f.Advice = fmt.Sprintf("You have set the same file back %s. Each attempt ended where it began: state what the attempts had in "+
+		"common, and plan another approach before you edit again.", phrase.Times(x.n))
 	return f
 }

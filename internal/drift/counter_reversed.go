@@ -25,7 +25,7 @@ func (r *run) reversed(found []observer.Found, p *observer.StatePrint, set setti
 		f.Evidence.Window = len(before)
 		f.Message = fmt.Sprintf("%s in the state only grew over the last %s, to %s, and fell to %s.", phrase.Cut(pointer),
 			phrase.Count(len(before), "checkpoint"), phrase.Figure(from), phrase.Figure(p.Counters[pointer]))
-		f.Advice = fmt.Sprintf("%s in your state fell from %s to %s. If you went back on purpose, go on; if not, your "+
+		f.Advice = fmt.Sprintf("%s in your state fell from %s to %s. If you went back on purpose, continue. If not, your "+
 			"state is an old one.", phrase.Cut(pointer), phrase.Figure(from), phrase.Figure(p.Counters[pointer]))
 		found = append(found, f)
 		if len(found) >= maxNamed {

@@ -78,7 +78,7 @@ func (c cycle) tell(h *history, x hit) observer.Found {
 	}
 	f.Message = fmt.Sprintf("The same %s (%s) came %s in a row, with the same results.", phrase.Count(x.size, "step"),
 		strings.Join(block, ", "), phrase.Times(x.n))
-	f.Advice = fmt.Sprintf("You go in a circle of %s and have been through it %s with the same results. Leave it: do "+
+	f.Advice = fmt.Sprintf("You are going in a circle of %s and have repeated it %s with the same results. Leave it and do "+
 		"something that you have not tried.", phrase.Count(x.size, "step"), phrase.Times(x.n))
 	return f
 }

@@ -70,7 +70,7 @@ func (errorStreak) tell(h *history, x hit) observer.Found {
 	f.Evidence.Threshold = fmt.Sprintf("%d in a row", int(x.need.value))
 	f.Evidence.Observed = fmt.Sprintf("%d in a row, %s", x.n, phrase.Count(x.distinct, "kind"))
 	f.Message = fmt.Sprintf("The last %s all failed, with %s of error.", phrase.Count(x.n, "step"), phrase.Count(x.distinct, "kind"))
-	f.Advice = fmt.Sprintf("Your last %s all failed. Stop calling, find out why from the newest error, and change the "+
+	f.Advice = fmt.Sprintf("Your last %s all failed. Stop calling tools, find the cause in the newest error, and change your "+
 		"approach or ask for help.", phrase.Count(x.n, "step"))
 	return f
 }

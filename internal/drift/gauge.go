@@ -168,8 +168,8 @@ func (g *gauge) tell(p *observer.StepPrint, b *baseline, set setting) observer.F
 		Rule: g.rule, Severity: set.one, SinceSeq: b.afterSeq,
 		Message: fmt.Sprintf("%s %s %s %s on average over its last %s; its baseline of %s is %s.",
 			p.Tool, g.what, phrase.Figure(now), g.unit, phrase.Count(b.count, "step"), phrase.Count(b.n, "step"), phrase.Figure(b.mean)),
-		Advice: fmt.Sprintf("%s needs %s %s now where it used to need %s. Ask it for less at a time, or use something "+
-			"else, and save your state before you go on.", p.Tool, phrase.Figure(now), g.unit, phrase.Figure(b.mean)),
+		Advice: fmt.Sprintf("%s needs %s %s now; it used to need %s. Request less at a time, or use something "+
+			"else, and save your state before you continue.", p.Tool, phrase.Figure(now), g.unit, phrase.Figure(b.mean)),
 		Evidence: ckpt.Evidence{
 			Threshold: fmt.Sprintf("a sum of %s standard deviations of %s above %s", phrase.Figure(set.warn.value),
 				phrase.Figure(b.deviation()), phrase.Figure(b.mean)),

@@ -32,7 +32,7 @@ func (r *run) Goal(now time.Time, declared string, updated bool) []observer.Foun
 	g.told = phrase.Cut(declared)
 	return []observer.Found{{
 		Rule: RuleGoalChanged, Severity: set.one, SinceSeq: r.seq,
-		Message: fmt.Sprintf("The goal was %q and is %q after %s, and no goal_update event came.", phrase.Cut(g.first),
+		Message: fmt.Sprintf("The goal was %q and is %q after %s, without a goal_update event.", phrase.Cut(g.first),
 			phrase.Cut(declared), phrase.Count(int(r.ended), "step")),
 		Advice: fmt.Sprintf("Your goal was %q, %s ago. Go back to it, or append a goal_update event that says why it changed.",
 			phrase.Cut(g.first), phrase.Count(int(r.ended), "step")),

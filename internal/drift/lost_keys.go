@@ -37,7 +37,7 @@ func (r *run) lost(found []observer.Found, p *observer.StatePrint, set setting) 
 	f.Evidence.Window = len(before)
 	f.Message = fmt.Sprintf("The state has lost %s that the last %s had: %s.", phrase.Count(len(gone), "top-level key"),
 		phrase.Count(len(before), "checkpoint"), named(gone))
-	f.Advice = fmt.Sprintf("Your state has lost %s: %s. Take it from the checkpoint before, or say that it is no "+
+	f.Advice = fmt.Sprintf("Your state has lost %s: %s. Copy it from the previous checkpoint, or say that it is no "+
 		"longer needed.", phrase.Count(len(gone), "key"), named(gone))
 	return append(found, f)
 }

@@ -28,9 +28,9 @@ func (r *run) stalled(found []observer.Found, now time.Time, key string) []obser
 	p.told = severity
 	return append(found, observer.Found{
 		Rule: RuleNoProgress, Severity: severity, SinceSeq: p.grewSeq,
-		Message: fmt.Sprintf("The declared progress has stood at %s for %s and %s.", phrase.Figure(p.best),
+		Message: fmt.Sprintf("The declared progress has stayed at %s for %s and %s.", phrase.Figure(p.best),
 			phrase.Count(int(steps), "step"), spentText(spent)),
-		Advice: fmt.Sprintf("Your progress has stood at %s for %s. Say what blocks it, and take another way or ask for help.",
+		Advice: fmt.Sprintf("Your progress has stayed at %s for %s. State what blocks it, and try another approach or ask for help.",
 			phrase.Figure(p.best), phrase.Count(int(steps), "step")),
 		Evidence: ckpt.Evidence{
 			Threshold: fmt.Sprintf("%s × %s", phrase.Figure(need), stallLimit(r.set.policy)),

@@ -59,7 +59,7 @@ func (repeat) making(h *history, need threshold, span int) int {
 func (r repeat) tell(h *history, x hit) observer.Found {
 	newest := h.last(0)
 	f := x.found(h, RuleRepeat, func(e *entry) bool { return e.told && e.pair == newest.pair })
-	f.Message = fmt.Sprintf("%s was called %s with the same arguments in the last %s and always gave the same result.",
+	f.Message = fmt.Sprintf("%s was called %s with the same arguments in the last %s and returned the same result each time.",
 		newest.tool, phrase.Times(x.n), phrase.Count(x.among, "step"))
 	f.Advice = fmt.Sprintf("You have made the same call to %s %s and got the same result; it will not change. Use what "+
 		"it said, or do something else.", newest.tool, phrase.Times(x.n))

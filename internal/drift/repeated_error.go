@@ -57,12 +57,12 @@ func (repeatedError) tell(h *history, x hit) observer.Found {
 	f := x.found(h, RuleRepeatedError, newest.sameFailure)
 	if newest.cause == timedOutNumber {
 		f.Message = fmt.Sprintf("%s timed out %s in the last %s.", newest.tool, phrase.Times(x.n), phrase.Count(x.among, "step"))
-		f.Advice = fmt.Sprintf("%s has timed out %s. Calling it again does not help: give it more time, let it work in the "+
-			"background, or ask it for less at once.", newest.tool, phrase.Times(x.n))
+		f.Advice = fmt.Sprintf("%s has timed out %s. Calling it again does not help: give it more time, run it in the "+
+			"background, or request less at once.", newest.tool, phrase.Times(x.n))
 		return f
 	}
 	f.Message = fmt.Sprintf("%s failed %s in the last %s, each time with the same error.", newest.tool, phrase.Times(x.n), phrase.Count(x.among, "step"))
-	f.Advice = fmt.Sprintf("%s has failed %s with the same error. Other arguments do not help: read what it says, mend "+
-		"that, or do without.", newest.tool, phrase.Times(x.n))
+	f.Advice = fmt.Sprintf("%s has failed %s with the same error. Other arguments do not help: read the error, fix "+
+		"the cause, or do without this tool.", newest.tool, phrase.Times(x.n))
 	return f
 }

@@ -56,9 +56,9 @@ func (sameError) tell(h *history, x hit) observer.Found {
 	newest := h.last(0)
 	f := x.found(h, RuleSameError, func(e *entry) bool { return e.bad && e.cause == newest.cause })
 	f.Evidence.Observed = fmt.Sprintf("%s, from %s", outOf(x.n, x.among), phrase.Count(x.distinct, "tool"))
-	f.Message = fmt.Sprintf("%d of the last %s failed with the same error, from %s: what the tools share is at fault.", x.n,
+	f.Message = fmt.Sprintf("%d of the last %s failed with the same error, from %s: the cause is something that these tools share.", x.n,
 		phrase.Count(x.among, "step"), phrase.Count(x.distinct, "tool"))
-	f.Advice = fmt.Sprintf("The same error came %s from %s, so another tool will not help. Wait, or do what needs none "+
+	f.Advice = fmt.Sprintf("The same error came %s from %s, so another tool will not help. Wait, or do work that needs none "+
 		"of them, or say what is not available.", phrase.Times(x.n), phrase.Count(x.distinct, "tool"))
 	return f
 }

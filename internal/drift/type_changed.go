@@ -21,7 +21,7 @@ func (r *run) retyped(found []observer.Found, p *observer.StatePrint, _ setting)
 		f.Evidence.Threshold, f.Evidence.Observed = was, is
 		f.Message = fmt.Sprintf("%q in the state was %s, and is %s after %s.", phrase.Cut(key), phrase.Article(was),
 			phrase.Article(is), phrase.Count(int(r.states.count), "checkpoint"))
-		f.Advice = fmt.Sprintf("%q in your state was %s, and is %s after %s. Put the right value there before you go on.",
+		f.Advice = fmt.Sprintf("%q in your state was %s, and is %s after %s. Restore the right type before you continue.",
 			phrase.Cut(key), phrase.Article(was), phrase.Article(is), phrase.Count(int(r.states.count), "checkpoint"))
 		found = append(found, f)
 		if len(found) >= maxNamed {

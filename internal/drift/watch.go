@@ -195,7 +195,7 @@ func schemaBroken(broken []schema.Violation) observer.Found {
 	return observer.Found{
 		Rule: RuleSchema, Severity: ckpt.SeverityCritical,
 		Message:  fmt.Sprintf("The state does not match the agent's schema in %s: %s.", phrase.Count(len(broken), "place"), places),
-		Advice:   fmt.Sprintf("Your state breaks its schema in %s: %s. Mend it before you save again.", phrase.Count(len(broken), "place"), places),
+		Advice:   fmt.Sprintf("Your state breaks its schema in %s: %s. Fix it before you save again.", phrase.Count(len(broken), "place"), places),
 		Evidence: ckpt.Evidence{Threshold: "no place that breaks the schema", Observed: phrase.Count(len(broken), "place"), Pointer: broken[0].Pointer},
 	}
 }
@@ -210,8 +210,8 @@ func placeOf(pointer string) string {
 func schemaStopped(why string) observer.Found {
 	return observer.Found{
 		Rule: RuleSchemaStopped, Severity: ckpt.SeverityWarn,
-		Message: fmt.Sprintf("The agent's schema was stopped and says nothing: %s.", why),
-		Advice:  fmt.Sprintf("The schema in your policy could not be tried: %s. Save a smaller state, or a simpler schema.", why),
+		Message: fmt.Sprintf("The check of the agent's schema was stopped and has no verdict: %s.", why),
+		Advice:  fmt.Sprintf("The schema in your policy could not be checked: %s. Save a smaller state, or set a simpler schema.", why),
 		Evidence: ckpt.Evidence{Threshold: fmt.Sprintf("at most %d units of work and %s", schema.MaxWork,
 			phrase.Bytes(MaxSchemaState)), Observed: "stopped"},
 	}

@@ -17,14 +17,14 @@ func (m *maker) findDoubts() []doubt {
 	}
 	if m.held() {
 		doubts = append(doubts, doubt{
-			text:    "The policy says autoresume: false, so an operator decides whether the run goes on.",
+			text:    "The policy says autoresume: false, so an operator decides whether the run continues.",
 			covered: madeSince(m.f.Interrupted),
 		})
 	}
 	if m.choice.suspect() {
 		doubts = append(doubts, doubt{
-			text: "No clean checkpoint is left: each one that reads back intact was saved after the first evidence of critical drift. " +
-				"The newest of them is offered, and an operator must decide whether to trust it.",
+			text: "No clean checkpoint is left: every intact checkpoint was saved after the first evidence of critical drift. " +
+				"The newest one is offered, and an operator must decide whether to trust it.",
 			covered: func(p *ckpt.Prompt) bool { return string(p.Checkpoint) == m.choice.fact.ID },
 		})
 	}
@@ -110,7 +110,7 @@ func Question(p *ckpt.Plan) string {
 	if n := len(p.UncertainOperations); n > 0 {
 		fmt.Fprintf(&b, " although nobody knows whether %s took effect", operationNames(p.UncertainOperations))
 	}
-	b.WriteString(", re-initialize it (begin anew and leave all of this behind), or abandon it?")
+	b.WriteString(", re-initialize it (start from the beginning and leave all of this behind), or abandon it?")
 	return b.String()
 }
 

@@ -23,7 +23,7 @@ func Make(f *Facts) (*ckpt.Plan, error) {
 		m.say(m.ownerLives())
 	case !begun(f):
 		m.fresh(m.happened(), m.operatorEnded(ckpt.ChoiceReinitialize),
-			"Nothing is saved and no step is done, so there is nothing to resume: begin anew.", m.forkedFrom())
+			"Nothing is saved and no step is done, so there is nothing to resume: start from the beginning.", m.forkedFrom())
 	default:
 		if err := m.goOn(); err != nil {
 			return nil, err
@@ -31,7 +31,7 @@ func Make(f *Facts) (*ckpt.Plan, error) {
 	}
 	m.takeQuestions()
 	if f.DryRun {
-		m.say("This was only a look: nothing was claimed or changed.")
+		m.say("This was a dry run: nothing was claimed or changed.")
 	}
 	return m.plan, nil
 }
@@ -72,7 +72,7 @@ func (m *maker) goOn() error {
 		m.say(m.passedOver()...)
 		m.say(m.aboutOperations()...)
 		m.say(m.interruptedSteps()...)
-		m.say("Nothing is handed out. Bring a checkpoint back from a backup or an export, or begin a new run.")
+		m.say("No state is returned. Bring back a checkpoint from a backup or an export, or start a new run.")
 		return nil
 	}
 	m.takeProgram()

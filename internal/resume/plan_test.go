@@ -306,7 +306,7 @@ func TestNobodyNamedTheRun(t *testing.T) {
 	if err != nil || p.Verdict != ckpt.VerdictFresh {
 		t.Fatalf("%v, %v", p, err)
 	}
-	if got := Reason(p); got != "There is no such run yet, so there is nothing to resume: begin anew." {
+	if got := Reason(p); got != "There is no such run yet, so there is nothing to resume: start from the beginning." {
 		t.Error(got)
 	}
 }

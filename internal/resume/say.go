@@ -34,42 +34,42 @@ func (m *maker) explain() {
 func (m *maker) conclusion() string {
 	switch {
 	case m.plan.Verdict == ckpt.VerdictAsk:
-		return "Do not go on before an operator has answered."
+		return "Do not continue before an operator has answered."
 	case m.ownedByAnother():
-		return "Go on only once the old owner is stopped."
+		return "Continue only after the old owner is stopped."
 	case m.f.OwnerStands:
-		return "Go on only once that process is stopped."
+		return "Continue only after that process is stopped."
 	case m.plan.Verdict == ckpt.VerdictRepair && m.decided():
-		return "Go on as the operator decided, with the changes that are listed here."
+		return "Continue as the operator decided, with the changes listed here."
 	case m.plan.Verdict == ckpt.VerdictRepair:
-		return "It is safe to go on with the changes that are listed here."
+		return "It is safe to continue with the changes listed here."
 	}
-	return "It is safe to go on."
+	return "It is safe to continue."
 }
 
 func (m *maker) thereIsNone() string {
 	if m.f.Run.Run == "" {
-		return "There is no such run yet, so there is nothing to resume: begin anew."
+		return "There is no such run yet, so there is nothing to resume: start from the beginning."
 	}
-	return "There is no " + m.run() + " yet, so there is nothing to resume: begin anew."
+	return "There is no " + m.run() + " yet, so there is nothing to resume: start from the beginning."
 }
 
 func (m *maker) itEnded() string {
 	r := &m.f.Run
-	return fmt.Sprintf("The %s ended as %s%s, so there is nothing to resume: begin anew, as a new attempt.", m.run(), r.Status, m.at(r.EndedAt.Time))
+	return fmt.Sprintf("The %s ended as %s%s, so there is nothing to resume: start from the beginning, as a new attempt.", m.run(), r.Status, m.at(r.EndedAt.Time))
 }
 
 func (m *maker) forkedFrom() string {
 	if m.f.Run.ForkedFrom == "" {
 		return ""
 	}
-	return fmt.Sprintf("The run is a fork: its beginning is the state of checkpoint %s.", m.f.Run.ForkedFrom)
+	return fmt.Sprintf("The run is a fork: it starts from the state of checkpoint %s.", m.f.Run.ForkedFrom)
 }
 
 func (m *maker) ownerLives() string {
 	return fmt.Sprintf("The %s belongs to %s, which is alive. "+
-		"Two owners would do the same work twice. Stop that process first, or resume with force to take the run over: "+
-		"its writes are then refused, but what it does elsewhere is not stopped.", m.run(), m.owner())
+		"Two owners would do the same work twice. Stop that process first, or resume with force to take over the run: "+
+		"its writes are then refused, but its work outside the daemon is not stopped.", m.run(), m.owner())
 }
 
 // happened says how the last segment came to its end.
@@ -77,8 +77,8 @@ func (m *maker) happened() string {
 	f := m.f
 	switch {
 	case m.ownedByAnother():
-		return fmt.Sprintf("The %s is taken over by force from %s, which is still alive: its writes are refused from now on, "+
-			"but what it does elsewhere is not stopped. Stop it.", m.run(), m.owner())
+		return fmt.Sprintf("The %s is taken over by force from %s, which is still alive. Its writes are refused from now on, "+
+			"but its work outside the daemon is not stopped. Stop it.", m.run(), m.owner())
 	case m.resumesItself():
 		return fmt.Sprintf("The %s is resumed by its own owner.", m.run())
 	}
@@ -88,23 +88,23 @@ func (m *maker) happened() string {
 	case ckpt.RunAwaitingContinuation:
 		return fmt.Sprintf("The %s was left by its owner%s to be continued.", m.run(), m.at(m.lastWord()))
 	case ckpt.RunTimedOut:
-		said := fmt.Sprintf("The %s timed out%s: %s stopped beating or made no progress.", m.run(), m.at(f.Interrupted), m.owner())
+		said := fmt.Sprintf("The %s timed out%s: %s sent no heartbeat or made no progress.", m.run(), m.at(f.Interrupted), m.owner())
 		if f.OwnerStands {
-			said += " That process is still there and may go on at any time: once the run is resumed its writes are refused, " +
-				"but what it does elsewhere is not stopped. Stop it."
+			said += " That process still exists and may continue at any time. Once the run is resumed, its writes are refused, " +
+				"but its work outside the daemon is not stopped. Stop it."
 		}
 		return said
 	default:
 	}
 	switch {
 	case m.reinitialized():
-		return fmt.Sprintf("The %s was re-initialized%s: what it had is history.", m.run(), m.at(f.Prompt.AnsweredAt.Time))
+		return fmt.Sprintf("The %s was re-initialized%s: what it had before is history.", m.run(), m.at(f.Prompt.AnsweredAt.Time))
 	case released(f):
 		return fmt.Sprintf("The %s was stopped by its owner%s and ended as interrupted.", m.run(), m.at(m.lastWord()))
 	case !f.Interrupted.IsZero():
-		return fmt.Sprintf("The %s was interrupted%s: %s ended without saying so.", m.run(), m.at(f.Interrupted), m.owner())
+		return fmt.Sprintf("The %s was interrupted%s: %s ended without ending the run.", m.run(), m.at(f.Interrupted), m.owner())
 	}
-	return fmt.Sprintf("The %s is recorded as %s, but no owner of it is known to be alive.", m.run(), f.Run.Status)
+	return fmt.Sprintf("The %s is recorded as %s, but none of its owners is known to be alive.", m.run(), f.Run.Status)
 }
 
 // reinitialized says that the last thing which happened to the run was that the
@@ -148,7 +148,7 @@ func (m *maker) aboutOperations() []string {
 			return append(said, fmt.Sprintf("%d more operations are uncertain in the same way.", len(list)-i))
 		}
 		o := &list[i]
-		s := fmt.Sprintf("Operation %s, attempt %d, began%s and its end was never recorded: nobody knows whether it took effect. "+
+		s := fmt.Sprintf("Operation %s, attempt %d, began%s and its outcome was never recorded: nobody knows whether it took effect. "+
 			"Find out, and resolve it as succeeded or failed.", stepName(o.Key, o.Name), o.Attempt, m.at(o.StartedAt.Time))
 		if o.Checkpoint != "" && (m.choice.loaded == nil || string(o.Checkpoint) != m.choice.fact.ID) {
 			s += fmt.Sprintf(" Checkpoint %s was taken just before it.", o.Checkpoint)
@@ -161,7 +161,7 @@ func (m *maker) aboutOperations() []string {
 // toLoad names the checkpoint to go on from.
 func (m *maker) toLoad() string {
 	if m.choice.loaded == nil {
-		return "No checkpoint was saved: begin with the run's own beginning, and use the results of the steps."
+		return "No checkpoint was saved: start from the run's beginning, and use the results of the steps."
 	}
 	s := "Load "
 	if m.plan.Verdict == ckpt.VerdictAsk {
@@ -177,9 +177,9 @@ func (m *maker) toLoad() string {
 	case m.f.GivenUp > 0:
 		s += ", the newest clean and intact one up to the one that was restored"
 	case len(m.choice.skipped) > 0:
-		s += ", the newest that is clean and intact"
+		s += ", the newest clean and intact one"
 	case m.choice.fact.Seq < m.f.LastSeq:
-		s += ", the newest that is left, clean and intact"
+		s += ", the newest clean and intact one that is left"
 	default:
 		s += ", the newest, clean and intact"
 	}
@@ -192,9 +192,9 @@ func (m *maker) toLoad() string {
 	}
 	switch n := m.f.GivenUp; {
 	case n == 1:
-		s += ". One that was saved later, before that was restored, is left behind"
+		s += ". One checkpoint that was saved later, before that restore, is left behind"
 	case n > 1:
-		s += fmt.Sprintf(". %d that were saved later, before that was restored, are left behind", n)
+		s += fmt.Sprintf(". %d checkpoints that were saved later, before that restore, are left behind", n)
 	}
 	return s + "."
 }
@@ -211,11 +211,11 @@ func (m *maker) nothingIntact() string {
 func (m *maker) passedOver() []string {
 	var said []string
 	if n := m.choice.suspects; n == 1 {
-		said = append(said, fmt.Sprintf("Checkpoint %s (number %d) is newer, but was saved after the first evidence of critical drift: it is passed over.",
+		said = append(said, fmt.Sprintf("Checkpoint %s (number %d) is newer, but was saved after the first evidence of critical drift: it is skipped.",
 			m.choice.oldest.ID, m.choice.oldest.Seq))
 	} else if n > 1 {
 		said = append(said, fmt.Sprintf("%d newer checkpoints, from %s (number %d) on, were saved after the first "+
-			"evidence of critical drift: they are passed over.",
+			"evidence of critical drift: they are skipped.",
 			n, m.choice.oldest.ID, m.choice.oldest.Seq))
 	}
 	said = append(said, m.found()...)
@@ -229,7 +229,7 @@ func (m *maker) passedOver() []string {
 			break
 		}
 		told++
-		said = append(said, fmt.Sprintf("Checkpoint %s (number %d) is passed over as %s", s.ID, s.Seq, sentence(s.Reason)))
+		said = append(said, fmt.Sprintf("Checkpoint %s (number %d) is skipped: %s", s.ID, s.Seq, sentence(s.Reason)))
 	}
 	return said
 }
@@ -248,7 +248,7 @@ func (m *maker) found() []string {
 			continue
 		}
 		if len(said) == maxNamed {
-			return append(said, "More was found; ckptsidecar drift "+m.f.Run.Agent+" --all has it.")
+			return append(said, "There are more findings; ckptsidecar drift "+m.f.Run.Agent+" --all lists them.")
 		}
 		said = append(said, fmt.Sprintf("Critical drift was found%s: %s.", m.at(f.At.Time), inWords(f)))
 	}
@@ -271,7 +271,7 @@ func (m *maker) completedSteps() string {
 		s = fmt.Sprintf("1 step succeeded%s: use its result and do not run it again.", since)
 	}
 	if m.drifted {
-		s += " Look at the results before you trust them: the agent was drifting when some of this was done."
+		s += " Check the results before you trust them: the agent was drifting during some of these steps."
 	}
 	return s
 }
@@ -285,7 +285,7 @@ func (m *maker) interruptedSteps() []string {
 		}
 		s := &list[i]
 		said = append(said, fmt.Sprintf("Step %s began%s and its result was lost: it may or may not have taken effect. "+
-			"Give its synthetic result to the model, and check before repeating it.", stepName(s.Key, s.Name), m.at(s.StartedAt.Time)))
+			"Give its synthetic result to the model, and check before you repeat it.", stepName(s.Key, s.Name), m.at(s.StartedAt.Time)))
 	}
 	return said
 }

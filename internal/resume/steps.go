@@ -76,7 +76,7 @@ func (m *maker) lost() string {
 // that model APIs accept, so that every tool call of a transcript has a result.
 func synthesize(s *ckpt.Step, lost string) ckpt.SyntheticResult {
 	text := "The step " + stepName(s.Key, s.Name) + " was interrupted: " + lost +
-		" before the result was recorded. It may or may not have taken effect; check before repeating it."
+		" before the result was recorded. It may or may not have taken effect; check before you repeat it."
 	return ckpt.SyntheticResult{
 		Text: text,
 		Anthropic: object(struct {

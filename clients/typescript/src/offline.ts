@@ -102,7 +102,7 @@ export async function offlinePlan<S>(delivery: Delivery, name: { agent: string; 
 }
 
 function interrupted(step: { key: string; name: string; args: Json; at: string }): Plan['interrupted_steps'][number] {
-  const text = `The step ${step.key} was interrupted: its process ended before the result was recorded. It may or may not have taken effect; check before repeating it.`;
+  const text = `The step ${step.key} was interrupted: its process ended before the result was recorded. It may or may not have taken effect; check before you repeat it.`;
   return {
     key: step.key,
     name: step.name,

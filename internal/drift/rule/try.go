@@ -76,7 +76,7 @@ func (t *trial) holding(r *Rule) observer.Found {
 	f.Evidence.Threshold, f.Evidence.Observed = phrase.Cut(r.When), "true"
 	if f.Message == "" {
 		f.Message = fmt.Sprintf("The rule %s of the policy holds: %s.", r.Name, phrase.Cut(r.When))
-		f.Advice = fmt.Sprintf("The rule %s of your policy holds: %s. Look at what it names before you go on.", r.Name, phrase.Cut(r.When))
+		f.Advice = fmt.Sprintf("The rule %s of your policy holds: %s. Check what it names before you continue.", r.Name, phrase.Cut(r.When))
 	}
 	return f
 }
@@ -86,17 +86,17 @@ func (t *trial) stopped(r *Rule, work int) observer.Found {
 	f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("at most %d units of work and %s of text", work, phrase.Bytes(maxText)), "stopped"
 	f.Message = fmt.Sprintf("The rule %s of the policy was stopped: it needs more than %d units of work or %s of "+
 		"text for one %s.", r.Name, work, phrase.Bytes(maxText), t.what)
-	f.Advice = fmt.Sprintf("The rule %s of your policy was stopped after %d units of work, and says nothing. Whoever "+
-		"wrote it must make it simpler.", r.Name, work)
+	f.Advice = fmt.Sprintf("The rule %s of your policy was stopped after %d units of work, and has no verdict. Its "+
+		"author must make it simpler.", r.Name, work)
 	return f
 }
 
 func (t *trial) tooLarge(r *Rule) observer.Found {
 	f := observer.Found{Rule: r.Name, Severity: ckpt.SeverityWarn, Evidence: t.found}
 	f.Evidence.Threshold, f.Evidence.Observed = fmt.Sprintf("at most %s", phrase.Bytes(MaxState)), phrase.Bytes(int64(t.size))
-	f.Message = fmt.Sprintf("The rule %s of the policy was stopped: the %s has %s, and rules are tried on at most %s.", r.Name,
+	f.Message = fmt.Sprintf("The rule %s of the policy was stopped: the %s has %s, and rules are evaluated on at most %s.", r.Name,
 		t.what, phrase.Bytes(int64(t.size)), phrase.Bytes(MaxState))
-	f.Advice = fmt.Sprintf("The rule %s of your policy was not tried on %s. Make the %s smaller.", r.Name, phrase.Bytes(int64(t.size)), t.what)
+	f.Advice = fmt.Sprintf("The rule %s of your policy was not evaluated on %s. Make the %s smaller.", r.Name, phrase.Bytes(int64(t.size)), t.what)
 	return f
 }
 

@@ -11,8 +11,8 @@ import (
 
 func TestQueryIsReadStrictly(t *testing.T) {
 	for raw, part := range map[string]string{
-		"kind=routine&kind=routine":     "kind came twice",
-		"owner=a&owner=b":               "owner came twice",
+		"kind=routine&kind=routine":     "kind was given twice",
+		"owner=a&owner=b":               "owner was given twice",
 		"colour=red":                    `"colour" is unknown`,
 		"Kind=routine":                  `"Kind" is unknown`,
 		"kind=":                         `"kind" has no value`,
