@@ -88,7 +88,7 @@ func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
 	err := a.client.claim(ctx, r, request)
 	switch {
 	case err != nil && a.client.FailOpen && passes(err) && ctx.Err() == nil:
-		a.client.log().Warn("a run begins without the daemon", "agent", a.Name, "run", r.Name, "error", err)
+		a.client.log().Warn("a run starts without the daemon", "agent", a.Name, "run", r.Name, "error", err)
 		r.Plan = &ckpt.Plan{Verdict: ckpt.VerdictFresh, Agent: a.Name, Run: r.Name, Reasons: []string{"the daemon is away: " + err.Error()}}
 	case err != nil:
 		return nil, err

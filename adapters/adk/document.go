@@ -295,7 +295,7 @@ func (s *Service) runs(ctx context.Context, workflow string) (names []string, er
 }
 
 func foreign(run string, err error) error {
-	return ckpt.Wrap(ckpt.CodeInvalid, err, "run %s holds something else than a session of the kit: give another agent's name (%v)", run, err)
+	return ckpt.Wrap(ckpt.CodeInvalid, err, "run %s does not hold a session of the kit: give another agent's name (%v)", run, err)
 }
 
 const readable = 100 // bytes of an id that are in the name of its run

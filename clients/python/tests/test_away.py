@@ -155,7 +155,7 @@ class Away(World):
                 os.kill(os.getpid(), 9)
 
         self.assertEqual(wait(child(work)), -9)
-        # The next one begins without the daemon too: it goes on from the spool.
+        # The next one starts without the daemon too: it goes on from the spool.
         with self.quiet(), self.sidecar(deadline=0.0).agent("dies").run("r") as run:
             self.assertEqual((run.plan.verdict, run.state), ("offline", {"i": 4}))
             self.assertEqual([s["key"] for s in run.plan.completed_steps], ["done"])

@@ -108,11 +108,11 @@ export class Backlog {
       if (spool.whenItFails === 'raise') {
         throw new SidecarError('spool', `${messageOf(error)}; it is needed because ${messageOf(reason)}`, { outcome: reason.outcome, cause: error });
       }
-      if (this.lost++ === 0) warn(`what is saved is lost from here on: ${messageOf(reason)}; and ${messageOf(error)}`);
+      if (this.lost++ === 0) warn(`writes are lost from now on: ${messageOf(reason)}; and ${messageOf(error)}`);
       return new SetAside('nowhere', error as SidecarError);
     }
     this.clear.delete(runKey(ask.agent, ask.run));
-    if (!(reason instanceof Behind) && this.added++ === 0) warn(`what is saved waits in the spool ${spool.folder} from here on: ${messageOf(reason)}`);
+    if (!(reason instanceof Behind) && this.added++ === 0) warn(`writes wait in the spool ${spool.folder} from now on: ${messageOf(reason)}`);
     this.drainLater();
     return new SetAside('spool', reason);
   }
@@ -145,7 +145,7 @@ export class Backlog {
       }
       if (performance.now() >= until) {
         if (report) return sum;
-        throw new SidecarError('busy', `somebody else replays the spool ${this.settings.spool.folder} just now`);
+        throw new SidecarError('busy', `another process is replaying the spool ${this.settings.spool.folder} just now`);
       }
       await sleep(pause);
     }
@@ -169,7 +169,7 @@ export class Backlog {
       if (runs.size > 0) this.drainLater();
       return runs.has(key);
     } catch (error) {
-      if (!this.unreadable) this.settings.warn(`${messageOf(error)}; what waits there is not replayed`);
+      if (!this.unreadable) this.settings.warn(`${messageOf(error)}; its writes are not replayed`);
       this.unreadable = true;
       return false;
     }

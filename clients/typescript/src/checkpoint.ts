@@ -17,7 +17,7 @@ export function cutState(answer: Answer): { body: Buffer; state: Buffer | undefi
   if (typeof where !== 'string') return { body: answer.body, state: undefined };
   const [first, last] = where.split('-').map(Number) as [number, number];
   if (!(first >= 1 && last >= first && last < answer.body.length)) {
-    throw new SidecarError('internal', 'the answer of the daemon cannot be understood: its state is not where it says', { outcome: 'unknown' });
+    throw new SidecarError('internal', 'the answer of the daemon cannot be understood: its state is not at the stated place', { outcome: 'unknown' });
   }
   const before = answer.body.subarray(0, first);
   const value = answer.body.subarray(first, last + 1);

@@ -214,5 +214,5 @@ export function runNameOf(readable: string, ...key: string[]): string {
 
 /** The error of a document that another program wrote. */
 export function foreign(what: string, saved: Stored): Error {
-  return invalid(`run ${saved.run} of agent ${saved.agent} holds something else than ${what}: give another agent's name`);
+  return invalid(`run ${saved.run} of agent ${saved.agent} does not hold ${what}: give another agent's name`);
 }

@@ -88,7 +88,7 @@ export class DriftWatch {
       try {
         fn(now);
       } catch (error) {
-        this.warn(`onDrift has thrown: ${error instanceof Error ? error.message : String(error)}`);
+        this.warn(`onDrift threw an error: ${error instanceof Error ? error.message : String(error)}`);
       }
     }
   }

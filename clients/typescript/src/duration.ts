@@ -9,7 +9,7 @@ const units: Record<string, number> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000,
 export function milliseconds(duration: Duration, what: string): number {
   const ms = typeof duration === 'number' ? duration : parse(duration);
   if (!Number.isFinite(ms) || ms < 0) {
-    throw invalid(`${what} is ${JSON.stringify(duration)}: say milliseconds, or text such as "30s", "15m" or "1h30m"`);
+    throw invalid(`${what} is ${JSON.stringify(duration)}: give milliseconds, or text such as "30s", "15m" or "1h30m"`);
   }
   return ms;
 }

@@ -80,6 +80,6 @@ export function messageOf(thrown: unknown): string {
   try {
     return String(thrown);
   } catch {
-    return 'something that has no words was thrown';
+    return 'a value without a message was thrown';
   }
 }

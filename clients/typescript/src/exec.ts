@@ -20,7 +20,7 @@ export function execPlan<S>(name: { agent: string; run: string }, warn: (message
   try {
     return read<S>(file);
   } catch (error) {
-    warn(`the plan ${file} cannot be read, so the run is resumed once more: ${messageOf(error)}`);
+    warn(`the plan ${file} cannot be read, so the run is resumed again: ${messageOf(error)}`);
     return undefined;
   }
 }

@@ -17,7 +17,7 @@ const none = Buffer.alloc(0);
 /** Writes the head of a request with a body of so many bytes. Nothing in it can end a line early. */
 export function headOf(ask: Ask, length: number, askFirst: boolean): string {
   const target = ask.query ? `${ask.path}?${ask.query}` : ask.path;
-  if (!/^[A-Z]+$/.test(ask.method) || !/^\/[!-~]*$/.test(target)) throw invalid(`the request ${JSON.stringify(`${ask.method} ${target}`)} cannot be: it holds what must be escaped`);
+  if (!/^[A-Z]+$/.test(ask.method) || !/^\/[!-~]*$/.test(target)) throw invalid(`the request ${JSON.stringify(`${ask.method} ${target}`)} is not valid: it contains characters that must be escaped`);
   let head = `${ask.method} ${target} HTTP/1.1\r\nHost: ckptsidecar\r\n`;
   for (const name in ask.headers) {
     const value = ask.headers[name]!;
@@ -127,7 +127,7 @@ export class Reader {
   }
 
   private interim(): Answer {
-    if (this.status === 101) throw malformed('it speaks of another protocol');
+    if (this.status === 101) throw malformed('it switches to another protocol');
     return { status: this.status, headers: this.headers, body: none };
   }
 
@@ -135,7 +135,7 @@ export class Reader {
     const { 'content-length': length, 'transfer-encoding': encoding } = this.headers;
     if (this.status === 204 || this.status === 304) return this.whole(none);
     if (encoding !== undefined) {
-      if (encoding.toLowerCase() !== 'chunked' || length !== undefined) throw malformed('where it ends is not clear');
+      if (encoding.toLowerCase() !== 'chunked' || length !== undefined) throw malformed('its end is unclear');
       this.part = 'chunk line';
     } else if (length !== undefined) {
       this.allocate(length);
@@ -174,7 +174,7 @@ export class Reader {
   private chunkEnd(): undefined {
     const line = this.line();
     if (line === undefined) return;
-    if (line !== '') throw malformed('a chunk of it is longer than it says');
+    if (line !== '') throw malformed('a chunk of it is longer than stated');
     this.part = 'chunk line';
   }
 
@@ -223,7 +223,7 @@ function headersOf(lines: string[]): Answer['headers'] {
     const colon = line.indexOf(':');
     const name = line.slice(0, Math.max(colon, 0)).toLowerCase();
     const value = line.slice(colon + 1).trim();
-    if (!token.test(name) || /[^\t -~\x80-\xff]/.test(value)) throw malformed('a header of it is none');
+    if (!token.test(name) || /[^\t -~\x80-\xff]/.test(value)) throw malformed('one of its headers is invalid');
     const before = headers[name];
     headers[name] = before === undefined ? value : `${before}, ${value}`;
   }
@@ -231,7 +231,7 @@ function headersOf(lines: string[]): Answer['headers'] {
 }
 
 function malformed(why: string): Error {
-  return new Error(`the answer is no HTTP: ${why}`);
+  return new Error(`the answer is not HTTP: ${why}`);
 }
 
 export function hungUp(message: string): Error {

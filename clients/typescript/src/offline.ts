@@ -73,10 +73,10 @@ export async function offlinePlan<S>(delivery: Delivery, name: { agent: string; 
   }
   const fresh = names.length === 0 || (!told.checkpoint && told.done.size + told.begun.size + told.open.size === 0);
   const reasons = [`The daemon is away: ${away.message}.`];
-  if (fresh) reasons.push('The spool holds nothing of this run, so it begins anew; whether the daemon has something to resume is not known.');
+  if (fresh) reasons.push('The spool has nothing of this run, so it starts from the beginning; it is not known whether the daemon has something to resume.');
   else reasons.push('The run goes on from what its former process has spooled.');
   if (told.open.size > 0) reasons.push(`Nobody knows whether ${[...told.open.keys()].map((key) => JSON.stringify(key)).join(', ')} took effect.`);
-  delivery.settings.warn(`agent ${name.agent}, run ${name.run}, begins without the daemon. ${reasons.join(' ')}`);
+  delivery.settings.warn(`agent ${name.agent}, run ${name.run}, starts without the daemon. ${reasons.join(' ')}`);
   return {
     verdict: told.open.size > 0 ? 'ask' : fresh ? 'fresh' : told.begun.size > 0 ? 'repair' : 'resume',
     reasons,

@@ -65,7 +65,7 @@ export class OpenOperation<T = any> implements AsyncDisposable {
 
   /** For `await using`: an operation that is left without having succeeded has failed. */
   async [Symbol.asyncDispose](): Promise<void> {
-    if (!this.settled) await this.fail(new Error('it was left before it had succeeded'));
+    if (!this.settled) await this.fail(new Error('the block ended before the operation succeeded'));
   }
 
   private get path(): string {

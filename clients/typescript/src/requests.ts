@@ -10,19 +10,19 @@ const runName = /^[A-Za-z0-9][A-Za-z0-9._:@+-]{0,254}$/;
 
 export function checkAgent(name: string): string {
   if (typeof name === 'string' && agentName.test(name)) return name;
-  throw invalid(`the agent name ${shown(name)} cannot be: it is 1 to 128 letters, digits, ".", "_" and "-", and begins with a letter or a digit`);
+  throw invalid(`the agent name ${shown(name)} is not valid: it must be 1 to 128 letters, digits, ".", "_" and "-", and begins with a letter or a digit`);
 }
 
 export function checkRun(name: string): string {
   if (typeof name === 'string' && runName.test(name)) return name;
-  throw invalid(`the run name ${shown(name)} cannot be: it is 1 to 255 letters, digits and ". _ : @ + -", and begins with a letter or a digit`);
+  throw invalid(`the run name ${shown(name)} is not valid: it must be 1 to 255 letters, digits and ". _ : @ + -", and begins with a letter or a digit`);
 }
 
 /** A key of a step or an operation, or the type of an event. */
 export function checkKey(what: string, key: string): string {
   const bytes = typeof key === 'string' ? Buffer.byteLength(key) : 0;
   if (bytes === 0 || bytes > 512 || /[\ud800-\udfff]/.test(key.replace(/[\ud800-\udbff][\udc00-\udfff]/g, ''))) {
-    throw invalid(`the ${what} ${shown(key)} cannot be: it is text of 1 to 512 bytes`);
+    throw invalid(`the ${what} ${shown(key)} is not valid: it must be text of 1 to 512 bytes`);
   }
   return key;
 }
@@ -53,7 +53,7 @@ function encode(text: string): string {
   try {
     return encodeURIComponent(text);
   } catch {
-    throw invalid(`${shown(text)} is no valid text: it has half a character`);
+    throw invalid(`${shown(text)} is not valid text: it has half a character`);
   }
 }
 

@@ -138,7 +138,7 @@ export interface EncodedState {
 export function encodeState(state: unknown, options: SaveOptions, unserializable: Unserializable): EncodedState {
   const { contentType } = options;
   if (contentType !== undefined && !/^[!-~]([ -~]{0,253}[!-~])?$/.test(contentType)) {
-    throw invalid(`the content type ${JSON.stringify(contentType)} cannot be: it is 1 to 255 printable ASCII characters`);
+    throw invalid(`the content type ${JSON.stringify(contentType)} is not valid: it must be 1 to 255 printable ASCII characters`);
   }
   const plain = { dropped: [], simplified: [] };
   if (state instanceof Uint8Array) {
@@ -153,7 +153,7 @@ export function encodeState(state: unknown, options: SaveOptions, unserializable
 
 function saveAsk(agent: string, run: string, epoch: number | undefined, state: EncodedState, o: SaveOptions): SpoolAsk {
   const id = o.id ?? uuid7();
-  if (o.id !== undefined && !isUuid7(id)) throw invalid(`the id ${JSON.stringify(id)} of a save cannot be: it is a UUID of version 7 in lower case`);
+  if (o.id !== undefined && !isUuid7(id)) throw invalid(`the id ${JSON.stringify(id)} of a save is not valid: it must be a UUID of version 7 in lower case`);
   if (o.step !== undefined) checkKey('step key', o.step);
   const query = queryOf({ kind: o.kind ?? 'routine', run, epoch, parent: o.parent, fork_from: o.forkFrom, step: o.step }, o.labels);
   const headers: Record<string, string> = { 'Content-Type': state.contentType };

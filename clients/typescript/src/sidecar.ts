@@ -145,7 +145,7 @@ export class Sidecar {
 function settingsOf(o: SidecarOptions): Settings {
   const deadline = milliseconds(o.deadline ?? 5000, 'deadline');
   const maxBytes = o.spool?.maxBytes ?? 1 << 30;
-  if (!(maxBytes >= 0)) throw invalid(`spool.maxBytes is ${maxBytes}: say how many bytes may wait`);
+  if (!(maxBytes >= 0)) throw invalid(`spool.maxBytes is ${maxBytes}: give the number of bytes that may wait`);
   const failOpen = o.failOpen ?? true;
   const warn = o.onWarning ?? ((message: string) => process.emitWarning(message, 'CkptsidecarWarning'));
   return {

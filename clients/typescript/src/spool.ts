@@ -152,7 +152,7 @@ export class Spool {
     const found = statSync(this.folder);
     if (!found.isDirectory()) throw spoolError(`the spool ${this.folder} is not a folder: remove it, or name another with CKPTSIDECAR_SPOOL`);
     if (!windows && found.uid !== process.getuid!()) {
-      throw spoolError(`the spool ${this.folder} belongs to another user: name one of your own with CKPTSIDECAR_SPOOL`);
+      throw spoolError(`the spool ${this.folder} belongs to another user: name a folder that you own with CKPTSIDECAR_SPOOL`);
     }
     if (!windows && (found.mode & 0o022) !== 0) {
       throw spoolError(`others may write to the spool ${this.folder}: take that right away with "chmod go-w ${this.folder}"`);

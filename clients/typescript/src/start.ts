@@ -20,7 +20,7 @@ const active = new Map<string, object>();
 export async function start<S>(delivery: Delivery, saver: Saver, name: RunName, options: RunOptions<S>): Promise<Run<S>> {
   const key = [delivery.settings.socket ?? '', name.agent, name.run].join('|');
   if (active.has(key) && !options.force) {
-    throw new SidecarError('conflict', `run ${name.run} of agent ${name.agent} goes on in this process already: name another run, or take it over with force`);
+    throw new SidecarError('conflict', `run ${name.run} of agent ${name.agent} is already running in this process: name another run, or take it over with force`);
   }
   const claim = {};
   active.set(key, claim);

@@ -94,7 +94,7 @@ function outcomeOf(core: Core, key: string, answer: unknown, { negative }: StepO
 export function known<T>(core: Core, what: string, key: string): T {
   const result = core.done.get(`${what} ${key}`);
   if (result !== elsewhere) return result as T;
-  throw new SidecarError('no_daemon', `${what} ${key} has succeeded, and its result cannot be read while the daemon is away`);
+  throw new SidecarError('no_daemon', `${what} ${key} succeeded, but its result cannot be read while the daemon is away`);
 }
 
 /** What is returned now is what a resumed run is given. */
@@ -125,6 +125,6 @@ export async function told(core: Core, thrown: unknown, note: Promise<unknown>):
   try {
     await note;
   } catch (error) {
-    core.delivery.settings.warn(`that something failed (${messageOf(thrown)}) could not be told to the daemon: ${messageOf(error)}`);
+    core.delivery.settings.warn(`that something failed (${messageOf(thrown)}) could not be reported to the daemon: ${messageOf(error)}`);
   }
 }

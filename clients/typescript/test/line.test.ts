@@ -185,7 +185,7 @@ test('what is no HTTP is an error, and the connection is closed', async () => {
     const raw = await saying(text);
     const error = await unreached(raw.ask('/x', Buffer.from('body')));
     const shown = JSON.stringify(text.slice(0, 80));
-    assert.match(error.message, /the answer is no HTTP: /, shown);
+    assert.match(error.message, /the answer is not HTTP: /, shown);
     assert.deepEqual([error.code, error.outcome, error.sent, error.stale, error.timedOut], ['busy', 'unknown', true, false, false], shown);
     await until(`the connection is closed after ${shown}`, () => raw.sockets[0]!.destroyed || raw.sockets[0]!.readableEnded);
     raw.close();

@@ -210,7 +210,7 @@ test('an explicit run ends as it is told, once', async () => {
   await assert.rejects(run.end(), { code: 'conflict' });
   const again = await agent.start({ run: 'r' });
   assert.deepEqual([again.plan?.continuation_prompt, again.state], ['go on at noon', 'first']);
-  await assert.rejects(agent.start({ run: 'r' }), { code: 'conflict', message: /goes on in this process already/ });
+  await assert.rejects(agent.start({ run: 'r' }), { code: 'conflict', message: /is already running in this process/ });
   await again.end('suspended');
   await assert.rejects(agent.start({ run: 'r2', forkFrom: 'nonsense' }), { code: 'invalid' });
   await (await agent.start({ run: 'r2' })).end();

@@ -112,7 +112,7 @@ test('a full spool is an error that says what to do, or is dropped and said so',
   assert.equal(lost.stored, 'nowhere');
   assert.match((lost as { reason: string }).reason, /is full/);
   assert.equal((await dropping.save(state)).stored, 'nowhere');
-  assert.match(world.warnings.slice(before).join('\n'), /what is saved is lost from here on/);
+  assert.match(world.warnings.slice(before).join('\n'), /writes are lost from now on/);
   await world.start();
   await until('it is there again', async () => (await dropping.save(state)).stored === 'daemon');
   assert.match(world.warnings.join('\n'), /the daemon answers again; 0 requests were spooled; \d more were lost/);

@@ -33,7 +33,7 @@ class Autosave:
         refresh_after: float = 7200.0,
     ) -> None:
         if every <= 0 or refresh_after <= 0:
-            raise ValueError("every and refresh_after are seconds, and more than 0")
+            raise ValueError("every and refresh_after are in seconds and must be more than 0")
         self.error: Optional[Exception] = None  # of the last try
         self.saves = 0
         self._save, self._encode, self._state = save, encode, state
@@ -55,7 +55,7 @@ class Autosave:
                 return
             except Exception as error:  # of the daemon or of state(): the next try may go better
                 self.error = error
-                _log.warning("autosave failed, and goes on: %s", error)
+                _log.warning("autosave failed; it continues: %s", error)
 
     def now(self, *, force: bool = True) -> Optional[Saved]:
         """Saves at once; without ``force`` only where the state has changed, and answers None else."""

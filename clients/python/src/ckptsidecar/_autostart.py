@@ -50,7 +50,7 @@ def start(socket: str) -> None:
 def _log_file() -> str:
     state = _endpoint.state_home()
     if state is None:
-        raise NoDaemon("no daemon answers, and none can be started because this user has no home: set XDG_STATE_HOME")
+        raise NoDaemon("no daemon answers, and none can be started, because this user has no home: set XDG_STATE_HOME")
     folder = os.path.join(state, "ckptsidecar")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     return os.path.join(folder, "serve.log")

@@ -68,7 +68,7 @@ class Sidecar:
         if send not in ("auto", "changes", "whole"):
             raise ValueError(f'send is {send!r}: say "auto", "changes" or "whole"')
         if deadline < 0 or timeout <= 0:
-            raise ValueError("deadline and timeout are seconds, and more than 0")
+            raise ValueError("deadline and timeout are in seconds and must be more than 0")
         self._delivery = Delivery(
             Link(socket, autostart),
             Spool(spool_folder(spool), spool_bytes),

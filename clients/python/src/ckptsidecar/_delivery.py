@@ -228,7 +228,7 @@ class Delivery:
                     pause = min(pause * 2, _LONGEST_REST)
                     continue
                 if done.sent:
-                    _log.warning("%d writes of the spool were sent, %d wait", done.sent, done.left)
+                    _log.warning("%d writes of the spool were sent, %d are waiting", done.sent, done.left)
                     self._back()
                 if done.left == 0:
                     self._drainer = None

@@ -42,7 +42,7 @@ class Operation:
         self._run._boundary()
         state = self._encoded.data if self._encoded is not None else None
         if self._encoded is not None and self._encoded.content_type != "application/json":
-            raise ValueError("the state of an operation must be JSON: save the bytes before, and give none")
+            raise ValueError("the state of an operation must be JSON: save the bytes first, and give no state")
         done, result = self._run._operations.get(self.key, (False, None))
         if not done:
             body = {"key": self.key, "name": self.name, "state": state, "labels": dict(self._labels or {}) or None}
@@ -80,7 +80,7 @@ class Operation:
     def __enter__(self) -> "Operation":
         if not self._begin():
             raise AlreadyDone(
-                f"operation {self.key!r} succeeded before: it must not be done again. Give each its own key, or let "
+                f"operation {self.key!r} succeeded before: it must not run again. Give each operation its own key, or let "
                 "run.operation(…)(function) answer the result of then",
                 self.result,
             )

@@ -99,7 +99,7 @@ def _check_owner(handle: int) -> None:
     if owner not in (*_TRUSTED, _own_sid(), _service_sid(_SERVICE)):
         raise PermissionError(
             f"the pipe belongs to {owner}, which is neither the service, an administrator nor you; "
-            "end the program that made it"
+            "stop the program that created it"
         )
 
 
@@ -110,7 +110,7 @@ def _owner_of(handle: int) -> str:
     get.argtypes = [wintypes.HANDLE, ctypes.c_int, wintypes.DWORD, *[ctypes.c_void_p] * 5]
     error = get(handle, 6, 1, ctypes.byref(owner), None, None, None, ctypes.byref(descriptor))
     if error:
-        raise PermissionError(f"whom the pipe belongs to cannot be read (Windows error {error})")
+        raise PermissionError(f"the owner of the pipe cannot be read (Windows error {error})")
     try:
         return _text_of(advapi, owner)
     finally:

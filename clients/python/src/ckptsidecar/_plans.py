@@ -72,7 +72,7 @@ def refuse(plan: Plan) -> None:
             else "answer the prompt: ckptsidecar prompts"
         )
         raise NeedsOperator(
-            f"somebody must decide before run {plan.run} of {plan.agent} goes on: {told} To do: {hint}", plan
+            f"a person must decide before run {plan.run} of {plan.agent} continues: {told} To do: {hint}", plan
         )
     if plan.verdict == "unsafe" or not plan.claimed:
         raise Unsafe(f"run {plan.run} of {plan.agent} cannot go on: {told}", plan)

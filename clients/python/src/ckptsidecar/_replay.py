@@ -69,7 +69,7 @@ def _replay(spool: Spool, link: Link, lock: Lock, lane: Optional[Lane], until: f
             if error.code == "no_daemon" or error.code == "busy" and error.status == 0:
                 raise
             if error.code in AWAY:
-                _log.warning("the daemon does not take %s of the spool now: %s", name, error)
+                _log.warning("the daemon does not accept %s of the spool now: %s", name, error)
                 blocked.add(request.lane)
             else:
                 _log.error("the daemon refused %s of the spool for good, it is in rejected now: %s", name, error)

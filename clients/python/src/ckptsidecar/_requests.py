@@ -26,7 +26,7 @@ def check_agent(name: str) -> str:
     """Refuses what cannot be the name of an agent."""
     if not isinstance(name, str) or not _AGENT.match(name):
         raise Invalid(
-            f"{name!r} is no name of an agent: letters, digits and ._- are, up to 128 of them, a letter or digit first"
+            f"{name!r} is not an agent name: use 1 to 128 letters, digits and ._-, with a letter or digit first"
         )
     return name
 
@@ -35,7 +35,7 @@ def check_run(name: str) -> str:
     """Refuses what cannot be the name of a run."""
     if not isinstance(name, str) or not _RUN.match(name):
         raise Invalid(
-            f"{name!r} is no name of a run: letters, digits and ._:@+- are, up to 255 of them, a letter or digit first"
+            f"{name!r} is not a run name: use 1 to 255 letters, digits and ._:@+-, with a letter or digit first"
         )
     return name
 
@@ -43,7 +43,7 @@ def check_run(name: str) -> str:
 def check_id(id: str) -> str:
     """Refuses what is no id."""
     if not isinstance(id, str) or not is_id(id):
-        raise Invalid(f"{id!r} is no id: ids are UUIDs of version 7 in lower case")
+        raise Invalid(f"{id!r} is not an id: an id is a UUID of version 7 in lower case")
     return id
 
 

@@ -96,7 +96,7 @@ class Session:
             if plan.uncertain_operations:
                 refuse(plan)
             plan.verdict = "offline"
-        _log.warning("run %s of agent %s begins without the daemon: %s", self.run, self.agent.name, why)
+        _log.warning("run %s of agent %s starts without the daemon: %s", self.run, self.agent.name, why)
         return plan
 
     def claimed(self) -> bool:

@@ -45,7 +45,7 @@ class Spool:
     ) -> str:  # fmt: skip
         """Puts a request on disk and answers its name; raises SpoolError."""
         if not self.folder:
-            raise SpoolError("there is no folder for the spool: set CKPTSIDECAR_SPOOL to one of yours")
+            raise SpoolError("there is no folder for the spool: set CKPTSIDECAR_SPOOL to a folder that you own")
         header = {
             "version": VERSION, "method": method, "path": path, "query": query, "headers": headers,
             "agent": lane[0], "run": lane[1], "endpoint": endpoint, "created_at": now(),
@@ -81,8 +81,8 @@ class Spool:
             raise SpoolError(f"the spool {self.folder} is not a folder: remove it, or set CKPTSIDECAR_SPOOL")
         if info.st_uid != os.geteuid() or info.st_mode & 0o022:
             raise SpoolError(
-                f"the spool {self.folder} belongs to somebody else or others may write to it: "
-                "chown it to you and chmod 700, or set CKPTSIDECAR_SPOOL to a folder of yours"
+                f"the spool {self.folder} belongs to another user, or others may write to it: "
+                "run chown and chmod 700 on it, or set CKPTSIDECAR_SPOOL to a folder that you own"
             )
 
     def _need_room(self, more: int) -> None:
@@ -92,7 +92,7 @@ class Spool:
             self._used = (used, time.monotonic())
         if used + more > self.max_bytes:
             raise SpoolError(
-                f"the spool {self.folder} is full: it holds {used} bytes of the {self.max_bytes} that it may; "
+                f"the spool {self.folder} is full: it holds {used} of at most {self.max_bytes} bytes; "
                 'start the daemon and let "ckptsidecar spool replay" empty it, or allow it more'
             )
 
@@ -169,7 +169,7 @@ class Spool:
             header = read_header(line)
             body = file.read() if with_body else b""
         if with_body and (len(body) != header["size"] or hashlib.sha256(body).hexdigest() != header["sha256"]):
-            raise Damaged("the body has not the size and the hash that its head says")
+            raise Damaged("the body does not have the size and the hash in its head")
         return read_request(name, header, body)
 
     # What became of a file

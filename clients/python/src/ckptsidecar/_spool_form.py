@@ -75,7 +75,7 @@ def read_request(name: str, header: dict[str, Any], body: bytes) -> Spooled:
         raise Damaged("its head has headers that cannot be sent")
     method, path, query = text("method"), text("path"), text("query")
     if not _allowed(method, path, query, headers):
-        raise Damaged(f"it is a request that is never spooled: {method} {path}")
+        raise Damaged(f"requests of this kind are never spooled: {method} {path}")
     return Spooled(
         name, method, path, query, headers, text("agent"), text("run"), text("endpoint"), text("created_at"), body
     )

@@ -76,7 +76,7 @@ class Steps:
         if isinstance(reply, Kept):
             if key in self._results or not self._all_known:
                 raise type(reply.reason)(
-                    f"whether step {key!r} was done is not known while the daemon is away: {reply.reason.message}"
+                    f"it is not known whether step {key!r} was done while the daemon is away: {reply.reason.message}"
                 )
             return Begun(False, None)
         raw = body_of(reply)
@@ -137,7 +137,7 @@ def _outcome(key: str, negative: Optional[Negative], answer: Any) -> Optional[st
     try:
         return "negative" if negative is not None and negative(answer) else None
     except Exception as error:
-        _log.warning("whether the answer of step %s was negative cannot be said: %s", key, error)
+        _log.warning("it cannot be decided whether the answer of step %s was negative: %s", key, error)
         return None
 
 
@@ -147,7 +147,7 @@ def call_key(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str,
         told = dumps([list(args), dict(sorted(kwargs.items()))], refuse=True).data
     except NotSerializable as error:
         raise NotSerializable(
-            f"the arguments of {fn.__qualname__} make no key, because {error.message}: name one with run.step(KEY)",
+            f"the arguments of {fn.__qualname__} do not give a key, because {error.message}: name one with run.step(KEY)",
             error.traces,
         ) from error
     return f"{fn.__qualname__}:{hashlib.sha256(told).hexdigest()[:16]}"

@@ -63,7 +63,7 @@ class Stopper:
         self._timer.start()
 
     def _again(self) -> None:
-        _log.warning("asked to stop, the agent did not come to the end of its work in %g s", self._grace)
+        _log.warning("the agent was asked to stop, but did not finish its work within %g s", self._grace)
         if hasattr(signal, "pthread_kill"):
             ident = threading.main_thread().ident
             if ident is not None:

@@ -28,7 +28,7 @@ class Turn:
                 return
             if self._holder == me or any(me == waiter for _, waiter in self._waiting):
                 raise RuntimeError(
-                    "this thread is in the middle of a request already: do not call the client from a signal handler"
+                    "this thread already has a request in progress: do not call the client from a signal handler"
                 )
             gate = threading.Lock()
             gate.acquire()

@@ -67,7 +67,7 @@ def _zone(value: Any) -> dict[str, Any]:
     if type(zone).__module__.startswith("zoneinfo") and isinstance(key, str):
         rest["zone"] = key
     elif zone is not None and type(zone) is not dt.timezone:
-        raise ValueError("its time zone is of a type of its own")
+        raise ValueError("its time zone has a custom type")
     elif zone is not None and zone.tzname(None) != dt.timezone(zone.utcoffset(None)).tzname(None):
         rest["zone_name"] = zone.tzname(None)
     return rest

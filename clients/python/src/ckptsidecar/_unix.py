@@ -29,7 +29,7 @@ class UnixStream:
                     self._socket.sendall(memoryview(part)[sent:])
                 sent = max(0, sent - len(part))
         except socket.timeout as error:  # before Python 3.10 it is no TimeoutError
-            raise TimeoutError("the daemon did not take the request in time") from error
+            raise TimeoutError("the daemon did not read the request in time") from error
 
     def receive(self, most: int, timeout: float) -> bytes:
         try:

@@ -117,7 +117,7 @@ class SidecarSessionStore:
         for name in ("project_key", "session_id", "subpath"):
             value = key.get(name)
             if (name != "subpath" or value is not None) and (not isinstance(value, str) or not value):
-                raise Invalid(f"the {name} of the session is {value!r}: it is text that is not empty")
+                raise Invalid(f"the {name} of the session is {value!r}: it must be text that is not empty")
         names = [key["project_key"], key["session_id"]]
         about: dict[str, Any] = {"workflow": names[0], "external_session": names[1]}
         if key.get("subpath") is not None:
@@ -148,7 +148,7 @@ class _Form(Form):
         state = json.loads(saved.state_bytes or b"null")
         mine = isinstance(state, dict) and all(state.get(n) == self._head.get(n) for n in ("projectKey", "sessionId", "subpath"))
         if not mine or not isinstance(state.get("entries"), list):
-            raise Invalid(f"run {saved.run} holds something else than the session {self._head['sessionId']}: give another agent's name")
+            raise Invalid(f"run {saved.run} does not hold the session {self._head['sessionId']}: give another agent's name")
         data = saved.metadata.get(_SUMMARY)
         return {"entries": state["entries"], "summary": data if isinstance(data, dict) else None}
 

@@ -218,7 +218,7 @@ class _Form(Form):
     def read(self, saved: Checkpoint) -> dict[str, Any]:
         namespace, items = _content(saved)
         if namespace != self._namespace:
-            raise Invalid(f"run {saved.run} holds another namespace than {self._namespace}: give another agent's name")
+            raise Invalid(f"run {saved.run} holds a namespace other than {self._namespace}: give another agent's name")
         return items
 
     def write(self, content: dict[str, Any]) -> Encoded:
@@ -228,7 +228,7 @@ class _Form(Form):
 def _content(saved: Checkpoint) -> tuple[Namespace, dict[str, Any]]:
     state = saved.state
     if not isinstance(state, dict) or not isinstance(state.get("namespace"), list) or not isinstance(state.get("items"), dict):
-        raise Invalid(f"run {saved.run} holds no namespace of a store: give another agent's name")
+        raise Invalid(f"run {saved.run} does not hold a namespace of a store: give another agent's name")
     return tuple(state["namespace"]), state["items"]
 
 

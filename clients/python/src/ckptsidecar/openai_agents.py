@@ -90,7 +90,7 @@ class _Form(Form):
     def read(self, saved: Checkpoint) -> list[Item]:
         state = saved.state
         if not isinstance(state, dict) or state.get("session") != self._session or not isinstance(state.get("items"), list):
-            raise Invalid(f"run {saved.run} holds something else than the session {self._session!r}: give another agent's name")
+            raise Invalid(f"run {saved.run} does not hold the session {self._session!r}: give another agent's name")
         return state["items"]  # type: ignore[no-any-return]
 
     def write(self, content: list[Item]) -> Encoded:

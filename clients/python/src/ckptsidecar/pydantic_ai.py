@@ -85,7 +85,7 @@ class SidecarHistory:
         text = new() if callable(new) else self._adapter.dump_json(list(result))
         told = json.loads(text)
         if not isinstance(told, list):
-            raise Invalid("what is to be kept is no list of messages: give the result of a run, or its messages")
+            raise Invalid("the value to keep is not a list of messages: give the result of a run, or its messages")
         return told
 
     @property
@@ -108,7 +108,7 @@ class _Form(Form):
     def read(self, saved: Checkpoint) -> list[Any]:
         state = json.loads(saved.state_bytes or b"null")
         if not isinstance(state, dict) or state.get("conversation") != self._conversation or not isinstance(state.get("messages"), list):
-            raise Invalid(f"run {saved.run} holds something else than {self._conversation!r}: give another agent's name")
+            raise Invalid(f"run {saved.run} does not hold {self._conversation!r}: give another agent's name")
         return state["messages"]  # type: ignore[no-any-return]
 
     def write(self, content: list[Any]) -> Encoded:

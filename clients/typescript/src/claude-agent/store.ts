@@ -117,7 +117,7 @@ function checked(key: SessionKey): SessionKey {
   for (const name of ['projectKey', 'sessionId', 'subpath'] as const) {
     const value = key[name];
     if (name === 'subpath' && value === undefined) continue;
-    if (typeof value !== 'string' || value === '') throw invalid(`the ${name} of the session is ${JSON.stringify(value) ?? 'missing'}: it is text that is not empty`);
+    if (typeof value !== 'string' || value === '') throw invalid(`the ${name} of the session is ${JSON.stringify(value) ?? 'missing'}: it must be text that is not empty`);
   }
   return key;
 }

@@ -154,7 +154,7 @@ export class SidecarSaver extends BaseCheckpointSaver {
         all = [...typed, ...(await this.dumpAll([...missing], values))];
         answer = await this.putOnce(head, all, carry.filter((name) => !missing.has(name)));
       }
-      if (answer.missing.length > 0) throw new SidecarError('internal', `the daemon does not take the channels ${answer.missing.join(', ')}: nothing was saved`);
+      if (answer.missing.length > 0) throw new SidecarError('internal', `the daemon does not accept the channels ${answer.missing.join(', ')}: nothing was saved`);
       this.toolSteps?.isRun(placeOf(thread, ns), answer.run);
       this.threadOf(thread, ns, answer.run).watch.note(answer.drift);
       await this.sendSteps(placeOf(thread, ns));
@@ -223,7 +223,7 @@ export class SidecarSaver extends BaseCheckpointSaver {
   private known(config: RunnableConfig): { watch: DriftWatch; run: string } {
     const thread = needThread(config, 'tell of a finding');
     const found = this.threads.get(placeOf(thread, nsOf(config) ?? ''));
-    if (!found) throw invalid(`thread ${thread} has no checkpoint of this saver yet, so nothing can be said of it`);
+    if (!found) throw invalid(`thread ${thread} has no checkpoint of this saver yet, so nothing can be reported about it`);
     return found;
   }
 

@@ -42,7 +42,7 @@ class Parts:
         """The next value, as the header names it."""
         end = self._at + int(named["length"])
         if end > len(self._body):
-            raise Internal("the answer of the daemon cannot be understood: it is shorter than it says")
+            raise Internal("the daemon's answer cannot be read: it is shorter than its stated length")
         data = bytes(self._body[self._at : end])
         self._at = end
         return named["type"], data

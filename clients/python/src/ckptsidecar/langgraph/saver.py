@@ -105,7 +105,7 @@ class SidecarSaver(BaseCheckpointSaver):
                 typed.update((c, self.serde.dumps_typed(values[c])) for c in missing)
                 answer = self._put(names, typed, [c for c in carry if c not in missing])
         if answer["missing"]:
-            raise Internal(f"the daemon does not take the channels {', '.join(answer['missing'])}: nothing was saved")
+            raise Internal(f"the daemon does not accept the channels {', '.join(answer['missing'])}: nothing was saved")
         self._runs[(thread, ns)] = answer["run"]
         if len(self._runs) > _MOST_RUNS:
             self._runs.pop(next(iter(self._runs)), None)
@@ -149,7 +149,7 @@ class SidecarSaver(BaseCheckpointSaver):
         thread, ns, _ = _place(config)
         run = self._runs.get((thread, ns))
         if run is None:
-            raise Invalid(f"thread {thread} has no checkpoint of this saver yet, so nothing can be reported of it")
+            raise Invalid(f"thread {thread} has no checkpoint of this saver yet, so nothing can be reported about it")
         return run
 
     def _put(self, names: Mapping[str, Any], values: Mapping[str, Typed], carry: list[str]) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class SidecarSaver(BaseCheckpointSaver):
             return
         thread, ns, checkpoint = _place(config)
         if checkpoint is None:
-            raise Invalid("writes belong to a checkpoint: the config names none as its checkpoint_id")
+            raise Invalid("writes belong to a checkpoint, but the config has no checkpoint_id")
         frame = Frame()
         named = [
             frame.add(self.serde.dumps_typed(value), idx=WRITES_IDX_MAP.get(channel, n), channel=channel)

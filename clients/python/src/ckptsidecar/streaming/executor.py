@@ -112,7 +112,7 @@ class StreamingExecutor:
             if not isinstance(state, dict) or state.get("format") != FORMAT:
                 raise CannotAdopt(
                     "the checkpoint has a program, and its state is not of a form that this executor reads: "
-                    "begin another run, or go on from it by other means"
+                    "start another run, or continue from it in another way"
                 )
             self._resume(checkpoint.program, state)
 
@@ -121,13 +121,13 @@ class StreamingExecutor:
         if program is None:
             raise CannotAdopt(
                 "the imported checkpoint does not say what of its code has run (its executed_code is not the beginning "
-                "of the code in its llm_response), so nothing can go on: begin another run"
+                "of the code in its llm_response), so the run cannot continue: start another run"
             )
         self._source.text, self.executed = program["source"], program["executed"]
         try:
             self._source.learn(self.executed)
         except SyntaxError as error:
-            raise CannotAdopt(f"what has run of the imported program is no program: {error}") from error
+            raise CannotAdopt(f"the part of the imported program that has run is not a program: {error}") from error
         variables = foreign.variables_of(state)
         self.namespace.update(variables)
         sys.modules[self._module.__name__] = self._module
@@ -192,8 +192,8 @@ class StreamingExecutor:
     def _take(self, source: str) -> None:
         if self.executed and not source.encode().startswith(self.source.encode()[: self.executed]):
             raise ProgramChanged(
-                f"the first {self.executed} bytes, which have run, are not those of this program: "
-                "give the same program, go on with execute(executor.source), or begin another run"
+                f"the first {self.executed} bytes, which have run, differ from this program: "
+                "give the same program, continue with execute(executor.source), or start another run"
             )
         self._source.text = source
 

@@ -162,7 +162,7 @@ class Writer:
             return self.reference(method)
         name = method.__name__
         if getattr(method.__self__, name, None) != method:
-            raise Unsaved("is a method that its object does not have under its name")
+            raise Unsaved("is a method, and its object has no method of that name")
         return Node("method", {"name": name}, [method.__self__])
 
     def reference(self, value: Any) -> Node:
@@ -209,7 +209,7 @@ class Writer:
         if isinstance(value, (dict, list, tuple)):
             content = list(dict.items(value)) if isinstance(value, dict) else list(value)
         elif _solid_base(kind) is not object:
-            raise Unsaved(f"is of a class that is made of {_solid_base(kind).__name__}")
+            raise Unsaved(f"is of a class built on {_solid_base(kind).__name__}")
         attributes = Attributes(getattr(value, "__dict__", {}))
         for slot in _slots(kind):
             if hasattr(value, slot):

@@ -15,8 +15,8 @@ class LostValue(CkptError):
 
 def _use(self: "Lost", *_: Any, **__: Any) -> NoReturn:
     raise LostValue(
-        f"{self._path} was a value of type {self._type}, which {self._reason}, so the checkpoint does not have it: "
-        "make it anew before it is used, or give the executor a codec for its type"
+        f"{self._path} was a value of type {self._type}, which {self._reason}, so the checkpoint does not contain it: "
+        "create it again before you use it, or give the executor a codec for its type"
     )
 
 

@@ -171,7 +171,7 @@ class Reader:
 
     def host(self, node: dict[str, Any], early: Callable[[Any], Any]) -> Any:
         if node["name"] not in self._host:
-            raise CannotRebuild(f"the executor was not given {node['name']!r}, which the program has used")
+            raise CannotRebuild(f"the executor does not have {node['name']!r}, which the program used")
         return self._host[node["name"]]
 
     def imported(self, node: dict[str, Any], early: Callable[[Any], Any]) -> Any:

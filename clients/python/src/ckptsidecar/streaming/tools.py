@@ -104,6 +104,6 @@ def _kept(result: Any) -> Any:
 def _check(key: str, begun: Begun) -> None:
     if not begun.same:
         raise Diverged(
-            f"call {key} was made before with other arguments: a statement that is executed again after a crash must "
-            "make the same calls, so what it depends on (time, chance, the order of tasks) must come from a tool"
+            f"call {key} was made before with other arguments: a statement that runs again after a crash must "
+            "make the same calls, so get what it depends on (time, random numbers, the order of tasks) from a tool"
         )
