@@ -44,7 +44,7 @@ func TestPlanAndLatestAgreeAfterARestore(t *testing.T) {
 	_, _, err := s.Restore(t.Context(), ann, ckpt.RestoreRequest{Agent: "a", Checkpoint: older.ID, Reason: "3 was wrong"})
 	must(t, err)
 	plan := look(t, s)
-	says(t, plan, "which was restored", "One that was saved later, before that was restored, is left behind", "not the newest")
+	says(t, plan, "which was restored", "One checkpoint that was saved later, before that restore, is left behind", "not the newest")
 	for _, run := range []string{"", "main"} {
 		latest, err := s.Latest(t.Context(), ann, ckpt.CheckpointFilter{Agent: "a", Run: run}, true)
 		must(t, err)
@@ -60,7 +60,7 @@ func TestPlanAndLatestAgreeAfterARestore(t *testing.T) {
 	if _, err := s.Delete(t.Context(), ann, next.ID); err != nil {
 		t.Fatal(err)
 	}
-	says(t, look(t, s), "the newest that is left")
+	says(t, look(t, s), "the newest clean and intact one that is left")
 }
 
 // TestReinitializationLosesAll: the question to the operator says so, and the plan

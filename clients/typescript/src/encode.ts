@@ -28,7 +28,7 @@ export type Unserializable = 'drop' | 'refuse';
 const mostTraces = 1000; // of each list; the last one says how many more there are
 const mostDepth = 900; // levels of JSON; the daemon takes 1000
 
-/** A value that would not come back as it is was refused; `traces` names the places. */
+/** A value that would not come back unchanged was refused; `traces` names the places. */
 export class NotSerializable extends SidecarError {
   constructor(
     what: string,
@@ -36,7 +36,7 @@ export class NotSerializable extends SidecarError {
   ) {
     const shown = traces.slice(0, 5).map((t) => `${t.path === '' ? 'the value itself' : t.path} (${t.type}) ${t.reason}`);
     const rest = traces.length > shown.length ? `; and ${traces.length - shown.length} more` : '';
-    super('not_serializable', `${what} would not come back as it is: ${shown.join('; ')}${rest}`);
+    super('not_serializable', `${what} would not come back unchanged: ${shown.join('; ')}${rest}`);
   }
 }
 

@@ -20,7 +20,7 @@ export type Code =
   | 'no_daemon'
   /** the spool is full or cannot be written */
   | 'spool'
-  /** a value would not come back as it is, and that was to be refused */
+  /** a value would not come back unchanged, and the option refuses that */
   | 'not_serializable'
   /** an operator must decide before the run goes on */
   | 'ask'

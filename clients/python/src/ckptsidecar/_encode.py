@@ -299,4 +299,4 @@ def _name(kind: type) -> str:
 def _refusal(traces: list[Trace]) -> NotSerializable:
     shown = "; ".join(f"{t.path or 'the value'} ({t.type}) {t.reason}" for t in traces[:5])
     more = f"; and {len(traces) - 5} more" if len(traces) > 5 else ""
-    return NotSerializable(f"what is to be saved would not come back as it is: {shown}{more}", traces)
+    return NotSerializable(f"the value to save would not come back unchanged: {shown}{more}", traces)
