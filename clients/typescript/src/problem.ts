@@ -46,7 +46,7 @@ export function understood<T>(answer: Answer, write: boolean): T {
   } catch {
     // below
   }
-  throw new SidecarError('internal', 'the daemon's answer cannot be read: install the same version of client and daemon', {
+  throw new SidecarError('internal', "the daemon's answer cannot be read: install the same version of client and daemon", {
     status: answer.status,
     outcome: write ? 'unknown' : 'not_saved',
   });

@@ -40,5 +40,5 @@ export class Framed<Head> {
 }
 
 function misunderstood(): SidecarError {
-  return new SidecarError('internal', 'the daemon's answer cannot be read: install the same version of client and daemon');
+  return new SidecarError('internal', "the daemon's answer cannot be read: install the same version of client and daemon");
 }
