@@ -1,13 +1,13 @@
 package ckptsidecar
 
-// Caller is who asks, as the kernel says.
+// Caller is the identity of the process that asks, as the kernel reports it.
 type Caller struct {
 	Owner string // "uid:1000", or a SID
 	PID   int    // a hint for the audit log; pids are reused
 	Admin bool
 }
 
-// Scope is who asks and whose agents the question is about.
+// Scope is the caller, and the owner whose agents the call is about.
 type Scope struct {
 	Caller
 	Target string // an owner, AllOwners, or "" for the caller's own
@@ -21,8 +21,7 @@ type Scope struct {
 	Reason string
 }
 
-// For decides whose agents a call is about. Only an administrator may name
-// somebody else.
+// For sets the owner whose agents a call is about. Only an administrator may name another owner.
 func (c Caller) For(owner string) (Scope, error) {
 	if owner == "" || owner == c.Owner {
 		return Scope{Caller: c}, nil
@@ -41,10 +40,10 @@ func (s Scope) Whose() string {
 	return s.Target
 }
 
-// Foreign says whether the call reaches beyond the caller's own.
+// Foreign reports whether the call is about agents of other owners.
 func (s Scope) Foreign() bool { return s.Target != "" }
 
-// Agent is what is known of an agent.
+// Agent is what the store knows about an agent.
 type Agent struct {
 	Agent       string `json:"agent" db:"agent"`
 	Owner       string `json:"owner" db:"owner"`
@@ -71,7 +70,7 @@ type AgentFilter struct {
 	States bool // also add up the states: it looks at every checkpoint
 }
 
-// Erased is what is left to say of an agent that was erased.
+// Erased is the answer to the erasure of an agent.
 type Erased struct {
 	Agent       string `json:"agent"`
 	Owner       string `json:"owner"`

@@ -21,8 +21,8 @@ type AuditRow struct {
 	Removed JSON   `json:"removed" db:"removed"`     // the checkpoints that went because of it: a JSON array of {id, kind, seq, reason}
 }
 
-// AuditFilter chooses audit rows, oldest first. What is empty chooses all; what is
-// there must all hold.
+// AuditFilter chooses audit rows, oldest first. Empty fields choose all rows; a row must match all
+// other fields.
 type AuditFilter struct {
 	Agent   string
 	Run     string
@@ -36,13 +36,13 @@ type AuditFilter struct {
 	Limit   int
 }
 
-// Words of an AuditFilter that stand for several.
+// Words of an AuditFilter that each stand for several values.
 const (
 	AuditDecisions = "decisions" // every action but saves, steps, events and reads
 	OutcomeRefused = "refused"   // every outcome but done
 )
 
-// Check refuses a filter that is wrong in itself.
+// Check refuses a filter that contradicts itself.
 func (f *AuditFilter) Check() error {
 	if err := optional(f.Agent, CheckAgentName); err != nil {
 		return err
@@ -79,14 +79,14 @@ type PruneRequest struct {
 	DryRun bool   `json:"dry_run,omitempty"`
 }
 
-// PruneReport says what went, or would go, and what the clock guard held back.
+// PruneReport lists what was removed, or would be, and what the clock guard kept.
 type PruneReport struct {
 	DryRun  bool      `json:"dry_run"`
 	Removed []Removal `json:"removed"`
 	Guarded bool      `json:"guarded"` // nothing goes by age just now: the daemon has just started or the clock jumped
 }
 
-// ExportRequest says what an export holds.
+// ExportRequest chooses what an export contains.
 type ExportRequest struct {
 	Agents []string // none means all of the owner's
 	Run    string   // of a single agent: this run alone
@@ -107,12 +107,12 @@ func (r *ExportRequest) Check() error {
 	return optional(r.Run, CheckRunName)
 }
 
-// ImportRequest says where an import goes.
+// ImportRequest chooses the agent of an import.
 type ImportRequest struct {
 	Agent string // "" means the names that the export carries
 }
 
-// ImportReport says what an import did. Importing the same file again changes nothing.
+// ImportReport describes the result of an import. Importing the same file again changes nothing.
 type ImportReport struct {
 	Agent       string            `json:"agent"`             // the first one
 	Agents      []string          `json:"agents"`            // all
@@ -127,7 +127,7 @@ type ImportReport struct {
 	Pruned      []string          `json:"pruned"`
 }
 
-// UncertainRun is a run that came by an import and must not go on by itself.
+// UncertainRun is an imported run that must not continue before a person decides.
 type UncertainRun struct {
 	Agent  string `json:"agent"`
 	Run    string `json:"run"`

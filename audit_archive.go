@@ -1,7 +1,7 @@
 package ckptsidecar
 
-// AuditArchive names a file that has the oldest rows of the audit log, from FromN to
-// ToN, and what was archived: POST /v1/audit/archive. The file verifies by itself.
+// AuditArchive names a file with the oldest rows of the audit log, from FromN to ToN, and records
+// what was archived: POST /v1/audit/archive. The file can be verified by itself.
 type AuditArchive struct {
 	FromN  int64  `json:"from_n" db:"from_n"`
 	ToN    int64  `json:"to_n" db:"to_n"`
@@ -11,14 +11,14 @@ type AuditArchive struct {
 	Bytes  int64  `json:"bytes" db:"bytes"`   // of the file
 }
 
-// AuditArchived answers an AuditArchive. Removed is how many rows have gone from the
-// database; rows that something in it still names stay.
+// AuditArchived answers an AuditArchive. Removed is the number of rows that were removed from the
+// database. Rows that something in the database still names stay.
 type AuditArchived struct {
 	AuditArchive
 	Removed int64 `json:"removed"`
 }
 
-// Check says what is wrong with a request.
+// Check refuses a request that is wrong in itself.
 func (r *AuditArchive) Check() error {
 	switch {
 	case r.FromN < 1 || r.ToN < r.FromN:

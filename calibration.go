@@ -10,7 +10,7 @@ import (
 // Percent is a share, written "5%". 0 is written "off".
 type Percent float64
 
-// String is the share in words.
+// String returns the share in its written form.
 func (p Percent) String() string {
 	if p == 0 {
 		return "off"
@@ -51,8 +51,8 @@ func (p *Percent) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// Needs is how many good runs it takes to promise at most so many false alarms:
-// with fewer, no threshold has been shown to be high enough.
+// Needs is the number of good runs that are needed to promise at most this share of false alarms.
+// With fewer runs, no threshold is proven high enough.
 func (p Percent) Needs() int {
 	if p <= 0 {
 		return 0
@@ -60,8 +60,8 @@ func (p Percent) Needs() int {
 	return int(math.Ceil(1/float64(p)-1e-9)) - 1
 }
 
-// Calibration says what the good runs of an agent and workflow make of the
-// thresholds of the loop rules.
+// Calibration describes how the good runs of an agent and workflow change the thresholds of the
+// loop rules.
 type Calibration struct {
 	Source   string  `json:"source,omitempty"` // the agent
 	Workflow Ref     `json:"workflow"`

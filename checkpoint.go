@@ -36,15 +36,15 @@ type Checkpoint struct {
 // ContentTypeJSON is the content type of JSON states.
 const ContentTypeJSON = "application/json"
 
-// IsJSON says whether a content type promises one JSON value.
+// IsJSON reports whether a content type promises one JSON value.
 func IsJSON(contentType string) bool {
 	media, _, _ := strings.Cut(contentType, ";")
 	media = strings.ToLower(strings.TrimSpace(media))
 	return media == ContentTypeJSON || strings.HasSuffix(media, "+json")
 }
 
-// Program is generated code and how much of it has run, so that a resumed
-// agent goes on with exactly the rest.
+// Program is generated code and the part of it that has run, so that a resumed agent continues with
+// exactly the rest.
 type Program struct {
 	Source   string `json:"source"`
 	Executed int64  `json:"executed"` // bytes of Source that have run
@@ -88,12 +88,12 @@ type SaveRequest struct {
 	SameAs string
 }
 
-// Copy is what a text has in common with an earlier one: its Length bytes from
-// At on are the bytes of the other text from From on.
+// Copy is a part that a text shares with an earlier text: its Length bytes from At on equal the
+// bytes of the earlier text from From on.
 type Copy struct{ At, From, Length int }
 
-// Check refuses a request that is wrong in itself. It does not read the state and
-// the metadata: internal/wellformed does.
+// Check refuses a request that is wrong in itself. It does not read the state and the metadata;
+// internal/wellformed reads them.
 func (r *SaveRequest) Check() error {
 	checks := []func() error{
 		func() error { return CheckAgentName(r.Agent) },
@@ -160,7 +160,7 @@ type CheckpointPage struct {
 	Next        Ref          `json:"next"` // the cursor of the next page, null on the last
 }
 
-// CheckpointPatch changes what may change of a checkpoint; nil leaves as it is.
+// CheckpointPatch changes the labels and the pin of a checkpoint. A nil field stays unchanged.
 type CheckpointPatch struct {
 	Labels *Labels `json:"labels,omitempty"` // replaces all labels
 	Pinned *bool   `json:"pinned,omitempty"` // a pinned checkpoint is never removed by retention
@@ -177,7 +177,7 @@ type RestoreRequest struct {
 	IdempotencyKey string `json:"-"`
 }
 
-// Removal is a checkpoint that was or would be removed, and why.
+// Removal is a checkpoint that was removed, or would be, and the reason.
 type Removal struct {
 	Checkpoint string `json:"checkpoint"`
 	Agent      string `json:"agent"`

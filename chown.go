@@ -12,7 +12,7 @@ type ChownRequest struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Chowned says what has moved, or would.
+// Chowned lists what was moved, or would be.
 type Chowned struct {
 	From   string         `json:"from"`
 	To     string         `json:"to"`
@@ -29,7 +29,7 @@ type ChownedAgent struct {
 	FilesBytes  int64  `json:"files_bytes"`
 }
 
-// Check says what is wrong with a request.
+// Check refuses a request that is wrong in itself.
 func (r *ChownRequest) Check() error {
 	for _, owner := range [...]string{r.From, r.To} {
 		if !IsOwner(owner) {
@@ -47,8 +47,7 @@ func (r *ChownRequest) Check() error {
 	return CheckReason(r.Reason)
 }
 
-// IsOwner says whether s could be an identity of the operating system: uid:NUMBER, or
-// a SID.
+// IsOwner reports whether s can be an identity of the operating system: uid:NUMBER, or a SID.
 func IsOwner(s string) bool {
 	if len(s) > 256 {
 		return false

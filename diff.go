@@ -2,23 +2,22 @@ package ckptsidecar
 
 import "encoding/json"
 
-// Diff is what lies between the states of two checkpoints.
+// Diff is the difference between the states of two checkpoints.
 type Diff struct {
 	Patch   json.RawMessage `json:"patch"` // RFC 6902, from the first to the second
 	Summary DiffSummary     `json:"summary"`
 }
 
-// DiffSummary is the same for people: one line for each member of the top
-// level, in the order of the states. If a state is not an object, its one line
-// has the path "".
+// DiffSummary is the difference for people: one line for each top-level member, in the order of the
+// states. If a state is not an object, its one line has the path "".
 type DiffSummary struct {
 	Added   []DiffField `json:"added"`
 	Removed []DiffField `json:"removed"`
 	Changed []DiffField `json:"changed"`
 }
 
-// DiffField is one member that differs. From and To are its values. A long
-// value is cut: it is then a string with the beginning of its JSON text.
+// DiffField is one member that differs. From and To are its values. A long value is cut; it is then
+// a string with the start of its JSON text.
 type DiffField struct {
 	Path     string          `json:"path"` // a JSON pointer
 	From     json.RawMessage `json:"from,omitempty"`

@@ -1,11 +1,11 @@
 package ckptsidecar
 
-// Severity says how much a finding matters: info is for reading later, warn is
-// advice, critical changes what resume gives.
+// Severity is how much a finding matters: info is for reading later, warn is advice, critical
+// changes what resume returns.
 type Severity string
 
-// The severities of a finding, in order. SeverityNone is the verdict of a run
-// without an open finding.
+// The severities of a finding, in order. SeverityNone is the verdict of a run without an open
+// finding.
 const (
 	SeverityNone     Severity = "none"
 	SeverityInfo     Severity = "info"
@@ -13,7 +13,7 @@ const (
 	SeverityCritical Severity = "critical"
 )
 
-// Rank orders severities: 0 for none, and more for what is graver.
+// Rank orders severities: 0 for none, and a higher number for a more severe one.
 func (s Severity) Rank() int {
 	switch s {
 	case SeverityInfo:
@@ -26,11 +26,11 @@ func (s Severity) Rank() int {
 	return 0
 }
 
-// Critical says whether a run should go back to the clean checkpoint.
+// Critical reports whether a run should go back to the clean checkpoint.
 func (v DriftVerdict) Critical() bool { return v.Verdict == SeverityCritical }
 
-// Evidence is what a finding rests on, in words and numbers. Fields that say
-// nothing about a rule are left out.
+// Evidence is what a finding is based on, in words and numbers. Fields that do not apply to a rule
+// are left out.
 type Evidence struct {
 	Threshold   string   `json:"threshold,omitempty"`   // what had to be reached: "5 in 20"
 	Observed    string   `json:"observed,omitempty"`    // what was seen: "5 in 17"
@@ -47,8 +47,7 @@ type Evidence struct {
 // first ones and the last one.
 const MaxEvidence = 32
 
-// Finding is what a drift detector, an agent or the search for secrets saw in
-// a run.
+// Finding is what a drift detector, an agent or the search for secrets found in a run.
 type Finding struct {
 	ID          string   `json:"id" db:"id"`
 	Agent       string   `json:"agent" db:"agent"`
@@ -69,11 +68,11 @@ type Finding struct {
 	DismissedBy Ref      `json:"dismissed_by" db:"dismissed_by"`
 }
 
-// Closing is what closed a finding: from then on it is history.
+// Closing is the reason why a finding was closed. A closed finding is history.
 type Closing string
 
-// What closes findings. What an operator dismissed was no drift, so that its
-// suspects are clean again; where the run went back they stay what they are.
+// The reasons why findings are closed. A dismissed finding was not drift, so its suspect
+// checkpoints become clean again. If the run went back, they stay suspect.
 const (
 	ClosedDismissed Closing = "dismissed"
 	ClosedResumed   Closing = "resumed"    // a resume went back to a clean checkpoint, or began with none
@@ -81,8 +80,8 @@ const (
 	ClosedBegun     Closing = "begun_anew" // the run was begun anew
 )
 
-// DriftVerdict comes back with every save, step and heartbeat, and to whoever
-// asks: what is open in the run, and where to go back to.
+// DriftVerdict is in the answer to every save, step and heartbeat, and to requests for it: the
+// findings that are open in the run, and the checkpoint to go back to.
 type DriftVerdict struct {
 	Verdict  Severity  `json:"verdict"`  // the highest severity of what is open; none
 	Advice   Ref       `json:"advice"`   // of the most severe, for the model; null for none
@@ -91,5 +90,5 @@ type DriftVerdict struct {
 	Recovery Ref       `json:"recovery"` // while critical: the recovery checkpoint that was made first
 }
 
-// RuleSchema is the rule of a state that breaks its schema.
+// RuleSchema is the rule for states that break their schema.
 const RuleSchema = "schema"

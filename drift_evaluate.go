@@ -41,7 +41,7 @@ func (r *EvaluateRequest) Check() error {
 	return p.checkDrift()
 }
 
-// Change puts what the request says into a policy.
+// Change applies the request's settings to a policy.
 func (r *EvaluateRequest) Change(p *Policy) {
 	if len(r.Detectors) > 0 {
 		all := make(map[string]Detector, len(p.Detectors)+len(r.Detectors))
@@ -61,7 +61,7 @@ func (r *EvaluateRequest) Change(p *Policy) {
 	}
 }
 
-// Evaluation says in which recorded runs the detectors would have fired.
+// Evaluation lists the recorded runs in which the detectors would have fired.
 type Evaluation struct {
 	Runs         int             `json:"runs"`  // that were judged
 	Steps        int64           `json:"steps"` // in them
@@ -72,8 +72,8 @@ type Evaluation struct {
 	Explained    []ExplainedStep `json:"explained,omitempty"`
 }
 
-// EvaluatedRow is the answer for one source, workflow and outcome, one tier and
-// one rule, or for the whole tier where the rule is "".
+// EvaluatedRow is the result for one source, workflow and outcome, one tier and one rule. If the
+// rule is "", it is the result for the whole tier.
 type EvaluatedRow struct {
 	Source   string   `json:"source"`
 	Workflow Ref      `json:"workflow"`
@@ -88,7 +88,7 @@ type EvaluatedRow struct {
 	Delay    *float64 `json:"median_delay"` // in steps, of the runs in which it fired; null where it never did
 }
 
-// WarnedRun is a run in which rules fired, and where each did first.
+// WarnedRun is a run in which rules fired, and where each rule fired first.
 type WarnedRun struct {
 	Source   string       `json:"source"`
 	Run      string       `json:"run"`
@@ -119,14 +119,14 @@ type ExplainedStep struct {
 	Findings []FirstFired       `json:"findings"`
 }
 
-// DriftFeedback is what operators' dismissals say of an agent's rules.
+// DriftFeedback is what operators' dismissals show about an agent's rules.
 type DriftFeedback struct {
 	Agent string         `json:"agent"`
 	Owner string         `json:"owner"`
 	Rules []RuleFeedback `json:"rules"` // that have found something, the most dismissed first
 }
 
-// RuleFeedback is how often a rule has warned, and how often that was dismissed.
+// RuleFeedback is how often a rule has warned, and how many of these findings were dismissed.
 type RuleFeedback struct {
 	Rule       string      `json:"rule"`
 	Found      int64       `json:"found"` // findings of warn or critical
@@ -134,8 +134,8 @@ type RuleFeedback struct {
 	Suggestion *Suggestion `json:"suggestion"` // null where nothing was dismissed, or nothing would have helped
 }
 
-// Suggestion is a setting that would have spared what was dismissed. It is found
-// out by judging the recorded runs anew.
+// Suggestion is a setting that would have avoided the dismissed findings. Judging the recorded runs
+// again finds it.
 type Suggestion struct {
 	Set       string              `json:"set"`       // "detectors.repeat.warn=6", for policy set
 	Detectors map[string]Detector `json:"detectors"` // the same, for a policy

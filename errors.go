@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Code classifies an error for programs. The HTTP status of each is decided in
-// one table in internal/ipc.
+// Code classifies an error for programs. One table in internal/ipc maps each code to an HTTP
+// status.
 type Code string
 
 // The codes of errors.
@@ -37,7 +37,7 @@ var Codes = []Code{
 	CodeCorrupt, CodeStorageFull, CodeNotReplicated, CodeInternal,
 }
 
-// Outcome says what is known of a write that was answered with an error.
+// Outcome is what is known about a write that was answered with an error.
 type Outcome string
 
 // The outcomes of a write.
@@ -74,10 +74,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s", e.Code, e.Message)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Retryable says whether the same request may succeed later, unchanged.
+// Retryable reports whether the same request may succeed later.
 func (e *Error) Retryable() bool {
 	switch e.Code {
 	case CodeBusy, CodeStorageFull, CodeQuota, CodeNotReplicated:
@@ -86,7 +86,7 @@ func (e *Error) Retryable() bool {
 	return e.Outcome == OutcomeUnknown
 }
 
-// OutcomeOrDefault is the outcome, not_saved where none was set.
+// OutcomeOrDefault is the outcome, or not_saved if none was set.
 func (e *Error) OutcomeOrDefault() Outcome {
 	if e.Outcome == "" {
 		return OutcomeNotSaved

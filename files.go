@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Limits of trees and of what they hold.
+// Limits of trees and their contents.
 const (
 	MaxTreeFile    = 4 << 20   // bytes of one file
 	MaxTreeFiles   = 20_000    // files and links of a tree
@@ -15,7 +15,7 @@ const (
 	MaxTreeLeftOut = 10_000    // paths that a tree names as left out
 )
 
-// LinkMode stands in the place of a mode where an entry of a tree is a symbolic link.
+// LinkMode is the mode of a tree entry that is a symbolic link.
 const LinkMode = "link"
 
 // TreeEntry is one path of a tree: a file or a symbolic link.
@@ -27,10 +27,10 @@ type TreeEntry struct {
 	Target string `json:"target,omitempty" db:"target"`
 }
 
-// IsLink says that an entry is a symbolic link.
+// IsLink reports whether an entry is a symbolic link.
 func (e TreeEntry) IsLink() bool { return e.Mode == LinkMode }
 
-// LeftOut is a path that a tree does not hold, and why.
+// LeftOut is a path that a tree does not contain, and the reason.
 type LeftOut struct {
 	Path string         `json:"path" db:"path"`
 	Why  LeftOutBecause `json:"why" db:"why"`
@@ -83,7 +83,7 @@ type FileChange struct {
 	After  *TreeEntry     `json:"after,omitempty"`  // nil for a removed one
 }
 
-// FileChangeKind says what became of a path between two trees.
+// FileChangeKind is how a path differs between two trees.
 type FileChangeKind string
 
 // The changes of a path.
@@ -94,8 +94,7 @@ const (
 	FileRemoved  FileChangeKind = "removed"
 )
 
-// TreeRequest stores a tree: the entries of a base, without those that were
-// removed, with those that are set.
+// TreeRequest stores a tree: the entries of a base, without the removed ones, with the ones in Set.
 type TreeRequest struct {
 	Agent      string      `json:"-"`
 	Base       string      `json:"base,omitempty"` // the id of a tree of the same agent; "" for an empty one
@@ -108,9 +107,8 @@ type TreeRequest struct {
 	Removed    []string    `json:"removed,omitempty"`
 }
 
-// TreeStored is the answer to a TreeRequest. A save or an attachment may name the
-// tree until it expires. From then on the tree stays for as long as a checkpoint
-// that names it.
+// TreeStored is the answer to a TreeRequest. A save or an attachment may name the tree until it
+// expires. A tree that a checkpoint names stays as long as that checkpoint.
 type TreeStored struct {
 	ID      string `json:"id"`
 	Files   int    `json:"files"`
@@ -135,13 +133,13 @@ const (
 	MaxTreeBody      = 8 << 20  // bytes of a TreeRequest
 )
 
-// ContentsMissing names the contents that an agent does not have. Those that it
-// has stay for an hour from then on.
+// ContentsMissing lists the contents that an agent does not have. The contents that it has stay for
+// another hour.
 type ContentsMissing struct {
 	Missing []string `json:"missing"`
 }
 
-// ContentsStored says what became of the contents of a request.
+// ContentsStored is the result for each content of a request.
 type ContentsStored struct {
 	Stored      int              `json:"stored"`       // that were new
 	Known       int              `json:"known"`        // that were there already
@@ -150,15 +148,14 @@ type ContentsStored struct {
 	Refused     []ContentRefused `json:"refused"`      // their files are to be left out
 }
 
-// ContentRefused is a content that is not kept, and why.
+// ContentRefused is a content that is not stored, and the reason.
 type ContentRefused struct {
 	SHA256 string         `json:"sha256"`
 	Why    LeftOutBecause `json:"why"`
 	Detail string         `json:"detail"` // never a part of the content
 }
 
-// AttachRequest gives a checkpoint its trees after it was saved: once, and within
-// a minute.
+// AttachRequest gives a saved checkpoint its trees: once, and within a minute of the save.
 type AttachRequest struct {
 	Checkpoint     string   `json:"-"`
 	Trees          []string `json:"trees"` // at most MaxTrees, each of another root

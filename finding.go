@@ -1,6 +1,6 @@
 package ckptsidecar
 
-// The rules that the store itself finds; the detectors have the others.
+// The rules of the store itself. The detectors have the other rules.
 const (
 	RuleSecret     = "secret"      // a state holds what looks like a secret
 	RuleCorruption = "corruption"  // a stored state does not read back intact
@@ -9,19 +9,19 @@ const (
 	RuleFilesVanished = "files_vanished" // most files of a tree are not in the next one
 )
 
-// EventGoalUpdate is the type of the event that lets a run have another goal
-// than its first. Its payload may name it: {"goal": "…"}.
+// EventGoalUpdate is the type of the event that allows a run to change its first goal. Its payload
+// may name the new goal: {"goal": "…"}.
 const EventGoalUpdate = "goal_update"
 
-// LabelCompaction is the label of a checkpoint that says that its state was made
-// smaller on purpose, by a summary for example. Its value is not looked at.
+// LabelCompaction is the label of a checkpoint whose state was made smaller on purpose, for example
+// by a summary. The value of the label does not matter.
 const LabelCompaction = "compaction"
 
-// MaxFindings is how many findings of a run may be open: what comes beyond it
-// is not noted, except what is critical while nothing else that is critical is.
+// MaxFindings is how many findings of a run may be open. Later findings are not recorded, except a
+// critical one while no other critical one is open.
 const MaxFindings = 1000
 
-// FindingRequest is a finding of the agent's own.
+// FindingRequest is a finding that the agent reports itself.
 type FindingRequest struct {
 	Run      string   `json:"run,omitempty"` // "" means MainRun
 	Epoch    *int64   `json:"epoch,omitempty"`
@@ -59,13 +59,13 @@ func (r *FindingRequest) Check() error {
 	return nil
 }
 
-// PostedFinding is the answer to a finding of the agent's own.
+// PostedFinding is the answer to a FindingRequest.
 type PostedFinding struct {
 	Finding
 	Drift *DriftVerdict `json:"drift"`
 }
 
-// DismissRequest says that a finding was none, or is dealt with.
+// DismissRequest says that a finding was wrong, or has been dealt with.
 type DismissRequest struct {
 	ID             string `json:"-"`
 	Reason         string `json:"reason,omitempty"`
@@ -80,14 +80,14 @@ func (r *DismissRequest) Check() error {
 	return CheckReason(r.Reason)
 }
 
-// DismissedFinding is the answer to that.
+// DismissedFinding is the answer to a DismissRequest.
 type DismissedFinding struct {
 	Finding
 	Cleaned []string      `json:"cleaned"` // the checkpoints that are suspect no more
 	Drift   *DriftVerdict `json:"drift"`
 }
 
-// DriftFilter chooses what a drift report says.
+// DriftFilter chooses the contents of a drift report.
 type DriftFilter struct {
 	Agent  string
 	Run    string // "" means MainRun
@@ -111,7 +111,7 @@ type TimelineEntry struct {
 	Suspect bool   `json:"suspect"` // a checkpoint that is suspect
 }
 
-// DriftReport is what there is to know of a run's drift.
+// DriftReport is everything known about a run's drift.
 type DriftReport struct {
 	Agent string `json:"agent"`
 	Owner string `json:"owner"`
@@ -127,7 +127,7 @@ type DriftReport struct {
 	Unseen []string `json:"unseen,omitempty"`
 }
 
-// DriftStatus is how watching goes.
+// DriftStatus is the status of the drift detectors.
 type DriftStatus struct {
 	Watched  int64          `json:"watched"`  // runs whose steps and states are being watched, as far as memory holds them
 	Findings []FindingCount `json:"findings"` // open ones, by rule and severity

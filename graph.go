@@ -9,7 +9,7 @@ import (
 
 // The words of LangGraph's checkpointers: docs/LANGGRAPH.md has what they mean.
 
-// The limits of what a checkpointer may say.
+// The limits of a checkpointer's requests.
 const (
 	MaxGraphName     = 4096 // bytes of the name of a thread, a namespace, a checkpoint, a task or a channel
 	maxGraphChannels = 10_000
@@ -36,7 +36,7 @@ func (t GraphThread) Check() error {
 	return checkGraphText("ns", t.NS)
 }
 
-// GraphBytes is a value that nobody here interprets.
+// GraphBytes is a value that the daemon does not interpret.
 type GraphBytes struct {
 	Type string
 	Data []byte
@@ -117,7 +117,7 @@ func (p *GraphPut) checkChannels() error {
 	return nil
 }
 
-// GraphHead is what is looked at in LangGraph's checkpoint.
+// GraphHead holds the members of LangGraph's checkpoint that the daemon reads.
 type GraphHead struct {
 	ID       string
 	Format   float64 // v; 0 where it is missing
@@ -200,8 +200,8 @@ func (w *GraphWrite) check() error {
 	return checkGraphText("type", w.Type)
 }
 
-// Special says whether all writes are to LangGraph's special channels: then
-// they replace those that are there.
+// Special reports whether all writes are to LangGraph's special channels. Such writes replace the
+// stored ones.
 func (p *GraphPutWrites) Special() bool {
 	for i := range p.Writes {
 		if p.Writes[i].Idx >= 0 {
@@ -216,7 +216,7 @@ type GraphWritten struct {
 	Written int64 `json:"written"`
 }
 
-// GraphQuery asks for checkpoints, newest first. nil restricts nothing.
+// GraphQuery asks for checkpoints, newest first. A nil field does not restrict the result.
 type GraphQuery struct {
 	Agent      string
 	Thread     *string
@@ -286,7 +286,7 @@ type GraphPage struct {
 	Next   Ref
 }
 
-// GraphHistoryQuery asks what delta channels are made of; "" is the newest checkpoint.
+// GraphHistoryQuery asks for the writes that make up delta channels. "" is the newest checkpoint.
 type GraphHistoryQuery struct {
 	Agent string
 	GraphThread
@@ -310,8 +310,8 @@ func (q *GraphHistoryQuery) Check() error {
 	return checkGraphText("checkpoint", q.Checkpoint)
 }
 
-// GraphHistory is what a delta channel is made of: writes, oldest first, upon a
-// seed, nil for none.
+// GraphHistory is the content of a delta channel: writes, oldest first, on top of a seed, which is
+// nil if there is none.
 type GraphHistory struct {
 	Channel string
 	Seed    *GraphBytes
@@ -362,18 +362,18 @@ func (c *GraphCopy) Check() error {
 	return checkGraphName("thread to which to copy", c.To)
 }
 
-// GraphRemoved is how many checkpoints went.
+// GraphRemoved is the number of removed checkpoints.
 type GraphRemoved struct {
 	Removed int64 `json:"removed"`
 }
 
-// GraphCopied is how many checkpoints were copied.
+// GraphCopied is the number of copied checkpoints.
 type GraphCopied struct {
 	Copied int64 `json:"copied"`
 }
 
-// GraphPolicy is the policy of an agent whose first save is a checkpointer's:
-// the whole history stays, and nothing takes going back for drift.
+// GraphPolicy is the policy of an agent whose first save comes from a checkpointer: the whole
+// history stays, and going back does not count as drift.
 func GraphPolicy() Policy {
 	p := DefaultPolicy()
 	p.RoutineKeep = 0

@@ -55,8 +55,8 @@ func isAlphanumeric(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
-// RunOfSession names the run of a session or a conversation of another program:
-// by its own name where that can be one, else by a hash of it.
+// RunOfSession returns a run name for a session or a conversation of another program: its own name
+// if that is a valid run name, and otherwise a hash of it.
 func RunOfSession(session string) string {
 	if CheckRunName(session) == nil {
 		return session
@@ -65,8 +65,7 @@ func RunOfSession(session string) string {
 	return "session-" + hex.EncodeToString(sum[:12])
 }
 
-// AgentNameOf makes a name for an agent out of any text, "" where nothing of it
-// can be in one.
+// AgentNameOf makes an agent name from any text. It returns "" if the text has no valid character.
 func AgentNameOf(text string) string {
 	name := strings.Map(func(r rune) rune {
 		if r < utf8.RuneSelf && (isAlphanumeric(byte(r)) || strings.ContainsRune("._-", r)) {

@@ -1,6 +1,6 @@
 package ckptsidecar
 
-// NoticeType says what a notice tells of.
+// NoticeType is the kind of event that a notice reports.
 type NoticeType string
 
 // The types of notices.
@@ -17,8 +17,7 @@ const (
 // NoticeTypes lists every type that a hook may choose.
 var NoticeTypes = []NoticeType{NoticePrompt, NoticeDead, NoticeTimedOut, NoticeFinding, NoticeStorage, NoticeBackup}
 
-// Notice is what a hook is told: the body of a webhook, or the standard input
-// of a command.
+// Notice is the message to a hook: the body of a webhook, or the standard input of a command.
 type Notice struct {
 	ID        string     `json:"id"` // the same at each attempt
 	Type      NoticeType `json:"type"`
@@ -26,7 +25,7 @@ type Notice struct {
 	Data      NoticeData `json:"data"`
 }
 
-// NoticeData is what happened, as far as it is of a run.
+// NoticeData describes the event, as far as it concerns a run.
 type NoticeData struct {
 	Owner   string `json:"owner,omitempty"`
 	Agent   string `json:"agent,omitempty"`
@@ -35,16 +34,16 @@ type NoticeData struct {
 	Message string `json:"message"`           // one or two sentences
 }
 
-// MaxNoticeMessage is how much of a text a notice has.
+// MaxNoticeMessage is the largest part of a text that a notice contains.
 const MaxNoticeMessage = 1024
 
-// NotifyStatus is how notices go. Only administrators are told.
+// NotifyStatus is the status of notices. Only administrators see it.
 type NotifyStatus struct {
 	Hooks   []HookStatus `json:"hooks"`
 	Dropped int64        `json:"dropped"` // notices that found the queue full
 }
 
-// HookStatus is how one hook goes.
+// HookStatus is the status of one hook.
 type HookStatus struct {
 	Name      string `json:"name" db:"hook"`
 	Kind      string `json:"kind" db:"-"` // webhook or command; "" where it is in the settings no more
@@ -55,7 +54,7 @@ type HookStatus struct {
 	LastError Ref    `json:"last_error" db:"last_error"` // of the newest that is not delivered; null where there is none
 }
 
-// NotifyTested says for which hooks a notice of type test waits now.
+// NotifyTested lists the hooks for which a notice of type test is waiting.
 type NotifyTested struct {
 	ID    string   `json:"id"`
 	Hooks []string `json:"hooks"`

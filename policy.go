@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// Policy is an agent's settings. What a stored or sent policy leaves out has
-// the default.
+// Policy is an agent's settings. Members that a stored or sent policy leaves out have their
+// defaults.
 type Policy struct {
 	RoutineKeep  int      `json:"routine_keep"`  // how many routine checkpoints of a run stay; 0 keeps all
 	RecoveryKeep Duration `json:"recovery_keep"` // how long a recovery checkpoint stays
@@ -41,7 +41,7 @@ type Policy struct {
 	OnOutage   OnOutage   `json:"on_outage"`  // what the answer is where the engine of the fleet is away; with fleet durability alone
 }
 
-// Durability says where a write is safe when it is answered.
+// Durability is where a write must be stored before it is acknowledged.
 type Durability string
 
 // The durabilities.
@@ -50,7 +50,7 @@ const (
 	DurabilityFleet Durability = "fleet" // in the engine of the fleet, and replicated there
 )
 
-// OnOutage says how a write is answered that the engine of the fleet does not have.
+// OnOutage is how the daemon answers a write that the fleet's engine has not confirmed.
 type OnOutage string
 
 // The answers in an outage.
@@ -70,7 +70,7 @@ const (
 	SensitivityHigh   Sensitivity = "high"
 )
 
-// Detector is what a policy says of one rule. Zero means the default.
+// Detector is a policy's settings for one rule. Zero means the default.
 type Detector struct {
 	Tier           string  `json:"tier,omitempty"`            // off, or the highest severity of a finding: info, warn or critical
 	Warn           float64 `json:"warn,omitempty"`            // the threshold of the tier, in the rule's own unit
@@ -80,7 +80,7 @@ type Detector struct {
 	Cooldown       int     `json:"cooldown,omitempty"`        // steps for which the rule is silent after a finding of the same tier
 }
 
-// Budget is what a run may use. 0 is no limit.
+// Budget is what a run may use. 0 means no limit.
 type Budget struct {
 	Steps    int64    `json:"steps,omitempty"`
 	Tokens   int64    `json:"tokens,omitempty"` // input and output together
@@ -88,7 +88,7 @@ type Budget struct {
 	WallTime Duration `json:"wall_time,omitempty"`
 }
 
-// SchemaMode says what becomes of a state that breaks the schema.
+// SchemaMode is what happens to a state that breaks the schema.
 type SchemaMode string
 
 // The schema modes.
@@ -97,7 +97,7 @@ const (
 	SchemaReport SchemaMode = "report" // it is saved, and a critical finding made
 )
 
-// Rule is one of the user's own: an expression that is true where something is wrong.
+// Rule is a rule of the user: an expression that is true when something is wrong.
 type Rule struct {
 	Name     string   `json:"name"`
 	When     string   `json:"when"` // over state, previous, step, run, measures
@@ -105,7 +105,7 @@ type Rule struct {
 	Message  string   `json:"message"`
 }
 
-// DefaultPolicy is the policy of an agent that has set none.
+// DefaultPolicy is the policy of an agent without a policy of its own.
 func DefaultPolicy() Policy {
 	return Policy{
 		RoutineKeep:  3,

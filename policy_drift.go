@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// The limits of what a policy says of drift.
+// The limits of a policy's settings for drift.
 const (
 	maxIgnoreTools = 256
 	MaxSchema      = 256 << 10 // bytes of JSON
@@ -31,8 +31,7 @@ const (
 	TierCritical = "critical" // both tiers
 )
 
-// Fill makes empty lists of those that are missing, so that they are written
-// as such.
+// Fill replaces missing lists with empty ones, so that they are written as lists.
 func (p *Policy) Fill() {
 	if p.Detectors == nil {
 		p.Detectors = map[string]Detector{}

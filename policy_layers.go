@@ -1,6 +1,6 @@
 package ckptsidecar
 
-// PolicySource says which policy a value comes from.
+// PolicySource is the policy that a value comes from.
 type PolicySource string
 
 // The sources of a policy's values, the weakest first.
@@ -11,11 +11,10 @@ const (
 	PolicyOfAgent  PolicySource = "agent"   // the agent's own
 )
 
-// AllAgents stands for the name of an agent where an owner's policy for all
-// agents is meant.
+// AllAgents is used as the name of an agent for an owner's policy for all agents.
 const AllAgents = "*"
 
-// PolicyLayers is a policy with where each of its values comes from.
+// PolicyLayers is a policy with the source of each value.
 type PolicyLayers struct {
 	Policy Policy `json:"policy"` // what counts
 	// From has the source of each value. Parts of detectors and budget that a

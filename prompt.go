@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// PromptKind says who asks.
+// PromptKind is who asks: the daemon for a decision, or a run.
 type PromptKind string
 
 // The kinds of prompts.
@@ -19,7 +19,7 @@ const (
 	PromptQuestion PromptKind = "question" // the run itself, while it works
 )
 
-// PromptStatus says whether somebody may answer.
+// PromptStatus reports whether a prompt can still be answered.
 type PromptStatus string
 
 // The statuses of a prompt.
@@ -63,8 +63,8 @@ type Prompt struct {
 	AnsweredBy Ref          `json:"answered_by" db:"answered_by"`
 }
 
-// HasSchema says whether the data of the answer must have a form. A client reads the
-// schema that is not there as the JSON value null.
+// HasSchema reports whether the data of the answer must fit a schema. A client reads a missing
+// schema as the JSON value null.
 func (p *Prompt) HasSchema() bool { return len(p.Schema) > 0 && string(p.Schema) != "null" }
 
 // StatusAt is the prompt's status at a moment. daemon is the name under which
@@ -81,7 +81,7 @@ func (p *Prompt) StatusAt(now Time, daemon string) PromptStatus {
 	return PromptOpen
 }
 
-// Choices are the texts that a question can be answered with.
+// Choices are the possible answers to a question.
 type Choices []string
 
 // The limits of a question and its answer.
@@ -169,7 +169,7 @@ func checkChoice(choice string) error {
 	return nil
 }
 
-// QuestionRequest asks a person something in the middle of a run.
+// QuestionRequest asks a person something during a run.
 type QuestionRequest struct {
 	Agent    string   `json:"-"`
 	Run      string   `json:"-"`
@@ -242,8 +242,8 @@ func (a *PromptAnswer) Check() error {
 	return CheckReason(a.Reason)
 }
 
-// CheckFor refuses an answer that the prompt does not allow. Whether the data
-// fits the schema is another question.
+// CheckFor refuses an answer that the prompt does not allow. It does not check the data against the
+// schema.
 func (a *PromptAnswer) CheckFor(p *Prompt) error {
 	if p.Kind == PromptQuestion {
 		switch {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Ref is a name or id that may be absent. The empty Ref is null in JSON and
-// NULL in the database, so that "none" looks the same everywhere.
+// Ref is a name or id that may be absent. The empty Ref is null in JSON and NULL in the database,
+// so that "none" looks the same everywhere.
 type Ref string
 
 // MarshalJSON writes the name, or null.

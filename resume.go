@@ -1,6 +1,6 @@
 package ckptsidecar
 
-// ResumeVerdict says how to go on.
+// ResumeVerdict is the verdict of a resume plan.
 type ResumeVerdict string
 
 // The verdicts of a resume plan.
@@ -12,7 +12,7 @@ const (
 	VerdictUnsafe ResumeVerdict = "unsafe" // somebody still owns the run, or nothing reads back intact
 )
 
-// ResumeRequest claims a run, or with DryRun only looks.
+// ResumeRequest claims a run. With DryRun, it only returns the plan.
 type ResumeRequest struct {
 	Agent            string    `json:"-"`
 	Run              string    `json:"-"`
@@ -42,8 +42,8 @@ func (r *ResumeRequest) Check() error {
 	return CheckReason(r.Reason)
 }
 
-// Plan says how to go on with a run: what to load, what is done, what is
-// uncertain, and whether it is safe.
+// Plan describes how to continue a run: what to load, what is done, what is uncertain, and whether
+// it is safe.
 type Plan struct {
 	Verdict             ResumeVerdict     `json:"verdict"`
 	Reasons             []string          `json:"reasons"`
@@ -67,15 +67,15 @@ type Plan struct {
 	Questions           []Prompt          `json:"questions"` // the run's own, oldest first: open ones, and answers that came after the checkpoint
 }
 
-// CompletedStep is a step that need not be run again.
+// CompletedStep is a step that does not have to run again.
 type CompletedStep struct {
 	Key    string `json:"key"`
 	Name   string `json:"name"`
 	Result JSON   `json:"result"`
 }
 
-// InterruptedStep is a step that nobody knows the end of, with a result that
-// makes a transcript whole again.
+// InterruptedStep is a step whose outcome is unknown, with a synthetic result that completes the
+// transcript.
 type InterruptedStep struct {
 	Key             string          `json:"key"`
 	Name            string          `json:"name"`
@@ -92,14 +92,14 @@ type SyntheticResult struct {
 	OpenAI    JSON   `json:"openai"`    // a message of role tool
 }
 
-// Skipped is a checkpoint that was passed over, and why.
+// Skipped is a checkpoint that a plan does not use, and the reason.
 type Skipped struct {
 	ID     string `json:"id"`
 	Seq    int64  `json:"seq"`
 	Reason string `json:"reason"`
 }
 
-// ProgramRest is what of a checkpoint's program has not run.
+// ProgramRest is the part of a checkpoint's program that has not run.
 type ProgramRest struct {
 	Executed  int64  `json:"executed"`
 	Remaining string `json:"remaining"`

@@ -37,7 +37,7 @@ type Run struct {
 	Drift *DriftVerdict `json:"drift,omitempty" db:"-"`
 }
 
-// RunRequest registers a run, or adopts one that its saves have made.
+// RunRequest registers a run, or adopts a run that its saves have created.
 type RunRequest struct {
 	Agent            string    `json:"-"`
 	Run              string    `json:"run,omitempty"` // "" means MainRun
@@ -54,7 +54,7 @@ type RunRequest struct {
 	IdempotencyKey   string    `json:"-"`
 }
 
-// The limits of what runs carry.
+// The limits of the values of a run.
 const (
 	MaxText    = 64 << 10 // a goal, a continuation prompt, an error
 	MaxValue   = 8 << 20  // JSON arguments, results, payloads
@@ -104,7 +104,7 @@ func checkTimeout(what string, d *Duration) error {
 	return Errorf(CodeInvalid, "%s is %s: it must be 0 for none, or at most %s", what, *d, Duration(maxTimeout))
 }
 
-// RunFilter chooses runs. What is empty chooses all; what is there must all hold.
+// RunFilter chooses runs. Empty fields choose all runs; a run must match all other fields.
 type RunFilter struct {
 	Agent    string
 	Status   RunStatus
@@ -213,7 +213,7 @@ type RunRef struct {
 	Epoch *int64 // nil where the writer knows none; then it is not fenced
 }
 
-// Check refuses names that cannot be.
+// Check refuses invalid names.
 func (r RunRef) Check() error {
 	if err := CheckAgentName(r.Agent); err != nil {
 		return err
@@ -221,14 +221,14 @@ func (r RunRef) Check() error {
 	return optional(r.Run, CheckRunName)
 }
 
-// Heartbeat says that the owner lives, and how far it has come.
+// Heartbeat reports that the owner is alive, and its progress.
 type Heartbeat struct {
 	Epoch    *int64   `json:"epoch,omitempty"`
 	PID      int      `json:"pid,omitempty"` // the owner it is told for, by a supervisor; default: the caller
 	Progress *float64 `json:"progress,omitempty"`
 }
 
-// Check refuses an owner that cannot be.
+// Check refuses an invalid owner.
 func (b *Heartbeat) Check() error {
 	if b.PID < 0 {
 		return Errorf(CodeInvalid, "pid is %d: give the process id of the owner that you act for, or leave it out", b.PID)
@@ -236,7 +236,7 @@ func (b *Heartbeat) Check() error {
 	return nil
 }
 
-// EndRequest ends a run, or the present segment of it.
+// EndRequest ends a run, or its current segment.
 type EndRequest struct {
 	Epoch              *int64    `json:"epoch,omitempty"`
 	Status             RunStatus `json:"status"` // completed, failed, suspended, awaiting_continuation or interrupted
@@ -247,7 +247,7 @@ type EndRequest struct {
 	IdempotencyKey     string    `json:"-"`
 }
 
-// Check refuses statuses that an owner cannot give.
+// Check refuses statuses that an owner cannot set.
 func (r *EndRequest) Check() error {
 	switch r.Status {
 	case RunCompleted, RunFailed, RunSuspended, RunAwaitingContinuation, RunInterrupted:

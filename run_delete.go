@@ -1,6 +1,6 @@
 package ckptsidecar
 
-// DeletedRun says what went with a run.
+// DeletedRun lists what was removed together with a run.
 type DeletedRun struct {
 	Agent       string `json:"agent"`
 	Owner       string `json:"owner"`
@@ -9,7 +9,7 @@ type DeletedRun struct {
 	Rows        int64  `json:"rows"` // steps, operations, events, findings, prompts and pieces of states
 }
 
-// ClearedRun says which checkpoints of a run went, and which stayed.
+// ClearedRun lists which checkpoints of a run were removed, and which stayed.
 type ClearedRun struct {
 	Agent   string `json:"agent"`
 	Owner   string `json:"owner"`

@@ -8,7 +8,7 @@ import _ "embed"
 //go:embed schema.sql
 var Schema string
 
-// The numbers that tell a ckptsidecar database from others.
+// The numbers that identify a ckptsidecar database.
 const (
 	ApplicationID = 0x636b7074 // "ckpt"
 	SchemaVersion = 6

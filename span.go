@@ -1,9 +1,9 @@
 package ckptsidecar
 
-// SpanKind says what a span of OpenTelemetry stands for here.
+// SpanKind is the meaning of an OpenTelemetry span for the daemon.
 type SpanKind string
 
-// The kinds of spans. A span of no kind is counted and not kept.
+// The kinds of spans. A span of no kind is counted and not stored.
 const (
 	SpanTool      SpanKind = "tool"      // a call of a tool: a step
 	SpanInference SpanKind = "inference" // a call of a model: a turn and its usage, never a step
@@ -19,9 +19,9 @@ type SpanMark struct {
 	Root      bool     // only a span without a parent
 }
 
-// SpanMarks are tried in this order; the first that fits counts. All names of
-// generative AI are still in development, so this table and SpanFields are the
-// one place that knows those of spans, as TelemetryNames is for steps.
+// SpanMarks are tried in this order; the first match counts. All names of generative AI are still
+// in development, so this table and SpanFields are the only place that has the names for spans, as
+// TelemetryNames is for steps.
 var SpanMarks = []SpanMark{
 	{Kind: SpanTool, Attribute: "gen_ai.operation.name", Values: []string{"execute_tool", "tool_call"}},
 	{Kind: SpanInference, Attribute: "gen_ai.operation.name", Values: []string{"chat", "generate_content", "text_completion", "llm_call"}},
@@ -40,8 +40,8 @@ var SpanMarks = []SpanMark{
 		"ai.generateText", "ai.streamText", "claude_code.tool.execution", "claude_code.tool.blocked_on_user"}},
 }
 
-// SpanField says in which attributes a field of a Span stands. The first that
-// is there counts.
+// SpanField lists the attributes that can hold a field of a Span. The first attribute present
+// counts.
 type SpanField struct {
 	Field string
 	Names []string
@@ -51,8 +51,8 @@ type SpanField struct {
 	Sum   bool     // the attributes are added up
 }
 
-// SpanFields are all attributes of a span that are read, beside those in
-// SpanMarks. What is not named here is never kept.
+// SpanFields are all attributes of a span that are read, beside those in SpanMarks. Other
+// attributes are never stored.
 var SpanFields = []SpanField{
 	{Field: "run", Names: []string{"gen_ai.conversation.id", "session.id", "ai.telemetry.metadata.sessionId"}},
 	{Field: "root_agent", Names: []string{"gen_ai.agent.name"}},
@@ -78,21 +78,21 @@ var SpanFields = []SpanField{
 	{Field: "cost_usd", Of: SpanInference, Names: []string{"llm.cost.total"}},
 }
 
-// SpanContent says what is kept of the arguments and the results of tools.
+// SpanContent is what is stored of the arguments and the results of tools.
 type SpanContent string
 
-// The ways to keep content. The prints of a call are what the drift detectors
-// compare; keyed with a secret of the database they tell nobody what they stand for.
+// The ways to store content. The drift detectors compare the hashes of a call. They are keyed with
+// a secret of the database, so they reveal nothing about the content.
 const (
 	SpanContentHash SpanContent = "hash" // keyed prints, and no text
 	SpanContentNone SpanContent = "none" // nothing; it is not even read
 	SpanContentKeep SpanContent = "keep" // the text, without what looks like a secret
 )
 
-// SpanContents lists every way to keep content.
+// SpanContents lists every way to store content.
 var SpanContents = []SpanContent{SpanContentHash, SpanContentNone, SpanContentKeep}
 
-// Span is what is taken over from a span of OpenTelemetry.
+// Span is the part of an OpenTelemetry span that the daemon uses.
 type Span struct {
 	Trace     string   `json:"trace"`            // 32 hex digits
 	ID        string   `json:"id"`               // 16 hex digits
@@ -116,7 +116,7 @@ type Span struct {
 	Measures
 }
 
-// Key is the key of the step that a span of a tool becomes.
+// Key returns the key of the step that a span of a tool becomes.
 func (s *Span) Key() string { return "span:" + s.Trace + "/" + s.ID }
 
 // MaxSpanText bounds names, ids and types of errors that come with spans.
@@ -125,7 +125,7 @@ const MaxSpanText = 256
 // SourceOTLP is the source of a run that is observed through OpenTelemetry.
 const SourceOTLP = "otlp"
 
-// SpansObserved says what became of the spans of a request.
+// SpansObserved counts what happened to the spans of a request.
 type SpansObserved struct {
 	Steps      int // spans of tools that were taken over
 	Usage      int // spans of models and agents that were taken over

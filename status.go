@@ -1,7 +1,7 @@
 package ckptsidecar
 
-// Status is everything that a person asks of a daemon. Counts are of the
-// caller's own agents; an administrator sees all.
+// Status is everything a person can ask a daemon about itself. It counts the caller's own agents;
+// for an administrator, it counts all.
 type Status struct {
 	Version   string         `json:"version"`
 	PID       int            `json:"pid"`
@@ -26,14 +26,14 @@ type Status struct {
 	Notify    NotifyStatus   `json:"notify"`
 }
 
-// WaitingStatus is how far runs are, and what waits for a person.
+// WaitingStatus counts runs by status, and what waits for a person.
 type WaitingStatus struct {
 	RunsByStatus        map[RunStatus]int64 `json:"runs_by_status"`
 	UncertainOperations int64               `json:"uncertain_operations"`
 	OpenPrompts         int64               `json:"open_prompts"`
 }
 
-// OTLPStatus is how receiving OpenTelemetry's spans goes.
+// OTLPStatus is the status of receiving OpenTelemetry spans.
 type OTLPStatus struct {
 	Enabled  bool        `json:"enabled"`
 	Socket   string      `json:"socket"`   // "" where there is none
@@ -42,7 +42,7 @@ type OTLPStatus struct {
 	Spans    SpanCounts  `json:"spans"`
 }
 
-// SpanCounts say what became of spans since the start of the daemon.
+// SpanCounts counts what happened to spans since the daemon started.
 type SpanCounts struct {
 	Step      int64 `json:"step"`
 	Usage     int64 `json:"usage"`
@@ -52,7 +52,7 @@ type SpanCounts struct {
 	Refused   int64 `json:"refused"`
 }
 
-// DatabaseStatus is the file and its write-ahead log.
+// DatabaseStatus describes the database file and its write-ahead log.
 type DatabaseStatus struct {
 	Path              string `json:"path"`
 	ID                string `json:"id"`
@@ -70,7 +70,7 @@ type DatabaseStatus struct {
 	Damaged           int64  `json:"damaged_checkpoints"` // known to be damaged, and never served
 }
 
-// WriterStatus is how writing goes.
+// WriterStatus is the status of the writer.
 type WriterStatus struct {
 	Commits    int64   `json:"commits"`
 	Operations int64   `json:"operations"`
@@ -81,7 +81,7 @@ type WriterStatus struct {
 	CommitP99  float64 `json:"commit_p99_ms"`
 }
 
-// WorkerStatus is how retention goes.
+// WorkerStatus is the status of the retention worker.
 type WorkerStatus struct {
 	LastRun      Time   `json:"last_run"`
 	Removed      int64  `json:"removed"`
@@ -89,7 +89,7 @@ type WorkerStatus struct {
 	LastError    string `json:"last_error"`
 }
 
-// BackupStatus is how scheduled backups go. Only administrators are told.
+// BackupStatus is the status of scheduled backups. Only administrators see it.
 type BackupStatus struct {
 	Interval  Duration `json:"interval"` // 0s for none
 	Folder    string   `json:"folder"`

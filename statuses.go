@@ -2,14 +2,14 @@ package ckptsidecar
 
 import "slices"
 
-// The statuses that a list may be asked for.
+// The statuses that can be used to filter a list.
 var (
 	RunStatuses       = []RunStatus{RunStarting, RunRunning, RunSuspended, RunAwaitingContinuation, RunInterrupted, RunTimedOut, RunCompleted, RunFailed}
 	StepStatuses      = []StepStatus{StepStarted, StepSucceeded, StepFailed, StepInterrupted}
 	OperationStatuses = []OperationStatus{OperationOpen, OperationSucceeded, OperationFailed, OperationUncertain}
 )
 
-// CheckStatus accepts "" and the statuses of a list.
+// CheckStatus accepts "" and the statuses that can filter a list.
 func CheckStatus[S ~string](what string, status S, known []S) error {
 	if status == "" || slices.Contains(known, status) {
 		return nil

@@ -1,9 +1,9 @@
 package ckptsidecar
 
-// StepStatus is where a step stands.
+// StepStatus is the status of a step.
 type StepStatus string
 
-// The statuses of a step. An interrupted one lost its owner while it ran.
+// The statuses of a step. An interrupted step lost its owner while it ran.
 const (
 	StepStarted     StepStatus = "started"
 	StepSucceeded   StepStatus = "succeeded"
@@ -11,14 +11,14 @@ const (
 	StepInterrupted StepStatus = "interrupted"
 )
 
-// StepNegative is the outcome of a step that was answered with no: a search that
-// found nothing, two files that differ. It is no error, whatever its status is.
+// StepNegative is the outcome of a step whose answer was no: a search that found nothing, two files
+// that differ. It is not an error, whatever its status.
 const StepNegative = "negative"
 
-// MaxTurn is how long the name of a turn may be.
+// MaxTurn is the maximum length of the id of a turn.
 const MaxTurn = 256
 
-// Measures are what a step cost and how far it brought the run.
+// Measures are what a step cost, and the progress of the run after it.
 type Measures struct {
 	DurationMS   *int64   `json:"duration_ms" db:"duration_ms"`
 	InputTokens  *int64   `json:"input_tokens" db:"input_tokens"`
@@ -48,7 +48,7 @@ type Step struct {
 	Durability Durability `json:"durability,omitempty" db:"-"`
 }
 
-// StepRequest begins a step, or with a status records a whole one.
+// StepRequest begins a step. With a status, it records a whole step.
 type StepRequest struct {
 	Key            string     `json:"key"`
 	Name           string     `json:"name"`
@@ -67,12 +67,12 @@ type StepRequest struct {
 	IdempotencyKey string     `json:"-"`
 }
 
-// Measured are the request's measures.
+// Measured returns the request's measures.
 func (r *StepRequest) Measured() Measures {
 	return Measures{r.DurationMS, r.InputTokens, r.OutputTokens, r.CostUSD, r.Progress}
 }
 
-// Check refuses a request that is wrong in itself. To finish, a step needs no name.
+// Check refuses a request that is wrong in itself. A request that ends a step needs no name.
 func (r *StepRequest) Check(finish bool) error {
 	if err := CheckKey("step key", r.Key); err != nil {
 		return err
@@ -119,7 +119,7 @@ type StepPage struct {
 	Next  Ref    `json:"next"`
 }
 
-// ListFilter chooses a page of something that belongs to a run.
+// ListFilter chooses a page of items that belong to a run.
 type ListFilter struct {
 	Status string
 	Before string // a cursor: the Next of the page before
@@ -172,8 +172,8 @@ func (r *OperationRequest) Check() error {
 	return CheckLabels(r.Labels)
 }
 
-// OperationEnd ends an operation: by its owner, or resolved by an operator who
-// has found out what happened.
+// OperationEnd ends an operation. The owner sends it, or an operator who has found out what
+// happened.
 type OperationEnd struct {
 	Key            string          `json:"-"`
 	Epoch          *int64          `json:"epoch,omitempty"`
@@ -213,7 +213,7 @@ type Event struct {
 	Payload JSON   `json:"payload" db:"payload"`
 }
 
-// OwnerEvent is an event in the order of all events of its owner.
+// OwnerEvent is an event with its place in the order of all events of its owner.
 type OwnerEvent struct {
 	N     int64  `json:"n" db:"-"` // names its place; it is no count, and never comes again
 	Agent string `json:"agent" db:"agent"`
@@ -227,7 +227,7 @@ type OwnerEventPage struct {
 	Next   *int64       `json:"next"` // the after of the next page, null on the last
 }
 
-// NewEvent is an event that is to be appended.
+// NewEvent is an event to append.
 type NewEvent struct {
 	Type    string `json:"type"`
 	Payload JSON   `json:"payload,omitempty"` // nil means {}

@@ -9,9 +9,9 @@ type TelemetryName struct {
 	Begin bool   // only a step that begins, or is recorded whole, has the field
 }
 
-// TelemetryNames are the names that a step may use beside its own. Of two that
-// stand for one field the first counts. All gen_ai names are still in
-// development, so this table is the one place that knows them.
+// TelemetryNames are the names that a step may use in addition to its own. If two names stand for
+// one field, the first counts. All gen_ai names are still in development, so this table is the only
+// place that has them.
 var TelemetryNames = []TelemetryName{
 	{Name: "gen_ai.tool.call.id", Field: "key", Begin: true},
 	{Name: "gen_ai.tool.name", Field: "name", Begin: true},

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// TimeLayout is RFC 3339 in UTC with milliseconds: the only form in which a
-// time is written, on the wire and in the database. It sorts as text.
+// TimeLayout is RFC 3339 in UTC with milliseconds: the only form in which times are written, on the
+// wire and in the database. It sorts as text.
 const TimeLayout = "2006-01-02T15:04:05.000Z"
 
 // Time is a moment, written as TimeLayout. The zero Time is null.
 type Time struct{ time.Time }
 
-// At rounds t down to what is written.
+// At rounds t down to the precision of TimeLayout.
 func At(t time.Time) Time { return Time{t.UTC().Truncate(time.Millisecond)} }
 
 // ParseTime reads RFC 3339 of any precision and zone.
@@ -29,7 +29,7 @@ func ParseTime(s string) (Time, error) {
 	return At(t), nil
 }
 
-// String is the written form, "" for the zero Time.
+// String returns the written form, or "" for the zero Time.
 func (t Time) String() string {
 	if t.IsZero() {
 		return ""
@@ -148,8 +148,8 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// UnmarshalText reads the string form; configuration files use it. What cannot
-// be read leaves d as it is.
+// UnmarshalText reads the string form; configuration files use it. If the text is invalid, d stays
+// unchanged.
 func (d *Duration) UnmarshalText(b []byte) error {
 	read, err := ParseDuration(string(b))
 	if err == nil {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Token names an owner where no kernel does: at the loopback port that takes
-// OpenTelemetry's spans. It is good for nothing else. The daemon never has the
-// token itself: whoever makes one tells it a hash of the secret part.
+// Token identifies an owner where the kernel cannot: at the loopback port that receives
+// OpenTelemetry spans. It has no other use. The daemon never has the token itself. Whoever creates
+// a token sends the daemon a hash of the secret part.
 type Token struct {
 	ID        string `json:"id" db:"id"`
 	Owner     string `json:"owner" db:"owner"`
@@ -18,7 +18,7 @@ type Token struct {
 	RevokedAt Time   `json:"revoked_at" db:"revoked_at"`
 }
 
-// TokenRequest makes a token known. The same one again changes nothing.
+// TokenRequest registers a token. Sending the same request again changes nothing.
 type TokenRequest struct {
 	ID     string `json:"-"`
 	SHA256 string `json:"sha256"`         // of the secret part
@@ -48,7 +48,7 @@ const (
 	tokenSecret = 64
 )
 
-// NewToken makes a token, and the request that makes it known.
+// NewToken creates a token, and the request that registers it.
 func NewToken(note string) (token string, r TokenRequest) {
 	var id [tokenID / 2]byte
 	var secret [tokenSecret / 2]byte
@@ -59,7 +59,7 @@ func NewToken(note string) (token string, r TokenRequest) {
 	return tokenWord + "-" + r.ID + "-" + text, r
 }
 
-// ParseToken takes a token apart. ok is false for every other text.
+// ParseToken splits a token into its parts. ok is false for any other text.
 func ParseToken(token string) (id, sha string, ok bool) {
 	parts := strings.Split(token, "-")
 	if len(parts) != 3 || parts[0] != tokenWord || !isHex(parts[1], tokenID) || !isHex(parts[2], tokenSecret) {

@@ -1,6 +1,6 @@
 package ckptsidecar
 
-// Kind says why a checkpoint was taken, which decides how long it stays.
+// Kind is the reason why a checkpoint was saved. It decides how long the checkpoint stays.
 type Kind string
 
 // The kinds of checkpoints.
@@ -13,11 +13,11 @@ const (
 // Kinds lists every kind, in the order in which people read them.
 var Kinds = []Kind{KindRoutine, KindPreOperation, KindRecovery}
 
-// RunStatus is where a run stands.
+// RunStatus is the status of a run.
 type RunStatus string
 
-// The statuses of a run. RunStarting is never stored: it is what a run that
-// has registered and saved nothing yet is shown as.
+// The statuses of a run. RunStarting is never stored: it is shown for a run that has registered and
+// saved nothing yet.
 const (
 	RunStarting             RunStatus = "starting"
 	RunRunning              RunStatus = "running"
@@ -29,7 +29,7 @@ const (
 	RunFailed               RunStatus = "failed"
 )
 
-// Resumable says whether a run of this status may go on.
+// Resumable reports whether a run of this status can be resumed.
 func (s RunStatus) Resumable() bool {
 	switch s {
 	case RunStarting, RunRunning, RunSuspended, RunAwaitingContinuation, RunInterrupted, RunTimedOut:
@@ -38,11 +38,11 @@ func (s RunStatus) Resumable() bool {
 	return false
 }
 
-// OperationStatus is where an operation stands.
+// OperationStatus is the status of an operation.
 type OperationStatus string
 
-// The statuses of an operation. An uncertain one lost its owner before it
-// ended, so nobody knows whether the world changed.
+// The statuses of an operation. An uncertain operation lost its owner before it ended, so nobody
+// knows whether it took effect.
 const (
 	OperationOpen      OperationStatus = "open"
 	OperationSucceeded OperationStatus = "succeeded"
@@ -50,7 +50,7 @@ const (
 	OperationUncertain OperationStatus = "uncertain"
 )
 
-// SecretsMode says what happens to a state in which something looks like a secret.
+// SecretsMode is what happens to a state that seems to contain a secret.
 type SecretsMode string
 
 // The modes of handling secrets in states.
@@ -61,8 +61,8 @@ const (
 	SecretsReject SecretsMode = "reject" // refuse the save
 )
 
-// MainRun is the run that exists by itself in every agent.
+// MainRun is the run that every agent has by default.
 const MainRun = "main"
 
-// AllOwners as an owner means everybody's; only an administrator may say it.
+// AllOwners as an owner means all owners. Only an administrator may use it.
 const AllOwners = "*"
