@@ -111,11 +111,11 @@ func TestAFrozenOwnerIsNotSafe(t *testing.T) {
 	}
 	plan := look(t, s)
 	wantVerdict(t, plan, ckpt.VerdictRepair)
-	says(t, plan, "still there", "Go on only once that process is stopped", "not safe to go on")
+	says(t, plan, "still exists", "Continue only after that process is stopped", "not safe to continue")
 	p.kill(7)
 	plan = look(t, s)
 	wantVerdict(t, plan, ckpt.VerdictResume)
-	says(t, plan, "It is safe to go on", "not still there")
+	says(t, plan, "It is safe to continue", "not still exists")
 }
 
 // TestDriftRestoresNothing: the recovery checkpoint that critical drift makes is no
