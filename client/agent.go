@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Agent is one of the caller's agents. Its calls are about its run main. See
-// [Agent.Start] for other runs.
+// Agent is one of the caller's agents. Its calls apply to its run main. See [Agent.Start] for other
+// runs.
 type Agent struct {
 	client *Client
 	Name   string
@@ -39,8 +39,8 @@ type SaveOptions struct {
 	epoch    *int64
 }
 
-// Save saves a state: any value that JSON can hold (see [Encode]), a
-// json.RawMessage as it is, or []byte.
+// Save saves a state: any value that JSON can hold (see [Encode]), a json.RawMessage unchanged, or
+// []byte.
 func (a *Agent) Save(ctx context.Context, state any, opts ...SaveOptions) (*Saved, error) {
 	o := SaveOptions{}
 	if len(opts) > 0 {
@@ -101,8 +101,8 @@ func encodeState(state any, o SaveOptions) (body []byte, content string, removed
 	return body, ckpt.ContentTypeJSON, removed, err
 }
 
-// RestoreOptions choose what to restore. The zero value means the newest of
-// the run main.
+// RestoreOptions choose what to restore. The zero value means the newest checkpoint of the run
+// main.
 type RestoreOptions struct {
 	Checkpoint string // an id
 	Kind       ckpt.Kind
@@ -111,9 +111,9 @@ type RestoreOptions struct {
 	Reason     string // for the audit log
 }
 
-// Restore reads a state into v, and records that it was restored. v is a pointer
-// for json.Unmarshal, or a *[]byte. If there is nothing to restore, the code of
-// the error is ckptsidecar.CodeNotFound.
+// Restore reads a state into v, and records that it was restored. v is a pointer for
+// json.Unmarshal, or a *[]byte. If there is nothing to restore, the error has the code
+// ckptsidecar.CodeNotFound.
 func (a *Agent) Restore(ctx context.Context, v any, opts ...RestoreOptions) (*ckpt.Checkpoint, error) {
 	r := ckpt.RestoreRequest{Agent: a.Name}
 	if len(opts) > 0 {
@@ -141,7 +141,7 @@ func decodeState(c *ckpt.Checkpoint, v any) error {
 	return nil
 }
 
-// Latest reads the newest checkpoint into v, without recording it.
+// Latest reads the newest checkpoint into v. It records nothing.
 func (a *Agent) Latest(ctx context.Context, v any) (*ckpt.Checkpoint, error) {
 	c, err := a.client.wire.Latest(ctx, ckpt.CheckpointFilter{Agent: a.Name}, v != nil)
 	if err != nil || v == nil {
@@ -150,7 +150,7 @@ func (a *Agent) Latest(ctx context.Context, v any) (*ckpt.Checkpoint, error) {
 	return c, decodeState(c, v)
 }
 
-// List answers the newest checkpoints, newest first; f.Agent is this one's.
+// List returns the newest checkpoints, newest first. It sets f.Agent to this agent.
 func (a *Agent) List(ctx context.Context, f ckpt.CheckpointFilter) (*ckpt.CheckpointPage, error) {
 	f.Agent = a.Name
 	return a.client.wire.Checkpoints(ctx, f)
@@ -161,8 +161,8 @@ func (a *Agent) Diff(ctx context.Context, from, to string) (*ckpt.Diff, error) {
 	return a.client.wire.Diff(ctx, from, to)
 }
 
-// SetPolicy replaces the agent's own policy. Begin with ckptsidecar.DefaultPolicy:
-// what is as there is left to the policies for all agents. The answer is what counts.
+// SetPolicy replaces the agent's own policy. Start with ckptsidecar.DefaultPolicy: values equal to
+// the defaults are left to the policies for all agents. It returns the effective policy.
 func (a *Agent) SetPolicy(ctx context.Context, p ckpt.Policy) (*ckpt.Policy, error) {
 	return a.client.wire.SetPolicy(ctx, a.Name, p)
 }

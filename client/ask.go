@@ -9,7 +9,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Question says how a run asks a person, and what may be answered.
+// Question is a question of a run to a person, and its possible answers.
 type Question struct {
 	// Key makes it the same question when it is asked again after a crash. Without
 	// a key it is the same where the words are, until the run has saved something
@@ -23,8 +23,8 @@ type Question struct {
 	NoWait  bool          // answer the prompt as it is; [Run.Await] waits for it
 }
 
-// UnansweredError says that a question has no answer: the run was suspended until
-// somebody answers (the prompt is open), or nobody did in time, or it was withdrawn.
+// UnansweredError means that a question has no answer: the run was suspended until somebody answers
+// (the prompt is open), nobody answered in time, or the prompt was withdrawn.
 type UnansweredError struct{ Prompt *ckpt.Prompt }
 
 func (e *UnansweredError) Error() string {
@@ -37,10 +37,9 @@ func (e *UnansweredError) Error() string {
 	return fmt.Sprintf("run %s of agent %s is suspended until somebody answers prompt %s", e.Prompt.Run, e.Prompt.Agent, e.Prompt.ID)
 }
 
-// Ask asks a person and waits for the answer, while heartbeats go on. The answer is
-// the prompt's Choice and Data. After a crash the resumed run asks again and gets
-// the same prompt, or its answer at once. Where there is none to be had, the error
-// is an *UnansweredError.
+// Ask asks a person and waits for the answer. Heartbeats continue. The answer is the prompt's
+// Choice and Data. After a crash, the resumed run asks again and gets the same prompt, or its
+// answer at once. If there is no answer, the error is an *UnansweredError.
 func (r *Run) Ask(ctx context.Context, question string, q Question) (*ckpt.Prompt, error) {
 	request := ckpt.QuestionRequest{
 		Agent: r.Agent.Name, Run: r.Name, Epoch: r.epoch, Key: q.Key, Question: question, Reason: q.Reason, Choices: q.Choices,

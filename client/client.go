@@ -18,9 +18,8 @@ const (
 	DefaultSpoolSize = 1 << 30 // bytes
 )
 
-// Client speaks to the daemon. The zero Client is ready. It is safe for
-// concurrent use: requests go over one connection, in order. It must not be
-// copied once used.
+// Client talks to the daemon. The zero Client is ready to use. It is safe for concurrent use:
+// requests use one connection, in order. It must not be copied after first use.
 type Client struct {
 	Socket   string        // the daemon's socket or pipe; "" for $CKPTSIDECAR_SOCKET, then the user's own, then the system's
 	Owner    string        // whose agents; "" for the caller's own. For administrators
@@ -79,8 +78,8 @@ func (c *Client) Close() {
 	c.wire.Close()
 }
 
-// Replay sends the spooled writes for this client's daemon. It answers what it
-// did even if it could not send all.
+// Replay sends the spooled writes for this client's daemon. It returns its results even if it could
+// not send all writes.
 func (c *Client) Replay(ctx context.Context) (Replayed, error) {
 	c.init()
 	return c.spool.replay(ctx)

@@ -7,24 +7,24 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Drift is the last verdict on the run's drift. The daemon tells it with each
-// save, step, operation and heartbeat, so that nothing is asked here.
+// Drift returns the last verdict on the run's drift, without a request. The daemon sends the
+// verdict with each save, step, operation and heartbeat.
 func (r *Run) Drift() ckpt.DriftVerdict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.drift
 }
 
-// OnDrift has f called when the verdict gets worse, or something new was found. It
-// is called by the goroutine that got the answer, which may be that of the
-// heartbeat, and must not wait for the run.
+// OnDrift sets a function that is called when the verdict gets worse or a new finding appears. The
+// goroutine that received the answer calls it, which may be the heartbeat's. f must not wait for
+// the run.
 func (r *Run) OnDrift(f func(ckpt.DriftVerdict)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.onDrift = append(r.onDrift, f)
 }
 
-// Report tells of a finding of the agent's own. The run and the epoch are filled in.
+// Report adds a finding of the agent itself. It fills in the run and the epoch.
 func (r *Run) Report(ctx context.Context, f ckpt.FindingRequest) (*ckpt.PostedFinding, error) {
 	f.Run, f.Epoch = r.Name, r.epoch
 	f.Severity = cmp.Or(f.Severity, ckpt.SeverityWarn)
@@ -36,8 +36,8 @@ func (r *Run) Report(ctx context.Context, f ckpt.FindingRequest) (*ckpt.PostedFi
 	return posted, err
 }
 
-// Dismiss says that a finding was none, or is dealt with. Checkpoints that were
-// suspect because of it alone are clean again.
+// Dismiss says that a finding was wrong, or has been dealt with. Checkpoints that were suspect only
+// because of it are clean again.
 func (r *Run) Dismiss(ctx context.Context, finding, reason string) (*ckpt.DismissedFinding, error) {
 	dismissed, _, err := r.Agent.client.wire.Dismiss(ctx, ckpt.DismissRequest{ID: finding, Reason: reason})
 	if dismissed != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/ipc/client"
 )
 
-// Fate is what became of a write.
+// Fate is what happened to a write.
 type Fate string
 
 // The fates of a write that is not an error.
@@ -19,13 +19,13 @@ const (
 
 var errDropped = errors.New("dropped: it could neither be sent nor spooled")
 
-// DialError says that no daemon could be reached at its Path, and in its Err why.
-// Its method Stranger tells whether somebody does listen there who is not trusted.
-// A call of [Wire], and any other call that is not spooled, answers it.
+// DialError means that no daemon could be reached at Path; Err is the reason. Its method Stranger
+// reports whether an untrusted program listens there. Calls of [Wire], and all other calls that are
+// not spooled, return it.
 type DialError = client.DialError
 
-// KeptError says that a write of [Wire] was not made, but lies in the spool to be
-// made later. Its Err is why.
+// KeptError means that a write of [Wire] was not sent, but is in the spool to be sent later. Err is
+// the reason.
 type KeptError = client.KeptError
 
 // fate sorts the error of a write.

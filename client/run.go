@@ -21,7 +21,7 @@ const (
 	endMost                 = 10 * time.Second // how long the end of a run may take after its context is gone
 )
 
-// RunOptions say how a run begins.
+// RunOptions are the options for starting a run.
 type RunOptions struct {
 	Name             string // "" means main
 	Workflow, Goal   string
@@ -37,8 +37,8 @@ type RunOptions struct {
 	OnDrift func(ckpt.DriftVerdict)
 }
 
-// NotResumableError says that the run must not go on now: a person has to
-// decide, or somebody else owns it. The plan says what and why.
+// NotResumableError means that the run must not continue now: a person has to decide, or another
+// process owns it. The plan has the reasons.
 type NotResumableError struct{ Plan *ckpt.Plan }
 
 func (e *NotResumableError) Error() string {
@@ -49,8 +49,7 @@ func (e *NotResumableError) Error() string {
 	return fmt.Sprintf("run %s of agent %s may not go on (%s)%s", e.Plan.Run, e.Plan.Agent, e.Plan.Verdict, why)
 }
 
-// Run is one execution that this process owns. It beats in the background
-// until it ends.
+// Run is one execution that this process owns. It sends heartbeats in the background until it ends.
 type Run struct {
 	Agent *Agent
 	Name  string
@@ -72,8 +71,8 @@ type Run struct {
 	asked    map[string]string // for the words of each question the last prompt that had an answer
 }
 
-// Start claims a run, new or left unfinished, and begins to beat for it. The
-// caller ends it with [Run.End]; [Agent.Run] does both.
+// Start claims a new or unfinished run, and starts its heartbeats. The caller ends it with
+// [Run.End]; [Agent.Run] does both.
 func (a *Agent) Start(ctx context.Context, o RunOptions) (*Run, error) {
 	r := &Run{Agent: a, Name: cmp.Or(o.Name, ckpt.MainRun), options: o, work: newBackground(), drift: ckpt.DriftVerdict{Verdict: ckpt.SeverityNone}}
 	if o.OnDrift != nil {
@@ -143,8 +142,8 @@ func (r *Run) ref() ckpt.RunRef {
 	return ckpt.RunRef{Agent: r.Agent.Name, Run: r.Name, Epoch: r.epoch}
 }
 
-// Lost says why this process no longer owns the run. It is nil while the process
-// owns it.
+// Lost returns the reason why this process no longer owns the run. It is nil while the process owns
+// it.
 func (r *Run) Lost() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,8 +176,8 @@ func (r *Run) declared() *float64 {
 	return r.progress
 }
 
-// Restore reads the state to go on from into v. It answers false if there is
-// none, because the run begins.
+// Restore reads the state to continue from into v. It returns false if there is none, because the
+// run is new.
 func (r *Run) Restore(v any) (bool, error) {
 	if r.Plan.Checkpoint == nil {
 		return false, nil
@@ -201,8 +200,7 @@ func (r *Run) Save(ctx context.Context, state any, opts ...SaveOptions) (*Saved,
 	return saved, err
 }
 
-// Progress declares how far the run has come. It should only grow. The next
-// heartbeat reports it.
+// Progress declares the progress of the run. It should only grow. The next heartbeat reports it.
 func (r *Run) Progress(p float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,17 +219,16 @@ func (r *Run) Event(ctx context.Context, kind string, payload any) error {
 	return err
 }
 
-// State sets the function that gives the run's state: for autosaves, and for the
-// last save when the process is told to end or an error ends the run. get is
-// called from other goroutines.
+// State sets the function that returns the run's state. Autosaves use it, and the last save when
+// the process is told to end or an error ends the run. get is called from other goroutines.
 func (r *Run) State(get func() any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state = get
 }
 
-// End says how a run ended: completed, failed, suspended,
-// awaiting_continuation or interrupted. All but the first two can be resumed.
+// End ends a run as completed, failed, suspended, awaiting_continuation or interrupted. All but the
+// first two can be resumed.
 func (r *Run) End(ctx context.Context, e ckpt.EndRequest) error {
 	r.mu.Lock()
 	ended := r.ended
@@ -246,15 +243,14 @@ func (r *Run) End(ctx context.Context, e ckpt.EndRequest) error {
 	return err
 }
 
-// ErrInterrupted is the cause with which the context of [Agent.Run] ends when
-// the process is told to.
+// ErrInterrupted is the cause with which the context of [Agent.Run] ends when the process is told
+// to end.
 var ErrInterrupted = errors.New("the process was told to end")
 
-// Run claims a run, sends heartbeats, calls do, and ends the run. The run is
-// completed if do returns nil. After an error, a panic, SIGTERM or an interrupt
-// it is interrupted, and can be resumed. Before that, Run saves a recovery
-// checkpoint, if [Run.State] was called. The context of do ends when the process
-// is told to end, or when another owner takes the run over.
+// Run claims a run, sends heartbeats, calls do, and ends the run. The run is completed if do
+// returns nil. After an error, a panic, SIGTERM or an interrupt it is interrupted, and can be
+// resumed. Before that, Run saves a recovery checkpoint, if [Run.State] was called. The context of
+// do ends when the process is told to end, or when another owner takes over the run.
 func (a *Agent) Run(ctx context.Context, o RunOptions, do func(context.Context, *Run) error) (err error) {
 	r, err := a.Start(ctx, o)
 	if err != nil {

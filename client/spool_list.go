@@ -9,7 +9,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// SpooledFile is a write that waits, or that was refused.
+// SpooledFile is a write that waits in the spool, or that was refused.
 type SpooledFile struct {
 	Path      string    `json:"path"`
 	State     string    `json:"state"` // waiting, rejected, damaged, newer
@@ -20,8 +20,8 @@ type SpooledFile struct {
 	Size      int64     `json:"size"`
 }
 
-// Spool lists what is in a folder, "" for the usual one: what waits in its
-// order, then what was refused.
+// Spool lists the files of a spool folder, "" for the default one: the waiting writes in order, and
+// then the refused ones.
 func Spool(dir string) ([]SpooledFile, error) {
 	s := &spool{dir: dir}
 	dir, names, err := s.waiting()

@@ -15,7 +15,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Replayed is what a replay did.
+// Replayed is the result of a replay.
 type Replayed struct {
 	Sent     int      `json:"sent"`     // stored now, or found to be stored before
 	Rejected int      `json:"rejected"` // refused for good, and put aside

@@ -10,7 +10,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// StepOptions are what may be said of a step.
+// StepOptions are the options of a step.
 type StepOptions struct {
 	Name string // "" means the key
 	Args any    // what it is called with, for the record and for finding loops
@@ -22,10 +22,9 @@ type StepOptions struct {
 	Negative func(result any, err error) bool
 }
 
-// Step does something once in the life of a run. If a step with this key
-// succeeded before, do is not called and Step answers the stored result. The
-// result must survive encoding as JSON. An error of do is recorded, and the step
-// may be tried again.
+// Step runs do once in the life of a run. If a step with this key succeeded before, Step does not
+// call do and returns the stored result. The result must survive encoding as JSON. An error of do
+// is recorded, and the step may be tried again.
 func Step[T any](ctx context.Context, r *Run, key string, do func(context.Context) (T, error), opts ...StepOptions) (result T, err error) {
 	o := StepOptions{Name: key}
 	if len(opts) > 0 {
@@ -131,13 +130,13 @@ type OperationError struct {
 
 func (e *OperationError) Error() string { return "operation " + e.Key + " failed: " + e.Err.Error() }
 
-// Unwrap gives what do returned.
+// Unwrap returns the error of do.
 func (e *OperationError) Unwrap() error { return e.Err }
 
-// Operation does something risky. key names it. state is what to go back to; nil
-// means the run's newest state. If the operation succeeded before, do is not
-// called and done is false. If this process dies in it, nobody knows whether it
-// happened, and the run's next plan says so.
+// Operation runs a risky action. key names it. state is the state to go back to; nil means the
+// run's newest state. If the operation succeeded before, Operation does not call do, and done is
+// false. If this process dies during do, nobody knows whether it took effect, and the run's next
+// plan says so.
 func (r *Run) Operation(ctx context.Context, key string, state any, do func(context.Context) error) (done bool, err error) {
 	request := ckpt.OperationRequest{Key: key, Name: key}
 	if state != nil {

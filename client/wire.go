@@ -15,7 +15,7 @@ import (
 // replayed says that a call with the same idempotency key was made before.
 type Wire struct{ client *client.Client }
 
-// Wire gives the calls of the API, over the same connection.
+// Wire returns the calls of the API, over the same connection.
 func (c *Client) Wire() *Wire {
 	c.init()
 	return &Wire{c.wire}
@@ -31,26 +31,24 @@ func (w *Wire) Policy(ctx context.Context, agent string) (*ckpt.Policy, error) {
 	return w.client.Policy(ctx, agent)
 }
 
-// PolicyLayers reads an agent's policy with where each value comes from; with
-// ckptsidecar.AllAgents that of the owner's agents that have set nothing themselves.
+// PolicyLayers reads an agent's policy with the source of each value. For ckptsidecar.AllAgents, it
+// reads the policy of the owner's agents that have none of their own.
 func (w *Wire) PolicyLayers(ctx context.Context, agent string) (*ckpt.PolicyLayers, error) {
 	return w.client.PolicyLayers(ctx, agent)
 }
 
-// SetOwnPolicy replaces what an agent sets itself by a JSON object, and answers
-// what then counts.
+// SetOwnPolicy replaces an agent's own policy by a JSON object, and returns the effective policy.
 func (w *Wire) SetOwnPolicy(ctx context.Context, agent string, own ckpt.JSON) (*ckpt.Policy, error) {
 	return w.client.SetOwnPolicy(ctx, agent, own)
 }
 
-// SetOwnerPolicy replaces the owner's policy for all agents by a JSON object with
-// what it sets.
+// SetOwnerPolicy replaces the owner's policy for all agents by a JSON object.
 func (w *Wire) SetOwnerPolicy(ctx context.Context, set ckpt.JSON) (*ckpt.OwnerPolicySet, error) {
 	return w.client.SetOwnerPolicy(ctx, set)
 }
 
-// SetPolicy replaces what an agent sets itself by what p has other than the
-// defaults. What is as the default is left to the policies for all agents.
+// SetPolicy replaces an agent's own policy by the values of p that differ from the defaults. The
+// other values are left to the policies for all agents.
 func (w *Wire) SetPolicy(ctx context.Context, agent string, p ckpt.Policy) (*ckpt.Policy, error) {
 	return w.client.SetPolicy(ctx, agent, p)
 }
@@ -60,23 +58,23 @@ func (w *Wire) Erase(ctx context.Context, agent string) (*ckpt.Erased, error) {
 	return w.client.Erase(ctx, agent)
 }
 
-// DeleteRun removes a run with all that belongs to it. force is for administrators.
+// DeleteRun removes a run with everything that belongs to it. force is for administrators.
 func (w *Wire) DeleteRun(ctx context.Context, ref ckpt.RunRef, force bool) (*ckpt.DeletedRun, error) {
 	return w.client.DeleteRun(ctx, ref, force)
 }
 
-// ClearRun removes the checkpoints of a run that nothing needs.
+// ClearRun removes the checkpoints of a run that are not pinned and not needed.
 func (w *Wire) ClearRun(ctx context.Context, ref ckpt.RunRef) (*ckpt.ClearedRun, error) {
 	return w.client.ClearRun(ctx, ref)
 }
 
-// ArchiveAudit records that a file has the oldest rows of the audit log, and lets them
-// go from the database. For administrators. The same again changes nothing.
+// ArchiveAudit records that a file has the oldest rows of the audit log, and allows the database to
+// remove them. It is for administrators. Repeating the call changes nothing.
 func (w *Wire) ArchiveAudit(ctx context.Context, r ckpt.AuditArchive) (*ckpt.AuditArchived, error) {
 	return w.client.ArchiveAudit(ctx, r)
 }
 
-// Prune applies the policies now, or says what they would remove.
+// Prune applies the policies now, or reports what they would remove.
 func (w *Wire) Prune(ctx context.Context, r ckpt.PruneRequest, key string) (rep *ckpt.PruneReport, replayed bool, err error) {
 	return w.client.Prune(ctx, r, key)
 }
@@ -87,8 +85,8 @@ func (w *Wire) Export(ctx context.Context, agent string, to io.Writer) error {
 	return w.client.Export(ctx, agent, to)
 }
 
-// ExportAgents writes some agents as NDJSON, or all, or one run of an agent.
-// After an error the text is incomplete, and Import refuses it.
+// ExportAgents writes some agents as NDJSON, or all agents, or one run of an agent. After an error
+// the text is incomplete, and Import refuses it.
 func (w *Wire) ExportAgents(ctx context.Context, r ckpt.ExportRequest, to io.Writer) error {
 	return w.client.ExportAgents(ctx, r, to)
 }
@@ -103,22 +101,22 @@ func (w *Wire) Audit(ctx context.Context, f ckpt.AuditFilter) (*ckpt.AuditPage, 
 	return w.client.Audit(ctx, f)
 }
 
-// Status asks how the daemon is.
+// Status returns the daemon's status.
 func (w *Wire) Status(ctx context.Context) (*ckpt.Status, error) {
 	return w.client.Status(ctx)
 }
 
-// Version asks which daemon answers.
+// Version returns the daemon's version.
 func (w *Wire) Version(ctx context.Context) (*ckpt.Version, error) {
 	return w.client.Version(ctx)
 }
 
-// Health asks whether the daemon answers at all.
+// Health checks whether the daemon answers at all.
 func (w *Wire) Health(ctx context.Context) error {
 	return w.client.Health(ctx)
 }
 
-// Ready asks whether saves are acknowledged, and answers why not.
+// Ready checks whether the daemon acknowledges saves. If it does not, the error has the reason.
 func (w *Wire) Ready(ctx context.Context) error {
 	return w.client.Ready(ctx)
 }
@@ -128,8 +126,8 @@ func (w *Wire) Checkpoint(ctx context.Context, id string, state bool) (*ckpt.Che
 	return w.client.Checkpoint(ctx, id, state)
 }
 
-// Latest reads the newest checkpoint that the filter lets through. It heeds the
-// filter's Run and Kind, and Suspect if that is false.
+// Latest reads the newest checkpoint that matches the filter. It uses the filter's Run and Kind,
+// and Suspect if that is false.
 func (w *Wire) Latest(ctx context.Context, f ckpt.CheckpointFilter, state bool) (*ckpt.Checkpoint, error) {
 	return w.client.Latest(ctx, f, state)
 }
@@ -159,20 +157,18 @@ func (w *Wire) Diff(ctx context.Context, from, to string) (*ckpt.Diff, error) {
 	return w.client.Diff(ctx, from, to)
 }
 
-// Restore answers the checkpoint to go back to, with its state, and records
-// that it did.
+// Restore returns the checkpoint to go back to, with its state, and records the restore.
 func (w *Wire) Restore(ctx context.Context, r ckpt.RestoreRequest) (ck *ckpt.Checkpoint, replayed bool, err error) {
 	return w.client.Restore(ctx, r)
 }
 
-// Save puts a state on disk. It makes an id if the request has none. Give an id
-// to repeat a save whose outcome is unknown. Of a large state it sends only what
-// changed since the run's last one.
+// Save puts a state on disk. It makes an id if the request has none. Give an id to repeat a save
+// whose outcome is unknown. For a large state, it sends only the changes since the run's last one.
 func (w *Wire) Save(ctx context.Context, r *ckpt.SaveRequest) (*ckpt.Saved, error) {
 	return w.client.Save(ctx, r)
 }
 
-// StartRun registers a run, or adopts one that its saves have made.
+// StartRun registers a run, or adopts a run that its saves have created.
 func (w *Wire) StartRun(ctx context.Context, r ckpt.RunRequest) (run *ckpt.Run, replayed bool, err error) {
 	return w.client.StartRun(ctx, r)
 }
@@ -187,25 +183,25 @@ func (w *Wire) Runs(ctx context.Context, f ckpt.RunFilter) (*ckpt.RunPage, error
 	return w.client.Runs(ctx, f)
 }
 
-// Beat says that the owner is alive. If b names no epoch, the epoch of ref is
-// used. The same holds for every write below.
+// Beat reports that the owner is alive. If b names no epoch, the epoch of ref is used. The same
+// applies to every write below.
 func (w *Wire) Beat(ctx context.Context, ref ckpt.RunRef, b ckpt.Heartbeat) (*ckpt.Run, error) {
 	return w.client.Beat(ctx, ref, b)
 }
 
-// EndRun ends a run, or the present segment of it.
+// EndRun ends a run, or its current segment.
 func (w *Wire) EndRun(ctx context.Context, ref ckpt.RunRef, r ckpt.EndRequest) (run *ckpt.Run, replayed bool, err error) {
 	return w.client.EndRun(ctx, ref, r)
 }
 
-// Resume asks how to go on with a run. If that is safe, the caller becomes its
-// owner. The plan's checkpoint has its state.
+// Resume asks how to continue a run. If it is safe, the caller becomes the owner. The plan's
+// checkpoint has its state.
 func (w *Wire) Resume(ctx context.Context, r ckpt.ResumeRequest) (plan *ckpt.Plan, replayed bool, err error) {
 	return w.client.Resume(ctx, r)
 }
 
-// BeginStep begins a step, or records a whole one. If replayed is true, the step
-// was done before, and the answer has its result.
+// BeginStep begins a step, or records a whole step. If replayed is true, the step was done before,
+// and the answer has its result.
 func (w *Wire) BeginStep(ctx context.Context, ref ckpt.RunRef, r ckpt.StepRequest) (step *ckpt.Step, replayed bool, err error) {
 	return w.client.BeginStep(ctx, ref, r)
 }
@@ -221,13 +217,13 @@ func (w *Wire) Steps(ctx context.Context, ref ckpt.RunRef, f ckpt.ListFilter) (*
 	return w.client.Steps(ctx, ref, f)
 }
 
-// BeginOperation begins something risky.
+// BeginOperation begins a risky action.
 func (w *Wire) BeginOperation(ctx context.Context, ref ckpt.RunRef, r ckpt.OperationRequest) (o *ckpt.Operation, replayed bool, err error) {
 	return w.client.BeginOperation(ctx, ref, r)
 }
 
-// EndOperation ends an operation. With Resolve it records what an operator found
-// out. After a failure, Restore of the answer has the state to go back to.
+// EndOperation ends an operation. With Resolve, it records what an operator found out. After a
+// failure, Restore in the answer has the state to go back to.
 func (w *Wire) EndOperation(ctx context.Context, ref ckpt.RunRef, r ckpt.OperationEnd) (o *ckpt.OperationEnded, replayed bool, err error) {
 	return w.client.EndOperation(ctx, ref, r)
 }
@@ -247,12 +243,12 @@ func (w *Wire) Events(ctx context.Context, ref ckpt.RunRef, after int64, limit i
 	return w.client.Events(ctx, ref, after, limit)
 }
 
-// PutToken makes a token known, as ckptsidecar.NewToken made it.
+// PutToken registers a token that ckptsidecar.NewToken created.
 func (w *Wire) PutToken(ctx context.Context, r ckpt.TokenRequest) (*ckpt.Token, error) {
 	return w.client.PutToken(ctx, r)
 }
 
-// RevokeToken ends a token at once.
+// RevokeToken revokes a token at once.
 func (w *Wire) RevokeToken(ctx context.Context, id string) (*ckpt.Token, error) {
 	return w.client.RevokeToken(ctx, id)
 }
@@ -267,8 +263,8 @@ func (w *Wire) Prompts(ctx context.Context, f ckpt.PromptFilter) (*ckpt.PromptPa
 	return w.client.Prompts(ctx, f)
 }
 
-// AskQuestion puts a question of a run to a person. replayed says that it was
-// asked before: the prompt is the one that was made then.
+// AskQuestion puts a question of a run to a person. If replayed is true, it was asked before, and
+// the prompt is the earlier one.
 func (w *Wire) AskQuestion(ctx context.Context, r ckpt.QuestionRequest) (p *ckpt.Prompt, replayed bool, err error) {
 	return w.client.AskQuestion(ctx, r)
 }
@@ -278,59 +274,56 @@ func (w *Wire) Prompt(ctx context.Context, id string) (*ckpt.Prompt, error) {
 	return w.client.Prompt(ctx, id)
 }
 
-// WaitPrompt answers a prompt as soon as it is open no more: answered, expired or
-// withdrawn. The daemon holds the request until then, on a connection of its own.
-// If the daemon restarts, WaitPrompt asks again. It ends with ctx at the latest.
+// WaitPrompt returns a prompt as soon as it is no longer open: answered, expired or withdrawn. The
+// daemon holds the request until then, on a connection of its own. If the daemon restarts,
+// WaitPrompt asks again. It ends with ctx at the latest.
 func (w *Wire) WaitPrompt(ctx context.Context, id string) (*ckpt.Prompt, error) {
 	return w.client.WaitPrompt(ctx, id)
 }
 
-// AnswerPrompt takes a person's answer: a decision is carried out, and the answer
-// to a question is kept for the run that asked.
+// AnswerPrompt records a person's answer. A decision is carried out. The answer to a question is
+// kept for the run that asked.
 func (w *Wire) AnswerPrompt(ctx context.Context, answer ckpt.PromptAnswer) (p *ckpt.Prompt, replayed bool, err error) {
 	return w.client.AnswerPrompt(ctx, answer)
 }
 
-// NotifyTest has a notice of type test told to every hook of the daemon's settings.
+// NotifyTest sends a notice of type test to every hook in the daemon's settings.
 func (w *Wire) NotifyTest(ctx context.Context) (*ckpt.NotifyTested, error) {
 	return w.client.NotifyTest(ctx)
 }
 
-// Follow calls f with each event of a run after a sequence number: first the
-// stored ones, then the new ones. It ends when ctx ends, when f answers an error,
-// or when the run is gone, and always with an error. If the daemon restarts, it
-// connects again and goes on after the last event: no event is lost, and none
-// comes twice. Client.Deadline limits the first connection only.
+// Follow calls f with each event of a run after a sequence number: first the stored events, then
+// the new ones. It ends when ctx ends, when f returns an error, or when the run is gone, and always
+// with an error. If the daemon restarts, Follow connects again and continues after the last event:
+// it loses no event and repeats none. Client.Deadline limits the first connection only.
 func (w *Wire) Follow(ctx context.Context, ref ckpt.RunRef, after int64, f func(ckpt.Event) error) error {
 	return w.client.Follow(ctx, ref, after, f)
 }
 
-// FollowAll calls f with each event of all runs of this user after the one whose N is
-// given: first the stored ones, in the order in which they were appended, then the new
-// ones. It ends as Follow does, and goes on over restarts of the daemon: no event is
-// lost, and none comes twice.
+// FollowAll calls f with each event of all runs of this user after event number N: first the stored
+// events, in the order in which they were appended, then the new ones. It ends as Follow does, and
+// survives restarts of the daemon: it loses no event and repeats none.
 func (w *Wire) FollowAll(ctx context.Context, after int64, f func(ckpt.OwnerEvent) error) error {
 	return w.client.FollowAll(ctx, after, f)
 }
 
-// EventsOf reads one page of the events of all runs of this user, after the one whose N is given.
+// EventsOf reads one page of the events of all runs of this user, after event number N.
 func (w *Wire) EventsOf(ctx context.Context, after int64, limit int) (*ckpt.OwnerEventPage, error) {
 	return w.client.EventsOf(ctx, after, limit)
 }
 
-// Drift reads the state of a run and its findings, newest first: the open ones,
-// or all.
+// Drift reads the verdict of a run and its findings, newest first: the open ones, or all.
 func (w *Wire) Drift(ctx context.Context, f ckpt.DriftFilter) (*ckpt.DriftReport, error) {
 	return w.client.Drift(ctx, f)
 }
 
-// Evaluate tells in which recorded runs a rule would have warned.
+// Evaluate reports in which recorded runs a rule would have warned.
 func (w *Wire) Evaluate(ctx context.Context, r ckpt.EvaluateRequest) (*ckpt.Evaluation, error) {
 	return w.client.Evaluate(ctx, r)
 }
 
-// Feedback tells how often an agent's rules warned, how often people dismissed
-// the finding, and which settings would have avoided that.
+// Feedback reports how often an agent's rules warned, how often people dismissed the findings, and
+// which settings would have avoided those.
 func (w *Wire) Feedback(ctx context.Context, agent string) (*ckpt.DriftFeedback, error) {
 	return w.client.Feedback(ctx, agent)
 }
@@ -340,13 +333,13 @@ func (w *Wire) Finding(ctx context.Context, id string) (*ckpt.Finding, error) {
 	return w.client.Finding(ctx, id)
 }
 
-// PostFinding notes a finding of the agent's own.
+// PostFinding records a finding that the agent reports itself.
 func (w *Wire) PostFinding(ctx context.Context, agent string, r ckpt.FindingRequest) (f *ckpt.PostedFinding, replayed bool, err error) {
 	return w.client.PostFinding(ctx, agent, r)
 }
 
-// Dismiss says that a finding is wrong, or dealt with. Checkpoints that were
-// suspect because of it alone are clean again.
+// Dismiss says that a finding is wrong, or has been dealt with. Checkpoints that were suspect only
+// because of it are clean again.
 func (w *Wire) Dismiss(ctx context.Context, r ckpt.DismissRequest) (f *ckpt.DismissedFinding, replayed bool, err error) {
 	return w.client.Dismiss(ctx, r)
 }

@@ -22,13 +22,13 @@ func (w *Wire) GraphTuples(ctx context.Context, q ckpt.GraphQuery) (*ckpt.GraphP
 	return w.client.GraphTuples(ctx, q)
 }
 
-// GraphTuple reads one checkpoint, or the newest if none is named. It answers
-// nil if there is none. Values whose tags the request has are not sent again.
+// GraphTuple reads one checkpoint, or the newest if none is named. It returns nil if there is none.
+// Values whose tags the request has are not sent again.
 func (w *Wire) GraphTuple(ctx context.Context, r ckpt.GraphGet) (*ckpt.GraphTuple, error) {
 	return w.client.GraphTuple(ctx, r)
 }
 
-// GraphHistory reads what delta channels are made of.
+// GraphHistory reads the writes that make up delta channels.
 func (w *Wire) GraphHistory(ctx context.Context, q ckpt.GraphHistoryQuery) ([]ckpt.GraphHistory, error) {
 	return w.client.GraphHistory(ctx, q)
 }

@@ -69,8 +69,8 @@ func (s *service) openEndpoint(ctx context.Context) error {
 // refuseTime is how long those are answered who wait in an inherited socket.
 const refuseTime = 250 * time.Millisecond
 
-// RefuseCallers is for a program that cannot even begin to start a daemon: it
-// answers those who wait in the socket that systemd hands over, if there is one.
+// RefuseCallers is for a program that cannot even start a daemon. It answers the clients that wait
+// at the socket from systemd, if there is one.
 func RefuseCallers() {
 	s := &service{log: slog.New(slog.DiscardHandler)}
 	if s.takeSocket(context.Background()) == nil && s.inherited != nil {

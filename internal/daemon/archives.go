@@ -35,7 +35,7 @@ func (a *archives) set(c *Config) {
 	a.keep, a.folder, a.mode = time.Duration(c.AuditKeep), c.beside(c.AuditFolder, "audit"), c.folderMode()
 }
 
-// Run archives whenever it is time, until ctx ends. It logs what went wrong and goes on.
+// Run archives rows when it is time, until ctx ends. It logs errors and continues.
 func (a *archives) Run(ctx context.Context) error {
 	for pause := firstArchive; ; pause = archiveEvery {
 		if periodic.Wait(ctx, pause) != nil {

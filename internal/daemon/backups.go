@@ -87,8 +87,7 @@ func (c *Config) folderMode() fs.FileMode {
 	return 0o700
 }
 
-// Run makes a backup whenever one is due, until ctx ends. It logs what went
-// wrong and goes on.
+// Run makes a backup when one is due, until ctx ends. It logs errors and continues.
 func (b *backups) Run(ctx context.Context) error {
 	if b.interval == 0 {
 		return nil
@@ -122,7 +121,7 @@ func (b *backups) due() time.Duration {
 	return b.interval - age
 }
 
-// Once makes a backup, and answers its name.
+// Once makes a backup, and returns its name.
 func (b *backups) Once(ctx context.Context) (name string, err error) {
 	defer func() {
 		b.mu.Lock()
@@ -215,7 +214,7 @@ func listBackups(folder string) ([]backupFile, error) {
 	return list, err
 }
 
-// Status is how backups go.
+// Status returns the status of backups.
 func (b *backups) Status() ckpt.BackupStatus {
 	list, err := b.list()
 	b.mu.Lock()

@@ -78,9 +78,8 @@ const (
 	LogJSON = "json"
 )
 
-// Default is the configuration of a system service, or of a user's own daemon,
-// before any file was read. Where the environment names no folder for it, the
-// files stay unnamed, and Check says what to do.
+// Default is the configuration of a system service, or of a user's own daemon, before any file is
+// read. If the environment names no folder, the files have no names, and Check says what to do.
 func Default(system bool, env Environment) Config {
 	p := defaultPaths(system, env)
 	c := Config{

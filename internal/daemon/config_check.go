@@ -12,8 +12,7 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// Check refuses settings that cannot work. It names every one of them, as the
-// file does, and where it was set.
+// Check refuses settings that cannot work. It names each of them, as the file does, and its source.
 func (c *Config) Check() error {
 	k := checking{c: c}
 	k.places()

@@ -12,7 +12,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Load reads a file over c. A mistake is named with its file and line.
+// Load reads a file over c. An error names the file and the line.
 func (c *Config) Load(path string) error {
 	text, err := os.ReadFile(path)
 	switch {
@@ -24,7 +24,7 @@ func (c *Config) Load(path string) error {
 	return c.parse(path, string(text))
 }
 
-// LoadIfThere is Load for the default file, which need not exist.
+// LoadIfThere is Load for the default file, which may be missing.
 func (c *Config) LoadIfThere(path string) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -16,8 +16,8 @@ const (
 	ExitOperator = 78 // EX_CONFIG: somebody must mend something first
 )
 
-// EndError is why a daemon ended, with the exit code that tells the service
-// manager whether to start it again.
+// EndError is the reason why a daemon ended, with the exit code that tells the service manager
+// whether to restart it.
 type EndError struct {
 	ExitCode int
 	Err      error
@@ -25,11 +25,10 @@ type EndError struct {
 
 func (e *EndError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *EndError) Unwrap() error { return e.Err }
 
-// Misconfigured is the end of a daemon whose settings are wrong: to start it
-// again would not help.
+// Misconfigured is the end of a daemon whose settings are wrong. A restart would not help.
 func Misconfigured(err error) error { return &EndError{ExitOperator, err} }
 
 // endOfStart sorts what stopped a start. What may pass by itself, such as a

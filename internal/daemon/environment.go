@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// Environment puts the CKPTSIDECAR_* variables over c. An empty one counts as
-// not set.
+// Environment applies the CKPTSIDECAR_* variables to c. An empty variable counts as not set.
 func (c *Config) Environment(env Environment) error {
 	var mistakes []error
 	for _, s := range c.Settings() {
@@ -25,8 +24,8 @@ func (c *Config) Environment(env Environment) error {
 	return errors.Join(mistakes...)
 }
 
-// DefaultFile is the configuration file that is read where none is named, ""
-// where the environment names no folder for one.
+// DefaultFile is the configuration file that is read if none is named. It is "" if the environment
+// names no folder for it.
 func DefaultFile(system bool, env Environment) string {
 	return defaultPaths(system, env).config
 }

@@ -7,15 +7,14 @@ import (
 	"strings"
 )
 
-// Print writes c as a configuration file that explains itself, and says where
-// each setting comes from.
+// Print writes c as a commented configuration file, with the source of each setting.
 func (c Config) Print(w io.Writer) error {
 	return c.write(w, "# Settings of ckptsidecar. A flag goes over an environment variable, that over\n# this file, "+
 		"and this file over the default.\n", "")
 }
 
-// Example writes the file that packages install: each setting with its default,
-// none of them set, so that a newer default counts where nobody has chosen.
+// Example writes the file that packages install. It has each setting with its default, as a
+// comment, so that a newer default applies unless somebody has chosen a value.
 func (c Config) Example(w io.Writer) error {
 	return c.write(w, "# Settings of ckptsidecar. What has a # before it is the default. After a change:\n# "+
 		"`ckptsidecar config check --system` reports mistakes. `systemctl reload\n# ckptsidecar` applies "+

@@ -18,8 +18,8 @@ import (
 // so one that was made without it may be anybody's.
 const folderRights = "O:BAG:BAD:PAI(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)"
 
-// ProtectFolder makes a folder that only LocalSystem and Administrators reach,
-// or makes one that is there so.
+// ProtectFolder creates a folder that only LocalSystem and Administrators can access, or restricts
+// an existing folder to them.
 func ProtectFolder(dir string) error {
 	descriptor, err := windows.SecurityDescriptorFromString(folderRights)
 	if err != nil {
@@ -136,7 +136,7 @@ func mayTakeOwnership() {
 	}
 }
 
-// IsProtected says whether a folder is as ProtectFolder makes it.
+// IsProtected reports whether a folder has the access that ProtectFolder sets.
 func IsProtected(dir string) bool {
 	const what = windows.OWNER_SECURITY_INFORMATION | windows.DACL_SECURITY_INFORMATION
 	descriptor, err := windows.GetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT, what)

@@ -2,8 +2,8 @@ package daemon
 
 import "time"
 
-// Manager is who started the daemon and wants to hear how it is doing: systemd,
-// or the service control manager of Windows. Its methods must not block.
+// Manager is the program that started the daemon and wants its status: systemd, or the service
+// control manager of Windows. Its methods must not block.
 type Manager interface {
 	// Starting says that the start goes on, and to wait so much longer for it.
 	Starting(more time.Duration)

@@ -11,8 +11,8 @@ import (
 // nobody listens there any more is no error.
 type systemd struct{ timeout time.Duration }
 
-// Systemd is the manager that the environment speaks of, nil where systemd did
-// not start this process or does not want to know.
+// Systemd is the manager that the environment describes. It is nil if systemd did not start this
+// process or does not want its status.
 func Systemd(env Environment) (Manager, error) {
 	if env("NOTIFY_SOCKET") == "" {
 		return nil, nil

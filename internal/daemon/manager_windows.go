@@ -12,15 +12,15 @@ import (
 // ServiceName is the service's name on Windows.
 const ServiceName = "ckptsidecar"
 
-// Service is a daemon as the service control manager sees it: Run serves until
-// ctx ends, tells m how it is doing, and reads its settings anew when asked.
+// Service is a daemon for the service control manager. Run serves until ctx ends, reports its
+// status to m, and reloads its settings when asked.
 type Service struct {
 	Run func(ctx context.Context, m Manager, reload <-chan struct{}, hurry <-chan struct{}) error
 }
 
-// Serve lets the service control manager have its way. It must have started
-// this process; it is not asked whether it did, because the ways to find out
-// are wrong where a service runs outside of session 0.
+// Serve runs the service under the service control manager, which must have started this process.
+// Serve does not check that, because the available checks are wrong if a service runs outside of
+// session 0.
 func (s *Service) Serve() error { return svc.Run(ServiceName, s) }
 
 // scm is the Manager that the service control manager is. It hears through the
@@ -46,10 +46,9 @@ func (m *scm) WatchdogTimeout() time.Duration { return 0 }
 
 func milliseconds(d time.Duration) uint32 { return uint32(d.Milliseconds()) }
 
-// Execute is for the service control manager. A daemon that ends because of a
-// fault leaves without a word, which the manager takes for a crash and answers
-// with its recovery actions; one that ends because somebody must mend something
-// says so, and is not started again.
+// Execute is called by the service control manager. A daemon that ends because of a fault exits
+// without a report. The manager treats that as a crash and runs its recovery actions. A daemon that
+// ends because somebody must fix something reports that, and is not restarted.
 func (s *Service) Execute(_ []string, requests <-chan svc.ChangeRequest, changes chan<- svc.Status) (specific bool, code uint32) {
 	e := &execution{states: make(chan svc.Status, 4), ended: make(chan error, 1), reload: make(chan struct{}, 1), hurry: make(chan struct{})}
 	ctx, stop := context.WithCancel(context.Background())

@@ -160,7 +160,7 @@ var (
 	panicsDesc = prometheus.NewDesc("ckptsidecar_panics_total", "Requests that failed because of a bug in the daemon.", nil, nil)
 )
 
-// Describe is for Prometheus.
+// Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, g := range gauges {
 		ch <- g.desc

@@ -16,10 +16,10 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/periodic"
 )
 
-// NotifyText is what [notify] of the settings says, as a JSON object.
+// NotifyText is the value of [notify] in the settings, as a JSON object.
 type NotifyText string
 
-// UnmarshalText reads a JSON object, and leaves n as it is where that is wrong.
+// UnmarshalText reads a JSON object. If it is invalid, n stays unchanged.
 func (n *NotifyText) UnmarshalText(b []byte) error {
 	if _, err := notify.ParseConfig(b); err != nil {
 		return fmt.Errorf("is wrong: %w", err)
@@ -30,7 +30,7 @@ func (n *NotifyText) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// String is the JSON object.
+// String returns the JSON object.
 func (n NotifyText) String() string {
 	if n == "" {
 		return "{}"

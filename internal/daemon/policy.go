@@ -12,11 +12,11 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// PolicyText is what [policy] of the settings says for everybody's agents, as a
+// PolicyText is the value of [policy] in the settings, which applies to everybody's agents, as a
 // JSON object.
 type PolicyText string
 
-// UnmarshalText reads a JSON object, and leaves p as it is where that is no policy.
+// UnmarshalText reads a JSON object. If it is not a policy, p stays unchanged.
 func (p *PolicyText) UnmarshalText(b []byte) error {
 	set, err := wellformed.OwnPolicy(b)
 	if err != nil {
@@ -28,7 +28,7 @@ func (p *PolicyText) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// String is the JSON object.
+// String returns the JSON object.
 func (p PolicyText) String() string {
 	if p == "" {
 		return "{}"

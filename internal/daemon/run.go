@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Run serves until ctx ends, which is a clean stop and nil, or until the store
-// can vouch for nothing any more. Its errors are *EndError.
+// Run serves until ctx ends, which is a clean stop and returns nil, or until the store is no longer
+// certain what is on disk. Its errors are *EndError.
 func (d *Daemon) Run(ctx context.Context) error {
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)

@@ -59,8 +59,7 @@ type service struct {
 	endPaced  context.CancelFunc
 }
 
-// Daemon is the service as one value. Config must have been checked; the other
-// fields may be left zero.
+// Daemon is the whole service. Config must have been checked; the other fields may be zero.
 type Daemon struct {
 	Config  Config
 	Version string

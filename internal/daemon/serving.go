@@ -58,7 +58,7 @@ type served struct {
 	started ckpt.Time
 }
 
-// Status is the store's, completed.
+// Status returns the store's status with the daemon's additions.
 func (v *served) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error) {
 	st, err := v.Store.Status(ctx, sc)
 	if err != nil {

@@ -137,8 +137,8 @@ func envOf(key string) string {
 	return "CKPTSIDECAR_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// Set changes one setting by its name, from the text that a person wrote in a
-// place: "--db", for example.
+// Set changes one setting by its name, from text that a person wrote. place names the source:
+// "--db", for example.
 func (c *Config) Set(key, text, place string) error {
 	key = currentKey(key)
 	for _, s := range c.Settings() {
@@ -158,8 +158,8 @@ func (c *Config) setBy(key, place string) {
 	c.from[key] = place
 }
 
-// SetBy is where a setting comes from: a file and its line, an environment
-// variable, a flag; "" where it is the default.
+// SetBy is the source of a setting: a file and its line, an environment variable, or a flag. It is
+// "" for a default.
 func (c *Config) SetBy(key string) string { return c.from[key] }
 
 // nearest offers the settings whose last word is the same or contains the key's.
@@ -285,7 +285,7 @@ func tomlType(v any) string {
 	return "a date"
 }
 
-// Text is the setting's value as Set takes it.
+// Text returns the setting's value in the form that Set reads.
 func (s Setting) Text() string {
 	switch at := s.at.(type) {
 	case *string:

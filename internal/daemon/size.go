@@ -39,7 +39,7 @@ func ParseSize(s string) (Size, error) {
 	return 0, bad
 }
 
-// String is the shortest exact form.
+// String returns the shortest exact form.
 func (s Size) String() string {
 	for i := 3; i >= 0; i-- {
 		if u := units[i]; s != 0 && int64(s)%u.factor == 0 {
@@ -49,7 +49,7 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10)
 }
 
-// UnmarshalText reads what String writes, and leaves s as it is where it cannot.
+// UnmarshalText reads the output of String. If the text is invalid, s stays unchanged.
 func (s *Size) UnmarshalText(b []byte) error {
 	size, err := ParseSize(string(b))
 	if err == nil {
@@ -61,7 +61,7 @@ func (s *Size) UnmarshalText(b []byte) error {
 // FileMode is the permissions of a file, written in octal: "0660".
 type FileMode fs.FileMode
 
-// String is the octal form.
+// String returns the octal form.
 func (m FileMode) String() string { return fmt.Sprintf("%04o", uint32(m)) }
 
 // UnmarshalText reads octal digits.

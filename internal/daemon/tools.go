@@ -17,12 +17,12 @@ import (
 // VerifyReport is what Verify found.
 type VerifyReport = audit.VerifyReport
 
-// Verify checks a whole database without changing it, also while a daemon runs.
+// Verify checks a whole database without changing it. A daemon may run meanwhile.
 func Verify(ctx context.Context, path string, progress func(done, total int64)) (*VerifyReport, error) {
 	return audit.Verify(ctx, path, progress)
 }
 
-// Head is an end that the audit log had, as the daemon logged it.
+// Head is an earlier end of the audit log, as the daemon logged it.
 type Head = audit.Head
 
 // ParseHead reads a head: NUMBER:HASH, or a line of the daemon's log.
@@ -36,8 +36,8 @@ func VerifyAgainst(ctx context.Context, path string, heads []Head, progress func
 	return audit.VerifyAgainst(ctx, path, heads, progress)
 }
 
-// Archive writes the rows of the audit log that are older than a time into a new file of
-// a folder, and answers nil where there are none.
+// Archive writes the audit log's rows that are older than a time into a new file in a folder. It
+// returns nil if there are none.
 func Archive(ctx context.Context, path, folder string, before time.Time, progress func(done, total int64)) (*ckpt.AuditArchive, error) {
 	return audit.Archive(ctx, path, folder, time.Now(), before, progress)
 }
@@ -47,23 +47,23 @@ func VerifyArchives(ctx context.Context, path, folder string, heads []Head, prog
 	return audit.VerifyArchives(ctx, path, folder, heads, progress)
 }
 
-// Backup copies a database, also while a daemon runs. The copy gets its name
-// when it has been verified.
+// Backup copies a database. A daemon may run meanwhile. The copy gets its name after it has been
+// verified.
 func Backup(ctx context.Context, path, out string, progress func(done, total int64)) error {
 	return db.Backup(ctx, path, out, progress)
 }
 
-// DamagedError says what is wrong with a file that should be a backup.
+// DamagedError describes what is wrong with a file that should be a backup.
 type DamagedError = db.DamagedError
 
-// Restored says what RestoreBackup has done.
+// Restored is the result of RestoreBackup.
 type Restored = db.Restored
 
-// ErrRunning means that a daemon has the database.
+// ErrRunning means that a daemon is using the database.
 var ErrRunning = db.ErrLocked
 
-// RestoreBackup puts a verified backup in the place of the configured database,
-// while no daemon has it. tell hears what was kept and where.
+// RestoreBackup puts a verified backup in the place of the configured database, while no daemon
+// uses it. tell is called with the files that were kept.
 func RestoreBackup(ctx context.Context, backup string, c Config, version string, progress func(done, total int64), tell func(*Restored)) error {
 	_, err := db.RestoreBackup(ctx, backup, db.Options{
 		Path: c.Database, Mode: os.FileMode(c.DatabaseMode), Retention: retention.Plan, Version: version,
@@ -75,12 +75,12 @@ func RestoreBackup(ctx context.Context, backup string, c Config, version string,
 // SQLiteVersion is the version of the SQLite that is built in.
 func SQLiteVersion() string { return db.SQLiteVersion() }
 
-// Unreachable says whether an error means that no daemon could be reached. One
-// that is refused because a stranger listens is not: that does not pass by itself.
+// Unreachable reports whether an error means that no daemon could be reached. A connection refused
+// because an untrusted program listens does not count: that does not go away by itself.
 func Unreachable(err error) bool {
 	var dial *endpoint.DialError
 	return errors.As(err, &dial) && !dial.Stranger()
 }
 
-// CheckIdentityMap says why users could not be told apart here, nil where they can.
+// CheckIdentityMap returns the reason why users could not be told apart here, or nil if they can.
 func CheckIdentityMap() error { return endpoint.CheckIdentityMap() }
