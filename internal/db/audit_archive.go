@@ -10,12 +10,12 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// ArchiveMinAge is how old a row of the audit log must be to be archived.
+// ArchiveMinAge is the minimum age of an audit log row that is archived.
 const ArchiveMinAge = ledger.ArchiveMinAge
 
-// ArchiveAudit records that a file has the oldest rows of the audit log, and lets them
-// go from the database. Only an administrator may ask for it, because the log is of
-// everybody. Rows that could not go in time go in the next round of maintenance.
+// ArchiveAudit records that a file has the oldest rows of the audit log, and removes them from the
+// database. Only an administrator may call it, because the log covers all users. The next rounds of
+// maintenance remove rows for which there was no time.
 func (s *Store) ArchiveAudit(ctx context.Context, sc ckpt.Scope, r ckpt.AuditArchive) (*ckpt.AuditArchived, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -44,9 +44,9 @@ func (s *Store) mayArchive(sc ckpt.Scope) error {
 	return nil
 }
 
-// ArchiveOld archives the rows of the audit log that are older than keep into a folder,
-// as the daemon does by itself, and lets go what an earlier call did not come to. It
-// answers nil where there is nothing to archive.
+// ArchiveOld archives the audit log's rows that are older than keep into a folder, as the daemon
+// does on its own, and removes rows that an earlier call left. It returns nil if there is nothing
+// to archive.
 func (s *Store) ArchiveOld(ctx context.Context, folder string, keep time.Duration) (*ckpt.AuditArchived, error) {
 	removed, err := s.DropArchived(ctx)
 	if err != nil || keep == 0 {

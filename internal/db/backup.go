@@ -11,19 +11,19 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// Restored says what RestoreBackup has done.
+// Restored is the result of RestoreBackup.
 type Restored = sqlite.Restored
 
-// DamagedError says what is wrong with a file that should be a backup.
+// DamagedError describes what is wrong with a file that should be a backup.
 type DamagedError struct{ Report *audit.VerifyReport }
 
 func (e *DamagedError) Error() string {
 	return fmt.Sprintf("%s is damaged, so it is not restored: %s; take an older backup", e.Report.Path, e.Report.Problems[0])
 }
 
-// Backup writes a copy of a database, also while a daemon uses it, and gives
-// it its name only once the copy has been verified and is on disk. It never
-// replaces a file. progress, which may be nil, hears how the checking goes.
+// Backup writes a copy of a database. A daemon may use the database meanwhile. The copy gets its
+// name only after it has been verified and is on disk. Backup never replaces a file. progress may
+// be nil; it is called with the progress of the check.
 func Backup(ctx context.Context, path, out string, progress func(done, total int64)) error {
 	return sqlite.Backup(ctx, path, out, func(copied string) error {
 		report, err := audit.Verify(ctx, copied, progress)

@@ -9,10 +9,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/ledger"
 )
 
-// Chown gives all agents of an owner, or one, to another owner, in one transaction.
-// For administrators. It is refused while a run of them has an owner that is alive,
-// unless it is forced, and where the new owner has an agent of the same name. Each
-// agent keeps the policy that counts for it.
+// Chown gives all agents of an owner, or one agent, to another owner, in one transaction. It is for
+// administrators. It is refused if the new owner has an agent of the same name, and, unless forced,
+// while one of the runs has an owner that is alive. Each agent keeps its effective policy.
 func (s *Store) Chown(ctx context.Context, sc ckpt.Scope, r ckpt.ChownRequest, key string) (*ckpt.Chowned, bool, error) {
 	if err := r.Check(); err != nil {
 		return nil, false, err

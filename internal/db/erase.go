@@ -9,10 +9,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// Erase removes all of an agent for good: rows, states and keys, zeroed in the
-// file, and the write-ahead log emptied of them. The audit log keeps the names of
-// the agent and its runs, what was done and when; what people and models have
-// typed goes from beside it.
+// Erase removes an agent for good: its rows, states and keys are zeroed in the file, and the
+// write-ahead log is emptied of them. The audit log keeps the names of the agent and its runs, and
+// what was done when. Texts of people and models, which are stored beside the log, are removed.
 func (s *Store) Erase(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.Erased, error) {
 	if err := ckpt.CheckAgentName(name); err != nil {
 		return nil, err

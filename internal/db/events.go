@@ -14,8 +14,8 @@ import (
 // Changed is closed when the next transaction with events is on disk.
 func (s *Store) Changed() <-chan struct{} { return s.events.Wait() }
 
-// Append adds a batch to a run's journal: all of it or nothing, in order,
-// without gaps. Beyond the policy's max_events the oldest go.
+// Append adds a batch to a run's journal: all of it or nothing, in order, without gaps. Beyond the
+// policy's max_events, the oldest events are removed.
 func (s *Store) Append(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, events []ckpt.NewEvent, key string) (*ckpt.Appended, bool, error) {
 	if err := ref.Check(); err != nil {
 		return nil, false, err
@@ -117,9 +117,8 @@ func (s *Store) Events(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, afte
 	return page, sqlite.ReadError(err)
 }
 
-// EventsOf reads events of all runs of an owner, in the order in which they were
-// appended, after one of them. Their numbers are of that owner alone, and say
-// nothing of how much others do.
+// EventsOf reads events of all runs of an owner, in the order in which they were appended, after a
+// given one. Their numbers belong to that owner alone, and reveal nothing about others.
 func (s *Store) EventsOf(ctx context.Context, sc ckpt.Scope, after int64, limit int) (*ckpt.OwnerEventPage, error) {
 	limit, err := ledger.PageSizeOf(limit)
 	if err != nil {

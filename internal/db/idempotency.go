@@ -36,11 +36,10 @@ var keyTables = []keyTable{
 		`DELETE FROM ids WHERE id = ? AND agent_id = ? RETURNING ` + usage.OfID},
 }
 
-// Expire forgets keys that were first used before a time, at most limit of each
-// kind, and answers how many went. They are looked for on a read connection, so
-// that a long table does not hold the writer, and only in parts of a long one: at
-// its beginning, where the oldest of the clients' own ids stand, and onwards from
-// where the last call stopped.
+// Expire removes keys that were first used before a time, at most limit of each kind, and returns
+// how many it removed. It searches on a read connection, so that a long table does not block the
+// writer. In a long table it searches only parts: the beginning, which has the oldest of the
+// clients' own ids, and the part after the place where the last call stopped.
 func (s *Store) Expire(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	for i := range keyTables {
 		gone, err := s.expire(ctx, &keyTables[i], before, limit)

@@ -20,8 +20,8 @@ const (
 	deadKeep      = 7 * 24 * time.Hour
 )
 
-// SetHooks says who is told of what from now on. What waits for hooks that are not
-// there any more is given up.
+// SetHooks sets which hooks get which notices from now on. Notices that wait for removed hooks are
+// given up.
 func (s *Store) SetHooks(hooks []ledger.Hook) error {
 	s.Core.SetHooks(hooks)
 	var waiting []string
@@ -47,8 +47,8 @@ func (s *Store) SetHooks(hooks []ledger.Hook) error {
 	}})
 }
 
-// DueDeliveries answers deliveries whose time has come, and when the next one comes: the
-// zero time where none waits.
+// DueDeliveries returns deliveries that are due, and when the next one is due: the zero time if
+// none waits.
 func (s *Store) DueDeliveries(ctx context.Context, limit int) (due []outbox.Delivery, next time.Time, err error) {
 	now := ckpt.At(s.Opt.Now())
 	err = s.Reading(ctx, func(q *sqlx.Tx) error {
@@ -69,7 +69,7 @@ func (s *Store) DueDeliveries(ctx context.Context, limit int) (due []outbox.Deli
 	return due, next, err
 }
 
-// NoteDelivered records how attempts went.
+// NoteDelivered records the results of attempts.
 func (s *Store) NoteDelivered(_ context.Context, list []outbox.Attempt) error {
 	if len(list) == 0 {
 		return nil
@@ -93,7 +93,7 @@ func (s *Store) NoteDelivered(_ context.Context, list []outbox.Attempt) error {
 	}})
 }
 
-// ForgetDelivered removes notices that nobody waits for any more.
+// ForgetDelivered removes notices that are no longer needed.
 func (s *Store) ForgetDelivered(ctx context.Context) error {
 	now := s.Opt.Now()
 	delivered, dead := ckpt.At(now.Add(-deliveredKeep)), ckpt.At(now.Add(-deadKeep))
@@ -109,8 +109,7 @@ func (s *Store) ForgetDelivered(ctx context.Context) error {
 	}})
 }
 
-// Announce puts a notice of the daemon itself into the queue, beside any other
-// transaction.
+// Announce queues a notice of the daemon itself, outside any other transaction.
 func (s *Store) Announce(_ context.Context, kind ckpt.NoticeType, message string) (tested *ckpt.NotifyTested, err error) {
 	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
 		id, hooks, err := s.Notify(tx, kind, ckpt.NoticeData{Message: message})
@@ -120,7 +119,7 @@ func (s *Store) Announce(_ context.Context, kind ckpt.NoticeType, message string
 	return tested, err
 }
 
-// NotifyTest puts a notice of type test into the queue of every hook.
+// NotifyTest queues a notice of type test for every hook.
 func (s *Store) NotifyTest(ctx context.Context, sc ckpt.Scope) (tested *ckpt.NotifyTested, err error) {
 	e := ledger.Entry(sc, "notify_test", "")
 	if !sc.Caller.Admin || sc.Target != "" { // they are nobody's
@@ -139,7 +138,7 @@ func (s *Store) NotifyTest(ctx context.Context, sc ckpt.Scope) (tested *ckpt.Not
 	return tested, err
 }
 
-// NotifyStatus counts what waits for whom.
+// NotifyStatus counts the notices of each hook by state.
 func (s *Store) NotifyStatus(ctx context.Context) (*ckpt.NotifyStatus, error) {
 	st := &ckpt.NotifyStatus{Hooks: []ckpt.HookStatus{}}
 	err := s.RO.SelectContext(ctx, &st.Hooks, `SELECT hook, count(*) FILTER (WHERE state = 'pending') AS pending, count(*) FILTER (WHERE state = 'delivered') AS delivered,

@@ -41,9 +41,9 @@ func findUncertain(tx *ledger.Tx, runID int64, newest *operationRow) (*operation
 	return &row, nil
 }
 
-// BeginOperation begins something risky: the state to go back to is saved in
-// the same transaction as the operation's row. A key that has succeeded is not
-// begun again; any other begins its next attempt.
+// BeginOperation begins a risky action. It saves the state to go back to in the same transaction as
+// the operation's row. If the key has succeeded, it begins nothing; otherwise it begins the next
+// attempt.
 func (s *Store) BeginOperation(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationRequest) (*ckpt.Operation, bool, error) {
 	if err := ref.Check(); err != nil {
 		return nil, false, err
@@ -159,9 +159,9 @@ func (s *Store) newestAsBefore(tx *ledger.Tx, agent *ledger.AgentRow, run *ledge
 	return v, v.EncodeProgram()
 }
 
-// EndOperation ends an operation. Success lets go of the pre_operation
-// checkpoints of all its attempts, in this transaction; failure answers the one
-// to go back to, with its state.
+// EndOperation ends an operation. After a success, it releases the pre_operation checkpoints of all
+// attempts in the same transaction. After a failure, it returns the checkpoint to go back to, with
+// its state.
 func (s *Store) EndOperation(_ context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.OperationEnd) (*ckpt.OperationEnded, bool, error) {
 	if err := ref.Check(); err != nil {
 		return nil, false, err

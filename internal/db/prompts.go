@@ -62,8 +62,7 @@ func (s *Store) withdrawPrompts(tx *ledger.Tx, run *ledger.RunRow) error {
 	return tx.Exec(`UPDATE prompts SET answered_at = ?, answered_by = ? WHERE run_id = ? AND answered_at IS NULL`, tx.Now, ledger.Daemon, run.ID)
 }
 
-// Prompts lists the scope's prompts, newest first. An administrator who names
-// nobody sees all.
+// Prompts lists the scope's prompts, newest first. An administrator who names no owner sees all.
 func (s *Store) Prompts(ctx context.Context, sc ckpt.Scope, f ckpt.PromptFilter) (*ckpt.PromptPage, error) {
 	limit, err := ledger.PageSizeOf(f.Limit)
 	if err != nil {
@@ -93,9 +92,8 @@ func (s *Store) Prompts(ctx context.Context, sc ckpt.Scope, f ckpt.PromptFilter)
 	return page, sqlite.ReadError(err)
 }
 
-// AnswerPrompt takes a person's answer. The one to a decision is carried out: let
-// the run be resumed, begin it with nothing, or give it up. The one to a question
-// is kept for the run that asked.
+// AnswerPrompt records a person's answer. It carries out a decision: the run may be resumed, starts
+// with nothing, or is abandoned. It keeps the answer to a question for the run that asked.
 func (s *Store) AnswerPrompt(ctx context.Context, sc ckpt.Scope, a ckpt.PromptAnswer) (*ckpt.Prompt, bool, error) {
 	if err := wellformed.PromptAnswer(&a); err != nil {
 		return nil, false, err

@@ -82,7 +82,7 @@ func removal(agent *ledger.AgentRow, run *ledger.RunRow, row *ledger.HeldRow, re
 	return ckpt.Removal{Checkpoint: row.ID, Agent: agent.Name, Run: run.Name, Kind: row.Kind, Seq: row.Seq, StoredSize: row.StoredSize, Reason: reason}
 }
 
-// Prune applies the policies of one agent, or of all of the owner's, at once.
+// Prune applies the policies of one agent, or of all of the owner's agents, now.
 func (s *Store) Prune(ctx context.Context, sc ckpt.Scope, r ckpt.PruneRequest, key string) (*ckpt.PruneReport, bool, error) {
 	agentID := int64(0)
 	if r.DryRun {

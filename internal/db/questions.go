@@ -218,6 +218,6 @@ func (s *Store) Prompt(ctx context.Context, sc ckpt.Scope, id string) (*ckpt.Pro
 	return p, nil
 }
 
-// PromptsChanged is closed when the next answer or withdrawal is on disk. Take it
-// before reading, so that nothing slips between.
+// PromptsChanged is closed when the next answer or withdrawal is on disk. Get it before you read
+// prompts, so that you miss no change.
 func (s *Store) PromptsChanged() <-chan struct{} { return s.prompts.Wait() }

@@ -12,9 +12,9 @@ type restoredReply struct {
 	Checkpoint string `json:"checkpoint"`
 }
 
-// Restore answers the checkpoint to go back to, with its state, and records
-// who did so and why. Nothing is removed by it: the run's next save comes from
-// the restored checkpoint, so that history is a tree.
+// Restore returns the checkpoint to go back to, with its state, and records who asked for it and
+// why. It removes nothing. The run's next save has the restored checkpoint as its parent, so
+// history is a tree.
 func (s *Store) Restore(ctx context.Context, sc ckpt.Scope, r ckpt.RestoreRequest) (*ckpt.Checkpoint, bool, error) {
 	if err := checkRestore(r); err != nil {
 		return nil, false, err

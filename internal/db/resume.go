@@ -13,9 +13,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/resume"
 )
 
-// Resume answers how to go on with a run and, where that is safe, makes the
-// caller its owner in the same transaction: the epoch rises, and the old
-// owner's next write is refused. A dry run only looks.
+// Resume returns how to continue a run. If that is safe, it makes the caller the owner in the same
+// transaction: the epoch rises, and the old owner's next write is refused. A dry run changes
+// nothing.
 func (s *Store) Resume(_ context.Context, sc ckpt.Scope, r ckpt.ResumeRequest) (*ckpt.Plan, bool, error) {
 	if err := r.Check(); err != nil {
 		return nil, false, err

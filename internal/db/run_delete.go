@@ -12,10 +12,10 @@ import (
 // several, so that nobody waits for long.
 const removedAtOnce = 1000
 
-// DeleteRun removes a run with all that belongs to it. It is refused while the run
-// has an owner who lives, and while something in it waits for a person; an
-// administrator may force it. What is pinned stays, and the run with it. Where it
-// is cut off, doing it again finishes it.
+// DeleteRun removes a run with everything that belongs to it. It is refused while the run's owner
+// is alive, and while something in it waits for a person; an administrator may force it. Pinned
+// checkpoints stay, and the run with them. If the call is interrupted, repeating it finishes the
+// work.
 func (s *Store) DeleteRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, force bool) (*ckpt.DeletedRun, error) {
 	if err := ref.Check(); err != nil {
 		return nil, err
@@ -128,8 +128,8 @@ func (s *Store) removeBy(tx *ledger.Tx, sc ckpt.Scope, agent *ledger.AgentRow, r
 	return err
 }
 
-// ClearRun removes the checkpoints of a run: all but those that are pinned, or
-// that an operation, a prompt or a fork needs. The run and its steps stay.
+// ClearRun removes the checkpoints of a run, except those that are pinned, or that an operation, a
+// prompt or a fork needs. The run and its steps stay.
 func (s *Store) ClearRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef) (*ckpt.ClearedRun, error) {
 	if err := ref.Check(); err != nil {
 		return nil, err

@@ -116,7 +116,7 @@ func noteProgress(tx *ledger.Tx, run *ledger.RunRow, progress *float64) error {
 	return tx.Exec(ledger.UpdateProgress, progress, grew, run.ID)
 }
 
-// EndRun ends a run for good (completed, failed), or the present segment of it.
+// EndRun ends a run for good (completed, failed), or its current segment.
 func (s *Store) EndRun(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.EndRequest) (*ckpt.Run, bool, error) {
 	if err := ref.Check(); err != nil {
 		return nil, false, err

@@ -11,9 +11,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/liveness"
 )
 
-// StartRun registers a run: who owns it, how it is watched, what it is for. A
-// run that its saves have made is adopted; one that has ended begins anew; one
-// that somebody left unfinished must be resumed instead.
+// StartRun registers a run: its owner, its timeouts, its purpose. It adopts a run that its saves
+// have created. A run that has ended starts from the beginning. An unfinished run must be resumed
+// instead.
 func (s *Store) StartRun(_ context.Context, sc ckpt.Scope, r ckpt.RunRequest) (*ckpt.Run, bool, error) {
 	if err := r.Check(); err != nil {
 		return nil, false, err

@@ -10,7 +10,7 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Status is the state of the store, with counts of what the scope may see.
+// Status is the state of the store, with counts of the rows that the scope may see.
 func (s *Store) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error) {
 	s.AuditRead(sc, "status", "", "")
 	if sc.Admin && sc.Target == "" {
@@ -45,8 +45,7 @@ func (s *Store) Status(ctx context.Context, sc ckpt.Scope) (*ckpt.Status, error)
 	return st, nil
 }
 
-// Health is the state of the store and what is wrong with it, as Status says
-// them, without asking the database.
+// Health is the state of the store and its problems, as in Status, without a query to the database.
 func (s *Store) Health() (state string, problems []string) {
 	st := &ckpt.Status{State: "ready"}
 	s.problems(st)

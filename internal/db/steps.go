@@ -21,8 +21,8 @@ func findStep(tx *ledger.Tx, runID int64, key string) (*ledger.StepRow, error) {
 	return &row, nil
 }
 
-// BeginStep begins a step or records a whole one. A key that has succeeded
-// answers its stored result: it is not to be done again.
+// BeginStep begins a step or records a whole step. If the key has succeeded, it returns the stored
+// result, and the step must not run again.
 func (s *Store) BeginStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest) (*ckpt.Step, bool, error) {
 	if err := wellformed.Step(&r, false); err != nil {
 		return nil, false, err
@@ -37,7 +37,7 @@ func (s *Store) BeginStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r
 	})
 }
 
-// FinishStep records how a step ended. One that has succeeded stays as it is.
+// FinishStep records how a step ended. A step that has succeeded stays unchanged.
 func (s *Store) FinishStep(ctx context.Context, sc ckpt.Scope, ref ckpt.RunRef, r ckpt.StepRequest) (*ckpt.Step, bool, error) {
 	if r.Status == "" {
 		r.Status = ckpt.StepSucceeded

@@ -18,18 +18,18 @@ import (
 
 // What the engine answers where a start or a write must not go on.
 type (
-	// OperatorError is what stops a start until somebody has mended it.
+	// OperatorError stops a start until somebody has fixed its cause.
 	OperatorError = sqlite.OperatorError
 	// FatalError is a fail-stop: the store has stopped acknowledging because what
 	// is on disk is not known any more. A fresh process decides.
 	FatalError = sqlite.FatalError
-	// Hook is who wants to be told of what.
+	// Hook is a hook and the notices that it gets.
 	Hook = ledger.Hook
 	// Options are the settings of a store.
 	Options = ledger.Options
 )
 
-// ErrLocked is the error of Open where another daemon has the database.
+// ErrLocked is the error of Open if another daemon uses the database.
 var ErrLocked = sqlite.ErrLocked
 
 // SQLiteVersion is the version of the SQLite that is built in.

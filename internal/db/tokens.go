@@ -11,8 +11,8 @@ import (
 
 const tokenColumns = `id, owner, note, created_at, revoked_at`
 
-// PutToken makes a token known. The same one again answers the same; an id that
-// another token of this owner has is refused.
+// PutToken registers a token. Registering the same token again gives the same answer. It refuses an
+// id that another token of this owner has.
 func (s *Store) PutToken(_ context.Context, sc ckpt.Scope, r ckpt.TokenRequest) (token *ckpt.Token, made bool, err error) {
 	if err := r.Check(); err != nil {
 		return nil, false, err
@@ -57,7 +57,7 @@ func (s *Store) PutToken(_ context.Context, sc ckpt.Scope, r ckpt.TokenRequest) 
 	return token, made, nil
 }
 
-// RevokeToken ends a token at once. It stays in the list. Doing it again changes
+// RevokeToken revokes a token at once. The token stays in the list. Repeating the call changes
 // nothing.
 func (s *Store) RevokeToken(_ context.Context, sc ckpt.Scope, id string) (token *ckpt.Token, err error) {
 	if err := ckpt.CheckTokenID(id); err != nil {
@@ -89,7 +89,7 @@ func (s *Store) RevokeToken(_ context.Context, sc ckpt.Scope, id string) (token 
 	return token, nil
 }
 
-// Tokens lists tokens, newest first. It never has their hashes.
+// Tokens lists tokens, newest first, always without their hashes.
 func (s *Store) Tokens(ctx context.Context, sc ckpt.Scope, f ckpt.TokenFilter) (*ckpt.TokenPage, error) {
 	limit, err := ledger.PageSizeOf(f.Limit)
 	if err != nil {
@@ -122,8 +122,8 @@ func (s *Store) Tokens(ctx context.Context, sc ckpt.Scope, f ckpt.TokenFilter) (
 	return page, nil
 }
 
-// OwnerOfToken is whom a token names. Its error is denied for a token that nobody
-// knows, one that was revoked, and every other text.
+// OwnerOfToken returns the owner that a token names. For an unknown or revoked token, and for any
+// other text, the error is denied.
 func (s *Store) OwnerOfToken(ctx context.Context, token string) (owner string, err error) {
 	denied := ckpt.Errorf(ckpt.CodeDenied, "the token is unknown or was revoked")
 	id, sha, ok := ckpt.ParseToken(token)

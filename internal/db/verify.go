@@ -11,8 +11,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/survey"
 )
 
-// VerifyChain reads the whole audit log and follows its chain. Only an administrator may
-// ask for it, because the log is of everybody. One at a time is enough.
+// VerifyChain reads the whole audit log and checks its chain. Only an administrator may call it,
+// because the log covers all users. Only one check runs at a time.
 func (s *Store) VerifyChain(ctx context.Context, sc ckpt.Scope) (*survey.Verified, error) {
 	e := ledger.Entry(sc, "verify", "")
 	if !sc.Caller.Admin || sc.Target != "" {

@@ -19,8 +19,7 @@ const selectWatched = `SELECT r.id, r.agent_id, r.name, r.epoch, r.pid, r.proces
 	r.progress_at, r.heartbeat_timeout_ms, r.progress_timeout_ms, a.owner, a.name AS agent FROM runs r INDEXED BY runs_watched JOIN agents a ON a.id = r.agent_id
 	WHERE r.id > ? AND r.status = 'running' AND (r.pid IS NOT NULL OR r.heartbeat_timeout_ms > 0 OR r.progress_timeout_ms > 0) ORDER BY r.id LIMIT 0 + ?`
 
-// Watched answers running runs with a known owner process or a timeout, by
-// ascending id.
+// Watched returns running runs that have a known owner process or a timeout, by ascending id.
 func (s *Store) Watched(ctx context.Context, after int64, limit int) ([]liveness.Run, error) {
 	if err := s.Ready(ctx); err != nil {
 		return nil, err // no heartbeat can arrive either
@@ -43,8 +42,8 @@ func (s *Store) Watched(ctx context.Context, after int64, limit int) ([]liveness
 	return runs, nil
 }
 
-// Interrupt ends the segment of a run that was found dead, and answers whether
-// it did: not where the run has changed hands or shown a sign of life since.
+// Interrupt ends the segment of a run that was found dead. It returns false if the run has changed
+// owners or sent a heartbeat since.
 func (s *Store) Interrupt(_ context.Context, w liveness.Run, status ckpt.RunStatus, reason string) (did bool, err error) {
 	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.GoesOn, Do: func(tx *ledger.Tx) error {
 		did = false

@@ -13,7 +13,7 @@ import (
 // What the worker of internal/retention needs: each method is one short
 // transaction, and decides on what it finds inside it.
 
-// Due answers runs of which something may have to go, by ascending id.
+// Due returns runs that may have something to remove, by ascending id.
 func (s *Store) Due(ctx context.Context, now time.Time, after int64, limit int) ([]int64, error) {
 	ids := []int64{}
 	at := ckpt.At(now).String() // "" while ages are not to be judged: then nothing is older
@@ -36,8 +36,8 @@ func (s *Store) Due(ctx context.Context, now time.Time, after int64, limit int) 
 	return ids, sqlite.ReadError(err)
 }
 
-// Apply asks the plan about each of the runs and removes what it says, at most
-// limit checkpoints. A dry run answers everything that would go.
+// Apply asks the plan about each of the runs and removes what the plan lists, at most limit
+// checkpoints. A dry run returns everything that would be removed.
 func (s *Store) Apply(_ context.Context, runs []int64, plan retention.Func, now time.Time, limit int, dry bool) ([]ckpt.Removal, error) {
 	var p *pruning
 	err := s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
@@ -53,8 +53,8 @@ func (s *Store) Apply(_ context.Context, runs []int64, plan retention.Func, now 
 // dropAtOnce bounds the rows of one transaction that drops runs.
 const dropAtOnce = 2000
 
-// Drop removes those of the runs that are over and have no checkpoint left,
-// with all that belongs to them.
+// Drop removes those of the runs that have ended and have no checkpoint left, with everything that
+// belongs to them.
 func (s *Store) Drop(_ context.Context, runs []int64, over func(retention.History, ckpt.Policy, time.Time) bool, now time.Time) (dropped int, more bool, err error) {
 	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
 		dropped, more = 0, false
@@ -96,7 +96,7 @@ func (s *Store) drop(tx *ledger.Tx, id int64, over func(retention.History, ckpt.
 	return rows + 1, tx.Audit(e)
 }
 
-// OverBudget answers agents that have more stored than their policy allows.
+// OverBudget returns agents that have stored more than their policy allows.
 func (s *Store) OverBudget(ctx context.Context, after int64, limit int) ([]int64, error) {
 	ids := []int64{}
 	err := s.RO.SelectContext(ctx, &ids, `SELECT a.id FROM agents a WHERE a.id > ? AND json_extract(a.policy, '$.max_bytes') > 0
@@ -107,7 +107,7 @@ func (s *Store) OverBudget(ctx context.Context, after int64, limit int) ([]int64
 // trimRuns is of how many runs, the largest first, a budget is asked at once.
 const trimRuns = 200
 
-// Trim brings an agent, or with 0 the whole database, nearer to its budget.
+// Trim brings an agent, or with 0 the whole database, closer to its budget.
 func (s *Store) Trim(_ context.Context, agent int64, budget func([]retention.History, int64) ([]retention.Verdict, int64), limit int, dry bool) (removed []ckpt.Removal, over int64, err error) {
 	err = s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
 		p := &pruning{store: s, tx: tx, limit: limit, dry: dry, who: func(a *ledger.AgentRow) ledger.AuditEntry { return ledger.DaemonEntry(a, "remove") }}
@@ -201,8 +201,8 @@ func (p *pruning) historyOf(id int64, owners map[string]trimmed) (retention.Hist
 	return h, nil
 }
 
-// Judged notes when all ages were last judged, for audit_violations. Where
-// they cannot be judged now, a note ahead of the wall clock is taken away.
+// Judged records when all ages were last checked, for audit_violations. If they cannot be checked
+// now, it removes a record that is ahead of the wall clock.
 func (s *Store) Judged(_ context.Context, at time.Time) error {
 	return s.Submit(&ledger.Op{Owner: ledger.Daemon, Claim: sqlite.Frees, Do: func(tx *ledger.Tx) error {
 		if at.IsZero() {

@@ -13,21 +13,21 @@ import (
 // What follows brings agents back from single rows that were kept elsewhere: the other
 // direction of rows.go.
 
-// Kept are the identities of agents and runs that an import is to keep: by the agent's
-// name, and by its name and the run's.
+// Kept are the identities of agents and runs that an import keeps: by the agent's name, and by its
+// name and the run's.
 type Kept struct {
 	Agents map[string]string
 	Runs   map[[2]string]KeptRun
 }
 
-// KeptRun is the identity of a run, and the epoch with which it goes on.
+// KeptRun is the identity of a run, and the epoch with which it continues.
 type KeptRun struct {
 	UID   string
 	Epoch int64
 }
 
-// ImportKept is Import that keeps identities. Only who brings back his own rows may ask
-// for that, so no request can.
+// ImportKept is Import that keeps identities. Only a host that restores its own rows may use it, so
+// no request can.
 func (s *Archive) ImportKept(ctx context.Context, sc ckpt.Scope, body io.Reader, kept Kept) (*ckpt.ImportReport, error) {
 	return s.imports(ctx, sc, ckpt.ImportRequest{}, body, kept)
 }
@@ -62,7 +62,7 @@ func NewCopyWriter(w io.Writer) *CopyWriter {
 // Agent writes the line of an agent.
 func (c *CopyWriter) Agent(text string) { c.x.text(lineAgent, []byte(text), []byte("\n")) }
 
-// Run writes a run. inDoubt says that nobody knows what it did after that.
+// Run writes a run. inDoubt means that nobody knows what it did afterwards.
 func (c *CopyWriter) Run(name, row string, inDoubt bool) {
 	var alive []byte
 	if inDoubt {
@@ -74,7 +74,7 @@ func (c *CopyWriter) Run(name, row string, inDoubt bool) {
 // Row writes a row of the run that was written last.
 func (c *CopyWriter) Row(kind, run, row string) { c.x.rowLine(kind, run, []byte(row)) }
 
-// Checkpoint writes a checkpoint, or that it is damaged. Its run comes after it.
+// Checkpoint writes a checkpoint, or records that it is damaged. Its run comes after it.
 func (c *CopyWriter) Checkpoint(run, row string, seq int64, state *blob.StateRow, segments map[int64]KeptSegment) {
 	bytes, err := blob.Join(state, func(id int64) ([]byte, error) {
 		s, there := segments[id]

@@ -15,7 +15,7 @@ import (
 	ckpt "github.com/ckptsidecar/ckptsidecar"
 )
 
-// Head is an end that the audit log had, as the daemon logged it.
+// Head is an earlier end of the audit log, as the daemon logged it.
 type Head struct {
 	N        int64
 	Hash     string
@@ -58,8 +58,8 @@ func ParseHead(line string) (Head, bool) {
 // headLine is how long a line of a log may be that is looked at.
 const headLine = 64 << 10
 
-// ReadHeads finds the heads in a daemon's log: as text, as JSON, or as
-// journalctl prints it. Other lines are passed over.
+// ReadHeads finds the heads in a daemon's log: as text, as JSON, or as journalctl prints it. It
+// skips other lines.
 func ReadHeads(log io.Reader) (heads []Head, err error) {
 	in := bufio.NewReaderSize(log, headLine)
 	for {
@@ -79,9 +79,8 @@ func ReadHeads(log io.Reader) (heads []Head, err error) {
 	}
 }
 
-// VerifyAgainst is Verify, and checks that the audit log still has the heads
-// that its daemon logged. Those of other databases are passed over; that none is
-// left is an error.
+// VerifyAgainst is Verify, and also checks that the audit log still has the heads that its daemon
+// logged. It skips heads of other databases. If none is left, it returns an error.
 func VerifyAgainst(ctx context.Context, path string, heads []Head, progress func(done, total int64)) (*VerifyReport, error) {
 	return verify(ctx, path, heads, progress)
 }

@@ -17,7 +17,7 @@ type Problem struct {
 
 func (p Problem) String() string { return p.Rule + " " + p.Subject + ": " + p.Detail }
 
-// VerifyReport says what was checked and what is wrong.
+// VerifyReport says what was checked and which problems were found.
 type VerifyReport struct {
 	Path          string    `json:"path"`
 	Checkpoints   int64     `json:"checkpoints"`

@@ -28,8 +28,7 @@ type segment struct {
 	Data []byte `db:"data"`
 }
 
-// Decode puts a state together and checks its hash. What does not match is
-// never served.
+// Decode puts a state together and checks its hash. It never returns a state with a wrong hash.
 func Decode(ctx context.Context, q sqlx.QueryerContext, r *StateRow) ([]byte, error) {
 	state, err := read(ctx, q, r)
 	var damage *DamageError

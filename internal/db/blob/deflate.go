@@ -25,10 +25,11 @@ var (
 	small = deflaters(9)
 )
 
-// Deflate answers zlib, or data itself where zlib is not smaller.
+// Deflate returns data as zlib, or data itself if zlib is not smaller.
 func Deflate(data []byte) []byte { return deflate(fast, data) }
 
-// DeflateSmall is Deflate for what nobody waits for: it takes longer, and less room.
+// DeflateSmall is Deflate for work that nobody waits for: it takes longer, and its result is
+// smaller.
 func DeflateSmall(data []byte) []byte { return deflate(small, data) }
 
 func deflate(writers *sync.Pool, data []byte) []byte {

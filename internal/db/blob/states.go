@@ -90,8 +90,8 @@ func (l *States) leave(key RunKey, t *saving) {
 // keeps says whether a state of a size may be kept.
 func (l *States) keeps(size int) bool { return size > inlineMost && int64(size) <= l.most/2 }
 
-// Get is the newest state of a run, nil where it is not here or its pieces are
-// in doubt. Whoever has it must release it.
+// Get returns the newest state of a run, or nil if it is not in memory or its pieces are in doubt.
+// The caller must release it.
 func (l *States) Get(key RunKey) *Stored {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,14 +158,14 @@ func (l *States) drop(e *list.Element) {
 	l.reuse(s.state)
 }
 
-// Forget lets go of a checkpoint that was removed.
+// Forget drops a checkpoint that was removed.
 func (l *States) Forget(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.drop(l.ids[id])
 }
 
-// ForgetAgent lets go of all of an agent.
+// ForgetAgent drops all states of an agent.
 func (l *States) ForgetAgent(owner, agent string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,7 +176,7 @@ func (l *States) ForgetAgent(owner, agent string) {
 	}
 }
 
-// Expire lets go of what nobody has saved after for a while.
+// Expire drops states that no save has followed for a while.
 func (l *States) Expire(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,7 +201,7 @@ func (l *States) Memory(size int) []byte {
 	return room[:size]
 }
 
-// Release lets go of a state that Hold has kept.
+// Release releases a state that Hold has kept.
 func (l *States) Release(b *Stored) {
 	if b == nil {
 		return

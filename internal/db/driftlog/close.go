@@ -64,8 +64,8 @@ func (s *Drifts) GoBack(tx *ledger.Tx, agent *ledger.AgentRow, c *ckpt.Checkpoin
 	return err
 }
 
-// Dismiss takes a finding back: it was none, or is dealt with. What was suspect
-// because of it alone is clean again. Doing it twice changes nothing.
+// Dismiss takes back a finding that was wrong or has been dealt with. Checkpoints that were suspect
+// only because of it are clean again. Repeating the call changes nothing.
 func (s *Drifts) Dismiss(ctx context.Context, sc ckpt.Scope, r ckpt.DismissRequest) (*ckpt.DismissedFinding, bool, error) {
 	if err := r.Check(); err != nil {
 		return nil, false, err

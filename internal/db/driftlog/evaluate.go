@@ -9,9 +9,9 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/db/sqlite"
 )
 
-// Evaluate judges the runs that are recorded here anew: which of them would have
-// been warned, with the policies of their agents or with what the request says
-// instead. It reads one run at a time, and never holds the writer up.
+// Evaluate judges the recorded runs again: it reports which of them would have been warned, with
+// the policies of their agents or with the settings in the request. It reads one run at a time, and
+// never blocks the writer.
 func (s *Drifts) Evaluate(ctx context.Context, sc ckpt.Scope, r ckpt.EvaluateRequest) (*ckpt.Evaluation, error) {
 	if err := r.Check(); err != nil {
 		return nil, err

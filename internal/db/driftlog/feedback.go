@@ -17,8 +17,8 @@ const (
 	feedbackFactor = 3   // and up to so many times the present one
 )
 
-// Feedback counts the findings of an agent and those that were dismissed, by
-// rule, and looks for settings that would have spared the latter.
+// Feedback counts the findings of an agent and the dismissed ones, by rule, and looks for settings
+// that would have avoided the latter.
 func (s *Drifts) Feedback(ctx context.Context, sc ckpt.Scope, name string) (*ckpt.DriftFeedback, error) {
 	agent, err := s.FindAgent(ctx, sc, name)
 	if err != nil {

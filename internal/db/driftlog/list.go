@@ -17,8 +17,8 @@ const selectAllFindings = `SELECT ` + FindingColumns + ` FROM findings f CROSS J
 	WHERE f.id < ?1 AND (a.owner = ?2 OR ?2 = '*') AND (?3 = '' OR a.name = ?3) AND (?4 = '' OR r.name = ?4) AND (?5 = '' OR f.rule = ?5)
 	AND (?6 = '' OR f.severity = ?6) AND (?7 = '' OR f.at >= ?7) AND (?8 = '' OR f.at < ?8) AND (?9 OR f.closed IS NULL) ORDER BY f.id DESC LIMIT 0 + ?10`
 
-// Findings lists the findings of all runs of the scope, newest first: the open ones, or
-// all. An administrator who names nobody sees everybody's.
+// Findings lists the findings of all runs of the scope, newest first: the open ones, or all. An
+// administrator who names no owner sees all.
 func (s *Drifts) Findings(ctx context.Context, sc ckpt.Scope, f survey.FindingsQuery) (*survey.Findings, error) {
 	limit, err := ledger.PageSizeOf(f.Limit)
 	if err == nil {

@@ -9,9 +9,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/wellformed"
 )
 
-// PostFinding notes a finding of the agent's own. A critical one has the same
-// consequences as a detector's. Where no more are noted of the run the answer
-// is a conflict.
+// PostFinding records a finding that the agent reports itself. A critical one has the same
+// consequences as a detector's. If the run can have no more findings, the answer is a conflict.
 func (s *Drifts) PostFinding(_ context.Context, sc ckpt.Scope, agentName string, r ckpt.FindingRequest) (*ckpt.PostedFinding, bool, error) {
 	if err := wellformed.Finding(&r); err != nil {
 		return nil, false, err

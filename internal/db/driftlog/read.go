@@ -9,8 +9,7 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Drift answers how a run stands, and its findings, newest first: the open
-// ones, or all.
+// Drift returns the verdict of a run and its findings, newest first: the open ones, or all.
 func (s *Drifts) Drift(ctx context.Context, sc ckpt.Scope, f ckpt.DriftFilter) (*ckpt.DriftReport, error) {
 	limit, err := ledger.PageSizeOf(f.Limit)
 	if err != nil {
@@ -80,7 +79,7 @@ func readWayBack(ctx context.Context, q *sqlx.Tx, runID int64, open []ckpt.Findi
 	return err
 }
 
-// DriftStatus counts what is open of the scope's agents.
+// DriftStatus counts the open findings of the scope's agents.
 func (s *Drifts) DriftStatus(ctx context.Context, q *sqlx.Tx, owner string, d *ckpt.DriftStatus) error {
 	d.Watched, d.Findings, d.Calibrations = s.Watches.held.Load(), []ckpt.FindingCount{}, s.calibrations.list(owner)
 	return q.SelectContext(ctx, &d.Findings,

@@ -18,8 +18,8 @@ import (
 	"github.com/ckptsidecar/ckptsidecar/internal/secrets"
 )
 
-// MissingContents says which contents an agent does not have. Those that it has
-// stay for an hour at least.
+// MissingContents returns which contents an agent does not have. The contents that it has stay for
+// at least an hour.
 func (s *Files) MissingContents(ctx context.Context, sc ckpt.Scope, agent string, sums []string) (*ckpt.ContentsMissing, error) {
 	if err := mayWrite(sc, agent); err != nil {
 		return nil, err
@@ -438,7 +438,7 @@ func Read(ctx context.Context, q sqlx.QueryerContext, agent int64, sum string) (
 	return Decode(ctx, q, row)
 }
 
-// Content reads the content of a file. What is damaged is never answered.
+// Content reads the content of a file. It never returns damaged content.
 func (s *Files) Content(ctx context.Context, sc ckpt.Scope, agent, sum string) ([]byte, error) {
 	if err := ckpt.CheckSHA256("hash of the content", sum); err != nil {
 		return nil, err
