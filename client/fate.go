@@ -17,7 +17,7 @@ const (
 	Dropped Fate = "dropped" // nowhere; only with DropWhenFull
 )
 
-var errDropped = errors.New("dropped: it could neither be sent nor spooled")
+var errDropped = errors.New("dropped: it could be neither sent nor spooled")
 
 // DialError means that no daemon could be reached at Path; Err is the reason. Its method Stranger
 // reports whether an untrusted program listens there. Calls of [Wire], and all other calls that are

@@ -46,7 +46,7 @@ func (e *NotResumableError) Error() string {
 	if len(e.Plan.Reasons) > 0 {
 		why = ": " + e.Plan.Reasons[0]
 	}
-	return fmt.Sprintf("run %s of agent %s may not go on (%s)%s", e.Plan.Run, e.Plan.Agent, e.Plan.Verdict, why)
+	return fmt.Sprintf("run %s of agent %s cannot continue (%s)%s", e.Plan.Run, e.Plan.Agent, e.Plan.Verdict, why)
 }
 
 // Run is one execution that this process owns. It sends heartbeats in the background until it ends.

@@ -29,7 +29,7 @@ func openFolder(dir string) error {
 		return err
 	}
 	if !info.IsDir() { // a link could lead into a folder that is not for this
-		return fmt.Errorf("%s is no folder", dir)
+		return fmt.Errorf("%s is not a folder", dir)
 	}
 	return checkOwner(dir, info)
 }

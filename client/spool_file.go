@@ -26,7 +26,7 @@ const (
 )
 
 // errNewer is a file of a later version, which is left alone.
-var errNewer = errors.New("it is of a newer version of the client")
+var errNewer = errors.New("a newer version of the client wrote it")
 
 // readFile reads a file of the spool and checks it.
 func readFile(path string) (*spooled, []byte, error) {
@@ -46,7 +46,7 @@ func readFile(path string) (*spooled, []byte, error) {
 	}
 	sum := sha256.Sum256(body)
 	if int64(len(body)) != head.Size || hex.EncodeToString(sum[:]) != head.SHA256 {
-		return nil, nil, errors.New("the body is not the one that was written: its size or hash is wrong")
+		return nil, nil, errors.New("the body differs from the one that was written: its size or hash is wrong")
 	}
 	return head, body, nil
 }
@@ -95,7 +95,7 @@ func (h *spooled) check() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s %s is no request that is spooled", h.Method, h.Path)
+	return fmt.Errorf("requests of this kind are never spooled: %s %s", h.Method, h.Path)
 }
 
 // reject puts a file aside, with the reason.

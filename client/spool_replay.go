@@ -151,7 +151,7 @@ func takeLock(ctx context.Context, dir string) (*lock, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, errors.New("another program is sending what waits in the spool")
+			return nil, errors.New("another program is sending the spooled writes")
 		case <-time.After(lockPause):
 		}
 	}

@@ -35,7 +35,7 @@ func Fits(ctx context.Context, text, data ckpt.JSON) error {
 	case stopped:
 		return ckpt.Errorf(ckpt.CodeTooLarge, "trying the schema on the data needs more than %d units of work", schema.MaxWork)
 	case len(broken) > 0:
-		return ckpt.Errorf(ckpt.CodeSchemaMismatch, "the data does not fit the schema of the question: %s", placesOf(broken))
+		return ckpt.Errorf(ckpt.CodeSchemaMismatch, "the data does not match the schema of the question: %s", placesOf(broken))
 	}
 	return nil
 }

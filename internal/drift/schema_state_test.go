@@ -28,7 +28,7 @@ func TestSchemaNamesThePlace(t *testing.T) {
 		`{"goal":"abc","loop":{"iteration":1},"tasks":[{"id":1},{"id":"secret"}]}`:     "/tasks/1/id is a string and must be an integer",
 		`{"goal":"abc","loop":{"iteration":1},"tasks":[{"id":1,"a/b~c":3}]}`:           "/tasks/0/a~1b~0c is an integer and must be null",
 		`{"goal":"abc","loop":{"iteration":1},"tasks":[{"id":1},{"id":2},{"id":1.0}]}`: "/tasks has the same item at 0 and 2",
-		`{"goal":"abc","loop":{"iteration":1},"kind":"secret","mode":2}`:               "/kind is none of the 2 values that are allowed; /mode fits 0 of the 2 forms of oneOf, not one",
+		`{"goal":"abc","loop":{"iteration":1},"kind":"secret","mode":2}`:               "/kind is none of the 2 values that are allowed; /mode matches 0 of the 2 forms of oneOf, not exactly one",
 		`["secret"]`: "the state is an array and must be an object",
 	} {
 		p := ckpt.DefaultPolicy()
@@ -71,9 +71,9 @@ func TestTheShippedSchema(t *testing.T) {
 func TestBadSchemasAreRefused(t *testing.T) {
 	deep := strings.Repeat(`{"not":`, 300) + "{}" + strings.Repeat("}", 300)
 	for text, want := range map[string]string{
-		`"other"`:                               `no schema that comes with the program is called "other"`,
+		`"other"`:                               `the program has no schema with the name "other"`,
 		`{"type":"strin"}`:                      "the schema itself: type is \"strin\"",
-		`{"type":7}`:                            "no JSON Schema",
+		`{"type":7}`:                            "not a JSON Schema",
 		`{"$ref":"https://example.com/s.json"}`: "example.com",
 		`{"$ref":"#/$defs/none"}`:               "",
 		`{"$ref":"#none"}`:                      "",

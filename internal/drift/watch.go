@@ -147,14 +147,14 @@ func trySchema(ctx context.Context, s *schema.Schema, state []byte, contentType 
 		return []observer.Found{schemaStopped(why)}, nil
 	}
 	if !ckpt.IsJSON(contentType) {
-		return []observer.Found{schemaBroken([]schema.Violation{{What: "is no JSON"}})}, nil
+		return []observer.Found{schemaBroken([]schema.Violation{{What: "is not JSON"}})}, nil
 	}
 	if n := valuesIn(state); n > maxSchemaValues {
 		return []observer.Found{schemaStopped(fmt.Sprintf("the state has %d values, and a schema is tried on at most %d", n, maxSchemaValues))}, nil
 	}
 	var value any
 	if json.Unmarshal(state, &value) != nil {
-		return []observer.Found{schemaBroken([]schema.Violation{{What: "is no JSON"}})}, nil
+		return []observer.Found{schemaBroken([]schema.Violation{{What: "is not JSON"}})}, nil
 	}
 	broken, _, stopped, err := s.Try(ctx, value, schema.MaxWork)
 	switch {

@@ -26,7 +26,7 @@ func (q *FindingsQuery) Check() error {
 	}
 	switch {
 	case q.Run != "" && q.Agent == "":
-		return ckpt.Errorf(ckpt.CodeInvalid, "a run belongs to an agent: name that too")
+		return ckpt.Errorf(ckpt.CodeInvalid, "a run belongs to an agent: name its agent too")
 	case q.Run != "":
 		if err := ckpt.CheckRunName(q.Run); err != nil {
 			return err
@@ -35,7 +35,7 @@ func (q *FindingsQuery) Check() error {
 	switch q.Severity {
 	case "", ckpt.SeverityInfo, ckpt.SeverityWarn, ckpt.SeverityCritical:
 	default:
-		return ckpt.Errorf(ckpt.CodeInvalid, "a severity is info, warn or critical")
+		return ckpt.Errorf(ckpt.CodeInvalid, "severity must be info, warn or critical")
 	}
 	if !q.Since.IsZero() && !q.Until.IsZero() && !q.Since.Before(q.Until.Time) {
 		return ckpt.Errorf(ckpt.CodeInvalid, "since is %s and until is %s: since must be before until", q.Since, q.Until)

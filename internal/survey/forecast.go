@@ -35,11 +35,11 @@ func (q *ForecastQuery) Check() error {
 	}
 	for name, d := range map[string]*ckpt.Duration{"recovery_keep": q.RecoveryKeep, "pre_operation_keep": q.PreOperationKeep, "ended_keep": q.EndedKeep} {
 		if d != nil && *d < 0 {
-			return ckpt.Errorf(ckpt.CodeInvalid, "%s is %s: it is a length of time, or 0 to keep all", name, *d)
+			return ckpt.Errorf(ckpt.CodeInvalid, "%s is %s: it must be a duration, or 0 to keep all", name, *d)
 		}
 	}
 	if q.RoutineKeep != nil && *q.RoutineKeep < 0 || q.MaxBytes != nil && *q.MaxBytes < 0 {
-		return ckpt.Errorf(ckpt.CodeInvalid, "routine_keep and max_bytes are numbers from 0 on")
+		return ckpt.Errorf(ckpt.CodeInvalid, "routine_keep and max_bytes must be 0 or more")
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ type OverviewQuery struct {
 func (q *OverviewQuery) Check() error {
 	switch {
 	case q.Span != 0 && (q.Span < minSpan || q.Span > maxSpan):
-		return ckpt.Errorf(ckpt.CodeInvalid, "span is %s: it is %s to %s", q.Span, minSpan, maxSpan)
+		return ckpt.Errorf(ckpt.CodeInvalid, "span is %s: it must be %s to %s", q.Span, minSpan, maxSpan)
 	case q.Limit < 0 || q.Limit > MaxRuns:
 		return ckpt.Errorf(ckpt.CodeInvalid, "limit must be between 1 and %[2]d; got %[1]d", q.Limit, MaxRuns)
 	}

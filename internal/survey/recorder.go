@@ -24,7 +24,7 @@ type RecorderQuery struct {
 func (q *RecorderQuery) Check() error {
 	switch {
 	case q.Bins != 0 && (q.Bins < MinBins || q.Bins > MaxBins):
-		return ckpt.Errorf(ckpt.CodeInvalid, "bins is %d: it is %d to %d", q.Bins, MinBins, MaxBins)
+		return ckpt.Errorf(ckpt.CodeInvalid, "bins is %d: it must be %d to %d", q.Bins, MinBins, MaxBins)
 	case !q.From.IsZero() && !q.To.IsZero() && !q.From.Before(q.To.Time):
 		return ckpt.Errorf(ckpt.CodeInvalid, "from is %s and to is %s: from must be before to", q.From, q.To)
 	}

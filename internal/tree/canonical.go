@@ -161,7 +161,7 @@ func checkHead(t *ckpt.Tree) error {
 	}
 	for i, l := range t.LeftOut {
 		if !slices.Contains(ckpt.LeftOutReasons, l.Why) {
-			return ckpt.Errorf(ckpt.CodeInvalid, "%q is no reason to leave a path out", cut(string(l.Why)))
+			return ckpt.Errorf(ckpt.CodeInvalid, "%q is not a reason to leave out a path", cut(string(l.Why)))
 		}
 		// A path that is left out may be one that no tree can hold.
 		if l.Path == "" || len(l.Path) > ckpt.MaxTreePath || !utf8.ValidString(l.Path) || strings.IndexByte(l.Path, 0) >= 0 {

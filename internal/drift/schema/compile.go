@@ -60,7 +60,7 @@ func Compile(text ckpt.JSON) (*Schema, error) {
 	var name string
 	if json.Unmarshal(text, &name) == nil && name != "" {
 		if name != SnapshotName {
-			return nil, fmt.Errorf("no schema that comes with the program is called %q: there is %q", phrase.Cut(name), SnapshotName)
+			return nil, fmt.Errorf("the program has no schema with the name %q: it has %q", phrase.Cut(name), SnapshotName)
 		}
 		text = ckpt.SnapshotSchema
 	}
@@ -69,7 +69,7 @@ func Compile(text ckpt.JSON) (*Schema, error) {
 	}
 	var root jsonschema.Schema
 	if err := json.Unmarshal(text, &root); err != nil {
-		return nil, fmt.Errorf("it is no JSON Schema: %w", err)
+		return nil, fmt.Errorf("it is not a JSON Schema: %w", err)
 	}
 	s := &Schema{
 		root: &root, draft7: strings.Contains(root.Schema, "draft-07"),
@@ -108,7 +108,7 @@ func (s *Schema) visit(place string, part *jsonschema.Schema, depth int) error {
 	s.unevaluated = s.unevaluated || part.UnevaluatedItems != nil || part.UnevaluatedProperties != nil
 	for _, kind := range append(slices.Clone(part.Types), part.Type) {
 		if kind != "" && !slices.Contains(schemaTypes, kind) {
-			return fmt.Errorf("%s: type is %q: it is one of %s", placeText(place), phrase.Cut(kind), strings.Join(schemaTypes, ", "))
+			return fmt.Errorf("%s: type is %q: it must be one of %s", placeText(place), phrase.Cut(kind), strings.Join(schemaTypes, ", "))
 		}
 	}
 	slices.Sort(part.Types)
@@ -185,7 +185,7 @@ func (s *Schema) resolve(place string, part *jsonschema.Schema) error {
 		target = s.anchors[fragment]
 	}
 	if target == nil {
-		return fmt.Errorf("%s: $ref is %q, and nothing is there", placeText(place), phrase.Cut(part.Ref))
+		return fmt.Errorf("%s: $ref is %q, which does not exist in the schema", placeText(place), phrase.Cut(part.Ref))
 	}
 	s.refs[part] = target
 	return nil

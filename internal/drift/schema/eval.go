@@ -236,17 +236,17 @@ func (v *validation) logic(s *jsonschema.Schema, value any, own *seen) bool {
 	if s.AnyOf != nil {
 		n := v.fitting(s.AnyOf, value, own)
 		if n == 0 {
-			ok = v.no("fits none of the %s of anyOf", phrase.Count(len(s.AnyOf), "form"))
+			ok = v.no("matches none of the %s of anyOf", phrase.Count(len(s.AnyOf), "form"))
 		}
 	}
 	if s.OneOf != nil {
 		n := v.fitting(s.OneOf, value, own)
 		if n != 1 {
-			ok = v.no("fits %d of the %s of oneOf, not one", n, phrase.Count(len(s.OneOf), "form"))
+			ok = v.no("matches %d of the %s of oneOf, not exactly one", n, phrase.Count(len(s.OneOf), "form"))
 		}
 	}
 	if s.Not != nil && v.fits(s.Not, value, nil) {
-		ok = v.no("is what is not allowed")
+		ok = v.no("matches what not forbids")
 	}
 	if s.If != nil {
 		next := s.Else

@@ -133,7 +133,7 @@ func (v *validation) number(s *jsonschema.Schema, x float64) bool {
 	ok := true
 	if s.MultipleOf != nil {
 		if _, rest := math.Modf(x / *s.MultipleOf); rest != 0 {
-			ok = v.no("is no multiple of %s", limit(*s.MultipleOf))
+			ok = v.no("is not a multiple of %s", limit(*s.MultipleOf))
 		}
 	}
 	for _, bound := range []struct {
