@@ -46,7 +46,7 @@ class Agent:
         id: Optional[str] = None,
         files: Optional[_files.Folder] = None,
     ) -> Saved:
-        """Saves a state and answers when it is on disk.
+        """Saves a state and returns when it is on disk.
 
         Bytes are saved as they are, of the ``content_type`` that is named; anything else as JSON, see
         ``dumps`` (the result of which is taken as well): what of it was dropped or simplified is in
@@ -86,7 +86,7 @@ class Agent:
         return saved
 
     def encode(self, state: Any) -> Encoded:
-        """A state as it is saved: bytes as they are, anything else as JSON."""
+        """The saved form of a state: bytes unchanged, anything else as JSON."""
         if isinstance(state, Encoded):
             return state
         if type(state) is bytes:
@@ -102,7 +102,7 @@ class Agent:
         run: Optional[str] = None,
         reason: str = "",
     ) -> Checkpoint:
-        """Goes back to a checkpoint: the newest that fits, or the one named. It is recorded who did and why.
+        """Goes back to a checkpoint: the newest that matches, or the one named. The audit log records who and why.
 
         Nothing is removed: the run's next save has it as its parent. Raises NotFound where there is none.
         """
@@ -116,7 +116,7 @@ class Agent:
     def latest(
         self, *, run: Optional[str] = None, kind: Optional[str] = None, clean: bool = False, state: bool = True
     ) -> Optional[Checkpoint]:
-        """The newest checkpoint, None where there is none. Nothing is recorded or changed."""
+        """The newest checkpoint, or None. Nothing is recorded or changed."""
         self._settled(run)
         pairs = [("run", run), ("kind", kind), ("clean", clean or None), ("state", None if state else False)]
         try:
@@ -125,7 +125,7 @@ class Agent:
             return None
 
     def _settled(self, run: Optional[str]) -> None:
-        """Sends what waits of a run first, or the answer would be old."""
+        """Sends the waiting writes of a run first, or the answer would be old."""
         self.sidecar._delivery.settle((self.name, run or _requests.MAIN))
 
     def get(self, checkpoint: str, *, state: bool = True) -> Checkpoint:
@@ -141,14 +141,14 @@ class Agent:
         suspect: Optional[bool] = None,
         limit: Optional[int] = None,
     ) -> Iterator[Checkpoint]:
-        """The checkpoints, newest first, without states; all of them where there is no limit."""
+        """The checkpoints, newest first, without states. Without a limit, all of them."""
         pairs: list[tuple[str, Any]] = [("run", run), ("kind", kind), ("suspect", suspect)]
         pairs.extend(("label", f"{key}={value}") for key, value in sorted((labels or {}).items()))
         for raw in self.sidecar._pages(f"{self._path}/checkpoints", "checkpoints", *pairs, limit=limit):
             yield checkpoint_of(raw)
 
     def diff(self, a: str, b: str) -> Diff:
-        """What leads from the state of one checkpoint to that of another."""
+        """The difference between the states of two checkpoints."""
         return self.sidecar.diff(a, b)
 
     def policy(self) -> dict[str, Any]:
@@ -177,11 +177,11 @@ class Agent:
         return self.sidecar._dict(_requests.get(f"{self._path}/drift", ("run", run)))
 
     def erase(self) -> dict[str, Any]:
-        """Erases the agent and all that it has, for good."""
+        """Erases the agent and everything that belongs to it, for good."""
         return self.sidecar._dict(Ask("DELETE", self._path, write=True))
 
     def delete_run(self, run: str, *, force: bool = False) -> dict[str, Any]:
-        """Removes a run with all that belongs to it, unless its owner lives or something in it waits; see the CLI."""
+        """Removes a run with everything in it, unless its owner is alive or something in it waits; see the CLI."""
         path, query = f"{self._path}/runs/{_requests.check_run(run)}", _requests.query(("force", force or None))
         return self.sidecar._dict(Ask("DELETE", path, query, write=True))
 
@@ -191,7 +191,7 @@ class Agent:
         return self.sidecar._dict(Ask("DELETE", path, write=True))
 
     def fork(self, checkpoint: str, state: Any, *, run: str, agent: Optional[str] = None) -> Saved:
-        """Begins a new run with a state made of a checkpoint's: its first checkpoint has the other as its parent.
+        """Starts a new run with an edited state of a checkpoint, which is the parent of the run's first checkpoint.
 
         Raises Conflict where the run is there already. In another ``agent`` it has no parent; its metadata say where it came from.
         """
@@ -201,7 +201,7 @@ class Agent:
         return to.save(state, run=run, fork_from=begun.id, metadata=metadata, program=begun.program)
 
     def runs(self, **find: Any) -> Iterator[dict[str, Any]]:
-        """The agent's runs, the last changed first; see ``Sidecar.runs``, which has the ways to find some."""
+        """The agent's runs, the last changed first; see ``Sidecar.runs`` for the filters."""
         return self.sidecar._pages(f"{self._path}/runs", "runs", *_requests.finding(find))
 
     def run(self, name: Optional[str] = None, **options: Any) -> Run:
@@ -216,5 +216,5 @@ class Agent:
         refresh_after: float = 7200.0,
         run: str = _requests.MAIN,
     ) -> Autosave:
-        """Saves what ``state()`` answers every so many seconds, in the background: see Autosave."""
+        """Saves the result of ``state()`` at an interval, in the background: see Autosave."""
         return Autosave(functools.partial(self.save, run=run), self.encode, state, every, refresh_after)

@@ -42,7 +42,7 @@ class AsyncSidecar:
         return cls(over=sidecar)
 
     async def call(self, fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Calls a function in the thread of this client, after all that was asked before.
+        """Calls a function in the thread of this client, after all earlier calls.
 
         Where the awaiting task is cancelled, the function is done all the same.
         """
@@ -58,7 +58,7 @@ class AsyncSidecar:
         return await self.call(self.sync.checkpoint, id, state=state)
 
     async def status(self) -> dict[str, Any]:
-        """Everything that a person asks of a daemon."""
+        """The daemon's status."""
         return await self.call(self.sync.status)
 
     async def answer(self, prompt: str, choice: Optional[str] = None, **options: Any) -> dict[str, Any]:
@@ -66,11 +66,11 @@ class AsyncSidecar:
         return await self.call(self.sync.answer, prompt, choice, **options)
 
     async def dismiss(self, finding: str, **options: Any) -> dict[str, Any]:
-        """Says that a finding was none; see Sidecar.dismiss."""
+        """Dismisses a finding; see Sidecar.dismiss."""
         return await self.call(self.sync.dismiss, finding, **options)
 
     async def replay(self) -> Replayed:
-        """Sends all that waits in the spool."""
+        """Sends all waiting writes in the spool."""
         return await self.call(self.sync.replay)
 
     async def close(self) -> None:
@@ -104,7 +104,7 @@ class AsyncAgent:
         return await self.sidecar.call(self.sync.restore, checkpoint, **options)
 
     async def latest(self, **options: Any) -> Optional[Checkpoint]:
-        """The newest checkpoint, None where there is none; see Agent.latest."""
+        """The newest checkpoint, or None; see Agent.latest."""
         return await self.sidecar.call(self.sync.latest, **options)
 
     async def list(self, **options: Any) -> AsyncIterator[Checkpoint]:
@@ -118,7 +118,7 @@ class AsyncAgent:
                 return
 
     async def diff(self, a: str, b: str) -> Diff:
-        """What leads from one state to another; see Agent.diff."""
+        """The difference between two states; see Agent.diff."""
         return await self.sidecar.call(self.sync.diff, a, b)
 
     async def drift(self, **options: Any) -> dict[str, Any]:
@@ -154,12 +154,12 @@ class AsyncAgent:
         return AsyncRun(self, name, **options)
 
     def autosave(self, state: Callable[[], Any], **options: Any) -> Autosave:
-        """Saves what ``state()`` answers every so many seconds; see Agent.autosave."""
+        """Saves the result of ``state()`` at an interval; see Agent.autosave."""
         return self.sync.autosave(state, **options)
 
 
 class AsyncRun:
-    """A run, for asyncio; ``sync`` is the Run inside. What Run says holds here too.
+    """A run, for asyncio; ``sync`` is the Run inside. The documentation of Run applies here too.
 
     After the ``grace`` of a SIGTERM the task that entered the run is cancelled.
     """
@@ -210,17 +210,17 @@ class AsyncRun:
 
     @property
     def plan(self) -> Plan:
-        """How to go on."""
+        """The resume plan."""
         return self.sync.plan
 
     @property
     def state(self) -> Any:
-        """What to go on from, None where there is nothing."""
+        """The state to continue from, or None."""
         return self.sync.state
 
     @property
     def epoch(self) -> Optional[int]:
-        """The fencing token, None as long as the daemon is away."""
+        """The fencing token, None while the daemon is away."""
         return self.sync.epoch
 
     @property
@@ -254,11 +254,11 @@ class AsyncRun:
             task.add_done_callback(self._tasks.discard)
 
     async def report(self, rule: str, message: str, **options: Any) -> dict[str, Any]:
-        """Tells of a finding of the agent's own; see Run.report."""
+        """Adds a finding of the agent itself; see Run.report."""
         return await self._call(self.sync.report, rule, message, **options)
 
     async def dismiss(self, finding: str, **options: Any) -> dict[str, Any]:
-        """Says that a finding was none; see Run.dismiss."""
+        """Dismisses a finding; see Run.dismiss."""
         return await self._call(self.sync.dismiss, finding, **options)
 
     async def ask(
@@ -273,7 +273,7 @@ class AsyncRun:
         suspend: bool = False,
         timeout: Optional[float] = None,
     ) -> Answer:
-        """Asks a person and waits for the answer; see Run.ask. Other calls go on meanwhile."""
+        """Asks a person and waits for the answer; see Run.ask. Other calls continue in the meantime."""
         run = self.sync
         prompt = await self._call(
             run._put_question, question,
@@ -337,7 +337,7 @@ class AsyncRun:
     def operation(
         self, name: str, state: Any = None, *, key: Optional[str] = None, labels: Optional[Mapping[str, str]] = None
     ) -> "AsyncOperation":
-        """Something risky; see Run.operation."""
+        """A risky action; see Run.operation."""
         return AsyncOperation(self, Operation(self.sync, name, state, key, labels))
 
     async def event(self, type: str, payload: Any = None) -> None:
@@ -345,7 +345,7 @@ class AsyncRun:
         await self._call(self.sync.event, type, payload)
 
     async def progress(self, value: float) -> None:
-        """Says how far the run has come."""
+        """Declares the progress of the run."""
         await self._call(self.sync.progress, value)
 
     async def end(self, status: str = "completed", **options: Any) -> None:
@@ -353,12 +353,12 @@ class AsyncRun:
         await self._call(self.sync.end, status, **options)
 
     def autosave(self, state: Callable[[], Any], **options: Any) -> Autosave:
-        """Saves what ``state()`` answers every so many seconds; see Run.autosave."""
+        """Saves the result of ``state()`` at an interval; see Run.autosave."""
         return self.sync.autosave(state, **options)
 
 
 class AsyncOperation:
-    """Something risky, for ``async with``, or to be called with the function that does it; see Operation."""
+    """A risky action. Use it with ``async with``, or call it with the function that does the work; see Operation."""
 
     def __init__(self, run: AsyncRun, operation: Operation) -> None:
         self.sync = operation
@@ -366,7 +366,7 @@ class AsyncOperation:
 
     @property
     def result(self) -> Any:
-        """What it gave; to be set inside, and kept."""
+        """The operation's result. Set it inside the block; it is kept."""
         return self.sync.result
 
     @result.setter
@@ -375,7 +375,7 @@ class AsyncOperation:
 
     @property
     def restore(self) -> Optional[Checkpoint]:
-        """After a failure the checkpoint to go back to."""
+        """After a failure, the checkpoint to go back to."""
         return self.sync.restore
 
     async def __aenter__(self) -> "AsyncOperation":

@@ -18,7 +18,7 @@ _GLANCE = 0.2  # seconds after which who waits looks whether the run was asked t
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What a person answered: a choice, data, or both; ``prompt`` is all of the prompt."""
+    """A person's answer: a choice, data, or both; ``prompt`` is the whole prompt."""
 
     choice: Optional[str]
     data: Any
@@ -55,7 +55,7 @@ def answer_of(prompt: Mapping[str, Any]) -> Answer:
 
 
 class Waiting:
-    """Waits in a thread of its own until a prompt is open no more, also over a restart of the daemon."""
+    """Waits in a thread of its own until a prompt is no longer open. Restarts of the daemon do not end the wait."""
 
     def __init__(self, endpoint: str, prompt: str, owner: Optional[str]) -> None:
         self._link = Link(endpoint or None, False)

@@ -17,7 +17,7 @@ _log = logging.getLogger("ckptsidecar")
 
 
 class Autosave:
-    """Saves a state every so many seconds while it is open; use it with ``with``, or call ``stop``.
+    """Saves a state at an interval while it is open; use it with ``with``, or call ``stop``.
 
     ``state()`` is called in a thread of its own, so it should answer something that nobody changes
     meanwhile: a copy, or a value that the agent replaces instead of changing. A state that is as it
@@ -58,7 +58,7 @@ class Autosave:
                 _log.warning("autosave failed; it continues: %s", error)
 
     def now(self, *, force: bool = True) -> Optional[Saved]:
-        """Saves at once; without ``force`` only where the state has changed, and answers None else."""
+        """Saves now. Without ``force``, it saves only a changed state, and otherwise returns None."""
         with self._one:
             encoded = self._snapshot()
             digest = hashlib.sha256(encoded.data).digest()
@@ -79,7 +79,7 @@ class Autosave:
         return self._encode(self._state())
 
     def stop(self, *, save: bool = False) -> None:
-        """Ends it; with ``save`` after one more save, where the state has changed."""
+        """Ends the autosave. With ``save``, it first saves a changed state once more."""
         self._stopped.set()
         if self._thread is not threading.current_thread():
             self._thread.join()

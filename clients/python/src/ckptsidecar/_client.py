@@ -80,7 +80,7 @@ class Sidecar:
         self._owner = owner
 
     def agent(self, name: str) -> Agent:
-        """The agent of this name. It comes into being with its first save."""
+        """The agent of this name. Its first save creates it."""
         return Agent(self, name)
 
     # What is asked by id
@@ -111,11 +111,11 @@ class Sidecar:
     # The daemon
 
     def status(self) -> dict[str, Any]:
-        """Everything that a person asks of a daemon."""
+        """The daemon's status."""
         return self._dict(_requests.get("/v1/status"))
 
     def version(self) -> dict[str, Any]:
-        """Which daemon answers."""
+        """The daemon's version."""
         return self._dict(_requests.get("/v1/version"))
 
     def agents(self) -> Iterator[dict[str, Any]]:
@@ -160,14 +160,14 @@ class Sidecar:
         return self._dict(_requests.post(f"/v1/prompts/{_requests.check_id(prompt)}/answer", body))
 
     def dismiss(self, finding: str, *, reason: str = "") -> dict[str, Any]:
-        """Says that a finding was none, or is dealt with."""
+        """Says that a finding was wrong, or has been dealt with."""
         path = f"/v1/findings/{_requests.check_id(finding)}/dismiss"
         return self._dict(_requests.post(path, {"reason": reason or None}))
 
     def request(
         self, method: str, path: str, *, query: Optional[Mapping[str, Any]] = None, json_body: Any = None
     ) -> Any:
-        """Any other call of the HTTP API, with a JSON body; answers the JSON of the answer."""
+        """Makes any other call of the HTTP API, with a JSON body, and returns the JSON answer."""
         body = b"" if json_body is None else json.dumps(json_body, allow_nan=False).encode()
         headers = {"Content-Type": _requests.JSON} if body else {}
         told = _requests.query(*(query or {}).items())
@@ -178,7 +178,7 @@ class Sidecar:
     # The spool
 
     def replay(self) -> Replayed:
-        """Sends all that waits in the spool, of any agent; raises CkptError where nobody answers."""
+        """Sends all waiting writes in the spool, of any agent; raises CkptError if no daemon answers."""
         return self._delivery.replay()
 
     @property
@@ -190,11 +190,11 @@ class Sidecar:
 
     @property
     def endpoint(self) -> str:
-        """Where the daemon is, "" before one was found."""
+        """The daemon's endpoint, "" before one was found."""
         return self._delivery.link.endpoint
 
     def close(self) -> None:
-        """Sends what waits in the spool, if the daemon is there, and closes the connection. It may be used again."""
+        """Sends the spooled writes, if the daemon answers, and closes the connection. The client may be used again."""
         self._delivery.close(flush=True)
 
     def __enter__(self) -> "Sidecar":
@@ -248,7 +248,7 @@ _shared_lock = threading.Lock()
 
 
 def agent(name: str) -> Agent:
-    """The agent of this name, over a client with all defaults that the process shares."""
+    """The agent of this name, over the process's shared client with default settings."""
     global _shared
     with _shared_lock:
         if _shared is None:

@@ -16,7 +16,7 @@ _RANK = {"none": 0, "info": 1, "warn": 2, "critical": 3}
 
 @dataclasses.dataclass(frozen=True)
 class Drift:
-    """A verdict: the highest severity of what is open in the run. It is true where that is warn or critical.
+    """A verdict: the highest severity of what is open in the run. It is true for warn and critical.
 
     ``advice`` is for the model. ``findings`` are those that the answer told of first. While the verdict is critical,
     ``clean`` is the id of the checkpoint to go back to, and ``recovery`` of the one that was made first.
@@ -35,7 +35,7 @@ class Drift:
 
     @property
     def warn(self) -> bool:
-        """Whether the run should change its way."""
+        """Whether the run should change its approach."""
         return self.verdict == "warn"
 
     def __bool__(self) -> bool:

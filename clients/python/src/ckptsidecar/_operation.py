@@ -18,7 +18,7 @@ _log = logging.getLogger("ckptsidecar")
 
 
 class Operation:
-    """Something risky, to be used with ``with``, or called with the function that does it.
+    """A risky action. Use it with ``with``, or call it with the function that does the work.
 
     It begins with a ``pre_operation`` checkpoint. An exception makes it failed, and ``restore`` is then
     the checkpoint to go back to, with its state. An interrupt or the death of the process leaves it
@@ -38,7 +38,7 @@ class Operation:
         self._labels = labels
 
     def _begin(self) -> bool:
-        """Begins it; false where it was done before."""
+        """Begins the operation; false if it was done before."""
         self._run._boundary()
         state = self._encoded.data if self._encoded is not None else None
         if self._encoded is not None and self._encoded.content_type != "application/json":
@@ -71,7 +71,7 @@ class Operation:
             self.restore = checkpoint_of(raw["restore"], state)
 
     def _known(self) -> Optional[Checkpoint]:
-        """The state to go back to, where the daemon cannot be asked for it."""
+        """The state to go back to if the daemon cannot be reached."""
         if self._encoded is None:
             return None
         run = self._run

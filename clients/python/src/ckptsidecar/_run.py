@@ -31,7 +31,7 @@ _log = logging.getLogger("ckptsidecar")
 
 
 class Run:
-    """One execution of an agent, to be used with ``with``. It is ``main`` where no name is given.
+    """One execution of an agent, to be used with ``with``. Without a name, it is ``main``.
 
     Entering claims the run: ``plan`` says how to go on, ``state`` is what to go on from (None for
     nothing). A heartbeat tells the daemon every ``heartbeat`` seconds that this process lives; after
@@ -147,7 +147,7 @@ class Run:
             self._session.stop()
 
     def _leave(self, error: Optional[BaseException]) -> None:
-        """Ends the run, which its owner leaves with an error or with none."""
+        """Ends the run when its owner leaves the block, with or without an error."""
         for autosave in self._autosaves:
             autosave.stop()
         if self._ended or isinstance(error, Fenced):
@@ -167,7 +167,7 @@ class Run:
             _log.error("the end of run %s of agent %s could not be recorded: %s", self.name, self.agent.name, unsaid)
 
     def _put_aside(self, error: Exception) -> None:
-        """Saves the state of the moment of an exception, for looking at: a resume goes back to what the agent saved."""
+        """Saves the state at an exception, for inspection: a resume goes back to the agent's last own save."""
         if self._last is None or self._last[2] is None or not self._session._delivery.reachable():
             return
         value, _, back = self._last
@@ -210,20 +210,20 @@ class Run:
 
     @property
     def state(self) -> Any:
-        """What to go on from, None where there is nothing. Each call reads it anew."""
+        """The state to continue from, or None. Each call reads it again."""
         return self.plan.state
 
     @property
     def epoch(self) -> Optional[int]:
-        """The fencing token, None as long as the daemon is away."""
+        """The fencing token, None while the daemon is away."""
         return self._session.epoch
 
     def drift(self) -> Drift:
-        """The last verdict on the drift of the run. It came with the last save, step or heartbeat: nothing is asked."""
+        """The last verdict on the drift of the run. It came with the last save, step or heartbeat."""
         return self._session.drift.last
 
     def on_drift(self, fn: OnDrift) -> OnDrift:
-        """Has a function called when the verdict gets worse or something new was found; see Run."""
+        """Sets a function to call when the verdict gets worse or a new finding appears; see Run."""
         self._session.drift.listen(fn)
         return fn
 
@@ -237,7 +237,7 @@ class Run:
         evidence: Optional[Mapping[str, Any]] = None,
         since: Optional[int] = None,
     ) -> dict[str, Any]:
-        """Tells of a finding of the agent's own; answers it, with its ``id``.
+        """Adds a finding of the agent itself and returns it, with its ``id``.
 
         ``severity`` is info, warn or critical; ``since`` is of a critical one the number of the newest checkpoint that
         is still good, without it the newest one. Needs the daemon: it raises where that is away.
@@ -252,7 +252,7 @@ class Run:
         return found
 
     def dismiss(self, finding: str, *, reason: str = "") -> dict[str, Any]:
-        """Says that a finding was none, or is dealt with; answers it, with the checkpoints that are ``cleaned``."""
+        """Says that a finding was wrong or dealt with; returns it, with the checkpoints ``cleaned``."""
         answer = self.agent.sidecar.dismiss(finding, reason=reason)
         self._session.drift.note(answer.pop("drift", None))
         return answer
@@ -269,7 +269,7 @@ class Run:
         suspend: bool = False,
         timeout: Optional[float] = None,
     ) -> Answer:
-        """Asks a person and waits for the answer, while the heartbeat goes on.
+        """Asks a person and waits for the answer. Heartbeats continue.
 
         ``choices``: the only answers; without them any is allowed. ``schema``: the JSON Schema of the data that comes
         with the answer. ``expires``: seconds in which it may be answered. ``reason``: why it is asked, for the person.
@@ -313,7 +313,7 @@ class Run:
         return answer_of(prompt)
 
     def stop(self) -> None:
-        """Asks the run to stop, as SIGTERM does: for programs with a handler of their own, which is left alone."""
+        """Asks the run to stop, as SIGTERM does: for programs with a handler of their own, which the client leaves alone."""
         self._stopper.asked = True
 
     @property
@@ -372,7 +372,7 @@ class Run:
         turn: Optional[str] = None,
         negative: Optional[Negative] = None,
     ) -> Callable[..., Any]:
-        """A piece of work that is done once in a run, and whose result is kept.
+        """Work that is done once in a run. Its result is kept.
 
         ``run.step("fetch")(fn, …)`` calls ``fn(…)`` now, unless a step of this key has succeeded
         before: then it answers the result of then. ``@run.step`` makes each call of a function a step, with a key
@@ -429,7 +429,7 @@ class Run:
         key: Optional[str] = None,
         labels: Optional[Mapping[str, str]] = None,
     ) -> Operation:
-        """Something risky: see Operation. ``state`` is what to go back to, without it what was saved last.
+        """A risky action: see Operation. ``state`` is the state to go back to; the default is the last saved one.
 
         The ``key`` is the name where none is given; in a loop each turn needs its own.
         """
@@ -443,7 +443,7 @@ class Run:
         self._session.send_events(b"[" + b"".join(parts) + b"}]")
 
     def progress(self, value: float) -> None:
-        """Says how far the run has come, from 0 to 1 or in any unit that grows."""
+        """Declares the progress of the run, from 0 to 1 or in any unit that grows."""
         self._session.check()
         self._session.progress = value
         try:
@@ -456,7 +456,7 @@ class Run:
     def autosave(
         self, state: Callable[[], Any], *, every: float = 900.0, refresh_after: float = 7200.0
     ) -> Autosave:
-        """Saves what ``state()`` answers every so many seconds, until it is stopped or the run ends: see Autosave."""
+        """Saves the result of ``state()`` at an interval, until it is stopped or the run ends: see Autosave."""
 
         def save(value: Encoded, **options: Any) -> Saved:
             return self._save(value, options)

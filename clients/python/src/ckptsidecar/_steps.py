@@ -133,7 +133,7 @@ def recorded(
 
 
 def _outcome(key: str, negative: Optional[Negative], answer: Any) -> Optional[str]:
-    """Asks whether the answer was no. The work has been done, so an error of the question is a warning alone."""
+    """Asks whether the answer was negative. The work has been done, so an error here is only a warning."""
     try:
         return "negative" if negative is not None and negative(answer) else None
     except Exception as error:

@@ -35,7 +35,7 @@ class CkptError(Exception):
 
 
 class Invalid(CkptError):
-    """The request is wrong, and saying it again will not help."""
+    """The request is wrong. Repeating it will not help."""
 
     code = "invalid"
 
@@ -47,43 +47,43 @@ class Denied(CkptError):
 
 
 class NotFound(CkptError):
-    """Missing, or another user's."""
+    """It does not exist, or belongs to another user."""
 
     code = "not_found"
 
 
 class Conflict(CkptError):
-    """It contradicts what is there."""
+    """The request conflicts with the stored data."""
 
     code = "conflict"
 
 
 class Fenced(Conflict):
-    """A newer owner has taken the run over: stop, or resume the run."""
+    """A newer owner has taken over the run: stop, or resume the run."""
 
     code = "fenced"
 
 
 class BaseMissing(Conflict):
-    """The base of a change is not there: the whole state is wanted."""
+    """The base of a change is gone: send the whole state."""
 
     code = "base_missing"
 
 
 class FilesMissing(Conflict):
-    """Contents or a tree of files are not there, or not any more: store them again."""
+    """Contents or a tree of files are missing: store them again."""
 
     code = "files_missing"
 
 
 class TooLarge(CkptError):
-    """Over a limit of size."""
+    """A size limit is exceeded."""
 
     code = "too_large"
 
 
 class IdempotencyMismatch(CkptError):
-    """The same id or key came before with another request."""
+    """The same id or key was used with another request."""
 
     code = "idempotency_mismatch"
 
@@ -101,7 +101,7 @@ class Quota(CkptError):
 
 
 class Busy(CkptError):
-    """Too much at once, or the connection broke: try again."""
+    """Too many requests at once, or the connection broke: try again."""
 
     code = "busy"
 
@@ -125,11 +125,11 @@ class NotReplicated(CkptError):
 
 
 class Internal(CkptError):
-    """A mistake of the daemon, or an answer that cannot be understood."""
+    """A bug in the daemon, or an answer that cannot be read."""
 
 
 class NoDaemon(CkptError):
-    """Nobody answers at the endpoint; the message says what to do."""
+    """No daemon answers at the endpoint; the message says what to do."""
 
     code = "no_daemon"
 
@@ -145,7 +145,7 @@ class SpoolError(CkptError):
 
 
 class NotSerializable(CkptError):
-    """A value cannot be saved as it is, and the caller asked to refuse that."""
+    """A value cannot be saved unchanged, and the caller asked to refuse that."""
 
     code = "not_serializable"
 
@@ -155,7 +155,7 @@ class NotSerializable(CkptError):
 
 
 class PlanRefused(CkptError):
-    """A run cannot begin; ``plan`` says why and what to do."""
+    """A run cannot start; ``plan`` has the reasons and says what to do."""
 
     code = "conflict"
 
@@ -165,15 +165,15 @@ class PlanRefused(CkptError):
 
 
 class NeedsOperator(PlanRefused):
-    """Somebody must decide first: the verdict is ``ask``."""
+    """A person must decide first: the verdict is ``ask``."""
 
 
 class Unsafe(PlanRefused):
-    """The owner of the run lives, or no checkpoint reads back intact: the verdict is ``unsafe``."""
+    """The owner of the run is alive, or no checkpoint is intact: the verdict is ``unsafe``."""
 
 
 class AlreadyDone(CkptError):
-    """The operation succeeded before: it must not be done again. ``result`` is what it gave."""
+    """The operation succeeded before and must not run again. ``result`` is its result."""
 
     code = "conflict"
 
@@ -196,7 +196,7 @@ AWAY = frozenset(("busy", "quota", "storage_full", "internal", "corrupt", "not_r
 
 
 def from_reply(status: int, headers: Mapping[str, str], body: bytes, write: bool) -> CkptError:
-    """The error that a reply tells of."""
+    """The error in a reply."""
     try:
         problem = json.loads(body)
         code, detail = problem["code"], problem["detail"]
@@ -217,7 +217,7 @@ def _seconds(headers: Mapping[str, str]) -> float:
 
 
 def _foreign(status: int, write: bool) -> CkptError:
-    """The error of a reply that is no problem of ours, such as one of the HTTP layer itself."""
+    """The error of a reply without our error format, such as one of the HTTP layer itself."""
     text = f"the daemon refused the request with HTTP status {status}"
     if 400 <= status < 500:
         return Invalid(text, status=status)

@@ -45,7 +45,7 @@ class Checkpoint:
 
     @property
     def state(self) -> Any:
-        """The state: read from JSON, or the bytes where it is something else. Each call reads anew."""
+        """The state: the value of JSON, or bytes for any other content type. Each call reads it again."""
         if self.state_bytes is None:
             raise ValueError("the state was not asked for: use get() or latest() with state=True")
         return loads(self.state_bytes) if is_json(self.content_type) else self.state_bytes
@@ -53,7 +53,7 @@ class Checkpoint:
 
 @dataclasses.dataclass
 class Files:
-    """The files that were kept with a checkpoint. Where they were not, ``error`` says why, and ``tree`` is empty."""
+    """The files saved with a checkpoint. If saving them failed, ``error`` has the reason, and ``tree`` is empty."""
 
     tree: str = ""
     root: str = ""
@@ -86,7 +86,7 @@ class Saved(Checkpoint):
 
 @dataclasses.dataclass
 class Diff:
-    """What leads from one state to another: an RFC 6902 patch, and a line for each member of the top."""
+    """The difference between two states: an RFC 6902 patch, and a line for each top-level member."""
 
     patch: list[dict[str, Any]]
     summary: dict[str, Any]
@@ -94,7 +94,7 @@ class Diff:
 
 @dataclasses.dataclass
 class Plan:
-    """How to go on with a run. ``verdict`` is fresh, resume, repair, ask or unsafe.
+    """The plan to continue a run. ``verdict`` is fresh, resume, repair, ask or unsafe.
 
     Where the daemon was away when the run began it is ``offline``, and what is known comes from
     the spool.
@@ -124,7 +124,7 @@ class Plan:
 
     @property
     def state(self) -> Any:
-        """The state to go on from, None where there is none."""
+        """The state to continue from, or None."""
         return self.checkpoint.state if self.checkpoint is not None else None
 
 

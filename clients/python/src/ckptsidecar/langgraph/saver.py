@@ -127,7 +127,7 @@ class SidecarSaver(BaseCheckpointSaver):
         return self._drifts.last((thread, ns))
 
     def report(self, config: Any, rule: str, message: str, *, severity: str = "warn", **more: Any) -> dict[str, Any]:
-        """Tells of a finding of the graph's own in a thread; answers it. ``more``: advice, evidence, since; see Run.report."""
+        """Adds a finding of the graph itself to a thread and returns it. ``more``: advice, evidence, since; see Run.report."""
         thread, ns, _ = _place(config)
         body = {
             "run": self._run(config), "rule": rule, "message": message, "severity": severity, "advice": more.get("advice"),
