@@ -23,7 +23,7 @@ type Policy struct {
 
 	Sensitivity        Sensitivity         `json:"sensitivity"`         // scales the thresholds of all detectors; off watches nothing
 	Detectors          map[string]Detector `json:"detectors"`           // by rule; what is not there has the default
-	FalseAlarms        Percent             `json:"false_alarms"`        // calibrate the loop rules on this agent's own good runs, so that at most so many of them are warned; 0 does not
+	FalseAlarms        Percent             `json:"false_alarms"`        // calibrate the loop rules on this agent's own good runs; 0 means off
 	FalseAlarmsLaxest  float64             `json:"false_alarms_laxest"` // and never beyond so many times the thresholds
 	IgnoreTools        []string            `json:"ignore_tools"`        // tools whose steps no loop detector counts
 	NoProgressSteps    int64               `json:"no_progress_steps"`   // declared progress must grow within so many steps; 0 for no such rule

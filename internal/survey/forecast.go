@@ -85,7 +85,7 @@ type Forecast struct {
 
 	Going     []Going `json:"going"`      // those that go first come first
 	MoreGoing int64   `json:"more_going"` // that did not fit into the list
-	Bytes     int64   `json:"bytes"`      // that those that go now, with the next save or by age added when they were saved; less may come free, because others share them
+	Bytes     int64   `json:"bytes"`      // stored by the checkpoints to be removed; fewer may become free
 
 	// Keeping counts what stays, by the rule that keeps it.
 	Keeping []Keeping `json:"keeping"`

@@ -115,7 +115,7 @@ type Counts struct {
 	Agents   int64                    `json:"agents"`
 	Runs     int64                    `json:"runs"`
 	Statuses map[ckpt.RunStatus]int64 `json:"statuses"` // runs by status as stored; a run that has saved nothing counts as running
-	Needs    map[string]int64         `json:"needs"`    // by the singular words: uncertain operations, open prompts, runs with critical findings, lost runs, runs with possible secrets; before rows are put together
+	Needs    map[string]int64         `json:"needs"`    // counts by cause, before rows are put together
 	Findings map[ckpt.Severity]int64  `json:"findings"` // open ones
 }
 

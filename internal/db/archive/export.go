@@ -176,7 +176,7 @@ func (e *exporting) states(ctx context.Context, q *sqlx.Tx, most int) (int, erro
 	}
 	var rows []exportRow
 	err = q.SelectContext(ctx, &rows, `SELECT `+ledger.ReadColumns+`, c.state_of`+ledger.StateColumns+ledger.ReadTables+
-		`WHERE c.slot IN (SELECT value FROM json_each(?1)) AND c.n <= ?2 ORDER BY c.n`, string(list), e.last) // a later one may have a row by now: its turn comes
+		`WHERE c.slot IN (SELECT value FROM json_each(?1)) AND c.n <= ?2 ORDER BY c.n`, string(list), e.last) // later ones follow
 	if err != nil {
 		return 0, err
 	}

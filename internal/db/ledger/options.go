@@ -24,23 +24,23 @@ type Options struct {
 	Retention     retention.Func                                          // what stays; required
 	Resume        resume.Resumer                                          // how to go on after a death; Resume needs it
 	Ask           func(*ckpt.Plan) (question, reason string)              // the words of a prompt
-	Fits          func(ctx context.Context, schema, data ckpt.JSON) error // whether a schema can be used and, where data is given, whether it fits; questions with a schema need it
+	Fits          func(ctx context.Context, schema, data ckpt.JSON) error // checks a schema, and data against it if given
 	Secrets       blob.Scan                                               // looks for secrets in states; nil does not look
 	Drift         observer.Watcher                                        // watches runs for drift; nil does not
 	Processes     liveness.Processes                                      // looks at processes; nil knows none
 	Now           func() time.Time                                        // the wall clock
-	Trusted       func() time.Time                                        // the clock as the clock guard sees it, zero while it holds ages back; nil trusts Now
+	Trusted       func() time.Time                                        // the clock guard's time, zero while it distrusts the clock; nil trusts Now
 	MaxBytes      int64                                                   // of the database; 0 for no limit
 	MaxOwnerBytes int64                                                   // of all that one owner has stored; 0 for no limit
 	MaxAgentFiles int64                                                   // of the contents of an agent's files, as stored; 0 for no limit
-	OwnerShare    int                                                     // percent that one owner may have of his bytes and the room that is left; 0 for no limit
+	OwnerShare    int                                                     // percent of an owner's bytes plus the free space; 0 for no limit
 	WriteTimeout  time.Duration                                           // how long a write may wait for the database; 10 s
 	MaxWaiting    int                                                     // writes that may wait before busy is answered; 4096
 	MaxWaitBytes  int64                                                   // and their bytes; 512 MiB
 	Readers       int                                                     // read connections; 4
-	Watches       int                                                     // runs that are watched at the same time; 1000. The one that was written to last is let go of, and read anew when it is written to again
+	Watches       int                                                     // runs watched at the same time; 1000. Others are read again when written to
 	ReserveBytes  int64                                                   // room on the disk that is kept for deletes; 4 MiB, below 0 for none
-	LiveBytes     int64                                                   // memory for the newest states of runs, which the next ones are compared with; 64 MiB, below 0 for none: then all are stored whole
+	LiveBytes     int64                                                   // memory for runs' newest states, for deltas; 64 MiB, below 0 for none
 	Log           *slog.Logger
 	Version       string
 

@@ -205,7 +205,7 @@ type RecordedRun struct {
 	StartedAt time.Time
 	Goal      string
 	Steps     []StepPrint
-	Raw       []ckpt.Step  // the steps as they were sent, where they are at hand: then their prints are made of them, and rules of the user's own are tried
+	Raw       []ckpt.Step  // the steps as sent, if known: then the user's own rules are tried too
 	Begins    []int        // numbers of the steps at which the run was resumed, or went back: from there on it is counted anew
 	States    []StatePrint // each comes before the steps whose AfterSeq is its Seq or more
 }
