@@ -82,7 +82,7 @@ type listIn struct {
 	Run    string `json:"run,omitempty" doc:"Default: all"`
 	Kind   string `json:"kind,omitempty" enum:"routine,pre_operation,recovery"`
 	Limit  int    `json:"limit,omitempty" doc:"1 to 100"`
-	Before string `json:"before,omitempty" doc:"next of the answer before"`
+	Before string `json:"before,omitempty" doc:"next from the previous answer"`
 }
 
 type listOut struct {

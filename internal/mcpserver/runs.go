@@ -38,7 +38,7 @@ type resumeOut struct {
 	Claimed    bool        `json:"claimed" doc:"The run is yours now."`
 	Attempt    int64       `json:"attempt" doc:"How often it was begun or resumed."`
 	Reasons    []string    `json:"reasons"`
-	Checkpoint *checkpoint `json:"checkpoint,omitempty" doc:"What the state is from."`
+	Checkpoint *checkpoint `json:"checkpoint,omitempty" doc:"The checkpoint of the state."`
 	state
 	Completed   []doneStep  `json:"completed_steps" doc:"Done since that checkpoint: do not do these again, use their results."`
 	Interrupted []openStep  `json:"interrupted_steps" doc:"Begun and never finished: look whether they took effect before you do them again."`

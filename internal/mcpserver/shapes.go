@@ -20,7 +20,7 @@ type checkpoint struct {
 	Kind    string      `json:"kind" doc:"routine, recovery (before a repair) or pre_operation (before something risky)."`
 	Created string      `json:"created_at"`
 	Size    int64       `json:"size" doc:"Bytes of the state."`
-	Summary string      `json:"summary,omitempty" doc:"What it was saved with."`
+	Summary string      `json:"summary,omitempty" doc:"The summary given at the save."`
 	Labels  ckpt.Labels `json:"labels,omitempty"`
 	Suspect bool        `json:"suspect" doc:"Saved after the agent had begun to drift: prefer an older one."`
 	Pinned  bool        `json:"pinned,omitempty"`
@@ -41,7 +41,7 @@ func shownCheckpoint(c *ckpt.Checkpoint) checkpoint {
 // state is the state of a checkpoint as far as it can be shown.
 type state struct {
 	State    ckpt.JSON `json:"state,omitempty" doc:"The saved state, exactly as it was saved."`
-	Text     string    `json:"state_text,omitempty" doc:"The saved state, where it is text and no JSON."`
+	Text     string    `json:"state_text,omitempty" doc:"The saved state, if it is text and not JSON."`
 	Resource string    `json:"state_resource,omitempty" doc:"Where to read a state that is too large or too binary to be shown here: a resource of this server."`
 }
 

@@ -33,7 +33,7 @@ func (s *Server) addStepTools() {
 }
 
 type beginIn struct {
-	Key   string    `json:"key" doc:"The same at each attempt, such as deploy-v1.4"`
+	Key   string    `json:"key" doc:"Same for every attempt, such as deploy-v1.4"`
 	Name  string    `json:"name,omitempty"`
 	State ckpt.JSON `json:"state,omitempty" type:"object" doc:"As in save_checkpoint. Default: the newest saved"`
 	Run   string    `json:"run,omitempty"`
@@ -44,7 +44,7 @@ type beginOut struct {
 	GoAhead    bool      `json:"go_ahead" doc:"Do it now. If false it was done before: use the result."`
 	Status     string    `json:"status" enum:"open,succeeded,failed,uncertain"`
 	Attempt    int64     `json:"attempt"`
-	Result     ckpt.JSON `json:"result" doc:"Of a time before."`
+	Result     ckpt.JSON `json:"result" doc:"From an earlier call."`
 	Checkpoint string    `json:"checkpoint,omitempty" doc:"The checkpoint to go back to."`
 	Drift      *drift    `json:"drift,omitempty"`
 }
@@ -138,7 +138,7 @@ type stepOut struct {
 	Key      string    `json:"key"`
 	Status   string    `json:"status" enum:"started,succeeded,failed,interrupted"`
 	Replayed bool      `json:"replayed" doc:"It succeeded before: use its result, do not do it again."`
-	Result   ckpt.JSON `json:"result" doc:"Of a time before, where replayed."`
+	Result   ckpt.JSON `json:"result" doc:"From the earlier call, if replayed."`
 	Drift    *drift    `json:"drift,omitempty"`
 }
 
