@@ -1,0 +1,183 @@
+package fleet
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// HostRealm is the realm of identities that count on one host only. Nobody may map to
+// it.
+const HostRealm = "host"
+
+// nobody is the uid that the kernel shows for everybody whom it cannot name.
+const nobody = 65534
+
+// Identities say which local identities are which principals of the fleet. Named maps
+// identities to principals, Realms maps a realm to a range of uids, such as
+// "uid:200000-299999". CheckIdentities must have accepted them.
+type Identities struct {
+	DB      string            // the id of the host's database
+	Named   map[string]string // from fleet.principals
+	Realms  map[string]string // from fleet.realms
+	Machine string            // on Windows the SID of the machine itself, "" where it is not known
+}
+
+// uidRange is a range of uids, both ends included.
+type uidRange struct{ first, last int64 }
+
+// Principal answers who a local identity is in the whole fleet. One that nobody has
+// mapped is a principal of its host only.
+func (ids *Identities) Principal(local string) string {
+	if p, is := ids.Named[local]; is {
+		return p
+	}
+	if uid, is := uidOf(local); is && uid != 0 && uid != nobody {
+		for realm, text := range ids.Realms {
+			if r, err := readRange(text); err == nil && r.first <= uid && uid <= r.last {
+				return realm + "/" + local
+			}
+		}
+	}
+	if ids.ofDomain(local) {
+		return local
+	}
+	return HostRealm + "/" + ids.DB + "/" + local
+}
+
+// Local answers the identity of this host that has a principal, "" where none has it.
+func (ids *Identities) Local(principal string) string {
+	for local, p := range ids.Named {
+		if p == principal {
+			return local
+		}
+	}
+	local := principal
+	if own, is := strings.CutPrefix(principal, HostRealm+"/"+ids.DB+"/"); is {
+		local = own
+	} else if _, name, is := strings.Cut(principal, "/"); is {
+		local = name
+	}
+	if ids.Principal(local) != principal {
+		return ""
+	}
+	return local
+}
+
+// RealmOf is the realm of a principal: the domain of a SID, "host/DATABASE" for an
+// identity of one host.
+func RealmOf(principal string) string {
+	if strings.HasPrefix(principal, "S-1-") {
+		return principal[:strings.LastIndexByte(principal, '-')]
+	}
+	if i := strings.LastIndexByte(principal, '/'); i > 0 {
+		return principal[:i]
+	}
+	return principal
+}
+
+// SamePrincipal says whether two principals are one person in the whole fleet. One of a
+// single host is nobody elsewhere, and so is "".
+func SamePrincipal(a, b string) bool {
+	return a != "" && a == b && !strings.HasPrefix(a, HostRealm+"/")
+}
+
+// ofDomain says that a SID is of a domain, not of this machine: it is the same on each
+// machine of the domain.
+func (ids *Identities) ofDomain(local string) bool {
+	account := strings.HasPrefix(local, "S-1-5-21-") && strings.Count(local, "-") == 7
+	return account && ids.Machine != "" && RealmOf(local) != ids.Machine
+}
+
+func uidOf(local string) (int64, bool) {
+	text, is := strings.CutPrefix(local, "uid:")
+	if !is {
+		return 0, false
+	}
+	uid, err := strconv.ParseUint(text, 10, 32)
+	return int64(uid), err == nil && strconv.FormatUint(uid, 10) == text
+}
+
+func readRange(text string) (r uidRange, err error) {
+	from, to, is := strings.Cut(strings.TrimPrefix(text, "uid:"), "-")
+	first, err1 := strconv.ParseUint(from, 10, 32)
+	last, err2 := strconv.ParseUint(to, 10, 32)
+	if !is || !strings.HasPrefix(text, "uid:") || err1 != nil || err2 != nil || first > last {
+		return r, fmt.Errorf("%q is no range of uids: write uid:200000-299999", text)
+	}
+	return uidRange{int64(first), int64(last)}, nil
+}
+
+// CheckIdentities says what is wrong with entries of fleet.principals and fleet.realms:
+// two local identities may not be one principal.
+func CheckIdentities(named, realms map[string]string) error {
+	if err := checkRanges(realms); err != nil {
+		return err
+	}
+	ids := &Identities{Named: named, Realms: realms}
+	seen := map[string]string{}
+	for _, local := range slices.Sorted(maps.Keys(named)) {
+		p := named[local]
+		if err := checkEntry(local, p); err != nil {
+			return err
+		}
+		if other, is := seen[p]; is {
+			return fmt.Errorf("%s and %s are both %s: one principal is one identity of a host", other, local, p)
+		}
+		seen[p] = local
+		_, name, _ := strings.Cut(p, "/")
+		if _, mapped := named[name]; !mapped && ids.Principal(name) == p {
+			return fmt.Errorf("%s is %s, and the range of its realm makes %s the same principal: choose another name", local, p, name)
+		}
+	}
+	return nil
+}
+
+func checkEntry(local, principal string) error {
+	if _, isUID := uidOf(local); !isUID && !strings.HasPrefix(local, "S-1-") {
+		return fmt.Errorf("%q is no identity: write uid:1000, or a SID", local)
+	}
+	realm, name, is := strings.Cut(principal, "/")
+	if !is || name == "" || len(principal) > 256 || strings.ContainsAny(name, "/ \t\r\n") {
+		return fmt.Errorf("%q is no principal: write REALM/NAME", principal)
+	}
+	return checkRealm(realm)
+}
+
+// checkRealm refuses what is no name of a realm.
+func checkRealm(realm string) error {
+	if realm == "" || len(realm) > 64 || strings.Trim(strings.ToLower(realm), "abcdefghijklmnopqrstuvwxyz0123456789._-") != "" || strings.HasPrefix(realm, "S-1-") {
+		return fmt.Errorf("%q is no realm: use letters, digits, dots, hyphens and underscores", realm)
+	}
+	if realm == HostRealm {
+		return fmt.Errorf("the realm %s is for identities of one host: choose another name", realm)
+	}
+	return nil
+}
+
+// checkRanges refuses ranges that overlap: one uid has one principal.
+func checkRanges(realms map[string]string) error {
+	type taken struct {
+		uidRange
+		realm string
+	}
+	var all []taken
+	for _, realm := range slices.Sorted(maps.Keys(realms)) {
+		if err := checkRealm(realm); err != nil {
+			return err
+		}
+		r, err := readRange(realms[realm])
+		if err != nil {
+			return fmt.Errorf("realm %s: %w", realm, err)
+		}
+		for _, o := range all {
+			if r.first <= o.last && o.first <= r.last {
+				return fmt.Errorf("the ranges of the realms %s and %s overlap: one uid has one principal", o.realm, realm)
+			}
+		}
+		all = append(all, taken{r, realm})
+	}
+	return nil
+}
